@@ -1,0 +1,34 @@
+/* alloc.h - heap memory that is there or ends the program, and arenas.
+ *
+ * Nobody writes recovery for an empty heap: xmalloc and its kin abort with a
+ * message.  What may be refused is a budget, and that is the caller's matter. */
+#ifndef BASE_ALLOC_H
+#define BASE_ALLOC_H
+
+#include <stddef.h>
+
+void *xmalloc(size_t n);
+void *xcalloc(size_t n, size_t size);
+void *xrealloc(void *p, size_t n);
+char *xstrdup(const char *s);
+char *xstrndup(const char *s, size_t n);
+
+/* n * size, or abort when that overflows. */
+size_t size_mul(size_t n, size_t size);
+
+/* Memory with one lifetime: allocations are freed together by reset or fini.
+ * Not thread-safe; one owner.  Everything is aligned to 16 bytes. */
+struct arena {
+	struct arena_block *head;
+	size_t used;            /* bytes handed out since init or reset */
+};
+
+void arena_init(struct arena *a);
+void arena_fini(struct arena *a);
+void arena_reset(struct arena *a);     /* frees all but keeps the arena usable */
+void *arena_alloc(struct arena *a, size_t n);        /* uninitialised */
+void *arena_zalloc(struct arena *a, size_t n);       /* zeroed */
+char *arena_strndup(struct arena *a, const char *s, size_t n);
+char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

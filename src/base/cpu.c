@@ -1,0 +1,83 @@
+/* cpu.c - see cpu.h. */
+#define _GNU_SOURCE
+#include "base/cpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/* CPUID says what the processor has, XGETBV which registers the system saves. */
+enum cpu_level cpu_detect(void)
+{
+	unsigned a, b, c, d, lo, hi;
+
+	if (!__get_cpuid(1, &a, &b, &c, &d))
+		return CPU_SCALAR;
+	if (!(c & bit_FMA) || !(c & bit_F16C) || !(c & bit_OSXSAVE) || !(c & bit_AVX))
+		return CPU_SCALAR;
+	__asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+	if ((lo & 0x06) != 0x06)              /* XMM and YMM state */
+		return CPU_SCALAR;
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
+		return CPU_SCALAR;
+	if ((lo & 0xE6) != 0xE6)              /* opmask and both halves of ZMM */
+		return CPU_AVX2;
+	if ((b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) && (b & bit_AVX512DQ) &&
+	    (c & bit_AVX512VNNI))
+		return CPU_AVX512;
+	return CPU_AVX2;
+}
+#else
+enum cpu_level cpu_detect(void) { return CPU_SCALAR; }
+#endif
+
+static const char *const names[CPU_LEVELS] = { "scalar", "avx2", "avx512" };
+
+const char *cpu_level_name(enum cpu_level level) { return names[level]; }
+
+int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err)
+{
+	enum cpu_level have = cpu_detect();
+
+	for (int i = 0; i < CPU_LEVELS; i++) {
+		if (strcmp(name, names[i]))
+			continue;
+		if (i > (int)have)
+			return err_set(err, E_UNSUPPORTED, "--cpu %s: this machine has up to %s", name,
+			               names[have]);
+		*out = (enum cpu_level)i;
+		return 0;
+	}
+	return err_set(err, E_ARG, "--cpu %s: must be scalar, avx2 or avx512 (this machine has up to %s)", name,
+	               names[have]);
+}
+
+/* cgroup version 2: "max 100000" or "QUOTA PERIOD", in microseconds. */
+static int quota_count(void)
+{
+	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+	long quota, period;
+	int n = 0;
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0)
+		n = (int)((quota + period - 1) / period);
+	fclose(f);
+	return n;
+}
+
+int cpu_count(void)
+{
+	cpu_set_t set;
+	int n = 1, q = quota_count();
+
+	if (!sched_getaffinity(0, sizeof set, &set))
+		n = CPU_COUNT(&set);
+	if (q > 0 && q < n)
+		n = q;
+	return n < 1 ? 1 : n;
+}

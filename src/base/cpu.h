@@ -1,0 +1,28 @@
+/* cpu.h - what this processor can do, as a few named generations.
+ *
+ * A level is a whole generation of instructions, not a feature: kernels are
+ * chosen per level, scalar first, then overwritten upward. */
+#ifndef BASE_CPU_H
+#define BASE_CPU_H
+
+#include "base/err.h"
+
+enum cpu_level {
+	CPU_SCALAR,     /* C only */
+	CPU_AVX2,       /* AVX2, FMA, F16C */
+	CPU_AVX512,     /* AVX-512 F BW VL DQ VNNI (Ice Lake, Zen 4) */
+	CPU_LEVELS
+};
+
+/* The highest level that processor and operating system support. */
+enum cpu_level cpu_detect(void);
+const char *cpu_level_name(enum cpu_level level);       /* "scalar" "avx2" "avx512" */
+
+/* Parses a name.  E_ARG for an unknown one, E_UNSUPPORTED for one above what
+ * this machine has; the message says which levels it has. */
+int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err);
+
+/* Processors this process may use: affinity mask and cgroup quota, at least 1. */
+int cpu_count(void);
+
+#endif

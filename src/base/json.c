@@ -1,0 +1,408 @@
+/* json.c - see json.h.  struct json is json-c's json_object under our name. */
+#include "base/json.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <json-c/json.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+enum { DEPTH_DEFAULT = 64 };
+
+static struct json_object *raw(const struct json *j)
+{
+	return (struct json_object *)(uintptr_t)j;
+}
+
+static const struct json *wrap(struct json_object *o) { return (const struct json *)o; }
+
+/* json-c stores JSON null as NULL.  A root or a member that is null is given
+ * this address instead, so that "present and null" differs from "absent". */
+static const char null_value;
+#define JSON_NULL_VALUE ((const struct json *)(const void *)&null_value)
+
+static const struct json *present(struct json_object *o) { return o ? wrap(o) : JSON_NULL_VALUE; }
+static bool is_null(const struct json *j) { return !j || j == JSON_NULL_VALUE; }
+
+/* What json-c lets pass even when strict: NaN and Infinity, and integers beyond
+ * 64 bits, which it clamps.  Strings are skipped; everything else that begins a
+ * bare word or number is looked at once.  Returns the offset, or n. */
+static size_t refused_at(const char *p, size_t n, const char **why)
+{
+	size_t i = 0;
+
+	while (i < n) {
+		char c = p[i];
+
+		if (c == '"') {
+			for (i++; i < n && p[i] != '"'; i++)
+				if (p[i] == '\\')
+					i++;
+			i++;
+		} else if (c == 'N' || c == 'I' || (c == '-' && i + 1 < n && p[i + 1] == 'I')) {
+			*why = "NaN and Infinity are not JSON";
+			return i;
+		} else if (c == '-' || (c >= '0' && c <= '9')) {
+			size_t start = i, digits = 0;
+			bool integer = true;
+
+			for (; i < n && strchr("+-.eE0123456789", p[i]) && p[i]; i++) {
+				if (p[i] >= '0' && p[i] <= '9')
+					digits++;
+				else if (p[i] != '-')
+					integer = false;
+			}
+			if (integer && digits >= 19) {
+				char num[32];
+				size_t len = i - start;
+
+				if (len < sizeof num) {
+					memcpy(num, p + start, len);
+					num[len] = 0;
+					errno = 0;
+					strtoll(num, NULL, 10);
+				} else {
+					errno = ERANGE;
+				}
+				if (errno == ERANGE) {
+					*why = "integer does not fit 64 bits";
+					return start;
+				}
+			}
+		} else {
+			i++;
+		}
+	}
+	return n;
+}
+
+struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err)
+{
+	struct json_tokener *tok;
+	struct json_object *root;
+	enum json_tokener_error e;
+	const char *why = "";
+	size_t at, end;
+
+	if (n > (size_t)1 << 30) {
+		err_set(err, E_LIMIT, "JSON of %zu bytes: more than %d", n, 1 << 30);
+		return NULL;
+	}
+	if ((at = utf8_valid(p, n)) < n) {
+		err_set(err, E_FORMAT, "JSON: invalid UTF-8 at byte %zu", at);
+		return NULL;
+	}
+	tok = json_tokener_new_ex(depth_max > 0 ? depth_max : DEPTH_DEFAULT);
+	if (!tok)
+		abort();
+	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	root = json_tokener_parse_ex(tok, p, (int)n);
+	e = json_tokener_get_error(tok);
+	if (e == json_tokener_continue && n) {
+		/* A bare number ends only at a byte that cannot belong to it. */
+		json_object_put(root);
+		json_tokener_reset(tok);
+		struct buf b;
+
+		buf_init(&b);
+		buf_put(&b, p, n);
+		buf_putc(&b, '\n');
+		root = json_tokener_parse_ex(tok, b.p, (int)b.n);
+		e = json_tokener_get_error(tok);
+		buf_fini(&b);
+	}
+	end = json_tokener_get_parse_end(tok);
+	json_tokener_free(tok);
+	if (e != json_tokener_success) {
+		json_object_put(root);
+		if (e == json_tokener_continue || !n)
+			err_set(err, E_FORMAT, "JSON: ends after %zu bytes, before the value is complete", n);
+		else
+			err_set(err, E_FORMAT, "JSON: %s at byte %zu", json_tokener_error_desc(e), end);
+		return NULL;
+	}
+	if ((at = refused_at(p, n, &why)) < n) {
+		json_object_put(root);
+		err_set(err, E_FORMAT, "JSON: %s, at byte %zu", why, at);
+		return NULL;
+	}
+	for (; end < n; end++) {
+		if (!strchr(" \t\r\n", p[end])) {
+			json_object_put(root);
+			err_set(err, E_FORMAT, "JSON: unexpected bytes after the value, at byte %zu", end);
+			return NULL;
+		}
+	}
+	return (struct json *)(uintptr_t)present(root);
+}
+
+void json_free(struct json *root)
+{
+	if (!is_null(root))
+		json_object_put(raw(root));
+}
+
+enum json_kind json_kind(const struct json *j)
+{
+	if (is_null(j))
+		return JSON_NULL;
+	switch (json_object_get_type(raw(j))) {
+	case json_type_boolean: return JSON_BOOL;
+	case json_type_int: return JSON_INT;
+	case json_type_double: return JSON_DOUBLE;
+	case json_type_string: return JSON_STRING;
+	case json_type_array: return JSON_ARRAY;
+	case json_type_object: return JSON_OBJECT;
+	default: return JSON_NULL;
+	}
+}
+
+const char *json_kind_name(enum json_kind t)
+{
+	static const char *const name[] = { "null", "boolean", "integer", "number", "string", "array", "object" };
+
+	return name[t];
+}
+
+const struct json *json_get(const struct json *j, const char *key)
+{
+	struct json_object *v;
+
+	if (json_kind(j) != JSON_OBJECT || !json_object_object_get_ex(raw(j), key, &v))
+		return NULL;
+	return present(v);
+}
+
+const struct json *json_at(const struct json *j, size_t i)
+{
+	if (json_kind(j) != JSON_ARRAY || i >= json_object_array_length(raw(j)))
+		return NULL;
+	return present(json_object_array_get_idx(raw(j), i));
+}
+
+size_t json_len(const struct json *j)
+{
+	if (json_kind(j) == JSON_ARRAY)
+		return json_object_array_length(raw(j));
+	if (json_kind(j) == JSON_OBJECT)
+		return (size_t)json_object_object_length(raw(j));
+	return 0;
+}
+
+struct json_cursor json_first(const struct json *j)
+{
+	struct lh_table *t;
+
+	if (json_kind(j) != JSON_OBJECT)
+		return (struct json_cursor){0};
+	t = json_object_get_object(raw(j));
+	return (struct json_cursor){ lh_table_head(t) };
+}
+
+bool json_next(struct json_cursor *c, const char **key, const struct json **value)
+{
+	struct lh_entry *e = c->entry;
+
+	if (!e)
+		return false;
+	*key = lh_entry_k(e);
+	*value = present((struct json_object *)lh_entry_v(e));
+	c->entry = lh_entry_next(e);
+	return true;
+}
+
+int json_to_int(const struct json *j, int64_t *out)
+{
+	if (json_kind(j) != JSON_INT)
+		return E_ARG;
+	*out = json_object_get_int64(raw(j));
+	return 0;
+}
+
+int json_to_double(const struct json *j, double *out)
+{
+	enum json_kind t = json_kind(j);
+
+	if (t != JSON_INT && t != JSON_DOUBLE)
+		return E_ARG;
+	*out = json_object_get_double(raw(j));
+	return isfinite(*out) ? 0 : E_ARG;
+}
+
+int json_to_bool(const struct json *j, bool *out)
+{
+	if (json_kind(j) != JSON_BOOL)
+		return E_ARG;
+	*out = json_object_get_boolean(raw(j));
+	return 0;
+}
+
+const char *json_str(const struct json *j, size_t *n)
+{
+	if (json_kind(j) != JSON_STRING)
+		return NULL;
+	if (n)
+		*n = (size_t)json_object_get_string_len(raw(j));
+	return json_object_get_string(raw(j));
+}
+
+const char *json_number_text(const struct json *j)
+{
+	enum json_kind t = json_kind(j);
+
+	if (t != JSON_INT && t != JSON_DOUBLE)
+		return NULL;
+	return json_object_to_json_string_ext(raw(j), JSON_C_TO_STRING_PLAIN);
+}
+
+static int wrong_type(const char *key, const char *want, const struct json *v, struct err *err)
+{
+	return err_set(err, E_FORMAT, "\"%s\": must be %s, is %s", key, want, json_kind_name(json_kind(v)));
+}
+
+int json_get_int(const struct json *j, const char *key, int64_t deflt, int64_t *out, struct err *err)
+{
+	const struct json *v = json_get(j, key);
+
+	*out = deflt;
+	if (is_null(v) || !json_to_int(v, out))
+		return 0;
+	return wrong_type(key, "an integer", v, err);
+}
+
+int json_get_double(const struct json *j, const char *key, double deflt, double *out, struct err *err)
+{
+	const struct json *v = json_get(j, key);
+
+	*out = deflt;
+	if (is_null(v) || !json_to_double(v, out))
+		return 0;
+	return wrong_type(key, "a number", v, err);
+}
+
+int json_get_bool(const struct json *j, const char *key, bool deflt, bool *out, struct err *err)
+{
+	const struct json *v = json_get(j, key);
+
+	*out = deflt;
+	if (is_null(v) || !json_to_bool(v, out))
+		return 0;
+	return wrong_type(key, "true or false", v, err);
+}
+
+int json_get_str(const struct json *j, const char *key, const char *deflt, const char **out, struct err *err)
+{
+	const struct json *v = json_get(j, key);
+
+	*out = deflt;
+	if (is_null(v))
+		return 0;
+	if ((*out = json_str(v, NULL)))
+		return 0;
+	return wrong_type(key, "a string", v, err);
+}
+
+void json_put_str(struct buf *b, const char *s, size_t n)
+{
+	size_t start = 0, i = 0;
+	uint32_t cp;
+
+	buf_putc(b, '"');
+	while (i < n) {
+		unsigned char c = (unsigned char)s[i];
+		int len = utf8_decode(s + i, n - i, &cp);
+
+		if (len && c >= 0x20 && c != '"' && c != '\\') {
+			i += (size_t)len;
+			continue;
+		}
+		buf_put(b, s + start, i - start);
+		if (!len)
+			buf_puts(b, "\xEF\xBF\xBD");
+		else if (c == '"')
+			buf_puts(b, "\\\"");
+		else if (c == '\\')
+			buf_puts(b, "\\\\");
+		else if (c == '\n')
+			buf_puts(b, "\\n");
+		else if (c == '\r')
+			buf_puts(b, "\\r");
+		else if (c == '\t')
+			buf_puts(b, "\\t");
+		else
+			buf_printf(b, "\\u%04x", c);
+		i++;
+		start = i;
+	}
+	buf_put(b, s + start, n - start);
+	buf_putc(b, '"');
+}
+
+void json_put_cstr(struct buf *b, const char *s) { json_put_str(b, s, strlen(s)); }
+
+void json_put_double(struct buf *b, double v)
+{
+	char t[40];
+
+	if (!isfinite(v)) {
+		buf_puts(b, "null");
+		return;
+	}
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(t, sizeof t, "%.*g", digits, v);
+		if (strtod(t, NULL) == v)
+			break;
+	}
+	buf_puts(b, t);
+}
+
+void json_put(struct buf *b, const struct json *j)
+{
+	struct json_cursor c;
+	const struct json *v;
+	const char *key, *s;
+	bool flag = false, first = true;
+	size_t n;
+
+	switch (json_kind(j)) {
+	case JSON_NULL:
+		buf_puts(b, "null");
+		break;
+	case JSON_BOOL:
+		json_to_bool(j, &flag);
+		buf_puts(b, flag ? "true" : "false");
+		break;
+	case JSON_INT:
+	case JSON_DOUBLE:
+		buf_puts(b, json_number_text(j));
+		break;
+	case JSON_STRING:
+		s = json_str(j, &n);
+		json_put_str(b, s, n);
+		break;
+	case JSON_ARRAY:
+		buf_putc(b, '[');
+		for (size_t i = 0; i < json_len(j); i++) {
+			if (i)
+				buf_putc(b, ',');
+			json_put(b, json_at(j, i));
+		}
+		buf_putc(b, ']');
+		break;
+	case JSON_OBJECT:
+		buf_putc(b, '{');
+		for (c = json_first(j); json_next(&c, &key, &v); first = false) {
+			if (!first)
+				buf_putc(b, ',');
+			json_put_cstr(b, key);
+			buf_putc(b, ':');
+			json_put(b, v);
+		}
+		buf_putc(b, '}');
+		break;
+	}
+}

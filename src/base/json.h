@@ -1,0 +1,66 @@
+/* json.h - JSON values read from outside bytes, and JSON written.
+ *
+ * The parser is json-c behind this header; nothing else in the tree includes
+ * json-c.  What the wrapper adds: a size, depth and UTF-8 check, an error with
+ * the byte offset, refusal of NaN, Infinity and trailing bytes, the source text
+ * of numbers (a chat template must print 1.0 as 1.0), and 64-bit integers that
+ * are exact or refused.  Objects keep their order; of a repeated key the last
+ * value counts. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct json;                   /* a value; lives as long as its root */
+
+enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_DOUBLE, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+
+/* Parses one value from p[0..n).  depth_max counts nested containers (0: 64).
+ * Returns the root, to be freed with json_free, or NULL with err set; the
+ * message names the byte offset. */
+struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err);
+void json_free(struct json *root);
+
+enum json_kind json_kind(const struct json *j);         /* NULL reads as JSON_NULL */
+const char *json_kind_name(enum json_kind t);           /* "null", "boolean", "integer" ... */
+
+/* Members and elements: NULL when absent, or when j is not of that kind. */
+const struct json *json_get(const struct json *j, const char *key);
+const struct json *json_at(const struct json *j, size_t i);
+size_t json_len(const struct json *j);                  /* elements or members; 0 otherwise */
+
+/* The i-th member in source order is reached by a cursor, in constant time. */
+struct json_cursor { void *entry; };
+struct json_cursor json_first(const struct json *object);
+bool json_next(struct json_cursor *c, const char **key, const struct json **value);
+
+/* Scalars: 0, or E_ARG when the value is of another type (or out of range). */
+int json_to_int(const struct json *j, int64_t *out);       /* integers only; 3.0 is not one */
+int json_to_double(const struct json *j, double *out);     /* integer or double */
+int json_to_bool(const struct json *j, bool *out);
+/* A string's bytes (valid UTF-8, may hold 0) and length; NULL for other types. */
+const char *json_str(const struct json *j, size_t *n);
+/* A number exactly as the source wrote it ("1.0", "1e3"); NULL for other types. */
+const char *json_number_text(const struct json *j);
+
+/* Convenience for configs: the value, or the default when the key is absent or
+ * null.  A present value of another type is an error naming the key. */
+int json_get_int(const struct json *j, const char *key, int64_t deflt, int64_t *out, struct err *err);
+int json_get_double(const struct json *j, const char *key, double deflt, double *out, struct err *err);
+int json_get_bool(const struct json *j, const char *key, bool deflt, bool *out, struct err *err);
+int json_get_str(const struct json *j, const char *key, const char *deflt, const char **out, struct err *err);
+
+/* Writing.  json_put_str quotes and escapes s[0..n), which must be UTF-8; bytes
+ * that are not become U+FFFD.  json_put_double writes the shortest text that
+ * reads back the same, null for NaN and infinities. */
+void json_put_str(struct buf *b, const char *s, size_t n);
+void json_put_cstr(struct buf *b, const char *s);
+void json_put_double(struct buf *b, double v);
+void json_put(struct buf *b, const struct json *j);     /* any value, compact, numbers as in the source */
+
+#endif

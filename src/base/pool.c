@@ -1,0 +1,171 @@
+/* pool.c - see pool.h.
+ *
+ * One job at a time, published by bumping a generation counter; parts are taken
+ * from an atomic counter.  A worker spins on the generation for SPIN rounds
+ * (tens of microseconds, longer than the gap between two operations of a step),
+ * then sleeps on a condition variable.  The generation and the part counter
+ * share one 64-bit word, so that a worker that wakes late cannot take a part of
+ * a newer job with the older job's function. */
+#include "base/pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+enum { SPIN = 4000, CACHE_LINE = 64 };
+
+struct pool {
+	_Alignas(CACHE_LINE) _Atomic uint64_t ticket;   /* generation << 32 | next part */
+	_Alignas(CACHE_LINE) atomic_int done;           /* parts finished of this job */
+	_Alignas(CACHE_LINE) atomic_int sleeping;
+	atomic_bool quit;
+	pool_fn *_Atomic fn;
+	void *_Atomic ctx;
+	atomic_int n;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	int n_threads;
+	pthread_t *thread;
+};
+
+static _Thread_local int thread_index;
+
+int pool_thread(void) { return thread_index; }
+int pool_threads(const struct pool *p) { return p->n_threads; }
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+/* Takes parts of job generation gen until none is left. */
+static void work(struct pool *p, uint32_t gen)
+{
+	for (;;) {
+		uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
+		int n = atomic_load_explicit(&p->n, memory_order_relaxed);
+		pool_fn *fn = atomic_load_explicit(&p->fn, memory_order_relaxed);
+		void *ctx = atomic_load_explicit(&p->ctx, memory_order_relaxed);
+
+		if ((uint32_t)(t >> 32) != gen || (uint32_t)t >= (uint32_t)n)
+			return;
+		if (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t + 1, memory_order_acq_rel,
+		                                           memory_order_relaxed))
+			continue;
+		fn(ctx, (int)(uint32_t)t);
+		atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+	}
+}
+
+static uint32_t generation(struct pool *p)
+{
+	return (uint32_t)(atomic_load_explicit(&p->ticket, memory_order_acquire) >> 32);
+}
+
+struct start { struct pool *p; int index; };
+
+static void *worker(void *arg)
+{
+	struct start s = *(struct start *)arg;
+	struct pool *p = s.p;
+	uint32_t seen = 0;
+
+	free(arg);
+	thread_index = s.index;
+	for (;;) {
+		uint32_t gen = seen;
+
+		for (int i = 0; i < SPIN && (gen = generation(p)) == seen; i++)
+			cpu_relax();
+		if (gen == seen) {
+			pthread_mutex_lock(&p->lock);
+			atomic_fetch_add(&p->sleeping, 1);
+			while ((gen = generation(p)) == seen && !atomic_load(&p->quit))
+				pthread_cond_wait(&p->wake, &p->lock);
+			atomic_fetch_sub(&p->sleeping, 1);
+			pthread_mutex_unlock(&p->lock);
+		}
+		if (atomic_load(&p->quit))
+			return NULL;
+		seen = gen;
+		work(p, gen);
+	}
+}
+
+struct pool *pool_new(int n_threads)
+{
+	struct pool *p = aligned_alloc(CACHE_LINE, (sizeof *p + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+
+	if (!p)
+		abort();
+	if (n_threads < 1)
+		n_threads = 1;
+	*p = (struct pool){ .n_threads = n_threads };
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->wake, NULL);
+	p->thread = xcalloc((size_t)n_threads, sizeof *p->thread);
+	for (int i = 1; i < n_threads; i++) {
+		struct start *s = xmalloc(sizeof *s);
+
+		*s = (struct start){ p, i };
+		if (pthread_create(&p->thread[i], NULL, worker, s)) {
+			free(s);
+			p->n_threads = i;       /* fewer threads give the same answers */
+			break;
+		}
+	}
+	return p;
+}
+
+void pool_free(struct pool *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	atomic_store(&p->quit, true);
+	pthread_cond_broadcast(&p->wake);
+	pthread_mutex_unlock(&p->lock);
+	/* A worker that spins sees quit after its spin, through the same path. */
+	for (int i = 1; i < p->n_threads; i++)
+		pthread_join(p->thread[i], NULL);
+	pthread_mutex_destroy(&p->lock);
+	pthread_cond_destroy(&p->wake);
+	free(p->thread);
+	free(p);
+}
+
+void pool_run(struct pool *p, pool_fn *fn, void *ctx, int n)
+{
+	uint32_t gen;
+
+	if (n <= 0)
+		return;
+	if (p->n_threads == 1 || n == 1) {
+		for (int i = 0; i < n; i++)
+			fn(ctx, i);
+		return;
+	}
+	gen = generation(p) + 1;
+	/* Close the old ticket before the job changes: a late worker may still hold
+	 * it, and a larger n would make its part number look like work. */
+	atomic_exchange_explicit(&p->ticket, (uint64_t)(gen - 1) << 32 | UINT32_MAX, memory_order_acq_rel);
+	atomic_store_explicit(&p->done, 0, memory_order_relaxed);
+	atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
+	atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
+	atomic_store_explicit(&p->n, n, memory_order_relaxed);
+	atomic_store_explicit(&p->ticket, (uint64_t)gen << 32, memory_order_seq_cst);
+	if (atomic_load_explicit(&p->sleeping, memory_order_seq_cst)) {
+		pthread_mutex_lock(&p->lock);
+		pthread_cond_broadcast(&p->wake);
+		pthread_mutex_unlock(&p->lock);
+	}
+	work(p, gen);
+	while (atomic_load_explicit(&p->done, memory_order_acquire) < n)
+		cpu_relax();
+}
