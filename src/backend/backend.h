@@ -1,0 +1,188 @@
+/* backend.h - where numbers live and who computes.
+ *
+ * The seam is one operation over all rows of one step: some ten calls per
+ * layer, plain pointers and structs, no graph, no tensor class.  forward()
+ * never looks at a number it computed.  Caches keep their books on the host and
+ * their bytes in memory from alloc(); only files under src/backend/ follow a
+ * pointer into that memory, everyone else uses read() and write().  On the CPU
+ * they are ordinary pointers and the rule costs nothing; the far backend in the
+ * tests makes them unreadable outside the operations to keep us honest.
+ *
+ * The law of the row binds every operation here: a row's output bits are a
+ * function of that row, of what the caches hold of its sequence, and of the
+ * weights; never of the other rows, of how a sequence was cut into steps, or of
+ * the number of threads. */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "quant/format.h"
+
+/* What caches and operations need know of one sequence in one step. */
+struct span {
+	int slot;       /* the sequence's place in every cache's tables */
+	int pos;        /* where every cache stands before the step */
+	int n;          /* positions written by this step: pos and on */
+	int n_draft;    /* how many of those, at the tail, may be taken back; < n */
+};
+
+/* One forward pass over the rows of one step.  Rows of an item are adjacent and
+ * in rising position.  A row needs logits when it is in logit_row. */
+struct pass {
+	struct backend *be;
+	enum arith arith;
+	int n_row, n_item, n_logit;
+	const int32_t *tok;             /* [n_row] token ids */
+	const int32_t *pos;             /* [n_row] absolute positions */
+	const int32_t *item;            /* [n_row] index into span */
+	const struct span *span;        /* [n_item] */
+	const int32_t *row;             /* [n_item] first row of the item */
+	const int32_t *logit_row;       /* [n_logit] rising */
+	float *logits;                  /* [n_logit][vocab] backend memory, written by forward */
+
+	/* Work memory of the pass: handed out by pass_floats, all given back by
+	 * pass_reset.  Sized once for the largest step. */
+	uint8_t *work;
+	size_t work_cap, work_used, work_peak;
+};
+
+/* n floats of work memory, 64-byte aligned.  Asserts that the plan was right. */
+float *pass_floats(struct pass *p, size_t n);
+void pass_reset(struct pass *p);
+
+/* One product over a shared input: out = in W' (+ bias), or out += with add. */
+struct linear {
+	const struct weight *w;
+	float *out;                     /* [rows][ld] */
+	size_t ld;
+	const float *bias;              /* [w->rows] or NULL */
+	bool add;                       /* out += product: the residual stream */
+};
+
+/* A sequence's keys and values.  A page holds page_rows positions of all
+ * attention layers: [layer][k, v][head][page_rows][row bytes]. */
+struct kv_view {
+	uint8_t *base;                  /* page 0 */
+	size_t page_bytes;
+	const struct kv_format *fmt;
+	int page_rows, heads, dim;
+	const int32_t *page;            /* [n_item][page_max] page numbers */
+	int page_max;
+};
+
+/* Recurrent state.  Per slot and recurrent layer: S, heads_v x dim_k x dim_v
+ * floats in an order that is the backend's own (state_floats), and the conv
+ * tail, the last (width - 1) inputs of the convolution, oldest first.
+ *
+ * A pass updates S and the tail through the rows that are sure (n - n_draft of
+ * the span) and never beyond; for the tentative rows it appends to the slot's
+ * tape what their updates need, and tape_apply makes the first `keep` of them
+ * true later, with the same bits as if they had been sure. */
+struct state_shape {
+	int layers;
+	int heads_k, heads_v, dim_k, dim_v;     /* gated delta net; heads_v = 0: none */
+	int conv_channels, conv_width;
+};
+struct state_view {
+	struct state_shape shape;
+	float *s;                       /* [slot][layer][state_floats] */
+	float *tail;                    /* [slot][layer][(width - 1) * channels] */
+	float *tape;                    /* [slot][tape_rows][layer][tape_floats] */
+	int tape_rows;
+	const int32_t *slot;            /* [n_item] */
+};
+size_t state_floats(const struct state_shape *s);       /* S of one layer, padding included */
+size_t state_tail_floats(const struct state_shape *s);
+size_t state_tape_floats(const struct state_shape *s);  /* one tentative row, one layer */
+
+/* Rotary embedding: cos and sin of pos * freq[i] scaled by mscale, on the first
+ * 2 * n_freq dims, pairs (i, i + n_freq). */
+struct rope {
+	const float *freq;              /* [n_freq] radians per position */
+	int n_freq;
+	float mscale;
+};
+
+struct attn {
+	int heads, heads_kv, dim;       /* query heads, key/value heads, head size */
+	float scale;                    /* of q . k */
+	const float *q_norm, *k_norm;   /* [dim] gains or NULL; RMS norm per head before the rotation */
+	float eps;
+	struct rope rope;
+};
+
+struct delta {
+	struct state_shape shape;       /* one layer's sizes */
+	const float *conv;              /* [channels][width], newest input last */
+	const float *a_log_exp;         /* [heads_v] exp(A_log) */
+	const float *dt_bias;           /* [heads_v] */
+	const float *norm;              /* [dim_v] plain gain of the gated norm */
+	float eps;                      /* of the gated norm; q, k: 1e-6 on the sum */
+	bool sigmoid_gate;              /* output gate: sigmoid instead of SiLU */
+};
+
+struct moe {
+	int experts, top_k, inner, shared_inner;        /* shared_inner 0: none */
+	bool normalise;                 /* divide by the sum of the chosen */
+	const struct weight *router;    /* [experts][cols] */
+	/* Stacks over the experts: rows of expert e begin at e * inner (gate, up)
+	 * and e * cols (down).  A fused gate_up stack has gate_up_stride = 2 * inner
+	 * and up = gate + inner rows. */
+	const struct weight *gate, *up, *down;          /* [experts] each: one weight per expert */
+	const struct weight *shared_gate, *shared_up, *shared_down, *shared_router;   /* NULL: none */
+};
+
+struct backend_ops {
+	const char *name;
+
+	void *(*alloc)(struct backend *, size_t bytes); /* zeroed, 64-byte aligned, touched lazily; NULL: refused */
+	void (*free)(struct backend *, void *, size_t bytes);
+	void (*write)(struct backend *, void *far, const void *near, size_t);
+	void (*read)(struct backend *, void *near, const void *far, size_t);    /* waits for what came before */
+	void (*copy)(struct backend *, void *dst, const void *src, size_t);     /* both far */
+
+	/* Rows are n rows of `cols` floats, one after the other, unless said. */
+	void (*embed)(struct pass *, float *out, const struct weight *table);
+	void (*norm)(struct pass *, float *out, const float *in, int n, int cols, const float *gain, float eps);
+	/* All jobs share in[n][cols].  Jobs may differ in format. */
+	void (*linear)(struct pass *, const struct linear *job, int n_job, const float *in, int n, int cols);
+	void (*swiglu)(struct pass *, float *out, const float *gate, const float *up, int n, int cols);
+	/* q[row][heads * q_ld/heads...]: norms and rotates the queries in place and
+	 * the keys, and writes keys and values to the cache at the rows' positions.
+	 * Query head h of a row begins at q + row * q_row + h * q_head. */
+	void (*kv_append)(struct pass *, const struct attn *, float *q, size_t q_row, size_t q_head,
+	                  float *k, const float *v, const struct kv_view *, int layer);
+	/* out[row][heads * dim]; a row sees positions 0 .. its own.  gate (NULL: none)
+	 * lies like q; out *= sigmoid(gate). */
+	void (*attend)(struct pass *, float *out, const struct attn *, const float *q, const float *gate,
+	               size_t q_row, size_t q_head, const struct kv_view *, int layer);
+	/* The gated delta layer between its projections: convolution with SiLU, q and k
+	 * normalised, gates, recurrence, gated norm.  qkv[row][channels] (q, k, v),
+	 * z[row][heads_v * dim_v], b and a [row][heads_v]; out like z.  qkv is spoiled. */
+	void (*delta)(struct pass *, float *out, const struct delta *, float *qkv, const float *z,
+	              const float *b, const float *a, const struct state_view *, int layer);
+	/* Between passes: make the first keep tape rows of the slot part of S and tail,
+	 * all layers. */
+	void (*tape_apply)(struct backend *, const struct state_view *, int slot, int keep);
+	/* x += the mixture's output for in. */
+	void (*moe)(struct pass *, float *x, const struct moe *, const float *in, int n, int cols);
+	/* out[i] = in[index[i]] */
+	void (*gather)(struct pass *, float *out, const float *in, const int32_t *index, int n, int cols);
+
+	void (*close)(struct backend *);
+};
+
+struct backend {
+	const struct backend_ops *ops;
+	enum cpu_level level;
+	int threads;
+};
+
+/* backend/cpu: threads counts the caller's.  Never fails but by an empty heap. */
+struct backend *backend_cpu_open(int threads, enum cpu_level level);
+
+#endif

@@ -1,0 +1,138 @@
+/* cache.h - what a model remembers of a sequence between two steps.
+ *
+ * A cache is one kind of memory for all the layers that use that kind: one
+ * paged cache for every attention layer, one state cache for every recurrent
+ * layer.  Everything outside src/cache/ and src/model/ handles the whole set
+ * through the functions below and never asks what kind a cache is.
+ *
+ * Between two steps every cache of a sequence stands at the same position,
+ * which the engine keeps; the last sampled token is not in any cache yet.  The
+ * calls of one step are, in this order,
+ *
+ *     reserve (each span) ... begin (all spans), forward, settle (each span)
+ *
+ * and rewind, capture and restore are made between steps only.  All from the
+ * engine's thread. */
+#ifndef CACHE_CACHE_H
+#define CACHE_CACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/err.h"
+
+struct cache;
+struct snap;
+
+/* Where a snapshot is written to and read from; return 0 or an error code. */
+struct sink { int (*put)(struct sink *, const void *p, size_t n); };
+struct source { int (*get)(struct source *, void *p, size_t n); };
+
+struct cache_ops {
+	const char *name;
+
+	/* Required: no default is right for every kind. */
+	void (*fini)(struct cache *);
+	void (*close)(struct cache *, int slot);                /* back to position 0, everything given back */
+	int (*reserve)(struct cache *, const struct span *);    /* 0 or E_FULL, and then nothing has changed */
+	void (*settle)(struct cache *, const struct span *, int keep);  /* keep in [n - n_draft, n] */
+	/* The largest position at or before pos where this cache can stand, given
+	 * that it stands at `at`; 0 is always possible. */
+	int (*reach)(const struct cache *, int slot, int at, int pos);
+	void (*rewind)(struct cache *, int slot, int pos);      /* pos came from reach */
+	/* What is needed to stand at pos (= where the slot stands) again, immutable
+	 * from now on.  NULL when the budget is used up. */
+	struct snap *(*capture)(struct cache *, int slot, int pos);
+	int (*snap_reach)(const struct snap *, int pos);        /* largest position <= pos it can restore */
+	int (*restore)(struct cache *, int slot, const struct snap *, int pos); /* slot is closed; 0 or E_FULL */
+	void (*drop)(struct snap *);
+	int (*write)(const struct snap *, struct sink *);
+	int (*read)(struct cache *, struct source *, struct snap **, struct err *);
+
+	/* Optional: NULL means there is truly nothing to do. */
+	void (*begin)(struct cache *, const struct span *, int n_span);
+	size_t (*shed)(struct cache *, size_t want);            /* give memory back; bytes freed */
+	void (*check)(const struct cache *);                    /* asserts its own books */
+};
+
+struct cache {
+	const struct cache_ops *ops;
+	struct backend *be;
+};
+
+/* Embedded first in each kind's snapshot.  bytes: what dropping it would free
+ * if nobody else shared it. */
+struct snap {
+	struct cache *cache;
+	int pos;
+	size_t bytes;
+};
+
+enum { CACHES_MAX = 4 };
+struct caches {
+	struct cache *v[CACHES_MAX];
+	int n;
+};
+
+/* Adds a cache; asserts that its table has every required verb. */
+void caches_add(struct caches *, struct cache *);
+void caches_fini(struct caches *);
+
+/* All or nothing: a refusal leaves every cache as it was. */
+int caches_reserve(struct caches *, const struct span *);
+void caches_unreserve(struct caches *, const struct span *);    /* a reserved span that will not run */
+void caches_begin(struct caches *, const struct span *, int n_span);
+void caches_settle(struct caches *, const struct span *, int keep);
+/* Go back to pos, or to the nearest position before it where every cache can
+ * stand: a recurrent state may have only 0 to offer.  Returns that position. */
+int caches_rewind(struct caches *, int slot, int at, int pos);
+void caches_close(struct caches *, int slot);
+size_t caches_shed(struct caches *, size_t want);
+void caches_check(const struct caches *);
+
+/* One snap per cache, all at one position.  NULL-filled on refusal. */
+struct snaps {
+	struct snap *v[CACHES_MAX];
+	int n, pos;
+	size_t bytes;
+};
+int caches_capture(struct caches *, int slot, int pos, struct snaps *out);  /* 0 or E_FULL */
+int snaps_reach(const struct snaps *, int pos);
+int caches_restore(struct caches *, int slot, const struct snaps *, int pos);
+void snaps_drop(struct snaps *);
+int snaps_write(const struct snaps *, struct sink *);
+int caches_read(struct caches *, struct source *, struct snaps *out, struct err *);
+
+/* ---- the kinds ---- */
+
+/* Paged keys and values (paged.c): reference-counted pages shared by sequences
+ * and snapshots, copied before a shared one is written.  bytes_max bounds the
+ * pool; memory is touched as it is used. */
+struct paged_opts {
+	int layers, heads, dim;         /* attention layers; key/value heads; head size */
+	const struct kv_format *fmt;
+	int page_rows;                  /* positions per page; 64 unless a test asks otherwise */
+	int slots, ctx_max;             /* sequences; longest sequence in positions */
+	size_t bytes_max;
+};
+struct cache *paged_open(struct backend *, const struct paged_opts *, struct err *);
+/* For the model: this step's view (valid from begin to settle). */
+const struct kv_view *paged_view(const struct cache *);
+/* For admission and metrics. */
+struct paged_stats { int pages, pages_used; size_t page_bytes, row_bytes; };
+void paged_stats(const struct cache *, struct paged_stats *);
+
+/* Recurrent state (state.c): S and conv tail per slot, a tape for tentative
+ * rows, snapshots by copy within snap_bytes_max. */
+struct state_opts {
+	struct state_shape shape;
+	int slots;
+	int tape_rows;                  /* most tentative rows of one span */
+	size_t snap_bytes_max;
+};
+struct cache *state_open(struct backend *, const struct state_opts *, struct err *);
+const struct state_view *state_view(const struct cache *);
+size_t state_slot_bytes(const struct state_shape *);    /* S and tails of one sequence, all layers */
+
+#endif

@@ -1,0 +1,114 @@
+/* engine.h - from tokens to tokens.
+ *
+ * One thread of the engine's own touches sequences and caches.  Others submit
+ * requests into its inbox and read events from each request's outbox; that is
+ * all the locking there is.  The engine never touches a socket and never waits
+ * for a reader.
+ *
+ * A request's tokens are a function of the model, the prompt and its own
+ * parameters: who else runs, how the prompt was cut, whether its prefix was
+ * cached, and whether it was preempted change no bit. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "engine/sampler.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+struct engine;
+struct request;                 /* one submitted request, seen from outside */
+
+struct engine_opts {
+	int seqs_max;                   /* running at once; <= model slots */
+	int step_rows;                  /* most rows of one step */
+	int queue_max;                  /* waiting requests; beyond it submit says E_FULL */
+	size_t prefix_bytes;            /* budget of kept prefixes; 0: keep none */
+};
+
+/* What is asked.  All pointers are copied by submit. */
+struct ask {
+	const int32_t *prompt;
+	int n_prompt;                   /* >= 1 */
+	int max_tokens;                 /* >= 0; 0: only the prompt is computed */
+	struct sampler_params sampling;
+	const int32_t *stop_token;      /* end the answer, not part of it */
+	int n_stop_token;
+	const char *const *stop;        /* strings, likewise */
+	int n_stop;
+	bool skip_special;              /* special tokens give no text */
+	bool no_cache;                  /* neither use nor keep a prefix */
+
+	/* Called on the engine's thread when events wait; must not block. */
+	void (*notify)(void *arg);
+	void *notify_arg;
+
+	/* For `weft logits` and tests. */
+	const int *split;               /* prefill chunk sizes, cycled; NULL: the scheduler's own */
+	int n_split;
+	int resume_at;                  /* at this position: capture, give the slot back, restore, go on; 0: never */
+	/* Every computed row in rising position; row is valid during the call. */
+	void (*on_logits)(void *arg, int pos, const float *row, int vocab);
+	void *on_logits_arg;
+};
+
+enum event_kind {
+	EV_START,       /* admitted: cached says how much of the prompt was there */
+	EV_PROGRESS,    /* prompt positions computed so far, in `done`, of `total` */
+	EV_TOKEN,       /* one sampled token with the text that became certain */
+	EV_DONE,        /* the last event; finish says why */
+};
+enum finish { FINISH_STOP, FINISH_LENGTH, FINISH_CANCEL, FINISH_ERROR };
+
+struct event {
+	enum event_kind kind;
+	int cached, done, total;        /* START, PROGRESS */
+	int32_t token;                  /* TOKEN */
+	struct pick pick;               /* TOKEN: logprobs as asked */
+	const char *text;               /* TOKEN, DONE: bytes to append, whole characters; valid until the next event */
+	size_t n_text;
+	enum finish finish;             /* DONE */
+	const char *stop_text;          /* DONE by a stop string: which; NULL otherwise */
+	int n_prompt, n_cached, n_output;       /* DONE: tokens */
+	int64_t queue_ns, prefill_ns, decode_ns;
+	struct err err;                 /* DONE with FINISH_ERROR */
+};
+
+int engine_open(struct engine **out, struct model *m, const struct tokenizer *tok, const struct engine_opts *opts,
+                struct err *err);
+/* Cancels what runs, waits for the thread, frees. */
+void engine_close(struct engine *e);
+
+/* Any thread.  E_FULL: the queue is full; E_LIMIT: prompt and output do not fit
+ * the context or memory (both numbers in the message).  The request is freed
+ * with request_free. */
+int engine_submit(struct engine *e, const struct ask *ask, struct request **out, struct err *err);
+
+/* By the request's one reader.  next: 1 and *ev filled, or 0 when none waits.
+ * wait: the same, but waits for an event; after EV_DONE both return 0. */
+int request_next(struct request *r, struct event *ev);
+int request_wait(struct request *r, struct event *ev);
+/* Any thread, any time, more than once: the work ends within one step; EV_DONE
+ * with FINISH_CANCEL follows unless it had finished. */
+void request_cancel(struct request *r);
+/* Cancels if needed; the reader may not use r afterwards. */
+void request_free(struct request *r);
+
+/* A snapshot of counters for /metrics and /health; any thread. */
+struct engine_stats {
+	int running, waiting;
+	int64_t steps, requests, finished[4];           /* by enum finish */
+	int64_t prompt_tokens, cached_tokens, output_tokens;
+	int64_t last_step_ns;                           /* clock of the last step's end */
+	int kv_pages, kv_pages_used;
+	size_t prefix_bytes, prefix_bytes_max;
+	int prefix_entries;
+};
+void engine_stats(struct engine *e, struct engine_stats *out);
+
+#endif

@@ -1,0 +1,73 @@
+/* model.h - an architecture: tensors in a file to logits of a step.
+ *
+ * One file per family and one line in models.c.  A model holds no state of any
+ * sequence: that is in its caches, keyed by slot.  Loaded once, then only
+ * forward() is called, from the engine's thread. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/alloc.h"
+#include "base/err.h"
+#include "cache/cache.h"
+#include "store/store.h"
+
+struct shape {
+	int layers, layers_attn, layers_rec;    /* all; with attention; recurrent */
+	int hidden, vocab;                      /* rows of the embedding (may exceed the tokenizer's) */
+	int ctx_max;                            /* max_position_embeddings */
+	int heads_kv, dim;                      /* attention cache row; 0 when there is none */
+	struct state_shape state;               /* recurrent state; layers 0 when there is none */
+	int64_t params;                         /* elements of all used tensors, logical */
+	int64_t weight_bytes;                   /* stored bytes of all used tensors */
+};
+
+/* How much to provide for.  Everything is a budget chosen at start. */
+struct model_opts {
+	enum arith arith;
+	int slots;                              /* sequences at once */
+	int ctx_max;                            /* longest sequence; 0: the model's own */
+	int step_rows;                          /* most rows of one step */
+	int tape_rows;                          /* most tentative rows of one sequence and step */
+	size_t kv_bytes;                        /* bound of the page pool; 0: slots * ctx_max rows */
+	size_t snap_bytes;                      /* bound of state snapshots */
+	const struct kv_format *kv;             /* NULL: f32 under ARITH_F32, bf16 under ARITH_FAST */
+};
+
+struct model_ops {
+	const char *const *arch;                /* model_type values it reads; NULL-ended */
+	size_t size;                            /* of the struct that begins with struct model */
+	/* Reads config and tensors into shape and weights.  No caches yet. */
+	int (*bind)(struct model *, struct store *, struct err *);
+	/* Fills p->logits for the rows that want them; writes the caches. */
+	void (*forward)(struct model *, struct pass *);
+	/* Floats of work memory forward needs for n_row rows and n_logit logits. */
+	size_t (*work_floats)(const struct model *, int n_row, int n_logit);
+};
+
+struct model {
+	const struct model_ops *ops;
+	struct shape shape;
+	struct model_opts opts;
+	struct backend *be;
+	struct caches caches;
+	struct cache *kv, *state;               /* the ones in caches, by kind; NULL when not used */
+	struct arena arena;                     /* everything the model owns */
+	const char *arch;                       /* the matching entry of ops->arch */
+};
+
+/* Reads config.json of an opened store, picks the architecture, binds its
+ * tensors, opens its caches.  The store must outlive the model. */
+int model_open(struct model **out, struct store *st, struct backend *be, const struct model_opts *opts,
+               struct err *err);
+void model_close(struct model *m);
+
+/* Bind only, without backend or caches: for inspect. */
+int model_bind(struct model **out, struct store *st, struct err *err);
+
+extern const struct model_ops *const models[];  /* models.c; NULL-ended */
+
+#endif

@@ -1,0 +1,143 @@
+/* format.h - how rows of numbers are written in a model file, and who multiplies them.
+ *
+ * One file per format (float.c, affine.c, fp4.c ...) with its ISA kernels
+ * beside it, and one line in formats.c.  Weights stay where the file has them:
+ * row-major, mapped read-only, any alignment.  Nothing is repacked; a kernel
+ * that wants another layout makes it in its scratch, a panel at a time.
+ *
+ * The law of the row in this folder: out[r][o] is a function of row r of the
+ * activations and row o of the weight alone, with one fixed order of roundings,
+ * whatever the number of rows, the kernel and the thread.  The orders are
+ *
+ *   plain float (and every format under ARITH_F32, decoded first):
+ *     16 partial sums, partial j taking inputs j, j+16, j+32 ... by fused
+ *     multiply-add in rising order, then a fixed tree: 8 apart, 4, 2, 1.
+ *   coded weights under ARITH_FAST: activations are int8 with one scale per
+ *     group; per group the integer sum is exact; per output the float steps are
+ *       acc = fma(scale[o][g], xscale[r][g] * (float)isum, acc)
+ *       acc = fma(bias[o][g],  xscale[r][g] * (float)xsum[r][g], acc)   (affine)
+ *     over rising g.
+ *
+ * So scalar, AVX2 and AVX-512 give the same bits as well, which checkkern tests
+ * with memcmp. */
+#ifndef QUANT_FORMAT_H
+#define QUANT_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cpu.h"
+#include "base/err.h"
+
+/* Number types of stored tensors (safetensors names). */
+enum dtype { DT_BOOL, DT_U8, DT_I8, DT_U16, DT_I16, DT_U32, DT_I32, DT_U64, DT_I64,
+             DT_F16, DT_BF16, DT_F32, DT_F64, DT_F8_E4M3, DT_F8_E5M2, DT_F8_E8M0, DT_COUNT };
+
+const char *dtype_name(enum dtype t);                   /* "BF16" */
+int dtype_size(enum dtype t);                           /* bytes per element */
+int dtype_parse(const char *name, enum dtype *out);     /* 0 or E_FORMAT */
+/* n elements at p (any alignment) to float; F16 BF16 F32 F64 and the F8 only. */
+void dtype_to_float(float *out, const void *p, enum dtype t, size_t n);
+
+float bf16_to_float(uint16_t h);
+uint16_t float_to_bf16(float f);                        /* nearest even, NaN stays NaN */
+float f16_to_float(uint16_t h);
+
+/* The arithmetic of a pass: reference, or what serving uses. */
+enum arith { ARITH_F32, ARITH_FAST };
+
+/* A matrix of a model file: rows outputs by cols inputs, y = x W'.  Borrowed
+ * from the mapped file; never written. */
+struct weight {
+	const struct format *fmt;
+	const char *name;               /* tensor name, for messages */
+	int rows, cols;
+	int group;                      /* inputs that share a scale; 0: format has none */
+	const uint8_t *data;            /* row o begins at data + o * row_bytes */
+	size_t row_bytes;
+	const uint8_t *scales, *biases; /* [rows][cols / group] of scale_type; biases may be NULL */
+	enum dtype scale_type;
+};
+
+/* Rows [first, first + n) as a weight of their own: one expert of a stack, one
+ * half of a fused pair. */
+struct weight weight_rows(const struct weight *w, int first, int n);
+
+/* Rows of activations in the forms kernels want.  f is always there; q, scale
+ * and sum only when prepared for a coded format. */
+struct acts {
+	int rows, cols;
+	const float *f;                 /* [rows][ld] */
+	size_t ld;
+	int group;                      /* of q; 0 when q is not there */
+	const int8_t *q;                /* [rows][cols], in [-127, 127] */
+	const float *scale;             /* [rows][cols / group]; 0 for an all-zero group */
+	const int32_t *sum;             /* [rows][cols / group]: sum of q over the group */
+};
+
+/* Quantises one row: q = rint(x / scale), scale = max|x| / 127 per group.
+ * cols must be a multiple of group.  The same bits at every level. */
+typedef void acts_quantise_fn(int8_t *q, float *scale, int32_t *sum, const float *x, int cols, int group);
+acts_quantise_fn *acts_quantiser(enum cpu_level level);
+
+/* out[r * ld + o - o0] = x[r] . w[o] for r in [r0, r1), o in [o0, o1).  scratch
+ * is the calling thread's own, weight_scratch_bytes(w) long, 64-byte aligned. */
+typedef void weight_mul_fn(float *out, size_t ld, const struct weight *w, int o0, int o1,
+                           const struct acts *x, int r0, int r1, void *scratch);
+
+struct kernels {
+	weight_mul_fn *mul[2];          /* by enum arith */
+	int act_group;                  /* ARITH_FAST wants q: 1, wants f only: 0 */
+};
+
+struct format {
+	const char *name;               /* "bf16", "affine4" */
+	int bits;                       /* per element, scales aside */
+	/* The truth: row o as floats, in plain C. */
+	void (*decode)(float *out, const struct weight *w, int o);
+	/* Fills k for a level: scalar first, then what is better. */
+	void (*kernels)(struct kernels *k, enum cpu_level level);
+};
+
+size_t weight_scratch_bytes(const struct weight *w);
+
+/* The list, formats.c.  Lookup by name; NULL when there is none. */
+extern const struct format *const formats[];    /* NULL-ended */
+const struct format *format_find(const char *name);
+
+/* Describe a matrix in a file.  Each checks that the byte counts it is given
+ * are those its shape asks for. */
+int weight_plain(struct weight *w, const char *name, enum dtype t, int rows, int cols,
+                 const void *data, size_t bytes, struct err *err);
+/* MLX modes: "affine" with bits 2 3 4 5 6 8, "mxfp4", "mxfp8", "nvfp4". */
+int weight_coded(struct weight *w, const char *name, const char *mode, int bits, int group, int rows, int cols,
+                 const void *data, size_t data_bytes, const void *scales, size_t scale_bytes,
+                 const void *biases, size_t bias_bytes, enum dtype scale_type, struct err *err);
+
+/* Plain float kernels that other folders share, in the 16-partial order above. */
+struct vec_kernels {
+	float (*dot)(const float *a, const float *b, int n);
+	float (*sum_squares)(const float *a, int n);
+};
+void vec_kernels(struct vec_kernels *k, enum cpu_level level);
+
+/* How a token's K or V vector of one head is written in the cache.  Without
+ * state: the bytes depend on the vector alone. */
+struct kv_kernels;
+struct kv_format {
+	const char *name;               /* "bf16", "f32" */
+	size_t (*row_bytes)(int dim);
+	void (*encode)(void *row, const float *x, int dim);
+	void (*decode)(float *x, const void *row, int dim);
+	/* Rows lie one after the other.  score[i] = q . row_i for i < n, in the
+	 * 16-partial order; then acc[d] = fma(p[i], row_i[d], acc[d]) over rising i. */
+	void (*kernels)(struct kv_kernels *k, enum cpu_level level);
+};
+struct kv_kernels {
+	void (*score)(float *score, const float *q, const void *rows, int n, int dim);
+	void (*mix)(float *acc, const float *p, const void *rows, int n, int dim);
+};
+extern const struct kv_format *const kv_formats[];      /* NULL-ended */
+const struct kv_format *kv_format_find(const char *name);
+
+#endif
