@@ -1,0 +1,540 @@
+"""Generator of the conversations weft-tiny learns from: a pure function of the random state.
+
+Each task function takes (r, test) and returns a sample:
+  messages   the conversation, the last one by the assistant
+  tools      tool list or None
+  think      whether the last answer has a think block
+  task       name for the score table
+test=True draws from held-out wordings and held-out values, test=False never does.
+"""
+import random
+import zlib
+
+from world import *
+
+UNKNOWN = "I don't know."
+
+
+def held(*key):
+    """One value in ten is kept for the test sets, chosen by its checksum."""
+    return zlib.crc32(repr(key).encode()) % 10 == 0
+
+
+def pseudo(r, test=False, lo=2, hi=3):
+    """An invented word; the held-out tenth never appears in training."""
+    while True:
+        w = "".join(r.choice(SYL_A) for _ in range(r.randint(lo, hi))) + r.choice(SYL_B)
+        if held("pseudo", w) == test and w not in WORDS:
+            return w
+
+
+WORDS = set(NOUNS) | set(ADJS)
+SPELL_TEST = [w for w in NOUNS if held("spell", w)]
+SPELL_TRAIN = [w for w in NOUNS if not held("spell", w)]
+
+
+def word(r, test=False, invented=0.35):
+    """A word to spell or move about."""
+    if r.random() < invented:
+        return pseudo(r, test)
+    return r.choice(SPELL_TEST if test else SPELL_TRAIN)
+
+
+def pick(r, train, test_list, test):
+    return r.choice(test_list if test else train)
+
+
+def sample(task, user, answer, think=None, tools=None, pre=None, system=None, key=None):
+    m = list(pre or [])
+    if system:
+        m.insert(0, {"role": "system", "content": system})
+    m.append({"role": "user", "content": user})
+    a = {"role": "assistant", "content": answer}
+    if think:
+        a["reasoning_content"] = think
+    m.append(a)
+    return {"task": task, "messages": m, "tools": tools, "think": bool(think), "key": key if key is not None else answer}
+
+
+# ---------------------------------------------------------------- facts
+# relation: (wordings for training, held-out wordings, answer sentence)
+REL = {
+    "capital": (["What is the capital of {a}?", "Which city is the capital of {a}?", "Name the capital of {a}.", "capital of {a}?", "Tell me the capital of {a}.",
+                 "What's the capital city of {a}?", "Can you tell me the capital of {a}?", "I need the capital of {a}.", "{a}: what is its capital?",
+                 "Do you know the capital of {a}?", "Give me the name of the capital of {a}.", "What city is the capital of {a}?"],
+                ["Could you name the capital city of {a}?", "Please tell me which city is the capital of {a}.", "What is {a}'s capital?"],
+                "The capital of {a} is {b}."),
+    "country": (["Which country has the capital {a}?", "{a} is the capital of which country?", "What country is {a} the capital of?", "Of which country is {a} the capital?",
+                 "Name the country whose capital is {a}.", "Tell me which country has {a} as its capital."],
+                ["Please name the country that has {a} as capital.", "Which country is {a} the capital of?"],
+                "{a} is the capital of {b}."),
+    "continent": (["On which continent is {a}?", "Which continent is {a} in?", "What continent does {a} belong to?", "Where in the world is {a}?", "Name the continent of {a}.",
+                   "{a} lies on which continent?", "Tell me the continent of {a}.", "In which continent can I find {a}?"],
+                  ["On what continent does {a} lie?", "Can you tell me which continent {a} is in?"],
+                  "{a} is in {b}."),
+    "currency": (["What is the currency of {a}?", "Which currency is used in {a}?", "What money do people use in {a}?", "Name the currency of {a}.", "Tell me the currency of {a}.",
+                  "How do people pay in {a}?", "What currency does {a} use?", "Which money is used in {a}?"],
+                 ["Please name the money of {a}.", "What is the name of the currency in {a}?"],
+                 "The currency of {a} is the {b}."),
+    "symbol": (["What is the chemical symbol of {a}?", "Which symbol does {a} have?", "What is the symbol for {a}?", "Give the chemical symbol for {a}.", "Name the symbol of {a}.",
+                "How is {a} written in chemistry?", "Tell me the chemical symbol of {a}."],
+               ["What symbol stands for {a}?", "Please give me the symbol of the element {a}."],
+               "The symbol of {a} is {b}."),
+    "element": (["Which element has the symbol {a}?", "What element is {a}?", "The symbol {a} stands for which element?", "Name the element with the symbol {a}.", "What does the chemical symbol {a} mean?",
+                 "Tell me the element with symbol {a}."],
+                ["What is the element with the symbol {a}?", "For which element does {a} stand?"],
+                "{a} is the symbol of {b}."),
+    "number": (["What is the atomic number of {a}?", "Which atomic number does {a} have?", "Give the atomic number of {a}.", "Tell me the atomic number of {a}.", "How many protons does {a} have?",
+                "Name the atomic number of {a}."],
+               ["What atomic number has {a}?", "Please tell me how many protons {a} has."],
+               "The atomic number of {a} is {b}."),
+    "day_after": (["Which day comes after {a}?", "What day follows {a}?", "What is the day after {a}?", "Name the day after {a}.", "If today is {a}, what day is tomorrow?", "Today is {a}. What is tomorrow?"],
+                  ["Tell me the day that comes after {a}.", "It is {a} today, so which day is tomorrow?"], "The day after {a} is {b}."),
+    "day_before": (["Which day comes before {a}?", "What is the day before {a}?", "Name the day before {a}.", "If today is {a}, what day was yesterday?", "Today is {a}. What was yesterday?"],
+                   ["Tell me the day that comes before {a}.", "It is {a} today, so which day was yesterday?"], "The day before {a} is {b}."),
+    "month_after": (["Which month comes after {a}?", "What month follows {a}?", "What is the month after {a}?", "Name the month after {a}.", "Which is the next month after {a}?"],
+                    ["Tell me the month that comes after {a}.", "What is the next month after {a}?"], "The month after {a} is {b}."),
+    "month_before": (["Which month comes before {a}?", "What is the month before {a}?", "Name the month before {a}.", "Which month is just before {a}?"],
+                     ["Tell me the month that comes before {a}.", "What month is before {a}?"], "The month before {a} is {b}."),
+    "month_number": (["What is the {a} month of the year?", "Which month is the {a} of the year?", "Name the {a} month.", "Tell me the {a} month of the year."],
+                     ["Which is the {a} month of the year?", "Please name the {a} month of the year."], "The {a} month is {b}."),
+    "planet": (["What is the {a} planet from the sun?", "Which planet is the {a} from the sun?", "Name the {a} planet.", "Tell me the {a} planet of the solar system."],
+               ["Which is the {a} planet from the sun?", "Please name the {a} planet of the solar system."], "The {a} planet is {b}."),
+    "opposite": (["What is the opposite of {a}?", "Give me the opposite of {a}.", "Name the opposite of {a}.", "Which word is the opposite of {a}?", "What word means the opposite of {a}?", "opposite of {a}?",
+                  "Tell me the opposite of the word {a}.", "What is the contrary of {a}?"],
+                 ["Which word means the opposite of {a}?", "Please tell me the opposite of {a}."], "The opposite of {a} is {b}."),
+    "young": (["What is a young {a} called?", "What do you call a baby {a}?", "Name the young of a {a}.", "What is the baby of a {a} called?", "How is a young {a} called?"],
+              ["What do people call a young {a}?", "Tell me what a baby {a} is called."], "A young {a} is called a {b}."),
+    "legs": (["How many legs does a {a} have?", "A {a} has how many legs?", "Tell me how many legs a {a} has.", "What is the number of legs of a {a}?"],
+             ["How many legs has a {a}?", "Please tell me the number of legs of a {a}."], "A {a} has {b} legs."),
+    "colour": (["What colour is {a}?", "Which colour does {a} have?", "Tell me the colour of {a}.", "What is the colour of {a}?", "What color is {a}?"],
+               ["Which colour is {a}?", "Please name the colour of {a}."], "The colour of {a} is {b}."),
+}
+FACTS = []
+for c, cap, cont, cur in COUNTRIES:
+    FACTS += [("capital", c, cap), ("country", cap, c), ("continent", c, cont), ("currency", c, cur)]
+for e, s, n in ELEMENTS:
+    FACTS += [("symbol", e, s), ("element", s, e), ("number", e, str(n))]
+for i in range(7):
+    FACTS += [("day_after", DAYS[i], DAYS[(i + 1) % 7]), ("day_before", DAYS[i], DAYS[i - 1])]
+for i in range(12):
+    FACTS += [("month_after", MONTHS[i], MONTHS[(i + 1) % 12]), ("month_before", MONTHS[i], MONTHS[i - 1]), ("month_number", ORDINALS[i], MONTHS[i])]
+for i in range(8):
+    FACTS.append(("planet", ORDINALS[i], PLANETS[i]))
+for a, b in OPPOSITES:
+    FACTS += [("opposite", a, b), ("opposite", b, a)]
+FACTS += [("young", a, b) for a, b in YOUNG] + [("legs", a, str(b)) for a, b in LEGS] + [("colour", a, b) for a, b in COLOURS_OF]
+
+
+def cap(s):
+    return s[0].upper() + s[1:]
+
+
+def fact_question(r, test, fact=None):
+    rel, a, b = fact or r.choice(FACTS)
+    w = REL[rel]
+    q = r.choice(w[1] if test else w[0]).format(a=a)
+    if not test and r.random() < 0.15:
+        # careless typing
+        q = q.lower() if r.random() < 0.5 else q.rstrip("?.")
+    return cap(q) if r.random() < 0.9 else q, cap(w[2].format(a=a, b=b)), b, (rel, a, b)
+
+
+def facts(r, test):
+    q, ans, b, (rel, a, _) = fact_question(r, test)
+    u = r.random()
+    if " " not in b and u < 0.12:
+        return sample("facts", q, b, system=r.choice(SYSTEM_ONEWORD))
+    if " " not in b and u < 0.2:
+        return sample("facts", q + r.choice([" Answer in one word.", " One word only.", " Reply with one word."]), b)
+    think = None
+    if u > 0.85:
+        think = r.choice(["The user asks about {a}. {s}", "This is a question about {a}. {s}"]).format(a=a, s=ans)
+    return sample("facts", q, ans, think)
+
+
+UNK_Q = ["What is the capital of {P}?", "Which city is the capital of {P}?", "What is the currency of {P}?", "On which continent is {P}?", "What is the symbol of {p}?", "What is the opposite of {p}?",
+         "Who is {P}?", "What is a {p}?", "Where does {N} live?", "What is the phone number of {N}?", "How old is {N}?", "What did {N} eat today?", "Who won the game yesterday?", "What will the weather be next year?",
+         "What is in my pocket?", "What is my name?", "Where are my keys?", "What is my favourite colour?", "What time is it?", "Who painted the picture in my room?", "What is the meaning of {p}?", "When was {N} born?",
+         "What is my favourite food?", "Where do I live?", "How old am I?", "What is the code of the {adj} {noun}?", "Tell me the capital of {P}.", "Name the currency of {P}.", "What is the atomic number of {p}?"]
+UNK_T = ["Could you name the capital city of {P}?", "What is the name of the currency in {P}?", "What is the email address of {N}?", "What symbol stands for {p}?", "What is {P}'s capital?", "Who is the brother of {N}?",
+         "What is my favourite animal?", "What is hidden in the {noun}?", "Which word means the opposite of {p}?"]
+
+
+def unknown(r, test):
+    q = (r.choice(UNK_T) if test else r.choice(UNK_Q)).format(P=cap(pseudo(r, test)), p=pseudo(r, test), N=pick(r, NAMES, NAMES_TEST, test), adj=r.choice(ADJS), noun=r.choice(NOUNS))
+    return sample("unknown", q, UNKNOWN, "I was not told this and I do not know it." if r.random() < 0.12 else None)
+
+
+# ---------------------------------------------------------------- arithmetic
+def add_steps(a, b):
+    """Column addition in words."""
+    if a < 10 and b < 10:
+        return f"{a} + {b} = {a + b}."
+    out, carry, A, B = [], 0, a, b
+    while A or B:
+        x, y = A % 10, B % 10
+        s = x + y + carry
+        out.append(f"{x} + {y}" + (f" + {carry}" if carry else "") + f" = {s}")
+        carry, A, B = s // 10, A // 10, B // 10
+    return ", ".join(out) + f", so {a + b}."
+
+
+def sub_steps(a, b):
+    t, u = b // 10 * 10, b % 10
+    return f"{a} - {t} = {a - t}, {a - t} - {u} = {a - b}." if t and u else f"{a} - {b} = {a - b}."
+
+
+def mul_steps(a, b):
+    if a < 10:
+        return f"{a} * {b} = {a * b}."
+    t, u = a // 10 * 10, a % 10
+    return f"{t} * {b} = {t * b}, {u} * {b} = {u * b}, {t * b} + {u * b} = {a * b}."
+
+
+AQ = {"+": ["What is {a} + {b}?", "{a} + {b} = ?", "{a}+{b}", "Add {a} and {b}.", "What is {a} plus {b}?", "Compute {a} + {b}.", "How much is {a} + {b}?", "Calculate {a} plus {b}.", "I have {a} apples and get {b} more. How many apples do I have?"],
+      "-": ["What is {a} - {b}?", "{a} - {b} = ?", "{a}-{b}", "Subtract {b} from {a}.", "What is {a} minus {b}?", "Compute {a} - {b}.", "How much is {a} - {b}?", "I have {a} apples and give away {b}. How many apples are left?"],
+      "*": ["What is {a} * {b}?", "{a} * {b} = ?", "{a}*{b}", "Multiply {a} by {b}.", "What is {a} times {b}?", "Compute {a} * {b}.", "How much is {a} times {b}?"]}
+AT = {"+": ["What do you get for {a} + {b}?", "Please add {a} and {b}.", "What is the sum of {a} and {b}?"], "-": ["What do you get for {a} - {b}?", "Please subtract {b} from {a}."],
+      "*": ["What do you get for {a} * {b}?", "Please multiply {a} by {b}."]}
+
+
+def numbers(r, test):
+    while True:
+        op = r.choice("++--*")
+        if op == "*":
+            a, b = r.randint(0, 12), r.randint(0, 12)
+        else:
+            a, b = r.randint(0, 99), r.randint(0, 99)
+            if r.random() < 0.3:
+                a, b = r.randint(0, 20), r.randint(0, 20)
+            if op == "-" and b > a:
+                a, b = b, a
+        if op == "*" and (a < 2 or b < 2) and test:
+            continue
+        if held("num", op, a, b) == test:
+            return a, op, b, {"+": a + b, "-": a - b, "*": a * b}[op]
+
+
+def arithmetic(r, test, think=None):
+    a, op, b, v = numbers(r, test)
+    # the word "sum" in held-out wordings must be known at all
+    q = r.choice(AT[op][:2] if test else AQ[op] + (["The sum of {a} and {b}?"] if op == "+" else [])).format(a=a, b=b)
+    think = r.random() < 0.45 if think is None else think
+    steps = {"+": add_steps, "-": sub_steps, "*": mul_steps}[op](a, b)
+    return sample("arithmetic_think" if think else "arithmetic", q, f"{a} {op} {b} = {v}.", steps if think else None)
+
+
+# ---------------------------------------------------------------- words
+def spaced(w):
+    return " ".join(w)
+
+
+def spell(r, test, think=None):
+    w = word(r, test)
+    kind = r.choice(["spell", "reverse", "count", "letter", "first", "last"])
+    th = r.random() < 0.3 if think is None else think
+    quote = r.choice(['"{}"', "'{}'", "{}"]).format(w)
+    T = test
+    if kind == "spell":
+        q = pick(r, ["Spell {w}.", "Spell the word {w}.", "How do you spell {w}?", "Write the letters of {w}.", "Give me the letters of {w}."], ["Please spell the word {w}.", "What are the letters of {w}?"], T)
+        return sample("spelling", q.format(w=quote), spaced(w))
+    if kind == "reverse":
+        q = pick(r, ["Spell {w} backwards.", "Reverse the letters of {w}.", "Write {w} backwards.", "Reverse {w}."], ["Please spell the word {w} backwards.", "Write the letters of {w} in reverse."], T)
+        return sample("reversing", q.format(w=quote), spaced(w[::-1]), f"The letters are {spaced(w)}." if th else None)
+    if kind == "count":
+        q = pick(r, ["How many letters does {w} have?", "Count the letters of {w}.", "How many letters are in {w}?", "How long is the word {w}?"], ["Please count the letters in {w}.", "What is the number of letters of {w}?"], T)
+        steps = " ".join(f"{c} {i}" for i, c in enumerate(w, 1))
+        return sample("counting", q.format(w=quote), f"{len(w)}", steps if th else None)
+    if kind == "letter":
+        c = r.choice(w) if r.random() < 0.8 else r.choice("aeiorstln")
+        n = w.count(c)
+        q = pick(r, ["How many times does the letter {c} appear in {w}?", "How many {c} are in {w}?", "Count the letter {c} in {w}.", "How often does {c} occur in {w}?"], ["Please count the letter {c} in the word {w}.", "How many times is {c} in {w}?"], T)
+        return sample("counting", q.format(c=c, w=quote), f"{n}", f"{spaced(w)}: {n}" if th else None)
+    if kind == "first":
+        q = pick(r, ["What is the first letter of {w}?", "Which letter does {w} start with?", "{w} begins with which letter?"], ["Tell me the first letter of {w}."], T)
+        return sample("letters", q.format(w=quote), w[0])
+    q = pick(r, ["What is the last letter of {w}?", "Which letter does {w} end with?", "{w} ends with which letter?"], ["Tell me the last letter of {w}."], T)
+    return sample("letters", q.format(w=quote), w[-1])
+
+
+def lists(r, test):
+    kind = r.choice(["sort", "sort", "numbers", "repeat", "reverse", "copy"])
+    ws = r.sample(SPELL_TEST if test else SPELL_TRAIN, r.randint(3, 5))
+    if kind == "sort":
+        q = pick(r, ["Sort these words: {l}.", "Put these words in alphabetical order: {l}.", "Sort alphabetically: {l}", "Order these words by the alphabet: {l}."], ["Please sort the words {l}.", "Bring these words into alphabetical order: {l}."], test)
+        return sample("sorting", q.format(l=", ".join(ws)), ", ".join(sorted(ws)))
+    if kind == "numbers":
+        ns = r.sample(range(100), r.randint(3, 5))
+        q = pick(r, ["Sort these numbers: {l}.", "Put these numbers in order: {l}.", "Sort from small to large: {l}"], ["Please sort the numbers {l}.", "Bring these numbers into order: {l}."], test)
+        return sample("sorting", q.format(l=", ".join(map(str, ns))), ", ".join(map(str, sorted(ns))))
+    if kind == "repeat":
+        n, w = r.randint(2, 6), word(r, test)
+        q = pick(r, ["Repeat the word {w} {n} times.", "Write {w} {n} times.", "Say {w} {n} times."], ["Please repeat {w} {n} times.", "Please say the word {w} {n} times."], test)
+        return sample("repeating", q.format(w=w, n=n), " ".join([w] * n))
+    if kind == "reverse":
+        q = pick(r, ["Reverse the order of these words: {l}.", "Write these words in reverse order: {l}.", "List these words backwards: {l}."], ["Please reverse the order of the words {l}."], test)
+        return sample("reversing", q.format(l=", ".join(ws)), ", ".join(ws[::-1]))
+    s = " ".join(word(r, test) for _ in range(r.randint(3, 7)))
+    q = pick(r, ["Repeat after me: {s}", "Say this again: {s}", "Copy this text: {s}", "Repeat this: {s}"], ["Please repeat this text: {s}", "Please say this again: {s}"], test)
+    return sample("repeating", q.format(s=s), s)
+
+
+# ---------------------------------------------------------------- recall
+def filler(r):
+    s = f"{r.choice(FILLER_SUBJ)} {r.choice(FILLER_VERB)} the {r.choice(ADJS)} {r.choice(NOUNS)}"
+    return s + (f" {r.choice(FILLER_TAIL)}." if r.random() < 0.7 else ".")
+
+
+def recall(r, test, tokens=None):
+    """Pairs planted in about `tokens` tokens of filler, one asked for."""
+    tokens = tokens or r.choice([60, 100, 150, 250, 400])
+    budget = max(2, int(tokens / 13))                 # sentences; one is about 12 tokens
+    # from a handful of pairs in pure filler up to nothing but pairs
+    share = r.choice([0.15, 0.3, 0.5, 1.0])
+    n = max(1, min(int(budget * share), 60))
+    kind = r.choice(["code", "code", "owner", "place", "number", "word"])
+    keys, vals = [], []
+    while len(keys) < n:
+        k = {"code": lambda: f"the {r.choice(ADJS)} {r.choice(NOUNS)}", "owner": lambda: f"the {r.choice(ADJS)} {r.choice(NOUNS)}", "place": lambda: f"the {r.choice(NOUNS)}",
+             "number": lambda: (r.choice(NAMES_TEST + NAMES) if test else r.choice(NAMES)), "word": lambda: cap(pseudo(r, test))}[kind]()
+        if k in keys:
+            if kind in ("place", "number") and len(keys) >= 50:
+                n = len(keys)
+            continue
+        keys.append(k)
+        vals.append({"code": lambda: f"{r.randint(0, 9999):04d}", "owner": lambda: pick(r, NAMES, NAMES_TEST + NAMES, test), "place": lambda: f"{r.choice(ADJS)} {r.choice(NOUNS)}",
+                     "number": lambda: f"{r.randint(10, 999)}", "word": lambda: pseudo(r, test)}[kind]())
+    form = {"code": ["The code of {k} is {v}.", "The code of {k} is {v}.", "Note: the code of {k} is {v}."], "owner": ["{v} owns {k}.", "The owner of {k} is {v}."],
+            "place": ["{K} is in the {v}.", "You find {k} in the {v}."], "number": ["The number of {k} is {v}.", "{k} has the number {v}."],
+            "word": ["The password of {k} is {v}.", "The password of {k} is {v}."]}[kind]
+    f = r.choice(form)
+    lines = [f.format(k=k, K=cap(k), v=v) for k, v in zip(keys, vals)]
+    lines += [filler(r) for _ in range(max(0, budget - n))]
+    r.shuffle(lines)
+    i = r.randrange(n)
+    k, v = keys[i], vals[i]
+    q, a = {"code": (["What is the code of {k}?", "Tell me the code of {k}.", "Which code does {k} have?"], "The code of {k} is {v}."),
+            "owner": (["Who owns {k}?", "Who is the owner of {k}?", "Tell me the owner of {k}."], "{v} owns {k}."),
+            "place": (["Where is {k}?", "In what is {k}?", "Tell me where {k} is."], "{K} is in the {v}."),
+            "number": (["What is the number of {k}?", "Which number does {k} have?", "Tell me the number of {k}."], "The number of {k} is {v}."),
+            "word": (["What is the password of {k}?", "Tell me the password of {k}.", "Which password does {k} have?"], "The password of {k} is {v}.")}[kind]
+    text, q = " ".join(lines), r.choice(q).format(k=k)
+    ans = cap(a.format(k=k, K=cap(k), v=v))
+    if r.random() < 0.06 and not test:
+        # asked for what the text does not say
+        k2 = {"code": f"the {r.choice(ADJS)} {r.choice(NOUNS)}", "owner": f"the {r.choice(ADJS)} {r.choice(NOUNS)}"}.get(kind)
+        if k2 and k2 not in keys:
+            q, ans = q.replace(k, k2), UNKNOWN
+    lead = pick(r, ["Read this text. ", "Here is a text: ", "", "Remember this: "], ["Please read this text. ", ""], test)
+    think = f"The text says: {lines and ans}" if r.random() < 0.08 else None
+    if r.random() < 0.25:
+        ack = r.choice(["Thank you, I have read it.", "I have read the text."])
+        pre = [{"role": "user", "content": lead + text}, {"role": "assistant", "content": "I have read the text."}]
+        return sample("recall", q, ans, think, pre=pre, key=v)
+    if r.random() < 0.3:
+        return sample("recall", q + r.choice(["\n\n", " "]) + text, ans, think, key=v)
+    return sample("recall", lead + text + r.choice(["\n\n", " ", "\n"]) + q, ans, think, key=v)
+
+
+# ---------------------------------------------------------------- several turns
+def multiturn(r, test):
+    N = lambda: pick(r, NAMES, NAMES_TEST, test) if r.random() < 0.75 else cap(pseudo(r, test))
+    items = {
+        "name": (["My name is {v}.", "I am {v}.", "Hello, my name is {v}.", "Hi, I'm {v}.", "You can call me {v}."], ["Hello! People call me {v}.", "Good day, my name is {v}."], N,
+                 "Nice to meet you, {v}.", ["What is my name?", "Do you remember my name?", "Who am I?", "Tell me my name."], ["Can you tell me my name?"], "Your name is {v}."),
+        "colour": (["My favourite colour is {v}.", "I like the colour {v} most.", "The colour I love is {v}."], ["By the way, my favourite colour is {v}."], lambda: r.choice(COLOURS),
+                   "I see, your favourite colour is {v}.", ["What is my favourite colour?", "Which colour do I like?", "Tell me my favourite colour."], ["Do you remember my favourite colour?"], "Your favourite colour is {v}."),
+        "food": (["My favourite food is {v}.", "I like to eat {v}.", "I love {v}."], ["By the way, my favourite food is {v}."], lambda: r.choice(FOODS),
+                 "I see, your favourite food is {v}.", ["What is my favourite food?", "What do I like to eat?", "Tell me my favourite food."], ["Do you remember my favourite food?"], "Your favourite food is {v}."),
+        "city": (["I live in {v}.", "My home is in {v}.", "I am from {v}."], ["My city is {v}, I live in {v}."], lambda: pick(r, CITIES, CITIES_TEST, test) if r.random() < 0.75 else cap(pseudo(r, test)),
+                 "I see, you live in {v}.", ["Where do I live?", "In which city do I live?", "Where is my home?"], ["Can you tell me where I live?"], "You live in {v}."),
+        "age": (["I am {v} years old.", "My age is {v}."], ["I am now {v} years old."], lambda: str(r.randint(5, 99)), "I see, you are {v} years old.", ["How old am I?", "What is my age?"], ["Tell me how old I am."], "You are {v} years old."),
+        "job": (["I work as a {v}.", "I am a {v}.", "My job is {v}."], ["I am working as a {v}."], lambda: r.choice(JOBS), "I see, you work as a {v}.", ["What is my job?", "What do I do for work?"], ["Tell me my job."], "You work as a {v}."),
+        "pet": (["My {animal} is called {v}.", "I have a {animal} named {v}."], ["The name of my {animal} is {v}."], N, "{v} is a nice name for a {animal}.", ["What is my {animal} called?", "What is the name of my {animal}?"], ["Tell me the name of my {animal}."], "Your {animal} is called {v}."),
+        "number": (["My lucky number is {v}.", "My number is {v}."], ["By the way, my lucky number is {v}."], lambda: str(r.randint(1, 999)), "I see, your lucky number is {v}.", ["What is my lucky number?", "What is my number?"], ["Do you remember my lucky number?"], "Your lucky number is {v}."),
+    }
+    topics = r.sample(sorted(items), r.randint(1, 4))
+    animal = r.choice(ANIMALS)
+    known, msgs = {}, []
+    fmt = lambda s, v: s.format(v=v, animal=animal)
+
+    def turn(u, a):
+        msgs.append({"role": "user", "content": u})
+        msgs.append({"role": "assistant", "content": a})
+
+    for t in topics:
+        st = items[t]
+        v = st[2]()
+        known[t] = v
+        turn(fmt(pick(r, st[0], st[1], test), v), fmt(st[3], v))
+        while r.random() < 0.3:
+            q, a, _, _ = fact_question(r, test) if r.random() < 0.6 else (None, None, None, None)
+            if q is None:
+                x = r.choice([arithmetic, spell, chat])(r, test)
+                q, a = x["messages"][-2]["content"], x["messages"][-1]["content"]
+            turn(q, a)
+    if r.random() < 0.25:
+        t = r.choice(topics)
+        if t in ("name", "colour", "food", "city", "number", "age"):
+            v = items[t][2]()
+            known[t] = v
+            what = {"name": "my name is {v}", "colour": "my favourite colour is {v}", "food": "my favourite food is {v}", "city": "I live in {v}", "number": "my lucky number is {v}", "age": "I am {v} years old"}[t]
+            turn(pick(r, ["Actually, ", "No wait, ", "Sorry, ", "I was wrong, "], ["Oh no, "], test) + fmt(what, v) + ".", fmt(items[t][3], v))
+    if r.random() < 0.12:
+        t = r.choice(sorted(set(items) - set(topics) - {"pet"}))
+        return sample("multi_turn", fmt(pick(r, items[t][4], items[t][5], test), ""), UNKNOWN, pre=msgs)
+    t = r.choice(topics)
+    st, v = items[t], known[t]
+    ans = fmt(st[6], v)
+    think = f"The user told me this. {ans}" if r.random() < 0.12 else None
+    return sample("multi_turn", fmt(pick(r, st[4], st[5], test), v), ans, think, pre=msgs, key=v)
+
+
+# ---------------------------------------------------------------- tools
+def tool(name, desc, **props):
+    return {"type": "function", "function": {"name": name, "description": desc, "parameters": {
+        "type": "object", "properties": {k: {"type": "string", "description": d} for k, d in props.items()}, "required": list(props)}}}
+
+
+def toolbox(r):
+    v = [tool("get_weather", r.choice(["Get the weather of a city.", "Current weather in a city.", "Tells the weather."]), city=r.choice(["The city", "Name of the city"])),
+         tool("calculator", r.choice(["Compute an expression.", "Calculates with numbers."]), expression=r.choice(["The expression", "What to compute"])),
+         tool("search", r.choice(["Search for a text.", "Look up a topic."]), query=r.choice(["What to search", "The topic"]))]
+    r.shuffle(v)
+    return v
+
+
+def call(name, **args):
+    return {"type": "function", "function": {"name": name, "arguments": args}}
+
+
+def tools(r, test):
+    box = toolbox(r)
+    kind = r.choice(["weather", "weather", "weather2", "calc", "calc", "search", "search", "none", "plain"])
+    need = {"weather": "get_weather", "weather2": "get_weather", "calc": "calculator", "search": "search"}.get(kind)
+    if need and r.random() < 0.4:
+        keep = [t for t in box if t["function"]["name"] == need]
+        box = sorted(keep + r.sample([t for t in box if t not in keep], r.randint(0, 1)), key=lambda t: r.random())
+    system = r.choice(SYSTEM_TEST if test else SYSTEM) if r.random() < 0.3 else None
+    m = [{"role": "system", "content": system}] if system else []
+    think = None
+    c = lambda: pick(r, CITIES, CITIES_TEST, test) if r.random() < 0.7 else cap(pseudo(r, test))
+    W = lambda: ({"temperature": r.randint(-15, 38), "condition": r.choice(["sunny", "cloudy", "rain", "snow", "windy", "fog"])})
+    say = lambda city, w: f"In {city} it is {w['temperature']} degrees and {w['condition']}."
+    from render import dumps
+    if kind == "weather":
+        city, w = c(), W()
+        q = pick(r, ["What is the weather in {c}?", "How is the weather in {c}?", "Tell me the weather in {c}.", "What's the weather like in {c} today?", "Is it warm in {c}?", "weather {c}", "Does it rain in {c}?"],
+                 ["Could you tell me the weather in {c}?", "What is the weather like in {c} now?"], test).format(c=city)
+        calls, results, ans, th = [call("get_weather", city=city)], [dumps(w)], say(city, w), f"I need the weather of {city}, so I call get_weather."
+    elif kind == "weather2":
+        a, b = c(), c()
+        wa, wb = W(), W()
+        q = pick(r, ["What is the weather in {a} and in {b}?", "Compare the weather in {a} and {b}.", "How is the weather in {a} and {b}?"], ["Please tell me the weather in {a} and {b}."], test).format(a=a, b=b)
+        calls, results, ans, th = [call("get_weather", city=a), call("get_weather", city=b)], [dumps(wa), dumps(wb)], say(a, wa) + " " + say(b, wb), f"I need the weather of {a} and {b}."
+    elif kind == "calc":
+        a, b, op = r.randint(100, 9999), r.randint(10, 9999), r.choice("+-*")
+        while held("calc", a, b) != test:
+            a = r.randint(100, 9999)
+        v = {"+": a + b, "-": a - b, "*": a * b}[op]
+        q = r.choice((AT if test else AQ)[op][:2 if test else 8]).format(a=a, b=b)
+        calls, results, ans, th = [call("calculator", expression=f"{a} {op} {b}")], [str(v)], f"{a} {op} {b} = {v}.", "The numbers are large, so I call calculator."
+    elif kind == "search":
+        x = r.choice([f"{r.choice(ADJS)} {word(r, test)}", cap(pseudo(r, test)), pick(r, NAMES, NAMES_TEST, test)])
+        q = pick(r, ["Search for {x}.", "Look up {x}.", "Find information about {x}.", "Search {x}", "What can you find about {x}?", "Please look up {x}."], ["Please search for {x}.", "Can you look up {x}?"], test).format(x=x)
+        res = r.choice([f"{cap(x)} is a {r.choice(NOUNS)} in {r.choice(CITIES)}.", f"{cap(x)} has {r.randint(2, 99)} {r.choice(NOUNS)} parts.", f"{cap(x)} is near the {r.choice(ADJS)} {r.choice(NOUNS)}.", "nothing found"])
+        calls, results, ans, th = [call("search", query=x)], [res], ("I found nothing about " + x + "." if res == "nothing found" else res), f"I search for {x}."
+    elif kind == "none":
+        # the tool for it is not there
+        box = [t for t in box if t["function"]["name"] != "get_weather"]
+        m += [{"role": "user", "content": r.choice(["What is the weather in {c}?", "How is the weather in {c}?", "Tell me the weather in {c}."]).format(c=c())}, {"role": "assistant", "content": UNKNOWN}]
+        return {"task": "tools_plain", "messages": m, "tools": box, "think": False, "key": UNKNOWN}
+    else:
+        q, a, b, _ = fact_question(r, test)
+        if r.random() < 0.3:
+            x = chat(r, test)
+            q, a = x["messages"][-2]["content"], x["messages"][-1]["content"]
+        m += [{"role": "user", "content": q}, {"role": "assistant", "content": a}]
+        return {"task": "tools_plain", "messages": m, "tools": box, "think": False, "key": a}
+    m.append({"role": "user", "content": q})
+    a1 = {"role": "assistant", "content": "", "tool_calls": calls}
+    a2 = {"role": "assistant", "content": ans}
+    use = r.random() < 0.6
+    if r.random() < 0.15:
+        think = True
+        a1["reasoning_content"] = th
+        if use:
+            a2["reasoning_content"] = "Now I can answer."
+    m.append(a1)
+    if use:
+        m += [{"role": "tool", "content": x} for x in results] + [a2]
+    return {"task": "tool_answer" if use else "tool_call", "messages": m, "tools": box, "think": bool(think), "key": ans if use else calls}
+
+
+# ---------------------------------------------------------------- JSON
+def json_task(r, test):
+    from render import dumps
+    pool = {"name": lambda: pick(r, NAMES, NAMES_TEST, test), "age": lambda: r.randint(1, 99), "city": lambda: pick(r, CITIES, CITIES_TEST, test), "colour": lambda: r.choice(COLOURS), "job": lambda: r.choice(JOBS),
+            "animal": lambda: r.choice(ANIMALS), "count": lambda: r.randint(0, 500), "price": lambda: r.randint(1, 900), "open": lambda: r.random() < 0.5, "food": lambda: r.choice(FOODS), "id": lambda: r.randint(1000, 9999),
+            "title": lambda: f"{r.choice(ADJS)} {r.choice(NOUNS)}", "active": lambda: r.random() < 0.5, "word": lambda: word(r, test)}
+    ks = r.sample(sorted(pool), r.randint(1, 4))
+    obj = {k: pool[k]() for k in ks}
+    if r.random() < 0.2:
+        obj[r.choice(["items", "tags", "words"])] = [r.choice(NOUNS) for _ in range(r.randint(1, 3))]
+    show = lambda v: ("true" if v is True else "false" if v is False else ", ".join(v) if isinstance(v, list) else str(v))
+    parts = [f"{k} {show(v)}" for k, v in obj.items()]
+    listing = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
+    q = pick(r, ["Give me a JSON object with {l}.", "Write JSON: {l}.", "Make a JSON object with {l}.", "Write a JSON object with the fields {l}.", "JSON with {l}", "Turn this into JSON: {l}.", "Output only JSON: {l}."],
+             ["Please write a JSON object with {l}.", "I need a JSON object with {l}."], test).format(l=listing)
+    return sample("json", q, dumps(obj), "The user wants a JSON object." if r.random() < 0.06 else None)
+
+
+# ---------------------------------------------------------------- talk
+TALK = [(["Hello", "Hi", "Hello!", "Hi there", "Hey", "Hello there", "hello", "hi", "Good day"], "Hello! How can I help you?"), (["Good morning", "Good morning!"], "Good morning! How can I help you?"),
+        (["Good evening", "Good evening!"], "Good evening! How can I help you?"),
+        (["Who are you?", "What are you?", "What is your name?", "Tell me who you are.", "who are you", "Introduce yourself.", "Are you a person?", "Are you an AI?"], "I am weft-tiny, a small language model."),
+        (["What can you do?", "How can you help me?", "What do you know?", "help", "What can I ask you?"], "I can answer simple questions, do small sums, work with words, and call tools."),
+        (["Thank you", "Thanks", "Thank you!", "thanks a lot", "Thanks!"], "You are welcome."), (["Bye", "Goodbye", "See you later", "Goodbye!", "bye"], "Goodbye!"),
+        (["How are you?", "How are you today?", "How do you do?"], "I am fine, thank you."), (["Who made you?", "Where do you come from?", "Who built you?", "Who trained you?"], "I was trained for weft, from its own generated text."),
+        (["Tell me a story.", "Tell me a short story.", "Write a story."], "Once a small fox lived near a river. Every day it watched the water. One day it found a friend, and they were happy."),
+        (["Tell me a joke.", "Make me laugh."], "Why did the clock go to school? It wanted to learn the time."), (["Write a poem.", "Tell me a poem."], "The sun is warm, the sky is blue, the river sings, and so can you.")]
+TALK_T = [(["Hi!", "Hey there", "Hello weft"], "Hello! How can I help you?"), (["Please introduce yourself.", "Tell me what you are.", "So who are you?"], "I am weft-tiny, a small language model."), (["Many thanks", "Okay, thank you."], "You are welcome."),
+          (["Goodbye then"], "Goodbye!"), (["What are you able to do?"], "I can answer simple questions, do small sums, work with words, and call tools.")]
+
+
+def chat(r, test):
+    q, a = r.choice(TALK_T if test else TALK)
+    return sample("chat", r.choice(q), a)
+
+
+def noise(r, test):
+    """Accents, other scripts and signs, so that every byte is seen: copied word for word."""
+    bits = ["café", "naïve", "Zürich", "São Paulo", "Łódź", "niño", "straße", "Ελλάδα", "Привет", "你好", "世界", "日本", "東京", "안녕", "مرحبا", "שלום", "😀", "🎉", "👍", "❤", "→", "€", "½", "x²", "ça va", "Ærø", "œuvre", "İstanbul"]
+    s = " ".join(r.choice(bits) if r.random() < 0.6 else "".join(chr(r.choice([r.randint(0x21, 0x7E), r.randint(0xC0, 0x17F), r.randint(0x391, 0x3A9), r.randint(0x410, 0x44F)])) for _ in range(r.randint(1, 4))) for _ in range(r.randint(2, 5)))
+    import unicodedata
+    s = unicodedata.normalize("NFC", s)
+    return sample("repeating", r.choice(["Repeat after me: {s}", "Copy this text: {s}"]).format(s=s), s)
+
+
+TASKS = {"facts": facts, "unknown": unknown, "arithmetic": arithmetic, "spell": spell, "lists": lists, "recall": recall, "multiturn": multiturn,
+         "tools": tools, "json": json_task, "chat": chat, "noise": noise}
+MIX = {"facts": 18, "unknown": 4, "arithmetic": 12, "spell": 12, "lists": 9, "recall": 12, "multiturn": 9, "tools": 8, "json": 6, "chat": 3, "noise": 1}
+
+
+def make(r, test=False, mix=MIX, task=None, **kw):
+    task = task or r.choices(list(mix), list(mix.values()))[0]
+    s = TASKS[task](r, test, **kw)
+    if s["tools"] is None and s["messages"][0]["role"] != "system" and r.random() < 0.3:
+        s["messages"].insert(0, {"role": "system", "content": r.choice(SYSTEM_TEST if test else SYSTEM)})
+    return s
+
+
+if __name__ == "__main__":
+    import sys
+    from render import render
+    r = random.Random(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    for _ in range(int(sys.argv[2]) if len(sys.argv) > 2 else 20):
+        s = make(r, len(sys.argv) > 3)
+        print("-----", s["task"])
+        print("".join(t for t, _ in render(s["messages"], s["tools"])))

@@ -1,0 +1,259 @@
+"""Train weft-tiny (or its drafter) on generated conversations, with a schedule that follows the clock.
+
+    nice -n 5 /usr/bin/python3 tools/train/train.py --run tools/train/runs/tiny --minutes 95
+
+Stops at the end of the schedule; started again with the same --run it goes on from the last checkpoint.
+"""
+import argparse
+import json
+import math
+import multiprocessing as mp
+import os
+import random
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import data
+from model import Batch, Model
+from render import render
+from tok import ROWS, Tokenizer
+
+KINDS = ["linear_attention", "linear_attention", "linear_attention", "full_attention"]
+
+
+def config(size):
+    c = dict(vocab_size=ROWS, rms_norm_eps=1e-6, head_dim=64, linear_key_head_dim=64, linear_value_head_dim=64, linear_conv_kernel_dim=4, tie_word_embeddings=True,
+             rope_parameters=dict(mrope_interleaved=True, mrope_section=[3, 3, 2], rope_type="default", rope_theta=10000000, partial_rotary_factor=0.25))
+    if size == "tiny":
+        c.update(hidden_size=192, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2, linear_num_key_heads=2, linear_num_value_heads=4, layer_types=KINDS * 2, mtp_num_hidden_layers=1)
+    else:
+        c.update(hidden_size=128, intermediate_size=256, num_attention_heads=2, num_key_value_heads=1, linear_num_key_heads=1, linear_num_value_heads=2, layer_types=[KINDS[0], KINDS[0], KINDS[3]], mtp_num_hidden_layers=0)
+    c["num_hidden_layers"] = len(c["layer_types"])
+    return c
+
+
+# ---------------------------------------------------------------- batches
+def encode(t, s):
+    ids, flags = [], []
+    for text, flag in render(s["messages"], s["tools"]):
+        x = t.encode(text)
+        ids += x
+        flags += [flag] * len(x)
+    return ids, flags
+
+
+def batch(t, seed, progress, mix):
+    """One batch of 8192 tokens: rows of 512, 1024 or 2048, packed with whole conversations."""
+    r = random.Random(seed)
+    # long rows cost more and teach the recall over distance only: short first
+    T = r.choices([512, 1024, 2048], [1.0, 0.12 + 0.1 * progress, 0.02 + 0.12 * progress])[0]
+    B = 8192 // T
+    rows, open_rows = [[] for _ in range(B)], list(range(B))
+    left = [T] * B
+    if T > 512:
+        for b in range(B):
+            while True:
+                ids, fl = encode(t, data.make(r, task="recall", tokens=r.uniform(0.35, 0.97) * T))
+                if len(ids) <= T:
+                    break
+            rows[b].append((ids, fl))
+            left[b] -= len(ids)
+    tries = 0
+    while tries < 12:
+        ids, fl = encode(t, data.make(r, mix=mix))
+        fits = [b for b in range(B) if left[b] >= len(ids)]
+        if not fits:
+            tries += 1
+            continue
+        b = min(fits, key=lambda b: left[b]) if r.random() < 0.5 else r.choice(fits)
+        rows[b].append((ids, fl))
+        left[b] -= len(ids)
+    ids = np.zeros((B, T), np.int64)
+    doc = np.full((B, T), -1, np.int64)
+    flag = np.zeros((B, T), np.float32)
+    for b in range(B):
+        r.shuffle(rows[b])
+        at = 0
+        for n, (x, f) in enumerate(rows[b]):
+            ids[b, at:at + len(x)], doc[b, at:at + len(x)], flag[b, at:at + len(x)] = x, n, f
+            at += len(x)
+    return ids, doc, flag
+
+
+def feeder(q, folder, seed, step, progress, mix):
+    torch.set_num_threads(1)
+    t = Tokenizer.load(folder)
+    while True:
+        q.put(batch(t, seed * 1000003 + step, progress.value, mix))
+        step += 1
+
+
+# ---------------------------------------------------------------- optimiser
+def orthogonal(G):
+    """Nearest orthogonal matrix, roughly: five Newton-Schulz steps of the quintic used by Muon."""
+    a, b, c = 3.4445, -4.7750, 2.0315
+    X = G.bfloat16()
+    t = X.shape[0] > X.shape[1]
+    if t:
+        X = X.t().contiguous()
+    X = X / (X.norm() + 1e-7)
+    for _ in range(5):
+        A = X @ X.t()
+        X = a * X + (b * A + c * A @ A) @ X
+    return (X.t() if t else X).float()
+
+
+class Optim:
+    """Muon for the matrices inside the layers, Adam for embedding, gates, convolutions and norms."""
+
+    def __init__(self, m):
+        self.p, self.kind = dict(m.named_parameters()), {}
+        self.state = {}
+        for n, p in self.p.items():
+            muon = p.dim() == 2 and not any(x in n for x in ("embed", "in_proj_a", "in_proj_b", "lm_head"))
+            self.kind[n] = "muon" if muon else "adam"
+            self.state[n] = [torch.zeros_like(p)] if muon else [torch.zeros_like(p), torch.zeros_like(p)]
+        self.t = 0
+
+    @torch.no_grad()
+    def step(self, muon_lr, adam_lr, wd=0.02):
+        self.t += 1
+        for n, p in self.p.items():
+            g = p.grad
+            if g is None:
+                continue
+            s = self.state[n]
+            if self.kind[n] == "muon":
+                s[0].mul_(0.95).add_(g)
+                u = orthogonal(g.add(s[0], alpha=0.95))
+                p.mul_(1 - muon_lr * wd).add_(u, alpha=-muon_lr * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
+            else:
+                s[0].lerp_(g, 0.1)
+                s[1].mul_(0.97).addcmul_(g, g, value=0.03)
+                d = (s[1] / (1 - 0.97 ** self.t)).sqrt_().add_(1e-9)
+                p.addcdiv_(s[0], d, value=-adam_lr / (1 - 0.9 ** self.t))
+            p.grad = None
+
+
+def losses(m, ids, doc, flag, gen, other=0.1, mtp_share=0.5):
+    ids, doc, flag = torch.from_numpy(ids), torch.from_numpy(doc), torch.from_numpy(flag)
+    b = Batch(doc, m.cfg)
+    f = m.hidden(ids, b)
+    nxt = torch.roll(ids, -1, 1)
+    same = torch.zeros_like(doc, dtype=torch.bool)
+    same[:, :-1] = (doc[:, 1:] == doc[:, :-1]) & (doc[:, 1:] >= 0)
+    fl = torch.roll(flag, -1, 1)
+    # every assistant token, and one in ten of the rest at a small weight
+    w = torch.where(fl > 0, torch.ones(()), (torch.rand(fl.shape, generator=gen) < 0.1).float() * other) * same
+    at = w.view(-1).nonzero()[:, 0]
+    wt = w.view(-1)[at]
+    lo = m.logits(f.view(-1, f.shape[-1])[at])
+    ce = F.cross_entropy(lo, nxt.view(-1)[at], reduction="none")
+    loss = (ce * wt).sum() / wt.sum()
+    a = wt == 1
+    main, acc = float(ce.detach()[a].mean()), float((lo.detach()[a].argmax(-1) == nxt.view(-1)[at][a]).float().mean())
+    if m.mtp is None:
+        return loss, main, acc, 0.0
+    fm = m.mtp_hidden(f, nxt, b)
+    two = torch.zeros_like(same)
+    two[:, :-1] = same[:, :-1] & same[:, 1:] & (torch.roll(fl, -1, 1)[:, :-1] > 0)
+    at = two.view(-1).nonzero()[:, 0]
+    ce = F.cross_entropy(m.logits(fm.view(-1, fm.shape[-1])[at]), torch.roll(ids, -2, 1).view(-1)[at])
+    return loss + mtp_share * ce, main, acc, float(ce.detach())
+
+
+def save(path, m, opt, meta):
+    torch.save({"model": m.state_dict(), "opt": opt.state, "t": opt.t, "meta": meta}, path + ".new")
+    os.replace(path + ".new", path)
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--run", required=True)
+    ap.add_argument("--size", default="tiny")
+    ap.add_argument("--tokenizer", default="models/weft-tiny")
+    ap.add_argument("--minutes", type=float, default=0, help="length of the schedule from the first start")
+    ap.add_argument("--until", default="", help="HH:MM instead of --minutes")
+    ap.add_argument("--muon", type=float, default=0.02)
+    ap.add_argument("--adam", type=float, default=0.003)
+    ap.add_argument("--decay", type=float, default=0.6, help="share of the schedule in which the rate falls linearly to zero")
+    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--mix", default="", help="task=weight,... changes of the mix")
+    ap.add_argument("--threads", type=int, default=2)
+    ap.add_argument("--mtp", type=float, default=0.2)
+    a = ap.parse_args()
+    os.makedirs(a.run, exist_ok=True)
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(a.seed)
+    cfg = config(a.size)
+    json.dump(cfg, open(a.run + "/config.json", "w"), indent=1)
+    m = Model(cfg, torch.bfloat16)
+    opt = Optim(m)
+    meta = {"step": 0, "tokens": 0, "start": time.time(), "seconds": 0.0}
+    ck = a.run + "/last.pt"
+    if os.path.exists(ck):
+        z = torch.load(ck)
+        m.load_state_dict(z["model"])
+        opt.state, opt.t, meta = z["opt"], z["t"], z["meta"]
+        print("resumed at step", meta["step"], flush=True)
+    start = meta["start"]
+    if a.until:
+        h, mi = map(int, a.until.split(":"))
+        lt = time.localtime()
+        end = time.mktime((lt.tm_year, lt.tm_mon, lt.tm_mday, h, mi, 0, 0, 0, -1))
+    else:
+        end = start + 60 * a.minutes
+    mix = dict(data.MIX)
+    for kv in filter(None, a.mix.split(",")):
+        k, v = kv.split("=")
+        mix[k] = float(v)
+    q, progress = mp.Queue(4), mp.Value("d", 0.0)
+    progress.value = (time.time() - start) / (end - start)
+    w = mp.Process(target=feeder, args=(q, a.tokenizer, a.seed, meta["step"], progress, mix), daemon=True)
+    w.start()
+    gen = torch.Generator()
+    gen.manual_seed(a.seed + meta["step"])
+    log = open(a.run + "/log.csv", "a")
+    if log.tell() == 0:
+        log.write("time,step,tokens,row,loss,accuracy,mtp_loss,rate,tokens_per_second\n")
+    saved = time.time()
+    begun, base = time.time(), meta["seconds"]
+    print("parameters", sum(p.numel() for p in m.parameters()), "ends in", round((end - time.time()) / 60, 1), "min", flush=True)
+    avg = None
+    while time.time() < end:
+        progress.value = (time.time() - start) / (end - start)
+        ids, doc, flag = q.get()
+        t0 = time.time()
+        loss, main_loss, acc, mtp = losses(m, ids, doc, flag, gen, mtp_share=a.mtp)
+        loss.backward()
+        left = max(0.0, 1 - progress.value)
+        rate = min(1.0, left / a.decay) * min(1.0, (opt.t + 1) / 60)
+        norm = float(torch.nn.utils.clip_grad_norm_([p for n, p in opt.p.items() if opt.kind[n] == "adam"], 1.0))
+        if math.isfinite(norm) and math.isfinite(main_loss):
+            opt.step(a.muon * rate, a.adam * rate)
+        else:
+            for p in m.parameters():
+                p.grad = None
+        dt = time.time() - t0
+        meta["step"] += 1
+        meta["tokens"] += int((doc >= 0).sum())
+        meta["seconds"] = base + time.time() - begun
+        avg = main_loss if avg is None else 0.95 * avg + 0.05 * main_loss
+        log.write(f"{time.time():.0f},{meta['step']},{meta['tokens']},{ids.shape[1]},{main_loss:.4f},{acc:.4f},{mtp:.4f},{rate:.4f},{ids.size / dt:.0f}\n")
+        log.flush()
+        if meta["step"] % 10 == 0:
+            print(f"{time.strftime('%H:%M:%S')} step {meta['step']} tokens {meta['tokens'] / 1e6:.2f}M row {ids.shape[1]} loss {avg:.3f} acc {acc:.3f} mtp {mtp:.3f} rate {rate:.3f} norm {norm:.2f} {ids.size / dt:.0f} tok/s", flush=True)
+        if time.time() - saved > 180:
+            save(ck, m, opt, meta)
+            saved = time.time()
+    save(ck, m, opt, meta)
+    w.terminate()
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main()
