@@ -28,9 +28,9 @@ static const char null_value;
 static const struct json *present(struct json_object *o) { return o ? wrap(o) : JSON_NULL_VALUE; }
 static bool is_null(const struct json *j) { return !j || j == JSON_NULL_VALUE; }
 
-/* What json-c lets pass even when strict: NaN and Infinity, and integers beyond
- * 64 bits, which it clamps.  Strings are skipped; everything else that begins a
- * bare word or number is looked at once.  Returns the offset, or n. */
+/* What json-c lets pass even when strict: NaN and Infinity, control characters
+ * in strings, and integers beyond 64 bits, which it clamps.  Returns the offset
+ * of the first, or n. */
 static size_t refused_at(const char *p, size_t n, const char **why)
 {
 	size_t i = 0;
@@ -39,9 +39,14 @@ static size_t refused_at(const char *p, size_t n, const char **why)
 		char c = p[i];
 
 		if (c == '"') {
-			for (i++; i < n && p[i] != '"'; i++)
+			for (i++; i < n && p[i] != '"'; i++) {
+				if ((unsigned char)p[i] < 0x20) {
+					*why = "control character in a string";
+					return i;
+				}
 				if (p[i] == '\\')
 					i++;
+			}
 			i++;
 		} else if (c == 'N' || c == 'I' || (c == '-' && i + 1 < n && p[i + 1] == 'I')) {
 			*why = "NaN and Infinity are not JSON";

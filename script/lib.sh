@@ -1,0 +1,51 @@
+# lib.sh - shared by the scripts; sourced, from the root of the tree.
+
+say() { printf '== %s\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# as_root COMMAND...: as it is for root, through sudo otherwise.
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null 2>&1; then
+		sudo "$@"
+	else
+		die "installing packages needs root: run as root, or install sudo, or install by hand: $*"
+	fi
+}
+
+# have WHAT: is the third column of script/packages there?
+have() {
+	case $1 in
+	pkg:*) command -v pkg-config >/dev/null 2>&1 && pkg-config --exists "${1#pkg:}" ;;
+	/*)    [ -e "$1" ] ;;
+	*)     command -v "$1" >/dev/null 2>&1 ;;
+	esac
+}
+
+# install_groups GROUP...: what is missing of these groups, in one apt-get call.
+install_groups() {
+	missing=
+	while read -r group package what why; do
+		case $group in ''|'#'*) continue ;; esac
+		for g in "$@"; do
+			[ "$g" = "$group" ] || continue
+			have "$what" || missing="$missing $package"
+		done
+	done < script/packages
+	[ -n "$missing" ] || return 0
+	command -v apt-get >/dev/null 2>&1 ||
+		die "these are missing and this is not a Debian system:$missing (script/packages says why each is needed)"
+	say "installing:$missing"
+	as_root apt-get update -qq >&2 || die "apt-get update failed"
+	# shellcheck disable=SC2086 # a list of package names
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2 ||
+		die "apt-get install failed:$missing"
+}
+
+# build_release: configures once and builds build/weft.
+build_release() {
+	[ -f build/build.ninja ] || meson setup build --buildtype=release >&2
+	ninja -C build weft >&2
+	[ -x build/weft ] || die "the build left no build/weft"
+}

@@ -1,0 +1,226 @@
+/* Unit tests of src/base. */
+#include <assert.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/pool.h"
+#include "base/rng.h"
+#include "base/utf8.h"
+
+static void test_err(void **state)
+{
+	struct err e;
+
+	assert_int_equal(err_set(&e, E_FORMAT, "%d is not %d", 3, 4), E_FORMAT);
+	assert_int_equal(err_prefix(&e, "file %s", "x"), E_FORMAT);
+	assert_string_equal(e.msg, "file x: 3 is not 4");
+	assert_int_equal(err_set(NULL, E_IO, "nobody reads"), E_IO);
+}
+
+static void test_buf(void **state)
+{
+	struct buf b;
+
+	buf_init(&b);
+	assert_string_equal(b.p, "");
+	for (int i = 0; i < 1000; i++)
+		buf_printf(&b, "%03d", i);
+	assert_int_equal(b.n, 3000);
+	assert_memory_equal(b.p + 2997, "999", 4);
+	buf_drop(&b, 2997);
+	assert_string_equal(b.p, "999");
+	buf_fini(&b);
+}
+
+static void test_arena(void **state)
+{
+	struct arena a;
+	unsigned char *p[200];
+
+	arena_init(&a);
+	for (int i = 0; i < 200; i++) {
+		p[i] = arena_alloc(&a, (size_t)i * 37 % 9000 + 1);
+		assert_int_equal((uintptr_t)p[i] % 16, 0);
+		memset(p[i], i, (size_t)i * 37 % 9000 + 1);
+	}
+	for (int i = 0; i < 200; i++)
+		assert_int_equal(p[i][(size_t)i * 37 % 9000], i);
+	assert_string_equal(arena_printf(&a, "%s-%d", "x", 7), "x-7");
+	arena_fini(&a);
+}
+
+static struct json *parse(const char *s) { return json_parse(s, strlen(s), 0, NULL); }
+
+static void test_json_values(void **state)
+{
+	struct json *j = parse("{\"i\":-9223372036854775808,\"d\":1.0,\"e\":1e3,\"n\":null,\"s\":\"a\\u0000b\",\"l\":[1,[2]]}");
+	struct json_cursor c;
+	const struct json *v;
+	const char *key, *s;
+	int64_t i;
+	double d;
+	size_t n, count = 0;
+	struct buf b;
+
+	assert_non_null(j);
+	assert_int_equal(json_to_int(json_get(j, "i"), &i), 0);
+	assert_true(i == INT64_MIN);
+	assert_int_equal(json_to_int(json_get(j, "d"), &i), E_ARG);
+	assert_int_equal(json_to_double(json_get(j, "d"), &d), 0);
+	assert_string_equal(json_number_text(json_get(j, "d")), "1.0");
+	assert_string_equal(json_number_text(json_get(j, "e")), "1e3");
+	assert_null(json_get(j, "absent"));
+	assert_non_null(json_get(j, "n"));
+	assert_int_equal(json_kind(json_get(j, "n")), JSON_NULL);
+	s = json_str(json_get(j, "s"), &n);
+	assert_int_equal(n, 3);
+	assert_memory_equal(s, "a\0b", 3);
+	assert_int_equal(json_len(json_get(j, "l")), 2);
+	for (c = json_first(j); json_next(&c, &key, &v);)
+		count++;
+	assert_int_equal(count, 6);
+	buf_init(&b);
+	json_put(&b, j);
+	assert_string_equal(b.p, "{\"i\":-9223372036854775808,\"d\":1.0,\"e\":1e3,\"n\":null,\"s\":\"a\\u0000b\",\"l\":[1,[2]]}");
+	buf_fini(&b);
+	json_free(j);
+}
+
+static void test_json_refuses(void **state)
+{
+	static const char *const bad[] = { "", " ", "{", "[1,]", "nul", "NaN", "[Infinity]", "-Infinity", "{\"a\":1}x",
+		"9223372036854775808", "-9223372036854775809", "123456789012345678901234567890", "\"\xff\"", "'a'",
+		"[1 2]", "01", "\"\n\"" };
+	struct err e;
+
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		e.msg[0] = 0;
+		if (json_parse(bad[i], strlen(bad[i]), 0, &e))
+			fail_msg("accepted: %s", bad[i]);
+		assert_true(strncmp(e.msg, "JSON", 4) == 0);
+	}
+	assert_null(json_parse("[[[[1]]]]", 9, 3, &e));
+	assert_non_null(parse("null"));
+	json_free(parse("null"));
+	/* A word inside a string is only text. */
+	struct json *ok = parse("[\"NaN 99999999999999999999\", 12]");
+	assert_non_null(ok);
+	json_free(ok);
+	struct json *num = parse("12");
+	assert_non_null(num);
+	json_free(num);
+}
+
+static void test_json_double(void **state)
+{
+	static const struct { double v; const char *s; } t[] = { {0.1, "0.1"}, {1, "1"}, {1e300, "1e+300"}, {1.0 / 3, "0.3333333333333333"} };
+	struct buf b;
+
+	buf_init(&b);
+	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+		buf_reset(&b);
+		json_put_double(&b, t[i].v);
+		assert_string_equal(b.p, t[i].s);
+	}
+	buf_fini(&b);
+}
+
+static void test_utf8(void **state)
+{
+	uint32_t cp, back;
+	char s[4];
+
+	for (cp = 0; cp <= 0x10FFFF; cp++) {
+		if (cp >= 0xD800 && cp <= 0xDFFF)
+			continue;
+		int n = utf8_encode(cp, s);
+
+		assert_int_equal(utf8_decode(s, (size_t)n, &back), n);
+		assert_int_equal(back, cp);
+		for (int k = 1; k < n; k++) {
+			assert_int_equal(utf8_decode(s, (size_t)k, &back), 0);
+			assert_int_equal(utf8_incomplete_tail(s, (size_t)k), k);
+		}
+		assert_int_equal(utf8_incomplete_tail(s, (size_t)n), 0);
+	}
+	assert_int_equal(utf8_valid("ab\xC0\x80", 4), 2);         /* overlong */
+	assert_int_equal(utf8_valid("\xED\xA0\x80", 3), 0);       /* surrogate */
+	assert_int_equal(utf8_valid("\xF4\x90\x80\x80", 4), 0);   /* above U+10FFFF */
+	assert_int_equal(utf8_incomplete_tail("\xED\xA0", 2), 0); /* can never complete */
+}
+
+struct sum { atomic_long total; atomic_int calls[1000]; };
+
+static void add(void *ctx, int part)
+{
+	struct sum *s = ctx;
+
+	atomic_fetch_add(&s->total, part);
+	atomic_fetch_add(&s->calls[part], 1);
+}
+
+static void test_pool(void **state)
+{
+	static struct sum s;
+
+	for (int threads = 1; threads <= 5; threads++) {
+		struct pool *p = pool_new(threads);
+
+		for (int round = 0; round < 3000; round++) {
+			int n = round * 7 % 100 + (round % 500 == 0 ? 900 : 0);
+
+			memset(&s, 0, sizeof s);
+			pool_run(p, add, &s, n);
+			assert_true(atomic_load(&s.total) == (long)n * (n - 1) / 2);
+			for (int i = 0; i < 1000; i++)
+				assert_int_equal(atomic_load(&s.calls[i]), i < n);
+		}
+		pool_free(p);
+	}
+}
+
+static void test_rng(void **state)
+{
+	double mean = 0;
+	int bucket[16] = {0};
+
+	assert_true(rng_bits(1, 2, 3) == rng_bits(1, 2, 3));
+	assert_true(rng_bits(1, 2, 3) != rng_bits(1, 3, 2));
+	for (int i = 0; i < 160000; i++) {
+		double u = rng_uniform(42, (uint64_t)i / 400, (uint64_t)i % 400);
+
+		assert_true(u > 0 && u < 1);
+		mean += u;
+		bucket[(int)(u * 16)]++;
+	}
+	mean /= 160000;
+	/* Five standard deviations: 5 / sqrt(12 * 160000), and 5 * sqrt(10000). */
+	assert_true(mean > 0.5 - 0.0037 && mean < 0.5 + 0.0037);
+	for (int i = 0; i < 16; i++)
+		assert_in_range(bucket[i], 9500, 10500);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_err), cmocka_unit_test(test_buf), cmocka_unit_test(test_arena),
+		cmocka_unit_test(test_json_values), cmocka_unit_test(test_json_refuses),
+		cmocka_unit_test(test_json_double), cmocka_unit_test(test_utf8), cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_rng),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
