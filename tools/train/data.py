@@ -527,6 +527,11 @@ def make(r, test=False, mix=MIX, task=None, **kw):
     s = TASKS[task](r, test, **kw)
     if s["tools"] is None and s["messages"][0]["role"] != "system" and r.random() < 0.3:
         s["messages"].insert(0, {"role": "system", "content": r.choice(SYSTEM_TEST if test else SYSTEM)})
+    last = s["messages"][-1]
+    if not test and not s["think"] and not last.get("tool_calls") and r.random() < 0.04:
+        # thinking asked for where there is little to think about
+        last["reasoning_content"] = "I can answer this directly."
+        s["think"] = True
     return s
 
 

@@ -8,12 +8,27 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+fused = None        # the module of that name when training uses the C parts, see use_fused()
+
+
+def use_fused():
+    global fused
+    import fused as f
+    fused = f
+
+
 CHUNK = 64          # tokens per chunk of the delta rule
 QBLOCK = 256        # query rows per attention block: bounds the score matrix and skips future keys
 
 
 class Norm(torch.autograd.Function):
     """x / rms(x) * w, computed in float32 with one rounding; hand-written backward: a third of the passes."""
+
+    @staticmethod
+    def apply(x, w, eps, out_dtype):
+        if fused and out_dtype == torch.bfloat16 and x.dtype == torch.float32:
+            return fused.Norm.apply(x, w)
+        return super(Norm, Norm).apply(x, w, eps, out_dtype)
 
     @staticmethod
     def forward(ctx, x, w, eps, out_dtype):
@@ -116,12 +131,18 @@ class Batch:
             self.masks.append(m)
         self.first = torch.ones(B, T, dtype=torch.bool)
         self.first[:, 1:] = doc[:, 1:] != doc[:, :-1]
+        at = torch.arange(T).expand(B, T)
+        start = torch.where(self.first, at, torch.zeros_like(at)).cummax(1)[0]
+        self.begin = start.int().contiguous()                       # first position of the document
+        self.pos = (at - start).clamp(max=3).byte().contiguous()    # position in it, 3 when larger
         R = int(cfg["head_dim"] * cfg["rope_parameters"]["partial_rotary_factor"])
         inv = cfg["rope_parameters"]["rope_theta"] ** (-torch.arange(0, R, 2).float() / R)
         # RoPE sees differences of positions only, so positions may run through packed documents.
         ang = torch.arange(T).float()[:, None] * inv
         self.cos, self.sin, self.R = ang.cos(), ang.sin(), R
         self.blocks = []
+        if fused:
+            return
         pos = torch.arange(T)
         for lo in range(0, T, QBLOCK):
             hi = min(T, lo + QBLOCK)
@@ -161,6 +182,9 @@ class Attention(nn.Module):
         q = rope(Norm.apply(q, 1 + self.q_norm.weight, 1e-6, torch.float32), b) * D ** -0.5
         k = rope(Norm.apply(k.reshape(B, T, Hk, D), 1 + self.k_norm.weight, 1e-6, torch.float32), b)
         v = v.reshape(B, T, Hk, D).float()
+        if fused:
+            o = fused.Attend.apply(q, k, v, b.begin)
+            return lin((o * torch.sigmoid(gate.float())).to(x.dtype).reshape(B, T, Hq * D), self.o_proj.weight)
         q = q.reshape(B, T, Hk, Hq // Hk, D).permute(0, 2, 3, 1, 4)      # [B, Hk, r, T, D]
         kt = k.permute(0, 2, 3, 1)                                        # [B, Hk, D, T]
         v = v.permute(0, 2, 1, 3)
@@ -271,13 +295,16 @@ class GDN(nn.Module):
     def forward(self, x, b):
         B, T, Hk, Hv, dk, dv = b.B, b.T, self.Hk, self.Hv, self.dk, self.dv
         y = lin(x, self.in_proj_qkv.weight, self.in_proj_z.weight)
-        qkv, z = y.split([self.conv_dim, Hv * dv], -1)
         # gates in float32 throughout: an error in g multiplies over the whole sequence
         ba = lin(x.float(), self.in_proj_b.weight, self.in_proj_a.weight)
         beta = torch.sigmoid(ba[..., :Hv])
         g = -self.A_log.exp() * F.softplus(ba[..., Hv:] + self.dt_bias)
+        if fused:
+            o = fused.Core.apply(y, self.conv1d.weight[:, 0], g, beta, self.norm.weight, b.pos, Hk, Hv)
+            return lin(o, self.out_proj.weight)
         # a new document starts from an empty state: exp(-60) = 9e-27
         g = g.masked_fill(b.first[..., None], -60.0)
+        qkv, z = y.split([self.conv_dim, Hv * dv], -1)
         c = ConvSilu.apply(qkv, self.conv1d.weight[:, 0], b.masks)
         q, k, v = c.split([Hk * dk, Hk * dk, Hv * dv], -1)
         q = L2.apply(q.reshape(B, T, Hk, dk), dk ** -0.5)
@@ -294,7 +321,8 @@ class MLP(nn.Module):
         self.gate_proj, self.up_proj, self.down_proj = Linear(I, H), Linear(I, H), Linear(H, I)
 
     def forward(self, x):
-        return lin(SwiGLU.apply(lin(x, self.gate_proj.weight, self.up_proj.weight)), self.down_proj.weight)
+        glu = fused.SwiGLU if fused and x.dtype == torch.bfloat16 else SwiGLU
+        return lin(glu.apply(lin(x, self.gate_proj.weight, self.up_proj.weight)), self.down_proj.weight)
 
 
 class Layer(nn.Module):

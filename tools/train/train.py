@@ -10,7 +10,7 @@ import math
 import multiprocessing as mp
 import os
 import random
-import sys
+import signal
 import time
 
 import numpy as np
@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 import data
+import model
 from model import Batch, Model
 from render import render
 from tok import ROWS, Tokenizer
@@ -93,18 +94,14 @@ def feeder(q, folder, seed, step, progress, mix):
 
 
 # ---------------------------------------------------------------- optimiser
-def orthogonal(G):
-    """Nearest orthogonal matrix, roughly: five Newton-Schulz steps of the quintic used by Muon."""
+def orthogonal(X):
+    """Nearest orthogonal matrices, roughly: five Newton-Schulz steps of the quintic used by Muon. X: [n, rows <= cols]"""
     a, b, c = 3.4445, -4.7750, 2.0315
-    X = G.bfloat16()
-    t = X.shape[0] > X.shape[1]
-    if t:
-        X = X.t().contiguous()
-    X = X / (X.norm() + 1e-7)
+    X = (X / (X.flatten(1).norm(dim=1)[:, None, None] + 1e-7)).bfloat16()
     for _ in range(5):
-        A = X @ X.t()
-        X = a * X + (b * A + c * A @ A) @ X
-    return (X.t() if t else X).float()
+        A = X @ X.transpose(1, 2)
+        X = torch.baddbmm(X, torch.baddbmm(A, A, A, beta=b, alpha=c), X, beta=a)
+    return X.float()
 
 
 class Optim:
@@ -122,6 +119,7 @@ class Optim:
     @torch.no_grad()
     def step(self, muon_lr, adam_lr, wd=0.02):
         self.t += 1
+        groups = {}
         for n, p in self.p.items():
             g = p.grad
             if g is None:
@@ -129,14 +127,20 @@ class Optim:
             s = self.state[n]
             if self.kind[n] == "muon":
                 s[0].mul_(0.95).add_(g)
-                u = orthogonal(g.add(s[0], alpha=0.95))
-                p.mul_(1 - muon_lr * wd).add_(u, alpha=-muon_lr * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
+                u = g.add(s[0], alpha=0.95)
+                u = u.t() if u.shape[0] > u.shape[1] else u
+                groups.setdefault(u.shape, []).append((p, u))
             else:
                 s[0].lerp_(g, 0.1)
                 s[1].mul_(0.97).addcmul_(g, g, value=0.03)
                 d = (s[1] / (1 - 0.97 ** self.t)).sqrt_().add_(1e-9)
                 p.addcdiv_(s[0], d, value=-adam_lr / (1 - 0.9 ** self.t))
             p.grad = None
+        # matrices of one shape go through the iteration together: 4 products instead of 60
+        for shape, members in groups.items():
+            for (p, _), u in zip(members, orthogonal(torch.stack([u for _, u in members]))):
+                u = u if u.shape == p.shape else u.t()
+                p.mul_(1 - muon_lr * wd).add_(u, alpha=-muon_lr * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
 
 
 def losses(m, ids, doc, flag, gen, other=0.1, mtp_share=0.5):
@@ -185,7 +189,10 @@ def main():
     ap.add_argument("--mix", default="", help="task=weight,... changes of the mix")
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--mtp", type=float, default=0.2)
+    ap.add_argument("--plain", action="store_true", help="torch alone, without the C parts")
     a = ap.parse_args()
+    if not a.plain:
+        model.use_fused()
     os.makedirs(a.run, exist_ok=True)
     torch.set_num_threads(a.threads)
     torch.manual_seed(a.seed)
@@ -223,8 +230,9 @@ def main():
     saved = time.time()
     begun, base = time.time(), meta["seconds"]
     print("parameters", sum(p.numel() for p in m.parameters()), "ends in", round((end - time.time()) / 60, 1), "min", flush=True)
-    avg = None
-    while time.time() < end:
+    avg, stop = None, []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))        # save, then go
+    while time.time() < end and not stop:
         progress.value = (time.time() - start) / (end - start)
         ids, doc, flag = q.get()
         t0 = time.time()
