@@ -15,6 +15,8 @@
 #include "cache/cache.h"
 #include "store/store.h"
 
+struct model;
+
 struct shape {
 	int layers, layers_attn, layers_rec;    /* all; with attention; recurrent */
 	int hidden, vocab;                      /* rows of the embedding (may exceed the tokenizer's) */
@@ -65,8 +67,17 @@ int model_open(struct model **out, struct store *st, struct backend *be, const s
                struct err *err);
 void model_close(struct model *m);
 
-/* Bind only, without backend or caches: for inspect. */
+/* Bind only, without backend or caches: for inspect.  model_attach opens the
+ * caches later; model_bind_as takes an architecture that no list has (tests). */
 int model_bind(struct model **out, struct store *st, struct err *err);
+int model_bind_as(struct model **out, const struct model_ops *ops, const char *arch, struct store *st, struct err *err);
+int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err);
+
+/* Sizes for plans: bytes of one position and of one page over all attention
+ * layers; pages that ctx positions take. */
+size_t model_kv_row_bytes(const struct shape *s, const struct kv_format *fmt);
+size_t model_kv_page_bytes(const struct shape *s, const struct kv_format *fmt);
+size_t model_kv_pages(int ctx);
 
 extern const struct model_ops *const models[];  /* models.c; NULL-ended */
 

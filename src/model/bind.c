@@ -1,0 +1,104 @@
+/* bind.c - see bind.h. */
+#include "model/bind.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { PATH_BYTES = 320 };
+
+static void path_of(const struct binder *b, char *path, const char *fmt, va_list ap)
+{
+	int n = snprintf(path, PATH_BYTES, "%s", b->prefix);
+
+	vsnprintf(path + n, (size_t)(PATH_BYTES - n), fmt, ap);
+}
+
+bool bind_has(const struct binder *b, const char *fmt, ...)
+{
+	char path[PATH_BYTES];
+	va_list ap;
+
+	if (b->code)
+		return false;
+	va_start(ap, fmt);
+	path_of(b, path, fmt, ap);
+	va_end(ap);
+	return store_find(b->st, path) != NULL;
+}
+
+void bind_weight(struct binder *b, struct weight *out, int rows, int cols, const char *fmt, ...)
+{
+	char path[PATH_BYTES];
+	va_list ap;
+
+	if (b->code)
+		return;
+	va_start(ap, fmt);
+	path_of(b, path, fmt, ap);
+	va_end(ap);
+	b->code = store_weight(b->st, path, rows, cols, out, b->err);
+}
+
+void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols, const char *fmt, ...)
+{
+	char path[PATH_BYTES];
+	va_list ap;
+
+	if (b->code)
+		return;
+	va_start(ap, fmt);
+	path_of(b, path, fmt, ap);
+	va_end(ap);
+	b->code = store_stack(b->st, path, n, rows, cols, out, b->err);
+}
+
+const float *bind_floats(struct binder *b, int n, float add, const char *fmt, ...)
+{
+	char path[PATH_BYTES];
+	const float *out = NULL;
+	va_list ap;
+
+	if (b->code)
+		return NULL;
+	va_start(ap, fmt);
+	path_of(b, path, fmt, ap);
+	va_end(ap);
+	b->code = store_floats(b->st, b->arena, path, n, add, &out, b->err);
+	return out;
+}
+
+/* Hugging Face with and without a vision tower, mlx-lm and mlx-vlm. */
+static const char *const prefixes[] = {
+	"model.language_model.", "language_model.model.", "model.", "language_model.", "", NULL
+};
+/* lm_head stands outside the trunk. */
+static const char *const head_prefixes[] = {"", "language_model.", "model.", "model.language_model.", NULL};
+
+void bind_find_prefix(struct binder *b)
+{
+	if (b->code)
+		return;
+	b->prefix = store_prefix(b->st, prefixes, "embed_tokens.weight");
+	if (!b->prefix)
+		b->code = store_missing(b->st, "model.embed_tokens.weight", b->err);
+}
+
+void bind_embedding(struct binder *b, struct weight *embed, struct weight *head, int vocab, int hidden, bool tied)
+{
+	const char *trunk = b->prefix, *p;
+
+	bind_weight(b, embed, vocab, hidden, "embed_tokens");
+	if (b->code)
+		return;
+	p = store_prefix(b->st, head_prefixes, "lm_head.weight");
+	if (p) {
+		b->prefix = p;
+		bind_weight(b, head, vocab, hidden, "lm_head");
+		b->prefix = trunk;
+	} else if (tied) {
+		*head = *embed;
+	} else {
+		b->code = store_missing(b->st, "lm_head.weight", b->err);
+		err_prefix(b->err, "%s does not say tie_word_embeddings", b->st->config_path);
+	}
+}

@@ -1,0 +1,43 @@
+/* bind.h - tensors taken from a store one after the other, one error for all.  Inside src/model/.
+ *
+ * Paths are printf formats under the prefix of the file set.  The first failure
+ * stays in code and err; later calls do nothing, so that a binder reads as the
+ * table of tensors it is. */
+#ifndef MODEL_BIND_H
+#define MODEL_BIND_H
+
+#include <stdbool.h>
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "quant/format.h"
+#include "store/store.h"
+
+struct binder {
+	struct store *st;
+	struct arena *arena;    /* of the model: vectors and tables */
+	const char *prefix;     /* "model.", "language_model.model.", ... */
+	struct err *err;
+	int code;
+};
+
+bool bind_has(const struct binder *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* PATH.weight, [rows][cols]. */
+void bind_weight(struct binder *b, struct weight *out, int rows, int cols, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+/* A stack [n][rows][cols], as n weights. */
+void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols, const char *fmt, ...)
+	__attribute__((format(printf, 6, 7)));
+/* n floats of the tensor of that full name, each plus add; NULL after a failure. */
+const float *bind_floats(struct binder *b, int n, float add, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* The prefix under which embed_tokens lies, of those that checkpoints use;
+ * fails when there is none. */
+void bind_find_prefix(struct binder *b);
+/* Embedding and output matrix.  tied: what the config says; the presence of
+ * lm_head counts more.  *head = *embed when tied. */
+void bind_embedding(struct binder *b, struct weight *embed, struct weight *head, int vocab, int hidden, bool tied);
+
+#endif

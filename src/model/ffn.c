@@ -1,0 +1,110 @@
+/* ffn.c - see ffn.h. */
+#include "model/ffn.h"
+
+#include <limits.h>
+
+#include "model/work.h"
+
+void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, int inner, bool bias, int layer)
+{
+	f->hidden = hidden;
+	bind_weight(b, &f->gate, inner, hidden, "layers.%d.mlp.gate_proj", layer);
+	bind_weight(b, &f->up, inner, hidden, "layers.%d.mlp.up_proj", layer);
+	bind_weight(b, &f->down, hidden, inner, "layers.%d.mlp.down_proj", layer);
+	if (bias) {
+		f->bias_gate = bind_floats(b, inner, 0, "layers.%d.mlp.gate_proj.bias", layer);
+		f->bias_up = bind_floats(b, inner, 0, "layers.%d.mlp.up_proj.bias", layer);
+		f->bias_down = bind_floats(b, hidden, 0, "layers.%d.mlp.down_proj.bias", layer);
+	}
+}
+
+/* [E, 2 I, H]: of each expert the gate rows, then the up rows. */
+static void bind_fused(struct binder *b, struct weight *gate, struct weight *up, struct weight *down, int hidden,
+                       const struct moe_form *m, int layer)
+{
+	bind_stack(b, gate, m->experts, 2 * m->inner, hidden, "layers.%d.mlp.experts.gate_up_proj", layer);
+	bind_stack(b, down, m->experts, hidden, m->inner, "layers.%d.mlp.experts.down_proj", layer);
+	for (int e = 0; e < m->experts && !b->code; e++) {
+		struct weight both = gate[e];
+
+		gate[e] = weight_rows(&both, 0, m->inner);
+		up[e] = weight_rows(&both, m->inner, m->inner);
+	}
+}
+
+static void bind_experts(struct binder *b, struct moe *moe, int hidden, const struct moe_form *m, int layer)
+{
+	size_t n = (size_t)m->experts;
+	struct weight *gate, *up, *down;
+
+	if (b->code)
+		return;
+	gate = arena_zalloc(b->arena, 3 * n * sizeof *gate);
+	up = gate + n;
+	down = up + n;
+	if (bind_has(b, "layers.%d.mlp.experts.gate_up_proj", layer) ||
+	    bind_has(b, "layers.%d.mlp.experts.gate_up_proj.weight", layer)) {
+		bind_fused(b, gate, up, down, hidden, m, layer);
+	} else if (bind_has(b, "layers.%d.mlp.switch_mlp.gate_proj.weight", layer)) {
+		bind_stack(b, gate, m->experts, m->inner, hidden, "layers.%d.mlp.switch_mlp.gate_proj", layer);
+		bind_stack(b, up, m->experts, m->inner, hidden, "layers.%d.mlp.switch_mlp.up_proj", layer);
+		bind_stack(b, down, m->experts, hidden, m->inner, "layers.%d.mlp.switch_mlp.down_proj", layer);
+	} else {
+		for (int e = 0; e < m->experts; e++) {
+			bind_weight(b, &gate[e], m->inner, hidden, "layers.%d.mlp.experts.%d.gate_proj", layer, e);
+			bind_weight(b, &up[e], m->inner, hidden, "layers.%d.mlp.experts.%d.up_proj", layer, e);
+			bind_weight(b, &down[e], hidden, m->inner, "layers.%d.mlp.experts.%d.down_proj", layer, e);
+		}
+	}
+	moe->gate = gate;
+	moe->up = up;
+	moe->down = down;
+}
+
+void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_form *m, int layer)
+{
+	f->hidden = hidden;
+	f->moe = (struct moe){
+		.experts = m->experts, .top_k = m->top_k, .inner = m->inner, .shared_inner = m->shared_inner,
+		.normalise = m->normalise, .router = &f->router,
+	};
+	bind_weight(b, &f->router, m->experts, hidden, "layers.%d.mlp.gate", layer);
+	bind_experts(b, &f->moe, hidden, m, layer);
+	if (!m->shared_inner)
+		return;
+	bind_weight(b, &f->gate, m->shared_inner, hidden, "layers.%d.mlp.shared_expert.gate_proj", layer);
+	bind_weight(b, &f->up, m->shared_inner, hidden, "layers.%d.mlp.shared_expert.up_proj", layer);
+	bind_weight(b, &f->down, hidden, m->shared_inner, "layers.%d.mlp.shared_expert.down_proj", layer);
+	bind_weight(b, &f->shared_router, 1, hidden, "layers.%d.mlp.shared_expert_gate", layer);
+	f->moe.shared_gate = &f->gate;
+	f->moe.shared_up = &f->up;
+	f->moe.shared_down = &f->down;
+	f->moe.shared_router = &f->shared_router;
+}
+
+size_t ffn_floats(const struct ffn *f, int n_row)
+{
+	return f->moe.experts ? 0 : 2 * work_floats_of(n_row, f->gate.rows);
+}
+
+void ffn_forward(struct pass *p, const struct ffn *f, float *x, const float *h)
+{
+	const struct backend_ops *ops = p->be->ops;
+	size_t mark = p->work_used, inner = (size_t)f->gate.rows;
+
+	if (f->moe.experts) {
+		ops->moe(p, x, &f->moe, h, p->n_row, f->hidden);
+	} else {
+		float *gate = pass_floats(p, (size_t)p->n_row * inner), *up = pass_floats(p, (size_t)p->n_row * inner);
+		struct linear in[] = {
+			{&f->gate, gate, inner, f->bias_gate, false},
+			{&f->up, up, inner, f->bias_up, false},
+		};
+		struct linear out = {&f->down, x, (size_t)f->hidden, f->bias_down, true};
+
+		ops->linear(p, in, 2, h, p->n_row, f->hidden);
+		ops->swiglu(p, gate, gate, up, p->n_row, f->gate.rows);
+		ops->linear(p, &out, 1, gate, p->n_row, f->gate.rows);
+	}
+	p->work_used = mark;
+}

@@ -1,0 +1,189 @@
+/* model.c - picks the architecture, opens its caches; see model.h. */
+#include "model/model.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+enum { PAGE_ROWS = 64 };        /* positions per KV page: the step of allocation, see docs/design.md */
+
+/* Architectures that look like one we read and are not: loading them with that
+ * graph would give wrong text without an error. */
+static const struct { const char *type, *why; } refused[] = {
+	{"qwen4_exp", "its graph is not Qwen3.5's (hyper-connections, n-gram embeddings, sparse indexer)"},
+	{"qwen3_5_mtp", "a draft head without its model"},
+};
+
+static int unknown(const struct store *st, const char *type, struct err *err)
+{
+	struct buf known;
+	int code;
+
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+		if (!strcmp(type, refused[i].type))
+			return err_set(err, E_UNSUPPORTED, "%s: model_type \"%s\" is not supported: %s", st->config_path, type,
+			               refused[i].why);
+	buf_init(&known);
+	for (int i = 0; models[i]; i++)
+		for (int k = 0; models[i]->arch[k]; k++)
+			buf_printf(&known, "%s%s", known.n ? ", " : "", models[i]->arch[k]);
+	code = err_set(err, E_UNSUPPORTED, "%s: model_type \"%.60s\" is not known; known: %s", st->config_path, type,
+	               known.p);
+	buf_fini(&known);
+	return code;
+}
+
+static const struct model_ops *find(const char *type, const char **arch)
+{
+	for (int i = 0; models[i]; i++)
+		for (int k = 0; models[i]->arch[k]; k++)
+			if (!strcmp(models[i]->arch[k], type)) {
+				*arch = models[i]->arch[k];
+				return models[i];
+			}
+	return NULL;
+}
+
+static void count(struct shape *s, const struct store *st)
+{
+	for (size_t i = 0; i < st->n; i++)
+		if (st->v[i]->used) {
+			s->params += st->v[i]->elements;
+			s->weight_bytes += (int64_t)st->v[i]->bytes;
+		}
+}
+
+int model_bind_as(struct model **out, const struct model_ops *ops, const char *arch, struct store *st, struct err *err)
+{
+	struct model *m = xcalloc(1, ops->size);
+	int code;
+
+	assert(ops->bind && ops->forward && ops->work_floats && ops->size >= sizeof *m);
+	*out = NULL;
+	m->ops = ops;
+	m->arch = arch;
+	arena_init(&m->arena);
+	code = ops->bind(m, st, err);
+	if (code) {
+		model_close(m);
+		return code;
+	}
+	count(&m->shape, st);
+	store_ignore(st, "*.rotary_emb.inv_freq", "computed from the config");
+	store_report(st);
+	*out = m;
+	return 0;
+}
+
+int model_bind(struct model **out, struct store *st, struct err *err)
+{
+	const char *type = json_str(json_get(st->config, "model_type"), NULL), *arch;
+	const struct model_ops *ops;
+
+	*out = NULL;
+	if (!type)
+		return err_set(err, E_MISSING, "%s: model_type: missing", st->config_path);
+	ops = find(type, &arch);
+	if (!ops)
+		return unknown(st, type, err);
+	return model_bind_as(out, ops, arch, st, err);
+}
+
+/* What opts leaves open, and what does not fit. */
+static int complete(struct model *m, const struct model_opts *opts, struct err *err)
+{
+	struct model_opts *o = &m->opts;
+
+	*o = *opts;
+	assert(o->slots > 0 && o->step_rows > 0 && o->tape_rows >= 0 && o->ctx_max >= 0);
+	if (o->ctx_max > m->shape.ctx_max)
+		return err_set(err, E_LIMIT, "a context of %d positions was asked for, the model has %d", o->ctx_max,
+		               m->shape.ctx_max);
+	if (!o->ctx_max)
+		o->ctx_max = m->shape.ctx_max;
+	if (!o->kv)
+		o->kv = kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16");
+	assert(o->kv);
+	if (!o->kv_bytes)
+		o->kv_bytes = size_mul(model_kv_page_bytes(&m->shape, o->kv),
+		                       size_mul((size_t)o->slots, model_kv_pages(o->ctx_max)));
+	return 0;
+}
+
+static int open_caches(struct model *m, struct err *err)
+{
+	const struct shape *s = &m->shape;
+
+	if (s->layers_attn) {
+		struct paged_opts o = {
+			.layers = s->layers_attn, .heads = s->heads_kv, .dim = s->dim, .fmt = m->opts.kv,
+			.page_rows = PAGE_ROWS, .slots = m->opts.slots, .ctx_max = m->opts.ctx_max,
+			.bytes_max = m->opts.kv_bytes,
+		};
+
+		m->kv = paged_open(m->be, &o, err);
+		if (!m->kv)
+			return err->code;
+		caches_add(&m->caches, m->kv);
+	}
+	if (s->layers_rec) {
+		struct state_opts o = {
+			.shape = s->state, .slots = m->opts.slots, .tape_rows = m->opts.tape_rows,
+			.snap_bytes_max = m->opts.snap_bytes,
+		};
+
+		m->state = state_open(m->be, &o, err);
+		if (!m->state)
+			return err->code;
+		caches_add(&m->caches, m->state);
+	}
+	return 0;
+}
+
+int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err)
+{
+	struct err own;
+	int code;
+
+	m->be = be;
+	code = complete(m, opts, err);
+	return code ? code : open_caches(m, err ? err : &own);
+}
+
+int model_open(struct model **out, struct store *st, struct backend *be, const struct model_opts *opts,
+               struct err *err)
+{
+	int code = model_bind(out, st, err);
+
+	if (!code && (code = model_attach(*out, be, opts, err))) {
+		model_close(*out);
+		*out = NULL;
+	}
+	return code;
+}
+
+void model_close(struct model *m)
+{
+	if (!m)
+		return;
+	caches_fini(&m->caches);
+	arena_fini(&m->arena);
+	free(m);
+}
+
+size_t model_kv_page_bytes(const struct shape *s, const struct kv_format *fmt)
+{
+	return model_kv_row_bytes(s, fmt) * PAGE_ROWS;
+}
+
+size_t model_kv_row_bytes(const struct shape *s, const struct kv_format *fmt)
+{
+	return s->layers_attn ? (size_t)s->layers_attn * 2 * (size_t)s->heads_kv * fmt->row_bytes(s->dim) : 0;
+}
+
+size_t model_kv_pages(int ctx)
+{
+	return ((size_t)ctx + PAGE_ROWS - 1) / PAGE_ROWS;
+}

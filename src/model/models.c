@@ -1,0 +1,9 @@
+/* models.c - every architecture there is.  To add one: its file, and its line here. */
+#include "model/model.h"
+#include "model/families.h"
+
+const struct model_ops *const models[] = {
+	&qwen3_5_ops,
+	&llama_ops,
+	NULL,
+};

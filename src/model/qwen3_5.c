@@ -1,0 +1,427 @@
+/* qwen3_5.c - Qwen3.5, 3.6 and 3.8, dense and MoE, and Qwen3-Next: text.
+ *
+ *     h = E[token]
+ *     per layer:  h += mixer(rms0(h));  h += ffn(rms0(h))
+ *     logits = rms0(h) lm_head'
+ *
+ * The mixer is a gated delta net in most layers (arXiv 2412.06464) and softmax
+ * attention with an output gate in the others.  rms0 is zero-centred: its gain
+ * is 1 + w.  Hugging Face files hold w, mlx's hold 1 + w; which of the two is
+ * decided once per file set, by the axes of the convolution's weight.
+ *
+ * Qwen3-Next keeps the delta net's inputs in two matrices whose rows are grouped
+ * by key head: q, k, the group's v, the group's z; and b, a.  Each run of rows
+ * becomes a product of its own that writes to its place, so nothing is copied:
+ * 6 products per key head instead of 4 in all, over one shared input. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/attention.h"
+#include "model/conf.h"
+#include "model/families.h"
+#include "model/ffn.h"
+#include "model/rotary.h"
+#include "model/work.h"
+
+/* Where a product of the delta net's input goes. */
+enum { TO_QKV, TO_Z, TO_B, TO_A, TO_COUNT };
+
+struct part {
+	struct weight w;
+	int to, at;             /* buffer, first column in it */
+};
+
+struct mixer {                  /* a gated delta net layer */
+	struct delta op;
+	struct part *part;
+	int n_part;
+	struct weight out;
+};
+
+struct layer {
+	const float *norm_in, *norm_post;
+	bool full;              /* softmax attention */
+	int index;              /* among the layers of its kind: the cache's layer */
+	struct attention attn;
+	struct mixer mixer;
+	struct ffn ffn;
+};
+
+struct qwen {
+	struct model m;
+	float eps;
+	struct weight embed, head;
+	const float *norm;
+	struct layer *layer;
+	int width[TO_COUNT];    /* columns of qkv, z, b, a */
+	struct linear *job;     /* [max n_part], for forward */
+};
+
+/* What config.json says, beyond struct shape. */
+struct plan {
+	struct attention_form attn;
+	struct state_shape delta;
+	bool *full;             /* [layers] */
+	bool *sparse;           /* [layers] mixture of experts */
+	int inner;
+	struct moe_form moe;
+	bool sigmoid_gate, tied;
+	float norm_add;         /* 1 for files that hold zero-centred norms */
+};
+
+static bool is(const struct model *m, const char *arch) { return !strcmp(m->arch, arch); }
+
+/* ---- config ---- */
+
+static void read_layers(struct conf *c, struct plan *p, int layers, struct arena *a)
+{
+	p->full = arena_zalloc(a, (size_t)layers * sizeof *p->full);
+	if (!conf_layer_types(c, "layer_types", layers, "full_attention", "linear_attention", p->full)) {
+		int every = conf_int(c, "full_attention_interval", 1, CONF_LAYERS_MAX);
+
+		for (int i = 0; i < layers; i++)
+			p->full[i] = (i + 1) % every == 0;
+	}
+}
+
+static void read_delta(struct conf *c, struct plan *p)
+{
+	struct state_shape *d = &p->delta;
+	const char *gate = conf_str_or(c, "output_gate_type", "silu");
+
+	d->heads_k = conf_int(c, "linear_num_key_heads", 1, CONF_HEADS_MAX);
+	d->heads_v = conf_int(c, "linear_num_value_heads", 1, CONF_HEADS_MAX);
+	d->dim_k = conf_int(c, "linear_key_head_dim", 1, CONF_HEAD_DIM_MAX);
+	d->dim_v = conf_int(c, "linear_value_head_dim", 1, CONF_HEAD_DIM_MAX);
+	d->conv_width = conf_int(c, "linear_conv_kernel_dim", 2, 64);
+	d->conv_channels = 2 * d->heads_k * d->dim_k + d->heads_v * d->dim_v;
+	if (!c->code && d->heads_v % d->heads_k)
+		conf_fail(c, E_FORMAT, "linear_num_value_heads: %d is not a multiple of linear_num_key_heads %d", d->heads_v,
+		          d->heads_k);
+	p->sigmoid_gate = !strcmp(gate, "sigmoid");
+	if (!p->sigmoid_gate && strcmp(gate, "silu") && strcmp(gate, "swish"))
+		conf_fail(c, E_UNSUPPORTED, "output_gate_type: \"%.40s\" is not known; known: silu, swish, sigmoid", gate);
+}
+
+static void read_ffn(const struct model *m, struct conf *c, struct plan *p, int layers, struct arena *a)
+{
+	const struct json *only = conf_get(c, "mlp_only_layers");
+	bool next = is(m, "qwen3_next");
+	int step = conf_int_or(c, "decoder_sparse_step", 1, 1, CONF_LAYERS_MAX);
+
+	p->sparse = arena_zalloc(a, (size_t)layers * sizeof *p->sparse);
+	p->inner = conf_int_or(c, "intermediate_size", 0, 0, CONF_DIM_MAX);
+	/* Of a dense model the keys of the mixture are absent. */
+	if (is(m, "qwen3_5") || is(m, "qwen3_5_text"))
+		p->moe.experts = conf_int_or(c, "num_experts", 0, 0, 1 << 16);
+	else
+		p->moe.experts = conf_int(c, "num_experts", next ? 0 : 1, 1 << 16);
+	if (!p->moe.experts) {
+		conf_int(c, "intermediate_size", 1, CONF_DIM_MAX);
+		return;
+	}
+	p->moe.top_k = conf_int(c, "num_experts_per_tok", 1, p->moe.experts);
+	p->moe.inner = conf_int(c, "moe_intermediate_size", 1, CONF_DIM_MAX);
+	p->moe.shared_inner = conf_int(c, "shared_expert_intermediate_size", 0, CONF_DIM_MAX);
+	/* Qwen3.5 has no such key and always divides. */
+	p->moe.normalise = next ? conf_bool_or(c, "norm_topk_prob", true) : true;
+	for (int i = 0; i < layers; i++)
+		p->sparse[i] = !next || (i + 1) % step == 0;
+	for (size_t i = 0; next && i < json_len(only); i++) {
+		int64_t at;
+
+		if (!json_to_int(json_at(only, i), &at) && at >= 0 && at < layers)
+			p->sparse[at] = false;
+	}
+}
+
+static void read_config(struct qwen *q, struct conf *c, struct plan *p)
+{
+	struct shape *s = &q->m.shape;
+	struct attention_form *f = &p->attn;
+	struct rotary_defaults d = {.theta = 0, .partial = 0.25};
+	const char *act = conf_str_or(c, "hidden_act", "silu");
+
+	s->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
+	s->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
+	s->vocab = conf_int(c, "vocab_size", 1, CONF_VOCAB_MAX);
+	s->ctx_max = conf_int(c, "max_position_embeddings", 1, CONF_CTX_MAX);
+	f->op.heads = conf_int(c, "num_attention_heads", 1, CONF_HEADS_MAX);
+	f->op.heads_kv = conf_int(c, "num_key_value_heads", 1, CONF_HEADS_MAX);
+	f->op.dim = conf_int(c, "head_dim", 2, CONF_HEAD_DIM_MAX);
+	q->eps = (float)conf_double(c, "rms_norm_eps");
+	if (strcmp(act, "silu") && strcmp(act, "swish"))
+		conf_fail(c, E_UNSUPPORTED, "hidden_act: \"%.40s\" is not done; only silu", act);
+	if (!conf_bool_or(c, "attn_output_gate", true))
+		conf_fail(c, E_UNSUPPORTED, "attn_output_gate: false is no model that is known");
+	if (!c->code && f->op.heads % f->op.heads_kv)
+		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d", f->op.heads,
+		          f->op.heads_kv);
+	if (c->code)
+		return;
+	f->hidden = s->hidden;
+	f->gated = f->norms = true;
+	f->bias_qkv = f->bias_o = conf_bool_or(c, "attention_bias", false);
+	f->op.scale = 1.0f / sqrtf((float)f->op.dim);
+	f->op.eps = q->eps;
+	rotary_read(&f->op.rope, c, &d, f->op.dim, &s->ctx_max, &q->m.arena);
+	read_layers(c, p, s->layers, &q->m.arena);
+	read_delta(c, p);
+	read_ffn(&q->m, c, p, s->layers, &q->m.arena);
+	for (int i = 0; i < s->layers; i++)
+		s->layers_attn += p->full[i];
+	s->layers_rec = s->layers - s->layers_attn;
+	s->heads_kv = f->op.heads_kv;
+	s->dim = f->op.dim;
+	s->state = p->delta;
+	s->state.layers = s->layers_rec;
+}
+
+/* ---- tensors ---- */
+
+/* [channels, 1, width] is Hugging Face's layout, [channels, width, 1] mlx's;
+ * the values lie the same way.  Without a delta layer the prefix must tell. */
+static float norms_lack_one(const struct binder *b, const struct plan *p, int layers)
+{
+	for (int i = 0; i < layers && !b->code; i++) {
+		char name[160];
+		const struct tensor *t;
+
+		if (p->full[i])
+			continue;
+		snprintf(name, sizeof name, "%slayers.%d.linear_attn.conv1d.weight", b->prefix, i);
+		t = store_find(b->st, name);
+		return t && t->n_dim == 3 && t->dim[2] != 1 ? 1.0f : 0.0f;
+	}
+	return b->prefix && !strncmp(b->prefix, "language_model.", 15) ? 0.0f : 1.0f;
+}
+
+static void add_part(struct mixer *x, struct weight w, int to, int at)
+{
+	x->part[x->n_part++] = (struct part){w, to, at};
+}
+
+static void bind_inputs(struct binder *b, struct mixer *x, const struct qwen *q, const struct state_shape *d, int i)
+{
+	struct weight w[TO_COUNT];
+
+	x->part = arena_zalloc(b->arena, TO_COUNT * sizeof *x->part);
+	bind_weight(b, &w[TO_QKV], q->width[TO_QKV], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_qkv", i);
+	bind_weight(b, &w[TO_Z], q->width[TO_Z], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_z", i);
+	bind_weight(b, &w[TO_B], q->width[TO_B], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_b", i);
+	bind_weight(b, &w[TO_A], q->width[TO_A], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_a", i);
+	for (int to = 0; to < TO_COUNT && !b->code; to++)
+		add_part(x, w[to], to, 0);
+}
+
+/* The two matrices of Qwen3-Next: per key head its q, its k, then v and z of the
+ * r value heads that share it; and b and a of those. */
+static void bind_grouped_inputs(struct binder *b, struct mixer *x, const struct qwen *q, const struct state_shape *d,
+                                int i)
+{
+	int r = d->heads_v / d->heads_k, dk = d->dim_k, dv = r * d->dim_v, rows = 2 * dk + 2 * dv;
+	int k0 = d->heads_k * dk, v0 = 2 * k0;
+	struct weight qkvz, ba;
+
+	x->part = arena_zalloc(b->arena, 6 * (size_t)d->heads_k * sizeof *x->part);
+	bind_weight(b, &qkvz, d->heads_k * rows, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_qkvz", i);
+	bind_weight(b, &ba, 2 * d->heads_v, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_ba", i);
+	for (int j = 0; j < d->heads_k && !b->code; j++) {
+		add_part(x, weight_rows(&qkvz, j * rows, dk), TO_QKV, j * dk);
+		add_part(x, weight_rows(&qkvz, j * rows + dk, dk), TO_QKV, k0 + j * dk);
+		add_part(x, weight_rows(&qkvz, j * rows + 2 * dk, dv), TO_QKV, v0 + j * dv);
+		add_part(x, weight_rows(&qkvz, j * rows + 2 * dk + dv, dv), TO_Z, j * dv);
+		add_part(x, weight_rows(&ba, 2 * j * r, r), TO_B, j * r);
+		add_part(x, weight_rows(&ba, 2 * j * r + r, r), TO_A, j * r);
+	}
+}
+
+static const float *exp_of(struct binder *b, const float *a, int n)
+{
+	float *e;
+
+	if (b->code)
+		return NULL;
+	e = arena_alloc(b->arena, (size_t)n * sizeof *e);
+	for (int i = 0; i < n; i++)
+		e[i] = expf(a[i]);
+	return e;
+}
+
+static void bind_mixer(struct binder *b, struct mixer *x, const struct qwen *q, const struct plan *p, int i)
+{
+	const struct state_shape *d = &p->delta;
+
+	if (bind_has(b, "layers.%d.linear_attn.in_proj_qkvz.weight", i))
+		bind_grouped_inputs(b, x, q, d, i);
+	else
+		bind_inputs(b, x, q, d, i);
+	bind_weight(b, &x->out, q->m.shape.hidden, q->width[TO_Z], "layers.%d.linear_attn.out_proj", i);
+	x->op.shape = *d;
+	x->op.shape.layers = 1;
+	x->op.conv = bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i);
+	x->op.a_log_exp = exp_of(b, bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.A_log", i), d->heads_v);
+	x->op.dt_bias = bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.dt_bias", i);
+	x->op.norm = bind_floats(b, d->dim_v, 0, "layers.%d.linear_attn.norm.weight", i);
+	x->op.eps = q->eps;
+	x->op.sigmoid_gate = p->sigmoid_gate;
+}
+
+static void bind_layer(struct binder *b, struct qwen *q, const struct plan *p, int i, int index)
+{
+	struct layer *y = &q->layer[i];
+	int hidden = q->m.shape.hidden;
+
+	y->full = p->full[i];
+	y->index = index;
+	y->norm_in = bind_floats(b, hidden, p->norm_add, "layers.%d.input_layernorm.weight", i);
+	y->norm_post = bind_floats(b, hidden, p->norm_add, "layers.%d.post_attention_layernorm.weight", i);
+	if (y->full)
+		attention_bind(b, &y->attn, &p->attn, i);
+	else
+		bind_mixer(b, &y->mixer, q, p, i);
+	if (p->sparse[i])
+		ffn_bind_moe(b, &y->ffn, hidden, &p->moe, i);
+	else
+		ffn_bind_dense(b, &y->ffn, hidden, p->inner, false, i);
+}
+
+static void ignore_the_rest(struct store *st)
+{
+	static const char *const vision[] = {
+		"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "model.language_model.visual.",
+	};
+	static const char *const drafts[] = {"mtp.", "model.mtp.", "language_model.mtp."};
+
+	for (size_t i = 0; i < sizeof vision / sizeof *vision; i++)
+		store_ignore(st, vision[i], "vision tower: this version reads text");
+	for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++)
+		store_ignore(st, drafts[i], "draft head: this version does not speculate");
+}
+
+static int bind(struct model *m, struct store *st, struct err *err)
+{
+	struct qwen *q = (struct qwen *)m;
+	struct binder b = {.st = st, .arena = &m->arena, .err = err};
+	struct conf c = {.j = st->text, .file = st->config_path, .where = st->text == st->config ? "" : "text_config.",
+	                 .err = err};
+	struct plan p = {0};
+	int index[2] = {0}, most = 0;
+	bool tied = false;
+
+	read_config(q, &c, &p);
+	p.tied = conf_bool_or(&c, "tie_word_embeddings", false);
+	if (!json_to_bool(json_get(st->config, "tie_word_embeddings"), &tied))
+		p.tied |= tied;         /* of the whole model, beside text_config */
+	if (c.code)
+		return c.code;
+	q->width[TO_QKV] = p.delta.conv_channels;
+	q->width[TO_Z] = p.delta.heads_v * p.delta.dim_v;
+	q->width[TO_B] = q->width[TO_A] = p.delta.heads_v;
+	bind_find_prefix(&b);
+	p.norm_add = norms_lack_one(&b, &p, m->shape.layers);
+	p.attn.norm_add = p.norm_add;
+	bind_embedding(&b, &q->embed, &q->head, m->shape.vocab, m->shape.hidden, p.tied);
+	q->norm = bind_floats(&b, m->shape.hidden, p.norm_add, "norm.weight");
+	q->layer = arena_zalloc(&m->arena, size_mul((size_t)m->shape.layers, sizeof *q->layer));
+	for (int i = 0; i < m->shape.layers && !b.code; i++) {
+		bind_layer(&b, q, &p, i, index[p.full[i]]++);
+		most = q->layer[i].mixer.n_part > most ? q->layer[i].mixer.n_part : most;
+	}
+	if (b.code)
+		return b.code;
+	q->job = arena_zalloc(&m->arena, (size_t)(most + 1) * sizeof *q->job);
+	ignore_the_rest(st);
+	return 0;
+}
+
+/* ---- forward ---- */
+
+static size_t mixer_floats(const struct qwen *q, int n_row)
+{
+	size_t n = work_floats_of(n_row, q->width[TO_Z]);       /* the output */
+
+	for (int to = 0; to < TO_COUNT; to++)
+		n += work_floats_of(n_row, q->width[to]);
+	return n;
+}
+
+static size_t work_floats(const struct model *m, int n_row, int n_logit)
+{
+	const struct qwen *q = (const struct qwen *)m;
+	size_t most = 2 * work_floats_of(n_logit, m->shape.hidden);
+
+	for (int i = 0; i < m->shape.layers; i++) {
+		const struct layer *y = &q->layer[i];
+
+		most = work_max(most, y->full ? attention_floats(&y->attn, n_row) : mixer_floats(q, n_row));
+		most = work_max(most, ffn_floats(&y->ffn, n_row));
+	}
+	return 2 * work_floats_of(n_row, m->shape.hidden) + most;
+}
+
+static void mixer_forward(const struct qwen *q, struct pass *p, const struct layer *y, float *x, const float *h,
+                          const struct state_view *state)
+{
+	const struct backend_ops *ops = p->be->ops;
+	const struct mixer *d = &y->mixer;
+	size_t mark = p->work_used, n = (size_t)p->n_row;
+	struct linear o = {&d->out, x, (size_t)q->m.shape.hidden, NULL, true};
+	float *in[TO_COUNT], *out;
+
+	for (int to = 0; to < TO_COUNT; to++)
+		in[to] = pass_floats(p, n * (size_t)q->width[to]);
+	out = pass_floats(p, n * (size_t)q->width[TO_Z]);
+	for (int i = 0; i < d->n_part; i++) {
+		const struct part *t = &d->part[i];
+
+		q->job[i] = (struct linear){&t->w, in[t->to] + t->at, (size_t)q->width[t->to], NULL, false};
+	}
+	ops->linear(p, q->job, d->n_part, h, p->n_row, q->m.shape.hidden);
+	ops->delta(p, out, &d->op, in[TO_QKV], in[TO_Z], in[TO_B], in[TO_A], state, y->index);
+	ops->linear(p, &o, 1, out, p->n_row, q->width[TO_Z]);
+	p->work_used = mark;
+}
+
+static void forward(struct model *m, struct pass *p)
+{
+	const struct qwen *q = (const struct qwen *)m;
+	const struct backend_ops *ops = p->be->ops;
+	const struct kv_view *kv = m->kv ? paged_view(m->kv) : NULL;
+	const struct state_view *state = m->state ? state_view(m->state) : NULL;
+	int hidden = m->shape.hidden;
+	float *x, *h, *last;
+	struct linear head = {&q->head, p->logits, (size_t)m->shape.vocab, NULL, false};
+
+	pass_reset(p);
+	x = pass_floats(p, (size_t)p->n_row * (size_t)hidden);
+	h = pass_floats(p, (size_t)p->n_row * (size_t)hidden);
+	ops->embed(p, x, &q->embed);
+	for (int i = 0; i < m->shape.layers; i++) {
+		const struct layer *y = &q->layer[i];
+
+		ops->norm(p, h, x, p->n_row, hidden, y->norm_in, q->eps);
+		if (y->full)
+			attention_forward(p, &y->attn, x, h, kv, y->index);
+		else
+			mixer_forward(q, p, y, x, h, state);
+		ops->norm(p, h, x, p->n_row, hidden, y->norm_post, q->eps);
+		ffn_forward(p, &y->ffn, x, h);
+	}
+	if (!p->n_logit)
+		return;
+	last = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
+	h = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
+	ops->gather(p, last, x, p->logit_row, p->n_logit, hidden);
+	ops->norm(p, h, last, p->n_logit, hidden, q->norm, q->eps);
+	ops->linear(p, &head, 1, h, p->n_logit, hidden);
+}
+
+static const char *const arch[] = {
+	"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", NULL
+};
+
+const struct model_ops qwen3_5_ops = {
+	.arch = arch, .size = sizeof(struct qwen), .bind = bind, .forward = forward, .work_floats = work_floats,
+};

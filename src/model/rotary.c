@@ -1,0 +1,170 @@
+/* rotary.c - see rotary.h.
+ *
+ * Frequencies are computed in double and rounded once; the angle itself is a
+ * float product in the backend, as everywhere else. */
+#include "model/rotary.h"
+
+#include <math.h>
+#include <string.h>
+
+struct scaling {
+	struct conf *c;         /* reads rope_parameters or rope_scaling */
+	double theta;
+	int dims, ctx;          /* rotating dims; max_position_embeddings */
+	int *ctx_max;
+};
+
+static double positive(struct conf *c, const char *key, double v)
+{
+	if (!(v > 0) || !isfinite(v)) {
+		conf_fail(c, E_FORMAT, "%s: %g is not a positive number", key, v);
+		return 1;
+	}
+	return v;
+}
+
+static int original_ctx(struct scaling *s, int dflt)
+{
+	return conf_int_or(s->c, "original_max_position_embeddings", dflt, 1, CONF_CTX_MAX);
+}
+
+static void scale_linear(struct scaling *s, double *f, int n)
+{
+	double factor = positive(s->c, "factor", conf_double(s->c, "factor"));
+
+	for (int i = 0; i < n; i++)
+		f[i] /= factor;
+}
+
+/* Llama 3.1: long waves slowed by factor, short ones kept, a ramp between. */
+static void scale_llama3(struct scaling *s, double *f, int n)
+{
+	double factor = positive(s->c, "factor", conf_double(s->c, "factor"));
+	double low = positive(s->c, "low_freq_factor", conf_double(s->c, "low_freq_factor"));
+	double high = positive(s->c, "high_freq_factor", conf_double(s->c, "high_freq_factor"));
+	double ctx = original_ctx(s, 8192);
+
+	if (high <= low) {
+		conf_fail(s->c, E_FORMAT, "high_freq_factor %g is not above low_freq_factor %g", high, low);
+		return;
+	}
+	for (int i = 0; i < n; i++) {
+		double wave = 2 * M_PI / f[i], t = (ctx / wave - low) / (high - low);
+
+		if (wave > ctx / low)
+			f[i] /= factor;
+		else if (wave >= ctx / high)
+			f[i] *= (1 - t) / factor + t;
+	}
+}
+
+/* YaRN (arXiv 2309.00071, 3.2 and 3.4). */
+static double yarn_dim(double turns, const struct scaling *s, double ctx)
+{
+	return s->dims * log(ctx / (turns * 2 * M_PI)) / (2 * log(s->theta));
+}
+
+static double yarn_gain(double factor, double a)
+{
+	return factor > 1 ? 0.1 * a * log(factor) + 1 : 1;
+}
+
+static double scale_yarn(struct scaling *s, double *f, int n)
+{
+	double factor = positive(s->c, "factor", conf_double(s->c, "factor"));
+	double ctx = original_ctx(s, s->ctx);
+	double lo = yarn_dim(positive(s->c, "beta_fast", conf_double_or(s->c, "beta_fast", 32)), s, ctx);
+	double hi = yarn_dim(positive(s->c, "beta_slow", conf_double_or(s->c, "beta_slow", 1)), s, ctx);
+	double mscale = conf_double_or(s->c, "mscale", 0), all = conf_double_or(s->c, "mscale_all_dim", 0);
+
+	if (conf_bool_or(s->c, "truncate", true)) {
+		lo = floor(lo);
+		hi = ceil(hi);
+	}
+	lo = lo < 0 ? 0 : lo;
+	hi = hi > s->dims - 1 ? s->dims - 1 : hi;
+	if (lo == hi)
+		hi += 0.001;            /* as the reference does, against division by zero */
+	for (int i = 0; i < n; i++) {
+		double t = (i - lo) / (hi - lo);
+
+		t = t < 0 ? 0 : t > 1 ? 1 : t;
+		f[i] = f[i] * (1 - t) + f[i] / factor * t;
+	}
+	if (ctx * factor > *s->ctx_max && ctx * factor <= CONF_CTX_MAX)
+		*s->ctx_max = (int)(ctx * factor);
+	if (conf_get(s->c, "attention_factor"))
+		return positive(s->c, "attention_factor", conf_double(s->c, "attention_factor"));
+	if (mscale != 0 && all != 0)
+		return yarn_gain(factor, mscale) / yarn_gain(factor, all);
+	return yarn_gain(factor, 1);
+}
+
+static void refuse(struct conf *c, const char *type)
+{
+	if (!strcmp(type, "dynamic") || !strcmp(type, "longrope") || !strcmp(type, "su"))
+		conf_fail(c, E_UNSUPPORTED, "rope_type \"%s\" is not done by this version: its frequencies depend on the "
+		          "length of the sequence", type);
+	else
+		conf_fail(c, E_UNSUPPORTED, "rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn", type);
+}
+
+/* The part of the config that holds the scaling, as a conf of its own. */
+static struct conf scaling_part(struct conf *c, const struct json **params)
+{
+	const struct json *j = conf_get(c, "rope_parameters");
+	struct conf r = *c;
+
+	*params = j;
+	r.j = j ? j : conf_get(c, "rope_scaling");
+	r.where = j ? "rope_parameters." : "rope_scaling.";
+	if (r.j && json_kind(r.j) != JSON_OBJECT) {
+		conf_fail(c, E_FORMAT, "%s: is %s, not an object", j ? "rope_parameters" : "rope_scaling",
+		          json_kind_name(json_kind(r.j)));
+		r.j = NULL;
+	}
+	return r;
+}
+
+void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults *d, int dim, int *ctx_max,
+                 struct arena *a)
+{
+	const struct json *params;
+	struct conf r = scaling_part(c, &params);
+	const char *type = conf_str_or(&r, "rope_type", conf_str_or(&r, "type", "default"));
+	double partial = conf_double_or(&r, "partial_rotary_factor",
+	                                conf_double_or(c, "partial_rotary_factor", d->partial));
+	double f[CONF_HEAD_DIM_MAX / 2], gain = 1;
+	struct scaling s = {.c = &r, .ctx = *ctx_max, .ctx_max = ctx_max};
+	float *freq;
+
+	if (params && conf_get(&r, "rope_theta"))
+		s.theta = conf_double(&r, "rope_theta");
+	else
+		s.theta = d->theta > 0 ? conf_double_or(c, "rope_theta", d->theta) : conf_double(c, "rope_theta");
+	if (!c->code && !(s.theta > 1 && isfinite(s.theta)))
+		conf_fail(c, E_FORMAT, "rope_theta: %g is not above 1", s.theta);
+	s.dims = partial > 0 && partial <= 1 ? (int)(dim * partial) : 0;
+	if (!c->code && (s.dims < 2 || s.dims % 2))
+		conf_fail(c, E_FORMAT, "partial_rotary_factor: %g of %d dims is not a positive even number of dims", partial,
+		          dim);
+	if (c->code || r.code)
+		goto out;
+	for (int i = 0; i < s.dims / 2; i++)
+		f[i] = pow(s.theta, -2.0 * i / s.dims);
+	if (!strcmp(type, "linear"))
+		scale_linear(&s, f, s.dims / 2);
+	else if (!strcmp(type, "llama3"))
+		scale_llama3(&s, f, s.dims / 2);
+	else if (!strcmp(type, "yarn"))
+		gain = scale_yarn(&s, f, s.dims / 2);
+	else if (strcmp(type, "default") && strcmp(type, "mrope"))      /* mrope of text is plain */
+		refuse(&r, type);
+	freq = arena_alloc(a, sizeof *freq * (size_t)(s.dims / 2));
+	for (int i = 0; i < s.dims / 2; i++)
+		freq[i] = (float)f[i];
+	*out = (struct rope){freq, s.dims / 2, (float)gain};
+out:
+	if (!c->code)
+		c->code = r.code;
+}

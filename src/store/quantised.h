@@ -1,0 +1,18 @@
+/* quantised.h - matrices as mlx-lm's quantiser leaves them.  Inside src/store/. */
+#ifndef STORE_QUANTISED_H
+#define STORE_QUANTISED_H
+
+#include "store/store.h"
+
+/* Reads "quantization" (or a "quantization_config" of the same form) into
+ * st->coded, dflt and entry.  E_UNSUPPORTED for other quantisation methods. */
+int coded_read_config(struct store *st, struct err *err);
+
+/* What the config says of the module path (no ".weight"): the entry of that
+ * path, the default, or NULL when it says nothing. */
+const struct quant_entry *coded_entry(const struct store *st, const char *path);
+
+/* Corrects tensor.elements of coded modules, for the parameter count. */
+void coded_count_elements(struct store *st);
+
+#endif

@@ -1,0 +1,70 @@
+/* safetensors.h - one file of named tensors, mapped and checked before use.
+ *
+ *     u64 N, N bytes of JSON {name: {dtype, shape, data_offsets}}, data
+ *
+ * Everything the header says is checked against the file before anyone sees a
+ * pointer: lengths, types, shapes, products, ranges, overlaps, names.  An error
+ * is one line that names the file, the tensor and the two values that disagree.
+ * Unused bytes between tensors are allowed and counted.  Data may begin at any
+ * address: writers other than Hugging Face's do not align it. */
+#ifndef STORE_SAFETENSORS_H
+#define STORE_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "quant/format.h"
+
+enum { TENSOR_DIMS = 8 };       /* most dimensions; a convolution in a vision tower has 5 */
+
+struct tensor {
+	const char *name;
+	const char *file;       /* as given to open */
+	enum dtype type;
+	int n_dim;              /* 0: a scalar, one element */
+	int64_t dim[TENSOR_DIMS];
+	int64_t count;          /* elements: the product of dim */
+	const uint8_t *data;    /* in the mapping */
+	size_t bytes;
+
+	/* What became of it, kept by the store: see store_weight and store_ignore. */
+	int used;
+	int64_t elements;       /* as the model sees it: coded words unpacked, their scales 0 */
+	const char *ignored;    /* why; NULL while neither used nor ignored */
+};
+
+struct safetensors {
+	struct file_map map;
+	struct arena arena;     /* names and the table */
+	struct tensor *v;       /* by name */
+	size_t n;
+	size_t bytes;           /* of all tensors */
+	size_t hole_bytes;      /* data that belongs to no tensor */
+};
+
+/* Maps the file.  On an error nothing is left open. */
+int safetensors_open(struct safetensors *s, const char *path, struct err *err);
+/* The same over bytes that the caller keeps until close; path is for messages. */
+int safetensors_open_bytes(struct safetensors *s, const char *path, const void *p, size_t n, struct err *err);
+void safetensors_close(struct safetensors *s);
+struct tensor *safetensors_find(const struct safetensors *s, const char *name);
+
+/* "[512, 64]" into buf, which is returned. */
+char *shape_text(char *buf, size_t cap, const int64_t *dim, int n_dim);
+
+/* A tensor to be written; data in its own type, row-major. */
+struct tensor_out {
+	const char *name;
+	enum dtype type;
+	int n_dim;
+	int64_t dim[TENSOR_DIMS];
+	const void *data;
+};
+
+/* Writes a file anew, under a temporary name until it is whole. */
+int safetensors_write(const char *path, const struct tensor_out *v, int n, struct err *err);
+
+#endif

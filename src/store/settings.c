@@ -1,0 +1,116 @@
+/* settings.c - what a checkpoint says about its use: stop tokens, sampling, template. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "store/store.h"
+
+enum { TEMPLATE_MAX = 4 << 20 };        /* the longest known template has 17 KB */
+
+static int add_ids(const struct json *j, int32_t *out, int n, int max)
+{
+	size_t len = json_kind(j) == JSON_ARRAY ? json_len(j) : 1;
+
+	for (size_t i = 0; i < len && n < max; i++) {
+		int64_t id;
+		bool known = false;
+
+		if (json_to_int(json_kind(j) == JSON_ARRAY ? json_at(j, i) : j, &id) || id < 0 || id > INT32_MAX)
+			continue;
+		for (int k = 0; k < n; k++)
+			known |= out[k] == (int32_t)id;
+		if (!known)
+			out[n++] = (int32_t)id;
+	}
+	return n;
+}
+
+int store_eos(const struct store *st, int32_t *out, int max)
+{
+	int n = add_ids(json_get(st->generation, "eos_token_id"), out, 0, max);
+
+	n = add_ids(json_get(st->config, "eos_token_id"), out, n, max);
+	return add_ids(json_get(st->text, "eos_token_id"), out, n, max);
+}
+
+int store_sampling(const struct store *st, struct store_sampling *io, struct err *err)
+{
+	const struct json *j = st->generation;
+	int64_t top_k;
+	bool sample;
+	int code;
+
+	if (!j)
+		return 0;
+	if ((code = json_get_bool(j, "do_sample", true, &sample, err)) ||
+	    (code = json_get_double(j, "temperature", io->temperature, &io->temperature, err)) ||
+	    (code = json_get_double(j, "top_p", io->top_p, &io->top_p, err)) ||
+	    (code = json_get_double(j, "min_p", io->min_p, &io->min_p, err)) ||
+	    (code = json_get_double(j, "repetition_penalty", io->repetition_penalty, &io->repetition_penalty, err)) ||
+	    (code = json_get_int(j, "top_k", io->top_k, &top_k, err)))
+		return err_prefix(err, "%s", store_path(st, "generation_config.json"));
+	if (io->temperature < 0 || io->top_p < 0 || io->top_p > 1 || io->min_p < 0 || io->min_p > 1 ||
+	    io->repetition_penalty <= 0 || top_k < 0 || top_k > INT32_MAX)
+		return err_set(err, E_FORMAT, "%s: sampling out of range: temperature %g, top_p %g, min_p %g, "
+		               "repetition_penalty %g, top_k %" PRId64, store_path(st, "generation_config.json"),
+		               io->temperature, io->top_p, io->min_p, io->repetition_penalty, top_k);
+	io->top_k = (int)top_k;
+	if (!sample)
+		io->temperature = 0;
+	return 0;
+}
+
+static char *copy_string(const struct json *j)
+{
+	size_t n;
+	const char *s = json_str(j, &n);
+
+	return s ? xstrndup(s, n) : NULL;
+}
+
+/* A string, or a list of {name, template}; "default" counts, else the first. */
+static char *of_config(const struct json *j)
+{
+	char *first = NULL;
+
+	if (json_kind(j) != JSON_ARRAY)
+		return copy_string(j);
+	for (size_t i = 0; i < json_len(j); i++) {
+		const char *name = json_str(json_get(json_at(j, i), "name"), NULL);
+		char *text = copy_string(json_get(json_at(j, i), "template"));
+
+		if (name && text && !strcmp(name, "default")) {
+			free(first);
+			return text;
+		}
+		if (first)
+			free(text);
+		else
+			first = text;
+	}
+	return first;
+}
+
+char *store_chat_template(const struct store *st, struct err *err)
+{
+	const char *path = store_path(st, "chat_template.jinja");
+	char *text = NULL;
+	struct buf b;
+
+	buf_init(&b);
+	if (file_exists(path)) {
+		if (!file_read(path, TEMPLATE_MAX, &b, err))
+			text = buf_take(&b);
+	} else if (!(text = of_config(json_get(st->tokenizer_config, "chat_template"))) &&
+	           file_exists(path = store_path(st, "chat_template.json"))) {
+		struct json *j = NULL;
+
+		if (!file_read(path, TEMPLATE_MAX, &b, err) && !(j = json_parse(b.p, b.n, 0, err)))
+			err_prefix(err, "%s", path);
+		text = of_config(json_get(j, "chat_template"));
+		json_free(j);
+	}
+	buf_fini(&b);
+	return text;
+}

@@ -1,0 +1,112 @@
+/* store.h - a model as it lies on disk: its settings and its named tensors.
+ *
+ * Opens a Hugging Face folder, or the same folder converted by mlx-lm: the JSON
+ * files are read, the safetensors are mapped read-only and never copied whole.
+ * Nothing is ever downloaded.  Serves the loader (src/model/) and the commands;
+ * knows nothing of architectures.
+ *
+ * Tensors are handed out as weights in the number format they are stored in.
+ * Every request states the shape that the config implies, and a disagreement is
+ * one line that names the file, the tensor and the two values.  What was handed
+ * out is marked used; the rest must be named ignored, with a reason. */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "quant/format.h"
+#include "store/safetensors.h"
+
+/* Parameters of one coded module, from config.json. */
+struct quant_entry {
+	const char *path;               /* normalised, see store_weight; NULL: the default of all */
+	const char *mode;               /* "affine", "mxfp4", "mxfp8", "nvfp4" */
+	int bits, group;
+	bool plain;                     /* the config says: not coded */
+};
+
+struct store {
+	struct arena arena;
+	const char *dir;                /* the folder, as opened */
+	const char *name;               /* what a person calls the model: "org/name" or the folder's last part */
+	struct json *config;            /* config.json, whole */
+	const struct json *text;        /* its text_config, or config itself */
+	struct json *generation;        /* generation_config.json; NULL when absent */
+	struct json *tokenizer_config;  /* tokenizer_config.json; NULL when absent */
+	const char *config_path;        /* for messages */
+	struct safetensors *shard;
+	int n_shard;
+	struct tensor **v;              /* every tensor of every shard, by name */
+	size_t n;
+	bool coded;                     /* the config has a quantization section; then dflt holds */
+	struct quant_entry dflt, *entry;
+	size_t n_entry;
+};
+
+/* MODEL as a person writes it: the path of a folder, or a name like
+ * "Qwen/Qwen3.5-4B" that is looked up in the Hugging Face cache on disk
+ * (HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub,
+ * ~/.cache/huggingface/hub).  E_MISSING says where it looked. */
+int store_open(struct store **out, const char *model, struct err *err);
+void store_close(struct store *st);
+
+/* The folder of MODEL, by the same rules, into out. */
+int store_locate(const char *model, struct buf *out, struct err *err);
+
+/* ---- tensors ---- */
+
+struct tensor *store_find(const struct store *st, const char *name);
+/* A tensor's name with the first of the prefixes under which it exists; NULL
+ * when there is none.  Returns the prefix. */
+const char *store_prefix(const struct store *st, const char *const *prefix, const char *name);
+
+/* The matrix path.weight (or path itself, where there is no such name), rows by
+ * cols, plain or coded: with path.scales and path.biases when the config or
+ * their presence says so.  A config entry counts for the path after the leading
+ * "model." and "language_model." are taken off both. */
+int store_weight(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err);
+/* The same for a stack [n][rows][cols]: n weights into out[0..n). */
+int store_stack(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err);
+/* A small tensor as floats in the arena: count elements, in any shape whose other
+ * dimensions are 1.  Each gets add added (norms stored without their 1). */
+int store_floats(struct store *st, struct arena *a, const char *name, int64_t count, float add, const float **out,
+                 struct err *err);
+/* "FILE: tensor NAME is [..], CONFIG asks for [..]" */
+int store_shape_error(const struct store *st, const struct tensor *t, const int64_t *dim, int n_dim,
+                      struct err *err);
+int store_missing(const struct store *st, const char *name, struct err *err);
+
+/* Tensors whose name begins with prefix or (when it begins with '*') ends with
+ * the rest of it, and that nothing used, will not be: why is a static string. */
+void store_ignore(struct store *st, const char *pattern, const char *why);
+/* After binding: one log line per reason, one warning per tensor that is neither
+ * used nor ignored. */
+void store_report(struct store *st);
+/* ---- settings ---- */
+
+/* Ids that end an answer: the union of what generation_config.json and
+ * config.json name.  Returns how many, at most max. */
+int store_eos(const struct store *st, int32_t *out, int max);
+
+/* Sampling the checkpoint suggests; a field it does not name keeps its value. */
+struct store_sampling {
+	double temperature, top_p, min_p, repetition_penalty;
+	int top_k;
+};
+int store_sampling(const struct store *st, struct store_sampling *io, struct err *err);
+
+/* The chat template's text, or NULL with err unset when the model has none:
+ * chat_template.jinja, then tokenizer_config.json (a string, or a list of which
+ * "default" counts), then chat_template.json.  Caller frees. */
+char *store_chat_template(const struct store *st, struct err *err);
+
+/* Path of a file in the folder (in the store's arena), whether it exists or not. */
+const char *store_path(const struct store *st, const char *file);
+
+#endif
