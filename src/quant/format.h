@@ -71,13 +71,16 @@ struct acts {
 	size_t ld;
 	int group;                      /* of q; 0 when q is not there */
 	const int8_t *q;                /* [rows][cols], in [-127, 127] */
-	const float *scale;             /* [rows][cols / group]; 0 for an all-zero group */
+	const float *scale;             /* [rows][cols / group]; 0 for a group of zeros */
 	const int32_t *sum;             /* [rows][cols / group]: sum of q over the group */
+	const float *scaled_sum;        /* [rows][cols / group]: scale * (float)sum */
 };
 
-/* Quantises one row: q = rint(x / scale), scale = max|x| / 127 per group.
- * cols must be a multiple of group.  The same bits at every level. */
-typedef void acts_quantise_fn(int8_t *q, float *scale, int32_t *sum, const float *x, int cols, int group);
+/* Quantises one row: scale = max|x| / 127 per group, q = rint(x * (1 / scale));
+ * a group whose max|x| is below 1e-30 counts as zeros.  cols must be a multiple
+ * of group.  The same bits at every level. */
+typedef void acts_quantise_fn(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, const float *x, int cols,
+                              int group);
 acts_quantise_fn *acts_quantiser(enum cpu_level level);
 
 /* out[r * ld + o - o0] = x[r] . w[o] for r in [r0, r1), o in [o0, o1).  scratch
@@ -90,6 +93,7 @@ struct kernels {
 	int act_group;                  /* ARITH_FAST wants q: 1, wants f only: 0 */
 };
 
+struct coding;
 struct format {
 	const char *name;               /* "bf16", "affine4" */
 	int bits;                       /* per element, scales aside */
@@ -97,6 +101,7 @@ struct format {
 	void (*decode)(float *out, const struct weight *w, int o);
 	/* Fills k for a level: scalar first, then what is better. */
 	void (*kernels)(struct kernels *k, enum cpu_level level);
+	const struct coding *coding;    /* what quant/'s integer kernels read; NULL: not theirs */
 };
 
 size_t weight_scratch_bytes(const struct weight *w);
@@ -129,13 +134,15 @@ struct kv_format {
 	size_t (*row_bytes)(int dim);
 	void (*encode)(void *row, const float *x, int dim);
 	void (*decode)(float *x, const void *row, int dim);
-	/* Rows lie one after the other.  score[i] = q . row_i for i < n, in the
-	 * 16-partial order; then acc[d] = fma(p[i], row_i[d], acc[d]) over rising i. */
+	/* Rows lie one after the other.  For each of nq queries j: score[j][i] =
+	 * q[j] . row_i for i < n, in the 16-partial order; and
+	 * acc[j][d] = fma(p[j][i], row_i[d], acc[j][d]) over rising i. */
 	void (*kernels)(struct kv_kernels *k, enum cpu_level level);
 };
 struct kv_kernels {
-	void (*score)(float *score, const float *q, const void *rows, int n, int dim);
-	void (*mix)(float *acc, const float *p, const void *rows, int n, int dim);
+	/* score, p: [nq][ld]; q, acc: [nq][dim] */
+	void (*score)(float *score, size_t ld, const float *q, int nq, const void *rows, int n, int dim);
+	void (*mix)(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim);
 };
 extern const struct kv_format *const kv_formats[];      /* NULL-ended */
 const struct kv_format *kv_format_find(const char *name);

@@ -1,0 +1,327 @@
+/* attend.c - keys and values into their pages, and attention over them.
+ *
+ * Softmax runs online over blocks of ATTN_BLOCK keys at absolute positions, and
+ * every ATTN_SEGMENT keys make a partial (max, sum, acc) that is merged in
+ * rising order: always, so that spreading the segments of a long context over
+ * threads changes no bit.  Pages only say where a position's row lies. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/cpu_backend.h"
+
+static uint8_t *kv_at(const struct kv_view *v, int item, int layer, int is_v, int head, int pos, size_t row_bytes)
+{
+	int32_t page = v->page[(size_t)item * (size_t)v->page_max + (size_t)(pos / v->page_rows)];
+	size_t at = (((size_t)layer * 2 + (size_t)is_v) * (size_t)v->heads + (size_t)head) * (size_t)v->page_rows +
+	            (size_t)(pos % v->page_rows);
+
+	return v->base + (size_t)page * v->page_bytes + at * row_bytes;
+}
+
+struct append {
+	struct pass *p;
+	struct cpu_backend *c;
+	const struct attn *a;
+	float *q, *k;
+	const float *v;
+	size_t q_row, q_head;
+	const struct kv_view *view;
+	int layer;
+};
+
+static void append_rows(void *ctx, int begin, int end)
+{
+	struct append *d = ctx;
+	const struct attn *a = d->a;
+	const struct op_table *op = d->c->op;
+	const struct kv_format *fmt = d->view->fmt;
+	size_t row_bytes = fmt->row_bytes(a->dim), kv_row = (size_t)a->heads_kv * (size_t)a->dim;
+	int nf = a->rope.n_freq;
+	float *cs = cpu_my_scratch(d->c), *sn = cs + nf;
+
+	for (int r = begin; r < end; r++) {
+		int item = d->p->item[r], pos = d->p->pos[r];
+
+		for (int i = 0; i < nf; i++) {
+			float angle = (float)pos * a->rope.freq[i];
+
+			cs[i] = cosf(angle) * a->rope.mscale;
+			sn[i] = sinf(angle) * a->rope.mscale;
+		}
+		for (int h = 0; h < a->heads; h++) {
+			float *q = d->q + (size_t)r * d->q_row + (size_t)h * d->q_head;
+
+			if (a->q_norm)
+				op->norm(q, q, a->dim, a->q_norm, a->eps);
+			op->rope(q, cs, sn, nf);
+		}
+		for (int h = 0; h < a->heads_kv; h++) {
+			float *k = d->k + (size_t)r * kv_row + (size_t)h * (size_t)a->dim;
+			const float *v = d->v + (size_t)r * kv_row + (size_t)h * (size_t)a->dim;
+
+			if (a->k_norm)
+				op->norm(k, k, a->dim, a->k_norm, a->eps);
+			op->rope(k, cs, sn, nf);
+			fmt->encode(kv_at(d->view, item, d->layer, 0, h, pos, row_bytes), k, a->dim);
+			fmt->encode(kv_at(d->view, item, d->layer, 1, h, pos, row_bytes), v, a->dim);
+		}
+	}
+}
+
+void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k, const float *v,
+                   const struct kv_view *view, int layer)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct append d = { p, c, a, q, k, v, q_row, q_head, view, layer };
+
+	assert(view->heads == a->heads_kv && view->dim == a->dim && 2 * a->rope.n_freq <= a->dim);
+	cpu_scratch(c, (size_t)a->rope.n_freq * 2 * sizeof(float) + 64);
+	cpu_range(c, append_rows, &d, p->n_row, 1);
+}
+
+/* Query heads of one key head, of some adjacent rows of an item. */
+struct unit { int row, n_row, kv_head; };
+
+struct attend {
+	struct pass *p;
+	struct cpu_backend *c;
+	const struct attn *a;
+	struct kv_kernels kv;
+	const float *q, *gate;
+	float *out;
+	size_t q_row, q_head, row_bytes;
+	const struct kv_view *view;
+	int layer, group, rows_most;
+	const struct unit *unit;
+	int n_seg;                      /* > 0: parts are unit x segment, partials kept */
+	float *partial;                 /* [unit][segment][query][dim + 2] */
+};
+
+/* A thread's memory: queries, scores, a segment's accumulators, merged ones. */
+struct desk {
+	float *q, *s, *acc, *m, *l, *all, *all_m, *all_l;
+};
+
+static size_t desk_floats(int nq, int dim) { return (size_t)nq * (3 * (size_t)dim + ATTN_BLOCK + 4 + 16); }
+
+static struct desk desk_lay(float *p, int nq, int dim)
+{
+	size_t v = (size_t)nq * (size_t)dim;
+	struct desk k = { .q = p, .acc = p + v, .all = p + 2 * v, .s = p + 3 * v };
+
+	k.m = k.s + (size_t)nq * ATTN_BLOCK;
+	k.l = k.m + nq;
+	k.all_m = k.l + nq;
+	k.all_l = k.all_m + nq;
+	return k;
+}
+
+static void load_queries(const struct attend *d, const struct unit *u, float *q)
+{
+	for (int r = 0; r < u->n_row; r++)
+		for (int h = 0; h < d->group; h++, q += d->a->dim)
+			memcpy(q, d->q + (size_t)(u->row + r) * d->q_row +
+			          (size_t)(u->kv_head * d->group + h) * d->q_head,
+			       (size_t)d->a->dim * sizeof *q);
+}
+
+/* Calls fn of the cache row format over each run of adjacent rows of keys [at, at + n). */
+static void scores(const struct attend *d, const struct unit *u, const float *q, int nq, float *s, int at, int n)
+{
+	for (int i = 0, run; i < n; i += run) {
+		run = d->view->page_rows - (at + i) % d->view->page_rows;
+		run = run < n - i ? run : n - i;
+		d->kv.score(s + i, ATTN_BLOCK, q, nq,
+		            kv_at(d->view, d->p->item[u->row], d->layer, 0, u->kv_head, at + i, d->row_bytes), run,
+		            d->a->dim);
+	}
+}
+
+static void mixes(const struct attend *d, const struct unit *u, float *acc, int nq, const float *s, int at, int n)
+{
+	for (int i = 0, run; i < n; i += run) {
+		run = d->view->page_rows - (at + i) % d->view->page_rows;
+		run = run < n - i ? run : n - i;
+		d->kv.mix(acc, s + i, ATTN_BLOCK, nq,
+		          kv_at(d->view, d->p->item[u->row], d->layer, 1, u->kv_head, at + i, d->row_bytes), run,
+		          d->a->dim);
+	}
+}
+
+/* One segment for all queries of the unit: k->acc, k->m, k->l. */
+static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg)
+{
+	const int *pos = d->p->pos + u->row;
+	int dim = d->a->dim, group = d->group, nq = u->n_row * group;
+	int begin = seg * ATTN_SEGMENT, end = pos[u->n_row - 1] + 1;
+
+	end = end < begin + ATTN_SEGMENT ? end : begin + ATTN_SEGMENT;
+	memset(k->acc, 0, (size_t)nq * (size_t)dim * sizeof *k->acc);
+	for (int j = 0; j < nq; j++) {
+		k->m[j] = -INFINITY;
+		k->l[j] = 0.0f;
+	}
+	for (int at = begin; at < end; at += ATTN_BLOCK) {
+		int most = end - at < ATTN_BLOCK ? end - at : ATTN_BLOCK;
+		int r = 0;
+
+		while (r < u->n_row && pos[r] < at)     /* rows that stand before this block */
+			r++;
+		scores(d, u, k->q + (size_t)r * (size_t)group * (size_t)dim, nq - r * group,
+		       k->s + (size_t)r * (size_t)group * ATTN_BLOCK, at, most);
+		for (int j = r * group; j < nq; j++) {
+			int n = pos[j / group] + 1 - at;
+			float corr = d->c->op->softmax_block(k->s + (size_t)j * ATTN_BLOCK, n < most ? n : most,
+			                                     d->a->scale, &k->m[j], &k->l[j]);
+
+			if (corr != 1.0f)
+				d->c->op->scale(k->acc + (size_t)j * (size_t)dim, corr, dim);
+		}
+		/* Rows that see less than the others go alone: a key beyond a row must
+		 * not even add zero times itself. */
+		for (int n; r < u->n_row; r += n) {
+			int see = pos[r] + 1 - at < most ? pos[r] + 1 - at : most;
+
+			for (n = 1; r + n < u->n_row && see == most; n++)
+				;
+			mixes(d, u, k->acc + (size_t)(r * group) * (size_t)dim, n * group,
+			      k->s + (size_t)(r * group) * ATTN_BLOCK, at, see);
+		}
+	}
+}
+
+static int segments_of(const struct attend *d, const struct unit *u)
+{
+	return d->p->pos[u->row + u->n_row - 1] / ATTN_SEGMENT + 1;
+}
+
+static void finish(const struct attend *d, const struct unit *u, const struct desk *k)
+{
+	int dim = d->a->dim;
+
+	for (int j = 0; j < u->n_row * d->group; j++) {
+		int row = u->row + j / d->group, head = u->kv_head * d->group + j % d->group;
+		size_t at = (size_t)row * d->q_row + (size_t)head * d->q_head;
+
+		d->c->op->attn_out(d->out + ((size_t)row * (size_t)d->a->heads + (size_t)head) * (size_t)dim,
+		                   k->all + (size_t)j * (size_t)dim, k->all_l[j], d->gate ? d->gate + at : NULL, dim);
+	}
+}
+
+static void merged_init(const struct attend *d, const struct unit *u, struct desk *k)
+{
+	int nq = u->n_row * d->group;
+
+	memset(k->all, 0, (size_t)nq * (size_t)d->a->dim * sizeof *k->all);
+	for (int j = 0; j < nq; j++) {
+		k->all_m[j] = -INFINITY;
+		k->all_l[j] = 0.0f;
+	}
+}
+
+/* A row that does not reach into the segment takes nothing from it. */
+static bool row_in_segment(const struct attend *d, const struct unit *u, int j, int seg)
+{
+	return d->p->pos[u->row + j / d->group] >= seg * ATTN_SEGMENT;
+}
+
+static void attend_unit(void *ctx, int part)
+{
+	struct attend *d = ctx;
+	const struct unit *u = &d->unit[part];
+	int dim = d->a->dim;
+	struct desk k = desk_lay(cpu_my_scratch(d->c), d->rows_most * d->group, dim);
+
+	load_queries(d, u, k.q);
+	merged_init(d, u, &k);
+	for (int seg = 0; seg < segments_of(d, u); seg++) {
+		attend_segment(d, u, &k, seg);
+		for (int j = 0; j < u->n_row * d->group; j++)
+			if (row_in_segment(d, u, j, seg))
+				d->c->op->merge(k.all + (size_t)j * (size_t)dim, &k.all_m[j], &k.all_l[j],
+				                k.acc + (size_t)j * (size_t)dim, k.m[j], k.l[j], dim);
+	}
+	finish(d, u, &k);
+}
+
+static float *partial_at(const struct attend *d, int unit, int seg)
+{
+	return d->partial + ((size_t)unit * (size_t)d->n_seg + (size_t)seg) * (size_t)(d->rows_most * d->group) *
+	                    (size_t)(d->a->dim + 2);
+}
+
+static void attend_part(void *ctx, int part)
+{
+	struct attend *d = ctx;
+	int unit = part / d->n_seg, seg = part % d->n_seg, dim = d->a->dim;
+	const struct unit *u = &d->unit[unit];
+	struct desk k = desk_lay(cpu_my_scratch(d->c), d->rows_most * d->group, dim);
+	float *to = partial_at(d, unit, seg);
+
+	if (seg >= segments_of(d, u))
+		return;
+	load_queries(d, u, k.q);
+	attend_segment(d, u, &k, seg);
+	for (int j = 0; j < u->n_row * d->group; j++, to += dim + 2) {
+		memcpy(to, k.acc + (size_t)j * (size_t)dim, (size_t)dim * sizeof *to);
+		to[dim] = k.m[j];
+		to[dim + 1] = k.l[j];
+	}
+}
+
+static void attend_merge(void *ctx, int unit)
+{
+	struct attend *d = ctx;
+	const struct unit *u = &d->unit[unit];
+	int dim = d->a->dim;
+	struct desk k = desk_lay(cpu_my_scratch(d->c), d->rows_most * d->group, dim);
+
+	merged_init(d, u, &k);
+	for (int seg = 0; seg < segments_of(d, u); seg++) {
+		const float *from = partial_at(d, unit, seg);
+
+		for (int j = 0; j < u->n_row * d->group; j++, from += dim + 2)
+			if (row_in_segment(d, u, j, seg))
+				d->c->op->merge(k.all + (size_t)j * (size_t)dim, &k.all_m[j], &k.all_l[j], from,
+				                from[dim], from[dim + 1], dim);
+	}
+	finish(d, u, &k);
+}
+
+void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate, size_t q_row,
+                size_t q_head, const struct kv_view *view, int layer)
+{
+	enum { QUERIES = 16 };  /* of a unit: enough to use each key from the cache several times */
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct attend d = { .p = p, .c = c, .a = a, .q = q, .gate = gate, .out = out, .q_row = q_row, .q_head = q_head,
+	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv,
+	                    .row_bytes = view->fmt->row_bytes(a->dim) };
+	struct unit *unit;
+	int n_unit = 0, n_seg = 1, nq;
+
+	assert(a->heads % a->heads_kv == 0);
+	view->fmt->kernels(&d.kv, c->be.level);
+	d.rows_most = d.group >= QUERIES ? 1 : QUERIES / d.group;
+	nq = d.rows_most * d.group;
+	d.unit = unit = room_get(&c->parts, (size_t)p->n_row * (size_t)a->heads_kv * sizeof *unit);
+	for (int r = 0, n; r < p->n_row; r += n) {
+		int seg;
+
+		for (n = 1; r + n < p->n_row && n < d.rows_most && p->item[r + n] == p->item[r]; n++)
+			;
+		seg = p->pos[r + n - 1] / ATTN_SEGMENT + 1;
+		n_seg = seg > n_seg ? seg : n_seg;
+		for (int h = 0; h < a->heads_kv; h++)
+			unit[n_unit++] = (struct unit){ r, n, h };
+	}
+	cpu_scratch(c, desk_floats(nq, a->dim) * sizeof(float));
+	if (n_seg == 1 || c->be.threads == 1 || n_unit >= 4 * c->be.threads) {
+		pool_run(c->pool, attend_unit, &d, n_unit);
+		return;
+	}
+	d.n_seg = n_seg;
+	d.partial = room_get(&c->work, (size_t)n_unit * (size_t)n_seg * (size_t)nq * (size_t)(a->dim + 2) * sizeof(float));
+	pool_run(c->pool, attend_part, &d, n_unit * n_seg);
+	pool_run(c->pool, attend_merge, &d, n_unit);
+}

@@ -1,0 +1,210 @@
+/* cpu_backend.c - the CPU backend: opening it, its memory, and the small operations. */
+#include "backend/cpu/cpu_backend.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+
+void *room_get(struct room *r, size_t bytes)
+{
+	if (bytes > r->cap) {
+		free(r->p);
+		r->cap = (bytes + bytes / 4 + 4095) / 4096 * 4096;
+		r->p = aligned_alloc(64, r->cap);
+		if (!r->p)
+			abort();
+	}
+	return r->p;
+}
+
+void cpu_scratch(struct cpu_backend *c, size_t bytes)
+{
+	for (int i = 0; i < pool_threads(c->pool); i++)
+		room_get(&c->scratch[i], bytes);
+}
+
+struct range {
+	cpu_range_fn *fn;
+	void *ctx;
+	int n, parts;
+};
+
+static void range_part(void *ctx, int part)
+{
+	const struct range *r = ctx;
+
+	r->fn(r->ctx, (int)((int64_t)r->n * part / r->parts), (int)((int64_t)r->n * (part + 1) / r->parts));
+}
+
+void cpu_range(struct cpu_backend *c, cpu_range_fn *fn, void *ctx, int n, int grain)
+{
+	/* Four pieces per thread even out what a disturbed thread leaves undone. */
+	int most = pool_threads(c->pool) == 1 ? 1 : 4 * pool_threads(c->pool);
+	struct range r = { fn, ctx, n, n / (grain > 0 ? grain : 1) };
+
+	if (n <= 0)
+		return;
+	if (r.parts > most)
+		r.parts = most;
+	if (r.parts < 1)
+		r.parts = 1;
+	pool_run(c->pool, range_part, &r, r.parts);
+}
+
+const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f)
+{
+	for (int i = 0; formats[i]; i++)
+		if (formats[i] == f)
+			return &c->kernels[i];
+	assert(!"a format that is not in the list");
+	return NULL;
+}
+
+/* ---- memory ---- */
+
+static void *cpu_alloc(struct backend *be, size_t bytes)
+{
+	void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+#ifdef MADV_HUGEPAGE
+	madvise(p, bytes, MADV_HUGEPAGE);       /* a state of megabytes is walked end to end every token */
+#endif
+	return p;
+}
+
+static void cpu_free(struct backend *be, void *p, size_t bytes)
+{
+	if (p)
+		munmap(p, bytes ? bytes : 1);
+}
+
+static void cpu_write(struct backend *be, void *far, const void *near, size_t n) { memcpy(far, near, n); }
+static void cpu_read(struct backend *be, void *near, const void *far, size_t n) { memcpy(near, far, n); }
+static void cpu_copy(struct backend *be, void *dst, const void *src, size_t n) { memmove(dst, src, n); }
+
+/* ---- operations of one line ---- */
+
+/* Below this many floats a second thread costs more than it gives. */
+enum { GRAIN = 8192 };
+
+struct rows_job {
+	struct cpu_backend *c;
+	float *out;
+	const float *in, *b;
+	const int32_t *index;
+	const struct weight *table;
+	int cols;
+	float eps;
+};
+
+static int grain_rows(int cols) { return cols >= GRAIN ? 1 : GRAIN / cols; }
+
+static void embed_rows(void *ctx, int begin, int end)
+{
+	struct rows_job *j = ctx;
+
+	for (int i = begin; i < end; i++) {
+		assert(j->index[i] >= 0 && j->index[i] < j->table->rows);
+		j->table->fmt->decode(j->out + (size_t)i * (size_t)j->cols, j->table, j->index[i]);
+	}
+}
+
+static void cpu_embed(struct pass *p, float *out, const struct weight *table)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct rows_job j = { .c = c, .out = out, .index = p->tok, .table = table, .cols = table->cols };
+
+	cpu_range(c, embed_rows, &j, p->n_row, grain_rows(table->cols));
+}
+
+static void norm_rows(void *ctx, int begin, int end)
+{
+	struct rows_job *j = ctx;
+
+	for (int i = begin; i < end; i++)
+		j->c->op->norm(j->out + (size_t)i * (size_t)j->cols, j->in + (size_t)i * (size_t)j->cols, j->cols, j->b,
+		               j->eps);
+}
+
+static void cpu_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct rows_job j = { .c = c, .out = out, .in = in, .b = gain, .cols = cols, .eps = eps };
+
+	cpu_range(c, norm_rows, &j, n, grain_rows(cols));
+}
+
+static void swiglu_rows(void *ctx, int begin, int end)
+{
+	struct rows_job *j = ctx;
+	size_t at = (size_t)begin * (size_t)j->cols;
+
+	j->c->op->swiglu(j->out + at, j->in + at, j->b + at, (size_t)(end - begin) * (size_t)j->cols);
+}
+
+static void cpu_swiglu(struct pass *p, float *out, const float *gate, const float *up, int n, int cols)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct rows_job j = { .c = c, .out = out, .in = gate, .b = up, .cols = cols };
+
+	cpu_range(c, swiglu_rows, &j, n, grain_rows(cols));
+}
+
+static void cpu_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
+{
+	for (int i = 0; i < n; i++)
+		memcpy(out + (size_t)i * (size_t)cols, in + (size_t)index[i] * (size_t)cols, (size_t)cols * sizeof *out);
+}
+
+static void cpu_close(struct backend *be)
+{
+	struct cpu_backend *c = (struct cpu_backend *)be;
+
+	for (int i = 0; i < pool_threads(c->pool); i++)
+		free(c->scratch[i].p);
+	for (int i = 0; i < ACTS_MAX; i++)
+		free(c->acts[i].p);
+	free(c->parts.p);
+	free(c->work.p);
+	pool_free(c->pool);
+	free(c->scratch);
+	free(c->kernels);
+	free(c);
+}
+
+static const struct backend_ops cpu_ops = {
+	.name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .write = cpu_write, .read = cpu_read, .copy = cpu_copy,
+	.embed = cpu_embed, .norm = cpu_norm, .linear = cpu_linear, .swiglu = cpu_swiglu,
+	.kv_append = cpu_kv_append, .attend = cpu_attend, .delta = cpu_delta, .tape_apply = cpu_tape_apply,
+	.moe = cpu_moe, .gather = cpu_gather, .close = cpu_close,
+};
+
+struct backend *backend_cpu_open(int threads, enum cpu_level level)
+{
+	struct cpu_backend *c = xcalloc(1, sizeof *c);
+	int n = 0;
+
+	c->pool = pool_new(threads);
+	c->be = (struct backend){ .ops = &cpu_ops, .level = level, .threads = pool_threads(c->pool) };
+	c->op = &op_table_scalar;
+#if defined(__x86_64__)
+	if (level >= CPU_AVX2)
+		c->op = &op_table_avx2;
+	if (level >= CPU_AVX512)
+		c->op = &op_table_avx512;
+#endif
+	vec_kernels(&c->vec, level);
+	c->quantise = acts_quantiser(level);
+	while (formats[n])
+		n++;
+	c->kernels = xcalloc((size_t)n, sizeof *c->kernels);
+	for (int i = 0; i < n; i++)
+		formats[i]->kernels(&c->kernels[i], level);
+	c->scratch = xcalloc((size_t)pool_threads(c->pool), sizeof *c->scratch);
+	return &c->be;
+}

@@ -1,0 +1,73 @@
+/* cpu_backend.h - inside backend/cpu/: the backend's own struct, its scratch, and
+ * spreading work over its threads. */
+#ifndef BACKEND_CPU_CPU_BACKEND_H
+#define BACKEND_CPU_CPU_BACKEND_H
+
+#include "backend/backend.h"
+#include "backend/cpu/op_kernels.h"
+#include "base/pool.h"
+
+/* Memory that grows to the largest operation seen and is kept. */
+struct room {
+	uint8_t *p;
+	size_t cap;
+};
+
+enum { ACTS_MAX = 8 };  /* distinct groups among the jobs of one linear */
+
+struct cpu_backend {
+	struct backend be;
+	struct pool *pool;
+	const struct op_table *op;
+	struct vec_kernels vec;
+	acts_quantise_fn *quantise;
+	struct kernels *kernels;        /* parallel to formats[] */
+	struct room *scratch;           /* one per thread */
+	struct room acts[ACTS_MAX];     /* quantised activations */
+	struct room parts;              /* how a product is cut */
+	struct room work;               /* of the operation in progress */
+};
+
+/* At least that many bytes, 64-byte aligned; old contents are lost. */
+void *room_get(struct room *r, size_t bytes);
+/* Every thread's scratch is at least that large from now on. */
+void cpu_scratch(struct cpu_backend *c, size_t bytes);
+static inline void *cpu_my_scratch(struct cpu_backend *c) { return c->scratch[pool_thread()].p; }
+
+/* fn(ctx, begin, end) over [0, n), in pieces of at least `grain`; one piece, on
+ * the caller, when there is no more than that. */
+typedef void cpu_range_fn(void *ctx, int begin, int end);
+void cpu_range(struct cpu_backend *c, cpu_range_fn *fn, void *ctx, int n, int grain);
+
+const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f);
+
+/* in[n][cols] ready for weights in groups of `group` (0: floats only), in
+ * c->acts[at]. */
+void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at);
+/* The group that w's kernel wants of its activations under arith; 0: floats. */
+int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith);
+
+/* out[r][o] of rows [r0, r1) of x, r counted from r0; one barrier for all. */
+struct product {
+	const struct weight *w;
+	const struct acts *x;
+	int r0, r1;
+	float *out;
+	size_t ld;
+	const float *bias;
+	bool add;
+};
+void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n);
+
+/* The operations that have a file of their own. */
+void cpu_linear(struct pass *, const struct linear *job, int n_job, const float *in, int n, int cols);
+void cpu_kv_append(struct pass *, const struct attn *, float *q, size_t q_row, size_t q_head, float *k,
+                   const float *v, const struct kv_view *, int layer);
+void cpu_attend(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
+                size_t q_head, const struct kv_view *, int layer);
+void cpu_delta(struct pass *, float *out, const struct delta *, float *qkv, const float *z, const float *b,
+               const float *a, const struct state_view *, int layer);
+void cpu_tape_apply(struct backend *, const struct state_view *, int slot, int keep);
+void cpu_moe(struct pass *, float *x, const struct moe *, const float *in, int n, int cols);
+
+#endif

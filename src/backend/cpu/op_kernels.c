@@ -1,0 +1,325 @@
+/* op_kernels.c - see op_kernels.h; compiled once per level. */
+#include "backend/cpu/op_kernels.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "quant/lanes.h"
+
+/* Runs body for each 16 of n with i the first and m how many. */
+#define CHUNKS(n) for (int i = 0, m; i < (n) && (m = (n) - i < 16 ? (n) - i : 16, 1); i += 16)
+
+static float sum_squares(const float *x, int n)
+{
+	v16 acc = v16_zero();
+
+	CHUNKS(n) {
+		v16 a = v16_load_n(x + i, m);
+
+		acc = v16_fma_n(a, a, acc, m);
+	}
+	return v16_sum(acc);
+}
+
+static void norm(float *out, const float *in, int n, const float *gain, float eps)
+{
+	v16 r = v16_set1(1.0f / sqrtf(sum_squares(in, n) / (float)n + eps));
+
+	CHUNKS(n) {
+		v16 a = v16_mul(v16_load_n(in + i, m), r);
+
+		v16_store_n(out + i, gain ? v16_mul(a, v16_load_n(gain + i, m)) : a, m);
+	}
+}
+
+static void l2norm(float *x, int n, float scale)
+{
+	v16 r = v16_set1(1.0f / sqrtf(sum_squares(x, n) + 1e-6f)), s = v16_set1(scale);
+
+	CHUNKS(n)
+		v16_store_n(x + i, v16_mul(v16_mul(v16_load_n(x + i, m), r), s), m);
+}
+
+static void swiglu(float *out, const float *gate, const float *up, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + 16 <= n; i += 16)
+		v16_store(out + i, v16_mul(v16_silu(v16_load(gate + i)), v16_load(up + i)));
+	if (i < n) {
+		int m = (int)(n - i);
+
+		v16_store_n(out + i, v16_mul(v16_silu(v16_load_n(gate + i, m)), v16_load_n(up + i, m)), m);
+	}
+}
+
+static void sigmoid(float *out, const float *in, int n)
+{
+	CHUNKS(n)
+		v16_store_n(out + i, v16_sigmoid(v16_load_n(in + i, m)), m);
+}
+
+static void exp_(float *out, const float *in, int n)
+{
+	CHUNKS(n)
+		v16_store_n(out + i, v16_exp(v16_load_n(in + i, m)), m);
+}
+
+static float exp1(float x)
+{
+	float out[16];
+
+	v16_store(out, v16_exp(v16_set1(x)));
+	return out[0];
+}
+
+static void axpy(float *y, float a, const float *x, int n)
+{
+	v16 f = v16_set1(a);
+
+	CHUNKS(n)
+		v16_store_n(y + i, v16_fma(f, v16_load_n(x + i, m), v16_load_n(y + i, m)), m);
+}
+
+static void add(float *y, const float *x, int n)
+{
+	CHUNKS(n)
+		v16_store_n(y + i, v16_add(v16_load_n(y + i, m), v16_load_n(x + i, m)), m);
+}
+
+static void rope(float *x, const float *cos, const float *sin, int n)
+{
+	CHUNKS(n) {
+		v16 a = v16_load_n(x + i, m), b = v16_load_n(x + n + i, m);
+		v16 c = v16_load_n(cos + i, m), s = v16_load_n(sin + i, m);
+
+		v16_store_n(x + i, v16_sub(v16_mul(a, c), v16_mul(b, s)), m);
+		v16_store_n(x + n + i, v16_add(v16_mul(b, c), v16_mul(a, s)), m);
+	}
+}
+
+static float softmax_block(float *s, int n, float scale, float *max, float *sum)
+{
+	v16 v[ATTN_BLOCK / 16], top = v16_set1(-INFINITY), f = v16_set1(scale), tot = v16_zero();
+	float m, corr;
+
+	for (int i = n; i < ATTN_BLOCK; i++)
+		s[i] = -INFINITY;
+	for (int i = 0; i < ATTN_BLOCK / 16; i++) {
+		v[i] = v16_mul(v16_load(s + 16 * i), f);
+		top = v16_max(top, v[i]);
+	}
+	m = v16_top(top);
+	m = m > *max ? m : *max;
+	corr = exp1(*max - m);
+	for (int i = 0; i < ATTN_BLOCK / 16; i++) {
+		v[i] = v16_exp(v16_sub(v[i], v16_set1(m)));
+		v16_store(s + 16 * i, v[i]);
+		tot = v16_add(tot, v[i]);
+	}
+	*max = m;
+	*sum = __builtin_fmaf(*sum, corr, v16_sum(tot));
+	return corr;
+}
+
+static void scale(float *x, float f, int n)
+{
+	v16 a = v16_set1(f);
+
+	CHUNKS(n)
+		v16_store_n(x + i, v16_mul(v16_load_n(x + i, m), a), m);
+}
+
+static void merge(float *acc, float *max, float *sum, const float *a, float am, float l, int dim)
+{
+	float top = am > *max ? am : *max;
+	float c1 = exp1(*max - top), c2 = exp1(am - top);
+	v16 f1 = v16_set1(c1), f2 = v16_set1(c2);
+
+	CHUNKS(dim)
+		v16_store_n(acc + i, v16_fma(v16_load_n(a + i, m), f2, v16_mul(v16_load_n(acc + i, m), f1)), m);
+	*max = top;
+	*sum = __builtin_fmaf(l, c2, *sum * c1);
+}
+
+static void attn_out(float *out, const float *acc, float sum, const float *gate, int dim)
+{
+	v16 r = v16_set1(1.0f / sum);
+
+	CHUNKS(dim) {
+		v16 a = v16_mul(v16_load_n(acc + i, m), r);
+
+		if (gate)
+			a = v16_mul(a, v16_sigmoid(v16_load_n(gate + i, m)));
+		v16_store_n(out + i, a, m);
+	}
+}
+
+static void conv_silu(float *x, size_t ld, int n, int c, const float *w, int width, const float *tail, size_t tail_ld)
+{
+	assert(width >= 1 && width <= CONV_MAX);
+	CHUNKS(c) {
+		v16 f[CONV_MAX], h[CONV_MAX];
+		float t[16] = { 0 };
+
+		for (int j = 0; j < width; j++) {
+			for (int l = 0; l < m; l++)
+				t[l] = w[(size_t)(i + l) * (size_t)width + (size_t)j];
+			f[j] = v16_load(t);
+			h[j] = j < width - 1 ? v16_load_n(tail + (size_t)j * tail_ld + i, m) : v16_zero();
+		}
+		for (int r = 0; r < n; r++) {
+			float *p = x + (size_t)r * ld + i;
+			v16 acc;
+
+			h[width - 1] = v16_load_n(p, m);
+			acc = v16_mul(f[0], h[0]);
+			for (int j = 1; j < width; j++)
+				acc = v16_fma(f[j], h[j], acc);
+			for (int j = 0; j + 1 < width; j++)
+				h[j] = h[j + 1];
+			v16_store_n(p, v16_silu(acc), m);
+		}
+	}
+}
+
+/* m = S'k and u = S'q of T tiles of 16 columns. */
+LANES_INLINE void state_read(const float *s, size_t tile, int dim_k, const float *k, const float *q, v16 *m, v16 *u,
+                             const int T)
+{
+	v16 a[2], b[2];
+
+	for (int t = 0; t < T; t++)
+		a[t] = b[t] = v16_zero();
+	for (int i = 0; i < dim_k; i++) {
+		v16 ki = v16_set1(k[i]), qi = v16_set1(q[i]);
+
+#pragma GCC unroll 2
+		for (int t = 0; t < T; t++) {
+			v16 x = v16_load(s + (size_t)t * tile + (size_t)i * 16);
+
+			a[t] = v16_fma(x, ki, a[t]);
+			b[t] = v16_fma(x, qi, b[t]);
+		}
+	}
+	for (int t = 0; t < T; t++) {
+		m[t] = a[t];
+		u[t] = b[t];
+	}
+}
+
+/* to = alpha from + k d', and at the same time the next token's m and u: one
+ * load and one store of S per token. */
+LANES_INLINE void state_step(float *to, const float *from, size_t tile, int dim_k, float alpha, const float *k,
+                             const v16 *d, const float *k2, const float *q2, v16 *m, v16 *u, const int T)
+{
+	v16 a[2], b[2], f = v16_set1(alpha);
+
+	for (int t = 0; t < T; t++)
+		a[t] = b[t] = v16_zero();
+	for (int i = 0; i < dim_k; i++) {
+		v16 ki = v16_set1(k[i]), k2i = v16_set1(k2[i]), q2i = v16_set1(q2[i]);
+
+#pragma GCC unroll 2
+		for (int t = 0; t < T; t++) {
+			size_t at = (size_t)t * tile + (size_t)i * 16;
+			v16 x = v16_fma(ki, d[t], v16_mul(f, v16_load(from + at)));
+
+			v16_store(to + at, x);
+			a[t] = v16_fma(x, k2i, a[t]);
+			b[t] = v16_fma(x, q2i, b[t]);
+		}
+	}
+	for (int t = 0; t < T; t++) {
+		m[t] = a[t];
+		u[t] = b[t];
+	}
+}
+
+LANES_INLINE void state_update(float *s, size_t tile, int dim_k, float alpha, const float *k, const v16 *d, const int T)
+{
+	v16 f = v16_set1(alpha);
+
+	for (int i = 0; i < dim_k; i++) {
+		v16 ki = v16_set1(k[i]);
+
+#pragma GCC unroll 2
+		for (int t = 0; t < T; t++) {
+			float *p = s + (size_t)t * tile + (size_t)i * 16;
+
+			v16_store(p, v16_fma(ki, d[t], v16_mul(f, v16_load(p))));
+		}
+	}
+}
+
+/* T tiles beginning at value column c, of which `last` columns of the last tile are real. */
+LANES_INLINE void delta_tiles(float *s, int dim_k, int c, int last, const struct delta_rows *r, float *spare,
+                              const int T)
+{
+	const size_t tile = (size_t)dim_k * 16;
+	const float *from = s;
+	v16 m[2], u[2], d[2];
+
+	state_read(s, tile, dim_k, r->k, r->q, m, u, T);
+	for (int i = 0; i < r->n; i++) {
+		size_t row = (size_t)i * r->qkv_ld;
+		float alpha = r->alpha[(size_t)i * r->gate_ld];
+		v16 f = v16_set1(alpha), beta = v16_set1(r->beta[(size_t)i * r->gate_ld]), kq = v16_set1(r->kq[i]);
+
+		for (int t = 0; t < T; t++) {
+			int n = t == T - 1 ? last : 16, at = c + 16 * t;
+			v16 v = v16_load_n(r->v + row + at, n);
+
+			d[t] = v16_mul(beta, v16_sub(v, v16_mul(f, m[t])));
+			v16_store_n(r->out + (size_t)i * r->out_ld + at, v16_fma(kq, d[t], v16_mul(f, u[t])), n);
+			if (i >= r->n_sure)
+				v16_store_n(r->tape + (size_t)(i - r->n_sure) * r->tape_ld + at, d[t], n);
+		}
+		if (i + 1 < r->n) {
+			float *to = i < r->n_sure ? s : spare;
+
+			state_step(to, from, tile, dim_k, alpha, r->k + row, d, r->k + row + r->qkv_ld,
+			           r->q + row + r->qkv_ld, m, u, T);
+			from = to;
+		} else if (i < r->n_sure) {
+			state_update(s, tile, dim_k, alpha, r->k + row, d, T);
+		}
+	}
+}
+
+static void delta_head(float *s, int dim_k, int dim_v, const struct delta_rows *r, float *spare)
+{
+	int c = 0;
+
+	for (; c + 16 < dim_v; c += 32, s += (size_t)dim_k * 32)
+		delta_tiles(s, dim_k, c, dim_v - c < 32 ? dim_v - c - 16 : 16, r, spare, 2);
+	if (c < dim_v)
+		delta_tiles(s, dim_k, c, dim_v - c, r, spare, 1);
+}
+
+static void delta_apply(float *s, int dim_k, int dim_v, const float *k, float alpha, const float *delta)
+{
+	for (int c = 0; c < dim_v; c += 16, s += (size_t)dim_k * 16) {
+		v16 d = v16_load_n(delta + c, dim_v - c < 16 ? dim_v - c : 16);
+
+		state_update(s, 0, dim_k, alpha, k, &d, 1);
+	}
+}
+
+static void gated_norm(float *x, const float *z, int n, const float *gain, float eps, bool sig)
+{
+	v16 r = v16_set1(1.0f / sqrtf(sum_squares(x, n) / (float)n + eps));
+
+	CHUNKS(n) {
+		v16 a = v16_mul(v16_mul(v16_load_n(x + i, m), r), v16_load_n(gain + i, m));
+		v16 g = v16_load_n(z + i, m);
+
+		v16_store_n(x + i, v16_mul(a, sig ? v16_sigmoid(g) : v16_silu(g)), m);
+	}
+}
+
+const struct op_table LANES(op_table) = {
+	.norm = norm, .l2norm = l2norm, .swiglu = swiglu, .sigmoid = sigmoid, .exp = exp_, .axpy = axpy, .add = add,
+	.rope = rope, .softmax_block = softmax_block, .scale = scale, .merge = merge, .attn_out = attn_out,
+	.conv_silu = conv_silu, .delta_head = delta_head, .delta_apply = delta_apply, .gated_norm = gated_norm,
+};

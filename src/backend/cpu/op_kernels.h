@@ -1,0 +1,66 @@
+/* op_kernels.h - inside backend/cpu/: the inner loops that op_kernels.c writes
+ * over quant/lanes.h, once per level.  The same bits at every level. */
+#ifndef BACKEND_CPU_OP_KERNELS_H
+#define BACKEND_CPU_OP_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/cpu.h"
+
+enum {
+	ATTN_BLOCK = 64,                /* keys of one online-softmax step, at absolute positions */
+	ATTN_SEGMENT = 1024,            /* keys whose partial is merged in order; a multiple of the block */
+	CONV_MAX = 8,                   /* widest convolution */
+};
+
+/* The tokens of one item for one value head.  Strides are in floats. */
+struct delta_rows {
+	const float *q, *k, *v;         /* normalised q and k [dim_k], v [dim_v] of token 0 */
+	const float *alpha, *beta;      /* of token 0 */
+	float *out;                     /* [dim_v] of token 0 */
+	size_t qkv_ld, gate_ld, out_ld;
+	int n, n_sure;
+	float *tape;                    /* delta of the first tentative token; rows tape_ld apart */
+	size_t tape_ld;
+	const float *kq;                /* [n] k . q */
+};
+
+struct op_table {
+	/* out = in * rsqrt(mean(in^2) + eps) * gain; gain NULL: 1. */
+	void (*norm)(float *out, const float *in, int n, const float *gain, float eps);
+	/* x *= rsqrt(sum x^2 + 1e-6) * scale */
+	void (*l2norm)(float *x, int n, float scale);
+	void (*swiglu)(float *out, const float *gate, const float *up, size_t n);
+	void (*sigmoid)(float *out, const float *in, int n);
+	void (*exp)(float *out, const float *in, int n);
+	/* y += a * x */
+	void (*axpy)(float *y, float a, const float *x, int n);
+	void (*add)(float *y, const float *x, int n);
+	/* Pairs (i, i + n) of x by cos and sin. */
+	void (*rope)(float *x, const float *cos, const float *sin, int n);
+
+	/* One block of scores s[ATTN_BLOCK], n of them real: scales them, moves the
+	 * running maximum and sum, leaves the weights in s (0 from n on).  Returns
+	 * what to multiply the accumulator by. */
+	float (*softmax_block)(float *s, int n, float scale, float *max, float *sum);
+	void (*scale)(float *x, float f, int n);
+	/* (max, sum, acc) absorbs a segment's (m, l, a). */
+	void (*merge)(float *acc, float *max, float *sum, const float *a, float m, float l, int dim);
+	/* out = acc / sum, times sigmoid(gate) unless gate is NULL. */
+	void (*attn_out)(float *out, const float *acc, float sum, const float *gate, int dim);
+
+	/* Convolution and SiLU in place over n tokens, rows ld apart, c channels;
+	 * w [c][width] newest last, tail [width - 1] rows tail_ld apart. */
+	void (*conv_silu)(float *x, size_t ld, int n, int c, const float *w, int width, const float *tail,
+	                  size_t tail_ld);
+	/* S [tiles][dim_k][16] of one head through the tokens; spare: two tiles. */
+	void (*delta_head)(float *s, int dim_k, int dim_v, const struct delta_rows *t, float *spare);
+	/* S = alpha S + k delta' */
+	void (*delta_apply)(float *s, int dim_k, int dim_v, const float *k, float alpha, const float *delta);
+	/* x = norm(x) * gain * act(z), act SiLU or sigmoid */
+	void (*gated_norm)(float *x, const float *z, int n, const float *gain, float eps, bool sigmoid);
+};
+extern const struct op_table op_table_scalar, op_table_avx2, op_table_avx512;
+
+#endif

@@ -1,0 +1,156 @@
+/* products.c - activations times weights: quantised once per group size, then all
+ * products of an operation cut by outputs and spread behind one barrier. */
+#include <assert.h>
+#include <string.h>
+
+#include "backend/cpu/cpu_backend.h"
+
+int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith)
+{
+	return arith == ARITH_FAST && cpu_kernels(c, w->fmt)->act_group ? w->group : 0;
+}
+
+struct quantise_job {
+	struct cpu_backend *c;
+	struct acts *a;
+	int8_t *q;
+	float *scale, *scaled_sum;
+	int32_t *sum;
+};
+
+static void quantise_rows(void *ctx, int begin, int end)
+{
+	struct quantise_job *j = ctx;
+	size_t cols = (size_t)j->a->cols, groups = cols / (size_t)j->a->group;
+
+	for (size_t r = (size_t)begin; r < (size_t)end; r++)
+		j->c->quantise(j->q + r * cols, j->scale + r * groups, j->sum + r * groups,
+		               j->scaled_sum + r * groups, j->a->f + r * j->a->ld, j->a->cols, j->a->group);
+}
+
+void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at)
+{
+	struct quantise_job j = { .c = c, .a = a };
+	size_t values = (size_t)n * (size_t)cols, groups;
+	uint8_t *p;
+
+	*a = (struct acts){ .rows = n, .cols = cols, .f = in, .ld = (size_t)cols, .group = group };
+	if (!group)
+		return;
+	assert(at < ACTS_MAX && cols % group == 0);
+	values = (values + 63) / 64 * 64;
+	groups = ((size_t)n * (size_t)(cols / group) + 15) / 16 * 16;
+	p = room_get(&c->acts[at], values + 3 * groups * 4);
+	j.q = (int8_t *)p;
+	j.scale = (float *)(p + values);
+	j.scaled_sum = j.scale + groups;
+	j.sum = (int32_t *)(j.scaled_sum + groups);
+	a->q = j.q;
+	a->scale = j.scale;
+	a->scaled_sum = j.scaled_sum;
+	a->sum = j.sum;
+	cpu_range(c, quantise_rows, &j, n, cols >= 16384 ? 1 : 16384 / cols);
+}
+
+struct part { int job, o0, o1; };
+
+struct products_job {
+	struct cpu_backend *c;
+	enum arith arith;
+	const struct product *job;
+	const struct part *part;
+	size_t tmp_at;                  /* of the threads' scratch: where a sum's product waits */
+};
+
+static void product_part(void *ctx, int index)
+{
+	struct products_job *d = ctx;
+	const struct part *t = &d->part[index];
+	const struct product *j = &d->job[t->job];
+	uint8_t *scratch = cpu_my_scratch(d->c);
+	weight_mul_fn *mul = cpu_kernels(d->c, j->w->fmt)->mul[d->arith];
+	int n = t->o1 - t->o0;
+	float *to = j->out + t->o0;
+	size_t ld = j->ld;
+
+	if (j->add) {
+		to = (float *)(scratch + d->tmp_at);
+		ld = (size_t)n;
+	}
+	mul(to, ld, j->w, t->o0, t->o1, j->x, j->r0, j->r1, scratch);
+	for (int r = 0; r < j->r1 - j->r0 && (j->bias || j->add); r++) {
+		float *row = to + (size_t)r * ld;
+
+		if (j->bias)
+			d->c->op->add(row, j->bias + t->o0, n);
+		if (j->add)
+			d->c->op->add(j->out + (size_t)r * j->ld + t->o0, row, n);
+	}
+}
+
+/* Outputs per part: a multiple of the kernels' panels (32) and tiles (6, 8),
+ * small enough that each thread gets several. */
+enum { PART_OUT = 96, PART_OUT_MOST = 1920 };
+
+void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n)
+{
+	struct products_job d = { .c = c, .arith = arith, .job = job };
+	size_t outputs = 0, scratch = 0, tmp = 0;
+	int step = PART_OUT_MOST, n_part = 0, threads = pool_threads(c->pool);
+	struct part *part;
+
+	for (int i = 0; i < n; i++)
+		outputs += (size_t)job[i].w->rows;
+	if (threads > 1) {
+		size_t even = outputs / (size_t)(6 * threads) / PART_OUT * PART_OUT;
+
+		step = even < PART_OUT ? PART_OUT : even < PART_OUT_MOST ? (int)even : PART_OUT_MOST;
+	}
+	for (int i = 0; i < n; i++) {
+		size_t s = weight_scratch_bytes(job[i].w), rows = (size_t)(job[i].r1 - job[i].r0);
+
+		scratch = s > scratch ? s : scratch;
+		/* The product of a sum should stay in the second cache: many rows, few outputs. */
+		if (job[i].add && rows > 16)
+			step = PART_OUT;
+		n_part += job[i].w->rows / PART_OUT + 1;
+	}
+	for (int i = 0; i < n; i++)
+		if (job[i].add && tmp < (size_t)(job[i].r1 - job[i].r0))
+			tmp = (size_t)(job[i].r1 - job[i].r0);
+	d.tmp_at = scratch;
+	cpu_scratch(c, scratch + tmp * (size_t)step * sizeof(float));
+	d.part = part = room_get(&c->parts, (size_t)n_part * sizeof *part);
+	n_part = 0;
+	for (int i = 0; i < n; i++)
+		for (int o = 0; o < job[i].w->rows && job[i].r1 > job[i].r0; o += step)
+			part[n_part++] = (struct part){ i, o, o + step < job[i].w->rows ? o + step : job[i].w->rows };
+	pool_run(c->pool, product_part, &d, n_part);
+}
+
+void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols)
+{
+	enum { JOBS = 16 };
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct product product[JOBS];
+	struct acts acts[ACTS_MAX];
+	int n_acts = 0;
+
+	assert(n_job <= JOBS);
+	if (n <= 0)
+		return;
+	for (int i = 0; i < n_job; i++) {
+		const struct linear *j = &job[i];
+		int group = cpu_act_group(c, j->w, p->arith), at = 0;
+
+		assert(j->w->cols == cols);
+		while (at < n_acts && acts[at].group != group)
+			at++;
+		if (at == n_acts) {
+			assert(n_acts < ACTS_MAX);
+			cpu_acts(c, &acts[n_acts++], in, n, cols, group, at);
+		}
+		product[i] = (struct product){ j->w, &acts[at], 0, n, j->out, j->ld, j->bias, j->add };
+	}
+	cpu_products(c, p->arith, product, n_job);
+}

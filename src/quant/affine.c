@@ -1,0 +1,42 @@
+/* affine.c - MLX affine groups: value = scale * code + bias, codes of 2 to 8
+ * bits as one little-endian bit stream per row, any group that divides a row. */
+#include "quant/levels.h"
+
+static void decode(float *out, const struct weight *w, int o)
+{
+	/* The codes wait in the last quarter of out: float i covers bytes up to
+	 * 4 i + 3, and code j > i lies at 3 cols + j, beyond them. */
+	uint8_t *code = (uint8_t *)out + 3 * (size_t)w->cols;
+	int groups = w->cols / w->group;
+
+	coding_row(code, w, o);
+	for (int g = 0; g < groups; g++) {
+		float scale, bias;
+
+		coding_scale(&scale, &bias, w, o, g);
+		for (int i = g * w->group; i < (g + 1) * w->group; i++)
+			out[i] = __builtin_fmaf(scale, (float)code[i], bias);
+	}
+}
+
+static void kernels(struct kernels *k, enum cpu_level level)
+{
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .act_group = 1 };
+#if defined(__x86_64__)
+	if (level >= CPU_AVX2)
+		k->mul[ARITH_FAST] = coded_mul_avx2;
+	if (level >= CPU_AVX512)
+		k->mul[ARITH_FAST] = coded_mul_avx512;
+#endif
+}
+
+#define AFFINE(b) \
+	static const struct coding coding##b = { .bits = b, .scale_unit = 1.0f, .bias = true }; \
+	const struct format format_affine##b = { "affine" #b, b, decode, kernels, &coding##b }
+
+AFFINE(2);
+AFFINE(3);
+AFFINE(4);
+AFFINE(5);
+AFFINE(6);
+AFFINE(8);

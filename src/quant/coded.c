@@ -1,0 +1,71 @@
+/* coded.c - the plain C product over coded weights, and reading codes and scales.
+ * This is the truth that coded_avx2.c and coded_avx512.c repeat to the bit. */
+#include <assert.h>
+#include <string.h>
+
+#include "quant/levels.h"
+
+void coding_row(uint8_t *out, const struct weight *w, int o)
+{
+	const struct coding *c = w->fmt->coding;
+	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
+	unsigned mask = (1u << c->bits) - 1;
+
+	for (int i = 0; i < w->cols; i++) {
+		size_t bit = (size_t)i * (size_t)c->bits;
+		unsigned shift = bit & 7, v = p[bit >> 3] >> shift;
+
+		if (shift + (unsigned)c->bits > 8)
+			v |= (unsigned)p[(bit >> 3) + 1] << (8 - shift);
+		out[i] = (uint8_t)(v & mask);
+	}
+	if (c->lut)
+		for (int i = 0; i < w->cols; i++)
+			out[i] = c->lut[out[i]];
+}
+
+void coding_scale(float *scale, float *bias, const struct weight *w, int o, int g)
+{
+	const struct coding *c = w->fmt->coding;
+	size_t size = (size_t)dtype_size(w->scale_type), at = ((size_t)o * (size_t)(w->cols / w->group) + (size_t)g) * size;
+
+	*bias = 0.0f;
+	if (w->scale_type == DT_F8_E4M3)
+		*scale = e4m3_mlx(w->scales[at]);
+	else
+		dtype_to_float(scale, w->scales + at, w->scale_type, 1);
+	*scale *= c->scale_unit;
+	if (c->bias)
+		dtype_to_float(bias, w->biases + at, w->scale_type, 1);
+}
+
+void coded_mul_scalar(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                      int r1, void *scratch)
+{
+	const struct coding *c = w->fmt->coding;
+	int groups = w->cols / w->group;
+	uint8_t *code = scratch;
+
+	assert(x->cols == w->cols && x->group == w->group);
+	for (int o = o0; o < o1; o++) {
+		coding_row(code, w, o);
+		for (int r = r0; r < r1; r++) {
+			const int8_t *q = x->q + (size_t)r * (size_t)x->cols;
+			float acc = 0.0f;
+
+			for (int g = 0; g < groups; g++) {
+				size_t at = (size_t)r * (size_t)groups + (size_t)g;
+				int32_t isum = -c->zero * x->sum[at];
+				float scale, bias;
+
+				for (int i = g * w->group; i < (g + 1) * w->group; i++)
+					isum += (int32_t)code[i] * q[i];
+				coding_scale(&scale, &bias, w, o, g);
+				acc = __builtin_fmaf(scale, x->scale[at] * (float)isum, acc);
+				if (c->bias)
+					acc = __builtin_fmaf(bias, x->scaled_sum[at], acc);
+			}
+			out[(size_t)(r - r0) * ld + (size_t)(o - o0)] = acc;
+		}
+	}
+}

@@ -1,0 +1,36 @@
+/* float.c - weights stored as plain numbers: f32, f16, bf16. */
+#include "quant/levels.h"
+
+static void decode_f32(float *out, const struct weight *w, int o)
+{
+	dtype_to_float(out, w->data + (size_t)o * w->row_bytes, DT_F32, (size_t)w->cols);
+}
+
+static void decode_f16(float *out, const struct weight *w, int o)
+{
+	dtype_to_float(out, w->data + (size_t)o * w->row_bytes, DT_F16, (size_t)w->cols);
+}
+
+static void decode_bf16(float *out, const struct weight *w, int o)
+{
+	dtype_to_float(out, w->data + (size_t)o * w->row_bytes, DT_BF16, (size_t)w->cols);
+}
+
+static void kernels_f32(struct kernels *k, enum cpu_level level)
+{
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_f32, lane_table(level)->mul_f32 } };
+}
+
+static void kernels_f16(struct kernels *k, enum cpu_level level)
+{
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_f16, lane_table(level)->mul_f16 } };
+}
+
+static void kernels_bf16(struct kernels *k, enum cpu_level level)
+{
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_bf16, lane_table(level)->mul_bf16 } };
+}
+
+const struct format format_f32 = { "f32", 32, decode_f32, kernels_f32, NULL };
+const struct format format_f16 = { "f16", 16, decode_f16, kernels_f16, NULL };
+const struct format format_bf16 = { "bf16", 16, decode_bf16, kernels_bf16, NULL };

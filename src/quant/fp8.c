@@ -1,0 +1,30 @@
+/* fp8.c - mxfp8: E4M3 elements in groups of 32 with a power-of-two scale.  The
+ * products are of floats at every arithmetic: 8-bit floats are no integers. */
+#include <string.h>
+
+#include "quant/levels.h"
+
+float e4m3_mlx(uint8_t b)
+{
+	return (b & 0x80 ? -256.0f : 256.0f) * f16_to_float((uint16_t)((b & 0x7f) << 7));
+}
+
+static void decode(float *out, const struct weight *w, int o)
+{
+	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
+
+	for (int g = 0; g < w->cols / w->group; g++) {
+		float scale;
+
+		dtype_to_float(&scale, w->scales + (size_t)o * (size_t)(w->cols / w->group) + g, DT_F8_E8M0, 1);
+		for (int i = g * w->group; i < (g + 1) * w->group; i++)
+			out[i] = scale * e4m3_mlx(p[i]);
+	}
+}
+
+static void kernels(struct kernels *k, enum cpu_level level)
+{
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, lane_table(level)->mul_decoded } };
+}
+
+const struct format format_mxfp8 = { "mxfp8", 8, decode, kernels, NULL };

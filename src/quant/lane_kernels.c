@@ -1,0 +1,311 @@
+/* lane_kernels.c - float kernels over lanes.h, compiled once per level.
+ *
+ * Dot products in the 16-partial order of format.h: a tile of rows by outputs
+ * keeps one v16 of partial sums each, so any tile gives the bits of any other. */
+#include <assert.h>
+
+#include "quant/lanes.h"
+#include "quant/levels.h"
+
+/* Tile of the many-row product: as many sums as registers hold. */
+#if defined(__AVX512F__)
+enum { TILE_R = 4, TILE_O = 6, TILE_O1 = 8 };
+#elif defined(__AVX2__)
+enum { TILE_R = 2, TILE_O = 2, TILE_O1 = 4 };
+#else
+enum { TILE_R = 1, TILE_O = 1, TILE_O1 = 1 };
+#endif
+
+LANES_INLINE v16 row_load(const uint8_t *p, enum dtype t)
+{
+	return t == DT_F32 ? v16_load(p) : t == DT_BF16 ? v16_load_bf16(p) : v16_load_f16(p);
+}
+
+LANES_INLINE v16 row_load_n(const uint8_t *p, enum dtype t, int n)
+{
+	return t == DT_F32 ? v16_load_n(p, n) : t == DT_BF16 ? v16_load_bf16_n(p, n) : v16_load_f16_n(p, n);
+}
+
+/* R rows by O outputs. */
+LANES_INLINE void tile(float *out, size_t ld, const uint8_t *w, size_t row_bytes, enum dtype t, const float *x,
+                       size_t x_ld, int n, const int R, const int O)
+{
+	const int size = t == DT_F32 ? 4 : 2;
+	v16 acc[8][8];
+	int k;
+
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++)
+			acc[r][o] = v16_zero();
+	for (k = 0; k + 16 <= n; k += 16) {
+		v16 a[8];
+
+#pragma GCC unroll 8
+		for (int r = 0; r < R; r++)
+			a[r] = v16_load(x + (size_t)r * x_ld + k);
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++) {
+			v16 b = row_load(w + (size_t)o * row_bytes + (size_t)k * (size_t)size, t);
+
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++)
+				acc[r][o] = v16_fma(a[r], b, acc[r][o]);
+		}
+	}
+	if (k < n) {
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++) {
+			v16 b = row_load_n(w + (size_t)o * row_bytes + (size_t)k * (size_t)size, t, n - k);
+
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++)
+				acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, n - k), b, acc[r][o],
+				                      n - k);
+		}
+	}
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++)
+			out[(size_t)r * ld + (size_t)o] = v16_sum(acc[r][o]);
+}
+
+/* nr x no products; x rows x_ld apart, w rows row_bytes apart. */
+LANES_INLINE void product(float *out, size_t ld, const uint8_t *w, size_t row_bytes, enum dtype t, int no,
+                          const float *x, size_t x_ld, int nr, int n)
+{
+	int o = 0;
+
+	if (nr >= TILE_R && TILE_R > 1) {
+		for (; o + TILE_O <= no; o += TILE_O) {
+			const uint8_t *b = w + (size_t)o * row_bytes;
+			int r = 0;
+
+			for (; r + TILE_R <= nr; r += TILE_R)
+				tile(out + (size_t)r * ld + o, ld, b, row_bytes, t, x + (size_t)r * x_ld, x_ld, n,
+				     TILE_R, TILE_O);
+			for (; r < nr; r++)
+				tile(out + (size_t)r * ld + o, ld, b, row_bytes, t, x + (size_t)r * x_ld, x_ld, n, 1,
+				     TILE_O);
+		}
+	} else {
+		for (; o + TILE_O1 <= no; o += TILE_O1)
+			for (int r = 0; r < nr; r++)
+				tile(out + (size_t)r * ld + o, ld, w + (size_t)o * row_bytes, row_bytes, t,
+				     x + (size_t)r * x_ld, x_ld, n, 1, TILE_O1);
+	}
+	for (; o < no; o++)
+		for (int r = 0; r < nr; r++)
+			tile(out + (size_t)r * ld + o, ld, w + (size_t)o * row_bytes, row_bytes, t,
+			     x + (size_t)r * x_ld, x_ld, n, 1, 1);
+}
+
+static void product_f32(float *out, size_t ld, const void *w, size_t row_bytes, int no, const float *x, size_t x_ld,
+                        int nr, int n)
+{
+	product(out, ld, w, row_bytes, DT_F32, no, x, x_ld, nr, n);
+}
+
+static void product_bf16(float *out, size_t ld, const void *w, size_t row_bytes, int no, const float *x, size_t x_ld,
+                         int nr, int n)
+{
+	product(out, ld, w, row_bytes, DT_BF16, no, x, x_ld, nr, n);
+}
+
+static void product_f16(float *out, size_t ld, const void *w, size_t row_bytes, int no, const float *x, size_t x_ld,
+                        int nr, int n)
+{
+	product(out, ld, w, row_bytes, DT_F16, no, x, x_ld, nr, n);
+}
+
+typedef void product_fn(float *, size_t, const void *, size_t, int, const float *, size_t, int, int);
+
+static void mul_plain(product_fn *fn, float *out, size_t ld, const struct weight *w, int o0, int o1,
+                      const struct acts *x, int r0, int r1)
+{
+	assert(x->cols == w->cols);
+	fn(out, ld, w->data + (size_t)o0 * w->row_bytes, w->row_bytes, o1 - o0, x->f + (size_t)r0 * x->ld, x->ld,
+	   r1 - r0, w->cols);
+}
+
+static void mul_f32(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                    int r1, void *scratch)
+{
+	mul_plain(product_f32, out, ld, w, o0, o1, x, r0, r1);
+}
+
+static void mul_bf16(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                     int r1, void *scratch)
+{
+	mul_plain(product_bf16, out, ld, w, o0, o1, x, r0, r1);
+}
+
+static void mul_f16(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                    int r1, void *scratch)
+{
+	mul_plain(product_f16, out, ld, w, o0, o1, x, r0, r1);
+}
+
+static void mul_decoded(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                        int r1, void *scratch)
+{
+	float *rows = scratch;
+
+	assert(x->cols == w->cols);
+	for (int o = o0; o < o1; o += DECODE_ROWS) {
+		int n = o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS;
+
+		for (int i = 0; i < n; i++)
+			w->fmt->decode(rows + (size_t)i * (size_t)w->cols, w, o + i);
+		product_f32(out + (o - o0), ld, rows, (size_t)w->cols * 4, n, x->f + (size_t)r0 * x->ld, x->ld,
+		            r1 - r0, w->cols);
+	}
+}
+
+static float dot(const float *a, const float *b, int n)
+{
+	float s;
+
+	tile(&s, 1, (const void *)a, 0, DT_F32, b, 0, n, 1, 1);
+	return s;
+}
+
+static float sum_squares(const float *a, int n) { return dot(a, a, n); }
+
+static void quantise(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, const float *x, int cols, int group)
+{
+	assert(group > 0 && cols % group == 0);
+	for (int g = 0; g < cols / group; g++, x += group, q += group) {
+		v16 top = v16_zero(), s = v16_zero(), inv;
+		float amax;
+		int i;
+
+		for (i = 0; i + 16 <= group; i += 16)
+			top = v16_max(v16_abs(v16_load(x + i)), top);
+		if (i < group)
+			top = v16_max(v16_abs(v16_load_n(x + i, group - i)), top);
+		amax = v16_top(top);
+		scale[g] = amax < 1e-30f ? 0.0f : amax / 127.0f;
+		inv = v16_set1(amax < 1e-30f ? 0.0f : 1.0f / scale[g]);
+		for (i = 0; i < group; i += 16) {
+			int n = group - i < 16 ? group - i : 16;
+			v16 v = v16_mul(v16_load_n(x + i, n), inv);
+			int8_t last[16];
+
+			v = v16_max(v16_min(v, v16_set1(127.0f)), v16_set1(-127.0f));
+			v = v16_rint(v);
+			s = v16_add(s, v);              /* whole numbers: exact in any order */
+			if (n == 16) {
+				v16_store_i8(q + i, v);
+			} else {
+				v16_store_i8(last, v);
+				memcpy(q + i, last, (size_t)n);
+			}
+		}
+		sum[g] = (int32_t)v16_sum(s);
+		scaled_sum[g] = scale[g] * (float)sum[g];
+	}
+}
+
+static void score_f32(float *score, size_t ld, const float *q, int nq, const void *rows, int n, int dim)
+{
+	product_f32(score, ld, rows, (size_t)dim * 4, n, q, (size_t)dim, nq, dim);
+}
+
+static void score_bf16(float *score, size_t ld, const float *q, int nq, const void *rows, int n, int dim)
+{
+	product_bf16(score, ld, rows, (size_t)dim * 2, n, q, (size_t)dim, nq, dim);
+}
+
+/* V vectors of 16 dims for Q queries. */
+LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows, size_t row_bytes,
+                           enum dtype t, int n, const int Q, const int V)
+{
+	const int step = t == DT_F32 ? 64 : 32;
+	v16 a[4][4];
+
+#pragma GCC unroll 4
+	for (int j = 0; j < Q; j++)
+#pragma GCC unroll 4
+		for (int v = 0; v < V; v++)
+			a[j][v] = v16_load(acc + (size_t)j * acc_ld + 16 * v);
+	for (int i = 0; i < n; i++, rows += row_bytes) {
+		v16 b[4];
+
+#pragma GCC unroll 4
+		for (int v = 0; v < V; v++)
+			b[v] = row_load(rows + v * step, t);
+#pragma GCC unroll 4
+		for (int j = 0; j < Q; j++) {
+			v16 pj = v16_set1(p[(size_t)j * ld + (size_t)i]);
+
+#pragma GCC unroll 4
+			for (int v = 0; v < V; v++)
+				a[j][v] = v16_fma(pj, b[v], a[j][v]);
+		}
+	}
+#pragma GCC unroll 4
+	for (int j = 0; j < Q; j++)
+#pragma GCC unroll 4
+		for (int v = 0; v < V; v++)
+			v16_store(acc + (size_t)j * acc_ld + 16 * v, a[j][v]);
+}
+
+#if defined(__AVX512F__)
+enum { MIX_Q = 4, MIX_V = 4 };
+#elif defined(__AVX2__)
+enum { MIX_Q = 2, MIX_V = 2 };
+#else
+enum { MIX_Q = 1, MIX_V = 1 };
+#endif
+
+LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8_t *rows, enum dtype t, int n,
+                      int dim)
+{
+	const size_t size = t == DT_F32 ? 4 : 2, row_bytes = (size_t)dim * size;
+	int d = 0;
+
+	for (; d + 16 * MIX_V <= dim; d += 16 * MIX_V) {
+		int j = 0;
+
+		for (; j + MIX_Q <= nq; j += MIX_Q)
+			mix_tile(acc + (size_t)j * (size_t)dim + d, (size_t)dim, p + (size_t)j * ld, ld,
+			         rows + (size_t)d * size, row_bytes, t, n, MIX_Q, MIX_V);
+		for (; j < nq; j++)
+			mix_tile(acc + (size_t)j * (size_t)dim + d, (size_t)dim, p + (size_t)j * ld, ld,
+			         rows + (size_t)d * size, row_bytes, t, n, 1, MIX_V);
+	}
+	for (; d < dim; d += 16) {
+		int m = dim - d < 16 ? dim - d : 16;
+
+		for (int j = 0; j < nq; j++) {
+			float *to = acc + (size_t)j * (size_t)dim + d;
+			v16 a = v16_load_n(to, m);
+
+			for (int i = 0; i < n; i++)
+				a = v16_fma(v16_set1(p[(size_t)j * ld + (size_t)i]),
+				            row_load_n(rows + (size_t)i * row_bytes + (size_t)d * size, t, m), a);
+			v16_store_n(to, a, m);
+		}
+	}
+}
+
+static void mix_f32(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim)
+{
+	mix(acc, p, ld, nq, rows, DT_F32, n, dim);
+}
+
+static void mix_bf16(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim)
+{
+	mix(acc, p, ld, nq, rows, DT_BF16, n, dim);
+}
+
+const struct lane_table LANES(lane_table) = {
+	.vec = { dot, sum_squares },
+	.quantise = quantise,
+	.mul_f32 = mul_f32, .mul_bf16 = mul_bf16, .mul_f16 = mul_f16, .mul_decoded = mul_decoded,
+	.kv_f32 = { score_f32, mix_f32 },
+	.kv_bf16 = { score_bf16, mix_bf16 },
+};

@@ -1,0 +1,47 @@
+/* levels.h - inside quant/: what each level offers, for the formats to choose from.
+ *
+ * lane_kernels.c is compiled once per level and fills a struct lane_table;
+ * coded_avx2.c and coded_avx512.c add integer kernels for coded weights. */
+#ifndef QUANT_LEVELS_H
+#define QUANT_LEVELS_H
+
+#include <stdbool.h>
+
+#include "quant/format.h"
+
+struct lane_table {
+	struct vec_kernels vec;
+	acts_quantise_fn *quantise;
+	weight_mul_fn *mul_f32, *mul_bf16, *mul_f16;    /* plain weights in place */
+	weight_mul_fn *mul_decoded;                     /* any format, decoded a few rows at a time */
+	struct kv_kernels kv_f32, kv_bf16;
+};
+extern const struct lane_table lane_table_scalar, lane_table_avx2, lane_table_avx512;
+const struct lane_table *lane_table(enum cpu_level level);
+
+/* Weights whose elements are small codes: value = scale * (code - zero) + bias,
+ * with one scale (and bias) per group.  The integer kernels see only this. */
+struct coding {
+	int bits;               /* of a stored code; a little-endian bit stream along the row */
+	int zero;               /* subtracted from the code */
+	const uint8_t *lut;     /* [16], 4 bits only: stored code to code; NULL: the same */
+	float scale_unit;       /* multiplies the stored scale; a power of 2 */
+	bool bias;
+};
+
+/* The codes of row o, lut applied: cols bytes. */
+void coding_row(uint8_t *out, const struct weight *w, int o);
+/* Scale and bias of one group of row o; *bias is 0 when there is none. */
+void coding_scale(float *scale, float *bias, const struct weight *w, int o, int g);
+
+/* ARITH_FAST of a coded weight.  The AVX forms hand shapes they do not like
+ * (a group that is not a multiple of 16) to the scalar one. */
+weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avx512;
+
+/* MLX's reading of E4M3: 0x7f is 480, there is no NaN. */
+float e4m3_mlx(uint8_t b);
+
+/* mul_decoded and the coded kernels cut outputs into these. */
+enum { DECODE_ROWS = 8, PANEL_OUT = 32, DIRECT_ROWS = 4 };
+
+#endif
