@@ -55,6 +55,7 @@ float *pass_floats(struct pass *p, size_t n);
 void pass_reset(struct pass *p);
 
 /* One product over a shared input: out = in W' (+ bias), or out += with add. */
+enum { LINEAR_JOBS = 16 };              /* most products of one call of linear */
 struct linear {
 	const struct weight *w;
 	float *out;                     /* [rows][ld] */

@@ -1,8 +1,6 @@
 /* ffn.c - see ffn.h. */
 #include "model/ffn.h"
 
-#include <limits.h>
-
 #include "model/work.h"
 
 void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, int inner, bool bias, int layer)
@@ -29,6 +27,21 @@ static void bind_fused(struct binder *b, struct weight *gate, struct weight *up,
 
 		gate[e] = weight_rows(&both, 0, m->inner);
 		up[e] = weight_rows(&both, m->inner, m->inner);
+	}
+}
+
+/* The rows of all experts are quantised together, by one group size. */
+static void check_groups(struct binder *b, const struct moe *m, int layer)
+{
+	for (int e = 0; e < m->experts && !b->code; e++) {
+		const struct weight *w = m->gate[e].group != m->gate[0].group ? &m->gate[e] :
+		                         m->up[e].group != m->gate[0].group ? &m->up[e] :
+		                         m->down[e].group != m->down[0].group ? &m->down[e] : NULL;
+
+		if (w)
+			b->code = err_set(b->err, E_UNSUPPORTED, "%s: tensor %s: groups of %d, other experts of layer %d have "
+			                  "groups of %d", b->st->dir, w->name, w->group, layer,
+			                  w == &m->down[e] ? m->down[0].group : m->gate[0].group);
 	}
 }
 
@@ -59,6 +72,7 @@ static void bind_experts(struct binder *b, struct moe *moe, int hidden, const st
 	moe->gate = gate;
 	moe->up = up;
 	moe->down = down;
+	check_groups(b, moe, layer);
 }
 
 void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_form *m, int layer)
