@@ -25,9 +25,11 @@
 struct cache;
 struct snap;
 
-/* Where a snapshot is written to and read from; return 0 or an error code. */
+/* Where a snapshot is written to and read from; all n bytes, or an error code. */
 struct sink { int (*put)(struct sink *, const void *p, size_t n); };
 struct source { int (*get)(struct source *, void *p, size_t n); };
+/* get, with a message for a person: what a kind's read verb calls. */
+int source_get(struct source *, void *p, size_t n, struct err *err);
 
 struct cache_ops {
 	const char *name;
@@ -120,7 +122,7 @@ struct cache *paged_open(struct backend *, const struct paged_opts *, struct err
 /* For the model: this step's view (valid from begin to settle). */
 const struct kv_view *paged_view(const struct cache *);
 /* For admission and metrics. */
-struct paged_stats { int pages, pages_used; size_t page_bytes, row_bytes; };
+struct paged_stats { int pages, pages_used, page_rows; size_t page_bytes, row_bytes; };
 void paged_stats(const struct cache *, struct paged_stats *);
 
 /* Recurrent state (state.c): S and conv tail per slot, a tape for tentative

@@ -1,0 +1,274 @@
+/* cache.c - the set: one verb over all the caches of a model.
+ *
+ * Names no kind of cache.  The contract of the interface is asserted here, once,
+ * because these functions are the only callers of the tables. */
+#include "cache/cache.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* First bytes of a written set, read as little-endian numbers, and its layout's
+ * version: {MAGIC, VERSION, caches, position}, then per cache its name, padded
+ * with zeros to NAME_BYTES, and what the kind writes. */
+enum { MAGIC = 0x50534657, VERSION = 1, NAME_BYTES = 16 };
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "snapshots are written as memory has them");
+
+void caches_add(struct caches *s, struct cache *c)
+{
+	const struct cache_ops *o = c->ops;
+
+	assert(s->n < CACHES_MAX);
+	assert(o->name && o->name[0] && strlen(o->name) < NAME_BYTES);
+	assert(o->fini && o->close && o->reserve && o->settle && o->reach && o->rewind);
+	assert(o->capture && o->snap_reach && o->restore && o->drop && o->write && o->read);
+	s->v[s->n++] = c;
+}
+
+void caches_fini(struct caches *s)
+{
+	while (s->n > 0) {
+		struct cache *c = s->v[--s->n];
+
+		s->v[s->n] = NULL;
+		c->ops->fini(c);
+	}
+}
+
+static void span_check(const struct span *sp)
+{
+	assert(sp->slot >= 0 && sp->pos >= 0 && sp->n > 0);
+	assert(sp->n_draft >= 0 && sp->n_draft < sp->n);
+}
+
+/* A reservation is taken back by going to where the slot stands: every kind can
+ * stand there, so this needs no verb of its own. */
+static void unreserve(struct caches *s, const struct span *sp, int n)
+{
+	while (n-- > 0) {
+		struct cache *c = s->v[n];
+
+		assert(c->ops->reach(c, sp->slot, sp->pos, sp->pos) == sp->pos);
+		c->ops->rewind(c, sp->slot, sp->pos);
+	}
+}
+
+int caches_reserve(struct caches *s, const struct span *sp)
+{
+	span_check(sp);
+	for (int i = 0; i < s->n; i++) {
+		int rc = s->v[i]->ops->reserve(s->v[i], sp);
+
+		assert(!rc || rc == E_FULL);
+		if (rc) {
+			unreserve(s, sp, i);
+			return rc;
+		}
+	}
+	return 0;
+}
+
+void caches_unreserve(struct caches *s, const struct span *sp)
+{
+	span_check(sp);
+	unreserve(s, sp, s->n);
+}
+
+void caches_begin(struct caches *s, const struct span *sp, int n_span)
+{
+	assert(n_span > 0);
+	for (int i = 0; i < s->n; i++)
+		if (s->v[i]->ops->begin)
+			s->v[i]->ops->begin(s->v[i], sp, n_span);
+}
+
+void caches_settle(struct caches *s, const struct span *sp, int keep)
+{
+	span_check(sp);
+	assert(keep >= sp->n - sp->n_draft && keep <= sp->n);
+	for (int i = 0; i < s->n; i++)
+		s->v[i]->ops->settle(s->v[i], sp, keep);
+}
+
+int caches_rewind(struct caches *s, int slot, int at, int pos)
+{
+	assert(pos >= 0 && pos <= at);
+	/* Each cache lowers the answer to what it can do until all agree.
+	 * Position 0 is always possible, so this ends. */
+	for (int i = 0; i < s->n; ) {
+		int p = s->v[i]->ops->reach(s->v[i], slot, at, pos);
+
+		assert(p >= 0 && p <= pos);
+		if (p < pos) {
+			pos = p;
+			i = 0;
+		} else {
+			i++;
+		}
+	}
+	if (pos < at)
+		for (int i = 0; i < s->n; i++)
+			s->v[i]->ops->rewind(s->v[i], slot, pos);
+	return pos;
+}
+
+void caches_close(struct caches *s, int slot)
+{
+	for (int i = 0; i < s->n; i++)
+		s->v[i]->ops->close(s->v[i], slot);
+}
+
+size_t caches_shed(struct caches *s, size_t want)
+{
+	size_t freed = 0;
+
+	for (int i = 0; i < s->n && freed < want; i++)
+		if (s->v[i]->ops->shed)
+			freed += s->v[i]->ops->shed(s->v[i], want - freed);
+	return freed;
+}
+
+void caches_check(const struct caches *s)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->v[i]->ops->check)
+			s->v[i]->ops->check(s->v[i]);
+}
+
+int caches_capture(struct caches *s, int slot, int pos, struct snaps *out)
+{
+	assert(pos > 0);
+	*out = (struct snaps){ .n = s->n, .pos = pos };
+	for (int i = 0; i < s->n; i++) {
+		struct snap *snap = s->v[i]->ops->capture(s->v[i], slot, pos);
+
+		if (!snap) {
+			snaps_drop(out);
+			return E_FULL;
+		}
+		assert(snap->cache == s->v[i] && snap->pos == pos);
+		out->v[i] = snap;
+		out->bytes += snap->bytes;
+	}
+	return 0;
+}
+
+int snaps_reach(const struct snaps *snaps, int pos)
+{
+	assert(pos >= 0 && snaps->n > 0 && snaps->v[0]);
+	for (int i = 0; i < snaps->n; ) {
+		int p = snaps->v[i]->cache->ops->snap_reach(snaps->v[i], pos);
+
+		assert(p >= 0 && p <= pos && p <= snaps->pos);
+		if (p < pos) {
+			pos = p;
+			i = 0;
+		} else {
+			i++;
+		}
+	}
+	return pos;
+}
+
+int caches_restore(struct caches *s, int slot, const struct snaps *snaps, int pos)
+{
+	assert(snaps->n == s->n && pos == snaps_reach(snaps, pos));
+	if (!pos)
+		return 0;
+	for (int i = 0; i < s->n; i++) {
+		int rc;
+
+		assert(snaps->v[i]->cache == s->v[i]);
+		rc = s->v[i]->ops->restore(s->v[i], slot, snaps->v[i], pos);
+		assert(!rc || rc == E_FULL);
+		if (rc) {
+			while (i-- > 0)
+				s->v[i]->ops->close(s->v[i], slot);
+			return rc;
+		}
+	}
+	return 0;
+}
+
+void snaps_drop(struct snaps *snaps)
+{
+	for (int i = 0; i < snaps->n; i++)
+		if (snaps->v[i])
+			snaps->v[i]->cache->ops->drop(snaps->v[i]);
+	*snaps = (struct snaps){ .n = 0 };
+}
+
+int snaps_write(const struct snaps *snaps, struct sink *to)
+{
+	uint32_t head[4] = { MAGIC, VERSION, (uint32_t)snaps->n, (uint32_t)snaps->pos };
+	int rc = to->put(to, head, sizeof head);
+
+	for (int i = 0; !rc && i < snaps->n; i++) {
+		const struct cache_ops *o = snaps->v[i]->cache->ops;
+		char name[NAME_BYTES] = { 0 };
+
+		memcpy(name, o->name, strlen(o->name));
+		rc = to->put(to, name, sizeof name);
+		if (!rc)
+			rc = o->write(snaps->v[i], to);
+	}
+	return rc;
+}
+
+int source_get(struct source *from, void *p, size_t n, struct err *err)
+{
+	int rc = from->get(from, p, n);
+
+	if (rc)
+		err_set(err, rc, "snapshot: cannot read the next %zu bytes", n);
+	return rc;
+}
+
+static int read_all(struct caches *s, struct source *from, struct snaps *out, struct err *err)
+{
+	uint32_t head[4];
+	int rc = source_get(from, head, sizeof head, err);
+
+	if (rc)
+		return rc;
+	if (head[0] != MAGIC)
+		return err_set(err, E_FORMAT, "snapshot: begins with %08x, not %08x", (unsigned)head[0],
+		               (unsigned)MAGIC);
+	if (head[1] != VERSION)
+		return err_set(err, E_UNSUPPORTED, "snapshot: version %u, this program reads %u", (unsigned)head[1],
+		               (unsigned)VERSION);
+	if (head[2] != (uint32_t)s->n)
+		return err_set(err, E_FORMAT, "snapshot: %u caches, the model has %d", (unsigned)head[2], s->n);
+	if (head[3] == 0 || head[3] > INT32_MAX)
+		return err_set(err, E_FORMAT, "snapshot: position %u", (unsigned)head[3]);
+	out->pos = (int)head[3];
+	for (int i = 0; i < s->n; i++) {
+		const struct cache_ops *o = s->v[i]->ops;
+		char name[NAME_BYTES];
+
+		rc = source_get(from, name, sizeof name, err);
+		if (rc)
+			return rc;
+		if (name[NAME_BYTES - 1] || strcmp(name, o->name))
+			return err_set(err, E_FORMAT, "snapshot: cache %d is not of kind %s", i, o->name);
+		rc = o->read(s->v[i], from, &out->v[i], err);
+		if (rc)
+			return rc;
+		out->bytes += out->v[i]->bytes;
+		if (out->v[i]->pos != out->pos)
+			return err_set(err, E_FORMAT, "snapshot: %s stands at %d, the set at %d", o->name,
+			               out->v[i]->pos, out->pos);
+	}
+	return 0;
+}
+
+int caches_read(struct caches *s, struct source *from, struct snaps *out, struct err *err)
+{
+	int rc;
+
+	*out = (struct snaps){ .n = s->n };
+	rc = read_all(s, from, out, err);
+	if (rc)
+		snaps_drop(out);
+	return rc;
+}

@@ -1,0 +1,509 @@
+/* paged.c - keys and values in pages that sequences and snapshots share.
+ *
+ * A page holds page_rows positions of all attention layers.  Its books are on
+ * the host: a reference count per page, a page table per slot, a list of page
+ * numbers per snapshot.  A row once settled is never written again, so sharing
+ * needs no more than a count; only the last, part-filled page of a sequence can
+ * be written while somebody else holds it, and that one is copied first.
+ *
+ * Between steps a slot's table has exactly the pages that its position needs. */
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cache/cache.h"
+
+/* Written snapshots: a head of HEAD_WORDS numbers and FORMAT_BYTES of format
+ * name, then the pages in order, each as in memory but with the rows that the
+ * position needs and no others. */
+enum { VERSION = 1, HEAD_WORDS = 7, FORMAT_BYTES = 16 };
+
+/* Pages start on a cache line whatever a row's size. */
+enum { PAGE_ALIGN = 64 };
+
+struct table {
+	int32_t *page;          /* [page_max], n in use */
+	int n;
+	/* Between reserve and settle: rows promised, and the shared page that the
+	 * last one replaces.  begin copies it, rewind puts it back.  -1: none. */
+	int reserved;
+	int32_t shared;
+};
+
+struct paged_snap {
+	struct snap snap;
+	struct paged_snap *prev, *next;
+	int n;
+	int32_t page[];
+};
+
+struct paged {
+	struct cache cache;
+	struct paged_opts o;
+	size_t row_bytes, block_bytes, body_bytes, page_bytes;  /* one row; one head's rows; all; rounded up */
+	int page_max;                   /* of one sequence */
+	int pages, n_free;
+	uint8_t *base;
+	size_t pool_bytes;
+	int32_t *ref;                   /* [pages] tables and snapshots that hold the page */
+	int32_t *free_page;             /* [pages] a stack: the page used last is the next to go out */
+	struct table *table;            /* [slots] */
+	int32_t *pages_of_slots;        /* what the tables point into */
+	int32_t *view_page;             /* [slots][page_max] */
+	struct kv_view view;
+	struct paged_snap *snaps;
+	uint8_t *bounce;                /* one page, for write and read */
+};
+
+static struct paged *paged_of(const struct cache *c)
+{
+	return (struct paged *)c;
+}
+
+static int pages_for(const struct paged *p, int pos)
+{
+	return pos / p->o.page_rows + (pos % p->o.page_rows != 0);
+}
+
+static uint8_t *page_at(const struct paged *p, int32_t page)
+{
+	return p->base + (size_t)page * p->page_bytes;
+}
+
+static int32_t page_take(struct paged *p)
+{
+	int32_t page;
+
+	assert(p->n_free > 0);
+	page = p->free_page[--p->n_free];
+	assert(p->ref[page] == 0);
+	p->ref[page] = 1;
+	return page;
+}
+
+static void page_drop(struct paged *p, int32_t page)
+{
+	assert(p->ref[page] > 0);
+	if (--p->ref[page] == 0)
+		p->free_page[p->n_free++] = page;
+}
+
+static struct table *table_of(const struct paged *p, int slot)
+{
+	assert(slot >= 0 && slot < p->o.slots);
+	return &p->table[slot];
+}
+
+static void table_cut(struct paged *p, struct table *t, int n)
+{
+	assert(n <= t->n);
+	while (t->n > n)
+		page_drop(p, t->page[--t->n]);
+}
+
+/* ---- the step ---- */
+
+static int paged_reserve(struct cache *c, const struct span *sp)
+{
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, sp->slot);
+	int want, copy;
+
+	assert(sp->n <= p->o.ctx_max - sp->pos);
+	assert(!t->reserved && t->n == pages_for(p, sp->pos));
+	want = pages_for(p, sp->pos + sp->n);
+	copy = sp->pos % p->o.page_rows && p->ref[t->page[t->n - 1]] > 1;
+	if (want - t->n + copy > p->n_free)
+		return E_FULL;
+	if (copy) {
+		t->shared = t->page[t->n - 1];
+		t->page[t->n - 1] = page_take(p);
+	}
+	while (t->n < want)
+		t->page[t->n++] = page_take(p);
+	t->reserved = sp->n;
+	return 0;
+}
+
+static void paged_begin(struct cache *c, const struct span *sp, int n_span)
+{
+	struct paged *p = paged_of(c);
+
+	assert(n_span <= p->o.slots);
+	for (int i = 0; i < n_span; i++) {
+		struct table *t = table_of(p, sp[i].slot);
+
+		assert(t->reserved == sp[i].n);
+		if (t->shared >= 0) {
+			int32_t page = t->page[sp[i].pos / p->o.page_rows];
+
+			c->be->ops->copy(c->be, page_at(p, page), page_at(p, t->shared), p->body_bytes);
+			page_drop(p, t->shared);
+			t->shared = -1;
+		}
+		memcpy(p->view_page + (size_t)i * (size_t)p->page_max, t->page, (size_t)t->n * sizeof *t->page);
+	}
+}
+
+static void paged_settle(struct cache *c, const struct span *sp, int keep)
+{
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, sp->slot);
+
+	assert(t->reserved == sp->n && t->shared < 0);
+	t->reserved = 0;
+	table_cut(p, t, pages_for(p, sp->pos + keep));
+}
+
+/* ---- between steps ---- */
+
+static int paged_reach(const struct cache *c, int slot, int at, int pos)
+{
+	return pos < at ? pos : at;
+}
+
+static void paged_rewind(struct cache *c, int slot, int pos)
+{
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, slot);
+
+	if (t->shared >= 0) {
+		int32_t *last = &t->page[pos / p->o.page_rows];
+
+		page_drop(p, *last);
+		*last = t->shared;
+		t->shared = -1;
+	}
+	t->reserved = 0;
+	table_cut(p, t, pages_for(p, pos));
+}
+
+static void paged_close(struct cache *c, int slot)
+{
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, slot);
+
+	if (t->shared >= 0)
+		page_drop(p, t->shared);
+	t->shared = -1;
+	t->reserved = 0;
+	table_cut(p, t, 0);
+}
+
+/* ---- snapshots ---- */
+
+static struct paged_snap *snap_new(struct paged *p, int pos)
+{
+	int n = pages_for(p, pos);
+	struct paged_snap *s = xmalloc(sizeof *s + (size_t)n * sizeof *s->page);
+
+	s->snap = (struct snap){ .cache = &p->cache, .pos = pos, .bytes = (size_t)n * p->page_bytes };
+	s->n = n;
+	s->prev = NULL;
+	s->next = p->snaps;
+	if (s->next)
+		s->next->prev = s;
+	p->snaps = s;
+	return s;
+}
+
+static void paged_drop(struct snap *snap)
+{
+	struct paged_snap *s = (struct paged_snap *)snap;
+	struct paged *p = paged_of(snap->cache);
+
+	*(s->prev ? &s->prev->next : &p->snaps) = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+	for (int i = s->n; i-- > 0; )
+		page_drop(p, s->page[i]);
+	free(s);
+}
+
+static struct snap *paged_capture(struct cache *c, int slot, int pos)
+{
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, slot);
+	struct paged_snap *s;
+
+	assert(!t->reserved && t->n == pages_for(p, pos));
+	s = snap_new(p, pos);
+	for (int i = 0; i < s->n; i++) {
+		s->page[i] = t->page[i];
+		p->ref[s->page[i]]++;
+	}
+	return &s->snap;
+}
+
+static int paged_snap_reach(const struct snap *snap, int pos)
+{
+	return pos < snap->pos ? pos : snap->pos;
+}
+
+static int paged_restore(struct cache *c, int slot, const struct snap *snap, int pos)
+{
+	const struct paged_snap *s = (const struct paged_snap *)snap;
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, slot);
+
+	assert(t->n == 0 && !t->reserved && pos <= snap->pos);
+	t->n = pages_for(p, pos);
+	for (int i = 0; i < t->n; i++) {
+		t->page[i] = s->page[i];
+		p->ref[t->page[i]]++;
+	}
+	return 0;
+}
+
+/* What a snapshot of this cache begins with.  A reader needs every word equal
+ * but the position. */
+static void head_fill(const struct paged *p, int pos, uint32_t head[HEAD_WORDS], char format[FORMAT_BYTES])
+{
+	const uint32_t words[HEAD_WORDS] = { VERSION, (uint32_t)pos, (uint32_t)p->o.layers, (uint32_t)p->o.heads,
+	                                     (uint32_t)p->o.dim, (uint32_t)p->o.page_rows, (uint32_t)p->row_bytes };
+
+	memcpy(head, words, sizeof words);
+	memset(format, 0, FORMAT_BYTES);
+	memcpy(format, p->o.fmt->name, strlen(p->o.fmt->name));
+}
+
+static int page_rows_at(const struct paged *p, int pos, int i)
+{
+	int rows = pos - i * p->o.page_rows;
+
+	return rows < p->o.page_rows ? rows : p->o.page_rows;
+}
+
+static int paged_write(const struct snap *snap, struct sink *to)
+{
+	const struct paged_snap *s = (const struct paged_snap *)snap;
+	const struct paged *p = paged_of(snap->cache);
+	struct backend *be = p->cache.be;
+	uint32_t head[HEAD_WORDS];
+	char format[FORMAT_BYTES];
+	int rc;
+
+	head_fill(p, snap->pos, head, format);
+	rc = to->put(to, head, sizeof head);
+	if (!rc)
+		rc = to->put(to, format, sizeof format);
+	for (int i = 0; !rc && i < s->n; i++) {
+		size_t bytes = (size_t)page_rows_at(p, snap->pos, i) * p->row_bytes;
+
+		be->ops->read(be, p->bounce, page_at(p, s->page[i]), p->body_bytes);
+		if (bytes == p->block_bytes)
+			rc = to->put(to, p->bounce, p->body_bytes);
+		else    /* rows above the position may be another sequence's */
+			for (size_t at = 0; !rc && at < p->body_bytes; at += p->block_bytes)
+				rc = to->put(to, p->bounce + at, bytes);
+	}
+	return rc;
+}
+
+static int head_check(const struct paged *p, const uint32_t *head, const char *format, struct err *err)
+{
+	static const char *const name[HEAD_WORDS] = { "version", NULL, "layers", "heads", "head size",
+	                                              "rows per page", "bytes per row" };
+	uint32_t want[HEAD_WORDS];
+	char want_format[FORMAT_BYTES];
+
+	head_fill(p, 0, want, want_format);
+	for (int i = 0; i < HEAD_WORDS; i++)
+		if (name[i] && head[i] != want[i])
+			return err_set(err, i ? E_FORMAT : E_UNSUPPORTED, "kv snapshot: %s %u, this cache has %u",
+			               name[i], (unsigned)head[i], (unsigned)want[i]);
+	if (memcmp(format, want_format, FORMAT_BYTES))
+		return err_set(err, E_FORMAT, "kv snapshot: row format is not %s", p->o.fmt->name);
+	if (head[1] == 0 || head[1] > (uint32_t)p->o.ctx_max)
+		return err_set(err, E_FORMAT, "kv snapshot: position %u, the context is %d", (unsigned)head[1],
+		               p->o.ctx_max);
+	return 0;
+}
+
+static int paged_read(struct cache *c, struct source *from, struct snap **out, struct err *err)
+{
+	struct paged *p = paged_of(c);
+	struct paged_snap *s;
+	uint32_t head[HEAD_WORDS];
+	char format[FORMAT_BYTES];
+	int n, rc;
+
+	rc = source_get(from, head, sizeof head, err);
+	if (!rc)
+		rc = source_get(from, format, sizeof format, err);
+	if (!rc)
+		rc = head_check(p, head, format, err);
+	if (rc)
+		return rc;
+	n = pages_for(p, (int)head[1]);
+	if (n > p->n_free)
+		return err_set(err, E_FULL, "kv snapshot: %d pages, %d are free", n, p->n_free);
+	s = snap_new(p, (int)head[1]);
+	for (int i = 0; i < n; i++)
+		s->page[i] = page_take(p);
+	for (int i = 0; !rc && i < n; i++) {
+		size_t bytes = (size_t)page_rows_at(p, s->snap.pos, i) * p->row_bytes;
+
+		if (bytes < p->block_bytes)
+			memset(p->bounce, 0, p->body_bytes);
+		if (bytes == p->block_bytes)
+			rc = source_get(from, p->bounce, p->body_bytes, err);
+		else
+			for (size_t at = 0; !rc && at < p->body_bytes; at += p->block_bytes)
+				rc = source_get(from, p->bounce + at, bytes, err);
+		if (!rc)
+			c->be->ops->write(c->be, page_at(p, s->page[i]), p->bounce, p->body_bytes);
+	}
+	if (rc) {
+		paged_drop(&s->snap);
+		return rc;
+	}
+	*out = &s->snap;
+	return 0;
+}
+
+/* ---- the books, and the whole ---- */
+
+static void paged_check(const struct cache *c)
+{
+	const struct paged *p = paged_of(c);
+	int32_t *ref = xcalloc((size_t)p->pages, sizeof *ref);
+
+	for (int i = 0; i < p->o.slots; i++) {
+		const struct table *t = &p->table[i];
+
+		for (int k = 0; k < t->n; k++)
+			ref[t->page[k]]++;
+		if (t->shared >= 0)
+			ref[t->shared]++;
+	}
+	for (const struct paged_snap *s = p->snaps; s; s = s->next) {
+		assert(s->snap.cache == c && s->n == pages_for(p, s->snap.pos));
+		for (int k = 0; k < s->n; k++)
+			ref[s->page[k]]++;
+	}
+	assert(!memcmp(ref, p->ref, (size_t)p->pages * sizeof *ref));
+	for (int i = 0; i < p->n_free; i++) {
+		assert(ref[p->free_page[i]] == 0);
+		ref[p->free_page[i]] = 1;       /* twice on the stack would fail the line above */
+	}
+	for (int i = 0; i < p->pages; i++)
+		assert(ref[i] > 0);             /* neither held nor free: lost */
+	free(ref);
+}
+
+static void paged_fini(struct cache *c)
+{
+	struct paged *p = paged_of(c);
+
+	assert(!p->snaps);
+	c->be->ops->free(c->be, p->base, p->pool_bytes);
+	free(p->ref);
+	free(p->free_page);
+	free(p->table);
+	free(p->pages_of_slots);
+	free(p->view_page);
+	free(p->bounce);
+	free(p);
+}
+
+static const struct cache_ops paged_ops = {
+	.name = "paged",
+	.fini = paged_fini,
+	.close = paged_close,
+	.reserve = paged_reserve,
+	.settle = paged_settle,
+	.reach = paged_reach,
+	.rewind = paged_rewind,
+	.capture = paged_capture,
+	.snap_reach = paged_snap_reach,
+	.restore = paged_restore,
+	.drop = paged_drop,
+	.write = paged_write,
+	.read = paged_read,
+	.begin = paged_begin,
+	.check = paged_check,
+};
+
+/* Bytes of a page from a shape that a file may have chosen. */
+static int page_size(struct paged *p, struct err *err)
+{
+	const struct paged_opts *o = &p->o;
+	size_t n;
+
+	p->row_bytes = o->fmt->row_bytes(o->dim);
+	if (__builtin_mul_overflow((size_t)o->page_rows, p->row_bytes, &p->block_bytes)
+	    || __builtin_mul_overflow((size_t)o->layers * 2, p->block_bytes, &n)
+	    || __builtin_mul_overflow((size_t)o->heads, n, &p->body_bytes)
+	    || p->row_bytes > UINT32_MAX || p->body_bytes > SIZE_MAX - PAGE_ALIGN)
+		return err_set(err, E_LIMIT, "kv cache: %d layers of %d heads of %d do not fit memory", o->layers,
+		               o->heads, o->dim);
+	p->page_bytes = (p->body_bytes + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
+	return 0;
+}
+
+struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct err *err)
+{
+	struct paged *p;
+	size_t pages;
+
+	assert(o->layers > 0 && o->heads > 0 && o->dim > 0 && o->page_rows > 0 && o->slots > 0 && o->ctx_max > 0);
+	assert(strlen(o->fmt->name) < FORMAT_BYTES);
+	p = xcalloc(1, sizeof *p);
+	p->cache = (struct cache){ .ops = &paged_ops, .be = be };
+	p->o = *o;
+	if (page_size(p, err))
+		goto fail;
+	pages = o->bytes_max / p->page_bytes;
+	if (pages > INT_MAX)
+		pages = INT_MAX;
+	p->pages = (int)pages;
+	p->pool_bytes = pages * p->page_bytes;
+	if (!pages) {
+		err_set(err, E_LIMIT, "kv cache: a budget of %zu bytes, one page of %d positions has %zu",
+		        o->bytes_max, o->page_rows, p->page_bytes);
+		goto fail;
+	}
+	p->base = be->ops->alloc(be, p->pool_bytes);
+	if (!p->base) {
+		err_set(err, E_FULL, "kv cache: no %zu bytes for %d pages", p->pool_bytes, p->pages);
+		goto fail;
+	}
+	p->page_max = pages_for(p, o->ctx_max);
+	p->ref = xcalloc(pages, sizeof *p->ref);
+	p->free_page = xmalloc(size_mul(pages, sizeof *p->free_page));
+	for (int i = p->pages; i-- > 0; )
+		p->free_page[p->n_free++] = i;          /* low pages go out first */
+	p->table = xcalloc((size_t)o->slots, sizeof *p->table);
+	p->pages_of_slots = xmalloc(size_mul((size_t)o->slots, (size_t)p->page_max * sizeof *p->pages_of_slots));
+	p->view_page = xmalloc(size_mul((size_t)o->slots, (size_t)p->page_max * sizeof *p->view_page));
+	for (int i = 0; i < o->slots; i++)
+		p->table[i] = (struct table){ .page = p->pages_of_slots + (size_t)i * (size_t)p->page_max,
+		                              .shared = -1 };
+	p->bounce = xmalloc(p->body_bytes);
+	p->view = (struct kv_view){ .base = p->base, .page_bytes = p->page_bytes, .fmt = o->fmt,
+	                            .page_rows = o->page_rows, .heads = o->heads, .dim = o->dim,
+	                            .page = p->view_page, .page_max = p->page_max };
+	return &p->cache;
+fail:
+	free(p);
+	return NULL;
+}
+
+const struct kv_view *paged_view(const struct cache *c)
+{
+	assert(c->ops == &paged_ops);
+	return &paged_of(c)->view;
+}
+
+void paged_stats(const struct cache *c, struct paged_stats *out)
+{
+	const struct paged *p = paged_of(c);
+
+	assert(c->ops == &paged_ops);
+	*out = (struct paged_stats){ .pages = p->pages, .pages_used = p->pages - p->n_free,
+	                             .page_rows = p->o.page_rows, .page_bytes = p->page_bytes,
+	                             .row_bytes = p->body_bytes / (size_t)p->o.page_rows };
+}

@@ -1,0 +1,346 @@
+/* state.c - recurrent state: S and conv tail of every slot, and their snapshots.
+ *
+ * A state stands where it stands: it cannot go back but to the beginning, and a
+ * snapshot is a copy.  Rows that may be taken back never reach S: the pass lays
+ * what their updates need on the slot's tape, and settle applies as many as are
+ * kept, which costs a fiftieth of a copy of S per row.
+ *
+ * S and tails live in the backend's memory, snapshots in the host's, so that they
+ * can be written to a file and do not crowd a small device. */
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cache/cache.h"
+
+/* Written snapshots: a head of HEAD_WORDS numbers and BACKEND_BYTES of the
+ * backend's name (S lies in that backend's own order), then S, then the tails. */
+enum { VERSION = 1, HEAD_WORDS = 11, BACKEND_BYTES = 16 };
+
+struct state_snap {
+	struct snap snap;
+	unsigned char data[];           /* S of all layers, tails of all layers */
+};
+
+/* S or the tails of all slots, and of one more that is never written, so that it
+ * stays zero.  No bytes: the model has none, base is NULL. */
+struct part {
+	char *base;
+	size_t bytes;                   /* of one slot, all layers */
+};
+enum { PARTS = 2 };
+
+struct state {
+	struct cache cache;
+	struct state_opts o;
+	struct part part[PARTS];        /* S, tails */
+	size_t slot_bytes;              /* of both */
+	size_t tape_bytes;              /* of all slots */
+	struct state_view view;
+	int32_t *view_slot;             /* [slots] */
+	bool *spoiled;                  /* [slots] stands at 0 but does not hold zeros yet */
+	size_t snap_bytes;              /* of live snapshots */
+	int n_snap;
+};
+
+static struct state *state_of(const struct cache *c)
+{
+	return (struct state *)c;
+}
+
+size_t state_slot_bytes(const struct state_shape *shape)
+{
+	return (size_t)shape->layers * (state_floats(shape) + state_tail_floats(shape)) * sizeof(float);
+}
+
+static char *part_of(const struct state *st, int i, int slot)
+{
+	assert(slot >= 0 && slot <= st->o.slots);
+	return st->part[i].base + (size_t)slot * st->part[i].bytes;
+}
+
+/* ---- the step ---- */
+
+static int state_reserve(struct cache *c, const struct span *sp)
+{
+	assert(sp->slot < state_of(c)->o.slots && sp->n_draft <= state_of(c)->o.tape_rows);
+	return 0;
+}
+
+/* Zeroing waits for the first step from 0: a slot that is restored instead is
+ * overwritten whole. */
+static void state_begin(struct cache *c, const struct span *sp, int n_span)
+{
+	struct state *st = state_of(c);
+	struct backend *be = c->be;
+
+	assert(n_span <= st->o.slots);
+	for (int i = 0; i < n_span; i++) {
+		int slot = sp[i].slot;
+
+		st->view_slot[i] = slot;
+		if (sp[i].pos > 0 || !st->spoiled[slot])
+			continue;
+		for (int k = 0; k < PARTS; k++)
+			if (st->part[k].bytes)
+				be->ops->copy(be, part_of(st, k, slot), part_of(st, k, st->o.slots),
+				              st->part[k].bytes);
+		st->spoiled[slot] = false;
+	}
+}
+
+static void state_settle(struct cache *c, const struct span *sp, int keep)
+{
+	int tentative = keep - (sp->n - sp->n_draft);
+
+	if (tentative > 0)
+		c->be->ops->tape_apply(c->be, &state_of(c)->view, sp->slot, tentative);
+}
+
+/* ---- between steps ---- */
+
+static int state_reach(const struct cache *c, int slot, int at, int pos)
+{
+	return pos < at ? 0 : at;
+}
+
+static void state_rewind(struct cache *c, int slot, int pos)
+{
+	if (pos == 0)
+		state_of(c)->spoiled[slot] = true;
+}
+
+static void state_close(struct cache *c, int slot)
+{
+	state_rewind(c, slot, 0);
+}
+
+/* ---- snapshots ---- */
+
+static struct state_snap *snap_new(struct state *st, int pos)
+{
+	struct state_snap *s;
+
+	if (st->slot_bytes > st->o.snap_bytes_max - st->snap_bytes)
+		return NULL;
+	s = xmalloc(sizeof *s + st->slot_bytes);
+	s->snap = (struct snap){ .cache = &st->cache, .pos = pos, .bytes = st->slot_bytes };
+	st->snap_bytes += st->slot_bytes;
+	st->n_snap++;
+	return s;
+}
+
+static void state_drop(struct snap *snap)
+{
+	struct state *st = state_of(snap->cache);
+
+	st->snap_bytes -= snap->bytes;
+	st->n_snap--;
+	free(snap);
+}
+
+static struct snap *state_capture(struct cache *c, int slot, int pos)
+{
+	struct state *st = state_of(c);
+	struct state_snap *s;
+	unsigned char *at;
+
+	assert(!st->spoiled[slot]);
+	s = snap_new(st, pos);
+	if (!s)
+		return NULL;
+	at = s->data;
+	for (int k = 0; k < PARTS; at += st->part[k++].bytes)
+		if (st->part[k].bytes)
+			c->be->ops->read(c->be, at, part_of(st, k, slot), st->part[k].bytes);
+	return &s->snap;
+}
+
+static int state_snap_reach(const struct snap *snap, int pos)
+{
+	return pos < snap->pos ? 0 : snap->pos;
+}
+
+static int state_restore(struct cache *c, int slot, const struct snap *snap, int pos)
+{
+	const struct state_snap *s = (const struct state_snap *)snap;
+	struct state *st = state_of(c);
+	const unsigned char *at = s->data;
+
+	assert(pos == snap->pos);
+	for (int k = 0; k < PARTS; at += st->part[k++].bytes)
+		if (st->part[k].bytes)
+			c->be->ops->write(c->be, part_of(st, k, slot), at, st->part[k].bytes);
+	st->spoiled[slot] = false;
+	return 0;
+}
+
+/* What a snapshot of this cache begins with.  A reader needs every word equal
+ * but the position. */
+static void head_fill(const struct state *st, int pos, uint32_t head[HEAD_WORDS], char backend[BACKEND_BYTES])
+{
+	const struct state_shape *h = &st->o.shape;
+	const uint32_t words[HEAD_WORDS] = { VERSION, (uint32_t)pos, (uint32_t)h->layers, (uint32_t)h->heads_k,
+	                                     (uint32_t)h->heads_v, (uint32_t)h->dim_k, (uint32_t)h->dim_v,
+	                                     (uint32_t)h->conv_channels, (uint32_t)h->conv_width,
+	                                     (uint32_t)state_floats(h), (uint32_t)state_tail_floats(h) };
+
+	memcpy(head, words, sizeof words);
+	memset(backend, 0, BACKEND_BYTES);
+	memcpy(backend, st->cache.be->ops->name, strlen(st->cache.be->ops->name));
+}
+
+static int state_write(const struct snap *snap, struct sink *to)
+{
+	const struct state_snap *s = (const struct state_snap *)snap;
+	uint32_t head[HEAD_WORDS];
+	char backend[BACKEND_BYTES];
+	int rc;
+
+	head_fill(state_of(snap->cache), snap->pos, head, backend);
+	rc = to->put(to, head, sizeof head);
+	if (!rc)
+		rc = to->put(to, backend, sizeof backend);
+	if (!rc)
+		rc = to->put(to, s->data, snap->bytes);
+	return rc;
+}
+
+static int head_check(const struct state *st, const uint32_t *head, const char *backend, struct err *err)
+{
+	static const char *const name[HEAD_WORDS] = { "version", NULL, "layers", "key heads", "value heads",
+	                                              "key size", "value size", "channels", "convolution width",
+	                                              "floats of S", "floats of a tail" };
+	uint32_t want[HEAD_WORDS];
+	char want_backend[BACKEND_BYTES];
+
+	head_fill(st, 0, want, want_backend);
+	for (int i = 0; i < HEAD_WORDS; i++)
+		if (name[i] && head[i] != want[i])
+			return err_set(err, i ? E_FORMAT : E_UNSUPPORTED, "state snapshot: %s %u, this cache has %u",
+			               name[i], (unsigned)head[i], (unsigned)want[i]);
+	if (memcmp(backend, want_backend, BACKEND_BYTES))
+		return err_set(err, E_FORMAT, "state snapshot: not from backend %s", st->cache.be->ops->name);
+	if (head[1] == 0 || head[1] > INT_MAX)
+		return err_set(err, E_FORMAT, "state snapshot: position %u", (unsigned)head[1]);
+	return 0;
+}
+
+static int state_read(struct cache *c, struct source *from, struct snap **out, struct err *err)
+{
+	struct state *st = state_of(c);
+	struct state_snap *s;
+	uint32_t head[HEAD_WORDS];
+	char backend[BACKEND_BYTES];
+	int rc;
+
+	rc = source_get(from, head, sizeof head, err);
+	if (!rc)
+		rc = source_get(from, backend, sizeof backend, err);
+	if (!rc)
+		rc = head_check(st, head, backend, err);
+	if (rc)
+		return rc;
+	s = snap_new(st, (int)head[1]);
+	if (!s)
+		return err_set(err, E_FULL, "state snapshot: %zu bytes, %zu of %zu are used", st->slot_bytes,
+		               st->snap_bytes, st->o.snap_bytes_max);
+	rc = source_get(from, s->data, s->snap.bytes, err);
+	if (rc) {
+		state_drop(&s->snap);
+		return rc;
+	}
+	*out = &s->snap;
+	return 0;
+}
+
+/* ---- the books, and the whole ---- */
+
+static void state_check(const struct cache *c)
+{
+	const struct state *st = state_of(c);
+
+	assert(st->snap_bytes <= st->o.snap_bytes_max);
+	assert(st->snap_bytes == (size_t)st->n_snap * st->slot_bytes);
+}
+
+static void state_fini(struct cache *c)
+{
+	struct state *st = state_of(c);
+
+	assert(st->n_snap == 0);
+	for (int k = 0; k < PARTS; k++)
+		if (st->part[k].base)
+			c->be->ops->free(c->be, st->part[k].base, ((size_t)st->o.slots + 1) * st->part[k].bytes);
+	if (st->view.tape)
+		c->be->ops->free(c->be, st->view.tape, st->tape_bytes);
+	free(st->view_slot);
+	free(st->spoiled);
+	free(st);
+}
+
+static const struct cache_ops state_ops = {
+	.name = "state",
+	.fini = state_fini,
+	.close = state_close,
+	.reserve = state_reserve,
+	.settle = state_settle,
+	.reach = state_reach,
+	.rewind = state_rewind,
+	.capture = state_capture,
+	.snap_reach = state_snap_reach,
+	.restore = state_restore,
+	.drop = state_drop,
+	.write = state_write,
+	.read = state_read,
+	.begin = state_begin,
+	.check = state_check,
+};
+
+struct cache *state_open(struct backend *be, const struct state_opts *o, struct err *err)
+{
+	const size_t slots = (size_t)o->slots, layers = (size_t)o->shape.layers;
+	struct state *st;
+	size_t want[3];
+	void *got[3] = { 0 };
+	bool refused = false;
+
+	assert(o->slots > 0 && o->tape_rows >= 0 && o->shape.layers > 0);
+	assert(strlen(be->ops->name) < BACKEND_BYTES);
+	st = xcalloc(1, sizeof *st);
+	st->cache = (struct cache){ .ops = &state_ops, .be = be };
+	st->o = *o;
+	st->part[0].bytes = size_mul(layers, size_mul(state_floats(&o->shape), sizeof(float)));
+	st->part[1].bytes = size_mul(layers, size_mul(state_tail_floats(&o->shape), sizeof(float)));
+	st->slot_bytes = st->part[0].bytes + st->part[1].bytes;
+	st->tape_bytes = size_mul(size_mul(slots, (size_t)o->tape_rows),
+	                          size_mul(layers, size_mul(state_tape_floats(&o->shape), sizeof(float))));
+	want[0] = size_mul(slots + 1, st->part[0].bytes);
+	want[1] = size_mul(slots + 1, st->part[1].bytes);
+	want[2] = st->tape_bytes;
+	for (int i = 0; i < 3 && !refused; i++) {
+		got[i] = want[i] ? be->ops->alloc(be, want[i]) : NULL;
+		refused = want[i] && !got[i];
+		if (refused)
+			err_set(err, E_FULL, "state cache: no %zu bytes for %d sequences", want[i], o->slots);
+	}
+	st->part[0].base = got[0];
+	st->part[1].base = got[1];
+	st->view_slot = xcalloc(slots, sizeof *st->view_slot);
+	st->spoiled = xcalloc(slots, sizeof *st->spoiled);
+	st->view = (struct state_view){ .shape = o->shape, .s = got[0], .tail = got[1], .tape = got[2],
+	                                .tape_rows = o->tape_rows, .slot = st->view_slot };
+	if (refused) {
+		state_fini(&st->cache);
+		return NULL;
+	}
+	return &st->cache;
+}
+
+const struct state_view *state_view(const struct cache *c)
+{
+	assert(c->ops == &state_ops);
+	return &state_of(c)->view;
+}

@@ -1,0 +1,283 @@
+/* toy_truth.c - the toy model, and what it must give.
+ *
+ * Keys and values of a position hold its prefix's hash, so a row of another
+ * sequence, or of this one before it went back, is never mistaken for the right
+ * one.  The recurrence hashes tokens into S. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "world.h"
+
+const char *const kind_name[KINDS] = { "paged", "state", "pooled" };
+bool toy_far;
+
+static size_t toy_row_bytes(int dim)
+{
+	return (size_t)dim;
+}
+
+static const struct kv_format toy_format = { .name = "toy", .row_bytes = toy_row_bytes };
+
+static struct backend *toy_open(void)
+{
+	return toy_backend_open(toy_far);
+}
+
+static void toy_close(struct backend *be)
+{
+	be->ops->close(be);
+}
+
+static void toy_shape(struct world *w, uint64_t bits)
+{
+	w->paged.fmt = &toy_format;
+	w->paged.layers = 1 + (int)(bits & 1);
+	w->paged.heads = 1 + (int)(bits >> 1 & 1);
+	w->paged.dim = (int[]){ 8, 3, 5, 1 }[bits >> 2 & 3];
+	w->state.shape = (struct state_shape){ .layers = 1 + (int)(bits >> 4 & 1), .heads_k = 1, .heads_v = 1,
+	                                       .dim_k = 1, .dim_v = 2, .conv_channels = 3,
+	                                       .conv_width = 1 + (int)(bits >> 5 & 3) };
+}
+
+/* Hash of tokens 0 .. i, from that of 0 .. i - 1. */
+static uint64_t prefix(uint64_t h, int32_t tok)
+{
+	return mix(h, (uint64_t)tok + 7);
+}
+
+/* What the toy writes to row (layer, key or value, head) of a position, cut to
+ * the first dim bytes: byte i is byte i % 8 of the hash. */
+static uint64_t kv_row(uint64_t h, int layer, int kv, int head)
+{
+	return mix(h, (uint64_t)(layer * 64 + kv * 32 + head));
+}
+
+static uint64_t input(int32_t tok, int pos, int layer)
+{
+	return (uint32_t)mix(mix((uint64_t)tok, (uint64_t)pos), (uint64_t)layer);
+}
+
+/* ---- through the views ---- */
+
+static uint8_t *kv_at(const struct kv_view *v, int item, int layer, int kv, int head, int pos)
+{
+	int32_t page = v->page[item * v->page_max + pos / v->page_rows];
+	size_t row = v->fmt->row_bytes(v->dim);
+	size_t block = (size_t)((layer * 2 + kv) * v->heads + head);
+
+	return v->base + (size_t)page * v->page_bytes
+	       + (block * (size_t)v->page_rows + (size_t)(pos % v->page_rows)) * row;
+}
+
+static void attend(const struct world *w, const struct item *it, int n)
+{
+	const struct kv_view *v = paged_view(w->kind[PAGED]);
+
+	for (int i = 0; i < n; i++) {
+		uint64_t h = 0;
+
+		for (int pos = 0; pos < it[i].span.pos + it[i].span.n; pos++) {
+			h = prefix(h, it[i].tok[pos]);
+			if (pos < it[i].span.pos)
+				continue;
+			for (int k = 0; k < w->paged.layers * 2 * v->heads; k++) {
+				int layer = k / v->heads / 2, kv = k / v->heads % 2, head = k % v->heads;
+				uint64_t row = kv_row(h, layer, kv, head);
+
+				memcpy(kv_at(v, i, layer, kv, head, pos), &row, (size_t)v->dim);
+			}
+		}
+	}
+	for (int i = 0; i < n; i++) {
+		uint64_t seen = 0;
+
+		for (int pos = 0; pos < it[i].span.pos + it[i].span.n; pos++) {
+			for (int k = 0; k < w->paged.layers * 2 * v->heads; k++) {
+				uint64_t row = 0;
+
+				memcpy(&row, kv_at(v, i, k / v->heads / 2, k / v->heads % 2, k % v->heads, pos),
+				       (size_t)v->dim);
+				seen = mix(seen, row);
+			}
+			if (pos >= it[i].span.pos)
+				it[i].out[pos - it[i].span.pos][PAGED] = seen;
+		}
+	}
+}
+
+static uint64_t state_hash(uint64_t h, const uint32_t *s, size_t n, const uint32_t *tail, size_t m)
+{
+	for (size_t i = 0; i < n; i++)
+		h = mix(h, s[i]);
+	for (size_t i = 0; i < m; i++)
+		h = mix(h, tail[i]);
+	return h;
+}
+
+static void recur(const struct world *w, const struct item *it, int n)
+{
+	const struct state_view *v = state_view(w->kind[STATE]);
+	const struct state_shape *h = &v->shape;
+	size_t ns = state_floats(h), nt = state_tail_floats(h), nk = state_tape_floats(h);
+	uint32_t *s = xmalloc(ns * sizeof *s), *tail = xmalloc((nt + 1) * sizeof *tail);
+
+	for (int i = 0; i < n; i++) {
+		const struct span *sp = &it[i].span;
+		int sure = sp->n - sp->n_draft;
+
+		assert(v->slot[i] == sp->slot);
+		for (int r = 0; r < sp->n; r++)
+			it[i].out[r][STATE] = 0;
+		for (int layer = 0; layer < h->layers; layer++) {
+			size_t at = (size_t)sp->slot * (size_t)h->layers + (size_t)layer;
+			uint32_t *far_s = (uint32_t *)v->s + at * ns;
+			uint32_t *far_tail = nt ? (uint32_t *)v->tail + at * nt : tail;
+
+			memcpy(s, far_s, ns * sizeof *s);
+			memcpy(tail, far_tail, nt * sizeof *tail);
+			for (int r = 0; r < sp->n; r++) {
+				uint64_t y = input(it[i].tok[sp->pos + r], sp->pos + r, layer);
+
+				toy_update(s, ns, tail, h->conv_width - 1, h->conv_channels, y);
+				it[i].out[r][STATE] = state_hash(it[i].out[r][STATE], s, ns, tail, nt);
+				if (r < sure) {
+					memcpy(far_s, s, ns * sizeof *s);
+					memcpy(far_tail, tail, nt * sizeof *tail);
+				} else {
+					size_t row = (size_t)(sp->slot * v->tape_rows + r - sure);
+					float *tape = v->tape + (row * (size_t)h->layers + (size_t)layer) * nk;
+					uint32_t y32 = (uint32_t)y;
+
+					memcpy(tape + nk - 1, &y32, sizeof y32);
+				}
+			}
+		}
+	}
+	free(s);
+	free(tail);
+}
+
+static void pool(const struct world *w, const struct item *it, int n)
+{
+	const struct pooled_view *v = pooled_view(w->kind[POOLED]);
+	int g = v->group;
+
+	for (int i = 0; i < n; i++) {
+		const struct span *sp = &it[i].span;
+		uint64_t *raw = v->raw + (size_t)sp->slot * (size_t)v->raw_rows;
+		int base = sp->pos - sp->pos % g;
+		uint64_t whole = 0, h = 0;      /* groups before row's own; the prefix */
+
+		for (int pos = 0; pos < sp->pos + sp->n; pos++) {
+			h = prefix(h, it[i].tok[pos]);
+			if (pos >= sp->pos)
+				raw[pos - base] = h;
+		}
+		for (int k = 0; k < base / g; k++)
+			whole = mix(whole, v->block[sp->slot * v->block_max + k / POOLED_BLOCK][k % POOLED_BLOCK]);
+		for (int pos = sp->pos; pos < sp->pos + sp->n; pos++) {
+			uint64_t seen;
+
+			if (pos % g == 0 && pos > base)
+				whole = mix(whole, pooled_number(raw + (pos - g - base), g));
+			seen = whole;
+			for (int k = pos - pos % g; k <= pos; k++)
+				seen = mix(seen, raw[k - base]);
+			it[i].out[pos - sp->pos][POOLED] = seen;
+		}
+	}
+}
+
+static void toy_forward(struct world *w, const struct item *it, int n)
+{
+	toy_gate(w->be, true);
+	if (w->kind[PAGED])
+		attend(w, it, n);
+	if (w->kind[STATE])
+		recur(w, it, n);
+	if (w->kind[POOLED])
+		pool(w, it, n);
+	toy_gate(w->be, false);
+}
+
+/* ---- from the tokens alone ---- */
+
+static void oracle_paged(const struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
+{
+	uint64_t h = 0, seen = 0;
+
+	for (int pos = 0; pos < n; pos++) {
+		h = prefix(h, tok[pos]);
+		for (int layer = 0; layer < w->paged.layers; layer++)
+			for (int kv = 0; kv < 2; kv++)
+				for (int head = 0; head < w->paged.heads; head++) {
+					uint64_t row = kv_row(h, layer, kv, head);
+
+					if (w->paged.dim < 8)
+						row &= ((uint64_t)1 << 8 * w->paged.dim) - 1;
+					seen = mix(seen, row);
+				}
+		if (pos >= first)
+			out[pos - first][PAGED] = seen;
+	}
+}
+
+static void oracle_state(const struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
+{
+	const struct state_shape *h = &w->state.shape;
+	size_t ns = state_floats(h), nt = state_tail_floats(h);
+	uint32_t *s = xmalloc(ns * sizeof *s), *tail = xmalloc((nt + 1) * sizeof *tail);
+
+	for (int layer = 0; layer < h->layers; layer++) {
+		memset(s, 0, ns * sizeof *s);
+		memset(tail, 0, nt * sizeof *tail);
+		for (int pos = 0; pos < n; pos++) {
+			toy_update(s, ns, tail, h->conv_width - 1, h->conv_channels, input(tok[pos], pos, layer));
+			if (pos >= first)
+				out[pos - first][STATE] = state_hash(layer ? out[pos - first][STATE] : 0, s, ns, tail, nt);
+		}
+	}
+	free(s);
+	free(tail);
+}
+
+static void oracle_pooled(const struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
+{
+	uint64_t *h = xcalloc((size_t)n, sizeof *h), whole = 0;
+	int g = w->pooled.group;
+
+	for (int pos = 0; pos < n; pos++) {
+		uint64_t seen;
+
+		h[pos] = prefix(pos ? h[pos - 1] : 0, tok[pos]);
+		if (pos && pos % g == 0)
+			whole = mix(whole, pooled_number(h + pos - g, g));
+		seen = whole;
+		for (int k = pos - pos % g; k <= pos; k++)
+			seen = mix(seen, h[k]);
+		if (pos >= first)
+			out[pos - first][POOLED] = seen;
+	}
+	free(h);
+}
+
+static void toy_oracle(struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
+{
+	if (w->kind[PAGED])
+		oracle_paged(w, tok, first, n, out);
+	if (w->kind[STATE])
+		oracle_state(w, tok, first, n, out);
+	if (w->kind[POOLED])
+		oracle_pooled(w, tok, first, n, out);
+}
+
+const struct truth toy_truth = {
+	.name = "toy",
+	.open = toy_open,
+	.close = toy_close,
+	.shape = toy_shape,
+	.forward = toy_forward,
+	.oracle = toy_oracle,
+};

@@ -1,0 +1,68 @@
+/* world.h - what checkcache runs its lives in: a backend, a set of caches, and a
+ * model so small that its truth can be computed again from the tokens alone.
+ *
+ * A model's "logits" are one 64-bit number per row and kind of cache: a hash of
+ * all that a layer over that cache can see at that row. */
+#ifndef CACHE_WORLD_H
+#define CACHE_WORLD_H
+
+#include "cache/cache.h"
+#include "pooled.h"
+
+enum kind { PAGED, STATE, POOLED, KINDS };
+extern const char *const kind_name[KINDS];
+
+struct world {
+	struct backend *be;
+	const struct truth *truth;
+	struct caches set;
+	struct cache *kind[KINDS];      /* NULL: not in this life */
+	int slots, ctx_max, step_rows;  /* step_rows: most rows of one span */
+	struct paged_opts paged;
+	struct state_opts state;
+	struct pooled_opts pooled;
+};
+
+/* One span with its tokens, those before it included: tok[0 .. pos + n). */
+struct item {
+	struct span span;
+	const int32_t *tok;
+	uint64_t (*out)[KINDS];         /* [n] */
+};
+
+/* Who computes. */
+struct truth {
+	const char *name;
+	struct backend *(*open)(void);
+	void (*close)(struct backend *);
+	/* Fills what backend and shape must agree on: format, sizes. */
+	void (*shape)(struct world *, uint64_t bits);
+	/* One pass: writes the caches as a model would, and out through their views. */
+	void (*forward)(struct world *, const struct item *, int n);
+	/* What rows first .. n of a sequence must give, from its tokens alone. */
+	void (*oracle)(struct world *, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS]);
+};
+extern const struct truth toy_truth;
+
+/* The toy backend: host memory; every operation but memory's and tape_apply is
+ * missing.  Far: its memory is unreadable outside its own operations and
+ * toy_gate(be, true) .. toy_gate(be, false). */
+struct backend *toy_backend_open(bool far);
+void toy_gate(struct backend *be, bool open);
+size_t toy_backend_live(const struct backend *be);      /* bytes allocated */
+void toy_backend_refuse(struct backend *be, int nth);   /* the nth alloc from now is refused; 0: none */
+extern bool toy_far;                                    /* what toy_truth opens */
+
+/* The toy recurrence: y into S (n words) and the tail (rows of c words). */
+void toy_update(uint32_t *s, size_t n, uint32_t *tail, int rows, int c, uint64_t y);
+
+static inline uint64_t mix(uint64_t a, uint64_t b)
+{
+	uint64_t z = (a ^ b * 0x9E3779B97F4A7C15u) + 0xD1342543DE82EF95u;
+
+	z = (z ^ z >> 32) * 0xDA942042E4DD58B5u;
+	z = (z ^ z >> 29) * 0xBF58476D1CE4E5B9u;
+	return z ^ z >> 32;
+}
+
+#endif
