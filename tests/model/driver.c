@@ -1,0 +1,129 @@
+/* driver.c - see driver.h. */
+#include "driver.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o, struct err *err)
+{
+	struct model_opts mo = {
+		.arith = o->arith, .slots = o->slots, .ctx_max = o->ctx_max, .step_rows = o->step_rows,
+		.tape_rows = o->tape_rows, .snap_bytes = (size_t)1 << 28,
+	};
+	struct pass *p = &d->pass;
+	int code;
+
+	d->m = m;
+	d->be = backend_cpu_open(o->threads, o->level);
+	if ((code = model_attach(m, d->be, &mo, err)))
+		return code;
+	d->rows_max = o->step_rows;
+	d->vocab = m->shape.vocab;
+	d->near = xmalloc(size_mul((size_t)d->rows_max * (size_t)d->vocab, sizeof *d->near));
+	p->be = d->be;
+	p->arith = o->arith;
+	p->work_cap = m->ops->work_floats(m, o->step_rows, o->step_rows) * sizeof(float);
+	p->work = d->be->ops->alloc(d->be, p->work_cap);
+	p->logits = d->be->ops->alloc(d->be, (size_t)d->rows_max * (size_t)d->vocab * sizeof(float));
+	assert(p->work && p->logits);
+	return 0;
+}
+
+int driver_open(struct driver *d, const char *folder, const struct driver_opts *o, struct err *err)
+{
+	struct model *m;
+	int code;
+
+	*d = (struct driver){0};
+	if ((code = store_open(&d->st, folder, err)) || (code = model_bind(&m, d->st, err)) ||
+	    (code = driver_attach(d, m, o, err)))
+		driver_close(d);
+	return code;
+}
+
+void driver_close(struct driver *d)
+{
+	if (d->pass.work)
+		d->be->ops->free(d->be, d->pass.work, d->pass.work_cap);
+	if (d->pass.logits)
+		d->be->ops->free(d->be, d->pass.logits, (size_t)d->rows_max * (size_t)d->vocab * sizeof(float));
+	model_close(d->m);
+	if (d->be)
+		d->be->ops->close(d->be);
+	store_close(d->st);
+	free(d->near);
+	*d = (struct driver){0};
+}
+
+void driver_step(struct driver *d, const struct item *item, int n_item)
+{
+	enum { ITEMS = 64, ROWS = 4096 };
+	static int32_t tok[ROWS], pos[ROWS], of[ROWS], all[ROWS];
+	struct span span[ITEMS];
+	int32_t first[ITEMS];
+	struct pass *p = &d->pass;
+	int n = 0;
+
+	assert(n_item <= ITEMS);
+	for (int i = 0; i < n_item; i++) {
+		span[i] = (struct span){item[i].slot, item[i].pos, item[i].n, item[i].n_draft};
+		first[i] = n;
+		for (int k = 0; k < item[i].n; k++, n++) {
+			assert(n < ROWS && n < d->rows_max);
+			tok[n] = item[i].tok[k];
+			pos[n] = item[i].pos + k;
+			of[n] = i;
+			all[n] = n;
+		}
+		assert(caches_reserve(&d->m->caches, &span[i]) == 0);
+	}
+	p->n_row = p->n_logit = n;
+	p->n_item = n_item;
+	p->tok = tok;
+	p->pos = pos;
+	p->item = of;
+	p->span = span;
+	p->row = first;
+	p->logit_row = all;
+	caches_begin(&d->m->caches, span, n_item);
+	d->m->ops->forward(d->m, p);
+	d->be->ops->read(d->be, d->near, p->logits, (size_t)n * (size_t)d->vocab * sizeof(float));
+	for (int i = 0; i < n_item; i++) {
+		caches_settle(&d->m->caches, &span[i], item[i].keep);
+		if (item[i].logits)
+			memcpy(item[i].logits, d->near + (size_t)first[i] * (size_t)d->vocab,
+			       (size_t)item[i].n * (size_t)d->vocab * sizeof(float));
+	}
+	caches_check(&d->m->caches);
+}
+
+void driver_feed(struct driver *d, int slot, int pos, const int32_t *tok, int n, const int *chunk, int n_chunk,
+                 float *logits)
+{
+	for (int i = 0, c = 0; i < n; c++) {
+		int take = chunk ? chunk[c % n_chunk] : d->rows_max;
+		struct item it = {slot, pos + i, take < n - i ? take : n - i, 0, tok + i,
+		                  logits ? logits + (size_t)i * (size_t)d->vocab : NULL, 0};
+
+		it.keep = it.n;
+		driver_step(d, &it, 1);
+		i += it.n;
+	}
+}
+
+const char *shared_folder(void)
+{
+	const char *at = getenv("WEFT_SHARED");
+
+	if (!at || !*at)
+		at = WEFT_SOURCE_ROOT "/../shared";
+	if (dir_exists(at))
+		return at;
+	printf("skipped: reference vectors missing (%s; WEFT_SHARED names another place)\n", at);
+	return NULL;
+}

@@ -1,0 +1,48 @@
+/* driver.h - a model run by hand: passes over chosen spans, without an engine.
+ *
+ * For the tests of src/model/: they decide how a prompt is cut, who shares a
+ * step, which rows are tentative.  Every row's logits are asked for. */
+#ifndef TESTS_DRIVER_H
+#define TESTS_DRIVER_H
+
+#include "model/model.h"
+#include "store/store.h"
+
+struct driver {
+	struct store *st;
+	struct backend *be;
+	struct model *m;
+	struct pass pass;
+	int rows_max, vocab;
+	float *near;            /* [rows_max][vocab] the last step's logits */
+};
+
+struct driver_opts {
+	enum arith arith;
+	int threads;
+	enum cpu_level level;
+	int slots, ctx_max, step_rows, tape_rows;
+};
+
+/* One sequence's part of a step. */
+struct item {
+	int slot, pos, n, n_draft;
+	const int32_t *tok;     /* [n] */
+	float *logits;          /* [n][vocab], or NULL */
+	int keep;               /* rows kept at settle: n unless tentative ones go */
+};
+
+int driver_open(struct driver *d, const char *folder, const struct driver_opts *o, struct err *err);
+/* The same around a model that was bound already; takes it over. */
+int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o, struct err *err);
+void driver_close(struct driver *d);
+void driver_step(struct driver *d, const struct item *item, int n_item);
+
+/* n tokens from pos in chunks of the cycled sizes (NULL: as large as a step). */
+void driver_feed(struct driver *d, int slot, int pos, const int32_t *tok, int n, const int *chunk, int n_chunk,
+                 float *logits);
+
+/* <source>/../shared or WEFT_SHARED; NULL with a line that says so. */
+const char *shared_folder(void);
+
+#endif

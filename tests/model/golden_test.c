@@ -1,0 +1,223 @@
+/* Logits of every model in ../shared/golden that weft reads, against a reference
+ * implementation's: reference arithmetic (weights as stored, activations in
+ * float32), within 1e-3 absolute, in one prefill, token by token, and in chunks
+ * of 1, 7 and 64; then teacher-forced greedy steps; then a prompt of 600.
+ *
+ *     golden_test [FAMILY[/VARIANT]...] */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "driver.h"
+
+static const float TOLERANCE = 1e-3f;
+enum { LONG_MAX = 700 };
+
+static const char *const families[] = {
+	"qwen3_5", "qwen3_5_tied", "qwen3_5_moe", "qwen3_5_vl", "qwen3_next", "qwen3", "qwen3_moe", "qwen2", "llama",
+	"llama2", NULL
+};
+
+/* ---- the vectors ---- */
+
+struct golden {
+	struct safetensors file;
+	const int32_t *prompt, *greedy, *positions;     /* positions NULL: all */
+	const float *logits, *step;
+	int n_prompt, n_greedy, n_logits, vocab;
+};
+
+static const void *tensor(const struct safetensors *s, const char *name, enum dtype type, int *rows)
+{
+	const struct tensor *t = safetensors_find(s, name);
+
+	if (!t || t->type != type || t->n_dim < 1) {
+		printf("no %s in the golden file\n", name);
+		exit(1);
+	}
+	if (rows)
+		*rows = (int)t->dim[0];
+	return t->data;
+}
+
+static int golden_open(struct golden *g, const char *path, int is_long)
+{
+	struct err err;
+
+	*g = (struct golden){0};
+	if (!file_exists(path))
+		return -1;
+	if (safetensors_open(&g->file, path, &err)) {
+		printf("%s\n", err.msg);
+		exit(1);
+	}
+	g->prompt = tensor(&g->file, "prompt_ids", DT_I32, &g->n_prompt);
+	g->greedy = tensor(&g->file, "greedy_ids", DT_I32, &g->n_greedy);
+	g->logits = tensor(&g->file, is_long ? "logits" : "prompt_logits", DT_F32, &g->n_logits);
+	g->step = tensor(&g->file, "step_logits", DT_F32, NULL);
+	if (is_long)
+		g->positions = tensor(&g->file, "positions", DT_I32, NULL);
+	g->vocab = (int)safetensors_find(&g->file, "step_logits")->dim[1];
+	return 0;
+}
+
+/* Largest difference; NaN counts as infinite. */
+static float worst(const float *a, const float *b, size_t n)
+{
+	float most = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		float want, d;
+
+		memcpy(&want, &b[i], sizeof want);      /* the file's data may be unaligned */
+		d = fabsf(a[i] - want);
+		if (!(d <= most))
+			most = isnan(d) ? INFINITY : d;
+	}
+	return most;
+}
+
+/* ---- modes ---- */
+
+struct result { float one, single, chunks, greedy, longer; };
+
+static float against(const struct golden *g, const float *got)
+{
+	size_t v = (size_t)g->vocab;
+	float most = 0;
+
+	if (!g->positions)
+		return worst(got, g->logits, (size_t)g->n_logits * v);
+	for (int i = 0; i < g->n_logits; i++)
+		most = fmaxf(most, worst(got + (size_t)g->positions[i] * v, g->logits + (size_t)i * v, v));
+	return most;
+}
+
+/* Row 0 of step_logits is the last prompt row; row i follows greedy id i - 1. */
+static float greedy(struct driver *d, const struct golden *g, const float *last_row)
+{
+	size_t v = (size_t)g->vocab;
+	float most = worst(last_row, g->step, v), *row = xmalloc(v * sizeof *row);
+
+	for (int i = 1; i < g->n_greedy; i++) {
+		driver_feed(d, 0, g->n_prompt + i - 1, &g->greedy[i - 1], 1, NULL, 0, row);
+		most = fmaxf(most, worst(row, g->step + (size_t)i * v, v));
+	}
+	free(row);
+	return most;
+}
+
+static void run(struct driver *d, const char *folder, struct result *r)
+{
+	static const int ones[] = {1}, mixed[] = {1, 7, 64};
+	float *got = xmalloc((size_t)LONG_MAX * (size_t)d->vocab * sizeof *got);
+	struct golden g;
+	char path[4300];
+
+	snprintf(path, sizeof path, "%s/golden.safetensors", folder);
+	if (golden_open(&g, path, 0) || g.vocab != d->vocab || g.n_prompt > LONG_MAX) {
+		printf("%s: unusable\n", path);
+		exit(1);
+	}
+	driver_feed(d, 0, 0, g.prompt, g.n_prompt, ones, 1, got);
+	r->single = against(&g, got);
+	caches_close(&d->m->caches, 0);
+	driver_feed(d, 0, 0, g.prompt, g.n_prompt, mixed, 3, got);
+	r->chunks = against(&g, got);
+	caches_close(&d->m->caches, 0);
+	driver_feed(d, 0, 0, g.prompt, g.n_prompt, NULL, 0, got);
+	r->one = against(&g, got);
+	r->greedy = greedy(d, &g, got + (size_t)(g.n_prompt - 1) * (size_t)g.vocab);
+	caches_close(&d->m->caches, 0);
+	safetensors_close(&g.file);
+
+	r->longer = -1;
+	snprintf(path, sizeof path, "%s/golden_long.safetensors", folder);
+	if (!golden_open(&g, path, 1)) {
+		driver_feed(d, 0, 0, g.prompt, g.n_prompt, NULL, 0, got);
+		r->longer = fmaxf(against(&g, got), greedy(d, &g, got + (size_t)(g.n_prompt - 1) * (size_t)g.vocab));
+		caches_close(&d->m->caches, 0);
+		safetensors_close(&g.file);
+	}
+	free(got);
+}
+
+static int check(const char *root, const char *name)
+{
+	struct driver_opts o = {.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = 1024,
+	                        .step_rows = LONG_MAX, .tape_rows = 0};
+	struct err err;
+	struct driver d;
+	struct result r;
+	char folder[4096], longer[32] = "-";
+	int ok;
+
+	snprintf(folder, sizeof folder, "%s/golden/%s", root, name);
+	if (driver_open(&d, folder, &o, &err)) {
+		printf("FAIL %-24s %s\n", name, err.msg);
+		return 1;
+	}
+	run(&d, folder, &r);
+	driver_close(&d);
+	ok = r.one <= TOLERANCE && r.single <= TOLERANCE && r.chunks <= TOLERANCE && r.greedy <= TOLERANCE &&
+	     r.longer <= TOLERANCE;
+	if (r.longer >= 0)
+		snprintf(longer, sizeof longer, "%.1e", (double)r.longer);
+	printf("%s %-24s one %.1e  single %.1e  chunks %.1e  greedy %.1e  long %s\n", ok ? "ok  " : "FAIL", name,
+	       (double)r.one, (double)r.single, (double)r.chunks, (double)r.greedy, longer);
+	return !ok;
+}
+
+static int by_string(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static int check_family(const char *root, const char *family)
+{
+	char path[4300], *variant[64];
+	struct dirent *e;
+	int bad = 0, n = 0;
+	DIR *dir;
+
+	if (strchr(family, '/'))
+		return check(root, family);
+	snprintf(path, sizeof path, "%s/golden/%s", root, family);
+	dir = opendir(path);
+	if (!dir) {
+		printf("FAIL %s: not there\n", path);
+		return 1;
+	}
+	while ((e = readdir(dir)) && n < 64)
+		if (e->d_name[0] != '.')
+			variant[n++] = xstrdup(e->d_name);
+	closedir(dir);
+	qsort(variant, (size_t)n, sizeof *variant, by_string);
+	for (int i = 0; i < n; i++) {
+		snprintf(path, sizeof path, "%s/%s", family, variant[i]);
+		bad += check(root, path);
+		free(variant[i]);
+	}
+	return bad;
+}
+
+int main(int argc, char **argv)
+{
+	const char *root = shared_folder();
+	int bad = 0;
+
+	if (!root)
+		return 77;
+	log_set_level(LOG_ERROR);
+	if (argc > 1)
+		for (int i = 1; i < argc; i++)
+			bad += check_family(root, argv[i]);
+	else
+		for (int i = 0; families[i]; i++)
+			bad += check_family(root, families[i]);
+	if (bad)
+		printf("%d folders beyond %g\n", bad, (double)TOLERANCE);
+	return bad > 0;
+}
