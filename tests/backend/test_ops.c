@@ -1,0 +1,611 @@
+/* test_ops.c - every operation of the CPU backend against a reference: tensors made
+ * by another implementation (../shared/golden/_ops) where there are some, and
+ * plain double-precision C written here from the equations. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/op_kernels.h"
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "golden.h"
+
+static int failures;
+
+static void check(int ok, const char *what, enum cpu_level level, double worst, double bound)
+{
+	if (ok)
+		return;
+	printf("FAIL %s at %s: off by %g, allowed %g\n", what, cpu_level_name(level), worst, bound);
+	failures++;
+}
+
+static double worst_of(const float *a, const float *b, size_t n)
+{
+	double w = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		double d = fabs((double)a[i] - (double)b[i]);
+
+		w = d > w || d != d ? d : w;
+	}
+	return w;
+}
+
+static void near(const char *what, enum cpu_level level, const float *a, const float *b, size_t n, double bound)
+{
+	double w = worst_of(a, b, n);
+
+	check(w <= bound, what, level, w, bound);
+}
+
+static const struct op_table *ops_of(enum cpu_level level)
+{
+#if defined(__x86_64__)
+	if (level == CPU_AVX512)
+		return &op_table_avx512;
+	if (level == CPU_AVX2)
+		return &op_table_avx2;
+#endif
+	return &op_table_scalar;
+}
+
+static uint64_t counter;
+static float rnd(void) { return (float)(rng_uniform(1, counter++, 0) * 2 - 1); }
+
+static float *random_floats(size_t n, float scale)
+{
+	float *f = xmalloc((n ? n : 1) * sizeof *f);
+
+	for (size_t i = 0; i < n; i++)
+		f[i] = rnd() * scale;
+	return f;
+}
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+/* ---- golden ---- */
+
+static void golden_activations(const struct golden *g, enum cpu_level level)
+{
+	const struct op_table *op = ops_of(level);
+	int d[4];
+	const float *x = golden_get(g, "act.x", d);
+	int n = d[0];
+	float *out = xmalloc((size_t)n * sizeof *out), *one = xmalloc((size_t)n * sizeof *one);
+
+	for (int i = 0; i < n; i++)
+		one[i] = 1;
+	op->swiglu(out, x, one, (size_t)n);
+	near("silu", level, out, golden_get(g, "act.silu", d), (size_t)n, 2e-6);
+	op->sigmoid(out, x, n);
+	near("sigmoid", level, out, golden_get(g, "act.sigmoid", d), (size_t)n, 2e-7);
+	free(out);
+	free(one);
+}
+
+/* The recurrence on the reference's own q, k, g; then its state. */
+static void golden_delta(const struct golden *g, enum cpu_level level, const char *name, const char *init)
+{
+	const struct op_table *op = ops_of(level);
+	char key[64];
+	int dk[4], dv[4], hk, heads, n;
+	const float *q, *k, *v, *gate, *b, *s0 = NULL, *want, *want_s;
+	float *s, *out, *alpha, *beta, *kq, *spare;
+	double bad = 0;
+
+#define GET(d, ...) (snprintf(key, sizeof key, __VA_ARGS__), golden_get(g, key, d))
+	v = GET(dv, "gdn.%s.v", name);
+	n = dv[1];
+	heads = dv[2];
+	q = GET(dk, "gdn.%s.q_normed", name);
+	hk = dk[2];
+	dk[0] = dk[3];
+	dv[0] = dv[3];
+	int dim_k = dk[0], dim_v = dv[0], tiles = (dim_v + 15) / 16;
+	k = GET(dk, "gdn.%s.k_normed", name);
+	gate = GET(dk, "gdn.%s.g", name);
+	b = GET(dk, "gdn.%s.b", name);
+	if (!strcmp(init, "init"))
+		s0 = GET(dk, "gdn.%s.state0", name);
+	want = GET(dk, "gdn.%s.%s.y", name, init);
+	want_s = GET(dk, "gdn.%s.%s.state", name, init);
+	assert(q && k && v && gate && b && want && want_s);
+	s = xcalloc((size_t)tiles * 16 * (size_t)dim_k, 4);
+	out = xcalloc((size_t)n * (size_t)dim_v, 4);
+	alpha = xcalloc((size_t)n * 3, 4);
+	beta = alpha + n;
+	kq = beta + n;
+	spare = xcalloc((size_t)dim_k * 32, 4);
+	for (int h = 0; h < heads; h++) {
+		int j = h / (heads / hk);
+		struct delta_rows r = {
+			.q = q + j * dim_k, .k = k + j * dim_k, .v = v + h * dim_v, .alpha = alpha, .beta = beta, .out = out,
+			.qkv_ld = 0, .gate_ld = 1, .out_ld = (size_t)dim_v, .n = 1, .n_sure = 1, .kq = kq,
+		};
+
+		for (int c = 0; c < tiles * 16; c++)
+			for (int i = 0; i < dim_k; i++)
+				s[(c / 16 * dim_k + i) * 16 + c % 16] =
+					s0 && c < dim_v ? s0[((size_t)h * (size_t)dim_v + (size_t)c) * (size_t)dim_k + (size_t)i] : 0;
+		for (int t = 0; t < n; t++, r.q += hk * dim_k, r.k += hk * dim_k, r.v += heads * dim_v) {
+			double dot = 0;
+
+			/* The reference stores alpha = exp(g) as g. */
+			alpha[0] = gate[t * heads + h];
+			beta[0] = (float)sigmoid((double)b[t * heads + h]);
+			for (int i = 0; i < dim_k; i++)
+				dot += (double)r.k[i] * (double)r.q[i];
+			kq[0] = (float)dot;
+			r.out = out;
+			op->delta_head(s, dim_k, dim_v, &r, spare);
+			for (int c = 0; c < dim_v; c++)
+				bad = fmax(bad, fabs((double)out[c] - (double)want[(t * heads + h) * dim_v + c]));
+		}
+		for (int c = 0; c < dim_v; c++)
+			for (int i = 0; i < dim_k; i++)
+				bad = fmax(bad, fabs((double)s[(c / 16 * dim_k + i) * 16 + c % 16] -
+				                     (double)want_s[((size_t)h * (size_t)dim_v + (size_t)c) * (size_t)dim_k + (size_t)i]));
+	}
+	snprintf(key, sizeof key, "gdn.%s.%s", name, init);
+	check(bad <= 1e-5, key, level, bad, 1e-5);
+	free(s);
+	free(out);
+	free(alpha);
+	free(spare);
+}
+
+/* A sequence of its own: pages in reverse order, so that a wrong page shows. */
+struct seq {
+	struct backend *be;
+	struct kv_view view;
+	int32_t page[64], slot;
+	struct span span;
+	int32_t *pos, *item, row;
+	struct pass pass;
+};
+
+static void seq_open(struct seq *s, enum cpu_level level, const char *fmt, int page_rows, int heads, int dim, int ctx)
+{
+	const struct kv_format *f = kv_format_find(fmt);
+	int pages = (ctx + page_rows - 1) / page_rows;
+
+	assert(pages <= 64);
+	*s = (struct seq){ .be = backend_cpu_open(2, level) };
+	s->view = (struct kv_view){ .page_bytes = 2 * (size_t)heads * (size_t)page_rows * f->row_bytes(dim), .fmt = f,
+	                            .page_rows = page_rows, .heads = heads, .dim = dim, .page = s->page, .page_max = 64 };
+	for (int i = 0; i < pages; i++)
+		s->page[i] = pages - 1 - i;
+	s->view.base = s->be->ops->alloc(s->be, s->view.page_bytes * (size_t)pages);
+	assert(s->view.base);
+}
+
+static void seq_rows(struct seq *s, int pos, int n)
+{
+	s->pos = xrealloc(s->pos, (size_t)n * sizeof *s->pos);
+	s->item = xrealloc(s->item, (size_t)n * sizeof *s->item);
+	for (int i = 0; i < n; i++) {
+		s->pos[i] = pos + i;
+		s->item[i] = 0;
+	}
+	s->span = (struct span){ 0, pos, n, 0 };
+	s->pass = (struct pass){ .be = s->be, .n_row = n, .n_item = 1, .pos = s->pos, .item = s->item, .span = &s->span,
+	                         .row = &s->row };
+}
+
+static void seq_close(struct seq *s)
+{
+	int pages = s->page[0] + 1;
+
+	s->be->ops->free(s->be, s->view.base, s->view.page_bytes * (size_t)pages);
+	s->be->ops->close(s->be);
+	free(s->pos);
+	free(s->item);
+}
+
+/* [heads][n][dim] to [n][heads][dim] */
+static float *swap(const float *x, int heads, int n, int dim)
+{
+	float *y = xmalloc((size_t)heads * (size_t)n * (size_t)dim * sizeof *y);
+
+	for (int h = 0; h < heads; h++)
+		for (int i = 0; i < n; i++)
+			memcpy(y + ((size_t)i * (size_t)heads + (size_t)h) * (size_t)dim,
+			       x + ((size_t)h * (size_t)n + (size_t)i) * (size_t)dim, (size_t)dim * sizeof *y);
+	return y;
+}
+
+static void golden_attention(const struct golden *g, enum cpu_level level)
+{
+	int dq[4], dk[4];
+	float *q = swap(golden_get(g, "sdpa.q", dq), 6, 7, 64), *k = swap(golden_get(g, "sdpa.k", dk), 2, 19, 64);
+	float *v = swap(golden_get(g, "sdpa.v", dk), 2, 19, 64), *want, *out = xcalloc(19 * 6 * 64, 4);
+	float *all_q = xcalloc(19 * 6 * 64, 4);
+	struct attn a = { .heads = 6, .heads_kv = 2, .dim = 64, .scale = 0.125f };
+	struct seq s;
+
+	memcpy(all_q + 12 * 6 * 64, q, 7 * 6 * 64 * 4);
+	want = swap(golden_get(g, "sdpa.causal", dq), 6, 7, 64);
+	seq_open(&s, level, "f32", 5, 2, 64, 19);
+	seq_rows(&s, 0, 19);
+	s.be->ops->kv_append(&s.pass, &a, all_q, 6 * 64, 64, k, v, &s.view, 0);
+	s.be->ops->attend(&s.pass, out, &a, all_q, NULL, 6 * 64, 64, &s.view, 0);
+	near("sdpa", level, out + 12 * 6 * 64, want, 7 * 6 * 64, 2e-6);
+	seq_close(&s);
+	free(q); free(k); free(v); free(want); free(out); free(all_q);
+}
+
+static void golden_rope(const struct golden *g, enum cpu_level level, const char *name, double base, double factor,
+                        int rot, int offset)
+{
+	char key[96];
+	int d[4];
+	const float *x, *want;
+	float *q, *k, *v, *to, freq[64];
+	struct attn a = { .heads = 2, .heads_kv = 2, .scale = 1, .rope = { freq, rot / 2, 1.0f } };
+	struct seq s;
+
+	snprintf(key, sizeof key, "%s.x", name);
+	x = golden_get(g, key, d);
+	snprintf(key, sizeof key, "%s.out_off%d", name, offset);
+	want = golden_get(g, key, d);
+	assert(x && want && d[1] == 2);
+	a.dim = d[3];
+	for (int i = 0; i < rot / 2; i++)
+		freq[i] = (float)(pow(base, -2.0 * i / rot) / factor);
+	q = swap(x, 2, d[2], d[3]);
+	k = swap(x, 2, d[2], d[3]);
+	v = swap(x, 2, d[2], d[3]);
+	to = swap(want, 2, d[2], d[3]);
+	seq_open(&s, level, "f32", 64, 2, d[3], offset + d[2]);
+	seq_rows(&s, offset, d[2]);
+	s.be->ops->kv_append(&s.pass, &a, q, (size_t)(2 * d[3]), (size_t)d[3], k, v, &s.view, 0);
+	/* float angles of a thousand radians differ by their own rounding */
+	near(key, level, q, to, (size_t)(2 * d[2] * d[3]), offset > 100 ? 3e-4 : 5e-6);
+	near(key, level, k, to, (size_t)(2 * d[2] * d[3]), offset > 100 ? 3e-4 : 5e-6);
+	seq_close(&s);
+	free(q); free(k); free(v); free(to);
+}
+
+static int golden_all(enum cpu_level level)
+{
+	struct golden *g = golden_open("_ops/ops.safetensors"), *r = golden_open("_ops/rope.safetensors");
+	static const char *const cases[] = { "a", "b", "c" };
+	static const int offsets[] = { 0, 5, 1000 };
+
+	if (!g || !r) {
+		golden_close(g);
+		golden_close(r);
+		return 0;
+	}
+	golden_activations(g, level);
+	for (int i = 0; i < 3; i++) {
+		golden_delta(g, level, cases[i], "zero");
+		golden_delta(g, level, cases[i], "init");
+		golden_rope(r, level, "default_64", 1e4, 1, 64, offsets[i]);
+		golden_rope(r, level, "partial_16of64_theta1e7", 1e7, 1, 16, offsets[i]);
+		golden_rope(r, level, "linear8_64", 1e6, 8, 64, offsets[i]);
+	}
+	golden_attention(g, level);
+	golden_close(g);
+	golden_close(r);
+	return 1;
+}
+
+/* ---- equations in double ---- */
+
+static void ref_norm(double *x, int n, const float *gain, double eps)
+{
+	double ss = 0;
+
+	for (int i = 0; i < n; i++)
+		ss += x[i] * x[i];
+	for (int i = 0; i < n; i++)
+		x[i] = x[i] / sqrt(ss / n + eps) * (double)gain[i];
+}
+
+static void test_attention(enum cpu_level level, const char *fmt, int page_rows, int n, int heads, int heads_kv, int dim)
+{
+	int nf = dim / 8, q_head = 2 * dim, q_row = heads * q_head;     /* q and gate of a head adjacent */
+	size_t kv = (size_t)heads_kv * (size_t)dim;
+	float *q = random_floats((size_t)(n * q_row), 2), *k = random_floats((size_t)n * kv, 2);
+	float *v = random_floats((size_t)n * kv, 1), *qn = random_floats((size_t)dim, 1), *kn = random_floats((size_t)dim, 1);
+	float *freq = random_floats((size_t)nf, 1), *out = xcalloc((size_t)(n * heads * dim), 4);
+	double *qd = xmalloc((size_t)(n * q_row) * 8), *kd = xmalloc((size_t)n * kv * 8), *p = xmalloc((size_t)n * 8);
+	struct attn a = { heads, heads_kv, dim, 1 / sqrtf((float)dim), qn, kn, 1e-6f, { freq, nf, 1.1f } };
+	struct seq s;
+	double worst = 0, bound = !strcmp(fmt, "f32") ? 2e-5 : 4e-2;
+
+	for (int i = 0; i < n * q_row; i++)
+		qd[i] = (double)q[i];
+	for (size_t i = 0; i < (size_t)n * kv; i++)
+		kd[i] = (double)k[i];
+	for (int r = 0; r < n; r++)
+		for (int h = 0; h < heads + heads_kv; h++) {
+			double *x = h < heads ? qd + r * q_row + h * q_head : kd + (size_t)r * kv + (h - heads) * dim;
+
+			ref_norm(x, dim, h < heads ? qn : kn, 1e-6);
+			for (int i = 0; i < nf; i++) {
+				double t = (double)((float)r * freq[i]), c = cos(t) * 1.1, sn = sin(t) * 1.1;
+				double x0 = x[i], x1 = x[i + nf];
+
+				x[i] = x0 * c - x1 * sn;
+				x[i + nf] = x1 * c + x0 * sn;
+			}
+		}
+	seq_open(&s, level, fmt, page_rows, heads_kv, dim, n);
+	seq_rows(&s, 0, n);
+	s.be->ops->kv_append(&s.pass, &a, q, (size_t)q_row, (size_t)q_head, k, v, &s.view, 0);
+	s.be->ops->attend(&s.pass, out, &a, q, q + dim, (size_t)q_row, (size_t)q_head, &s.view, 0);
+	for (int r = 0; r < n; r += n > 100 ? 37 : 1)
+		for (int h = 0; h < heads; h++) {
+			int j = h / (heads / heads_kv);
+			double top = -1e300, sum = 0;
+
+			for (int t = 0; t <= r; t++) {
+				p[t] = 0;
+				for (int i = 0; i < dim; i++)
+					p[t] += qd[r * q_row + h * q_head + i] * kd[(size_t)t * kv + (size_t)(j * dim + i)];
+				p[t] /= sqrt(dim);
+				top = fmax(top, p[t]);
+			}
+			for (int t = 0; t <= r; t++)
+				sum += p[t] = exp(p[t] - top);
+			for (int i = 0; i < dim; i++) {
+				double o = 0;
+
+				for (int t = 0; t <= r; t++)
+					o += p[t] / sum * (double)v[(size_t)t * kv + (size_t)(j * dim + i)];
+				o *= sigmoid((double)q[r * q_row + h * q_head + dim + i]);
+				worst = fmax(worst, fabs(o - (double)out[(r * heads + h) * dim + i]));
+			}
+		}
+	check(worst <= bound, fmt, level, worst, bound);
+	seq_close(&s);
+	free(q); free(k); free(v); free(qn); free(kn); free(freq); free(out); free(qd); free(kd); free(p);
+}
+
+static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int dv, int width, bool sig)
+{
+	struct state_shape sh = { 1, hk, hv, dk, dv, 2 * hk * dk + hv * dv, width };
+	int ch = sh.conv_channels;
+	float *qkv = random_floats((size_t)(n * ch), 1), *z = random_floats((size_t)(n * hv * dv), 3);
+	float *b = random_floats((size_t)(n * hv), 3), *a = random_floats((size_t)(n * hv), 3);
+	float *conv = random_floats((size_t)(ch * width), 1), *decay = random_floats((size_t)hv, 1);
+	float *dt = random_floats((size_t)hv, 1), *gain = random_floats((size_t)dv, 1);
+	float *tail = random_floats((size_t)((width - 1) * ch), 1), *out = xcalloc((size_t)(n * hv * dv), 4);
+	double *x = xcalloc((size_t)(n * ch), 8), *S = xcalloc((size_t)(hv * dk * dv), 8), worst = 0;
+	struct backend *be = backend_cpu_open(2, level);
+	int32_t slot = 0, row = 0;
+	struct span sp = { 0, 0, n, 0 };
+	struct pass p = { .be = be, .n_row = n, .n_item = 1, .span = &sp, .row = &row };
+	struct delta d = { sh, conv, decay, dt, gain, 1e-6f, sig };
+	struct state_view view = { .shape = sh, .s = xcalloc(state_floats(&sh), 4), .slot = &slot };
+	float *last = xmalloc((size_t)((width - 1) * ch) * 4 + 4);
+
+	for (int h = 0; h < hv; h++)
+		decay[h] = fabsf(decay[h]) + 0.01f;
+	for (int t = 0; t < n; t++)
+		for (int c = 0; c < ch; c++) {
+			double s = 0;
+
+			for (int j = 0; j < width; j++) {
+				int at = t - (width - 1) + j;
+
+				s += (double)conv[c * width + j] * (double)(at < 0 ? tail[(width - 1 + at) * ch + c] : qkv[at * ch + c]);
+			}
+			x[t * ch + c] = s * sigmoid(s);
+		}
+	for (int i = 0; i < width - 1; i++) {
+		int at = n - (width - 1) + i;
+
+		memcpy(last + i * ch, at < 0 ? tail + (width - 1 + at) * ch : qkv + at * ch, (size_t)ch * 4);
+	}
+	view.tail = tail;
+	be->ops->delta(&p, out, &d, qkv, z, b, a, &view, 0);
+	check(!memcmp(last, tail, (size_t)((width - 1) * ch) * 4), "convolution tail", level, 0, 0);
+	for (int t = 0; t < n; t++)
+		for (int h = 0; h < hv; h++) {
+			double *q = x + t * ch + h / (hv / hk) * dk, *k = q + hk * dk, *v = x + t * ch + 2 * hk * dk + h * dv;
+			double *s = S + h * dk * dv, qq = 0, kk = 0, o[256], ss = 0;
+			double beta = sigmoid((double)b[t * hv + h]);
+			double alpha = exp(-(double)decay[h] * log1p(exp((double)a[t * hv + h] + (double)dt[h])));
+
+			for (int i = 0; i < dk; i++) {
+				qq += q[i] * q[i];
+				kk += k[i] * k[i];
+			}
+			qq = 1 / sqrt(qq + 1e-6) / sqrt(dk);
+			kk = 1 / sqrt(kk + 1e-6);
+			for (int c = 0; c < dv; c++) {
+				double m = 0;
+
+				for (int i = 0; i < dk; i++)
+					m += (s[i * dv + c] *= alpha) * k[i] * kk;
+				m = beta * (v[c] - m);
+				o[c] = 0;
+				for (int i = 0; i < dk; i++)
+					o[c] += (s[i * dv + c] += k[i] * kk * m) * q[i] * qq;
+				ss += o[c] * o[c];
+			}
+			for (int c = 0; c < dv; c++) {
+				double g = (double)z[(t * hv + h) * dv + c], y = o[c] / sqrt(ss / dv + 1e-6) * (double)gain[c];
+
+				y *= sig ? sigmoid(g) : g * sigmoid(g);
+				worst = fmax(worst, fabs(y - (double)out[(t * hv + h) * dv + c]));
+			}
+		}
+	check(worst <= 2e-4, "delta", level, worst, 2e-4);
+	be->ops->close(be);
+	free(qkv); free(z); free(b); free(a); free(conv); free(decay); free(dt); free(gain); free(tail); free(out);
+	free(x); free(S); free(view.s); free(last);
+}
+
+static void test_moe(enum cpu_level level, int n, int experts, int k, int inner, int shared, bool normalise, bool ties)
+{
+	enum { COLS = 48 };
+	float *router = random_floats((size_t)(experts * COLS), 1), *in = random_floats((size_t)(n * COLS), 1);
+	float *gate = random_floats((size_t)(experts * inner * COLS), 1), *up = random_floats((size_t)(experts * inner * COLS), 1);
+	float *down = random_floats((size_t)(experts * inner * COLS), 1), *x = random_floats((size_t)(n * COLS), 1);
+	float *sg = random_floats((size_t)(shared * COLS), 1), *su = random_floats((size_t)(shared * COLS), 1);
+	float *sd = random_floats((size_t)(shared * COLS), 1), *sr = random_floats(COLS, 1);
+	struct weight w[8], *we = xcalloc((size_t)experts * 3, sizeof *we);
+	struct moe m = { experts, k, inner, shared, normalise, &w[0], we, we + experts, we + 2 * experts,
+	                 &w[1], &w[2], &w[3], &w[4] };
+	struct backend *be = backend_cpu_open(2, level);
+	struct pass p = { .be = be };
+	double *want = xcalloc((size_t)(n * COLS), 8), worst = 0;
+	struct err err;
+
+	if (ties)       /* all experts look alike to the router: the lowest win */
+		for (int e = 1; e < experts; e++)
+			memcpy(router + e * COLS, router, COLS * 4);
+	weight_plain(&w[0], "router", DT_F32, experts, COLS, router, (size_t)(experts * COLS) * 4, &err);
+	for (int e = 0; e < experts; e++) {
+		size_t at = (size_t)(e * inner * COLS), bytes = (size_t)(inner * COLS) * 4;
+
+		weight_plain(&we[e], "gate", DT_F32, inner, COLS, gate + at, bytes, &err);
+		weight_plain(&we[experts + e], "up", DT_F32, inner, COLS, up + at, bytes, &err);
+		weight_plain(&we[2 * experts + e], "down", DT_F32, COLS, inner, down + at, bytes, &err);
+	}
+	if (shared) {
+		size_t bytes = (size_t)(shared * COLS) * 4;
+
+		weight_plain(&w[1], "shared gate", DT_F32, shared, COLS, sg, bytes, &err);
+		weight_plain(&w[2], "shared up", DT_F32, shared, COLS, su, bytes, &err);
+		weight_plain(&w[3], "shared down", DT_F32, COLS, shared, sd, bytes, &err);
+		weight_plain(&w[4], "shared router", DT_F32, 1, COLS, sr, COLS * 4, &err);
+	}
+	for (int r = 0; r < n; r++) {
+		double l[64], sum = 0, chosen = 0;
+		int pick[64];
+		const float *xi = in + r * COLS;
+
+		for (int e = 0; e < experts; e++) {
+			l[e] = 0;
+			for (int i = 0; i < COLS; i++)
+				l[e] += (double)router[e * COLS + i] * (double)xi[i];
+			sum += l[e] = exp(l[e]);
+		}
+		for (int j = 0; j < k; j++) {
+			pick[j] = -1;
+			for (int e = 0; e < experts; e++)
+				if (l[e] >= 0 && (pick[j] < 0 || l[e] > l[pick[j]]))
+					pick[j] = e;
+			chosen += l[pick[j]];
+			l[pick[j]] = -l[pick[j]];
+		}
+		for (int j = 0; j <= k; j++) {
+			int e = j < k ? pick[j] : 0, width = j < k ? inner : shared;
+			const float *G = j < k ? gate + e * inner * COLS : sg, *U = j < k ? up + e * inner * COLS : su;
+			const float *D = j < k ? down + e * inner * COLS : sd;
+			double f = j < k ? -l[e] / (normalise ? chosen : sum) : 0;
+
+			if (j == k) {
+				for (int i = 0; i < COLS; i++)
+					f += (double)sr[i] * (double)xi[i];
+				f = sigmoid(f);
+			}
+			for (int o = 0; o < width; o++) {
+				double g = 0, u = 0;
+
+				for (int i = 0; i < COLS; i++) {
+					g += (double)G[o * COLS + i] * (double)xi[i];
+					u += (double)U[o * COLS + i] * (double)xi[i];
+				}
+				g = g * sigmoid(g) * u;
+				for (int i = 0; i < COLS; i++)
+					want[r * COLS + i] += f * g * (double)D[i * width + o];
+			}
+		}
+	}
+	for (int i = 0; i < n * COLS; i++)
+		want[i] += (double)x[i];
+	be->ops->moe(&p, x, &m, in, n, COLS);
+	for (int i = 0; i < n * COLS; i++)
+		worst = fmax(worst, fabs(want[i] - (double)x[i]));
+	check(worst <= 1e-3, "moe", level, worst, 1e-3);
+	be->ops->close(be);
+	free(router); free(in); free(gate); free(up); free(down); free(x); free(sg); free(su); free(sd); free(sr);
+	free(we); free(want);
+}
+
+/* exp over its range, in units of relative error. */
+static void test_exp(enum cpu_level level)
+{
+	double worst = 0;
+	float edge[6] = { -INFINITY, -200, -104, 0, 89, INFINITY }, out[6];
+
+	for (int i = 0; i < 40000; i++) {
+		float x = -87.3f + (float)i * (88.7f + 87.3f) / 40000, y;
+
+		ops_of(level)->exp(&y, &x, 1);
+		worst = fmax(worst, fabs((double)y / exp((double)x) - 1));
+	}
+	check(worst < 1.5e-7, "exp", level, worst, 1.5e-7);
+	ops_of(level)->exp(out, edge, 6);
+	check(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 1 && isinf(out[4]) && isinf(out[5]), "exp at its ends",
+	      level, 0, 0);
+}
+
+static void test_small(enum cpu_level level)
+{
+	struct backend *be = backend_cpu_open(2, level);
+	float *x = random_floats(3 * 37, 2), *gain = random_floats(37, 1), *out = xcalloc(5 * 37, 4), *u = random_floats(3 * 37, 2);
+	int32_t tok[5] = { 2, 0, 1, 2, 2 };
+	struct pass p = { .be = be, .tok = tok, .n_row = 5 };
+	double want[37], worst = 0;
+	struct weight w;
+	struct err err;
+
+	be->ops->norm(&p, out, x, 3, 37, gain, 1e-5f);
+	for (int r = 0; r < 3; r++) {
+		for (int i = 0; i < 37; i++)
+			want[i] = (double)x[r * 37 + i];
+		ref_norm(want, 37, gain, 1e-5);
+		for (int i = 0; i < 37; i++)
+			worst = fmax(worst, fabs(want[i] - (double)out[r * 37 + i]));
+	}
+	check(worst < 1e-6, "norm", level, worst, 1e-6);
+	be->ops->swiglu(&p, out, x, u, 3, 37);
+	for (int i = 0; i < 3 * 37; i++)
+		worst = fmax(worst, fabs((double)x[i] * sigmoid((double)x[i]) * (double)u[i] - (double)out[i]));
+	check(worst < 2e-6, "swiglu", level, worst, 2e-6);
+	weight_plain(&w, "table", DT_F32, 3, 37, x, 3 * 37 * 4, &err);
+	be->ops->embed(&p, out, &w);
+	for (int i = 0; i < 5; i++)
+		check(!memcmp(out + i * 37, x + tok[i] * 37, 37 * 4), "embed", level, 0, 0);
+	memset(out, 0, 5 * 37 * 4);
+	be->ops->gather(&p, out, x, tok, 5, 37);
+	for (int i = 0; i < 5; i++)
+		check(!memcmp(out + i * 37, x + tok[i] * 37, 37 * 4), "gather", level, 0, 0);
+	be->ops->close(be);
+	free(x); free(gain); free(out); free(u);
+}
+
+int main(void)
+{
+	int golden = 1;
+
+	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+		golden &= golden_all(l);
+		test_exp(l);
+		test_small(l);
+		test_attention(l, "f32", 16, 40, 6, 2, 64);
+		test_attention(l, "bf16", 7, 33, 4, 4, 32);
+		test_attention(l, "f32", 100, 1100, 4, 1, 40);
+		test_delta(l, 9, 2, 6, 32, 32, 4, false);
+		test_delta(l, 2, 1, 3, 24, 40, 4, true);
+		test_delta(l, 5, 2, 2, 128, 128, 3, false);
+		test_delta(l, 3, 1, 1, 16, 8, 1, false);
+		test_moe(l, 7, 8, 3, 32, 40, true, false);
+		test_moe(l, 1, 5, 2, 17, 16, false, false);
+		test_moe(l, 4, 6, 6, 16, 16, true, true);
+	}
+	if (failures)
+		printf("%d failures\n", failures);
+	return failures ? 1 : golden ? 0 : 77;
+}
