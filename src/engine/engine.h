@@ -29,13 +29,15 @@ struct engine_opts {
 	int step_rows;                  /* most rows of one step */
 	int queue_max;                  /* waiting requests; beyond it submit says E_FULL */
 	size_t prefix_bytes;            /* budget of kept prefixes; 0: keep none */
+	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
+	bool by_hand;                   /* no thread: the caller runs engine_step (tests) */
 };
 
 /* What is asked.  All pointers are copied by submit. */
 struct ask {
 	const int32_t *prompt;
 	int n_prompt;                   /* >= 1 */
-	int max_tokens;                 /* >= 0; 0: only the prompt is computed */
+	int max_tokens;                 /* >= 0; 0: only the prompt is computed.  Cut to what context and memory hold */
 	struct sampler_params sampling;
 	const int32_t *stop_token;      /* end the answer, not part of it */
 	int n_stop_token;
@@ -43,8 +45,15 @@ struct ask {
 	int n_stop;
 	bool skip_special;              /* special tokens give no text */
 	bool no_cache;                  /* neither use nor keep a prefix */
+	/* Lengths of prompt prefixes worth keeping, rising: where a later prompt is
+	 * likely to part from this one (the end of a message).  The end of the prompt
+	 * and the end of the answer are kept anyway. */
+	const int *mark;
+	int n_mark;
 
-	/* Called on the engine's thread when events wait; must not block. */
+	/* Called on the engine's thread when an event comes to a request that had none
+	 * waiting, so the reader takes all there are.  Must not block, nor call any
+	 * function of this request.  Never comes after request_free has returned. */
 	void (*notify)(void *arg);
 	void *notify_arg;
 
@@ -74,7 +83,7 @@ struct event {
 	size_t n_text;
 	enum finish finish;             /* DONE */
 	const char *stop_text;          /* DONE by a stop string: which; NULL otherwise */
-	int n_prompt, n_cached, n_output;       /* DONE: tokens */
+	int n_prompt, n_cached, n_output;       /* DONE: tokens; output counts the TOKEN events */
 	int64_t queue_ns, prefill_ns, decode_ns;
 	struct err err;                 /* DONE with FINISH_ERROR */
 };
@@ -84,30 +93,36 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 /* Cancels what runs, waits for the thread, frees. */
 void engine_close(struct engine *e);
 
-/* Any thread.  E_FULL: the queue is full; E_LIMIT: prompt and output do not fit
- * the context or memory (both numbers in the message).  The request is freed
- * with request_free. */
+/* Any thread.  E_FULL: the queue is full; E_LIMIT: the prompt and one token more
+ * can never fit the context or memory (both numbers in the message); E_ARG: the
+ * ask itself; E_GONE: the engine is closing.  The request is freed with
+ * request_free, also after engine_close. */
 int engine_submit(struct engine *e, const struct ask *ask, struct request **out, struct err *err);
 
 /* By the request's one reader.  next: 1 and *ev filled, or 0 when none waits.
  * wait: the same, but waits for an event; after EV_DONE both return 0. */
 int request_next(struct request *r, struct event *ev);
 int request_wait(struct request *r, struct event *ev);
-/* Any thread, any time, more than once: the work ends within one step; EV_DONE
- * with FINISH_CANCEL follows unless it had finished. */
+/* Any thread and signal handlers, any time, more than once: the work ends within
+ * one step; EV_DONE with FINISH_CANCEL follows unless it had finished. */
 void request_cancel(struct request *r);
 /* Cancels if needed; the reader may not use r afterwards. */
 void request_free(struct request *r);
+
+/* With by_hand: one step on the calling thread.  false: nothing was to be done. */
+bool engine_step(struct engine *e);
 
 /* A snapshot of counters for /metrics and /health; any thread. */
 struct engine_stats {
 	int running, waiting;
 	int64_t steps, requests, finished[4];           /* by enum finish */
+	int64_t preempted;                              /* times a running request went back to waiting */
 	int64_t prompt_tokens, cached_tokens, output_tokens;
 	int64_t last_step_ns;                           /* clock of the last step's end */
 	int kv_pages, kv_pages_used;
 	size_t prefix_bytes, prefix_bytes_max;
 	int prefix_entries;
+	int64_t prefix_hits;                            /* admissions that found one */
 };
 void engine_stats(struct engine *e, struct engine_stats *out);
 

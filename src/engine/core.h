@@ -1,0 +1,162 @@
+/* core.h - the engine's insides, for the files of this folder.
+ *
+ * The way through them: engine.c (submit, inbox, the thread, the step), sched.c
+ * (who waits, who runs, the rows of a step), verify.c (from logits to tokens,
+ * text and the end), prefix.c, outbox.c.
+ *
+ * Everything but what is marked otherwise belongs to the engine's thread. */
+#ifndef ENGINE_CORE_H
+#define ENGINE_CORE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+#include "engine/outbox.h"
+#include "engine/prefix.h"
+#include "engine/sampler.h"
+#include "text/detok.h"
+#include "text/stops.h"
+
+/* A request, which is also the sequence it makes. */
+struct request {
+	atomic_int refs;                /* one of the reader's, one of the engine's */
+	atomic_bool cancel;             /* set by anyone, read by the engine at each step */
+	struct outbox out;
+	struct request *next;           /* in the inbox or among the waiting */
+	uint64_t age;                   /* number of its submission; the smaller is served first */
+
+	/* What was asked; constant. */
+	int n_prompt, out_max;          /* out_max: max_tokens, or less where the context ends */
+	int32_t *stop_token;
+	int n_stop_token;
+	bool no_cache;
+	int *split, n_split;
+	int *mark, n_mark;
+	int resume_at;
+	void (*on_logits)(void *arg, int pos, const float *row, int vocab);
+	void *on_logits_arg;
+
+	/* The sequence.  tok[n_prompt..n_tok) is the answer so far.  Between two steps
+	 * every cache stands at pos and pos < n_tok, but when max_tokens is 0. */
+	int32_t *tok;                   /* [n_prompt + out_max] */
+	int n_tok, pos;
+	int slot;                       /* -1: not running */
+	bool started;                   /* was admitted once */
+	int n_cached, shared;           /* restored from a kept prefix, at first and this time */
+	int progress;                   /* of the prompt, as last told */
+	int split_at;                   /* chunks taken, for split */
+	int learned;                    /* prefixes up to this length need no more snapshots */
+	int reported;                   /* rows before this position were given to on_logits */
+
+	/* From logits to text. */
+	struct sampler sampler;
+	bool has_text;                  /* false: the engine has no tokenizer */
+	struct detok detok;
+	struct stops stops;
+	char **stop;                    /* [n_stop] the strings that stops looks for */
+	int n_stop;
+	uint32_t *text_end;             /* [out_max] with stop strings: bytes of text after each token ... */
+	uint32_t text_n;                /* ... before stops held any back */
+	uint32_t text_out;              /* bytes given to the reader */
+	struct buf piece, shown;        /* a step's text before and after stops */
+
+	/* The end, once it is decided. */
+	bool ending;
+	enum finish finish;
+	const char *stop_text;
+	int end_pos;                    /* the answer's text ends here; < pos after a stop string */
+	struct err err;
+
+	int64_t t_submit, t_start, t_first;     /* clock; 0: not yet */
+};
+
+struct batch_item {
+	struct request *req;
+	int row;                        /* its first row */
+	int logit, n_logit;             /* its rows among those with logits: they are its last n_logit */
+};
+
+/* The rows of one step.  A prefill chunk, a decoded token and, later, a run of
+ * drafts are the same thing here: some positions of a sequence. */
+struct batch {
+	struct batch_item *item;        /* [seqs_max] */
+	struct span *span;              /* [seqs_max] */
+	int32_t *first;                 /* [seqs_max] item[i].row, as pass wants it */
+	int32_t *tok, *pos, *item_of;   /* [step_rows] */
+	int32_t *logit_row;             /* [step_rows] */
+	int n_item, n_row, n_logit;
+};
+
+struct sched {
+	struct request *waiting;        /* by rising age */
+	struct request **run;           /* [seqs_max] by rising age */
+	int n_run;
+	int *free_slot;                 /* [seqs_max] a stack */
+	int n_free;
+	bool hold;                      /* a sequence was preempted: nobody joins until one ends */
+	unsigned turn;                  /* where decoding begins when not all fit in a step */
+};
+
+struct engine {
+	struct model *m;
+	const struct tokenizer *tok;
+	struct engine_opts opts;
+	struct clock *clock;
+	int ctx_max;                    /* longest sequence in positions */
+	int pages, page_rows;           /* of the page pool; 0: the model has none */
+
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	/* Under the lock. */
+	struct request *inbox, **inbox_end;
+	int n_queue;                    /* submitted and not yet admitted for the first time */
+	uint64_t submitted;
+	bool closing;
+	struct engine_stats shown;
+
+	struct engine_stats stats;      /* the engine's copy; shown at the end of a step */
+	struct sched sched;
+	struct prefix prefix;
+	struct batch batch;
+	struct pass pass;
+	size_t logits_bytes;
+	float *row;                     /* [vocab] one row of logits, near */
+};
+
+int64_t engine_now(const struct engine *e);
+void engine_show_stats(struct engine *e);
+/* Ends a request, waiting or running: memory back, last event out, reference dropped. */
+void engine_finish(struct engine *e, struct request *r);
+void request_unref(struct request *r);
+
+/* ---- sched.c ---- */
+void sched_init(struct sched *s, int seqs_max);
+void sched_fini(struct sched *s);
+/* Puts a request among the waiting, by age. */
+void sched_wait(struct sched *s, struct request *r);
+/* Takes it out of wherever it is; a running one's slot is closed. */
+void sched_remove(struct engine *e, struct request *r);
+/* Lets the waiting join while there is room. */
+void sched_admit(struct engine *e);
+/* Chooses the rows of this step and reserves their memory; preempts when nothing
+ * can move otherwise.  false: nobody runs. */
+bool sched_fill(struct engine *e);
+/* Moves a running sequence to another slot (if one is free) through a snapshot. */
+int sched_resume(struct engine *e, struct request *r, struct err *err);
+/* Positions of the whole sequence that the page pool must hold at worst. */
+int sched_pages(const struct engine *e, int n);
+
+/* ---- verify.c ---- */
+/* Looks at the item's logits and takes the next token.  Returns how many of its
+ * rows stay. */
+int verify(struct engine *e, struct batch_item *it);
+/* Ends the answer: text that was held back may now go.  Fills ev's text. */
+void verify_flush(struct request *r, struct event *ev);
+/* Marks the request as ending. */
+void verify_end(struct request *r, enum finish why);
+
+#endif

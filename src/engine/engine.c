@@ -1,0 +1,528 @@
+/* engine.c - the inbox, the thread and the step; see engine.h and core.h. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "engine/core.h"
+
+int64_t engine_now(const struct engine *e)
+{
+	return e->clock ? e->clock->now_ns(e->clock) : clock_monotonic_ns();
+}
+
+/* ---- requests ---- */
+
+void request_unref(struct request *r)
+{
+	if (atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) > 1)
+		return;
+	outbox_fini(&r->out);
+	sampler_fini(&r->sampler);
+	if (r->has_text)
+		stops_fini(&r->stops);
+	for (int i = 0; i < r->n_stop; i++)
+		free(r->stop[i]);
+	free(r->stop);
+	buf_fini(&r->piece);
+	buf_fini(&r->shown);
+	free(r->text_end);
+	free(r->stop_token);
+	free(r->split);
+	free(r->mark);
+	free(r->tok);
+	free(r);
+}
+
+int request_next(struct request *r, struct event *ev)
+{
+	return outbox_take(&r->out, ev, false);
+}
+
+int request_wait(struct request *r, struct event *ev)
+{
+	return outbox_take(&r->out, ev, true);
+}
+
+/* A flag and nothing more: as long as a request has not ended, the engine does
+ * not sleep, and it looks at every step. */
+void request_cancel(struct request *r)
+{
+	atomic_store_explicit(&r->cancel, true, memory_order_relaxed);
+}
+
+void request_free(struct request *r)
+{
+	if (!r)
+		return;
+	request_cancel(r);
+	outbox_leave(&r->out);
+	request_unref(r);
+}
+
+static void *copy(const void *p, int n, size_t size)
+{
+	void *q = xmalloc(n > 0 ? size_mul((size_t)n, size) : 1);
+
+	if (n > 0)
+		memcpy(q, p, (size_t)n * size);
+	return q;
+}
+
+/* ---- submit ---- */
+
+static int ask_check(const struct engine *e, const struct ask *a, int *out_max, struct err *err)
+{
+	int vocab = e->m->shape.vocab;
+	int64_t pool = e->pages ? (int64_t)e->pages * e->page_rows : e->ctx_max;
+	int fits = pool < e->ctx_max ? (int)pool : e->ctx_max;
+	int least = a->max_tokens > 0;
+
+	if (a->n_prompt < 1)
+		return err_set(err, E_ARG, "the prompt has %d tokens; at least 1 is needed", a->n_prompt);
+	if (a->max_tokens < 0)
+		return err_set(err, E_ARG, "max_tokens is %d; it cannot be negative", a->max_tokens);
+	if (a->n_prompt > e->ctx_max - least)
+		return err_set(err, E_LIMIT, "the prompt has %d tokens and the context holds %d, the answer included",
+		               a->n_prompt, e->ctx_max);
+	if (a->n_prompt > fits - least)
+		return err_set(err, E_LIMIT, "the prompt has %d tokens and the page pool holds %d, the answer included",
+		               a->n_prompt, fits);
+	for (int i = 0; i < a->n_prompt; i++)
+		if (a->prompt[i] < 0 || a->prompt[i] >= vocab)
+			return err_set(err, E_ARG, "prompt token %d is %d and the model's ids end at %d", i, a->prompt[i], vocab - 1);
+	for (int i = 0; i < a->n_split; i++)
+		if (a->split[i] < 1)
+			return err_set(err, E_ARG, "split size %d is %d; at least 1 is needed", i, a->split[i]);
+	if (a->n_stop && !e->tok)
+		return err_set(err, E_ARG, "%d stop strings asked for and the model has no tokenizer", a->n_stop);
+	*out_max = a->max_tokens < fits - a->n_prompt ? a->max_tokens : fits - a->n_prompt;
+	return 0;
+}
+
+/* What a request needs to turn ids into text. */
+static int text_init(struct engine *e, struct request *r, const struct ask *a, struct err *err)
+{
+	size_t *len;
+	int rc;
+
+	if (!e->tok)
+		return 0;
+	r->stop = xcalloc((size_t)a->n_stop + 1, sizeof(*r->stop));
+	len = xcalloc((size_t)a->n_stop + 1, sizeof(*len));
+	for (int i = 0; i < a->n_stop; i++) {
+		len[i] = strlen(a->stop[i]);
+		r->stop[i] = xstrdup(a->stop[i]);
+	}
+	r->n_stop = a->n_stop;
+	rc = stops_init(&r->stops, a->stop, len, a->n_stop, err);
+	free(len);
+	if (rc)
+		return rc;
+	detok_init(&r->detok, e->tok, a->skip_special);
+	r->has_text = true;
+	if (a->n_stop)
+		r->text_end = xmalloc(size_mul((size_t)r->out_max + 1, sizeof(*r->text_end)));
+	return 0;
+}
+
+int engine_submit(struct engine *e, const struct ask *a, struct request **out, struct err *err)
+{
+	struct err own;
+	struct request *r;
+	int out_max = 0, rc;
+
+	*out = NULL;
+	if (!err)
+		err = &own;
+	rc = ask_check(e, a, &out_max, err);
+	if (rc)
+		return rc;
+	r = xcalloc(1, sizeof(*r));
+	atomic_init(&r->refs, 1);
+	outbox_init(&r->out, a->notify, a->notify_arg);
+	buf_init(&r->piece);
+	buf_init(&r->shown);
+	r->slot = -1;
+	r->n_prompt = r->n_tok = a->n_prompt;
+	r->out_max = out_max;
+	r->tok = xmalloc(size_mul((size_t)a->n_prompt + (size_t)out_max, sizeof(*r->tok)));
+	memcpy(r->tok, a->prompt, (size_t)a->n_prompt * sizeof(*r->tok));
+	r->stop_token = copy(a->stop_token, a->n_stop_token, sizeof(*a->stop_token));
+	r->n_stop_token = a->n_stop_token;
+	r->split = copy(a->split, a->n_split, sizeof(*a->split));
+	r->n_split = a->n_split;
+	r->mark = copy(a->mark, a->n_mark, sizeof(*a->mark));
+	r->n_mark = a->n_mark;
+	r->no_cache = a->no_cache;
+	r->resume_at = a->resume_at;
+	r->on_logits = a->on_logits;
+	r->on_logits_arg = a->on_logits_arg;
+	r->t_submit = engine_now(e);
+	rc = sampler_init(&r->sampler, &a->sampling, e->m->shape.vocab, r->tok, r->n_prompt, err);
+	if (!rc)
+		rc = text_init(e, r, a, err);
+	if (!rc) {
+		pthread_mutex_lock(&e->lock);
+		if (e->closing) {
+			rc = err_set(err, E_GONE, "the engine is closing");
+		} else if (e->n_queue >= e->opts.queue_max) {
+			rc = err_set(err, E_FULL, "%d requests are waiting and the queue holds %d", e->n_queue, e->opts.queue_max);
+		} else {
+			atomic_store(&r->refs, 2);
+			r->age = e->submitted++;
+			*e->inbox_end = r;
+			e->inbox_end = &r->next;
+			e->n_queue++;
+			pthread_cond_signal(&e->wake);
+		}
+		pthread_mutex_unlock(&e->lock);
+	}
+	if (rc) {
+		request_unref(r);
+		return rc;
+	}
+	*out = r;
+	return 0;
+}
+
+/* ---- statistics ---- */
+
+void engine_show_stats(struct engine *e)
+{
+	struct engine_stats *s = &e->stats;
+	struct paged_stats kv;
+
+	s->running = e->sched.n_run;
+	s->waiting = 0;
+	for (const struct request *r = e->sched.waiting; r; r = r->next)
+		s->waiting += r->started;
+	if (e->m->kv) {
+		paged_stats(e->m->kv, &kv);
+		s->kv_pages_used = kv.pages_used;
+	}
+	s->prefix_bytes = e->prefix.bytes;
+	s->prefix_entries = e->prefix.n;
+	pthread_mutex_lock(&e->lock);
+	e->shown = *s;
+	pthread_mutex_unlock(&e->lock);
+}
+
+void engine_stats(struct engine *e, struct engine_stats *out)
+{
+	pthread_mutex_lock(&e->lock);
+	*out = e->shown;
+	out->requests = (int64_t)e->submitted;
+	out->waiting += e->n_queue;
+	pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- the end of a request ---- */
+
+/* The whole answer and what led to it may come back as the beginning of the next
+ * prompt.  After a stop string the caches may hold more than the text that was
+ * given out; then they go back to its end, if they can. */
+static void learn_end(struct engine *e, struct request *r)
+{
+	if (r->no_cache || !e->opts.prefix_bytes)
+		return;
+	if (r->end_pos && r->end_pos < r->pos)
+		r->pos = caches_rewind(&e->m->caches, r->slot, r->pos, r->end_pos);
+	if (r->pos > r->learned)
+		prefix_learn(&e->prefix, &e->m->caches, r->slot, r->tok, r->pos);
+}
+
+void engine_finish(struct engine *e, struct request *r)
+{
+	struct event ev = { .kind = EV_DONE };
+	int64_t now = engine_now(e);
+
+	if (r->slot >= 0 && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH))
+		learn_end(e, r);
+	sched_remove(e, r);
+	if (!r->started) {
+		pthread_mutex_lock(&e->lock);
+		e->n_queue--;
+		pthread_mutex_unlock(&e->lock);
+	}
+	verify_flush(r, &ev);
+	ev.finish = r->finish;
+	ev.stop_text = r->stop_text;
+	ev.n_prompt = r->n_prompt;
+	ev.n_cached = r->n_cached;
+	ev.n_output = r->n_tok - r->n_prompt;
+	ev.queue_ns = (r->started ? r->t_start : now) - r->t_submit;
+	if (r->started)
+		ev.prefill_ns = (r->t_first ? r->t_first : now) - r->t_start;
+	if (r->t_first)
+		ev.decode_ns = now - r->t_first;
+	ev.err = r->err;
+	e->stats.finished[r->finish]++;
+	engine_show_stats(e);           /* first, so that a reader of DONE finds the memory given back */
+	outbox_put(&r->out, &ev);
+	request_unref(r);
+}
+
+/* ---- the step ---- */
+
+static void finish_cancelled(struct engine *e, bool all)
+{
+	struct sched *s = &e->sched;
+	struct request *next;
+
+	for (struct request *r = s->waiting; r; r = next) {
+		next = r->next;
+		if (all || atomic_load_explicit(&r->cancel, memory_order_relaxed)) {
+			verify_end(r, FINISH_CANCEL);
+			engine_finish(e, r);
+		}
+	}
+	for (int i = s->n_run - 1; i >= 0; i--) {
+		struct request *r = s->run[i];
+
+		if (all || atomic_load_explicit(&r->cancel, memory_order_relaxed)) {
+			verify_end(r, FINISH_CANCEL);
+			engine_finish(e, r);
+		}
+	}
+}
+
+static void admit(struct engine *e)
+{
+	struct request *r, *next;
+	bool closing;
+
+	pthread_mutex_lock(&e->lock);
+	r = e->inbox;
+	e->inbox = NULL;
+	e->inbox_end = &e->inbox;
+	closing = e->closing;
+	pthread_mutex_unlock(&e->lock);
+	for (; r; r = next) {
+		next = r->next;
+		sched_wait(&e->sched, r);
+	}
+	finish_cancelled(e, closing);
+	sched_admit(e);
+}
+
+static void pass_set(struct engine *e)
+{
+	struct pass *p = &e->pass;
+	const struct batch *b = &e->batch;
+
+	pass_reset(p);
+	p->n_row = b->n_row;
+	p->n_item = b->n_item;
+	p->n_logit = b->n_logit;
+	caches_begin(&e->m->caches, b->span, b->n_item);
+}
+
+/* Is r at a position worth keeping? */
+static bool at_mark(const struct request *r)
+{
+	if (r->pos == r->n_prompt - 1)
+		return true;
+	for (int i = 0; i < r->n_mark; i++)
+		if (r->pos == r->mark[i] && r->pos < r->n_prompt)
+			return true;
+	return false;
+}
+
+/* After the rows of an item are settled. */
+static void move_on(struct engine *e, struct request *r)
+{
+	if (!r->ending && r->pos == r->resume_at && sched_resume(e, r, &r->err))
+		verify_end(r, FINISH_ERROR);
+	if (!r->ending && r->pos > r->learned && !r->no_cache && at_mark(r)) {
+		prefix_learn(&e->prefix, &e->m->caches, r->slot, r->tok, r->pos);
+		r->learned = r->pos;
+	}
+	if (!r->ending && r->pos == r->n_tok)
+		verify_end(r, FINISH_LENGTH);   /* only the prompt was asked for */
+	if (r->ending)
+		engine_finish(e, r);
+}
+
+static bool step(struct engine *e)
+{
+	struct caches *caches = &e->m->caches;
+	struct batch *b = &e->batch;
+
+	admit(e);
+	if (!sched_fill(e))
+		return false;
+	pass_set(e);
+	e->m->ops->forward(e->m, &e->pass);
+	for (int i = 0; i < b->n_item; i++) {
+		struct batch_item *it = &b->item[i];
+		int keep = verify(e, it);
+
+		caches_settle(caches, &b->span[i], keep);
+		it->req->pos += keep;
+	}
+	for (int i = 0; i < b->n_item; i++)
+		move_on(e, b->item[i].req);
+	e->stats.steps++;
+	e->stats.last_step_ns = engine_now(e);
+	engine_show_stats(e);
+	return true;
+}
+
+bool engine_step(struct engine *e)
+{
+	assert(e->opts.by_hand);
+	return step(e);
+}
+
+static void *run(void *arg)
+{
+	struct engine *e = arg;
+	bool closing;
+
+	do {
+		pthread_mutex_lock(&e->lock);
+		while (!e->closing && !e->inbox && !e->sched.waiting && !e->sched.n_run)
+			pthread_cond_wait(&e->wake, &e->lock);
+		closing = e->closing;
+		pthread_mutex_unlock(&e->lock);
+		step(e);
+	} while (!closing);
+	return NULL;
+}
+
+/* ---- open and close ---- */
+
+static int opts_check(const struct model *m, const struct engine_opts *o, struct err *err)
+{
+	if (o->seqs_max < 1 || o->seqs_max > m->opts.slots)
+		return err_set(err, E_ARG, "%d sequences at once asked of an engine over a model with %d slots", o->seqs_max,
+		               m->opts.slots);
+	if (o->step_rows < 1 || o->step_rows > m->opts.step_rows)
+		return err_set(err, E_ARG, "%d rows per step asked of an engine over a model made for %d", o->step_rows,
+		               m->opts.step_rows);
+	if (o->queue_max < 1)
+		return err_set(err, E_ARG, "a queue of %d requests; at least 1 is needed", o->queue_max);
+	return 0;
+}
+
+static void batch_init(struct engine *e)
+{
+	struct batch *b = &e->batch;
+	size_t seqs = (size_t)e->opts.seqs_max, rows = (size_t)e->opts.step_rows;
+
+	b->item = xcalloc(seqs, sizeof(*b->item));
+	b->span = xcalloc(seqs, sizeof(*b->span));
+	b->first = xcalloc(seqs, sizeof(*b->first));
+	b->tok = xcalloc(rows, sizeof(*b->tok));
+	b->pos = xcalloc(rows, sizeof(*b->pos));
+	b->item_of = xcalloc(rows, sizeof(*b->item_of));
+	b->logit_row = xcalloc(rows, sizeof(*b->logit_row));
+}
+
+/* The pass of the largest step, in the backend's memory. */
+static int pass_init(struct engine *e, struct err *err)
+{
+	struct model *m = e->m;
+	struct backend *be = m->be;
+	struct pass *p = &e->pass;
+	const struct batch *b = &e->batch;
+	int rows = e->opts.step_rows;
+
+	*p = (struct pass){
+		.be = be, .arith = m->opts.arith,
+		.tok = b->tok, .pos = b->pos, .item = b->item_of,
+		.span = b->span, .row = b->first, .logit_row = b->logit_row,
+	};
+	/* Every row may want logits; the memory is touched only when they do. */
+	e->logits_bytes = size_mul(size_mul((size_t)rows, (size_t)m->shape.vocab), sizeof(float));
+	p->work_cap = size_mul(m->ops->work_floats(m, rows, rows), sizeof(float));
+	p->logits = be->ops->alloc(be, e->logits_bytes);
+	p->work = p->work_cap ? be->ops->alloc(be, p->work_cap) : NULL;
+	if (!p->logits || (p->work_cap && !p->work))
+		return err_set(err, E_FULL, "no memory for a step of %d rows: %zu bytes of logits, %zu of work", rows,
+		               e->logits_bytes, p->work_cap);
+	return 0;
+}
+
+static void engine_free(struct engine *e)
+{
+	struct backend *be = e->m->be;
+	struct batch *b = &e->batch;
+
+	sched_fini(&e->sched);
+	prefix_fini(&e->prefix);
+	if (e->pass.logits)
+		be->ops->free(be, e->pass.logits, e->logits_bytes);
+	if (e->pass.work)
+		be->ops->free(be, e->pass.work, e->pass.work_cap);
+	free(b->item);
+	free(b->span);
+	free(b->first);
+	free(b->tok);
+	free(b->pos);
+	free(b->item_of);
+	free(b->logit_row);
+	free(e->row);
+	pthread_cond_destroy(&e->wake);
+	pthread_mutex_destroy(&e->lock);
+	free(e);
+}
+
+int engine_open(struct engine **out, struct model *m, const struct tokenizer *tok, const struct engine_opts *opts,
+                struct err *err)
+{
+	struct engine *e;
+	struct paged_stats kv;
+	int rc = opts_check(m, opts, err);
+
+	*out = NULL;
+	if (rc)
+		return rc;
+	e = xcalloc(1, sizeof(*e));
+	e->m = m;
+	e->tok = tok;
+	e->opts = *opts;
+	e->clock = opts->clock;
+	e->ctx_max = m->opts.ctx_max ? m->opts.ctx_max : m->shape.ctx_max;
+	if (m->kv) {
+		paged_stats(m->kv, &kv);
+		e->pages = kv.pages;
+		e->page_rows = kv.page_rows;
+	}
+	e->stats.kv_pages = e->pages;
+	e->stats.prefix_bytes_max = opts->prefix_bytes;
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_cond_init(&e->wake, NULL);
+	e->inbox_end = &e->inbox;
+	sched_init(&e->sched, opts->seqs_max);
+	prefix_init(&e->prefix, opts->prefix_bytes);
+	batch_init(e);
+	e->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*e->row)));
+	engine_show_stats(e);
+	rc = pass_init(e, err);
+	if (!rc && !opts->by_hand && pthread_create(&e->thread, NULL, run, e))
+		rc = err_set(err, E_IO, "cannot start the engine's thread");
+	if (rc) {
+		engine_free(e);
+		return rc;
+	}
+	*out = e;
+	return 0;
+}
+
+void engine_close(struct engine *e)
+{
+	if (!e)
+		return;
+	pthread_mutex_lock(&e->lock);
+	e->closing = true;
+	pthread_cond_signal(&e->wake);
+	pthread_mutex_unlock(&e->lock);
+	if (e->opts.by_hand)
+		step(e);
+	else
+		pthread_join(e->thread, NULL);
+	engine_free(e);
+}

@@ -1,0 +1,118 @@
+/* verify.c - from logits to tokens, from tokens to text, and the end of an answer. */
+#include <assert.h>
+#include <string.h>
+
+#include "engine/core.h"
+
+void verify_end(struct request *r, enum finish why)
+{
+	r->ending = true;
+	r->finish = why;
+}
+
+static bool is_stop_token(const struct request *r, int32_t token)
+{
+	for (int i = 0; i < r->n_stop_token; i++)
+		if (r->stop_token[i] == token)
+			return true;
+	return false;
+}
+
+/* The answer's tokens whose text lies wholly before byte `end` of it. */
+static int tokens_until(const struct request *r, uint32_t end)
+{
+	int n = 0, n_out = r->n_tok - r->n_prompt;
+
+	while (n < n_out && r->text_end[n] <= end)
+		n++;
+	return n;
+}
+
+/* The text that the newest token makes certain, in r->shown. */
+static void show_text(struct request *r, int32_t token)
+{
+	buf_reset(&r->piece);
+	buf_reset(&r->shown);
+	if (!r->has_text)
+		return;
+	detok_put(&r->detok, token, &r->piece);
+	r->text_n += (uint32_t)r->piece.n;
+	if (r->n_stop)
+		r->text_end[r->n_tok - 1 - r->n_prompt] = r->text_n + (uint32_t)r->detok.n_held;
+	if (stops_put(&r->stops, r->piece.p, r->piece.n, &r->shown)) {
+		verify_end(r, FINISH_STOP);
+		r->stop_text = r->stop[r->stops.hit];
+		r->end_pos = r->n_prompt + tokens_until(r, r->text_out + (uint32_t)r->shown.n);
+	}
+	r->text_out += (uint32_t)r->shown.n;
+}
+
+void verify_flush(struct request *r, struct event *ev)
+{
+	buf_reset(&r->shown);
+	if (r->has_text && !r->stop_text && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH)) {
+		buf_reset(&r->piece);
+		detok_flush(&r->detok, &r->piece);
+		if (stops_put(&r->stops, r->piece.p, r->piece.n, &r->shown))
+			r->stop_text = r->stop[r->stops.hit];
+		else
+			stops_flush(&r->stops, &r->shown);
+	}
+	ev->text = r->shown.p;
+	ev->n_text = r->shown.n;
+}
+
+static void take_token(struct engine *e, struct request *r, const struct pick *pick)
+{
+	struct event ev = { .kind = EV_TOKEN, .token = pick->token, .pick = *pick };
+
+	if (!r->t_first)
+		r->t_first = engine_now(e);
+	if (is_stop_token(r, pick->token)) {
+		verify_end(r, FINISH_STOP);
+		return;
+	}
+	assert(r->n_tok < r->n_prompt + r->out_max);
+	r->tok[r->n_tok++] = pick->token;
+	sampler_accept(&r->sampler, pick->token);
+	show_text(r, pick->token);
+	if (!r->ending && r->n_tok == r->n_prompt + r->out_max)
+		verify_end(r, FINISH_LENGTH);
+	ev.text = r->shown.p;
+	ev.n_text = r->shown.n;
+	e->stats.output_tokens++;
+	outbox_put(&r->out, &ev);
+}
+
+int verify(struct engine *e, struct batch_item *it)
+{
+	struct request *r = it->req;
+	const struct span *span = &e->batch.span[it - e->batch.item];
+	struct backend *be = e->m->be;
+	size_t vocab = (size_t)e->m->shape.vocab;
+	struct pick pick;
+
+	if (r->n_tok == r->n_prompt && span->pos + span->n > r->progress) {
+		r->progress = span->pos + span->n;
+		outbox_put(&r->out, &(struct event){ .kind = EV_PROGRESS, .cached = r->n_cached, .done = r->progress,
+		                                     .total = r->n_prompt });
+	}
+	for (int i = 0; i < it->n_logit; i++) {
+		int row = e->batch.logit_row[it->logit + i], pos = e->batch.pos[row];
+
+		be->ops->read(be, e->row, e->pass.logits + (size_t)(it->logit + i) * vocab, vocab * sizeof(float));
+		if (r->on_logits && pos >= r->reported) {
+			r->on_logits(r->on_logits_arg, pos, e->row, (int)vocab);
+			r->reported = pos + 1;
+		}
+		if (pos != r->n_tok - 1 || !r->out_max || r->ending)
+			continue;
+		/* The new token's place is pos + 1. */
+		if (sampler_pick(&r->sampler, e->row, pos + 1, &pick, &r->err))
+			verify_end(r, FINISH_ERROR);
+		else
+			take_token(e, r, &pick);
+		break;          /* n_tok moved; drafts would go on here */
+	}
+	return span->n;
+}

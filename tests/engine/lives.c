@@ -1,0 +1,219 @@
+/* lives.c - see lives.h. */
+#include "lives.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "text/detok.h"
+
+void life_init(struct life *l, int n_prompt, int vocab, uint64_t seed)
+{
+	memset(l, 0, sizeof(*l));
+	for (int i = 0; i < n_prompt; i++)
+		l->prompt[i] = (int32_t)(rng_bits(seed, (uint64_t)i, 77) % (uint64_t)vocab);
+	l->ask.prompt = l->prompt;
+	l->ask.n_prompt = n_prompt;
+	sampler_params_init(&l->ask.sampling);
+	l->ask.sampling.temperature = 0;
+	l->row_max = -1;
+}
+
+static void on_logits(void *arg, int pos, const float *row, int vocab)
+{
+	struct life *l = arg;
+
+	CHECK(pos > l->row_max && pos < LIFE_MAX, "row %d after row %d", pos, l->row_max);
+	l->row_max = pos;
+	l->vocab = vocab;
+	l->row[pos] = xmalloc((size_t)vocab * sizeof(*row));
+	memcpy(l->row[pos], row, (size_t)vocab * sizeof(*row));
+}
+
+int life_submit(struct life *l, struct engine *e, struct err *err)
+{
+	if (l->want_rows) {
+		l->ask.on_logits = on_logits;
+		l->ask.on_logits_arg = l;
+	}
+	return engine_submit(e, &l->ask, &l->r, err);
+}
+
+static void take(struct life *l, const struct event *ev)
+{
+	CHECK(!l->done, "an event after DONE");
+	switch (ev->kind) {
+	case EV_START:
+		CHECK(!l->started, "started twice");
+		CHECK(ev->total == l->ask.n_prompt && ev->cached < ev->total, "cached %d of %d", ev->cached, ev->total);
+		l->started = true;
+		l->cached = ev->cached;
+		break;
+	case EV_PROGRESS:
+		CHECK(l->started && !l->got.n && ev->done > l->progress && ev->done <= l->ask.n_prompt,
+		      "progress %d after %d of %d", ev->done, l->progress, l->ask.n_prompt);
+		l->progress = ev->done;
+		break;
+	case EV_TOKEN:
+		CHECK(l->started && l->got.n < LIFE_MAX, "token %d", l->got.n);
+		l->got.tok[l->got.n++] = ev->token;
+		break;
+	case EV_DONE:
+		l->done = true;
+		l->end = *ev;
+		l->got.finish = ev->finish;
+		if (ev->stop_text)
+			snprintf(l->got.stop, sizeof(l->got.stop), "%s", ev->stop_text);
+		CHECK(ev->n_output == l->got.n, "n_output %d of %d tokens", ev->n_output, l->got.n);
+		CHECK(ev->n_prompt == l->ask.n_prompt && ev->n_cached == l->cached, "counts of DONE");
+		break;
+	}
+	if (ev->kind == EV_TOKEN || ev->kind == EV_DONE) {
+		CHECK(l->got.n_text + ev->n_text < sizeof(l->got.text), "text of %zu bytes", ev->n_text);
+		memcpy(l->got.text + l->got.n_text, ev->text, ev->n_text);
+		l->got.n_text += ev->n_text;
+	}
+}
+
+void life_read(struct life *l, bool wait)
+{
+	struct event ev;
+
+	while (wait ? request_wait(l->r, &ev) : request_next(l->r, &ev))
+		take(l, &ev);
+	CHECK(!wait || l->done, "the events ended without DONE");
+}
+
+void life_free(struct life *l)
+{
+	request_free(l->r);
+	l->r = NULL;
+	for (int i = 0; i < LIFE_MAX; i++)
+		free(l->row[i]);
+}
+
+/* Text of the tokens, with what an unfinished character leaves when all is over. */
+static void text_of(const struct life *l, const struct tokenizer *t, const struct answer *a, bool over, struct buf *out)
+{
+	struct detok d;
+
+	buf_reset(out);
+	if (!t)
+		return;
+	detok_init(&d, t, l->ask.skip_special);
+	for (int i = 0; i < a->n; i++)
+		detok_put(&d, a->tok[i], out);
+	if (over)
+		detok_flush(&d, out);
+}
+
+/* The stop that ends first in text; of those the longest.  Cuts the text. */
+static bool cut(const struct life *l, struct buf *text, struct answer *a)
+{
+	for (size_t end = 1; end <= text->n; end++) {
+		const char *best = NULL;
+
+		for (int i = 0; i < l->ask.n_stop; i++) {
+			const char *s = l->ask.stop[i];
+			size_t n = strlen(s);
+
+			if (n <= end && !memcmp(text->p + end - n, s, n) && (!best || n > strlen(best)))
+				best = s;
+		}
+		if (best) {
+			text->n = end - strlen(best);
+			snprintf(a->stop, sizeof(a->stop), "%s", best);
+			return true;
+		}
+	}
+	return false;
+}
+
+void life_alone(const struct life *l, const struct model *m, const struct tokenizer *t, truth_fn *truth,
+                struct answer *out)
+{
+	const struct ask *a = &l->ask;
+	int vocab = m->shape.vocab, ctx = m->opts.ctx_max, n = a->n_prompt;
+	int32_t tok[LIFE_MAX + 1];
+	float *row = xmalloc((size_t)vocab * sizeof(*row));
+	struct paged_stats kv;
+	struct sampler s;
+	struct buf text;
+	bool over = false;
+
+	paged_stats(m->kv, &kv);
+	if (kv.pages < ctx / kv.page_rows)
+		ctx = kv.pages * kv.page_rows;
+	memset(out, 0, sizeof(*out));
+	memcpy(tok, a->prompt, (size_t)n * sizeof(*tok));
+	CHECK(!sampler_init(&s, &a->sampling, vocab, tok, n, NULL), "sampler");
+	buf_init(&text);
+	out->finish = FINISH_LENGTH;
+	while (!over && out->n < a->max_tokens && n < ctx) {
+		struct pick pick = { 0 };
+		struct err err;
+
+		truth(m, tok, n, row);
+		if (sampler_pick(&s, row, n, &pick, &err)) {
+			out->finish = FINISH_ERROR;
+			break;
+		}
+		for (int i = 0; i < a->n_stop_token; i++)
+			over |= a->stop_token[i] == pick.token;
+		if (over) {
+			out->finish = FINISH_STOP;
+			break;
+		}
+		sampler_accept(&s, pick.token);
+		tok[n++] = pick.token;
+		out->tok[out->n++] = pick.token;
+		text_of(l, t, out, false, &text);
+		if (cut(l, &text, out)) {
+			out->finish = FINISH_STOP;
+			over = true;
+		}
+	}
+	if (!out->stop[0] && out->finish != FINISH_ERROR) {
+		text_of(l, t, out, true, &text);
+		cut(l, &text, out);
+	}
+	memcpy(out->text, text.p, text.n);
+	out->n_text = text.n;
+	sampler_fini(&s);
+	buf_fini(&text);
+	free(row);
+}
+
+void life_check(const struct life *l, const struct model *m, const struct answer *want, truth_fn *truth, bool partial)
+{
+	const struct answer *got = &l->got;
+	int32_t tok[2 * LIFE_MAX];
+	float *row;
+
+	CHECK(got->n <= want->n && !memcmp(got->tok, want->tok, (size_t)got->n * sizeof(*got->tok)), "tokens differ");
+	CHECK(got->n_text <= want->n_text && !memcmp(got->text, want->text, got->n_text), "text differs: '%.*s' for '%.*s'",
+	      (int)got->n_text, got->text, (int)want->n_text, want->text);
+	if (!partial) {
+		CHECK(got->n == want->n, "%d tokens for %d", got->n, want->n);
+		CHECK(got->finish == want->finish, "finish %d for %d", got->finish, want->finish);
+		if (want->finish != FINISH_ERROR)
+			CHECK(got->n_text == want->n_text, "text '%.*s' for '%.*s'", (int)got->n_text, got->text,
+			      (int)want->n_text, want->text);
+		CHECK(!strcmp(got->stop, want->stop), "stop '%s' for '%s'", got->stop, want->stop);
+	}
+	if (!l->want_rows)
+		return;
+	if (!partial && want->finish != FINISH_ERROR)
+		CHECK(l->row_max >= l->ask.n_prompt - 1, "rows end at %d", l->row_max);
+	memcpy(tok, l->ask.prompt, (size_t)l->ask.n_prompt * sizeof(*tok));
+	memcpy(tok + l->ask.n_prompt, want->tok, (size_t)want->n * sizeof(*tok));
+	row = xmalloc((size_t)m->shape.vocab * sizeof(*row));
+	for (int i = 0; i <= l->row_max; i++) {
+		CHECK(l->row[i] || i < l->cached || (l->loose && !l->ask.no_cache), "row %d is missing", i);
+		if (!l->row[i])
+			continue;
+		truth(m, tok, i + 1, row);
+		CHECK(!memcmp(row, l->row[i], (size_t)m->shape.vocab * sizeof(*row)), "logits of position %d differ", i);
+	}
+	free(row);
+}

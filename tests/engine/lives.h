@@ -1,0 +1,66 @@
+/* lives.h - requests for the engine's tests, what came back of them, and what
+ * should have come back. */
+#ifndef TESTS_ENGINE_LIVES_H
+#define TESTS_ENGINE_LIVES_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/engine.h"
+
+#define CHECK(cond, ...)                                                        \
+	do {                                                                    \
+		if (!(cond)) {                                                  \
+			fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #cond); \
+			fprintf(stderr, __VA_ARGS__);                           \
+			fputc('\n', stderr);                                    \
+			abort();                                                \
+		}                                                               \
+	} while (0)
+
+enum { LIFE_MAX = 400 };        /* positions of one request */
+
+struct answer {
+	int32_t tok[LIFE_MAX];
+	int n;
+	char text[LIFE_MAX * 16];
+	size_t n_text;
+	enum finish finish;
+	char stop[64];                  /* the stop string, or empty */
+};
+
+/* One request: fill prompt and ask, then life_submit. */
+struct life {
+	struct ask ask;
+	int32_t prompt[LIFE_MAX];
+	bool want_rows;                 /* keep all logits, and check them */
+	bool loose;                     /* it may be preempted and find a longer prefix then: rows may be missing */
+
+	struct request *r;
+	struct answer got;
+	bool started, done;
+	int cached, progress;
+	int n_start, n_done;
+	struct event end;
+	int vocab;
+	float *row[LIFE_MAX];
+	int row_max;                    /* rows come in rising position: the last one */
+};
+
+/* A prompt of n tokens under `vocab` from a seed; greedy, max_tokens to be set. */
+void life_init(struct life *l, int n_prompt, int vocab, uint64_t seed);
+int life_submit(struct life *l, struct engine *e, struct err *err);
+/* Takes what waits; wait: until DONE. */
+void life_read(struct life *l, bool wait);
+void life_free(struct life *l);
+
+/* What the model says of tok[0..n), computed outside the engine. */
+typedef void truth_fn(const struct model *m, const int32_t *tok, int n, float *out);
+
+/* The answer of that request alone, by the plainest loop there is. */
+void life_alone(const struct life *l, const struct model *m, const struct tokenizer *t, truth_fn *truth,
+                struct answer *out);
+/* got is `want`, or (partial) a beginning of it; rows are the truth's. */
+void life_check(const struct life *l, const struct model *m, const struct answer *want, truth_fn *truth, bool partial);
+
+#endif

@@ -1,0 +1,200 @@
+/* toy.c - see toy.h. */
+#include "toy.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "quant/format.h"
+
+enum { DIM = 16 };      /* of the cache row: the hash of a token lies in its first four bytes */
+
+/* ---- a backend that only has memory ---- */
+
+static void *far_alloc(struct backend *be, size_t n) { return calloc(1, n ? n : 1); }
+static void far_free(struct backend *be, void *p, size_t n) { free(p); }
+static void far_write(struct backend *be, void *far, const void *near, size_t n) { memcpy(far, near, n); }
+static void far_read(struct backend *be, void *near, const void *far, size_t n) { memcpy(near, far, n); }
+static void far_copy(struct backend *be, void *dst, const void *src, size_t n) { memmove(dst, src, n); }
+
+static const struct backend_ops toy_backend_ops = {
+	.name = "toy", .alloc = far_alloc, .free = far_free, .write = far_write, .read = far_read, .copy = far_copy,
+};
+
+/* ---- the model ---- */
+
+struct toy {
+	struct model m;
+	struct backend be;
+};
+
+static uint32_t mix(uint32_t h, int32_t tok, int pos)
+{
+	return (uint32_t)rng_bits(h, (uint64_t)pos, (uint64_t)(uint32_t)tok);
+}
+
+static uint32_t mark_of(int32_t tok, int pos)
+{
+	return mix(0x746f6b, tok, pos);
+}
+
+static void fill(float *out, bool poison, uint32_t state, uint32_t sum)
+{
+	uint64_t key = (uint64_t)state << 32 | sum;
+
+	for (int v = 0; v < TOY_VOCAB; v++)
+		out[v] = poison ? NAN : (float)(8 * rng_uniform(key, (uint64_t)v, 0));
+	out[TOY_POISON] -= 1000;        /* comes in prompts alone */
+}
+
+void toy_logits(const struct model *m, const int32_t *tok, int n, float *out)
+{
+	uint32_t state = 0, sum = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (m->state)
+			state = mix(state, tok[i], i);
+		sum += mark_of(tok[i], i);
+	}
+	fill(out, tok[n - 1] == TOY_POISON, state, sum);
+}
+
+static uint8_t *row_at(const struct kv_view *v, int item, int pos)
+{
+	int32_t page = v->page[(size_t)item * (size_t)v->page_max + (size_t)(pos / v->page_rows)];
+
+	return v->base + (size_t)page * v->page_bytes + (size_t)(pos % v->page_rows) * v->fmt->row_bytes(v->dim);
+}
+
+static void forward(struct model *m, struct pass *p)
+{
+	const struct kv_view *kv = paged_view(m->kv);
+	const struct state_view *sv = m->state ? state_view(m->state) : NULL;
+	int logit = 0;
+
+	for (int row = 0; row < p->n_row; row++) {
+		int item = p->item[row], pos = p->pos[row];
+		uint32_t state = 0, sum = 0, mark = mark_of(p->tok[row], pos);
+
+		assert(pos == p->span[item].pos + row - p->row[item] && pos < p->span[item].pos + p->span[item].n);
+		memcpy(row_at(kv, item, pos), &mark, sizeof(mark));
+		if (sv) {
+			float *s = sv->s + (size_t)sv->slot[item] * (size_t)sv->shape.layers * state_floats(&sv->shape);
+
+			memcpy(&state, s, sizeof(state));
+			state = mix(state, p->tok[row], pos);
+			memcpy(s, &state, sizeof(state));
+		}
+		if (logit == p->n_logit || p->logit_row[logit] != row)
+			continue;
+		for (int i = 0; i <= pos; i++) {
+			memcpy(&mark, row_at(kv, item, i), sizeof(mark));
+			sum += mark;
+		}
+		fill(p->logits + (size_t)logit++ * TOY_VOCAB, p->tok[row] == TOY_POISON, state, sum);
+	}
+	assert(logit == p->n_logit);
+}
+
+static size_t work_floats(const struct model *m, int n_row, int n_logit)
+{
+	return 0;
+}
+
+static const struct model_ops toy_ops = { .size = sizeof(struct toy), .forward = forward, .work_floats = work_floats };
+
+struct model *toy_open(const struct toy_opts *o)
+{
+	struct toy *t = xcalloc(1, sizeof(*t));
+	struct model *m = &t->m;
+	struct state_shape shape = { .layers = 1, .heads_k = 1, .heads_v = 1, .dim_k = 16, .dim_v = 16,
+	                             .conv_channels = 16, .conv_width = 4 };
+	const struct kv_format *fmt = kv_format_find("f32");
+	size_t page_bytes = 2 * (size_t)o->page_rows * fmt->row_bytes(DIM);
+	int pages = o->pages ? o->pages : o->slots * (o->ctx_max / o->page_rows + 1) + 1;
+	struct paged_opts po = { .layers = 1, .heads = 1, .dim = DIM, .fmt = fmt, .page_rows = o->page_rows,
+	                         .slots = o->slots, .ctx_max = o->ctx_max, .bytes_max = (size_t)pages * page_bytes };
+	struct state_opts so = { .shape = shape, .slots = o->slots,
+	                         .snap_bytes_max = (size_t)(o->snaps ? o->snaps : 64) * (state_slot_bytes(&shape) + 256) };
+	struct paged_stats ps;
+
+	t->be = (struct backend){ .ops = &toy_backend_ops, .threads = 1 };
+	m->ops = &toy_ops;
+	m->be = &t->be;
+	m->arch = "toy";
+	m->shape = (struct shape){ .layers = 2, .layers_attn = 1, .layers_rec = 1, .hidden = 1, .vocab = TOY_VOCAB,
+	                           .ctx_max = o->ctx_max, .heads_kv = 1, .dim = DIM, .state = shape };
+	m->opts = (struct model_opts){ .slots = o->slots, .ctx_max = o->ctx_max, .step_rows = o->step_rows };
+	m->kv = paged_open(m->be, &po, NULL);
+	assert(m->kv);
+	paged_stats(m->kv, &ps);
+	assert(ps.pages == pages);
+	caches_add(&m->caches, m->kv);
+	if (!o->attention_only) {
+		m->state = state_open(m->be, &so, NULL);
+		assert(m->state);
+		caches_add(&m->caches, m->state);
+	}
+	return m;
+}
+
+void toy_close(struct model *m)
+{
+	caches_check(&m->caches);
+	caches_fini(&m->caches);
+	free(m);
+}
+
+/* ---- the tokenizer ---- */
+
+/* A byte as GPT-2's alphabet writes it, in JSON. */
+static void put_byte(struct buf *b, int byte)
+{
+	int cp, n = 0;
+
+	for (cp = 0; cp < byte; cp++)
+		n += !((cp >= 33 && cp <= 126) || (cp >= 161 && cp <= 172) || cp >= 174);
+	cp = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174 ? byte : 256 + n;
+	buf_printf(b, "\\u%04x", (unsigned)cp);
+}
+
+static void put_token(struct buf *b, const char *bytes, size_t n, int id)
+{
+	buf_puts(b, id ? "," : "");
+	buf_putc(b, '"');
+	for (size_t i = 0; i < n; i++)
+		put_byte(b, (unsigned char)bytes[i]);
+	buf_printf(b, "\":%d", id);
+}
+
+struct tokenizer *toy_tokenizer(void)
+{
+	struct tokenizer *t;
+	struct err err;
+	struct buf b;
+
+	buf_init(&b);
+	buf_printf(&b, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"normalizer\":null,"
+	           "\"added_tokens\":[{\"id\":%d,\"content\":\"<|end|>\",\"single_word\":false,\"lstrip\":false,"
+	           "\"rstrip\":false,\"normalized\":false,\"special\":true}],"
+	           "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false},"
+	           "\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\"},"
+	           "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
+	           "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":{", TOY_END);
+	for (int i = 0; i < 256; i++)
+		put_token(&b, (const char[]){ (char)i }, 1, i);
+	put_token(&b, "\xe2\x82", 2, TOY_EURO_HEAD);
+	put_token(&b, "xSTOPPEDy", 9, TOY_STOPPED);
+	put_token(&b, "hello", 5, TOY_HELLO);
+	buf_puts(&b, "},\"merges\":[]}}");
+	if (tokenizer_open(&t, b.p, b.n, &err)) {
+		fprintf(stderr, "toy tokenizer: %s\n", err.msg);
+		abort();
+	}
+	buf_fini(&b);
+	return t;
+}

@@ -1,0 +1,34 @@
+/* toy.h - a model for the engine's tests: fast, and with nothing to forgive.
+ *
+ * Its logits are random numbers keyed by a hash of all visible tokens.  One half
+ * of the hash is folded into the recurrent state of the real state cache, the
+ * other is read back from the rows of the real paged cache, so a wrong page, a
+ * stale state or a position off by one gives other logits altogether. */
+#ifndef TESTS_ENGINE_TOY_H
+#define TESTS_ENGINE_TOY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+enum { TOY_VOCAB = 300, TOY_POISON = 299 };     /* a row of that token has no numbers for logits */
+
+struct toy_opts {
+	int slots, ctx_max, step_rows;
+	int page_rows, pages;           /* pages 0: enough for all */
+	int snaps;                      /* state snapshots that fit; 0: 64 */
+	bool attention_only;            /* no recurrent state: every prefix can be stood at */
+};
+
+struct model *toy_open(const struct toy_opts *o);
+void toy_close(struct model *m);
+
+/* The truth: logits of the row at n - 1, of tok[0..n). */
+void toy_logits(const struct model *m, const int32_t *tok, int n, float *out);
+
+/* Byte-level tokenizer: ids 0..255 are the bytes, a few longer tokens, one special. */
+struct tokenizer *toy_tokenizer(void);
+enum { TOY_EURO_HEAD = 256, TOY_STOPPED = 257, TOY_HELLO = 258, TOY_END = 259 };
+
+#endif
