@@ -1,0 +1,125 @@
+/* cli.h - the commands of the program, their options, and what they share.
+ *
+ * A command is one file with one function, and one line in commands.c.  Every
+ * option is one line of the table in options.c, from which parsing and --help
+ * are made; an option belongs to one or more commands.  To add one: a field
+ * here, a line there. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cpu.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "quant/format.h"
+
+/* What an option belongs to: bits. */
+enum {
+	CMD_SERVE = 1, CMD_RUN = 2, CMD_LOGITS = 4, CMD_INSPECT = 8, CMD_TOKENIZE = 16,
+	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS,          /* those that load a model */
+	CMD_CHAT = CMD_SERVE | CMD_RUN,                         /* those that speak */
+	CMD_ALL = 31,
+};
+
+struct ints {
+	int *v;
+	int n;
+};
+
+/* Every option of every command, with its default when it was not given. */
+struct options {
+	const char *model;              /* NULL: the bundled one */
+	const char *text;               /* tokenize: the second argument, or NULL */
+
+	/* The engine. */
+	int ctx_size;                   /* positions; 0: the model's own */
+	int parallel;                   /* sequences at once */
+	int threads;                    /* 0: all processors */
+	int step_rows;
+	enum cpu_level cpu;
+	enum arith arith;
+	size_t kv_bytes;                /* 0: see load.c */
+	size_t prefix_bytes;            /* SIZE_MAX: see load.c */
+
+	/* Answers: what a request does not say, or all that `run` says. */
+	double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+	int top_k;
+	bool temperature_set, top_p_set, min_p_set, top_k_set, repetition_set;  /* else the checkpoint's suggestion counts */
+	int max_tokens;                 /* -1: until the context ends */
+	int64_t seed;                   /* -1: a new one for each answer */
+	const char *template_file;      /* NULL: the model's */
+	const char *template_args;      /* JSON object, or NULL */
+	enum think { THINK_DEFAULT, THINK_ON, THINK_OFF } think;
+
+	/* serve */
+	const char *host;
+	int port;
+	const char *port_file;
+	const char *alias;              /* name of the model in the API; NULL: its own */
+	const char *api_key;
+	int queue;                      /* waiting requests */
+	int connections;                /* at once */
+	size_t body_bytes;              /* of one request */
+	int timeout;                    /* seconds a client may take to send a request or to read */
+
+	/* run */
+	const char *prompt, *system;
+	bool show_thinking;
+
+	/* logits */
+	const char *ids, *out;
+	struct ints split;
+	int greedy, alongside, resume_at;
+
+	/* tokenize */
+	bool pieces, special, around;
+
+	/* all */
+	enum log_level log_level;
+	bool help;
+
+	/* For release only. */
+	void *owned[4];
+	int n_owned;
+};
+
+struct command {
+	const char *name;
+	unsigned bit;
+	const char *args;               /* after the name, in the usage line */
+	const char *what;               /* one line, for the list */
+	const char *about;              /* paragraphs, for its own help */
+	const char *examples;
+	int (*run)(const struct options *o);    /* exit status */
+};
+
+extern const struct command commands[];         /* commands.c; ends with name NULL */
+
+/* Exit statuses: the work failed; the command line is wrong. */
+enum { EXIT_WORK = 1, EXIT_USAGE = 2 };
+
+/* Reads argv[0..argc) (after the command's name).  E_ARG names the word that is
+ * wrong and hints at what may have been meant.  Strings point into argv. */
+int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err);
+void options_fini(struct options *o);
+/* The command's help, made from its texts and the table, to standard output. */
+void options_help(const struct command *c);
+/* The one of n names that looks most like word, or NULL when none does. */
+const char *closest(const char *word, const char *const *name, int n);
+
+/* The program: dispatch, --help, --version.  Returns the exit status. */
+int cli_main(int argc, char **argv);
+
+int cmd_serve(const struct options *o);
+int cmd_run(const struct options *o);
+int cmd_logits(const struct options *o);
+int cmd_inspect(const struct options *o);
+int cmd_tokenize(const struct options *o);
+
+/* Prints "weft COMMAND: message" and returns EXIT_WORK. */
+int cli_fail(const char *command, const struct err *err);
+
+#endif

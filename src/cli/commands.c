@@ -1,0 +1,143 @@
+/* commands.c - the list of commands, and the way to one of them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const char about_model[] =
+	"MODEL is a folder with config.json, tokenizer.json and safetensors, or a name like\n"
+	"Qwen/Qwen3.5-4B that is in the Hugging Face cache on disk. Nothing is downloaded.\n"
+	"Left out, it is the folder that the environment variable WEFT_MODEL names, or else\n"
+	"the small model that comes with the program.";
+
+const struct command commands[] = {
+	{
+		"serve", CMD_SERVE, "[MODEL]", "serve a model over HTTP with the OpenAI API",
+		"Loads a model and answers POST /v1/chat/completions and /v1/completions, streaming\n"
+		"or not, GET /v1/models, /health and /metrics. Requests run together, and none\n"
+		"changes the answer of another. Ctrl-C or SIGTERM ends it.\n\nMODEL:\n",
+		"  weft serve\n"
+		"  weft serve Qwen/Qwen3.5-4B --port 9000 --parallel 16 --ctx-size 32768\n"
+		"  weft serve ~/models/Qwen3.5-4B-4bit --host 0.0.0.0 --api-key \"$KEY\"\n",
+		cmd_serve,
+	},
+	{
+		"run", CMD_RUN, "[MODEL]", "answer once, or hold a conversation in the terminal",
+		"With -p, or with standard input from a pipe or file, prints one answer on standard\n"
+		"output, and statistics on standard error. Without, a conversation: Ctrl-C stops the\n"
+		"answer, Ctrl-D ends. /help there lists what else can be typed.\n\nMODEL:\n",
+		"  weft run\n"
+		"  weft run -p 'What is the capital of Peru?' --temp 0\n"
+		"  git diff | weft run Qwen/Qwen3.5-4B --think off --system-prompt 'Summarise this change.'\n",
+		cmd_run,
+	},
+	{
+		"logits", CMD_LOGITS, "[MODEL] --ids FILE --out FILE", "write the logits of every position to a file",
+		"Runs token ids through the engine that serves and writes the logits of every\n"
+		"position, for comparing with other engines and for tests. How the work is cut and\n"
+		"what runs beside it changes no bit of them.\n\nMODEL:\n",
+		"  weft logits MODEL --ids ids.json --out logits.safetensors --arith f32\n"
+		"  weft logits MODEL --ids ids.json --out logits.safetensors --split 1,7,64 --alongside 3\n",
+		cmd_logits,
+	},
+	{
+		"inspect", CMD_INSPECT, "[MODEL]", "show what a model is and what it will need",
+		"Prints architecture, layers by kind, parameters, quantisation, bytes of cache per\n"
+		"token and of state per sequence, and the memory for a context and a number of\n"
+		"sequences.\n\nMODEL:\n",
+		"  weft inspect\n"
+		"  weft inspect Qwen/Qwen3.5-4B --ctx-size 32768 --parallel 4\n",
+		cmd_inspect,
+	},
+	{
+		"tokenize", CMD_TOKENIZE, "[MODEL] [TEXT]", "turn text into token ids",
+		"Prints the ids of TEXT, or of standard input, as a JSON array. A lone argument is\n"
+		"MODEL when it is a folder or a cached name, and TEXT otherwise.\n\nMODEL:\n",
+		"  weft tokenize 'Hello, world'\n"
+		"  weft tokenize Qwen/Qwen3.5-4B --pieces < README.md\n",
+		cmd_tokenize,
+	},
+	{ NULL },
+};
+
+int cli_fail(const char *command, const struct err *err)
+{
+	fprintf(stderr, "weft %s: %s\n", command, err->msg);
+	return EXIT_WORK;
+}
+
+static void help(void)
+{
+	printf("usage: weft COMMAND [options] [MODEL]\n\n"
+	       "weft runs hybrid language models (attention and recurrent layers) on the CPU.\n\n"
+	       "Commands:\n");
+	for (const struct command *c = commands; c->name; c++)
+		printf("  %-10s %s\n", c->name, c->what);
+	printf("\n%s\n\n"
+	       "`weft COMMAND --help` lists a command's options; `weft --version` names the version.\n", about_model);
+}
+
+static void help_command(const struct command *c)
+{
+	struct command whole = *c;
+	char about[1200];
+
+	snprintf(about, sizeof(about), "%s%s", c->about, about_model);
+	whole.about = about;
+	options_help(&whole);
+}
+
+static int usage_error(const char *word)
+{
+	const char *name[16];
+	const char *hint;
+	int n = 0;
+
+	for (const struct command *c = commands; c->name; c++)
+		name[n++] = c->name;
+	hint = closest(word, name, n);
+	fprintf(stderr, "weft: unknown command '%s'", word);
+	if (hint)
+		fprintf(stderr, "; did you mean '%s'?", hint);
+	fprintf(stderr, "\n`weft --help` lists the commands.\n");
+	return EXIT_USAGE;
+}
+
+int cli_main(int argc, char **argv)
+{
+	const char *word = argc > 1 ? argv[1] : NULL;
+
+	if (!word) {
+		fprintf(stderr, "weft: no command\n`weft --help` lists the commands.\n");
+		return EXIT_USAGE;
+	}
+	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
+		help();
+		return 0;
+	}
+	if (!strcmp(word, "--version") || !strcmp(word, "version")) {
+		printf("weft %s\n", WEFT_VERSION);
+		return 0;
+	}
+	for (const struct command *c = commands; c->name; c++) {
+		struct options o;
+		struct err err;
+		int rc;
+
+		if (strcmp(word, c->name))
+			continue;
+		rc = options_parse(c, argc - 2, argv + 2, &o, &err);
+		if (!rc && o.help) {
+			help_command(c);
+		} else if (rc) {
+			fprintf(stderr, "weft %s: %s\n`weft %s --help` lists the options.\n", c->name, err.msg, c->name);
+			rc = EXIT_USAGE;
+		} else {
+			log_set_level(o.log_level);
+			rc = c->run(&o);
+		}
+		options_fini(&o);
+		return rc;
+	}
+	return usage_error(word);
+}

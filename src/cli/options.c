@@ -1,0 +1,504 @@
+/* options.c - the one table of options; parsing and help are made from it. */
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "cli/cli.h"
+
+enum kind { K_FLAG, K_INT, K_INT64, K_SIZE, K_DOUBLE, K_TEXT, K_INTS, K_CPU, K_ARITH, K_THINK, K_LOG };
+
+#define AT(field) offsetof(struct options, field)
+enum { NONE = 0 };              /* no "was set" flag: offset 0 is the model's */
+
+struct option {
+	unsigned commands;
+	const char *name;               /* without the dashes */
+	const char *letter;             /* short form, without its dash; NULL: none */
+	const char *also;               /* other long names, separated by spaces; read, not shown */
+	enum kind kind;
+	size_t at, set_at;              /* fields of struct options */
+	double min, max;                /* K_INT, K_INT64, K_DOUBLE */
+	const char *arg;                /* its value in the help; NULL: takes none */
+	const char *deflt;              /* as a person would write it; NULL: zero, and the help says what that means */
+	const char *group;
+	const char *help;
+};
+
+static const char group_model[] = "Model and engine", group_answer[] = "Answers", group_server[] = "Server",
+	group_this[] = "This command", group_all[] = "General";
+
+static const struct option table[] = {
+	{ CMD_RUN, "prompt", "p", NULL, K_TEXT, AT(prompt), NONE, 0, 0, "TEXT", NULL, group_this,
+	  "answer TEXT, print the answer on standard output and end" },
+	{ CMD_RUN, "system-prompt", "sys", "system", K_TEXT, AT(system), NONE, 0, 0, "TEXT", NULL, group_this,
+	  "system message before the conversation" },
+	{ CMD_RUN, "show-thinking", NULL, NULL, K_FLAG, AT(show_thinking), NONE, 0, 0, NULL, NULL, group_this,
+	  "with -p or a pipe: print the thinking as well as the answer" },
+	{ CMD_LOGITS, "ids", NULL, NULL, K_TEXT, AT(ids), NONE, 0, 0, "FILE", NULL, group_this,
+	  "JSON array of token ids" },
+	{ CMD_LOGITS, "out", "o", NULL, K_TEXT, AT(out), NONE, 0, 0, "FILE", NULL, group_this,
+	  "safetensors file to write: logits [n, V] float32" },
+	{ CMD_LOGITS, "split", NULL, NULL, K_INTS, AT(split), NONE, 1, INT_MAX, "N,N,..", NULL, group_this,
+	  "sizes of the prefill chunks, used in turn" },
+	{ CMD_LOGITS, "greedy", NULL, NULL, K_INT, AT(greedy), NONE, 0, INT_MAX, "N", "0", group_this,
+	  "then decode N tokens: adds greedy_ids [N] and step_logits [N, V]; row 0 is the prompt's last" },
+	{ CMD_LOGITS, "alongside", NULL, NULL, K_INT, AT(alongside), NONE, 0, 1024, "N", "0", group_this,
+	  "N other sequences with other tokens share every step" },
+	{ CMD_LOGITS, "resume-at", NULL, NULL, K_INT, AT(resume_at), NONE, 0, INT_MAX, "K", "0", group_this,
+	  "at position K: capture, restore into a new sequence, go on" },
+	{ CMD_TOKENIZE, "pieces", NULL, NULL, K_FLAG, AT(pieces), NONE, 0, 0, NULL, NULL, group_this,
+	  "print the text of each id beside it" },
+	{ CMD_TOKENIZE, "special", NULL, NULL, K_FLAG, AT(special), NONE, 0, 0, NULL, NULL, group_this,
+	  "text that spells a special token becomes that token" },
+	{ CMD_TOKENIZE, "around", NULL, NULL, K_FLAG, AT(around), NONE, 0, 0, NULL, NULL, group_this,
+	  "add the tokens that the tokenizer puts around a text" },
+
+	{ CMD_SERVE, "host", NULL, NULL, K_TEXT, AT(host), NONE, 0, 0, "ADDRESS", "127.0.0.1", group_server,
+	  "address to listen on; 0.0.0.0 for all" },
+	{ CMD_SERVE, "port", NULL, NULL, K_INT, AT(port), NONE, 0, 65535, "N", "8080", group_server,
+	  "port to listen on; 0: one that is free" },
+	{ CMD_SERVE, "port-file", NULL, NULL, K_TEXT, AT(port_file), NONE, 0, 0, "FILE", NULL, group_server,
+	  "write the port here once the server listens" },
+	{ CMD_SERVE, "alias", "a", NULL, K_TEXT, AT(alias), NONE, 0, 0, "NAME", NULL, group_server,
+	  "the model's name in the API; else its own" },
+	{ CMD_SERVE, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_server,
+	  "ask every client for this key" },
+	{ CMD_SERVE, "queue", NULL, NULL, K_INT, AT(queue), NONE, 1, 1 << 20, "N", "256", group_server,
+	  "requests that may wait; one more is refused" },
+	{ CMD_SERVE, "max-connections", NULL, NULL, K_INT, AT(connections), NONE, 1, 1 << 20, "N", "1024", group_server,
+	  "connections at once" },
+	{ CMD_SERVE, "max-body", NULL, NULL, K_SIZE, AT(body_bytes), NONE, 0, 0, "SIZE", "16M", group_server,
+	  "largest request body" },
+	{ CMD_SERVE, "timeout", "to", NULL, K_INT, AT(timeout), NONE, 1, 86400, "SECONDS", "60", group_server,
+	  "a client that sends or reads nothing for so long is cut off" },
+
+	{ CMD_CHAT, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0, 100, "T", NULL, group_answer,
+	  "temperature; 0: always the likeliest token.  Else what the checkpoint suggests, or 1" },
+	{ CMD_CHAT, "top-p", NULL, NULL, K_DOUBLE, AT(top_p), AT(top_p_set), 0, 1, "P", NULL, group_answer,
+	  "keep the likeliest tokens up to this share.  Else the checkpoint's, or 1 (all)" },
+	{ CMD_CHAT, "top-k", NULL, NULL, K_INT, AT(top_k), AT(top_k_set), 0, INT_MAX, "K", NULL, group_answer,
+	  "keep the K likeliest tokens.  Else the checkpoint's, or 0 (all)" },
+	{ CMD_CHAT, "min-p", NULL, NULL, K_DOUBLE, AT(min_p), AT(min_p_set), 0, 1, "P", NULL, group_answer,
+	  "drop tokens less likely than P times the likeliest.  Else the checkpoint's, or 0 (off)" },
+	{ CMD_CHAT, "repetition-penalty", NULL, "repeat-penalty", K_DOUBLE, AT(repetition_penalty), AT(repetition_set),
+	  0, 100, "X", NULL, group_answer, "divides the score of tokens seen before.  Else the checkpoint's, or 1 (off)" },
+	{ CMD_CHAT, "presence-penalty", NULL, NULL, K_DOUBLE, AT(presence_penalty), NONE, -2, 2, "X", "0", group_answer,
+	  "taken from the score of tokens used in the answer" },
+	{ CMD_CHAT, "frequency-penalty", NULL, NULL, K_DOUBLE, AT(frequency_penalty), NONE, -2, 2, "X", "0", group_answer,
+	  "the same, for each use" },
+	{ CMD_CHAT, "max-tokens", "n", "predict n-predict", K_INT, AT(max_tokens), NONE, -1, INT_MAX, "N", "-1", group_answer,
+	  "longest answer in tokens; -1: until the context ends" },
+	{ CMD_CHAT, "seed", "s", NULL, K_INT64, AT(seed), NONE, -1, 9e15, "N", "-1", group_answer,
+	  "of the random numbers; -1: a new one for each answer" },
+	{ CMD_CHAT, "think", NULL, NULL, K_THINK, AT(think), NONE, 0, 0, "on|off", NULL, group_answer,
+	  "let the model think before it answers, where its template can; else the template decides" },
+	{ CMD_CHAT, "chat-template", NULL, "chat-template-file", K_TEXT, AT(template_file), NONE, 0, 0, "FILE", NULL, group_answer,
+	  "Jinja template to use instead of the model's" },
+	{ CMD_CHAT, "chat-template-args", NULL, "chat-template-kwargs", K_TEXT, AT(template_args), NONE, 0, 0, "JSON", NULL,
+	  group_answer, "object of further variables for the template, as {\"enable_thinking\": false}" },
+
+	{ CMD_ALL & ~CMD_INSPECT, "model", "m", NULL, K_TEXT, AT(model), NONE, 0, 0, "MODEL", NULL, group_model,
+	  "the same as the argument MODEL" },
+	{ CMD_ENGINE | CMD_INSPECT, "ctx-size", "c", "max-model-len", K_INT, AT(ctx_size), NONE, 0, INT_MAX, "N", "0", group_model,
+	  "longest sequence in tokens, answer included; 0: as the model allows" },
+	{ CMD_SERVE | CMD_INSPECT, "parallel", "np", "max-num-seqs", K_INT, AT(parallel), NONE, 1, 1024, "N", "8", group_model,
+	  "sequences computed at once; others wait" },
+	{ CMD_ENGINE, "threads", "t", NULL, K_INT, AT(threads), NONE, 0, 1024, "N", "0", group_model,
+	  "compute threads; 0: one per processor" },
+	{ CMD_ENGINE, "prefill-step-size", NULL, "ubatch-size", K_INT, AT(step_rows), NONE, 1, 65536, "N", "512", group_model,
+	  "most tokens computed in one step" },
+	{ CMD_ENGINE | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(kv_bytes), NONE, 0, 0, "SIZE", "0", group_model,
+	  "memory for keys and values; 0: what --parallel sequences of --ctx-size need, at most a quarter of the machine's" },
+	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL, group_model,
+	  "memory for kept prompt prefixes; 0: keep none.  Default: an eighth of the machine's" },
+	{ CMD_ENGINE, "cpu", NULL, NULL, K_CPU, AT(cpu), NONE, 0, 0, "LEVEL", NULL, group_model,
+	  "use no newer instructions than scalar, avx2 or avx512; else the best this machine has" },
+	{ CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(arith), NONE, 0, 0, "f32|fast", "fast", group_model,
+	  "f32: reference arithmetic; fast: what serving uses" },
+
+	{ CMD_ALL, "log-level", NULL, NULL, K_LOG, AT(log_level), NONE, 0, 0, "LEVEL", "info", group_all,
+	  "error, warn, info or debug; to standard error" },
+	{ CMD_ALL, "help", "h", NULL, K_FLAG, AT(help), NONE, 0, 0, NULL, NULL, group_all, "this text" },
+};
+enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
+
+/* ---- values ---- */
+
+static void *field(struct options *o, size_t at)
+{
+	return (char *)o + at;
+}
+
+static int number(const char *text, double *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtod(text, &end);
+	return *text && !*end && !errno && isfinite(*out) ? 0 : E_ARG;
+}
+
+static int integer(const char *text, int64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoll(text, &end, 10);
+	return *text && !*end && !errno ? 0 : E_ARG;
+}
+
+static int size(const char *text, size_t *out)
+{
+	static const char unit[] = "KMGT";
+	unsigned long long n;
+	char *end;
+	const char *u;
+	int shift = 0;
+
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	if (end == text || *text == '-' || errno)
+		return E_ARG;
+	if (*end) {
+		u = strchr(unit, *end & ~0x20);
+		if (!u || (end[1] && strcmp(end + 1, "iB") && strcmp(end + 1, "B")))
+			return E_ARG;
+		shift = 10 * (int)(u - unit + 1);
+	}
+	if (n > SIZE_MAX >> shift)
+		return E_ARG;
+	*out = (size_t)n << shift;
+	return 0;
+}
+
+static int ints(struct options *o, const struct option *op, const char *text, struct err *err)
+{
+	struct ints *out = field(o, op->at);
+	int n = 1, i = 0;
+	char *copy, *save, *word;
+
+	for (const char *p = text; *p; p++)
+		n += *p == ',';
+	out->v = xcalloc((size_t)n, sizeof(*out->v));
+	out->n = n;
+	assert(o->n_owned < (int)(sizeof(o->owned) / sizeof(o->owned[0])));
+	o->owned[o->n_owned++] = out->v;
+	copy = xstrdup(text);
+	for (word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+		int64_t v;
+
+		if (integer(word, &v) || (double)v < op->min || (double)v > op->max)
+			break;
+		out->v[i++] = (int)v;
+	}
+	free(copy);
+	return i == n ? 0 : err_set(err, E_ARG, "--%s: '%s' is not a list of numbers from %.0f, as 1,7,64", op->name, text, op->min);
+}
+
+static int choice(const struct option *op, const char *text, struct options *o, struct err *err)
+{
+	if (op->kind == K_CPU) {
+		if (cpu_level_parse(text, field(o, op->at), err))
+			return err_prefix(err, "--%s", op->name);
+		return 0;
+	}
+	if (op->kind == K_LOG) {
+		if (log_parse_level(text, field(o, op->at)))
+			return err_set(err, E_ARG, "--%s: '%s' is not error, warn, info or debug", op->name, text);
+		return 0;
+	}
+	if (op->kind == K_ARITH && (!strcmp(text, "f32") || !strcmp(text, "fast"))) {
+		*(enum arith *)field(o, op->at) = text[1] == '3' ? ARITH_F32 : ARITH_FAST;
+		return 0;
+	}
+	if (op->kind == K_THINK && (!strcmp(text, "on") || !strcmp(text, "off"))) {
+		*(enum think *)field(o, op->at) = text[1] == 'n' ? THINK_ON : THINK_OFF;
+		return 0;
+	}
+	return err_set(err, E_ARG, "--%s: '%s' is not one of %s", op->name, text, op->arg);
+}
+
+static int set(struct options *o, const struct option *op, const char *text, struct err *err)
+{
+	void *at = field(o, op->at);
+	int64_t i;
+	double d;
+
+	switch (op->kind) {
+	case K_FLAG:
+		*(bool *)at = true;
+		break;
+	case K_TEXT:
+		*(const char **)at = text;
+		break;
+	case K_INT:
+	case K_INT64:
+		if (integer(text, &i) || (double)i < op->min || (double)i > op->max)
+			return err_set(err, E_ARG, "--%s: '%s' is not a whole number from %.0f to %.0f", op->name, text, op->min,
+			               op->max);
+		if (op->kind == K_INT)
+			*(int *)at = (int)i;
+		else
+			*(int64_t *)at = i;
+		break;
+	case K_DOUBLE:
+		if (number(text, &d) || d < op->min || d > op->max)
+			return err_set(err, E_ARG, "--%s: '%s' is not a number from %g to %g", op->name, text, op->min, op->max);
+		*(double *)at = d;
+		break;
+	case K_SIZE:
+		if (size(text, at))
+			return err_set(err, E_ARG, "--%s: '%s' is not a size, as 500M or 2G", op->name, text);
+		break;
+	case K_INTS:
+		return ints(o, op, text, err);
+	default:
+		return choice(op, text, o, err);
+	}
+	if (op->set_at != NONE)
+		*(bool *)field(o, op->set_at) = true;
+	return 0;
+}
+
+/* ---- the command line ---- */
+
+static bool is_among(const char *word, size_t n, const char *list)
+{
+	while (list && *list) {
+		size_t k = strcspn(list, " ");
+
+		if (k == n && !memcmp(list, word, n))
+			return true;
+		list += k + (list[k] == ' ');
+	}
+	return false;
+}
+
+static const struct option *find(const struct command *c, const char *word, size_t n, bool is_long)
+{
+	for (int i = 0; i < N_OPTION; i++) {
+		const struct option *op = &table[i];
+
+		if (!(op->commands & c->bit))
+			continue;
+		if (is_long ? is_among(word, n, op->name) || is_among(word, n, op->also) : is_among(word, n, op->letter))
+			return op;
+	}
+	return NULL;
+}
+
+static int distance(const char *a, const char *b)
+{
+	enum { LONGEST = 40 };
+	int row[LONGEST + 1], n = (int)strlen(b);
+
+	if (n > LONGEST || strlen(a) > LONGEST)
+		return LONGEST;
+	for (int j = 0; j <= n; j++)
+		row[j] = j;
+	for (int i = 1; *a; a++, i++) {
+		int diagonal = row[0];
+
+		row[0] = i;
+		for (int j = 1; j <= n; j++) {
+			int best = diagonal + (*a != b[j - 1]);
+
+			diagonal = row[j];
+			best = row[j] + 1 < best ? row[j] + 1 : best;
+			row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+		}
+	}
+	return row[n];
+}
+
+const char *closest(const char *word, const char *const *name, int n)
+{
+	const char *best = NULL;
+	int best_at = 4;        /* more changes than that are another word */
+
+	for (int i = 0; i < n; i++) {
+		int d = distance(word, name[i]);
+
+		if (strlen(word) > 2 && !strncmp(word, name[i], strlen(word)))
+			d = 1;
+		if (d < best_at && d < (int)strlen(name[i])) {
+			best = name[i];
+			best_at = d;
+		}
+	}
+	return best;
+}
+
+static int unknown(const struct command *c, const char *word, struct err *err)
+{
+	const char *name[N_OPTION], *hint, *others = NULL;
+	const char *bare = word + strspn(word, "-");
+	size_t len = strcspn(bare, "=");
+	int n = 0;
+	char *plain = xstrndup(bare, len);
+
+	for (int i = 0; i < N_OPTION; i++)
+		if (table[i].commands & c->bit)
+			name[n++] = table[i].name;
+		else if (!strcmp(table[i].name, plain))
+			others = table[i].name;
+	hint = closest(plain, name, n);
+	free(plain);
+	if (others)
+		return err_set(err, E_ARG, "%.*s is not an option of `weft %s`, but of another command", (int)strcspn(word, "="),
+		               word, c->name);
+	if (hint)
+		return err_set(err, E_ARG, "unknown option %.*s; did you mean --%s?", (int)strcspn(word, "="), word, hint);
+	return err_set(err, E_ARG, "unknown option %.*s", (int)strcspn(word, "="), word);
+}
+
+/* One option at argv[i]; how many words it took, or a code. */
+static int take(const struct command *c, int argc, char **argv, int i, struct options *o, struct err *err)
+{
+	bool is_long = argv[i][1] == '-';
+	const char *word = argv[i] + 1 + is_long, *eq = strchr(word, '=');
+	size_t n = eq ? (size_t)(eq - word) : strlen(word);
+	const struct option *op = find(c, word, n, is_long);
+	int rc;
+
+	if (!op)
+		return unknown(c, argv[i], err);
+	if (!op->arg) {
+		if (eq)
+			return err_set(err, E_ARG, "%s: --%s takes no value", argv[i], op->name);
+		rc = set(o, op, NULL, err);
+		return rc ? rc : 1;
+	}
+	if (!eq && i + 1 >= argc)
+		return err_set(err, E_ARG, "%s needs a value: --%s %s", argv[i], op->name, op->arg);
+	rc = set(o, op, eq ? eq + 1 : argv[i + 1], err);
+	return rc ? rc : eq ? 1 : 2;
+}
+
+static void defaults(const struct command *c, struct options *o)
+{
+	struct err err;
+
+	memset(o, 0, sizeof(*o));
+	for (int i = 0; i < N_OPTION; i++)
+		if (table[i].deflt && set(o, &table[i], table[i].deflt, &err)) {
+			fprintf(stderr, "%s\n", err.msg);
+			abort();
+		}
+	o->cpu = cpu_detect();
+	o->prefix_bytes = SIZE_MAX;
+	o->temperature = o->top_p = o->repetition_penalty = 1;
+	if (!(c->bit & (CMD_SERVE | CMD_INSPECT)))
+		o->parallel = 1;
+}
+
+int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err)
+{
+	const char *word[2] = { NULL };
+	int n_word = 0, word_max = c->bit == CMD_TOKENIZE ? 2 : 1, used;
+	bool only_words = false;
+
+	defaults(c, o);
+	for (int i = 0; i < argc; i += used) {
+		used = 1;
+		if (!only_words && !strcmp(argv[i], "--")) {
+			only_words = true;
+		} else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
+			used = take(c, argc, argv, i, o, err);
+			if (used < 0)
+				return used;
+		} else if (n_word == word_max) {
+			return err_set(err, E_ARG, "'%s' is one argument too many (usage: weft %s %s)", argv[i], c->name, c->args);
+		} else {
+			word[n_word++] = argv[i];
+		}
+	}
+	if (n_word && o->model && word_max == 1)
+		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->model, word[0]);
+	if (o->model && n_word == 2)
+		return err_set(err, E_ARG, "'%s' is one argument too many beside --model", word[1]);
+	if (o->model || (c->bit == CMD_TOKENIZE && n_word == 1))
+		o->text = word[0];              /* tokenize looks whether a lone word is a model */
+	else if (n_word) {
+		o->model = word[0];
+		o->text = word[1];
+	}
+	return 0;
+}
+
+void options_fini(struct options *o)
+{
+	for (int i = 0; i < o->n_owned; i++)
+		free(o->owned[i]);
+	o->n_owned = 0;
+}
+
+/* ---- help ---- */
+
+/* Text broken at spaces to a width, each line after the first indented. */
+static void wrapped(const char *text, int indent, int column, int width)
+{
+	while (*text) {
+		int n = (int)strcspn(text, " ");
+
+		if (column > indent && column + 1 + n > width) {
+			printf("\n%*s", indent, "");
+			column = indent;
+		} else if (column > indent) {
+			putchar(' ');
+			column++;
+		}
+		printf("%.*s", n, text);
+		column += n;
+		text += n;
+		text += strspn(text, " ");
+	}
+	putchar('\n');
+}
+
+static void help_option(const struct option *op)
+{
+	enum { INDENT = 30, WIDTH = 100 };
+	char left[80], *help;
+	struct buf b;
+
+	snprintf(left, sizeof(left), "  %s%s%s--%s%s%s", op->letter ? "-" : "", op->letter ? op->letter : "",
+	         op->letter ? ", " : "    ", op->name, op->arg ? " " : "", op->arg ? op->arg : "");
+	buf_init(&b);
+	buf_puts(&b, op->help);
+	if (op->deflt)
+		buf_printf(&b, " (default %s)", op->deflt);
+	help = buf_take(&b);
+	if (strlen(left) + 2 > INDENT)
+		printf("%s\n%*s", left, INDENT, "");
+	else
+		printf("%-*s", INDENT, left);
+	wrapped(help, INDENT, INDENT, WIDTH);
+	free(help);
+}
+
+void options_help(const struct command *c)
+{
+	static const char *const group[] = { group_this, group_answer, group_server, group_model, group_all };
+
+	printf("usage: weft %s [options] %s\n\n%s\n", c->name, c->args, c->about);
+	for (size_t g = 0; g < sizeof(group) / sizeof(group[0]); g++) {
+		bool any = false;
+
+		for (int i = 0; i < N_OPTION; i++) {
+			if (table[i].group != group[g] || !(table[i].commands & c->bit))
+				continue;
+			if (!any)
+				printf("\n%s:\n", group[g]);
+			any = true;
+			help_option(&table[i]);
+		}
+	}
+	printf("\nExamples:\n%s", c->examples);
+}
