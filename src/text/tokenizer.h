@@ -1,0 +1,94 @@
+/* tokenizer.h - text to token ids and back, from a Hugging Face tokenizer.json.
+ *
+ * What is done: byte-level BPE (GPT-2's alphabet), as the Qwen, Llama-3 and GPT-4o
+ * families use it: NFC, pre-tokenizers made of Split, Digits and ByteLevel, added
+ * tokens, a TemplateProcessing that puts tokens before or after.  Anything else in
+ * the file is an error at open that names it; nothing is skipped in silence.
+ *
+ * An open tokenizer is constant: any number of threads may use one.  The file is
+ * outside input: sizes are limited before memory is taken for them. */
+#ifndef TEXT_TOKENIZER_H
+#define TEXT_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum {
+	TOKENIZER_IDS_MAX = 1 << 20,    /* ids are below this; the largest vocabularies known have 262,144 */
+	TOKENIZER_MERGES_MAX = 1 << 22,
+	TOKENIZER_ADDED_MAX = 1 << 16,
+	TOKENIZER_ADDED_BYTES_MAX = 256, /* of one added token: bounds the work per byte of text */
+	TOKENIZER_TEXT_MAX = 1 << 28,   /* bytes of one text */
+};
+
+/* Token ids that grow. */
+struct tokens {
+	int32_t *id;
+	size_t n, cap;
+};
+
+void tokens_init(struct tokens *v);
+void tokens_fini(struct tokens *v);
+void tokens_reset(struct tokens *v);                    /* empty, memory kept */
+void tokens_put(struct tokens *v, int32_t id);
+
+struct tokenizer;
+
+/* Reads json[0..n), which may be freed afterwards. */
+int tokenizer_open(struct tokenizer **out, const char *json, size_t n, struct err *err);
+void tokenizer_close(struct tokenizer *t);              /* NULL is allowed */
+
+/* Ids are in [0, size).  An embedding may have more rows; those are no tokens. */
+int32_t tokenizer_size(const struct tokenizer *t);
+
+/* The bytes that a token stands for, or NULL when no token has this id (ids may
+ * have holes).  An added token's bytes are its content.  Bytes of one token need
+ * not be valid UTF-8. */
+const char *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t *n);
+
+/* Marked "special" in the file: not part of the text that a reader sees. */
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
+
+/* The token whose content is p[0..n): an added token first, else a vocabulary
+ * entry by its bytes (" the", not "Ġthe").  -1 when there is none. */
+int32_t tokenizer_find(const struct tokenizer *t, const char *p, size_t n);
+
+/* What the file's post-processor puts before and after a single text (Llama-3's
+ * begin-of-text, for one); NULL and 0 when nothing. */
+const int32_t *tokenizer_prefix(const struct tokenizer *t, size_t *n);
+const int32_t *tokenizer_suffix(const struct tokenizer *t, size_t *n);
+
+enum {
+	/* Text that spells a special token becomes that token; without this flag it
+	 * is ordinary text.  Added tokens that are not special are always matched. */
+	TOKENIZE_SPECIAL = 1,
+	/* Put the prefix and suffix around the text.  Chat templates write their own. */
+	TOKENIZE_AROUND = 2,
+};
+
+/* Appends the ids of text[0..n) to out.  E_ARG names the first byte that is not
+ * UTF-8; E_LIMIT when the text is too long or a pattern of the file works too
+ * hard on it.  After an error out is as it was. */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+	struct tokens *out, struct err *err);
+
+/* Bytes [start, end) of a text. */
+struct text_range {
+	size_t start, end;
+};
+
+/* The same for a text of which some bytes are not to be trusted: no special token
+ * is read where it would touch a byte of user[0..n_user), so nobody can write the
+ * end of their own turn.  The ranges are sorted and do not overlap (E_ARG). */
+int tokenizer_encode_ranges(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+	const struct text_range *user, size_t n_user, struct tokens *out, struct err *err);
+
+/* Appends the text of id[0..n) as struct detok (detok.h) yields it. */
+void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool skip_special,
+	struct buf *out);
+
+#endif
