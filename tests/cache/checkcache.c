@@ -7,9 +7,11 @@
  * operation the books must be what a naive account says: which pages are
  * distinct, how many snapshots live, where a set can stand.
  *
- *     checkcache [--seed N] [--lives N] [--ops N] [--combo MASK] [--far] [--life N] [--verbose]
+ *     checkcache [--seed N] [--lives N] [--ops N] [--combo MASK] [--life N] [--far] [--cpu THREADS]
  *
- * The seed is printed; --life repeats one life of it. */
+ * The seed is printed, `--seed os` takes a new one; --life repeats one life of it.
+ * --far makes the toy backend's memory unreadable outside its operations, --cpu
+ * runs the CPU backend's own attention and recurrence instead of the toy's. */
 #include <assert.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -64,8 +66,6 @@ static struct {
 	uint64_t full[4];               /* reserve, capture, restore, read */
 	uint64_t unreserved, preempted, checks, shed;
 } count;
-
-static bool verbose;
 
 static void fail(const struct life *l, const char *fmt, ...) __attribute__((format(printf, 2, 3), noreturn));
 static void fail(const struct life *l, const char *fmt, ...)
@@ -671,7 +671,6 @@ static void life_open(struct life *l, const struct truth *truth, unsigned combo)
 
 	l->doing = "open";
 	w->truth = truth;
-	w->be = truth->open();
 	w->slots = 1 + draw(l, SLOTS_MAX);
 	w->ctx_max = 4 + draw(l, CTX_MAX - 4);
 	w->step_rows = chance(l, 4) ? 1 + draw(l, 3) : STEP_MAX;
@@ -679,7 +678,7 @@ static void life_open(struct life *l, const struct truth *truth, unsigned combo)
 	w->state = (struct state_opts){ .slots = w->slots, .tape_rows = draw(l, TAPE_MAX + 1) };
 	w->pooled = (struct pooled_opts){ .group = 2 + draw(l, 5), .slots = w->slots, .ctx_max = w->ctx_max,
 	                                  .step_rows = w->step_rows };
-	truth->shape(w, rng_bits(l->seed, l->drawn++, l->number));
+	truth->open(w, rng_bits(l->seed, l->drawn++, l->number));
 	for (int i = 0; i < KINDS; i++) {
 		enum kind k = (enum kind)((first + i) % KINDS);
 		struct cache *c = NULL;
@@ -721,7 +720,7 @@ static void life_close(struct life *l)
 	check_books(l);
 	l->doing = "fini";
 	caches_fini(&l->w.set);
-	l->w.truth->close(l->w.be);
+	l->w.be->ops->close(l->w.be);
 }
 
 static void live(const struct truth *truth, uint64_t seed, uint64_t number, unsigned combo, int ops)
@@ -799,8 +798,7 @@ static void check_refusals(void)
 	struct life *l = xcalloc(1, sizeof *l);
 	struct world *w = &l->w;
 
-	w->be = toy_backend_open(false);
-	toy_truth.shape(w, 0x35);
+	toy_truth.open(w, 0x35);
 	w->paged.page_rows = 4;
 	w->paged.slots = w->state.slots = 2;
 	w->paged.ctx_max = 16;
@@ -863,9 +861,6 @@ int main(int argc, char **argv)
 		if (!strcmp(arg, "--far")) {
 			toy_far = true;
 			continue;
-		} else if (!strcmp(arg, "--verbose")) {
-			verbose = true;
-			continue;
 		}
 		if (!value) {
 			fprintf(stderr, "checkcache: %s wants a value, or is not known\n", arg);
@@ -878,7 +873,10 @@ int main(int argc, char **argv)
 			lives = strtoull(value, NULL, 0);
 		else if (!strcmp(arg, "--life"))
 			only = strtoull(value, NULL, 0);
-		else if (!strcmp(arg, "--ops"))
+		else if (!strcmp(arg, "--cpu")) {
+			truth = &cpu_truth;
+			cpu_threads = atoi(value);
+		} else if (!strcmp(arg, "--ops"))
 			ops = atoi(value);
 		else if (!strcmp(arg, "--combo"))
 			combo = (unsigned)strtoul(value, NULL, 0);
@@ -894,11 +892,8 @@ int main(int argc, char **argv)
 	} else {
 		check_tables();
 		check_refusals();
-		for (uint64_t i = 0; i < lives; i++) {
-			if (verbose)
-				printf("life %llu\n", (unsigned long long)i);
+		for (uint64_t i = 0; i < lives; i++)
 			live(truth, seed, i, combo, ops);
-		}
 	}
 	report();
 	return 0;

@@ -20,18 +20,9 @@ static size_t toy_row_bytes(int dim)
 
 static const struct kv_format toy_format = { .name = "toy", .row_bytes = toy_row_bytes };
 
-static struct backend *toy_open(void)
+static void toy_open(struct world *w, uint64_t bits)
 {
-	return toy_backend_open(toy_far);
-}
-
-static void toy_close(struct backend *be)
-{
-	be->ops->close(be);
-}
-
-static void toy_shape(struct world *w, uint64_t bits)
-{
+	w->be = toy_backend_open(toy_far);
 	w->paged.fmt = &toy_format;
 	w->paged.layers = 1 + (int)(bits & 1);
 	w->paged.heads = 1 + (int)(bits >> 1 & 1);
@@ -41,10 +32,9 @@ static void toy_shape(struct world *w, uint64_t bits)
 	                                       .conv_width = 1 + (int)(bits >> 5 & 3) };
 }
 
-/* Hash of tokens 0 .. i, from that of 0 .. i - 1. */
-static uint64_t prefix(uint64_t h, int32_t tok)
+uint64_t prefix_hash(uint64_t before, int32_t tok)
 {
-	return mix(h, (uint64_t)tok + 7);
+	return mix(before, (uint64_t)tok + 7);
 }
 
 /* What the toy writes to row (layer, key or value, head) of a position, cut to
@@ -79,7 +69,7 @@ static void attend(const struct world *w, const struct item *it, int n)
 		uint64_t h = 0;
 
 		for (int pos = 0; pos < it[i].span.pos + it[i].span.n; pos++) {
-			h = prefix(h, it[i].tok[pos]);
+			h = prefix_hash(h, it[i].tok[pos]);
 			if (pos < it[i].span.pos)
 				continue;
 			for (int k = 0; k < w->paged.layers * 2 * v->heads; k++) {
@@ -159,7 +149,7 @@ static void recur(const struct world *w, const struct item *it, int n)
 	free(tail);
 }
 
-static void pool(const struct world *w, const struct item *it, int n)
+void toy_pool(const struct world *w, const struct item *it, int n)
 {
 	const struct pooled_view *v = pooled_view(w->kind[POOLED]);
 	int g = v->group;
@@ -171,7 +161,7 @@ static void pool(const struct world *w, const struct item *it, int n)
 		uint64_t whole = 0, h = 0;      /* groups before row's own; the prefix */
 
 		for (int pos = 0; pos < sp->pos + sp->n; pos++) {
-			h = prefix(h, it[i].tok[pos]);
+			h = prefix_hash(h, it[i].tok[pos]);
 			if (pos >= sp->pos)
 				raw[pos - base] = h;
 		}
@@ -198,7 +188,7 @@ static void toy_forward(struct world *w, const struct item *it, int n)
 	if (w->kind[STATE])
 		recur(w, it, n);
 	if (w->kind[POOLED])
-		pool(w, it, n);
+		toy_pool(w, it, n);
 	toy_gate(w->be, false);
 }
 
@@ -209,7 +199,7 @@ static void oracle_paged(const struct world *w, const int32_t *tok, int first, i
 	uint64_t h = 0, seen = 0;
 
 	for (int pos = 0; pos < n; pos++) {
-		h = prefix(h, tok[pos]);
+		h = prefix_hash(h, tok[pos]);
 		for (int layer = 0; layer < w->paged.layers; layer++)
 			for (int kv = 0; kv < 2; kv++)
 				for (int head = 0; head < w->paged.heads; head++) {
@@ -243,7 +233,7 @@ static void oracle_state(const struct world *w, const int32_t *tok, int first, i
 	free(tail);
 }
 
-static void oracle_pooled(const struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
+void toy_pool_oracle(const struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
 {
 	uint64_t *h = xcalloc((size_t)n, sizeof *h), whole = 0;
 	int g = w->pooled.group;
@@ -251,7 +241,7 @@ static void oracle_pooled(const struct world *w, const int32_t *tok, int first, 
 	for (int pos = 0; pos < n; pos++) {
 		uint64_t seen;
 
-		h[pos] = prefix(pos ? h[pos - 1] : 0, tok[pos]);
+		h[pos] = prefix_hash(pos ? h[pos - 1] : 0, tok[pos]);
 		if (pos && pos % g == 0)
 			whole = mix(whole, pooled_number(h + pos - g, g));
 		seen = whole;
@@ -270,14 +260,12 @@ static void toy_oracle(struct world *w, const int32_t *tok, int first, int n, ui
 	if (w->kind[STATE])
 		oracle_state(w, tok, first, n, out);
 	if (w->kind[POOLED])
-		oracle_pooled(w, tok, first, n, out);
+		toy_pool_oracle(w, tok, first, n, out);
 }
 
 const struct truth toy_truth = {
 	.name = "toy",
 	.open = toy_open,
-	.close = toy_close,
-	.shape = toy_shape,
 	.forward = toy_forward,
 	.oracle = toy_oracle,
 };

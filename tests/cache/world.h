@@ -33,16 +33,19 @@ struct item {
 /* Who computes. */
 struct truth {
 	const char *name;
-	struct backend *(*open)(void);
-	void (*close)(struct backend *);
-	/* Fills what backend and shape must agree on: format, sizes. */
-	void (*shape)(struct world *, uint64_t bits);
+	/* Opens w->be and chooses by bits what goes with it: the row format and the
+	 * shapes of paged and state. */
+	void (*open)(struct world *w, uint64_t bits);
 	/* One pass: writes the caches as a model would, and out through their views. */
 	void (*forward)(struct world *, const struct item *, int n);
 	/* What rows first .. n of a sequence must give, from its tokens alone. */
 	void (*oracle)(struct world *, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS]);
 };
-extern const struct truth toy_truth;
+extern const struct truth toy_truth, cpu_truth;
+
+/* The part of the toy that works on any backend whose memory can be followed. */
+void toy_pool(const struct world *, const struct item *, int n);
+void toy_pool_oracle(const struct world *, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS]);
 
 /* The toy backend: host memory; every operation but memory's and tape_apply is
  * missing.  Far: its memory is unreadable outside its own operations and
@@ -52,9 +55,13 @@ void toy_gate(struct backend *be, bool open);
 size_t toy_backend_live(const struct backend *be);      /* bytes allocated */
 void toy_backend_refuse(struct backend *be, int nth);   /* the nth alloc from now is refused; 0: none */
 extern bool toy_far;                                    /* what toy_truth opens */
+extern int cpu_threads;                                 /* with which cpu_truth opens */
 
 /* The toy recurrence: y into S (n words) and the tail (rows of c words). */
 void toy_update(uint32_t *s, size_t n, uint32_t *tail, int rows, int c, uint64_t y);
+
+/* Hash of tokens 0 .. i of a sequence, from that of 0 .. i - 1. */
+uint64_t prefix_hash(uint64_t before, int32_t tok);
 
 static inline uint64_t mix(uint64_t a, uint64_t b)
 {

@@ -1,0 +1,229 @@
+/* cpu_truth.c - the CPU backend's attention and gated delta layers, on inputs made
+ * from tokens.
+ *
+ * The truth is a sequence that was never interrupted: the same tokens in caches of
+ * its own, without drafts, cut into steps elsewhere.  So a life here tests the law
+ * of the row, bit for bit, as well as the caches. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "world.h"
+
+int cpu_threads = 1;
+
+/* Query heads per key head; frequencies of the rotation. */
+enum { GROUP = 2, FREQS = 2, FILL_MAX = 256 };
+
+static void cpu_open(struct world *w, uint64_t bits)
+{
+	const int level = (int)cpu_detect();
+	struct state_shape *h = &w->state.shape;
+
+	w->be = backend_cpu_open(cpu_threads, (enum cpu_level)(bits % (uint64_t)(level + 1)));
+	bits >>= 8;
+	w->paged.fmt = kv_formats[bits & 1];
+	w->paged.layers = 1 + (int)(bits >> 1 & 1);
+	w->paged.heads = 1 + (int)(bits >> 2 & 1);
+	w->paged.dim = (int[]){ 16, 8, 24, 20 }[bits >> 3 & 3];
+	h->layers = 1 + (int)(bits >> 5 & 1);
+	h->heads_k = 1 + (int)(bits >> 6 & 1);
+	h->heads_v = h->heads_k * (1 + (int)(bits >> 7 & 1));
+	h->dim_k = (int[]){ 8, 16, 12, 5 }[bits >> 8 & 3];
+	h->dim_v = (int[]){ 16, 8, 32, 7 }[bits >> 10 & 3];
+	h->conv_channels = 2 * h->heads_k * h->dim_k + h->heads_v * h->dim_v;
+	h->conv_width = 2 + (int)(bits >> 12 & 1) * 2;
+}
+
+/* n numbers in [-1, 1) that follow from h. */
+static void fill(float *x, int n, uint64_t h)
+{
+	for (int i = 0; i < n; i++)
+		x[i] = (float)(int32_t)(uint32_t)(mix(h, (uint64_t)i) >> 32) * 0x1p-31f;
+}
+
+static uint64_t hash(uint64_t h, const float *x, int n)
+{
+	for (int i = 0; i < n; i++) {
+		uint32_t u;
+
+		memcpy(&u, &x[i], sizeof u);
+		h = mix(h, u);
+	}
+	return h;
+}
+
+/* The rows of a pass: their prefixes' hashes, and where their answers go. */
+struct rows {
+	struct pass p;
+	uint64_t *prefix;
+	uint64_t **out;
+	float *f[6];                    /* [n_row][FILL_MAX] each */
+};
+
+static void rows_init(struct rows *r, struct world *w, const struct item *it, int n)
+{
+	struct span *span = xcalloc((size_t)n, sizeof *span);
+	int32_t *first = xcalloc((size_t)n, sizeof *first), *pos, *item;
+	int n_row = 0;
+
+	for (int i = 0; i < n; i++) {
+		span[i] = it[i].span;
+		first[i] = n_row;
+		n_row += it[i].span.n;
+	}
+	pos = xcalloc((size_t)n_row, sizeof *pos);
+	item = xcalloc((size_t)n_row, sizeof *item);
+	r->prefix = xcalloc((size_t)n_row, sizeof *r->prefix);
+	r->out = xcalloc((size_t)n_row, sizeof *r->out);
+	for (int i = 0; i < n; i++) {
+		uint64_t h = 0;
+
+		for (int p = 0; p < it[i].span.pos + it[i].span.n; p++) {
+			int k = p - it[i].span.pos;
+
+			h = prefix_hash(h, it[i].tok[p]);
+			if (k < 0)
+				continue;
+			pos[first[i] + k] = p;
+			item[first[i] + k] = i;
+			r->prefix[first[i] + k] = h;
+			r->out[first[i] + k] = it[i].out[k];
+		}
+	}
+	for (int i = 0; i < 6; i++)
+		r->f[i] = xcalloc((size_t)n_row * FILL_MAX, sizeof(float));
+	r->p = (struct pass){ .be = w->be, .arith = ARITH_F32, .n_row = n_row, .n_item = n, .pos = pos, .item = item,
+	                      .span = span, .row = first };
+}
+
+static void rows_fini(struct rows *r)
+{
+	free((void *)r->p.pos);
+	free((void *)r->p.item);
+	free((void *)r->p.span);
+	free((void *)r->p.row);
+	free(r->prefix);
+	free(r->out);
+	for (int i = 0; i < 6; i++)
+		free(r->f[i]);
+}
+
+static void rows_fill(struct rows *r, int which, int cols, int salt)
+{
+	assert(cols <= FILL_MAX);
+	for (int i = 0; i < r->p.n_row; i++)
+		fill(r->f[which] + i * cols, cols, mix(r->prefix[i], (uint64_t)salt));
+}
+
+static void rows_hash(struct rows *r, int which, int cols, enum kind kind)
+{
+	for (int i = 0; i < r->p.n_row; i++)
+		r->out[i][kind] = hash(r->out[i][kind], r->f[which] + i * cols, cols);
+}
+
+static void attend(struct rows *r, const struct world *w, const struct cache *c, int layer)
+{
+	static const float freq[FREQS] = { 1.0f, 0.03f };
+	const struct paged_opts *o = &w->paged;
+	const struct backend_ops *op = w->be->ops;
+	float gain[FILL_MAX];
+	const struct attn a = { .heads = o->heads * GROUP, .heads_kv = o->heads, .dim = o->dim, .scale = 0.4f,
+	                        .q_norm = gain, .k_norm = gain, .eps = 1e-6f,
+	                        .rope = { .freq = freq, .n_freq = FREQS, .mscale = 1.0f } };
+	int cols = a.heads * a.dim, kv_cols = a.heads_kv * a.dim;
+
+	fill(gain, a.dim, 5);
+	rows_fill(r, 0, cols, 8 * layer);
+	rows_fill(r, 1, kv_cols, 8 * layer + 1);
+	rows_fill(r, 2, kv_cols, 8 * layer + 2);
+	op->kv_append(&r->p, &a, r->f[0], (size_t)cols, (size_t)a.dim, r->f[1], r->f[2], paged_view(c), layer);
+	op->attend(&r->p, r->f[3], &a, r->f[0], NULL, (size_t)cols, (size_t)a.dim, paged_view(c), layer);
+	rows_hash(r, 3, cols, PAGED);
+}
+
+static void recur(struct rows *r, const struct world *w, const struct cache *c, int layer)
+{
+	const struct state_shape *h = &w->state.shape;
+	float conv[FILL_MAX * 4], decay[FILL_MAX], bias[FILL_MAX], gain[FILL_MAX];
+	const struct delta d = { .shape = *h, .conv = conv, .a_log_exp = decay, .dt_bias = bias, .norm = gain,
+	                         .eps = 1e-6f };
+	int cols = h->heads_v * h->dim_v;
+
+	fill(conv, h->conv_channels * h->conv_width, 11);
+	fill(decay, h->heads_v, 12);
+	for (int i = 0; i < h->heads_v; i++)
+		decay[i] = fabsf(decay[i]) * 0.1f;      /* slow, so that old rows are still felt */
+	fill(bias, h->heads_v, 13);
+	fill(gain, h->dim_v, 14);
+	rows_fill(r, 0, h->conv_channels, 8 * layer + 3);
+	rows_fill(r, 1, cols, 8 * layer + 4);
+	rows_fill(r, 2, h->heads_v, 8 * layer + 5);
+	rows_fill(r, 3, h->heads_v, 8 * layer + 6);
+	w->be->ops->delta(&r->p, r->f[4], &d, r->f[0], r->f[1], r->f[2], r->f[3], state_view(c), layer);
+	rows_hash(r, 4, cols, STATE);
+}
+
+static void run(struct world *w, struct cache *const kind[KINDS], const struct item *it, int n)
+{
+	struct rows r;
+
+	rows_init(&r, w, it, n);
+	for (int i = 0; i < r.p.n_row; i++)
+		r.out[i][PAGED] = r.out[i][STATE] = 0;
+	for (int layer = 0; kind[PAGED] && layer < w->paged.layers; layer++)
+		attend(&r, w, kind[PAGED], layer);
+	for (int layer = 0; kind[STATE] && layer < w->state.shape.layers; layer++)
+		recur(&r, w, kind[STATE], layer);
+	rows_fini(&r);
+}
+
+static void cpu_forward(struct world *w, const struct item *it, int n)
+{
+	run(w, w->kind, it, n);
+	if (w->kind[POOLED])
+		toy_pool(w, it, n);
+}
+
+static void cpu_oracle(struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
+{
+	struct paged_opts paged = w->paged;
+	struct state_opts state = w->state;
+	struct cache *kind[KINDS] = { NULL };
+	struct caches set = { .n = 0 };
+	uint64_t (*all)[KINDS] = xcalloc((size_t)n, sizeof *all);
+
+	paged.slots = state.slots = 1;
+	paged.page_rows = 64;
+	paged.bytes_max = (size_t)1 << 20;
+	if (w->kind[PAGED])
+		caches_add(&set, kind[PAGED] = paged_open(w->be, &paged, NULL));
+	if (w->kind[STATE])
+		caches_add(&set, kind[STATE] = state_open(w->be, &state, NULL));
+	for (int at = 0, rows; at < n; at += rows) {
+		struct item it = { .span = { .slot = 0, .pos = at }, .tok = tok, .out = all + at };
+
+		rows = 1 + (int)(mix((uint64_t)at, (uint64_t)n) % 40);
+		rows = rows < n - at ? rows : n - at;
+		it.span.n = rows;
+		if (caches_reserve(&set, &it.span))
+			abort();
+		caches_begin(&set, &it.span, 1);
+		run(w, kind, &it, 1);
+		caches_settle(&set, &it.span, rows);
+	}
+	memcpy(out, all + first, (size_t)(n - first) * sizeof *all);
+	caches_fini(&set);
+	free(all);
+	if (w->kind[POOLED])
+		toy_pool_oracle(w, tok, first, n, out);
+}
+
+const struct truth cpu_truth = {
+	.name = "cpu",
+	.open = cpu_open,
+	.forward = cpu_forward,
+	.oracle = cpu_oracle,
+};
