@@ -3,7 +3,7 @@
  * float32), within 1e-3 absolute, in one prefill, token by token, and in chunks
  * of 1, 7 and 64; then teacher-forced greedy steps; then a prompt of 600.
  *
- *     golden_test [FAMILY[/VARIANT]...] */
+ *     golden_test [--root FOLDER] [FAMILY[/VARIANT]...] */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -157,7 +157,7 @@ static int check(const char *root, const char *name)
 	char folder[4096], longer[32] = "-";
 	int ok;
 
-	snprintf(folder, sizeof folder, "%s/golden/%s", root, name);
+	snprintf(folder, sizeof folder, "%s/%s", root, name);
 	if (driver_open(&d, folder, &o, &err)) {
 		printf("FAIL %-24s %s\n", name, err.msg);
 		return 1;
@@ -184,7 +184,7 @@ static int check_family(const char *root, const char *family)
 
 	if (strchr(family, '/'))
 		return check(root, family);
-	snprintf(path, sizeof path, "%s/golden/%s", root, family);
+	snprintf(path, sizeof path, "%s/%s", root, family);
 	dir = opendir(path);
 	if (!dir) {
 		printf("FAIL %s: not there\n", path);
@@ -205,17 +205,24 @@ static int check_family(const char *root, const char *family)
 
 int main(int argc, char **argv)
 {
-	const char *root = shared_folder();
-	int bad = 0;
+	char shared[4096];
+	const char *root = shared;
+	int bad = 0, i = 1;
 
-	if (!root)
+	if (argc > 2 && !strcmp(argv[1], "--root")) {
+		root = argv[2];
+		i = 3;
+	} else if (shared_folder()) {
+		snprintf(shared, sizeof shared, "%s/golden", shared_folder());
+	} else {
 		return 77;
+	}
 	log_set_level(LOG_ERROR);
-	if (argc > 1)
-		for (int i = 1; i < argc; i++)
+	if (i < argc)
+		for (; i < argc; i++)
 			bad += check_family(root, argv[i]);
 	else
-		for (int i = 0; families[i]; i++)
+		for (i = 0; families[i]; i++)
 			bad += check_family(root, families[i]);
 	if (bad)
 		printf("%d folders beyond %g\n", bad, (double)TOLERANCE);

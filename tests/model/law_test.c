@@ -1,0 +1,247 @@
+/* The law of the row, with memcmp: the logits of a token are a function of the
+ * model and of the tokens before it, and of nothing else.
+ *
+ * Serving arithmetic, each instruction level of this machine.  One prefill on one
+ * thread is the reference; then the same tokens in other chunks, beside other
+ * sequences, resumed from a snapshot at every position, drafted and partly taken
+ * back, on more threads.  Not one bit may differ.
+ *
+ *     law_test FOLDER...      model folders; the first has every K resumed */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "driver.h"
+
+/* AFTER: rows computed after a resumption; a tenth of them go on to the end.  A
+ * state or a page that is wrong shows in the first row that reads it. */
+enum { N = 300, OTHERS = 3, TAPE = 7, STEP = 320, AFTER = 24 };
+
+struct run {
+	const char *folder;
+	struct driver d;
+	int32_t tok[N], other[OTHERS][N];
+	float *want, *got;
+	size_t row;             /* bytes of a row of logits */
+	int bad;
+};
+
+static void tokens(int32_t *tok, int n, int vocab, uint64_t seed)
+{
+	for (int i = 0; i < n; i++)
+		tok[i] = (int32_t)(rng_bits(seed, (uint64_t)i, 0) % (uint64_t)vocab);
+}
+
+/* Rows [from, to) of got against want. */
+static void same(struct run *r, int from, int to, const char *what)
+{
+	for (int i = from; i < to; i++) {
+		if (!memcmp((char *)r->got + (size_t)i * r->row, (char *)r->want + (size_t)i * r->row, r->row))
+			continue;
+		printf("FAIL %s, %s, %d threads: %s: row %d differs\n", r->folder, cpu_level_name(r->d.be->level),
+		       r->d.be->threads, what, i);
+		r->bad++;
+		return;
+	}
+}
+
+static float *at(struct run *r, int row) { return r->got + (size_t)row * (size_t)r->d.vocab; }
+
+static void begin(struct run *r) { memset(r->got, 0xff, (size_t)N * r->row); }
+
+static void end(struct run *r)
+{
+	for (int s = 0; s <= OTHERS; s++)
+		caches_close(&r->d.m->caches, s);
+}
+
+/* ---- the ways ---- */
+
+static void chunked(struct run *r)
+{
+	static const int size[][4] = {{1, 1, 1, 1}, {7, 7, 7, 7}, {64, 64, 64, 64}, {1, 7, 64, 5}, {63, 65, 2, 129}};
+	char what[64];
+
+	for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+		snprintf(what, sizeof what, "chunks %d,%d,%d,%d", size[i][0], size[i][1], size[i][2], size[i][3]);
+		begin(r);
+		driver_feed(&r->d, 0, 0, r->tok, N, size[i], 4, r->got);
+		same(r, 0, N, what);
+		end(r);
+	}
+}
+
+/* Others with their own tokens share each step; one starts late, one leaves early,
+ * and the order of the sequences in the step changes. */
+static void alongside(struct run *r)
+{
+	static const int size[] = {1, 7, 64, 2};
+	int at_other[OTHERS] = {0}, step = 0;
+
+	begin(r);
+	for (int i = 0; i < N; step++) {
+		struct item it[1 + OTHERS];
+		int n = 0, take = size[step % 4] < N - i ? size[step % 4] : N - i, mine = step % (OTHERS + 1);
+
+		for (int s = 0; s <= OTHERS; s++) {
+			int o = s < mine ? s : s - 1, m = 1 + (step * 5 + o * 3) % 17;
+
+			if (s == mine) {
+				it[n++] = (struct item){0, i, take, 0, r->tok + i, at(r, i), take};
+				continue;
+			}
+			if ((o == 1 && step < 3) || (o == 2 && step == 8)) {
+				if (step == 8) {
+					caches_close(&r->d.m->caches, 1 + o);
+					at_other[o] = 0;
+				}
+				continue;
+			}
+			if (m > N - at_other[o])
+				m = N - at_other[o];
+			if (m <= 0)
+				continue;
+			it[n++] = (struct item){1 + o, at_other[o], m, 0, r->other[o] + at_other[o], NULL, m};
+			at_other[o] += m;
+		}
+		driver_step(&r->d, it, n);
+		i += take;
+	}
+	same(r, 0, N, "alongside others");
+	end(r);
+}
+
+/* Compute to K, capture, restore into another slot, go on there. */
+static void resumed(struct run *r, int stride)
+{
+	static const int ones[] = {1};
+	struct snaps s;
+	char what[64];
+
+	for (int k = 1; k < N; k += stride) {
+		static const int back[] = {64};
+		int to = k % 10 == 1 || k + AFTER > N ? N : k + AFTER;
+
+		begin(r);
+		if (k % 10 == 1) {              /* the first part anew, in chunks that end at K */
+			caches_close(&r->d.m->caches, 0);
+			driver_feed(&r->d, 0, 0, r->tok, k, back, 1, NULL);
+		} else {                        /* the slot stands at K - stride */
+			driver_feed(&r->d, 0, k - stride, r->tok + k - stride, stride, ones, 1, NULL);
+		}
+		assert(caches_capture(&r->d.m->caches, 0, k, &s) == 0);
+		assert(snaps_reach(&s, k) == k);
+		assert(caches_restore(&r->d.m->caches, 1, &s, k) == 0);
+		driver_feed(&r->d, 1, k, r->tok + k, to - k, back, 1, at(r, k));
+		snprintf(what, sizeof what, "resumed at %d", k);
+		same(r, k, to, what);
+		caches_close(&r->d.m->caches, 1);
+		snaps_drop(&s);
+	}
+	end(r);
+}
+
+/* Steps of one sure row and some drafts, of which the first few are right. */
+static void drafted(struct run *r)
+{
+	begin(r);
+	for (int i = 0, step = 0; i < N; step++) {
+		int32_t tok[1 + TAPE];
+		struct item it[2];
+		int sure = 1 + (int)(rng_bits(4, (uint64_t)step, 0) % 3), draft = (int)(rng_bits(1, (uint64_t)step, 0) % (TAPE + 1));
+		int right;
+		float *rows;
+
+		sure = sure > N - i ? N - i : sure;
+		draft = draft > N - i - sure ? N - i - sure : draft;
+		draft = sure + draft > TAPE + 1 ? TAPE + 1 - sure : draft;
+		right = draft ? (int)(rng_bits(2, (uint64_t)step, 0) % (uint64_t)(draft + 1)) : 0;
+		for (int k = 0; k < sure + draft; k++)
+			tok[k] = k < sure + right ? r->tok[i + k] : (r->tok[i + k] + 1 + k) % r->d.vocab;
+		rows = xmalloc((size_t)(sure + draft) * r->row);
+		it[0] = (struct item){0, i, sure + draft, draft, tok, rows, sure + right};
+		/* somebody else is drafting too, and always wrong */
+		it[1] = (struct item){1, step, 3, 2, r->other[0], NULL, 1};
+		driver_step(&r->d, it, step + 3 <= N ? 2 : 1);
+		memcpy(at(r, i), rows, (size_t)(sure + right) * r->row);
+		free(rows);
+		i += sure + right;
+	}
+	same(r, 0, N, "drafted");
+	end(r);
+}
+
+/* ---- one model ---- */
+
+static void open_or_exit(struct run *r, int threads, enum cpu_level level)
+{
+	struct driver_opts o = {.arith = ARITH_FAST, .threads = threads, .level = level, .slots = 1 + OTHERS,
+	                        .ctx_max = 512, .step_rows = STEP, .tape_rows = TAPE};
+	struct err err;
+
+	if (driver_open(&r->d, r->folder, &o, &err)) {
+		printf("FAIL %s: %s\n", r->folder, err.msg);
+		exit(1);
+	}
+	r->row = (size_t)r->d.vocab * sizeof(float);
+	tokens(r->tok, N, r->d.vocab, 11);
+	for (int i = 0; i < OTHERS; i++)
+		tokens(r->other[i], N, r->d.vocab, 100 + (uint64_t)i);
+	if (!r->got)
+		r->got = xmalloc((size_t)N * r->row);
+}
+
+static void check_level(struct run *r, enum cpu_level level, int stride)
+{
+	for (int threads = 1; threads <= 3; threads++) {
+		open_or_exit(r, threads, level);
+		if (!r->want) {
+			r->want = xmalloc((size_t)N * r->row);
+			driver_feed(&r->d, 0, 0, r->tok, N, NULL, 0, r->want);
+			end(r);
+		}
+		begin(r);
+		driver_feed(&r->d, 0, 0, r->tok, N, NULL, 0, r->got);
+		same(r, 0, N, "one prefill");
+		end(r);
+		alongside(r);
+		drafted(r);
+		if (threads < 3)
+			chunked(r);
+		if (threads == 1)
+			resumed(r, stride);
+		driver_close(&r->d);
+	}
+}
+
+static int check(const char *folder, int stride)
+{
+	struct run r = {.folder = folder};
+	int bad = 0;
+
+	/* want is the scalar level's: quant/ and backend/ promise the same bits at
+	 * every level, so one reference serves them all. */
+	for (int level = CPU_SCALAR; level <= (int)cpu_detect(); level++) {
+		r.bad = 0;
+		check_level(&r, (enum cpu_level)level, stride);
+		printf("%s %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, 1 to 3 threads\n",
+		       r.bad ? "FAIL" : "ok  ", folder, cpu_level_name((enum cpu_level)level), N, stride);
+		bad += r.bad;
+	}
+	free(r.want);
+	free(r.got);
+	return bad;
+}
+
+int main(int argc, char **argv)
+{
+	int bad = 0, quick = getenv("WEFT_TEST_QUICK") != NULL;
+
+	log_set_level(LOG_ERROR);
+	for (int i = 1; i < argc; i++)
+		bad += check(argv[i], quick ? 50 : i == 1 ? 1 : 10);
+	return bad > 0;
+}
