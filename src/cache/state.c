@@ -5,8 +5,8 @@
  * what their updates need on the slot's tape, and settle applies as many as are
  * kept, which costs a fiftieth of a copy of S per row.
  *
- * S and tails live in the backend's memory, snapshots in the host's, so that they
- * can be written to a file and do not crowd a small device. */
+ * Snapshots lie in the backend's memory too: tens of megabytes cost less there
+ * than in a heap that is touched for the first time, small page by small page. */
 #include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -19,9 +19,12 @@
  * backend's name (S lies in that backend's own order), then S, then the tails. */
 enum { VERSION = 1, HEAD_WORDS = 11, BACKEND_BYTES = 16 };
 
+/* A snapshot passes through the host in pieces of this size. */
+enum { PIECE = 1 << 18 };
+
 struct state_snap {
 	struct snap snap;
-	unsigned char data[];           /* S of all layers, tails of all layers */
+	char *data;                     /* the backend's: S of all layers, tails of all layers */
 };
 
 /* S or the tails of all slots, and of one more that is never written, so that it
@@ -122,11 +125,16 @@ static void state_close(struct cache *c, int slot)
 static struct state_snap *snap_new(struct state *st, int pos)
 {
 	struct state_snap *s;
+	char *data;
 
 	if (st->slot_bytes > st->o.snap_bytes_max - st->snap_bytes)
 		return NULL;
-	s = xmalloc(sizeof *s + st->slot_bytes);
+	data = st->cache.be->ops->alloc(st->cache.be, st->slot_bytes);
+	if (!data)
+		return NULL;
+	s = xmalloc(sizeof *s);
 	s->snap = (struct snap){ .cache = &st->cache, .pos = pos, .bytes = st->slot_bytes };
+	s->data = data;
 	st->snap_bytes += st->slot_bytes;
 	st->n_snap++;
 	return s;
@@ -138,6 +146,7 @@ static void state_drop(struct snap *snap)
 
 	st->snap_bytes -= snap->bytes;
 	st->n_snap--;
+	snap->cache->be->ops->free(snap->cache->be, ((struct state_snap *)snap)->data, snap->bytes);
 	free(snap);
 }
 
@@ -145,7 +154,7 @@ static struct snap *state_capture(struct cache *c, int slot, int pos)
 {
 	struct state *st = state_of(c);
 	struct state_snap *s;
-	unsigned char *at;
+	char *at;
 
 	assert(!st->spoiled[slot]);
 	s = snap_new(st, pos);
@@ -154,7 +163,7 @@ static struct snap *state_capture(struct cache *c, int slot, int pos)
 	at = s->data;
 	for (int k = 0; k < PARTS; at += st->part[k++].bytes)
 		if (st->part[k].bytes)
-			c->be->ops->read(c->be, at, part_of(st, k, slot), st->part[k].bytes);
+			c->be->ops->copy(c->be, at, part_of(st, k, slot), st->part[k].bytes);
 	return &s->snap;
 }
 
@@ -167,12 +176,12 @@ static int state_restore(struct cache *c, int slot, const struct snap *snap, int
 {
 	const struct state_snap *s = (const struct state_snap *)snap;
 	struct state *st = state_of(c);
-	const unsigned char *at = s->data;
+	const char *at = s->data;
 
 	assert(pos == snap->pos);
 	for (int k = 0; k < PARTS; at += st->part[k++].bytes)
 		if (st->part[k].bytes)
-			c->be->ops->write(c->be, part_of(st, k, slot), at, st->part[k].bytes);
+			c->be->ops->copy(c->be, part_of(st, k, slot), at, st->part[k].bytes);
 	st->spoiled[slot] = false;
 	return 0;
 }
@@ -195,16 +204,22 @@ static void head_fill(const struct state *st, int pos, uint32_t head[HEAD_WORDS]
 static int state_write(const struct snap *snap, struct sink *to)
 {
 	const struct state_snap *s = (const struct state_snap *)snap;
+	struct backend *be = snap->cache->be;
 	uint32_t head[HEAD_WORDS];
-	char backend[BACKEND_BYTES];
+	char backend[BACKEND_BYTES], *piece;
 	int rc;
 
 	head_fill(state_of(snap->cache), snap->pos, head, backend);
 	rc = to->put(to, head, sizeof head);
 	if (!rc)
 		rc = to->put(to, backend, sizeof backend);
-	if (!rc)
-		rc = to->put(to, s->data, snap->bytes);
+	piece = xmalloc(PIECE);
+	for (size_t at = 0, n; !rc && at < snap->bytes; at += n) {
+		n = snap->bytes - at < PIECE ? snap->bytes - at : PIECE;
+		be->ops->read(be, piece, s->data + at, n);
+		rc = to->put(to, piece, n);
+	}
+	free(piece);
 	return rc;
 }
 
@@ -233,7 +248,7 @@ static int state_read(struct cache *c, struct source *from, struct snap **out, s
 	struct state *st = state_of(c);
 	struct state_snap *s;
 	uint32_t head[HEAD_WORDS];
-	char backend[BACKEND_BYTES];
+	char backend[BACKEND_BYTES], *piece;
 	int rc;
 
 	rc = source_get(from, head, sizeof head, err);
@@ -247,7 +262,14 @@ static int state_read(struct cache *c, struct source *from, struct snap **out, s
 	if (!s)
 		return err_set(err, E_FULL, "state snapshot: %zu bytes, %zu of %zu are used", st->slot_bytes,
 		               st->snap_bytes, st->o.snap_bytes_max);
-	rc = source_get(from, s->data, s->snap.bytes, err);
+	piece = xmalloc(PIECE);
+	for (size_t at = 0, n; !rc && at < st->slot_bytes; at += n) {
+		n = st->slot_bytes - at < PIECE ? st->slot_bytes - at : PIECE;
+		rc = source_get(from, piece, n, err);
+		if (!rc)
+			c->be->ops->write(c->be, s->data + at, piece, n);
+	}
+	free(piece);
 	if (rc) {
 		state_drop(&s->snap);
 		return rc;

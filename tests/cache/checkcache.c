@@ -59,11 +59,13 @@ struct life {
 	int next_id;
 	int op;
 	const char *doing;
+	bool armed;
 };
 
 static struct {
 	uint64_t rows, steps, drafts_kept, drafts_cut, rewinds, rewinds_exact, captures, restores, trips, hostile;
 	uint64_t full[4];               /* reserve, capture, restore, read */
+	uint64_t refused;               /* allocations by the backend */
 	uint64_t unreserved, preempted, checks, shed;
 } count;
 
@@ -97,6 +99,24 @@ static int draw(struct life *l, int n)
 static bool chance(struct life *l, int in)
 {
 	return draw(l, in) == 0;
+}
+
+/* Lets the toy backend refuse one of the next allocations, now and then. */
+static void arm(struct life *l)
+{
+	l->armed = l->w.truth == &toy_truth && chance(l, 8);
+	if (l->armed)
+		toy_backend_refuse(l->w.be, 1 + draw(l, 2));
+}
+
+/* Whether it did. */
+static bool refused(struct life *l)
+{
+	bool fired = l->armed && toy_backend_refuse(l->w.be, 0) == 0;
+
+	l->armed = false;
+	count.refused += fired;
+	return fired;
 }
 
 /* ---- the naive account ---- */
@@ -284,7 +304,9 @@ static struct kept *do_capture(struct life *l, int s)
 	l->doing = "capture";
 	if (!k || !q->pos)
 		return NULL;
+	arm(l);
 	rc = caches_capture(&l->w.set, s, q->pos, &k->snaps);
+	room = !refused(l) && room;
 	must(l, rc == (room ? 0 : E_FULL), "returned %d, there was %s", rc, room ? "room" : "no room");
 	if (rc) {
 		must(l, !k->snaps.n && !k->snaps.v[0] && !k->snaps.bytes, "a refusal left snapshots");
@@ -323,7 +345,9 @@ static void do_restore(struct life *l, int s)
 	}
 	room = !l->w.kind[POOLED]
 	       || blocks_used(l) + pooled_blocks(l->w.pooled.group, pos) <= l->w.pooled.blocks_max;
+	arm(l);
 	rc = caches_restore(&l->w.set, s, &k->snaps, pos);
+	room = !refused(l) && room;
 	must(l, rc == (room ? 0 : E_FULL), "returned %d, there was %s", rc, room ? "room" : "no room");
 	if (rc) {
 		count.full[2]++;
@@ -442,7 +466,9 @@ static void do_trip(struct life *l)
 		paged_stats(l->w.kind[PAGED], &st);
 		room = room && pages_used(l) + pages_for(l, k->pos) <= st.pages;
 	}
+	arm(l);
 	rc = caches_read(&l->w.set, &once.source, &to->snaps, &err);
+	room = !refused(l) && room;
 	must(l, rc == (room ? 0 : E_FULL), "returned %d (%s), there was %s", rc, err.msg, room ? "room" : "no room");
 	if (!rc) {
 		must(l, once.at == once.buf.n, "%zu of %zu bytes were read", once.at, once.buf.n);
@@ -498,7 +524,9 @@ static bool try_reserve(struct life *l, int s, const struct span *sp)
 
 	l->doing = "reserve";
 	shared = sp->pos % l->w.paged.page_rows && holders(l, q->pages.id[q->pages.n - 1]) > 1;
+	arm(l);
 	rc = caches_reserve(&l->w.set, sp);
+	room = !refused(l) && room;
 	must(l, rc == (room ? 0 : E_FULL), "slot %d, %d + %d rows: returned %d, there was %s", s, sp->pos, sp->n, rc,
 	     room ? "room" : "no room");
 	if (rc) {
@@ -843,9 +871,10 @@ static void report(void)
 	       (unsigned long long)count.captures, (unsigned long long)count.restores, (unsigned long long)count.trips,
 	       (unsigned long long)count.hostile, (unsigned long long)count.unreserved,
 	       (unsigned long long)count.preempted);
-	printf("full: reserve %llu, capture %llu, restore %llu, read %llu; books checked %llu times\n",
+	printf("full: reserve %llu, capture %llu, restore %llu, read %llu (%llu refused); books checked %llu times\n",
 	       (unsigned long long)count.full[0], (unsigned long long)count.full[1], (unsigned long long)count.full[2],
-	       (unsigned long long)count.full[3], (unsigned long long)count.checks);
+	       (unsigned long long)count.full[3], (unsigned long long)count.refused,
+	       (unsigned long long)count.checks);
 }
 
 int main(int argc, char **argv)

@@ -54,16 +54,16 @@ static bool blocks_take(struct pooled *p, uint64_t **at, int n)
 {
 	if (n > p->o.blocks_max - p->held)
 		return false;
-	for (int i = 0; i < n; i++) {
-		if (!p->n_idle) {
-			uint64_t *b = p->cache.be->ops->alloc(p->cache.be, BLOCK_BYTES);
+	while (p->n_idle < n) {
+		uint64_t *b = p->cache.be->ops->alloc(p->cache.be, BLOCK_BYTES);
 
-			assert(b);
-			p->idle[p->n_idle++] = b;
-		}
-		at[i] = p->idle[--p->n_idle];
-		p->held++;
+		if (!b)
+			return false;
+		p->idle[p->n_idle++] = b;
 	}
+	for (int i = 0; i < n; i++)
+		at[i] = p->idle[--p->n_idle];
+	p->held += n;
 	return true;
 }
 

@@ -190,7 +190,10 @@ size_t toy_backend_live(const struct backend *be)
 	return toy_of(be)->live;
 }
 
-void toy_backend_refuse(struct backend *be, int nth)
+int toy_backend_refuse(struct backend *be, int nth)
 {
+	int left = toy_of(be)->refuse;
+
 	toy_of(be)->refuse = nth;
+	return left;
 }

@@ -53,7 +53,9 @@ void toy_pool_oracle(const struct world *, const int32_t *tok, int first, int n,
 struct backend *toy_backend_open(bool far);
 void toy_gate(struct backend *be, bool open);
 size_t toy_backend_live(const struct backend *be);      /* bytes allocated */
-void toy_backend_refuse(struct backend *be, int nth);   /* the nth alloc from now is refused; 0: none */
+/* The nth alloc from now is refused; 0: none.  Returns how many still go before
+ * the one that an earlier call named: 0 when it was refused, or none was named. */
+int toy_backend_refuse(struct backend *be, int nth);
 extern bool toy_far;                                    /* what toy_truth opens */
 extern int cpu_threads;                                 /* with which cpu_truth opens */
 
