@@ -29,15 +29,12 @@ def pseudo(r, test=False, lo=2, hi=3):
 
 
 WORDS = set(NOUNS) | set(ADJS)
-SPELL_TEST = [w for w in NOUNS if held("spell", w)]
-SPELL_TRAIN = [w for w in NOUNS if not held("spell", w)]
-
-
-def word(r, test=False, invented=0.35):
-    """A word to spell or move about."""
+def word(r, test=False, invented=0.5):
+    """A word to spell or move about. A common word is one token: its letters can only be known from having been taught, so
+    common words are not held out; the invented ones, of several tokens, are."""
     if r.random() < invented:
         return pseudo(r, test)
-    return r.choice(SPELL_TEST if test else SPELL_TRAIN)
+    return r.choice(NOUNS)
 
 
 def pick(r, train, test_list, test):
@@ -192,9 +189,9 @@ def mul_steps(a, b):
     return f"{t} * {b} = {t * b}, {u} * {b} = {u * b}, {t * b} + {u * b} = {a * b}."
 
 
-AQ = {"+": ["What is {a} + {b}?", "{a} + {b} = ?", "{a}+{b}", "Add {a} and {b}.", "What is {a} plus {b}?", "Compute {a} + {b}.", "How much is {a} + {b}?", "Calculate {a} plus {b}.", "I have {a} apples and get {b} more. How many apples do I have?"],
-      "-": ["What is {a} - {b}?", "{a} - {b} = ?", "{a}-{b}", "Subtract {b} from {a}.", "What is {a} minus {b}?", "Compute {a} - {b}.", "How much is {a} - {b}?", "I have {a} apples and give away {b}. How many apples are left?"],
-      "*": ["What is {a} * {b}?", "{a} * {b} = ?", "{a}*{b}", "Multiply {a} by {b}.", "What is {a} times {b}?", "Compute {a} * {b}.", "How much is {a} times {b}?"]}
+AQ = {"+": ["What is {a} + {b}?", "{a} + {b} = ?", "{a}+{b}", "Add {a} and {b}.", "What is {a} plus {b}?", "Compute {a} + {b}.", "How much is {a} + {b}?", "Calculate {a} plus {b}.", "I have {a} apples and get {b} more. How many apples do I have?", "Give me {a} + {b}.", "{a} plus {b}?", "What does {a} + {b} make?", "{a} + {b} equals what?", "Solve {a} + {b}.", "Tell me {a} plus {b}.", "{a} + {b}?"],
+      "-": ["What is {a} - {b}?", "{a} - {b} = ?", "{a}-{b}", "Subtract {b} from {a}.", "What is {a} minus {b}?", "Compute {a} - {b}.", "How much is {a} - {b}?", "I have {a} apples and give away {b}. How many apples are left?", "Give me {a} - {b}.", "{a} minus {b}?", "What does {a} - {b} make?", "{a} - {b} equals what?", "Solve {a} - {b}.", "Tell me {a} minus {b}.", "{a} - {b}?"],
+      "*": ["What is {a} * {b}?", "{a} * {b} = ?", "{a}*{b}", "Multiply {a} by {b}.", "What is {a} times {b}?", "Compute {a} * {b}.", "How much is {a} times {b}?", "Give me {a} * {b}.", "{a} times {b}?", "What does {a} * {b} make?", "{a} * {b} equals what?", "Solve {a} * {b}.", "Tell me {a} times {b}.", "{a} * {b}?"]}
 AT = {"+": ["What do you get for {a} + {b}?", "Please add {a} and {b}.", "What is the sum of {a} and {b}?"], "-": ["What do you get for {a} - {b}?", "Please subtract {b} from {a}."],
       "*": ["What do you get for {a} * {b}?", "Please multiply {a} by {b}."]}
 
@@ -260,7 +257,7 @@ def spell(r, test, think=None):
 
 def lists(r, test):
     kind = r.choice(["sort", "sort", "numbers", "repeat", "reverse", "copy"])
-    ws = r.sample(SPELL_TEST if test else SPELL_TRAIN, r.randint(3, 5))
+    ws = r.sample(NOUNS, r.randint(3, 5))
     if kind == "sort":
         q = pick(r, ["Sort these words: {l}.", "Put these words in alphabetical order: {l}.", "Sort alphabetically: {l}", "Order these words by the alphabet: {l}."], ["Please sort the words {l}.", "Bring these words into alphabetical order: {l}."], test)
         return sample("sorting", q.format(l=", ".join(ws)), ", ".join(sorted(ws)))
@@ -288,7 +285,7 @@ def filler(r):
 
 def recall(r, test, tokens=None):
     """Pairs planted in about `tokens` tokens of filler, one asked for."""
-    tokens = tokens or r.choice([60, 100, 150, 250, 400])
+    tokens = tokens or r.choice([30, 40, 60, 100, 150, 250, 400])
     budget = max(2, int(tokens / 13))                 # sentences; one is about 12 tokens
     # from a handful of pairs in pure filler up to nothing but pairs
     share = r.choice([0.15, 0.3, 0.5, 1.0])
@@ -519,7 +516,24 @@ def noise(r, test):
 
 TASKS = {"facts": facts, "unknown": unknown, "arithmetic": arithmetic, "spell": spell, "lists": lists, "recall": recall, "multiturn": multiturn,
          "tools": tools, "json": json_task, "chat": chat, "noise": noise}
-MIX = {"facts": 18, "unknown": 4, "arithmetic": 12, "spell": 12, "lists": 9, "recall": 12, "multiturn": 9, "tools": 8, "json": 6, "chat": 3, "noise": 1}
+# Weights count samples, and samples differ in length by ten: facts are 35 tokens each, tools 350.
+MIX = {"facts": 36, "unknown": 6, "arithmetic": 24, "spell": 20, "lists": 15, "recall": 8, "multiturn": 9, "tools": 6, "json": 8, "chat": 4, "noise": 0.5}
+
+VERBS = set("Name Tell Give Spell Reverse Write Count Sort Put Order Repeat Say Copy Add Compute Subtract Multiply Calculate Look Search Find Make Turn List Read Show Solve Compare".split())
+LEAD = ["Hello! ", "Hi, ", "Question: ", "I want to know: ", "Quick question: ", "Help me. ", "Now this. ", "Next question. ", "Okay. ", "I have a question. ", "A question for you: ", "Hey. ", "Let's see. "]
+TAIL = [" Thanks.", " Thank you.", " I need this.", " Please answer.", " Please."]
+
+
+def vary(r, q):
+    """Small talk around a question, for training: the content must decide, not the first word."""
+    if q.split(" ")[0] in VERBS and r.random() < 0.6:
+        low = q[0].lower() + q[1:]
+        if q.endswith(".") and ":" not in q and "\n" not in q and r.random() < 0.5:
+            return r.choice(["Can you ", "Will you ", "Can you please "]) + low[:-1] + "?"
+        return r.choice(["Please ", "please ", "Now ", "Then "]) + low
+    if q[-1:] in "?." and ":" not in q and r.random() < 0.35:
+        return q + r.choice(TAIL)
+    return r.choice(LEAD) + q
 
 
 def make(r, test=False, mix=MIX, task=None, **kw):
@@ -528,6 +542,8 @@ def make(r, test=False, mix=MIX, task=None, **kw):
     if s["tools"] is None and s["messages"][0]["role"] != "system" and r.random() < 0.3:
         s["messages"].insert(0, {"role": "system", "content": r.choice(SYSTEM_TEST if test else SYSTEM)})
     last = s["messages"][-1]
+    if not test and s["messages"][-2]["role"] == "user" and r.random() < 0.3:
+        s["messages"][-2]["content"] = vary(r, s["messages"][-2]["content"])
     if not test and not s["think"] and not last.get("tool_calls") and r.random() < 0.04:
         # thinking asked for where there is little to think about
         last["reasoning_content"] = "I can answer this directly."

@@ -103,7 +103,10 @@ def main():
     t = Tokenizer.load("models/weft-tiny")
     print("step", meta["step"], "tokens", meta["tokens"], "held-out" if test else "training distribution")
     total = []
+    only = [x[7:].split(",") for x in sys.argv if x.startswith("--only=")]
     for name, kw in SETS:
+        if only and name not in only[0]:
+            continue
         r = random.Random(zlib_seed(name))
         long = kw.get("tokens", 0) > 400
         samples = [data.make(r, test, **kw) for _ in range(n // 2 if long else n)]

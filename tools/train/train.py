@@ -47,12 +47,12 @@ def encode(t, s):
     return ids, flags
 
 
-def batch(t, seed, progress, mix):
-    """One batch of 8192 tokens: rows of 512, 1024 or 2048, packed with whole conversations."""
+def batch(t, seed, progress, mix, size=8192):
+    """One batch of `size` tokens: rows of 512, 1024 or 2048, packed with whole conversations."""
     r = random.Random(seed)
     # long rows cost more and teach the recall over distance only: short first
     T = r.choices([512, 1024, 2048], [1.0, 0.12 + 0.1 * progress, 0.02 + 0.12 * progress])[0]
-    B = 8192 // T
+    B = size // T
     rows, open_rows = [[] for _ in range(B)], list(range(B))
     left = [T] * B
     if T > 512:
@@ -85,11 +85,11 @@ def batch(t, seed, progress, mix):
     return ids, doc, flag
 
 
-def feeder(q, folder, seed, step, progress, mix):
+def feeder(q, folder, seed, step, progress, mix, size):
     torch.set_num_threads(1)
     t = Tokenizer.load(folder)
     while True:
-        q.put(batch(t, seed * 1000003 + step, progress.value, mix))
+        q.put(batch(t, seed * 1000003 + step, progress.value, mix, size))
         step += 1
 
 
@@ -187,6 +187,7 @@ def main():
     ap.add_argument("--decay", type=float, default=0.6, help="share of the schedule in which the rate falls linearly to zero")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--mix", default="", help="task=weight,... changes of the mix")
+    ap.add_argument("--batch", type=int, default=8192, help="tokens in a batch")
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--mtp", type=float, default=0.2)
     ap.add_argument("--plain", action="store_true", help="torch alone, without the C parts")
@@ -220,7 +221,7 @@ def main():
         mix[k] = float(v)
     q, progress = mp.Queue(4), mp.Value("d", 0.0)
     progress.value = (time.time() - start) / (end - start)
-    w = mp.Process(target=feeder, args=(q, a.tokenizer, a.seed, meta["step"], progress, mix), daemon=True)
+    w = mp.Process(target=feeder, args=(q, a.tokenizer, a.seed, meta["step"], progress, mix, a.batch), daemon=True)
     w.start()
     gen = torch.Generator()
     gen.manual_seed(a.seed + meta["step"])
