@@ -74,6 +74,9 @@ struct options {
 	struct ints split;
 	int greedy, alongside, resume_at;
 
+	/* inspect */
+	bool tensors;
+
 	/* tokenize */
 	bool pieces, special, around;
 

@@ -52,6 +52,8 @@ static const struct option table[] = {
 	  "N other sequences with other tokens share every step" },
 	{ CMD_LOGITS, "resume-at", NULL, NULL, K_INT, AT(resume_at), NONE, 0, INT_MAX, "K", "0", group_this,
 	  "at position K: capture, restore into a new sequence, go on" },
+	{ CMD_INSPECT, "tensors", NULL, NULL, K_FLAG, AT(tensors), NONE, 0, 0, NULL, NULL, group_this,
+	  "list every tensor, and why it is ignored if it is" },
 	{ CMD_TOKENIZE, "pieces", NULL, NULL, K_FLAG, AT(pieces), NONE, 0, 0, NULL, NULL, group_this,
 	  "print the text of each id beside it" },
 	{ CMD_TOKENIZE, "special", NULL, NULL, K_FLAG, AT(special), NONE, 0, 0, NULL, NULL, group_this,
@@ -122,8 +124,8 @@ static const struct option table[] = {
 	{ CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(arith), NONE, 0, 0, "f32|fast", "fast", group_model,
 	  "f32: reference arithmetic; fast: what serving uses" },
 
-	{ CMD_ALL, "log-level", NULL, NULL, K_LOG, AT(log_level), NONE, 0, 0, "LEVEL", "info", group_all,
-	  "error, warn, info or debug; to standard error" },
+	{ CMD_ALL, "log-level", NULL, NULL, K_LOG, AT(log_level), NONE, 0, 0, "LEVEL", NULL, group_all,
+	  "error, warn, info or debug, to standard error.  Default: info for `serve`, else warn" },
 	{ CMD_ALL, "help", "h", NULL, K_FLAG, AT(help), NONE, 0, 0, NULL, NULL, group_all, "this text" },
 };
 enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
@@ -396,6 +398,7 @@ static void defaults(const struct command *c, struct options *o)
 	o->temperature = o->top_p = o->repetition_penalty = 1;
 	if (!(c->bit & (CMD_SERVE | CMD_INSPECT)))
 		o->parallel = 1;
+	o->log_level = c->bit == CMD_SERVE ? LOG_INFO : LOG_WARN;
 }
 
 int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err)

@@ -134,11 +134,15 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		y->norm_in = bind_floats(&b, m->shape.hidden, 0, "layers.%d.input_layernorm.weight", i);
 		y->norm_post = bind_floats(&b, m->shape.hidden, 0, "layers.%d.post_attention_layernorm.weight", i);
 		attention_bind(&b, &y->attn, &p.attn, i);
-		if (p.moe.experts && !p.dense[i] && (i + 1) % p.sparse_step == 0)
+		if (p.moe.experts && !p.dense[i] && (i + 1) % p.sparse_step == 0) {
 			ffn_bind_moe(&b, &y->ffn, m->shape.hidden, &p.moe, i);
-		else
+			m->shape.layers_moe++;
+		} else {
 			ffn_bind_dense(&b, &y->ffn, m->shape.hidden, p.inner, p.mlp_bias, i);
+		}
 	}
+	m->shape.experts = p.moe.experts;
+	m->shape.experts_used = p.moe.top_k;
 	return b.code;
 }
 

@@ -19,6 +19,7 @@ struct model;
 
 struct shape {
 	int layers, layers_attn, layers_rec;    /* all; with attention; recurrent */
+	int layers_moe, experts, experts_used;  /* layers with a mixture; of how many, how many per token */
 	int hidden, vocab;                      /* rows of the embedding (may exceed the tokenizer's) */
 	int ctx_max;                            /* max_position_embeddings */
 	int heads_kv, dim;                      /* attention cache row; 0 when there is none */

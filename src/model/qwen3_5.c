@@ -169,8 +169,12 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	read_layers(c, p, s->layers, &q->m.arena);
 	read_delta(c, p);
 	read_ffn(&q->m, c, p, s->layers, &q->m.arena);
-	for (int i = 0; i < s->layers; i++)
+	for (int i = 0; i < s->layers; i++) {
 		s->layers_attn += p->full[i];
+		s->layers_moe += p->sparse[i];
+	}
+	s->experts = p->moe.experts;
+	s->experts_used = p->moe.top_k;
 	s->layers_rec = s->layers - s->layers_attn;
 	s->heads_kv = f->op.heads_kv;
 	s->dim = f->op.dim;

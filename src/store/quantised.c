@@ -175,8 +175,12 @@ static int plain(struct store *st, struct tensor *t, const struct wanted *m, str
 		return shape_error(st, t, m, m->cols, err);
 	if ((code = all_rows(t, m, &rows, err)))
 		return code;
+	if ((code = weight_plain(out, t->name, t->type, rows, m->cols, t->data, t->bytes, err)))
+		return code;
 	t->used++;
-	return weight_plain(out, t->name, t->type, rows, m->cols, t->data, t->bytes, err);
+	t->fmt = out->fmt;
+	t->stored = t->bytes;
+	return 0;
 }
 
 /* What the shapes say when the config says nothing. */
@@ -254,12 +258,22 @@ static int coded(struct store *st, const char *path, struct tensor *w, struct te
 	}
 	if (code || (code = check_coded(st, &e, w, s, b, m, err)) || (code = all_rows(w, m, &rows, err)))
 		return code;
+	code = weight_coded(out, w->name, e.mode, e.bits, e.group, rows, m->cols, w->data, w->bytes, s->data, s->bytes,
+	                    b ? b->data : NULL, b ? b->bytes : 0, s->type, err);
+	if (code)
+		return code;
 	w->used++;
 	s->used++;
 	if (b)
 		b->used++;
-	return weight_coded(out, w->name, e.mode, e.bits, e.group, rows, m->cols, w->data, w->bytes, s->data, s->bytes,
-	                    b ? b->data : NULL, b ? b->bytes : 0, s->type, err);
+	w->elements = (int64_t)rows * m->cols;
+	s->elements = 0;
+	if (b)
+		b->elements = 0;
+	w->fmt = out->fmt;
+	w->group = out->group;
+	w->stored = w->bytes + s->bytes + (b ? b->bytes : 0);
+	return 0;
 }
 
 static int matrix(struct store *st, const char *path, const struct wanted *m, struct weight *out, struct err *err)

@@ -1,0 +1,228 @@
+/* inspect.c - `weft inspect`: what a model is, and what it will need.
+ *
+ * Reads headers and the small tensors only; a checkpoint of any size answers at once. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "cli/load.h"
+
+/* Matrices written alike. */
+struct kind {
+	const char *name;
+	int group;
+	int tensors;
+	int64_t elements;
+	size_t stored;
+};
+
+static const char *bytes_text(char *buf, size_t cap, double n)
+{
+	static const char *const unit[] = { "bytes", "KB", "MB", "GB", "TB" };
+	int u = 0;
+
+	while (n >= 1000 && u < 4) {
+		n /= 1000;
+		u++;
+	}
+	snprintf(buf, cap, u ? "%.2f %s" : "%.0f %s", n, unit[u]);
+	return buf;
+}
+
+static const char *count_text(char *buf, size_t cap, int64_t n)
+{
+	if (n >= 1000000000)
+		snprintf(buf, cap, "%.2f billion (%" PRId64 ")", (double)n / 1e9, n);
+	else
+		snprintf(buf, cap, "%.2f million (%" PRId64 ")", (double)n / 1e6, n);
+	return buf;
+}
+
+static int by_stored(const void *a, const void *b)
+{
+	const struct kind *x = a, *y = b;
+
+	return x->stored < y->stored ? 1 : x->stored > y->stored ? -1 : strcmp(x->name, y->name);
+}
+
+static void print_formats(const struct store *st)
+{
+	enum { KINDS = 64 };
+	struct kind kind[KINDS];
+	size_t vectors = 0, vector_bytes = 0;
+	int n = 0;
+	char b[32];
+
+	for (size_t i = 0; i < st->n; i++) {
+		const struct tensor *t = st->v[i];
+		int k = 0;
+
+		if (!t->used)
+			continue;
+		if (!t->fmt) {
+			vectors += t->elements > 0;             /* not the scales of a matrix */
+			vector_bytes += t->elements > 0 ? t->bytes : 0;
+			continue;
+		}
+		while (k < n && (strcmp(kind[k].name, t->fmt->name) || kind[k].group != t->group))
+			k++;
+		if (k == KINDS)
+			continue;
+		if (k == n)
+			kind[n++] = (struct kind){ t->fmt->name, t->group, 0, 0, 0 };
+		kind[k].tensors++;
+		kind[k].elements += t->elements;
+		kind[k].stored += t->stored;
+	}
+	qsort(kind, (size_t)n, sizeof(*kind), by_stored);
+	for (int k = 0; k < n; k++) {
+		char name[64], group[24] = "";
+
+		if (kind[k].group)
+			snprintf(group, sizeof(group), ", groups of %d", kind[k].group);
+		snprintf(name, sizeof(name), "%s%s", kind[k].name, group);
+		printf("%-14s %-28s %6d matrices  %12s  %5.2f bits per weight\n", k ? "" : "formats", name, kind[k].tensors,
+		       bytes_text(b, sizeof(b), (double)kind[k].stored),
+		       kind[k].elements ? (double)kind[k].stored * 8 / (double)kind[k].elements : 0);
+	}
+	printf("%-14s %-28s %6zu            %12s\n", "", "vectors", vectors, bytes_text(b, sizeof(b), (double)vector_bytes));
+}
+
+static void print_params(const struct model *m, const struct store *st)
+{
+	int64_t all = 0;
+	size_t file = 0;
+	char a[64], b[64];
+
+	for (size_t i = 0; i < st->n; i++) {
+		all += st->v[i]->elements;
+		file += st->v[i]->bytes;
+	}
+	printf("parameters     %s used; %s in the files\n", count_text(a, sizeof(a), m->shape.params),
+	       count_text(b, sizeof(b), all));
+	printf("weights        %s used; ", bytes_text(a, sizeof(a), (double)m->shape.weight_bytes));
+	printf("%s in %d file%s\n", bytes_text(b, sizeof(b), (double)file), st->n_shard, st->n_shard == 1 ? "" : "s");
+}
+
+static void print_shape(const struct model *m, const struct store *st)
+{
+	const struct shape *s = &m->shape;
+	const char *class = json_str(json_at(json_get(st->config, "architectures"), 0), NULL);
+
+	printf("model          %s\n", st->name);
+	printf("folder         %s\n", st->dir);
+	printf("architecture   %s%s%s%s\n", m->arch, class ? " (" : "", class ? class : "", class ? ")" : "");
+	printf("layers         %d: %d attention, %d recurrent", s->layers, s->layers_attn, s->layers_rec);
+	if (s->layers_moe)
+		printf("; %d with a mixture of experts (%d of %d per token)", s->layers_moe, s->experts_used, s->experts);
+	printf("\nwidth          %d; vocabulary %d rows; context %d\n", s->hidden, s->vocab, s->ctx_max);
+	if (s->layers_attn)
+		printf("attention      %d key/value heads of %d\n", s->heads_kv, s->dim);
+	if (s->layers_rec)
+		printf("recurrent      %d key heads of %d, %d value heads of %d; convolution over %d channels, width %d\n",
+		       s->state.heads_k, s->state.dim_k, s->state.heads_v, s->state.dim_v, s->state.conv_channels,
+		       s->state.conv_width);
+}
+
+static void print_plan(const struct model *m, const struct options *o)
+{
+	const struct shape *s = &m->shape;
+	const struct kv_format *kv = kv_format_find("bf16");
+	size_t row = model_kv_row_bytes(s, kv), state = s->layers_rec ? state_slot_bytes(&s->state) : 0;
+	int ctx = o->ctx_size ? o->ctx_size : s->ctx_max, rows = o->step_rows ? o->step_rows : 512;
+	double pages = (double)o->parallel * (double)model_kv_pages(ctx) * (double)model_kv_page_bytes(s, kv);
+	double states = (double)o->parallel * (double)state;
+	double work = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
+	double kept = o->kv_bytes && (double)o->kv_bytes < pages ? (double)o->kv_bytes : pages;
+	char b[32];
+
+	printf("keys, values   %zu bytes per token (%s)\n", row, kv->name);
+	printf("state          %zu bytes per sequence\n", state);
+	printf("\nmemory for %d sequence%s of %d tokens\n", o->parallel, o->parallel == 1 ? "" : "s", ctx);
+	printf("  weights      %12s  mapped from the files\n", bytes_text(b, sizeof(b), (double)s->weight_bytes));
+	printf("  keys, values %12s%s\n", bytes_text(b, sizeof(b), kept), kept < pages ? "  (--kv-bytes)" : "");
+	printf("  states       %12s\n", bytes_text(b, sizeof(b), states));
+	printf("  a step       %12s  of %d tokens, logits of each included\n", bytes_text(b, sizeof(b), work), rows);
+	printf("  together     %12s\n", bytes_text(b, sizeof(b), (double)s->weight_bytes + kept + states + work));
+}
+
+/* One line per tensor: what became of it. */
+static void print_tensors(const struct store *st)
+{
+	char shape[160];
+
+	printf("\n");
+	for (size_t i = 0; i < st->n; i++) {
+		const struct tensor *t = st->v[i];
+
+		printf("%-8s %-24s %s%s%s\n", dtype_name(t->type), shape_text(shape, sizeof(shape), t->dim, t->n_dim), t->name,
+		       t->used ? "" : "  ignored: ", t->used ? "" : t->ignored);
+	}
+}
+
+/* By reason, in the order they come. */
+static void print_ignored(const struct store *st)
+{
+	enum { REASONS = 16 };
+	struct { const char *why, *first; size_t n, bytes; } r[REASONS];
+	int n = 0;
+	char b[32];
+
+	for (size_t i = 0; i < st->n; i++) {
+		const struct tensor *t = st->v[i];
+		int k = 0;
+
+		if (!t->ignored)
+			continue;
+		while (k < n && strcmp(r[k].why, t->ignored))
+			k++;
+		if (k == REASONS)
+			continue;
+		if (k == n) {
+			r[n].why = t->ignored;
+			r[n].first = t->name;
+			r[n].n = r[n].bytes = 0;
+			n++;
+		}
+		r[k].n++;
+		r[k].bytes += t->bytes;
+	}
+	for (int k = 0; k < n; k++)
+		printf("%-14s %zu tensors, %s, from %s: %s\n", k ? "" : "ignored", r[k].n,
+		       bytes_text(b, sizeof(b), (double)r[k].bytes), r[k].first, r[k].why);
+}
+
+int cmd_inspect(const struct options *o)
+{
+	struct model *m = NULL;
+	struct store *st = NULL;
+	struct buf name;
+	struct err err;
+	int rc;
+
+	buf_init(&name);
+	rc = model_name(o, &name, &err);
+	if (!rc)
+		rc = store_open(&st, name.p, &err);
+	/* What loading would log is part of what is printed here. */
+	if (log_get_level() == LOG_INFO || log_get_level() == LOG_WARN)
+		log_set_level(LOG_ERROR);
+	if (!rc)
+		rc = model_bind(&m, st, &err);
+	if (!rc) {
+		print_shape(m, st);
+		print_params(m, st);
+		print_formats(st);
+		print_ignored(st);
+		print_plan(m, o);
+		if (o->tensors)
+			print_tensors(st);
+	}
+	model_close(m);
+	store_close(st);
+	buf_fini(&name);
+	return rc ? cli_fail("inspect", &err) : 0;
+}

@@ -1,0 +1,236 @@
+/* logits.c - `weft logits`: token ids in, the logits of every position out.
+ *
+ * Through the engine that serves, so that what is compared is what is served.
+ * How the work is cut (--split), what runs beside it (--alongside) and where it
+ * is interrupted (--resume-at) may change no bit. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "cli/load.h"
+#include "store/safetensors.h"
+
+enum { IDS_FILE_MAX = 64 << 20, STEP_ROWS_MAX = 65536 };
+
+struct work {
+	const struct options *o;
+	struct session s;
+	int32_t *ids, *greedy;
+	int n, n_greedy;                /* prompt; tokens decoded so far */
+	int vocab, n_row;               /* rows wanted: the prompt's and all but the last decoded one's */
+	float *row;                     /* [n_row][vocab] */
+	int rows_seen;
+	struct request **other;         /* [alongside] */
+	int started;                    /* others so far, for their tokens */
+};
+
+/* ---- the file of ids ---- */
+
+static int read_ids(struct work *w, struct err *err)
+{
+	const char *path = w->o->ids;
+	struct json *j = NULL;
+	struct buf b;
+	int rc;
+
+	buf_init(&b);
+	rc = file_read(path, IDS_FILE_MAX, &b, err);
+	if (!rc && !(j = json_parse(b.p, b.n, 0, err)))
+		rc = err_prefix(err, "%s", path);
+	if (!rc && (json_kind(j) != JSON_ARRAY || !json_len(j) || json_len(j) > INT_MAX))
+		rc = err_set(err, E_FORMAT, "%s: %s, not a JSON array of token ids", path,
+		             json_kind(j) == JSON_ARRAY ? "an empty array" : json_kind_name(json_kind(j)));
+	w->n = rc ? 0 : (int)json_len(j);
+	w->ids = xcalloc((size_t)w->n + 1, sizeof(*w->ids));
+	for (int i = 0; i < w->n && !rc; i++) {
+		int64_t id;
+
+		if (json_to_int(json_at(j, (size_t)i), &id) || id < 0 || id > INT32_MAX)
+			rc = err_set(err, E_FORMAT, "%s: element %d is not a token id", path, i);
+		else
+			w->ids[i] = (int32_t)id;
+	}
+	json_free(j);
+	buf_fini(&b);
+	return rc;
+}
+
+static int check_ids(const struct work *w, struct err *err)
+{
+	int ctx = w->s.model->opts.ctx_max, at = w->o->resume_at;
+
+	for (int i = 0; i < w->n; i++)
+		if (w->ids[i] >= w->vocab)
+			return err_set(err, E_ARG, "%s: element %d is %" PRId32 ", the model has %d tokens", w->o->ids, i, w->ids[i],
+			               w->vocab);
+	if (w->n > ctx - w->o->greedy)
+		return err_set(err, E_LIMIT, "%d ids and %d more do not fit a context of %d", w->n, w->o->greedy, ctx);
+	if (at && at >= w->n + w->o->greedy)
+		return err_set(err, E_ARG, "--resume-at %d is not inside the %d positions that are computed", at,
+		               w->n + (w->o->greedy ? w->o->greedy - 1 : 0));
+	return 0;
+}
+
+/* ---- running ---- */
+
+static void keep_row(void *arg, int pos, const float *row, int vocab)
+{
+	struct work *w = arg;
+
+	if (pos >= w->n_row)
+		return;
+	memcpy(w->row + (size_t)pos * (size_t)vocab, row, (size_t)vocab * sizeof(*row));
+	w->rows_seen++;
+}
+
+static void ask_init(struct ask *a, const struct work *w)
+{
+	*a = (struct ask){ .no_cache = true, .split = w->o->split.v, .n_split = w->o->split.n };
+	sampler_params_init(&a->sampling);
+	a->sampling.temperature = 0;
+}
+
+/* Another sequence: its own tokens, its own length, decoding until it is stopped. */
+static int start_other(struct work *w, int i, struct err *err)
+{
+	int n = 1 + (w->n - 1) * (i + 1) / (w->o->alongside + 1), rc;
+	int32_t *ids = xcalloc((size_t)n, sizeof(*ids));
+	struct ask a;
+
+	ask_init(&a, w);
+	for (int k = 0; k < n; k++)
+		ids[k] = (int32_t)(rng_bits((uint64_t)w->started, (uint64_t)k, 0) % (uint64_t)w->vocab);
+	w->started++;
+	a.prompt = ids;
+	a.n_prompt = n;
+	a.max_tokens = w->s.model->opts.ctx_max;
+	rc = engine_submit(w->s.engine, &a, &w->other[i], err);
+	free(ids);
+	return rc;
+}
+
+/* One that came to the end of its context makes room for a new one. */
+static int keep_others_going(struct work *w, struct err *err)
+{
+	for (int i = 0; i < w->o->alongside; i++) {
+		struct event ev;
+		int rc;
+
+		while (w->other[i] && request_next(w->other[i], &ev))
+			if (ev.kind == EV_DONE) {
+				request_free(w->other[i]);
+				w->other[i] = NULL;
+				if ((rc = start_other(w, i, err)))
+					return rc;
+			}
+	}
+	return 0;
+}
+
+static int run(struct work *w, struct err *err)
+{
+	struct request *r = NULL;
+	struct event ev;
+	struct ask a;
+	int rc = 0;
+
+	w->other = xcalloc((size_t)w->o->alongside + 1, sizeof(struct request *));
+	for (int i = 0; i < w->o->alongside && !rc; i++)
+		rc = start_other(w, i, err);
+	ask_init(&a, w);
+	a.prompt = w->ids;
+	a.n_prompt = w->n;
+	a.max_tokens = w->o->greedy;
+	a.resume_at = w->o->resume_at;
+	a.on_logits = keep_row;
+	a.on_logits_arg = w;
+	if (!rc)
+		rc = engine_submit(w->s.engine, &a, &r, err);
+	while (!rc && request_wait(r, &ev)) {
+		rc = keep_others_going(w, err);
+		if (ev.kind == EV_TOKEN && w->n_greedy < w->o->greedy)
+			w->greedy[w->n_greedy++] = ev.token;
+		else if (ev.kind == EV_DONE && ev.finish == FINISH_ERROR)
+			rc = err_set(err, ev.err.code, "%s", ev.err.msg);
+	}
+	if (r)
+		request_free(r);
+	for (int i = 0; i < w->o->alongside; i++)
+		if (w->other[i])
+			request_free(w->other[i]);
+	free(w->other);
+	if (!rc && (w->rows_seen != w->n_row || w->n_greedy != w->o->greedy))
+		rc = err_set(err, E_LIMIT, "%d of %d rows and %d of %d tokens came", w->rows_seen, w->n_row, w->n_greedy,
+		             w->o->greedy);
+	return rc;
+}
+
+static int write_out(const struct work *w, struct err *err)
+{
+	struct tensor_out out[3] = {
+		{ "logits", DT_F32, 2, { w->n, w->vocab }, w->row },
+		{ "greedy_ids", DT_I32, 1, { w->n_greedy }, w->greedy },
+		{ "step_logits", DT_F32, 2, { w->n_greedy, w->vocab }, w->row + (size_t)(w->n - 1) * (size_t)w->vocab },
+	};
+
+	return safetensors_write(w->o->out, out, w->n_greedy ? 3 : 1, err);
+}
+
+/* ---- the command ---- */
+
+/* Slots for all; steps in which every chunk that was asked for fits. */
+static int complete(const struct options *given, struct options *o, struct err *err)
+{
+	int most = 0;
+
+	*o = *given;
+	if (!o->ids || !o->out)
+		return err_set(err, E_ARG, "--ids FILE and --out FILE are needed");
+	for (int i = 0; i < o->split.n; i++)
+		most = o->split.v[i] > most ? o->split.v[i] : most;
+	o->parallel = o->queue = 1 + o->alongside;
+	o->prefix_bytes = 0;
+	if (most > STEP_ROWS_MAX / o->parallel)
+		return err_set(err, E_LIMIT, "--split: %d sequences of %d tokens are more than %d in a step", o->parallel, most,
+		               STEP_ROWS_MAX);
+	if (o->step_rows < most * o->parallel)
+		o->step_rows = most * o->parallel;
+	return 0;
+}
+
+int cmd_logits(const struct options *given)
+{
+	struct options o;
+	struct work w = { .o = &o };
+	struct err err;
+	int rc = complete(given, &o, &err);
+
+	if (rc) {
+		cli_fail("logits", &err);
+		return EXIT_USAGE;
+	}
+	rc = read_ids(&w, &err);
+	if (!rc)
+		rc = session_open(&w.s, &o, LOAD_ENGINE, &err);
+	if (!rc) {
+		w.vocab = w.s.model->shape.vocab;
+		rc = check_ids(&w, &err);
+	}
+	if (!rc) {
+		w.n_row = w.n + (o.greedy ? o.greedy - 1 : 0);
+		w.row = xmalloc(size_mul(size_mul((size_t)w.n_row, (size_t)w.vocab), sizeof(*w.row)));
+		w.greedy = xcalloc((size_t)o.greedy + 1, sizeof(*w.greedy));
+		rc = run(&w, &err);
+	}
+	if (!rc)
+		rc = write_out(&w, &err);
+	session_close(&w.s);
+	free(w.ids);
+	free(w.row);
+	free(w.greedy);
+	return rc ? cli_fail("logits", &err) : 0;
+}
