@@ -15,7 +15,7 @@ static void decode(float *out, const struct weight *w, int o)
 
 		coding_scale(&scale, &bias, w, o, g);
 		for (int i = g * w->group; i < (g + 1) * w->group; i++)
-			out[i] = __builtin_fmaf(scale, (float)code[i], bias);
+			out[i] = scale * (float)code[i] + bias;         /* two roundings, as MLX does */
 	}
 }
 

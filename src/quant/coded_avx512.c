@@ -1,7 +1,588 @@
-/* coded_avx512.c */
+/* coded_avx512.c - products over coded weights with vpdpbusd; the bits of coded.c.
+ *
+ * Integer sums of a group are exact, so how they are formed is free; the float
+ * steps per group are lanes of 16 outputs in the order of format.h.
+ *
+ * Few rows (direct): codes of an output are unpacked in registers and multiplied
+ * by 32 activations at a time; 16 outputs' sums are then folded into one vector.
+ * Many rows (panel): codes of 32 outputs are unpacked once into quads of inputs,
+ * [cols / 4][32][4], and a tile of rows by outputs runs over them. */
+#include <assert.h>
+#include <immintrin.h>
+#include <string.h>
+
 #include "quant/levels.h"
-void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                  int r1, void *scratch)
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* How codes lie in a 64-code block, which is how the activations are arranged. */
+enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM };
+
+/* gcc 12 spills tiles of the intrinsic to half speed. */
+INLINE __m512i dot512(__m512i acc, __m512i u, __m512i s)
 {
-	coded_mul_scalar(out, ld, w, o0, o1, x, r0, r1, scratch);
+	__asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(u), "v"(s));
+	return acc;
+}
+
+INLINE __m256i dot256(__m256i acc, __m256i u, __m256i s)
+{
+	__asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(u), "v"(s));
+	return acc;
+}
+
+/* ---- codes of any width: 64 at a time ---- */
+
+struct stream {
+	__m512i words;          /* lane L gets the 16-bit words its 16 codes begin in */
+	__m512i low, high;      /* bytes of codes 0-7 and 8-15 of a lane */
+	__m512i lift;           /* moves a code to the top of its 16 bits */
+	__m128i drop;           /* and back down */
+	int bits;
+};
+
+/* Lane L of a block takes codes 16 * order[L] and on. */
+static struct stream stream_make(int bits, const int order[4])
+{
+	uint16_t words[32], lift[8];
+	uint8_t low[16], high[16];
+	struct stream s = { .bits = bits };
+
+	for (int l = 0; l < 4; l++)
+		for (int i = 0; i < 8; i++)
+			words[8 * l + i] = (uint16_t)(bits * order[l] + i);
+	for (int k = 0; k < 8; k++) {
+		low[2 * k] = (uint8_t)(k * bits / 8);
+		low[2 * k + 1] = (uint8_t)(k * bits / 8 + 1);
+		high[2 * k] = (uint8_t)(low[2 * k] + bits);
+		high[2 * k + 1] = (uint8_t)(low[2 * k + 1] + bits);
+		lift[k] = (uint16_t)(1 << (16 - bits - k * bits % 8));
+	}
+	s.words = _mm512_loadu_si512(words);
+	s.low = _mm512_broadcast_i32x4(_mm_loadu_si128((void *)low));
+	s.high = _mm512_broadcast_i32x4(_mm_loadu_si128((void *)high));
+	s.lift = _mm512_broadcast_i32x4(_mm_loadu_si128((void *)lift));
+	s.drop = _mm_cvtsi32_si128(16 - bits);
+	return s;
+}
+
+INLINE __m512i stream_codes(const struct stream *s, __m512i raw)
+{
+	__m512i w = _mm512_permutexvar_epi16(s->words, raw);
+	__m512i a = _mm512_mullo_epi16(_mm512_shuffle_epi8(w, s->low), s->lift);
+	__m512i b = _mm512_mullo_epi16(_mm512_shuffle_epi8(w, s->high), s->lift);
+
+	return _mm512_packus_epi16(_mm512_srl_epi16(a, s->drop), _mm512_srl_epi16(b, s->drop));
+}
+
+INLINE __mmask64 first_bytes(int n) { return n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1; }
+
+/* ---- scales of 16 outputs, transposed to [groups][16] ---- */
+
+INLINE void transpose16(__m512i t[16])
+{
+	__m512i u[16];
+
+#pragma GCC unroll 8
+	for (int i = 0; i < 16; i += 2) {
+		u[i] = _mm512_unpacklo_epi32(t[i], t[i + 1]);
+		u[i + 1] = _mm512_unpackhi_epi32(t[i], t[i + 1]);
+	}
+#pragma GCC unroll 4
+	for (int i = 0; i < 16; i += 4) {
+		t[i] = _mm512_unpacklo_epi64(u[i], u[i + 2]);
+		t[i + 1] = _mm512_unpackhi_epi64(u[i], u[i + 2]);
+		t[i + 2] = _mm512_unpacklo_epi64(u[i + 1], u[i + 3]);
+		t[i + 3] = _mm512_unpackhi_epi64(u[i + 1], u[i + 3]);
+	}
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++) {
+		u[i] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
+		u[i + 4] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
+		u[i + 8] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+		u[i + 12] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
+	}
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++) {
+		t[i] = _mm512_shuffle_i32x4(u[i], u[i + 8], 0x88);
+		t[i + 8] = _mm512_shuffle_i32x4(u[i], u[i + 8], 0xdd);
+		t[i + 4] = _mm512_shuffle_i32x4(u[i + 4], u[i + 12], 0x88);
+		t[i + 12] = _mm512_shuffle_i32x4(u[i + 4], u[i + 12], 0xdd);
+	}
+}
+
+/* n <= 16 stored scales as floats. */
+INLINE __m512 scales_load(const uint8_t *p, enum dtype t, int n)
+{
+	__mmask16 m = (__mmask16)((1u << n) - 1);
+	__m512i b;
+
+	switch (t) {
+	case DT_F32: return _mm512_maskz_loadu_ps(m, p);
+	case DT_F16: return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p));
+	case DT_F8_E4M3:
+		b = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, p));
+		b = _mm512_or_si512(_mm512_slli_epi32(_mm512_and_si512(b, _mm512_set1_epi32(0x7f)), 7),
+		                    _mm512_slli_epi32(_mm512_and_si512(b, _mm512_set1_epi32(0x80)), 8));
+		return _mm512_mul_ps(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(b)), _mm512_set1_ps(256.0f));
+	case DT_F8_E8M0:
+		b = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, p));
+		{
+			__m512i f = _mm512_slli_epi32(b, 23);
+
+			f = _mm512_mask_mov_epi32(f, _mm512_cmpeq_epi32_mask(b, _mm512_setzero_si512()),
+			                          _mm512_set1_epi32(0x00400000));
+			f = _mm512_mask_mov_epi32(f, _mm512_cmpeq_epi32_mask(b, _mm512_set1_epi32(255)),
+			                          _mm512_set1_epi32(0x7fc00000));
+			return _mm512_castsi512_ps(f);
+		}
+	default:
+		b = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p));
+		return _mm512_castsi512_ps(_mm512_slli_epi32(b, 16));
+	}
+}
+
+/* Outputs o .. o + n - 1 to lanes 0 .. n - 1 of to[g * step], the rest 0. */
+INLINE void scales_typed(float *to, size_t step, const uint8_t *p, enum dtype t, int size, float unit, int groups, int o,
+                         int n)
+{
+	size_t row = (size_t)groups * (size_t)size;
+
+	p += (size_t)o * row;
+	for (int g = 0; g < groups; g += 16, p += 16 * size) {
+		int m = groups - g < 16 ? groups - g : 16;
+		__m512i v[16];
+
+		for (int i = 0; i < 16; i++) {
+			__m512 f = i < n ? scales_load(p + (size_t)i * row, t, m) : _mm512_setzero_ps();
+
+			if (unit != 1.0f)
+				f = _mm512_mul_ps(f, _mm512_set1_ps(unit));
+			v[i] = _mm512_castps_si512(f);
+		}
+		transpose16(v);
+		for (int i = 0; i < m; i++)
+			_mm512_storeu_si512(to + (size_t)(g + i) * step, v[i]);
+	}
+}
+
+static void scales_make(float *to, size_t step, const uint8_t *p, enum dtype t, float unit, int groups, int o, int n)
+{
+	switch (t) {
+	case DT_F32: scales_typed(to, step, p, DT_F32, 4, unit, groups, o, n); break;
+	case DT_F16: scales_typed(to, step, p, DT_F16, 2, unit, groups, o, n); break;
+	case DT_BF16: scales_typed(to, step, p, DT_BF16, 2, unit, groups, o, n); break;
+	case DT_F8_E4M3: scales_typed(to, step, p, DT_F8_E4M3, 1, unit, groups, o, n); break;
+	default: scales_typed(to, step, p, DT_F8_E8M0, 1, unit, groups, o, n); break;
+	}
+}
+
+/* ---- few rows ---- */
+
+/* q of one row in the order that codes of a block come out in, zeros behind. */
+static void arrange(int8_t *to, const int8_t *q, int cols, enum how how)
+{
+	for (int i = 0; i < cols; i += 64) {
+		__m512i v = _mm512_maskz_loadu_epi8(first_bytes(cols - i), q + i);
+
+		if (how == STREAM || how == BYTES) {
+			v = _mm512_shuffle_i64x2(v, v, 0xd8);           /* lanes 0 2 1 3 */
+			_mm512_storeu_si512(to + i, v);
+		} else {
+			__m256i even = _mm512_cvtepi16_epi8(v);
+
+			_mm256_storeu_si256((void *)(to + i), even);
+			_mm256_storeu_si256((void *)(to + i + 32), _mm512_cvtepi16_epi8(_mm512_srli_epi16(v, 8)));
+		}
+	}
+}
+
+/* 64 codes of an output, `have` of them real, in two halves. */
+INLINE void block_codes(__m256i half[2], const uint8_t *p, int have, enum how how, __m256i lut, const struct stream *s)
+{
+	const __m256i low4 = _mm256_set1_epi8(15);
+
+	if (how == NIBBLES || how == NIBBLES_LUT) {
+		__m256i v = have == 64 ? _mm256_loadu_si256((const void *)p) :
+		            _mm256_maskz_loadu_epi8((__mmask32)first_bytes(have / 2), p);
+
+		half[0] = _mm256_and_si256(v, low4);
+		half[1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), low4);
+		if (how == NIBBLES_LUT) {
+			half[0] = _mm256_shuffle_epi8(lut, half[0]);
+			half[1] = _mm256_shuffle_epi8(lut, half[1]);
+		}
+	} else if (how == BYTES) {
+		__m512i v = have == 64 ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8(first_bytes(have), p);
+
+		v = _mm512_shuffle_i64x2(v, v, 0xd8);
+		half[0] = _mm512_castsi512_si256(v);
+		half[1] = _mm512_extracti64x4_epi64(v, 1);
+	} else {
+		__m512i v = stream_codes(s, _mm512_maskz_loadu_epi8(first_bytes(have * s->bits / 8), p));
+
+		half[0] = _mm512_castsi512_si256(v);
+		half[1] = _mm512_extracti64x4_epi64(v, 1);
+	}
+}
+
+struct direct {
+	const struct weight *w;
+	const struct acts *x;
+	const int8_t *q[DIRECT_ROWS];           /* arranged */
+	size_t at[DIRECT_ROWS];                 /* of the row's scales */
+	float *scale, *bias;                    /* [groups][16] */
+	int zero;
+	__m256i lut;
+	struct stream stream;
+};
+
+INLINE __m512 group_step(__m512 acc, const struct direct *d, int r, int g, __m256i low, __m256i high)
+{
+	__m512i isum = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+	size_t at = d->at[r] + (size_t)g;
+	__m512 f;
+
+	if (d->zero)
+		isum = _mm512_sub_epi32(isum, _mm512_set1_epi32(d->zero * d->x->sum[at]));
+	f = _mm512_mul_ps(_mm512_cvtepi32_ps(isum), _mm512_set1_ps(d->x->scale[at]));
+	acc = _mm512_fmadd_ps(_mm512_loadu_ps(d->scale + 16 * (size_t)g), f, acc);
+	if (d->bias)
+		acc = _mm512_fmadd_ps(_mm512_loadu_ps(d->bias + 16 * (size_t)g), _mm512_set1_ps(d->x->scaled_sum[at]), acc);
+	return acc;
+}
+
+/* 16 outputs of R rows.  PER: groups in a block of 64 codes, 1, 2 or 4. */
+INLINE void direct_block(float *out, size_t ld, const struct direct *d, const uint8_t *const row[16], int n_out, int n_row,
+                         const enum how how, const int R, const int PER)
+{
+	int cols = d->w->cols, group = d->w->group, groups = cols / group, bits = d->w->fmt->coding->bits;
+	int run = PER == 1 ? group : 64;
+	__m512 acc[DIRECT_ROWS];
+	__mmask16 m = (__mmask16)((1u << n_out) - 1);
+
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++)
+		acc[r] = _mm512_setzero_ps();
+	for (int k = 0, g = 0; k < cols; k += run, g += PER) {
+		__m256i x[DIRECT_ROWS][4], y[DIRECT_ROWS][4];
+
+#pragma GCC unroll 4
+		for (int four = 0; four < 4; four++) {
+			__m256i v[DIRECT_ROWS][4];
+
+#pragma GCC unroll 4
+			for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+				for (int o = 0; o < 4; o++)
+					v[r][o] = _mm256_setzero_si256();
+			for (int i = k; i < k + run; i += 64) {
+				int have = cols - i < 64 ? cols - i : 64;
+
+#pragma GCC unroll 4
+				for (int o = 0; o < 4; o++) {
+					__m256i half[2];
+
+					block_codes(half, row[4 * four + o] + (size_t)i * (size_t)bits / 8,
+					            PER == 1 ? 64 : have, how, d->lut, &d->stream);
+#pragma GCC unroll 4
+					for (int r = 0; r < R; r++) {
+						v[r][o] = dot256(v[r][o], half[0], _mm256_loadu_si256((const void *)(d->q[r] + i)));
+						v[r][o] = dot256(v[r][o], half[1],
+						                 _mm256_loadu_si256((const void *)(d->q[r] + i + 32)));
+					}
+				}
+			}
+#pragma GCC unroll 4
+			for (int r = 0; r < R; r++) {
+				__m256i a = _mm256_hadd_epi32(v[r][0], v[r][1]), b = _mm256_hadd_epi32(v[r][2], v[r][3]);
+
+				if (PER < 4) {
+					x[r][four] = _mm256_hadd_epi32(a, b);
+				} else {        /* groups 0 and 2, groups 1 and 3 */
+					x[r][four] = _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(a),
+					                                                   _mm256_castsi256_ps(b), 0x88));
+					y[r][four] = _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(a),
+					                                                   _mm256_castsi256_ps(b), 0xdd));
+				}
+			}
+		}
+#pragma GCC unroll 4
+		for (int r = 0; r < R; r++) {
+#define PAIR(v, i, half) _mm256_permute2x128_si256(v[r][i], v[r][(i) + 1], half)
+			if (PER == 1) {
+				acc[r] = group_step(acc[r], d, r, g, _mm256_add_epi32(PAIR(x, 0, 0x20), PAIR(x, 0, 0x31)),
+				                    _mm256_add_epi32(PAIR(x, 2, 0x20), PAIR(x, 2, 0x31)));
+				continue;
+			}
+			acc[r] = group_step(acc[r], d, r, g, PAIR(x, 0, 0x20), PAIR(x, 2, 0x20));
+			if (PER == 4 && g + 1 < groups)
+				acc[r] = group_step(acc[r], d, r, g + 1, PAIR(y, 0, 0x20), PAIR(y, 2, 0x20));
+			if (g + PER / 2 < groups)
+				acc[r] = group_step(acc[r], d, r, g + PER / 2, PAIR(x, 0, 0x31), PAIR(x, 2, 0x31));
+			if (PER == 4 && g + 3 < groups)
+				acc[r] = group_step(acc[r], d, r, g + 3, PAIR(y, 0, 0x31), PAIR(y, 2, 0x31));
+#undef PAIR
+		}
+	}
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++)
+		if (r < n_row)
+			_mm512_mask_storeu_ps(out + (size_t)r * ld, m, acc[r]);
+}
+
+typedef void direct_fn(float *, size_t, const struct direct *, const uint8_t *const *, int, int);
+
+#define DIRECT(how, R, per) \
+	static void direct_##how##_##R##_##per(float *out, size_t ld, const struct direct *d, const uint8_t *const *row, \
+	                                       int n_out, int n_row) \
+	{ \
+		direct_block(out, ld, d, row, n_out, n_row, how, R, per); \
+	}
+#define DIRECT_ROWSET(how, per) DIRECT(how, 1, per) DIRECT(how, 2, per) DIRECT(how, 4, per)
+DIRECT_ROWSET(NIBBLES, 1)
+DIRECT_ROWSET(NIBBLES, 2)
+DIRECT_ROWSET(NIBBLES_LUT, 2)
+DIRECT_ROWSET(NIBBLES_LUT, 4)
+DIRECT_ROWSET(BYTES, 1)
+DIRECT_ROWSET(BYTES, 2)
+DIRECT_ROWSET(STREAM, 1)
+DIRECT_ROWSET(STREAM, 2)
+#define PICK(how, per) { direct_##how##_1_##per, direct_##how##_2_##per, direct_##how##_4_##per }
+static direct_fn *const directs[4][3][3] = {    /* [how][per: 1, 2, 4][rows: 1, 2, 3 or 4] */
+	[NIBBLES] = { PICK(NIBBLES, 1), PICK(NIBBLES, 2) },
+	[NIBBLES_LUT] = { { NULL }, PICK(NIBBLES_LUT, 2), PICK(NIBBLES_LUT, 4) },
+	[BYTES] = { PICK(BYTES, 1), PICK(BYTES, 2) },
+	[STREAM] = { PICK(STREAM, 1), PICK(STREAM, 2) },
+};
+
+static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
+                       int r0, int r1, enum how how, uint8_t *scratch)
+{
+	static const int order[4] = { 0, 2, 1, 3 };
+	const struct coding *c = w->fmt->coding;
+	int groups = w->cols / w->group, rows = r1 - r0;
+	size_t padded = ((size_t)w->cols + 63) / 64 * 64;
+	struct direct d = { .w = w, .x = x, .zero = c->zero };
+
+	d.scale = (float *)scratch;
+	d.bias = c->bias ? d.scale + 16 * (size_t)groups : NULL;
+	scratch += 2 * 16 * (size_t)groups * sizeof(float);
+	for (int r = 0; r < DIRECT_ROWS; r++) {
+		int8_t *to = (int8_t *)scratch + (size_t)r * padded;
+		size_t row = (size_t)(r0 + (r < rows ? r : 0));
+
+		if (r < rows)
+			arrange(to, x->q + row * (size_t)x->cols, x->cols, how);
+		d.q[r] = r < rows ? to : (int8_t *)scratch;
+		d.at[r] = row * (size_t)groups;
+	}
+	if (c->lut)
+		d.lut = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)c->lut));
+	if (how == STREAM)
+		d.stream = stream_make(c->bits, order);
+	for (int o = o0; o < o1; o += 16) {
+		const uint8_t *row[16];
+		int n = o1 - o < 16 ? o1 - o : 16;
+
+		for (int i = 0; i < 16; i++)
+			row[i] = w->data + (size_t)(o + (i < n ? i : n - 1)) * w->row_bytes;
+		scales_make(d.scale, 16, w->scales, w->scale_type, c->scale_unit, groups, o, n);
+		if (c->bias)
+			scales_make(d.bias, 16, w->biases, w->scale_type, 1.0f, groups, o, n);
+		fn(out + (o - o0), ld, &d, row, n, rows);
+	}
+}
+
+/* ---- many rows ---- */
+
+/* Codes of 16 outputs into panel[quad * 128 + ...][16][4]. */
+INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols, bool has_lut, __m512i lut)
+{
+	const __m512i spread_low = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
+	const __m512i spread_high = _mm512_broadcast_i32x4(_mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
+	const __m512i low = _mm512_set1_epi16(0x000f), high = _mm512_set1_epi16(0x0f00);
+
+	for (int k = 0; k < cols; k += 128) {
+		int have = cols - k < 128 ? cols - k : 128;
+		__m512i t[16];
+
+		for (int i = 0; i < 16; i++)
+			t[i] = _mm512_maskz_loadu_epi8(first_bytes(have / 2), row[i] + k / 2);
+		transpose16(t);
+		for (int j = 0; j < have / 8; j++) {
+			__m512i a = _mm512_shuffle_epi8(t[j], spread_low), b = _mm512_shuffle_epi8(t[j], spread_high);
+
+			/* (v >> 4 & high) | (v & low) */
+			a = _mm512_ternarylogic_epi32(_mm512_srli_epi16(a, 4), high, _mm512_and_si512(a, low), 0xea);
+			b = _mm512_ternarylogic_epi32(_mm512_srli_epi16(b, 4), high, _mm512_and_si512(b, low), 0xea);
+			if (has_lut) {
+				a = _mm512_shuffle_epi8(lut, a);
+				b = _mm512_shuffle_epi8(lut, b);
+			}
+			_mm512_storeu_si512(panel + (size_t)(k / 4 + 2 * j) * 128, a);
+			_mm512_storeu_si512(panel + (size_t)(k / 4 + 2 * j + 1) * 128, b);
+		}
+	}
+}
+
+INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, bool is_stream, const struct stream *s)
+{
+	for (int k = 0; k < cols; k += 64) {
+		int have = cols - k < 64 ? cols - k : 64;
+		__m512i t[16];
+
+		for (int i = 0; i < 16; i++)
+			t[i] = is_stream ? stream_codes(s, _mm512_maskz_loadu_epi8(first_bytes(have * s->bits / 8),
+			                                                           row[i] + (size_t)k / 8 * (size_t)s->bits)) :
+			                   _mm512_maskz_loadu_epi8(first_bytes(have), row[i] + k);
+		transpose16(t);
+		for (int j = 0; j < have / 4; j++)
+			_mm512_storeu_si512(panel + (size_t)(k / 4 + j) * 128, t[j]);
+	}
+}
+
+struct tile {
+	const uint8_t *panel;
+	const float *scale, *bias;              /* [groups][32] */
+	const struct acts *x;
+	int group, groups, zero;
+};
+
+/* R rows from row r0 by 32 outputs. */
+INLINE void tile_run(float *out, size_t ld, const struct tile *t, int r0, int n_out, const int R)
+{
+	enum { MOST = 6 };
+	size_t cols = (size_t)t->x->cols;
+	const int8_t *q = t->x->q + (size_t)r0 * cols;
+	const uint8_t *p = t->panel;
+	__m512 f0[MOST], f1[MOST];
+	__mmask16 m0 = (__mmask16)(n_out >= 16 ? 0xffff : (1u << n_out) - 1);
+	__mmask16 m1 = (__mmask16)(n_out > 16 ? (1u << (n_out - 16)) - 1 : 0);
+
+#pragma GCC unroll 6
+	for (int r = 0; r < R; r++)
+		f0[r] = f1[r] = _mm512_setzero_ps();
+	for (int g = 0; g < t->groups; g++) {
+		__m512i i0[MOST], i1[MOST];
+		__m512 s0 = _mm512_loadu_ps(t->scale + 32 * (size_t)g), s1 = _mm512_loadu_ps(t->scale + 32 * (size_t)g + 16);
+
+#pragma GCC unroll 6
+		for (int r = 0; r < R; r++)
+			i0[r] = i1[r] = t->zero ?
+			                _mm512_set1_epi32(-t->zero * t->x->sum[(size_t)(r0 + r) * (size_t)t->groups + (size_t)g]) :
+			                _mm512_setzero_si512();
+		for (int k = 0; k < t->group; k += 4, p += 128, q += 4) {
+			__m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64);
+
+#pragma GCC unroll 6
+			for (int r = 0; r < R; r++) {
+				int32_t four;
+				__m512i x;
+
+				memcpy(&four, q + (size_t)r * cols, 4);
+				x = _mm512_set1_epi32(four);
+				i0[r] = dot512(i0[r], a, x);
+				i1[r] = dot512(i1[r], b, x);
+			}
+		}
+#pragma GCC unroll 6
+		for (int r = 0; r < R; r++) {
+			size_t at = (size_t)(r0 + r) * (size_t)t->groups + (size_t)g;
+			__m512 xs = _mm512_set1_ps(t->x->scale[at]);
+
+			f0[r] = _mm512_fmadd_ps(s0, _mm512_mul_ps(_mm512_cvtepi32_ps(i0[r]), xs), f0[r]);
+			f1[r] = _mm512_fmadd_ps(s1, _mm512_mul_ps(_mm512_cvtepi32_ps(i1[r]), xs), f1[r]);
+		}
+		if (!t->bias)
+			continue;
+		s0 = _mm512_loadu_ps(t->bias + 32 * (size_t)g);
+		s1 = _mm512_loadu_ps(t->bias + 32 * (size_t)g + 16);
+#pragma GCC unroll 6
+		for (int r = 0; r < R; r++) {
+			__m512 xs = _mm512_set1_ps(t->x->scaled_sum[(size_t)(r0 + r) * (size_t)t->groups + (size_t)g]);
+
+			f0[r] = _mm512_fmadd_ps(s0, xs, f0[r]);
+			f1[r] = _mm512_fmadd_ps(s1, xs, f1[r]);
+		}
+	}
+#pragma GCC unroll 6
+	for (int r = 0; r < R; r++) {
+		_mm512_mask_storeu_ps(out + (size_t)r * ld, m0, f0[r]);
+		if (m1)
+			_mm512_mask_storeu_ps(out + (size_t)r * ld + 16, m1, f1[r]);
+	}
+}
+
+#define TILE(R) \
+	static void tile_##R(float *out, size_t ld, const struct tile *t, int r0, int n_out) \
+	{ \
+		tile_run(out, ld, t, r0, n_out, R); \
+	}
+TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
+static void (*const tiles[7])(float *, size_t, const struct tile *, int, int) = {
+	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6
+};
+
+static void mul_panel(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                      enum how how, uint8_t *scratch)
+{
+	static const int order[4] = { 0, 1, 2, 3 };
+	const struct coding *c = w->fmt->coding;
+	int groups = w->cols / w->group, n = r1 - r0, parts = (n + 5) / 6;
+	float *scale = (float *)scratch, *bias = scale + (size_t)groups * PANEL_OUT;
+	uint8_t *panel = (uint8_t *)(bias + (size_t)groups * PANEL_OUT);
+	struct tile t = { panel, scale, c->bias ? bias : NULL, x, w->group, groups, c->zero };
+	__m512i lut = c->lut ? _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)c->lut)) : _mm512_setzero_si512();
+	struct stream s;
+
+	if (how == STREAM)
+		s = stream_make(c->bits, order);
+	for (int o = o0; o < o1; o += PANEL_OUT) {
+		int n_out = o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT;
+
+		for (int h = 0; h < 2; h++) {
+			const uint8_t *row[16];
+			int first = o + 16 * h, have = n_out - 16 * h < 16 ? n_out - 16 * h : 16;
+
+			if (have < 0)
+				have = 0;
+			for (int i = 0; i < 16; i++)    /* what is beyond the last output repeats it */
+				row[i] = w->data + (size_t)(i < have ? first + i : o + n_out - 1) * w->row_bytes;
+			if (how == NIBBLES)
+				panel_nibbles(panel + 64 * h, row, w->cols, false, lut);
+			else if (how == NIBBLES_LUT)
+				panel_nibbles(panel + 64 * h, row, w->cols, true, lut);
+			else if (how == BYTES)
+				panel_bytes(panel + 64 * h, row, w->cols, false, NULL);
+			else
+				panel_bytes(panel + 64 * h, row, w->cols, true, &s);
+			scales_make(scale + 16 * h, PANEL_OUT, w->scales, w->scale_type, c->scale_unit, groups, first, have);
+			if (c->bias)
+				scales_make(bias + 16 * h, PANEL_OUT, w->biases, w->scale_type, 1.0f, groups, first, have);
+		}
+		for (int i = 0, r = 0; i < parts; i++) {
+			int next = (int)((int64_t)n * (i + 1) / parts);
+
+			tiles[next - r](out + (size_t)r * ld + (o - o0), ld, &t, r0 + r, n_out);
+			r = next;
+		}
+	}
+}
+
+void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                      void *scratch)
+{
+	const struct coding *c = w->fmt->coding;
+	enum how how = c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
+	int per = w->group % 64 == 0 ? 0 : w->group == 32 ? 1 : w->group == 16 ? 2 : -1;
+	direct_fn *const *direct = per < 0 ? NULL : directs[how][per];
+
+	assert(x->cols == w->cols && x->group == w->group);
+	if (per < 0 || w->cols % 16)
+		coded_mul_scalar(out, ld, w, o0, o1, x, r0, r1, scratch);
+	else if (r1 - r0 <= DIRECT_ROWS && direct[0])
+		mul_direct(direct[r1 - r0 == 1 ? 0 : r1 - r0 == 2 ? 1 : 2], out, ld, w, o0, o1, x, r0, r1, how, scratch);
+	else
+		mul_panel(out, ld, w, o0, o1, x, r0, r1, how, scratch);
 }

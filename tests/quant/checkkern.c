@@ -1,0 +1,875 @@
+/* checkkern.c - every kernel of every level against a truth written here from the
+ * formulas of quant/format.h, to the bit; and with --bench, how fast they are.
+ *
+ *   checkkern [--seed N] [--rounds N] [--bench] [format ...]
+ *
+ * Operands end at an unreadable page or begin after one, at odd addresses;
+ * outputs are fenced by a pattern; a kernel that dies of a signal is reported by
+ * name.  Values are random, extreme, zero, denormal, huge. */
+#include <assert.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "golden.h"
+#include "quant/format.h"
+
+static uint64_t seed = 1, counter;
+static int failures;
+
+static uint64_t bits(void) { return rng_bits(seed, counter++, 0); }
+static int pick(int n) { return (int)(bits() % (uint64_t)n); }
+static float uniform(void) { return (float)((double)(bits() >> 11) * 0x1p-52 - 1); }
+
+/* ---- memory with an unreadable page on either side ---- */
+
+enum { PAGE = 4096 };
+
+struct fence {
+	uint8_t *map, *p;
+	size_t map_bytes, bytes;
+};
+
+/* Ends flush with the unreadable page, or begins `skip` bytes after the one before. */
+static void *fence_make(struct fence *f, size_t bytes, int at_end, size_t skip)
+{
+	size_t inner = (bytes + skip + PAGE - 1) / PAGE * PAGE;
+
+	f->bytes = bytes;
+	f->map_bytes = inner + 2 * PAGE;
+	f->map = mmap(NULL, f->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert(f->map != MAP_FAILED);
+	assert(!mprotect(f->map, PAGE, PROT_NONE) && !mprotect(f->map + PAGE + inner, PAGE, PROT_NONE));
+	f->p = at_end ? f->map + PAGE + inner - bytes : f->map + PAGE + skip;
+	return f->p;
+}
+
+static void fence_drop(struct fence *f)
+{
+	if (f->map)
+		munmap(f->map, f->map_bytes);
+	f->map = NULL;
+}
+
+/* ---- a kernel that dies is that kernel's failure ---- */
+
+static sigjmp_buf trap;
+static volatile sig_atomic_t trapped;
+
+static void on_signal(int sig)
+{
+	if (trapped) {
+		trapped = sig;
+		siglongjmp(trap, 1);
+	}
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+static const char *signal_name(int s)
+{
+	return s == SIGILL ? "SIGILL" : s == SIGSEGV ? "SIGSEGV" : s == SIGBUS ? "SIGBUS" : "SIGFPE";
+}
+
+#define GUARD(call) (trapped = 1, sigsetjmp(trap, 1) ? (int)trapped : ((call), trapped = 0, 0))
+
+/* ---- a random weight and its truth ---- */
+
+struct kind { const char *name, *mode; int bits, group; enum dtype plain; };
+static const struct kind kinds[] = {
+	{ "f32", NULL, 32, 0, DT_F32 }, { "f16", NULL, 16, 0, DT_F16 }, { "bf16", NULL, 16, 0, DT_BF16 },
+	{ "affine2", "affine", 2, 0, 0 }, { "affine3", "affine", 3, 0, 0 }, { "affine4", "affine", 4, 0, 0 },
+	{ "affine5", "affine", 5, 0, 0 }, { "affine6", "affine", 6, 0, 0 }, { "affine8", "affine", 8, 0, 0 },
+	{ "mxfp4", "mxfp4", 4, 32, 0 }, { "nvfp4", "nvfp4", 4, 16, 0 }, { "mxfp8", "mxfp8", 8, 32, 0 },
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+enum value { V_RANDOM, V_MOST, V_ZERO_SCALE, V_TINY, V_HUGE, V_EDGE, VALUES };
+static const char *const value_name[VALUES] = { "random", "all codes largest", "scales zero", "denormal scales",
+	                                        "huge scales", "all codes 0 or largest" };
+
+struct sample {
+	struct weight w;
+	struct fence data, scales, biases;
+};
+
+static uint16_t f16_random(void)
+{
+	uint16_t h;
+
+	do {
+		h = (uint16_t)bits();
+	} while ((h & 0x7c00) == 0x7c00);
+	return h;
+}
+
+static float scale_value(enum value v)
+{
+	switch (v) {
+	case V_ZERO_SCALE: return 0;
+	case V_TINY: return uniform() * 0x1p-130f;
+	case V_HUGE: return uniform() * 0x1p100f;
+	default: return uniform() * 0.1f;
+	}
+}
+
+static void put_number(uint8_t *p, enum dtype t, float f, enum value v)
+{
+	uint16_t h = t == DT_F16 ? f16_random() : float_to_bf16(f);
+
+	if (t == DT_F16 && v == V_ZERO_SCALE)
+		h = 0;
+	if (t == DT_F16 && v == V_TINY)
+		h &= 0x83ff;
+	if (t == DT_F32)
+		memcpy(p, &f, 4);
+	else
+		memcpy(p, &h, 2);
+}
+
+static void fill_codes(uint8_t *p, size_t n, enum value v)
+{
+	for (size_t i = 0; i < n; i++)
+		p[i] = v == V_MOST ? 0xff : v == V_EDGE ? (bits() & 1 ? 0xff : 0) : (uint8_t)bits();
+}
+
+static uint8_t scale_byte(enum dtype t, enum value v)
+{
+	uint8_t b = (uint8_t)bits();
+
+	if (t == DT_F8_E4M3)
+		return v == V_ZERO_SCALE ? 0 : v == V_TINY ? b & 7 : b;
+	return v == V_ZERO_SCALE || v == V_TINY ? (uint8_t)(b & 1) : v == V_HUGE ? 200 + b % 20 : 110 + b % 20;
+}
+
+static void sample_make(struct sample *s, const struct kind *k, int rows, int cols, int group, enum dtype st, enum value v)
+{
+	struct err err;
+	int rc, at_end = pick(4) > 0;
+	size_t skip = (size_t)pick(9), n, groups;
+
+	memset(s, 0, sizeof *s);
+	n = (size_t)rows * (size_t)cols * (size_t)k->bits / 8;
+	fence_make(&s->data, n, at_end, skip);
+	if (!k->mode) {
+		size_t size = (size_t)dtype_size(k->plain);
+
+		for (size_t i = 0; i < n; i += size)
+			put_number(s->data.p + i, k->plain, v == V_MOST ? 1e4f : scale_value(v), v);
+		rc = weight_plain(&s->w, "sample", k->plain, rows, cols, s->data.p, n, &err);
+	} else {
+		fill_codes(s->data.p, n, v);
+		if (k->group)
+			st = k->group == 16 ? DT_F8_E4M3 : DT_F8_E8M0;
+		groups = (size_t)rows * (size_t)(cols / group);
+		fence_make(&s->scales, groups * (size_t)dtype_size(st), pick(4) > 0, (size_t)pick(9));
+		for (size_t i = 0; i < groups && k->group; i++)
+			s->scales.p[i] = scale_byte(st, v);
+		if (!k->group) {
+			size_t size = (size_t)dtype_size(st);
+
+			fence_make(&s->biases, groups * size, pick(4) > 0, (size_t)pick(9));
+			for (size_t i = 0; i < groups; i++) {
+				put_number(s->scales.p + i * size, st, scale_value(v), v);
+				put_number(s->biases.p + i * size, st, scale_value(v == V_ZERO_SCALE ? V_RANDOM : v), v);
+			}
+		}
+		rc = weight_coded(&s->w, "sample", k->mode, k->bits, group, rows, cols, s->data.p, n, s->scales.p,
+		                  s->scales.bytes, k->group ? NULL : s->biases.p, s->biases.bytes, st, &err);
+	}
+	if (rc)
+		printf("%s\n", err.msg);
+	assert(!rc);
+}
+
+static void sample_drop(struct sample *s)
+{
+	fence_drop(&s->data);
+	fence_drop(&s->scales);
+	fence_drop(&s->biases);
+}
+
+static float tree16(float *s)
+{
+	for (int h = 8; h; h /= 2)
+		for (int i = 0; i < h; i++)
+			s[i] += s[i + h];
+	return s[0];
+}
+
+static float truth_dot(const float *a, const float *b, int n)
+{
+	float s[16] = { 0 };
+
+	for (int i = 0; i < n; i++)
+		s[i % 16] = fmaf(a[i], b[i], s[i % 16]);
+	return tree16(s);
+}
+
+static unsigned code_at(const struct weight *w, int bit_count, int o, int i)
+{
+	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
+	unsigned v = 0;
+
+	for (int b = 0; b < bit_count; b++) {
+		int at = i * bit_count + b;
+
+		v |= (unsigned)(p[at / 8] >> at % 8 & 1) << b;
+	}
+	return v;
+}
+
+static float scale_at(const struct weight *w, const uint8_t *p, int o, int g)
+{
+	size_t i = (size_t)o * (size_t)(w->cols / w->group) + (size_t)g;
+	float f;
+
+	if (w->scale_type == DT_F8_E4M3 && (p[i] & 0x7f) == 0x7f)
+		return p[i] & 0x80 ? -480 : 480;        /* MLX has no NaN there */
+	dtype_to_float(&f, p + i * (size_t)dtype_size(w->scale_type), w->scale_type, 1);
+	return f;
+}
+
+static const int twice_e2m1[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+
+/* The order of roundings that format.h promises for coded weights. */
+static float truth_coded(const struct kind *k, const struct weight *w, int o, const struct acts *x, int r)
+{
+	int groups = w->cols / w->group;
+	float acc = 0;
+
+	for (int g = 0; g < groups; g++) {
+		float xs = x->scale[r * groups + g], scale = scale_at(w, w->scales, o, g);
+		long isum = 0, xsum = 0;
+
+		for (int i = g * w->group; i < (g + 1) * w->group; i++) {
+			int q = x->q[r * x->cols + i];
+			unsigned c = code_at(w, k->bits, o, i);
+
+			isum += (long)(k->group ? twice_e2m1[c] : (int)c) * q;
+			xsum += q;
+		}
+		if (k->group) {
+			acc = fmaf(scale * 0.5f, xs * (float)isum, acc);
+		} else {
+			acc = fmaf(scale, xs * (float)isum, acc);
+			acc = fmaf(scale_at(w, w->biases, o, g), xs * (float)xsum, acc);
+		}
+	}
+	return acc;
+}
+
+/* ---- activations ---- */
+
+struct rows {
+	struct acts a;
+	struct fence f, q, scale, sum, scaled;
+};
+
+static void rows_make(struct rows *x, int n, int cols, int group, enum value v, enum cpu_level level)
+{
+	float *f = fence_make(&x->f, (size_t)n * (size_t)cols * 4, 1, 0);
+	size_t groups;
+
+	x->q.map = x->scale.map = x->sum.map = x->scaled.map = NULL;
+	for (int i = 0; i < n * cols; i++)
+		f[i] = v == V_MOST ? 1 : v == V_EDGE ? (bits() & 1 ? 3.0f : -3.0f) : pick(50) ? uniform() : uniform() * 30;
+	if (v == V_TINY)
+		for (int i = 0; i < n * cols; i++)
+			f[i] *= 0x1p-90f;
+	if (n > 1 && v == V_RANDOM)
+		memset(f + cols, 0, (size_t)cols * 4);          /* a row of zeros */
+	x->a = (struct acts){ .rows = n, .cols = cols, .f = f, .ld = (size_t)cols, .group = group };
+	if (!group)
+		return;
+	groups = (size_t)n * (size_t)(cols / group);
+	x->a.q = fence_make(&x->q, (size_t)n * (size_t)cols, 1, 0);
+	x->a.scale = fence_make(&x->scale, groups * 4, 1, 0);
+	x->a.sum = fence_make(&x->sum, groups * 4, 1, 0);
+	x->a.scaled_sum = fence_make(&x->scaled, groups * 4, 1, 0);
+	for (int r = 0; r < n; r++) {
+		size_t g = (size_t)r * (size_t)(cols / group);
+
+		acts_quantiser(level)((int8_t *)x->q.p + (size_t)r * (size_t)cols, (float *)x->scale.p + g,
+		                      (int32_t *)x->sum.p + g, (float *)x->scaled.p + g, f + (size_t)r * (size_t)cols, cols,
+		                      group);
+	}
+}
+
+static void rows_drop(struct rows *x)
+{
+	fence_drop(&x->f);
+	fence_drop(&x->q);
+	fence_drop(&x->scale);
+	fence_drop(&x->sum);
+	fence_drop(&x->scaled);
+}
+
+/* ---- the product ---- */
+
+static bool same(float a, float b)
+{
+	return (a != a && b != b) || !memcmp(&a, &b, 4);
+}
+
+struct shape { int rows, cols, group, n; enum dtype st; enum value v; };
+
+static void shape_text(char *s, size_t n, const struct shape *h)
+{
+	snprintf(s, n, "%d x %d group %d scales %s, %d rows, %s", h->rows, h->cols, h->group, dtype_name(h->st), h->n,
+	         value_name[h->v]);
+}
+
+static void check_mul(const struct kind *k, const struct sample *s, const struct rows *x, const struct shape *h,
+                      enum cpu_level level, enum arith arith, const float *want)
+{
+	struct kernels kn;
+	size_t ld = (size_t)h->rows + 3, scratch_bytes = (weight_scratch_bytes(&s->w) + 63) / 64 * 64;
+	/* Any part of the outputs and rows gives what the whole gives. */
+	int o0 = pick(2) ? 0 : pick(h->rows), o1 = pick(2) ? h->rows : o0 + 1 + pick(h->rows - o0);
+	int r0 = pick(2) ? 0 : pick(h->n), r1 = pick(2) ? h->n : r0 + 1 + pick(h->n - r0);
+	struct fence out, scratch;
+	char text[200];
+	int sig;
+
+	s->w.fmt->kernels(&kn, level);
+	fence_make(&out, ((size_t)(r1 - r0 - 1) * ld + (size_t)(o1 - o0)) * 4, 1, 0);
+	fence_make(&scratch, scratch_bytes, 1, 0);
+	memset(out.p, 0x5a, out.bytes);
+	shape_text(text, sizeof text, h);
+	sig = GUARD(kn.mul[arith]((float *)out.p, ld, &s->w, o0, o1, &x->a, r0, r1, scratch.p));
+	if (sig) {
+		printf("FAIL %s %s arith %d: %s (%s)\n", k->name, cpu_level_name(level), arith, signal_name(sig), text);
+		failures++;
+	}
+	for (size_t i = 0; i < out.bytes / 4 && !sig; i++) {
+		int r = (int)(i / ld), o = (int)(i % ld);
+		float got = ((float *)out.p)[i], expect;
+
+		if (o < o1 - o0)
+			expect = want[(r0 + r) * h->rows + o0 + o];
+		else
+			memset(&expect, 0x5a, 4);
+		if (same(got, expect))
+			continue;
+		printf("FAIL %s %s arith %d: row %d output %d is %a, should be %a (%s; outputs %d to %d, rows %d to %d)\n",
+		       k->name, cpu_level_name(level), arith, r0 + r, o0 + o, (double)got, (double)expect, text, o0, o1,
+		       r0, r1);
+		failures++;
+		break;
+	}
+	fence_drop(&out);
+	fence_drop(&scratch);
+}
+
+/* The truth itself against double precision over decoded weights. */
+static void check_truth(const struct kind *k, const struct sample *s, const struct rows *x, const struct shape *h,
+                        const float *want, const float *decoded, bool coded)
+{
+	for (int r = 0; r < h->n; r++)
+		for (int o = 0; o < h->rows; o++) {
+			double sum = 0, size = 0;
+
+			for (int i = 0; i < h->cols; i++) {
+				double a = coded ? (double)x->a.q[r * h->cols + i] *
+				                   (double)x->a.scale[(r * h->cols + i) / h->group] :
+				                   (double)x->a.f[r * h->cols + i];
+				double b = (double)decoded[o * h->cols + i];
+
+				sum += a * b;
+				size += fabs(a * b);
+				/* scale * code and bias may cancel in b: their sizes count */
+				if (coded && !k->group)
+					size += fabs(a * (double)scale_at(&s->w, s->w.biases, o, i / h->group)) * 2;
+			}
+			double off = fabs(sum - (double)want[r * h->rows + o]);
+
+			if (off > size * 1e-5 + 1e-37 && isfinite(want[r * h->rows + o]) && isfinite(size)) {
+				char text[200];
+
+				shape_text(text, sizeof text, h);
+				printf("FAIL %s: the truth itself is off: %g for %g (%s)\n", k->name,
+				       (double)want[r * h->rows + o], sum, text);
+				failures++;
+				return;
+			}
+		}
+}
+
+static void round_mul(const struct kind *k)
+{
+	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
+	static const int groups[] = { 32, 64, 128, 64, 32, 16, 8, 24, 40, 192 };
+	struct shape h = { .rows = 1 + pick(40), .n = 1 + pick(17), .v = (enum value)pick(VALUES),
+	                   .st = scale_types[pick(3)] };
+	struct sample s;
+	struct rows x;
+	float *decoded, *want, *want_fast;
+	int fast;
+
+	h.group = k->group ? k->group : groups[pick(10)];
+	if (k->mode) {
+		h.cols = h.group * (1 + pick(pick(4) ? 9 : 40));
+		if (pick(3) == 0)
+			h.cols = (h.cols + 511) / 512 * 512 / h.group * h.group + h.group;
+	} else {
+		h.group = 0;
+		h.cols = 1 + pick(pick(3) ? 100 : 700);
+	}
+	if (pick(3) == 0)
+		h.rows = 32 * (1 + pick(3)) + pick(3);
+	sample_make(&s, k, h.rows, h.cols, h.group, h.st, h.v);
+	decoded = xmalloc((size_t)h.rows * (size_t)h.cols * 4);
+	want = xmalloc((size_t)h.rows * (size_t)h.n * 8);
+	want_fast = want + h.rows * h.n;
+	for (int o = 0; o < h.rows; o++)
+		s.w.fmt->decode(decoded + (size_t)o * (size_t)h.cols, &s.w, o);
+	rows_make(&x, h.n, h.cols, h.group, h.v, CPU_SCALAR);
+	fast = s.w.fmt->coding != NULL;
+	for (int r = 0; r < h.n; r++)
+		for (int o = 0; o < h.rows; o++) {
+			want[r * h.rows + o] = truth_dot(x.a.f + (size_t)r * (size_t)h.cols, decoded + (size_t)o * (size_t)h.cols,
+			                                 h.cols);
+			if (fast)
+				want_fast[r * h.rows + o] = truth_coded(k, &s.w, o, &x.a, r);
+		}
+	check_truth(k, &s, &x, &h, want, decoded, false);
+	if (fast)
+		check_truth(k, &s, &x, &h, want_fast, decoded, true);
+	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+		check_mul(k, &s, &x, &h, l, ARITH_F32, want);
+		check_mul(k, &s, &x, &h, l, ARITH_FAST, fast ? want_fast : want);
+	}
+	sample_drop(&s);
+	rows_drop(&x);
+	free(decoded);
+	free(want);
+}
+
+/* ---- the rest ---- */
+
+static void fail_at(const char *what, enum cpu_level level, int a, int b)
+{
+	printf("FAIL %s %s (%d, %d)\n", what, cpu_level_name(level), a, b);
+	failures++;
+}
+
+static void round_quantise(void)
+{
+	int group = 1 + pick(140), groups = 1 + pick(20), cols = group * groups;
+	enum value v = (enum value)pick(VALUES);
+
+	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+		struct fence f, q, sc, su, ss;
+		float *x = fence_make(&f, (size_t)cols * 4, 1, 0), *scale = fence_make(&sc, (size_t)groups * 4, 1, 0);
+		int8_t *codes = fence_make(&q, (size_t)cols, 1, 0);
+		int32_t *sum = fence_make(&su, (size_t)groups * 4, 1, 0);
+		float *scaled = fence_make(&ss, (size_t)groups * 4, 1, 0);
+		uint64_t keep = counter;
+		int sig;
+
+		for (int i = 0; i < cols; i++)
+			x[i] = v == V_HUGE ? uniform() * 3e38f : v == V_TINY ? uniform() * 1e-30f : v == V_ZERO_SCALE ? 0 :
+			       v == V_EDGE ? (float)(pick(255) - 127) : uniform();
+		counter = keep + (uint64_t)cols;
+		sig = GUARD(acts_quantiser(l)(codes, scale, sum, scaled, x, cols, group));
+		if (sig) {
+			printf("FAIL quantise %s: %s\n", cpu_level_name(l), signal_name(sig));
+			failures++;
+		}
+		for (int g = 0; g < groups && !sig; g++) {
+			float top = 0, want;
+			int s = 0;
+
+			for (int i = g * group; i < (g + 1) * group; i++)
+				top = fmaxf(top, fabsf(x[i]));
+			want = top < 1e-30f ? 0 : top / 127;
+			for (int i = g * group; i < (g + 1) * group; i++) {
+				float c = want > 0 ? rintf(fminf(fmaxf(x[i] * (1 / want), -127), 127)) : 0;
+
+				s += (int)c;
+				if (codes[i] != (int)c) {
+					fail_at("quantise, code", l, cols, group);
+					g = groups;
+					break;
+				}
+			}
+			if (g < groups && (scale[g] != want || sum[g] != s || scaled[g] != want * (float)s)) {
+				fail_at("quantise, scale or sum", l, cols, group);
+				break;
+			}
+		}
+		if (l < cpu_detect())
+			counter = keep;
+		fence_drop(&f);
+		fence_drop(&q);
+		fence_drop(&sc);
+		fence_drop(&su);
+		fence_drop(&ss);
+	}
+}
+
+static void round_vec(void)
+{
+	int n = 1 + pick(300);
+	struct fence fa, fb;
+	float *a = fence_make(&fa, (size_t)n * 4, 1, 0), *b = fence_make(&fb, (size_t)n * 4, pick(2), 4);
+
+	for (int i = 0; i < n; i++) {
+		a[i] = uniform();
+		b[i] = uniform();
+	}
+	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+		struct vec_kernels k;
+		float got = 0;
+		int sig;
+
+		vec_kernels(&k, l);
+		sig = GUARD(got = k.dot(a, b, n));
+		if (sig || !same(got, truth_dot(a, b, n)))
+			fail_at(sig ? signal_name(sig) : "dot", l, n, 0);
+		sig = GUARD(got = k.sum_squares(a, n));
+		if (sig || !same(got, truth_dot(a, a, n)))
+			fail_at(sig ? signal_name(sig) : "sum of squares", l, n, 0);
+	}
+	fence_drop(&fa);
+	fence_drop(&fb);
+}
+
+static void round_kv(const struct kv_format *f)
+{
+	int dim = pick(2) ? 64 * (1 + pick(4)) : 2 * (1 + pick(90)), n = 1 + pick(70), nq = 1 + pick(9);
+	size_t ld = (size_t)n + (size_t)pick(5), bytes = f->row_bytes(dim);
+	struct fence rows, q, score, acc;
+	float *x = xmalloc((size_t)dim * 4), *dec = xmalloc((size_t)n * (size_t)dim * 4);
+	float *want = xmalloc((size_t)nq * (size_t)dim * 4);
+
+	fence_make(&rows, bytes * (size_t)n, pick(2), (size_t)pick(9));
+	fence_make(&q, (size_t)nq * (size_t)dim * 4, 1, 0);
+	for (int i = 0; i < nq * dim; i++)
+		((float *)q.p)[i] = uniform();
+	for (int r = 0; r < n; r++) {
+		for (int i = 0; i < dim; i++)
+			x[i] = uniform();
+		f->encode(rows.p + (size_t)r * bytes, x, dim);
+		f->decode(dec + (size_t)r * (size_t)dim, rows.p + (size_t)r * bytes, dim);
+		for (int i = 0; i < dim; i++)
+			if (fabsf(x[i] - dec[r * dim + i]) > 0x1p-8f * fabsf(x[i])) {
+				fail_at(f->name, 0, dim, i);
+				break;
+			}
+	}
+	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+		struct kv_kernels k;
+		float *s = fence_make(&score, ((size_t)(nq - 1) * ld + (size_t)n) * 4, 1, 0);
+		float *a = fence_make(&acc, (size_t)nq * (size_t)dim * 4, 1, 0);
+		int sig, bad = 0;
+
+		memset(s, 0x5a, score.bytes);
+		f->kernels(&k, l);
+		sig = GUARD(k.score(s, ld, (float *)q.p, nq, rows.p, n, dim));
+		for (int j = 0; j < nq && !sig; j++)
+			for (size_t r = 0; r < ld && (size_t)j * ld + r < score.bytes / 4; r++) {
+				float e;
+
+				memset(&e, 0x5a, 4);
+				if (r < (size_t)n)
+					e = truth_dot((float *)q.p + j * dim, dec + r * (size_t)dim, dim);
+				bad |= !same(e, s[(size_t)j * ld + r]);
+			}
+		if (sig || bad)
+			fail_at(sig ? signal_name(sig) : "kv score", l, dim, n);
+		for (size_t i = 0; i < score.bytes / 4; i++)
+			s[i] = (float)(i % 7) * 0.25f;
+		for (int i = 0; i < nq * dim; i++)
+			want[i] = a[i] = (float)(i % 5);
+		for (int j = 0; j < nq; j++)
+			for (int r = 0; r < n; r++)
+				for (int i = 0; i < dim; i++)
+					want[j * dim + i] = fmaf(s[(size_t)j * ld + (size_t)r], dec[r * dim + i], want[j * dim + i]);
+		sig = GUARD(k.mix(a, s, ld, nq, rows.p, n, dim));
+		if (sig || memcmp(a, want, (size_t)nq * (size_t)dim * 4))
+			fail_at(sig ? signal_name(sig) : "kv mix", l, dim, n);
+		fence_drop(&score);
+		fence_drop(&acc);
+	}
+	fence_drop(&rows);
+	fence_drop(&q);
+	free(x);
+	free(dec);
+	free(want);
+}
+
+static void check_numbers(void)
+{
+	float f;
+	double d = 1.5;
+	uint8_t b = 0x7f;
+
+	for (uint32_t h = 0; h < 65536; h++) {
+		f = bf16_to_float((uint16_t)h);
+		if (f == f && float_to_bf16(f) != h)
+			fail_at("bf16 there and back", 0, (int)h, 0);
+	}
+	f = NAN;
+	if (bf16_to_float(float_to_bf16(f)) == bf16_to_float(float_to_bf16(f)))
+		fail_at("bf16 NaN", 0, 0, 0);
+	if (float_to_bf16(1.00390625f) != 0x3f80 || float_to_bf16(1.01171875f) != 0x3f82)
+		fail_at("bf16 ties", 0, 0, 0);
+	if (f16_to_float(0x3c00) != 1 || f16_to_float(0x0001) != 0x1p-24f || f16_to_float(0x7bff) != 65504 ||
+	    !isinf(f16_to_float(0xfc00)))
+		fail_at("f16", 0, 0, 0);
+	dtype_to_float(&f, &d, DT_F64, 1);
+	if (f != 1.5f)
+		fail_at("f64", 0, 0, 0);
+	dtype_to_float(&f, &b, DT_F8_E4M3, 1);
+	if (f == f)
+		fail_at("e4m3 NaN", 0, 0, 0);
+	b = 0x7e;
+	dtype_to_float(&f, &b, DT_F8_E4M3, 1);
+	if (f != 448)
+		fail_at("e4m3", 0, 0, 0);
+	b = 0x7b;
+	dtype_to_float(&f, &b, DT_F8_E5M2, 1);
+	if (f != 57344)
+		fail_at("e5m2", 0, 0, 0);
+	b = 0;
+	dtype_to_float(&f, &b, DT_F8_E8M0, 1);
+	if (f != 0x1p-127f)
+		fail_at("e8m0", 0, 0, 0);
+}
+
+static void check_refusals(void)
+{
+	struct weight w;
+	struct err err;
+	uint8_t d[4096] = { 0 };
+	struct { int rc, want; } c[] = {
+		{ weight_plain(&w, "t", DT_F32, 4, 8, d, 127, &err), E_FORMAT },
+		{ weight_plain(&w, "t", DT_U8, 4, 8, d, 32, &err), E_UNSUPPORTED },
+		{ weight_plain(&w, "t", DT_F32, 0, 8, d, 0, &err), E_FORMAT },
+		{ weight_coded(&w, "t", "affine", 4, 32, 4, 64, d, 128, d, 16, d, 16, DT_BF16, &err), 0 },
+		{ weight_coded(&w, "t", "affine", 7, 32, 4, 64, d, 128, d, 16, d, 16, DT_BF16, &err), E_UNSUPPORTED },
+		{ weight_coded(&w, "t", "affine", 4, 32, 4, 64, d, 128, d, 16, NULL, 0, DT_BF16, &err), E_MISSING },
+		{ weight_coded(&w, "t", "affine", 4, 33, 4, 64, d, 128, d, 16, d, 16, DT_BF16, &err), E_FORMAT },
+		{ weight_coded(&w, "t", "affine", 4, 32, 4, 64, d, 129, d, 16, d, 16, DT_BF16, &err), E_FORMAT },
+		{ weight_coded(&w, "t", "affine", 4, 32, 4, 64, d, 128, d, 15, d, 16, DT_BF16, &err), E_FORMAT },
+		{ weight_coded(&w, "t", "affine", 4, 32, 4, 64, d, 128, d, 16, d, 12, DT_BF16, &err), E_FORMAT },
+		{ weight_coded(&w, "t", "affine", 4, 32, 4, 64, d, 128, d, 8, d, 8, DT_U8, &err), E_FORMAT },
+		{ weight_coded(&w, "t", "mxfp4", 4, 16, 4, 64, d, 128, d, 16, NULL, 0, DT_U8, &err), E_UNSUPPORTED },
+		{ weight_coded(&w, "t", "nvfp4", 4, 16, 4, 64, d, 128, d, 16, NULL, 0, DT_U8, &err), 0 },
+		{ weight_coded(&w, "t", "mxfp4", 4, 32, 4, 64, d, 128, d, 8, d, 8, DT_U8, &err), E_FORMAT },
+	};
+
+	for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+		if (c[i].rc != c[i].want)
+			fail_at("refusal", 0, (int)i, c[i].rc);
+}
+
+/* ---- another implementation's files ---- */
+
+static bool check_golden(const char *file)
+{
+	static const int group_list[] = { 32, 64, 128 };
+	struct golden *g = golden_open(file);
+	int dim[4], xd[4];
+	const float *x;
+
+	if (!g)
+		return false;
+	x = golden_get(g, "x", xd);
+	for (size_t i = 0; i < KINDS; i++)
+		for (int j = 0; j < 3; j++) {
+			const struct kind *k = &kinds[i];
+			int group = k->group ? k->group : group_list[j], rows, cols = xd[1];
+			char key[96], base[64];
+			const void *packed, *scales, *biases = NULL;
+			const float *want, *product;
+			float *row = xmalloc((size_t)cols * 4), *out;
+			struct weight w;
+			struct err err;
+			struct kernels kn;
+			void *scratch;
+			size_t groups;
+
+			if (!k->mode || (k->group && j))
+				goto next;
+			if (k->group)
+				snprintf(base, sizeof base, "%s", k->mode);
+			else
+				snprintf(base, sizeof base, "affine.b%d.g%d", k->bits, group);
+			snprintf(key, sizeof key, "%s.packed", base);
+			packed = golden_get(g, key, dim);
+			if (!packed) {
+				printf("FAIL %s: no %s\n", file, key);
+				failures++;
+				goto next;
+			}
+			rows = dim[0];
+			groups = (size_t)rows * (size_t)(cols / group);
+			snprintf(key, sizeof key, k->group ? "%s.scales_u8" : "%s.scales", base);
+			scales = golden_get(g, key, dim);
+			snprintf(key, sizeof key, "%s.biases", base);
+			if (!k->group)
+				biases = golden_get(g, key, dim);
+			snprintf(key, sizeof key, "%s.dequant_f32", base);
+			want = golden_get(g, key, dim);
+			snprintf(key, sizeof key, "%s.xWT_f32", base);
+			product = golden_get(g, key, dim);
+			if (weight_coded(&w, base, k->mode, k->bits, group, rows, cols, packed,
+			                 (size_t)rows * (size_t)cols * (size_t)k->bits / 8, scales,
+			                 groups * (k->group ? 1 : 4), biases, biases ? groups * 4 : 0,
+			                 k->group ? DT_U8 : DT_F32, &err)) {
+				printf("FAIL %s: %s\n", file, err.msg);
+				failures++;
+				goto next;
+			}
+			for (int o = 0; o < rows; o++) {
+				w.fmt->decode(row, &w, o);
+				for (int c = 0; c < cols; c++)
+					if (row[c] != want[o * cols + c]) {
+						printf("FAIL %s %s: element %d %d is %g, should be %g\n", file, base, o, c,
+						       (double)row[c], (double)want[o * cols + c]);
+						failures++;
+						o = rows;
+						break;
+					}
+			}
+			out = xmalloc((size_t)xd[0] * (size_t)rows * 4);
+			scratch = aligned_alloc(64, (weight_scratch_bytes(&w) + 63) / 64 * 64);
+			w.fmt->kernels(&kn, cpu_detect());
+			kn.mul[ARITH_F32](out, (size_t)rows, &w, 0, rows,
+			                  &(struct acts){ .rows = xd[0], .cols = cols, .f = x, .ld = (size_t)cols }, 0, xd[0],
+			                  scratch);
+			for (int r = 0; r < xd[0] * rows; r++) {
+				double size = 0;
+
+				w.fmt->decode(row, &w, r % rows);
+				for (int c = 0; c < cols; c++)
+					size += fabs((double)row[c] * (double)x[r / rows * cols + c]);
+				if (fabsf(out[r] - product[r]) > (float)(1e-6 * size)) {
+					printf("FAIL %s %s: product %d is %g, should be %g\n", file, base, r, (double)out[r],
+					       (double)product[r]);
+					failures++;
+					break;
+				}
+			}
+			free(out);
+			free(scratch);
+next:
+			free(row);
+		}
+	golden_close(g);
+	return true;
+}
+
+/* ---- bench ---- */
+
+/* Best of a few passes: the machine is shared, and the best is what it can do. */
+static double bench_once(weight_mul_fn *mul, const struct weight *w, const struct acts *x, int n, float *out, void *scratch)
+{
+	double best = 1e9, total = 0;
+
+	for (int i = 0; i < 12 && (i < 3 || total < 0.12); i++) {
+		uint64_t t = clock_monotonic_ns();
+		double s;
+
+		mul(out, (size_t)w->rows, w, 0, w->rows, x, 0, n, scratch);
+		s = (double)(clock_monotonic_ns() - t) * 1e-9;
+		total += s;
+		best = s < best ? s : best;
+	}
+	return best;
+}
+
+static void bench(const struct kind *k)
+{
+	static const int ns[] = { 1, 2, 4, 8, 64 };
+	int group = k->group ? k->group : 64, cols = 4096;
+	/* One row: more than the third cache holds.  Many rows: a matrix of a layer. */
+	int rows = (int)(40e6 * 8 / k->bits / cols) / 96 * 96;
+	struct sample s;
+
+	sample_make(&s, k, rows, cols, k->mode ? group : 0, DT_BF16, V_RANDOM);
+	for (enum cpu_level l = CPU_AVX2; l <= cpu_detect(); l++) {
+		struct kernels kn;
+
+		s.w.fmt->kernels(&kn, l);
+		printf("%-8s %-7s", k->name, cpu_level_name(l));
+		for (size_t i = 0; i < sizeof ns / sizeof *ns; i++) {
+			int n = ns[i], m = n > 8 ? 960 : rows;
+			struct weight w = weight_rows(&s.w, 0, m < rows ? m : rows);
+			float *out = xmalloc((size_t)w.rows * (size_t)n * 4);
+			void *scratch = aligned_alloc(64, (weight_scratch_bytes(&w) + 63) / 64 * 64);
+			struct rows x;
+			double t;
+
+			rows_make(&x, n, cols, k->mode ? group : 0, V_RANDOM, l);
+			t = bench_once(kn.mul[ARITH_FAST], &w, &x.a, n, out, scratch);
+			printf(n == 1 ? "  %2d row %5.1f GB/s" : "  %2d: %5.0f Gop/s",
+			       n, n == 1 ? (double)w.rows * ((double)w.row_bytes + (w.group ? (double)cols / w.group * 4 : 0)) / t * 1e-9 :
+			       2.0 * w.rows * cols * n / t * 1e-9);
+			rows_drop(&x);
+			free(out);
+			free(scratch);
+		}
+		printf("\n");
+	}
+	sample_drop(&s);
+}
+
+int main(int argc, char **argv)
+{
+	int rounds = 200, golden = 1, do_bench = 0, named = 0;
+	struct sigaction sa = { .sa_handler = on_signal };
+
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--seed") && i + 1 < argc)
+			seed = strtoull(argv[++i], NULL, 0);
+		else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
+			rounds = atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--bench"))
+			do_bench = 1;
+		else
+			named++;
+	}
+	sigaction(SIGILL, &sa, NULL);
+	sigaction(SIGSEGV, &sa, NULL);
+	sigaction(SIGBUS, &sa, NULL);
+	sigaction(SIGFPE, &sa, NULL);
+	printf("seed %llu, up to %s\n", (unsigned long long)seed, cpu_level_name(cpu_detect()));
+	for (size_t i = 0; i < KINDS; i++) {
+		bool wanted = !named;
+
+		for (int j = 1; j < argc; j++)
+			wanted |= !strcmp(argv[j], kinds[i].name);
+		for (int r = 0; r < rounds && wanted && !do_bench && failures < 20; r++)
+			round_mul(&kinds[i]);
+		if (wanted && do_bench)
+			bench(&kinds[i]);
+	}
+	if (do_bench)
+		return 0;
+	check_numbers();
+	check_refusals();
+	for (int r = 0; r < rounds; r++) {
+		round_quantise();
+		round_vec();
+		for (int f = 0; kv_formats[f]; f++)
+			round_kv(kv_formats[f]);
+	}
+	golden &= check_golden("_quant/quantize_f32.safetensors");
+	golden &= check_golden("_quant/quantize_bf16.safetensors");
+	golden &= check_golden("_quant/quantize_f16.safetensors");
+	if (failures)
+		printf("%d failures; again with --seed %llu\n", failures, (unsigned long long)seed);
+	return failures ? 1 : golden ? 0 : 77;
+}
