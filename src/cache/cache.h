@@ -11,8 +11,9 @@
  *
  *     reserve (each span) ... begin (all spans), forward, settle (each span)
  *
- * and rewind, capture and restore are made between steps only.  All from the
- * engine's thread. */
+ * and a slot with a reserved span is not rewound, captured or restored; others
+ * may be, and snapshots dropped, to make room.  All from the engine's thread.
+ * docs/caches.md tells the whole. */
 #ifndef CACHE_CACHE_H
 #define CACHE_CACHE_H
 
@@ -35,16 +36,17 @@ struct cache_ops {
 	const char *name;
 
 	/* Required: no default is right for every kind. */
-	void (*fini)(struct cache *);
+	void (*fini)(struct cache *);                           /* its snapshots are dropped by then */
 	void (*close)(struct cache *, int slot);                /* back to position 0, everything given back */
 	int (*reserve)(struct cache *, const struct span *);    /* 0 or E_FULL, and then nothing has changed */
 	void (*settle)(struct cache *, const struct span *, int keep);  /* keep in [n - n_draft, n] */
 	/* The largest position at or before pos where this cache can stand, given
 	 * that it stands at `at`; 0 is always possible. */
 	int (*reach)(const struct cache *, int slot, int at, int pos);
-	void (*rewind)(struct cache *, int slot, int pos);      /* pos came from reach */
+	/* pos came from reach.  Also undoes a reservation, with the span's pos. */
+	void (*rewind)(struct cache *, int slot, int pos);
 	/* What is needed to stand at pos (= where the slot stands) again, immutable
-	 * from now on.  NULL when the budget is used up. */
+	 * from now on.  pos > 0.  NULL when the budget is used up. */
 	struct snap *(*capture)(struct cache *, int slot, int pos);
 	int (*snap_reach)(const struct snap *, int pos);        /* largest position <= pos it can restore */
 	int (*restore)(struct cache *, int slot, const struct snap *, int pos); /* slot is closed; 0 or E_FULL */
@@ -101,8 +103,11 @@ struct snaps {
 };
 int caches_capture(struct caches *, int slot, int pos, struct snaps *out);  /* 0 or E_FULL */
 int snaps_reach(const struct snaps *, int pos);
+/* pos came from snaps_reach.  E_FULL: the slot is closed. */
 int caches_restore(struct caches *, int slot, const struct snaps *, int pos);
 void snaps_drop(struct snaps *);
+/* As bytes.  read trusts no number in them and takes from the same budgets as
+ * capture; whoever stores them answers for their contents (checksum, model). */
 int snaps_write(const struct snaps *, struct sink *);
 int caches_read(struct caches *, struct source *, struct snaps *out, struct err *);
 
@@ -118,6 +123,7 @@ struct paged_opts {
 	int slots, ctx_max;             /* sequences; longest sequence in positions */
 	size_t bytes_max;
 };
+/* NULL with E_LIMIT (no page fits the budget, or memory) or E_FULL (refused). */
 struct cache *paged_open(struct backend *, const struct paged_opts *, struct err *);
 /* For the model: this step's view (valid from begin to settle). */
 const struct kv_view *paged_view(const struct cache *);
@@ -133,6 +139,7 @@ struct state_opts {
 	int tape_rows;                  /* most tentative rows of one span */
 	size_t snap_bytes_max;
 };
+/* NULL with E_FULL when the backend refuses. */
 struct cache *state_open(struct backend *, const struct state_opts *, struct err *);
 const struct state_view *state_view(const struct cache *);
 size_t state_slot_bytes(const struct state_shape *);    /* S and tails of one sequence, all layers */
