@@ -1,0 +1,231 @@
+/* api_completions.c - POST /v1/completions, in the OpenAI API's shapes.
+ *
+ * prompt is a string, an array of strings, an array of token ids, or an array of
+ * those; several prompts give several choices, n of each, in order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/generate.h"
+#include "server/inside.h"
+#include "server/routes.h"
+
+static const struct field completion_fields[] = {
+	{ "prompt" }, { "add_special_tokens" },
+	{ "echo", "false" }, { "suffix", "\"\"" }, { "response_format", "{\"type\":\"text\"}" }, { "prompt_embeds", "" },
+	{ "max_completion_tokens", "", "use max_tokens" }, { "top_logprobs", "", "logprobs is the number of alternatives" },
+	{ "messages", "", "use /v1/chat/completions" }, { "tools", "[]", "use /v1/chat/completions" },
+	{ NULL },
+};
+
+/* ---- reading ---- */
+
+static int read_ids(struct generation *g, int i, const struct json *ids, const char *name, struct problem *p)
+{
+	char where[80], expected[60];
+
+	for (size_t k = 0; k < json_len(ids); k++) {
+		int64_t id;
+
+		if (json_to_int(json_at(ids, k), &id) || id < 0 || id >= g->served->vocab) {
+			snprintf(where, sizeof where, "%.40s[%zu]", name, k);
+			snprintf(expected, sizeof expected, "a token id from 0 to %d", g->served->vocab - 1);
+			return field_wrong(p, where, expected, json_at(ids, k));
+		}
+		tokens_put(&g->prompt[i], (int32_t)id);
+	}
+	return 0;
+}
+
+static int read_one(struct generation *g, int i, const struct json *v, const char *name, unsigned flags,
+                    struct problem *p)
+{
+	size_t n;
+	const char *s = json_str(v, &n);
+
+	if (g->x && atomic_load(&g->x->gone))
+		return problem_set(p, 400, NULL, NULL, "the client left");
+	if (s)
+		return generation_tokenize(g, i, s, n, flags, NULL, 0, p);
+	if (json_kind(v) == JSON_ARRAY)
+		return read_ids(g, i, v, name, p);
+	return field_wrong(p, name, "a string or an array of token ids", v);
+}
+
+static int read_prompts(struct generation *g, const struct json *body, struct problem *p)
+{
+	const struct json *v = json_get(body, "prompt");
+	bool around = true, several;
+	char name[40];
+	int r;
+
+	if (!v)
+		return problem_set(p, 400, "missing_field", "prompt", "prompt is missing: a string or an array of token ids");
+	if ((r = field_bool(body, "add_special_tokens", &around, p)))
+		return r;
+	several = json_kind(v) == JSON_ARRAY && json_kind(json_at(v, 0)) != JSON_INT && json_len(v);
+	if (several && json_len(v) * (size_t)g->params.n > CHOICES_MAX)
+		return problem_set(p, 400, "invalid_value", "prompt",
+		                   "%zu prompts with n %d make %zu answers; at most %d are given at once", json_len(v), g->params.n,
+		                   json_len(v) * (size_t)g->params.n, CHOICES_MAX);
+	generation_prompts(g, several ? (int)json_len(v) : 1);
+	for (int i = 0; i < g->n_prompt && !r; i++) {
+		snprintf(name, sizeof name, several ? "prompt[%d]" : "prompt", i);
+		r = read_one(g, i, several ? json_at(v, (size_t)i) : v, name, TOKENIZE_SPECIAL | (around ? TOKENIZE_AROUND : 0), p);
+	}
+	return r;
+}
+
+static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
+{
+	static const struct field *const tables[] = { params_fields, completion_fields, NULL };
+	struct params *a = &g->params;
+	struct json *body = body_parse(bytes, n, p);
+	const struct json *model;
+	int64_t top = -1;
+	int r;
+
+	if (!body)
+		return p->status;
+	g->body = body;
+	if ((r = fields_check(body, tables, &a->unknown, p)) || (r = field_value(body, "model", JSON_STRING, &model, p)))
+		return r;
+	if (model) {
+		size_t n_name;
+		const char *name = json_str(model, &n_name);
+
+		if ((r = model_known(g->served, name, n_name, p)))
+			return r;
+	}
+	if ((r = params_read(a, body, g->served, p)) ||
+	    (r = field_int(body, "logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
+		return r;
+	if (top >= 0) {
+		a->logprobs = true;
+		params_logprobs(a, (int)top);
+	}
+	return read_prompts(g, body, p);
+}
+
+/* ---- writing ---- */
+
+enum { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET };     /* of choice.logprobs */
+
+static void comma(struct buf *b)
+{
+	if (b->n)
+		buf_putc(b, ',');
+}
+
+static void token(struct generation *g, struct choice *c, const struct event *ev)
+{
+	buf_put(&c->text, ev->text, ev->n_text);
+	if (g->params.logprobs && ev->kind == EV_TOKEN) {
+		struct buf *top = &c->logprobs[TOP_LOGPROBS];
+
+		for (int i = 0; i < 4; i++)
+			comma(&c->logprobs[i]);
+		put_token(g->served, ev->token, &c->logprobs[TOKENS]);
+		put_logprob(&c->logprobs[TOKEN_LOGPROBS], ev->pick.logprob);
+		buf_printf(&c->logprobs[TEXT_OFFSET], "%zu", c->text_at);
+		buf_putc(top, '{');
+		for (int i = 0; i < ev->pick.n_top; i++) {
+			if (i)
+				buf_putc(top, ',');
+			put_token(g->served, ev->pick.top[i].token, top);
+			buf_putc(top, ':');
+			put_logprob(top, ev->pick.top[i].logprob);
+		}
+		buf_putc(top, '}');
+	}
+	/* Offsets count characters, as clients' strings do. */
+	for (size_t i = 0; i < ev->n_text; i++)
+		c->text_at += ((unsigned char)ev->text[i] & 0xc0) != 0x80;
+}
+
+static void end(struct generation *g, struct choice *c)
+{
+	(void)g;
+	(void)c;
+}
+
+static void put_choice(const struct generation *g, struct choice *c, const char *finish, struct buf *out)
+{
+	static const char *const name[] = { "tokens", "token_logprobs", "top_logprobs", "text_offset" };
+
+	buf_printf(out, "{\"index\":%d,\"text\":", c->index);
+	json_put_str(out, c->text.p, c->text.n);
+	buf_reset(&c->text);
+	if (g->params.logprobs && c->logprobs[TOKENS].n) {
+		buf_puts(out, ",\"logprobs\":{");
+		for (int i = 0; i < 4; i++) {
+			buf_printf(out, "%s\"%s\":[", i ? "," : "", name[i]);
+			buf_put(out, c->logprobs[i].p, c->logprobs[i].n);
+			buf_putc(out, ']');
+			buf_reset(&c->logprobs[i]);
+		}
+		buf_putc(out, '}');
+	} else {
+		buf_puts(out, ",\"logprobs\":null");
+	}
+	if (finish)
+		buf_printf(out, ",\"finish_reason\":\"%s\"}", finish);
+	else
+		buf_puts(out, ",\"finish_reason\":null}");
+}
+
+static void chunk(const struct generation *g, struct choice *c, const char *finish, struct buf *out)
+{
+	event_begin(out);
+	put_reply_head(g, out, "text_completion");
+	buf_putc(out, '[');
+	put_choice(g, c, finish, out);
+	buf_puts(out, g->params.include_usage ? "],\"usage\":null}" : "]}");
+	event_end(out);
+}
+
+static void delta(struct generation *g, struct choice *c, struct buf *out)
+{
+	if (c->text.n || c->logprobs[TOKENS].n)
+		chunk(g, c, NULL, out);
+}
+
+static void last(struct generation *g, struct choice *c, struct buf *out)
+{
+	chunk(g, c, finish_name(c->finish), out);
+}
+
+static void usage(struct generation *g, struct buf *out)
+{
+	event_begin(out);
+	put_reply_head(g, out, "text_completion");
+	buf_puts(out, "[],\"usage\":");
+	put_usage(g, out, false);
+	buf_putc(out, '}');
+	event_end(out);
+}
+
+static void whole(struct generation *g, struct buf *out)
+{
+	put_reply_head(g, out, "text_completion");
+	buf_putc(out, '[');
+	for (int i = 0; i < g->n_choice; i++) {
+		if (i)
+			buf_putc(out, ',');
+		put_choice(g, &g->choice[i], finish_name(g->choice[i].finish), out);
+	}
+	buf_puts(out, "],\"usage\":");
+	put_usage(g, out, false);
+	buf_puts(out, "}\n");
+}
+
+const struct family completions_family = {
+	.path = "/v1/completions", .id_prefix = "cmpl-",
+	.read = read_body, .token = token, .end = end,
+	.delta = delta, .last = last, .usage = usage, .whole = whole,
+};
+
+static void prep(struct exchange *x) { generation_prep(x, &completions_family); }
+
+const struct api completions_api = {
+	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
+};

@@ -1,0 +1,42 @@
+/* api_models.c - GET /v1/models and /v1/models/{id}. */
+#include "server/inside.h"
+#include "server/routes.h"
+
+static void put_model(struct buf *b, const struct server *s)
+{
+	buf_puts(b, "{\"id\":");
+	json_put_cstr(b, s->served.name);
+	buf_printf(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weft\",\"max_model_len\":%d}",
+	           (long long)s->created, s->served.ctx_max);
+}
+
+static void list(struct exchange *x)
+{
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, "{\"object\":\"list\",\"data\":[");
+	put_model(&b, x->srv);
+	buf_puts(&b, "]}\n");
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+static void one(struct exchange *x)
+{
+	struct problem p;
+	struct buf b;
+
+	if (model_known(&x->srv->served, x->rest.p, x->rest.n, &p)) {
+		exchange_refuse(x, &p);
+		return;
+	}
+	buf_init(&b);
+	put_model(&b, x->srv);
+	buf_putc(&b, '\n');
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+const struct api models_api = { .ready = list };
+const struct api model_api = { .ready = one };

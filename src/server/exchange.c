@@ -1,0 +1,314 @@
+/* exchange.c - see exchange.h. */
+#include "server/exchange.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/inside.h"
+
+void random_id(char out[24])
+{
+	static const char digit[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+	unsigned char r[22];
+
+	/* 22 digits of base 62 hold 131 bits.  The modulo's bias costs less than one of them. */
+	if (getrandom(r, sizeof r, 0) != (ssize_t)sizeof r)
+		abort();
+	for (int i = 0; i < 22; i++)
+		out[i] = digit[r[i] % 62];
+	out[22] = 0;
+}
+
+/* ---- who answers ---- */
+
+/* In time that does not depend on where the bytes differ. */
+static bool same_secret(struct http_slice given, const char *key)
+{
+	size_t n = strlen(key);
+	unsigned diff = given.n != n;
+
+	for (size_t i = 0; i < given.n; i++)
+		diff |= (unsigned char)given.p[i] ^ (unsigned char)key[n ? i % n : 0];
+	return !diff;
+}
+
+static bool authorized(const struct server *s, const struct http *h)
+{
+	struct http_slice v = http_field(h, "authorization");
+
+	if (!s->api_key)
+		return true;
+	if (v.n < 7 || strncasecmp(v.p, "bearer ", 7) != 0)
+		return false;
+	return same_secret((struct http_slice){ v.p + 7, v.n - 7 }, s->api_key);
+}
+
+static bool path_matches(const struct route *r, struct http_slice path)
+{
+	size_t n = strlen(r->path);
+
+	if (r->prefix)
+		return path.n > n && memcmp(path.p, r->path, n) == 0;
+	return http_slice_is(path, r->path);
+}
+
+const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p)
+{
+	bool post = http_slice_is(h->method, "POST");
+	bool get = http_slice_is(h->method, "GET") || http_slice_is(h->method, "HEAD");
+	const char *allow = NULL;
+
+	for (const struct route *r = routes; r->path; r++) {
+		if (!path_matches(r, h->path))
+			continue;
+		if (r->post ? !post : !get) {
+			allow = r->post ? "POST" : "GET, HEAD";
+			continue;
+		}
+		if (!r->open && !authorized(s, h)) {
+			problem_set(p, 401, "invalid_api_key", NULL,
+			            "this server wants its API key: Authorization: Bearer KEY");
+			return NULL;
+		}
+		return r;
+	}
+	if (allow) {
+		problem_set(p, 405, NULL, NULL, "%.*s is not a method of %.*s; it takes %s", (int)h->method.n, h->method.p,
+		            (int)(h->path.n < 200 ? h->path.n : 200), h->path.p, allow);
+		p->allow = allow;
+	} else {
+		problem_set(p, 404, NULL, NULL, "there is nothing at %.*s", (int)(h->path.n < 200 ? h->path.n : 200),
+		            h->path.p);
+	}
+	return NULL;
+}
+
+/* ---- life ---- */
+
+static struct exchange *take(struct server *s)
+{
+	struct exchange *x = s->rest;
+
+	if (x) {
+		s->rest = x->next;
+		x->next = NULL;
+		return x;
+	}
+	x = xcalloc(1, sizeof *x);
+	x->srv = s;
+	buf_init(&x->body);
+	buf_init(&x->rest);
+	if (s->n_all == s->cap_all) {
+		s->cap_all = s->cap_all ? 2 * s->cap_all : 64;
+		s->all = xrealloc(s->all, size_mul(s->cap_all, sizeof(struct exchange *)));
+	}
+	s->all[s->n_all++] = x;
+	return x;
+}
+
+static void put_to_rest(struct exchange *x)
+{
+	struct server *s = x->srv;
+
+	assert(!x->conn);
+	if (x->route->api->drop)
+		x->route->api->drop(x);
+	x->work = NULL;
+	s->body_bytes -= x->body_counted;
+	x->body_counted = 0;
+	buf_fini(&x->body);
+	buf_fini(&x->rest);
+	x->stage = AT_REST;
+	x->next = s->rest;
+	s->rest = x;
+}
+
+/* The client's own id when it is one that can be sent back as it is. */
+static void take_request_id(struct exchange *x, const struct http *h)
+{
+	struct http_slice v = http_field(h, "x-request-id");
+	bool good = v.n > 0 && v.n < sizeof x->request_id;
+
+	for (size_t i = 0; good && i < v.n; i++)
+		good = v.p[i] > 0x20 && v.p[i] < 0x7f;
+	if (good)
+		snprintf(x->request_id, sizeof x->request_id, "%.*s", (int)v.n, v.p);
+	else
+		snprintf(x->request_id, sizeof x->request_id, "%s", x->id);
+}
+
+void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
+{
+	struct exchange *x = take(c->srv);
+	struct http_slice rest = c->http.path;
+
+	x->conn = c;
+	c->x = x;
+	x->route = route;
+	x->body = *body;
+	x->body_counted = (int64_t)x->body.n;
+	buf_init(body);
+	x->t_begin = clock_monotonic_ns();
+	x->status = 0;
+	x->problem.status = 0;
+	x->prepared = false;
+	atomic_store(&x->gone, false);
+	snprintf(x->peer, sizeof x->peer, "%s", c->peer);
+	random_id(x->id);
+	take_request_id(x, &c->http);
+	if (route->prefix) {
+		rest.p += strlen(route->path);
+		rest.n -= strlen(route->path);
+		if (http_unescape(rest, &x->rest)) {
+			struct problem p;
+
+			problem_set(&p, 400, NULL, NULL, "the path holds a bad percent escape");
+			exchange_refuse(x, &p);
+			return;
+		}
+	}
+	if (route->api->prep) {
+		x->stage = PREPARING;
+		workers_give(c->srv, x);
+	} else {
+		x->stage = RUNNING;
+		route->api->ready(x);
+	}
+}
+
+void exchange_end(struct exchange *x)
+{
+	struct conn *c = x->conn;
+
+	x->conn = NULL;
+	put_to_rest(x);
+	if (c)
+		conn_next(c);
+}
+
+void exchange_leave(struct exchange *x)
+{
+	x->conn = NULL;
+	atomic_store(&x->gone, true);
+	if (x->stage == PREPARING)      /* the worker's post ends it */
+		metrics_left(&x->srv->metrics, LEFT_PREPARING);
+	else
+		put_to_rest(x);
+}
+
+void exchange_room(struct exchange *x)
+{
+	if (x->stage == RUNNING && x->route->api->wake)
+		x->route->api->wake(x);
+}
+
+/* ---- replies ---- */
+
+void exchange_reply(struct exchange *x, int code, const char *type, const char *p, size_t n)
+{
+	x->status = code;
+	if (x->conn)
+		conn_reply(x->conn, code, type, NULL, p, n);
+	exchange_end(x);
+}
+
+void exchange_refuse(struct exchange *x, const struct problem *p)
+{
+	struct buf b, extra;
+
+	x->status = p->status;
+	log_info("%s %s %s: %d %s", x->request_id, x->peer, x->route->path, p->status, p->message);
+	if (x->conn) {
+		buf_init(&b);
+		buf_init(&extra);
+		problem_put(&b, p);
+		if (p->retry_after)
+			buf_printf(&extra, "Retry-After: %d\r\n", p->retry_after);
+		conn_reply(x->conn, p->status, "application/json", extra.p, b.p, b.n);
+		buf_fini(&b);
+		buf_fini(&extra);
+	}
+	exchange_end(x);
+}
+
+/* ---- the mailbox ---- */
+
+static void post(struct exchange *x)
+{
+	struct server *s = x->srv;
+
+	/* under the lock */
+	if (x->queued)
+		return;
+	x->queued = true;
+	x->next_mail = NULL;
+	if (!s->mail)
+		server_ring(s);
+	*s->mail_tail = x;
+	s->mail_tail = &x->next_mail;
+}
+
+void exchange_notify(void *arg)
+{
+	struct exchange *x = arg;
+
+	pthread_mutex_lock(&x->srv->lock);
+	post(x);
+	pthread_mutex_unlock(&x->srv->lock);
+}
+
+void exchange_prepare(struct exchange *x)
+{
+	if (!atomic_load(&x->gone))
+		x->route->api->prep(x);
+	pthread_mutex_lock(&x->srv->lock);
+	x->prepared = true;
+	post(x);
+	pthread_mutex_unlock(&x->srv->lock);
+}
+
+static void deliver(struct exchange *x, bool prepared)
+{
+	if (x->stage == PREPARING && prepared) {
+		x->stage = RUNNING;
+		if (!x->conn)
+			put_to_rest(x);
+		else if (x->problem.status)
+			exchange_refuse(x, &x->problem);
+		else
+			x->route->api->ready(x);
+	} else if (x->stage == RUNNING && x->conn && x->route->api->wake) {
+		x->route->api->wake(x);
+	}
+}
+
+void exchange_deliver(struct server *s)
+{
+	/* One at a time, since what is delivered may post again; and no more than this
+	 * before sockets have their turn. */
+	for (int n = 0; n < 256; n++) {
+		struct exchange *x;
+		bool prepared = false;
+
+		pthread_mutex_lock(&s->lock);
+		x = s->mail;
+		if (x) {
+			if (!(s->mail = x->next_mail))
+				s->mail_tail = &s->mail;
+			x->queued = false;
+			prepared = x->prepared;
+			x->prepared = false;
+		}
+		pthread_mutex_unlock(&s->lock);
+		if (!x)
+			return;
+		deliver(x, prepared);
+	}
+	server_ring(s);
+}

@@ -1,0 +1,102 @@
+/* exchange.h - one request and its answer.
+ *
+ * The way of an exchange: conn.c reads a request and asks exchange_route who
+ * answers it.  With the body complete, exchange_begin gives it to a worker
+ * (api->prep: parsing, templating, tokenising), then api->ready runs on the IO
+ * thread; it replies, or starts work in the engine and replies as api->wake is
+ * called.  exchange_end closes it.
+ *
+ * Exchanges are recycled and their memory is not given back before the server is
+ * closed, so a wake-up that comes late finds an exchange at rest, not freed
+ * memory.  Everything here runs on the IO thread but what says otherwise. */
+#ifndef SERVER_EXCHANGE_H
+#define SERVER_EXCHANGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "server/http.h"
+#include "server/problem.h"
+
+struct conn;
+struct server;
+struct exchange;
+
+struct api {
+	/* Worker thread, may take long; should look at x->gone between its steps.
+	 * NULL: nothing to do there. */
+	void (*prep)(struct exchange *x);
+	void (*ready)(struct exchange *x);
+	/* Events wait in the engine, or the connection has room again.  NULL when
+	 * ready always ends the exchange. */
+	void (*wake)(struct exchange *x);
+	/* The exchange is over, for whatever reason: release x->work. */
+	void (*drop)(struct exchange *x);
+};
+
+struct route {
+	const char *path;
+	bool prefix;                    /* path is the beginning: the rest is x->rest */
+	bool post;                      /* POST; else GET and HEAD */
+	bool open;                      /* needs no API key */
+	const struct api *api;
+};
+
+extern const struct route routes[];     /* routes.c; ends with path NULL */
+
+enum stage { AT_REST, PREPARING, RUNNING };
+
+struct exchange {
+	struct server *srv;
+	struct conn *conn;              /* NULL: the client left */
+	const struct route *route;
+	struct buf body, rest;          /* rest: decoded path after a prefix route */
+	int64_t body_counted;           /* of body, in the server's sum */
+	char id[40];                    /* random part of the answer's id; also the request id ... */
+	char request_id[132];           /* ... unless the client gave one */
+	char peer[64];
+	int64_t t_begin;                /* clock when the request was complete */
+	void *work;                     /* the api's own */
+	struct problem problem;         /* of prep; status 0: none */
+	int status;                     /* replied with; 0: not yet */
+	enum stage stage;
+
+	atomic_bool gone;               /* the client left: prep may stop early */
+	/* Under the server's lock. */
+	bool queued, prepared;
+	struct exchange *next_mail;
+	struct exchange *next;          /* among the workers' jobs, or at rest */
+};
+
+/* Who answers this request.  NULL with *p filled: nobody (404, 405, 401). */
+const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p);
+
+/* A request of c is complete; body is taken over (left empty). */
+void exchange_begin(struct conn *c, const struct route *route, struct buf *body);
+
+/* The reply is complete (or there is nobody to reply to). */
+void exchange_end(struct exchange *x);
+/* The client of x left. */
+void exchange_leave(struct exchange *x);
+/* The connection's output fell below its mark. */
+void exchange_room(struct exchange *x);
+
+/* Any thread: have x->api->wake called on the IO thread, soon. */
+void exchange_notify(void *x);
+
+/* Replies with an error in the API's shape and ends the exchange. */
+void exchange_refuse(struct exchange *x, const struct problem *p);
+/* Replies with a whole JSON body and ends the exchange. */
+void exchange_reply(struct exchange *x, int code, const char *type, const char *p, size_t n);
+
+/* 128 bits from the operating system in base 62: not to be guessed. */
+void random_id(char out[24]);
+
+/* The IO thread's side of the mailbox: called when it was rung. */
+void exchange_deliver(struct server *s);
+/* A worker's work on one exchange. */
+void exchange_prepare(struct exchange *x);
+
+#endif

@@ -1,0 +1,228 @@
+/* fields.c - see fields.h. */
+#include "server/fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	NEST_MAX = 64,
+	/* A value costs up to some hundred bytes of memory and may have been two bytes
+	 * of JSON, so both are bounded: some 100 MB each at most.  A token array of a
+	 * million ids, or fifty thousand messages, still fit. */
+	CONTAINERS_MAX = 200 << 10,
+	VALUES_MAX = 2 << 20,
+};
+
+static const struct field *lookup(const struct field *const *tables, const char *name)
+{
+	for (; *tables; tables++)
+		for (const struct field *f = *tables; f->name; f++)
+			if (!strcmp(f->name, name))
+				return f;
+	return NULL;
+}
+
+static bool is_neutral(const struct field *f, const struct json *v)
+{
+	const char *at = f->neutral;
+	bool found = false;
+	struct buf b;
+
+	buf_init(&b);
+	json_put(&b, v);
+	while (!found) {
+		size_t n = strcspn(at, "|");
+
+		found = n && n == b.n && !memcmp(at, b.p, n);
+		if (!at[n])
+			break;
+		at += n + 1;
+	}
+	buf_fini(&b);
+	return found;
+}
+
+/* A name as it may stand in a header: what else it holds becomes '?'. */
+static void put_name(struct buf *b, const char *name)
+{
+	enum { NAME_MAX_SHOWN = 60, LIST_MAX = 1000 };
+
+	if (b->n > LIST_MAX)
+		return;
+	if (b->n)
+		buf_puts(b, ", ");
+	for (int i = 0; name[i] && i < NAME_MAX_SHOWN; i++)
+		buf_putc(b, name[i] > 0x20 && name[i] < 0x7f && name[i] != ',' ? name[i] : '?');
+}
+
+int fields_check(const struct json *body, const struct field *const *tables, struct buf *unknown, struct problem *p)
+{
+	struct json_cursor c = json_first(body);
+	const struct json *v;
+	const char *name;
+
+	while (json_next(&c, &name, &v)) {
+		const struct field *f = lookup(tables, name);
+
+		if (!f) {
+			put_name(unknown, name);
+			continue;
+		}
+		if (!f->neutral || json_kind(v) == JSON_NULL || is_neutral(f, v))
+			continue;
+		return problem_set(p, 400, "unsupported_field", name, "%s is not supported by this server%s%s", name,
+		                   f->hint ? ": " : "", f->hint ? f->hint : "");
+	}
+	return 0;
+}
+
+/* "the string \"hot\"", cut when it is long. */
+static void describe(const struct json *v, char *out, size_t size)
+{
+	enum { SHOWN = 60 };
+	enum json_kind k = json_kind(v);
+	struct buf b;
+
+	if (!v) {
+		snprintf(out, size, "nothing");
+		return;
+	}
+	if (k == JSON_NULL || k == JSON_ARRAY || k == JSON_OBJECT) {
+		snprintf(out, size, "%s", k == JSON_NULL ? "null" : k == JSON_ARRAY ? "an array" : "an object");
+		return;
+	}
+	buf_init(&b);
+	json_put(&b, v);
+	snprintf(out, size, "the %s %.*s%s", json_kind_name(k), (int)(b.n < SHOWN ? b.n : SHOWN), b.p,
+	         b.n > SHOWN ? "..." : "");
+	buf_fini(&b);
+}
+
+int field_wrong(struct problem *p, const char *name, const char *expected, const struct json *found)
+{
+	char text[160];
+
+	describe(found, text, sizeof text);
+	return problem_set(p, 400, "invalid_type", name, "%s must be %s; found %s", name, expected, text);
+}
+
+static const struct json *present(const struct json *body, const char *name)
+{
+	const struct json *v = json_get(body, name);
+
+	return json_kind(v) == JSON_NULL ? NULL : v;
+}
+
+int field_bool(const struct json *body, const char *name, bool *out, struct problem *p)
+{
+	const struct json *v = present(body, name);
+
+	if (v && json_to_bool(v, out))
+		return field_wrong(p, name, "true or false", v);
+	return 0;
+}
+
+int field_int(const struct json *body, const char *name, int64_t min, int64_t max, int64_t *out, struct problem *p)
+{
+	const struct json *v = present(body, name);
+	int64_t i;
+	char expected[100];
+
+	if (!v)
+		return 0;
+	if (json_to_int(v, &i) || i < min || i > max) {
+		if (max == INT64_MAX && min == INT64_MIN)
+			snprintf(expected, sizeof expected, "a whole number");
+		else
+			snprintf(expected, sizeof expected, "a whole number from %lld to %lld", (long long)min,
+			         (long long)max);
+		return field_wrong(p, name, expected, v);
+	}
+	*out = i;
+	return 0;
+}
+
+int field_number(const struct json *body, const char *name, double min, double max, double *out, struct problem *p)
+{
+	const struct json *v = present(body, name);
+	double d;
+	char expected[100];
+
+	if (!v)
+		return 0;
+	/* Written so that a NaN would be refused, too. */
+	if (json_to_double(v, &d) || !(d >= min && d <= max)) {
+		snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
+		return field_wrong(p, name, expected, v);
+	}
+	*out = d;
+	return 0;
+}
+
+int field_value(const struct json *body, const char *name, enum json_kind kind, const struct json **out,
+                struct problem *p)
+{
+	const struct json *v = present(body, name);
+	char expected[40];
+
+	*out = v;
+	if (v && json_kind(v) != kind) {
+		snprintf(expected, sizeof expected, "%s %s", kind == JSON_ARRAY || kind == JSON_OBJECT ? "an" : "a",
+		         json_kind_name(kind));
+		return field_wrong(p, name, expected, v);
+	}
+	return 0;
+}
+
+/* Containers and values of a JSON text, counted without parsing it. */
+static void weigh(const char *p, size_t n, size_t *containers, size_t *values)
+{
+	*containers = 0;
+	*values = 1;
+	for (size_t i = 0; i < n; i++) {
+		switch (p[i]) {
+		case '"':
+			for (i++; i < n && p[i] != '"'; i++)
+				if (p[i] == '\\')
+					i++;
+			break;
+		case '[':
+		case '{':
+			++*containers;
+			break;
+		case ',':
+			++*values;
+			break;
+		}
+	}
+}
+
+struct json *body_parse(const char *bytes, size_t n, struct problem *p)
+{
+	size_t containers, values;
+	struct json *body;
+	struct err err;
+
+	if (!n) {
+		problem_set(p, 400, "invalid_json", NULL, "the request has no body; a JSON object is expected");
+		return NULL;
+	}
+	weigh(bytes, n, &containers, &values);
+	if (containers > CONTAINERS_MAX || values > VALUES_MAX) {
+		problem_set(p, 413, NULL, NULL, "the body holds %zu arrays and objects and %zu values; at most %d and %d are read",
+		            containers, values, CONTAINERS_MAX, VALUES_MAX);
+		return NULL;
+	}
+	body = json_parse(bytes, n, NEST_MAX, &err);
+	if (!body) {
+		problem_set(p, 400, "invalid_json", NULL, "the body is not JSON: %s", err.msg);
+		return NULL;
+	}
+	if (json_kind(body) != JSON_OBJECT) {
+		field_wrong(p, "the body", "an object", body);
+		p->param[0] = 0;
+		json_free(body);
+		return NULL;
+	}
+	return body;
+}

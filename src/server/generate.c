@@ -1,0 +1,440 @@
+/* generate.c - see generate.h. */
+#include "server/generate.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "server/inside.h"
+
+enum {
+	/* A stream's text is flushed to the connection in pieces of about this size, so
+	 * that a client that catches up is not sent megabytes past its mark at once. */
+	FLUSH_BYTES = 16 << 10,
+};
+
+/* ---- on a worker ---- */
+
+void generation_prompts(struct generation *g, int n)
+{
+	g->prompt = xcalloc((size_t)n, sizeof *g->prompt);
+	g->n_prompt = n;
+	for (int i = 0; i < n; i++)
+		tokens_init(&g->prompt[i]);
+}
+
+static int too_long(struct problem *p, const char *about, size_t n, int ctx)
+{
+	return problem_set(p, 400, "context_length_exceeded", NULL,
+	                   "the prompt has %s%zu tokens, and the context of this model holds %d, the answer included", about, n,
+	                   ctx);
+}
+
+int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
+                        const struct text_range *user, size_t n_user, struct problem *p)
+{
+	const struct served *d = g->served;
+	size_t longest = g->x ? (size_t)g->x->srv->longest_token : 0;
+	struct err err;
+	int r;
+
+	/* Before the work: normalisation may shrink a text, but not by more than 3. */
+	if (longest && n / 3 / longest > (size_t)d->ctx_max)
+		return too_long(p, "more than ", n / 3 / longest, d->ctx_max);
+	r = tokenizer_encode_ranges(d->tokenizer, text, n, flags, user, n_user, &g->prompt[i], &err);
+	if (r)
+		return problem_set(p, 400, "invalid_prompt", NULL, "the prompt cannot be tokenised: %s", err.msg);
+	return 0;
+}
+
+/* Empty and overlong prompts, of whatever family. */
+static int check_prompts(struct generation *g, struct problem *p)
+{
+	for (int i = 0; i < g->n_prompt; i++) {
+		if (!g->prompt[i].n)
+			return problem_set(p, 400, "invalid_prompt", "prompt", "the prompt is empty");
+		if (g->prompt[i].n >= (size_t)g->served->ctx_max)
+			return too_long(p, "", g->prompt[i].n, g->served->ctx_max);
+	}
+	return 0;
+}
+
+void generation_prep(struct exchange *x, const struct family *fam)
+{
+	struct generation *g = xcalloc(1, sizeof *g);
+
+	g->x = x;
+	g->fam = fam;
+	g->served = &x->srv->served;
+	g->created = (int64_t)time(NULL);
+	params_init(&g->params, g->served);
+	x->work = g;
+	if (!fam->read(g, x->body.p, x->body.n, &x->problem))
+		check_prompts(g, &x->problem);
+	buf_fini(&x->body);
+}
+
+/* ---- to the engine ---- */
+
+static int refuse_submit(struct problem *p, const struct err *err)
+{
+	if (err->code == E_FULL) {
+		problem_set(p, 503, "overloaded", NULL, "%s", err->msg);
+		p->retry_after = 1;
+		return p->status;
+	}
+	if (err->code == E_LIMIT)
+		return problem_set(p, 400, "context_length_exceeded", NULL, "%s", err->msg);
+	return problem_set(p, err->code == E_ARG ? 400 : 500, NULL, NULL, "%s", err->msg);
+}
+
+static int submit(struct generation *g, struct choice *c, struct problem *p)
+{
+	const struct params *a = &g->params;
+	const struct served *d = g->served;
+	const struct tokens *prompt = &g->prompt[c->prompt];
+	int32_t stop[STOP_TOKENS_MAX + 64];
+	int64_t room = d->ctx_max - (int64_t)prompt->n;
+	struct err err;
+	struct ask ask = {
+		.prompt = prompt->id, .n_prompt = (int)prompt->n,
+		.max_tokens = (int)(a->max_tokens < 0 || a->max_tokens > room ? room : a->max_tokens),
+		.sampling = a->sampling,
+		.stop_token = stop,
+		.stop = (const char *const *)a->stop, .n_stop = a->n_stop,
+		.skip_special = a->skip_special,
+		.notify = exchange_notify, .notify_arg = g->x,
+	};
+
+	for (int i = 0; i < a->n_stop_token; i++)
+		stop[ask.n_stop_token++] = a->stop_token[i];
+	for (int i = 0; i < d->n_eos && i < 64 && !a->ignore_eos; i++)
+		stop[ask.n_stop_token++] = d->eos[i];
+	/* Choices of one prompt differ by their seed; the first is what n = 1 gives. */
+	ask.sampling.seed = a->seeded ? a->sampling.seed + (uint64_t)(c->index % a->n) : rng_os_seed();
+	if (engine_submit(d->engine, &ask, &c->req, &err))
+		return refuse_submit(p, &err);
+	return 0;
+}
+
+static void begin_stream(struct generation *g)
+{
+	struct buf extra, out;
+
+	buf_init(&extra);
+	buf_init(&out);
+	/* The second keeps a proxy of the nginx kind from gathering the stream. */
+	buf_puts(&extra, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+	if (g->params.unknown.n)
+		buf_printf(&extra, "x-weft-warning: unknown fields: %s\r\n", g->params.unknown.p);
+	conn_stream_begin(g->x->conn, "text/event-stream; charset=utf-8", extra.p);
+	g->streaming = true;
+	g->x->status = 200;
+	for (int i = 0; i < g->n_choice; i++)
+		if (g->fam->first)
+			g->fam->first(g, &g->choice[i], &out);
+	conn_stream(g->x->conn, out.p, out.n);
+	buf_fini(&extra);
+	buf_fini(&out);
+}
+
+void generation_ready(struct exchange *x)
+{
+	struct generation *g = x->work;
+	struct problem p;
+
+	g->n_choice = g->n_prompt * g->params.n;
+	g->choice = xcalloc((size_t)g->n_choice, sizeof *g->choice);
+	for (int i = 0; i < g->n_choice; i++) {
+		struct choice *c = &g->choice[i];
+
+		c->index = i;
+		c->prompt = i / g->params.n;
+		buf_init(&c->text);
+		for (int k = 0; k < 4; k++)
+			buf_init(&c->logprobs[k]);
+		split_init(&c->split, g->thinking, g->tools);
+		if (g->fam->open)
+			g->fam->open(g, c);
+	}
+	for (int i = 0; i < g->n_choice; i++) {
+		if (submit(g, &g->choice[i], &p)) {
+			exchange_refuse(x, &p);         /* drop cancels those before it */
+			return;
+		}
+	}
+	/* The engine has its copies. */
+	for (int i = 0; i < g->n_prompt; i++)
+		tokens_fini(&g->prompt[i]);
+	if (g->params.stream)
+		begin_stream(g);
+}
+
+/* ---- from the engine ---- */
+
+static void log_end(const struct generation *g, const char *how)
+{
+	int64_t now = clock_monotonic_ns(), decode = g->t_first ? now - g->t_first : 0;
+	int prompt = 0, cached = 0, output = 0;
+
+	for (int i = 0; i < g->n_choice; i++) {
+		prompt += g->choice[i].n_prompt;
+		cached += g->choice[i].n_cached;
+		output += g->choice[i].n_output;
+	}
+	log_info("%s %s %s: prompt %d, cached %d, output %d, first token %.0f ms, %.1f tokens/s, %.0f ms: %s",
+	         g->x->request_id, g->x->peer, g->fam->path, prompt, cached, output,
+	         g->t_first ? (double)(g->t_first - g->x->t_begin) / 1e6 : 0.0,
+	         decode > 0 && output > 1 ? (output - 1) * 1e9 / (double)decode : 0.0, (double)(now - g->x->t_begin) / 1e6, how);
+}
+
+static void take_token(struct generation *g, struct choice *c, const struct event *ev)
+{
+	struct metrics *m = &g->x->srv->metrics;
+	int64_t now = clock_monotonic_ns();
+
+	if (!g->t_first)
+		g->t_first = now;
+	if (!c->t_last)
+		histogram_add(&m->first_token, (double)(now - g->x->t_begin) / 1e9, 1);
+	else
+		histogram_add(&m->next_token, (double)(now - c->t_last) / 1e9, 1);
+	c->t_last = now;
+	c->n_output++;
+	g->fam->token(g, c, ev);
+}
+
+/* Adds the n bytes of text a DONE may bring to what the tokens brought. */
+static void take_done(struct generation *g, struct choice *c, const struct event *ev)
+{
+	struct metrics *m = &g->x->srv->metrics;
+
+	if (ev->n_text)
+		g->fam->token(g, c, &(struct event){ .kind = EV_DONE, .token = -1, .text = ev->text, .n_text = ev->n_text });
+	c->done = true;
+	c->finish = ev->finish;
+	c->n_prompt = ev->n_prompt;
+	c->n_cached = ev->n_cached;
+	c->n_output = ev->n_output;
+	histogram_add(&m->queue, (double)ev->queue_ns / 1e9, 1);
+	g->n_done++;
+	g->fam->end(g, c);
+}
+
+/* One choice failed: so does the whole, since a reply has one status. */
+static void fail(struct generation *g, const struct err *err)
+{
+	struct exchange *x = g->x;
+	struct problem p;
+	struct buf out;
+
+	problem_set(&p, err->code == E_GONE ? 503 : 500, NULL, NULL, "%s", err->msg);
+	if (!g->streaming) {
+		exchange_refuse(x, &p);
+		return;
+	}
+	log_end(g, err->msg);
+	buf_init(&out);
+	event_begin(&out);
+	problem_put(&out, &p);
+	event_end(&out);
+	conn_stream(x->conn, out.p, out.n);
+	conn_stream_end(x->conn);
+	buf_fini(&out);
+	exchange_end(x);
+}
+
+static void finish(struct generation *g)
+{
+	struct exchange *x = g->x;
+	struct buf out, extra;
+
+	histogram_add(&x->srv->metrics.whole, (double)(clock_monotonic_ns() - x->t_begin) / 1e9, 1);
+	log_end(g, finish_name(g->choice[0].finish));
+	buf_init(&out);
+	buf_init(&extra);
+	if (g->streaming) {
+		if (g->params.include_usage)
+			g->fam->usage(g, &out);
+		event_begin(&out);
+		buf_puts(&out, "[DONE]");
+		event_end(&out);
+		conn_stream(x->conn, out.p, out.n);
+		conn_stream_end(x->conn);
+	} else {
+		g->fam->whole(g, &out);
+		if (g->params.unknown.n)
+			buf_printf(&extra, "x-weft-warning: unknown fields: %s\r\n", g->params.unknown.p);
+		x->status = 200;
+		conn_reply(x->conn, 200, "application/json", extra.p, out.p, out.n);
+	}
+	buf_fini(&out);
+	buf_fini(&extra);
+	exchange_end(x);
+}
+
+/* Takes what waits of one choice and, in a stream, passes it on.  False: the
+ * exchange is over. */
+static bool pull(struct generation *g, struct choice *c)
+{
+	struct conn *conn = g->x->conn;
+	struct event ev;
+	struct buf out;
+
+	buf_init(&out);
+	while (!c->done && (!g->streaming || conn_has_room(conn))) {
+		size_t taken = 0;
+
+		while (!c->done && taken < FLUSH_BYTES && request_next(c->req, &ev)) {
+			if (ev.kind == EV_START) {
+				c->started = true;
+				c->n_cached = ev.cached;
+			} else if (ev.kind == EV_TOKEN) {
+				take_token(g, c, &ev);
+				/* With logprobs a token is some hundred bytes per alternative. */
+				taken += ev.n_text + 100 + (g->params.logprobs ? 200 * (size_t)(1 + g->params.top_logprobs) : 0);
+			} else if (ev.kind == EV_DONE && (ev.finish == FINISH_ERROR || ev.finish == FINISH_CANCEL)) {
+				c->done = true;
+				if (ev.finish == FINISH_CANCEL)
+					err_set(&ev.err, E_GONE, "the request was cancelled by the server");
+				fail(g, &ev.err);
+				buf_fini(&out);
+				return false;
+			} else if (ev.kind == EV_DONE) {
+				take_done(g, c, &ev);
+			}
+		}
+		if (!taken && !c->done)
+			break;
+		if (g->streaming) {
+			buf_reset(&out);
+			g->fam->delta(g, c, &out);
+			if (c->done)
+				g->fam->last(g, c, &out);
+			conn_stream(conn, out.p, out.n);
+		}
+		if (taken < FLUSH_BYTES)
+			break;
+	}
+	buf_fini(&out);
+	return true;
+}
+
+void generation_wake(struct exchange *x)
+{
+	struct generation *g = x->work;
+
+	/* A wake-up may be for the exchange that lived here before. */
+	if (!g || !g->choice)
+		return;
+	for (int i = 0; i < g->n_choice; i++)
+		if (!g->choice[i].done && !pull(g, &g->choice[i]))
+			return;
+	if (g->n_done == g->n_choice)
+		finish(g);
+}
+
+static enum left_at stage_of(const struct generation *g)
+{
+	enum left_at at = LEFT_QUEUED;
+
+	for (int i = 0; i < g->n_choice; i++)
+		if (g->choice[i].started && at < LEFT_PREFILL)
+			at = LEFT_PREFILL;
+	return g->t_first ? LEFT_DECODE : at;
+}
+
+void generation_drop(struct exchange *x)
+{
+	static const char *const stage[] = { "preparing", "queued", "prefill", "decode" };
+	struct generation *g = x->work;
+
+	if (!g)
+		return;
+	/* Nothing was replied, or a stream was broken off: the client left. */
+	if (atomic_load(&x->gone) && g->choice) {
+		char how[40];
+
+		metrics_left(&x->srv->metrics, stage_of(g));
+		snprintf(how, sizeof how, "client left (%s)", stage[stage_of(g)]);
+		log_end(g, how);
+	}
+	for (int i = 0; i < g->n_choice; i++) {
+		struct choice *c = &g->choice[i];
+
+		if (c->req)
+			request_free(c->req);           /* cancels what is not done */
+		split_fini(&c->split);
+		buf_fini(&c->text);
+		for (int k = 0; k < 4; k++)
+			buf_fini(&c->logprobs[k]);
+	}
+	for (int i = 0; i < g->n_prompt; i++)
+		tokens_fini(&g->prompt[i]);
+	free(g->choice);
+	free(g->prompt);
+	json_free(g->body);
+	params_fini(&g->params);
+	free(g);
+	x->work = NULL;
+}
+
+/* ---- shapes that the families share ---- */
+
+void event_begin(struct buf *out) { buf_puts(out, "data: "); }
+void event_end(struct buf *out) { buf_puts(out, "\n\n"); }
+
+const char *finish_name(enum finish f)
+{
+	return f == FINISH_STOP ? "stop" : f == FINISH_LENGTH ? "length" : NULL;
+}
+
+void put_reply_head(const struct generation *g, struct buf *out, const char *object)
+{
+	buf_printf(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", g->fam->id_prefix, g->x->id, object,
+	           (long long)g->created);
+	json_put_cstr(out, g->served->name);
+	buf_puts(out, ",\"choices\":");
+}
+
+void put_usage(const struct generation *g, struct buf *out, bool thinking)
+{
+	int prompt = 0, cached = 0, output = 0, thought = 0;
+
+	for (int i = 0; i < g->n_choice; i++) {
+		const struct choice *c = &g->choice[i];
+
+		/* A prompt counts once, whatever n; so does what its first choice found. */
+		if (c->index % g->params.n == 0) {
+			prompt += c->n_prompt;
+			cached += c->n_cached;
+		}
+		output += c->n_output;
+		thought += c->n_thinking;
+	}
+	buf_printf(out, "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
+	           "\"prompt_tokens_details\":{\"cached_tokens\":%d}", prompt, output, prompt + output, cached);
+	if (thinking)
+		buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%d}", thought);
+	buf_putc(out, '}');
+}
+
+void put_token(const struct served *d, int32_t id, struct buf *out)
+{
+	size_t n = 0;
+	const char *p = tokenizer_token_bytes(d->tokenizer, id, &n);
+
+	json_put_str(out, p ? p : "", p ? n : 0);
+}
+
+void put_logprob(struct buf *out, float v)
+{
+	/* What is impossible has no finite logarithm; the API's own answer to that. */
+	json_put_double(out, v >= -9999.0f ? (double)v : -9999.0);
+}

@@ -1,0 +1,103 @@
+/* generate.h - an exchange that has the engine write: from a body to answers.
+ *
+ * One family of endpoints is one struct family: it reads its bodies and writes
+ * its shapes; what they share is here: preparing on a worker, giving choices to
+ * the engine, taking their events, pausing for a slow reader, server-sent
+ * events, the end, the log line.  To add a family: a file like api_chat.c. */
+#ifndef SERVER_GENERATE_H
+#define SERVER_GENERATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+#include "server/exchange.h"
+#include "server/params.h"
+#include "server/server.h"
+#include "server/split.h"
+
+/* One answer being written. */
+struct choice {
+	int index;
+	int prompt;                     /* which of the prompts */
+	struct request *req;
+	bool started, done;
+	enum finish finish;
+	int n_prompt, n_cached, n_output;
+	int64_t t_last;                 /* clock of the last token; 0: none yet */
+
+	/* The family's: what was written and not yet sent. */
+	struct split split;             /* chat */
+	struct buf text;                /* completions */
+	struct buf logprobs[4];         /* arrays without their brackets */
+	size_t text_at;                 /* characters before the next token */
+	int n_thinking;                 /* tokens */
+};
+
+struct generation;
+
+struct family {
+	const char *path;               /* for the log */
+	const char *id_prefix;
+	/* Worker: reads the body into g->params and g->prompt.  Returns 0 or *p's status. */
+	int (*read)(struct generation *g, const char *body, size_t n, struct problem *p);
+	void (*open)(struct generation *g, struct choice *c);
+	/* IO thread.  A token came, with the text it made certain. */
+	void (*token)(struct generation *g, struct choice *c, const struct event *ev);
+	/* No more will come; c->finish says why. */
+	void (*end)(struct generation *g, struct choice *c);
+	/* Streams: appends events, each with event_begin and event_end.  first: before
+	 * anything else of this choice; delta: what waits in the choice, if anything;
+	 * last: with the reason of the end. */
+	void (*first)(struct generation *g, struct choice *c, struct buf *out);
+	void (*delta)(struct generation *g, struct choice *c, struct buf *out);
+	void (*last)(struct generation *g, struct choice *c, struct buf *out);
+	/* Streams: the usage event, after all choices. */
+	void (*usage)(struct generation *g, struct buf *out);
+	/* Not streams: the whole body. */
+	void (*whole)(struct generation *g, struct buf *out);
+};
+
+struct generation {
+	struct exchange *x;
+	const struct family *fam;
+	const struct served *served;
+	struct params params;
+	struct tokens *prompt;          /* [n_prompt] */
+	int n_prompt;
+	struct json *body;              /* kept while choices look at its tools */
+	const struct json *tools;       /* of body, where calls are to be looked for; NULL: not */
+	bool thinking;                  /* the prompt ends inside <think> */
+	int64_t created;                /* seconds since 1970 */
+
+	struct choice *choice;          /* [n_choice] */
+	int n_choice, n_done;
+	bool streaming;                 /* the stream has begun */
+	int64_t t_first;                /* clock of the first token; 0: none yet */
+};
+
+/* The steps of struct api that all families share. */
+void generation_prep(struct exchange *x, const struct family *fam);
+void generation_ready(struct exchange *x);
+void generation_wake(struct exchange *x);
+void generation_drop(struct exchange *x);
+
+/* Room for n prompts; each is to be filled with the family's tokens. */
+void generation_prompts(struct generation *g, int n);
+/* Tokenises text into prompt i.  user marks what must not be read as special tokens. */
+int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
+                        const struct text_range *user, size_t n_user, struct problem *p);
+
+/* For families: the members that every object of a reply begins with, up to the
+ * value of "choices"; object names its kind. */
+void put_reply_head(const struct generation *g, struct buf *out, const char *object);
+void put_usage(const struct generation *g, struct buf *out, bool thinking);
+void event_begin(struct buf *out);
+void event_end(struct buf *out);
+/* "stop", "length"; NULL in C for an answer that was broken off. */
+const char *finish_name(enum finish f);
+/* A token as logprobs show it: its text, U+FFFD for what is no UTF-8. */
+void put_token(const struct served *d, int32_t id, struct buf *out);
+void put_logprob(struct buf *out, float v);
+
+#endif

@@ -1,0 +1,64 @@
+/* inside.h - what the files of this folder share: the server itself. */
+#ifndef SERVER_INSIDE_H
+#define SERVER_INSIDE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/conn.h"
+#include "server/exchange.h"
+#include "server/metrics.h"
+#include "server/server.h"
+
+struct event_base;
+struct evconnlistener;
+
+/* Threads that prepare exchanges: one queue, first come first served. */
+struct workers {
+	pthread_t *thread;
+	int n;
+	pthread_cond_t more;
+	struct exchange *head, **tail;  /* under the server's lock */
+	bool stop;
+};
+
+struct server {
+	struct server_opts opts;
+	struct served served;
+	char *host, *api_key;
+	int64_t created;                /* seconds since 1970 */
+	int longest_token;              /* bytes */
+
+	struct event_base *base;
+	struct evconnlistener *listener;
+	struct event *ring, *accept_again, *grace, *on_term, *on_int;
+	int pipe[2];                    /* rings the IO thread */
+	int port;
+	bool stopping;
+
+	struct conn *conns;
+	int n_conn, n_refused;          /* counted ones, and those that were too many */
+	int64_t body_bytes;             /* of all bodies being read or prepared */
+
+	struct exchange *rest;          /* exchanges at rest */
+	struct exchange **all;          /* every one there is */
+	size_t n_all, cap_all;
+	struct metrics metrics;
+
+	pthread_mutex_t lock;
+	struct exchange *mail, **mail_tail;     /* wants the IO thread; under lock */
+	bool stop_asked;                        /* under lock */
+	struct workers workers;
+};
+
+/* workers.c */
+void workers_open(struct server *s, int n);
+void workers_give(struct server *s, struct exchange *x);
+void workers_close(struct server *s);           /* finishes what is queued */
+
+/* server.c */
+void server_ring(struct server *s);             /* any thread */
+void server_conn_gone(struct server *s);        /* a connection was closed */
+
+#endif

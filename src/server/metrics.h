@@ -1,0 +1,46 @@
+/* metrics.h - what the server counts, and the page that shows it.
+ *
+ * Counted on the IO thread alone, so nothing is locked; what the engine counts
+ * is read from engine_stats when the page is asked for. */
+#ifndef SERVER_METRICS_H
+#define SERVER_METRICS_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "engine/engine.h"
+
+enum { HISTOGRAM_MAX = 24 };
+
+struct histogram {
+	const double *bound;            /* n upper bounds in seconds, rising */
+	int n;
+	int64_t count[HISTOGRAM_MAX + 1];       /* per interval; the last is above all bounds */
+	double sum;
+};
+
+/* Where a client was when it left. */
+enum left_at { LEFT_PREPARING, LEFT_QUEUED, LEFT_PREFILL, LEFT_DECODE, LEFT_STAGES };
+
+struct metrics {
+	int64_t replies[6];             /* by first digit of the status */
+	int64_t left[LEFT_STAGES];
+	int64_t stalled, timeouts, refused_connections;
+	struct histogram first_token, next_token, queue, whole;
+};
+
+void metrics_init(struct metrics *m);
+
+void histogram_add(struct histogram *h, double seconds, int64_t times);
+
+void metrics_reply(struct metrics *m, int status);
+void metrics_left(struct metrics *m, enum left_at at);
+void metrics_stalled(struct metrics *m);
+void metrics_timeout(struct metrics *m);
+void metrics_refused_connection(struct metrics *m);
+
+/* Appends the page in Prometheus' text format 0.0.4. */
+void metrics_put(struct buf *b, const struct metrics *m, const struct engine_stats *e, const char *model,
+                 int connections);
+
+#endif

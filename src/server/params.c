@@ -1,0 +1,225 @@
+/* params.c - see params.h. */
+#include "server/params.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+const struct field params_fields[] = {
+	/* honoured */
+	{ "model" }, { "max_tokens" }, { "temperature" }, { "top_p" }, { "top_k" }, { "min_p" },
+	{ "repetition_penalty" }, { "presence_penalty" }, { "frequency_penalty" }, { "logit_bias" }, { "seed" },
+	{ "stop" }, { "stop_token_ids" }, { "ignore_eos" }, { "min_tokens" }, { "stream" }, { "stream_options" },
+	{ "n" }, { "skip_special_tokens" }, { "logprobs" },
+	/* harmless: they change no token */
+	{ "user" }, { "metadata" }, { "safety_identifier" }, { "prompt_cache_key" }, { "prompt_cache_retention" },
+	/* known, and not done: only what asks for nothing may stand there */
+	{ "best_of", "1", "n gives several answers" },
+	{ "use_beam_search", "false" }, { "length_penalty", "1|1.0" }, { "early_stopping", "false" },
+	{ "include_stop_str_in_output", "false" }, { "spaces_between_special_tokens", "true" },
+	{ "truncate_prompt_tokens", "-1", "a prompt is never cut in silence" }, { "prompt_logprobs", "0" },
+	{ "return_tokens_as_token_ids", "false" }, { "return_token_ids", "false" }, { "allowed_token_ids", "[]" },
+	{ "bad_words", "[]", "logit_bias can forbid tokens" }, { "logits_processors", "[]" }, { "logit_bias_exclude", "" },
+	{ "guided_json", "" }, { "guided_regex", "" }, { "guided_choice", "" }, { "guided_grammar", "" },
+	{ "guided_decoding_backend", "" }, { "guided_whitespace_pattern", "" }, { "structured_outputs", "" },
+	{ "structural_tag", "" }, { "grammar", "\"\"" }, { "json_schema", "{}" }, { "regex", "" }, { "ebnf", "" },
+	{ "priority", "0" }, { "cache_salt", "" }, { "kv_transfer_params", "" }, { "vllm_xargs", "{}" },
+	{ "service_tier", "\"auto\"|\"default\"" }, { "store", "false", "nothing is stored" },
+	{ "n_predict", "-1", "use max_tokens" }, { "repeat_penalty", "1|1.0", "use repetition_penalty" },
+	{ "typical_p", "1|1.0" }, { "tfs_z", "1|1.0" }, { "mirostat", "0" }, { "dry_multiplier", "0|0.0" },
+	{ "xtc_probability", "0|0.0" }, { "dynatemp_range", "0|0.0" }, { "cache_prompt", "true" },
+	{ "adapters", "" }, { "adapter", "" }, { "lora", "[]" }, { "draft_model", "" }, { "num_draft_tokens", "" },
+	{ "thinking_budget", "" }, { "thinking_token_budget", "" },
+	{ NULL },
+};
+
+void params_init(struct params *a, const struct served *d)
+{
+	memset(a, 0, sizeof *a);
+	a->n = 1;
+	a->max_tokens = d->max_tokens;
+	a->sampling = d->sampling;
+	a->skip_special = true;
+	buf_init(&a->unknown);
+}
+
+void params_fini(struct params *a)
+{
+	for (int i = 0; i < a->n_stop; i++)
+		free(a->stop[i]);
+	buf_fini(&a->unknown);
+}
+
+/* ---- what is not a plain number ---- */
+
+static int one_stop(struct params *a, const struct json *v, const char *name, struct problem *p)
+{
+	size_t n;
+	const char *s = json_str(v, &n);
+
+	if (!s)
+		return field_wrong(p, name, "a string", v);
+	if (!n)
+		return 0;       /* an empty string stops nothing; some clients send it */
+	if (n > STOP_BYTES_MAX)
+		return problem_set(p, 400, "invalid_value", name, "%s has %zu bytes; at most %d are allowed", name, n,
+		                   STOP_BYTES_MAX);
+	if (memchr(s, 0, n))
+		return problem_set(p, 400, "invalid_value", name, "%s holds a NUL character", name);
+	a->stop[a->n_stop++] = xstrndup(s, n);
+	return 0;
+}
+
+static int read_stop(struct params *a, const struct json *body, struct problem *p)
+{
+	const struct json *v = json_get(body, "stop");
+	char name[40];
+	int r;
+
+	if (json_kind(v) == JSON_NULL)
+		return 0;
+	if (json_kind(v) == JSON_STRING)
+		return one_stop(a, v, "stop", p);
+	if (json_kind(v) != JSON_ARRAY)
+		return field_wrong(p, "stop", "a string or an array of strings", v);
+	if (json_len(v) > STOPS_MAX)
+		return problem_set(p, 400, "invalid_value", "stop", "stop has %zu strings; at most %d are allowed", json_len(v),
+		                   STOPS_MAX);
+	for (size_t i = 0; i < json_len(v); i++) {
+		snprintf(name, sizeof name, "stop[%zu]", i);
+		if ((r = one_stop(a, json_at(v, i), name, p)))
+			return r;
+	}
+	return 0;
+}
+
+static int read_stop_tokens(struct params *a, const struct json *body, const struct served *d, struct problem *p)
+{
+	const struct json *v;
+	char name[40], expected[60];
+	int r;
+
+	if ((r = field_value(body, "stop_token_ids", JSON_ARRAY, &v, p)))
+		return r;
+	if (json_len(v) > STOP_TOKENS_MAX)
+		return problem_set(p, 400, "invalid_value", "stop_token_ids", "stop_token_ids has %zu ids; at most %d are allowed",
+		                   json_len(v), STOP_TOKENS_MAX);
+	for (size_t i = 0; i < json_len(v); i++) {
+		int64_t id;
+
+		snprintf(name, sizeof name, "stop_token_ids[%zu]", i);
+		snprintf(expected, sizeof expected, "a token id from 0 to %d", d->vocab - 1);
+		if (json_to_int(json_at(v, i), &id) || id < 0 || id >= d->vocab)
+			return field_wrong(p, name, expected, json_at(v, i));
+		a->stop_token[a->n_stop_token++] = (int32_t)id;
+	}
+	return 0;
+}
+
+static int read_bias(struct params *a, const struct json *body, const struct served *d, struct problem *p)
+{
+	const struct json *v, *value;
+	struct json_cursor c;
+	const char *key;
+	int n = 0, r;
+
+	if ((r = field_value(body, "logit_bias", JSON_OBJECT, &v, p)) || !v)
+		return r;
+	if (json_len(v) > BIAS_MAX)
+		return problem_set(p, 400, "invalid_value", "logit_bias", "logit_bias has %zu entries; at most %d are allowed",
+		                   json_len(v), BIAS_MAX);
+	for (c = json_first(v); json_next(&c, &key, &value);) {
+		char *end, name[60];
+		long id;
+		double b = 0;
+
+		errno = 0;
+		id = strtol(key, &end, 10);
+		if (!*key || *end || errno || id < 0 || id >= d->vocab || key[0] == '+' || key[0] == ' ')
+			return problem_set(p, 400, "invalid_value", "logit_bias",
+			                   "the keys of logit_bias must be token ids from 0 to %d; found \"%.40s\"", d->vocab - 1,
+			                   key);
+		snprintf(name, sizeof name, "logit_bias[%ld]", id);
+		if (json_to_double(value, &b) || !(b >= -100 && b <= 100))
+			return field_wrong(p, name, "a number from -100 to 100", value);
+		a->bias[n++] = (struct logit_bias){ (int32_t)id, (float)b };
+	}
+	a->sampling.bias = a->bias;
+	a->sampling.n_bias = n;
+	return 0;
+}
+
+static int read_stream(struct params *a, const struct json *body, struct problem *p)
+{
+	static const struct field known[] = { { "include_usage" }, { "include_obfuscation", "false" },
+	                                      { "continuous_usage_stats", "false" }, { NULL } };
+	static const struct field *const tables[] = { known, NULL };
+	const struct json *v;
+	int r;
+
+	if ((r = field_bool(body, "stream", &a->stream, p)) || (r = field_value(body, "stream_options", JSON_OBJECT, &v, p)) ||
+	    !v)
+		return r;
+	if (!a->stream)
+		return problem_set(p, 400, "invalid_value", "stream_options", "stream_options is only for stream: true");
+	if ((r = fields_check(v, tables, &a->unknown, p)))
+		return r;
+	return field_bool(v, "include_usage", &a->include_usage, p);
+}
+
+static int read_number(const struct json *body, const char *name, double min, double max, float *out, struct problem *p)
+{
+	double d = (double)*out;
+	int r = field_number(body, name, min, max, &d, p);
+
+	*out = (float)d;
+	return r;
+}
+
+static int read_sampling(struct params *a, const struct json *body, struct problem *p)
+{
+	struct sampler_params *s = &a->sampling;
+	int64_t top_k = s->top_k, seed = 0, min_tokens = 0;
+	int r;
+
+	if ((r = read_number(body, "temperature", 0, 100, &s->temperature, p)) ||
+	    (r = read_number(body, "top_p", 0, 1, &s->top_p, p)) || (r = read_number(body, "min_p", 0, 1, &s->min_p, p)) ||
+	    (r = read_number(body, "repetition_penalty", 0.01, 100, &s->repetition_penalty, p)) ||
+	    (r = read_number(body, "presence_penalty", -2, 2, &s->presence_penalty, p)) ||
+	    (r = read_number(body, "frequency_penalty", -2, 2, &s->frequency_penalty, p)) ||
+	    (r = field_int(body, "top_k", -1, INT32_MAX, &top_k, p)) ||
+	    (r = field_int(body, "seed", INT64_MIN, INT64_MAX, &seed, p)) ||
+	    (r = field_int(body, "min_tokens", 0, INT32_MAX, &min_tokens, p)))
+		return r;
+	s->top_k = top_k < 0 ? 0 : (int)top_k;
+	s->min_tokens = (int)min_tokens;
+	if (json_kind(json_get(body, "seed")) != JSON_NULL) {
+		a->seeded = true;
+		s->seed = (uint64_t)seed;
+	}
+	return 0;
+}
+
+int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p)
+{
+	int64_t n = 1;
+	int r;
+
+	if ((r = read_stream(a, body, p)) || (r = read_sampling(a, body, p)) || (r = read_stop(a, body, p)) ||
+	    (r = read_stop_tokens(a, body, d, p)) || (r = read_bias(a, body, d, p)) ||
+	    (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
+	    (r = field_int(body, "n", 1, N_MAX, &n, p)) || (r = field_bool(body, "ignore_eos", &a->ignore_eos, p)) ||
+	    (r = field_bool(body, "skip_special_tokens", &a->skip_special, p)))
+		return r;
+	a->n = (int)n;
+	return 0;
+}
+
+void params_logprobs(struct params *a, int top)
+{
+	a->top_logprobs = top;
+	a->sampling.n_logprobs = a->logprobs ? top : -1;
+}

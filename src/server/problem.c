@@ -1,0 +1,52 @@
+/* problem.c - see problem.h. */
+#include "server/problem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+
+static const char *type_of(int status)
+{
+	switch (status) {
+	case 401: return "authentication_error";
+	case 404: return "not_found_error";
+	case 429: return "rate_limit_error";
+	default: return status >= 500 ? "server_error" : "invalid_request_error";
+	}
+}
+
+int problem_set(struct problem *p, int status, const char *code, const char *param, const char *fmt, ...)
+{
+	va_list ap;
+
+	memset(p, 0, sizeof *p);
+	p->status = status;
+	p->type = type_of(status);
+	p->code = code;
+	snprintf(p->param, sizeof p->param, "%s", param ? param : "");
+	va_start(ap, fmt);
+	vsnprintf(p->message, sizeof p->message, fmt, ap);
+	va_end(ap);
+	return status;
+}
+
+void problem_put(struct buf *b, const struct problem *p)
+{
+	buf_puts(b, "{\"error\":{\"message\":");
+	json_put_cstr(b, p->message);
+	buf_puts(b, ",\"type\":");
+	json_put_cstr(b, p->type);
+	buf_puts(b, ",\"param\":");
+	if (*p->param)
+		json_put_cstr(b, p->param);
+	else
+		buf_puts(b, "null");
+	buf_puts(b, ",\"code\":");
+	if (p->code)
+		json_put_cstr(b, p->code);
+	else
+		buf_puts(b, "null");
+	buf_puts(b, "}}");
+}

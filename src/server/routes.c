@@ -1,0 +1,27 @@
+/* routes.c - the list of what is answered.  To add an endpoint: a file with a
+ * struct api, its name in routes.h, a line here. */
+#include "server/routes.h"
+
+#include <string.h>
+
+#include "server/inside.h"
+
+const struct route routes[] = {
+	{ .path = "/v1/chat/completions", .post = true, .api = &chat_api },
+	{ .path = "/v1/completions", .post = true, .api = &completions_api },
+	{ .path = "/v1/models", .api = &models_api },
+	{ .path = "/v1/models/", .prefix = true, .api = &model_api },
+	{ .path = "/health", .open = true, .api = &health_api },
+	{ .path = "/metrics", .api = &metrics_api },
+	{ .path = NULL },
+};
+
+int model_known(const struct served *d, const char *name, size_t n, struct problem *p)
+{
+	const char *own = d->name;
+
+	if ((n == strlen(own) && memcmp(name, own, n) == 0) || (n == 7 && memcmp(name, "default", 7) == 0))
+		return 0;
+	return problem_set(p, 404, "model_not_found", "model", "the model \"%.*s\" is not served here; \"%s\" is",
+	                   (int)(n < 200 ? n : 200), name, own);
+}

@@ -1,0 +1,16 @@
+/* routes.h - what this server answers: one line in routes.c for each. */
+#ifndef SERVER_ROUTES_H
+#define SERVER_ROUTES_H
+
+#include "server/exchange.h"
+
+extern const struct api chat_api, completions_api, models_api, model_api, health_api, metrics_api;
+
+struct served;
+struct family;
+extern const struct family chat_family, completions_family;
+
+/* 0, or a 404 in *p that names both: is name the served model's, or "default"? */
+int model_known(const struct served *d, const char *name, size_t n, struct problem *p);
+
+#endif

@@ -1,0 +1,321 @@
+/* server.c - see server.h: the listener, the loop, the signals. */
+#include "server/server.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <event2/util.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "server/inside.h"
+
+enum {
+	BACKLOG = 4096,         /* bursts of connects must not wait for SYN retries; the kernel may cap it */
+	REFUSED_MAX = 64,       /* connections too many that are still told so; beyond it: closed without a word */
+};
+
+void server_opts_default(struct server_opts *o)
+{
+	*o = (struct server_opts){
+		.host = "127.0.0.1", .port = 8080, .connections_max = 1024, .body_max = 64 << 20, .prep_threads = 2,
+		.head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .stall_ms = 30000, .grace_ms = 5000,
+	};
+}
+
+/* ---- the mailbox's bell ---- */
+
+void server_ring(struct server *s)
+{
+	/* A full pipe means that it rings already. */
+	if (write(s->pipe[1], "", 1) < 0)
+		assert(errno == EAGAIN || errno == EINTR);
+}
+
+static void on_ring(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *s = arg;
+	char sink[64];
+	bool stop;
+
+	(void)what;
+	while (read(fd, sink, sizeof sink) == (ssize_t)sizeof sink)
+		;
+	pthread_mutex_lock(&s->lock);
+	stop = s->stop_asked;
+	s->stop_asked = false;
+	pthread_mutex_unlock(&s->lock);
+	exchange_deliver(s);
+	if (stop)
+		event_active(s->on_term, 0, 0);
+}
+
+/* ---- stopping ---- */
+
+void server_stop(struct server *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->stop_asked = true;
+	server_ring(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void server_conn_gone(struct server *s)
+{
+	if (s->stopping && !s->conns)
+		event_base_loopbreak(s->base);
+}
+
+static void on_grace(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *s = arg;
+
+	(void)fd;
+	(void)what;
+	event_base_loopbreak(s->base);
+}
+
+static void on_stop(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *s = arg;
+	struct timeval tv = { s->opts.grace_ms / 1000, s->opts.grace_ms % 1000 * 1000 };
+	int n = s->n_conn;
+
+	(void)fd;
+	(void)what;
+	if (s->stopping) {
+		log_info("stopping at once");
+		event_base_loopbreak(s->base);
+		return;
+	}
+	s->stopping = true;
+	evconnlistener_free(s->listener);
+	s->listener = NULL;
+	event_del(s->accept_again);
+	for (struct conn *c = s->conns, *next; c; c = next) {
+		next = c->next;
+		conn_drain(c);
+	}
+	log_info("stopping: %d connections, %d of them with a request; answers may go on for %g s", n, s->n_conn,
+	         s->opts.grace_ms / 1000.0);
+	event_add(s->grace, &tv);
+	if (!s->conns)
+		event_base_loopbreak(s->base);
+}
+
+/* ---- accepting ---- */
+
+static void address(const struct sockaddr *sa, char *out, size_t n)
+{
+	char host[INET6_ADDRSTRLEN] = "?";
+
+	if (sa->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const void *)sa;
+
+		inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
+		snprintf(out, n, "%s:%d", host, ntohs(in->sin_port));
+	} else if (sa->sa_family == AF_INET6) {
+		const struct sockaddr_in6 *in = (const void *)sa;
+
+		inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof host);
+		snprintf(out, n, "[%s]:%d", host, ntohs(in->sin6_port));
+	} else {
+		snprintf(out, n, "%s", host);
+	}
+}
+
+static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *sa, int len, void *arg)
+{
+	struct server *s = arg;
+	char peer[64];
+
+	(void)l;
+	(void)len;
+	address(sa, peer, sizeof peer);
+	if (s->n_conn < s->opts.connections_max) {
+		conn_open(s, fd, peer, true);
+		return;
+	}
+	metrics_refused_connection(&s->metrics);
+	if (s->n_refused < REFUSED_MAX)
+		conn_open(s, fd, peer, false);
+	else
+		close(fd);
+}
+
+/* Out of file descriptors: the listening socket stays readable, so pause. */
+static void on_accept_error(struct evconnlistener *l, void *arg)
+{
+	struct server *s = arg;
+	struct timeval tv = { 0, 100000 };      /* a tenth of a second: others may close meanwhile */
+
+	log_error("accept: %s", strerror(errno));
+	evconnlistener_disable(l);
+	event_add(s->accept_again, &tv);
+}
+
+static void on_accept_again(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *s = arg;
+
+	(void)fd;
+	(void)what;
+	if (s->listener)
+		evconnlistener_enable(s->listener);
+}
+
+/* Each connection is a descriptor; take what the system lets us have. */
+static void raise_descriptors(int connections)
+{
+	struct rlimit r;
+	rlim_t want = (rlim_t)connections + REFUSED_MAX + 64;   /* 64: files, pipes, the loop's own */
+
+	if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= want)
+		return;
+	r.rlim_cur = r.rlim_max < want ? r.rlim_max : want;
+	setrlimit(RLIMIT_NOFILE, &r);
+	if (r.rlim_cur < want)
+		log_warn("only %llu open files are allowed: fewer than the %d connections of --max-connections",
+		         (unsigned long long)r.rlim_cur, connections);
+}
+
+static int listen_on(struct server *s, struct err *err)
+{
+	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *ai;
+	char port[16];
+	struct sockaddr_storage bound;
+	socklen_t n = sizeof bound;
+	int r;
+
+	snprintf(port, sizeof port, "%d", s->opts.port);
+	if ((r = getaddrinfo(s->host, port, &hints, &ai)))
+		return err_set(err, E_ARG, "host \"%s\": %s", s->host, gai_strerror(r));
+	s->listener = evconnlistener_new_bind(s->base, on_accept, s,
+	                                      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE, BACKLOG,
+	                                      ai->ai_addr, (int)ai->ai_addrlen);
+	freeaddrinfo(ai);
+	if (!s->listener)
+		return err_set(err, E_IO, "cannot listen on %s port %d: %s", s->host, s->opts.port, strerror(errno));
+	evconnlistener_set_error_cb(s->listener, on_accept_error);
+	if (getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&bound, &n))
+		return err_set(err, E_IO, "getsockname: %s", strerror(errno));
+	s->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
+	                                            : ((struct sockaddr_in *)&bound)->sin_port);
+	return 0;
+}
+
+int server_open(struct server **out, const struct server_opts *opts, const struct served *served, struct err *err)
+{
+	struct server *s = xcalloc(1, sizeof *s);
+	int r;
+
+	*out = NULL;
+	s->opts = *opts;
+	s->served = *served;
+	s->host = xstrdup(opts->host);
+	s->opts.host = s->host;
+	if (opts->api_key && *opts->api_key)
+		s->api_key = xstrdup(opts->api_key);
+	s->opts.api_key = NULL;
+	s->created = (int64_t)time(NULL);
+	for (int32_t id = 0; served->tokenizer && id < tokenizer_size(served->tokenizer); id++) {
+		size_t n = 0;
+
+		if (tokenizer_token_bytes(served->tokenizer, id, &n) && (int)n > s->longest_token)
+			s->longest_token = (int)n;
+	}
+	s->mail_tail = &s->mail;
+	s->pipe[0] = s->pipe[1] = -1;
+	metrics_init(&s->metrics);
+	pthread_mutex_init(&s->lock, NULL);
+	raise_descriptors(opts->connections_max);
+	s->base = event_base_new();
+	if (!s->base)
+		abort();
+	if (pipe2(s->pipe, O_NONBLOCK | O_CLOEXEC)) {
+		r = err_set(err, E_IO, "pipe: %s", strerror(errno));
+		goto fail;
+	}
+	s->ring = event_new(s->base, s->pipe[0], EV_READ | EV_PERSIST, on_ring, s);
+	s->accept_again = evtimer_new(s->base, on_accept_again, s);
+	s->grace = evtimer_new(s->base, on_grace, s);
+	s->on_term = evsignal_new(s->base, SIGTERM, on_stop, s);
+	s->on_int = evsignal_new(s->base, SIGINT, on_stop, s);
+	if (!s->ring || !s->accept_again || !s->grace || !s->on_term || !s->on_int)
+		abort();
+	if ((r = listen_on(s, err)))
+		goto fail;
+	workers_open(s, opts->prep_threads);
+	*out = s;
+	return 0;
+fail:
+	server_close(s);
+	return r;
+}
+
+int server_port(const struct server *s) { return s->port; }
+
+int server_run(struct server *s, struct err *err)
+{
+	signal(SIGPIPE, SIG_IGN);
+	event_add(s->ring, NULL);
+	event_add(s->on_term, NULL);
+	event_add(s->on_int, NULL);
+	if (event_base_dispatch(s->base) < 0)
+		return err_set(err, E_IO, "the event loop failed: %s", strerror(errno));
+	s->stopping = true;
+	while (s->conns)
+		conn_close(s->conns);   /* cancels what runs */
+	return 0;
+}
+
+void server_close(struct server *s)
+{
+	if (!s)
+		return;
+	if (s->workers.thread)
+		workers_close(s);
+	if (s->base) {
+		s->stopping = true;
+		while (s->conns)
+			conn_close(s->conns);
+		if (s->listener)
+			evconnlistener_free(s->listener);
+		struct event *const events[] = { s->ring, s->accept_again, s->grace, s->on_term, s->on_int };
+
+		for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+			if (events[i])
+				event_free(events[i]);
+	}
+	for (size_t i = 0; i < s->n_all; i++) {
+		struct exchange *x = s->all[i];
+
+		/* Prepared for a client that had left. */
+		if (x->stage == PREPARING && x->route->api->drop)
+			x->route->api->drop(x);
+		buf_fini(&x->body);
+		buf_fini(&x->rest);
+		free(x);
+	}
+	free(s->all);
+	if (s->base)
+		event_base_free(s->base);
+	for (int i = 0; i < 2; i++)
+		if (s->pipe[i] >= 0)
+			close(s->pipe[i]);
+	pthread_mutex_destroy(&s->lock);
+	free(s->host);
+	free(s->api_key);
+	free(s);
+}

@@ -1,0 +1,70 @@
+/* server.h - HTTP in front of one engine.
+ *
+ * One thread does all reading and writing (the caller of server_run), a few
+ * others parse, template and tokenise bodies, and the engine has its own.  A
+ * connection's input is watched in every state, so that a client that leaves is
+ * noticed at once also while it waits in a queue or for a prefill; what ran for
+ * it is cancelled.  Called by cli/serve.c and by tests. */
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "engine/engine.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+
+/* The one model served.  Borrowed until server_close. */
+struct served {
+	struct engine *engine;
+	const struct tokenizer *tokenizer;
+	const struct template *tmpl;            /* NULL: no chat, only completions */
+	const char *name;                       /* in the API; "default" names it too */
+	const char *bos_token, *eos_token;      /* for the template; NULL: none */
+	const int32_t *eos;                     /* ids that end an answer */
+	int n_eos;
+	int ctx_max;                            /* positions of one sequence */
+	int vocab;                              /* ids are below this */
+	int32_t max_tokens;                     /* of a request that names none; -1: until the context ends */
+	struct sampler_params sampling;         /* of a request that names none */
+	const struct json *template_args;       /* object of template variables a request may override; NULL: none */
+};
+
+struct server_opts {
+	const char *host;
+	int port;                       /* 0: any free one */
+	const char *api_key;            /* NULL: anybody may ask */
+	int connections_max;            /* beyond it: 503 */
+	int64_t body_max;               /* bytes of one body; beyond it: 413 */
+	int prep_threads;
+	/* Milliseconds. */
+	int head_ms;                    /* from the first byte of a request to the end of its header */
+	int body_ms;                    /* from there to the end of its body */
+	int idle_ms;                    /* between two requests of a connection */
+	int stall_ms;                   /* a reader that stops, or stays behind for so long, is cancelled */
+	int grace_ms;                   /* after a signal: how long answers may go on */
+};
+
+void server_opts_default(struct server_opts *o);
+
+struct server;
+
+/* Listens; nothing is answered before server_run.  Strings are copied. */
+int server_open(struct server **out, const struct server_opts *opts, const struct served *served, struct err *err);
+int server_port(const struct server *s);        /* the one that was bound */
+
+/* Answers until SIGTERM, SIGINT or server_stop: then it stops listening, lets
+ * answers go on for grace_ms and returns; a second signal ends it at once. */
+int server_run(struct server *s, struct err *err);
+/* Any thread. */
+void server_stop(struct server *s);
+
+/* After server_run returned, and after the engine was closed: until then the
+ * engine may still call into the server. */
+void server_close(struct server *s);
+
+#endif

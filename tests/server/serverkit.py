@@ -1,0 +1,222 @@
+"""A server process and raw sockets to it, for the black-box tests."""
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+PATIENCE = 60           # seconds before a test gives up; never how long it takes
+
+
+class Server:
+    """Starts argv (with {port_file} filled in), waits until it listens."""
+
+    def __init__(self, argv, env=None):
+        self.dir = tempfile.TemporaryDirectory()
+        path = os.path.join(self.dir.name, "port")
+        self.log = open(os.path.join(self.dir.name, "log"), "w+")
+        self.proc = subprocess.Popen([a.replace("{port_file}", path) for a in argv], stdin=subprocess.DEVNULL,
+                                     stdout=self.log, stderr=subprocess.STDOUT, env=env)
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.port = int(open(path).read())
+                break
+            except (OSError, ValueError):
+                pass
+            if self.proc.poll() is not None or time.monotonic() > end:
+                raise RuntimeError("server did not start:\n" + self.text())
+            time.sleep(0.01)
+
+    def text(self):
+        self.log.flush()
+        return open(self.log.name, errors="replace").read()
+
+    def signal(self, n=signal.SIGTERM):
+        self.proc.send_signal(n)
+
+    def wait(self):
+        return self.proc.wait(PATIENCE)
+
+    def close(self):
+        """Stops it; a crash or a sanitizer's report is an error."""
+        if self.proc.poll() is None:
+            self.signal()
+        try:
+            code = self.wait()
+        except subprocess.TimeoutExpired:
+            self.proc.kill()
+            code = "did not stop"
+        text = self.text()
+        self.log.close()
+        self.dir.cleanup()
+        if code != 0:
+            sys.stderr.write(text[-8000:])
+            raise AssertionError("server ended with %s" % code)
+
+    def connect(self, rcvbuf=None):
+        return Conn(self.port, rcvbuf)
+
+    # One request on a connection of its own.
+    def ask(self, method, path, body=None, headers=None):
+        c = self.connect()
+        try:
+            c.request(method, path, body, headers)
+            return c.reply()
+        finally:
+            c.close()
+
+    def post(self, path, body, headers=None):
+        return self.ask("POST", path, body, headers)
+
+    def metrics(self):
+        out = {}
+        for line in self.ask("GET", "/metrics").text().splitlines():
+            if line and line[0] != "#":
+                name, value = line.rsplit(" ", 1)
+                out[name] = float(value)
+        return out
+
+    def until(self, what, **want):
+        """Polls /metrics until these hold; how long it took, in seconds."""
+        begin = time.monotonic()
+        while True:
+            m = self.metrics()
+            got = {k: m["weft_" + k] for k in want}
+            if got == want:
+                return time.monotonic() - begin
+            if time.monotonic() - begin > PATIENCE:
+                raise AssertionError("%s: %s, expected %s\n%s" % (what, got, want, self.text()[-3000:]))
+
+
+class Reply:
+    def __init__(self, status, reason, headers, body):
+        self.status, self.reason, self.headers, self.body = status, reason, headers, body
+
+    def text(self):
+        return self.body.decode()
+
+    def json(self):
+        return json.loads(self.body)
+
+    def error(self):
+        return self.json()["error"]
+
+    def events(self):
+        """The objects of a stream; the last must be [DONE]."""
+        parts = self.text().split("\n\n")
+        assert parts[-1] == "" and parts[-2] == "data: [DONE]", parts[-3:]
+        return [json.loads(p[len("data: "):]) for p in parts[:-2]]
+
+
+class Gone(Exception):
+    """The server closed before a reply was complete."""
+
+
+class Conn:
+    def __init__(self, port, rcvbuf=None):
+        self.s = socket.socket()
+        if rcvbuf:
+            self.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+        self.s.settimeout(PATIENCE)
+        self.s.connect(("127.0.0.1", port))
+        self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buf = b""
+
+    def close(self):
+        self.s.close()
+
+    def reset(self):
+        """Closes with RST instead of FIN."""
+        self.s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.s.close()
+
+    def half_close(self):
+        self.s.shutdown(socket.SHUT_WR)
+
+    def send(self, data):
+        self.s.sendall(data.encode() if isinstance(data, str) else data)
+
+    def request(self, method, path, body=None, headers=None):
+        self.send(request(method, path, body, headers))
+
+    def more(self):
+        try:
+            data = self.s.recv(65536)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise Gone
+        self.buf += data
+
+    def until(self, mark):
+        while mark not in self.buf:
+            self.more()
+        at = self.buf.index(mark) + len(mark)
+        out, self.buf = self.buf[:at], self.buf[at:]
+        return out
+
+    def exactly(self, n):
+        while len(self.buf) < n:
+            self.more()
+        out, self.buf = self.buf[:n], self.buf[n:]
+        return out
+
+    def head(self):
+        lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        version, status, reason = lines[0].split(" ", 2)
+        assert version == "HTTP/1.1", lines[0]
+        headers = {}
+        for line in lines[1:-2]:
+            name, value = line.split(": ", 1)
+            assert name.lower() not in headers, name
+            headers[name.lower()] = value
+        return int(status), reason, headers
+
+    def reply(self, head_only=False):
+        status, reason, headers = self.head()
+        body = b""
+        if head_only or status == 100:
+            pass
+        elif headers.get("transfer-encoding") == "chunked":
+            while True:
+                n = int(self.until(b"\r\n"), 16)
+                body += self.exactly(n)
+                assert self.exactly(2) == b"\r\n"
+                if n == 0:
+                    break
+        elif "content-length" in headers:
+            body = self.exactly(int(headers["content-length"]))
+        else:
+            body = self.rest()
+        return Reply(status, reason, headers, body)
+
+    def rest(self):
+        """Everything until the server closes."""
+        try:
+            while True:
+                self.more()
+        except Gone:
+            out, self.buf = self.buf, b""
+            return out
+
+    def closed(self):
+        """True when the server closes without another byte."""
+        return self.rest() == b""
+
+
+def request(method, path, body=None, headers=None):
+    if isinstance(body, (dict, list)):
+        body = json.dumps(body)
+    if isinstance(body, str):
+        body = body.encode()
+    out = "%s %s HTTP/1.1\r\nHost: test\r\n" % (method, path)
+    for name, value in (headers or {}).items():
+        out += "%s: %s\r\n" % (name, value)
+    if body is not None:
+        out += "Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
+    return out.encode() + b"\r\n" + (body or b"")

@@ -1,0 +1,253 @@
+/* stub_engine.c - an engine without a model, for tests of the server.
+ *
+ * It answers with the prompt's own tokens, over and over, max_tokens of them, so
+ * what an answer must be is known.  The first words of the prompt's text choose
+ * how: "queue" is never admitted, "prefill" is admitted and never begins,
+ * "slow" takes a while for each token, "fail" ends with an error after three,
+ * "full" and "large" are refused when submitted.  Anything else is answered as
+ * fast as it goes, a step of all requests at a time. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "engine/engine.h"
+#include "engine/outbox.h"
+#include "stub_engine.h"
+#include "text/detok.h"
+
+enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL };
+
+struct request {
+	struct engine *e;
+	struct request *next;
+	struct outbox out;
+	atomic_int refs;
+	atomic_bool cancel;
+	enum way way;
+	int32_t *prompt;
+	int n_prompt, max_tokens, n_out;
+	int n_top;
+	bool started, over;
+	struct detok detok;
+};
+
+struct engine {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	const struct tokenizer *tok;
+	struct request *all;            /* not over yet */
+	bool stop;
+	struct engine_stats stats;
+};
+
+static void release(struct request *r)
+{
+	if (atomic_fetch_sub(&r->refs, 1) > 1)
+		return;
+	outbox_fini(&r->out);
+	free(r->prompt);
+	free(r);
+}
+
+static void end(struct request *r, enum finish why, const char *text, size_t n)
+{
+	struct event ev = { .kind = EV_DONE, .finish = why, .text = text, .n_text = n, .n_prompt = r->n_prompt,
+	                    .n_output = r->n_out };
+
+	if (why == FINISH_ERROR)
+		err_set(&ev.err, E_FORMAT, "the stub was told to fail");
+	r->over = true;
+	outbox_put(&r->out, &ev);
+}
+
+static void one_token(struct request *r)
+{
+	int32_t id = r->prompt[r->n_out % r->n_prompt];
+	struct event ev = { .kind = EV_TOKEN, .token = id, .pick = { .token = id, .logprob = -0.5f, .n_top = r->n_top } };
+	struct buf text;
+
+	for (int i = 0; i < r->n_top; i++) {
+		ev.pick.top[i].token = id;
+		ev.pick.top[i].logprob = -0.5f - (float)i;
+	}
+	buf_init(&text);
+	detok_put(&r->detok, id, &text);
+	ev.text = text.p;
+	ev.n_text = text.n;
+	r->n_out++;
+	outbox_put(&r->out, &ev);
+	if (r->n_out >= r->max_tokens) {
+		buf_reset(&text);
+		detok_flush(&r->detok, &text);
+		end(r, FINISH_LENGTH, text.p, text.n);
+	} else if (r->way == FAIL && r->n_out == 3) {
+		end(r, FINISH_ERROR, "", 0);
+	}
+	buf_fini(&text);
+}
+
+/* True when it has something to do at once. */
+static bool step(struct request *r)
+{
+	if (atomic_load(&r->cancel)) {
+		end(r, FINISH_CANCEL, "", 0);
+		return true;
+	}
+	if (r->way == QUEUE)
+		return false;
+	if (!r->started) {
+		r->started = true;
+		outbox_put(&r->out, &(struct event){ .kind = EV_START });
+	}
+	if (r->way == PREFILL)
+		return false;
+	one_token(r);
+	return true;
+}
+
+static void *run(void *arg)
+{
+	struct engine *e = arg;
+
+	pthread_mutex_lock(&e->lock);
+	for (;;) {
+		bool work = false, slow = false;
+		int running = 0, waiting = 0;
+
+		for (struct request **at = &e->all, *r; (r = *at);) {
+			work |= step(r);
+			slow |= r->way == SLOW;
+			if (r->over) {
+				*at = r->next;
+				release(r);
+				continue;
+			}
+			running += r->started;
+			waiting += !r->started;
+			at = &r->next;
+		}
+		e->stats.running = running;
+		e->stats.waiting = waiting;
+		e->stats.steps++;
+		if (e->stop)
+			break;
+		if (!work) {
+			pthread_cond_wait(&e->more, &e->lock);
+		} else if (slow) {
+			/* The pace of a small model: 5 ms a step. */
+			pthread_mutex_unlock(&e->lock);
+			nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+			pthread_mutex_lock(&e->lock);
+		}
+	}
+	pthread_mutex_unlock(&e->lock);
+	return NULL;
+}
+
+struct engine *stub_engine_open(const struct tokenizer *tok)
+{
+	struct engine *e = xcalloc(1, sizeof *e);
+
+	e->tok = tok;
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_cond_init(&e->more, NULL);
+	pthread_create(&e->thread, NULL, run, e);
+	return e;
+}
+
+void engine_close(struct engine *e)
+{
+	pthread_mutex_lock(&e->lock);
+	e->stop = true;
+	for (struct request *r = e->all; r; r = r->next)
+		atomic_store(&r->cancel, true);
+	pthread_cond_signal(&e->more);
+	pthread_mutex_unlock(&e->lock);
+	pthread_join(e->thread, NULL);
+	for (struct request *r = e->all, *next; r; r = next) {
+		next = r->next;
+		end(r, FINISH_CANCEL, "", 0);
+		release(r);
+	}
+	pthread_mutex_destroy(&e->lock);
+	pthread_cond_destroy(&e->more);
+	free(e);
+}
+
+int engine_submit(struct engine *e, const struct ask *a, struct request **out, struct err *err)
+{
+	static const struct { const char *word; enum way way; } ways[] = {
+		{ "queue", QUEUE }, { "prefill", PREFILL }, { "slow", SLOW }, { "fail", FAIL },
+	};
+	struct request *r;
+	struct buf text;
+	bool full, large;
+	enum way way = PLAIN;
+
+	buf_init(&text);
+	tokenizer_decode(e->tok, a->prompt, (size_t)a->n_prompt, true, &text);
+	full = strstr(text.p, "say full") != NULL;
+	large = strstr(text.p, "say large") != NULL;
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+		char say[40];
+
+		snprintf(say, sizeof say, "say %s", ways[i].word);
+		if (strstr(text.p, say))
+			way = ways[i].way;
+	}
+	buf_fini(&text);
+	if (full)
+		return err_set(err, E_FULL, "the queue is full: 3 of 3 requests wait");
+	if (large)
+		return err_set(err, E_LIMIT, "it would never fit: 5 pages of 4");
+	r = xcalloc(1, sizeof *r);
+	r->e = e;
+	r->way = way;
+	r->prompt = xmalloc(size_mul((size_t)a->n_prompt, sizeof(int32_t)));
+	memcpy(r->prompt, a->prompt, (size_t)a->n_prompt * sizeof(int32_t));
+	r->n_prompt = a->n_prompt;
+	r->max_tokens = a->max_tokens;
+	r->n_top = a->sampling.n_logprobs > 0 ? a->sampling.n_logprobs : 0;
+	atomic_init(&r->refs, 2);
+	detok_init(&r->detok, e->tok, a->skip_special);
+	outbox_init(&r->out, a->notify, a->notify_arg);
+	*out = r;
+	pthread_mutex_lock(&e->lock);
+	r->next = e->all;
+	e->all = r;
+	e->stats.requests++;
+	e->stats.waiting++;
+	pthread_cond_signal(&e->more);
+	pthread_mutex_unlock(&e->lock);
+	return 0;
+}
+
+int request_next(struct request *r, struct event *ev) { return outbox_take(&r->out, ev, false); }
+int request_wait(struct request *r, struct event *ev) { return outbox_take(&r->out, ev, true); }
+
+void request_cancel(struct request *r)
+{
+	atomic_store(&r->cancel, true);
+	pthread_mutex_lock(&r->e->lock);
+	pthread_cond_signal(&r->e->more);
+	pthread_mutex_unlock(&r->e->lock);
+}
+
+void request_free(struct request *r)
+{
+	outbox_leave(&r->out);
+	request_cancel(r);
+	release(r);
+}
+
+void engine_stats(struct engine *e, struct engine_stats *out)
+{
+	pthread_mutex_lock(&e->lock);
+	*out = e->stats;
+	pthread_mutex_unlock(&e->lock);
+}

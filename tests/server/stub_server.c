@@ -1,0 +1,95 @@
+/* stub_server.c - the server before the stub engine: stub_server TOKENIZER PORT-FILE
+ * [NAME=VALUE...], where NAME is a field of struct server_opts or ctx. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "server/server.h"
+#include "stub_engine.h"
+
+/* Turns and nothing else; thinking and tools as the real ones show them. */
+static const char chat[] =
+	"{% for m in messages %}{% if m.role == 'bad' %}{{ raise_exception('bad role') }}{% endif %}"
+	"{{ m.content }}{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}"
+	"{% if add_generation_prompt and enable_thinking %}<think>{% endif %}";
+
+static int option(struct server_opts *o, struct served *d, const char *arg)
+{
+	static const char *key;
+	const char *eq = strchr(arg, '=');
+	struct { const char *name; int *at; } ints[] = {
+		{ "connections_max", &o->connections_max }, { "head_ms", &o->head_ms }, { "body_ms", &o->body_ms },
+		{ "idle_ms", &o->idle_ms }, { "stall_ms", &o->stall_ms }, { "grace_ms", &o->grace_ms }, { "ctx", &d->ctx_max },
+	};
+
+	if (!eq)
+		return -1;
+	for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
+		if (strlen(ints[i].name) == (size_t)(eq - arg) && !strncmp(arg, ints[i].name, (size_t)(eq - arg))) {
+			*ints[i].at = atoi(eq + 1);
+			return 0;
+		}
+	}
+	if (!strncmp(arg, "body_max=", 9)) {
+		o->body_max = atoll(eq + 1);
+		return 0;
+	}
+	if (!strncmp(arg, "api_key=", 8)) {
+		key = eq + 1;
+		o->api_key = key;
+		return 0;
+	}
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct served d = { .name = "stub", .ctx_max = 100000, .max_tokens = -1 };
+	struct server_opts o;
+	struct tokenizer *tok;
+	struct template *tmpl;
+	struct server *s;
+	struct buf json;
+	struct err err;
+	FILE *f;
+
+	server_opts_default(&o);
+	o.port = 0;
+	if (argc < 3)
+		return 2;
+	for (int i = 3; i < argc; i++)
+		if (option(&o, &d, argv[i]))
+			return 2;
+	log_set_level(LOG_DEBUG);
+	buf_init(&json);
+	if (file_read(argv[1], (size_t)1 << 28, &json, &err) || tokenizer_open(&tok, json.p, json.n, &err) ||
+	    template_open(&tmpl, chat, sizeof chat - 1, NULL, &err)) {
+		fprintf(stderr, "%s\n", err.msg);
+		return 1;
+	}
+	buf_fini(&json);
+	d.tokenizer = tok;
+	d.tmpl = tmpl;
+	d.vocab = tokenizer_size(tok);
+	d.engine = stub_engine_open(tok);
+	if (server_open(&s, &o, &d, &err)) {
+		fprintf(stderr, "%s\n", err.msg);
+		return 1;
+	}
+	f = fopen(argv[2], "w");
+	if (!f)
+		return 1;
+	fprintf(f, "%d\n", server_port(s));
+	fclose(f);
+	if (server_run(s, &err)) {
+		fprintf(stderr, "%s\n", err.msg);
+		return 1;
+	}
+	engine_close(d.engine);
+	server_close(s);
+	template_close(tmpl);
+	tokenizer_close(tok);
+	return 0;
+}
