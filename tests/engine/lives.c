@@ -217,3 +217,95 @@ void life_check(const struct life *l, const struct model *m, const struct answer
 	}
 	free(row);
 }
+
+/* ---- many ---- */
+
+struct many {
+	struct life l;
+	bool used, cancelled;
+};
+
+uint64_t dice(uint64_t *state, uint64_t n)
+{
+	++*state;
+	return rng_bits(*state, *state, 5) % n;
+}
+
+static void random_ask(struct life *l, const struct lives_opts *o, const struct tokenizer *t, int vocab, uint64_t *s)
+{
+	static const int32_t stop_token[] = { 'a', 'b', 259, 7, 8, 9 };
+	static const char *const stop[] = { "a", "bc", "zz", "\xe2\x82\xac", "STOP", "ello", "1" };
+	static const int split[] = { 3, 1, 17, 5 };
+	static const int mark[] = { 5, 20, 21, 60 };
+	/* Prompts come from a few families, so that prefixes are met again. */
+	int n = 1 + (int)dice(s, (uint64_t)o->prompt_max), family = (int)dice(s, 4);
+
+	life_init(l, n, vocab, (uint64_t)family);
+	if (dice(s, 2))
+		l->prompt[dice(s, (uint64_t)n)] ^= 1;
+	l->want_rows = dice(s, 2);
+	l->loose = true;
+	l->ask.max_tokens = (int)dice(s, (uint64_t)o->answer_max);
+	l->ask.sampling.temperature = (float)dice(s, 2);
+	l->ask.sampling.seed = dice(s, 5);
+	l->ask.stop_token = stop_token;
+	l->ask.n_stop_token = dice(s, 3) ? (int)dice(s, 7) : 0;
+	l->ask.stop = stop;
+	l->ask.n_stop = !t || dice(s, 3) ? 0 : (int)dice(s, 8);
+	l->ask.skip_special = dice(s, 2);
+	l->ask.no_cache = !dice(s, 4);
+	l->ask.mark = mark;
+	l->ask.n_mark = (int)dice(s, 5);
+	if (!dice(s, 4)) {
+		l->ask.split = split;
+		l->ask.n_split = 1 + (int)dice(s, 4);
+	}
+	if (!dice(s, 6))
+		l->ask.resume_at = 1 + (int)dice(s, (uint64_t)(o->prompt_max + o->answer_max));
+	if (!dice(s, 30) && o->poison >= 0)
+		l->prompt[n - 1] = o->poison;
+}
+
+static void check_one(struct many *a, const struct model *m, const struct tokenizer *t, truth_fn *truth)
+{
+	struct answer want;
+
+	life_read(&a->l, false);
+	if (!a->l.done)
+		return;
+	life_alone(&a->l, m, t, truth, &want);
+	life_check(&a->l, m, &want, truth, a->cancelled && a->l.end.finish == FINISH_CANCEL);
+	CHECK(a->cancelled || a->l.end.finish != FINISH_CANCEL, "cancelled by nobody");
+	life_free(&a->l);
+	a->used = false;
+}
+
+void lives_many(struct engine *e, const struct model *m, const struct tokenizer *t, truth_fn *truth,
+                const struct lives_opts *o, uint64_t *state)
+{
+	static struct many a[LIVES_MAX];
+	int vocab = o->poison < 0 ? m->shape.vocab & ~1 : 254, steps = o->steps, live;
+	struct err err;
+
+	do {
+		for (int i = 0; i < LIVES_MAX; i++) {
+			if (!a[i].used && steps > 0 && !dice(state, 30)) {
+				memset(&a[i], 0, sizeof(a[i]));
+				random_ask(&a[i].l, o, t, vocab, state);
+				CHECK(!life_submit(&a[i].l, e, &err), "%s", err.msg);
+				a[i].used = true;
+			} else if (a[i].used && !dice(state, 200)) {
+				request_cancel(a[i].l.r);
+				a[i].cancelled = true;
+			}
+		}
+		engine_step(e);
+		caches_check(&m->caches);
+		live = 0;
+		for (int i = 0; i < LIVES_MAX; i++) {
+			if (a[i].used)
+				check_one(&a[i], m, t, truth);
+			live += a[i].used;
+		}
+	} while (--steps > 0 || live);
+}

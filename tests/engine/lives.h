@@ -63,4 +63,19 @@ void life_alone(const struct life *l, const struct model *m, const struct tokeni
 /* got is `want`, or (partial) a beginning of it; rows are the truth's. */
 void life_check(const struct life *l, const struct model *m, const struct answer *want, truth_fn *truth, bool partial);
 
+/* Random numbers from a state that is counted up: in [0, n). */
+uint64_t dice(uint64_t *state, uint64_t n);
+
+/* Random requests come, run together and are cancelled, for so many steps and
+ * until all have ended; each is checked against the truth.  The engine is driven
+ * by hand. */
+enum { LIVES_MAX = 24 };
+struct lives_opts {
+	int steps;
+	int prompt_max, answer_max;
+	int32_t poison;                 /* token after which there are no logits; -1: none */
+};
+void lives_many(struct engine *e, const struct model *m, const struct tokenizer *t, truth_fn *truth,
+                const struct lives_opts *o, uint64_t *state);
+
 #endif

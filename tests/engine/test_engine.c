@@ -777,98 +777,23 @@ static void test_notify(void)
 
 /* ---- many lives ---- */
 
-struct many {
-	struct life l;
-	bool used, cancelled;
-};
-
-static uint64_t dice(uint64_t *state, uint64_t n)
-{
-	++*state;
-	return rng_bits(*state, *state, 5) % n;
-}
-
-static void random_ask(struct life *l, uint64_t *s)
-{
-	static const int32_t stop_token[] = { 'a', 'b', TOY_END, 7, 8, 9 };
-	static const char *const stop[] = { "a", "bc", "zz", "\xe2\x82\xac", "STOP", "ello", "1" };
-	static const int split[] = { 3, 1, 17, 5 };
-	/* Prompts come from a few families, so that prefixes are met again. */
-	int n = 1 + (int)dice(s, 90), family = (int)dice(s, 4);
-
-	life_init(l, n, 255, (uint64_t)family);
-	if (dice(s, 2))
-		l->prompt[dice(s, (uint64_t)n)] ^= 1;
-	l->want_rows = dice(s, 2);
-	l->loose = true;
-	l->ask.max_tokens = (int)dice(s, 60);
-	l->ask.sampling.temperature = (float)dice(s, 2);
-	l->ask.sampling.seed = dice(s, 5);
-	l->ask.stop_token = stop_token;
-	l->ask.n_stop_token = dice(s, 3) ? (int)dice(s, 7) : 0;
-	l->ask.stop = stop;
-	l->ask.n_stop = dice(s, 3) ? 0 : (int)dice(s, 8);
-	l->ask.skip_special = dice(s, 2);
-	l->ask.no_cache = !dice(s, 4);
-	if (!dice(s, 4)) {
-		l->ask.split = split;
-		l->ask.n_split = 1 + (int)dice(s, 4);
-	}
-	if (!dice(s, 6))
-		l->ask.resume_at = 1 + (int)dice(s, 100);
-	if (!dice(s, 30))
-		l->prompt[n - 1] = TOY_POISON;
-}
-
-static void check_many(struct many *a, struct rig *g)
-{
-	life_read(&a->l, false);
-	if (!a->l.done)
-		return;
-	check(&a->l, g, a->cancelled && a->l.end.finish == FINISH_CANCEL);
-	CHECK(a->cancelled || a->l.end.finish != FINISH_CANCEL, "cancelled by nobody");
-	life_free(&a->l);
-	a->used = false;
-}
-
 static void test_lives(uint64_t seed)
 {
-	static struct many a[24];
 	uint64_t s = seed;
 	struct rig_opts o = {
 		.toy = { .slots = 1 + (int)dice(&s, 6), .ctx_max = 180, .step_rows = 128, .page_rows = 1 << dice(&s, 5),
 		         .snaps = 1 + (int)dice(&s, 20), .attention_only = !dice(&s, 4) },
 		.rows = dice(&s, 3) ? 1 + (int)dice(&s, 128) : 1 + (int)dice(&s, 3),
-		.queue = 64, .prefix_bytes = dice(&s, 4) ? 3000 << dice(&s, 8) : 0,
+		.queue = LIVES_MAX, .prefix_bytes = dice(&s, 4) ? 3000 << dice(&s, 8) : 0,
 	};
+	struct lives_opts lo = { .steps = 400, .prompt_max = 90, .answer_max = 60, .poison = TOY_POISON };
 	struct rig g;
-	int live = 0, steps = 400;
 
 	o.seqs = 1 + (int)dice(&s, (uint64_t)o.toy.slots);
 	/* From just enough for one to enough for all. */
 	o.toy.pages = (180 / o.toy.page_rows + 1) * (1 + (int)dice(&s, 3));
 	g = rig_open(&o);
-	do {
-		for (int i = 0; i < 24; i++) {
-			if (!a[i].used && steps > 0 && !dice(&s, 30)) {
-				memset(&a[i], 0, sizeof(a[i]));
-				random_ask(&a[i].l, &s);
-				submit(&a[i].l, &g);
-				a[i].used = true;
-			} else if (a[i].used && !dice(&s, 200)) {
-				request_cancel(a[i].l.r);
-				a[i].cancelled = true;
-			}
-		}
-		engine_step(g.e);
-		caches_check(&g.m->caches);
-		live = 0;
-		for (int i = 0; i < 24; i++) {
-			if (a[i].used)
-				check_many(&a[i], &g);
-			live += a[i].used;
-		}
-	} while (--steps > 0 || live);
+	lives_many(g.e, g.m, tok, toy_logits, &lo, &s);
 	rig_close(&g);
 }
 

@@ -1,0 +1,104 @@
+/* test_engine_model.c - the engine over real architectures with tiny random
+ * weights: many lives, each against its own sequence alone in another model,
+ * prompt whole, answer token by token.
+ *
+ *     test_engine_model FOLDER...
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "driver.h"
+#include "lives.h"
+
+enum { CTX = 256, STEP = 128, SLOTS = 5, LIVES = 3 };
+
+/* The truth: one sequence, and what it was so far. */
+static struct driver alone;
+static int32_t had[CTX];
+static int n_had;
+static float *rows;             /* [CTX][vocab] */
+
+static void truth(const struct model *m, const int32_t *tok, int n, float *out)
+{
+	size_t vocab = (size_t)alone.vocab;
+	int same = 0;
+
+	CHECK(n <= CTX, "%d tokens", n);
+	while (same < n && same < n_had && had[same] == tok[same])
+		same++;
+	if (same < n && same < n_had) {
+		caches_close(&alone.m->caches, 0);
+		same = n_had = 0;
+	}
+	if (same < n) {
+		driver_feed(&alone, 0, same, tok + same, n - same, NULL, 0, rows + (size_t)same * vocab);
+		memcpy(had, tok, (size_t)n * sizeof(*tok));
+		n_had = n;
+	}
+	memcpy(out, rows + (size_t)(n - 1) * vocab, vocab * sizeof(*out));
+}
+
+/* One engine: generous, short of pages, or with small steps. */
+static void lives(struct store *st, enum cpu_level level, uint64_t seed)
+{
+	struct lives_opts lo = { .steps = 100, .prompt_max = 100, .answer_max = 140, .poison = -1 };
+	struct model_opts mo = { .arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP };
+	struct engine_opts eo = { .seqs_max = SLOTS, .queue_max = LIVES_MAX, .by_hand = true };
+	struct backend *be = backend_cpu_open(2, level);
+	struct engine_stats es;
+	struct model *m;
+	struct engine *e;
+	struct err err;
+	uint64_t s = seed;
+
+	eo.step_rows = seed % 2 ? STEP : 9;
+	eo.prefix_bytes = seed % 3 ? 1 << 22 : 0;
+	mo.snap_bytes = 1 << 23;
+	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
+	if (seed % 2) {
+		/* Pages for one whole sequence and a bit: the answers do not fit together. */
+		mo.kv_bytes = model_kv_page_bytes(&m->shape, kv_format_find("bf16")) * (model_kv_pages(CTX) + 2);
+	}
+	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
+	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
+	lives_many(e, m, NULL, truth, &lo, &s);
+	engine_stats(e, &es);
+	CHECK(es.running == 0 && es.waiting == 0, "%d running", es.running);
+	printf("  seed %d: %lld requests, %lld steps, %lld preempted, %lld prefix hits\n", (int)seed, (long long)es.requests,
+	       (long long)es.steps, (long long)es.preempted, (long long)es.prefix_hits);
+	engine_close(e);
+	if (m->kv) {
+		struct paged_stats kv;
+
+		paged_stats(m->kv, &kv);
+		CHECK(kv.pages_used == 0, "%d pages are still in use", kv.pages_used);
+	}
+	model_close(m);
+	be->ops->close(be);
+}
+
+int main(int argc, char **argv)
+{
+	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .slots = 1, .ctx_max = CTX, .step_rows = CTX };
+	struct err err;
+
+	log_set_level(LOG_WARN);
+	for (int i = 1; i < argc; i++)
+		for (o.level = CPU_SCALAR; o.level <= cpu_detect(); o.level++) {
+			struct store *st;
+
+			printf("%s, %s\n", argv[i], cpu_level_name(o.level));
+			CHECK(!driver_open(&alone, argv[i], &o, &err), "%s", err.msg);
+			CHECK(!store_open(&st, argv[i], &err), "%s", err.msg);
+			rows = xmalloc((size_t)CTX * (size_t)alone.vocab * sizeof(*rows));
+			n_had = 0;
+			/* The older levels have the same engine above them: one each. */
+			for (uint64_t seed = 1; seed <= (o.level == cpu_detect() ? LIVES : 1); seed++)
+				lives(st, o.level, seed);
+			free(rows);
+			store_close(st);
+			driver_close(&alone);
+		}
+	return 0;
+}
