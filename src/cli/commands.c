@@ -15,7 +15,7 @@ const struct command commands[] = {
 		"serve", CMD_SERVE, "[MODEL]", "serve a model over HTTP with the OpenAI API",
 		"Loads a model and answers POST /v1/chat/completions and /v1/completions, streaming\n"
 		"or not, GET /v1/models, /health and /metrics. Requests run together, and none\n"
-		"changes the answer of another. Ctrl-C or SIGTERM ends it.\n\nMODEL:\n",
+		"changes the answer of another. Ctrl-C or SIGTERM ends it.\n\n",
 		"  weft serve\n"
 		"  weft serve Qwen/Qwen3.5-4B --port 9000 --parallel 16 --ctx-size 32768\n"
 		"  weft serve ~/models/Qwen3.5-4B-4bit --host 0.0.0.0 --api-key \"$KEY\"\n",
@@ -25,7 +25,7 @@ const struct command commands[] = {
 		"run", CMD_RUN, "[MODEL]", "answer once, or hold a conversation in the terminal",
 		"With -p, or with standard input from a pipe or file, prints one answer on standard\n"
 		"output, and statistics on standard error. Without, a conversation: Ctrl-C stops the\n"
-		"answer, Ctrl-D ends. /help there lists what else can be typed.\n\nMODEL:\n",
+		"answer, Ctrl-D ends. /help there lists what else can be typed.\n\n",
 		"  weft run\n"
 		"  weft run -p 'What is the capital of Peru?' --temp 0\n"
 		"  git diff | weft run Qwen/Qwen3.5-4B --think off --system-prompt 'Summarise this change.'\n",
@@ -35,7 +35,7 @@ const struct command commands[] = {
 		"logits", CMD_LOGITS, "[MODEL] --ids FILE --out FILE", "write the logits of every position to a file",
 		"Runs token ids through the engine that serves and writes the logits of every\n"
 		"position, for comparing with other engines and for tests. How the work is cut and\n"
-		"what runs beside it changes no bit of them.\n\nMODEL:\n",
+		"what runs beside it changes no bit of them.\n\n",
 		"  weft logits MODEL --ids ids.json --out logits.safetensors --arith f32\n"
 		"  weft logits MODEL --ids ids.json --out logits.safetensors --split 1,7,64 --alongside 3\n",
 		cmd_logits,
@@ -44,7 +44,7 @@ const struct command commands[] = {
 		"inspect", CMD_INSPECT, "[MODEL]", "show what a model is and what it will need",
 		"Prints architecture, layers by kind, parameters, quantisation, bytes of cache per\n"
 		"token and of state per sequence, and the memory for a context and a number of\n"
-		"sequences.\n\nMODEL:\n",
+		"sequences.\n\n",
 		"  weft inspect\n"
 		"  weft inspect Qwen/Qwen3.5-4B --ctx-size 32768 --parallel 4\n",
 		cmd_inspect,
@@ -52,7 +52,7 @@ const struct command commands[] = {
 	{
 		"tokenize", CMD_TOKENIZE, "[MODEL] [TEXT]", "turn text into token ids",
 		"Prints the ids of TEXT, or of standard input, as a JSON array. A lone argument is\n"
-		"MODEL when it is a folder or a cached name, and TEXT otherwise.\n\nMODEL:\n",
+		"MODEL when it is a folder or a cached name, and TEXT otherwise.\n\n",
 		"  weft tokenize 'Hello, world'\n"
 		"  weft tokenize Qwen/Qwen3.5-4B --pieces < README.md\n",
 		cmd_tokenize,

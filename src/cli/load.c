@@ -1,0 +1,349 @@
+/* load.c - see load.h. */
+#include "cli/load.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/log.h"
+
+enum { TOKENIZER_JSON_MAX = 256 << 20, TEMPLATE_MAX = 4 << 20 };  /* bytes; the largest known have 33 MB and 17 KB */
+
+/* ---- which model ---- */
+
+int model_name(const struct options *o, struct buf *out, struct err *err)
+{
+	static const char *const beside[] = { "share/weft/models/weft-tiny", "models/weft-tiny" };
+	const char *env = getenv("WEFT_MODEL");
+	char exe[PATH_MAX];
+	ssize_t n;
+
+	buf_reset(out);
+	if (o->model || (env && *env)) {
+		buf_puts(out, o->model ? o->model : env);
+		return 0;
+	}
+	n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	if (n < 0)
+		return err_set(err, E_IO, "no MODEL was named, and the program cannot find its own folder");
+	exe[n] = '\0';
+	for (int up = 0; up < 2; up++) {        /* off the program's name, off its folder */
+		char *slash = strrchr(exe, '/');
+
+		if (slash)
+			*slash = '\0';
+	}
+	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+		buf_reset(out);
+		buf_printf(out, "%s/%s", exe, beside[i]);
+		if (dir_exists(out->p))
+			return 0;
+	}
+	return err_set(err, E_MISSING, "no MODEL was named, and the bundled one is in neither %s/%s nor %s/%s", exe, beside[0],
+	               exe, beside[1]);
+}
+
+/* ---- progress ---- */
+
+/* One line on a terminal, rewritten in place; nothing elsewhere. */
+static void progress(const char *name, const char *what, int percent)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	if (!what)
+		fputs("\r\033[K", stderr);
+	else if (percent < 0)
+		fprintf(stderr, "\r\033[Kloading %s: %s", name, what);
+	else
+		fprintf(stderr, "\r\033[Kloading %s: %s %d%%", name, what, percent);
+	fflush(stderr);
+}
+
+static size_t machine_bytes(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && bytes > 0 ? (size_t)pages * (size_t)bytes : (size_t)4 << 30;
+}
+
+/* Brings the mapped weights into memory while somebody can be told how far it is;
+ * otherwise the first request would wait without a word. */
+static void read_weights(const struct store *st)
+{
+	enum { PAGE = 4096, PIECE = 32 << 20 };         /* bytes between two lines of progress */
+	size_t total = 0, done = 0;
+	volatile uint8_t sum = 0;
+
+	for (int i = 0; i < st->n_shard; i++)
+		total += st->shard[i].map.n;
+	if (total > machine_bytes() / 4 * 3)
+		return;         /* the end would push out the beginning */
+	for (int i = 0; i < st->n_shard; i++) {
+		const struct file_map *map = &st->shard[i].map;
+
+		for (size_t at = 0; at < map->n; at += PIECE) {
+			size_t end = map->n - at < PIECE ? map->n : at + PIECE;
+
+			madvise((void *)(map->p + at), end - at, MADV_WILLNEED);
+			for (size_t k = at; k < end; k += PAGE)
+				sum = (uint8_t)(sum + map->p[k]);
+			done += end - at;
+			progress(st->name, "weights", (int)(done * 100 / total));
+		}
+	}
+}
+
+/* ---- text ---- */
+
+static int open_tokenizer(struct session *s, unsigned what, struct err *err)
+{
+	const char *path = store_path(s->store, "tokenizer.json");
+	struct buf json;
+	int rc;
+
+	if (!file_exists(path))
+		return what & LOAD_TOKENIZER ? err_set(err, E_MISSING, "%s: not there, and text needs it", path) : 0;
+	progress(s->store->name, "tokenizer", -1);
+	buf_init(&json);
+	rc = file_read(path, TOKENIZER_JSON_MAX, &json, err);
+	if (!rc && tokenizer_open(&s->tok, json.p, json.n, err))
+		rc = err_prefix(err, "%s", path);
+	buf_fini(&json);
+	return rc;
+}
+
+/* "bos_token": a string, or an object with its content. */
+static char *special_token(const struct json *config, const char *key)
+{
+	const struct json *j = json_get(config, key);
+	const char *p;
+	size_t n;
+
+	if (json_kind(j) == JSON_OBJECT)
+		j = json_get(j, "content");
+	p = json_str(j, &n);
+	return p ? xstrndup(p, n) : NULL;
+}
+
+static int open_template(struct session *s, const struct options *o, struct err *err)
+{
+	struct buf text;
+	char *own;
+	int rc = 0;
+
+	buf_init(&text);
+	if (o->template_file) {
+		rc = file_read(o->template_file, TEMPLATE_MAX, &text, err);
+	} else {
+		struct err none = { 0 };
+
+		own = store_chat_template(s->store, &none);
+		if (!own) {
+			buf_fini(&text);
+			if (none.code && err)
+				*err = none;
+			return none.code;
+		}
+		buf_puts(&text, own);
+		free(own);
+	}
+	if (!rc && template_open(&s->tmpl, text.p, text.n, NULL, err))
+		rc = err_prefix(err, "%s: chat template", o->template_file ? o->template_file : s->store->name);
+	buf_fini(&text);
+	return rc;
+}
+
+/* The object of --chat-template-args, with what --think adds. */
+static int template_args(struct session *s, const struct options *o, struct err *err)
+{
+	struct json *given = NULL;
+	struct buf b;
+	int n = 0;
+
+	if (!o->template_args && o->think == THINK_DEFAULT)
+		return 0;
+	if (o->think != THINK_DEFAULT && s->tmpl && !template_uses(s->tmpl, "enable_thinking"))
+		log_warn("the chat template never looks at enable_thinking: --think changes nothing");
+	if (o->template_args) {
+		given = json_parse(o->template_args, strlen(o->template_args), 0, err);
+		if (!given)
+			return err_prefix(err, "--chat-template-args");
+		if (json_kind(given) != JSON_OBJECT) {
+			json_free(given);
+			return err_set(err, E_ARG, "--chat-template-args: %s, not an object", json_kind_name(json_kind(given)));
+		}
+	}
+	buf_init(&b);
+	buf_putc(&b, '{');
+	if (given) {
+		struct json_cursor c = json_first(given);
+		const struct json *value;
+		const char *key;
+
+		while (json_next(&c, &key, &value)) {
+			buf_puts(&b, n++ ? "," : "");
+			json_put_cstr(&b, key);
+			buf_putc(&b, ':');
+			json_put(&b, value);
+		}
+		json_free(given);
+	}
+	if (o->think != THINK_DEFAULT)
+		buf_printf(&b, "%s\"enable_thinking\":%s", n ? "," : "", o->think == THINK_ON ? "true" : "false");
+	buf_putc(&b, '}');
+	s->template_args = json_parse(b.p, b.n, 0, err);
+	buf_fini(&b);
+	return s->template_args ? 0 : err->code;
+}
+
+static void find_eos(struct session *s)
+{
+	int32_t id;
+
+	s->n_eos = store_eos(s->store, s->eos_id, EOS_MAX - 1);
+	if (!s->eos || !s->tok)
+		return;
+	id = tokenizer_find(s->tok, s->eos, strlen(s->eos));
+	for (int i = 0; i < s->n_eos; i++)
+		if (s->eos_id[i] == id)
+			return;
+	if (id >= 0)
+		s->eos_id[s->n_eos++] = id;
+}
+
+static int open_sampling(struct session *s, const struct options *o, struct err *err)
+{
+	struct store_sampling c = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 };
+	struct sampler_params *p = &s->sampling;
+	int rc = store_sampling(s->store, &c, err);
+
+	if (rc)
+		return rc;
+	sampler_params_init(p);
+	p->temperature = (float)(o->temperature_set ? o->temperature : c.temperature);
+	p->top_p = (float)(o->top_p_set ? o->top_p : c.top_p);
+	p->top_k = o->top_k_set ? o->top_k : c.top_k;
+	p->min_p = (float)(o->min_p_set ? o->min_p : c.min_p);
+	p->repetition_penalty = (float)(o->repetition_set ? o->repetition_penalty : c.repetition_penalty);
+	p->presence_penalty = (float)o->presence_penalty;
+	p->frequency_penalty = (float)o->frequency_penalty;
+	return 0;
+}
+
+/* ---- weights and engine ---- */
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What the options leave open, from what the machine has. */
+static void budgets(const struct session *s, const struct options *o, struct model_opts *mo, size_t *prefix_bytes)
+{
+	const struct shape *shape = &s->model->shape;
+	size_t machine = machine_bytes(), want;
+
+	*mo = (struct model_opts){
+		.arith = o->arith, .slots = o->parallel, .ctx_max = o->ctx_size ? o->ctx_size : shape->ctx_max,
+		.step_rows = o->step_rows, .kv_bytes = o->kv_bytes,
+		.kv = kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16"),
+	};
+	if (!mo->kv_bytes && shape->layers_attn) {
+		want = size_mul(model_kv_page_bytes(shape, mo->kv), size_mul((size_t)mo->slots, model_kv_pages(mo->ctx_max)));
+		mo->kv_bytes = least(want, machine / 4);
+	}
+	*prefix_bytes = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
+	/* Beside the kept ones, two for `logits --resume-at`. */
+	mo->snap_bytes = *prefix_bytes + 2 * state_slot_bytes(&shape->state);
+}
+
+static void log_plan(const struct session *s, const struct engine_opts *eo)
+{
+	const struct model_opts *mo = &s->model->opts;
+	const struct shape *shape = &s->model->shape;
+	enum { MB = 1 << 20 };
+
+	log_info("%s: %s, %.2f billion parameters, weights %zu MB; %d threads, %s", s->store->name, s->model->arch,
+	         (double)shape->params / 1e9, (size_t)shape->weight_bytes / MB, s->be->threads, cpu_level_name(s->be->level));
+	log_info("context %d, %d sequences at once, %d tokens per step, queue %d; keys and values up to %zu MB, states %zu MB, "
+	         "kept prefixes up to %zu MB", mo->ctx_max, eo->seqs_max, eo->step_rows, eo->queue_max, mo->kv_bytes / MB,
+	         (size_t)mo->slots * state_slot_bytes(&shape->state) / MB, eo->prefix_bytes / MB);
+}
+
+static int open_engine(struct session *s, const struct options *o, struct err *err)
+{
+	struct engine_opts eo = { .seqs_max = o->parallel, .step_rows = o->step_rows, .queue_max = o->queue };
+	struct model_opts mo;
+	int rc;
+
+	rc = model_bind(&s->model, s->store, err);
+	if (rc)
+		return rc;
+	budgets(s, o, &mo, &eo.prefix_bytes);
+	s->be = backend_cpu_open(o->threads ? o->threads : cpu_count(), o->cpu);
+	rc = model_attach(s->model, s->be, &mo, err);
+	if (rc)
+		return rc;
+	read_weights(s->store);
+	rc = engine_open(&s->engine, s->model, s->tok, &eo, err);
+	if (!rc)
+		log_plan(s, &eo);
+	return rc;
+}
+
+/* ---- the whole ---- */
+
+int session_open(struct session *s, const struct options *o, unsigned what, struct err *err)
+{
+	struct buf name;
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	buf_init(&name);
+	rc = model_name(o, &name, err);
+	if (!rc)
+		rc = store_open(&s->store, name.p, err);
+	buf_fini(&name);
+	if (!rc)
+		rc = open_tokenizer(s, what, err);
+	if (!rc) {
+		s->bos = special_token(s->store->tokenizer_config, "bos_token");
+		s->eos = special_token(s->store->tokenizer_config, "eos_token");
+		find_eos(s);
+		rc = open_sampling(s, o, err);
+	}
+	if (!rc && (what & LOAD_TEMPLATE))
+		rc = open_template(s, o, err);
+	if (!rc && (what & LOAD_TEMPLATE))
+		rc = template_args(s, o, err);
+	if (!rc && (what & LOAD_ENGINE))
+		rc = open_engine(s, o, err);
+	if (s->store)
+		progress(s->store->name, NULL, 0);
+	if (rc)
+		session_close(s);
+	return rc;
+}
+
+void session_close(struct session *s)
+{
+	engine_close(s->engine);
+	model_close(s->model);
+	if (s->be)
+		s->be->ops->close(s->be);
+	template_close(s->tmpl);
+	json_free(s->template_args);
+	tokenizer_close(s->tok);
+	if (s->store)
+		store_close(s->store);
+	free(s->bos);
+	free(s->eos);
+	memset(s, 0, sizeof(*s));
+}

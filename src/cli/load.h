@@ -1,0 +1,46 @@
+/* load.h - from options to an open model, with progress for whoever watches.
+ *
+ * Shared by the commands that need one.  Errors are the one line a person sees. */
+#ifndef CLI_LOAD_H
+#define CLI_LOAD_H
+
+#include "base/json.h"
+#include "cli/cli.h"
+#include "engine/engine.h"
+#include "model/model.h"
+#include "store/store.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+
+enum {
+	LOAD_TOKENIZER = 1,             /* it is an error when the folder has none */
+	LOAD_TEMPLATE = 2,              /* the chat template, if there is one */
+	LOAD_ENGINE = 4,                /* weights, caches, engine */
+};
+
+enum { EOS_MAX = 16 };
+
+struct session {
+	struct store *store;
+	struct tokenizer *tok;          /* NULL: the folder has none */
+	struct template *tmpl;          /* NULL: none */
+	struct json *template_args;     /* object of variables from the options, or NULL */
+	char *bos, *eos;                /* as the template wants them, or NULL */
+	int32_t eos_id[EOS_MAX];        /* ids that end an answer */
+	int n_eos;
+	struct sampler_params sampling; /* the checkpoint's, under what the options say */
+
+	struct backend *be;
+	struct model *model;
+	struct engine *engine;
+};
+
+/* MODEL as it was asked for, or WEFT_MODEL, or the bundled one beside the
+ * program: ../share/weft/models/weft-tiny, or ../models/weft-tiny in a tree. */
+int model_name(const struct options *o, struct buf *out, struct err *err);
+
+/* On an error everything is closed again. */
+int session_open(struct session *s, const struct options *o, unsigned what, struct err *err);
+void session_close(struct session *s);
+
+#endif

@@ -1,0 +1,101 @@
+/* tokenize.c - `weft tokenize`: text to ids. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "cli/load.h"
+
+/* Standard input to its end. */
+static int read_all(struct buf *out, struct err *err)
+{
+	char piece[65536];
+	size_t n;
+
+	while ((n = fread(piece, 1, sizeof(piece), stdin)) > 0) {
+		if (out->n + n > TOKENIZER_TEXT_MAX)
+			return err_set(err, E_LIMIT, "standard input has more than %d bytes", TOKENIZER_TEXT_MAX);
+		buf_put(out, piece, n);
+	}
+	return ferror(stdin) ? err_set(err, E_IO, "cannot read standard input") : 0;
+}
+
+/* One line per id: the id and its bytes, quoted. */
+static void print_pieces(const struct tokenizer *t, const struct tokens *ids)
+{
+	struct buf b;
+
+	buf_init(&b);
+	for (size_t i = 0; i < ids->n; i++) {
+		size_t n = 0;
+		const char *p = tokenizer_token_bytes(t, ids->id[i], &n);
+
+		buf_printf(&b, "%7d  ", ids->id[i]);
+		buf_putc(&b, '"');
+		for (size_t k = 0; p && k < n; ) {
+			unsigned char c = (unsigned char)p[k];
+			uint32_t cp;
+			int len = utf8_decode(p + k, n - k, &cp);
+
+			if (c == '"' || c == '\\')
+				buf_printf(&b, "\\%c", c);
+			else if (c == '\n')
+				buf_puts(&b, "\\n");
+			else if (c < 32 || c == 127 || !len)
+				buf_printf(&b, "\\x%02x", c);     /* a byte alone: part of a character */
+			else
+				buf_put(&b, p + k, (size_t)len);
+			k += len ? (size_t)len : 1;
+		}
+		buf_puts(&b, "\"\n");
+	}
+	fwrite(b.p, 1, b.n, stdout);
+	buf_fini(&b);
+}
+
+static void print_ids(const struct tokens *ids)
+{
+	putchar('[');
+	for (size_t i = 0; i < ids->n; i++)
+		printf("%s%d", i ? ", " : "", ids->id[i]);
+	puts("]");
+}
+
+int cmd_tokenize(const struct options *given)
+{
+	struct options o = *given;
+	struct session s = { 0 };
+	struct tokens ids;
+	struct buf text;
+	struct err err;
+	int rc = 0;
+
+	buf_init(&text);
+	tokens_init(&ids);
+	/* A lone word that leads to a model names it. */
+	if (o.text && !o.model && !store_locate(o.text, &text, NULL)) {
+		o.model = o.text;
+		o.text = NULL;
+	}
+	buf_reset(&text);
+	rc = session_open(&s, &o, LOAD_TOKENIZER, &err);
+	if (!rc) {
+		if (o.text)
+			buf_puts(&text, o.text);
+		else
+			rc = read_all(&text, &err);
+	}
+	if (!rc)
+		rc = tokenizer_encode(s.tok, text.p, text.n, (o.special ? TOKENIZE_SPECIAL : 0u) | (o.around ? TOKENIZE_AROUND : 0u),
+		                      &ids, &err);
+	if (!rc && o.pieces)
+		print_pieces(s.tok, &ids);
+	else if (!rc)
+		print_ids(&ids);
+	if (!rc && fflush(stdout))
+		rc = err_set(&err, E_IO, "cannot write standard output");
+	session_close(&s);
+	tokens_fini(&ids);
+	buf_fini(&text);
+	return rc ? cli_fail("tokenize", &err) : 0;
+}
