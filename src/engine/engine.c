@@ -101,6 +101,22 @@ static int ask_check(const struct engine *e, const struct ask *a, int *out_max, 
 	return 0;
 }
 
+/* Only the tokenizer's tokens are picked; the model may have rows for more.  What
+ * ends the answer is also what min_tokens holds off. */
+static int sampling_init(struct engine *e, struct request *r, const struct ask *a, struct err *err)
+{
+	struct sampler_params p = a->sampling;
+	int vocab = e->m->shape.vocab;
+
+	if (e->tok && tokenizer_size(e->tok) < vocab)
+		vocab = tokenizer_size(e->tok);
+	if (!p.n_end_token) {
+		p.end_token = a->stop_token;
+		p.n_end_token = a->n_stop_token;
+	}
+	return sampler_init(&r->sampler, &p, vocab, r->tok, r->n_prompt, err);
+}
+
 /* What a request needs to turn ids into text. */
 static int text_init(struct engine *e, struct request *r, const struct ask *a, struct err *err)
 {
@@ -160,7 +176,7 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->on_logits = a->on_logits;
 	r->on_logits_arg = a->on_logits_arg;
 	r->t_submit = engine_now(e);
-	rc = sampler_init(&r->sampler, &a->sampling, e->m->shape.vocab, r->tok, r->n_prompt, err);
+	rc = sampling_init(e, r, a, err);
 	if (!rc)
 		rc = text_init(e, r, a, err);
 	if (!rc) {

@@ -38,7 +38,7 @@ struct ask {
 	const int32_t *prompt;
 	int n_prompt;                   /* >= 1 */
 	int max_tokens;                 /* >= 0; 0: only the prompt is computed.  Cut to what context and memory hold */
-	struct sampler_params sampling;
+	struct sampler_params sampling; /* end_token unset: stop_token */
 	const int32_t *stop_token;      /* end the answer, not part of it */
 	int n_stop_token;
 	const char *const *stop;        /* strings, likewise */

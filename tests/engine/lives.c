@@ -56,6 +56,8 @@ static void take(struct life *l, const struct event *ev)
 		break;
 	case EV_TOKEN:
 		CHECK(l->started && l->got.n < LIFE_MAX, "token %d", l->got.n);
+		CHECK(ev->pick.token == ev->token, "pick");
+		l->got.logprob[l->got.n] = ev->pick.logprob;
 		l->got.tok[l->got.n++] = ev->token;
 		break;
 	case EV_DONE:
@@ -137,6 +139,7 @@ void life_alone(const struct life *l, const struct model *m, const struct tokeni
 	int32_t tok[LIFE_MAX + 1];
 	float *row = xmalloc((size_t)vocab * sizeof(*row));
 	struct paged_stats kv;
+	struct sampler_params sp;
 	struct sampler s;
 	struct buf text;
 	bool over = false;
@@ -146,7 +149,10 @@ void life_alone(const struct life *l, const struct model *m, const struct tokeni
 		ctx = kv.pages * kv.page_rows;
 	memset(out, 0, sizeof(*out));
 	memcpy(tok, a->prompt, (size_t)n * sizeof(*tok));
-	CHECK(!sampler_init(&s, &a->sampling, vocab, tok, n, NULL), "sampler");
+	sp = a->sampling;
+	sp.end_token = a->stop_token;
+	sp.n_end_token = a->n_stop_token;
+	CHECK(!sampler_init(&s, &sp, t ? tokenizer_size(t) : vocab, tok, n, NULL), "sampler");
 	buf_init(&text);
 	out->finish = FINISH_LENGTH;
 	while (!over && out->n < a->max_tokens && n < ctx) {
@@ -166,6 +172,7 @@ void life_alone(const struct life *l, const struct model *m, const struct tokeni
 		}
 		sampler_accept(&s, pick.token);
 		tok[n++] = pick.token;
+		out->logprob[out->n] = pick.logprob;
 		out->tok[out->n++] = pick.token;
 		text_of(l, t, out, false, &text);
 		if (cut(l, &text, out)) {
@@ -191,6 +198,7 @@ void life_check(const struct life *l, const struct model *m, const struct answer
 	float *row;
 
 	CHECK(got->n <= want->n && !memcmp(got->tok, want->tok, (size_t)got->n * sizeof(*got->tok)), "tokens differ");
+	CHECK(!memcmp(got->logprob, want->logprob, (size_t)got->n * sizeof(*got->logprob)), "log-probabilities differ");
 	CHECK(got->n_text <= want->n_text && !memcmp(got->text, want->text, got->n_text), "text differs: '%.*s' for '%.*s'",
 	      (int)got->n_text, got->text, (int)want->n_text, want->text);
 	if (!partial) {
@@ -248,6 +256,12 @@ static void random_ask(struct life *l, const struct lives_opts *o, const struct 
 	l->ask.max_tokens = (int)dice(s, (uint64_t)o->answer_max);
 	l->ask.sampling.temperature = (float)dice(s, 2);
 	l->ask.sampling.seed = dice(s, 5);
+	l->ask.sampling.top_k = dice(s, 3) ? 0 : 5;
+	l->ask.sampling.top_p = dice(s, 3) ? 1 : 0.9f;
+	l->ask.sampling.repetition_penalty = dice(s, 3) ? 1 : 1.3f;
+	l->ask.sampling.frequency_penalty = dice(s, 3) ? 0 : 0.5f;
+	l->ask.sampling.min_tokens = dice(s, 3) ? 0 : 6;
+	l->ask.sampling.n_logprobs = (int)dice(s, 4) - 1;
 	l->ask.stop_token = stop_token;
 	l->ask.n_stop_token = dice(s, 3) ? (int)dice(s, 7) : 0;
 	l->ask.stop = stop;

@@ -22,6 +22,7 @@ enum { LIFE_MAX = 400 };        /* positions of one request */
 
 struct answer {
 	int32_t tok[LIFE_MAX];
+	float logprob[LIFE_MAX];
 	int n;
 	char text[LIFE_MAX * 16];
 	size_t n_text;
