@@ -17,6 +17,7 @@ enum {
 	/* A stream's text is flushed to the connection in pieces of about this size, so
 	 * that a client that catches up is not sent megabytes past its mark at once. */
 	FLUSH_BYTES = 16 << 10,
+	EOS_TOKENS_MAX = 64,    /* of a model; a few are known to have three */
 };
 
 /* ---- on a worker ---- */
@@ -99,7 +100,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 	const struct params *a = &g->params;
 	const struct served *d = g->served;
 	const struct tokens *prompt = &g->prompt[c->prompt];
-	int32_t stop[STOP_TOKENS_MAX + 64];
+	int32_t stop[STOP_TOKENS_MAX + EOS_TOKENS_MAX];
 	int64_t room = d->ctx_max - (int64_t)prompt->n;
 	struct err err;
 	struct ask ask = {
@@ -114,8 +115,10 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 
 	for (int i = 0; i < a->n_stop_token; i++)
 		stop[ask.n_stop_token++] = a->stop_token[i];
-	for (int i = 0; i < d->n_eos && i < 64 && !a->ignore_eos; i++)
+	for (int i = 0; i < d->n_eos && i < EOS_TOKENS_MAX && !a->ignore_eos; i++)
 		stop[ask.n_stop_token++] = d->eos[i];
+	ask.sampling.end_token = stop;          /* what min_tokens forbids for a while */
+	ask.sampling.n_end_token = ask.n_stop_token;
 	/* Choices of one prompt differ by their seed; the first is what n = 1 gives. */
 	ask.sampling.seed = a->seeded ? a->sampling.seed + (uint64_t)(c->index % a->n) : rng_os_seed();
 	if (engine_submit(d->engine, &ask, &c->req, &err))

@@ -11,7 +11,7 @@
 const struct field params_fields[] = {
 	/* honoured */
 	{ "model" }, { "max_tokens" }, { "temperature" }, { "top_p" }, { "top_k" }, { "min_p" },
-	{ "repetition_penalty" }, { "presence_penalty" }, { "frequency_penalty" }, { "logit_bias" }, { "seed" },
+	{ "repetition_penalty" }, { "repetition_context_size" }, { "presence_penalty" }, { "frequency_penalty" }, { "logit_bias" }, { "seed" },
 	{ "stop" }, { "stop_token_ids" }, { "ignore_eos" }, { "min_tokens" }, { "stream" }, { "stream_options" },
 	{ "n" }, { "skip_special_tokens" }, { "logprobs" },
 	/* harmless: they change no token */
@@ -182,7 +182,7 @@ static int read_number(const struct json *body, const char *name, double min, do
 static int read_sampling(struct params *a, const struct json *body, struct problem *p)
 {
 	struct sampler_params *s = &a->sampling;
-	int64_t top_k = s->top_k, seed = 0, min_tokens = 0;
+	int64_t top_k = s->top_k, seed = 0, min_tokens = 0, context = s->repetition_context;
 	int r;
 
 	if ((r = read_number(body, "temperature", 0, 100, &s->temperature, p)) ||
@@ -192,9 +192,11 @@ static int read_sampling(struct params *a, const struct json *body, struct probl
 	    (r = read_number(body, "frequency_penalty", -2, 2, &s->frequency_penalty, p)) ||
 	    (r = field_int(body, "top_k", -1, INT32_MAX, &top_k, p)) ||
 	    (r = field_int(body, "seed", INT64_MIN, INT64_MAX, &seed, p)) ||
+	    (r = field_int(body, "repetition_context_size", 0, INT32_MAX, &context, p)) ||
 	    (r = field_int(body, "min_tokens", 0, INT32_MAX, &min_tokens, p)))
 		return r;
 	s->top_k = top_k < 0 ? 0 : (int)top_k;
+	s->repetition_context = (int)context;
 	s->min_tokens = (int)min_tokens;
 	if (json_kind(json_get(body, "seed")) != JSON_NULL) {
 		a->seeded = true;

@@ -24,7 +24,8 @@ class Server:
         end = time.monotonic() + PATIENCE
         while True:
             try:
-                self.port = int(open(path).read())
+                with open(path) as f:
+                    self.port = int(f.read())
                 break
             except (OSError, ValueError):
                 pass
@@ -34,7 +35,8 @@ class Server:
 
     def text(self):
         self.log.flush()
-        return open(self.log.name, errors="replace").read()
+        with open(self.log.name, errors="replace") as f:
+            return f.read()
 
     def signal(self, n=signal.SIGTERM):
         self.proc.send_signal(n)
