@@ -13,7 +13,13 @@
 #include <stdint.h>
 #include <string.h>
 
+/* An intrinsic or two must be inlined; a loop over sixteen floats must not be, or
+ * the C level takes minutes to compile under the sanitizers. */
+#if defined(__AVX2__)
 #define LANES_INLINE static inline __attribute__((always_inline, unused))
+#else
+#define LANES_INLINE static __attribute__((unused))
+#endif
 
 #if defined(__AVX512F__)
 
