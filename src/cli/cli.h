@@ -63,7 +63,8 @@ struct options {
 	int queue;                      /* waiting requests */
 	int connections;                /* at once */
 	size_t body_bytes;              /* of one request */
-	int timeout;                    /* seconds a client may take to send a request or to read */
+	int timeout;                    /* seconds a client may take to send a request ... */
+	int stall;                      /* ... and may leave an answer unread */
 
 	/* run */
 	const char *prompt, *system;

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/alloc.h"
 #include "server/generate.h"
 #include "server/inside.h"
 #include "server/messages.h"
@@ -139,49 +138,28 @@ static int read_extra(struct generation *g, const struct json *body, struct json
 	return 0;
 }
 
-/* Template's output to tokens: what users wrote is never read as special tokens. */
-static int tokenize(struct generation *g, const struct template_output *o, struct problem *p)
-{
-	struct text_range *user = xcalloc(o->n_runs + 1, sizeof *user);
-	size_t n = 0, at = 0;
-	int r;
-
-	for (size_t i = 0; i < o->n_runs; at = o->runs[i++].end) {
-		if (!o->runs[i].user || o->runs[i].end == at)
-			continue;
-		if (n && user[n - 1].end == at)
-			user[n - 1].end = o->runs[i].end;
-		else
-			user[n++] = (struct text_range){ at, o->runs[i].end };
-	}
-	r = generation_tokenize(g, 0, o->text.p, o->text.n, TOKENIZE_SPECIAL, user, n, p);
-	free(user);
-	return r;
-}
-
 static int render(struct generation *g, const struct json *body, const struct json *messages, const struct json *tools,
                   const struct json *extra, struct problem *p)
 {
-	struct template_output o;
 	struct template_input in = {
 		.messages = messages, .tools = tools, .extra = extra, .add_generation_prompt = true,
 		.bos_token = g->served->bos_token, .eos_token = g->served->eos_token, .now = (int64_t)time(NULL),
 	};
-	struct err err;
+	struct prompt prompt;
 	int r;
 
 	if ((r = field_bool(body, "add_generation_prompt", &in.add_generation_prompt, p)))
 		return r;
-	template_output_init(&o);
-	if ((r = template_render(g->served->tmpl, &in, &o, &err)))
-		r = problem_set(p, err.code == E_UNSUPPORTED ? 500 : 400, "template_error", "messages",
-		                "the chat template of this model refuses these messages: %s", err.msg);
-	else if (g->x && atomic_load(&g->x->gone))
-		r = problem_set(p, 400, NULL, NULL, "the client left");
-	else
-		r = tokenize(g, &o, p);
-	g->thinking = !r && in.add_generation_prompt && split_opens(o.text.p, o.text.n);
-	template_output_fini(&o);
+	prompt_init(&prompt);
+	r = prompt_render(&prompt, g->served->tmpl, &in, p);
+	if (!r)
+		r = generation_tokenize(g, 0, prompt.out.text.p, prompt.out.text.n, TOKENIZE_SPECIAL, prompt.user,
+		                        prompt.n_user, p);
+	if (!r) {
+		g->thinking = in.add_generation_prompt && split_opens(prompt.out.text.p, prompt.out.text.n);
+		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark);
+	}
+	prompt_fini(&prompt);
 	return r;
 }
 

@@ -42,8 +42,6 @@ static int read_one(struct generation *g, int i, const struct json *v, const cha
 	size_t n;
 	const char *s = json_str(v, &n);
 
-	if (g->x && atomic_load(&g->x->gone))
-		return problem_set(p, 400, NULL, NULL, "the client left");
 	if (s)
 		return generation_tokenize(g, i, s, n, flags, NULL, 0, p);
 	if (json_kind(v) == JSON_ARRAY)

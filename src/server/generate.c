@@ -45,6 +45,8 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 	struct err err;
 	int r;
 
+	if (g->x && atomic_load(&g->x->gone))
+		return problem_set(p, 499, NULL, NULL, "the client left");
 	/* Before the work: normalisation may shrink a text, but not by more than 3. */
 	if (longest && n / 3 / longest > (size_t)d->ctx_max)
 		return too_long(p, "more than ", n / 3 / longest, d->ctx_max);
@@ -109,7 +111,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		.sampling = a->sampling,
 		.stop_token = stop,
 		.stop = (const char *const *)a->stop, .n_stop = a->n_stop,
-		.skip_special = a->skip_special,
+		.skip_special = a->skip_special, .mark = g->mark, .n_mark = g->n_mark,
 		.notify = exchange_notify, .notify_arg = g->x,
 	};
 
@@ -117,8 +119,6 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		stop[ask.n_stop_token++] = a->stop_token[i];
 	for (int i = 0; i < d->n_eos && i < EOS_TOKENS_MAX && !a->ignore_eos; i++)
 		stop[ask.n_stop_token++] = d->eos[i];
-	ask.sampling.end_token = stop;          /* what min_tokens forbids for a while */
-	ask.sampling.n_end_token = ask.n_stop_token;
 	/* Choices of one prompt differ by their seed; the first is what n = 1 gives. */
 	ask.sampling.seed = a->seeded ? a->sampling.seed + (uint64_t)(c->index % a->n) : rng_os_seed();
 	if (engine_submit(d->engine, &ask, &c->req, &err))

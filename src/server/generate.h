@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "server/exchange.h"
 #include "server/params.h"
+#include "server/prompt.h"
 #include "server/server.h"
 #include "server/split.h"
 
@@ -65,6 +66,7 @@ struct generation {
 	struct params params;
 	struct tokens *prompt;          /* [n_prompt] */
 	int n_prompt;
+	int mark[MARKS_MAX], n_mark;    /* of the one prompt of a chat; see struct ask */
 	struct json *body;              /* kept while choices look at its tools */
 	const struct json *tools;       /* of body, where calls are to be looked for; NULL: not */
 	bool thinking;                  /* the prompt ends inside <think> */

@@ -527,6 +527,7 @@ const char *http_reason(int code)
 	case 414: return "URI Too Long";
 	case 415: return "Unsupported Media Type";
 	case 417: return "Expectation Failed";
+	case 499: return "Client Closed Request";
 	case 429: return "Too Many Requests";
 	case 431: return "Request Header Fields Too Large";
 	case 500: return "Internal Server Error";

@@ -42,6 +42,7 @@ void params_init(struct params *a, const struct served *d)
 	a->n = 1;
 	a->max_tokens = d->max_tokens;
 	a->sampling = d->sampling;
+	a->seeded = d->seeded;
 	a->skip_special = true;
 	buf_init(&a->unknown);
 }

@@ -31,6 +31,7 @@ struct served {
 	int vocab;                              /* ids are below this */
 	int32_t max_tokens;                     /* of a request that names none; -1: until the context ends */
 	struct sampler_params sampling;         /* of a request that names none */
+	bool seeded;                            /* sampling.seed counts; else every answer gets a new one */
 	const struct json *template_args;       /* object of template variables a request may override; NULL: none */
 };
 

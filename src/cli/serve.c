@@ -1,0 +1,79 @@
+/* serve.c - `weft serve`: a model behind HTTP. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/load.h"
+#include "server/server.h"
+
+/* Written whole and then moved, so that whoever waits for it never reads half. */
+static int write_port(const char *path, int port, struct err *err)
+{
+	struct buf part;
+	FILE *f;
+	int rc = 0;
+
+	buf_init(&part);
+	buf_printf(&part, "%s.part", path);
+	f = fopen(part.p, "w");
+	if (!f || fprintf(f, "%d\n", port) < 0 || fclose(f) || rename(part.p, path))
+		rc = err_set(err, E_IO, "--port-file %s: cannot be written", path);
+	buf_fini(&part);
+	return rc;
+}
+
+static void fill(const struct options *o, struct session *s, struct server_opts *so, struct served *d)
+{
+	server_opts_default(so);
+	so->host = o->host;
+	so->port = o->port;
+	so->api_key = o->api_key;
+	so->connections_max = o->connections;
+	so->body_max = (int64_t)o->body_bytes;
+	so->body_ms = o->timeout * 1000;
+	so->head_ms = o->timeout * 1000 / 6;
+	so->stall_ms = o->stall * 1000;
+	*d = (struct served){
+		.engine = s->engine, .tokenizer = s->tok, .tmpl = s->tmpl,
+		.name = o->alias ? o->alias : s->store->name,
+		.bos_token = s->bos, .eos_token = s->eos, .eos = s->eos_id, .n_eos = s->n_eos,
+		.ctx_max = s->model->opts.ctx_max, .vocab = tokenizer_size(s->tok),
+		.max_tokens = o->max_tokens, .sampling = s->sampling, .template_args = s->template_args,
+	};
+	if (o->seed >= 0) {
+		d->seeded = true;
+		d->sampling.seed = (uint64_t)o->seed;
+	}
+}
+
+int cmd_serve(const struct options *o)
+{
+	struct server *server = NULL;
+	struct server_opts so;
+	struct served served;
+	struct session s;
+	struct err err;
+	int rc;
+
+	if (session_open(&s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE, &err))
+		return cli_fail("serve", &err);
+	fill(o, &s, &so, &served);
+	if (!served.tmpl)
+		log_warn("%s has no chat template: only /v1/completions will answer", served.name);
+	rc = server_open(&server, &so, &served, &err);
+	if (!rc && o->port_file)
+		rc = write_port(o->port_file, server_port(server), &err);
+	if (!rc) {
+		bool six = strchr(o->host, ':') != NULL;
+
+		log_info("serving %s at http://%s%s%s:%d", served.name, six ? "[" : "", o->host, six ? "]" : "",
+		         server_port(server));
+		rc = server_run(server, &err);
+	}
+	/* The engine may call into the server until it is closed. */
+	engine_close(s.engine);
+	s.engine = NULL;
+	server_close(server);
+	session_close(&s);
+	return rc ? cli_fail("serve", &err) : 0;
+}
