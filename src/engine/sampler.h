@@ -106,7 +106,7 @@ struct pick {
 };
 
 /* Picks the token for position (that of the new token in its sequence).  logits
- * [n_vocab or more] serves as scratch and is changed.  E_FORMAT: a logit is NaN or
+ * [n_vocab or more] serves as scratch: on return it is as step 5 leaves it.  E_FORMAT: a logit is NaN or
  * +infinity; E_ARG: no token is allowed. */
 int sampler_pick(struct sampler *s, float *logits, int64_t position, struct pick *out, struct err *err);
 

@@ -215,8 +215,8 @@ static int claim_id(struct tokenizer *t, const struct added_token *a, const char
 			(tok->n == n && !memcmp(tok->p, content, n)));
 
 		if (!same)
-			return err_set(err, E_FORMAT, "added_tokens: id %d of \"%.40s\" belongs to another token",
-				a->id, content);
+			return err_set(err, E_FORMAT, "added_tokens: id %d of \"%.*s\" belongs to another token",
+				a->id, (int)n, content);
 	}
 	b->tok[a->id] = (struct bpe_token){ content, (uint32_t)n };
 	return 0;
