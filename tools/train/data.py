@@ -64,11 +64,11 @@ REL = {
     "country": (["Which country has the capital {a}?", "{a} is the capital of which country?", "What country is {a} the capital of?", "Of which country is {a} the capital?",
                  "Name the country whose capital is {a}.", "Tell me which country has {a} as its capital."],
                 ["Please name the country that has {a} as capital.", "Which country is {a} the capital of?"],
-                "{a} is the capital of {b}."),
+                "The country with the capital {a} is {b}."),
     "continent": (["On which continent is {a}?", "Which continent is {a} in?", "What continent does {a} belong to?", "Where in the world is {a}?", "Name the continent of {a}.",
                    "{a} lies on which continent?", "Tell me the continent of {a}.", "In which continent can I find {a}?"],
                   ["On what continent does {a} lie?", "Can you tell me which continent {a} is in?"],
-                  "{a} is in {b}."),
+                  "The continent of {a} is {b}."),
     "currency": (["What is the currency of {a}?", "Which currency is used in {a}?", "What money do people use in {a}?", "Name the currency of {a}.", "Tell me the currency of {a}.",
                   "How do people pay in {a}?", "What currency does {a} use?", "Which money is used in {a}?"],
                  ["Please name the money of {a}.", "What is the name of the currency in {a}?"],
@@ -80,7 +80,7 @@ REL = {
     "element": (["Which element has the symbol {a}?", "What element is {a}?", "The symbol {a} stands for which element?", "Name the element with the symbol {a}.", "What does the chemical symbol {a} mean?",
                  "Tell me the element with symbol {a}."],
                 ["What is the element with the symbol {a}?", "For which element does {a} stand?"],
-                "{a} is the symbol of {b}."),
+                "The element with the symbol {a} is {b}."),
     "number": (["What is the atomic number of {a}?", "Which atomic number does {a} have?", "Give the atomic number of {a}.", "Tell me the atomic number of {a}.", "How many protons does {a} have?",
                 "Name the atomic number of {a}."],
                ["What atomic number has {a}?", "Please tell me how many protons {a} has."],
@@ -133,16 +133,16 @@ def fact_question(r, test, fact=None):
     q = r.choice(w[1] if test else w[0]).format(a=a)
     if not test and r.random() < 0.15:
         # careless typing
-        q = q.lower() if r.random() < 0.5 else q.rstrip("?.")
+        q = q.lower() if r.random() < 0.2 else q.rstrip("?.")
     return cap(q) if r.random() < 0.9 else q, cap(w[2].format(a=a, b=b)), b, (rel, a, b)
 
 
 def facts(r, test):
     q, ans, b, (rel, a, _) = fact_question(r, test)
     u = r.random()
-    if " " not in b and u < 0.12:
+    if " " not in b and u < 0.05:
         return sample("facts", q, b, system=r.choice(SYSTEM_ONEWORD))
-    if " " not in b and u < 0.2:
+    if " " not in b and u < 0.1:
         return sample("facts", q + r.choice([" Answer in one word.", " One word only.", " Reply with one word."]), b)
     think = None
     if u > 0.85:
@@ -231,7 +231,7 @@ def spell(r, test, think=None):
     w = word(r, test)
     kind = r.choice(["spell", "reverse", "count", "letter", "first", "last"])
     th = r.random() < 0.3 if think is None else think
-    quote = r.choice(['"{}"', "'{}'", "{}"]).format(w)
+    quote = r.choice(['"{}"', "{}", "{}", "{}"]).format(w)
     T = test
     if kind == "spell":
         q = pick(r, ["Spell {w}.", "Spell the word {w}.", "How do you spell {w}?", "Write the letters of {w}.", "Give me the letters of {w}."], ["Please spell the word {w}.", "What are the letters of {w}?"], T)
@@ -260,21 +260,21 @@ def lists(r, test):
     ws = r.sample(NOUNS, r.randint(3, 5))
     if kind == "sort":
         q = pick(r, ["Sort these words: {l}.", "Put these words in alphabetical order: {l}.", "Sort alphabetically: {l}", "Order these words by the alphabet: {l}."], ["Please sort the words {l}.", "Bring these words into alphabetical order: {l}."], test)
-        return sample("sorting", q.format(l=", ".join(ws)), ", ".join(sorted(ws)))
+        return sample("sorting", q.format(l=", ".join(ws)), "Sorted: " + ", ".join(sorted(ws)) + ".")
     if kind == "numbers":
         ns = r.sample(range(100), r.randint(3, 5))
         q = pick(r, ["Sort these numbers: {l}.", "Put these numbers in order: {l}.", "Sort from small to large: {l}"], ["Please sort the numbers {l}.", "Bring these numbers into order: {l}."], test)
-        return sample("sorting", q.format(l=", ".join(map(str, ns))), ", ".join(map(str, sorted(ns))))
+        return sample("sorting", q.format(l=", ".join(map(str, ns))), "Sorted: " + ", ".join(map(str, sorted(ns))) + ".")
     if kind == "repeat":
         n, w = r.randint(2, 6), word(r, test)
         q = pick(r, ["Repeat the word {w} {n} times.", "Write {w} {n} times.", "Say {w} {n} times."], ["Please repeat {w} {n} times.", "Please say the word {w} {n} times."], test)
-        return sample("repeating", q.format(w=w, n=n), " ".join([w] * n))
+        return sample("repeating", q.format(w=w, n=n), "Okay: " + " ".join([w] * n))
     if kind == "reverse":
         q = pick(r, ["Reverse the order of these words: {l}.", "Write these words in reverse order: {l}.", "List these words backwards: {l}."], ["Please reverse the order of the words {l}."], test)
-        return sample("reversing", q.format(l=", ".join(ws)), ", ".join(ws[::-1]))
+        return sample("reversing", q.format(l=", ".join(ws)), "Backwards: " + ", ".join(ws[::-1]) + ".")
     s = " ".join(word(r, test) for _ in range(r.randint(3, 7)))
     q = pick(r, ["Repeat after me: {s}", "Say this again: {s}", "Copy this text: {s}", "Repeat this: {s}"], ["Please repeat this text: {s}", "Please say this again: {s}"], test)
-    return sample("repeating", q.format(s=s), s)
+    return sample("repeating", q.format(s=s), "Okay: " + s)
 
 
 # ---------------------------------------------------------------- recall
@@ -309,27 +309,39 @@ def recall(r, test, tokens=None):
     lines = [f.format(k=k, K=cap(k), v=v) for k, v in zip(keys, vals)]
     lines += [filler(r) for _ in range(max(0, budget - n))]
     r.shuffle(lines)
-    i = r.randrange(n)
-    k, v = keys[i], vals[i]
-    q, a = {"code": (["What is the code of {k}?", "Tell me the code of {k}.", "Which code does {k} have?"], "The code of {k} is {v}."),
-            "owner": (["Who owns {k}?", "Who is the owner of {k}?", "Tell me the owner of {k}."], "{v} owns {k}."),
-            "place": (["Where is {k}?", "In what is {k}?", "Tell me where {k} is."], "{K} is in the {v}."),
-            "number": (["What is the number of {k}?", "Which number does {k} have?", "Tell me the number of {k}."], "The number of {k} is {v}."),
-            "word": (["What is the password of {k}?", "Tell me the password of {k}.", "Which password does {k} have?"], "The password of {k} is {v}.")}[kind]
-    text, q = " ".join(lines), r.choice(q).format(k=k)
-    ans = cap(a.format(k=k, K=cap(k), v=v))
-    if r.random() < 0.06 and not test:
-        # asked for what the text does not say
-        k2 = {"code": f"the {r.choice(ADJS)} {r.choice(NOUNS)}", "owner": f"the {r.choice(ADJS)} {r.choice(NOUNS)}"}.get(kind)
-        if k2 and k2 not in keys:
-            q, ans = q.replace(k, k2), UNKNOWN
+    forms = {"code": (["What is the code of {k}?", "Tell me the code of {k}.", "Which code does {k} have?"], "The code of {k} is {v}."),
+             "owner": (["Who owns {k}?", "Who is the owner of {k}?", "Tell me the owner of {k}."], "The owner of {k} is {v}."),
+             "place": (["Where is {k}?", "In what is {k}?", "Tell me where {k} is."], "{K} is in the {v}."),
+             "number": (["What is the number of {k}?", "Which number does {k} have?", "Tell me the number of {k}."], "The number of {k} is {v}."),
+             "word": (["What is the password of {k}?", "Tell me the password of {k}.", "Which password does {k} have?"], "The password of {k} is {v}.")}[kind]
+    text = " ".join(lines)
+
+    def question():
+        i = r.randrange(n)
+        k, v = keys[i], vals[i]
+        q, a = r.choice(forms[0]).format(k=k), cap(forms[1].format(k=k, K=cap(k), v=v))
+        if r.random() < 0.05 and not test and kind in ("code", "owner"):
+            # asked for what the text does not say
+            k2 = f"the {r.choice(ADJS)} {r.choice(NOUNS)}"
+            if k2 not in keys:
+                return q.replace(k, k2), UNKNOWN, UNKNOWN
+        return q, a, v
+
+    q, ans, v = question()
     lead = pick(r, ["Read this text. ", "Here is a text: ", "", "Remember this: "], ["Please read this text. ", ""], test)
-    think = f"The text says: {lines and ans}" if r.random() < 0.08 else None
-    if r.random() < 0.25:
-        ack = r.choice(["Thank you, I have read it.", "I have read the text."])
+    think = f"The text says: {ans}" if r.random() < 0.05 else None
+    place = r.random()
+    if not test and r.random() < 0.75 or place < 0.25:
+        # the text first, then questions one by one: in training many, each of them teaches
         pre = [{"role": "user", "content": lead + text}, {"role": "assistant", "content": "I have read the text."}]
+        if place > 0.4:
+            q0, a0, _ = question()
+            pre = [{"role": "user", "content": lead + text + "\n\n" + q0}, {"role": "assistant", "content": a0}]
+        for _ in range(0 if test else r.randint(1, max(2, min(10, tokens // 25)))):
+            q0, a0, _ = question()
+            pre += [{"role": "user", "content": q0}, {"role": "assistant", "content": a0}]
         return sample("recall", q, ans, think, pre=pre, key=v)
-    if r.random() < 0.3:
+    if place < 0.45:
         return sample("recall", q + r.choice(["\n\n", " "]) + text, ans, think, key=v)
     return sample("recall", lead + text + r.choice(["\n\n", " ", "\n"]) + q, ans, think, key=v)
 
@@ -348,7 +360,7 @@ def multiturn(r, test):
                  "I see, you live in {v}.", ["Where do I live?", "In which city do I live?", "Where is my home?"], ["Can you tell me where I live?"], "You live in {v}."),
         "age": (["I am {v} years old.", "My age is {v}."], ["I am now {v} years old."], lambda: str(r.randint(5, 99)), "I see, you are {v} years old.", ["How old am I?", "What is my age?"], ["Tell me how old I am."], "You are {v} years old."),
         "job": (["I work as a {v}.", "I am a {v}.", "My job is {v}."], ["I am working as a {v}."], lambda: r.choice(JOBS), "I see, you work as a {v}.", ["What is my job?", "What do I do for work?"], ["Tell me my job."], "You work as a {v}."),
-        "pet": (["My {animal} is called {v}.", "I have a {animal} named {v}."], ["The name of my {animal} is {v}."], N, "{v} is a nice name for a {animal}.", ["What is my {animal} called?", "What is the name of my {animal}?"], ["Tell me the name of my {animal}."], "Your {animal} is called {v}."),
+        "pet": (["My {animal} is called {v}.", "I have a {animal} named {v}."], ["The name of my {animal} is {v}."], N, "I see, your {animal} is called {v}.", ["What is my {animal} called?", "What is the name of my {animal}?"], ["Tell me the name of my {animal}."], "Your {animal} is called {v}."),
         "number": (["My lucky number is {v}.", "My number is {v}."], ["By the way, my lucky number is {v}."], lambda: str(r.randint(1, 999)), "I see, your lucky number is {v}.", ["What is my lucky number?", "What is my number?"], ["Do you remember my lucky number?"], "Your lucky number is {v}."),
     }
     topics = r.sample(sorted(items), r.randint(1, 4))
@@ -406,14 +418,16 @@ def call(name, **args):
     return {"type": "function", "function": {"name": name, "arguments": args}}
 
 
-def tools(r, test):
-    box = toolbox(r)
+def tools(r, test, chain=None):
+    box = chain or toolbox(r)
     kind = r.choice(["weather", "weather", "weather2", "calc", "calc", "search", "search", "none", "plain"])
     need = {"weather": "get_weather", "weather2": "get_weather", "calc": "calculator", "search": "search"}.get(kind)
-    if need and r.random() < 0.4:
+    if chain and kind in ("none", "plain"):
+        kind, need = "calc", "calculator"
+    if need and not chain and r.random() < 0.4:
         keep = [t for t in box if t["function"]["name"] == need]
         box = sorted(keep + r.sample([t for t in box if t not in keep], r.randint(0, 1)), key=lambda t: r.random())
-    system = r.choice(SYSTEM_TEST if test else SYSTEM) if r.random() < 0.3 else None
+    system = r.choice(SYSTEM_TEST if test else SYSTEM) if r.random() < 0.3 and not chain else None
     m = [{"role": "system", "content": system}] if system else []
     think = None
     c = lambda: pick(r, CITIES, CITIES_TEST, test) if r.random() < 0.7 else cap(pseudo(r, test))
@@ -457,8 +471,13 @@ def tools(r, test):
     m.append({"role": "user", "content": q})
     a1 = {"role": "assistant", "content": "", "tool_calls": calls}
     a2 = {"role": "assistant", "content": ans}
-    use = r.random() < 0.6
-    if r.random() < 0.15:
+    use = r.random() < 0.6 or bool(chain)
+    if len(box) == 3 and not chain and not test:
+        # earlier rounds with the same tools: the tool list is long, so let it serve more than one call
+        for _ in range(r.randint(0, 2)):
+            at = len(m) - 1
+            m[at:at] = tools(r, False, box)["messages"]
+    if r.random() < 0.15 and not chain:
         think = True
         a1["reasoning_content"] = th
         if use:
@@ -479,7 +498,7 @@ def json_task(r, test):
     obj = {k: pool[k]() for k in ks}
     if r.random() < 0.2:
         obj[r.choice(["items", "tags", "words"])] = [r.choice(NOUNS) for _ in range(r.randint(1, 3))]
-    show = lambda v: ("true" if v is True else "false" if v is False else ", ".join(v) if isinstance(v, list) else str(v))
+    show = lambda v: ("true" if v is True else "false" if v is False else " ".join(f'"{x}"' for x in v) if isinstance(v, list) else f'"{v}"' if isinstance(v, str) else str(v))
     parts = [f"{k} {show(v)}" for k, v in obj.items()]
     listing = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
     q = pick(r, ["Give me a JSON object with {l}.", "Write JSON: {l}.", "Make a JSON object with {l}.", "Write a JSON object with the fields {l}.", "JSON with {l}", "Turn this into JSON: {l}.", "Output only JSON: {l}."],
@@ -511,13 +530,13 @@ def noise(r, test):
     s = " ".join(r.choice(bits) if r.random() < 0.6 else "".join(chr(r.choice([r.randint(0x21, 0x7E), r.randint(0xC0, 0x17F), r.randint(0x391, 0x3A9), r.randint(0x410, 0x44F)])) for _ in range(r.randint(1, 4))) for _ in range(r.randint(2, 5)))
     import unicodedata
     s = unicodedata.normalize("NFC", s)
-    return sample("repeating", r.choice(["Repeat after me: {s}", "Copy this text: {s}"]).format(s=s), s)
+    return sample("repeating", r.choice(["Repeat after me: {s}", "Copy this text: {s}"]).format(s=s), "Okay: " + s)
 
 
 TASKS = {"facts": facts, "unknown": unknown, "arithmetic": arithmetic, "spell": spell, "lists": lists, "recall": recall, "multiturn": multiturn,
          "tools": tools, "json": json_task, "chat": chat, "noise": noise}
 # Weights count samples, and samples differ in length by ten: facts are 35 tokens each, tools 350.
-MIX = {"facts": 36, "unknown": 6, "arithmetic": 24, "spell": 20, "lists": 15, "recall": 8, "multiturn": 9, "tools": 6, "json": 8, "chat": 4, "noise": 0.5}
+MIX = {"facts": 36, "unknown": 6, "arithmetic": 20, "spell": 14, "lists": 12, "recall": 12, "multiturn": 11, "tools": 7, "json": 10, "chat": 4, "noise": 0.3}
 
 VERBS = set("Name Tell Give Spell Reverse Write Count Sort Put Order Repeat Say Copy Add Compute Subtract Multiply Calculate Look Search Find Make Turn List Read Show Solve Compare".split())
 LEAD = ["Hello! ", "Hi, ", "Question: ", "I want to know: ", "Quick question: ", "Help me. ", "Now this. ", "Next question. ", "Okay. ", "I have a question. ", "A question for you: ", "Hey. ", "Let's see. "]

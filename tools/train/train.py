@@ -47,19 +47,22 @@ def encode(t, s):
     return ids, flags
 
 
-def batch(t, seed, progress, mix, size=8192):
+def batch(t, seed, progress, mix, size=8192, row_seed=None):
     """One batch of `size` tokens: rows of 512, 1024 or 2048, packed with whole conversations."""
     r = random.Random(seed)
     # long rows cost more and teach the recall over distance only: short first
-    T = r.choices([512, 1024, 2048], [1.0, 0.12 + 0.1 * progress, 0.02 + 0.12 * progress])[0]
+    T = (r if row_seed is None else random.Random(row_seed)).choices([512, 1024, 2048], [1.0, 0.12 + 0.1 * progress, 0.02 + 0.12 * progress])[0]
     B = size // T
     rows, open_rows = [[] for _ in range(B)], list(range(B))
     left = [T] * B
     if T > 512:
         for b in range(B):
             while True:
-                ids, fl = encode(t, data.make(r, task="recall", tokens=r.uniform(0.35, 0.97) * T))
+                ids, fl = encode(t, data.make(r, task="recall", tokens=int(r.uniform(0.35, 0.9) * T)))
                 if len(ids) <= T:
+                    break
+                if r.random() < 0.02:
+                    ids, fl = [], []
                     break
             rows[b].append((ids, fl))
             left[b] -= len(ids)
@@ -85,11 +88,12 @@ def batch(t, seed, progress, mix, size=8192):
     return ids, doc, flag
 
 
-def feeder(q, folder, seed, step, progress, mix, size):
+def feeder(q, folder, seed, step, progress, mix, size, rank, ranks):
     torch.set_num_threads(1)
     t = Tokenizer.load(folder)
     while True:
-        q.put(batch(t, seed * 1000003 + step, progress.value, mix, size))
+        # all ranks take rows of one length in a step, so that none waits for the others
+        q.put(batch(t, (seed * 1000003 + step) * ranks + rank, progress.value, mix, size // ranks, seed * 1000003 + step))
         step += 1
 
 
@@ -116,15 +120,28 @@ class Optim:
             self.state[n] = [torch.zeros_like(p)] if muon else [torch.zeros_like(p), torch.zeros_like(p)]
         self.t = 0
 
-    @torch.no_grad()
-    def step(self, muon_lr, adam_lr, wd=0.02):
-        self.t += 1
+    def share(self, ranks):
+        """Divide the parameters among the ranks: matrices of one shape stay together."""
         groups = {}
         for n, p in self.p.items():
-            g = p.grad
-            if g is None:
-                continue
-            s = self.state[n]
+            shape = tuple(sorted(p.shape)) if self.kind[n] == "muon" else n
+            groups.setdefault(shape, []).append(n)
+        load, mine = [0] * ranks, [[] for _ in range(ranks)]
+        cost = lambda names: sum(self.p[n].numel() * (min(self.p[n].shape) if self.kind[n] == "muon" else 10) for n in names)
+        for names in sorted(groups.values(), key=cost, reverse=True):
+            # the largest group is cut in two
+            for part in (names[::2], names[1::2]) if len(names) > 12 else (names,):
+                i = load.index(min(load))
+                load[i] += cost(part)
+                mine[i] += part
+        return mine
+
+    @torch.no_grad()
+    def step(self, muon_lr, adam_lr, names, grads, wd=0.02):
+        self.t += 1
+        groups = {}
+        for n in names:
+            p, g, s = self.p[n], grads[n], self.state[n]
             if self.kind[n] == "muon":
                 s[0].mul_(0.95).add_(g)
                 u = g.add(s[0], alpha=0.95)
@@ -135,8 +152,7 @@ class Optim:
                 s[1].mul_(0.97).addcmul_(g, g, value=0.03)
                 d = (s[1] / (1 - 0.97 ** self.t)).sqrt_().add_(1e-9)
                 p.addcdiv_(s[0], d, value=-adam_lr / (1 - 0.9 ** self.t))
-            p.grad = None
-        # matrices of one shape go through the iteration together: 4 products instead of 60
+        # matrices of one shape go through the iteration together
         for shape, members in groups.items():
             for (p, _), u in zip(members, orthogonal(torch.stack([u for _, u in members]))):
                 u = u if u.shape == p.shape else u.t()
@@ -160,7 +176,7 @@ def losses(m, ids, doc, flag, gen, other=0.1, mtp_share=0.5):
     loss = (ce * wt).sum() / wt.sum()
     a = wt == 1
     main, acc = float(ce.detach()[a].mean()), float((lo.detach()[a].argmax(-1) == nxt.view(-1)[at][a]).float().mean())
-    if m.mtp is None:
+    if m.mtp is None or mtp_share == 0:
         return loss, main, acc, 0.0
     fm = m.mtp_hidden(f, nxt, b)
     two = torch.zeros_like(same)
@@ -188,14 +204,14 @@ def main():
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--mix", default="", help="task=weight,... changes of the mix")
     ap.add_argument("--batch", type=int, default=8192, help="tokens in a batch")
-    ap.add_argument("--threads", type=int, default=2)
+    ap.add_argument("--ranks", type=int, default=2, help="processes, one thread each")
     ap.add_argument("--mtp", type=float, default=0.2)
     ap.add_argument("--plain", action="store_true", help="torch alone, without the C parts")
     a = ap.parse_args()
     if not a.plain:
         model.use_fused()
     os.makedirs(a.run, exist_ok=True)
-    torch.set_num_threads(a.threads)
+    torch.set_num_threads(1)
     torch.manual_seed(a.seed)
     cfg = config(a.size)
     json.dump(cfg, open(a.run + "/config.json", "w"), indent=1)
@@ -219,48 +235,102 @@ def main():
     for kv in filter(None, a.mix.split(",")):
         k, v = kv.split("=")
         mix[k] = float(v)
+    # Each rank is a process with its own batch and one thread; they meet twice a step. On a machine that others use as well,
+    # two threads in step lose a third of their time waiting for each other inside every operation.
+    R = a.ranks
+    for p in m.parameters():
+        p.data.share_memory_()
+    for st in opt.state.values():
+        for x in st:
+            x.share_memory_()
+    flat = [torch.zeros(sum(p.numel() for p in m.parameters())).share_memory_() for _ in range(R)]
+    stats, stop, rate = torch.zeros(R, 3).share_memory_(), mp.Value("i", 0), mp.Value("d", 0.0)
+    barrier, owned = mp.Barrier(R), opt.share(R)
+    kids = []
+    rank = 0
+    for i in range(1, R):
+        pid = os.fork()
+        if pid == 0:
+            rank = i
+            break
+        kids.append(pid)
     q, progress = mp.Queue(4), mp.Value("d", 0.0)
     progress.value = (time.time() - start) / (end - start)
-    w = mp.Process(target=feeder, args=(q, a.tokenizer, a.seed, meta["step"], progress, mix, a.batch), daemon=True)
+    w = mp.Process(target=feeder, args=(q, a.tokenizer, a.seed, meta["step"], progress, mix, a.batch, rank, R), daemon=True)
     w.start()
     gen = torch.Generator()
-    gen.manual_seed(a.seed + meta["step"])
+    gen.manual_seed(a.seed + meta["step"] * R + rank)
     log = open(a.run + "/log.csv", "a")
-    if log.tell() == 0:
+    if rank == 0 and log.tell() == 0:
         log.write("time,step,tokens,row,loss,accuracy,mtp_loss,rate,tokens_per_second\n")
-    saved = time.time()
-    begun, base = time.time(), meta["seconds"]
-    print("parameters", sum(p.numel() for p in m.parameters()), "ends in", round((end - time.time()) / 60, 1), "min", flush=True)
-    avg, stop = None, []
-    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))        # save, then go
-    while time.time() < end and not stop:
+    saved = begun = last = time.time()
+    base = meta["seconds"]
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))        # save, then go
+    if rank == 0:
+        print("parameters", sum(p.numel() for p in m.parameters()), "ends in", round((end - time.time()) / 60, 1), "min", flush=True)
+    avg, mtp_seen = None, 0.0
+    while True:
         progress.value = (time.time() - start) / (end - start)
         ids, doc, flag = q.get()
-        t0 = time.time()
-        loss, main_loss, acc, mtp = losses(m, ids, doc, flag, gen, mtp_share=a.mtp)
+        loss, main_loss, acc, mtp = losses(m, ids, doc, flag, gen, mtp_share=a.mtp if meta["step"] % 2 else 0)
         loss.backward()
-        left = max(0.0, 1 - progress.value)
-        rate = min(1.0, left / a.decay) * min(1.0, (opt.t + 1) / 60)
-        norm = float(torch.nn.utils.clip_grad_norm_([p for n, p in opt.p.items() if opt.kind[n] == "adam"], 1.0))
-        if math.isfinite(norm) and math.isfinite(main_loss):
-            opt.step(a.muon * rate, a.adam * rate)
-        else:
-            for p in m.parameters():
+        at = 0
+        for p in m.parameters():
+            n = p.numel()
+            if p.grad is None:
+                flat[rank][at:at + n].zero_()
+            else:
+                flat[rank][at:at + n] = p.grad.reshape(-1)
                 p.grad = None
-        dt = time.time() - t0
+            at += n
+        stats[rank] = torch.tensor([main_loss, acc, mtp])
+        if rank == 0:
+            stop.value = int(bool(asked) or time.time() >= end)
+            rate_now = min(1.0, max(0.0, 1 - progress.value) / a.decay) * min(1.0, (opt.t + 1) / 60)
+            rate.value = rate_now
+        barrier.wait()
+        # every rank sums what it owns; the clip needs the norm of all gradients outside Muon
+        grads, at, sq = {}, 0, 0.0
+        for n, p in opt.p.items():
+            k = p.numel()
+            if n in owned[rank] or opt.kind[n] == "adam":
+                g = sum(f[at:at + k] for f in flat) / R
+                if opt.kind[n] == "adam":
+                    sq += float(g.square().sum())
+                grads[n] = g.view(p.shape)
+            at += k
+        norm = math.sqrt(sq)
+        if norm > 1:
+            for n in grads:
+                if opt.kind[n] == "adam":
+                    grads[n] /= norm
+        if math.isfinite(norm) and bool(torch.isfinite(stats).all()):
+            opt.step(a.muon * rate.value, a.adam * rate.value, owned[rank], grads)
+        barrier.wait()
         meta["step"] += 1
-        meta["tokens"] += int((doc >= 0).sum())
-        meta["seconds"] = base + time.time() - begun
-        avg = main_loss if avg is None else 0.95 * avg + 0.05 * main_loss
-        log.write(f"{time.time():.0f},{meta['step']},{meta['tokens']},{ids.shape[1]},{main_loss:.4f},{acc:.4f},{mtp:.4f},{rate:.4f},{ids.size / dt:.0f}\n")
-        log.flush()
-        if meta["step"] % 10 == 0:
-            print(f"{time.strftime('%H:%M:%S')} step {meta['step']} tokens {meta['tokens'] / 1e6:.2f}M row {ids.shape[1]} loss {avg:.3f} acc {acc:.3f} mtp {mtp:.3f} rate {rate:.3f} norm {norm:.2f} {ids.size / dt:.0f} tok/s", flush=True)
-        if time.time() - saved > 180:
-            save(ck, m, opt, meta)
-            saved = time.time()
-    save(ck, m, opt, meta)
+        meta["tokens"] += a.batch
+        if rank == 0:
+            meta["seconds"] = base + time.time() - begun
+            now = time.time()
+            main_loss, acc, mtp = stats.mean(0).tolist()
+            mtp_seen = mtp or mtp_seen
+            avg = main_loss if avg is None else 0.95 * avg + 0.05 * main_loss
+            log.write(f"{now:.0f},{meta['step']},{meta['tokens']},{ids.shape[1]},{main_loss:.4f},{acc:.4f},{mtp_seen:.4f},{rate.value:.4f},{a.batch / (now - last):.0f}\n")
+            log.flush()
+            if meta["step"] % 10 == 0:
+                print(f"{time.strftime('%H:%M:%S')} step {meta['step']} tokens {meta['tokens'] / 1e6:.2f}M row {ids.shape[1]} loss {avg:.3f} acc {acc:.3f} mtp {mtp_seen:.3f} rate {rate.value:.3f} norm {norm:.2f} {a.batch / (now - last):.0f} tok/s", flush=True)
+            last = now
+            if now - saved > 180 or stop.value:
+                save(ck, m, opt, meta)
+                saved = time.time()
+        if stop.value:
+            break
     w.terminate()
+    if rank:
+        os._exit(0)
+    for k in kids:
+        os.waitpid(k, 0)
     print("done", flush=True)
 
 
