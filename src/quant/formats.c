@@ -38,12 +38,15 @@ void vec_kernels(struct vec_kernels *k, enum cpu_level level) { *k = lane_table(
 
 size_t weight_scratch_bytes(const struct weight *w)
 {
-	size_t cols = (size_t)w->cols, groups = w->group ? cols / (size_t)w->group : 0, decoded, coded;
+	size_t cols = (size_t)w->cols, groups = w->group ? cols / (size_t)w->group : 0;
+	size_t decoded = DECODE_ROWS * cols * sizeof(float);
+	/* Codes of a panel, its scales and biases. */
+	size_t panel = PANEL_OUT * cols + 2 * PANEL_OUT * groups * sizeof(float);
+	/* Scales and biases of 16 outputs, arranged rows, integer sums per 64 inputs. */
+	size_t direct = 32 * groups * sizeof(float) + DIRECT_ROWS * (cols + 128) + DIRECT_ROWS * 256 * (cols / 64 + 2);
+	size_t most = decoded > panel ? decoded : panel;
 
-	decoded = DECODE_ROWS * cols * sizeof(float);
-	/* Panel of codes, its scales and biases, permuted rows; loads may run 64 past. */
-	coded = PANEL_OUT * (cols + 64) + 2 * PANEL_OUT * (groups + 16) * sizeof(float) + DIRECT_ROWS * (cols + 64);
-	return ((decoded > coded ? decoded : coded) + 1024 + 63) / 64 * 64;
+	return ((most > direct ? most : direct) + 63) / 64 * 64;
 }
 
 struct weight weight_rows(const struct weight *w, int first, int n)

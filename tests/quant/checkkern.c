@@ -3,6 +3,9 @@
  *
  *   checkkern [--seed N] [--rounds N] [--bench] [format ...]
  *
+ * --bench prints GB/s of weights for one row (and of reading the same bytes), and
+ * 1e9 operations a second for more, of one thread's processor time.
+ *
  * Operands end at an unreadable page or begin after one, at odd addresses;
  * outputs are fenced by a pattern; a kernel that dies of a signal is reported by
  * name.  Values are random, extreme, zero, denormal, huge. */
@@ -15,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/rng.h"
 #include "golden.h"
 #include "quant/format.h"
@@ -773,21 +776,54 @@ next:
 
 /* ---- bench ---- */
 
-/* Best of a few passes: the machine is shared, and the best is what it can do. */
+/* Processor time of this thread: the machine is shared, and what others took of
+ * its processors is not the kernel's. */
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Best of a few passes. */
 static double bench_once(weight_mul_fn *mul, const struct weight *w, const struct acts *x, int n, float *out, void *scratch)
 {
 	double best = 1e9, total = 0;
 
 	for (int i = 0; i < 12 && (i < 3 || total < 0.12); i++) {
-		uint64_t t = clock_monotonic_ns();
-		double s;
+		double t = now();
 
 		mul(out, (size_t)w->rows, w, 0, w->rows, x, 0, n, scratch);
-		s = (double)(clock_monotonic_ns() - t) * 1e-9;
-		total += s;
-		best = s < best ? s : best;
+		t = now() - t;
+		total += t;
+		best = t < best ? t : best;
 	}
 	return best;
+}
+
+/* Reading the same bytes in order and doing nothing with them: the ceiling. */
+static double bench_read(const struct weight *w)
+{
+	size_t n = (size_t)w->rows * w->row_bytes / 8;
+	double best = 1e9;
+	uint64_t sum = 0;
+
+	for (int i = 0; i < 4; i++) {
+		double t = now();
+
+		for (size_t j = 0; j + 8 <= n; j += 8) {
+			uint64_t v;
+
+			memcpy(&v, w->data + j * 8, 8);
+			sum += v;
+		}
+		t = now() - t;
+		best = t < best ? t : best;
+	}
+	if (sum == 1)
+		printf(" ");
+	return (double)n * 8 / best * 1e-9;
 }
 
 static void bench(const struct kind *k)
@@ -795,7 +831,7 @@ static void bench(const struct kind *k)
 	static const int ns[] = { 1, 2, 4, 8, 64 };
 	int group = k->group ? k->group : 64, cols = 4096;
 	/* One row: more than the third cache holds.  Many rows: a matrix of a layer. */
-	int rows = (int)(40e6 * 8 / k->bits / cols) / 96 * 96;
+	int rows = (int)(100e6 * 8 / k->bits / cols) / 96 * 96;
 	struct sample s;
 
 	sample_make(&s, k, rows, cols, k->mode ? group : 0, DT_BF16, V_RANDOM);
@@ -803,7 +839,7 @@ static void bench(const struct kind *k)
 		struct kernels kn;
 
 		s.w.fmt->kernels(&kn, l);
-		printf("%-8s %-7s", k->name, cpu_level_name(l));
+		printf("%-8s %-7s read %4.1f GB/s", k->name, cpu_level_name(l), bench_read(&s.w));
 		for (size_t i = 0; i < sizeof ns / sizeof *ns; i++) {
 			int n = ns[i], m = n > 8 ? 960 : rows;
 			struct weight w = weight_rows(&s.w, 0, m < rows ? m : rows);
@@ -814,7 +850,7 @@ static void bench(const struct kind *k)
 
 			rows_make(&x, n, cols, k->mode ? group : 0, V_RANDOM, l);
 			t = bench_once(kn.mul[ARITH_FAST], &w, &x.a, n, out, scratch);
-			printf(n == 1 ? "  %2d row %5.1f GB/s" : "  %2d: %5.0f Gop/s",
+			printf(n == 1 ? "  %d row %5.1f GB/s" : "  %d: %4.0f Gop/s",
 			       n, n == 1 ? (double)w.rows * ((double)w.row_bytes + (w.group ? (double)cols / w.group * 4 : 0)) / t * 1e-9 :
 			       2.0 * w.rows * cols * n / t * 1e-9);
 			rows_drop(&x);
