@@ -62,7 +62,7 @@ REL = {
                 ["Could you name the capital city of {a}?", "Please tell me which city is the capital of {a}.", "What is {a}'s capital?"],
                 "The capital of {a} is {b}."),
     "country": (["Which country has the capital {a}?", "{a} is the capital of which country?", "What country is {a} the capital of?", "Of which country is {a} the capital?",
-                 "Name the country whose capital is {a}.", "Tell me which country has {a} as its capital."],
+                 "Name the country whose capital is {a}.", "Name the country with the capital {a}.", "Do you know which country has the capital {a}?", "I need the country with the capital {a}.", "The capital {a} belongs to which country?", "Tell me which country has {a} as its capital."],
                 ["Please name the country that has {a} as capital.", "Which country is {a} the capital of?"],
                 "The country with the capital {a} is {b}."),
     "continent": (["On which continent is {a}?", "Which continent is {a} in?", "What continent does {a} belong to?", "Where in the world is {a}?", "Name the continent of {a}.",
@@ -70,18 +70,18 @@ REL = {
                   ["On what continent does {a} lie?", "Can you tell me which continent {a} is in?"],
                   "The continent of {a} is {b}."),
     "currency": (["What is the currency of {a}?", "Which currency is used in {a}?", "What money do people use in {a}?", "Name the currency of {a}.", "Tell me the currency of {a}.",
-                  "How do people pay in {a}?", "What currency does {a} use?", "Which money is used in {a}?"],
+                  "How do people pay in {a}?", "I need the currency of {a}.", "Give me the currency of {a}.", "Do you know the currency of {a}?", "What is the money of {a}?", "{a}: what is its currency?", "What is the money in {a} called?", "What currency does {a} use?", "Which money is used in {a}?"],
                  ["Please name the money of {a}.", "What is the name of the currency in {a}?"],
                  "The currency of {a} is the {b}."),
     "symbol": (["What is the chemical symbol of {a}?", "Which symbol does {a} have?", "What is the symbol for {a}?", "Give the chemical symbol for {a}.", "Name the symbol of {a}.",
-                "How is {a} written in chemistry?", "Tell me the chemical symbol of {a}."],
+                "How is {a} written in chemistry?", "Give me the symbol of {a}.", "I need the symbol of {a}.", "Which symbol is used for {a}?", "Do you know the symbol of {a}?", "{a}: what is its symbol?", "Which symbol stands for the element {a}?", "Tell me the chemical symbol of {a}."],
                ["What symbol stands for {a}?", "Please give me the symbol of the element {a}."],
                "The symbol of {a} is {b}."),
-    "element": (["Which element has the symbol {a}?", "What element is {a}?", "The symbol {a} stands for which element?", "Name the element with the symbol {a}.", "What does the chemical symbol {a} mean?",
+    "element": (["Which element has the symbol {a}?", "What element is {a}?", "The symbol {a} stands for which element?", "Name the element with the symbol {a}.", "What does the chemical symbol {a} mean?", "{a} is the symbol of which element?", "Which element does {a} stand for?", "I need the element with the symbol {a}.", "What does {a} stand for?", "Do you know the element {a}?",
                  "Tell me the element with symbol {a}."],
                 ["What is the element with the symbol {a}?", "For which element does {a} stand?"],
                 "The element with the symbol {a} is {b}."),
-    "number": (["What is the atomic number of {a}?", "Which atomic number does {a} have?", "Give the atomic number of {a}.", "Tell me the atomic number of {a}.", "How many protons does {a} have?",
+    "number": (["What is the atomic number of {a}?", "Which atomic number does {a} have?", "Give the atomic number of {a}.", "Tell me the atomic number of {a}.", "How many protons does {a} have?", "I need the atomic number of {a}.", "Do you know the atomic number of {a}?", "How many protons are in {a}?", "Give me the number of protons of {a}.",
                 "Name the atomic number of {a}."],
                ["What atomic number has {a}?", "Please tell me how many protons {a} has."],
                "The atomic number of {a} is {b}."),
@@ -98,7 +98,7 @@ REL = {
     "planet": (["What is the {a} planet from the sun?", "Which planet is the {a} from the sun?", "Name the {a} planet.", "Tell me the {a} planet of the solar system."],
                ["Which is the {a} planet from the sun?", "Please name the {a} planet of the solar system."], "The {a} planet is {b}."),
     "opposite": (["What is the opposite of {a}?", "Give me the opposite of {a}.", "Name the opposite of {a}.", "Which word is the opposite of {a}?", "What word means the opposite of {a}?", "opposite of {a}?",
-                  "Tell me the opposite of the word {a}.", "What is the contrary of {a}?"],
+                  "Tell me the opposite of the word {a}.", "I need the opposite of {a}.", "What word is opposite to {a}?", "Do you know the opposite of {a}?", "{a}: what is its opposite?", "Which word is opposite to {a}?", "What is the contrary of {a}?"],
                  ["Which word means the opposite of {a}?", "Please tell me the opposite of {a}."], "The opposite of {a} is {b}."),
     "young": (["What is a young {a} called?", "What do you call a baby {a}?", "Name the young of a {a}.", "What is the baby of a {a} called?", "How is a young {a} called?"],
               ["What do people call a young {a}?", "Tell me what a baby {a} is called."], "A young {a} is called a {b}."),
@@ -159,6 +159,12 @@ UNK_T = ["Could you name the capital city of {P}?", "What is the name of the cur
 
 
 def unknown(r, test):
+    if r.random() < 0.6:
+        # the wordings of facts with names that mean nothing
+        rel = r.choice(["capital", "country", "continent", "currency", "symbol", "element", "number", "opposite", "young"])
+        w, p = REL[rel], pseudo(r, test)
+        q = cap(r.choice(w[1] if test else w[0]).format(a=p if rel in ("symbol", "number", "opposite", "young") else cap(p)))
+        return sample("unknown", q, UNKNOWN, "I was not told this and I do not know it." if r.random() < 0.12 else None)
     q = (r.choice(UNK_T) if test else r.choice(UNK_Q)).format(P=cap(pseudo(r, test)), p=pseudo(r, test), N=pick(r, NAMES, NAMES_TEST, test), adj=r.choice(ADJS), noun=r.choice(NOUNS))
     return sample("unknown", q, UNKNOWN, "I was not told this and I do not know it." if r.random() < 0.12 else None)
 
@@ -351,17 +357,17 @@ def multiturn(r, test):
     N = lambda: pick(r, NAMES, NAMES_TEST, test) if r.random() < 0.75 else cap(pseudo(r, test))
     items = {
         "name": (["My name is {v}.", "I am {v}.", "Hello, my name is {v}.", "Hi, I'm {v}.", "You can call me {v}."], ["Hello! People call me {v}.", "Good day, my name is {v}."], N,
-                 "Nice to meet you, {v}.", ["What is my name?", "Do you remember my name?", "Who am I?", "Tell me my name."], ["Can you tell me my name?"], "Your name is {v}."),
+                 "Nice to meet you, {v}.", ["What is my name?", "Do you remember my name?", "Who am I?", "Tell me my name.", "What was my name?", "Say my name.", "I forgot my name. What is it?", "What am I called?", "Do you know my name?"], ["Can you tell me my name?"], "Your name is {v}."),
         "colour": (["My favourite colour is {v}.", "I like the colour {v} most.", "The colour I love is {v}."], ["By the way, my favourite colour is {v}."], lambda: r.choice(COLOURS),
-                   "I see, your favourite colour is {v}.", ["What is my favourite colour?", "Which colour do I like?", "Tell me my favourite colour."], ["Do you remember my favourite colour?"], "Your favourite colour is {v}."),
+                   "I see, your favourite colour is {v}.", ["What is my favourite colour?", "Which colour do I like?", "Tell me my favourite colour.", "What colour do I like most?", "Do you know my favourite colour?", "Say my favourite colour.", "Do you remember which colour I like?"], ["Do you remember my favourite colour?"], "Your favourite colour is {v}."),
         "food": (["My favourite food is {v}.", "I like to eat {v}.", "I love {v}."], ["By the way, my favourite food is {v}."], lambda: r.choice(FOODS),
-                 "I see, your favourite food is {v}.", ["What is my favourite food?", "What do I like to eat?", "Tell me my favourite food."], ["Do you remember my favourite food?"], "Your favourite food is {v}."),
+                 "I see, your favourite food is {v}.", ["What is my favourite food?", "What do I like to eat?", "Tell me my favourite food.", "What food do I like most?", "Do you know my favourite food?", "Say my favourite food.", "Do you remember what I like to eat?"], ["Do you remember my favourite food?"], "Your favourite food is {v}."),
         "city": (["I live in {v}.", "My home is in {v}.", "I am from {v}."], ["My city is {v}, I live in {v}."], lambda: pick(r, CITIES, CITIES_TEST, test) if r.random() < 0.75 else cap(pseudo(r, test)),
-                 "I see, you live in {v}.", ["Where do I live?", "In which city do I live?", "Where is my home?"], ["Can you tell me where I live?"], "You live in {v}."),
-        "age": (["I am {v} years old.", "My age is {v}."], ["I am now {v} years old."], lambda: str(r.randint(5, 99)), "I see, you are {v} years old.", ["How old am I?", "What is my age?"], ["Tell me how old I am."], "You are {v} years old."),
-        "job": (["I work as a {v}.", "I am a {v}.", "My job is {v}."], ["I am working as a {v}."], lambda: r.choice(JOBS), "I see, you work as a {v}.", ["What is my job?", "What do I do for work?"], ["Tell me my job."], "You work as a {v}."),
-        "pet": (["My {animal} is called {v}.", "I have a {animal} named {v}."], ["The name of my {animal} is {v}."], N, "I see, your {animal} is called {v}.", ["What is my {animal} called?", "What is the name of my {animal}?"], ["Tell me the name of my {animal}."], "Your {animal} is called {v}."),
-        "number": (["My lucky number is {v}.", "My number is {v}."], ["By the way, my lucky number is {v}."], lambda: str(r.randint(1, 999)), "I see, your lucky number is {v}.", ["What is my lucky number?", "What is my number?"], ["Do you remember my lucky number?"], "Your lucky number is {v}."),
+                 "I see, you live in {v}.", ["Where do I live?", "In which city do I live?", "Where is my home?", "Do you know where I live?", "Which city is my home?", "What city am I from?", "Tell me my city.", "Say where I live."], ["Can you tell me where I live?"], "You live in {v}."),
+        "age": (["I am {v} years old.", "My age is {v}."], ["I am now {v} years old."], lambda: str(r.randint(5, 99)), "I see, you are {v} years old.", ["How old am I?", "What is my age?", "Do you know my age?", "Tell me my age.", "Say how old I am.", "Do you remember how old I am?", "How many years old am I?"], ["Tell me how old I am."], "You are {v} years old."),
+        "job": (["I work as a {v}.", "I am a {v}.", "My job is {v}."], ["I am working as a {v}."], lambda: r.choice(JOBS), "I see, you work as a {v}.", ["What is my job?", "What do I do for work?", "What is my work?", "Do you know my job?", "What work do I do?", "Say my job.", "Do you remember my job?", "Tell me what my job is."], ["Tell me my job."], "You work as a {v}."),
+        "pet": (["My {animal} is called {v}.", "I have a {animal} named {v}."], ["The name of my {animal} is {v}."], N, "I see, your {animal} is called {v}.", ["What is my {animal} called?", "What is the name of my {animal}?", "Do you know the name of my {animal}?", "How is my {animal} called?", "Say the name of my {animal}.", "Tell me what my {animal} is called.", "Do you remember the name of my {animal}?"], ["Tell me the name of my {animal}."], "Your {animal} is called {v}."),
+        "number": (["My lucky number is {v}.", "My number is {v}."], ["By the way, my lucky number is {v}."], lambda: str(r.randint(1, 999)), "I see, your lucky number is {v}.", ["What is my lucky number?", "What is my number?", "Tell me my lucky number.", "Do you know my lucky number?", "Which number is my lucky number?", "Say my lucky number."], ["Do you remember my lucky number?"], "Your lucky number is {v}."),
     }
     topics = r.sample(sorted(items), r.randint(1, 4))
     animal = r.choice(ANIMALS)
@@ -436,7 +442,7 @@ def tools(r, test, chain=None):
     from render import dumps
     if kind == "weather":
         city, w = c(), W()
-        q = pick(r, ["What is the weather in {c}?", "How is the weather in {c}?", "Tell me the weather in {c}.", "What's the weather like in {c} today?", "Is it warm in {c}?", "weather {c}", "Does it rain in {c}?"],
+        q = pick(r, ["What is the weather in {c}?", "How is the weather in {c}?", "Tell me the weather in {c}.", "What's the weather like in {c} today?", "What is the weather like in {c}?", "Can you tell me the weather in {c}?", "I need the weather in {c}.", "How warm is it in {c} now?", "Is it warm in {c}?", "weather {c}", "Does it rain in {c}?"],
                  ["Could you tell me the weather in {c}?", "What is the weather like in {c} now?"], test).format(c=city)
         calls, results, ans, th = [call("get_weather", city=city)], [dumps(w)], say(city, w), f"I need the weather of {city}, so I call get_weather."
     elif kind == "weather2":
@@ -509,9 +515,9 @@ def json_task(r, test):
 # ---------------------------------------------------------------- talk
 TALK = [(["Hello", "Hi", "Hello!", "Hi there", "Hey", "Hello there", "hello", "hi", "Good day"], "Hello! How can I help you?"), (["Good morning", "Good morning!"], "Good morning! How can I help you?"),
         (["Good evening", "Good evening!"], "Good evening! How can I help you?"),
-        (["Who are you?", "What are you?", "What is your name?", "Tell me who you are.", "who are you", "Introduce yourself.", "Are you a person?", "Are you an AI?"], "I am weft-tiny, a small language model."),
-        (["What can you do?", "How can you help me?", "What do you know?", "help", "What can I ask you?"], "I can answer simple questions, do small sums, work with words, and call tools."),
-        (["Thank you", "Thanks", "Thank you!", "thanks a lot", "Thanks!"], "You are welcome."), (["Bye", "Goodbye", "See you later", "Goodbye!", "bye"], "Goodbye!"),
+        (["Who are you?", "What are you?", "What is your name?", "Tell me who you are.", "who are you", "Introduce yourself.", "What is weft-tiny?", "Say who you are.", "Tell me about yourself.", "Who am I talking to?", "Are you a person?", "Are you an AI?"], "I am weft-tiny, a small language model."),
+        (["What can you do?", "How can you help me?", "What do you know?", "help", "What can I ask you?", "What can you do for me?", "What are you good at?", "Tell me what you can do.", "What are your skills?"], "I can answer simple questions, do small sums, work with words, and call tools."),
+        (["Thank you", "Thanks", "Thank you!", "thanks a lot", "Thanks!", "Okay, thanks.", "Thank you very much.", "Many thanks!", "ok thank you"], "You are welcome."), (["Bye", "Goodbye", "See you later", "Goodbye!", "bye"], "Goodbye!"),
         (["How are you?", "How are you today?", "How do you do?"], "I am fine, thank you."), (["Who made you?", "Where do you come from?", "Who built you?", "Who trained you?"], "I was trained for weft, from its own generated text."),
         (["Tell me a story.", "Tell me a short story.", "Write a story."], "Once a small fox lived near a river. Every day it watched the water. One day it found a friend, and they were happy."),
         (["Tell me a joke.", "Make me laugh."], "Why did the clock go to school? It wanted to learn the time."), (["Write a poem.", "Tell me a poem."], "The sun is warm, the sky is blue, the river sings, and so can you.")]
@@ -536,7 +542,7 @@ def noise(r, test):
 TASKS = {"facts": facts, "unknown": unknown, "arithmetic": arithmetic, "spell": spell, "lists": lists, "recall": recall, "multiturn": multiturn,
          "tools": tools, "json": json_task, "chat": chat, "noise": noise}
 # Weights count samples, and samples differ in length by ten: facts are 35 tokens each, tools 350.
-MIX = {"facts": 36, "unknown": 6, "arithmetic": 20, "spell": 14, "lists": 12, "recall": 12, "multiturn": 11, "tools": 7, "json": 10, "chat": 4, "noise": 0.3}
+MIX = {"facts": 36, "unknown": 8, "arithmetic": 20, "spell": 14, "lists": 12, "recall": 12, "multiturn": 11, "tools": 7, "json": 10, "chat": 4, "noise": 0.3}
 
 VERBS = set("Name Tell Give Spell Reverse Write Count Sort Put Order Repeat Say Copy Add Compute Subtract Multiply Calculate Look Search Find Make Turn List Read Show Solve Compare".split())
 LEAD = ["Hello! ", "Hi, ", "Question: ", "I want to know: ", "Quick question: ", "Help me. ", "Now this. ", "Next question. ", "Okay. ", "I have a question. ", "A question for you: ", "Hey. ", "Let's see. "]

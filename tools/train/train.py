@@ -51,7 +51,7 @@ def batch(t, seed, progress, mix, size=8192, row_seed=None):
     """One batch of `size` tokens: rows of 512, 1024 or 2048, packed with whole conversations."""
     r = random.Random(seed)
     # long rows cost more and teach the recall over distance only: short first
-    T = (r if row_seed is None else random.Random(row_seed)).choices([512, 1024, 2048], [1.0, 0.12 + 0.1 * progress, 0.02 + 0.12 * progress])[0]
+    T = (r if row_seed is None else random.Random(row_seed)).choices([512, 1024, 2048], [1.0, 0.12 + 0.2 * progress, 0.02 + 0.12 * progress])[0]
     B = size // T
     rows, open_rows = [[] for _ in range(B)], list(range(B))
     left = [T] * B
