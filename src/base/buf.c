@@ -2,6 +2,7 @@
 #include "base/buf.h"
 
 #include <assert.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ void buf_reserve(struct buf *b, size_t more)
 		return;
 	cap = b->cap ? b->cap : 64;
 	while (cap < need)
-		cap = cap > need / 2 ? need : cap * 2;
+		cap = cap > SIZE_MAX / 2 ? need : cap * 2;
 	b->p = xrealloc(b->p == empty ? NULL : b->p, cap);
 	b->cap = cap;
 	b->p[b->n] = 0;
