@@ -23,7 +23,7 @@ enum {
 	/* The step limit sees no loop inside the JIT that cannot backtrack, so a look-ahead
 	 * over the rest of the text is caught by the clock.  Known patterns need 0.1 s per MB. */
 	SECONDS_MIN = 10, SECONDS_PER_MB = 4,
-	CLOCK_EVERY = 1024,             /* matches between looks at the clock */
+	CLOCK_EVERY = 64,               /* matches between looks at the clock */
 };
 
 /* GPT-2's expression, which ByteLevel with use_regex stands for. */
