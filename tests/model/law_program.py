@@ -1,0 +1,79 @@
+#!/usr/bin/python3
+"""The law of the row through the program: `weft logits --arith fast` writes the same
+bytes whatever --split, --alongside, --resume-at and --threads say.
+
+    law_program.py WEFT FOLDER...
+
+A prompt of 300 tokens and 20 greedy steps.  Of the first folder every --resume-at
+is tried at the best level, a tenth of them elsewhere.  Each level that this
+machine has is compared with its own plain run.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+N, GREEDY = 300, 20
+
+
+def levels(weft, folder, ids, out):
+    """Names of the levels this machine has, best last."""
+    have = []
+    for level in ("scalar", "avx2", "avx512"):
+        r = subprocess.run([weft, "logits", folder, "--ids", ids, "--out", out, "--cpu", level, "--log-level", "error"],
+                           stderr=subprocess.PIPE, text=True)
+        if r.returncode == 0:
+            have.append(level)
+        elif "this machine" not in r.stderr:
+            sys.exit("FAIL --cpu %s: %s" % (level, r.stderr.strip()))
+    return have
+
+
+def ways(every):
+    yield from (("--split", s) for s in ("1", "7", "64", "1,7,64", "63,65,2,129", "300"))
+    yield from (("--threads", str(t)) for t in (1, 2, 3))
+    yield from (("--alongside", str(n)) for n in (1, 4))
+    yield ("--split", "1,7,64", "--alongside", "3", "--threads", "2")
+    yield ("--split", "5,1", "--alongside", "2", "--resume-at", "123", "--threads", "3")
+    yield from (("--resume-at", str(k)) for k in range(1, N + GREEDY - 1, every))
+
+
+def check(weft, folder, level, every, work):
+    ids, out = os.path.join(work, "ids.json"), os.path.join(work, "out.safetensors")
+    bad = count = 0
+
+    def run(*options):
+        r = subprocess.run([weft, "logits", folder, "--ids", ids, "--out", out, "--arith", "fast", "--cpu", level,
+                            "--ctx-size", "512", "--greedy", str(GREEDY), "--log-level", "error", *options],
+                           stderr=subprocess.PIPE, text=True)
+        if r.returncode:
+            sys.exit("FAIL %s %s: %s" % (folder, " ".join(options), r.stderr.strip()))
+        with open(out, "rb") as f:
+            return f.read()
+
+    want = run("--threads", "1")
+    for options in ways(every):
+        count += 1
+        if run(*options) != want:
+            bad += 1
+            print("FAIL %s, %s: %s differs" % (folder, level, " ".join(options)))
+    print("%s %s, %s: %d ways, the same bytes" % ("ok  " if not bad else "FAIL", folder, level, count), flush=True)
+    return bad
+
+
+def main():
+    weft, folders = sys.argv[1], sys.argv[2:]
+    quick, bad = bool(os.environ.get("WEFT_TEST_QUICK")), 0
+    with tempfile.TemporaryDirectory() as work:
+        with open(os.path.join(work, "ids.json"), "w") as f:
+            json.dump([(i * i * 7 + i * 13 + 5) % 509 % 384 for i in range(N)], f)
+        have = levels(weft, folders[0], os.path.join(work, "ids.json"), os.path.join(work, "out.safetensors"))
+        for i, folder in enumerate(folders[:1] if quick else folders):
+            for level in have[-1:] if quick else have:
+                every = 100 if quick else 1 if i == 0 and level == have[-1] else 10 if i == 0 else 60
+                bad += check(weft, folder, level, every, work)
+    return 1 if bad else 0
+
+
+sys.exit(main())
