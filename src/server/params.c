@@ -196,6 +196,9 @@ static int read_sampling(struct params *a, const struct json *body, struct probl
 	    (r = field_int(body, "repetition_context_size", 0, INT32_MAX, &context, p)) ||
 	    (r = field_int(body, "min_tokens", 0, INT32_MAX, &min_tokens, p)))
 		return r;
+	/* 0 is allowed by the API and keeps the likeliest token alone, as this does. */
+	if (s->top_p <= 0)
+		s->top_p = 1e-9f;
 	s->top_k = top_k < 0 ? 0 : (int)top_k;
 	s->repetition_context = (int)context;
 	s->min_tokens = (int)min_tokens;
@@ -209,6 +212,7 @@ static int read_sampling(struct params *a, const struct json *body, struct probl
 int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p)
 {
 	int64_t n = 1;
+	struct err err;
 	int r;
 
 	if ((r = read_stream(a, body, p)) || (r = read_sampling(a, body, p)) || (r = read_stop(a, body, p)) ||
@@ -218,6 +222,9 @@ int params_read(struct params *a, const struct json *body, const struct served *
 	    (r = field_bool(body, "skip_special_tokens", &a->skip_special, p)))
 		return r;
 	a->n = (int)n;
+	/* The sampler has the last word on what it takes. */
+	if (sampler_params_check(&a->sampling, d->vocab, &err))
+		return problem_set(p, 400, "invalid_value", NULL, "%s", err.msg);
 	return 0;
 }
 
