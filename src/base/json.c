@@ -85,13 +85,59 @@ static size_t refused_at(const char *p, size_t n, const char **why)
 	return n;
 }
 
+/* Four hex digits at p, or -1. */
+static int hex4(const char *p, const char *end)
+{
+	int v = 0;
+
+	if (end - p < 4)
+		return -1;
+	for (int i = 0; i < 4; i++) {
+		int c = (unsigned char)p[i], d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+
+		if (d < 0)
+			return -1;
+		v = v << 4 | d;
+	}
+	return v;
+}
+
+/* json-c 0.16 reads some escaped surrogate pairs, "\ud836\udea8", as U+FFFD.  So
+ * pairs are written out as UTF-8 before it sees them.  Returns whether there was
+ * one; out is the text then. */
+static bool write_out_pairs(const char *p, size_t n, struct buf *out)
+{
+	const char *end = p + n, *from = p;
+	char utf8[4];
+	bool any = false;
+
+	for (; (p = memchr(p, '\\', (size_t)(end - p))); p += 2) {
+		int hi, lo;
+
+		if (end - p < 12) {             /* shorter than a pair */
+			break;
+		} else if (p[1] != 'u' || (hi = hex4(p + 2, end)) < 0xD800 || hi > 0xDBFF || p[6] != '\\' ||
+		           p[7] != 'u' || (lo = hex4(p + 8, end)) < 0xDC00 || lo > 0xDFFF) {
+			continue;
+		}
+		buf_put(out, from, (size_t)(p - from));
+		buf_put(out, utf8, (size_t)utf8_encode(0x10000 + ((uint32_t)(hi & 0x3FF) << 10 | (uint32_t)(lo & 0x3FF)), utf8));
+		p += 10;
+		from = p + 2;
+		any = true;
+	}
+	if (any)
+		buf_put(out, from, (size_t)(end - from));
+	return any;
+}
+
+static struct json *parse_text(const char *p, size_t n, int depth_max, struct err *err);
+
 struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err)
 {
-	struct json_tokener *tok;
-	struct json_object *root;
-	enum json_tokener_error e;
-	const char *why = "";
-	size_t at, end;
+	struct json *root;
+	struct buf b;
+	size_t at;
 
 	if (n > (size_t)1 << 30) {
 		err_set(err, E_LIMIT, "JSON of %zu bytes: more than %d", n, 1 << 30);
@@ -101,6 +147,20 @@ struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err)
 		err_set(err, E_FORMAT, "JSON: invalid UTF-8 at byte %zu", at);
 		return NULL;
 	}
+	buf_init(&b);
+	root = write_out_pairs(p, n, &b) ? parse_text(b.p, b.n, depth_max, err) : parse_text(p, n, depth_max, err);
+	buf_fini(&b);
+	return root;
+}
+
+static struct json *parse_text(const char *p, size_t n, int depth_max, struct err *err)
+{
+	struct json_tokener *tok;
+	struct json_object *root;
+	enum json_tokener_error e;
+	const char *why = "";
+	size_t at, end;
+
 	tok = json_tokener_new_ex(depth_max > 0 ? depth_max : DEPTH_DEFAULT);
 	if (!tok)
 		abort();

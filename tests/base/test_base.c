@@ -124,6 +124,24 @@ static void test_json_refuses(void **state)
 	json_free(num);
 }
 
+/* Escaped surrogate pairs, also after an escaped backslash; lone halves become U+FFFD. */
+static void test_json_pairs(void **state)
+{
+	static const struct { const char *in, *out; } t[] = {
+		{ "\"\\ud836\\udea8\"", "\xF0\x9D\xAA\xA8" }, { "\"a\\ud83d\\ude00b\\u00e9\"", "a\xF0\x9F\x98\x80" "b\xC3\xA9" },
+		{ "\"\\\\ud836\\\\udea8\"", "\\ud836\\udea8" }, { "\"\\ud836 \"", "\xEF\xBF\xBD " },
+		{ "\"\\ud83d\\ude00\\uD83D\\uDE00\"", "\xF0\x9F\x98\x80\xF0\x9F\x98\x80" },
+	};
+
+	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+		struct json *j = parse(t[i].in);
+
+		assert_non_null(j);
+		assert_string_equal(json_str(j, NULL), t[i].out);
+		json_free(j);
+	}
+}
+
 static void test_json_double(void **state)
 {
 	static const struct { double v; const char *s; } t[] = { {0.1, "0.1"}, {1, "1"}, {1e300, "1e+300"}, {1.0 / 3, "0.3333333333333333"} };
@@ -218,7 +236,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_err), cmocka_unit_test(test_buf), cmocka_unit_test(test_arena),
 		cmocka_unit_test(test_json_values), cmocka_unit_test(test_json_refuses),
-		cmocka_unit_test(test_json_double), cmocka_unit_test(test_utf8), cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_json_pairs), cmocka_unit_test(test_json_double), cmocka_unit_test(test_utf8), cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_rng),
 	};
 
