@@ -270,8 +270,8 @@ static void log_plan(const struct session *s, const struct engine_opts *eo)
 	const struct shape *shape = &s->model->shape;
 	enum { MB = 1 << 20 };
 
-	log_info("%s: %s, %.2f billion parameters, weights %zu MB; %d threads, %s", s->store->name, s->model->arch,
-	         (double)shape->params / 1e9, (size_t)shape->weight_bytes / MB, s->be->threads, cpu_level_name(s->be->level));
+	log_info("%s: %s, %.1f million parameters, weights %zu MB; %d threads, %s", s->store->name, s->model->arch,
+	         (double)shape->params / 1e6, (size_t)shape->weight_bytes / MB, s->be->threads, cpu_level_name(s->be->level));
 	log_info("context %d, %d sequences at once, %d tokens per step, queue %d; keys and values up to %zu MB, states %zu MB, "
 	         "kept prefixes up to %zu MB", mo->ctx_max, eo->seqs_max, eo->step_rows, eo->queue_max, mo->kv_bytes / MB,
 	         (size_t)mo->slots * state_slot_bytes(&shape->state) / MB, eo->prefix_bytes / MB);
@@ -283,6 +283,7 @@ static int open_engine(struct session *s, const struct options *o, struct err *e
 	struct model_opts mo;
 	int rc;
 
+	progress(s->store->name, NULL, 0);      /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
 	if (rc)
 		return rc;
@@ -292,6 +293,7 @@ static int open_engine(struct session *s, const struct options *o, struct err *e
 	if (rc)
 		return rc;
 	read_weights(s->store);
+	progress(s->store->name, NULL, 0);
 	rc = engine_open(&s->engine, s->model, s->tok, &eo, err);
 	if (!rc)
 		log_plan(s, &eo);

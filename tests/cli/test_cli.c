@@ -1,0 +1,181 @@
+/* test_cli.c - the option table, and thinking parted from answers. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/cli.h"
+#include "cli/thought.h"
+
+static const struct command *command(const char *name)
+{
+	for (const struct command *c = commands; c->name; c++)
+		if (!strcmp(c->name, name))
+			return c;
+	fail();
+	return NULL;
+}
+
+static int parse(const char *name, struct options *o, struct err *err, ...)
+{
+	char *argv[16];
+	int argc = 0;
+	va_list ap;
+
+	va_start(ap, err);
+	while ((argv[argc] = va_arg(ap, char *)))
+		argc++;
+	va_end(ap);
+	return options_parse(command(name), argc, argv, o, err);
+}
+
+static void test_defaults(void **state)
+{
+	struct options o;
+	struct err err;
+
+	assert_int_equal(parse("serve", &o, &err, NULL), 0);
+	assert_null(o.model);
+	assert_string_equal(o.host, "127.0.0.1");
+	assert_int_equal(o.port, 8080);
+	assert_int_equal(o.parallel, 8);
+	assert_int_equal(o.arith, ARITH_FAST);
+	assert_int_equal(o.cpu, cpu_detect());
+	assert_true(o.prefix_bytes == SIZE_MAX);
+	assert_false(o.temperature_set);
+	assert_int_equal(o.max_tokens, -1);
+	assert_int_equal(parse("run", &o, &err, NULL), 0);
+	assert_int_equal(o.parallel, 1);
+}
+
+static void test_values(void **state)
+{
+	struct options o;
+	struct err err;
+
+	assert_int_equal(parse("serve", &o, &err, "a/b", "--port", "0", "-np", "3", "--kv-bytes=2G", "--temp", "0.5",
+	                       "-c", "100", "--cpu", "scalar", "--arith", "f32", "--think=off", "--max-body", "10kB", NULL), 0);
+	assert_string_equal(o.model, "a/b");
+	assert_int_equal(o.port, 0);
+	assert_int_equal(o.parallel, 3);
+	assert_true(o.kv_bytes == (size_t)2 << 30);
+	assert_true(o.temperature == 0.5 && o.temperature_set && !o.top_p_set);
+	assert_int_equal(o.ctx_size, 100);
+	assert_int_equal(o.cpu, CPU_SCALAR);
+	assert_int_equal(o.arith, ARITH_F32);
+	assert_int_equal(o.think, THINK_OFF);
+	assert_int_equal(o.body_bytes, 10240);
+	assert_int_equal(parse("logits", &o, &err, "--split", "1,7,64", "--ids", "x", NULL), 0);
+	assert_int_equal(o.split.n, 3);
+	assert_int_equal(o.split.v[2], 64);
+	options_fini(&o);
+	/* Negative values, values that look like options, and words after --. */
+	assert_int_equal(parse("run", &o, &err, "-n", "-1", "-p", "--help", "--", "-m", NULL), 0);
+	assert_string_equal(o.prompt, "--help");
+	assert_string_equal(o.model, "-m");
+	assert_false(o.help);
+	assert_int_equal(parse("tokenize", &o, &err, "one", NULL), 0);
+	assert_null(o.model);
+	assert_string_equal(o.text, "one");
+	assert_int_equal(parse("tokenize", &o, &err, "one", "two", NULL), 0);
+	assert_string_equal(o.model, "one");
+	assert_string_equal(o.text, "two");
+}
+
+static void refused(const char *name, const char *says, const char *a, const char *b)
+{
+	struct options o;
+	struct err err = { 0 };
+
+	assert_int_equal(parse(name, &o, &err, a, b, NULL), E_ARG);
+	if (!strstr(err.msg, says))
+		fail_msg("'%s' does not say '%s'", err.msg, says);
+	options_fini(&o);
+}
+
+static void test_refused(void **state)
+{
+	refused("serve", "--prot; did you mean --port?", "--prot", "1");
+	refused("serve", "did you mean --parallel?", "--paralel=2", NULL);
+	refused("run", "another command", "--port", "1");
+	refused("run", "unknown option --xyzzy", "--xyzzy", NULL);
+	refused("serve", "needs a value", "--port", NULL);
+	refused("serve", "from 0 to 65535", "--port", "65536");
+	refused("serve", "from 0 to 65535", "--port", "80a");
+	refused("serve", "from 0 to 65535", "--port", "");
+	refused("serve", "from 0 to 65535", "--port", "99999999999999999999");
+	refused("serve", "not a size", "--kv-bytes", "-1");
+	refused("serve", "not a size", "--kv-bytes", "99999999999G");
+	refused("serve", "not a size", "--kv-bytes", "1X");
+	refused("serve", "not a number", "--top-p", "nan");
+	refused("serve", "not a number", "--top-p", "1.5");
+	refused("serve", "on|off", "--think", "maybe");
+	refused("serve", "scalar", "--cpu", "sse2");
+	refused("logits", "1,7,64", "--split", "1,,2");
+	refused("logits", "1,7,64", "--split", "1,0");
+	refused("logits", "1,7,64", "--split", "");
+	refused("run", "takes no value", "--show-thinking=1", NULL);
+	refused("run", "one argument too many", "a", "b");
+	refused("run", "two models", "--model=a", "b");
+}
+
+/* ---- thoughts ---- */
+
+static struct buf thinking, answer;
+
+static void put_thinking(void *arg, const char *p, size_t n) { buf_put(&thinking, p, n); }
+static void put_answer(void *arg, const char *p, size_t n) { buf_put(&answer, p, n); }
+
+static void parted(bool opened, const char *text, const char *want_thinking, const char *want_answer)
+{
+	/* However it comes. */
+	for (size_t step = 1; step <= strlen(text); step++) {
+		struct thought t;
+
+		buf_reset(&thinking);
+		buf_reset(&answer);
+		thought_init(&t, opened, put_thinking, put_answer, NULL);
+		for (size_t i = 0; i < strlen(text); i += step)
+			thought_put(&t, text + i, strlen(text) - i < step ? strlen(text) - i : step);
+		thought_flush(&t);
+		thought_fini(&t);
+		assert_string_equal(thinking.p, want_thinking);
+		assert_string_equal(answer.p, want_answer);
+	}
+}
+
+static void test_thought(void **state)
+{
+	buf_init(&thinking);
+	buf_init(&answer);
+	parted(false, "Hello.", "", "Hello.");
+	parted(false, "  Hello.", "", "  Hello.");
+	parted(false, "<think>a</think>b", "a", "b");
+	parted(false, "\n<think>a </ think> c\n\n</think>\n\nb <think>d</think>", "a </ think> c", "b <think>d</think>");
+	parted(false, "<thin", "", "<thin");
+	parted(false, "<thinker>", "", "<thinker>");
+	parted(true, "a\n</think>\n\nb", "a", "b");
+	parted(true, "a </thi", "a </thi", "");
+	parted(true, "a", "a", "");
+	parted(true, "</think>", "", "");
+	parted(true, "a <</think>b</think>", "a <", "b</think>");
+	assert_true(thought_opened("x<think>\n", 9));
+	assert_false(thought_opened("<think>\n\n</think>\n\n", 20));
+	assert_false(thought_opened("", 0));
+	buf_fini(&thinking);
+	buf_fini(&answer);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_defaults), cmocka_unit_test(test_values), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_thought),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+"""The program from outside: usage errors, help, tokenize, run in a pipe and in a terminal.
+
+    test_program.py WEFT
+
+Uses the bundled model, which WEFT must find by itself. Waits for what the program
+prints, never for time to pass; a limit on the whole run is the caller's.
+"""
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+
+weft = os.path.abspath(sys.argv[1])
+env = {k: v for k, v in os.environ.items() if k != "WEFT_MODEL"}
+env["TERM"] = "xterm"
+SILENCE = 60    # seconds
+
+
+def run(*args, stdin="", code=0, **more):
+    p = subprocess.run([weft, *args], input=stdin, capture_output=True, text=True, env={**env, **more})
+    assert p.returncode == code, f"{args}: exit {p.returncode}, not {code}\n{p.stdout}\n{p.stderr}"
+    return p
+
+
+def test_usage():
+    assert re.fullmatch(r"weft \d+\.\d+\.\d+\n", run("--version").stdout)
+    assert "no command" in run(code=2).stderr
+    p = run("srve", code=2)
+    assert "unknown command 'srve'; did you mean 'serve'?" in p.stderr and not p.stdout
+    commands = re.findall(r"^  (\w+)  ", run("--help").stdout, re.M)
+    assert commands == ["serve", "run", "logits", "inspect", "tokenize"], commands
+    for c in commands:
+        text = run(c, "--help").stdout
+        assert text.startswith(f"usage: weft {c} ") and "\nExamples:\n" in text, c
+        assert max(map(len, text.split("\n"))) <= 110, f"{c} --help is too wide"
+        p = run(c, "--frobnicate", code=2)
+        assert "unknown option --frobnicate" in p.stderr and f"weft {c} --help" in p.stderr
+    assert "/no/such/folder" in run("run", "/no/such/folder", "-p", "x", code=1).stderr
+    assert "/no/such" in run("run", "-p", "x", code=1, WEFT_MODEL="/no/such").stderr
+    p = run("run", "-c", "99999999", "-p", "x", code=1)
+    assert "99999999" in p.stderr and p.stderr.count("\n") == 1, p.stderr
+
+
+def test_tokenize():
+    ids = run("tokenize", "Hello, wörld €").stdout
+    assert re.fullmatch(r"\[\d+(, \d+)*\]\n", ids)
+    assert run("tokenize", stdin="Hello, wörld €").stdout == ids
+    pieces = run("tokenize", "--pieces", "Hello, wörld €").stdout.splitlines()
+    assert [int(p.split()[0]) for p in pieces] == [int(i) for i in ids.strip("[]\n").split(",")]
+    assert run("tokenize", "").stdout == "[]\n"
+    plain, special = (run("tokenize", *a, "<|im_end|>").stdout for a in ([], ["--special"]))
+    assert plain != special and "," not in special
+    assert "UTF-8" in subprocess.run([weft, "tokenize"], input=b"a\xff", capture_output=True, env=env).stderr.decode()
+
+
+def test_once():
+    ask = ["run", "--temp", "0", "-n", "24"]
+    p = run(*ask, "-p", "What is the capital of France?")
+    assert p.stdout.strip() and "\033" not in p.stdout and "tokens" not in p.stdout
+    assert re.search(r"\[prompt \d+ tokens, 0 of them cached.*; answer \d+ tokens", p.stderr), p.stderr
+    # The same from standard input, in chunks, on one thread.
+    for more in [[], ["--prefill-step-size", "3"], ["--threads", "1"], ["--prompt-cache-bytes", "0"]]:
+        assert run(*ask, *more, stdin="What is the capital of France?").stdout == p.stdout, more
+    a, b, c = (run("run", "--temp", "1.5", "-n", "24", "--seed", s, "-p", "Hello").stdout for s in ("1", "1", "2"))
+    assert a == b != c
+    assert run(*ask, "--log-level", "error", "-p", "x").stderr == ""
+    assert run("run", "-n", "0", "-p", "x").stdout == ""
+
+
+class Terminal:
+    """The program in a terminal of its own."""
+
+    def __init__(self, *args):
+        self.out, self.seen = "", 0
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(weft, [weft, *args], env)
+
+    def until(self, pattern):
+        while True:
+            m = re.compile(pattern, re.S).search(self.out, self.seen)
+            if m:
+                self.seen = m.end()
+                return m
+            # A limit for a program that hangs, so that one sees where.
+            if not select.select([self.fd], [], [], SILENCE)[0]:
+                os.kill(self.pid, signal.SIGKILL)
+                raise AssertionError(f"silent before {pattern!r}:\n{self.out!r}")
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                data = b""
+            assert data, f"ended before {pattern!r}:\n{self.out!r}"
+            self.out += data.decode(errors="replace")
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def end(self):
+        try:
+            while os.read(self.fd, 65536):
+                pass
+        except OSError:
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+PROMPT = r"\n> "
+STATS = r"\[prompt (\d+) tokens, (\d+) of them cached[^]]*\]"
+
+
+def test_conversation():
+    t = Terminal("run", "--temp", "0", "-n", "20")
+    t.until("Ctrl-D ends.*?" + PROMPT)
+    t.type("What is the capital of France?\r")
+    first = t.until(STATS)
+    assert first[2] == "0"
+    t.until(PROMPT)
+    # The second turn computes only what is new.
+    t.type("And of Peru?\r")
+    second = t.until(STATS)
+    assert int(second[2]) > int(first[1]) / 2, second[0]
+    t.until(PROMPT)
+    t.type("half a line\x03")           # Ctrl-C drops the line
+    t.until(PROMPT)
+    t.type("/new\r")
+    t.until(PROMPT)
+    t.type("What is the capital of France?\r")
+    again = t.until(STATS)
+    assert again[1] == first[1] and int(again[2]) == int(first[1]) - 1, again[0]
+    t.until(PROMPT)
+    t.type("\x1b[A")                    # history
+    t.until("capital of France")
+    t.type("\r")
+    t.until(STATS)
+    t.until(PROMPT)
+    t.type("/quit\r")
+    assert t.end() == 0
+
+
+def test_stop_answer():
+    # Hot enough never to end by itself soon; the context is the only other limit.
+    t = Terminal("run", "--temp", "50", "--seed", "1")
+    t.until(PROMPT)
+    t.type("Hello\r")
+    t.until("Hello\r\n.{8}")
+    t.type("\x03")
+    t.until(r"\[prompt [^]]*\]")
+    t.until(PROMPT)
+    t.type("\x04")                      # Ctrl-D ends
+    assert t.end() == 0
+
+
+def test_interrupt_once():
+    p = subprocess.Popen([weft, "run", "--temp", "50", "--seed", "1", "-p", "Hello"], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, env=env)
+    p.stdout.read(8)
+    p.send_signal(signal.SIGINT)
+    p.communicate()
+    assert p.returncode in (0, 1), p.returncode        # 0: it had come to its end
+
+
+for name, test in list(globals().items()):
+    if name.startswith("test_"):
+        test()
+        print("ok", name)
