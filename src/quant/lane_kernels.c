@@ -26,9 +26,10 @@ LANES_INLINE v16 row_load_n(const uint8_t *p, enum dtype t, int n)
 	return t == DT_F32 ? v16_load_n(p, n) : t == DT_BF16 ? v16_load_bf16_n(p, n) : v16_load_f16_n(p, n);
 }
 
-/* R rows by O outputs. */
+/* R rows by O outputs.  With ahead, fetches the next O outputs' numbers: O short
+ * streams at once are more than the prefetchers follow. */
 LANES_INLINE void tile(float *out, size_t ld, const uint8_t *w, size_t row_bytes, enum dtype t, const float *x,
-                       size_t x_ld, int n, const int R, const int O)
+                       size_t x_ld, int n, const int R, const int O, const bool ahead)
 {
 	const int size = t == DT_F32 ? 4 : 2;
 	v16 acc[8][8];
@@ -49,6 +50,8 @@ LANES_INLINE void tile(float *out, size_t ld, const uint8_t *w, size_t row_bytes
 		for (int o = 0; o < O; o++) {
 			v16 b = row_load(w + (size_t)o * row_bytes + (size_t)k * (size_t)size, t);
 
+			if (ahead)
+				__builtin_prefetch(w + (size_t)(o + O) * row_bytes + (size_t)k * (size_t)size, 0, 3);
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++)
 				acc[r][o] = v16_fma(a[r], b, acc[r][o]);
@@ -81,25 +84,26 @@ LANES_INLINE void product(float *out, size_t ld, const uint8_t *w, size_t row_by
 	if (nr >= TILE_R && TILE_R > 1) {
 		for (; o + TILE_O <= no; o += TILE_O) {
 			const uint8_t *b = w + (size_t)o * row_bytes;
-			int r = 0;
+			int r = TILE_R;
 
+			tile(out + o, ld, b, row_bytes, t, x, x_ld, n, TILE_R, TILE_O, true);
 			for (; r + TILE_R <= nr; r += TILE_R)
 				tile(out + (size_t)r * ld + o, ld, b, row_bytes, t, x + (size_t)r * x_ld, x_ld, n,
-				     TILE_R, TILE_O);
+				     TILE_R, TILE_O, false);
 			for (; r < nr; r++)
 				tile(out + (size_t)r * ld + o, ld, b, row_bytes, t, x + (size_t)r * x_ld, x_ld, n, 1,
-				     TILE_O);
+				     TILE_O, false);
 		}
 	} else {
 		for (; o + TILE_O1 <= no; o += TILE_O1)
 			for (int r = 0; r < nr; r++)
 				tile(out + (size_t)r * ld + o, ld, w + (size_t)o * row_bytes, row_bytes, t,
-				     x + (size_t)r * x_ld, x_ld, n, 1, TILE_O1);
+				     x + (size_t)r * x_ld, x_ld, n, 1, TILE_O1, true);
 	}
 	for (; o < no; o++)
 		for (int r = 0; r < nr; r++)
 			tile(out + (size_t)r * ld + o, ld, w + (size_t)o * row_bytes, row_bytes, t,
-			     x + (size_t)r * x_ld, x_ld, n, 1, 1);
+			     x + (size_t)r * x_ld, x_ld, n, 1, 1, false);
 }
 
 static void product_f32(float *out, size_t ld, const void *w, size_t row_bytes, int no, const float *x, size_t x_ld,
@@ -168,7 +172,7 @@ static float dot(const float *a, const float *b, int n)
 {
 	float s;
 
-	tile(&s, 1, (const void *)a, 0, DT_F32, b, 0, n, 1, 1);
+	tile(&s, 1, (const void *)a, 0, DT_F32, b, 0, n, 1, 1, false);
 	return s;
 }
 
@@ -219,10 +223,11 @@ static void score_bf16(float *score, size_t ld, const float *q, int nq, const vo
 	product_bf16(score, ld, rows, (size_t)dim * 2, n, q, (size_t)dim, nq, dim);
 }
 
-/* V vectors of 16 dims for Q queries. */
+/* V vectors of 16 dims for Q queries.  With ahead, fetches rows before their turn. */
 LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows, size_t row_bytes,
-                           enum dtype t, int n, const int Q, const int V)
+                           enum dtype t, int n, const int Q, const int V, const bool ahead)
 {
+	enum { AHEAD = 12 };    /* rows: some 100 ns of products */
 	const int step = t == DT_F32 ? 64 : 32;
 	v16 a[4][4];
 
@@ -234,6 +239,9 @@ LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld,
 	for (int i = 0; i < n; i++, rows += row_bytes) {
 		v16 b[4];
 
+		if (ahead && i + AHEAD < n)
+			for (int at = 0; at < V * step; at += 64)
+				__builtin_prefetch(rows + AHEAD * row_bytes + at, 0, 3);
 #pragma GCC unroll 4
 		for (int v = 0; v < V; v++)
 			b[v] = row_load(rows + v * step, t);
@@ -272,10 +280,10 @@ LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8
 
 		for (; j + MIX_Q <= nq; j += MIX_Q)
 			mix_tile(acc + (size_t)j * (size_t)dim + d, (size_t)dim, p + (size_t)j * ld, ld,
-			         rows + (size_t)d * size, row_bytes, t, n, MIX_Q, MIX_V);
+			         rows + (size_t)d * size, row_bytes, t, n, MIX_Q, MIX_V, j == 0);
 		for (; j < nq; j++)
 			mix_tile(acc + (size_t)j * (size_t)dim + d, (size_t)dim, p + (size_t)j * ld, ld,
-			         rows + (size_t)d * size, row_bytes, t, n, 1, MIX_V);
+			         rows + (size_t)d * size, row_bytes, t, n, 1, MIX_V, j == 0);
 	}
 	for (; d < dim; d += 16) {
 		int m = dim - d < 16 ? dim - d : 16;

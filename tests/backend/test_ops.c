@@ -88,6 +88,14 @@ static void golden_activations(const struct golden *g, enum cpu_level level)
 }
 
 /* The recurrence on the reference's own q, k, g; then its state. */
+/* Where the backend keeps row i, column c of S. */
+static size_t s_at(int dim_k, int dim_v, int i, int c)
+{
+	int left = dim_v - c / 32 * 32, width = left > 16 ? 32 : 16;
+
+	return (size_t)(c / 32 * 32) * (size_t)dim_k + (size_t)(i * width + c % 32);
+}
+
 static void golden_delta(const struct golden *g, enum cpu_level level, const char *name, const char *init)
 {
 	const struct op_table *op = ops_of(level);
@@ -127,10 +135,11 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 			.qkv_ld = 0, .gate_ld = 1, .out_ld = (size_t)dim_v, .n = 1, .n_sure = 1, .kq = kq,
 		};
 
-		for (int c = 0; c < tiles * 16; c++)
+		memset(s, 0, (size_t)tiles * 16 * (size_t)dim_k * 4);
+		for (int c = 0; c < dim_v; c++)
 			for (int i = 0; i < dim_k; i++)
-				s[(c / 16 * dim_k + i) * 16 + c % 16] =
-					s0 && c < dim_v ? s0[((size_t)h * (size_t)dim_v + (size_t)c) * (size_t)dim_k + (size_t)i] : 0;
+				s[s_at(dim_k, dim_v, i, c)] =
+					s0 ? s0[((size_t)h * (size_t)dim_v + (size_t)c) * (size_t)dim_k + (size_t)i] : 0;
 		for (int t = 0; t < n; t++, r.q += hk * dim_k, r.k += hk * dim_k, r.v += heads * dim_v) {
 			double dot = 0;
 
@@ -147,7 +156,7 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 		}
 		for (int c = 0; c < dim_v; c++)
 			for (int i = 0; i < dim_k; i++)
-				bad = fmax(bad, fabs((double)s[(c / 16 * dim_k + i) * 16 + c % 16] -
+				bad = fmax(bad, fabs((double)s[s_at(dim_k, dim_v, i, c)] -
 				                     (double)want_s[((size_t)h * (size_t)dim_v + (size_t)c) * (size_t)dim_k + (size_t)i]));
 	}
 	snprintf(key, sizeof key, "gdn.%s.%s", name, init);

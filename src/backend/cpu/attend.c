@@ -98,6 +98,8 @@ struct attend {
 	float *partial;                 /* [unit][segment][query][dim + 2] */
 };
 
+enum { FETCH_K = 6, FETCH_V = 12 };     /* rows */
+
 /* A thread's memory: queries, scores, a segment's accumulators, merged ones. */
 struct desk {
 	float *q, *s, *acc, *m, *l, *all, *all_m, *all_l;
@@ -149,6 +151,17 @@ static void mixes(const struct attend *d, const struct unit *u, float *acc, int 
 	}
 }
 
+/* Asks for the first rows of what is read next; the kernels fetch the others as
+ * they go. */
+static void fetch(const struct attend *d, const struct unit *u, int is_v, int at, int n)
+{
+	const uint8_t *p = kv_at(d->view, d->p->item[u->row], d->layer, is_v, u->kv_head, at, d->row_bytes);
+	int run = d->view->page_rows - at % d->view->page_rows;
+
+	for (size_t i = 0, end = (size_t)(run < n ? run : n) * d->row_bytes; i < end; i += 64)
+		__builtin_prefetch(p + i, 0, 2);
+}
+
 /* One segment for all queries of the unit: k->acc, k->m, k->l. */
 static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg)
 {
@@ -168,6 +181,7 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 
 		while (r < u->n_row && pos[r] < at)     /* rows that stand before this block */
 			r++;
+		fetch(d, u, 1, at, most < FETCH_V ? most : FETCH_V);
 		scores(d, u, k->q + (size_t)r * (size_t)group * (size_t)dim, nq - r * group,
 		       k->s + (size_t)r * (size_t)group * ATTN_BLOCK, at, most);
 		for (int j = r * group; j < nq; j++) {
@@ -178,6 +192,8 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 			if (corr != 1.0f)
 				d->c->op->scale(k->acc + (size_t)j * (size_t)dim, corr, dim);
 		}
+		if (at + ATTN_BLOCK < end)
+			fetch(d, u, 0, at + ATTN_BLOCK, FETCH_K);
 		/* Rows that see less than the others go alone: a key beyond a row must
 		 * not even add zero times itself. */
 		for (int n; r < u->n_row; r += n) {

@@ -3,8 +3,10 @@
  *
  *   d = beta (v - alpha S'k)     o = alpha S'q + (k.q) d     S <- alpha S + k d'
  *
- * S of a head is tiles of 16 value columns, [dim_v / 16][dim_k][16], which stay
- * in the first cache while the item's tokens stream past. */
+ * S of a head is cut into tiles of 32 value columns, [dim_v / 32][dim_k][32] (and
+ * one of 16 for what is left), which stay in the first cache while the item's
+ * tokens stream past.  32 rather than 16: two tiles a multiple of 4 KB apart make
+ * the processor take loads of one for stores of the other. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

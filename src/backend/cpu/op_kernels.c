@@ -155,36 +155,46 @@ static void attn_out(float *out, const float *acc, float sum, const float *gate,
 	}
 }
 
+/* 16 channels, of which c are real. */
+LANES_INLINE void conv_lanes(float *x, size_t ld, int n, int c, const float *w, const float *tail, size_t tail_ld,
+                             const int W)
+{
+	v16 f[CONV_MAX], h[CONV_MAX];
+
+	for (int j = 0; j < W; j++) {
+		float t[16] = { 0 };
+
+		for (int l = 0; l < c; l++)
+			t[l] = w[l * W + j];
+		f[j] = v16_load(t);
+		h[j] = j < W - 1 ? v16_load_n(tail + (size_t)j * tail_ld, c) : v16_zero();
+	}
+	for (int r = 0; r < n; r++, x += ld) {
+		v16 acc;
+
+		h[W - 1] = v16_load_n(x, c);
+		acc = v16_mul(f[0], h[0]);
+		for (int j = 1; j < W; j++)
+			acc = v16_fma(f[j], h[j], acc);
+		for (int j = 0; j + 1 < W; j++)
+			h[j] = h[j + 1];
+		v16_store_n(x, v16_silu(acc), c);
+	}
+}
+
 static void conv_silu(float *x, size_t ld, int n, int c, const float *w, int width, const float *tail, size_t tail_ld)
 {
 	assert(width >= 1 && width <= CONV_MAX);
 	CHUNKS(c) {
-		v16 f[CONV_MAX], h[CONV_MAX];
-		float t[16] = { 0 };
-
-		for (int j = 0; j < width; j++) {
-			for (int l = 0; l < m; l++)
-				t[l] = w[(size_t)(i + l) * (size_t)width + (size_t)j];
-			f[j] = v16_load(t);
-			h[j] = j < width - 1 ? v16_load_n(tail + (size_t)j * tail_ld + i, m) : v16_zero();
-		}
-		for (int r = 0; r < n; r++) {
-			float *p = x + (size_t)r * ld + i;
-			v16 acc;
-
-			h[width - 1] = v16_load_n(p, m);
-			acc = v16_mul(f[0], h[0]);
-			for (int j = 1; j < width; j++)
-				acc = v16_fma(f[j], h[j], acc);
-			for (int j = 0; j + 1 < width; j++)
-				h[j] = h[j + 1];
-			v16_store_n(p, v16_silu(acc), m);
-		}
+		if (width == 4)         /* in registers; every published model's */
+			conv_lanes(x + i, ld, n, m, w + (size_t)i * 4, tail + i, tail_ld, 4);
+		else
+			conv_lanes(x + i, ld, n, m, w + (size_t)i * (size_t)width, tail + i, tail_ld, width);
 	}
 }
 
-/* m = S'k and u = S'q of T tiles of 16 columns. */
-LANES_INLINE void state_read(const float *s, size_t tile, int dim_k, const float *k, const float *q, v16 *m, v16 *u,
+/* S of T tiles of 16 columns is [dim_k][T * 16].  m = S'k and u = S'q. */
+LANES_INLINE void state_read(const float *s, int dim_k, const float *k, const float *q, v16 *m, v16 *u,
                              const int T)
 {
 	v16 a[2], b[2];
@@ -196,7 +206,7 @@ LANES_INLINE void state_read(const float *s, size_t tile, int dim_k, const float
 
 #pragma GCC unroll 2
 		for (int t = 0; t < T; t++) {
-			v16 x = v16_load(s + (size_t)t * tile + (size_t)i * 16);
+			v16 x = v16_load(s + 16 * (i * T + t));
 
 			a[t] = v16_fma(x, ki, a[t]);
 			b[t] = v16_fma(x, qi, b[t]);
@@ -210,7 +220,7 @@ LANES_INLINE void state_read(const float *s, size_t tile, int dim_k, const float
 
 /* to = alpha from + k d', and at the same time the next token's m and u: one
  * load and one store of S per token. */
-LANES_INLINE void state_step(float *to, const float *from, size_t tile, int dim_k, float alpha, const float *k,
+LANES_INLINE void state_step(float *to, const float *from, int dim_k, float alpha, const float *k,
                              const v16 *d, const float *k2, const float *q2, v16 *m, v16 *u, const int T)
 {
 	v16 a[2], b[2], f = v16_set1(alpha);
@@ -222,7 +232,7 @@ LANES_INLINE void state_step(float *to, const float *from, size_t tile, int dim_
 
 #pragma GCC unroll 2
 		for (int t = 0; t < T; t++) {
-			size_t at = (size_t)t * tile + (size_t)i * 16;
+			int at = 16 * (i * T + t);
 			v16 x = v16_fma(ki, d[t], v16_mul(f, v16_load(from + at)));
 
 			v16_store(to + at, x);
@@ -236,7 +246,7 @@ LANES_INLINE void state_step(float *to, const float *from, size_t tile, int dim_
 	}
 }
 
-LANES_INLINE void state_update(float *s, size_t tile, int dim_k, float alpha, const float *k, const v16 *d, const int T)
+LANES_INLINE void state_update(float *s, int dim_k, float alpha, const float *k, const v16 *d, const int T)
 {
 	v16 f = v16_set1(alpha);
 
@@ -245,7 +255,7 @@ LANES_INLINE void state_update(float *s, size_t tile, int dim_k, float alpha, co
 
 #pragma GCC unroll 2
 		for (int t = 0; t < T; t++) {
-			float *p = s + (size_t)t * tile + (size_t)i * 16;
+			float *p = s + 16 * (i * T + t);
 
 			v16_store(p, v16_fma(ki, d[t], v16_mul(f, v16_load(p))));
 		}
@@ -256,11 +266,10 @@ LANES_INLINE void state_update(float *s, size_t tile, int dim_k, float alpha, co
 LANES_INLINE void delta_tiles(float *s, int dim_k, int c, int last, const struct delta_rows *r, float *spare,
                               const int T)
 {
-	const size_t tile = (size_t)dim_k * 16;
 	const float *from = s;
 	v16 m[2], u[2], d[2];
 
-	state_read(s, tile, dim_k, r->k, r->q, m, u, T);
+	state_read(s, dim_k, r->k, r->q, m, u, T);
 	for (int i = 0; i < r->n; i++) {
 		size_t row = (size_t)i * r->qkv_ld;
 		float alpha = r->alpha[(size_t)i * r->gate_ld];
@@ -278,11 +287,11 @@ LANES_INLINE void delta_tiles(float *s, int dim_k, int c, int last, const struct
 		if (i + 1 < r->n) {
 			float *to = i < r->n_sure ? s : spare;
 
-			state_step(to, from, tile, dim_k, alpha, r->k + row, d, r->k + row + r->qkv_ld,
+			state_step(to, from, dim_k, alpha, r->k + row, d, r->k + row + r->qkv_ld,
 			           r->q + row + r->qkv_ld, m, u, T);
 			from = to;
 		} else if (i < r->n_sure) {
-			state_update(s, tile, dim_k, alpha, r->k + row, d, T);
+			state_update(s, dim_k, alpha, r->k + row, d, T);
 		}
 	}
 }
@@ -299,10 +308,16 @@ static void delta_head(float *s, int dim_k, int dim_v, const struct delta_rows *
 
 static void delta_apply(float *s, int dim_k, int dim_v, const float *k, float alpha, const float *delta)
 {
-	for (int c = 0; c < dim_v; c += 16, s += (size_t)dim_k * 16) {
-		v16 d = v16_load_n(delta + c, dim_v - c < 16 ? dim_v - c : 16);
+	for (int c = 0; c < dim_v; c += 32, s += (size_t)dim_k * 32) {
+		int left = dim_v - c;
+		v16 d[2] = { v16_load_n(delta + c, left < 16 ? left : 16), v16_zero() };
 
-		state_update(s, 0, dim_k, alpha, k, &d, 1);
+		if (left <= 16) {
+			state_update(s, dim_k, alpha, k, d, 1);
+			return;
+		}
+		d[1] = v16_load_n(delta + c + 16, left < 32 ? left - 16 : 16);
+		state_update(s, dim_k, alpha, k, d, 2);
 	}
 }
 

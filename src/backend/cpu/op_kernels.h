@@ -54,7 +54,8 @@ struct op_table {
 	 * w [c][width] newest last, tail [width - 1] rows tail_ld apart. */
 	void (*conv_silu)(float *x, size_t ld, int n, int c, const float *w, int width, const float *tail,
 	                  size_t tail_ld);
-	/* S [tiles][dim_k][16] of one head through the tokens; spare: two tiles. */
+	/* S of one head, [dim_v / 32][dim_k][32] and [dim_k][16] for what is left,
+	 * through the tokens; spare: [dim_k][32]. */
 	void (*delta_head)(float *s, int dim_k, int dim_v, const struct delta_rows *t, float *spare);
 	/* S = alpha S + k delta' */
 	void (*delta_apply)(float *s, int dim_k, int dim_v, const float *k, float alpha, const float *delta);
