@@ -212,6 +212,9 @@ int cmd_inspect(const struct options *o)
 		log_set_level(LOG_ERROR);
 	if (!rc)
 		rc = model_bind(&m, st, &err);
+	if (!rc && o->ctx_size > m->shape.ctx_max)
+		rc = err_set(&err, E_LIMIT, "--ctx-size: %d positions were asked for, the model has %d", o->ctx_size,
+		             m->shape.ctx_max);
 	if (!rc) {
 		print_shape(m, st);
 		print_params(m, st);
