@@ -1,0 +1,175 @@
+"""`weft serve` with a real model: clients that leave in every stage, slow ones
+beside quick ones, answers that do not depend on company.
+Run as: test_serve.py WEFT MODEL"""
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import unittest
+
+from serverkit import PATIENCE, Server
+
+WEFT, MODEL = sys.argv[1:3]
+QUICK = os.environ.get("WEFT_TEST_QUICK")
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+
+if not os.path.exists(os.path.join(MODEL, "model.safetensors")):
+    print("skipped: %s has no model.safetensors" % MODEL)
+    sys.exit(77)
+
+
+def start(*options):
+    return Server([WEFT, "serve", MODEL, "--port", "0", "--port-file", "{port_file}"] + list(options))
+
+
+def long_prompt(number, tokens):
+    """So many tokens, like no other number's."""
+    return [100 + (i * i + number) % 300 for i in range(tokens)]
+
+
+class Company(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.s = start("--queue", "200")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.s.close()
+
+    def ask(self, i):
+        body = {"messages": [{"role": "user", "content": "Question %d: why %s?" % (i, "so " * (i % 17))}],
+                "max_tokens": 4 + i % 13, "stream": i % 2 == 1, "logprobs": True}
+        body.update({"temperature": 0} if i % 3 == 0 else {"temperature": 1.3, "seed": i, "top_k": 40, "min_p": 0.01})
+        r = self.s.post(CHAT, body)
+        self.assertEqual(r.status, 200, r.text())
+        if not body["stream"]:
+            c = r.json()["choices"][0]
+            return c["message"]["content"], c["logprobs"]["content"], c["finish_reason"]
+        parts = [e["choices"][0] for e in r.events()]
+        return ("".join(p["delta"].get("content", "") for p in parts),
+                sum((p["logprobs"]["content"] for p in parts if p["logprobs"]), []), parts[-1]["finish_reason"])
+
+    def test_together_as_alone(self):
+        """64 at once, sampled and greedy, while others leave: each as it was alone, bit for bit."""
+        n = 16 if QUICK else 64
+        alone = [self.ask(i) for i in range(n)]
+        together = [None] * n
+
+        def one(i):
+            together[i] = self.ask(i)
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+        for t in threads:
+            t.start()
+        for i in range(8):
+            c = self.s.connect()
+            c.request("POST", COMPLETIONS, {"prompt": long_prompt(i, 300), "max_tokens": 500, "ignore_eos": True})
+            c.close()
+        for t in threads:
+            t.join(PATIENCE)
+        self.assertEqual(together, alone)
+        self.s.until("idle", requests_running=0, requests_waiting=0)
+
+    def test_reader_that_does_not_read(self):
+        c = self.s.connect(rcvbuf=4096)
+        c.request("POST", COMPLETIONS, {"prompt": "On and on", "max_tokens": 1000, "ignore_eos": True, "stream": True,
+                                        "logprobs": 20, "temperature": 1, "seed": 1})
+        c.until(b"data:")
+        for i in range(5):
+            self.ask(i)
+        self.s.until("the engine finished for it", requests_running=0)
+        n = sum(len(e["choices"][0]["logprobs"]["tokens"]) for e in self.events(c) if e["choices"][0]["logprobs"])
+        self.assertEqual(n, 1000)
+        c.close()
+
+    def events(self, c):
+        """The rest of a chunked stream of which a head and a little were read."""
+        import json
+        text = c.until(b"data: [DONE]").replace(b"\r\n", b"\n")
+        for line in text.split(b"\n"):
+            if line.startswith(b" {") or line.startswith(b"data: {"):
+                yield json.loads(line[line.index(b"{"):])
+
+    def test_an_empty_answer(self):
+        r = self.s.post(COMPLETIONS, {"prompt": "x", "max_tokens": 0}).json()
+        self.assertEqual((r["choices"][0]["text"], r["choices"][0]["finish_reason"], r["usage"]["completion_tokens"]),
+                         ("", "length", 0))
+
+
+class Leaving(unittest.TestCase):
+    LEFT = 'clients_left_total{stage="%s"}'
+
+    def test_leave(self):
+        s = start("--parallel", "1", "--prefill-step-size", "8")
+        self.addCleanup(s.close)
+        n = 0
+        for stream in (False, True):
+            for how in ("close", "reset", "half_close"):
+                n += 1
+                # One decodes for long; one waits behind it.
+                a, b = s.connect(), s.connect()
+                a.request("POST", COMPLETIONS, {"prompt": "On and on", "max_tokens": 3500, "ignore_eos": True, "stream": True})
+                a.until(b"data:")
+                b.request("POST", COMPLETIONS, {"prompt": "Waiting", "max_tokens": 5, "stream": stream})
+                s.until("one runs, one waits", requests_running=1, requests_waiting=1)
+                getattr(b, how)()
+                s.until("the one waiting left", requests_running=1, requests_waiting=0, **{self.LEFT % "queued": n})
+                getattr(a, how)()
+                s.until("the one decoding left", requests_running=0)
+                a.close()
+                b.close()
+                # A long prompt, in steps of 8 tokens.
+                c = s.connect()
+                c.request("POST", COMPLETIONS, {"prompt": long_prompt(n, 3500), "max_tokens": 500, "ignore_eos": True,
+                                                "stream": stream})
+                s.until("the prompt is computed", requests_running=1)
+                getattr(c, how)()
+                s.until("the one in prefill left", requests_running=0)
+                # On a machine that was busy elsewhere it may have come as far as decoding.
+                m = s.metrics()
+                stages = [m["weft_" + self.LEFT % stage] for stage in ("prefill", "decode")]
+                self.assertEqual(sum(stages), 2 * n, stages)
+                c.close()
+        self.assertEqual(s.post(COMPLETIONS, {"prompt": "Still there?", "max_tokens": 3}).status, 200)
+
+
+class Program(unittest.TestCase):
+    def test_port_in_use(self):
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            held.listen()
+            port = held.getsockname()[1]
+            r = subprocess.run([WEFT, "serve", MODEL, "--port", str(port)], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("port %d" % port, r.stderr)
+        self.assertIn("in use", r.stderr)
+
+    def test_queue_and_signals(self):
+        s = start("--parallel", "1", "--queue", "1", "--alias", "mine", "--max-connections", "50")
+        a = s.connect()
+        a.request("POST", COMPLETIONS, {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "stream": True, "model": "mine"})
+        a.until(b"data:")
+        self.assertEqual(s.ask("GET", "/v1/models").json()["data"][0]["id"], "mine")
+        held = []
+        while True:             # fill the queue, whatever its exact size
+            c = s.connect()
+            c.request("POST", COMPLETIONS, {"prompt": "x", "max_tokens": 3000, "ignore_eos": True, "stream": True})
+            status, _, headers = c.head()
+            held.append(c)
+            if status != 200:
+                break
+            self.assertLess(len(held), 4)
+        self.assertEqual((status, headers["retry-after"]), (503, "1"))
+        for c in held:
+            c.close()
+        s.signal()              # the first goes on to its end
+        self.assertIn(b'"finish_reason":"length"', a.until(b"[DONE]"))
+        self.assertEqual(s.wait(), 0)
+        a.close()
+        s.close()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[3:])
