@@ -410,6 +410,19 @@ static direct_fn *const directs[4][4][3] = {    /* [how][group 128, 64, 32, 16][
 	[STREAM] = { PICK(STREAM, 1), PICK(STREAM, 1), PICK(STREAM, 2) },
 };
 
+/* The scales of the 16 outputs after o, before their turn. */
+static void scales_ahead(const struct weight *w, int o, bool bias)
+{
+	size_t bytes = 16 * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type);
+	size_t at = (size_t)(o + 16) * bytes / 16;
+
+	for (size_t i = 0; i < bytes; i += 64) {
+		_mm_prefetch(w->scales + at + i, _MM_HINT_T0);
+		if (bias)
+			_mm_prefetch(w->biases + at + i, _MM_HINT_T0);
+	}
+}
+
 static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
                        int r0, int r1, enum how how, uint8_t *scratch)
 {
@@ -444,6 +457,7 @@ static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight
 		scales_make(d.scale, 16, w->scales, w->scale_type, c->scale_unit, groups, o, n);
 		if (c->bias)
 			scales_make(d.bias, 16, w->biases, w->scale_type, 1.0f, groups, o, n);
+		scales_ahead(w, o, c->bias);
 		fn(out + (o - o0), ld, &d, row, n, rows);
 	}
 }
