@@ -115,7 +115,7 @@ static const struct option table[] = {
 	  "sequences computed at once; others wait" },
 	{ CMD_ENGINE, "threads", "t", NULL, K_INT, AT(threads), NONE, 0, 1024, "N", "0", group_model,
 	  "compute threads; 0: one per processor" },
-	{ CMD_ENGINE, "prefill-step-size", NULL, "ubatch-size", K_INT, AT(step_rows), NONE, 1, 65536, "N", "512", group_model,
+	{ CMD_ENGINE, "prefill-step-size", NULL, "ubatch-size", K_INT, AT(step_rows), NONE, 1, 65536, "N", "256", group_model,
 	  "most tokens computed in one step" },
 	{ CMD_ENGINE | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(kv_bytes), NONE, 0, 0, "SIZE", "0", group_model,
 	  "memory for keys and values; 0: what --parallel sequences of --ctx-size need, at most a quarter of the machine's" },

@@ -147,7 +147,7 @@ void sched_admit(struct engine *e);
 bool sched_fill(struct engine *e);
 /* Moves a running sequence to another slot (if one is free) through a snapshot. */
 int sched_resume(struct engine *e, struct request *r, struct err *err);
-/* Positions of the whole sequence that the page pool must hold at worst. */
+/* Pages that n positions take. */
 int sched_pages(const struct engine *e, int n);
 
 /* ---- verify.c ---- */

@@ -15,6 +15,10 @@ import subprocess
 import sys
 
 weft = os.path.abspath(sys.argv[1])
+bundled = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../models/weft-tiny/model.safetensors")
+if not os.path.exists(bundled):
+    print(f"skipped: {os.path.normpath(bundled)} missing")
+    sys.exit(77)
 env = {k: v for k, v in os.environ.items() if k != "WEFT_MODEL"}
 env["TERM"] = "xterm"
 SILENCE = 60    # seconds

@@ -131,22 +131,26 @@ static bool cut(const struct life *l, struct buf *text, struct answer *a)
 	return false;
 }
 
-void life_alone(const struct life *l, const struct model *m, const struct tokenizer *t, truth_fn *truth,
+int life_room(const struct model *m)
+{
+	struct paged_stats kv;
+
+	paged_stats(m->kv, &kv);
+	return kv.pages < m->opts.ctx_max / kv.page_rows ? kv.pages * kv.page_rows : m->opts.ctx_max;
+}
+
+void life_alone(const struct life *l, const struct model *m, int room, const struct tokenizer *t, truth_fn *truth,
                 struct answer *out)
 {
 	const struct ask *a = &l->ask;
-	int vocab = m->shape.vocab, ctx = m->opts.ctx_max, n = a->n_prompt;
+	int vocab = m->shape.vocab, n = a->n_prompt;
 	int32_t tok[LIFE_MAX + 1];
 	float *row = xmalloc((size_t)vocab * sizeof(*row));
-	struct paged_stats kv;
 	struct sampler_params sp;
 	struct sampler s;
 	struct buf text;
 	bool over = false;
 
-	paged_stats(m->kv, &kv);
-	if (kv.pages < ctx / kv.page_rows)
-		ctx = kv.pages * kv.page_rows;
 	memset(out, 0, sizeof(*out));
 	memcpy(tok, a->prompt, (size_t)n * sizeof(*tok));
 	sp = a->sampling;
@@ -155,7 +159,7 @@ void life_alone(const struct life *l, const struct model *m, const struct tokeni
 	CHECK(!sampler_init(&s, &sp, t ? tokenizer_size(t) : vocab, tok, n, NULL), "sampler");
 	buf_init(&text);
 	out->finish = FINISH_LENGTH;
-	while (!over && out->n < a->max_tokens && n < ctx) {
+	while (!over && out->n < a->max_tokens && n < room) {
 		struct pick pick = { 0 };
 		struct err err;
 
@@ -287,7 +291,7 @@ static void check_one(struct many *a, const struct model *m, const struct tokeni
 	life_read(&a->l, false);
 	if (!a->l.done)
 		return;
-	life_alone(&a->l, m, t, truth, &want);
+	life_alone(&a->l, m, life_room(m), t, truth, &want);
 	life_check(&a->l, m, &want, truth, a->cancelled && a->l.end.finish == FINISH_CANCEL);
 	CHECK(a->cancelled || a->l.end.finish != FINISH_CANCEL, "cancelled by nobody");
 	life_free(&a->l);

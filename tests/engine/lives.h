@@ -58,8 +58,10 @@ void life_free(struct life *l);
 /* What the model says of tok[0..n), computed outside the engine. */
 typedef void truth_fn(const struct model *m, const int32_t *tok, int n, float *out);
 
+/* Positions that the context and the page pool hold.  Not while the engine's thread runs. */
+int life_room(const struct model *m);
 /* The answer of that request alone, by the plainest loop there is. */
-void life_alone(const struct life *l, const struct model *m, const struct tokenizer *t, truth_fn *truth,
+void life_alone(const struct life *l, const struct model *m, int room, const struct tokenizer *t, truth_fn *truth,
                 struct answer *out);
 /* got is `want`, or (partial) a beginning of it; rows are the truth's. */
 void life_check(const struct life *l, const struct model *m, const struct answer *want, truth_fn *truth, bool partial);

@@ -86,7 +86,7 @@ static void check(struct life *l, struct rig *g, bool partial)
 {
 	struct answer want;
 
-	life_alone(l, g->m, tok, toy_logits, &want);
+	life_alone(l, g->m, life_room(g->m), tok, toy_logits, &want);
 	life_check(l, g->m, &want, toy_logits, partial);
 }
 
@@ -307,7 +307,7 @@ static void test_conversation(void)
 		memcpy(l.prompt, t, (size_t)n * sizeof(*t));
 		l.ask.n_prompt = n;
 		l.ask.max_tokens = 7;
-		life_alone(&l, g.m, tok, toy_logits, &alone);
+		life_alone(&l, g.m, life_room(g.m), tok, toy_logits, &alone);
 		l.ask.stop_token = &alone.tok[5];       /* the sixth token ends it */
 		l.ask.n_stop_token = 1;
 		run_one(&l, &g);
@@ -562,7 +562,7 @@ static void test_stop_strings(void)
 	life_init(&l, 10, 250, 6);
 	l.ask.max_tokens = 30;
 	l.ask.sampling.temperature = 1;
-	life_alone(&l, g.m, tok, toy_logits, &alone);
+	life_alone(&l, g.m, life_room(g.m), tok, toy_logits, &alone);
 	for (size_t at = 0; at < alone.n_text; at++)
 		for (size_t n = 1; n <= 7 && at + n <= alone.n_text; n += 3) {
 			char one[8] = { 0 };
@@ -577,7 +577,7 @@ static void test_stop_strings(void)
 			l.ask.sampling.temperature = 1;
 			l.ask.stop = stop;
 			l.ask.n_stop = 3;
-			life_alone(&l, g.m, tok, toy_logits, &want);
+			life_alone(&l, g.m, life_room(g.m), tok, toy_logits, &want);
 			CHECK(want.n_text <= at, "stop at %zu", at);
 			run_one(&l, &g);
 			CHECK(!strcmp(l.got.stop, one), "stop '%s', not '%s'", l.got.stop, one);
@@ -608,7 +608,7 @@ static void test_stop_reuse(void)
 	g = rig_open(&o);
 	life_init(&l, 10, 250, 21);
 	l.ask.max_tokens = 30;
-	life_alone(&l, g.m, tok, toy_logits, &alone);
+	life_alone(&l, g.m, life_room(g.m), tok, toy_logits, &alone);
 	/* Stop at the text of tokens 12 and 13, as one string. */
 	keep = 12;
 	{

@@ -15,6 +15,7 @@ enum { CLIENTS = 5, ROUNDS = 40 };
 static struct tokenizer *tok;
 static struct model *m;
 static struct engine *e;
+static int room;
 
 struct client {
 	pthread_t thread;
@@ -68,7 +69,7 @@ static void one(struct client *c, struct life *l, uint64_t bits)
 	if (rc == E_FULL)
 		return;
 	CHECK(!rc, "%s", err.msg);
-	life_alone(l, m, tok, toy_logits, &want);
+	life_alone(l, m, room, tok, toy_logits, &want);
 	switch (how) {
 	case 2:                         /* leaves at once */
 		break;
@@ -121,6 +122,7 @@ int main(void)
 
 	tok = toy_tokenizer();
 	m = toy_open(&to);
+	room = life_room(m);
 	CHECK(!engine_open(&e, m, tok, &eo, &err), "%s", err.msg);
 	for (int i = 0; i < CLIENTS; i++) {
 		c[i].seed = (uint64_t)i;
