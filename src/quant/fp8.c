@@ -24,7 +24,7 @@ static void decode(float *out, const struct weight *w, int o)
 
 static void kernels(struct kernels *k, enum cpu_level level)
 {
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, lane_table(level)->mul_decoded } };
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_mxfp8, lane_table(level)->mul_mxfp8 } };
 }
 
 const struct format format_mxfp8 = { "mxfp8", 8, decode, kernels, NULL };

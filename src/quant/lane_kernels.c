@@ -75,6 +75,47 @@ LANES_INLINE void tile(float *out, size_t ld, const uint8_t *w, size_t row_bytes
 			out[(size_t)r * ld + (size_t)o] = v16_sum(acc[r][o]);
 }
 
+/* R rows by O outputs that lie as [n / 16][O][16] floats. */
+LANES_INLINE void tile_packed(float *out, size_t ld, const float *w, const float *x, size_t x_ld, int n, const int R,
+                              const int O)
+{
+	v16 acc[8][8];
+
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++)
+			acc[r][o] = v16_zero();
+	for (int k = 0; k < n; k += 16, w += 16 * O) {
+		int m = n - k < 16 ? n - k : 16;
+		v16 a[8];
+
+		if (m < 16) {
+			for (int o = 0; o < O; o++)
+				for (int r = 0; r < R; r++)
+					acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, m), v16_load(w + 16 * o),
+					                      acc[r][o], m);
+			break;
+		}
+#pragma GCC unroll 8
+		for (int r = 0; r < R; r++)
+			a[r] = v16_load(x + (size_t)r * x_ld + k);
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++) {
+			v16 b = v16_load(w + 16 * o);
+
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++)
+				acc[r][o] = v16_fma(a[r], b, acc[r][o]);
+		}
+	}
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++)
+			out[(size_t)r * ld + (size_t)o] = v16_sum(acc[r][o]);
+}
+
 /* nr x no products; x rows x_ld apart, w rows row_bytes apart. */
 LANES_INLINE void product(float *out, size_t ld, const uint8_t *w, size_t row_bytes, enum dtype t, int no,
                           const float *x, size_t x_ld, int nr, int n)
@@ -118,38 +159,52 @@ static void product_bf16(float *out, size_t ld, const void *w, size_t row_bytes,
 	product(out, ld, w, row_bytes, DT_BF16, no, x, x_ld, nr, n);
 }
 
-static void product_f16(float *out, size_t ld, const void *w, size_t row_bytes, int no, const float *x, size_t x_ld,
-                        int nr, int n)
+/* The product of a weight in place, by way of `packed` when rows are many: O
+ * outputs as floats in the order they are read, which converts them once and
+ * keeps rows a power of two apart from chasing each other out of the cache. */
+LANES_INLINE void mul_plain(float *out, size_t ld, const struct weight *w, enum dtype t, int o0, int o1,
+                            const struct acts *x, int r0, int r1, float *packed)
 {
-	product(out, ld, w, row_bytes, DT_F16, no, x, x_ld, nr, n);
-}
+	const int size = t == DT_F32 ? 4 : 2;
+	const uint8_t *from = w->data + (size_t)o0 * w->row_bytes;
+	const float *f = x->f + (size_t)r0 * x->ld;
+	int nr = r1 - r0, o = 0;
 
-typedef void product_fn(float *, size_t, const void *, size_t, int, const float *, size_t, int, int);
-
-static void mul_plain(product_fn *fn, float *out, size_t ld, const struct weight *w, int o0, int o1,
-                      const struct acts *x, int r0, int r1)
-{
 	assert(x->cols == w->cols);
-	fn(out, ld, w->data + (size_t)o0 * w->row_bytes, w->row_bytes, o1 - o0, x->f + (size_t)r0 * x->ld, x->ld,
-	   r1 - r0, w->cols);
+	for (; TILE_R > 1 && nr >= 4 * TILE_R && o + TILE_O <= o1 - o0; o += TILE_O, from += TILE_O * w->row_bytes) {
+		int r = 0;
+
+		for (int k = 0; k < w->cols; k += 16)
+			for (int i = 0; i < TILE_O; i++) {
+				const uint8_t *p = from + (size_t)i * w->row_bytes + (size_t)k * (size_t)size;
+
+				v16_store(packed + (size_t)k * TILE_O + 16 * i,
+				          w->cols - k < 16 ? row_load_n(p, t, w->cols - k) : row_load(p, t));
+			}
+		for (; r + TILE_R <= nr; r += TILE_R)
+			tile_packed(out + (size_t)r * ld + o, ld, packed, f + (size_t)r * x->ld, x->ld, w->cols, TILE_R, TILE_O);
+		for (; r < nr; r++)
+			tile_packed(out + (size_t)r * ld + o, ld, packed, f + (size_t)r * x->ld, x->ld, w->cols, 1, TILE_O);
+	}
+	product(out + o, ld, from, w->row_bytes, t, o1 - o0 - o, f, x->ld, nr, w->cols);
 }
 
 static void mul_f32(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                     int r1, void *scratch)
 {
-	mul_plain(product_f32, out, ld, w, o0, o1, x, r0, r1);
+	mul_plain(out, ld, w, DT_F32, o0, o1, x, r0, r1, scratch);
 }
 
 static void mul_bf16(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                      int r1, void *scratch)
 {
-	mul_plain(product_bf16, out, ld, w, o0, o1, x, r0, r1);
+	mul_plain(out, ld, w, DT_BF16, o0, o1, x, r0, r1, scratch);
 }
 
 static void mul_f16(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                     int r1, void *scratch)
 {
-	mul_plain(product_f16, out, ld, w, o0, o1, x, r0, r1);
+	mul_plain(out, ld, w, DT_F16, o0, o1, x, r0, r1, scratch);
 }
 
 static void mul_decoded(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
@@ -165,6 +220,43 @@ static void mul_decoded(float *out, size_t ld, const struct weight *w, int o0, i
 			w->fmt->decode(rows + (size_t)i * (size_t)w->cols, w, o + i);
 		product_f32(out + (o - o0), ld, rows, (size_t)w->cols * 4, n, x->f + (size_t)r0 * x->ld, x->ld,
 		            r1 - r0, w->cols);
+	}
+}
+
+/* E8M0 of stored bytes: 2^(b - 127), 255 is NaN. */
+static float power_of_two(uint8_t b)
+{
+	uint32_t u = b == 255 ? 0x7fc00000 : b ? (uint32_t)b << 23 : 0x00400000;
+	float f;
+
+	memcpy(&f, &u, sizeof f);
+	return f;
+}
+
+static void mul_mxfp8(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                      int r1, void *scratch)
+{
+	float *rows = scratch;
+	size_t cols = (size_t)w->cols;
+
+	assert(x->cols == w->cols && w->group % 16 == 0);
+	for (int o = o0; o < o1; o += DECODE_ROWS) {
+		int n = o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS;
+
+		for (int i = 0; i < n; i++) {
+			const uint8_t *p = w->data + (size_t)(o + i) * w->row_bytes;
+
+			const uint8_t *scale = w->scales + (size_t)(o + i) * (cols / (size_t)w->group);
+			float *to = rows + (size_t)i * cols;
+
+			for (int k = 0; k < w->cols; scale++) {
+				v16 f = v16_set1(power_of_two(*scale));
+
+				for (int end = k + w->group; k < end; k += 16)
+					v16_store(to + k, v16_mul(f, v16_load_e4m3(p + k)));
+			}
+		}
+		product_f32(out + (o - o0), ld, rows, cols * 4, n, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0, w->cols);
 	}
 }
 
@@ -314,6 +406,7 @@ const struct lane_table LANES(lane_table) = {
 	.vec = { dot, sum_squares },
 	.quantise = quantise,
 	.mul_f32 = mul_f32, .mul_bf16 = mul_bf16, .mul_f16 = mul_f16, .mul_decoded = mul_decoded,
+	.mul_mxfp8 = mul_mxfp8,
 	.kv_f32 = { score_f32, mix_f32 },
 	.kv_bf16 = { score_bf16, mix_bf16 },
 };

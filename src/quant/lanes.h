@@ -50,9 +50,14 @@ LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 {
 	return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v16_mask(n), p));
 }
-LANES_INLINE v16 v16_load_u8(const void *p)
+/* E4M3 as MLX reads it: an f16 with its exponent 8 too small. */
+LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
-	return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)));
+	__m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128(p));
+	__m256i h = _mm256_or_si256(_mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x7f)), 7),
+	                            _mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x80)), 8));
+
+	return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(256.0f));
 }
 LANES_INLINE void v16_store(void *p, v16 a) { _mm512_storeu_ps(p, a); }
 LANES_INLINE void v16_store_n(void *p, v16 a, int n) { _mm512_mask_storeu_ps(p, v16_mask(n), a); }
@@ -161,12 +166,15 @@ LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 	memcpy(t, p, (size_t)n * 2);
 	return v16_load_f16(t);
 }
-LANES_INLINE v16 v16_load_u8(const void *p)
+LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
-	__m128i b = _mm_loadu_si128(p);
+	__m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128(p));
+	__m256i h = _mm256_or_si256(_mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x7f)), 7),
+	                            _mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x80)), 8));
+	__m256 f = _mm256_set1_ps(256.0f);
 
-	return (v16){ _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(b)),
-	              _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))) };
+	return (v16){ _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(h)), f),
+	              _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(h, 1)), f) };
 }
 LANES_INLINE void v16_store(void *p, v16 a)
 {
@@ -276,7 +284,17 @@ LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 	return r;
 }
 LANES_INLINE v16 v16_load_f16(const void *p) { return v16_load_f16_n(p, 16); }
-LANES_INLINE v16 v16_load_u8(const void *p) { v16 r; LANES_EACH r.v[i] = ((const uint8_t *)p)[i]; return r; }
+LANES_INLINE v16 v16_load_e4m3(const void *p)
+{
+	v16 r;
+
+	LANES_EACH {
+		uint8_t b = ((const uint8_t *)p)[i];
+
+		r.v[i] = (b & 0x80 ? -256.0f : 256.0f) * f16_to_float((uint16_t)((b & 0x7f) << 7));
+	}
+	return r;
+}
 LANES_INLINE void v16_store_n(void *p, v16 a, int n) { memcpy(p, a.v, (size_t)n * sizeof(float)); }
 LANES_INLINE void v16_store(void *p, v16 a) { v16_store_n(p, a, 16); }
 LANES_INLINE v16 v16_add(v16 a, v16 b) { LANES_EACH a.v[i] += b.v[i]; return a; }

@@ -13,6 +13,7 @@ struct lane_table {
 	struct vec_kernels vec;
 	acts_quantise_fn *quantise;
 	weight_mul_fn *mul_f32, *mul_bf16, *mul_f16;    /* plain weights in place */
+	weight_mul_fn *mul_mxfp8;
 	weight_mul_fn *mul_decoded;                     /* any format, decoded a few rows at a time */
 	struct kv_kernels kv_f32, kv_bf16;
 };
