@@ -268,7 +268,7 @@ static struct value split(struct jrender *r, struct value self, const struct jar
 
 	args_bind(r, "split", "sep maxsplit", a, arg, 0);
 	max = arg_int(r, arg[1], -1);
-	jr_bytes(r, s->n);
+	jr_steps(r, s->n / 2);
 	if (arg[0].kind == V_MISSING || arg[0].kind == V_NONE) {
 		if (right)
 			rsplit_space(r, s, max, &out);
@@ -316,7 +316,7 @@ static struct value m_splitlines(struct jrender *r, struct value self, const str
 
 	args_bind(r, "splitlines", "keepends", a, arg, 0);
 	keepends = v_true(r, arg[0]);
-	jr_bytes(r, s->n);
+	jr_steps(r, s->n / 2);
 	for (size_t i = 0; i < s->n; i += k) {
 		k = line_break_at(s->p + i, s->n - i);
 		if (!k) {

@@ -141,8 +141,10 @@ static void gen_start(struct jrender *r, struct jgen *g)
 				jr_fail(r, E_UNSUPPORTED, "unknown test in select");
 			off++;
 		}
-		g->args.v += off;
-		g->args.n -= off < g->args.n ? off : g->args.n;
+		if (off) {
+			g->args.v += off;
+			g->args.n -= off;
+		}
 	}
 	g->src = iter_open(r, src);
 }
@@ -566,6 +568,7 @@ static struct value f_indent(struct jrender *r, struct value self, const struct 
 	size_t from = 0, k;
 	struct sb b;
 
+	jr_steps(r, self.kind == V_STR ? self.s->n / 4 : 0);
 	args_bind(r, "indent", "width first blank", a, arg, 0);
 	if (self.kind == V_UNDEF)
 		v_fail_undef(r, self);
@@ -622,7 +625,7 @@ static struct value f_from_json(struct jrender *r, struct value self, const stru
 	/* The parser's own tree may be some fifty times its text. */
 	if (self.s->n > r->lim->memory_max / 64)
 		jr_fail(r, E_LIMIT, "from_json: text of %zu bytes, limit is %zu", self.s->n, r->lim->memory_max / 64);
-	jr_steps(r, self.s->n);
+	jr_steps(r, 4 * self.s->n + 200);
 	r->parsed = json_parse(self.s->p, self.s->n, 0, &err);
 	if (!r->parsed)
 		jr_fail(r, E_ARG, "from_json: %s", err.msg);
@@ -656,6 +659,7 @@ static struct value f_int(struct jrender *r, struct value self, const struct jar
 	int64_t i, base;
 	double d;
 
+	jr_steps(r, self.kind == V_STR ? self.s->n / 2 : 0);
 	args_bind(r, "int", "default base", a, arg, 0);
 	if (arg[0].kind == V_MISSING)
 		arg[0] = v_int(0);
@@ -678,6 +682,7 @@ static struct value f_float(struct jrender *r, struct value self, const struct j
 	struct value arg[1];
 	double d;
 
+	jr_steps(r, self.kind == V_STR ? self.s->n / 2 : 0);
 	args_bind(r, "float", "default", a, arg, 0);
 	if (arg[0].kind == V_MISSING)
 		arg[0] = v_float(0);
@@ -961,6 +966,7 @@ static struct value g_strftime_now(struct jrender *r, const struct jargs *a)
 	size_t n;
 
 	args_bind(r, "strftime_now", "format", a, arg, 1);
+	jr_steps(r, 200);
 	if (arg[0].kind != V_STR || arg[0].s->n > 200)
 		jr_fail(r, E_ARG, "strftime_now: format must be a string of at most 200 bytes");
 	if (!arg[0].s->n)

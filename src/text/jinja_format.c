@@ -237,6 +237,7 @@ static void put_number(struct jrender *r, struct sb *b, const struct spec *sp, i
 			v_fail_undef(r, v);
 		jr_fail(r, E_ARG, "%%%c format: a number is required, not %s", conv, v_type(v));
 	}
+	jr_steps(r, 20 + (sp->precision > 0 ? (uint64_t)sp->precision : 0));
 	if (strchr("eEfFgG", conv)) {
 		snprintf(f, sizeof f, "%%%s%s%s.*%c", sp->plus ? "+" : "", sp->blank ? " " : "", sp->alt ? "#" : "", conv);
 		n = snprintf(t, sizeof t, f, sp->precision < 0 ? 6 : sp->precision, v_as_double(v));

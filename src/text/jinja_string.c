@@ -215,6 +215,7 @@ struct jstr *str_escape(struct jrender *r, struct jstr *s)
 
 	if (s->markup)
 		return s;
+	jr_steps(r, s->n / 4);
 	sb_init(&b);
 	for (size_t i = 0; i < s->n; i++) {
 		const char *esc = s->p[i] == '&' ? "&amp;" : s->p[i] == '<' ? "&lt;" : s->p[i] == '>' ? "&gt;" :
@@ -352,7 +353,7 @@ struct jstr *str_strip(struct jrender *r, struct jstr *s, const struct jstr *cha
 			break;
 		to -= k;
 	}
-	jr_steps(r, (s->n - (to - from)) * (chars ? chars->n / 16 + 1 : 1) / 4 + 1);
+	jr_steps(r, (s->n - (to - from)) * (chars ? chars->n / 16 + 1 : 1) + 1);
 	return str_sub(r, s, from, to);
 }
 
@@ -454,6 +455,7 @@ static void put_folded(struct jrender *r, struct sb *b, const struct jstr *s, si
 	char out[16];
 	size_t n = 0;
 
+	jr_steps(r, cp < 0x80 ? 1 : cp == 0x3A3 ? 20 : 5);       /* what looking up its case costs */
 	if (cp < 0x80) {
 		if (how == FOLD_LOWER ? cp >= 'A' && cp <= 'Z' : cp >= 'a' && cp <= 'z')
 			cp ^= 32;

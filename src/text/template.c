@@ -12,7 +12,7 @@
 static const struct template_limits defaults = {
 	.source_max = 1 << 20,
 	.nest_max = 100,
-	.steps_max = 50 * 1000 * 1000,
+	.steps_max = 20 * 1000 * 1000,
 	.memory_max = (size_t)256 << 20,
 	.output_max = (size_t)64 << 20,
 	.depth_max = 1200,

@@ -27,7 +27,8 @@ struct template;
 struct template_limits {
 	size_t source_max;      /* bytes of template text; default 1 MiB (the largest known has 17 KB) */
 	int nest_max;           /* nested tags and parentheses, and elements in one chain of operators / 4; 100 */
-	uint64_t steps_max;     /* expressions evaluated, elements visited and 16-byte units moved; 50 million */
+	uint64_t steps_max;     /* expressions evaluated, elements visited, 16-byte units moved; 20 million,
+	                         * some seconds (a chat of 1000 messages takes about 0.2 million) */
 	size_t memory_max;      /* bytes held during one rendering, inputs excluded; 256 MiB */
 	size_t output_max;      /* bytes of the prompt; 64 MiB */
 	int depth_max;          /* nested evaluations, macro calls included; 1200 (about 0.5 MiB of stack) */
