@@ -92,7 +92,7 @@ struct attend {
 	float *out;
 	size_t q_row, q_head, row_bytes;
 	const struct kv_view *view;
-	int layer, group, rows_most;
+	int layer, group, rows_most;    /* rows_most: of any unit */
 	const struct unit *unit;
 	int n_seg;                      /* > 0: parts are unit x segment, partials kept */
 	float *partial;                 /* [unit][segment][query][dim + 2] */
@@ -315,22 +315,23 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	                    .row_bytes = view->fmt->row_bytes(a->dim) };
 	struct unit *unit;
 	int n_unit = 0, n_seg = 1, nq;
+	int rows = d.group >= QUERIES ? 1 : QUERIES / d.group;
 
 	assert(a->heads % a->heads_kv == 0);
 	view->fmt->kernels(&d.kv, c->be.level);
-	d.rows_most = d.group >= QUERIES ? 1 : QUERIES / d.group;
-	nq = d.rows_most * d.group;
 	d.unit = unit = room_get(&c->parts, (size_t)p->n_row * (size_t)a->heads_kv * sizeof *unit);
 	for (int r = 0, n; r < p->n_row; r += n) {
 		int seg;
 
-		for (n = 1; r + n < p->n_row && n < d.rows_most && p->item[r + n] == p->item[r]; n++)
+		for (n = 1; r + n < p->n_row && n < rows && p->item[r + n] == p->item[r]; n++)
 			;
 		seg = p->pos[r + n - 1] / ATTN_SEGMENT + 1;
 		n_seg = seg > n_seg ? seg : n_seg;
+		d.rows_most = n > d.rows_most ? n : d.rows_most;
 		for (int h = 0; h < a->heads_kv; h++)
 			unit[n_unit++] = (struct unit){ r, n, h };
 	}
+	nq = d.rows_most * d.group;
 	cpu_scratch(c, desk_floats(nq, a->dim) * sizeof(float));
 	if (n_seg == 1 || c->be.threads == 1 || n_unit >= 4 * c->be.threads) {
 		pool_run(c->pool, attend_unit, &d, n_unit);

@@ -10,7 +10,7 @@
 
 enum {
 	ATTN_BLOCK = 64,                /* keys of one online-softmax step, at absolute positions */
-	ATTN_SEGMENT = 1024,            /* keys whose partial is merged in order; a multiple of the block */
+	ATTN_SEGMENT = 256,             /* keys whose partial is merged in order; a multiple of the block */
 	CONV_MAX = 8,                   /* widest convolution */
 };
 
