@@ -47,7 +47,8 @@ struct options {
 	/* Answers: what a request does not say, or all that `run` says. */
 	double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
 	int top_k;
-	bool temperature_set, top_p_set, min_p_set, top_k_set, repetition_set;  /* else the checkpoint's suggestion counts */
+	/* Else what the checkpoint suggests counts. */
+	bool temperature_set, top_p_set, min_p_set, top_k_set, repetition_set;
 	int max_tokens;                 /* -1: until the context ends */
 	int64_t seed;                   /* -1: a new one for each answer */
 	const char *template_file;      /* NULL: the model's */

@@ -256,7 +256,8 @@ static void budgets(const struct session *s, const struct options *o, struct mod
 		.kv = kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16"),
 	};
 	if (!mo->kv_bytes && shape->layers_attn) {
-		want = size_mul(model_kv_page_bytes(shape, mo->kv), size_mul((size_t)mo->slots, model_kv_pages(mo->ctx_max)));
+		want = size_mul((size_t)mo->slots, model_kv_pages(mo->ctx_max));
+		want = size_mul(model_kv_page_bytes(shape, mo->kv), want);
 		mo->kv_bytes = least(want, machine / 4);
 	}
 	*prefix_bytes = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
@@ -272,8 +273,8 @@ static void log_plan(const struct session *s, const struct engine_opts *eo)
 
 	log_info("%s: %s, %.1f million parameters, weights %zu MB; %d threads, %s", s->store->name, s->model->arch,
 	         (double)shape->params / 1e6, (size_t)shape->weight_bytes / MB, s->be->threads, cpu_level_name(s->be->level));
-	log_info("context %d, %d sequences at once, %d tokens per step, queue %d; keys and values up to %zu MB, states %zu MB, "
-	         "kept prefixes up to %zu MB", mo->ctx_max, eo->seqs_max, eo->step_rows, eo->queue_max, mo->kv_bytes / MB,
+	log_info("context %d, %d sequences at once, %d tokens per step, queue %d; "
+	         "keys and values up to %zu MB, states %zu MB, kept prefixes up to %zu MB", mo->ctx_max, eo->seqs_max, eo->step_rows, eo->queue_max, mo->kv_bytes / MB,
 	         (size_t)mo->slots * state_slot_bytes(&shape->state) / MB, eo->prefix_bytes / MB);
 }
 

@@ -162,8 +162,9 @@ static void show_end(struct talk *t, const struct event *ev)
 	/* The first token's time belongs to the prompt. */
 	if (decode > 0 && ev->n_output > 1)
 		fprintf(stderr, ", %.1f tokens/s", (ev->n_output - 1) / decode);
-	fprintf(stderr, "%s]%s\n", ev->finish == FINISH_CANCEL ? "; stopped" : ev->finish == FINISH_LENGTH ? "; cut at the limit" : "",
-	        t->err_tty ? "\033[0m" : "");
+	if (ev->finish == FINISH_CANCEL || ev->finish == FINISH_LENGTH)
+		fputs(ev->finish == FINISH_CANCEL ? "; stopped" : "; cut at the limit", stderr);
+	fprintf(stderr, "]%s\n", t->err_tty ? "\033[0m" : "");
 }
 
 /* ---- messages to tokens ---- */
@@ -390,6 +391,9 @@ static int read_message(EditLine *el, History *past, struct buf *out)
 		const char *line;
 		int n;
 
+		/* libedit shows its prompt before it takes over the terminal's keys; a Ctrl-D in
+		 * between would be lost. */
+		el_set(el, EL_PREP_TERM, 1);
 		line = el_gets(el, &n);
 		if (!line || n <= 0)
 			return interrupted ? -1 : 0;

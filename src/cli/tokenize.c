@@ -86,8 +86,8 @@ int cmd_tokenize(const struct options *given)
 			rc = read_all(&text, &err);
 	}
 	if (!rc)
-		rc = tokenizer_encode(s.tok, text.p, text.n, (o.special ? TOKENIZE_SPECIAL : 0u) | (o.around ? TOKENIZE_AROUND : 0u),
-		                      &ids, &err);
+		rc = tokenizer_encode(s.tok, text.p, text.n,
+		                      (o.special ? TOKENIZE_SPECIAL : 0u) | (o.around ? TOKENIZE_AROUND : 0u), &ids, &err);
 	if (!rc && o.pieces)
 		print_pieces(s.tok, &ids);
 	else if (!rc)

@@ -91,7 +91,8 @@ static int ask_check(const struct engine *e, const struct ask *a, int *out_max, 
 		               a->n_prompt, fits);
 	for (int i = 0; i < a->n_prompt; i++)
 		if (a->prompt[i] < 0 || a->prompt[i] >= vocab)
-			return err_set(err, E_ARG, "prompt token %d is %d and the model's ids end at %d", i, a->prompt[i], vocab - 1);
+			return err_set(err, E_ARG, "prompt token %d is %d and the model's ids end at %d", i, a->prompt[i],
+			               vocab - 1);
 	for (int i = 0; i < a->n_split; i++)
 		if (a->split[i] < 1)
 			return err_set(err, E_ARG, "split size %d is %d; at least 1 is needed", i, a->split[i]);
@@ -184,7 +185,8 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 		if (e->closing) {
 			rc = err_set(err, E_GONE, "the engine is closing");
 		} else if (e->n_queue >= e->opts.queue_max) {
-			rc = err_set(err, E_FULL, "%d requests are waiting and the queue holds %d", e->n_queue, e->opts.queue_max);
+			rc = err_set(err, E_FULL, "%d requests are waiting and the queue holds %d", e->n_queue,
+			             e->opts.queue_max);
 		} else {
 			atomic_store(&r->refs, 2);
 			r->age = e->submitted++;

@@ -259,7 +259,7 @@ bool sched_fill(struct engine *e)
 			 * be, unless the backend gives less than it promised. */
 			struct request *r = s->run[0];
 
-			err_set(&r->err, E_FULL, "no memory for position %d of a sequence alone in the page pool (%d pages of %d)",
+			err_set(&r->err, E_FULL, "no memory for position %d of a sequence alone in the pool (%d pages of %d)",
 			        r->pos, e->pages, e->page_rows);
 			verify_end(r, FINISH_ERROR);
 			engine_finish(e, r);
