@@ -118,6 +118,12 @@ struct jrange {
 	int64_t start, stop, step, n;
 };
 
+/* Element i; the sums may wrap on the way, the element fits. */
+static inline int64_t range_at(const struct jrange *g, int64_t i)
+{
+	return (int64_t)((uint64_t)g->start + (uint64_t)i * (uint64_t)g->step);
+}
+
 struct jmacro {
 	const struct node *node;
 	struct jrec *scope;     /* record of the function it was defined in */
@@ -401,7 +407,6 @@ const char *v_type(struct value v);                     /* Python's type name */
 _Noreturn void v_fail_undef(struct jrender *r, struct value v);
 bool v_true(struct jrender *r, struct value v);
 bool v_eq(struct jrender *r, struct value a, struct value b);
-bool v_less(struct jrender *r, struct value a, struct value b, const char *op);        /* a < b */
 bool v_compare(struct jrender *r, int op, struct value a, struct value b);
 bool v_in(struct jrender *r, struct value v, struct value in);
 bool v_has_len(struct value v);
@@ -444,8 +449,6 @@ int method_known(const char *name, size_t n);
 const struct jfilter *filter_find(const char *name, size_t n);
 const struct jtest *test_find(const char *name, size_t n);
 const struct jfunc *func_find(const char *name, size_t n);
-size_t func_count(void);
-const struct jfunc *func_at(size_t i);
 bool gen_next(struct jrender *r, struct jgen *g, struct value *out);
 /* Lays arguments out by parameter: names is "a b c"; absent ones become
  * V_MISSING, too many or unknown ones are errors of `what`. */

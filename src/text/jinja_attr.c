@@ -126,7 +126,8 @@ static struct value find(struct jrender *r, struct value self, const struct jarg
 	args_bind(r, "find", "- - -", a, arg, 1);
 	what = arg_str(r, "find", arg[0]);
 	if (part(r, self.s, arg[1], arg[2], &lo, &hi))
-		hit = last ? find_last(r, self.s->p + lo, hi - lo, what) : mem_find(self.s->p + lo, hi - lo, what->p, what->n);
+		hit = last ? find_last(r, self.s->p + lo, hi - lo, what) :
+		             mem_find(self.s->p + lo, hi - lo, what->p, what->n);
 	if (!hit) {
 		if (must)
 			jr_fail(r, E_ARG, "substring not found");
@@ -453,9 +454,20 @@ static struct value pad(struct jrender *r, struct value self, const struct jargs
 	return keep(r, self, sb_str(r, &b));
 }
 
-static struct value m_ljust(struct jrender *r, struct value self, const struct jargs *a) { return pad(r, self, a, 1); }
-static struct value m_rjust(struct jrender *r, struct value self, const struct jargs *a) { return pad(r, self, a, -1); }
-static struct value m_center(struct jrender *r, struct value self, const struct jargs *a) { return pad(r, self, a, 0); }
+static struct value m_ljust(struct jrender *r, struct value self, const struct jargs *a)
+{
+	return pad(r, self, a, 1);
+}
+
+static struct value m_rjust(struct jrender *r, struct value self, const struct jargs *a)
+{
+	return pad(r, self, a, -1);
+}
+
+static struct value m_center(struct jrender *r, struct value self, const struct jargs *a)
+{
+	return pad(r, self, a, 0);
+}
 
 static struct value m_zfill(struct jrender *r, struct value self, const struct jargs *a)
 {
@@ -550,7 +562,8 @@ static struct value is_all(struct jrender *r, struct value self, const struct ja
 		if (what == IS_UPPER || what == IS_LOWER) {
 			utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
 
-			if (c == (what == IS_UPPER ? UTF8PROC_CATEGORY_LL : UTF8PROC_CATEGORY_LU) || c == UTF8PROC_CATEGORY_LT)
+			if (c == (what == IS_UPPER ? UTF8PROC_CATEGORY_LL : UTF8PROC_CATEGORY_LU) ||
+			    c == UTF8PROC_CATEGORY_LT)
 				return v_bool(false);
 			any = any || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LU;
 		} else {
@@ -788,7 +801,8 @@ static bool attribute(struct jrender *r, struct value v, struct jstr *name, stru
 	struct jmethod *m;
 	struct value *a;
 
-	if (name->n > 4 && !memcmp(name->p, "__", 2) && !memcmp(name->p + name->n - 2, "__", 2) && v.kind != V_SPACE) {
+	if (v.kind != V_SPACE && name->n > 4 && !memcmp(name->p, "__", 2) &&
+	    !memcmp(name->p + name->n - 2, "__", 2)) {
 		*out = v_undef(name, UNDEF_UNSAFE);
 		return true;
 	}
@@ -846,7 +860,7 @@ static bool item(struct jrender *r, struct value v, struct value key, struct val
 			end++;
 		*out = v_str(str_sub(r, v.s, at, end));
 	} else {
-		*out = v.kind == V_RANGE ? v_int(v.range->start + i * v.range->step) : v.l->v[i];
+		*out = v.kind == V_RANGE ? v_int(range_at(v.range, i)) : v.l->v[i];
 	}
 	return true;
 }
@@ -887,8 +901,8 @@ struct value v_slice(struct jrender *r, struct value v, struct value from, struc
 
 	if (v.kind == V_UNDEF)
 		v_fail_undef(r, v);
-	if (v.kind != V_STR && v.kind != V_LIST && v.kind != V_TUPLE)
-		jr_fail(r, v.kind == V_RANGE ? E_UNSUPPORTED : E_ARG, "'%s' object cannot be sliced", v_type(v));
+	if (v.kind != V_STR && v.kind != V_LIST && v.kind != V_TUPLE && v.kind != V_RANGE)
+		jr_fail(r, E_ARG, "'%s' object cannot be sliced", v_type(v));
 	if (!is_bound(from) || !is_bound(to) || !is_bound(step))
 		jr_fail(r, E_ARG, "slice indices must be integers or None");
 	n = v_len(r, v);
@@ -905,7 +919,22 @@ struct value v_slice(struct jrender *r, struct value v, struct value from, struc
 		a = x < -n ? -1 : x < 0 ? x + n : x >= n ? n - 1 : x;
 		b = to.kind == V_NONE || y < -n ? -1 : y < 0 ? y + n : y >= n ? n - 1 : y;
 	}
-	count = k > 0 ? (b > a ? (b - a - 1) / k + 1 : 0) : (a > b ? (int64_t)((uint64_t)(a - b - 1) / -(uint64_t)k) + 1 : 0);
+	if (k > 0)
+		count = b > a ? (b - a - 1) / k + 1 : 0;
+	else
+		count = a > b ? (int64_t)((uint64_t)(a - b - 1) / -(uint64_t)k) + 1 : 0;
+	if (v.kind == V_RANGE) {
+		struct jrange *g = jr_alloc(r, sizeof *g);
+
+		*g = (struct jrange){ .n = count };
+		if (__builtin_mul_overflow(a, v.range->step, &g->start) ||
+		    __builtin_mul_overflow(b, v.range->step, &g->stop) ||
+		    __builtin_add_overflow(g->start, v.range->start, &g->start) ||
+		    __builtin_add_overflow(g->stop, v.range->start, &g->stop) ||
+		    __builtin_mul_overflow(k, v.range->step, &g->step))
+			jr_fail(r, E_UNSUPPORTED, "integer beyond 64 bits");
+		return (struct value){ .kind = V_RANGE, .range = g };
+	}
 	jr_steps(r, (uint64_t)count);
 	if (v.kind != V_STR) {
 		l = list_new(r, (size_t)count);

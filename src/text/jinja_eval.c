@@ -427,7 +427,7 @@ static struct value eval_node(struct jrender *r, struct jrec *rec, const struct 
 			return jr_eval(r, rec, n->b);
 		if (n->c)
 			return jr_eval(r, rec, n->c);
-		return v_undef_hint(r, "the inline if-expression evaluated to false and no else section was defined.");
+		return v_undef_hint(r, "the inline if-expression evaluated to false and has no else");
 	case N_OR:
 	case N_AND:
 		v = jr_eval(r, rec, n->a);

@@ -404,7 +404,8 @@ static struct value f_sort(struct jrender *r, struct value self, const struct ja
 		struct jlist *key = list_new(r, n_paths);
 
 		for (k = 0; k < n_paths; k++)
-			key->v[k] = folded(r, follow(r, paths[k], l->v[i], (struct value){ .kind = V_MISSING }), fold);
+			key->v[k] = folded(r, follow(r, paths[k], l->v[i], (struct value){ .kind = V_MISSING }),
+			                   fold);
 		keys[i] = v_list(key);
 	}
 	v_sort(r, keys, l->v, l->n, v_true(r, arg[0]));
@@ -931,7 +932,7 @@ static struct jdict *make_dict(struct jrender *r, const char *what, const struct
 			struct jlist *pair = v_to_list(r, v);
 
 			if (pair->n != 2)
-				jr_fail(r, E_ARG, "%s: update sequence element has length %zu; 2 is required", what, pair->n);
+				jr_fail(r, E_ARG, "%s: element has length %zu; 2 is required", what, pair->n);
 			dict_set(r, o, pair->v[0], pair->v[1]);
 		}
 	}
@@ -988,5 +989,3 @@ static const struct jfunc funcs[] = {
 };
 
 const struct jfunc *func_find(const char *name, size_t n) { FIND(funcs); }
-size_t func_count(void) { return sizeof funcs / sizeof *funcs; }
-const struct jfunc *func_at(size_t i) { return &funcs[i]; }

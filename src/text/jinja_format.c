@@ -239,7 +239,8 @@ static void put_number(struct jrender *r, struct sb *b, const struct spec *sp, i
 	}
 	jr_steps(r, 20 + (sp->precision > 0 ? (uint64_t)sp->precision : 0));
 	if (strchr("eEfFgG", conv)) {
-		snprintf(f, sizeof f, "%%%s%s%s.*%c", sp->plus ? "+" : "", sp->blank ? " " : "", sp->alt ? "#" : "", conv);
+		snprintf(f, sizeof f, "%%%s%s%s.*%c", sp->plus ? "+" : "", sp->blank ? " " : "",
+		         sp->alt ? "#" : "", conv);
 		n = snprintf(t, sizeof t, f, sp->precision < 0 ? 6 : sp->precision, v_as_double(v));
 	} else {
 		if (!v_as_int(v, &i)) {
@@ -255,14 +256,16 @@ static void put_number(struct jrender *r, struct sb *b, const struct spec *sp, i
 		if (sp->alt && strchr("oxX", conv))
 			n += snprintf(t + n, sizeof t - (size_t)n, "0%c", conv);
 		snprintf(f, sizeof f, "%%.*ll%c", conv == 'i' || conv == 'd' ? 'u' : conv);
-		n += snprintf(t + n, sizeof t - (size_t)n, f, sp->precision < 1 ? 1 : sp->precision, (unsigned long long)mag);
+		n += snprintf(t + n, sizeof t - (size_t)n, f, sp->precision < 1 ? 1 : sp->precision,
+		              (unsigned long long)mag);
 	}
 	s = str_new(r, t, (size_t)n, ORIGIN_TEXT);
 	put_field(r, b, sp, s, sp->zero && !sp->left && isfinite(v_as_double(v)),
 	          (size_t)(n && strchr("+- ", t[0])) + (sp->alt && strchr("xXo", conv) ? 2 : 0));
 }
 
-static void put_conversion(struct jrender *r, struct sb *b, const struct spec *sp, int conv, struct value v, bool markup)
+static void put_conversion(struct jrender *r, struct sb *b, const struct spec *sp, int conv, struct value v,
+                           bool markup)
 {
 	struct jstr *s;
 	struct sb one;
@@ -324,7 +327,8 @@ struct value format_percent(struct jrender *r, struct jstr *fmt, struct value ar
 			key_end = memchr(p, ')', (size_t)(end - p));
 			if (!key_end || args.kind != V_DICT)
 				jr_fail(r, E_ARG, "format requires a mapping");
-			v = v_getitem(r, args, v_str(str_sub(r, fmt, (size_t)(p + 1 - fmt->p), (size_t)(key_end - fmt->p))));
+			v = v_getitem(r, args,
+			              v_str(str_sub(r, fmt, (size_t)(p + 1 - fmt->p), (size_t)(key_end - fmt->p))));
 			if (v.kind == V_UNDEF)
 				jr_fail(r, E_ARG, "format: key not in mapping");
 			p = key_end + 1;
@@ -384,8 +388,8 @@ struct value format_braces(struct jrender *r, struct jstr *fmt, const struct jar
 					v = a->kwv[k];
 		}
 		if (v.kind == V_MISSING)
-			jr_fail(r, E_ARG, "format(): no argument for field '%.*s'", close - i < 60 ? (int)(close - i - 1) : 60,
-			        fmt->p + i + 1);
+			jr_fail(r, E_ARG, "format(): no argument for field '%.*s'",
+			        close - i < 60 ? (int)(close - i - 1) : 60, fmt->p + i + 1);
 		v_put_str(r, &b, v);
 		from = close + 1;
 		i = close;

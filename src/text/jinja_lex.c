@@ -277,7 +277,8 @@ static bool word_char(const char *p, size_t n, int *len)
 		return ((*p | 32) >= 'a' && (*p | 32) <= 'z') || digit(*p) || *p == '_';
 	*len = utf8_decode(p, n, &cp);
 	cat = utf8proc_category((utf8proc_int32_t)cp);
-	return cat >= UTF8PROC_CATEGORY_LU && cat <= UTF8PROC_CATEGORY_PC;     /* letters, marks, numbers, connectors */
+	/* letters, marks, numbers, connectors */
+	return cat >= UTF8PROC_CATEGORY_LU && cat <= UTF8PROC_CATEGORY_PC;
 }
 
 static void lex_name(struct lexer *x)

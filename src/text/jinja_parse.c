@@ -202,7 +202,8 @@ static struct node *parse_tuple(struct jcompile *c, int mode, const char *end_na
 		if (tuple_ends(c, end_name))
 			break;
 		enter(c);
-		add(c, &v, mode == TUPLE_PRIMARY ? parse_primary(c) : mode == TUPLE_FULL ? parse_expr(c) : parse_or(c));
+		n = mode == TUPLE_PRIMARY ? parse_primary(c) : mode == TUPLE_FULL ? parse_expr(c) : parse_or(c);
+		add(c, &v, n);
 		leave(c);
 		if (cur(c)->kind != T_COMMA)
 			break;
@@ -408,7 +409,8 @@ static void parse_args(struct jcompile *c, struct node *n)
 			}
 			for (uint32_t i = 0; i < n->n_kw; i++)
 				if (n->kw[i].id == key->name)
-					jc_fail(c, E_FORMAT, key->line, "keyword argument repeated: %.*s", (int)key->n, key->p);
+					jc_fail(c, E_FORMAT, key->line, "repeated keyword argument '%.*s'",
+					        (int)key->n, key->p);
 			n->kw[n->n_kw++] = (struct keyword){ c->t->names[key->name].str, key->name, parse_expr(c) };
 			c->t->names[key->name].stored = true;
 		} else {
@@ -892,8 +894,10 @@ static struct node *parse_simple_scope(struct jcompile *c, int line, const char 
 		n->b = parse_filter(c, NULL);
 		while (skip(c, T_PIPE))
 			n->b = parse_filter(c, n->b);
+		n->body = parse_until(c, end);
+	} else {                /* a function of its own in Jinja: no loop to break out of */
+		n->body = macro_body(c, end);
 	}
-	n->body = parse_until(c, end);
 	return n;
 }
 

@@ -281,7 +281,8 @@ int str_cmp(const struct jstr *a, const struct jstr *b)
 bool is_space(uint32_t c)
 {
 	return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+	       c == 0x3000;
 }
 
 size_t space_at(const char *p, size_t n)

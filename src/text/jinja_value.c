@@ -194,16 +194,11 @@ static bool in_order(struct jrender *r, int op, struct value a, struct value b)
 	return res;
 }
 
-bool v_less(struct jrender *r, struct value a, struct value b, const char *op)
-{
-	(void)op;
-	return in_order(r, OP_LT, a, b);
-}
-
 bool v_in(struct jrender *r, struct value v, struct value in)
 {
 	struct jiter it;
 	struct value x;
+	__int128 off;
 	int64_t i;
 
 	switch (in.kind) {
@@ -217,8 +212,8 @@ bool v_in(struct jrender *r, struct value v, struct value in)
 	case V_RANGE:
 		if (!v_as_int(v, &i))
 			return false;
-		i -= in.range->start;
-		return i % in.range->step == 0 && i / in.range->step >= 0 && i / in.range->step < in.range->n;
+		off = (__int128)i - in.range->start;
+		return off % in.range->step == 0 && off / in.range->step >= 0 && off / in.range->step < in.range->n;
 	default:
 		if (in.kind == V_VIEW && in.aux == VIEW_KEYS)
 			return dict_get(r, in.o, v) != NULL;
@@ -298,7 +293,8 @@ static void put_repr_str(struct jrender *r, struct sb *b, const struct jstr *s)
 		else if (cp == '\n' || cp == '\r' || cp == '\t')
 			n = snprintf(esc, sizeof esc, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
 		else if (!printable(cp))
-			n = snprintf(esc, sizeof esc, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", cp);
+			n = snprintf(esc, sizeof esc, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" :
+			             "\\U%08x", cp);
 		if (!n)
 			continue;
 		sb_put(r, b, s->p + from, i - from, origin);
@@ -661,13 +657,13 @@ bool iter_next(struct jrender *r, struct jiter *it, struct value *out)
 		if (it->i >= v.s->n)
 			return false;
 		k = (size_t)utf8_decode(v.s->p + it->i, v.s->n - it->i, &cp);
-		*out = v_str(str_sub(r, v.s, it->i, it->i + k));
+		*out = v_str(v_to_str(r, v_str(str_sub(r, v.s, it->i, it->i + k))));
 		it->i += k;
 		return true;
 	case V_RANGE:
 		if ((int64_t)it->i >= v.range->n)
 			return false;
-		*out = v_int(v.range->start + (int64_t)it->i++ * v.range->step);
+		*out = v_int(range_at(v.range, (int64_t)it->i++));
 		return true;
 	case V_GEN:
 		return gen_next(r, v.gen, out);
@@ -690,7 +686,8 @@ void v_sort(struct jrender *r, struct value *keys, struct value *vals, size_t n,
 			size_t mid = lo + w < n ? lo + w : n, hi = lo + 2 * w < n ? lo + 2 * w : n, i = lo, k = mid;
 
 			for (size_t o = lo; o < hi; o++) {
-				bool right = i >= mid || (k < hi && in_order(r, reverse ? OP_GT : OP_LT, keys[a[k]], keys[a[i]]));
+				bool right = i >= mid ||
+				             (k < hi && in_order(r, reverse ? OP_GT : OP_LT, keys[a[k]], keys[a[i]]));
 
 				jr_steps(r, 1);
 				b[o] = right ? a[k++] : a[i++];

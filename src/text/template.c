@@ -308,7 +308,8 @@ static int check_input(const struct template_input *in, struct err *err)
 	static const char *const fixed[] = { "messages", "tools", "add_generation_prompt" };
 
 	if (json_kind(in->messages) != JSON_ARRAY)
-		return err_set(err, E_ARG, "messages: must be an array, is %s", json_kind_name(json_kind(in->messages)));
+		return err_set(err, E_ARG, "messages: must be an array, is %s",
+		               json_kind_name(json_kind(in->messages)));
 	if (in->tools && json_kind(in->tools) != JSON_ARRAY)
 		return err_set(err, E_ARG, "tools: must be an array, is %s", json_kind_name(json_kind(in->tools)));
 	if (in->extra && json_kind(in->extra) != JSON_OBJECT)
@@ -347,8 +348,11 @@ static void give(const struct sb *b, struct template_output *out)
 	out->n_runs = b->n_runs;
 	out->runs = xmalloc(size_mul(b->n_runs, sizeof *out->runs));
 	for (size_t i = 0; i < b->n_runs; i++)
-		out->runs[i] = (struct template_run){ .end = b->runs[i].end, .message = (int)(b->runs[i].origin >> 1) - 1,
-		                                      .user = b->runs[i].origin & 1 };
+		out->runs[i] = (struct template_run){
+			.end = b->runs[i].end,
+			.message = (int)(b->runs[i].origin >> 1) - 1,
+			.user = b->runs[i].origin & 1,
+		};
 }
 
 int template_render(const struct template *t, const struct template_input *in, struct template_output *out,

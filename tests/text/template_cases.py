@@ -326,6 +326,10 @@ range(3)[-1]
 range(3)|length
 2 in range(3)
 range(1, 10, 4)
+range(10)[2:8:3], range(10)[::-1], range(10)[5:2], range(1, 20, 5)[1:]|list
+9223372036854775807 in range(-9, 9), -8 in range(9, -9, -1)
+range(-9223372036854775807, 9223372036854775807, 9223372036854775806)|list
+'ab'|safe|list
 range(1000000)
 range()
 range(1, 2, 0)
@@ -839,6 +843,7 @@ STATEMENTS = [
     "{% for m in messages[::-1] %}{{ m.role }} {% endfor %}",
     "{% for m in messages[1:] %}{{ loop.index0 }}{{ m.role }} {% endfor %}",
     "{% break %}",
+    "{% for i in l %}{% generation %}{% break %}{% endgeneration %}{% endfor %}",
     "{% for x in l %}{% macro f() %}{% break %}{% endmacro %}{% endfor %}",
     "{% set x = 1 %}{{ x }}",
     "{% set x, y = 1, 2 %}{{ y }}{{ x }}",
