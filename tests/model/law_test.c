@@ -6,19 +6,21 @@
  * sequences, resumed from a snapshot at every position, drafted and partly taken
  * back, on more threads.  Not one bit may differ.
  *
- *     law_test FOLDER...      model folders; the first has every K resumed */
+ *     law_test FOLDER...      model folders
+ *     law_test --families     one 4-bit and one plain folder of every family, from ../shared/golden */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "driver.h"
 
 /* AFTER: rows computed after a resumption; one in thirty goes on to the end.  A
  * state or a page that is wrong shows in the first row that reads it. */
-enum { MOST = 300, OTHERS = 3, TAPE = 7, STEP = 320, AFTER = 12 };
+enum { MOST = 300, OTHERS = 3, TAPE = 7, STEP = 320, AFTER = 2 };
 
 struct run {
 	const char *folder;
@@ -218,14 +220,14 @@ static void check_level(struct run *r, enum cpu_level level, int stride, int thr
 	}
 }
 
-static int check(const char *folder, int stride, int quick)
+static int check(const char *folder, enum cpu_level lowest, int stride, int quick)
 {
 	struct run r = {.folder = folder, .n = quick ? 100 : MOST};
 	int bad = 0;
 
-	/* want is the scalar level's: quant/ and backend/ promise the same bits at
+	/* want is the lowest level's: quant/ and backend/ promise the same bits at
 	 * every level, so one reference serves them all. */
-	for (int level = CPU_SCALAR; level <= (int)cpu_detect(); level++) {
+	for (int level = (int)lowest; level <= (int)cpu_detect(); level++) {
 		r.bad = 0;
 		check_level(&r, (enum cpu_level)level, stride, !quick ? 3 : level == (int)cpu_detect() ? 2 : 1);
 		printf("%s %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n",
@@ -237,12 +239,49 @@ static int check(const char *folder, int stride, int quick)
 	return bad;
 }
 
+/* hf-bf16 or hf-f32: which there is differs by family. */
+static const char *const families[] = {
+	"qwen3_5", "qwen3_5_tied", "qwen3_5_moe", "qwen3_next", "qwen3", "qwen3_moe", "qwen2", "llama", "llama2",
+};
+static const char *const variants[] = { "mlx-q4", "hf-bf16", "hf-f32" };
+
+static int check_families(int stride, int quick)
+{
+	const char *shared = shared_folder();
+	char folder[1024];
+	int bad = 0;
+
+	if (!shared)
+		return -1;
+	for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+		int plain = 0;
+
+		for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+			snprintf(folder, sizeof folder, "%s/golden/%s/%s", shared, families[f], variants[v]);
+			if ((v && plain) || !dir_exists(folder))
+				continue;
+			plain = v > 0;
+			/* Plain floats take long at the lower levels, and differ in the products only. */
+			bad += check(folder, v ? cpu_detect() : CPU_SCALAR, stride, quick);
+		}
+		if (!plain) {
+			printf("FAIL %s/golden/%s: neither hf-bf16 nor hf-f32\n", shared, families[f]);
+			bad++;
+		}
+	}
+	return bad;
+}
+
 int main(int argc, char **argv)
 {
-	int bad = 0, quick = getenv("WEFT_TEST_QUICK") != NULL;
+	int bad = 0, quick = getenv("WEFT_TEST_QUICK") != NULL, stride = quick ? 33 : 1;
 
 	log_set_level(LOG_ERROR);
+	if (argc == 2 && !strcmp(argv[1], "--families")) {
+		bad = check_families(stride, quick);
+		return bad < 0 ? 77 : bad > 0;
+	}
 	for (int i = 1; i < argc; i++)
-		bad += check(argv[i], quick ? 33 : i == 1 ? 1 : 10, quick);
+		bad += check(argv[i], CPU_SCALAR, stride, quick);
 	return bad > 0;
 }
