@@ -55,6 +55,7 @@ int main(int argc, char **argv)
 	struct err err;
 	FILE *f;
 
+	sampler_params_init(&d.sampling);
 	server_opts_default(&o);
 	o.port = 0;
 	if (argc < 3)
