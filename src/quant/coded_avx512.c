@@ -32,6 +32,7 @@ struct stream {
 	__m512i low, high;      /* bytes of codes 0-7 and 8-15 of a lane */
 	__m512i lift;           /* moves a code to the top of its 16 bits */
 	__m512i drop;           /* and back down: the upper half of a product with 2^bits */
+	__mmask64 whole;        /* the bytes of 64 codes */
 	int bits;
 };
 
@@ -56,6 +57,7 @@ static struct stream stream_make(int bits)
 	s.high = _mm512_broadcast_i32x4(_mm_loadu_si128((void *)high));
 	s.lift = _mm512_broadcast_i32x4(_mm_loadu_si128((void *)lift));
 	s.drop = _mm512_set1_epi16((short)(1 << bits));
+	s.whole = ((__mmask64)1 << 8 * bits) - 1;
 	return s;
 }
 
@@ -213,7 +215,11 @@ INLINE void block_codes(__m512i half[2], const uint8_t *p, int have, const enum 
 	__m512i v;
 
 	if (how == STREAM) {
-		half[0] = stream_codes(&d->stream, _mm512_maskz_loadu_epi8(first_bytes(have * d->stream.bits / 8), p));
+		__mmask64 m = have == 64 ? d->stream.whole : first_bytes(have * d->stream.bits / 8);
+
+		/* 64-byte loads at 16 or 24 bytes' steps would nearly all span two lines. */
+		half[0] = stream_codes(&d->stream, d->stream.bits <= 3 ?
+			_mm512_zextsi256_si512(_mm256_maskz_loadu_epi8((__mmask32)m, p)) : _mm512_maskz_loadu_epi8(m, p));
 		return;
 	}
 	v = have == BLOCK(how) ? _mm512_loadu_si512(p) :
@@ -307,13 +313,17 @@ INLINE void direct_sums(__m512i x[], __m512i odd[], const struct direct *d, cons
 	for (int i = 0; i < blocks; i++) {
 		int at = k + i * BLOCK(how), have = cols - at < BLOCK(how) ? cols - at : BLOCK(how);
 
+		for (size_t j = 0; how == STREAM && j < 4 * bytes; j += 64)
+			_mm_prefetch(far + (size_t)i * 4 * bytes + j, _MM_HINT_T1);
 #pragma GCC unroll 4
 		for (int o = 0; o < 4; o++) {
 			const uint8_t *p = row[o] + (size_t)at * bits / 8;
 			__m512i half[2];
 
-			_mm_prefetch(far + (size_t)(4 * i + o) * bytes, _MM_HINT_T1);
-			_mm_prefetch(p + NEAR, _MM_HINT_T0);
+			if (how != STREAM) {    /* whose blocks are less than a line */
+				_mm_prefetch(far + (size_t)(4 * i + o) * bytes, _MM_HINT_T1);
+				_mm_prefetch(p + NEAR, _MM_HINT_T0);
+			}
 			block_codes(half, p, have, how, d);
 #pragma GCC unroll 4
 			for (int r = 0; r < R; r++) {
