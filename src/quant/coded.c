@@ -11,7 +11,6 @@ void coding_row(uint8_t *out, const struct weight *w, int o)
 	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
 	unsigned mask = (1u << c->bits) - 1;
 
-	/* Routers are 8 bits and always multiplied as floats. */
 	if (c->bits == 8) {
 		memcpy(out, p, (size_t)w->cols);
 		return;

@@ -207,9 +207,29 @@ static void mul_f16(float *out, size_t ld, const struct weight *w, int o0, int o
 	mul_plain(out, ld, w, DT_F16, o0, o1, x, r0, r1, scratch);
 }
 
+/* Row o of a weight of 8-bit codes: the router of a mixture, multiplied as floats
+ * every token. */
+static void decode_bytes(float *to, const struct weight *w, int o)
+{
+	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
+
+	for (int g = 0, k = 0; k < w->cols; g++) {
+		float scale, bias;
+		v16 s, b;
+
+		coding_scale(&scale, &bias, w, o, g);
+		s = v16_set1(scale);
+		b = v16_set1(bias);
+		for (int end = k + w->group; k < end; k += 16)
+			v16_store(to + k, v16_add(v16_mul(s, v16_load_u8(p + k)), b));
+	}
+}
+
 static void mul_decoded(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                         int r1, void *scratch)
 {
+	const struct coding *c = w->fmt->coding;
+	bool bytes = c && c->bits == 8 && w->group % 16 == 0;
 	float *rows = scratch;
 
 	assert(x->cols == w->cols);
@@ -217,7 +237,7 @@ static void mul_decoded(float *out, size_t ld, const struct weight *w, int o0, i
 		int n = o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS;
 
 		for (int i = 0; i < n; i++)
-			w->fmt->decode(rows + (size_t)i * (size_t)w->cols, w, o + i);
+			(bytes ? decode_bytes : w->fmt->decode)(rows + (size_t)i * (size_t)w->cols, w, o + i);
 		product_f32(out + (o - o0), ld, rows, (size_t)w->cols * 4, n, x->f + (size_t)r0 * x->ld, x->ld,
 		            r1 - r0, w->cols);
 	}

@@ -50,6 +50,10 @@ LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 {
 	return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v16_mask(n), p));
 }
+LANES_INLINE v16 v16_load_u8(const void *p)
+{
+	return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)));
+}
 /* E4M3 as MLX reads it: an f16 with its exponent 8 too small. */
 LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
@@ -165,6 +169,13 @@ LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 
 	memcpy(t, p, (size_t)n * 2);
 	return v16_load_f16(t);
+}
+LANES_INLINE v16 v16_load_u8(const void *p)
+{
+	__m128i b = _mm_loadu_si128(p);
+
+	return (v16){ _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(b)),
+	              _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))) };
 }
 LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
@@ -284,6 +295,7 @@ LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 	return r;
 }
 LANES_INLINE v16 v16_load_f16(const void *p) { return v16_load_f16_n(p, 16); }
+LANES_INLINE v16 v16_load_u8(const void *p) { v16 r; LANES_EACH r.v[i] = ((const uint8_t *)p)[i]; return r; }
 LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
 	v16 r;

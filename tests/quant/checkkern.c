@@ -894,6 +894,16 @@ int main(int argc, char **argv)
 	}
 	if (do_bench)
 		return 0;
+	for (int f = 0; formats[f]; f++) {
+		size_t i = 0;
+
+		while (i < KINDS && strcmp(kinds[i].name, formats[f]->name))
+			i++;
+		if (i == KINDS) {
+			printf("FAIL %s: no sample of it in checkkern's table\n", formats[f]->name);
+			failures++;
+		}
+	}
 	check_numbers();
 	check_refusals();
 	for (int r = 0; r < rounds; r++) {
