@@ -474,8 +474,9 @@ static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight
 
 /* ---- many rows ---- */
 
-/* Codes of 16 outputs into panel[quad * 128 + ...][16][4]. */
-INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols, bool has_lut, __m512i lut)
+/* Codes of 16 outputs into panel[quad * 128 + ...][16][4].  `next` bytes on lies
+ * what the next panel unpacks; it is fetched now. */
+INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols, size_t next, bool has_lut, __m512i lut)
 {
 	const __m512i spread_low = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
 	const __m512i spread_high = _mm512_broadcast_i32x4(_mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
@@ -485,8 +486,10 @@ INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols
 		int have = cols - k < 128 ? cols - k : 128;
 		__m512i t[16];
 
-		for (int i = 0; i < 16; i++)
+		for (int i = 0; i < 16; i++) {
 			t[i] = _mm512_maskz_loadu_epi8(first_bytes(have / 2), row[i] + k / 2);
+			_mm_prefetch(row[i] + k / 2 + next, _MM_HINT_T1);
+		}
 		transpose16(t);
 		for (int j = 0; j < have / 8; j++) {
 			__m512i a = _mm512_shuffle_epi8(t[j], spread_low), b = _mm512_shuffle_epi8(t[j], spread_high);
@@ -504,16 +507,20 @@ INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols
 	}
 }
 
-INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, bool is_stream, const struct stream *s)
+INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, size_t next, bool is_stream,
+                        const struct stream *s)
 {
 	for (int k = 0; k < cols; k += 64) {
 		int have = cols - k < 64 ? cols - k : 64;
 		__m512i t[16];
 
-		for (int i = 0; i < 16; i++)
-			t[i] = is_stream ? stream_codes(s, _mm512_maskz_loadu_epi8(first_bytes(have * s->bits / 8),
-			                                                           row[i] + (size_t)k / 8 * (size_t)s->bits)) :
-			                   _mm512_maskz_loadu_epi8(first_bytes(have), row[i] + k);
+		for (int i = 0; i < 16; i++) {
+			const uint8_t *p = row[i] + (is_stream ? (size_t)k / 8 * (size_t)s->bits : (size_t)k);
+
+			t[i] = is_stream ? stream_codes(s, _mm512_maskz_loadu_epi8(first_bytes(have * s->bits / 8), p)) :
+			                   _mm512_maskz_loadu_epi8(first_bytes(have), p);
+			_mm_prefetch(p + next, _MM_HINT_T1);
+		}
 		transpose16(t);
 		for (int j = 0; j < have / 4; j++)
 			_mm512_storeu_si512(panel + (size_t)(k / 4 + j) * 128, t[j]);
@@ -607,11 +614,12 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o0, int
 {
 	const struct coding *c = w->fmt->coding;
 	int groups = w->cols / w->group, n = r1 - r0, parts = (n + 5) / 6;
+	size_t next = PANEL_OUT * w->row_bytes;
 	float *scale = (float *)scratch, *bias = scale + (size_t)groups * PANEL_OUT;
 	uint8_t *panel = (uint8_t *)(bias + (size_t)groups * PANEL_OUT);
 	struct tile t = { panel, scale, c->bias ? bias : NULL, x, w->group, groups, c->zero };
 	__m512i lut = c->lut ? _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)c->lut)) : _mm512_setzero_si512();
-	struct stream s;
+	struct stream s = { .bits = 0 };
 
 	if (how == STREAM)
 		s = stream_make(c->bits);
@@ -627,22 +635,22 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o0, int
 			for (int i = 0; i < 16; i++)    /* what is beyond the last output repeats it */
 				row[i] = w->data + (size_t)(i < have ? first + i : o + n_out - 1) * w->row_bytes;
 			if (how == NIBBLES)
-				panel_nibbles(panel + 64 * h, row, w->cols, false, lut);
+				panel_nibbles(panel + 64 * h, row, w->cols, next, false, lut);
 			else if (how == NIBBLES_LUT)
-				panel_nibbles(panel + 64 * h, row, w->cols, true, lut);
+				panel_nibbles(panel + 64 * h, row, w->cols, next, true, lut);
 			else if (how == BYTES)
-				panel_bytes(panel + 64 * h, row, w->cols, false, NULL);
+				panel_bytes(panel + 64 * h, row, w->cols, next, false, NULL);
 			else
-				panel_bytes(panel + 64 * h, row, w->cols, true, &s);
+				panel_bytes(panel + 64 * h, row, w->cols, next, true, &s);
 			scales_make(scale + 16 * h, PANEL_OUT, w->scales, w->scale_type, c->scale_unit, groups, first, have);
 			if (c->bias)
 				scales_make(bias + 16 * h, PANEL_OUT, w->biases, w->scale_type, 1.0f, groups, first, have);
 		}
 		for (int i = 0, r = 0; i < parts; i++) {
-			int next = (int)((int64_t)n * (i + 1) / parts);
+			int end = (int)((int64_t)n * (i + 1) / parts);
 
-			tiles[next - r](out + (size_t)r * ld + (o - o0), ld, &t, r0 + r, n_out);
-			r = next;
+			tiles[end - r](out + (size_t)r * ld + (o - o0), ld, &t, r0 + r, n_out);
+			r = end;
 		}
 	}
 }
