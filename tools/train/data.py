@@ -442,7 +442,7 @@ def tools(r, test, chain=None):
     from render import dumps
     if kind == "weather":
         city, w = c(), W()
-        q = pick(r, ["What is the weather in {c}?", "How is the weather in {c}?", "Tell me the weather in {c}.", "What's the weather like in {c} today?", "What is the weather like in {c}?", "Can you tell me the weather in {c}?", "I need the weather in {c}.", "How warm is it in {c} now?", "Is it warm in {c}?", "weather {c}", "Does it rain in {c}?"],
+        q = pick(r, ["What is the weather in {c}?", "How is the weather in {c}?", "Tell me the weather in {c}.", "What's the weather like in {c} today?", "What is the weather like in {c}?", "Can you tell me the weather in {c}?", "I need the weather in {c}.", "How warm is it in {c} now?", "How is the weather in {c} now?", "What is the weather in {c} today?", "Weather in {c} right now?", "How is {c} this morning, warm or cold?", "What is the weather in {c} at the moment?", "Tell me the weather of {c} for today.", "What is it like in {c} now, sun or rain?", "Is it warm in {c}?", "weather {c}", "Does it rain in {c}?"],
                  ["Could you tell me the weather in {c}?", "What is the weather like in {c} now?"], test).format(c=city)
         calls, results, ans, th = [call("get_weather", city=city)], [dumps(w)], say(city, w), f"I need the weather of {city}, so I call get_weather."
     elif kind == "weather2":
@@ -458,8 +458,9 @@ def tools(r, test, chain=None):
         q = r.choice((AT if test else AQ)[op][:2 if test else 8]).format(a=a, b=b)
         calls, results, ans, th = [call("calculator", expression=f"{a} {op} {b}")], [str(v)], f"{a} {op} {b} = {v}.", "The numbers are large, so I call calculator."
     elif kind == "search":
+        quote = r.choice(["{}", "{}", '"{}"'])
         x = r.choice([f"{r.choice(ADJS)} {word(r, test)}", cap(pseudo(r, test)), pick(r, NAMES, NAMES_TEST, test)])
-        q = pick(r, ["Search for {x}.", "Look up {x}.", "Find information about {x}.", "Search {x}", "What can you find about {x}?", "Please look up {x}."], ["Please search for {x}.", "Can you look up {x}?"], test).format(x=x)
+        q = pick(r, ["Search for {x}.", "Look up {x}.", "Find information about {x}.", "Search {x}", "What can you find about {x}?", "Please look up {x}."], ["Please search for {x}.", "Can you look up {x}?"], test).format(x=quote.format(x))
         res = r.choice([f"{cap(x)} is a {r.choice(NOUNS)} in {r.choice(CITIES)}.", f"{cap(x)} has {r.randint(2, 99)} {r.choice(NOUNS)} parts.", f"{cap(x)} is near the {r.choice(ADJS)} {r.choice(NOUNS)}.", "nothing found"])
         calls, results, ans, th = [call("search", query=x)], [res], ("I found nothing about " + x + "." if res == "nothing found" else res), f"I search for {x}."
     elif kind == "none":
@@ -492,6 +493,15 @@ def tools(r, test, chain=None):
     if use:
         m += [{"role": "tool", "content": x} for x in results] + [a2]
     return {"task": "tool_answer" if use else "tool_call", "messages": m, "tools": box, "think": bool(think), "key": ans if use else calls}
+
+
+# ---------------------------------------------------------------- echo
+def echo(r, test):
+    """One thing said back alone. A word at the start of an answer or of a parameter is another token than the same word after
+    a space: this drill teaches the pairs, for which every tool call has use."""
+    x = r.choice([lambda: r.choice(ADJS) + " " + word(r, test), lambda: word(r, test), lambda: cap(pseudo(r, test)), lambda: pick(r, NAMES, NAMES_TEST, test), lambda: pick(r, CITIES, CITIES_TEST, test), lambda: r.choice(ADJS) + " " + r.choice(NOUNS)])()
+    q = pick(r, ["Say only {x}.", "Write just {x}.", "Answer with {x} and nothing more.", "Say {x}.", "Only write {x}, please.", "Write {x} and stop.", "Your answer must be {x}."], ["Please write only {x}."], test)
+    return sample("echo", q.format(x=x), x)
 
 
 # ---------------------------------------------------------------- JSON
@@ -540,9 +550,9 @@ def noise(r, test):
 
 
 TASKS = {"facts": facts, "unknown": unknown, "arithmetic": arithmetic, "spell": spell, "lists": lists, "recall": recall, "multiturn": multiturn,
-         "tools": tools, "json": json_task, "chat": chat, "noise": noise}
+         "tools": tools, "json": json_task, "echo": echo, "chat": chat, "noise": noise}
 # Weights count samples, and samples differ in length by ten: facts are 35 tokens each, tools 350.
-MIX = {"facts": 36, "unknown": 8, "arithmetic": 20, "spell": 14, "lists": 12, "recall": 12, "multiturn": 11, "tools": 7, "json": 10, "chat": 4, "noise": 0.3}
+MIX = {"facts": 36, "unknown": 8, "arithmetic": 20, "spell": 14, "lists": 12, "recall": 12, "multiturn": 11, "tools": 10, "json": 9, "echo": 14, "chat": 4, "noise": 0.3}
 
 VERBS = set("Name Tell Give Spell Reverse Write Count Sort Put Order Repeat Say Copy Add Compute Subtract Multiply Calculate Look Search Find Make Turn List Read Show Solve Compare".split())
 LEAD = ["Hello! ", "Hi, ", "Question: ", "I want to know: ", "Quick question: ", "Help me. ", "Now this. ", "Next question. ", "Okay. ", "I have a question. ", "A question for you: ", "Hey. ", "Let's see. "]

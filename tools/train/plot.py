@@ -9,12 +9,16 @@ import matplotlib.pyplot as plt
 
 def main():
     rows = list(csv.DictReader(open(sys.argv[1])))
+    # steps after the last checkpoint before a stop were done again
+    rows = [r for i, r in enumerate(rows) if all(int(q["step"]) > int(r["step"]) for q in rows[i + 1:i + 200])]
     x = [int(r["tokens"]) / 1e6 for r in rows]
     fig, ax = plt.subplots(figsize=(8, 4.5))
     for key, label, colour in (("loss", "next token, assistant turns", "tab:blue"), ("mtp_loss", "token after next, MTP layer", "tab:orange")):
         y = [float(r[key]) for r in rows]
         if not any(y):
             continue
+        for i in range(1, len(y)):
+            y[i] = y[i] or y[i - 1]         # steps without the MTP layer
         s, smooth = y[0], []
         for v in y:
             s = 0.97 * s + 0.03 * v
