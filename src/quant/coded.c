@@ -31,7 +31,8 @@ void coding_row(uint8_t *out, const struct weight *w, int o)
 void coding_scale(float *scale, float *bias, const struct weight *w, int o, int g)
 {
 	const struct coding *c = w->fmt->coding;
-	size_t size = (size_t)dtype_size(w->scale_type), at = ((size_t)o * (size_t)(w->cols / w->group) + (size_t)g) * size;
+	size_t size = (size_t)dtype_size(w->scale_type);
+	size_t at = ((size_t)o * (size_t)(w->cols / w->group) + (size_t)g) * size;
 
 	*bias = 0.0f;
 	if (w->scale_type == DT_F8_E4M3)

@@ -88,7 +88,9 @@ INLINE __m256i codes_at(const struct codes *s, const uint8_t *row, int k, int co
 /* Pairs of products in 16 bits. */
 INLINE __m256i pairs(__m256i w, __m256i x, const enum how how)
 {
-	return how == BYTES ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) : _mm256_maddubs_epi16(w, x);
+	if (how == BYTES)
+		return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+	return _mm256_maddubs_epi16(w, x);
 }
 
 INLINE __m256i widen(__m256i acc, __m256i p)
@@ -152,7 +154,8 @@ INLINE __m256 scales8(const uint8_t *p, enum dtype t)
 }
 
 /* Outputs o .. o + n - 1 to lanes 0 .. n - 1 of to[g * 16]; the rest is 0. */
-INLINE void scales_typed(float *to, const struct weight *w, bool bias, const enum dtype t, const size_t size, int o, int n)
+INLINE void scales_typed(float *to, const struct weight *w, bool bias, const enum dtype t, const size_t size,
+                         int o, int n)
 {
 	const uint8_t *p = bias ? w->biases : w->scales;
 	int groups = w->cols / w->group, g = 0;
@@ -165,7 +168,8 @@ INLINE void scales_typed(float *to, const struct weight *w, bool bias, const enu
 			__m256i v[8];
 
 			for (int i = 0; i < 8; i++)
-				v[i] = _mm256_castps_si256(_mm256_mul_ps(unit, scales8(p + (size_t)(h + i) * row + (size_t)g * size, t)));
+				v[i] = _mm256_castps_si256(
+					_mm256_mul_ps(unit, scales8(p + (size_t)(h + i) * row + (size_t)g * size, t)));
 			transpose8(v);
 			for (int i = 0; i < 8; i++)
 				_mm256_storeu_si256((void *)(to + 16 * (g + i) + h), v[i]);
@@ -211,8 +215,10 @@ INLINE void group_step(__m256 acc[2], const struct product *d, int r, int g, __m
 		low = _mm256_sub_epi32(low, z);
 		high = _mm256_sub_epi32(high, z);
 	}
-	acc[0] = _mm256_fmadd_ps(_mm256_loadu_ps(d->scale + 16 * g), _mm256_mul_ps(_mm256_cvtepi32_ps(low), xs), acc[0]);
-	acc[1] = _mm256_fmadd_ps(_mm256_loadu_ps(d->scale + 16 * g + 8), _mm256_mul_ps(_mm256_cvtepi32_ps(high), xs), acc[1]);
+	acc[0] = _mm256_fmadd_ps(_mm256_loadu_ps(d->scale + 16 * g), _mm256_mul_ps(_mm256_cvtepi32_ps(low), xs),
+	                         acc[0]);
+	acc[1] = _mm256_fmadd_ps(_mm256_loadu_ps(d->scale + 16 * g + 8),
+	                         _mm256_mul_ps(_mm256_cvtepi32_ps(high), xs), acc[1]);
 	if (!d->bias)
 		return;
 	xs = _mm256_set1_ps(d->x->scaled_sum[at]);
@@ -241,8 +247,8 @@ INLINE __m256i acts_at(const int8_t *q, int k, int cols)
 
 /* 16 outputs of R rows.  PER: groups in 32 inputs, 1 or 2; with 1 a group may be
  * several times 32.  Integer sums of 4 outputs at a time, then the float steps. */
-INLINE void direct_block(float *out, size_t ld, const struct product *d, const uint8_t *const row[16], int n_out, int r0,
-                         __m256i *sums, const enum how how, const int R, const int PER)
+INLINE void direct_block(float *out, size_t ld, const struct product *d, const uint8_t *const row[16], int n_out,
+                         int r0, __m256i *sums, const enum how how, const int R, const int PER)
 {
 	int cols = d->w->cols, run = PER == 1 ? d->w->group : 32;
 
@@ -268,7 +274,8 @@ INLINE void direct_block(float *out, size_t ld, const struct product *d, const u
 					__m256i w = codes_at(&d->codes, row[4 * four + o], i, cols, how);
 
 					/* the same stretch of the outputs 16 further on */
-					_mm_prefetch(row[4 * four + o] + 16 * d->w->row_bytes + (size_t)i / 8 * (size_t)d->codes.bits,
+					_mm_prefetch(row[4 * four + o] + 16 * d->w->row_bytes +
+					                 (size_t)i / 8 * (size_t)d->codes.bits,
 					             _MM_HINT_T1);
 #pragma GCC unroll 2
 					for (int r = 0; r < R; r++)
@@ -286,8 +293,10 @@ INLINE void direct_block(float *out, size_t ld, const struct product *d, const u
 		__m256 acc[2] = { _mm256_setzero_ps(), _mm256_setzero_ps() };
 
 		for (int g = 0; g < d->groups; g += PER, s += 4 * R) {
-			__m256i a = _mm256_permute2x128_si256(s[0], s[1], 0x20), b = _mm256_permute2x128_si256(s[0], s[1], 0x31);
-			__m256i e = _mm256_permute2x128_si256(s[2], s[3], 0x20), f = _mm256_permute2x128_si256(s[2], s[3], 0x31);
+			__m256i a = _mm256_permute2x128_si256(s[0], s[1], 0x20);
+			__m256i b = _mm256_permute2x128_si256(s[0], s[1], 0x31);
+			__m256i e = _mm256_permute2x128_si256(s[2], s[3], 0x20);
+			__m256i f = _mm256_permute2x128_si256(s[2], s[3], 0x31);
 
 			if (PER == 1) {
 				group_step(acc, d, r0 + r, g, _mm256_add_epi32(a, b), _mm256_add_epi32(e, f));
@@ -304,8 +313,8 @@ INLINE void direct_block(float *out, size_t ld, const struct product *d, const u
 typedef void direct_fn(float *, size_t, const struct product *, const uint8_t *const *, int, int, __m256i *);
 
 #define DIRECT(how, R, per) \
-	static void direct_##how##_##R##_##per(float *out, size_t ld, const struct product *d, const uint8_t *const *row, \
-	                                       int n_out, int r0, __m256i *sums) \
+	static void direct_##how##_##R##_##per(float *out, size_t ld, const struct product *d, \
+	                                       const uint8_t *const *row, int n_out, int r0, __m256i *sums) \
 	{ \
 		direct_block(out, ld, d, row, n_out, r0, sums, how, R, per); \
 	}
@@ -323,7 +332,8 @@ static direct_fn *const directs[4][2][2] = {    /* [how][groups in 32 inputs][ro
 
 enum { TILE_ROWS = 4, PANEL = 16 };
 
-INLINE void panel_fill(uint8_t *panel, const struct codes *s, const uint8_t *const row[16], int cols, const enum how how)
+INLINE void panel_fill(uint8_t *panel, const struct codes *s, const uint8_t *const row[16], int cols,
+                       const enum how how)
 {
 	for (int k = 0; k < cols; k += 32) {
 		int quads = cols - k < 32 ? (cols - k) / 4 : 8;
@@ -387,7 +397,8 @@ INLINE void tile_run(float *out, size_t ld, const struct product *d, const uint8
 typedef void tile_fn(float *, size_t, const struct product *, const uint8_t *, int, int);
 
 #define TILE(how, wide, R) \
-	static void tile_##how##_##R(float *out, size_t ld, const struct product *d, const uint8_t *panel, int n_out, int r0) \
+	static void tile_##how##_##R(float *out, size_t ld, const struct product *d, const uint8_t *panel, \
+	                             int n_out, int r0) \
 	{ \
 		tile_run(out, ld, d, panel, n_out, r0, how, wide, R); \
 	}
@@ -409,15 +420,17 @@ static void (*const panels[4])(uint8_t *, const struct codes *, const uint8_t *c
 	[NIBBLES] = panel_NIBBLES, [NIBBLES_LUT] = panel_NIBBLES_LUT, [BYTES] = panel_BYTES, [STREAM] = panel_STREAM,
 };
 
-void coded_mul_avx2(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                    void *scratch)
+void coded_mul_avx2(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                    int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	enum how how = c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
 	int groups = w->cols / w->group, n = r1 - r0;
 	float *scale = scratch, *bias = scale + 16 * (size_t)groups;
 	uint8_t *room = (uint8_t *)(bias + 16 * (size_t)groups);
-	struct product d = { w, x, codes_make(c), scale, c->bias ? bias : NULL, groups, c->zero - (how == BYTES ? 128 : 0) };
+	struct product d = {
+		w, x, codes_make(c), scale, c->bias ? bias : NULL, groups, c->zero - (how == BYTES ? 128 : 0)
+	};
 	bool direct = n <= DIRECT_ROWS && (w->group % 32 == 0 || w->group == 16);
 
 	assert(x->cols == w->cols && x->group == w->group);
@@ -439,8 +452,8 @@ void coded_mul_avx2(float *out, size_t ld, const struct weight *w, int o0, int o
 		for (int r = 0, step; r < n; r += step) {
 			step = n - r < (direct ? 2 : TILE_ROWS) ? n - r : direct ? 2 : TILE_ROWS;
 			if (direct)
-				directs[how][w->group == 16][step - 1](out + (size_t)r * ld + (o - o0), ld, &d, row, n_out, r0 + r,
-				                                       (__m256i *)room);
+				directs[how][w->group == 16][step - 1](out + (size_t)r * ld + (o - o0), ld, &d,
+				                                       row, n_out, r0 + r, (__m256i *)room);
 			else
 				tiles[how][step - 1](out + (size_t)r * ld + (o - o0), ld, &d, room, n_out, r0 + r);
 		}

@@ -138,8 +138,8 @@ INLINE __m512 scales_load(const uint8_t *p, enum dtype t, int n)
 }
 
 /* Outputs o .. o + n - 1 to lanes 0 .. n - 1 of to[g * step], the rest 0. */
-INLINE void scales_typed(float *to, size_t step, const uint8_t *p, enum dtype t, int size, float unit, int groups, int o,
-                         int n)
+INLINE void scales_typed(float *to, size_t step, const uint8_t *p, enum dtype t, int size, float unit, int groups,
+                         int o, int n)
 {
 	size_t row = (size_t)groups * (size_t)size;
 
@@ -218,8 +218,9 @@ INLINE void block_codes(__m512i half[2], const uint8_t *p, int have, const enum 
 		__mmask64 m = have == 64 ? d->stream.whole : first_bytes(have * d->stream.bits / 8);
 
 		/* 64-byte loads at 16 or 24 bytes' steps would nearly all span two lines. */
-		half[0] = stream_codes(&d->stream, d->stream.bits <= 3 ?
-			_mm512_zextsi256_si512(_mm256_maskz_loadu_epi8((__mmask32)m, p)) : _mm512_maskz_loadu_epi8(m, p));
+		v = d->stream.bits <= 3 ? _mm512_zextsi256_si512(_mm256_maskz_loadu_epi8((__mmask32)m, p)) :
+		                          _mm512_maskz_loadu_epi8(m, p);
+		half[0] = stream_codes(&d->stream, v);
 		return;
 	}
 	v = have == BLOCK(how) ? _mm512_loadu_si512(p) :
@@ -285,7 +286,8 @@ INLINE __m512 group_step(__m512 acc, const struct direct *d, int r, int g, __m51
 	f = _mm512_mul_ps(_mm512_cvtepi32_ps(isum), _mm512_set1_ps(d->x->scale[at]));
 	acc = _mm512_fmadd_ps(_mm512_loadu_ps(d->scale + 16 * (size_t)g), f, acc);
 	if (has_bias)
-		acc = _mm512_fmadd_ps(_mm512_loadu_ps(d->bias + 16 * (size_t)g), _mm512_set1_ps(d->x->scaled_sum[at]), acc);
+		acc = _mm512_fmadd_ps(_mm512_loadu_ps(d->bias + 16 * (size_t)g),
+		                      _mm512_set1_ps(d->x->scaled_sum[at]), acc);
 	return acc;
 }
 
@@ -345,8 +347,8 @@ INLINE void direct_sums(__m512i x[], __m512i odd[], const struct direct *d, cons
  *
  * First the integer sums of 4 outputs at a time, along their whole rows, then the
  * float steps of all 16 over the groups. */
-INLINE void direct_block(float *out, size_t ld, const struct direct *d, const uint8_t *const row[16], int n_out, int n_row,
-                         const enum how how, const int R, const int PER, const bool has_bias)
+INLINE void direct_block(float *out, size_t ld, const struct direct *d, const uint8_t *const row[16], int n_out,
+                         int n_row, const enum how how, const int R, const int PER, const bool has_bias)
 {
 	int cols = d->w->cols, group = d->w->group, groups = cols / group;
 	int run = PER == 1 ? group : BLOCK(how);
@@ -388,7 +390,8 @@ INLINE void direct_block(float *out, size_t ld, const struct direct *d, const ui
 #pragma GCC unroll 8
 			for (int i = 1; i < PER; i++)
 				if (g + i < groups)
-					acc = group_step(acc, d, r, g + i, PER == 8 ? (i & 1 ? b : a)[i / 2] : a[i], has_bias);
+					acc = group_step(acc, d, r, g + i,
+					                 PER == 8 ? (i & 1 ? b : a)[i / 2] : a[i], has_bias);
 		}
 		_mm512_mask_storeu_ps(out + (size_t)r * ld, m, acc);
 	}
@@ -397,8 +400,8 @@ INLINE void direct_block(float *out, size_t ld, const struct direct *d, const ui
 typedef void direct_fn(float *, size_t, const struct direct *, const uint8_t *const *, int, int);
 
 #define DIRECT(how, R, per, has_bias) \
-	static void direct_##how##_##R##_##per(float *out, size_t ld, const struct direct *d, const uint8_t *const *row, \
-	                                       int n_out, int n_row) \
+	static void direct_##how##_##R##_##per(float *out, size_t ld, const struct direct *d, \
+	                                       const uint8_t *const *row, int n_out, int n_row) \
 	{ \
 		direct_block(out, ld, d, row, n_out, n_row, how, R, per, has_bias); \
 	}
@@ -433,8 +436,8 @@ static void scales_ahead(const struct weight *w, int o, bool bias)
 	}
 }
 
-static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
-                       int r0, int r1, enum how how, uint8_t *scratch)
+static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight *w, int o0, int o1,
+                       const struct acts *x, int r0, int r1, enum how how, uint8_t *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	int groups = w->cols / w->group, rows = r1 - r0;
@@ -476,10 +479,13 @@ static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight
 
 /* Codes of 16 outputs into panel[quad * 128 + ...][16][4].  `next` bytes on lies
  * what the next panel unpacks; it is fetched now. */
-INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols, size_t next, bool has_lut, __m512i lut)
+INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols, size_t next, bool has_lut,
+                          __m512i lut)
 {
-	const __m512i spread_low = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
-	const __m512i spread_high = _mm512_broadcast_i32x4(_mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
+	const __m512i spread_low = _mm512_broadcast_i32x4(
+	    _mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
+	const __m512i spread_high = _mm512_broadcast_i32x4(
+	    _mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
 	const __m512i low = _mm512_set1_epi16(0x000f), high = _mm512_set1_epi16(0x0f00);
 
 	for (int k = 0; k < cols; k += 128) {
@@ -517,8 +523,10 @@ INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, 
 		for (int i = 0; i < 16; i++) {
 			const uint8_t *p = row[i] + (is_stream ? (size_t)k / 8 * (size_t)s->bits : (size_t)k);
 
-			t[i] = is_stream ? stream_codes(s, _mm512_maskz_loadu_epi8(first_bytes(have * s->bits / 8), p)) :
-			                   _mm512_maskz_loadu_epi8(first_bytes(have), p);
+			if (is_stream)
+				t[i] = stream_codes(s, _mm512_maskz_loadu_epi8(first_bytes(have * s->bits / 8), p));
+			else
+				t[i] = _mm512_maskz_loadu_epi8(first_bytes(have), p);
 			_mm_prefetch(p + next, _MM_HINT_T1);
 		}
 		transpose16(t);
@@ -550,13 +558,14 @@ INLINE void tile_run(float *out, size_t ld, const struct tile *t, int r0, int n_
 		f0[r] = f1[r] = _mm512_setzero_ps();
 	for (int g = 0; g < t->groups; g++) {
 		__m512i i0[MOST], i1[MOST];
-		__m512 s0 = _mm512_loadu_ps(t->scale + 32 * (size_t)g), s1 = _mm512_loadu_ps(t->scale + 32 * (size_t)g + 16);
+		const int32_t *sum = t->x->sum + (size_t)r0 * (size_t)t->groups + (size_t)g;
+		__m512 s0 = _mm512_loadu_ps(t->scale + 32 * (size_t)g);
+		__m512 s1 = _mm512_loadu_ps(t->scale + 32 * (size_t)g + 16);
 
 #pragma GCC unroll 6
 		for (int r = 0; r < R; r++)
-			i0[r] = i1[r] = t->zero ?
-			                _mm512_set1_epi32(-t->zero * t->x->sum[(size_t)(r0 + r) * (size_t)t->groups + (size_t)g]) :
-			                _mm512_setzero_si512();
+			i0[r] = i1[r] = t->zero ? _mm512_set1_epi32(-t->zero * sum[(size_t)r * (size_t)t->groups]) :
+			                          _mm512_setzero_si512();
 		for (int k = 0; k < t->group; k += 4, p += 128, q += 4) {
 			__m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64);
 
@@ -585,7 +594,8 @@ INLINE void tile_run(float *out, size_t ld, const struct tile *t, int r0, int n_
 		s1 = _mm512_loadu_ps(t->bias + 32 * (size_t)g + 16);
 #pragma GCC unroll 6
 		for (int r = 0; r < R; r++) {
-			__m512 xs = _mm512_set1_ps(t->x->scaled_sum[(size_t)(r0 + r) * (size_t)t->groups + (size_t)g]);
+			__m512 xs = _mm512_set1_ps(
+			    t->x->scaled_sum[(size_t)(r0 + r) * (size_t)t->groups + (size_t)g]);
 
 			f0[r] = _mm512_fmadd_ps(s0, xs, f0[r]);
 			f1[r] = _mm512_fmadd_ps(s1, xs, f1[r]);
@@ -609,8 +619,8 @@ static void (*const tiles[7])(float *, size_t, const struct tile *, int, int) = 
 	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6
 };
 
-static void mul_panel(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                      enum how how, uint8_t *scratch)
+static void mul_panel(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                      int r1, enum how how, uint8_t *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	int groups = w->cols / w->group, n = r1 - r0, parts = (n + 5) / 6;
@@ -642,9 +652,11 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o0, int
 				panel_bytes(panel + 64 * h, row, w->cols, next, false, NULL);
 			else
 				panel_bytes(panel + 64 * h, row, w->cols, next, true, &s);
-			scales_make(scale + 16 * h, PANEL_OUT, w->scales, w->scale_type, c->scale_unit, groups, first, have);
+			scales_make(scale + 16 * h, PANEL_OUT, w->scales, w->scale_type, c->scale_unit, groups,
+			            first, have);
 			if (c->bias)
-				scales_make(bias + 16 * h, PANEL_OUT, w->biases, w->scale_type, 1.0f, groups, first, have);
+				scales_make(bias + 16 * h, PANEL_OUT, w->biases, w->scale_type, 1.0f, groups,
+				            first, have);
 		}
 		for (int i = 0, r = 0; i < parts; i++) {
 			int end = (int)((int64_t)n * (i + 1) / parts);
@@ -655,8 +667,8 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o0, int
 	}
 }
 
-void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                      void *scratch)
+void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                      int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	enum how how = c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
@@ -670,7 +682,7 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int
 	if (w->group % 16)
 		coded_mul_scalar(out, ld, w, o0, o1, x, r0, r1, scratch);
 	else if (r1 - r0 <= DIRECT_ROWS && direct && direct[0])
-		mul_direct(direct[r1 - r0 == 1 ? 0 : r1 - r0 == 2 ? 1 : 2], out, ld, w, o0, o1, x, r0, r1, how, scratch);
+		mul_direct(direct[r1 - r0 <= 2 ? r1 - r0 - 1 : 2], out, ld, w, o0, o1, x, r0, r1, how, scratch);
 	else
 		mul_panel(out, ld, w, o0, o1, x, r0, r1, how, scratch);
 }

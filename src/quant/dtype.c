@@ -66,7 +66,8 @@ float f16_to_float(uint16_t h)
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16, exp = h >> 10 & 31, man = h & 0x3ff;
 
 	if (exp == 31)
-		return from_bits(sign | 0x7f800000 | man << 13 | (man ? 0x400000 : 0));   /* quiet, as the hardware does */
+		/* a NaN made quiet, as the hardware does */
+		return from_bits(sign | 0x7f800000 | man << 13 | (man ? 0x400000 : 0));
 	if (exp)
 		return from_bits(sign | (exp + 112) << 23 | man << 13);
 	return from_bits(sign | to_bits((float)man * 0x1p-24f));

@@ -43,7 +43,8 @@ size_t weight_scratch_bytes(const struct weight *w)
 	/* Codes of a panel, its scales and biases. */
 	size_t panel = PANEL_OUT * cols + 2 * PANEL_OUT * groups * sizeof(float);
 	/* Scales and biases of 16 outputs, arranged rows, integer sums per 64 inputs. */
-	size_t direct = 32 * groups * sizeof(float) + DIRECT_ROWS * (cols + 128) + DIRECT_ROWS * 256 * (cols / 64 + 2);
+	size_t direct = 32 * groups * sizeof(float) + DIRECT_ROWS * (cols + 128) +
+	                DIRECT_ROWS * 256 * (cols / 64 + 2);
 	size_t most = decoded > panel ? decoded : panel;
 
 	return ((most > direct ? most : direct) + 63) / 64 * 64;
@@ -66,7 +67,8 @@ struct weight weight_rows(const struct weight *w, int first, int n)
 	return r;
 }
 
-static int check_bytes(const char *name, const char *what, size_t have, size_t rows, size_t row_bytes, struct err *err)
+static int check_bytes(const char *name, const char *what, size_t have, size_t rows, size_t row_bytes,
+                       struct err *err)
 {
 	size_t want;
 
@@ -94,7 +96,12 @@ int weight_plain(struct weight *w, const char *name, enum dtype t, int rows, int
 	return check_bytes(name, "weight", bytes, (size_t)rows, row_bytes, err);
 }
 
-static const struct mode { const char *mode; int bits, group; const struct format *fmt; enum dtype scale; } modes[] = {
+static const struct mode {
+	const char *mode;
+	int bits, group;
+	const struct format *fmt;
+	enum dtype scale;
+} modes[] = {
 	/* group 0: any; scale DT_COUNT: F16, BF16 or F32 */
 	{ "affine", 2, 0, &format_affine2, DT_COUNT }, { "affine", 3, 0, &format_affine3, DT_COUNT },
 	{ "affine", 4, 0, &format_affine4, DT_COUNT }, { "affine", 5, 0, &format_affine5, DT_COUNT },

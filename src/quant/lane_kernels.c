@@ -93,8 +93,8 @@ LANES_INLINE void tile_packed(float *out, size_t ld, const float *w, const float
 		if (m < 16) {
 			for (int o = 0; o < O; o++)
 				for (int r = 0; r < R; r++)
-					acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, m), v16_load(w + 16 * o),
-					                      acc[r][o], m);
+					acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, m),
+					                      v16_load(w + 16 * o), acc[r][o], m);
 			break;
 		}
 #pragma GCC unroll 8
@@ -182,9 +182,11 @@ LANES_INLINE void mul_plain(float *out, size_t ld, const struct weight *w, enum 
 				          w->cols - k < 16 ? row_load_n(p, t, w->cols - k) : row_load(p, t));
 			}
 		for (; r + TILE_R <= nr; r += TILE_R)
-			tile_packed(out + (size_t)r * ld + o, ld, packed, f + (size_t)r * x->ld, x->ld, w->cols, TILE_R, TILE_O);
+			tile_packed(out + (size_t)r * ld + o, ld, packed, f + (size_t)r * x->ld, x->ld, w->cols,
+			            TILE_R, TILE_O);
 		for (; r < nr; r++)
-			tile_packed(out + (size_t)r * ld + o, ld, packed, f + (size_t)r * x->ld, x->ld, w->cols, 1, TILE_O);
+			tile_packed(out + (size_t)r * ld + o, ld, packed, f + (size_t)r * x->ld, x->ld, w->cols,
+			            1, TILE_O);
 	}
 	product(out + o, ld, from, w->row_bytes, t, o1 - o0 - o, f, x->ld, nr, w->cols);
 }
@@ -276,7 +278,8 @@ static void mul_mxfp8(float *out, size_t ld, const struct weight *w, int o0, int
 					v16_store(to + k, v16_mul(f, v16_load_e4m3(p + k)));
 			}
 		}
-		product_f32(out + (o - o0), ld, rows, cols * 4, n, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0, w->cols);
+		product_f32(out + (o - o0), ld, rows, cols * 4, n, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0,
+		            w->cols);
 	}
 }
 
@@ -336,8 +339,8 @@ static void score_bf16(float *score, size_t ld, const float *q, int nq, const vo
 }
 
 /* V vectors of 16 dims for Q queries.  With ahead, fetches rows before their turn. */
-LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows, size_t row_bytes,
-                           enum dtype t, int n, const int Q, const int V, const bool ahead)
+LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows,
+                           size_t row_bytes, enum dtype t, int n, const int Q, const int V, const bool ahead)
 {
 	enum { AHEAD = 12 };    /* rows: some 100 ns of products */
 	const int step = t == DT_F32 ? 64 : 32;

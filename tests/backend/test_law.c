@@ -66,8 +66,8 @@ static void affine(struct weight *w, uint64_t seed, int bits, int rows, int cols
 	size_t bytes = (size_t)rows * (size_t)cols * (size_t)bits / 8, groups = (size_t)rows * (size_t)cols / 32;
 	struct err err;
 	int rc = weight_coded(w, "w", "affine", bits, 32, rows, cols, codes(seed, bytes), bytes,
-	                      halves(seed + 1, groups, 0.3f / (float)(1 << bits)), groups * 2, halves(seed + 2, groups, 0.2f),
-	                      groups * 2, DT_BF16, &err);
+	                      halves(seed + 1, groups, 0.3f / (float)(1 << bits)), groups * 2,
+	                      halves(seed + 2, groups, 0.2f), groups * 2, DT_BF16, &err);
 
 	assert(!rc);
 }
@@ -116,7 +116,8 @@ struct world {
 	int most;                       /* rows of a step */
 };
 
-static void world_open(struct world *w, struct backend *be, enum arith arith, const char *fmt, int page_rows, int most)
+static void world_open(struct world *w, struct backend *be, enum arith arith, const char *fmt, int page_rows,
+                       int most)
 {
 	struct state_shape sh = { LAYERS, HK, HV, DK, DV, CH, WIDTH };
 	const struct kv_format *f = kv_format_find(fmt);
@@ -165,15 +166,17 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 {
 	const struct backend_ops *op = p->be->ops;
 	size_t n = (size_t)p->n_row;
-	float *x = pass_floats(p, n * IN + 256), *y = pass_floats(p, n * OUT + 256), *normed = pass_floats(p, n * COLS);
-	float *q = x, *k = q + n * Q, *v = k + n * KV, *qkv = v + n * KV, *z = qkv + n * CH, *b = z + n * Z, *a = b + n * HV;
+	float *x = pass_floats(p, n * IN + 256), *y = pass_floats(p, n * OUT + 256);
+	float *normed = pass_floats(p, n * COLS);
+	float *q = x, *k = q + n * Q, *v = k + n * KV, *qkv = v + n * KV, *z = qkv + n * CH, *b = z + n * Z;
+	float *a = b + n * HV;
 	float *c = a + n * HV, *o_attn = y, *o_delta = o_attn + n * HEADS * DIM, *o_norm = o_delta + n * Z;
 	float *o_eight = o_norm + n * COLS, *o_half = o_eight + n * COLS, *o_moe = o_half + n * COLS;
 	float *o_wide = o_moe + n * COLS;
 	struct attn at_ = { HEADS, HEADS_KV, DIM, 0.2f, gain_d, gain_d, 1e-6f, { freq, NF, 1 } };
 	struct delta d = { w->st.shape, conv, decay, dt_bias, gain_v, 1e-6f, layer == 1 };
-	struct moe m = { EXPERTS, TOP_K, INNER, SHARED, true, &router, gate, up, down, &shared[0], &shared[1], &shared[2],
-	                 &shared[3] };
+	struct moe m = { EXPERTS, TOP_K, INNER, SHARED, true, &router, gate, up, down,
+	                 &shared[0], &shared[1], &shared[2], &shared[3] };
 	struct linear job[5] = {
 		{ &w_plain, o_wide, WIDE, bias, false }, { &w_four, o_wide + n * WIDE, WIDE, NULL, false },
 		{ &w_four, o_wide + 2 * n * WIDE, WIDE, bias, true }, { &w_eight, o_eight, COLS, NULL, false },
@@ -204,8 +207,8 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 {
 	enum { MOST = 2048 };
 	static int32_t pos[MOST], item[MOST], row[SEQS];
-	struct pass p = { .be = w->be, .arith = w->arith, .n_item = n_span, .pos = pos, .item = item, .span = span, .row = row,
-	                  .work = w->work, .work_cap = w->work_bytes };
+	struct pass p = { .be = w->be, .arith = w->arith, .n_item = n_span, .pos = pos, .item = item, .span = span,
+	                  .row = row, .work = w->work, .work_cap = w->work_bytes };
 	float *in, *out;
 
 	for (int i = 0; i < n_span; i++) {
@@ -229,7 +232,8 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 			for (int r = 0; r < p.n_row; r++, to += in_size[s])
 				for (int i = 0; i < in_size[s]; i++) {
 					bool wrong = pos[r] - span[item[r]].pos >= keep[item[r]];
-					uint64_t seed = (uint64_t)(span[item[r]].slot + 10 * layer) * 100 + s + (wrong ? 7777 : 0);
+					uint64_t seed = (uint64_t)(span[item[r]].slot + 10 * layer) * 100 + s +
+					                (wrong ? 7777 : 0);
 
 					to[i] = 2 * at(seed + 1000, (uint64_t)pos[r] * 4096 + (uint64_t)i);
 				}
@@ -238,7 +242,8 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 		for (size_t s = 0, off = 0; s < sizeof out_size / sizeof *out_size; off += (size_t)out_size[s++])
 			for (int r = 0; r < p.n_row; r++, from += out_size[s])
 				if (pos[r] - span[item[r]].pos < keep[item[r]])
-					memcpy(w->result[span[item[r]].slot] + ((size_t)pos[r] * LAYERS + (size_t)layer) * OUT + off,
+					memcpy(w->result[span[item[r]].slot] +
+					           ((size_t)pos[r] * LAYERS + (size_t)layer) * OUT + off,
 					       from, (size_t)out_size[s] * 4);
 	}
 	free(in);
@@ -309,10 +314,12 @@ static void compare(struct world *a, struct world *b, const char *what)
 
 	for (int i = 0; i < SEQS; i++)
 		for (size_t r = 0; r < (size_t)lengths[i] * LAYERS; r++)
-			for (size_t s = 0, off = 0; s < sizeof out_size / sizeof *out_size; off += (size_t)out_size[s++])
-				if (memcmp(a->result[i] + r * OUT + off, b->result[i] + r * OUT + off, (size_t)out_size[s] * 4)) {
-					printf("FAIL %s: sequence %d position %zu layer %zu output %zu differs\n", what, i,
-					       r / LAYERS, r % LAYERS, s);
+			for (size_t s = 0, off = 0; s < sizeof out_size / sizeof *out_size;
+			     off += (size_t)out_size[s++])
+				if (memcmp(a->result[i] + r * OUT + off, b->result[i] + r * OUT + off,
+				           (size_t)out_size[s] * 4)) {
+					printf("FAIL %s: sequence %d position %zu layer %zu output %zu differs\n",
+					       what, i, r / LAYERS, r % LAYERS, s);
 					failures++;
 					goto state;
 				}
@@ -337,8 +344,8 @@ static void try(const char *name, int threads, enum cpu_level level, enum arith 
 	struct backend *be = backend_cpu_open(threads, level);
 	char what[200];
 
-	snprintf(what, sizeof what, "%s (%d threads, %s, arith %d, kv %s, pages of %d, steps to %d, seed %llu)", name, threads,
-	         cpu_level_name(level), arith, fmt, page_rows, longest, (unsigned long long)seed);
+	snprintf(what, sizeof what, "%s (%d threads, %s, arith %d, kv %s, pages of %d, steps to %d, seed %llu)",
+	         name, threads, cpu_level_name(level), arith, fmt, page_rows, longest, (unsigned long long)seed);
 	world_open(&other, far ? far_open(be) : be, arith, fmt, page_rows, 1200);
 	if (longest)
 		run_cut(&other, seed, longest, draft);

@@ -139,7 +139,7 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 		for (int c = 0; c < dim_v; c++)
 			for (int i = 0; i < dim_k; i++)
 				s[s_at(dim_k, dim_v, i, c)] =
-					s0 ? s0[((size_t)h * (size_t)dim_v + (size_t)c) * (size_t)dim_k + (size_t)i] : 0;
+					s0 ? s0[(h * dim_v + c) * dim_k + i] : 0;
 		for (int t = 0; t < n; t++, r.q += hk * dim_k, r.k += hk * dim_k, r.v += heads * dim_v) {
 			double dot = 0;
 
@@ -157,7 +157,7 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 		for (int c = 0; c < dim_v; c++)
 			for (int i = 0; i < dim_k; i++)
 				bad = fmax(bad, fabs((double)s[s_at(dim_k, dim_v, i, c)] -
-				                     (double)want_s[((size_t)h * (size_t)dim_v + (size_t)c) * (size_t)dim_k + (size_t)i]));
+				                     (double)want_s[(h * dim_v + c) * dim_k + i]));
 	}
 	snprintf(key, sizeof key, "gdn.%s.%s", name, init);
 	check(bad <= 1e-5, key, level, bad, 1e-5);
@@ -316,12 +316,14 @@ static void ref_norm(double *x, int n, const float *gain, double eps)
 		x[i] = x[i] / sqrt(ss / n + eps) * (double)gain[i];
 }
 
-static void test_attention(enum cpu_level level, const char *fmt, int page_rows, int n, int heads, int heads_kv, int dim)
+static void test_attention(enum cpu_level level, const char *fmt, int page_rows, int n, int heads, int heads_kv,
+                           int dim)
 {
 	int nf = dim / 8, q_head = 2 * dim, q_row = heads * q_head;     /* q and gate of a head adjacent */
 	size_t kv = (size_t)heads_kv * (size_t)dim;
 	float *q = random_floats((size_t)(n * q_row), 2), *k = random_floats((size_t)n * kv, 2);
-	float *v = random_floats((size_t)n * kv, 1), *qn = random_floats((size_t)dim, 1), *kn = random_floats((size_t)dim, 1);
+	float *v = random_floats((size_t)n * kv, 1), *qn = random_floats((size_t)dim, 1),
+	      *kn = random_floats((size_t)dim, 1);
 	float *freq = random_floats((size_t)nf, 1), *out = xcalloc((size_t)(n * heads * dim), 4);
 	double *qd = xmalloc((size_t)(n * q_row) * 8), *kd = xmalloc((size_t)n * kv * 8), *p = xmalloc((size_t)n * 8);
 	struct attn a = { heads, heads_kv, dim, 1 / sqrtf((float)dim), qn, kn, 1e-6f, { freq, nf, 1.1f } };
@@ -357,7 +359,8 @@ static void test_attention(enum cpu_level level, const char *fmt, int page_rows,
 			for (int t = 0; t <= r; t++) {
 				p[t] = 0;
 				for (int i = 0; i < dim; i++)
-					p[t] += qd[r * q_row + h * q_head + i] * kd[(size_t)t * kv + (size_t)(j * dim + i)];
+					p[t] += qd[r * q_row + h * q_head + i] *
+					        kd[(size_t)t * kv + (size_t)(j * dim + i)];
 				p[t] /= sqrt(dim);
 				top = fmax(top, p[t]);
 			}
@@ -404,7 +407,8 @@ static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int 
 			for (int j = 0; j < width; j++) {
 				int at = t - (width - 1) + j;
 
-				s += (double)conv[c * width + j] * (double)(at < 0 ? tail[(width - 1 + at) * ch + c] : qkv[at * ch + c]);
+				s += (double)conv[c * width + j] *
+				     (double)(at < 0 ? tail[(width - 1 + at) * ch + c] : qkv[at * ch + c]);
 			}
 			x[t * ch + c] = s * sigmoid(s);
 		}
@@ -418,7 +422,8 @@ static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int 
 	check(!memcmp(last, tail, (size_t)((width - 1) * ch) * 4), "convolution tail", level, 0, 0);
 	for (int t = 0; t < n; t++)
 		for (int h = 0; h < hv; h++) {
-			double *q = x + t * ch + h / (hv / hk) * dk, *k = q + hk * dk, *v = x + t * ch + 2 * hk * dk + h * dv;
+			double *q = x + t * ch + h / (hv / hk) * dk, *k = q + hk * dk,
+			       *v = x + t * ch + 2 * hk * dk + h * dv;
 			double *s = S + h * dk * dv, qq = 0, kk = 0, o[256], ss = 0;
 			double beta = sigmoid((double)b[t * hv + h]);
 			double alpha = exp(-(double)decay[h] * log1p(exp((double)a[t * hv + h] + (double)dt[h])));
@@ -441,7 +446,8 @@ static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int 
 				ss += o[c] * o[c];
 			}
 			for (int c = 0; c < dv; c++) {
-				double g = (double)z[(t * hv + h) * dv + c], y = o[c] / sqrt(ss / dv + 1e-6) * (double)gain[c];
+				double g = (double)z[(t * hv + h) * dv + c],
+				       y = o[c] / sqrt(ss / dv + 1e-6) * (double)gain[c];
 
 				y *= sig ? sigmoid(g) : g * sigmoid(g);
 				worst = fmax(worst, fabs(y - (double)out[(t * hv + h) * dv + c]));
@@ -453,11 +459,13 @@ static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int 
 	free(x); free(S); free(view.s); free(last);
 }
 
-static void test_moe(enum cpu_level level, int n, int experts, int k, int inner, int shared, bool normalise, bool ties)
+static void test_moe(enum cpu_level level, int n, int experts, int k, int inner, int shared, bool normalise,
+                     bool ties)
 {
 	enum { COLS = 48 };
 	float *router = random_floats((size_t)(experts * COLS), 1), *in = random_floats((size_t)(n * COLS), 1);
-	float *gate = random_floats((size_t)(experts * inner * COLS), 1), *up = random_floats((size_t)(experts * inner * COLS), 1);
+	float *gate = random_floats((size_t)(experts * inner * COLS), 1),
+	      *up = random_floats((size_t)(experts * inner * COLS), 1);
 	float *down = random_floats((size_t)(experts * inner * COLS), 1), *x = random_floats((size_t)(n * COLS), 1);
 	float *sg = random_floats((size_t)(shared * COLS), 1), *su = random_floats((size_t)(shared * COLS), 1);
 	float *sd = random_floats((size_t)(shared * COLS), 1), *sr = random_floats(COLS, 1);
@@ -509,7 +517,8 @@ static void test_moe(enum cpu_level level, int n, int experts, int k, int inner,
 		}
 		for (int j = 0; j <= k; j++) {
 			int e = j < k ? pick[j] : 0, width = j < k ? inner : shared;
-			const float *G = j < k ? gate + e * inner * COLS : sg, *U = j < k ? up + e * inner * COLS : su;
+			const float *G = j < k ? gate + e * inner * COLS : sg,
+				    *U = j < k ? up + e * inner * COLS : su;
 			const float *D = j < k ? down + e * inner * COLS : sd;
 			double f = j < k ? -l[e] / (normalise ? chosen : sum) : 0;
 
@@ -556,14 +565,15 @@ static void test_exp(enum cpu_level level)
 	}
 	check(worst < 1.5e-7, "exp", level, worst, 1.5e-7);
 	ops_of(level)->exp(out, edge, 6);
-	check(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 1 && isinf(out[4]) && isinf(out[5]), "exp at its ends",
-	      level, 0, 0);
+	check(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 1 && isinf(out[4]) && isinf(out[5]),
+	      "exp at its ends", level, 0, 0);
 }
 
 static void test_small(enum cpu_level level)
 {
 	struct backend *be = backend_cpu_open(2, level);
-	float *x = random_floats(3 * 37, 2), *gain = random_floats(37, 1), *out = xcalloc(5 * 37, 4), *u = random_floats(3 * 37, 2);
+	float *x = random_floats(3 * 37, 2), *gain = random_floats(37, 1), *out = xcalloc(5 * 37, 4),
+	      *u = random_floats(3 * 37, 2);
 	int32_t tok[5] = { 2, 0, 1, 2, 2 };
 	struct pass p = { .be = be, .tok = tok, .n_row = 5 };
 	double want[37], worst = 0;

@@ -153,7 +153,8 @@ static uint8_t scale_byte(enum dtype t, enum value v)
 	return v == V_ZERO_SCALE || v == V_TINY ? (uint8_t)(b & 1) : v == V_HUGE ? 200 + b % 20 : 110 + b % 20;
 }
 
-static void sample_make(struct sample *s, const struct kind *k, int rows, int cols, int group, enum dtype st, enum value v)
+static void sample_make(struct sample *s, const struct kind *k, int rows, int cols, int group, enum dtype st,
+                        enum value v)
 {
 	struct err err;
 	int rc, at_end = pick(4) > 0;
@@ -182,7 +183,8 @@ static void sample_make(struct sample *s, const struct kind *k, int rows, int co
 			fence_make(&s->biases, groups * size, pick(4) > 0, (size_t)pick(9));
 			for (size_t i = 0; i < groups; i++) {
 				put_number(s->scales.p + i * size, st, scale_value(v), v);
-				put_number(s->biases.p + i * size, st, scale_value(v == V_ZERO_SCALE ? V_RANDOM : v), v);
+				put_number(s->biases.p + i * size, st,
+				           scale_value(v == V_ZERO_SCALE ? V_RANDOM : v), v);
 			}
 		}
 		rc = weight_coded(&s->w, "sample", k->mode, k->bits, group, rows, cols, s->data.p, n, s->scales.p,
@@ -284,7 +286,7 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 
 	x->q.map = x->scale.map = x->sum.map = x->scaled.map = NULL;
 	for (int i = 0; i < n * cols; i++)
-		f[i] = v == V_MOST ? 1 : v == V_EDGE ? (bits() & 1 ? 3.0f : -3.0f) : pick(50) ? uniform() : uniform() * 30;
+		f[i] = v == V_MOST ? 1 : v == V_EDGE ? (bits() & 1 ? 3.0f : -3.0f) : uniform() * (pick(50) ? 1 : 30);
 	if (v == V_TINY)
 		for (int i = 0; i < n * cols; i++)
 			f[i] *= 0x1p-90f;
@@ -302,8 +304,8 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 		size_t g = (size_t)r * (size_t)(cols / group);
 
 		acts_quantiser(level)((int8_t *)x->q.p + (size_t)r * (size_t)cols, (float *)x->scale.p + g,
-		                      (int32_t *)x->sum.p + g, (float *)x->scaled.p + g, f + (size_t)r * (size_t)cols, cols,
-		                      group);
+		                      (int32_t *)x->sum.p + g, (float *)x->scaled.p + g,
+		                      f + (size_t)r * (size_t)cols, cols, group);
 	}
 }
 
@@ -350,7 +352,8 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 	shape_text(text, sizeof text, h);
 	sig = GUARD(kn.mul[arith]((float *)out.p, ld, &s->w, o0, o1, &x->a, r0, r1, scratch.p));
 	if (sig) {
-		printf("FAIL %s %s arith %d: %s (%s)\n", k->name, cpu_level_name(level), arith, signal_name(sig), text);
+		printf("FAIL %s %s arith %d: %s (%s)\n", k->name, cpu_level_name(level), arith, signal_name(sig),
+		       text);
 		failures++;
 	}
 	for (size_t i = 0; i < out.bytes / 4 && !sig; i++) {
@@ -363,9 +366,10 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 			memset(&expect, 0x5a, 4);
 		if (same(got, expect))
 			continue;
-		printf("FAIL %s %s arith %d: row %d output %d is %a, should be %a (%s; outputs %d to %d, rows %d to %d)\n",
-		       k->name, cpu_level_name(level), arith, r0 + r, o0 + o, (double)got, (double)expect, text, o0, o1,
-		       r0, r1);
+		printf("FAIL %s %s arith %d: row %d output %d is %a, should be %a (%s; outputs %d to %d, rows %d "
+		       "to %d)\n",
+		       k->name, cpu_level_name(level), arith, r0 + r, o0 + o, (double)got, (double)expect, text,
+		       o0, o1, r0, r1);
 		failures++;
 		break;
 	}
@@ -439,8 +443,8 @@ static void round_mul(const struct kind *k)
 	fast = s.w.fmt->coding != NULL;
 	for (int r = 0; r < h.n; r++)
 		for (int o = 0; o < h.rows; o++) {
-			want[r * h.rows + o] = truth_dot(x.a.f + (size_t)r * (size_t)h.cols, decoded + (size_t)o * (size_t)h.cols,
-			                                 h.cols);
+			want[r * h.rows + o] = truth_dot(x.a.f + (size_t)r * (size_t)h.cols,
+			                                 decoded + (size_t)o * (size_t)h.cols, h.cols);
 			if (fast)
 				want_fast[r * h.rows + o] = truth_coded(k, &s.w, o, &x.a, r);
 		}
@@ -480,8 +484,8 @@ static void round_quantise(void)
 		int sig;
 
 		for (int i = 0; i < cols; i++)
-			x[i] = v == V_HUGE ? uniform() * 3e38f : v == V_TINY ? uniform() * 1e-30f : v == V_ZERO_SCALE ? 0 :
-			       v == V_EDGE ? (float)(pick(255) - 127) : uniform();
+			x[i] = v == V_EDGE ? (float)(pick(255) - 127) :
+			       uniform() * (v == V_HUGE ? 3e38f : v == V_TINY ? 1e-30f : v == V_ZERO_SCALE ? 0 : 1);
 		counter = keep + (uint64_t)cols;
 		sig = GUARD(acts_quantiser(l)(codes, scale, sum, scaled, x, cols, group));
 		if (sig) {
@@ -597,7 +601,8 @@ static void round_kv(const struct kv_format *f)
 		for (int j = 0; j < nq; j++)
 			for (int r = 0; r < n; r++)
 				for (int i = 0; i < dim; i++)
-					want[j * dim + i] = fmaf(s[(size_t)j * ld + (size_t)r], dec[r * dim + i], want[j * dim + i]);
+					want[j * dim + i] = fmaf(s[(size_t)j * ld + (size_t)r], dec[r * dim + i],
+					                         want[j * dim + i]);
 		sig = GUARD(k.mix(a, s, ld, nq, rows.p, n, dim));
 		if (sig || memcmp(a, want, (size_t)nq * (size_t)dim * 4))
 			fail_at(sig ? signal_name(sig) : "kv mix", l, dim, n);
@@ -739,8 +744,8 @@ static bool check_golden(const char *file)
 				w.fmt->decode(row, &w, o);
 				for (int c = 0; c < cols; c++)
 					if (row[c] != want[o * cols + c]) {
-						printf("FAIL %s %s: element %d %d is %g, should be %g\n", file, base, o, c,
-						       (double)row[c], (double)want[o * cols + c]);
+						printf("FAIL %s %s: element %d %d is %g, should be %g\n", file,
+						       base, o, c, (double)row[c], (double)want[o * cols + c]);
 						failures++;
 						o = rows;
 						break;
@@ -750,8 +755,8 @@ static bool check_golden(const char *file)
 			scratch = aligned_alloc(64, (weight_scratch_bytes(&w) + 63) / 64 * 64);
 			w.fmt->kernels(&kn, cpu_detect());
 			kn.mul[ARITH_F32](out, (size_t)rows, &w, 0, rows,
-			                  &(struct acts){ .rows = xd[0], .cols = cols, .f = x, .ld = (size_t)cols }, 0, xd[0],
-			                  scratch);
+			                  &(struct acts){ .rows = xd[0], .cols = cols, .f = x, .ld = (size_t)cols },
+			                  0, xd[0], scratch);
 			for (int r = 0; r < xd[0] * rows; r++) {
 				double size = 0;
 
@@ -759,8 +764,8 @@ static bool check_golden(const char *file)
 				for (int c = 0; c < cols; c++)
 					size += fabs((double)row[c] * (double)x[r / rows * cols + c]);
 				if (fabsf(out[r] - product[r]) > (float)(1e-6 * size)) {
-					printf("FAIL %s %s: product %d is %g, should be %g\n", file, base, r, (double)out[r],
-					       (double)product[r]);
+					printf("FAIL %s %s: product %d is %g, should be %g\n", file, base, r,
+					       (double)out[r], (double)product[r]);
 					failures++;
 					break;
 				}
@@ -787,7 +792,8 @@ static double now(void)
 }
 
 /* Best of a few passes. */
-static double bench_once(weight_mul_fn *mul, const struct weight *w, const struct acts *x, int n, float *out, void *scratch)
+static double bench_once(weight_mul_fn *mul, const struct weight *w, const struct acts *x, int n, float *out,
+                         void *scratch)
 {
 	double best = 1e9, total = 0;
 
@@ -846,13 +852,15 @@ static void bench(const struct kind *k)
 			float *out = xmalloc((size_t)w.rows * (size_t)n * 4);
 			void *scratch = aligned_alloc(64, (weight_scratch_bytes(&w) + 63) / 64 * 64);
 			struct rows x;
-			double t;
+			double t, bytes;
 
 			rows_make(&x, n, cols, k->mode ? group : 0, V_RANDOM, l);
 			t = bench_once(kn.mul[ARITH_FAST], &w, &x.a, n, out, scratch);
-			printf(n == 1 ? "  %d row %5.1f GB/s" : "  %d: %4.0f Gop/s",
-			       n, n == 1 ? (double)w.rows * ((double)w.row_bytes + (w.group ? (double)cols / w.group * 4 : 0)) / t * 1e-9 :
-			       2.0 * w.rows * cols * n / t * 1e-9);
+			bytes = (double)w.rows * ((double)w.row_bytes + (w.group ? (double)cols / w.group * 4 : 0));
+			if (n == 1)
+				printf("  1 row %5.1f GB/s", bytes / t * 1e-9);
+			else
+				printf("  %d: %4.0f Gop/s", n, 2.0 * w.rows * cols * n / t * 1e-9);
 			rows_drop(&x);
 			free(out);
 			free(scratch);

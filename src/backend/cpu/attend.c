@@ -69,8 +69,8 @@ static void append_rows(void *ctx, int begin, int end)
 	}
 }
 
-void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k, const float *v,
-                   const struct kv_view *view, int layer)
+void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
+                   const float *v, const struct kv_view *view, int layer)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct append d = { p, c, a, q, k, v, q_row, q_head, view, layer };
@@ -338,7 +338,8 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 		return;
 	}
 	d.n_seg = n_seg;
-	d.partial = room_get(&c->work, (size_t)n_unit * (size_t)n_seg * (size_t)nq * (size_t)(a->dim + 2) * sizeof(float));
+	d.partial = room_get(&c->work,
+	                     (size_t)n_unit * (size_t)n_seg * (size_t)nq * (size_t)(a->dim + 2) * sizeof(float));
 	pool_run(c->pool, attend_part, &d, n_unit * n_seg);
 	pool_run(c->pool, attend_merge, &d, n_unit);
 }

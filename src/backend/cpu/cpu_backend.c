@@ -67,7 +67,8 @@ const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f)
 
 static void *cpu_alloc(struct backend *be, size_t bytes)
 {
-	void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
 		return NULL;
@@ -127,8 +128,8 @@ static void norm_rows(void *ctx, int begin, int end)
 	struct rows_job *j = ctx;
 
 	for (int i = begin; i < end; i++)
-		j->c->op->norm(j->out + (size_t)i * (size_t)j->cols, j->in + (size_t)i * (size_t)j->cols, j->cols, j->b,
-		               j->eps);
+		j->c->op->norm(j->out + (size_t)i * (size_t)j->cols, j->in + (size_t)i * (size_t)j->cols, j->cols,
+		               j->b, j->eps);
 }
 
 static void cpu_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
@@ -158,7 +159,8 @@ static void cpu_swiglu(struct pass *p, float *out, const float *gate, const floa
 static void cpu_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
 {
 	for (int i = 0; i < n; i++)
-		memcpy(out + (size_t)i * (size_t)cols, in + (size_t)index[i] * (size_t)cols, (size_t)cols * sizeof *out);
+		memcpy(out + (size_t)i * (size_t)cols, in + (size_t)index[i] * (size_t)cols,
+		       (size_t)cols * sizeof *out);
 }
 
 static void cpu_close(struct backend *be)

@@ -28,8 +28,9 @@ struct job {
 
 static float *tape_row(const struct state_view *v, int slot, int row, int layer)
 {
-	return v->tape + (((size_t)slot * (size_t)v->tape_rows + (size_t)row) * (size_t)v->shape.layers + (size_t)layer) *
-	                 state_tape_floats(&v->shape);
+	size_t at = ((size_t)slot * (size_t)v->tape_rows + (size_t)row) * (size_t)v->shape.layers + (size_t)layer;
+
+	return v->tape + at * state_tape_floats(&v->shape);
 }
 
 static size_t tape_k(const struct state_shape *s) { return (size_t)s->conv_channels; }
@@ -60,11 +61,13 @@ static void convolve(const struct job *j, int item, int c0, int n)
 	for (int i = 0; i < keep; i++) {
 		int at = sure - keep + i;       /* token of the step; below 0 it is in the old tail */
 
-		memcpy(next + (size_t)i * (size_t)n, at < 0 ? tail + (size_t)(keep + at) * ld : x + (size_t)at * ld, bytes);
+		memcpy(next + (size_t)i * (size_t)n,
+		       at < 0 ? tail + (size_t)(keep + at) * ld : x + (size_t)at * ld, bytes);
 	}
 	for (int i = 0; i < sp->n_draft; i++)
 		memcpy(tape_row(j->view, slot, i, j->layer) + c0, x + (size_t)(sure + i) * ld, bytes);
-	j->c->op->conv_silu(x, ld, sp->n, n, j->d->conv + (size_t)c0 * (size_t)s->conv_width, s->conv_width, tail, ld);
+	j->c->op->conv_silu(x, ld, sp->n, n, j->d->conv + (size_t)c0 * (size_t)s->conv_width, s->conv_width, tail,
+	                    ld);
 	for (int i = 0; i < keep; i++)
 		memcpy(tail + (size_t)i * ld, next + (size_t)i * (size_t)n, bytes);
 }
@@ -78,7 +81,7 @@ static void gates(const struct job *j, int item, int head)
 		float t = j->a[at] + j->d->dt_bias[head], e;
 
 		j->c->op->exp(&e, &t, 1);
-		t = -j->d->a_log_exp[head] * (t > 20.0f ? t : log1pf(e));       /* beyond 20 softplus(t) = t in float */
+		t = -j->d->a_log_exp[head] * (t > 20.0f ? t : log1pf(e)); /* beyond 20 softplus(t) = t in float */
 		j->c->op->exp(&j->alpha[at], &t, 1);
 		j->c->op->sigmoid(&j->beta[at], &j->b[at], 1);
 	}
@@ -139,7 +142,8 @@ static void recur(void *ctx, int part)
 	};
 
 	if (sp->n_draft)
-		t.tape = tape_row(j->view, j->view->slot[item], 0, j->layer) + tape_delta(s) + (size_t)h * (size_t)s->dim_v;
+		t.tape = tape_row(j->view, j->view->slot[item], 0, j->layer) + tape_delta(s) +
+		         (size_t)h * (size_t)s->dim_v;
 	for (int i = 0; i < sp->n; i++)
 		kq[i] = j->c->vec.dot(t.k + (size_t)i * t.qkv_ld, t.q + (size_t)i * t.qkv_ld, s->dim_k);
 	j->c->op->delta_head(state_of(j->view, j->view->slot[item], j->layer) +

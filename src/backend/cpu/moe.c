@@ -106,7 +106,8 @@ static void combine(void *ctx, int begin, int end)
 	for (int r = begin; r < end; r++) {
 		memset(t, 0, cols * sizeof *t);
 		for (int j = 0; j < k; j++)
-			d->c->op->axpy(t, d->weight[r * k + j], d->down + (size_t)d->place[r * k + j] * cols, d->cols);
+			d->c->op->axpy(t, d->weight[r * k + j], d->down + (size_t)d->place[r * k + j] * cols,
+			               d->cols);
 		if (d->shared_down) {
 			float g = 1.0f;
 
@@ -119,8 +120,9 @@ static void combine(void *ctx, int begin, int end)
 }
 
 /* Products of the experts that have rows: one or two weights each. */
-static void experts_mul(struct mix *d, enum arith arith, const int *first, const struct acts *x, const struct weight *a,
-                        float *out_a, const struct weight *b, float *out_b, struct product *job)
+static void experts_mul(struct mix *d, enum arith arith, const int *first, const struct acts *x,
+                        const struct weight *a, float *out_a, const struct weight *b, float *out_b,
+                        struct product *job)
 {
 	int n = 0;
 
@@ -150,7 +152,8 @@ static void shared_expert(struct mix *d, enum arith arith, struct acts *acts)
 	}
 	cpu_products(d->c, arith, job, 2);
 	d->c->op->swiglu(d->shared_gate, d->shared_gate, d->shared_up, (size_t)d->n * (size_t)m->shared_inner);
-	cpu_acts(d->c, &acts[0], d->shared_gate, d->n, m->shared_inner, cpu_act_group(d->c, m->shared_down, arith), 0);
+	cpu_acts(d->c, &acts[0], d->shared_gate, d->n, m->shared_inner,
+	         cpu_act_group(d->c, m->shared_down, arith), 0);
 	job[0] = (struct product){ m->shared_down, &acts[0], 0, d->n, d->shared_down, (size_t)d->cols, NULL, false };
 	cpu_products(d->c, arith, job, 1);
 }
@@ -167,7 +170,8 @@ void cpu_moe(struct pass *p, float *x, const struct moe *m, const float *in, int
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct mix d = { .c = c, .m = m, .in = in, .x = x, .n = n, .cols = cols };
-	size_t rows = (size_t)n, picks = rows * (size_t)m->top_k, inner = (size_t)m->inner, shared = (size_t)m->shared_inner;
+	size_t rows = (size_t)n, picks = rows * (size_t)m->top_k;
+	size_t inner = (size_t)m->inner, shared = (size_t)m->shared_inner;
 	size_t want = rows * (size_t)m->experts + 3 * picks + picks * (2 * (size_t)cols + 2 * inner) +
 	              rows * (2 * shared + (size_t)cols + 1) + (size_t)m->experts + 1 + 16 * 14;
 	size_t jobs = 2 * (size_t)m->experts * sizeof(struct product);
