@@ -1,5 +1,4 @@
 /* cpu.c - see cpu.h. */
-#define _GNU_SOURCE
 #include "base/cpu.h"
 
 #include <sched.h>
