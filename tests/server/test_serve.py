@@ -1,6 +1,7 @@
 """`weft serve` with a real model: clients that leave in every stage, slow ones
 beside quick ones, answers that do not depend on company.
 Run as: test_serve.py WEFT MODEL"""
+import json
 import os
 import signal
 import socket
@@ -32,7 +33,7 @@ def long_prompt(number, tokens):
 class Company(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.s = start("--queue", "200")
+        cls.s = start("--queue", "200", "--client-stall-timeout", "3600")
 
     @classmethod
     def tearDownClass(cls):
@@ -73,20 +74,20 @@ class Company(unittest.TestCase):
         self.s.until("idle", requests_running=0, requests_waiting=0)
 
     def test_reader_that_does_not_read(self):
+        n_tokens = 200 if QUICK else 1000
         c = self.s.connect(rcvbuf=4096)
-        c.request("POST", COMPLETIONS, {"prompt": "On and on", "max_tokens": 1000, "ignore_eos": True, "stream": True,
+        c.request("POST", COMPLETIONS, {"prompt": "On and on", "max_tokens": n_tokens, "ignore_eos": True, "stream": True,
                                         "logprobs": 20, "temperature": 1, "seed": 1})
         c.until(b"data:")
         for i in range(5):
             self.ask(i)
         self.s.until("the engine finished for it", requests_running=0)
         n = sum(len(e["choices"][0]["logprobs"]["tokens"]) for e in self.events(c) if e["choices"][0]["logprobs"])
-        self.assertEqual(n, 1000)
+        self.assertEqual(n, n_tokens)
         c.close()
 
     def events(self, c):
         """The rest of a chunked stream of which a head and a little were read."""
-        import json
         text = c.until(b"data: [DONE]").replace(b"\r\n", b"\n")
         for line in text.split(b"\n"):
             if line.startswith(b" {") or line.startswith(b"data: {"):
@@ -149,7 +150,7 @@ class Program(unittest.TestCase):
     def test_queue_and_signals(self):
         s = start("--parallel", "1", "--queue", "1", "--alias", "mine", "--max-connections", "50")
         a = s.connect()
-        a.request("POST", COMPLETIONS, {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "stream": True, "model": "mine"})
+        a.request("POST", COMPLETIONS, {"prompt": "x", "max_tokens": 3000, "ignore_eos": True, "stream": True, "model": "mine"})
         a.until(b"data:")
         self.assertEqual(s.ask("GET", "/v1/models").json()["data"][0]["id"], "mine")
         held = []
@@ -164,8 +165,7 @@ class Program(unittest.TestCase):
         self.assertEqual((status, headers["retry-after"]), (503, "1"))
         for c in held:
             c.close()
-        s.signal()              # the first goes on to its end
-        self.assertIn(b'"finish_reason":"length"', a.until(b"[DONE]"))
+        s.signal()              # and it ends with work under way
         self.assertEqual(s.wait(), 0)
         a.close()
         s.close()
