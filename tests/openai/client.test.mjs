@@ -143,7 +143,7 @@ test('logprobs', async () => {
 });
 
 test('stop', async () => {
-	const body = say('Write a sentence about a dog and a cat.', { temperature: 0, max_tokens: 32 });
+	const body = say('Write a sentence about a dog and a cat.', { temperature: 0, max_tokens: 32, ignore_eos: true });
 	const text = (await client.chat.completions.create(body)).choices[0].message.content;
 	assert.ok(text.length > 12, text);
 	for (const stop of [text.slice(5, 9), [text.slice(6, 7), 'never said \u{1f40b}']]) {
@@ -156,7 +156,7 @@ test('stop', async () => {
 });
 
 test('seed', async () => {
-	const ask = async (seed) => (await client.chat.completions.create(say('Tell me a story.', { temperature: 2, seed })))
+	const ask = async (seed) => (await client.chat.completions.create(say('Tell me a story.', { temperature: 2, seed, ignore_eos: true })))
 		.choices[0].message.content;
 	const [a, b] = [await ask(1), await ask(1)];
 	assert.equal(a, b);
@@ -164,10 +164,10 @@ test('seed', async () => {
 });
 
 test('n', async () => {
-	const r = await client.chat.completions.create(say('Tell me a story.', { temperature: 2, seed: 1, n: 3 }));
+	const r = await client.chat.completions.create(say('Tell me a story.', { temperature: 2, seed: 1, n: 3, ignore_eos: true }));
 	assert.deepEqual(r.choices.map((c) => c.index), [0, 1, 2]);
 	assert.equal(new Set(r.choices.map((c) => c.message.content)).size, 3);
-	const one = await client.chat.completions.create(say('Tell me a story.', { temperature: 2, seed: 1 }));
+	const one = await client.chat.completions.create(say('Tell me a story.', { temperature: 2, seed: 1, ignore_eos: true }));
 	assert.equal(r.choices[0].message.content, one.choices[0].message.content);
 });
 
