@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
@@ -461,7 +462,7 @@ static int converse(struct talk *t, struct err *err)
 	el_set(el, EL_EDITOR, "emacs");
 	el_set(el, EL_HIST, history, past);
 	/* Ctrl-C is a key while a line is edited, and a signal at all other times. */
-	el_set(el, EL_ADDFN, "weft-drop-line", "drop the line", drop_line);
+	el_wset(el, EL_ADDFN, L"weft-drop-line", L"drop the line", drop_line);  /* the narrow form leaks */
 	el_set(el, EL_BIND, "^C", "weft-drop-line", NULL);
 	el_set(el, EL_SETTY, "-d", "-isig", NULL);
 	el_source(el, NULL);
