@@ -263,7 +263,7 @@ static void head_complete(struct conn *c)
 static bool count_body(struct conn *c)
 {
 	/* Four bodies of the largest size at once; more is an attack or a mistake. */
-	int64_t most = 4 * c->srv->opts.body_max;
+	int64_t one = c->srv->opts.body_max, most = one > INT64_MAX / 4 ? INT64_MAX : 4 * one;
 
 	c->srv->body_bytes += (int64_t)(c->body.n - c->body_counted);
 	c->body_counted = c->body.n;

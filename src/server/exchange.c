@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #include "base/alloc.h"
@@ -62,6 +63,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 {
 	bool post = http_slice_is(h->method, "POST");
 	bool get = http_slice_is(h->method, "GET") || http_slice_is(h->method, "HEAD");
+	struct http_slice coded = http_field(h, "content-encoding");
 	const char *allow = NULL;
 
 	for (const struct route *r = routes; r->path; r++) {
@@ -74,6 +76,10 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		if (!r->open && !authorized(s, h)) {
 			problem_set(p, 401, "invalid_api_key", NULL,
 			            "this server wants its API key: Authorization: Bearer KEY");
+			return NULL;
+		}
+		if (coded.n && strncasecmp(coded.p, "identity", coded.n)) {
+			problem_set(p, 415, NULL, NULL, "bodies are not decoded: send it without Content-Encoding");
 			return NULL;
 		}
 		return r;
@@ -112,6 +118,12 @@ static struct exchange *take(struct server *s)
 	return x;
 }
 
+static void forget_body(struct exchange *x)
+{
+	x->srv->body_bytes -= x->body_counted;
+	x->body_counted = 0;
+}
+
 static void put_to_rest(struct exchange *x)
 {
 	struct server *s = x->srv;
@@ -120,8 +132,7 @@ static void put_to_rest(struct exchange *x)
 	if (x->route->api->drop)
 		x->route->api->drop(x);
 	x->work = NULL;
-	s->body_bytes -= x->body_counted;
-	x->body_counted = 0;
+	forget_body(x);
 	buf_fini(&x->body);
 	buf_fini(&x->rest);
 	x->stage = AT_REST;
@@ -277,6 +288,7 @@ static void deliver(struct exchange *x, bool prepared)
 {
 	if (x->stage == PREPARING && prepared) {
 		x->stage = RUNNING;
+		forget_body(x);
 		if (!x->conn)
 			put_to_rest(x);
 		else if (x->problem.status)

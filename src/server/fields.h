@@ -33,7 +33,7 @@ int field_value(const struct json *body, const char *name, enum json_kind kind, 
 /* "name must be EXPECTED; found FOUND", a 400.  name may be a path. */
 int field_wrong(struct problem *p, const char *name, const char *expected, const struct json *found);
 
-/* Parses a body: E.g. refuses what would need far more memory than it has bytes.
+/* Parses a body; refuses one that would need far more memory than it has bytes.
  * NULL with *p filled, or an object to be freed with json_free. */
 struct json *body_parse(const char *bytes, size_t n, struct problem *p);
 

@@ -81,6 +81,11 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	if (!fam->read(g, x->body.p, x->body.n, &x->problem))
 		check_prompts(g, &x->problem);
 	buf_fini(&x->body);
+	/* Here, for a large one takes a while to free; its tools are still looked at. */
+	if (!g->tools) {
+		json_free(g->body);
+		g->body = NULL;
+	}
 }
 
 /* ---- to the engine ---- */

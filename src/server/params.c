@@ -11,7 +11,8 @@
 const struct field params_fields[] = {
 	/* honoured */
 	{ "model" }, { "max_tokens" }, { "temperature" }, { "top_p" }, { "top_k" }, { "min_p" },
-	{ "repetition_penalty" }, { "repetition_context_size" }, { "presence_penalty" }, { "frequency_penalty" }, { "logit_bias" }, { "seed" },
+	{ "repetition_penalty" }, { "repetition_context_size" },
+	{ "presence_penalty" }, { "frequency_penalty" }, { "logit_bias" }, { "seed" },
 	{ "stop" }, { "stop_token_ids" }, { "ignore_eos" }, { "min_tokens" }, { "stream" }, { "stream_options" },
 	{ "n" }, { "skip_special_tokens" }, { "logprobs" },
 	/* harmless: they change no token */

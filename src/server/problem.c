@@ -29,6 +29,10 @@ int problem_set(struct problem *p, int status, const char *code, const char *par
 	va_start(ap, fmt);
 	vsnprintf(p->message, sizeof p->message, fmt, ap);
 	va_end(ap);
+	/* Messages quote what clients sent, and are logged: one line each. */
+	for (char *c = p->message; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = ' ';
 	return status;
 }
 

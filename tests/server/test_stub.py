@@ -187,6 +187,10 @@ class Messages(Shared):
             self.assertTrue(c.closed())
             c.close()
 
+    def test_content_encoding(self):
+        r = self.s.post(COMPLETIONS, b"\x1f\x8b", {"Content-Encoding": "gzip"})
+        self.assertEqual(r.status, 415)
+
     def test_request_id(self):
         r = self.s.post(COMPLETIONS, {"prompt": "a", "max_tokens": 1}, {"X-Request-Id": "my-id.1"})
         self.assertEqual(r.headers["x-request-id"], "my-id.1")
@@ -249,6 +253,7 @@ class Bodies(Shared):
         (CHAT, user("x", tools=[{"type": "web"}]), 400, "tools[0].type", "function"),
         (CHAT, user("x", tools=[{"type": "function", "function": {}}]), 400, "tools[0].function.name", "string"),
         (CHAT, user("x", tool_choice="required"), 400, "tool_choice", '"required"'),
+        (CHAT, user("x", tool_choice="a\nb"), 400, "tool_choice", '"a b"'),
         (CHAT, user("x", tool_choice={"type": "function"}), 400, "tool_choice", "names a tool"),
         (CHAT, user("x", functions=[{"name": "f"}]), 400, "functions", "use tools"),
         (CHAT, user("x", guided_json={}), 400, "guided_json", "not supported"),
