@@ -22,13 +22,13 @@ static const struct command *command(const char *name)
 
 static int parse(const char *name, struct options *o, struct err *err, ...)
 {
-	char *argv[16];
+	char *argv[64];
 	int argc = 0;
 	va_list ap;
 
 	va_start(ap, err);
 	while ((argv[argc] = va_arg(ap, char *)))
-		argc++;
+		assert_true(++argc < (int)(sizeof argv / sizeof *argv));
 	va_end(ap);
 	return options_parse(command(name), argc, argv, o, err);
 }
