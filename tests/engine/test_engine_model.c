@@ -4,6 +4,7 @@
  *
  *     test_engine_model FOLDER...
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -81,11 +82,14 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed)
 int main(int argc, char **argv)
 {
 	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .slots = 1, .ctx_max = CTX, .step_rows = CTX };
+	/* Quick (under the sanitizers): the best level only, one life short of pages and one not. */
+	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
+	uint64_t most = quick ? 2 : LIVES;
 	struct err err;
 
 	log_set_level(LOG_WARN);
 	for (int i = 1; i < argc; i++)
-		for (o.level = CPU_SCALAR; o.level <= cpu_detect(); o.level++) {
+		for (o.level = quick ? cpu_detect() : CPU_SCALAR; o.level <= cpu_detect(); o.level++) {
 			struct store *st;
 
 			printf("%s, %s\n", argv[i], cpu_level_name(o.level));
@@ -94,7 +98,7 @@ int main(int argc, char **argv)
 			rows = xmalloc((size_t)CTX * (size_t)alone.vocab * sizeof(*rows));
 			n_had = 0;
 			/* The older levels have the same engine above them: one each. */
-			for (uint64_t seed = 1; seed <= (o.level == cpu_detect() ? LIVES : 1); seed++)
+			for (uint64_t seed = 1; seed <= (o.level == cpu_detect() ? most : 1); seed++)
 				lives(st, o.level, seed);
 			free(rows);
 			store_close(st);
