@@ -19,20 +19,9 @@ static void decode(float *out, const struct weight *w, int o)
 	}
 }
 
-static void kernels(struct kernels *k, enum cpu_level level)
-{
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .act_group = 1 };
-#if defined(__x86_64__)
-	if (level >= CPU_AVX2)
-		k->mul[ARITH_FAST] = coded_mul_avx2;
-	if (level >= CPU_AVX512)
-		k->mul[ARITH_FAST] = coded_mul_avx512;
-#endif
-}
-
 #define AFFINE(b) \
 	static const struct coding coding##b = { .bits = b, .scale_unit = 1.0f, .bias = true }; \
-	const struct format format_affine##b = { "affine" #b, b, decode, kernels, &coding##b }
+	const struct format format_affine##b = { "affine" #b, b, decode, coded_kernels, &coding##b }
 
 AFFINE(2);
 AFFINE(3);

@@ -74,3 +74,14 @@ void coded_mul_scalar(float *out, size_t ld, const struct weight *w, int o0, int
 		}
 	}
 }
+
+void coded_kernels(struct kernels *k, enum cpu_level level)
+{
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .act_group = 1 };
+#if defined(__x86_64__)
+	if (level >= CPU_AVX2)
+		k->mul[ARITH_FAST] = coded_mul_avx2;
+	if (level >= CPU_AVX512)
+		k->mul[ARITH_FAST] = coded_mul_avx512;
+#endif
+}

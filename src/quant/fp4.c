@@ -22,17 +22,6 @@ static void decode(float *out, const struct weight *w, int o)
 	}
 }
 
-static void kernels(struct kernels *k, enum cpu_level level)
-{
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .act_group = 1 };
-#if defined(__x86_64__)
-	if (level >= CPU_AVX2)
-		k->mul[ARITH_FAST] = coded_mul_avx2;
-	if (level >= CPU_AVX512)
-		k->mul[ARITH_FAST] = coded_mul_avx512;
-#endif
-}
-
 static const struct coding coding = { .bits = 4, .zero = 12, .lut = e2m1_code, .scale_unit = 0.5f };
-const struct format format_mxfp4 = { "mxfp4", 4, decode, kernels, &coding };
-const struct format format_nvfp4 = { "nvfp4", 4, decode, kernels, &coding };
+const struct format format_mxfp4 = { "mxfp4", 4, decode, coded_kernels, &coding };
+const struct format format_nvfp4 = { "nvfp4", 4, decode, coded_kernels, &coding };

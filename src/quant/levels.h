@@ -38,6 +38,8 @@ void coding_scale(float *scale, float *bias, const struct weight *w, int o, int 
 /* ARITH_FAST of a coded weight.  The AVX forms hand shapes they do not like
  * (a group that is not a multiple of 16) to the scalar one. */
 weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avx512;
+/* A coded format's kernels(): decode and dot for the reference, the above for serving. */
+void coded_kernels(struct kernels *k, enum cpu_level level);
 
 /* MLX's reading of E4M3: 0x7f is 480, there is no NaN. */
 float e4m3_mlx(uint8_t b);

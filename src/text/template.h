@@ -28,7 +28,7 @@ struct template_limits {
 	size_t source_max;      /* bytes of template text; default 1 MiB (the largest known has 17 KB) */
 	int nest_max;           /* nested tags and brackets; a chain of operators may be 4 times as long; 100 */
 	uint64_t steps_max;     /* expressions evaluated, elements visited, 16-byte units moved; 20 million,
-	                         * some seconds (a chat of 1000 messages takes about 0.2 million) */
+	                         * some seconds */
 	size_t memory_max;      /* bytes held during one rendering, inputs excluded; 256 MiB */
 	size_t output_max;      /* bytes of the prompt; 64 MiB */
 	int depth_max;          /* nested evaluations, macro calls included; 1200 (about 0.5 MiB of stack) */

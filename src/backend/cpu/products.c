@@ -130,13 +130,12 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 
 void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols)
 {
-	enum { JOBS = 16 };
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct product product[JOBS];
+	struct product product[LINEAR_JOBS];
 	struct acts acts[ACTS_MAX];
 	int n_acts = 0;
 
-	assert(n_job <= JOBS);
+	assert(n_job <= LINEAR_JOBS);
 	if (n <= 0)
 		return;
 	for (int i = 0; i < n_job; i++) {
