@@ -61,6 +61,8 @@ struct options {
 	const char *port_file;
 	const char *alias;              /* name of the model in the API; NULL: its own */
 	const char *api_key;
+	const char *cors_origin;
+	bool strict;
 	int queue;                      /* waiting requests */
 	int connections;                /* at once */
 	size_t body_bytes;              /* of one request */

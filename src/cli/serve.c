@@ -28,6 +28,7 @@ static void fill(const struct options *o, struct session *s, struct server_opts 
 	so->host = o->host;
 	so->port = o->port;
 	so->api_key = o->api_key;
+	so->cors_origin = o->cors_origin;
 	so->connections_max = o->connections;
 	so->body_max = (int64_t)o->body_bytes;
 	so->body_ms = o->timeout * 1000;
@@ -40,6 +41,7 @@ static void fill(const struct options *o, struct session *s, struct server_opts 
 		.ctx_max = s->model->opts.ctx_max, .vocab = tokenizer_size(s->tok),
 		.max_tokens = o->max_tokens, .sampling = s->sampling, .template_args = s->template_args,
 	};
+	d->strict = o->strict;
 	if (o->seed >= 0) {
 		d->seeded = true;
 		d->sampling.seed = (uint64_t)o->seed;
@@ -66,7 +68,10 @@ int cmd_serve(const struct options *o)
 	if (!rc) {
 		bool six = strchr(o->host, ':') != NULL;
 
-		log_info("serving %s at http://%s%s%s:%d", served.name, six ? "[" : "", o->host, six ? "]" : "",
+		if (!strncmp(o->host, "unix:", 5))
+			log_info("serving %s at %s", served.name, o->host);
+		else
+			log_info("serving %s at http://%s%s%s:%d", served.name, six ? "[" : "", o->host, six ? "]" : "",
 		         server_port(server));
 		rc = server_run(server, &err);
 	}

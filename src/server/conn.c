@@ -153,6 +153,36 @@ static void put_date(struct buf *b)
 	           t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
 }
 
+/* May a page of this origin read our replies?  The option is "*" or a list. */
+static bool cors_allows(const char *list, struct http_slice origin)
+{
+	if (!list || !origin.n)
+		return false;
+	if (!strcmp(list, "*"))
+		return true;
+	while (*list) {
+		size_t n = strcspn(list, ",");
+
+		if (n == origin.n && !memcmp(list, origin.p, n))
+			return true;
+		list += n + (list[n] == ',');
+	}
+	return false;
+}
+
+static void put_cors(const struct conn *c, struct buf *b)
+{
+	struct http_slice origin = http_field(&c->http, "origin"), want = http_field(&c->http, "access-control-request-headers");
+
+	buf_printf(b, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n"
+	           "Access-Control-Expose-Headers: x-request-id, x-weft-warning, Retry-After\r\n", (int)origin.n, origin.p);
+	if (!http_slice_is(c->http.method, "OPTIONS"))
+		return;
+	buf_puts(b, "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE\r\nAccess-Control-Max-Age: 86400\r\n");
+	if (want.n)
+		buf_printf(b, "Access-Control-Allow-Headers: %.*s\r\n", (int)want.n, want.p);
+}
+
 static void put_head(struct conn *c, struct buf *b, int code, const char *type, const char *extra)
 {
 	buf_printf(b, "HTTP/1.1 %d %s\r\n", code, http_reason(code));
@@ -160,6 +190,8 @@ static void put_head(struct conn *c, struct buf *b, int code, const char *type, 
 	buf_printf(b, "Content-Type: %s\r\n", type);
 	if (c->x)
 		buf_printf(b, "x-request-id: %s\r\n", c->x->request_id);
+	if (c->cors)
+		put_cors(c, b);
 	if (extra)
 		buf_puts(b, extra);
 	if (c->srv->stopping)
@@ -234,6 +266,7 @@ static void head_complete(struct conn *c)
 	c->head_only = http_slice_is(c->http.method, "HEAD");
 	c->request_1_0 = c->http.minor == 0;
 	c->last = !c->http.keep_alive;
+	c->cors = cors_allows(c->srv->opts.cors_origin, http_field(&c->http, "origin"));
 	c->route = exchange_route(c->srv, &c->http, &p);
 	if (!c->route) {
 		struct buf b, extra;
@@ -241,7 +274,7 @@ static void head_complete(struct conn *c)
 		buf_init(&b);
 		buf_init(&extra);
 		problem_put(&b, &p);
-		if (p.allow)
+		if (*p.allow)
 			buf_printf(&extra, "Allow: %s\r\n", p.allow);
 		if (p.status == 401)
 			buf_puts(&extra, "WWW-Authenticate: Bearer\r\n");
@@ -331,7 +364,7 @@ void conn_next(struct conn *c)
 	buf_fini(&c->body);     /* a large body's memory is given back */
 	http_reset(&c->http);
 	c->route = NULL;
-	c->head_only = c->chunked = false;
+	c->head_only = c->chunked = c->cors = false;
 	if (c->last || c->srv->stopping) {
 		set_state(c, CONN_FLUSH, 0);
 		if (!waiting_out(c))

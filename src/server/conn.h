@@ -51,6 +51,7 @@ struct conn {
 	bool last;                      /* close after this reply */
 	bool eof;                       /* the client sends no more */
 	bool head_only, chunked, request_1_0;   /* of the reply being written */
+	bool cors;                      /* the request came from an origin that may read the reply */
 	bool reading;                   /* inside conn_read */
 	int64_t deadline;               /* clock: of idle, header, body or linger */
 	int64_t behind_since;           /* clock: output has been above the mark since; 0: it is not */

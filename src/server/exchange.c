@@ -41,9 +41,11 @@ static bool same_secret(struct http_slice given, const char *key)
 
 static bool authorized(const struct server *s, const struct http *h)
 {
-	struct http_slice v = http_field(h, "authorization");
+	struct http_slice v = http_field(h, "authorization"), key = http_field(h, "x-api-key");
 
 	if (!s->api_key)
+		return true;
+	if (key.p && same_secret(key, s->api_key))      /* as Anthropic's clients send it */
 		return true;
 	if (v.n < 7 || strncasecmp(v.p, "bearer ", 7) != 0)
 		return false;
@@ -59,23 +61,44 @@ static bool path_matches(const struct route *r, struct http_slice path)
 	return http_slice_is(path, r->path);
 }
 
+/* What a browser asks before it lets a page of another origin ask: conn.c adds
+ * the header lines that answer it. */
+static void preflight_ready(struct exchange *x) { exchange_reply(x, 200, "text/plain", "", 0); }
+
+static const struct api preflight_api = { .ready = preflight_ready };
+static const struct route preflight = { .path = "OPTIONS", .open = true, .api = &preflight_api };
+
+static bool takes(const struct route *r, const struct http *h)
+{
+	if (r->post || r->del)
+		return http_slice_is(h->method, r->post ? "POST" : "DELETE");
+	return http_slice_is(h->method, "GET") || http_slice_is(h->method, "HEAD");
+}
+
 const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p)
 {
-	bool post = http_slice_is(h->method, "POST");
-	bool get = http_slice_is(h->method, "GET") || http_slice_is(h->method, "HEAD");
 	struct http_slice coded = http_field(h, "content-encoding");
-	const char *allow = NULL;
+	char allow[sizeof p->allow] = "";
+	bool anthropic = false;
+
+	if (s->opts.cors_origin && http_slice_is(h->method, "OPTIONS"))
+		return &preflight;
 
 	for (const struct route *r = routes; r->path; r++) {
 		if (!path_matches(r, h->path))
 			continue;
-		if (r->post ? !post : !get) {
-			allow = r->post ? "POST" : "GET, HEAD";
+		anthropic = r->anthropic;
+		if (!takes(r, h)) {
+			size_t n = strlen(allow);
+
+			snprintf(allow + n, sizeof allow - n, "%s%s", n ? ", " : "",
+			         r->post ? "POST" : r->del ? "DELETE" : "GET, HEAD");
 			continue;
 		}
 		if (!r->open && !authorized(s, h)) {
 			problem_set(p, 401, "invalid_api_key", NULL,
 			            "this server wants its API key: Authorization: Bearer KEY");
+			p->anthropic = anthropic;
 			return NULL;
 		}
 		if (coded.n && strncasecmp(coded.p, "identity", coded.n)) {
@@ -84,10 +107,11 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		}
 		return r;
 	}
-	if (allow) {
+	if (*allow) {
 		problem_set(p, 405, NULL, NULL, "%.*s is not a method of %.*s; it takes %s", (int)h->method.n, h->method.p,
 		            (int)(h->path.n < 200 ? h->path.n : 200), h->path.p, allow);
-		p->allow = allow;
+		memcpy(p->allow, allow, sizeof allow);
+		p->anthropic = anthropic;
 	} else {
 		problem_set(p, 404, NULL, NULL, "there is nothing at %.*s", (int)(h->path.n < 200 ? h->path.n : 200),
 		            h->path.p);
@@ -231,14 +255,16 @@ void exchange_reply(struct exchange *x, int code, const char *type, const char *
 
 void exchange_refuse(struct exchange *x, const struct problem *p)
 {
+	struct problem shaped = *p;
 	struct buf b, extra;
 
+	shaped.anthropic = x->route->anthropic;
 	x->status = p->status;
 	log_info("%s %s %s: %d %s", x->request_id, x->peer, x->route->path, p->status, p->message);
 	if (x->conn) {
 		buf_init(&b);
 		buf_init(&extra);
-		problem_put(&b, p);
+		problem_put(&b, &shaped);
 		if (p->retry_after)
 			buf_printf(&extra, "Retry-After: %d\r\n", p->retry_after);
 		conn_reply(x->conn, p->status, "application/json", extra.p, b.p, b.n);

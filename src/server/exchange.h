@@ -39,8 +39,9 @@ struct api {
 struct route {
 	const char *path;
 	bool prefix;                    /* path is the beginning: the rest is x->rest */
-	bool post;                      /* POST; else GET and HEAD */
+	bool post, del;                 /* POST or DELETE; else GET and HEAD */
 	bool open;                      /* needs no API key */
+	bool anthropic;                 /* errors in that API's shape */
 	const struct api *api;
 };
 

@@ -68,6 +68,14 @@ static int check_prompts(struct generation *g, struct problem *p)
 	return 0;
 }
 
+static int check_strict(const struct generation *g, struct problem *p)
+{
+	if (!g->served->strict || !g->params.unknown.n)
+		return 0;
+	return problem_set(p, 400, "unknown_field", NULL, "unknown fields, which this server was told to refuse: %s",
+	                   g->params.unknown.p);
+}
+
 void generation_prep(struct exchange *x, const struct family *fam)
 {
 	struct generation *g = xcalloc(1, sizeof *g);
@@ -78,7 +86,7 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	g->created = (int64_t)time(NULL);
 	params_init(&g->params, g->served);
 	x->work = g;
-	if (!fam->read(g, x->body.p, x->body.n, &x->problem))
+	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem))
 		check_prompts(g, &x->problem);
 	buf_fini(&x->body);
 	/* Here, for a large one takes a while to free; its tools are still looked at. */
@@ -243,6 +251,7 @@ static void fail(struct generation *g, const struct err *err)
 	struct buf out;
 
 	problem_set(&p, err->code == E_GONE ? 503 : 500, NULL, NULL, "%s", err->msg);
+	p.anthropic = x->route->anthropic;
 	if (!g->streaming) {
 		exchange_refuse(x, &p);
 		return;

@@ -26,7 +26,7 @@ struct workers {
 struct server {
 	struct server_opts opts;
 	struct served served;
-	char *host, *api_key;
+	char *host, *api_key, *cors_origin;
 	int64_t created;                /* seconds since 1970 */
 	int longest_token;              /* bytes */
 
@@ -35,6 +35,7 @@ struct server {
 	struct event *ring, *accept_again, *grace, *on_term, *on_int;
 	int pipe[2];                    /* rings the IO thread */
 	int port;
+	const char *unix_path;          /* to be removed at the end; NULL: a port is bound */
 	bool stopping;
 
 	struct conn *conns;

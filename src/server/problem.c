@@ -36,8 +36,30 @@ int problem_set(struct problem *p, int status, const char *code, const char *par
 	return status;
 }
 
+/* That API has names of its own for some, and neither param nor code. */
+static void put_anthropic(struct buf *b, const struct problem *p)
+{
+	const char *type = p->type;
+
+	if (p->status == 413)
+		type = "request_too_large";
+	else if (p->status == 503)
+		type = "overloaded_error";
+	else if (p->status >= 500)
+		type = "api_error";
+	buf_puts(b, "{\"type\":\"error\",\"error\":{\"type\":");
+	json_put_cstr(b, type);
+	buf_puts(b, ",\"message\":");
+	json_put_cstr(b, p->message);
+	buf_puts(b, "}}");
+}
+
 void problem_put(struct buf *b, const struct problem *p)
 {
+	if (p->anthropic) {
+		put_anthropic(b, p);
+		return;
+	}
 	buf_puts(b, "{\"error\":{\"message\":");
 	json_put_cstr(b, p->message);
 	buf_puts(b, ",\"type\":");

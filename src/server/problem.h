@@ -1,6 +1,8 @@
-/* problem.h - an error as the client is told it: the OpenAI API's shape. */
+/* problem.h - an error as the client is told it: in the OpenAI API's shape, or Anthropic's. */
 #ifndef SERVER_PROBLEM_H
 #define SERVER_PROBLEM_H
+
+#include <stdbool.h>
 
 #include "base/buf.h"
 
@@ -10,7 +12,8 @@ struct problem {
 	char param[80];                 /* "": null */
 	char message[640];
 	int retry_after;                /* seconds; 0: says nothing */
-	const char *allow;              /* of a 405 */
+	char allow[40];                 /* of a 405 */
+	bool anthropic;                 /* the shape */
 };
 
 /* Fills *p and returns status, so that "return problem_set(...)" reads well.
@@ -18,7 +21,7 @@ struct problem {
 int problem_set(struct problem *p, int status, const char *code, const char *param, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 
-/* Appends {"error": {...}}. */
+/* Appends {"error": {...}}; Anthropic's has "type": "error" before it. */
 void problem_put(struct buf *b, const struct problem *p);
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,6 +26,8 @@ enum {
 	BACKLOG = 4096,         /* bursts of connects must not wait for SYN retries; the kernel may cap it */
 	REFUSED_MAX = 64,       /* connections too many that are still told so; beyond it: closed without a word */
 };
+
+static const char unix_prefix[] = "unix:";
 
 void server_opts_default(struct server_opts *o)
 {
@@ -131,7 +134,7 @@ static void address(const struct sockaddr *sa, char *out, size_t n)
 		inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof host);
 		snprintf(out, n, "[%s]:%d", host, ntohs(in->sin6_port));
 	} else {
-		snprintf(out, n, "%s", host);
+		snprintf(out, n, "%s", sa->sa_family == AF_UNIX ? "unix" : host);
 	}
 }
 
@@ -190,6 +193,31 @@ static void raise_descriptors(int connections)
 		         (unsigned long long)r.rlim_cur, connections);
 }
 
+/* A socket in the file system.  One that a dead server left is taken over; one
+ * that answers is somebody's. */
+static int listen_unix(struct server *s, const char *path, struct err *err)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd;
+
+	if (!*path || strlen(path) >= sizeof a.sun_path)
+		return err_set(err, E_ARG, "host \"%s\": the path of a socket has 1 to %zu bytes", s->host, sizeof a.sun_path - 1);
+	memcpy(a.sun_path, path, strlen(path));
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return err_set(err, E_IO, "socket: %s", strerror(errno));
+	if (connect(fd, (const struct sockaddr *)&a, sizeof a) && errno == ECONNREFUSED)
+		unlink(path);
+	close(fd);
+	s->listener = evconnlistener_new_bind(s->base, on_accept, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG,
+	                                      (const struct sockaddr *)&a, sizeof a);
+	if (!s->listener)
+		return err_set(err, E_IO, "cannot listen at %s: %s", path, strerror(errno));
+	s->unix_path = s->host + strlen(unix_prefix);
+	evconnlistener_set_error_cb(s->listener, on_accept_error);
+	return 0;
+}
+
 static int listen_on(struct server *s, struct err *err)
 {
 	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *ai;
@@ -198,6 +226,8 @@ static int listen_on(struct server *s, struct err *err)
 	socklen_t n = sizeof bound;
 	int r;
 
+	if (!strncmp(s->host, unix_prefix, strlen(unix_prefix)))
+		return listen_unix(s, s->host + strlen(unix_prefix), err);
 	snprintf(port, sizeof port, "%d", s->opts.port);
 	if ((r = getaddrinfo(s->host, port, &hints, &ai)))
 		return err_set(err, E_ARG, "host \"%s\": %s", s->host, gai_strerror(r));
@@ -228,6 +258,9 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 	if (opts->api_key && *opts->api_key)
 		s->api_key = xstrdup(opts->api_key);
 	s->opts.api_key = NULL;
+	if (opts->cors_origin)
+		s->cors_origin = xstrdup(opts->cors_origin);
+	s->opts.cors_origin = s->cors_origin;
 	s->created = (int64_t)time(NULL);
 	for (int32_t id = 0; served->tokenizer && id < tokenizer_size(served->tokenizer); id++) {
 		size_t n = 0;
@@ -315,7 +348,10 @@ void server_close(struct server *s)
 		if (s->pipe[i] >= 0)
 			close(s->pipe[i]);
 	pthread_mutex_destroy(&s->lock);
+	if (s->unix_path)
+		unlink(s->unix_path);
 	free(s->host);
 	free(s->api_key);
+	free(s->cors_origin);
 	free(s);
 }

@@ -32,13 +32,15 @@ struct served {
 	int32_t max_tokens;                     /* of a request that names none; -1: until the context ends */
 	struct sampler_params sampling;         /* of a request that names none */
 	bool seeded;                            /* sampling.seed counts; else every answer gets a new one */
+	bool strict;                            /* a field nobody knows is an error, not a warning */
 	const struct json *template_args;       /* object of template variables a request may override; NULL: none */
 };
 
 struct server_opts {
-	const char *host;
+	const char *host;               /* an address, or unix:/path of a socket */
 	int port;                       /* 0: any free one */
 	const char *api_key;            /* NULL: anybody may ask */
+	const char *cors_origin;        /* "*" or origins separated by commas, whose pages may ask; NULL: none */
 	int connections_max;            /* beyond it: 503 */
 	int64_t body_max;               /* bytes of one body; beyond it: 413 */
 	int prep_threads;

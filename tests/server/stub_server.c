@@ -36,6 +36,16 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		o->body_max = atoll(eq + 1);
 		return 0;
 	}
+	if (!strcmp(arg, "strict=1"))
+		return d->strict = true, 0;
+	if (!strncmp(arg, "cors_origin=", 12)) {
+		o->cors_origin = arg + 12;
+		return 0;
+	}
+	if (!strncmp(arg, "host=", 5)) {
+		o->host = arg + 5;
+		return 0;
+	}
 	if (!strncmp(arg, "api_key=", 8)) {
 		key = eq + 1;
 		o->api_key = key;
