@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "engine/lead.h"
 #include "engine/outbox.h"
 #include "engine/prefix.h"
 #include "engine/sampler.h"
@@ -53,6 +54,7 @@ struct request {
 
 	/* From logits to text. */
 	struct sampler sampler;
+	struct lead_run lead;
 	bool has_text;                  /* false: the engine has no tokenizer */
 	struct detok detok;
 	struct stops stops;
@@ -125,6 +127,7 @@ struct engine {
 	struct pass pass;
 	size_t logits_bytes;
 	float *row;                     /* [vocab] one row of logits, near */
+	uint32_t *only;                 /* bits for [vocab], none set: room to allow one token */
 };
 
 int64_t engine_now(const struct engine *e);

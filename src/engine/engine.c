@@ -20,6 +20,7 @@ void request_unref(struct request *r)
 		return;
 	outbox_fini(&r->out);
 	sampler_fini(&r->sampler);
+	lead_fini(&r->lead);
 	if (r->has_text)
 		stops_fini(&r->stops);
 	for (int i = 0; i < r->n_stop; i++)
@@ -115,6 +116,8 @@ static int sampling_init(struct engine *e, struct request *r, const struct ask *
 		p.end_token = a->stop_token;
 		p.n_end_token = a->n_stop_token;
 	}
+	if (lead_init(&r->lead, a->lead, vocab, err))
+		return err->code;
 	return sampler_init(&r->sampler, &p, vocab, r->tok, r->n_prompt, err);
 }
 
@@ -483,6 +486,7 @@ static void engine_free(struct engine *e)
 	free(b->item_of);
 	free(b->logit_row);
 	free(e->row);
+	free(e->only);
 	pthread_cond_destroy(&e->wake);
 	pthread_mutex_destroy(&e->lock);
 	free(e);
@@ -518,6 +522,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	prefix_init(&e->prefix, opts->prefix_bytes);
 	batch_init(e);
 	e->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*e->row)));
+	e->only = xcalloc((size_t)m->shape.vocab / 32 + 1, sizeof(*e->only));
 	engine_show_stats(e);
 	rc = pass_init(e, err);
 	if (!rc && !opts->by_hand && pthread_create(&e->thread, NULL, run, e))

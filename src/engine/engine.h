@@ -33,6 +33,19 @@ struct engine_opts {
 	bool by_hand;                   /* no thread: the caller runs engine_step (tests) */
 };
 
+/* What an answer is made to say: tokens that are given where the model would have
+ * chosen others.  They are output like any, with the model's own log-probabilities. */
+struct lead {
+	bool thinking;                  /* the prompt ends inside a thought */
+	int32_t open;                   /* else a first token that opens one; -1: nothing does */
+	int32_t close;                  /* ends a thought; -1: nothing does */
+	int think_max;                  /* tokens of thought; after them end[] is said.  -1: no bound */
+	const int32_t *end;             /* ends a thought that was too long; its last is `close` */
+	int n_end;
+	const int32_t *then;            /* said right after the thought, or at once when there is none */
+	int n_then;
+};
+
 /* What is asked.  All pointers are copied by submit. */
 struct ask {
 	const int32_t *prompt;
@@ -44,6 +57,7 @@ struct ask {
 	const char *const *stop;        /* strings, likewise */
 	int n_stop;
 	bool skip_special;              /* special tokens give no text */
+	const struct lead *lead;        /* NULL: every token is the model's */
 	bool no_cache;                  /* neither use nor keep a prefix */
 	/* Lengths of prompt prefixes worth keeping, rising: where a later prompt is
 	 * likely to part from this one (the end of a message).  The end of the prompt

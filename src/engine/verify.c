@@ -75,6 +75,7 @@ static void take_token(struct engine *e, struct request *r, const struct pick *p
 	assert(r->n_tok < r->n_prompt + r->out_max);
 	r->tok[r->n_tok++] = pick->token;
 	sampler_accept(&r->sampler, pick->token);
+	lead_take(&r->lead, pick->token);
 	show_text(r, pick->token);
 	if (!r->ending && r->n_tok == r->n_prompt + r->out_max)
 		verify_end(r, FINISH_LENGTH);
@@ -82,6 +83,24 @@ static void take_token(struct engine *e, struct request *r, const struct pick *p
 	ev.n_text = r->shown.n;
 	e->stats.output_tokens++;
 	outbox_put(&r->out, &ev);
+}
+
+/* The next token, whose place is pos: the one that the answer is made to say, or
+ * the sampler's.  row is its scratch. */
+static int pick_token(struct engine *e, struct request *r, float *row, int pos, struct pick *pick)
+{
+	int32_t given = lead_next(&r->lead);
+	const uint32_t *mask = r->sampler.mask;
+	int rc;
+
+	if (given < 0)
+		return sampler_pick(&r->sampler, row, pos, pick, &r->err);
+	e->only[given / 32] = 1u << given % 32;
+	r->sampler.mask = e->only;
+	rc = sampler_pick(&r->sampler, row, pos, pick, &r->err);
+	r->sampler.mask = mask;
+	e->only[given / 32] = 0;
+	return rc;
 }
 
 int verify(struct engine *e, struct batch_item *it)
@@ -108,7 +127,7 @@ int verify(struct engine *e, struct batch_item *it)
 		if (pos != r->n_tok - 1 || !r->out_max || r->ending)
 			continue;
 		/* The new token's place is pos + 1. */
-		if (sampler_pick(&r->sampler, e->row, pos + 1, &pick, &r->err))
+		if (pick_token(e, r, e->row, pos + 1, &pick))
 			verify_end(r, FINISH_ERROR);
 		else
 			take_token(e, r, &pick);

@@ -548,6 +548,86 @@ static void test_max_tokens(void)
 	rig_close(&g);
 }
 
+/* What is chosen after given tokens is what the same tokens in the prompt lead to,
+ * and they are given where they should be. */
+static void test_lead(void)
+{
+	static const int32_t end[] = { 11, 12, 13 }, then[] = { 21, 22 };
+	struct rig g = rig_open(&roomy);
+
+	for (int k = 0; k < 24; k++) {
+		bool thinking = k & 1, long_one = k & 2;
+		int bound = k / 4 < 5 ? k / 4 : -1, n_given, from;
+		struct lead lead = { .thinking = thinking, .open = -1, .close = 13, .think_max = bound, .end = end, .n_end = 3,
+		                     .then = then, .n_then = 2 };
+		struct life l, free_one, rest;
+
+		life_init(&free_one, 30, 250, 900 + (uint64_t)k);
+		free_one.ask.max_tokens = 1;
+		free_one.ask.sampling.temperature = long_one ? 1 : 0;
+		free_one.ask.sampling.seed = (uint64_t)k;
+		run_one(&free_one, &g);
+		/* Without a bound the thought's own first token ends it. */
+		if (bound < 0)
+			lead.close = free_one.got.tok[0];
+		if (!thinking && long_one) {    /* the first token opens one, and nothing follows */
+			lead.open = free_one.got.tok[0];
+			lead.n_then = 0;
+		}
+		life_init(&l, 30, 250, 900 + (uint64_t)k);
+		l.ask.sampling = free_one.ask.sampling;
+		l.ask.sampling.n_logprobs = 0;
+		l.ask.max_tokens = 30;
+		l.ask.lead = &lead;
+		submit(&l, &g);
+		pump(&g);
+		life_read(&l, false);
+		CHECK(l.got.n == 30, "%d tokens", l.got.n);
+		if (thinking || lead.open >= 0) {
+			from = bound < 0 ? (thinking ? 1 : 30) : bound + (lead.open >= 0);
+			n_given = from == 30 ? 0 : (bound < 0 ? 0 : 3) + lead.n_then;
+			for (int i = 0; i < 3 && bound >= 0; i++)
+				CHECK(l.got.tok[from + i] == end[i], "case %d: token %d is %d", k, from + i, l.got.tok[from + i]);
+		} else {
+			from = 0;
+			n_given = 2;
+		}
+		for (int i = 0; i < lead.n_then && from < 30; i++)
+			CHECK(l.got.tok[from + n_given - lead.n_then + i] == then[i], "case %d: then %d", k, i);
+		/* The same from there on, and before it. */
+		for (int part = 0; part < 2; part++) {
+			int at = part ? from + n_given : 0, n = part ? 30 - at : from;
+
+			if (n <= 0)
+				continue;
+			life_init(&rest, 30, 250, 900 + (uint64_t)k);
+			for (int i = 0; i < at; i++)
+				rest.prompt[30 + i] = l.got.tok[i];
+			rest.ask.n_prompt = 30 + at;
+			rest.ask.sampling = l.ask.sampling;
+			rest.ask.max_tokens = n;
+			run_one(&rest, &g);
+			CHECK(!memcmp(rest.got.tok, l.got.tok + at, (size_t)n * sizeof(int32_t)), "case %d, part %d", k, part);
+			CHECK(!memcmp(rest.got.logprob, l.got.logprob + at, (size_t)n * sizeof(float)), "case %d, part %d", k, part);
+			life_free(&rest);
+		}
+		/* A given token's logarithm is the model's. */
+		for (int i = from; i < from + n_given; i++)
+			CHECK(l.got.logprob[i] < 0, "case %d: %g", k, (double)l.got.logprob[i]);
+		life_free(&l);
+		life_free(&free_one);
+	}
+	struct lead bad = { .open = -1, .close = -1, .think_max = -1, .then = (int32_t[]){ TOY_VOCAB }, .n_then = 1 };
+	struct life l;
+	struct err err;
+
+	life_init(&l, 3, 250, 1);
+	l.ask.max_tokens = 1;
+	l.ask.lead = &bad;
+	CHECK(life_submit(&l, g.e, &err) == E_ARG, "an id that is none");
+	rig_close(&g);
+}
+
 /* Every stop string that can be cut out of an answer, over token borders, and
  * what may be reused after it. */
 static void test_stop_strings(void)
@@ -817,6 +897,7 @@ int main(int argc, char **argv)
 	test_limits();
 	test_queue_full();
 	test_max_tokens();
+	test_lead();
 	test_stop_strings();
 	test_stop_reuse();
 	test_cancel();

@@ -1,0 +1,104 @@
+/* lead.c - see lead.h. */
+#include "engine/lead.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static int32_t *copy(const int32_t *id, int n)
+{
+	int32_t *out = xmalloc(size_mul((size_t)n + 1, sizeof *out));
+
+	if (n)
+		memcpy(out, id, (size_t)n * sizeof *out);
+	return out;
+}
+
+static int check(const int32_t *id, int n, int vocab, struct err *err)
+{
+	for (int i = 0; i < n; i++)
+		if (id[i] < 0 || id[i] >= vocab)
+			return err_set(err, E_ARG, "token %d, which the answer is to be given, and the ids end at %d", id[i], vocab - 1);
+	return 0;
+}
+
+/* No thought, or none any more. */
+static void after_thought(struct lead_run *r)
+{
+	r->at = r->l.n_then ? LEAD_THEN : LEAD_FREE;
+	r->i = 0;
+}
+
+static void think(struct lead_run *r)
+{
+	r->at = r->l.think_max >= 0 && r->n_thought >= r->l.think_max ? LEAD_END : LEAD_THOUGHT;
+	r->i = 0;
+}
+
+int lead_init(struct lead_run *r, const struct lead *l, int vocab, struct err *err)
+{
+	int rc;
+
+	memset(r, 0, sizeof *r);
+	r->at = LEAD_FREE;
+	if (!l)
+		return 0;
+	if (l->think_max >= 0 && !l->n_end)
+		return err_set(err, E_ARG, "thought is bound to %d tokens and nothing ends it", l->think_max);
+	if ((rc = check(l->end, l->n_end, vocab, err)) || (rc = check(l->then, l->n_then, vocab, err)))
+		return rc;
+	r->l = *l;
+	r->l.end = copy(l->end, l->n_end);
+	r->l.then = copy(l->then, l->n_then);
+	if (l->thinking)
+		think(r);
+	else if (l->n_then || l->open < 0)
+		after_thought(r);
+	else
+		r->at = LEAD_BEGIN;
+	return 0;
+}
+
+void lead_fini(struct lead_run *r)
+{
+	free((int32_t *)r->l.end);
+	free((int32_t *)r->l.then);
+	r->l.end = r->l.then = NULL;
+}
+
+int32_t lead_next(const struct lead_run *r)
+{
+	if (r->at == LEAD_END)
+		return r->l.end[r->i];
+	return r->at == LEAD_THEN ? r->l.then[r->i] : -1;
+}
+
+void lead_take(struct lead_run *r, int32_t token)
+{
+	switch (r->at) {
+	case LEAD_BEGIN:
+		if (token == r->l.open)
+			think(r);
+		else
+			after_thought(r);
+		break;
+	case LEAD_THOUGHT:
+		r->n_thought++;
+		if (token == r->l.close)
+			after_thought(r);
+		else
+			think(r);
+		break;
+	case LEAD_END:
+		if (++r->i == r->l.n_end)
+			after_thought(r);
+		break;
+	case LEAD_THEN:
+		if (++r->i == r->l.n_then)
+			r->at = LEAD_FREE;
+		break;
+	case LEAD_FREE:
+		break;
+	}
+}
