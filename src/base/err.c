@@ -47,6 +47,7 @@ const char *err_name(int code)
 	case E_GONE: return "gone";
 	case E_LIMIT: return "limit";
 	case E_UNSUPPORTED: return "unsupported";
+	case E_LATE: return "late";
 	}
 	return "unknown";
 }

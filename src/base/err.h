@@ -16,6 +16,7 @@ enum {
 	E_GONE = -6,    /* cancelled, or the other side left */
 	E_LIMIT = -7,   /* larger than a named limit */
 	E_UNSUPPORTED = -8, /* known, and not done by this version */
+	E_LATE = -9,    /* a deadline passed, or would */
 };
 
 struct err {

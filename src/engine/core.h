@@ -17,6 +17,7 @@
 #include "engine/lead.h"
 #include "engine/outbox.h"
 #include "engine/prefix.h"
+#include "engine/queue.h"
 #include "engine/sampler.h"
 #include "text/detok.h"
 #include "text/stops.h"
@@ -28,6 +29,7 @@ struct request {
 	struct outbox out;
 	struct request *next;           /* in the inbox or among the waiting */
 	uint64_t age;                   /* number of its submission; the smaller is served first */
+	struct client *client;          /* until it ends */
 
 	/* What was asked; constant. */
 	int n_prompt, out_max;          /* out_max: max_tokens, or less where the context ends */
@@ -37,6 +39,8 @@ struct request {
 	int *split, n_split;
 	int *mark, n_mark;
 	int resume_at;
+	int priority;
+	int64_t deadline_ns;            /* INT64_MAX: none */
 	void (*on_logits)(void *arg, int pos, const float *row, int vocab);
 	void *on_logits_arg;
 
@@ -46,6 +50,7 @@ struct request {
 	int n_tok, pos;
 	int slot;                       /* -1: not running */
 	bool started;                   /* was admitted once */
+	int n_preempted;
 	int n_cached, shared;           /* restored from a kept prefix, at first and this time */
 	int progress;                   /* of the prompt, as last told */
 	int split_at;                   /* chunks taken, for split */
@@ -115,9 +120,11 @@ struct engine {
 	pthread_cond_t wake;
 	/* Under the lock. */
 	struct request *inbox, **inbox_end;
-	int n_queue;                    /* submitted and not yet admitted for the first time */
+	struct queue queue;             /* submitted and not yet admitted for the first time */
 	uint64_t submitted;
-	bool closing;
+	int64_t refused[N_LIMIT];
+	int64_t work_ns;                /* when work came to an engine that had none */
+	bool closing, draining;
 	struct engine_stats shown;
 
 	struct engine_stats stats;      /* the engine's copy; shown at the end of a step */
@@ -132,6 +139,8 @@ struct engine {
 
 int64_t engine_now(const struct engine *e);
 void engine_show_stats(struct engine *e);
+/* r is admitted for the first time, or ends before: it is in the queue's books no more. */
+void engine_dequeue(struct engine *e, struct request *r);
 /* Ends a request, waiting or running: memory back, last event out, reference dropped. */
 void engine_finish(struct engine *e, struct request *r);
 void request_unref(struct request *r);

@@ -147,6 +147,39 @@ static int text_init(struct engine *e, struct request *r, const struct ask *a, s
 	return 0;
 }
 
+static bool has_work(const struct engine *e)
+{
+	return e->queue.n || e->shown.running || e->shown.waiting;
+}
+
+/* Into the inbox, if the queue takes it. */
+static int enqueue(struct engine *e, struct request *r, const struct ask *a, struct err *err)
+{
+	struct refusal own, *why = a->refusal ? a->refusal : &own;
+	int64_t left = r->deadline_ns == INT64_MAX ? INT64_MAX : r->deadline_ns - r->t_submit;
+	int rc = 0;
+
+	*why = (struct refusal){ .limit = LIMIT_NONE };
+	pthread_mutex_lock(&e->lock);
+	if (e->closing || e->draining)
+		rc = err_set(err, E_GONE, "the engine is closing");
+	else if (!has_work(e))
+		e->work_ns = r->t_submit;
+	if (!rc)
+		rc = queue_enter(&e->queue, a->client, r->n_prompt, left, &r->client, why, err);
+	if (!rc) {
+		atomic_store(&r->refs, 2);
+		r->age = e->submitted++;
+		*e->inbox_end = r;
+		e->inbox_end = &r->next;
+		pthread_cond_signal(&e->wake);
+	} else {
+		e->refused[why->limit] += why->limit != LIMIT_NONE;
+	}
+	pthread_mutex_unlock(&e->lock);
+	return rc;
+}
+
 int engine_submit(struct engine *e, const struct ask *a, struct request **out, struct err *err)
 {
 	struct err own;
@@ -177,35 +210,46 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->n_mark = a->n_mark;
 	r->no_cache = a->no_cache;
 	r->resume_at = a->resume_at;
+	r->priority = a->priority;
+	r->deadline_ns = a->deadline_ns ? a->deadline_ns : INT64_MAX;
 	r->on_logits = a->on_logits;
 	r->on_logits_arg = a->on_logits_arg;
 	r->t_submit = engine_now(e);
 	rc = sampling_init(e, r, a, err);
 	if (!rc)
 		rc = text_init(e, r, a, err);
-	if (!rc) {
-		pthread_mutex_lock(&e->lock);
-		if (e->closing) {
-			rc = err_set(err, E_GONE, "the engine is closing");
-		} else if (e->n_queue >= e->opts.queue_max) {
-			rc = err_set(err, E_FULL, "%d requests are waiting and the queue holds %d", e->n_queue,
-			             e->opts.queue_max);
-		} else {
-			atomic_store(&r->refs, 2);
-			r->age = e->submitted++;
-			*e->inbox_end = r;
-			e->inbox_end = &r->next;
-			e->n_queue++;
-			pthread_cond_signal(&e->wake);
-		}
-		pthread_mutex_unlock(&e->lock);
-	}
+	if (!rc)
+		rc = enqueue(e, r, a, err);
 	if (rc) {
 		request_unref(r);
 		return rc;
 	}
 	*out = r;
 	return 0;
+}
+
+void engine_dequeue(struct engine *e, struct request *r)
+{
+	pthread_mutex_lock(&e->lock);
+	queue_leave(&e->queue, r->client, r->n_prompt);
+	pthread_mutex_unlock(&e->lock);
+}
+
+void engine_drain(struct engine *e)
+{
+	pthread_mutex_lock(&e->lock);
+	e->draining = true;
+	pthread_mutex_unlock(&e->lock);
+}
+
+int64_t engine_wait_ns(struct engine *e, uint64_t client, int n_prompt)
+{
+	int64_t ns;
+
+	pthread_mutex_lock(&e->lock);
+	ns = queue_wait_ns(&e->queue, client, n_prompt);
+	pthread_mutex_unlock(&e->lock);
+	return ns;
 }
 
 /* ---- statistics ---- */
@@ -232,10 +276,16 @@ void engine_show_stats(struct engine *e)
 
 void engine_stats(struct engine *e, struct engine_stats *out)
 {
+	int64_t now = engine_now(e), since;
+
 	pthread_mutex_lock(&e->lock);
 	*out = e->shown;
 	out->requests = (int64_t)e->submitted;
-	out->waiting += e->n_queue;
+	memcpy(out->refused, e->refused, sizeof(out->refused));
+	out->waiting += e->queue.n;
+	out->waiting_tokens = e->queue.tokens;
+	since = e->work_ns > out->last_step_ns ? e->work_ns : out->last_step_ns;
+	out->stuck_ns = has_work(e) && now > since ? now - since : 0;
 	pthread_mutex_unlock(&e->lock);
 }
 
@@ -254,19 +304,29 @@ static void learn_end(struct engine *e, struct request *r)
 		prefix_learn(&e->prefix, &e->m->caches, r->slot, r->tok, r->pos);
 }
 
+static enum request_stage stage_of(const struct request *r)
+{
+	if (r->slot < 0)
+		return r->started ? STAGE_PREEMPTED : STAGE_QUEUED;
+	return r->t_first ? STAGE_DECODE : STAGE_PREFILL;
+}
+
 void engine_finish(struct engine *e, struct request *r)
 {
 	struct event ev = { .kind = EV_DONE };
 	int64_t now = engine_now(e);
 
-	if (r->slot >= 0 && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH))
+	ev.stage = stage_of(r);
+	/* Also what was computed for one who left: he may come again. */
+	if (r->slot >= 0 && r->finish != FINISH_ERROR)
 		learn_end(e, r);
 	sched_remove(e, r);
-	if (!r->started) {
-		pthread_mutex_lock(&e->lock);
-		e->n_queue--;
-		pthread_mutex_unlock(&e->lock);
-	}
+	if (!r->started)
+		engine_dequeue(e, r);
+	pthread_mutex_lock(&e->lock);
+	queue_forget(&e->queue, r->client);
+	pthread_mutex_unlock(&e->lock);
+	r->client = NULL;
 	verify_flush(r, &ev);
 	ev.finish = r->finish;
 	ev.stop_text = r->stop_text;
@@ -278,8 +338,12 @@ void engine_finish(struct engine *e, struct request *r)
 		ev.prefill_ns = (r->t_first ? r->t_first : now) - r->t_start;
 	if (r->t_first)
 		ev.decode_ns = now - r->t_first;
+	ev.n_preempted = r->n_preempted;
 	ev.err = r->err;
 	e->stats.finished[r->finish]++;
+	if (r->finish == FINISH_CANCEL)
+		e->stats.cancelled[ev.stage]++;
+	e->stats.late += r->finish == FINISH_ERROR && r->err.code == E_LATE;
 	engine_show_stats(e);           /* first, so that a reader of DONE finds the memory given back */
 	outbox_put(&r->out, &ev);
 	request_unref(r);
@@ -287,26 +351,33 @@ void engine_finish(struct engine *e, struct request *r)
 
 /* ---- the step ---- */
 
-static void finish_cancelled(struct engine *e, bool all)
+/* Ends r if it was cancelled (all: as if it were) or is too late. */
+static void finish_left(struct engine *e, struct request *r, bool all, int64_t now)
+{
+	if (all || atomic_load_explicit(&r->cancel, memory_order_relaxed)) {
+		verify_end(r, FINISH_CANCEL);
+	} else if (now >= r->deadline_ns) {
+		err_set(&r->err, E_LATE, "the deadline passed %.3f s after the request came, with %d of %d prompt tokens computed",
+		        (double)(r->deadline_ns - r->t_submit) / 1e9, r->pos < r->n_prompt ? r->pos : r->n_prompt, r->n_prompt);
+		verify_end(r, FINISH_ERROR);
+	} else {
+		return;
+	}
+	engine_finish(e, r);
+}
+
+static void finish_all_left(struct engine *e, bool all)
 {
 	struct sched *s = &e->sched;
 	struct request *next;
+	int64_t now = engine_now(e);
 
 	for (struct request *r = s->waiting; r; r = next) {
 		next = r->next;
-		if (all || atomic_load_explicit(&r->cancel, memory_order_relaxed)) {
-			verify_end(r, FINISH_CANCEL);
-			engine_finish(e, r);
-		}
+		finish_left(e, r, all, now);
 	}
-	for (int i = s->n_run - 1; i >= 0; i--) {
-		struct request *r = s->run[i];
-
-		if (all || atomic_load_explicit(&r->cancel, memory_order_relaxed)) {
-			verify_end(r, FINISH_CANCEL);
-			engine_finish(e, r);
-		}
-	}
+	for (int i = s->n_run - 1; i >= 0; i--)
+		finish_left(e, s->run[i], all, now);
 }
 
 static void admit(struct engine *e)
@@ -324,7 +395,7 @@ static void admit(struct engine *e)
 		next = r->next;
 		sched_wait(&e->sched, r);
 	}
-	finish_cancelled(e, closing);
+	finish_all_left(e, closing);
 	sched_admit(e);
 }
 
@@ -474,6 +545,7 @@ static void engine_free(struct engine *e)
 
 	sched_fini(&e->sched);
 	prefix_fini(&e->prefix);
+	queue_fini(&e->queue);
 	if (e->pass.logits)
 		be->ops->free(be, e->pass.logits, e->logits_bytes);
 	if (e->pass.work)
@@ -514,10 +586,13 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 		e->page_rows = kv.page_rows;
 	}
 	e->stats.kv_pages = e->pages;
+	e->stats.slots = opts->seqs_max;
+	e->stats.parked_bytes_max = opts->park_bytes;
 	e->stats.prefix_bytes_max = opts->prefix_bytes;
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->wake, NULL);
 	e->inbox_end = &e->inbox;
+	queue_init(&e->queue, opts->queue_max, opts->queue_seconds, opts->seqs_max);
 	sched_init(&e->sched, opts->seqs_max);
 	prefix_init(&e->prefix, opts->prefix_bytes);
 	batch_init(e);

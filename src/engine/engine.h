@@ -28,7 +28,12 @@ struct engine_opts {
 	int seqs_max;                   /* running at once; <= model slots */
 	int step_rows;                  /* most rows of one step */
 	int queue_max;                  /* waiting requests; beyond it submit says E_FULL */
+	double queue_seconds;           /* most seconds of computing prompts that may wait, by the measured rate; 0: any */
+	int decode_gap_ms;              /* a running answer's tokens come at least so often, whoever joins; 0: 100 */
+	int answer_reserve;             /* tokens of an answer that pages are set aside for when it starts; 0: 512.
+	                                 * More of it means fewer at once, less of it more preemption */
 	size_t prefix_bytes;            /* budget of kept prefixes; 0: keep none */
+	size_t park_bytes;              /* budget of preempted sequences' memory outside the page pool; 0: compute again */
 	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
 	bool by_hand;                   /* no thread: the caller runs engine_step (tests) */
 };
@@ -46,7 +51,25 @@ struct lead {
 	int n_then;
 };
 
-/* What is asked.  All pointers are copied by submit. */
+/* Why a request was not taken, and when to come again. */
+enum limit {
+	LIMIT_NONE,
+	LIMIT_COUNT,    /* queue_max requests wait */
+	LIMIT_SECONDS,  /* queue_seconds of prompts wait */
+	LIMIT_SHARE,    /* there is room, but this client has taken its share of it */
+	LIMIT_DEADLINE, /* it could not be answered in time */
+	N_LIMIT
+};
+struct refusal {
+	enum limit limit;
+	double wait_s;                  /* estimate: until a request like this would have been started */
+	int retry_s;                    /* worth trying again after so many seconds; >= 1 */
+};
+
+/* How far a request came. */
+enum request_stage { STAGE_QUEUED, STAGE_PREFILL, STAGE_DECODE, STAGE_PREEMPTED, N_STAGE };
+
+/* What is asked.  All pointers are copied by submit, but refusal. */
 struct ask {
 	const int32_t *prompt;
 	int n_prompt;                   /* >= 1 */
@@ -64,6 +87,15 @@ struct ask {
 	 * and the end of the answer are kept anyway. */
 	const int *mark;
 	int n_mark;
+
+	/* Who asks: clients share the engine evenly, whatever each of them has waiting.
+	 * 0: nobody in particular; those are one client, and no share limits them. */
+	uint64_t client;
+	int priority;                   /* larger is served sooner; one that waits rises, so none starves */
+	/* On the engine's clock; 0: none.  Refused when the first token could not come
+	 * before it; whatever has not ended by then ends with E_LATE. */
+	int64_t deadline_ns;
+	struct refusal *refusal;        /* NULL, or filled when submit says E_FULL or E_LATE */
 
 	/* Called on the engine's thread when an event comes to a request that had none
 	 * waiting, so the reader takes all there are.  Must not block, nor call any
@@ -99,6 +131,8 @@ struct event {
 	const char *stop_text;          /* DONE by a stop string: which; NULL otherwise */
 	int n_prompt, n_cached, n_output;       /* DONE: tokens; output counts the TOKEN events */
 	int64_t queue_ns, prefill_ns, decode_ns;
+	enum request_stage stage;               /* DONE: where it ended */
+	int n_preempted;                /* DONE: times it gave way */
 	struct err err;                 /* DONE with FINISH_ERROR */
 };
 
@@ -107,11 +141,17 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 /* Cancels what runs, waits for the thread, frees. */
 void engine_close(struct engine *e);
 
-/* Any thread.  E_FULL: the queue is full; E_LIMIT: the prompt and one token more
- * can never fit the context or memory (both numbers in the message); E_ARG: the
- * ask itself; E_GONE: the engine is closing.  The request is freed with
- * request_free, also after engine_close. */
+/* Any thread.  E_FULL: the queue is full, or this client's share of it (refusal
+ * says which); E_LATE: the deadline cannot be met; E_LIMIT: the prompt and one
+ * token more can never fit the context or memory (both numbers in the message);
+ * E_ARG: the ask itself; E_GONE: the engine is closing or draining.  The request
+ * is freed with request_free, also after engine_close. */
 int engine_submit(struct engine *e, const struct ask *ask, struct request **out, struct err *err);
+/* Any thread.  From now on submit says E_GONE; what was taken goes on. */
+void engine_drain(struct engine *e);
+/* Any thread.  Estimate, from measured rates: nanoseconds until a prompt of so
+ * many tokens of that client, submitted now, would have its first token. */
+int64_t engine_wait_ns(struct engine *e, uint64_t client, int n_prompt);
 
 /* By the request's one reader.  next: 1 and *ev filled, or 0 when none waits.
  * wait: the same, but waits for an event; after EV_DONE both return 0. */
@@ -130,9 +170,21 @@ bool engine_step(struct engine *e);
 struct engine_stats {
 	int running, waiting;
 	int64_t steps, requests, finished[4];           /* by enum finish */
-	int64_t preempted;                              /* times a running request went back to waiting */
+	int64_t cancelled[N_STAGE];                     /* by where it was then */
+	int64_t refused[N_LIMIT];                       /* submits that said E_FULL or E_LATE */
+	int64_t late;                                   /* taken, and ended by their deadline */
+	int64_t preempted;                              /* times a running request went back to waiting ... */
+	int64_t yielded;                                /* ... of these, for another client's sake */
+	int64_t resumed;                                /* times one came back from its snapshot, nothing computed again */
 	int64_t prompt_tokens, cached_tokens, output_tokens;
 	int64_t last_step_ns;                           /* clock of the last step's end */
+	int64_t stuck_ns;                               /* there is work and no step has ended for so long; 0: none, or moving */
+	int64_t waiting_tokens;                         /* of the prompts that wait */
+	double prefill_rate;                            /* prompt tokens per second while prompts were computed; 0: not yet known */
+	int64_t decode_step_ns;                         /* a step that only decodes, lately; 0: not yet known */
+	int slots;                                      /* sequences (and their states) there is room for */
+	int parked;                                     /* preempted sequences with a snapshot */
+	size_t parked_bytes, parked_bytes_max;          /* of theirs outside the pool */
 	int kv_pages, kv_pages_used;
 	size_t prefix_bytes, prefix_bytes_max;
 	int prefix_entries;

@@ -118,14 +118,12 @@ static void start(struct engine *e, struct request *r)
 	s->n_run++;
 	if (r->started)
 		return;
+	engine_dequeue(e, r);
 	r->started = true;
 	r->n_cached = hit;
 	r->t_start = engine_now(e);
 	e->stats.prompt_tokens += r->n_prompt;
 	e->stats.cached_tokens += hit;
-	pthread_mutex_lock(&e->lock);
-	e->n_queue--;
-	pthread_mutex_unlock(&e->lock);
 	outbox_put(&r->out, &(struct event){ .kind = EV_START, .cached = hit, .done = hit, .total = r->n_prompt });
 }
 
@@ -152,6 +150,7 @@ static void preempt(struct engine *e, struct request *r)
 	sched_remove(e, r);
 	sched_wait(s, r);
 	s->hold = true;         /* or it would take back what it gave */
+	r->n_preempted++;
 	e->stats.preempted++;
 }
 

@@ -30,6 +30,7 @@ static const struct backend_ops toy_backend_ops = {
 struct toy {
 	struct model m;
 	struct backend be;
+	struct toy_opts o;
 };
 
 static uint32_t mix(uint32_t h, int32_t tok, int pos)
@@ -74,8 +75,11 @@ static void forward(struct model *m, struct pass *p)
 {
 	const struct kv_view *kv = paged_view(m->kv);
 	const struct state_view *sv = m->state ? state_view(m->state) : NULL;
+	const struct toy_opts *o = &((struct toy *)m)->o;
 	int logit = 0;
 
+	if (o->on_forward)
+		o->on_forward(o->on_forward_arg, p);
 	for (int row = 0; row < p->n_row; row++) {
 		int item = p->item[row], pos = p->pos[row];
 		uint32_t state = 0, sum = 0, mark = mark_of(p->tok[row], pos);
@@ -122,6 +126,7 @@ struct model *toy_open(const struct toy_opts *o)
 	                         .snap_bytes_max = (size_t)(o->snaps ? o->snaps : 64) * (state_slot_bytes(&shape) + 256) };
 	struct paged_stats ps;
 
+	t->o = *o;
 	t->be = (struct backend){ .ops = &toy_backend_ops, .threads = 1 };
 	m->ops = &toy_ops;
 	m->be = &t->be;

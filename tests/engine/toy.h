@@ -19,6 +19,8 @@ struct toy_opts {
 	int page_rows, pages;           /* pages 0: enough for all */
 	int snaps;                      /* state snapshots that fit; 0: 64 */
 	bool attention_only;            /* no recurrent state: every prefix can be stood at */
+	void (*on_forward)(void *arg, const struct pass *p);    /* called by each step, or NULL */
+	void *on_forward_arg;
 };
 
 struct model *toy_open(const struct toy_opts *o);

@@ -1,0 +1,61 @@
+/* queue.h - the books of what was submitted and has not been started: how much
+ * waits, whose it is, whether more is taken, how long it would wait.
+ *
+ * Bounds are by count and by estimated seconds of computing prompts.  A client
+ * may hold as much of either as is still free: alone, half; with others, less
+ * each; there is always a place for one who holds nothing, until very many do.
+ *
+ * Everything here is under the engine's lock, unless marked otherwise. */
+#ifndef ENGINE_QUEUE_H
+#define ENGINE_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+/* One who asks, as long as a request of his is alive. */
+struct client {
+	uint64_t key;
+	int refs;                       /* requests */
+	int n;                          /* of them, not started ... */
+	int64_t tokens;                 /* ... and their prompts */
+	struct client *chain;           /* with the same hash */
+	struct client *prev, *next;     /* all there are */
+};
+
+/* Rates the estimates rest on, as last measured. */
+struct queue_rates {
+	double prefill;                 /* prompt tokens per second, kept ones not counted; 0: not yet known */
+	double miss;                    /* share of prompt tokens that had to be computed */
+	int64_t hold_ns;                /* a request keeps its slot so long */
+	int64_t run_tokens;             /* of prompts being computed, still to do */
+	int n_run;
+};
+
+enum { QUEUE_HASH = 256 };              /* buckets: of the order of a full queue */
+struct queue {
+	int n_max, slots;
+	double seconds_max;             /* 0: no such bound */
+	int n;
+	int64_t tokens;
+	struct queue_rates rates;
+	struct client *bucket[QUEUE_HASH];
+	struct client *clients;
+};
+
+void queue_init(struct queue *q, int n_max, double seconds_max, int slots);
+void queue_fini(struct queue *q);       /* asserts that it is empty */
+
+/* Nanoseconds until a prompt of n tokens of that client would have been computed. */
+int64_t queue_wait_ns(const struct queue *q, uint64_t key, int n);
+/* Takes in a prompt of n tokens; *out is its client.  E_FULL or E_LATE: *why is
+ * filled.  left_ns: until its deadline; INT64_MAX: none. */
+int queue_enter(struct queue *q, uint64_t key, int n, int64_t left_ns, struct client **out, struct refusal *why,
+                struct err *err);
+/* The prompt was started, or ended before. */
+void queue_leave(struct queue *q, struct client *c, int n);
+/* The request is no more. */
+void queue_forget(struct queue *q, struct client *c);
+
+#endif
