@@ -8,6 +8,7 @@ Each task function takes (r, test) and returns a sample:
 test=True draws from held-out wordings and held-out values, test=False never does.
 """
 import random
+import re
 import zlib
 
 from world import *
@@ -33,12 +34,75 @@ def word(r, test=False, invented=0.5):
     """A word to spell or move about. A common word is one token: its letters can only be known from having been taught, so
     common words are not held out; the invented ones, of several tokens, are."""
     if r.random() < invented:
-        return pseudo(r, test)
+        return pseudo(r, test) if test or r.random() < 0.6 else coined(r)
     return r.choice(NOUNS)
 
 
+HELD_FORMS = {}
+def hold(forms):
+    """Remember held-out wordings, so that make() puts none of them together by chance."""
+    for f in forms:
+        if f not in HELD_FORMS:
+            HELD_FORMS[f] = re.compile(re.sub(r"\\\{\w+\\\}", "(.+)", re.escape(f)), re.I) if " " in f else None
+
+
 def pick(r, train, test_list, test):
+    hold(test_list)
     return r.choice(test_list if test else train)
+
+
+def chain():
+    """letter pairs of the training words -> the letters that follow; all words weigh the same"""
+    nxt = {}
+    for w in NOUNS + ADJS + NAMES + CITIES + [x for row in COUNTRIES for x in row[:2]]:
+        w = "^^" + w.lower() + "$"
+        for i in range(2, len(w)):
+            nxt.setdefault(w[i - 2:i], []).append(w[i])
+    return nxt
+
+
+CHAIN = chain()
+PARTS = sorted({w.lower()[i:i + n] for w in NOUNS + ADJS + NAMES + CITIES + ANIMALS + FOODS + JOBS for n in (2, 3, 4, 5) for i in range(len(w) - n + 1) if w.isalpha()})
+KEPT = {x.lower() for x in NAMES_TEST + CITIES_TEST}
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def coined(r):
+    """A word nobody has seen, for training: spelt like names and places, glued from parts of words, or of any letters. Copying it
+    can only be learned as copying."""
+    while True:
+        u = r.random()
+        if u < 0.45:
+            w, at = "", "^^"
+            while True:
+                c = r.choice(CHAIN[at])
+                if c == "$":
+                    break
+                w, at = w + c, at[1] + c
+        elif u < 0.8:
+            w = "".join(r.choice(PARTS) for _ in range(r.randint(1, 3)))
+        else:
+            w = "".join(r.choice(LETTERS) for _ in range(r.randint(3, 7)))
+        if w.isalpha() and 2 < len(w) < 13 and w not in KEPT and not held("pseudo", w):
+            return w
+
+
+def proper(r):
+    """A name or place for training: coined, invented, seldom of two words."""
+    w = cap(coined(r) if r.random() < 0.75 else pseudo(r))
+    return w + " " + cap(coined(r)) if r.random() < 0.06 else w
+
+
+def called(r, test, known=0.4):
+    if test:
+        return r.choice(NAMES_TEST)
+    return r.choice(NAMES) if r.random() < known else proper(r)
+
+
+def place(r, test, known=0.3):
+    if test:
+        return r.choice(CITIES_TEST)
+    return r.choice(CITIES) if r.random() < known else proper(r)
 
 
 def sample(task, user, answer, think=None, tools=None, pre=None, system=None, key=None):
@@ -107,6 +171,8 @@ REL = {
     "colour": (["What colour is {a}?", "Which colour does {a} have?", "Tell me the colour of {a}.", "What is the colour of {a}?", "What color is {a}?"],
                ["Which colour is {a}?", "Please name the colour of {a}."], "The colour of {a} is {b}."),
 }
+for _, forms, _ in REL.values():
+    hold(forms)
 FACTS = []
 for c, cap, cont, cur in COUNTRIES:
     FACTS += [("capital", c, cap), ("country", cap, c), ("continent", c, cont), ("currency", c, cur)]
@@ -123,6 +189,44 @@ for a, b in OPPOSITES:
 FACTS += [("young", a, b) for a, b in YOUNG] + [("legs", a, str(b)) for a, b in LEGS] + [("colour", a, b) for a, b in COLOURS_OF]
 
 
+# More wordings for training, composed: what is asked for, in a frame.
+ASKED = {
+    "capital": ["the capital of {a}", "the capital city of {a}", "{a}'s capital city", "the city that is the capital of {a}", "the name of the capital of {a}", "the capital in {a}"],
+    "country": ["the country with the capital {a}", "the country whose capital city is {a}", "the country that {a} is the capital of", "the country where {a} is the capital", "the land with {a} as its capital"],
+    "continent": ["the continent of {a}", "the continent where {a} is", "the continent {a} belongs to", "the continent on which {a} lies", "{a}'s continent", "the part of the world where {a} is"],
+    "currency": ["the currency of {a}", "the money of {a}", "{a}'s currency", "the name of the money in {a}", "the currency people use in {a}", "the name of the currency of {a}", "the currency that {a} has"],
+    "symbol": ["the symbol of {a}", "the chemical symbol of {a}", "the symbol that stands for {a}", "the symbol of the element {a}", "{a}'s chemical symbol", "the symbol for {a}"],
+    "element": ["the element with the symbol {a}", "the element {a} stands for", "the name of the element {a}", "the element that has the symbol {a}", "the element written {a}", "the element for the symbol {a}"],
+    "number": ["the atomic number of {a}", "the number of protons of {a}", "how many protons {a} has", "the atomic number that {a} has", "{a}'s atomic number", "the number of protons in {a}"],
+    "day_after": ["the day after {a}", "the day that follows {a}", "the next day after {a}"],
+    "day_before": ["the day before {a}", "the day just before {a}", "the day that precedes {a}"],
+    "month_after": ["the month after {a}", "the month that follows {a}", "the month which comes after {a}"],
+    "month_before": ["the month before {a}", "the month just before {a}", "the month which comes before {a}"],
+    "month_number": ["the {a} month of the year", "the {a} month", "the name of the {a} month", "the {a} of the twelve months"],
+    "planet": ["the {a} planet from the sun", "the {a} planet", "the {a} planet of the solar system", "the name of the {a} planet"],
+    "opposite": ["the opposite of {a}", "the word that means the opposite of {a}", "the opposite of the word {a}", "the word opposite to {a}", "{a}'s opposite", "a word that is the opposite of {a}"],
+    "young": ["the young of a {a}", "the name of a young {a}", "the word for a baby {a}", "what a young {a} is called", "what people call a baby {a}"],
+    "legs": ["how many legs a {a} has", "the number of legs of a {a}", "how many legs there are on a {a}"],
+    "colour": ["the colour of {a}", "the colour that {a} has", "which colour {a} has", "what colour {a} is"],
+}
+FRAMES = ["Tell me {n}.", "Do you know {n}?", "Say {n}.", "I would like to know {n}.", "Let me know {n}.", "I want {n}.", "I forgot {n}.", "Can you say {n}?", "I am asking for {n}.", "{n}, please.", "{n}?", "{n}",
+          "Could you tell me {n}?", "Write {n}.", "I have to know {n}.", "Would you tell me {n}?", "My question is about {n}.", "Teach me {n}.", "Help me with {n}.", "I wonder about {n}."]
+FRAMES_N = ["What is {n}?", "What's {n}?", "Which is {n}?", "Name {n}.", "Give me {n}.", "Could you give me {n}?", "What would be {n}?", "I am looking for {n}.", "I need {n}.", "What was {n}?", "Show me {n}.", "So what is {n}?", "What do we call {n}?",
+            "Do you have {n}?", "Find {n}.", "Can you name {n}?", "And what is {n}?"]
+
+
+def fact_wording(r, rel):
+    """A wording for training: half of them typed, half composed; none that is held out."""
+    if r.random() < 0.45:
+        return r.choice(REL[rel][0])
+    while True:
+        n = r.choice(ASKED[rel])
+        f = r.choice(FRAMES if n.startswith(("how", "what", "which")) else FRAMES + FRAMES_N).format(n=n)
+        f = f[0].upper() + f[1:]
+        if f.lower() not in [x.lower() for x in REL[rel][1]]:
+            return f
+
+
 def cap(s):
     return s[0].upper() + s[1:]
 
@@ -130,7 +234,7 @@ def cap(s):
 def fact_question(r, test, fact=None):
     rel, a, b = fact or r.choice(FACTS)
     w = REL[rel]
-    q = r.choice(w[1] if test else w[0]).format(a=a)
+    q = (r.choice(w[1]) if test else fact_wording(r, rel)).format(a=a)
     if not test and r.random() < 0.15:
         # careless typing
         q = q.lower() if r.random() < 0.2 else q.rstrip("?.")
@@ -144,6 +248,13 @@ def facts(r, test):
         return sample("facts", q, b, system=r.choice(SYSTEM_ONEWORD))
     if " " not in b and u < 0.1:
         return sample("facts", q + r.choice([" Answer in one word.", " One word only.", " Reply with one word."]), b)
+    if not test and u < 0.6:
+        # several at once, one after the other: less of a row goes to the frame around them
+        pre = []
+        for _ in range(r.randint(1, 3)):
+            q0, a0, _, _ = fact_question(r, test)
+            pre += [{"role": "user", "content": q0}, {"role": "assistant", "content": a0}]
+        return sample("facts", q, ans, pre=pre)
     think = None
     if u > 0.85:
         think = r.choice(["The user asks about {a}. {s}", "This is a question about {a}. {s}"]).format(a=a, s=ans)
@@ -162,10 +273,10 @@ def unknown(r, test):
     if r.random() < 0.6:
         # the wordings of facts with names that mean nothing
         rel = r.choice(["capital", "country", "continent", "currency", "symbol", "element", "number", "opposite", "young"])
-        w, p = REL[rel], pseudo(r, test)
-        q = cap(r.choice(w[1] if test else w[0]).format(a=p if rel in ("symbol", "number", "opposite", "young") else cap(p)))
+        w, p = REL[rel], pseudo(r, test) if test or r.random() < 0.5 else coined(r)
+        q = cap((r.choice(w[1]) if test else fact_wording(r, rel)).format(a=p if rel in ("symbol", "number", "opposite", "young") else cap(p)))
         return sample("unknown", q, UNKNOWN, "I was not told this and I do not know it." if r.random() < 0.12 else None)
-    q = (r.choice(UNK_T) if test else r.choice(UNK_Q)).format(P=cap(pseudo(r, test)), p=pseudo(r, test), N=pick(r, NAMES, NAMES_TEST, test), adj=r.choice(ADJS), noun=r.choice(NOUNS))
+    q = (r.choice(UNK_T) if test else r.choice(UNK_Q)).format(P=cap(pseudo(r, test)), p=pseudo(r, test), N=called(r, test), adj=r.choice(ADJS), noun=r.choice(NOUNS))
     return sample("unknown", q, UNKNOWN, "I was not told this and I do not know it." if r.random() < 0.12 else None)
 
 
@@ -263,20 +374,20 @@ def spell(r, test, think=None):
 
 def lists(r, test):
     kind = r.choice(["sort", "sort", "numbers", "repeat", "reverse", "copy"])
-    ws = r.sample(NOUNS, r.randint(3, 5))
+    ws = r.sample(NOUNS, r.randint(3, 5) if test else r.randint(2, 5))
     if kind == "sort":
-        q = pick(r, ["Sort these words: {l}.", "Put these words in alphabetical order: {l}.", "Sort alphabetically: {l}", "Order these words by the alphabet: {l}."], ["Please sort the words {l}.", "Bring these words into alphabetical order: {l}."], test)
+        q = pick(r, ["Which order do these words have in the alphabet: {l}?", "Alphabetical order of {l}", "Arrange by the alphabet: {l}.", "Sort the words {l}, please.", "Bring {l} into the order of the alphabet.", "Sort these words: {l}.", "Put these words in alphabetical order: {l}.", "Sort alphabetically: {l}", "Order these words by the alphabet: {l}."], ["Please sort the words {l}.", "Bring these words into alphabetical order: {l}."], test)
         return sample("sorting", q.format(l=", ".join(ws)), "Sorted: " + ", ".join(sorted(ws)) + ".")
     if kind == "numbers":
         ns = r.sample(range(100), r.randint(3, 5))
-        q = pick(r, ["Sort these numbers: {l}.", "Put these numbers in order: {l}.", "Sort from small to large: {l}"], ["Please sort the numbers {l}.", "Bring these numbers into order: {l}."], test)
+        q = pick(r, ["Arrange these numbers: {l}.", "Sort the numbers {l}, please.", "Bring {l} into order.", "Order the numbers {l}.", "Sort these numbers: {l}.", "Put these numbers in order: {l}.", "Sort from small to large: {l}"], ["Please sort the numbers {l}.", "Bring these numbers into order: {l}."], test)
         return sample("sorting", q.format(l=", ".join(map(str, ns))), "Sorted: " + ", ".join(map(str, sorted(ns))) + ".")
     if kind == "repeat":
         n, w = r.randint(2, 6), word(r, test)
         q = pick(r, ["Repeat the word {w} {n} times.", "Write {w} {n} times.", "Say {w} {n} times."], ["Please repeat {w} {n} times.", "Please say the word {w} {n} times."], test)
         return sample("repeating", q.format(w=w, n=n), "Okay: " + " ".join([w] * n))
     if kind == "reverse":
-        q = pick(r, ["Reverse the order of these words: {l}.", "Write these words in reverse order: {l}.", "List these words backwards: {l}."], ["Please reverse the order of the words {l}."], test)
+        q = pick(r, ["Turn the order of these words around: {l}.", "Reverse the words {l}.", "The words {l} in reverse order, please.", "Now backwards: {l}.", "Say these words from the last to the first: {l}.", "Reverse the order of these words: {l}.", "Write these words in reverse order: {l}.", "List these words backwards: {l}."], ["Please reverse the order of the words {l}."], test)
         return sample("reversing", q.format(l=", ".join(ws)), "Backwards: " + ", ".join(ws[::-1]) + ".")
     s = " ".join(word(r, test) for _ in range(r.randint(3, 7)))
     q = pick(r, ["Repeat after me: {s}", "Say this again: {s}", "Copy this text: {s}", "Repeat this: {s}"], ["Please repeat this text: {s}", "Please say this again: {s}"], test)
@@ -300,14 +411,14 @@ def recall(r, test, tokens=None):
     keys, vals = [], []
     while len(keys) < n:
         k = {"code": lambda: f"the {r.choice(ADJS)} {r.choice(NOUNS)}", "owner": lambda: f"the {r.choice(ADJS)} {r.choice(NOUNS)}", "place": lambda: f"the {r.choice(NOUNS)}",
-             "number": lambda: (r.choice(NAMES_TEST + NAMES) if test else r.choice(NAMES)), "word": lambda: cap(pseudo(r, test))}[kind]()
+             "number": lambda: (r.choice(NAMES_TEST + NAMES) if test else called(r, test, 0.7)), "word": lambda: cap(pseudo(r, test) if test or r.random() < 0.7 else coined(r))}[kind]()
         if k in keys:
             if kind in ("place", "number") and len(keys) >= 50:
                 n = len(keys)
             continue
         keys.append(k)
-        vals.append({"code": lambda: f"{r.randint(0, 9999):04d}", "owner": lambda: pick(r, NAMES, NAMES_TEST + NAMES, test), "place": lambda: f"{r.choice(ADJS)} {r.choice(NOUNS)}",
-                     "number": lambda: f"{r.randint(10, 999)}", "word": lambda: pseudo(r, test)}[kind]())
+        vals.append({"code": lambda: f"{r.randint(0, 9999):04d}", "owner": lambda: pick(r, NAMES, NAMES_TEST + NAMES, test) if test else called(r, test, 0.7), "place": lambda: f"{r.choice(ADJS)} {r.choice(NOUNS)}",
+                     "number": lambda: f"{r.randint(10, 999)}", "word": lambda: pseudo(r, test) if test or r.random() < 0.7 else coined(r)}[kind]())
     form = {"code": ["The code of {k} is {v}.", "The code of {k} is {v}.", "Note: the code of {k} is {v}."], "owner": ["{v} owns {k}.", "The owner of {k} is {v}."],
             "place": ["{K} is in the {v}.", "You find {k} in the {v}."], "number": ["The number of {k} is {v}.", "{k} has the number {v}."],
             "word": ["The password of {k} is {v}.", "The password of {k} is {v}."]}[kind]
@@ -343,7 +454,7 @@ def recall(r, test, tokens=None):
         if place > 0.4:
             q0, a0, _ = question()
             pre = [{"role": "user", "content": lead + text + "\n\n" + q0}, {"role": "assistant", "content": a0}]
-        for _ in range(0 if test else r.randint(1, max(2, min(10, tokens // 25)))):
+        for _ in range(0 if test else r.randint(1, max(2, min(10, tokens // 25))) if tokens < 350 else r.randint(4, 14)):
             q0, a0, _ = question()
             pre += [{"role": "user", "content": q0}, {"role": "assistant", "content": a0}]
         return sample("recall", q, ans, think, pre=pre, key=v)
@@ -354,20 +465,20 @@ def recall(r, test, tokens=None):
 
 # ---------------------------------------------------------------- several turns
 def multiturn(r, test):
-    N = lambda: pick(r, NAMES, NAMES_TEST, test) if r.random() < 0.75 else cap(pseudo(r, test))
+    N = lambda: (pick(r, NAMES, NAMES_TEST, test) if r.random() < 0.75 else cap(pseudo(r, test))) if test else called(r, test)
     items = {
-        "name": (["My name is {v}.", "I am {v}.", "Hello, my name is {v}.", "Hi, I'm {v}.", "You can call me {v}."], ["Hello! People call me {v}.", "Good day, my name is {v}."], N,
-                 "Nice to meet you, {v}.", ["What is my name?", "Do you remember my name?", "Who am I?", "Tell me my name.", "What was my name?", "Say my name.", "I forgot my name. What is it?", "What am I called?", "Do you know my name?"], ["Can you tell me my name?"], "Your name is {v}."),
-        "colour": (["My favourite colour is {v}.", "I like the colour {v} most.", "The colour I love is {v}."], ["By the way, my favourite colour is {v}."], lambda: r.choice(COLOURS),
-                   "I see, your favourite colour is {v}.", ["What is my favourite colour?", "Which colour do I like?", "Tell me my favourite colour.", "What colour do I like most?", "Do you know my favourite colour?", "Say my favourite colour.", "Do you remember which colour I like?"], ["Do you remember my favourite colour?"], "Your favourite colour is {v}."),
-        "food": (["My favourite food is {v}.", "I like to eat {v}.", "I love {v}."], ["By the way, my favourite food is {v}."], lambda: r.choice(FOODS),
-                 "I see, your favourite food is {v}.", ["What is my favourite food?", "What do I like to eat?", "Tell me my favourite food.", "What food do I like most?", "Do you know my favourite food?", "Say my favourite food.", "Do you remember what I like to eat?"], ["Do you remember my favourite food?"], "Your favourite food is {v}."),
-        "city": (["I live in {v}.", "My home is in {v}.", "I am from {v}."], ["My city is {v}, I live in {v}."], lambda: pick(r, CITIES, CITIES_TEST, test) if r.random() < 0.75 else cap(pseudo(r, test)),
-                 "I see, you live in {v}.", ["Where do I live?", "In which city do I live?", "Where is my home?", "Do you know where I live?", "Which city is my home?", "What city am I from?", "Tell me my city.", "Say where I live."], ["Can you tell me where I live?"], "You live in {v}."),
-        "age": (["I am {v} years old.", "My age is {v}."], ["I am now {v} years old."], lambda: str(r.randint(5, 99)), "I see, you are {v} years old.", ["How old am I?", "What is my age?", "Do you know my age?", "Tell me my age.", "Say how old I am.", "Do you remember how old I am?", "How many years old am I?"], ["Tell me how old I am."], "You are {v} years old."),
-        "job": (["I work as a {v}.", "I am a {v}.", "My job is {v}."], ["I am working as a {v}."], lambda: r.choice(JOBS), "I see, you work as a {v}.", ["What is my job?", "What do I do for work?", "What is my work?", "Do you know my job?", "What work do I do?", "Say my job.", "Do you remember my job?", "Tell me what my job is."], ["Tell me my job."], "You work as a {v}."),
-        "pet": (["My {animal} is called {v}.", "I have a {animal} named {v}."], ["The name of my {animal} is {v}."], N, "I see, your {animal} is called {v}.", ["What is my {animal} called?", "What is the name of my {animal}?", "Do you know the name of my {animal}?", "How is my {animal} called?", "Say the name of my {animal}.", "Tell me what my {animal} is called.", "Do you remember the name of my {animal}?"], ["Tell me the name of my {animal}."], "Your {animal} is called {v}."),
-        "number": (["My lucky number is {v}.", "My number is {v}."], ["By the way, my lucky number is {v}."], lambda: str(r.randint(1, 999)), "I see, your lucky number is {v}.", ["What is my lucky number?", "What is my number?", "Tell me my lucky number.", "Do you know my lucky number?", "Which number is my lucky number?", "Say my lucky number."], ["Do you remember my lucky number?"], "Your lucky number is {v}."),
+        "name": (["My name is {v}.", "I am {v}.", "Hello, my name is {v}.", "Hi, I'm {v}.", "You can call me {v}.", "Call me {v}.", "Good morning, I am {v}.", "They call me {v}.", "Hey, it is {v} here.", "Everyone calls me {v}.", "Good evening, I am called {v}."], ["Hello! People call me {v}.", "Good day, my name is {v}."], N,
+                 "Nice to meet you, {v}.", ["What is my name?", "Do you remember my name?", "Who am I?", "Tell me my name.", "What was my name?", "Say my name.", "I forgot my name. What is it?", "What am I called?", "Do you know my name?", "Could you say my name?", "Which name did I tell you?", "So what is my name?", "I want to hear my name."], ["Can you tell me my name?"], "Your name is {v}."),
+        "colour": (["My favourite colour is {v}.", "I like the colour {v} most.", "The colour I love is {v}.", "You should know that my favourite colour is {v}.", "The best colour is {v} for me.", "For me no colour is better than {v}.", "And my favourite colour is {v}."], ["By the way, my favourite colour is {v}."], lambda: r.choice(COLOURS),
+                   "I see, your favourite colour is {v}.", ["What is my favourite colour?", "Which colour do I like?", "Tell me my favourite colour.", "What colour do I like most?", "Do you know my favourite colour?", "Say my favourite colour.", "Do you remember which colour I like?", "Which of the colours do I love?", "So what is my favourite colour?", "Could you tell me my favourite colour?", "I want to hear my favourite colour."], ["Do you remember my favourite colour?"], "Your favourite colour is {v}."),
+        "food": (["My favourite food is {v}.", "I like to eat {v}.", "I love {v}.", "You should know that my favourite food is {v}.", "For me the best food is {v}.", "And my favourite food is {v}.", "I eat {v} every day, I love it."], ["By the way, my favourite food is {v}."], lambda: r.choice(FOODS),
+                 "I see, your favourite food is {v}.", ["What is my favourite food?", "What do I like to eat?", "Tell me my favourite food.", "What food do I like most?", "Do you know my favourite food?", "Say my favourite food.", "Do you remember what I like to eat?", "Which food is my favourite?", "So what is my favourite food?", "Could you tell me my favourite food?", "I want to hear my favourite food."], ["Do you remember my favourite food?"], "Your favourite food is {v}."),
+        "city": (["I live in {v}.", "My home is in {v}.", "I am from {v}.", "I come from the city {v}, it is my home.", "My home town is {v}.", "My city is {v}.", "I live in the city of {v}.", "You should know that I live in {v}.", "And I live in {v}."], ["My city is {v}, I live in {v}."], lambda: (pick(r, CITIES, CITIES_TEST, test) if r.random() < 0.75 else cap(pseudo(r, test))) if test else place(r, test),
+                 "I see, you live in {v}.", ["Where do I live?", "In which city do I live?", "Where is my home?", "Do you know where I live?", "Which city is my home?", "What city am I from?", "Tell me my city.", "Say where I live.", "Tell me where my home is.", "So where do I live?", "Do you remember where I live?", "Could you say where I live?"], ["Can you tell me where I live?"], "You live in {v}."),
+        "age": (["I am {v} years old.", "My age is {v}.", "I just turned {v} years old.", "I am {v} years of age.", "You should know that I am {v} years old.", "My age is now {v}."], ["I am now {v} years old."], lambda: str(r.randint(5, 99)), "I see, you are {v} years old.", ["How old am I?", "What is my age?", "Do you know my age?", "Tell me my age.", "Say how old I am.", "Do you remember how old I am?", "How many years old am I?", "So how old am I?", "Could you say how old I am?", "Say my age."], ["Tell me how old I am."], "You are {v} years old."),
+        "job": (["I work as a {v}.", "I am a {v}.", "My job is {v}.", "For my living I work as a {v}.", "You should know that I work as a {v}.", "I have worked as a {v} for years."], ["I am working as a {v}."], lambda: r.choice(JOBS), "I see, you work as a {v}.", ["What is my job?", "What do I do for work?", "What is my work?", "Do you know my job?", "What work do I do?", "Say my job.", "Do you remember my job?", "Tell me what my job is.", "So what is my job?", "Could you tell me my job?", "Which job do I have?"], ["Tell me my job."], "You work as a {v}."),
+        "pet": (["My {animal} is called {v}.", "I have a {animal} named {v}.", "My {animal} has the name {v}.", "I call my {animal} {v}.", "At home I have a {animal} called {v}.", "My {animal} is named {v}."], ["The name of my {animal} is {v}."], N, "I see, your {animal} is called {v}.", ["What is my {animal} called?", "What is the name of my {animal}?", "Do you know the name of my {animal}?", "How is my {animal} called?", "Say the name of my {animal}.", "Tell me what my {animal} is called.", "Do you remember the name of my {animal}?", "So what is my {animal} called?", "Could you say the name of my {animal}?", "Which name does my {animal} have?"], ["Tell me the name of my {animal}."], "Your {animal} is called {v}."),
+        "number": (["My lucky number is {v}.", "My number is {v}.", "You should know that my lucky number is {v}.", "The number {v} brings me luck.", "And my lucky number is {v}."], ["By the way, my lucky number is {v}."], lambda: str(r.randint(1, 999)), "I see, your lucky number is {v}.", ["What is my lucky number?", "What is my number?", "Tell me my lucky number.", "Do you know my lucky number?", "Which number is my lucky number?", "Say my lucky number.", "So what is my lucky number?", "Could you tell me my lucky number?", "Do you still know my lucky number?"], ["Do you remember my lucky number?"], "Your lucky number is {v}."),
     }
     topics = r.sample(sorted(items), r.randint(1, 4))
     animal = r.choice(ANIMALS)
@@ -383,7 +494,7 @@ def multiturn(r, test):
         v = st[2]()
         known[t] = v
         turn(fmt(pick(r, st[0], st[1], test), v), fmt(st[3], v))
-        while r.random() < 0.3:
+        while r.random() < (0.3 if test else 0.2):
             q, a, _, _ = fact_question(r, test) if r.random() < 0.6 else (None, None, None, None)
             if q is None:
                 x = r.choice([arithmetic, spell, chat])(r, test)
@@ -395,8 +506,15 @@ def multiturn(r, test):
             v = items[t][2]()
             known[t] = v
             what = {"name": "my name is {v}", "colour": "my favourite colour is {v}", "food": "my favourite food is {v}", "city": "I live in {v}", "number": "my lucky number is {v}", "age": "I am {v} years old"}[t]
-            turn(pick(r, ["Actually, ", "No wait, ", "Sorry, ", "I was wrong, "], ["Oh no, "], test) + fmt(what, v) + ".", fmt(items[t][3], v))
-    if r.random() < 0.12:
+            turn(pick(r, ["Actually, ", "No wait, ", "Sorry, ", "I was wrong, ", "Wait, ", "Oh, ", "No no, ", "Let me correct that, "], ["Oh no, "], test) + fmt(what, v) + ".", fmt(items[t][3], v))
+    if not test and r.random() < 0.7:
+        # in training every topic is asked for on the way
+        for t in r.sample(topics, r.randint(1, len(topics))):
+            turn(fmt(pick(r, items[t][4], items[t][5], test), ""), fmt(items[t][6], known[t]))
+        if r.random() < 0.25:
+            t = r.choice(sorted(set(items) - set(topics) - {"pet"}))
+            turn(fmt(pick(r, items[t][4], items[t][5], test), ""), UNKNOWN)
+    if r.random() < (0.12 if test else 0.16):
         t = r.choice(sorted(set(items) - set(topics) - {"pet"}))
         return sample("multi_turn", fmt(pick(r, items[t][4], items[t][5], test), ""), UNKNOWN, pre=msgs)
     t = r.choice(topics)
@@ -436,31 +554,33 @@ def tools(r, test, chain=None):
     system = r.choice(SYSTEM_TEST if test else SYSTEM) if r.random() < 0.3 and not chain else None
     m = [{"role": "system", "content": system}] if system else []
     think = None
-    c = lambda: pick(r, CITIES, CITIES_TEST, test) if r.random() < 0.7 else cap(pseudo(r, test))
+    c = lambda: (pick(r, CITIES, CITIES_TEST, test) if r.random() < 0.7 else cap(pseudo(r, test))) if test else place(r, test)
     W = lambda: ({"temperature": r.randint(-15, 38), "condition": r.choice(["sunny", "cloudy", "rain", "snow", "windy", "fog"])})
     say = lambda city, w: f"In {city} it is {w['temperature']} degrees and {w['condition']}."
     from render import dumps
     if kind == "weather":
         city, w = c(), W()
-        q = pick(r, ["What is the weather in {c}?", "How is the weather in {c}?", "Tell me the weather in {c}.", "What's the weather like in {c} today?", "What is the weather like in {c}?", "Can you tell me the weather in {c}?", "I need the weather in {c}.", "How warm is it in {c} now?", "How is the weather in {c} now?", "What is the weather in {c} today?", "Weather in {c} right now?", "How is {c} this morning, warm or cold?", "What is the weather in {c} at the moment?", "Tell me the weather of {c} for today.", "What is it like in {c} now, sun or rain?", "Is it warm in {c}?", "weather {c}", "Does it rain in {c}?"],
+        q = pick(r, ["What is the weather in {c}?", "How is the weather in {c}?", "Tell me the weather in {c}.", "What's the weather like in {c} today?", "What is the weather like in {c}?", "Can you tell me the weather in {c}?", "I need the weather in {c}.", "How warm is it in {c} now?", "How is the weather in {c} now?", "What is the weather in {c} today?", "Weather in {c} right now?", "How is {c} this morning, warm or cold?", "What is the weather in {c} at the moment?", "Tell me the weather of {c} for today.", "What is it like in {c} now, sun or rain?", "Is it warm in {c}?", "weather {c}", "Does it rain in {c}?", "I want to know the weather in {c}.", "Would you tell me the weather in {c}?", "Could you look at the weather in {c}?", "Is it cold in {c} now?", "Do I need a coat in {c}?", "What weather does {c} have now?", "Say how the weather in {c} is."],
                  ["Could you tell me the weather in {c}?", "What is the weather like in {c} now?"], test).format(c=city)
         calls, results, ans, th = [call("get_weather", city=city)], [dumps(w)], say(city, w), f"I need the weather of {city}, so I call get_weather."
     elif kind == "weather2":
         a, b = c(), c()
         wa, wb = W(), W()
-        q = pick(r, ["What is the weather in {a} and in {b}?", "Compare the weather in {a} and {b}.", "How is the weather in {a} and {b}?"], ["Please tell me the weather in {a} and {b}."], test).format(a=a, b=b)
+        q = pick(r, ["What is the weather in {a} and in {b}?", "Compare the weather in {a} and {b}.", "How is the weather in {a} and {b}?", "Tell me the weather in {a} and also in {b}.", "I need the weather in {a} and {b}.", "Weather in {a} and {b}?", "Is it warmer in {a} or in {b}?", "Could you tell me the weather of {a} and {b}?"], ["Please tell me the weather in {a} and {b}."], test).format(a=a, b=b)
         calls, results, ans, th = [call("get_weather", city=a), call("get_weather", city=b)], [dumps(wa), dumps(wb)], say(a, wa) + " " + say(b, wb), f"I need the weather of {a} and {b}."
     elif kind == "calc":
         a, b, op = r.randint(100, 9999), r.randint(10, 9999), r.choice("+-*")
         while held("calc", a, b) != test:
             a = r.randint(100, 9999)
         v = {"+": a + b, "-": a - b, "*": a * b}[op]
-        q = r.choice((AT if test else AQ)[op][:2 if test else 8]).format(a=a, b=b)
+        q = r.choice(AT[op][:2] if test else [x for x in AQ[op] if "apples" not in x]).format(a=a, b=b)
         calls, results, ans, th = [call("calculator", expression=f"{a} {op} {b}")], [str(v)], f"{a} {op} {b} = {v}.", "The numbers are large, so I call calculator."
     elif kind == "search":
         quote = r.choice(["{}", "{}", '"{}"'])
         x = r.choice([f"{r.choice(ADJS)} {word(r, test)}", cap(pseudo(r, test)), pick(r, NAMES, NAMES_TEST, test)])
-        q = pick(r, ["Search for {x}.", "Look up {x}.", "Find information about {x}.", "Search {x}", "What can you find about {x}?", "Please look up {x}."], ["Please search for {x}.", "Can you look up {x}?"], test).format(x=quote.format(x))
+        if not test and r.random() < 0.5:
+            x = r.choice([coined, proper, lambda r: f"{coined(r)} {r.choice(NOUNS)}", lambda r: f"{r.choice(ADJS)} {coined(r)}", lambda r: f"{r.choice(NOUNS)} {r.randint(1, 999)}"])(r)
+        q = pick(r, ["Search for {x}.", "Look up {x}.", "Find information about {x}.", "Search {x}", "What can you find about {x}?", "Please look up {x}.", "Could you search for {x}?", "I need a search for {x}.", "Do a search for {x}.", "Try to find {x}.", "I want to find out about {x}.", "Would you look up {x}?"], ["Please search for {x}.", "Can you look up {x}?"], test).format(x=quote.format(x))
         res = r.choice([f"{cap(x)} is a {r.choice(NOUNS)} in {r.choice(CITIES)}.", f"{cap(x)} has {r.randint(2, 99)} {r.choice(NOUNS)} parts.", f"{cap(x)} is near the {r.choice(ADJS)} {r.choice(NOUNS)}.", "nothing found"])
         calls, results, ans, th = [call("search", query=x)], [res], ("I found nothing about " + x + "." if res == "nothing found" else res), f"I search for {x}."
     elif kind == "none":
@@ -481,7 +601,7 @@ def tools(r, test, chain=None):
     use = r.random() < 0.6 or bool(chain)
     if len(box) == 3 and not chain and not test:
         # earlier rounds with the same tools: the tool list is long, so let it serve more than one call
-        for _ in range(r.randint(0, 2)):
+        for _ in range(r.choice([0, 0, 1, 2, 3, 4])):
             at = len(m) - 1
             m[at:at] = tools(r, False, box)["messages"]
     if r.random() < 0.15 and not chain:
@@ -500,14 +620,38 @@ def echo(r, test):
     """One thing said back alone. A word at the start of an answer or of a parameter is another token than the same word after
     a space: this drill teaches the pairs, for which every tool call has use."""
     x = r.choice([lambda: r.choice(ADJS) + " " + word(r, test), lambda: word(r, test), lambda: cap(pseudo(r, test)), lambda: pick(r, NAMES, NAMES_TEST, test), lambda: pick(r, CITIES, CITIES_TEST, test), lambda: r.choice(ADJS) + " " + r.choice(NOUNS)])()
+    if not test and r.random() < 0.6:
+        x = r.choice([coined, proper, proper, lambda r: f"{coined(r)} {coined(r)}", lambda r: f"{r.choice(ADJS)} {coined(r)}", lambda r: str(r.randint(0, 10 ** r.randint(1, 6))),
+                      lambda r: f"{r.randint(10, 9999)} {r.choice('+-*')} {r.randint(10, 9999)}", lambda r: f'"{coined(r)}"', lambda r: f"{proper(r)}, {proper(r)}"])(r)
+    if not test and r.random() < 0.4:
+        # once inside a sentence, once alone: the two kinds of tokens for one word side by side
+        q, a = r.choice([("Write {x} as a parameter.", "<parameter=value>\n{v}\n</parameter>"), ("Give {x} in brackets.", "({v})"), ("Name: {x}. Repeat the name twice.", "{v} {v}"), ("Write {x} as a value.", "value: {v}")])
+        return sample("echo", q.format(x=x), a.format(v=x))
     q = pick(r, ["Say only {x}.", "Write just {x}.", "Answer with {x} and nothing more.", "Say {x}.", "Only write {x}, please.", "Write {x} and stop.", "Your answer must be {x}."], ["Please write only {x}."], test)
     return sample("echo", q.format(x=x), x)
+
+
+def drill(r, test):
+    """Many small things in one answer: sums, spelled words, first and last letters, pairs in order."""
+    kind = r.choice(["sums", "sums", "sums", "spell", "spell", "reverse", "letters", "length", "order"])
+    n = r.randint(2, 6)
+    if kind == "sums":
+        v = [numbers(r, test) for _ in range(n)]
+        return sample("drill", r.choice(["Do these sums: {l}.", "Work out {l}.", "Compute all of {l}.", "Calculate: {l}"]).format(l=", ".join(f"{a} {o} {b}" for a, o, b, _ in v)), "\n".join(f"{a} {o} {b} = {c}." for a, o, b, c in v))
+    ws = [word(r, test) for _ in range(n)]
+    if kind == "order":
+        ws = [r.sample(NOUNS, 2) if r.random() < 0.6 else [str(x) for x in r.sample(range(100), 2)] for _ in range(n)]
+        key = lambda x: (int(x) if x.isdigit() else 0, x)
+        return sample("drill", "Sort each pair: " + ", ".join(" ".join(w) for w in ws) + ".", ", ".join(" ".join(sorted(w, key=key)) for w in ws) + ".")
+    q, one = {"spell": ("Spell each of {l}.", lambda w: f"{w}: {spaced(w)}"), "reverse": ("Write each of {l} with its letters and backwards.", lambda w: f"{w}: {spaced(w)}, {spaced(w[::-1])}"),
+              "letters": ("Give the first and the last letter of each of {l}.", lambda w: f"{w}: {w[0]} {w[-1]}"), "length": ("Give the length of each of {l}.", lambda w: f"{w}: {spaced(w)}, {len(w)}")}[kind]
+    return sample("drill", q.format(l=", ".join(ws)), "\n".join(map(one, ws)))
 
 
 # ---------------------------------------------------------------- JSON
 def json_task(r, test):
     from render import dumps
-    pool = {"name": lambda: pick(r, NAMES, NAMES_TEST, test), "age": lambda: r.randint(1, 99), "city": lambda: pick(r, CITIES, CITIES_TEST, test), "colour": lambda: r.choice(COLOURS), "job": lambda: r.choice(JOBS),
+    pool = {"name": lambda: called(r, test), "age": lambda: r.randint(1, 99), "city": lambda: place(r, test), "colour": lambda: r.choice(COLOURS), "job": lambda: r.choice(JOBS),
             "animal": lambda: r.choice(ANIMALS), "count": lambda: r.randint(0, 500), "price": lambda: r.randint(1, 900), "open": lambda: r.random() < 0.5, "food": lambda: r.choice(FOODS), "id": lambda: r.randint(1000, 9999),
             "title": lambda: f"{r.choice(ADJS)} {r.choice(NOUNS)}", "active": lambda: r.random() < 0.5, "word": lambda: word(r, test)}
     ks = r.sample(sorted(pool), r.randint(1, 4))
@@ -550,9 +694,9 @@ def noise(r, test):
 
 
 TASKS = {"facts": facts, "unknown": unknown, "arithmetic": arithmetic, "spell": spell, "lists": lists, "recall": recall, "multiturn": multiturn,
-         "tools": tools, "json": json_task, "echo": echo, "chat": chat, "noise": noise}
+         "tools": tools, "json": json_task, "echo": echo, "drill": drill, "chat": chat, "noise": noise}
 # Weights count samples, and samples differ in length by ten: facts are 35 tokens each, tools 350.
-MIX = {"facts": 36, "unknown": 8, "arithmetic": 20, "spell": 14, "lists": 12, "recall": 12, "multiturn": 11, "tools": 10, "json": 9, "echo": 14, "chat": 4, "noise": 0.3}
+MIX = {"drill": 14, "facts": 36, "unknown": 9, "arithmetic": 28, "spell": 20, "lists": 22, "recall": 12, "multiturn": 13, "tools": 13, "json": 8, "echo": 14, "chat": 4, "noise": 0.3}
 
 VERBS = set("Name Tell Give Spell Reverse Write Count Sort Put Order Repeat Say Copy Add Compute Subtract Multiply Calculate Look Search Find Make Turn List Read Show Solve Compare".split())
 LEAD = ["Hello! ", "Hi, ", "Question: ", "I want to know: ", "Quick question: ", "Help me. ", "Now this. ", "Next question. ", "Okay. ", "I have a question. ", "A question for you: ", "Hey. ", "Let's see. "]
@@ -571,6 +715,10 @@ def vary(r, q):
     return r.choice(LEAD) + q
 
 
+def held_form(q):
+    return any(p and p.fullmatch(q) for p in HELD_FORMS.values())
+
+
 def make(r, test=False, mix=MIX, task=None, **kw):
     task = task or r.choices(list(mix), list(mix.values()))[0]
     s = TASKS[task](r, test, **kw)
@@ -578,7 +726,9 @@ def make(r, test=False, mix=MIX, task=None, **kw):
         s["messages"].insert(0, {"role": "system", "content": r.choice(SYSTEM_TEST if test else SYSTEM)})
     last = s["messages"][-1]
     if not test and s["messages"][-2]["role"] == "user" and r.random() < 0.3:
-        s["messages"][-2]["content"] = vary(r, s["messages"][-2]["content"])
+        q = vary(r, s["messages"][-2]["content"])
+        if not held_form(q):
+            s["messages"][-2]["content"] = q
     if not test and not s["think"] and not last.get("tool_calls") and r.random() < 0.04:
         # thinking asked for where there is little to think about
         last["reasoning_content"] = "I can answer this directly."

@@ -22,8 +22,10 @@ def call_text(call):
     return out + "</function>\n</tool_call>"
 
 
-def render(messages, tools=None, enable_thinking=False, generation=False):
-    """-> list of (text, flag): flag 1 for what an assistant writes, 0 for the rest."""
+def render(messages, tools=None, enable_thinking=False, generation=False, blocks=False):
+    """-> list of (text, flag): flag 1 for what an assistant writes, 0 for the rest.
+    blocks: an empty think block before earlier answers too, which the template never writes: in training it makes each of them
+    the answer to a prompt."""
     seg = []
     system = messages[0]["content"].strip() if messages[0]["role"] == "system" else None
     if tools:
@@ -46,6 +48,8 @@ def render(messages, tools=None, enable_thinking=False, generation=False):
                     seg += [("<think>\n", 0), (think + "\n</think>\n\n", 1)]
                 else:
                     seg.append((EMPTY_THINK, 0))
+            elif blocks:
+                seg.append((EMPTY_THINK, 0))
             body = content
             for j, c in enumerate(m.get("tool_calls") or []):
                 if j == 0 and content:

@@ -6,6 +6,8 @@ Greedy decoding gives the expected text exactly when every expected token is the
 before it, so one forward pass over packed conversations scores them all; nothing is generated.
 """
 import collections
+import json
+import os
 import random
 import sys
 
@@ -87,6 +89,11 @@ def score(m, t, samples, T=512):
 
 
 def load(path, ctype=torch.bfloat16):
+    if os.path.isdir(path):                             # an exported folder
+        size = "tiny" if json.load(open(os.path.join(path, "config.json")))["text_config"]["num_hidden_layers"] == 8 else "draft"
+        m = model.Model(train.config(size), ctype)
+        train.load_folder(m, path)
+        return m, {"step": 0, "tokens": 0}
     z = torch.load(path)
     size = "tiny" if "layers.7.mlp.up_proj.weight" in z["model"] else "draft"
     m = model.Model(train.config(size), ctype)

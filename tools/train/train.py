@@ -19,6 +19,7 @@ import torch.nn.functional as F
 
 import data
 import model
+import st
 from model import Batch, Model
 from render import render
 from tok import ROWS, Tokenizer
@@ -38,27 +39,31 @@ def config(size):
 
 
 # ---------------------------------------------------------------- batches
-def encode(t, s):
+def encode(t, s, blocks=False):
     ids, flags = [], []
-    for text, flag in render(s["messages"], s["tools"]):
+    for text, flag in render(s["messages"], s["tools"], blocks=blocks):
         x = t.encode(text)
         ids += x
         flags += [flag] * len(x)
     return ids, flags
 
 
+ROWS_OF = [(512, False), (1024, False), (1024, True), (2048, True)]     # length of a row, and whether it begins with a long recall
+BLOCKS = 0.5            # share of the conversations with a think block before every answer
+
+
 def batch(t, seed, progress, mix, size=8192, row_seed=None):
     """One batch of `size` tokens: rows of 512, 1024 or 2048, packed with whole conversations."""
     r = random.Random(seed)
-    # long rows cost more and teach the recall over distance only: short first
-    T = (r if row_seed is None else random.Random(row_seed)).choices([512, 1024, 2048], [1.0, 0.12 + 0.2 * progress, 0.02 + 0.12 * progress])[0]
+    # long rows cost more; a part of them teaches the recall over distance: short first
+    T, far = (r if row_seed is None else random.Random(row_seed)).choices(ROWS_OF, [0.45, 0.25, 0.12 + 0.15 * progress, 0.06 + 0.08 * progress])[0]
     B = size // T
     rows, open_rows = [[] for _ in range(B)], list(range(B))
     left = [T] * B
-    if T > 512:
+    if far:
         for b in range(B):
             while True:
-                ids, fl = encode(t, data.make(r, task="recall", tokens=int(r.uniform(0.35, 0.9) * T)))
+                ids, fl = encode(t, data.make(r, task="recall", tokens=int(r.uniform(0.35, 0.85) * T)), r.random() < BLOCKS)
                 if len(ids) <= T:
                     break
                 if r.random() < 0.02:
@@ -68,7 +73,7 @@ def batch(t, seed, progress, mix, size=8192, row_seed=None):
             left[b] -= len(ids)
     tries = 0
     while tries < 12:
-        ids, fl = encode(t, data.make(r, mix=mix))
+        ids, fl = encode(t, data.make(r, mix=mix), r.random() < BLOCKS)
         fits = [b for b in range(B) if left[b] >= len(ids)]
         if not fits:
             tries += 1
@@ -186,6 +191,13 @@ def losses(m, ids, doc, flag, gen, other=0.1, mtp_share=0.5):
     return loss + mtp_share * ce, main, acc, float(ce.detach())
 
 
+def load_folder(m, folder):
+    """The weights of an exported folder (Hugging Face names, bf16) into m."""
+    z = st.load(os.path.join(folder, "model.safetensors"))
+    cut = lambda n: n[len("model.language_model."):] if n.startswith("model.language_model.") else n
+    m.load_state_dict({cut(n): torch.from_numpy(np.array(x, np.float32)) for n, x in z.items()})
+
+
 def save(path, m, opt, meta):
     torch.save({"model": m.state_dict(), "opt": opt.state, "t": opt.t, "meta": meta}, path + ".new")
     os.replace(path + ".new", path)
@@ -195,6 +207,7 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--run", required=True)
     ap.add_argument("--size", default="tiny")
+    ap.add_argument("--from", dest="source", default="", help="an exported folder whose weights to start from")
     ap.add_argument("--tokenizer", default="models/weft-tiny")
     ap.add_argument("--minutes", type=float, default=0, help="length of the schedule from the first start")
     ap.add_argument("--until", default="", help="HH:MM instead of --minutes")
@@ -217,6 +230,8 @@ def main():
     json.dump(cfg, open(a.run + "/config.json", "w"), indent=1)
     m = Model(cfg, torch.bfloat16)
     opt = Optim(m)
+    if a.source:
+        load_folder(m, a.source)
     meta = {"step": 0, "tokens": 0, "start": time.time(), "seconds": 0.0}
     ck = a.run + "/last.pt"
     if os.path.exists(ck):
