@@ -60,6 +60,7 @@ struct request {
 	/* From logits to text. */
 	struct sampler sampler;
 	struct lead_run lead;
+	struct mask_source *mask;       /* NULL: every token may be picked */
 	bool has_text;                  /* false: the engine has no tokenizer */
 	struct detok detok;
 	struct stops stops;

@@ -21,6 +21,8 @@ void request_unref(struct request *r)
 	outbox_fini(&r->out);
 	sampler_fini(&r->sampler);
 	lead_fini(&r->lead);
+	if (r->mask)
+		r->mask->ops->free(r->mask);
 	if (r->has_text)
 		stops_fini(&r->stops);
 	for (int i = 0; i < r->n_stop; i++)
@@ -169,6 +171,7 @@ static int enqueue(struct engine *e, struct request *r, const struct ask *a, str
 		rc = queue_enter(&e->queue, a->client, r->n_prompt, left, &r->client, why, err);
 	if (!rc) {
 		atomic_store(&r->refs, 2);
+		r->mask = a->mask;
 		r->age = e->submitted++;
 		*e->inbox_end = r;
 		e->inbox_end = &r->next;

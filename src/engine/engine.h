@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "engine/sampler.h"
 #include "model/model.h"
+#include "text/mask_source.h"
 #include "text/tokenizer.h"
 
 struct engine;
@@ -69,7 +70,8 @@ struct refusal {
 /* How far a request came. */
 enum request_stage { STAGE_QUEUED, STAGE_PREFILL, STAGE_DECODE, STAGE_PREEMPTED, N_STAGE };
 
-/* What is asked.  All pointers are copied by submit, but refusal. */
+/* What is asked.  What pointers show is copied by submit, but
+ * refusal, and mask, which it takes. */
 struct ask {
 	const int32_t *prompt;
 	int n_prompt;                   /* >= 1 */
@@ -82,6 +84,7 @@ struct ask {
 	bool skip_special;              /* special tokens give no text */
 	const struct lead *lead;        /* NULL: every token is the model's */
 	bool no_cache;                  /* neither use nor keep a prefix */
+	struct mask_source *mask;       /* of this request alone, and the engine's once submitted; NULL: all tokens */
 	/* Lengths of prompt prefixes worth keeping, rising: where a later prompt is
 	 * likely to part from this one (the end of a message).  The end of the prompt
 	 * and the end of the answer are kept anyway. */

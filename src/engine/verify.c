@@ -76,7 +76,11 @@ static void take_token(struct engine *e, struct request *r, const struct pick *p
 	r->tok[r->n_tok++] = pick->token;
 	sampler_accept(&r->sampler, pick->token);
 	lead_take(&r->lead, pick->token);
+	if (r->mask)
+		r->mask->ops->accept(r->mask, pick->token);
 	show_text(r, pick->token);
+	if (!r->ending && r->mask && r->mask->ops->whole(r->mask))
+		verify_end(r, FINISH_STOP);
 	if (!r->ending && r->n_tok == r->n_prompt + r->out_max)
 		verify_end(r, FINISH_LENGTH);
 	ev.text = r->shown.p;
@@ -126,6 +130,8 @@ int verify(struct engine *e, struct batch_item *it)
 		}
 		if (pos != r->n_tok - 1 || !r->out_max || r->ending)
 			continue;
+		if (r->mask)
+			r->sampler.mask = r->mask->ops->mask(r->mask);
 		/* The new token's place is pos + 1. */
 		if (pick_token(e, r, e->row, pos + 1, &pick))
 			verify_end(r, FINISH_ERROR);

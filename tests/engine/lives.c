@@ -30,13 +30,83 @@ static void on_logits(void *arg, int pos, const float *row, int vocab)
 	memcpy(l->row[pos], row, (size_t)vocab * sizeof(*row));
 }
 
+struct rules {
+	struct mask_source source;
+	int vocab;
+	uint64_t hash[LIFE_MAX + 1];    /* after each accepted token */
+	int n;
+	uint32_t *mask;
+};
+
+static const uint32_t *rules_mask(struct mask_source *m)
+{
+	struct rules *r = (struct rules *)m;
+
+	for (int i = 0; i < (r->vocab + 31) / 32; i++)
+		r->mask[i] = (uint32_t)rng_bits(r->hash[r->n], (uint64_t)i, 3);
+	/* Some places are free. */
+	return r->hash[r->n] % 7 ? r->mask : NULL;
+}
+
+static void rules_accept(struct mask_source *m, int32_t token)
+{
+	struct rules *r = (struct rules *)m;
+	const uint32_t *mask = rules_mask(m);
+
+	CHECK(!mask || mask[token / 32] >> (token % 32) & 1, "token %d was not allowed", token);
+	CHECK(r->n < LIFE_MAX, "more than %d tokens", LIFE_MAX);
+	r->hash[r->n + 1] = rng_bits(r->hash[r->n], (uint64_t)token, 4);
+	r->n++;
+}
+
+static void rules_rollback(struct mask_source *m, int n)
+{
+	struct rules *r = (struct rules *)m;
+
+	CHECK(n >= 0 && n <= r->n, "%d of %d tokens taken back", n, r->n);
+	r->n -= n;
+}
+
+static bool rules_whole(const struct mask_source *m)
+{
+	const struct rules *r = (const struct rules *)m;
+
+	return r->n && r->hash[r->n] % 50 == 0;
+}
+
+static void rules_free(struct mask_source *m)
+{
+	struct rules *r = (struct rules *)m;
+
+	free(r->mask);
+	free(r);
+}
+
+struct mask_source *rules_new(uint64_t seed, int vocab)
+{
+	static const struct mask_source_ops ops = { rules_mask, rules_accept, rules_rollback, rules_whole, rules_free };
+	struct rules *r = xcalloc(1, sizeof(*r));
+
+	r->source.ops = &ops;
+	r->vocab = vocab;
+	r->hash[0] = seed;
+	r->mask = xcalloc((size_t)(vocab + 31) / 32, sizeof(*r->mask));
+	return &r->source;
+}
+
 int life_submit(struct life *l, struct engine *e, struct err *err)
 {
 	if (l->want_rows) {
 		l->ask.on_logits = on_logits;
 		l->ask.on_logits_arg = l;
 	}
-	return engine_submit(e, &l->ask, &l->r, err);
+	/* Room for any model's ids. */
+	l->ask.mask = l->masked ? rules_new(l->masked, 1 << 16) : NULL;
+	int rc = engine_submit(e, &l->ask, &l->r, err);
+
+	if (rc && l->ask.mask)
+		l->ask.mask->ops->free(l->ask.mask);
+	return rc;
 }
 
 static void take(struct life *l, const struct event *ev)
@@ -148,6 +218,7 @@ void life_alone(const struct life *l, const struct model *m, int room, const str
 	float *row = xmalloc((size_t)vocab * sizeof(*row));
 	struct sampler_params sp;
 	struct sampler s;
+	struct mask_source *mask = l->masked ? rules_new(l->masked, 1 << 16) : NULL;
 	struct buf text;
 	bool over = false;
 
@@ -164,6 +235,7 @@ void life_alone(const struct life *l, const struct model *m, int room, const str
 		struct err err;
 
 		truth(m, tok, n, row);
+		s.mask = mask ? mask->ops->mask(mask) : NULL;
 		if (sampler_pick(&s, row, n, &pick, &err)) {
 			out->finish = FINISH_ERROR;
 			break;
@@ -175,6 +247,8 @@ void life_alone(const struct life *l, const struct model *m, int room, const str
 			break;
 		}
 		sampler_accept(&s, pick.token);
+		if (mask)
+			mask->ops->accept(mask, pick.token);
 		tok[n++] = pick.token;
 		out->logprob[out->n] = pick.logprob;
 		out->tok[out->n++] = pick.token;
@@ -183,7 +257,13 @@ void life_alone(const struct life *l, const struct model *m, int room, const str
 			out->finish = FINISH_STOP;
 			over = true;
 		}
+		if (!over && mask && mask->ops->whole(mask)) {
+			out->finish = FINISH_STOP;
+			over = true;
+		}
 	}
+	if (mask)
+		mask->ops->free(mask);
 	if (!out->stop[0] && out->finish != FINISH_ERROR) {
 		text_of(l, t, out, true, &text);
 		cut(l, &text, out);
@@ -280,6 +360,8 @@ static void random_ask(struct life *l, const struct lives_opts *o, const struct 
 	}
 	if (!dice(s, 6))
 		l->ask.resume_at = 1 + (int)dice(s, (uint64_t)(o->prompt_max + o->answer_max));
+	if (!dice(s, 3))
+		l->masked = 1 + dice(s, 1000);
 	if (!dice(s, 30) && o->poison >= 0)
 		l->prompt[n - 1] = o->poison;
 }

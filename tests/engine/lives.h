@@ -35,6 +35,7 @@ struct life {
 	struct ask ask;
 	int32_t prompt[LIFE_MAX];
 	bool want_rows;                 /* keep all logits, and check them */
+	uint64_t masked;                /* seed of a mask over its tokens (rules_new); 0: none */
 	bool loose;                     /* it may be preempted and find a longer prefix then: rows may be missing */
 
 	struct request *r;
@@ -54,6 +55,10 @@ int life_submit(struct life *l, struct engine *e, struct err *err);
 /* Takes what waits; wait: until DONE. */
 void life_read(struct life *l, bool wait);
 void life_free(struct life *l);
+
+/* A mask that follows the accepted tokens: about half of the ids, and now and
+ * then the answer is whole. */
+struct mask_source *rules_new(uint64_t seed, int vocab);
 
 /* What the model says of tok[0..n), computed outside the engine. */
 typedef void truth_fn(const struct model *m, const int32_t *tok, int n, float *out);

@@ -1,0 +1,34 @@
+/* mask_source.h - which tokens an answer may go on with.
+ *
+ * The engine asks before it picks a token, and says what it picked; who guesses
+ * ahead accepts its guesses too and takes them back before the engine goes on.
+ * So a mask is a function of the accepted tokens alone, however they came.
+ * Used by one thread at a time. */
+#ifndef TEXT_MASK_SOURCE_H
+#define TEXT_MASK_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mask_source;
+
+struct mask_source_ops {
+	/* Bit i % 32 of mask[i / 32] allows id i; NULL: all are allowed.  Valid until
+	 * the next call of any of these. */
+	const uint32_t *(*mask)(struct mask_source *m);
+	/* token is now part of the answer: one that the mask allowed, or that the answer
+	 * was made to say.  Tokens that end an answer are not told. */
+	void (*accept)(struct mask_source *m, int32_t token);
+	/* The last n accepted tokens are taken back. */
+	void (*rollback)(struct mask_source *m, int n);
+	/* Nothing may follow: the answer is whole, whether or not an end token comes. */
+	bool (*whole)(const struct mask_source *m);
+	void (*free)(struct mask_source *m);
+};
+
+/* The first member of who implements it. */
+struct mask_source {
+	const struct mask_source_ops *ops;
+};
+
+#endif
