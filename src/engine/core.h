@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "engine/lead.h"
 #include "engine/outbox.h"
@@ -57,6 +58,12 @@ struct request {
 	int learned;                    /* prefixes up to this length need no more snapshots */
 	int reported;                   /* rows before this position were given to on_logits */
 
+	/* Tokens guessed to follow the last one, for the next step alone. */
+	int32_t draft[DRAFT_MAX];
+	int n_draft, draft_by;          /* draft_by: index of the drafter */
+	int n_draft_max;                /* most that were allowed by the ask */
+	int n_accepted, n_rejected;     /* of all rounds */
+
 	/* From logits to text. */
 	struct sampler sampler;
 	struct lead_run lead;
@@ -87,8 +94,8 @@ struct batch_item {
 	int logit, n_logit;             /* its rows among those with logits: they are its last n_logit */
 };
 
-/* The rows of one step.  A prefill chunk, a decoded token and, later, a run of
- * drafts are the same thing here: some positions of a sequence. */
+/* The rows of one step.  A prefill chunk and a decoded token with its drafts are
+ * the same thing here: some positions of a sequence. */
 struct batch {
 	struct batch_item *item;        /* [seqs_max] */
 	struct span *span;              /* [seqs_max] */
@@ -136,6 +143,7 @@ struct engine {
 	size_t logits_bytes;
 	float *row;                     /* [vocab] one row of logits, near */
 	uint32_t *only;                 /* bits for [vocab], none set: room to allow one token */
+	struct draft_ask *ask;          /* [seqs_max] */
 };
 
 int64_t engine_now(const struct engine *e);
@@ -163,9 +171,19 @@ int sched_resume(struct engine *e, struct request *r, struct err *err);
 /* Pages that n positions take. */
 int sched_pages(const struct engine *e, int n);
 
+/* ---- draft.c ---- */
+/* Fills the drafts of the running sequences that decode. */
+void draft_propose(struct engine *e);
+/* r's round is over: so many drafts were computed, so many came true. */
+void draft_judge(struct engine *e, struct request *r, int drafted, int accepted);
+/* r's answer has ended, and not by an error or cancel. */
+void draft_learn(struct engine *e, struct request *r);
+/* The slot's sequence is gone. */
+void draft_forget(struct engine *e, int slot);
+
 /* ---- verify.c ---- */
-/* Looks at the item's logits and takes the next token.  Returns how many of its
- * rows stay. */
+/* Looks at the item's logits and takes the next token, and one more for each
+ * draft that it turns out to be.  Returns how many of its rows stay. */
 int verify(struct engine *e, struct batch_item *it);
 /* Ends the answer: text that was held back may now go.  Fills ev's text. */
 void verify_flush(struct request *r, struct event *ev);

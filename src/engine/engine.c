@@ -212,6 +212,7 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->mark = copy(a->mark, a->n_mark, sizeof(*a->mark));
 	r->n_mark = a->n_mark;
 	r->no_cache = a->no_cache;
+	r->n_draft_max = a->n_draft < 0 ? 0 : a->n_draft && a->n_draft < DRAFT_MAX ? a->n_draft : DRAFT_MAX;
 	r->resume_at = a->resume_at;
 	r->priority = a->priority;
 	r->deadline_ns = a->deadline_ns ? a->deadline_ns : INT64_MAX;
@@ -323,6 +324,8 @@ void engine_finish(struct engine *e, struct request *r)
 	/* Also what was computed for one who left: he may come again. */
 	if (r->slot >= 0 && r->finish != FINISH_ERROR)
 		learn_end(e, r);
+	if (r->slot >= 0 && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH))
+		draft_learn(e, r);
 	sched_remove(e, r);
 	if (!r->started)
 		engine_dequeue(e, r);
@@ -336,6 +339,8 @@ void engine_finish(struct engine *e, struct request *r)
 	ev.n_prompt = r->n_prompt;
 	ev.n_cached = r->n_cached;
 	ev.n_output = r->n_tok - r->n_prompt;
+	ev.n_accepted = r->n_accepted;
+	ev.n_rejected = r->n_rejected;
 	ev.queue_ns = (r->started ? r->t_start : now) - r->t_submit;
 	if (r->started)
 		ev.prefill_ns = (r->t_first ? r->t_first : now) - r->t_start;
@@ -446,15 +451,17 @@ static bool step(struct engine *e)
 	struct batch *b = &e->batch;
 
 	admit(e);
+	draft_propose(e);
 	if (!sched_fill(e))
 		return false;
 	pass_set(e);
 	e->m->ops->forward(e->m, &e->pass);
 	for (int i = 0; i < b->n_item; i++) {
 		struct batch_item *it = &b->item[i];
-		int keep = verify(e, it);
+		int keep = verify(e, it), sure = b->span[i].n - b->span[i].n_draft;
 
 		caches_settle(caches, &b->span[i], keep);
+		draft_judge(e, it->req, b->span[i].n_draft, keep - sure);
 		it->req->pos += keep;
 	}
 	for (int i = 0; i < b->n_item; i++)
@@ -499,6 +506,11 @@ static int opts_check(const struct model *m, const struct engine_opts *o, struct
 		               m->opts.step_rows);
 	if (o->queue_max < 1)
 		return err_set(err, E_ARG, "a queue of %d requests; at least 1 is needed", o->queue_max);
+	if (o->n_draft < 0 || o->n_draft > DRAFT_MAX)
+		return err_set(err, E_ARG, "%d drafted tokens asked for; at most %d are done", o->n_draft, DRAFT_MAX);
+	if (m->state && o->n_draft > m->opts.tape_rows)
+		return err_set(err, E_ARG, "%d drafted tokens asked of an engine over a model made for %d", o->n_draft,
+		               m->opts.tape_rows);
 	return 0;
 }
 
@@ -562,6 +574,7 @@ static void engine_free(struct engine *e)
 	free(b->logit_row);
 	free(e->row);
 	free(e->only);
+	free(e->ask);
 	pthread_cond_destroy(&e->wake);
 	pthread_mutex_destroy(&e->lock);
 	free(e);
@@ -591,6 +604,9 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	e->stats.kv_pages = e->pages;
 	e->stats.slots = opts->seqs_max;
 	e->stats.parked_bytes_max = opts->park_bytes;
+	for (int i = 0; i < opts->n_drafter; i++)
+		e->stats.drafter[i].name = opts->drafter[i]->ops->name;
+	e->ask = xcalloc((size_t)opts->seqs_max, sizeof(*e->ask));
 	e->stats.prefix_bytes_max = opts->prefix_bytes;
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->wake, NULL);

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "engine/draft.h"
 #include "engine/sampler.h"
 #include "model/model.h"
 #include "text/mask_source.h"
@@ -37,6 +38,11 @@ struct engine_opts {
 	size_t park_bytes;              /* budget of preempted sequences' memory outside the page pool; 0: compute again */
 	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
 	bool by_hand;                   /* no thread: the caller runs engine_step (tests) */
+	/* Asked in this order, the next when the one before had nothing to say; the
+	 * caller's, and closed by it after the engine. */
+	struct drafter *drafter[DRAFTERS_MAX];
+	int n_drafter;
+	int n_draft;                    /* most tokens drafted per sequence and step; <= model tape_rows */
 };
 
 /* What an answer is made to say: tokens that are given where the model would have
@@ -85,6 +91,7 @@ struct ask {
 	const struct lead *lead;        /* NULL: every token is the model's */
 	bool no_cache;                  /* neither use nor keep a prefix */
 	struct mask_source *mask;       /* of this request alone, and the engine's once submitted; NULL: all tokens */
+	int n_draft;                    /* most tokens drafted per step; 0: the engine's number; -1: none */
 	/* Lengths of prompt prefixes worth keeping, rising: where a later prompt is
 	 * likely to part from this one (the end of a message).  The end of the prompt
 	 * and the end of the answer are kept anyway. */
@@ -133,6 +140,7 @@ struct event {
 	enum finish finish;             /* DONE */
 	const char *stop_text;          /* DONE by a stop string: which; NULL otherwise */
 	int n_prompt, n_cached, n_output;       /* DONE: tokens; output counts the TOKEN events */
+	int n_accepted, n_rejected;     /* DONE: drafts that became part of the answer, and that did not */
 	int64_t queue_ns, prefill_ns, decode_ns;
 	enum request_stage stage;               /* DONE: where it ended */
 	int n_preempted;                /* DONE: times it gave way */
@@ -192,6 +200,10 @@ struct engine_stats {
 	size_t prefix_bytes, prefix_bytes_max;
 	int prefix_entries;
 	int64_t prefix_hits;                            /* admissions that found one */
+	struct engine_drafted {
+		const char *name;                       /* NULL: no such drafter */
+		int64_t rounds, drafted, accepted;      /* runs of tokens, and tokens */
+	} drafter[DRAFTERS_MAX];
 };
 void engine_stats(struct engine *e, struct engine_stats *out);
 

@@ -41,6 +41,7 @@ void sched_wait(struct sched *s, struct request *r)
 static void slot_close(struct engine *e, struct request *r)
 {
 	caches_close(&e->m->caches, r->slot);
+	draft_forget(e, r->slot);
 	e->sched.free_slot[e->sched.n_free++] = r->slot;
 	r->slot = -1;
 	r->pos = 0;
@@ -171,26 +172,32 @@ static int next_cut(const struct engine *e, const struct request *r)
 	return cut;
 }
 
-/* Reserves memory for the next n positions of r and makes them an item. */
-static bool add(struct engine *e, struct request *r, int n)
+/* Reserves memory for the next n positions of r, of which the last n_draft hold
+ * its drafts, and makes them an item.  Drafts push nothing else out of memory. */
+static bool add(struct engine *e, struct request *r, int n, int n_draft)
 {
 	struct batch *b = &e->batch;
-	struct span span = { .slot = r->slot, .pos = r->pos, .n = n };
+	struct span span = { .slot = r->slot, .pos = r->pos, .n = n, .n_draft = n_draft };
 	struct batch_item *it = &b->item[b->n_item];
 	int from = r->pos + n;  /* first position that wants logits */
 
-	while (caches_reserve(&e->m->caches, &span))
-		if (!prefix_evict(&e->prefix))
+	while (caches_reserve(&e->m->caches, &span)) {
+		if (span.n_draft) {
+			n = span.n -= span.n_draft;
+			span.n_draft = 0;
+		} else if (!prefix_evict(&e->prefix)) {
 			return false;
+		}
+	}
 	if (r->on_logits)
 		from = r->reported > r->pos ? r->reported : r->pos;
-	else if (r->pos + n == r->n_tok && r->out_max)
+	else if (r->pos + n >= r->n_tok && r->out_max)
 		from = r->n_tok - 1;
 	*it = (struct batch_item){ .req = r, .row = b->n_row, .logit = b->n_logit };
 	b->span[b->n_item] = span;
 	b->first[b->n_item] = b->n_row;
 	for (int i = 0; i < n; i++) {
-		b->tok[b->n_row] = r->tok[r->pos + i];
+		b->tok[b->n_row] = r->pos + i < r->n_tok ? r->tok[r->pos + i] : r->draft[r->pos + i - r->n_tok];
 		b->pos[b->n_row] = r->pos + i;
 		b->item_of[b->n_row] = b->n_item;
 		if (r->pos + i >= from)
@@ -221,8 +228,15 @@ static void fill(struct engine *e)
 	for (int i = 0; i < s->n_run && left > 0; i++) {
 		struct request *r = s->run[(first + i) % s->n_run];
 
-		if (decodes(r) && add(e, r, 1))
-			left--;
+		if (decodes(r)) {
+			/* Its token, and drafts as far as rows remain when all have theirs. */
+			int spare = left > n_decode ? left - n_decode : 0, n_row = b->n_row;
+			int n_draft = r->n_draft < spare ? r->n_draft : spare;
+
+			add(e, r, 1 + n_draft, n_draft);
+			left -= b->n_row - n_row;
+			n_decode--;
+		}
 	}
 	for (int i = 0; i < s->n_run && left > 0; i++) {
 		struct request *r = s->run[i];
@@ -238,7 +252,7 @@ static void fill(struct engine *e)
 				continue;
 		}
 		n = n < left ? n : left;
-		if (add(e, r, n)) {
+		if (add(e, r, n, 0)) {
 			left -= n;
 			r->split_at++;
 		}
@@ -283,6 +297,7 @@ int sched_resume(struct engine *e, struct request *r, struct err *err)
 		s->free_slot[s->n_free++] = old;
 	}
 	caches_close(caches, old);
+	draft_forget(e, old);
 	if (caches_restore(caches, r->slot, &snaps, pos)) {
 		snaps_drop(&snaps);
 		return err_set(err, E_FULL, "resume at %d: no memory to restore", pos);

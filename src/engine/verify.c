@@ -115,20 +115,26 @@ int verify(struct engine *e, struct batch_item *it)
 	size_t vocab = (size_t)e->m->shape.vocab;
 	struct pick pick;
 
-	if (r->n_tok == r->n_prompt && span->pos + span->n > r->progress) {
-		r->progress = span->pos + span->n;
+	int keep = span->n - span->n_draft;
+
+	if (r->n_tok == r->n_prompt && span->pos + keep > r->progress) {
+		r->progress = span->pos + keep;
 		outbox_put(&r->out, &(struct event){ .kind = EV_PROGRESS, .cached = r->n_cached, .done = r->progress,
 		                                     .total = r->n_prompt });
 	}
 	for (int i = 0; i < it->n_logit; i++) {
 		int row = e->batch.logit_row[it->logit + i], pos = e->batch.pos[row];
 
+		if (r->ending || pos >= r->n_tok || e->batch.tok[row] != r->tok[pos])
+			break;          /* a draft that is not part of the answer, and what follows it */
+		if (pos - span->pos >= keep)
+			keep = pos - span->pos + 1;
 		be->ops->read(be, e->row, e->pass.logits + (size_t)(it->logit + i) * vocab, vocab * sizeof(float));
 		if (r->on_logits && pos >= r->reported) {
 			r->on_logits(r->on_logits_arg, pos, e->row, (int)vocab);
 			r->reported = pos + 1;
 		}
-		if (pos != r->n_tok - 1 || !r->out_max || r->ending)
+		if (pos != r->n_tok - 1 || !r->out_max)
 			continue;
 		if (r->mask)
 			r->sampler.mask = r->mask->ops->mask(r->mask);
@@ -137,7 +143,6 @@ int verify(struct engine *e, struct batch_item *it)
 			verify_end(r, FINISH_ERROR);
 		else
 			take_token(e, r, &pick);
-		break;          /* n_tok moved; drafts would go on here */
 	}
-	return span->n;
+	return keep;
 }

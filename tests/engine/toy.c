@@ -21,8 +21,44 @@ static void far_write(struct backend *be, void *far, const void *near, size_t n)
 static void far_read(struct backend *be, void *near, const void *far, size_t n) { memcpy(near, far, n); }
 static void far_copy(struct backend *be, void *dst, const void *src, size_t n) { memmove(dst, src, n); }
 
+static uint32_t mix(uint32_t h, int32_t tok, int pos)
+{
+	return (uint32_t)rng_bits(h, (uint64_t)pos, (uint64_t)(uint32_t)tok);
+}
+
+/* The state is one number; a tentative row leaves its token and position on the tape. */
+static float *state_at(const struct state_view *v, int slot)
+{
+	return v->s + (size_t)slot * (size_t)v->shape.layers * state_floats(&v->shape);
+}
+
+static void tape_put(const struct state_view *v, int slot, int row, int32_t tok, int pos)
+{
+	int32_t both[2] = { tok, pos };
+
+	assert(row < v->tape_rows);
+	memcpy(v->tape + ((size_t)slot * (size_t)v->tape_rows + (size_t)row) * state_tape_floats(&v->shape), both,
+	       sizeof(both));
+}
+
+static void tape_apply(struct backend *be, const struct state_view *v, int slot, int keep)
+{
+	uint32_t state;
+
+	memcpy(&state, state_at(v, slot), sizeof(state));
+	for (int i = 0; i < keep; i++) {
+		int32_t both[2];
+
+		memcpy(both, v->tape + ((size_t)slot * (size_t)v->tape_rows + (size_t)i) * state_tape_floats(&v->shape),
+		       sizeof(both));
+		state = mix(state, both[0], both[1]);
+	}
+	memcpy(state_at(v, slot), &state, sizeof(state));
+}
+
 static const struct backend_ops toy_backend_ops = {
 	.name = "toy", .alloc = far_alloc, .free = far_free, .write = far_write, .read = far_read, .copy = far_copy,
+	.tape_apply = tape_apply,
 };
 
 /* ---- the model ---- */
@@ -32,11 +68,6 @@ struct toy {
 	struct backend be;
 	struct toy_opts o;
 };
-
-static uint32_t mix(uint32_t h, int32_t tok, int pos)
-{
-	return (uint32_t)rng_bits(h, (uint64_t)pos, (uint64_t)(uint32_t)tok);
-}
 
 static uint32_t mark_of(int32_t tok, int pos)
 {
@@ -76,6 +107,7 @@ static void forward(struct model *m, struct pass *p)
 	const struct kv_view *kv = paged_view(m->kv);
 	const struct state_view *sv = m->state ? state_view(m->state) : NULL;
 	const struct toy_opts *o = &((struct toy *)m)->o;
+	uint32_t ahead = 0;             /* the state of an item's tentative rows */
 	int logit = 0;
 
 	if (o->on_forward)
@@ -87,11 +119,17 @@ static void forward(struct model *m, struct pass *p)
 		assert(pos == p->span[item].pos + row - p->row[item] && pos < p->span[item].pos + p->span[item].n);
 		memcpy(row_at(kv, item, pos), &mark, sizeof(mark));
 		if (sv) {
-			float *s = sv->s + (size_t)sv->slot[item] * (size_t)sv->shape.layers * state_floats(&sv->shape);
+			const struct span *span = &p->span[item];
+			int tentative = pos - (span->pos + span->n - span->n_draft);
+			float *s = state_at(sv, sv->slot[item]);
 
 			memcpy(&state, s, sizeof(state));
-			state = mix(state, p->tok[row], pos);
-			memcpy(s, &state, sizeof(state));
+			state = mix(tentative > 0 ? ahead : state, p->tok[row], pos);
+			if (tentative < 0)
+				memcpy(s, &state, sizeof(state));
+			else
+				tape_put(sv, sv->slot[item], tentative, p->tok[row], pos);
+			ahead = state;
 		}
 		if (logit == p->n_logit || p->logit_row[logit] != row)
 			continue;
@@ -122,7 +160,7 @@ struct model *toy_open(const struct toy_opts *o)
 	int pages = o->pages ? o->pages : o->slots * (o->ctx_max / o->page_rows + 1) + 1;
 	struct paged_opts po = { .layers = 1, .heads = 1, .dim = DIM, .fmt = fmt, .page_rows = o->page_rows,
 	                         .slots = o->slots, .ctx_max = o->ctx_max, .bytes_max = (size_t)pages * page_bytes };
-	struct state_opts so = { .shape = shape, .slots = o->slots,
+	struct state_opts so = { .shape = shape, .slots = o->slots, .tape_rows = DRAFT_MAX,
 	                         .snap_bytes_max = (size_t)(o->snaps ? o->snaps : 64) * (state_slot_bytes(&shape) + 256) };
 	struct paged_stats ps;
 
@@ -133,7 +171,8 @@ struct model *toy_open(const struct toy_opts *o)
 	m->arch = "toy";
 	m->shape = (struct shape){ .layers = 2, .layers_attn = 1, .layers_rec = 1, .hidden = 1, .vocab = TOY_VOCAB,
 	                           .ctx_max = o->ctx_max, .heads_kv = 1, .dim = DIM, .state = shape };
-	m->opts = (struct model_opts){ .slots = o->slots, .ctx_max = o->ctx_max, .step_rows = o->step_rows };
+	m->opts = (struct model_opts){ .slots = o->slots, .ctx_max = o->ctx_max, .step_rows = o->step_rows,
+	                               .tape_rows = DRAFT_MAX };
 	m->kv = paged_open(m->be, &po, NULL);
 	assert(m->kv);
 	paged_stats(m->kv, &ps);

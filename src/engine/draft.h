@@ -1,0 +1,66 @@
+/* draft.h - guesses at what a sequence will say next.
+ *
+ * A drafter proposes tokens; the engine computes them in one step together with
+ * the last token and picks at each row exactly as it would have without them.  A
+ * draft that is not what was picked is taken back.  So a drafter can make an
+ * answer faster or slower and nothing else, and may be as wrong as it likes.
+ *
+ * Drafters live beside the engine and are called on its thread alone.  What a
+ * drafter remembers of a sequence is its own affair: it is told the whole
+ * sequence each time, under a slot to keep things by and an id to know the
+ * sequence again.  A slot that comes with another id holds another sequence.
+ * docs/speculation.md tells the whole. */
+#ifndef ENGINE_DRAFT_H
+#define ENGINE_DRAFT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/err.h"
+#include "engine/sampler.h"
+
+enum { DRAFT_MAX = 16, DRAFTERS_MAX = 4 };      /* tokens of one run; drafters of one engine */
+
+/* One sequence, as a drafter sees it. */
+struct draft_seq {
+	int slot;                       /* below the engine's seqs_max */
+	uint64_t id;                    /* never 0, never used twice */
+	const int32_t *tok;             /* prompt and output; of those with one id, earlier ones never change */
+	int n_tok;                      /* >= 1; the model has computed all but the last */
+	int n_known;                    /* the first so many were known from a sequence before */
+	bool secret;                    /* nothing may pass from or to other sequences */
+	struct sampler *sampler;        /* how the model's next token will be picked */
+};
+
+struct draft_ask {
+	struct draft_seq seq;
+	int max;                        /* 1 to DRAFT_MAX */
+	int32_t *out;                   /* [max] */
+	int n;                          /* filled: 0 to max */
+};
+
+struct drafter;
+struct drafter_ops {
+	const char *name;               /* in options and metrics */
+	/* Required.  n_ask >= 1, each of another slot. */
+	void (*propose)(struct drafter *, struct draft_ask *ask, int n_ask);
+	void (*close)(struct drafter *);
+	/* Optional: the sequence has ended, seq->n_tok tokens long (all computed but
+	 * perhaps the last); nothing further of this id will come. */
+	void (*learn)(struct drafter *, const struct draft_seq *seq);
+	/* Optional: memory of the slot is better given back. */
+	void (*forget)(struct drafter *, int slot);
+	/* Optional: the model has just computed the rows of p, with p->hidden. */
+	void (*follow)(struct drafter *, const struct pass *p, const uint64_t *id);
+};
+
+struct drafter {
+	const struct drafter_ops *ops;
+};
+
+/* What the model is most likely to repeat: looks the last tokens up in the
+ * sequence itself and in text of earlier ones (the newest text_max tokens). */
+struct drafter *draft_ngram_open(int seqs_max, int text_max);
+
+#endif

@@ -1,0 +1,35 @@
+/* guess.h - drafters for the tests: as right or as wrong as asked. */
+#ifndef TESTS_ENGINE_GUESS_H
+#define TESTS_ENGINE_GUESS_H
+
+#include "engine/draft.h"
+#include "lives.h"
+
+enum guess {
+	GUESS_RIGHT,            /* what will be picked, as far as it is known */
+	GUESS_WRONG,            /* something else, each time */
+	GUESS_TURN,             /* right `turn` times, then wrong */
+	GUESS_DICE,             /* any of these, any length, and now and then no token at all */
+};
+
+/* A sequence that a guesser knows: prompt and answer. */
+struct told {
+	const int32_t *tok;
+	int n;
+};
+
+struct guesser {
+	struct drafter d;
+	enum guess how;
+	int turn;
+	const struct told *told;        /* or, with truth, whatever the model says */
+	int n_told;
+	truth_fn *truth;
+	const struct model *m;
+	uint64_t dice;
+	int64_t asked;
+};
+
+void guesser_init(struct guesser *g, enum guess how);
+
+#endif

@@ -1,0 +1,482 @@
+/* test_draft.c - speculation changes nothing but the number of steps: over the
+ * toy model, with drafters from always right to always wrong, tokens, text,
+ * log-probabilities, reasons, and the bytes of all caches are those of plain
+ * decoding. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "engine/core.h"
+#include "guess.h"
+#include "lives.h"
+#include "toy.h"
+
+static struct tokenizer *tok;
+
+static int64_t tick(struct clock *c)
+{
+	static int64_t now;
+
+	return now += 1000;
+}
+static struct clock fake_clock = { tick };
+
+struct rig {
+	struct model *m;
+	struct engine *e;
+};
+
+struct rig_opts {
+	struct toy_opts toy;
+	int seqs, rows, queue;
+	size_t prefix_bytes;
+	int n_draft;
+	struct drafter *drafter[DRAFTERS_MAX];
+	int n_drafter;
+};
+
+static const struct rig_opts roomy = {
+	.toy = { .slots = 8, .ctx_max = 256, .step_rows = 64, .page_rows = 8 },
+	.seqs = 8, .rows = 64, .queue = 64, .prefix_bytes = 1 << 20,
+};
+
+static struct rig rig_open(const struct rig_opts *o)
+{
+	struct rig g;
+	struct err err;
+	struct engine_opts eo = { .seqs_max = o->seqs, .step_rows = o->rows, .queue_max = o->queue,
+	                          .prefix_bytes = o->prefix_bytes, .clock = &fake_clock, .by_hand = true,
+	                          .n_draft = o->n_draft, .n_drafter = o->n_drafter };
+
+	memcpy(eo.drafter, o->drafter, sizeof(eo.drafter));
+	g.m = toy_open(&o->toy);
+	CHECK(!engine_open(&g.e, g.m, tok, &eo, &err), "%s", err.msg);
+	return g;
+}
+
+static void rig_close(struct rig *g)
+{
+	struct paged_stats kv;
+
+	engine_close(g->e);
+	paged_stats(g->m->kv, &kv);
+	CHECK(kv.pages_used == 0, "%d pages are still in use", kv.pages_used);
+	toy_close(g->m);
+}
+
+static void submit(struct life *l, struct rig *g)
+{
+	struct err err;
+
+	CHECK(!life_submit(l, g->e, &err), "%s", err.msg);
+}
+
+/* ---- what the caches hold ---- */
+
+struct bytes {
+	struct sink sink;
+	struct buf buf;
+};
+
+static int put(struct sink *s, const void *p, size_t n)
+{
+	buf_put(&((struct bytes *)s)->buf, p, n);
+	return 0;
+}
+
+/* Everything that the caches hold of r, as it would be written to disk. */
+static void caches_bytes(struct rig *g, const struct request *r, struct buf *out)
+{
+	struct bytes b = { .sink = { put } };
+	struct snaps snaps;
+
+	CHECK(!caches_capture(&g->m->caches, r->slot, r->pos, &snaps), "no room to look");
+	buf_init(&b.buf);
+	CHECK(!snaps_write(&snaps, &b.sink), "write");
+	snaps_drop(&snaps);
+	*out = b.buf;
+}
+
+/* Plain decoding, step by step: what the caches held at each position. */
+struct record {
+	struct life l;
+	struct buf at[LIFE_MAX];
+	int end;                        /* the last position that was seen */
+};
+
+/* Runs l on g; looks after each step.  first: g decodes plainly, and what is seen
+ * goes to rec; else it is compared. */
+static int64_t run(struct life *l, struct rig *g, struct record *rec, bool first)
+{
+	int64_t steps = 0;
+
+	submit(l, g);
+	if (first)
+		rec->end = 0;
+	while (engine_step(g->e)) {
+		struct sched *s = &g->e->sched;
+		struct buf now;
+
+		steps++;
+		caches_check(&g->m->caches);
+		if (!s->n_run || s->run[0]->pos == 0)
+			continue;
+		caches_bytes(g, s->run[0], &now);
+		if (first) {
+			rec->at[s->run[0]->pos] = now;
+			rec->end = s->run[0]->pos;
+			continue;
+		}
+		CHECK(rec->at[s->run[0]->pos].n == now.n && !memcmp(rec->at[s->run[0]->pos].p, now.p, now.n),
+		      "the caches differ at position %d", s->run[0]->pos);
+		buf_fini(&now);
+	}
+	life_read(l, false);
+	CHECK(l->done, "not done");
+	return steps;
+}
+
+static void record_free(struct record *rec)
+{
+	for (int i = 0; i < LIFE_MAX; i++)
+		buf_fini(&rec->at[i]);
+	life_free(&rec->l);
+}
+
+/* One cell of the matrix: which request. */
+struct cell {
+	bool sampled, prefix;
+	int stop;               /* 0: none; 1: stop token; 2: stop string; 3: one that spans two tokens */
+	int max_tokens, n_draft;
+};
+
+static void cell_ask(struct life *l, const struct cell *c, const struct answer *plain, int32_t *stop_token, char *stop)
+{
+	static const char *string[1];
+
+	life_init(l, 30, 250, 5);
+	l->want_rows = true;
+	l->ask.max_tokens = c->max_tokens;
+	l->ask.sampling.n_logprobs = 3;
+	if (c->sampled) {
+		l->ask.sampling.temperature = 1;
+		l->ask.sampling.seed = 77;
+		l->ask.sampling.repetition_penalty = 1.3f;
+		l->ask.sampling.frequency_penalty = 0.4f;
+		l->ask.sampling.min_tokens = 3;
+	}
+	if (!plain || plain->n < 6)
+		return;
+	if (c->stop == 1) {
+		*stop_token = plain->tok[4];
+		l->ask.stop_token = stop_token;
+		l->ask.n_stop_token = 1;
+	} else if (c->stop >= 2) {
+		int32_t from = c->stop == 2 ? 1 : 2;
+		struct detok d;
+		struct buf b;
+
+		buf_init(&b);
+		detok_init(&d, tok, false);
+		detok_put(&d, plain->tok[4], &b);
+		for (int i = 1; i < from; i++)
+			detok_put(&d, plain->tok[4 + i], &b);
+		snprintf(stop, 64, "%.*s", (int)b.n, b.n ? b.p : "");
+		buf_fini(&b);
+		if (*stop) {
+			string[0] = stop;
+			l->ask.stop = string;
+			l->ask.n_stop = 1;
+		}
+	}
+}
+
+/* The whole conversation once more, with a word added: what was kept of it. */
+static int next_turn(struct rig *g, const struct life *l)
+{
+	struct life next;
+	struct answer want;
+	int cached;
+
+	life_init(&next, 1, 250, 1);
+	memcpy(next.prompt, l->prompt, (size_t)l->ask.n_prompt * sizeof(*next.prompt));
+	memcpy(next.prompt + l->ask.n_prompt, l->got.tok, (size_t)l->got.n * sizeof(*next.prompt));
+	next.ask.n_prompt = l->ask.n_prompt + l->got.n + 1;
+	next.prompt[next.ask.n_prompt - 1] = 99;
+	next.ask.max_tokens = 5;
+	next.want_rows = true;
+	submit(&next, g);
+	while (engine_step(g->e))
+		;
+	life_read(&next, false);
+	life_alone(&next, g->m, life_room(g->m), tok, toy_logits, &want);
+	life_check(&next, g->m, &want, toy_logits, false);
+	cached = next.cached;
+	life_free(&next);
+	return cached;
+}
+
+static void warm(struct rig *g, bool prefix)
+{
+	struct life l;
+
+	if (!prefix)
+		return;
+	life_init(&l, 20, 250, 5);      /* the first 20 tokens of every cell's prompt */
+	l.ask.max_tokens = 1;
+	submit(&l, g);
+	while (engine_step(g->e))
+		;
+	life_read(&l, false);
+	life_free(&l);
+}
+
+static void test_cell(const struct cell *c, struct guesser *guess)
+{
+	static struct record plain;
+	static struct life l;
+	struct rig_opts o = roomy;
+	struct answer free_answer, want;
+	struct told told;
+	int32_t stop_token = -1, all[2 * LIFE_MAX];
+	int turn_plain, turn_draft;
+	char stop[64] = "";
+	struct rig a, b;
+	int64_t steps_a, steps_b;
+
+	memset(&plain, 0, sizeof(plain));
+	a = rig_open(&o);
+	cell_ask(&plain.l, c, NULL, NULL, NULL);
+	life_alone(&plain.l, a.m, life_room(a.m), tok, toy_logits, &free_answer);
+	cell_ask(&plain.l, c, &free_answer, &stop_token, stop);
+	warm(&a, c->prefix);
+	steps_a = run(&plain.l, &a, &plain, true);
+	turn_plain = next_turn(&a, &plain.l);
+	memcpy(all, plain.l.prompt, (size_t)plain.l.ask.n_prompt * sizeof(*all));
+	memcpy(all + plain.l.ask.n_prompt, free_answer.tok, (size_t)free_answer.n * sizeof(*all));
+	told = (struct told){ all, plain.l.ask.n_prompt + free_answer.n };
+	guess->told = &told;
+	guess->n_told = 1;
+
+	o.n_draft = c->n_draft;
+	o.drafter[0] = &guess->d;
+	o.n_drafter = 1;
+	b = rig_open(&o);
+	cell_ask(&l, c, &free_answer, &stop_token, stop);
+	warm(&b, c->prefix);
+	steps_b = run(&l, &b, &plain, false);
+	life_alone(&l, b.m, life_room(b.m), tok, toy_logits, &want);
+	life_check(&l, b.m, &want, toy_logits, false);
+	CHECK(!memcmp(&l.got, &plain.l.got, sizeof(l.got)), "the answers differ");
+	CHECK(l.cached == plain.l.cached && l.row_max == plain.l.row_max, "cached %d, %d", l.cached, plain.l.cached);
+	turn_draft = next_turn(&b, &l);
+	CHECK(turn_plain == turn_draft, "the next turn finds %d positions, and %d after plain decoding", turn_draft,
+	      turn_plain);
+	CHECK(steps_b <= steps_a, "%d steps for %d", (int)steps_b, (int)steps_a);
+	if (guess->how == GUESS_RIGHT && c->max_tokens > 2 && c->stop == 0) {
+		CHECK(l.end.n_accepted > 0 && !l.end.n_rejected, "%d accepted, %d not", l.end.n_accepted, l.end.n_rejected);
+		CHECK(steps_b < steps_a, "%d steps", (int)steps_b);
+	}
+	if (guess->how == GUESS_WRONG)
+		CHECK(!l.end.n_accepted && steps_b == steps_a, "%d accepted", l.end.n_accepted);
+	life_free(&l);
+	record_free(&plain);
+	rig_close(&a);
+	rig_close(&b);
+}
+
+static void test_matrix(bool quick)
+{
+	static const int depths[] = { 1, 3, 8, DRAFT_MAX };
+	struct guesser g;
+
+	for (int i = quick ? 1 : 0; i < (quick ? 2 : 4); i++) {
+		int depth = depths[i];
+
+		for (int max = 1; max <= 2 * depth + 2; max++)
+			for (int v = 0; v < 16; v++) {
+				struct cell c = { .sampled = v & 1, .prefix = v & 2, .stop = v >> 2, .max_tokens = max,
+				                  .n_draft = depth };
+
+				guesser_init(&g, GUESS_RIGHT);
+				test_cell(&c, &g);
+				guesser_init(&g, GUESS_WRONG);
+				test_cell(&c, &g);
+				guesser_init(&g, GUESS_DICE);
+				g.dice = (uint64_t)(100 * max + v);
+				test_cell(&c, &g);
+				guesser_init(&g, GUESS_TURN);
+				for (g.turn = 0; g.turn < depth; g.turn++)
+					test_cell(&c, &g);
+			}
+	}
+}
+
+/* ---- limits ---- */
+
+/* Off by the request, and less than the engine's number. */
+static void test_switch(void)
+{
+	struct rig_opts o = roomy;
+	struct guesser g;
+	struct life l;
+	struct rig rig;
+
+	guesser_init(&g, GUESS_RIGHT);
+	o.n_draft = 6;
+	o.drafter[0] = &g.d;
+	o.n_drafter = 1;
+	rig = rig_open(&o);
+	g.truth = toy_logits;
+	g.m = rig.m;
+	for (int n = -1; n <= 3; n++) {
+		life_init(&l, 20, 250, 3);
+		l.ask.no_cache = true;
+		l.ask.max_tokens = 29;
+		l.ask.n_draft = n;
+		g.asked = 0;
+		submit(&l, &rig);
+		while (engine_step(rig.e))
+			;
+		life_read(&l, false);
+		CHECK(l.done && (n < 0) == !g.asked, "asked %d times", (int)g.asked);
+		CHECK(n != 2 || g.asked == 29 / 3, "asked %d times", (int)g.asked);
+		life_free(&l);
+	}
+	rig_close(&rig);
+}
+
+/* The position that --resume-at names is met, not jumped over. */
+static void test_resume(void)
+{
+	struct rig_opts o = roomy;
+	struct guesser g;
+	struct rig rig;
+
+	guesser_init(&g, GUESS_RIGHT);
+	o.n_draft = 7;
+	o.drafter[0] = &g.d;
+	o.n_drafter = 1;
+	rig = rig_open(&o);
+	g.truth = toy_logits;
+	g.m = rig.m;
+	for (int at = 22; at < 50; at++) {
+		struct answer want;
+		struct life l;
+		int slot = -1, moved = 0;
+
+		life_init(&l, 20, 250, 3);
+		l.want_rows = true;
+		l.ask.no_cache = true;
+		l.ask.max_tokens = 31;
+		l.ask.resume_at = at;
+		submit(&l, &rig);
+		while (engine_step(rig.e)) {
+			struct sched *s = &rig.e->sched;
+
+			moved += s->n_run && slot >= 0 && s->run[0]->slot != slot;
+			slot = s->n_run ? s->run[0]->slot : -1;
+		}
+		life_read(&l, false);
+		life_alone(&l, rig.m, life_room(rig.m), tok, toy_logits, &want);
+		life_check(&l, rig.m, &want, toy_logits, false);
+		CHECK(moved == 1, "resume at %d: moved %d times", at, moved);
+		life_free(&l);
+	}
+	rig_close(&rig);
+}
+
+/* A drafter that has nothing to say makes room for the next. */
+static void test_chain(void)
+{
+	struct drafter *ngram = draft_ngram_open(8, 1000);
+	struct rig_opts o = roomy;
+	struct engine_stats s;
+	struct guesser g;
+	struct life l;
+	struct rig rig;
+
+	guesser_init(&g, GUESS_RIGHT);
+	o.n_draft = 4;
+	o.drafter[0] = ngram;
+	o.drafter[1] = &g.d;
+	o.n_drafter = 2;
+	rig = rig_open(&o);
+	g.truth = toy_logits;
+	g.m = rig.m;
+	for (int i = 0; i < 3; i++) {
+		struct answer want;
+
+		life_init(&l, 50, 250, 3);
+		if (i)  /* the same text again: known, and looked up */
+			l.ask.sampling.seed = 3;
+		l.ask.max_tokens = 40;
+		submit(&l, &rig);
+		while (engine_step(rig.e))
+			;
+		life_read(&l, false);
+		life_alone(&l, rig.m, life_room(rig.m), tok, toy_logits, &want);
+		life_check(&l, rig.m, &want, toy_logits, false);
+		engine_stats(rig.e, &s);
+		CHECK(!strcmp(s.drafter[0].name, "ngram") && !strcmp(s.drafter[1].name, "guess"), "names");
+		if (!i)
+			CHECK(!s.drafter[0].accepted && s.drafter[1].accepted == 32, "%d by ngram, %d by guess",
+			      (int)s.drafter[0].accepted, (int)s.drafter[1].accepted);
+		else
+			CHECK(s.drafter[0].accepted > 25 * i, "%d by ngram", (int)s.drafter[0].accepted);
+		life_free(&l);
+	}
+	rig_close(&rig);
+	ngram->ops->close(ngram);
+}
+
+/* ---- many ---- */
+
+static void test_lives(uint64_t seed)
+{
+	uint64_t s = seed;
+	struct drafter *ngram = NULL;
+	struct guesser g;
+	struct rig_opts o = {
+		.toy = { .slots = 1 + (int)dice(&s, 6), .ctx_max = 180, .step_rows = 128, .page_rows = 1 << dice(&s, 5),
+		         .snaps = 1 + (int)dice(&s, 20), .attention_only = !dice(&s, 4) },
+		.rows = dice(&s, 3) ? 1 + (int)dice(&s, 128) : 1 + (int)dice(&s, 3),
+		.queue = LIVES_MAX, .prefix_bytes = dice(&s, 4) ? 3000 << dice(&s, 8) : 0,
+		.n_draft = 1 + (int)dice(&s, DRAFT_MAX),
+	};
+	struct lives_opts lo = { .steps = 400, .prompt_max = 90, .answer_max = 60, .poison = TOY_POISON };
+	struct rig rig;
+
+	o.seqs = 1 + (int)dice(&s, (uint64_t)o.toy.slots);
+	o.toy.pages = (180 / o.toy.page_rows + 1) * (1 + (int)dice(&s, 3));
+	guesser_init(&g, (enum guess)dice(&s, GUESS_DICE + 1));
+	g.turn = (int)dice(&s, (uint64_t)o.n_draft);
+	if (dice(&s, 2))
+		o.drafter[o.n_drafter++] = ngram = draft_ngram_open(o.seqs, dice(&s, 2) ? 200 : 0);
+	o.drafter[o.n_drafter++] = &g.d;
+	rig = rig_open(&o);
+	g.truth = toy_logits;
+	g.m = rig.m;
+	lives_many(rig.e, rig.m, tok, toy_logits, &lo, &s);
+	rig_close(&rig);
+	if (ngram)
+		ngram->ops->close(ngram);
+}
+
+int main(int argc, char **argv)
+{
+	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
+	/* test_draft COUNT [FIRST]: more lives. */
+	uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : quick ? 15 : 100;
+	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+
+	tok = toy_tokenizer();
+	test_switch();
+	test_resume();
+	test_chain();
+	test_matrix(quick);
+	for (uint64_t i = 0; i < n; i++)
+		test_lives((first + i) * 1000003);
+	tokenizer_close(tok);
+	return 0;
+}
