@@ -7,13 +7,17 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/buf.h"
 #include "base/err.h"
+#include "base/json.h"
 
-static atomic_int level_now = LOG_INFO;
+static atomic_int level_now = LOG_INFO, format_now = LOG_TEXT;
 static const char *const names[] = { "error", "warn", "info", "debug" };
 
 void log_set_level(enum log_level level) { atomic_store(&level_now, (int)level); }
 enum log_level log_get_level(void) { return (enum log_level)atomic_load(&level_now); }
+bool log_wants(enum log_level level) { return (int)level <= atomic_load(&level_now); }
+void log_set_format(enum log_format format) { atomic_store(&format_now, (int)format); }
 
 int log_parse_level(const char *name, enum log_level *out)
 {
@@ -26,30 +30,60 @@ int log_parse_level(const char *name, enum log_level *out)
 	return E_ARG;
 }
 
+static void put_text(struct buf *b, const struct timespec *ts, enum log_level level, const char *message)
+{
+	struct tm tm;
+	char clock[16];
+
+	localtime_r(&ts->tv_sec, &tm);
+	strftime(clock, sizeof clock, "%H:%M:%S", &tm);
+	buf_printf(b, "%s.%03ld %-5s ", clock, ts->tv_nsec / 1000000, names[level]);
+	for (const char *p = message; *p; p++)
+		buf_putc(b, (unsigned char)*p < 0x20 && *p != '\t' ? ' ' : *p);
+}
+
+static void put_json(struct buf *b, const struct timespec *ts, enum log_level level, const char *message,
+                     const char *members)
+{
+	struct tm tm;
+	char clock[40];
+
+	gmtime_r(&ts->tv_sec, &tm);
+	strftime(clock, sizeof clock, "%Y-%m-%dT%H:%M:%S", &tm);
+	buf_printf(b, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"message\":", clock, ts->tv_nsec / 1000000, names[level]);
+	json_put_cstr(b, message);
+	if (members)
+		buf_printf(b, ",%s", members);
+	buf_putc(b, '}');
+}
+
+void log_record(enum log_level level, const char *message, const char *members)
+{
+	struct timespec ts;
+	struct buf b;
+
+	if (!log_wants(level))
+		return;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	buf_init(&b);
+	if (atomic_load(&format_now) == LOG_JSON)
+		put_json(&b, &ts, level, message, members);
+	else
+		put_text(&b, &ts, level, message);
+	buf_putc(&b, '\n');
+	fwrite(b.p, 1, b.n, stderr);      /* one call: lines of threads do not mix */
+	buf_fini(&b);
+}
+
 void log_at(enum log_level level, const char *fmt, ...)
 {
 	char line[2048];
-	struct timespec ts;
-	struct tm tm;
 	va_list ap;
-	size_t n;
-	int k;
 
-	if ((int)level > atomic_load(&level_now))
+	if (!log_wants(level))
 		return;
-	clock_gettime(CLOCK_REALTIME, &ts);
-	localtime_r(&ts.tv_sec, &tm);
-	n = strftime(line, sizeof line, "%H:%M:%S", &tm);
-	k = snprintf(line + n, sizeof line - n, ".%03ld %-5s ", ts.tv_nsec / 1000000, names[level]);
-	n += (size_t)k;
 	va_start(ap, fmt);
-	k = vsnprintf(line + n, sizeof line - n - 1, fmt, ap);
+	vsnprintf(line, sizeof line, fmt, ap);
 	va_end(ap);
-	if (k < 0)
-		k = 0;
-	n += (size_t)k;
-	if (n > sizeof line - 2)
-		n = sizeof line - 2;
-	line[n++] = '\n';
-	fwrite(line, 1, n, stderr);       /* one call: lines of threads do not mix */
+	log_record(level, line, NULL);
 }

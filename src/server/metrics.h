@@ -19,12 +19,20 @@ struct histogram {
 	double sum;
 };
 
-/* Where a client was when it left. */
-enum left_at { LEFT_PREPARING, LEFT_QUEUED, LEFT_PREFILL, LEFT_DECODE, LEFT_STAGES };
+/* Where a request was when it was cancelled, and why it was. */
+enum left_at { LEFT_BODY, LEFT_PREPARING, LEFT_QUEUED, LEFT_PREFILL, LEFT_DECODE, LEFT_STAGES };
+enum cause {
+	CAUSE_LEFT,             /* the client closed */
+	CAUSE_DELETE,           /* DELETE /v1/requests/{id} */
+	CAUSE_STALL,            /* the client does not read */
+	CAUSE_DEADLINE,
+	CAUSE_STOP,             /* the server ends */
+	CAUSES
+};
 
 struct metrics {
 	int64_t replies[6];             /* by first digit of the status */
-	int64_t left[LEFT_STAGES];
+	int64_t cancelled[CAUSES][LEFT_STAGES];
 	int64_t stalled, timeouts, refused_connections;
 	struct histogram first_token, next_token, queue, whole;
 };
@@ -34,7 +42,8 @@ void metrics_init(struct metrics *m);
 void histogram_add(struct histogram *h, double seconds, int64_t times);
 
 void metrics_reply(struct metrics *m, int status);
-void metrics_left(struct metrics *m, enum left_at at);
+void metrics_cancelled(struct metrics *m, enum cause why, enum left_at at);
+extern const char *const stage_names[LEFT_STAGES], *const cause_names[CAUSES];
 void metrics_stalled(struct metrics *m);
 void metrics_timeout(struct metrics *m);
 void metrics_refused_connection(struct metrics *m);

@@ -1,0 +1,29 @@
+/* access.h - one line in the log for each request, when it is over.
+ *
+ * INFO for what gives the engine work, DEBUG for the rest (probes and scrapes
+ * come every few seconds).  Text of a prompt is logged by nobody unless
+ * --log-prompts asks for it. */
+#ifndef SERVER_ACCESS_H
+#define SERVER_ACCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct exchange;
+
+/* What is known of an answer by the time it is over; zero where nothing is. */
+struct access {
+	const char *finish;             /* "stop", "cancelled" ...; NULL: by the status */
+	char why[200];                  /* of an error or a cancel; "": nothing to say */
+	int n_prompt, n_cached, n_output;
+	int64_t queue_ns, first_ns;     /* waiting for the engine; until the first token */
+	double rate;                    /* tokens per second after the first; 0: unknown */
+};
+
+/* IO thread, before x is put to rest. */
+void access_log(const struct exchange *x);
+
+/* What a prompt says, for --log-prompts: p[0..n) is its text. */
+void access_log_prompt(const struct exchange *x, const char *p, size_t n);
+
+#endif

@@ -1,0 +1,141 @@
+/* clients.c - see clients.h. */
+#include "server/clients.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+enum { FILE_MAX = 1 << 20 };    /* bytes: some ten thousand keys */
+
+static void add(struct clients *c, const char *name, size_t n_name, const char *secret, size_t n_secret)
+{
+	char number[24];
+
+	c->key = xrealloc(c->key, size_mul((size_t)c->n + 1, sizeof *c->key));
+	if (!n_name) {
+		n_name = (size_t)snprintf(number, sizeof number, "key%d", c->n + 1);
+		name = number;
+	}
+	c->key[c->n++] = (struct client_key){ xstrndup(name, n_name), xstrndup(secret, n_secret) };
+}
+
+/* One line without its end. */
+static int line(struct clients *c, const char *p, size_t n, const char *path, int number, struct err *err)
+{
+	static const char blank[] = " \t\r";
+	const char *end = memchr(p, '#', n), *word[2];
+	size_t len[2];
+	int words = 0;
+
+	if (end)
+		n = (size_t)(end - p);
+	for (size_t i = 0; i < n;) {
+		size_t from;
+
+		while (i < n && memchr(blank, p[i], 3))
+			i++;
+		for (from = i; i < n && !memchr(blank, p[i], 3); i++)
+			;
+		if (i == from)
+			break;
+		if (words == 2)
+			return err_set(err, E_FORMAT, "%s line %d: a name and a key were expected; there is a third word", path, number);
+		word[words] = p + from;
+		len[words++] = i - from;
+	}
+	if (words == 1)
+		add(c, NULL, 0, word[0], len[0]);
+	else if (words == 2)
+		add(c, word[0], len[0], word[1], len[1]);
+	return 0;
+}
+
+static int read_file(struct clients *c, const char *path, struct err *err)
+{
+	struct buf b;
+	int number = 0, before = c->n, r;
+
+	buf_init(&b);
+	r = file_read(path, FILE_MAX, &b, err);
+	for (size_t at = 0; !r && at < b.n;) {
+		const char *p = b.p + at, *lf = memchr(p, '\n', b.n - at);
+		size_t n = lf ? (size_t)(lf - p) : b.n - at;
+
+		r = line(c, p, n, path, ++number, err);
+		at += n + 1;
+	}
+	buf_fini(&b);
+	/* An empty list would open the server to everybody. */
+	if (!r && c->n == before)
+		r = err_set(err, E_FORMAT, "%s holds no key", path);
+	return r;
+}
+
+int clients_open(struct clients *c, const char *api_key, const char *path, struct err *err)
+{
+	*c = (struct clients){ 0 };
+	if (api_key && *api_key)
+		add(c, NULL, 0, api_key, strlen(api_key));
+	return path ? read_file(c, path, err) : 0;
+}
+
+void clients_close(struct clients *c)
+{
+	for (int i = 0; i < c->n; i++) {
+		free(c->key[i].name);
+		free(c->key[i].secret);
+	}
+	free(c->key);
+	*c = (struct clients){ 0 };
+}
+
+/* In time that does not depend on where the bytes differ. */
+static bool same_secret(struct http_slice given, const char *key)
+{
+	size_t n = strlen(key);
+	unsigned diff = given.n != n;
+
+	for (size_t i = 0; i < given.n; i++)
+		diff |= (unsigned char)given.p[i] ^ (unsigned char)key[n ? i % n : 0];
+	return !diff;
+}
+
+int clients_admit(const struct clients *c, const struct http *h, int *key)
+{
+	struct http_slice given = http_field(h, "authorization");
+
+	*key = NO_KEY;
+	if (!c->n)
+		return 0;
+	if (given.n >= 7 && !strncasecmp(given.p, "bearer ", 7))
+		given = (struct http_slice){ given.p + 7, given.n - 7 };
+	else
+		given = http_field(h, "x-api-key");     /* as Anthropic's clients send it */
+	if (!given.p)
+		return E_ARG;
+	for (int i = 0; i < c->n; i++)          /* all of them: the time tells nothing */
+		if (same_secret(given, c->key[i].secret))
+			*key = i;
+	return *key == NO_KEY ? E_ARG : 0;
+}
+
+void clients_name(const struct clients *c, int key, const char *user, size_t n_user, const char *peer,
+                  char out[CLIENT_MAX])
+{
+	const char *port = strrchr(peer, ':');
+
+	if (key >= 0 && c->n > 1)
+		snprintf(out, CLIENT_MAX, "key:%s", c->key[key].name);
+	else if (n_user)
+		snprintf(out, CLIENT_MAX, "user:%.*s", (int)(n_user < CLIENT_MAX ? n_user : CLIENT_MAX), user);
+	else
+		snprintf(out, CLIENT_MAX, "%.*s", port ? (int)(port - peer) : CLIENT_MAX, peer);
+	/* Users write this, and it stands in the log between blanks. */
+	for (char *p = out; *p; p++)
+		if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
+			*p = '?';
+}
