@@ -60,7 +60,7 @@ struct options {
 	int port;
 	const char *port_file;
 	const char *alias;              /* name of the model in the API; NULL: its own */
-	const char *api_key;
+	const char *api_key, *api_key_file;
 	const char *cors_origin;
 	bool strict;
 	int queue;                      /* waiting requests */
@@ -68,6 +68,8 @@ struct options {
 	size_t body_bytes;              /* of one request */
 	int timeout;                    /* seconds a client may take to send a request ... */
 	int stall;                      /* ... and may leave an answer unread */
+	int idle, grace, stuck;         /* seconds */
+	bool log_prompts;
 
 	/* run */
 	const char *prompt, *system;
@@ -86,6 +88,7 @@ struct options {
 
 	/* all */
 	enum log_level log_level;
+	enum log_format log_format;
 	bool help;
 
 	/* For release only. */

@@ -134,6 +134,7 @@ int cli_main(int argc, char **argv)
 			rc = EXIT_USAGE;
 		} else {
 			log_set_level(o.log_level);
+			log_set_format(o.log_format);
 			rc = c->run(&o);
 		}
 		options_fini(&o);

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "cli/cli.h"
 
-enum kind { K_FLAG, K_INT, K_INT64, K_SIZE, K_DOUBLE, K_TEXT, K_INTS, K_CPU, K_ARITH, K_THINK, K_LOG };
+enum kind { K_FLAG, K_INT, K_INT64, K_SIZE, K_DOUBLE, K_TEXT, K_INTS, K_CPU, K_ARITH, K_THINK, K_LOG, K_LOG_FORMAT };
 
 #define AT(field) offsetof(struct options, field)
 enum { NONE = 0 };              /* no "was set" flag: offset 0 is the model's */
@@ -71,6 +71,8 @@ static const struct option table[] = {
 	  "the model's name in the API; else its own" },
 	{ CMD_SERVE, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_server,
 	  "ask every client for this key" },
+	{ CMD_SERVE, "api-key-file", NULL, NULL, K_TEXT, AT(api_key_file), NONE, 0, 0, "FILE", NULL, group_server,
+	  "a line 'NAME KEY' for each client; the name stands in the log, and shares are between names" },
 	{ CMD_SERVE, "cors-origin", NULL, NULL, K_TEXT, AT(cors_origin), NONE, 0, 0, "ORIGIN", NULL, group_server,
 	  "let pages of this origin ask from a browser; several separated by commas, or * for all" },
 	{ CMD_SERVE, "strict", NULL, NULL, K_FLAG, AT(strict), NONE, 0, 0, NULL, NULL, group_server,
@@ -85,6 +87,14 @@ static const struct option table[] = {
 	  "time for the body of a request to arrive; its header has a sixth of that" },
 	{ CMD_SERVE, "client-stall-timeout", NULL, NULL, K_INT, AT(stall), NONE, 1, 86400, "SECONDS", "30", group_server,
 	  "a client that leaves its answer unread for so long is given up" },
+	{ CMD_SERVE, "idle-timeout", NULL, NULL, K_INT, AT(idle), NONE, 1, 86400, "SECONDS", "75", group_server,
+	  "a connection without a request is closed after so long" },
+	{ CMD_SERVE, "grace-seconds", NULL, NULL, K_INT, AT(grace), NONE, 0, 86400, "SECONDS", "30", group_server,
+	  "after SIGTERM: answers may go on for so long; new requests get 503" },
+	{ CMD_SERVE, "watchdog-seconds", NULL, NULL, K_INT, AT(stuck), NONE, 1, 86400, "SECONDS", "120", group_server,
+	  "work and no step for so long: /health is 503.  Should be longer than the longest step" },
+	{ CMD_SERVE, "log-prompts", NULL, NULL, K_FLAG, AT(log_prompts), NONE, 0, 0, NULL, NULL, group_server,
+	  "log the text of every prompt; else it is in no log" },
 
 	{ CMD_CHAT, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0, 100, "T", NULL, group_answer,
 	  "temperature; 0: always the likeliest token.  Else what the checkpoint suggests, or 1" },
@@ -132,6 +142,8 @@ static const struct option table[] = {
 
 	{ CMD_ALL, "log-level", NULL, NULL, K_LOG, AT(log_level), NONE, 0, 0, "LEVEL", NULL, group_all,
 	  "error, warn, info or debug, to standard error.  Default: info for `serve`, else warn" },
+	{ CMD_ALL, "log-format", NULL, NULL, K_LOG_FORMAT, AT(log_format), NONE, 0, 0, "text|json", NULL, group_all,
+	  "json: one object for each line (default text)" },
 	{ CMD_ALL, "help", "h", NULL, K_FLAG, AT(help), NONE, 0, 0, NULL, NULL, group_all, "this text" },
 };
 enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
@@ -219,6 +231,10 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 	if (op->kind == K_LOG) {
 		if (log_parse_level(text, field(o, op->at)))
 			return err_set(err, E_ARG, "--%s: '%s' is not error, warn, info or debug", op->name, text);
+		return 0;
+	}
+	if (op->kind == K_LOG_FORMAT && (!strcmp(text, "text") || !strcmp(text, "json"))) {
+		*(enum log_format *)field(o, op->at) = *text == 'j' ? LOG_JSON : LOG_TEXT;
 		return 0;
 	}
 	if (op->kind == K_ARITH && (!strcmp(text, "f32") || !strcmp(text, "fast"))) {

@@ -28,12 +28,17 @@ static void fill(const struct options *o, struct session *s, struct server_opts 
 	so->host = o->host;
 	so->port = o->port;
 	so->api_key = o->api_key;
+	so->api_key_file = o->api_key_file;
 	so->cors_origin = o->cors_origin;
 	so->connections_max = o->connections;
 	so->body_max = (int64_t)o->body_bytes;
 	so->body_ms = o->timeout * 1000;
 	so->head_ms = o->timeout * 1000 / 6;
 	so->stall_ms = o->stall * 1000;
+	so->idle_ms = o->idle * 1000;
+	so->grace_ms = o->grace * 1000;
+	so->stuck_ms = o->stuck * 1000;
+	so->log_prompts = o->log_prompts;
 	*d = (struct served){
 		.engine = s->engine, .tokenizer = s->tok, .tmpl = s->tmpl,
 		.name = o->alias ? o->alias : s->store->name,

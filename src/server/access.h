@@ -14,7 +14,7 @@ struct exchange;
 /* What is known of an answer by the time it is over; zero where nothing is. */
 struct access {
 	const char *finish;             /* "stop", "cancelled" ...; NULL: by the status */
-	char why[200];                  /* of an error or a cancel; "": nothing to say */
+	char why[640];                  /* of an error or a cancel; "": nothing to say */
 	int n_prompt, n_cached, n_output;
 	int64_t queue_ns, first_ns;     /* waiting for the engine; until the first token */
 	double rate;                    /* tokens per second after the first; 0: unknown */

@@ -106,19 +106,18 @@ static bool same_secret(struct http_slice given, const char *key)
 
 int clients_admit(const struct clients *c, const struct http *h, int *key)
 {
-	struct http_slice given = http_field(h, "authorization");
+	struct http_slice bearer = http_field(h, "authorization");
+	struct http_slice other = http_field(h, "x-api-key");   /* as Anthropic's clients send it */
 
 	*key = NO_KEY;
 	if (!c->n)
 		return 0;
-	if (given.n >= 7 && !strncasecmp(given.p, "bearer ", 7))
-		given = (struct http_slice){ given.p + 7, given.n - 7 };
+	if (bearer.n >= 7 && !strncasecmp(bearer.p, "bearer ", 7))
+		bearer = (struct http_slice){ bearer.p + 7, bearer.n - 7 };
 	else
-		given = http_field(h, "x-api-key");     /* as Anthropic's clients send it */
-	if (!given.p)
-		return E_ARG;
+		bearer.p = NULL;
 	for (int i = 0; i < c->n; i++)          /* all of them: the time tells nothing */
-		if (same_secret(given, c->key[i].secret))
+		if ((bearer.p && same_secret(bearer, c->key[i].secret)) || (other.p && same_secret(other, c->key[i].secret)))
 			*key = i;
 	return *key == NO_KEY ? E_ARG : 0;
 }

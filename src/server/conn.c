@@ -68,25 +68,44 @@ static void arm(struct conn *c)
 	event_add(c->timer, &tv);
 }
 
+/* What a server that stops waits for. */
+static bool busy(enum conn_state state) { return state >= CONN_ANSWER; }
+
 static void set_state(struct conn *c, enum conn_state state, int ms)
 {
+	c->srv->n_busy += busy(state) - busy(c->state);
 	c->state = state;
 	c->deadline = clock_monotonic_ns() + (int64_t)ms * MS;
 	arm(c);
 }
 
+/* Answers without an exchange.  The connection closes when c->last says so. */
+static void answer_problem(struct conn *c, const struct problem *p)
+{
+	struct buf b, extra;
+
+	buf_init(&b);
+	buf_init(&extra);
+	problem_put(&b, p);
+	if (*p->allow)
+		buf_printf(&extra, "Allow: %s\r\n", p->allow);
+	if (p->status == 401)
+		buf_puts(&extra, "WWW-Authenticate: Bearer\r\n");
+	if (p->retry_after)
+		buf_printf(&extra, "Retry-After: %d\r\n", p->retry_after);
+	conn_reply(c, p->status, "application/json", extra.p, b.p, b.n);
+	buf_fini(&b);
+	buf_fini(&extra);
+	conn_next(c);
+}
+
 static void refuse(struct conn *c, int code, const char *why)
 {
 	struct problem p;
-	struct buf b;
 
 	problem_set(&p, code, NULL, NULL, "%s", why);
-	buf_init(&b);
-	problem_put(&b, &p);
 	c->last = true;
-	conn_reply(c, code, "application/json", NULL, b.p, b.n);
-	buf_fini(&b);
-	conn_next(c);
+	answer_problem(c, &p);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -105,13 +124,13 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	if (stall_due(c) && stall_due(c) <= now) {
 		metrics_stalled(&c->srv->metrics);
 		log_info("%s: gave up a client that does not read: %zu bytes wait", c->peer, waiting_out(c));
-		conn_close(c);
+		conn_close(c, CAUSE_STALL);
 	} else if (c->state == CONN_HEAD || c->state == CONN_BODY) {
 		metrics_timeout(&c->srv->metrics);
 		refuse(c, 408, c->state == CONN_HEAD ? "the header of the request did not come in time"
 		                                     : "the body of the request did not come in time");
 	} else {
-		conn_close(c);
+		conn_close(c, CAUSE_LEFT);
 	}
 }
 
@@ -269,24 +288,13 @@ static void head_complete(struct conn *c)
 	c->cors = cors_allows(c->srv->opts.cors_origin, http_field(&c->http, "origin"));
 	c->route = exchange_route(c->srv, &c->http, &p);
 	if (!c->route) {
-		struct buf b, extra;
-
-		buf_init(&b);
-		buf_init(&extra);
-		problem_put(&b, &p);
-		if (*p.allow)
-			buf_printf(&extra, "Allow: %s\r\n", p.allow);
-		if (p.status == 401)
-			buf_puts(&extra, "WWW-Authenticate: Bearer\r\n");
 		/* A body that nobody wants is not read to its end. */
 		if (body)
 			c->last = true;
-		conn_reply(c, p.status, "application/json", extra.p, b.p, b.n);
-		buf_fini(&b);
-		buf_fini(&extra);
-		conn_next(c);
+		answer_problem(c, &p);
 		return;
 	}
+	clients_admit(&c->srv->clients, &c->http, &c->key);
 	if (c->http.expect_continue && body)
 		put(c, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 	set_state(c, CONN_BODY, c->srv->opts.body_ms);
@@ -305,6 +313,13 @@ static bool count_body(struct conn *c)
 
 static void body_complete(struct conn *c)
 {
+	if (c->srv->stopping && c->route->api->prep) {
+		struct problem p;
+
+		problem_stopping(&p);
+		answer_problem(c, &p);
+		return;
+	}
 	/* From here on the body belongs to the exchange, which counts it. */
 	c->body_counted = 0;
 	set_state(c, CONN_ANSWER, 0);
@@ -393,7 +408,7 @@ static void on_read(struct bufferevent *bev, void *arg)
 	else if (evbuffer_get_length(input(c)) > CONN_AHEAD) {
 		/* To stop reading would hide that the client leaves; to read on has no bound. */
 		log_info("%s: closed: more than %d bytes sent ahead of the answer", c->peer, CONN_AHEAD);
-		conn_close(c);
+		conn_close(c, CAUSE_LEFT);
 	}
 }
 
@@ -403,7 +418,7 @@ static void on_write(struct bufferevent *bev, void *arg)
 
 	(void)bev;
 	if (c->state == CONN_FLUSH && !waiting_out(c) && c->eof) {
-		conn_close(c);
+		conn_close(c, CAUSE_LEFT);
 	} else if (c->state == CONN_FLUSH && !waiting_out(c)) {
 		shutdown(bufferevent_getfd(c->bev), SHUT_WR);
 		set_state(c, CONN_LINGER, CONN_LINGER_MS);
@@ -425,7 +440,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 		set_state(c, CONN_FLUSH, 0);
 		return;
 	}
-	conn_close(c);
+	conn_close(c, CAUSE_LEFT);
 }
 
 void conn_open(struct server *s, int fd, const char *peer, bool counted)
@@ -463,12 +478,15 @@ void conn_open(struct server *s, int fd, const char *peer, bool counted)
 		refuse(c, 503, "too many connections; try again later");
 }
 
-void conn_close(struct conn *c)
+void conn_close(struct conn *c, enum cause why)
 {
 	struct server *s = c->srv;
 
 	if (c->x)
-		exchange_leave(c->x);
+		exchange_leave(c->x, why);
+	else if (c->state == CONN_BODY)
+		metrics_cancelled(&s->metrics, why, LEFT_BODY);
+	s->n_busy -= busy(c->state);
 	forget_body(c);
 	if (c->prev)
 		c->prev->next = c->next;
@@ -485,13 +503,22 @@ void conn_close(struct conn *c)
 	server_conn_gone(s);
 }
 
-void conn_drain(struct conn *c)
+int conn_cancel(struct server *s, const char *id, size_t n, int key, const struct problem *p)
 {
-	c->last = true;
-	if (c->state <= CONN_BODY) {
-		if (waiting_out(c))
-			set_state(c, CONN_FLUSH, 0);
-		else
-			conn_close(c);
+	int count = 0;
+
+	for (struct conn *c = s->conns; c; c = c->next) {
+		struct http_slice given;
+
+		if (c->state != CONN_BODY || c->key != key || !c->route->api->prep)
+			continue;
+		given = http_field(&c->http, "x-request-id");
+		if (given.n != n || memcmp(given.p, id, n))
+			continue;
+		metrics_cancelled(&s->metrics, CAUSE_DELETE, LEFT_BODY);
+		c->last = true;
+		answer_problem(c, p);
+		count++;
 	}
+	return count;
 }

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "server/http.h"
+#include "server/metrics.h"
 
 enum {
 	CONN_AHEAD = 64 << 10,  /* bytes of following requests kept during an answer */
@@ -25,6 +26,7 @@ enum {
 struct bufferevent;
 struct event;
 struct exchange;
+struct problem;
 struct route;
 struct server;
 
@@ -47,6 +49,7 @@ struct conn {
 	const struct route *route;      /* of the request being read */
 	struct exchange *x;             /* running; NULL in other states than CONN_ANSWER */
 	enum conn_state state;
+	int key;                        /* of the request whose body is being read; see clients.h */
 	bool counted;                   /* among connections_max; else it was one too many */
 	bool last;                      /* close after this reply */
 	bool eof;                       /* the client sends no more */
@@ -61,10 +64,10 @@ struct conn {
 
 /* Takes an accepted socket.  counted false: one too many, told so and closed. */
 void conn_open(struct server *s, int fd, const char *peer, bool counted);
-/* Closes at once; what runs for it is cancelled. */
-void conn_close(struct conn *c);
-/* The server stops: closes when nothing is being answered, else after the answer. */
-void conn_drain(struct conn *c);
+/* Closes at once; what runs for it is cancelled, because of why. */
+void conn_close(struct conn *c, enum cause why);
+/* Refuses those requests named id, with this key, whose body is still coming in. */
+int conn_cancel(struct server *s, const char *id, size_t n, int key, const struct problem *p);
 
 /* A whole reply: extra holds further header lines, each with CRLF, or is NULL. */
 void conn_reply(struct conn *c, int code, const char *type, const char *extra, const char *p, size_t n);

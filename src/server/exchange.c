@@ -28,30 +28,6 @@ void random_id(char out[24])
 
 /* ---- who answers ---- */
 
-/* In time that does not depend on where the bytes differ. */
-static bool same_secret(struct http_slice given, const char *key)
-{
-	size_t n = strlen(key);
-	unsigned diff = given.n != n;
-
-	for (size_t i = 0; i < given.n; i++)
-		diff |= (unsigned char)given.p[i] ^ (unsigned char)key[n ? i % n : 0];
-	return !diff;
-}
-
-static bool authorized(const struct server *s, const struct http *h)
-{
-	struct http_slice v = http_field(h, "authorization"), key = http_field(h, "x-api-key");
-
-	if (!s->api_key)
-		return true;
-	if (key.p && same_secret(key, s->api_key))      /* as Anthropic's clients send it */
-		return true;
-	if (v.n < 7 || strncasecmp(v.p, "bearer ", 7) != 0)
-		return false;
-	return same_secret((struct http_slice){ v.p + 7, v.n - 7 }, s->api_key);
-}
-
 static bool path_matches(const struct route *r, struct http_slice path)
 {
 	size_t n = strlen(r->path);
@@ -78,6 +54,7 @@ static bool takes(const struct route *r, const struct http *h)
 const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p)
 {
 	struct http_slice coded = http_field(h, "content-encoding");
+	int key;
 	char allow[sizeof p->allow] = "";
 	bool anthropic = false;
 
@@ -95,7 +72,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 			         r->post ? "POST" : r->del ? "DELETE" : "GET, HEAD");
 			continue;
 		}
-		if (!r->open && !authorized(s, h)) {
+		if (!r->open && clients_admit(&s->clients, h, &key)) {
 			problem_set(p, 401, "invalid_api_key", NULL,
 			            "this server wants its API key: Authorization: Bearer KEY");
 			p->anthropic = anthropic;
@@ -103,6 +80,11 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		}
 		if (coded.n && strncasecmp(coded.p, "identity", coded.n)) {
 			problem_set(p, 415, NULL, NULL, "bodies are not decoded: send it without Content-Encoding");
+			return NULL;
+		}
+		if (s->stopping && r->api->prep) {
+			problem_stopping(p);
+			p->anthropic = anthropic;
 			return NULL;
 		}
 		return r;
@@ -155,6 +137,7 @@ static void put_to_rest(struct exchange *x)
 	assert(!x->conn);
 	if (x->route->api->drop)
 		x->route->api->drop(x);
+	access_log(x);
 	x->work = NULL;
 	forget_body(x);
 	buf_fini(&x->body);
@@ -193,6 +176,11 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	x->status = 0;
 	x->problem.status = 0;
 	x->prepared = false;
+	x->access = (struct access){ 0 };
+	x->cause = CAUSE_LEFT;
+	x->cancelled = false;
+	clients_admit(&c->srv->clients, &c->http, &x->key);
+	clients_name(&c->srv->clients, x->key, NULL, 0, c->peer, x->client);
 	atomic_store(&x->gone, false);
 	snprintf(x->peer, sizeof x->peer, "%s", c->peer);
 	random_id(x->id);
@@ -227,14 +215,63 @@ void exchange_end(struct exchange *x)
 		conn_next(c);
 }
 
-void exchange_leave(struct exchange *x)
+void exchange_leave(struct exchange *x, enum cause why)
 {
 	x->conn = NULL;
+	if (!x->cancelled)
+		x->cause = why;
 	atomic_store(&x->gone, true);
-	if (x->stage == PREPARING)      /* the worker's post ends it */
-		metrics_left(&x->srv->metrics, LEFT_PREPARING);
-	else
+	if (x->stage != PREPARING) {
 		put_to_rest(x);
+	} else if (!x->cancelled) {     /* the worker's post ends it */
+		exchange_cancelled(x, LEFT_PREPARING);
+	}
+}
+
+void exchange_cancelled(struct exchange *x, enum left_at at)
+{
+	x->access.finish = "cancelled";
+	metrics_cancelled(&x->srv->metrics, x->cause, at);
+	if (!*x->access.why)
+		snprintf(x->access.why, sizeof x->access.why, "%s while %s", cause_names[x->cause], stage_names[at]);
+}
+
+/* ---- cancelling by name ---- */
+
+static void cancel(struct exchange *x, enum cause why, const struct problem *p)
+{
+	x->cause = why;
+	x->cancelled = true;
+	if (x->stage == PREPARING) {
+		/* The worker sees gone and stops early; its post then refuses. */
+		atomic_store(&x->gone, true);
+		exchange_cancelled(x, LEFT_PREPARING);
+		x->cancel_problem = *p;
+	} else if (x->route->api->stop) {
+		x->route->api->stop(x, p);
+	} else {
+		exchange_refuse(x, p);
+	}
+}
+
+int exchange_cancel(struct server *s, const char *id, size_t n, int key)
+{
+	struct problem p;
+	int count = 0;
+
+	problem_set(&p, 499, "request_cancelled", NULL, "the request was cancelled by DELETE /v1/requests");
+	for (size_t i = 0; i < s->n_all; i++) {
+		struct exchange *x = s->all[i];
+
+		if (x->stage == AT_REST || x->cancelled || !x->conn || x->key != key || !x->route->api->prep)
+			continue;
+		if ((strlen(x->request_id) == n && !memcmp(x->request_id, id, n)) ||
+		    (n >= strlen(x->id) && !memcmp(x->id, id + n - strlen(x->id), strlen(x->id)))) {
+			cancel(x, CAUSE_DELETE, &p);
+			count++;
+		}
+	}
+	return count + conn_cancel(s, id, n, key, &p);
 }
 
 void exchange_room(struct exchange *x)
@@ -260,7 +297,7 @@ void exchange_refuse(struct exchange *x, const struct problem *p)
 
 	shaped.anthropic = x->route->anthropic;
 	x->status = p->status;
-	log_info("%s %s %s: %d %s", x->request_id, x->peer, x->route->path, p->status, p->message);
+	snprintf(x->access.why, sizeof x->access.why, "%s", p->message);
 	if (x->conn) {
 		buf_init(&b);
 		buf_init(&extra);
@@ -317,6 +354,8 @@ static void deliver(struct exchange *x, bool prepared)
 		forget_body(x);
 		if (!x->conn)
 			put_to_rest(x);
+		else if (x->cancelled)
+			exchange_refuse(x, &x->cancel_problem);
 		else if (x->problem.status)
 			exchange_refuse(x, &x->problem);
 		else

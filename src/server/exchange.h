@@ -17,7 +17,10 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "server/access.h"
+#include "server/clients.h"
 #include "server/http.h"
+#include "server/metrics.h"
 #include "server/problem.h"
 
 struct conn;
@@ -34,6 +37,8 @@ struct api {
 	void (*wake)(struct exchange *x);
 	/* The exchange is over, for whatever reason: release x->work. */
 	void (*drop)(struct exchange *x);
+	/* Ends a running exchange early, with p as its error.  NULL: exchange_refuse does. */
+	void (*stop)(struct exchange *x, const struct problem *p);
 };
 
 struct route {
@@ -47,7 +52,7 @@ struct route {
 
 extern const struct route routes[];     /* routes.c; ends with path NULL */
 
-enum stage { AT_REST, PREPARING, RUNNING };
+enum exchange_state { AT_REST, PREPARING, RUNNING };
 
 struct exchange {
 	struct server *srv;
@@ -58,11 +63,17 @@ struct exchange {
 	char id[40];                    /* random part of the answer's id; also the request id ... */
 	char request_id[132];           /* ... unless the client gave one */
 	char peer[64];
+	int key;                        /* which of the server's keys it came with, or NO_KEY */
+	char client[CLIENT_MAX];        /* whom it counts for; see clients.h */
+	struct access access;           /* for the log */
+	enum cause cause;               /* why it was cancelled, if it is */
+	bool cancelled;                 /* by us; the client is told cancel_problem */
+	struct problem cancel_problem;
 	int64_t t_begin;                /* clock when the request was complete */
 	void *work;                     /* the api's own */
 	struct problem problem;         /* of prep; status 0: none */
 	int status;                     /* replied with; 0: not yet */
-	enum stage stage;
+	enum exchange_state stage;
 
 	atomic_bool gone;               /* the client left: prep may stop early */
 	/* Under the server's lock. */
@@ -79,8 +90,13 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 
 /* The reply is complete (or there is nobody to reply to). */
 void exchange_end(struct exchange *x);
-/* The client of x left. */
-void exchange_leave(struct exchange *x);
+/* The client of x left, or is given up. */
+void exchange_leave(struct exchange *x, enum cause why);
+/* Counts x as cancelled for x->cause. */
+void exchange_cancelled(struct exchange *x, enum left_at at);
+/* Cancels what is named id (by request id, or by the id of the answer) and came
+ * with this key; returns how many there were. */
+int exchange_cancel(struct server *s, const char *id, size_t n, int key);
 /* The connection's output fell below its mark. */
 void exchange_room(struct exchange *x);
 

@@ -76,6 +76,45 @@ static int check_strict(const struct generation *g, struct problem *p)
 	                   g->params.unknown.p);
 }
 
+/* Whom the request counts for, where its key does not say. */
+static void name_client(struct exchange *x, const struct json *body)
+{
+	static const char *const names[] = { "user", "safety_identifier" };
+	const char *user = NULL;
+	size_t n = 0;
+
+	for (int i = 0; i < 2 && !user; i++)
+		user = json_str(json_get(body, names[i]), &n);
+	if (!user)
+		user = json_str(json_get(json_get(body, "metadata"), "user_id"), &n);
+	clients_name(&x->srv->clients, x->key, user, user ? n : 0, x->peer, x->client);
+}
+
+static void log_prompts(const struct generation *g)
+{
+	struct buf text;
+
+	for (int i = 0; i < g->n_prompt; i++) {
+		buf_init(&text);
+		tokenizer_decode(g->served->tokenizer, g->prompt[i].id, g->prompt[i].n, false, &text);
+		access_log_prompt(g->x, text.p, text.n);
+		buf_fini(&text);
+	}
+}
+
+static void log_params(const struct generation *g)
+{
+	const struct params *a = &g->params;
+	const struct sampler_params *s = &a->sampling;
+
+	log_debug("%s: prompts %d of %zu.. tokens, n %d, max_tokens %lld, stream %d, temperature %g, top_p %g, top_k %d, "
+	          "min_p %g, penalties %g %g %g, seed %s%llu, %d stop strings, %d stop tokens, %d biases, logprobs %d",
+	          g->x->request_id, g->n_prompt, g->n_prompt ? g->prompt[0].n : 0, a->n, (long long)a->max_tokens, a->stream,
+	          (double)s->temperature, (double)s->top_p, s->top_k, (double)s->min_p, (double)s->repetition_penalty,
+	          (double)s->presence_penalty, (double)s->frequency_penalty, a->seeded ? "" : "new ",
+	          (unsigned long long)(a->seeded ? s->seed : 0), a->n_stop, a->n_stop_token, s->n_bias, s->n_logprobs);
+}
+
 void generation_prep(struct exchange *x, const struct family *fam)
 {
 	struct generation *g = xcalloc(1, sizeof *g);
@@ -88,6 +127,11 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	x->work = g;
 	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem))
 		check_prompts(g, &x->problem);
+	name_client(x, g->body);
+	if (!x->problem.status && x->srv->opts.log_prompts)
+		log_prompts(g);
+	if (!x->problem.status && log_wants(LOG_DEBUG))
+		log_params(g);
 	buf_fini(&x->body);
 	/* Here, for a large one takes a while to free; its tools are still looked at. */
 	if (!g->tools) {
@@ -172,6 +216,7 @@ void generation_ready(struct exchange *x)
 
 		c->index = i;
 		c->prompt = i / g->params.n;
+		c->n_prompt = (int)g->prompt[c->prompt].n;
 		buf_init(&c->text);
 		for (int k = 0; k < 4; k++)
 			buf_init(&c->logprobs[k]);
@@ -185,6 +230,9 @@ void generation_ready(struct exchange *x)
 			return;
 		}
 	}
+	if (!x->srv->n_work++)
+		x->srv->work_since = clock_monotonic_ns();
+	g->working = true;
 	/* The engine has its copies. */
 	for (int i = 0; i < g->n_prompt; i++)
 		tokens_fini(&g->prompt[i]);
@@ -194,20 +242,25 @@ void generation_ready(struct exchange *x)
 
 /* ---- from the engine ---- */
 
-static void log_end(const struct generation *g, const char *how)
+/* What the log is to say of this answer. */
+static void account(const struct generation *g, const char *how)
 {
-	int64_t now = clock_monotonic_ns(), decode = g->t_first ? now - g->t_first : 0;
-	int prompt = 0, cached = 0, output = 0;
+	struct access *a = &g->x->access;
+	int64_t decode = g->t_first ? clock_monotonic_ns() - g->t_first : 0;
 
+	*a = (struct access){ .finish = how, .queue_ns = g->queue_ns };
 	for (int i = 0; i < g->n_choice; i++) {
-		prompt += g->choice[i].n_prompt;
-		cached += g->choice[i].n_cached;
-		output += g->choice[i].n_output;
+		const struct choice *c = &g->choice[i];
+
+		/* Until DONE tells, what was submitted. */
+		a->n_prompt += c->n_prompt;
+		a->n_cached += c->n_cached;
+		a->n_output += c->n_output;
 	}
-	log_info("%s %s %s: prompt %d, cached %d, output %d, first token %.0f ms, %.1f tokens/s, %.0f ms: %s",
-	         g->x->request_id, g->x->peer, g->fam->path, prompt, cached, output,
-	         g->t_first ? (double)(g->t_first - g->x->t_begin) / 1e6 : 0.0,
-	         decode > 0 && output > 1 ? (output - 1) * 1e9 / (double)decode : 0.0, (double)(now - g->x->t_begin) / 1e6, how);
+	if (g->t_first)
+		a->first_ns = g->t_first - g->x->t_begin;
+	if (decode > 0 && a->n_output > 1)
+		a->rate = (a->n_output - 1) * 1e9 / (double)decode;
 }
 
 static void take_token(struct generation *g, struct choice *c, const struct event *ev)
@@ -238,25 +291,25 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 	c->n_prompt = ev->n_prompt;
 	c->n_cached = ev->n_cached;
 	c->n_output = ev->n_output;
-	histogram_add(&m->queue, (double)ev->queue_ns / 1e9, 1);
+	g->queue_ns = ev->queue_ns;
+	metrics_answer(m, ev);
 	g->n_done++;
 	g->fam->end(g, c);
 }
 
 /* One choice failed: so does the whole, since a reply has one status. */
-static void fail(struct generation *g, const struct err *err)
+static void break_off(struct generation *g, const struct problem *why)
 {
 	struct exchange *x = g->x;
-	struct problem p;
+	struct problem p = *why;
 	struct buf out;
 
-	problem_set(&p, err->code == E_GONE ? 503 : 500, NULL, NULL, "%s", err->msg);
 	p.anthropic = x->route->anthropic;
 	if (!g->streaming) {
 		exchange_refuse(x, &p);
 		return;
 	}
-	log_end(g, err->msg);
+	snprintf(x->access.why, sizeof x->access.why, "%s", p.message);
 	buf_init(&out);
 	event_begin(&out);
 	problem_put(&out, &p);
@@ -267,13 +320,22 @@ static void fail(struct generation *g, const struct err *err)
 	exchange_end(x);
 }
 
+static void fail(struct generation *g, const struct err *err)
+{
+	struct problem p;
+
+	problem_set(&p, err->code == E_GONE ? 503 : 500, NULL, NULL, "%s", err->msg);
+	account(g, "error");
+	break_off(g, &p);
+}
+
 static void finish(struct generation *g)
 {
 	struct exchange *x = g->x;
 	struct buf out, extra;
 
 	histogram_add(&x->srv->metrics.whole, (double)(clock_monotonic_ns() - x->t_begin) / 1e9, 1);
-	log_end(g, finish_name(g->choice[0].finish));
+	account(g, finish_name(g->choice[0].finish));
 	buf_init(&out);
 	buf_init(&extra);
 	if (g->streaming) {
@@ -367,21 +429,28 @@ static enum left_at stage_of(const struct generation *g)
 	return g->t_first ? LEFT_DECODE : at;
 }
 
+void generation_stop(struct exchange *x, const struct problem *p)
+{
+	struct generation *g = x->work;
+
+	account(g, "cancelled");
+	exchange_cancelled(x, stage_of(g));
+	break_off(g, p);
+}
+
 void generation_drop(struct exchange *x)
 {
-	static const char *const stage[] = { "preparing", "queued", "prefill", "decode" };
 	struct generation *g = x->work;
 
 	if (!g)
 		return;
 	/* Nothing was replied, or a stream was broken off: the client left. */
 	if (atomic_load(&x->gone) && g->choice) {
-		char how[40];
-
-		metrics_left(&x->srv->metrics, stage_of(g));
-		snprintf(how, sizeof how, "client left (%s)", stage[stage_of(g)]);
-		log_end(g, how);
+		account(g, "cancelled");
+		exchange_cancelled(x, stage_of(g));
 	}
+	if (g->working)
+		x->srv->n_work--;
 	for (int i = 0; i < g->n_choice; i++) {
 		struct choice *c = &g->choice[i];
 

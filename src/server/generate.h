@@ -76,6 +76,8 @@ struct generation {
 	int n_choice, n_done;
 	bool streaming;                 /* the stream has begun */
 	int64_t t_first;                /* clock of the first token; 0: none yet */
+	int64_t queue_ns;               /* a choice waited so long for the engine */
+	bool working;                   /* counted in the server's n_work */
 };
 
 /* The steps of struct api that all families share. */
@@ -83,6 +85,7 @@ void generation_prep(struct exchange *x, const struct family *fam);
 void generation_ready(struct exchange *x);
 void generation_wake(struct exchange *x);
 void generation_drop(struct exchange *x);
+void generation_stop(struct exchange *x, const struct problem *p);
 
 /* Room for n prompts; each is to be filled with the family's tokens. */
 void generation_prompts(struct generation *g, int n);

@@ -1,4 +1,8 @@
-/* health.c - GET /health: is the server up, and does the engine move? */
+/* health.c - GET /health: is the server up, and does the engine move?
+ *
+ * While there is work, the age of the last step (or of the work, when that is
+ * younger) is what tells whether the engine is stuck: a process whose engine
+ * hangs answers HTTP as well as ever. */
 #include "base/clock.h"
 #include "server/inside.h"
 #include "server/routes.h"
@@ -7,20 +11,28 @@ static void ready(struct exchange *x)
 {
 	struct server *s = x->srv;
 	struct engine_stats e;
+	const char *status = "ok";
+	int64_t since, age = 0;
 	struct buf b;
 
 	engine_stats(s->served.engine, &e);
+	since = e.last_step_ns > s->work_since ? e.last_step_ns : s->work_since;
+	if (s->n_work || e.running || e.waiting)
+		age = clock_monotonic_ns() - since;
+	if (age > (int64_t)s->opts.stuck_ms * 1000000)
+		status = "stuck";
+	else if (s->stopping)
+		status = "stopping";
 	buf_init(&b);
-	buf_puts(&b, "{\"status\":\"ok\",\"model\":");
+	buf_printf(&b, "{\"status\":\"%s\",\"model\":", status);
 	json_put_cstr(&b, s->served.name);
-	buf_printf(&b, ",\"running\":%d,\"waiting\":%d", e.running, e.waiting);
-	/* While there is work, the age of the last step tells whether the engine is stuck. */
-	if (e.last_step_ns && e.running) {
-		buf_puts(&b, ",\"last_step_seconds\":");
-		json_put_double(&b, (double)(clock_monotonic_ns() - e.last_step_ns) / 1e9);
-	}
+	buf_printf(&b, ",\"running\":%d,\"waiting\":%d,\"last_step_seconds\":", e.running, e.waiting);
+	if (age)
+		json_put_double(&b, (double)age / 1e9);
+	else
+		buf_puts(&b, "null");
 	buf_puts(&b, "}\n");
-	exchange_reply(x, 200, "application/json", b.p, b.n);
+	exchange_reply(x, *status == 'o' ? 200 : 503, "application/json", b.p, b.n);
 	buf_fini(&b);
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/clients.h"
 #include "server/conn.h"
 #include "server/exchange.h"
 #include "server/metrics.h"
@@ -26,7 +27,8 @@ struct workers {
 struct server {
 	struct server_opts opts;
 	struct served served;
-	char *host, *api_key, *cors_origin;
+	char *host, *cors_origin;
+	struct clients clients;
 	int64_t created;                /* seconds since 1970 */
 	int longest_token;              /* bytes */
 
@@ -39,9 +41,12 @@ struct server {
 	bool stopping;
 
 	struct conn *conns;
+	int n_busy;                     /* connections with an answer that is not all out */
 	int n_conn, n_refused;          /* counted ones, and those that were too many */
 	int64_t body_bytes;             /* of all bodies being read or prepared */
 
+	int n_work;                     /* exchanges that gave the engine something to do ... */
+	int64_t work_since;             /* ... and clock of when there last were none before */
 	struct exchange *rest;          /* exchanges at rest */
 	struct exchange **all;          /* every one there is */
 	size_t n_all, cap_all;

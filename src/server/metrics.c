@@ -15,133 +15,237 @@ static const double next_token_bounds[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0
                                             0.5, 0.75, 1, 2.5, 5, 10 };
 static const double whole_bounds[] = { 0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120,
                                        240, 480, 960 };
+static const double token_bounds[] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000,
+                                       200000 };
+
+const char *const stage_names[LEFT_STAGES] = { "body", "preparing", "queued", "prefill", "decode" };
+const char *const cause_names[CAUSES] = { "client left", "deleted", "client does not read", "deadline", "server stopped" };
+/* The same for labels. */
+static const char *const cause_labels[CAUSES] = { "disconnect", "delete", "stall", "deadline", "stop" };
 
 #define HISTOGRAM(bounds) ((struct histogram){ .bound = bounds, .n = sizeof(bounds) / sizeof(bounds[0]) })
 
 void metrics_init(struct metrics *m)
 {
 	memset(m, 0, sizeof *m);
-	m->first_token = HISTOGRAM(first_token_bounds);
+	m->first_token = m->queue = HISTOGRAM(first_token_bounds);
 	m->next_token = HISTOGRAM(next_token_bounds);
-	m->queue = HISTOGRAM(first_token_bounds);
-	m->whole = HISTOGRAM(whole_bounds);
+	m->prefill = m->decode = m->whole = HISTOGRAM(whole_bounds);
+	m->prompt_tokens = m->output_tokens = HISTOGRAM(token_bounds);
 }
 
-void histogram_add(struct histogram *h, double seconds, int64_t times)
+void histogram_add(struct histogram *h, double value, int64_t times)
 {
 	int i = 0;
 
 	assert(h->n <= HISTOGRAM_MAX);
-	while (i < h->n && seconds > h->bound[i])
+	while (i < h->n && value > h->bound[i])
 		i++;
 	h->count[i] += times;
-	h->sum += seconds * (double)times;
+	h->sum += value * (double)times;
+}
+
+void metrics_answer(struct metrics *m, const struct event *ev)
+{
+	histogram_add(&m->queue, (double)ev->queue_ns / 1e9, 1);
+	histogram_add(&m->prefill, (double)ev->prefill_ns / 1e9, 1);
+	histogram_add(&m->decode, (double)ev->decode_ns / 1e9, 1);
+	histogram_add(&m->prompt_tokens, ev->n_prompt, 1);
+	histogram_add(&m->output_tokens, ev->n_output, 1);
 }
 
 void metrics_reply(struct metrics *m, int status) { m->replies[status / 100 % 6]++; }
-void metrics_left(struct metrics *m, enum left_at at) { m->left[at]++; }
+void metrics_cancelled(struct metrics *m, enum cause why, enum left_at at) { m->cancelled[why][at]++; }
 void metrics_stalled(struct metrics *m) { m->stalled++; }
 void metrics_timeout(struct metrics *m) { m->timeouts++; }
 void metrics_refused_connection(struct metrics *m) { m->refused_connections++; }
 
 /* ---- the page ---- */
 
-static void put_number(struct buf *b, double v)
+/* Names are written whole; labels is "" or `a="x"`. */
+struct page {
+	struct buf *b;
+	const char *prefix, *labels;
+};
+
+static void describe(const struct page *p, const char *name, const char *type, const char *help)
 {
-	json_put_double(b, v);
-	buf_putc(b, '\n');
+	buf_printf(p->b, "# HELP %s%s %s\n# TYPE %s%s %s\n", p->prefix, name, help, p->prefix, name, type);
 }
 
-static void describe(struct buf *b, const char *name, const char *type, const char *help)
+/* One sample; more: further labels, or "". */
+static void sample(const struct page *p, const char *name, const char *more, double v)
 {
-	buf_printf(b, "# HELP weft_%s %s\n# TYPE weft_%s %s\n", name, help, name, type);
+	const char *comma = *p->labels && *more ? "," : "";
+	bool braces = *p->labels || *more;
+
+	buf_printf(p->b, "%s%s%s%s%s%s%s ", p->prefix, name, braces ? "{" : "", p->labels, comma, more, braces ? "}" : "");
+	json_put_double(p->b, v);
+	buf_putc(p->b, '\n');
 }
 
-static void counter(struct buf *b, const char *name, const char *help, int64_t v)
+static void counter(const struct page *p, const char *name, const char *help, int64_t v)
 {
-	describe(b, name, "counter", help);
-	buf_printf(b, "weft_%s %lld\n", name, (long long)v);
+	describe(p, name, "counter", help);
+	sample(p, name, "", (double)v);
 }
 
-static void gauge(struct buf *b, const char *name, const char *help, double v)
+static void gauge(const struct page *p, const char *name, const char *help, double v)
 {
-	describe(b, name, "gauge", help);
-	buf_printf(b, "weft_%s ", name);
-	put_number(b, v);
+	describe(p, name, "gauge", help);
+	sample(p, name, "", v);
 }
 
-static void labelled(struct buf *b, const char *name, const char *label, const char *value, int64_t v)
+static void labelled(const struct page *p, const char *name, const char *label, const char *value, int64_t v)
 {
-	buf_printf(b, "weft_%s{%s=\"%s\"} %lld\n", name, label, value, (long long)v);
+	struct buf more;
+
+	buf_init(&more);
+	buf_printf(&more, "%s=\"%s\"", label, value);
+	sample(p, name, more.p, (double)v);
+	buf_fini(&more);
 }
 
-static void histogram(struct buf *b, const char *name, const char *help, const struct histogram *h)
+static void histogram(const struct page *p, const char *name, const char *help, const struct histogram *h)
 {
+	struct buf bucket, le;
 	int64_t total = 0;
 
-	describe(b, name, "histogram", help);
+	describe(p, name, "histogram", help);
+	buf_init(&bucket);
+	buf_printf(&bucket, "%s_bucket", name);
+	buf_init(&le);
 	for (int i = 0; i <= h->n; i++) {
 		total += h->count[i];
-		buf_printf(b, "weft_%s_bucket{le=\"", name);
+		buf_reset(&le);
+		buf_puts(&le, "le=\"");
 		if (i < h->n)
-			json_put_double(b, h->bound[i]);
+			json_put_double(&le, h->bound[i]);
 		else
-			buf_puts(b, "+Inf");
-		buf_printf(b, "\"} %lld\n", (long long)total);
+			buf_puts(&le, "+Inf");
+		buf_putc(&le, '"');
+		sample(p, bucket.p, le.p, (double)total);
 	}
-	buf_printf(b, "weft_%s_sum ", name);
-	put_number(b, h->sum);
-	buf_printf(b, "weft_%s_count %lld\n", name, (long long)total);
+	buf_reset(&bucket);
+	buf_printf(&bucket, "%s_sum", name);
+	sample(p, bucket.p, "", h->sum);
+	buf_reset(&bucket);
+	buf_printf(&bucket, "%s_count", name);
+	sample(p, bucket.p, "", (double)total);
+	buf_fini(&bucket);
+	buf_fini(&le);
 }
 
-static void put_engine(struct buf *b, const struct engine_stats *e)
+static void put_engine(const struct page *p, const struct engine_stats *e)
 {
-	gauge(b, "requests_running", "Requests that hold a sequence.", e->running);
-	gauge(b, "requests_waiting", "Requests in the engine's queue.", e->waiting);
-	counter(b, "requests_total", "Requests given to the engine.", e->requests);
-	describe(b, "requests_finished_total", "counter", "Requests that ended, by reason.");
-	labelled(b, "requests_finished_total", "reason", "stop", e->finished[FINISH_STOP]);
-	labelled(b, "requests_finished_total", "reason", "length", e->finished[FINISH_LENGTH]);
-	labelled(b, "requests_finished_total", "reason", "cancel", e->finished[FINISH_CANCEL]);
-	labelled(b, "requests_finished_total", "reason", "error", e->finished[FINISH_ERROR]);
-	counter(b, "steps_total", "Steps of the engine.", e->steps);
-	counter(b, "prompt_tokens_total", "Tokens of the prompts of admitted requests.", e->prompt_tokens);
-	counter(b, "cached_tokens_total", "Prompt tokens that a kept prefix made unnecessary to compute.",
+	gauge(p, "requests_running", "Requests that hold a sequence.", e->running);
+	gauge(p, "requests_waiting", "Requests in the engine's queue.", e->waiting);
+	counter(p, "requests_total", "Requests given to the engine.", e->requests);
+	describe(p, "requests_finished_total", "counter", "Requests that ended, by reason.");
+	labelled(p, "requests_finished_total", "reason", "stop", e->finished[FINISH_STOP]);
+	labelled(p, "requests_finished_total", "reason", "length", e->finished[FINISH_LENGTH]);
+	labelled(p, "requests_finished_total", "reason", "cancel", e->finished[FINISH_CANCEL]);
+	labelled(p, "requests_finished_total", "reason", "error", e->finished[FINISH_ERROR]);
+	counter(p, "requests_preempted_total", "Times a running request went back to waiting for memory.", e->preempted);
+	counter(p, "steps_total", "Steps of the engine.", e->steps);
+	counter(p, "prompt_tokens_total", "Tokens of the prompts of admitted requests.", e->prompt_tokens);
+	counter(p, "cached_tokens_total", "Prompt tokens that a kept prefix made unnecessary to compute.",
 	        e->cached_tokens);
-	counter(b, "output_tokens_total", "Tokens generated.", e->output_tokens);
-	gauge(b, "kv_pages", "Pages of keys and values there are.", e->kv_pages);
-	gauge(b, "kv_pages_used", "Pages of keys and values in use, by sequences and kept prefixes.", e->kv_pages_used);
-	gauge(b, "prefix_bytes", "Bytes of kept prefixes.", (double)e->prefix_bytes);
-	gauge(b, "prefix_bytes_max", "Budget of kept prefixes.", (double)e->prefix_bytes_max);
-	gauge(b, "prefix_entries", "Kept prefixes.", e->prefix_entries);
+	counter(p, "output_tokens_total", "Tokens generated.", e->output_tokens);
+	gauge(p, "kv_pages", "Pages of keys and values there are.", e->kv_pages);
+	gauge(p, "kv_pages_used", "Pages of keys and values in use, by sequences and kept prefixes.", e->kv_pages_used);
+	gauge(p, "prefix_bytes", "Bytes of kept prefixes.", (double)e->prefix_bytes);
+	gauge(p, "prefix_bytes_max", "Budget of kept prefixes.", (double)e->prefix_bytes_max);
+	gauge(p, "prefix_entries", "Kept prefixes.", e->prefix_entries);
 }
 
-void metrics_put(struct buf *b, const struct metrics *m, const struct engine_stats *e, const char *model,
-                 int connections)
+static void put_cancelled(const struct page *p, const struct metrics *m)
+{
+	describe(p, "clients_left_total", "counter", "Clients that left before their answer was complete, by stage.");
+	for (int i = 0; i < LEFT_STAGES; i++)
+		labelled(p, "clients_left_total", "stage", stage_names[i], m->cancelled[CAUSE_LEFT][i]);
+	describe(p, "requests_cancelled_total", "counter", "Requests cancelled, by cause and stage.");
+	for (int c = 0; c < CAUSES; c++) {
+		for (int i = 0; i < LEFT_STAGES; i++) {
+			struct buf more;
+
+			buf_init(&more);
+			buf_printf(&more, "cause=\"%s\",stage=\"%s\"", cause_labels[c], stage_names[i]);
+			sample(p, "requests_cancelled_total", more.p, (double)m->cancelled[c][i]);
+			buf_fini(&more);
+		}
+	}
+}
+
+static void put_server(const struct page *p, const struct server *s)
 {
 	static const char *const class[] = { NULL, NULL, "2xx", NULL, "4xx", "5xx" };
-	static const char *const stage[] = { "preparing", "queued", "prefill", "decode" };
+	const struct metrics *m = &s->metrics;
 
-	describe(b, "model_info", "gauge", "The model that is served.");
-	buf_puts(b, "weft_model_info{model=");
-	json_put_cstr(b, model);        /* the same escapes as a label's */
-	buf_puts(b, "} 1\n");
-	put_engine(b, e);
-	gauge(b, "connections", "Open connections.", connections);
-	counter(b, "connections_refused_total", "Connections beyond the limit.", m->refused_connections);
-	describe(b, "http_replies_total", "counter", "Replies by class of status.");
+	gauge(p, "connections", "Open connections.", s->n_conn);
+	counter(p, "connections_refused_total", "Connections beyond the limit.", m->refused_connections);
+	describe(p, "http_replies_total", "counter", "Replies by class of status.");
 	for (int i = 0; i < 6; i++)
 		if (class[i])
-			labelled(b, "http_replies_total", "status", class[i], m->replies[i]);
-	describe(b, "clients_left_total", "counter", "Clients that left before their answer was complete, by stage.");
-	for (int i = 0; i < LEFT_STAGES; i++)
-		labelled(b, "clients_left_total", "stage", stage[i], m->left[i]);
-	counter(b, "clients_stalled_total", "Clients given up because they did not read.", m->stalled);
-	counter(b, "request_timeouts_total", "Requests that did not arrive in time.", m->timeouts);
-	histogram(b, "time_to_first_token_seconds", "From a complete request to its first token.", &m->first_token);
-	histogram(b, "inter_token_seconds", "Between the tokens of an answer.", &m->next_token);
-	histogram(b, "queue_seconds", "From the engine's inbox to the first step.", &m->queue);
-	histogram(b, "request_seconds", "From a complete request to the end of its answer.", &m->whole);
+			labelled(p, "http_replies_total", "status", class[i], m->replies[i]);
+	put_cancelled(p, m);
+	counter(p, "clients_stalled_total", "Clients given up because they did not read.", m->stalled);
+	counter(p, "request_timeouts_total", "Requests that did not arrive in time.", m->timeouts);
+	histogram(p, "time_to_first_token_seconds", "From a complete request to its first token.", &m->first_token);
+	histogram(p, "inter_token_seconds", "Between the tokens of an answer.", &m->next_token);
+	histogram(p, "queue_seconds", "From the engine's inbox to the first step.", &m->queue);
+	histogram(p, "prefill_seconds", "From the first step to the first token.", &m->prefill);
+	histogram(p, "decode_seconds", "From the first token to the end.", &m->decode);
+	histogram(p, "request_seconds", "From a complete request to the end of its answer.", &m->whole);
+	histogram(p, "request_prompt_tokens", "Tokens of a prompt.", &m->prompt_tokens);
+	histogram(p, "request_output_tokens", "Tokens of an answer.", &m->output_tokens);
+}
+
+static void put_vllm(const struct page *p, const struct server *s, const struct engine_stats *e)
+{
+	const struct metrics *m = &s->metrics;
+
+	gauge(p, "num_requests_running", "As weft_requests_running.", e->running);
+	gauge(p, "num_requests_waiting", "As weft_requests_waiting.", e->waiting);
+	gauge(p, "kv_cache_usage_perc", "Share of the pages of keys and values in use, 0 to 1.",
+	      e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0);
+	counter(p, "num_preemptions_total", "As weft_requests_preempted_total.", e->preempted);
+	counter(p, "prompt_tokens_total", "As weft_prompt_tokens_total.", e->prompt_tokens);
+	counter(p, "generation_tokens_total", "As weft_output_tokens_total.", e->output_tokens);
+	counter(p, "prefix_cache_queries_total", "As weft_prompt_tokens_total.", e->prompt_tokens);
+	counter(p, "prefix_cache_hits_total", "As weft_cached_tokens_total.", e->cached_tokens);
+	describe(p, "request_success_total", "counter", "Requests that ended, by reason.");
+	labelled(p, "request_success_total", "finished_reason", "stop", e->finished[FINISH_STOP]);
+	labelled(p, "request_success_total", "finished_reason", "length", e->finished[FINISH_LENGTH]);
+	labelled(p, "request_success_total", "finished_reason", "abort", e->finished[FINISH_CANCEL]);
+	labelled(p, "request_success_total", "finished_reason", "error", e->finished[FINISH_ERROR]);
+	histogram(p, "time_to_first_token_seconds", "As weft_time_to_first_token_seconds.", &m->first_token);
+	histogram(p, "inter_token_latency_seconds", "As weft_inter_token_seconds.", &m->next_token);
+	histogram(p, "request_queue_time_seconds", "As weft_queue_seconds.", &m->queue);
+	histogram(p, "request_prefill_time_seconds", "As weft_prefill_seconds.", &m->prefill);
+	histogram(p, "request_decode_time_seconds", "As weft_decode_seconds.", &m->decode);
+	histogram(p, "e2e_request_latency_seconds", "As weft_request_seconds.", &m->whole);
+	histogram(p, "request_prompt_tokens", "As weft_request_prompt_tokens.", &m->prompt_tokens);
+	histogram(p, "request_generation_tokens", "As weft_request_output_tokens.", &m->output_tokens);
+}
+
+void metrics_put(struct buf *b, const struct server *s, const struct engine_stats *e)
+{
+	struct page own = { b, "weft_", "" };
+	struct buf model;
+
+	buf_init(&model);
+	buf_puts(&model, "model=");
+	json_put_cstr(&model, s->served.name);  /* the same escapes as a label's */
+	describe(&own, "model_info", "gauge", "The model that is served.");
+	sample(&own, "model_info", model.p, 1);
+	put_engine(&own, e);
+	put_server(&own, s);
+	buf_reset(&model);
+	buf_puts(&model, "model_name=");
+	json_put_cstr(&model, s->served.name);
+	put_vllm(&(struct page){ b, "vllm:", model.p }, s, e);
+	buf_fini(&model);
 }
 
 static void ready(struct exchange *x)
@@ -152,7 +256,7 @@ static void ready(struct exchange *x)
 
 	engine_stats(s->served.engine, &e);
 	buf_init(&b);
-	metrics_put(&b, &s->metrics, &e, s->served.name, s->n_conn);
+	metrics_put(&b, s, &e);
 	exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", b.p, b.n);
 	buf_fini(&b);
 }

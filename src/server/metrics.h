@@ -13,11 +13,13 @@
 enum { HISTOGRAM_MAX = 24 };
 
 struct histogram {
-	const double *bound;            /* n upper bounds in seconds, rising */
+	const double *bound;            /* n upper bounds, rising */
 	int n;
 	int64_t count[HISTOGRAM_MAX + 1];       /* per interval; the last is above all bounds */
 	double sum;
 };
+
+struct server;
 
 /* Where a request was when it was cancelled, and why it was. */
 enum left_at { LEFT_BODY, LEFT_PREPARING, LEFT_QUEUED, LEFT_PREFILL, LEFT_DECODE, LEFT_STAGES };
@@ -34,12 +36,15 @@ struct metrics {
 	int64_t replies[6];             /* by first digit of the status */
 	int64_t cancelled[CAUSES][LEFT_STAGES];
 	int64_t stalled, timeouts, refused_connections;
-	struct histogram first_token, next_token, queue, whole;
+	struct histogram first_token, next_token, queue, prefill, decode, whole;       /* seconds */
+	struct histogram prompt_tokens, output_tokens;
 };
 
 void metrics_init(struct metrics *m);
 
-void histogram_add(struct histogram *h, double seconds, int64_t times);
+void histogram_add(struct histogram *h, double value, int64_t times);
+/* An answer is complete: ev is its DONE. */
+void metrics_answer(struct metrics *m, const struct event *ev);
 
 void metrics_reply(struct metrics *m, int status);
 void metrics_cancelled(struct metrics *m, enum cause why, enum left_at at);
@@ -48,8 +53,8 @@ void metrics_stalled(struct metrics *m);
 void metrics_timeout(struct metrics *m);
 void metrics_refused_connection(struct metrics *m);
 
-/* Appends the page in Prometheus' text format 0.0.4. */
-void metrics_put(struct buf *b, const struct metrics *m, const struct engine_stats *e, const char *model,
-                 int connections);
+/* Appends the page in Prometheus' text format 0.0.4: our own names, then those
+ * of vLLM for what has the same meaning there, since gateways scrape them. */
+void metrics_put(struct buf *b, const struct server *s, const struct engine_stats *e);
 
 #endif

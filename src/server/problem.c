@@ -36,6 +36,13 @@ int problem_set(struct problem *p, int status, const char *code, const char *par
 	return status;
 }
 
+int problem_stopping(struct problem *p)
+{
+	problem_set(p, 503, "stopping", NULL, "the server is stopping and takes no new requests");
+	p->retry_after = 1;     /* another instance, or the next one, may be there by then */
+	return p->status;
+}
+
 /* That API has names of its own for some, and neither param nor code. */
 static void put_anthropic(struct buf *b, const struct problem *p)
 {

@@ -21,6 +21,9 @@ struct problem {
 int problem_set(struct problem *p, int status, const char *code, const char *param, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 
+/* 503: no new requests, for the server is about to end. */
+int problem_stopping(struct problem *p);
+
 /* Appends {"error": {...}}; Anthropic's has "type": "error" before it. */
 void problem_put(struct buf *b, const struct problem *p);
 

@@ -11,6 +11,7 @@ const struct route routes[] = {
 	{ .path = "/v1/completions", .post = true, .api = &completions_api },
 	{ .path = "/v1/models", .api = &models_api },
 	{ .path = "/v1/models/", .prefix = true, .api = &model_api },
+	{ .path = "/v1/requests/", .prefix = true, .del = true, .api = &requests_api },
 	{ .path = "/health", .open = true, .api = &health_api },
 	{ .path = "/metrics", .api = &metrics_api },
 	{ .path = NULL },

@@ -4,7 +4,7 @@
 
 #include "server/exchange.h"
 
-extern const struct api chat_api, completions_api, models_api, model_api, health_api, metrics_api;
+extern const struct api chat_api, completions_api, models_api, model_api, health_api, metrics_api, requests_api;
 
 struct served;
 struct family;

@@ -33,7 +33,8 @@ void server_opts_default(struct server_opts *o)
 {
 	*o = (struct server_opts){
 		.host = "127.0.0.1", .port = 8080, .connections_max = 1024, .body_max = 64 << 20, .prep_threads = 2,
-		.head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .stall_ms = 30000, .grace_ms = 5000,
+		.head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .stall_ms = 30000, .grace_ms = 30000,
+		.stuck_ms = 120000,
 	};
 }
 
@@ -76,7 +77,7 @@ void server_stop(struct server *s)
 
 void server_conn_gone(struct server *s)
 {
-	if (s->stopping && !s->conns)
+	if (s->stopping && !s->n_busy)
 		event_base_loopbreak(s->base);
 }
 
@@ -93,7 +94,6 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
 	struct timeval tv = { s->opts.grace_ms / 1000, s->opts.grace_ms % 1000 * 1000 };
-	int n = s->n_conn;
 
 	(void)fd;
 	(void)what;
@@ -102,18 +102,13 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 		event_base_loopbreak(s->base);
 		return;
 	}
+	/* It goes on listening, to say 503: whoever routes to it then looks elsewhere,
+	 * and a probe of /health hears why. */
 	s->stopping = true;
-	evconnlistener_free(s->listener);
-	s->listener = NULL;
-	event_del(s->accept_again);
-	for (struct conn *c = s->conns, *next; c; c = next) {
-		next = c->next;
-		conn_drain(c);
-	}
-	log_info("stopping: %d connections, %d of them with a request; answers may go on for %g s", n, s->n_conn,
+	log_info("stopping: %d connections, %d of them with a request; answers may go on for %g s", s->n_conn, s->n_busy,
 	         s->opts.grace_ms / 1000.0);
 	event_add(s->grace, &tv);
-	if (!s->conns)
+	if (!s->n_busy)
 		event_base_loopbreak(s->base);
 }
 
@@ -255,9 +250,7 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 	s->served = *served;
 	s->host = xstrdup(opts->host);
 	s->opts.host = s->host;
-	if (opts->api_key && *opts->api_key)
-		s->api_key = xstrdup(opts->api_key);
-	s->opts.api_key = NULL;
+	s->opts.api_key = s->opts.api_key_file = NULL;
 	if (opts->cors_origin)
 		s->cors_origin = xstrdup(opts->cors_origin);
 	s->opts.cors_origin = s->cors_origin;
@@ -273,6 +266,9 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 	metrics_init(&s->metrics);
 	pthread_mutex_init(&s->lock, NULL);
 	raise_descriptors(opts->connections_max);
+	r = clients_open(&s->clients, opts->api_key, opts->api_key_file, err);
+	if (r)
+		goto fail;
 	s->base = event_base_new();
 	if (!s->base)
 		abort();
@@ -309,7 +305,7 @@ int server_run(struct server *s, struct err *err)
 		return err_set(err, E_IO, "the event loop failed: %s", strerror(errno));
 	s->stopping = true;
 	while (s->conns)
-		conn_close(s->conns);   /* cancels what runs */
+		conn_close(s->conns, CAUSE_STOP);
 	return 0;
 }
 
@@ -322,7 +318,7 @@ void server_close(struct server *s)
 	if (s->base) {
 		s->stopping = true;
 		while (s->conns)
-			conn_close(s->conns);
+			conn_close(s->conns, CAUSE_STOP);
 		if (s->listener)
 			evconnlistener_free(s->listener);
 		struct event *const events[] = { s->ring, s->accept_again, s->grace, s->on_term, s->on_int };
@@ -351,7 +347,7 @@ void server_close(struct server *s)
 	if (s->unix_path)
 		unlink(s->unix_path);
 	free(s->host);
-	free(s->api_key);
+	clients_close(&s->clients);
 	free(s->cors_origin);
 	free(s);
 }

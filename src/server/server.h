@@ -39,7 +39,8 @@ struct served {
 struct server_opts {
 	const char *host;               /* an address, or unix:/path of a socket */
 	int port;                       /* 0: any free one */
-	const char *api_key;            /* NULL: anybody may ask */
+	const char *api_key;            /* NULL, and no file: anybody may ask */
+	const char *api_key_file;       /* more keys; see clients.h.  NULL: none */
 	const char *cors_origin;        /* "*" or origins separated by commas, whose pages may ask; NULL: none */
 	int connections_max;            /* beyond it: 503 */
 	int64_t body_max;               /* bytes of one body; beyond it: 413 */
@@ -50,6 +51,8 @@ struct server_opts {
 	int idle_ms;                    /* between two requests of a connection */
 	int stall_ms;                   /* a reader that stops, or stays behind for so long, is cancelled */
 	int grace_ms;                   /* after a signal: how long answers may go on */
+	int stuck_ms;                   /* work and no step for so long: /health says so */
+	bool log_prompts;               /* their text, at level info */
 };
 
 void server_opts_default(struct server_opts *o);
@@ -60,8 +63,8 @@ struct server;
 int server_open(struct server **out, const struct server_opts *opts, const struct served *served, struct err *err);
 int server_port(const struct server *s);        /* the one that was bound */
 
-/* Answers until SIGTERM, SIGINT or server_stop: then it stops listening, lets
- * answers go on for grace_ms and returns; a second signal ends it at once. */
+/* Answers until SIGTERM, SIGINT or server_stop: then it refuses new work (503),
+ * lets answers go on for grace_ms and returns; a second signal ends it at once. */
 int server_run(struct server *s, struct err *err);
 /* Any thread. */
 void server_stop(struct server *s);

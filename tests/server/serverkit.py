@@ -30,7 +30,10 @@ class Server:
             except (OSError, ValueError):
                 pass
             if self.proc.poll() is not None or time.monotonic() > end:
-                raise RuntimeError("server did not start:\n" + self.text())
+                text = self.text()
+                self.log.close()
+                self.dir.cleanup()
+                raise RuntimeError("server did not start:\n" + text)
             time.sleep(0.01)
 
     def text(self):
@@ -93,6 +96,16 @@ class Server:
                 return time.monotonic() - begin
             if time.monotonic() - begin > PATIENCE:
                 raise AssertionError("%s: %s, expected %s\n%s" % (what, got, want, self.text()[-3000:]))
+
+
+    def at_least(self, name, value):
+        while self.metrics()[name] < value:
+            pass
+
+    def records(self, event):
+        """The log's JSON lines of this event."""
+        lines = (json.loads(line) for line in self.text().splitlines() if line.startswith("{"))
+        return [r for r in lines if r.get("event") == event]
 
 
 class Reply:

@@ -59,6 +59,8 @@ static void end(struct request *r, enum finish why, const char *text, size_t n)
 	struct event ev = { .kind = EV_DONE, .finish = why, .text = text, .n_text = n, .n_prompt = r->n_prompt,
 	                    .n_output = r->n_out };
 
+	r->e->stats.finished[why]++;
+
 	if (why == FINISH_ERROR)
 		err_set(&ev.err, E_FORMAT, "the stub was told to fail");
 	r->over = true;
@@ -134,6 +136,8 @@ static void *run(void *arg)
 		e->stats.running = running;
 		e->stats.waiting = waiting;
 		e->stats.steps++;
+		if (work)
+			e->stats.last_step_ns = clock_monotonic_ns();
 		if (e->stop)
 			break;
 		if (!work) {

@@ -21,7 +21,7 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 	const char *eq = strchr(arg, '=');
 	struct { const char *name; int *at; } ints[] = {
 		{ "connections_max", &o->connections_max }, { "head_ms", &o->head_ms }, { "body_ms", &o->body_ms },
-		{ "idle_ms", &o->idle_ms }, { "stall_ms", &o->stall_ms }, { "grace_ms", &o->grace_ms }, { "ctx", &d->ctx_max },
+		{ "idle_ms", &o->idle_ms }, { "stall_ms", &o->stall_ms }, { "prep_threads", &o->prep_threads }, { "grace_ms", &o->grace_ms }, { "stuck_ms", &o->stuck_ms }, { "ctx", &d->ctx_max },
 	};
 
 	if (!eq)
@@ -40,6 +40,16 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		return d->strict = true, 0;
 	if (!strncmp(arg, "cors_origin=", 12)) {
 		o->cors_origin = arg + 12;
+		return 0;
+	}
+	if (!strcmp(arg, "log_prompts=1"))
+		return o->log_prompts = true, 0;
+	if (!strcmp(arg, "log_format=json"))
+		return log_set_format(LOG_JSON), 0;
+	if (!strcmp(arg, "log_level=info"))
+		return log_set_level(LOG_INFO), 0;
+	if (!strncmp(arg, "api_key_file=", 13)) {
+		o->api_key_file = arg + 13;
 		return 0;
 	}
 	if (!strncmp(arg, "host=", 5)) {
@@ -70,10 +80,10 @@ int main(int argc, char **argv)
 	o.port = 0;
 	if (argc < 3)
 		return 2;
+	log_set_level(LOG_DEBUG);
 	for (int i = 3; i < argc; i++)
 		if (option(&o, &d, argv[i]))
 			return 2;
-	log_set_level(LOG_DEBUG);
 	buf_init(&json);
 	if (file_read(argv[1], (size_t)1 << 28, &json, &err) || tokenizer_open(&tok, json.p, json.n, &err) ||
 	    template_open(&tmpl, chat, sizeof chat - 1, NULL, &err)) {

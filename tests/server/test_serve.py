@@ -148,7 +148,8 @@ class Program(unittest.TestCase):
         self.assertIn("in use", r.stderr)
 
     def test_queue_and_signals(self):
-        s = start("--parallel", "1", "--queue", "1", "--alias", "mine", "--max-connections", "50")
+        s = start("--parallel", "1", "--queue", "1", "--alias", "mine", "--max-connections", "50",
+                  "--grace-seconds", "1")
         a = s.connect()
         a.request("POST", COMPLETIONS, {"prompt": "x", "max_tokens": 3000, "ignore_eos": True, "stream": True, "model": "mine"})
         a.until(b"data:")

@@ -1,0 +1,358 @@
+"""The life of a request before a stub engine: cancels, drains, logs, counters.
+Run as: test_life.py STUB_SERVER TOKENIZER.JSON"""
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import unittest
+
+from serverkit import PATIENCE, Gone, Server, request
+
+STUB, TOKENIZER = sys.argv[1:3]
+QUICK = os.environ.get("WEFT_TEST_QUICK")
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+ENDLESS = 50000         # tokens: an answer no test waits for
+CANCELLED = 'requests_cancelled_total{cause="%s",stage="%s"}'
+
+
+def start(**opts):
+    return Server([STUB, TOKENIZER, "{port_file}"] + ["%s=%s" % kv for kv in opts.items()])
+
+
+def cancelled(s, cause):
+    """By stage, those that are not 0."""
+    m = s.metrics()
+    head = 'weft_requests_cancelled_total{cause="%s",stage="' % cause
+    return {k[len(head):-2]: v for k, v in m.items() if k.startswith(head) and v}
+
+
+class Test(unittest.TestCase):
+    def serve(self, **opts):
+        s = start(**opts)
+        self.addCleanup(s.close)
+        return s
+
+
+class Deleting(Test):
+    def test_each_stage(self):
+        s = self.serve()
+        for say, stage in (("queue", "queued"), ("prefill", "prefill"), ("slow", "decode")):
+            for stream in (False, True):
+                with self.subTest(stage=stage, stream=stream):
+                    before = cancelled(s, "delete").get(stage, 0)
+                    name = "mine-%s-%d" % (say, stream)
+                    c = s.connect()
+                    c.request("POST", COMPLETIONS, {"prompt": "say " + say, "max_tokens": ENDLESS, "stream": stream},
+                              {"x-request-id": name})
+                    s.until("there", **({"requests_waiting": 1} if say == "queue" else {"requests_running": 1}))
+                    if stage == "decode" and stream:
+                        c.until(b"data:")
+                    elif stage == "decode":
+                        s.at_least("weft_steps_total", s.metrics()["weft_steps_total"] + 3)
+                    r = s.ask("DELETE", "/v1/requests/" + name)
+                    self.assertEqual((r.status, r.json()), (200, {"id": name, "object": "request", "cancelled": 1}))
+                    if stream:
+                        rest = c.until(b"0\r\n\r\n").decode()
+                        self.assertIn('"request_cancelled"', rest)
+                        self.assertNotIn("[DONE]", rest)
+                    else:
+                        r = c.reply()
+                        self.assertEqual((r.status, r.error()["code"]), (499, "request_cancelled"))
+                    # The connection goes on.
+                    c.request("GET", "/health")
+                    self.assertEqual(c.reply().status, 200)
+                    c.close()
+                    s.until("idle", requests_running=0, requests_waiting=0)
+                    self.assertEqual(cancelled(s, "delete")[stage], before + 1)
+                    self.assertEqual(s.ask("DELETE", "/v1/requests/" + name).status, 404)
+        self.assertEqual(cancelled(s, "disconnect"), {})
+
+    def test_body(self):
+        s = self.serve()
+        c = s.connect()
+        whole = request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 1}, {"x-request-id": "half"})
+        c.send(whole[:-4])
+        while s.ask("DELETE", "/v1/requests/half").status == 404:
+            pass                # until the server has read its header
+        r = c.reply()
+        self.assertEqual((r.status, r.error()["code"]), (499, "request_cancelled"))
+        c.close()
+        self.assertEqual(cancelled(s, "delete"), {"body": 1})
+
+    def test_preparing(self):
+        """Behind a large body on the one worker; on a machine that is busy elsewhere it may be queued already."""
+        s = self.serve(prep_threads=1)
+        a, b = s.connect(), s.connect()
+        a.request("POST", COMPLETIONS, {"prompt": "word " * (50000 if QUICK else 300000), "max_tokens": 1})
+        b.request("POST", COMPLETIONS, {"prompt": "say queue"}, {"x-request-id": "behind"})
+        while s.ask("DELETE", "/v1/requests/behind").status == 404:
+            pass
+        self.assertEqual(b.reply().status, 499)
+        n = cancelled(s, "delete")
+        self.assertEqual((n.get("preparing", 0) + n.get("queued", 0), sum(n.values())), (1, 1))
+        a.close()
+        b.close()
+
+    def test_by_the_answers_id(self):
+        s = self.serve()
+        c = s.connect()
+        c.request("POST", CHAT, {"messages": [{"role": "user", "content": "say slow"}], "max_tokens": ENDLESS,
+                                 "stream": True}, {"x-request-id": "other-name"})
+        name = re.search(rb'"id":"(chatcmpl-\w+)"', c.until(b'"object"')).group(1).decode()
+        self.assertEqual(s.ask("DELETE", "/v1/requests/" + name).status, 200)
+        c.close()
+        s.until("idle", requests_running=0)
+
+    def test_whose(self):
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write("# who\nann  one-secret\nbob\ttwo-secret # of bob\n\nthree-secret\n")
+            f.flush()
+            s = self.serve(api_key_file=f.name, log_format="json")
+        keys = {k: {"Authorization": "Bearer %s-secret" % k, "x-request-id": "r"} for k in ("one", "two", "three")}
+        c = s.connect()
+        c.request("POST", COMPLETIONS, {"prompt": "say slow", "max_tokens": ENDLESS, "user": "zoe"}, keys["one"])
+        while 'weft_requests_running 1\n' not in s.ask("GET", "/metrics", headers=keys["two"]).text():
+            pass
+        self.assertEqual(s.ask("DELETE", "/v1/requests/r").status, 401)
+        self.assertEqual(s.ask("DELETE", "/v1/requests/r", headers=keys["two"]).status, 404)
+        self.assertEqual(s.ask("DELETE", "/v1/requests/r", headers=keys["three"]).status, 404)
+        self.assertEqual(s.ask("DELETE", "/v1/requests/r", headers=keys["one"]).status, 200)
+        self.assertEqual(c.reply().status, 499)
+        c.close()
+        for k, name in (("two", "key:bob"), ("three", "key:key3")):
+            s.post(COMPLETIONS, {"prompt": "ab", "max_tokens": 1, "user": "zoe"}, keys[k])
+            self.assertEqual(s.records("request")[-1]["client"], name)
+        self.assertNotIn("secret", s.text())
+
+    def test_bad_key_files(self):
+        for text, words in (("", "no key"), ("# only\n", "no key"), ("a b c\n", "line 1"), ("\na\tb c", "line 2")):
+            with tempfile.NamedTemporaryFile("w") as f:
+                f.write(text)
+                f.flush()
+                with self.assertRaises(RuntimeError) as e:
+                    start(api_key_file=f.name)
+                self.assertIn(words, str(e.exception))
+
+
+class Leaving(Test):
+    def test_body_and_preparing(self):
+        s = self.serve(prep_threads=1)
+        for _ in range(3):
+            c = s.connect()
+            c.send(request("POST", COMPLETIONS, {"prompt": "ab"})[:-3])
+            c.close()
+        s.until("counted", **{CANCELLED % ("disconnect", "body"): 3})
+        # A header that is not complete is no request yet.
+        c = s.connect()
+        c.send(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\n")
+        c.close()
+        s.until("gone", connections=1)
+        self.assertEqual(cancelled(s, "disconnect"), {"body": 3})
+        a, b = s.connect(), s.connect()
+        a.request("POST", COMPLETIONS, {"prompt": "word " * (50000 if QUICK else 300000), "max_tokens": 1})
+        b.request("POST", COMPLETIONS, {"prompt": "say queue"}, {"x-request-id": "b"})
+        b.reset()
+        a.reset()
+        s.until("gone", connections=1, requests_running=0, requests_waiting=0)
+        self.assertEqual(sum(cancelled(s, "disconnect").values()), 5)
+        self.assertEqual(s.metrics()["weft_clients_stalled_total"], 0)
+
+    def rss(self, s):
+        with open("/proc/%d/status" % s.proc.pid) as f:
+            return int(re.search(r"VmRSS:\s*(\d+)", f.read()).group(1)) << 10
+
+    def abort(self, s, i):
+        c = s.connect()
+        body = {"prompt": "say " + ("queue", "prefill", "slow", "word " * 200)[i % 4], "max_tokens": ENDLESS,
+                "stream": i % 2 == 0}
+        whole = request("POST", COMPLETIONS, body)
+        c.send(whole[:-5] if i % 5 == 4 else whole)
+        (c.reset if i % 3 == 0 else c.close)()
+
+    def test_memory_after_aborts(self):
+        s = self.serve()
+        rounds = []
+        for _ in range(3):
+            for i in range(100 if QUICK else 1000):
+                self.abort(s, i)
+            s.until("idle", connections=1, requests_running=0, requests_waiting=0)
+            rounds.append(self.rss(s))
+        print("memory after rounds of aborts: %s KB" % [r >> 10 for r in rounds])
+        # The first fills what is recycled; a leak would add every round (an exchange and its
+        # request are some 5 KB: 5 MB for a thousand).
+        self.assertLess(rounds[2] - rounds[1], 1 << 20)
+        self.assertEqual(s.post(COMPLETIONS, {"prompt": "ab", "max_tokens": 1}).status, 200)
+
+
+class Reading(Test):
+    def test_a_trickle(self):
+        """A reader takes a few bytes between the answers of others: they and the engine do not wait for it."""
+        s = self.serve(stall_ms=3600 * 1000)
+        c = s.connect(rcvbuf=4096)
+        c.request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 3000, "stream": True, "logprobs": 20})
+        want = s.post(COMPLETIONS, {"prompt": "cd", "max_tokens": 50}).json()["choices"]
+        got = 0
+        for _ in range(30):
+            got += len(c.s.recv(10))
+            self.assertEqual(s.post(COMPLETIONS, {"prompt": "cd", "max_tokens": 50}).json()["choices"], want)
+        # The engine is done with it, though it has read next to nothing.
+        s.until("the engine finished for it", requests_running=0, requests_waiting=0)
+        self.assertLessEqual(got, 300)
+        self.assertEqual((s.metrics()["weft_clients_stalled_total"], cancelled(s, "stall")), (0, {}))
+        c.close()
+
+    def test_given_up(self):
+        s = self.serve(stall_ms=300)
+        c = s.connect(rcvbuf=4096)
+        c.request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 2000, "stream": True, "logprobs": 20})
+        s.until("given up", clients_stalled_total=1, connections=1)
+        self.assertEqual((cancelled(s, "stall"), cancelled(s, "disconnect")), ({"decode": 1}, {}))
+        c.close()
+
+
+class Logging(Test):
+    def test_json(self):
+        s = self.serve(log_format="json", log_level="info")
+        s.post(COMPLETIONS, {"prompt": "hello world", "max_tokens": 5}, {"x-request-id": "a"})
+        s.post(CHAT, {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3, "stream": True, "user": "zoe x"},
+               {"x-request-id": "b"})
+        s.post(COMPLETIONS, {"prompt": 5}, {"x-request-id": "c"})
+        s.post(COMPLETIONS, {"prompt": "say fail"}, {"x-request-id": "d"})
+        s.ask("GET", "/health")
+        c = s.connect()
+        c.request("POST", COMPLETIONS, {"prompt": "say slow", "max_tokens": ENDLESS, "stream": True}, {"x-request-id": "e"})
+        c.until(b"data:")
+        c.close()
+        s.until("left", requests_running=0)
+        lines = {r["id"]: r for r in s.records("request")}
+        self.assertEqual(sorted(lines), ["a", "b", "c", "d", "e"])
+        self.assertEqual(len(s.records("request")), 5)          # one each; none for probes
+        a = lines["a"]
+        self.assertEqual((a["path"], a["status"], a["finish"], a["output"], a["client"], a["level"]),
+                         (COMPLETIONS, 200, "length", 5, "127.0.0.1", "info"))
+        self.assertGreater(a["prompt"], 1)
+        self.assertGreater(a["total_ms"], 0)
+        self.assertGreater(a["first_token_ms"], 0)
+        self.assertRegex(a["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        self.assertEqual((lines["b"]["client"], lines["b"]["output"]), ("user:zoe?x", 3))
+        self.assertEqual((lines["c"]["status"], lines["c"]["finish"]), (400, "refused"))
+        self.assertIn("prompt", lines["c"]["error"])
+        self.assertEqual((lines["d"]["status"], lines["d"]["finish"]), (500, "error"))
+        self.assertEqual((lines["e"]["finish"], lines["e"]["error"]), ("cancelled", "client left while decode"))
+        self.assertNotIn("hello", s.text())
+        self.assertNotIn("temperature", s.text())
+
+    def test_text(self):
+        s = self.serve()
+        s.post(COMPLETIONS, {"prompt": "hello world", "max_tokens": 5, "temperature": 0.25}, {"x-request-id": "a1"})
+        lines = [l for l in s.text().splitlines() if " a1 " in l]
+        self.assertEqual(len(lines), 1, s.text())
+        self.assertRegex(lines[0], r"^[\d:.]+ info +a1 127\.0\.0\.1:\d+ 127\.0\.0\.1 /v1/completions: 200 length, prompt \d+, "
+                                   r"cached 0, output 5, queued \d+ ms, first token \d+ ms, .*\d ms$")
+        self.assertRegex(s.text(), r"debug a1: .*temperature 0\.25")
+        self.assertNotIn("hello", s.text())
+
+    def test_prompts_when_asked(self):
+        s = self.serve(log_prompts=1, log_format="json")
+        s.post(COMPLETIONS, {"prompt": "hello\nworld \x07", "max_tokens": 5}, {"x-request-id": "a"})
+        r = s.records("prompt")
+        self.assertEqual((len(r), r[0]["id"], r[0]["prompt"]), (1, "a", "hello\nworld \x07"))
+
+
+class Counting(Test):
+    def test_page(self):
+        s = self.serve()
+        for i in range(5):
+            s.post(COMPLETIONS, {"prompt": "hello", "max_tokens": 1 + i})
+        page = s.ask("GET", "/metrics").text()
+        m = s.metrics()
+        self.assertEqual(m['weft_model_info{model="stub"}'], 1)
+        self.assertEqual(m['vllm:num_requests_running{model_name="stub"}'], 0)
+        self.assertEqual(m['vllm:request_success_total{model_name="stub",finished_reason="length"}'], 5)
+        names = set(re.findall(r"^# TYPE (\S+) histogram$", page, re.M))
+        for name in ("weft_time_to_first_token_seconds", "weft_inter_token_seconds", "weft_queue_seconds",
+                     "weft_request_seconds", "vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds",
+                     "vllm:request_queue_time_seconds", "vllm:e2e_request_latency_seconds"):
+            self.assertIn(name, names)
+        for name in names:
+            buckets = [float(v) for v in re.findall(r"^%s_bucket\{.*\} (\S+)$" % re.escape(name), page, re.M)]
+            self.assertEqual(buckets, sorted(buckets))
+            count = [float(v) for v in re.findall(r"^%s_count(?:\{.*\})? (\S+)$" % re.escape(name), page, re.M)]
+            self.assertEqual(count, [buckets[-1]])
+            self.assertEqual(count[0], 10 if "inter_token" in name else 5, name)
+        # Every sample is described before it comes, and only once.
+        described = re.findall(r"^# TYPE (\S+)", page, re.M)
+        self.assertEqual(len(described), len(set(described)))
+        for line in page.splitlines():
+            if line[0] != "#":
+                base = re.sub(r"_(bucket|sum|count)$", "", re.match(r"[\w:]+", line).group())
+                self.assertTrue(base in described or re.match(r"[\w:]+", line).group() in described, line)
+
+
+class Health(Test):
+    def until_health(self, s, status, word):
+        while True:
+            r = s.ask("GET", "/health")
+            if r.json()["status"] == word:
+                self.assertEqual(r.status, status)
+                return r.json()
+            self.assertIn(r.json()["status"], ("ok", "stuck"))
+
+    def test_stuck(self):
+        s = self.serve(stuck_ms=200)
+        s.post(COMPLETIONS, {"prompt": "ab", "max_tokens": 1})
+        self.assertEqual(s.ask("GET", "/health").json()["last_step_seconds"], None)
+        for say in ("prefill", "queue"):        # the stub's engine never steps for these
+            c = s.connect()
+            c.request("POST", COMPLETIONS, {"prompt": "say " + say})
+            self.assertGreater(self.until_health(s, 503, "stuck")["last_step_seconds"], 0.2)
+            c.close()
+            self.until_health(s, 200, "ok")
+
+
+class Stopping(Test):
+    def test_drain(self):
+        s = start(grace_ms=PATIENCE * 1000)
+        idle, half = s.connect(), s.connect()
+        idle.request("GET", "/health")
+        idle.reply()
+        whole = request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 1})
+        half.send(whole[:-4])
+        c = s.connect()
+        c.request("POST", COMPLETIONS, {"prompt": "say slow", "max_tokens": 150, "stream": True})
+        c.until(b"data:")
+        s.signal()
+        while s.ask("GET", "/health").json()["status"] == "ok":
+            pass
+        r = s.ask("GET", "/health")
+        self.assertEqual((r.status, r.json()["status"], r.headers["connection"]), (503, "stopping", "close"))
+        idle.send(whole)
+        half.send(whole[-4:])
+        for r in (idle.reply(), half.reply(), s.post(CHAT, {"messages": []})):
+            self.assertEqual((r.status, r.error()["code"], r.headers["retry-after"], r.headers["connection"]),
+                             (503, "stopping", "1", "close"))
+        self.assertIn(b'"finish_reason":"length"', c.until(b"[DONE]"))
+        for conn in (idle, half, c):
+            conn.close()
+        self.assertEqual(s.wait(), 0)
+        s.close()
+
+    def test_idle_connections_do_not_hold_it(self):
+        s = start(grace_ms=3600 * 1000)
+        idle, half = s.connect(), s.connect()
+        idle.request("GET", "/health")
+        idle.reply()
+        half.send(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n{")
+        s.until("both there", connections=3)
+        s.signal()
+        self.assertEqual(s.wait(), 0)
+        idle.close()
+        half.close()
+        s.close()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[3:])
