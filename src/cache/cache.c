@@ -149,6 +149,7 @@ int caches_capture(struct caches *s, int slot, int pos, struct snaps *out)
 		assert(snap->cache == s->v[i] && snap->pos == pos);
 		out->v[i] = snap;
 		out->bytes += snap->bytes;
+		s->v[i]->snap_bytes += snap->bytes;
 	}
 	return 0;
 }
@@ -192,10 +193,42 @@ int caches_restore(struct caches *s, int slot, const struct snaps *snaps, int po
 
 void snaps_drop(struct snaps *snaps)
 {
-	for (int i = 0; i < snaps->n; i++)
-		if (snaps->v[i])
-			snaps->v[i]->cache->ops->drop(snaps->v[i]);
+	for (int i = 0; i < snaps->n; i++) {
+		if (!snaps->v[i])
+			continue;
+		snaps->v[i]->cache->snap_bytes -= snaps->v[i]->bytes;
+		snaps->v[i]->cache->ops->drop(snaps->v[i]);
+	}
 	*snaps = (struct snaps){ .n = 0 };
+}
+
+size_t caches_kept(const struct caches *s)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < s->n; i++)
+		n += s->v[i]->ops->kept ? s->v[i]->ops->kept(s->v[i]) : s->v[i]->snap_bytes;
+	return n;
+}
+
+size_t snaps_alone(const struct snaps *snaps)
+{
+	size_t n = snaps_room(snaps);
+
+	for (int i = 0; i < snaps->n; i++)
+		if (!snaps->v[i]->cache->ops->alone)
+			n += snaps->v[i]->bytes;
+	return n;
+}
+
+size_t snaps_room(const struct snaps *snaps)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < snaps->n; i++)
+		if (snaps->v[i]->cache->ops->alone)
+			n += snaps->v[i]->cache->ops->alone(snaps->v[i]);
+	return n;
 }
 
 int snaps_write(const struct snaps *snaps, struct sink *to)
@@ -255,6 +288,7 @@ static int read_all(struct caches *s, struct source *from, struct snaps *out, st
 		if (rc)
 			return rc;
 		out->bytes += out->v[i]->bytes;
+		s->v[i]->snap_bytes += out->v[i]->bytes;
 		if (out->v[i]->pos != out->pos)
 			return err_set(err, E_FORMAT, "snapshot: %s stands at %d, the set at %d", o->name,
 			               out->v[i]->pos, out->pos);

@@ -57,12 +57,17 @@ struct cache_ops {
 	/* Optional: NULL means there is truly nothing to do. */
 	void (*begin)(struct cache *, const struct span *, int n_span);
 	size_t (*shed)(struct cache *, size_t want);            /* give memory back; bytes freed */
+	/* For a kind whose snapshots share memory with each other or with slots: what
+	 * snapshots hold and slots do not; what dropping this one would free now. */
+	size_t (*kept)(const struct cache *);
+	size_t (*alone)(const struct snap *);
 	void (*check)(const struct cache *);                    /* asserts its own books */
 };
 
 struct cache {
 	const struct cache_ops *ops;
 	struct backend *be;
+	size_t snap_bytes;              /* of live snapshots, each counted whole; the set's account */
 };
 
 /* Embedded first in each kind's snapshot.  bytes: what dropping it would free
@@ -106,6 +111,12 @@ int snaps_reach(const struct snaps *, int pos);
 /* pos came from snaps_reach.  E_FULL: the slot is closed. */
 int caches_restore(struct caches *, int slot, const struct snaps *, int pos);
 void snaps_drop(struct snaps *);
+/* Bytes that snapshots hold and no slot does; of them, what dropping this set
+ * would free now. */
+size_t caches_kept(const struct caches *);
+size_t snaps_alone(const struct snaps *);
+/* Of that, memory which a slot can then reserve (a state's budget is its own). */
+size_t snaps_room(const struct snaps *);
 /* As bytes.  read trusts no number in them and takes from the same budgets as
  * capture; whoever stores them answers for their contents (checksum, model). */
 int snaps_write(const struct snaps *, struct sink *);

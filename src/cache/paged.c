@@ -55,6 +55,7 @@ struct paged {
 	struct kv_view view;
 	struct paged_snap *snaps;
 	uint8_t *bounce;                /* one page, for write and read */
+	uint8_t *seen;                  /* [pages] for kept; zero between calls */
 };
 
 static struct paged *paged_of(const struct cache *c)
@@ -257,6 +258,38 @@ static int paged_restore(struct cache *c, int slot, const struct snap *snap, int
 	return 0;
 }
 
+/* By looking at all tables: asked once or twice in a step, it costs less than a
+ * second count of every page would. */
+static size_t paged_kept(const struct cache *c)
+{
+	const struct paged *p = paged_of(c);
+	int n = p->pages - p->n_free;
+
+	for (int set = 1; set >= 0; set--)
+		for (int i = 0; i < p->o.slots; i++) {
+			const struct table *t = &p->table[i];
+
+			for (int k = 0; k < t->n; k++) {
+				n -= set && !p->seen[t->page[k]];
+				p->seen[t->page[k]] = (uint8_t)set;
+			}
+		}
+	return (size_t)n * p->page_bytes;
+}
+
+/* Who shares a page shares all before it, so the pages held by this snapshot
+ * alone are its last. */
+static size_t paged_alone(const struct snap *snap)
+{
+	const struct paged_snap *s = (const struct paged_snap *)snap;
+	const struct paged *p = paged_of(snap->cache);
+	int n = 0;
+
+	while (n < s->n && p->ref[s->page[s->n - 1 - n]] == 1)
+		n++;
+	return (size_t)n * p->page_bytes;
+}
+
 /* What a snapshot of this cache begins with.  A reader needs every word equal
  * but the position. */
 static void head_fill(const struct paged *p, int pos, uint32_t head[HEAD_WORDS], char format[FORMAT_BYTES])
@@ -406,6 +439,7 @@ static void paged_fini(struct cache *c)
 	free(p->pages_of_slots);
 	free(p->view_page);
 	free(p->bounce);
+	free(p->seen);
 	free(p);
 }
 
@@ -424,6 +458,8 @@ static const struct cache_ops paged_ops = {
 	.write = paged_write,
 	.read = paged_read,
 	.begin = paged_begin,
+	.kept = paged_kept,
+	.alone = paged_alone,
 	.check = paged_check,
 };
 
@@ -483,6 +519,7 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 		p->table[i] = (struct table){ .page = p->pages_of_slots + (size_t)i * (size_t)p->page_max,
 		                              .shared = -1 };
 	p->bounce = xmalloc(p->body_bytes);
+	p->seen = xcalloc(pages, sizeof *p->seen);
 	p->view = (struct kv_view){ .base = p->base, .page_bytes = p->page_bytes, .fmt = o->fmt,
 	                            .page_rows = o->page_rows, .heads = o->heads, .dim = o->dim,
 	                            .page = p->view_page, .page_max = p->page_max };

@@ -2,7 +2,8 @@
  *
  * The way through them: engine.c (submit, inbox, the thread, the step), sched.c
  * (who waits, who runs, the rows of a step), verify.c (from logits to tokens,
- * text and the end), prefix.c, outbox.c.
+ * text and the end), reuse.c (a request and the prefix store), prefix.c, place.c,
+ * outbox.c.
  *
  * Everything but what is marked otherwise belongs to the engine's thread. */
 #ifndef ENGINE_CORE_H
@@ -23,6 +24,8 @@
 #include "text/detok.h"
 #include "text/stops.h"
 
+#define AHEAD_NONE UINT64_MAX
+
 /* A request, which is also the sequence it makes. */
 struct request {
 	atomic_int refs;                /* one of the reader's, one of the engine's */
@@ -38,7 +41,8 @@ struct request {
 	int n_stop_token;
 	bool no_cache;
 	int *split, n_split;
-	int *mark, n_mark;
+	char *salt;                     /* "": none */
+	struct place_plan plan;
 	int resume_at;
 	int priority;
 	int64_t deadline_ns;            /* INT64_MAX: none */
@@ -55,7 +59,13 @@ struct request {
 	int n_cached, shared;           /* restored from a kept prefix, at first and this time */
 	int progress;                   /* of the prompt, as last told */
 	int split_at;                   /* chunks taken, for split */
+	/* Of the prefix store: see reuse.c. */
 	int learned;                    /* prefixes up to this length need no more snapshots */
+	int kept_at;                    /* the last state kept or resumed from, on the way to pos */
+	int junction;                   /* where it leaves what was known; 0: no state is wanted there */
+	uint64_t ahead;                 /* age of the running request it waits for; AHEAD_NONE: none */
+	int ahead_at;                    /* ... to come this far */
+	struct prefix_report report;
 	int reported;                   /* rows before this position were given to on_logits */
 
 	/* Tokens guessed to follow the last one, for the next step alone. */
@@ -138,6 +148,7 @@ struct engine {
 	struct engine_stats stats;      /* the engine's copy; shown at the end of a step */
 	struct sched sched;
 	struct prefix prefix;
+	bool ending;                    /* the engine closes: nothing more is kept */
 	struct batch batch;
 	struct pass pass;
 	size_t logits_bytes;
@@ -180,6 +191,18 @@ void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
 void draft_learn(struct engine *e, struct request *r);
 /* The slot's sequence is gone. */
 void draft_forget(struct engine *e, int slot);
+
+/* ---- reuse.c ---- */
+/* At admission: restores the longest known prefix into r's slot.  Returns its length. */
+int reuse_start(struct engine *e, struct request *r);
+/* Should r not start yet, because a running request computes what it begins with? */
+bool reuse_waits(struct engine *e, struct request *r);
+/* The next position at which a chunk of r must end so that its state can be kept. */
+int reuse_cut(const struct engine *e, const struct request *r);
+/* r's rows are settled: keeps its state where a place was reached or passed. */
+void reuse_moved(struct engine *e, struct request *r);
+/* r ends, its slot still open. */
+void reuse_end(struct engine *e, struct request *r);
 
 /* ---- verify.c ---- */
 /* Looks at the item's logits and takes the next token, and one more for each

@@ -33,7 +33,8 @@ void request_unref(struct request *r)
 	free(r->text_end);
 	free(r->stop_token);
 	free(r->split);
-	free(r->mark);
+	free(r->salt);
+	place_plan_fini(&r->plan);
 	free(r->tok);
 	free(r);
 }
@@ -209,8 +210,9 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->n_stop_token = a->n_stop_token;
 	r->split = copy(a->split, a->n_split, sizeof(*a->split));
 	r->n_split = a->n_split;
-	r->mark = copy(a->mark, a->n_mark, sizeof(*a->mark));
-	r->n_mark = a->n_mark;
+	r->salt = xstrdup(a->cache_salt ? a->cache_salt : "");
+	place_plan_init(&r->plan, a->n_prompt, a->mark, a->mark_kind, a->n_mark);
+	r->ahead = AHEAD_NONE;
 	r->no_cache = a->no_cache;
 	r->n_draft_max = a->n_draft < 0 ? 0 : a->n_draft && a->n_draft < DRAFT_MAX ? a->n_draft : DRAFT_MAX;
 	r->resume_at = a->resume_at;
@@ -272,7 +274,8 @@ void engine_show_stats(struct engine *e)
 		s->kv_pages_used = kv.pages_used;
 	}
 	s->prefix_bytes = e->prefix.bytes;
-	s->prefix_entries = e->prefix.n;
+	s->prefix_entries = e->prefix.n_state;
+	s->prefix_evicted = e->prefix.evicted;
 	pthread_mutex_lock(&e->lock);
 	e->shown = *s;
 	pthread_mutex_unlock(&e->lock);
@@ -295,19 +298,6 @@ void engine_stats(struct engine *e, struct engine_stats *out)
 
 /* ---- the end of a request ---- */
 
-/* The whole answer and what led to it may come back as the beginning of the next
- * prompt.  After a stop string the caches may hold more than the text that was
- * given out; then they go back to its end, if they can. */
-static void learn_end(struct engine *e, struct request *r)
-{
-	if (r->no_cache || !e->opts.prefix_bytes)
-		return;
-	if (r->end_pos && r->end_pos < r->pos)
-		r->pos = caches_rewind(&e->m->caches, r->slot, r->pos, r->end_pos);
-	if (r->pos > r->learned)
-		prefix_learn(&e->prefix, &e->m->caches, r->slot, r->tok, r->pos);
-}
-
 static enum request_stage stage_of(const struct request *r)
 {
 	if (r->slot < 0)
@@ -322,8 +312,8 @@ void engine_finish(struct engine *e, struct request *r)
 
 	ev.stage = stage_of(r);
 	/* Also what was computed for one who left: he may come again. */
-	if (r->slot >= 0 && r->finish != FINISH_ERROR)
-		learn_end(e, r);
+	if (r->slot >= 0 && !e->ending)
+		reuse_end(e, r);
 	if (r->slot >= 0 && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH))
 		draft_learn(e, r);
 	sched_remove(e, r);
@@ -348,6 +338,7 @@ void engine_finish(struct engine *e, struct request *r)
 		ev.decode_ns = now - r->t_first;
 	ev.n_preempted = r->n_preempted;
 	ev.err = r->err;
+	ev.prefix = r->report;
 	e->stats.finished[r->finish]++;
 	if (r->finish == FINISH_CANCEL)
 		e->stats.cancelled[ev.stage]++;
@@ -403,6 +394,7 @@ static void admit(struct engine *e)
 		next = r->next;
 		sched_wait(&e->sched, r);
 	}
+	e->ending = closing;
 	finish_all_left(e, closing);
 	sched_admit(e);
 }
@@ -419,26 +411,13 @@ static void pass_set(struct engine *e)
 	caches_begin(&e->m->caches, b->span, b->n_item);
 }
 
-/* Is r at a position worth keeping? */
-static bool at_mark(const struct request *r)
-{
-	if (r->pos == r->n_prompt - 1)
-		return true;
-	for (int i = 0; i < r->n_mark; i++)
-		if (r->pos == r->mark[i] && r->pos < r->n_prompt)
-			return true;
-	return false;
-}
-
 /* After the rows of an item are settled. */
 static void move_on(struct engine *e, struct request *r)
 {
 	if (!r->ending && r->pos == r->resume_at && sched_resume(e, r, &r->err))
 		verify_end(r, FINISH_ERROR);
-	if (!r->ending && r->pos > r->learned && !r->no_cache && at_mark(r)) {
-		prefix_learn(&e->prefix, &e->m->caches, r->slot, r->tok, r->pos);
-		r->learned = r->pos;
-	}
+	if (!r->ending)
+		reuse_moved(e, r);
 	if (!r->ending && r->pos == r->n_tok)
 		verify_end(r, FINISH_LENGTH);   /* only the prompt was asked for */
 	if (r->ending)
@@ -613,7 +592,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	e->inbox_end = &e->inbox;
 	queue_init(&e->queue, opts->queue_max, opts->queue_seconds, opts->seqs_max);
 	sched_init(&e->sched, opts->seqs_max);
-	prefix_init(&e->prefix, opts->prefix_bytes);
+	prefix_init(&e->prefix, &m->caches, opts->prefix_bytes);
 	batch_init(e);
 	e->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*e->row)));
 	e->only = xcalloc((size_t)m->shape.vocab / 32 + 1, sizeof(*e->only));

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "engine/draft.h"
+#include "engine/report.h"
 #include "engine/sampler.h"
 #include "model/model.h"
 #include "text/mask_source.h"
@@ -96,7 +97,9 @@ struct ask {
 	 * likely to part from this one (the end of a message).  The end of the prompt
 	 * and the end of the answer are kept anyway. */
 	const int *mark;
+	const unsigned char *mark_kind; /* enum place of each; NULL: the start of a user's message */
 	int n_mark;
+	const char *cache_salt;         /* prefixes are shared under one salt only; NULL: "" */
 
 	/* Who asks: clients share the engine evenly, whatever each of them has waiting.
 	 * 0: nobody in particular; those are one client, and no share limits them. */
@@ -133,6 +136,7 @@ enum finish { FINISH_STOP, FINISH_LENGTH, FINISH_CANCEL, FINISH_ERROR };
 struct event {
 	enum event_kind kind;
 	int cached, done, total;        /* START, PROGRESS */
+	struct prefix_report prefix;    /* START, DONE: where it was resumed, and why not further on */
 	int32_t token;                  /* TOKEN */
 	struct pick pick;               /* TOKEN: logprobs as asked */
 	const char *text;               /* TOKEN, DONE: bytes to append, whole characters; valid until the next event */
@@ -204,6 +208,8 @@ struct engine_stats {
 		const char *name;                       /* NULL: no such drafter */
 		int64_t rounds, drafted, accepted;      /* runs of tokens, and tokens */
 	} drafter[DRAFTERS_MAX];
+	int64_t prefix_reason[PREFIX_REASONS];          /* first admissions, by why they were not resumed further on */
+	int64_t prefix_evicted;
 };
 void engine_stats(struct engine *e, struct engine_stats *out);
 

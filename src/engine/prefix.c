@@ -1,54 +1,217 @@
-/* prefix.c - see prefix.h.  A list searched from end to end: some hundred
- * entries, compared at memcmp's speed, cost far less than one step. */
+/* prefix.c - see prefix.h. */
 #include "engine/prefix.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 
-struct prefix_entry {
-	int32_t *tok;
-	int n;
-	size_t bytes;
-	uint64_t used;
-	struct snaps snaps;
+struct prefix_node {
+	struct prefix_node *parent, *child;     /* child: the first of its children, the newest first */
+	struct prefix_node *prev, *next;        /* among its parent's children */
+	struct prefix_tree *tree;
+	int32_t *tok;                   /* [n] what follows the parent's end */
+	int n, end;
+	struct snaps snaps;             /* at end; n == 0: none */
+	uint64_t key;                   /* the tier's; 0: not on disk */
+	int below;                      /* nodes in this subtree, itself included, that have a snapshot */
+	uint64_t id;
+	bool placed;                    /* a state was meant to be here; false: only a fork of the way */
+	bool lost, pinned;
+	enum place kind;
+	uint64_t by;
+	int passes;                     /* prompts that were known further on than here */
+	int landed;                     /* prompts for which this was the last known place */
+	int hits;                       /* prompts resumed from here */
+	uint64_t made, used;            /* clock of the store */
+	int64_t made_ns, used_ns;
 };
 
-void prefix_init(struct prefix *p, size_t bytes_max)
+/* The root node has no tokens and never a snapshot. */
+struct prefix_tree {
+	struct prefix_tree *next;
+	char *salt;
+	struct prefix_node root;
+};
+
+/* Ghosts may take this share of the budget: a token is some thousandth of what
+ * its page and state are, so that the memory of a path outlives its states by far. */
+enum { GHOST_SHARE = 32 };
+
+static bool has_state(const struct prefix_node *e)
 {
-	memset(p, 0, sizeof(*p));
-	p->bytes_max = bytes_max;
+	return e->snaps.n > 0;
 }
 
-static void drop(struct prefix *p, int i)
+static bool is_root(const struct prefix_node *e)
 {
-	struct prefix_entry *e = &p->entry[i];
+	return !e->parent;
+}
 
-	snaps_drop(&e->snaps);
-	p->bytes -= e->bytes;
+static bool is_ghost(const struct prefix_node *e)
+{
+	return !is_root(e) && !e->child && !has_state(e) && !e->key;
+}
+
+static int rank_of(const struct prefix_node *e)
+{
+	return e->passes < PLACE_RANKS ? e->passes : PLACE_RANKS - 1;
+}
+
+/* Own memory: the node and its tokens, as a ghost too. */
+static size_t own_bytes(const struct prefix_node *e)
+{
+	return sizeof(*e) + (size_t)e->n * sizeof(*e->tok);
+}
+
+/* ---- the tree ---- */
+
+/* Before and after anything that makes or ends a ghost, or changes its size. */
+static void count_out(struct prefix *p, const struct prefix_node *e)
+{
+	if (is_root(e))
+		return;
+	p->own_bytes -= own_bytes(e);
+	if (is_ghost(e))
+		p->ghost_bytes -= own_bytes(e);
+}
+
+static void count_in(struct prefix *p, const struct prefix_node *e)
+{
+	if (is_root(e))
+		return;
+	p->own_bytes += own_bytes(e);
+	if (is_ghost(e))
+		p->ghost_bytes += own_bytes(e);
+}
+
+static void link_in(struct prefix *p, struct prefix_node *parent, struct prefix_node *e)
+{
+	count_out(p, parent);
+	e->parent = parent;
+	e->tree = parent->tree;
+	e->prev = NULL;
+	e->next = parent->child;
+	if (e->next)
+		e->next->prev = e;
+	parent->child = e;
+	count_in(p, parent);
+}
+
+static void link_out(struct prefix *p, struct prefix_node *e)
+{
+	count_out(p, e->parent);
+	*(e->prev ? &e->prev->next : &e->parent->child) = e->next;
+	if (e->next)
+		e->next->prev = e->prev;
+	count_in(p, e->parent);
+}
+
+static struct prefix_node *node_new(struct prefix *p, struct prefix_node *parent, const int32_t *tok, int n)
+{
+	struct prefix_node *e = xcalloc(1, sizeof(*e));
+
+	e->tok = xmalloc(size_mul((size_t)n, sizeof(*tok)));
+	memcpy(e->tok, tok, (size_t)n * sizeof(*tok));
+	e->n = n;
+	e->end = parent->end + n;
+	e->id = ++p->next_id;
+	e->made = e->used = p->clock;
+	link_in(p, parent, e);
+	count_in(p, e);
+	return e;
+}
+
+/* The first `at` tokens of e become a node of their own above it. */
+static struct prefix_node *split(struct prefix *p, struct prefix_node *e, int at)
+{
+	struct prefix_node *parent = e->parent, *head;
+	int32_t *rest;
+
+	assert(at > 0 && at < e->n);
+	count_out(p, e);
+	link_out(p, e);
+	head = node_new(p, parent, e->tok, at);
+	head->below = e->below;
+	head->made = e->made;
+	head->used = e->used;
+	head->made_ns = e->made_ns;
+	head->used_ns = e->used_ns;
+	rest = xmalloc(size_mul((size_t)(e->n - at), sizeof(*rest)));
+	memcpy(rest, e->tok + at, (size_t)(e->n - at) * sizeof(*rest));
 	free(e->tok);
-	*e = p->entry[--p->n];
+	e->tok = rest;
+	e->n -= at;
+	link_in(p, head, e);
+	count_in(p, e);
+	return head;
 }
 
-void prefix_fini(struct prefix *p)
+/* Tokens of the one child become e's own; e itself goes.  For forks that are none
+ * any longer. */
+static void join(struct prefix *p, struct prefix_node *e)
 {
-	while (p->n)
-		drop(p, p->n - 1);
-	free(p->entry);
+	struct prefix_node *c = e->child;
+	int32_t *tok;
+
+	if (is_root(e) || e->placed || has_state(e) || e->key || !c || c->next)
+		return;
+	count_out(p, c);
+	link_out(p, c);
+	tok = xmalloc(size_mul((size_t)e->n + (size_t)c->n, sizeof(*tok)));
+	memcpy(tok, e->tok, (size_t)e->n * sizeof(*tok));
+	memcpy(tok + e->n, c->tok, (size_t)c->n * sizeof(*tok));
+	free(c->tok);
+	c->tok = tok;
+	c->n += e->n;
+	count_out(p, e);
+	link_out(p, e);
+	link_in(p, e->parent, c);
+	count_in(p, c);
+	free(e->tok);
+	free(e);
 }
 
-bool prefix_evict(struct prefix *p)
+static void forget_key(struct prefix *p, struct prefix_node *e)
 {
-	int oldest = 0;
+	if (e->key && p->tier)
+		p->tier->forget(p->tier, e->key);
+	e->key = 0;
+}
 
-	if (!p->n)
-		return false;
-	for (int i = 1; i < p->n; i++)
-		if (p->entry[i].used < p->entry[oldest].used)
-			oldest = i;
-	drop(p, oldest);
-	return true;
+static void tree_free(struct prefix *p, struct prefix_tree *t)
+{
+	struct prefix_tree **at = &p->tree;
+
+	assert(!t->root.child);
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
+	p->own_bytes -= sizeof(*t) + strlen(t->salt);
+	free(t->salt);
+	free(t);
+}
+
+/* A leaf that is of no use, and what above it then is of none. */
+static void remove_leaf(struct prefix *p, struct prefix_node *e)
+{
+	while (is_ghost(e)) {
+		struct prefix_node *parent = e->parent;
+
+		count_out(p, e);
+		link_out(p, e);
+		free(e->tok);
+		free(e);
+		e = parent;
+		if (!e->child && e->placed)
+			break;          /* a ghost in its own right */
+	}
+	if (is_root(e) && !e->child)
+		tree_free(p, e->tree);
+	else
+		join(p, e);
 }
 
 /* Length of the common beginning. */
@@ -64,78 +227,608 @@ static int common(const int32_t *a, const int32_t *b, int n)
 	return i;
 }
 
-int prefix_lookup(struct prefix *p, const int32_t *tok, int n, const struct snaps **snaps)
+static bool same_salt(const struct prefix_tree *t, const char *salt)
 {
-	struct prefix_entry *best = NULL;
-	int best_at = 0;
+	return !strcmp(t->salt, salt ? salt : "");
+}
 
-	for (int i = 0; i < p->n; i++) {
-		struct prefix_entry *e = &p->entry[i];
-		int most = e->n < n - 1 ? e->n : n - 1, at;
+static struct prefix_tree *tree_of(const struct prefix *p, const char *salt)
+{
+	struct prefix_tree *t = p->tree;
 
-		if (most < best_at)
+	while (t && !same_salt(t, salt))
+		t = t->next;
+	return t;
+}
+
+static struct prefix_tree *tree_make(struct prefix *p, const char *salt)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+
+	if (t)
+		return t;
+	t = xcalloc(1, sizeof(*t));
+	t->salt = xstrdup(salt ? salt : "");
+	t->root.tree = t;
+	t->next = p->tree;
+	p->tree = t;
+	p->own_bytes += sizeof(*t) + strlen(t->salt);
+	return t;
+}
+
+/* Pre-order, within the subtree of top. */
+static struct prefix_node *next_in(const struct prefix_node *top, struct prefix_node *e)
+{
+	if (e->child)
+		return e->child;
+	while (e != top && !e->next)
+		e = e->parent;
+	return e == top ? NULL : e->next;
+}
+
+/* Pre-order over everything but roots. */
+static struct prefix_node *first_node(const struct prefix *p)
+{
+	for (struct prefix_tree *t = p->tree; t; t = t->next)
+		if (t->root.child)
+			return t->root.child;
+	return NULL;
+}
+
+static struct prefix_node *next_node(struct prefix_node *e)
+{
+	struct prefix_tree *t = e->tree;
+
+	e = next_in(&t->root, e);
+	while (!e && (t = t->next))
+		e = t->root.child;
+	return e;
+}
+
+/* Where tok[0..n) leads: `whole` is the last node passed to its end, `part` the
+ * child entered and not left (NULL: none), `depth` the tokens in common. */
+struct way {
+	struct prefix_node *whole, *part;
+	int depth;
+};
+
+static struct way follow(struct prefix_tree *t, const int32_t *tok, int n)
+{
+	struct way w = { .whole = &t->root };
+
+	for (;;) {
+		struct prefix_node *e = w.whole->child;
+		int same, most;
+
+		while (e && (w.depth == n || e->tok[0] != tok[w.depth]))
+			e = e->next;
+		if (!e)
+			return w;
+		most = e->n < n - w.depth ? e->n : n - w.depth;
+		same = common(e->tok, tok + w.depth, most);
+		w.depth += same;
+		if (same < e->n) {
+			w.part = e;
+			return w;
+		}
+		w.whole = e;
+	}
+}
+
+/* The node at the end of tok[0..n), made if need be. */
+static struct prefix_node *node_make(struct prefix *p, const char *salt, const int32_t *tok, int n)
+{
+	struct way w = follow(tree_make(p, salt), tok, n);
+
+	if (w.part)
+		w.whole = split(p, w.part, w.depth - w.whole->end);
+	if (w.depth < n)
+		return node_new(p, w.whole, tok + w.depth, n - w.depth);
+	return w.whole;
+}
+
+/* All its tokens, from the first on; to be freed. */
+static int32_t *path_of(const struct prefix_node *e)
+{
+	int32_t *tok = xmalloc(size_mul((size_t)e->end + 1, sizeof(*tok)));
+
+	for (; !is_root(e); e = e->parent)
+		memcpy(tok + e->end - e->n, e->tok, (size_t)e->n * sizeof(*tok));
+	return tok;
+}
+
+/* ---- states ---- */
+
+static void attach(struct prefix *p, struct prefix_node *e, const struct snaps *snaps)
+{
+	assert(!has_state(e) && snaps->pos == e->end);
+	count_out(p, e);
+	e->snaps = *snaps;
+	count_in(p, e);
+	e->lost = false;
+	p->n_state++;
+	for (struct prefix_node *a = e; a; a = a->parent)
+		a->below++;
+}
+
+static void unpin(struct prefix *p, struct prefix_node *e)
+{
+	p->n_pinned -= e->pinned;
+	e->pinned = false;
+}
+
+/* The node may be gone afterwards. */
+static void detach(struct prefix *p, struct prefix_node *e)
+{
+	count_out(p, e);
+	snaps_drop(&e->snaps);
+	count_in(p, e);
+	unpin(p, e);
+	p->n_state--;
+	for (struct prefix_node *a = e; a; a = a->parent)
+		a->below--;
+}
+
+/* Out of memory; to the tier, if there is one. */
+static void evict(struct prefix *p, struct prefix_node *e)
+{
+	if (p->tier && !e->key) {
+		int32_t *tok = path_of(e);
+
+		/* It has a state, so the books do not ask for its key. */
+		e->key = p->tier->spill(p->tier, e->tree->salt, tok, e->end, &e->snaps);
+		p->spilled += e->key != 0;
+		free(tok);
+	}
+	e->lost = !e->key;
+	detach(p, e);
+	p->evicted++;
+}
+
+static void count(struct prefix *p)
+{
+	p->bytes = caches_kept(p->caches) + p->own_bytes;
+}
+
+/* Expected replay that one byte of e's memory saves.  Prompts whose last known
+ * place is e or a place without a state below it resume at e; without e they
+ * would at the state above. */
+static double worth(const struct prefix *p, struct prefix_node *e, size_t bytes)
+{
+	const struct prefix_node *up = e->parent;
+	double chance = 0;
+
+	while (!is_root(up) && !has_state(up))
+		up = up->parent;
+	for (struct prefix_node *d = e; d; ) {
+		struct prefix_node *skip = NULL;
+
+		if (d != e && has_state(d)) {
+			skip = d;
+		} else if (d->placed) {
+			chance += place_chance(&p->odds, d->kind, rank_of(d), d->landed, p->clock - d->used, p->clock - d->made);
+		}
+		if (!skip) {
+			d = next_in(e, d);
 			continue;
-		at = snaps_reach(&e->snaps, common(e->tok, tok, most));
-		if (at > best_at || (best && at == best_at && e->used > best->used)) {
-			best = e;
-			best_at = at;
+		}
+		while (skip != e && !skip->next)
+			skip = skip->parent;
+		d = skip == e ? NULL : skip->next;
+	}
+	return chance * (e->end - up->end) / (double)(bytes + 1);
+}
+
+/* The state to go first; room: only among those that give room to slots. */
+static struct prefix_node *least(const struct prefix *p, bool room, bool pinned)
+{
+	struct prefix_node *worst = NULL;
+	double least = 0;
+
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+		double v;
+
+		if (!has_state(e) || (e->pinned && !pinned) || (room && !snaps_room(&e->snaps)))
+			continue;
+		v = worth(p, e, snaps_alone(&e->snaps));
+		if (!worst || v < least) {
+			worst = e;
+			least = v;
 		}
 	}
-	if (!best)
-		return 0;
-	best->used = ++p->clock;
-	*snaps = &best->snaps;
-	return best_at;
+	return worst;
 }
 
-/* Entries that a new one, of tok[0..n), stands in for: it begins with their
- * tokens and its snapshots can be restored where they end. */
-static void drop_covered(struct prefix *p, const struct snaps *snaps, const int32_t *tok, int n)
+/* The oldest ghost, or, when there is none, the oldest leaf that is on disk alone:
+ * what leads to it takes memory too. */
+static bool drop_ghost(struct prefix *p)
 {
-	for (int i = p->n - 1; i >= 0; i--) {
-		struct prefix_entry *e = &p->entry[i];
+	struct prefix_node *oldest = NULL, *far = NULL;
 
-		if (e->n <= n && snaps_reach(snaps, e->n) == e->n && common(e->tok, tok, e->n) == e->n)
-			drop(p, i);
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+		if (is_ghost(e) && (!oldest || e->used < oldest->used))
+			oldest = e;
+		if (!e->child && !has_state(e) && e->key && (!far || e->used < far->used))
+			far = e;
+	}
+	if (!oldest)
+		oldest = far;
+	if (!oldest)
+		return false;
+	count_out(p, oldest);
+	forget_key(p, oldest);
+	count_in(p, oldest);
+	remove_leaf(p, oldest);
+	return true;
+}
+
+static bool evict_one(struct prefix *p, struct prefix_node *e)
+{
+	if (!e)
+		return false;
+	evict(p, e);
+	join(p, e);
+	return true;
+}
+
+bool prefix_evict(struct prefix *p, bool pinned)
+{
+	return evict_one(p, least(p, true, false)) || (pinned && evict_one(p, least(p, true, true)));
+}
+
+bool prefix_shrink(struct prefix *p)
+{
+	return evict_one(p, least(p, false, false));
+}
+
+void prefix_trim(struct prefix *p)
+{
+	for (count(p); p->bytes > p->bytes_max; count(p)) {
+		struct prefix_node *e = NULL;
+
+		if (p->ghost_bytes <= p->bytes_max / GHOST_SHARE && (p->n_state - p->n_pinned > 1 || !p->ghost_bytes))
+			e = least(p, false, false);
+		if (!evict_one(p, e) && !drop_ghost(p) && !prefix_shrink(p))
+			break;          /* pins, and what leads to them */
+	}
+	while (p->ghost_bytes > p->bytes_max / GHOST_SHARE && drop_ghost(p))
+		;
+}
+
+/* ---- what the engine calls ---- */
+
+void prefix_init(struct prefix *p, struct caches *caches, size_t bytes_max)
+{
+	memset(p, 0, sizeof(*p));
+	p->caches = caches;
+	p->bytes_max = bytes_max;
+	place_odds_init(&p->odds);
+}
+
+void prefix_fini(struct prefix *p)
+{
+	p->tier = NULL;         /* what is on disk stays there */
+	prefix_drop(p, NULL, NULL);
+	assert(!p->tree && !p->own_bytes && !p->ghost_bytes && !p->n_state);
+}
+
+/* The nearest node below with a state; NULL: there is none. */
+static struct prefix_node *state_below(struct prefix_node *e)
+{
+	while (!has_state(e)) {
+		for (e = e->child; e && !e->below; e = e->next)
+			;
+		if (!e)
+			return NULL;
+	}
+	return e;
+}
+
+static void consider(struct prefix_hit *out, struct prefix_node *e, int most)
+{
+	int at = snaps_reach(&e->snaps, most);
+
+	if (at > out->at) {
+		out->at = at;
+		out->node = e;
+		out->snaps = &e->snaps;
 	}
 }
 
-void prefix_learn(struct prefix *p, struct caches *caches, int slot, const int32_t *tok, int n)
+/* Why not further, and where the texts part. */
+static void report(const struct prefix *p, const struct way *w, int n, struct prefix_hit *out)
 {
-	struct snaps snaps;
-	struct prefix_entry *e;
-	size_t bytes;
+	struct prefix_report *r = &out->report;
+	const struct prefix_node *next = w->part ? w->part : w->whole->child;
+	bool lost = false;
 
+	r->source = out->at ? PREFIX_MEMORY : PREFIX_NONE;
+	r->resumed = out->at;
+	r->junction = w->depth < n - 1 ? w->depth : n - 1;
+	r->replayed = r->junction - r->resumed;
+	r->node = out->node ? out->node->id : 0;
+	r->first_diff = r->was = -1;
+	if (w->depth < n && next) {
+		r->first_diff = w->depth;
+		r->was = next->tok[w->part ? w->depth - w->whole->end : 0];
+	}
+	for (const struct prefix_node *e = w->whole; e && e->end > out->at; e = e->parent)
+		lost |= e->lost && e->end <= r->junction;
+	if (r->replayed == 0 && r->junction > 0)
+		r->reason = PREFIX_HIT;
+	else if (lost)
+		r->reason = PREFIX_EVICTED;
+	else
+		r->reason = w->depth ? PREFIX_NO_STATE : PREFIX_DIVERGED;
+}
+
+void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, int n, struct prefix_hit *out)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_node *below;
+	struct way w;
+	int most;
+
+	*out = (struct prefix_hit){ .report = { .first_diff = -1, .was = -1,
+	                                        .reason = p->bytes_max ? PREFIX_EMPTY : PREFIX_OFF } };
+	if (!t)
+		return;
+	w = follow(t, tok, n);
+	most = w.depth < n - 1 ? w.depth : n - 1;
+	for (struct prefix_node *e = w.whole; !is_root(e); e = e->parent) {
+		if (has_state(e))
+			consider(out, e, e->end < most ? e->end : most);
+		if (!out->deepest && e->placed && e->end <= most)
+			out->deepest = e;
+		if (!out->far && e->key && !has_state(e) && e->end <= most && e->end > out->at)
+			out->far = e;
+	}
+	below = out->at < most ? state_below(w.part ? w.part : w.whole) : NULL;
+	if (below)
+		consider(out, below, most);
+	if (out->far && out->far->end <= out->at)
+		out->far = NULL;
+	report(p, &w, n, out);
+}
+
+void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
+{
+	struct prefix_node *e = hit->deepest;
+
+	p->clock++;
+	if (hit->node) {
+		hit->node->hits++;
+		hit->node->used = p->clock;
+		hit->node->used_ns = now;
+	}
+	if (!e)
+		return;
+	place_landed(&p->odds, e->kind, rank_of(e));
+	e->landed++;
+	e->used = p->clock;
+	for (e = e->parent; !is_root(e); e = e->parent) {
+		int rank = rank_of(e);
+
+		e->passes++;
+		if (e->placed && rank_of(e) != rank)
+			place_made(&p->odds, e->kind, rank_of(e));
+	}
+}
+
+/* A state is, or was to be, here. */
+static void placed(struct prefix *p, struct prefix_node *e, const struct prefix_key *key)
+{
+	e->by = key->by;
+	e->used = p->clock;
+	e->used_ns = key->now;
+	if (e->placed)
+		return;
+	e->placed = true;
+	e->kind = key->kind;
+	e->made = p->clock;
+	e->made_ns = key->now;
+	place_made(&p->odds, e->kind, rank_of(e));
+}
+
+void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n)
+{
 	if (!p->bytes_max || n < 1)
 		return;
-	for (int i = 0; i < p->n; i++) {
-		e = &p->entry[i];
-		if (e->n >= n && snaps_reach(&e->snaps, n) == n && common(e->tok, tok, n) == n) {
-			e->used = ++p->clock;
-			return;
+	placed(p, node_make(p, key->salt, tok, n), key);
+	prefix_trim(p);
+}
+
+/* Could a state that is there already be restored at the end of tok[0..n)? */
+static bool covered(const struct prefix *p, const char *salt, const int32_t *tok, int n)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_node *below;
+	struct way w;
+
+	if (!t)
+		return false;
+	w = follow(t, tok, n);
+	if (w.depth < n)
+		return false;
+	below = state_below(w.part ? w.part : w.whole);
+	return below && snaps_reach(&below->snaps, n) == n;
+}
+
+bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n)
+{
+	struct prefix_node *e;
+	struct snaps snaps;
+
+	if (!p->bytes_max || n < 1)
+		return false;
+	if (covered(p, key->salt, tok, n))
+		return true;
+	while (caches_capture(p->caches, slot, n, &snaps))
+		if (!prefix_shrink(p)) {
+			prefix_note(p, key, tok, n);
+			return false;
 		}
-	}
-	while (caches_capture(caches, slot, n, &snaps))
-		if (!prefix_evict(p))
-			return;
-	bytes = snaps.bytes + (size_t)n * sizeof(*tok);
-	if (bytes > p->bytes_max) {
+	if (snaps.bytes + (size_t)n * sizeof(*tok) + sizeof(*e) > p->bytes_max) {
 		snaps_drop(&snaps);
-		return;
+		return false;
 	}
-	drop_covered(p, &snaps, tok, n);
-	while (p->bytes + bytes > p->bytes_max)
-		prefix_evict(p);
-	if (p->n == p->cap) {
-		p->cap = p->cap ? 2 * p->cap : 16;
-		p->entry = xrealloc(p->entry, size_mul((size_t)p->cap, sizeof(*p->entry)));
+	e = node_make(p, key->salt, tok, n);
+	placed(p, e, key);
+	attach(p, e, &snaps);
+	/* What the new one can stand in for. */
+	for (struct prefix_node *a = e->parent, *up; !is_root(a); a = up) {
+		up = a->parent;
+		if (has_state(a) && !a->pinned && snaps_reach(&snaps, a->end) == a->end)
+			detach(p, a);
 	}
-	e = &p->entry[p->n++];
-	e->tok = xmalloc(size_mul((size_t)n, sizeof(*tok)));
-	memcpy(e->tok, tok, (size_t)n * sizeof(*tok));
-	e->n = n;
-	e->bytes = bytes;
-	e->used = ++p->clock;
-	e->snaps = snaps;
-	p->bytes += bytes;
+	prefix_trim(p);
+	return true;
+}
+
+uint64_t prefix_by(const struct prefix_node *node)
+{
+	return node->by;
+}
+
+/* ---- what people call ---- */
+
+struct prefix_node *prefix_at(const struct prefix *p, uint64_t id, const char *salt, const int32_t *tok, int n)
+{
+	struct prefix_tree *t;
+	struct prefix_node *e;
+
+	if (id) {
+		for (e = first_node(p); e && e->id != id; e = next_node(e))
+			;
+		return e;
+	}
+	t = tree_of(p, salt);
+	if (!t)
+		return NULL;
+	for (e = follow(t, tok, n).whole; !is_root(e) && !has_state(e); e = e->parent)
+		;
+	return is_root(e) ? NULL : e;
+}
+
+/* The subtree of top goes; top stays only as a root. */
+static int drop_all(struct prefix *p, struct prefix_node *top)
+{
+	struct prefix_node *e = top;
+	int n = 0;
+
+	for (;;) {
+		struct prefix_node *parent = e->parent;
+
+		if (e->child) {
+			e = e->child;
+			continue;
+		}
+		if (is_root(e))
+			return n;
+		if (has_state(e)) {
+			detach(p, e);
+			n++;
+		}
+		forget_key(p, e);
+		count_out(p, e);
+		link_out(p, e);
+		free(e->tok);
+		free(e);
+		if (e == top)
+			return n;
+		e = parent;
+	}
+}
+
+int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt)
+{
+	int n = 0;
+
+	if (node) {
+		struct prefix_node *parent = node->parent;
+
+		n = drop_all(p, node);
+		if (is_root(parent) && !parent->child)
+			tree_free(p, parent->tree);
+		else if (!is_root(parent) && !parent->child && !has_state(parent) && !parent->placed)
+			remove_leaf(p, parent);
+		else
+			join(p, parent);
+		count(p);
+		return n;
+	}
+	for (struct prefix_tree *t = p->tree, *next; t; t = next) {
+		next = t->next;
+		if (salt && !same_salt(t, salt))
+			continue;
+		n += drop_all(p, &t->root);
+		tree_free(p, t);
+	}
+	count(p);
+	return n;
+}
+
+int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err *err)
+{
+	size_t held = 0;
+
+	if (!node || !has_state(node))
+		return err_set(err, E_MISSING, "nothing is kept there that could be pinned");
+	if (!pin) {
+		unpin(p, node);
+		return 0;
+	}
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e))
+		held += e->pinned && e != node ? e->snaps.bytes : 0;
+	if (held + node->snaps.bytes > p->bytes_max / 2)
+		return err_set(err, E_FULL, "%zu bytes to be pinned beside %zu; pins may hold half of a budget of %zu",
+		               node->snaps.bytes, held, p->bytes_max);
+	p->n_pinned += !node->pinned;
+	node->pinned = true;
+	return 0;
+}
+
+void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg)
+{
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+		struct prefix_item item = {
+			.id = e->id, .parent = e->parent->id, .salt = e->tree->salt, .begin = e->end - e->n, .end = e->end,
+			.tok = e->tok, .kind = e->kind, .has_state = has_state(e), .on_disk = e->key != 0, .pinned = e->pinned,
+			.lost = e->lost, .bytes = has_state(e) ? snaps_alone(&e->snaps) : 0, .hits = e->hits,
+			.age_ns = now - e->made_ns, .idle_ns = now - e->used_ns,
+		};
+
+		fn(arg, &item);
+	}
+}
+
+void prefix_check(const struct prefix *p)
+{
+	size_t own = 0, ghosts = 0;
+	int n_state = 0, n_pinned = 0;
+
+	for (struct prefix_tree *t = p->tree; t; t = t->next) {
+		own += sizeof(*t) + strlen(t->salt);
+		assert(t->root.child && !has_state(&t->root));
+	}
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+		int below = has_state(e);
+
+		own += own_bytes(e);
+		ghosts += is_ghost(e) ? own_bytes(e) : 0;
+		n_state += has_state(e);
+		n_pinned += e->pinned;
+		assert(e->n > 0 && e->end == e->parent->end + e->n && e->tree == e->parent->tree);
+		assert(!e->pinned || has_state(e));
+		assert(!has_state(e) || e->snaps.pos == e->end);
+		assert(has_state(e) || e->placed || e->key || (e->child && e->child->next));   /* else it should be joined */
+		for (const struct prefix_node *c = e->child; c; c = c->next) {
+			below += c->below;
+			assert(c->parent == e && (!c->next || c->next->prev == c));
+			for (const struct prefix_node *o = c->next; o; o = o->next)
+				assert(o->tok[0] != c->tok[0]);
+		}
+		assert(below == e->below);
+	}
+	assert(own == p->own_bytes && ghosts == p->ghost_bytes && n_state == p->n_state && n_pinned == p->n_pinned);
 }

@@ -1,42 +1,113 @@
 /* prefix.h - prefixes that were computed and may be met again.
  *
- * An entry is a run of tokens and the snapshots taken at its end.  Entries share
- * pages with each other and with running sequences by reference.  Reuse is exact:
- * tokens are compared one by one, and a state computed before is the state that
- * would be computed now (the law of the row).  Running requests come before kept
- * prefixes: the scheduler evicts when memory is short.
+ * A tree over tokens for each salt.  A node is a run of tokens; where it ends a
+ * snapshot may hang: references to the pages below, and the recurrent state
+ * there.  Pages are shared by branches, snapshots and running sequences.  A node
+ * without a snapshot is the way to one, or the memory that this was seen (a
+ * ghost: tokens alone), which tells where prompts part and which places are
+ * returned to.
  *
- * Engine's thread only.  The engine knows the calls below and nothing else, so
- * that another store can take this one's place. */
+ * Reuse is exact: tokens are compared one by one, and a state computed before is
+ * the state that would be computed now (the law of the row).  Running requests
+ * come before kept prefixes.  One budget holds the states, the pages that nobody
+ * but the store holds, and the tokens; what goes first is what saves the least
+ * expected replay for its bytes (place.h).
+ *
+ * Engine's thread only; other threads go through engine_prefix_* (engine.h).
+ *
+ * Another tier: set prefix.tier before the first call.  A node whose snapshot is
+ * dropped from memory is offered to tier->spill first; a node with a key and no
+ * snapshot is on disk.  prefix_find reports such a node in hit->far when it lies
+ * deeper than what memory has; the caller starts tier->load and looks again at a
+ * later step; prefix_arrived hangs what was read into the tree. */
 #ifndef ENGINE_PREFIX_H
 #define ENGINE_PREFIX_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "cache/cache.h"
+#include "engine/place.h"
 
-struct prefix_entry;
-struct prefix {
-	struct prefix_entry *entry;
-	int n, cap;
-	size_t bytes, bytes_max;        /* snapshots (shared pages counted by each) and tokens */
-	uint64_t clock;                 /* counts uses; the smallest `used` goes first */
+struct prefix_node;
+struct prefix_tree;             /* of one salt */
+
+/* The tier below memory.  Engine's thread; none may block on a device.  A key
+ * belongs to the tier, 0 is none. */
+struct prefix_tier {
+	/* The state at the end of tok[0..n) leaves memory: its key if it is or will
+	 * be stored, 0 if not.  snaps is valid during the call; snaps_write gives the
+	 * bytes. */
+	uint64_t (*spill)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
+	/* The tree does not know the key any longer. */
+	void (*forget)(struct prefix_tier *, uint64_t key);
 };
 
-void prefix_init(struct prefix *p, size_t bytes_max);
+struct prefix {
+	struct caches *caches;
+	struct prefix_tier *tier;       /* NULL: none */
+	struct prefix_tree *tree;       /* the last used first */
+	size_t bytes_max;
+	size_t bytes;                   /* as last counted */
+	size_t own_bytes;               /* tokens and nodes */
+	size_t ghost_bytes;             /* of that, leaves without a state */
+	int n_state, n_pinned;
+	uint64_t clock;                 /* counts lookups that were used */
+	uint64_t next_id;
+	struct place_odds odds;
+	int64_t evicted, spilled;
+};
+
+struct prefix_hit {
+	struct prefix_node *node;       /* the snapshot's; NULL: none */
+	struct prefix_node *deepest;    /* the last known place on the prompt's way; for prefix_use */
+	struct prefix_node *far;        /* on disk, and further on than node; NULL: none */
+	const struct snaps *snaps;      /* node's */
+	int at;                         /* where it can be restored; 0: nowhere */
+	struct prefix_report report;
+};
+
+void prefix_init(struct prefix *p, struct caches *caches, size_t bytes_max);
 void prefix_fini(struct prefix *p);
 
-/* The longest prefix of tok[0..n), at most n - 1 long, at which some entry can
- * stand; *snaps is valid until the next call here.  0: none. */
-int prefix_lookup(struct prefix *p, const int32_t *tok, int n, const struct snaps **snaps);
+/* The longest prefix of tok[0..n), at most n - 1 long, at which a state is there.
+ * Changes nothing; *out is valid until the next call that does. */
+void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, int n, struct prefix_hit *out);
+/* It was restored (or, at 0, there was nothing): counts and refreshes. */
+void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now);
 
-/* Keeps tok[0..n), at whose end the slot stands.  Doing nothing is allowed: the
- * budget may be too small. */
-void prefix_learn(struct prefix *p, struct caches *caches, int slot, const int32_t *tok, int n);
+struct prefix_key {
+	const char *salt;               /* NULL and "" are one */
+	enum place kind;
+	uint64_t by;                    /* the request that computed it */
+	int64_t now;
+};
+/* Keeps tok[0..n), at whose end the slot stands.  False: nothing was kept, the
+ * budget or memory being too small; true also when it was there. */
+bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n);
+/* Remembers the tokens alone. */
+void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n);
 
-/* Drops the entry that was not used for longest.  false: none was left. */
-bool prefix_evict(struct prefix *p);
+/* Frees at least one page that a running sequence wants.  pinned: also what is
+ * pinned.  false: dropping anything would free none. */
+bool prefix_evict(struct prefix *p, bool pinned);
+/* Drops the state that is worth least.  false: there was none but pinned ones. */
+bool prefix_shrink(struct prefix *p);
+/* Back into the budget; after a sequence has given up its pages. */
+void prefix_trim(struct prefix *p);
+
+/* Who computed the snapshot. */
+uint64_t prefix_by(const struct prefix_node *node);
+
+/* A node by its id, or (id 0) the deepest with a state at or before the end of
+ * the path; NULL: none. */
+struct prefix_node *prefix_at(const struct prefix *p, uint64_t id, const char *salt, const int32_t *tok, int n);
+/* Drops the states of a node and of all below it; node NULL: of all under the
+ * salt; that NULL too: all.  Returns how many. */
+int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt);
+/* A pinned state goes only when a running sequence cannot move without its pages.
+ * E_FULL: pins would hold more than half of the budget; E_MISSING: no state. */
+int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err *err);
+/* Calls fn for every node, parents first. */
+void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg);
+/* Asserts its own books. */
+void prefix_check(const struct prefix *p);
 
 #endif

@@ -45,6 +45,7 @@ static void slot_close(struct engine *e, struct request *r)
 	e->sched.free_slot[e->sched.n_free++] = r->slot;
 	r->slot = -1;
 	r->pos = 0;
+	prefix_trim(&e->prefix);        /* what it shared with kept prefixes is theirs alone now */
 }
 
 void sched_remove(struct engine *e, struct request *r)
@@ -95,24 +96,11 @@ static bool has_room(const struct engine *e, const struct request *r)
 /* Gives the request a slot and what is already known of its tokens. */
 static void start(struct engine *e, struct request *r)
 {
-	struct caches *caches = &e->m->caches;
 	struct sched *s = &e->sched;
-	const struct snaps *snaps;
-	int hit = 0, at;
+	int hit, at;
 
 	r->slot = s->free_slot[--s->n_free];
-	if (!r->no_cache)
-		hit = prefix_lookup(&e->prefix, r->tok, r->n_tok, &snaps);
-	if (hit && caches_restore(caches, r->slot, snaps, hit)) {
-		caches_close(caches, r->slot);  /* no room even for that: as if there were none */
-		hit = 0;
-	}
-	r->pos = hit;
-	if (hit)
-		e->stats.prefix_hits++;
-	if (r->learned < hit)
-		r->learned = hit;
-	r->shared = hit;
+	hit = r->pos = r->shared = reuse_start(e, r);
 	for (at = s->n_run; at > 0 && s->run[at - 1]->age > r->age; at--)
 		s->run[at] = s->run[at - 1];
 	s->run[at] = r;
@@ -125,19 +113,25 @@ static void start(struct engine *e, struct request *r)
 	r->t_start = engine_now(e);
 	e->stats.prompt_tokens += r->n_prompt;
 	e->stats.cached_tokens += hit;
-	outbox_put(&r->out, &(struct event){ .kind = EV_START, .cached = hit, .done = hit, .total = r->n_prompt });
+	outbox_put(&r->out, &(struct event){ .kind = EV_START, .cached = hit, .done = hit, .total = r->n_prompt,
+	                                     .prefix = r->report });
 }
 
 void sched_admit(struct engine *e)
 {
 	struct sched *s = &e->sched;
+	struct request **at = &s->waiting;
 
-	while (s->waiting && s->n_free && !(s->hold && s->n_run)) {
-		struct request *r = s->waiting;
+	while (*at && s->n_free && !(s->hold && s->n_run)) {
+		struct request *r = *at;
 
+		if (reuse_waits(e, r)) {
+			at = &r->next;
+			continue;
+		}
 		if (!has_room(e, r))
 			break;
-		s->waiting = r->next;
+		*at = r->next;
 		r->next = NULL;
 		start(e, r);
 	}
@@ -158,17 +152,10 @@ static void preempt(struct engine *e, struct request *r)
 /* The next position after pos at which a chunk must end. */
 static int next_cut(const struct engine *e, const struct request *r)
 {
-	int cut = r->n_tok;
+	int cut = reuse_cut(e, r);
 
 	if (r->resume_at > r->pos && r->resume_at < cut)
 		cut = r->resume_at;
-	if (r->no_cache || !e->opts.prefix_bytes)
-		return cut;
-	for (int i = 0; i < r->n_mark; i++)
-		if (r->mark[i] > r->pos && r->mark[i] > r->learned && r->mark[i] < cut)
-			cut = r->mark[i];
-	if (r->n_prompt - 1 > r->pos && r->n_prompt - 1 > r->learned && r->n_prompt - 1 < cut)
-		cut = r->n_prompt - 1;
 	return cut;
 }
 
@@ -185,7 +172,7 @@ static bool add(struct engine *e, struct request *r, int n, int n_draft)
 		if (span.n_draft) {
 			n = span.n -= span.n_draft;
 			span.n_draft = 0;
-		} else if (!prefix_evict(&e->prefix)) {
+		} else if (!prefix_evict(&e->prefix, false)) {
 			return false;
 		}
 	}
@@ -267,6 +254,8 @@ bool sched_fill(struct engine *e)
 		fill(e);
 		if (e->batch.n_item || !s->n_run)
 			return s->n_run > 0;
+		if (s->n_run == 1 && prefix_evict(&e->prefix, true))
+			continue;
 		if (s->n_run == 1) {
 			/* All memory is its own and does not suffice: submit saw to it that this cannot
 			 * be, unless the backend gives less than it promised. */
@@ -290,7 +279,7 @@ int sched_resume(struct engine *e, struct request *r, struct err *err)
 	struct snaps snaps;
 
 	while (caches_capture(caches, old, pos, &snaps))
-		if (!prefix_evict(&e->prefix))
+		if (!prefix_shrink(&e->prefix))
 			return err_set(err, E_FULL, "resume at %d: no memory for a snapshot", pos);
 	if (s->n_free) {
 		r->slot = s->free_slot[--s->n_free];

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "engine/core.h"
 #include "text/detok.h"
 
 void life_init(struct life *l, int n_prompt, int vocab, uint64_t seed)
@@ -401,6 +402,7 @@ void lives_many(struct engine *e, const struct model *m, const struct tokenizer 
 		}
 		engine_step(e);
 		caches_check(&m->caches);
+		prefix_check(&e->prefix);
 		live = 0;
 		for (int i = 0; i < LIVES_MAX; i++) {
 			if (a[i].used)

@@ -1,0 +1,191 @@
+/* reuse.c - between a request and the prefix store: where it begins, whose work
+ * it waits for, where its own is kept. */
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/core.h"
+
+/* Tokens that waiting for another request must save. */
+enum { SHARE_MIN = 32 };
+
+static bool uses_store(const struct engine *e, const struct request *r)
+{
+	return !r->no_cache && e->prefix.bytes_max;
+}
+
+static struct prefix_key key_of(const struct engine *e, const struct request *r, enum place kind)
+{
+	return (struct prefix_key){ .salt = r->salt, .kind = kind, .by = r->age, .now = engine_now(e) };
+}
+
+static struct request *running(const struct engine *e, uint64_t age)
+{
+	for (int i = 0; i < e->sched.n_run; i++)
+		if (e->sched.run[i]->age == age)
+			return e->sched.run[i];
+	return NULL;
+}
+
+/* ---- the beginning ---- */
+
+int reuse_start(struct engine *e, struct request *r)
+{
+	struct caches *caches = &e->m->caches;
+	struct prefix_hit hit = { .report = { .first_diff = -1, .was = -1 } };
+	int known;
+
+	r->ahead = AHEAD_NONE;
+	if (!uses_store(e, r)) {
+		hit.report.reason = r->no_cache ? PREFIX_BYPASS : PREFIX_OFF;
+		goto out;
+	}
+	prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+	if (hit.at && caches_restore(caches, r->slot, hit.snaps, hit.at)) {
+		caches_close(caches, r->slot);  /* no room even for that: as if there were none */
+		hit.at = 0;
+		hit.node = NULL;
+		hit.report.source = PREFIX_NONE;
+		hit.report.reason = PREFIX_NO_MEMORY;
+		hit.report.resumed = 0;
+		hit.report.replayed = hit.report.junction;
+	}
+	if (hit.at && running(e, prefix_by(hit.node)))
+		hit.report.source = PREFIX_RUNNING;
+	if (!r->started)
+		prefix_use(&e->prefix, &hit, engine_now(e));
+	if (hit.at)
+		e->stats.prefix_hits++;
+out:
+	known = hit.report.junction;
+	r->junction = known - hit.at >= PLACE_APART ? known : 0;
+	r->kept_at = hit.at;
+	if (r->learned < hit.at)
+		r->learned = hit.at;
+	if (!r->started) {
+		r->report = hit.report;
+		e->stats.prefix_reason[hit.report.reason]++;
+	}
+	return hit.at;
+}
+
+/* Tokens that both begin with. */
+static int common(const struct request *a, const struct request *b)
+{
+	int n = a->n_tok < b->n_tok ? a->n_tok : b->n_tok, i = 0;
+
+	while (i < n && a->tok[i] == b->tok[i])
+		i++;
+	return i;
+}
+
+static bool same_salt(const struct request *a, const struct request *b)
+{
+	return !strcmp(a->salt, b->salt);
+}
+
+/* A running request is computing what r begins with: better to wait until it is
+ * through than to compute it beside.  Asked anew at every step, so that nothing
+ * hangs on a leader that is cancelled, preempted or done. */
+bool reuse_waits(struct engine *e, struct request *r)
+{
+	struct prefix_hit hit;
+	const struct request *lead = r->ahead == AHEAD_NONE ? NULL : running(e, r->ahead);
+
+	if (!uses_store(e, r))
+		return false;
+	if (lead && lead->pos < r->ahead_at)
+		return true;
+	r->ahead = AHEAD_NONE;
+	hit.at = -1;
+	for (int i = 0; i < e->sched.n_run; i++) {
+		const struct request *o = e->sched.run[i];
+		int most;
+
+		if (o->no_cache || !same_salt(o, r))
+			continue;
+		most = common(o, r);
+		most = most < r->n_tok - 1 ? most : r->n_tok - 1;
+		if (most <= o->pos || most < SHARE_MIN || (r->ahead != AHEAD_NONE && most <= r->ahead_at))
+			continue;
+		if (hit.at < 0)
+			prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+		if (most - hit.at < SHARE_MIN)
+			continue;
+		r->ahead = o->age;
+		r->ahead_at = most;
+	}
+	return r->ahead != AHEAD_NONE;
+}
+
+/* ---- on the way ---- */
+
+/* The first position after pos where r's state is to be kept, and what for;
+ * n_tok: none. */
+static int next_place(const struct engine *e, const struct request *r, int pos, enum place *kind)
+{
+	const struct place_at *at = place_after(&r->plan, pos);
+	int next = r->n_tok;
+
+	while (at && at->pos - r->kept_at < PLACE_APART)
+		at = place_after(&r->plan, at->pos);
+	if (at && at->pos < next) {
+		next = at->pos;
+		*kind = at->kind;
+	}
+	if (r->junction > pos && r->junction < next) {
+		next = r->junction;
+		*kind = PLACE_JUNCTION;
+	}
+	for (const struct request *w = e->sched.waiting; w; w = w->next)
+		if (w->ahead == r->age && w->ahead_at > pos && w->ahead_at < next) {
+			next = w->ahead_at;
+			*kind = PLACE_JUNCTION;
+		}
+	return next;
+}
+
+int reuse_cut(const struct engine *e, const struct request *r)
+{
+	enum place kind;
+
+	if (!uses_store(e, r))
+		return r->n_tok;
+	return next_place(e, r, r->pos > r->learned ? r->pos : r->learned, &kind);
+}
+
+void reuse_moved(struct engine *e, struct request *r)
+{
+	enum place kind = PLACE_GRID;
+	struct prefix_key key;
+	int at = r->learned;
+	bool passed = false;
+
+	if (!uses_store(e, r) || r->pos <= r->learned)
+		return;
+	/* Rows of drafts may carry it past a place: the first position after serves as well. */
+	while (at < r->pos && (at = next_place(e, r, at, &kind)) <= r->pos && at < r->n_tok)
+		passed = true;
+	if (!passed)
+		return;
+	key = key_of(e, r, kind);
+	if (prefix_learn(&e->prefix, &key, r->slot, r->tok, r->pos))
+		r->kept_at = r->pos;
+	r->learned = r->pos;
+}
+
+/* ---- the end ---- */
+
+/* The whole answer and what led to it may come back as the beginning of the next
+ * prompt; what was computed for one who left may be asked for again.  After a stop string the caches may hold more than the text that was
+ * given out; then they go back to its end, if they can. */
+void reuse_end(struct engine *e, struct request *r)
+{
+	struct prefix_key key = key_of(e, r, r->finish == FINISH_CANCEL ? PLACE_LEFT : PLACE_END);
+
+	if (!uses_store(e, r) || r->finish == FINISH_ERROR)
+		return;
+	if (r->end_pos && r->end_pos < r->pos)
+		r->pos = caches_rewind(&e->m->caches, r->slot, r->pos, r->end_pos);
+	if (r->pos > r->kept_at)
+		prefix_learn(&e->prefix, &key, r->slot, r->tok, r->pos);
+}
