@@ -18,10 +18,10 @@
 
 /* What an option belongs to: bits. */
 enum {
-	CMD_SERVE = 1, CMD_RUN = 2, CMD_LOGITS = 4, CMD_INSPECT = 8, CMD_TOKENIZE = 16,
+	CMD_SERVE = 1, CMD_RUN = 2, CMD_LOGITS = 4, CMD_INSPECT = 8, CMD_TOKENIZE = 16, CMD_BENCH = 32,
 	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS,          /* those that load a model */
 	CMD_CHAT = CMD_SERVE | CMD_RUN,                         /* those that speak */
-	CMD_ALL = 31,
+	CMD_ALL = 63,
 };
 
 struct ints {
@@ -70,6 +70,13 @@ struct options {
 	int stall;                      /* ... and may leave an answer unread */
 	int idle, grace, stuck;         /* seconds */
 	bool log_prompts;
+
+	/* bench serve */
+	const char *url;                /* NULL: another kind of bench */
+	int bench_requests, bench_prefixes, bench_prefix_words;
+	double bench_rate, bench_abort; /* a second; a share */
+	struct ints bench_prompt, bench_output;
+	bool bench_completions, bench_ignore_eos, bench_json;
 
 	/* run */
 	const char *prompt, *system;
@@ -128,6 +135,7 @@ int cmd_run(const struct options *o);
 int cmd_logits(const struct options *o);
 int cmd_inspect(const struct options *o);
 int cmd_tokenize(const struct options *o);
+int cmd_bench(const struct options *o);
 
 /* Prints "weft COMMAND: message" and returns EXIT_WORK. */
 int cli_fail(const char *command, const struct err *err);

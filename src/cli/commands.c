@@ -57,6 +57,16 @@ const struct command commands[] = {
 		"  weft tokenize Qwen/Qwen3.5-4B --pieces < README.md\n",
 		cmd_tokenize,
 	},
+	{
+		"bench", CMD_BENCH, "serve URL", "measure a server",
+		"Sends requests to a server with the OpenAI API (this one or another) at random times\n"
+		"that do not wait for answers, and prints percentiles of what its clients see: time to\n"
+		"the first token, between pieces of a stream, of the whole answer. --model is the name\n"
+		"of the model in the API; left out, none is sent.",
+		"  weft bench serve http://127.0.0.1:8080 --rate 4 --requests 200\n"
+		"  weft bench serve http://127.0.0.1:8000/v1 --model Qwen/Qwen3.5-4B --prefixes 4 --abort 0.1 --json\n",
+		cmd_bench,
+	},
 	{ NULL },
 };
 
@@ -82,7 +92,7 @@ static void help_command(const struct command *c)
 	struct command whole = *c;
 	char about[1200];
 
-	snprintf(about, sizeof(about), "%s%s", c->about, about_model);
+	snprintf(about, sizeof(about), "%s%s", c->about, c->bit == CMD_BENCH ? "" : about_model);
 	whole.about = about;
 	options_help(&whole);
 }

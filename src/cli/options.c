@@ -61,6 +61,35 @@ static const struct option table[] = {
 	{ CMD_TOKENIZE, "around", NULL, NULL, K_FLAG, AT(around), NONE, 0, 0, NULL, NULL, group_this,
 	  "add the tokens that the tokenizer puts around a text" },
 
+	{ CMD_BENCH, "requests", NULL, "num-prompts", K_INT, AT(bench_requests), NONE, 1, 10000000, "N", "100", group_this,
+	  "requests in all" },
+	{ CMD_BENCH, "rate", NULL, "request-rate", K_DOUBLE, AT(bench_rate), NONE, 0, 1e6, "R", "1", group_this,
+	  "mean arrivals a second, as a Poisson process; 0: all at once" },
+	{ CMD_BENCH, "prompt-tokens", NULL, NULL, K_INTS, AT(bench_prompt), NONE, 1, INT_MAX, "N,N,..", "64,256,1024", group_this,
+	  "lengths of a prompt's own text, one of them for each request; in words, of about a token each" },
+	{ CMD_BENCH, "output-tokens", NULL, NULL, K_INTS, AT(bench_output), NONE, 1, INT_MAX, "N,N,..", "16,64,256", group_this,
+	  "max_tokens, one of them for each request" },
+	{ CMD_BENCH, "prefixes", NULL, NULL, K_INT, AT(bench_prefixes), NONE, 0, 1 << 20, "N", "0", group_this,
+	  "so many texts that prompts share as their beginning; each request takes one" },
+	{ CMD_BENCH, "prefix-tokens", NULL, NULL, K_INT, AT(bench_prefix_words), NONE, 1, INT_MAX, "N", "512", group_this,
+	  "length of each" },
+	{ CMD_BENCH, "abort", NULL, NULL, K_DOUBLE, AT(bench_abort), NONE, 0, 1, "SHARE", "0", group_this,
+	  "share of requests that leave before their answer is complete" },
+	{ CMD_BENCH, "completions", NULL, NULL, K_FLAG, AT(bench_completions), NONE, 0, 0, NULL, NULL, group_this,
+	  "use /v1/completions; else /v1/chat/completions" },
+	{ CMD_BENCH, "ignore-eos", NULL, NULL, K_FLAG, AT(bench_ignore_eos), NONE, 0, 0, NULL, NULL, group_this,
+	  "answers run to max_tokens, on servers that know ignore_eos" },
+	{ CMD_BENCH, "json", NULL, NULL, K_FLAG, AT(bench_json), NONE, 0, 0, NULL, NULL, group_this,
+	  "print one JSON object, times in seconds" },
+	{ CMD_BENCH, "seed", "s", NULL, K_INT64, AT(seed), NONE, 0, 9e15, "N", "0", group_this,
+	  "of the plan: the same seed sends the same requests at the same times" },
+	{ CMD_BENCH, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0, 100, "T", NULL, group_this,
+	  "temperature; else the server's" },
+	{ CMD_BENCH, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_this,
+	  "sent as Authorization: Bearer KEY" },
+	{ CMD_BENCH, "timeout", NULL, NULL, K_INT, AT(timeout), NONE, 1, 86400, "SECONDS", "600", group_this,
+	  "a request on whose connection nothing moves for so long has failed" },
+
 	{ CMD_SERVE, "host", NULL, NULL, K_TEXT, AT(host), NONE, 0, 0, "ADDRESS", "127.0.0.1", group_server,
 	  "address to listen on; 0.0.0.0 for all; unix:/PATH for a socket in the file system" },
 	{ CMD_SERVE, "port", NULL, NULL, K_INT, AT(port), NONE, 0, 65535, "N", "8080", group_server,
@@ -410,11 +439,16 @@ static void defaults(const struct command *c, struct options *o)
 	struct err err;
 
 	memset(o, 0, sizeof(*o));
-	for (int i = 0; i < N_OPTION; i++)
-		if (table[i].deflt && set(o, &table[i], table[i].deflt, &err)) {
+	/* Others' first: two commands may give one field different defaults. */
+	for (int i = 0; i < 2 * N_OPTION; i++) {
+		const struct option *op = &table[i % N_OPTION];
+		bool own = op->commands & c->bit;
+
+		if (op->deflt && own == (i >= N_OPTION) && (own || op->kind != K_INTS) && set(o, op, op->deflt, &err)) {
 			fprintf(stderr, "%s\n", err.msg);
 			abort();
 		}
+	}
 	o->cpu = cpu_detect();
 	o->prefix_bytes = SIZE_MAX;
 	o->temperature = o->top_p = o->repetition_penalty = 1;
@@ -426,7 +460,7 @@ static void defaults(const struct command *c, struct options *o)
 int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err)
 {
 	const char *word[2] = { NULL };
-	int n_word = 0, word_max = c->bit == CMD_TOKENIZE ? 2 : 1, used;
+	int n_word = 0, word_max = c->bit & (CMD_TOKENIZE | CMD_BENCH) ? 2 : 1, used;
 	bool only_words = false;
 
 	defaults(c, o);
@@ -443,6 +477,10 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 		} else {
 			word[n_word++] = argv[i];
 		}
+	}
+	if (c->bit == CMD_BENCH && n_word && !strcmp(word[0], "serve")) {
+		o->url = word[1];
+		return o->url ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");
 	}
 	if (n_word && o->model && word_max == 1)
 		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->model, word[0]);

@@ -42,6 +42,7 @@ struct engine {
 	const struct tokenizer *tok;
 	struct request *all;            /* not over yet */
 	bool stop;
+	bool slow;                      /* all of them */
 	struct engine_stats stats;
 };
 
@@ -164,6 +165,8 @@ struct engine *stub_engine_open(const struct tokenizer *tok)
 	return e;
 }
 
+void stub_engine_slow(struct engine *e) { e->slow = true; }
+
 void engine_close(struct engine *e)
 {
 	pthread_mutex_lock(&e->lock);
@@ -191,7 +194,7 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	struct request *r;
 	struct buf text;
 	bool full, large;
-	enum way way = PLAIN;
+	enum way way = e->slow ? SLOW : PLAIN;
 
 	buf_init(&text);
 	tokenizer_decode(e->tok, a->prompt, (size_t)a->n_prompt, true, &text);

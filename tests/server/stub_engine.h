@@ -5,5 +5,7 @@
 #include "engine/engine.h"
 
 struct engine *stub_engine_open(const struct tokenizer *tok);
+/* Before the first request: every one is answered at the pace of "slow". */
+void stub_engine_slow(struct engine *e);
 
 #endif

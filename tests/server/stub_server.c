@@ -15,6 +15,8 @@ static const char chat[] =
 	"{{ m.content }}{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}"
 	"{% if add_generation_prompt and enable_thinking %}<think>{% endif %}";
 
+static bool slow;
+
 static int option(struct server_opts *o, struct served *d, const char *arg)
 {
 	static const char *key;
@@ -42,6 +44,8 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		o->cors_origin = arg + 12;
 		return 0;
 	}
+	if (!strcmp(arg, "slow=1"))
+		return slow = true, 0;
 	if (!strcmp(arg, "log_prompts=1"))
 		return o->log_prompts = true, 0;
 	if (!strcmp(arg, "log_format=json"))
@@ -95,6 +99,8 @@ int main(int argc, char **argv)
 	d.tmpl = tmpl;
 	d.vocab = tokenizer_size(tok);
 	d.engine = stub_engine_open(tok);
+	if (slow)
+		stub_engine_slow(d.engine);
 	if (server_open(&s, &o, &d, &err)) {
 		fprintf(stderr, "%s\n", err.msg);
 		return 1;
