@@ -1,0 +1,106 @@
+/* digest.c - see digest.h. */
+#include "base/digest.h"
+
+#include <openssl/evp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/err.h"
+#include "base/log.h"
+
+/* Fetched once: a lookup by name each time would cost more than a short digest. */
+static EVP_MD *sha;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void fetch(void)
+{
+	sha = EVP_MD_fetch(NULL, "SHA256", NULL);
+}
+
+/* libcrypto fails only on an empty heap or a broken installation. */
+static void need(int ok)
+{
+	if (ok)
+		return;
+	log_error("libcrypto gives no SHA-256");
+	abort();
+}
+
+void sha256_init(struct sha256 *s)
+{
+	pthread_once(&once, fetch);
+	need(sha != NULL);
+	s->ctx = EVP_MD_CTX_new();
+	need(s->ctx && EVP_DigestInit_ex2(s->ctx, sha, NULL));
+}
+
+void sha256_put(struct sha256 *s, const void *p, size_t n)
+{
+	need(!n || EVP_DigestUpdate(s->ctx, p, n));
+}
+
+void sha256_field(struct sha256 *s, const void *p, size_t n)
+{
+	uint64_t length = n;
+
+	sha256_put(s, &length, sizeof(length));
+	sha256_put(s, p, n);
+}
+
+void sha256_end(struct sha256 *s, struct digest *out)
+{
+	unsigned n = 0;
+
+	need(EVP_DigestFinal_ex(s->ctx, out->b, &n) && n == sizeof(out->b));
+	EVP_MD_CTX_free(s->ctx);
+	s->ctx = NULL;
+}
+
+struct check128 check128(const void *p, size_t n, const void *q, size_t m)
+{
+	XXH3_state_t *st = XXH3_createState();
+	XXH128_hash_t h;
+
+	need(st && XXH3_128bits_reset(st) == XXH_OK);
+	need(!n || XXH3_128bits_update(st, p, n) == XXH_OK);
+	need(!m || XXH3_128bits_update(st, q, m) == XXH_OK);
+	h = XXH3_128bits_digest(st);
+	XXH3_freeState(st);
+	return (struct check128){ h.low64, h.high64 };
+}
+
+uint64_t check64(const void *p, size_t n)
+{
+	return XXH3_64bits(p, n);
+}
+
+void hex_put(char *out, const uint8_t *p, size_t n)
+{
+	static const char digit[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < n; i++) {
+		*out++ = digit[p[i] >> 4];
+		*out++ = digit[p[i] & 15];
+	}
+	*out = '\0';
+}
+
+static int digit_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int hex_get(uint8_t *out, size_t n, const char *s)
+{
+	for (size_t i = 0; i < n; i++) {
+		int hi = digit_of(s[2 * i]), lo = hi < 0 ? -1 : digit_of(s[2 * i + 1]);
+
+		if (lo < 0)
+			return E_FORMAT;
+		out[i] = (uint8_t)(hi << 4 | lo);
+	}
+	return 0;
+}

@@ -1,0 +1,83 @@
+/* spill_file.h - one piece of a kept prefix as one immutable file.
+ *
+ *     head (HEAD bytes), the tokens it stands for, the payload
+ *
+ * Written whole under a temporary name, synced, then renamed: a name that is there
+ * was once complete.  Reading trusts nothing all the same: every number of the head
+ * is checked against the file and against what is asked for, the recorded tokens are
+ * compared one by one, and a checksum covers tokens and payload.
+ *
+ * Two kinds.  A page holds the rows of one whole page of positions and records that
+ * page's tokens and the key of what came before.  A snapshot holds what is needed to
+ * stand at a position beside the whole pages below it, and records all tokens from
+ * the first.
+ *
+ * No state and no locks of its own; spill.h says who calls it.  All bytes are little
+ * endian. */
+#ifndef ENGINE_SPILL_FILE_H
+#define ENGINE_SPILL_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/digest.h"
+#include "base/err.h"
+
+enum spill_kind { SPILL_PAGE = 1, SPILL_SNAP = 2 };
+
+enum {
+	SPILL_VERSION = 1,      /* of the layout below; part of every model's fingerprint too */
+	SPILL_HEAD = 160,       /* bytes of a head */
+	SPILL_NAME = 112,       /* room for a file's name and its 0 */
+};
+
+struct spill_head {
+	enum spill_kind kind;
+	uint32_t pos;           /* the piece ends here, counted from the first token */
+	uint32_t n_tok;         /* recorded tokens: the last n_tok before pos */
+	uint64_t payload_bytes;
+	struct digest model;    /* what the numbers are a function of, beside the tokens */
+	struct digest prev;     /* page: the key before its tokens; snapshot: zeros */
+	struct digest key;      /* of all whole pages before pos, salt and model included */
+	struct check128 sum;    /* of the recorded tokens and the payload */
+};
+
+/* The way to the operating system; a test puts its own in to make calls fail.
+ * Results and errno as of the calls they are named for. */
+struct spill_io {
+	int (*open)(const struct spill_io *, int dir, const char *name, int flags);
+	ssize_t (*write)(const struct spill_io *, int fd, const void *p, size_t n);
+	ssize_t (*read)(const struct spill_io *, int fd, void *p, size_t n, uint64_t at);
+	int (*sync)(const struct spill_io *, int fd);
+	int (*rename)(const struct spill_io *, int dir, const char *from, const char *to);
+	int (*unlink)(const struct spill_io *, int dir, const char *name);
+};
+extern const struct spill_io spill_io_real;
+
+void spill_head_put(const struct spill_head *h, uint8_t out[SPILL_HEAD]);
+/* From the first bytes of a file of file_bytes.  E_FORMAT, or E_UNSUPPORTED for
+ * another version; the message has both values. */
+int spill_head_get(struct spill_head *h, const uint8_t *p, size_t n, uint64_t file_bytes, struct err *err);
+
+/* Writes a file, used last at used_ns (its modification time).  h->sum is filled in.
+ * 0 or an errno; then nothing is left behind, if the disk lets that be. */
+int spill_file_write(const struct spill_io *io, int dir, const char *name, struct spill_head *h, const int32_t *tok,
+                     const void *payload, int64_t used_ns);
+
+/* Reads the file that should be *want (all but sum) over tok[0..want->n_tok), into
+ * *payload, which the caller frees.  E_MISSING: no such file.  E_FORMAT: not what
+ * its name says, or damaged.  E_IO: the disk does not give it. */
+int spill_file_read(const struct spill_io *io, int dir, const char *name, const struct spill_head *want,
+                    const int32_t *tok, void **payload, struct err *err);
+
+/* Names: KEY.page, and KEY.POSITION.TAIL.snap, where tail is check64 of the tokens
+ * after the last whole page.  The parser fills kind, pos (snapshots), key and tail;
+ * E_FORMAT for a name of somebody else's. */
+void spill_name_put(char out[SPILL_NAME], enum spill_kind kind, const struct digest *key, uint32_t pos, uint64_t tail);
+int spill_name_get(const char *name, enum spill_kind *kind, struct digest *key, uint32_t *pos, uint64_t *tail);
+
+/* Begins the names of files that are being written. */
+#define SPILL_TMP ".tmp-"
+
+#endif
