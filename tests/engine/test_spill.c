@@ -262,6 +262,33 @@ static void test_exchanged(void **state)
 	spill_close(s);
 }
 
+/* The same tokens on a page after other tokens: only the keys in the head differ. */
+static void test_exchanged_after(void **state)
+{
+	struct digest key[3];
+	char a[SPILL_NAME], b[SPILL_NAME], own[PATH_MAX];
+	struct spill *s = open_plain();
+	int at;
+
+	world_put(s, tok, 8);
+	spill_keys(s, NULL, 0, tok, 8, key);
+	spill_name_put(a, SPILL_PAGE, &key[2], 0, 0);
+	tok[0] ^= 1;
+	world_put(s, tok, 8);
+	spill_keys(s, NULL, 0, tok, 8, key);
+	spill_name_put(b, SPILL_PAGE, &key[2], 0, 0);
+	spill_close(s);
+	strcpy(own, world_files(dir, ".page").last);
+	*strrchr(own, '/') = '\0';
+	at = open(own, O_RDONLY | O_DIRECTORY);
+	assert_int_equal(renameat(at, a, at, b), 0);
+	close(at);
+	s = open_plain();
+	assert_false(world_load(s, tok, 8));
+	assert_int_equal(stats_of(s).damaged, 1);
+	spill_close(s);
+}
+
 /* The same key, by whatever accident, over other tokens: they are compared. */
 static void test_same_key_other_tokens(void **state)
 {
@@ -776,6 +803,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_damaged_page, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_snap, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exchanged, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_exchanged_after, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_same_key_other_tokens, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_strangers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nth_call_fails, setup, teardown),
