@@ -6,10 +6,11 @@
 
 #include "engine/core.h"
 
-static struct draft_seq seq_of(struct request *r)
+static struct draft_seq seq_of(const struct engine *e, struct request *r)
 {
 	return (struct draft_seq){
-		.slot = r->slot, .id = r->age + 1, .tok = r->tok, .n_tok = r->n_tok, .n_known = r->n_cached,
+		.slot = r->slot, .id = r->age + 1, .tok = r->tok, .n_tok = r->n_tok, .n_prompt = r->n_prompt,
+		.n_known = r->n_cached, .plan = &r->plan, .salt = r->salt, .now = engine_now(e),
 		.secret = r->no_cache, .sampler = &r->sampler,
 	};
 }
@@ -59,7 +60,7 @@ void draft_propose(struct engine *e)
 			int max = room(e, r);
 
 			if (max > 0 && !r->n_draft)
-				ask[n++] = (struct draft_ask){ .seq = seq_of(r), .max = max, .out = r->draft };
+				ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .max = max, .out = r->draft };
 		}
 		if (!n)
 			return;
@@ -69,7 +70,7 @@ void draft_propose(struct engine *e)
 
 			if (r->slot != ask[at].seq.slot)
 				continue;
-			assert(ask[at].n >= 0 && ask[at].n <= ask[at].max);
+			assert(ask[at].n >= 0 && ask[at].n <= room(e, r));
 			r->n_draft = sound(e, r, r->draft, ask[at++].n);
 			r->draft_by = k;
 		}
@@ -91,7 +92,7 @@ void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
 
 void draft_learn(struct engine *e, struct request *r)
 {
-	struct draft_seq seq = seq_of(r);
+	struct draft_seq seq = seq_of(e, r);
 
 	for (int k = 0; k < e->opts.n_drafter; k++)
 		if (e->opts.drafter[k]->ops->learn)

@@ -18,7 +18,10 @@
 
 #include "backend/backend.h"
 #include "base/err.h"
+#include "engine/place.h"
 #include "engine/sampler.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
 
 enum { DRAFT_MAX = 16, DRAFTERS_MAX = 4 };      /* tokens of one run; drafters of one engine */
 
@@ -28,14 +31,18 @@ struct draft_seq {
 	uint64_t id;                    /* never 0, never used twice */
 	const int32_t *tok;             /* prompt and output; of those with one id, earlier ones never change */
 	int n_tok;                      /* >= 1; the model has computed all but the last */
+	int n_prompt;                   /* the first so many were given */
 	int n_known;                    /* the first so many were known from a sequence before */
+	const struct place_plan *plan;  /* where along the prompt states are kept */
 	bool secret;                    /* nothing may pass from or to other sequences */
+	const char *salt;               /* nor between two of different salts; never NULL */
+	int64_t now;                    /* clock */
 	struct sampler *sampler;        /* how the model's next token will be picked */
 };
 
 struct draft_ask {
 	struct draft_seq seq;
-	int max;                        /* 1 to DRAFT_MAX */
+	int max;                        /* 1 to DRAFT_MAX; the drafter may lower it for itself */
 	int32_t *out;                   /* [max] */
 	int n;                          /* filled: 0 to max */
 };
@@ -62,5 +69,12 @@ struct drafter {
 /* What the model is most likely to repeat: looks the last tokens up in the
  * sequence itself and in text of earlier ones (the newest text_max tokens). */
 struct drafter *draft_ngram_open(int seqs_max, int text_max);
+
+/* A second model, which stays the caller's, with room for seqs_max sequences.
+ * prefix_bytes: what it may keep of prefixes, within m's snapshots. */
+int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err);
+/* Are the tokens of `of`, of a draft model called name, those of t?  E_UNSUPPORTED
+ * with the first that differs. */
+int draft_vocabulary(const struct tokenizer *t, const struct tokenizer *of, const char *name, struct err *err);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum {
 	GRAM = 3,               /* tokens that must agree: fewer are mostly chance */
-	PLACES = 16,            /* looked at */
+	LOOKS = 16,            /* looked at */
 	AGREE_MAX = 32,         /* an agreement of this length is not bettered */
 	SEPARATOR = -1,         /* between the texts of the history; no token */
 };
@@ -91,7 +91,7 @@ static int grams_find(const struct grams *g, const int32_t *tok, int n, const in
 	if (n_last < GRAM || g->n < GRAM)
 		return -1;
 	at = g->head[hash(last, g->bits)];
-	for (int i = 0; at >= 0 && i < PLACES && *agree < most; i++, at = g->prev[at]) {
+	for (int i = 0; at >= 0 && i < LOOKS && *agree < most; i++, at = g->prev[at]) {
 		int len = 0;
 
 		if (at + 1 >= n)
@@ -122,6 +122,12 @@ struct ngram {
 	struct grams grams;
 };
 
+/* Text of others is looked up, and this one's left to them. */
+static bool shares(const struct draft_seq *s)
+{
+	return !s->secret && !*s->salt;
+}
+
 static void propose_one(struct ngram *g, struct draft_ask *ask)
 {
 	const struct draft_seq *s = &ask->seq;
@@ -136,7 +142,7 @@ static void propose_one(struct ngram *g, struct draft_ask *ask)
 	grams_reach(&own->grams, s->tok, s->n_tok);
 	at = grams_find(&own->grams, s->tok, s->n_tok, last, s->n_tok, &agree);
 	n = s->n_tok;
-	if (!s->secret) {
+	if (shares(s)) {
 		n_other = grams_find(&g->grams, g->text, g->n_text, last, s->n_tok, &other);
 		if (n_other >= 0 && other > agree) {
 			at = n_other;
@@ -173,7 +179,7 @@ static void learn(struct drafter *d, const struct draft_seq *s)
 	const int32_t *tok = s->tok + s->n_known;
 	int n = s->n_tok - s->n_known;
 
-	if (s->secret || n < GRAM || !g->text_max)
+	if (!shares(s) || n < GRAM || !g->text_max)
 		return;
 	if (n > g->text_max / 2 - 1) {
 		tok += n - (g->text_max / 2 - 1);

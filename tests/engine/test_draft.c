@@ -430,12 +430,72 @@ static void test_chain(void)
 	ngram->ops->close(ngram);
 }
 
+/* ---- a model that drafts ---- */
+
+/* The model drafting for itself is always right, or it does not stand where it
+ * should: alone, several at once with lengths of their own, after a prefix that
+ * the model knew, after one that the drafter alone knows, and when the engine
+ * moves a sequence to another slot. */
+static void test_self(bool attention_only)
+{
+	struct rig_opts o = roomy;
+	struct toy_opts small = roomy.toy;
+	struct drafter *d;
+	struct err err;
+	struct rig rig;
+	struct model *m;
+	static struct life l[8];
+
+	o.toy.attention_only = small.attention_only = attention_only;
+	small.step_rows = 17;           /* prompts are caught up with in several rounds */
+	m = toy_open(&small);
+	CHECK(!draft_model_open(&d, m, 8, 1 << 20, &err), "%s", err.msg);
+	o.n_draft = 5;
+	o.drafter[0] = d;
+	o.n_drafter = 1;
+	rig = rig_open(&o);
+	for (int round = 0; round < 6; round++) {
+		for (int i = 0; i < 8; i++) {
+			life_init(&l[i], 3 + 9 * i, 250, (uint64_t)i);
+			if (round)      /* parts from what was known at the end */
+				l[i].prompt[l[i].ask.n_prompt - 1] = round;
+			l[i].ask.max_tokens = 60 + i;
+			l[i].ask.resume_at = round % 3 == 2 ? l[i].ask.n_prompt + 20 : 0;
+			l[i].ask.no_cache = round == 4;
+			l[i].ask.sampling.temperature = (float)(i % 2);
+			submit(&l[i], &rig);
+			if (round < 2)
+				while (engine_step(rig.e))
+					;
+		}
+		while (engine_step(rig.e)) {
+			caches_check(&rig.m->caches);
+			caches_check(&m->caches);
+		}
+		for (int i = 0; i < 8; i++) {
+			struct answer want;
+
+			life_read(&l[i], false);
+			life_alone(&l[i], rig.m, life_room(rig.m), tok, toy_logits, &want);
+			life_check(&l[i], rig.m, &want, toy_logits, false);
+			CHECK(!l[i].end.n_rejected, "round %d, %d: %d rejected", round, i, l[i].end.n_rejected);
+			CHECK(l[i].end.n_accepted >= (round < 2 ? 45 : 10), "round %d, %d: %d accepted", round, i,
+			      l[i].end.n_accepted);
+			life_free(&l[i]);
+		}
+	}
+	rig_close(&rig);
+	d->ops->close(d);
+	toy_close(m);
+}
+
 /* ---- many ---- */
 
 static void test_lives(uint64_t seed)
 {
 	uint64_t s = seed;
-	struct drafter *ngram = NULL;
+	struct drafter *ngram = NULL, *model = NULL;
+	struct model *small = NULL;
 	struct guesser g;
 	struct rig_opts o = {
 		.toy = { .slots = 1 + (int)dice(&s, 6), .ctx_max = 180, .step_rows = 128, .page_rows = 1 << dice(&s, 5),
@@ -453,6 +513,18 @@ static void test_lives(uint64_t seed)
 	g.turn = (int)dice(&s, (uint64_t)o.n_draft);
 	if (dice(&s, 2))
 		o.drafter[o.n_drafter++] = ngram = draft_ngram_open(o.seqs, dice(&s, 2) ? 200 : 0);
+	if (dice(&s, 2)) {
+		/* The same model with memory of its own, from ample to far too little. */
+		struct toy_opts so = o.toy;
+		struct err err;
+
+		so.step_rows = o.seqs + (int)dice(&s, 40);
+		so.pages = so.attention_only || dice(&s, 2) ? 1 + (int)dice(&s, 30) : 0;
+		so.ctx_max = dice(&s, 2) ? 180 : 90;
+		small = toy_open(&so);
+		CHECK(!draft_model_open(&model, small, o.seqs, dice(&s, 2) ? 20000 : 0, &err), "%s", err.msg);
+		o.drafter[o.n_drafter++] = model;
+	}
 	o.drafter[o.n_drafter++] = &g.d;
 	rig = rig_open(&o);
 	g.truth = toy_logits;
@@ -461,6 +533,10 @@ static void test_lives(uint64_t seed)
 	rig_close(&rig);
 	if (ngram)
 		ngram->ops->close(ngram);
+	if (model) {
+		model->ops->close(model);
+		toy_close(small);
+	}
 }
 
 int main(int argc, char **argv)
@@ -474,6 +550,8 @@ int main(int argc, char **argv)
 	test_switch();
 	test_resume();
 	test_chain();
+	test_self(false);
+	test_self(true);
 	test_matrix(quick);
 	for (uint64_t i = 0; i < n; i++)
 		test_lives((first + i) * 1000003);

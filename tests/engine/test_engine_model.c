@@ -1,6 +1,6 @@
 /* test_engine_model.c - the engine over real architectures with tiny random
  * weights: many lives, each against its own sequence alone in another model,
- * prompt whole, answer token by token.
+ * prompt whole, answer token by token; with drafters and without.
  *
  *     test_engine_model FOLDER...
  */
@@ -40,15 +40,16 @@ static void truth(const struct model *m, const int32_t *tok, int n, float *out)
 	memcpy(out, rows + (size_t)(n - 1) * vocab, vocab * sizeof(*out));
 }
 
-/* One engine: generous, short of pages, or with small steps. */
-static void lives(struct store *st, enum cpu_level level, uint64_t seed)
+/* One engine: generous, short of pages, or with small steps.  drafts: and with
+ * drafters, of which one is the model itself, so that most drafts come true. */
+static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool drafts)
 {
 	struct lives_opts lo = { .steps = 100, .prompt_max = 100, .answer_max = 140, .poison = -1 };
 	struct model_opts mo = { .arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP };
 	struct engine_opts eo = { .seqs_max = SLOTS, .queue_max = LIVES_MAX, .by_hand = true };
 	struct backend *be = backend_cpu_open(2, level);
 	struct engine_stats es;
-	struct model *m;
+	struct model *m, *small = NULL;
 	struct engine *e;
 	struct err err;
 	uint64_t s = seed;
@@ -61,6 +62,16 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed)
 		/* Pages for one whole sequence and a bit: the answers do not fit together. */
 		mo.kv_bytes = model_kv_page_bytes(&m->shape, kv_format_find("bf16")) * (model_kv_pages(CTX) + 2);
 	}
+	if (drafts) {
+		struct model_opts so = mo;
+
+		mo.tape_rows = eo.n_draft = 2 + (int)(3 * seed);
+		so.step_rows = seed % 2 ? 16 : 200;
+		CHECK(!model_bind(&small, st, &err) && !model_attach(small, be, &so, &err), "%s", err.msg);
+		eo.drafter[0] = draft_ngram_open(SLOTS, 1000);
+		CHECK(!draft_model_open(&eo.drafter[1], small, SLOTS, eo.prefix_bytes / 2, &err), "%s", err.msg);
+		eo.n_drafter = 2;
+	}
 	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
 	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
 	lives_many(e, m, NULL, truth, &lo, &s);
@@ -69,6 +80,14 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed)
 	printf("  seed %d: %lld requests, %lld steps, %lld preempted, %lld prefix hits\n", (int)seed, (long long)es.requests,
 	       (long long)es.steps, (long long)es.preempted, (long long)es.prefix_hits);
 	engine_close(e);
+	for (int i = 0; i < eo.n_drafter; i++) {
+		printf("    %s: %d of %d drafts came true\n", es.drafter[i].name, (int)es.drafter[i].accepted,
+		       (int)es.drafter[i].drafted);
+		eo.drafter[i]->ops->close(eo.drafter[i]);
+	}
+	model_close(small);
+	if (drafts)
+		CHECK(es.drafter[1].accepted > es.drafter[1].drafted / 2, "a model that does not know itself");
 	if (m->kv) {
 		struct paged_stats kv;
 
@@ -84,7 +103,7 @@ int main(int argc, char **argv)
 	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .slots = 1, .ctx_max = CTX, .step_rows = CTX };
 	/* Quick (under the sanitizers): the best level only, one life short of pages and one not. */
 	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
-	uint64_t most = quick ? 2 : LIVES;
+	uint64_t most = quick ? 2 : LIVES;      /* then all with drafters */
 	struct err err;
 
 	log_set_level(LOG_WARN);
@@ -99,7 +118,8 @@ int main(int argc, char **argv)
 			n_had = 0;
 			/* The older levels have the same engine above them: one each. */
 			for (uint64_t seed = 1; seed <= (o.level == cpu_detect() ? most : 1); seed++)
-				lives(st, o.level, seed);
+				for (int drafts = o.level != cpu_detect() || quick; drafts < 2; drafts++)
+					lives(st, o.level, seed, drafts);
 			free(rows);
 			store_close(st);
 			driver_close(&alone);
