@@ -1,7 +1,8 @@
 /* core.h - the engine's insides, for the files of this folder.
  *
- * The way through them: engine.c (submit, inbox, the thread, the step), sched.c
- * (who waits, who runs, the rows of a step), verify.c (from logits to tokens,
+ * The way through them: engine.c (submit, inbox, the thread, the step), queue.c
+ * (whether it is taken), fair.c (whose turn it is), pace.c (how many rows a step
+ * bears), sched.c (who runs, the rows of a step), verify.c (from logits to tokens,
  * text and the end), reuse.c (a request and the prefix store), prefix.c, place.c,
  * outbox.c.
  *
@@ -16,8 +17,10 @@
 
 #include "engine/draft.h"
 #include "engine/engine.h"
+#include "engine/fair.h"
 #include "engine/lead.h"
 #include "engine/outbox.h"
+#include "engine/pace.h"
 #include "engine/prefix.h"
 #include "engine/queue.h"
 #include "engine/sampler.h"
@@ -55,6 +58,8 @@ struct request {
 	int n_tok, pos;
 	int slot;                       /* -1: not running */
 	bool started;                   /* was admitted once */
+	uint64_t skip;                  /* not to be considered again in this round */
+	int64_t passed_ns;              /* since when others pass that need less memory; 0: not */
 	int n_preempted;
 	int n_cached, shared;           /* restored from a kept prefix, at first and this time */
 	int progress;                   /* of the prompt, as last told */
@@ -113,16 +118,27 @@ struct batch {
 	int32_t *tok, *pos, *item_of;   /* [step_rows] */
 	int32_t *logit_row;             /* [step_rows] */
 	int n_item, n_row, n_logit;
+	int n_prompt;                   /* rows of prompts among them ... */
+	double prompt_pos;              /* ... and their mean position */
+};
+
+struct chosen {
+	struct request *req;
+	int n;                          /* rows */
 };
 
 struct sched {
-	struct request *waiting;        /* by rising age */
+	struct fair fair;               /* those who wait */
 	struct request **run;           /* [seqs_max] by rising age */
 	int n_run;
 	int *free_slot;                 /* [seqs_max] a stack */
 	int n_free;
 	bool hold;                      /* a sequence was preempted: nobody joins until one ends */
 	unsigned turn;                  /* where decoding begins when not all fit in a step */
+	struct request *starving;       /* nobody joins before it */
+	uint64_t round;                 /* counts attempts to fill a step */
+	struct chosen *pick;            /* [seqs_max] prompts chosen for the step */
+	int n_pick;
 };
 
 struct engine {
@@ -147,6 +163,9 @@ struct engine {
 
 	struct engine_stats stats;      /* the engine's copy; shown at the end of a step */
 	struct sched sched;
+	struct pace pace;
+	double miss;                    /* share of prompt tokens not found in kept prefixes, lately */
+	double hold_ns;                 /* how long a request runs, lately */
 	struct prefix prefix;
 	bool ending;                    /* the engine closes: nothing more is kept */
 	struct batch batch;
@@ -161,21 +180,20 @@ int64_t engine_now(const struct engine *e);
 void engine_show_stats(struct engine *e);
 /* r is admitted for the first time, or ends before: it is in the queue's books no more. */
 void engine_dequeue(struct engine *e, struct request *r);
+/* The ring of clients holds c, or lets go of it. */
+void engine_client_hold(struct engine *e, struct client *c);
+void engine_client_forget(struct engine *e, struct client *c);
 /* Ends a request, waiting or running: memory back, last event out, reference dropped. */
 void engine_finish(struct engine *e, struct request *r);
 void request_unref(struct request *r);
 
 /* ---- sched.c ---- */
 void sched_init(struct sched *s, int seqs_max);
-void sched_fini(struct sched *s);
-/* Puts a request among the waiting, by age. */
-void sched_wait(struct sched *s, struct request *r);
+void sched_fini(struct engine *e);
 /* Takes it out of wherever it is; a running one's slot is closed. */
 void sched_remove(struct engine *e, struct request *r);
-/* Lets the waiting join while there is room. */
-void sched_admit(struct engine *e);
-/* Chooses the rows of this step and reserves their memory; preempts when nothing
- * can move otherwise.  false: nobody runs. */
+/* Chooses the rows of this step, lets those join whose turn it is and reserves the
+ * memory; preempts when nothing can move otherwise.  false: nobody runs. */
 bool sched_fill(struct engine *e);
 /* Moves a running sequence to another slot (if one is free) through a snapshot. */
 int sched_resume(struct engine *e, struct request *r, struct err *err);
@@ -198,7 +216,7 @@ int reuse_start(struct engine *e, struct request *r);
 /* Should r not start yet, because a running request computes what it begins with? */
 bool reuse_waits(struct engine *e, struct request *r);
 /* The next position at which a chunk of r must end so that its state can be kept. */
-int reuse_cut(const struct engine *e, const struct request *r);
+int reuse_cut(struct engine *e, const struct request *r);
 /* r's rows are settled: keeps its state where a place was reached or passed. */
 void reuse_moved(struct engine *e, struct request *r);
 /* r ends, its slot still open. */

@@ -7,6 +7,10 @@
 #include "base/log.h"
 #include "engine/core.h"
 
+/* What engine_opts means by 0.  A token every tenth of a second is faster than
+ * most read; 512 tokens are more than most answers have. */
+enum { GAP_MS = 100, ANSWER_RESERVE = 512 };
+
 int64_t engine_now(const struct engine *e)
 {
 	return e->clock ? e->clock->now_ns(e->clock) : clock_monotonic_ns();
@@ -241,6 +245,20 @@ void engine_dequeue(struct engine *e, struct request *r)
 	pthread_mutex_unlock(&e->lock);
 }
 
+void engine_client_hold(struct engine *e, struct client *c)
+{
+	pthread_mutex_lock(&e->lock);
+	queue_hold(&e->queue, c);
+	pthread_mutex_unlock(&e->lock);
+}
+
+void engine_client_forget(struct engine *e, struct client *c)
+{
+	pthread_mutex_lock(&e->lock);
+	queue_forget(&e->queue, c);
+	pthread_mutex_unlock(&e->lock);
+}
+
 void engine_drain(struct engine *e)
 {
 	pthread_mutex_lock(&e->lock);
@@ -260,15 +278,25 @@ int64_t engine_wait_ns(struct engine *e, uint64_t client, int n_prompt)
 
 /* ---- statistics ---- */
 
+/* Prompt tokens that running requests have still to compute. */
+static int64_t run_tokens(const struct engine *e)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < e->sched.n_run; i++)
+		n += e->sched.run[i]->n_tok - e->sched.run[i]->pos;
+	return n;
+}
+
 void engine_show_stats(struct engine *e)
 {
 	struct engine_stats *s = &e->stats;
 	struct paged_stats kv;
 
 	s->running = e->sched.n_run;
-	s->waiting = 0;
-	for (const struct request *r = e->sched.waiting; r; r = r->next)
-		s->waiting += r->started;
+	s->waiting = e->sched.fair.n_started;
+	s->prefill_rate = pace_rate(&e->pace, s->running > 0);
+	s->decode_step_ns = (int64_t)e->pace.base_ns;
 	if (e->m->kv) {
 		paged_stats(e->m->kv, &kv);
 		s->kv_pages_used = kv.pages_used;
@@ -278,6 +306,10 @@ void engine_show_stats(struct engine *e)
 	s->prefix_evicted = e->prefix.evicted;
 	pthread_mutex_lock(&e->lock);
 	e->shown = *s;
+	e->queue.rates = (struct queue_rates){
+		.prefill = s->prefill_rate, .miss = e->miss, .hold_ns = (int64_t)e->hold_ns, .run_tokens = run_tokens(e),
+		.n_run = s->running,
+	};
 	pthread_mutex_unlock(&e->lock);
 }
 
@@ -319,10 +351,10 @@ void engine_finish(struct engine *e, struct request *r)
 	sched_remove(e, r);
 	if (!r->started)
 		engine_dequeue(e, r);
-	pthread_mutex_lock(&e->lock);
-	queue_forget(&e->queue, r->client);
-	pthread_mutex_unlock(&e->lock);
+	engine_client_forget(e, r->client);
 	r->client = NULL;
+	if (r->started)
+		e->hold_ns += ((double)(now - r->t_start) - e->hold_ns) / 16;   /* of some sixteen requests */
 	verify_flush(r, &ev);
 	ev.finish = r->finish;
 	ev.stop_text = r->stop_text;
@@ -371,8 +403,8 @@ static void finish_all_left(struct engine *e, bool all)
 	struct request *next;
 	int64_t now = engine_now(e);
 
-	for (struct request *r = s->waiting; r; r = next) {
-		next = r->next;
+	for (struct request *r = fair_each(e, NULL); r; r = next) {
+		next = fair_each(e, r);
 		finish_left(e, r, all, now);
 	}
 	for (int i = s->n_run - 1; i >= 0; i--)
@@ -392,11 +424,11 @@ static void admit(struct engine *e)
 	pthread_mutex_unlock(&e->lock);
 	for (; r; r = next) {
 		next = r->next;
-		sched_wait(&e->sched, r);
+		fair_wait(e, r);
+		reuse_waits(e, r);
 	}
 	e->ending = closing;
 	finish_all_left(e, closing);
-	sched_admit(e);
 }
 
 static void pass_set(struct engine *e)
@@ -428,6 +460,7 @@ static bool step(struct engine *e)
 {
 	struct caches *caches = &e->m->caches;
 	struct batch *b = &e->batch;
+	int64_t began = engine_now(e);
 
 	admit(e);
 	draft_propose(e);
@@ -447,6 +480,7 @@ static bool step(struct engine *e)
 		move_on(e, b->item[i].req);
 	e->stats.steps++;
 	e->stats.last_step_ns = engine_now(e);
+	pace_learn(&e->pace, b->n_row - b->n_prompt, b->n_prompt, b->prompt_pos, (double)(e->stats.last_step_ns - began));
 	engine_show_stats(e);
 	return true;
 }
@@ -464,7 +498,7 @@ static void *run(void *arg)
 
 	do {
 		pthread_mutex_lock(&e->lock);
-		while (!e->closing && !e->inbox && !e->sched.waiting && !e->sched.n_run)
+		while (!e->closing && !e->inbox && !e->sched.fair.n_waiting && !e->sched.n_run)
 			pthread_cond_wait(&e->wake, &e->lock);
 		closing = e->closing;
 		pthread_mutex_unlock(&e->lock);
@@ -537,7 +571,7 @@ static void engine_free(struct engine *e)
 	struct backend *be = e->m->be;
 	struct batch *b = &e->batch;
 
-	sched_fini(&e->sched);
+	sched_fini(e);
 	prefix_fini(&e->prefix);
 	queue_fini(&e->queue);
 	if (e->pass.logits)
@@ -574,6 +608,12 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	e->tok = tok;
 	e->opts = *opts;
 	e->clock = opts->clock;
+	if (!e->opts.decode_gap_ms)
+		e->opts.decode_gap_ms = GAP_MS;
+	if (!e->opts.answer_reserve)
+		e->opts.answer_reserve = ANSWER_RESERVE;
+	pace_init(&e->pace, e->opts.decode_gap_ms);
+	e->miss = 1;
 	e->ctx_max = m->opts.ctx_max ? m->opts.ctx_max : m->shape.ctx_max;
 	if (m->kv) {
 		paged_stats(m->kv, &kv);

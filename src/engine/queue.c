@@ -148,6 +148,11 @@ void queue_leave(struct queue *q, struct client *c, int n)
 	q->tokens -= n;
 }
 
+void queue_hold(struct queue *q, struct client *c)
+{
+	c->refs++;
+}
+
 void queue_forget(struct queue *q, struct client *c)
 {
 	struct client **at = bucket_of(q, c->key);

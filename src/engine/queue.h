@@ -22,6 +22,13 @@ struct client {
 	int64_t tokens;                 /* ... and their prompts */
 	struct client *chain;           /* with the same hash */
 	struct client *prev, *next;     /* all there are */
+
+	/* The engine's thread's: see fair.h. */
+	struct request *waiting;        /* not running: by falling priority, then age */
+	struct client *turn_prev, *turn_next;
+	int64_t deficit;                /* prompt tokens it may have computed before its turn is over */
+	bool in_ring, fresh;
+	uint64_t shut;                  /* the round in which none of its may join */
 };
 
 /* Rates the estimates rest on, as last measured. */
@@ -55,7 +62,8 @@ int queue_enter(struct queue *q, uint64_t key, int n, int64_t left_ns, struct cl
                 struct err *err);
 /* The prompt was started, or ended before. */
 void queue_leave(struct queue *q, struct client *c, int n);
-/* The request is no more. */
+/* One more, or one less, that c must stay for. */
+void queue_hold(struct queue *q, struct client *c);
 void queue_forget(struct queue *q, struct client *c);
 
 #endif

@@ -121,7 +121,7 @@ bool reuse_waits(struct engine *e, struct request *r)
 
 /* The first position after pos where r's state is to be kept, and what for;
  * n_tok: none. */
-static int next_place(const struct engine *e, const struct request *r, int pos, enum place *kind)
+static int next_place(struct engine *e, const struct request *r, int pos, enum place *kind)
 {
 	const struct place_at *at = place_after(&r->plan, pos);
 	int next = r->n_tok;
@@ -136,7 +136,7 @@ static int next_place(const struct engine *e, const struct request *r, int pos, 
 		next = r->junction;
 		*kind = PLACE_JUNCTION;
 	}
-	for (const struct request *w = e->sched.waiting; w; w = w->next)
+	for (struct request *w = fair_each(e, NULL); w; w = fair_each(e, w))
 		if (w->ahead == r->age && w->ahead_at > pos && w->ahead_at < next) {
 			next = w->ahead_at;
 			*kind = PLACE_JUNCTION;
@@ -144,7 +144,7 @@ static int next_place(const struct engine *e, const struct request *r, int pos, 
 	return next;
 }
 
-int reuse_cut(const struct engine *e, const struct request *r)
+int reuse_cut(struct engine *e, const struct request *r)
 {
 	enum place kind;
 

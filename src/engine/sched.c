@@ -1,9 +1,12 @@
-/* sched.c - who waits, who runs, and which rows make the next step.
+/* sched.c - who runs, and which rows make the next step.
  *
- * Order is by age, everywhere: the oldest is served first, the youngest gives
- * way.  Sequences that only decode come before those with a prompt to compute,
- * since they need one row each. */
+ * A step is filled in this order: each running answer's token, with its drafts;
+ * then prompts, in the order that fair.c gives and as many rows as pace.c allows,
+ * the first as far as it goes, then the next.  A request that waits joins when it
+ * is its turn to have rows, if there is a slot and room for what it will need.
+ * Where memory is short the youngest gives way. */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,31 +14,31 @@
 #include "base/log.h"
 #include "engine/core.h"
 
+/* How long a request that needs much memory may see others pass that need less:
+ * long enough for small ones to use what is free meanwhile, short beside the time
+ * that a large prompt takes anyway. */
+#define PASSED_MAX_NS 2000000000
+
 void sched_init(struct sched *s, int seqs_max)
 {
 	memset(s, 0, sizeof(*s));
 	s->run = xcalloc((size_t)seqs_max, sizeof(*s->run));
 	s->free_slot = xcalloc((size_t)seqs_max, sizeof(*s->free_slot));
+	s->pick = xcalloc((size_t)seqs_max, sizeof(*s->pick));
 	/* Slot 0 on top, so that a lone request runs in the memory used last. */
 	for (int i = seqs_max - 1; i >= 0; i--)
 		s->free_slot[s->n_free++] = i;
 }
 
-void sched_fini(struct sched *s)
+void sched_fini(struct engine *e)
 {
-	assert(!s->n_run && !s->waiting);
+	struct sched *s = &e->sched;
+
+	assert(!s->n_run && !s->fair.n_waiting);
+	fair_fini(e);
 	free(s->run);
 	free(s->free_slot);
-}
-
-void sched_wait(struct sched *s, struct request *r)
-{
-	struct request **at = &s->waiting;
-
-	while (*at && (*at)->age < r->age)
-		at = &(*at)->next;
-	r->next = *at;
-	*at = r;
+	free(s->pick);
 }
 
 static void slot_close(struct engine *e, struct request *r)
@@ -53,12 +56,10 @@ void sched_remove(struct engine *e, struct request *r)
 	struct sched *s = &e->sched;
 
 	if (r->slot < 0) {
-		for (struct request **at = &s->waiting; *at; at = &(*at)->next)
-			if (*at == r) {
-				*at = r->next;
-				return;
-			}
-		assert(!"a waiting request is in the list");
+		if (s->starving == r)
+			s->starving = NULL;
+		fair_unwait(e, r);
+		return;
 	}
 	slot_close(e, r);
 	for (int i = 0; i < s->n_run; i++)
@@ -76,19 +77,28 @@ int sched_pages(const struct engine *e, int n)
 	return e->page_rows ? n / e->page_rows + (n % e->page_rows != 0) : 0;
 }
 
-/* Would r's tokens so far find room beside what the running ones hold or will
- * soon need?  An estimate: answers yet to come are not counted (preemption is
- * for that), pages restored from a kept prefix are counted as shared. */
+/* Pages that r will hold: its tokens so far and as much of its answer as is set
+ * aside for.  What goes beyond may be preempted. */
+static int sched_target(const struct engine *e, const struct request *r)
+{
+	int reserve = e->opts.answer_reserve < r->out_max ? e->opts.answer_reserve : r->out_max;
+	int n = r->n_prompt + reserve;
+
+	return sched_pages(e, n > r->n_tok + 1 ? n : r->n_tok + 1);
+}
+
+/* Is there room for what r will hold beside what the running ones do and will?
+ * Pages restored from a kept prefix are counted as shared. */
 static bool has_room(const struct engine *e, const struct request *r)
 {
-	int64_t need = sched_pages(e, r->n_tok + 1);
+	int64_t need = sched_target(e, r);
 
 	if (!e->pages || !e->sched.n_run)
 		return true;
 	for (int i = 0; i < e->sched.n_run; i++) {
 		const struct request *o = e->sched.run[i];
 
-		need += sched_pages(e, o->n_tok + 1) - o->shared / e->page_rows;
+		need += sched_target(e, o) - o->shared / e->page_rows;
 	}
 	return need <= e->pages;
 }
@@ -99,42 +109,52 @@ static void start(struct engine *e, struct request *r)
 	struct sched *s = &e->sched;
 	int hit, at;
 
+	sched_remove(e, r);
 	r->slot = s->free_slot[--s->n_free];
+	r->n_draft = 0;
 	hit = r->pos = r->shared = reuse_start(e, r);
 	for (at = s->n_run; at > 0 && s->run[at - 1]->age > r->age; at--)
 		s->run[at] = s->run[at - 1];
 	s->run[at] = r;
 	s->n_run++;
+	/* Those who may now wait for it, so that its chunks end where they part. */
+	for (struct request *w = fair_each(e, NULL); w; w = fair_each(e, w))
+		reuse_waits(e, w);
 	if (r->started)
 		return;
 	engine_dequeue(e, r);
 	r->started = true;
 	r->n_cached = hit;
 	r->t_start = engine_now(e);
+	e->miss += (1 - (double)hit / r->n_prompt - e->miss) / 16;      /* of some sixteen prompts */
 	e->stats.prompt_tokens += r->n_prompt;
 	e->stats.cached_tokens += hit;
 	outbox_put(&r->out, &(struct event){ .kind = EV_START, .cached = hit, .done = hit, .total = r->n_prompt,
 	                                     .prefix = r->report });
 }
 
-void sched_admit(struct engine *e)
+/* Lets r join, if it can. */
+static bool join(struct engine *e, struct request *r)
 {
 	struct sched *s = &e->sched;
-	struct request **at = &s->waiting;
+	int64_t now;
 
-	while (*at && s->n_free && !(s->hold && s->n_run)) {
-		struct request *r = *at;
-
-		if (reuse_waits(e, r)) {
-			at = &r->next;
-			continue;
-		}
-		if (!has_room(e, r))
-			break;
-		*at = r->next;
-		r->next = NULL;
-		start(e, r);
+	if (reuse_waits(e, r)) {
+		r->skip = s->round;
+		return false;
 	}
+	if (has_room(e, r)) {
+		start(e, r);
+		return true;
+	}
+	/* Others, who need less, may pass, but not for ever. */
+	now = engine_now(e);
+	if (!r->passed_ns)
+		r->passed_ns = now;
+	else if (!s->starving && now - r->passed_ns > PASSED_MAX_NS)
+		s->starving = r;
+	r->client->shut = s->round;
+	return false;
 }
 
 static void preempt(struct engine *e, struct request *r)
@@ -143,14 +163,14 @@ static void preempt(struct engine *e, struct request *r)
 
 	log_debug("engine: page pool is full, a request of %d tokens goes back to waiting", r->n_tok);
 	sched_remove(e, r);
-	sched_wait(s, r);
+	fair_wait(e, r);
 	s->hold = true;         /* or it would take back what it gave */
 	r->n_preempted++;
 	e->stats.preempted++;
 }
 
 /* The next position after pos at which a chunk must end. */
-static int next_cut(const struct engine *e, const struct request *r)
+static int next_cut(struct engine *e, const struct request *r)
 {
 	int cut = reuse_cut(e, r);
 
@@ -201,49 +221,117 @@ static bool decodes(const struct request *r)
 	return r->n_tok - r->pos == 1;
 }
 
-static void fill(struct engine *e)
+/* Rows of r's prompt for a step that has `left` of `room` free, of which the pace
+ * allows `most`.  0: none this time. */
+static int chunk(struct engine *e, const struct request *r, int room, int left, int most)
+{
+	int n = next_cut(e, r) - r->pos, ask;
+
+	if (!r->n_split) {
+		n = n < most ? n : most;
+		return n < left ? n : left;
+	}
+	/* Asked-for sizes are kept to, unless larger than any step beside those that
+	 * decode; the pace is not asked. */
+	ask = r->split[r->split_at % r->n_split];
+	ask = ask < room ? ask : room;
+	n = ask < n ? ask : n;
+	return n <= left ? n : 0;
+}
+
+/* Chooses prompts for `room` rows, lets those join that are chosen. */
+static void choose(struct engine *e, int room, bool decoding)
+{
+	struct sched *s = &e->sched;
+	double share = 1;       /* of the step's time for prompts */
+	int left = room, n, most;
+	struct request *r;
+
+	s->n_pick = 0;
+	if (s->starving && s->n_free && !s->hold)
+		join(e, s->starving);
+	while (left > 0 && share > 1e-6) {
+		r = fair_next(e, s->n_free && !(s->hold && s->n_run) && !s->starving);
+		if (!r)
+			break;
+		if (r->slot < 0 && !join(e, r))
+			continue;
+		most = pace_rows(&e->pace, decoding, r->pos);
+		n = (int)ceil(share * most);
+		n = chunk(e, r, room, left, n);
+		r->skip = s->round;
+		if (!n)
+			continue;
+		share -= (double)n / most;
+		left -= n;
+		s->pick[s->n_pick++] = (struct chosen){ r, n };
+	}
+}
+
+static int count_decoding(const struct sched *s)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->n_run; i++)
+		n += decodes(s->run[i]);
+	return n;
+}
+
+/* The next token of the running answers, and drafts as far as rows remain when
+ * all have theirs. */
+static void fill_decoding(struct engine *e, int left)
 {
 	struct sched *s = &e->sched;
 	struct batch *b = &e->batch;
-	int n_decode = 0, first = 0, left = e->opts.step_rows;
+	int n_decode = 0, first = 0;
 
-	b->n_item = b->n_row = b->n_logit = 0;
 	for (int i = 0; i < s->n_run; i++)
-		n_decode += decodes(s->run[i]);
+		n_decode += decodes(s->run[i]) && s->run[i]->skip != s->round;
 	if (n_decode > left)
 		first = (int)(s->turn++ % (unsigned)s->n_run);
 	for (int i = 0; i < s->n_run && left > 0; i++) {
 		struct request *r = s->run[(first + i) % s->n_run];
+		int spare = left > n_decode ? left - n_decode : 0, n_row = b->n_row;
+		int n_draft = r->n_draft < spare ? r->n_draft : spare;
 
-		if (decodes(r)) {
-			/* Its token, and drafts as far as rows remain when all have theirs. */
-			int spare = left > n_decode ? left - n_decode : 0, n_row = b->n_row;
-			int n_draft = r->n_draft < spare ? r->n_draft : spare;
-
-			add(e, r, 1 + n_draft, n_draft);
-			left -= b->n_row - n_row;
-			n_decode--;
-		}
-	}
-	for (int i = 0; i < s->n_run && left > 0; i++) {
-		struct request *r = s->run[i];
-		int n = next_cut(e, r) - r->pos, ask;
-
-		if (decodes(r))
+		if (!decodes(r) || r->skip == s->round)
 			continue;
-		if (r->n_split) {
-			/* Asked-for sizes are kept to, unless larger than any step. */
-			ask = r->split[r->split_at % r->n_split];
-			n = ask < n ? ask : n;
-			if (n > left && left < e->opts.step_rows)
-				continue;
-		}
-		n = n < left ? n : left;
-		if (add(e, r, n, 0)) {
-			left -= n;
-			r->split_at++;
-		}
+		add(e, r, 1 + n_draft, n_draft);
+		left -= b->n_row - n_row;
+		n_decode--;
 	}
+}
+
+static void fill(struct engine *e)
+{
+	struct sched *s = &e->sched;
+	struct batch *b = &e->batch;
+	int n_decode = count_decoding(s), room = e->opts.step_rows - n_decode, n_prompt = 0;
+
+	s->round++;
+	/* Where the answers fill all rows, prompts still get on: by one row, or every other step. */
+	if (room < 1)
+		room = e->opts.step_rows > 1 || s->round % 2;
+	choose(e, room, n_decode > 0);
+	for (int i = 0; i < s->n_pick; i++)
+		n_prompt += s->pick[i].n;
+	b->n_item = b->n_row = b->n_logit = 0;
+	fill_decoding(e, e->opts.step_rows - n_prompt);
+	b->n_prompt = 0;
+	b->prompt_pos = 0;
+	for (int i = 0; i < s->n_pick; i++) {
+		struct request *r = s->pick[i].req;
+		int n = s->pick[i].n;
+
+		if (!add(e, r, n, 0))
+			continue;
+		r->split_at++;
+		fair_charge(e, r, n);
+		b->n_prompt += n;
+		b->prompt_pos += (r->pos + n / 2.0) * n;
+	}
+	if (b->n_prompt)
+		b->prompt_pos /= b->n_prompt;
 }
 
 bool sched_fill(struct engine *e)

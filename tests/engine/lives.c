@@ -353,6 +353,8 @@ static void random_ask(struct life *l, const struct lives_opts *o, const struct 
 	l->ask.n_stop = !t || dice(s, 3) ? 0 : (int)dice(s, 8);
 	l->ask.skip_special = dice(s, 2);
 	l->ask.no_cache = !dice(s, 4);
+	l->ask.client = dice(s, 4);
+	l->ask.priority = dice(s, 4) ? 0 : (int)dice(s, 5) - 2;
 	l->ask.mark = mark;
 	l->ask.n_mark = (int)dice(s, 5);
 	if (!dice(s, 4)) {
@@ -393,7 +395,11 @@ void lives_many(struct engine *e, const struct model *m, const struct tokenizer 
 			if (!a[i].used && steps > 0 && !dice(state, 30)) {
 				memset(&a[i], 0, sizeof(a[i]));
 				random_ask(&a[i].l, o, t, vocab, state);
-				CHECK(!life_submit(&a[i].l, e, &err), "%s", err.msg);
+				/* A client may have its share of the queue already. */
+				if (life_submit(&a[i].l, e, &err)) {
+					CHECK(err.code == E_FULL, "%s", err.msg);
+					continue;
+				}
 				a[i].used = true;
 			} else if (a[i].used && !dice(state, 200)) {
 				request_cancel(a[i].l.r);

@@ -12,11 +12,13 @@
 
 static struct tokenizer *tok;
 
+/* Each look at it moves it on by 1 us, and in random lives by up to jump more. */
+static int64_t jump;
 static int64_t tick(struct clock *c)
 {
 	static int64_t now;
 
-	return now += 1000;
+	return now += 1000 + (jump ? (int64_t)(rng_bits(3, (uint64_t)now, 3) % (uint64_t)jump) : 0);
 }
 static struct clock fake_clock = { tick };
 
@@ -29,6 +31,7 @@ struct rig_opts {
 	struct toy_opts toy;
 	int seqs, rows, queue;
 	size_t prefix_bytes;
+	int reserve;                    /* engine_opts.answer_reserve */
 };
 
 static const struct rig_opts roomy = {
@@ -41,7 +44,7 @@ static struct rig rig_open(const struct rig_opts *o)
 	struct rig g;
 	struct err err;
 	struct engine_opts eo = { .seqs_max = o->seqs, .step_rows = o->rows, .queue_max = o->queue,
-	                          .prefix_bytes = o->prefix_bytes, .clock = &fake_clock, .by_hand = true };
+	                          .prefix_bytes = o->prefix_bytes, .answer_reserve = o->reserve, .clock = &fake_clock, .by_hand = true };
 
 	g.m = toy_open(&o->toy);
 	CHECK(!engine_open(&g.e, g.m, tok, &eo, &err), "%s", err.msg);
@@ -422,6 +425,7 @@ static void test_preempt(void)
 			o.toy.page_rows = page_rows;
 			o.toy.pages = 160 / page_rows;
 			o.prefix_bytes = cache ? 1 << 20 : 0;
+			o.reserve = 1;
 			g = rig_open(&o);
 			for (int i = 0; i < 6; i++) {
 				life_init(&l[i], 10 + 2 * i, 250, 40 + (uint64_t)i);
@@ -870,6 +874,8 @@ static void test_lives(uint64_t seed)
 	struct rig g;
 
 	o.seqs = 1 + (int)dice(&s, (uint64_t)o.toy.slots);
+	jump = dice(&s, 2) ? 200000000 : 0;     /* some steps take long: chunks of all sizes */
+	o.reserve = dice(&s, 2) ? 1 + (int)dice(&s, 30) : 0;
 	/* From just enough for one to enough for all. */
 	o.toy.pages = (180 / o.toy.page_rows + 1) * (1 + (int)dice(&s, 3));
 	g = rig_open(&o);

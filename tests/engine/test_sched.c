@@ -12,7 +12,7 @@ enum { MS = 1000000 };
 /* The clock, and what a step costs. */
 struct world {
 	struct clock clock;
-	int64_t now, base_ns, row_ns;
+	int64_t now, base_ns, row_ns, ahead_ns;         /* ahead: per row and position */
 	struct model *m;
 	struct engine *e;
 	int64_t step_ns;                /* of the last step */
@@ -29,6 +29,8 @@ static void on_forward(void *arg, const struct pass *p)
 	struct world *w = arg;
 
 	w->step_ns = w->base_ns + p->n_row * w->row_ns;
+	for (int i = 0; i < p->n_row; i++)
+		w->step_ns += p->pos[i] * w->ahead_ns;
 	w->step_rows = p->n_row;
 	w->step_items = p->n_item;
 	w->now += w->step_ns;
@@ -275,8 +277,296 @@ static void test_stuck(void)
 	world_close(&w);
 }
 
+/* ---- the pace ---- */
+
+/* Beside a running answer each step takes at most the gap, and uses most of it;
+ * alone, prompts take more. */
+static void test_gap(void)
+{
+	static const struct { int base, row, ahead_us; } cost[] = {
+		{ 20, 3, 0 }, { 50, 2, 0 }, { 5, 1, 0 }, { 20, 1, 3 }, { 20, 3, 2 }, { 1, 8, 0 },
+	};
+	static struct life a, b;
+
+	for (size_t i = 0; i < sizeof(cost) / sizeof(cost[0]); i++) {
+		struct world w;
+		int most = 0, alone = 0;
+
+		world_open(&w, roomy, (struct engine_opts){ 0 });
+		w.base_ns = cost[i].base * MS;
+		w.row_ns = cost[i].row * MS;
+		w.ahead_ns = cost[i].ahead_us * 1000;
+		life_init(&a, 3, 250, 1);
+		a.ask.max_tokens = 1;
+		submit(&a, &w);
+		pump(&w);
+		end(&a, &w);
+		for (int round = 0; round < 3; round++) {
+			life_init(&a, 3, 250, 2);
+			a.ask.max_tokens = 6;
+			submit(&a, &w);
+			engine_step(w.e);
+			life_init(&b, 380, 250, 3);
+			b.ask.max_tokens = 2;
+			submit(&b, &w);
+			while (!b.done) {
+				int before = a.got.n, n;
+
+				engine_step(w.e);
+				life_read(&a, false);
+				life_read(&b, false);
+				n = w.step_rows - 1;
+				CHECK(a.got.n > before || a.done, "a step without the answer's token");
+				if (a.got.n > before)
+					CHECK(w.step_ns <= 100 * MS, "%d rows: %.0f ms", w.step_rows, (double)w.step_ns / MS);
+				if (a.got.n > before && n > most)
+					most = n;
+				if (a.done && n > alone && !b.got.n)
+					alone = n;
+			}
+			pump(&w);
+			end(&a, &w);
+			end(&b, &w);
+		}
+		CHECK(most * cost[i].row + cost[i].base > 60 || most >= 60 || cost[i].ahead_us, "cost %zu: %d rows at most", i, most);
+		CHECK(alone > most || most >= 60, "cost %zu: %d rows alone, %d beside an answer", i, alone, most);
+		world_close(&w);
+	}
+}
+
+/* A decode step longer than the gap: prompts get on nevertheless, and stretch it little. */
+static void test_gap_slow(void)
+{
+	static struct life a, b;
+	struct world w;
+
+	world_open(&w, roomy, (struct engine_opts){ .decode_gap_ms = 50 });
+	w.base_ns = 200 * MS;
+	w.row_ns = 10 * MS;
+	life_init(&a, 3, 250, 2);
+	a.ask.max_tokens = 380;
+	submit(&a, &w);
+	for (int i = 0; i < 5; i++)
+		engine_step(w.e);
+	life_init(&b, 200, 250, 3);
+	b.ask.max_tokens = 2;
+	submit(&b, &w);
+	while (!b.got.n) {
+		engine_step(w.e);
+		life_read(&b, false);
+		CHECK(w.step_ns <= 300 * MS, "%.0f ms", (double)w.step_ns / MS);
+	}
+	life_read(&a, false);
+	CHECK(a.got.n < 60, "%d steps for 200 rows", a.got.n);
+	pump(&w);
+	end(&a, &w);
+	end(&b, &w);
+	world_close(&w);
+}
+
+/* Chunks of an asked-for size beside answers that leave no room for it; prompts
+ * beside answers that leave no room at all. */
+static void test_full_steps(void)
+{
+	static const int split[] = { 8 };
+	static struct life l[5];
+
+	for (int rows = 1; rows <= 8; rows++)
+		for (int i = 0; i < 2; i++) {
+			struct toy_opts to = roomy;
+			struct world w;
+
+			to.step_rows = rows;
+			world_open(&w, to, (struct engine_opts){ 0 });
+			for (int k = 0; k < 4; k++) {
+				life_init(&l[k], 1, 250, (uint64_t)k);
+				l[k].ask.max_tokens = 380;
+				submit(&l[k], &w);
+			}
+			for (int k = 0; k < 10; k++)
+				engine_step(w.e);
+			life_init(&l[4], 40, 250, 9);
+			l[4].ask.split = split;
+			l[4].ask.n_split = i;
+			l[4].ask.max_tokens = 3;
+			submit(&l[4], &w);
+			while (!l[4].done) {
+				engine_step(w.e);
+				life_read(&l[4], false);
+			}
+			CHECK(stats_of(&w).running == 4, "it waited for the others to end");
+			pump(&w);
+			for (int k = 0; k < 5; k++)
+				end(&l[k], &w);
+			world_close(&w);
+		}
+}
+
+/* ---- fairness ---- */
+
+enum { HOGS = 100 };
+static struct life hog[HOGS];
+
+static int64_t first_token(struct world *w, struct life *l)
+{
+	int64_t began = w->now;
+
+	submit(l, w);
+	while (!l->got.n) {
+		engine_step(w->e);
+		life_read(l, false);
+		CHECK(!l->done || l->got.n, "ended without a token: %s", l->end.err.msg);
+	}
+	return w->now - began;
+}
+
+static void release(struct world *w, int n)
+{
+	for (int i = 0; i < n; i++)
+		request_cancel(hog[i].r);
+	pump(w);
+	for (int i = 0; i < n; i++) {
+		life_read(&hog[i], false);
+		check(&hog[i], w, true);
+		life_free(&hog[i]);
+	}
+}
+
+/* A client with a hundred long prompts, one with a short one: the short one's
+ * first token takes at most twice as long as alone, whenever it comes. */
+static void test_short_beside_hog(void)
+{
+	static struct life one;
+	int stride = getenv("WEFT_TEST_QUICK") ? 5 : 1;
+
+	for (int answer = 1; answer <= 30; answer += 29)
+		for (int when = 0; when < 40; when += stride) {
+			struct world w;
+			int64_t solo, beside;
+
+			world_open(&w, roomy, (struct engine_opts){ .queue_max = 256 });
+			life_init(&one, 64, 250, 1);
+			one.ask.max_tokens = 1;
+			one.ask.client = 1;
+			solo = first_token(&w, &one);
+			pump(&w);
+			end(&one, &w);
+			for (int i = 0; i < HOGS; i++) {
+				life_init(&hog[i], 300, 250, 50 + (uint64_t)i);
+				hog[i].ask.max_tokens = answer;
+				hog[i].ask.client = 2;
+				submit(&hog[i], &w);
+			}
+			for (int i = 0; i < when; i++)
+				engine_step(w.e);
+			life_init(&one, 64, 250, 1);
+			one.ask.max_tokens = 1;
+			one.ask.client = 1;
+			one.ask.no_cache = true;
+			beside = first_token(&w, &one);
+			CHECK(beside <= 2 * solo, "answers of %d, after %d steps: %.0f ms beside, %.0f alone", answer, when,
+			      (double)beside / MS, (double)solo / MS);
+			pump(&w);
+			end(&one, &w);
+			release(&w, HOGS);
+			world_close(&w);
+		}
+}
+
+/* A long prompt beside a flood of short ones, each from somebody new. */
+static void test_long_beside_flood(void)
+{
+	static struct life one;
+	struct world w;
+	int64_t solo;
+	int n = 0;
+
+	world_open(&w, roomy, (struct engine_opts){ 0 });
+	life_init(&one, 380, 250, 1);
+	one.ask.max_tokens = 1;
+	one.ask.client = 1;
+	solo = first_token(&w, &one);
+	pump(&w);
+	end(&one, &w);
+	life_init(&one, 380, 250, 1);
+	one.ask.max_tokens = 1;
+	one.ask.client = 1;
+	submit(&one, &w);
+	solo += w.now;
+	while (!one.got.n) {
+		if (n < HOGS) {
+			life_init(&hog[n], 100, 250, (uint64_t)n);
+			hog[n].ask.client = 100 + (uint64_t)n;
+			hog[n].ask.max_tokens = 1;
+			submit(&hog[n++], &w);
+		}
+		engine_step(w.e);
+		life_read(&one, false);
+	}
+	CHECK(n < 60, "the long one waited for %d others", n);
+	pump(&w);
+	end(&one, &w);
+	for (int i = 0; i < n; i++)
+		end(&hog[i], &w);
+	world_close(&w);
+}
+
+static void test_priority(void)
+{
+	static struct life l[3];
+	struct world w;
+
+	world_open(&w, roomy, (struct engine_opts){ .seqs_max = 1 });
+	/* All of one client, in the order of their submission but for priority. */
+	for (int i = 0; i < 3; i++) {
+		life_init(&l[i], 20, 250, (uint64_t)i);
+		l[i].ask.max_tokens = 5;
+		l[i].ask.priority = i == 2 ? 1 : 0;
+		submit(&l[i], &w);
+	}
+	while (!l[2].done) {
+		engine_step(w.e);
+		for (int i = 0; i < 3; i++)
+			life_read(&l[i], false);
+	}
+	CHECK(!l[0].started && !l[1].started, "served before the more urgent one");
+	pump(&w);
+	for (int i = 0; i < 3; i++)
+		end(&l[i], &w);
+	/* One that is not urgent beside urgent ones that come for ever: it rises, and is
+	 * served in turn then. */
+	life_init(&l[0], 20, 250, 0);
+	l[0].ask.max_tokens = 5;
+	l[0].ask.priority = -3;
+	l[0].ask.client = 1;
+	submit(&l[0], &w);
+	for (int n = 0; !l[0].done; n++) {
+		CHECK(n < 400, "starved");
+		life_init(&l[1], 20, 250, 9);
+		l[1].ask.max_tokens = 5;
+		l[1].ask.client = 2;
+		submit(&l[1], &w);
+		while (!l[1].done) {
+			engine_step(w.e);
+			life_read(&l[0], false);
+			life_read(&l[1], false);
+		}
+		life_free(&l[1]);
+		CHECK(n > 50 || !l[0].started, "served before its time");
+	}
+	pump(&w);
+	end(&l[0], &w);
+	world_close(&w);
+}
+
 int main(void)
 {
+	test_gap();
+	test_gap_slow();
+	test_full_steps();
+	test_short_beside_hog();
+	test_long_beside_flood();
+	test_priority();
 	test_cancel_resumes();
 	test_cancel_stages();
 	test_deadline();

@@ -1,0 +1,232 @@
+/* fair.c - see fair.h. */
+#include "engine/fair.h"
+
+#include <assert.h>
+
+#include "engine/core.h"
+
+/* ---- the ring ---- */
+
+static void ring_put(struct fair *f, struct client *c, bool at_front)
+{
+	c->turn_prev = at_front ? NULL : f->last;
+	c->turn_next = at_front ? f->first : NULL;
+	*(c->turn_prev ? &c->turn_prev->turn_next : &f->first) = c;
+	*(c->turn_next ? &c->turn_next->turn_prev : &f->last) = c;
+}
+
+static void ring_take(struct fair *f, struct client *c)
+{
+	*(c->turn_prev ? &c->turn_prev->turn_next : &f->first) = c->turn_next;
+	*(c->turn_next ? &c->turn_next->turn_prev : &f->last) = c->turn_prev;
+}
+
+static void join(struct engine *e, struct client *c)
+{
+	struct fair *f = &e->sched.fair;
+
+	if (c->in_ring)
+		return;
+	c->in_ring = true;
+	c->deficit = FAIR_QUANTUM;
+	c->fresh = f->favour < FAIR_QUANTUM;
+	ring_put(f, c, c->fresh);
+	engine_client_hold(e, c);
+}
+
+static void leave(struct engine *e, struct client *c)
+{
+	ring_take(&e->sched.fair, c);
+	c->in_ring = false;
+	engine_client_forget(e, c);
+}
+
+/* c's turn is over, or passes: what it owes it has paid back by one quantum. */
+static void to_the_end(struct fair *f, struct client *c)
+{
+	c->deficit += FAIR_QUANTUM;
+	if (c->deficit > FAIR_QUANTUM)
+		c->deficit = FAIR_QUANTUM;
+	c->fresh = false;
+	ring_take(f, c);
+	ring_put(f, c, false);
+}
+
+void fair_fini(struct engine *e)
+{
+	while (e->sched.fair.first)
+		leave(e, e->sched.fair.first);
+}
+
+/* ---- who waits ---- */
+
+void fair_wait(struct engine *e, struct request *r)
+{
+	struct fair *f = &e->sched.fair;
+	struct request **at = &r->client->waiting;
+
+	while (*at && ((*at)->priority > r->priority || ((*at)->priority == r->priority && (*at)->age < r->age)))
+		at = &(*at)->next;
+	r->next = *at;
+	*at = r;
+	f->n_waiting++;
+	f->n_started += r->started;
+	f->n_ranked += r->priority != 0;
+	join(e, r->client);
+}
+
+void fair_unwait(struct engine *e, struct request *r)
+{
+	struct fair *f = &e->sched.fair;
+	struct request **at = &r->client->waiting;
+
+	while (*at != r) {
+		assert(*at);
+		at = &(*at)->next;
+	}
+	*at = r->next;
+	r->next = NULL;
+	f->n_waiting--;
+	f->n_started -= r->started;
+	f->n_ranked -= r->priority != 0;
+}
+
+struct request *fair_each(struct engine *e, struct request *r)
+{
+	struct client *c = r ? r->client->turn_next : e->sched.fair.first;
+
+	if (r && r->next)
+		return r->next;
+	while (c && !c->waiting)
+		c = c->turn_next;
+	return c ? c->waiting : NULL;
+}
+
+/* ---- who is next ---- */
+
+static int64_t rank(const struct request *r, int64_t now, int64_t top)
+{
+	int64_t at = r->priority + (now - r->t_submit) / FAIR_RISE_NS;
+
+	return at < top ? at : top;
+}
+
+static bool computes(const struct engine *e, const struct request *r)
+{
+	return r->skip != e->sched.round && r->n_tok - r->pos > 1;
+}
+
+/* The best of a client's, and its rank.  What runs comes before what waits. */
+static struct request *best_of(struct engine *e, const struct client *c, bool waiting, int64_t now, int64_t top,
+                               int64_t *its)
+{
+	struct sched *s = &e->sched;
+	struct request *best = NULL;
+	int64_t at;
+
+	for (int i = 0; i < s->n_run; i++) {
+		if (s->run[i]->client != c || !computes(e, s->run[i]))
+			continue;
+		at = rank(s->run[i], now, top);
+		if (!best || at > *its) {
+			best = s->run[i];
+			*its = at;
+		}
+	}
+	/* The list is by priority: its head is best unless others have waited longer. */
+	for (struct request *r = c->waiting; r && waiting && c->shut != s->round; r = r->next) {
+		if (r->skip == s->round)
+			continue;
+		at = rank(r, now, top);
+		if (!best || at > *its) {
+			best = r;
+			*its = at;
+		}
+		if (!s->fair.n_ranked)
+			break;
+	}
+	return best;
+}
+
+/* The highest priority anyone asks for. */
+static int64_t top_of(struct engine *e, bool waiting)
+{
+	struct sched *s = &e->sched;
+	int64_t top = INT64_MIN;
+
+	for (int i = 0; i < s->n_run; i++)
+		if (s->run[i]->priority > top && computes(e, s->run[i]))
+			top = s->run[i]->priority;
+	for (struct client *c = s->fair.first; c && waiting; c = c->turn_next)
+		if (c->waiting && c->shut != s->round && c->waiting->priority > top)
+			top = c->waiting->priority;
+	return top;
+}
+
+static bool has_prompt(const struct engine *e, const struct client *c)
+{
+	for (int i = 0; i < e->sched.n_run; i++)
+		if (e->sched.run[i]->client == c && e->sched.run[i]->n_tok - e->sched.run[i]->pos > 1)
+			return true;
+	return c->waiting;
+}
+
+struct request *fair_next(struct engine *e, bool waiting)
+{
+	struct fair *f = &e->sched.fair;
+	int64_t now = engine_now(e), top = top_of(e, waiting), best = INT64_MIN, its = 0;
+	struct client *next;
+	struct request *r;
+
+	for (struct client *c = f->first; c; c = next) {
+		next = c->turn_next;
+		if (best_of(e, c, waiting, now, top, &its)) {
+			best = its > best ? its : best;
+			if (best == top)
+				break;
+		}
+	}
+	if (best == INT64_MIN) {
+		/* With nobody to be served all who have nothing have had their turn. */
+		for (struct client *c = f->first; c; c = next) {
+			next = c->turn_next;
+			if (!has_prompt(e, c))
+				leave(e, c);
+		}
+		return NULL;
+	}
+	/* Among those at that rank the first who has something left of its quantum.  The
+	 * turn of one who owes more than a quantum passes. */
+	for (struct client *c = f->first;; c = next) {
+		next = c->turn_next;
+		r = best_of(e, c, waiting, now, top, &its);
+		if (r && its == best) {
+			if (c->deficit > 0)
+				return r;
+			to_the_end(f, c);
+		} else if (!r && !has_prompt(e, c)) {
+			if (c->fresh)
+				to_the_end(f, c);
+			else
+				leave(e, c);
+		}
+		if (!next)
+			next = f->first;
+	}
+}
+
+void fair_charge(struct engine *e, struct request *r, int n)
+{
+	struct fair *f = &e->sched.fair;
+	struct client *c = r->client;
+
+	if (!c->in_ring)
+		return;         /* it has nothing more to compute */
+	if (c->fresh)
+		f->favour += f->first != f->last ? n : 0;
+	else if (f->favour > 0)
+		f->favour -= f->favour < n ? f->favour : n;
+	c->deficit -= n;
+	if (c->deficit <= 0)
+		to_the_end(f, c);
+}

@@ -1,0 +1,106 @@
+/* pace.c - see pace.h. */
+#include "engine/pace.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+/* Without a measurement: few rows beside running answers; else enough that the
+ * weights are not read for a handful.  The latter is also the least that a step
+ * without answers does: below it prompts would cost markedly more. */
+enum { ROWS_FIRST = 8, ROWS_IDLE = 64 };
+
+/* Part of the gap that is planned with; the rest is for what the model of the
+ * cost does not know. */
+static const double PLANNED = 0.85;
+/* Where one decode step is longer than the gap, prompts still get on: they may
+ * make it this much longer. */
+static const double STRETCH = 1.25;
+static const double FADE = 0.9;         /* of the sums, per step: some ten steps count */
+
+void pace_init(struct pace *p, int gap_ms)
+{
+	memset(p, 0, sizeof(*p));
+	p->gap_ns = gap_ms * 1e6;
+}
+
+/* Least squares, held near what was known before where the steps say little: with
+ * all prompts at one position, row and ahead cannot be told apart. */
+static void fit(struct pace *p)
+{
+	double keep_n = 1e-3 * p->nn, keep_m = 2e-2 * p->mm + 1e-9;
+	double a = p->nn + keep_n, b = p->nm, d = p->mm + keep_m;
+	double u = p->ny + keep_n * p->row_ns, v = p->my + keep_m * p->ahead_ns;
+	double det = a * d - b * b, row = (u * d - v * b) / det, ahead = (v * a - u * b) / det;
+
+	if (ahead < 0) {
+		ahead = 0;
+		row = u / a;
+	}
+	/* All of it from attention: then nothing is known of rows at the beginning. */
+	if (row < 0.05 * p->ny / p->nn) {
+		row = 0.05 * p->ny / p->nn;
+		ahead = (v - b * row) / d;
+		ahead = ahead > 0 ? ahead : 0;
+	}
+	p->row_ns = row;
+	p->ahead_ns = ahead;
+}
+
+void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns)
+{
+	double y = ns - p->base_ns, m = n * pos;
+
+	if (!n) {
+		/* Until now all of a step was counted to its rows. */
+		if (n_decode && !p->base_ns)
+			p->nn = p->nm = p->mm = p->ny = p->my = p->most = 0;
+		if (n_decode)
+			p->base_ns += (p->base_ns ? 0.2 : 1) * (ns - p->base_ns);
+		return;
+	}
+	/* base holds the rows of the answers: without them a small step says little. */
+	if (!n_decode && p->base_ns && n < ROWS_IDLE / 4)
+		return;
+	if (y < ns / 50)
+		y = ns / 50;
+	if (n > p->most)
+		p->most = n;
+	p->nn = FADE * p->nn + (double)n * n;
+	p->nm = FADE * p->nm + n * m;
+	p->mm = FADE * p->mm + m * m;
+	p->ny = FADE * p->ny + n * y;
+	p->my = FADE * p->my + m * y;
+	fit(p);
+}
+
+static double limit_of(const struct pace *p, bool decoding)
+{
+	double limit = PLANNED * p->gap_ns;
+
+	if (limit < STRETCH * p->base_ns)
+		limit = STRETCH * p->base_ns;
+	return decoding ? limit : 2 * limit;
+}
+
+int pace_rows(const struct pace *p, bool decoding, int pos)
+{
+	double left = limit_of(p, decoding) - p->base_ns, first = p->row_ns + p->ahead_ns * pos, rows;
+
+	if (!p->row_ns)
+		return decoding ? ROWS_FIRST : ROWS_IDLE;
+	/* rows * first + ahead * rows^2 / 2 = left, in the form that bears ahead = 0. */
+	rows = 2 * left / (first + sqrt(first * first + 2 * p->ahead_ns * left));
+	if (decoding && rows > 2 * p->most + ROWS_FIRST)
+		rows = 2 * p->most + ROWS_FIRST;
+	if (!decoding && rows < ROWS_IDLE)
+		rows = ROWS_IDLE;
+	return rows < 1 ? 1 : rows > INT_MAX ? INT_MAX : (int)rows;
+}
+
+double pace_rate(const struct pace *p, bool decoding)
+{
+	double rows = pace_rows(p, decoding, 0);
+
+	return p->row_ns ? rows * 1e9 / (p->base_ns + rows * p->row_ns) : 0;
+}

@@ -1,0 +1,35 @@
+/* pace.h - how many prompt tokens a step may compute.
+ *
+ * While answers run, a step takes at most the gap asked for between their
+ * tokens; while none does, twice that, so that whoever comes next joins soon.
+ * What a step costs is measured:
+ *
+ *     step = base + rows * (row + ahead * mean position of the rows)
+ *
+ * base is what steps without prompt tokens took lately; row and ahead (what
+ * attention adds for each token that a row looks back on) are fitted to the
+ * steps with them, late ones counting most.  A pure struct: no engine, no clock. */
+#ifndef ENGINE_PACE_H
+#define ENGINE_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pace {
+	double gap_ns;
+	double base_ns;                 /* 0: not yet known */
+	double row_ns, ahead_ns;        /* per row; per row and token before it; row_ns 0: not yet known */
+	int most;                       /* rows of the largest chunk so far: beside answers the next has at most twice that */
+	/* Fading sums of the fit: of n*n, n*m, m*m, n*y, m*y, where m is rows times position. */
+	double nn, nm, mm, ny, my;
+};
+
+void pace_init(struct pace *p, int gap_ms);
+/* A step of n prompt rows at mean position pos beside n_decode others took ns. */
+void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns);
+/* Rows that a step may spend on prompts standing at pos, at least 1. */
+int pace_rows(const struct pace *p, bool decoding, int pos);
+/* Prompt tokens per second under these limits; 0: not yet known. */
+double pace_rate(const struct pace *p, bool decoding);
+
+#endif
