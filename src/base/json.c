@@ -371,12 +371,11 @@ int json_get_str(const struct json *j, const char *key, const char *deflt, const
 	return wrong_type(key, "a string", v, err);
 }
 
-void json_put_str(struct buf *b, const char *s, size_t n)
+void json_put_inside(struct buf *b, const char *s, size_t n)
 {
 	size_t start = 0, i = 0;
 	uint32_t cp;
 
-	buf_putc(b, '"');
 	while (i < n) {
 		unsigned char c = (unsigned char)s[i];
 		int len = utf8_decode(s + i, n - i, &cp);
@@ -404,6 +403,12 @@ void json_put_str(struct buf *b, const char *s, size_t n)
 		start = i;
 	}
 	buf_put(b, s + start, n - start);
+}
+
+void json_put_str(struct buf *b, const char *s, size_t n)
+{
+	buf_putc(b, '"');
+	json_put_inside(b, s, n);
 	buf_putc(b, '"');
 }
 

@@ -59,6 +59,8 @@ int json_get_str(const struct json *j, const char *key, const char *deflt, const
  * that are not become U+FFFD.  json_put_double writes the shortest text that
  * reads back the same, null for NaN and infinities. */
 void json_put_str(struct buf *b, const char *s, size_t n);
+/* The same without its quotes: part of a string, in whole characters. */
+void json_put_inside(struct buf *b, const char *s, size_t n);
 void json_put_cstr(struct buf *b, const char *s);
 void json_put_double(struct buf *b, double v);
 void json_put(struct buf *b, const struct json *j);     /* any value, compact, numbers as in the source */

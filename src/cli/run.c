@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "cli/load.h"
-#include "cli/thought.h"
+#include "text/split.h"
 
 enum { STDIN_MAX = 64 << 20 };          /* bytes of a prompt from standard input */
 enum { HISTORY_MAX = 500 };             /* lines */
@@ -35,7 +35,7 @@ struct talk {
 	bool err_tty, out_tty;
 
 	/* Of the answer under way. */
-	struct thought split;
+	struct split split;
 	struct buf thinking, answer;
 	bool line_used;                 /* a line of progress stands on the terminal */
 	enum { SAID_NOTHING, SAID_THOUGHT, SAID_ANSWER } said;
@@ -95,10 +95,8 @@ static void show(struct talk *t, const char *p, size_t n)
 	}
 }
 
-static void show_thought(void *arg, const char *p, size_t n)
+static void show_thought(struct talk *t, const char *p, size_t n)
 {
-	struct talk *t = arg;
-
 	buf_put(&t->thinking, p, n);
 	if (!t->conversation && !t->o->show_thinking) {
 		if (t->err_tty) {
@@ -122,16 +120,27 @@ static void thought_ends(struct talk *t)
 	fputs(t->out_tty ? "\033[0m\n\n" : "\n\n", stdout);
 }
 
-static void show_answer(void *arg, const char *p, size_t n)
+static void show_answer(struct talk *t, const char *p, size_t n)
 {
-	struct talk *t = arg;
-
 	line_clear(t);
 	thought_ends(t);
 	t->said = SAID_ANSWER;
 	buf_put(&t->answer, p, n);
 	show(t, p, n);
 	fflush(stdout);
+}
+
+/* What became certain of the answer. */
+static void show_pieces(struct talk *t)
+{
+	struct split *s = &t->split;
+
+	for (int i = 0; i < s->n_piece; i++) {
+		const struct piece *p = &s->piece[i];
+
+		(p->kind == PIECE_THINKING ? show_thought : show_answer)(t, s->text.p + p->at, p->n);
+	}
+	split_taken(s);
 }
 
 static void show_progress(struct talk *t, const struct event *ev)
@@ -239,7 +248,7 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 		*mark = 0;
 		while ((size_t)*mark < bare.n && (size_t)*mark < ids->n && bare.id[*mark] == ids->id[*mark])
 			++*mark;
-		*thinks = thought_opened(out.text.p, out.text.n);
+		*thinks = split_opens(out.text.p, out.text.n);
 	}
 	tokens_fini(&bare);
 	template_output_fini(&out);
@@ -259,12 +268,14 @@ static int listen_to(struct talk *t, struct request *r, struct err *err)
 			show_progress(t, &ev);
 		if (ev.kind != EV_TOKEN && ev.kind != EV_DONE)
 			continue;
-		thought_put(&t->split, ev.text, ev.n_text);
+		split_put(&t->split, ev.text, ev.n_text);
+		show_pieces(t);
 		if (ferror(stdout))
 			request_cancel(r);
 		if (ev.kind != EV_DONE)
 			continue;
-		thought_flush(&t->split);
+		split_end(&t->split);
+		show_pieces(t);
 		if (ev.finish == FINISH_ERROR) {
 			*err = ev.err;
 			rc = ev.err.code;
@@ -290,7 +301,7 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 	int rc;
 
 	ask.sampling.seed = t->o->seed < 0 ? rng_os_seed() : (uint64_t)t->o->seed;
-	thought_init(&t->split, thinks, show_thought, show_answer, t);
+	split_init(&t->split, thinks, NULL, NULL);
 	buf_reset(&t->thinking);
 	buf_reset(&t->answer);
 	t->said = SAID_NOTHING;
@@ -303,7 +314,7 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 		atomic_store(&answering, NULL);
 		request_free(r);
 	}
-	thought_fini(&t->split);
+	split_fini(&t->split);
 	return rc;
 }
 

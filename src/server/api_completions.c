@@ -192,15 +192,7 @@ static void last(struct generation *g, struct choice *c, struct buf *out)
 	chunk(g, c, finish_name(c->finish), out);
 }
 
-static void usage(struct generation *g, struct buf *out)
-{
-	event_begin(out);
-	put_reply_head(g, out, "text_completion");
-	buf_puts(out, "[],\"usage\":");
-	put_usage(g, out, false);
-	buf_putc(out, '}');
-	event_end(out);
-}
+static void close_stream(struct generation *g, struct buf *out) { close_openai(g, "text_completion", false, out); }
 
 static void whole(struct generation *g, struct buf *out)
 {
@@ -219,7 +211,7 @@ static void whole(struct generation *g, struct buf *out)
 const struct family completions_family = {
 	.path = "/v1/completions", .id_prefix = "cmpl-",
 	.read = read_body, .token = token, .end = end,
-	.delta = delta, .last = last, .usage = usage, .whole = whole,
+	.delta = delta, .last = last, .close = close_stream, .whole = whole,
 };
 
 static void prep(struct exchange *x) { generation_prep(x, &completions_family); }

@@ -124,6 +124,8 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	g->served = &x->srv->served;
 	g->created = (int64_t)time(NULL);
 	params_init(&g->params, g->served);
+	tokens_init(&g->lead_end);
+	tokens_init(&g->lead_then);
 	x->work = g;
 	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem))
 		check_prompts(g, &x->problem);
@@ -169,6 +171,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		.stop_token = stop,
 		.stop = (const char *const *)a->stop, .n_stop = a->n_stop,
 		.skip_special = a->skip_special, .mark = g->mark, .n_mark = g->n_mark,
+		.lead = g->led ? &g->lead : NULL, .priority = a->priority,
 		.notify = exchange_notify, .notify_arg = g->x,
 	};
 
@@ -220,7 +223,6 @@ void generation_ready(struct exchange *x)
 		buf_init(&c->text);
 		for (int k = 0; k < 4; k++)
 			buf_init(&c->logprobs[k]);
-		split_init(&c->split, g->thinking, g->tools);
 		if (g->fam->open)
 			g->fam->open(g, c);
 	}
@@ -297,6 +299,16 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 	g->fam->end(g, c);
 }
 
+/* The family wants no more: as if the model had ended here. */
+static void take_enough(struct generation *g, struct choice *c)
+{
+	request_cancel(c->req);
+	c->done = true;
+	c->finish = FINISH_STOP;
+	g->n_done++;
+	g->fam->end(g, c);
+}
+
 /* One choice failed: so does the whole, since a reply has one status. */
 static void break_off(struct generation *g, const struct problem *why)
 {
@@ -311,9 +323,13 @@ static void break_off(struct generation *g, const struct problem *why)
 	}
 	snprintf(x->access.why, sizeof x->access.why, "%s", p.message);
 	buf_init(&out);
-	event_begin(&out);
-	problem_put(&out, &p);
-	event_end(&out);
+	if (g->fam->error) {
+		g->fam->error(g, &p, &out);
+	} else {
+		event_begin(&out);
+		problem_put(&out, &p);
+		event_end(&out);
+	}
 	conn_stream(x->conn, out.p, out.n);
 	conn_stream_end(x->conn);
 	buf_fini(&out);
@@ -339,11 +355,7 @@ static void finish(struct generation *g)
 	buf_init(&out);
 	buf_init(&extra);
 	if (g->streaming) {
-		if (g->params.include_usage)
-			g->fam->usage(g, &out);
-		event_begin(&out);
-		buf_puts(&out, "[DONE]");
-		event_end(&out);
+		g->fam->close(g, &out);
 		conn_stream(x->conn, out.p, out.n);
 		conn_stream_end(x->conn);
 	} else {
@@ -374,8 +386,13 @@ static bool pull(struct generation *g, struct choice *c)
 			if (ev.kind == EV_START) {
 				c->started = true;
 				c->n_cached = ev.cached;
+			} else if (ev.kind == EV_PROGRESS && g->streaming && g->params.progress && g->fam->progress) {
+				g->fam->progress(g, c, &ev, &out);
+				taken++;
 			} else if (ev.kind == EV_TOKEN) {
 				take_token(g, c, &ev);
+				if (c->enough)
+					take_enough(g, c);
 				/* With logprobs a token is some hundred bytes per alternative. */
 				taken += ev.n_text + 100 + (g->params.logprobs ? 200 * (size_t)(1 + g->params.top_logprobs) : 0);
 			} else if (ev.kind == EV_DONE && (ev.finish == FINISH_ERROR || ev.finish == FINISH_CANCEL)) {
@@ -392,11 +409,11 @@ static bool pull(struct generation *g, struct choice *c)
 		if (!taken && !c->done)
 			break;
 		if (g->streaming) {
-			buf_reset(&out);
 			g->fam->delta(g, c, &out);
 			if (c->done)
 				g->fam->last(g, c, &out);
 			conn_stream(conn, out.p, out.n);
+			buf_reset(&out);
 		}
 		if (taken < FLUSH_BYTES)
 			break;
@@ -457,12 +474,15 @@ void generation_drop(struct exchange *x)
 		if (c->req)
 			request_free(c->req);           /* cancels what is not done */
 		split_fini(&c->split);
+		free(c->id);
 		buf_fini(&c->text);
 		for (int k = 0; k < 4; k++)
 			buf_fini(&c->logprobs[k]);
 	}
 	for (int i = 0; i < g->n_prompt; i++)
 		tokens_fini(&g->prompt[i]);
+	tokens_fini(&g->lead_end);
+	tokens_fini(&g->lead_then);
 	free(g->choice);
 	free(g->prompt);
 	json_free(g->body);
@@ -474,6 +494,7 @@ void generation_drop(struct exchange *x)
 /* ---- shapes that the families share ---- */
 
 void event_begin(struct buf *out) { buf_puts(out, "data: "); }
+void event_named(struct buf *out, const char *name) { buf_printf(out, "event: %s\ndata: ", name); }
 void event_end(struct buf *out) { buf_puts(out, "\n\n"); }
 
 const char *finish_name(enum finish f)
@@ -489,26 +510,55 @@ void put_reply_head(const struct generation *g, struct buf *out, const char *obj
 	buf_puts(out, ",\"choices\":");
 }
 
-void put_usage(const struct generation *g, struct buf *out, bool thinking)
+struct usage generation_usage(const struct generation *g)
 {
-	int prompt = 0, cached = 0, output = 0, thought = 0;
+	struct usage u = { 0 };
 
 	for (int i = 0; i < g->n_choice; i++) {
 		const struct choice *c = &g->choice[i];
 
 		/* A prompt counts once, whatever n; so does what its first choice found. */
 		if (c->index % g->params.n == 0) {
-			prompt += c->n_prompt;
-			cached += c->n_cached;
+			u.prompt += c->n_prompt;
+			u.cached += c->n_cached;
 		}
-		output += c->n_output;
-		thought += c->n_thinking;
+		u.output += c->n_output;
+		u.thought += c->n_thinking;
 	}
+	return u;
+}
+
+void put_usage(const struct generation *g, struct buf *out, bool thinking)
+{
+	struct usage u = generation_usage(g);
+
 	buf_printf(out, "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
-	           "\"prompt_tokens_details\":{\"cached_tokens\":%d}", prompt, output, prompt + output, cached);
+	           "\"prompt_tokens_details\":{\"cached_tokens\":%d}", u.prompt, u.output, u.prompt + u.output, u.cached);
 	if (thinking)
-		buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%d}", thought);
+		buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%d}", u.thought);
 	buf_putc(out, '}');
+}
+
+void close_openai(struct generation *g, const char *object, bool thinking, struct buf *out)
+{
+	if (g->params.include_usage) {
+		event_begin(out);
+		put_reply_head(g, out, object);
+		buf_puts(out, "[],\"usage\":");
+		put_usage(g, out, thinking);
+		buf_putc(out, '}');
+		event_end(out);
+	}
+	event_begin(out);
+	buf_puts(out, "[DONE]");
+	event_end(out);
+}
+
+void put_progress(const struct generation *g, const struct choice *c, const struct event *ev, struct buf *out)
+{
+	(void)c;
+	buf_printf(out, "{\"total\":%d,\"cache\":%d,\"processed\":%d,\"time_ms\":%lld}", ev->total, ev->cached, ev->done,
+	           (long long)((clock_monotonic_ns() - g->x->t_begin) / 1000000));
 }
 
 void put_token(const struct served *d, int32_t id, struct buf *out)

@@ -15,7 +15,7 @@
 #include "server/params.h"
 #include "server/prompt.h"
 #include "server/server.h"
-#include "server/split.h"
+#include "text/split.h"
 
 /* One answer being written. */
 struct choice {
@@ -28,7 +28,14 @@ struct choice {
 	int64_t t_last;                 /* clock of the last token; 0: none yet */
 
 	/* The family's: what was written and not yet sent. */
-	struct split split;             /* chat */
+	struct split split;             /* chats */
+	int told;                       /* pieces of it that the client knows ... */
+	size_t told_bytes;              /* ... and bytes of the next */
+	bool told_begun;
+	int told_calls;
+	bool enough;                    /* what else the model says is not wanted */
+	char (*id)[24];                 /* of calls */
+	int n_id;
 	struct buf text;                /* completions */
 	struct buf logprobs[4];         /* arrays without their brackets */
 	size_t text_at;                 /* characters before the next token */
@@ -53,8 +60,12 @@ struct family {
 	void (*first)(struct generation *g, struct choice *c, struct buf *out);
 	void (*delta)(struct generation *g, struct choice *c, struct buf *out);
 	void (*last)(struct generation *g, struct choice *c, struct buf *out);
-	/* Streams: the usage event, after all choices. */
-	void (*usage)(struct generation *g, struct buf *out);
+	/* Streams: how much of the prompt is computed, for clients that ask.  NULL: not told. */
+	void (*progress)(struct generation *g, struct choice *c, const struct event *ev, struct buf *out);
+	/* Streams: the last events, after all choices. */
+	void (*close)(struct generation *g, struct buf *out);
+	/* Streams: the last event of one that fails.  NULL: the error as a bare object. */
+	void (*error)(struct generation *g, const struct problem *p, struct buf *out);
 	/* Not streams: the whole body. */
 	void (*whole)(struct generation *g, struct buf *out);
 };
@@ -69,6 +80,10 @@ struct generation {
 	int mark[MARKS_MAX], n_mark;    /* of the one prompt of a chat; see struct ask */
 	struct json *body;              /* kept while choices look at its tools */
 	const struct json *tools;       /* of body, where calls are to be looked for; NULL: not */
+	const struct dialect *const *dialects;
+	struct lead lead;               /* when led; its arrays are lead_end and lead_then */
+	struct tokens lead_end, lead_then;
+	bool led;
 	bool thinking;                  /* the prompt ends inside <think> */
 	int64_t created;                /* seconds since 1970 */
 
@@ -97,7 +112,15 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
  * value of "choices"; object names its kind. */
 void put_reply_head(const struct generation *g, struct buf *out, const char *object);
 void put_usage(const struct generation *g, struct buf *out, bool thinking);
+/* The same as numbers. */
+struct usage { int prompt, cached, output, thought; };
+struct usage generation_usage(const struct generation *g);
+/* {"total", "cache", "processed", "time_ms"} of a PROGRESS, as llama.cpp has it. */
+void put_progress(const struct generation *g, const struct choice *c, const struct event *ev, struct buf *out);
+/* The usage event, if it was asked for, and [DONE]. */
+void close_openai(struct generation *g, const char *object, bool thinking, struct buf *out);
 void event_begin(struct buf *out);
+void event_named(struct buf *out, const char *name);    /* with an event line before its data */
 void event_end(struct buf *out);
 /* "stop", "length"; NULL in C for an answer that was broken off. */
 const char *finish_name(enum finish f);

@@ -14,7 +14,7 @@ const struct field params_fields[] = {
 	{ "repetition_penalty" }, { "repetition_context_size" },
 	{ "presence_penalty" }, { "frequency_penalty" }, { "logit_bias" }, { "seed" },
 	{ "stop" }, { "stop_token_ids" }, { "ignore_eos" }, { "min_tokens" }, { "stream" }, { "stream_options" },
-	{ "n" }, { "skip_special_tokens" }, { "logprobs" },
+	{ "n" }, { "skip_special_tokens" }, { "logprobs" }, { "priority" },
 	/* harmless: they change no token */
 	{ "user" }, { "metadata" }, { "safety_identifier" }, { "prompt_cache_key" }, { "prompt_cache_retention" },
 	/* known, and not done: only what asks for nothing may stand there */
@@ -27,13 +27,12 @@ const struct field params_fields[] = {
 	{ "guided_json", "" }, { "guided_regex", "" }, { "guided_choice", "" }, { "guided_grammar", "" },
 	{ "guided_decoding_backend", "" }, { "guided_whitespace_pattern", "" }, { "structured_outputs", "" },
 	{ "structural_tag", "" }, { "grammar", "\"\"" }, { "json_schema", "{}" }, { "regex", "" }, { "ebnf", "" },
-	{ "priority", "0" }, { "cache_salt", "" }, { "kv_transfer_params", "" }, { "vllm_xargs", "{}" },
+	{ "cache_salt", "" }, { "kv_transfer_params", "" }, { "vllm_xargs", "{}" },
 	{ "service_tier", "\"auto\"|\"default\"" }, { "store", "false", "nothing is stored" },
 	{ "n_predict", "-1", "use max_tokens" }, { "repeat_penalty", "1|1.0", "use repetition_penalty" },
 	{ "typical_p", "1|1.0" }, { "tfs_z", "1|1.0" }, { "mirostat", "0" }, { "dry_multiplier", "0|0.0" },
 	{ "xtc_probability", "0|0.0" }, { "dynatemp_range", "0|0.0" }, { "cache_prompt", "true" },
 	{ "adapters", "" }, { "adapter", "" }, { "lora", "[]" }, { "draft_model", "" }, { "num_draft_tokens", "" },
-	{ "thinking_budget", "" }, { "thinking_token_budget", "" },
 	{ NULL },
 };
 
@@ -41,6 +40,7 @@ void params_init(struct params *a, const struct served *d)
 {
 	memset(a, 0, sizeof *a);
 	a->n = 1;
+	a->parallel = true;
 	a->max_tokens = d->max_tokens;
 	a->sampling = d->sampling;
 	a->seeded = d->seeded;
@@ -212,7 +212,7 @@ static int read_sampling(struct params *a, const struct json *body, struct probl
 
 int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p)
 {
-	int64_t n = 1;
+	int64_t n = 1, priority = 0;
 	struct err err;
 	int r;
 
@@ -220,8 +220,10 @@ int params_read(struct params *a, const struct json *body, const struct served *
 	    (r = read_stop_tokens(a, body, d, p)) || (r = read_bias(a, body, d, p)) ||
 	    (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
 	    (r = field_int(body, "n", 1, N_MAX, &n, p)) || (r = field_bool(body, "ignore_eos", &a->ignore_eos, p)) ||
-	    (r = field_bool(body, "skip_special_tokens", &a->skip_special, p)))
+	    (r = field_bool(body, "skip_special_tokens", &a->skip_special, p)) ||
+	    (r = field_int(body, "priority", -1000, 1000, &priority, p)))
 		return r;
+	a->priority = (int)-priority;           /* where this name comes from, the smaller is served first */
 	a->n = (int)n;
 	/* The sampler has the last word on what it takes. */
 	if (sampler_params_check(&a->sampling, d->vocab, &err))

@@ -19,7 +19,9 @@ enum {
 };
 
 struct params {
-	bool stream, include_usage;
+	bool stream, include_usage, progress;
+	bool parallel;                  /* several calls in one answer */
+	int priority;                   /* as the engine has it */
 	int n;
 	int64_t max_tokens;             /* -1: until the context ends */
 	struct sampler_params sampling; /* its pointers point into this struct */

@@ -264,6 +264,8 @@ struct jname {
 struct template {
 	struct arena mem;
 	struct template_limits lim;
+	const char *src;                /* as it was given */
+	size_t n_src;
 	struct jname *names;
 	int n_names;
 	struct nodes body;

@@ -134,6 +134,8 @@ int template_open(struct template **out, const char *src, size_t n, const struct
 	bad = utf8_valid(src, n);
 	if (bad < n)
 		jc_fail(c, E_FORMAT, 1, "invalid UTF-8 at byte %zu", bad);
+	t->src = arena_strndup(&t->mem, src, n);
+	t->n_src = n;
 	jinja_lex(c, src, n);
 	jinja_parse(c);
 	jinja_scope(c);
@@ -157,6 +159,11 @@ bool template_uses(const struct template *t, const char *variable)
 		if (t->names[i].n == n && !memcmp(t->names[i].p, variable, n))
 			return t->names[i].read;
 	return false;
+}
+
+bool template_says(const struct template *t, const char *text)
+{
+	return memmem(t->src, t->n_src, text, strlen(text));
 }
 
 /* ---- rendering: limits ---- */

@@ -80,4 +80,7 @@ int template_render(const struct template *t, const struct template_input *in, s
  * "enable_thinking", "tools"). */
 bool template_uses(const struct template *t, const char *variable);
 
+/* True when these bytes stand anywhere in the template's text. */
+bool template_says(const struct template *t, const char *text);
+
 #endif

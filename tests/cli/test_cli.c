@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "cli/cli.h"
-#include "cli/thought.h"
 
 static const struct command *command(const char *name)
 {
@@ -123,58 +122,10 @@ static void test_refused(void **state)
 	refused("run", "two models", "--model=a", "b");
 }
 
-/* ---- thoughts ---- */
-
-static struct buf thinking, answer;
-
-static void put_thinking(void *arg, const char *p, size_t n) { buf_put(&thinking, p, n); }
-static void put_answer(void *arg, const char *p, size_t n) { buf_put(&answer, p, n); }
-
-static void parted(bool opened, const char *text, const char *want_thinking, const char *want_answer)
-{
-	/* However it comes. */
-	for (size_t step = 1; step <= strlen(text); step++) {
-		struct thought t;
-
-		buf_reset(&thinking);
-		buf_reset(&answer);
-		thought_init(&t, opened, put_thinking, put_answer, NULL);
-		for (size_t i = 0; i < strlen(text); i += step)
-			thought_put(&t, text + i, strlen(text) - i < step ? strlen(text) - i : step);
-		thought_flush(&t);
-		thought_fini(&t);
-		assert_string_equal(thinking.p, want_thinking);
-		assert_string_equal(answer.p, want_answer);
-	}
-}
-
-static void test_thought(void **state)
-{
-	buf_init(&thinking);
-	buf_init(&answer);
-	parted(false, "Hello.", "", "Hello.");
-	parted(false, "  Hello.", "", "  Hello.");
-	parted(false, "<think>a</think>b", "a", "b");
-	parted(false, "\n<think>a </ think> c\n\n</think>\n\nb <think>d</think>", "a </ think> c", "b <think>d</think>");
-	parted(false, "<thin", "", "<thin");
-	parted(false, "<thinker>", "", "<thinker>");
-	parted(true, "a\n</think>\n\nb", "a", "b");
-	parted(true, "a </thi", "a </thi", "");
-	parted(true, "a", "a", "");
-	parted(true, "</think>", "", "");
-	parted(true, "a <</think>b</think>", "a <", "b</think>");
-	assert_true(thought_opened("x<think>\n", 9));
-	assert_false(thought_opened("<think>\n\n</think>\n\n", 20));
-	assert_false(thought_opened("", 0));
-	buf_fini(&thinking);
-	buf_fini(&answer);
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults), cmocka_unit_test(test_values), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_thought),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

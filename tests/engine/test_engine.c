@@ -556,7 +556,7 @@ static void test_max_tokens(void)
  * and they are given where they should be. */
 static void test_lead(void)
 {
-	static const int32_t end[] = { 11, 12, 13 }, then[] = { 21, 22 };
+	static const int32_t end[] = { 11, 112, 13 }, then[] = { 221, 62 };
 	struct rig g = rig_open(&roomy);
 
 	for (int k = 0; k < 24; k++) {

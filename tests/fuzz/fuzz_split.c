@@ -1,11 +1,12 @@
 /* An answer's text into thinking, content and calls: cutting it elsewhere changes
- * nothing, and what came out can be sent.  The first byte seeds the cuts and says
- * whether tools and an open thought are there. */
+ * nothing, and calls are JSON.  The first byte seeds the cuts and says whether tools
+ * and an open thought are there, and which dialect is spoken. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/split.h"
+#include "text/dialect.h"
+#include "text/split.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,42 +32,69 @@ static void run(struct split *s, const char *p, size_t n, uint32_t cut)
 	split_end(s);
 }
 
-static void same(const struct buf *a, const struct buf *b)
+/* The pieces joined: 't' thinking, 'c' content, 'n' name, 'a' arguments, 'e' end. */
+static void join(const struct split *s, struct buf *out)
 {
-	if (a->n != b->n || memcmp(a->p, b->p, a->n))
+	int last = -1;
+
+	for (int i = 0; i < s->n_piece; i++) {
+		const struct piece *p = &s->piece[i];
+
+		if ((int)p->kind != last || p->kind == PIECE_CALL)
+			buf_putc(out, "\1\2\3\4\5"[p->kind]);
+		last = (int)p->kind;
+		buf_put(out, s->text.p + p->at, p->n);
+	}
+}
+
+/* What is whole and not malformed is JSON. */
+static void check(const struct split *s)
+{
+	for (int i = 0; i + 1 < s->n_piece; i++) {
+		struct json *j;
+
+		if (s->piece[i].kind == PIECE_CALL && s->piece[i + 1].kind != PIECE_ARGUMENTS)
+			abort();
+		if (s->malformed || s->piece[i].kind != PIECE_ARGUMENTS || s->piece[i + 1].kind != PIECE_CALL_END)
+			continue;
+		j = json_parse(s->text.p + s->piece[i].at, s->piece[i].n, 200, NULL);
+		if (json_kind(j) != JSON_OBJECT)
+			abort();
+		json_free(j);
+	}
+	if (s->n_whole > s->n_call || (s->n_whole < s->n_call && !s->malformed))
 		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static const char *const says[] = { "<function=", "<tool_call>", "Environment: ipython", "[func_name1(" };
+	static struct template *t[4];
 	static struct json *tools;
 	struct split whole, cut;
+	struct buf a, b;
 
 	if (!tools)
 		tools = json_parse(tools_text, sizeof tools_text - 1, 0, NULL);
+	for (int i = 0; i < 4 && !t[i]; i++)
+		template_open(&t[i], says[i], strlen(says[i]), NULL, NULL);
 	if (!size)
 		return 0;
-	split_init(&whole, data[0] & 1, data[0] & 2 ? tools : NULL);
-	split_init(&cut, data[0] & 1, data[0] & 2 ? tools : NULL);
+	buf_init(&a);
+	buf_init(&b);
+	split_init(&whole, data[0] & 1, data[0] & 2 ? tools : NULL, dialects_of(t[data[0] >> 2 & 3]));
+	split_init(&cut, data[0] & 1, data[0] & 2 ? tools : NULL, dialects_of(t[data[0] >> 2 & 3]));
 	run(&whole, (const char *)data + 1, size - 1, 0);
 	run(&cut, (const char *)data + 1, size - 1, 1 + data[0] * 2654435761u);
-	same(&whole.thinking, &cut.thinking);
-	same(&whole.content, &cut.content);
-	/* Ids are random, but of one length. */
-	if (whole.n_call != cut.n_call || whole.calls.n != cut.calls.n)
+	check(&whole);
+	check(&cut);
+	join(&whole, &a);
+	join(&cut, &b);
+	if (a.n != b.n || memcmp(a.p, b.p, a.n) || whole.malformed != cut.malformed)
 		abort();
-	if (whole.n_call) {
-		struct buf b;
-		struct json *j;
-
-		buf_init(&b);
-		buf_printf(&b, "[%s]", whole.calls.p);
-		if (!(j = json_parse(b.p, b.n, 0, NULL)) || (int)json_len(j) != whole.n_call)
-			abort();
-		json_free(j);
-		buf_fini(&b);
-	}
 	split_fini(&whole);
 	split_fini(&cut);
+	buf_fini(&a);
+	buf_fini(&b);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* stub_engine.c - an engine without a model, for tests of the server.
  *
  * It answers with the prompt's own tokens, over and over, max_tokens of them, so
- * what an answer must be is known.  The first words of the prompt's text choose
+ * what an answer must be is known (but for what a struct lead gives).  The first words of the prompt's text choose
  * how: "queue" is never admitted, "prefill" is admitted and never begins,
  * "slow" takes a while for each token, "fail" ends with an error after three,
  * "full" and "large" are refused when submitted.  Anything else is answered as
@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "engine/engine.h"
+#include "engine/lead.h"
 #include "engine/outbox.h"
 #include "stub_engine.h"
 #include "text/detok.h"
@@ -30,9 +31,11 @@ struct request {
 	enum way way;
 	int32_t *prompt;
 	int n_prompt, max_tokens, n_out;
+	int n_own;                      /* of n_out, those that are the prompt's */
 	int n_top;
 	bool started, over;
 	struct detok detok;
+	struct lead_run lead;
 };
 
 struct engine {
@@ -51,6 +54,7 @@ static void release(struct request *r)
 	if (atomic_fetch_sub(&r->refs, 1) > 1)
 		return;
 	outbox_fini(&r->out);
+	lead_fini(&r->lead);
 	free(r->prompt);
 	free(r);
 }
@@ -70,7 +74,7 @@ static void end(struct request *r, enum finish why, const char *text, size_t n)
 
 static void one_token(struct request *r)
 {
-	int32_t id = r->prompt[r->n_out % r->n_prompt];
+	int32_t given = lead_next(&r->lead), id = given >= 0 ? given : r->prompt[r->n_own++ % r->n_prompt];
 	struct event ev = { .kind = EV_TOKEN, .token = id, .pick = { .token = id, .logprob = -0.5f, .n_top = r->n_top } };
 	struct buf text;
 
@@ -83,6 +87,7 @@ static void one_token(struct request *r)
 	ev.text = text.p;
 	ev.n_text = text.n;
 	r->n_out++;
+	lead_take(&r->lead, id);
 	outbox_put(&r->out, &ev);
 	if (r->n_out >= r->max_tokens) {
 		buf_reset(&text);
@@ -220,6 +225,11 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->n_prompt = a->n_prompt;
 	r->max_tokens = a->max_tokens;
 	r->n_top = a->sampling.n_logprobs > 0 ? a->sampling.n_logprobs : 0;
+	if (lead_init(&r->lead, a->lead, tokenizer_size(e->tok), err)) {
+		free(r->prompt);
+		free(r);
+		return err->code;
+	}
 	atomic_init(&r->refs, 2);
 	detok_init(&r->detok, e->tok, a->skip_special);
 	outbox_init(&r->out, a->notify, a->notify_arg);

@@ -16,6 +16,7 @@ static const char chat[] =
 	"{% if add_generation_prompt and enable_thinking %}<think>{% endif %}";
 
 static bool slow;
+static const char *says;        /* what the template says besides, as <tool_call> */
 
 static int option(struct server_opts *o, struct served *d, const char *arg)
 {
@@ -36,6 +37,10 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 	}
 	if (!strncmp(arg, "body_max=", 9)) {
 		o->body_max = atoll(eq + 1);
+		return 0;
+	}
+	if (!strncmp(arg, "says=", 5)) {
+		says = arg + 5;
 		return 0;
 	}
 	if (!strcmp(arg, "strict=1"))
@@ -74,6 +79,7 @@ int main(int argc, char **argv)
 	struct server_opts o;
 	struct tokenizer *tok;
 	struct template *tmpl;
+	struct buf text;
 	struct server *s;
 	struct buf json;
 	struct err err;
@@ -89,12 +95,15 @@ int main(int argc, char **argv)
 		if (option(&o, &d, argv[i]))
 			return 2;
 	buf_init(&json);
+	buf_init(&text);
+	buf_printf(&text, "%s{#%s#}", chat, says ? says : "");
 	if (file_read(argv[1], (size_t)1 << 28, &json, &err) || tokenizer_open(&tok, json.p, json.n, &err) ||
-	    template_open(&tmpl, chat, sizeof chat - 1, NULL, &err)) {
+	    template_open(&tmpl, text.p, text.n, NULL, &err)) {
 		fprintf(stderr, "%s\n", err.msg);
 		return 1;
 	}
 	buf_fini(&json);
+	buf_fini(&text);
 	d.tokenizer = tok;
 	d.tmpl = tmpl;
 	d.vocab = tokenizer_size(tok);

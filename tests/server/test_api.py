@@ -106,5 +106,91 @@ class Doors(unittest.TestCase):
         self.assertEqual(s.post(CHAT, user("x", max_tokens=1)).status, 200)
 
 
+class Tools(unittest.TestCase):
+    """Calls that a request asks for, in each dialect; the stub says the prompt after what it is made to say."""
+    TOOLS = [{"type": "function", "function": {"name": n, "parameters": {
+        "type": "object", "properties": {"a": {"type": "integer"}, "s": {"type": "string"}}}}} for n in ("add", "sub")]
+    NAMED = {"type": "function", "function": {"name": "sub"}}
+    # what a template says, the rest of a named call, the rest of any call
+    DIALECTS = [
+        ("<function=", "<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>",
+         "sub>\n<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>"),
+        ("<tool_call>", ' {"a": 5}}\n</tool_call>', 'sub", "arguments": {"a": 5}}\n</tool_call>'),
+        ("Environment: ipython", ' {"a": 5}}', 'sub", "parameters": {"a": 5}}'),
+        ("[func_name1(", "a=5)]", "sub(a=5)]"),
+    ]
+
+    def ask(self, s, body):
+        whole = s.post(CHAT, body)
+        self.assertEqual(whole.status, 200, whole.text())
+        whole = whole.json()["choices"][0]
+        parts = [e["choices"][0] for e in s.post(CHAT, dict(body, stream=True)).events()]
+        self.assertEqual("".join(p["delta"].get("content", "") for p in parts), whole["message"]["content"] or "")
+        self.assertEqual("".join(p["delta"].get("reasoning_content", "") for p in parts),
+                         whole["message"].get("reasoning_content", ""))
+        calls = {}
+        for d in sum((p["delta"].get("tool_calls", []) for p in parts), []):
+            c = calls.setdefault(d["index"], {"name": d["function"].get("name"), "arguments": ""})
+            c["arguments"] += d["function"]["arguments"]
+        self.assertEqual([c["function"] for c in whole["message"].get("tool_calls", [])], list(calls.values()))
+        self.assertEqual(parts[-1]["finish_reason"], whole["finish_reason"])
+        self.assertEqual(parts[-1].get("malformed_tool_call"), whole.get("malformed_tool_call"))
+        return whole
+
+    def test_forced(self):
+        for says, named, rest in self.DIALECTS:
+            s = start(says=says)
+            self.addCleanup(s.close)
+            for choice, text in ((self.NAMED, named), ("required", rest)):
+                for think in (False, True):
+                    with self.subTest(says=says, choice=choice, think=think):
+                        said = "hm</think>" + text if think else text
+                        c = self.ask(s, {"messages": [{"role": "user", "content": said}], "tools": self.TOOLS,
+                                         "tool_choice": choice, "max_tokens": 60, "enable_thinking": think,
+                                         "parallel_tool_calls": False})
+                        # The stub's own template adds "2 tools" to the prompt: content, after the call.
+                        self.assertEqual((len(c["message"]["tool_calls"]), c["finish_reason"]), (1, "tool_calls"), c)
+                        f = c["message"]["tool_calls"][0]["function"]
+                        self.assertEqual((f["name"], json.loads(f["arguments"])), ("sub", {"a": 5}))
+                        self.assertEqual(c["message"].get("reasoning_content"), "hm" if think else None)
+
+    def test_parallel(self):
+        call = "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\n"
+        s = start(says="<function=")
+        self.addCleanup(s.close)
+        tokens = s.post(COMPLETIONS, {"prompt": call * 3, "max_tokens": 1}).json()["usage"]["prompt_tokens"]
+        for parallel, n in ((True, 3), (None, 3), (False, 1)):
+            c = self.ask(s, {"messages": [{"role": "user", "content": call * 3}], "tools": self.TOOLS, "max_tokens": tokens,
+                             "parallel_tool_calls": parallel})
+            self.assertEqual(len(c["message"]["tool_calls"]), n, c)
+        s.until("idle", requests_running=0)
+
+    def test_malformed(self):
+        s = start(says="<function=")
+        self.addCleanup(s.close)
+        for text, content, calls, tokens in [
+            ("<tool_call>what?</tool_call>", "<tool_call>what?</tool_call>", 0, None),
+            ("<tool_call>\n<function=add>\n<parameter=s>\nab", None, 1, None),
+        ]:
+            n = s.post(COMPLETIONS, {"prompt": text, "max_tokens": 1}).json()["usage"]["prompt_tokens"]
+            c = self.ask(s, {"messages": [{"role": "user", "content": text}], "tools": self.TOOLS, "max_tokens": n})
+            self.assertEqual((c["message"]["content"], len(c["message"].get("tool_calls", [])), c["finish_reason"],
+                              c["malformed_tool_call"]), (content, calls, "length", True))
+
+    def test_budget(self):
+        s = start()
+        self.addCleanup(s.close)
+        for field, budget in (({"thinking_budget": 3}, 3), ({"thinking_token_budget": 0}, 0),
+                              ({"thinking": {"type": "enabled", "budget_tokens": 7}}, 7), ({"reasoning_effort": "low"}, 1024)):
+            body = dict(user("on and on ", enable_thinking=True, max_tokens=budget + 20), **field)
+            r = s.post(CHAT, body).json()
+            # The budget, and what ends the thought.
+            thought = r["usage"]["completion_tokens_details"]["reasoning_tokens"]
+            self.assertTrue(budget < thought <= budget + 3, thought)
+            self.assertIn("on", r["choices"][0]["message"]["content"])
+        body = user("ab", max_tokens=5, reasoning_effort="none")
+        self.assertNotIn("reasoning_content", s.post(CHAT, body).json()["choices"][0]["message"])
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0]] + sys.argv[3:])

@@ -15,6 +15,7 @@ from serverkit import PATIENCE, Gone, Server, request
 STUB, TOKENIZER = sys.argv[1:3]
 QUICK = os.environ.get("WEFT_TEST_QUICK")
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+FUNCTION = [{"type": "function", "function": {"name": "f"}}]
 ENDLESS = 50000         # tokens: an answer no test waits for
 
 
@@ -252,16 +253,23 @@ class Bodies(Shared):
         (CHAT, user("x", tools={}), 400, "tools", "array"),
         (CHAT, user("x", tools=[{"type": "web"}]), 400, "tools[0].type", "function"),
         (CHAT, user("x", tools=[{"type": "function", "function": {}}]), 400, "tools[0].function.name", "string"),
-        (CHAT, user("x", tool_choice="required"), 400, "tool_choice", '"required"'),
-        (CHAT, user("x", tool_choice="a\nb"), 400, "tool_choice", '"a b"'),
-        (CHAT, user("x", tool_choice={"type": "function"}), 400, "tool_choice", "names a tool"),
+        (CHAT, user("x", tool_choice="required"), 400, "tool_choice", "there are no tools"),
+        (CHAT, user("x", tool_choice="a\nb"), 400, "tool_choice", '"a\\nb"'),
+        (CHAT, user("x", tool_choice={"type": "function"}), 400, "tool_choice.function.name", "a string"),
+        (CHAT, user("x", tool_choice={"type": "allowed_tools"}), 400, "tool_choice", "allowed_tools"),
+        (CHAT, user("x", tools=FUNCTION, tool_choice={"type": "function", "function": {"name": "g"}}), 400, "tool_choice",
+         '"g", which is none'),
+        (CHAT, user("x", tools=FUNCTION, tool_choice="required"), 400, "tool_choice", "not known"),
+        (CHAT, user("x", thinking_budget=-1), 400, "thinking_budget", "-1"),
+        (CHAT, user("x", thinking={"type": "loud"}), 400, "thinking.type", "loud"),
+        (CHAT, user("x", priority="high"), 400, "priority", "whole"),
         (CHAT, user("x", functions=[{"name": "f"}]), 400, "functions", "use tools"),
         (CHAT, user("x", guided_json={}), 400, "guided_json", "not supported"),
         (CHAT, user("x", audio={"voice": "a"}), 400, "audio", "not supported"),
         (CHAT, user("x", modalities=["text", "audio"]), 400, "modalities", "not supported"),
         (CHAT, user("x", prediction={}), 400, "prediction", "not supported"),
         (CHAT, user("x", store=True), 400, "store", "nothing is stored"),
-        (CHAT, user("x", reasoning_effort="low"), 400, "reasoning_effort", "enable_thinking"),
+        (CHAT, user("x", reasoning_effort="much"), 400, "reasoning_effort", "much"),
         (CHAT, user("x", chat_template_kwargs=[]), 400, "chat_template_kwargs", "object"),
         (CHAT, user("", max_tokens=1), 400, "prompt", "empty"),
         (CHAT, user("say large"), 400, None, "5 pages of 4"),
@@ -402,11 +410,16 @@ class Bodies(Shared):
                     self.assertNotIn("tool_calls", m)
                     self.assertEqual(calls, [])
                     continue
-                for c in (m["tool_calls"][0], calls[0]):
+                # In a stream the head comes first, then arguments as they are made.
+                self.assertEqual(calls[0]["function"]["arguments"], "")
+                self.assertGreater(len(calls), 1)
+                self.assertTrue(all(c["index"] == 0 and set(c) == {"index", "function"} for c in calls[1:]))
+                joined = dict(calls[0], function={"name": calls[0]["function"]["name"],
+                                                  "arguments": "".join(c["function"]["arguments"] for c in calls)})
+                for c in (m["tool_calls"][0], joined):
                     self.assertEqual((c["type"], c["function"]["name"]), ("function", "add"))
                     self.assertEqual(json.loads(c["function"]["arguments"]), arguments)
                     self.assertRegex(c["id"], r"^call_\w{22}$")
-                self.assertEqual(calls[0]["index"], 0)
                 # Without tools, or with tool_choice none, it is text.
                 self.assertEqual(self.s.post(CHAT, user(text, max_tokens=n)).json()["choices"][0]["message"]["content"],
                                  text)

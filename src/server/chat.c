@@ -1,0 +1,430 @@
+/* chat.c - see chat.h. */
+#include "server/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "server/messages.h"
+#include "server/routes.h"
+
+void chat_init(struct chat *c)
+{
+	*c = (struct chat){ .think = -1, .budget = -1, .add_generation_prompt = true, .tool_choice_field = "tool_choice",
+	                    .effort_field = "reasoning_effort", .budget_field = "thinking_budget" };
+	buf_init(&c->messages);
+}
+
+void chat_fini(struct chat *c) { buf_fini(&c->messages); }
+
+int chat_model(struct generation *g, const struct json *body, struct problem *p)
+{
+	const struct json *v;
+	const char *name;
+	size_t n;
+	int r;
+
+	if ((r = field_value(body, "model", JSON_STRING, &v, p)) || !v)
+		return r;
+	name = json_str(v, &n);
+	return model_known(g->served, name, n, p);
+}
+
+/* ---- tools ---- */
+
+static const char *tool_name(const struct json *tools, size_t i)
+{
+	size_t n;
+
+	return json_str(json_get(json_get(json_at(tools, i), "function"), "name"), &n);
+}
+
+/* Sets g->tools, and *shown to what the template is to see. */
+static int use_tools(struct generation *g, struct chat *c, const struct json **shown, struct problem *p)
+{
+	bool found = c->use != TOOLS_NAMED;
+	int r;
+
+	*shown = NULL;
+	if (!json_len(c->tools)) {
+		if (c->use == TOOLS_ANY || c->use == TOOLS_NAMED)
+			return problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s wants a call, and there are no tools",
+			                   c->tool_choice_field);
+		return 0;
+	}
+	if ((r = tools_check(c->tools, p)))
+		return r;
+	for (size_t i = 0; i < json_len(c->tools) && !found; i++)
+		found = !strcmp(tool_name(c->tools, i), c->named);
+	if (!found)
+		return problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s names \"%.60s\", which is none of the tools",
+		                   c->tool_choice_field, c->named);
+	if (c->use == TOOLS_NONE)
+		return 0;
+	if (!template_uses(g->served->tmpl, "tools"))
+		return problem_set(p, 400, "unsupported_field", "tools", "the chat template of this model takes no tools");
+	/* Of one tool, any is that one. */
+	if (c->use == TOOLS_ANY && json_len(c->tools) == 1) {
+		c->use = TOOLS_NAMED;
+		c->named = tool_name(c->tools, 0);
+	}
+	g->tools = *shown = c->tools;
+	g->dialects = dialects_of(g->served->tmpl);
+	return 0;
+}
+
+/* ---- thinking ---- */
+
+/* Tokens of thought that an effort stands for where the template does not know it;
+ * each about four times the one before.  -1: no bound. */
+static int64_t budget_of(const char *effort)
+{
+	return !strcmp(effort, "minimal") ? 256 : !strcmp(effort, "low") ? 1024 : !strcmp(effort, "medium") ? 4096 : -1;
+}
+
+static int use_effort(const struct generation *g, struct chat *c, struct problem *p)
+{
+	static const char *const efforts[] = { "none", "minimal", "low", "medium", "high", "xhigh", "max" };
+	const struct template *t = g->served->tmpl;
+	size_t i = 0;
+
+	if (!c->effort || template_uses(t, "reasoning_effort"))
+		return 0;
+	while (i < 7 && strcmp(c->effort, efforts[i]))
+		i++;
+	if (i == 7)
+		return problem_set(p, 400, "invalid_value", c->effort_field,
+		                   "%s must be none, minimal, low, medium, high, xhigh or max; found \"%.40s\"", c->effort_field,
+		                   c->effort);
+	if (!template_uses(t, "enable_thinking") && !template_says(t, "<think>"))
+		return problem_set(p, 400, "unsupported_field", c->effort_field, "%s: this model's chat template knows no thinking",
+		                   c->effort_field);
+	if (c->think < 0)
+		c->think = i > 0;
+	if (c->budget < 0)
+		c->budget = i ? budget_of(c->effort) : 0;
+	return 0;
+}
+
+static void put_members(struct buf *b, const struct json *object)
+{
+	struct json_cursor c;
+	const struct json *v;
+	const char *key;
+
+	if (json_kind(object) != JSON_OBJECT)
+		return;
+	for (c = json_first(object); json_next(&c, &key, &v);) {
+		if (b->n > 1)
+			buf_putc(b, ',');
+		json_put_cstr(b, key);
+		buf_putc(b, ':');
+		json_put(b, v);
+	}
+}
+
+/* The template's variables: the server's, over them what the request's fields mean,
+ * over them its own.  Of a repeated name the last value counts. */
+static struct json *variables(const struct generation *g, const struct chat *c)
+{
+	struct json *out;
+	struct buf b;
+
+	buf_init(&b);
+	buf_putc(&b, '{');
+	put_members(&b, g->served->template_args);
+	if (c->effort && template_uses(g->served->tmpl, "reasoning_effort")) {
+		buf_printf(&b, "%s\"reasoning_effort\":", b.n > 1 ? "," : "");
+		json_put_cstr(&b, c->effort);
+	}
+	if (c->think >= 0 && template_uses(g->served->tmpl, "enable_thinking"))
+		buf_printf(&b, "%s\"enable_thinking\":%s", b.n > 1 ? "," : "", c->think ? "true" : "false");
+	put_members(&b, c->kwargs);
+	buf_putc(&b, '}');
+	out = json_parse(b.p, b.n, 0, NULL);
+	buf_fini(&b);
+	return out;
+}
+
+/* ---- what the answer begins with ---- */
+
+static int lead_text(struct generation *g, const struct chat *c, struct tokens *out, struct problem *p)
+{
+	const struct dialect *d = dialect_taught(g->served->tmpl);
+	struct text_range name = { 0, 0 };
+	const char *at;
+	struct buf b;
+	struct err err;
+	int r;
+
+	if (!d)
+		return problem_set(p, 400, "unsupported_field", c->tool_choice_field,
+		                   "%s cannot ask for a call: how this model writes calls is not known", c->tool_choice_field);
+	if (c->use == TOOLS_NAMED && strpbrk(c->named, "<>\"\\\n"))
+		return problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s: a name with < > \" \\ or a line break",
+		                   c->tool_choice_field);
+	buf_init(&b);
+	if (g->thinking)
+		buf_puts(&b, "\n\n");
+	d->lead(&b, c->use == TOOLS_NAMED ? c->named : NULL);
+	/* The name is the client's, the rest is ours. */
+	if (c->use == TOOLS_NAMED && (at = strstr(b.p, c->named)))
+		name = (struct text_range){ (size_t)(at - b.p), (size_t)(at - b.p) + strlen(c->named) };
+	r = tokenizer_encode_ranges(g->served->tokenizer, b.p, b.n, TOKENIZE_SPECIAL, &name, name.end > 0, out, &err);
+	buf_fini(&b);
+	return r ? problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s: %s", c->tool_choice_field, err.msg) : 0;
+}
+
+static int set_lead(struct generation *g, const struct chat *c, struct problem *p)
+{
+	const struct tokenizer *t = g->served->tokenizer;
+	static const char end[] = "\n</think>";
+	int32_t open = tokenizer_find(t, "<think>", 7), close = tokenizer_find(t, "</think>", 8);
+	bool call = g->tools && (c->use == TOOLS_ANY || c->use == TOOLS_NAMED);
+	int r;
+
+	if (c->budget < 0 && !call)
+		return 0;
+	if (close < 0 && (c->budget >= 0 || g->thinking)) {
+		/* What never thinks needs no bound. */
+		if (!template_says(g->served->tmpl, "<think>") && !call)
+			return 0;
+		return problem_set(p, 400, "unsupported_field", call ? c->tool_choice_field : c->budget_field,
+		                   "%s: thinking cannot be ended, for </think> is no token of this model",
+		                   call ? c->tool_choice_field : c->budget_field);
+	}
+	g->lead = (struct lead){ .thinking = g->thinking, .open = call ? -1 : open, .close = close,
+	                         .think_max = c->budget > INT32_MAX ? -1 : (int)c->budget };
+	if (c->budget >= 0) {
+		if (tokenizer_encode(t, end, sizeof end - 1, TOKENIZE_SPECIAL, &g->lead_end, NULL))
+			g->lead_end.n = 0;
+		if (!g->lead_end.n || g->lead_end.id[g->lead_end.n - 1] != close) {
+			g->lead_end.n = 0;
+			tokens_put(&g->lead_end, close);
+		}
+	}
+	if (call) {
+		if ((r = lead_text(g, c, &g->lead_then, p)))
+			return r;
+		if (c->use == TOOLS_NAMED)
+			g->params.parallel = false;
+	}
+	g->lead.end = g->lead_end.id;
+	g->lead.n_end = (int)g->lead_end.n;
+	g->lead.then = g->lead_then.id;
+	g->lead.n_then = (int)g->lead_then.n;
+	g->led = true;
+	return 0;
+}
+
+/* ---- the prompt ---- */
+
+static int render(struct generation *g, struct chat *c, struct prompt *out, struct problem *p)
+{
+	struct template_input in = {
+		.add_generation_prompt = c->add_generation_prompt, .bos_token = g->served->bos_token,
+		.eos_token = g->served->eos_token, .now = (int64_t)time(NULL),
+	};
+	struct json *messages, *extra;
+	const struct json *tools;
+	struct err err;
+	int r;
+
+	if (!g->served->tmpl)
+		return problem_set(p, 400, "no_chat_template", NULL,
+		                   "this model has no chat template: use /v1/completions, or start the server with --chat-template");
+	if ((r = use_tools(g, c, &tools, p)) || (r = use_effort(g, c, p)))
+		return r;
+	/* Deeper by what a message wraps around its arguments. */
+	messages = json_parse(c->messages.p, c->messages.n, 200, &err);
+	if (!messages)
+		return problem_set(p, 400, "invalid_value", "messages", "messages: %s", err.msg);
+	extra = variables(g, c);
+	in.messages = messages;
+	in.tools = tools;
+	in.extra = extra;
+	r = prompt_render(out, g->served->tmpl, &in, p);
+	json_free(messages);
+	json_free(extra);
+	return r;
+}
+
+int chat_text(struct generation *g, struct chat *c, struct buf *out, struct problem *p)
+{
+	struct prompt prompt;
+	int r;
+
+	prompt_init(&prompt);
+	if (!(r = render(g, c, &prompt, p)))
+		buf_put(out, prompt.out.text.p, prompt.out.text.n);
+	prompt_fini(&prompt);
+	return r;
+}
+
+int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
+{
+	struct prompt prompt;
+	int r;
+
+	prompt_init(&prompt);
+	if (!(r = render(g, c, &prompt, p)))
+		r = generation_tokenize(g, 0, prompt.out.text.p, prompt.out.text.n, TOKENIZE_SPECIAL, prompt.user,
+		                        prompt.n_user, p);
+	if (!r) {
+		g->thinking = c->add_generation_prompt && split_opens(prompt.out.text.p, prompt.out.text.n);
+		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark);
+		r = set_lead(g, c, p);
+	}
+	prompt_fini(&prompt);
+	return r;
+}
+
+/* ---- the OpenAI API's body ---- */
+
+const struct field chat_fields[] = {
+	{ "messages" }, { "tools" }, { "tool_choice" }, { "parallel_tool_calls" }, { "max_completion_tokens" },
+	{ "top_logprobs" }, { "reasoning_effort" }, { "chat_template_kwargs" }, { "add_generation_prompt" },
+	{ "enable_thinking" }, { "thinking_budget" }, { "thinking_token_budget" }, { "thinking" }, { "return_progress" },
+	{ "response_format", "{\"type\":\"text\"}" },
+	{ "functions", "[]", "use tools" }, { "function_call", "\"auto\"|\"none\"", "use tool_choice" },
+	{ "audio", "" }, { "modalities", "[\"text\"]" }, { "prediction", "" }, { "web_search_options", "" },
+	{ "verbosity", "\"medium\"" }, { "reasoning", "", "use reasoning_effort" }, { "include_reasoning", "true" },
+	{ "chat_template", "" }, { "continue_final_message", "false" }, { "add_special_tokens", "false" },
+	{ "documents", "[]", "use chat_template_kwargs" }, { "mm_processor_kwargs", "{}" }, { "echo", "false" },
+	{ "suffix", "\"\"" },
+	{ NULL },
+};
+
+static int read_choice(struct chat *c, const struct json *body, struct problem *p)
+{
+	const struct json *v = json_get(body, "tool_choice"), *type, *name;
+	const char *s;
+	size_t n;
+
+	if (json_kind(v) == JSON_NULL)
+		return 0;
+	if ((s = json_str(v, &n))) {
+		if (!strcmp(s, "auto"))
+			c->use = TOOLS_AUTO;
+		else if (!strcmp(s, "none"))
+			c->use = TOOLS_NONE;
+		else if (!strcmp(s, "required"))
+			c->use = TOOLS_ANY;
+		else
+			return field_wrong(p, "tool_choice", "auto, none, required or an object that names a function", v);
+		return 0;
+	}
+	type = json_get(v, "type");
+	name = json_get(json_get(v, "function"), "name");
+	if (json_kind(v) == JSON_OBJECT && (s = json_str(type, &n)) && strcmp(s, "function"))
+		return problem_set(p, 400, "unsupported_field", "tool_choice",
+		                   "tool_choice of type \"%.40s\" is not supported by this server", s);
+	if (!(c->named = json_str(name, &n)))
+		return field_wrong(p, "tool_choice.function.name", "a string", name);
+	c->use = TOOLS_NAMED;
+	return 0;
+}
+
+/* {"type": "enabled" or "disabled", "budget_tokens": N}, as some servers have it. */
+static int read_thinking(struct chat *c, const struct json *body, struct problem *p)
+{
+	const struct json *v;
+	const char *type;
+	size_t n;
+	int r;
+
+	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) || !v)
+		return r;
+	type = json_str(json_get(v, "type"), &n);
+	if (!type || (strcmp(type, "enabled") && strcmp(type, "disabled") && strcmp(type, "adaptive")))
+		return field_wrong(p, "thinking.type", "enabled, disabled or adaptive", json_get(v, "type"));
+	if (strcmp(type, "adaptive"))
+		c->think = *type == 'e';
+	return field_int(v, "budget_tokens", 0, INT32_MAX, &c->budget, p);
+}
+
+int chat_read(struct generation *g, struct chat *c, struct problem *p)
+{
+	const struct json *body = g->body, *effort;
+	bool think = false;
+	size_t n;
+	int r;
+
+	if ((r = field_value(body, "tools", JSON_ARRAY, &c->tools, p)) || (r = read_choice(c, body, p)) ||
+	    (r = field_bool(body, "parallel_tool_calls", &g->params.parallel, p)) ||
+	    (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
+	    (r = field_value(body, "reasoning_effort", JSON_STRING, &effort, p)) || (r = read_thinking(c, body, p)) ||
+	    (r = field_bool(body, "enable_thinking", &think, p)) ||
+	    (r = field_int(body, "thinking_token_budget", 0, INT32_MAX, &c->budget, p)) ||
+	    (r = field_int(body, "thinking_budget", 0, INT32_MAX, &c->budget, p)) ||
+	    (r = field_bool(body, "return_progress", &g->params.progress, p)) ||
+	    (r = field_bool(body, "add_generation_prompt", &c->add_generation_prompt, p)))
+		return r;
+	c->effort = json_str(effort, &n);
+	if (json_kind(json_get(body, "enable_thinking")) == JSON_BOOL)
+		c->think = think;
+	if (c->think >= 0 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking"))
+		return problem_set(p, 400, "unsupported_field", "enable_thinking",
+		                   "the chat template of this model does not let thinking be turned on or off");
+	return messages_normal(json_get(body, "messages"), &c->messages, p);
+}
+
+/* ---- the answer ---- */
+
+void chat_open(struct generation *g, struct choice *c)
+{
+	split_init(&c->split, g->thinking, g->tools, g->dialects);
+}
+
+void chat_token(struct generation *g, struct choice *c, const struct event *ev)
+{
+	if (ev->kind == EV_TOKEN && c->split.state == SPLIT_THINK)
+		c->n_thinking++;
+	split_put(&c->split, ev->text, ev->n_text);
+	/* One call was asked for, and there it is. */
+	if (!g->params.parallel && c->split.n_whole && c->split.state != SPLIT_CALL)
+		c->enough = true;
+}
+
+void chat_end(struct generation *g, struct choice *c)
+{
+	(void)g;
+	if (!c->enough)
+		split_end(&c->split);
+}
+
+bool chat_next(struct choice *c, struct piece *out, bool *begins)
+{
+	const struct split *s = &c->split;
+
+	/* The last piece may have grown. */
+	while (c->told < s->n_piece) {
+		const struct piece *p = &s->piece[c->told];
+
+		*begins = !c->told_begun;
+		if (*begins || c->told_bytes < p->n) {
+			*out = (struct piece){ p->kind, p->at + c->told_bytes, p->n - c->told_bytes };
+			c->told_bytes = p->n;
+			c->told_begun = true;
+			return true;
+		}
+		if (c->told + 1 == s->n_piece)
+			return false;
+		c->told++;
+		c->told_bytes = 0;
+		c->told_begun = false;
+	}
+	return false;
+}
+
+const char *chat_call_id(struct choice *c, int k)
+{
+	while (c->n_id <= k) {
+		c->id = xrealloc(c->id, size_mul((size_t)c->n_id + 1, sizeof *c->id));
+		random_id(c->id[c->n_id++]);
+	}
+	return c->id[k];
+}
+
+bool chat_calls(const struct choice *c) { return c->split.n_whole && c->finish == FINISH_STOP; }

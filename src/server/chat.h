@@ -1,0 +1,57 @@
+/* chat.h - what the families that answer conversations share: from messages,
+ * tools and wishes about thinking to a prompt and what the answer begins with;
+ * and the pieces of an answer as they are told. */
+#ifndef SERVER_CHAT_H
+#define SERVER_CHAT_H
+
+#include "server/generate.h"
+#include "text/dialect.h"
+
+enum tool_use { TOOLS_AUTO, TOOLS_NONE, TOOLS_ANY, TOOLS_NAMED };
+
+/* What a family read out of its body.  Pointers are into g->body. */
+struct chat {
+	struct buf messages;            /* JSON array, as messages_normal leaves it */
+	const struct json *tools;       /* array in the OpenAI API's form; NULL: none */
+	enum tool_use use;
+	const char *named;              /* of TOOLS_NAMED */
+	const struct json *kwargs;      /* variables of the template, over all else; NULL: none */
+	const char *effort;             /* "none" "minimal" "low" "medium" "high" "xhigh" "max"; NULL: not said */
+	int think;                      /* 1 yes, 0 no, -1 as the template has it */
+	int64_t budget;                 /* tokens of thought; -1: no bound */
+	bool add_generation_prompt;
+	/* What errors call the fields. */
+	const char *tool_choice_field, *effort_field, *budget_field;
+};
+
+/* In the OpenAI API's names. */
+void chat_init(struct chat *c);
+void chat_fini(struct chat *c);
+
+/* Fills g->prompt[0], marks, tools, dialects and lead. */
+int chat_prompt(struct generation *g, struct chat *c, struct problem *p);
+/* The prompt's text alone, for those who want to see it. */
+int chat_text(struct generation *g, struct chat *c, struct buf *out, struct problem *p);
+
+/* The body's model must be the one that is served. */
+int chat_model(struct generation *g, const struct json *body, struct problem *p);
+/* The OpenAI API's body but sampling: g->body is read into *c. */
+int chat_read(struct generation *g, struct chat *c, struct problem *p);
+extern const struct field chat_fields[];
+
+/* ---- the answer ---- */
+
+/* Steps of struct family that all of them share. */
+void chat_open(struct generation *g, struct choice *c);
+void chat_token(struct generation *g, struct choice *c, const struct event *ev);
+void chat_end(struct generation *g, struct choice *c);
+
+/* The next stretch of the answer that was not told yet: false when there is none.
+ * *begins: it is the first of its piece. */
+bool chat_next(struct choice *c, struct piece *out, bool *begins);
+/* The id of the k-th call of this answer, made when it is first asked for. */
+const char *chat_call_id(struct choice *c, int k);
+/* Did the answer end because it calls functions? */
+bool chat_calls(const struct choice *c);
+
+#endif
