@@ -269,9 +269,11 @@ static size_t paged_kept(const struct cache *c)
 		for (int i = 0; i < p->o.slots; i++) {
 			const struct table *t = &p->table[i];
 
-			for (int k = 0; k < t->n; k++) {
-				n -= set && !p->seen[t->page[k]];
-				p->seen[t->page[k]] = (uint8_t)set;
+			for (int k = t->shared >= 0 ? -1 : 0; k < t->n; k++) {
+				int32_t page = k < 0 ? t->shared : t->page[k];
+
+				n -= set && !p->seen[page];
+				p->seen[page] = (uint8_t)set;
 			}
 		}
 	return (size_t)n * p->page_bytes;

@@ -152,7 +152,9 @@ struct engine {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
+	pthread_cond_t answered;        /* commands are done */
 	/* Under the lock. */
+	struct command *command;        /* to the prefix store, oldest first */
 	struct request *inbox, **inbox_end;
 	struct queue queue;             /* submitted and not yet admitted for the first time */
 	uint64_t submitted;
@@ -221,6 +223,15 @@ int reuse_cut(struct engine *e, const struct request *r);
 void reuse_moved(struct engine *e, struct request *r);
 /* r ends, its slot still open. */
 void reuse_end(struct engine *e, struct request *r);
+/* What would become of a prompt that came now. */
+void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok, int n, struct prefix_report *out);
+
+/* ---- prefix_calls.c ---- */
+struct command;
+/* Under the lock: is there anything to run? */
+bool commands_wait(const struct engine *e);
+/* Between two steps. */
+void commands_run(struct engine *e);
 
 /* ---- verify.c ---- */
 /* Looks at the item's logits and takes the next token, and one more for each

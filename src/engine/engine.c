@@ -416,6 +416,7 @@ static void admit(struct engine *e)
 	struct request *r, *next;
 	bool closing;
 
+	commands_run(e);
 	pthread_mutex_lock(&e->lock);
 	r = e->inbox;
 	e->inbox = NULL;
@@ -498,7 +499,7 @@ static void *run(void *arg)
 
 	do {
 		pthread_mutex_lock(&e->lock);
-		while (!e->closing && !e->inbox && !e->sched.fair.n_waiting && !e->sched.n_run)
+		while (!e->closing && !e->inbox && !commands_wait(e) && !e->sched.fair.n_waiting && !e->sched.n_run)
 			pthread_cond_wait(&e->wake, &e->lock);
 		closing = e->closing;
 		pthread_mutex_unlock(&e->lock);
@@ -588,6 +589,7 @@ static void engine_free(struct engine *e)
 	free(e->row);
 	free(e->only);
 	free(e->ask);
+	pthread_cond_destroy(&e->answered);
 	pthread_cond_destroy(&e->wake);
 	pthread_mutex_destroy(&e->lock);
 	free(e);
@@ -629,6 +631,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	e->stats.prefix_bytes_max = opts->prefix_bytes;
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->wake, NULL);
+	pthread_cond_init(&e->answered, NULL);
 	e->inbox_end = &e->inbox;
 	queue_init(&e->queue, opts->queue_max, opts->queue_seconds, opts->seqs_max);
 	sched_init(&e->sched, opts->seqs_max);

@@ -178,6 +178,33 @@ void request_cancel(struct request *r);
 /* Cancels if needed; the reader may not use r afterwards. */
 void request_free(struct request *r);
 
+/* ---- the prefix store ----
+ *
+ * Any thread; each call waits until the engine stands between two steps, at most
+ * one step long, and must have returned before engine_close is called.  E_GONE:
+ * the engine is closing.  To warm the store, submit the prompt with max_tokens 0
+ * and its marks. */
+
+/* A place in the tree: a node by its id, or (id 0) the deepest kept state on the
+ * way of tok[0..n). */
+struct prefix_spot {
+	uint64_t id;
+	const char *salt;               /* NULL: "" */
+	const int32_t *tok;
+	int n;
+};
+/* fn is called on the engine's thread for every node, parents first; what item
+ * points to is valid during the call. */
+int engine_prefix_walk(struct engine *e, void (*fn)(void *arg, const struct prefix_item *item), void *arg);
+/* Drops the node and all below it; id 0 and n 0: all under the salt, or with salt
+ * NULL everything.  dropped: how many states went, 0 when there is no such place. */
+int engine_prefix_drop(struct engine *e, const struct prefix_spot *spot, int *dropped);
+/* A pinned state is not evicted.  E_MISSING: no state there; E_FULL: pins would
+ * take more than half of the budget. */
+int engine_prefix_pin(struct engine *e, const struct prefix_spot *spot, bool pin, struct err *err);
+/* What would become of this prompt (salt, tok, n) if it came now; changes nothing. */
+int engine_prefix_explain(struct engine *e, const struct prefix_spot *prompt, struct prefix_report *out);
+
 /* With by_hand: one step on the calling thread.  false: nothing was to be done. */
 bool engine_step(struct engine *e);
 

@@ -524,10 +524,13 @@ static struct prefix_node *state_below(struct prefix_node *e)
 	return e;
 }
 
+/* Without recurrent state a snapshot further down serves as well. */
 static void consider(struct prefix_hit *out, struct prefix_node *e, int most)
 {
-	int at = snaps_reach(&e->snaps, most);
+	int at;
 
+	e = state_below(e);
+	at = e ? snaps_reach(&e->snaps, most) : 0;
 	if (at > out->at) {
 		out->at = at;
 		out->node = e;
@@ -565,7 +568,6 @@ static void report(const struct prefix *p, const struct way *w, int n, struct pr
 void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, int n, struct prefix_hit *out)
 {
 	struct prefix_tree *t = tree_of(p, salt);
-	struct prefix_node *below;
 	struct way w;
 	int most;
 
@@ -575,17 +577,16 @@ void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, i
 		return;
 	w = follow(t, tok, n);
 	most = w.depth < n - 1 ? w.depth : n - 1;
+	if (w.part)
+		consider(out, w.part, most);
 	for (struct prefix_node *e = w.whole; !is_root(e); e = e->parent) {
-		if (has_state(e))
+		if (out->at < e->end)
 			consider(out, e, e->end < most ? e->end : most);
 		if (!out->deepest && e->placed && e->end <= most)
 			out->deepest = e;
 		if (!out->far && e->key && !has_state(e) && e->end <= most && e->end > out->at)
 			out->far = e;
 	}
-	below = out->at < most ? state_below(w.part ? w.part : w.whole) : NULL;
-	if (below)
-		consider(out, below, most);
 	if (out->far && out->far->end <= out->at)
 		out->far = NULL;
 	report(p, &w, n, out);

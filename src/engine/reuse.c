@@ -68,19 +68,16 @@ out:
 	return hit.at;
 }
 
-/* Tokens that both begin with. */
-static int common(const struct request *a, const struct request *b)
+/* Tokens that r and tok[0..n) both begin with. */
+static int common(const struct request *r, const int32_t *tok, int n)
 {
-	int n = a->n_tok < b->n_tok ? a->n_tok : b->n_tok, i = 0;
+	int i = 0;
 
-	while (i < n && a->tok[i] == b->tok[i])
+	if (n > r->n_tok)
+		n = r->n_tok;
+	while (i < n && r->tok[i] == tok[i])
 		i++;
 	return i;
-}
-
-static bool same_salt(const struct request *a, const struct request *b)
-{
-	return !strcmp(a->salt, b->salt);
 }
 
 /* A running request is computing what r begins with: better to wait until it is
@@ -101,9 +98,9 @@ bool reuse_waits(struct engine *e, struct request *r)
 		const struct request *o = e->sched.run[i];
 		int most;
 
-		if (o->no_cache || !same_salt(o, r))
+		if (o->no_cache || strcmp(o->salt, r->salt))
 			continue;
-		most = common(o, r);
+		most = common(o, r->tok, r->n_tok);
 		most = most < r->n_tok - 1 ? most : r->n_tok - 1;
 		if (most <= o->pos || most < SHARE_MIN || (r->ahead != AHEAD_NONE && most <= r->ahead_at))
 			continue;
@@ -188,4 +185,31 @@ void reuse_end(struct engine *e, struct request *r)
 		r->pos = caches_rewind(&e->m->caches, r->slot, r->pos, r->end_pos);
 	if (r->pos > r->kept_at)
 		prefix_learn(&e->prefix, &key, r->slot, r->tok, r->pos);
+}
+
+void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok, int n, struct prefix_report *out)
+{
+	struct prefix_hit hit;
+
+	prefix_find(&e->prefix, salt, tok, n, &hit);
+	*out = hit.report;
+	if (hit.at && running(e, prefix_by(hit.node)))
+		out->source = PREFIX_RUNNING;
+	/* What it would wait for. */
+	for (int i = 0; i < e->sched.n_run && e->prefix.bytes_max; i++) {
+		const struct request *o = e->sched.run[i];
+		int most;
+
+		if (o->no_cache || strcmp(o->salt, salt ? salt : ""))
+			continue;
+		most = common(o, tok, n);
+		most = most < n - 1 ? most : n - 1;
+		if (most <= o->pos || most < SHARE_MIN || most - out->resumed < SHARE_MIN)
+			continue;
+		out->source = PREFIX_RUNNING;
+		out->reason = PREFIX_HIT;
+		out->resumed = out->junction = most;
+		out->replayed = 0;
+		out->node = 0;
+	}
 }

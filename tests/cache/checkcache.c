@@ -197,9 +197,61 @@ static int blocks_used(const struct life *l)
 	return n;
 }
 
+/* Pages that some snapshot holds and no slot; of one snapshot (k >= 0), those that
+ * nobody else holds. */
+static int pages_kept(const struct life *l, int k)
+{
+	int n = 0;
+
+	for (int i = 0; i < KEPT_MAX; i++) {
+		const struct pages *p = &l->kept[i].pages;
+
+		for (int j = 0; l->kept[i].pos && j < p->n && (k < 0 || i == k); j++) {
+			int before = 0, slots = 0, all = holders(l, p->id[j]);
+
+			for (int o = 0; o < KEPT_MAX; o++)
+				for (int x = 0; l->kept[o].pos && x < l->kept[o].pages.n; x++) {
+					slots += l->kept[o].pages.id[x] == p->id[j];
+					before += o < i && l->kept[o].pages.id[x] == p->id[j];
+				}
+			slots = all - slots;
+			n += k < 0 ? !slots && !before : all == 1;
+		}
+	}
+	return n;
+}
+
+static void check_kept(const struct life *l)
+{
+	size_t page_bytes = 0, rest = 0;
+
+	if (l->w.kind[PAGED]) {
+		struct paged_stats st;
+
+		paged_stats(l->w.kind[PAGED], &st);
+		page_bytes = st.page_bytes;
+	}
+	for (int k = 0; k < KEPT_MAX; k++) {
+		size_t own;
+
+		if (!l->kept[k].pos)
+			continue;
+		own = l->kept[k].snaps.bytes - (size_t)l->kept[k].pages.n * page_bytes;
+		rest += own;
+		must(l, snaps_room(&l->kept[k].snaps) == (size_t)pages_kept(l, k) * page_bytes, "dropping gives %zu bytes of pages, not %d pages",
+		     snaps_room(&l->kept[k].snaps), pages_kept(l, k));
+		must(l, snaps_alone(&l->kept[k].snaps) == own + (size_t)pages_kept(l, k) * page_bytes, "dropping frees %zu bytes",
+		     snaps_alone(&l->kept[k].snaps));
+	}
+	must(l, caches_kept(&l->w.set) == rest + (size_t)pages_kept(l, -1) * page_bytes, "%zu bytes kept, %zu and %d pages are",
+	     caches_kept(&l->w.set), rest, pages_kept(l, -1));
+}
+
 static void check_books(struct life *l)
 {
 	caches_check(&l->w.set);
+	if (l->op % 8 == 0)
+		check_kept(l);
 	if (l->w.kind[PAGED]) {
 		struct paged_stats st;
 

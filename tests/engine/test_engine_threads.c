@@ -96,6 +96,36 @@ static void one(struct client *c, struct life *l, uint64_t bits)
 	life_free(l);
 }
 
+/* One who looks at what is kept, and meddles. */
+static void count_item(void *arg, const struct prefix_item *item)
+{
+	CHECK(item->end > item->begin && item->tok[0] >= 0, "a node of %d tokens", item->end - item->begin);
+	++*(int *)arg;
+}
+
+static void *keeper(void *arg)
+{
+	struct life *l = xmalloc(sizeof(*l));
+
+	for (int i = 0; i < 2 * ROUNDS; i++) {
+		struct prefix_spot spot = { .tok = l->prompt, .n = 1 + i % 60 };
+		struct prefix_report r;
+		struct err err;
+		int n = 0, rc;
+
+		life_init(l, 60, 250, (uint64_t)i % 7);
+		CHECK(!engine_prefix_walk(e, count_item, &n), "walk");
+		CHECK(!engine_prefix_explain(e, &spot, &r), "explain");
+		CHECK(r.resumed < spot.n && r.resumed + r.replayed == r.junction, "resumed %d", r.resumed);
+		rc = engine_prefix_pin(e, &spot, i % 2, &err);
+		CHECK(!rc || rc == E_MISSING || rc == E_FULL, "%s", err.msg);
+		if (i % 5 == 0)
+			CHECK(!engine_prefix_drop(e, &spot, &n), "drop");
+	}
+	free(l);
+	return NULL;
+}
+
 static void *client(void *arg)
 {
 	struct client *c = arg;
@@ -117,6 +147,7 @@ int main(void)
 	struct toy_opts to = { .slots = 4, .ctx_max = 128, .step_rows = 32, .page_rows = 4, .pages = 50 };
 	struct engine_opts eo = { .seqs_max = 4, .step_rows = 32, .queue_max = 3, .prefix_bytes = 100000 };
 	struct paged_stats kv;
+	pthread_t meddler;
 	struct life *last = xmalloc(3 * sizeof(*last));
 	struct err err;
 
@@ -130,6 +161,8 @@ int main(void)
 		pthread_cond_init(&c[i].told, NULL);
 		CHECK(!pthread_create(&c[i].thread, NULL, client, &c[i]), "thread");
 	}
+	CHECK(!pthread_create(&meddler, NULL, keeper, NULL), "thread");
+	pthread_join(meddler, NULL);
 	for (int i = 0; i < CLIENTS; i++)
 		pthread_join(c[i].thread, NULL);
 	/* Closed in the middle of things. */

@@ -1,0 +1,535 @@
+/* test_prefix.c - the prefix store: the tree against a naive account over random
+ * lives, and through the engine over the toy model (toy.h), where a wrong state
+ * or page gives other logits altogether.
+ *
+ *     test_prefix [LIVES [FIRST]] */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "engine/core.h"
+#include "lives.h"
+#include "toy.h"
+
+/* ---- the store alone ---- */
+
+enum { SLOTS = 4, LONG = 60, NODES = 2000 };
+
+/* What prefix_walk says is there: whole strings, each with what hangs at its end. */
+struct seen {
+	uint64_t id;
+	char salt[4];
+	int32_t tok[LONG];
+	int n;
+	bool state, pinned, lost;
+};
+
+struct account {
+	struct seen e[NODES];
+	int n;
+};
+
+static void see(void *arg, const struct prefix_item *it)
+{
+	struct account *a = arg;
+	struct seen *s = &a->e[a->n++];
+
+	CHECK(a->n <= NODES && it->end <= LONG, "%d nodes, %d tokens", a->n, it->end);
+	*s = (struct seen){ .id = it->id, .n = it->end, .state = it->has_state, .pinned = it->pinned, .lost = it->lost };
+	CHECK(strlen(it->salt) < sizeof(s->salt), "salt");
+	strcpy(s->salt, it->salt);
+	for (int i = 0; it->parent && i < a->n; i++)
+		if (a->e[i].id == it->parent)
+			memcpy(s->tok, a->e[i].tok, (size_t)it->begin * sizeof(*s->tok));
+	memcpy(s->tok + it->begin, it->tok, (size_t)(it->end - it->begin) * sizeof(*s->tok));
+}
+
+static struct account *look(const struct prefix *p)
+{
+	static struct account a;
+
+	a.n = 0;
+	prefix_walk(p, 0, see, &a);
+	return &a;
+}
+
+static int naive_common(const struct seen *s, const char *salt, const int32_t *tok, int n)
+{
+	int i = 0;
+
+	while (!strcmp(s->salt, salt) && i < s->n && i < n && s->tok[i] == tok[i])
+		i++;
+	return i;
+}
+
+/* prefix_find against the list. */
+static void check_find(const struct prefix *p, const char *salt, const int32_t *tok, int n, bool anywhere)
+{
+	const struct account *a = look(p);
+	struct prefix_hit hit;
+	int known = 0, at = 0;
+	bool lost = false, any = false, differs = false;
+
+	for (int i = 0; i < a->n; i++) {
+		const struct seen *s = &a->e[i];
+		int same = naive_common(s, salt, tok, n), most = same < n - 1 ? same : n - 1;
+
+		any |= !strcmp(s->salt, salt);
+		known = same > known ? same : known;
+		if (s->state && (anywhere || s->n <= most) && most > at)
+			at = anywhere ? most : s->n;
+	}
+	for (int i = 0; i < a->n; i++) {
+		const struct seen *s = &a->e[i];
+		int same = naive_common(s, salt, tok, n);
+
+		lost |= s->lost && same == s->n && s->n > at && s->n <= n - 1;
+		differs |= !strcmp(s->salt, salt) && same == known && same < n && same < s->n;
+	}
+	prefix_find(p, salt, tok, n, &hit);
+	CHECK(hit.at == at, "a state at %d, not %d", hit.at, at);
+	CHECK((hit.at > 0) == (hit.node && hit.snaps), "no node");
+	CHECK(hit.report.junction == (known < n - 1 ? known : n - 1), "junction %d, known %d of %d", hit.report.junction, known, n);
+	CHECK(hit.report.first_diff == (differs ? known : -1), "first difference %d, not %d", hit.report.first_diff,
+	      differs ? known : -1);
+	if (differs) {
+		bool there = false;
+
+		for (int i = 0; i < a->n; i++)
+			there |= naive_common(&a->e[i], salt, tok, n) == known && !strcmp(a->e[i].salt, salt) && known < a->e[i].n
+			         && a->e[i].tok[known] == hit.report.was;
+		CHECK(there && hit.report.was != tok[known], "was %d", (int)hit.report.was);
+	}
+	if (!any)
+		CHECK(hit.report.reason == PREFIX_EMPTY, "reason %d", hit.report.reason);
+	else if (hit.report.junction == at && at)
+		CHECK(hit.report.reason == PREFIX_HIT, "reason %d", hit.report.reason);
+	else
+		CHECK(hit.report.reason == (lost ? PREFIX_EVICTED : known ? PREFIX_NO_STATE : PREFIX_DIVERGED), "reason %d",
+		      hit.report.reason);
+}
+
+struct seq {
+	int32_t tok[LONG];
+	const char *salt;
+	int n, pos;                     /* n: 0 when the slot is closed */
+};
+
+/* So many rows more, whose contents do not matter here. */
+static void advance(struct model *m, struct prefix *p, struct seq *q, int slot, int n)
+{
+	struct span sp = { .slot = slot, .pos = q->pos, .n = n };
+
+	while (caches_reserve(&m->caches, &sp))
+		if (!prefix_evict(p, true))
+			return;
+	caches_begin(&m->caches, &sp, 1);
+	caches_settle(&m->caches, &sp, n);
+	q->pos += n;
+}
+
+static bool is_pinned(const struct prefix *p, uint64_t id)
+{
+	const struct account *a = look(p);
+
+	for (int i = 0; i < a->n; i++)
+		if (a->e[i].id == id)
+			return a->e[i].pinned;
+	return false;
+}
+
+static bool has_state_at(const struct prefix *p, const char *salt, const int32_t *tok, int n, bool anywhere)
+{
+	const struct account *a = look(p);
+
+	for (int i = 0; i < a->n; i++)
+		if (a->e[i].state && naive_common(&a->e[i], salt, tok, n) == n && (anywhere || a->e[i].n == n))
+			return true;
+	return false;
+}
+
+static void store_life(uint64_t seed)
+{
+	static const char *const salts[] = { "", "a", "b" };
+	uint64_t s = seed;
+	struct toy_opts to = { .slots = SLOTS, .ctx_max = LONG, .step_rows = LONG, .page_rows = 1 << dice(&s, 4),
+	                       .snaps = 1 + (int)dice(&s, 12), .attention_only = !dice(&s, 4) };
+	struct seq q[SLOTS] = { 0 };
+	struct model *m;
+	struct prefix p;
+	uint64_t pinned = 0;
+
+	to.pages = (LONG / to.page_rows + 1) * (1 + (int)dice(&s, 6));
+	m = toy_open(&to);
+	prefix_init(&p, &m->caches, 4000 << dice(&s, 6));
+	for (int op = 0; op < 300; op++) {
+		int slot = (int)dice(&s, SLOTS);
+		struct seq *r = &q[slot];
+
+		if (!r->n) {
+			struct prefix_hit hit;
+			int n = 1 + (int)dice(&s, LONG), words = 1 + (int)dice(&s, 3);
+
+			r->salt = salts[dice(&s, dice(&s, 3) ? 1 : 3)];
+			r->n = n;
+			for (int i = 0; i < n; i++)
+				r->tok[i] = i < 20 && dice(&s, 8) ? i : (int32_t)dice(&s, (uint64_t)words);
+			check_find(&p, r->salt, r->tok, n, to.attention_only);
+			prefix_find(&p, r->salt, r->tok, n, &hit);
+			r->pos = hit.at;
+			if (hit.at)
+				CHECK(!caches_restore(&m->caches, slot, hit.snaps, hit.at), "restore");
+			prefix_use(&p, &hit, 0);
+		} else if (dice(&s, 3) && r->pos < r->n) {
+			advance(m, &p, r, slot, 1 + (int)dice(&s, (uint64_t)(r->n - r->pos)));
+			if (r->pos && dice(&s, 2)) {
+				struct prefix_key key = { .salt = r->salt, .kind = (enum place)dice(&s, PLACES) };
+				bool room = p.bytes_max > 200000;
+
+				if (prefix_learn(&p, &key, slot, r->tok, r->pos) && room && to.snaps > 6)
+					CHECK(has_state_at(&p, r->salt, r->tok, r->pos, to.attention_only), "learned and not there");
+			}
+		} else {
+			caches_close(&m->caches, slot);
+			r->n = r->pos = 0;
+			prefix_trim(&p);
+		}
+		if (!dice(&s, 20)) {
+			const struct account *a = look(&p);
+			uint64_t id = a->n ? a->e[dice(&s, (uint64_t)a->n)].id : 0;
+			struct prefix_node *node = prefix_at(&p, id, NULL, NULL, 0);
+
+			if (id && !dice(&s, 3)) {
+				uint64_t gone = id;
+
+				prefix_drop(&p, node, NULL);
+				CHECK(!prefix_at(&p, gone, NULL, NULL, 0), "dropped and still there");
+			} else if (id && !prefix_pin(&p, node, true, NULL)) {
+				if (pinned && pinned != id && prefix_at(&p, pinned, NULL, NULL, 0))
+					prefix_pin(&p, prefix_at(&p, pinned, NULL, NULL, 0), false, NULL);
+				pinned = id;
+				for (int i = 0; i < 5; i++)
+					prefix_shrink(&p);
+				CHECK(is_pinned(&p, id), "a pinned state is gone");
+			}
+		}
+		if (!dice(&s, 60))
+			prefix_drop(&p, NULL, salts[dice(&s, 3)]);
+		if (!dice(&s, 30))
+			prefix_evict(&p, false);
+		prefix_check(&p);
+		caches_check(&m->caches);
+		if (r->n == 0)
+			CHECK(p.bytes <= p.bytes_max || p.n_pinned, "%zu bytes of %zu", p.bytes, p.bytes_max);
+	}
+	for (int i = 0; i < SLOTS; i++)
+		caches_close(&m->caches, i);
+	prefix_fini(&p);
+	toy_close(m);
+}
+
+/* ---- through the engine ---- */
+
+struct rig {
+	struct model *m;
+	struct engine *e;
+	size_t bytes;
+};
+
+static struct rig rig_open(struct toy_opts to, int seqs, int rows, size_t bytes)
+{
+	struct engine_opts eo = { .seqs_max = seqs, .step_rows = rows, .queue_max = 64, .prefix_bytes = bytes, .by_hand = true };
+	struct rig g = { .bytes = bytes };
+	struct err err;
+
+	g.m = toy_open(&to);
+	CHECK(!engine_open(&g.e, g.m, NULL, &eo, &err), "%s", err.msg);
+	return g;
+}
+
+static const struct toy_opts roomy = { .slots = 8, .ctx_max = 400, .step_rows = 64, .page_rows = 8, .pages = 4000, .snaps = 4000 };
+
+static void rig_close(struct rig *g)
+{
+	struct engine_stats s;
+
+	engine_stats(g->e, &s);
+	CHECK(!s.running && !s.waiting, "%d running", s.running);
+	engine_close(g->e);
+	toy_close(g->m);
+}
+
+static bool step(struct rig *g)
+{
+	bool more = engine_step(g->e);
+
+	caches_check(&g->m->caches);
+	prefix_check(&g->e->prefix);
+	CHECK(g->e->prefix.bytes <= g->bytes || g->e->sched.n_run, "%zu bytes kept", g->e->prefix.bytes);
+	return more;
+}
+
+static void pump(struct rig *g)
+{
+	while (step(g))
+		;
+}
+
+static void submit(struct life *l, struct rig *g)
+{
+	struct err err;
+
+	CHECK(!life_submit(l, g->e, &err), "%s", err.msg);
+}
+
+static void finish(struct life *l, struct rig *g, bool partial)
+{
+	struct answer want;
+
+	life_read(l, false);
+	CHECK(l->done, "not done");
+	life_alone(l, g->m, life_room(g->m), NULL, toy_logits, &want);
+	life_check(l, g->m, &want, toy_logits, partial);
+	life_free(l);
+}
+
+/* Runs tok[0..n) and checks rows, answer, and where it was resumed (-1: anywhere). */
+static struct prefix_report run(struct rig *g, const int32_t *tok, int n, int answer, const char *salt, int resumed)
+{
+	struct prefix_report r, dry;
+	struct prefix_spot spot = { .salt = salt, .tok = tok, .n = n };
+	struct life l;
+
+	CHECK(!engine_prefix_explain(g->e, &spot, &dry), "explain");
+	life_init(&l, 1, 250, 1);
+	memcpy(l.prompt, tok, (size_t)n * sizeof(*tok));
+	l.ask.n_prompt = n;
+	l.ask.max_tokens = answer;
+	l.ask.cache_salt = salt;
+	l.want_rows = true;
+	submit(&l, g);
+	pump(g);
+	life_read(&l, false);
+	r = l.end.prefix;
+	CHECK(!memcmp(&r, &dry, sizeof(r)), "not what was foretold");
+	CHECK(r.resumed == l.cached && r.resumed + r.replayed == r.junction, "report");
+	CHECK(resumed < 0 || r.resumed == resumed, "resumed at %d of %d, not %d", r.resumed, n, resumed);
+	finish(&l, g, false);
+	return r;
+}
+
+/* Diverge at every k: the next 16 rows are the truth's (run checks all that are
+ * computed), and the second visit replays nothing. */
+static void test_diverge(struct toy_opts to, size_t bytes, int step_k)
+{
+	enum { N = 320, TAIL = 16 };
+	struct rig g = rig_open(to, 2, 64, bytes);
+	int32_t base[LIFE_MAX], tok[LIFE_MAX];
+	struct life l;
+
+	life_init(&l, LIFE_MAX, 200, 5);
+	memcpy(base, l.prompt, sizeof(base));
+	run(&g, base, N, 2, NULL, -1);
+	for (int k = 1; k < N; k += step_k) {
+		struct prefix_report r;
+
+		memcpy(tok, base, sizeof(tok));
+		for (int i = k; i < k + TAIL; i++)
+			tok[i] = 200 + (i + k) % 50;
+		r = run(&g, tok, k + TAIL, 2, NULL, -1);
+		CHECK(r.junction >= k || bytes < 1 << 20, "%d known of %d", r.junction, k);
+		if (bytes < 1 << 20)
+			continue;
+		tok[k] = 251;
+		r = run(&g, tok, k + TAIL, 0, NULL, -1);
+		CHECK(r.junction == k && r.replayed < PLACE_APART, "%d replayed at %d", r.replayed, k);
+	}
+	rig_close(&g);
+}
+
+/* What a conversation does: grow, regenerate, edit, grow from there. */
+static void test_chat(void)
+{
+	struct rig g = rig_open(roomy, 4, 64, 1 << 20);
+	int32_t t[LIFE_MAX], old;
+	struct prefix_report r;
+	struct life l;
+
+	life_init(&l, 200, 250, 9);
+	memcpy(t, l.prompt, sizeof(t));
+	r = run(&g, t, 100, 10, NULL, 0);
+	CHECK(r.source == PREFIX_NONE && r.reason == PREFIX_EMPTY && r.first_diff == -1, "first");
+	r = run(&g, t, 100, 10, NULL, 99);
+	CHECK(r.source == PREFIX_MEMORY && r.reason == PREFIX_HIT && r.replayed == 0, "again");
+	/* Parts in the middle, where nothing is kept: known and replayed, then kept. */
+	old = t[60];
+	t[60] = (t[60] + 1) % 250;
+	r = run(&g, t, 100, 10, NULL, 0);
+	CHECK(r.reason == PREFIX_NO_STATE && r.junction == 60 && r.replayed == 60 && r.first_diff == 60 && r.was == old, "edit");
+	t[60] = (old + 2) % 250;
+	r = run(&g, t, 100, 10, NULL, 60);
+	CHECK(r.reason == PREFIX_HIT && r.replayed == 0 && r.first_diff == 60, "edit again");
+	/* Another tenant sees nothing of it, whatever it asks. */
+	r = run(&g, t, 100, 10, "other", 0);
+	CHECK(r.reason == PREFIX_EMPTY && r.junction == 0, "salt");
+	run(&g, t, 100, 10, "other", 99);
+	t[0] ^= 1;
+	r = run(&g, t, 50, 1, NULL, 0);
+	CHECK(r.reason == PREFIX_DIVERGED && r.first_diff == 0 && r.was == (t[0] ^ 1), "all new");
+	rig_close(&g);
+}
+
+static int64_t computed(struct rig *g)
+{
+	struct engine_stats s;
+
+	engine_stats(g->e, &s);
+	return s.prompt_tokens - s.cached_tokens;
+}
+
+/* Many with one beginning, at once: it is computed once. */
+static void test_together(void)
+{
+	static struct life l[8];
+
+	for (int same = 0; same < 2; same++)
+		for (int seqs = 2; seqs <= 8; seqs += 3) {
+			struct toy_opts to = roomy;
+			struct rig g;
+
+			g = rig_open(to, seqs, 40, 1 << 20);
+			for (int i = 0; i < 8; i++) {
+				life_init(&l[i], 200, 250, 3);
+				for (int k = 150; k < 200 && !same; k++)
+					l[i].prompt[k] = (int32_t)rng_bits((uint64_t)i, (uint64_t)k, 0) & 127;
+				l[i].prompt[150] = same ? 1 : i;
+				l[i].want_rows = i % 2;
+				l[i].ask.max_tokens = 5 + i;
+				l[i].ask.sampling.temperature = 1;
+				l[i].ask.sampling.seed = (uint64_t)i;
+				submit(&l[i], &g);
+			}
+			pump(&g);
+			for (int i = 0; i < 8; i++) {
+				life_read(&l[i], false);
+				if (i == 1)
+					CHECK(l[i].end.prefix.source == PREFIX_RUNNING, "source %d", l[i].end.prefix.source);
+				finish(&l[i], &g, false);
+			}
+			CHECK(computed(&g) == (same ? 199 + 8 : 150 + 8 * 50), "%d computed", (int)computed(&g));
+			rig_close(&g);
+		}
+}
+
+/* No sharing over salts, nor with those who want none. */
+static void test_apart(void)
+{
+	static struct life l[4];
+	struct rig g = rig_open(roomy, 4, 40, 1 << 20);
+
+	for (int i = 0; i < 4; i++) {
+		life_init(&l[i], 100, 250, 3);
+		l[i].ask.max_tokens = 3;
+		l[i].ask.cache_salt = i == 1 ? "x" : NULL;
+		l[i].ask.no_cache = i == 2;
+		submit(&l[i], &g);
+	}
+	pump(&g);
+	for (int i = 0; i < 4; i++) {
+		life_read(&l[i], false);
+		CHECK(l[i].cached == (i == 3 ? 99 : 0), "request %d: %d cached", i, l[i].cached);
+		CHECK(i != 2 || l[i].end.prefix.reason == PREFIX_BYPASS, "reason");
+		finish(&l[i], &g, false);
+	}
+	rig_close(&g);
+}
+
+/* The one whose work the others wait for leaves, after every number of steps. */
+static void test_leader_leaves(void)
+{
+	static struct life l[5];
+
+	for (int after = 0; after < 14; after++)
+		for (int second = 0; second < 2; second++) {
+			struct rig g = rig_open(roomy, 5, 20, 1 << 20);
+
+			for (int i = 0; i < 5; i++) {
+				life_init(&l[i], 160, 250, 3);
+				l[i].prompt[120] = i;
+				l[i].want_rows = i > 1;
+				l[i].ask.max_tokens = 6;
+				submit(&l[i], &g);
+			}
+			for (int i = 0; i < after; i++)
+				step(&g);
+			request_cancel(l[0].r);
+			step(&g);
+			if (second)
+				request_cancel(l[1].r);
+			pump(&g);
+			for (int i = 0; i < 5; i++)
+				finish(&l[i], &g, i < 2);
+			/* What was computed is not computed again: the leader's last chunk at most. */
+			CHECK(computed(&g) <= 120 + 5 * 40 + 2 * 20 + 160, "%d computed", (int)computed(&g));
+			rig_close(&g);
+		}
+}
+
+static void test_pin(void)
+{
+	struct rig g = rig_open(roomy, 2, 64, 30000);
+	struct prefix_spot spot;
+	struct life l;
+	int32_t t[LIFE_MAX];
+	int dropped;
+	struct err err;
+
+	life_init(&l, 80, 250, 70);
+	memcpy(t, l.prompt, sizeof(t));
+	spot = (struct prefix_spot){ .tok = t, .n = 80 };
+	CHECK(engine_prefix_pin(g.e, &spot, true, &err) == E_MISSING, "pinned nothing");
+	run(&g, t, 80, 1, NULL, 0);
+	CHECK(!engine_prefix_pin(g.e, &spot, true, &err), "%s", err.msg);
+	for (int i = 0; i < 20; i++) {
+		life_init(&l, 80, 250, 100 + (uint64_t)i);
+		l.ask.max_tokens = 20;
+		submit(&l, &g);
+		pump(&g);
+		finish(&l, &g, false);
+	}
+	run(&g, t, 80, 1, NULL, -1);
+	CHECK(g.e->prefix.evicted > 0, "no pressure");
+	run(&g, t, 80, 1, NULL, 79);
+	CHECK(!engine_prefix_pin(g.e, &spot, false, &err), "%s", err.msg);
+	spot.n = 79;
+	CHECK(!engine_prefix_drop(g.e, &spot, &dropped) && dropped >= 1, "%d dropped", dropped);
+	CHECK(run(&g, t, 80, 1, NULL, -1).resumed < 79, "dropped and there");
+	CHECK(!engine_prefix_drop(g.e, &(struct prefix_spot){ 0 }, &dropped) && dropped > 0, "%d dropped", dropped);
+	run(&g, t, 80, 1, NULL, 0);
+	rig_close(&g);
+}
+
+int main(int argc, char **argv)
+{
+	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
+	uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : quick ? 100 : 1000;
+	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	struct toy_opts hard = roomy, dense = roomy;
+
+	for (uint64_t i = 0; i < n; i++)
+		store_life((first + i) * 7919);
+	test_chat();
+	test_together();
+	test_apart();
+	test_leader_leaves();
+	test_pin();
+	test_diverge(roomy, 64 << 20, quick ? 7 : 1);
+	hard.page_rows = 1;
+	test_diverge(hard, 1 << 19, quick ? 37 : 3);
+	test_diverge(hard, 30000, quick ? 37 : 3);
+	hard.snaps = 1;
+	test_diverge(hard, 1 << 19, quick ? 37 : 3);
+	dense.attention_only = true;
+	test_diverge(dense, 64 << 20, quick ? 37 : 3);
+	return 0;
+}
