@@ -457,6 +457,14 @@ static void move_on(struct engine *e, struct request *r)
 		engine_finish(e, r);
 }
 
+static void log_step(const struct engine *e, int64_t began)
+{
+	const struct batch *b = &e->batch;
+
+	log_debug("engine: step %lld: %d sequences, %d rows (%d of prompts), %d with logits, %.2f ms", (long long)e->stats.steps,
+	          b->n_item, b->n_row, b->n_prompt, b->n_logit, (double)(e->stats.last_step_ns - began) / 1e6);
+}
+
 static bool step(struct engine *e)
 {
 	struct caches *caches = &e->m->caches;
@@ -482,6 +490,8 @@ static bool step(struct engine *e)
 	e->stats.steps++;
 	e->stats.last_step_ns = engine_now(e);
 	pace_learn(&e->pace, b->n_row - b->n_prompt, b->n_prompt, b->prompt_pos, (double)(e->stats.last_step_ns - began));
+	if (log_wants(LOG_DEBUG))
+		log_step(e, began);
 	engine_show_stats(e);
 	return true;
 }

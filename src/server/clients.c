@@ -122,6 +122,16 @@ int clients_admit(const struct clients *c, const struct http *h, int *key)
 	return *key == NO_KEY ? E_ARG : 0;
 }
 
+/* FNV-1a.  Two names that met would share a share, no more. */
+uint64_t client_number(const char *name)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+	return h ? h : 1;
+}
+
 void clients_name(const struct clients *c, int key, const char *user, size_t n_user, const char *peer,
                   char out[CLIENT_MAX])
 {

@@ -7,6 +7,7 @@
 #define SERVER_CLIENTS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "server/http.h"
@@ -34,5 +35,7 @@ int clients_admit(const struct clients *c, const struct http *h, int *key);
 /* The client's name for key, user (NULL or "": none) and peer ("address:port"). */
 void clients_name(const struct clients *c, int key, const char *user, size_t n_user, const char *peer,
                   char out[CLIENT_MAX]);
+/* For the engine: a hash, never 0. */
+uint64_t client_number(const char *name);
 
 #endif

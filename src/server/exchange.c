@@ -161,6 +161,21 @@ static void take_request_id(struct exchange *x, const struct http *h)
 		snprintf(x->request_id, sizeof x->request_id, "%s", x->id);
 }
 
+/* x-request-deadline-ms: so many milliseconds from now.  What is no number says nothing. */
+static int64_t read_deadline(const struct http *h, int64_t now)
+{
+	enum { MS_MAX = 1000000000 };   /* eleven days */
+	struct http_slice v = http_field(h, "x-request-deadline-ms");
+	int64_t ms = 0;
+
+	for (size_t i = 0; i < v.n; i++) {
+		if (v.p[i] < '0' || v.p[i] > '9')
+			return 0;
+		ms = ms > MS_MAX ? ms : ms * 10 + v.p[i] - '0';
+	}
+	return v.n ? now + ms * 1000000 : 0;
+}
+
 void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 {
 	struct exchange *x = take(c->srv);
@@ -173,6 +188,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	x->body_counted = (int64_t)x->body.n;
 	buf_init(body);
 	x->t_begin = clock_monotonic_ns();
+	x->deadline_ns = read_deadline(&c->http, x->t_begin);
 	x->status = 0;
 	x->problem.status = 0;
 	x->prepared = false;

@@ -69,6 +69,7 @@ struct exchange {
 	enum cause cause;               /* why it was cancelled, if it is */
 	bool cancelled;                 /* by us; the client is told cancel_problem */
 	struct problem cancel_problem;
+	int64_t deadline_ns;            /* clock; 0: none */
 	int64_t t_begin;                /* clock when the request was complete */
 	void *work;                     /* the api's own */
 	struct problem problem;         /* of prep; status 0: none */

@@ -144,13 +144,19 @@ void generation_prep(struct exchange *x, const struct family *fam)
 
 /* ---- to the engine ---- */
 
-static int refuse_submit(struct problem *p, const struct err *err)
+static int refuse_submit(struct problem *p, const struct err *err, const struct refusal *why)
 {
-	if (err->code == E_FULL) {
-		problem_set(p, 503, "overloaded", NULL, "%s", err->msg);
-		p->retry_after = 1;
+	if (err->code == E_FULL || err->code == E_LATE) {
+		/* 429: others would be taken, and this client will be once it has less waiting. */
+		if (why->limit == LIMIT_SHARE)
+			problem_set(p, 429, "client_over_share", NULL, "%s", err->msg);
+		else
+			problem_set(p, 503, why->limit == LIMIT_DEADLINE ? "deadline" : "overloaded", NULL, "%s", err->msg);
+		p->retry_after = why->retry_s > 0 ? why->retry_s : 1;
 		return p->status;
 	}
+	if (err->code == E_GONE)
+		return problem_stopping(p);
 	if (err->code == E_LIMIT)
 		return problem_set(p, 400, "context_length_exceeded", NULL, "%s", err->msg);
 	return problem_set(p, err->code == E_ARG ? 400 : 500, NULL, NULL, "%s", err->msg);
@@ -163,6 +169,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 	const struct tokens *prompt = &g->prompt[c->prompt];
 	int32_t stop[STOP_TOKENS_MAX + EOS_TOKENS_MAX];
 	int64_t room = d->ctx_max - (int64_t)prompt->n;
+	struct refusal why = { 0 };
 	struct err err;
 	struct ask ask = {
 		.prompt = prompt->id, .n_prompt = (int)prompt->n,
@@ -172,6 +179,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		.stop = (const char *const *)a->stop, .n_stop = a->n_stop,
 		.skip_special = a->skip_special, .mark = g->mark, .n_mark = g->n_mark,
 		.lead = g->led ? &g->lead : NULL, .priority = a->priority,
+		.client = client_number(g->x->client), .deadline_ns = g->x->deadline_ns, .refusal = &why,
 		.notify = exchange_notify, .notify_arg = g->x,
 	};
 
@@ -182,7 +190,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 	/* Choices of one prompt differ by their seed; the first is what n = 1 gives. */
 	ask.sampling.seed = a->seeded ? a->sampling.seed + (uint64_t)(c->index % a->n) : rng_os_seed();
 	if (engine_submit(d->engine, &ask, &c->req, &err))
-		return refuse_submit(p, &err);
+		return refuse_submit(p, &err, &why);
 	return 0;
 }
 
@@ -232,9 +240,6 @@ void generation_ready(struct exchange *x)
 			return;
 		}
 	}
-	if (!x->srv->n_work++)
-		x->srv->work_since = clock_monotonic_ns();
-	g->working = true;
 	/* The engine has its copies. */
 	for (int i = 0; i < g->n_prompt; i++)
 		tokens_fini(&g->prompt[i]);
@@ -309,6 +314,16 @@ static void take_enough(struct generation *g, struct choice *c)
 	g->fam->end(g, c);
 }
 
+static enum left_at stage_of(const struct generation *g)
+{
+	enum left_at at = LEFT_QUEUED;
+
+	for (int i = 0; i < g->n_choice; i++)
+		if (g->choice[i].started && at < LEFT_PREFILL)
+			at = LEFT_PREFILL;
+	return g->t_first ? LEFT_DECODE : at;
+}
+
 /* One choice failed: so does the whole, since a reply has one status. */
 static void break_off(struct generation *g, const struct problem *why)
 {
@@ -340,8 +355,15 @@ static void fail(struct generation *g, const struct err *err)
 {
 	struct problem p;
 
-	problem_set(&p, err->code == E_GONE ? 503 : 500, NULL, NULL, "%s", err->msg);
-	account(g, "error");
+	if (err->code == E_LATE) {
+		problem_set(&p, 504, "deadline", NULL, "%s", err->msg);
+		account(g, "cancelled");
+		g->x->cause = CAUSE_DEADLINE;
+		exchange_cancelled(g->x, stage_of(g));
+	} else {
+		problem_set(&p, err->code == E_GONE ? 503 : 500, NULL, NULL, "%s", err->msg);
+		account(g, "error");
+	}
 	break_off(g, &p);
 }
 
@@ -436,16 +458,6 @@ void generation_wake(struct exchange *x)
 		finish(g);
 }
 
-static enum left_at stage_of(const struct generation *g)
-{
-	enum left_at at = LEFT_QUEUED;
-
-	for (int i = 0; i < g->n_choice; i++)
-		if (g->choice[i].started && at < LEFT_PREFILL)
-			at = LEFT_PREFILL;
-	return g->t_first ? LEFT_DECODE : at;
-}
-
 void generation_stop(struct exchange *x, const struct problem *p)
 {
 	struct generation *g = x->work;
@@ -466,8 +478,6 @@ void generation_drop(struct exchange *x)
 		account(g, "cancelled");
 		exchange_cancelled(x, stage_of(g));
 	}
-	if (g->working)
-		x->srv->n_work--;
 	for (int i = 0; i < g->n_choice; i++) {
 		struct choice *c = &g->choice[i];
 

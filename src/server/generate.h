@@ -92,7 +92,6 @@ struct generation {
 	bool streaming;                 /* the stream has begun */
 	int64_t t_first;                /* clock of the first token; 0: none yet */
 	int64_t queue_ns;               /* a choice waited so long for the engine */
-	bool working;                   /* counted in the server's n_work */
 };
 
 /* The steps of struct api that all families share. */

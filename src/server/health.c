@@ -3,7 +3,6 @@
  * While there is work, the age of the last step (or of the work, when that is
  * younger) is what tells whether the engine is stuck: a process whose engine
  * hangs answers HTTP as well as ever. */
-#include "base/clock.h"
 #include "server/inside.h"
 #include "server/routes.h"
 
@@ -12,14 +11,10 @@ static void ready(struct exchange *x)
 	struct server *s = x->srv;
 	struct engine_stats e;
 	const char *status = "ok";
-	int64_t since, age = 0;
 	struct buf b;
 
 	engine_stats(s->served.engine, &e);
-	since = e.last_step_ns > s->work_since ? e.last_step_ns : s->work_since;
-	if (s->n_work || e.running || e.waiting)
-		age = clock_monotonic_ns() - since;
-	if (age > (int64_t)s->opts.stuck_ms * 1000000)
+	if (e.stuck_ns > (int64_t)s->opts.stuck_ms * 1000000)
 		status = "stuck";
 	else if (s->stopping)
 		status = "stopping";
@@ -27,8 +22,8 @@ static void ready(struct exchange *x)
 	buf_printf(&b, "{\"status\":\"%s\",\"model\":", status);
 	json_put_cstr(&b, s->served.name);
 	buf_printf(&b, ",\"running\":%d,\"waiting\":%d,\"last_step_seconds\":", e.running, e.waiting);
-	if (age)
-		json_put_double(&b, (double)age / 1e9);
+	if (e.stuck_ns)
+		json_put_double(&b, (double)e.stuck_ns / 1e9);
 	else
 		buf_puts(&b, "null");
 	buf_puts(&b, "}\n");

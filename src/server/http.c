@@ -532,6 +532,7 @@ const char *http_reason(int code)
 	case 431: return "Request Header Fields Too Large";
 	case 500: return "Internal Server Error";
 	case 501: return "Not Implemented";
+	case 504: return "Gateway Timeout";
 	case 503: return "Service Unavailable";
 	case 505: return "HTTP Version Not Supported";
 	default: return "";

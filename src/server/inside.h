@@ -45,8 +45,6 @@ struct server {
 	int n_conn, n_refused;          /* counted ones, and those that were too many */
 	int64_t body_bytes;             /* of all bodies being read or prepared */
 
-	int n_work;                     /* exchanges that gave the engine something to do ... */
-	int64_t work_since;             /* ... and clock of when there last were none before */
 	struct exchange *rest;          /* exchanges at rest */
 	struct exchange **all;          /* every one there is */
 	size_t n_all, cap_all;

@@ -138,6 +138,8 @@ static void histogram(const struct page *p, const char *name, const char *help, 
 
 static void put_engine(const struct page *p, const struct engine_stats *e)
 {
+	static const char *const limit[N_LIMIT] = { "", "count", "seconds", "share", "deadline" };
+
 	gauge(p, "requests_running", "Requests that hold a sequence.", e->running);
 	gauge(p, "requests_waiting", "Requests in the engine's queue.", e->waiting);
 	counter(p, "requests_total", "Requests given to the engine.", e->requests);
@@ -146,7 +148,22 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	labelled(p, "requests_finished_total", "reason", "length", e->finished[FINISH_LENGTH]);
 	labelled(p, "requests_finished_total", "reason", "cancel", e->finished[FINISH_CANCEL]);
 	labelled(p, "requests_finished_total", "reason", "error", e->finished[FINISH_ERROR]);
-	counter(p, "requests_preempted_total", "Times a running request went back to waiting for memory.", e->preempted);
+	describe(p, "requests_refused_total", "counter", "Requests that the engine did not take, by limit.");
+	for (int i = LIMIT_NONE + 1; i < N_LIMIT; i++)
+		labelled(p, "requests_refused_total", "limit", limit[i], e->refused[i]);
+	counter(p, "requests_late_total", "Requests that their deadline ended.", e->late);
+	counter(p, "requests_preempted_total", "Times a running request went back to waiting.", e->preempted);
+	counter(p, "requests_yielded_total", "Of these, for another client's sake.", e->yielded);
+	counter(p, "requests_resumed_total", "Times one came back with nothing to compute again.", e->resumed);
+	gauge(p, "waiting_tokens", "Tokens of the prompts that wait.", (double)e->waiting_tokens);
+	gauge(p, "prefill_tokens_per_second", "Measured rate of computing prompts; 0: not yet known.", e->prefill_rate);
+	gauge(p, "decode_step_seconds", "A step that only decodes, lately; 0: not yet known.",
+	      (double)e->decode_step_ns / 1e9);
+	gauge(p, "states", "Sequences, and their states, that there is room for.", e->slots);
+	gauge(p, "states_used", "Of these, in use.", e->running);
+	gauge(p, "parked_requests", "Preempted requests kept whole outside the pages.", e->parked);
+	gauge(p, "parked_bytes", "Bytes of theirs.", (double)e->parked_bytes);
+	gauge(p, "parked_bytes_max", "Budget of those.", (double)e->parked_bytes_max);
 	counter(p, "steps_total", "Steps of the engine.", e->steps);
 	counter(p, "prompt_tokens_total", "Tokens of the prompts of admitted requests.", e->prompt_tokens);
 	counter(p, "cached_tokens_total", "Prompt tokens that a kept prefix made unnecessary to compute.",
@@ -157,6 +174,11 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	gauge(p, "prefix_bytes", "Bytes of kept prefixes.", (double)e->prefix_bytes);
 	gauge(p, "prefix_bytes_max", "Budget of kept prefixes.", (double)e->prefix_bytes_max);
 	gauge(p, "prefix_entries", "Kept prefixes.", e->prefix_entries);
+	counter(p, "prefix_hits_total", "Requests that resumed from one.", e->prefix_hits);
+	counter(p, "prefix_evicted_total", "Kept prefixes that had to go.", e->prefix_evicted);
+	describe(p, "prefix_lookups_total", "counter", "Requests, by why they were not resumed further on.");
+	for (int i = 0; i < PREFIX_REASONS; i++)
+		labelled(p, "prefix_lookups_total", "reason", prefix_reason_name(i), e->prefix_reason[i]);
 }
 
 static void put_cancelled(const struct page *p, const struct metrics *m)

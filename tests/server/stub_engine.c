@@ -4,7 +4,8 @@
  * what an answer must be is known (but for what a struct lead gives).  The first words of the prompt's text choose
  * how: "queue" is never admitted, "prefill" is admitted and never begins,
  * "slow" takes a while for each token, "fail" ends with an error after three,
- * "full" and "large" are refused when submitted.  Anything else is answered as
+ * "expire" with its deadline after three; "full", "share", "late" and "large" are
+ * refused when submitted.  Anything else is answered as
  * fast as it goes, a step of all requests at a time. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +21,7 @@
 #include "stub_engine.h"
 #include "text/detok.h"
 
-enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL };
+enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE };
 
 struct request {
 	struct engine *e;
@@ -45,6 +46,7 @@ struct engine {
 	const struct tokenizer *tok;
 	struct request *all;            /* not over yet */
 	bool stop;
+	int64_t moved_ns;               /* clock: it last did something, or had nothing to do */
 	bool slow;                      /* all of them */
 	struct engine_stats stats;
 };
@@ -66,7 +68,9 @@ static void end(struct request *r, enum finish why, const char *text, size_t n)
 
 	r->e->stats.finished[why]++;
 
-	if (why == FINISH_ERROR)
+	if (why == FINISH_ERROR && r->way == EXPIRE)
+		err_set(&ev.err, E_LATE, "the deadline passed");
+	else if (why == FINISH_ERROR)
 		err_set(&ev.err, E_FORMAT, "the stub was told to fail");
 	r->over = true;
 	outbox_put(&r->out, &ev);
@@ -93,7 +97,7 @@ static void one_token(struct request *r)
 		buf_reset(&text);
 		detok_flush(&r->detok, &text);
 		end(r, FINISH_LENGTH, text.p, text.n);
-	} else if (r->way == FAIL && r->n_out == 3) {
+	} else if ((r->way == FAIL || r->way == EXPIRE) && r->n_out == 3) {
 		end(r, FINISH_ERROR, "", 0);
 	}
 	buf_fini(&text);
@@ -142,8 +146,8 @@ static void *run(void *arg)
 		e->stats.running = running;
 		e->stats.waiting = waiting;
 		e->stats.steps++;
-		if (work)
-			e->stats.last_step_ns = clock_monotonic_ns();
+		if (work || !e->all)
+			e->moved_ns = clock_monotonic_ns();
 		if (e->stop)
 			break;
 		if (!work) {
@@ -194,17 +198,19 @@ void engine_close(struct engine *e)
 int engine_submit(struct engine *e, const struct ask *a, struct request **out, struct err *err)
 {
 	static const struct { const char *word; enum way way; } ways[] = {
-		{ "queue", QUEUE }, { "prefill", PREFILL }, { "slow", SLOW }, { "fail", FAIL },
+		{ "queue", QUEUE }, { "prefill", PREFILL }, { "slow", SLOW }, { "fail", FAIL }, { "expire", EXPIRE },
 	};
 	struct request *r;
 	struct buf text;
-	bool full, large;
+	bool full, large, share, late;
 	enum way way = e->slow ? SLOW : PLAIN;
 
 	buf_init(&text);
 	tokenizer_decode(e->tok, a->prompt, (size_t)a->n_prompt, true, &text);
 	full = strstr(text.p, "say full") != NULL;
 	large = strstr(text.p, "say large") != NULL;
+	share = strstr(text.p, "say share") != NULL;
+	late = strstr(text.p, "say late") != NULL;
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		char say[40];
 
@@ -213,8 +219,18 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 			way = ways[i].way;
 	}
 	buf_fini(&text);
-	if (full)
+	if (full) {
+		*a->refusal = (struct refusal){ .limit = LIMIT_COUNT, .retry_s = 7 };
 		return err_set(err, E_FULL, "the queue is full: 3 of 3 requests wait");
+	}
+	if (share) {
+		*a->refusal = (struct refusal){ .limit = LIMIT_SHARE, .retry_s = 3 };
+		return err_set(err, E_FULL, "2 requests of this client are waiting and its share of the queue is 2");
+	}
+	if (late && a->deadline_ns) {
+		*a->refusal = (struct refusal){ .limit = LIMIT_DEADLINE, .retry_s = 9 };
+		return err_set(err, E_LATE, "in %lld s", (long long)(a->deadline_ns - clock_monotonic_ns()) / 1000000000);
+	}
 	if (large)
 		return err_set(err, E_LIMIT, "it would never fit: 5 pages of 4");
 	r = xcalloc(1, sizeof *r);
@@ -235,6 +251,8 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	outbox_init(&r->out, a->notify, a->notify_arg);
 	*out = r;
 	pthread_mutex_lock(&e->lock);
+	if (!e->all)
+		e->moved_ns = clock_monotonic_ns();
 	r->next = e->all;
 	e->all = r;
 	e->stats.requests++;
@@ -266,5 +284,6 @@ void engine_stats(struct engine *e, struct engine_stats *out)
 {
 	pthread_mutex_lock(&e->lock);
 	*out = e->stats;
+	out->stuck_ns = e->all ? clock_monotonic_ns() - e->moved_ns : 0;
 	pthread_mutex_unlock(&e->lock);
 }

@@ -137,6 +137,32 @@ class Deleting(Test):
                 self.assertIn(words, str(e.exception))
 
 
+class Refusing(Test):
+    def test_limits(self):
+        s = self.serve()
+        for say, headers, status, retry, code in (
+                ("full", {}, 503, "7", "overloaded"), ("share", {}, 429, "3", "client_over_share"),
+                ("late", {"x-request-deadline-ms": "5500000"}, 503, "9", "deadline")):
+            for stream in (False, True):
+                r = s.post(COMPLETIONS, {"prompt": "say " + say, "stream": stream}, headers)
+                self.assertEqual((r.status, r.headers.get("retry-after"), r.error()["code"]), (status, retry, code))
+        self.assertRegex(r.error()["message"], "in 5[45][0-9][0-9] s")        # the deadline came through
+        for bad in ("", "x", "-5", "1e3"):
+            self.assertEqual(s.post(COMPLETIONS, {"prompt": "say late", "max_tokens": 1},
+                                    {"x-request-deadline-ms": bad}).status, 200)
+
+    def test_deadline(self):
+        s = self.serve(log_format="json")
+        r = s.post(COMPLETIONS, {"prompt": "say expire"})
+        self.assertEqual((r.status, r.error()["code"]), (504, "deadline"))
+        r = s.post(COMPLETIONS, {"prompt": "say expire", "stream": True})
+        self.assertEqual(r.status, 200)
+        self.assertEqual(json.loads(r.text().split("\n\n")[-2][len("data: "):])["error"]["code"], "deadline")
+        self.assertEqual(cancelled(s, "deadline"), {"decode": 2})
+        self.assertEqual([(q["status"], q["finish"]) for q in s.records("request") if q["path"] == COMPLETIONS],
+                         [(504, "cancelled"), (200, "cancelled")])
+
+
 class Leaving(Test):
     def test_body_and_preparing(self):
         s = self.serve(prep_threads=1)
@@ -170,6 +196,8 @@ class Leaving(Test):
                 "stream": i % 2 == 0}
         whole = request("POST", COMPLETIONS, body)
         c.send(whole[:-5] if i % 5 == 4 else whole)
+        if i % 2 == 0 and i % 5 != 4:
+            c.head()            # the engine has it by now
         (c.reset if i % 3 == 0 else c.close)()
 
     def test_memory_after_aborts(self):

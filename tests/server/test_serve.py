@@ -136,6 +136,63 @@ class Leaving(unittest.TestCase):
         self.assertEqual(s.post(COMPLETIONS, {"prompt": "Still there?", "max_tokens": 3}).status, 200)
 
 
+class Limits(unittest.TestCase):
+    def serve(self, *options):
+        s = start(*options)
+        self.addCleanup(s.close)
+        return s
+
+    def endless(self, s, **more):
+        c = s.connect()
+        self.addCleanup(c.close)
+        c.request("POST", COMPLETIONS, dict({"prompt": "On and on", "max_tokens": 3500, "ignore_eos": True, "stream": True},
+                                            **more))
+        return c
+
+    def test_a_cancelled_prompt_is_kept(self):
+        """Left half way through a long prompt, and asked again: it goes on from there."""
+        s = self.serve("--prefill-step-size", "8")
+        n = 1000 if QUICK else 3200
+        for how in ("close", "delete"):
+            ids = long_prompt(len(how), n)
+            steps = s.metrics()["weft_steps_total"]
+            c = s.connect()
+            c.request("POST", COMPLETIONS, {"prompt": ids, "max_tokens": 500, "ignore_eos": True}, {"x-request-id": how})
+            s.at_least("weft_steps_total", steps + n // 8 // 2)
+            if how == "delete":
+                self.assertEqual(s.ask("DELETE", "/v1/requests/delete").status, 200)
+                self.assertEqual(c.reply().status, 499)
+            c.close()
+            s.until("idle", requests_running=0)
+            usage = s.post(COMPLETIONS, {"prompt": ids, "max_tokens": 1}).json()["usage"]
+            self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], 0.45 * n, how)
+
+    def test_share(self):
+        s = self.serve("--parallel", "1", "--queue", "4")
+        self.endless(s, user="ann").until(b"data:")
+        for n in range(5):
+            c = self.endless(s, user="ann")
+            status, _, headers = c.head()
+            if status != 200:
+                break
+        self.assertEqual(status, 429)
+        self.assertGreaterEqual(int(headers["retry-after"]), 1)
+        self.assertEqual(json.loads(c.exactly(int(headers["content-length"])))["error"]["code"], "client_over_share")
+        self.assertEqual(self.endless(s, user="bob").head()[0], 200)
+        self.assertEqual(s.metrics()['weft_requests_refused_total{limit="share"}'], 1)
+
+    def test_deadline(self):
+        s = self.serve("--parallel", "1")
+        running = self.endless(s)
+        running.until(b"data:")
+        r = s.post(COMPLETIONS, {"prompt": "In time?"}, {"x-request-deadline-ms": "40"})
+        self.assertIn((r.status, r.error()["code"]), ((503, "deadline"), (504, "deadline")))
+        self.assertEqual(s.ask("GET", "/health").status, 200)
+        running.close()
+        r = s.post(COMPLETIONS, {"prompt": "No hurry", "max_tokens": 2}, {"x-request-deadline-ms": "100000000"})
+        self.assertEqual(r.status, 200)
+
+
 class Program(unittest.TestCase):
     def test_port_in_use(self):
         with socket.socket() as held:

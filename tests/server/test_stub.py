@@ -426,7 +426,7 @@ class Bodies(Shared):
 
     def test_failures(self):
         r = self.s.post(COMPLETIONS, {"prompt": "say full"})
-        self.assertEqual((r.status, r.headers["retry-after"], r.error()["code"]), (503, "1", "overloaded"))
+        self.assertEqual((r.status, r.headers["retry-after"], r.error()["code"]), (503, "7", "overloaded"))
         self.assertEqual(self.s.post(COMPLETIONS, {"prompt": "say fail"}).status, 500)
         r = self.s.post(COMPLETIONS, {"prompt": "say fail", "stream": True})
         self.assertEqual(r.status, 200)
