@@ -5,6 +5,7 @@
 #include "cache/cache.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* First bytes of a written set, read as little-endian numbers, and its layout's
@@ -22,6 +23,8 @@ void caches_add(struct caches *s, struct cache *c)
 	assert(o->name && o->name[0] && strlen(o->name) < NAME_BYTES);
 	assert(o->fini && o->close && o->reserve && o->settle && o->reach && o->rewind);
 	assert(o->capture && o->snap_reach && o->restore && o->drop && o->write && o->read);
+	assert(!o->page_bytes == !o->page_get && !o->page_bytes == !o->page_set);
+	assert(!o->page_bytes == !o->write_rest && !o->page_bytes == !o->read_rest);
 	s->v[s->n++] = c;
 }
 
@@ -231,7 +234,7 @@ size_t snaps_room(const struct snaps *snaps)
 	return n;
 }
 
-int snaps_write(const struct snaps *snaps, struct sink *to)
+static int write_set(const struct snaps *snaps, bool rest, struct sink *to)
 {
 	uint32_t head[4] = { MAGIC, VERSION, (uint32_t)snaps->n, (uint32_t)snaps->pos };
 	int rc = to->put(to, head, sizeof head);
@@ -243,9 +246,19 @@ int snaps_write(const struct snaps *snaps, struct sink *to)
 		memcpy(name, o->name, strlen(o->name));
 		rc = to->put(to, name, sizeof name);
 		if (!rc)
-			rc = o->write(snaps->v[i], to);
+			rc = rest && o->write_rest ? o->write_rest(snaps->v[i], to) : o->write(snaps->v[i], to);
 	}
 	return rc;
+}
+
+int snaps_write(const struct snaps *snaps, struct sink *to)
+{
+	return write_set(snaps, false, to);
+}
+
+int snaps_write_rest(const struct snaps *snaps, struct sink *to)
+{
+	return write_set(snaps, true, to);
 }
 
 int source_get(struct source *from, void *p, size_t n, struct err *err)
@@ -257,7 +270,9 @@ int source_get(struct source *from, void *p, size_t n, struct err *err)
 	return rc;
 }
 
-static int read_all(struct caches *s, struct source *from, struct snaps *out, struct err *err)
+/* rest: only that, beside the first n_page pages of base. */
+static int read_all(struct caches *s, struct source *from, bool rest, const struct snaps *base, int n_page,
+                    struct snaps *out, struct err *err)
 {
 	uint32_t head[4];
 	int rc = source_get(from, head, sizeof head, err);
@@ -284,7 +299,10 @@ static int read_all(struct caches *s, struct source *from, struct snaps *out, st
 			return rc;
 		if (name[NAME_BYTES - 1] || strcmp(name, o->name))
 			return err_set(err, E_FORMAT, "snapshot: cache %d is not of kind %s", i, o->name);
-		rc = o->read(s->v[i], from, &out->v[i], err);
+		if (rest && o->read_rest)
+			rc = o->read_rest(s->v[i], from, base ? base->v[i] : NULL, n_page, &out->v[i], err);
+		else
+			rc = o->read(s->v[i], from, &out->v[i], err);
 		if (rc)
 			return rc;
 		out->bytes += out->v[i]->bytes;
@@ -301,8 +319,58 @@ int caches_read(struct caches *s, struct source *from, struct snaps *out, struct
 	int rc;
 
 	*out = (struct snaps){ .n = s->n };
-	rc = read_all(s, from, out, err);
+	rc = read_all(s, from, false, NULL, 0, out, err);
 	if (rc)
 		snaps_drop(out);
 	return rc;
+}
+
+int caches_read_rest(struct caches *s, struct source *from, const struct snaps *base, int n_page, struct snaps *out,
+                     struct err *err)
+{
+	int rc;
+
+	assert(n_page >= 0 && (base || !n_page));
+	*out = (struct snaps){ .n = s->n };
+	rc = read_all(s, from, true, base, n_page, out, err);
+	if (rc)
+		snaps_drop(out);
+	return rc;
+}
+
+size_t caches_page_bytes(const struct caches *s)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < s->n; i++)
+		n += s->v[i]->ops->page_bytes ? s->v[i]->ops->page_bytes(s->v[i]) : 0;
+	return n;
+}
+
+void snaps_page_get(const struct snaps *snaps, int page, void *out)
+{
+	char *at = out;
+
+	for (int i = 0; i < snaps->n; i++) {
+		const struct cache *c = snaps->v[i]->cache;
+
+		if (!c->ops->page_bytes)
+			continue;
+		c->ops->page_get(snaps->v[i], page, at);
+		at += c->ops->page_bytes(c);
+	}
+}
+
+void snaps_page_set(struct snaps *snaps, int page, const void *p)
+{
+	const char *at = p;
+
+	for (int i = 0; i < snaps->n; i++) {
+		const struct cache *c = snaps->v[i]->cache;
+
+		if (!c->ops->page_bytes)
+			continue;
+		c->ops->page_set(snaps->v[i], page, at);
+		at += c->ops->page_bytes(c);
+	}
 }

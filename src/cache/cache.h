@@ -61,6 +61,15 @@ struct cache_ops {
 	 * snapshots hold and slots do not; what dropping this one would free now. */
 	size_t (*kept)(const struct cache *);
 	size_t (*alone)(const struct snap *);
+	/* For a kind that keeps whole pages of positions, all or none: a snapshot in
+	 * pieces.  The rest is what its whole pages do not hold. */
+	size_t (*page_bytes)(const struct cache *);
+	void (*page_get)(const struct snap *, int page, void *out);
+	void (*page_set)(struct snap *, int page, const void *);
+	int (*write_rest)(const struct snap *, struct sink *);
+	/* The first n_page whole pages are base's, the other ones still to be set. */
+	int (*read_rest)(struct cache *, struct source *, const struct snap *base, int n_page, struct snap **,
+	                 struct err *);
 	void (*check)(const struct cache *);                    /* asserts its own books */
 };
 
@@ -121,6 +130,17 @@ size_t snaps_room(const struct snaps *);
  * capture; whoever stores them answers for their contents (checksum, model). */
 int snaps_write(const struct snaps *, struct sink *);
 int caches_read(struct caches *, struct source *, struct snaps *out, struct err *);
+
+/* The same in pieces, so that what snapshots share is written once: whole pages,
+ * each of page_bytes (all caches' in a row; 0: the set keeps no pages), and the
+ * rest.  Reading begins with the rest: the first n_page whole pages are shared with
+ * base (NULL: n_page is 0), and the others must be set before anything is restored. */
+size_t caches_page_bytes(const struct caches *);
+void snaps_page_get(const struct snaps *, int page, void *out);
+void snaps_page_set(struct snaps *, int page, const void *);
+int snaps_write_rest(const struct snaps *, struct sink *);
+int caches_read_rest(struct caches *, struct source *, const struct snaps *base, int n_page, struct snaps *out,
+                     struct err *);
 
 /* ---- the kinds ---- */
 

@@ -311,7 +311,8 @@ static int page_rows_at(const struct paged *p, int pos, int i)
 	return rows < p->o.page_rows ? rows : p->o.page_rows;
 }
 
-static int paged_write(const struct snap *snap, struct sink *to)
+/* From page `from` on. */
+static int write_from(const struct snap *snap, int from, struct sink *to)
 {
 	const struct paged_snap *s = (const struct paged_snap *)snap;
 	const struct paged *p = paged_of(snap->cache);
@@ -324,7 +325,7 @@ static int paged_write(const struct snap *snap, struct sink *to)
 	rc = to->put(to, head, sizeof head);
 	if (!rc)
 		rc = to->put(to, format, sizeof format);
-	for (int i = 0; !rc && i < s->n; i++) {
+	for (int i = from; !rc && i < s->n; i++) {
 		size_t bytes = (size_t)page_rows_at(p, snap->pos, i) * p->row_bytes;
 
 		be->ops->read(be, p->bounce, page_at(p, s->page[i]), p->body_bytes);
@@ -335,6 +336,43 @@ static int paged_write(const struct snap *snap, struct sink *to)
 				rc = to->put(to, p->bounce + at, bytes);
 	}
 	return rc;
+}
+
+static int paged_write(const struct snap *snap, struct sink *to)
+{
+	return write_from(snap, 0, to);
+}
+
+static int paged_write_rest(const struct snap *snap, struct sink *to)
+{
+	return write_from(snap, snap->pos / paged_of(snap->cache)->o.page_rows, to);
+}
+
+static size_t paged_page_bytes(const struct cache *c)
+{
+	return paged_of(c)->body_bytes;
+}
+
+static int32_t whole_page(const struct snap *snap, int i)
+{
+	assert(i >= 0 && i < snap->pos / paged_of(snap->cache)->o.page_rows);
+	return ((const struct paged_snap *)snap)->page[i];
+}
+
+static void paged_page_get(const struct snap *snap, int i, void *out)
+{
+	struct paged *p = paged_of(snap->cache);
+
+	p->cache.be->ops->read(p->cache.be, out, page_at(p, whole_page(snap, i)), p->body_bytes);
+}
+
+static void paged_page_set(struct snap *snap, int i, const void *from)
+{
+	struct paged *p = paged_of(snap->cache);
+	int32_t page = whole_page(snap, i);
+
+	assert(p->ref[page] == 1);
+	p->cache.be->ops->write(p->cache.be, page_at(p, page), from, p->body_bytes);
 }
 
 static int head_check(const struct paged *p, const uint32_t *head, const char *format, struct err *err)
@@ -357,7 +395,10 @@ static int head_check(const struct paged *p, const uint32_t *head, const char *f
 	return 0;
 }
 
-static int paged_read(struct cache *c, struct source *from, struct snap **out, struct err *err)
+/* The first n_page pages are base's; whole: the others are read, otherwise only the
+ * part-filled one. */
+static int read_from(struct cache *c, struct source *from, const struct snap *base, int n_page, bool whole,
+                     struct snap **out, struct err *err)
 {
 	struct paged *p = paged_of(c);
 	struct paged_snap *s;
@@ -373,12 +414,17 @@ static int paged_read(struct cache *c, struct source *from, struct snap **out, s
 	if (rc)
 		return rc;
 	n = pages_for(p, (int)head[1]);
-	if (n > p->n_free)
-		return err_set(err, E_FULL, "kv snapshot: %d pages, %d are free", n, p->n_free);
+	if (n_page > (int)head[1] / p->o.page_rows)
+		return err_set(err, E_FORMAT, "kv snapshot: position %u, %d whole pages are known", (unsigned)head[1],
+		               n_page);
+	if (n - n_page > p->n_free)
+		return err_set(err, E_FULL, "kv snapshot: %d pages, %d are free", n - n_page, p->n_free);
 	s = snap_new(p, (int)head[1]);
-	for (int i = 0; i < n; i++)
-		s->page[i] = page_take(p);
-	for (int i = 0; !rc && i < n; i++) {
+	for (int i = 0; i < n; i++) {
+		s->page[i] = i < n_page ? whole_page(base, i) : page_take(p);
+		p->ref[s->page[i]] += i < n_page;
+	}
+	for (int i = whole ? 0 : (int)head[1] / p->o.page_rows; !rc && i < n; i++) {
 		size_t bytes = (size_t)page_rows_at(p, s->snap.pos, i) * p->row_bytes;
 
 		if (bytes < p->block_bytes)
@@ -397,6 +443,17 @@ static int paged_read(struct cache *c, struct source *from, struct snap **out, s
 	}
 	*out = &s->snap;
 	return 0;
+}
+
+static int paged_read(struct cache *c, struct source *from, struct snap **out, struct err *err)
+{
+	return read_from(c, from, NULL, 0, true, out, err);
+}
+
+static int paged_read_rest(struct cache *c, struct source *from, const struct snap *base, int n_page,
+                           struct snap **out, struct err *err)
+{
+	return read_from(c, from, base, n_page, false, out, err);
 }
 
 /* ---- the books, and the whole ---- */
@@ -459,6 +516,11 @@ static const struct cache_ops paged_ops = {
 	.drop = paged_drop,
 	.write = paged_write,
 	.read = paged_read,
+	.page_bytes = paged_page_bytes,
+	.page_get = paged_page_get,
+	.page_set = paged_page_set,
+	.write_rest = paged_write_rest,
+	.read_rest = paged_read_rest,
 	.begin = paged_begin,
 	.kept = paged_kept,
 	.alone = paged_alone,

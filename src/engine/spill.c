@@ -39,7 +39,8 @@ struct spill_load {
 	struct spill_want w;
 	int32_t *tok;
 	struct digest *key;
-	int at, end;                    /* the next page to read; past the last page: the snapshot */
+	bool snap;                      /* the snapshot is still to be read, before the pages */
+	int at, end;                    /* the next page to read; past the last */
 	struct got *ready, **ready_end;
 	size_t ready_bytes;
 	bool busy;                      /* the thread reads for it, without the lock */
@@ -401,8 +402,9 @@ struct spill_load *spill_load_open(struct spill *s, const struct spill_want *w)
 	memcpy(l->key, w->key, ((size_t)n_page + 1) * sizeof(*l->key));
 	l->at = w->page;
 	l->ready_end = &l->ready;
-	l->end = n_page + (w->snap_bytes > 0);
-	l->ended = l->at == l->end;
+	l->end = n_page;
+	l->snap = w->snap_max > 0;
+	l->ended = !l->snap && l->at == l->end;
 	pthread_mutex_lock(&s->lock);
 	use(s, l->key, l->tok, w->pos);
 	for (end = &s->loads; *end; end = &(*end)->next)
@@ -478,15 +480,14 @@ enum spill_next spill_load_next(struct spill_load *l, struct spill_got *out)
 	return rc;
 }
 
-/* The piece of l that is read next. */
-static void load_piece(const struct spill_load *l, struct spill_piece *p, size_t *bytes)
+/* The piece of l that is read next, and what its head should say. */
+static void load_piece(const struct spill_load *l, struct spill_piece *p, struct spill_head *want)
 {
-	int rows = l->s->o.page_rows;
-	bool page = l->at < l->w.pos / rows;
-
-	*p = (struct spill_piece){ .kind = page ? SPILL_PAGE : SPILL_SNAP, .pos = page ? (l->at + 1) * rows : l->w.pos,
+	*p = (struct spill_piece){ .kind = l->snap ? SPILL_SNAP : SPILL_PAGE,
+	                           .pos = l->snap ? l->w.pos : (l->at + 1) * l->s->o.page_rows,
 	                           .tok = l->tok, .key = l->key };
-	*bytes = page ? l->w.page_bytes : l->w.snap_bytes;
+	head_fill(l->s, p, want);
+	want->payload_bytes = l->snap ? 0 : l->w.page_bytes;
 }
 
 /* What could not be read is taken out.  Locked; the file is removed under the lock,
@@ -509,6 +510,19 @@ static void read_failed(struct spill *s, const struct spill_piece *p, const char
 		log_warn("prompt cache %s: dropped %s", s->o.dir, err->msg);
 }
 
+void spill_bad(struct spill *s, const struct spill_piece *p)
+{
+	const struct err err = { .code = E_FORMAT, .msg = "a piece that does not fit" };
+	char name[SPILL_NAME];
+	struct spill_head h;
+
+	head_fill(s, p, &h);
+	spill_name_put(name, p->kind, &h.key, h.pos, p->kind == SPILL_SNAP ? tail_of(s, p->tok, p->pos) : 0);
+	pthread_mutex_lock(&s->lock);
+	read_failed(s, p, name, &err);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* Reads one piece for l.  Called and returns locked; l may be gone then. */
 static void read_one(struct spill *s, struct spill_load *l)
 {
@@ -522,12 +536,11 @@ static void read_one(struct spill *s, struct spill_load *l)
 
 	l->busy = true;
 	pthread_mutex_unlock(&s->lock);
-	load_piece(l, &p, &g->got.n);
-	head_fill(s, &p, &want);
-	want.payload_bytes = g->got.n;
+	load_piece(l, &p, &want);
 	spill_name_put(name, p.kind, &want.key, want.pos, p.kind == SPILL_SNAP ? tail_of(s, p.tok, p.pos) : 0);
 	from = clock_monotonic_ns();
-	rc = spill_file_read(s->io, s->own, name, &want, p.tok + want.pos - want.n_tok, &g->got.payload, &err);
+	rc = spill_file_read(s->io, s->own, name, &want, l->w.snap_max, p.tok + want.pos - want.n_tok,
+	                     &g->got.payload, &err);
 	pthread_mutex_lock(&s->lock);
 	s->stats.read_ns += (uint64_t)(clock_monotonic_ns() - from);
 	l->busy = false;
@@ -536,10 +549,13 @@ static void read_one(struct spill *s, struct spill_load *l)
 		free(g);
 		l->ended = l->failed = true;
 	} else {
+		g->got.n = want.payload_bytes;
+		g->got.kind = p.kind;
+		g->got.page = l->at;
 		s->stats.read++;
 		s->stats.read_bytes += g->got.n;
-		g->got.kind = p.kind;
-		g->got.page = l->at++;
+		l->at += !l->snap;
+		l->snap = false;
 		l->ready_bytes += g->got.n;
 		*l->ready_end = g;
 		l->ready_end = &g->next;

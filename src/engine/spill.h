@@ -75,6 +75,9 @@ int spill_put(struct spill *s, const struct spill_piece *p, void *payload, size_
  * end; and after, which puts the new pieces in order. */
 void spill_use(struct spill *s, const struct digest *key, const int32_t *tok, int pos);
 
+/* A piece that came from disk was of no use: drops and counts it, like damage. */
+void spill_bad(struct spill *s, const struct spill_piece *p);
+
 /* The largest position <= n at which a snapshot and all whole pages before it are
  * there; 0: none.  Says nothing of damage yet. */
 int spill_find(struct spill *s, const struct digest *key, const int32_t *tok, int n);
@@ -86,9 +89,9 @@ int spill_find_pages(struct spill *s, const struct digest *key, int n_page);
 struct spill_want {
 	const int32_t *tok;             /* [pos] copied, like key */
 	const struct digest *key;       /* [pos / page_rows + 1] */
-	int pos, page;                  /* the pages from this one on, then the snapshot at pos */
+	int pos, page;                  /* the snapshot at pos, then the pages from this one on */
 	size_t page_bytes;              /* payload of a page */
-	size_t snap_bytes;              /* of the snapshot; 0: pages only */
+	size_t snap_max;                /* no snapshot has more; 0: pages only */
 	/* On the reading thread, when something came to a load whose taker had been told
 	 * to wait.  Must not block. */
 	void (*notify)(void *arg);

@@ -224,13 +224,11 @@ static int head_match(const struct spill_head *h, const struct spill_head *want,
 	return 0;
 }
 
-static int read_body(const struct spill_io *io, int fd, const struct spill_head *want, const int32_t *tok,
-                     int32_t *got_tok, void *payload, struct err *err)
+/* The head of the file, if it is what is asked for. */
+static int read_head(const struct spill_io *io, int fd, struct spill_head *want, size_t most, struct spill_head *h,
+                     struct err *err)
 {
-	size_t tok_bytes = want->n_tok * sizeof(*tok);
 	uint8_t raw[SPILL_HEAD];
-	struct spill_head h;
-	struct check128 sum;
 	struct stat st;
 	int rc;
 
@@ -238,39 +236,55 @@ static int read_body(const struct spill_io *io, int fd, const struct spill_head 
 		return err_set(err, E_IO, "%s", strerror(errno));
 	rc = read_all(io, fd, raw, sizeof(raw), 0, err);
 	if (!rc)
-		rc = spill_head_get(&h, raw, sizeof(raw), (uint64_t)st.st_size, err);
-	if (!rc)
-		rc = head_match(&h, want, err);
-	if (!rc)
-		rc = read_all(io, fd, got_tok, tok_bytes, SPILL_HEAD, err);
+		rc = spill_head_get(h, raw, sizeof(raw), (uint64_t)st.st_size, err);
+	if (!rc && !want->payload_bytes) {
+		if (!h->payload_bytes || h->payload_bytes > most)
+			return err_set(err, E_FORMAT, "%llu bytes of payload, at most %zu can be",
+			               (unsigned long long)h->payload_bytes, most);
+		want->payload_bytes = h->payload_bytes;
+	}
+	return rc ? rc : head_match(h, want, err);
+}
+
+static int read_body(const struct spill_io *io, int fd, const struct spill_head *h, const int32_t *tok,
+                     int32_t *got_tok, void *payload, struct err *err)
+{
+	size_t tok_bytes = h->n_tok * sizeof(*tok);
+	struct check128 sum;
+	int rc = read_all(io, fd, got_tok, tok_bytes, SPILL_HEAD, err);
+
 	if (!rc && memcmp(got_tok, tok, tok_bytes))
 		rc = err_set(err, E_FORMAT, "other tokens under the same key");
 	if (!rc)
-		rc = read_all(io, fd, payload, want->payload_bytes, SPILL_HEAD + tok_bytes, err);
+		rc = read_all(io, fd, payload, h->payload_bytes, SPILL_HEAD + tok_bytes, err);
 	if (rc)
 		return rc;
-	sum = check128(tok, tok_bytes, payload, want->payload_bytes);
-	if (sum.lo != h.sum.lo || sum.hi != h.sum.hi)
+	sum = check128(got_tok, tok_bytes, payload, h->payload_bytes);
+	if (sum.lo != h->sum.lo || sum.hi != h->sum.hi)
 		return err_set(err, E_FORMAT, "checksum %016llx%016llx, the head says %016llx%016llx",
-		               (unsigned long long)sum.hi, (unsigned long long)sum.lo, (unsigned long long)h.sum.hi,
-		               (unsigned long long)h.sum.lo);
+		               (unsigned long long)sum.hi, (unsigned long long)sum.lo, (unsigned long long)h->sum.hi,
+		               (unsigned long long)h->sum.lo);
 	return 0;
 }
 
-int spill_file_read(const struct spill_io *io, int dir, const char *name, const struct spill_head *want,
+int spill_file_read(const struct spill_io *io, int dir, const char *name, struct spill_head *want, size_t most,
                     const int32_t *tok, void **payload, struct err *err)
 {
 	int fd = io->open(io, dir, name, O_RDONLY), rc;
+	struct spill_head h;
 	int32_t *got_tok;
 
 	*payload = NULL;
 	if (fd < 0)
 		return err_set(err, errno == ENOENT ? E_MISSING : E_IO, "%s: %s", name, strerror(errno));
-	got_tok = xmalloc(want->n_tok * sizeof(*got_tok));
-	*payload = xmalloc(want->payload_bytes);
-	rc = read_body(io, fd, want, tok, got_tok, *payload, err);
+	rc = read_head(io, fd, want, most, &h, err);
+	if (!rc) {
+		got_tok = xmalloc(h.n_tok * sizeof(*got_tok));
+		*payload = xmalloc(h.payload_bytes);
+		rc = read_body(io, fd, &h, tok, got_tok, *payload, err);
+		free(got_tok);
+	}
 	close(fd);
-	free(got_tok);
 	if (!rc)
 		return 0;
 	free(*payload);

@@ -66,9 +66,10 @@ int spill_file_write(const struct spill_io *io, int dir, const char *name, struc
                      const void *payload, int64_t used_ns);
 
 /* Reads the file that should be *want (all but sum) over tok[0..want->n_tok), into
- * *payload, which the caller frees.  E_MISSING: no such file.  E_FORMAT: not what
- * its name says, or damaged.  E_IO: the disk does not give it. */
-int spill_file_read(const struct spill_io *io, int dir, const char *name, const struct spill_head *want,
+ * *payload, which the caller frees.  want->payload_bytes 0: any, but at most `most`,
+ * and filled in.  E_MISSING: no such file.  E_FORMAT: not what its name says, or
+ * damaged.  E_IO: the disk does not give it. */
+int spill_file_read(const struct spill_io *io, int dir, const char *name, struct spill_head *want, size_t most,
                     const int32_t *tok, void **payload, struct err *err);
 
 /* Names: KEY.page, and KEY.POSITION.TAIL.snap, where tail is check64 of the tokens

@@ -63,7 +63,7 @@ struct life {
 };
 
 static struct {
-	uint64_t rows, steps, drafts_kept, drafts_cut, rewinds, rewinds_exact, captures, restores, trips, hostile;
+	uint64_t rows, steps, drafts_kept, drafts_cut, rewinds, rewinds_exact, captures, restores, trips, pieces, hostile;
 	uint64_t full[4];               /* reserve, capture, restore, read */
 	uint64_t refused;               /* allocations by the backend */
 	uint64_t unreserved, preempted, checks, shed;
@@ -543,6 +543,77 @@ static void do_trip(struct life *l)
 	buf_fini(&again.buf);
 }
 
+/* Whole pages that two snapshots have in common by their tokens. */
+static int common_pages(const struct life *l, const struct kept *a, const struct kept *b)
+{
+	int n = a->pos < b->pos ? a->pos : b->pos, i = 0;
+
+	while (i < n && a->tok[i] == b->tok[i])
+		i++;
+	return l->w.kind[PAGED] ? i / l->w.paged.page_rows : 0;
+}
+
+/* As do_trip, but page by page, over the pages of a snapshot that has some of them. */
+static void do_pieces(struct life *l)
+{
+	struct kept *k = kept_any(l), *to = kept_free(l), *base = kept_any(l);
+	struct bytes rest, once, again;
+	struct err err = { 0 };
+	size_t page_bytes = caches_page_bytes(&l->w.set);
+	void *page = xmalloc(page_bytes + 1);
+	bool room;
+	int rc, n;
+
+	l->doing = "write and read in pieces";
+	if (!k || !to) {
+		free(page);
+		return;
+	}
+	n = base ? common_pages(l, base, k) : 0;
+	n = n ? draw(l, n + 1) : 0;
+	bytes_init(&rest);
+	bytes_init(&once);
+	bytes_init(&again);
+	must(l, !snaps_write(&k->snaps, &once.sink), "write failed");
+	must(l, !snaps_write_rest(&k->snaps, &rest.sink), "write of the rest failed");
+	room = room_to_keep(l, k->pos);
+	if (l->w.kind[PAGED]) {
+		struct paged_stats st;
+
+		paged_stats(l->w.kind[PAGED], &st);
+		room = room && pages_used(l) + pages_for(l, k->pos) - n <= st.pages;
+		must(l, once.buf.n == rest.buf.n + (size_t)(k->pos / l->w.paged.page_rows) * page_bytes, "the sum is not the whole");
+	}
+	arm(l);
+	rc = caches_read_rest(&l->w.set, &rest.source, n ? &base->snaps : NULL, n, &to->snaps, &err);
+	room = !refused(l) && room;
+	must(l, rc == (room ? 0 : E_FULL), "returned %d (%s), there was %s", rc, err.msg, room ? "room" : "no room");
+	if (!rc) {
+		to->pos = k->pos;
+		memcpy(to->tok, k->tok, (size_t)k->pos * sizeof *k->tok);
+		to->pages.n = pages_for(l, k->pos);
+		for (int i = 0; i < to->pages.n; i++)
+			to->pages.id[i] = i < n ? base->pages.id[i] : ++l->next_id;
+		for (int i = n; l->w.kind[PAGED] && i < k->pos / l->w.paged.page_rows; i++) {
+			snaps_page_get(&k->snaps, i, page);
+			snaps_page_set(&to->snaps, i, page);
+		}
+		must(l, to->snaps.bytes == snap_bytes(l, to->pos), "%zu bytes, not %zu", to->snaps.bytes,
+		     snap_bytes(l, to->pos));
+		must(l, !snaps_write(&to->snaps, &again.sink), "write failed");
+		must(l, once.buf.n == again.buf.n && !memcmp(once.buf.p, again.buf.p, once.buf.n),
+		     "what was put together writes otherwise");
+		count.pieces++;
+	} else {
+		must(l, err.msg[0] && !to->snaps.n && !to->snaps.v[0], "an error without message, or with snapshots");
+		count.full[3]++;
+	}
+	buf_fini(&rest.buf);
+	buf_fini(&once.buf);
+	buf_fini(&again.buf);
+	free(page);
+}
+
 /* ---- a step ---- */
 
 static bool room_to_step(const struct life *l, int s, const struct span *sp)
@@ -720,8 +791,10 @@ static void do_any(struct life *l)
 		do_restore(l, s);
 	else if (what < 91)
 		do_close(l, s);
-	else if (what < 94)
+	else if (what < 93)
 		do_trip(l);
+	else if (what < 95)
+		do_pieces(l);
 	else if (what < 96) {
 		l->doing = "shed";
 		count.shed += caches_shed(&l->w.set, (size_t)draw(l, 1000));
@@ -919,8 +992,9 @@ static void report(void)
 	       (unsigned long long)count.steps, (unsigned long long)count.rows, (unsigned long long)count.drafts_kept,
 	       (unsigned long long)count.drafts_cut, (unsigned long long)count.rewinds,
 	       (unsigned long long)count.rewinds_exact);
-	printf("captures %llu, restores %llu, round trips %llu, hostile reads %llu, unreserved %llu, preempted %llu\n",
+	printf("captures %llu, restores %llu, round trips %llu, in pieces %llu, hostile reads %llu, unreserved %llu, preempted %llu\n",
 	       (unsigned long long)count.captures, (unsigned long long)count.restores, (unsigned long long)count.trips,
+	       (unsigned long long)count.pieces,
 	       (unsigned long long)count.hostile, (unsigned long long)count.unreserved,
 	       (unsigned long long)count.preempted);
 	printf("full: reserve %llu, capture %llu, restore %llu, read %llu (%llu refused); books checked %llu times\n",

@@ -90,7 +90,7 @@ static void world_notify(void *arg)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Takes all of a load and compares each piece; true when the snapshot came. */
+/* Takes all of a load and compares each piece; true when all came. */
 bool world_load(struct spill *s, const int32_t *tok, int pos)
 {
 	struct world_taker t = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false };
@@ -102,11 +102,11 @@ bool world_load(struct spill *s, const int32_t *tok, int pos)
 
 	spill_keys(s, NULL, 0, tok, pos, key);
 	l = spill_load_open(s, &(struct spill_want){ .tok = tok, .key = key, .pos = pos, .page_bytes = PAGE_BYTES,
-	                                             .snap_bytes = SNAP_BYTES, .notify = world_notify,
+	                                             .snap_max = SNAP_BYTES, .notify = world_notify,
 	                                             .notify_arg = &t });
 	while ((next = spill_load_next(l, &got)) <= SPILL_WAIT) {
-		bool page = n < pos / ROWS;
-		int at = page ? (n + 1) * ROWS : pos;
+		bool page = n > 0;
+		int at = page ? n * ROWS : pos;
 		void *want;
 
 		if (next == SPILL_WAIT) {
@@ -117,7 +117,8 @@ bool world_load(struct spill *s, const int32_t *tok, int pos)
 			pthread_mutex_unlock(&t.lock);
 			continue;
 		}
-		CHECK(got.kind == (page ? SPILL_PAGE : SPILL_SNAP) && got.page == n, "piece %d of %d", n, pos);
+		CHECK(got.kind == (page ? SPILL_PAGE : SPILL_SNAP), "piece %d of %d", n, pos);
+		CHECK(!page || got.page == n - 1, "piece %d of %d", n, pos);
 		CHECK(got.n == (page ? PAGE_BYTES : SNAP_BYTES), "%zu bytes", got.n);
 		want = world_payload(got.kind, tok, at, got.n);
 		CHECK(!memcmp(got.payload, want, got.n), "piece %d of %d is another", n, pos);
