@@ -48,7 +48,7 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 	if (g->x && atomic_load(&g->x->gone))
 		return problem_set(p, 499, NULL, NULL, "the client left");
 	/* Before the work: normalisation may shrink a text, but not by more than 3. */
-	if (longest && n / 3 / longest > (size_t)d->ctx_max)
+	if (!g->fam->any_length && longest && n / 3 / longest > (size_t)d->ctx_max)
 		return too_long(p, "more than ", n / 3 / longest, d->ctx_max);
 	r = tokenizer_encode_ranges(d->tokenizer, text, n, flags, user, n_user, &g->prompt[i], &err);
 	if (r)
@@ -59,7 +59,7 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 /* Empty and overlong prompts, of whatever family. */
 static int check_prompts(struct generation *g, struct problem *p)
 {
-	for (int i = 0; i < g->n_prompt; i++) {
+	for (int i = 0; i < g->n_prompt && !g->fam->any_length; i++) {
 		if (!g->prompt[i].n)
 			return problem_set(p, 400, "invalid_prompt", "prompt", "the prompt is empty");
 		if (g->prompt[i].n >= (size_t)g->served->ctx_max)
@@ -295,6 +295,7 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 		g->fam->token(g, c, &(struct event){ .kind = EV_DONE, .token = -1, .text = ev->text, .n_text = ev->n_text });
 	c->done = true;
 	c->finish = ev->finish;
+	c->stop_text = ev->stop_text;
 	c->n_prompt = ev->n_prompt;
 	c->n_cached = ev->n_cached;
 	c->n_output = ev->n_output;
@@ -496,6 +497,7 @@ void generation_drop(struct exchange *x)
 	free(g->choice);
 	free(g->prompt);
 	json_free(g->body);
+	json_free(g->made);
 	params_fini(&g->params);
 	free(g);
 	x->work = NULL;

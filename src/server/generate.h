@@ -24,6 +24,7 @@ struct choice {
 	struct request *req;
 	bool started, done;
 	enum finish finish;
+	const char *stop_text;          /* the stop string that ended it, or NULL */
 	int n_prompt, n_cached, n_output;
 	int64_t t_last;                 /* clock of the last token; 0: none yet */
 
@@ -34,6 +35,8 @@ struct choice {
 	bool told_begun;
 	int told_calls;
 	bool enough;                    /* what else the model says is not wanted */
+	enum { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL } block_open;
+	int n_block;                    /* of an answer in blocks or items, begun */
 	char (*id)[24];                 /* of calls */
 	int n_id;
 	struct buf text;                /* completions */
@@ -47,6 +50,7 @@ struct generation;
 struct family {
 	const char *path;               /* for the log */
 	const char *id_prefix;
+	bool any_length;                /* the prompt is only looked at: it may be too long to be answered */
 	/* Worker: reads the body into g->params and g->prompt.  Returns 0 or *p's status. */
 	int (*read)(struct generation *g, const char *body, size_t n, struct problem *p);
 	void (*open)(struct generation *g, struct choice *c);
@@ -79,7 +83,8 @@ struct generation {
 	int n_prompt;
 	int mark[MARKS_MAX], n_mark;    /* of the one prompt of a chat; see struct ask */
 	struct json *body;              /* kept while choices look at its tools */
-	const struct json *tools;       /* of body, where calls are to be looked for; NULL: not */
+	struct json *made;              /* of body's parts, in the form they are used in; NULL: nothing */
+	const struct json *tools;       /* of body or made, where calls are to be looked for; NULL: not */
 	const struct dialect *const *dialects;
 	struct lead lead;               /* when led; its arrays are lead_end and lead_then */
 	struct tokens lead_end, lead_then;

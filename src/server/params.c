@@ -75,23 +75,23 @@ static int one_stop(struct params *a, const struct json *v, const char *name, st
 	return 0;
 }
 
-static int read_stop(struct params *a, const struct json *body, struct problem *p)
+int params_stop(struct params *a, const struct json *body, const char *field, struct problem *p)
 {
-	const struct json *v = json_get(body, "stop");
-	char name[40];
+	const struct json *v = json_get(body, field);
+	char name[60];
 	int r;
 
 	if (json_kind(v) == JSON_NULL)
 		return 0;
 	if (json_kind(v) == JSON_STRING)
-		return one_stop(a, v, "stop", p);
+		return one_stop(a, v, field, p);
 	if (json_kind(v) != JSON_ARRAY)
-		return field_wrong(p, "stop", "a string or an array of strings", v);
+		return field_wrong(p, field, "a string or an array of strings", v);
 	if (json_len(v) > STOPS_MAX)
-		return problem_set(p, 400, "invalid_value", "stop", "stop has %zu strings; at most %d are allowed", json_len(v),
-		                   STOPS_MAX);
+		return problem_set(p, 400, "invalid_value", field, "%s has %zu strings; at most %d are allowed", field,
+		                   json_len(v), STOPS_MAX);
 	for (size_t i = 0; i < json_len(v); i++) {
-		snprintf(name, sizeof name, "stop[%zu]", i);
+		snprintf(name, sizeof name, "%.30s[%zu]", field, i);
 		if ((r = one_stop(a, json_at(v, i), name, p)))
 			return r;
 	}
@@ -216,7 +216,7 @@ int params_read(struct params *a, const struct json *body, const struct served *
 	struct err err;
 	int r;
 
-	if ((r = read_stream(a, body, p)) || (r = read_sampling(a, body, p)) || (r = read_stop(a, body, p)) ||
+	if ((r = read_stream(a, body, p)) || (r = read_sampling(a, body, p)) || (r = params_stop(a, body, "stop", p)) ||
 	    (r = read_stop_tokens(a, body, d, p)) || (r = read_bias(a, body, d, p)) ||
 	    (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
 	    (r = field_int(body, "n", 1, N_MAX, &n, p)) || (r = field_bool(body, "ignore_eos", &a->ignore_eos, p)) ||

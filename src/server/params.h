@@ -45,6 +45,8 @@ void params_fini(struct params *a);
 
 /* All but logprobs, whose meaning differs between the families. */
 int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p);
+/* Adds the strings of that field to a->stop. */
+int params_stop(struct params *a, const struct json *body, const char *field, struct problem *p);
 /* The tokens' logarithms are wanted when a->logprobs, with top alternatives. */
 void params_logprobs(struct params *a, int top);
 

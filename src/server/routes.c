@@ -9,6 +9,8 @@
 const struct route routes[] = {
 	{ .path = "/v1/chat/completions", .post = true, .api = &chat_api },
 	{ .path = "/v1/completions", .post = true, .api = &completions_api },
+	{ .path = "/v1/messages", .post = true, .anthropic = true, .api = &messages_api },
+	{ .path = "/v1/messages/count_tokens", .post = true, .anthropic = true, .api = &count_tokens_api },
 	{ .path = "/v1/models", .api = &models_api },
 	{ .path = "/v1/models/", .prefix = true, .api = &model_api },
 	{ .path = "/v1/requests/", .prefix = true, .del = true, .api = &requests_api },

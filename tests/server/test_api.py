@@ -192,5 +192,151 @@ class Tools(unittest.TestCase):
         self.assertNotIn("reasoning_content", s.post(CHAT, body).json()["choices"][0]["message"])
 
 
+MESSAGES = "/v1/messages"
+
+
+def events(reply):
+    """(name, object) of each event of a stream with names."""
+    out = []
+    for part in reply.text().split("\n\n")[:-1]:
+        lines = part.split("\n")
+        assert len(lines) == 2 and lines[0].startswith("event: ") and lines[1].startswith("data: "), part
+        out.append((lines[0][7:], json.loads(lines[1][6:])))
+        assert out[-1][1]["type"] == out[-1][0], part
+    return out
+
+
+class Anthropic(Shared):
+    TOOLS = [{"name": t["function"]["name"], "description": "d", "input_schema": t["function"]["parameters"]}
+             for t in Tools.TOOLS]
+    CALL = "<tool_call>\n<function=add>\n<parameter=a>\n5\n</parameter>\n<parameter=s>\nx\n</parameter>\n</function>\n</tool_call>"
+
+    def both(self, text, **more):
+        """The message whole, checked against what the stream adds up to."""
+        body = dict(user(text, max_tokens=self.tokens(text)), **more)
+        r = self.s.post(MESSAGES, body, {"anthropic-version": "2023-06-01", "x-api-key": "none"})
+        self.assertEqual(r.status, 200, r.text())
+        whole = r.json()
+        stream = self.s.post(MESSAGES, dict(body, stream=True))
+        got = events(stream)
+        self.assertEqual(got[0][0], "message_start")
+        m = got[0][1]["message"]
+        self.assertEqual((m["content"], m["stop_reason"]), ([], None))
+        self.assertEqual([n for n, _ in got[-2:]], ["message_delta", "message_stop"])
+        open_block = None
+        for name, e in got[1:-2]:
+            if name == "content_block_start":
+                self.assertIsNone(open_block)
+                self.assertEqual(e["index"], len(m["content"]))
+                m["content"].append(e["content_block"])
+                open_block = e["index"]
+                partial = ""
+            elif name == "content_block_stop":
+                self.assertEqual(e["index"], open_block)
+                open_block = None
+                if partial:
+                    m["content"][-1]["input"] = json.loads(partial)
+            else:
+                self.assertEqual((name, e["index"]), ("content_block_delta", open_block))
+                d, b = e["delta"], m["content"][-1]
+                if d["type"] == "input_json_delta":
+                    partial += d["partial_json"]
+                else:
+                    key = d["type"][:-len("_delta")]
+                    b[key] += d[key]
+        self.assertIsNone(open_block)
+        m.update(got[-2][1]["delta"])
+        m["usage"] = got[-2][1]["usage"]
+        for x in (m, whole):
+            self.assertRegex(x.pop("id"), r"^msg_\w{22}$")
+            for b in x["content"]:
+                if b["type"] == "tool_use":
+                    self.assertRegex(b.pop("id"), r"^toolu_\w{22}$")
+        self.assertEqual(m, whole)
+        return whole
+
+    def test_text(self):
+        m = self.both("hello world", system="Be. ")
+        self.assertEqual(m["type"], "message")
+        self.assertEqual(m["stop_reason"], "max_tokens")
+        self.assertTrue(m["content"][0]["text"].startswith("Be. "))
+        self.assertEqual(m["usage"]["cache_read_input_tokens"], 0)
+        self.assertEqual(m["usage"]["input_tokens"], self.tokens("Be. hello world"))
+
+    def test_thinking_and_tools(self):
+        m = self.both("hm</think>Let me." + self.CALL, tools=self.TOOLS, thinking={"type": "enabled", "budget_tokens": 1024})
+        self.assertEqual([b["type"] for b in m["content"]], ["thinking", "text", "tool_use"])
+        self.assertEqual((m["content"][0]["thinking"], m["content"][1]["text"]), ("hm", "Let me."))
+        self.assertTrue(m["content"][0]["signature"])
+        self.assertEqual((m["content"][2]["name"], m["content"][2]["input"]), ("add", {"a": 5, "s": "x"}))
+
+    def test_tool_choice(self):
+        s = start(says="<function=")
+        self.addCleanup(s.close)
+        rest = "<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>"
+        body = dict(user(rest, max_tokens=60), tools=self.TOOLS,
+                    tool_choice={"type": "tool", "name": "sub", "disable_parallel_tool_use": True})
+        m = s.post(MESSAGES, body).json()
+        self.assertEqual((m["stop_reason"], [(b["type"], b["name"], b["input"]) for b in m["content"]]),
+                         ("tool_use", [("tool_use", "sub", {"a": 5})]))
+        m = s.post(MESSAGES, dict(body, tool_choice={"type": "none"})).json()
+        self.assertEqual(m["content"][0]["type"], "text")
+
+    def test_malformed(self):
+        m = self.both("<tool_call>what?</tool_call>", tools=self.TOOLS)
+        self.assertEqual((m["content"][0]["text"], m["malformed_tool_call"]), ("<tool_call>what?</tool_call>", True))
+
+    def test_history(self):
+        body = {"max_tokens": 1, "system": [{"type": "text", "text": "A", "cache_control": {"type": "ephemeral"}},
+                                            {"type": "text", "text": "B"}],
+                "tools": self.TOOLS, "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "C"}]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "not shown by this template", "signature": "x"},
+                {"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "D"},
+                {"type": "tool_use", "id": "t", "name": "add", "input": {"a": 1}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "E"}], "is_error": False},
+                {"type": "tool_result", "tool_use_id": "t"},
+                {"type": "text", "text": "F"}]}]}
+        r = self.s.post(MESSAGES, body)
+        self.assertEqual(r.status, 200, r.text())
+        self.assertEqual(r.json()["usage"]["input_tokens"], self.tokens("ABCDEF2 tools"))
+        del body["max_tokens"]
+        r = self.s.post(MESSAGES + "/count_tokens", body)
+        self.assertEqual(r.json(), {"input_tokens": self.tokens("ABCDEF2 tools")})
+
+    def test_errors(self):
+        for body, status, kind, words in [
+            ({}, 400, "invalid_request_error", "messages is missing"),
+            (user("x", model="claude"), 404, "not_found_error", '"claude" is not served'),
+            (user("x", stop_sequences=["a", 5]), 400, "invalid_request_error", "stop_sequences[1]"),
+            (user("x", stop=["a"]), 400, "invalid_request_error", "use stop_sequences"),
+            (user("x", temperature="hot"), 400, "invalid_request_error", "temperature"),
+            (user("x", thinking={"type": "loud"}), 400, "invalid_request_error", "thinking.type"),
+            (user("x", tools=[{"name": "f"}]), 400, "invalid_request_error", "tools[0].input_schema"),
+            (user("x", tools=[{"type": "web_search_20250305", "name": "w"}]), 400, "invalid_request_error", "web_search"),
+            (user("x", tool_choice={"type": "tool", "name": "f"}), 400, "invalid_request_error", "no tools"),
+            (user("x", mcp_servers=[{}]), 400, "invalid_request_error", "mcp_servers"),
+            ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, 400, "invalid_request_error",
+             'messages[0].content[0].type is "image"'),
+            ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_request_error", "last message"),
+            (user("say full"), 503, "overloaded_error", "queue"),
+            (user("say fail"), 500, "api_error", "stub"),
+        ]:
+            with self.subTest(body=body):
+                r = self.s.post(MESSAGES, body)
+                self.assertEqual(r.status, status, r.text())
+                e = r.json()
+                self.assertEqual((e["type"], e["error"]["type"]), ("error", kind))
+                self.assertIn(words, e["error"]["message"])
+        self.assertEqual(self.s.ask("GET", MESSAGES).json()["type"], "error")
+        r = self.s.post(MESSAGES, user("say fail", stream=True))
+        self.assertEqual(events(r)[-1][0], "error")
+        s = start(api_key="sesame")
+        self.addCleanup(s.close)
+        self.assertEqual(s.post(MESSAGES, user("x")).json()["error"]["type"], "authentication_error")
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0]] + sys.argv[3:])

@@ -1,0 +1,350 @@
+/* api_messages.c - POST /v1/messages and /v1/messages/count_tokens, in the shapes of
+ * Anthropic's API.  An answer is a list of blocks: thinking, text, tool_use. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/chat.h"
+#include "server/from_anthropic.h"
+#include "server/inside.h"
+#include "server/routes.h"
+
+static const struct field message_fields[] = {
+	{ "messages" }, { "system" }, { "tools" }, { "tool_choice" }, { "stop_sequences" }, { "thinking" }, { "output_config" },
+	{ "chat_template_kwargs" }, { "return_progress" },
+	/* harmless */
+	{ "cache_control" }, { "anthropic_version" }, { "anthropic_beta" }, { "betas" }, { "inference_geo" },
+	/* the common fields, as far as this API has room for what they do */
+	{ "n", "1" }, { "logprobs", "false|0" }, { "stream_options", "{}" }, { "stop", "", "use stop_sequences" },
+	{ "service_tier", "\"auto\"|\"standard_only\"" },
+	{ "container", "" }, { "mcp_servers", "[]" }, { "context_management", "{}" }, { "output_format", "" }, { "speed", "" },
+	{ NULL },
+};
+
+/* Signs thinking blocks: clients want something there, and nobody checks it. */
+static const char signature[] = "weft";
+
+/* ---- reading ---- */
+
+static int read_choice(struct generation *g, struct chat *c, const struct json *body, struct problem *p)
+{
+	const struct json *v, *type;
+	bool one = false;
+	const char *s;
+	size_t n;
+	int r;
+
+	if ((r = field_value(body, "tool_choice", JSON_OBJECT, &v, p)) || !v)
+		return r;
+	type = json_get(v, "type");
+	s = json_str(type, &n);
+	if (!s || (strcmp(s, "auto") && strcmp(s, "any") && strcmp(s, "tool") && strcmp(s, "none")))
+		return field_wrong(p, "tool_choice.type", "auto, any, tool or none", type);
+	c->use = *s == 'a' ? (s[1] == 'u' ? TOOLS_AUTO : TOOLS_ANY) : *s == 't' ? TOOLS_NAMED : TOOLS_NONE;
+	if (c->use == TOOLS_NAMED && !(c->named = json_str(json_get(v, "name"), &n)))
+		return field_wrong(p, "tool_choice.name", "a string", json_get(v, "name"));
+	if ((r = field_bool(v, "disable_parallel_tool_use", &one, p)))
+		return r;
+	g->params.parallel = !one;
+	return 0;
+}
+
+static int read_thinking(struct generation *g, struct chat *c, const struct json *body, struct problem *p)
+{
+	const struct json *v, *o, *effort;
+	const char *s;
+	size_t n;
+	int r;
+
+	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) || (r = field_value(body, "output_config", JSON_OBJECT, &o, p)))
+		return r;
+	if (v) {
+		s = json_str(json_get(v, "type"), &n);
+		if (!s || (strcmp(s, "enabled") && strcmp(s, "disabled") && strcmp(s, "adaptive")))
+			return field_wrong(p, "thinking.type", "enabled, disabled or adaptive", json_get(v, "type"));
+		if (strcmp(s, "adaptive"))
+			c->think = *s == 'e';
+		if ((r = field_int(v, "budget_tokens", 0, INT32_MAX, &c->budget, p)))
+			return r;
+		if (c->think == 1 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking") &&
+		    !template_says(g->served->tmpl, "<think>"))
+			return problem_set(p, 400, "unsupported_field", "thinking", "thinking: this model's chat template knows none");
+	}
+	if (json_kind(json_get(o, "format")) != JSON_NULL)
+		return problem_set(p, 400, "unsupported_field", "output_config.format", "output_config.format is not supported by this server");
+	if ((r = field_value(o, "effort", JSON_STRING, &effort, p)))
+		return r;
+	c->effort = json_str(effort, &n);
+	return 0;
+}
+
+static int read_chat(struct generation *g, struct chat *c, struct problem *p)
+{
+	const struct json *body = g->body, *tools;
+	struct buf b;
+	int r;
+
+	c->effort_field = "output_config.effort";
+	c->budget_field = "thinking.budget_tokens";
+	if ((r = field_value(body, "tools", JSON_ARRAY, &tools, p)) || (r = read_choice(g, c, body, p)) ||
+	    (r = read_thinking(g, c, body, p)) || (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
+	    (r = field_bool(body, "return_progress", &g->params.progress, p)) || (r = anthropic_messages(body, &c->messages, p)))
+		return r;
+	buf_init(&b);
+	if (json_len(tools) && !(r = anthropic_tools(tools, &b, p)))
+		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	return r;
+}
+
+static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
+{
+	static const struct field *const tables[] = { message_fields, params_fields, NULL };
+	struct params *a = &g->params;
+	struct json *body = body_parse(bytes, n, p);
+	struct chat c;
+	int r;
+
+	if (!body)
+		return p->status;
+	g->body = body;
+	generation_prompts(g, 1);
+	chat_init(&c);
+	if (!(r = fields_check(body, tables, &a->unknown, p)) && !(r = chat_model(g, body, p)) &&
+	    !(r = params_read(a, body, g->served, p)) && !(r = params_stop(a, body, "stop_sequences", p)) &&
+	    !(r = read_chat(g, &c, p)))
+		r = chat_prompt(g, &c, p);
+	chat_fini(&c);
+	return r;
+}
+
+/* ---- writing ---- */
+
+static void put_usage_anthropic(const struct generation *g, struct buf *out)
+{
+	struct usage u = generation_usage(g);
+
+	/* What was read from the cache does not count as input there. */
+	buf_printf(out, "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":%d}",
+	           u.prompt - u.cached, u.cached, u.output);
+}
+
+static void put_head(const struct generation *g, struct buf *out)
+{
+	buf_printf(out, "{\"id\":\"msg_%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", g->x->id);
+	json_put_cstr(out, g->served->name);
+}
+
+static void put_stop(const struct choice *c, struct buf *out)
+{
+	const char *why = chat_calls(c) ? "tool_use" : c->finish == FINISH_LENGTH ? "max_tokens" : "end_turn";
+
+	if (c->finish == FINISH_STOP && c->stop_text)
+		why = "stop_sequence";
+	buf_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", why);
+	if (c->finish == FINISH_STOP && c->stop_text)
+		json_put_cstr(out, c->stop_text);
+	else
+		buf_puts(out, "null");
+}
+
+static void first(struct generation *g, struct choice *c, struct buf *out)
+{
+	(void)c;
+	event_named(out, "message_start");
+	buf_puts(out, "{\"type\":\"message_start\",\"message\":");
+	put_head(g, out);
+	buf_puts(out, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":");
+	put_usage_anthropic(g, out);
+	buf_puts(out, "}}");
+	event_end(out);
+}
+
+static void block_stop(struct choice *c, struct buf *out)
+{
+	if (c->block_open == BLOCK_THINKING) {
+		event_named(out, "content_block_delta");
+		buf_printf(out, "{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"%s\"}}",
+		           c->n_block - 1, signature);
+		event_end(out);
+	}
+	if (c->block_open) {
+		event_named(out, "content_block_stop");
+		buf_printf(out, "{\"type\":\"content_block_stop\",\"index\":%d}", c->n_block - 1);
+		event_end(out);
+	}
+	c->block_open = BLOCK_NONE;
+}
+
+static void block_start(struct choice *c, const struct piece *p, struct buf *out)
+{
+	block_stop(c, out);
+	event_named(out, "content_block_start");
+	buf_printf(out, "{\"type\":\"content_block_start\",\"index\":%d,\"content_block\":", c->n_block++);
+	switch (p->kind) {
+	case PIECE_THINKING:
+		buf_puts(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}");
+		c->block_open = BLOCK_THINKING;
+		break;
+	case PIECE_CALL:
+		buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", chat_call_id(c, c->told_calls++));
+		json_put_str(out, c->split.text.p + p->at, p->n);
+		buf_puts(out, ",\"input\":{}}}");
+		c->block_open = BLOCK_CALL;
+		break;
+	default:
+		buf_puts(out, "{\"type\":\"text\",\"text\":\"\"}}");
+		c->block_open = BLOCK_TEXT;
+		break;
+	}
+	event_end(out);
+}
+
+static void delta(struct generation *g, struct choice *c, struct buf *out)
+{
+	static const char *const kind[] = { [PIECE_THINKING] = "thinking_delta\",\"thinking", [PIECE_CONTENT] = "text_delta\",\"text",
+	                                    [PIECE_ARGUMENTS] = "input_json_delta\",\"partial_json" };
+	struct piece p;
+	bool begins;
+
+	(void)g;
+	while (chat_next(c, &p, &begins)) {
+		if (p.kind == PIECE_CALL_END)
+			continue;
+		if (begins && p.kind != PIECE_ARGUMENTS)
+			block_start(c, &p, out);
+		if (p.kind == PIECE_CALL)
+			continue;
+		event_named(out, "content_block_delta");
+		buf_printf(out, "{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"%s\":", c->n_block - 1, kind[p.kind]);
+		json_put_str(out, c->split.text.p + p.at, p.n);
+		buf_puts(out, "}}");
+		event_end(out);
+	}
+}
+
+static void last(struct generation *g, struct choice *c, struct buf *out)
+{
+	block_stop(c, out);
+	event_named(out, "message_delta");
+	buf_puts(out, "{\"type\":\"message_delta\",\"delta\":{");
+	put_stop(c, out);
+	if (c->split.malformed)
+		buf_puts(out, ",\"malformed_tool_call\":true");
+	buf_puts(out, "},\"usage\":");
+	put_usage_anthropic(g, out);
+	buf_putc(out, '}');
+	event_end(out);
+}
+
+static void progress(struct generation *g, struct choice *c, const struct event *ev, struct buf *out)
+{
+	event_named(out, "ping");       /* which clients that do not look pass over */
+	buf_puts(out, "{\"type\":\"ping\",\"prompt_progress\":");
+	put_progress(g, c, ev, out);
+	buf_putc(out, '}');
+	event_end(out);
+}
+
+static void close_stream(struct generation *g, struct buf *out)
+{
+	(void)g;
+	event_named(out, "message_stop");
+	buf_puts(out, "{\"type\":\"message_stop\"}");
+	event_end(out);
+}
+
+static void error(struct generation *g, const struct problem *p, struct buf *out)
+{
+	(void)g;
+	event_named(out, "error");
+	problem_put(out, p);
+	event_end(out);
+}
+
+/* A call whose arguments are an object; anything else is handed over as text. */
+static void put_call(struct choice *c, int i, struct buf *out)
+{
+	const struct piece *name = &c->split.piece[i], *args = &c->split.piece[i + 1];
+	const char *text = c->split.text.p;
+	struct json *j = json_parse(text + args->at, args->n, 200, NULL);
+
+	if (json_kind(j) == JSON_OBJECT) {
+		buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", chat_call_id(c, c->told_calls++));
+		json_put_str(out, text + name->at, name->n);
+		buf_puts(out, ",\"input\":");
+		json_put(out, j);
+		buf_putc(out, '}');
+	} else {
+		buf_puts(out, "{\"type\":\"text\",\"text\":\"");
+		json_put_inside(out, text + name->at, name->n);
+		buf_putc(out, ' ');
+		json_put_inside(out, text + args->at, args->n);
+		buf_puts(out, "\"}");
+	}
+	json_free(j);
+}
+
+static void whole(struct generation *g, struct buf *out)
+{
+	struct choice *c = &g->choice[0];
+	int count = 0;
+
+	put_head(g, out);
+	buf_puts(out, ",\"content\":[");
+	for (int i = 0; i < c->split.n_piece; i++) {
+		const struct piece *p = &c->split.piece[i];
+
+		if (p->kind == PIECE_ARGUMENTS || p->kind == PIECE_CALL_END)
+			continue;
+		if (count++)
+			buf_putc(out, ',');
+		if (p->kind == PIECE_CALL) {
+			put_call(c, i, out);
+			continue;
+		}
+		buf_puts(out, p->kind == PIECE_THINKING ? "{\"type\":\"thinking\",\"thinking\":" : "{\"type\":\"text\",\"text\":");
+		json_put_str(out, c->split.text.p + p->at, p->n);
+		if (p->kind == PIECE_THINKING)
+			buf_printf(out, ",\"signature\":\"%s\"", signature);
+		buf_putc(out, '}');
+	}
+	buf_puts(out, "],");
+	put_stop(c, out);
+	if (c->split.malformed)
+		buf_puts(out, ",\"malformed_tool_call\":true");
+	buf_puts(out, ",\"usage\":");
+	put_usage_anthropic(g, out);
+	buf_puts(out, "}\n");
+}
+
+const struct family messages_family = {
+	.path = "/v1/messages", .id_prefix = "msg_",
+	.read = read_body, .open = chat_open, .token = chat_token, .end = chat_end,
+	.first = first, .delta = delta, .last = last, .progress = progress, .close = close_stream, .error = error,
+	.whole = whole,
+};
+
+static void prep(struct exchange *x) { generation_prep(x, &messages_family); }
+
+const struct api messages_api = {
+	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, .stop = generation_stop,
+};
+
+/* ---- counting ---- */
+
+static void count(struct exchange *x)
+{
+	const struct generation *g = x->work;
+	char text[60];
+	int n = snprintf(text, sizeof text, "{\"input_tokens\":%zu}\n", g->prompt[0].n);
+
+	exchange_reply(x, 200, "application/json", text, (size_t)n);
+}
+
+static const struct family count_family = {
+	.path = "/v1/messages/count_tokens", .any_length = true, .read = read_body,
+};
+
+static void prep_count(struct exchange *x) { generation_prep(x, &count_family); }
+
+const struct api count_tokens_api = { .prep = prep_count, .ready = count, .drop = generation_drop };

@@ -1,0 +1,285 @@
+/* from_anthropic.c - see from_anthropic.h. */
+#include "server/from_anthropic.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "server/fields.h"
+
+static bool str_is(const struct json *j, const char *text)
+{
+	size_t n;
+	const char *s = json_str(j, &n);
+
+	return s && !strcmp(s, text);
+}
+
+/* The text of a block of type text. */
+static int text_of(const struct json *block, const char *at, struct buf *out, struct problem *p)
+{
+	const struct json *type = json_get(block, "type"), *text = json_get(block, "text");
+	char where[120];
+	const char *s;
+	size_t n;
+
+	snprintf(where, sizeof where, "%.90s.type", at);
+	if (json_kind(type) != JSON_STRING)
+		return field_wrong(p, where, "a string", type);
+	if (!str_is(type, "text"))
+		return problem_set(p, 400, "unsupported_content", where,
+		                   "%s is \"%.40s\": this server reads text only, so a block here must be of type \"text\"", where,
+		                   json_str(type, &n));
+	snprintf(where, sizeof where, "%.90s.text", at);
+	if (!(s = json_str(text, &n)))
+		return field_wrong(p, where, "a string", text);
+	buf_put(out, s, n);
+	return 0;
+}
+
+/* A string, or an array of blocks of text. */
+static int joined(const struct json *v, const char *at, struct buf *out, struct problem *p)
+{
+	char where[100];
+	const char *s;
+	size_t n;
+	int r = 0;
+
+	if ((s = json_str(v, &n))) {
+		buf_put(out, s, n);
+		return 0;
+	}
+	if (json_kind(v) == JSON_NULL)
+		return 0;
+	if (json_kind(v) != JSON_ARRAY)
+		return field_wrong(p, at, "a string or an array of blocks", v);
+	for (size_t i = 0; i < json_len(v) && !r; i++) {
+		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
+		r = text_of(json_at(v, i), where, out, p);
+	}
+	return r;
+}
+
+static void put_message(struct buf *out, const char *role, const struct buf *text)
+{
+	if (out->n > 1)
+		buf_putc(out, ',');
+	buf_printf(out, "{\"role\":\"%s\",\"content\":", role);
+	json_put_str(out, text->p, text->n);
+}
+
+static int tool_result(const struct json *block, const char *at, struct buf *out, struct problem *p)
+{
+	const struct json *id = json_get(block, "tool_use_id");
+	char where[120];
+	struct buf text;
+	int r;
+
+	snprintf(where, sizeof where, "%.90s.tool_use_id", at);
+	if (json_kind(id) != JSON_STRING)
+		return field_wrong(p, where, "a string", id);
+	buf_init(&text);
+	snprintf(where, sizeof where, "%.90s.content", at);
+	if (!(r = joined(json_get(block, "content"), where, &text, p))) {
+		put_message(out, "tool", &text);
+		buf_puts(out, ",\"tool_call_id\":");
+		json_put(out, id);
+		buf_putc(out, '}');
+	}
+	buf_fini(&text);
+	return r;
+}
+
+static void flush_user(struct buf *out, struct buf *text, bool *some)
+{
+	if (!*some)
+		return;
+	put_message(out, "user", text);
+	buf_putc(out, '}');
+	buf_reset(text);
+	*some = false;
+}
+
+/* Text and results, in their order. */
+static int user_blocks(const struct json *v, const char *at, struct buf *out, struct problem *p)
+{
+	char where[100];
+	struct buf text;
+	bool some = false;
+	int r = 0;
+
+	buf_init(&text);
+	for (size_t i = 0; i < json_len(v) && !r; i++) {
+		const struct json *block = json_at(v, i);
+
+		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
+		if (str_is(json_get(block, "type"), "tool_result")) {
+			flush_user(out, &text, &some);
+			r = tool_result(block, where, out, p);
+		} else {
+			r = text_of(block, where, &text, p);
+			some = true;
+		}
+	}
+	if (!r)
+		flush_user(out, &text, &some);
+	buf_fini(&text);
+	return r;
+}
+
+static int tool_use(const struct json *block, const char *at, struct buf *calls, struct problem *p)
+{
+	const struct json *id = json_get(block, "id"), *name = json_get(block, "name"), *input = json_get(block, "input");
+	char where[120];
+
+	snprintf(where, sizeof where, "%.90s.name", at);
+	if (json_kind(name) != JSON_STRING)
+		return field_wrong(p, where, "a string", name);
+	snprintf(where, sizeof where, "%.90s.input", at);
+	if (json_kind(input) != JSON_OBJECT && json_kind(input) != JSON_NULL)
+		return field_wrong(p, where, "an object", input);
+	buf_puts(calls, calls->n ? ",{\"id\":" : "{\"id\":");
+	json_put(calls, id);
+	buf_puts(calls, ",\"type\":\"function\",\"function\":{\"name\":");
+	json_put(calls, name);
+	buf_puts(calls, ",\"arguments\":");
+	if (json_kind(input) == JSON_OBJECT)
+		json_put(calls, input);
+	else
+		buf_puts(calls, "{}");
+	buf_puts(calls, "}}");
+	return 0;
+}
+
+static int assistant_blocks(const struct json *v, const char *at, struct buf *out, struct problem *p)
+{
+	struct buf text, thinking, calls;
+	char where[100];
+	const char *s;
+	size_t n;
+	int r = 0;
+
+	buf_init(&text);
+	buf_init(&thinking);
+	buf_init(&calls);
+	for (size_t i = 0; i < json_len(v) && !r; i++) {
+		const struct json *block = json_at(v, i), *type = json_get(block, "type");
+
+		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
+		if (str_is(type, "thinking")) {
+			if ((s = json_str(json_get(block, "thinking"), &n)))
+				buf_put(&thinking, s, n);
+		} else if (str_is(type, "tool_use")) {
+			r = tool_use(block, where, &calls, p);
+		} else if (!str_is(type, "redacted_thinking")) {        /* nobody can read that */
+			r = text_of(block, where, &text, p);
+		}
+	}
+	if (!r) {
+		put_message(out, "assistant", &text);
+		if (thinking.n) {
+			buf_puts(out, ",\"reasoning_content\":");
+			json_put_str(out, thinking.p, thinking.n);
+		}
+		if (calls.n)
+			buf_printf(out, ",\"tool_calls\":[%s]", calls.p);
+		buf_putc(out, '}');
+	}
+	buf_fini(&text);
+	buf_fini(&thinking);
+	buf_fini(&calls);
+	return r;
+}
+
+static int message(const struct json *m, size_t i, struct buf *out, struct problem *p)
+{
+	const struct json *role = json_get(m, "role"), *v = json_get(m, "content");
+	bool assistant = str_is(role, "assistant"), system = str_is(role, "system");
+	char at[60];
+	struct buf text;
+	int r;
+
+	snprintf(at, sizeof at, "messages[%zu]", i);
+	if (json_kind(m) != JSON_OBJECT)
+		return field_wrong(p, at, "an object with role and content", m);
+	snprintf(at, sizeof at, "messages[%zu].role", i);
+	if (!assistant && !system && !str_is(role, "user"))
+		return field_wrong(p, at, "user, assistant or system", role);
+	snprintf(at, sizeof at, "messages[%zu].content", i);
+	if (json_kind(v) == JSON_ARRAY && !system)
+		return (assistant ? assistant_blocks : user_blocks)(v, at, out, p);
+	if (json_kind(v) == JSON_NULL && !assistant)
+		return field_wrong(p, at, "a string or an array of blocks", v);
+	buf_init(&text);
+	if (!(r = joined(v, at, &text, p))) {
+		put_message(out, assistant ? "assistant" : system ? "system" : "user", &text);
+		buf_putc(out, '}');
+	}
+	buf_fini(&text);
+	return r;
+}
+
+int anthropic_messages(const struct json *body, struct buf *out, struct problem *p)
+{
+	const struct json *system = json_get(body, "system"), *messages = json_get(body, "messages");
+	size_t n = json_len(messages);
+	struct buf text;
+	int r = 0;
+
+	if (json_kind(messages) != JSON_ARRAY)
+		return messages ? field_wrong(p, "messages", "an array of messages", messages)
+		                : problem_set(p, 400, "missing_field", "messages", "messages is missing: an array of messages");
+	if (!n)
+		return problem_set(p, 400, "invalid_value", "messages", "messages is empty: at least one is needed");
+	if (str_is(json_get(json_at(messages, n - 1), "role"), "assistant"))
+		return problem_set(p, 400, "unsupported_content", "messages",
+		                   "the last message is the assistant's: answers that go on from a beginning are not supported");
+	buf_putc(out, '[');
+	if (json_kind(system) != JSON_NULL) {
+		buf_init(&text);
+		if (!(r = joined(system, "system", &text, p)) && text.n) {
+			put_message(out, "system", &text);
+			buf_putc(out, '}');
+		}
+		buf_fini(&text);
+	}
+	for (size_t i = 0; i < n && !r; i++)
+		r = message(json_at(messages, i), i, out, p);
+	buf_putc(out, ']');
+	return r;
+}
+
+int anthropic_tools(const struct json *tools, struct buf *out, struct problem *p)
+{
+	char at[60];
+
+	buf_putc(out, '[');
+	for (size_t i = 0; i < json_len(tools); i++) {
+		const struct json *t = json_at(tools, i), *type = json_get(t, "type");
+		const struct json *about = json_get(t, "description"), *schema = json_get(t, "input_schema");
+		size_t n;
+
+		snprintf(at, sizeof at, "tools[%zu].type", i);
+		if (json_kind(type) != JSON_NULL && !str_is(type, "custom"))
+			return json_kind(type) == JSON_STRING
+				? problem_set(p, 400, "unsupported_field", at, "%s is \"%.60s\": only tools of the client's own are supported", at,
+				              json_str(type, &n))
+				: field_wrong(p, at, "\"custom\"", type);
+		snprintf(at, sizeof at, "tools[%zu].name", i);
+		if (json_kind(json_get(t, "name")) != JSON_STRING)
+			return field_wrong(p, at, "a string", json_get(t, "name"));
+		snprintf(at, sizeof at, "tools[%zu].input_schema", i);
+		if (json_kind(schema) != JSON_OBJECT)
+			return field_wrong(p, at, "an object", schema);
+		buf_puts(out, i ? ",{\"type\":\"function\",\"function\":{\"name\":" : "{\"type\":\"function\",\"function\":{\"name\":");
+		json_put(out, json_get(t, "name"));
+		if (json_kind(about) != JSON_NULL) {
+			buf_puts(out, ",\"description\":");
+			json_put(out, about);
+		}
+		buf_puts(out, ",\"parameters\":");
+		json_put(out, schema);
+		buf_puts(out, "}}");
+	}
+	buf_putc(out, ']');
+	return 0;
+}
