@@ -41,6 +41,9 @@ struct options {
 	int step_rows;
 	enum cpu_level cpu;
 	enum arith arith;
+	int decode_gap;                 /* ms; see engine.h */
+	int answer_reserve;             /* tokens; see engine.h */
+	size_t memory_bytes;            /* for everything; 0: no such bound */
 	size_t kv_bytes;                /* 0: see load.c */
 	size_t prefix_bytes;            /* SIZE_MAX: see load.c */
 
@@ -63,7 +66,8 @@ struct options {
 	const char *api_key, *api_key_file;
 	const char *cors_origin;
 	bool strict;
-	int queue;                      /* waiting requests */
+	int queue;                      /* waiting requests ... */
+	double queue_seconds;           /* ... and seconds of prompts; 0: any */
 	int connections;                /* at once */
 	size_t body_bytes;              /* of one request */
 	int timeout;                    /* seconds a client may take to send a request ... */

@@ -244,51 +244,109 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* What the options leave open, from what the machine has. */
-static void budgets(const struct session *s, const struct options *o, struct model_opts *mo, size_t *prefix_bytes)
-{
-	const struct shape *shape = &s->model->shape;
-	size_t machine = machine_bytes(), want;
+/* Where the memory goes. */
+struct plan {
+	size_t weights;                 /* mapped: shared with the page cache */
+	size_t step;                    /* work memory and logits of the largest step */
+	size_t states;                  /* of the running sequences, tapes included */
+	size_t kv;                      /* the page pool */
+	size_t prefix, parked;          /* kept prefixes beyond their pages; preempted sequences */
+};
 
-	*mo = (struct model_opts){
-		.arith = o->arith, .slots = o->parallel, .ctx_max = o->ctx_size ? o->ctx_size : shape->ctx_max,
-		.step_rows = o->step_rows, .kv_bytes = o->kv_bytes,
-		.kv = kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16"),
-	};
-	if (!mo->kv_bytes && shape->layers_attn) {
-		want = size_mul((size_t)mo->slots, model_kv_pages(mo->ctx_max));
-		want = size_mul(model_kv_page_bytes(shape, mo->kv), want);
-		mo->kv_bytes = least(want, machine / 4);
-	}
-	*prefix_bytes = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
-	/* Beside the kept ones, two for `logits --resume-at`. */
-	mo->snap_bytes = *prefix_bytes + 2 * state_slot_bytes(&shape->state);
+static size_t plan_total(const struct plan *p)
+{
+	return p->weights + p->step + p->states + p->kv + p->prefix + p->parked;
 }
 
-static void log_plan(const struct session *s, const struct engine_opts *eo)
+/* Bytes that all sequences at their longest could use. */
+static size_t kv_most(const struct session *s, const struct model_opts *mo)
+{
+	const struct shape *shape = &s->model->shape;
+
+	if (!shape->layers_attn)
+		return 0;
+	return size_mul(model_kv_page_bytes(shape, mo->kv), size_mul((size_t)mo->slots, model_kv_pages(mo->ctx_max)));
+}
+
+/* What the options leave open: from the machine's memory, or out of --memory when
+ * that was given.  Of what weights, step and states leave of it, keys and values
+ * get five eighths, kept prefixes two and preempted sequences one: a hybrid
+ * model's state at the end of a conversation is about as large as the keys and
+ * values of some thousand tokens. */
+static int budgets(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
+                   struct err *err)
+{
+	enum { MB = 1 << 20 };
+	const struct shape *shape = &s->model->shape;
+	size_t machine = machine_bytes(), most = kv_most(s, mo), fixed, rest;
+
+	p->kv = o->kv_bytes ? o->kv_bytes : least(most, machine / 4);
+	p->prefix = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
+	p->parked = least(most, machine / 16);
+	if (!o->memory_bytes)
+		return 0;
+	fixed = p->weights + p->step + p->states + (o->kv_bytes ? p->kv : 0) + (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
+	if (fixed >= o->memory_bytes)
+		return err_set(err, E_LIMIT, "--memory %zu MB: weights take %zu MB, a step %zu MB, states %zu MB, keys and values "
+		               "and kept prefixes as asked for %zu MB; nothing is left", o->memory_bytes / MB, p->weights / MB,
+		               p->step / MB, p->states / MB, (fixed - p->weights - p->step - p->states) / MB);
+	rest = o->memory_bytes - fixed;
+	if (!o->kv_bytes)
+		p->kv = least(most, rest / 8 * 5);
+	if (o->prefix_bytes == SIZE_MAX)
+		p->prefix = rest / 8 * 2;
+	p->parked = least(most, rest / 8);
+	if (shape->layers_attn && p->kv < model_kv_page_bytes(shape, mo->kv))
+		return err_set(err, E_LIMIT, "--memory %zu MB: %zu KB are left for keys and values, and one page has %zu KB",
+		               o->memory_bytes / MB, p->kv / 1024, model_kv_page_bytes(shape, mo->kv) / 1024);
+	return 0;
+}
+
+static void log_plan(const struct session *s, const struct engine_opts *eo, const struct plan *p)
 {
 	const struct model_opts *mo = &s->model->opts;
 	const struct shape *shape = &s->model->shape;
 	enum { MB = 1 << 20 };
 
-	log_info("%s: %s, %.1f million parameters, weights %zu MB; %d threads, %s", s->store->name, s->model->arch,
-	         (double)shape->params / 1e6, (size_t)shape->weight_bytes / MB, s->be->threads, cpu_level_name(s->be->level));
-	log_info("context %d, %d sequences at once, %d tokens per step, queue %d; "
-	         "keys and values up to %zu MB, states %zu MB, kept prefixes up to %zu MB", mo->ctx_max, eo->seqs_max, eo->step_rows, eo->queue_max, mo->kv_bytes / MB,
-	         (size_t)mo->slots * state_slot_bytes(&shape->state) / MB, eo->prefix_bytes / MB);
+	log_info("%s: %s, %.1f million parameters; %d threads, %s", s->store->name, s->model->arch,
+	         (double)shape->params / 1e6, s->be->threads, cpu_level_name(s->be->level));
+	log_info("context %d, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, eo->seqs_max,
+	         eo->step_rows, eo->queue_max);
+	log_info("memory %zu MB: weights mapped %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
+	         "kept prefixes up to %zu, preempted up to %zu", plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB,
+	         p->kv / MB, shape->layers_attn ? p->kv / model_kv_row_bytes(shape, mo->kv) : 0, p->prefix / MB, p->parked / MB);
 }
 
-static int open_engine(struct session *s, const struct options *o, struct err *err)
+static int open_engine(struct session *s, const struct options *o, unsigned what, struct err *err)
 {
-	struct engine_opts eo = { .seqs_max = o->parallel, .step_rows = o->step_rows, .queue_max = o->queue };
+	struct engine_opts eo = {
+		.seqs_max = o->parallel, .step_rows = o->step_rows, .queue_max = o->queue, .queue_seconds = o->queue_seconds,
+		.decode_gap_ms = o->decode_gap, .answer_reserve = o->answer_reserve,
+		.logit_rows = what & LOAD_LOGITS ? o->step_rows : 0,
+	};
 	struct model_opts mo;
+	struct plan plan = { 0 };
 	int rc;
 
 	progress(s->store->name, NULL, 0);      /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
 	if (rc)
 		return rc;
-	budgets(s, o, &mo, &eo.prefix_bytes);
+	mo = (struct model_opts){
+		.arith = o->arith, .slots = o->parallel, .ctx_max = o->ctx_size ? o->ctx_size : s->model->shape.ctx_max,
+		.step_rows = o->step_rows, .kv = kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16"),
+	};
+	plan.weights = (size_t)s->model->shape.weight_bytes;
+	plan.states = size_mul((size_t)mo.slots, state_slot_bytes(&s->model->shape.state));
+	plan.step = engine_step_bytes(s->model, &eo);
+	rc = budgets(s, o, &mo, &plan, err);
+	if (rc)
+		return rc;
+	mo.kv_bytes = plan.kv;
+	/* Beside the kept ones, two for `logits --resume-at`. */
+	mo.snap_bytes = plan.prefix + 2 * state_slot_bytes(&s->model->shape.state);
+	eo.prefix_bytes = plan.prefix;
+	eo.park_bytes = plan.parked;
 	s->be = backend_cpu_open(o->threads ? o->threads : cpu_count(), o->cpu);
 	rc = model_attach(s->model, s->be, &mo, err);
 	if (rc)
@@ -297,7 +355,7 @@ static int open_engine(struct session *s, const struct options *o, struct err *e
 	progress(s->store->name, NULL, 0);
 	rc = engine_open(&s->engine, s->model, s->tok, &eo, err);
 	if (!rc)
-		log_plan(s, &eo);
+		log_plan(s, &eo, &plan);
 	return rc;
 }
 
@@ -327,7 +385,7 @@ int session_open(struct session *s, const struct options *o, unsigned what, stru
 	if (!rc && (what & LOAD_TEMPLATE))
 		rc = template_args(s, o, err);
 	if (!rc && (what & LOAD_ENGINE))
-		rc = open_engine(s, o, err);
+		rc = open_engine(s, o, what, err);
 	if (s->store)
 		progress(s->store->name, NULL, 0);
 	if (rc)

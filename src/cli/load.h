@@ -16,6 +16,7 @@ enum {
 	LOAD_TOKENIZER = 1,             /* it is an error when the folder has none */
 	LOAD_TEMPLATE = 2,              /* the chat template, if there is one */
 	LOAD_ENGINE = 4,                /* weights, caches, engine */
+	LOAD_LOGITS = 8,                /* the engine gives the logits of all rows */
 };
 
 enum { EOS_MAX = 16 };

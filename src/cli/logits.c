@@ -215,7 +215,7 @@ int cmd_logits(const struct options *given)
 	}
 	rc = read_ids(&w, &err);
 	if (!rc)
-		rc = session_open(&w.s, &o, LOAD_ENGINE, &err);
+		rc = session_open(&w.s, &o, LOAD_ENGINE | LOAD_LOGITS, &err);
 	if (!rc) {
 		w.vocab = w.s.model->shape.vocab;
 		rc = check_ids(&w, &err);

@@ -108,6 +108,8 @@ static const struct option table[] = {
 	  "refuse requests with fields that are not known; else a header of the reply lists them" },
 	{ CMD_SERVE, "queue", NULL, NULL, K_INT, AT(queue), NONE, 1, 1 << 20, "N", "256", group_server,
 	  "requests that may wait; one more is refused" },
+	{ CMD_SERVE, "queue-seconds", NULL, NULL, K_DOUBLE, AT(queue_seconds), NONE, 0, 1e6, "SECONDS", "120", group_server,
+	  "prompts that may wait, in seconds of computing them at the measured rate; 0: any" },
 	{ CMD_SERVE, "max-connections", NULL, NULL, K_INT, AT(connections), NONE, 1, 1 << 20, "N", "1024", group_server,
 	  "connections at once" },
 	{ CMD_SERVE, "max-body", NULL, NULL, K_SIZE, AT(body_bytes), NONE, 0, 0, "SIZE", "64M", group_server,
@@ -160,6 +162,13 @@ static const struct option table[] = {
 	  "compute threads; 0: one per processor" },
 	{ CMD_ENGINE, "prefill-step-size", NULL, "ubatch-size", K_INT, AT(step_rows), NONE, 1, 65536, "N", "256", group_model,
 	  "most tokens computed in one step" },
+	{ CMD_SERVE, "decode-gap-ms", NULL, NULL, K_INT, AT(decode_gap), NONE, 1, 60000, "MS", "100", group_model,
+	  "while prompts are computed, running answers get a token at least so often (or one decode step, where that is longer)" },
+	{ CMD_SERVE, "answer-reserve", NULL, NULL, K_INT, AT(answer_reserve), NONE, 1, INT_MAX, "N", "512", group_model,
+	  "tokens of an answer that memory is set aside for before it starts; longer answers take what is free, and may "
+	  "have to wait for it half way.  A large N: never" },
+	{ CMD_ENGINE, "memory", NULL, NULL, K_SIZE, AT(memory_bytes), NONE, 0, 0, "SIZE", "0", group_model,
+	  "memory for everything, the mapped weights included; what is left open below is shared out of it.  0: as below" },
 	{ CMD_ENGINE | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(kv_bytes), NONE, 0, 0, "SIZE", "0", group_model,
 	  "memory for keys and values; 0: what --parallel sequences of --ctx-size need, at most a quarter of the machine's" },
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL, group_model,
@@ -454,6 +463,8 @@ static void defaults(const struct command *c, struct options *o)
 	o->temperature = o->top_p = o->repetition_penalty = 1;
 	if (!(c->bit & (CMD_SERVE | CMD_INSPECT)))
 		o->parallel = 1;
+	if (c->bit != CMD_SERVE)
+		o->decode_gap = 1000000;        /* nobody joins: nothing to keep chunks small for */
 	o->log_level = c->bit == CMD_SERVE ? LOG_INFO : LOG_WARN;
 }
 

@@ -116,7 +116,7 @@ struct batch {
 	struct span *span;              /* [seqs_max] */
 	int32_t *first;                 /* [seqs_max] item[i].row, as pass wants it */
 	int32_t *tok, *pos, *item_of;   /* [step_rows] */
-	int32_t *logit_row;             /* [step_rows] */
+	int32_t *logit_row;             /* [logit_rows] */
 	int n_item, n_row, n_logit;
 	int n_prompt;                   /* rows of prompts among them ... */
 	double prompt_pos;              /* ... and their mean position */

@@ -520,6 +520,22 @@ static void *run(void *arg)
 
 /* ---- open and close ---- */
 
+/* Each sequence may want its last row's, and those of its drafts. */
+static int logit_rows(const struct engine_opts *o)
+{
+	int n = o->seqs_max * (1 + o->n_draft);
+
+	return n < o->step_rows ? n : o->step_rows;
+}
+
+size_t engine_step_bytes(const struct model *m, const struct engine_opts *o)
+{
+	int logits = o->logit_rows ? o->logit_rows : logit_rows(o);
+
+	return size_mul(m->ops->work_floats(m, o->step_rows, logits) + size_mul((size_t)logits, (size_t)m->shape.vocab),
+	                sizeof(float));
+}
+
 static int opts_check(const struct model *m, const struct engine_opts *o, struct err *err)
 {
 	if (o->seqs_max < 1 || o->seqs_max > m->opts.slots)
@@ -528,6 +544,9 @@ static int opts_check(const struct model *m, const struct engine_opts *o, struct
 	if (o->step_rows < 1 || o->step_rows > m->opts.step_rows)
 		return err_set(err, E_ARG, "%d rows per step asked of an engine over a model made for %d", o->step_rows,
 		               m->opts.step_rows);
+	if (o->logit_rows && (o->logit_rows < logit_rows(o) || o->logit_rows > o->step_rows))
+		return err_set(err, E_ARG, "logits for %d rows of a step asked for; %d to %d can be done", o->logit_rows,
+		               logit_rows(o), o->step_rows);
 	if (o->queue_max < 1)
 		return err_set(err, E_ARG, "a queue of %d requests; at least 1 is needed", o->queue_max);
 	if (o->n_draft < 0 || o->n_draft > DRAFT_MAX)
@@ -549,7 +568,7 @@ static void batch_init(struct engine *e)
 	b->tok = xcalloc(rows, sizeof(*b->tok));
 	b->pos = xcalloc(rows, sizeof(*b->pos));
 	b->item_of = xcalloc(rows, sizeof(*b->item_of));
-	b->logit_row = xcalloc(rows, sizeof(*b->logit_row));
+	b->logit_row = xcalloc((size_t)e->opts.logit_rows, sizeof(*b->logit_row));
 }
 
 /* The pass of the largest step, in the backend's memory. */
@@ -566,9 +585,8 @@ static int pass_init(struct engine *e, struct err *err)
 		.tok = b->tok, .pos = b->pos, .item = b->item_of,
 		.span = b->span, .row = b->first, .logit_row = b->logit_row,
 	};
-	/* Every row may want logits; the memory is touched only when they do. */
-	e->logits_bytes = size_mul(size_mul((size_t)rows, (size_t)m->shape.vocab), sizeof(float));
-	p->work_cap = size_mul(m->ops->work_floats(m, rows, rows), sizeof(float));
+	e->logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
+	p->work_cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));
 	p->logits = be->ops->alloc(be, e->logits_bytes);
 	p->work = p->work_cap ? be->ops->alloc(be, p->work_cap) : NULL;
 	if (!p->logits || (p->work_cap && !p->work))
@@ -624,6 +642,8 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 		e->opts.decode_gap_ms = GAP_MS;
 	if (!e->opts.answer_reserve)
 		e->opts.answer_reserve = ANSWER_RESERVE;
+	if (!e->opts.logit_rows)
+		e->opts.logit_rows = logit_rows(opts);
 	pace_init(&e->pace, e->opts.decode_gap_ms);
 	e->miss = 1;
 	e->ctx_max = m->opts.ctx_max ? m->opts.ctx_max : m->shape.ctx_max;

@@ -35,6 +35,8 @@ struct engine_opts {
 	int decode_gap_ms;              /* a running answer's tokens come at least so often, whoever joins; 0: 100 */
 	int answer_reserve;             /* tokens of an answer that pages are set aside for when it starts; 0: 512.
 	                                 * More of it means fewer at once, less of it more preemption */
+	int logit_rows;                 /* most rows of a step that can have logits; 0: what answers need.  More of them
+	                                 * make asks with on_logits faster */
 	size_t prefix_bytes;            /* budget of kept prefixes; 0: keep none */
 	size_t park_bytes;              /* budget of preempted sequences' memory outside the page pool; 0: compute again */
 	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
@@ -151,6 +153,9 @@ struct event {
 	struct err err;                 /* DONE with FINISH_ERROR */
 };
 
+/* Bytes of work memory and logits that an engine so opened takes; the model may
+ * be bound only. */
+size_t engine_step_bytes(const struct model *m, const struct engine_opts *opts);
 int engine_open(struct engine **out, struct model *m, const struct tokenizer *tok, const struct engine_opts *opts,
                 struct err *err);
 /* Cancels what runs, waits for the thread, frees. */

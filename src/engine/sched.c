@@ -200,6 +200,7 @@ static bool add(struct engine *e, struct request *r, int n, int n_draft)
 		from = r->reported > r->pos ? r->reported : r->pos;
 	else if (r->pos + n >= r->n_tok && r->out_max)
 		from = r->n_tok - 1;
+	assert(b->n_logit + r->pos + n - from <= e->opts.logit_rows);
 	*it = (struct batch_item){ .req = r, .row = b->n_row, .logit = b->n_logit };
 	b->span[b->n_item] = span;
 	b->first[b->n_item] = b->n_row;
@@ -244,7 +245,7 @@ static void choose(struct engine *e, int room, bool decoding)
 {
 	struct sched *s = &e->sched;
 	double share = 1;       /* of the step's time for prompts */
-	int left = room, n, most;
+	int left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
 	struct request *r;
 
 	s->n_pick = 0;
@@ -259,6 +260,11 @@ static void choose(struct engine *e, int room, bool decoding)
 		most = pace_rows(&e->pace, decoding, r->pos);
 		n = (int)ceil(share * most);
 		n = chunk(e, r, room, left, n);
+		if (r->on_logits) {
+			/* Each has the logits of one row for sure; beyond those, what nobody may want. */
+			n = n < 1 + (logits > 0 ? logits : 0) ? n : 1 + (logits > 0 ? logits : 0);
+			logits -= n - 1;
+		}
 		r->skip = s->round;
 		if (!n)
 			continue;

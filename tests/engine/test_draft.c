@@ -45,7 +45,7 @@ static struct rig rig_open(const struct rig_opts *o)
 	struct rig g;
 	struct err err;
 	struct engine_opts eo = { .seqs_max = o->seqs, .step_rows = o->rows, .queue_max = o->queue,
-	                          .prefix_bytes = o->prefix_bytes, .clock = &fake_clock, .by_hand = true,
+	                          .prefix_bytes = o->prefix_bytes, .clock = &fake_clock, .by_hand = true, .logit_rows = o->rows,
 	                          .n_draft = o->n_draft, .n_drafter = o->n_drafter };
 
 	memcpy(eo.drafter, o->drafter, sizeof(eo.drafter));

@@ -55,6 +55,7 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	uint64_t s = seed;
 
 	eo.step_rows = seed % 2 ? STEP : 9;
+	eo.logit_rows = seed % 2 ? STEP : 0;
 	eo.prefix_bytes = seed % 3 ? 1 << 22 : 0;
 	mo.snap_bytes = 1 << 23;
 	CHECK(!model_bind(&m, st, &err), "%s", err.msg);

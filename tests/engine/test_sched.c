@@ -402,6 +402,27 @@ static void test_full_steps(void)
 		}
 }
 
+/* Logits are made for as many rows as answers need; who asks for all gets them a few at a time. */
+static void test_logit_rows(void)
+{
+	static struct life l[3];
+	struct world w;
+	struct engine_opts eo = { .seqs_max = 8, .step_rows = 64 };
+
+	world_open(&w, roomy, eo);
+	CHECK(engine_step_bytes(w.m, &eo) == 8 * TOY_VOCAB * sizeof(float), "%zu bytes", engine_step_bytes(w.m, &eo));
+	for (int i = 0; i < 3; i++) {
+		life_init(&l[i], 100, 250, (uint64_t)i);
+		l[i].want_rows = i != 1;
+		l[i].ask.max_tokens = 20;
+		submit(&l[i], &w);
+	}
+	pump(&w);
+	for (int i = 0; i < 3; i++)
+		end(&l[i], &w);
+	world_close(&w);
+}
+
 /* ---- fairness ---- */
 
 enum { HOGS = 100 };
@@ -564,6 +585,7 @@ int main(void)
 	test_gap();
 	test_gap_slow();
 	test_full_steps();
+	test_logit_rows();
 	test_short_beside_hog();
 	test_long_beside_flood();
 	test_priority();
