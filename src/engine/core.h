@@ -155,6 +155,7 @@ struct engine {
 	pthread_cond_t answered;        /* commands are done */
 	/* Under the lock. */
 	struct command *command;        /* to the prefix store, oldest first */
+	bool woken;                     /* by engine_wake */
 	struct request *inbox, **inbox_end;
 	struct queue queue;             /* submitted and not yet admitted for the first time */
 	uint64_t submitted;
@@ -179,6 +180,8 @@ struct engine {
 };
 
 int64_t engine_now(const struct engine *e);
+/* Any thread: what a waiting request waits for may be there. */
+void engine_wake(struct engine *e);
 void engine_show_stats(struct engine *e);
 /* r is admitted for the first time, or ends before: it is in the queue's books no more. */
 void engine_dequeue(struct engine *e, struct request *r);

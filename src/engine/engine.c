@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -502,6 +503,35 @@ bool engine_step(struct engine *e)
 	return step(e);
 }
 
+void engine_wake(struct engine *e)
+{
+	pthread_mutex_lock(&e->lock);
+	e->woken = true;
+	pthread_cond_signal(&e->wake);
+	pthread_mutex_unlock(&e->lock);
+}
+
+/* All there is waits for the disk: until it says so, or somebody may have been
+ * cancelled. */
+static void doze(struct engine *e)
+{
+	enum { DOZE_NS = 20000000 };    /* 20 ms: what a cancel may take to be seen */
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	t.tv_nsec += DOZE_NS;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_nsec -= 1000000000;
+		t.tv_sec++;
+	}
+	pthread_mutex_lock(&e->lock);
+	while (!e->closing && !e->inbox && !e->woken && !commands_wait(e))
+		if (pthread_cond_timedwait(&e->wake, &e->lock, &t))
+			break;
+	e->woken = false;
+	pthread_mutex_unlock(&e->lock);
+}
+
 static void *run(void *arg)
 {
 	struct engine *e = arg;
@@ -513,7 +543,8 @@ static void *run(void *arg)
 			pthread_cond_wait(&e->wake, &e->lock);
 		closing = e->closing;
 		pthread_mutex_unlock(&e->lock);
-		step(e);
+		if (!step(e) && e->sched.fair.n_waiting && e->prefix.tier)
+			doze(e);
 	} while (!closing);
 	return NULL;
 }

@@ -15,11 +15,11 @@ struct prefix_node {
 	int32_t *tok;                   /* [n] what follows the parent's end */
 	int n, end;
 	struct snaps snaps;             /* at end; n == 0: none */
-	uint64_t key;                   /* the tier's; 0: not on disk */
 	int below;                      /* nodes in this subtree, itself included, that have a snapshot */
 	uint64_t id;
 	bool placed;                    /* a state was meant to be here; false: only a fork of the way */
 	bool lost, pinned;
+	bool read;                      /* came from the tier below, and was not used since */
 	enum place kind;
 	uint64_t by;
 	int passes;                     /* prompts that were known further on than here */
@@ -52,7 +52,7 @@ static bool is_root(const struct prefix_node *e)
 
 static bool is_ghost(const struct prefix_node *e)
 {
-	return !is_root(e) && !e->child && !has_state(e) && !e->key;
+	return !is_root(e) && !e->child && !has_state(e);
 }
 
 static int rank_of(const struct prefix_node *e)
@@ -156,7 +156,7 @@ static void join(struct prefix *p, struct prefix_node *e)
 	struct prefix_node *c = e->child;
 	int32_t *tok;
 
-	if (is_root(e) || e->placed || has_state(e) || e->key || !c || c->next)
+	if (is_root(e) || e->placed || has_state(e) || !c || c->next)
 		return;
 	count_out(p, c);
 	link_out(p, c);
@@ -172,13 +172,6 @@ static void join(struct prefix *p, struct prefix_node *e)
 	count_in(p, c);
 	free(e->tok);
 	free(e);
-}
-
-static void forget_key(struct prefix *p, struct prefix_node *e)
-{
-	if (e->key && p->tier)
-		p->tier->forget(p->tier, e->key);
-	e->key = 0;
 }
 
 static void tree_free(struct prefix *p, struct prefix_tree *t)
@@ -369,18 +362,15 @@ static void detach(struct prefix *p, struct prefix_node *e)
 		a->below--;
 }
 
-/* Out of memory; to the tier, if there is one. */
 static void evict(struct prefix *p, struct prefix_node *e)
 {
-	if (p->tier && !e->key) {
+	if (p->tier) {
 		int32_t *tok = path_of(e);
 
-		/* It has a state, so the books do not ask for its key. */
-		e->key = p->tier->spill(p->tier, e->tree->salt, tok, e->end, &e->snaps);
-		p->spilled += e->key != 0;
+		p->tier->left(p->tier, e->tree->salt, tok, e->end, &e->snaps);
 		free(tok);
 	}
-	e->lost = !e->key;
+	e->lost = true;
 	detach(p, e);
 	p->evicted++;
 }
@@ -439,25 +429,15 @@ static struct prefix_node *least(const struct prefix *p, bool room, bool pinned)
 	return worst;
 }
 
-/* The oldest ghost, or, when there is none, the oldest leaf that is on disk alone:
- * what leads to it takes memory too. */
 static bool drop_ghost(struct prefix *p)
 {
-	struct prefix_node *oldest = NULL, *far = NULL;
+	struct prefix_node *oldest = NULL;
 
-	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e))
 		if (is_ghost(e) && (!oldest || e->used < oldest->used))
 			oldest = e;
-		if (!e->child && !has_state(e) && e->key && (!far || e->used < far->used))
-			far = e;
-	}
-	if (!oldest)
-		oldest = far;
 	if (!oldest)
 		return false;
-	count_out(p, oldest);
-	forget_key(p, oldest);
-	count_in(p, oldest);
 	remove_leaf(p, oldest);
 	return true;
 }
@@ -545,7 +525,7 @@ static void report(const struct prefix *p, const struct way *w, int n, struct pr
 	const struct prefix_node *next = w->part ? w->part : w->whole->child;
 	bool lost = false;
 
-	r->source = out->at ? PREFIX_MEMORY : PREFIX_NONE;
+	r->source = !out->at ? PREFIX_NONE : out->node->read ? PREFIX_DISK : PREFIX_MEMORY;
 	r->resumed = out->at;
 	r->junction = w->depth < n - 1 ? w->depth : n - 1;
 	r->replayed = r->junction - r->resumed;
@@ -584,11 +564,7 @@ void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, i
 			consider(out, e, e->end < most ? e->end : most);
 		if (!out->deepest && e->placed && e->end <= most)
 			out->deepest = e;
-		if (!out->far && e->key && !has_state(e) && e->end <= most && e->end > out->at)
-			out->far = e;
 	}
-	if (out->far && out->far->end <= out->at)
-		out->far = NULL;
 	report(p, &w, n, out);
 }
 
@@ -599,6 +575,7 @@ void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
 	p->clock++;
 	if (hit->node) {
 		hit->node->hits++;
+		hit->node->read = false;
 		hit->node->used = p->clock;
 		hit->node->used_ns = now;
 	}
@@ -655,6 +632,43 @@ static bool covered(const struct prefix *p, const char *salt, const int32_t *tok
 	return below && snaps_reach(&below->snaps, n) == n;
 }
 
+/* Takes snaps over.  NULL: they are larger than the budget, and dropped. */
+static struct prefix_node *hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
+{
+	struct prefix_node *e;
+
+	if (snaps->bytes + (size_t)n * sizeof(*tok) + sizeof(*e) > p->bytes_max) {
+		snaps_drop(snaps);
+		return NULL;
+	}
+	e = node_make(p, key->salt, tok, n);
+	placed(p, e, key);
+	attach(p, e, snaps);
+	/* What the new one can stand in for. */
+	for (struct prefix_node *a = e->parent, *up; !is_root(a); a = up) {
+		up = a->parent;
+		if (has_state(a) && !a->pinned && snaps_reach(snaps, a->end) == a->end)
+			detach(p, a);
+	}
+	return e;
+}
+
+bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
+{
+	struct prefix_node *e;
+
+	assert(snaps->pos == n);
+	if (covered(p, key->salt, tok, n)) {
+		snaps_drop(snaps);
+		return false;
+	}
+	e = hang(p, key, tok, n, snaps);
+	if (e)
+		e->read = true;
+	prefix_trim(p);
+	return e != NULL;
+}
+
 bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n)
 {
 	struct prefix_node *e;
@@ -669,19 +683,11 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 			prefix_note(p, key, tok, n);
 			return false;
 		}
-	if (snaps.bytes + (size_t)n * sizeof(*tok) + sizeof(*e) > p->bytes_max) {
-		snaps_drop(&snaps);
+	e = hang(p, key, tok, n, &snaps);
+	if (!e)
 		return false;
-	}
-	e = node_make(p, key->salt, tok, n);
-	placed(p, e, key);
-	attach(p, e, &snaps);
-	/* What the new one can stand in for. */
-	for (struct prefix_node *a = e->parent, *up; !is_root(a); a = up) {
-		up = a->parent;
-		if (has_state(a) && !a->pinned && snaps_reach(&snaps, a->end) == a->end)
-			detach(p, a);
-	}
+	if (p->tier)
+		p->tier->kept(p->tier, e->tree->salt, tok, n, &e->snaps);
 	prefix_trim(p);
 	return true;
 }
@@ -730,7 +736,6 @@ static int drop_all(struct prefix *p, struct prefix_node *top)
 			detach(p, e);
 			n++;
 		}
-		forget_key(p, e);
 		count_out(p, e);
 		link_out(p, e);
 		free(e->tok);
@@ -748,6 +753,12 @@ int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt)
 	if (node) {
 		struct prefix_node *parent = node->parent;
 
+		if (p->tier) {
+			int32_t *tok = path_of(node);
+
+			p->tier->dropped(p->tier, node->tree->salt, tok, node->end);
+			free(tok);
+		}
 		n = drop_all(p, node);
 		if (is_root(parent) && !parent->child)
 			tree_free(p, parent->tree);
@@ -762,6 +773,8 @@ int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt)
 		next = t->next;
 		if (salt && !same_salt(t, salt))
 			continue;
+		if (p->tier)
+			p->tier->dropped(p->tier, t->salt, NULL, 0);
 		n += drop_all(p, &t->root);
 		tree_free(p, t);
 	}
@@ -792,14 +805,18 @@ int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err 
 void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg)
 {
 	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+		int32_t *tok = p->tier ? path_of(e) : NULL;
 		struct prefix_item item = {
 			.id = e->id, .parent = e->parent->id, .salt = e->tree->salt, .begin = e->end - e->n, .end = e->end,
-			.tok = e->tok, .kind = e->kind, .has_state = has_state(e), .on_disk = e->key != 0, .pinned = e->pinned,
+			.tok = e->tok, .kind = e->kind, .has_state = has_state(e), .pinned = e->pinned,
 			.lost = e->lost, .bytes = has_state(e) ? snaps_alone(&e->snaps) : 0, .hits = e->hits,
 			.age_ns = now - e->made_ns, .idle_ns = now - e->used_ns,
 		};
 
+		if (p->tier)
+			item.on_disk = p->tier->find(p->tier, e->tree->salt, tok, e->end) == e->end;
 		fn(arg, &item);
+		free(tok);
 	}
 }
 
@@ -822,7 +839,7 @@ void prefix_check(const struct prefix *p)
 		assert(e->n > 0 && e->end == e->parent->end + e->n && e->tree == e->parent->tree);
 		assert(!e->pinned || has_state(e));
 		assert(!has_state(e) || e->snaps.pos == e->end);
-		assert(has_state(e) || e->placed || e->key || (e->child && e->child->next));   /* else it should be joined */
+		assert(has_state(e) || e->placed || (e->child && e->child->next));   /* else it should be joined */
 		for (const struct prefix_node *c = e->child; c; c = c->next) {
 			below += c->below;
 			assert(c->parent == e && (!c->next || c->next->prev == c));

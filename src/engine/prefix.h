@@ -15,11 +15,8 @@
  *
  * Engine's thread only; other threads go through engine_prefix_* (engine.h).
  *
- * Another tier: set prefix.tier before the first call.  A node whose snapshot is
- * dropped from memory is offered to tier->spill first; a node with a key and no
- * snapshot is on disk.  prefix_find reports such a node in hit->far when it lies
- * deeper than what memory has; the caller starts tier->load and looks again at a
- * later step; prefix_arrived hangs what was read into the tree. */
+ * A tier below memory (disk) is told of what comes and goes, and asked before a
+ * request starts with less than it might: see struct prefix_tier. */
 #ifndef ENGINE_PREFIX_H
 #define ENGINE_PREFIX_H
 
@@ -29,20 +26,26 @@
 struct prefix_node;
 struct prefix_tree;             /* of one salt */
 
-/* The tier below memory.  Engine's thread; none may block on a device.  A key
- * belongs to the tier, 0 is none. */
+/* The tier below memory, keyed by salt and tokens.  All on the engine's thread, and
+ * none may wait for a device; salt is never NULL, snaps are valid during the call. */
 struct prefix_tier {
-	/* The state at the end of tok[0..n) leaves memory: its key if it is or will
-	 * be stored, 0 if not.  snaps is valid during the call; snaps_write gives the
-	 * bytes. */
-	uint64_t (*spill)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
-	/* The tree does not know the key any longer. */
-	void (*forget)(struct prefix_tier *, uint64_t key);
+	/* A state was hung at the end of tok[0..n).  hang's own are not told. */
+	void (*kept)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
+	/* It leaves memory for want of room: the last that is seen of it. */
+	void (*left)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
+	/* Somebody wants it gone, with all that begins with tok[0..n). */
+	void (*dropped)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
+	/* The largest position <= n at which a state could be had from here; 0: none. */
+	int (*find)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
+	/* tok[0..n) wants to start and memory has a state at `have`; true: more is on its
+	 * way, the request is asked again at a later step.  What has come is hung into
+	 * the tree from in here, by prefix_hang.  engine_wake calls an engine that sleeps. */
+	bool (*fetch)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, int have);
 };
 
 struct prefix {
 	struct caches *caches;
-	struct prefix_tier *tier;       /* NULL: none */
+	struct prefix_tier *tier;       /* NULL: none; to be set before the first call */
 	struct prefix_tree *tree;       /* the last used first */
 	size_t bytes_max;
 	size_t bytes;                   /* as last counted */
@@ -52,13 +55,12 @@ struct prefix {
 	uint64_t clock;                 /* counts lookups that were used */
 	uint64_t next_id;
 	struct place_odds odds;
-	int64_t evicted, spilled;
+	int64_t evicted;
 };
 
 struct prefix_hit {
 	struct prefix_node *node;       /* the snapshot's; NULL: none */
 	struct prefix_node *deepest;    /* the last known place on the prompt's way; for prefix_use */
-	struct prefix_node *far;        /* on disk, and further on than node; NULL: none */
 	const struct snaps *snaps;      /* node's */
 	int at;                         /* where it can be restored; 0: nowhere */
 	struct prefix_report report;
@@ -82,6 +84,9 @@ struct prefix_key {
 /* Keeps tok[0..n), at whose end the slot stands.  False: nothing was kept, the
  * budget or memory being too small; true also when it was there. */
 bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n);
+/* Hangs a state that was read (caches_read) in at the end of tok[0..n); snaps are the
+ * tree's from then on.  False: it does not fit, or there is one; they are dropped. */
+bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps);
 /* Remembers the tokens alone. */
 void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n);
 

@@ -57,7 +57,8 @@ struct prefix_item {
 	const int32_t *tok;     /* [end - begin] */
 	enum place kind;
 	bool has_state;         /* in memory */
-	bool on_disk, pinned;
+	bool on_disk;           /* could be had from the disk too */
+	bool pinned;
 	bool lost;              /* it had a state that had to go */
 	size_t bytes;           /* that dropping its state would free now */
 	int hits;               /* requests that resumed from it */

@@ -111,7 +111,12 @@ bool reuse_waits(struct engine *e, struct request *r)
 		r->ahead = o->age;
 		r->ahead_at = most;
 	}
-	return r->ahead != AHEAD_NONE;
+	if (r->ahead != AHEAD_NONE)
+		return true;
+	if (!e->prefix.tier)
+		return false;
+	prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+	return e->prefix.tier->fetch(e->prefix.tier, r->salt, r->tok, r->n_tok, hit.at);
 }
 
 /* ---- on the way ---- */
@@ -173,8 +178,9 @@ void reuse_moved(struct engine *e, struct request *r)
 /* ---- the end ---- */
 
 /* The whole answer and what led to it may come back as the beginning of the next
- * prompt; what was computed for one who left may be asked for again.  After a stop string the caches may hold more than the text that was
- * given out; then they go back to its end, if they can. */
+ * prompt; what was computed for one who left may be asked for again.  After a stop
+ * string the caches may hold more than the text that was given out; then they go
+ * back to its end, if they can. */
 void reuse_end(struct engine *e, struct request *r)
 {
 	struct prefix_key key = key_of(e, r, r->finish == FINISH_CANCEL ? PLACE_LEFT : PLACE_END);
@@ -195,6 +201,18 @@ void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok,
 	*out = hit.report;
 	if (hit.at && running(e, prefix_by(hit.node)))
 		out->source = PREFIX_RUNNING;
+	if (e->prefix.tier) {
+		int far = e->prefix.tier->find(e->prefix.tier, salt ? salt : "", tok, n - 1);
+
+		if (far > out->resumed) {
+			out->source = PREFIX_DISK;
+			out->reason = PREFIX_HIT;
+			out->resumed = far;
+			out->junction = far > out->junction ? far : out->junction;
+			out->replayed = out->junction - far;
+			out->node = 0;
+		}
+	}
 	/* What it would wait for. */
 	for (int i = 0; i < e->sched.n_run && e->prefix.bytes_max; i++) {
 		const struct request *o = e->sched.run[i];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "base/rng.h"
 #include "engine/core.h"
 #include "lives.h"
@@ -509,6 +510,149 @@ static void test_pin(void)
 	rig_close(&g);
 }
 
+/* ---- a tier below ---- */
+
+enum { FAR_MAX = 64 };
+struct far {
+	struct prefix_tier tier;
+	struct prefix *prefix;
+	struct {
+		int32_t tok[LIFE_MAX];
+		int n;
+		struct buf bytes;
+	} e[FAR_MAX];
+	int n, late;                    /* late: asked so often before it comes */
+	int asked;
+};
+
+struct far_sink { struct sink sink; struct buf *to; };
+struct far_source { struct source source; const char *p; };
+
+static int put(struct sink *s, const void *p, size_t n)
+{
+	buf_put(((struct far_sink *)s)->to, p, n);
+	return 0;
+}
+
+static int get(struct source *s, void *p, size_t n)
+{
+	memcpy(p, ((struct far_source *)s)->p, n);
+	((struct far_source *)s)->p += n;
+	return 0;
+}
+
+static int far_at(struct far *f, const int32_t *tok, int n)
+{
+	int best = -1;
+
+	for (int i = 0; i < f->n; i++)
+		if (f->e[i].n <= n && !memcmp(f->e[i].tok, tok, (size_t)f->e[i].n * sizeof(*tok)) && (best < 0 || f->e[i].n > f->e[best].n))
+			best = i;
+	return best;
+}
+
+static void far_kept(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, const struct snaps *snaps)
+{
+}
+
+static void far_left(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, const struct snaps *snaps)
+{
+	struct far *f = (struct far *)t;
+	struct far_sink s = { { put }, &f->e[f->n].bytes };
+	int at = far_at(f, tok, n);
+
+	if (f->n == FAR_MAX || (at >= 0 && f->e[at].n == n))
+		return;
+	buf_init(s.to);
+	CHECK(!snaps_write(snaps, &s.sink), "write");
+	memcpy(f->e[f->n].tok, tok, (size_t)n * sizeof(*tok));
+	f->e[f->n++].n = n;
+}
+
+static void far_dropped(struct prefix_tier *t, const char *salt, const int32_t *tok, int n)
+{
+	struct far *f = (struct far *)t;
+
+	for (int i = f->n - 1; i >= 0; i--)
+		if (f->e[i].n >= n && !memcmp(f->e[i].tok, tok, (size_t)n * sizeof(*tok))) {
+			buf_fini(&f->e[i].bytes);
+			f->e[i] = f->e[--f->n];
+		}
+}
+
+static int far_find(struct prefix_tier *t, const char *salt, const int32_t *tok, int n)
+{
+	int at = far_at((struct far *)t, tok, n);
+
+	return at < 0 ? 0 : ((struct far *)t)->e[at].n;
+}
+
+static bool far_fetch(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, int have)
+{
+	struct far *f = (struct far *)t;
+	int at = far_at(f, tok, n - 1);
+	struct prefix_key key = { .salt = salt, .kind = PLACE_END };
+	struct far_source s;
+	struct snaps snaps;
+	struct err err;
+
+	if (at < 0 || f->e[at].n <= have)
+		return false;
+	if (++f->asked % f->late)
+		return true;
+	s = (struct far_source){ { get }, f->e[at].bytes.p };
+	while (caches_read(f->prefix->caches, &s.source, &snaps, &err)) {
+		s.p = f->e[at].bytes.p;
+		if (!prefix_shrink(f->prefix))
+			return false;
+	}
+	prefix_hang(f->prefix, &key, tok, f->e[at].n, &snaps);
+	return false;
+}
+
+/* What left memory comes back from below, others running meanwhile; never anything wrong. */
+static void test_tier(void)
+{
+	static struct far f = { .tier = { far_kept, far_left, far_dropped, far_find, far_fetch }, .late = 4 };
+	static struct life l[3];
+	struct rig g = rig_open(roomy, 4, 30, 1 << 20);
+	struct prefix_spot spot;
+	struct prefix_report r;
+	int32_t t[LIFE_MAX];
+	int dropped;
+
+	f.prefix = &g.e->prefix;
+	g.e->prefix.tier = &f.tier;
+	life_init(&l[0], 200, 250, 70);
+	memcpy(t, l[0].prompt, sizeof(t));
+	run(&g, t, 150, 5, NULL, 0);
+	while (prefix_shrink(&g.e->prefix))
+		;
+	CHECK(f.n == 2, "%d left", f.n);
+	for (int i = 0; i < 3; i++) {
+		life_init(&l[i], 150, 250, i ? 70 : 71);
+		l[i].want_rows = true;
+		l[i].ask.max_tokens = 30;
+		submit(&l[i], &g);
+	}
+	pump(&g);
+	for (int i = 0; i < 3; i++) {
+		life_read(&l[i], false);
+		CHECK(l[i].cached == (i ? 149 : 0), "%d cached", l[i].cached);
+		CHECK(i != 1 || l[i].end.prefix.source == PREFIX_DISK, "source %d", l[i].end.prefix.source);
+		finish(&l[i], &g, false);
+	}
+	while (prefix_shrink(&g.e->prefix))
+		;
+	spot = (struct prefix_spot){ .tok = t, .n = 200 };
+	CHECK(!engine_prefix_explain(g.e, &spot, &r) && r.source == PREFIX_DISK && r.resumed == 149, "explained %d", r.resumed);
+	CHECK(!engine_prefix_drop(g.e, &(struct prefix_spot){ 0 }, &dropped), "drop");
+	CHECK(f.n == 0, "%d are still below", f.n);
+	run(&g, t, 150, 5, NULL, 0);
+	rig_close(&g);
+	far_dropped(&f.tier, "", NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
 	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
@@ -523,6 +667,7 @@ int main(int argc, char **argv)
 	test_apart();
 	test_leader_leaves();
 	test_pin();
+	test_tier();
 	test_diverge(roomy, 64 << 20, quick ? 7 : 1);
 	hard.page_rows = 1;
 	test_diverge(hard, 1 << 19, quick ? 37 : 3);
