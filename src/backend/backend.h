@@ -43,6 +43,9 @@ struct pass {
 	const int32_t *row;             /* [n_item] first row of the item */
 	const int32_t *logit_row;       /* [n_logit] rising */
 	float *logits;                  /* [n_logit][vocab] backend memory, written by forward */
+	/* For drafting; backend memory, or NULL. */
+	float *hidden;                  /* [n_row][hidden] written by forward: each row as the output matrix reads it */
+	const float *given;             /* [n_row][hidden] read by a draft head: the model's hidden of the token before */
 
 	/* Work memory of the pass: handed out by pass_floats, all given back by
 	 * pass_reset.  Sized once for the largest step. */

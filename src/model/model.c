@@ -91,6 +91,14 @@ int model_bind(struct model **out, struct store *st, struct err *err)
 	return model_bind_as(out, ops, arch, st, err);
 }
 
+int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err)
+{
+	*out = NULL;
+	if (!of->ops->bind_head)
+		return err_set(err, E_UNSUPPORTED, "%s: no draft head is known for model_type %s", st->dir, of->arch);
+	return of->ops->bind_head(out, of, st, err);
+}
+
 /* What opts leaves open, and what does not fit. */
 static int complete(struct model *m, const struct model_opts *opts, struct err *err)
 {

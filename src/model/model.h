@@ -49,6 +49,9 @@ struct model_ops {
 	void (*forward)(struct model *, struct pass *);
 	/* Floats of work memory forward needs for n_row rows and n_logit logits. */
 	size_t (*work_floats)(const struct model *, int n_row, int n_logit);
+	/* Optional: the draft head in st, which reads the model's hidden rows and shares
+	 * its embedding and output matrix.  E_MISSING when st has none. */
+	int (*bind_head)(struct model **out, const struct model *of, struct store *st, struct err *err);
 };
 
 struct model {
@@ -72,6 +75,11 @@ void model_close(struct model *m);
  * caches later; model_bind_as takes an architecture that no list has (tests). */
 int model_bind(struct model **out, struct store *st, struct err *err);
 int model_bind_as(struct model **out, const struct model_ops *ops, const char *arch, struct store *st, struct err *err);
+/* The draft head of a bound model, from its own folder or another one; a model of
+ * its own with a row of keys and values per token, and one row of the model's
+ * hidden as its recurrent state (which forward does not touch).  To be attached
+ * like any, and closed before `of`.  E_UNSUPPORTED: this architecture has none. */
+int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err);
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err);
 
 /* Sizes for plans: bytes of one position and of one page over all attention

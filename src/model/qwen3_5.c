@@ -54,6 +54,7 @@ struct qwen {
 	float eps;
 	struct weight embed, head;
 	const float *norm;
+	float norm_add;         /* of its files */
 	struct layer *layer;
 	int width[TO_COUNT];    /* columns of qkv, z, b, a */
 };
@@ -301,7 +302,7 @@ static void ignore_the_rest(struct store *st)
 	for (size_t i = 0; i < sizeof vision / sizeof *vision; i++)
 		store_ignore(st, vision[i], "vision tower: this version reads text");
 	for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++)
-		store_ignore(st, drafts[i], "draft head: this version does not speculate");
+		store_ignore(st, drafts[i], "draft head: read when it is asked to draft");
 }
 
 static int bind(struct model *m, struct store *st, struct err *err)
@@ -325,7 +326,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	q->width[TO_B] = q->width[TO_A] = p.delta.heads_v;
 	bind_find_prefix(&b);
 	p.norm_add = norms_lack_one(&b, &p, m->shape.layers);
-	p.attn.norm_add = p.norm_add;
+	p.attn.norm_add = q->norm_add = p.norm_add;
 	bind_embedding(&b, &q->embed, &q->head, m->shape.vocab, m->shape.hidden, p.tied);
 	q->norm = bind_floats(&b, m->shape.hidden, p.norm_add, "norm.weight");
 	q->layer = arena_zalloc(&m->arena, size_mul((size_t)m->shape.layers, sizeof *q->layer));
@@ -413,6 +414,8 @@ static void forward(struct model *m, struct pass *p)
 		ops->norm(p, h, x, p->n_row, hidden, y->norm_post, q->eps);
 		ffn_forward(p, &y->ffn, x, h);
 	}
+	if (p->hidden)
+		ops->norm(p, p->hidden, x, p->n_row, hidden, q->norm, q->eps);
 	if (!p->n_logit)
 		return;
 	last = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
@@ -422,10 +425,146 @@ static void forward(struct model *m, struct pass *p)
 	ops->linear(p, &head, 1, h, p->n_logit, hidden);
 }
 
+/* ---- the draft head (multi-token prediction) ----
+ *
+ *     x = fc [rms0(E[token]) | rms0(given)];  one layer with attention;  hidden = rms0(x)
+ *
+ * given is the model's hidden of the token before, so the logits are of the token
+ * after.  Fed its own hidden, it guesses on. */
+
+struct head {
+	struct qwen q;          /* one layer; embedding and output matrix are the model's */
+	struct weight fc;
+	const float *norm_embed, *norm_given;
+	int32_t *twine;         /* [2 * step_rows] rows of two matrices taken in turn; made at the first step */
+};
+
+static size_t head_floats(const struct model *m, int n_row, int n_logit)
+{
+	const struct head *d = (const struct head *)m;
+	const struct layer *y = d->q.layer;
+	size_t wide = 2 * work_floats_of(n_row, 2 * m->shape.hidden);
+	size_t most = work_max(attention_floats(&y->attn, n_row), ffn_floats(&y->ffn, n_row));
+
+	most = work_max(most, work_floats_of(n_row, m->shape.hidden) + work_floats_of(n_logit, m->shape.hidden));
+	return 2 * work_floats_of(n_row, m->shape.hidden) + work_max(wide, most);
+}
+
+static void head_forward(struct model *m, struct pass *p)
+{
+	struct head *d = (struct head *)m;
+	const struct backend_ops *ops = p->be->ops;
+	const struct layer *y = d->q.layer;
+	int hidden = m->shape.hidden, n = p->n_row;
+	size_t rows = (size_t)n * (size_t)hidden, mark;
+	float *x, *h, *both, *in;
+	struct linear fc = {&d->fc, NULL, (size_t)hidden, NULL, false};
+	struct linear out = {&d->q.head, p->logits, (size_t)m->shape.vocab, NULL, false};
+
+	if (!d->twine)
+		d->twine = arena_alloc(&m->arena, 2 * (size_t)m->opts.step_rows * sizeof *d->twine);
+	for (int i = 0; i < n; i++) {
+		d->twine[2 * i] = i;
+		d->twine[2 * i + 1] = n + i;
+	}
+	pass_reset(p);
+	x = pass_floats(p, rows);
+	h = pass_floats(p, rows);
+	mark = p->work_used;
+	both = pass_floats(p, 2 * rows);
+	in = pass_floats(p, 2 * rows);
+	ops->embed(p, x, &d->q.embed);
+	ops->norm(p, both, x, n, hidden, d->norm_embed, d->q.eps);
+	ops->norm(p, both + rows, p->given, n, hidden, d->norm_given, d->q.eps);
+	ops->gather(p, in, both, d->twine, 2 * n, hidden);
+	fc.out = x;
+	ops->linear(p, &fc, 1, in, n, 2 * hidden);
+	p->work_used = mark;
+	ops->norm(p, h, x, n, hidden, y->norm_in, d->q.eps);
+	attention_forward(p, &y->attn, x, h, paged_view(m->kv), 0);
+	ops->norm(p, h, x, n, hidden, y->norm_post, d->q.eps);
+	ffn_forward(p, &y->ffn, x, h);
+	h = p->hidden ? p->hidden : pass_floats(p, rows);
+	ops->norm(p, h, x, n, hidden, d->q.norm, d->q.eps);
+	if (!p->n_logit)
+		return;
+	in = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
+	ops->gather(p, in, h, p->logit_row, p->n_logit, hidden);
+	ops->linear(p, &out, 1, in, p->n_logit, hidden);
+}
+
+static const struct model_ops head_ops = {
+	.size = sizeof(struct head), .forward = head_forward, .work_floats = head_floats,
+};
+
+/* In the model's folder under mtp., in a folder of its own perhaps without. */
+static const char *const head_prefix[] = {"mtp.", "model.mtp.", "language_model.mtp.", "", NULL};
+
+static int head_config(struct head *d, const struct model *of, struct store *st, struct plan *p, struct err *err)
+{
+	struct qwen *q = &d->q;
+	struct shape *s = &q->m.shape;
+	struct conf c = {.j = st->text, .file = st->config_path, .where = st->text == st->config ? "" : "text_config.",
+	                 .err = err};
+	struct conf own = c;
+
+	read_config(q, &c, p);
+	if (c.code)
+		return c.code;
+	if (conf_int_or(&own, "mtp_num_hidden_layers", 1, 0, CONF_LAYERS_MAX) > 1)
+		conf_fail(&own, E_UNSUPPORTED, "mtp_num_hidden_layers: a draft head of several layers is not done");
+	if (own.code)
+		return own.code;
+	if (s->hidden != of->shape.hidden || s->vocab != of->shape.vocab)
+		return err_set(err, E_UNSUPPORTED, "%s: a draft head for %d dimensions and %d tokens; the model has %d and %d",
+		               st->config_path, s->hidden, s->vocab, of->shape.hidden, of->shape.vocab);
+	s->layers = s->layers_attn = s->layers_rec = 1;
+	s->layers_moe = p->sparse[0];
+	s->state = (struct state_shape){.layers = 1, .conv_channels = s->hidden, .conv_width = 2};
+	return 0;
+}
+
+static int bind_head(struct model **out, const struct model *of, struct store *st, struct err *err)
+{
+	const struct qwen *q = (const struct qwen *)of;
+	struct head *d = xcalloc(1, sizeof *d);
+	struct binder b = {.st = st, .arena = &d->q.m.arena, .err = err};
+	struct plan p = {0};
+	int hidden = of->shape.hidden;
+
+	d->q.m.ops = &head_ops;
+	d->q.m.arch = of->arch; /* as the config is read */
+	arena_init(&d->q.m.arena);
+	d->q.embed = q->embed;
+	d->q.head = q->head;
+	b.prefix = store_prefix(st, head_prefix, "fc.weight");
+	if (!b.prefix)
+		b.code = err_set(err, E_MISSING, "%s: no draft head: mtp.fc.weight is not there", st->dir);
+	else
+		b.code = head_config(d, of, st, &p, err);
+	if (!b.code) {
+		p.norm_add = p.attn.norm_add = q->norm_add;
+		d->q.layer = arena_zalloc(b.arena, sizeof *d->q.layer);
+		p.full[0] = true;
+		bind_weight(&b, &d->fc, hidden, 2 * hidden, "fc");
+		d->norm_embed = bind_floats(&b, hidden, p.norm_add, "pre_fc_norm_embedding.weight");
+		d->norm_given = bind_floats(&b, hidden, p.norm_add, "pre_fc_norm_hidden.weight");
+		d->q.norm = bind_floats(&b, hidden, p.norm_add, "norm.weight");
+		bind_layer(&b, &d->q, &p, 0, 0);
+	}
+	if (b.code) {
+		model_close(&d->q.m);
+		return b.code;
+	}
+	*out = &d->q.m;
+	return 0;
+}
+
 static const char *const arch[] = {
 	"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", NULL
 };
 
 const struct model_ops qwen3_5_ops = {
 	.arch = arch, .size = sizeof(struct qwen), .bind = bind, .forward = forward, .work_floats = work_floats,
+	.bind_head = bind_head,
 };
