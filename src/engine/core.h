@@ -107,6 +107,7 @@ struct batch_item {
 	struct request *req;
 	int row;                        /* its first row */
 	int logit, n_logit;             /* its rows among those with logits: they are its last n_logit */
+	int keep;                       /* rows that stayed, once it is verified */
 };
 
 /* The rows of one step.  A prefill chunk and a decoded token with its drafts are
@@ -173,10 +174,11 @@ struct engine {
 	bool ending;                    /* the engine closes: nothing more is kept */
 	struct batch batch;
 	struct pass pass;
-	size_t logits_bytes;
+	size_t logits_bytes, hidden_bytes;      /* hidden: when a drafter follows the model */
 	float *row;                     /* [vocab] one row of logits, near */
 	uint32_t *only;                 /* bits for [vocab], none set: room to allow one token */
 	struct draft_ask *ask;          /* [seqs_max] */
+	struct draft_run *followed;     /* [seqs_max] */
 };
 
 int64_t engine_now(const struct engine *e);
@@ -208,6 +210,8 @@ int sched_pages(const struct engine *e, int n);
 /* ---- draft.c ---- */
 /* Fills the drafts of the running sequences that decode. */
 void draft_propose(struct engine *e);
+/* The step's rows are settled: drafters that follow the model are told. */
+void draft_follow(struct engine *e);
 /* r's round is over: so many drafts were computed, so many came true. */
 void draft_judge(struct engine *e, struct request *r, int drafted, int accepted);
 /* r's answer has ended, and not by an error or cancel. */

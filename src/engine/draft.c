@@ -9,7 +9,7 @@
 static struct draft_seq seq_of(const struct engine *e, struct request *r)
 {
 	return (struct draft_seq){
-		.slot = r->slot, .id = r->age + 1, .tok = r->tok, .n_tok = r->n_tok, .n_prompt = r->n_prompt,
+		.slot = r->slot, .id = r->age + 1, .tok = r->tok, .n_tok = r->n_tok, .pos = r->pos, .n_prompt = r->n_prompt,
 		.n_known = r->n_cached, .plan = &r->plan, .salt = r->salt, .now = engine_now(e),
 		.secret = r->no_cache, .sampler = &r->sampler,
 	};
@@ -75,6 +75,24 @@ void draft_propose(struct engine *e)
 			r->draft_by = k;
 		}
 	}
+}
+
+void draft_follow(struct engine *e)
+{
+	struct batch *b = &e->batch;
+	int n = 0;
+
+	if (!e->pass.hidden)
+		return;
+	for (int i = 0; i < b->n_item; i++) {
+		struct request *r = b->item[i].req;
+
+		if (r->n_draft_max)
+			e->followed[n++] = (struct draft_run){ .seq = seq_of(e, r), .row = b->item[i].row, .n = b->item[i].keep };
+	}
+	for (int k = 0; k < e->opts.n_drafter; k++)
+		if (e->opts.drafter[k]->ops->follow)
+			e->opts.drafter[k]->ops->follow(e->opts.drafter[k], &e->pass, e->followed, n);
 }
 
 void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)

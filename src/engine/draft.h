@@ -30,7 +30,8 @@ struct draft_seq {
 	int slot;                       /* below the engine's seqs_max */
 	uint64_t id;                    /* never 0, never used twice */
 	const int32_t *tok;             /* prompt and output; of those with one id, earlier ones never change */
-	int n_tok;                      /* >= 1; the model has computed all but the last */
+	int n_tok;                      /* >= 1 */
+	int pos;                        /* so many the model has computed: when it drafts, n_tok - 1 */
 	int n_prompt;                   /* the first so many were given */
 	int n_known;                    /* the first so many were known from a sequence before */
 	const struct place_plan *plan;  /* where along the prompt states are kept */
@@ -47,19 +48,25 @@ struct draft_ask {
 	int n;                          /* filled: 0 to max */
 };
 
+/* Rows of a step that stay: those of the sequence's positions seq.pos - n to seq.pos. */
+struct draft_run {
+	struct draft_seq seq;
+	int row, n;                     /* first row in the pass */
+};
+
 struct drafter;
 struct drafter_ops {
 	const char *name;               /* in options and metrics */
 	/* Required.  n_ask >= 1, each of another slot. */
 	void (*propose)(struct drafter *, struct draft_ask *ask, int n_ask);
 	void (*close)(struct drafter *);
-	/* Optional: the sequence has ended, seq->n_tok tokens long (all computed but
-	 * perhaps the last); nothing further of this id will come. */
+	/* Optional: the sequence has ended; nothing further of this id will come. */
 	void (*learn)(struct drafter *, const struct draft_seq *seq);
 	/* Optional: memory of the slot is better given back. */
 	void (*forget)(struct drafter *, int slot);
-	/* Optional: the model has just computed the rows of p, with p->hidden. */
-	void (*follow)(struct drafter *, const struct pass *p, const uint64_t *id);
+	/* Optional: the model has just computed the rows of p, and p->hidden holds its
+	 * hidden rows; of these the runs stay. */
+	void (*follow)(struct drafter *, const struct pass *p, const struct draft_run *run, int n_run);
 };
 
 struct drafter {
@@ -73,6 +80,8 @@ struct drafter *draft_ngram_open(int seqs_max, int text_max);
 /* A second model, which stays the caller's, with room for seqs_max sequences.
  * prefix_bytes: what it may keep of prefixes, within m's snapshots. */
 int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err);
+/* The model's own draft head (model_bind_head), attached; it stays the caller's. */
+int draft_mtp_open(struct drafter **out, struct model *head, int seqs_max, size_t prefix_bytes, struct err *err);
 /* Are the tokens of `of`, of a draft model called name, those of t?  E_UNSUPPORTED
  * with the first that differs. */
 int draft_vocabulary(const struct tokenizer *t, const struct tokenizer *of, const char *name, struct err *err);

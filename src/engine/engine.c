@@ -485,7 +485,9 @@ static bool step(struct engine *e)
 		caches_settle(caches, &b->span[i], keep);
 		draft_judge(e, it->req, b->span[i].n_draft, keep - sure);
 		it->req->pos += keep;
+		it->keep = keep;
 	}
+	draft_follow(e);
 	for (int i = 0; i < b->n_item; i++)
 		move_on(e, b->item[i].req);
 	e->stats.steps++;
@@ -623,6 +625,11 @@ static int pass_init(struct engine *e, struct err *err)
 	if (!p->logits || (p->work_cap && !p->work))
 		return err_set(err, E_FULL, "no memory for a step of %d rows: %zu bytes of logits, %zu of work", rows,
 		               e->logits_bytes, p->work_cap);
+	for (int i = 0; i < e->opts.n_drafter; i++)
+		if (e->opts.drafter[i]->ops->follow)
+			e->hidden_bytes = size_mul(size_mul((size_t)rows, (size_t)m->shape.hidden), sizeof(float));
+	if (e->hidden_bytes && !(p->hidden = be->ops->alloc(be, e->hidden_bytes)))
+		return err_set(err, E_FULL, "no memory for %zu bytes of hidden rows", e->hidden_bytes);
 	return 0;
 }
 
@@ -636,6 +643,8 @@ static void engine_free(struct engine *e)
 	queue_fini(&e->queue);
 	if (e->pass.logits)
 		be->ops->free(be, e->pass.logits, e->logits_bytes);
+	if (e->pass.hidden)
+		be->ops->free(be, e->pass.hidden, e->hidden_bytes);
 	if (e->pass.work)
 		be->ops->free(be, e->pass.work, e->pass.work_cap);
 	free(b->item);
@@ -648,6 +657,7 @@ static void engine_free(struct engine *e)
 	free(e->row);
 	free(e->only);
 	free(e->ask);
+	free(e->followed);
 	pthread_cond_destroy(&e->answered);
 	pthread_cond_destroy(&e->wake);
 	pthread_mutex_destroy(&e->lock);
@@ -689,6 +699,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	for (int i = 0; i < opts->n_drafter; i++)
 		e->stats.drafter[i].name = opts->drafter[i]->ops->name;
 	e->ask = xcalloc((size_t)opts->seqs_max, sizeof(*e->ask));
+	e->followed = xcalloc((size_t)opts->seqs_max, sizeof(*e->followed));
 	e->stats.prefix_bytes_max = opts->prefix_bytes;
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->wake, NULL);

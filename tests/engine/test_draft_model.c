@@ -1,0 +1,342 @@
+/* test_draft_model.c - drafters over real models: the answers of a conversation
+ * and the bytes of all caches after each step are those of plain decoding, with
+ * each drafter and all of them; and the draft head guesses what it would guess
+ * from a cold start, whatever was cached, drafted and taken back before.
+ *
+ *     test_draft_model MODEL DRAFT-MODEL
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "driver.h"
+#include "engine/core.h"
+#include "lives.h"
+
+enum { CTX = 320, STEP = 64, SLOTS = 3, DEPTH = 4, ANSWER = 40, TURNS = 3 };
+
+static struct tokenizer *tok;
+static const char *folder, *draft_folder;
+
+/* ---- the head, cold ---- */
+
+/* Stands before a draft head and compares. */
+struct spy {
+	struct drafter d;
+	struct drafter *head;
+	struct driver model, cold;      /* the model, and its head */
+	float *hidden, *own, *logits;   /* [CTX + DRAFT_MAX] rows, each */
+	int n_compared, n_silent;
+};
+
+/* One row or more of a driver's slot 0. */
+static void feed(struct driver *d, int pos, const int32_t *t, const float *given, int n, float *hidden, float *logits)
+{
+	struct item it = { .pos = pos, .n = n, .tok = t, .logits = logits, .keep = n };
+
+	d->pass.given = given;
+	d->pass.hidden = hidden;
+	driver_step(d, &it, 1);
+}
+
+static void compare(struct spy *s, const struct draft_ask *a)
+{
+	size_t h = (size_t)s->model.m->shape.hidden, v = (size_t)s->model.vocab;
+	int n = a->seq.n_tok;
+
+	if (!a->n) {
+		s->n_silent++;
+		return;
+	}
+	memset(s->hidden, 0, h * sizeof(float));
+	if (n > 1)
+		feed(&s->model, 0, a->seq.tok, NULL, n - 1, s->hidden + h, NULL);
+	feed(&s->cold, 0, a->seq.tok, s->hidden, n, s->own, s->logits);
+	for (int i = 0; i < a->n; i++) {
+		float *row = s->logits + (size_t)(n - 1 + i) * v;
+		int32_t want = sampler_guess(a->seq.sampler, row, n + i);
+
+		CHECK(a->out[i] == want, "guess %d after %d tokens is %d, from a cold start %d", i, n, a->out[i], want);
+		if (i + 1 < a->n)
+			feed(&s->cold, n + i, &want, s->own + (size_t)(n - 1 + i) * h, 1, s->own + (size_t)(n + i) * h,
+			     s->logits + (size_t)(n + i) * v);
+	}
+	caches_close(&s->model.m->caches, 0);
+	caches_close(&s->cold.m->caches, 0);
+	s->n_compared++;
+}
+
+static void spy_propose(struct drafter *d, struct draft_ask *ask, int n_ask)
+{
+	struct spy *s = (struct spy *)d;
+
+	s->head->ops->propose(s->head, ask, n_ask);
+	for (int i = 0; i < n_ask; i++)
+		compare(s, &ask[i]);
+}
+
+static void spy_learn(struct drafter *d, const struct draft_seq *seq)
+{
+	struct spy *s = (struct spy *)d;
+
+	s->head->ops->learn(s->head, seq);
+}
+
+static void spy_forget(struct drafter *d, int slot)
+{
+	struct spy *s = (struct spy *)d;
+
+	s->head->ops->forget(s->head, slot);
+}
+
+static void spy_follow(struct drafter *d, const struct pass *p, const struct draft_run *run, int n)
+{
+	struct spy *s = (struct spy *)d;
+
+	s->head->ops->follow(s->head, p, run, n);
+}
+
+static void spy_close(struct drafter *d)
+{
+	struct spy *s = (struct spy *)d;
+
+	s->head->ops->close(s->head);
+	driver_close(&s->cold);
+	driver_close(&s->model);
+	free(s->hidden);
+	free(s->own);
+	free(s->logits);
+}
+
+static const struct drafter_ops spy_ops = {
+	.name = "mtp", .propose = spy_propose, .close = spy_close, .learn = spy_learn, .forget = spy_forget,
+	.follow = spy_follow,
+};
+
+static void spy_open(struct spy *s, struct drafter *head)
+{
+	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .level = cpu_detect(), .slots = 1, .ctx_max = CTX,
+	                         .step_rows = CTX };
+	struct model *m;
+	struct err err;
+
+	memset(s, 0, sizeof(*s));
+	s->d.ops = &spy_ops;
+	s->head = head;
+	CHECK(!driver_open(&s->model, folder, &o, &err), "%s", err.msg);
+	CHECK(!model_bind_head(&m, s->model.m, s->model.st, &err) && !driver_attach(&s->cold, m, &o, &err), "%s", err.msg);
+	s->hidden = xcalloc((size_t)(CTX + DRAFT_MAX) * (size_t)m->shape.hidden, sizeof(float));
+	s->own = xcalloc((size_t)(CTX + DRAFT_MAX) * (size_t)m->shape.hidden, sizeof(float));
+	s->logits = xcalloc((size_t)(CTX + DRAFT_MAX) * (size_t)m->shape.vocab, sizeof(float));
+}
+
+/* ---- an engine ---- */
+
+struct rig {
+	struct store *st, *draft_st;
+	struct backend *be;
+	struct model *m, *small, *head;
+	struct engine *e;
+	struct engine_opts o;
+	struct spy spy;
+};
+
+enum { NGRAM = 1, MODEL = 2, MTP = 4 };
+
+static void rig_open(struct rig *g, unsigned drafters, int step)
+{
+	struct model_opts mo = { .arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP,
+	                         .tape_rows = DEPTH, .snap_bytes = 1 << 25 };
+	struct drafter *head;
+	struct err err;
+
+	memset(g, 0, sizeof(*g));
+	g->be = backend_cpu_open(2, cpu_detect());
+	g->o = (struct engine_opts){ .seqs_max = SLOTS, .step_rows = step, .queue_max = 8, .prefix_bytes = 1 << 24,
+	                             .by_hand = true, .n_draft = DEPTH };
+	CHECK(!store_open(&g->st, folder, &err) && !model_open(&g->m, g->st, g->be, &mo, &err), "%s", err.msg);
+	if (drafters & NGRAM)
+		g->o.drafter[g->o.n_drafter++] = draft_ngram_open(SLOTS, 1 << 12);
+	if (drafters & MTP) {
+		CHECK(!model_bind_head(&g->head, g->m, g->st, &err) && !model_attach(g->head, g->be, &mo, &err), "%s",
+		      err.msg);
+		CHECK(!draft_mtp_open(&head, g->head, SLOTS, 1 << 24, &err), "%s", err.msg);
+		spy_open(&g->spy, head);
+		g->o.drafter[g->o.n_drafter++] = &g->spy.d;
+	}
+	if (drafters & MODEL) {
+		CHECK(!store_open(&g->draft_st, draft_folder, &err), "%s", err.msg);
+		CHECK(!model_open(&g->small, g->draft_st, g->be, &mo, &err), "%s", err.msg);
+		CHECK(!draft_model_open(&g->o.drafter[g->o.n_drafter++], g->small, SLOTS, 1 << 24, &err), "%s", err.msg);
+	}
+	CHECK(!engine_open(&g->e, g->m, tok, &g->o, &err), "%s", err.msg);
+}
+
+static void rig_close(struct rig *g)
+{
+	struct engine_stats s;
+
+	engine_stats(g->e, &s);
+	engine_close(g->e);
+	for (int i = 0; i < g->o.n_drafter; i++) {
+		printf("    %s: %d of %d in %d rounds\n", s.drafter[i].name, (int)s.drafter[i].accepted,
+		       (int)s.drafter[i].drafted, (int)s.drafter[i].rounds);
+		g->o.drafter[i]->ops->close(g->o.drafter[i]);
+	}
+	model_close(g->small);
+	model_close(g->head);
+	model_close(g->m);
+	g->be->ops->close(g->be);
+	store_close(g->draft_st);
+	store_close(g->st);
+}
+
+/* ---- a conversation ---- */
+
+static const char *const said[TURNS] = {
+	"<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n",
+	"<|im_end|>\n<|im_start|>user\nRepeat: red green blue red green blue red green blue<|im_end|>\n"
+	"<|im_start|>assistant\n",
+	"<|im_end|>\n<|im_start|>user\nWhat did I ask first?<|im_end|>\n<|im_start|>assistant\n",
+};
+
+struct bytes {
+	struct sink sink;
+	struct buf buf;
+};
+
+static int put(struct sink *s, const void *p, size_t n)
+{
+	buf_put(&((struct bytes *)s)->buf, p, n);
+	return 0;
+}
+
+struct record {
+	struct answer answer[TURNS];
+	int cached[TURNS];
+	struct buf at[TURNS][CTX];      /* what the caches held */
+};
+
+static void look(struct rig *g, const struct request *r, struct buf *at, bool first)
+{
+	struct bytes b = { .sink = { put } };
+	struct snaps snaps;
+
+	if (r->slot < 0 || !r->pos)
+		return;
+	CHECK(!caches_capture(&g->m->caches, r->slot, r->pos, &snaps), "no room to look");
+	buf_init(&b.buf);
+	CHECK(!snaps_write(&snaps, &b.sink), "write");
+	snaps_drop(&snaps);
+	if (first) {
+		buf_fini(&at[r->pos]);
+		at[r->pos] = b.buf;
+		return;
+	}
+	/* Prompts may be cut elsewhere. */
+	if (at[r->pos].n || r->pos >= r->n_prompt)
+		CHECK(at[r->pos].n == b.buf.n && !memcmp(at[r->pos].p, b.buf.p, b.buf.n), "the caches differ at %d",
+		      r->pos);
+	buf_fini(&b.buf);
+}
+
+/* Turns of one conversation, each with the answer before it; beside it two others. */
+static void talk(struct rig *g, struct record *rec, bool first, bool sampled, bool alone)
+{
+	int32_t all[CTX];
+	int n = 0;
+
+	for (int turn = 0; turn < TURNS; turn++) {
+		struct life l, other[2];
+		struct tokens t;
+		struct err err;
+
+		tokens_init(&t);
+		CHECK(!tokenizer_encode(tok, said[turn], strlen(said[turn]), TOKENIZE_SPECIAL, &t, &err), "%s", err.msg);
+		memcpy(all + n, t.id, t.n * sizeof(*all));
+		n += (int)t.n;
+		tokens_fini(&t);
+		life_init(&l, 1, 2000, 1);
+		memcpy(l.prompt, all, (size_t)n * sizeof(*all));
+		l.ask.n_prompt = n;
+		l.ask.max_tokens = ANSWER;
+		l.ask.sampling.n_logprobs = 2;
+		if (sampled) {
+			l.ask.sampling.temperature = 1;
+			l.ask.sampling.seed = (uint64_t)turn;
+			l.ask.sampling.top_p = 0.95f;
+			l.ask.sampling.repetition_penalty = 1.1f;
+		}
+		CHECK(!life_submit(&l, g->e, &err), "%s", err.msg);
+		for (int i = 0; i < 2 && !alone; i++) {
+			life_init(&other[i], 5 + 40 * i, 2000, (uint64_t)(10 * turn + i));
+			other[i].ask.max_tokens = 25;
+			CHECK(!life_submit(&other[i], g->e, &err), "%s", err.msg);
+		}
+		while (engine_step(g->e))
+			look(g, l.r, rec->at[turn], first);
+		for (int i = 0; i < 2 && !alone; i++) {
+			life_read(&other[i], false);
+			CHECK(other[i].done, "others end");
+			life_free(&other[i]);
+		}
+		life_read(&l, false);
+		CHECK(l.done && l.got.n == ANSWER, "%d tokens", l.got.n);
+		if (first) {
+			rec->answer[turn] = l.got;
+			rec->cached[turn] = l.cached;
+		}
+		CHECK(!memcmp(&rec->answer[turn], &l.got, sizeof(l.got)), "the answer of turn %d differs: '%.*s' for '%.*s'",
+		      turn, (int)l.got.n_text, l.got.text, (int)rec->answer[turn].n_text, rec->answer[turn].text);
+		CHECK(rec->cached[turn] == l.cached, "turn %d: %d known, %d in plain decoding", turn, l.cached,
+		      rec->cached[turn]);
+		memcpy(all + n, l.got.tok, (size_t)l.got.n * sizeof(*all));
+		n += l.got.n;
+		life_free(&l);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const unsigned kinds[] = { NGRAM, MTP, MODEL, NGRAM | MTP | MODEL };
+	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
+	static struct record rec;
+	struct buf json;
+	struct err err;
+	char path[512];
+	struct rig g;
+
+	CHECK(argc == 3, "test_draft_model MODEL DRAFT-MODEL");
+	folder = argv[1];
+	draft_folder = argv[2];
+	log_set_level(LOG_WARN);
+	snprintf(path, sizeof(path), "%s/tokenizer.json", folder);
+	buf_init(&json);
+	CHECK(!file_read(path, 1 << 24, &json, &err) && !tokenizer_open(&tok, json.p, json.n, &err), "%s", err.msg);
+	buf_fini(&json);
+	for (int sampled = 0; sampled < 2; sampled++) {
+		rig_open(&g, 0, STEP);
+		talk(&g, &rec, true, sampled, true);
+		rig_close(&g);
+		for (int k = quick ? 3 * sampled : 0; k < (quick ? 2 + 2 * sampled : 4); k++)
+			for (int alone = quick; alone < 2; alone++) {
+				printf("%s, %s, drafters %x\n", sampled ? "sampled" : "greedy", alone ? "alone" : "beside others",
+				       kinds[k]);
+				rig_open(&g, kinds[k], alone ? STEP : 9);
+				talk(&g, &rec, false, sampled, alone);
+				if (kinds[k] & MTP)
+					printf("    %d rounds of the head compared, %d silent\n", g.spy.n_compared, g.spy.n_silent);
+				if (kinds[k] == MTP)
+					CHECK(g.spy.n_compared > 20 && (!alone || !g.spy.n_silent), "%d compared, %d silent",
+					      g.spy.n_compared, g.spy.n_silent);
+				rig_close(&g);
+			}
+	}
+	for (int i = 0; i < TURNS; i++)
+		for (int k = 0; k < CTX; k++)
+			buf_fini(&rec.at[i][k]);
+	tokenizer_close(tok);
+	return 0;
+}
