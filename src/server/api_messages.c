@@ -124,8 +124,10 @@ static void put_usage_anthropic(const struct generation *g, struct buf *out)
 	struct usage u = generation_usage(g);
 
 	/* What was read from the cache does not count as input there. */
-	buf_printf(out, "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":%d}",
+	buf_printf(out, "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":%d",
 	           u.prompt - u.cached, u.cached, u.output);
+	put_cache_report(g, out);
+	buf_putc(out, '}');
 }
 
 static void put_head(const struct generation *g, struct buf *out)

@@ -241,6 +241,7 @@ static int render(struct generation *g, struct chat *c, struct prompt *out, stru
 	if (!messages)
 		return problem_set(p, 400, "invalid_value", "messages", "messages: %s", err.msg);
 	extra = variables(g, c);
+	c->n_message = (int)json_len(messages);
 	in.messages = messages;
 	in.tools = tools;
 	in.extra = extra;
@@ -262,6 +263,13 @@ int chat_text(struct generation *g, struct chat *c, struct buf *out, struct prob
 	return r;
 }
 
+static void find_messages(struct generation *g, const struct chat *c, const struct prompt *prompt)
+{
+	g->n_message = c->n_message;
+	g->message_at = xcalloc((size_t)g->n_message + 1, sizeof *g->message_at);
+	prompt_messages(prompt, g->served->tokenizer, &g->prompt[0], g->message_at, g->n_message);
+}
+
 int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 {
 	struct prompt prompt;
@@ -273,7 +281,9 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 		                        prompt.n_user, p);
 	if (!r) {
 		g->thinking = c->add_generation_prompt && split_opens(prompt.out.text.p, prompt.out.text.n);
-		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark);
+		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark, g->mark_kind);
+		if (g->params.cache_report)
+			find_messages(g, c, &prompt);
 		r = set_lead(g, c, p);
 	}
 	prompt_fini(&prompt);

@@ -12,6 +12,7 @@ enum tool_use { TOOLS_AUTO, TOOLS_NONE, TOOLS_ANY, TOOLS_NAMED };
 /* What a family read out of its body.  Pointers are into g->body. */
 struct chat {
 	struct buf messages;            /* JSON array, as messages_normal leaves it */
+	int n_message;                  /* once it was rendered */
 	const struct json *tools;       /* array in the OpenAI API's form; NULL: none */
 	enum tool_use use;
 	const char *named;              /* of TOOLS_NAMED */

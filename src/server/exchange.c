@@ -192,6 +192,8 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	x->status = 0;
 	x->problem.status = 0;
 	x->prepared = false;
+	x->cache_report = http_slice_is(http_field(&c->http, "x-cache-report"), "1") ||
+	                  http_slice_is(http_field(&c->http, "x-cache-report"), "true");
 	x->access = (struct access){ 0 };
 	x->cause = CAUSE_LEFT;
 	x->cancelled = false;

@@ -67,6 +67,7 @@ struct exchange {
 	char client[CLIENT_MAX];        /* whom it counts for; see clients.h */
 	struct access access;           /* for the log */
 	enum cause cause;               /* why it was cancelled, if it is */
+	bool cache_report;              /* asked for by header */
 	bool cancelled;                 /* by us; the client is told cancel_problem */
 	struct problem cancel_problem;
 	int64_t deadline_ns;            /* clock; 0: none */

@@ -124,11 +124,15 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	g->served = &x->srv->served;
 	g->created = (int64_t)time(NULL);
 	params_init(&g->params, g->served);
+	g->params.cache_report = x->cache_report;
 	tokens_init(&g->lead_end);
 	tokens_init(&g->lead_then);
 	x->work = g;
 	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem))
 		check_prompts(g, &x->problem);
+	/* The report stands in usage. */
+	if (g->params.cache_report && g->params.stream)
+		g->params.include_usage = true;
 	name_client(x, g->body);
 	if (!x->problem.status && x->srv->opts.log_prompts)
 		log_prompts(g);
@@ -178,6 +182,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		.stop_token = stop,
 		.stop = (const char *const *)a->stop, .n_stop = a->n_stop,
 		.skip_special = a->skip_special, .mark = g->mark, .n_mark = g->n_mark,
+		.mark_kind = g->mark_kind, .cache_salt = a->cache_salt,
 		.lead = g->led ? &g->lead : NULL, .priority = a->priority,
 		.client = client_number(g->x->client), .deadline_ns = g->x->deadline_ns, .refusal = &why,
 		.notify = exchange_notify, .notify_arg = g->x,
@@ -241,7 +246,7 @@ void generation_ready(struct exchange *x)
 		}
 	}
 	/* The engine has its copies. */
-	for (int i = 0; i < g->n_prompt; i++)
+	for (int i = 0; i < g->n_prompt && !g->params.cache_report; i++)
 		tokens_fini(&g->prompt[i]);
 	if (g->params.stream)
 		begin_stream(g);
@@ -300,6 +305,8 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 	c->n_cached = ev->n_cached;
 	c->n_output = ev->n_output;
 	g->queue_ns = ev->queue_ns;
+	if (!c->index)
+		g->prefix = ev->prefix;
 	metrics_answer(m, ev);
 	g->n_done++;
 	g->fam->end(g, c);
@@ -496,6 +503,7 @@ void generation_drop(struct exchange *x)
 	tokens_fini(&g->lead_then);
 	free(g->choice);
 	free(g->prompt);
+	free(g->message_at);
 	json_free(g->body);
 	json_free(g->made);
 	params_fini(&g->params);
@@ -520,6 +528,22 @@ void put_reply_head(const struct generation *g, struct buf *out, const char *obj
 	           (long long)g->created);
 	json_put_cstr(out, g->served->name);
 	buf_puts(out, ",\"choices\":");
+}
+
+void generation_explain(const struct generation *g, struct buf *out)
+{
+	struct explained x = { .ids = &g->prompt[0], .message_at = g->message_at, .n_message = g->n_message };
+
+	/* With several keys, what somebody else's prompt said is theirs. */
+	explain_put(out, g->served->tokenizer, &x, &g->prefix, g->x->srv->clients.n > 1);
+}
+
+void put_cache_report(const struct generation *g, struct buf *out)
+{
+	if (!g->params.cache_report || g->n_done < g->n_choice)
+		return;
+	buf_puts(out, ",\"cache\":");
+	generation_explain(g, out);
 }
 
 struct usage generation_usage(const struct generation *g)
@@ -548,6 +572,7 @@ void put_usage(const struct generation *g, struct buf *out, bool thinking)
 	           "\"prompt_tokens_details\":{\"cached_tokens\":%d}", u.prompt, u.output, u.prompt + u.output, u.cached);
 	if (thinking)
 		buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%d}", u.thought);
+	put_cache_report(g, out);
 	buf_putc(out, '}');
 }
 

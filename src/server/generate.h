@@ -12,6 +12,7 @@
 
 #include "engine/engine.h"
 #include "server/exchange.h"
+#include "server/explain.h"
 #include "server/params.h"
 #include "server/prompt.h"
 #include "server/server.h"
@@ -82,6 +83,9 @@ struct generation {
 	struct tokens *prompt;          /* [n_prompt] */
 	int n_prompt;
 	int mark[MARKS_MAX], n_mark;    /* of the one prompt of a chat; see struct ask */
+	unsigned char mark_kind[MARKS_MAX];
+	int *message_at, n_message;     /* with cache_report: see explain.h; NULL: not known */
+	struct prefix_report prefix;    /* of the first choice */
 	struct json *body;              /* kept while choices look at its tools */
 	struct json *made;              /* of body's parts, in the form they are used in; NULL: nothing */
 	const struct json *tools;       /* of body or made, where calls are to be looked for; NULL: not */
@@ -115,6 +119,10 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 /* For families: the members that every object of a reply begins with, up to the
  * value of "choices"; object names its kind. */
 void put_reply_head(const struct generation *g, struct buf *out, const char *object);
+/* What the prefix store did for the first prompt, as an object; and as a further
+ * member of usage, for those who asked with cache_report. */
+void generation_explain(const struct generation *g, struct buf *out);
+void put_cache_report(const struct generation *g, struct buf *out);
 void put_usage(const struct generation *g, struct buf *out, bool thinking);
 /* The same as numbers. */
 struct usage { int prompt, cached, output, thought; };

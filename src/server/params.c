@@ -27,7 +27,7 @@ const struct field params_fields[] = {
 	{ "guided_json", "" }, { "guided_regex", "" }, { "guided_choice", "" }, { "guided_grammar", "" },
 	{ "guided_decoding_backend", "" }, { "guided_whitespace_pattern", "" }, { "structured_outputs", "" },
 	{ "structural_tag", "" }, { "grammar", "\"\"" }, { "json_schema", "{}" }, { "regex", "" }, { "ebnf", "" },
-	{ "cache_salt", "" }, { "kv_transfer_params", "" }, { "vllm_xargs", "{}" },
+	{ "cache_salt" }, { "cache_report" }, { "kv_transfer_params", "" }, { "vllm_xargs", "{}" },
 	{ "service_tier", "\"auto\"|\"default\"" }, { "store", "false", "nothing is stored" },
 	{ "n_predict", "-1", "use max_tokens" }, { "repeat_penalty", "1|1.0", "use repetition_penalty" },
 	{ "typical_p", "1|1.0" }, { "tfs_z", "1|1.0" }, { "mirostat", "0" }, { "dry_multiplier", "0|0.0" },
@@ -52,6 +52,7 @@ void params_fini(struct params *a)
 {
 	for (int i = 0; i < a->n_stop; i++)
 		free(a->stop[i]);
+	free(a->cache_salt);
 	buf_fini(&a->unknown);
 }
 
@@ -210,13 +211,30 @@ static int read_sampling(struct params *a, const struct json *body, struct probl
 	return 0;
 }
 
+static int read_cache(struct params *a, const struct json *body, struct problem *p)
+{
+	const struct json *v;
+	size_t n;
+	int r;
+
+	if ((r = field_bool(body, "cache_report", &a->cache_report, p)) ||
+	    (r = field_value(body, "cache_salt", JSON_STRING, &v, p)) || !v)
+		return r;
+	json_str(v, &n);
+	if (n > SALT_MAX || memchr(json_str(v, &n), 0, n))
+		return problem_set(p, 400, "invalid_value", "cache_salt", "cache_salt has %zu bytes; up to %d without NUL are allowed",
+		                   n, SALT_MAX);
+	a->cache_salt = xstrndup(json_str(v, &n), n);
+	return 0;
+}
+
 int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p)
 {
 	int64_t n = 1, priority = 0;
 	struct err err;
 	int r;
 
-	if ((r = read_stream(a, body, p)) || (r = read_sampling(a, body, p)) || (r = params_stop(a, body, "stop", p)) ||
+	if ((r = read_cache(a, body, p)) || (r = read_stream(a, body, p)) || (r = read_sampling(a, body, p)) || (r = params_stop(a, body, "stop", p)) ||
 	    (r = read_stop_tokens(a, body, d, p)) || (r = read_bias(a, body, d, p)) ||
 	    (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
 	    (r = field_int(body, "n", 1, N_MAX, &n, p)) || (r = field_bool(body, "ignore_eos", &a->ignore_eos, p)) ||

@@ -16,6 +16,7 @@ enum {
 	STOP_TOKENS_MAX = 64,
 	BIAS_MAX = 1024,
 	TOP_LOGPROBS_MAX = 20,
+	SALT_MAX = 256,         /* bytes of cache_salt */
 };
 
 struct params {
@@ -35,6 +36,8 @@ struct params {
 	int top_logprobs;
 	struct logit_bias bias[BIAS_MAX];
 	struct buf unknown;             /* names of fields that nobody knows */
+	char *cache_salt;               /* NULL: none */
+	bool cache_report;
 };
 
 /* The fields common to the families, for fields_check. */

@@ -90,26 +90,60 @@ int prompt_render(struct prompt *p, const struct template *t, const struct templ
 	return 0;
 }
 
-int prompt_marks(const struct prompt *p, const struct tokenizer *t, const struct tokens *ids, int mark[MARKS_MAX])
+/* Walks a prompt's tokens and the bytes they stand for.  Those follow the text's,
+ * but where normalisation changed it; then places are off, which costs a reuse and
+ * nothing else. */
+struct walk {
+	const struct tokenizer *t;
+	const struct tokens *ids;
+	size_t at, k;                   /* bytes before token k */
+};
+
+/* The first token that does not end at or before this byte. */
+static size_t walk_to(struct walk *w, size_t byte)
 {
+	for (; w->k < w->ids->n; w->k++) {
+		size_t len = 0;
+
+		tokenizer_token_bytes(w->t, w->ids->id[w->k], &len);
+		if (w->at + len > byte)
+			break;
+		w->at += len;
+	}
+	return w->k;
+}
+
+int prompt_marks(const struct prompt *p, const struct tokenizer *t, const struct tokens *ids, int mark[MARKS_MAX],
+                 unsigned char kind[MARKS_MAX])
+{
+	static const unsigned char kinds[MARKS_MAX] = { PLACE_SYSTEM, PLACE_USER, PLACE_HEADER };
 	enum { APART = 8 };     /* tokens: closer marks are not worth a snapshot each */
-	size_t at = 0, k = 0;
+	struct walk w = { .t = t, .ids = ids };
 	int n = 0;
 
-	/* Tokens' bytes follow the text's, but where normalisation changed it; then the
-	 * marks are off, which costs a reuse and nothing else. */
 	for (int i = 0; i < MARKS_MAX; i++) {
-		while (k < ids->n) {
-			size_t len = 0;
+		size_t k = walk_to(&w, p->part[i]);
 
-			tokenizer_token_bytes(t, ids->id[k], &len);
-			if (at + len > p->part[i])
-				break;
-			at += len;
-			k++;
-		}
-		if ((int)k >= (n ? mark[n - 1] : 0) + APART && k < ids->n)
+		if ((int)k >= (n ? mark[n - 1] : 0) + APART && k < ids->n) {
+			kind[n] = kinds[i];
 			mark[n++] = (int)k;
+		}
 	}
 	return n;
+}
+
+void prompt_messages(const struct prompt *p, const struct tokenizer *t, const struct tokens *ids, int *at, int n)
+{
+	const struct template_output *o = &p->out;
+	struct walk w = { .t = t, .ids = ids };
+	size_t from = 0;
+
+	for (int i = 0; i < n; i++)
+		at[i] = -1;
+	for (size_t i = 0; i < o->n_runs; from = o->runs[i++].end) {
+		int m = o->runs[i].message;
+
+		if (m >= 0 && m < n && at[m] < 0 && o->runs[i].end > from)
+			at[m] = (int)walk_to(&w, from);
+	}
 }

@@ -6,6 +6,7 @@
 #ifndef SERVER_PROMPT_H
 #define SERVER_PROMPT_H
 
+#include "engine/report.h"
 #include "server/problem.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
@@ -24,7 +25,11 @@ void prompt_fini(struct prompt *p);
 
 int prompt_render(struct prompt *p, const struct template *t, const struct template_input *in, struct problem *problem);
 
-/* The marks of a prompt that was tokenised to ids, rising; returns how many. */
-int prompt_marks(const struct prompt *p, const struct tokenizer *t, const struct tokens *ids, int mark[MARKS_MAX]);
+/* The marks of a prompt that was tokenised to ids, rising, and what kind of place
+ * each is (enum place); returns how many. */
+int prompt_marks(const struct prompt *p, const struct tokenizer *t, const struct tokens *ids, int mark[MARKS_MAX],
+                 unsigned char kind[MARKS_MAX]);
+/* The token at which each of n messages' own text begins; -1: it has none. */
+void prompt_messages(const struct prompt *p, const struct tokenizer *t, const struct tokens *ids, int *at, int n);
 
 #endif

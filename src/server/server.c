@@ -306,6 +306,8 @@ int server_run(struct server *s, struct err *err)
 	s->stopping = true;
 	while (s->conns)
 		conn_close(s->conns, CAUSE_STOP);
+	/* No worker may ask the engine anything once its owner closes it. */
+	workers_close(s);
 	return 0;
 }
 

@@ -287,3 +287,23 @@ void engine_stats(struct engine *e, struct engine_stats *out)
 	out->stuck_ns = e->all ? clock_monotonic_ns() - e->moved_ns : 0;
 	pthread_mutex_unlock(&e->lock);
 }
+
+/* It keeps nothing. */
+int engine_prefix_walk(struct engine *e, void (*fn)(void *arg, const struct prefix_item *item), void *arg) { return 0; }
+
+int engine_prefix_drop(struct engine *e, const struct prefix_spot *spot, int *dropped)
+{
+	*dropped = 0;
+	return 0;
+}
+
+int engine_prefix_pin(struct engine *e, const struct prefix_spot *spot, bool pin, struct err *err)
+{
+	return err_set(err, E_MISSING, "the stub keeps no prefix");
+}
+
+int engine_prefix_explain(struct engine *e, const struct prefix_spot *prompt, struct prefix_report *out)
+{
+	*out = (struct prefix_report){ .reason = PREFIX_EMPTY, .first_diff = -1, .was = -1 };
+	return 0;
+}

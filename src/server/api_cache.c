@@ -1,0 +1,258 @@
+/* api_cache.c - /v1/cache: what is kept of prompts, why one would miss, and orders
+ * about it.
+ *
+ * A prompt is given as the body of a chat or a completion; a place in the tree by
+ * that, or by a node's id.  The engine answers between two steps, so all of it
+ * happens on a worker. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "server/generate.h"
+#include "server/inside.h"
+#include "server/routes.h"
+
+/* ---- the tree ---- */
+
+struct tree {
+	struct buf out;
+	int n;
+};
+
+static void put_seconds(struct buf *out, const char *name, int64_t ns)
+{
+	buf_printf(out, ",\"%s\":", name);
+	json_put_double(out, (double)ns / 1e9);
+}
+
+static void put_node(void *arg, const struct prefix_item *item)
+{
+	struct tree *t = arg;
+
+	/* No text: whose prompts these are, the asker need not know. */
+	buf_printf(&t->out, "%s{\"id\":%llu,\"parent\":", t->n++ ? ",\n" : "", (unsigned long long)item->id);
+	if (item->parent)
+		buf_printf(&t->out, "%llu", (unsigned long long)item->parent);
+	else
+		buf_puts(&t->out, "null");
+	buf_printf(&t->out, ",\"begin\":%d,\"end\":%d,\"place\":\"%s\",\"salted\":%s,\"state\":%s,\"on_disk\":%s,"
+	           "\"pinned\":%s,\"evicted\":%s,\"bytes\":%zu,\"hits\":%d", item->begin, item->end, place_name(item->kind),
+	           item->salt && *item->salt ? "true" : "false", item->has_state ? "true" : "false",
+	           item->on_disk ? "true" : "false", item->pinned ? "true" : "false", item->lost ? "true" : "false",
+	           item->bytes, item->hits);
+	put_seconds(&t->out, "age_seconds", item->age_ns);
+	put_seconds(&t->out, "idle_seconds", item->idle_ns);
+	buf_putc(&t->out, '}');
+}
+
+static int gone(struct problem *p) { return problem_stopping(p); }
+
+static void tree_prep(struct exchange *x)
+{
+	struct tree *t = xcalloc(1, sizeof *t);
+	struct engine_stats e;
+
+	x->work = t;
+	buf_init(&t->out);
+	engine_stats(x->srv->served.engine, &e);
+	buf_printf(&t->out, "{\"object\":\"cache\",\"bytes\":%zu,\"bytes_max\":%zu,\"states\":%d,\"hits\":%lld,"
+	           "\"evicted\":%lld,\"nodes\":[", e.prefix_bytes, e.prefix_bytes_max, e.prefix_entries,
+	           (long long)e.prefix_hits, (long long)e.prefix_evicted);
+	if (engine_prefix_walk(x->srv->served.engine, put_node, t))
+		gone(&x->problem);
+	buf_puts(&t->out, "]}\n");
+}
+
+static void tree_ready(struct exchange *x)
+{
+	struct tree *t = x->work;
+
+	exchange_reply(x, 200, "application/json", t->out.p, t->out.n);
+}
+
+static void tree_drop(struct exchange *x)
+{
+	struct tree *t = x->work;
+
+	if (t)
+		buf_fini(&t->out);
+	free(t);
+}
+
+const struct api cache_tree_api = { .prep = tree_prep, .ready = tree_ready, .drop = tree_drop };
+
+/* ---- a prompt ---- */
+
+/* Reads a body as the family that it is of would: then there is x->problem, or a
+ * generation with its tokens. */
+static struct generation *read_prompt(struct exchange *x)
+{
+	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
+	bool chat = json_get(body, "messages") != NULL;
+
+	json_free(body);
+	if (!body)
+		return NULL;
+	x->cache_report = true;
+	generation_prep(x, chat ? &chat_family : &completions_family);
+	return x->problem.status ? NULL : x->work;
+}
+
+static struct prefix_spot spot_of(const struct generation *g)
+{
+	return (struct prefix_spot){ .salt = g->params.cache_salt, .tok = g->prompt[0].id, .n = (int)g->prompt[0].n };
+}
+
+static void explain_prep(struct exchange *x)
+{
+	struct generation *g = read_prompt(x);
+	struct prefix_spot spot;
+
+	if (!g)
+		return;
+	spot = spot_of(g);
+	if (engine_prefix_explain(g->served->engine, &spot, &g->prefix))
+		gone(&x->problem);
+}
+
+static void explain_ready(struct exchange *x)
+{
+	struct buf out;
+
+	buf_init(&out);
+	generation_explain(x->work, &out);
+	buf_putc(&out, '\n');
+	exchange_reply(x, 200, "application/json", out.p, out.n);
+	buf_fini(&out);
+}
+
+const struct api cache_explain_api = { .prep = explain_prep, .ready = explain_ready, .drop = generation_drop };
+
+/* ---- warming: a generation of no tokens ---- */
+
+static void no_token(struct generation *g, struct choice *c, const struct event *ev)
+{
+	(void)g;
+	(void)c;
+	(void)ev;
+}
+
+static void no_end(struct generation *g, struct choice *c)
+{
+	(void)g;
+	(void)c;
+}
+
+static void warm_whole(struct generation *g, struct buf *out)
+{
+	generation_explain(g, out);
+	buf_putc(out, '\n');
+}
+
+static const struct family warm_family = {
+	.path = "/v1/cache/warm", .token = no_token, .end = no_end, .whole = warm_whole,
+};
+
+static void warm_prep(struct exchange *x)
+{
+	struct generation *g = read_prompt(x);
+
+	if (!g)
+		return;
+	g->fam = &warm_family;
+	g->params.stream = false;
+	g->params.n = 1;
+	g->params.max_tokens = 0;
+}
+
+const struct api cache_warm_api = {
+	.prep = warm_prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
+	.stop = generation_stop,
+};
+
+/* ---- orders ---- */
+
+struct order {
+	int n;                          /* states it was about */
+};
+
+/* {"node": id}: 1 and *id.  0: the body names none. */
+static int read_node(const struct exchange *x, uint64_t *id)
+{
+	struct json *body = json_parse(x->body.p, x->body.n, 0, NULL);
+	int64_t v = 0;
+	int found = !json_to_int(json_get(body, "node"), &v) && v > 0;
+
+	json_free(body);
+	*id = (uint64_t)v;
+	return found;
+}
+
+static void pin(struct exchange *x, bool on)
+{
+	struct engine *e = x->srv->served.engine;
+	struct prefix_spot spot = { 0 };
+	struct generation *g;
+	struct err err;
+	int r;
+
+	if (!read_node(x, &spot.id)) {
+		g = read_prompt(x);
+		if (!g)
+			return;
+		spot = spot_of(g);
+	}
+	r = engine_prefix_pin(e, &spot, on, &err);
+	if (r == E_GONE)
+		gone(&x->problem);
+	else if (r)
+		problem_set(&x->problem, r == E_MISSING ? 404 : 409, r == E_MISSING ? "not_kept" : "too_many_pins", NULL, "%s", err.msg);
+}
+
+static void pin_prep(struct exchange *x) { pin(x, true); }
+static void unpin_prep(struct exchange *x) { pin(x, false); }
+
+static void done_ready(struct exchange *x)
+{
+	static const char done[] = "{\"object\":\"cache\",\"done\":true}\n";
+
+	exchange_reply(x, 200, "application/json", done, sizeof done - 1);
+}
+
+const struct api cache_pin_api = { .prep = pin_prep, .ready = done_ready, .drop = generation_drop };
+const struct api cache_unpin_api = { .prep = unpin_prep, .ready = done_ready, .drop = generation_drop };
+
+/* {"node": id}, {"cache_salt": "..."} or {"all": true}. */
+static void drop_prep(struct exchange *x)
+{
+	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
+	struct prefix_spot spot = { 0 };
+	struct order *o;
+	bool all = false;
+	size_t n;
+
+	if (!body)
+		return;
+	x->work = o = xcalloc(1, sizeof *o);
+	json_to_bool(json_get(body, "all"), &all);
+	spot.salt = json_str(json_get(body, "cache_salt"), &n);
+	if (!read_node(x, &spot.id) && !spot.salt && !all)
+		problem_set(&x->problem, 400, "missing_field", NULL, "what is to be dropped: \"node\", \"cache_salt\" or \"all\": true");
+	else if (engine_prefix_drop(x->srv->served.engine, &spot, &o->n))
+		gone(&x->problem);
+	json_free(body);
+}
+
+static void drop_ready(struct exchange *x)
+{
+	const struct order *o = x->work;
+	struct buf out;
+
+	buf_init(&out);
+	buf_printf(&out, "{\"object\":\"cache\",\"dropped\":%d}\n", o->n);
+	exchange_reply(x, 200, "application/json", out.p, out.n);
+	buf_fini(&out);
+}
+
+static void drop_drop(struct exchange *x) { free(x->work); }
+
+const struct api cache_drop_api = { .prep = drop_prep, .ready = drop_ready, .drop = drop_drop };

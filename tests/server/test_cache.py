@@ -1,0 +1,137 @@
+"""What the server tells of its prefix store, and what clients' rewritten turns find there.
+Run as: test_cache.py WEFT MODEL"""
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+from serverkit import Server
+
+WEFT, MODEL = sys.argv[1:3]
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+
+if not os.path.exists(os.path.join(MODEL, "model.safetensors")):
+    print("skipped: %s has no model.safetensors" % MODEL)
+    sys.exit(77)
+
+SYSTEM = {"role": "system", "content": "You are a helper who answers every question with as few words as you can."}
+
+
+def start(*options):
+    return Server([WEFT, "serve", MODEL, "--port", "0", "--port-file", "{port_file}"] + list(options))
+
+
+def ask(text, **more):
+    return dict({"messages": [SYSTEM, {"role": "user", "content": text}], "max_tokens": 8, "temperature": 0}, **more)
+
+
+class Test(unittest.TestCase):
+    def serve(self, *options):
+        s = start(*options)
+        self.addCleanup(s.close)
+        return s
+
+    def explain(self, s, body, headers=None):
+        r = s.post("/v1/cache/explain", body, headers)
+        self.assertEqual(r.status, 200, r.text())
+        return r.json()
+
+
+class Explaining(Test):
+    def test_reasons(self):
+        s = self.serve()
+        a, b = ask("What is the capital of Peru?"), ask("What is the capital of France?")
+        e = self.explain(s, a)
+        self.assertEqual((e["resumed_at"], e["source"], e["reason"], e["first_diff"]), (0, "none", "empty", None))
+        self.assertEqual(e["computed"], e["prompt_tokens"])
+        self.assertEqual(self.explain(s, a), e)         # a dry run changes nothing
+        whole = s.post(CHAT, a).json()
+        self.assertNotIn("cache", whole["usage"])
+        # The other question parts from it inside the second message.
+        e = self.explain(s, b)
+        self.assertEqual((e["source"], e["replayed"] + e["resumed_at"]), ("memory", e["first_diff"]["position"]))
+        self.assertEqual((e["first_diff"]["message"], e["first_diff"]["before"]["text"][:2]), (1, " P"))
+        self.assertEqual(e["first_diff"]["after"]["text"][:2], " F")
+        # What was foretold is what happens, however it is asked for.
+        got = s.post(CHAT, dict(b, cache_report=True)).json()["usage"]
+        self.assertEqual(got["cache"], e)
+        self.assertEqual(got["prompt_tokens_details"]["cached_tokens"], e["resumed_at"])
+        again = self.explain(s, b)
+        self.assertGreater(again["resumed_at"], e["resumed_at"])
+        stream = s.post(CHAT, dict(b, stream=True), {"x-cache-report": "1"}).events()[-1]["usage"]
+        self.assertEqual(stream["cache"], again)
+        # Another system prompt; another salt.
+        e = self.explain(s, {"messages": [{"role": "user", "content": "Hello there, how are you?"}]})
+        self.assertEqual((e["resumed_at"], e["first_diff"]["message"]), (0, None))
+        e = self.explain(s, dict(b, cache_salt="mine"))
+        self.assertEqual((e["resumed_at"], e["reason"]), (0, "empty"))
+        m = s.metrics()
+        self.assertEqual(m['weft_prefix_lookups_total{reason="empty"}'], 1)
+        self.assertEqual(sum(v for k, v in m.items() if k.startswith("weft_prefix_lookups_total")), 3)
+
+    def test_completions(self):
+        s = self.serve()
+        ids = [100 + i * i % 300 for i in range(200)]
+        s.post(COMPLETIONS, {"prompt": ids, "max_tokens": 1})
+        e = self.explain(s, {"prompt": ids[:150] + [7] + ids[151:]})
+        self.assertEqual((e["first_diff"]["position"], e["first_diff"]["before"]["token"], e["first_diff"]["after"]["token"]),
+                         (150, ids[150], 7))
+        self.assertEqual(e["first_diff"]["message"], None)
+
+    def test_tenants(self):
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write("ann one\nbob two\n")
+            f.flush()
+            s = self.serve("--api-key-file", f.name)
+        ann, bob = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
+        s.post(CHAT, ask("The password is swordfish, remember it."), ann)
+        e = self.explain(s, ask("The password is unknown to me."), bob)
+        self.assertGreater(e["first_diff"]["position"], 0)
+        self.assertEqual((e["first_diff"]["before"], e["first_diff"]["after"]["text"][0]), (None, " "))
+        tree = s.ask("GET", "/v1/cache", headers=ann).text()
+        self.assertNotIn("swordfish", tree)
+
+    def test_bad(self):
+        s = self.serve()
+        for path, body, status in (("explain", "{", 400), ("explain", {}, 400), ("explain", {"messages": []}, 400),
+                                   ("pin", {"messages": 5}, 400), ("pin", {"node": 77}, 404), ("pin", ask("x"), 404),
+                                   ("drop", {}, 400), ("drop", "[", 400), ("warm", {"prompt": ""}, 400),
+                                   ("explain", ask("x", cache_salt=5), 400), ("explain", ask("x", cache_salt="s" * 257), 400)):
+            r = s.post("/v1/cache/" + path, body)
+            self.assertEqual(r.status, status, (path, body, r.text()))
+            self.assertTrue(r.error()["message"])
+
+
+class Ordering(Test):
+    def test_warm_pin_drop(self):
+        s = self.serve()
+        a = ask("What is the capital of Peru?")
+        e = s.post("/v1/cache/warm", a).json()
+        self.assertEqual((e["resumed_at"], e["computed"]), (0, e["prompt_tokens"]))
+        e = self.explain(s, a)
+        self.assertGreater(e["resumed_at"], e["prompt_tokens"] // 2)
+        tree = s.ask("GET", "/v1/cache").json()
+        self.assertEqual(tree["states"], sum(n["state"] for n in tree["nodes"]))
+        self.assertGreater(tree["states"], 0)
+        self.assertGreaterEqual(tree["bytes"], sum(n["bytes"] for n in tree["nodes"]))
+        at = {n["id"]: n for n in tree["nodes"]}
+        for n in tree["nodes"]:
+            self.assertLess(n["begin"], n["end"])
+            self.assertEqual(n["begin"], at[n["parent"]]["end"] if n["parent"] else 0)
+        self.assertEqual(s.post("/v1/cache/pin", a).json(), {"object": "cache", "done": True})
+        self.assertEqual(sum(n["pinned"] for n in s.ask("GET", "/v1/cache").json()["nodes"]), 1)
+        self.assertEqual(s.post("/v1/cache/unpin", a).status, 200)
+        self.assertEqual(sum(n["pinned"] for n in s.ask("GET", "/v1/cache").json()["nodes"]), 0)
+        self.assertEqual(s.post("/v1/cache/drop", {"all": True}).json(), {"object": "cache", "dropped": tree["states"]})
+        self.assertEqual(self.explain(s, a)["resumed_at"], 0)
+        # Only what the salt covers goes.
+        s.post("/v1/cache/warm", a)
+        s.post("/v1/cache/warm", dict(a, cache_salt="x"))
+        self.assertGreater(s.post("/v1/cache/drop", {"cache_salt": "x"}).json()["dropped"], 0)
+        self.assertEqual(self.explain(s, dict(a, cache_salt="x"))["resumed_at"], 0)
+        self.assertGreater(self.explain(s, a)["resumed_at"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[3:])
