@@ -114,6 +114,8 @@ static const struct option table[] = {
 	  "connections at once" },
 	{ CMD_SERVE, "max-body", NULL, NULL, K_SIZE, AT(body_bytes), NONE, 0, 0, "SIZE", "64M", group_server,
 	  "largest request body" },
+	{ CMD_SERVE, "response-store-bytes", NULL, NULL, K_SIZE, AT(response_bytes), NONE, 0, 0, "SIZE", "64M", group_server,
+	  "memory for answers of /v1/responses that later requests may go on from; 0: keep none" },
 	{ CMD_SERVE, "timeout", "to", NULL, K_INT, AT(timeout), NONE, 1, 86400, "SECONDS", "60", group_server,
 	  "time for the body of a request to arrive; its header has a sixth of that" },
 	{ CMD_SERVE, "client-stall-timeout", NULL, NULL, K_INT, AT(stall), NONE, 1, 86400, "SECONDS", "30", group_server,

@@ -32,6 +32,7 @@ static void fill(const struct options *o, struct session *s, struct server_opts 
 	so->cors_origin = o->cors_origin;
 	so->connections_max = o->connections;
 	so->body_max = (int64_t)o->body_bytes;
+	so->response_bytes = o->response_bytes;
 	so->body_ms = o->timeout * 1000;
 	so->head_ms = o->timeout * 1000 / 6;
 	so->stall_ms = o->stall * 1000;

@@ -115,18 +115,27 @@ static void log_params(const struct generation *g)
 	          (unsigned long long)(a->seeded ? s->seed : 0), a->n_stop, a->n_stop_token, s->n_bias, s->n_logprobs);
 }
 
-void generation_prep(struct exchange *x, const struct family *fam)
+struct generation *generation_new(const struct served *served, const struct family *fam)
 {
 	struct generation *g = xcalloc(1, sizeof *g);
 
-	g->x = x;
 	g->fam = fam;
-	g->served = &x->srv->served;
+	g->served = served;
 	g->created = (int64_t)time(NULL);
 	params_init(&g->params, g->served);
-	g->params.cache_report = x->cache_report;
+	buf_init(&g->history);
+	buf_init(&g->echo);
 	tokens_init(&g->lead_end);
 	tokens_init(&g->lead_then);
+	return g;
+}
+
+void generation_prep(struct exchange *x, const struct family *fam)
+{
+	struct generation *g = generation_new(&x->srv->served, fam);
+
+	g->x = x;
+	g->params.cache_report = x->cache_report;
 	x->work = g;
 	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem))
 		check_prompts(g, &x->problem);
@@ -475,17 +484,8 @@ void generation_stop(struct exchange *x, const struct problem *p)
 	break_off(g, p);
 }
 
-void generation_drop(struct exchange *x)
+void generation_free(struct generation *g)
 {
-	struct generation *g = x->work;
-
-	if (!g)
-		return;
-	/* Nothing was replied, or a stream was broken off: the client left. */
-	if (atomic_load(&x->gone) && g->choice) {
-		account(g, "cancelled");
-		exchange_cancelled(x, stage_of(g));
-	}
 	for (int i = 0; i < g->n_choice; i++) {
 		struct choice *c = &g->choice[i];
 
@@ -499,6 +499,8 @@ void generation_drop(struct exchange *x)
 	}
 	for (int i = 0; i < g->n_prompt; i++)
 		tokens_fini(&g->prompt[i]);
+	buf_fini(&g->history);
+	buf_fini(&g->echo);
 	tokens_fini(&g->lead_end);
 	tokens_fini(&g->lead_then);
 	free(g->choice);
@@ -508,6 +510,20 @@ void generation_drop(struct exchange *x)
 	json_free(g->made);
 	params_fini(&g->params);
 	free(g);
+}
+
+void generation_drop(struct exchange *x)
+{
+	struct generation *g = x->work;
+
+	if (!g)
+		return;
+	/* Nothing was replied, or a stream was broken off: the client left. */
+	if (atomic_load(&x->gone) && g->choice) {
+		account(g, "cancelled");
+		exchange_cancelled(x, stage_of(g));
+	}
+	generation_free(g);
 	x->work = NULL;
 }
 

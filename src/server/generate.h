@@ -37,7 +37,7 @@ struct choice {
 	int told_calls;
 	bool enough;                    /* what else the model says is not wanted */
 	enum { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL } block_open;
-	int n_block;                    /* of an answer in blocks or items, begun */
+	int n_block, block_piece;       /* of an answer in blocks or items: begun; which piece began the last */
 	char (*id)[24];                 /* of calls */
 	int n_id;
 	struct buf text;                /* completions */
@@ -94,6 +94,8 @@ struct generation {
 	struct tokens lead_end, lead_then;
 	bool led;
 	bool thinking;                  /* the prompt ends inside <think> */
+	struct buf history, echo;       /* responses: the conversation so far; fields that the reply repeats */
+	int sequence;                   /* number of the next event */
 	int64_t created;                /* seconds since 1970 */
 
 	struct choice *choice;          /* [n_choice] */
@@ -102,6 +104,10 @@ struct generation {
 	int64_t t_first;                /* clock of the first token; 0: none yet */
 	int64_t queue_ns;               /* a choice waited so long for the engine */
 };
+
+/* A generation that has read nothing yet; x->work of an exchange, or for tests. */
+struct generation *generation_new(const struct served *served, const struct family *fam);
+void generation_free(struct generation *g);
 
 /* The steps of struct api that all families share. */
 void generation_prep(struct exchange *x, const struct family *fam);

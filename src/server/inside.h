@@ -10,6 +10,7 @@
 #include "server/conn.h"
 #include "server/exchange.h"
 #include "server/metrics.h"
+#include "server/response_store.h"
 #include "server/server.h"
 
 struct event_base;
@@ -49,6 +50,7 @@ struct server {
 	struct exchange **all;          /* every one there is */
 	size_t n_all, cap_all;
 	struct metrics metrics;
+	struct response_store responses;
 
 	pthread_mutex_t lock;
 	struct exchange *mail, **mail_tail;     /* wants the IO thread; under lock */

@@ -228,13 +228,13 @@ static int read_cache(struct params *a, const struct json *body, struct problem 
 	return 0;
 }
 
-int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p)
+int params_sampling(struct params *a, const struct json *body, const struct served *d, struct problem *p)
 {
 	int64_t n = 1, priority = 0;
 	struct err err;
 	int r;
 
-	if ((r = read_cache(a, body, p)) || (r = read_stream(a, body, p)) || (r = read_sampling(a, body, p)) || (r = params_stop(a, body, "stop", p)) ||
+	if ((r = read_cache(a, body, p)) || (r = read_sampling(a, body, p)) || (r = params_stop(a, body, "stop", p)) ||
 	    (r = read_stop_tokens(a, body, d, p)) || (r = read_bias(a, body, d, p)) ||
 	    (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
 	    (r = field_int(body, "n", 1, N_MAX, &n, p)) || (r = field_bool(body, "ignore_eos", &a->ignore_eos, p)) ||
@@ -247,6 +247,13 @@ int params_read(struct params *a, const struct json *body, const struct served *
 	if (sampler_params_check(&a->sampling, d->vocab, &err))
 		return problem_set(p, 400, "invalid_value", NULL, "%s", err.msg);
 	return 0;
+}
+
+int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p)
+{
+	int r = read_stream(a, body, p);
+
+	return r ? r : params_sampling(a, body, d, p);
 }
 
 void params_logprobs(struct params *a, int top)

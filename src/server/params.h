@@ -21,6 +21,7 @@ enum {
 
 struct params {
 	bool stream, include_usage, progress;
+	bool store;                     /* keep the answer for later requests */
 	bool parallel;                  /* several calls in one answer */
 	int priority;                   /* as the engine has it */
 	int n;
@@ -46,6 +47,8 @@ extern const struct field params_fields[];
 void params_init(struct params *a, const struct served *d);
 void params_fini(struct params *a);
 
+/* The common fields but stream_options, for families with their own. */
+int params_sampling(struct params *a, const struct json *body, const struct served *d, struct problem *p);
 /* All but logprobs, whose meaning differs between the families. */
 int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p);
 /* Adds the strings of that field to a->stop. */

@@ -9,6 +9,9 @@
 const struct route routes[] = {
 	{ .path = "/v1/chat/completions", .post = true, .api = &chat_api },
 	{ .path = "/v1/completions", .post = true, .api = &completions_api },
+	{ .path = "/v1/responses", .post = true, .api = &responses_api },
+	{ .path = "/v1/responses/", .prefix = true, .api = &response_get_api },
+	{ .path = "/v1/responses/", .prefix = true, .del = true, .api = &response_drop_api },
 	{ .path = "/v1/messages", .post = true, .anthropic = true, .api = &messages_api },
 	{ .path = "/v1/messages/count_tokens", .post = true, .anthropic = true, .api = &count_tokens_api },
 	{ .path = "/v1/models", .api = &models_api },

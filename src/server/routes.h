@@ -4,13 +4,14 @@
 
 #include "server/exchange.h"
 
+extern const struct api responses_api, response_get_api, response_drop_api;
 extern const struct api messages_api, count_tokens_api;
 extern const struct api chat_api, completions_api, models_api, model_api, health_api, metrics_api, requests_api,
 	cache_tree_api, cache_explain_api, cache_warm_api, cache_pin_api, cache_unpin_api, cache_drop_api;
 
 struct served;
 struct family;
-extern const struct family chat_family, completions_family, messages_family;
+extern const struct family chat_family, completions_family, messages_family, responses_family;
 
 /* 0, or a 404 in *p that names both: is name the served model's, or "default"? */
 int model_known(const struct served *d, const char *name, size_t n, struct problem *p);

@@ -32,7 +32,7 @@ static const char unix_prefix[] = "unix:";
 void server_opts_default(struct server_opts *o)
 {
 	*o = (struct server_opts){
-		.host = "127.0.0.1", .port = 8080, .connections_max = 1024, .body_max = 64 << 20, .prep_threads = 2,
+		.host = "127.0.0.1", .port = 8080, .connections_max = 1024, .body_max = 64 << 20, .response_bytes = 64 << 20, .prep_threads = 2,
 		.head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .stall_ms = 30000, .grace_ms = 30000,
 		.stuck_ms = 120000,
 	};
@@ -264,6 +264,7 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 	s->mail_tail = &s->mail;
 	s->pipe[0] = s->pipe[1] = -1;
 	metrics_init(&s->metrics);
+	response_store_init(&s->responses, opts->response_bytes);
 	pthread_mutex_init(&s->lock, NULL);
 	raise_descriptors(opts->connections_max);
 	r = clients_open(&s->clients, opts->api_key, opts->api_key_file, err);
@@ -348,6 +349,7 @@ void server_close(struct server *s)
 	pthread_mutex_destroy(&s->lock);
 	if (s->unix_path)
 		unlink(s->unix_path);
+	response_store_fini(&s->responses);
 	free(s->host);
 	clients_close(&s->clients);
 	free(s->cors_origin);

@@ -43,6 +43,7 @@ struct server_opts {
 	const char *api_key_file;       /* more keys; see clients.h.  NULL: none */
 	const char *cors_origin;        /* "*" or origins separated by commas, whose pages may ask; NULL: none */
 	int connections_max;            /* beyond it: 503 */
+	size_t response_bytes;          /* answers of /v1/responses that are kept; 0: none */
 	int64_t body_max;               /* bytes of one body; beyond it: 413 */
 	int prep_threads;
 	/* Milliseconds. */

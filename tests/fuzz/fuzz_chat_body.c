@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char chat[] =
 	"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% if m.tool_calls %}{% for c in m.tool_calls %}"
-	"<tool_call>{{ c.function.name }} {{ c.function.arguments | tojson }}</tool_call>{% endfor %}{% endif %}<|im_end|>"
+	"<tool_call><function={{ c.function.name }} {{ c.function.arguments | tojson }}</tool_call>{% endfor %}{% endif %}<|im_end|>"
 	"{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|im_start|>assistant\n"
 	"{% if enable_thinking %}<think>\n{% endif %}{% endif %}{{ reasoning_effort }}";
 
@@ -28,7 +28,8 @@ static struct tokenizer *bytes_tokenizer(void)
 
 	buf_init(&b);
 	buf_puts(&b, "{\"added_tokens\":[{\"id\":256,\"content\":\"<|im_start|>\",\"special\":true},"
-	         "{\"id\":257,\"content\":\"<|im_end|>\",\"special\":true}],\"normalizer\":null,"
+	         "{\"id\":257,\"content\":\"<|im_end|>\",\"special\":true},{\"id\":258,\"content\":\"<think>\"},"
+	         "{\"id\":259,\"content\":\"</think>\"},{\"id\":260,\"content\":\"<tool_call>\"}],\"normalizer\":null,"
 	         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"
 	         "\"use_regex\":true},\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\"},"
 	         "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{");
@@ -65,14 +66,34 @@ static void check(const struct generation *g, const struct served *d)
 	for (int i = 0; i < g->n_mark; i++)
 		if (g->mark[i] < 1 || (size_t)g->mark[i] >= g->prompt[0].n || (i && g->mark[i] <= g->mark[i - 1]))
 			abort();
+	for (int i = 0; i < g->lead.n_end + g->lead.n_then; i++) {
+		int32_t id = i < g->lead.n_end ? g->lead.end[i] : g->lead.then[i - g->lead.n_end];
+
+		if (id < 0 || id >= d->vocab)
+			abort();
+	}
+	if (g->led && g->lead.think_max >= 0 && g->lead.end[g->lead.n_end - 1] != g->lead.close)
+		abort();
+	/* What a reply repeats of the request is JSON. */
+	if (g->echo.n) {
+		struct json *j;
+		struct buf b;
+
+		buf_init(&b);
+		buf_printf(&b, "{\"a\":0%s}", g->echo.p);
+		if (!(j = json_parse(b.p, b.n, 200, NULL)))
+			abort();
+		json_free(j);
+		buf_fini(&b);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct served d;
 	static struct template *t;
+	static const struct family *const families[] = { &chat_family, &completions_family, &messages_family, &responses_family };
 	struct generation *g;
-	struct exchange x = { 0 };
 	struct problem p = { 0 };
 	struct err err;
 
@@ -91,11 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (!size)
 		return 0;
-	g = calloc(1, sizeof *g);
-	g->served = &d;
-	g->fam = data[0] & 1 ? &completions_family : &chat_family;
-	params_init(&g->params, &d);
-	x.work = g;
+	g = generation_new(&d, families[data[0] & 3]);
 	if (!g->fam->read(g, (const char *)data + 1, size - 1, &p)) {
 		if (p.status)
 			abort();
@@ -107,6 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (p.status < 400 || p.status > 599 || !*p.message || !*http_reason(p.status))
 			abort();
 		buf_init(&b);
+		p.anthropic = data[0] & 2;
 		problem_put(&b, &p);
 		if (!(j = json_parse(b.p, b.n, 0, &err)))
 			abort();
@@ -116,6 +134,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < g->params.unknown.n; i++)
 		if (g->params.unknown.p[i] < 0x20 || g->params.unknown.p[i] == 0x7f)
 			abort();
-	generation_drop(&x);
+	generation_free(g);
 	return 0;
 }

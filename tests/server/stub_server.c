@@ -39,6 +39,10 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		o->body_max = atoll(eq + 1);
 		return 0;
 	}
+	if (!strncmp(arg, "response_bytes=", 15)) {
+		o->response_bytes = (size_t)atoll(arg + 15);
+		return 0;
+	}
 	if (!strncmp(arg, "says=", 5)) {
 		says = arg + 5;
 		return 0;

@@ -338,5 +338,156 @@ class Anthropic(Shared):
         self.assertEqual(s.post(MESSAGES, user("x")).json()["error"]["type"], "authentication_error")
 
 
+RESPONSES = "/v1/responses"
+
+
+class Responses(Shared):
+    TOOLS = [dict(t["function"], type="function") for t in Tools.TOOLS]
+
+    def both(self, text, **more):
+        """The response whole, checked against what the stream adds up to, event by event."""
+        body = dict({"input": text, "max_output_tokens": self.tokens(text)}, **more)
+        r = self.s.post(RESPONSES, body)
+        self.assertEqual(r.status, 200, r.text())
+        whole = r.json()
+        got = events(self.s.post(RESPONSES, dict(body, stream=True)))
+        self.assertEqual([e["sequence_number"] for _, e in got], list(range(len(got))))
+        self.assertEqual([n for n, _ in got[:2]], ["response.created", "response.in_progress"])
+        self.assertEqual((got[0][1]["response"]["status"], got[0][1]["response"]["output"]), ("in_progress", []))
+        items, text = [], ""
+        for name, e in got[2:-1]:
+            at = e["output_index"]
+            if name == "response.output_item.added":
+                self.assertEqual(at, len(items))
+                items.append(e["item"])
+                self.assertEqual(e["item"]["status"], "in_progress")
+                text = ""
+                continue
+            self.assertEqual(at, len(items) - 1)
+            if name == "response.output_item.done":
+                self.assertEqual(e["item"]["id"], items[-1]["id"])
+                items[-1] = e["item"]
+                continue
+            self.assertEqual(e["item_id"], items[-1]["id"])
+            if name.endswith(".delta"):
+                text += e["delta"]
+            elif name == "response.function_call_arguments.done":
+                self.assertEqual(e["arguments"], text)
+            elif name.endswith("text.done"):
+                self.assertEqual(e["text"], text)
+            elif name == "response.content_part.done":
+                self.assertEqual(e["part"]["text"], text)
+            else:
+                self.assertEqual((name, e["part"]["text"]), ("response.content_part.added", ""))
+        last = got[-1][1]["response"]
+        self.assertEqual(got[-1][0], "response." + last["status"])
+        self.assertEqual(items, last["output"])
+        self.assertEqual(self.s.ask("GET", RESPONSES + "/" + whole["id"]).json(), whole)
+        self.assertEqual(self.s.ask("GET", RESPONSES + "/" + last["id"]).json(), last)
+        kept = json.loads(json.dumps(whole))
+        for x in (last, whole):
+            self.assertRegex(x.pop("id"), r"^resp_\w{22}$")
+            x.pop("created_at")
+            for i in x["output"]:
+                self.assertRegex(i.pop("id"), r"^(rs|msg|fc)_\w{22}$")
+                if i["type"] == "function_call":
+                    self.assertRegex(i.pop("call_id"), r"^call_\w{22}$")
+        self.assertEqual(last, whole)
+        return kept
+
+    def test_text(self):
+        r = self.both("hello world", instructions="Be. ", metadata={"a": "b"}, temperature=0.5)
+        self.assertEqual((r["status"], r["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"}))
+        self.assertEqual(r["output"][0]["content"][0]["text"][:4], "Be. ")
+        self.assertEqual((r["metadata"], r["temperature"], r["instructions"]), ({"a": "b"}, 0.5, "Be. "))
+        self.assertEqual(r["usage"]["input_tokens"], self.tokens("Be. hello world"))
+
+    def test_thinking_and_tools(self):
+        r = self.both("hm</think>Let me." + Anthropic.CALL, tools=self.TOOLS, chat_template_kwargs={"enable_thinking": True})
+        self.assertEqual([i["type"] for i in r["output"]], ["reasoning", "message", "function_call"])
+        self.assertEqual(r["output"][0]["content"], [{"type": "reasoning_text", "text": "hm"}])
+        self.assertEqual((r["output"][2]["name"], json.loads(r["output"][2]["arguments"])), ("add", {"a": 5, "s": "x"}))
+        self.assertEqual(r["tools"], self.TOOLS)
+        self.assertEqual([i["status"] for i in r["output"]], ["completed", "completed", "incomplete"])
+
+    def test_forced(self):
+        s = start(says="<function=")
+        self.addCleanup(s.close)
+        for choice in ({"type": "function", "name": "sub"}, "required"):
+            rest = ("" if choice != "required" else "sub>") + "<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>"
+            r = s.post(RESPONSES, {"input": rest, "max_output_tokens": 60, "tools": self.TOOLS, "tool_choice": choice,
+                                   "parallel_tool_calls": False}).json()
+            self.assertEqual((r["status"], [(i["name"], i["arguments"], i["status"]) for i in r["output"]]),
+                             ("completed", [("sub", '{"a":5}', "completed")]))
+
+    def test_goes_on(self):
+        a = self.both("one", instructions="I")
+        n = self.tokens
+        b = self.s.post(RESPONSES, {"input": "two", "previous_response_id": a["id"], "max_output_tokens": 1}).json()
+        self.assertEqual(b["previous_response_id"], a["id"])
+        # Instructions are of one response; question and answer stay.
+        answer = a["output"][0]["content"][0]["text"]
+        self.assertEqual(b["usage"]["input_tokens"], n("one" + answer + "two"))
+        c = self.s.post(RESPONSES, {"input": [{"role": "user", "content": "three"}], "previous_response_id": b["id"],
+                                    "max_output_tokens": 1, "store": False}).json()
+        self.assertEqual(c["usage"]["input_tokens"], n("one" + answer + "two" + b["output"][0]["content"][0]["text"] + "three"))
+        self.assertEqual(self.s.ask("GET", RESPONSES + "/" + c["id"]).status, 404)
+        for i in range(2):
+            r = self.s.ask("DELETE", RESPONSES + "/" + a["id"])
+            self.assertEqual(r.status, 404 if i else 200)
+        self.assertEqual(self.s.ask("GET", RESPONSES + "/" + a["id"]).error()["code"], "response_not_found")
+        r = self.s.post(RESPONSES, {"input": "x", "previous_response_id": a["id"]})
+        self.assertEqual((r.status, r.error()["code"]), (404, "previous_response_not_found"))
+        self.assertEqual(self.s.ask("GET", RESPONSES + "/" + b["id"]).status, 200)   # it has its own copy
+
+    def test_store_is_bounded(self):
+        for size, some in ((0, False), (20000, True)):
+            s = start(response_bytes=size)
+            self.addCleanup(s.close)
+            ids = [s.post(RESPONSES, {"input": "n%d" % i, "max_output_tokens": 1}).json()["id"] for i in range(60)]
+            kept = [s.ask("GET", RESPONSES + "/" + i).status == 200 for i in ids]
+            self.assertEqual(kept, sorted(kept))            # the latest ones
+            self.assertEqual((kept[0], kept[-1]), (False, some))
+
+    def test_history(self):
+        body = {"max_output_tokens": 1, "instructions": "I", "tools": self.TOOLS, "input": [
+            {"role": "developer", "content": "D"},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "A"}, {"type": "input_text", "text": "B"}]},
+            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "not shown"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "C", "annotations": []}]},
+            {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{\"a\":1}", "id": None},
+            {"type": "function_call_output", "call_id": "c", "output": "E"}]}
+        r = self.s.post(RESPONSES, body)
+        self.assertEqual(r.status, 200, r.text())
+        self.assertEqual(r.json()["usage"]["input_tokens"], self.tokens("I\n\nDABCE2 tools"))
+
+    def test_errors(self):
+        for body, status, param, words in [
+            ({}, 400, "input", "missing"), ({"input": 5}, 400, "input", "integer 5"), ({"input": []}, 400, "input", "empty"),
+            ({"input": [{"role": "king", "content": "x"}]}, 400, "input[0].role", "king"),
+            ({"input": [{"type": "item_reference", "id": "x"}]}, 400, "input[0].type", "item_reference"),
+            ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, 400,
+             "input[0].content[0].type", "text only"),
+            ({"input": "x", "tools": [{"type": "web_search"}]}, 400, "tools[0].type", "web_search"),
+            ({"input": "x", "tool_choice": {"type": "web_search"}}, 400, "tool_choice", "web_search"),
+            ({"input": "x", "background": True}, 400, "background", "not supported"),
+            ({"input": "x", "truncation": "auto"}, 400, "truncation", "never cut"),
+            ({"input": "x", "max_tokens": 5}, 400, "max_tokens", "max_output_tokens"),
+            ({"input": "x", "text": {"format": {"type": "json_schema"}}}, 400, "format", "not supported"),
+            ({"input": "x", "reasoning": {"effort": "much"}}, 400, "reasoning.effort", "much"),
+            ({"input": "x", "include": ["message.output_text.logprobs"]}, 400, "include", "not supported"),
+            ({"input": "x", "conversation": "c"}, 400, "conversation", "not supported"),
+            ({"input": "x", "model": "gpt-4"}, 404, "model", "gpt-4"),
+        ]:
+            with self.subTest(body=body):
+                r = self.s.post(RESPONSES, body)
+                self.assertEqual((r.status, r.error()["param"]), (status, param), r.text())
+                self.assertIn(words, r.error()["message"])
+        last = events(self.s.post(RESPONSES, {"input": "say fail", "stream": True}))[-1]
+        self.assertEqual((last[0], last[1]["response"]["status"], last[1]["response"]["error"]["message"]),
+                         ("response.failed", "failed", "the stub was told to fail"))
+        self.assertEqual(self.s.ask("PUT", RESPONSES + "/x").headers["allow"], "GET, HEAD, DELETE")
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0]] + sys.argv[3:])

@@ -1,0 +1,593 @@
+/* api_responses.c - POST /v1/responses and GET, DELETE /v1/responses/{id}, in the
+ * shapes of OpenAI's Responses API.  An answer is a list of items: reasoning,
+ * message, function_call; a finished one is kept for later requests to go on from
+ * (response_store.h). */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/chat.h"
+#include "server/from_responses.h"
+#include "server/inside.h"
+#include "server/routes.h"
+
+static const struct field response_fields[] = {
+	{ "input" }, { "instructions" }, { "previous_response_id" }, { "store" }, { "tools" }, { "tool_choice" },
+	{ "parallel_tool_calls" }, { "max_output_tokens" }, { "reasoning" }, { "text" }, { "stream_options" },
+	{ "chat_template_kwargs" }, { "return_progress" },
+	{ "include", "[]|[\"reasoning.encrypted_content\"]" },  /* reasoning is there in plain text */
+	{ "n", "1" }, { "logprobs", "false|0" }, { "top_logprobs", "0" }, { "truncation", "\"disabled\"", "a prompt is never cut in silence" },
+	{ "max_tokens", "", "use max_output_tokens" }, { "background", "false" }, { "conversation", "" }, { "prompt", "" },
+	{ "max_tool_calls", "" }, { "messages", "", "use input" }, { "context_management", "[]" }, { "moderation", "" },
+	{ NULL },
+};
+
+/* ---- reading ---- */
+
+static int read_choice(struct chat *c, const struct json *body, struct problem *p)
+{
+	const struct json *v = json_get(body, "tool_choice");
+	const char *s;
+	size_t n;
+
+	if (json_kind(v) == JSON_NULL)
+		return 0;
+	if ((s = json_str(v, &n))) {
+		if (strcmp(s, "auto") && strcmp(s, "none") && strcmp(s, "required"))
+			return field_wrong(p, "tool_choice", "auto, none, required or an object that names a function", v);
+		c->use = *s == 'a' ? TOOLS_AUTO : *s == 'n' ? TOOLS_NONE : TOOLS_ANY;
+		return 0;
+	}
+	s = json_str(json_get(v, "type"), &n);
+	if (s && strcmp(s, "function"))
+		return problem_set(p, 400, "unsupported_field", "tool_choice",
+		                   "tool_choice of type \"%.40s\" is not supported by this server", s);
+	if (!(c->named = json_str(json_get(v, "name"), &n)))
+		return field_wrong(p, "tool_choice.name", "a string", json_get(v, "name"));
+	c->use = TOOLS_NAMED;
+	return 0;
+}
+
+static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
+{
+	static const struct field in_reasoning[] = { { "effort" }, { "summary" }, { "generate_summary" }, { "context", "\"auto\"" }, { NULL } };
+	static const struct field in_text[] = { { "format", "{\"type\":\"text\"}" }, { "verbosity", "\"medium\"" }, { NULL } };
+	static const struct field in_stream[] = { { "include_obfuscation", "false" }, { NULL } };
+	static const struct { const char *name; const struct field *fields; } objects[] = {
+		{ "reasoning", in_reasoning }, { "text", in_text }, { "stream_options", in_stream },
+	};
+	const struct json *v, *effort;
+	size_t n;
+	int r;
+
+	c->effort_field = "reasoning.effort";
+	for (int i = 0; i < 3; i++) {
+		const struct field *const tables[] = { objects[i].fields, NULL };
+
+		if ((r = field_value(g->body, objects[i].name, JSON_OBJECT, &v, p)) ||
+		    (v && (r = fields_check(v, tables, &g->params.unknown, p))))
+			return r;
+	}
+	if ((r = field_value(json_get(g->body, "reasoning"), "effort", JSON_STRING, &effort, p)))
+		return r;
+	c->effort = json_str(effort, &n);
+	return field_value(g->body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p);
+}
+
+/* The messages that templates see.  Many know one system message, at the beginning:
+ * instructions and what follows of its kind are joined. */
+static void put_messages(const struct json *instructions, const struct buf *history, struct buf *out)
+{
+	struct buf all, system;
+	struct json *list;
+	const char *s;
+	size_t n, i = 0;
+
+	buf_init(&all);
+	buf_init(&system);
+	buf_printf(&all, "[%s]", history->p);
+	list = json_parse(all.p, all.n, 200, NULL);
+	if ((s = json_str(instructions, &n)))
+		buf_put(&system, s, n);
+	for (; i < json_len(list); i++) {
+		const struct json *m = json_at(list, i);
+
+		if (strcmp(json_str(json_get(m, "role"), &n), "system"))
+			break;
+		if (system.n)
+			buf_puts(&system, "\n\n");
+		s = json_str(json_get(m, "content"), &n);
+		buf_put(&system, s, n);
+	}
+	buf_putc(out, '[');
+	if (system.n) {
+		buf_puts(out, "{\"role\":\"system\",\"content\":");
+		json_put_str(out, system.p, system.n);
+		buf_putc(out, '}');
+	}
+	for (; i < json_len(list); i++) {
+		if (out->n > 1)
+			buf_putc(out, ',');
+		json_put(out, json_at(list, i));
+	}
+	buf_putc(out, ']');
+	json_free(list);
+	buf_fini(&all);
+	buf_fini(&system);
+}
+
+static int read_input(struct generation *g, struct chat *c, struct problem *p)
+{
+	const struct json *previous, *instructions;
+	const char *id;
+	size_t n;
+	int r;
+
+	if ((r = field_value(g->body, "previous_response_id", JSON_STRING, &previous, p)) ||
+	    (r = field_value(g->body, "instructions", JSON_STRING, &instructions, p)))
+		return r;
+	if ((id = json_str(previous, &n)) && (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, NULL, &g->history)))
+		return problem_set(p, 404, "previous_response_not_found", "previous_response_id",
+		                   "there is no response \"%.60s\" here, or no longer", id);
+	if ((r = responses_input(json_get(g->body, "input"), &g->history, p)))
+		return r;
+	if (!g->history.n)
+		return problem_set(p, 400, "invalid_value", "input", "input is empty");
+	put_messages(instructions, &g->history, &c->messages);
+	return 0;
+}
+
+/* What a response says again of its request, from "instructions" on. */
+static void make_echo(struct generation *g, const struct chat *c)
+{
+	static const struct { const char *name, *deflt; } fields[] = {
+		{ "instructions", "null" }, { "max_output_tokens", "null" }, { "metadata", "{}" }, { "parallel_tool_calls", "true" },
+		{ "previous_response_id", "null" }, { "text", "{\"format\":{\"type\":\"text\"}}" }, { "tool_choice", "\"auto\"" },
+		{ "tools", "[]" }, { "user", "null" }, { "safety_identifier", "null" }, { "prompt_cache_key", "null" },
+	};
+	struct buf *b = &g->echo;
+
+	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+		const struct json *v = json_get(g->body, fields[i].name);
+
+		buf_printf(b, ",\"%s\":", fields[i].name);
+		if (json_kind(v) == JSON_NULL)
+			buf_puts(b, fields[i].deflt);
+		else
+			json_put(b, v);
+	}
+	buf_puts(b, ",\"reasoning\":{\"effort\":");
+	if (c->effort)
+		json_put_cstr(b, c->effort);
+	else
+		buf_puts(b, "null");
+	buf_puts(b, ",\"summary\":null},\"temperature\":");
+	json_put_double(b, (double)g->params.sampling.temperature);
+	buf_puts(b, ",\"top_p\":");
+	json_put_double(b, (double)g->params.sampling.top_p);
+	buf_printf(b, ",\"store\":%s,\"background\":false,\"service_tier\":\"default\",\"top_logprobs\":0,\"truncation\":\"disabled\"",
+	           g->params.store ? "true" : "false");
+}
+
+static int read_chat(struct generation *g, struct chat *c, struct problem *p)
+{
+	const struct json *body = g->body, *tools;
+	struct params *a = &g->params;
+	struct buf b;
+	int r;
+
+	a->store = true;
+	if ((r = field_bool(body, "store", &a->store, p)) || (r = field_bool(body, "parallel_tool_calls", &a->parallel, p)) ||
+	    (r = field_int(body, "max_output_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
+	    (r = field_bool(body, "return_progress", &a->progress, p)) || (r = read_wishes(g, c, p)) ||
+	    (r = field_value(body, "tools", JSON_ARRAY, &tools, p)) || (r = read_choice(c, body, p)) || (r = read_input(g, c, p)))
+		return r;
+	buf_init(&b);
+	if (json_len(tools) && !(r = responses_tools(tools, &b, p)))
+		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	if (!r)
+		make_echo(g, c);
+	return r;
+}
+
+static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
+{
+	static const struct field *const tables[] = { response_fields, params_fields, NULL };
+	struct params *a = &g->params;
+	struct json *body = body_parse(bytes, n, p);
+	struct chat c;
+	int r;
+
+	if (!body)
+		return p->status;
+	g->body = body;
+	generation_prompts(g, 1);
+	chat_init(&c);
+	if (!(r = fields_check(body, tables, &a->unknown, p)) && !(r = chat_model(g, body, p)) &&
+	    !(r = params_sampling(a, body, g->served, p)) && !(r = field_bool(body, "stream", &a->stream, p)) && !(r = read_chat(g, &c, p)))
+		r = chat_prompt(g, &c, p);
+	chat_fini(&c);
+	return r;
+}
+
+/* ---- items ---- */
+
+static const char *const prefix_of[] = { [PIECE_THINKING] = "rs", [PIECE_CONTENT] = "msg", [PIECE_CALL] = "fc" };
+
+/* Item k of the answer, which piece i began.  open: as it is announced, still empty. */
+static void put_item(struct choice *c, int i, int k, const char *status, bool open, struct buf *out)
+{
+	const struct piece *p = &c->split.piece[i];
+	const char *text = c->split.text.p, *id = chat_call_id(c, k);
+
+	buf_printf(out, "{\"id\":\"%s_%s\",", prefix_of[p->kind], id);
+	switch (p->kind) {
+	case PIECE_THINKING:
+		buf_puts(out, "\"type\":\"reasoning\",\"summary\":[],\"content\":[");
+		if (!open) {
+			buf_puts(out, "{\"type\":\"reasoning_text\",\"text\":");
+			json_put_str(out, text + p->at, p->n);
+			buf_putc(out, '}');
+		}
+		break;
+	case PIECE_CALL:
+		buf_printf(out, "\"type\":\"function_call\",\"call_id\":\"call_%s\",\"name\":", id);
+		json_put_str(out, text + p->at, p->n);
+		buf_puts(out, ",\"arguments\":");
+		if (open)
+			buf_puts(out, "\"\"");
+		else
+			json_put_str(out, text + p[1].at, p[1].n);
+		break;
+	default:
+		buf_puts(out, "\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
+		if (!open) {
+			buf_puts(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
+			json_put_str(out, text + p->at, p->n);
+			buf_putc(out, '}');
+		}
+		break;
+	}
+	buf_printf(out, "%s,\"status\":\"%s\"}", p->kind == PIECE_CALL ? "" : "]", status);
+}
+
+static bool begins_item(const struct piece *p) { return p->kind != PIECE_ARGUMENTS && p->kind != PIECE_CALL_END; }
+
+/* Only the last item of an answer can have been cut short. */
+static const char *status_of(const struct choice *c, int i)
+{
+	const struct split *s = &c->split;
+
+	for (i++; i < s->n_piece; i++)
+		if (begins_item(&s->piece[i]))
+			return "completed";
+	return c->done && c->finish == FINISH_LENGTH ? "incomplete" : "completed";
+}
+
+static void put_output(struct choice *c, struct buf *out)
+{
+	int k = 0;
+
+	buf_putc(out, '[');
+	for (int i = 0; i < c->split.n_piece; i++) {
+		if (!begins_item(&c->split.piece[i]))
+			continue;
+		if (k)
+			buf_putc(out, ',');
+		put_item(c, i, k++, status_of(c, i), false, out);
+	}
+	buf_putc(out, ']');
+}
+
+/* why: of one that failed, or NULL. */
+static void put_response(struct generation *g, const char *status, const struct problem *why, struct buf *out)
+{
+	struct choice *c = g->choice ? &g->choice[0] : NULL;
+	struct usage u = generation_usage(g);
+	bool over = c && c->done && !why;
+
+	buf_printf(out, "{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"model\":", g->x->id,
+	           (long long)g->created, status);
+	json_put_cstr(out, g->served->name);
+	buf_puts(out, ",\"error\":");
+	if (why) {
+		buf_puts(out, "{\"code\":\"server_error\",\"message\":");
+		json_put_cstr(out, why->message);
+		buf_putc(out, '}');
+	} else {
+		buf_puts(out, "null");
+	}
+	buf_puts(out, ",\"incomplete_details\":");
+	buf_puts(out, over && c->finish == FINISH_LENGTH ? "{\"reason\":\"max_output_tokens\"}" : "null");
+	buf_puts(out, ",\"output\":");
+	if (over)
+		put_output(c, out);
+	else
+		buf_puts(out, "[]");
+	buf_put(out, g->echo.p, g->echo.n);
+	if (over)
+		buf_printf(out, ",\"usage\":{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d},\"output_tokens\":%d,"
+		           "\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}", u.prompt, u.cached, u.output, u.thought,
+		           u.prompt + u.output);
+	else
+		buf_puts(out, ",\"usage\":null");
+	if (over && c->split.malformed)
+		buf_puts(out, ",\"malformed_tool_call\":true");
+	buf_putc(out, '}');
+}
+
+/* ---- keeping ---- */
+
+/* The answer as the message that a later request goes on from. */
+static void put_answer(struct choice *c, struct buf *out)
+{
+	const char *text = c->split.text.p;
+	struct buf part[2], calls;
+	int k = 0;
+
+	buf_init(&part[0]);
+	buf_init(&part[1]);
+	buf_init(&calls);
+	for (int i = 0; i < c->split.n_piece; i++) {
+		const struct piece *p = &c->split.piece[i];
+
+		if (p->kind == PIECE_CALL) {
+			struct json *j = json_parse(text + p[1].at, p[1].n, 0, NULL);
+
+			buf_printf(&calls, "%s{\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":", calls.n ? "," : "", chat_call_id(c, k));
+			json_put_str(&calls, text + p->at, p->n);
+			buf_puts(&calls, ",\"arguments\":");
+			if (json_kind(j) == JSON_OBJECT)
+				json_put(&calls, j);
+			else
+				json_put_str(&calls, text + p[1].at, p[1].n);
+			buf_puts(&calls, "}}");
+			json_free(j);
+		} else if (begins_item(p)) {
+			buf_put(&part[p->kind == PIECE_CONTENT], text + p->at, p->n);
+		}
+		k += begins_item(p);
+	}
+	buf_puts(out, ",{\"role\":\"assistant\",\"content\":");
+	json_put_str(out, part[1].p, part[1].n);
+	if (part[0].n) {
+		buf_puts(out, ",\"reasoning_content\":");
+		json_put_str(out, part[0].p, part[0].n);
+	}
+	if (calls.n)
+		buf_printf(out, ",\"tool_calls\":[%s]", calls.p);
+	buf_putc(out, '}');
+	buf_fini(&part[0]);
+	buf_fini(&part[1]);
+	buf_fini(&calls);
+}
+
+/* The response in its last state, which is also kept. */
+static void put_last(struct generation *g, struct buf *out)
+{
+	struct choice *c = &g->choice[0];
+	size_t at = out->n;
+	struct buf object;
+	char id[48];
+
+	put_response(g, c->finish == FINISH_LENGTH ? "incomplete" : "completed", NULL, out);
+	if (!g->params.store)
+		return;
+	buf_init(&object);
+	buf_put(&object, out->p + at, out->n - at);
+	put_answer(c, &g->history);
+	snprintf(id, sizeof id, "resp_%s", g->x->id);
+	response_store_put(&g->x->srv->responses, id, g->x->key, &object, &g->history);
+	buf_fini(&object);
+}
+
+/* ---- the stream ---- */
+
+static void begin(struct generation *g, const char *type, struct buf *out)
+{
+	event_named(out, type);
+	buf_printf(out, "{\"type\":\"%s\",\"sequence_number\":%d", type, g->sequence++);
+}
+
+static void put_end(struct buf *out)
+{
+	buf_putc(out, '}');
+	event_end(out);
+}
+
+static void response_event(struct generation *g, const char *type, const char *status, struct buf *out)
+{
+	begin(g, type, out);
+	buf_puts(out, ",\"response\":");
+	put_response(g, status, NULL, out);
+	put_end(out);
+}
+
+static void first(struct generation *g, struct choice *c, struct buf *out)
+{
+	(void)c;
+	response_event(g, "response.created", "in_progress", out);
+	response_event(g, "response.in_progress", "in_progress", out);
+}
+
+/* An event about the open item, up to its own members. */
+static void about_item(struct generation *g, struct choice *c, const char *type, struct buf *out)
+{
+	int k = c->n_block - 1;
+
+	begin(g, type, out);
+	buf_printf(out, ",\"output_index\":%d", k);
+	if (strncmp(type, "response.output_item.", 21)) {
+		const struct piece *p = &c->split.piece[c->block_piece];
+
+		buf_printf(out, ",\"item_id\":\"%s_%s\"", prefix_of[p->kind], chat_call_id(c, k));
+		if (p->kind != PIECE_CALL)
+			buf_puts(out, ",\"content_index\":0");
+	}
+}
+
+static void item_event(struct generation *g, struct choice *c, bool added, struct buf *out)
+{
+	about_item(g, c, added ? "response.output_item.added" : "response.output_item.done", out);
+	buf_puts(out, ",\"item\":");
+	put_item(c, c->block_piece, c->n_block - 1, added ? "in_progress" : status_of(c, c->block_piece), added, out);
+	put_end(out);
+}
+
+static void part_event(struct generation *g, struct choice *c, const char *type, const char *text, size_t n, struct buf *out)
+{
+	about_item(g, c, type, out);
+	if (c->split.piece[c->block_piece].kind == PIECE_THINKING)
+		buf_puts(out, ",\"part\":{\"type\":\"reasoning_text\",\"text\":");
+	else
+		buf_puts(out, ",\"part\":{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
+	json_put_str(out, text, n);
+	buf_putc(out, '}');
+	put_end(out);
+}
+
+static void item_ends(struct generation *g, struct choice *c, struct buf *out)
+{
+	const struct piece *p = &c->split.piece[c->block_piece];
+	const char *text = c->split.text.p;
+
+	if (!c->block_open)
+		return;
+	if (p->kind == PIECE_CALL) {
+		about_item(g, c, "response.function_call_arguments.done", out);
+		buf_puts(out, ",\"name\":");
+		json_put_str(out, text + p->at, p->n);
+		buf_puts(out, ",\"arguments\":");
+		json_put_str(out, text + p[1].at, p[1].n);
+		put_end(out);
+	} else {
+		about_item(g, c, p->kind == PIECE_THINKING ? "response.reasoning_text.done" : "response.output_text.done", out);
+		buf_puts(out, ",\"text\":");
+		json_put_str(out, text + p->at, p->n);
+		if (p->kind == PIECE_CONTENT)
+			buf_puts(out, ",\"logprobs\":[]");
+		put_end(out);
+		part_event(g, c, "response.content_part.done", text + p->at, p->n, out);
+	}
+	item_event(g, c, false, out);
+	c->block_open = BLOCK_NONE;
+}
+
+static void item_begins(struct generation *g, struct choice *c, struct buf *out)
+{
+	item_ends(g, c, out);
+	c->block_piece = c->told;
+	c->n_block++;
+	c->block_open = BLOCK_TEXT;
+	item_event(g, c, true, out);
+	if (c->split.piece[c->block_piece].kind != PIECE_CALL)
+		part_event(g, c, "response.content_part.added", "", 0, out);
+}
+
+static void delta(struct generation *g, struct choice *c, struct buf *out)
+{
+	struct piece p;
+	bool begins;
+
+	while (chat_next(c, &p, &begins)) {
+		if (begins && begins_item(&p))
+			item_begins(g, c, out);
+		if (p.kind == PIECE_CALL || p.kind == PIECE_CALL_END)
+			continue;
+		about_item(g, c, p.kind == PIECE_THINKING ? "response.reasoning_text.delta" :
+		                 p.kind == PIECE_CONTENT ? "response.output_text.delta" : "response.function_call_arguments.delta", out);
+		buf_puts(out, ",\"delta\":");
+		json_put_str(out, c->split.text.p + p.at, p.n);
+		if (p.kind == PIECE_CONTENT)
+			buf_puts(out, ",\"logprobs\":[]");
+		put_end(out);
+	}
+}
+
+static void last(struct generation *g, struct choice *c, struct buf *out) { item_ends(g, c, out); }
+
+static void close_stream(struct generation *g, struct buf *out)
+{
+	begin(g, g->choice[0].finish == FINISH_LENGTH ? "response.incomplete" : "response.completed", out);
+	buf_puts(out, ",\"response\":");
+	put_last(g, out);
+	put_end(out);
+}
+
+static void error(struct generation *g, const struct problem *p, struct buf *out)
+{
+	begin(g, "response.failed", out);
+	buf_puts(out, ",\"response\":");
+	put_response(g, "failed", p, out);
+	put_end(out);
+}
+
+static void progress(struct generation *g, struct choice *c, const struct event *ev, struct buf *out)
+{
+	begin(g, "response.prompt_progress", out);      /* not of the API, and only for those who ask */
+	buf_puts(out, ",\"prompt_progress\":");
+	put_progress(g, c, ev, out);
+	put_end(out);
+}
+
+static void whole(struct generation *g, struct buf *out)
+{
+	put_last(g, out);
+	buf_putc(out, '\n');
+}
+
+const struct family responses_family = {
+	.path = "/v1/responses", .id_prefix = "resp_",
+	.read = read_body, .open = chat_open, .token = chat_token, .end = chat_end,
+	.first = first, .delta = delta, .last = last, .progress = progress, .close = close_stream, .error = error,
+	.whole = whole,
+};
+
+static void prep(struct exchange *x) { generation_prep(x, &responses_family); }
+
+const struct api responses_api = {
+	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, .stop = generation_stop,
+};
+
+/* ---- what is kept ---- */
+
+static void none(struct exchange *x)
+{
+	struct problem p;
+
+	problem_set(&p, 404, "response_not_found", NULL, "there is no response \"%.60s\" here, or no longer", x->rest.p);
+	exchange_refuse(x, &p);
+}
+
+static void get(struct exchange *x)
+{
+	struct buf b;
+
+	buf_init(&b);
+	if (response_store_get(&x->srv->responses, x->rest.p, x->key, &b, NULL)) {
+		buf_putc(&b, '\n');
+		exchange_reply(x, 200, "application/json", b.p, b.n);
+	} else {
+		none(x);
+	}
+	buf_fini(&b);
+}
+
+static void drop(struct exchange *x)
+{
+	struct buf b;
+
+	if (!response_store_drop(&x->srv->responses, x->rest.p, x->key)) {
+		none(x);
+		return;
+	}
+	buf_init(&b);
+	buf_puts(&b, "{\"id\":");
+	json_put_cstr(&b, x->rest.p);
+	buf_puts(&b, ",\"object\":\"response\",\"deleted\":true}\n");
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+const struct api response_get_api = { .ready = get };
+const struct api response_drop_api = { .ready = drop };

@@ -1,0 +1,17 @@
+/* from_responses.h - conversations in the form of the Responses API, turned into
+ * messages, which is what templates want. */
+#ifndef SERVER_FROM_RESPONSES_H
+#define SERVER_FROM_RESPONSES_H
+
+#include "base/json.h"
+#include "server/problem.h"
+
+/* input, a string or an array of items, appended to out as messages, separated by
+ * commas, also from what out holds.  What the assistant did without anybody between
+ * (reasoning, text, calls) is one message. */
+int responses_input(const struct json *input, struct buf *out, struct problem *p);
+
+/* tools: {"type": "function", "name", ...} becomes {"type", "function": {...}}. */
+int responses_tools(const struct json *tools, struct buf *out, struct problem *p);
+
+#endif

@@ -1,0 +1,134 @@
+/* response_store.c - see response_store.h. */
+#include "server/response_store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+struct kept_response {
+	struct kept_response *chain, *newer, *older;
+	char *id;
+	int key;
+	struct buf object, messages;
+	size_t bytes;
+};
+
+void response_store_init(struct response_store *s, size_t bytes_max)
+{
+	memset(s, 0, sizeof *s);
+	s->bytes_max = bytes_max;
+	pthread_mutex_init(&s->lock, NULL);
+}
+
+/* Ids are random, so anything spreads them. */
+static struct kept_response **bucket_of(struct response_store *s, const char *id)
+{
+	unsigned h = 0;
+
+	for (; *id; id++)
+		h = h * 31 + (unsigned char)*id;
+	return &s->bucket[h % RESPONSE_BUCKETS];
+}
+
+static struct kept_response *find(struct response_store *s, const char *id, int key)
+{
+	struct kept_response *r = *bucket_of(s, id);
+
+	while (r && (r->key != key || strcmp(r->id, id)))
+		r = r->chain;
+	return r;
+}
+
+static void unlink_age(struct response_store *s, struct kept_response *r)
+{
+	*(r->newer ? &r->newer->older : &s->newest) = r->older;
+	*(r->older ? &r->older->newer : &s->oldest) = r->newer;
+}
+
+static void make_newest(struct response_store *s, struct kept_response *r)
+{
+	r->newer = NULL;
+	r->older = s->newest;
+	*(s->newest ? &s->newest->newer : &s->oldest) = r;
+	s->newest = r;
+}
+
+static void drop(struct response_store *s, struct kept_response *r)
+{
+	struct kept_response **at = bucket_of(s, r->id);
+
+	while (*at != r)
+		at = &(*at)->chain;
+	*at = r->chain;
+	unlink_age(s, r);
+	s->bytes -= r->bytes;
+	buf_fini(&r->object);
+	buf_fini(&r->messages);
+	free(r->id);
+	free(r);
+}
+
+void response_store_fini(struct response_store *s)
+{
+	while (s->newest)
+		drop(s, s->newest);
+	pthread_mutex_destroy(&s->lock);
+}
+
+void response_store_put(struct response_store *s, const char *id, int key, const struct buf *object,
+                        const struct buf *messages)
+{
+	size_t bytes = sizeof(struct kept_response) + strlen(id) + object->n + messages->n + 64;    /* 64: what malloc adds */
+	struct kept_response *r, **at;
+
+	if (bytes > s->bytes_max)
+		return;
+	r = xcalloc(1, sizeof *r);
+	r->id = xstrdup(id);
+	r->key = key;
+	r->bytes = bytes;
+	buf_init(&r->object);
+	buf_init(&r->messages);
+	buf_put(&r->object, object->p, object->n);
+	buf_put(&r->messages, messages->p, messages->n);
+	pthread_mutex_lock(&s->lock);
+	while (s->bytes + bytes > s->bytes_max)
+		drop(s, s->oldest);
+	at = bucket_of(s, id);
+	r->chain = *at;
+	*at = r;
+	make_newest(s, r);
+	s->bytes += bytes;
+	pthread_mutex_unlock(&s->lock);
+}
+
+bool response_store_get(struct response_store *s, const char *id, int key, struct buf *object, struct buf *messages)
+{
+	struct kept_response *r;
+
+	pthread_mutex_lock(&s->lock);
+	r = find(s, id, key);
+	if (r) {
+		unlink_age(s, r);
+		make_newest(s, r);
+		if (object)
+			buf_put(object, r->object.p, r->object.n);
+		if (messages)
+			buf_put(messages, r->messages.p, r->messages.n);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+bool response_store_drop(struct response_store *s, const char *id, int key)
+{
+	struct kept_response *r;
+
+	pthread_mutex_lock(&s->lock);
+	r = find(s, id, key);
+	if (r)
+		drop(s, r);
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}

@@ -1,0 +1,38 @@
+/* response_store.h - answers of /v1/responses that later requests may go on from.
+ *
+ * Memory is bounded: when a new one does not fit, those go that were used longest
+ * ago.  A client sees only what came with its own key.  Any thread. */
+#ifndef SERVER_RESPONSE_STORE_H
+#define SERVER_RESPONSE_STORE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+
+struct kept_response;
+
+enum { RESPONSE_BUCKETS = 4096 };       /* a quarter of what 64 MiB of short answers are */
+
+struct response_store {
+	size_t bytes, bytes_max;
+	pthread_mutex_t lock;
+	/* Under the lock. */
+	struct kept_response *bucket[RESPONSE_BUCKETS];
+	struct kept_response *newest, *oldest;
+};
+
+void response_store_init(struct response_store *s, size_t bytes_max);
+void response_store_fini(struct response_store *s);
+
+/* Keeps copies: object, as it is given out again, and messages, the conversation it
+ * ends, as the elements of an array.  Larger than the whole store: not kept. */
+void response_store_put(struct response_store *s, const char *id, int key, const struct buf *object,
+                        const struct buf *messages);
+/* Appends what is kept of id; either may be NULL.  False: there is no such thing for
+ * this key. */
+bool response_store_get(struct response_store *s, const char *id, int key, struct buf *object, struct buf *messages);
+bool response_store_drop(struct response_store *s, const char *id, int key);
+
+#endif
