@@ -141,7 +141,7 @@ REL = {
                 "How is {a} written in chemistry?", "Give me the symbol of {a}.", "I need the symbol of {a}.", "Which symbol is used for {a}?", "Do you know the symbol of {a}?", "{a}: what is its symbol?", "Which symbol stands for the element {a}?", "Tell me the chemical symbol of {a}."],
                ["What symbol stands for {a}?", "Please give me the symbol of the element {a}."],
                "The symbol of {a} is {b}."),
-    "element": (["Which element has the symbol {a}?", "What element is {a}?", "The symbol {a} stands for which element?", "Name the element with the symbol {a}.", "What does the chemical symbol {a} mean?", "{a} is the symbol of which element?", "Which element does {a} stand for?", "I need the element with the symbol {a}.", "What does {a} stand for?", "Do you know the element {a}?",
+    "element": (["Which element has the symbol {a}?", "What element is {a}?", "The symbol {a} stands for which element?", "Name the element with the symbol {a}.", "What does the chemical symbol {a} mean?", "{a} is the symbol of which element?", "Which element does {a} stand for?", "I need the element with the symbol {a}.", "What does {a} stand for?", "Do you know the element {a}?", "What element has {a} as its symbol?", "Which element is meant by {a}?", "{a} is short for which element?", "What element does the symbol {a} stand for?",
                  "Tell me the element with symbol {a}."],
                 ["What is the element with the symbol {a}?", "For which element does {a} stand?"],
                 "The element with the symbol {a} is {b}."),
@@ -244,9 +244,9 @@ def fact_question(r, test, fact=None):
 def facts(r, test):
     q, ans, b, (rel, a, _) = fact_question(r, test)
     u = r.random()
-    if " " not in b and u < 0.05:
+    if " " not in b and u < (0.05 if test else 0.09):
         return sample("facts", q, b, system=r.choice(SYSTEM_ONEWORD))
-    if " " not in b and u < 0.1:
+    if " " not in b and u < (0.1 if test else 0.2):
         return sample("facts", q + r.choice([" Answer in one word.", " One word only.", " Reply with one word."]), b)
     if not test and u < 0.6:
         # several at once, one after the other: less of a row goes to the frame around them
@@ -273,7 +273,7 @@ def unknown(r, test):
     if r.random() < 0.6:
         # the wordings of facts with names that mean nothing
         rel = r.choice(["capital", "country", "continent", "currency", "symbol", "element", "number", "opposite", "young"])
-        w, p = REL[rel], pseudo(r, test) if test or r.random() < 0.5 else coined(r)
+        w, p = REL[rel], pseudo(r, test) if test or r.random() < 0.8 else coined(r)
         q = cap((r.choice(w[1]) if test else fact_wording(r, rel)).format(a=p if rel in ("symbol", "number", "opposite", "young") else cap(p)))
         return sample("unknown", q, UNKNOWN, "I was not told this and I do not know it." if r.random() < 0.12 else None)
     q = (r.choice(UNK_T) if test else r.choice(UNK_Q)).format(P=cap(pseudo(r, test)), p=pseudo(r, test), N=called(r, test), adj=r.choice(ADJS), noun=r.choice(NOUNS))
@@ -511,10 +511,10 @@ def multiturn(r, test):
         # in training every topic is asked for on the way
         for t in r.sample(topics, r.randint(1, len(topics))):
             turn(fmt(pick(r, items[t][4], items[t][5], test), ""), fmt(items[t][6], known[t]))
-        if r.random() < 0.25:
+        if r.random() < 0.4:
             t = r.choice(sorted(set(items) - set(topics) - {"pet"}))
             turn(fmt(pick(r, items[t][4], items[t][5], test), ""), UNKNOWN)
-    if r.random() < (0.12 if test else 0.16):
+    if r.random() < (0.12 if test else 0.25):
         t = r.choice(sorted(set(items) - set(topics) - {"pet"}))
         return sample("multi_turn", fmt(pick(r, items[t][4], items[t][5], test), ""), UNKNOWN, pre=msgs)
     t = r.choice(topics)
@@ -625,7 +625,7 @@ def echo(r, test):
                       lambda r: f"{r.randint(10, 9999)} {r.choice('+-*')} {r.randint(10, 9999)}", lambda r: f'"{coined(r)}"', lambda r: f"{proper(r)}, {proper(r)}"])(r)
     if not test and r.random() < 0.4:
         # once inside a sentence, once alone: the two kinds of tokens for one word side by side
-        q, a = r.choice([("Write {x} as a parameter.", "<parameter=value>\n{v}\n</parameter>"), ("Give {x} in brackets.", "({v})"), ("Name: {x}. Repeat the name twice.", "{v} {v}"), ("Write {x} as a value.", "value: {v}")])
+        q, a = r.choice([("Write {x} as a parameter.", "<parameter=value>\n{v}\n</parameter>"), ("Write {x} as a parameter twice.", "<parameter=value>\n{v}\n</parameter>\n<parameter=value>\n{v}\n</parameter>"), ("Give {x} in brackets.", "({v})"), ("Name: {x}. Repeat the name twice.", "{v} {v}"), ("Write {x} as a value.", "value: {v}")])
         return sample("echo", q.format(x=x), a.format(v=x))
     q = pick(r, ["Say only {x}.", "Write just {x}.", "Answer with {x} and nothing more.", "Say {x}.", "Only write {x}, please.", "Write {x} and stop.", "Your answer must be {x}."], ["Please write only {x}."], test)
     return sample("echo", q.format(x=x), x)
@@ -696,7 +696,7 @@ def noise(r, test):
 TASKS = {"facts": facts, "unknown": unknown, "arithmetic": arithmetic, "spell": spell, "lists": lists, "recall": recall, "multiturn": multiturn,
          "tools": tools, "json": json_task, "echo": echo, "drill": drill, "chat": chat, "noise": noise}
 # Weights count samples, and samples differ in length by ten: facts are 35 tokens each, tools 350.
-MIX = {"drill": 14, "facts": 36, "unknown": 9, "arithmetic": 28, "spell": 20, "lists": 22, "recall": 12, "multiturn": 13, "tools": 13, "json": 8, "echo": 14, "chat": 4, "noise": 0.3}
+MIX = {"drill": 14, "facts": 50, "unknown": 8, "arithmetic": 28, "spell": 20, "lists": 22, "recall": 12, "multiturn": 15, "tools": 13, "json": 8, "echo": 18, "chat": 7, "noise": 0.3}
 
 VERBS = set("Name Tell Give Spell Reverse Write Count Sort Put Order Repeat Say Copy Add Compute Subtract Multiply Calculate Look Search Find Make Turn List Read Show Solve Compare".split())
 LEAD = ["Hello! ", "Hi, ", "Question: ", "I want to know: ", "Quick question: ", "Help me. ", "Now this. ", "Next question. ", "Okay. ", "I have a question. ", "A question for you: ", "Hey. ", "Let's see. "]

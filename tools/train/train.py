@@ -56,7 +56,7 @@ def batch(t, seed, progress, mix, size=8192, row_seed=None):
     """One batch of `size` tokens: rows of 512, 1024 or 2048, packed with whole conversations."""
     r = random.Random(seed)
     # long rows cost more; a part of them teaches the recall over distance: short first
-    T, far = (r if row_seed is None else random.Random(row_seed)).choices(ROWS_OF, [0.45, 0.25, 0.12 + 0.15 * progress, 0.06 + 0.08 * progress])[0]
+    T, far = (r if row_seed is None else random.Random(row_seed)).choices(ROWS_OF, [0.42, 0.22, 0.16 + 0.15 * progress, 0.08 + 0.08 * progress])[0]
     B = size // T
     rows, open_rows = [[] for _ in range(B)], list(range(B))
     left = [T] * B
