@@ -70,6 +70,7 @@ struct options {
 	double queue_seconds;           /* ... and seconds of prompts; 0: any */
 	int connections;                /* at once */
 	size_t body_bytes;              /* of one request */
+	int keep_alive;                 /* seconds between comments in a quiet stream; 0: none */
 	size_t response_bytes;          /* of answers kept for /v1/responses */
 	int timeout;                    /* seconds a client may take to send a request ... */
 	int stall;                      /* ... and may leave an answer unread */

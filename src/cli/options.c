@@ -114,6 +114,8 @@ static const struct option table[] = {
 	  "connections at once" },
 	{ CMD_SERVE, "max-body", NULL, NULL, K_SIZE, AT(body_bytes), NONE, 0, 0, "SIZE", "64M", group_server,
 	  "largest request body" },
+	{ CMD_SERVE, "sse-keep-alive", NULL, NULL, K_INT, AT(keep_alive), NONE, 0, 3600, "SECONDS", "15", group_server,
+	  "send a comment in a stream that has been quiet for so long, as in a long prefill; 0: none" },
 	{ CMD_SERVE, "response-store-bytes", NULL, NULL, K_SIZE, AT(response_bytes), NONE, 0, 0, "SIZE", "64M", group_server,
 	  "memory for answers of /v1/responses that later requests may go on from; 0: keep none" },
 	{ CMD_SERVE, "timeout", "to", NULL, K_INT, AT(timeout), NONE, 1, 86400, "SECONDS", "60", group_server,

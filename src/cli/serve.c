@@ -33,6 +33,7 @@ static void fill(const struct options *o, struct session *s, struct server_opts 
 	so->connections_max = o->connections;
 	so->body_max = (int64_t)o->body_bytes;
 	so->response_bytes = o->response_bytes;
+	so->keep_alive_ms = o->keep_alive * 1000;
 	so->body_ms = o->timeout * 1000;
 	so->head_ms = o->timeout * 1000 / 6;
 	so->stall_ms = o->stall * 1000;

@@ -307,10 +307,14 @@ static void put_response(struct generation *g, const char *status, const struct 
 	buf_put(out, g->echo.p, g->echo.n);
 	if (over)
 		buf_printf(out, ",\"usage\":{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d},\"output_tokens\":%d,"
-		           "\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}", u.prompt, u.cached, u.output, u.thought,
+		           "\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d", u.prompt, u.cached, u.output, u.thought,
 		           u.prompt + u.output);
-	else
+	if (over) {
+		put_cache_report(g, out);
+		buf_putc(out, '}');
+	} else {
 		buf_puts(out, ",\"usage\":null");
+	}
 	if (over && c->split.malformed)
 		buf_puts(out, ",\"malformed_tool_call\":true");
 	buf_putc(out, '}');

@@ -2,6 +2,7 @@
 #include "server/generate.h"
 
 #include <assert.h>
+#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +209,39 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 	return 0;
 }
 
+static void send_events(struct generation *g, const struct buf *out)
+{
+	g->sent |= out->n > 0;
+	conn_stream(g->x->conn, out->p, out->n);
+}
+
+/* Proxies and clients give up a connection on which nothing moves, as none does
+ * while a request waits or a long prompt is computed. */
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	static const char comment[] = ": keep-alive\n\n";
+	struct generation *g = arg;
+
+	(void)fd;
+	(void)what;
+	if (!g->sent && conn_has_room(g->x->conn))
+		conn_stream(g->x->conn, comment, sizeof comment - 1);
+	g->sent = false;
+}
+
+static void keep_alive(struct generation *g)
+{
+	int ms = g->x->srv->opts.keep_alive_ms;
+	struct timeval every = { ms / 1000, ms % 1000 * 1000 };
+
+	if (!ms)
+		return;
+	g->tick = event_new(g->x->srv->base, -1, EV_PERSIST, on_tick, g);
+	if (!g->tick)
+		abort();
+	event_add(g->tick, &every);
+}
+
 static void begin_stream(struct generation *g)
 {
 	struct buf extra, out;
@@ -224,7 +258,8 @@ static void begin_stream(struct generation *g)
 	for (int i = 0; i < g->n_choice; i++)
 		if (g->fam->first)
 			g->fam->first(g, &g->choice[i], &out);
-	conn_stream(g->x->conn, out.p, out.n);
+	send_events(g, &out);
+	keep_alive(g);
 	buf_fini(&extra);
 	buf_fini(&out);
 }
@@ -451,7 +486,7 @@ static bool pull(struct generation *g, struct choice *c)
 			g->fam->delta(g, c, &out);
 			if (c->done)
 				g->fam->last(g, c, &out);
-			conn_stream(conn, out.p, out.n);
+			send_events(g, &out);
 			buf_reset(&out);
 		}
 		if (taken < FLUSH_BYTES)
@@ -486,6 +521,8 @@ void generation_stop(struct exchange *x, const struct problem *p)
 
 void generation_free(struct generation *g)
 {
+	if (g->tick)
+		event_free(g->tick);
 	for (int i = 0; i < g->n_choice; i++) {
 		struct choice *c = &g->choice[i];
 

@@ -94,13 +94,17 @@ struct generation {
 	struct tokens lead_end, lead_then;
 	bool led;
 	bool thinking;                  /* the prompt ends inside <think> */
-	struct buf history, echo;       /* responses: the conversation so far; fields that the reply repeats */
+	struct buf history;             /* responses: the conversation so far */
+	struct buf echo;                /* what a reply repeats of its request, or is made of */
+	bool pieces;                    /* tokenize: say what each token stands for */
 	int sequence;                   /* number of the next event */
 	int64_t created;                /* seconds since 1970 */
 
 	struct choice *choice;          /* [n_choice] */
 	int n_choice, n_done;
 	bool streaming;                 /* the stream has begun */
+	struct event *tick;             /* keeps a quiet stream alive; NULL: nothing does */
+	bool sent;                      /* something went out since the last tick */
 	int64_t t_first;                /* clock of the first token; 0: none yet */
 	int64_t queue_ns;               /* a choice waited so long for the engine */
 };

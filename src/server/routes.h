@@ -4,6 +4,7 @@
 
 #include "server/exchange.h"
 
+extern const struct api tokenize_api, detokenize_api, template_api, props_api;
 extern const struct api responses_api, response_get_api, response_drop_api;
 extern const struct api messages_api, count_tokens_api;
 extern const struct api chat_api, completions_api, models_api, model_api, health_api, metrics_api, requests_api,

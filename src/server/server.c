@@ -33,7 +33,7 @@ void server_opts_default(struct server_opts *o)
 {
 	*o = (struct server_opts){
 		.host = "127.0.0.1", .port = 8080, .connections_max = 1024, .body_max = 64 << 20, .response_bytes = 64 << 20, .prep_threads = 2,
-		.head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .stall_ms = 30000, .grace_ms = 30000,
+		.head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .keep_alive_ms = 15000, .stall_ms = 30000, .grace_ms = 30000,
 		.stuck_ms = 120000,
 	};
 }

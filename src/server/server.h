@@ -49,6 +49,7 @@ struct server_opts {
 	/* Milliseconds. */
 	int head_ms;                    /* from the first byte of a request to the end of its header */
 	int body_ms;                    /* from there to the end of its body */
+	int keep_alive_ms;              /* a stream with nothing to say says so this often; 0: never */
 	int idle_ms;                    /* between two requests of a connection */
 	int stall_ms;                   /* a reader that stops, or stays behind for so long, is cancelled */
 	int grace_ms;                   /* after a signal: how long answers may go on */

@@ -115,6 +115,7 @@ static bool step(struct request *r)
 	if (!r->started) {
 		r->started = true;
 		outbox_put(&r->out, &(struct event){ .kind = EV_START });
+		outbox_put(&r->out, &(struct event){ .kind = EV_PROGRESS, .done = r->n_prompt, .total = r->n_prompt });
 	}
 	if (r->way == PREFILL)
 		return false;

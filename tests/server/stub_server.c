@@ -24,7 +24,7 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 	const char *eq = strchr(arg, '=');
 	struct { const char *name; int *at; } ints[] = {
 		{ "connections_max", &o->connections_max }, { "head_ms", &o->head_ms }, { "body_ms", &o->body_ms },
-		{ "idle_ms", &o->idle_ms }, { "stall_ms", &o->stall_ms }, { "prep_threads", &o->prep_threads }, { "grace_ms", &o->grace_ms }, { "stuck_ms", &o->stuck_ms }, { "ctx", &d->ctx_max },
+		{ "idle_ms", &o->idle_ms }, { "keep_alive_ms", &o->keep_alive_ms }, { "stall_ms", &o->stall_ms }, { "prep_threads", &o->prep_threads }, { "grace_ms", &o->grace_ms }, { "stuck_ms", &o->stuck_ms }, { "ctx", &d->ctx_max },
 	};
 
 	if (!eq)

@@ -192,6 +192,79 @@ class Tools(unittest.TestCase):
         self.assertNotIn("reasoning_content", s.post(CHAT, body).json()["choices"][0]["message"])
 
 
+class Prompts(Shared):
+    def test_tokenize(self):
+        text = "hello <|im_end|>"
+        r = self.s.post("/tokenize", {"prompt": text, "return_token_strs": True}).json()
+        self.assertEqual((r["count"], r["max_model_len"]), (len(r["tokens"]), 100000))
+        self.assertEqual("".join(r["token_strs"]), text)
+        self.assertEqual(r["count"], self.tokens(text))
+        self.assertEqual(self.s.post("/detokenize", {"tokens": r["tokens"]}).json(), {"prompt": text, "content": text})
+        self.assertEqual(self.s.post("/detokenize", {"tokens": r["tokens"], "skip_special_tokens": True}).json()["prompt"],
+                         "hello ")
+        plain = self.s.post("/tokenize", {"content": text, "parse_special": False}).json()
+        self.assertGreater(plain["count"], r["count"])
+        self.assertEqual(self.s.post("/tokenize", {"prompt": ""}).json()["tokens"], [])
+        chat = user("abc", tools=Tools.TOOLS, temperature=0)
+        r = self.s.post("/tokenize", chat).json()
+        self.assertEqual(r["count"], self.tokens("abc2 tools"))
+        self.assertEqual(self.s.post("/detokenize", {"tokens": r["tokens"]}).json()["prompt"], "abc2 tools")
+        # A user's words are never special tokens.
+        self.assertEqual(self.s.post("/tokenize", user(text)).json()["count"], plain["count"])
+
+    def test_apply_template(self):
+        r = self.s.post("/apply-template", user("abc", enable_thinking=True))
+        self.assertEqual(r.json()["prompt"], "abc<think>")
+        self.assertEqual(self.s.post("/apply-template", {"messages": []}).status, 400)
+
+    def test_props(self):
+        r = self.s.ask("GET", "/props").json()
+        self.assertEqual((r["model"], r["context"], r["chat"], r["thinking"], r["tools"]), ("stub", 100000, True, "by request", True))
+
+    def test_errors(self):
+        for path, body, param in [("/tokenize", {}, "prompt"), ("/tokenize", {"prompt": 5}, "prompt"),
+                                  ("/tokenize", {"prompt": "x", "model": "y"}, "model"), ("/detokenize", {}, "tokens"),
+                                  ("/detokenize", {"tokens": [1, -1]}, "tokens[1]"), ("/detokenize", {"tokens": "x"}, "tokens")]:
+            r = self.s.post(path, body)
+            self.assertEqual((r.status, r.error()["param"]), (404 if param == "model" else 400, param))
+
+
+class Waiting(unittest.TestCase):
+    def test_keep_alive(self):
+        s = start(keep_alive_ms=10)
+        self.addCleanup(s.close)
+        for path in (CHAT, MESSAGES, RESPONSES):
+            for say in ("queue", "prefill"):
+                c = s.connect()
+                body = {"input": "say " + say} if path == RESPONSES else user("say " + say)
+                c.request("POST", path, dict(body, stream=True))
+                for _ in range(3):
+                    c.until(b": keep-alive\n\n")
+                c.close()
+        s.until("idle", requests_running=0, requests_waiting=0)
+        # A stream with something to say is whole, comments or not.
+        body = user("say slow", max_tokens=30)
+        whole = s.post(CHAT, body).json()["choices"][0]["message"]["content"]
+        text = s.post(CHAT, dict(body, stream=True)).text().replace(": keep-alive\n\n", "")
+        parts = [json.loads(p[6:]) for p in text.split("\n\n")[:-2]]
+        self.assertEqual("".join(p["choices"][0]["delta"].get("content", "") for p in parts), whole)
+
+    def test_progress(self):
+        s = start()
+        self.addCleanup(s.close)
+        for ask in (False, True):
+            got = [e.get("prompt_progress") for e in s.post(CHAT, user("hello", stream=True, max_tokens=2,
+                                                                      return_progress=ask)).events()]
+            got += [e.get("prompt_progress") for _, e in events(s.post(MESSAGES, user("hello", stream=True, max_tokens=2,
+                                                                                     return_progress=ask)))]
+            got += [e.get("prompt_progress") for _, e in events(s.post(RESPONSES, {"input": "hello", "stream": True,
+                                                                                  "max_output_tokens": 2, "return_progress": ask}))]
+            got = [g for g in got if g]
+            self.assertEqual(len(got), 3 * ask)
+            for g in got:
+                self.assertEqual((g["cache"], g["processed"], set(g)), (0, g["total"], {"total", "cache", "processed", "time_ms"}))
+
+
 MESSAGES = "/v1/messages"
 
 

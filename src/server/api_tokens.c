@@ -1,0 +1,214 @@
+/* api_tokens.c - POST /tokenize, /detokenize and /apply-template, and GET /props: what
+ * a prompt becomes, without an answer.  Names are those of vLLM and llama.cpp, of
+ * which either may be used. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/chat.h"
+#include "server/inside.h"
+#include "server/routes.h"
+
+/* ---- /tokenize: text, or messages through the template ---- */
+
+static const struct field tokenize_fields[] = {
+	{ "model" }, { "prompt" }, { "content" }, { "messages" }, { "add_special_tokens" }, { "add_special" }, { "parse_special" },
+	{ "with_pieces" }, { "return_token_strs" }, { NULL },
+};
+
+static int read_text(struct generation *g, const char *name, bool around, struct problem *p)
+{
+	const struct json *v = json_get(g->body, name);
+	bool special = true;
+	const char *s;
+	size_t n;
+	int r;
+
+	if (!(s = json_str(v, &n)))
+		return field_wrong(p, name, "a string", v);
+	if ((r = field_bool(g->body, "add_special_tokens", &around, p)) || (r = field_bool(g->body, "add_special", &around, p)) ||
+	    (r = field_bool(g->body, "parse_special", &special, p)))
+		return r;
+	return generation_tokenize(g, 0, s, n, (around ? TOKENIZE_AROUND : 0) | (special ? TOKENIZE_SPECIAL : 0), NULL, 0, p);
+}
+
+static int read_chat(struct generation *g, struct problem *p)
+{
+	struct chat c;
+	int r;
+
+	chat_init(&c);
+	if (!(r = chat_read(g, &c, p)))
+		r = chat_prompt(g, &c, p);
+	chat_fini(&c);
+	return r;
+}
+
+static int read_tokenize(struct generation *g, const char *bytes, size_t n, struct problem *p)
+{
+	static const struct field *const text[] = { tokenize_fields, NULL }, *const chat[] = { tokenize_fields, chat_fields, params_fields, NULL };
+	bool is_chat;
+	int r;
+
+	if (!(g->body = body_parse(bytes, n, p)))
+		return p->status;
+	generation_prompts(g, 1);
+	is_chat = json_kind(json_get(g->body, "messages")) != JSON_NULL;
+	if ((r = fields_check(g->body, is_chat ? chat : text, &g->params.unknown, p)) || (r = chat_model(g, g->body, p)) ||
+	    (r = field_bool(g->body, "with_pieces", &g->pieces, p)) || (r = field_bool(g->body, "return_token_strs", &g->pieces, p)))
+		return r;
+	if (is_chat)
+		return read_chat(g, p);
+	/* As each of the two has it where the request does not say. */
+	if (json_get(g->body, "prompt"))
+		return read_text(g, "prompt", true, p);
+	if (json_get(g->body, "content"))
+		return read_text(g, "content", false, p);
+	return problem_set(p, 400, "missing_field", "prompt", "prompt (or content, or messages) is missing: what is to be tokenised");
+}
+
+static const struct family tokenize_family = { .path = "/tokenize", .any_length = true, .read = read_tokenize };
+
+static void tokenize_prep(struct exchange *x) { generation_prep(x, &tokenize_family); }
+
+static void tokenize_ready(struct exchange *x)
+{
+	const struct generation *g = x->work;
+	const struct tokens *t = &g->prompt[0];
+	struct buf b;
+
+	buf_init(&b);
+	buf_printf(&b, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":[", t->n, g->served->ctx_max);
+	for (size_t i = 0; i < t->n; i++)
+		buf_printf(&b, "%s%d", i ? "," : "", t->id[i]);
+	buf_putc(&b, ']');
+	if (g->pieces) {
+		buf_puts(&b, ",\"token_strs\":[");
+		for (size_t i = 0; i < t->n; i++) {
+			if (i)
+				buf_putc(&b, ',');
+			put_token(g->served, t->id[i], &b);
+		}
+		buf_putc(&b, ']');
+	}
+	buf_puts(&b, "}\n");
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+const struct api tokenize_api = { .prep = tokenize_prep, .ready = tokenize_ready, .drop = generation_drop };
+
+/* ---- /detokenize ---- */
+
+static int read_detokenize(struct generation *g, const char *bytes, size_t n, struct problem *p)
+{
+	static const struct field fields[] = { { "model" }, { "tokens" }, { "skip_special_tokens" }, { NULL } };
+	static const struct field *const tables[] = { fields, NULL };
+	const struct json *v;
+	char where[60], expected[60];
+	bool skip = false;
+	int64_t id;
+	int r;
+
+	if (!(g->body = body_parse(bytes, n, p)))
+		return p->status;
+	generation_prompts(g, 1);
+	if ((r = fields_check(g->body, tables, &g->params.unknown, p)) || (r = chat_model(g, g->body, p)) ||
+	    (r = field_value(g->body, "tokens", JSON_ARRAY, &v, p)) || (r = field_bool(g->body, "skip_special_tokens", &skip, p)))
+		return r;
+	if (!v)
+		return problem_set(p, 400, "missing_field", "tokens", "tokens is missing: an array of token ids");
+	for (size_t i = 0; i < json_len(v); i++) {
+		if (json_to_int(json_at(v, i), &id) || id < 0 || id >= g->served->vocab) {
+			snprintf(where, sizeof where, "tokens[%zu]", i);
+			snprintf(expected, sizeof expected, "a token id from 0 to %d", g->served->vocab - 1);
+			return field_wrong(p, where, expected, json_at(v, i));
+		}
+		tokens_put(&g->prompt[0], (int32_t)id);
+	}
+	tokenizer_decode(g->served->tokenizer, g->prompt[0].id, g->prompt[0].n, skip, &g->echo);
+	return 0;
+}
+
+static const struct family detokenize_family = { .path = "/detokenize", .any_length = true, .read = read_detokenize };
+
+static void detokenize_prep(struct exchange *x) { generation_prep(x, &detokenize_family); }
+
+/* Text that was left in g->echo, under both names that clients look for. */
+static void text_ready(struct exchange *x)
+{
+	const struct generation *g = x->work;
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, "{\"prompt\":");
+	json_put_str(&b, g->echo.p, g->echo.n);
+	buf_puts(&b, ",\"content\":");
+	json_put_str(&b, g->echo.p, g->echo.n);
+	buf_puts(&b, "}\n");
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+const struct api detokenize_api = { .prep = detokenize_prep, .ready = text_ready, .drop = generation_drop };
+
+/* ---- /apply-template ---- */
+
+static int read_template(struct generation *g, const char *bytes, size_t n, struct problem *p)
+{
+	static const struct field *const tables[] = { chat_fields, params_fields, NULL };
+	struct chat c;
+	int r;
+
+	if (!(g->body = body_parse(bytes, n, p)))
+		return p->status;
+	generation_prompts(g, 1);
+	chat_init(&c);
+	if (!(r = fields_check(g->body, tables, &g->params.unknown, p)) && !(r = chat_model(g, g->body, p)) && !(r = chat_read(g, &c, p)))
+		r = chat_text(g, &c, &g->echo, p);
+	chat_fini(&c);
+	return r;
+}
+
+static const struct family template_family = { .path = "/apply-template", .any_length = true, .read = read_template };
+
+static void template_prep(struct exchange *x) { generation_prep(x, &template_family); }
+
+const struct api template_api = { .prep = template_prep, .ready = text_ready, .drop = generation_drop };
+
+/* ---- /props ---- */
+
+static void props(struct exchange *x)
+{
+	const struct served *d = &x->srv->served;
+	const struct dialect *dialect = d->tmpl ? dialect_taught(d->tmpl) : NULL;
+	const struct sampler_params *s = &d->sampling;
+	const struct server_opts *o = &x->srv->opts;
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, "{\"model\":");
+	json_put_cstr(&b, d->name);
+	buf_printf(&b, ",\"context\":%d,\"vocabulary\":%d,\"max_tokens\":%d,\"chat\":%s,\"tools\":", d->ctx_max, d->vocab, d->max_tokens,
+	           d->tmpl ? "true" : "false");
+	if (dialect && template_uses(d->tmpl, "tools"))
+		json_put_cstr(&b, dialect->name);
+	else
+		buf_puts(&b, d->tmpl && template_uses(d->tmpl, "tools") ? "true" : "false");
+	buf_printf(&b, ",\"thinking\":%s,\"strict\":%s,\"sampling\":{\"temperature\":",
+	           d->tmpl && template_uses(d->tmpl, "enable_thinking") ? "\"by request\"" :
+	           d->tmpl && template_says(d->tmpl, "<think>") ? "\"always\"" : "false", d->strict ? "true" : "false");
+	json_put_double(&b, (double)s->temperature);
+	buf_puts(&b, ",\"top_p\":");
+	json_put_double(&b, (double)s->top_p);
+	buf_printf(&b, ",\"top_k\":%d,\"min_p\":", s->top_k);
+	json_put_double(&b, (double)s->min_p);
+	buf_puts(&b, ",\"repetition_penalty\":");
+	json_put_double(&b, (double)s->repetition_penalty);
+	buf_printf(&b, "},\"limits\":{\"connections\":%d,\"body_bytes\":%lld,\"response_store_bytes\":%zu,\"choices\":%d,\"stop_strings\":%d,"
+	           "\"top_logprobs\":%d}}\n", o->connections_max, (long long)o->body_max, o->response_bytes, N_MAX, STOPS_MAX,
+	           TOP_LOGPROBS_MAX);
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+const struct api props_api = { .ready = props };
