@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "engine/draft.h"
+#include "engine/draft_gain.h"
 #include "engine/engine.h"
 #include "engine/fair.h"
 #include "engine/lead.h"
@@ -78,6 +79,7 @@ struct request {
 	int n_draft, draft_by;          /* draft_by: index of the drafter */
 	int n_draft_max;                /* most that were allowed by the ask */
 	int n_accepted, n_rejected;     /* of all rounds */
+	struct draft_try tries[DRAFTERS_MAX];
 
 	/* From logits to text. */
 	struct sampler sampler;
@@ -142,6 +144,19 @@ struct sched {
 	int n_pick;
 };
 
+/* draft.c */
+struct drafting {
+	struct draft_cost cost;
+	double mixed_ns;                /* of late steps with rows of prompts; 0: not known */
+	struct draft_odds odds[DRAFTERS_MAX];   /* of all sequences */
+	struct draft_time token[DRAFTERS_MAX];  /* for one token */
+	struct draft_ask *ask;          /* [seqs_max] */
+	struct draft_bid *bid;          /* [seqs_max] */
+	struct request **of;            /* [seqs_max] by slot */
+	int *asked;                     /* [seqs_max] by slot */
+	struct draft_run *followed;     /* [seqs_max] */
+};
+
 struct engine {
 	struct model *m;
 	const struct tokenizer *tok;
@@ -177,8 +192,7 @@ struct engine {
 	size_t logits_bytes, hidden_bytes;      /* hidden: when a drafter follows the model */
 	float *row;                     /* [vocab] one row of logits, near */
 	uint32_t *only;                 /* bits for [vocab], none set: room to allow one token */
-	struct draft_ask *ask;          /* [seqs_max] */
-	struct draft_run *followed;     /* [seqs_max] */
+	struct drafting drafting;
 };
 
 int64_t engine_now(const struct engine *e);
@@ -208,6 +222,10 @@ int sched_resume(struct engine *e, struct request *r, struct err *err);
 int sched_pages(const struct engine *e, int n);
 
 /* ---- draft.c ---- */
+void drafting_init(struct drafting *g, int seqs_max);
+void drafting_fini(struct drafting *g);
+/* The step, from its rows to its tokens, took so long. */
+void draft_timed(struct engine *e, int64_t ns);
 /* Fills the drafts of the running sequences that decode. */
 void draft_propose(struct engine *e);
 /* The step's rows are settled: drafters that follow the model are told. */

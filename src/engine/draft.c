@@ -4,7 +4,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "engine/core.h"
+
+/* What other sequences have shown counts as so many drafts of this one's. */
+static const double BELIEF = 3;
+/* Per draft: some twenty of a sequence's own count, some hundred of all. */
+static const double FADE_OWN = 0.95, FADE_ALL = 0.99;
+/* Steps until a sequence is drafted for that was not worth it. */
+enum { WAIT_FIRST = 64, WAIT_MOST = 512 };
+
+void drafting_init(struct drafting *g, int seqs_max)
+{
+	size_t n = (size_t)seqs_max;
+
+	memset(g, 0, sizeof(*g));
+	g->ask = xcalloc(n, sizeof(*g->ask));
+	g->bid = xcalloc(n, sizeof(*g->bid));
+	g->of = xcalloc(n, sizeof(struct request *));
+	g->asked = xcalloc(n, sizeof(*g->asked));
+	g->followed = xcalloc(n, sizeof(*g->followed));
+}
+
+void drafting_fini(struct drafting *g)
+{
+	free(g->ask);
+	free(g->bid);
+	free(g->of);
+	free(g->asked);
+	free(g->followed);
+}
 
 static struct draft_seq seq_of(const struct engine *e, struct request *r)
 {
@@ -44,37 +73,136 @@ static int sound(const struct engine *e, const struct request *r, const int32_t 
 	return n;
 }
 
-void draft_propose(struct engine *e)
+static double share_of(const struct engine *e, const struct request *r, int k)
 {
+	const struct draft_odds *own = &r->tries[k].odds, *all = &e->drafting.odds[k];
+	double others = (all->right + 1) / (all->tried + 2);
+
+	return (own->right + BELIEF * others) / (own->tried + BELIEF);
+}
+
+/* Who is not drafted for is tried now and then, since things change; not two in
+ * one step. */
+static bool try_again(struct draft_try *t, struct draft_bid *b, bool tried)
+{
+	if (!t->wait || b->n) {
+		t->wait = WAIT_FIRST;
+		t->idle = 0;
+	} else if (++t->idle >= t->wait && !tried) {
+		b->n = 1;
+		t->idle = 0;
+		t->wait = t->wait < WAIT_MOST ? 2 * t->wait : WAIT_MOST;
+		return true;
+	}
+	return false;
+}
+
+/* How many tokens drafter k is asked for, of each running sequence; bid and ask
+ * lie beside each other. */
+static int invite(struct engine *e, int k, struct draft_deal *deal)
+{
+	struct drafting *g = &e->drafting;
 	struct sched *s = &e->sched;
-	struct draft_ask *ask = e->ask;
+	int n = 0, n_ask = 0;
+	bool tried = false;
 
-	for (int i = 0; i < s->n_run; i++)
-		s->run[i]->n_draft = 0;
-	for (int k = 0; k < e->opts.n_drafter; k++) {
-		struct drafter *d = e->opts.drafter[k];
-		int n = 0;
+	for (int i = 0; i < s->n_run; i++) {
+		struct request *r = s->run[i];
+		int max = room(e, r);
 
-		for (int i = 0; i < s->n_run; i++) {
-			struct request *r = s->run[i];
-			int max = room(e, r);
+		if (max < 1 || r->n_draft)
+			continue;
+		g->bid[n] = (struct draft_bid){ .share = share_of(e, r, k), .max = max, .n = max };
+		g->ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .out = r->draft };
+	}
+	deal->token_ns = g->token[k].ns;
+	if (!e->opts.draft_fixed)
+		draft_deal(deal, g->bid, n);
+	for (int i = 0; i < n; i++) {
+		struct request *r = g->of[g->ask[i].seq.slot];
 
-			if (max > 0 && !r->n_draft)
-				ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .max = max, .out = r->draft };
-		}
-		if (!n)
-			return;
-		d->ops->propose(d, ask, n);
-		for (int i = 0, at = 0; i < s->n_run && at < n; i++) {
-			struct request *r = s->run[i];
-
-			if (r->slot != ask[at].seq.slot)
-				continue;
-			assert(ask[at].n >= 0 && ask[at].n <= room(e, r));
-			r->n_draft = sound(e, r, r->draft, ask[at++].n);
-			r->draft_by = k;
+		if (!e->opts.draft_fixed)
+			tried |= try_again(&r->tries[k], &g->bid[i], tried);
+		if (g->bid[i].n) {
+			g->bid[n_ask] = g->bid[i];
+			g->ask[n_ask] = g->ask[i];
+			g->ask[n_ask].max = g->bid[i].n;
+			g->asked[g->ask[i].seq.slot] = g->bid[i].n;
+			n_ask++;
 		}
 	}
+	return n_ask;
+}
+
+/* Takes what came of it, and counts it to what the step will give and cost. */
+static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal, int64_t ns)
+{
+	struct drafting *g = &e->drafting;
+	int tokens = 0;
+
+	for (int i = 0; i < n_ask; i++) {
+		struct request *r = g->of[g->ask[i].seq.slot];
+		double gain = 1;
+
+		assert(g->ask[i].n >= 0 && g->ask[i].n <= g->asked[r->slot]);
+		tokens += g->ask[i].n;
+		r->n_draft = sound(e, r, r->draft, g->ask[i].n);
+		r->draft_by = k;
+		deal->rows += r->n_draft;
+		for (int j = 0; j < r->n_draft; j++)
+			deal->tokens += gain *= g->bid[i].share;
+	}
+	deal->ns += (double)ns;
+	if (tokens)
+		draft_time_learn(&g->token[k], g->cost.now, (double)ns / tokens);
+}
+
+void draft_propose(struct engine *e)
+{
+	struct drafting *g = &e->drafting;
+	struct sched *s = &e->sched;
+	struct draft_deal deal = { .cost = &g->cost, .rows_max = e->opts.step_rows };
+	bool prompts = false;
+
+	for (int i = 0; i < s->n_run; i++) {
+		struct request *r = s->run[i];
+
+		r->n_draft = 0;
+		g->of[r->slot] = r;
+		if (r->n_tok - r->pos == 1)
+			deal.tokens = ++deal.rows;
+		else
+			prompts = true;
+	}
+	if (prompts) {
+		deal.step_ns = g->mixed_ns;
+		deal.row_ns = e->pace.row_ns;
+	}
+	if (!deal.rows || (prompts && !e->opts.draft_fixed && (deal.step_ns <= 0 || deal.row_ns <= 0)))
+		return;
+	for (int k = 0; k < e->opts.n_drafter; k++) {
+		struct drafter *d = e->opts.drafter[k];
+		int n = invite(e, k, &deal);
+		int64_t began;
+
+		if (!n)
+			continue;
+		began = engine_now(e);
+		d->ops->propose(d, g->ask, n);
+		receive(e, k, n, &deal, engine_now(e) - began);
+	}
+}
+
+void draft_timed(struct engine *e, int64_t ns)
+{
+	struct drafting *g = &e->drafting;
+
+	if (!e->opts.n_drafter)
+		return;
+	if (!e->batch.n_prompt)
+		draft_cost_learn(&g->cost, e->batch.n_row, (double)ns);
+	else
+		g->mixed_ns += (g->mixed_ns > 0 ? 0.2 : 1) * ((double)ns - g->mixed_ns);
 }
 
 void draft_follow(struct engine *e)
@@ -88,16 +216,18 @@ void draft_follow(struct engine *e)
 		struct request *r = b->item[i].req;
 
 		if (r->n_draft_max)
-			e->followed[n++] = (struct draft_run){ .seq = seq_of(e, r), .row = b->item[i].row, .n = b->item[i].keep };
+			e->drafting.followed[n++] = (struct draft_run){ .seq = seq_of(e, r), .row = b->item[i].row, .n = b->item[i].keep };
 	}
 	for (int k = 0; k < e->opts.n_drafter; k++)
 		if (e->opts.drafter[k]->ops->follow)
-			e->opts.drafter[k]->ops->follow(e->opts.drafter[k], &e->pass, e->followed, n);
+			e->opts.drafter[k]->ops->follow(e->opts.drafter[k], &e->pass, e->drafting.followed, n);
 }
 
 void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
 {
 	struct engine_drafted *by = &e->stats.drafter[r->draft_by];
+	/* Where the answer ended, nobody knows whether the next draft was right. */
+	int wrong = accepted < drafted && !r->ending;
 
 	if (!drafted)
 		return;
@@ -106,6 +236,8 @@ void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
 	by->drafted += drafted;
 	by->accepted += accepted;
 	by->rounds++;
+	draft_odds_learn(&r->tries[r->draft_by].odds, accepted, wrong, FADE_OWN);
+	draft_odds_learn(&e->drafting.odds[r->draft_by], accepted, wrong, FADE_ALL);
 }
 
 void draft_learn(struct engine *e, struct request *r)

@@ -470,10 +470,11 @@ static bool step(struct engine *e)
 {
 	struct caches *caches = &e->m->caches;
 	struct batch *b = &e->batch;
-	int64_t began = engine_now(e);
+	int64_t began = engine_now(e), filled;
 
 	admit(e);
 	draft_propose(e);
+	filled = engine_now(e);
 	if (!sched_fill(e))
 		return false;
 	pass_set(e);
@@ -487,6 +488,7 @@ static bool step(struct engine *e)
 		it->req->pos += keep;
 		it->keep = keep;
 	}
+	draft_timed(e, engine_now(e) - filled);
 	draft_follow(e);
 	for (int i = 0; i < b->n_item; i++)
 		move_on(e, b->item[i].req);
@@ -656,8 +658,7 @@ static void engine_free(struct engine *e)
 	free(b->logit_row);
 	free(e->row);
 	free(e->only);
-	free(e->ask);
-	free(e->followed);
+	drafting_fini(&e->drafting);
 	pthread_cond_destroy(&e->answered);
 	pthread_cond_destroy(&e->wake);
 	pthread_mutex_destroy(&e->lock);
@@ -698,8 +699,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	e->stats.parked_bytes_max = opts->park_bytes;
 	for (int i = 0; i < opts->n_drafter; i++)
 		e->stats.drafter[i].name = opts->drafter[i]->ops->name;
-	e->ask = xcalloc((size_t)opts->seqs_max, sizeof(*e->ask));
-	e->followed = xcalloc((size_t)opts->seqs_max, sizeof(*e->followed));
+	drafting_init(&e->drafting, opts->seqs_max);
 	e->stats.prefix_bytes_max = opts->prefix_bytes;
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->wake, NULL);

@@ -46,6 +46,8 @@ struct engine_opts {
 	struct drafter *drafter[DRAFTERS_MAX];
 	int n_drafter;
 	int n_draft;                    /* most tokens drafted per sequence and step; <= model tape_rows */
+	bool draft_fixed;               /* always as many, whether it pays or not (tests) */
+	double draft_pretend;           /* this share of drafts is taken for right: for planning; text means nothing.  0: no */
 };
 
 /* What an answer is made to say: tokens that are given where the model would have

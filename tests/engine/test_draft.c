@@ -33,6 +33,8 @@ struct rig_opts {
 	int n_draft;
 	struct drafter *drafter[DRAFTERS_MAX];
 	int n_drafter;
+	bool adapt;
+	struct clock *clock;
 };
 
 static const struct rig_opts roomy = {
@@ -45,8 +47,9 @@ static struct rig rig_open(const struct rig_opts *o)
 	struct rig g;
 	struct err err;
 	struct engine_opts eo = { .seqs_max = o->seqs, .step_rows = o->rows, .queue_max = o->queue,
-	                          .prefix_bytes = o->prefix_bytes, .clock = &fake_clock, .by_hand = true, .logit_rows = o->rows,
-	                          .n_draft = o->n_draft, .n_drafter = o->n_drafter };
+	                          .prefix_bytes = o->prefix_bytes, .clock = o->clock ? o->clock : &fake_clock,
+	                          .by_hand = true, .logit_rows = o->rows, .n_draft = o->n_draft,
+	                          .n_drafter = o->n_drafter, .draft_fixed = !o->adapt };
 
 	memcpy(eo.drafter, o->drafter, sizeof(eo.drafter));
 	g.m = toy_open(&o->toy);
@@ -489,6 +492,137 @@ static void test_self(bool attention_only)
 	toy_close(m);
 }
 
+/* ---- whether it pays ---- */
+
+/* A clock that steps alone move: by what so many rows cost. */
+struct machine {
+	struct clock clock;
+	int64_t now;
+	double first, row;              /* of the first row, of each further one */
+	double most;                    /* rows beyond which each costs as much as the first */
+};
+
+static int64_t machine_now(struct clock *c)
+{
+	return ((struct machine *)c)->now;
+}
+
+static void machine_step(void *arg, const struct pass *p)
+{
+	struct machine *m = arg;
+	double over = p->n_row > m->most ? p->n_row - m->most : 0;
+
+	m->now += (int64_t)(m->first + (p->n_row - 1 - over) * m->row + over * m->first);
+}
+
+/* Time that n sequences take with that drafter; NULL: none. */
+static int64_t time_of(struct machine *m, struct guesser *g, int n, int depth)
+{
+	struct rig_opts o = roomy;
+	static struct life l[24];
+	struct rig rig;
+	int64_t began;
+
+	m->clock.now_ns = machine_now;
+	m->now = 1;
+	o.clock = &m->clock;
+	o.toy.on_forward = machine_step;
+	o.toy.on_forward_arg = m;
+	o.toy.slots = o.seqs = n;
+	o.prefix_bytes = 0;
+	o.adapt = true;
+	o.n_draft = depth;
+	o.n_drafter = g ? 1 : 0;
+	o.drafter[0] = g ? &g->d : NULL;
+	rig = rig_open(&o);
+	if (g) {
+		g->truth = toy_logits;
+		g->m = rig.m;
+	}
+	for (int i = 0; i < n; i++) {
+		life_init(&l[i], 2, 250, (uint64_t)i);
+		l[i].ask.max_tokens = 200;
+		submit(&l[i], &rig);
+	}
+	began = m->now;
+	while (engine_step(rig.e))
+		;
+	for (int i = 0; i < n; i++) {
+		life_read(&l[i], false);
+		CHECK(l[i].done && l[i].got.n == 200, "%d tokens", l[i].got.n);
+		life_free(&l[i]);
+	}
+	rig_close(&rig);
+	return m->now - began;
+}
+
+static void test_pays(void)
+{
+	/* Bound by memory up to 20 rows; by arithmetic at once; rows at two thirds of a
+	 * step (a mixture of experts). */
+	static const struct machine machines[] = {
+		{ .first = 1e7, .row = 3e5, .most = 20 }, { .first = 1e7, .row = 1e7, .most = 1 },
+		{ .first = 1e7, .row = 66e5, .most = 1e9 },
+	};
+	static const enum guess how[] = { GUESS_WRONG, GUESS_TURN, GUESS_RIGHT };
+
+	for (int k = 0; k < 3; k++)
+		for (int n = 1; n <= 24; n = n == 1 ? 3 : n * 2)
+			for (int h = 0; h < 3; h++) {
+				struct machine m = machines[k];
+				int64_t plain = time_of(&m, NULL, n, 8), drafted;
+				struct guesser g;
+
+				guesser_init(&g, how[h]);
+				g.turn = 1;
+				drafted = time_of(&m, &g, n, 8);
+				CHECK((double)drafted <= 1.03 * (double)plain, "machine %d, %d sequences, drafter %d: %g of plain", k, n,
+				      h, (double)drafted / (double)plain);
+				/* One right token of each run pays where a row costs little. */
+				if (k == 0 && n == 1 && how[h] == GUESS_TURN)
+					CHECK((double)drafted < 0.65 * (double)plain, "%g", (double)drafted / (double)plain);
+				if (k == 0 && n == 1 && how[h] == GUESS_RIGHT)
+					CHECK((double)drafted < 0.2 * (double)plain, "%g", (double)drafted / (double)plain);
+				if (k == 2 && n == 1 && how[h] == GUESS_RIGHT)
+					CHECK((double)drafted < 0.8 * (double)plain, "%g", (double)drafted / (double)plain);
+			}
+}
+
+/* Planning: drafts are taken for right as often as was said. */
+static void test_pretend(void)
+{
+	struct engine_opts eo = { .seqs_max = 4, .step_rows = 64, .queue_max = 8, .clock = &fake_clock, .by_hand = true,
+	                          .n_draft = 1, .n_drafter = 1, .draft_fixed = true, .draft_pretend = 0.7 };
+	struct model *m = toy_open(&roomy.toy);
+	struct engine_stats s;
+	struct guesser g;
+	struct engine *e;
+	struct life l;
+	struct err err;
+	double share;
+
+	guesser_init(&g, GUESS_WRONG);
+	g.truth = toy_logits;
+	g.m = m;
+	eo.drafter[0] = &g.d;
+	CHECK(!engine_open(&e, m, tok, &eo, &err), "%s", err.msg);
+	for (int i = 0; i < 8; i++) {
+		life_init(&l, 2, 250, (uint64_t)i);
+		l.ask.max_tokens = 240;
+		CHECK(!life_submit(&l, e, &err), "%s", err.msg);
+		while (engine_step(e))
+			;
+		life_read(&l, false);
+		CHECK(l.got.n == 240, "%d tokens", l.got.n);
+		life_free(&l);
+	}
+	engine_stats(e, &s);
+	share = (double)s.drafter[0].accepted / (double)s.drafter[0].drafted;
+	CHECK(share > 0.65 && share < 0.75, "%g of %d", share, (int)s.drafter[0].drafted);
+	engine_close(e);
+	toy_close(m);
+}
+
 /* ---- many ---- */
 
 static void test_lives(uint64_t seed)
@@ -526,6 +660,7 @@ static void test_lives(uint64_t seed)
 		o.drafter[o.n_drafter++] = model;
 	}
 	o.drafter[o.n_drafter++] = &g.d;
+	o.adapt = dice(&s, 2);
 	rig = rig_open(&o);
 	g.truth = toy_logits;
 	g.m = rig.m;
@@ -550,6 +685,8 @@ int main(int argc, char **argv)
 	test_switch();
 	test_resume();
 	test_chain();
+	test_pays();
+	test_pretend();
 	test_self(false);
 	test_self(true);
 	test_matrix(quick);

@@ -155,7 +155,7 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 	memset(g, 0, sizeof(*g));
 	g->be = backend_cpu_open(2, cpu_detect());
 	g->o = (struct engine_opts){ .seqs_max = SLOTS, .step_rows = step, .queue_max = 8, .prefix_bytes = 1 << 24,
-	                             .by_hand = true, .n_draft = DEPTH };
+	                             .by_hand = true, .n_draft = DEPTH, .draft_fixed = true };
 	CHECK(!store_open(&g->st, folder, &err) && !model_open(&g->m, g->st, g->be, &mo, &err), "%s", err.msg);
 	if (drafters & NGRAM)
 		g->o.drafter[g->o.n_drafter++] = draft_ngram_open(SLOTS, 1 << 12);

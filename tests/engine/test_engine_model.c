@@ -67,6 +67,7 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 		struct model_opts so = mo;
 
 		mo.tape_rows = eo.n_draft = 2 + (int)(3 * seed);
+		eo.draft_fixed = seed != 2;
 		so.step_rows = seed % 2 ? 16 : 200;
 		CHECK(!model_bind(&small, st, &err) && !model_attach(small, be, &so, &err), "%s", err.msg);
 		eo.drafter[0] = draft_ngram_open(SLOTS, 1000);

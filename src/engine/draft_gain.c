@@ -1,0 +1,150 @@
+/* draft_gain.c - see draft_gain.h. */
+#include "engine/draft_gain.h"
+
+/* What is not worth the noise of a measurement. */
+static const double MARGIN = 1.02;
+/* A row more adds this much to a step, until it was measured: weights are read once. */
+static const double ROW_FIRST = 0.05;
+/* A time is forgotten after so many steps without it, so that one bad measurement
+ * is not believed for ever. */
+enum { FORGET = 2000 };
+/* A step has at most so many rows more than the largest that was measured: past
+ * some number each row costs its share, and nobody knows which. */
+enum { STRIDE = 4 };
+
+void draft_odds_learn(struct draft_odds *o, int right, int wrong, double fade)
+{
+	for (int i = 0; i < right + wrong; i++) {
+		o->right = fade * o->right + (i < right);
+		o->tried = fade * o->tried + 1;
+	}
+}
+
+/* The first times are of cold memory as often as not: the least of them counts. */
+void draft_time_learn(struct draft_time *t, int64_t now, double ns)
+{
+	if (ns <= 0)
+		return;
+	if (t->ns <= 0 || now - t->seen > FORGET)
+		*t = (struct draft_time){ .ns = ns };
+	else if (t->n < 4)
+		t->ns = ns < t->ns ? ns : t->ns;
+	else if (ns < 3 * t->ns)        /* longer: somebody else's work */
+		t->ns += 0.1 * (ns - t->ns);
+	t->seen = now;
+	t->n++;
+}
+
+void draft_cost_learn(struct draft_cost *c, int rows, double ns)
+{
+	c->now++;
+	if (rows >= 1 && rows <= DRAFT_ROWS_MAX)
+		draft_time_learn(&c->step[rows], c->now, ns);
+}
+
+static int known(const struct draft_cost *c, int rows)
+{
+	return c->step[rows].ns > 0 && c->now - c->step[rows].seen <= FORGET;
+}
+
+double draft_cost_of(const struct draft_cost *c, int rows)
+{
+	int below = rows < DRAFT_ROWS_MAX ? rows : DRAFT_ROWS_MAX, above, before;
+
+	for (above = below; above <= DRAFT_ROWS_MAX && !known(c, above); above++)
+		;
+	while (below > 0 && !known(c, below))
+		below--;
+	if (below == rows)
+		return c->step[rows].ns;
+	if (!below)
+		return above <= DRAFT_ROWS_MAX ? c->step[above].ns : 0;
+	if (above <= DRAFT_ROWS_MAX && above > below)
+		return c->step[below].ns +
+		       (c->step[above].ns - c->step[below].ns) * (rows - below) / (above - below);
+	/* Past the largest that is known: as it rose before, if that is known. */
+	for (before = below - 1; before > 0 && !known(c, before); before--)
+		;
+	if (before > 0 && c->step[below].ns > c->step[before].ns)
+		return c->step[below].ns + (c->step[below].ns - c->step[before].ns) * (rows - below) / (below - before);
+	return c->step[below].ns * (1 + ROW_FIRST * (rows - below));
+}
+
+/* The bid whose next draft is the likeliest to come true; -1: none is left. */
+static int likeliest(const struct draft_bid *bid, const double *gain, int n_bid)
+{
+	int best = -1;
+
+	for (int i = 0; i < n_bid; i++)
+		if (bid[i].n < bid[i].max && (best < 0 || gain[i] > gain[best]))
+			best = i;
+	return best;
+}
+
+static double time_of(const struct draft_deal *d, int more)
+{
+	double step = d->step_ns > 0 ? d->step_ns + more * d->row_ns : draft_cost_of(d->cost, d->rows + more);
+
+	return step > 0 ? step + d->ns + more * d->token_ns : 0;
+}
+
+/* Gives out n rows. */
+static double give(struct draft_bid *bid, double *gain, int n_bid, int n, double *tokens)
+{
+	int i = -1;
+
+	for (int k = 0; k < n; k++) {
+		i = likeliest(bid, gain, n_bid);
+		if (i < 0)
+			return 0;
+		*tokens += gain[i];
+		bid[i].n++;
+		gain[i] *= bid[i].share;
+	}
+	return 1;
+}
+
+static void clear(struct draft_bid *bid, double *gain, int n_bid)
+{
+	for (int i = 0; i < n_bid; i++) {
+		bid[i].n = 0;
+		gain[i] = bid[i].share;
+	}
+}
+
+static int most_of(const struct draft_deal *d)
+{
+	int most = DRAFT_ROWS_MAX;
+
+	while (most > d->rows && !known(d->cost, most))
+		most--;
+	most += STRIDE;
+	return d->step_ns > 0 || most > d->rows_max ? d->rows_max : most;
+}
+
+void draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
+{
+	enum { BIDS = 1024 };           /* sequences at once */
+	double gain[BIDS], tokens = d->tokens, best = 0, before = time_of(d, 0);
+	int n = n_bid < BIDS ? n_bid : BIDS, best_n = 0;
+
+	int most = most_of(d);
+
+	clear(bid, gain, n);
+	for (int i = n; i < n_bid; i++)
+		bid[i].n = 0;
+	if (before <= 0)
+		return;
+	best = MARGIN * d->tokens / before;
+	for (int k = 1; d->rows + k <= most && give(bid, gain, n, 1, &tokens) > 0; k++) {
+		double rate = tokens / time_of(d, k);
+
+		if (rate > best) {
+			best = rate;
+			best_n = k;
+		}
+	}
+	clear(bid, gain, n);
+	tokens = d->tokens;
+	give(bid, gain, n, best_n, &tokens);
+}

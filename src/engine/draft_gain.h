@@ -1,0 +1,67 @@
+/* draft_gain.h - how many tokens are worth drafting.
+ *
+ * A step with drafts emits, per sequence, one token and as many drafts as come
+ * true before the first that does not: with a share `a` of drafts coming true,
+ * a + a^2 + ... .  It takes longer by what the rows and the drafter cost.  Rows are
+ * given, the most promising first, as far as tokens per time rise: none where
+ * it does not pay, which is also what a full batch comes to, since there each row
+ * costs its share.
+ *
+ * The shares are measured per sequence and drafter, beginning at what the drafter
+ * has reached with others; the time of a step by its number of rows.  A sequence
+ * that is not drafted for is tried again after some steps, later each time.
+ * Pure structs: no engine, no clock. */
+#ifndef ENGINE_DRAFT_GAIN_H
+#define ENGINE_DRAFT_GAIN_H
+
+#include <stdint.h>
+
+/* Fading counts of drafts that were reached, and that were right. */
+struct draft_odds {
+	double right, tried;
+};
+void draft_odds_learn(struct draft_odds *o, int right, int wrong, double fade);
+
+/* One sequence and drafter. */
+struct draft_try {
+	struct draft_odds odds;
+	int idle, wait;                 /* steps since it was drafted for; steps after which it is tried */
+};
+
+/* A time that is measured again and again. */
+struct draft_time {
+	double ns;                      /* 0: not known */
+	int64_t seen;                   /* step at which it last was */
+	int n;
+};
+void draft_time_learn(struct draft_time *t, int64_t now, double ns);
+
+enum { DRAFT_ROWS_MAX = 64 };           /* of steps whose time is told apart */
+struct draft_cost {
+	struct draft_time step[DRAFT_ROWS_MAX + 1];
+	int64_t now;                    /* steps */
+};
+/* A step of so many rows, none of them of a prompt, took ns. */
+void draft_cost_learn(struct draft_cost *c, int rows, double ns);
+/* What one of so many rows would take; 0: nothing is known yet. */
+double draft_cost_of(const struct draft_cost *c, int rows);
+
+/* One sequence that could be drafted for. */
+struct draft_bid {
+	double share;                   /* of drafts that come true */
+	int max;                        /* most tokens */
+	int n;                          /* out */
+};
+struct draft_deal {
+	const struct draft_cost *cost;
+	int rows;                       /* of the step so far */
+	double tokens;                  /* that it will emit */
+	double ns;                      /* spent on drafting already */
+	double token_ns;                /* what the drafter takes for one */
+	double row_ns, step_ns;         /* with prompts in the step: its time, and what a row more adds; 0: cost tells */
+	int rows_max;
+};
+/* Fills bid[i].n. */
+void draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid);
+
+#endif
