@@ -1,0 +1,60 @@
+/* grammar.h - what an answer may look like, compiled; and how far one has come.
+ *
+ * A grammar is a pushdown automaton over bytes: JSON values as a schema allows
+ * them, in one order of members and with bounded white space.  It is constant and
+ * may be shared by any number of threads.  A matcher is one walk through it, used
+ * by one thread at a time.
+ *
+ * From every place that can be reached the end can be reached: a byte that leads
+ * nowhere is refused when it comes, not later.  docs/structured-output.md says
+ * which keywords are done and how values are written. */
+#ifndef TEXT_GRAMMAR_H
+#define TEXT_GRAMMAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+
+struct grammar;
+
+/* Compiles a JSON Schema, which may be freed afterwards.  E_UNSUPPORTED names a
+ * keyword that is not done and its place; E_FORMAT a schema that is none, or that no
+ * value fulfils; E_LIMIT one that takes too much; E_MISSING a reference to nothing. */
+int grammar_compile(const struct json *schema, struct grammar **out, struct err *err);
+void grammar_ref(struct grammar *g);
+void grammar_unref(struct grammar *g);                  /* NULL is allowed */
+
+/* ---- a walk ---- */
+
+struct matcher;
+
+struct matcher *matcher_new(struct grammar *g);         /* holds a reference */
+struct matcher *matcher_copy(const struct matcher *m);
+void matcher_free(struct matcher *m);
+
+/* Takes p[0..n) as one step.  False: the grammar does not allow it, and nothing
+ * was taken. */
+bool matcher_put(struct matcher *m, const char *p, size_t n);
+/* Undoes the last n steps; there must have been so many. */
+void matcher_back(struct matcher *m, int n);
+
+bool matcher_complete(const struct matcher *m);         /* what was taken is a whole value */
+bool matcher_whole(const struct matcher *m);            /* and nothing may follow it */
+
+/* ---- masks ---- */
+
+/* The tokens of a tokenizer in the order of their bytes; constant. */
+struct vocab;
+/* Tokens are [0, n).  Those that bytes() has no bytes for never match. */
+struct vocab *vocab_new(int32_t n, const char *(*bytes)(void *ctx, int32_t id, size_t *len), void *ctx);
+void vocab_free(struct vocab *v);
+int32_t vocab_size(const struct vocab *v);
+
+/* Bit i % 32 of mask[i / 32], of (size + 31) / 32 words: matcher_put would take the
+ * token's bytes.  Valid until the matcher's next call. */
+const uint32_t *matcher_mask(struct matcher *m, const struct vocab *v);
+
+#endif

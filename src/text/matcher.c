@@ -1,0 +1,448 @@
+/* matcher.c - a walk through a grammar; see grammar.h and tables.h.
+ *
+ * A walk is a few threads, each a frame: a place in a shape, and the frame of the
+ * shape around it, which stands where it will go on.  Several threads are needed
+ * only where a schema leaves open which of several forms a value has. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/lexeme.h"
+#include "text/tables.h"
+
+enum {
+	/* White space is what people and models write, and no more, so that nobody can
+	 * fill an answer with it: nothing, one blank, or a line break and indentation.
+	 * Blanks are counted: 1 after a lone one, 2 + k after a line break and k more. */
+	INDENT_MAX = 40,
+	LEADING_MAX = 2,        /* line breaks before the value */
+	HISTORY_FIRST = 64,
+};
+
+#define FULL_SUB 0xFFFFFF
+
+/* ---- frames ---- */
+
+static uint32_t hash(const struct frame *f)
+{
+	uint64_t h = (uint64_t)(uint32_t)f->shape * 0x9E3779B97F4A7C15u;
+
+	h = (h ^ f->at) * 0x9E3779B97F4A7C15u;
+	h = (h ^ ((uint64_t)f->a << 32 | f->b)) * 0x9E3779B97F4A7C15u;
+	h = (h ^ (uint64_t)(uint32_t)f->parent) * 0x9E3779B97F4A7C15u;
+	return (uint32_t)(h >> 32);
+}
+
+static void rehash(struct matcher *m)
+{
+	memset(m->bucket, 0xFF, (size_t)m->cap_frame * sizeof *m->bucket);
+	for (int i = 0; i < m->n_frame; i++) {
+		uint32_t k = hash(&m->frame[i]) & (uint32_t)(m->cap_frame - 1);
+
+		m->frame[i].chain = m->bucket[k];
+		m->bucket[k] = i;
+	}
+}
+
+int32_t frame_make(struct matcher *m, struct frame f)
+{
+	uint32_t h = hash(&f);
+
+	for (int32_t i = m->bucket[h & (uint32_t)(m->cap_frame - 1)]; i >= 0; i = m->frame[i].chain) {
+		const struct frame *x = &m->frame[i];
+
+		if (x->shape == f.shape && x->at == f.at && x->a == f.a && x->b == f.b && x->parent == f.parent)
+			return i;
+	}
+	if (m->n_frame == m->cap_frame) {
+		m->cap_frame *= 2;
+		m->frame = xrealloc(m->frame, size_mul((size_t)m->cap_frame, sizeof *m->frame));
+		m->bucket = xrealloc(m->bucket, size_mul((size_t)m->cap_frame, sizeof *m->bucket));
+		rehash(m);
+	}
+	h &= (uint32_t)(m->cap_frame - 1);
+	f.chain = m->bucket[h];
+	m->frame[m->n_frame] = f;
+	m->bucket[h] = m->n_frame;
+	return m->n_frame++;
+}
+
+void frame_drop(struct matcher *m, int n)
+{
+	/* The newest is the first of its chain. */
+	while (m->n_frame > n) {
+		const struct frame *f = &m->frame[--m->n_frame];
+
+		m->bucket[hash(f) & (uint32_t)(m->cap_frame - 1)] = f->chain;
+	}
+}
+
+static void put(struct threads *t, int32_t id)
+{
+	for (int i = 0; i < t->n; i++)
+		if (t->id[i] == id)
+			return;
+	if (t->n < THREADS_MAX)
+		t->id[t->n++] = id;
+}
+
+/* ---- steps ---- */
+
+static int blank(int w, uint8_t c)
+{
+	if (!w)
+		return c == ' ' ? 1 : c == '\n' ? 2 : -1;
+	return w >= 2 && w < 2 + INDENT_MAX && (c == ' ' || c == '\t') ? w + 1 : -1;
+}
+
+static uint32_t place(enum phase p, int sub) { return (uint32_t)p << 24 | (uint32_t)sub; }
+
+static uint32_t up_to(uint32_t n, uint32_t cap) { return n < cap ? n : cap; }
+
+/* A word of shape sh goes from state `from` to `to` by c.  a: its characters. */
+static void word_step(struct matcher *m, int32_t sh, int from, uint32_t a, int32_t parent, uint8_t c, struct threads *out)
+{
+	const struct shape *s = &m->g->shape[sh];
+	int to = s->d->n ? dfa_step(s->d, from, c) : -1;
+
+	if (to < 0)
+		return;
+	if (s->counted && from == LEXEME_BODY && (c == '"' ? a < s->min : a == s->max))
+		return;
+	if (s->counted && to == LEXEME_BODY && from)
+		a = up_to(a + 1, s->max == NO_LIMIT ? s->min : s->max);
+	if (s->d->label[to] >= 0)
+		put(out, parent);
+	if (!s->d->last[to])
+		put(out, frame_make(m, (struct frame){ sh, (uint32_t)to, a, 0, parent, 0 }));
+}
+
+/* The first byte of a value. */
+static void enter(struct matcher *m, int32_t node, struct frame around, uint8_t c, struct threads *out)
+{
+	const struct grammar *g = m->g;
+	int32_t parent = -1;
+
+	for (int32_t i = g->first[node]; i < g->first[node + 1]; i++) {
+		const struct shape *s = &g->shape[i];
+
+		if (s->kind == SHAPE_WORD ? !s->d->n || dfa_step(s->d, 0, c) < 0 : c != (s->kind == SHAPE_ARRAY ? '[' : '{'))
+			continue;
+		if (parent < 0)
+			parent = frame_make(m, around);
+		if (s->kind == SHAPE_WORD)
+			word_step(m, i, 0, 0, parent, c, out);
+		else
+			put(out, frame_make(m, (struct frame){ i, place(AT_FIRST, 0), 0, 0, parent, 0 }));
+	}
+}
+
+static void array_step(struct matcher *m, struct frame f, uint8_t c, struct threads *out)
+{
+	const struct shape *s = &m->g->shape[f.shape];
+	enum phase at = (enum phase)(f.at >> 24);
+	int w = (int)(f.at & FULL_SUB), next = blank(w, c);
+	bool may_close = f.a >= s->min && at != AT_NEXT;
+
+	if (next >= 0 && (at != AT_AFTER || may_close)) {
+		f.at = place(at, next);
+		put(out, frame_make(m, f));
+		return;
+	}
+	if (c == ']' && may_close) {
+		put(out, f.parent);
+		return;
+	}
+	if (at == AT_AFTER) {
+		if (c == ',' && !w && f.a < s->max) {
+			f.at = place(AT_NEXT, 0);
+			put(out, frame_make(m, f));
+		}
+		return;
+	}
+	if (f.a < s->max) {
+		uint32_t cap = s->max != NO_LIMIT ? s->max : s->min > (uint32_t)s->n_node ? s->min : (uint32_t)s->n_node;
+		int32_t node = f.a < (uint32_t)s->n_node ? s->node[f.a] : s->rest;
+
+		f.at = place(AT_AFTER, 0);
+		f.a = up_to(f.a + 1, cap);
+		enter(m, node, f, c, out);
+	}
+}
+
+/* Which members may come after `next` properties are passed and `n` members were
+ * written: properties lo to hi, and perhaps others. */
+struct room { int64_t lo, hi; bool others; };
+
+static struct room room_of(const struct shape *s, uint32_t next, uint32_t n)
+{
+	int64_t need = s->next_need[next], left;
+	struct room r = { next, need < s->n_node ? need : s->n_node - 1, false };
+
+	/* Passing over a property must leave enough of them to come to min. */
+	left = (int64_t)s->n_node - 1 + (s->n_other > 0) + n + 1 - s->min;
+	if (left < r.hi)
+		r.hi = left;
+	if (s->max != NO_LIMIT && (int64_t)n + 1 + s->n_need[next] > s->max)
+		r.lo = need;            /* only what is required has a place; none: past hi */
+	r.others = s->n_other && need == s->n_node && n + 1 >= s->min && (s->max == NO_LIMIT || n < s->max);
+	return r;
+}
+
+bool key_may(const struct shape *s, int state, uint32_t a, uint32_t b)
+{
+	struct room r = room_of(s, a, b);
+	int lo = s->label_at[state], hi = s->label_at[state + 1];
+
+	if (r.others && s->other_at[state])
+		return true;
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+
+		if (s->label[mid] < r.lo)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < s->label_at[state + 1] && s->label[lo] <= r.hi;
+}
+
+bool key_may_other(const struct shape *s, uint32_t a, uint32_t b) { return room_of(s, a, b).others; }
+
+static void key_step(struct matcher *m, struct frame f, int from, uint8_t c, struct threads *out)
+{
+	const struct shape *s = &m->g->shape[f.shape];
+	int to = s->d->n ? dfa_step(s->d, from, c) : -1;
+
+	if (to < 0 || !key_may(s, to, f.a, f.b))
+		return;
+	if (s->d->label[to] >= 0) {
+		word_end(m, &f, to, out);
+		return;
+	}
+	f.at = place(AT_KEY, to);
+	put(out, frame_make(m, f));
+}
+
+static void object_step(struct matcher *m, struct frame f, uint8_t c, struct threads *out)
+{
+	const struct shape *s = &m->g->shape[f.shape];
+	enum phase at = (enum phase)(f.at >> 24);
+	int sub = (int)(f.at & FULL_SUB), next = blank(sub, c);
+	bool may_close = s->next_need[f.a] == s->n_node && f.b >= s->min;
+	struct room r;
+
+	switch (at) {
+	case AT_KEY: key_step(m, f, sub, c, out); return;
+	case AT_COLON:
+		if (c == ':') {
+			f.at = place(AT_VALUE, sub);
+			put(out, frame_make(m, f));
+		}
+		return;
+	case AT_VALUE:
+		if (c == ' ') {
+			f.at = place(AT_BLANK_VALUE, sub);
+			put(out, frame_make(m, f));
+			return;
+		}
+		/* fall through */
+	case AT_BLANK_VALUE:
+		next = sub < s->n_node ? s->node[sub] : s->other[sub - s->n_node];
+		f.at = place(AT_AFTER, 0);
+		f.a = (uint32_t)(sub < s->n_node ? sub + 1 : s->n_node);
+		f.b = up_to(f.b + 1, s->max == NO_LIMIT ? s->min : s->max);
+		enter(m, next, f, c, out);
+		return;
+	case AT_FIRST: case AT_NEXT: case AT_AFTER: case N_PHASE: break;
+	}
+	if (next >= 0 && (at != AT_AFTER || may_close)) {
+		f.at = place(at, next);
+		put(out, frame_make(m, f));
+	} else if (c == '}' && may_close && at != AT_NEXT) {
+		put(out, f.parent);
+	} else if (at != AT_AFTER) {
+		key_step(m, f, 0, c, out);
+	} else if (c == ',' && !sub) {
+		r = room_of(s, f.a, f.b);
+		if (r.lo <= r.hi || r.others) {
+			f.at = place(AT_NEXT, 0);
+			put(out, frame_make(m, f));
+		}
+	}
+}
+
+void frame_step(struct matcher *m, int32_t id, uint8_t c, struct threads *out)
+{
+	struct frame f = m->frame[id];
+
+	if (f.shape == SHAPE_END)
+		return;
+	if (f.shape == SHAPE_BEGIN) {
+		if (c == '\n' && f.at < LEADING_MAX) {
+			f.at++;
+			put(out, frame_make(m, f));
+		} else {
+			enter(m, m->g->root, m->frame[FRAME_END], c, out);
+		}
+		return;
+	}
+	switch (m->g->shape[f.shape].kind) {
+	case SHAPE_WORD: word_step(m, f.shape, (int)f.at, f.a, f.parent, c, out); break;
+	case SHAPE_ARRAY: array_step(m, f, c, out); break;
+	case SHAPE_OBJECT: object_step(m, f, c, out); break;
+	}
+}
+
+void threads_step(struct matcher *m, const struct threads *in, uint8_t c, struct threads *out)
+{
+	out->n = 0;
+	for (int i = 0; i < in->n; i++)
+		frame_step(m, in->id[i], c, out);
+}
+
+const struct dfa *frame_word(const struct matcher *m, const struct frame *f, int *state)
+{
+	const struct shape *s;
+
+	if (f->shape < 0)
+		return NULL;
+	s = &m->g->shape[f->shape];
+	*state = (int)(f->at & FULL_SUB);
+	if (s->kind == SHAPE_WORD || (s->kind == SHAPE_OBJECT && f->at >> 24 == AT_KEY))
+		return s->d;
+	return NULL;
+}
+
+void word_end(struct matcher *m, const struct frame *f, int state, struct threads *out)
+{
+	const struct shape *s = &m->g->shape[f->shape];
+	struct frame next = *f;
+
+	if (s->kind == SHAPE_WORD) {
+		put(out, f->parent);
+		return;
+	}
+	next.at = place(AT_COLON, s->d->label[state]);
+	put(out, frame_make(m, next));
+}
+
+/* ---- walks ---- */
+
+static void push_step(struct matcher *m, const struct threads *t)
+{
+	int at = m->past_at[m->n_past];
+
+	if (m->n_past + 1 == m->cap_past) {
+		m->cap_past *= 2;
+		m->past_at = xrealloc(m->past_at, size_mul((size_t)m->cap_past + 1, sizeof *m->past_at));
+	}
+	if (at + t->n > m->cap_threads) {
+		m->cap_threads = 2 * (at + t->n);
+		m->past = xrealloc(m->past, size_mul((size_t)m->cap_threads, sizeof *m->past));
+	}
+	memcpy(m->past + at, t->id, (size_t)t->n * sizeof *m->past);
+	m->past_at[++m->n_past] = at + t->n;
+}
+
+static void now(const struct matcher *m, struct threads *t)
+{
+	int from = m->past_at[m->n_past - 1];
+
+	t->n = m->past_at[m->n_past] - from;
+	memcpy(t->id, m->past + from, (size_t)t->n * sizeof *t->id);
+}
+
+struct matcher *matcher_new(struct grammar *g)
+{
+	struct matcher *m = xcalloc(1, sizeof *m);
+	struct threads t = { .n = 1 };
+
+	grammar_ref(g);
+	m->g = g;
+	m->cap_frame = 64;              /* a power of two: the hash is masked */
+	m->frame = xmalloc((size_t)m->cap_frame * sizeof *m->frame);
+	m->bucket = xmalloc((size_t)m->cap_frame * sizeof *m->bucket);
+	rehash(m);
+	m->cap_past = HISTORY_FIRST;
+	m->past_at = xcalloc((size_t)m->cap_past + 1, sizeof *m->past_at);
+	frame_make(m, (struct frame){ SHAPE_END, 0, 0, 0, -1, 0 });
+	t.id[0] = frame_make(m, (struct frame){ SHAPE_BEGIN, 0, 0, 0, -1, 0 });
+	push_step(m, &t);
+	return m;
+}
+
+static void *copy(const void *p, int n, size_t size)
+{
+	void *q = xmalloc(size_mul((size_t)n + 1, size));
+
+	memcpy(q, p, (size_t)n * size);
+	return q;
+}
+
+struct matcher *matcher_copy(const struct matcher *m)
+{
+	struct matcher *c = copy(m, 1, sizeof *m);
+
+	grammar_ref(c->g);
+	c->frame = copy(m->frame, m->cap_frame, sizeof *m->frame);
+	c->bucket = copy(m->bucket, m->cap_frame, sizeof *m->bucket);
+	c->past = copy(m->past, m->cap_threads, sizeof *m->past);
+	c->past_at = copy(m->past_at, m->cap_past, sizeof *m->past_at);
+	c->masks = NULL;
+	return c;
+}
+
+void matcher_free(struct matcher *m)
+{
+	if (!m)
+		return;
+	masks_free(m->masks);
+	grammar_unref(m->g);
+	free(m->frame);
+	free(m->bucket);
+	free(m->past);
+	free(m->past_at);
+	free(m);
+}
+
+bool matcher_put(struct matcher *m, const char *p, size_t n)
+{
+	struct threads t[2];
+	int cur = 0, frames = m->n_frame;
+
+	now(m, &t[0]);
+	for (size_t i = 0; i < n && t[cur].n; i++, cur ^= 1)
+		threads_step(m, &t[cur], (uint8_t)p[i], &t[cur ^ 1]);
+	if (!t[cur].n) {
+		frame_drop(m, frames);
+		return false;
+	}
+	push_step(m, &t[cur]);
+	return true;
+}
+
+void matcher_back(struct matcher *m, int n)
+{
+	assert(n >= 0 && n < m->n_past);
+	m->n_past -= n;
+}
+
+bool matcher_complete(const struct matcher *m)
+{
+	struct threads t;
+
+	now(m, &t);
+	for (int i = 0; i < t.n; i++)
+		if (t.id[i] == FRAME_END)
+			return true;
+	return false;
+}
+
+bool matcher_whole(const struct matcher *m)
+{
+	struct threads t;
+
+	now(m, &t);
+	return t.n == 1 && t.id[0] == FRAME_END;
+}

@@ -1,0 +1,105 @@
+/* tables.h - a compiled grammar, and the frames of a walk.
+ *
+ * For grammar.c, matcher.c and vocab.c. */
+#ifndef TEXT_TABLES_H
+#define TEXT_TABLES_H
+
+#include <stdatomic.h>
+
+#include "text/dfa.h"
+#include "text/grammar.h"
+
+enum { NO_LIMIT = UINT32_MAX };
+
+enum shape_kind { SHAPE_WORD, SHAPE_ARRAY, SHAPE_OBJECT };
+
+/* A value of one form. */
+struct shape {
+	enum shape_kind kind;
+	uint32_t min, max;              /* characters of a counted word, items, members */
+
+	const struct dfa *d;            /* a word's bytes; an object's keys: labels [0, n_prop) are its properties, those
+	                                 * above are values of `other` */
+	bool counted;                   /* a string of any characters */
+
+	int32_t *node;                  /* array: of the first items; object: of its properties */
+	int n_node;
+	int32_t rest;                   /* array: of the items after them; -1: there are none */
+	int32_t *other;                 /* object: of members that are no property */
+	int n_other;
+	int32_t *next_need, *n_need;    /* [n_node + 1] from property i on: the first that is required (n_node: none),
+	                                 * and how many are */
+	/* Of each state of d: which labels can still come, properties in order. */
+	int32_t *label_at, *label;      /* those of state s are label[label_at[s]..label_at[s + 1]) */
+	bool *other_at;
+	/* Of each state of d the state of any plain string (lexeme.h) after the same
+	 * bytes, where all such strings are keys; NULL where some are not. */
+	int32_t *plain_at;
+};
+
+struct grammar {
+	atomic_int refs;
+	struct dfa_pool pool;           /* holds everything */
+	struct shape *shape;
+	int n_shape;
+	int32_t *first;                 /* [n_node + 1] the shapes of node i are first[i] .. first[i + 1] */
+	int n_node;
+	int32_t root;
+	const struct dfa *string, *plain;       /* any string: masks are shared by all who walk it */
+};
+
+/* Places in a shape.  A word: the state of its automaton. */
+enum phase { AT_FIRST, AT_NEXT, AT_KEY, AT_COLON, AT_VALUE, AT_BLANK_VALUE, AT_AFTER, N_PHASE };
+
+/* One thread of a walk: a place, and those around it. */
+struct frame {
+	int32_t shape;                  /* SHAPE_END, SHAPE_BEGIN, or an index */
+	uint32_t at;                    /* a word's state; else phase << 24 | blanks, label or key state */
+	uint32_t a, b;                  /* a word's characters; items; the next property, and members */
+	int32_t parent;
+	int32_t chain;                  /* of the same hash */
+};
+enum { SHAPE_END = -1, SHAPE_BEGIN = -2 };
+
+enum {
+	THREADS_MAX = 64,               /* more are left out, which makes fewer texts possible and none wrong */
+	FRAME_END = 0,
+};
+
+struct threads {
+	int32_t id[THREADS_MAX];
+	int n;
+};
+
+/* Frames are made once each and never change; the walk's history is lists of them. */
+struct matcher {
+	struct grammar *g;
+	struct frame *frame;
+	int n_frame, cap_frame;
+	int32_t *bucket;                /* [cap_frame] */
+	int32_t *past;                  /* the threads after each step */
+	int *past_at;                   /* [n_past + 1] */
+	int n_past, cap_past, cap_threads;
+	struct masks *masks;            /* NULL until asked for */
+};
+
+int32_t frame_make(struct matcher *m, struct frame f);
+/* Forgets the frames from n on. */
+void frame_drop(struct matcher *m, int n);
+/* Adds what byte c makes of frame id to out. */
+void frame_step(struct matcher *m, int32_t id, uint8_t c, struct threads *out);
+void threads_step(struct matcher *m, const struct threads *in, uint8_t c, struct threads *out);
+
+/* A place whose continuation is an automaton of its own until it ends: a word, or a
+ * key.  NULL: the frame is none. */
+const struct dfa *frame_word(const struct matcher *m, const struct frame *f, int *state);
+/* May a key come to this state, after a and b of its frame? */
+bool key_may(const struct shape *s, int state, uint32_t a, uint32_t b);
+/* May it be one that is no property? */
+bool key_may_other(const struct shape *s, uint32_t a, uint32_t b);
+/* What follows the end of the word in an accepting state. */
+void word_end(struct matcher *m, const struct frame *f, int state, struct threads *out);
+
+void masks_free(struct masks *k);
+
+#endif

@@ -1,0 +1,141 @@
+/* grammar_cli.c - the grammar compiler for tests in Python.
+ *
+ * Each line of standard input is {"schema": S, "texts": ["...", ...]}; for each
+ * comes a line: {"error": message, "code": name} or {"ok": [...]}: whether each text
+ * is a whole value, every beginning of it having been allowed.  {"schema": S,
+ * "walks": N, "seed": K} instead writes N random texts that byte by byte follow
+ * what is allowed, to their end; null for one that finds none. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/rng.h"
+#include "text/grammar.h"
+
+/* Byte by byte, then once more in pieces from a place that was gone back to. */
+static bool accepts(struct grammar *g, const char *p, size_t n)
+{
+	struct matcher *m = matcher_new(g), *c;
+	size_t i = 0, k;
+	bool yes, again;
+
+	while (i < n && matcher_put(m, p + i, 1))
+		i++;
+	yes = i == n && matcher_complete(m);
+	k = i / 2;
+	matcher_back(m, (int)(i - k));
+	c = matcher_copy(m);
+	again = (k == n || matcher_put(c, p + k, n - k)) && matcher_complete(c);
+	if (again != yes) {
+		fprintf(stderr, "in pieces %d, byte by byte %d: %.*s\n", again, yes, (int)n, p);
+		abort();
+	}
+	matcher_free(c);
+	matcher_free(m);
+	return yes;
+}
+
+/* Random bytes of those allowed; when it takes long, those that end things first. */
+static bool walk(struct grammar *g, uint64_t seed, struct buf *out)
+{
+	static const char ends[] = "\"}],:e0123456789abcnulltrfs\\{[";
+	struct matcher *m = matcher_new(g);
+
+	for (uint64_t at = 0; !matcher_whole(m); at++) {
+		char allowed[256], b;
+		int n = 0;
+
+		if (matcher_complete(m) && rng_bits(seed, at, 1) % 3 == 0)
+			break;
+		for (int c = 0; c < 256; c++) {
+			b = (char)c;
+			if (matcher_put(m, &b, 1)) {
+				matcher_back(m, 1);
+				allowed[n++] = b;
+			}
+		}
+		if (!n) {
+			fprintf(stderr, "nothing may follow: %s\n", out->p);
+			abort();
+		}
+		b = allowed[rng_bits(seed, at, 2) % (uint64_t)n];
+		if (at > 40 || rng_bits(seed, at, 3) % 2) {
+			char end[sizeof ends];
+			int n_end = 0;
+
+			for (const char *e = ends; *e; e++)
+				if (memchr(allowed, *e, (size_t)n))
+					end[n_end++] = *e;
+			if (n_end)
+				b = end[rng_bits(seed, at, 4) % (uint64_t)n_end];
+			/* The sooner of two ends, as often as not. */
+			if (n_end && rng_bits(seed, at, 5) % 2)
+				b = end[0];
+		}
+		matcher_put(m, &b, 1);
+		buf_putc(out, b);
+		if (at > 1500) {        /* by chance alone some patterns hardly end */
+			matcher_free(m);
+			return false;
+		}
+	}
+	matcher_free(m);
+	return true;
+}
+
+int main(void)
+{
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t len;
+
+	while ((len = getline(&line, &cap, stdin)) > 0) {
+		struct err err = { 0 };
+		struct json *j = json_parse(line, (size_t)len, 0, &err);
+		const struct json *texts = json_get(j, "texts");
+		struct grammar *g = NULL;
+		struct buf out;
+		int64_t walks = 0, seed = 0;
+		int rc = j ? grammar_compile(json_get(j, "schema"), &g, &err) : err.code;
+
+		buf_init(&out);
+		if (rc) {
+			buf_puts(&out, "{\"error\":");
+			json_put_cstr(&out, err.msg);
+			buf_printf(&out, ",\"code\":\"%s\"}", err_name(rc));
+		} else {
+			json_to_int(json_get(j, "walks"), &walks);
+			json_to_int(json_get(j, "seed"), &seed);
+			buf_puts(&out, "{\"ok\":[");
+			for (size_t i = 0; i < json_len(texts); i++) {
+				size_t n;
+				const char *p = json_str(json_at(texts, i), &n);
+
+				buf_puts(&out, i ? "," : "");
+				buf_puts(&out, accepts(g, p, n) ? "true" : "false");
+			}
+			buf_puts(&out, "],\"walks\":[");
+			for (int64_t i = 0; i < walks; i++) {
+				struct buf text;
+
+				buf_init(&text);
+				buf_puts(&out, i ? "," : "");
+				if (walk(g, (uint64_t)(seed * 1000 + i), &text))
+					json_put_str(&out, text.p, text.n);
+				else
+					buf_puts(&out, "null");
+				buf_fini(&text);
+			}
+			buf_puts(&out, "]}");
+		}
+		puts(out.p);
+		fflush(stdout);
+		buf_fini(&out);
+		grammar_unref(g);
+		json_free(j);
+	}
+	free(line);
+	return 0;
+}
