@@ -4,9 +4,20 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <stdbool.h>
+
+/* Tiles are 8 KB of registers that Linux gives only to those who ask. */
+static bool tiles_granted(void)
+{
+	enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };        /* asm/prctl.h; not in every libc's headers */
+
+	return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
+}
 
 /* CPUID says what the processor has, XGETBV which registers the system saves. */
 enum cpu_level cpu_detect(void)
@@ -25,15 +36,20 @@ enum cpu_level cpu_detect(void)
 	if ((lo & 0xE6) != 0xE6)              /* opmask and both halves of ZMM */
 		return CPU_AVX2;
 	if ((b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) && (b & bit_AVX512DQ) &&
-	    (c & bit_AVX512VNNI))
+	    (c & bit_AVX512VNNI)) {
+		const unsigned tile = 1u << 24, int8 = 1u << 25;        /* CPUID 7 EDX */
+
+		if ((d & tile) && (d & int8) && (lo & 0x60000) == 0x60000 && tiles_granted())
+			return CPU_AMX;
 		return CPU_AVX512;
+	}
 	return CPU_AVX2;
 }
 #else
 enum cpu_level cpu_detect(void) { return CPU_SCALAR; }
 #endif
 
-static const char *const names[CPU_LEVELS] = { "scalar", "avx2", "avx512" };
+static const char *const names[CPU_LEVELS] = { "scalar", "avx2", "avx512", "amx" };
 
 const char *cpu_level_name(enum cpu_level level) { return names[level]; }
 
@@ -50,7 +66,7 @@ int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err)
 		*out = (enum cpu_level)i;
 		return 0;
 	}
-	return err_set(err, E_ARG, "--cpu %s: must be scalar, avx2 or avx512 (this machine has up to %s)", name,
+	return err_set(err, E_ARG, "--cpu %s: must be scalar, avx2, avx512 or amx (this machine has up to %s)", name,
 	               names[have]);
 }
 

@@ -11,12 +11,14 @@ enum cpu_level {
 	CPU_SCALAR,     /* C only */
 	CPU_AVX2,       /* AVX2, FMA, F16C */
 	CPU_AVX512,     /* AVX-512 F BW VL DQ VNNI (Ice Lake, Zen 4) */
+	CPU_AMX,        /* and tiles of int8 (Sapphire Rapids) */
 	CPU_LEVELS
 };
 
-/* The highest level that processor and operating system support. */
+/* The highest level that processor and operating system support.  Where that is
+ * CPU_AMX, the process has asked the kernel for the tiles when this returns. */
 enum cpu_level cpu_detect(void);
-const char *cpu_level_name(enum cpu_level level);       /* "scalar" "avx2" "avx512" */
+const char *cpu_level_name(enum cpu_level level);       /* "scalar" "avx2" "avx512" "amx" */
 
 /* Parses a name.  E_ARG for an unknown one, E_UNSUPPORTED for one above what
  * this machine has; the message says which levels it has. */

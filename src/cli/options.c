@@ -178,7 +178,7 @@ static const struct option table[] = {
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL, group_model,
 	  "memory for kept prompt prefixes; 0: keep none.  Default: an eighth of the machine's" },
 	{ CMD_ENGINE, "cpu", NULL, NULL, K_CPU, AT(cpu), NONE, 0, 0, "LEVEL", NULL, group_model,
-	  "use no newer instructions than scalar, avx2 or avx512; else the best this machine has" },
+	  "use no newer instructions than scalar, avx2, avx512 or amx; else the best this machine has" },
 	{ CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(arith), NONE, 0, 0, "f32|fast", "fast", group_model,
 	  "f32: reference arithmetic; fast: what serving uses" },
 

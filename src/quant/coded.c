@@ -1,5 +1,6 @@
 /* coded.c - the plain C product over coded weights, and reading codes and scales.
- * This is the truth that coded_avx2.c and coded_avx512.c repeat to the bit. */
+ * This is the truth that coded_avx2.c, coded_avx512.c and coded_amx.c repeat to
+ * the bit. */
 #include <assert.h>
 #include <string.h>
 
@@ -83,5 +84,7 @@ void coded_kernels(struct kernels *k, enum cpu_level level)
 		k->mul[ARITH_FAST] = coded_mul_avx2;
 	if (level >= CPU_AVX512)
 		k->mul[ARITH_FAST] = coded_mul_avx512;
+	if (level >= CPU_AMX)
+		k->mul[ARITH_FAST] = coded_mul_amx;
 #endif
 }

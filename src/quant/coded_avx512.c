@@ -535,20 +535,13 @@ INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, 
 	}
 }
 
-struct tile {
-	const uint8_t *panel;
-	const float *scale, *bias;              /* [groups][32] */
-	const struct acts *x;
-	int group, groups, zero;
-};
-
 /* R rows from row r0 by 32 outputs. */
-INLINE void tile_run(float *out, size_t ld, const struct tile *t, int r0, int n_out, const int R)
+INLINE void tile_run(float *out, size_t ld, const struct panel *t, int r0, int n_out, const int R)
 {
 	enum { MOST = 6 };
 	size_t cols = (size_t)t->x->cols;
 	const int8_t *q = t->x->q + (size_t)r0 * cols;
-	const uint8_t *p = t->panel;
+	const uint8_t *p = t->code;
 	__m512 f0[MOST], f1[MOST];
 	__mmask16 m0 = (__mmask16)(n_out >= 16 ? 0xffff : (1u << n_out) - 1);
 	__mmask16 m1 = (__mmask16)(n_out > 16 ? (1u << (n_out - 16)) - 1 : 0);
@@ -610,24 +603,42 @@ INLINE void tile_run(float *out, size_t ld, const struct tile *t, int r0, int n_
 }
 
 #define TILE(R) \
-	static void tile_##R(float *out, size_t ld, const struct tile *t, int r0, int n_out) \
+	static void tile_##R(float *out, size_t ld, const struct panel *t, int r0, int n_out) \
 	{ \
 		tile_run(out, ld, t, r0, n_out, R); \
 	}
 TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
-static void (*const tiles[7])(float *, size_t, const struct tile *, int, int) = {
+static void (*const tiles[7])(float *, size_t, const struct panel *, int, int) = {
 	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6
 };
 
-static void mul_panel(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                      int r1, enum how how, uint8_t *scratch)
+void panel_rows_avx512(float *out, size_t ld, const struct panel *t, int r0, int rows, int n_out)
+{
+	int parts = (rows + 5) / 6;
+
+	for (int i = 0, r = 0; i < parts; i++) {
+		int end = (int)((int64_t)rows * (i + 1) / parts);
+
+		tiles[end - r](out + (size_t)r * ld, ld, t, r0 + r, n_out);
+		r = end;
+	}
+}
+
+static enum how how_of(const struct coding *c)
+{
+	return c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
+}
+
+void coded_panels_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                         int r1, void *scratch, panel_rows_fn *rows_fn)
 {
 	const struct coding *c = w->fmt->coding;
-	int groups = w->cols / w->group, n = r1 - r0, parts = (n + 5) / 6;
+	enum how how = how_of(c);
+	int groups = w->cols / w->group;
 	size_t next = PANEL_OUT * w->row_bytes;
-	float *scale = (float *)scratch, *bias = scale + (size_t)groups * PANEL_OUT;
+	float *scale = scratch, *bias = scale + (size_t)groups * PANEL_OUT;
 	uint8_t *panel = (uint8_t *)(bias + (size_t)groups * PANEL_OUT);
-	struct tile t = { panel, scale, c->bias ? bias : NULL, x, w->group, groups, c->zero };
+	struct panel t = { panel, scale, c->bias ? bias : NULL, x, w->group, groups, c->zero };
 	__m512i lut = c->lut ? _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)c->lut)) : _mm512_setzero_si512();
 	struct stream s = { .bits = 0 };
 
@@ -658,12 +669,7 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o0, int
 				scales_make(bias + 16 * h, PANEL_OUT, w->biases, w->scale_type, 1.0f, groups,
 				            first, have);
 		}
-		for (int i = 0, r = 0; i < parts; i++) {
-			int end = (int)((int64_t)n * (i + 1) / parts);
-
-			tiles[end - r](out + (size_t)r * ld + (o - o0), ld, &t, r0 + r, n_out);
-			r = end;
-		}
+		rows_fn(out + (o - o0), ld, &t, r0, r1 - r0, n_out);
 	}
 }
 
@@ -671,7 +677,7 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int
                       int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
-	enum how how = c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
+	enum how how = how_of(c);
 	/* 16 or 32 codes a group, or whole blocks of 64 or 128. */
 	int size = w->group == 16 ? 3 : w->group == 32 ? 2 : w->group % 128 == 0 ? 0 : w->group % 64 == 0 ? 1 : -1;
 	direct_fn *const *direct = size < 0 ? NULL : directs[how][size];
@@ -684,5 +690,5 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int
 	else if (r1 - r0 <= DIRECT_ROWS && direct && direct[0])
 		mul_direct(direct[r1 - r0 <= 2 ? r1 - r0 - 1 : 2], out, ld, w, o0, o1, x, r0, r1, how, scratch);
 	else
-		mul_panel(out, ld, w, o0, o1, x, r0, r1, how, scratch);
+		coded_panels_avx512(out, ld, w, o0, o1, x, r0, r1, scratch, panel_rows_avx512);
 }

@@ -23,6 +23,7 @@
 #ifndef QUANT_FORMAT_H
 #define QUANT_FORMAT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -74,6 +75,9 @@ struct acts {
 	const float *scale;             /* [rows][cols / group]; 0 for a group of zeros */
 	const int32_t *sum;             /* [rows][cols / group]: sum of q over the group */
 	const float *scaled_sum;        /* [rows][cols / group]: scale * (float)sum */
+	/* [cols / group][2][rows]: scale and scaled_sum again, rows side by side, for
+	 * kernels with tiles; NULL when not prepared. */
+	const float *beside;
 };
 
 /* Quantises one row: scale = max|x| / 127 per group, q = rint(x * (1 / scale));
@@ -82,6 +86,9 @@ struct acts {
 typedef void acts_quantise_fn(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, const float *x, int cols,
                               int group);
 acts_quantise_fn *acts_quantiser(enum cpu_level level);
+/* Does the level have kernels that read acts.beside?  Row r of it, from what a has. */
+bool acts_wants_beside(enum cpu_level level);
+void acts_set_beside(float *beside, const struct acts *a, int r);
 
 /* out[r * ld + o - o0] = x[r] . w[o] for r in [r0, r1), o in [o0, o1).  scratch
  * is the calling thread's own, weight_scratch_bytes(w) long, 64-byte aligned. */

@@ -32,6 +32,23 @@ const struct lane_table *lane_table(enum cpu_level level)
 	return &lane_table_scalar;
 }
 
+bool acts_wants_beside(enum cpu_level level)
+{
+	return level >= CPU_AMX;
+}
+
+void acts_set_beside(float *beside, const struct acts *a, int r)
+{
+	int groups = a->cols / a->group;
+	const float *scale = a->scale + (size_t)r * (size_t)groups, *sum = a->scaled_sum + (size_t)r * (size_t)groups;
+	size_t rows = (size_t)a->rows;
+
+	for (int g = 0; g < groups; g++) {
+		beside[(size_t)g * 2 * rows + (size_t)r] = scale[g];
+		beside[(size_t)g * 2 * rows + rows + (size_t)r] = sum[g];
+	}
+}
+
 acts_quantise_fn *acts_quantiser(enum cpu_level level) { return lane_table(level)->quantise; }
 
 void vec_kernels(struct vec_kernels *k, enum cpu_level level) { *k = lane_table(level)->vec; }

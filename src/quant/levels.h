@@ -37,9 +37,22 @@ void coding_scale(float *scale, float *bias, const struct weight *w, int o, int 
 
 /* ARITH_FAST of a coded weight.  The AVX forms hand shapes they do not like
  * (a group that is not a multiple of 16) to the scalar one. */
-weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avx512;
+weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avx512, coded_mul_amx;
 /* A coded format's kernels(): decode and dot for the reference, the above for serving. */
 void coded_kernels(struct kernels *k, enum cpu_level level);
+
+/* Many rows: the codes and scales of PANEL_OUT outputs as coded_avx512.c lays
+ * them out, and what multiplies rows r0 on (`rows` of them) by its first n_out. */
+struct panel {
+	const uint8_t *code;                    /* [cols / 4][PANEL_OUT][4] */
+	const float *scale, *bias;              /* [groups][PANEL_OUT]; bias NULL when there is none */
+	const struct acts *x;
+	int group, groups, zero;
+};
+typedef void panel_rows_fn(float *out, size_t ld, const struct panel *t, int r0, int rows, int n_out);
+panel_rows_fn panel_rows_avx512;
+void coded_panels_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                         int r1, void *scratch, panel_rows_fn *rows_fn);
 
 /* MLX's reading of E4M3: 0x7f is 480, there is no NaN. */
 float e4m3_mlx(uint8_t b);

@@ -20,7 +20,7 @@ N, GREEDY = 300, 20
 def levels(weft, folder, ids, out):
     """Names of the levels this machine has, best last."""
     have = []
-    for level in ("scalar", "avx2", "avx512"):
+    for level in ("scalar", "avx2", "avx512", "amx"):
         r = subprocess.run([weft, "logits", folder, "--ids", ids, "--out", out, "--cpu", level, "--log-level", "error"],
                            stderr=subprocess.PIPE, text=True)
         if r.returncode == 0:

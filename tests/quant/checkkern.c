@@ -276,7 +276,7 @@ static float truth_coded(const struct kind *k, const struct weight *w, int o, co
 
 struct rows {
 	struct acts a;
-	struct fence f, q, scale, sum, scaled;
+	struct fence f, q, scale, sum, scaled, beside;
 };
 
 static void rows_make(struct rows *x, int n, int cols, int group, enum value v, enum cpu_level level)
@@ -284,7 +284,7 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 	float *f = fence_make(&x->f, (size_t)n * (size_t)cols * 4, 1, 0);
 	size_t groups;
 
-	x->q.map = x->scale.map = x->sum.map = x->scaled.map = NULL;
+	x->q.map = x->scale.map = x->sum.map = x->scaled.map = x->beside.map = NULL;
 	for (int i = 0; i < n * cols; i++)
 		f[i] = v == V_MOST ? 1 : v == V_EDGE ? (bits() & 1 ? 3.0f : -3.0f) : uniform() * (pick(50) ? 1 : 30);
 	if (v == V_TINY)
@@ -307,6 +307,9 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 		                      (int32_t *)x->sum.p + g, (float *)x->scaled.p + g,
 		                      f + (size_t)r * (size_t)cols, cols, group);
 	}
+	x->a.beside = fence_make(&x->beside, groups * 8, 1, 0);
+	for (int r = 0; r < n; r++)
+		acts_set_beside((float *)x->beside.p, &x->a, r);
 }
 
 static void rows_drop(struct rows *x)
@@ -316,6 +319,7 @@ static void rows_drop(struct rows *x)
 	fence_drop(&x->scale);
 	fence_drop(&x->sum);
 	fence_drop(&x->scaled);
+	fence_drop(&x->beside);
 }
 
 /* ---- the product ---- */
@@ -834,8 +838,8 @@ static double bench_read(const struct weight *w)
 
 static void bench(const struct kind *k)
 {
-	static const int ns[] = { 1, 2, 4, 8, 64 };
-	int group = k->group ? k->group : 64, cols = 4096;
+	static const int ns[] = { 1, 2, 4, 8, 64, 256 };
+	int group = k->group ? k->group : 64, cols = 4160;
 	/* One row: more than the third cache holds.  Many rows: a matrix of a layer. */
 	int rows = (int)(100e6 * 8 / k->bits / cols) / 96 * 96;
 	struct sample s;

@@ -14,7 +14,7 @@ struct quantise_job {
 	struct cpu_backend *c;
 	struct acts *a;
 	int8_t *q;
-	float *scale, *scaled_sum;
+	float *scale, *scaled_sum, *beside;
 	int32_t *sum;
 };
 
@@ -23,9 +23,12 @@ static void quantise_rows(void *ctx, int begin, int end)
 	struct quantise_job *j = ctx;
 	size_t cols = (size_t)j->a->cols, groups = cols / (size_t)j->a->group;
 
-	for (size_t r = (size_t)begin; r < (size_t)end; r++)
+	for (size_t r = (size_t)begin; r < (size_t)end; r++) {
 		j->c->quantise(j->q + r * cols, j->scale + r * groups, j->sum + r * groups,
 		               j->scaled_sum + r * groups, j->a->f + r * j->a->ld, j->a->cols, j->a->group);
+		if (j->beside)
+			acts_set_beside(j->beside, j->a, (int)r);
+	}
 }
 
 void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at)
@@ -40,15 +43,17 @@ void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int
 	assert(at < ACTS_MAX && cols % group == 0);
 	values = (values + 63) / 64 * 64;
 	groups = ((size_t)n * (size_t)(cols / group) + 15) / 16 * 16;
-	p = room_get(&c->acts[at], values + 3 * groups * 4);
+	p = room_get(&c->acts[at], values + (c->acts_beside ? 5 : 3) * groups * 4);
 	j.q = (int8_t *)p;
 	j.scale = (float *)(p + values);
 	j.scaled_sum = j.scale + groups;
 	j.sum = (int32_t *)(j.scaled_sum + groups);
+	j.beside = c->acts_beside ? (float *)(j.sum + groups) : NULL;
 	a->q = j.q;
 	a->scale = j.scale;
 	a->scaled_sum = j.scaled_sum;
 	a->sum = j.sum;
+	a->beside = j.beside;
 	cpu_range(c, quantise_rows, &j, n, cols >= 16384 ? 1 : 16384 / cols);
 }
 
