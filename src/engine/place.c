@@ -95,38 +95,76 @@ const struct place_at *place_after(const struct place_plan *p, int pos)
 
 /* ---- what it is worth ---- */
 
-/* What is believed before anything was seen, as returns out of PRIOR places made. */
+/* What is believed before anything was seen, as landings out of PRIOR prompts: at
+ * fresh places, and at those that a prompt landed at, passed by, or both. */
 enum { PRIOR = 4 };
-static const double prior[PLACES][PLACE_RANKS] = {
-	[PLACE_SYSTEM] = { 0.5, 0.5, 0.5 }, [PLACE_USER] = { 0.3, 0.05, 0.02 }, [PLACE_HEADER] = { 0.3, 0.03, 0.01 },
-	[PLACE_PROMPT] = { 0.2, 0.03, 0.01 }, [PLACE_END] = { 0.6, 0.05, 0.02 }, [PLACE_JUNCTION] = { 0.3, 0.1, 0.1 },
-	[PLACE_GRID] = { 0.02, 0.01, 0.01 }, [PLACE_LEFT] = { 0.3, 0.03, 0.01 },
+static const double prior[PLACES][4] = {
+	[PLACE_SYSTEM] = { 0.5, 1, 0.5, 1 }, [PLACE_USER] = { 0.3, 0.3, 0.05, 0.1 }, [PLACE_HEADER] = { 0.3, 0.3, 0.03, 0.05 },
+	[PLACE_PROMPT] = { 0.2, 0.2, 0.03, 0.05 }, [PLACE_END] = { 0.6, 0.3, 0.05, 0.05 },
+	[PLACE_JUNCTION] = { 0.3, 0.3, 0.1, 0.3 }, [PLACE_GRID] = { 0.02, 0.1, 0.01, 0.05 }, [PLACE_LEFT] = { 0.3, 0.2, 0.03, 0.03 },
 };
-/* Requests after which a place not returned to is half forgotten. */
-enum { HALF = 16 };
+/* Before anything was seen, the chance falls as 1 / (1 + age); so much promise is
+ * taken to have been seen at each age. */
+enum { AGE_PRIOR = 4 };
+
+int place_rank(int landed, int passed)
+{
+	landed = landed < PLACE_OFTEN ? landed : PLACE_OFTEN;
+	passed = passed < PLACE_OFTEN ? passed : PLACE_OFTEN;
+	return landed * (PLACE_OFTEN + 1) + passed;
+}
 
 void place_odds_init(struct place_odds *o)
 {
 	for (int k = 0; k < PLACES; k++)
-		for (int r = 0; r < PLACE_RANKS; r++) {
-			o->made[k][r] = PRIOR;
-			o->landed[k][r] = PRIOR * prior[k][r];
-		}
+		for (int l = 0; l <= PLACE_OFTEN; l++)
+			for (int p = 0; p <= PLACE_OFTEN; p++) {
+				int r = place_rank(l, p);
+
+				o->waited[k][r] = PRIOR;
+				o->landed[k][r] = PRIOR * prior[k][2 * (p > 0) + (l > 0)];
+			}
+	for (int i = 0; i < PLACE_AGES; i++) {
+		o->promised[i] = AGE_PRIOR;
+		o->came[i] = (double)AGE_PRIOR / (1 << i);
+	}
 }
 
-void place_made(struct place_odds *o, enum place kind, int rank)
+static int age_of(uint64_t age)
 {
-	o->made[kind][rank]++;
+	int i = 0;
+
+	while (i < PLACE_AGES - 1 && age + 1 >= (uint64_t)2 << i)
+		i++;
+	return i;
 }
 
-void place_landed(struct place_odds *o, enum place kind, int rank)
+static double of_kind(const struct place_odds *o, enum place kind, int rank)
+{
+	return o->landed[kind][rank] / o->waited[kind][rank];
+}
+
+static double of_age(const struct place_odds *o, int age)
+{
+	return o->came[age] / o->promised[age];
+}
+
+void place_waited(struct place_odds *o, enum place kind, int rank, uint64_t age)
+{
+	int i = age_of(age);
+	double k = of_kind(o, kind, rank), a = of_age(o, i);   /* both from before this prompt */
+
+	o->promised[i] += k;
+	o->waited[kind][rank] += a;
+}
+
+void place_landed(struct place_odds *o, enum place kind, int rank, uint64_t age)
 {
 	o->landed[kind][rank]++;
+	o->came[age_of(age)]++;
 }
 
-double place_chance(const struct place_odds *o, enum place kind, int rank, int landed, uint64_t age, uint64_t life)
+double place_chance(const struct place_odds *o, enum place kind, int rank, uint64_t age)
 {
-	double rate = o->landed[kind][rank] / o->made[kind][rank];
-
-	return (rate + landed) / (1 + landed) * HALF / (HALF + (double)age);
+	return of_kind(o, kind, rank) * of_age(o, age_of(age));
 }

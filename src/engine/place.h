@@ -30,18 +30,26 @@ void place_plan_fini(struct place_plan *p);
 /* The first place after pos; NULL: none. */
 const struct place_at *place_after(const struct place_plan *p, int pos);
 
-/* How often places of each kind are returned to, learned while serving.  rank:
- * how many later prompts have gone on past the place, counted up to RANKS - 1. */
-enum { PLACE_RANKS = 3 };
+/* How often places are returned to, learned while serving: the chance that the next
+ * prompt lands at a place is taken to be a factor of its kind and rank times a factor
+ * of its age.
+ *
+ * Rank: what has become of it.  A prompt may have ended its common way there (landed)
+ * or gone on past it (passed), never, once or more often.  Age: requests since it was
+ * made or landed at, by powers of two. */
+enum { PLACE_OFTEN = 2, PLACE_RANKS = (PLACE_OFTEN + 1) * (PLACE_OFTEN + 1), PLACE_AGES = 16 };
+int place_rank(int landed, int passed);
+
 struct place_odds {
-	double made[PLACES][PLACE_RANKS], landed[PLACES][PLACE_RANKS];
+	/* Landings, and how many one would expect if the other factor were all. */
+	double landed[PLACES][PLACE_RANKS], waited[PLACES][PLACE_RANKS];
+	double came[PLACE_AGES], promised[PLACE_AGES];
 };
 
 void place_odds_init(struct place_odds *o);
-void place_made(struct place_odds *o, enum place kind, int rank);
-void place_landed(struct place_odds *o, enum place kind, int rank);
-/* Expected returns to a place that was last touched `age` requests ago and was
- * returned to `landed` times in `life` requests since it was made.  Relative. */
-double place_chance(const struct place_odds *o, enum place kind, int rank, int landed, uint64_t age, uint64_t life);
+/* A prompt came that might have landed at this place; it did. */
+void place_waited(struct place_odds *o, enum place kind, int rank, uint64_t age);
+void place_landed(struct place_odds *o, enum place kind, int rank, uint64_t age);
+double place_chance(const struct place_odds *o, enum place kind, int rank, uint64_t age);
 
 #endif

@@ -57,7 +57,7 @@ static bool is_ghost(const struct prefix_node *e)
 
 static int rank_of(const struct prefix_node *e)
 {
-	return e->passes < PLACE_RANKS ? e->passes : PLACE_RANKS - 1;
+	return place_rank(e->landed, e->passes);
 }
 
 /* Own memory: the node and its tokens, as a ghost too. */
@@ -396,7 +396,7 @@ static double worth(const struct prefix *p, struct prefix_node *e, size_t bytes)
 		if (d != e && has_state(d)) {
 			skip = d;
 		} else if (d->placed) {
-			chance += place_chance(&p->odds, d->kind, rank_of(d), d->landed, p->clock - d->used, p->clock - d->made);
+			chance += place_chance(&p->odds, d->kind, rank_of(d), p->clock - d->used);
 		}
 		if (!skip) {
 			d = next_in(e, d);
@@ -572,6 +572,9 @@ void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
 {
 	struct prefix_node *e = hit->deepest;
 
+	for (struct prefix_node *o = first_node(p); o; o = next_node(o))
+		if (o->placed)
+			place_waited(&p->odds, o->kind, rank_of(o), p->clock - o->used);
 	p->clock++;
 	if (hit->node) {
 		hit->node->hits++;
@@ -581,16 +584,12 @@ void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
 	}
 	if (!e)
 		return;
-	place_landed(&p->odds, e->kind, rank_of(e));
-	e->landed++;
-	e->used = p->clock;
-	for (e = e->parent; !is_root(e); e = e->parent) {
-		int rank = rank_of(e);
-
-		e->passes++;
-		if (e->placed && rank_of(e) != rank)
-			place_made(&p->odds, e->kind, rank_of(e));
+	place_landed(&p->odds, e->kind, rank_of(e), p->clock - 1 - e->used);
+	for (struct prefix_node *a = e; !is_root(a); a = a->parent) {
+		a->landed += a == e;
+		a->passes += a != e;
 	}
+	e->used = p->clock;
 }
 
 /* A state is, or was to be, here. */
@@ -605,7 +604,6 @@ static void placed(struct prefix *p, struct prefix_node *e, const struct prefix_
 	e->kind = key->kind;
 	e->made = p->clock;
 	e->made_ns = key->now;
-	place_made(&p->odds, e->kind, rank_of(e));
 }
 
 void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n)

@@ -1,0 +1,417 @@
+/* prefix_sim.c - how many prompt tokens the prefix store saves, over made-up
+ * traffic and with the real tree, placement and eviction.
+ *
+ *     prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv]
+ *
+ * Prints for each kind of traffic the share of prompt tokens that are computed
+ * with room for 2, 8 and 32 states, and with room for everything.  The caches are
+ * real, the memory behind them is not: nothing is stored or computed.  A state
+ * costs as much as STATE_TOKENS tokens of keys and values; without --kv those
+ * cost next to nothing, so that a budget is one of states.
+ *
+ * Traffic, all from a seed.  Agents: system and tools of 3000-8000 tokens out of
+ * two, a task, then 8-40 rounds of thought and call (50-300) and tool result
+ * (100-3000); thoughts stay in the prompt until the task is done.  Chats: system
+ * of 200-500, turns of 20-300 and answers of 100-800; before the next turn the
+ * answer is regenerated (12 %), the last message edited (10 %) or an earlier one
+ * (3 %).  Thinking chats: 300-2000 tokens of thought before each answer, which
+ * later prompts leave out.  One-offs: 2000 tokens of instructions, a question, one
+ * or two turns.  A chat's or agent's first turn is followed by a request for a
+ * title, under another system prompt, half of the time.  Of the conversations that
+ * are open, the next request comes from the last one again (60 %) or any. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "engine/place.h"
+#include "engine/prefix.h"
+#include "lives.h"
+#include "quant/format.h"
+
+enum { CTX = 1 << 18, STATE_TOKENS = 1572, PAGE_ROWS = 64, SLOT = 0 };
+
+/* ---- memory that is not there ---- */
+
+static void *far_alloc(struct backend *be, size_t n) { return malloc(1); }
+static void far_free(struct backend *be, void *p, size_t n) { free(p); }
+static void far_move(struct backend *be, void *dst, const void *src, size_t n) { }
+
+static const struct backend_ops nowhere = {
+	.name = "nowhere", .alloc = far_alloc, .free = far_free, .write = far_move, .read = far_move, .copy = far_move,
+};
+
+/* ---- traffic ---- */
+
+enum role { SYSTEM, USER, ANSWER, TOOL };
+struct message {
+	enum role role;
+	uint64_t key;                   /* its words are a function of this */
+	int n, thought;                 /* tokens; of an answer: thought before it */
+};
+
+enum kind { AGENT, CHAT, THINKING, ONEOFF, TITLE };
+enum { MESSAGES = 128, OPEN_MAX = 16 };
+struct talk {
+	enum kind kind;
+	struct message m[MESSAGES];
+	int n;
+	int left;                       /* turns to come */
+	bool titled;
+};
+
+static uint64_t state;
+
+static int between(int a, int b)
+{
+	return a + (int)dice(&state, (uint64_t)(b - a + 1));
+}
+
+static bool percent(int p)
+{
+	return (int)dice(&state, 100) < p;
+}
+
+static void say(struct talk *t, enum role role, int n, uint64_t key)
+{
+	t->m[t->n++] = (struct message){ .role = role, .key = key ? key : rng_bits(++state, 1, 1), .n = n };
+}
+
+static void begin(struct talk *t, enum kind kind)
+{
+	int which = between(1, 2);
+
+	memset(t, 0, sizeof(*t));
+	t->kind = kind;
+	switch (kind) {
+	case AGENT:
+		say(t, SYSTEM, which == 1 ? 3000 : 8000, (uint64_t)which);
+		say(t, USER, between(200, 800), 0);
+		t->left = between(8, 40);
+		break;
+	case CHAT:
+	case THINKING:
+		say(t, SYSTEM, which == 1 ? 200 : 500, 10 + (uint64_t)which);
+		say(t, USER, between(20, 300), 0);
+		t->left = between(2, 14);
+		break;
+	default:
+		say(t, SYSTEM, 2000, 20);
+		say(t, USER, between(50, 400), 0);
+		t->left = between(1, 2);
+	}
+}
+
+/* What the user does after an answer.  false: nothing more. */
+static bool go_on(struct talk *t)
+{
+	int last = t->n - 1;
+
+	if (--t->left <= 0 || t->n + 2 > MESSAGES)
+		return false;
+	if (t->kind == AGENT) {
+		say(t, TOOL, percent(70) ? between(100, 600) : between(600, 3000), 0);
+		return true;
+	}
+	if (percent(12)) {
+		t->n = last;                                    /* again */
+		return true;
+	}
+	if (percent(11)) {
+		t->n = last - 1;                                /* the last message, otherwise */
+		say(t, USER, between(20, 300), 0);
+		return true;
+	}
+	if (percent(4) && t->n > 5) {
+		t->n = 1 + 2 * between(0, (t->n - 3) / 2);      /* an earlier one */
+		say(t, USER, between(20, 300), 0);
+		return true;
+	}
+	say(t, USER, between(20, 300), 0);
+	return true;
+}
+
+/* ---- a prompt ---- */
+
+enum { HEAD = 3, TAIL = 2 };    /* tokens around a message */
+
+struct text {
+	int32_t tok[CTX];
+	int n;
+	int mark[3];
+	unsigned char kind[3];
+	int n_mark;
+};
+
+static void put(struct text *x, uint64_t key, int from, int n)
+{
+	CHECK(x->n + n <= CTX, "%d tokens", x->n + n);
+	for (int i = 0; i < n; i++)
+		x->tok[x->n++] = (int32_t)(rng_bits(key, (uint64_t)(from + i), 2) & 0xffff);
+}
+
+static void put_message(struct text *x, const struct message *m, bool thought)
+{
+	put(x, 1000 + m->role, 0, HEAD);
+	if (thought)
+		put(x, m->key, 100000, m->thought);
+	put(x, m->key, 0, m->n);
+	put(x, 2000, 0, TAIL);
+}
+
+/* As templates of thinking models do: thoughts before the last user's message go. */
+static void render(struct text *x, const struct talk *t)
+{
+	int last = 0;
+
+	x->n = x->n_mark = 0;
+	for (int i = 0; i < t->n; i++)
+		if (t->m[i].role == USER)
+			last = i;
+	for (int i = 0; i < t->n; i++) {
+		if (i == 1) {
+			x->mark[0] = x->n;
+			x->kind[0] = PLACE_SYSTEM;
+			x->n_mark = 1;
+		}
+		if (i == last && i > 1) {
+			x->mark[x->n_mark] = x->n;
+			x->kind[x->n_mark++] = PLACE_USER;
+		}
+		put_message(x, &t->m[i], i > last);
+	}
+	x->mark[x->n_mark] = x->n;
+	x->kind[x->n_mark++] = PLACE_HEADER;
+	put(x, 1000 + ANSWER, 0, HEAD);
+}
+
+/* ---- serving ---- */
+
+struct sim {
+	struct backend be;
+	struct caches caches;
+	struct prefix prefix;
+	int64_t prompt, computed;
+	int64_t now;
+};
+
+static void sim_open(struct sim *s, int states, bool kv)
+{
+	const struct kv_format *fmt = kv_format_find("bf16");
+	struct state_shape shape = { .layers = 4, .heads_k = 1, .heads_v = 1, .dim_k = 128, .dim_v = 128,
+	                             .conv_channels = 16, .conv_width = 4 };
+	struct paged_opts po = { .layers = 1, .heads = 1, .fmt = fmt, .page_rows = PAGE_ROWS, .slots = 1, .ctx_max = CTX };
+	struct state_opts so = { .slots = 1, .snap_bytes_max = SIZE_MAX / 2 };
+	size_t state_bytes, per_token;
+
+	memset(s, 0, sizeof(*s));
+	s->be = (struct backend){ .ops = &nowhere, .threads = 1 };
+	po.dim = 32;
+	per_token = 2 * fmt->row_bytes(po.dim);
+	/* As many heads as make a state of the right size. */
+	shape.heads_v = shape.heads_k = (int)(per_token * STATE_TOKENS * (kv ? 1 : 1000) / (4 * 128 * 128 * 4) + 1);
+	so.shape = shape;
+	state_bytes = state_slot_bytes(&shape);
+	po.bytes_max = (size_t)(kv ? 1 << 20 : 1 << 19) * (per_token * PAGE_ROWS);
+	CHECK((caches_add(&s->caches, paged_open(&s->be, &po, NULL)), s->caches.v[0]), "pages");
+	CHECK((caches_add(&s->caches, state_open(&s->be, &so, NULL)), s->caches.v[1]), "states");
+	prefix_init(&s->prefix, &s->caches, states ? (size_t)states * state_bytes + state_bytes / 2 : SIZE_MAX / 2);
+}
+
+static void sim_close(struct sim *s)
+{
+	prefix_fini(&s->prefix);
+	caches_fini(&s->caches);
+}
+
+static void advance(struct sim *s, int *pos, int to)
+{
+	struct span sp = { .slot = SLOT, .pos = *pos, .n = to - *pos };
+
+	if (to <= *pos)
+		return;
+	while (caches_reserve(&s->caches, &sp))
+		CHECK(prefix_evict(&s->prefix, true), "no room");
+	caches_begin(&s->caches, &sp, 1);
+	caches_settle(&s->caches, &sp, sp.n);
+	*pos = to;
+}
+
+static void keep(struct sim *s, const struct text *x, int pos, enum place kind)
+{
+	struct prefix_key key = { .kind = kind, .now = s->now };
+
+	prefix_learn(&s->prefix, &key, SLOT, x->tok, pos);
+}
+
+/* One request, as reuse.c would have it: x->tok[0..n_prompt) and then the answer. */
+static void serve(struct sim *s, const struct text *x, int n_prompt)
+{
+	struct prefix_hit hit;
+	struct place_plan plan;
+	int pos, kept, junction;
+
+	s->now++;
+	prefix_find(&s->prefix, "", x->tok, n_prompt, &hit);
+	if (hit.at)
+		CHECK(!caches_restore(&s->caches, SLOT, hit.snaps, hit.at), "restore");
+	prefix_use(&s->prefix, &hit, s->now);
+	pos = kept = hit.at;
+	junction = hit.report.junction - hit.at >= PLACE_APART ? hit.report.junction : 0;
+	s->prompt += n_prompt;
+	s->computed += n_prompt - pos;
+	place_plan_init(&plan, n_prompt, x->mark, x->kind, x->n_mark);
+	for (;;) {
+		const struct place_at *at = place_after(&plan, pos);
+		int next = n_prompt;
+		enum place kind = PLACES;
+
+		while (at && at->pos - kept < PLACE_APART)
+			at = place_after(&plan, at->pos);
+		if (at && at->pos < next) {
+			next = at->pos;
+			kind = at->kind;
+		}
+		if (junction > pos && junction < next) {
+			next = junction;
+			kind = PLACE_JUNCTION;
+		}
+		advance(s, &pos, next);
+		if (kind == PLACES)
+			break;
+		keep(s, x, pos, kind);
+		kept = pos;
+	}
+	place_plan_fini(&plan);
+	advance(s, &pos, x->n - 1);
+	keep(s, x, pos, PLACE_END);
+	caches_close(&s->caches, SLOT);
+	prefix_trim(&s->prefix);
+}
+
+/* ---- a run ---- */
+
+struct traffic {
+	const char *name;
+	int open;                       /* conversations at once */
+	int share[4];                   /* of AGENT, CHAT, THINKING, ONEOFF in a hundred */
+};
+static const struct traffic traffics[] = {
+	{ "agents, 2 at once", 2, { 100, 0, 0, 0 } },
+	{ "chats, 3 at once", 3, { 0, 100, 0, 0 } },
+	{ "thinking chats, 3", 3, { 0, 0, 100, 0 } },
+	{ "one-offs", 2, { 0, 0, 0, 100 } },
+	{ "mix of 5", 5, { 35, 30, 20, 15 } },
+};
+enum { TRAFFICS = sizeof(traffics) / sizeof(traffics[0]) };
+
+static enum kind pick(const struct traffic *f)
+{
+	int d = between(0, 99), k = 0;
+
+	while (k < 3 && d >= f->share[k])
+		d -= f->share[k++];
+	return (enum kind)k;
+}
+
+static struct text text;
+
+/* The answer that the model gives, and with it the tokens computed for it. */
+static void answer(struct talk *t, struct sim *s, int n_sim)
+{
+	int n_prompt;
+	struct message *m = &t->m[t->n];
+
+	render(&text, t);
+	n_prompt = text.n;
+	say(t, ANSWER, t->kind == AGENT ? between(50, 300) : between(100, 800), 0);
+	m->thought = t->kind == THINKING ? between(300, 2000) : t->kind == AGENT ? between(30, 300) : 0;
+	put(&text, m->key, 100000, m->thought);
+	put(&text, m->key, 0, m->n);
+	put(&text, 2000, 0, 1);
+	for (int i = 0; i < n_sim; i++)
+		serve(&s[i], &text, n_prompt);
+}
+
+static void title(const struct talk *t, struct sim *s, int n_sim)
+{
+	static struct talk x;
+
+	x.kind = TITLE;
+	x.n = 0;
+	say(&x, SYSTEM, 120, 30);
+	x.m[x.n++] = t->m[1];
+	render(&text, &x);
+	for (int i = 0, n = text.n; i < n_sim; i++) {
+		text.n = n;
+		put(&text, ++state, 0, 12);
+		serve(&s[i], &text, n);
+	}
+}
+
+static void run(const struct traffic *f, uint64_t seed, int requests, struct sim *s, int n_sim)
+{
+	static struct talk open[OPEN_MAX];
+	int last = 0;
+
+	state = seed * 1000003;
+	for (int i = 0; i < f->open; i++)
+		begin(&open[i], pick(f));
+	while (requests-- > 0) {
+		struct talk *t;
+
+		if (!percent(60))
+			last = between(0, f->open - 1);
+		t = &open[last];
+		answer(t, s, n_sim);
+		if (!t->titled && t->kind != ONEOFF && percent(50))
+			title(t, s, n_sim);
+		t->titled = true;
+		if (!go_on(t))
+			begin(t, pick(f));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const int budget[] = { 2, 8, 32, 0 };
+	enum { BUDGETS = 4 };
+	int seeds = getenv("WEFT_TEST_QUICK") ? 1 : 4, requests = 400;
+	uint64_t first = 1;
+	bool kv = false;
+
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--kv"))
+			kv = true;
+		else if (i + 1 < argc && !strcmp(argv[i], "--seeds"))
+			seeds = atoi(argv[++i]);
+		else if (i + 1 < argc && !strcmp(argv[i], "--first"))
+			first = strtoull(argv[++i], NULL, 10);
+		else if (i + 1 < argc && !strcmp(argv[i], "--requests"))
+			requests = atoi(argv[++i]);
+		else
+			CHECK(false, "prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv]");
+	}
+	printf("prompt tokens computed, in %%; seeds %d..%d, %d requests each%s\n", (int)first, (int)first + seeds - 1, requests,
+	       kv ? ", keys and values count" : "");
+	printf("%-20s %10s %8s %8s %8s\n", "", "2 states", "8", "32", "all");
+	for (int k = 0; k < TRAFFICS; k++) {
+		double share[BUDGETS] = { 0 };
+
+		for (int i = 0; i < seeds; i++) {
+			static struct sim s[BUDGETS];
+
+			for (int b = 0; b < BUDGETS; b++)
+				sim_open(&s[b], budget[b], kv);
+			run(&traffics[k], first + (uint64_t)i, requests, s, BUDGETS);
+			for (int b = 0; b < BUDGETS; b++) {
+				prefix_check(&s[b].prefix);
+				share[b] += 100 * (double)s[b].computed / (double)s[b].prompt / seeds;
+				sim_close(&s[b]);
+			}
+		}
+		printf("%-20s %10.1f %8.1f %8.1f %8.1f\n", traffics[k].name, share[0], share[1], share[2], share[3]);
+	}
+	return 0;
+}
