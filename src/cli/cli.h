@@ -78,7 +78,7 @@ struct options {
 	bool log_prompts;
 
 	/* bench serve */
-	const char *url;                /* NULL: another kind of bench */
+	const char *url;                /* bench serve; run: a server that answers, NULL: the model itself does */
 	int bench_requests, bench_prefixes, bench_prefix_words;
 	double bench_rate, bench_abort; /* a second; a share */
 	struct ints bench_prompt, bench_output;

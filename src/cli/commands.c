@@ -25,9 +25,12 @@ const struct command commands[] = {
 		"run", CMD_RUN, "[MODEL]", "answer once, or hold a conversation in the terminal",
 		"With -p, or with standard input from a pipe or file, prints one answer on standard\n"
 		"output, and statistics on standard error. Without, a conversation: Ctrl-C stops the\n"
-		"answer, Ctrl-D ends. /help there lists what else can be typed.\n\n",
+		"answer, Ctrl-D ends. /help there lists what else can be typed.\n\n"
+		"With --url a server answers, this one or another with the OpenAI API; nothing is\n"
+		"loaded here, and MODEL is the server's name for one (left out, its first).\n\n",
 		"  weft run\n"
 		"  weft run -p 'What is the capital of Peru?' --temp 0\n"
+		"  weft run --url http://127.0.0.1:8080\n"
 		"  git diff | weft run Qwen/Qwen3.5-4B --think off --system-prompt 'Summarise this change.'\n",
 		cmd_run,
 	},

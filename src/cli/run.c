@@ -1,6 +1,7 @@
 /* run.c - `weft run`: one answer, or a conversation in the terminal.
  *
- * Standard output carries the answer and nothing else when it is one answer.  A
+ * The model is opened here, or lives behind a server (remote.h).  Standard output
+ * carries the answer and nothing else when it is one answer.  A
  * conversation is a list of messages that is rendered anew for each turn; that
  * most of it was computed before is the engine's business (kept prefixes). */
 #include <errno.h>
@@ -22,6 +23,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "cli/load.h"
+#include "cli/remote.h"
 #include "text/split.h"
 
 enum { STDIN_MAX = 64 << 20 };          /* bytes of a prompt from standard input */
@@ -29,7 +31,9 @@ enum { HISTORY_MAX = 500 };             /* lines */
 
 struct talk {
 	const struct options *o;
-	struct session s;
+	struct session s;               /* not with remote */
+	struct remote *remote;          /* --url: who answers; NULL: the model of s */
+	const char *name;               /* of the model */
 	struct buf messages;            /* JSON objects, separated by commas */
 	bool conversation;
 	bool err_tty, out_tty;
@@ -318,8 +322,69 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 	return rc;
 }
 
+/* ---- an answer from elsewhere ---- */
+
+static void remote_thinking(void *arg, const char *p, size_t n) { show_thought(arg, p, n); }
+static void remote_content(void *arg, const char *p, size_t n) { show_answer(arg, p, n); }
+
+static void remote_progress(void *arg, int done, int total)
+{
+	struct talk *t = arg;
+
+	if (!t->err_tty || done >= total)
+		return;
+	fprintf(stderr, "\r\033[Kreading the prompt: %d of %d tokens", done, total);
+	fflush(stderr);
+	t->line_used = true;
+}
+
+static void remote_end(struct talk *t, const struct remote_answer *a)
+{
+	line_clear(t);
+	if (t->said == SAID_THOUGHT && t->out_tty)
+		fputs("\033[0m", stdout);
+	if (t->out_tty || t->said != SAID_NOTHING)
+		putchar('\n');
+	fflush(stdout);
+	if (log_get_level() < LOG_WARN)
+		return;
+	fprintf(stderr, "%s[", t->err_tty ? "\033[2m" : "");
+	if (a->n_prompt >= 0)
+		fprintf(stderr, "prompt %d tokens, %d of them cached; answer %d tokens, ", a->n_prompt, a->n_cached < 0 ? 0 : a->n_cached,
+		        a->n_output);
+	fprintf(stderr, "first after %.2f s", a->first);
+	if (a->n_output > 1 && a->whole > a->first)
+		fprintf(stderr, ", %.1f tokens/s", (a->n_output - 1) / (a->whole - a->first));
+	if (a->stopped || a->cut)
+		fputs(a->stopped ? "; stopped" : "; cut at the limit", stderr);
+	fprintf(stderr, "]%s\n", t->err_tty ? "\033[0m" : "");
+}
+
+static int answer_remote(struct talk *t, struct err *err)
+{
+	struct remote_answer a = { .thinking = remote_thinking, .content = remote_content, .progress = remote_progress, .arg = t,
+	                           .stop = &interrupted };
+	int rc;
+
+	buf_reset(&t->thinking);
+	buf_reset(&t->answer);
+	t->said = SAID_NOTHING;
+	rc = remote_ask(t->remote, t->messages.p, &a, err);
+	if (rc) {
+		line_clear(t);
+		return rc;
+	}
+	remote_end(t, &a);
+	/* The server has its own way with thoughts of the past. */
+	buf_reset(&t->thinking);
+	return a.stopped && !t->conversation ? err_set(err, E_GONE, "stopped") : 0;
+}
+
 static int answer_messages(struct talk *t, struct err *err)
 {
+	if (t->remote)
+		return answer_remote(t, err);
+
 	struct tokens ids;
 	bool thinks = false;
 	int mark = 0, rc;
@@ -358,7 +423,7 @@ static int once(struct talk *t, struct err *err)
 		buf_puts(&text, t->o->prompt);
 	else
 		rc = read_stdin(&text, err);
-	if (!rc && t->s.tmpl) {
+	if (!rc && (t->remote || t->s.tmpl)) {
 		message_put(t, "user", text.p, text.n);
 		rc = answer_messages(t, err);
 	} else if (!rc) {
@@ -461,7 +526,7 @@ static int converse(struct talk *t, struct err *err)
 	struct buf text;
 	int got;
 
-	if (!t->s.tmpl)
+	if (!t->remote && !t->s.tmpl)
 		return err_set(err, E_MISSING, "%s has no chat template, so it cannot hold a conversation; -p TEXT lets it go on "
 		               "with a text, --chat-template FILE gives it one", t->s.store->name);
 	el = el_init("weft", stdin, stdout, stderr);
@@ -478,7 +543,7 @@ static int converse(struct talk *t, struct err *err)
 	el_set(el, EL_SETTY, "-d", "-isig", NULL);
 	el_source(el, NULL);
 	buf_init(&text);
-	printf("%s. /help lists what can be typed besides messages; Ctrl-D ends.\n", t->s.store->name);
+	printf("%s. /help lists what can be typed besides messages; Ctrl-D ends.\n", t->name);
 	while ((got = read_message(el, past, &text))) {
 		if (got < 0) {
 			putchar('\n');
@@ -516,12 +581,19 @@ int cmd_run(const struct options *o)
 	t.conversation = !o->prompt && isatty(STDIN_FILENO);
 	t.err_tty = isatty(STDERR_FILENO);
 	t.out_tty = isatty(STDOUT_FILENO);
-	rc = session_open(&t.s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE, &err);
+	if (o->url)
+		rc = remote_open(&t.remote, o, &err);
+	else
+		rc = session_open(&t.s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE, &err);
 	if (!rc) {
+		t.name = t.remote ? remote_model(t.remote) : t.s.store->name;
 		catch_interrupts();     /* until now it ended the program */
 		begin(&t);
 		rc = t.conversation ? converse(&t, &err) : once(&t, &err);
-		session_close(&t.s);
+		if (t.remote)
+			remote_close(t.remote);
+		else
+			session_close(&t.s);
 	}
 	buf_fini(&t.messages);
 	buf_fini(&t.thinking);

@@ -7,12 +7,12 @@ Uses the bundled model, which WEFT must find by itself. Waits for what the progr
 prints, never for time to pass; a limit on the whole run is the caller's.
 """
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
+
+import terminal
 
 weft = os.path.abspath(sys.argv[1])
 bundled = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../models/weft-tiny/model.safetensors")
@@ -21,7 +21,6 @@ if not os.path.exists(bundled):
     sys.exit(77)
 env = {k: v for k, v in os.environ.items() if k != "WEFT_MODEL"}
 env["TERM"] = "xterm"
-SILENCE = 60    # seconds
 
 
 def run(*args, stdin="", code=0, **more):
@@ -75,42 +74,8 @@ def test_once():
     assert run("run", "-n", "0", "-p", "x").stdout == ""
 
 
-class Terminal:
-    """The program in a terminal of its own."""
-
-    def __init__(self, *args):
-        self.out, self.seen = "", 0
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execve(weft, [weft, *args], env)
-
-    def until(self, pattern):
-        while True:
-            m = re.compile(pattern, re.S).search(self.out, self.seen)
-            if m:
-                self.seen = m.end()
-                return m
-            # A limit for a program that hangs, so that one sees where.
-            if not select.select([self.fd], [], [], SILENCE)[0]:
-                os.kill(self.pid, signal.SIGKILL)
-                raise AssertionError(f"silent before {pattern!r}:\n{self.out!r}")
-            try:
-                data = os.read(self.fd, 65536)
-            except OSError:
-                data = b""
-            assert data, f"ended before {pattern!r}:\n{self.out!r}"
-            self.out += data.decode(errors="replace")
-
-    def type(self, text):
-        os.write(self.fd, text.encode())
-
-    def end(self):
-        try:
-            while os.read(self.fd, 65536):
-                pass
-        except OSError:
-            pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+def Terminal(*args):
+    return terminal.Terminal([weft, *args], env)
 
 
 PROMPT = r"\n> "

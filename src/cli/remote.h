@@ -1,0 +1,40 @@
+/* remote.h - an answer from a server with the OpenAI API, this one or another, for
+ * `weft run --url`.
+ *
+ * HTTP and TLS are libcurl's, which is looked for when it is needed: a server or a
+ * terminal that runs its own model starts without it. */
+#ifndef CLI_REMOTE_H
+#define CLI_REMOTE_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "cli/cli.h"
+
+struct remote;
+
+struct remote_answer {
+	/* As it comes. */
+	void (*thinking)(void *arg, const char *p, size_t n);
+	void (*content)(void *arg, const char *p, size_t n);
+	void (*progress)(void *arg, int done, int total);
+	void *arg;
+	const volatile sig_atomic_t *stop;      /* not 0: give up */
+	/* Filled in. */
+	bool stopped, cut;              /* by *stop; at the limit of tokens */
+	int n_prompt, n_cached, n_output;       /* -1: the server did not say */
+	double first, whole;            /* seconds until the first piece and until the end */
+};
+
+/* url is http(s)://HOST[:PORT][/v1], or unix:/path.  Without o->model the first model
+ * that the server names is used.  Options are sent as far as they were given. */
+int remote_open(struct remote **out, const struct options *o, struct err *err);
+void remote_close(struct remote *r);
+const char *remote_model(const struct remote *r);
+
+/* messages: JSON objects, separated by commas. */
+int remote_ask(struct remote *r, const char *messages, struct remote_answer *a, struct err *err);
+
+#endif

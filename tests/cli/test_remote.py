@@ -1,0 +1,160 @@
+#!/usr/bin/python3
+"""`weft run --url` against `weft serve`: what a server answers is what the model itself
+would, in a pipe and in a terminal.
+
+    test_remote.py WEFT
+"""
+import ctypes.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../server"))
+from serverkit import Server
+from terminal import Terminal
+
+weft = os.path.abspath(sys.argv[1])
+bundled = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../models/weft-tiny/model.safetensors")
+if not os.path.exists(bundled):
+    print(f"skipped: {os.path.normpath(bundled)} missing")
+    sys.exit(77)
+if not ctypes.util.find_library("curl"):
+    print("skipped: libcurl missing")
+    sys.exit(77)
+env = {k: v for k, v in os.environ.items() if k not in ("WEFT_MODEL", "WEFT_API_KEY") and "proxy" not in k.lower()}
+env["TERM"] = "xterm"
+PERU = "What is the capital of Peru?"
+
+
+def run(*args, stdin="", code=0, **more):
+    p = subprocess.run([weft, "run", *args], input=stdin, capture_output=True, text=True, env={**env, **more})
+    assert p.returncode == code, f"{args}: exit {p.returncode}, not {code}\n{p.stdout}\n{p.stderr}"
+    return p
+
+
+def serve(*options):
+    return Server([weft, "serve", "--port", "0", "--port-file", "{port_file}", *options], env=env)
+
+
+def test_as_here():
+    s = serve("--api-key", "sesame")
+    url = f"http://127.0.0.1:{s.port}"
+    key = {"WEFT_API_KEY": "sesame"}
+    for ask in (["-p", PERU, "--temp", "0"], ["-p", PERU, "--temp", "1.3", "--seed", "5", "--top-k", "40", "-n", "12"],
+                ["-p", PERU, "--temp", "0", "--think", "on", "--show-thinking", "-n", "60"],
+                ["-p", PERU, "--temp", "0", "--system-prompt", "Be brief."]):
+        here = run(*ask, "-n", "40") if "-n" not in ask else run(*ask)
+        there = run(*ask, "--url", url, *([] if "-n" in ask else ["-n", "40"]), **key)
+        assert there.stdout == here.stdout, (ask, there.stdout, here.stdout)
+        assert re.search(r"\[prompt \d+ tokens, \d+ of them cached; answer \d+ tokens, first after", there.stderr), there.stderr
+    assert run("--url", url + "/v1/", "--api-key", "sesame", "-n", "5", stdin=PERU).stdout
+    assert "API key" in run("--url", url, "-p", "x", code=1).stderr
+    assert '"nope" is not served' in run("--url", url, "-m", "nope", "-p", "x", code=1, **key).stderr
+    s.close()
+    p = run("--url", url, "-p", "x", code=1)
+    assert url in p.stderr and p.stderr.count("\n") == 1, p.stderr
+    assert "http://" in run("--url", "ftp://x", "-p", "x", code=1).stderr
+    assert "object" in run("--url", url, "-p", "x", "--chat-template-args", "5", code=1).stderr
+
+
+def test_unix_socket():
+    with tempfile.TemporaryDirectory() as d:
+        s = serve("--host", f"unix:{d}/sock")
+        assert run("--url", f"unix:{d}/sock", "-p", PERU, "--temp", "0", "-n", "20").stdout == \
+            run("-p", PERU, "--temp", "0", "-n", "20").stdout
+        s.close()
+
+
+PROMPT = r"\n> "
+STATS = r"\[prompt (\d+) tokens, (\d+) of them cached[^]]*\]"
+
+
+def test_conversation():
+    s = serve()
+    t = Terminal([weft, "run", "--url", f"http://127.0.0.1:{s.port}", "--temp", "0", "-n", "20"], env)
+    t.until("weft-tiny.*?Ctrl-D ends.*?" + PROMPT)
+    t.type("What is the capital of France?\r")
+    first = t.until(STATS)
+    t.until(PROMPT)
+    t.type("And of Peru?\r")
+    second = t.until(STATS)
+    assert int(second[1]) > int(first[1]) + 10, second[0]      # the first turn is part of it
+    t.until(PROMPT)
+    t.type("/new\r")
+    t.until(PROMPT)
+    t.type("What is the capital of France?\r")
+    assert t.until(STATS)[1] == first[1]
+    t.until(PROMPT)
+    t.type("\x04")
+    assert t.end() == 0
+    t = Terminal([weft, "run", "--url", f"http://127.0.0.1:{s.port}", "--temp", "50", "--seed", "1"], env)
+    t.until(PROMPT)
+    t.type("Hello\r")
+    t.until("Hello\r\n.{8}")
+    t.type("\x03")                      # Ctrl-C stops the answer, and the server with it
+    t.until("stopped|; cut at the limit|first after")
+    t.until(PROMPT)
+    s.until("nothing runs", requests_running=0, requests_waiting=0)
+    t.type("\x04")
+    assert t.end() == 0
+    s.close()
+
+
+class Odd(BaseHTTPRequestHandler):
+    """Other servers' manners."""
+    MODELS = json.dumps({"data": [{"id": "odd"}]}).encode()
+    ways = {
+        "crlf": b'data: {"choices":[{"delta":{"reasoning":"hm"}}]}\r\n\r\ndata:{"choices":[{"delta":{"content":"a\\u0007b"}}]}\r\n\r\n',
+        "error": b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: {"error":{"message":"broke"}}\n\n',
+        "junk": b'event: x\ndata: {]\n\n: hello\n\ndata: [DONE]\n\ndata: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}',
+        "long": b"data: " + b"x" * (2 << 20),
+    }
+
+    def do_GET(self):
+        self.reply(200, self.MODELS)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        way = self.path.split("/")[1]
+        if way == "refuse":
+            self.reply(418, b'{"detail": "teapot"}')
+        else:
+            self.reply(200, self.ways[way])
+
+    def reply(self, code, body):
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+        except OSError:
+            pass
+
+    def log_message(self, *args):
+        pass
+
+
+def test_others():
+    odd = ThreadingHTTPServer(("127.0.0.1", 0), Odd)
+    threading.Thread(target=odd.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{odd.server_port}/"
+    ask = ["-p", "x", "--show-thinking"]
+    p = run("--url", base + "crlf", *ask)
+    assert p.stdout == "hm\n\na\x07b\n", p.stdout         # in a pipe, as it came
+    assert "broke" in run("--url", base + "error", *ask, code=1).stderr
+    assert run("--url", base + "junk", *ask).stdout == ""
+    assert "more than" in run("--url", base + "long", *ask, code=1).stderr
+    assert "418: teapot" in run("--url", base + "refuse", *ask, code=1).stderr
+    odd.shutdown()
+    odd.server_close()
+
+
+for name, test in list(globals().items()):
+    if name.startswith("test_"):
+        test()
+        print("ok", name)
