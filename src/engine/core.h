@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "engine/draft.h"
+#include "engine/disk.h"
 #include "engine/draft_gain.h"
 #include "engine/engine.h"
 #include "engine/fair.h"
@@ -186,6 +187,7 @@ struct engine {
 	double miss;                    /* share of prompt tokens not found in kept prefixes, lately */
 	double hold_ns;                 /* how long a request runs, lately */
 	struct prefix prefix;
+	struct disk *disk;              /* NULL: none */
 	bool ending;                    /* the engine closes: nothing more is kept */
 	struct batch batch;
 	struct pass pass;

@@ -305,6 +305,7 @@ void engine_show_stats(struct engine *e)
 	s->prefix_bytes = e->prefix.bytes;
 	s->prefix_entries = e->prefix.n_state;
 	s->prefix_evicted = e->prefix.evicted;
+	disk_stats(e, &s->disk);
 	pthread_mutex_lock(&e->lock);
 	e->shown = *s;
 	e->queue.rates = (struct queue_rates){
@@ -418,6 +419,7 @@ static void admit(struct engine *e)
 	bool closing;
 
 	commands_run(e);
+	disk_step(e);
 	pthread_mutex_lock(&e->lock);
 	r = e->inbox;
 	e->inbox = NULL;
@@ -475,8 +477,12 @@ static bool step(struct engine *e)
 	admit(e);
 	draft_propose(e);
 	filled = engine_now(e);
-	if (!sched_fill(e))
-		return false;
+	if (!sched_fill(e)) {
+		if (!disk_idle(e))
+			return false;
+		engine_show_stats(e);
+		return true;
+	}
 	pass_set(e);
 	e->m->ops->forward(e->m, &e->pass);
 	for (int i = 0; i < b->n_item; i++) {
@@ -501,12 +507,6 @@ static bool step(struct engine *e)
 	return true;
 }
 
-bool engine_step(struct engine *e)
-{
-	assert(e->opts.by_hand);
-	return step(e);
-}
-
 void engine_wake(struct engine *e)
 {
 	pthread_mutex_lock(&e->lock);
@@ -515,7 +515,7 @@ void engine_wake(struct engine *e)
 	pthread_mutex_unlock(&e->lock);
 }
 
-/* All there is waits for the disk: until it says so, or somebody may have been
+/* All there is to do waits for the disk: until it says so, or somebody may have been
  * cancelled. */
 static void doze(struct engine *e)
 {
@@ -536,6 +536,17 @@ static void doze(struct engine *e)
 	pthread_mutex_unlock(&e->lock);
 }
 
+bool engine_step(struct engine *e)
+{
+	assert(e->opts.by_hand);
+	if (step(e))
+		return true;
+	if (!disk_busy(e))
+		return false;
+	doze(e);
+	return true;
+}
+
 static void *run(void *arg)
 {
 	struct engine *e = arg;
@@ -543,11 +554,12 @@ static void *run(void *arg)
 
 	do {
 		pthread_mutex_lock(&e->lock);
-		while (!e->closing && !e->inbox && !commands_wait(e) && !e->sched.fair.n_waiting && !e->sched.n_run)
+		while (!e->closing && !e->inbox && !commands_wait(e) && !e->sched.fair.n_waiting && !e->sched.n_run
+		       && !disk_busy(e))
 			pthread_cond_wait(&e->wake, &e->lock);
 		closing = e->closing;
 		pthread_mutex_unlock(&e->lock);
-		if (!step(e) && e->sched.fair.n_waiting && e->prefix.tier)
+		if (!step(e) && ((e->sched.fair.n_waiting && e->prefix.tier) || disk_busy(e)))
 			doze(e);
 	} while (!closing);
 	return NULL;
@@ -641,6 +653,7 @@ static void engine_free(struct engine *e)
 	struct batch *b = &e->batch;
 
 	sched_fini(e);
+	disk_close(e);
 	prefix_fini(&e->prefix);
 	queue_fini(&e->queue);
 	if (e->pass.logits)
@@ -711,8 +724,10 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	batch_init(e);
 	e->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*e->row)));
 	e->only = xcalloc((size_t)m->shape.vocab / 32 + 1, sizeof(*e->only));
-	engine_show_stats(e);
 	rc = pass_init(e, err);
+	if (!rc)
+		rc = disk_open(e, err);
+	engine_show_stats(e);
 	if (!rc && !opts->by_hand && pthread_create(&e->thread, NULL, run, e))
 		rc = err_set(err, E_IO, "cannot start the engine's thread");
 	if (rc) {

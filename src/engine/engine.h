@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "engine/draft.h"
 #include "engine/report.h"
@@ -39,6 +40,12 @@ struct engine_opts {
 	                                 * make asks with on_logits faster */
 	size_t prefix_bytes;            /* budget of kept prefixes; 0: keep none */
 	size_t park_bytes;              /* budget of preempted sequences' memory outside the page pool; 0: compute again */
+	/* Kept prefixes on disk; NULL: none.  model: of everything that they are a function
+	 * of, beside their tokens (docs/prefix-store.md). */
+	const char *disk_dir;
+	uint64_t disk_bytes;            /* budget of the folder */
+	struct digest model;
+	const struct spill_io *disk_io; /* NULL: the system's (tests) */
 	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
 	bool by_hand;                   /* no thread: the caller runs engine_step (tests) */
 	/* Asked in this order, the next when the one before had nothing to say; the
@@ -243,6 +250,7 @@ struct engine_stats {
 		int64_t rounds, drafted, accepted;      /* runs of tokens, and tokens */
 	} drafter[DRAFTERS_MAX];
 	int64_t prefix_reason[PREFIX_REASONS];          /* first admissions, by why they were not resumed further on */
+	struct disk_stats disk;
 	int64_t prefix_evicted;
 };
 void engine_stats(struct engine *e, struct engine_stats *out);

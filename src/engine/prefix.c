@@ -685,9 +685,41 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 	if (!e)
 		return false;
 	if (p->tier)
-		p->tier->kept(p->tier, e->tree->salt, tok, n, &e->snaps);
+		p->tier->kept(p->tier, e->tree->salt, tok, n, key->kind);
 	prefix_trim(p);
 	return true;
+}
+
+const struct snaps *prefix_snaps(const struct prefix *p, const char *salt, const int32_t *tok, int n)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct way w;
+
+	if (!t)
+		return NULL;
+	w = follow(t, tok, n);
+	return w.depth == n && !w.part && has_state(w.whole) ? &w.whole->snaps : NULL;
+}
+
+const struct snaps *prefix_alike(const struct prefix *p, const char *salt, const int32_t *tok, int *n)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_node *e;
+	struct way w;
+
+	if (!t)
+		return NULL;
+	w = follow(t, tok, *n);
+	/* What lies below the end of the way begins with all of it; else the nearest above. */
+	e = state_below(w.part ? w.part : w.whole);
+	if (e) {
+		*n = w.depth;
+		return &e->snaps;
+	}
+	for (e = w.whole; !is_root(e) && !has_state(e); e = e->parent)
+		;
+	*n = e->end;
+	return has_state(e) ? &e->snaps : NULL;
 }
 
 uint64_t prefix_by(const struct prefix_node *node)

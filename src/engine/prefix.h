@@ -30,7 +30,7 @@ struct prefix_tree;             /* of one salt */
  * none may wait for a device; salt is never NULL, snaps are valid during the call. */
 struct prefix_tier {
 	/* A state was hung at the end of tok[0..n).  hang's own are not told. */
-	void (*kept)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
+	void (*kept)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, enum place kind);
 	/* It leaves memory for want of room: the last that is seen of it. */
 	void (*left)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
 	/* Somebody wants it gone, with all that begins with tok[0..n). */
@@ -87,6 +87,11 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 /* Hangs a state that was read (caches_read) in at the end of tok[0..n); snaps are the
  * tree's from then on.  False: it does not fit, or there is one; they are dropped. */
 bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps);
+/* The snapshots kept at the end of exactly tok[0..n); NULL: none. */
+const struct snaps *prefix_snaps(const struct prefix *p, const char *salt, const int32_t *tok, int n);
+/* Snapshots whose first positions, as many as any has and at most *n, are those of
+ * tok; *n: how many.  NULL: none. */
+const struct snaps *prefix_alike(const struct prefix *p, const char *salt, const int32_t *tok, int *n);
 /* Remembers the tokens alone. */
 void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n);
 

@@ -65,4 +65,21 @@ struct prefix_item {
 	int64_t age_ns, idle_ns;        /* since it was made; since it was used */
 };
 
+/* Kept prefixes on disk. */
+struct disk_stats {
+	bool on, read_only;             /* read_only: another process has the folder */
+	int64_t pages, snaps;           /* files of this model */
+	uint64_t bytes, bytes_max;      /* of all files */
+	size_t queue_bytes;             /* handed over and not yet written */
+	int64_t written, read;          /* pieces */
+	uint64_t written_bytes, read_bytes;     /* payloads */
+	int64_t dropped;                /* not written: the queue was full, or the piece larger than the budget */
+	int64_t failed;                 /* not written: the disk refused, or is being left alone after it did */
+	int64_t damaged;                /* found wrong or unreadable, and removed */
+	int64_t vanished;               /* gone when wanted */
+	int64_t evicted;
+	uint64_t read_ns;               /* reading and checking read_bytes took this long */
+	int64_t loads, given_up;        /* prompts that waited for a prefix; of them, in vain */
+};
+
 #endif

@@ -65,7 +65,7 @@ struct spill {
 	bool writing, closing;
 	int rest, rest_next;            /* pieces still to be left alone; after the next failure */
 	int64_t clock;                  /* the last time given to a use: they rise */
-	struct spill_stats stats;
+	struct disk_stats stats;
 };
 
 /* ---- keys ---- */
@@ -204,6 +204,16 @@ static bool refuse(struct spill *s, const struct job *j)
 		return true;
 	}
 	return false;
+}
+
+bool spill_room(struct spill *s, size_t n)
+{
+	bool room;
+
+	pthread_mutex_lock(&s->lock);
+	room = n <= s->o.queue_bytes - s->stats.queue_bytes;
+	pthread_mutex_unlock(&s->lock);
+	return room;
 }
 
 int spill_put(struct spill *s, const struct spill_piece *p, void *payload, size_t n)
@@ -393,7 +403,7 @@ struct spill_load *spill_load_open(struct spill *s, const struct spill_want *w)
 	struct spill_load *l = xcalloc(1, sizeof(*l)), **end;
 	int n_page = w->pos / s->o.page_rows;
 
-	assert(w->pos > 0 && w->page >= 0 && w->page <= n_page && w->page_bytes > 0);
+	assert(w->pos > 0 && w->page >= 0 && w->page <= n_page && (w->page == n_page || w->page_bytes));
 	l->s = s;
 	l->w = *w;
 	l->tok = xmalloc(size_mul((size_t)w->pos, sizeof(*l->tok)));
@@ -707,10 +717,11 @@ bool spill_read_only(const struct spill *s)
 	return s->read_only;
 }
 
-void spill_stats(struct spill *s, struct spill_stats *out)
+void spill_stats(struct spill *s, struct disk_stats *out)
 {
 	pthread_mutex_lock(&s->lock);
 	*out = s->stats;
+	out->on = true;
 	out->read_only = s->read_only;
 	out->pages = s->index.pages;
 	out->snaps = s->index.snaps;

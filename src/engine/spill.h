@@ -26,6 +26,7 @@
 
 #include "base/digest.h"
 #include "base/err.h"
+#include "engine/report.h"
 #include "engine/spill_file.h"
 
 struct spill;
@@ -66,6 +67,8 @@ struct spill_piece {
 /* Would this piece be written?  false when it is on disk, waits to be, or nothing is
  * written. */
 bool spill_wants(struct spill *s, const struct spill_piece *p);
+/* Could n bytes more be handed over now? */
+bool spill_room(struct spill *s, size_t n);
 /* Hands over n bytes from malloc, in any case.  E_FULL: they were dropped. */
 int spill_put(struct spill *s, const struct spill_piece *p, void *payload, size_t n);
 
@@ -117,20 +120,6 @@ void spill_load_close(struct spill_load *l);
 
 /* ---- counters ---- */
 
-struct spill_stats {
-	bool read_only;
-	int64_t pages, snaps;           /* files of this model */
-	uint64_t bytes, bytes_max;      /* of all files */
-	size_t queue_bytes;
-	int64_t written, read;          /* pieces */
-	uint64_t written_bytes, read_bytes;     /* payloads */
-	int64_t dropped;                /* not written: the queue was full, or the piece larger than the budget */
-	int64_t failed;                 /* not written: the disk refused, or is being left alone after it did */
-	int64_t damaged;                /* found wrong or unreadable, and removed */
-	int64_t vanished;               /* gone when wanted */
-	int64_t evicted;
-	uint64_t read_ns;               /* reading and checking read_bytes took this long */
-};
-void spill_stats(struct spill *s, struct spill_stats *out);
+void spill_stats(struct spill *s, struct disk_stats *out);
 
 #endif

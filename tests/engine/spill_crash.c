@@ -132,7 +132,7 @@ struct tally { int64_t offered, pieces, torn; };
 static void look(const struct spill_opts *o, const bool *safe, bool evicts, struct tally *t)
 {
 	struct spill *s;
-	struct spill_stats st;
+	struct disk_stats st;
 	struct err err = { 0 };
 	int32_t tok[LONGEST];
 

@@ -551,7 +551,7 @@ static int far_at(struct far *f, const int32_t *tok, int n)
 	return best;
 }
 
-static void far_kept(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, const struct snaps *snaps)
+static void far_kept(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, enum place kind)
 {
 }
 

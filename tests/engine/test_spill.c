@@ -55,9 +55,9 @@ static struct spill *open_plain(void)
 	return open_with(&o);
 }
 
-static struct spill_stats stats_of(struct spill *s)
+static struct disk_stats stats_of(struct spill *s)
 {
-	struct spill_stats st;
+	struct disk_stats st;
 
 	spill_stats(s, &st);
 	return st;
@@ -76,7 +76,7 @@ static void write_one(const int32_t *t, int n)
 static void test_restart(void **state)
 {
 	struct spill *s = open_plain();
-	struct spill_stats st;
+	struct disk_stats st;
 
 	assert_int_equal(world_find(s, tok, 30), 0);
 	world_put(s, tok, 30);
@@ -175,7 +175,7 @@ static void test_other_model(void **state)
 static void reload(bool whole, const char *what, int at)
 {
 	struct spill *s = open_plain();
-	struct spill_stats st;
+	struct disk_stats st;
 	bool came = world_load(s, tok, 10);
 
 	st = stats_of(s);
@@ -448,7 +448,7 @@ static void life_on(enum call call, int nth, enum how how, int errnum, bool on)
 {
 	struct spill_opts o = world_opts(dir);
 	struct spill *s;
-	struct spill_stats st;
+	struct disk_stats st;
 	int32_t t[LONGEST];
 
 	faulty_set(call, nth, how, errnum, on);

@@ -1,0 +1,552 @@
+/* disk.c - see disk.h. */
+#include "engine/disk.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "engine/core.h"
+#include "engine/spill.h"
+
+/* Copied between two steps while somebody runs: under a millisecond of memory
+ * traffic beside steps of tens.  A piece is never cut, so one larger goes alone. */
+enum { COPY_BYTES = 8 << 20 };
+/* A state that leaves memory is copied at once; beyond this it is let go. */
+enum { LEAVE_BYTES = 256 << 20 };
+/* States that wait to be copied; they hold no memory but their tokens. */
+enum { PENDING_MAX = 64 };
+/* Tokens that a read must save. */
+enum { GAIN_MIN = PLACE_APART };
+/* Until measured: what a disk reads per second, and the longest wait. */
+static const double READ_RATE = 300e6;
+static const int64_t WAIT_NS = 10ll * 1000000000;
+/* No shorter than this is the wait: the first piece takes a moment. */
+static const int64_t WAIT_LEAST_NS = 20ll * 1000000;
+/* Prompts that wait, as the store asks for them again and again; and after how many
+ * steps without being asked for one is taken to be gone. */
+enum { ASKS = 64, FORGET_STEPS = 64 };
+
+struct inquiry {
+	uint64_t id;                    /* a checksum of salt and tokens; a wrong one could only cost time */
+	uint64_t asked;                 /* the step at which it was asked for last */
+	int64_t deadline;
+};
+
+/* A state to be written. */
+struct pending {
+	struct pending *next;
+	char *salt;
+	int32_t *tok;
+	int n, page;                    /* pages before this one are done */
+	struct digest *key;
+};
+
+struct disk {
+	struct prefix_tier tier;        /* first: the store's way to here */
+	struct engine *e;
+	struct spill *spill;
+	size_t page_bytes, snap_max;
+	int page_rows;
+	struct pending *pending, **pending_end;
+	int n_pending;
+	int64_t dropped, loads, given_up;
+
+	uint64_t step;
+	struct inquiry inquiry[ASKS];
+
+	/* One prompt's read at a time, so that the next shares the pages it brings. */
+	struct spill_load *load;        /* NULL: none */
+	char *salt;
+	int32_t *tok;                   /* [at] */
+	struct digest *key;
+	int at;                         /* where the snapshot stands */
+	int64_t deadline;
+	struct snaps snaps;             /* being put together; n == 0: its rest has not come yet */
+	int shared;                     /* pages that are not read: memory has them */
+};
+
+/* ---- keys ---- */
+
+static struct digest *keys_of(const struct disk *d, const char *salt, const int32_t *tok, int n)
+{
+	struct digest *key = xmalloc(size_mul((size_t)(n / d->page_rows) + 1, sizeof(*key)));
+
+	spill_keys(d->spill, salt, strlen(salt), tok, n, key);
+	return key;
+}
+
+/* ---- writing ---- */
+
+struct rest {
+	struct sink sink;
+	struct buf buf;
+};
+
+static int rest_put(struct sink *to, const void *p, size_t n)
+{
+	buf_put(&((struct rest *)to)->buf, p, n);
+	return 0;
+}
+
+static void *page_copy(const struct disk *d, const struct snaps *snaps, int page)
+{
+	void *p = xmalloc(d->page_bytes);
+
+	snaps_page_get(snaps, page, p);
+	return p;
+}
+
+/* Hands over the pieces of a snapshot that are wanted, from page *page on, as many
+ * as `bytes` allow but at least one; true: all are done.  wait: stops, rather than
+ * lose a piece, where the queue is full. */
+static bool hand_over(struct disk *d, const struct snaps *snaps, const struct digest *key, const int32_t *tok, int n,
+                      int *page, size_t bytes, bool wait)
+{
+	struct spill_piece p = { SPILL_PAGE, 0, tok, key };
+	struct rest rest = { .sink.put = rest_put };
+	size_t done = 0;
+
+	for (; *page < n / d->page_rows; ++*page) {
+		p.pos = (*page + 1) * d->page_rows;
+		if (!spill_wants(d->spill, &p))
+			continue;
+		if (done + d->page_bytes > bytes && done)
+			return false;
+		if (wait && !spill_room(d->spill, d->page_bytes))
+			return false;
+		spill_put(d->spill, &p, page_copy(d, snaps, *page), d->page_bytes);
+		done += d->page_bytes;
+	}
+	p = (struct spill_piece){ SPILL_SNAP, n, tok, key };
+	if (spill_wants(d->spill, &p)) {
+		if ((done && done + d->snap_max > bytes) || (wait && !spill_room(d->spill, d->snap_max)))
+			return false;
+		buf_init(&rest.buf);
+		buf_reserve(&rest.buf, d->snap_max);
+		snaps_write_rest(snaps, &rest.sink);
+		done = rest.buf.n;
+		assert(done <= d->snap_max);
+		spill_put(d->spill, &p, buf_take(&rest.buf), done);
+	}
+	spill_use(d->spill, key, tok, n);
+	return true;
+}
+
+static void pending_free(struct pending *w)
+{
+	free(w->salt);
+	free(w->tok);
+	free(w->key);
+	free(w);
+}
+
+static struct pending *pending_take(struct disk *d)
+{
+	struct pending *w = d->pending;
+
+	d->pending = w->next;
+	if (!d->pending)
+		d->pending_end = &d->pending;
+	d->n_pending--;
+	return w;
+}
+
+/* prefix_tier.kept */
+static void kept(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n, enum place kind)
+{
+	struct disk *d = (struct disk *)tier;
+	struct pending *w;
+
+	/* Those are many, and seldom returned to: they are written when they leave memory. */
+	if (spill_read_only(d->spill) || kind == PLACE_GRID || kind == PLACE_LEFT)
+		return;
+	if (d->n_pending == PENDING_MAX) {
+		pending_free(pending_take(d));
+		d->dropped++;
+	}
+	w = xcalloc(1, sizeof(*w));
+	w->salt = xstrdup(salt);
+	w->tok = xmalloc(size_mul((size_t)n, sizeof(*w->tok)));
+	memcpy(w->tok, tok, (size_t)n * sizeof(*w->tok));
+	w->n = n;
+	*d->pending_end = w;
+	d->pending_end = &w->next;
+	d->n_pending++;
+}
+
+/* Goes on with the oldest state to be written.  false: nothing could be done. */
+static bool write_some(struct disk *d, size_t bytes)
+{
+	struct pending *w = d->pending;
+	const struct snaps *snaps;
+	int page;
+
+	if (!w)
+		return false;
+	snaps = prefix_snaps(&d->e->prefix, w->salt, w->tok, w->n);
+	page = w->page;
+	if (snaps) {
+		if (!w->key) {
+			w->key = keys_of(d, w->salt, w->tok, w->n);
+			spill_use(d->spill, w->key, w->tok, w->n);
+		}
+		if (!hand_over(d, snaps, w->key, w->tok, w->n, &w->page, bytes, true))
+			return w->page > page;
+	}
+	pending_free(pending_take(d));  /* written, or no longer in memory: then left() saw to it */
+	return true;
+}
+
+/* prefix_tier.left */
+static void left(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n, const struct snaps *snaps)
+{
+	struct disk *d = (struct disk *)tier;
+	struct digest *key;
+	struct spill_piece p;
+	size_t bytes;
+	int page = 0;
+
+	if (spill_read_only(d->spill))
+		return;
+	key = keys_of(d, salt, tok, n);
+	p = (struct spill_piece){ SPILL_SNAP, n, tok, key };
+	bytes = spill_wants(d->spill, &p) ? d->snap_max : 0;
+	for (int i = 1; i <= n / d->page_rows; i++) {
+		p = (struct spill_piece){ SPILL_PAGE, i * d->page_rows, tok, key };
+		if (spill_wants(d->spill, &p))
+			bytes += d->page_bytes;
+	}
+	if (bytes && (bytes > LEAVE_BYTES || !spill_room(d->spill, bytes))) {
+		d->dropped++;
+	} else {
+		spill_use(d->spill, key, tok, n);
+		hand_over(d, snaps, key, tok, n, &page, SIZE_MAX, false);
+	}
+	free(key);
+}
+
+/* prefix_tier.dropped */
+static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
+{
+}
+
+/* ---- reading ---- */
+
+/* On the reading thread. */
+static void piece_came(void *arg)
+{
+	engine_wake(arg);
+}
+
+static void read_over(struct disk *d, bool brought)
+{
+	spill_load_close(d->load);
+	snaps_drop(&d->snaps);
+	free(d->salt);
+	free(d->tok);
+	free(d->key);
+	d->load = NULL;
+	d->given_up += !brought;
+}
+
+/* Over the pages that memory has of the same tokens. */
+static void load_begin(struct disk *d, bool share)
+{
+	int alike = d->at;
+
+	d->shared = 0;
+	if (share && prefix_alike(&d->e->prefix, d->salt, d->tok, &alike))
+		d->shared = alike / d->page_rows;
+	d->load = spill_load_open(d->spill, &(struct spill_want){
+		.tok = d->tok, .key = d->key, .pos = d->at, .page = d->shared, .page_bytes = d->page_bytes,
+		.snap_max = d->snap_max, .notify = piece_came, .notify_arg = d->e });
+}
+
+static void read_begin(struct disk *d, const char *salt, const int32_t *tok, int at, int64_t deadline)
+{
+	d->salt = xstrdup(salt);
+	d->tok = xmalloc(size_mul((size_t)at, sizeof(*tok)));
+	memcpy(d->tok, tok, (size_t)at * sizeof(*tok));
+	d->key = keys_of(d, salt, tok, at);
+	d->at = at;
+	d->deadline = deadline;
+	d->loads++;
+	load_begin(d, true);
+}
+
+struct bytes {
+	struct source source;
+	const char *p;
+	size_t n;
+};
+
+static int bytes_get(struct source *from, void *out, size_t n)
+{
+	struct bytes *b = (struct bytes *)from;
+
+	if (n > b->n)
+		return E_FORMAT;
+	memcpy(out, b->p, n);
+	b->p += n;
+	b->n -= n;
+	return 0;
+}
+
+/* The rest of the snapshot came: memory is taken for the whole.  Anything but 0 ends
+ * the read, but E_GONE: the pages to be shared have gone. */
+static int take_rest(struct disk *d, const struct spill_got *got, struct err *err)
+{
+	struct engine *e = d->e;
+
+	for (;;) {
+		struct bytes b = { { bytes_get }, got->payload, got->n };
+		int alike = d->at, rc;
+		const struct snaps *base = d->shared ? prefix_alike(&e->prefix, d->salt, d->tok, &alike) : NULL;
+
+		if (d->shared && (!base || alike / d->page_rows < d->shared))
+			return E_GONE;
+		rc = caches_read_rest(&e->m->caches, &b.source, base, d->shared, &d->snaps, err);
+		if (rc == E_FULL && prefix_shrink(&e->prefix))
+			continue;
+		if (!rc && (b.n || d->snaps.pos != d->at)) {
+			rc = err_set(err, E_FORMAT, "it stands at %d, its name says %d; %zu bytes are left over", d->snaps.pos,
+			             d->at, b.n);
+			snaps_drop(&d->snaps);
+		}
+		return rc;
+	}
+}
+
+static void read_done(struct disk *d)
+{
+	/* What it was kept for is not known any longer; it is returned to, so much is sure. */
+	struct prefix_key key = { .salt = d->salt, .kind = PLACE_END, .by = AHEAD_NONE, .now = engine_now(d->e) };
+	struct snaps snaps = d->snaps;
+
+	d->snaps = (struct snaps){ .n = 0 };
+	prefix_hang(&d->e->prefix, &key, d->tok, d->at, &snaps);
+	read_over(d, true);
+}
+
+static void take(struct disk *d, struct spill_got *got)
+{
+	struct err err = { 0 };
+	int rc = 0;
+
+	if (got->kind == SPILL_PAGE)
+		snaps_page_set(&d->snaps, got->page, got->payload);
+	else
+		rc = take_rest(d, got, &err);
+	free(got->payload);
+	if (rc == E_GONE) {
+		spill_load_close(d->load);
+		load_begin(d, false);
+	} else if (rc) {
+		if (rc != E_FULL) {
+			log_warn("prompt cache: a snapshot from disk does not fit: %s", err.msg);
+			spill_bad(d->spill, &(struct spill_piece){ SPILL_SNAP, d->at, d->tok, d->key });
+		}
+		read_over(d, false);
+	}
+}
+
+/* Takes what came.  false: nothing did. */
+static bool read_some(struct disk *d, size_t bytes)
+{
+	size_t done = 0;
+
+	while (d->load && done < bytes) {
+		struct spill_got got;
+
+		switch (spill_load_next(d->load, &got)) {
+		case SPILL_GOT:
+			done += got.n;
+			take(d, &got);
+			break;
+		case SPILL_WAIT:
+			if (engine_now(d->e) < d->deadline)
+				return done > 0;
+			__attribute__((fallthrough));   /* it takes longer than computing would */
+		case SPILL_FAIL:
+			read_over(d, false);
+			return true;
+		case SPILL_END:
+			read_done(d);
+			return true;
+		}
+	}
+	return done > 0;
+}
+
+/* ---- who waits ---- */
+
+/* prefix_tier.find */
+static int find(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
+{
+	struct disk *d = (struct disk *)tier;
+	struct digest *key;
+	int at;
+
+	if (n < 1)
+		return 0;
+	key = keys_of(d, salt, tok, n);
+	at = spill_find(d->spill, key, tok, n);
+	free(key);
+	return at;
+}
+
+/* Nanoseconds that computing n tokens would take; 0: not known. */
+static double compute_ns(const struct engine *e, int n)
+{
+	double rate = pace_rate(&e->pace, e->sched.n_run > 0);
+
+	return rate > 0 ? n / rate * 1e9 : 0;
+}
+
+static double read_ns(struct disk *d, int from, int at)
+{
+	struct disk_stats st;
+	double bytes = (double)d->snap_max + (double)d->page_bytes * (at / d->page_rows - from / d->page_rows);
+
+	spill_stats(d->spill, &st);
+	return bytes * (st.read_bytes ? (double)st.read_ns / (double)st.read_bytes : 1e9 / READ_RATE);
+}
+
+/* The prompt's ask, or room for it: the one not asked for since longest. */
+static struct inquiry *inquiry_of(struct disk *d, uint64_t id)
+{
+	struct inquiry *a = &d->inquiry[0];
+
+	for (int i = 0; i < ASKS && a->id != id; i++)
+		if (d->inquiry[i].id == id || d->inquiry[i].asked < a->asked)
+			a = &d->inquiry[i];
+	if (a->id == id && d->step - a->asked < FORGET_STEPS)
+		return a;
+	*a = (struct inquiry){ .id = id, .deadline = INT64_MAX };
+	return a;
+}
+
+/* prefix_tier.fetch */
+static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n, int have)
+{
+	struct disk *d = (struct disk *)tier;
+	struct inquiry *a = inquiry_of(d, check64(tok, (size_t)n * sizeof(*tok)) ^ check64(salt, strlen(salt)));
+	int64_t now = engine_now(d->e);
+	double compute;
+	int at;
+
+	a->asked = d->step;
+	if (now >= a->deadline)
+		return false;
+	/* While others read, it waits its turn, and for what they bring. */
+	if (a->deadline != INT64_MAX && d->load)
+		return true;
+	at = find(tier, salt, tok, n - 1);
+	compute = compute_ns(d->e, at - have);
+	if (at - have < GAIN_MIN || (compute > 0 && read_ns(d, have, at) > compute)) {
+		a->id = 0;
+		return false;
+	}
+	if (a->deadline == INT64_MAX) {
+		int64_t wait = compute > 0 ? (int64_t)compute : WAIT_NS;
+
+		a->deadline = now + (wait > WAIT_LEAST_NS ? wait : WAIT_LEAST_NS);
+	}
+	if (!d->load)
+		read_begin(d, salt, tok, at, a->deadline);
+	return true;
+}
+
+/* ---- between two steps ---- */
+
+void disk_step(struct engine *e)
+{
+	struct disk *d = e->disk;
+
+	if (!d)
+		return;
+	d->step++;
+	read_some(d, COPY_BYTES);
+	write_some(d, COPY_BYTES);
+}
+
+bool disk_busy(const struct engine *e)
+{
+	return e->disk && (e->disk->load || e->disk->pending);
+}
+
+bool disk_idle(struct engine *e)
+{
+	return disk_busy(e) && (read_some(e->disk, SIZE_MAX) || write_some(e->disk, SIZE_MAX));
+}
+
+void disk_stats(struct engine *e, struct disk_stats *out)
+{
+	struct disk *d = e->disk;
+
+	*out = (struct disk_stats){ 0 };
+	if (!d)
+		return;
+	spill_stats(d->spill, out);
+	out->dropped += d->dropped;
+	out->loads = d->loads;
+	out->given_up = d->given_up;
+}
+
+/* ---- open and close ---- */
+
+int disk_open(struct engine *e, struct err *err)
+{
+	enum { HEADS = 1 << 16 };       /* bytes, more than any; the part-filled page and the state are the rest */
+	const struct engine_opts *o = &e->opts;
+	struct spill_opts so = { .dir = o->disk_dir, .bytes_max = o->disk_bytes, .model = o->model, .io = o->disk_io };
+	struct disk *d;
+	int rc;
+
+	if (!o->disk_dir)
+		return 0;
+	if (!o->prefix_bytes)
+		return err_set(err, E_ARG, "a folder for kept prefixes (%s) and no memory for any", o->disk_dir);
+	d = xcalloc(1, sizeof(*d));
+	d->tier = (struct prefix_tier){ .kept = kept, .left = left, .dropped = dropped, .find = find, .fetch = fetch };
+	d->e = e;
+	d->pending_end = &d->pending;
+	d->page_rows = e->page_rows ? e->page_rows : INT_MAX;   /* without pages all is the rest */
+	d->page_bytes = caches_page_bytes(&e->m->caches);
+	d->snap_max = d->page_bytes + state_slot_bytes(&e->m->shape.state) + HEADS;
+	so.page_rows = d->page_rows;
+	so.queue_bytes = o->prefix_bytes / 4;
+	if (so.queue_bytes < 4 * (d->snap_max + d->page_bytes))
+		so.queue_bytes = 4 * (d->snap_max + d->page_bytes);
+	so.window_bytes = d->snap_max + 16 * d->page_bytes;
+	rc = spill_open(&d->spill, &so, err);
+	if (rc) {
+		free(d);
+		return rc;
+	}
+	e->disk = d;
+	e->prefix.tier = &d->tier;
+	return 0;
+}
+
+void disk_close(struct engine *e)
+{
+	struct disk *d = e->disk;
+
+	if (!d)
+		return;
+	if (d->load)
+		read_over(d, false);
+	while (d->pending)
+		if (!write_some(d, SIZE_MAX))
+			spill_flush(d->spill);  /* then there is room */
+	e->prefix.tier = NULL;
+	spill_close(d->spill);
+	free(d);
+	e->disk = NULL;
+}

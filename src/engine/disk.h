@@ -1,0 +1,37 @@
+/* disk.h - kept prefixes between memory and disk: what is written when, and whose
+ * prompt waits for what is read.
+ *
+ * The tier of prefix.h over the files of spill.h.  A state that
+ * was kept is written soon after, a few pieces between two steps; one that leaves
+ * memory, then.  A prompt of which more lies on disk than in memory waits for it,
+ * while others run: what is read is hung into the tree, and the prompt begins as if
+ * it had been there.  It waits no longer than computing would take.
+ *
+ * Engine's thread only. */
+#ifndef ENGINE_DISK_H
+#define ENGINE_DISK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/report.h"
+
+struct disk;
+struct engine;
+
+/* As e->opts ask: without a folder e->disk stays NULL, and the calls below do
+ * nothing.  The prefix store is open, and not yet in use. */
+int disk_open(struct engine *e, struct err *err);
+/* Writes what is to be written.  No request is left. */
+void disk_close(struct engine *e);
+
+/* Between two steps. */
+void disk_step(struct engine *e);
+/* Is there something to be read or written? */
+bool disk_busy(const struct engine *e);
+/* Nothing runs: there is time for more of it.  false: the disk has to come first. */
+bool disk_idle(struct engine *e);
+void disk_stats(struct engine *e, struct disk_stats *out);
+
+#endif
