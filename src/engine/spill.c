@@ -191,14 +191,9 @@ static uint64_t size_of(const struct spill_head *h)
 	return SPILL_HEAD + (uint64_t)h->n_tok * sizeof(int32_t) + h->payload_bytes;
 }
 
-/* Is there a reason not to take the job?  Counts it. */
+/* Is there no room for the job?  Counts it. */
 static bool refuse(struct spill *s, const struct job *j)
 {
-	if (s->rest > 0) {
-		s->rest--;
-		s->stats.failed++;
-		return true;
-	}
 	if (j->head.payload_bytes > s->o.queue_bytes - s->stats.queue_bytes || size_of(&j->head) > s->o.bytes_max) {
 		s->stats.dropped++;
 		return true;
@@ -270,6 +265,24 @@ static void write_failed(struct spill *s, int errnum)
 		         (long long)s->stats.failed);
 }
 
+static void job_over(struct spill *s, struct job *j, bool written)
+{
+	struct spill_entry *e = spill_index_find(&s->index, j->head.kind, &j->head.key, j->head.pos, j->tail);
+
+	assert(e && e->queued);
+	if (written) {
+		spill_index_written(&s->index, e, size_of(&j->head));
+		s->stats.written++;
+		s->stats.written_bytes += j->head.payload_bytes;
+		s->rest_next = 1;
+	} else {
+		spill_index_remove(&s->index, e);
+	}
+	s->stats.queue_bytes -= j->head.payload_bytes;
+	s->writing = false;
+	job_free(j);
+}
+
 /* Called and returns locked. */
 static void write_one(struct spill *s)
 {
@@ -283,6 +296,12 @@ static void write_one(struct spill *s)
 	if (!s->jobs)
 		s->jobs_end = &s->jobs;
 	s->writing = true;
+	if (s->rest > 0) {
+		s->rest--;
+		s->stats.failed++;
+		job_over(s, j, false);
+		return;
+	}
 	make_room(s, size_of(&j->head));
 	e = spill_index_find(&s->index, j->head.kind, &j->head.key, j->head.pos, j->tail);
 	assert(e && e->queued);
@@ -291,18 +310,9 @@ static void write_one(struct spill *s)
 	spill_name_put(name, j->head.kind, &j->head.key, j->head.pos, j->tail);
 	rc = spill_file_write(s->io, s->own, name, &j->head, j->tok, j->payload, used);
 	pthread_mutex_lock(&s->lock);
-	s->stats.queue_bytes -= j->head.payload_bytes;
-	if (!rc) {
-		spill_index_written(&s->index, e, size_of(&j->head));
-		s->stats.written++;
-		s->stats.written_bytes += j->head.payload_bytes;
-		s->rest_next = 1;
-	} else {
-		spill_index_remove(&s->index, e);
+	if (rc)
 		write_failed(s, rc);
-	}
-	s->writing = false;
-	job_free(j);
+	job_over(s, j, !rc);
 }
 
 /* Gives a file the time of its last use.  Called and returns locked; false: none
