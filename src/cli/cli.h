@@ -47,6 +47,12 @@ struct options {
 	size_t kv_bytes;                /* 0: see load.c */
 	size_t prefix_bytes;            /* SIZE_MAX: see load.c */
 
+	/* Speculation. */
+	const char *draft_model;        /* NULL: none */
+	enum draft_kind { DRAFT_NONE, DRAFT_NGRAM, DRAFT_MODEL, DRAFT_MTP, DRAFT_AUTO } draft_kind;
+	int n_draft;                    /* tokens */
+	double draft_pretend;           /* 0: no */
+
 	/* Answers: what a request does not say, or all that `run` says. */
 	double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
 	int top_k;

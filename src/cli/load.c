@@ -251,11 +251,12 @@ struct plan {
 	size_t states;                  /* of the running sequences, tapes included */
 	size_t kv;                      /* the page pool */
 	size_t prefix, parked;          /* kept prefixes beyond their pages; preempted sequences */
+	size_t draft;                   /* all that guessing ahead takes */
 };
 
 static size_t plan_total(const struct plan *p)
 {
-	return p->weights + p->step + p->states + p->kv + p->prefix + p->parked;
+	return p->weights + p->step + p->states + p->kv + p->prefix + p->parked + p->draft;
 }
 
 /* Bytes that all sequences at their longest could use. */
@@ -285,11 +286,12 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 	p->parked = least(most, machine / 16);
 	if (!o->memory_bytes)
 		return 0;
-	fixed = p->weights + p->step + p->states + (o->kv_bytes ? p->kv : 0) + (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
+	fixed = p->weights + p->step + p->states + p->draft + (o->kv_bytes ? p->kv : 0) + (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
 	if (fixed >= o->memory_bytes)
-		return err_set(err, E_LIMIT, "--memory %zu MB: weights take %zu MB, a step %zu MB, states %zu MB, keys and values "
-		               "and kept prefixes as asked for %zu MB; nothing is left", o->memory_bytes / MB, p->weights / MB,
-		               p->step / MB, p->states / MB, (fixed - p->weights - p->step - p->states) / MB);
+		return err_set(err, E_LIMIT, "--memory %zu MB: weights take %zu MB, a step %zu MB, states %zu MB, drafting %zu MB, "
+		               "keys and values and kept prefixes as asked for %zu MB; nothing is left", o->memory_bytes / MB,
+		               p->weights / MB, p->step / MB, p->states / MB, p->draft / MB,
+		               (fixed - p->weights - p->step - p->states - p->draft) / MB);
 	rest = o->memory_bytes - fixed;
 	if (!o->kv_bytes)
 		p->kv = least(most, rest / 8 * 5);
@@ -313,8 +315,11 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 	log_info("context %d, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, eo->seqs_max,
 	         eo->step_rows, eo->queue_max);
 	log_info("memory %zu MB: weights mapped %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
-	         "kept prefixes up to %zu, preempted up to %zu", plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB,
-	         p->kv / MB, shape->layers_attn ? p->kv / model_kv_row_bytes(shape, mo->kv) : 0, p->prefix / MB, p->parked / MB);
+	         "kept prefixes up to %zu, preempted up to %zu, drafting up to %zu", plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB,
+	         p->kv / MB, shape->layers_attn ? p->kv / model_kv_row_bytes(shape, mo->kv) : 0, p->prefix / MB, p->parked / MB,
+	         p->draft / MB);
+	for (int i = 0; i < eo->n_drafter; i++)
+		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
 }
 
 static int open_engine(struct session *s, const struct options *o, unsigned what, struct err *err)
@@ -330,15 +335,21 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 
 	progress(s->store->name, NULL, 0);      /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
+	if (!rc)
+		rc = drafts_bind(&s->drafts, o, s->model, s->store, s->tok, err);
 	if (rc)
 		return rc;
 	mo = (struct model_opts){
 		.arith = o->arith, .slots = o->parallel, .ctx_max = o->ctx_size ? o->ctx_size : s->model->shape.ctx_max,
-		.step_rows = o->step_rows, .kv = kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16"),
+		.step_rows = o->step_rows, .tape_rows = drafts_tokens(o), .kv = kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16"),
 	};
 	plan.weights = (size_t)s->model->shape.weight_bytes;
 	plan.states = size_mul((size_t)mo.slots, state_slot_bytes(&s->model->shape.state));
+	plan.states += size_mul(size_mul((size_t)mo.slots, (size_t)mo.tape_rows), (size_t)s->model->shape.state.layers *
+	                        state_tape_floats(&s->model->shape.state) * sizeof(float));
+	eo.n_draft = drafts_tokens(o);
 	plan.step = engine_step_bytes(s->model, &eo);
+	plan.draft = drafts_plan(&s->drafts, o, mo.ctx_max, o->memory_bytes ? o->memory_bytes : machine_bytes());
 	rc = budgets(s, o, &mo, &plan, err);
 	if (rc)
 		return rc;
@@ -352,7 +363,13 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	if (rc)
 		return rc;
 	read_weights(s->store);
+	if (s->drafts.store)
+		read_weights(s->drafts.store);
 	progress(s->store->name, NULL, 0);
+	eo.draft_fixed = what & LOAD_LOGITS;
+	rc = drafts_open(&s->drafts, o, s->model, &eo, err);
+	if (rc)
+		return rc;
 	rc = engine_open(&s->engine, s->model, s->tok, &eo, err);
 	if (!rc)
 		log_plan(s, &eo, &plan);
@@ -396,6 +413,7 @@ int session_open(struct session *s, const struct options *o, unsigned what, stru
 void session_close(struct session *s)
 {
 	engine_close(s->engine);
+	drafts_close(&s->drafts);
 	model_close(s->model);
 	if (s->be)
 		s->be->ops->close(s->be);

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/load_draft.h"
 #include "engine/engine.h"
 #include "model/model.h"
 #include "store/store.h"
@@ -33,6 +34,7 @@ struct session {
 
 	struct backend *be;
 	struct model *model;
+	struct drafts drafts;
 	struct engine *engine;
 };
 

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "cli/cli.h"
 
-enum kind { K_FLAG, K_INT, K_INT64, K_SIZE, K_DOUBLE, K_TEXT, K_INTS, K_CPU, K_ARITH, K_THINK, K_LOG, K_LOG_FORMAT };
+enum kind { K_FLAG, K_INT, K_INT64, K_SIZE, K_DOUBLE, K_TEXT, K_INTS, K_CPU, K_ARITH, K_THINK, K_DRAFT, K_LOG, K_LOG_FORMAT };
 
 #define AT(field) offsetof(struct options, field)
 enum { NONE = 0 };              /* no "was set" flag: offset 0 is the model's */
@@ -181,6 +181,17 @@ static const struct option table[] = {
 	  "memory for keys and values; 0: what --parallel sequences of --ctx-size need, at most a quarter of the machine's" },
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL, group_model,
 	  "memory for kept prompt prefixes; 0: keep none.  Default: an eighth of the machine's" },
+	{ CMD_CHAT, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|mtp|auto", "auto",
+	  group_model, "who guesses ahead: nobody, a search in the text, --draft-model, the model's own draft head, or all there "
+	  "are.  Answers are the same; they come faster" },
+	{ CMD_LOGITS, "draft", NULL, "draft-kind", K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|mtp|auto", "none",
+	  group_this, "who guesses ahead while decoding; changes no bit" },
+	{ CMD_ENGINE, "draft-model", "md", NULL, K_TEXT, AT(draft_model), NONE, 0, 0, "MODEL", NULL, group_model,
+	  "smaller model with the same tokens, or a folder with a draft head, to guess ahead with" },
+	{ CMD_ENGINE, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8", group_model,
+	  "most tokens guessed ahead per step; fewer where they do not pay" },
+	{ CMD_SERVE | CMD_RUN, "draft-pretend", NULL, "synthetic-acceptance", K_DOUBLE, AT(draft_pretend), NONE, 0, 1, "SHARE", "0",
+	  group_model, "for planning: take this share of guesses for right.  What is answered then means nothing" },
 	{ CMD_ENGINE, "cpu", NULL, NULL, K_CPU, AT(cpu), NONE, 0, 0, "LEVEL", NULL, group_model,
 	  "use no newer instructions than scalar, avx2, avx512 or amx; else the best this machine has" },
 	{ CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(arith), NONE, 0, 0, "f32|fast", "fast", group_model,
@@ -286,6 +297,15 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 	if (op->kind == K_ARITH && (!strcmp(text, "f32") || !strcmp(text, "fast"))) {
 		*(enum arith *)field(o, op->at) = text[1] == '3' ? ARITH_F32 : ARITH_FAST;
 		return 0;
+	}
+	if (op->kind == K_DRAFT) {
+		static const char *const name[] = { "none", "ngram", "model", "mtp", "auto" };
+
+		for (int i = DRAFT_NONE; i <= DRAFT_AUTO; i++)
+			if (!strcmp(text, name[i])) {
+				*(enum draft_kind *)field(o, op->at) = (enum draft_kind)i;
+				return 0;
+			}
 	}
 	if (op->kind == K_THINK && (!strcmp(text, "on") || !strcmp(text, "off"))) {
 		*(enum think *)field(o, op->at) = text[1] == 'n' ? THINK_ON : THINK_OFF;

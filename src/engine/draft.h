@@ -77,10 +77,16 @@ struct drafter {
  * sequence itself and in text of earlier ones (the newest text_max tokens). */
 struct drafter *draft_ngram_open(int seqs_max, int text_max);
 
+/* Anything at all, for engine_opts.draft_pretend. */
+struct drafter *draft_pretend_open(void);
+
 /* A second model, which stays the caller's, with room for seqs_max sequences.
  * prefix_bytes: what it may keep of prefixes, within m's snapshots. */
 int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err);
-/* The model's own draft head (model_bind_head), attached; it stays the caller's. */
+/* The model's own draft head (model_bind_head), attached for steps of at least
+ * DRAFT_WAITING_MAX + seqs_max rows; it stays the caller's.  So many hidden rows of a
+ * sequence may wait: a step of them is as cheap per row as any. */
+enum { DRAFT_WAITING_MAX = 64 };
 int draft_mtp_open(struct drafter **out, struct model *head, int seqs_max, size_t prefix_bytes, struct err *err);
 /* Are the tokens of `of`, of a draft model called name, those of t?  E_UNSUPPORTED
  * with the first that differs. */

@@ -19,8 +19,6 @@
 #include "engine/draft_pass.h"
 #include "engine/prefix.h"
 
-enum { WAITING_MAX = 64 };      /* hidden rows of a sequence; a step of them is as cheap per row as any */
-
 struct seq {
 	uint64_t id;            /* 0: nothing here */
 	int base;               /* the first token that has a row; token t's lies at t - base */
@@ -40,14 +38,14 @@ struct mtp {
 	struct draft_ask **in;  /* [seqs_max] asks of the step */
 	size_t row_bytes;       /* one hidden row */
 	/* The backend's. */
-	char *waiting;          /* [seqs_max][WAITING_MAX] rows */
+	char *waiting;          /* [seqs_max][DRAFT_WAITING_MAX] rows */
 	char *given, *hidden;   /* [rows_max] rows: into and out of a step */
 	char *zero;             /* one row */
 };
 
 static char *wait_row(const struct mtp *g, int slot, int i)
 {
-	return g->waiting + ((size_t)slot * WAITING_MAX + (size_t)i) * g->row_bytes;
+	return g->waiting + ((size_t)slot * DRAFT_WAITING_MAX + (size_t)i) * g->row_bytes;
 }
 
 /* What the state cache carries for the slot: the hidden of the last token. */
@@ -165,15 +163,15 @@ static void follow_one(struct mtp *g, const struct draft_run *run, const char *h
 	if (s->id != a->id || at != s->pos - 1 + s->n)
 		seq_open(g, a, at);
 	while (done < run->n) {
-		int n = run->n - done < WAITING_MAX - s->n ? run->n - done : WAITING_MAX - s->n;
+		int n = run->n - done < DRAFT_WAITING_MAX - s->n ? run->n - done : DRAFT_WAITING_MAX - s->n;
 
 		copy(g, wait_row(g, a->slot, s->n), hidden + (size_t)(run->row + done) * g->row_bytes, n);
 		s->n += n;
 		done += n;
-		if (s->n == WAITING_MAX) {
-			int known = a->n_tok - s->pos, rows = known < s->n ? known : s->n;
+		if (s->n == DRAFT_WAITING_MAX) {
+			int known = a->n_tok - s->pos;
 
-			if (!flush(g, a, rows < g->pass.rows_max ? rows : g->pass.rows_max))
+			if (!flush(g, a, known < s->n ? known : s->n))
 				return;
 		}
 	}
@@ -293,7 +291,7 @@ static void mtp_close(struct drafter *d)
 		seq_close(g, i);
 	prefix_fini(&g->prefix);
 	if (g->waiting)
-		be->ops->free(be, g->waiting, seqs * WAITING_MAX * g->row_bytes);
+		be->ops->free(be, g->waiting, seqs * DRAFT_WAITING_MAX * g->row_bytes);
 	if (g->given)
 		be->ops->free(be, g->given, rows * g->row_bytes);
 	if (g->hidden)
@@ -317,6 +315,7 @@ int draft_mtp_open(struct drafter **out, struct model *m, int seqs_max, size_t p
 	int rows = m->opts.step_rows;
 
 	*out = NULL;
+	assert(rows >= DRAFT_WAITING_MAX + seqs_max);
 	assert(m->kv && m->state && m->shape.state.conv_channels == m->shape.hidden && seqs_max <= m->opts.slots);
 	g->d.ops = &mtp_ops;
 	g->m = m;
@@ -325,7 +324,7 @@ int draft_mtp_open(struct drafter **out, struct model *m, int seqs_max, size_t p
 		free(g);
 		return err->code;
 	}
-	g->waiting = be->ops->alloc(be, size_mul(size_mul((size_t)seqs_max, WAITING_MAX), g->row_bytes));
+	g->waiting = be->ops->alloc(be, size_mul(size_mul((size_t)seqs_max, DRAFT_WAITING_MAX), g->row_bytes));
 	g->given = be->ops->alloc(be, size_mul((size_t)rows, g->row_bytes));
 	g->hidden = be->ops->alloc(be, size_mul((size_t)rows, g->row_bytes));
 	g->zero = be->ops->alloc(be, g->row_bytes);

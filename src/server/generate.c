@@ -193,7 +193,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		.stop = (const char *const *)a->stop, .n_stop = a->n_stop,
 		.skip_special = a->skip_special, .mark = g->mark, .n_mark = g->n_mark,
 		.mark_kind = g->mark_kind, .cache_salt = a->cache_salt,
-		.lead = g->led ? &g->lead : NULL, .priority = a->priority,
+		.lead = g->led ? &g->lead : NULL, .priority = a->priority, .n_draft = a->n_draft,
 		.client = client_number(g->x->client), .deadline_ns = g->x->deadline_ns, .refusal = &why,
 		.notify = exchange_notify, .notify_arg = g->x,
 	};
@@ -347,6 +347,8 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 	c->stop_text = ev->stop_text;
 	c->n_prompt = ev->n_prompt;
 	c->n_cached = ev->n_cached;
+	c->n_accepted = ev->n_accepted;
+	c->n_rejected = ev->n_rejected;
 	c->n_output = ev->n_output;
 	g->queue_ns = ev->queue_ns;
 	if (!c->index)
@@ -613,6 +615,8 @@ struct usage generation_usage(const struct generation *g)
 		}
 		u.output += c->n_output;
 		u.thought += c->n_thinking;
+		u.accepted += c->n_accepted;
+		u.rejected += c->n_rejected;
 	}
 	return u;
 }
@@ -623,8 +627,10 @@ void put_usage(const struct generation *g, struct buf *out, bool thinking)
 
 	buf_printf(out, "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
 	           "\"prompt_tokens_details\":{\"cached_tokens\":%d}", u.prompt, u.output, u.prompt + u.output, u.cached);
+	buf_puts(out, ",\"completion_tokens_details\":{");
 	if (thinking)
-		buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%d}", u.thought);
+		buf_printf(out, "\"reasoning_tokens\":%d,", u.thought);
+	buf_printf(out, "\"accepted_prediction_tokens\":%d,\"rejected_prediction_tokens\":%d}", u.accepted, u.rejected);
 	put_cache_report(g, out);
 	buf_putc(out, '}');
 }

@@ -26,7 +26,7 @@ struct choice {
 	bool started, done;
 	enum finish finish;
 	const char *stop_text;          /* the stop string that ended it, or NULL */
-	int n_prompt, n_cached, n_output;
+	int n_prompt, n_cached, n_output, n_accepted, n_rejected;
 	int64_t t_last;                 /* clock of the last token; 0: none yet */
 
 	/* The family's: what was written and not yet sent. */
@@ -135,7 +135,7 @@ void generation_explain(const struct generation *g, struct buf *out);
 void put_cache_report(const struct generation *g, struct buf *out);
 void put_usage(const struct generation *g, struct buf *out, bool thinking);
 /* The same as numbers. */
-struct usage { int prompt, cached, output, thought; };
+struct usage { int prompt, cached, output, thought, accepted, rejected; };      /* accepted, rejected: drafts */
 struct usage generation_usage(const struct generation *g);
 /* {"total", "cache", "processed", "time_ms"} of a PROGRESS, as llama.cpp has it. */
 void put_progress(const struct generation *g, const struct choice *c, const struct event *ev, struct buf *out);

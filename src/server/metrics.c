@@ -136,6 +136,21 @@ static void histogram(const struct page *p, const char *name, const char *help, 
 	buf_fini(&le);
 }
 
+static void put_drafts(const struct page *p, const struct engine_stats *e)
+{
+	if (!e->drafter[0].name)
+		return;
+	describe(p, "drafted_tokens_total", "counter", "Tokens guessed ahead and computed, by drafter.");
+	for (int i = 0; i < DRAFTERS_MAX && e->drafter[i].name; i++)
+		labelled(p, "drafted_tokens_total", "drafter", e->drafter[i].name, e->drafter[i].drafted);
+	describe(p, "draft_accepted_tokens_total", "counter", "Of these, the ones that became part of an answer.");
+	for (int i = 0; i < DRAFTERS_MAX && e->drafter[i].name; i++)
+		labelled(p, "draft_accepted_tokens_total", "drafter", e->drafter[i].name, e->drafter[i].accepted);
+	describe(p, "draft_rounds_total", "counter", "Runs of such tokens.");
+	for (int i = 0; i < DRAFTERS_MAX && e->drafter[i].name; i++)
+		labelled(p, "draft_rounds_total", "drafter", e->drafter[i].name, e->drafter[i].rounds);
+}
+
 static void put_engine(const struct page *p, const struct engine_stats *e)
 {
 	static const char *const limit[N_LIMIT] = { "", "count", "seconds", "share", "deadline" };
@@ -169,6 +184,7 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	counter(p, "cached_tokens_total", "Prompt tokens that a kept prefix made unnecessary to compute.",
 	        e->cached_tokens);
 	counter(p, "output_tokens_total", "Tokens generated.", e->output_tokens);
+	put_drafts(p, e);
 	gauge(p, "kv_pages", "Pages of keys and values there are.", e->kv_pages);
 	gauge(p, "kv_pages_used", "Pages of keys and values in use, by sequences and kept prefixes.", e->kv_pages_used);
 	gauge(p, "prefix_bytes", "Bytes of kept prefixes.", (double)e->prefix_bytes);

@@ -15,6 +15,7 @@ const struct field params_fields[] = {
 	{ "presence_penalty" }, { "frequency_penalty" }, { "logit_bias" }, { "seed" },
 	{ "stop" }, { "stop_token_ids" }, { "ignore_eos" }, { "min_tokens" }, { "stream" }, { "stream_options" },
 	{ "n" }, { "skip_special_tokens" }, { "logprobs" }, { "priority" },
+	{ "speculation" }, { "num_draft_tokens" },
 	/* harmless: they change no token */
 	{ "user" }, { "metadata" }, { "safety_identifier" }, { "prompt_cache_key" }, { "prompt_cache_retention" },
 	/* known, and not done: only what asks for nothing may stand there */
@@ -32,7 +33,7 @@ const struct field params_fields[] = {
 	{ "n_predict", "-1", "use max_tokens" }, { "repeat_penalty", "1|1.0", "use repetition_penalty" },
 	{ "typical_p", "1|1.0" }, { "tfs_z", "1|1.0" }, { "mirostat", "0" }, { "dry_multiplier", "0|0.0" },
 	{ "xtc_probability", "0|0.0" }, { "dynatemp_range", "0|0.0" }, { "cache_prompt", "true" },
-	{ "adapters", "" }, { "adapter", "" }, { "lora", "[]" }, { "draft_model", "" }, { "num_draft_tokens", "" },
+	{ "adapters", "" }, { "adapter", "" }, { "lora", "[]" }, { "draft_model", "" },
 	{ NULL },
 };
 
@@ -230,7 +231,8 @@ static int read_cache(struct params *a, const struct json *body, struct problem 
 
 int params_sampling(struct params *a, const struct json *body, const struct served *d, struct problem *p)
 {
-	int64_t n = 1, priority = 0;
+	int64_t n = 1, priority = 0, n_draft = DRAFT_MAX;
+	bool speculation = true;
 	struct err err;
 	int r;
 
@@ -239,8 +241,11 @@ int params_sampling(struct params *a, const struct json *body, const struct serv
 	    (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
 	    (r = field_int(body, "n", 1, N_MAX, &n, p)) || (r = field_bool(body, "ignore_eos", &a->ignore_eos, p)) ||
 	    (r = field_bool(body, "skip_special_tokens", &a->skip_special, p)) ||
-	    (r = field_int(body, "priority", -1000, 1000, &priority, p)))
+	    (r = field_int(body, "priority", -1000, 1000, &priority, p)) ||
+	    (r = field_bool(body, "speculation", &speculation, p)) ||
+	    (r = field_int(body, "num_draft_tokens", 0, DRAFT_MAX, &n_draft, p)))
 		return r;
+	a->n_draft = speculation && n_draft ? (int)n_draft : -1;
 	a->priority = (int)-priority;           /* where this name comes from, the smaller is served first */
 	a->n = (int)n;
 	/* The sampler has the last word on what it takes. */

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/draft.h"
 #include "engine/sampler.h"
 #include "server/fields.h"
 #include "server/server.h"
@@ -23,7 +24,7 @@ struct params {
 	bool stream, include_usage, progress;
 	bool store;                     /* keep the answer for later requests */
 	bool parallel;                  /* several calls in one answer */
-	int priority;                   /* as the engine has it */
+	int priority, n_draft;          /* as the engine has them */
 	int n;
 	int64_t max_tokens;             /* -1: until the context ends */
 	struct sampler_params sampling; /* its pointers point into this struct */

@@ -149,9 +149,11 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 {
 	struct model_opts mo = { .arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP,
 	                         .tape_rows = DEPTH, .snap_bytes = 1 << 25 };
+	struct model_opts ho = mo;
 	struct drafter *head;
 	struct err err;
 
+	ho.step_rows = DRAFT_WAITING_MAX + SLOTS;
 	memset(g, 0, sizeof(*g));
 	g->be = backend_cpu_open(2, cpu_detect());
 	g->o = (struct engine_opts){ .seqs_max = SLOTS, .step_rows = step, .queue_max = 8, .prefix_bytes = 1 << 24,
@@ -160,7 +162,7 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 	if (drafters & NGRAM)
 		g->o.drafter[g->o.n_drafter++] = draft_ngram_open(SLOTS, 1 << 12);
 	if (drafters & MTP) {
-		CHECK(!model_bind_head(&g->head, g->m, g->st, &err) && !model_attach(g->head, g->be, &mo, &err), "%s",
+		CHECK(!model_bind_head(&g->head, g->m, g->st, &err) && !model_attach(g->head, g->be, &ho, &err), "%s",
 		      err.msg);
 		CHECK(!draft_mtp_open(&head, g->head, SLOTS, 1 << 24, &err), "%s", err.msg);
 		spy_open(&g->spy, head);

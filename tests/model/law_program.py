@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """The law of the row through the program: `weft logits --arith fast` writes the same
-bytes whatever --split, --alongside, --resume-at and --threads say.
+bytes whatever --split, --alongside, --resume-at, --threads and --draft say.
 
     law_program.py WEFT FOLDER...
 
@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 N, GREEDY = 300, 20
+FOLDER = object()       # stands for the model itself
 
 
 def levels(weft, folder, ids, out):
@@ -36,6 +37,9 @@ def ways(every):
     yield from (("--alongside", str(n)) for n in (1, 4))
     yield ("--split", "1,7,64", "--alongside", "3", "--threads", "2")
     yield ("--split", "5,1", "--alongside", "2", "--resume-at", "123", "--threads", "3")
+    yield from (("--draft", "ngram", "--num-draft-tokens", str(k)) for k in (1, 5, 16))
+    yield ("--draft", "model", "--draft-model", FOLDER, "--alongside", "2")
+    yield ("--draft", "model", "--draft-model", FOLDER, "--split", "5,1", "--resume-at", "310", "--threads", "3")
     yield from (("--resume-at", str(k)) for k in range(1, N + GREEDY - 1, every))
 
 
@@ -55,9 +59,9 @@ def check(weft, folder, level, every, work):
     want = run("--threads", "1")
     for options in ways(every):
         count += 1
-        if run(*options) != want:
+        if run(*(folder if o is FOLDER else o for o in options)) != want:
             bad += 1
-            print("FAIL %s, %s: %s differs" % (folder, level, " ".join(options)))
+            print("FAIL %s, %s: %s differs" % (folder, level, " ".join(map(str, options))))
     print("%s %s, %s: %d ways, the same bytes" % ("ok  " if not bad else "FAIL", folder, level, count), flush=True)
     return bad
 

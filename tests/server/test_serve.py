@@ -3,6 +3,7 @@ beside quick ones, answers that do not depend on company.
 Run as: test_serve.py WEFT MODEL"""
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -227,6 +228,39 @@ class Program(unittest.TestCase):
         self.assertEqual(s.wait(), 0)
         a.close()
         s.close()
+
+
+class Speculation(unittest.TestCase):
+    def test_usage(self):
+        """What is guessed ahead changes nothing but usage; a request can do without."""
+        with_drafts, without = start("--parallel", "2"), start("--draft-kind", "none")
+        self.addCleanup(with_drafts.close)
+        self.addCleanup(without.close)
+        told = [0, 0]
+        for i in range(6):
+            body = {"prompt": "one two three four one two three four one two three" + " four" * (i % 2), "max_tokens": 60,
+                    "ignore_eos": True, "logprobs": 2, "temperature": i % 3 / 2, "seed": i}
+            plain = without.post(COMPLETIONS, body).json()
+            for how in ({}, {"num_draft_tokens": 2}, {"speculation": True}, {"speculation": False}, {"num_draft_tokens": 0}):
+                r = with_drafts.post(COMPLETIONS, {**how, **body}).json()
+                self.assertEqual(r["choices"], plain["choices"])
+                self.assertEqual(r["usage"]["completion_tokens"], 60)
+                counts = r["usage"]["completion_tokens_details"]
+                if False in how.values() or 0 in how.values():
+                    self.assertEqual(counts, {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0})
+                told[0] += counts["accepted_prediction_tokens"]
+                told[1] += counts["rejected_prediction_tokens"]
+        self.assertEqual(with_drafts.post(COMPLETIONS, {**body, "num_draft_tokens": 17}).status, 400)
+        page = with_drafts.ask("GET", "/metrics").text()
+
+        def total(name):
+            found = re.findall(r'^%s{[^}]*drafter="(?:ngram|mtp)"} (\d+)' % name, page, re.M)
+            self.assertEqual(len(found), 2, page)
+            return sum(map(int, found))
+
+        self.assertEqual(total("weft_draft_accepted_tokens_total"), told[0])
+        self.assertEqual(total("weft_drafted_tokens_total"), sum(told))
+        self.assertNotIn("drafter=", without.ask("GET", "/metrics").text())
 
 
 if __name__ == "__main__":

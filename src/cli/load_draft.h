@@ -1,0 +1,30 @@
+/* load_draft.h - the drafters that the options ask for. */
+#ifndef CLI_LOAD_DRAFT_H
+#define CLI_LOAD_DRAFT_H
+
+#include "cli/cli.h"
+#include "engine/engine.h"
+
+struct drafts {
+	struct store *store;            /* of --draft-model; NULL: none */
+	struct model *model;            /* a second model, or a draft head; NULL: none */
+	bool head;
+	size_t kv_bytes, prefix_bytes;  /* what it may take for keys and values, for kept prefixes */
+	struct drafter *drafter[DRAFTERS_MAX];
+	int n;
+};
+
+/* Binds what drafts for m, which was bound from st with that tokenizer (or NULL).
+ * On an error, as after the rest, drafts_close. */
+int drafts_bind(struct drafts *d, const struct options *o, const struct model *m, struct store *st,
+                const struct tokenizer *tok, struct err *err);
+/* Tokens that will be drafted at most; 0: none. */
+int drafts_tokens(const struct options *o);
+/* Bytes in all beyond what m takes, of the memory there is for everything. */
+size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_t memory);
+/* After m was attached: into eo. */
+int drafts_open(struct drafts *d, const struct options *o, struct model *m, struct engine_opts *eo, struct err *err);
+/* After the engine is closed, before m. */
+void drafts_close(struct drafts *d);
+
+#endif
