@@ -46,6 +46,7 @@ struct options {
 	size_t memory_bytes;            /* for everything; 0: no such bound */
 	size_t kv_bytes;                /* 0: see load.c */
 	size_t prefix_bytes;            /* SIZE_MAX: see load.c */
+	double verify_cache;            /* share of hits that is computed again */
 
 	/* Speculation. */
 	const char *draft_model;        /* NULL: none */
@@ -98,6 +99,7 @@ struct options {
 	const char *ids, *out;
 	struct ints split;
 	int greedy, alongside, resume_at;
+	const char *warm;               /* ids to be run before; NULL: none */
 
 	/* inspect */
 	bool tensors;

@@ -13,6 +13,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/rng.h"
 
 enum { TOKENIZER_JSON_MAX = 256 << 20, TEMPLATE_MAX = 4 << 20 };  /* bytes; the largest known have 33 MB and 17 KB */
 
@@ -357,6 +358,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	/* Beside the kept ones, two for `logits --resume-at`. */
 	mo.snap_bytes = plan.prefix + 2 * state_slot_bytes(&s->model->shape.state);
 	eo.prefix_bytes = plan.prefix;
+	eo.verify_share = o->verify_cache;
+	eo.verify_seed = rng_os_seed();
 	eo.park_bytes = plan.parked;
 	s->be = backend_cpu_open(o->threads ? o->threads : cpu_count(), o->cpu);
 	rc = model_attach(s->model, s->be, &mo, err);

@@ -1,8 +1,8 @@
 /* logits.c - `weft logits`: token ids in, the logits of every position out.
  *
  * Through the engine that serves, so that what is compared is what is served.
- * How the work is cut (--split), what runs beside it (--alongside) and where it
- * is interrupted (--resume-at) may change no bit. */
+ * How the work is cut (--split), what runs beside it (--alongside), where it is
+ * interrupted (--resume-at) and what was computed before (--warm) may change no bit. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "cli/load.h"
 #include "store/safetensors.h"
@@ -19,10 +20,12 @@ enum { IDS_FILE_MAX = 64 << 20, STEP_ROWS_MAX = 65536 };
 struct work {
 	const struct options *o;
 	struct session s;
-	int32_t *ids, *greedy;
-	int n, n_greedy;                /* prompt; tokens decoded so far */
+	int32_t *ids, *greedy, *warm;
+	int n, n_greedy, n_warm;        /* prompt; tokens decoded so far; the prompt before it */
+	int common;                     /* tokens that both prompts begin with */
 	int vocab, n_row;               /* rows wanted: the prompt's and all but the last decoded one's */
 	float *row;                     /* [n_row][vocab] */
+	bool *seen;                     /* [n_row] */
 	int rows_seen;
 	struct request **other;         /* [alongside] */
 	int started;                    /* others so far, for their tokens */
@@ -30,9 +33,8 @@ struct work {
 
 /* ---- the file of ids ---- */
 
-static int read_ids(struct work *w, struct err *err)
+static int read_ids(const char *path, int32_t **ids, int *n, struct err *err)
 {
-	const char *path = w->o->ids;
 	struct json *j = NULL;
 	struct buf b;
 	int rc;
@@ -44,15 +46,15 @@ static int read_ids(struct work *w, struct err *err)
 	if (!rc && (json_kind(j) != JSON_ARRAY || !json_len(j) || json_len(j) > INT_MAX))
 		rc = err_set(err, E_FORMAT, "%s: %s, not a JSON array of token ids", path,
 		             json_kind(j) == JSON_ARRAY ? "an empty array" : json_kind_name(json_kind(j)));
-	w->n = rc ? 0 : (int)json_len(j);
-	w->ids = xcalloc((size_t)w->n + 1, sizeof(*w->ids));
-	for (int i = 0; i < w->n && !rc; i++) {
+	*n = rc ? 0 : (int)json_len(j);
+	*ids = xcalloc((size_t)*n + 1, sizeof(**ids));
+	for (int i = 0; i < *n && !rc; i++) {
 		int64_t id;
 
 		if (json_to_int(json_at(j, (size_t)i), &id) || id < 0 || id > INT32_MAX)
 			rc = err_set(err, E_FORMAT, "%s: element %d is not a token id", path, i);
 		else
-			w->ids[i] = (int32_t)id;
+			(*ids)[i] = (int32_t)id;
 	}
 	json_free(j);
 	buf_fini(&b);
@@ -67,6 +69,12 @@ static int check_ids(const struct work *w, struct err *err)
 		if (w->ids[i] >= w->vocab)
 			return err_set(err, E_ARG, "%s: element %d is %" PRId32 ", the model has %d tokens", w->o->ids, i, w->ids[i],
 			               w->vocab);
+	for (int i = 0; i < w->n_warm; i++)
+		if (w->warm[i] >= w->vocab)
+			return err_set(err, E_ARG, "%s: element %d is %" PRId32 ", the model has %d tokens", w->o->warm, i, w->warm[i],
+			               w->vocab);
+	if (w->n_warm > ctx)
+		return err_set(err, E_LIMIT, "%d ids in %s do not fit a context of %d", w->n_warm, w->o->warm, ctx);
 	if (w->n > ctx - w->o->greedy)
 		return err_set(err, E_LIMIT, "%d ids and %d more do not fit a context of %d", w->n, w->o->greedy, ctx);
 	if (at && at >= w->n + w->o->greedy)
@@ -84,12 +92,22 @@ static void keep_row(void *arg, int pos, const float *row, int vocab)
 	if (pos >= w->n_row)
 		return;
 	memcpy(w->row + (size_t)pos * (size_t)vocab, row, (size_t)vocab * sizeof(*row));
-	w->rows_seen++;
+	w->rows_seen += !w->seen[pos];
+	w->seen[pos] = true;
+}
+
+/* Of the prompt before it: what was computed then is not computed again. */
+static void keep_common_row(void *arg, int pos, const float *row, int vocab)
+{
+	const struct work *w = arg;
+
+	if (pos < w->common)
+		keep_row(arg, pos, row, vocab);
 }
 
 static void ask_init(struct ask *a, const struct work *w)
 {
-	*a = (struct ask){ .no_cache = true, .split = w->o->split.v, .n_split = w->o->split.n };
+	*a = (struct ask){ .no_cache = !w->n_warm, .split = w->o->split.v, .n_split = w->o->split.n };
 	sampler_params_init(&a->sampling);
 	a->sampling.temperature = 0;
 }
@@ -131,6 +149,33 @@ static int keep_others_going(struct work *w, struct err *err)
 	return 0;
 }
 
+/* The prompt before it, whole, with its state kept where the two part. */
+static int run_warm(struct work *w, struct err *err)
+{
+	struct request *r;
+	struct event ev;
+	struct ask a;
+	int rc;
+
+	while (w->common < w->n && w->common < w->n_warm && w->ids[w->common] == w->warm[w->common])
+		w->common++;
+	ask_init(&a, w);
+	a.prompt = w->warm;
+	a.n_prompt = w->n_warm;
+	a.mark = &w->common;
+	a.n_mark = 1;
+	a.on_logits = keep_common_row;
+	a.on_logits_arg = w;
+	rc = engine_submit(w->s.engine, &a, &r, err);
+	if (rc)
+		return rc;
+	while (request_wait(r, &ev))
+		if (ev.kind == EV_DONE && ev.finish == FINISH_ERROR)
+			rc = err_set(err, ev.err.code, "%s: %s", w->o->warm, ev.err.msg);
+	request_free(r);
+	return rc;
+}
+
 static int run(struct work *w, struct err *err)
 {
 	struct request *r = NULL;
@@ -148,6 +193,8 @@ static int run(struct work *w, struct err *err)
 	a.resume_at = w->o->resume_at;
 	a.on_logits = keep_row;
 	a.on_logits_arg = w;
+	if (!rc && w->n_warm)
+		rc = run_warm(w, err);
 	if (!rc)
 		rc = engine_submit(w->s.engine, &a, &r, err);
 	while (!rc && request_wait(r, &ev)) {
@@ -156,6 +203,9 @@ static int run(struct work *w, struct err *err)
 			w->greedy[w->n_greedy++] = ev.token;
 		else if (ev.kind == EV_DONE && ev.finish == FINISH_ERROR)
 			rc = err_set(err, ev.err.code, "%s", ev.err.msg);
+		else if (ev.kind == EV_DONE && w->n_warm)
+			log_info("%d tokens, %d in common with the ones before, resumed at %d (%s, %s)", w->n, w->common,
+			         ev.prefix.resumed, prefix_source_name(ev.prefix.source), prefix_reason_name(ev.prefix.reason));
 	}
 	if (r)
 		request_free(r);
@@ -193,7 +243,8 @@ static int complete(const struct options *given, struct options *o, struct err *
 	for (int i = 0; i < o->split.n; i++)
 		most = o->split.v[i] > most ? o->split.v[i] : most;
 	o->parallel = o->queue = 1 + o->alongside;
-	o->prefix_bytes = 0;
+	if (!o->warm)
+		o->prefix_bytes = 0;
 	if (most > STEP_ROWS_MAX / o->parallel)
 		return err_set(err, E_LIMIT, "--split: %d sequences of %d tokens are more than %d in a step", o->parallel, most,
 		               STEP_ROWS_MAX);
@@ -213,7 +264,9 @@ int cmd_logits(const struct options *given)
 		cli_fail("logits", &err);
 		return EXIT_USAGE;
 	}
-	rc = read_ids(&w, &err);
+	rc = read_ids(o.ids, &w.ids, &w.n, &err);
+	if (!rc && o.warm)
+		rc = read_ids(o.warm, &w.warm, &w.n_warm, &err);
 	if (!rc)
 		rc = session_open(&w.s, &o, LOAD_ENGINE | LOAD_LOGITS, &err);
 	if (!rc) {
@@ -223,6 +276,7 @@ int cmd_logits(const struct options *given)
 	if (!rc) {
 		w.n_row = w.n + (o.greedy ? o.greedy - 1 : 0);
 		w.row = xmalloc(size_mul(size_mul((size_t)w.n_row, (size_t)w.vocab), sizeof(*w.row)));
+		w.seen = xcalloc((size_t)w.n_row, sizeof(*w.seen));
 		w.greedy = xcalloc((size_t)o.greedy + 1, sizeof(*w.greedy));
 		rc = run(&w, &err);
 	}
@@ -231,6 +285,8 @@ int cmd_logits(const struct options *given)
 	session_close(&w.s);
 	free(w.ids);
 	free(w.row);
+	free(w.seen);
+	free(w.warm);
 	free(w.greedy);
 	return rc ? cli_fail("logits", &err) : 0;
 }

@@ -56,6 +56,8 @@ static const struct option table[] = {
 	  "N other sequences with other tokens share every step" },
 	{ CMD_LOGITS, "resume-at", NULL, NULL, K_INT, AT(resume_at), NONE, 0, INT_MAX, "K", "0", group_this,
 	  "at position K: capture, restore into a new sequence, go on" },
+	{ CMD_LOGITS, "warm", NULL, NULL, K_TEXT, AT(warm), NONE, 0, 0, "FILE", NULL, group_this,
+	  "run these ids first and take what both begin with from the store" },
 	{ CMD_INSPECT, "tensors", NULL, NULL, K_FLAG, AT(tensors), NONE, 0, 0, NULL, NULL, group_this,
 	  "list every tensor, and why it is ignored if it is" },
 	{ CMD_TOKENIZE, "pieces", NULL, NULL, K_FLAG, AT(pieces), NONE, 0, 0, NULL, NULL, group_this,
@@ -181,6 +183,8 @@ static const struct option table[] = {
 	  "memory for keys and values; 0: what --parallel sequences of --ctx-size need, at most a quarter of the machine's" },
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL, group_model,
 	  "memory for kept prompt prefixes; 0: keep none.  Default: an eighth of the machine's" },
+	{ CMD_SERVE, "verify-cache", NULL, NULL, K_DOUBLE, AT(verify_cache), NONE, 0, 1, "P", "0", group_model,
+	  "compute this share of the prefixes that were reused again when idle, and compare byte for byte" },
 	{ CMD_CHAT, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|mtp|auto", "auto",
 	  group_model, "who guesses ahead: nobody, a search in the text, --draft-model, the model's own draft head, or all there "
 	  "are.  Answers are the same; they come faster" },

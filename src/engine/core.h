@@ -45,6 +45,7 @@ struct request {
 	int32_t *stop_token;
 	int n_stop_token;
 	bool no_cache;
+	bool proof;                     /* the engine's own, counted nowhere; see proof.c */
 	int *split, n_split;
 	char *salt;                     /* "": none */
 	struct place_plan plan;
@@ -158,6 +159,14 @@ struct drafting {
 	struct draft_run *followed;     /* [seqs_max] */
 };
 
+/* Kept prefixes to be recomputed and compared; see proof.c. */
+struct proof {
+	struct proof_job *job;          /* the first is at work while req is there */
+	int n_job;
+	struct request *req;            /* the engine's own */
+	uint64_t drawn;                 /* coins so far */
+};
+
 struct engine {
 	struct model *m;
 	const struct tokenizer *tok;
@@ -175,7 +184,7 @@ struct engine {
 	bool woken;                     /* by engine_wake */
 	struct request *inbox, **inbox_end;
 	struct queue queue;             /* submitted and not yet admitted for the first time */
-	uint64_t submitted;
+	uint64_t submitted, submitted_own;      /* own: those of the engine's, see proof.c */
 	int64_t refused[N_LIMIT];
 	int64_t work_ns;                /* when work came to an engine that had none */
 	bool closing, draining;
@@ -188,6 +197,7 @@ struct engine {
 	double hold_ns;                 /* how long a request runs, lately */
 	struct prefix prefix;
 	struct disk *disk;              /* NULL: none */
+	struct proof proof;
 	bool ending;                    /* the engine closes: nothing more is kept */
 	struct batch batch;
 	struct pass pass;
@@ -252,6 +262,18 @@ void reuse_moved(struct engine *e, struct request *r);
 void reuse_end(struct engine *e, struct request *r);
 /* What would become of a prompt that came now. */
 void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok, int n, struct prefix_report *out);
+
+/* ---- proof.c ---- */
+void proof_fini(struct proof *p);
+/* r resumed at hit: may that be looked at, some time? */
+void proof_draw(struct engine *e, const struct request *r, int hit);
+/* Is there anything to be done when all else is? */
+bool proof_wants(const struct engine *e);
+/* Between two steps, before the inbox is emptied: begins one when the engine is idle,
+ * gives way when it is not. */
+void proof_begin(struct engine *e);
+/* The engine's own request has computed its prefix. */
+void proof_judge(struct engine *e, struct request *r);
 
 /* ---- prefix_calls.c ---- */
 struct command;

@@ -321,7 +321,7 @@ void engine_stats(struct engine *e, struct engine_stats *out)
 
 	pthread_mutex_lock(&e->lock);
 	*out = e->shown;
-	out->requests = (int64_t)e->submitted;
+	out->requests = (int64_t)(e->submitted - e->submitted_own);
 	memcpy(out->refused, e->refused, sizeof(out->refused));
 	out->waiting += e->queue.n;
 	out->waiting_tokens = e->queue.tokens;
@@ -373,8 +373,8 @@ void engine_finish(struct engine *e, struct request *r)
 	ev.n_preempted = r->n_preempted;
 	ev.err = r->err;
 	ev.prefix = r->report;
-	e->stats.finished[r->finish]++;
-	if (r->finish == FINISH_CANCEL)
+	e->stats.finished[r->finish] += !r->proof;
+	if (r->finish == FINISH_CANCEL && !r->proof)
 		e->stats.cancelled[ev.stage]++;
 	e->stats.late += r->finish == FINISH_ERROR && r->err.code == E_LATE;
 	engine_show_stats(e);           /* first, so that a reader of DONE finds the memory given back */
@@ -420,6 +420,7 @@ static void admit(struct engine *e)
 
 	commands_run(e);
 	disk_step(e);
+	proof_begin(e);
 	pthread_mutex_lock(&e->lock);
 	r = e->inbox;
 	e->inbox = NULL;
@@ -454,6 +455,8 @@ static void move_on(struct engine *e, struct request *r)
 		verify_end(r, FINISH_ERROR);
 	if (!r->ending)
 		reuse_moved(e, r);
+	if (!r->ending && r->proof && r->pos == r->n_tok)
+		proof_judge(e, r);
 	if (!r->ending && r->pos == r->n_tok)
 		verify_end(r, FINISH_LENGTH);   /* only the prompt was asked for */
 	if (r->ending)
@@ -554,8 +557,8 @@ static void *run(void *arg)
 
 	do {
 		pthread_mutex_lock(&e->lock);
-		while (!e->closing && !e->inbox && !commands_wait(e) && !e->sched.fair.n_waiting && !e->sched.n_run
-		       && !disk_busy(e))
+		while (!e->closing && !e->inbox && !commands_wait(e) && !proof_wants(e)
+		       && !e->sched.fair.n_waiting && !e->sched.n_run && !disk_busy(e))
 			pthread_cond_wait(&e->wake, &e->lock);
 		closing = e->closing;
 		pthread_mutex_unlock(&e->lock);
@@ -654,6 +657,7 @@ static void engine_free(struct engine *e)
 
 	sched_fini(e);
 	disk_close(e);
+	proof_fini(&e->proof);
 	prefix_fini(&e->prefix);
 	queue_fini(&e->queue);
 	if (e->pass.logits)

@@ -39,6 +39,10 @@ struct engine_opts {
 	int logit_rows;                 /* most rows of a step that can have logits; 0: what answers need.  More of them
 	                                 * make asks with on_logits faster */
 	size_t prefix_bytes;            /* budget of kept prefixes; 0: keep none */
+	/* This share of the hits is computed again when the engine is idle, and compared
+	 * byte for byte; which ones follows from the seed.  0: none. */
+	double verify_share;
+	uint64_t verify_seed;
 	size_t park_bytes;              /* budget of preempted sequences' memory outside the page pool; 0: compute again */
 	/* Kept prefixes on disk; NULL: none.  model: of everything that they are a function
 	 * of, beside their tokens (docs/prefix-store.md). */
@@ -252,6 +256,7 @@ struct engine_stats {
 	int64_t prefix_reason[PREFIX_REASONS];          /* first admissions, by why they were not resumed further on */
 	struct disk_stats disk;
 	int64_t prefix_evicted;
+	int64_t verified, verify_failed;                /* hits computed again; of those, dropped for being wrong */
 };
 void engine_stats(struct engine *e, struct engine_stats *out);
 

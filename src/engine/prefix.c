@@ -722,6 +722,13 @@ const struct snaps *prefix_alike(const struct prefix *p, const char *salt, const
 	return has_state(e) ? &e->snaps : NULL;
 }
 
+struct prefix_node *prefix_top(struct prefix_node *node)
+{
+	while (!is_root(node->parent))
+		node = node->parent;
+	return node;
+}
+
 uint64_t prefix_by(const struct prefix_node *node)
 {
 	return node->by;

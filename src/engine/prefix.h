@@ -103,6 +103,8 @@ bool prefix_shrink(struct prefix *p);
 /* Back into the budget; after a sequence has given up its pages. */
 void prefix_trim(struct prefix *p);
 
+/* The node at the beginning of its way: all that may share a page with it lies below. */
+struct prefix_node *prefix_top(struct prefix_node *node);
 /* Who computed the snapshot. */
 uint64_t prefix_by(const struct prefix_node *node);
 

@@ -53,8 +53,10 @@ int reuse_start(struct engine *e, struct request *r)
 		hit.report.source = PREFIX_RUNNING;
 	if (!r->started)
 		prefix_use(&e->prefix, &hit, engine_now(e));
-	if (hit.at)
+	if (hit.at) {
 		e->stats.prefix_hits++;
+		proof_draw(e, r, hit.at);
+	}
 out:
 	known = hit.report.junction;
 	r->junction = known - hit.at >= PLACE_APART ? known : 0;
@@ -63,7 +65,7 @@ out:
 		r->learned = hit.at;
 	if (!r->started) {
 		r->report = hit.report;
-		e->stats.prefix_reason[hit.report.reason]++;
+		e->stats.prefix_reason[hit.report.reason] += !r->proof;
 	}
 	return hit.at;
 }

@@ -126,6 +126,8 @@ static void start(struct engine *e, struct request *r)
 	r->started = true;
 	r->n_cached = hit;
 	r->t_start = engine_now(e);
+	if (r->proof)
+		return;
 	e->miss += (1 - (double)hit / r->n_prompt - e->miss) / 16;      /* of some sixteen prompts */
 	e->stats.prompt_tokens += r->n_prompt;
 	e->stats.cached_tokens += hit;

@@ -192,6 +192,8 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	gauge(p, "prefix_entries", "Kept prefixes.", e->prefix_entries);
 	counter(p, "prefix_hits_total", "Requests that resumed from one.", e->prefix_hits);
 	counter(p, "prefix_evicted_total", "Kept prefixes that had to go.", e->prefix_evicted);
+	counter(p, "prefix_verified_total", "Hits that were computed again and compared (--verify-cache).", e->verified);
+	counter(p, "prefix_wrong_total", "Of these, the ones that differed and were dropped.", e->verify_failed);
 	describe(p, "prefix_lookups_total", "counter", "Requests, by why they were not resumed further on.");
 	for (int i = 0; i < PREFIX_REASONS; i++)
 		labelled(p, "prefix_lookups_total", "reason", prefix_reason_name(i), e->prefix_reason[i]);

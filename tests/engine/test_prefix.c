@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "engine/core.h"
 #include "lives.h"
@@ -510,6 +511,66 @@ static void test_pin(void)
 	rig_close(&g);
 }
 
+/* ---- hits computed again ---- */
+
+static void test_verify(bool attention_only)
+{
+	struct toy_opts to = roomy;
+	struct engine_opts eo = { .seqs_max = 1, .step_rows = 64, .queue_max = 64, .prefix_bytes = 1 << 20, .by_hand = true,
+	                          .verify_share = 1, .verify_seed = 3 };
+	struct rig g = { .bytes = 1 << 20 };
+	struct engine_stats s;
+	const struct kv_view *kv;
+	int32_t t[LIFE_MAX];
+	struct life l;
+	struct err err;
+
+	to.attention_only = attention_only;
+	g.m = toy_open(&to);
+	CHECK(!engine_open(&g.e, g.m, NULL, &eo, &err), "%s", err.msg);
+	life_init(&l, 200, 250, 9);
+	memcpy(t, l.prompt, sizeof(t));
+	run(&g, t, 100, 10, NULL, 0);
+	run(&g, t, 100, 10, NULL, 99);
+	run(&g, t, 90, 10, NULL, attention_only ? 89 : 0);
+	engine_stats(g.e, &s);
+	CHECK(s.verified == 1 + attention_only && !s.verify_failed, "%d verified, %d failed", (int)s.verified, (int)s.verify_failed);
+	CHECK(s.requests == 3 && s.finished[FINISH_LENGTH] == 3 && s.prompt_tokens == 290, "%d requests", (int)s.requests);
+	/* Somebody else's request comes while one is computed again. */
+	life_init(&l, 1, 250, 1);
+	memcpy(l.prompt, t, 100 * sizeof(*t));
+	l.ask.n_prompt = 100;
+	l.ask.max_tokens = 3;
+	submit(&l, &g);
+	while (!g.e->proof.req)
+		step(&g);
+	life_free(&l);
+	submit(&l, &g);
+	step(&g);
+	CHECK(g.e->sched.n_run == 1 && !g.e->sched.run[0]->proof, "it does not give way");
+	pump(&g);
+	finish(&l, &g, false);
+	engine_stats(g.e, &s);
+	CHECK(s.verified == 3 + attention_only && !s.verify_failed, "%d verified", (int)s.verified);
+	/* Memory goes bad: the next hit is wrong, is found out, and is not there again. */
+	kv = paged_view(g.m->kv);
+	for (int i = 0; i < to.pages; i++)
+		kv->base[(size_t)i * kv->page_bytes] ^= 1;
+	life_init(&l, 1, 250, 1);
+	memcpy(l.prompt, t, 100 * sizeof(*t));
+	l.ask.n_prompt = 100;
+	l.ask.max_tokens = 3;
+	submit(&l, &g);
+	pump(&g);
+	life_read(&l, false);
+	CHECK(l.done && l.cached == 99, "%d cached", l.cached);
+	life_free(&l);
+	engine_stats(g.e, &s);
+	CHECK(s.verify_failed == 1, "%d failed", (int)s.verify_failed);
+	run(&g, t, 100, 10, NULL, 0);
+	rig_close(&g);
+}
+
 /* ---- a tier below ---- */
 
 enum { FAR_MAX = 64 };
@@ -668,6 +729,9 @@ int main(int argc, char **argv)
 	test_leader_leaves();
 	test_pin();
 	test_tier();
+	log_set_level(LOG_ERROR - 1);   /* what goes wrong here is meant to */
+	test_verify(false);
+	test_verify(true);
 	test_diverge(roomy, 64 << 20, quick ? 7 : 1);
 	hard.page_rows = 1;
 	test_diverge(hard, 1 << 19, quick ? 37 : 3);
