@@ -267,7 +267,7 @@ void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok,
 void proof_fini(struct proof *p);
 /* r resumed at hit: may that be looked at, some time? */
 void proof_draw(struct engine *e, const struct request *r, int hit);
-/* Is there anything to be done when all else is? */
+/* Under the lock: is there anything to be done when all else is? */
 bool proof_wants(const struct engine *e);
 /* Between two steps, before the inbox is emptied: begins one when the engine is idle,
  * gives way when it is not. */

@@ -70,7 +70,7 @@ void proof_draw(struct engine *e, const struct request *r, int hit)
 
 bool proof_wants(const struct engine *e)
 {
-	return e->proof.job != NULL;
+	return e->proof.job && !e->draining;
 }
 
 static void job_done(struct proof *p)
