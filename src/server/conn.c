@@ -104,6 +104,7 @@ static void refuse(struct conn *c, int code, const char *why)
 	struct problem p;
 
 	problem_set(&p, code, NULL, NULL, "%s", why);
+	p.anthropic = c->route && c->route->anthropic;
 	c->last = true;
 	answer_problem(c, &p);
 }

@@ -76,9 +76,9 @@ static enum progress read_call(struct split *s, bool over)
 
 static void lead(struct buf *out, const char *function)
 {
-	buf_puts(out, "<tool_call>\n{\"name\": \"");
+	buf_puts(out, "<tool_call>\n{\"name\":");
 	if (function)
-		buf_printf(out, "%s\", \"arguments\":", function);
+		buf_printf(out, " \"%s\", \"arguments\":", function);
 }
 
 const struct dialect dialect_hermes = {

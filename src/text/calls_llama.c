@@ -106,9 +106,9 @@ static enum progress read_call(struct split *s, bool over)
 
 static void lead(struct buf *out, const char *function)
 {
-	buf_puts(out, "{\"name\": \"");
+	buf_puts(out, "{\"name\":");
 	if (function)
-		buf_printf(out, "%s\", \"parameters\":", function);
+		buf_printf(out, " \"%s\", \"parameters\":", function);
 }
 
 const struct dialect dialect_llama = {

@@ -333,9 +333,9 @@ static enum progress read_call(struct split *s, bool over)
 
 static void lead(struct buf *out, const char *function)
 {
-	buf_puts(out, "<tool_call>\n<function=");
+	buf_puts(out, "<tool_call>\n<function");
 	if (function)
-		buf_printf(out, "%s>\n", function);
+		buf_printf(out, "=%s>\n", function);
 }
 
 const struct dialect dialect_tagged = {

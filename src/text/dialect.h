@@ -24,7 +24,8 @@ struct dialect {
 	 * puts pieces.  Called again as more is held.  What it leaves in held when it is
 	 * done is content, or the next call. */
 	enum progress (*read)(struct split *s, bool over);
-	/* The beginning of a call of that function (NULL: of any), to make a model call. */
+	/* The beginning of a call of that function (NULL: of any), to make a model call. It
+	 * ends where a token is likely to: models are at a loss inside of one. */
 	void (*lead)(struct buf *out, const char *function);
 };
 

@@ -2,55 +2,23 @@
 // judged: only that every way of asking for the same answer gives the same answer,
 // and that fields, limits and errors are what the client expects.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import OpenAI from 'openai';
+import { PATIENCE, serve } from '../clients/server.mjs';
 
-const PATIENCE = 60_000; // ms before a test gives up; never how long it takes
-const dir = mkdtempSync(join(tmpdir(), 'weft-openai-'));
-let server, log = '', url, client, model;
+let server, url, client, model;
 
-const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-
-async function until(what, condition) {
-	const end = Date.now() + PATIENCE;
-	for (;;) {
-		const got = await condition();
-		if (got) return got;
-		if (Date.now() > end) throw new Error(`${what}: not within ${PATIENCE} ms\n${log}`);
-		await pause(5);
-	}
-}
-
-async function health() {
-	return (await fetch(`${url}/health`)).json();
-}
+const until = (what, condition) => server.until(what, condition);
+const health = () => server.health();
 
 before(async () => {
-	const portFile = join(dir, 'port');
-	server = spawn(process.env.WEFT_BIN, ['serve', '--port', '0', '--port-file', portFile, '--max-body', '1M',
-		'--api-key', 'sesame', '--queue', '128'], { stdio: ['ignore', 'pipe', 'pipe'] });
-	server.stdout.on('data', (d) => { log += d; });
-	server.stderr.on('data', (d) => { log += d; });
-	await until('the server listens', () => {
-		if (server.exitCode !== null) throw new Error(`the server ended:\n${log}`);
-		return existsSync(portFile) && readFileSync(portFile, 'utf8').trim();
-	});
-	url = `http://127.0.0.1:${readFileSync(portFile, 'utf8').trim()}`;
+	server = await serve('--max-body', '1M', '--api-key', 'sesame', '--queue', '128');
+	url = server.url;
 	client = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'sesame', maxRetries: 0, timeout: PATIENCE });
 	model = (await client.models.list()).data[0].id;
 });
 
-after(async () => {
-	const ended = new Promise((done) => server.once('exit', (code, signal) => done({ code, signal })));
-	if (server.exitCode === null) server.kill('SIGTERM');
-	else return;
-	assert.deepEqual(await ended, { code: 0, signal: null }, log);
-	rmSync(dir, { recursive: true });
-});
+after(() => server.stop());
 
 const say = (content, more = {}) => ({ model, messages: [{ role: 'user', content }], max_tokens: 24, ...more });
 
@@ -190,7 +158,8 @@ test('the second ask finds the prompt in the cache', async () => {
 	const second = await client.chat.completions.create(body);
 	assert.equal(first.usage.prompt_tokens, second.usage.prompt_tokens);
 	assert.ok(first.usage.prompt_tokens_details.cached_tokens < 30);
-	assert.equal(second.usage.prompt_tokens_details.cached_tokens, second.usage.prompt_tokens - 1);
+	// From the place before the answer's header: nearer ones are not kept.
+	assert.ok(second.usage.prompt_tokens_details.cached_tokens >= second.usage.prompt_tokens - 8, JSON.stringify(second.usage));
 	assert.equal(second.choices[0].message.content, first.choices[0].message.content);
 	// And a conversation that goes on finds most of what was said.
 	const third = await client.chat.completions.create({ ...body, messages: [...body.messages,
@@ -216,6 +185,67 @@ test('tools and their history', async () => {
 		{ role: 'assistant', content: null, tool_calls: [
 			{ id: 'call_1', type: 'function', function: { name: 'weather', arguments: '{"city": "Rome"}' } }] },
 		{ role: 'tool', tool_call_id: 'call_1', content: 'sunny' }] });
+});
+
+test('a call that is demanded, in a stream', async () => {
+	// Tools that the bundled model was trained on: it is too small for the form of others.
+	const tools = [['get_weather', 'city'], ['search', 'query']].map(([name, key]) => ({ type: 'function', function: { name,
+		description: 'Get the weather of a city.', parameters: { type: 'object', properties: { [key]: { type: 'string' } }, required: [key] } } }));
+	for (const tool_choice of ['required', { type: 'function', function: { name: 'get_weather' } }]) {
+		const body = say('What is the weather in Rome?', { tools, tool_choice, temperature: 0, max_tokens: 60, parallel_tool_calls: false });
+		const whole = (await client.chat.completions.create(body)).choices[0];
+		assert.equal(whole.finish_reason, 'tool_calls');
+		assert.equal(whole.message.tool_calls.length, 1);
+		const call = whole.message.tool_calls[0].function;
+		if (tool_choice !== 'required') assert.equal(call.name, 'get_weather');
+		JSON.parse(call.arguments);
+		const final = (await client.chat.completions.stream(body).finalChatCompletion()).choices[0];
+		assert.deepEqual({ ...final.message.tool_calls[0].function, parsed_arguments: undefined }, { ...call, parsed_arguments: undefined });
+	}
+});
+
+test('responses', async () => {
+	const ask = (input, more = {}) => ({ model, input, max_output_tokens: 24, temperature: 0, ...more });
+	const r = await client.responses.create(ask('What is the capital of France?', { instructions: 'Be brief.' }));
+	assert.equal(r.object, 'response');
+	assert.ok(r.output_text.length > 0);
+	const seen = [];
+	const stream = client.responses.stream(ask('What is the capital of France?', { instructions: 'Be brief.' }));
+	stream.on('response.output_text.delta', (e) => seen.push(e.delta));
+	const final = await stream.finalResponse();
+	assert.equal(final.output_text, r.output_text);
+	assert.equal(seen.join(''), r.output_text);
+	// It goes on, and is there until it is deleted.
+	const next = await client.responses.create(ask('And of Peru?', { previous_response_id: r.id }));
+	assert.ok(next.usage.input_tokens > r.usage.input_tokens);
+	assert.equal((await client.responses.retrieve(next.id)).output_text, next.output_text);
+	await client.responses.delete(next.id);
+	await refused(client.responses.retrieve(next.id), 404, 'response_not_found', /no longer/, OpenAI.NotFoundError);
+	await refused(client.responses.create(ask('x', { previous_response_id: next.id })), 404, 'previous_response_not_found', /no longer/);
+	await refused(client.responses.create(ask('x', { background: true })), 400, 'unsupported_field', /background/);
+});
+
+test('responses that call and think', async () => {
+	const tools = [{ type: 'function', name: 'get_weather', strict: false, description: 'Get the weather of a city.',
+		parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } }];
+	const body = { model, input: [{ role: 'user', content: 'What is the weather in Rome?' }], tools, tool_choice: 'required',
+		temperature: 0, max_output_tokens: 120, reasoning: { effort: 'low' } };
+	const r = await client.responses.create(body);
+	const call = r.output.find((o) => o.type === 'function_call');
+	assert.equal(call.name, 'get_weather');
+	JSON.parse(call.arguments);
+	const final = await client.responses.stream(body).finalResponse();
+	assert.equal(final.output.find((o) => o.type === 'function_call').arguments, call.arguments);
+	assert.deepEqual(final.output.map((o) => o.type), r.output.map((o) => o.type));
+	const end = await client.responses.create({ ...body, tool_choice: 'auto', input: [...body.input, ...r.output,
+		{ type: 'function_call_output', call_id: call.call_id, output: 'sunny' }] });
+	assert.ok(end.output.length >= 1);
+	const controller = new AbortController();
+	const stream = await client.responses.create({ model, input: 'Go on and on.', max_output_tokens: 3000, ignore_eos: true, stream: true },
+		{ signal: controller.signal });
+	let events = 0;
+	for await (const e of stream) if (e && ++events === 6) break;
+	await server.idle();
 });
 
 test('completions', async () => {

@@ -114,9 +114,9 @@ class Tools(unittest.TestCase):
     # what a template says, the rest of a named call, the rest of any call
     DIALECTS = [
         ("<function=", "<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>",
-         "sub>\n<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>"),
-        ("<tool_call>", ' {"a": 5}}\n</tool_call>', 'sub", "arguments": {"a": 5}}\n</tool_call>'),
-        ("Environment: ipython", ' {"a": 5}}', 'sub", "parameters": {"a": 5}}'),
+         "=sub>\n<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>"),
+        ("<tool_call>", ' {"a": 5}}\n</tool_call>', ' "sub", "arguments": {"a": 5}}\n</tool_call>'),
+        ("Environment: ipython", ' {"a": 5}}', ' "sub", "parameters": {"a": 5}}'),
         ("[func_name1(", "a=5)]", "sub(a=5)]"),
     ]
 
@@ -487,7 +487,7 @@ class Responses(Shared):
         s = start(says="<function=")
         self.addCleanup(s.close)
         for choice in ({"type": "function", "name": "sub"}, "required"):
-            rest = ("" if choice != "required" else "sub>") + "<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>"
+            rest = ("" if choice != "required" else "=sub>") + "<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>"
             r = s.post(RESPONSES, {"input": rest, "max_output_tokens": 60, "tools": self.TOOLS, "tool_choice": choice,
                                    "parallel_tool_calls": False}).json()
             self.assertEqual((r["status"], [(i["name"], i["arguments"], i["status"]) for i in r["output"]]),

@@ -214,11 +214,11 @@ int main(void)
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
 		for (size_t k = 0; k < sizeof steps / sizeof *steps; k++)
 			run(i, steps[k], tools);
-	lead("<function=", NULL, "f>\n</function>", "f {};", tools);
+	lead("<function=", NULL, "=f>\n</function>", "f {};", tools);
 	lead("<function=", "f", "</function>", "f {};", tools);
-	lead("<tool_call>", NULL, "f\", \"arguments\": {}}", "f {};", tools);
+	lead("<tool_call>", NULL, " \"f\", \"arguments\": {}}", "f {};", tools);
 	lead("<tool_call>", "f", " {}}", "f {};", tools);
-	lead(LLAMA, NULL, "f\", \"parameters\": {}}", "f {};", tools);
+	lead(LLAMA, NULL, " \"f\", \"parameters\": {}}", "f {};", tools);
 	lead(LLAMA, "f", " {}}", "f {};", tools);
 	lead(PYTHON, NULL, "f(i=1)]", "f {\"i\":1};", tools);
 	lead(PYTHON, "f", "i=1)]", "f {\"i\":1};", tools);
