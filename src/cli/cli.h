@@ -82,7 +82,9 @@ struct options {
 	int timeout;                    /* seconds a client may take to send a request ... */
 	int stall;                      /* ... and may leave an answer unread */
 	int idle, grace, stuck;         /* seconds */
-	bool log_prompts;
+	bool log_prompts, drop_volatile;
+	int turn_replay;                /* enum turn_replay */
+	size_t turn_bytes;
 
 	/* bench serve */
 	const char *url;                /* bench serve; run: a server that answers, NULL: the model itself does */

@@ -10,8 +10,11 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "cli/cli.h"
+#include "server/past.h"
 
-enum kind { K_FLAG, K_INT, K_INT64, K_SIZE, K_DOUBLE, K_TEXT, K_INTS, K_CPU, K_ARITH, K_THINK, K_DRAFT, K_LOG, K_LOG_FORMAT };
+enum kind {
+	K_FLAG, K_INT, K_INT64, K_SIZE, K_DOUBLE, K_TEXT, K_INTS, K_CPU, K_ARITH, K_THINK, K_DRAFT, K_LOG, K_LOG_FORMAT, K_REPLAY
+};
 
 #define AT(field) offsetof(struct options, field)
 enum { NONE = 0 };              /* no "was set" flag: offset 0 is the model's */
@@ -134,6 +137,12 @@ static const struct option table[] = {
 	  "after SIGTERM: answers may go on for so long; new requests get 503" },
 	{ CMD_SERVE, "watchdog-seconds", NULL, NULL, K_INT, AT(stuck), NONE, 1, 86400, "SECONDS", "120", group_server,
 	  "work and no step for so long: /health is 503.  Should be longer than the longest step" },
+	{ CMD_SERVE, "turn-replay", NULL, NULL, K_REPLAY, AT(turn_replay), NONE, 0, 0, "off|text|all", "all", group_server,
+	  "answers that clients send back rewritten are taken as they were; text: but for their thinking" },
+	{ CMD_SERVE, "turn-memory", NULL, NULL, K_SIZE, AT(turn_bytes), NONE, 0, 0, "SIZE", "64M", group_server,
+	  "memory for the answers that this needs" },
+	{ CMD_SERVE, "drop-volatile-lines", NULL, NULL, K_FLAG, AT(drop_volatile), NONE, 0, 0, NULL, NULL, group_server,
+	  "leave lines out of system messages that change with every request and mean nothing, as Claude Code's billing header" },
 	{ CMD_SERVE, "log-prompts", NULL, NULL, K_FLAG, AT(log_prompts), NONE, 0, 0, NULL, NULL, group_server,
 	  "log the text of every prompt; else it is in no log" },
 
@@ -296,6 +305,10 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 	}
 	if (op->kind == K_LOG_FORMAT && (!strcmp(text, "text") || !strcmp(text, "json"))) {
 		*(enum log_format *)field(o, op->at) = *text == 'j' ? LOG_JSON : LOG_TEXT;
+		return 0;
+	}
+	if (op->kind == K_REPLAY && (!strcmp(text, "off") || !strcmp(text, "text") || !strcmp(text, "all"))) {
+		*(int *)field(o, op->at) = *text == 'o' ? REPLAY_OFF : *text == 't' ? REPLAY_TEXT : REPLAY_ALL;
 		return 0;
 	}
 	if (op->kind == K_ARITH && (!strcmp(text, "f32") || !strcmp(text, "fast"))) {

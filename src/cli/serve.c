@@ -41,6 +41,9 @@ static void fill(const struct options *o, struct session *s, struct server_opts 
 	so->grace_ms = o->grace * 1000;
 	so->stuck_ms = o->stuck * 1000;
 	so->log_prompts = o->log_prompts;
+	so->turn_replay = (enum turn_replay)o->turn_replay;
+	so->turn_bytes = o->turn_bytes;
+	so->drop_volatile = o->drop_volatile;
 	*d = (struct served){
 		.engine = s->engine, .tokenizer = s->tok, .tmpl = s->tmpl,
 		.name = o->alias ? o->alias : s->store->name,

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "server/inside.h"
 #include "server/messages.h"
 #include "server/routes.h"
 
@@ -220,6 +221,68 @@ static int set_lead(struct generation *g, const struct chat *c, struct problem *
 
 /* ---- the prompt ---- */
 
+/* Parses what was appended to b; NULL would be our own mistake, and then the
+ * messages stay as they are. */
+static struct json *instead(struct json *messages, struct buf *b)
+{
+	struct json *other = json_parse(b->p, b->n, 200, NULL);
+
+	buf_reset(b);
+	if (!other)
+		return messages;
+	json_free(messages);
+	return other;
+}
+
+/* What the conversation is to be rendered as: without lines that mean nothing, and
+ * with the turns that are ours as they were.  Takes messages, gives others. */
+static struct json *recall(struct generation *g, struct json *messages, const struct json *tools,
+                           const struct json *variables)
+{
+	const struct server *s = g->x ? g->x->srv : NULL;
+	struct past_context context = { .salt = g->params.cache_salt, .tools = tools, .variables = variables };
+	struct buf b;
+
+	if (!s)
+		return messages;
+	buf_init(&b);
+	if (s->opts.drop_volatile && past_drop_volatile(messages, &b))
+		messages = instead(messages, &b);
+	context.key = g->x->key;
+	if (s->opts.turn_replay && g->params.turn_replay) {
+		past_fini(&g->past);
+		past_read(&g->past, s->turns, s->opts.turn_replay, &context, messages);
+		if (g->past.n_turn) {
+			past_restore(&g->past, messages, &b);
+			messages = instead(messages, &b);
+		}
+	}
+	buf_fini(&b);
+	return messages;
+}
+
+/* The turns' own text into the rendered prompt. */
+static void splice(struct generation *g, const struct template_input *in, struct prompt *out)
+{
+	struct template_input blank = *in;
+	struct template_output o;
+	struct json *messages;
+	struct buf b;
+
+	if (!g->past.n_turn)
+		return;
+	buf_init(&b);
+	past_blank(&g->past, in->messages, &b);
+	messages = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	blank.messages = messages;
+	template_output_init(&o);
+	if (messages && !template_render(g->served->tmpl, &blank, &o, NULL))
+		past_splice(&g->past, out, &o, g->served->tokenizer);
+	template_output_fini(&o);
+	json_free(messages);
+}
+
 static int render(struct generation *g, struct chat *c, struct prompt *out, struct problem *p)
 {
 	struct template_input in = {
@@ -241,11 +304,14 @@ static int render(struct generation *g, struct chat *c, struct prompt *out, stru
 	if (!messages)
 		return problem_set(p, 400, "invalid_value", "messages", "messages: %s", err.msg);
 	extra = variables(g, c);
+	messages = recall(g, messages, tools, extra);
 	c->n_message = (int)json_len(messages);
 	in.messages = messages;
 	in.tools = tools;
 	in.extra = extra;
 	r = prompt_render(out, g->served->tmpl, &in, p);
+	if (!r)
+		splice(g, &in, out);
 	json_free(messages);
 	json_free(extra);
 	return r;
@@ -270,6 +336,51 @@ static void find_messages(struct generation *g, const struct chat *c, const stru
 	prompt_messages(prompt, g->served->tokenizer, &g->prompt[0], g->message_at, g->n_message);
 }
 
+/* The text from `from` to `to`, which holds no turn of ours. */
+static int tokenize_part(struct generation *g, const struct prompt *prompt, size_t from, size_t to, struct problem *p)
+{
+	struct text_range *user = xcalloc(prompt->n_user + 1, sizeof *user);
+	size_t n = 0;
+	int r;
+
+	for (size_t i = 0; i < prompt->n_user; i++) {
+		struct text_range u = prompt->user[i];
+
+		if (u.start < to && u.end > from)
+			user[n++] = (struct text_range){ u.start > from ? u.start - from : 0, (u.end < to ? u.end : to) - from };
+	}
+	r = generation_tokenize(g, 0, prompt->out.text.p + from, to - from, TOKENIZE_SPECIAL, user, n, p);
+	free(user);
+	return r;
+}
+
+static int tokenize(struct generation *g, const struct prompt *prompt, struct problem *p)
+{
+	size_t at = 0;
+	int r;
+
+	for (int i = 0; i < g->past.n_splice; i++) {
+		const struct splice *s = &g->past.splice[i];
+
+		if ((r = tokenize_part(g, prompt, at, s->at, p)))
+			return r;
+		for (size_t k = 0; k < s->turn->n; k++)
+			tokens_put(&g->prompt[0], s->turn->id[k]);
+		at = s->at + s->n;
+	}
+	return tokenize_part(g, prompt, at, prompt->out.text.n, p);
+}
+
+/* What the answer's turn begins with. */
+static void keep_header(struct generation *g, const struct prompt *prompt)
+{
+	size_t at = prompt->part[MARKS_MAX - 1];
+
+	g->remember = g->past.turns && at && at < prompt->out.text.n;
+	if (g->remember)
+		g->header = xstrndup(prompt->out.text.p + at, prompt->out.text.n - at);
+}
+
 int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 {
 	struct prompt prompt;
@@ -277,9 +388,9 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 
 	prompt_init(&prompt);
 	if (!(r = render(g, c, &prompt, p)))
-		r = generation_tokenize(g, 0, prompt.out.text.p, prompt.out.text.n, TOKENIZE_SPECIAL, prompt.user,
-		                        prompt.n_user, p);
+		r = tokenize(g, &prompt, p);
 	if (!r) {
+		keep_header(g, &prompt);
 		g->thinking = c->add_generation_prompt && split_opens(prompt.out.text.p, prompt.out.text.n);
 		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark, g->mark_kind);
 		if (g->params.cache_report)
@@ -397,11 +508,60 @@ void chat_token(struct generation *g, struct choice *c, const struct event *ev)
 		c->enough = true;
 }
 
+/* The answer as a message in the normal form; NULL when it is not wholly one. */
+static struct json *message_of(const struct choice *c)
+{
+	static const struct { enum piece_kind kind; const char *name; } texts[] = {
+		{ PIECE_CONTENT, "content" }, { PIECE_THINKING, "reasoning_content" },
+	};
+	const struct split *s = &c->split;
+	struct json *j;
+	struct buf b, text;
+	int n_call = 0;
+
+	buf_init(&b);
+	buf_init(&text);
+	buf_puts(&b, "{\"role\":\"assistant\"");
+	for (int k = 0; k < 2; k++) {
+		buf_reset(&text);
+		for (int i = 0; i < s->n_piece; i++)
+			if (s->piece[i].kind == texts[k].kind)
+				buf_put(&text, s->text.p + s->piece[i].at, s->piece[i].n);
+		buf_printf(&b, ",\"%s\":", texts[k].name);
+		json_put_str(&b, text.p, text.n);
+	}
+	buf_puts(&b, ",\"tool_calls\":[");
+	for (int i = 0; i < s->n_piece; i++) {
+		const char *at = s->text.p + s->piece[i].at;
+
+		if (s->piece[i].kind == PIECE_CALL) {
+			buf_printf(&b, "%s{\"function\":{\"name\":", n_call++ ? "," : "");
+			json_put_str(&b, at, s->piece[i].n);
+			buf_puts(&b, ",\"arguments\":");
+		} else if (s->piece[i].kind == PIECE_ARGUMENTS) {
+			buf_put(&b, at, s->piece[i].n);
+		} else if (s->piece[i].kind == PIECE_CALL_END) {
+			buf_puts(&b, "}}");
+		}
+	}
+	buf_puts(&b, "]}");
+	j = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	buf_fini(&text);
+	return j;
+}
+
 void chat_end(struct generation *g, struct choice *c)
 {
-	(void)g;
-	if (!c->enough)
-		split_end(&c->split);
+	struct json *message;
+
+	if (c->enough)
+		return;
+	split_end(&c->split);
+	if (!g->remember || !c->said.n || !(message = message_of(c)))
+		return;
+	past_remember(&g->past, message, g->header, &c->said);
+	json_free(message);
 }
 
 bool chat_next(struct choice *c, struct piece *out, bool *begins)

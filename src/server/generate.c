@@ -277,6 +277,7 @@ void generation_ready(struct exchange *x)
 		c->index = i;
 		c->prompt = i / g->params.n;
 		c->n_prompt = (int)g->prompt[c->prompt].n;
+		tokens_init(&c->said);
 		buf_init(&c->text);
 		for (int k = 0; k < 4; k++)
 			buf_init(&c->logprobs[k]);
@@ -332,6 +333,8 @@ static void take_token(struct generation *g, struct choice *c, const struct even
 		histogram_add(&m->next_token, (double)(now - c->t_last) / 1e9, 1);
 	c->t_last = now;
 	c->n_output++;
+	if (g->remember)
+		tokens_put(&c->said, ev->token);
 	g->fam->token(g, c, ev);
 }
 
@@ -533,6 +536,7 @@ void generation_free(struct generation *g)
 		split_fini(&c->split);
 		free(c->id);
 		buf_fini(&c->text);
+		tokens_fini(&c->said);
 		for (int k = 0; k < 4; k++)
 			buf_fini(&c->logprobs[k]);
 	}
@@ -545,6 +549,8 @@ void generation_free(struct generation *g)
 	free(g->choice);
 	free(g->prompt);
 	free(g->message_at);
+	past_fini(&g->past);
+	free(g->header);
 	json_free(g->body);
 	json_free(g->made);
 	params_fini(&g->params);
@@ -587,7 +593,8 @@ void put_reply_head(const struct generation *g, struct buf *out, const char *obj
 
 void generation_explain(const struct generation *g, struct buf *out)
 {
-	struct explained x = { .ids = &g->prompt[0], .message_at = g->message_at, .n_message = g->n_message };
+	struct explained x = { .ids = &g->prompt[0], .message_at = g->message_at, .n_message = g->n_message,
+	                       .n_turn = g->past.n_turn, .n_turn_token = g->past.n_token };
 
 	/* With several keys, what somebody else's prompt said is theirs. */
 	explain_put(out, g->served->tokenizer, &x, &g->prefix, g->x->srv->clients.n > 1);

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "server/exchange.h"
 #include "server/explain.h"
+#include "server/past.h"
 #include "server/params.h"
 #include "server/prompt.h"
 #include "server/server.h"
@@ -28,6 +29,8 @@ struct choice {
 	const char *stop_text;          /* the stop string that ended it, or NULL */
 	int n_prompt, n_cached, n_output, n_accepted, n_rejected;
 	int64_t t_last;                 /* clock of the last token; 0: none yet */
+
+	struct tokens said;             /* of answers that are remembered */
 
 	/* The family's: what was written and not yet sent. */
 	struct split split;             /* chats */
@@ -86,6 +89,9 @@ struct generation {
 	unsigned char mark_kind[MARKS_MAX];
 	int *message_at, n_message;     /* with cache_report: see explain.h; NULL: not known */
 	struct prefix_report prefix;    /* of the first choice */
+	struct past past;            /* of a chat, where turns are replayed */
+	bool remember;                  /* its answers are turns ... */
+	char *header;                   /* ... that begin so */
 	struct json *body;              /* kept while choices look at its tools */
 	struct json *made;              /* of body's parts, in the form they are used in; NULL: nothing */
 	const struct json *tools;       /* of body or made, where calls are to be looked for; NULL: not */

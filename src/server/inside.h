@@ -30,6 +30,7 @@ struct server {
 	struct served served;
 	char *host, *cors_origin;
 	struct clients clients;
+	struct turns *turns;
 	int64_t created;                /* seconds since 1970 */
 	int longest_token;              /* bytes */
 

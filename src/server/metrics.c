@@ -221,6 +221,7 @@ static void put_server(const struct page *p, const struct server *s)
 {
 	static const char *const class[] = { NULL, NULL, "2xx", NULL, "4xx", "5xx" };
 	const struct metrics *m = &s->metrics;
+	struct turns_stats turns;
 
 	gauge(p, "connections", "Open connections.", s->n_conn);
 	counter(p, "connections_refused_total", "Connections beyond the limit.", m->refused_connections);
@@ -231,6 +232,11 @@ static void put_server(const struct page *p, const struct server *s)
 	put_cancelled(p, m);
 	counter(p, "clients_stalled_total", "Clients given up because they did not read.", m->stalled);
 	counter(p, "request_timeouts_total", "Requests that did not arrive in time.", m->timeouts);
+	turns_stats(s->turns, &turns);
+	gauge(p, "turns", "Answers that are remembered as their tokens.", turns.n);
+	gauge(p, "turn_bytes", "Bytes of those.", (double)turns.bytes);
+	gauge(p, "turn_bytes_max", "Budget of those.", (double)turns.bytes_max);
+	counter(p, "turns_evicted_total", "Of these, those that had to go.", turns.evicted);
 	histogram(p, "time_to_first_token_seconds", "From a complete request to its first token.", &m->first_token);
 	histogram(p, "inter_token_seconds", "Between the tokens of an answer.", &m->next_token);
 	histogram(p, "queue_seconds", "From the engine's inbox to the first step.", &m->queue);

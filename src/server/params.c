@@ -28,7 +28,7 @@ const struct field params_fields[] = {
 	{ "guided_json", "" }, { "guided_regex", "" }, { "guided_choice", "" }, { "guided_grammar", "" },
 	{ "guided_decoding_backend", "" }, { "guided_whitespace_pattern", "" }, { "structured_outputs", "" },
 	{ "structural_tag", "" }, { "grammar", "\"\"" }, { "json_schema", "{}" }, { "regex", "" }, { "ebnf", "" },
-	{ "cache_salt" }, { "cache_report" }, { "kv_transfer_params", "" }, { "vllm_xargs", "{}" },
+	{ "cache_salt" }, { "cache_report" }, { "turn_replay" }, { "kv_transfer_params", "" }, { "vllm_xargs", "{}" },
 	{ "service_tier", "\"auto\"|\"default\"" }, { "store", "false", "nothing is stored" },
 	{ "n_predict", "-1", "use max_tokens" }, { "repeat_penalty", "1|1.0", "use repetition_penalty" },
 	{ "typical_p", "1|1.0" }, { "tfs_z", "1|1.0" }, { "mirostat", "0" }, { "dry_multiplier", "0|0.0" },
@@ -41,7 +41,7 @@ void params_init(struct params *a, const struct served *d)
 {
 	memset(a, 0, sizeof *a);
 	a->n = 1;
-	a->parallel = true;
+	a->parallel = a->turn_replay = true;
 	a->max_tokens = d->max_tokens;
 	a->sampling = d->sampling;
 	a->seeded = d->seeded;
@@ -219,6 +219,7 @@ static int read_cache(struct params *a, const struct json *body, struct problem 
 	int r;
 
 	if ((r = field_bool(body, "cache_report", &a->cache_report, p)) ||
+	    (r = field_bool(body, "turn_replay", &a->turn_replay, p)) ||
 	    (r = field_value(body, "cache_salt", JSON_STRING, &v, p)) || !v)
 		return r;
 	json_str(v, &n);

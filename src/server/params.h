@@ -39,7 +39,7 @@ struct params {
 	struct logit_bias bias[BIAS_MAX];
 	struct buf unknown;             /* names of fields that nobody knows */
 	char *cache_salt;               /* NULL: none */
-	bool cache_report;
+	bool cache_report, turn_replay;
 };
 
 /* The fields common to the families, for fields_check. */

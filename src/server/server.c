@@ -34,7 +34,7 @@ void server_opts_default(struct server_opts *o)
 	*o = (struct server_opts){
 		.host = "127.0.0.1", .port = 8080, .connections_max = 1024, .body_max = 64 << 20, .response_bytes = 64 << 20, .prep_threads = 2,
 		.head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .keep_alive_ms = 15000, .stall_ms = 30000, .grace_ms = 30000,
-		.stuck_ms = 120000,
+		.stuck_ms = 120000, .turn_replay = REPLAY_ALL, .turn_bytes = 64 << 20,
 	};
 }
 
@@ -267,6 +267,7 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 	response_store_init(&s->responses, opts->response_bytes);
 	pthread_mutex_init(&s->lock, NULL);
 	raise_descriptors(opts->connections_max);
+	s->turns = turns_new(opts->turn_bytes);
 	r = clients_open(&s->clients, opts->api_key, opts->api_key_file, err);
 	if (r)
 		goto fail;
@@ -352,6 +353,7 @@ void server_close(struct server *s)
 	response_store_fini(&s->responses);
 	free(s->host);
 	clients_close(&s->clients);
+	turns_free(s->turns);
 	free(s->cors_origin);
 	free(s);
 }

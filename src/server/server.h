@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "server/past.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
 
@@ -55,6 +56,9 @@ struct server_opts {
 	int grace_ms;                   /* after a signal: how long answers may go on */
 	int stuck_ms;                   /* work and no step for so long: /health says so */
 	bool log_prompts;               /* their text, at level info */
+	enum turn_replay turn_replay;   /* see past.h */
+	size_t turn_bytes;              /* of remembered turns */
+	bool drop_volatile;             /* lines of system messages that mean nothing */
 };
 
 void server_opts_default(struct server_opts *o);

@@ -34,6 +34,9 @@ struct request {
 	int n_prompt, max_tokens, n_out;
 	int n_own;                      /* of n_out, those that are the prompt's */
 	int n_top;
+	struct tokens answer;           /* scripted */
+	char *salt;
+	struct prefix_report prefix;
 	bool started, over;
 	struct detok detok;
 	struct lead_run lead;
@@ -48,6 +51,9 @@ struct engine {
 	bool stop;
 	int64_t moved_ns;               /* clock: it last did something, or had nothing to do */
 	bool slow;                      /* all of them */
+	bool script, odd;
+	struct seq { int32_t *id; int n; char *salt; } *seq;    /* script: all there were */
+	int n_seq;
 	struct engine_stats stats;
 };
 
@@ -58,13 +64,61 @@ static void release(struct request *r)
 	outbox_fini(&r->out);
 	lead_fini(&r->lead);
 	free(r->prompt);
+	free(r->salt);
+	tokens_fini(&r->answer);
 	free(r);
+}
+
+static void keep(struct request *r)
+{
+	struct engine *e = r->e;
+	struct seq *s;
+
+	e->seq = xrealloc(e->seq, size_mul((size_t)e->n_seq + 1, sizeof *e->seq));
+	s = &e->seq[e->n_seq++];
+	s->n = r->n_prompt + r->n_out;
+	s->id = xmalloc(size_mul((size_t)s->n, sizeof *s->id));
+	memcpy(s->id, r->prompt, (size_t)r->n_prompt * sizeof *s->id);
+	memcpy(s->id + r->n_prompt, r->answer.id, (size_t)r->n_out * sizeof *s->id);
+	s->salt = xstrdup(r->salt);
+}
+
+static void look_up(struct request *r)
+{
+	r->prefix = (struct prefix_report){ .reason = PREFIX_EMPTY, .first_diff = -1, .was = -1 };
+	for (int i = 0; i < r->e->n_seq; i++) {
+		const struct seq *s = &r->e->seq[i];
+		int k = 0;
+
+		while (k < s->n && k < r->n_prompt - 1 && s->id[k] == r->prompt[k])
+			k++;
+		if (!strcmp(s->salt, r->salt) && k > r->prefix.resumed)
+			r->prefix = (struct prefix_report){ .source = PREFIX_MEMORY, .reason = PREFIX_HIT, .resumed = k, .junction = k,
+			                                    .first_diff = k < s->n ? k : -1, .was = k < s->n ? s->id[k] : -1 };
+	}
+}
+
+/* Tokens of single characters, but for those that are one token by name. */
+static void put_script(const struct tokenizer *t, const char *p, size_t n, struct tokens *out)
+{
+	static const char *const whole[] = { "<think>", "</think>", "<tool_call>", "</tool_call>" };
+
+	for (size_t i = 0; i < n;) {
+		size_t len = 1;
+
+		for (int k = 0; k < 4; k++)
+			if (!strncmp(p + i, whole[k], strlen(whole[k])) && tokenizer_find(t, whole[k], strlen(whole[k])) >= 0)
+				len = strlen(whole[k]);
+		if (tokenizer_encode(t, p + i, len, TOKENIZE_SPECIAL, out, NULL))
+			abort();
+		i += len;
+	}
 }
 
 static void end(struct request *r, enum finish why, const char *text, size_t n)
 {
 	struct event ev = { .kind = EV_DONE, .finish = why, .text = text, .n_text = n, .n_prompt = r->n_prompt,
-	                    .n_output = r->n_out };
+	                    .n_output = r->n_out, .n_cached = r->prefix.resumed, .prefix = r->prefix };
 
 	r->e->stats.finished[why]++;
 
@@ -73,15 +127,22 @@ static void end(struct request *r, enum finish why, const char *text, size_t n)
 	else if (why == FINISH_ERROR)
 		err_set(&ev.err, E_FORMAT, "the stub was told to fail");
 	r->over = true;
+	if (r->answer.n)
+		keep(r);
 	outbox_put(&r->out, &ev);
 }
 
 static void one_token(struct request *r)
 {
-	int32_t given = lead_next(&r->lead), id = given >= 0 ? given : r->prompt[r->n_own++ % r->n_prompt];
-	struct event ev = { .kind = EV_TOKEN, .token = id, .pick = { .token = id, .logprob = -0.5f, .n_top = r->n_top } };
+	int32_t given = lead_next(&r->lead), id;
+	struct event ev = { .kind = EV_TOKEN, .pick = { .logprob = -0.5f, .n_top = r->n_top } };
 	struct buf text;
 
+	if (given >= 0)
+		id = given;
+	else
+		id = r->answer.n ? r->answer.id[r->n_own++] : r->prompt[r->n_own++ % r->n_prompt];
+	ev.token = ev.pick.token = id;
 	for (int i = 0; i < r->n_top; i++) {
 		ev.pick.top[i].token = id;
 		ev.pick.top[i].logprob = -0.5f - (float)i;
@@ -96,7 +157,7 @@ static void one_token(struct request *r)
 	if (r->n_out >= r->max_tokens) {
 		buf_reset(&text);
 		detok_flush(&r->detok, &text);
-		end(r, FINISH_LENGTH, text.p, text.n);
+		end(r, r->answer.n ? FINISH_STOP : FINISH_LENGTH, text.p, text.n);
 	} else if ((r->way == FAIL || r->way == EXPIRE) && r->n_out == 3) {
 		end(r, FINISH_ERROR, "", 0);
 	}
@@ -114,7 +175,7 @@ static bool step(struct request *r)
 		return false;
 	if (!r->started) {
 		r->started = true;
-		outbox_put(&r->out, &(struct event){ .kind = EV_START });
+		outbox_put(&r->out, &(struct event){ .kind = EV_START, .cached = r->prefix.resumed, .prefix = r->prefix });
 		outbox_put(&r->out, &(struct event){ .kind = EV_PROGRESS, .done = r->n_prompt, .total = r->n_prompt });
 	}
 	if (r->way == PREFILL)
@@ -177,6 +238,12 @@ struct engine *stub_engine_open(const struct tokenizer *tok)
 
 void stub_engine_slow(struct engine *e) { e->slow = true; }
 
+void stub_engine_script(struct engine *e, bool odd)
+{
+	e->script = true;
+	e->odd = odd;
+}
+
 void engine_close(struct engine *e)
 {
 	pthread_mutex_lock(&e->lock);
@@ -191,9 +258,30 @@ void engine_close(struct engine *e)
 		end(r, FINISH_CANCEL, "", 0);
 		release(r);
 	}
+	for (int i = 0; i < e->n_seq; i++) {
+		free(e->seq[i].id);
+		free(e->seq[i].salt);
+	}
+	free(e->seq);
 	pthread_mutex_destroy(&e->lock);
 	pthread_cond_destroy(&e->more);
 	free(e);
+}
+
+/* What stands between the last [[ and ]]. */
+static void script_init(const struct engine *e, struct tokens *answer, const char *text)
+{
+	const char *to;
+
+	tokens_init(answer);
+	while (e->script && (text = strstr(text, "[[")) && (to = strstr(text, "]]"))) {
+		tokens_reset(answer);
+		if (e->odd)
+			put_script(e->tok, text + 2, (size_t)(to - text) - 2, answer);
+		else if (tokenizer_encode(e->tok, text + 2, (size_t)(to - text) - 2, TOKENIZE_SPECIAL, answer, NULL))
+			abort();
+		text = to;
+	}
 }
 
 int engine_submit(struct engine *e, const struct ask *a, struct request **out, struct err *err)
@@ -202,6 +290,7 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 		{ "queue", QUEUE }, { "prefill", PREFILL }, { "slow", SLOW }, { "fail", FAIL }, { "expire", EXPIRE },
 	};
 	struct request *r;
+	struct tokens answer;
 	struct buf text;
 	bool full, large, share, late;
 	enum way way = e->slow ? SLOW : PLAIN;
@@ -219,7 +308,10 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 		if (strstr(text.p, say))
 			way = ways[i].way;
 	}
+	script_init(e, &answer, text.p);
 	buf_fini(&text);
+	if (full || share || large || (late && a->deadline_ns))
+		tokens_fini(&answer);
 	if (full) {
 		*a->refusal = (struct refusal){ .limit = LIMIT_COUNT, .retry_s = 7 };
 		return err_set(err, E_FULL, "the queue is full: 3 of 3 requests wait");
@@ -237,13 +329,17 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r = xcalloc(1, sizeof *r);
 	r->e = e;
 	r->way = way;
+	r->answer = answer;
+	r->salt = xstrdup(a->cache_salt ? a->cache_salt : "");
 	r->prompt = xmalloc(size_mul((size_t)a->n_prompt, sizeof(int32_t)));
 	memcpy(r->prompt, a->prompt, (size_t)a->n_prompt * sizeof(int32_t));
 	r->n_prompt = a->n_prompt;
-	r->max_tokens = a->max_tokens;
+	r->max_tokens = answer.n ? (int)answer.n : a->max_tokens;
 	r->n_top = a->sampling.n_logprobs > 0 ? a->sampling.n_logprobs : 0;
 	if (lead_init(&r->lead, a->lead, tokenizer_size(e->tok), err)) {
 		free(r->prompt);
+		free(r->salt);
+		tokens_fini(&answer);
 		free(r);
 		return err->code;
 	}
@@ -252,6 +348,7 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	outbox_init(&r->out, a->notify, a->notify_arg);
 	*out = r;
 	pthread_mutex_lock(&e->lock);
+	look_up(r);
 	if (!e->all)
 		e->moved_ns = clock_monotonic_ns();
 	r->next = e->all;

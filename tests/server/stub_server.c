@@ -16,6 +16,8 @@ static const char chat[] =
 	"{% if add_generation_prompt and enable_thinking %}<think>{% endif %}";
 
 static bool slow;
+static char script;             /* 'u' or 'o' */
+static const char *template_path;
 static const char *says;        /* what the template says besides, as <tool_call> */
 
 static int option(struct server_opts *o, struct served *d, const char *arg)
@@ -53,6 +55,18 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		o->cors_origin = arg + 12;
 		return 0;
 	}
+	if (!strcmp(arg, "script=usual") || !strcmp(arg, "script=odd"))
+		return script = arg[7], 0;
+	if (!strncmp(arg, "template=", 9))
+		return template_path = arg + 9, 0;
+	if (!strcmp(arg, "drop_volatile=1"))
+		return o->drop_volatile = true, 0;
+	if (!strcmp(arg, "drop_volatile=0"))
+		return o->drop_volatile = false, 0;
+	if (!strncmp(arg, "turn_replay=", 12))
+		return o->turn_replay = (enum turn_replay)atoi(arg + 12), 0;
+	if (!strncmp(arg, "turn_bytes=", 11))
+		return o->turn_bytes = (size_t)atoll(arg + 11), 0;
 	if (!strcmp(arg, "slow=1"))
 		return slow = true, 0;
 	if (!strcmp(arg, "log_prompts=1"))
@@ -100,7 +114,10 @@ int main(int argc, char **argv)
 			return 2;
 	buf_init(&json);
 	buf_init(&text);
-	buf_printf(&text, "%s{#%s#}", chat, says ? says : "");
+	if (!template_path)
+		buf_printf(&text, "%s{#%s#}", chat, says ? says : "");
+	else if (file_read(template_path, 1 << 20, &text, &err))
+		return 1;
 	if (file_read(argv[1], (size_t)1 << 28, &json, &err) || tokenizer_open(&tok, json.p, json.n, &err) ||
 	    template_open(&tmpl, text.p, text.n, NULL, &err)) {
 		fprintf(stderr, "%s\n", err.msg);
@@ -112,6 +129,8 @@ int main(int argc, char **argv)
 	d.tmpl = tmpl;
 	d.vocab = tokenizer_size(tok);
 	d.engine = stub_engine_open(tok);
+	if (script)
+		stub_engine_script(d.engine, script == 'o');
 	if (slow)
 		stub_engine_slow(d.engine);
 	if (server_open(&s, &o, &d, &err)) {

@@ -1,0 +1,49 @@
+/* turns.h - the answers this server gave, as the tokens they were, to be met again.
+ *
+ * A turn is found by a key that stands for the whole history up to and with it
+ * (past.h).  Memory is bounded; the turn found least lately goes first.  Any
+ * thread; a turn that was found stays valid until it is given back. */
+#ifndef SERVER_TURNS_H
+#define SERVER_TURNS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/digest.h"
+#include "text/tokenizer.h"
+
+struct turns;
+
+struct turn {
+	/* Constant. */
+	int32_t *id;                    /* [n] the tokens that were sampled */
+	size_t n;
+	char *header;                   /* what the prompt ended with: the beginning of the answer's turn */
+	char *message;                  /* the assistant's message it was, in the normal form of messages.h */
+	size_t n_message;
+	/* turns.c's own. */
+	struct digest key;
+	int refs;
+	struct turn *chain, *newer, *older;
+};
+
+/* bytes_max 0: remembers nothing. */
+struct turns *turns_new(size_t bytes_max);
+void turns_free(struct turns *s);       /* NULL is allowed; all turns must have been given back */
+
+/* NULL: there is none. */
+struct turn *turns_find(struct turns *s, const struct digest *key);
+void turns_give_back(struct turns *s, struct turn *t);  /* NULL is allowed */
+
+/* Copies what it is given.  Of two turns with one key the later counts. */
+void turns_put(struct turns *s, const struct digest *key, const struct tokens *answer, const char *header,
+               const char *message, size_t n_message);
+
+struct turns_stats {
+	size_t bytes, bytes_max;
+	int n;
+	int64_t evicted;
+};
+void turns_stats(struct turns *s, struct turns_stats *out);
+
+#endif
