@@ -28,6 +28,13 @@ size_t size_mul(size_t n, size_t size)
 }
 
 void *xmalloc(size_t n) { return need(malloc(n ? n : 1), n); }
+size_t try_malloc_max = SIZE_MAX;
+
+void *try_malloc(size_t n)
+{
+	return n <= try_malloc_max ? malloc(n ? n : 1) : NULL;
+}
+
 void *xcalloc(size_t n, size_t size) { return need(calloc(n ? n : 1, size ? size : 1), n); }
 void *xrealloc(void *p, size_t n) { return need(realloc(p, n ? n : 1), n); }
 

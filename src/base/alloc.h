@@ -10,6 +10,10 @@
 void *xmalloc(size_t n);
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t n);
+/* For large memory that can be done without, or whose lack ends one request: NULL
+ * when it is refused. */
+void *try_malloc(size_t n);
+extern size_t try_malloc_max;           /* tests: more than that is refused */
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 

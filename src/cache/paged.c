@@ -260,23 +260,34 @@ static int paged_restore(struct cache *c, int slot, const struct snap *snap, int
 
 /* By looking at all tables: asked once or twice in a step, it costs less than a
  * second count of every page would. */
-static size_t paged_kept(const struct cache *c)
+int paged_live(const struct cache *c, const struct snap *snap, int pos)
 {
+	const struct paged_snap *s = (const struct paged_snap *)snap;
 	const struct paged *p = paged_of(c);
-	int n = p->pages - p->n_free;
+	int all = 0, n = 0;
 
-	for (int set = 1; set >= 0; set--)
+	for (int set = 1; set >= 0; set--) {
 		for (int i = 0; i < p->o.slots; i++) {
 			const struct table *t = &p->table[i];
 
 			for (int k = t->shared >= 0 ? -1 : 0; k < t->n; k++) {
 				int32_t page = k < 0 ? t->shared : t->page[k];
 
-				n -= set && !p->seen[page];
+				all += set && !p->seen[page];
 				p->seen[page] = (uint8_t)set;
 			}
 		}
-	return (size_t)n * p->page_bytes;
+		for (int i = 0; set && s && i < pages_for(p, pos); i++)
+			n += p->seen[s->page[i]];
+	}
+	return s ? n : all;
+}
+
+static size_t paged_kept(const struct cache *c)
+{
+	const struct paged *p = paged_of(c);
+
+	return (size_t)(p->pages - p->n_free - paged_live(c, NULL, 0)) * p->page_bytes;
 }
 
 /* Who shares a page shares all before it, so the pages held by this snapshot

@@ -2,9 +2,9 @@
  *
  * The way through them: engine.c (submit, inbox, the thread, the step), queue.c
  * (whether it is taken), fair.c (whose turn it is), pace.c (how many rows a step
- * bears), sched.c (who runs, the rows of a step), verify.c (from logits to tokens,
- * text and the end), reuse.c (a request and the prefix store), prefix.c, place.c,
- * outbox.c.
+ * bears), sched.c (who runs, the rows of a step), park.c (those who gave way),
+ * verify.c (from logits to tokens, text and the end), reuse.c (a request and the
+ * prefix store), prefix.c, place.c, outbox.c.
  *
  * Everything but what is marked otherwise belongs to the engine's thread. */
 #ifndef ENGINE_CORE_H
@@ -23,6 +23,7 @@
 #include "engine/lead.h"
 #include "engine/outbox.h"
 #include "engine/pace.h"
+#include "engine/park.h"
 #include "engine/prefix.h"
 #include "engine/queue.h"
 #include "engine/sampler.h"
@@ -64,7 +65,8 @@ struct request {
 	uint64_t skip;                  /* not to be considered again in this round */
 	int64_t passed_ns;              /* since when others pass that need less memory; 0: not */
 	int n_preempted;
-	int n_cached, shared;           /* restored from a kept prefix, at first and this time */
+	struct park park;               /* its memory while it waits to run again */
+	int n_cached;                   /* restored from a kept prefix, at first */
 	int progress;                   /* of the prompt, as last told */
 	int split_at;                   /* chunks taken, for split */
 	/* Of the prefix store: see reuse.c. */
@@ -138,9 +140,9 @@ struct sched {
 	int n_run;
 	int *free_slot;                 /* [seqs_max] a stack */
 	int n_free;
-	bool hold;                      /* a sequence was preempted: nobody joins until one ends */
 	unsigned turn;                  /* where decoding begins when not all fit in a step */
 	struct request *starving;       /* nobody joins before it */
+	bool refused;                   /* memory was, in this round */
 	uint64_t round;                 /* counts attempts to fill a step */
 	struct chosen *pick;            /* [seqs_max] prompts chosen for the step */
 	int n_pick;
@@ -225,6 +227,8 @@ void sched_init(struct sched *s, int seqs_max);
 void sched_fini(struct engine *e);
 /* Takes it out of wherever it is; a running one's slot is closed. */
 void sched_remove(struct engine *e, struct request *r);
+/* Gives one that waits, and whose memory is kept, a slot if one is free, to look at it once more. */
+void sched_unpark(struct engine *e, struct request *r);
 /* Chooses the rows of this step, lets those join whose turn it is and reserves the
  * memory; preempts when nothing can move otherwise.  false: nobody runs. */
 bool sched_fill(struct engine *e);

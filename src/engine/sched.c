@@ -66,7 +66,6 @@ void sched_remove(struct engine *e, struct request *r)
 		if (s->run[i] == r) {
 			memmove(&s->run[i], &s->run[i + 1], (size_t)(s->n_run - i - 1) * sizeof(*s->run));
 			s->n_run--;
-			s->hold = false;
 			return;
 		}
 	assert(!"a running request is in the list");
@@ -77,46 +76,74 @@ int sched_pages(const struct engine *e, int n)
 	return e->page_rows ? n / e->page_rows + (n % e->page_rows != 0) : 0;
 }
 
-/* Pages that r will hold: its tokens so far and as much of its answer as is set
- * aside for.  What goes beyond may be preempted. */
-static int sched_target(const struct engine *e, const struct request *r)
+/* Pages that r will hold soon: its tokens so far and as much of its answer as is
+ * set aside for, and as much again whenever that is used up. */
+static int target(const struct engine *e, const struct request *r)
 {
-	int reserve = e->opts.answer_reserve < r->out_max ? e->opts.answer_reserve : r->out_max;
-	int n = r->n_prompt + reserve;
+	int64_t part = e->opts.answer_reserve, n_out = r->n_tok - r->n_prompt;
+	int64_t n = (n_out / part + 1) * part;
 
-	return sched_pages(e, n > r->n_tok + 1 ? n : r->n_tok + 1);
+	return sched_pages(e, r->n_prompt + (int)(n < r->out_max ? n : r->out_max));
 }
 
-/* Is there room for what r will hold beside what the running ones do and will?
- * Pages restored from a kept prefix are counted as shared. */
-static bool has_room(const struct engine *e, const struct request *r)
+/* Pages that are missing for r to have what it will hold beside what the running
+ * ones do and will; kept prefixes and parked sequences give theirs up. */
+static int64_t lacks(struct engine *e, const struct request *r)
 {
-	int64_t need = sched_target(e, r);
+	struct prefix_hit hit = { 0 };
+	int64_t need = target(e, r);
 
 	if (!e->pages || !e->sched.n_run)
-		return true;
+		return 0;
 	for (int i = 0; i < e->sched.n_run; i++) {
 		const struct request *o = e->sched.run[i];
+		int more = target(e, o) - sched_pages(e, o->pos);
 
-		need += sched_target(e, o) - o->shared / e->page_rows;
+		need += more > 0 ? more : 0;
 	}
-	return need <= e->pages;
+	need += paged_live(e->m->kv, NULL, 0);
+	/* What running ones hold of its prefix it shares. */
+	if (need > e->pages && !r->no_cache && !r->park.pos) {
+		prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+		for (int i = 0; hit.at && i < hit.snaps->n; i++)
+			if (hit.snaps->v[i]->cache == e->m->kv)
+				need -= paged_live(e->m->kv, hit.snaps->v[i], hit.at);
+	}
+	return need > e->pages ? need - e->pages : 0;
+}
+
+/* From the waiting into a slot. */
+static void enter(struct engine *e, struct request *r)
+{
+	struct sched *s = &e->sched;
+	int at;
+
+	sched_remove(e, r);
+	r->slot = s->free_slot[--s->n_free];
+	r->n_draft = 0;
+	r->pos = park_restore(e, r);
+	for (at = s->n_run; at > 0 && s->run[at - 1]->age > r->age; at--)
+		s->run[at] = s->run[at - 1];
+	s->run[at] = r;
+	s->n_run++;
+}
+
+void sched_unpark(struct engine *e, struct request *r)
+{
+	if (e->sched.n_free)
+		enter(e, r);
 }
 
 /* Gives the request a slot and what is already known of its tokens. */
 static void start(struct engine *e, struct request *r)
 {
-	struct sched *s = &e->sched;
-	int hit, at;
+	int hit;
 
-	sched_remove(e, r);
-	r->slot = s->free_slot[--s->n_free];
-	r->n_draft = 0;
-	hit = r->pos = r->shared = reuse_start(e, r);
-	for (at = s->n_run; at > 0 && s->run[at - 1]->age > r->age; at--)
-		s->run[at] = s->run[at - 1];
-	s->run[at] = r;
-	s->n_run++;
+	enter(e, r);
+	e->stats.resumed += r->pos > 0;
+	if (!r->pos)
+		r->pos = reuse_start(e, r);
+	hit = r->pos;
 	/* Those who may now wait for it, so that its chunks end where they part. */
 	for (struct request *w = fair_each(e, NULL); w; w = fair_each(e, w))
 		reuse_waits(e, w);
@@ -135,6 +162,83 @@ static void start(struct engine *e, struct request *r)
 	                                     .prefix = r->report });
 }
 
+/* r gives way: its memory stays in place where slots are what is short, else it is
+ * moved out. */
+static void preempt(struct engine *e, struct request *r, bool out)
+{
+	if (park_keep(e, r) && out)
+		park_out(e, r);
+	log_debug("engine: a request of %d tokens gives way, %s", r->n_tok, !r->park.pos ? "to be computed again" :
+	          r->park.snaps.n ? "in place" : "moved out");
+	sched_remove(e, r);
+	fair_wait(e, r);
+	r->n_preempted++;
+	e->stats.preempted++;
+}
+
+/* Who gives way first: the least urgent; of those, unless for want of memory alone,
+ * one whose answer nobody sees yet; the youngest. */
+static bool gives_way_before(const struct request *a, const struct request *b, bool unseen)
+{
+	if (a->priority != b->priority)
+		return a->priority < b->priority;
+	if (unseen && !a->t_first != !b->t_first)
+		return !a->t_first;
+	return a->age > b->age;
+}
+
+static int count_running(const struct sched *s, const struct client *c)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->n_run; i++)
+		n += s->run[i]->client == c;
+	return n;
+}
+
+/* A running request that should give way to r, which cannot join otherwise: one
+ * that is less urgent, or, when r's client has nothing running, one of the client
+ * that has most, if that is more than one.  NULL: none. */
+static struct request *victim_for(struct engine *e, const struct request *r)
+{
+	struct sched *s = &e->sched;
+	bool has_none = !count_running(s, r->client);
+	struct request *best = NULL;
+	int most = 2;
+
+	for (int i = 0; i < s->n_run && has_none; i++)
+		if (count_running(s, s->run[i]->client) > most)
+			most = count_running(s, s->run[i]->client);
+	for (int i = 0; i < s->n_run; i++) {
+		struct request *o = s->run[i];
+
+		if (o->skip == s->round || o->priority > r->priority)
+			continue;       /* it has rows of this step already, or is more urgent */
+		if (o->priority == r->priority && (!has_none || count_running(s, o->client) < most))
+			continue;
+		if (!best || gives_way_before(o, best, true))
+			best = o;
+	}
+	return best;
+}
+
+/* Has others give way so that r can join.  false: nobody should, or it would not do. */
+static bool make_room(struct engine *e, struct request *r)
+{
+	struct sched *s = &e->sched;
+	int64_t lack = lacks(e, r);
+	struct request *v = !s->n_free || lack ? victim_for(e, r) : NULL;
+
+	if (!v)
+		return s->n_free && !lack;
+	/* One gives way for one; of a sequence whose memory cannot be kept much is lost. */
+	if (lack > sched_pages(e, v->pos) || (lack && !e->opts.park_bytes))
+		return false;
+	preempt(e, v, lack > 0);
+	e->stats.yielded++;
+	return s->n_free && !lacks(e, r);
+}
+
 /* Lets r join, if it can. */
 static bool join(struct engine *e, struct request *r)
 {
@@ -145,30 +249,20 @@ static bool join(struct engine *e, struct request *r)
 		r->skip = s->round;
 		return false;
 	}
-	if (has_room(e, r)) {
+	if ((s->n_free && !lacks(e, r)) || make_room(e, r)) {
 		start(e, r);
 		return true;
 	}
-	/* Others, who need less, may pass, but not for ever. */
+	r->client->shut = s->round;
+	if (!s->n_free)
+		return false;
+	/* Others, who need less memory, may pass, but not for ever. */
 	now = engine_now(e);
 	if (!r->passed_ns)
 		r->passed_ns = now;
 	else if (!s->starving && now - r->passed_ns > PASSED_MAX_NS)
 		s->starving = r;
-	r->client->shut = s->round;
 	return false;
-}
-
-static void preempt(struct engine *e, struct request *r)
-{
-	struct sched *s = &e->sched;
-
-	log_debug("engine: page pool is full, a request of %d tokens goes back to waiting", r->n_tok);
-	sched_remove(e, r);
-	fair_wait(e, r);
-	s->hold = true;         /* or it would take back what it gave */
-	r->n_preempted++;
-	e->stats.preempted++;
 }
 
 /* The next position after pos at which a chunk must end. */
@@ -194,7 +288,8 @@ static bool add(struct engine *e, struct request *r, int n, int n_draft)
 		if (span.n_draft) {
 			n = span.n -= span.n_draft;
 			span.n_draft = 0;
-		} else if (!prefix_evict(&e->prefix, false)) {
+		} else if (!prefix_evict(&e->prefix, false) && !park_any_out(e)) {
+			e->sched.refused = true;
 			return false;
 		}
 	}
@@ -251,10 +346,10 @@ static void choose(struct engine *e, int room, bool decoding)
 	struct request *r;
 
 	s->n_pick = 0;
-	if (s->starving && s->n_free && !s->hold)
+	if (s->starving && s->n_free && room)
 		join(e, s->starving);
 	while (left > 0 && share > 1e-6) {
-		r = fair_next(e, s->n_free && !(s->hold && s->n_run) && !s->starving);
+		r = fair_next(e, !s->starving);
 		if (!r)
 			break;
 		if (r->slot < 0 && !join(e, r))
@@ -317,6 +412,7 @@ static void fill(struct engine *e)
 	int n_decode = count_decoding(s), room = e->opts.step_rows - n_decode, n_prompt = 0;
 
 	s->round++;
+	s->refused = false;
 	/* Where the answers fill all rows, prompts still get on: by one row, or every other step. */
 	if (room < 1)
 		room = e->opts.step_rows > 1 || s->round % 2;
@@ -347,9 +443,13 @@ bool sched_fill(struct engine *e)
 	struct sched *s = &e->sched;
 
 	for (;;) {
+		struct request *last = NULL;
+
 		fill(e);
 		if (e->batch.n_item || !s->n_run)
 			return s->n_run > 0;
+		if (!s->refused)
+			continue;       /* those that were to decode gave way; the others have their turn now */
 		if (s->n_run == 1 && prefix_evict(&e->prefix, true))
 			continue;
 		if (s->n_run == 1) {
@@ -363,7 +463,10 @@ bool sched_fill(struct engine *e)
 			engine_finish(e, r);
 			return false;
 		}
-		preempt(e, s->run[s->n_run - 1]);
+		for (int i = 0; i < s->n_run; i++)
+			if (!last || gives_way_before(s->run[i], last, false))
+				last = s->run[i];
+		preempt(e, last, true);
 	}
 }
 
@@ -375,7 +478,7 @@ int sched_resume(struct engine *e, struct request *r, struct err *err)
 	struct snaps snaps;
 
 	while (caches_capture(caches, old, pos, &snaps))
-		if (!prefix_shrink(&e->prefix))
+		if (!prefix_shrink(&e->prefix) && !park_any_out(e))
 			return err_set(err, E_FULL, "resume at %d: no memory for a snapshot", pos);
 	if (s->n_free) {
 		r->slot = s->free_slot[--s->n_free];

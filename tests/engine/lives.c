@@ -287,7 +287,7 @@ void life_check(const struct life *l, const struct model *m, const struct answer
 	CHECK(got->n_text <= want->n_text && !memcmp(got->text, want->text, got->n_text), "text differs: '%.*s' for '%.*s'",
 	      (int)got->n_text, got->text, (int)want->n_text, want->text);
 	if (!partial) {
-		CHECK(got->n == want->n, "%d tokens for %d", got->n, want->n);
+		CHECK(got->n == want->n, "%d tokens for %d, finish %d: %s", got->n, want->n, got->finish, l->end.err.msg);
 		CHECK(got->finish == want->finish, "finish %d for %d", got->finish, want->finish);
 		if (want->finish != FINISH_ERROR)
 			CHECK(got->n_text == want->n_text, "text '%.*s' for '%.*s'", (int)got->n_text, got->text,

@@ -32,6 +32,7 @@ struct rig_opts {
 	int seqs, rows, queue;
 	size_t prefix_bytes;
 	int reserve;                    /* engine_opts.answer_reserve */
+	size_t park;                    /* engine_opts.park_bytes */
 	bool few_logits;                /* as in serving: those of answers alone */
 };
 
@@ -45,7 +46,7 @@ static struct rig rig_open(const struct rig_opts *o)
 	struct rig g;
 	struct err err;
 	struct engine_opts eo = { .seqs_max = o->seqs, .step_rows = o->rows, .queue_max = o->queue,
-	                          .prefix_bytes = o->prefix_bytes, .answer_reserve = o->reserve, .logit_rows = o->few_logits ? 0 : o->rows, .clock = &fake_clock, .by_hand = true };
+	                          .prefix_bytes = o->prefix_bytes, .answer_reserve = o->reserve, .park_bytes = o->park, .logit_rows = o->few_logits ? 0 : o->rows, .clock = &fake_clock, .by_hand = true };
 
 	g.m = toy_open(&o->toy);
 	CHECK(!engine_open(&g.e, g.m, tok, &eo, &err), "%s", err.msg);
@@ -876,6 +877,7 @@ static void test_lives(uint64_t seed)
 
 	o.seqs = 1 + (int)dice(&s, (uint64_t)o.toy.slots);
 	o.few_logits = dice(&s, 2);
+	o.park = dice(&s, 3) ? 1 << (8 + dice(&s, 10)) : 0;
 	jump = dice(&s, 2) ? 200000000 : 0;     /* some steps take long: chunks of all sizes */
 	o.reserve = dice(&s, 2) ? 1 + (int)dice(&s, 30) : 0;
 	/* From just enough for one to enough for all. */

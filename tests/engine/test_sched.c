@@ -17,6 +17,7 @@ struct world {
 	struct engine *e;
 	int64_t step_ns;                /* of the last step */
 	int step_rows, step_items;
+	int64_t rows;                   /* of all steps */
 };
 
 static int64_t world_now(struct clock *c)
@@ -33,6 +34,7 @@ static void on_forward(void *arg, const struct pass *p)
 		w->step_ns += p->pos[i] * w->ahead_ns;
 	w->step_rows = p->n_row;
 	w->step_items = p->n_item;
+	w->rows += p->n_row;
 	w->now += w->step_ns;
 }
 
@@ -194,6 +196,205 @@ static void test_cancel_stages(void)
 	}
 	s = stats_of(&w);
 	CHECK(s.finished[FINISH_CANCEL] == 3 && s.finished[FINISH_LENGTH] == 1001, "%d cancels", (int)s.finished[FINISH_CANCEL]);
+	world_close(&w);
+}
+
+/* ---- giving way ---- */
+
+/* Answers that do not fit together: the youngest give way and go on later, and
+ * nothing is computed twice where their memory can be moved out. */
+static void test_preempted(void)
+{
+	static struct life l[6];
+
+	for (int kind = 0; kind < 4; kind++) {
+		static const size_t park[] = { 0, 3000, 1 << 20, 1 << 20 };
+		struct toy_opts to = roomy;
+		struct engine_stats s;
+		struct world w;
+		int64_t rows = 0;
+
+		to.pages = 200 / to.page_rows;
+		to.snaps = kind == 3 ? 1 : 0;           /* no snapshot of a second state at a time */
+		world_open(&w, to, (struct engine_opts){ .answer_reserve = 8, .park_bytes = park[kind] });
+		for (int i = 0; i < 6; i++) {
+			life_init(&l[i], 10 + 2 * i, 250, 40 + (uint64_t)i);
+			l[i].ask.no_cache = true;
+			l[i].ask.max_tokens = 120;
+			l[i].ask.sampling.temperature = i % 2;
+			submit(&l[i], &w);
+			rows += l[i].ask.n_prompt + 119;
+		}
+		pump(&w);
+		s = stats_of(&w);
+		CHECK(s.preempted > 0 && s.preempted < 60, "%d preempted", (int)s.preempted);
+		CHECK(!s.parked && !s.parked_bytes, "%d are parked for ever", s.parked);
+		if (kind >= 2)
+			CHECK(s.resumed == s.preempted && w.rows == rows, "%d of %d resumed, %d rows for %d", (int)s.resumed,
+			      (int)s.preempted, (int)w.rows, (int)rows);
+		else
+			CHECK(s.resumed < s.preempted && w.rows > rows, "%d of %d resumed", (int)s.resumed, (int)s.preempted);
+		for (int i = 0; i < 6; i++)
+			end(&l[i], &w);
+		world_close(&w);
+	}
+}
+
+/* With enough set aside for the answers nobody has to. */
+static void test_reserved(void)
+{
+	static struct life l[6];
+	struct toy_opts to = roomy;
+	struct world w;
+
+	to.pages = 200 / to.page_rows;
+	world_open(&w, to, (struct engine_opts){ .answer_reserve = 1000 });
+	for (int i = 0; i < 6; i++) {
+		life_init(&l[i], 10 + 2 * i, 250, 40 + (uint64_t)i);
+		l[i].ask.max_tokens = 60;
+		submit(&l[i], &w);
+	}
+	engine_step(w.e);
+	CHECK(stats_of(&w).running == 2, "%d running", stats_of(&w).running);
+	pump(&w);
+	CHECK(!stats_of(&w).preempted, "preempted");
+	for (int i = 0; i < 6; i++)
+		end(&l[i], &w);
+	world_close(&w);
+}
+
+/* Pages that are shared are counted once: all eight fit beside one common beginning. */
+static void test_shared_room(void)
+{
+	static struct life l[8];
+	struct toy_opts to = roomy;
+	struct world w;
+	int most = 0;
+
+	to.pages = 320 / to.page_rows;
+	to.attention_only = true;
+	world_open(&w, to, (struct engine_opts){ .prefix_bytes = 1 << 20 });
+	for (int i = 0; i < 8; i++) {
+		life_init(&l[i], 200, 250, 7);
+		l[i].prompt[199] = i;
+		l[i].ask.max_tokens = 6;
+		submit(&l[i], &w);
+	}
+	while (engine_step(w.e))
+		most = stats_of(&w).running > most ? stats_of(&w).running : most;
+	CHECK(most == 8, "%d at once", most);
+	for (int i = 0; i < 8; i++)
+		end(&l[i], &w);
+	world_close(&w);
+}
+
+/* All slots taken by one client: the youngest of its answers stops for another's
+ * sake, in place, and goes on with the same tokens, nothing computed twice. */
+static void test_yield(void)
+{
+	static struct life hogs[8], one;
+	struct engine_stats s;
+	struct world w;
+	int64_t solo, began, rows = 0;
+
+	world_open(&w, roomy, (struct engine_opts){ .park_bytes = 1 << 20 });
+	life_init(&one, 64, 250, 1);
+	one.ask.max_tokens = 5;
+	one.ask.client = 1;
+	one.ask.no_cache = true;
+	submit(&one, &w);
+	began = w.now;
+	while (!one.got.n) {
+		engine_step(w.e);
+		life_read(&one, false);
+	}
+	solo = w.now - began;
+	pump(&w);
+	end(&one, &w);
+	for (int i = 0; i < 8; i++) {
+		life_init(&hogs[i], 10, 250, 90 + (uint64_t)i);
+		hogs[i].ask.client = 2;
+		hogs[i].ask.max_tokens = 100 + i;
+		hogs[i].ask.no_cache = true;
+		rows += 109 + i;
+		submit(&hogs[i], &w);
+	}
+	for (int i = 0; i < 20; i++)
+		engine_step(w.e);
+	rows += 68;
+	w.rows = 0;
+	for (int i = 0; i < 8; i++) {
+		life_read(&hogs[i], false);
+		CHECK(hogs[i].got.n, "not all eight run");
+		rows -= 9 + hogs[i].got.n;
+	}
+	life_init(&one, 64, 250, 1);
+	one.ask.max_tokens = 5;
+	one.ask.client = 1;
+	one.ask.no_cache = true;
+	began = w.now;
+	submit(&one, &w);
+	while (!one.got.n) {
+		engine_step(w.e);
+		life_read(&one, false);
+	}
+	CHECK(w.now - began <= 2 * solo, "%.0f ms, alone %.0f", (double)(w.now - began) / MS, (double)solo / MS);
+	s = stats_of(&w);
+	CHECK(s.yielded == 1 && s.preempted == 1 && s.parked == 1 && !s.parked_bytes && s.waiting == 1, "%d yielded, %d parked",
+	      (int)s.yielded, s.parked);
+	pump(&w);
+	CHECK(w.rows == rows, "%d rows, not %d", (int)w.rows, (int)rows);
+	end(&one, &w);
+	for (int i = 0; i < 8; i++) {
+		life_read(&hogs[i], false);
+		CHECK(hogs[i].end.n_preempted == (i == 7), "%d gave way %d times", i, hogs[i].end.n_preempted);
+		end(&hogs[i], &w);
+	}
+	world_close(&w);
+}
+
+/* The more urgent one gets a slot at once, also among requests of one client; one
+ * that is cancelled while it waits to go on leaves its prefix. */
+static void test_urgent(void)
+{
+	static struct life l[2], urgent, again;
+	struct world w;
+
+	world_open(&w, roomy, (struct engine_opts){ .seqs_max = 2, .prefix_bytes = 1 << 20 });
+	for (int i = 0; i < 2; i++) {
+		life_init(&l[i], 100, 250, (uint64_t)i);
+		l[i].ask.max_tokens = 200;
+		submit(&l[i], &w);
+	}
+	for (int i = 0; i < 30; i++)
+		engine_step(w.e);
+	life_init(&urgent, 10, 250, 5);
+	urgent.ask.max_tokens = 50;
+	urgent.ask.priority = 1;
+	submit(&urgent, &w);
+	for (int i = 0; i < 3; i++)     /* a small chunk before the pace is known, its prompt's end, its last token */
+		engine_step(w.e);
+	life_read(&urgent, false);
+	life_read(&l[1], false);
+	CHECK(urgent.got.n && stats_of(&w).yielded == 1, "the urgent one waits");
+	request_cancel(l[1].r);
+	engine_step(w.e);
+	CHECK(stats_of(&w).cancelled[STAGE_PREEMPTED] == 1, "cancelled where?");
+	pump(&w);
+	end(&urgent, &w);
+	end(&l[0], &w);
+	life_read(&l[1], false);
+	check(&l[1], &w, true);
+	life_init(&again, 100, 250, 1);
+	memcpy(again.prompt + 100, l[1].got.tok, (size_t)l[1].got.n * sizeof(*l[1].got.tok));
+	again.ask.n_prompt += l[1].got.n;
+	again.ask.max_tokens = 3;
+	submit(&again, &w);
+	pump(&w);
+	life_read(&again, false);
+	CHECK(again.cached >= 99, "%d of %d are there", again.cached, again.ask.n_prompt);
+	end(&again, &w);
+	life_free(&l[1]);
 	world_close(&w);
 }
 
@@ -591,6 +792,11 @@ int main(void)
 	test_priority();
 	test_cancel_resumes();
 	test_cancel_stages();
+	test_preempted();
+	test_reserved();
+	test_shared_room();
+	test_yield();
+	test_urgent();
 	test_deadline();
 	test_stuck();
 	return 0;
