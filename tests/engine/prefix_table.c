@@ -1,0 +1,141 @@
+/* prefix_table.c - what the prefix store saves on four prompts: cold, the same
+ * again, one that shares its beginning, and one that goes on.
+ *
+ *     prefix_table [--runs N] [--threads N] MODEL-FOLDER
+ *
+ * Lengths and common beginnings are those of the table in mlx-lm's pull request
+ * 1254: 571 tokens; again; 431 of which 424 are the same; 577 of which 564 are
+ * the same.  As a chat's prompt, 424 is where system and tools end and 564 where
+ * the header of the answer begins.  Every prompt is also run without the store,
+ * and its 32 tokens and their probabilities must be the same to the last bit. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "lives.h"
+
+enum { SYSTEM = 424, HEADER = 564, FIRST = 571, SHARED = 431, LONGER = 577, ANSWER = 32, RUNS_MAX = 99 };
+
+struct outcome {
+	int32_t tok[ANSWER];
+	float logprob[ANSWER];
+	int n;
+	struct prefix_report report;
+	double ms;                      /* to the first token */
+};
+
+static void ask_one(struct engine *e, const int32_t *tok, int n, const char *salt, bool cold, struct outcome *o)
+{
+	const int mark[] = { SYSTEM, HEADER };
+	const unsigned char kind[] = { PLACE_SYSTEM, PLACE_HEADER };
+	struct ask a = { .prompt = tok, .n_prompt = n, .max_tokens = ANSWER, .cache_salt = salt, .no_cache = cold,
+	                 .mark = mark, .mark_kind = kind, .n_mark = 2 };
+	struct request *r;
+	struct event ev;
+	struct err err;
+
+	*o = (struct outcome){ .ms = -1 };
+	sampler_params_init(&a.sampling);
+	a.sampling.temperature = 0;
+	CHECK(!engine_submit(e, &a, &r, &err), "%s", err.msg);
+	while (request_wait(r, &ev)) {
+		if (ev.kind == EV_TOKEN) {
+			o->tok[o->n] = ev.token;
+			o->logprob[o->n++] = ev.pick.logprob;
+		} else if (ev.kind == EV_DONE) {
+			CHECK(ev.finish == FINISH_LENGTH, "%s", ev.err.msg);
+			o->report = ev.prefix;
+			o->ms = (double)(ev.queue_ns + ev.prefill_ns) / 1e6;
+		}
+	}
+	request_free(r);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double d = *(const double *)a - *(const double *)b;
+
+	return (d > 0) - (d < 0);
+}
+
+static void table(struct engine *e, int vocab, int runs)
+{
+	static const struct { const char *name; int n, same; } row[] = {
+		{ "cold", FIRST, 0 }, { "the same again", FIRST, FIRST }, { "shared beginning", SHARED, SYSTEM },
+		{ "extended", LONGER, HEADER },
+	};
+	int32_t base[LONGER], tok[LONGER];
+
+	for (int i = 0; i < LONGER; i++)
+		base[i] = (int32_t)(rng_bits(11, (uint64_t)i, 1) % (uint64_t)vocab);
+	printf("| prompt | tokens | in common | resumed at | computed | first token, cold | first token | equal |\n"
+	       "|---|---|---|---|---|---|---|---|\n");
+	for (int k = 0; k < 4; k++) {
+		double cold_ms[RUNS_MAX], ms[RUNS_MAX];
+		struct outcome cold = { 0 }, warm = { 0 }, first;
+
+		memcpy(tok, base, sizeof(tok));
+		for (int i = row[k].same; i < row[k].n && k > 1; i++)
+			tok[i] = (base[i] + 1) % vocab;
+		for (int i = 0; i < runs; i++) {
+			char salt[32];
+
+			/* A salt of its own is a store of its own. */
+			snprintf(salt, sizeof(salt), "%d-%d", k, i);
+			ask_one(e, tok, row[k].n, NULL, true, &cold);
+			cold_ms[i] = cold.ms;
+			if (k)
+				ask_one(e, base, FIRST, salt, false, &first);
+			ask_one(e, tok, row[k].n, salt, false, &warm);
+			ms[i] = warm.ms;
+			CHECK(warm.n == cold.n && !memcmp(warm.tok, cold.tok, sizeof(cold.tok))
+			      && !memcmp(warm.logprob, cold.logprob, sizeof(cold.logprob)), "%s: not what a cold run says", row[k].name);
+		}
+		qsort(cold_ms, (size_t)runs, sizeof(*ms), by_size);
+		qsort(ms, (size_t)runs, sizeof(*ms), by_size);
+		printf("| %s | %d | %d | %d | %d | %.1f ms | %.1f ms | yes |\n", row[k].name, row[k].n, row[k].same,
+		       warm.report.resumed, row[k].n - warm.report.resumed, cold_ms[runs / 2], ms[runs / 2]);
+		fflush(stdout);
+		CHECK(warm.report.resumed == (k == 0 ? 0 : k == 2 ? SYSTEM : HEADER), "resumed at %d", warm.report.resumed);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct model_opts mo = { .arith = ARITH_FAST, .slots = 1, .ctx_max = 1024, .step_rows = 256 };
+	struct engine_opts eo = { .seqs_max = 1, .step_rows = 256, .queue_max = 4, .prefix_bytes = (size_t)2 << 30 };
+	int runs = 5, threads = cpu_count();
+	const char *path = NULL;
+	struct backend *be;
+	struct engine *e;
+	struct store *st;
+	struct model *m;
+	struct err err;
+
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--runs") && i + 1 < argc)
+			runs = atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
+			threads = atoi(argv[++i]);
+		else
+			path = argv[i];
+	CHECK(path && runs > 0 && runs <= RUNS_MAX, "prefix_table [--runs N] [--threads N] MODEL-FOLDER");
+	log_set_level(LOG_WARN);
+	be = backend_cpu_open(threads, cpu_detect());
+	CHECK(!store_open(&st, path, &err), "%s", err.msg);
+	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
+	mo.kv = kv_format_find("bf16");
+	mo.snap_bytes = eo.prefix_bytes;
+	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
+	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
+	table(e, m->shape.vocab, runs);
+	engine_close(e);
+	model_close(m);
+	be->ops->close(be);
+	store_close(st);
+	return 0;
+}
