@@ -184,6 +184,8 @@ struct backend {
 	const struct backend_ops *ops;
 	enum cpu_level level;
 	int threads;
+	struct profile *profile;        /* NULL: nothing is counted; see backend/profile.h */
+	const uint64_t *joins;          /* times its threads were waited for, since it was opened */
 };
 
 /* backend/cpu: threads counts the caller's.  Never fails but by an empty heap. */

@@ -29,6 +29,7 @@ struct pool {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	int n_threads;
+	uint64_t joins;
 	pthread_t *thread;
 };
 
@@ -36,6 +37,7 @@ static _Thread_local int thread_index;
 
 int pool_thread(void) { return thread_index; }
 int pool_threads(const struct pool *p) { return p->n_threads; }
+const uint64_t *pool_joins(const struct pool *p) { return &p->joins; }
 
 static void cpu_relax(void)
 {
@@ -151,6 +153,7 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, int n)
 			fn(ctx, i);
 		return;
 	}
+	p->joins++;
 	gen = generation(p) + 1;
 	/* Close the old ticket before the job changes: a late worker may still hold
 	 * it, and a larger n would make its part number look like work. */

@@ -8,6 +8,8 @@
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 
+#include <stdint.h>
+
 struct pool;
 
 typedef void pool_fn(void *ctx, int part);
@@ -16,6 +18,8 @@ typedef void pool_fn(void *ctx, int part);
 struct pool *pool_new(int n_threads);
 void pool_free(struct pool *p);
 int pool_threads(const struct pool *p);
+/* How often pool_run had more than one thread to wait for; to be read by its caller. */
+const uint64_t *pool_joins(const struct pool *p);
 
 /* From one thread at a time; fn must not call pool_run. */
 void pool_run(struct pool *p, pool_fn *fn, void *ctx, int n);

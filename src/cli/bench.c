@@ -1,13 +1,361 @@
-/* bench.c - `weft bench`: the way to one of its kinds. */
+/* bench.c - `weft bench [MODEL]`: how fast this machine computes a model.
+ *
+ * Through the engine that serves, one step at a time on this thread: what is
+ * timed is what a request waits for, sampling included, HTTP aside.
+ *
+ * A prompt is timed from its submission to its first token.  Decoding is timed
+ * over steps in which every sequence of the batch gets a token, all of them at
+ * the depth that was asked for.  What comes before (the depth) is computed once
+ * and kept as a prefix, of which each measurement resumes. */
 #include "cli/bench.h"
-#include "cli/cli.h"
 
-int cmd_bench(const struct options *o)
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/rng.h"
+
+enum { BATCH_MOST = 256, SLACK = 8 };   /* positions that decoding may run beyond what is timed */
+
+struct bench {
+	const struct options *o;
+	struct session s;
+	struct pool *pool;              /* for the ceilings: as many threads as the backend has */
+	struct ceilings ceilings;       /* measured last */
+	int32_t *ids;
+	uint64_t seed;                  /* of what follows the depth: new each time */
+	struct request *req[BATCH_MOST];
+	int n_req;
+	struct profile profile;
+};
+
+/* ---- requests ---- */
+
+/* Tokens of sequence i: the first `depth` always the same, the rest new. */
+static void fill(struct bench *b, int i, int depth, int n)
 {
-	struct err err;
+	uint64_t vocab = (uint64_t)b->s.model->shape.vocab;
 
-	if (o->url)
-		return bench_serve(o);
-	err_set(&err, E_ARG, "only `weft bench serve URL` is there");
-	return cli_fail("bench", &err);
+	b->seed++;
+	for (int k = 0; k < n; k++)
+		b->ids[k] = (int32_t)(rng_bits(k < depth ? (uint64_t)i : b->seed << 32, (uint64_t)k, 0) % vocab);
+}
+
+static int submit(struct bench *b, int i, int depth, int n, int max_tokens, struct err *err)
+{
+	struct ask a = { .prompt = b->ids, .n_prompt = depth + n, .max_tokens = max_tokens, .no_cache = !depth,
+	                 .mark = &depth, .n_mark = depth ? 1 : 0, .n_draft = -1 };
+	int rc;
+
+	sampler_params_init(&a.sampling);
+	a.sampling.temperature = 0;
+	fill(b, i, depth, depth + n);
+	rc = engine_submit(b->s.engine, &a, &b->req[b->n_req], err);
+	b->n_req += !rc;
+	return rc;
+}
+
+static void drop_all(struct bench *b)
+{
+	for (int i = 0; i < b->n_req; i++)
+		request_cancel(b->req[i]);
+	while (engine_step(b->s.engine))
+		;
+	for (int i = 0; i < b->n_req; i++)
+		request_free(b->req[i]);
+	b->n_req = 0;
+}
+
+/* What came of request i since the last look. */
+struct seen {
+	int tokens;
+	int cached;                     /* -1: it has not started */
+	bool done;
+};
+
+static int look(struct bench *b, int i, struct seen *seen, struct err *err)
+{
+	struct event ev;
+
+	while (request_next(b->req[i], &ev)) {
+		if (ev.kind == EV_START)
+			seen->cached = ev.cached;
+		seen->tokens += ev.kind == EV_TOKEN;
+		seen->done |= ev.kind == EV_DONE;
+		if (ev.kind == EV_DONE && ev.finish == FINISH_ERROR)
+			return err_set(err, ev.err.code, "%s", ev.err.msg);
+	}
+	return 0;
+}
+
+/* Steps until request i has a token. */
+static int until_first(struct bench *b, int i, struct seen *seen, struct err *err)
+{
+	int rc = look(b, i, seen, err);
+
+	while (!rc && !seen->tokens && !seen->done) {
+		if (!engine_step(b->s.engine))
+			return err_set(err, E_LIMIT, "the engine stands still: give it more memory");
+		rc = look(b, i, seen, err);
+	}
+	return rc;
+}
+
+static int resumed(const struct seen *seen, int depth, struct err *err)
+{
+	return seen->cached == depth ? 0 :
+	       err_set(err, E_LIMIT, "of the %d tokens before, %d were kept: give it more memory", depth, seen->cached);
+}
+
+/* ---- measurements ---- */
+
+/* Computes what comes before once, so that it is kept. */
+static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
+{
+	int dropped, rc = engine_prefix_drop(b->s.engine, &(struct prefix_spot){ 0 }, &dropped);
+
+	for (int i = 0; i < r->batch && r->depth && !rc; i++) {
+		struct seen seen = { .cached = -1 };
+
+		rc = submit(b, i, r->depth, 1, 1, err);
+		if (!rc)
+			rc = until_first(b, 0, &seen, err);
+		drop_all(b);
+	}
+	return rc;
+}
+
+/* The clock of a run, and what it counts beside. */
+struct took {
+	int64_t ns;
+	double steps, joins;
+};
+
+static void start(struct bench *b, struct took *t)
+{
+	struct engine_stats st;
+
+	if (b->s.be->profile) {         /* what came before is not of it */
+		profile_stop(&b->profile, b->s.be);
+		profile_start(&b->profile, b->s.be);
+	}
+	engine_stats(b->s.engine, &st);
+	*t = (struct took){ .steps = (double)st.steps, .joins = (double)*b->s.be->joins, .ns = clock_monotonic_ns() };
+}
+
+static void stop(struct bench *b, struct took *t)
+{
+	struct engine_stats st;
+
+	t->ns = clock_monotonic_ns() - t->ns;
+	engine_stats(b->s.engine, &st);
+	t->steps = (double)st.steps - t->steps;
+	t->joins = (double)*b->s.be->joins - t->joins;
+}
+
+static int run_prompt(struct bench *b, const struct bench_row *r, struct took *t, struct err *err)
+{
+	struct seen seen = { .cached = -1 };
+	int rc;
+
+	start(b, t);
+	rc = submit(b, 0, r->depth, r->n_prompt, 1, err);
+	if (!rc)
+		rc = until_first(b, 0, &seen, err);
+	stop(b, t);
+	return rc ? rc : resumed(&seen, r->depth, err);
+}
+
+static int run_decode(struct bench *b, const struct bench_row *r, struct took *t, struct err *err)
+{
+	struct seen seen[BATCH_MOST];
+	int rc = 0, tokens = 0;
+
+	for (int i = 0; i < r->batch; i++)
+		seen[i] = (struct seen){ .cached = -1 };
+	for (int i = 0; i < r->batch && !rc; i++)
+		rc = submit(b, i, r->depth, 1, r->n_gen + SLACK, err);
+	for (int i = 0; i < r->batch && !rc; i++) {
+		rc = until_first(b, i, &seen[i], err);
+		if (!rc)
+			rc = resumed(&seen[i], r->depth, err);
+	}
+	for (int i = 0; i < r->batch && !rc; i++) {
+		rc = look(b, i, &seen[i], err);
+		seen[i].tokens = 0;
+	}
+	start(b, t);
+	for (int k = 0; k < r->n_gen && !rc; k++)
+		engine_step(b->s.engine);
+	stop(b, t);
+	for (int i = 0; i < r->batch && !rc; i++) {
+		rc = look(b, i, &seen[i], err);
+		tokens += seen[i].tokens;
+	}
+	return rc || tokens == r->batch * r->n_gen ? rc :
+	       err_set(err, E_LIMIT, "%d of %d tokens came: give it more memory", tokens, r->batch * r->n_gen);
+}
+
+static int run_once(struct bench *b, const struct bench_row *r, struct took *t, struct err *err)
+{
+	int rc = r->n_gen ? run_decode(b, r, t, err) : run_prompt(b, r, t, err);
+
+	drop_all(b);
+	return rc;
+}
+
+/* ---- rows ---- */
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double most(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* The best of what was measured before and after the row. */
+static void take_ceilings(struct bench *b, struct bench_row *r)
+{
+	struct ceilings before = b->ceilings;
+
+	b->ceilings = (struct ceilings){ 0 };
+	ceilings_measure(&b->ceilings, b->pool, b->s.store, b->s.be->level);
+	r->ceilings.read = most(before.read, b->ceilings.read);
+	r->ceilings.int8 = most(before.int8, b->ceilings.int8);
+	r->ceilings.f32 = most(before.f32, b->ceilings.f32);
+}
+
+/* First a run with the counters, which also brings caches and pages in and so says
+ * nothing of time; then those that count; then perhaps one with the clocks. */
+static int run_row(struct bench *b, struct bench_row *r, struct err *err)
+{
+	double tokens = r->n_gen ? (double)r->n_gen * r->batch : r->n_prompt;
+	int rc = prepare(b, r, err), n = b->o->bench_repeat;
+
+	r->rate = xcalloc((size_t)n, sizeof *r->rate);
+	for (int i = 0; i < 1 + n + b->o->bench_profile && !rc; i++) {
+		bool counted = i == 0 || i == 1 + n;
+		struct took t;
+
+		if (counted)
+			profile_start(&b->profile, b->s.be);
+		rc = run_once(b, r, &t, err);
+		if (counted) {
+			profile_stop(&b->profile, b->s.be);
+			r->cost = b->profile;
+			r->cost_ns = t.ns;
+			r->steps = t.steps;
+			r->joins = t.joins;
+		} else {
+			r->rate[r->n_run++] = tokens * 1e9 / (double)t.ns;
+		}
+	}
+	qsort(r->rate, (size_t)r->n_run, sizeof *r->rate, compare);
+	if (!rc)
+		take_ceilings(b, r);
+	return rc;
+}
+
+static int show_row(struct bench *b, struct bench_row r, int *n_row, struct err *err)
+{
+	struct buf out;
+	int rc = run_row(b, &r, err);
+
+	buf_init(&out);
+	if (!rc && b->o->bench_json) {
+		buf_puts(&out, (*n_row)++ ? ",\n" : "[");
+		bench_print_json(&b->s, b->o, &r, &out);
+	} else if (!rc) {
+		bench_print_row(&r, &out);
+		if (b->o->bench_profile)
+			bench_print_profile(&r, &out);
+	}
+	fwrite(out.p, 1, out.n, stdout);
+	fflush(stdout);
+	buf_fini(&out);
+	free(r.rate);
+	return rc;
+}
+
+static int run_all(struct bench *b, struct err *err)
+{
+	const struct options *o = b->o;
+	struct buf head;
+	int rc = 0, n_row = 0;
+
+	buf_init(&head);
+	bench_print_head(&b->s, o, &head);
+	if (!o->bench_json)
+		fwrite(head.p, 1, head.n, stdout);
+	buf_fini(&head);
+	ceilings_measure(&b->ceilings, b->pool, b->s.store, b->s.be->level);
+	for (int d = 0; d < o->bench_depth.n; d++) {
+		int depth = o->bench_depth.v[d];
+
+		for (int i = 0; i < o->bench_prompt.n && !rc; i++)
+			if (o->bench_prompt.v[i])
+				rc = show_row(b, (struct bench_row){ .n_prompt = o->bench_prompt.v[i], .depth = depth, .batch = 1 },
+				              &n_row, err);
+		for (int i = 0; i < o->bench_output.n && !rc; i++)
+			for (int k = 0; k < o->bench_batch.n && !rc && o->bench_output.v[i]; k++)
+				rc = show_row(b, (struct bench_row){ .n_gen = o->bench_output.v[i], .depth = depth,
+				                                     .batch = o->bench_batch.v[k] }, &n_row, err);
+	}
+	if (o->bench_json)
+		puts(n_row ? "]" : "[]");
+	return rc;
+}
+
+static int largest(const struct ints *v)
+{
+	int n = 0;
+
+	for (int i = 0; i < v->n; i++)
+		n = v->v[i] > n ? v->v[i] : n;
+	return n;
+}
+
+/* Sequences and positions for the largest row, and as many again for what is kept. */
+static int complete(const struct options *given, struct options *o, struct err *err)
+{
+	int64_t prompt = largest(&given->bench_prompt), output = largest(&given->bench_output) + SLACK + 1;
+	int64_t ctx = largest(&given->bench_depth) + (prompt > output ? prompt : output) + 1;
+
+	*o = *given;
+	if (ctx > INT_MAX)
+		return err_set(err, E_ARG, "%lld positions are too many", (long long)ctx);
+	o->ctx_size = (int)ctx;
+	o->parallel = 2 * largest(&given->bench_batch) + 1;
+	o->queue = o->parallel;
+	o->n_draft = 0;
+	return 0;
+}
+
+int cmd_bench(const struct options *given)
+{
+	struct options o;
+	struct bench b = { .o = &o };
+	struct err err;
+	int rc = complete(given, &o, &err);
+
+	if (!rc)
+		rc = session_open(&b.s, &o, LOAD_ENGINE | LOAD_BY_HAND, &err);
+	if (!rc) {
+		b.ids = xcalloc((size_t)o.ctx_size, sizeof *b.ids);
+		b.pool = pool_new(b.s.be->threads);
+		rc = run_all(&b, &err);
+		drop_all(&b);
+	}
+	pool_free(b.pool);
+	session_close(&b.s);
+	free(b.ids);
+	return rc ? cli_fail("bench", &err) : 0;
 }

@@ -1,10 +1,44 @@
-/* bench.h - the kinds of `weft bench`. */
+/* bench.h - inside `weft bench [MODEL]`: what a row of its table is, and what the
+ * machine allows. */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
-struct options;
+#include "backend/profile.h"
+#include "base/buf.h"
+#include "base/pool.h"
+#include "cli/load.h"
 
-/* `weft bench serve URL`: a load on a server, over HTTP.  Returns the exit status. */
-int bench_serve(const struct options *o);
+/* What this machine gives at most, with all threads of the measurement. */
+struct ceilings {
+	double read;            /* bytes a second: the model's own weights, read in order */
+	double int8, f32;       /* operations a second on registers, at the level in use */
+};
+
+/* Measures for about a tenth of a second; what is better than before stays. */
+void ceilings_measure(struct ceilings *c, struct pool *pool, const struct store *st, enum cpu_level level);
+
+struct bench_row {
+	int n_prompt, n_gen;    /* one of the two is 0 */
+	int depth, batch;
+	int n_run;
+	double *rate;           /* [n_run] tokens a second, sorted */
+	struct ceilings ceilings;
+	struct profile cost;    /* of one run */
+	int64_t cost_ns;        /* how long that run took */
+	double steps, joins;    /* steps of the engine in it; times threads were waited for */
+};
+
+/* "pp512", "tg64 @ d4096 x8" */
+void bench_name(const struct bench_row *r, char *out, size_t size);
+double bench_median(const struct bench_row *r);
+/* Tokens a second if nothing took longer than the ceilings ask for; *by says what
+ * binds: "read" or "compute". */
+double bench_floor(const struct bench_row *r, const char **by);
+
+void bench_print_head(const struct session *s, const struct options *o, struct buf *out);
+void bench_print_row(const struct bench_row *r, struct buf *out);
+void bench_print_profile(const struct bench_row *r, struct buf *out);
+/* One object of the array. */
+void bench_print_json(const struct session *s, const struct options *o, const struct bench_row *r, struct buf *out);
 
 #endif

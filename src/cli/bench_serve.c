@@ -19,7 +19,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "cli/bench.h"
 #include "cli/bench_load.h"
 
 /* One request on its way. */
@@ -363,7 +362,7 @@ static void run(struct bench *b)
 	b->load.n = b->n_sent;
 }
 
-int bench_serve(const struct options *o)
+int cmd_bench_serve(const struct options *o)
 {
 	struct bench b = { .o = o };
 	struct err err;

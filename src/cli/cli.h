@@ -19,9 +19,10 @@
 /* What an option belongs to: bits. */
 enum {
 	CMD_SERVE = 1, CMD_RUN = 2, CMD_LOGITS = 4, CMD_INSPECT = 8, CMD_TOKENIZE = 16, CMD_BENCH = 32,
-	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS,          /* those that load a model */
+	CMD_BENCH_SERVE = 64,
+	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH,      /* those that load a model */
 	CMD_CHAT = CMD_SERVE | CMD_RUN,                         /* those that speak */
-	CMD_ALL = 63,
+	CMD_ALL = 127,
 };
 
 struct ints {
@@ -86,12 +87,20 @@ struct options {
 	int turn_replay;                /* enum turn_replay */
 	size_t turn_bytes;
 
+	/* bench and bench serve */
+	struct ints bench_prompt, bench_output;
+	bool bench_json;
+
+	/* bench */
+	struct ints bench_depth, bench_batch;
+	int bench_repeat;
+	bool bench_profile;
+
 	/* bench serve */
 	const char *url;                /* bench serve; run: a server that answers, NULL: the model itself does */
 	int bench_requests, bench_prefixes, bench_prefix_words;
 	double bench_rate, bench_abort; /* a second; a share */
-	struct ints bench_prompt, bench_output;
-	bool bench_completions, bench_ignore_eos, bench_json;
+	bool bench_completions, bench_ignore_eos;
 
 	/* run */
 	const char *prompt, *system;
@@ -115,12 +124,12 @@ struct options {
 	bool help;
 
 	/* For release only. */
-	void *owned[4];
+	void *owned[8];
 	int n_owned;
 };
 
 struct command {
-	const char *name;
+	const char *name;               /* of two words: a kind of the command before it */
 	unsigned bit;
 	const char *args;               /* after the name, in the usage line */
 	const char *what;               /* one line, for the list */
@@ -152,6 +161,7 @@ int cmd_logits(const struct options *o);
 int cmd_inspect(const struct options *o);
 int cmd_tokenize(const struct options *o);
 int cmd_bench(const struct options *o);
+int cmd_bench_serve(const struct options *o);
 
 /* Prints "weft COMMAND: message" and returns EXIT_WORK. */
 int cli_fail(const char *command, const struct err *err);

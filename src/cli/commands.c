@@ -61,14 +61,25 @@ const struct command commands[] = {
 		cmd_tokenize,
 	},
 	{
-		"bench", CMD_BENCH, "serve URL", "measure a server",
+		"bench", CMD_BENCH, "[MODEL]", "measure a model on this machine; `bench serve`: a server",
+		"Computes prompts and decodes tokens through the engine that serves, and prints tokens\n"
+		"a second beside what the machine allows, measured in the same run: the least time is\n"
+		"that of reading what a step must read, or of its arithmetic, whichever is longer.\n"
+		"`weft bench serve URL` measures a server from outside instead.\n\n",
+		"  weft bench\n"
+		"  weft bench ~/models/Qwen3.5-4B-4bit -p 512,2048 -n 64 --depth 0,4096 --batch 1,8\n"
+		"  weft bench Qwen/Qwen3.5-4B -p 0 --profile\n",
+		cmd_bench,
+	},
+	{
+		"bench serve", CMD_BENCH_SERVE, "URL", "measure a server from outside",
 		"Sends requests to a server with the OpenAI API (this one or another) at random times\n"
 		"that do not wait for answers, and prints percentiles of what its clients see: time to\n"
 		"the first token, between pieces of a stream, of the whole answer. --model is the name\n"
 		"of the model in the API; left out, none is sent.",
 		"  weft bench serve http://127.0.0.1:8080 --rate 4 --requests 200\n"
 		"  weft bench serve http://127.0.0.1:8000/v1 --model Qwen/Qwen3.5-4B --prefixes 4 --abort 0.1 --json\n",
-		cmd_bench,
+		cmd_bench_serve,
 	},
 	{ NULL },
 };
@@ -85,7 +96,7 @@ static void help(void)
 	       "weft runs hybrid language models (attention and recurrent layers) on the CPU.\n\n"
 	       "Commands:\n");
 	for (const struct command *c = commands; c->name; c++)
-		printf("  %-10s %s\n", c->name, c->what);
+		printf("  %-12s %s\n", c->name, c->what);
 	printf("\n%s\n\n"
 	       "`weft COMMAND --help` lists a command's options; `weft --version` names the version.\n", about_model);
 }
@@ -95,7 +106,7 @@ static void help_command(const struct command *c)
 	struct command whole = *c;
 	char about[1200];
 
-	snprintf(about, sizeof(about), "%s%s", c->about, c->bit == CMD_BENCH ? "" : about_model);
+	snprintf(about, sizeof(about), "%s%s", c->about, c->bit == CMD_BENCH_SERVE ? "" : about_model);
 	whole.about = about;
 	options_help(&whole);
 }
@@ -116,8 +127,57 @@ static int usage_error(const char *word)
 	return EXIT_USAGE;
 }
 
+/* How many of the words begin the command's: all of its name's, or 0. */
+static int named(const struct command *c, int argc, char **argv)
+{
+	size_t first = strcspn(c->name, " ");
+
+	if (argc < 1 || strlen(argv[0]) != first || memcmp(argv[0], c->name, first))
+		return 0;
+	if (!c->name[first])
+		return 1;
+	return argc > 1 && !strcmp(argv[1], c->name + first + 1) ? 2 : 0;
+}
+
+/* The longest name that fits. */
+static const struct command *find(int argc, char **argv, int *n)
+{
+	const struct command *best = NULL;
+
+	*n = 0;
+	for (const struct command *c = commands; c->name; c++)
+		if (named(c, argc, argv) > *n) {
+			*n = named(c, argc, argv);
+			best = c;
+		}
+	return best;
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+	struct options o;
+	struct err err;
+	int rc = options_parse(c, argc, argv, &o, &err);
+
+	if (!rc && o.help) {
+		help_command(c);
+	} else if (rc) {
+		fprintf(stderr, "weft %s: %s\n`weft %s --help` lists the options.\n", c->name, err.msg, c->name);
+		rc = EXIT_USAGE;
+	} else {
+		log_set_level(o.log_level);
+		log_set_format(o.log_format);
+		rc = c->run(&o);
+	}
+	options_fini(&o);
+	return rc;
+}
+
 int cli_main(int argc, char **argv)
 {
+	const struct command *c;
+	int n;
+
 	const char *word = argc > 1 ? argv[1] : NULL;
 
 	if (!word) {
@@ -132,26 +192,6 @@ int cli_main(int argc, char **argv)
 		printf("weft %s\n", WEFT_VERSION);
 		return 0;
 	}
-	for (const struct command *c = commands; c->name; c++) {
-		struct options o;
-		struct err err;
-		int rc;
-
-		if (strcmp(word, c->name))
-			continue;
-		rc = options_parse(c, argc - 2, argv + 2, &o, &err);
-		if (!rc && o.help) {
-			help_command(c);
-		} else if (rc) {
-			fprintf(stderr, "weft %s: %s\n`weft %s --help` lists the options.\n", c->name, err.msg, c->name);
-			rc = EXIT_USAGE;
-		} else {
-			log_set_level(o.log_level);
-			log_set_format(o.log_format);
-			rc = c->run(&o);
-		}
-		options_fini(&o);
-		return rc;
-	}
-	return usage_error(word);
+	c = find(argc - 1, argv + 1, &n);
+	return c ? run(c, argc - 1 - n, argv + 1 + n) : usage_error(word);
 }

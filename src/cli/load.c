@@ -328,7 +328,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	struct engine_opts eo = {
 		.seqs_max = o->parallel, .step_rows = o->step_rows, .queue_max = o->queue, .queue_seconds = o->queue_seconds,
 		.decode_gap_ms = o->decode_gap, .answer_reserve = o->answer_reserve,
-		.logit_rows = what & LOAD_LOGITS ? o->step_rows : 0,
+		.logit_rows = what & LOAD_LOGITS ? o->step_rows : 0, .by_hand = what & LOAD_BY_HAND,
 	};
 	struct model_opts mo;
 	struct plan plan = { 0 };

@@ -18,6 +18,7 @@ enum {
 	LOAD_TEMPLATE = 2,              /* the chat template, if there is one */
 	LOAD_ENGINE = 4,                /* weights, caches, engine */
 	LOAD_LOGITS = 8,                /* the engine gives the logits of all rows */
+	LOAD_BY_HAND = 16,              /* the engine has no thread: the caller runs engine_step */
 };
 
 enum { EOS_MAX = 16 };

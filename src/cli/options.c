@@ -70,33 +70,48 @@ static const struct option table[] = {
 	{ CMD_TOKENIZE, "around", NULL, NULL, K_FLAG, AT(around), NONE, 0, 0, NULL, NULL, group_this,
 	  "add the tokens that the tokenizer puts around a text" },
 
-	{ CMD_BENCH, "requests", NULL, "num-prompts", K_INT, AT(bench_requests), NONE, 1, 10000000, "N", "100", group_this,
-	  "requests in all" },
-	{ CMD_BENCH, "rate", NULL, "request-rate", K_DOUBLE, AT(bench_rate), NONE, 0, 1e6, "R", "1", group_this,
-	  "mean arrivals a second, as a Poisson process; 0: all at once" },
-	{ CMD_BENCH, "prompt-tokens", NULL, NULL, K_INTS, AT(bench_prompt), NONE, 1, INT_MAX, "N,N,..", "64,256,1024", group_this,
-	  "lengths of a prompt's own text, one of them for each request; in words, of about a token each" },
-	{ CMD_BENCH, "output-tokens", NULL, NULL, K_INTS, AT(bench_output), NONE, 1, INT_MAX, "N,N,..", "16,64,256", group_this,
-	  "max_tokens, one of them for each request" },
-	{ CMD_BENCH, "prefixes", NULL, NULL, K_INT, AT(bench_prefixes), NONE, 0, 1 << 20, "N", "0", group_this,
-	  "so many texts that prompts share as their beginning; each request takes one" },
-	{ CMD_BENCH, "prefix-tokens", NULL, NULL, K_INT, AT(bench_prefix_words), NONE, 1, INT_MAX, "N", "512", group_this,
-	  "length of each" },
-	{ CMD_BENCH, "abort", NULL, NULL, K_DOUBLE, AT(bench_abort), NONE, 0, 1, "SHARE", "0", group_this,
-	  "share of requests that leave before their answer is complete" },
-	{ CMD_BENCH, "completions", NULL, NULL, K_FLAG, AT(bench_completions), NONE, 0, 0, NULL, NULL, group_this,
-	  "use /v1/completions; else /v1/chat/completions" },
-	{ CMD_BENCH, "ignore-eos", NULL, NULL, K_FLAG, AT(bench_ignore_eos), NONE, 0, 0, NULL, NULL, group_this,
-	  "answers run to max_tokens, on servers that know ignore_eos" },
+	{ CMD_BENCH, "prompt-tokens", "p", "n-prompt", K_INTS, AT(bench_prompt), NONE, 0, INT_MAX, "N,N,..", "512", group_this,
+	  "lengths of prompts to compute, a row for each; 0: none" },
+	{ CMD_BENCH, "output-tokens", "n", "n-gen", K_INTS, AT(bench_output), NONE, 0, INT_MAX, "N,N,..", "64", group_this,
+	  "numbers of tokens to decode, a row for each; 0: none" },
+	{ CMD_BENCH, "depth", "d", "n-depth", K_INTS, AT(bench_depth), NONE, 0, INT_MAX, "N,N,..", "0", group_this,
+	  "tokens that every sequence has before; each row for each depth" },
+	{ CMD_BENCH, "batch", "b", NULL, K_INTS, AT(bench_batch), NONE, 1, 256, "N,N,..", "1", group_this,
+	  "sequences that decode together; each row of --output-tokens for each" },
+	{ CMD_BENCH, "repetitions", "r", NULL, K_INT, AT(bench_repeat), NONE, 1, 1000, "N", "5", group_this,
+	  "measurements of a row, of which the median is printed, after one that is not counted" },
+	{ CMD_BENCH, "profile", NULL, NULL, K_FLAG, AT(bench_profile), NONE, 0, 0, NULL, NULL, group_this,
+	  "one more of each, with a clock around every operation: where the time goes" },
 	{ CMD_BENCH, "json", NULL, NULL, K_FLAG, AT(bench_json), NONE, 0, 0, NULL, NULL, group_this,
+	  "print a JSON array, an object for each row" },
+
+	{ CMD_BENCH_SERVE, "requests", NULL, "num-prompts", K_INT, AT(bench_requests), NONE, 1, 10000000, "N", "100", group_this,
+	  "requests in all" },
+	{ CMD_BENCH_SERVE, "rate", NULL, "request-rate", K_DOUBLE, AT(bench_rate), NONE, 0, 1e6, "R", "1", group_this,
+	  "mean arrivals a second, as a Poisson process; 0: all at once" },
+	{ CMD_BENCH_SERVE, "prompt-tokens", NULL, NULL, K_INTS, AT(bench_prompt), NONE, 1, INT_MAX, "N,N,..", "64,256,1024", group_this,
+	  "lengths of a prompt's own text, one of them for each request; in words, of about a token each" },
+	{ CMD_BENCH_SERVE, "output-tokens", NULL, NULL, K_INTS, AT(bench_output), NONE, 1, INT_MAX, "N,N,..", "16,64,256", group_this,
+	  "max_tokens, one of them for each request" },
+	{ CMD_BENCH_SERVE, "prefixes", NULL, NULL, K_INT, AT(bench_prefixes), NONE, 0, 1 << 20, "N", "0", group_this,
+	  "so many texts that prompts share as their beginning; each request takes one" },
+	{ CMD_BENCH_SERVE, "prefix-tokens", NULL, NULL, K_INT, AT(bench_prefix_words), NONE, 1, INT_MAX, "N", "512", group_this,
+	  "length of each" },
+	{ CMD_BENCH_SERVE, "abort", NULL, NULL, K_DOUBLE, AT(bench_abort), NONE, 0, 1, "SHARE", "0", group_this,
+	  "share of requests that leave before their answer is complete" },
+	{ CMD_BENCH_SERVE, "completions", NULL, NULL, K_FLAG, AT(bench_completions), NONE, 0, 0, NULL, NULL, group_this,
+	  "use /v1/completions; else /v1/chat/completions" },
+	{ CMD_BENCH_SERVE, "ignore-eos", NULL, NULL, K_FLAG, AT(bench_ignore_eos), NONE, 0, 0, NULL, NULL, group_this,
+	  "answers run to max_tokens, on servers that know ignore_eos" },
+	{ CMD_BENCH_SERVE, "json", NULL, NULL, K_FLAG, AT(bench_json), NONE, 0, 0, NULL, NULL, group_this,
 	  "print one JSON object, times in seconds" },
-	{ CMD_BENCH, "seed", "s", NULL, K_INT64, AT(seed), NONE, 0, 9e15, "N", "0", group_this,
+	{ CMD_BENCH_SERVE, "seed", "s", NULL, K_INT64, AT(seed), NONE, 0, 9e15, "N", "0", group_this,
 	  "of the plan: the same seed sends the same requests at the same times" },
-	{ CMD_BENCH, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0, 100, "T", NULL, group_this,
+	{ CMD_BENCH_SERVE, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0, 100, "T", NULL, group_this,
 	  "temperature; else the server's" },
-	{ CMD_BENCH, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_this,
+	{ CMD_BENCH_SERVE, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_this,
 	  "sent as Authorization: Bearer KEY" },
-	{ CMD_BENCH, "timeout", NULL, NULL, K_INT, AT(timeout), NONE, 1, 86400, "SECONDS", "600", group_this,
+	{ CMD_BENCH_SERVE, "timeout", NULL, NULL, K_INT, AT(timeout), NONE, 1, 86400, "SECONDS", "600", group_this,
 	  "a request on whose connection nothing moves for so long has failed" },
 
 	{ CMD_SERVE, "host", NULL, NULL, K_TEXT, AT(host), NONE, 0, 0, "ADDRESS", "127.0.0.1", group_server,
@@ -173,7 +188,7 @@ static const struct option table[] = {
 
 	{ CMD_ALL & ~CMD_INSPECT, "model", "m", NULL, K_TEXT, AT(model), NONE, 0, 0, "MODEL", NULL, group_model,
 	  "the same as the argument MODEL" },
-	{ CMD_ENGINE | CMD_INSPECT, "ctx-size", "c", "max-model-len", K_INT, AT(ctx_size), NONE, 0, INT_MAX, "N", "0", group_model,
+	{ (CMD_ENGINE & ~CMD_BENCH) | CMD_INSPECT, "ctx-size", "c", "max-model-len", K_INT, AT(ctx_size), NONE, 0, INT_MAX, "N", "0", group_model,
 	  "longest sequence in tokens, answer included; 0: as the model allows" },
 	{ CMD_SERVE | CMD_INSPECT, "parallel", "np", "max-num-seqs", K_INT, AT(parallel), NONE, 1, 1024, "N", "8", group_model,
 	  "sequences computed at once; others wait" },
@@ -188,7 +203,7 @@ static const struct option table[] = {
 	  "have to wait for it half way.  A large N: never" },
 	{ CMD_ENGINE, "memory", NULL, NULL, K_SIZE, AT(memory_bytes), NONE, 0, 0, "SIZE", "0", group_model,
 	  "memory for everything, the mapped weights included; what is left open below is shared out of it.  0: as below" },
-	{ CMD_ENGINE | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(kv_bytes), NONE, 0, 0, "SIZE", "0", group_model,
+	{ (CMD_ENGINE & ~CMD_BENCH) | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(kv_bytes), NONE, 0, 0, "SIZE", "0", group_model,
 	  "memory for keys and values; 0: what --parallel sequences of --ctx-size need, at most a quarter of the machine's" },
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL, group_model,
 	  "memory for kept prompt prefixes; 0: keep none.  Default: an eighth of the machine's" },
@@ -199,9 +214,9 @@ static const struct option table[] = {
 	  "are.  Answers are the same; they come faster" },
 	{ CMD_LOGITS, "draft", NULL, "draft-kind", K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|mtp|auto", "none",
 	  group_this, "who guesses ahead while decoding; changes no bit" },
-	{ CMD_ENGINE, "draft-model", "md", NULL, K_TEXT, AT(draft_model), NONE, 0, 0, "MODEL", NULL, group_model,
+	{ CMD_ENGINE & ~CMD_BENCH, "draft-model", "md", NULL, K_TEXT, AT(draft_model), NONE, 0, 0, "MODEL", NULL, group_model,
 	  "smaller model with the same tokens, or a folder with a draft head, to guess ahead with" },
-	{ CMD_ENGINE, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8", group_model,
+	{ CMD_ENGINE & ~CMD_BENCH, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8", group_model,
 	  "most tokens guessed ahead per step; fewer where they do not pay" },
 	{ CMD_SERVE | CMD_RUN, "draft-pretend", NULL, "synthetic-acceptance", K_DOUBLE, AT(draft_pretend), NONE, 0, 1, "SHARE", "0",
 	  group_model, "for planning: take this share of guesses for right.  What is answered then means nothing" },
@@ -267,6 +282,22 @@ static int size(const char *text, size_t *out)
 	return 0;
 }
 
+/* Keeps p for release, in the place of what an option given before has left. */
+static void *own(struct options *o, void *before, void *p)
+{
+	int i = 0;
+
+	while (i < o->n_owned && (!before || o->owned[i] != before))
+		i++;
+	assert(i < (int)(sizeof(o->owned) / sizeof(o->owned[0])));
+	if (i < o->n_owned)
+		free(before);
+	else
+		o->n_owned++;
+	o->owned[i] = p;
+	return p;
+}
+
 static int ints(struct options *o, const struct option *op, const char *text, struct err *err)
 {
 	struct ints *out = field(o, op->at);
@@ -275,10 +306,8 @@ static int ints(struct options *o, const struct option *op, const char *text, st
 
 	for (const char *p = text; *p; p++)
 		n += *p == ',';
-	out->v = xcalloc((size_t)n, sizeof(*out->v));
+	out->v = own(o, out->v, xcalloc((size_t)n, sizeof(*out->v)));
 	out->n = n;
-	assert(o->n_owned < (int)(sizeof(o->owned) / sizeof(o->owned[0])));
-	o->owned[o->n_owned++] = out->v;
 	copy = xstrdup(text);
 	for (word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
 		int64_t v;
@@ -516,7 +545,7 @@ static void defaults(const struct command *c, struct options *o)
 int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err)
 {
 	const char *word[2] = { NULL };
-	int n_word = 0, word_max = c->bit & (CMD_TOKENIZE | CMD_BENCH) ? 2 : 1, used;
+	int n_word = 0, word_max = c->bit & CMD_TOKENIZE ? 2 : 1, used;
 	bool only_words = false;
 
 	defaults(c, o);
@@ -534,9 +563,9 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 			word[n_word++] = argv[i];
 		}
 	}
-	if (c->bit == CMD_BENCH && n_word && !strcmp(word[0], "serve")) {
-		o->url = word[1];
-		return o->url ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");
+	if (c->bit == CMD_BENCH_SERVE) {
+		o->url = word[0];
+		return o->url || o->help ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");
 	}
 	if (n_word && o->model && word_max == 1)
 		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->model, word[0]);

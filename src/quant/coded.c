@@ -76,6 +76,26 @@ void coded_mul_scalar(float *out, size_t ld, const struct weight *w, int o0, int
 	}
 }
 
+double coded_peak_scalar(int64_t n)
+{
+	enum { LENGTH = 64 };
+	uint8_t u[LENGTH];
+	int8_t s[LENGTH];
+	int32_t sum = 0;
+	volatile int32_t keep;
+
+	memset(u, 3, sizeof u);
+	memset(s, -5, sizeof s);
+	for (int64_t k = 0; k < n; k++) {
+		__asm__("" : "+m"(u), "+m"(s));         /* other values, for all the compiler knows */
+		for (int i = 0; i < LENGTH; i++)
+			sum += (int32_t)u[i] * s[i];
+	}
+	keep = sum;
+	(void)keep;
+	return 2.0 * LENGTH * (double)n;
+}
+
 void coded_kernels(struct kernels *k, enum cpu_level level)
 {
 	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .act_group = 1 };

@@ -673,6 +673,25 @@ void coded_panels_avx512(float *out, size_t ld, const struct weight *w, int o0, 
 	}
 }
 
+double coded_peak_avx512(int64_t n)
+{
+	enum { CHAINS = 12 };
+	__m512i a[CHAINS], u = _mm512_set1_epi8(3), s = _mm512_set1_epi8(-5);
+	volatile int keep;
+
+	for (int i = 0; i < CHAINS; i++)
+		a[i] = _mm512_setzero_si512();
+	for (int64_t k = 0; k < n; k++)
+#pragma GCC unroll 12
+		for (int i = 0; i < CHAINS; i++)
+			a[i] = dot512(a[i], u, s);
+	for (int i = 1; i < CHAINS; i++)
+		a[0] = _mm512_add_epi32(a[0], a[i]);
+	keep = _mm512_reduce_add_epi32(a[0]);
+	(void)keep;
+	return 2.0 * 64 * CHAINS * (double)n;
+}
+
 void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                       int r1, void *scratch)
 {

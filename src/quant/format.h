@@ -126,6 +126,13 @@ int weight_coded(struct weight *w, const char *name, const char *mode, int bits,
                  const void *data, size_t data_bytes, const void *scales, size_t scale_bytes,
                  const void *biases, size_t bias_bytes, enum dtype scale_type, struct err *err);
 
+/* What a level's arithmetic can give at most: n rounds of its widest instruction on
+ * registers alone.  Returns the multiplications and additions made.  Of int8 with
+ * sums in int32, and of floats. */
+typedef double quant_peak_fn(int64_t n);
+struct peaks { quant_peak_fn *int8, *f32; };
+void quant_peaks(struct peaks *p, enum cpu_level level);
+
 /* Plain float kernels that other folders share, in the 16-partial order above. */
 struct vec_kernels {
 	float (*dot)(const float *a, const float *b, int n);

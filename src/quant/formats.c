@@ -53,6 +53,19 @@ acts_quantise_fn *acts_quantiser(enum cpu_level level) { return lane_table(level
 
 void vec_kernels(struct vec_kernels *k, enum cpu_level level) { *k = lane_table(level)->vec; }
 
+void quant_peaks(struct peaks *p, enum cpu_level level)
+{
+	*p = (struct peaks){ coded_peak_scalar, lane_table(level)->peak };
+#if defined(__x86_64__)
+	if (level >= CPU_AVX2)
+		p->int8 = coded_peak_avx2;
+	if (level >= CPU_AVX512)
+		p->int8 = coded_peak_avx512;
+	if (level >= CPU_AMX)
+		p->int8 = coded_peak_amx;
+#endif
+}
+
 size_t weight_scratch_bytes(const struct weight *w)
 {
 	size_t cols = (size_t)w->cols, groups = w->group ? cols / (size_t)w->group : 0;

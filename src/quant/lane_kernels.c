@@ -425,6 +425,26 @@ static void mix_bf16(float *acc, const float *p, size_t ld, int nq, const void *
 	mix(acc, p, ld, nq, rows, DT_BF16, n, dim);
 }
 
+static double peak(int64_t n)
+{
+	enum { CHAINS = 10 };   /* latency times throughput */
+	volatile float start = 1.0f, factor = 0.5f;
+	v16 a[CHAINS], f = v16_set1(factor);
+	volatile float keep;
+
+	for (int i = 0; i < CHAINS; i++)
+		a[i] = v16_set1(start);
+	for (int64_t k = 0; k < n; k++)
+#pragma GCC unroll 10
+		for (int i = 0; i < CHAINS; i++)
+			a[i] = v16_fma(a[i], f, f);
+	for (int i = 1; i < CHAINS; i++)
+		a[0] = v16_add(a[0], a[i]);
+	keep = v16_sum(a[0]);
+	(void)keep;
+	return 2.0 * 16 * CHAINS * (double)n;
+}
+
 const struct lane_table LANES(lane_table) = {
 	.vec = { dot, sum_squares },
 	.quantise = quantise,
@@ -432,4 +452,5 @@ const struct lane_table LANES(lane_table) = {
 	.mul_mxfp8 = mul_mxfp8,
 	.kv_f32 = { score_f32, mix_f32 },
 	.kv_bf16 = { score_bf16, mix_bf16 },
+	.peak = peak,
 };

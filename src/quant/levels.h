@@ -16,6 +16,7 @@ struct lane_table {
 	weight_mul_fn *mul_mxfp8;
 	weight_mul_fn *mul_decoded;                     /* any format, decoded a few rows at a time */
 	struct kv_kernels kv_f32, kv_bf16;
+	quant_peak_fn *peak;                            /* of fused multiply-adds */
 };
 extern const struct lane_table lane_table_scalar, lane_table_avx2, lane_table_avx512;
 const struct lane_table *lane_table(enum cpu_level level);
@@ -38,6 +39,8 @@ void coding_scale(float *scale, float *bias, const struct weight *w, int o, int 
 /* ARITH_FAST of a coded weight.  The AVX forms hand shapes they do not like
  * (a group that is not a multiple of 16) to the scalar one. */
 weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avx512, coded_mul_amx;
+/* n rounds of the level's int8 dot product on registers; returns the multiplications and additions. */
+quant_peak_fn coded_peak_scalar, coded_peak_avx2, coded_peak_avx512, coded_peak_amx;
 /* A coded format's kernels(): decode and dot for the reference, the above for serving. */
 void coded_kernels(struct kernels *k, enum cpu_level level);
 

@@ -6,6 +6,7 @@
 Uses the bundled model, which WEFT must find by itself. Waits for what the program
 prints, never for time to pass; a limit on the whole run is the caller's.
 """
+import json
 import os
 import re
 import signal
@@ -34,13 +35,13 @@ def test_usage():
     assert "no command" in run(code=2).stderr
     p = run("srve", code=2)
     assert "unknown command 'srve'; did you mean 'serve'?" in p.stderr and not p.stdout
-    commands = re.findall(r"^  (\w+)  ", run("--help").stdout, re.M)
-    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "bench"], commands
+    commands = re.findall(r"^  (\w+(?: \w+)?)  ", run("--help").stdout, re.M)
+    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "bench", "bench serve"], commands
     for c in commands:
-        text = run(c, "--help").stdout
+        text = run(*c.split(), "--help").stdout
         assert text.startswith(f"usage: weft {c} ") and "\nExamples:\n" in text, c
         assert max(map(len, text.split("\n"))) <= 110, f"{c} --help is too wide"
-        p = run(c, "--frobnicate", code=2)
+        p = run(*c.split(), "--frobnicate", code=2)
         assert "unknown option --frobnicate" in p.stderr and f"weft {c} --help" in p.stderr
     assert "/no/such/folder" in run("run", "/no/such/folder", "-p", "x", code=1).stderr
     assert "/no/such" in run("run", "-p", "x", code=1, WEFT_MODEL="/no/such").stderr
@@ -110,6 +111,36 @@ def test_conversation():
     t.until(PROMPT)
     t.type("/quit\r")
     assert t.end() == 0
+
+
+def test_bench():
+    """Rows and what is in them; how fast is nobody's business here."""
+    rows = json.loads(run("bench", "-p", "40,8", "-n", "3", "-d", "0,70", "-b", "1,3", "-r", "2", "-t", "1", "--json").stdout)
+    assert [r["test"] for r in rows] == ["pp40", "pp8", "tg3", "tg3 x3", "pp40 @ d70", "pp8 @ d70", "tg3 @ d70", "tg3 @ d70 x3"]
+    for r in rows:
+        assert len(r["runs"]) == 2 and min(r["runs"]) <= r["tokens_per_second"] <= max(r["runs"]) and min(r["runs"]) > 0, r
+        assert min(r["ceilings"].values()) > 0 and r["floor_fraction"] > 0 and r["bound_by"] in ("read", "compute"), r
+        assert r["threads"] == 1 and r["joins"] == 0 and "profile" not in r, r
+    assert [r["steps"] for r in rows[2:4]] == [3, 3]
+    profile = json.loads(run("bench", "-p", "0", "-n", "4", "-r", "1", "-d", "100", "--profile", "--json").stdout)[0]["profile"]
+    ops = {o["operation"]: o for o in profile["operations"]}
+    assert {"embed", "norm", "linear", "attend", "delta", "swiglu"} <= set(ops), ops
+    assert all(o["seconds"] > 0 and o["calls"] >= 4 for o in ops.values())
+    assert sum(o["seconds"] for o in profile["operations"]) < profile["seconds"]
+    # A step reads the matrices once, and nothing of the kind twice.
+    weights = sum(o["bytes"] for o in profile["operations"] if o["operation"] == "linear") / 4
+    matrices = sum(float(m) for m in re.findall(r"matrices +([0-9.]+) MB", run("inspect").stdout))
+    assert abs(weights / 1e6 - matrices) < 0.01, (weights, matrices)
+    table = run("bench", "-p", "8", "-n", "2", "-r", "1", "--profile").stdout
+    assert re.search(r"^pp8 +\d", table, re.M) and re.search(r"^tg2 +\d", table, re.M) and "GB/s" in table and "linear" in table
+    assert json.loads(run("bench", "-p", "0", "-n", "0", "--json").stdout) == []
+    for words, part in ((["--batch", "0"], "--batch"), (["-p", "1,x"], "--prompt-tokens"), (["--rate", "1"], "bench"),
+                        (["-c", "9"], "unknown option"), (["a", "b"], "too many"), (["-r", "0"], "--repetitions")):
+        p = run("bench", *words, code=2)
+        assert part in p.stderr and not p.stdout, p.stderr
+    p = run("bench", "-d", "99999999", code=1)
+    assert "99999999" not in p.stderr or p.stderr.count("\n") == 1, p.stderr
+    assert "the model has" in p.stderr, p.stderr
 
 
 def test_stop_answer():

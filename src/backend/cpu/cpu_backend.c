@@ -192,7 +192,7 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level)
 	int n = 0;
 
 	c->pool = pool_new(threads);
-	c->be = (struct backend){ .ops = &cpu_ops, .level = level, .threads = pool_threads(c->pool) };
+	c->be = (struct backend){ .ops = &cpu_ops, .level = level, .threads = pool_threads(c->pool), .joins = pool_joins(c->pool) };
 	c->op = &op_table_scalar;
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)

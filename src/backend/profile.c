@@ -1,0 +1,244 @@
+/* profile.c - see profile.h. */
+#include "backend/profile.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static struct profile *of(const struct pass *p)
+{
+	return p->be->profile;
+}
+
+static struct op_cost *row_of(struct profile *f, const char *op, const char *what)
+{
+	struct op_cost *r = f->row;
+	int i = 0;
+
+	while (i < f->n && (strcmp(r[i].op, op) || strcmp(r[i].what, what)))
+		i++;
+	if (i == PROFILE_ROWS)
+		return &r[PROFILE_ROWS - 1];
+	if (i == f->n) {
+		r[i] = (struct op_cost){ .op = op };
+		snprintf(r[i].what, sizeof r[i].what, "%s", what);
+		f->n++;
+	}
+	return &r[i];
+}
+
+static void add(struct profile *f, const char *op, const char *what, int64_t since, const struct op_cost *cost)
+{
+	struct op_cost *r = row_of(f, op, what);
+
+	r->ns += clock_monotonic_ns() - since;
+	r->calls++;
+	r->bytes += cost->bytes;
+	r->int_ops += cost->int_ops;
+	r->float_ops += cost->float_ops;
+}
+
+/* ---- what a call asks for ---- */
+
+static double weight_bytes(const struct weight *w)
+{
+	double scales = w->group ? (double)(w->cols / w->group) * dtype_size(w->scale_type) * (w->biases ? 2 : 1) : 0;
+
+	return (double)w->rows * ((double)w->row_bytes + scales);
+}
+
+/* n rows by w; of a share of it when only some of it is used. */
+static void add_product(struct op_cost *c, const struct weight *w, double n, enum arith arith, double share)
+{
+	double ops = 2.0 * n * w->rows * w->cols;
+
+	c->bytes += share * weight_bytes(w);
+	if (arith == ARITH_FAST && w->group)
+		c->int_ops += ops;
+	else
+		c->float_ops += ops;
+}
+
+/* Bytes of a position's keys and values in one layer. */
+static double kv_bytes(const struct kv_view *v)
+{
+	return 2.0 * v->heads * (double)v->fmt->row_bytes(v->dim);
+}
+
+/* "a.b.layers.7.mlp.up_proj.weight" -> "mlp.up_proj". */
+static void short_name(char *out, size_t size, const char *name, int more)
+{
+	const char *at = strstr(name, "layers."), *dot;
+	size_t n;
+
+	if (at && (dot = strchr(at + 7, '.')))
+		name = dot + 1;
+	else if ((dot = strstr(name, "model.")))
+		name = dot + 6;
+	n = strlen(name);
+	if (n > 7 && !strcmp(name + n - 7, ".weight"))
+		n -= 7;
+	if (more)
+		snprintf(out, size, "%.*s +%d", (int)n, name, more);
+	else
+		snprintf(out, size, "%.*s", (int)n, name);
+}
+
+/* ---- the operations with timers ---- */
+
+static void timed_embed(struct pass *p, float *out, const struct weight *table)
+{
+	struct op_cost c = { .bytes = weight_bytes(table) / table->rows * p->n_row };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->embed(p, out, table);
+	add(of(p), "embed", "", t, &c);
+}
+
+static void timed_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
+{
+	struct op_cost c = { .float_ops = 4.0 * n * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->norm(p, out, in, n, cols, gain, eps);
+	add(of(p), "norm", "", t, &c);
+}
+
+static void timed_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols)
+{
+	struct op_cost c = { 0 };
+	char what[sizeof c.what];
+	int64_t t;
+
+	short_name(what, sizeof what, job[0].w->name ? job[0].w->name : "", n_job - 1);
+	for (int i = 0; i < n_job; i++)
+		add_product(&c, job[i].w, n, p->arith, 1);
+	t = clock_monotonic_ns();
+	of(p)->inner->linear(p, job, n_job, in, n, cols);
+	add(of(p), "linear", what, t, &c);
+}
+
+static void timed_swiglu(struct pass *p, float *out, const float *gate, const float *up, int n, int cols)
+{
+	struct op_cost c = { .float_ops = 2.0 * n * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->swiglu(p, out, gate, up, n, cols);
+	add(of(p), "swiglu", "", t, &c);
+}
+
+static void timed_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
+                            const float *v, const struct kv_view *view, int layer)
+{
+	struct op_cost c = { .bytes = kv_bytes(view) * p->n_row };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->kv_append(p, a, q, q_row, q_head, k, v, view, layer);
+	add(of(p), "kv_append", "", t, &c);
+}
+
+static void timed_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
+                         size_t q_row, size_t q_head, const struct kv_view *view, int layer)
+{
+	struct op_cost c = { 0 };
+	int64_t t;
+
+	for (int i = 0; i < p->n_item; i++)
+		c.bytes += kv_bytes(view) * (p->span[i].pos + p->span[i].n);
+	for (int r = 0; r < p->n_row; r++)
+		c.float_ops += 4.0 * a->heads * a->dim * (p->pos[r] + 1);
+	t = clock_monotonic_ns();
+	of(p)->inner->attend(p, out, a, q, gate, q_row, q_head, view, layer);
+	add(of(p), "attend", "", t, &c);
+}
+
+static void timed_delta(struct pass *p, float *out, const struct delta *d, float *qkv, const float *z, const float *b,
+                        const float *a, const struct state_view *view, int layer)
+{
+	const struct state_shape *s = &view->shape;
+	struct op_cost c = {
+		.bytes = 8.0 * p->n_item * (double)(state_floats(s) + state_tail_floats(s)),
+		/* S'k, S'q and the update, each a multiplication and an addition for an element of S. */
+		.float_ops = 6.0 * p->n_row * (double)state_floats(s),
+	};
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->delta(p, out, d, qkv, z, b, a, view, layer);
+	add(of(p), "delta", "", t, &c);
+}
+
+static void timed_moe(struct pass *p, float *x, const struct moe *m, const float *in, int n, int cols)
+{
+	struct op_cost c = { 0 };
+	double picks = (double)n * m->top_k, missed = 1;
+	int64_t t;
+
+	for (int i = 0; i < n; i++)
+		missed *= 1 - (double)m->top_k / m->experts;
+	add_product(&c, m->router, n, p->arith, 1);
+	/* As if every expert were like the first. */
+	add_product(&c, &m->gate[0], picks, p->arith, m->experts * (1 - missed));
+	add_product(&c, &m->up[0], picks, p->arith, m->experts * (1 - missed));
+	add_product(&c, &m->down[0], picks, p->arith, m->experts * (1 - missed));
+	if (m->shared_inner) {
+		add_product(&c, m->shared_gate, n, p->arith, 1);
+		add_product(&c, m->shared_up, n, p->arith, 1);
+		add_product(&c, m->shared_down, n, p->arith, 1);
+	}
+	t = clock_monotonic_ns();
+	of(p)->inner->moe(p, x, m, in, n, cols);
+	add(of(p), "moe", "", t, &c);
+}
+
+static void timed_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
+{
+	struct op_cost c = { 0 };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->gather(p, out, in, index, n, cols);
+	add(of(p), "gather", "", t, &c);
+}
+
+/* ---- on and off ---- */
+
+void profile_start(struct profile *f, struct backend *be)
+{
+	assert(!be->profile);
+	memset(f, 0, sizeof *f);
+	f->inner = be->ops;
+	f->ops = *be->ops;
+	f->ops.embed = timed_embed;
+	f->ops.norm = timed_norm;
+	f->ops.linear = timed_linear;
+	f->ops.swiglu = timed_swiglu;
+	f->ops.kv_append = timed_kv_append;
+	f->ops.attend = timed_attend;
+	f->ops.delta = timed_delta;
+	f->ops.moe = timed_moe;
+	f->ops.gather = timed_gather;
+	be->profile = f;
+	be->ops = &f->ops;
+}
+
+void profile_stop(struct profile *f, struct backend *be)
+{
+	assert(be->profile == f);
+	be->ops = f->inner;
+	be->profile = NULL;
+}
+
+struct op_cost profile_total(const struct profile *f)
+{
+	struct op_cost sum = { .op = "all" };
+
+	for (int i = 0; i < f->n; i++) {
+		sum.calls += f->row[i].calls;
+		sum.ns += f->row[i].ns;
+		sum.bytes += f->row[i].bytes;
+		sum.int_ops += f->row[i].int_ops;
+		sum.float_ops += f->row[i].float_ops;
+	}
+	return sum;
+}

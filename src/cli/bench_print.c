@@ -1,0 +1,177 @@
+/* bench_print.c - rows of `weft bench`, as a table and as JSON. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench.h"
+
+void bench_name(const struct bench_row *r, char *out, size_t size)
+{
+	char depth[24] = "", batch[16] = "";
+
+	if (r->depth)
+		snprintf(depth, sizeof depth, " @ d%d", r->depth);
+	if (r->batch > 1)
+		snprintf(batch, sizeof batch, " x%d", r->batch);
+	snprintf(out, size, "%s%d%s%s", r->n_gen ? "tg" : "pp", r->n_gen ? r->n_gen : r->n_prompt, depth, batch);
+}
+
+double bench_median(const struct bench_row *r)
+{
+	int n = r->n_run;
+
+	return n ? (r->rate[(n - 1) / 2] + r->rate[n / 2]) / 2 : 0;
+}
+
+double bench_floor(const struct bench_row *r, const char **by)
+{
+	struct op_cost all = profile_total(&r->cost);
+	double tokens = r->n_gen ? (double)r->n_gen * r->batch : r->n_prompt;
+	double read = all.bytes / r->ceilings.read;
+	double compute = all.int_ops / r->ceilings.int8 + all.float_ops / r->ceilings.f32;
+
+	*by = read > compute ? "read" : "compute";
+	return tokens / (read > compute ? read : compute);
+}
+
+static const char *arith_name(const struct options *o)
+{
+	return o->arith == ARITH_F32 ? "f32" : "fast";
+}
+
+void bench_print_head(const struct session *s, const struct options *o, struct buf *out)
+{
+	buf_printf(out, "%s: %s, %.0f million parameters, %.0f MB; %s, %d threads, %s arithmetic, up to %d tokens a step\n\n",
+	           s->store->name, s->model->arch, (double)s->model->shape.params / 1e6,
+	           (double)s->model->shape.weight_bytes / 1e6, cpu_level_name(s->be->level), s->be->threads, arith_name(o),
+	           o->step_rows);
+	buf_printf(out, "%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s\n", "test", "tokens/s", "spread", "floor", "share", "bound by",
+	           "read GB/s", "int8 Gop/s", "f32 Gop/s");
+}
+
+void bench_print_row(const struct bench_row *r, struct buf *out)
+{
+	const char *by;
+	double median = bench_median(r), least = bench_floor(r, &by);
+	char name[48];
+
+	bench_name(r, name, sizeof name);
+	buf_printf(out, "%-20s %9.1f %6.1f%% %9.1f %5.0f%%  %-8s %10.1f %12.0f %12.0f\n", name, median,
+	           100 * (r->rate[r->n_run - 1] - r->rate[0]) / median, least, 100 * median / least, by, r->ceilings.read / 1e9,
+	           r->ceilings.int8 / 1e9, r->ceilings.f32 / 1e9);
+}
+
+static int slower(const void *a, const void *b)
+{
+	const struct op_cost *x = *(const struct op_cost *const *)a, *y = *(const struct op_cost *const *)b;
+
+	return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+/* The operations by falling time. */
+static int by_time(const struct profile *f, const struct op_cost *row[PROFILE_ROWS])
+{
+	for (int i = 0; i < f->n; i++)
+		row[i] = &f->row[i];
+	qsort(row, (size_t)f->n, sizeof(*row), slower);
+	return f->n;
+}
+
+/* Time, and of bytes and operations what was reached while it took. */
+static void print_cost(const char *op, const char *what, double calls, const struct op_cost *c, const struct bench_row *r,
+                       struct buf *out)
+{
+	double ns = (double)c->ns;
+
+	buf_printf(out, "  %-9s %-28s %8.1f %10.3f %5.1f%%", op, what, calls, ns / 1e6 / r->steps, 100 * ns / (double)r->cost_ns);
+	if (c->bytes > 0)
+		buf_printf(out, " %8.2f", c->bytes / ns);
+	else
+		buf_printf(out, " %8s", "");
+	if (c->int_ops > 0)
+		buf_printf(out, " %9.1f", c->int_ops / ns);
+	else
+		buf_printf(out, " %9s", "");
+	if (c->float_ops > 0)
+		buf_printf(out, " %9.1f", c->float_ops / ns);
+	buf_putc(out, '\n');
+}
+
+void bench_print_profile(const struct bench_row *r, struct buf *out)
+{
+	const struct op_cost *row[PROFILE_ROWS];
+	struct op_cost all = profile_total(&r->cost), rest = { .ns = r->cost_ns - all.ns };
+	int n = by_time(&r->cost, row);
+
+	buf_printf(out, "  %-9s %-28s %8s %10s %6s %8s %9s %9s\n", "operation", "", "per step", "ms a step", "time", "GB/s",
+	           "int Gop/s", "f32 Gop/s");
+	for (int i = 0; i < n; i++)
+		print_cost(row[i]->op, row[i]->what, (double)row[i]->calls / r->steps, row[i], r, out);
+	print_cost("the rest", "engine and sampling", 1, &rest, r, out);
+	buf_printf(out, "  %.0f steps; threads were waited for %.0f times in each\n\n", r->steps, r->joins / r->steps);
+}
+
+static void put_number(struct buf *b, const char *name, double v)
+{
+	buf_printf(b, ",\"%s\":", name);
+	json_put_double(b, v);
+}
+
+static void put_profile(const struct bench_row *r, struct buf *b)
+{
+	const struct op_cost *row[PROFILE_ROWS];
+	int n = by_time(&r->cost, row);
+
+	buf_puts(b, ",\"profile\":{\"seconds\":");
+	json_put_double(b, (double)r->cost_ns / 1e9);
+	buf_puts(b, ",\"operations\":[");
+	for (int i = 0; i < n; i++) {
+		buf_printf(b, "%s{\"operation\":", i ? "," : "");
+		json_put_cstr(b, row[i]->op);
+		buf_puts(b, ",\"what\":");
+		json_put_cstr(b, row[i]->what);
+		put_number(b, "calls", (double)row[i]->calls);
+		put_number(b, "seconds", (double)row[i]->ns / 1e9);
+		put_number(b, "bytes", row[i]->bytes);
+		put_number(b, "int8_operations", row[i]->int_ops);
+		put_number(b, "f32_operations", row[i]->float_ops);
+		buf_putc(b, '}');
+	}
+	buf_puts(b, "]}");
+}
+
+void bench_print_json(const struct session *s, const struct options *o, const struct bench_row *r, struct buf *b)
+{
+	const char *by;
+	double median = bench_median(r), least = bench_floor(r, &by);
+	char name[48];
+
+	bench_name(r, name, sizeof name);
+	buf_puts(b, "{\"test\":");
+	json_put_cstr(b, name);
+	buf_puts(b, ",\"model\":");
+	json_put_cstr(b, s->store->name);
+	buf_printf(b, ",\"level\":\"%s\",\"threads\":%d,\"arithmetic\":\"%s\",\"step_tokens\":%d,\"prompt\":%d,\"output\":%d,"
+	           "\"depth\":%d,\"batch\":%d", cpu_level_name(s->be->level), s->be->threads, arith_name(o), o->step_rows,
+	           r->n_prompt, r->n_gen, r->depth, r->batch);
+	put_number(b, "tokens_per_second", median);
+	buf_puts(b, ",\"runs\":[");
+	for (int i = 0; i < r->n_run; i++) {
+		buf_puts(b, i ? "," : "");
+		json_put_double(b, r->rate[i]);
+	}
+	buf_putc(b, ']');
+	put_number(b, "floor_tokens_per_second", least);
+	put_number(b, "floor_fraction", median / least);
+	buf_printf(b, ",\"bound_by\":\"%s\"", by);
+	put_number(b, "steps", r->steps);
+	put_number(b, "joins", r->joins);
+	buf_puts(b, ",\"ceilings\":{\"read_bytes_per_second\":");
+	json_put_double(b, r->ceilings.read);
+	put_number(b, "int8_operations_per_second", r->ceilings.int8);
+	put_number(b, "f32_operations_per_second", r->ceilings.f32);
+	buf_putc(b, '}');
+	if (o->bench_profile)
+		put_profile(r, b);
+	buf_putc(b, '}');
+}
