@@ -8,10 +8,12 @@
 #include "server/generate.h"
 #include "server/inside.h"
 #include "server/routes.h"
+#include "server/structured.h"
 
 static const struct field completion_fields[] = {
 	{ "prompt" }, { "add_special_tokens" },
-	{ "echo", "false" }, { "suffix", "\"\"" }, { "response_format", "{\"type\":\"text\"}" }, { "prompt_embeds", "" },
+	{ "echo", "false" }, { "suffix", "\"\"" }, { "response_format" }, { "guided_json" }, { "json_schema" },
+	{ "structured_outputs" }, { "prompt_embeds", "" },
 	{ "max_completion_tokens", "", "use max_tokens" }, { "top_logprobs", "", "logprobs is the number of alternatives" },
 	{ "messages", "", "use /v1/chat/completions" }, { "tools", "[]", "use /v1/chat/completions" },
 	{ NULL },
@@ -101,6 +103,8 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 		a->logprobs = true;
 		params_logprobs(a, (int)top);
 	}
+	if ((r = structured_fields(g, body, p)))
+		return r;
 	return read_prompts(g, body, p);
 }
 

@@ -7,6 +7,7 @@
 #include "server/from_anthropic.h"
 #include "server/inside.h"
 #include "server/routes.h"
+#include "server/structured.h"
 
 static const struct field message_fields[] = {
 	{ "messages" }, { "system" }, { "tools" }, { "tool_choice" }, { "stop_sequences" }, { "thinking" }, { "output_config" },
@@ -16,7 +17,7 @@ static const struct field message_fields[] = {
 	/* the common fields, as far as this API has room for what they do */
 	{ "n", "1" }, { "logprobs", "false|0" }, { "stream_options", "{}" }, { "stop", "", "use stop_sequences" },
 	{ "service_tier", "\"auto\"|\"standard_only\"" },
-	{ "container", "" }, { "mcp_servers", "[]" }, { "context_management", "{}" }, { "output_format", "" }, { "speed", "" },
+	{ "container", "" }, { "mcp_servers", "[]" }, { "context_management", "{}" }, { "output_format" }, { "speed", "" },
 	{ NULL },
 };
 
@@ -69,8 +70,9 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 		    !template_says(g->served->tmpl, "<think>"))
 			return problem_set(p, 400, "unsupported_field", "thinking", "thinking: this model's chat template knows none");
 	}
-	if (json_kind(json_get(o, "format")) != JSON_NULL)
-		return problem_set(p, 400, "unsupported_field", "output_config.format", "output_config.format is not supported by this server");
+	if ((r = structured_format(g, json_get(o, "format"), "output_config.format", p)) ||
+	    (r = structured_format(g, json_get(body, "output_format"), "output_format", p)))
+		return r;
 	if ((r = field_value(o, "effort", JSON_STRING, &effort, p)))
 		return r;
 	c->effort = json_str(effort, &n);

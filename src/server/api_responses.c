@@ -9,6 +9,7 @@
 #include "server/from_responses.h"
 #include "server/inside.h"
 #include "server/routes.h"
+#include "server/structured.h"
 
 static const struct field response_fields[] = {
 	{ "input" }, { "instructions" }, { "previous_response_id" }, { "store" }, { "tools" }, { "tool_choice" },
@@ -50,7 +51,7 @@ static int read_choice(struct chat *c, const struct json *body, struct problem *
 static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 {
 	static const struct field in_reasoning[] = { { "effort" }, { "summary" }, { "generate_summary" }, { "context", "\"auto\"" }, { NULL } };
-	static const struct field in_text[] = { { "format", "{\"type\":\"text\"}" }, { "verbosity", "\"medium\"" }, { NULL } };
+	static const struct field in_text[] = { { "format" }, { "verbosity", "\"medium\"" }, { NULL } };
 	static const struct field in_stream[] = { { "include_obfuscation", "false" }, { NULL } };
 	static const struct { const char *name; const struct field *fields; } objects[] = {
 		{ "reasoning", in_reasoning }, { "text", in_text }, { "stream_options", in_stream },
@@ -70,6 +71,8 @@ static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 	if ((r = field_value(json_get(g->body, "reasoning"), "effort", JSON_STRING, &effort, p)))
 		return r;
 	c->effort = json_str(effort, &n);
+	if ((r = structured_format(g, json_get(json_get(g->body, "text"), "format"), "text.format", p)))
+		return r;
 	return field_value(g->body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p);
 }
 

@@ -9,6 +9,7 @@
 #include "server/inside.h"
 #include "server/messages.h"
 #include "server/routes.h"
+#include "server/structured.h"
 
 void chat_init(struct chat *c)
 {
@@ -392,6 +393,8 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 	if (!r) {
 		keep_header(g, &prompt);
 		g->thinking = c->add_generation_prompt && split_opens(prompt.out.text.p, prompt.out.text.n);
+		g->may_think = !g->thinking && template_says(g->served->tmpl, "<think>") &&
+		               !split_closes(prompt.out.text.p, prompt.out.text.n);
 		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark, g->mark_kind);
 		if (g->params.cache_report)
 			find_messages(g, c, &prompt);
@@ -407,7 +410,7 @@ const struct field chat_fields[] = {
 	{ "messages" }, { "tools" }, { "tool_choice" }, { "parallel_tool_calls" }, { "max_completion_tokens" },
 	{ "top_logprobs" }, { "reasoning_effort" }, { "chat_template_kwargs" }, { "add_generation_prompt" },
 	{ "enable_thinking" }, { "thinking_budget" }, { "thinking_token_budget" }, { "thinking" }, { "return_progress" },
-	{ "response_format", "{\"type\":\"text\"}" },
+	{ "response_format" }, { "guided_json" }, { "json_schema" }, { "structured_outputs" },
 	{ "functions", "[]", "use tools" }, { "function_call", "\"auto\"|\"none\"", "use tool_choice" },
 	{ "audio", "" }, { "modalities", "[\"text\"]" }, { "prediction", "" }, { "web_search_options", "" },
 	{ "verbosity", "\"medium\"" }, { "reasoning", "", "use reasoning_effort" }, { "include_reasoning", "true" },
@@ -488,6 +491,8 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 	if (c->think >= 0 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking"))
 		return problem_set(p, 400, "unsupported_field", "enable_thinking",
 		                   "the chat template of this model does not let thinking be turned on or off");
+	if ((r = structured_fields(g, body, p)))
+		return r;
 	return messages_normal(json_get(body, "messages"), &c->messages, p);
 }
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "server/inside.h"
+#include "server/structured.h"
 
 enum {
 	/* A stream's text is flushed to the connection in pieces of about this size, so
@@ -204,8 +205,12 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		stop[ask.n_stop_token++] = d->eos[i];
 	/* Choices of one prompt differ by their seed; the first is what n = 1 gives. */
 	ask.sampling.seed = a->seeded ? a->sampling.seed + (uint64_t)(c->index % a->n) : rng_os_seed();
-	if (engine_submit(d->engine, &ask, &c->req, &err))
+	ask.mask = structured_mask(g, stop, ask.n_stop_token);
+	if (engine_submit(d->engine, &ask, &c->req, &err)) {
+		if (ask.mask)
+			ask.mask->ops->free(ask.mask);
 		return refuse_submit(p, &err, &why);
+	}
 	return 0;
 }
 
@@ -544,6 +549,7 @@ void generation_free(struct generation *g)
 		tokens_fini(&g->prompt[i]);
 	buf_fini(&g->history);
 	buf_fini(&g->echo);
+	grammar_unref(g->content);
 	tokens_fini(&g->lead_end);
 	tokens_fini(&g->lead_then);
 	free(g->choice);

@@ -17,6 +17,7 @@
 #include "server/params.h"
 #include "server/prompt.h"
 #include "server/server.h"
+#include "text/grammar.h"
 #include "text/split.h"
 
 /* One answer being written. */
@@ -100,6 +101,9 @@ struct generation {
 	struct tokens lead_end, lead_then;
 	bool led;
 	bool thinking;                  /* the prompt ends inside <think> */
+	bool may_think;                 /* the answer may begin with it */
+	struct grammar *content;        /* what content is held to (structured.h); NULL: free */
+	const struct vocab *vocab;      /* with content */
 	struct buf history;             /* responses: the conversation so far */
 	struct buf echo;                /* what a reply repeats of its request, or is made of */
 	bool pieces;                    /* tokenize: say what each token stands for */

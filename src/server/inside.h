@@ -57,6 +57,8 @@ struct server {
 	struct exchange *mail, **mail_tail;     /* wants the IO thread; under lock */
 	bool stop_asked;                        /* under lock */
 	struct workers workers;
+	pthread_mutex_t vocab_lock;
+	struct vocab *vocab;                    /* for structured.c, under vocab_lock until made */
 };
 
 /* workers.c */

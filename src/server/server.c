@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/inside.h"
+#include "text/grammar.h"
 
 enum {
 	BACKLOG = 4096,         /* bursts of connects must not wait for SYN retries; the kernel may cap it */
@@ -266,6 +267,7 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 	metrics_init(&s->metrics);
 	response_store_init(&s->responses, opts->response_bytes);
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->vocab_lock, NULL);
 	raise_descriptors(opts->connections_max);
 	s->turns = turns_new(opts->turn_bytes);
 	r = clients_open(&s->clients, opts->api_key, opts->api_key_file, err);
@@ -348,6 +350,8 @@ void server_close(struct server *s)
 		if (s->pipe[i] >= 0)
 			close(s->pipe[i]);
 	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->vocab_lock);
+	vocab_free(s->vocab);
 	if (s->unix_path)
 		unlink(s->unix_path);
 	response_store_fini(&s->responses);

@@ -41,6 +41,12 @@ bool matcher_put(struct matcher *m, const char *p, size_t n);
 /* Undoes the last n steps; there must have been so many. */
 void matcher_back(struct matcher *m, int n);
 
+/* Begins anew, as one step that can be undone.  So many line breaks, up to
+ * MATCHER_BREAKS_MAX, may stand before the value, and one after it, as some
+ * templates have them; a new matcher allows none. */
+void matcher_restart(struct matcher *m, int before, bool after);
+enum { MATCHER_BREAKS_MAX = 2 };
+
 bool matcher_complete(const struct matcher *m);         /* what was taken is a whole value */
 bool matcher_whole(const struct matcher *m);            /* and nothing may follow it */
 

@@ -15,7 +15,6 @@ enum {
 	 * fill an answer with it: nothing, one blank, or a line break and indentation.
 	 * Blanks are counted: 1 after a lone one, 2 + k after a line break and k more. */
 	INDENT_MAX = 40,
-	LEADING_MAX = 2,        /* line breaks before the value */
 	HISTORY_FIRST = 64,
 };
 
@@ -276,14 +275,17 @@ void frame_step(struct matcher *m, int32_t id, uint8_t c, struct threads *out)
 {
 	struct frame f = m->frame[id];
 
-	if (f.shape == SHAPE_END)
+	if (f.shape == SHAPE_END) {
+		if (f.at && c == '\n')
+			put(out, FRAME_END);
 		return;
+	}
 	if (f.shape == SHAPE_BEGIN) {
-		if (c == '\n' && f.at < LEADING_MAX) {
+		if (c == '\n' && f.at < MATCHER_BREAKS_MAX) {
 			f.at++;
 			put(out, frame_make(m, f));
 		} else {
-			enter(m, m->g->root, m->frame[FRAME_END], c, out);
+			enter(m, m->g->root, (struct frame){ SHAPE_END, f.a, 0, 0, -1, 0 }, c, out);
 		}
 		return;
 	}
@@ -353,10 +355,17 @@ static void now(const struct matcher *m, struct threads *t)
 	memcpy(t->id, m->past + from, (size_t)t->n * sizeof *t->id);
 }
 
+void matcher_restart(struct matcher *m, int before, bool after)
+{
+	struct threads t = { .n = 1 };
+
+	t.id[0] = frame_make(m, (struct frame){ SHAPE_BEGIN, (uint32_t)(MATCHER_BREAKS_MAX - before), after, 0, -1, 0 });
+	push_step(m, &t);
+}
+
 struct matcher *matcher_new(struct grammar *g)
 {
 	struct matcher *m = xcalloc(1, sizeof *m);
-	struct threads t = { .n = 1 };
 
 	grammar_ref(g);
 	m->g = g;
@@ -367,8 +376,7 @@ struct matcher *matcher_new(struct grammar *g)
 	m->cap_past = HISTORY_FIRST;
 	m->past_at = xcalloc((size_t)m->cap_past + 1, sizeof *m->past_at);
 	frame_make(m, (struct frame){ SHAPE_END, 0, 0, 0, -1, 0 });
-	t.id[0] = frame_make(m, (struct frame){ SHAPE_BEGIN, 0, 0, 0, -1, 0 });
-	push_step(m, &t);
+	matcher_restart(m, 0, false);
 	return m;
 }
 
@@ -434,7 +442,7 @@ bool matcher_complete(const struct matcher *m)
 
 	now(m, &t);
 	for (int i = 0; i < t.n; i++)
-		if (t.id[i] == FRAME_END)
+		if (m->frame[t.id[i]].shape == SHAPE_END)
 			return true;
 	return false;
 }

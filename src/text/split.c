@@ -40,14 +40,17 @@ void split_taken(struct split *s)
 	s->n_piece = 0;
 }
 
-bool split_opens(const char *p, size_t n)
+static bool ends_with(const char *p, size_t n, const char *tag)
 {
-	size_t len = sizeof think_open - 1;
+	size_t len = strlen(tag);
 
 	while (n && blank(p[n - 1]))
 		n--;
-	return n >= len && !memcmp(p + n - len, think_open, len);
+	return n >= len && !memcmp(p + n - len, tag, len);
 }
+
+bool split_opens(const char *p, size_t n) { return ends_with(p, n, think_open); }
+bool split_closes(const char *p, size_t n) { return ends_with(p, n, think_close); }
 
 /* ---- pieces ---- */
 

@@ -70,5 +70,7 @@ void split_taken(struct split *s);
 
 /* Does the prompt p[0..n) end with an open <think>? */
 bool split_opens(const char *p, size_t n);
+/* Or with a closed one? */
+bool split_closes(const char *p, size_t n);
 
 #endif

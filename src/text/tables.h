@@ -53,7 +53,7 @@ enum phase { AT_FIRST, AT_NEXT, AT_KEY, AT_COLON, AT_VALUE, AT_BLANK_VALUE, AT_A
 
 /* One thread of a walk: a place, and those around it. */
 struct frame {
-	int32_t shape;                  /* SHAPE_END, SHAPE_BEGIN, or an index */
+	int32_t shape;                  /* SHAPE_END (at 1: a line break may follow), SHAPE_BEGIN, or an index */
 	uint32_t at;                    /* a word's state; else phase << 24 | blanks, label or key state */
 	uint32_t a, b;                  /* a word's characters; items; the next property, and members */
 	int32_t parent;

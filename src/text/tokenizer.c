@@ -31,7 +31,7 @@ struct tokenizer {
 	size_t n_added;
 	char *added_pool;
 	struct added raw, norm; /* found before and after normalising */
-	bool *special;          /* by id */
+	bool *special, *is_added;       /* by id */
 	int32_t prefix[AROUND_MAX], suffix[AROUND_MAX];
 	size_t n_prefix, n_suffix;
 };
@@ -287,8 +287,11 @@ static int load(struct tokenizer *t, const struct json *root, struct err *err)
 	if ((e = load_post(t, json_get(root, "post_processor"), 0, err)))
 		return err_prefix(err, "post_processor");
 	t->special = xcalloc((size_t)t->bpe.n_tok, sizeof *t->special);
-	for (size_t i = 0; i < t->n_added; i++)
+	t->is_added = xcalloc((size_t)t->bpe.n_tok, sizeof *t->is_added);
+	for (size_t i = 0; i < t->n_added; i++) {
 		t->special[t->added[i].id] = t->added[i].special;
+		t->is_added[t->added[i].id] = true;
+	}
 	return 0;
 }
 
@@ -326,6 +329,7 @@ void tokenizer_close(struct tokenizer *t)
 	free(t->added);
 	free(t->added_pool);
 	free(t->special);
+	free(t->is_added);
 	free(t);
 }
 
@@ -346,6 +350,11 @@ const char *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t 
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
 {
 	return id >= 0 && id < t->bpe.n_tok && t->special[id];
+}
+
+bool tokenizer_is_added(const struct tokenizer *t, int32_t id)
+{
+	return id >= 0 && id < t->bpe.n_tok && t->is_added[id];
 }
 
 int32_t tokenizer_find(const struct tokenizer *t, const char *p, size_t n)

@@ -53,6 +53,10 @@ const char *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t 
 /* Marked "special" in the file: not part of the text that a reader sees. */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 
+/* Of the file's added tokens, special or not: found in the text itself, and no
+ * piece of ordinary text. */
+bool tokenizer_is_added(const struct tokenizer *t, int32_t id);
+
 /* The token whose content is p[0..n): an added token first, else a vocabulary
  * entry by its bytes (" the", not "Ġthe").  -1 when there is none. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *p, size_t n);

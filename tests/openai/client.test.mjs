@@ -263,12 +263,30 @@ test('completions', async () => {
 	assert.ok(Object.keys(lp.top_logprobs[0]).length <= 3);
 });
 
+test('answers held to a schema', async () => {
+	const schema = { type: 'object', properties: { city: { type: 'string', maxLength: 20 }, size: { enum: ['small', 'large'] } },
+		required: ['city', 'size'], additionalProperties: false };
+	const format = { type: 'json_schema', json_schema: { name: 'place', strict: true, schema } };
+	for (const enable_thinking of [false, true]) {
+		const r = await client.chat.completions.create({ ...say('What is the capital of Peru?'), max_tokens: 600, temperature: 1, seed: 5,
+			response_format: format, chat_template_kwargs: { enable_thinking } });
+		const place = JSON.parse(r.choices[0].message.content);
+		assert.deepEqual(Object.keys(place), ['city', 'size']);
+		assert.ok([...place.city].length <= 20 && ['small', 'large'].includes(place.size));
+		assert.equal(r.choices[0].finish_reason, 'stop');
+	}
+	const any = await client.chat.completions.create({ ...say('Say something.'), max_tokens: 3, response_format: { type: 'json_object' } });
+	assert.equal(any.choices[0].finish_reason, 'length');
+	assert.match(any.choices[0].message.content, /^\{/);
+});
+
 test('errors', async () => {
 	const ask = (body, options) => client.chat.completions.create({ ...say('Hello'), ...body }, options);
 	await refused(ask({ model: 'gpt-4o' }), 404, 'model_not_found', new RegExp(`gpt-4o.*${model}`), OpenAI.NotFoundError);
 	await refused(ask({ temperature: 'hot' }), 400, 'invalid_type', /temperature.*number.*"hot"/, OpenAI.BadRequestError);
 	await refused(ask({ messages: [] }), 400, 'invalid_value', /messages/, OpenAI.BadRequestError);
-	await refused(ask({ response_format: { type: 'json_object' } }), 400, 'unsupported_field', /response_format/);
+	await refused(ask({ response_format: { type: 'json_schema', json_schema: { name: 'x', schema: { uniqueItems: true } } } }), 400,
+		'unsupported_schema', /uniqueItems/);
 	await refused(ask({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:' } }] }] }), 400,
 		'unsupported_content', /text only/);
 	await refused(ask({ messages: [{ role: 'user', content: 'word '.repeat(50_000) }] }), 400, 'context_length_exceeded', /\d+ tokens.*\d+/);

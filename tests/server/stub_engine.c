@@ -343,6 +343,9 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 		free(r);
 		return err->code;
 	}
+	/* It says what it says, whatever would be allowed. */
+	if (a->mask)
+		a->mask->ops->free(a->mask);
 	atomic_init(&r->refs, 2);
 	detok_init(&r->detok, e->tok, a->skip_special);
 	outbox_init(&r->out, a->notify, a->notify_arg);

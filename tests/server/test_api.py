@@ -546,7 +546,7 @@ class Responses(Shared):
             ({"input": "x", "background": True}, 400, "background", "not supported"),
             ({"input": "x", "truncation": "auto"}, 400, "truncation", "never cut"),
             ({"input": "x", "max_tokens": 5}, 400, "max_tokens", "max_output_tokens"),
-            ({"input": "x", "text": {"format": {"type": "json_schema"}}}, 400, "format", "not supported"),
+            ({"input": "x", "text": {"format": {"type": "json_schema"}}}, 400, "text.format.schema", "a JSON schema"),
             ({"input": "x", "reasoning": {"effort": "much"}}, 400, "reasoning.effort", "much"),
             ({"input": "x", "include": ["message.output_text.logprobs"]}, 400, "include", "not supported"),
             ({"input": "x", "conversation": "c"}, 400, "conversation", "not supported"),

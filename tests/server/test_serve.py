@@ -74,6 +74,63 @@ class Company(unittest.TestCase):
         self.assertEqual(together, alone)
         self.s.until("idle", requests_running=0, requests_waiting=0)
 
+    SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "n", "list"], "properties": {
+        "name": {"type": "string", "maxLength": 12}, "n": {"type": "integer", "minimum": 0, "maximum": 99},
+        "opt": {"type": ["boolean", "null"]},
+        "list": {"type": "array", "maxItems": 3, "items": {"anyOf": [{"const": "x"}, {"type": "integer", "maximum": 5}]}}}}
+
+    def held(self, i):
+        """One answer held to a schema; all sorts of asking for it."""
+        body = {"messages": [{"role": "user", "content": "Question %d, please." % i}], "max_tokens": 400, "stream": i % 3 == 1}
+        body.update({"temperature": 0} if i % 4 == 0 else {"temperature": 1.2, "seed": i})
+        if i % 5 == 0:
+            body["chat_template_kwargs"] = {"enable_thinking": True}
+        path = CHAT
+        if i % 7 == 3:
+            path, body["prompt"] = COMPLETIONS, "Number %d:" % i
+            del body["messages"]
+        if i % 2:
+            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "a", "schema": self.SCHEMA, "strict": True}}
+        else:
+            body["guided_json"] = self.SCHEMA if i % 4 else json.dumps(self.SCHEMA)
+        r = self.s.post(path, body)
+        self.assertEqual(r.status, 200, r.text())
+        if body["stream"]:
+            parts = [e["choices"][0] for e in r.events()]
+            text = "".join(p["delta"].get("content", "") if path == CHAT else p["text"] for p in parts)
+            return text, parts[-1]["finish_reason"]
+        c = r.json()["choices"][0]
+        return (c["message"]["content"] if path == CHAT else c["text"]), c["finish_reason"]
+
+    def test_held_to_a_schema(self):
+        """Valid when they end, the same alone and together, beside answers that are free."""
+        n = 12 if QUICK else 40
+        alone = [self.held(i) for i in range(n)]
+        for text, finish in alone:
+            if finish == "length":      # a thought may take all the room
+                continue
+            v = json.loads(text)
+            keys = [k for k in self.SCHEMA["properties"] if k in v]
+            self.assertEqual(list(v), keys)
+            self.assertTrue({"name", "n", "list"} <= set(v), text)
+            self.assertTrue(len(v["name"]) <= 12 and type(v["n"]) is int and 0 <= v["n"] <= 99, text)
+            self.assertIn(v.get("opt"), (None, True, False))
+            self.assertTrue(len(v["list"]) <= 3 and all(x == "x" or (type(x) is int and x <= 5) for x in v["list"]), text)
+        self.assertGreater(sum(f == "stop" for _, f in alone), n * 3 // 4)
+        together = [None] * n
+
+        def one(i):
+            together[i] = self.held(i)
+            if i % 3 == 0:
+                self.ask(i)
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(together, alone)
+
     def test_reader_that_does_not_read(self):
         n_tokens = 200 if QUICK else 1000
         c = self.s.connect(rcvbuf=4096)

@@ -1,0 +1,20 @@
+/* structured.h - answers held to a JSON schema: what a request says of it, and the
+ * constraint that the engine is given (text/constraint.h). */
+#ifndef SERVER_STRUCTURED_H
+#define SERVER_STRUCTURED_H
+
+#include "server/generate.h"
+
+/* {"type": "text" | "json_object" | "json_schema", ...} in the form of chat
+ * completions (json_schema: {schema}) or responses (schema beside type).  field is
+ * what errors call it.  Sets g->content. */
+int structured_format(struct generation *g, const struct json *format, const char *field, struct problem *p);
+
+/* response_format, and guided_json, json_schema and structured_outputs.json of other
+ * servers, out of a body. */
+int structured_fields(struct generation *g, const struct json *body, struct problem *p);
+
+/* For one choice, with the tokens that end it; NULL: its answer is free. */
+struct mask_source *structured_mask(const struct generation *g, const int32_t *end, int n_end);
+
+#endif

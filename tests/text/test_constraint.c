@@ -1,0 +1,213 @@
+/* test_constraint.c MODEL_FOLDER - where thoughts, content and calls are, and that
+ * going back is as if what was taken back had never been.  The tokenizer is the
+ * bundled model's, which has the tags. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "text/constraint.h"
+
+#define CHECK(cond, ...)                                                        \
+	do {                                                                    \
+		if (!(cond)) {                                                  \
+			fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #cond); \
+			fprintf(stderr, __VA_ARGS__);                           \
+			fputc('\n', stderr);                                    \
+			abort();                                                \
+		}                                                               \
+	} while (0)
+
+static struct tokenizer *tok;
+static struct vocab *vocab;
+static int32_t end_id;
+
+static struct grammar *made(const char *schema)
+{
+	struct json *j = json_parse(schema, strlen(schema), 0, NULL);
+	struct grammar *g;
+	struct err err;
+
+	CHECK(!grammar_compile(j, &g, &err), "%s", err.msg);
+	json_free(j);
+	return g;
+}
+
+static struct mask_source *start(const char *content, const char *call, bool thinking, bool may_think)
+{
+	struct constraint_rules r = {
+		.tokenizer = tok, .vocab = vocab, .thinking = thinking, .may_think = may_think, .end = &end_id, .n_end = 1,
+		.content = content ? made(content) : NULL, .call = call ? made(call) : NULL,
+		.call_open = call ? "<tool_call>" : NULL, .call_close = call ? "</tool_call>" : NULL,
+	};
+	struct mask_source *m = constraint_new(&r);
+
+	grammar_unref(r.content);
+	grammar_unref(r.call);
+	return m;
+}
+
+static bool allowed(struct mask_source *m, int32_t id)
+{
+	const uint32_t *mask = m->ops->mask(m);
+
+	return !mask || mask[id / 32] >> (id % 32) & 1;
+}
+
+static bool may(struct mask_source *m, const char *token)
+{
+	int32_t id = tokenizer_find(tok, token, strlen(token));
+
+	CHECK(id >= 0, "%s is no token", token);
+	return allowed(m, id);
+}
+
+/* Takes text, each of its tokens being allowed, or (forced) not asked. */
+static void say(struct mask_source *m, const char *text, bool forced)
+{
+	struct tokens ids;
+
+	tokens_init(&ids);
+	CHECK(!tokenizer_encode(tok, text, strlen(text), TOKENIZE_SPECIAL, &ids, NULL), "%s", text);
+	for (size_t i = 0; i < ids.n; i++) {
+		size_t n;
+		const char *p = tokenizer_token_bytes(tok, ids.id[i], &n);
+
+		CHECK(forced || allowed(m, ids.id[i]), "token %zu (%.*s) of %s", i, (int)n, p, text);
+		m->ops->accept(m, ids.id[i]);
+	}
+	tokens_fini(&ids);
+}
+
+static const char object[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"],"
+                             "\"additionalProperties\":false}";
+
+static void test_parts(void)
+{
+	struct mask_source *m = start(object, NULL, false, false);
+
+	CHECK(!may(m, "<think>") && !may(m, "a") && !allowed(m, end_id) && may(m, "{"), "content alone");
+	say(m, "{\"a\": 12", false);
+	CHECK(!m->ops->whole(m) && !allowed(m, end_id), "in the middle");
+	say(m, "}", false);
+	CHECK(m->ops->whole(m) && allowed(m, end_id) && !may(m, "}"), "the end");
+	m->ops->free(m);
+
+	m = start(object, NULL, true, false);
+	CHECK(!m->ops->mask(m), "thoughts are free");
+	say(m, "anything {</thin", true);
+	CHECK(!m->ops->mask(m), "no tag yet");
+	say(m, "</think>", false);
+	CHECK(m->ops->mask(m) && may(m, "{") && may(m, "\n") && !may(m, "a") && !allowed(m, end_id), "after the thought");
+	say(m, "\n\n{\"a\": 1}", false);
+	CHECK(m->ops->whole(m), "the end");
+	m->ops->free(m);
+
+	m = start(object, NULL, false, true);
+	CHECK(may(m, "<think>") && may(m, "{") && !may(m, "\n"), "a thought may begin");
+	say(m, "<think>so</think>{\"a\":1}", false);
+	CHECK(m->ops->whole(m) && !may(m, "<think>"), "the end");
+	m->ops->free(m);
+
+	/* A number is complete and may go on. */
+	m = start("{\"type\":\"integer\"}", NULL, false, false);
+	say(m, "1", false);
+	CHECK(allowed(m, end_id) && may(m, "2") && !m->ops->whole(m), "1");
+	m->ops->free(m);
+}
+
+static void test_calls(void)
+{
+	struct mask_source *m = start(NULL, object, false, false);
+
+	CHECK(!m->ops->mask(m), "content is free");
+	say(m, "I will call: ", true);
+	CHECK(!m->ops->mask(m), "content is free");
+	say(m, "<tool_call>", true);
+	CHECK(m->ops->mask(m) && may(m, "\n") && may(m, "{") && !may(m, "a") && !may(m, "</tool_call>"), "in a call");
+	say(m, "\n{\"a\": 1}", false);
+	CHECK(may(m, "</tool_call>") && may(m, "\n") && !may(m, "{") && !allowed(m, end_id) && !m->ops->whole(m), "its end");
+	say(m, "\n</tool_call>", false);
+	CHECK(!m->ops->mask(m), "behind it");
+	say(m, "\n<tool_call>\n{\"a\": 2}\n</tool_call>", false);
+	CHECK(!m->ops->mask(m), "behind the second");
+	/* What the answer is made to say may be no such call: then it is free. */
+	say(m, "<tool_call>[[", true);
+	CHECK(!m->ops->mask(m), "something else");
+	m->ops->free(m);
+
+	/* Content of a form, or calls. */
+	m = start(object, object, false, false);
+	CHECK(may(m, "<tool_call>") && may(m, "{") && !may(m, "a"), "either");
+	say(m, "<tool_call>{\"a\":1}</tool_call>", false);
+	CHECK(may(m, "<tool_call>") && allowed(m, end_id) && !may(m, "a"), "more calls or the end");
+	m->ops->free(m);
+	m = start(object, object, false, false);
+	say(m, "{", false);
+	CHECK(!may(m, "<tool_call>"), "content has begun");
+	m->ops->free(m);
+}
+
+/* A walk with steps back tells the same as one that never went there. */
+static void test_back(uint64_t seed)
+{
+	struct mask_source *m = start(object, object, seed % 2, seed % 3 == 0), *fresh;
+	int32_t took[200];
+	int n = 0, size = tokenizer_size(tok);
+
+	for (uint64_t i = 0; i < 60; i++) {
+		const uint32_t *mask = m->ops->mask(m);
+		int32_t id = (int32_t)(rng_bits(seed, i, 1) % (uint64_t)size);
+
+		if (m->ops->whole(m) || (n && rng_bits(seed, i, 2) % 4 == 0)) {
+			int k = (int)(rng_bits(seed, i, 3) % (uint64_t)(n + 1));
+
+			m->ops->rollback(m, k);
+			n -= k;
+			continue;
+		}
+		if (!mask && rng_bits(seed, i, 4) % 3 == 0)
+			id = tokenizer_find(tok, rng_bits(seed, i, 5) % 2 ? "</think>" : "<tool_call>", rng_bits(seed, i, 5) % 2 ? 8 : 11);
+		for (int32_t k = 0; mask && !(mask[id / 32] >> (id % 32) & 1) && k <= size; k++)
+			id = (id + 1) % size;
+		if (id == end_id)
+			continue;
+		CHECK(!mask || mask[id / 32] >> (id % 32) & 1, "nothing may follow");
+		m->ops->accept(m, id);
+		took[n++] = id;
+	}
+	fresh = start(object, object, seed % 2, seed % 3 == 0);
+	for (int i = 0; i < n; i++)
+		fresh->ops->accept(fresh, took[i]);
+	const uint32_t *a = m->ops->mask(m), *b = fresh->ops->mask(fresh);
+
+	CHECK(!a == !b && (!a || !memcmp(a, b, (size_t)(size + 31) / 32 * 4)), "masks differ, seed %llu", (unsigned long long)seed);
+	CHECK(m->ops->whole(m) == fresh->ops->whole(fresh), "whole");
+	m->ops->free(m);
+	fresh->ops->free(fresh);
+}
+
+int main(int argc, char **argv)
+{
+	char path[1000];
+	struct buf text;
+	struct err err;
+
+	CHECK(argc > 1, "no model folder");
+	snprintf(path, sizeof path, "%s/tokenizer.json", argv[1]);
+	buf_init(&text);
+	CHECK(!file_read(path, 1 << 26, &text, &err), "%s", err.msg);
+	CHECK(!tokenizer_open(&tok, text.p, text.n, &err), "%s", err.msg);
+	buf_fini(&text);
+	vocab = constraint_vocab(tok);
+	end_id = tokenizer_find(tok, "<|im_end|>", 10);
+	CHECK(end_id >= 0 && tokenizer_is_added(tok, end_id), "<|im_end|>");
+	test_parts();
+	test_calls();
+	for (uint64_t seed = 1; seed <= (getenv("WEFT_TEST_QUICK") ? 60 : 400); seed++)
+		test_back(seed);
+	vocab_free(vocab);
+	tokenizer_close(tok);
+	return 0;
+}
