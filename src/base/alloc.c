@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
+
 static void *need(void *p, size_t n)
 {
 	if (!p && n) {
@@ -27,16 +29,21 @@ size_t size_mul(size_t n, size_t size)
 	return out;
 }
 
-void *xmalloc(size_t n) { return need(malloc(n ? n : 1), n); }
+void *xmalloc(size_t n) { return need(fault_alloc_now() ? NULL : malloc(n ? n : 1), n ? n : 1); }
+
+void *xcalloc(size_t n, size_t size)
+{
+	return need(fault_alloc_now() ? NULL : calloc(n ? n : 1, size ? size : 1), n ? n : 1);
+}
+
+void *xrealloc(void *p, size_t n) { return need(fault_alloc_now() ? NULL : realloc(p, n ? n : 1), n ? n : 1); }
+
 size_t try_malloc_max = SIZE_MAX;
 
 void *try_malloc(size_t n)
 {
 	return n <= try_malloc_max ? malloc(n ? n : 1) : NULL;
 }
-
-void *xcalloc(size_t n, size_t size) { return need(calloc(n ? n : 1, size ? size : 1), n); }
-void *xrealloc(void *p, size_t n) { return need(realloc(p, n ? n : 1), n); }
 
 char *xstrndup(const char *s, size_t n)
 {

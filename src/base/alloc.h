@@ -1,7 +1,8 @@
 /* alloc.h - heap memory that is there or ends the program, and arenas.
  *
  * Nobody writes recovery for an empty heap: xmalloc and its kin abort with a
- * message.  What may be refused is a budget, and that is the caller's matter. */
+ * message (fault.h says what that ends).  What may be refused is a budget, and
+ * that is the caller's matter. */
 #ifndef BASE_ALLOC_H
 #define BASE_ALLOC_H
 

@@ -13,7 +13,7 @@ static const char *finish_of(const struct exchange *x)
 {
 	if (x->access.finish)
 		return x->access.finish;
-	return x->status == 0 ? "cancelled" : x->status < 400 ? "ok" : "refused";
+	return x->status == 0 ? "cancelled" : x->status < 400 ? "ok" : x->status == 500 ? "error" : "refused";
 }
 
 static void put_line(struct buf *b, const struct exchange *x, double whole_ms)

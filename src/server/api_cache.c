@@ -125,7 +125,10 @@ static void explain_ready(struct exchange *x)
 	buf_fini(&out);
 }
 
-const struct api cache_explain_api = { .prep = explain_prep, .ready = explain_ready, .drop = generation_drop };
+const struct api cache_explain_api = {
+	.prep = explain_prep, .ready = explain_ready, .drop = generation_drop,
+	.abandon = generation_abandon,
+};
 
 /* ---- warming: a generation of no tokens ---- */
 
@@ -166,7 +169,7 @@ static void warm_prep(struct exchange *x)
 
 const struct api cache_warm_api = {
 	.prep = warm_prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
-	.stop = generation_stop,
+	.abandon = generation_abandon, .stop = generation_stop,
 };
 
 /* ---- orders ---- */
@@ -218,8 +221,14 @@ static void done_ready(struct exchange *x)
 	exchange_reply(x, 200, "application/json", done, sizeof done - 1);
 }
 
-const struct api cache_pin_api = { .prep = pin_prep, .ready = done_ready, .drop = generation_drop };
-const struct api cache_unpin_api = { .prep = unpin_prep, .ready = done_ready, .drop = generation_drop };
+const struct api cache_pin_api = {
+	.prep = pin_prep, .ready = done_ready, .drop = generation_drop,
+	.abandon = generation_abandon,
+};
+const struct api cache_unpin_api = {
+	.prep = unpin_prep, .ready = done_ready, .drop = generation_drop,
+	.abandon = generation_abandon,
+};
 
 /* {"node": id}, {"cache_salt": "..."} or {"all": true}. */
 static void drop_prep(struct exchange *x)

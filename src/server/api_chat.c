@@ -268,5 +268,5 @@ static void prep(struct exchange *x) { generation_prep(x, &chat_family); }
 
 const struct api chat_api = {
 	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
-	.stop = generation_stop,
+	.abandon = generation_abandon, .stop = generation_stop,
 };

@@ -331,7 +331,8 @@ const struct family messages_family = {
 static void prep(struct exchange *x) { generation_prep(x, &messages_family); }
 
 const struct api messages_api = {
-	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, .stop = generation_stop,
+	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
+	.abandon = generation_abandon, .stop = generation_stop,
 };
 
 /* ---- counting ---- */
@@ -351,4 +352,7 @@ static const struct family count_family = {
 
 static void prep_count(struct exchange *x) { generation_prep(x, &count_family); }
 
-const struct api count_tokens_api = { .prep = prep_count, .ready = count, .drop = generation_drop };
+const struct api count_tokens_api = {
+	.prep = prep_count, .ready = count, .drop = generation_drop,
+	.abandon = generation_abandon,
+};

@@ -553,7 +553,8 @@ const struct family responses_family = {
 static void prep(struct exchange *x) { generation_prep(x, &responses_family); }
 
 const struct api responses_api = {
-	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, .stop = generation_stop,
+	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
+	.abandon = generation_abandon, .stop = generation_stop,
 };
 
 /* ---- what is kept ---- */

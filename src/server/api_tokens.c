@@ -95,7 +95,10 @@ static void tokenize_ready(struct exchange *x)
 	buf_fini(&b);
 }
 
-const struct api tokenize_api = { .prep = tokenize_prep, .ready = tokenize_ready, .drop = generation_drop };
+const struct api tokenize_api = {
+	.prep = tokenize_prep, .ready = tokenize_ready, .drop = generation_drop,
+	.abandon = generation_abandon,
+};
 
 /* ---- /detokenize ---- */
 
@@ -149,7 +152,10 @@ static void text_ready(struct exchange *x)
 	buf_fini(&b);
 }
 
-const struct api detokenize_api = { .prep = detokenize_prep, .ready = text_ready, .drop = generation_drop };
+const struct api detokenize_api = {
+	.prep = detokenize_prep, .ready = text_ready, .drop = generation_drop,
+	.abandon = generation_abandon,
+};
 
 /* ---- /apply-template ---- */
 
@@ -173,7 +179,10 @@ static const struct family template_family = { .path = "/apply-template", .any_l
 
 static void template_prep(struct exchange *x) { generation_prep(x, &template_family); }
 
-const struct api template_api = { .prep = template_prep, .ready = text_ready, .drop = generation_drop };
+const struct api template_api = {
+	.prep = template_prep, .ready = text_ready, .drop = generation_drop,
+	.abandon = generation_abandon,
+};
 
 /* ---- /props ---- */
 

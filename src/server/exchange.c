@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "server/inside.h"
 
@@ -176,6 +177,66 @@ static int64_t read_deadline(const struct http *h, int64_t now)
 	return v.n ? now + ms * 1000000 : 0;
 }
 
+/* ---- faults ---- */
+
+struct call {
+	struct exchange *x;
+	void (*fn)(struct exchange *x);
+};
+
+static void do_call(void *arg)
+{
+	struct call *c = arg;
+
+	c->fn(c->x);
+}
+
+/* Something of this request broke: what ran for it is given up, its client is told
+ * so if that can still be said, and nobody else notices. */
+static void break_down(struct exchange *x)
+{
+	static const char text[] = "a fault in the server ended this request";
+	struct conn *c = x->conn;
+	struct problem p;
+	struct buf b;
+
+	x->srv->metrics.faults++;
+	if (x->stage == AT_REST)
+		return;         /* it had ended before */
+	if (x->route->api->abandon)
+		x->route->api->abandon(x);
+	x->work = NULL;
+	x->access.finish = "error";
+	snprintf(x->access.why, sizeof x->access.why, "%s", text);
+	x->conn = NULL;
+	if (c && c->x == x && x->status == 0) {
+		problem_set(&p, 500, "internal_error", NULL, "%s", text);
+		p.anthropic = x->route->anthropic;
+		x->status = p.status;
+		buf_init(&b);
+		problem_put(&b, &p);
+		conn_reply(c, p.status, "application/json", NULL, b.p, b.n);
+		buf_fini(&b);
+		put_to_rest(x);
+		conn_next(c);
+	} else {
+		/* Half of a reply is out: that it breaks off says the rest. */
+		put_to_rest(x);
+		if (c) {
+			c->x = NULL;
+			conn_close(c, CAUSE_LEFT);
+		}
+	}
+}
+
+static void guarded(struct exchange *x, void (*fn)(struct exchange *x))
+{
+	struct call c = { x, fn };
+
+	if (!fault_guard(do_call, &c))
+		break_down(x);
+}
+
 void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 {
 	struct exchange *x = take(c->srv);
@@ -196,7 +257,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	                  http_slice_is(http_field(&c->http, "x-cache-report"), "true");
 	x->access = (struct access){ 0 };
 	x->cause = CAUSE_LEFT;
-	x->cancelled = false;
+	x->cancelled = x->faulted = false;
 	clients_admit(&c->srv->clients, &c->http, &x->key);
 	clients_name(&c->srv->clients, x->key, NULL, 0, c->peer, x->client);
 	atomic_store(&x->gone, false);
@@ -219,7 +280,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 		workers_give(c->srv, x);
 	} else {
 		x->stage = RUNNING;
-		route->api->ready(x);
+		guarded(x, route->api->ready);
 	}
 }
 
@@ -295,7 +356,7 @@ int exchange_cancel(struct server *s, const char *id, size_t n, int key)
 void exchange_room(struct exchange *x)
 {
 	if (x->stage == RUNNING && x->route->api->wake)
-		x->route->api->wake(x);
+		guarded(x, x->route->api->wake);
 }
 
 /* ---- replies ---- */
@@ -355,10 +416,15 @@ void exchange_notify(void *arg)
 	pthread_mutex_unlock(&x->srv->lock);
 }
 
+static void do_prep(void *x) { ((struct exchange *)x)->route->api->prep(x); }
+
 void exchange_prepare(struct exchange *x)
 {
-	if (!atomic_load(&x->gone))
-		x->route->api->prep(x);
+	if (!atomic_load(&x->gone) && !fault_guard(do_prep, x)) {
+		x->work = NULL;         /* half made, and not to be looked at */
+		problem_set(&x->problem, 500, "internal_error", NULL, "a fault in the server ended this request");
+		x->faulted = true;
+	}
 	pthread_mutex_lock(&x->srv->lock);
 	x->prepared = true;
 	post(x);
@@ -370,6 +436,7 @@ static void deliver(struct exchange *x, bool prepared)
 	if (x->stage == PREPARING && prepared) {
 		x->stage = RUNNING;
 		forget_body(x);
+		x->srv->metrics.faults += x->faulted;
 		if (!x->conn)
 			put_to_rest(x);
 		else if (x->cancelled)
@@ -377,9 +444,9 @@ static void deliver(struct exchange *x, bool prepared)
 		else if (x->problem.status)
 			exchange_refuse(x, &x->problem);
 		else
-			x->route->api->ready(x);
+			guarded(x, x->route->api->ready);
 	} else if (x->stage == RUNNING && x->conn && x->route->api->wake) {
-		x->route->api->wake(x);
+		guarded(x, x->route->api->wake);
 	}
 }
 

@@ -37,6 +37,9 @@ struct api {
 	void (*wake)(struct exchange *x);
 	/* The exchange is over, for whatever reason: release x->work. */
 	void (*drop)(struct exchange *x);
+	/* After a fault: gives up what others do for x->work, and looks at nothing else of
+	 * it.  NULL: nobody does anything. */
+	void (*abandon)(struct exchange *x);
 	/* Ends a running exchange early, with p as its error.  NULL: exchange_refuse does. */
 	void (*stop)(struct exchange *x, const struct problem *p);
 };
@@ -68,6 +71,7 @@ struct exchange {
 	struct access access;           /* for the log */
 	enum cause cause;               /* why it was cancelled, if it is */
 	bool cache_report;              /* asked for by header */
+	bool faulted;                   /* prep was broken off */
 	bool cancelled;                 /* by us; the client is told cancel_problem */
 	struct problem cancel_problem;
 	int64_t deadline_ns;            /* clock; 0: none */

@@ -563,6 +563,15 @@ void generation_free(struct generation *g)
 	free(g);
 }
 
+void generation_abandon(struct exchange *x)
+{
+	struct generation *g = x->work;
+
+	for (int i = 0; g && g->choice && i < g->n_choice; i++)
+		if (g->choice[i].req)
+			request_free(g->choice[i].req);
+}
+
 void generation_drop(struct exchange *x)
 {
 	struct generation *g = x->work;

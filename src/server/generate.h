@@ -128,6 +128,7 @@ void generation_prep(struct exchange *x, const struct family *fam);
 void generation_ready(struct exchange *x);
 void generation_wake(struct exchange *x);
 void generation_drop(struct exchange *x);
+void generation_abandon(struct exchange *x);
 void generation_stop(struct exchange *x, const struct problem *p);
 
 /* Room for n prompts; each is to be filled with the family's tokens. */

@@ -35,7 +35,7 @@ enum cause {
 struct metrics {
 	int64_t replies[6];             /* by first digit of the status */
 	int64_t cancelled[CAUSES][LEFT_STAGES];
-	int64_t stalled, timeouts, refused_connections;
+	int64_t stalled, timeouts, refused_connections, faults;
 	struct histogram first_token, next_token, queue, prefill, decode, whole;       /* seconds */
 	struct histogram prompt_tokens, output_tokens;
 };

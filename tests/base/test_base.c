@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/fault.h"
 #include "base/json.h"
 #include "base/pool.h"
 #include "base/rng.h"
@@ -231,13 +232,88 @@ static void test_rng(void **state)
 		assert_in_range(bucket[i], 9500, 10500);
 }
 
+static void do_nothing(void *arg) { *(int *)arg += 1; }
+static void do_assert(void *arg) { assert(!*(int *)arg); }
+static void do_overflow(void *arg) { size_mul(SIZE_MAX, *(size_t *)arg); }
+
+static void do_nested(void *arg)
+{
+	int zero = 0, one = 1;
+
+	assert_false(fault_guard(do_assert, &one));
+	assert_true(fault_guard(do_assert, &zero));
+	*(int *)arg = 1;
+	assert_false(fault_guard(do_assert, &one));
+	do_assert(&one);
+}
+
+/* Allocates a dozen times in several ways; what it has is in arg, so nothing is lost. */
+static void do_allocate(void *arg)
+{
+	void **p = arg;
+
+	for (int i = 0; i < 4; i++) {
+		p[3 * i] = xmalloc(10);
+		p[3 * i + 1] = xcalloc(3, 5);
+		p[3 * i + 2] = xstrdup("text");
+	}
+}
+
+static void *do_in_thread(void *arg)
+{
+	int one = 1, n = 0;
+
+	for (int i = 0; i < 200; i++) {
+		assert(!fault_guard(do_assert, &one));
+		assert(fault_guard(do_nothing, &n));
+	}
+	*(int *)arg = n;
+	return NULL;
+}
+
+static void test_fault(void **state)
+{
+	int n = 0, failed = 0;
+	size_t two = 2;
+	pthread_t thread[4];
+	int got[4] = {0};
+	void *p[12];
+
+	assert_true(fault_guard(do_nothing, &n));
+	assert_false(fault_guard(do_overflow, &two));
+	assert_int_equal(n, 1);
+	n = 0;
+	assert_false(fault_guard(do_nested, &n));
+	assert_int_equal(n, 1);
+	for (int nth = 1; nth < 20; nth++) {
+		int have = 0;
+
+		memset(p, 0, sizeof p);
+		fault_alloc_at(nth);
+		failed += !fault_guard(do_allocate, p);
+		fault_alloc_at(0);
+		for (int i = 0; i < 12; i++) {
+			have += p[i] != NULL;
+			free(p[i]);
+		}
+		assert_int_equal(have, nth <= 12 ? nth - 1 : 12);
+	}
+	assert_int_equal(failed, 12);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, do_in_thread, &got[i]), 0);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(thread[i], NULL);
+		assert_int_equal(got[i], 200);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_err), cmocka_unit_test(test_buf), cmocka_unit_test(test_arena),
 		cmocka_unit_test(test_json_values), cmocka_unit_test(test_json_refuses),
 		cmocka_unit_test(test_json_pairs), cmocka_unit_test(test_json_double), cmocka_unit_test(test_utf8), cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_rng),
+		cmocka_unit_test(test_rng), cmocka_unit_test(test_fault),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,10 @@
  * how: "queue" is never admitted, "prefill" is admitted and never begins,
  * "slow" takes a while for each token, "fail" ends with an error after three,
  * "expire" with its deadline after three; "full", "share", "late" and "large" are
- * refused when submitted.  Anything else is answered as
+ * refused when submitted; "assert" and "heap" fail there as a fault of ours would,
+ * "broken" as its third token is taken.  Anything else is answered as
  * fast as it goes, a step of all requests at a time. */
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,13 +17,14 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "engine/engine.h"
 #include "engine/lead.h"
 #include "engine/outbox.h"
 #include "stub_engine.h"
 #include "text/detok.h"
 
-enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE };
+enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE, BROKEN };
 
 struct request {
 	struct engine *e;
@@ -34,6 +37,7 @@ struct request {
 	int n_prompt, max_tokens, n_out;
 	int n_own;                      /* of n_out, those that are the prompt's */
 	int n_top;
+	int n_taken;                    /* the reader's */
 	struct tokens answer;           /* scripted */
 	char *salt;
 	struct prefix_report prefix;
@@ -284,10 +288,19 @@ static void script_init(const struct engine *e, struct tokens *answer, const cha
 	}
 }
 
+static void fail_as_told(const char *text)
+{
+	assert(!strstr(text, "say assert"));
+	if (strstr(text, "say heap")) {
+		fault_alloc_at(1);
+		free(xmalloc(1));
+	}
+}
+
 int engine_submit(struct engine *e, const struct ask *a, struct request **out, struct err *err)
 {
 	static const struct { const char *word; enum way way; } ways[] = {
-		{ "queue", QUEUE }, { "prefill", PREFILL }, { "slow", SLOW }, { "fail", FAIL }, { "expire", EXPIRE },
+		{ "queue", QUEUE }, { "prefill", PREFILL }, { "slow", SLOW }, { "fail", FAIL }, { "expire", EXPIRE }, { "broken", BROKEN },
 	};
 	struct request *r;
 	struct tokens answer;
@@ -309,6 +322,7 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 			way = ways[i].way;
 	}
 	script_init(e, &answer, text.p);
+	fail_as_told(text.p);
 	buf_fini(&text);
 	if (full || share || large || (late && a->deadline_ns))
 		tokens_fini(&answer);
@@ -363,7 +377,13 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	return 0;
 }
 
-int request_next(struct request *r, struct event *ev) { return outbox_take(&r->out, ev, false); }
+int request_next(struct request *r, struct event *ev)
+{
+	int got = outbox_take(&r->out, ev, false);
+
+	assert(r->way != BROKEN || !got || ev->kind != EV_TOKEN || ++r->n_taken < 3);
+	return got;
+}
 int request_wait(struct request *r, struct event *ev) { return outbox_take(&r->out, ev, true); }
 
 void request_cancel(struct request *r)
@@ -405,6 +425,12 @@ int engine_prefix_pin(struct engine *e, const struct prefix_spot *spot, bool pin
 
 int engine_prefix_explain(struct engine *e, const struct prefix_spot *prompt, struct prefix_report *out)
 {
+	struct buf text;
+
+	buf_init(&text);
+	tokenizer_decode(e->tok, prompt->tok, (size_t)prompt->n, true, &text);
+	fail_as_told(text.p);
+	buf_fini(&text);
 	*out = (struct prefix_report){ .reason = PREFIX_EMPTY, .first_diff = -1, .was = -1 };
 	return 0;
 }

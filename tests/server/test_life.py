@@ -18,8 +18,8 @@ ENDLESS = 50000         # tokens: an answer no test waits for
 CANCELLED = 'requests_cancelled_total{cause="%s",stage="%s"}'
 
 
-def start(**opts):
-    return Server([STUB, TOKENIZER, "{port_file}"] + ["%s=%s" % kv for kv in opts.items()])
+def start(env=None, **opts):
+    return Server([STUB, TOKENIZER, "{port_file}"] + ["%s=%s" % kv for kv in opts.items()], env=env)
 
 
 def cancelled(s, cause):
@@ -161,6 +161,41 @@ class Refusing(Test):
         self.assertEqual(cancelled(s, "deadline"), {"decode": 2})
         self.assertEqual([(q["status"], q["finish"]) for q in s.records("request") if q["path"] == COMPLETIONS],
                          [(504, "cancelled"), (200, "cancelled")])
+
+
+class Faults(Test):
+    def test_stay_with_their_request(self):
+        """A failed assertion or allocation, on a worker or on the IO thread, before a reply or within one."""
+        # What a broken request had allocated is lost, on purpose.
+        s = self.serve(env=dict(os.environ, ASAN_OPTIONS="detect_leaks=0"), log_format="json")
+        other = s.connect()
+        other.request("POST", COMPLETIONS, {"prompt": "say slow", "max_tokens": 400, "stream": True})
+        other.until(b"data:")
+        n = 0
+        for how in ("assert", "heap"):
+            for stream in (False, True):
+                c = s.connect()
+                for path in (COMPLETIONS, "/v1/cache/explain"):
+                    c.request("POST", path, {"prompt": "say " + how, "stream": stream})
+                    r = c.reply()
+                    self.assertEqual((r.status, r.error()["code"]), (500, "internal_error"), (how, path))
+                    n += 1
+                c.request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 1})    # the connection goes on
+                self.assertEqual(c.reply().status, 200)
+                c.close()
+        self.assertEqual(s.post(COMPLETIONS, {"prompt": "say broken", "max_tokens": 9}).status, 500)
+        c = s.connect()
+        c.request("POST", COMPLETIONS, {"prompt": "say broken", "max_tokens": 9, "stream": True})
+        self.assertEqual(c.head()[0], 200)
+        self.assertNotIn(b"[DONE]", c.rest())
+        c.close()
+        self.assertEqual(s.metrics()["weft_request_faults_total"], n + 2)
+        self.assertIn(b'"finish_reason":"length"', other.until(b"[DONE]"))
+        other.close()
+        s.until("nothing runs on for them", requests_running=0, requests_waiting=0, connections=1)
+        lines = [r for r in s.records("request") if r["finish"] == "error"]
+        self.assertEqual((len(lines), {r["error"] for r in lines}), (n + 2, {"a fault in the server ended this request"}))
+        self.assertEqual(sum(cancelled(s, "disconnect").values()), 0)
 
 
 class Leaving(Test):
