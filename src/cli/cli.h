@@ -53,6 +53,7 @@ struct options {
 	const char *draft_model;        /* NULL: none */
 	enum draft_kind { DRAFT_NONE, DRAFT_NGRAM, DRAFT_MODEL, DRAFT_MTP, DRAFT_AUTO } draft_kind;
 	int n_draft;                    /* tokens */
+	bool draft_fixed;
 	double draft_pretend;           /* 0: no */
 
 	/* Answers: what a request does not say, or all that `run` says. */

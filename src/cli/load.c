@@ -369,7 +369,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	if (s->drafts.store)
 		read_weights(s->drafts.store);
 	progress(s->store->name, NULL, 0);
-	eo.draft_fixed = what & LOAD_LOGITS;
+	eo.draft_fixed = o->draft_fixed || what & LOAD_LOGITS;
 	rc = drafts_open(&s->drafts, o, s->model, &eo, err);
 	if (rc)
 		return rc;

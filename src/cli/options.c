@@ -218,6 +218,8 @@ static const struct option table[] = {
 	  "smaller model with the same tokens, or a folder with a draft head, to guess ahead with" },
 	{ CMD_ENGINE & ~CMD_BENCH, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8", group_model,
 	  "most tokens guessed ahead per step; fewer where they do not pay" },
+	{ CMD_SERVE | CMD_RUN, "draft-fixed", NULL, NULL, K_FLAG, AT(draft_fixed), NONE, 0, 0, NULL, NULL, group_model,
+	  "for measuring: always guess --num-draft-tokens ahead, whether it pays or not" },
 	{ CMD_SERVE | CMD_RUN, "draft-pretend", NULL, "synthetic-acceptance", K_DOUBLE, AT(draft_pretend), NONE, 0, 1, "SHARE", "0",
 	  group_model, "for planning: take this share of guesses for right.  What is answered then means nothing" },
 	{ CMD_ENGINE, "cpu", NULL, NULL, K_CPU, AT(cpu), NONE, 0, 0, "LEVEL", NULL, group_model,

@@ -97,6 +97,26 @@ static bool try_again(struct draft_try *t, struct draft_bid *b, bool tried)
 	return false;
 }
 
+/* Is a drafter that is asked after k expected to be worth more for r alone? */
+static bool better_later(const struct engine *e, const struct request *r, int k, int max, const struct draft_deal *deal)
+{
+	double own = 0;
+
+	for (int i = k; i < e->opts.n_drafter; i++) {
+		struct draft_bid bid = { .share = share_of(e, r, i), .max = max };
+		struct draft_deal one = *deal;
+		double rate;
+
+		one.token_ns = e->drafting.token[i].ns;
+		rate = draft_deal(&one, &bid, 1);
+		if (i == k)
+			own = rate;
+		else if (rate > own)
+			return true;
+	}
+	return false;
+}
+
 /* How many tokens drafter k is asked for, of each running sequence; bid and ask
  * lie beside each other. */
 static int invite(struct engine *e, int k, struct draft_deal *deal)
@@ -113,6 +133,8 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 		if (max < 1 || r->n_draft)
 			continue;
 		g->bid[n] = (struct draft_bid){ .share = share_of(e, r, k), .max = max, .n = max };
+		if (!e->opts.draft_fixed && better_later(e, r, k, max, deal))
+			g->bid[n].max = 0;
 		g->ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .out = r->draft };
 	}
 	deal->token_ns = g->token[k].ns;
@@ -146,6 +168,8 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 
 		assert(g->ask[i].n >= 0 && g->ask[i].n <= g->asked[r->slot]);
 		tokens += g->ask[i].n;
+		if (!g->ask[i].n)
+			r->tries[k].idle = r->tries[k].wait;    /* nothing was learned of it: again in the next step */
 		r->n_draft = sound(e, r, r->draft, g->ask[i].n);
 		r->draft_by = k;
 		deal->rows += r->n_draft;

@@ -122,7 +122,7 @@ static int most_of(const struct draft_deal *d)
 	return d->step_ns > 0 || most > d->rows_max ? d->rows_max : most;
 }
 
-void draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
+double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 {
 	enum { BIDS = 1024 };           /* sequences at once */
 	double gain[BIDS], tokens = d->tokens, best = 0, before = time_of(d, 0);
@@ -134,7 +134,7 @@ void draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 	for (int i = n; i < n_bid; i++)
 		bid[i].n = 0;
 	if (before <= 0)
-		return;
+		return 0;
 	best = MARGIN * d->tokens / before;
 	for (int k = 1; d->rows + k <= most && give(bid, gain, n, 1, &tokens) > 0; k++) {
 		double rate = tokens / time_of(d, k);
@@ -147,4 +147,5 @@ void draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 	clear(bid, gain, n);
 	tokens = d->tokens;
 	give(bid, gain, n, best_n, &tokens);
+	return best_n ? best : d->tokens / before;
 }

@@ -61,7 +61,8 @@ struct draft_deal {
 	double row_ns, step_ns;         /* with prompts in the step: its time, and what a row more adds; 0: cost tells */
 	int rows_max;
 };
-/* Fills bid[i].n. */
-void draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid);
+/* Fills bid[i].n.  Returns the tokens per nanosecond that are expected then; 0: not
+ * known, and nothing is given. */
+double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid);
 
 #endif

@@ -515,8 +515,8 @@ static void machine_step(void *arg, const struct pass *p)
 	m->now += (int64_t)(m->first + (p->n_row - 1 - over) * m->row + over * m->first);
 }
 
-/* Time that n sequences take with that drafter; NULL: none. */
-static int64_t time_of(struct machine *m, struct guesser *g, int n, int depth)
+/* Time that n sequences take with these drafters. */
+static int64_t time_of(struct machine *m, struct guesser *g, int n_guesser, int n, int depth)
 {
 	struct rig_opts o = roomy;
 	static struct life l[24];
@@ -532,12 +532,13 @@ static int64_t time_of(struct machine *m, struct guesser *g, int n, int depth)
 	o.prefix_bytes = 0;
 	o.adapt = true;
 	o.n_draft = depth;
-	o.n_drafter = g ? 1 : 0;
-	o.drafter[0] = g ? &g->d : NULL;
+	o.n_drafter = n_guesser;
+	for (int i = 0; i < n_guesser; i++)
+		o.drafter[i] = &g[i].d;
 	rig = rig_open(&o);
-	if (g) {
-		g->truth = toy_logits;
-		g->m = rig.m;
+	for (int i = 0; i < n_guesser; i++) {
+		g[i].truth = toy_logits;
+		g[i].m = rig.m;
 	}
 	for (int i = 0; i < n; i++) {
 		life_init(&l[i], 2, 250, (uint64_t)i);
@@ -570,12 +571,12 @@ static void test_pays(void)
 		for (int n = 1; n <= 24; n = n == 1 ? 3 : n * 2)
 			for (int h = 0; h < 3; h++) {
 				struct machine m = machines[k];
-				int64_t plain = time_of(&m, NULL, n, 8), drafted;
+				int64_t plain = time_of(&m, NULL, 0, n, 8), drafted;
 				struct guesser g;
 
 				guesser_init(&g, how[h]);
 				g.turn = 1;
-				drafted = time_of(&m, &g, n, 8);
+				drafted = time_of(&m, &g, 1, n, 8);
 				CHECK((double)drafted <= 1.03 * (double)plain, "machine %d, %d sequences, drafter %d: %g of plain", k, n,
 				      h, (double)drafted / (double)plain);
 				/* One right token of each run pays where a row costs little. */
@@ -586,6 +587,26 @@ static void test_pays(void)
 				if (k == 2 && n == 1 && how[h] == GUESS_RIGHT)
 					CHECK((double)drafted < 0.8 * (double)plain, "%g", (double)drafted / (double)plain);
 			}
+}
+
+/* Of several the one that is right more often is asked, in whatever order they come. */
+static void test_choice(void)
+{
+	struct machine m = { .first = 1e7, .row = 3e5, .most = 20 };
+	int64_t plain = time_of(&m, NULL, 0, 1, 8);
+
+	for (int right = 0; right < 3; right++) {
+		struct guesser g[3];
+		int64_t drafted;
+
+		for (int i = 0; i < 3; i++) {
+			guesser_init(&g[i], i == right ? GUESS_RIGHT : GUESS_TURN);
+			g[i].turn = 1;
+		}
+		drafted = time_of(&m, g, 3, 1, 8);
+		CHECK((double)drafted < 0.25 * (double)plain, "drafter %d is right: %g of plain", right,
+		      (double)drafted / (double)plain);
+	}
 }
 
 /* Planning: drafts are taken for right as often as was said. */
@@ -686,6 +707,7 @@ int main(int argc, char **argv)
 	test_resume();
 	test_chain();
 	test_pays();
+	test_choice();
 	test_pretend();
 	test_self(false);
 	test_self(true);
