@@ -13,11 +13,12 @@ static const char about_model[] =
 const struct command commands[] = {
 	{
 		"serve", CMD_SERVE, "[MODEL]", "serve a model over HTTP with the OpenAI API",
-		"Loads a model and answers POST /v1/chat/completions and /v1/completions, streaming\n"
-		"or not, GET /v1/models, /health and /metrics. Requests run together, and none\n"
-		"changes the answer of another. Ctrl-C or SIGTERM ends it.\n\n",
+		"Loads a model and answers clients of the OpenAI API (chat completions, completions,\n"
+		"responses) and of Anthropic's (messages), streaming or not. Requests run together,\n"
+		"and none changes the answer of another. Ctrl-C or SIGTERM ends it.\n\n",
 		"  weft serve\n"
 		"  weft serve Qwen/Qwen3.5-4B --port 9000 --parallel 16 --ctx-size 32768\n"
+		"  weft serve --host unix:/run/weft.sock --cors-origin https://example.org\n"
 		"  weft serve ~/models/Qwen3.5-4B-4bit --host 0.0.0.0 --api-key \"$KEY\"\n",
 		cmd_serve,
 	},

@@ -210,6 +210,8 @@ static void put_head(struct conn *c, struct buf *b, int code, const char *type, 
 	buf_printf(b, "Content-Type: %s\r\n", type);
 	if (c->x)
 		buf_printf(b, "x-request-id: %s\r\n", c->x->request_id);
+	if (c->x && c->x->route->anthropic)     /* its clients look for this name */
+		buf_printf(b, "request-id: %s\r\n", c->x->request_id);
 	if (c->cors)
 		put_cors(c, b);
 	if (extra)

@@ -44,6 +44,7 @@ test('plain', async () => {
 	assert.equal(r.content[0].type, 'text');
 	assert.ok(['end_turn', 'max_tokens'].includes(r.stop_reason));
 	assert.ok(r.usage.input_tokens > 0 && r.usage.output_tokens > 0);
+	assert.match(r._request_id, /^\w{22}$/);
 	const again = await client.messages.create(say('What is the capital of France?', { temperature: 0, system: 'Be brief.' }));
 	assert.deepEqual(again.content, r.content);
 	assert.ok(again.usage.cache_read_input_tokens > 0);

@@ -182,6 +182,71 @@ static void lead(const char *template, const char *name, const char *rest, const
 	template_close(t);
 }
 
+/* ---- the toy of docs/add-a-dialect.md: "@NAME{arguments}" ---- */
+
+static enum verdict toy_begins(const struct split *s, const char *p, size_t n, bool over)
+{
+	const char *brace = memchr(p, '{', n);
+
+	(void)over;
+	if (!brace)
+		return n && memchr(p, ' ', n) ? CALL_NO : CALL_MAYBE;
+	return split_knows(s, p, (size_t)(brace - p)) ? CALL_YES : CALL_NO;
+}
+
+static enum progress toy_read(struct split *s, bool over)
+{
+	if (!s->call.stage) {
+		size_t n = strcspn(s->held.p, "{");
+
+		split_call(s, s->held.p, n);
+		split_drop(s, n);
+		s->call.stage = 1;
+	}
+	size_t n = json_extent(s->held.p, s->held.n), some = n ? n : over ? s->held.n : 0;
+
+	if (!n && !over)
+		return CALL_MORE;
+	split_piece(s, PIECE_ARGUMENTS, s->held.p, some);
+	split_drop(s, some);
+	if (n)
+		split_piece(s, PIECE_CALL_END, "", 0);
+	s->malformed |= !n;
+	return CALL_DONE;
+}
+
+static const struct dialect toy = { .name = "toy", .open = "@", .begins = toy_begins, .read = toy_read };
+
+static void test_toy(const struct json *tools)
+{
+	static const struct dialect *const list[] = { &toy, NULL };
+	static const struct { const char *text, *want; bool malformed; } cases[] = {
+		{ "Hi @f{\"a\": \"}\"} and @f{}", "Hif {\"a\": \"}\"};andf {};", false },
+		{ "me@home @ f{", "me@home @ f{", true }, { "@f{\"a", "f {\"a", true },
+	};
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		for (size_t step = 1; step < 9; step++) {
+			const char *text = cases[i].text;
+			struct buf out;
+			struct split s;
+
+			buf_init(&out);
+			split_init(&s, false, tools, list);
+			for (size_t at = 0, n = strlen(text); at < n; at += step)
+				split_put(&s, text + at, at + step > n ? n - at : step);
+			split_end(&s);
+			take(&s, &out, &out, &out);
+			if (strcmp(out.p, cases[i].want) || s.malformed != cases[i].malformed) {
+				printf("toy: \"%s\" cut at %zu: \"%s\"\n", text, step, out.p);
+				failed++;
+			}
+			split_fini(&s);
+			buf_fini(&out);
+		}
+	}
+}
+
 /* What can be told is told, whatever is still to come. */
 static void early(const char *template, const char *text, const char *want, const struct json *tools)
 {
@@ -222,6 +287,7 @@ int main(void)
 	lead(LLAMA, "f", " {}}", "f {};", tools);
 	lead(PYTHON, NULL, "f(i=1)]", "f {\"i\":1};", tools);
 	lead(PYTHON, "f", "i=1)]", "f {\"i\":1};", tools);
+	test_toy(tools);
 	early("<function=", "<tool_call>\n<function=f>\n<parameter=s>\nabc de", "f {\"s\":\"abc de", tools);
 	early("<tool_call>", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"abc", "f {\"s\": \"abc", tools);
 	early(LLAMA, "{\"name\": \"f\", \"parameters\": {\"s\": \"abc", "f {\"s\": \"abc", tools);
