@@ -6,7 +6,13 @@
 
 #include "base/alloc.h"
 
-enum { RING_FIRST = 32 };       /* a reader that keeps up never needs more */
+/* A token that waits; n_top alternatives follow it. */
+struct waiting {
+	int32_t token;
+	float logprob;
+	uint32_t n_text;
+	int n_top;
+};
 
 void outbox_init(struct outbox *o, void (*notify)(void *), void *arg)
 {
@@ -15,15 +21,14 @@ void outbox_init(struct outbox *o, void (*notify)(void *), void *arg)
 	pthread_cond_init(&o->more, NULL);
 	o->notify = notify;
 	o->notify_arg = arg;
-	o->cap = RING_FIRST;
-	o->token = xmalloc(size_mul(o->cap, sizeof(o->token[0])));
+	buf_init(&o->token);
 	buf_init(&o->text);
 	buf_init(&o->taken);
 }
 
 void outbox_fini(struct outbox *o)
 {
-	free(o->token);
+	buf_fini(&o->token);
 	buf_fini(&o->text);
 	buf_fini(&o->taken);
 	pthread_cond_destroy(&o->more);
@@ -35,33 +40,38 @@ static bool waits(const struct outbox *o)
 	return o->start_waits || o->progress_waits || o->n || o->done_waits;
 }
 
-static void text_put(struct outbox *o, const char *p, size_t n)
+/* Appends.  What was taken is cut off when it is most of the buffer, so a reader
+ * that stays one event behind for ever costs no memory. */
+static void append(struct buf *b, size_t *head, const void *p, size_t n)
 {
-	/* Taken text is cut off when it is most of the buffer, so a reader that stays
-	 * one event behind for ever costs no memory. */
-	if (o->text_head && o->text_head >= o->text.n - o->text_head) {
-		buf_drop(&o->text, o->text_head);
-		o->text_head = 0;
+	if (*head && *head >= b->n - *head) {
+		buf_drop(b, *head);
+		*head = 0;
 	}
 	if (n)
-		buf_put(&o->text, p, n);
+		buf_put(b, p, n);
 }
+
+static void skip(struct buf *b, size_t *head, size_t n)
+{
+	*head += n;
+	if (*head == b->n) {
+		buf_reset(b);
+		*head = 0;
+	}
+}
+
+static void text_put(struct outbox *o, const char *p, size_t n) { append(&o->text, &o->text_head, p, n); }
 
 static void token_put(struct outbox *o, const struct event *ev)
 {
-	if (o->n == o->cap) {
-		struct outbox_token *bigger = xmalloc(size_mul(2 * o->cap, sizeof(*bigger)));
+	const struct pick *p = &ev->pick;
+	struct waiting w = { ev->token, p->logprob, (uint32_t)ev->n_text, p->n_top > 0 ? p->n_top : 0 };
 
-		for (size_t i = 0; i < o->n; i++)
-			bigger[i] = o->token[(o->head + i) & (o->cap - 1)];
-		free(o->token);
-		o->token = bigger;
-		o->head = 0;
-		o->cap *= 2;
-	}
-	o->token[(o->head + o->n++) & (o->cap - 1)] = (struct outbox_token){
-		.token = ev->token, .n_text = (uint32_t)ev->n_text, .pick = ev->pick,
-	};
+	append(&o->token, &o->token_head, &w, sizeof(w));
+	if (w.n_top)
+		buf_put(&o->token, p->top, (size_t)w.n_top * sizeof(p->top[0]));
+	o->n++;
 	text_put(o, ev->text, ev->n_text);
 }
 
@@ -102,13 +112,27 @@ static void text_take(struct outbox *o, struct event *ev, size_t n)
 {
 	buf_reset(&o->taken);
 	buf_put(&o->taken, o->text.p + o->text_head, n);
-	o->text_head += n;
-	if (o->text_head == o->text.n) {
-		buf_reset(&o->text);
-		o->text_head = 0;
-	}
+	skip(&o->text, &o->text_head, n);
 	ev->text = o->taken.p;
 	ev->n_text = n;
+}
+
+static void token_take(struct outbox *o, struct event *ev)
+{
+	struct waiting w;
+	size_t top;
+
+	memcpy(&w, o->token.p + o->token_head, sizeof(w));
+	top = (size_t)w.n_top * sizeof(ev->pick.top[0]);
+	memset(ev, 0, sizeof(*ev));
+	ev->kind = EV_TOKEN;
+	ev->token = ev->pick.token = w.token;
+	ev->pick.logprob = w.logprob;
+	ev->pick.n_top = w.n_top;
+	memcpy(ev->pick.top, o->token.p + o->token_head + sizeof(w), top);
+	skip(&o->token, &o->token_head, sizeof(w) + top);
+	o->n--;
+	text_take(o, ev, w.n_text);
 }
 
 static void take(struct outbox *o, struct event *ev)
@@ -120,15 +144,7 @@ static void take(struct outbox *o, struct event *ev)
 		*ev = o->progress;
 		o->progress_waits = false;
 	} else if (o->n) {
-		struct outbox_token *t = &o->token[o->head];
-
-		memset(ev, 0, sizeof(*ev));
-		ev->kind = EV_TOKEN;
-		ev->token = t->token;
-		ev->pick = t->pick;
-		text_take(o, ev, t->n_text);
-		o->head = (o->head + 1) & (o->cap - 1);
-		o->n--;
+		token_take(o, ev);
 	} else {
 		*ev = o->done;
 		o->done_waits = false;

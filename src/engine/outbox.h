@@ -4,7 +4,8 @@
  * is bounded by the request itself: one START, one PROGRESS (a later one takes
  * the place of an earlier one), max_tokens TOKENs, one DONE.  They are read in
  * that order, which is also the order in which they come to be.  Memory grows
- * only while the reader falls behind.  For src/engine/ alone. */
+ * only while the reader falls behind: 16 bytes for a token, its text, and 8 for
+ * each alternative that was asked for.  For src/engine/ alone. */
 #ifndef ENGINE_OUTBOX_H
 #define ENGINE_OUTBOX_H
 
@@ -16,12 +17,6 @@
 #include "base/buf.h"
 #include "engine/engine.h"
 
-struct outbox_token {
-	int32_t token;
-	uint32_t n_text;
-	struct pick pick;
-};
-
 struct outbox {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
@@ -31,8 +26,9 @@ struct outbox {
 	bool left;                      /* the reader is gone: nothing is kept */
 	bool start_waits, progress_waits, done_waits;
 	struct event start, progress, done;
-	struct outbox_token *token;     /* ring */
-	size_t head, n, cap;            /* cap is a power of two */
+	size_t n;                       /* waiting tokens ... */
+	struct buf token;               /* ... from token_head on: for each a struct waiting (outbox.c) and its alternatives */
+	size_t token_head;
 	struct buf text;                /* of the waiting tokens and DONE, from text_head on */
 	size_t text_head;
 	/* The reader's own. */

@@ -262,9 +262,26 @@ class Reading(Test):
             got += len(c.s.recv(10))
             self.assertEqual(s.post(COMPLETIONS, {"prompt": "cd", "max_tokens": 50}).json()["choices"], want)
         # The engine is done with it, though it has read next to nothing.
-        s.until("the engine finished for it", requests_running=0, requests_waiting=0)
+        s.until("the engine finished for it", requests_total=32, requests_running=0, requests_waiting=0)
         self.assertLessEqual(got, 300)
         self.assertEqual((s.metrics()["weft_clients_stalled_total"], cancelled(s, "stall")), (0, {}))
+        c.close()
+
+    def test_what_waits_is_small(self):
+        """30,000 tokens that nobody reads: 16 bytes and the text of each."""
+        s = self.serve(stall_ms=3600 * 1000)
+        s.post(COMPLETIONS, {"prompt": "ab", "max_tokens": 100, "stream": True})
+        def peak():
+            with open("/proc/%d/status" % s.proc.pid) as f:
+                return int(re.search(r"VmHWM:\s*(\d+)", f.read()).group(1)) << 10
+        before = peak()
+        c = s.connect(rcvbuf=4096)
+        c.request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 30000, "stream": True})
+        s.until("the engine finished for it", requests_total=2, requests_running=0, requests_waiting=0)
+        grown = peak() - before
+        print("30,000 tokens wait for a reader: the peak grew by %.2f MB" % (grown / 1e6))
+        if "asan" not in STUB and "tsan" not in STUB:
+            self.assertLess(grown, 2.5e6)
         c.close()
 
     def test_given_up(self):
