@@ -7,10 +7,21 @@
 
 /* ---- the ring ---- */
 
-static void ring_put(struct fair *f, struct client *c, bool at_front)
+/* What c begins with, as far as it matters to those behind it. */
+static int first_of(const struct client *c)
 {
-	c->turn_prev = at_front ? NULL : f->last;
-	c->turn_next = at_front ? f->first : NULL;
+	return c->waiting && c->waiting->n_prompt < FAIR_QUANTUM ? c->waiting->n_prompt : FAIR_QUANTUM;
+}
+
+/* Those who came anew stand first, who has least before who has more. */
+static void ring_put(struct fair *f, struct client *c)
+{
+	struct client *after = c->fresh ? NULL : f->last;
+
+	for (struct client *k = f->first; c->fresh && k && k->fresh && first_of(k) <= first_of(c); k = k->turn_next)
+		after = k;
+	c->turn_prev = after;
+	c->turn_next = after ? after->turn_next : f->first;
 	*(c->turn_prev ? &c->turn_prev->turn_next : &f->first) = c;
 	*(c->turn_next ? &c->turn_next->turn_prev : &f->last) = c;
 }
@@ -29,8 +40,8 @@ static void join(struct engine *e, struct client *c)
 		return;
 	c->in_ring = true;
 	c->deficit = FAIR_QUANTUM;
-	c->fresh = f->favour < FAIR_QUANTUM;
-	ring_put(f, c, c->fresh);
+	c->fresh = f->favour < FAIR_FAVOUR;
+	ring_put(f, c);
 	engine_client_hold(e, c);
 }
 
@@ -49,7 +60,7 @@ static void to_the_end(struct fair *f, struct client *c)
 		c->deficit = FAIR_QUANTUM;
 	c->fresh = false;
 	ring_take(f, c);
-	ring_put(f, c, false);
+	ring_put(f, c);
 }
 
 void fair_fini(struct engine *e)

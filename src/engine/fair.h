@@ -2,10 +2,11 @@
  *
  * Clients with prompts to compute stand in a ring and are served in turn, a
  * quantum of prompt tokens each: deficit round robin.  Who comes anew stands
- * first, so that a short prompt does not wait for a round of long ones; but
- * those who came anew get no more than every other quantum, and a client that
- * has nothing more to compute stays in the ring until its turn comes, so coming
- * and going gains nothing.  Of a client's own prompts the oldest is computed
+ * first, the shortest prompt before the others, so that it does not wait for a
+ * round of long ones.  That is
+ * bounded: beyond FAIR_FAVOUR tokens those who came anew get no more than all the
+ * others do, and a client that has nothing more to compute stays in the ring until
+ * its turn comes, so coming and going gains nothing.  Of a client's own prompts the oldest is computed
  * first.
  *
  * Among all these the highest priority goes first.  A request rises by one for
@@ -23,7 +24,7 @@ struct request;
 struct client;
 
 /* A quantum holds most messages of a conversation; a longer prompt takes turns. */
-enum { FAIR_QUANTUM = 512 };
+enum { FAIR_QUANTUM = 512, FAIR_FAVOUR = 4 * FAIR_QUANTUM };
 #define FAIR_RISE_NS 5000000000         /* 5 s: what a person waits before wondering */
 
 struct fair {

@@ -86,10 +86,22 @@ static double drained_s(const struct queue *q, int k)
 	return prompts > slots ? prompts : slots;
 }
 
+/* Seconds that the other clients hold, of each no more than half of all. */
+static double others_s(const struct queue *q, const struct client *own)
+{
+	double s = 0, most = q->seconds_max / 2;
+
+	for (const struct client *c = q->clients; c; c = c->next)
+		if (c != own)
+			s += seconds_of(q, c->tokens) < most ? seconds_of(q, c->tokens) : most;
+	return s;
+}
+
 static int judge(const struct queue *q, const struct client *own, int n, int64_t left_ns, struct refusal *why,
                  struct err *err)
 {
 	double wait = wait_s(q, own, n), all = seconds_of(q, q->tokens), held = own ? seconds_of(q, own->tokens) : 0;
+	double others = others_s(q, own);
 	int n_own = own ? own->n : 0;
 
 	if (wait * 1e9 > (double)left_ns)
@@ -99,9 +111,6 @@ static int judge(const struct queue *q, const struct client *own, int n, int64_t
 	if (q->n >= q->n_max)
 		return err_set(err, refuse(q, LIMIT_COUNT, wait, drained_s(q, 1 + q->n / 8), why),
 		               "%d requests are waiting and the queue holds %d", q->n, q->n_max);
-	if (q->seconds_max > 0 && q->n && all + seconds_of(q, n) > q->seconds_max)
-		return err_set(err, refuse(q, LIMIT_SECONDS, wait, drained_s(q, 1 + q->n / 8), why),
-		               "%.1f s of prompts are waiting and the queue holds %.1f s", all + seconds_of(q, n), q->seconds_max);
 	if (own && own->key && n_own >= q->n_max - q->n)
 		return err_set(err, refuse(q, LIMIT_SHARE, wait, drained_s(q, 1), why),
 		               "%d requests of this client are waiting and its share of the queue is %d", n_own, q->n_max - q->n);
@@ -109,6 +118,9 @@ static int judge(const struct queue *q, const struct client *own, int n, int64_t
 		return err_set(err, refuse(q, LIMIT_SHARE, wait, drained_s(q, 1), why),
 		               "%.1f s of this client's prompts are waiting and its share of the queue is %.1f s", held,
 		               q->seconds_max - all);
+	if (q->seconds_max > 0 && q->n && others + held + seconds_of(q, n) > q->seconds_max)
+		return err_set(err, refuse(q, LIMIT_SECONDS, wait, drained_s(q, 1 + q->n / 8), why),
+		               "%.1f s of prompts are waiting and the queue holds %.1f s", all + seconds_of(q, n), q->seconds_max);
 	return 0;
 }
 

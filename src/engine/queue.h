@@ -4,6 +4,8 @@
  * Bounds are by count and by estimated seconds of computing prompts.  A client
  * may hold as much of either as is still free: alone, half; with others, less
  * each; there is always a place for one who holds nothing, until very many do.
+ * Of what another client holds no more than half of the seconds counts: one who
+ * filled the queue before the rate was known keeps nobody out.
  *
  * Everything here is under the engine's lock, unless marked otherwise. */
 #ifndef ENGINE_QUEUE_H

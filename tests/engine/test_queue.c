@@ -69,7 +69,7 @@ static void test_count(void)
 
 static void test_seconds(void)
 {
-	struct client *a, *b;
+	struct client *a, *b, *c[2];
 	struct queue q;
 
 	queue_init(&q, 1000, 10, 4);
@@ -79,12 +79,19 @@ static void test_seconds(void)
 	q.rates.prefill = 100;
 	/* 20 s alone are taken, since they wait for nobody; then nothing more is. */
 	a = enter(&q, 1, 2000);
-	CHECK(refused(&q, 2, 1, INT64_MAX) == LIMIT_SECONDS, "seconds");
+	CHECK(refused(&q, 2, 501, INT64_MAX) == LIMIT_SECONDS, "seconds");
+	CHECK(refused(&q, 2, 500, INT64_MAX) == LIMIT_NONE, "the other half");
+	c[0] = enter(&q, 2, 200);
+	c[1] = enter(&q, 3, 200);
+	CHECK(refused(&q, 4, 101, INT64_MAX) == LIMIT_SECONDS, "5, 2 and 2 s of others");
+	CHECK(refused(&q, 4, 100, INT64_MAX) == LIMIT_NONE, "5, 2 and 2 s of others");
+	leave(&q, c[0], 200);
+	leave(&q, c[1], 200);
 	leave(&q, a, 2000);
 	a = enter(&q, 1, 400);          /* 4 of 10 s */
 	b = enter(&q, 1, 200);          /* 6 of 10 s */
 	CHECK(refused(&q, 1, 10, INT64_MAX) == LIMIT_SHARE, "6 s of its own, 4 s free");
-	CHECK(refused(&q, 2, 500, INT64_MAX) == LIMIT_SECONDS, "11 s");
+	CHECK(refused(&q, 2, 600, INT64_MAX) == LIMIT_SECONDS, "12 s");
 	CHECK(refused(&q, 2, 400, INT64_MAX) == LIMIT_NONE, "10 s");
 	/* Half of the tokens are found computed already: 3 of 10 s. */
 	q.rates.miss = 0.5;

@@ -112,6 +112,8 @@ static void forward(struct model *m, struct pass *p)
 
 	if (o->on_forward)
 		o->on_forward(o->on_forward_arg, p);
+	if (o->idle)
+		return;
 	for (int row = 0; row < p->n_row; row++) {
 		int item = p->item[row], pos = p->pos[row];
 		uint32_t state = 0, sum = 0, mark = mark_of(p->tok[row], pos);

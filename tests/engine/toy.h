@@ -21,6 +21,8 @@ struct toy_opts {
 	bool attention_only;            /* no recurrent state: every prefix can be stood at */
 	void (*on_forward)(void *arg, const struct pass *p);    /* called by each step, or NULL */
 	void *on_forward_arg;
+	/* Computes nothing, knows no truth: whoever is called by on_forward writes the logits. */
+	bool idle;
 };
 
 struct model *toy_open(const struct toy_opts *o);
