@@ -7,6 +7,12 @@
 #include "server/inside.h"
 
 const struct route routes[] = {
+	{ .path = "/", .open = true, .api = &page_api },
+	{ .path = "/page.css", .open = true, .api = &page_api },
+	{ .path = "/server.js", .open = true, .api = &page_api },
+	{ .path = "/chat.js", .open = true, .api = &page_api },
+	{ .path = "/live.js", .open = true, .api = &page_api },
+	{ .path = "/icon.svg", .open = true, .api = &page_api },
 	{ .path = "/v1/chat/completions", .post = true, .api = &chat_api },
 	{ .path = "/v1/completions", .post = true, .api = &completions_api },
 	{ .path = "/v1/responses", .post = true, .api = &responses_api },

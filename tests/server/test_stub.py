@@ -104,7 +104,7 @@ class Messages(Shared):
 
     def test_paths_and_methods(self):
         for method, path, status, allow in [
-            ("GET", "/nothing", 404, None), ("POST", "/", 404, None), ("GET", CHAT, 405, "POST"),
+            ("GET", "/nothing", 404, None), ("POST", "/", 405, "GET, HEAD"), ("GET", "/", 200, None), ("GET", CHAT, 405, "POST"),
             ("PUT", "/v1/models", 405, "GET, HEAD"), ("DELETE", "/health", 405, "GET, HEAD"),
             ("GET", "/health?x=1", 200, None), ("GET", "/v1/models/stub", 200, None),
             ("GET", "/v1/models/default", 200, None), ("GET", "/v1/models/st%75b", 200, None),
