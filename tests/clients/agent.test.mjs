@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { generateText, stepCountIs, streamText, tool, APICallError, RetryError } from 'ai';
+import { generateObject, generateText, stepCountIs, streamObject, streamText, tool, APICallError, RetryError } from 'ai';
 import { z } from 'zod';
 import { serve } from './server.mjs';
 
@@ -72,6 +72,18 @@ test('a loop of tool calls', async () => {
 		// The second step goes on from the first, and finds it in the cache.
 		assert.ok(r.steps[1].usage.cachedInputTokens > 20, JSON.stringify(r.steps[1].usage));
 	}
+});
+
+test('objects of a schema', async () => {
+	const structured = createOpenAICompatible({ name: 'weft', baseURL: `${server.url}/v1`, apiKey: 'sesame', supportsStructuredOutputs: true })('default');
+	const body = { ...quiet, model: structured, maxOutputTokens: 200, prompt: 'Name a city.', schema: z.object({
+		name: z.string().max(20), size: z.enum(['small', 'large']), people: z.number().int().min(1).max(99) }) };
+	const { object } = await generateObject(body);      // which checks it
+	const stream = streamObject(body);
+	let last;
+	for await (const part of stream.partialObjectStream) last = part;
+	assert.deepEqual(await stream.object, object);
+	assert.deepEqual(last, object);
 });
 
 test('errors', async () => {

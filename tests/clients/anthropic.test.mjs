@@ -116,6 +116,19 @@ test('tokens are counted', async () => {
 	assert.equal(n.input_tokens, r.usage.input_tokens + r.usage.cache_read_input_tokens);
 });
 
+test('an answer of a schema', async () => {
+	const schema = { type: 'object', additionalProperties: false, required: ['name', 'size'],
+		properties: { name: { type: 'string', maxLength: 20 }, size: { enum: ['small', 'large'] } } };
+	const body = say('Name a city.', { temperature: 0, max_tokens: 200, output_config: { format: { type: 'json_schema', schema } } });
+	const r = await client.messages.create(body);
+	const value = JSON.parse(r.content.at(-1).text);
+	assert.deepEqual(Object.keys(value), ['name', 'size']);
+	assert.ok(['small', 'large'].includes(value.size));
+	assert.deepEqual((await client.messages.stream(body).finalMessage()).content, r.content);
+	await refused(client.messages.create({ ...body, output_config: { format: { type: 'json_schema', schema: { uniqueItems: true, type: 'array' } } } }),
+		400, 'invalid_request_error', /uniqueItems/);
+});
+
 test('stop sequences', async () => {
 	const text = (await client.messages.create(say('Write a sentence about a dog.', { temperature: 0, ignore_eos: true }))).content[0].text;
 	const stop = text.slice(5, 9);
