@@ -284,6 +284,72 @@ static void splice(struct generation *g, const struct template_input *in, struct
 	json_free(messages);
 }
 
+static bool is_system(const struct json *m)
+{
+	size_t n;
+	const char *role = json_str(json_get(m, "role"), &n);
+
+	return role && !strcmp(role, "system");
+}
+
+/* messages with those of the system at the beginning made one; frees what it does
+ * not return. */
+static struct json *join_systems(struct json *messages)
+{
+	struct json *joined;
+	struct buf text, b;
+	size_t k = 0, n;
+
+	while (is_system(json_at(messages, k)))
+		k++;
+	if (k < 2)
+		return messages;
+	buf_init(&text);
+	buf_init(&b);
+	for (size_t i = 0; i < k; i++) {
+		const char *s = json_str(json_get(json_at(messages, i), "content"), &n);
+
+		if (i)
+			buf_puts(&text, "\n\n");
+		buf_put(&text, s ? s : "", s ? n : 0);
+	}
+	buf_puts(&b, "[{\"role\":\"system\",\"content\":");
+	json_put_str(&b, text.p, text.n);
+	buf_putc(&b, '}');
+	for (; k < json_len(messages); k++) {
+		buf_putc(&b, ',');
+		json_put(&b, json_at(messages, k));
+	}
+	buf_putc(&b, ']');
+	joined = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&text);
+	buf_fini(&b);
+	json_free(messages);
+	return joined;
+}
+
+static bool renders(const struct served *d, const char *messages)
+{
+	struct json *j = json_parse(messages, strlen(messages), 0, NULL);
+	struct template_input in = { .messages = j, .extra = d->template_args, .add_generation_prompt = true,
+	                             .bos_token = d->bos_token, .eos_token = d->eos_token };
+	struct template_output o;
+	bool good;
+
+	template_output_init(&o);
+	good = !template_render(d->tmpl, &in, &o, NULL);
+	template_output_fini(&o);
+	json_free(j);
+	return good;
+}
+
+bool chat_one_system(const struct served *d)
+{
+	return renders(d, "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\"}]") &&
+	       !renders(d, "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"a\"},"
+	                "{\"role\":\"user\",\"content\":\"b\"}]");
+}
+
 static int render(struct generation *g, struct chat *c, struct prompt *out, struct problem *p)
 {
 	struct template_input in = {
@@ -305,6 +371,8 @@ static int render(struct generation *g, struct chat *c, struct prompt *out, stru
 	if (!messages)
 		return problem_set(p, 400, "invalid_value", "messages", "messages: %s", err.msg);
 	extra = variables(g, c);
+	if (g->x && g->x->srv->one_system)
+		messages = join_systems(messages);
 	messages = recall(g, messages, tools, extra);
 	c->n_message = (int)json_len(messages);
 	in.messages = messages;

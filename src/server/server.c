@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "server/chat.h"
 #include "server/inside.h"
 #include "text/grammar.h"
 
@@ -262,6 +263,7 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 		if (tokenizer_token_bytes(served->tokenizer, id, &n) && (int)n > s->longest_token)
 			s->longest_token = (int)n;
 	}
+	s->one_system = served->tmpl && chat_one_system(served);
 	s->mail_tail = &s->mail;
 	s->pipe[0] = s->pipe[1] = -1;
 	metrics_init(&s->metrics);

@@ -114,6 +114,10 @@ int main(int argc, char **argv)
 			return 2;
 	buf_init(&json);
 	buf_init(&text);
+	/* "one system": it refuses a second, as some do. */
+	if (says && strstr(says, "one system"))
+		buf_puts(&text, "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('one only') }}{% endif %}"
+		         "{% endfor %}");
 	if (!template_path)
 		buf_printf(&text, "%s{#%s#}", chat, says ? says : "");
 	else if (file_read(template_path, 1 << 20, &text, &err))

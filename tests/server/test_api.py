@@ -217,6 +217,18 @@ class Prompts(Shared):
         self.assertEqual(r.json()["prompt"], "abc<think>")
         self.assertEqual(self.s.post("/apply-template", {"messages": []}).status, 400)
 
+    def test_systems(self):
+        """Several at the beginning are one where the template wants that; elsewhere they stay as they are."""
+        body = {"messages": [{"role": "system", "content": "A"}, {"role": "developer", "content": "B"},
+                             {"role": "user", "content": "C"}]}
+        self.assertEqual(self.s.post("/apply-template", body).json()["prompt"], "ABC")
+        s = start(says="one system")
+        self.addCleanup(s.close)
+        self.assertEqual(s.post("/apply-template", body).json()["prompt"], "A\n\nBC")
+        self.assertEqual(s.post("/apply-template", user("C")).json()["prompt"], "C")
+        body["messages"].append({"role": "system", "content": "D"})
+        self.assertEqual(s.post("/apply-template", body).status, 400)
+
     def test_props(self):
         r = self.s.ask("GET", "/props").json()
         self.assertEqual((r["model"], r["context"], r["chat"], r["thinking"], r["tools"]), ("stub", 100000, True, "by request", True))
