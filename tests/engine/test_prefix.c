@@ -217,8 +217,15 @@ static void store_life(uint64_t seed)
 		}
 		if (!dice(&s, 60))
 			prefix_drop(&p, NULL, salts[dice(&s, 3)]);
-		if (!dice(&s, 30))
-			prefix_evict(&p, false);
+		if (!dice(&s, 30)) {
+			struct paged_stats before, after;
+
+			paged_stats(m->kv, &before);
+			if (prefix_evict(&p, dice(&s, 2))) {
+				paged_stats(m->kv, &after);
+				CHECK(after.pages_used < before.pages_used, "evicted, and no page is free for it");
+			}
+		}
 		prefix_check(&p);
 		caches_check(&m->caches);
 		if (r->n == 0)
@@ -349,11 +356,22 @@ static void test_diverge(struct toy_opts to, size_t bytes, int step_k)
 	rig_close(&g);
 }
 
+static void count_hits(void *arg, const struct prefix_item *it)
+{
+	int *hits = arg;
+
+	hits[0] += it->hits;
+	if (it->hits)
+		CHECK(it->end == 99 && it->has_state && it->bytes > 0 && it->kind == PLACE_PROMPT, "hits at %d", it->end);
+	hits[1] += it->has_state;
+}
+
 /* What a conversation does: grow, regenerate, edit, grow from there. */
 static void test_chat(void)
 {
 	struct rig g = rig_open(roomy, 4, 64, 1 << 20);
 	int32_t t[LIFE_MAX], old;
+	int hits[2] = { 0 };
 	struct prefix_report r;
 	struct life l;
 
@@ -363,6 +381,7 @@ static void test_chat(void)
 	CHECK(r.source == PREFIX_NONE && r.reason == PREFIX_EMPTY && r.first_diff == -1, "first");
 	r = run(&g, t, 100, 10, NULL, 99);
 	CHECK(r.source == PREFIX_MEMORY && r.reason == PREFIX_HIT && r.replayed == 0, "again");
+	CHECK(!engine_prefix_walk(g.e, count_hits, hits) && hits[0] == 1 && hits[1] == 2, "%d hits, %d states", hits[0], hits[1]);
 	/* Parts in the middle, where nothing is kept: known and replayed, then kept. */
 	old = t[60];
 	t[60] = (t[60] + 1) % 250;
@@ -375,6 +394,10 @@ static void test_chat(void)
 	r = run(&g, t, 100, 10, "other", 0);
 	CHECK(r.reason == PREFIX_EMPTY && r.junction == 0, "salt");
 	run(&g, t, 100, 10, "other", 99);
+	while (prefix_shrink(&g.e->prefix))
+		;
+	r = run(&g, t, 100, 10, "other", 0);
+	CHECK(r.reason == PREFIX_EVICTED && r.junction == 99 && r.source == PREFIX_NONE, "evicted");
 	t[0] ^= 1;
 	r = run(&g, t, 50, 1, NULL, 0);
 	CHECK(r.reason == PREFIX_DIVERGED && r.first_diff == 0 && r.was == (t[0] ^ 1), "all new");
@@ -436,6 +459,8 @@ static void test_apart(void)
 		l[i].ask.no_cache = i == 2;
 		submit(&l[i], &g);
 	}
+	step(&g);
+	CHECK(!reuse_waits(g.e, l[1].r) && !reuse_waits(g.e, l[2].r) && reuse_waits(g.e, l[3].r), "who waits for the first");
 	pump(&g);
 	for (int i = 0; i < 4; i++) {
 		life_read(&l[i], false);
