@@ -315,6 +315,55 @@ static void test_matrix(bool quick)
 	}
 }
 
+/* ---- with tokens that an answer is made to say ---- */
+
+/* Drafts run into the end of a thought's budget and over it, and change nothing. */
+static void test_lead(void)
+{
+	static const int32_t end[] = { 11, 112, 13 }, then[] = { 221, 62 };
+	static const enum guess hows[] = { GUESS_RIGHT, GUESS_WRONG, GUESS_DICE };
+	struct guesser g;
+
+	for (int i = 0; i < 24; i++) {
+		struct lead lead = { .thinking = i & 1, .open = -1, .close = 13, .think_max = i % 8, .end = end, .n_end = 3, .then = then,
+		                     .n_then = 2 };
+		struct life l[2];
+		int32_t all[64];
+		struct told told = { all, 60 };
+
+		for (int drafted = 0; drafted < 2; drafted++) {
+			struct rig_opts o = roomy;
+			struct rig rig;
+
+			guesser_init(&g, hows[i % 3]);
+			g.dice = (uint64_t)i;
+			g.told = &told;
+			g.n_told = 1;
+			o.n_draft = drafted ? 5 : 0;
+			o.drafter[0] = &g.d;
+			o.n_drafter = drafted;
+			rig = rig_open(&o);
+			life_init(&l[drafted], 30, 250, 40 + (uint64_t)i);
+			l[drafted].ask.max_tokens = 30;
+			l[drafted].ask.sampling.temperature = i & 2 ? 1 : 0;
+			l[drafted].ask.sampling.seed = (uint64_t)i;
+			l[drafted].ask.sampling.n_logprobs = 3;
+			l[drafted].ask.lead = &lead;
+			submit(&l[drafted], &rig);
+			while (engine_step(rig.e))
+				;
+			life_read(&l[drafted], false);
+			memcpy(all, l[0].prompt, 30 * sizeof *all);
+			memcpy(all + 30, l[0].got.tok, 30 * sizeof *all);
+			rig_close(&rig);
+		}
+		CHECK(!memcmp(&l[0].got, &l[1].got, sizeof l[0].got), "the answers of case %d differ", i);
+		CHECK(hows[i % 3] != GUESS_RIGHT || l[1].end.n_accepted > 0, "nothing was drafted");
+		life_free(&l[0]);
+		life_free(&l[1]);
+	}
+}
+
 /* ---- limits ---- */
 
 /* Off by the request, and less than the engine's number. */
@@ -703,6 +752,7 @@ int main(int argc, char **argv)
 	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
 
 	tok = toy_tokenizer();
+	test_lead();
 	test_switch();
 	test_resume();
 	test_chain();
