@@ -8,6 +8,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static struct file_id id_of(const struct stat *st)
+{
+	return (struct file_id){
+		.device = st->st_dev, .inode = st->st_ino, .bytes = (uint64_t)st->st_size,
+		.changed_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec,
+		.modified_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+	};
+}
+
+int file_id_get(const char *path, struct file_id *out, struct err *err)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return err_set(err, errno == ENOENT ? E_MISSING : E_IO, "%s: %s", path, strerror(errno));
+	*out = id_of(&st);
+	return 0;
+}
+
 int file_map_open(struct file_map *m, const char *path, struct err *err)
 {
 	struct stat st;
@@ -43,6 +62,7 @@ int file_map_open(struct file_map *m, const char *path, struct err *err)
 	close(fd);
 	m->p = p;
 	m->n = (size_t)st.st_size;
+	m->id = id_of(&st);
 	return 0;
 }
 

@@ -8,12 +8,21 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+/* Which file, and since when it is as it is.  Nobody sets changed_ns but the system:
+ * a file that was written, replaced or renamed has another. */
+struct file_id {
+	uint64_t device, inode, bytes;
+	int64_t changed_ns, modified_ns;        /* st_ctim, st_mtim */
+};
+int file_id_get(const char *path, struct file_id *out, struct err *err);
+
 /* A file mapped read-only.  Stays valid until closed, whatever happens to the
  * name; truncation of the file underneath is not survived (SIGBUS), as for
  * every mapping. */
 struct file_map {
 	const uint8_t *p;
 	size_t n;
+	struct file_id id;      /* of the file that is mapped, whatever its name leads to now */
 };
 
 int file_map_open(struct file_map *m, const char *path, struct err *err);

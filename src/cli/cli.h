@@ -47,6 +47,8 @@ struct options {
 	size_t memory_bytes;            /* for everything; 0: no such bound */
 	size_t kv_bytes;                /* 0: see load.c */
 	size_t prefix_bytes;            /* SIZE_MAX: see load.c */
+	const char *disk_dir;           /* NULL: none are kept on disk */
+	size_t disk_bytes;
 	double verify_cache;            /* share of hits that is computed again */
 
 	/* Speculation. */

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "cli/identity.h"
 
 enum { TOKENIZER_JSON_MAX = 256 << 20, TEMPLATE_MAX = 4 << 20 };  /* bytes; the largest known have 33 MB and 17 KB */
 
@@ -361,10 +362,18 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	eo.verify_share = o->verify_cache;
 	eo.verify_seed = rng_os_seed();
 	eo.park_bytes = plan.parked;
+	eo.disk_dir = o->disk_dir;
+	eo.disk_bytes = o->disk_bytes;
 	s->be = backend_cpu_open(o->threads ? o->threads : cpu_count(), o->cpu);
 	rc = model_attach(s->model, s->be, &mo, err);
 	if (rc)
 		return rc;
+	if (o->disk_dir) {
+		progress(s->store->name, "which weights these are", -1);
+		rc = identity_of(s, o, &eo.model, err);
+		if (rc)
+			return rc;
+	}
 	read_weights(s->store);
 	if (s->drafts.store)
 		read_weights(s->drafts.store);

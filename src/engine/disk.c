@@ -462,6 +462,14 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 	return true;
 }
 
+bool disk_yield(struct engine *e)
+{
+	if (!e->disk || !e->disk->snaps.n)
+		return false;
+	read_over(e->disk, false);
+	return true;
+}
+
 /* ---- between two steps ---- */
 
 void disk_step(struct engine *e)
@@ -485,17 +493,27 @@ bool disk_idle(struct engine *e)
 	return disk_busy(e) && (read_some(e->disk, SIZE_MAX) || write_some(e->disk, SIZE_MAX));
 }
 
-void disk_stats(struct engine *e, struct disk_stats *out)
+void disk_own_stats(const struct engine *e, struct disk_stats *out)
 {
-	struct disk *d = e->disk;
+	const struct disk *d = e->disk;
 
-	*out = (struct disk_stats){ 0 };
 	if (!d)
 		return;
-	spill_stats(d->spill, out);
-	out->dropped += d->dropped;
-	out->loads = d->loads;
-	out->given_up = d->given_up;
+	*out = (struct disk_stats){ .pending = d->n_pending, .dropped = d->dropped, .loads = d->loads,
+	                            .given_up = d->given_up };
+}
+
+void disk_stats(struct engine *e, struct disk_stats *io)
+{
+	const struct disk_stats own = *io;
+
+	if (!e->disk)
+		return;
+	spill_stats(e->disk->spill, io);
+	io->pending = own.pending;
+	io->dropped += own.dropped;
+	io->loads = own.loads;
+	io->given_up = own.given_up;
 }
 
 /* ---- open and close ---- */

@@ -7,7 +7,7 @@
  * while others run: what is read is hung into the tree, and the prompt begins as if
  * it had been there.  It waits no longer than computing would take.
  *
- * Engine's thread only. */
+ * Engine's thread only, but where it says otherwise. */
 #ifndef ENGINE_DISK_H
 #define ENGINE_DISK_H
 
@@ -26,12 +26,18 @@ int disk_open(struct engine *e, struct err *err);
 /* Writes what is to be written.  No request is left. */
 void disk_close(struct engine *e);
 
+/* Memory is short: gives up what is being read.  false: nothing is. */
+bool disk_yield(struct engine *e);
+
 /* Between two steps. */
 void disk_step(struct engine *e);
 /* Is there something to be read or written? */
 bool disk_busy(const struct engine *e);
 /* Nothing runs: there is time for more of it.  false: the disk has to come first. */
 bool disk_idle(struct engine *e);
-void disk_stats(struct engine *e, struct disk_stats *out);
+/* What the engine's thread counts; and, from any thread, that with what the files and
+ * their threads count. */
+void disk_own_stats(const struct engine *e, struct disk_stats *out);
+void disk_stats(struct engine *e, struct disk_stats *io);
 
 #endif

@@ -305,7 +305,7 @@ void engine_show_stats(struct engine *e)
 	s->prefix_bytes = e->prefix.bytes;
 	s->prefix_entries = e->prefix.n_state;
 	s->prefix_evicted = e->prefix.evicted;
-	disk_stats(e, &s->disk);
+	disk_own_stats(e, &s->disk);
 	pthread_mutex_lock(&e->lock);
 	e->shown = *s;
 	e->queue.rates = (struct queue_rates){
@@ -328,6 +328,7 @@ void engine_stats(struct engine *e, struct engine_stats *out)
 	since = e->work_ns > out->last_step_ns ? e->work_ns : out->last_step_ns;
 	out->stuck_ns = has_work(e) && now > since ? now - since : 0;
 	pthread_mutex_unlock(&e->lock);
+	disk_stats(e, &out->disk);
 }
 
 /* ---- the end of a request ---- */
@@ -484,10 +485,10 @@ static bool step(struct engine *e)
 	draft_propose(e);
 	filled = engine_now(e);
 	if (!sched_fill(e)) {
-		if (!disk_idle(e))
-			return false;
+		bool did = disk_idle(e);
+
 		engine_show_stats(e);
-		return true;
+		return did;
 	}
 	pass_set(e);
 	e->m->ops->forward(e->m, &e->pass);

@@ -70,6 +70,7 @@ struct disk_stats {
 	bool on, read_only;             /* read_only: another process has the folder */
 	int64_t pages, snaps;           /* files of this model */
 	uint64_t bytes, bytes_max;      /* of all files */
+	int pending;                    /* kept states of which not all is handed over yet */
 	size_t queue_bytes;             /* handed over and not yet written */
 	int64_t written, read;          /* pieces */
 	uint64_t written_bytes, read_bytes;     /* payloads */

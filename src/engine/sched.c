@@ -288,7 +288,7 @@ static bool add(struct engine *e, struct request *r, int n, int n_draft)
 		if (span.n_draft) {
 			n = span.n -= span.n_draft;
 			span.n_draft = 0;
-		} else if (!prefix_evict(&e->prefix, false) && !park_any_out(e)) {
+		} else if (!prefix_evict(&e->prefix, false) && !disk_yield(e) && !park_any_out(e)) {
 			e->sched.refused = true;
 			return false;
 		}
@@ -478,7 +478,7 @@ int sched_resume(struct engine *e, struct request *r, struct err *err)
 	struct snaps snaps;
 
 	while (caches_capture(caches, old, pos, &snaps))
-		if (!prefix_shrink(&e->prefix) && !park_any_out(e))
+		if (!prefix_shrink(&e->prefix) && !disk_yield(e) && !park_any_out(e))
 			return err_set(err, E_FULL, "resume at %d: no memory for a snapshot", pos);
 	if (s->n_free) {
 		r->slot = s->free_slot[--s->n_free];

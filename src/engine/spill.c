@@ -696,6 +696,10 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 		rc = spill_index_scan(&s->index, s->root, !s->read_only, s->io, err);
 	}
 	if (!rc)
+		log_info("prompt cache %s: %lld pages and %lld snapshots of this model; %llu of %llu MB are used", o->dir,
+		         (long long)s->index.pages, (long long)s->index.snaps, (unsigned long long)s->index.bytes >> 20,
+		         (unsigned long long)o->bytes_max >> 20);
+	if (!rc)
 		rc = start_threads(s, err);
 	if (rc) {
 		free_all(s);

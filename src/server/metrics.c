@@ -151,6 +151,31 @@ static void put_drafts(const struct page *p, const struct engine_stats *e)
 		labelled(p, "draft_rounds_total", "drafter", e->drafter[i].name, e->drafter[i].rounds);
 }
 
+/* Kept prefixes on disk; nothing without a folder for them. */
+static void put_disk(const struct page *p, const struct disk_stats *d)
+{
+	if (!d->on)
+		return;
+	gauge(p, "disk_read_only", "1: another process has the folder of kept prefixes.", d->read_only);
+	gauge(p, "disk_bytes", "Bytes of its files, other models' included.", (double)d->bytes);
+	gauge(p, "disk_bytes_max", "Budget of the folder.", (double)d->bytes_max);
+	gauge(p, "disk_pages", "Pages of this model's in it.", (double)d->pages);
+	gauge(p, "disk_snapshots", "Snapshots of this model's in it.", (double)d->snaps);
+	gauge(p, "disk_pending", "Kept states that are not copied whole yet.", d->pending);
+	gauge(p, "disk_queue_bytes", "Bytes copied and not yet written.", (double)d->queue_bytes);
+	counter(p, "disk_written_total", "Pieces written.", d->written);
+	counter(p, "disk_written_bytes_total", "Bytes written.", (int64_t)d->written_bytes);
+	counter(p, "disk_read_total", "Pieces read and found right.", d->read);
+	counter(p, "disk_read_bytes_total", "Bytes of theirs.", (int64_t)d->read_bytes);
+	counter(p, "disk_dropped_total", "Not written: no room in the queue or the budget.", d->dropped);
+	counter(p, "disk_failed_total", "Not written: the disk refused, or is left alone after it did.", d->failed);
+	counter(p, "disk_damaged_total", "Found wrong or unreadable, and removed.", d->damaged);
+	counter(p, "disk_vanished_total", "Gone when they were wanted.", d->vanished);
+	counter(p, "disk_evicted_total", "Files that had to go.", d->evicted);
+	counter(p, "disk_loads_total", "Prompts that waited for a prefix from disk.", d->loads);
+	counter(p, "disk_given_up_total", "Of these, in vain: damaged, gone or too slow.", d->given_up);
+}
+
 static void put_engine(const struct page *p, const struct engine_stats *e)
 {
 	static const char *const limit[N_LIMIT] = { "", "count", "seconds", "share", "deadline" };
@@ -194,6 +219,7 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	counter(p, "prefix_evicted_total", "Kept prefixes that had to go.", e->prefix_evicted);
 	counter(p, "prefix_verified_total", "Hits that were computed again and compared (--verify-cache).", e->verified);
 	counter(p, "prefix_wrong_total", "Of these, the ones that differed and were dropped.", e->verify_failed);
+	put_disk(p, &e->disk);
 	describe(p, "prefix_lookups_total", "counter", "Requests, by why they were not resumed further on.");
 	for (int i = 0; i < PREFIX_REASONS; i++)
 		labelled(p, "prefix_lookups_total", "reason", prefix_reason_name(i), e->prefix_reason[i]);

@@ -168,6 +168,7 @@ static void settle(struct rig *g)
 
 	while (engine_step(g->e))
 		;
+	disk_own_stats(g->e, &s);
 	do
 		disk_stats(g->e, &s);
 	while ((s.queue_bytes || s.bytes > s.bytes_max) && !sched_yield());

@@ -1,0 +1,261 @@
+/* identity.c - see identity.h. */
+#include "cli/identity.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/log.h"
+
+/* A file is believed to be as it was only if it had not changed for so long when it
+ * was read: file systems count time in steps, the coarsest of two seconds, and a
+ * change within the same step would not show. */
+static const int64_t SETTLED_NS = 3ll * 1000000000;
+
+/* "weights" remembers this many files; a line of it has at most so many bytes. */
+enum { REMEMBERED = 4096, LINE = 256 };
+
+static const char file_name[] = "weights";
+
+/* ---- parts ---- */
+
+static void put_text(struct sha256 *h, const char *s)
+{
+	sha256_field(h, s ? s : "", s ? strlen(s) : 0);
+}
+
+static void put_check(struct sha256 *h, const void *p, size_t n)
+{
+	struct check128 c = check128(p, n, NULL, 0);
+
+	sha256_field(h, &c, sizeof(c));
+}
+
+static int put_file(struct sha256 *h, const char *path, bool needed, struct err *err)
+{
+	struct file_map m;
+	int rc = file_map_open(&m, path, err);
+
+	if (rc == E_MISSING && !needed) {
+		sha256_field(h, "", 0);
+		return 0;
+	}
+	if (rc)
+		return rc;
+	sha256_field(h, m.p, m.n);
+	file_map_close(&m);
+	return 0;
+}
+
+/* What the library's functions give: they come with the machine, in versions for
+ * its processor, and their last bits are nobody's promise. */
+static void put_functions(struct sha256 *h)
+{
+	enum { POINTS = 512 };
+	double v[POINTS][5];
+	float f[POINTS][5];
+
+	memset(v, 0, sizeof(v));
+	memset(f, 0, sizeof(f));
+	for (int i = 0; i < POINTS; i++) {
+		double x = (i + 1) * 0.0371;
+		float y = (float)x;
+
+		v[i][0] = exp(-x);
+		v[i][1] = log(x);
+		v[i][2] = pow(x, 1.37);
+		v[i][3] = sin(x);
+		v[i][4] = cos(x);
+		f[i][0] = expf(-y);
+		f[i][1] = log1pf(y);
+		f[i][2] = sinf(y);
+		f[i][3] = cosf(y);
+		f[i][4] = powf(y, 1.37f);
+	}
+	put_check(h, v, sizeof(v));
+	put_check(h, f, sizeof(f));
+}
+
+/* ---- weights ---- */
+
+struct known {
+	struct file_id id;
+	struct check128 sum;
+};
+
+struct memory {
+	struct known *v;
+	int n;
+	bool changed;
+};
+
+static bool same_file(const struct file_id *a, const struct file_id *b)
+{
+	return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes
+	       && a->changed_ns == b->changed_ns && a->modified_ns == b->modified_ns;
+}
+
+static void line_put(const struct known *k, char out[LINE])
+{
+	int n = snprintf(out, LINE, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %016" PRIx64 "%016" PRIx64,
+	                 k->id.device, k->id.inode, k->id.bytes, (uint64_t)k->id.changed_ns, (uint64_t)k->id.modified_ns,
+	                 k->sum.hi, k->sum.lo);
+
+	snprintf(out + n, LINE - (size_t)n, " %016" PRIx64 "\n", check64(out, (size_t)n));
+}
+
+/* A line that would not be written as it stands, checksum and all, is no line. */
+static bool line_get(const char *line, struct known *k)
+{
+	uint64_t changed, modified, own;
+	char again[LINE];
+
+	if (sscanf(line, "%" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %16" SCNx64 "%16" SCNx64 " %16" SCNx64,
+	           &k->id.device, &k->id.inode, &k->id.bytes, &changed, &modified, &k->sum.hi, &k->sum.lo, &own) != 8)
+		return false;
+	k->id.changed_ns = (int64_t)changed;
+	k->id.modified_ns = (int64_t)modified;
+	line_put(k, again);
+	return !strcmp(line, again);
+}
+
+static void memory_read(struct memory *m, const char *path)
+{
+	char line[LINE];
+	FILE *f = fopen(path, "re");
+
+	*m = (struct memory){ .v = xcalloc(REMEMBERED, sizeof(*m->v)) };
+	while (f && m->n < REMEMBERED - 1 && fgets(line, sizeof(line), f))
+		m->n += line_get(line, &m->v[m->n]);
+	if (f)
+		fclose(f);
+}
+
+/* Under a name of its own until it is whole.  Not being able to costs time at the
+ * next start and nothing else. */
+static void memory_write(const struct memory *m, const char *path)
+{
+	struct buf tmp;
+	char line[LINE];
+	FILE *f;
+	bool bad;
+
+	buf_init(&tmp);
+	buf_printf(&tmp, "%s.%d", path, (int)getpid());
+	f = fopen(tmp.p, "we");
+	bad = !f;
+	for (int i = 0; f && i < m->n; i++) {
+		line_put(&m->v[i], line);
+		bad |= fputs(line, f) < 0;
+	}
+	if (f)
+		bad |= fflush(f) || fsync(fileno(f));
+	if (f)
+		bad |= fclose(f) != 0;
+	if (bad || rename(tmp.p, path)) {
+		log_warn("%s: cannot write: %s", path, strerror(errno));
+		unlink(tmp.p);
+	}
+	buf_fini(&tmp);
+}
+
+static struct check128 sum_of(struct memory *m, const struct safetensors *shard, const char *path)
+{
+	struct known k = { .id = shard->map.id };
+	struct file_id now;
+	struct timespec ts;
+	int at = 0;
+
+	while (at < m->n && !same_file(&m->v[at].id, &k.id))
+		at++;
+	if (at < m->n)
+		return m->v[at].sum;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	k.sum = check128(shard->map.p, shard->map.n, NULL, 0);
+	/* As it was before, and for long enough: it may be remembered. */
+	if (!file_id_get(path, &now, NULL) && same_file(&now, &k.id)
+	    && (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - k.id.changed_ns > SETTLED_NS) {
+		/* The oldest line goes when there are too many. */
+		if (m->n == REMEMBERED - 1)
+			memmove(m->v, m->v + 1, (size_t)--m->n * sizeof(*m->v));
+		m->v[m->n++] = k;
+		m->changed = true;
+	}
+	return k.sum;
+}
+
+static void put_weights(struct sha256 *h, const struct store *st, const char *dir)
+{
+	struct memory m;
+	struct buf path;
+
+	buf_init(&path);
+	buf_printf(&path, "%s/%s", dir, file_name);
+	memory_read(&m, path.p);
+	for (int i = 0; i < st->n_shard; i++) {
+		const struct safetensors *shard = &st->shard[i];
+		struct check128 c = sum_of(&m, shard, shard->n ? shard->v[0].file : "");
+
+		sha256_field(h, &c, sizeof(c));
+	}
+	if (m.changed)
+		memory_write(&m, path.p);
+	free(m.v);
+	buf_fini(&path);
+}
+
+/* ---- all of it ---- */
+
+static int put_template(struct sha256 *h, const struct session *s, const struct options *o, struct err *err)
+{
+	struct err none = { 0 };
+	char *text;
+
+	if (o->template_file)
+		return put_file(h, o->template_file, true, err);
+	text = store_chat_template(s->store, &none);
+	put_text(h, text);
+	free(text);
+	return 0;
+}
+
+int identity_of(const struct session *s, const struct options *o, struct digest *out, struct err *err)
+{
+	const struct model *m = s->model;
+	struct paged_stats kv = { 0 };
+	struct sha256 h;
+	int rc;
+
+	if (mkdir(o->disk_dir, 0700) && errno != EEXIST)
+		return err_set(err, E_IO, "%s: cannot make it: %s", o->disk_dir, strerror(errno));
+	if (m->kv)
+		paged_stats(m->kv, &kv);
+	sha256_init(&h);
+	put_text(&h, "weft, what kept prefixes are a function of, 1");
+	put_text(&h, cpu_level_name(s->be->level));
+	put_text(&h, s->be->ops->name);
+	put_text(&h, m->arch);
+	sha256_field(&h, &m->opts.arith, sizeof(m->opts.arith));
+	put_text(&h, m->opts.kv ? m->opts.kv->name : "");
+	sha256_field(&h, &kv.page_rows, sizeof(kv.page_rows));
+	put_functions(&h);
+	put_weights(&h, s->store, o->disk_dir);
+	rc = put_file(&h, "/proc/self/exe", true, err);
+	if (!rc)
+		rc = put_file(&h, s->store->config_path, true, err);
+	if (!rc)
+		rc = put_file(&h, store_path(s->store, "tokenizer.json"), false, err);
+	if (!rc)
+		rc = put_template(&h, s, o, err);
+	sha256_end(&h, out);
+	return rc;
+}

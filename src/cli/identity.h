@@ -1,0 +1,17 @@
+/* identity.h - of what a kept prefix's numbers are a function, beside its tokens. */
+#ifndef CLI_IDENTITY_H
+#define CLI_IDENTITY_H
+
+#include "base/digest.h"
+#include "cli/load.h"
+
+/* The digest of the program, the instructions and library functions it computes with,
+ * the arithmetic, the formats of what it keeps, the bytes of all weights, the config,
+ * the tokenizer and the chat template.  s has its model attached to its backend.
+ *
+ * The weights' bytes are read whole the first time; o->disk_dir remembers which
+ * files had which (file "weights"), by everything that the system changes when a file
+ * changes.  docs/prefix-disk.md has the reasons. */
+int identity_of(const struct session *s, const struct options *o, struct digest *out, struct err *err);
+
+#endif

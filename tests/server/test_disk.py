@@ -1,0 +1,313 @@
+"""Kept prefixes on disk, from outside: kill -9, swapped weights, damage, a full disk, two servers.
+Answers must be what a server without any memory gives, log-probabilities and all.
+Run as: test_disk.py WEFT MODEL"""
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import unittest
+
+from serverkit import Gone, Server
+
+WEFT, MODEL = sys.argv[1:3]
+QUICK = os.environ.get("WEFT_TEST_QUICK")
+KILLS = int(os.environ.get("WEFT_KILLS", 3 if QUICK else 20))
+CHAT = "/v1/chat/completions"
+
+if not os.path.exists(os.path.join(MODEL, "model.safetensors")):
+    print("skipped: %s has no model.safetensors" % MODEL)
+    sys.exit(77)
+
+CITIES = "Lima Quito Paris Rome Oslo Cairo Delhi Tokyo Seoul Hanoi Accra Dakar Tunis Sofia Vienna Prague".split()
+
+
+def body(k, turns):
+    """Conversation k up to its last question: some share a long beginning."""
+    rng = random.Random(k)
+    say = [{"role": "system", "content": "You answer in few words. " + "Be brief and do not guess. " * (5 * (k % 3))}]
+    for t in range(turns):
+        say.append({"role": "user", "content": "Question %d: is %s larger than %s, and where is it?"
+                    % (t, rng.choice(CITIES), rng.choice(CITIES))})
+        if t < turns - 1:
+            say.append({"role": "assistant", "content": "It is in %s." % rng.choice(CITIES)})
+    return {"messages": say, "max_tokens": 8, "temperature": 0, "logprobs": True, "cache_report": True}
+
+
+ASKS = [body(k, 1 + k % 4) for k in range(12)]
+
+
+def start(model, *options, wrap=None):
+    argv = [WEFT, "serve", model, "--port", "0", "--port-file", "{port_file}", "--threads", "1"] + list(options)
+    return Server((wrap or []) + argv)
+
+
+def said(reply):
+    assert reply.status == 200, reply.text()
+    return reply.json()["choices"]
+
+
+def cached(reply):
+    return reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+_cold = {}
+
+
+def cold(model=MODEL):
+    """The answers of a server that keeps nothing."""
+    if model not in _cold:
+        s = start(model, "--prompt-cache-bytes", "0")
+        _cold[model] = [said(s.post(CHAT, a)) for a in ASKS]
+        s.close()
+    return _cold[model]
+
+
+def settled(s):
+    s.until("all is written", disk_pending=0, disk_queue_bytes=0)
+
+
+class Test(unittest.TestCase):
+    def setUp(self):
+        d = tempfile.TemporaryDirectory()
+        self.addCleanup(d.cleanup)
+        self.tmp = d.name
+        self.dir = os.path.join(d.name, "kept")
+
+    def serve(self, *options, model=MODEL, wrap=None):
+        s = start(model, "--prompt-cache-dir", self.dir, *options, wrap=wrap)
+        self.addCleanup(lambda: s.proc.poll() is None and s.close())
+        return s
+
+    def fill(self, s, model=MODEL):
+        for a, want in zip(ASKS, cold(model)):
+            self.assertEqual(said(s.post(CHAT, a)), want)
+
+    def files(self):
+        return [os.path.join(d, f) for d, _, names in os.walk(self.dir) for f in names if f.endswith((".page", ".snap"))]
+
+
+class Restart(Test):
+    def test_drain(self):
+        """What was kept when SIGTERM came is there at the next start, though none of it is read before it is asked for."""
+        s = self.serve()
+        self.fill(s)
+        s.close()
+        s = self.serve()
+        m = s.metrics()
+        self.assertGreater(m["weft_disk_snapshots"], 0)
+        self.assertEqual(m["weft_disk_read_total"], 0)
+        self.assertEqual(m["weft_disk_bytes"], sum(map(os.path.getsize, self.files())))
+        for a, want in zip(ASKS, cold()):
+            r = s.post(CHAT, a)
+            self.assertEqual(said(r), want)
+            self.assertGreater(cached(r), r.json()["usage"]["prompt_tokens"] - 16)
+        self.assertGreater(s.metrics()["weft_disk_loads_total"], 0)
+        self.assertEqual(s.metrics()["weft_disk_damaged_total"], 0)
+        s.close()
+
+    def test_source(self):
+        s = self.serve()
+        s.post(CHAT, ASKS[3])
+        s.close()
+        s = self.serve()
+        r = s.post(CHAT, ASKS[3]).json()["usage"]["cache"]
+        self.assertEqual(r["source"], "disk")
+        r = s.post(CHAT, ASKS[3]).json()["usage"]["cache"]
+        self.assertEqual(r["source"], "memory")
+        s.close()
+
+
+class Killed(Test):
+    def test_kills(self):
+        """kill -9 under load, again and again over one folder: what is there is right, what was safe is found."""
+        rng = random.Random(5)
+        found = safe_asked = 0
+        for round in range(KILLS):
+            # Now a folder that holds everything, now one that evicts all the time.
+            if round % 10 == 0:
+                shutil.rmtree(self.dir, ignore_errors=True)
+            tight = round % 20 >= 10
+            s = self.serve("--prompt-cache-disk-bytes", "3M" if tight else "1G")
+            safe = []
+            for k in rng.sample(range(len(ASKS)), 2):
+                self.assertEqual(said(s.post(CHAT, ASKS[k])), cold()[k])
+                safe.append(k)
+            settled(s)
+            left = threading.Semaphore(0)
+
+            def load(seed):
+                mine = random.Random(seed)
+                try:
+                    while True:
+                        k = mine.randrange(len(ASKS))
+                        self.assertEqual(said(s.post(CHAT, ASKS[k])), cold()[k])
+                        left.release()
+                except (Gone, OSError):
+                    pass
+                finally:
+                    left.release()
+
+            threads = [threading.Thread(target=load, args=(rng.random(),)) for _ in range(3)]
+            for t in threads:
+                t.start()
+            for _ in range(rng.randrange(12)):
+                left.acquire()
+            s.signal(signal.SIGKILL)
+            s.wait()
+            for t in threads:
+                t.join()
+            s = self.serve("--prompt-cache-disk-bytes", "3M" if tight else "1G")
+            names = [n for _, _, f in os.walk(self.dir) for n in f]
+            self.assertFalse([n for n in names if n.startswith(".tmp")])
+            for k in safe + rng.sample(range(len(ASKS)), 4):
+                r = s.post(CHAT, ASKS[k])
+                self.assertEqual(said(r), cold()[k])
+                found += cached(r) > 0
+                if k in safe and not tight:
+                    safe_asked += 1
+                    self.assertGreater(cached(r), r.json()["usage"]["prompt_tokens"] - 16)
+            self.assertEqual(s.metrics()["weft_disk_damaged_total"], 0)
+            self.assertLessEqual(sum(map(os.path.getsize, self.files())), 3 << 20 if tight else 1 << 30)
+            s.close()
+        print("%d kills: %d prompts found a prefix afterwards, all %d that were safe among them" % (KILLS, found, safe_asked))
+
+
+class Swapped(Test):
+    def test_weights(self):
+        """Other weights in the same file, of the same size and date."""
+        model = os.path.join(self.tmp, "model")
+        shutil.copytree(MODEL, model)
+        path = os.path.join(model, "model.safetensors")
+        s = self.serve(model=model)
+        self.fill(s)
+        s.close()
+        for how in ("in place", "another file"):
+            was = os.stat(path)
+            with open(path, "rb") as f:
+                data = bytearray(f.read())
+            # Numbers of the final norm: every logit hangs on them.
+            head = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+            name = next(n for n in head if n.endswith("model.norm.weight"))
+            begin, end = (8 + int.from_bytes(data[:8], "little") + at for at in head[name]["data_offsets"])
+            half = (end - begin) // 4 * 2
+            data[begin:begin + half], data[begin + half:begin + 2 * half] = \
+                data[begin + half:begin + 2 * half], data[begin:begin + half]
+            if how == "another file":
+                data[end - 2], data[end - 4] = data[end - 4], data[end - 2]
+                os.rename(path, path + ".old")
+            with open(path, "r+b" if how == "in place" else "wb") as f:
+                f.write(data)
+            os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+            now = os.stat(path)
+            self.assertEqual((now.st_size, now.st_mtime_ns), (was.st_size, was.st_mtime_ns))
+            _cold.pop(model, None)
+            s = self.serve(model=model)
+            self.assertNotEqual(cold(model), cold())
+            for a, want in zip(ASKS, cold(model)):
+                r = s.post(CHAT, dict(a, cache_salt=str(want)[:20]))
+                self.assertEqual(said(r), want)
+            self.assertEqual(s.metrics()["weft_disk_read_total"], 0)
+            self.fill(s, model)
+            s.close()
+
+    def test_others(self):
+        """Another template, other arithmetic: other prefixes, the first ones still there."""
+        s = self.serve()
+        self.fill(s)
+        s.close()
+        template = os.path.join(self.tmp, "t.jinja")
+        with open(os.path.join(MODEL, "chat_template.jinja")) as f, open(template, "w") as out:
+            out.write(f.read() + "{# another #}")
+        for options in (["--chat-template-file", template], ["--cpu", "scalar"], ["--arith", "f32"]):
+            s = self.serve(*options)
+            self.assertEqual(s.metrics()["weft_disk_snapshots"], 0)
+            r = s.post(CHAT, ASKS[3])
+            self.assertEqual(cached(r), 0)
+            s.close()
+        s = self.serve()
+        self.assertGreater(cached(s.post(CHAT, ASKS[3])), 0)
+        s.close()
+
+    def test_remembered(self):
+        """The weights are read whole once; what is remembered of them is not believed when it is damaged."""
+        old = os.path.join(self.tmp, "old")
+        shutil.copytree(MODEL, old)
+        path = os.path.join(self.dir, "weights")
+        s = self.serve()
+        s.post(CHAT, ASKS[3])
+        s.close()
+        with open(path, "rb") as f:
+            data = f.read()
+        self.assertTrue(data)
+        for at in range(0, len(data), 9):
+            with open(path, "wb") as f:
+                f.write(data[:at] + bytes([data[at] ^ 1]) + data[at + 1:])
+            s = self.serve()
+            self.assertGreater(s.metrics()["weft_disk_snapshots"], 0)
+            s.close()
+
+
+class Damaged(Test):
+    def test_flips(self):
+        s = self.serve()
+        self.fill(s)
+        s.close()
+        rng = random.Random(3)
+        damaged = 0
+        for round in range(2 if QUICK else 8):
+            for path in self.files():
+                if rng.random() < 0.6:
+                    with open(path, "r+b") as f:
+                        n = os.path.getsize(path)
+                        at = rng.randrange(min(n, 300) if rng.random() < 0.5 else n)
+                        f.seek(at)
+                        byte = f.read(1)[0]
+                        f.seek(at)
+                        f.write(bytes([byte ^ 1 << rng.randrange(8)]))
+                        if rng.random() < 0.2:
+                            f.truncate(at)
+            s = self.serve()
+            self.fill(s)
+            damaged += s.metrics()["weft_disk_damaged_total"]
+            s.close()
+        self.assertGreater(damaged, 0)
+
+    def test_full(self):
+        """No file may grow beyond 50 KB: snapshots cannot be written, answers do not care."""
+        s = self.serve(wrap=["/bin/sh", "-c", 'trap "" XFSZ; ulimit -f 100; exec "$@"', "sh"])
+        self.fill(s)
+        settled(s)
+        m = s.metrics()
+        self.assertGreater(m["weft_disk_failed_total"], 0)
+        self.assertEqual(m["weft_disk_snapshots"], 0)
+        self.fill(s)
+        self.assertFalse([n for _, _, f in os.walk(self.dir) for n in f if n.startswith(".tmp")])
+        s.close()
+
+    def test_two(self):
+        a = self.serve()
+        self.fill(a)
+        settled(a)
+        b = self.serve()
+        self.assertIn("another server has it", b.text())
+        r = b.post(CHAT, ASKS[3])
+        self.assertEqual(said(r), cold()[3])
+        self.assertGreater(cached(r), 0)
+        m = b.metrics()
+        self.assertEqual((m["weft_disk_read_only"], m["weft_disk_written_total"]), (1, 0))
+        a.close()
+        b.close()
+
+    def test_refused(self):
+        with self.assertRaisesRegex(RuntimeError, "cannot make it"):
+            start(MODEL, "--prompt-cache-dir", os.path.join(self.tmp, "a", "b"))
+        with self.assertRaisesRegex(RuntimeError, "no memory for any"):
+            start(MODEL, "--prompt-cache-dir", self.dir, "--prompt-cache-bytes", "0")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[3:], verbosity=1)
