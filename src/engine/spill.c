@@ -341,6 +341,7 @@ static void *write_all_jobs(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	make_room(s, 0);        /* the budget may be smaller than last time */
+	s->writing = false;
 	for (;;) {
 		if (s->jobs) {
 			write_one(s);
@@ -686,6 +687,7 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 	s->root = s->own = s->lock_file = -1;
 	s->jobs_end = &s->jobs;
 	s->rest_next = 1;
+	s->writing = true;      /* until the writer has looked at the budget */
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->idle, NULL);

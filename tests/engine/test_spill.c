@@ -480,6 +480,8 @@ static void life_on(enum call call, int nth, enum how how, int errnum, bool on)
 		if (at)
 			world_load(s, t, at);
 	}
+	spill_flush(s);         /* what could not be removed then is removed now */
+	assert_true(stats_of(s).bytes <= o.bytes_max);
 	assert_true(stats_of(s).bytes == world_files(dir, "").bytes);
 	spill_close(s);
 	world_remove(dir);
