@@ -80,7 +80,7 @@ struct request {
 
 	/* Tokens guessed to follow the last one, for the next step alone. */
 	int32_t draft[DRAFT_MAX];
-	int n_draft, draft_by;          /* draft_by: index of the drafter */
+	int n_draft, draft_by;          /* draft_by: index of the drafter; -1: what is given */
 	int n_draft_max;                /* most that were allowed by the ask */
 	int n_accepted, n_rejected;     /* of all rounds */
 	struct draft_try tries[DRAFTERS_MAX];

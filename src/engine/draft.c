@@ -13,6 +13,7 @@ static const double BELIEF = 3;
 static const double FADE_OWN = 0.95, FADE_ALL = 0.99;
 /* Steps until a sequence is drafted for that was not worth it. */
 enum { WAIT_FIRST = 64, WAIT_MOST = 512 };
+enum { NOBODY = -1 };           /* drafts that need no drafter */
 
 void drafting_init(struct drafting *g, int seqs_max)
 {
@@ -40,7 +41,7 @@ static struct draft_seq seq_of(const struct engine *e, struct request *r)
 	return (struct draft_seq){
 		.slot = r->slot, .id = r->age + 1, .tok = r->tok, .n_tok = r->n_tok, .pos = r->pos, .n_prompt = r->n_prompt,
 		.n_known = r->n_cached, .plan = &r->plan, .salt = r->salt, .now = engine_now(e),
-		.secret = r->no_cache, .sampler = &r->sampler,
+		.secret = r->no_cache, .sampler = &r->sampler, .mask = r->mask,
 	};
 }
 
@@ -61,10 +62,10 @@ static int room(const struct engine *e, const struct request *r)
 }
 
 /* Drafts up to the first that cannot be part of the answer. */
-static int sound(const struct engine *e, const struct request *r, const int32_t *draft, int n)
+static int sound(const struct request *r, const int32_t *draft, int n)
 {
 	for (int i = 0; i < n; i++) {
-		if (draft[i] < 0 || draft[i] >= e->m->shape.vocab)
+		if (draft[i] < 0 || draft[i] >= r->sampler.n_vocab)
 			return i;
 		for (int k = 0; k < r->n_stop_token; k++)
 			if (draft[i] == r->stop_token[k])
@@ -156,6 +157,51 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 	return n_ask;
 }
 
+void draft_guess(struct draft_ask *a, float *logits)
+{
+	struct sampler *s = a->seq.sampler;
+	struct mask_source *m = a->seq.mask;
+	int32_t token;
+
+	s->mask = m ? m->ops->mask(m) : NULL;
+	token = sampler_guess(s, logits, a->seq.n_tok + a->n);
+	if (token < 0 || (m && m->ops->whole(m))) {
+		a->max = a->n;          /* nothing to go on from */
+		return;
+	}
+	a->out[a->n++] = token;
+	if (m) {
+		m->ops->accept(m, token);
+		a->masked++;
+	}
+}
+
+/* Drafts up to the first that the mask forbids, or that makes the answer whole. */
+static int legal(struct mask_source *m, const struct draft_ask *a)
+{
+	int n = 0;
+
+	if (a->masked)
+		m->ops->rollback(m, a->masked);
+	if (!m || a->masked)
+		return a->n;
+	for (; n < a->n; n++) {
+		const uint32_t *mask = m->ops->mask(m);
+		uint32_t token = (uint32_t)a->out[n];
+
+		if (mask && !(mask[token / 32] >> token % 32 & 1))
+			break;
+		m->ops->accept(m, a->out[n]);
+		if (m->ops->whole(m)) {
+			m->ops->rollback(m, 1);
+			break;
+		}
+	}
+	if (n)
+		m->ops->rollback(m, n);
+	return n;
+}
+
 /* Takes what came of it, and counts it to what the step will give and cost. */
 static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal, int64_t ns)
 {
@@ -170,7 +216,8 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 		tokens += g->ask[i].n;
 		if (!g->ask[i].n)
 			r->tries[k].idle = r->tries[k].wait;    /* nothing was learned of it: again in the next step */
-		r->n_draft = sound(e, r, r->draft, g->ask[i].n);
+		g->ask[i].n = sound(r, r->draft, g->ask[i].n);
+		r->n_draft = legal(r->mask, &g->ask[i]);
 		r->draft_by = k;
 		deal->rows += r->n_draft;
 		for (int j = 0; j < r->n_draft; j++)
@@ -191,10 +238,14 @@ void draft_propose(struct engine *e)
 	for (int i = 0; i < s->n_run; i++) {
 		struct request *r = s->run[i];
 
-		r->n_draft = 0;
+		int max = room(e, r);
+
+		/* What the answer is made to say is as good as said. */
+		r->draft_by = NOBODY;
+		r->n_draft = max > 0 ? sound(r, r->draft, lead_ahead(&r->lead, r->draft, max)) : 0;
 		g->of[r->slot] = r;
 		if (r->n_tok - r->pos == 1)
-			deal.tokens = ++deal.rows;
+			deal.rows += 1 + r->n_draft, deal.tokens += 1 + r->n_draft;
 		else
 			prompts = true;
 	}
@@ -249,12 +300,13 @@ void draft_follow(struct engine *e)
 
 void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
 {
-	struct engine_drafted *by = &e->stats.drafter[r->draft_by];
+	struct engine_drafted *by;
 	/* Where the answer ended, nobody knows whether the next draft was right. */
 	int wrong = accepted < drafted && !r->ending;
 
-	if (!drafted)
+	if (!drafted || r->draft_by == NOBODY)
 		return;
+	by = &e->stats.drafter[r->draft_by];
 	r->n_accepted += accepted;
 	r->n_rejected += drafted - accepted;
 	by->drafted += drafted;

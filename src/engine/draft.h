@@ -21,6 +21,7 @@
 #include "engine/place.h"
 #include "engine/sampler.h"
 #include "model/model.h"
+#include "text/mask_source.h"
 #include "text/tokenizer.h"
 
 enum { DRAFT_MAX = 16, DRAFTERS_MAX = 4 };      /* tokens of one run; drafters of one engine */
@@ -39,6 +40,7 @@ struct draft_seq {
 	const char *salt;               /* nor between two of different salts; never NULL */
 	int64_t now;                    /* clock */
 	struct sampler *sampler;        /* how the model's next token will be picked */
+	struct mask_source *mask;       /* and from which; NULL: all.  See draft_guess */
 };
 
 struct draft_ask {
@@ -46,7 +48,13 @@ struct draft_ask {
 	int max;                        /* 1 to DRAFT_MAX; the drafter may lower it for itself */
 	int32_t *out;                   /* [max] */
 	int n;                          /* filled: 0 to max */
+	int masked;                     /* of these seq.mask has accepted so many; the engine takes them back */
 };
+
+/* For drafters that have logits: the next of a->out, picked as the model's will be,
+ * with the same noise and among the tokens that may come; or, when nothing can be
+ * picked, no more (a->max is lowered).  logits are spoiled. */
+void draft_guess(struct draft_ask *a, float *logits);
 
 /* Rows of a step that stay: those of the sequence's positions seq.pos - n to seq.pos. */
 struct draft_run {

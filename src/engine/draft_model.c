@@ -108,12 +108,7 @@ static bool knows(const struct draft_model *g, const int32_t *tok, int n)
 
 static void guess(struct draft_model *g, struct draft_ask *a, int logits)
 {
-	int32_t token = sampler_guess(a->seq.sampler, draft_pass_logits(&g->pass, logits), a->seq.n_tok + a->n);
-
-	if (token < 0)
-		a->max = a->n;  /* nothing to go on from */
-	else
-		a->out[a->n++] = token;
+	draft_guess(a, draft_pass_logits(&g->pass, logits));
 }
 
 /* One step of what became true since the last round, at most `left` rows; who is

@@ -190,12 +190,7 @@ static void follow(struct drafter *d, const struct pass *p, const struct draft_r
 
 static void guess(struct mtp *g, struct draft_ask *a, int logits)
 {
-	int32_t token = sampler_guess(a->seq.sampler, draft_pass_logits(&g->pass, logits), a->seq.n_tok + a->n);
-
-	if (token < 0)
-		a->max = a->n;
-	else
-		a->out[a->n++] = token;
+	draft_guess(a, draft_pass_logits(&g->pass, logits));
 }
 
 /* What waits becomes rows, and the last of them the first guess. */

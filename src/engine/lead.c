@@ -74,6 +74,21 @@ int32_t lead_next(const struct lead_run *r)
 	return r->at == LEAD_THEN ? r->l.then[r->i] : -1;
 }
 
+int lead_ahead(const struct lead_run *r, int32_t *out, int max)
+{
+	int n = 0, i = r->i;
+
+	if (r->at == LEAD_END)
+		for (; i < r->l.n_end && n < max; i++)
+			out[n++] = r->l.end[i];
+	if (r->at == LEAD_END)
+		i = 0;
+	if (r->at == LEAD_END || r->at == LEAD_THEN)
+		for (; i < r->l.n_then && n < max; i++)
+			out[n++] = r->l.then[i];
+	return n;
+}
+
 void lead_take(struct lead_run *r, int32_t token)
 {
 	switch (r->at) {

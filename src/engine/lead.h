@@ -21,6 +21,9 @@ void lead_fini(struct lead_run *r);             /* also of a zeroed one */
 
 /* The token that comes next whatever the model says; -1: the model chooses. */
 int32_t lead_next(const struct lead_run *r);
+/* The same for the tokens after it: how many are settled already, at most max, into
+ * out. */
+int lead_ahead(const struct lead_run *r, int32_t *out, int max);
 /* token is now part of the answer. */
 void lead_take(struct lead_run *r, int32_t token);
 

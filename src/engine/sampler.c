@@ -537,14 +537,11 @@ int sampler_pick(struct sampler *s, float *x, int64_t position, struct pick *out
 int32_t sampler_guess(struct sampler *s, float *x, int64_t position)
 {
 	int n_logprobs = s->p.n_logprobs, rc;
-	const uint32_t *mask = s->mask;
 	struct pick pick;
 	struct err err;
 
 	s->p.n_logprobs = -1;
-	s->mask = NULL;
 	rc = sampler_pick(s, x, position, &pick, &err);
 	s->p.n_logprobs = n_logprobs;
-	s->mask = mask;
 	return rc ? -1 : pick.token;
 }

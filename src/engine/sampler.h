@@ -111,8 +111,8 @@ struct pick {
 int sampler_pick(struct sampler *s, float *logits, int64_t position, struct pick *out, struct err *err);
 
 /* What sampler_pick would pick at position if these were the logits, for who
- * guesses ahead: with the same noise, and what was accepted so far; no mask, no
- * log-probabilities.  -1: nothing could be picked.  logits are spoiled. */
+ * guesses ahead: with the same noise, the mask as it is set, and what was accepted so
+ * far; no log-probabilities.  -1: nothing could be picked.  logits are spoiled. */
 int32_t sampler_guess(struct sampler *s, float *logits, int64_t position);
 
 /* token is now part of the output. */

@@ -2,6 +2,7 @@
  * toy model, with drafters from always right to always wrong, tokens, text,
  * log-probabilities, reasons, and the bytes of all caches are those of plain
  * decoding. */
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -149,9 +150,22 @@ static void record_free(struct record *rec)
 /* One cell of the matrix: which request. */
 struct cell {
 	bool sampled, prefix;
+	int told;               /* 0: nothing; 1, 4: a mask; 2: what is said first; 3: a thought that is bound, and what follows */
 	int stop;               /* 0: none; 1: stop token; 2: stop string; 3: one that spans two tokens */
 	int max_tokens, n_draft;
 };
+
+static void cell_told(struct life *l, const struct cell *c)
+{
+	static const int32_t end[] = { 5, 6, 77 }, then[] = { 9, 8, 7, 60, 61 };
+	static const struct lead say = { .open = -1, .close = -1, .think_max = -1, .then = then, .n_then = 5 };
+	static const struct lead bound = { .thinking = true, .open = -1, .close = 77, .think_max = 4, .end = end, .n_end = 3,
+	                                   .then = then, .n_then = 3 };
+
+	l->masked = c->told == 1 || c->told == 4 ? 77 + (uint64_t)c->told : 0;
+	if (c->told == 2 || c->told == 3)
+		l->ask.lead = c->told == 2 ? &say : &bound;
+}
 
 static void cell_ask(struct life *l, const struct cell *c, const struct answer *plain, int32_t *stop_token, char *stop)
 {
@@ -252,8 +266,11 @@ static void test_cell(const struct cell *c, struct guesser *guess)
 	cell_ask(&plain.l, c, NULL, NULL, NULL);
 	life_alone(&plain.l, a.m, life_room(a.m), tok, toy_logits, &free_answer);
 	cell_ask(&plain.l, c, &free_answer, &stop_token, stop);
+	cell_told(&plain.l, c);
 	warm(&a, c->prefix);
 	steps_a = run(&plain.l, &a, &plain, true);
+	if (c->told)
+		free_answer = plain.l.got;
 	turn_plain = next_turn(&a, &plain.l);
 	memcpy(all, plain.l.prompt, (size_t)plain.l.ask.n_prompt * sizeof(*all));
 	memcpy(all + plain.l.ask.n_prompt, free_answer.tok, (size_t)free_answer.n * sizeof(*all));
@@ -266,10 +283,13 @@ static void test_cell(const struct cell *c, struct guesser *guess)
 	o.n_drafter = 1;
 	b = rig_open(&o);
 	cell_ask(&l, c, &free_answer, &stop_token, stop);
+	cell_told(&l, c);
 	warm(&b, c->prefix);
 	steps_b = run(&l, &b, &plain, false);
-	life_alone(&l, b.m, life_room(b.m), tok, toy_logits, &want);
-	life_check(&l, b.m, &want, toy_logits, false);
+	if (!c->told) {
+		life_alone(&l, b.m, life_room(b.m), tok, toy_logits, &want);
+		life_check(&l, b.m, &want, toy_logits, false);
+	}
 	CHECK(!memcmp(&l.got, &plain.l.got, sizeof(l.got)), "the answers differ");
 	CHECK(l.cached == plain.l.cached && l.row_max == plain.l.row_max, "cached %d, %d", l.cached, plain.l.cached);
 	turn_draft = next_turn(&b, &l);
@@ -277,10 +297,10 @@ static void test_cell(const struct cell *c, struct guesser *guess)
 	      turn_plain);
 	CHECK(steps_b <= steps_a, "%d steps for %d", (int)steps_b, (int)steps_a);
 	if (guess->how == GUESS_RIGHT && c->max_tokens > 2 && c->stop == 0) {
-		CHECK(l.end.n_accepted > 0 && !l.end.n_rejected, "%d accepted, %d not", l.end.n_accepted, l.end.n_rejected);
+		CHECK((l.end.n_accepted > 0 || c->told == 2 || c->told == 3) && !l.end.n_rejected, "%d accepted, %d not", l.end.n_accepted, l.end.n_rejected);
 		CHECK(steps_b < steps_a, "%d steps", (int)steps_b);
 	}
-	if (guess->how == GUESS_WRONG)
+	if (guess->how == GUESS_WRONG && !c->told)
 		CHECK(!l.end.n_accepted && steps_b == steps_a, "%d accepted", l.end.n_accepted);
 	life_free(&l);
 	record_free(&plain);
@@ -297,9 +317,9 @@ static void test_matrix(bool quick)
 		int depth = depths[i];
 
 		for (int max = 1; max <= 2 * depth + 2; max++)
-			for (int v = 0; v < 16; v++) {
-				struct cell c = { .sampled = v & 1, .prefix = v & 2, .stop = v >> 2, .max_tokens = max,
-				                  .n_draft = depth };
+			for (int v = 0; v < 32; v++) {
+				struct cell c = { .sampled = v & 1, .prefix = v & 2, .stop = v < 16 ? v >> 2 : 0,
+				                  .told = v < 16 ? 0 : (v >> 2) - 3, .max_tokens = max, .n_draft = depth };
 
 				guesser_init(&g, GUESS_RIGHT);
 				test_cell(&c, &g);
@@ -480,6 +500,71 @@ static void test_chain(void)
 	}
 	rig_close(&rig);
 	ngram->ops->close(ngram);
+}
+
+/* ---- what is drawn ---- */
+
+/* The second token of many answers that agree in the first, drawn with drafts that
+ * are right, wrong or either: its counts against the model's own distribution. */
+static void test_distribution(enum guess how)
+{
+	enum { TOP = 5, ASKS = 12000 };
+	struct rig_opts o = roomy;
+	int32_t top[TOP], text[LIFE_MAX], first = -1;
+	int count[TOP] = {0}, n = 0, inside = 0, accepted = 0;
+	double p[TOP], total = 0, chi = 0;
+	static float row[TOY_VOCAB];
+	struct guesser g;
+	struct life l;
+	struct rig rig;
+
+	guesser_init(&g, how);
+	o.n_draft = 3;
+	o.drafter[0] = &g.d;
+	o.n_drafter = 1;
+	rig = rig_open(&o);
+	g.truth = toy_logits;
+	g.m = rig.m;
+	for (int i = 0; i < ASKS; i++) {
+		life_init(&l, 3, 250, 8);
+		l.ask.max_tokens = 4;
+		l.ask.sampling.temperature = 1;
+		l.ask.sampling.top_k = TOP;
+		l.ask.sampling.seed = (uint64_t)i;
+		submit(&l, &rig);
+		while (engine_step(rig.e))
+			;
+		life_read(&l, false);
+		if (first < 0) {
+			first = l.got.tok[0];
+			memcpy(text, l.prompt, 3 * sizeof(*text));
+			text[3] = first;
+			toy_logits(rig.m, text, 4, row);
+			for (int k = 0; k < TOP; k++) {
+				top[k] = 0;
+				for (int v = 1; v < TOY_VOCAB; v++)
+					top[k] = row[v] > row[top[k]] ? v : top[k];
+				total += p[k] = exp((double)row[top[k]]);
+				row[top[k]] = -1000;
+			}
+		}
+		accepted += l.end.n_accepted;
+		for (int k = 0; k < TOP && l.got.tok[0] == first; k++)
+			count[k] += l.got.tok[1] == top[k];
+		n += l.got.tok[0] == first;
+		life_free(&l);
+	}
+	for (int k = 0; k < TOP; k++) {
+		double want = n * p[k] / total;
+
+		chi += (count[k] - want) * (count[k] - want) / want;
+		inside += count[k];
+	}
+	CHECK(n > 1000 && inside == n, "%d of %d tokens inside the filter", inside, n);
+	/* 18.5: one in a thousand, of 4 degrees of freedom; the seeds are always the same. */
+	CHECK(chi < 18.5, "chi-square %g", chi);
+	CHECK((how == GUESS_WRONG) == !accepted, "%d accepted", accepted);
+	rig_close(&rig);
 }
 
 /* ---- a model that drafts ---- */
@@ -761,6 +846,9 @@ int main(int argc, char **argv)
 	test_pretend();
 	test_self(false);
 	test_self(true);
+	test_distribution(GUESS_RIGHT);
+	test_distribution(GUESS_WRONG);
+	test_distribution(GUESS_DICE);
 	test_matrix(quick);
 	for (uint64_t i = 0; i < n; i++)
 		test_lives((first + i) * 1000003);
