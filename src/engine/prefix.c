@@ -39,6 +39,9 @@ struct prefix_tree {
 /* Ghosts may take this share of the budget: a token is some thousandth of what
  * its page and state are, so that the memory of a path outlives its states by far. */
 enum { GHOST_SHARE = 32 };
+/* And beyond so many nodes the oldest ghosts go: every lookup and every eviction
+ * looks at all nodes, which is then still a tenth of a millisecond's work. */
+enum { NODES_MAX = 4096 };
 
 static bool has_state(const struct prefix_node *e)
 {
@@ -119,6 +122,7 @@ static struct prefix_node *node_new(struct prefix *p, struct prefix_node *parent
 	e->end = parent->end + n;
 	e->id = ++p->next_id;
 	e->made = e->used = p->clock;
+	p->n_node++;
 	link_in(p, parent, e);
 	count_in(p, e);
 	return e;
@@ -172,6 +176,7 @@ static void join(struct prefix *p, struct prefix_node *e)
 	count_in(p, c);
 	free(e->tok);
 	free(e);
+	p->n_node--;
 }
 
 static void tree_free(struct prefix *p, struct prefix_tree *t)
@@ -197,6 +202,7 @@ static void remove_leaf(struct prefix *p, struct prefix_node *e)
 		link_out(p, e);
 		free(e->tok);
 		free(e);
+		p->n_node--;
 		e = parent;
 		if (!e->child && e->placed)
 			break;          /* a ghost in its own right */
@@ -471,7 +477,7 @@ void prefix_trim(struct prefix *p)
 		if (!evict_one(p, e) && !drop_ghost(p) && !prefix_shrink(p))
 			break;          /* pins, and what leads to them */
 	}
-	while (p->ghost_bytes > p->bytes_max / GHOST_SHARE && drop_ghost(p))
+	while ((p->ghost_bytes > p->bytes_max / GHOST_SHARE || p->n_node > NODES_MAX) && drop_ghost(p))
 		;
 }
 
@@ -489,7 +495,7 @@ void prefix_fini(struct prefix *p)
 {
 	p->tier = NULL;         /* what is on disk stays there */
 	prefix_drop(p, NULL, NULL);
-	assert(!p->tree && !p->own_bytes && !p->ghost_bytes && !p->n_state);
+	assert(!p->tree && !p->own_bytes && !p->ghost_bytes && !p->n_state && !p->n_node);
 }
 
 /* The nearest node below with a state; NULL: there is none. */
@@ -777,6 +783,7 @@ static int drop_all(struct prefix *p, struct prefix_node *top)
 		link_out(p, e);
 		free(e->tok);
 		free(e);
+		p->n_node--;
 		if (e == top)
 			return n;
 		e = parent;
@@ -860,7 +867,7 @@ void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, cons
 void prefix_check(const struct prefix *p)
 {
 	size_t own = 0, ghosts = 0;
-	int n_state = 0, n_pinned = 0;
+	int n_state = 0, n_pinned = 0, n_node = 0;
 
 	for (struct prefix_tree *t = p->tree; t; t = t->next) {
 		own += sizeof(*t) + strlen(t->salt);
@@ -873,6 +880,7 @@ void prefix_check(const struct prefix *p)
 		ghosts += is_ghost(e) ? own_bytes(e) : 0;
 		n_state += has_state(e);
 		n_pinned += e->pinned;
+		n_node++;
 		assert(e->n > 0 && e->end == e->parent->end + e->n && e->tree == e->parent->tree);
 		assert(!e->pinned || has_state(e));
 		assert(!has_state(e) || e->snaps.pos == e->end);
@@ -886,4 +894,5 @@ void prefix_check(const struct prefix *p)
 		assert(below == e->below);
 	}
 	assert(own == p->own_bytes && ghosts == p->ghost_bytes && n_state == p->n_state && n_pinned == p->n_pinned);
+	assert(n_node == p->n_node);
 }

@@ -51,7 +51,7 @@ struct prefix {
 	size_t bytes;                   /* as last counted */
 	size_t own_bytes;               /* tokens and nodes */
 	size_t ghost_bytes;             /* of that, leaves without a state */
-	int n_state, n_pinned;
+	int n_state, n_pinned, n_node;
 	uint64_t clock;                 /* counts lookups that were used */
 	uint64_t next_id;
 	struct place_odds odds;

@@ -237,6 +237,28 @@ static void store_life(uint64_t seed)
 	toy_close(m);
 }
 
+/* However many prompts come under however many salts, the tree stays small. */
+static void test_many(void)
+{
+	struct model *m = toy_open(&(struct toy_opts){ .slots = 1, .ctx_max = LONG, .step_rows = LONG, .page_rows = 4 });
+	struct prefix p;
+
+	prefix_init(&p, &m->caches, 64 << 20);
+	for (int i = 0; i < 6000; i++) {
+		int32_t tok[4] = { i % 7, i % 100, i, 1 };
+		char salt[16];
+		struct prefix_key key = { .salt = salt, .kind = PLACE_END };
+
+		snprintf(salt, sizeof(salt), "%d", i % 50);
+		prefix_note(&p, &key, tok, 4);
+		CHECK(p.n_node <= 4096, "%d nodes", p.n_node);
+	}
+	CHECK(p.n_node > 4000, "%d nodes", p.n_node);
+	prefix_check(&p);
+	prefix_fini(&p);
+	toy_close(m);
+}
+
 /* ---- through the engine ---- */
 
 struct rig {
@@ -748,6 +770,7 @@ int main(int argc, char **argv)
 
 	for (uint64_t i = 0; i < n; i++)
 		store_life((first + i) * 7919);
+	test_many();
 	test_chat();
 	test_together();
 	test_apart();
