@@ -1,5 +1,6 @@
 """What the server tells of its prefix store, and what clients' rewritten turns find there.
 Run as: test_cache.py WEFT MODEL"""
+import copy
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ import unittest
 from serverkit import Server
 
 WEFT, MODEL = sys.argv[1:3]
+QUICK = os.environ.get("WEFT_TEST_QUICK")
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
 if not os.path.exists(os.path.join(MODEL, "model.safetensors")):
@@ -131,6 +133,58 @@ class Ordering(Test):
         self.assertGreater(s.post("/v1/cache/drop", {"cache_salt": "x"}).json()["dropped"], 0)
         self.assertEqual(self.explain(s, dict(a, cache_salt="x"))["resumed_at"], 0)
         self.assertGreater(self.explain(s, a)["resumed_at"], 0)
+
+
+WEATHER = [{"type": "function", "function": {"name": "get_weather", "description": "Get the weather of a city.", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "description": "Name of the city"}}, "required": ["city"]}}}]
+
+
+class Replaying(Test):
+    """test_turns.py has the cases; here the engine that computes and keeps."""
+
+    def talk(self, s, salt, mutate, cities):
+        messages, out = [], []
+        for city in cities:
+            messages.append({"role": "user", "content": "What is the weather in %s?" % city})
+            for _ in range(2):
+                r = s.post(CHAT, {"messages": messages, "tools": WEATHER, "cache_salt": salt, "temperature": 0,
+                                  "max_tokens": 80, "chat_template_kwargs": {"enable_thinking": True},
+                                  "cache_report": True}).json()
+                m, u = r["choices"][0]["message"], r["usage"]
+                calls = m.get("tool_calls", [])
+                out.append((m["content"], m.get("reasoning_content"), [c["function"] for c in calls],
+                            u["prompt_tokens"], u["completion_tokens"], u["prompt_tokens_details"]["cached_tokens"]))
+                messages.append(mutate(copy.deepcopy(m)))
+                if not calls:
+                    break
+                for c in calls:
+                    messages.append({"role": "tool", "tool_call_id": c["id"], "content": '{"city": "%s", "sky": "clear"}' % city})
+        return out
+
+    def test_a_perfect_client_finds_no_more(self):
+        s = self.serve()
+
+        def silent(m):
+            m.pop("reasoning_content", None)
+            return m
+
+        def spread(m):
+            for c in m.get("tool_calls", []):
+                c["function"]["arguments"] = json.dumps(json.loads(c["function"]["arguments"]), indent=2)
+            return dict(m, content="\n%s " % m["content"] if m["content"] else m["content"], audio=None)
+
+        cities = ["Paris", "Rome"] if QUICK else ["Paris", "Rome", "Oslo", "Madrid"]
+        want = self.talk(s, "a", lambda m: m, cities)
+        for i, (_, _, calls, prompt, output, _) in enumerate(want[:-1]):
+            # Within a user's turn all goes on from the last sampled token.
+            if calls:
+                self.assertGreaterEqual(want[i + 1][5], prompt + output - 1, i)
+        self.assertGreater(sum(1 for w in want if w[2]), 1)
+        for salt, mutate in (("b", silent), ("c", spread), ("d", lambda m: silent(spread(m)))):
+            self.assertEqual(self.talk(s, salt, mutate, cities), want, salt)
+        # A server that remembers nothing reads another prompt.
+        cold = self.serve("--turn-replay", "off")
+        self.assertNotEqual(self.talk(cold, "a", silent, cities), want)
 
 
 if __name__ == "__main__":
