@@ -435,23 +435,13 @@ static size_t moved(const struct edit *e, int n, size_t byte)
 /* All that points into the text follows it. */
 static void move_all(struct prompt *p, const struct edit *e, int n)
 {
-	size_t n_user = 0;
-	int k = 0;
-
 	for (size_t i = 0; i < p->out.n_runs; i++)
 		p->out.runs[i].end = moved(e, n, p->out.runs[i].end);
 	for (int i = 0; i < MARKS_MAX; i++)
 		p->part[i] = moved(e, n, p->part[i]);
-	for (size_t i = 0; i < p->n_user; i++) {
-		struct text_range u = p->user[i];
-
-		while (k < n && e[k].to <= u.start)
-			k++;
-		if (k < n && u.start >= e[k].from)
-			continue;       /* the client's words in our turn: ours are there now */
-		p->user[n_user++] = (struct text_range){ moved(e, n, u.start), moved(e, n, u.end) };
-	}
-	p->n_user = n_user;
+	/* Those inside a turn stay inside it, where nothing is tokenised. */
+	for (size_t i = 0; i < p->n_user; i++)
+		p->user[i] = (struct text_range){ moved(e, n, p->user[i].start), moved(e, n, p->user[i].end) };
 }
 
 void past_splice(struct past *h, struct prompt *p, const struct template_output *blank, const struct tokenizer *t)

@@ -183,6 +183,9 @@ class Faults(Test):
                 c.request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 1})    # the connection goes on
                 self.assertEqual(c.reply().status, 200)
                 c.close()
+        # What had been submitted for it before is given up, too.
+        self.assertEqual(s.post(COMPLETIONS, {"prompt": ["say slow", "say assert"], "max_tokens": ENDLESS}).status, 500)
+        n += 1
         self.assertEqual(s.post(COMPLETIONS, {"prompt": "say broken", "max_tokens": 9}).status, 500)
         c = s.connect()
         c.request("POST", COMPLETIONS, {"prompt": "say broken", "max_tokens": 9, "stream": True})
@@ -411,11 +414,13 @@ class Stopping(Test):
         self.assertEqual((r.status, r.json()["status"], r.headers["connection"]), (503, "stopping", "close"))
         idle.send(whole)
         half.send(whole[-4:])
-        for r in (idle.reply(), half.reply(), s.post(CHAT, {"messages": []})):
+        early = s.connect()     # told before it has sent its body
+        early.send(whole[:whole.index(b"\r\n\r\n") + 4])
+        for r in (idle.reply(), half.reply(), early.reply(), s.post(CHAT, {"messages": []})):
             self.assertEqual((r.status, r.error()["code"], r.headers["retry-after"], r.headers["connection"]),
                              (503, "stopping", "1", "close"))
         self.assertIn(b'"finish_reason":"length"', c.until(b"[DONE]"))
-        for conn in (idle, half, c):
+        for conn in (idle, half, early, c):
             conn.close()
         self.assertEqual(s.wait(), 0)
         s.close()
