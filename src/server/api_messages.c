@@ -339,11 +339,13 @@ const struct api messages_api = {
 
 static void count(struct exchange *x)
 {
-	const struct generation *g = x->work;
-	char text[60];
-	int n = snprintf(text, sizeof text, "{\"input_tokens\":%zu}\n", g->prompt[0].n);
+	struct generation *g = x->work;
+	struct buf b;
 
-	exchange_reply(x, 200, "application/json", text, (size_t)n);
+	buf_init(&b);
+	buf_printf(&b, "{\"input_tokens\":%zu}\n", g->prompt[0].n);
+	generation_reply(g, &b);
+	buf_fini(&b);
 }
 
 static const struct family count_family = {

@@ -91,7 +91,7 @@ static void tokenize_ready(struct exchange *x)
 		buf_putc(&b, ']');
 	}
 	buf_puts(&b, "}\n");
-	exchange_reply(x, 200, "application/json", b.p, b.n);
+	generation_reply(x->work, &b);
 	buf_fini(&b);
 }
 
@@ -148,7 +148,7 @@ static void text_ready(struct exchange *x)
 	buf_puts(&b, ",\"content\":");
 	json_put_str(&b, g->echo.p, g->echo.n);
 	buf_puts(&b, "}\n");
-	exchange_reply(x, 200, "application/json", b.p, b.n);
+	generation_reply(x->work, &b);
 	buf_fini(&b);
 }
 

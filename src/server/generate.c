@@ -429,28 +429,40 @@ static void fail(struct generation *g, const struct err *err)
 	break_off(g, &p);
 }
 
+void generation_reply(struct generation *g, const struct buf *body)
+{
+	struct exchange *x = g->x;
+	struct buf extra;
+
+	buf_init(&extra);
+	if (g->params.unknown.n)
+		buf_printf(&extra, "x-weft-warning: unknown fields: %s\r\n", g->params.unknown.p);
+	x->status = 200;
+	if (x->conn)
+		conn_reply(x->conn, 200, "application/json", extra.p, body->p, body->n);
+	buf_fini(&extra);
+	exchange_end(x);
+}
+
 static void finish(struct generation *g)
 {
 	struct exchange *x = g->x;
-	struct buf out, extra;
+	struct buf out;
 
 	histogram_add(&x->srv->metrics.whole, (double)(clock_monotonic_ns() - x->t_begin) / 1e9, 1);
 	account(g, finish_name(g->choice[0].finish));
 	buf_init(&out);
-	buf_init(&extra);
 	if (g->streaming) {
 		g->fam->close(g, &out);
 		conn_stream(x->conn, out.p, out.n);
 		conn_stream_end(x->conn);
 	} else {
 		g->fam->whole(g, &out);
-		if (g->params.unknown.n)
-			buf_printf(&extra, "x-weft-warning: unknown fields: %s\r\n", g->params.unknown.p);
-		x->status = 200;
-		conn_reply(x->conn, 200, "application/json", extra.p, out.p, out.n);
+		generation_reply(g, &out);
+		buf_fini(&out);
+		return;
 	}
 	buf_fini(&out);
-	buf_fini(&extra);
 	exchange_end(x);
 }
 

@@ -131,6 +131,9 @@ void generation_drop(struct exchange *x);
 void generation_abandon(struct exchange *x);
 void generation_stop(struct exchange *x, const struct problem *p);
 
+/* Replies with a whole JSON body, and the header that names unknown fields; ends the exchange. */
+void generation_reply(struct generation *g, const struct buf *body);
+
 /* Room for n prompts; each is to be filled with the family's tokens. */
 void generation_prompts(struct generation *g, int n);
 /* Tokenises text into prompt i.  user marks what must not be read as special tokens. */

@@ -217,6 +217,14 @@ class Prompts(Shared):
         self.assertEqual(r.json()["prompt"], "abc<think>")
         self.assertEqual(self.s.post("/apply-template", {"messages": []}).status, 400)
 
+    def test_unknown(self):
+        for path, body in (("/tokenize", {"prompt": "x"}), ("/detokenize", {"tokens": [1]}), ("/apply-template", user("x")),
+                           ("/v1/messages/count_tokens", user("x")), ("/v1/messages", user("x", max_tokens=1)),
+                           ("/v1/responses", {"input": "x", "max_output_tokens": 1})):
+            r = self.s.post(path, dict(body, zork=1))
+            self.assertEqual((r.status, r.headers["x-weft-warning"]), (200, "unknown fields: zork"), path)
+            self.assertNotIn("x-weft-warning", self.s.post(path, body).headers)
+
     def test_systems(self):
         """Several at the beginning are one where the template wants that; elsewhere they stay as they are."""
         body = {"messages": [{"role": "system", "content": "A"}, {"role": "developer", "content": "B"},
