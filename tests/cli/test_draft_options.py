@@ -1,0 +1,105 @@
+#!/usr/bin/python3
+"""Drafters by option: what each says when it cannot, and that answers and logits are the same with each.
+Run as: test_draft_options.py WEFT MODELS"""
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+WEFT, MODELS = sys.argv[1:3]
+TINY, DRAFT, QUANT = (os.path.join(MODELS, n) for n in ("weft-tiny", "weft-tiny-draft", "weft-tiny-4bit"))
+
+
+def run(*args, code=0):
+    p = subprocess.run([WEFT, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    assert p.returncode == code, "%s: exit %d, not %d\n%s\n%s" % (args, p.returncode, code, p.stdout, p.stderr)
+    return p
+
+
+def head_folder(work, rename):
+    """The draft head of weft-tiny in a folder of its own."""
+    out = os.path.join(work, "head-" + rename("mtp.x"))
+    os.mkdir(out)
+    with open(os.path.join(TINY, "model.safetensors"), "rb") as f:
+        head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        data = f.read()
+    part, at, blob = {}, 0, b""
+    for name, t in head.items():
+        if name.startswith("mtp."):
+            a, b = t["data_offsets"]
+            part[rename(name)] = {**t, "data_offsets": [at, at + b - a]}
+            blob += data[a:b]
+            at += b - a
+    text = json.dumps(part).encode()
+    text += b" " * (-len(text) % 8)
+    with open(os.path.join(out, "model.safetensors"), "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + blob)
+    with open(os.path.join(TINY, "config.json")) as f:
+        config = json.load(f)
+    config["model_type"] = "qwen3_5_mtp"
+    with open(os.path.join(out, "config.json"), "w") as f:
+        json.dump(config, f)
+    return out
+
+
+def other_tokens(work):
+    out = os.path.join(work, "other-tokens")
+    shutil.copytree(DRAFT, out)
+    path = os.path.join(out, "tokenizer.json")
+    with open(path) as f:
+        t = json.load(f)
+    t["added_tokens"][-1]["content"] = "<|changed|>"
+    with open(path, "w") as f:
+        json.dump(t, f)
+    return out
+
+
+def main():
+    with tempfile.TemporaryDirectory() as work:
+        ask = ("run", TINY, "--temp", "0", "-n", "40", "-p", "Repeat: red green blue red green blue red green")
+        heads = [head_folder(work, lambda n: n), head_folder(work, lambda n: n.removeprefix("mtp."))]
+        plain = run(*ask, "--draft-kind", "none").stdout
+        for more in ([], ["--draft-kind", "ngram"], ["--draft-kind", "mtp"], ["--draft-model", DRAFT],
+                     ["--draft-kind", "model", "--draft-model", DRAFT, "--num-draft-tokens", "16"],
+                     ["--draft-model", heads[0]], ["--draft-kind", "mtp", "--draft-model", heads[1]],
+                     ["--num-draft-tokens", "0"], ["--draft-fixed", "--num-draft-tokens", "3"],
+                     ["--draft-fixed", "--prefill-step-size", "2"]):
+            assert run(*ask, *more).stdout == plain, more
+        print("ok the same answer")
+
+        ids, out = os.path.join(work, "ids.json"), os.path.join(work, "out.safetensors")
+        with open(ids, "w") as f:
+            json.dump([(i * i * 7 + 5) % 2000 for i in range(90)], f)
+
+        def logits(*more):
+            run("logits", TINY, "--ids", ids, "--out", out, "--greedy", "30", *more)
+            with open(out, "rb") as f:
+                return f.read()
+
+        want = logits()
+        for more in (["--draft", "ngram"], ["--draft", "mtp"], ["--draft", "mtp", "--alongside", "2", "--split", "7"],
+                     ["--draft", "mtp", "--draft-model", heads[1], "--resume-at", "100"],
+                     ["--draft", "auto", "--draft-model", DRAFT, "--num-draft-tokens", "5"]):
+            assert logits(*more) == want, more
+        print("ok the same logits")
+
+        def refused(what, *more):
+            e = run(*ask, *more, code=1).stderr
+            assert what in e, e
+
+        refused("needs --draft-model", "--draft-kind", "model")
+        refused("without a model", "--draft-kind", "ngram", "--draft-model", DRAFT)
+        refused("is a whole model", "--draft-kind", "mtp", "--draft-model", DRAFT)
+        refused("is a draft head", "--draft-kind", "model", "--draft-model", heads[0])
+        refused("cannot draft: its token", "--draft-model", other_tokens(work))
+        e = run("run", QUANT, "-p", "x", "--draft-kind", "mtp", code=1).stderr
+        assert "no draft head" in e, e
+        e = run(*ask, "--draft-kind", "magic", code=2).stderr
+        assert "none|ngram|model|mtp|auto" in e, e
+        print("ok refusals")
+
+
+main()
