@@ -151,7 +151,9 @@ static int text_init(struct engine *e, struct request *r, const struct ask *a, s
 	detok_init(&r->detok, e->tok, a->skip_special);
 	r->has_text = true;
 	if (a->n_stop)
-		r->text_end = xmalloc(size_mul((size_t)r->out_max + 1, sizeof(*r->text_end)));
+		r->text_end = try_malloc(size_mul((size_t)r->out_max + 1, sizeof(*r->text_end)));
+	if (a->n_stop && !r->text_end)
+		return err_set(err, E_FULL, "no memory for the text of an answer of up to %d tokens", r->out_max);
 	return 0;
 }
 
@@ -209,7 +211,11 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->slot = -1;
 	r->n_prompt = r->n_tok = a->n_prompt;
 	r->out_max = out_max;
-	r->tok = xmalloc(size_mul((size_t)a->n_prompt + (size_t)out_max, sizeof(*r->tok)));
+	r->tok = try_malloc(size_mul((size_t)a->n_prompt + (size_t)out_max, sizeof(*r->tok)));
+	if (!r->tok) {
+		request_unref(r);
+		return err_set(err, E_FULL, "no memory for a request of %d tokens and an answer of up to %d", a->n_prompt, out_max);
+	}
 	memcpy(r->tok, a->prompt, (size_t)a->n_prompt * sizeof(*r->tok));
 	r->stop_token = copy(a->stop_token, a->n_stop_token, sizeof(*a->stop_token));
 	r->n_stop_token = a->n_stop_token;
@@ -388,13 +394,30 @@ void engine_finish(struct engine *e, struct request *r)
 
 /* ---- the step ---- */
 
+/* Did r's deadline pass, or will it before its prompt could be computed at best? */
+static bool is_late(const struct engine *e, const struct request *r, int64_t now)
+{
+	double rate = pace_rate(&e->pace, false), left_s = (double)(r->deadline_ns - now) / 1e9;
+	struct prefix_hit hit = { 0 };
+
+	if (r->deadline_ns == INT64_MAX)
+		return false;
+	if (left_s <= 0)
+		return true;
+	if (r->slot >= 0 || r->started || !rate || r->n_prompt <= left_s * rate)
+		return false;
+	if (!r->no_cache)
+		prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+	return r->n_prompt - hit.at > left_s * rate;
+}
+
 /* Ends r if it was cancelled (all: as if it were) or is too late. */
 static void finish_left(struct engine *e, struct request *r, bool all, int64_t now)
 {
 	if (all || atomic_load_explicit(&r->cancel, memory_order_relaxed)) {
 		verify_end(r, FINISH_CANCEL);
-	} else if (now >= r->deadline_ns) {
-		err_set(&r->err, E_LATE, "the deadline passed %.3f s after the request came, with %d of %d prompt tokens computed",
+	} else if (is_late(e, r, now)) {
+		err_set(&r->err, E_LATE, "the deadline, %.3f s after the request came, was not kept: %d of %d prompt tokens are computed",
 		        (double)(r->deadline_ns - r->t_submit) / 1e9, r->pos < r->n_prompt ? r->pos : r->n_prompt, r->n_prompt);
 		verify_end(r, FINISH_ERROR);
 	} else {

@@ -1,5 +1,4 @@
 /* verify.c - from logits to tokens, from tokens to text, and the end of an answer. */
-#include <assert.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -75,7 +74,12 @@ static void take_token(struct engine *e, struct request *r, const struct pick *p
 		verify_end(r, FINISH_STOP);
 		return;
 	}
-	assert(r->n_tok < r->n_prompt + r->out_max);
+	if (r->n_tok >= r->n_prompt + r->out_max) {
+		/* A fault of ours, but in this request's books alone: the others go on. */
+		err_set(&r->err, E_LIMIT, "token %d of an answer of at most %d", r->n_tok - r->n_prompt, r->out_max);
+		verify_end(r, FINISH_ERROR);
+		return;
+	}
 	r->tok[r->n_tok++] = pick->token;
 	sampler_accept(&r->sampler, pick->token);
 	lead_take(&r->lead, pick->token);

@@ -207,8 +207,8 @@ static void test_preempted(void)
 {
 	static struct life l[6];
 
-	for (int kind = 0; kind < 4; kind++) {
-		static const size_t park[] = { 0, 3000, 1 << 20, 1 << 20 };
+	for (int kind = 0; kind < 5; kind++) {
+		static const size_t park[] = { 0, 3000, 1 << 20, 1 << 20, 1 << 20 };
 		struct toy_opts to = roomy;
 		struct engine_stats s;
 		struct world w;
@@ -225,11 +225,13 @@ static void test_preempted(void)
 			submit(&l[i], &w);
 			rows += l[i].ask.n_prompt + 119;
 		}
+		try_malloc_max = kind == 4 ? 3000 : SIZE_MAX;   /* the machine has less than the budget */
 		pump(&w);
+		try_malloc_max = SIZE_MAX;
 		s = stats_of(&w);
 		CHECK(s.preempted > 0 && s.preempted < 60, "%d preempted", (int)s.preempted);
 		CHECK(!s.parked && !s.parked_bytes, "%d are parked for ever", s.parked);
-		if (kind >= 2)
+		if (kind == 2 || kind == 3)
 			CHECK(s.resumed == s.preempted && w.rows == rows, "%d of %d resumed, %d rows for %d", (int)s.resumed,
 			      (int)s.preempted, (int)w.rows, (int)rows);
 		else
@@ -439,6 +441,56 @@ static void test_deadline(void)
 	l[0].ask.max_tokens = 10;
 	l[0].ask.deadline_ns = w.now + 500 * MS;
 	submit(&l[0], &w);
+	pump(&w);
+	end(&l[0], &w);
+	world_close(&w);
+}
+
+/* In the queue, long before the deadline: what cannot be computed until then waits no longer. */
+static void test_deadline_hopeless(void)
+{
+	static struct life l[2];
+	struct world w;
+
+	world_open(&w, roomy, (struct engine_opts){ .seqs_max = 1 });
+	for (int i = 0; i < 2; i++) {
+		life_init(&l[i], 300, 250, 1 + (uint64_t)i);
+		l[i].ask.max_tokens = 60;
+		l[i].ask.deadline_ns = i ? w.now + 1100 * MS : 0;
+		submit(&l[i], &w);
+	}
+	while (!l[1].done) {
+		engine_step(w.e);
+		life_read(&l[1], false);
+	}
+	CHECK(l[1].end.err.code == E_LATE && !l[1].started, "%s", l[1].end.err.msg);
+	CHECK(w.now > 600 * MS && w.now < 900 * MS, "after %.0f ms; its prompt takes over 300", (double)w.now / MS);
+	pump(&w);
+	end(&l[0], &w);
+	life_free(&l[1]);
+	world_close(&w);
+}
+
+/* ---- faults ---- */
+
+/* No memory for one request is that request's matter. */
+static void test_no_memory(void)
+{
+	static struct life l[2];
+	struct world w;
+	struct err err;
+
+	world_open(&w, roomy, (struct engine_opts){ 0 });
+	for (int i = 0; i < 2; i++) {
+		life_init(&l[i], 50, 250, (uint64_t)i);
+		l[i].ask.max_tokens = i ? 300 : 20;
+	}
+	submit(&l[0], &w);
+	engine_step(w.e);
+	try_malloc_max = 1000;
+	CHECK(life_submit(&l[1], w.e, &err) == E_FULL && strstr(err.msg, "300"), "%s", err.msg);
+	CHECK(!l[1].r, "a request that was not taken");
+	try_malloc_max = SIZE_MAX;
 	pump(&w);
 	end(&l[0], &w);
 	world_close(&w);
@@ -798,6 +850,8 @@ int main(void)
 	test_yield();
 	test_urgent();
 	test_deadline();
+	test_deadline_hopeless();
+	test_no_memory();
 	test_stuck();
 	return 0;
 }
