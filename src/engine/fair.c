@@ -127,21 +127,33 @@ static bool computes(const struct engine *e, const struct request *r)
 	return r->skip != e->sched.round && r->n_tok - r->pos > 1;
 }
 
-/* The best of a client's, and its rank.  What runs comes before what waits. */
+static bool is_short(const struct request *r)
+{
+	return r->n_tok - r->pos <= FAIR_QUANTUM;
+}
+
+/* The best of a client's, and its rank: of the highest rank the first, those that run
+ * before those that wait; but a short one before a long one, within bounds. */
 static struct request *best_of(struct engine *e, const struct client *c, bool waiting, int64_t now, int64_t top,
                                int64_t *its)
 {
 	struct sched *s = &e->sched;
-	struct request *best = NULL;
-	int64_t at;
+	struct request *best = NULL, *quick = NULL;
+	int64_t quick_at = 0, at;
 
 	for (int i = 0; i < s->n_run; i++) {
-		if (s->run[i]->client != c || !computes(e, s->run[i]))
+		struct request *r = s->run[i];
+
+		if (r->client != c || !computes(e, r))
 			continue;
-		at = rank(s->run[i], now, top);
+		at = rank(r, now, top);
 		if (!best || at > *its) {
-			best = s->run[i];
+			best = r;
 			*its = at;
+		}
+		if (is_short(r) && (!quick || at > quick_at)) {
+			quick = r;
+			quick_at = at;
 		}
 	}
 	/* The list is by priority: its head is best unless others have waited longer. */
@@ -153,10 +165,28 @@ static struct request *best_of(struct engine *e, const struct client *c, bool wa
 			best = r;
 			*its = at;
 		}
-		if (!s->fair.n_ranked)
+		if (is_short(r) && (!quick || at > quick_at)) {
+			quick = r;
+			quick_at = at;
+		}
+		if (!s->fair.n_ranked && quick)
 			break;
 	}
-	return best;
+	return quick && !is_short(best) && quick_at == *its && c->favour < FAIR_FAVOUR ? quick : best;
+}
+
+/* r's client has a long prompt that r went before. */
+static bool passes(const struct engine *e, const struct request *r)
+{
+	if (!is_short(r))
+		return false;
+	for (int i = 0; i < e->sched.n_run; i++)
+		if (e->sched.run[i]->client == r->client && !is_short(e->sched.run[i]))
+			return true;
+	for (const struct request *w = r->client->waiting; w; w = w->next)
+		if (!is_short(w) && w->age < r->age)
+			return true;
+	return false;
 }
 
 /* The highest priority anyone asks for. */
@@ -231,6 +261,10 @@ void fair_charge(struct engine *e, struct request *r, int n)
 	struct fair *f = &e->sched.fair;
 	struct client *c = r->client;
 
+	if (passes(e, r))
+		c->favour += n;
+	else
+		c->favour -= c->favour < n ? c->favour : n;
 	if (!c->in_ring)
 		return;         /* it has nothing more to compute */
 	if (c->fresh)

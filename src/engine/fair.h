@@ -7,7 +7,7 @@
  * bounded: beyond FAIR_FAVOUR tokens those who came anew get no more than all the
  * others do, and a client that has nothing more to compute stays in the ring until
  * its turn comes, so coming and going gains nothing.  Of a client's own prompts the oldest is computed
- * first.
+ * first, but one of at most a quantum before a longer one, with the same bound.
  *
  * Among all these the highest priority goes first.  A request rises by one for
  * every FAIR_RISE_NS that it waits, up to the highest there is, so none starves.

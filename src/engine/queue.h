@@ -29,6 +29,7 @@ struct client {
 	struct request *waiting;        /* not running: by falling priority, then age */
 	struct client *turn_prev, *turn_next;
 	int64_t deficit;                /* prompt tokens it may have computed before its turn is over */
+	int64_t favour;                 /* tokens of short prompts computed before its long ones, less those since */
 	bool in_ring, fresh;
 	uint64_t shut;                  /* the round in which none of its may join */
 };

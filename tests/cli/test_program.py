@@ -75,6 +75,16 @@ def test_once():
     assert run("run", "-n", "0", "-p", "x").stdout == ""
 
 
+def test_memory():
+    """--memory bounds the plan that is printed, and is refused with numbers when nothing is left."""
+    for mb in (40, 200):
+        p = run("run", "--memory", f"{mb}M", "-n", "1", "-p", "x", "--log-level", "info")
+        plan = re.search(r"memory (\d+) MB: weights mapped (\d+), step (\d+), states (\d+), keys and values up to (\d+)", p.stderr)
+        assert plan and mb // 4 < int(plan[1]) <= mb and int(plan[2]) > 0 and int(plan[5]) > 0, p.stderr
+    p = run("run", "--memory", "9M", "-p", "x", code=1)
+    assert "--memory 9 MB" in p.stderr and "weights" in p.stderr, p.stderr
+
+
 def Terminal(*args):
     return terminal.Terminal([weft, *args], env)
 

@@ -785,6 +785,55 @@ static void test_long_beside_flood(void)
 	world_close(&w);
 }
 
+/* The same within one client: its short prompts do not wait for its long one, nor
+ * that for ever for them. */
+static void test_own_short(void)
+{
+	static struct life one;
+	static int32_t long_prompt[4000];
+	struct toy_opts to = roomy;
+	struct ask ask = { .prompt = long_prompt, .n_prompt = 3000, .max_tokens = 1, .client = 1 };
+	struct request *r;
+	struct world w;
+	struct event ev;
+	int64_t solo, sum = 0, worst = 0;
+	int n = 0;
+	bool over = false;
+
+	to.ctx_max = 4000;
+	world_open(&w, to, (struct engine_opts){ 0 });
+	sampler_params_init(&ask.sampling);
+	life_init(&one, 100, 250, 1);
+	one.ask.max_tokens = 1;
+	one.ask.client = 1;
+	solo = first_token(&w, &one);
+	pump(&w);
+	end(&one, &w);
+	CHECK(!engine_submit(w.e, &ask, &r, NULL), "long");
+	for (int i = 0; i < 9; i++)
+		engine_step(w.e);
+	for (; !over; n++) {
+		int64_t took;
+
+		CHECK(n < 100, "the long one waits for ever");
+		life_init(&one, 100, 250, (uint64_t)n);
+		one.ask.max_tokens = 1;
+		one.ask.client = 1;
+		took = first_token(&w, &one);
+		worst = took > worst ? took : worst;
+		sum += n < 15 ? took : 0;
+		while (request_next(r, &ev))
+			over |= ev.kind == EV_DONE;
+		CHECK(n || took <= 2 * solo, "%.0f ms beside its own long one, alone %.0f", (double)took / MS, (double)solo / MS);
+		life_free(&one);
+	}
+	CHECK(sum <= 2 * 15 * solo, "%.0f ms in the mean, alone %.0f", (double)sum / 15 / MS, (double)solo / MS);
+	CHECK(n > 20 && n < 60, "%d before the long one", n);
+	request_free(r);
+	pump(&w);
+	world_close(&w);
+}
+
 static void test_priority(void)
 {
 	static struct life l[3];
@@ -841,6 +890,7 @@ int main(void)
 	test_logit_rows();
 	test_short_beside_hog();
 	test_long_beside_flood();
+	test_own_short();
 	test_priority();
 	test_cancel_resumes();
 	test_cancel_stages();
