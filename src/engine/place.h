@@ -10,6 +10,10 @@
 /* A state closer than this to the one before it is not worth its memory: so many
  * tokens more in a step that computes the tail anyway cost next to nothing. */
 enum { PLACE_APART = 8 };
+/* Where prompts part, fewer tokens than this are replayed each time rather than a
+ * state kept: more than templates put between the places that are marked and the
+ * first word that differs. */
+enum { PLACE_REPLAY = 16 };
 
 struct place_at {
 	int pos;

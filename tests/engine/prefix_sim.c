@@ -259,7 +259,7 @@ static void serve(struct sim *s, const struct text *x, int n_prompt)
 		CHECK(!caches_restore(&s->caches, SLOT, hit.snaps, hit.at), "restore");
 	prefix_use(&s->prefix, &hit, s->now);
 	pos = kept = hit.at;
-	junction = hit.report.junction - hit.at >= PLACE_APART ? hit.report.junction : 0;
+	junction = hit.report.junction - hit.at >= PLACE_REPLAY ? hit.report.junction : 0;
 	s->prompt += n_prompt;
 	s->computed += n_prompt - pos;
 	place_plan_init(&plan, n_prompt, x->mark, x->kind, x->n_mark);
