@@ -12,6 +12,13 @@ import time
 PATIENCE = 60           # seconds before a test gives up; never how long it takes
 
 
+def sanitized(program):
+    """Built with a sanitizer, whose memory says nothing of the program's."""
+    with open(program, "rb") as f:
+        text = f.read()
+    return b"__asan_init" in text or b"__tsan_init" in text
+
+
 class Server:
     """Starts argv (with {port_file} filled in), waits until it listens."""
 

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import unittest
 
-from serverkit import PATIENCE, Gone, Server, request
+from serverkit import PATIENCE, Gone, Server, request, sanitized
 
 STUB, TOKENIZER = sys.argv[1:3]
 QUICK = os.environ.get("WEFT_TEST_QUICK")
@@ -249,7 +249,8 @@ class Leaving(Test):
         print("memory after rounds of aborts: %s KB" % [r >> 10 for r in rounds])
         # The first fills what is recycled; a leak would add every round (an exchange and its
         # request are some 5 KB: 5 MB for a thousand).
-        self.assertLess(rounds[2] - rounds[1], 1 << 20)
+        if not sanitized(STUB):
+            self.assertLess(rounds[2] - rounds[1], 1 << 20)
         self.assertEqual(s.post(COMPLETIONS, {"prompt": "ab", "max_tokens": 1}).status, 200)
 
 
@@ -283,7 +284,7 @@ class Reading(Test):
         s.until("the engine finished for it", requests_total=2, requests_running=0, requests_waiting=0)
         grown = peak() - before
         print("30,000 tokens wait for a reader: the peak grew by %.2f MB" % (grown / 1e6))
-        if "asan" not in STUB and "tsan" not in STUB:
+        if not sanitized(STUB):
             self.assertLess(grown, 2.5e6)
         c.close()
 
