@@ -230,11 +230,6 @@ static void left(struct prefix_tier *tier, const char *salt, const int32_t *tok,
 	free(key);
 }
 
-/* prefix_tier.dropped */
-static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
-{
-}
-
 /* ---- reading ---- */
 
 /* On the reading thread. */
@@ -381,6 +376,18 @@ static bool read_some(struct disk *d, size_t bytes)
 		}
 	}
 	return done > 0;
+}
+
+/* prefix_tier.dropped */
+static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
+{
+	struct disk *d = (struct disk *)tier;
+	struct digest *key = keys_of(d, salt, tok, n);
+
+	if (d->load)
+		read_over(d, false);
+	spill_drop(d->spill, key, tok, n);
+	free(key);
 }
 
 /* ---- who waits ---- */

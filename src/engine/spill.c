@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/spill_drop.h"
 #include "engine/spill_index.h"
 
 /* After the disk refused, 1, 2, 4 .. this many pieces are not even tried. */
@@ -25,7 +26,8 @@ struct job {
 	struct spill_head head;
 	uint64_t tail;
 	int32_t *tok;                   /* [head.n_tok] */
-	void *payload;
+	void *payload;                  /* NULL: not to be written but dropped, the keys below */
+	struct digest *key;
 };
 
 struct got {
@@ -62,6 +64,7 @@ struct spill {
 	struct spill_index index;
 	struct job *jobs, **jobs_end;
 	struct spill_load *loads;
+	int dropping;                   /* prefixes that are still to be dropped */
 	bool writing, closing;
 	int rest, rest_next;            /* pieces still to be left alone; after the next failure */
 	int64_t clock;                  /* the last time given to a use: they rise */
@@ -171,6 +174,7 @@ static void job_free(struct job *j)
 {
 	free(j->tok);
 	free(j->payload);
+	free(j->key);
 	free(j);
 }
 
@@ -265,6 +269,14 @@ static void write_failed(struct spill *s, int errnum)
 		         (long long)s->stats.failed);
 }
 
+static void job_pop(struct spill *s)
+{
+	s->jobs = s->jobs->next;
+	if (!s->jobs)
+		s->jobs_end = &s->jobs;
+	s->writing = true;
+}
+
 static void job_over(struct spill *s, struct job *j, bool written)
 {
 	struct spill_entry *e = spill_index_find(&s->index, j->head.kind, &j->head.key, j->head.pos, j->tail);
@@ -292,10 +304,7 @@ static void write_one(struct spill *s)
 	int64_t used;
 	int rc;
 
-	s->jobs = j->next;
-	if (!s->jobs)
-		s->jobs_end = &s->jobs;
-	s->writing = true;
+	job_pop(s);
 	if (s->rest > 0) {
 		s->rest--;
 		s->stats.failed++;
@@ -313,6 +322,61 @@ static void write_one(struct spill *s)
 	if (rc)
 		write_failed(s, rc);
 	job_over(s, j, !rc);
+}
+
+void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, int n)
+{
+	size_t n_key = (size_t)(n / s->o.page_rows) + 1;
+	struct job *j = xcalloc(1, sizeof(*j));
+
+	j->head.n_tok = (uint32_t)n;
+	j->tok = xmalloc(size_mul((size_t)n + 1, sizeof(*j->tok)));
+	if (n)
+		memcpy(j->tok, tok, (size_t)n * sizeof(*j->tok));
+	j->key = xmalloc(size_mul(n_key, sizeof(*j->key)));
+	memcpy(j->key, key, n_key * sizeof(*j->key));
+	pthread_mutex_lock(&s->lock);
+	s->dropping++;
+	if (!s->read_only) {
+		*s->jobs_end = j;
+		s->jobs_end = &j->next;
+		pthread_cond_signal(&s->work);
+		j = NULL;
+	}
+	/* Another's files stay where they are: this process looks at none of them again. */
+	pthread_mutex_unlock(&s->lock);
+	if (j)
+		job_free(j);
+}
+
+/* Called and returns locked. */
+static void drop_one(struct spill *s)
+{
+	struct job *j = s->jobs;
+	struct spill_name *v = xmalloc(size_mul(s->index.n + 1, sizeof(*v)));
+	size_t n = 0;
+
+	job_pop(s);
+	for (struct spill_entry *e = NULL; (e = spill_index_each(&s->index, e)); )
+		if (!e->folder && !e->queued)
+			v[n++] = (struct spill_name){ .kind = e->kind, .key = e->key, .pos = e->pos, .tail = e->tail };
+	pthread_mutex_unlock(&s->lock);
+	spill_mark(s->io, s->own, s->o.page_rows, j->key, j->tok, (int)j->head.n_tok, v, n);
+	pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < n; i++) {
+		struct spill_entry *e = spill_index_find(&s->index, v[i].kind, &v[i].key, v[i].pos, v[i].tail);
+		char name[SPILL_NAME];
+
+		if (!v[i].out || !e || e->queued)
+			continue;
+		spill_index_remove(&s->index, e);
+		spill_name_put(name, v[i].kind, &v[i].key, v[i].pos, v[i].tail);
+		s->io->unlink(s->io, s->own, name);
+	}
+	s->dropping--;
+	s->writing = false;
+	free(v);
+	job_free(j);
 }
 
 /* Gives a file the time of its last use.  Called and returns locked; false: none
@@ -343,7 +407,9 @@ static void *write_all_jobs(void *arg)
 	make_room(s, 0);        /* the budget may be smaller than last time */
 	s->writing = false;
 	for (;;) {
-		if (s->jobs) {
+		if (s->jobs && !s->jobs->payload) {
+			drop_one(s);
+		} else if (s->jobs) {
 			write_one(s);
 		} else if (!stamp_one(s)) {
 			pthread_cond_broadcast(&s->idle);
@@ -385,7 +451,7 @@ int spill_find_pages(struct spill *s, const struct digest *key, int n_page)
 	int n;
 
 	pthread_mutex_lock(&s->lock);
-	n = find_pages(s, key, n_page);
+	n = s->dropping ? 0 : find_pages(s, key, n_page);
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
@@ -395,7 +461,7 @@ int spill_find(struct spill *s, const struct digest *key, const int32_t *tok, in
 	int rows = s->o.page_rows, best = 0;
 
 	pthread_mutex_lock(&s->lock);
-	for (int i = find_pages(s, key, n / rows); i >= 0 && !best; i--) {
+	for (int i = s->dropping ? -1 : find_pages(s, key, n / rows); i >= 0 && !best; i--) {
 		struct spill_entry *e = NULL;
 
 		while ((e = spill_index_next(&s->index, &key[i], e)))

@@ -190,6 +190,13 @@ void spill_index_use(struct spill_index *x, struct spill_entry *e, int64_t used)
 		link_put(&x->stale, &e->stale);
 }
 
+struct spill_entry *spill_index_each(const struct spill_index *x, struct spill_entry *e)
+{
+	struct spill_link *l = e ? e->use.next : x->use.next;
+
+	return l == &x->use ? NULL : of_use(l);
+}
+
 struct spill_entry *spill_index_oldest(const struct spill_index *x)
 {
 	for (struct spill_link *l = x->use.next; l != &x->use; l = l->next)

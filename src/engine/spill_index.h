@@ -47,6 +47,8 @@ struct spill_entry *spill_index_find(const struct spill_index *x, enum spill_kin
                                      uint32_t pos, uint64_t tail);
 /* Entries under a key, of any kind: call with NULL first. */
 struct spill_entry *spill_index_next(const struct spill_index *x, const struct digest *key, struct spill_entry *e);
+/* All, the one used last long ago first: call with NULL first. */
+struct spill_entry *spill_index_each(const struct spill_index *x, struct spill_entry *e);
 /* Queued, used now; a folder of this model's. */
 struct spill_entry *spill_index_add(struct spill_index *x, enum spill_kind kind, const struct digest *key,
                                     uint32_t pos, uint64_t tail, int64_t used);

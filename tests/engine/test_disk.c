@@ -316,6 +316,32 @@ static void test_others(void)
 	rig_end(&g);
 }
 
+/* What somebody drops does not come back from disk, now or after a restart. */
+static void test_dropped(void)
+{
+	struct rig g = rig();
+	struct life a, b;
+	struct prefix_report rep;
+	struct prefix_spot spot = { 0 };
+	int n;
+
+	life_init(&a, 100, 250, 1);
+	b = a;
+	b.prompt[40] ^= 1;
+	ask(&g, &a, 4, NULL);
+	ask(&g, &b, 4, NULL);
+	spot.tok = a.prompt;
+	spot.n = 100;
+	CHECK(!engine_prefix_drop(g.e, &spot, &n), "refused");
+	settle(&g);
+	rep = ask(&g, &a, 0, NULL);
+	CHECK(rep.resumed < 99, "resumed at %d", rep.resumed);
+	rig_restart(&g);
+	rep = ask(&g, &b, 4, NULL);
+	CHECK(rep.resumed == 99 && rep.source == PREFIX_DISK, "resumed at %d", rep.resumed);
+	rig_end(&g);
+}
+
 /* Every file, one after the other, with a flipped bit. */
 static void flip_each(const char *dir)
 {
@@ -506,6 +532,7 @@ int main(void)
 	test_evicted();
 	test_shared_pages();
 	test_others();
+	test_dropped();
 	test_damage();
 	test_slow();
 	test_herd();

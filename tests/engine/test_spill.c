@@ -611,6 +611,68 @@ static void test_order(void **state)
 	spill_close(s);
 }
 
+/* ---- dropping ---- */
+
+enum { MANY = 60 };
+
+/* What begins with the dropped tokens is gone, files and all; everything else is as it
+ * was. */
+static void drop(int32_t (*t)[LONGEST], const int *n, const int32_t *d, int at)
+{
+	int before[MANY];
+	struct digest key[LONGEST / ROWS + 1];
+	struct spill *s = open_plain();
+
+	for (int k = 0; k < MANY; k++)
+		before[k] = world_find(s, t[k], n[k]);
+	spill_keys(s, NULL, 0, d, at, key);
+	spill_drop(s, key, d, at);
+	for (int k = 0; k < MANY; k++) {
+		int got = world_find(s, t[k], n[k]);
+
+		assert_true(got == 0 || got == before[k] || got < at);  /* at once, whether the files are gone or not */
+	}
+	spill_flush(s);
+	for (int again = 0; again < 2; again++) {
+		for (int k = 0; k < MANY; k++) {
+			bool of_it = n[k] >= at && !memcmp(t[k], d, (size_t)at * sizeof(*d));
+			int got = world_find(s, t[k], n[k]);
+
+			if (of_it && at)
+				assert_true(got < at);
+			else
+				assert_int_equal(got, at ? before[k] : 0);
+		}
+		assert_true(stats_of(s).bytes == world_files(dir, "").bytes);
+		spill_close(s);
+		s = open_plain();
+	}
+	spill_close(s);
+}
+
+static void test_drop(void **state)
+{
+	static int32_t t[MANY][LONGEST];
+	int n[MANY];
+	struct spill *s = open_plain();
+	int64_t files;
+
+	for (int k = 0; k < MANY; k++) {
+		n[k] = world_tokens((uint64_t)k, t[k]);
+		world_put(s, t[k], n[k]);
+	}
+	spill_close(s);
+	files = world_files(dir, "").files;
+	for (int k = 0; k < MANY; k += 7) {
+		drop(t, n, t[k], 1 + (int)(rng_bits(9, (uint64_t)k, 0) % (uint64_t)n[k]));
+		drop(t, n, t[k], n[k] >= ROWS ? n[k] / ROWS * ROWS : 1);
+	}
+	assert_true(world_files(dir, "").files < files);
+	assert_true(world_files(dir, ".snap").files > 5);
+	drop(t, n, NULL, 0);            /* the whole salt */
+	assert_int_equal(world_files(dir, ".page").files + world_files(dir, ".snap").files, 0);
+}
+
 /* ---- the queue ---- */
 
 static struct gate {
@@ -812,6 +874,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_budget, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_order, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_drop, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_slow_disk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_larger_than_all, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_window, setup, teardown),
