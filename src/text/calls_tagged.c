@@ -16,6 +16,7 @@
 
 #include "base/utf8.h"
 #include "text/dialect.h"
+#include "text/shapes.h"
 
 enum { NAME_MAX_BYTES = 200 };
 enum { NAME, BETWEEN, STRING, OTHER, AFTER };           /* stages */
@@ -72,7 +73,14 @@ static enum verdict begins(const struct split *s, const char *p, size_t n, bool 
 
 /* ---- what a schema allows ---- */
 
-static unsigned kinds_of(const struct json *schema, int depth);
+enum { LOOK_MAX = 1000 };       /* schemas looked at for one argument: references may go in circles */
+
+struct looking {
+	const struct json *root;
+	int left;
+};
+
+static unsigned kinds_of(struct looking *l, const struct json *schema, int depth);
 
 static unsigned kind_named(const struct json *type)
 {
@@ -90,22 +98,24 @@ static unsigned kind_named(const struct json *type)
 	return 0;
 }
 
-static unsigned kinds_of_all(const struct json *list, int depth)
+static unsigned kinds_of_all(struct looking *l, const struct json *list, int depth)
 {
 	unsigned bits = 0;
 
 	for (size_t i = 0; i < json_len(list); i++)
-		bits |= kinds_of(json_at(list, i), depth + 1);
+		bits |= kinds_of(l, json_at(list, i), depth + 1);
 	return bits;
 }
 
 /* As bits of enum json_kind; 0: it does not say. */
-static unsigned kinds_of(const struct json *schema, int depth)
+static unsigned kinds_of(struct looking *l, const struct json *schema, int depth)
 {
 	const struct json *type = json_get(schema, "type"), *list = json_get(schema, "enum"), *one = json_get(schema, "const");
 	unsigned bits = kind_named(type);
+	const char *ref;
+	size_t n;
 
-	if (depth > 8)
+	if (depth > 8 || !l->left--)
 		return 0;
 	for (size_t i = 0; json_kind(type) == JSON_ARRAY && i < json_len(type); i++)
 		bits |= kind_named(json_at(type, i));
@@ -115,8 +125,17 @@ static unsigned kinds_of(const struct json *schema, int depth)
 		bits |= 1u << json_kind(json_at(list, i));
 	if (one)
 		bits |= 1u << json_kind(one);
-	return bits | kinds_of_all(json_get(schema, "anyOf"), depth) | kinds_of_all(json_get(schema, "oneOf"), depth) |
-	       kinds_of_all(json_get(schema, "allOf"), depth);
+	if ((ref = json_str(json_get(schema, "$ref"), &n)) && ref[0] == '#' && l->root)
+		bits |= kinds_of(l, schema_at(l->root, ref + 1), depth + 1);
+	return bits | kinds_of_all(l, json_get(schema, "anyOf"), depth) | kinds_of_all(l, json_get(schema, "oneOf"), depth) |
+	       kinds_of_all(l, json_get(schema, "allOf"), depth);
+}
+
+unsigned argument_kinds(const struct json *parameters, const char *key)
+{
+	struct looking l = { parameters, LOOK_MAX };
+
+	return kinds_of(&l, json_get(json_get(parameters, "properties"), key), 0);
 }
 
 /* A whole value that need not be a string.  Templates write what is true as Python does. */
@@ -200,7 +219,7 @@ static bool between(struct split *s, bool over, enum progress *end)
 
 		buf_init(&k);
 		buf_put(&k, key, len);
-		s->call.kinds = kinds_of(split_schema(s, s->call.name.p, s->call.name.n, k.p), 0);
+		s->call.kinds = argument_kinds(split_parameters(s, s->call.name.p, s->call.name.n), k.p);
 		put_key(s, k.p, k.n);
 		buf_fini(&k);
 		if (!s->call.kinds || s->call.kinds == 1u << JSON_STRING) {

@@ -44,8 +44,11 @@ void split_call(struct split *s, const char *name, size_t n);   /* CALL */
 /* Drops the first n held bytes. */
 void split_drop(struct split *s, size_t n);
 bool split_knows(const struct split *s, const char *name, size_t n);    /* is it one of the tools? */
-/* The schema of that tool's argument; NULL when nothing is said. */
-const struct json *split_schema(const struct split *s, const char *name, size_t n, const char *key);
+/* The schema of that tool's arguments; NULL when nothing is said. */
+const struct json *split_parameters(const struct split *s, const char *name, size_t n);
+/* What an argument may be, as bits of enum json_kind; 0: its schema does not say.  Of
+ * tagged calls, whose values are bare text: what may be a string alone, or anything, is one. */
+unsigned argument_kinds(const struct json *parameters, const char *key);
 
 size_t blanks(const char *p, size_t n);                         /* at the beginning */
 /* The end of the JSON value that begins at p[0], brackets and strings minded, or 0

@@ -24,6 +24,17 @@ struct grammar;
  * keyword that is not done and its place; E_FORMAT a schema that is none, or that no
  * value fulfils; E_LIMIT one that takes too much; E_MISSING a reference to nothing. */
 int grammar_compile(const struct json *schema, struct grammar **out, struct err *err);
+
+/* What stands between the tags of a call: of any of the tools (an array as the
+ * OpenAI API has it, checked), or of `only`.  Arguments are held to their schema;
+ * where it says what is not done they are any object, unless the tool is "strict".
+ *
+ * CALLS_JSON: {"name": NAME, "arguments": {...}}.  CALLS_TAGGED: <function=NAME>,
+ * <parameter=KEY> ... </parameter> and </function> on lines of their own; what may be a
+ * string alone is bare text there, other values are JSON. */
+enum calls_form { CALLS_JSON, CALLS_TAGGED };
+int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, struct grammar **out,
+                          struct err *err);
 void grammar_ref(struct grammar *g);
 void grammar_unref(struct grammar *g);                  /* NULL is allowed */
 

@@ -1,6 +1,7 @@
 /* lexeme.c - see lexeme.h. */
 #include "text/lexeme.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,6 +159,107 @@ struct dfa *lexeme_length(struct dfa_pool *p, const struct dfa *of, int64_t min,
 	if (!of->n || p->why)
 		return (struct dfa *)(uintptr_t)(p->why ? NULL : of);
 	return dfa_from_lazy(p, &(struct dfa_lazy){ &c, 0, counted_step, counted_accept, all_bytes() });
+}
+
+/* ---- bare text ---- */
+
+struct bare {
+	const struct dfa *of;
+	const char *end;
+	int n_end;
+};
+
+/* q: where the string is, + 1; 0: it can only end.  k: bytes of the end that were
+ * read.  broke: a line break stands before them, or (k 0) was the last byte.  fine:
+ * the text before that break is a whole string. */
+struct bare_at { int q, k; bool broke, fine; };
+
+static uint64_t bare_pack(const struct bare *b, struct bare_at at)
+{
+	return (((uint64_t)at.q * (uint64_t)(b->n_end + 1) + (uint64_t)at.k) * 2 + at.broke) * 2 + at.fine;
+}
+
+static struct bare_at bare_unpack(const struct bare *b, uint64_t s)
+{
+	struct bare_at at = { .fine = s & 1, .broke = s >> 1 & 1 };
+
+	at.k = (int)(s / 4 % (uint64_t)(b->n_end + 1));
+	at.q = (int)(s / 4 / (uint64_t)(b->n_end + 1));
+	return at;
+}
+
+/* The string's state after a byte of bare text; -1: it is none. */
+static int bare_next(const struct dfa *d, int q, char c)
+{
+	static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+	const char *at = c ? strchr(from, c) : NULL;
+	char text[8];
+
+	if (at)
+		snprintf(text, sizeof text, "\\%c", to[at - from]);
+	else if ((unsigned char)c < 0x20)
+		snprintf(text, sizeof text, "\\u%04x", (unsigned char)c);
+	else
+		return dfa_step(d, q, (uint8_t)c);
+	for (const char *p = text; *p && q >= 0; p++)
+		q = dfa_step(d, q, (uint8_t)*p);
+	return q;
+}
+
+static bool bare_whole(const struct dfa *d, int q)
+{
+	q = q >= 0 ? dfa_step(d, q, '"') : -1;
+	return q >= 0 && d->label[q] >= 0;
+}
+
+static bool bare_step(const void *ctx, uint64_t s, char c, uint64_t *to)
+{
+	const struct bare *b = ctx;
+	struct bare_at at = bare_unpack(b, s), next = { 0 };
+
+	if (at.k == b->n_end)
+		return false;
+	next.q = at.q ? bare_next(b->of, at.q - 1, c) + 1 : 0;
+	if (c == b->end[at.k]) {
+		next.k = at.k + 1;
+		next.broke = at.broke;
+		next.fine = at.fine;
+	} else if (c == b->end[0]) {
+		next.k = 1;             /* no break before it: what stands there is text */
+	} else if (c == '\n') {
+		next.broke = true;
+		next.fine = at.q && bare_whole(b->of, at.q - 1);
+	}
+	if (next.k == b->n_end) {
+		next.q = 0;
+		*to = bare_pack(b, next);
+		return next.broke && next.fine;
+	}
+	if (!next.fine || !next.broke)
+		next.fine = next.broke = next.broke && next.fine;
+	*to = bare_pack(b, next);
+	return next.q || next.fine;
+}
+
+static bool bare_accept(const void *ctx, uint64_t s)
+{
+	const struct bare *b = ctx;
+
+	return bare_unpack(b, s).k == b->n_end;
+}
+
+struct dfa *lexeme_bare(struct dfa_pool *p, const struct dfa *of, const char *end)
+{
+	struct bare b = { of, end, (int)strlen(end) };
+	struct bare_at first = { 0 };
+	int q;
+
+	if (!of)
+		return NULL;
+	q = of->n ? dfa_step(of, 0, '"') : -1;
+	/* No text at all is the break before the end alone. */
+	first.q = q + 1;
+	return dfa_from_lazy(p, &(struct dfa_lazy){ &b, bare_pack(&b, first), bare_step, bare_accept, all_bytes() });
 }
 
 /* ---- texts ---- */

@@ -28,6 +28,11 @@ struct dfa *lexeme_plain_string(struct dfa_pool *p);
  * min to max characters; max < 0: any number. */
 struct dfa *lexeme_length(struct dfa_pool *p, const struct dfa *of, int64_t min, int64_t max);
 
+/* Strings of `of` (in the one spelling) as bare text, and what ends it: a line break
+ * and `end`, which begins with '<', holds no other and does not occur in the text. */
+struct dfa *lexeme_bare(struct dfa_pool *p, const struct dfa *of, const char *end);
+#define BARE_VALUE_END "</parameter>"
+
 /* A set of texts, each with its label; a text that is there twice has the lower. */
 struct texts {
 	struct nfa f;

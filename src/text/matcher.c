@@ -18,6 +18,10 @@ enum {
 	HISTORY_FIRST = 64,
 };
 
+/* After a value in a tagged call; behind BARE_END where the value has brought the rest. */
+static const char value_end[] = "\n</parameter>\n";
+enum { BARE_END = sizeof value_end - 2 };
+
 #define FULL_SUB 0xFFFFFF
 
 /* ---- frames ---- */
@@ -116,6 +120,22 @@ static void word_step(struct matcher *m, int32_t sh, int from, uint32_t a, int32
 		put(out, frame_make(m, (struct frame){ sh, (uint32_t)to, a, 0, parent, 0 }));
 }
 
+/* The head of a call, up to its arguments. */
+static void calls_step(struct matcher *m, struct frame f, uint8_t c, struct threads *out)
+{
+	const struct shape *s = &m->g->shape[f.shape];
+	int to = dfa_step(s->d, (int)f.at, c);
+
+	if (to < 0)
+		return;
+	f.at = (uint32_t)to;
+	if (s->d->label[to] >= 0) {
+		f.shape = s->node[s->d->label[to]];
+		f.at = m->g->shape[f.shape].kind == SHAPE_OBJECT ? place(AT_FIRST, 0) : 0;
+	}
+	put(out, frame_make(m, f));
+}
+
 /* The first byte of a value. */
 static void enter(struct matcher *m, int32_t node, struct frame around, uint8_t c, struct threads *out)
 {
@@ -125,12 +145,15 @@ static void enter(struct matcher *m, int32_t node, struct frame around, uint8_t 
 	for (int32_t i = g->first[node]; i < g->first[node + 1]; i++) {
 		const struct shape *s = &g->shape[i];
 
-		if (s->kind == SHAPE_WORD ? !s->d->n || dfa_step(s->d, 0, c) < 0 : c != (s->kind == SHAPE_ARRAY ? '[' : '{'))
+		if (s->kind == SHAPE_WORD || s->kind == SHAPE_CALLS ? !s->d->n || dfa_step(s->d, 0, c) < 0
+		                                                    : c != (s->kind == SHAPE_ARRAY ? '[' : '{'))
 			continue;
 		if (parent < 0)
 			parent = frame_make(m, around);
 		if (s->kind == SHAPE_WORD)
 			word_step(m, i, 0, 0, parent, c, out);
+		else if (s->kind == SHAPE_CALLS)
+			calls_step(m, (struct frame){ i, 0, 0, 0, parent, 0 }, c, out);
 		else
 			put(out, frame_make(m, (struct frame){ i, place(AT_FIRST, 0), 0, 0, parent, 0 }));
 	}
@@ -185,6 +208,8 @@ static struct room room_of(const struct shape *s, uint32_t next, uint32_t n)
 	if (s->max != NO_LIMIT && (int64_t)n + 1 + s->n_need[next] > s->max)
 		r.lo = need;            /* only what is required has a place; none: past hi */
 	r.others = s->n_other && need == s->n_node && n + 1 >= s->min && (s->max == NO_LIMIT || n < s->max);
+	if (s->tagged)                  /* the end is spelled like a key */
+		r.others = need == s->n_node && n >= s->min;
 	return r;
 }
 
@@ -223,6 +248,26 @@ static void key_step(struct matcher *m, struct frame f, int from, uint8_t c, str
 	put(out, frame_make(m, f));
 }
 
+/* In a tagged call. */
+static void tagged_step(struct matcher *m, struct frame f, uint8_t c, struct threads *out)
+{
+	const struct shape *s = &m->g->shape[f.shape];
+	enum phase at = (enum phase)(f.at >> 24);
+	int sub = (int)(f.at & FULL_SUB);
+
+	if (at == AT_VALUE) {
+		f.at = place(AT_AFTER, 0);
+		enter(m, s->node[sub], f, c, out);
+	} else if (at == AT_AFTER) {
+		if (c != (uint8_t)value_end[sub])
+			return;
+		f.at = value_end[sub + 1] ? place(AT_AFTER, sub + 1) : place(AT_NEXT, 0);
+		put(out, frame_make(m, f));
+	} else {
+		key_step(m, f, at == AT_KEY ? sub : 0, c, out);
+	}
+}
+
 static void object_step(struct matcher *m, struct frame f, uint8_t c, struct threads *out)
 {
 	const struct shape *s = &m->g->shape[f.shape];
@@ -231,6 +276,10 @@ static void object_step(struct matcher *m, struct frame f, uint8_t c, struct thr
 	bool may_close = s->next_need[f.a] == s->n_node && f.b >= s->min;
 	struct room r;
 
+	if (s->tagged) {
+		tagged_step(m, f, c, out);
+		return;
+	}
 	switch (at) {
 	case AT_KEY: key_step(m, f, sub, c, out); return;
 	case AT_COLON:
@@ -293,6 +342,7 @@ void frame_step(struct matcher *m, int32_t id, uint8_t c, struct threads *out)
 	case SHAPE_WORD: word_step(m, f.shape, (int)f.at, f.a, f.parent, c, out); break;
 	case SHAPE_ARRAY: array_step(m, f, c, out); break;
 	case SHAPE_OBJECT: object_step(m, f, c, out); break;
+	case SHAPE_CALLS: calls_step(m, f, c, out); break;
 	}
 }
 
@@ -319,14 +369,35 @@ const struct dfa *frame_word(const struct matcher *m, const struct frame *f, int
 void word_end(struct matcher *m, const struct frame *f, int state, struct threads *out)
 {
 	const struct shape *s = &m->g->shape[f->shape];
+	int label = s->d->label[state];
 	struct frame next = *f;
 
 	if (s->kind == SHAPE_WORD) {
 		put(out, f->parent);
 		return;
 	}
-	next.at = place(AT_COLON, s->d->label[state]);
-	put(out, frame_make(m, next));
+	if (!s->tagged) {
+		next.at = place(AT_COLON, label);
+		put(out, frame_make(m, next));
+		return;
+	}
+	if (label == s->n_node) {
+		put(out, f->parent);
+		return;
+	}
+	next.a = s->any_key ? 0 : (uint32_t)label + 1;
+	next.b = up_to(f->b + 1, s->max == NO_LIMIT ? s->min : s->max);
+	if (s->bare[label] >= 0) {
+		/* Already in the text: its mask is kept, and a walk from outside would be long. */
+		next.at = place(AT_AFTER, BARE_END);
+		next.parent = frame_make(m, next);
+		put(out, frame_make(m, (struct frame){ m->g->first[s->bare[label]], 0, 0, 0, next.parent, 0 }));
+		next.parent = f->parent;
+	}
+	if (s->node[label] >= 0) {
+		next.at = place(AT_VALUE, label);
+		put(out, frame_make(m, next));
+	}
 }
 
 /* ---- walks ---- */

@@ -601,7 +601,7 @@ static void pointer_part(const char **p, struct buf *out)
 	}
 }
 
-static const struct json *by_pointer(const struct json *j, const char *p)
+const struct json *schema_at(const struct json *j, const char *p)
 {
 	struct buf part;
 
@@ -656,7 +656,7 @@ static int read_ref(struct reader *r, struct set *s)
 	ref = json_str(v, &n);
 	if (ref[0] != '#')
 		return builder_fail(r->b, E_UNSUPPORTED, at, "\"%.60s\" is outside of this schema; only #... is supported", ref);
-	to = !ref[1] || ref[1] == '/' ? by_pointer(r->b->root, ref + 1) : by_anchor(r->b->root, ref + 1, 0);
+	to = !ref[1] || ref[1] == '/' ? schema_at(r->b->root, ref + 1) : by_anchor(r->b->root, ref + 1, 0);
 	if (!to)
 		return builder_fail(r->b, E_MISSING, at, "\"%.60s\" is not in this schema", ref);
 	id = node_of(r->b, to, ref + 1, false);

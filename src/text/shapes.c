@@ -113,6 +113,7 @@ int node_of(struct builder *b, const struct json *schema, const char *at, bool c
 		return full(b, at);
 	id = new_node(b);
 	b->node[id].schema = schema;
+	b->node[id].root = b->root;
 	b->node[id].constant = constant;
 	b->node[id].at = arena_strndup(&b->pool.a, at, strlen(at));
 	*slot = id;
@@ -172,9 +173,23 @@ int node_all(struct builder *b, const int *part, int n)
 	return id;
 }
 
+int node_made(struct builder *b, const struct set *s, const char *at)
+{
+	int id;
+
+	if (b->n_node == NODES_MAX)
+		return full(b, at);
+	id = new_node(b);
+	b->node[id].set = *s;
+	b->node[id].state = SET_DONE;
+	b->node[id].at = at;
+	return id;
+}
+
 int node_expand(struct builder *b, int id)
 {
 	struct node *n = &b->node[id];
+	const struct json *root = b->root;
 	const char *at = n->at;
 	struct set s;
 	int rc = 0;
@@ -197,10 +212,10 @@ int node_expand(struct builder *b, int id)
 			else
 				s = b->node[part[i]].set;
 		}
-	} else if (n->constant) {
-		rc = schema_constant(b, n->schema, at, &s);
 	} else {
-		rc = schema_read(b, n->schema, at, &s);
+		b->root = n->root;
+		rc = n->constant ? schema_constant(b, n->schema, at, &s) : schema_read(b, n->schema, at, &s);
+		b->root = root;
 	}
 	if (!rc)
 		rc = builder_check(b, at);
@@ -263,8 +278,7 @@ static bool str_and(struct builder *b, const struct str_shape *x, const struct s
 	return out->d && out->d->n;
 }
 
-/* All strings of a set as one automaton; NULL: none. */
-static const struct dfa *strings_of(struct builder *b, const struct set *s)
+const struct dfa *set_strings_of(struct builder *b, const struct set *s)
 {
 	const struct dfa *d = NULL;
 
@@ -456,12 +470,8 @@ static int keep_apart(struct builder *b, const struct set *x, const struct set *
 
 	if (rc || (!s.n_arr && !s.n_obj))
 		return rc;
-	if (b->n_node == NODES_MAX)
-		return full(b, at);
-	id = new_node(b);
-	b->node[id].set = s;
-	b->node[id].state = SET_DONE;
-	b->node[id].at = at;
+	if ((id = node_made(b, &s, at)) < 0)
+		return id;
 	if (b->n_apart == b->cap_apart) {
 		b->cap_apart = b->cap_apart ? 2 * b->cap_apart : 16;
 		b->apart = xrealloc(b->apart, size_mul((size_t)b->cap_apart, sizeof *b->apart));
@@ -512,7 +522,7 @@ int set_one(struct builder *b, struct set *s, const struct set *const *part, int
 			out.str = part[i]->str;
 			out.n_str = part[i]->n_str;
 		}
-		d[i] = with > 1 ? strings_of(b, part[i]) : NULL;
+		d[i] = with > 1 ? set_strings_of(b, part[i]) : NULL;
 	}
 	if (with > 1)
 		set_strings(b, &out, once(b, d, n));
@@ -552,7 +562,7 @@ int set_not(struct builder *b, struct set *s, const struct set *t, const char *a
 		out.n_obj = any->n_obj;
 	}
 	if (t->n_str) {
-		set_strings(b, &out, without(b, b->all.plain, strings_of(b, t)));
+		set_strings(b, &out, without(b, b->all.plain, set_strings_of(b, t)));
 	} else {
 		out.str = any->str;
 		out.n_str = any->n_str;

@@ -75,6 +75,7 @@ struct set {
 
 struct node {
 	const struct json *schema;      /* or the constant; NULL: all of `part` at once */
+	const struct json *root;        /* where its references begin */
 	const char *at;                 /* JSON pointer */
 	bool constant;
 	int *part, n_part;
@@ -91,7 +92,7 @@ struct apart {
 
 struct builder {
 	struct dfa_pool pool;           /* its arena holds everything here */
-	const struct json *root;
+	const struct json *root;        /* of what is read at the moment */
 	struct node *node;
 	int n_node, cap_node;
 	int32_t *by_json, *by_part;     /* open addressing, -1 empty */
@@ -102,6 +103,7 @@ struct builder {
 	struct err *err;
 	struct {
 		const struct dfa *null, *boolean, *number, *decimal, *integer, *string, *plain;
+		const struct dfa *bare;         /* NULL until asked for */
 	} all;
 };
 
@@ -117,6 +119,8 @@ void builder_fini(struct builder *b);
 /* < 0: an error. */
 int node_of(struct builder *b, const struct json *schema, const char *at, bool constant);
 int node_all(struct builder *b, const int *part, int n);
+/* A node with that set. */
+int node_made(struct builder *b, const struct set *s, const char *at);
 /* The node's set is made, if it was not. */
 int node_expand(struct builder *b, int node);
 
@@ -127,10 +131,15 @@ int set_or(struct builder *b, struct set *s, const struct set *t, const char *at
 int set_one(struct builder *b, struct set *s, const struct set *const *part, int n, const char *at);
 int set_not(struct builder *b, struct set *s, const struct set *t, const char *at);
 
+/* All strings of a set as one automaton; NULL: none, or the pool is used up. */
+const struct dfa *set_strings_of(struct builder *b, const struct set *s);
+
 /* ---- schema.c ---- */
 /* What schema itself says, into *s. */
 int schema_read(struct builder *b, const struct json *schema, const char *at, struct set *s);
 int schema_constant(struct builder *b, const struct json *value, const char *at, struct set *s);
+/* What a JSON pointer (as references have it, %XX undone) shows; NULL: nothing. */
+const struct json *schema_at(const struct json *root, const char *pointer);
 /* A string in the one spelling, with its quotation marks. */
 void put_plain(struct buf *out, const char *p, size_t n);
 

@@ -111,9 +111,9 @@ static const struct json *function_of(const struct split *s, const char *name, s
 
 bool split_knows(const struct split *s, const char *name, size_t n) { return function_of(s, name, n); }
 
-const struct json *split_schema(const struct split *s, const char *name, size_t n, const char *key)
+const struct json *split_parameters(const struct split *s, const char *name, size_t n)
 {
-	return json_get(json_get(json_get(function_of(s, name, n), "parameters"), "properties"), key);
+	return json_get(function_of(s, name, n), "parameters");
 }
 
 /* ---- finding ---- */

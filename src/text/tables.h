@@ -11,7 +11,7 @@
 
 enum { NO_LIMIT = UINT32_MAX };
 
-enum shape_kind { SHAPE_WORD, SHAPE_ARRAY, SHAPE_OBJECT };
+enum shape_kind { SHAPE_WORD, SHAPE_ARRAY, SHAPE_OBJECT, SHAPE_CALLS };
 
 /* A value of one form. */
 struct shape {
@@ -21,6 +21,13 @@ struct shape {
 	const struct dfa *d;            /* a word's bytes; an object's keys: labels [0, n_prop) are its properties, those
 	                                 * above are values of `other` */
 	bool counted;                   /* a string of any characters */
+	/* An object as tagged calls have it: d spells <parameter=KEY> and a line break
+	 * for property i (label i), and the end (label n_node).  A value is one of
+	 * node[i], in JSON, or of bare[i], text with its end; -1: none. */
+	bool tagged;
+	bool any_key;                   /* its one property stands for all there may be */
+	int32_t *bare;
+	/* CALLS: d spells <function=NAME>, node[label] is the shape of what follows. */
 
 	int32_t *node;                  /* array: of the first items; object: of its properties */
 	int n_node;
@@ -46,6 +53,7 @@ struct grammar {
 	int n_node;
 	int32_t root;
 	const struct dfa *string, *plain;       /* any string: masks are shared by all who walk it */
+	const struct dfa *bare;                 /* any bare text of a call, likewise; NULL: not in it */
 };
 
 /* Places in a shape.  A word: the state of its automaton. */

@@ -61,8 +61,10 @@ struct vocab {
 	int depth_max;
 	/* Any string, and any in the one spelling, in all states. */
 	struct dfa_pool pool;
-	const struct dfa *string, *plain;
+	const struct dfa *string, *plain, *bare;
 	struct sheet *sheet, *plain_sheet;
+	/* Of any bare text, each made by who first needs it. */
+	_Atomic(struct sheet *) *bare_sheet;
 };
 
 struct masks {
@@ -241,6 +243,8 @@ struct vocab *vocab_new(int32_t n, const char *(*bytes)(void *ctx, int32_t id, s
 	dfa_pool_init(&v->pool);
 	v->string = lexeme_string(&v->pool);
 	v->plain = lexeme_plain_string(&v->pool);
+	v->bare = lexeme_bare(&v->pool, v->plain, BARE_VALUE_END);
+	v->bare_sheet = xcalloc((size_t)v->bare->n, sizeof *v->bare_sheet);
 	v->sheet = sheets_of(v, v->string, true);
 	v->plain_sheet = sheets_of(v, v->plain, false);
 	return v;
@@ -254,6 +258,14 @@ void vocab_free(struct vocab *v)
 		sheet_fini(&v->sheet[s]);
 	for (int s = 0; s < v->plain->n; s++)
 		sheet_fini(&v->plain_sheet[s]);
+	for (int s = 0; s < v->bare->n; s++) {
+		struct sheet *h = atomic_load(&v->bare_sheet[s]);
+
+		if (h)
+			sheet_fini(h);
+		free(h);
+	}
+	free(v->bare_sheet);
 	free(v->sheet);
 	free(v->plain_sheet);
 	dfa_pool_fini(&v->pool);
@@ -302,6 +314,23 @@ static void walk_below(struct matcher *m, const struct vocab *v, uint32_t root, 
 	}
 }
 
+static const struct sheet *bare_sheet(const struct vocab *v, int state)
+{
+	struct sheet *h = atomic_load(&v->bare_sheet[state]), *made;
+
+	if (h)
+		return h;
+	made = xcalloc(1, sizeof *made);
+	*made = (struct sheet){ .d = v->bare, .state = state };
+	made->mask = xcalloc((size_t)v->n_word + 1, sizeof *made->mask);
+	fill_sheet(v, made, NULL, false);
+	if (atomic_compare_exchange_strong(&v->bare_sheet[state], &h, made))
+		return made;
+	sheet_fini(made);
+	free(made);
+	return h;
+}
+
 static const struct sheet *sheet_of(struct matcher *m, const struct vocab *v, const struct frame *f,
                                     const struct dfa *d, int state)
 {
@@ -314,6 +343,8 @@ static const struct sheet *sheet_of(struct matcher *m, const struct vocab *v, co
 	/* A key of whom nothing is known is any string. */
 	if (d == m->g->string && (!key || key_may_other(shape, a, b)))
 		return &v->sheet[state];
+	if (d == m->g->bare && !key)
+		return bare_sheet(v, state);
 	/* Where any key may come all stay in it alike; how they end is looked at later. */
 	if (key && shape->plain_at && key_may_other(shape, a, b))
 		return &v->plain_sheet[shape->plain_at[state]];

@@ -4,7 +4,9 @@
  * comes a line: {"error": message, "code": name} or {"ok": [...]}: whether each text
  * is a whole value, every beginning of it having been allowed.  {"schema": S,
  * "walks": N, "seed": K} instead writes N random texts that byte by byte follow
- * what is allowed, to their end; null for one that finds none. */
+ * what is allowed, to their end; null for one that finds none.
+ * {"tools": T, "form": "json" or "tagged", ...}: the same of calls, and "calls": what
+ * is read out of each walk, [name, arguments, malformed]. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "text/dialect.h"
 #include "text/grammar.h"
 
 /* Byte by byte, then once more in pieces from a place that was gone back to. */
@@ -40,7 +43,8 @@ static bool accepts(struct grammar *g, const char *p, size_t n)
 /* Random bytes of those allowed; when it takes long, those that end things first. */
 static bool walk(struct grammar *g, uint64_t seed, struct buf *out)
 {
-	static const char ends[] = "\"}],:e0123456789abcnulltrfs\\{[";
+	static const char ends[] = "\"}],:e0123456789abcnulltrfs\\{[</>\npm";
+	static const char *const tags[] = { "\n</parameter>\n", "\n</function>", "</function>" };
 	struct matcher *m = matcher_new(g);
 
 	for (uint64_t at = 0; !matcher_whole(m); at++) {
@@ -49,6 +53,15 @@ static bool walk(struct grammar *g, uint64_t seed, struct buf *out)
 
 		if (matcher_complete(m) && rng_bits(seed, at, 1) % 3 == 0)
 			break;
+		/* Bare text ends with what nobody meets by chance. */
+		if (rng_bits(seed, at, 6) % 6 == 0) {
+			const char *tag = tags[rng_bits(seed, at, 7) % 3];
+
+			if (matcher_put(m, tag, strlen(tag))) {
+				buf_puts(out, tag);
+				continue;
+			}
+		}
 		for (int c = 0; c < 256; c++) {
 			b = (char)c;
 			if (matcher_put(m, &b, 1)) {
@@ -85,6 +98,36 @@ static bool walk(struct grammar *g, uint64_t seed, struct buf *out)
 	return true;
 }
 
+/* As the server reads it. */
+static void put_call(const struct json *tools, bool tagged, const struct buf *text, struct buf *out)
+{
+	const struct dialect *const list[] = { tagged ? &dialect_tagged : &dialect_hermes, NULL };
+	struct buf name, arguments;
+	struct split s;
+
+	buf_init(&name);
+	buf_init(&arguments);
+	split_init(&s, false, tools, list);
+	split_put(&s, "<tool_call>\n", 12);
+	split_put(&s, text->p, text->n);
+	split_put(&s, "\n</tool_call>", 13);
+	split_end(&s);
+	for (int i = 0; i < s.n_piece; i++) {
+		if (s.piece[i].kind == PIECE_CALL)
+			buf_put(&name, s.text.p + s.piece[i].at, s.piece[i].n);
+		if (s.piece[i].kind == PIECE_ARGUMENTS)
+			buf_put(&arguments, s.text.p + s.piece[i].at, s.piece[i].n);
+	}
+	buf_putc(out, '[');
+	json_put_str(out, name.p, name.n);
+	buf_putc(out, ',');
+	json_put_str(out, arguments.p, arguments.n);
+	buf_puts(out, s.malformed || s.n_whole != 1 ? ",true]" : ",false]");
+	split_fini(&s);
+	buf_fini(&name);
+	buf_fini(&arguments);
+}
+
 int main(void)
 {
 	char *line = NULL;
@@ -98,8 +141,16 @@ int main(void)
 		struct grammar *g = NULL;
 		struct buf out;
 		int64_t walks = 0, seed = 0;
-		int rc = j ? grammar_compile(json_get(j, "schema"), &g, &err) : err.code;
+		const struct json *tools = json_get(j, "tools");
+		struct buf calls;
+		size_t n_form = 0;
+		const char *form = json_str(json_get(j, "form"), &n_form);
+		bool tagged = form && !strcmp(form, "tagged");
+		int rc = !j ? err.code
+		       : tools ? grammar_compile_calls(tools, tagged ? CALLS_TAGGED : CALLS_JSON, NULL, &g, &err)
+		               : grammar_compile(json_get(j, "schema"), &g, &err);
 
+		buf_init(&calls);
 		buf_init(&out);
 		if (rc) {
 			buf_puts(&out, "{\"error\":");
@@ -122,17 +173,25 @@ int main(void)
 
 				buf_init(&text);
 				buf_puts(&out, i ? "," : "");
-				if (walk(g, (uint64_t)(seed * 1000 + i), &text))
+				if (walk(g, (uint64_t)(seed * 1000 + i), &text)) {
 					json_put_str(&out, text.p, text.n);
-				else
+					buf_puts(&calls, calls.n ? "," : "");
+					if (tools)
+						put_call(tools, tagged, &text, &calls);
+				} else {
 					buf_puts(&out, "null");
+				}
 				buf_fini(&text);
 			}
-			buf_puts(&out, "]}");
+			buf_puts(&out, "]");
+			if (tools)
+				buf_printf(&out, ",\"calls\":[%s]", calls.p);
+			buf_putc(&out, '}');
 		}
 		puts(out.p);
 		fflush(stdout);
 		buf_fini(&out);
+		buf_fini(&calls);
 		grammar_unref(g);
 		json_free(j);
 	}
