@@ -73,7 +73,7 @@ static int use_tools(struct generation *g, struct chat *c, const struct json **s
 	}
 	g->tools = *shown = c->tools;
 	g->dialects = dialects_of(g->served->tmpl);
-	return 0;
+	return structured_calls(g, c->use == TOOLS_NAMED ? c->named : NULL, p);
 }
 
 /* ---- thinking ---- */

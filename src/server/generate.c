@@ -562,6 +562,7 @@ void generation_free(struct generation *g)
 	buf_fini(&g->history);
 	buf_fini(&g->echo);
 	grammar_unref(g->content);
+	grammar_unref(g->calls);
 	tokens_fini(&g->lead_end);
 	tokens_fini(&g->lead_then);
 	free(g->choice);

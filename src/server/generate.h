@@ -103,7 +103,8 @@ struct generation {
 	bool thinking;                  /* the prompt ends inside <think> */
 	bool may_think;                 /* the answer may begin with it */
 	struct grammar *content;        /* what content is held to (structured.h); NULL: free */
-	const struct vocab *vocab;      /* with content */
+	struct grammar *calls;          /* what calls are held to; NULL: free */
+	const struct vocab *vocab;      /* with either */
 	struct buf history;             /* responses: the conversation so far */
 	struct buf echo;                /* what a reply repeats of its request, or is made of */
 	bool pieces;                    /* tokenize: say what each token stands for */

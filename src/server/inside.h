@@ -25,6 +25,8 @@ struct workers {
 	bool stop;
 };
 
+enum { KEPT_CALLS = 16 };       /* sets of tools, compiled */
+
 struct server {
 	struct server_opts opts;
 	struct served served;
@@ -59,7 +61,10 @@ struct server {
 	bool stop_asked;                        /* under lock */
 	struct workers workers;
 	pthread_mutex_t vocab_lock;
-	struct vocab *vocab;                    /* for structured.c, under vocab_lock until made */
+	/* For structured.c, under vocab_lock; vocab is constant once it is made. */
+	struct vocab *vocab;
+	struct { char *key; struct grammar *grammar; } calls[KEPT_CALLS];
+	unsigned at_call;
 };
 
 /* workers.c */

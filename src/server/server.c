@@ -354,6 +354,10 @@ void server_close(struct server *s)
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->vocab_lock);
 	vocab_free(s->vocab);
+	for (int i = 0; i < KEPT_CALLS; i++) {
+		free(s->calls[i].key);
+		grammar_unref(s->calls[i].grammar);
+	}
 	if (s->unix_path)
 		unlink(s->unix_path);
 	response_store_fini(&s->responses);

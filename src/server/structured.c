@@ -2,10 +2,13 @@
 #include "server/structured.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "server/inside.h"
 #include "text/constraint.h"
+#include "text/dialect.h"
 
 /* Made when it is first needed, on a worker: a walk over all tokens. */
 static const struct vocab *vocab_of(struct server *s)
@@ -98,14 +101,67 @@ int structured_fields(struct generation *g, const struct json *body, struct prob
 	return r;
 }
 
+/* Agents send the same tools with each request: those compiled last are kept. */
+static struct grammar *kept_calls(struct server *s, const struct buf *key)
+{
+	struct grammar *g = NULL;
+
+	pthread_mutex_lock(&s->vocab_lock);
+	for (int i = 0; i < KEPT_CALLS && !g; i++)
+		if (s->calls[i].key && !strcmp(s->calls[i].key, key->p)) {
+			g = s->calls[i].grammar;
+			grammar_ref(g);
+		}
+	pthread_mutex_unlock(&s->vocab_lock);
+	return g;
+}
+
+static void keep_calls(struct server *s, const struct buf *key, struct grammar *g)
+{
+	pthread_mutex_lock(&s->vocab_lock);
+	int i = s->at_call++ % KEPT_CALLS;
+
+	free(s->calls[i].key);
+	grammar_unref(s->calls[i].grammar);
+	s->calls[i].key = xstrndup(key->p, key->n);
+	s->calls[i].grammar = g;
+	grammar_ref(g);
+	pthread_mutex_unlock(&s->vocab_lock);
+}
+
+int structured_calls(struct generation *g, const char *only, struct problem *p)
+{
+	const struct dialect *d = dialect_taught(g->served->tmpl);
+	enum calls_form form = d == &dialect_tagged ? CALLS_TAGGED : CALLS_JSON;
+	struct buf key;
+	struct err err;
+	int rc = 0;
+
+	if (!g->tools || (d != &dialect_tagged && d != &dialect_hermes))
+		return 0;
+	buf_init(&key);
+	buf_printf(&key, "%d %s ", form, only ? only : "");
+	json_put(&key, g->tools);
+	if (g->x)
+		g->calls = kept_calls(g->x->srv, &key);
+	if (!g->calls && !(rc = grammar_compile_calls(g->tools, form, only, &g->calls, &err)) && g->x)
+		keep_calls(g->x->srv, &key, g->calls);
+	buf_fini(&key);
+	if (rc)
+		return problem_set(p, 400, rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema", "tools", "tools: %s", err.msg);
+	if (g->x && !g->vocab)
+		g->vocab = vocab_of(g->x->srv);
+	return 0;
+}
+
 struct mask_source *structured_mask(const struct generation *g, const int32_t *end, int n_end)
 {
 	struct constraint_rules r = {
 		.tokenizer = g->served->tokenizer, .vocab = g->vocab, .thinking = g->thinking, .may_think = g->may_think,
-		.content = g->content, .end = end, .n_end = n_end,
+		.content = g->content, .call = g->calls, .end = end, .n_end = n_end,
 	};
 
-	if (!g->content || !g->vocab)
+	if ((!g->content && !g->calls) || !g->vocab)
 		return NULL;
 	if (g->tools) {
 		r.call_open = "<tool_call>";

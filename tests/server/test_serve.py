@@ -131,6 +131,65 @@ class Company(unittest.TestCase):
             t.join()
         self.assertEqual(together, alone)
 
+    TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {
+        "type": "object", "required": ["city", "days", "unit"], "additionalProperties": False, "properties": {
+            "city": {"type": "string", "maxLength": 15}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+            "unit": {"enum": ["c", "f"]}, "at": {"type": "object", "required": ["x"], "additionalProperties": False,
+                                                "properties": {"x": {"type": "boolean"}}}}}}},
+        {"type": "function", "function": {"name": "stop", "parameters": {
+            "type": "object", "properties": {}, "additionalProperties": False}}}]
+
+    def call(self, i):
+        """What an answer that must call calls."""
+        choice = "required" if i % 2 else {"type": "function", "function": {"name": "weather"}}
+        body = {"messages": [{"role": "user", "content": "Weather number %d?" % i}], "max_tokens": 500, "temperature": 1.4, "seed": i,
+                "tools": self.TOOLS, "tool_choice": choice}
+        if i % 3 == 0:
+            body["chat_template_kwargs"] = {"enable_thinking": True}
+            body["thinking_budget"] = 30
+        r = self.s.post(CHAT, body)
+        self.assertEqual(r.status, 200, r.text())
+        c = r.json()["choices"][0]
+        return c["finish_reason"], [t["function"] for t in c["message"].get("tool_calls", [])]
+
+    def test_held_to_tools(self):
+        """Whatever a warm sampler picks, arguments are what the tools say; the same alone and together."""
+        n = 12 if QUICK else 40
+        alone = [self.call(i) for i in range(n)]
+        whole = 0
+        for finish, calls in alone:
+            for k, f in enumerate(calls):
+                if finish == "length" and k == len(calls) - 1:
+                    continue            # it may have been cut
+                v = json.loads(f["arguments"])
+                whole += 1
+                if f["name"] == "stop":
+                    self.assertEqual(v, {})
+                    continue
+                self.assertEqual(f["name"], "weather")
+                self.assertEqual([x for x in ("city", "days", "unit", "at") if x in v], list(v))
+                self.assertTrue(type(v["city"]) is str and len(v["city"]) <= 15, v)
+                self.assertTrue(type(v["days"]) is int and 1 <= v["days"] <= 9, v)
+                self.assertIn(v["unit"], ("c", "f"))
+                self.assertTrue("at" not in v or type(v["at"]["x"]) is bool, v)
+        self.assertGreater(whole, n * 3 // 4)
+        together = [None] * n
+
+        def one(i):
+            together[i] = self.call(i)
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(together, alone)
+        strict = {"type": "function", "function": {"name": "s", "strict": True, "parameters": {
+            "type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}}}
+        r = self.s.post(CHAT, {"messages": [{"role": "user", "content": "x"}], "tools": [strict]})
+        self.assertEqual((r.status, r.error()["code"]), (400, "unsupported_schema"), r.text())
+        self.assertIn("/properties/a/uniqueItems", r.error()["message"])
+
     def test_reader_that_does_not_read(self):
         n_tokens = 200 if QUICK else 1000
         c = self.s.connect(rcvbuf=4096)
