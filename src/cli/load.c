@@ -252,7 +252,7 @@ struct plan {
 	size_t step;                    /* work memory and logits of the largest step */
 	size_t states;                  /* of the running sequences, tapes included */
 	size_t kv;                      /* the page pool */
-	size_t prefix, parked;          /* kept prefixes beyond their pages; preempted sequences */
+	size_t prefix, parked;          /* kept prefixes, their pages included; preempted sequences */
 	size_t draft;                   /* all that guessing ahead takes */
 };
 
@@ -271,6 +271,14 @@ static size_t kv_most(const struct session *s, const struct model_opts *mo)
 	return size_mul(model_kv_page_bytes(shape, mo->kv), size_mul((size_t)mo->slots, model_kv_pages(mo->ctx_max)));
 }
 
+/* And with them the pages of kept prefixes, which lie in the same pool, or one
+ * sequence at a time would leave no conversation but its own.  About half of what is
+ * kept are states, which do not. */
+static size_t pool_most(size_t most, size_t prefix)
+{
+	return !most ? 0 : most > SIZE_MAX - prefix / 2 ? SIZE_MAX : most + prefix / 2;
+}
+
 /* What the options leave open: from the machine's memory, or out of --memory when
  * that was given.  Of what weights, step and states leave of it, keys and values
  * get five eighths, kept prefixes two and preempted sequences one: a hybrid
@@ -283,8 +291,8 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 	const struct shape *shape = &s->model->shape;
 	size_t machine = machine_bytes(), most = kv_most(s, mo), fixed, rest;
 
-	p->kv = o->kv_bytes ? o->kv_bytes : least(most, machine / 4);
 	p->prefix = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
+	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), machine / 4);
 	p->parked = least(most, machine / 16);
 	if (!o->memory_bytes)
 		return 0;
@@ -295,10 +303,10 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 		               p->weights / MB, p->step / MB, p->states / MB, p->draft / MB,
 		               (fixed - p->weights - p->step - p->states - p->draft) / MB);
 	rest = o->memory_bytes - fixed;
-	if (!o->kv_bytes)
-		p->kv = least(most, rest / 8 * 5);
 	if (o->prefix_bytes == SIZE_MAX)
 		p->prefix = rest / 8 * 2;
+	if (!o->kv_bytes)
+		p->kv = least(pool_most(most, p->prefix), rest / 8 * 5);
 	p->parked = least(most, rest / 8);
 	if (shape->layers_attn && p->kv < model_kv_page_bytes(shape, mo->kv))
 		return err_set(err, E_LIMIT, "--memory %zu MB: %zu KB are left for keys and values, and one page has %zu KB",
