@@ -199,6 +199,84 @@ static void test_cancel_stages(void)
 	world_close(&w);
 }
 
+/* ---- lengths ---- */
+
+struct run {
+	struct request *r;
+	int32_t tok[32];
+	int n;
+	bool done;
+};
+
+static void run_read(struct run *x)
+{
+	struct event ev;
+
+	while (request_next(x->r, &ev)) {
+		if (ev.kind == EV_TOKEN)
+			x->tok[x->n++] = ev.token;
+		x->done |= ev.kind == EV_DONE;
+	}
+}
+
+/* Rows of very different lengths join and leave in any order: each answer is the
+ * one it has alone, or its beginning where it was cancelled. */
+static void test_lengths(void)
+{
+	static const int len[] = { 1, 2, 3, 4, 5, 257, 4097 };
+	enum { N = sizeof(len) / sizeof(len[0]), MORE = 3 * N };
+	static int32_t prompt[N][4097];
+	static struct run alone[N], x[MORE];
+	uint64_t dices = 5;
+	struct toy_opts to = roomy;
+	struct world w;
+
+	to.ctx_max = 4200;
+	world_open(&w, to, (struct engine_opts){ 0 });
+	for (int i = 0; i < MORE; i++) {
+		struct ask ask = { .prompt = prompt[i % N], .n_prompt = len[i % N], .max_tokens = 20, .client = (uint64_t)(i % 4) };
+
+		sampler_params_init(&ask.sampling);
+		ask.sampling.temperature = i % N % 2;
+		ask.sampling.seed = (uint64_t)(i % N);
+		for (int k = 0; k < len[i % N]; k++)
+			prompt[i % N][k] = (k * 7 + i % N * 31) % 250;
+		if (i < N) {
+			CHECK(!engine_submit(w.e, &ask, &alone[i].r, NULL), "submit");
+			pump(&w);
+			run_read(&alone[i]);
+			CHECK(alone[i].done && alone[i].n == 20, "alone");
+			request_free(alone[i].r);
+		}
+	}
+	for (int i = 0; i < MORE; i++) {
+		int k = (int)dice(&dices, N);
+		struct ask ask = { .prompt = prompt[k], .n_prompt = len[k], .max_tokens = 20, .client = (uint64_t)(i % 4) };
+		int steps = (int)dice(&dices, 12);
+
+		sampler_params_init(&ask.sampling);
+		ask.sampling.temperature = k % 2;
+		ask.sampling.seed = (uint64_t)k;
+		x[i].tok[31] = k;
+		CHECK(!engine_submit(w.e, &ask, &x[i].r, NULL), "submit");
+		while (steps--)
+			engine_step(w.e);
+		if (!dice(&dices, 3))
+			request_cancel(x[dice(&dices, (uint64_t)i + 1)].r);
+	}
+	pump(&w);
+	for (int i = 0; i < MORE; i++) {
+		const struct run *a = &alone[x[i].tok[31]];
+
+		run_read(&x[i]);
+		CHECK(x[i].done && !memcmp(x[i].tok, a->tok, (size_t)x[i].n * sizeof(*a->tok)), "request %d of %d tokens", i,
+		      len[x[i].tok[31]]);
+		request_free(x[i].r);
+	}
+	CHECK(stats_of(&w).finished[FINISH_CANCEL] > 2 && stats_of(&w).finished[FINISH_LENGTH] > N + 8, "too few of one kind");
+	world_close(&w);
+}
+
 /* ---- giving way ---- */
 
 /* Answers that do not fit together: the youngest give way and go on later, and
@@ -894,6 +972,7 @@ int main(void)
 	test_priority();
 	test_cancel_resumes();
 	test_cancel_stages();
+	test_lengths();
 	test_preempted();
 	test_reserved();
 	test_shared_room();

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""One greedy client and others, on a running server: how long the others wait.
+
+    bench/fairness.py URL [--long TOKENS] [--count N]
+
+Prints the time to the first piece of short prompts, alone and while another client keeps N
+long prompts waiting, and the longest gap in an answer that runs meanwhile.  Clients are told
+apart by the field "user".  Prompts are random words, so nothing is found in a cache.
+"""
+import argparse
+import http.client
+import json
+import random
+import threading
+import time
+import urllib.parse
+
+WORDS = ("the of and to in is was for on that by this with are be from or as at it his not have an which you were but "
+         "had they all one we can her has there been if more when will would who so no").split()
+
+
+def prompt(tokens, rng):
+    return " ".join(rng.choice(WORDS) for _ in range(tokens))
+
+
+def ask(url, user, text, max_tokens):
+    """Times of the pieces, from the sending; the first element is the status."""
+    u = urllib.parse.urlparse(url)
+    c = http.client.HTTPConnection(u.hostname, u.port, timeout=300)
+    began = time.monotonic()
+    c.request("POST", "/v1/completions", json.dumps({
+        "prompt": text, "max_tokens": max_tokens, "stream": True, "user": user, "temperature": 1, "ignore_eos": True,
+    }), {"Content-Type": "application/json"})
+    r = c.getresponse()
+    times = []
+    for line in r:
+        if line.startswith(b"data: {"):
+            times.append(time.monotonic() - began)
+    c.close()
+    return r.status, times
+
+
+def middle(values, share):
+    values = sorted(values)
+    return values[round(share * (len(values) - 1))]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("url")
+    p.add_argument("--long", type=int, default=3000, help="tokens of the greedy client's prompts, about")
+    p.add_argument("--short", type=int, default=300, help="of the others'")
+    p.add_argument("--count", type=int, default=60, help="how many of the long ones at once")
+    p.add_argument("--tries", type=int, default=15, help="short ones, alone and beside")
+    p.add_argument("--seed", type=int, default=1)
+    a = p.parse_args()
+    rng = random.Random(a.seed)
+
+    def shorts(n, pause):
+        out = []
+        for i in range(n):
+            status, t = ask(a.url, f"short{rng.random()}", prompt(a.short, rng), 4)
+            assert status == 200, status
+            out.append(t[0])
+            time.sleep(pause)
+        return out
+
+    shorts(3, 0)
+    alone = shorts(a.tries, 0)
+    stream, greedy = [], []
+    threads = [threading.Thread(target=lambda: stream.append(ask(a.url, "stream", prompt(20, rng), 1500)))]
+    threads += [threading.Thread(target=lambda t=prompt(a.long, rng): greedy.append(ask(a.url, "greedy", t, 16)))
+                for _ in range(a.count)]
+    for t in threads:
+        t.start()
+        time.sleep(0.01)
+    time.sleep(1)
+    beside = shorts(a.tries, 0.3)
+    still = sum(t.is_alive() for t in threads[1:])
+    for t in threads:
+        t.join()
+    gaps = [y - x for x, y in zip(stream[0][1], stream[0][1][1:])]
+    firsts = [t[0] for s, t in greedy if s == 200]
+    print(f"short prompts ({a.short} words), first piece: alone median {middle(alone, .5):.3f} s, most {max(alone):.3f} s; "
+          f"beside {a.count} prompts of {a.long} words median {middle(beside, .5):.3f} s, most {max(beside):.3f} s "
+          f"({middle(beside, .5) / middle(alone, .5):.2f} and {max(beside) / middle(alone, .5):.2f} times)")
+    print(f"when the last short one was answered {still} of the long ones had not been; refused "
+          f"{sum(s != 200 for s, _ in greedy)}; their first piece: median {middle(firsts, .5):.1f} s, most {max(firsts):.1f} s")
+    print(f"an answer of {len(gaps) + 1} pieces that ran meanwhile: longest gap {1e3 * max(gaps):.0f} ms, 99% "
+          f"{1e3 * middle(gaps, .99):.0f} ms, median {1e3 * middle(gaps, .5):.0f} ms")
+
+
+main()
