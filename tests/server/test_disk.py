@@ -87,7 +87,8 @@ class Test(unittest.TestCase):
             self.assertEqual(said(s.post(CHAT, a)), want)
 
     def files(self):
-        return [os.path.join(d, f) for d, _, names in os.walk(self.dir) for f in names if f.endswith((".page", ".snap"))]
+        return [os.path.join(d, f) for d, _, names in os.walk(self.dir) for f in names
+                if f.endswith((".page", ".snap")) and not f.startswith(".tmp")]
 
 
 class Restart(Test):
@@ -174,6 +175,7 @@ class Killed(Test):
                 if k in safe and not tight:
                     safe_asked += 1
                     self.assertGreater(cached(r), r.json()["usage"]["prompt_tokens"] - 16)
+            settled(s)
             self.assertEqual(s.metrics()["weft_disk_damaged_total"], 0)
             self.assertLessEqual(sum(map(os.path.getsize, self.files())), 3 << 20 if tight else 1 << 30)
             s.close()
