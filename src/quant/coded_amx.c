@@ -1,18 +1,23 @@
 /* coded_amx.c - products over coded weights with tiles of int8; the bits of coded.c.
  *
- * One tile instruction sums 64 inputs of 16 rows by 16 outputs: 2,048 operations a
- * cycle where vpdpbusd does 256.  The panel of coded_avx512.c, quads of inputs by
- * outputs, is such a tile as it stands, and so are rows of activations.  A group of
- * 64 inputs is one instruction, one of 32 half a tile, one of 128 two.  What then
- * bounds are the float steps: four instructions per group, row and 16 outputs. */
+ * One tile instruction sums 64 inputs of 16 outputs by 16 rows: 2,048 operations a
+ * cycle where vpdpbusd does 256.  Codes of 16 outputs are a tile as they lie, once
+ * they are bytes; the activations, 16 rows by quads of inputs, were laid out so
+ * before.  A group of 64 inputs is one instruction, one of 32 half a tile, one of
+ * 128 two.  What bounds many rows are the float steps, four instructions per group,
+ * output and 16 rows, and what the first cache holds: so codes of 32 outputs are
+ * made in stretches of TILED_INPUTS and used for all rows at once, and the sums in
+ * float wait in memory between two stretches, which changes no bit of them. */
 #include <assert.h>
 #include <immintrin.h>
+#include <string.h>
 
 #include "quant/levels.h"
+#include "quant/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { T_ROWS = 16, T_OUT = 16, T_BYTES = 64 };         /* a tile: rows, outputs, bytes of a row */
+enum { T_OUT = 16, T_ROWS = ACTS_TILE, T_BYTES = 64, T_SUMS = T_OUT * T_ROWS, FEW_TILES = 2 };
 
 struct tile_config {
 	uint8_t palette, start_row, reserved[14];
@@ -20,14 +25,14 @@ struct tile_config {
 	uint8_t rows[16];
 } __attribute__((aligned(64)));
 
-/* Registers 0, 1: sums; 2, 3: activations; 4, 5: codes.  Two of each, so that a
+/* Registers 0, 1: sums; 2, 3: codes; 4, 5: activations.  Two of each, so that a
  * group's float steps overlap with the next one's sums. */
-static void configure(int rows, int inputs)
+static void configure(int inputs)
 {
 	struct tile_config c = { .palette = 1 };
 
 	for (int i = 0; i < 2; i++) {
-		c.rows[i] = c.rows[2 + i] = (uint8_t)rows;
+		c.rows[i] = c.rows[2 + i] = T_OUT;
 		c.rows[4 + i] = (uint8_t)(inputs / 4);
 		c.row_bytes[i] = c.row_bytes[4 + i] = T_BYTES;
 		c.row_bytes[2 + i] = (uint16_t)inputs;
@@ -37,141 +42,232 @@ static void configure(int rows, int inputs)
 	_tile_loadconfig(&c);
 }
 
-/* What a tile of rows by outputs reads, and where its sums go. */
+/* ---- activations ---- */
+
+void acts_tile_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
+{
+	int groups = a->cols / a->group;
+	float *beside = (float *)tile;
+	int8_t *q = (int8_t *)(beside + (size_t)groups * 3 * T_ROWS);
+
+	if (rows < T_ROWS)
+		memset(beside, 0, (size_t)groups * 3 * T_ROWS * sizeof(float));
+	for (int r = 0; r < rows; r++) {
+		size_t at = (size_t)(r0 + r) * (size_t)groups;
+
+		for (int g = 0; g < groups; g++, at++) {
+			float *to = beside + (size_t)g * 3 * T_ROWS + r;
+
+			to[0] = a->scale[at];
+			to[T_ROWS] = a->scaled_sum[at];
+			memcpy(to + 2 * T_ROWS, &a->sum[at], sizeof(float));
+		}
+	}
+	for (int k = 0; k < a->cols; k += 64) {
+		int have = a->cols - k < 64 ? a->cols - k : 64;
+		__mmask64 m = have == 64 ? ~(__mmask64)0 : ((__mmask64)1 << have) - 1;
+		__m512i t[16];
+
+		for (int r = 0; r < T_ROWS; r++)
+			t[r] = _mm512_maskz_loadu_epi8(r < rows ? m : 0, a->q + (size_t)(r0 + (r < rows ? r : 0)) * (size_t)a->cols + k);
+		transpose16(t);
+		for (int i = 0; i < have / 4; i++)
+			_mm512_storeu_si512(q + (size_t)(k + 4 * i) * T_ROWS, t[i]);
+	}
+}
+
+/* ---- one tile of outputs by rows ---- */
+
+/* All pointers at the first input or group of a stretch. */
 struct tile {
-	const int8_t *q;                        /* its first row; cols apart */
-	const uint8_t *code;                    /* of its 16 outputs */
-	const float *scale, *bias;              /* [groups][PANEL_OUT], likewise */
-	const float *beside;                    /* of its first row, acts.beside */
-	const int32_t *xsum;                    /* its first row; groups apart */
-	size_t cols, rows;                      /* of the activations */
-	int group, groups, inputs, zero;
-	int32_t (*sums)[T_ROWS * T_OUT];        /* [2] */
+	const uint8_t *code;                    /* [inputs / step][16 outputs][step] */
+	const int8_t *q;                        /* [inputs / 4][16 rows][4] */
+	const float *beside;                    /* [groups][scale, scaled_sum, sum][16 rows] */
+	const float *scale, *bias;              /* [groups][PANEL_OUT]; bias NULL when there is none */
+	int group, groups, step, zero;
+	float *f;                               /* [16 outputs][16 rows]: the sums so far */
+	int32_t (*sums)[T_SUMS];                /* [2] room */
 };
 
-#define GROUP_SUMS(N, ROWS, CODES) \
-	INLINE void group_sums_##N(const struct tile *t, int g) \
+/* per: instructions for a group. */
+#define GROUP_SUMS(N, CODES, ROWS) \
+	INLINE void group_sums_##N(const struct tile *t, int g, const int per, int32_t *sums) \
 	{ \
-		const int8_t *q = t->q + (size_t)g * (size_t)t->group; \
-		const uint8_t *code = t->code + (size_t)g * (size_t)t->group * PANEL_OUT; \
+		size_t at = (size_t)g * (size_t)t->group, step = (size_t)t->step; \
  \
 		_tile_zero(N); \
-		for (int k = 0; k < t->group; k += t->inputs) { \
-			_tile_loadd(ROWS, q + k, t->cols); \
-			_tile_loadd(CODES, code + (size_t)k * PANEL_OUT, PANEL_OUT * 4); \
-			_tile_dpbsud(N, ROWS, CODES); \
+		for (int k = 0; k < per; k++, at += step) { \
+			_tile_loadd(CODES, t->code + at * T_OUT, step); \
+			_tile_loadd(ROWS, t->q + at * T_ROWS, 4 * T_ROWS); \
+			_tile_dpbusd(N, CODES, ROWS); \
 		} \
-		_tile_stored(N, t->sums[N], T_BYTES); \
+		_tile_stored(N, sums, T_BYTES); \
 	}
 GROUP_SUMS(0, 2, 4)
 GROUP_SUMS(1, 3, 5)
 
-/* What a code's zero adds to the sums of a group. */
-INLINE void take_zero(const struct tile *t, int g, int32_t *isum, const int R)
+/* The float steps of one group, as in format.h: an output's 16 rows at a time. */
+INLINE void group_steps(__m512 f[], const struct tile *t, int g, const int32_t *isum, const bool has_bias)
 {
-	for (int r = 0; r < R; r++) {
-		__m512i v = _mm512_load_si512(isum + r * T_OUT);
-		int32_t zero = t->zero * t->xsum[(size_t)r * (size_t)t->groups + (size_t)g];
+	const float *beside = t->beside + (size_t)g * 3 * T_ROWS;
+	const float *s = t->scale + (size_t)g * PANEL_OUT, *b = has_bias ? t->bias + (size_t)g * PANEL_OUT : NULL;
+	__m512 xs = _mm512_loadu_ps(beside), ss = _mm512_loadu_ps(beside + T_ROWS);
+	__m512i zero = _mm512_setzero_si512();
 
-		_mm512_store_si512(isum + r * T_OUT, _mm512_sub_epi32(v, _mm512_set1_epi32(zero)));
-	}
-}
-
-/* The float steps of one group, as in format.h, for R rows of 16 outputs. */
-INLINE void group_steps(__m512 f[], const struct tile *t, int g, int32_t *isum, const int R, const bool has_bias)
-{
-	const float *xs = t->beside + (size_t)g * 2 * t->rows, *ss = xs + t->rows;
-	__m512 s = _mm512_loadu_ps(t->scale + (size_t)g * PANEL_OUT), b = _mm512_setzero_ps();
-
-	if (has_bias)
-		b = _mm512_loadu_ps(t->bias + (size_t)g * PANEL_OUT);
+	if (!has_bias && t->zero)
+		zero = _mm512_mullo_epi32(_mm512_set1_epi32(t->zero), _mm512_loadu_si512(beside + 2 * T_ROWS));
 #pragma GCC unroll 16
-	for (int r = 0; r < R; r++) {
-		__m512 v = _mm512_cvtepi32_ps(_mm512_load_si512(isum + r * T_OUT));
+	for (int o = 0; o < T_OUT; o++) {
+		__m512i v = _mm512_load_si512(isum + o * T_ROWS);
 
-		f[r] = _mm512_fmadd_ps(s, _mm512_mul_ps(v, _mm512_set1_ps(xs[r])), f[r]);
+		if (!has_bias)
+			v = _mm512_sub_epi32(v, zero);
+		f[o] = _mm512_fmadd_ps(_mm512_set1_ps(s[o]), _mm512_mul_ps(_mm512_cvtepi32_ps(v), xs), f[o]);
 		if (has_bias)
-			f[r] = _mm512_fmadd_ps(b, _mm512_set1_ps(ss[r]), f[r]);
+			f[o] = _mm512_fmadd_ps(_mm512_set1_ps(b[o]), ss, f[o]);
 	}
 }
 
-INLINE void group_end(__m512 f[], const struct tile *t, int g, int32_t *isum, const int R, const bool has_bias)
+INLINE void tile_run(const struct tile *shared, bool first, const int per, const bool has_bias)
 {
-	if (t->zero)
-		take_zero(t, g, isum, R);
-	group_steps(f, t, g, isum, R, has_bias);
-}
-
-INLINE void tile_run(float *out, size_t ld, const struct tile *t, __mmask16 outs, const int R, const bool has_bias)
-{
-	__m512 f[T_ROWS];
+	const struct tile t = *shared;          /* in registers: the tile instructions may write any memory */
+	int32_t *even = t.sums[0], *odd = t.sums[1];
+	__m512 f[T_OUT];
 
 #pragma GCC unroll 16
-	for (int r = 0; r < R; r++)
-		f[r] = _mm512_setzero_ps();
-	group_sums_0(t, 0);
-	for (int g = 0; g < t->groups; g += 2) {
-		if (g + 1 < t->groups)
-			group_sums_1(t, g + 1);
-		group_end(f, t, g, t->sums[0], R, has_bias);
-		if (g + 1 == t->groups)
+	for (int o = 0; o < T_OUT; o++)
+		f[o] = first ? _mm512_setzero_ps() : _mm512_load_ps(t.f + o * T_ROWS);
+	group_sums_0(&t, 0, per, even);
+	for (int g = 0; g < t.groups; g += 2) {
+		if (g + 1 < t.groups)
+			group_sums_1(&t, g + 1, per, odd);
+		group_steps(f, &t, g, even, has_bias);
+		if (g + 1 == t.groups)
 			break;
-		if (g + 2 < t->groups)
-			group_sums_0(t, g + 2);
-		group_end(f, t, g + 1, t->sums[1], R, has_bias);
+		if (g + 2 < t.groups)
+			group_sums_0(&t, g + 2, per, even);
+		group_steps(f, &t, g + 1, odd, has_bias);
 	}
 #pragma GCC unroll 16
-	for (int r = 0; r < R; r++)
-		_mm512_mask_storeu_ps(out + (size_t)r * ld, outs, f[r]);
+	for (int o = 0; o < T_OUT; o++)
+		_mm512_store_ps(t.f + o * T_ROWS, f[o]);
 }
 
-typedef void tile_fn(float *out, size_t ld, const struct tile *, __mmask16 outs);
-#define TILE(R) \
-	static void tile_##R(float *out, size_t ld, const struct tile *t, __mmask16 outs) \
-	{ \
-		if (t->bias) \
-			tile_run(out, ld, t, outs, R, true); \
-		else \
-			tile_run(out, ld, t, outs, R, false); \
-	}
-TILE(5) TILE(6) TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14) TILE(15) TILE(16)
-/* Up to DIRECT_ROWS rows never come here. */
-static tile_fn *const tiles[T_ROWS + 1] = {
-	[5] = tile_5, tile_6, tile_7, tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14, tile_15, tile_16
+static void tile_plain(const struct tile *t, bool first)
+{
+	if (t->group == t->step)
+		tile_run(t, first, 1, false);
+	else
+		tile_run(t, first, t->group / t->step, false);
+}
+
+static void tile_biased(const struct tile *t, bool first)
+{
+	if (t->group == t->step)
+		tile_run(t, first, 1, true);
+	else
+		tile_run(t, first, t->group / t->step, true);
+}
+
+/* f to out: a row of n_out outputs at a time. */
+static void tile_out(float *out, size_t ld, const float *f, int rows, int n_out)
+{
+	__mmask16 m = (__mmask16)((1u << n_out) - 1);
+	__m512i t[16];
+
+	for (int o = 0; o < T_OUT; o++)
+		t[o] = _mm512_load_si512(f + o * T_ROWS);
+	transpose16(t);
+	for (int r = 0; r < rows; r++)
+		_mm512_mask_storeu_ps(out + (size_t)r * ld, m, _mm512_castsi512_ps(t[r]));
+}
+
+/* ---- rows by outputs ---- */
+
+/* The memory of a call, out of the thread's scratch. */
+struct room {
+	float *scale, *bias;                    /* [groups][PANEL_OUT] */
+	uint8_t *code;                          /* [2][a stretch of inputs / step][16][step] */
+	float *f;                               /* [tiles of rows][2][16][16] */
+	uint8_t *tiles;                         /* TILED_HERE rows */
 };
 
-static void panel_rows_amx(float *out, size_t ld, const struct panel *p, int r0, int rows, int n_out)
+/* PANEL_OUT outputs from o on, n_out of them real, by n tiles of rows. */
+static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *tiles, int n, const struct room *m)
 {
-	int32_t sums[2][T_ROWS * T_OUT] __attribute__((aligned(64)));
-	int high = rows < T_ROWS ? rows : T_ROWS;
-	struct tile t = {
-		.cols = (size_t)p->x->cols, .group = p->group, .groups = p->groups, .zero = p->zero,
-		.inputs = p->group % T_BYTES ? 32 : T_BYTES, .sums = sums, .rows = (size_t)p->x->rows,
-	};
+	int32_t sums[2][T_SUMS] __attribute__((aligned(64)));
+	int groups = w->cols / w->group, halves = n_out > T_OUT ? 2 : 1;
+	/* Whole groups, and whole 64 inputs.  For few rows all: a panel is then read in one
+	 * stretch of memory in rising order, which is what counts there. */
+	int even = w->group % T_BYTES ? 2 : 1;
+	int stretch = n <= FEW_TILES ? w->cols : TILED_INPUTS / w->group / even * even * w->group;
+	size_t half = (size_t)T_OUT * (size_t)stretch;
+	size_t tile_bytes = acts_tile_bytes(w->cols, w->group), beside = (size_t)groups * 3 * T_ROWS * sizeof(float);
+	bool has_bias = w->fmt->coding->bias;
+	struct coded_span span = { .w = w, .inputs = w->group % T_BYTES ? 32 : T_BYTES };
+	struct tile t = { .group = w->group, .step = span.inputs, .zero = w->fmt->coding->zero, .sums = sums };
 
-	configure(high, t.inputs);
-	for (int i = 0; i < rows; i += T_ROWS) {
-		/* The last tile repeats rows of the one before it, to the same bits. */
-		int r = i < rows - high ? i : rows - high;
+	for (int h = 0; h < halves; h++)
+		coded_scales_avx512(m->scale + T_OUT * h, m->bias + T_OUT * h, PANEL_OUT, w, o + T_OUT * h,
+		                    n_out - T_OUT * h < T_OUT ? n_out - T_OUT * h : T_OUT);
+	for (int k = 0; k < w->cols; k += stretch) {
+		span.k0 = k;
+		span.k1 = w->cols - k < stretch ? w->cols : k + stretch;
+		t.groups = (span.k1 - k) / w->group;
+		for (int h = 0; h < halves; h++) {
+			span.o = o + T_OUT * h;
+			span.n = n_out - T_OUT * h < T_OUT ? n_out - T_OUT * h : T_OUT;
+			coded_codes_avx512(m->code + h * half, &span);
+		}
+		for (int i = 0; i < n; i++) {
+			const uint8_t *tile = tiles + (size_t)i * tile_bytes;
+			size_t at = (size_t)(k / w->group);
 
-		t.q = p->x->q + (size_t)(r0 + r) * t.cols;
-		t.beside = p->x->beside + r0 + r;
-		t.xsum = p->x->sum + (size_t)(r0 + r) * (size_t)t.groups;
-		for (int o = 0; o < n_out; o += T_OUT) {
-			int n = n_out - o < T_OUT ? n_out - o : T_OUT;
-
-			t.code = p->code + 4 * o;
-			t.scale = p->scale + o;
-			t.bias = p->bias ? p->bias + o : NULL;
-			tiles[high](out + (size_t)r * ld + o, ld, &t, (__mmask16)((1u << n) - 1));
+			t.beside = (const float *)tile + at * 3 * T_ROWS;
+			t.q = (const int8_t *)tile + beside + (size_t)k * T_ROWS;
+			for (int h = 0; h < halves; h++) {
+				t.code = m->code + h * half;
+				t.scale = m->scale + at * PANEL_OUT + T_OUT * h;
+				t.bias = m->bias + at * PANEL_OUT + T_OUT * h;
+				t.f = m->f + (size_t)(2 * i + h) * T_SUMS;
+				(has_bias ? tile_biased : tile_plain)(&t, k == 0);
+			}
 		}
 	}
-	_tile_release();
+}
+
+/* rows <= TILED_ROWS rows, laid out. */
+static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *tiles, int rows,
+                     const struct room *m)
+{
+	int n = (rows + T_ROWS - 1) / T_ROWS;
+
+	for (int o = o0; o < o1; o += PANEL_OUT) {
+		int n_out = o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT;
+
+		mul_panel(w, o, n_out, tiles, n, m);
+		for (int i = 0; i < n; i++)
+			for (int h = 0; T_OUT * h < n_out; h++)
+				tile_out(out + (size_t)(T_ROWS * i) * ld + (o - o0) + T_OUT * h, ld,
+				         m->f + (size_t)(2 * i + h) * T_SUMS, rows - T_ROWS * i < T_ROWS ? rows - T_ROWS * i : T_ROWS,
+				         n_out - T_OUT * h < T_OUT ? n_out - T_OUT * h : T_OUT);
+	}
+}
+
+static void lay_out(struct room *m, uint8_t *scratch, const struct weight *w)
+{
+	size_t scales = (size_t)(w->cols / w->group) * PANEL_OUT;
+
+	m->scale = (float *)scratch;
+	m->bias = m->scale + scales;
+	m->code = (uint8_t *)(m->bias + scales);
+	m->f = (float *)(m->code + PANEL_OUT * (w->cols > TILED_INPUTS ? (size_t)w->cols : TILED_INPUTS));
+	m->tiles = (uint8_t *)(m->f + TILED_ROWS * PANEL_OUT);
 }
 
 double coded_peak_amx(int64_t n)
 {
-	configure(T_ROWS, T_BYTES);
+	configure(T_BYTES);
 	_tile_zero(0);
 	_tile_zero(1);
 	_tile_zero(2);
@@ -179,8 +275,8 @@ double coded_peak_amx(int64_t n)
 	_tile_zero(4);
 	_tile_zero(5);
 	for (int64_t k = 0; k < n; k++) {
-		_tile_dpbsud(0, 2, 4);
-		_tile_dpbsud(1, 3, 5);
+		_tile_dpbusd(0, 2, 4);
+		_tile_dpbusd(1, 3, 5);
 	}
 	_tile_release();
 	return 2.0 * 2 * T_ROWS * T_OUT * T_BYTES * (double)n;
@@ -189,8 +285,25 @@ double coded_peak_amx(int64_t n)
 void coded_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
                    void *scratch)
 {
-	if (r1 - r0 <= DIRECT_ROWS || w->group % 32 || !x->beside)
+	size_t tile_bytes = acts_tile_bytes(w->cols, w->group);
+	bool given = x->tiles && r0 % T_ROWS == 0;
+	struct room m;
+
+	if (r1 - r0 < ACTS_TILED || w->group % 32 || w->group > TILED_INPUTS / 2) {
 		coded_mul_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
-	else
-		coded_panels_avx512(out, ld, w, o0, o1, x, r0, r1, scratch, panel_rows_amx);
+		return;
+	}
+	assert(x->cols == w->cols && x->group == w->group);
+	lay_out(&m, scratch, w);
+	configure(w->group % T_BYTES ? 32 : T_BYTES);
+	for (int r = r0, most = given ? TILED_ROWS : TILED_HERE; r < r1; r += most) {
+		int rows = r1 - r < most ? r1 - r : most;
+
+		for (int i = 0; i < rows && !given; i += T_ROWS)
+			acts_tile_amx(m.tiles + (size_t)(i / T_ROWS) * tile_bytes, x, r + i,
+			              rows - i < T_ROWS ? rows - i : T_ROWS);
+		mul_rows(out + (size_t)(r - r0) * ld, ld, w, o0, o1,
+		         given ? x->tiles + (size_t)(r / T_ROWS) * tile_bytes : m.tiles, rows, &m);
+	}
+	_tile_release();
 }

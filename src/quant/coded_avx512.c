@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "quant/levels.h"
+#include "quant/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -73,38 +74,6 @@ INLINE __m512i stream_codes(const struct stream *s, __m512i raw)
 INLINE __mmask64 first_bytes(int n) { return n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1; }
 
 /* ---- scales of 16 outputs, transposed to [groups][16] ---- */
-
-INLINE void transpose16(__m512i t[16])
-{
-	__m512i u[16];
-
-#pragma GCC unroll 8
-	for (int i = 0; i < 16; i += 2) {
-		u[i] = _mm512_unpacklo_epi32(t[i], t[i + 1]);
-		u[i + 1] = _mm512_unpackhi_epi32(t[i], t[i + 1]);
-	}
-#pragma GCC unroll 4
-	for (int i = 0; i < 16; i += 4) {
-		t[i] = _mm512_unpacklo_epi64(u[i], u[i + 2]);
-		t[i + 1] = _mm512_unpackhi_epi64(u[i], u[i + 2]);
-		t[i + 2] = _mm512_unpacklo_epi64(u[i + 1], u[i + 3]);
-		t[i + 3] = _mm512_unpackhi_epi64(u[i + 1], u[i + 3]);
-	}
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		u[i] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
-		u[i + 4] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
-		u[i + 8] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
-		u[i + 12] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
-	}
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		t[i] = _mm512_shuffle_i32x4(u[i], u[i + 8], 0x88);
-		t[i + 8] = _mm512_shuffle_i32x4(u[i], u[i + 8], 0xdd);
-		t[i + 4] = _mm512_shuffle_i32x4(u[i + 4], u[i + 12], 0x88);
-		t[i + 12] = _mm512_shuffle_i32x4(u[i + 4], u[i + 12], 0xdd);
-	}
-}
 
 /* n <= 16 stored scales as floats. */
 INLINE __m512 scales_load(const uint8_t *p, enum dtype t, int n)
@@ -535,6 +504,14 @@ INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, 
 	}
 }
 
+/* What a panel's rows are multiplied with. */
+struct panel {
+	const uint8_t *code;                    /* [cols / 4][PANEL_OUT][4] */
+	const float *scale, *bias;              /* [groups][PANEL_OUT]; bias NULL when there is none */
+	const struct acts *x;
+	int group, groups, zero;
+};
+
 /* R rows from row r0 by 32 outputs. */
 INLINE void tile_run(float *out, size_t ld, const struct panel *t, int r0, int n_out, const int R)
 {
@@ -612,7 +589,7 @@ static void (*const tiles[7])(float *, size_t, const struct panel *, int, int) =
 	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6
 };
 
-void panel_rows_avx512(float *out, size_t ld, const struct panel *t, int r0, int rows, int n_out)
+static void panel_rows(float *out, size_t ld, const struct panel *t, int r0, int rows, int n_out)
 {
 	int parts = (rows + 5) / 6;
 
@@ -629,8 +606,8 @@ static enum how how_of(const struct coding *c)
 	return c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
 }
 
-void coded_panels_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                         int r1, void *scratch, panel_rows_fn *rows_fn)
+static void mul_panels(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	enum how how = how_of(c);
@@ -669,8 +646,77 @@ void coded_panels_avx512(float *out, size_t ld, const struct weight *w, int o0, 
 				scales_make(bias + 16 * h, PANEL_OUT, w->biases, w->scale_type, 1.0f, groups,
 				            first, have);
 		}
-		rows_fn(out + (o - o0), ld, &t, r0, r1 - r0, n_out);
+		panel_rows(out + (o - o0), ld, &t, r0, r1 - r0, n_out);
 	}
+}
+
+/* ---- for the kernels with tiles ---- */
+
+/* 64 codes at p, `have` of them real; zeros, or what the lut makes of them, behind. */
+INLINE __m512i codes_in_order(const uint8_t *p, int have, const enum how how, __m512i lut, const struct stream *s)
+{
+	__m512i v;
+
+	if (how == BYTES)
+		return _mm512_maskz_loadu_epi8(first_bytes(have), p);
+	if (how == STREAM)
+		return stream_codes(s, _mm512_maskz_loadu_epi8(first_bytes(have * s->bits / 8), p));
+	v = _mm512_cvtepu8_epi16(have == 64 ? _mm256_loadu_si256((const void *)p) :
+	                                      _mm256_maskz_loadu_epi8((__mmask32)first_bytes(have / 2), p));
+	v = _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi16(v, 4)), _mm512_set1_epi8(15));
+	return how == NIBBLES_LUT ? _mm512_shuffle_epi8(lut, v) : v;
+}
+
+INLINE void codes_of_16(uint8_t *to, const struct coded_span *c, const enum how how, __m512i lut, const struct stream *s)
+{
+	size_t bits = (size_t)c->w->fmt->coding->bits, next = PANEL_OUT * c->w->row_bytes;
+	int wide = c->inputs == 64;
+
+	for (int i = 0; i < 16; i++) {
+		const uint8_t *row = c->w->data + (size_t)(c->o + (i < c->n ? i : c->n - 1)) * c->w->row_bytes;
+		uint8_t *at = to + i * c->inputs;
+
+		for (int k = c->k0; k < c->k1; k += 64) {
+			const uint8_t *p = row + (size_t)k / 8 * bits;
+			__m512i v = codes_in_order(p, c->k1 - k < 64 ? c->k1 - k : 64, how, lut, s);
+
+			_mm_prefetch(p + next, _MM_HINT_T1);
+			if (wide) {
+				_mm512_store_si512(at + 16 * (k - c->k0), v);
+				continue;
+			}
+			_mm256_store_si256((void *)(at + 16 * (k - c->k0)), _mm512_castsi512_si256(v));
+			if (c->k1 - k > 32)
+				_mm256_store_si256((void *)(at + 16 * (k - c->k0 + 32)), _mm512_extracti64x4_epi64(v, 1));
+		}
+	}
+}
+
+void coded_codes_avx512(uint8_t *to, const struct coded_span *span)
+{
+	const struct coding *c = span->w->fmt->coding;
+	__m512i lut = c->lut ? _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)c->lut)) : _mm512_setzero_si512();
+	struct stream s;
+
+	switch (how_of(c)) {
+	case NIBBLES: codes_of_16(to, span, NIBBLES, lut, NULL); break;
+	case NIBBLES_LUT: codes_of_16(to, span, NIBBLES_LUT, lut, NULL); break;
+	case BYTES: codes_of_16(to, span, BYTES, lut, NULL); break;
+	default:
+		s = stream_make(c->bits);
+		codes_of_16(to, span, STREAM, lut, &s);
+	}
+}
+
+void coded_scales_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
+{
+	const struct coding *c = w->fmt->coding;
+	int groups = w->cols / w->group;
+
+	scales_make(scale, step, w->scales, w->scale_type, c->scale_unit, groups, o, n);
+	if (c->bias)
+		scales_make(bias, step, w->biases, w->scale_type, 1.0f, groups, o, n);
+	scales_ahead(w, o + 16, c->bias);
 }
 
 double coded_peak_avx512(int64_t n)
@@ -709,5 +755,5 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int
 	else if (r1 - r0 <= DIRECT_ROWS && direct && direct[0])
 		mul_direct(direct[r1 - r0 <= 2 ? r1 - r0 - 1 : 2], out, ld, w, o0, o1, x, r0, r1, how, scratch);
 	else
-		coded_panels_avx512(out, ld, w, o0, o1, x, r0, r1, scratch, panel_rows_avx512);
+		mul_panels(out, ld, w, o0, o1, x, r0, r1, scratch);
 }

@@ -75,10 +75,12 @@ struct acts {
 	const float *scale;             /* [rows][cols / group]; 0 for a group of zeros */
 	const int32_t *sum;             /* [rows][cols / group]: sum of q over the group */
 	const float *scaled_sum;        /* [rows][cols / group]: scale * (float)sum */
-	/* [cols / group][2][rows]: scale and scaled_sum again, rows side by side, for
-	 * kernels with tiles; NULL when not prepared. */
-	const float *beside;
+	/* The same again by ACTS_TILE rows side by side, for kernels with tiles; NULL:
+	 * not prepared.  Tile t begins at t * acts_tile_bytes: [cols / group][scale,
+	 * scaled_sum, sum][16], then [cols / 4][16][4] of q; zeros beyond the last row. */
+	const uint8_t *tiles;
 };
+enum { ACTS_TILE = 16, ACTS_TILED = 5 };        /* rows of a tile; fewer rows than the second are not read as tiles */
 
 /* Quantises one row: scale = max|x| / 127 per group, q = rint(x * (1 / scale));
  * a group whose max|x| is below 1e-30 counts as zeros.  cols must be a multiple
@@ -86,9 +88,11 @@ struct acts {
 typedef void acts_quantise_fn(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, const float *x, int cols,
                               int group);
 acts_quantise_fn *acts_quantiser(enum cpu_level level);
-/* Does the level have kernels that read acts.beside?  Row r of it, from what a has. */
-bool acts_wants_beside(enum cpu_level level);
-void acts_set_beside(float *beside, const struct acts *a, int r);
+/* Lays out one tile from rows r0 .. r0 + rows - 1 of a, rows <= ACTS_TILE.  NULL:
+ * the level's kernels do not read tiles. */
+size_t acts_tile_bytes(int cols, int group);
+typedef void acts_tile_fn(uint8_t *tile, const struct acts *a, int r0, int rows);
+acts_tile_fn *acts_tiler(enum cpu_level level);
 
 /* out[r * ld + o - o0] = x[r] . w[o] for r in [r0, r1), o in [o0, o1).  scratch
  * is the calling thread's own, weight_scratch_bytes(w) long, 64-byte aligned. */

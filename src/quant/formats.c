@@ -32,21 +32,18 @@ const struct lane_table *lane_table(enum cpu_level level)
 	return &lane_table_scalar;
 }
 
-bool acts_wants_beside(enum cpu_level level)
+size_t acts_tile_bytes(int cols, int group)
 {
-	return level >= CPU_AMX;
+	return (size_t)ACTS_TILE * ((size_t)cols + (size_t)(cols / group) * 3 * sizeof(float));
 }
 
-void acts_set_beside(float *beside, const struct acts *a, int r)
+acts_tile_fn *acts_tiler(enum cpu_level level)
 {
-	int groups = a->cols / a->group;
-	const float *scale = a->scale + (size_t)r * (size_t)groups, *sum = a->scaled_sum + (size_t)r * (size_t)groups;
-	size_t rows = (size_t)a->rows;
-
-	for (int g = 0; g < groups; g++) {
-		beside[(size_t)g * 2 * rows + (size_t)r] = scale[g];
-		beside[(size_t)g * 2 * rows + rows + (size_t)r] = sum[g];
-	}
+#if defined(__x86_64__)
+	if (level >= CPU_AMX)
+		return acts_tile_amx;
+#endif
+	return NULL;
 }
 
 acts_quantise_fn *acts_quantiser(enum cpu_level level) { return lane_table(level)->quantise; }
@@ -75,8 +72,13 @@ size_t weight_scratch_bytes(const struct weight *w)
 	/* Scales and biases of 16 outputs, arranged rows, integer sums per 64 inputs. */
 	size_t direct = 32 * groups * sizeof(float) + DIRECT_ROWS * (cols + 128) +
 	                DIRECT_ROWS * 256 * (cols / 64 + 2);
+	/* Scales and biases of a panel, codes, sums in float, activations laid out here. */
+	size_t tiled = 2 * PANEL_OUT * groups * sizeof(float) + PANEL_OUT * (cols > TILED_INPUTS ? cols : TILED_INPUTS) +
+	               (size_t)TILED_ROWS * PANEL_OUT * sizeof(float) +
+	               (w->group ? TILED_HERE / ACTS_TILE * acts_tile_bytes(w->cols, w->group) : 0);
 	size_t most = decoded > panel ? decoded : panel;
 
+	most = most > tiled ? most : tiled;
 	return ((most > direct ? most : direct) + 63) / 64 * 64;
 }
 

@@ -44,18 +44,23 @@ quant_peak_fn coded_peak_scalar, coded_peak_avx2, coded_peak_avx512, coded_peak_
 /* A coded format's kernels(): decode and dot for the reference, the above for serving. */
 void coded_kernels(struct kernels *k, enum cpu_level level);
 
-/* Many rows: the codes and scales of PANEL_OUT outputs as coded_avx512.c lays
- * them out, and what multiplies rows r0 on (`rows` of them) by its first n_out. */
-struct panel {
-	const uint8_t *code;                    /* [cols / 4][PANEL_OUT][4] */
-	const float *scale, *bias;              /* [groups][PANEL_OUT]; bias NULL when there is none */
-	const struct acts *x;
-	int group, groups, zero;
+/* Inputs [k0, k1) of outputs o .. o + n - 1, 0 < n <= 16; k0 a multiple of 64. */
+struct coded_span {
+	const struct weight *w;
+	int o, n, k0, k1;
+	int inputs;             /* of a tile: 32 or 64 */
 };
-typedef void panel_rows_fn(float *out, size_t ld, const struct panel *t, int r0, int rows, int n_out);
-panel_rows_fn panel_rows_avx512;
-void coded_panels_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                         int r1, void *scratch, panel_rows_fn *rows_fn);
+/* Their codes, lut applied, to [(k1 - k0) / inputs][16][inputs]; outputs beyond n
+ * repeat the last. */
+void coded_codes_avx512(uint8_t *to, const struct coded_span *span);
+/* Scales (and biases) of outputs o .. o + n - 1, n <= 16, to lanes 0 .. n - 1 of
+ * scale[g * step], the rest 0. */
+void coded_scales_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
+
+/* Rows of activations that coded_mul_amx takes in one go: those of the tiles it is
+ * given, and those it has to lay out itself. */
+enum { TILED_ROWS = 256, TILED_HERE = 64, TILED_INPUTS = 512 };
+acts_tile_fn acts_tile_amx;
 
 /* MLX's reading of E4M3: 0x7f is 480, there is no NaN. */
 float e4m3_mlx(uint8_t b);

@@ -276,7 +276,7 @@ static float truth_coded(const struct kind *k, const struct weight *w, int o, co
 
 struct rows {
 	struct acts a;
-	struct fence f, q, scale, sum, scaled, beside;
+	struct fence f, q, scale, sum, scaled, tiles;
 };
 
 static void rows_make(struct rows *x, int n, int cols, int group, enum value v, enum cpu_level level)
@@ -284,7 +284,7 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 	float *f = fence_make(&x->f, (size_t)n * (size_t)cols * 4, 1, 0);
 	size_t groups;
 
-	x->q.map = x->scale.map = x->sum.map = x->scaled.map = x->beside.map = NULL;
+	x->q.map = x->scale.map = x->sum.map = x->scaled.map = x->tiles.map = NULL;
 	for (int i = 0; i < n * cols; i++)
 		f[i] = v == V_MOST ? 1 : v == V_EDGE ? (bits() & 1 ? 3.0f : -3.0f) : uniform() * (pick(50) ? 1 : 30);
 	if (v == V_TINY)
@@ -307,9 +307,14 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 		                      (int32_t *)x->sum.p + g, (float *)x->scaled.p + g,
 		                      f + (size_t)r * (size_t)cols, cols, group);
 	}
-	x->a.beside = fence_make(&x->beside, groups * 8, 1, 0);
-	for (int r = 0; r < n; r++)
-		acts_set_beside((float *)x->beside.p, &x->a, r);
+	if (acts_tiler(cpu_detect()) && pick(4)) {        /* the other levels must not mind */
+		size_t bytes = acts_tile_bytes(cols, group);
+
+		x->a.tiles = fence_make(&x->tiles, (size_t)((n + ACTS_TILE - 1) / ACTS_TILE) * bytes, 1, 0);
+		for (int r = 0; r < n; r += ACTS_TILE)
+			acts_tiler(cpu_detect())((uint8_t *)x->tiles.p + (size_t)(r / ACTS_TILE) * bytes, &x->a, r,
+			                  n - r < ACTS_TILE ? n - r : ACTS_TILE);
+	}
 }
 
 static void rows_drop(struct rows *x)
@@ -319,7 +324,7 @@ static void rows_drop(struct rows *x)
 	fence_drop(&x->scale);
 	fence_drop(&x->sum);
 	fence_drop(&x->scaled);
-	fence_drop(&x->beside);
+	fence_drop(&x->tiles);
 }
 
 /* ---- the product ---- */
@@ -419,7 +424,7 @@ static void round_mul(const struct kind *k)
 {
 	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
 	static const int groups[] = { 32, 64, 128, 64, 32, 16, 8, 24, 40, 192 };
-	struct shape h = { .rows = 1 + pick(40), .n = 1 + pick(17), .v = (enum value)pick(VALUES),
+	struct shape h = { .rows = 1 + pick(40), .n = 1 + pick(pick(16) ? 17 : 300), .v = (enum value)pick(VALUES),
 	                   .st = scale_types[pick(3)] };
 	struct sample s;
 	struct rows x;

@@ -202,7 +202,7 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level)
 #endif
 	vec_kernels(&c->vec, level);
 	c->quantise = acts_quantiser(level);
-	c->acts_beside = acts_wants_beside(level);
+	c->tile = acts_tiler(level);
 	while (formats[n])
 		n++;
 	c->kernels = xcalloc((size_t)n, sizeof *c->kernels);

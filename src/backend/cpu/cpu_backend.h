@@ -21,7 +21,7 @@ struct cpu_backend {
 	const struct op_table *op;
 	struct vec_kernels vec;
 	acts_quantise_fn *quantise;
-	bool acts_beside;               /* acts_wants_beside */
+	acts_tile_fn *tile;             /* NULL: its kernels read no tiles */
 	struct kernels *kernels;        /* parallel to formats[] */
 	struct room *scratch;           /* one per thread */
 	struct room acts[ACTS_MAX];     /* quantised activations */

@@ -14,7 +14,8 @@ struct quantise_job {
 	struct cpu_backend *c;
 	struct acts *a;
 	int8_t *q;
-	float *scale, *scaled_sum, *beside;
+	float *scale, *scaled_sum;
+	uint8_t *tiles;
 	int32_t *sum;
 };
 
@@ -26,8 +27,18 @@ static void quantise_rows(void *ctx, int begin, int end)
 	for (size_t r = (size_t)begin; r < (size_t)end; r++) {
 		j->c->quantise(j->q + r * cols, j->scale + r * groups, j->sum + r * groups,
 		               j->scaled_sum + r * groups, j->a->f + r * j->a->ld, j->a->cols, j->a->group);
-		if (j->beside)
-			acts_set_beside(j->beside, j->a, (int)r);
+	}
+}
+
+static void tile_rows(void *ctx, int begin, int end)
+{
+	struct quantise_job *j = ctx;
+	size_t bytes = acts_tile_bytes(j->a->cols, j->a->group);
+
+	for (int t = begin; t < end; t++) {
+		int r = t * ACTS_TILE, left = j->a->rows - r;
+
+		j->c->tile(j->tiles + (size_t)t * bytes, j->a, r, left < ACTS_TILE ? left : ACTS_TILE);
 	}
 }
 
@@ -36,6 +47,7 @@ void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int
 	struct quantise_job j = { .c = c, .a = a };
 	size_t values = (size_t)n * (size_t)cols, groups;
 	uint8_t *p;
+	int tiles;
 
 	*a = (struct acts){ .rows = n, .cols = cols, .f = in, .ld = (size_t)cols, .group = group };
 	if (!group)
@@ -43,18 +55,22 @@ void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int
 	assert(at < ACTS_MAX && cols % group == 0);
 	values = (values + 63) / 64 * 64;
 	groups = ((size_t)n * (size_t)(cols / group) + 15) / 16 * 16;
-	p = room_get(&c->acts[at], values + (c->acts_beside ? 5 : 3) * groups * 4);
+	tiles = c->tile && n >= ACTS_TILED ? (n + ACTS_TILE - 1) / ACTS_TILE : 0;
+	p = room_get(&c->acts[at], values + 3 * groups * 4 + (size_t)tiles * acts_tile_bytes(cols, group));
 	j.q = (int8_t *)p;
 	j.scale = (float *)(p + values);
 	j.scaled_sum = j.scale + groups;
 	j.sum = (int32_t *)(j.scaled_sum + groups);
-	j.beside = c->acts_beside ? (float *)(j.sum + groups) : NULL;
+	j.tiles = (uint8_t *)(j.sum + groups);
 	a->q = j.q;
 	a->scale = j.scale;
 	a->scaled_sum = j.scaled_sum;
 	a->sum = j.sum;
-	a->beside = j.beside;
 	cpu_range(c, quantise_rows, &j, n, cols >= 16384 ? 1 : 16384 / cols);
+	if (tiles) {
+		cpu_range(c, tile_rows, &j, tiles, cols >= 16384 ? 1 : 16384 / cols / ACTS_TILE + 1);
+		a->tiles = j.tiles;
+	}
 }
 
 struct part { int job, o0, o1; };
