@@ -176,6 +176,8 @@ static void show_end(struct talk *t, const struct event *ev)
 	/* The first token's time belongs to the prompt. */
 	if (decode > 0 && ev->n_output > 1)
 		fprintf(stderr, ", %.1f tokens/s", (ev->n_output - 1) / decode);
+	if (ev->n_accepted + ev->n_rejected)
+		fprintf(stderr, "; %d of %d guesses right", ev->n_accepted, ev->n_accepted + ev->n_rejected);
 	if (ev->finish == FINISH_CANCEL || ev->finish == FINISH_LENGTH)
 		fputs(ev->finish == FINISH_CANCEL ? "; stopped" : "; cut at the limit", stderr);
 	fprintf(stderr, "]%s\n", t->err_tty ? "\033[0m" : "");
