@@ -366,7 +366,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	mo.kv_bytes = plan.kv;
 	/* Beside the kept ones, two for `logits --resume-at`. */
 	mo.snap_bytes = plan.prefix + 2 * state_slot_bytes(&s->model->shape.state);
-	eo.prefix_bytes = plan.prefix;
+	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */
+	eo.prefix_bytes = o->disk_dir ? plan.prefix / 5 * 4 : plan.prefix;
 	eo.verify_share = o->verify_cache;
 	eo.verify_seed = rng_os_seed();
 	eo.park_bytes = plan.parked;
