@@ -208,6 +208,10 @@ static void put_body(const struct bench *b, int i, struct buf *body)
 	json_put_str(body, text.p, text.n);
 	buf_printf(body, "%s,\"max_tokens\":%d,\"stream\":true,\"stream_options\":{\"include_usage\":true}",
 	           b->o->bench_completions ? "" : "}]", r->max_tokens);
+	if (b->o->bench_user) {
+		buf_puts(body, ",\"user\":");
+		json_put_cstr(body, b->o->bench_user);
+	}
 	if (b->o->bench_ignore_eos)
 		buf_puts(body, ",\"ignore_eos\":true");
 	if (b->o->temperature_set) {

@@ -101,6 +101,7 @@ struct options {
 
 	/* bench serve */
 	const char *url;                /* bench serve; run: a server that answers, NULL: the model itself does */
+	const char *bench_user;         /* NULL: none is sent */
 	int bench_requests, bench_prefixes, bench_prefix_words;
 	double bench_rate, bench_abort; /* a second; a share */
 	bool bench_completions, bench_ignore_eos;

@@ -109,6 +109,8 @@ static const struct option table[] = {
 	  "of the plan: the same seed sends the same requests at the same times" },
 	{ CMD_BENCH_SERVE, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0, 100, "T", NULL, group_this,
 	  "temperature; else the server's" },
+	{ CMD_BENCH_SERVE, "user", NULL, NULL, K_TEXT, AT(bench_user), NONE, 0, 0, "NAME", NULL, group_this,
+	  "sent as `user`: whom servers that share fairly count the load for" },
 	{ CMD_BENCH_SERVE, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_this,
 	  "sent as Authorization: Bearer KEY" },
 	{ CMD_BENCH_SERVE, "timeout", NULL, NULL, K_INT, AT(timeout), NONE, 1, 86400, "SECONDS", "600", group_this,

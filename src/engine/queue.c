@@ -114,10 +114,11 @@ static int judge(const struct queue *q, const struct client *own, int n, int64_t
 	if (own && own->key && n_own >= q->n_max - q->n)
 		return err_set(err, refuse(q, LIMIT_SHARE, wait, drained_s(q, 1), why),
 		               "%d requests of this client are waiting and its share of the queue is %d", n_own, q->n_max - q->n);
-	if (own && own->key && n_own && q->seconds_max > 0 && held > q->seconds_max - all)
+	/* Others may have been taken before the rate was known; they count as above. */
+	if (own && own->key && n_own && q->seconds_max > 0 && held > q->seconds_max - others - held)
 		return err_set(err, refuse(q, LIMIT_SHARE, wait, drained_s(q, 1), why),
 		               "%.1f s of this client's prompts are waiting and its share of the queue is %.1f s", held,
-		               q->seconds_max - all);
+		               q->seconds_max - others - held > 0 ? q->seconds_max - others - held : 0);
 	if (q->seconds_max > 0 && q->n && others + held + seconds_of(q, n) > q->seconds_max)
 		return err_set(err, refuse(q, LIMIT_SECONDS, wait, drained_s(q, 1 + q->n / 8), why),
 		               "%.1f s of prompts are waiting and the queue holds %.1f s", all + seconds_of(q, n), q->seconds_max);

@@ -81,6 +81,10 @@ static void test_seconds(void)
 	a = enter(&q, 1, 2000);
 	CHECK(refused(&q, 2, 501, INT64_MAX) == LIMIT_SECONDS, "seconds");
 	CHECK(refused(&q, 2, 500, INT64_MAX) == LIMIT_NONE, "the other half");
+	/* One who came before anything was known of the rate takes no more than half from the others. */
+	c[0] = enter(&q, 2, 100);
+	CHECK(refused(&q, 2, 100, INT64_MAX) == LIMIT_NONE, "1 s of its own, 4 s free");
+	leave(&q, c[0], 100);
 	c[0] = enter(&q, 2, 200);
 	c[1] = enter(&q, 3, 200);
 	CHECK(refused(&q, 4, 101, INT64_MAX) == LIMIT_SECONDS, "5, 2 and 2 s of others");

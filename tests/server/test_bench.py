@@ -45,6 +45,11 @@ class Bench(unittest.TestCase):
         self.bench(self.url(s), "--requests", "20", "--rate", "0", "--output-tokens", "1", "--prompt-tokens", "5,9", *options)
         return sorted(r["prompt"] for r in s.records("prompt")[n:])
 
+    def test_user(self):
+        s = self.serve(log_format="json")
+        self.bench(self.url(s), "--requests", "3", "--rate", "0", "--user", "ann")
+        self.assertEqual([r["client"] for r in s.records("request") if r["path"].startswith("/v1/chat")], ["user:ann"] * 3)
+
     def test_the_plan_is_the_seeds(self):
         s = self.serve(log_prompts=1, log_format="json")
         a = self.prompts(s)
