@@ -30,7 +30,8 @@ struct rig {
 struct rig_opts {
 	struct toy_opts toy;
 	int seqs, rows, queue;
-	size_t prefix_bytes;
+	size_t prefix_bytes, park;      /* engine_opts.park_bytes */
+	int reserve;                    /* engine_opts.answer_reserve */
 	int n_draft;
 	struct drafter *drafter[DRAFTERS_MAX];
 	int n_drafter;
@@ -49,7 +50,8 @@ static struct rig rig_open(const struct rig_opts *o)
 	struct err err;
 	struct engine_opts eo = { .seqs_max = o->seqs, .step_rows = o->rows, .queue_max = o->queue,
 	                          .prefix_bytes = o->prefix_bytes, .clock = o->clock ? o->clock : &fake_clock,
-	                          .by_hand = true, .logit_rows = o->rows, .n_draft = o->n_draft,
+	                          .by_hand = true, .logit_rows = o->rows,
+	                          .park_bytes = o->park, .answer_reserve = o->reserve, .n_draft = o->n_draft,
 	                          .n_drafter = o->n_drafter, .draft_fixed = !o->adapt };
 
 	memcpy(eo.drafter, o->drafter, sizeof(eo.drafter));
@@ -798,6 +800,9 @@ static void test_lives(uint64_t seed)
 
 	o.seqs = 1 + (int)dice(&s, (uint64_t)o.toy.slots);
 	o.toy.pages = (180 / o.toy.page_rows + 1) * (1 + (int)dice(&s, 3));
+	/* Little is set aside: sequences give way half way, drafts or not. */
+	o.reserve = 1 + (int)dice(&s, 30);
+	o.park = dice(&s, 3) ? 1 << (8 + dice(&s, 10)) : 0;
 	guesser_init(&g, (enum guess)dice(&s, GUESS_DICE + 1));
 	g.turn = (int)dice(&s, (uint64_t)o.n_draft);
 	if (dice(&s, 2))
