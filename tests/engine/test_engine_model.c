@@ -56,6 +56,8 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 
 	eo.step_rows = seed % 2 ? STEP : 9;
 	eo.logit_rows = seed % 2 ? STEP : 0;
+	eo.answer_reserve = seed % 2 ? 8 : 0;   /* little is set aside: answers give way half way, ... */
+	eo.park_bytes = seed % 3 ? 1 << 22 : 0; /* ... and come back from bytes, or are computed again */
 	eo.prefix_bytes = seed % 3 ? 1 << 22 : 0;
 	mo.snap_bytes = 1 << 23;
 	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
