@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "engine/spill_file.h"
 
 /* A file is believed to be as it was only if it had not changed for so long when it
  * was read: file systems count time in steps, the coarsest of two seconds, and a
@@ -140,9 +141,9 @@ static void memory_read(struct memory *m, const char *path)
 		fclose(f);
 }
 
-/* Under a name of its own until it is whole.  Not being able to costs time at the
- * next start and nothing else. */
-static void memory_write(const struct memory *m, const char *path)
+/* Under a name that is removed by the next start, until it is whole.  Not being able
+ * to, or another doing the same, costs time at that start and nothing else. */
+static void memory_write(const struct memory *m, const char *dir, const char *path)
 {
 	struct buf tmp;
 	char line[LINE];
@@ -150,7 +151,7 @@ static void memory_write(const struct memory *m, const char *path)
 	bool bad;
 
 	buf_init(&tmp);
-	buf_printf(&tmp, "%s.%d", path, (int)getpid());
+	buf_printf(&tmp, "%s/" SPILL_TMP "%s", dir, file_name);
 	f = fopen(tmp.p, "we");
 	bad = !f;
 	for (int i = 0; f && i < m->n; i++) {
@@ -208,7 +209,7 @@ static void put_weights(struct sha256 *h, const struct store *st, const char *di
 		sha256_field(h, &c, sizeof(c));
 	}
 	if (m.changed)
-		memory_write(&m, path.p);
+		memory_write(&m, dir, path.p);
 	free(m.v);
 	buf_fini(&path);
 }

@@ -303,6 +303,8 @@ int spill_index_scan(struct spill_index *x, int root, bool clean, const struct s
 	}
 	rc = scan_folder(&f, root, x->folder[0], 0, clean, io, err);
 	while (!rc && (e = readdir(d))) {
+		if (clean && !strncmp(e->d_name, SPILL_TMP, strlen(SPILL_TMP)))
+			io->unlink(io, root, e->d_name);
 		if (!folder_name(e->d_name) || !strcmp(e->d_name, x->folder[0]))
 			continue;
 		x->folder = xrealloc(x->folder, size_mul((size_t)x->n_folder + 1, sizeof(*x->folder)));

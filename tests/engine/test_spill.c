@@ -334,7 +334,9 @@ static void test_strangers(void **state)
 	}
 	assert_true(snprintf(path, sizeof(path), "%s/" SPILL_TMP "1234", own) < PATH_MAX);
 	put_file(path, &b, b.n);
-	assert_int_equal(world_files(dir, "").tmp, 1);
+	assert_true(snprintf(path, sizeof(path), "%s/" SPILL_TMP "weights", dir) < PATH_MAX);
+	put_file(path, &b, b.n);
+	assert_int_equal(world_files(dir, "").tmp, 2);
 	s = open_plain();
 	assert_int_equal(world_files(dir, "").tmp, 0);
 	assert_int_equal(stats_of(s).pages, 2);
