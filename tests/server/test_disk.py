@@ -220,11 +220,8 @@ class Swapped(Test):
             _cold.pop(model, None)
             s = self.serve(model=model)
             self.assertNotEqual(cold(model), cold())
-            for a, want in zip(ASKS, cold(model)):
-                r = s.post(CHAT, dict(a, cache_salt=str(want)[:20]))
-                self.assertEqual(said(r), want)
-            self.assertEqual(s.metrics()["weft_disk_read_total"], 0)
             self.fill(s, model)
+            self.assertEqual(s.metrics()["weft_disk_read_total"], 0)
             s.close()
 
     def test_others(self):
