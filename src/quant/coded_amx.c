@@ -182,6 +182,13 @@ static void tile_out(float *out, size_t ld, const float *f, int rows, int n_out)
 		_mm512_mask_storeu_ps(out + (size_t)r * ld, m, _mm512_castsi512_ps(t[r]));
 }
 
+/* The lines that tile_out will write, each in a page of its own. */
+static void fetch_out(const float *out, size_t ld)
+{
+	for (int r = 0; r < T_ROWS; r++)
+		__builtin_prefetch(out + (size_t)r * ld, 1);
+}
+
 /* ---- rows by outputs ---- */
 
 /* The memory of a call, out of the thread's scratch. */
@@ -192,8 +199,10 @@ struct room {
 	uint8_t *tiles;                         /* TILED_HERE rows */
 };
 
-/* PANEL_OUT outputs from o on, n_out of them real, by n tiles of rows. */
-static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *tiles, int n, const struct room *m)
+/* PANEL_OUT outputs from o on, n_out of them real, by n tiles of rows; to m->f.  to
+ * is where that will go, which is fetched. */
+static void mul_panel(const float *to, size_t ld, const struct weight *w, int o, int n_out, const uint8_t *tiles, int n,
+                      const struct room *m)
 {
 	int32_t sums[2][T_SUMS] __attribute__((aligned(64)));
 	int groups = w->cols / w->group, halves = n_out > T_OUT ? 2 : 1;
@@ -230,6 +239,8 @@ static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *t
 				t.scale = m->scale + at * PANEL_OUT + T_OUT * h;
 				t.bias = m->bias + at * PANEL_OUT + T_OUT * h;
 				t.f = m->f + (size_t)(2 * i + h) * T_SUMS;
+				if (span.k1 == w->cols && n > FEW_TILES)
+					fetch_out(to + (size_t)(T_ROWS * i) * ld + T_OUT * h, ld);
 				(has_bias ? tile_biased : tile_plain)(&t, k == 0);
 			}
 		}
@@ -245,7 +256,7 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 	for (int o = o0; o < o1; o += PANEL_OUT) {
 		int n_out = o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT;
 
-		mul_panel(w, o, n_out, tiles, n, m);
+		mul_panel(out + (o - o0), ld, w, o, n_out, tiles, n, m);
 		for (int i = 0; i < n; i++)
 			for (int h = 0; T_OUT * h < n_out; h++)
 				tile_out(out + (size_t)(T_ROWS * i) * ld + (o - o0) + T_OUT * h, ld,

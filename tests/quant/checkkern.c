@@ -424,7 +424,7 @@ static void round_mul(const struct kind *k)
 {
 	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
 	static const int groups[] = { 32, 64, 128, 64, 32, 16, 8, 24, 40, 192 };
-	struct shape h = { .rows = 1 + pick(40), .n = 1 + pick(pick(16) ? 17 : 300), .v = (enum value)pick(VALUES),
+	struct shape h = { .rows = 1 + pick(40), .n = 1 + pick(pick(50) ? 17 : 300), .v = (enum value)pick(VALUES),
 	                   .st = scale_types[pick(3)] };
 	struct sample s;
 	struct rows x;

@@ -148,10 +148,15 @@ static void recur(void *ctx, int part)
 		kq[i] = j->c->vec.dot(t.k + (size_t)i * t.qkv_ld, t.q + (size_t)i * t.qkv_ld, s->dim_k);
 	j->c->op->delta_head(state_of(j->view, j->view->slot[item], j->layer) +
 	                     (size_t)h * (state_floats(s) / (size_t)s->heads_v), s->dim_k, s->dim_v, &t, spare);
-	for (int i = 0; i < sp->n; i++)
+	for (int i = 0; i < sp->n; i++) {
+		enum { AHEAD = 3, LINE = 16 };  /* rows; floats */
+
+		for (int k = 0; k < s->dim_v && i + AHEAD < sp->n; k += LINE)
+			__builtin_prefetch(j->z + (row + (size_t)(i + AHEAD)) * out_ld + (size_t)h * (size_t)s->dim_v + k);
 		j->c->op->gated_norm(t.out + (size_t)i * out_ld,
 		                     j->z + (row + (size_t)i) * out_ld + (size_t)h * (size_t)s->dim_v, s->dim_v,
 		                     j->d->norm, j->d->eps, j->d->sigmoid_gate);
+	}
 }
 
 void cpu_delta(struct pass *p, float *out, const struct delta *d, float *qkv, const float *z, const float *b,

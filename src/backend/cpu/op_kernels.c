@@ -155,6 +155,15 @@ static void attn_out(float *out, const float *acc, float sum, const float *gate,
 	}
 }
 
+/* Rows of a step lie a multiple of pages apart, where no hardware looks ahead: asks
+ * for n floats some rows on. */
+LANES_INLINE void fetch_row(const float *x, int n)
+{
+	for (int i = 0; i < n; i += 16)
+		__builtin_prefetch(x + i);
+}
+enum { AHEAD_CONV = 12, AHEAD_DELTA = 2 };      /* rows */
+
 /* 16 channels, of which c are real. */
 LANES_INLINE void conv_lanes(float *x, size_t ld, int n, int c, const float *w, const float *tail, size_t tail_ld,
                              const int W)
@@ -172,6 +181,8 @@ LANES_INLINE void conv_lanes(float *x, size_t ld, int n, int c, const float *w, 
 	for (int r = 0; r < n; r++, x += ld) {
 		v16 acc;
 
+		if (r + AHEAD_CONV < n)
+			fetch_row(x + AHEAD_CONV * ld, 1);
 		h[W - 1] = v16_load_n(x, c);
 		acc = v16_mul(f[0], h[0]);
 		for (int j = 1; j < W; j++)
@@ -275,6 +286,13 @@ LANES_INLINE void delta_tiles(float *s, int dim_k, int c, int last, const struct
 		float alpha = r->alpha[(size_t)i * r->gate_ld];
 		v16 f = v16_set1(alpha), beta = v16_set1(r->beta[(size_t)i * r->gate_ld]), kq = v16_set1(r->kq[i]);
 
+		if (i + AHEAD_DELTA < r->n) {
+			size_t next = row + AHEAD_DELTA * r->qkv_ld;
+
+			fetch_row(r->k + next, dim_k);
+			fetch_row(r->q + next, dim_k);
+			fetch_row(r->v + next + c, 16 * T);
+		}
 		for (int t = 0; t < T; t++) {
 			int n = t == T - 1 ? last : 16, at = c + 16 * t;
 			v16 v = v16_load_n(r->v + row + at, n);
