@@ -16,6 +16,9 @@ static const double PLANNED = 0.85;
 /* Where one decode step is longer than the gap, prompts still get on: they may
  * make it this much longer. */
 static const double STRETCH = 1.25;
+/* What each step costs whatever its rows is a tenth of one so long: longer ones would
+ * save little, and keep a newcomer waiting. */
+static const double WORTH = 10;
 static const double FADE = 0.9;         /* of the sums, per step: some ten steps count */
 
 void pace_init(struct pace *p, int gap_ms)
@@ -78,6 +81,8 @@ static double limit_of(const struct pace *p, bool decoding)
 {
 	double limit = PLANNED * p->gap_ns;
 
+	if (p->base_ns && limit > WORTH * p->base_ns)
+		limit = WORTH * p->base_ns;
 	if (limit < STRETCH * p->base_ns)
 		limit = STRETCH * p->base_ns;
 	return decoding ? limit : 2 * limit;
