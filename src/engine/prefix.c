@@ -415,7 +415,8 @@ static double worth(const struct prefix *p, struct prefix_node *e, size_t bytes)
 	return chance * (e->end - up->end) / (double)(bytes + 1);
 }
 
-/* The state to go first; room: only among those that give room to slots. */
+/* The state to go first; room: among those that give room to slots, for as much of it
+ * as they give. */
 static struct prefix_node *least(const struct prefix *p, bool room, bool pinned)
 {
 	struct prefix_node *worst = NULL;
@@ -426,7 +427,7 @@ static struct prefix_node *least(const struct prefix *p, bool room, bool pinned)
 
 		if (!has_state(e) || (e->pinned && !pinned) || (room && !snaps_room(&e->snaps)))
 			continue;
-		v = worth(p, e, snaps_alone(&e->snaps));
+		v = worth(p, e, room ? snaps_room(&e->snaps) : snaps_alone(&e->snaps));
 		if (!worst || v < least) {
 			worst = e;
 			least = v;

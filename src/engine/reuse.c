@@ -100,8 +100,10 @@ bool reuse_waits(struct engine *e, struct request *r)
 		const struct request *o = e->sched.run[i];
 		int most;
 
-		if (o->no_cache || o->n_tok - o->pos < SHARE_MIN || strcmp(o->salt, r->salt))
-			continue;       /* it has too little before it to wait for */
+		if (o->no_cache || o->n_tok - o->pos == 1 || strcmp(o->salt, r->salt))
+			continue;       /* it decodes: nothing of a prompt is before it */
+		if (o->priority < r->priority)
+			continue;       /* nobody waits for the work of one who is served after him */
 		most = common(o, r->tok, r->n_tok);
 		most = most < r->n_tok - 1 ? most : r->n_tok - 1;
 		if (most <= o->pos || most < SHARE_MIN || (r->ahead != AHEAD_NONE && most <= r->ahead_at))

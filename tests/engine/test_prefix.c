@@ -471,8 +471,8 @@ static void test_together(void)
 /* No sharing over salts, nor with those who want none. */
 static void test_apart(void)
 {
-	static struct life l[4];
-	struct rig g = rig_open(roomy, 4, 40, 1 << 20);
+	static struct life l[4], urgent;
+	struct rig g = rig_open(roomy, 5, 40, 1 << 20);
 
 	for (int i = 0; i < 4; i++) {
 		life_init(&l[i], 100, 250, 3);
@@ -482,6 +482,12 @@ static void test_apart(void)
 		submit(&l[i], &g);
 	}
 	step(&g);
+	life_init(&urgent, 100, 250, 3);
+	urgent.ask.max_tokens = 3;
+	urgent.ask.priority = 1;
+	submit(&urgent, &g);
+	CHECK(!reuse_waits(g.e, urgent.r), "it waits for one who is less urgent");
+	request_cancel(urgent.r);
 	CHECK(!reuse_waits(g.e, l[1].r) && !reuse_waits(g.e, l[2].r) && reuse_waits(g.e, l[3].r), "who waits for the first");
 	pump(&g);
 	for (int i = 0; i < 4; i++) {
@@ -490,6 +496,7 @@ static void test_apart(void)
 		CHECK(i != 2 || l[i].end.prefix.reason == PREFIX_BYPASS, "reason");
 		finish(&l[i], &g, false);
 	}
+	life_free(&urgent);
 	rig_close(&g);
 }
 
