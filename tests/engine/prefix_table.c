@@ -100,7 +100,8 @@ static void table(struct engine *e, int vocab, int runs)
 		printf("| %s | %d | %d | %d | %d | %.1f ms | %.1f ms | yes |\n", row[k].name, row[k].n, row[k].same,
 		       warm.report.resumed, row[k].n - warm.report.resumed, cold_ms[runs / 2], ms[runs / 2]);
 		fflush(stdout);
-		CHECK(warm.report.resumed == (k == 0 ? 0 : k == 2 ? SYSTEM : HEADER), "resumed at %d", warm.report.resumed);
+		CHECK(warm.report.resumed == (k == 0 ? 0 : k == 2 ? SYSTEM : HEADER), "resumed at %d (%s)", warm.report.resumed,
+		      prefix_reason_name(warm.report.reason));
 	}
 }
 
@@ -130,6 +131,7 @@ int main(int argc, char **argv)
 	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
 	mo.kv = kv_format_find("bf16");
 	mo.snap_bytes = eo.prefix_bytes;
+	mo.kv_bytes = model_kv_page_bytes(&m->shape, mo.kv) * model_kv_pages(8 * mo.ctx_max);
 	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
 	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
 	table(e, m->shape.vocab, runs);
