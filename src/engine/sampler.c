@@ -455,6 +455,27 @@ static void put_top(const struct sampler *s, const float *x, double lse, struct 
 		out->top[i] = (struct pick_top){ c[i].id, (float)((double)c[i].logit - lse) };
 }
 
+/* A word of the mask at a time and without branches: masks are as good as random, and
+ * a wrong guess for every other id would take longer than all the rest. */
+static void forbid(float *x, const uint32_t *mask, int n)
+{
+#define BITS4(k) (int32_t)(1u << (k)), (int32_t)(2u << (k)), (int32_t)(4u << (k)), (int32_t)(8u << (k))
+	static const int32_t bit[32] = { BITS4(0), BITS4(4), BITS4(8), BITS4(12), BITS4(16), BITS4(20), BITS4(24), BITS4(28) };
+#undef BITS4
+	int i = 0;
+
+	for (; i + 32 <= n; i += 32) {
+		int32_t word = (int32_t)mask[i / 32];
+		float *y = x + i;
+
+		for (int k = 0; k < 32; k++)
+			y[k] = word & bit[k] ? y[k] : -INFINITY;
+	}
+	for (; i < n; i++)
+		if (!(mask[i / 32] >> (i % 32) & 1))
+			x[i] = -INFINITY;
+}
+
 /* Steps 2 to 5. */
 static void adjust(struct sampler *s, float *x)
 {
@@ -474,9 +495,7 @@ static void adjust(struct sampler *s, float *x)
 			*l -= p->presence_penalty + p->frequency_penalty * (float)seen->in_output;
 	}
 	if (s->mask)
-		for (int i = 0; i < s->n_vocab; i++)
-			if (!(s->mask[i / 32] >> (i % 32) & 1))
-				x[i] = -INFINITY;
+		forbid(x, s->mask, s->n_vocab);
 	if (s->n_out < p->min_tokens)
 		for (int i = 0; i < p->n_end_token; i++)
 			if (p->end_token[i] >= 0 && p->end_token[i] < s->n_vocab)
