@@ -75,6 +75,32 @@ void access_log(const struct exchange *x)
 	buf_fini(&members);
 }
 
+void access_log_refused(const char *peer, const struct http *h, const struct problem *p)
+{
+	/* A target is up to 8 KB. */
+	int n_method = h ? (int)(h->method.n < 20 ? h->method.n : 20) : 0;
+	int n_path = h ? (int)(h->path.n < 200 ? h->path.n : 200) : 0;
+	struct buf line, members;
+
+	if (!log_wants(LOG_INFO))
+		return;
+	buf_init(&line);
+	buf_init(&members);
+	buf_printf(&line, "%s %.*s %.*s: %d refused: %s", peer, n_method, n_method ? h->method.p : "", n_path,
+	           n_path ? h->path.p : "", p->status, p->message);
+	buf_puts(&members, "\"event\":\"refused\",\"peer\":");
+	json_put_cstr(&members, peer);
+	buf_puts(&members, ",\"method\":");
+	json_put_str(&members, n_method ? h->method.p : "", (size_t)n_method);
+	buf_puts(&members, ",\"path\":");
+	json_put_str(&members, n_path ? h->path.p : "", (size_t)n_path);
+	buf_printf(&members, ",\"status\":%d", p->status);
+	put_member(&members, "error", p->message);
+	log_record(LOG_INFO, line.p, members.p);
+	buf_fini(&line);
+	buf_fini(&members);
+}
+
 void access_log_prompt(const struct exchange *x, const char *p, size_t n)
 {
 	struct buf line, members;

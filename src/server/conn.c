@@ -79,8 +79,9 @@ static void set_state(struct conn *c, enum conn_state state, int ms)
 	arm(c);
 }
 
-/* Answers without an exchange.  The connection closes when c->last says so. */
-static void answer_problem(struct conn *c, const struct problem *p)
+/* Answers without an exchange.  The connection closes when c->last says so.  known:
+ * method and path may be read (http.h says when). */
+static void answer_problem(struct conn *c, const struct problem *p, bool known)
 {
 	struct buf b, extra;
 
@@ -96,6 +97,7 @@ static void answer_problem(struct conn *c, const struct problem *p)
 	conn_reply(c, p->status, "application/json", extra.p, b.p, b.n);
 	buf_fini(&b);
 	buf_fini(&extra);
+	access_log_refused(c->peer, known ? &c->http : NULL, p);
 	conn_next(c);
 }
 
@@ -106,7 +108,7 @@ static void refuse(struct conn *c, int code, const char *why)
 	problem_set(&p, code, NULL, NULL, "%s", why);
 	p.anthropic = c->route && c->route->anthropic;
 	c->last = true;
-	answer_problem(c, &p);
+	answer_problem(c, &p, false);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -294,7 +296,7 @@ static void head_complete(struct conn *c)
 		/* A body that nobody wants is not read to its end. */
 		if (body)
 			c->last = true;
-		answer_problem(c, &p);
+		answer_problem(c, &p, true);
 		return;
 	}
 	clients_admit(&c->srv->clients, &c->http, &c->key);
@@ -320,7 +322,7 @@ static void body_complete(struct conn *c)
 		struct problem p;
 
 		problem_stopping(&p);
-		answer_problem(c, &p);
+		answer_problem(c, &p, true);
 		return;
 	}
 	/* From here on the body belongs to the exchange, which counts it. */
@@ -520,7 +522,7 @@ int conn_cancel(struct server *s, const char *id, size_t n, int key, const struc
 			continue;
 		metrics_cancelled(&s->metrics, CAUSE_DELETE, LEFT_BODY);
 		c->last = true;
-		answer_problem(c, p);
+		answer_problem(c, p, false);
 		count++;
 	}
 	return count;

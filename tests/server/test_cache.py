@@ -105,6 +105,24 @@ class Explaining(Test):
             self.assertTrue(r.error()["message"])
 
 
+class Restarting(Test):
+    def test_a_stopped_server_left_its_prefixes(self):
+        """SIGTERM writes out what was kept; the next server finds it, and answers the same."""
+        with tempfile.TemporaryDirectory() as d:
+            body = ask("What is the capital of Peru?", cache_report=True, logprobs=True)
+            first = start("--prompt-cache-dir", d)
+            a = first.post(CHAT, body).json()
+            first.signal()
+            self.assertEqual(first.wait(), 0)
+            first.close()
+            second = start("--prompt-cache-dir", d)
+            self.addCleanup(second.close)
+            b = second.post(CHAT, body).json()
+        self.assertEqual((a["usage"]["cache"]["source"], b["usage"]["cache"]["source"]), ("none", "disk"))
+        self.assertGreater(b["usage"]["cache"]["resumed_at"], b["usage"]["prompt_tokens"] // 2)
+        self.assertEqual(a["choices"], b["choices"])
+
+
 class Ordering(Test):
     def test_warm_pin_drop(self):
         s = self.serve()

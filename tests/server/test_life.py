@@ -328,6 +328,14 @@ class Logging(Test):
         self.assertEqual((lines["e"]["finish"], lines["e"]["error"]), ("cancelled", "client left while decode"))
         self.assertNotIn("hello", s.text())
         self.assertNotIn("temperature", s.text())
+        # What never became a request is there as well.
+        s.ask("GET", "/nothing?key=1")
+        c = s.connect()
+        c.send(b"GET / HTTP/3.0\r\n\r\n")
+        c.reply()
+        c.close()
+        self.assertEqual([(r["method"], r["path"], r["status"]) for r in s.records("refused")],
+                         [("GET", "/nothing", 404), ("", "", 505)])
 
     def test_text(self):
         s = self.serve()
