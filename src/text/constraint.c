@@ -214,7 +214,15 @@ static const uint32_t *mask(struct mask_source *m)
 	struct constraint *k = (struct constraint *)m;
 
 	switch (k->phase) {
-	case THOUGHT: return NULL;
+	case THOUGHT:
+		if (!k->content)
+			return NULL;
+		/* Free, but the answer cannot end before its content. */
+		memset(k->mask, 0xFF, k->n_word * sizeof *k->mask);
+		for (int i = 0; i < k->r.n_end; i++)
+			if (k->r.end[i] >= 0 && k->r.end[i] < vocab_size(k->r.vocab))
+				k->mask[k->r.end[i] / 32] &= ~(1u << k->r.end[i] % 32);
+		return k->mask;
 	case START: case CONTENT:
 		if (!k->content)
 			return NULL;

@@ -2,8 +2,9 @@
  *
  *     <think> free </think> content <tool_call> call </tool_call> ...
  *
- * Thoughts are free.  Content is held to one grammar, what stands in a call to
- * another, each from where its part begins; a part without a grammar is free.
+ * Thoughts are free, but do not end an answer whose content is held.  Content is
+ * held to one grammar, what stands in a call to another, each from where its part
+ * begins; a part without a grammar is free.
  * Where it stands is told from the bytes of the accepted tokens, those included
  * that the answer was made to say.  Special and other added tokens match no
  * grammar; the tags are allowed by id where they may come.
