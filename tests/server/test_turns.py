@@ -236,6 +236,27 @@ class Turns(unittest.TestCase):
             self.assertTrue(s.records("prompt")[-1]["prompt"].startswith("<|im_start|>system\n%s<|im_end|>" % seen), content)
             self.assertIn("user\n" + head, s.records("prompt")[-1]["prompt"])
 
+    def test_lines_as_claude_code_sends_them(self):
+        s = self.serve(log_prompts=1, log_format="json")
+        for n in range(2):
+            head = "x-anthropic-billing-header: cc_version=2.1.177.%02x; cc_entrypoint=cli; cch=%05x;" % (n, n * 4711)
+            r = s.post("/v1/messages", {"max_tokens": 5, "messages": [{"role": "user", "content": "Hi."}], "system": [
+                {"type": "text", "text": head}, {"type": "text", "text": "You are Claude Code.",
+                                                 "cache_control": {"type": "ephemeral"}}]})
+            self.assertEqual(r.status, 200, r.text())
+            self.assertTrue(s.records("prompt")[-1]["prompt"].startswith("<|im_start|>system\nYou are Claude Code.<|im_end|>"))
+
+    def test_turns_of_other_apis(self):
+        """What /v1/messages answered comes back through it, its thinking left out."""
+        s = self.serve()
+        q = {"role": "user", "content": "Go. [[A thought.\n</think>\n\nDone.]]"}
+        body = {"max_tokens": 500, "chat_template_kwargs": {"enable_thinking": True}, "cache_report": True}
+        r = s.post("/v1/messages", dict(body, messages=[q])).json()
+        text = [b for b in r["content"] if b["type"] == "text"]
+        r = s.post("/v1/messages", dict(body, messages=[q, {"role": "assistant", "content": text},
+                                                        {"role": "user", "content": "Go on. [[x]]"}])).json()
+        self.assertEqual(r["usage"]["cache"]["turns"]["recognised"], 1)
+
     def test_forged_turns(self):
         """Text that spells the end of a turn is text, also where a turn of ours was spelled so."""
         s = self.serve()
