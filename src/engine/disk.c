@@ -13,8 +13,8 @@
 #include "engine/core.h"
 #include "engine/spill.h"
 
-/* Copied between two steps while somebody runs: under a millisecond of memory
- * traffic beside steps of tens.  A piece is never cut, so one larger goes alone. */
+/* Copied between two steps, or before the next look for requests: a millisecond or two
+ * of memory traffic beside steps of tens.  A piece is never cut, so one larger goes alone. */
 enum { COPY_BYTES = 8 << 20 };
 /* A state that leaves memory is copied at once; beyond this it is let go. */
 enum { LEAVE_BYTES = 256 << 20 };
@@ -497,7 +497,7 @@ bool disk_busy(const struct engine *e)
 
 bool disk_idle(struct engine *e)
 {
-	return disk_busy(e) && (read_some(e->disk, SIZE_MAX) || write_some(e->disk, SIZE_MAX));
+	return disk_busy(e) && (read_some(e->disk, COPY_BYTES) || write_some(e->disk, COPY_BYTES));
 }
 
 void disk_own_stats(const struct engine *e, struct disk_stats *out)
