@@ -689,7 +689,7 @@ static void far_dropped(struct prefix_tier *t, const char *salt, const int32_t *
 	struct far *f = (struct far *)t;
 
 	for (int i = f->n - 1; i >= 0; i--)
-		if (f->e[i].n >= n && !memcmp(f->e[i].tok, tok, (size_t)n * sizeof(*tok))) {
+		if (f->e[i].n >= n && (!n || !memcmp(f->e[i].tok, tok, (size_t)n * sizeof(*tok)))) {
 			buf_fini(&f->e[i].bytes);
 			f->e[i] = f->e[--f->n];
 		}
