@@ -36,9 +36,10 @@ static void tile_rows(void *ctx, int begin, int end)
 	size_t bytes = acts_tile_bytes(j->a->cols, j->a->group);
 
 	for (int t = begin; t < end; t++) {
-		int r = t * ACTS_TILE, left = j->a->rows - r;
+		int r = t * ACTS_TILE, left = j->a->rows - r, rows = left < ACTS_TILE ? left : ACTS_TILE;
 
-		j->c->tile(j->tiles + (size_t)t * bytes, j->a, r, left < ACTS_TILE ? left : ACTS_TILE);
+		quantise_rows(j, r, r + rows);
+		j->c->tile(j->tiles + (size_t)t * bytes, j->a, r, rows);
 	}
 }
 
@@ -66,11 +67,12 @@ void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int
 	a->scale = j.scale;
 	a->scaled_sum = j.scaled_sum;
 	a->sum = j.sum;
-	cpu_range(c, quantise_rows, &j, n, cols >= 16384 ? 1 : 16384 / cols);
-	if (tiles) {
-		cpu_range(c, tile_rows, &j, tiles, cols >= 16384 ? 1 : 16384 / cols / ACTS_TILE + 1);
-		a->tiles = j.tiles;
+	if (!tiles) {
+		cpu_range(c, quantise_rows, &j, n, cols >= 16384 ? 1 : 16384 / cols);
+		return;
 	}
+	cpu_range(c, tile_rows, &j, tiles, 1);
+	a->tiles = j.tiles;
 }
 
 struct part { int job, o0, o1; };
