@@ -452,6 +452,30 @@ struct dfa *lexeme_decimal(struct dfa_pool *p, bool integer)
 	return out;
 }
 
+struct dfa *lexeme_once(struct dfa_pool *p)
+{
+	struct dfa *bad, *all = lexeme_decimal(p, false);
+	struct nfa f;
+	int part, zero;
+
+	nfa_init(&f);
+	nfa_bytes(&f, 0, '-', '-', 0);
+	nfa_bytes(&f, 0, '0', '9', 0);
+	part = nfa_text(&f, 0, ".", 1);
+	nfa_bytes(&f, part, '0', '9', part);
+	zero = nfa_state(&f);
+	nfa_bytes(&f, part, '0', '0', zero);
+	f.label[zero] = 0;
+	bad = dfa_from_nfa(p, &f);
+	nfa_fini(&f);
+	all = dfa_minus(p, all, bad);
+	nfa_init(&f);
+	f.label[nfa_text(&f, 0, "-0", 2)] = 0;
+	bad = dfa_from_nfa(p, &f);
+	nfa_fini(&f);
+	return dfa_minus(p, all, bad);
+}
+
 /* ---- bounds ---- */
 
 struct bound {

@@ -56,6 +56,8 @@ void decimal_text(const struct decimal *d, char out[2 * NUMBER_DIGITS_MAX + 4]);
 /* Any number; those written without exponent; those without point as well. */
 struct dfa *lexeme_number(struct dfa_pool *p);
 struct dfa *lexeme_decimal(struct dfa_pool *p, bool integer);
+/* Decimals with one spelling for each value: no -0, no zero at the end of a part. */
+struct dfa *lexeme_once(struct dfa_pool *p);
 /* Of decimals those above (below) d, or equal to it unless open. */
 struct dfa *lexeme_bound(struct dfa_pool *p, const struct decimal *d, bool below, bool open);
 /* Multiples of d > 0.  NULL without a reason in p: d has too many digits. */

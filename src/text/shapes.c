@@ -443,6 +443,13 @@ static bool says_nothing_obj(const struct obj_shape *o)
 	return !o->min && o->max < 0 && !o->n_need && !o->names;
 }
 
+static const struct dfa *once_spelled(struct builder *b)
+{
+	if (!b->all.once)
+		b->all.once = lexeme_once(&b->pool);
+	return b->all.once;
+}
+
 /* What is in one of d[0..n) and in no other; NULL stands for the empty. */
 static const struct dfa *once(struct builder *b, const struct dfa *const *d, int n)
 {
@@ -484,7 +491,7 @@ int set_one(struct builder *b, struct set *s, const struct set *const *part, int
 {
 	const struct dfa **d = list(b, (size_t)n, sizeof *d);
 	struct set out = { 0 }, *kept = list(b, (size_t)n, sizeof *kept);
-	int rc = 0, with = 0, all_arr = 0, all_obj = 0;
+	int rc = 0, with = 0, all_arr = 0, all_obj = 0, numbers = 0;
 
 	for (int i = 0; i < n; i++)
 		d[i] = part[i]->null;
@@ -492,8 +499,13 @@ int set_one(struct builder *b, struct set *s, const struct set *const *part, int
 	for (int i = 0; i < n; i++)
 		d[i] = part[i]->boolean;
 	out.boolean = once(b, d, n);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		d[i] = part[i]->number;
+		numbers += d[i] != NULL;
+	}
+	/* A number that is spelled two ways must be in the same branches by both. */
+	for (int i = 0; i < n && numbers > 1; i++)
+		d[i] = d[i] ? both(b, d[i], once_spelled(b)) : NULL;
 	out.number = once(b, d, n);
 	for (int i = 0; i < n; i++) {
 		bool arr = false, obj = false;
@@ -543,7 +555,7 @@ int set_not(struct builder *b, struct set *s, const struct set *t, const char *a
 {
 	const struct set *any = &b->node[NODE_ANY].set;
 	struct set out = { .null = without(b, b->all.null, t->null), .boolean = without(b, b->all.boolean, t->boolean),
-	                   .number = without(b, b->all.number, t->number) };
+	                   .number = t->number ? without(b, once_spelled(b), t->number) : b->all.number };
 	bool all_arr = false, all_obj = false;
 
 	for (int i = 0; i < t->n_arr; i++)

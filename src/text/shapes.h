@@ -103,7 +103,7 @@ struct builder {
 	struct err *err;
 	struct {
 		const struct dfa *null, *boolean, *number, *decimal, *integer, *string, *plain;
-		const struct dfa *bare;         /* NULL until asked for */
+		const struct dfa *bare, *once;  /* NULL until asked for */
 	} all;
 };
 

@@ -232,6 +232,8 @@ static void test_texts(void)
 		{ "{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}}}", "{\"c\":1,\"a\":2}", false },
 		{ "{\"type\":\"object\",\"properties\":{\"a\":{}}}", "{\"a\":1,\"a\":2}", false },
 		{ "{\"type\":\"object\",\"properties\":{\"a\":{}}}", "{\"\\u0061\":1}", false },
+		{ "{\"not\":{\"const\":1}}", "1.0", false }, { "{\"not\":{\"const\":1}}", "1.5", true }, { "{\"not\":{\"const\":0}}", "-0", false },
+		{ "{\"oneOf\":[{\"type\":\"number\"},{\"type\":\"integer\"}]}", "1e0", false },
 		{ "{\"type\":\"string\",\"nullable\":true}", "null", true },
 		{ "{\"type\":\"string\",\"format\":\"date\"}", "\"2000-02-29\"", true },
 		{ "{\"type\":\"string\",\"format\":\"date\"}", "\"1900-02-29\"", false },
