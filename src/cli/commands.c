@@ -15,7 +15,8 @@ const struct command commands[] = {
 		"serve", CMD_SERVE, "[MODEL]", "serve a model over HTTP with the OpenAI API",
 		"Loads a model and answers clients of the OpenAI API (chat completions, completions,\n"
 		"responses) and of Anthropic's (messages), streaming or not. Requests run together,\n"
-		"and none changes the answer of another. Ctrl-C or SIGTERM ends it.\n\n",
+		"and none changes the answer of another. A browser gets a page to chat and to watch\n"
+		"the engine. Ctrl-C or SIGTERM ends it.\n\n",
 		"  weft serve\n"
 		"  weft serve Qwen/Qwen3.5-4B --port 9000 --parallel 16 --ctx-size 32768\n"
 		"  weft serve --host unix:/run/weft.sock --cors-origin https://example.org\n"

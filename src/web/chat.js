@@ -150,10 +150,17 @@ class Answer {
     at_end(() => body.append(more));
   }
 
+  // Tokens may come faster than a screen shows them: the text is laid out once a frame.
   say(more) {
-    const body = this.part("body", () => element("div", { class: "text" }));
+    this.part("body", () => element("div", { class: "text" }));
     this.turn.content += more;
-    at_end(() => body.replaceChildren(rendered(this.turn.content)));
+    this.frame ??= requestAnimationFrame(() => this.show());
+  }
+
+  show() {
+    cancelAnimationFrame(this.frame);
+    this.frame = null;
+    if (this.body) at_end(() => this.body.replaceChildren(rendered(this.turn.content)));
   }
 
   call(delta) {
@@ -191,6 +198,7 @@ class Answer {
 
   // What the figures say; last, since a stopped answer has none of the server's.
   end(stopped) {
+    this.show();
     this.progress.remove();
     const u = this.usage, parts = [];
     const seconds = this.first ? (performance.now() - this.first) / 1000 : 0;

@@ -2,6 +2,7 @@
 // thinking, tools, the engine's view; by keyboard, at phone width, light and dark.
 // What the model says is judged by what the API says to the same request.
 import assert from 'node:assert/strict';
+import { createServer, request } from 'node:http';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { chromium } from 'playwright-core';
@@ -75,6 +76,31 @@ async function by_api(body) {
 	return (await reply.json()).choices[0].message;
 }
 
+// A way to the server on which an answer begins and never ends: only a client that
+// leaves ends it.
+async function faltering(to) {
+	const ENOUGH = 4096; // bytes of a stream that hold some text
+	const s = createServer((req, res) => {
+		const up = request(to + req.url, { method: req.method, headers: req.headers }, (reply) => {
+			let sent = 0;
+			res.writeHead(reply.statusCode, reply.headers);
+			if (!req.url.endsWith('/completions')) {
+				reply.pipe(res);
+				return;
+			}
+			reply.on('data', (chunk) => {
+				res.write(chunk);
+				if ((sent += chunk.length) > ENOUGH) reply.pause();
+			});
+		});
+		up.on('error', () => res.destroy());
+		res.on('close', () => up.destroy());
+		req.pipe(up);
+	});
+	await new Promise((done) => s.listen(0, '127.0.0.1', done));
+	return s;
+}
+
 const kept = (stats) => Number(/(\d+) of them kept/.exec(stats)[1]);
 
 test('an answer, made again, edited', async () => {
@@ -102,18 +128,25 @@ test('an answer, made again, edited', async () => {
 });
 
 test('stopped by Escape', async () => {
-	// An answer that goes on for long.
-	await greedy({ max_tokens: '3000' });
-	await page.route('**/v1/chat/completions', (route) => {
-		const body = { ...route.request().postDataJSON(), ignore_eos: true };
-		return route.continue({ postData: JSON.stringify(body) });
-	});
-	await ask('Repeat: one two three');
-	await page.locator('.message.assistant .text').waitFor();
-	await page.keyboard.press('Escape');
-	assert.match(await (await answer()).locator('.stats').innerText(), /stopped/);
-	await server.idle();
-	assert.equal(await page.locator('#send').isEnabled(), true);
+	const slow = await faltering(server.url);
+	try {
+		await page.goto(`http://127.0.0.1:${slow.address().port}`);
+		await greedy({ max_tokens: '3000' });
+		await page.route('**/v1/chat/completions', (route) => {
+			const body = { ...route.request().postDataJSON(), ignore_eos: true };
+			return route.continue({ postData: JSON.stringify(body) });
+		});
+		await ask('Repeat: one two three');
+		await page.locator('.message.assistant .text').waitFor();
+		await page.keyboard.press('Escape');
+		assert.match(await (await answer()).locator('.stats').innerText(), /stopped/);
+		await server.idle();
+		assert.equal(await page.locator('#send').isEnabled(), true);
+	} finally {
+		await page.goto('about:blank');
+		slow.closeAllConnections();
+		slow.close();
+	}
 });
 
 test('thinking is folded', async () => {
