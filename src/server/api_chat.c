@@ -22,25 +22,22 @@ static int read_logprobs(struct params *a, const struct json *body, struct probl
 	return 0;
 }
 
+static int read_chat(struct generation *g, struct chat *c, struct problem *p)
+{
+	struct params *a = &g->params;
+	int r;
+
+	if ((r = params_read(a, g->body, g->served, p)) || (r = read_logprobs(a, g->body, p)) ||
+	    (r = field_int(g->body, "max_completion_tokens", 0, INT32_MAX, &a->max_tokens, p)))
+		return r;
+	return chat_read(g, c, p);
+}
+
 static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
 	static const struct field *const tables[] = { params_fields, chat_fields, NULL };
-	struct params *a = &g->params;
-	struct json *body = body_parse(bytes, n, p);
-	struct chat c;
-	int r;
 
-	if (!body)
-		return p->status;
-	g->body = body;
-	generation_prompts(g, 1);
-	chat_init(&c);
-	if (!(r = fields_check(body, tables, &a->unknown, p)) && !(r = chat_model(g, body, p)) &&
-	    !(r = params_read(a, body, g->served, p)) && !(r = read_logprobs(a, body, p)) &&
-	    !(r = field_int(body, "max_completion_tokens", 0, INT32_MAX, &a->max_tokens, p)) && !(r = chat_read(g, &c, p)))
-		r = chat_prompt(g, &c, p);
-	chat_fini(&c);
-	return r;
+	return chat_body(g, bytes, n, tables, read_chat, chat_prompt, p);
 }
 
 /* ---- writing ---- */

@@ -87,7 +87,8 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 
 	c->effort_field = "output_config.effort";
 	c->budget_field = "thinking.budget_tokens";
-	if ((r = field_value(body, "tools", JSON_ARRAY, &tools, p)) || (r = read_choice(g, c, body, p)) ||
+	if ((r = params_read(&g->params, body, g->served, p)) || (r = params_stop(&g->params, body, "stop_sequences", p)) ||
+	    (r = field_value(body, "tools", JSON_ARRAY, &tools, p)) || (r = read_choice(g, c, body, p)) ||
 	    (r = read_thinking(g, c, body, p)) || (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
 	    (r = field_bool(body, "return_progress", &g->params.progress, p)) || (r = anthropic_messages(body, &c->messages, p)))
 		return r;
@@ -101,22 +102,8 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
 	static const struct field *const tables[] = { message_fields, params_fields, NULL };
-	struct params *a = &g->params;
-	struct json *body = body_parse(bytes, n, p);
-	struct chat c;
-	int r;
 
-	if (!body)
-		return p->status;
-	g->body = body;
-	generation_prompts(g, 1);
-	chat_init(&c);
-	if (!(r = fields_check(body, tables, &a->unknown, p)) && !(r = chat_model(g, body, p)) &&
-	    !(r = params_read(a, body, g->served, p)) && !(r = params_stop(a, body, "stop_sequences", p)) &&
-	    !(r = read_chat(g, &c, p)))
-		r = chat_prompt(g, &c, p);
-	chat_fini(&c);
-	return r;
+	return chat_body(g, bytes, n, tables, read_chat, chat_prompt, p);
 }
 
 /* ---- writing ---- */

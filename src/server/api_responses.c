@@ -178,6 +178,8 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	struct buf b;
 	int r;
 
+	if ((r = params_sampling(a, body, g->served, p)) || (r = field_bool(body, "stream", &a->stream, p)))
+		return r;
 	a->store = true;
 	if ((r = field_bool(body, "store", &a->store, p)) || (r = field_bool(body, "parallel_tool_calls", &a->parallel, p)) ||
 	    (r = field_int(body, "max_output_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
@@ -196,21 +198,8 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
 	static const struct field *const tables[] = { response_fields, params_fields, NULL };
-	struct params *a = &g->params;
-	struct json *body = body_parse(bytes, n, p);
-	struct chat c;
-	int r;
 
-	if (!body)
-		return p->status;
-	g->body = body;
-	generation_prompts(g, 1);
-	chat_init(&c);
-	if (!(r = fields_check(body, tables, &a->unknown, p)) && !(r = chat_model(g, body, p)) &&
-	    !(r = params_sampling(a, body, g->served, p)) && !(r = field_bool(body, "stream", &a->stream, p)) && !(r = read_chat(g, &c, p)))
-		r = chat_prompt(g, &c, p);
-	chat_fini(&c);
-	return r;
+	return chat_body(g, bytes, n, tables, read_chat, chat_prompt, p);
 }
 
 /* ---- items ---- */

@@ -159,20 +159,13 @@ const struct api detokenize_api = {
 
 /* ---- /apply-template ---- */
 
+static int make_text(struct generation *g, struct chat *c, struct problem *p) { return chat_text(g, c, &g->echo, p); }
+
 static int read_template(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
 	static const struct field *const tables[] = { chat_fields, params_fields, NULL };
-	struct chat c;
-	int r;
 
-	if (!(g->body = body_parse(bytes, n, p)))
-		return p->status;
-	generation_prompts(g, 1);
-	chat_init(&c);
-	if (!(r = fields_check(g->body, tables, &g->params.unknown, p)) && !(r = chat_model(g, g->body, p)) && !(r = chat_read(g, &c, p)))
-		r = chat_text(g, &c, &g->echo, p);
-	chat_fini(&c);
-	return r;
+	return chat_body(g, bytes, n, tables, chat_read, make_text, p);
 }
 
 static const struct family template_family = { .path = "/apply-template", .any_length = true, .read = read_template };

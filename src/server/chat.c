@@ -33,6 +33,23 @@ int chat_model(struct generation *g, const struct json *body, struct problem *p)
 	return model_known(g->served, name, n, p);
 }
 
+int chat_body(struct generation *g, const char *bytes, size_t n, const struct field *const *tables, chat_step *read,
+              chat_step *make, struct problem *p)
+{
+	struct chat c;
+	int r;
+
+	if (!(g->body = body_parse(bytes, n, p)))
+		return p->status;
+	generation_prompts(g, 1);
+	chat_init(&c);
+	if (!(r = fields_check(g->body, tables, &g->params.unknown, p)) && !(r = chat_model(g, g->body, p)) &&
+	    !(r = read(g, &c, p)))
+		r = make(g, &c, p);
+	chat_fini(&c);
+	return r;
+}
+
 /* ---- tools ---- */
 
 static const char *tool_name(const struct json *tools, size_t i)

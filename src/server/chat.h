@@ -39,8 +39,14 @@ int chat_text(struct generation *g, struct chat *c, struct buf *out, struct prob
 
 /* The body's model must be the one that is served. */
 int chat_model(struct generation *g, const struct json *body, struct problem *p);
+/* A family's body: parses it into g->body, checks that its names are in the tables and
+ * its model is the one that is served, has read fill *c (and g->params), then make the
+ * prompt of it. */
+typedef int chat_step(struct generation *g, struct chat *c, struct problem *p);
+int chat_body(struct generation *g, const char *bytes, size_t n, const struct field *const *tables, chat_step *read,
+              chat_step *make, struct problem *p);
 /* The OpenAI API's body but sampling: g->body is read into *c. */
-int chat_read(struct generation *g, struct chat *c, struct problem *p);
+chat_step chat_read;
 extern const struct field chat_fields[];
 
 /* ---- the answer ---- */
