@@ -65,32 +65,16 @@ static enum verdict begins(const struct split *s, const char *p, size_t n, bool 
 	return json_call_whole((struct split *)s, p + at, k, keys, false) ? CALL_YES : CALL_NO;
 }
 
-enum { HEAD, BODY, TAIL };      /* call.n_argument; the stage is the body's */
-
 static enum progress read_call(struct split *s, bool over)
 {
-	const char *name;
-	size_t n_name, at;
+	size_t at;
 
-	if (s->call.n_argument == HEAD) {
+	if (!s->call.stage) {
 		skip_tag(s->held.p, s->held.n, &at);
 		split_drop(s, at);
-		if (json_call_head(s->held.p, s->held.n, keys, &name, &n_name, &at) == CALL_YES) {
-			split_call(s, name, n_name);
-			split_drop(s, at);
-			s->call.n_argument = BODY;
-		} else {
-			at = json_extent(s->held.p, s->held.n);
-			json_call_whole(s, s->held.p, at, keys, true);
-			split_drop(s, at);
-			s->call.n_argument = TAIL;
-		}
 	}
-	if (s->call.n_argument == BODY) {
-		if (json_call_read(s, over) == CALL_MORE)
-			return CALL_MORE;
-		s->call.n_argument = TAIL;
-	}
+	if (json_call_read(s, keys, over) == CALL_MORE)
+		return CALL_MORE;
 	/* Only blanks may follow, or ';' and another one. */
 	at = blanks(s->held.p, s->held.n);
 	if (at == s->held.n)

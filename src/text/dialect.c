@@ -128,10 +128,12 @@ enum verdict json_call_head(const char *p, size_t n, const char *const *keys, co
 	return CALL_YES;
 }
 
-/* Stages of a call whose arguments are passed on as they come. */
-enum { ARGUMENTS, CLOSING };
+/* Stages of a call in JSON: its head, the arguments as they come, the end of the object
+ * around them, what follows. */
+enum { HEAD, ARGUMENTS, CLOSING, TAIL };
 
-enum progress json_call_read(struct split *s, bool over)
+/* From the value of KEY on, up to the end of the object around it. */
+static enum progress read_rest(struct split *s, bool over)
 {
 	const char *p = s->held.p;
 	size_t n = s->held.n, i = 0;
@@ -179,7 +181,7 @@ enum progress json_call_read(struct split *s, bool over)
 	json_free(j);
 	split_piece(s, PIECE_CALL_END, "", 0);
 	s->call.stage = CLOSING;
-	return json_call_read(s, over);
+	return read_rest(s, over);
 }
 
 bool json_call_whole(struct split *s, const char *p, size_t n, const char *const *keys, bool put)
@@ -218,4 +220,26 @@ bool json_call_whole(struct split *s, const char *p, size_t n, const char *const
 	json_free(inner);
 	json_free(j);
 	return good;
+}
+
+enum progress json_call_read(struct split *s, const char *const *keys, bool over)
+{
+	const char *name;
+	size_t n_name, at;
+
+	if (s->call.stage == HEAD) {
+		if (json_call_head(s->held.p, s->held.n, keys, &name, &n_name, &at) == CALL_YES) {
+			split_call(s, name, n_name);
+			s->call.stage = ARGUMENTS;
+		} else {
+			at = json_extent(s->held.p, s->held.n);
+			json_call_whole(s, s->held.p, at, keys, true);
+			s->call.stage = TAIL;
+		}
+		split_drop(s, at);
+	}
+	if (s->call.stage != TAIL && read_rest(s, over) == CALL_MORE)
+		return CALL_MORE;
+	s->call.stage = TAIL;
+	return CALL_DONE;
 }

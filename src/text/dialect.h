@@ -58,10 +58,11 @@ size_t json_extent(const char *p, size_t n);
 /* {"name": NAME, KEY: ... as calls in JSON begin.  YES: *name and *at are set, the
  * value of KEY begins at p + *at, and it is an object. */
 enum verdict json_call_head(const char *p, size_t n, const char *const *keys, const char **name, size_t *n_name, size_t *at);
-/* The rest of such a call, p[0] being the value of KEY: stages of s->call from 0 on.
- * MORE, or DONE when the object that wraps it is closed, or with `malformed`. */
-enum progress json_call_read(struct split *s, bool over);
-/* The same for a call that has another order: whole.  YES: it was put. */
+/* For a dialect's read, with s->held beginning with such a call (s->call.stage is 0 until
+ * then): the object itself.  MORE, or DONE when the object is closed, or with `malformed`; DONE again
+ * from then on, while what follows is looked at. */
+enum progress json_call_read(struct split *s, const char *const *keys, bool over);
+/* A call that has another order: whole.  true: it was one, and with put it was put. */
 bool json_call_whole(struct split *s, const char *p, size_t n, const char *const *keys, bool put);
 
 #endif
