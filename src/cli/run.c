@@ -156,17 +156,23 @@ static void show_progress(struct talk *t, const struct event *ev)
 	t->line_used = true;
 }
 
-static void show_end(struct talk *t, const struct event *ev)
+/* Nothing more comes of the answer: its line ends. */
+static void answer_ends(struct talk *t)
 {
-	double prefill = (double)ev->prefill_ns / 1e9, decode = (double)ev->decode_ns / 1e9;
-	int n_read = ev->n_prompt - ev->n_cached;
-
 	line_clear(t);
 	if (t->said == SAID_THOUGHT && t->out_tty)
 		fputs("\033[0m", stdout);
 	if (t->out_tty || t->said != SAID_NOTHING)
 		putchar('\n');
 	fflush(stdout);
+}
+
+static void show_end(struct talk *t, const struct event *ev)
+{
+	double prefill = (double)ev->prefill_ns / 1e9, decode = (double)ev->decode_ns / 1e9;
+	int n_read = ev->n_prompt - ev->n_cached;
+
+	answer_ends(t);
 	if (log_get_level() < LOG_WARN)
 		return;
 	fprintf(stderr, "%s[prompt %d tokens, %d of them cached", t->err_tty ? "\033[2m" : "", ev->n_prompt, ev->n_cached);
@@ -342,12 +348,7 @@ static void remote_progress(void *arg, int done, int total)
 
 static void remote_end(struct talk *t, const struct remote_answer *a)
 {
-	line_clear(t);
-	if (t->said == SAID_THOUGHT && t->out_tty)
-		fputs("\033[0m", stdout);
-	if (t->out_tty || t->said != SAID_NOTHING)
-		putchar('\n');
-	fflush(stdout);
+	answer_ends(t);
 	if (log_get_level() < LOG_WARN)
 		return;
 	fprintf(stderr, "%s[", t->err_tty ? "\033[2m" : "");

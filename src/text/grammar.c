@@ -393,6 +393,19 @@ static void twin_states(struct builder *b, struct shape *s)
 	s->plain_at = at;
 }
 
+/* From each member on: the next one that must be there, and how many of these are left.
+ * key_of says which of p's keys a member of s is. */
+static void count_needs(struct shape *s, const struct obj_plan *p, const int *key_of)
+{
+	s->next_need[s->n_node] = s->n_node;
+	for (int i = s->n_node; i-- > 0;) {
+		bool need = p->need[key_of[i]];
+
+		s->next_need[i] = need ? i : s->next_need[i + 1];
+		s->n_need[i] = s->n_need[i + 1] + need;
+	}
+}
+
 static int make_object(struct compiler *c, const struct obj_plan *p, struct shape *s, const char *at)
 {
 	struct builder *b = &c->b;
@@ -421,13 +434,7 @@ static int make_object(struct compiler *c, const struct obj_plan *p, struct shap
 		s->node[s->n_node++] = c->id[p->key[i].node];
 	}
 	buf_fini(&text);
-	s->next_need[s->n_node] = s->n_node;
-	for (int i = s->n_node; i-- > 0;) {
-		bool need = p->need[key_of[i]];
-
-		s->next_need[i] = need ? i : s->next_need[i + 1];
-		s->n_need[i] = s->n_need[i + 1] + need;
-	}
+	count_needs(s, p, key_of);
 	for (int i = 0; i < p->n_other; i++) {
 		map[i] = c->plan[p->other[i]].ok ? s->n_node + s->n_other : -1;
 		if (map[i] >= 0)
@@ -794,13 +801,7 @@ static int make_tagged(struct compiler *c, struct grammar *g, const struct tool 
 	}
 	texts_put(&keys, "</function>", 11, s->n_node);
 	buf_fini(&text);
-	s->next_need[s->n_node] = s->n_node;
-	for (int i = s->n_node; i-- > 0;) {
-		bool need = p->need[key_of[i]];
-
-		s->next_need[i] = need ? i : s->next_need[i + 1];
-		s->n_need[i] = s->n_need[i + 1] + need;
-	}
+	count_needs(s, p, key_of);
 	s->d = texts_finish(&b->pool, &keys);
 	if (builder_check(b, ""))
 		return E_LIMIT;
