@@ -273,16 +273,6 @@ void engine_drain(struct engine *e)
 	pthread_mutex_unlock(&e->lock);
 }
 
-int64_t engine_wait_ns(struct engine *e, uint64_t client, int n_prompt)
-{
-	int64_t ns;
-
-	pthread_mutex_lock(&e->lock);
-	ns = queue_wait_ns(&e->queue, client, n_prompt);
-	pthread_mutex_unlock(&e->lock);
-	return ns;
-}
-
 /* ---- statistics ---- */
 
 /* Prompt tokens that running requests have still to compute. */

@@ -182,9 +182,6 @@ void engine_close(struct engine *e);
 int engine_submit(struct engine *e, const struct ask *ask, struct request **out, struct err *err);
 /* Any thread.  From now on submit says E_GONE; what was taken goes on. */
 void engine_drain(struct engine *e);
-/* Any thread.  Estimate, from measured rates: nanoseconds until a prompt of so
- * many tokens of that client, submitted now, would have its first token. */
-int64_t engine_wait_ns(struct engine *e, uint64_t client, int n_prompt);
 
 /* By the request's one reader.  next: 1 and *ev filled, or 0 when none waits.
  * wait: the same, but waits for an event; after EV_DONE both return 0. */

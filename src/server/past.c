@@ -192,8 +192,6 @@ static struct digest first_key(const struct past_context *c)
 
 /* ---- reading ---- */
 
-void past_init(struct past *h) { *h = (struct past){ 0 }; }
-
 void past_fini(struct past *h)
 {
 	for (int i = 0; i < h->n; i++)

@@ -42,7 +42,6 @@ struct past_context {
 	const struct json *tools, *variables;
 };
 
-void past_init(struct past *h);
 void past_fini(struct past *h);
 
 /* Looks every message up.  messages is an array in the normal form of messages.h. */
