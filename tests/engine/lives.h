@@ -7,16 +7,7 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
-
-#define CHECK(cond, ...)                                                        \
-	do {                                                                    \
-		if (!(cond)) {                                                  \
-			fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #cond); \
-			fprintf(stderr, __VA_ARGS__);                           \
-			fputc('\n', stderr);                                    \
-			abort();                                                \
-		}                                                               \
-	} while (0)
+#include "../check.h"
 
 enum { LIFE_MAX = 400 };        /* positions of one request */
 

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "driver.h"
 #include "engine/core.h"
-#include "lives.h"
+#include "rows.h"
 #include "spill_world.h"
 
 enum { PROMPT = 300, MORE = 16, CTX = 512, STEP = 128, PROMPTS = 6 };
@@ -25,24 +25,6 @@ static int64_t stands(struct clock *c)
 
 static struct clock still = { stands };
 
-struct rows {
-	int from;
-	size_t vocab;
-	float *row;                     /* [MORE][vocab] from position `from` on */
-	int n;
-};
-
-static void keep(void *arg, int pos, const float *row, int vocab)
-{
-	struct rows *r = arg;
-
-	if (pos < r->from)
-		return;
-	CHECK(pos - r->from < MORE && (size_t)vocab == r->vocab, "row %d", pos);
-	memcpy(r->row + (size_t)(pos - r->from) * r->vocab, row, r->vocab * sizeof(*row));
-	r->n++;
-}
-
 /* Some begin alike; lengths with and without a part-filled page. */
 static int prompt(int k, int32_t *tok, int vocab)
 {
@@ -51,33 +33,6 @@ static int prompt(int k, int32_t *tok, int vocab)
 	for (int i = 0; i < n + MORE; i++)
 		tok[i] = (int32_t)(rng_bits((uint64_t)(i < 150 ? k % 2 : k), (uint64_t)i, 8) % (uint64_t)vocab);
 	return n;
-}
-
-static struct prefix_report ask(struct engine *e, const int32_t *tok, int n, struct rows *rows)
-{
-	struct ask a = { .prompt = tok, .n_prompt = n };
-	struct prefix_report report = { .resumed = -1 };
-	struct request *r;
-	struct event ev;
-	struct err err;
-
-	sampler_params_init(&a.sampling);
-	if (rows) {
-		a.on_logits = keep;
-		a.on_logits_arg = rows;
-		rows->n = 0;
-	}
-	CHECK(!engine_submit(e, &a, &r, &err), "%s", err.msg);
-	while (engine_step(e))
-		;
-	while (request_next(r, &ev))
-		if (ev.kind == EV_DONE) {
-			CHECK(ev.finish == FINISH_LENGTH, "%s", ev.err.msg);
-			report = ev.prefix;
-		}
-	request_free(r);
-	CHECK(report.resumed >= 0, "no end");
-	return report;
 }
 
 struct rig {
@@ -117,7 +72,7 @@ static void folder(const char *path)
 	struct engine_stats s;
 	struct driver cold;
 	struct store *st;
-	struct rows rows = { 0 };
+	struct rows rows = { .most = MORE };
 	struct rig g;
 	char dir[PATH_MAX];
 	struct err err;
@@ -132,7 +87,7 @@ static void folder(const char *path)
 	rows.row = xmalloc(MORE * rows.vocab * sizeof(float));
 	truth = xmalloc(CTX * rows.vocab * sizeof(float));
 	for (int k = 0; k < PROMPTS; k++)
-		ask(g.e, tok, prompt(k, tok, (int)rows.vocab), NULL);
+		rows_ask(g.e, tok, prompt(k, tok, (int)rows.vocab), NULL);
 	rig_close(&g);
 	g = rig_open(st, dir);
 	for (int k = 0; k < PROMPTS; k++) {
@@ -140,7 +95,7 @@ static void folder(const char *path)
 		struct prefix_report r;
 
 		rows.from = n;
-		r = ask(g.e, tok, n + MORE, &rows);
+		r = rows_ask(g.e, tok, n + MORE, &rows);
 		CHECK(rows.n == MORE && r.source == PREFIX_DISK && r.resumed >= n - 1 && r.resumed <= n,
 		      "%s: prompt %d of %d: resumed at %d from %s", path, k, n, r.resumed, prefix_source_name(r.source));
 		driver_feed(&cold, 0, 0, tok, n + MORE, NULL, 0, truth);

@@ -12,55 +12,9 @@
 #include "base/rng.h"
 #include "driver.h"
 #include "engine/engine.h"
-#include "lives.h"
+#include "rows.h"
 
 enum { LONG = 1000, TAIL = 16, CTX = 1024, STEP = 256 };
-
-struct rows {
-	int from;
-	size_t vocab;
-	float *row;                     /* [TAIL][vocab] from position `from` on */
-	int n;
-};
-
-static void keep(void *arg, int pos, const float *row, int vocab)
-{
-	struct rows *r = arg;
-
-	if (pos < r->from)
-		return;
-	CHECK(pos - r->from < TAIL && (size_t)vocab == r->vocab, "row %d", pos);
-	memcpy(r->row + (size_t)(pos - r->from) * r->vocab, row, r->vocab * sizeof(*row));
-	r->n++;
-}
-
-/* One prompt through the engine; the rows from `from` on. */
-static struct prefix_report warm(struct engine *e, const int32_t *tok, int n, struct rows *rows)
-{
-	struct ask a = { .prompt = tok, .n_prompt = n };
-	struct prefix_report report = { .resumed = -1 };
-	struct request *r;
-	struct event ev;
-	struct err err;
-
-	sampler_params_init(&a.sampling);
-	if (rows) {
-		a.on_logits = keep;
-		a.on_logits_arg = rows;
-		rows->n = 0;
-	}
-	CHECK(!engine_submit(e, &a, &r, &err), "%s", err.msg);
-	while (engine_step(e))
-		;
-	while (request_next(r, &ev))
-		if (ev.kind == EV_DONE) {
-			CHECK(ev.finish == FINISH_LENGTH, "%s", ev.err.msg);
-			report = ev.prefix;
-		}
-	request_free(r);
-	CHECK(report.resumed >= 0, "no end");
-	return report;
-}
 
 static void fork_at(int32_t *tok, const int32_t *base, int k, int which, int vocab)
 {
@@ -80,7 +34,7 @@ static void folder(const char *path, int from, int to, int every)
 	struct backend *be = backend_cpu_open(2, cpu_detect());
 	int32_t base[LONG + TAIL], tok[LONG + TAIL];
 	int64_t replayed = 0, again = 0, n = 0;
-	struct rows rows = { 0 };
+	struct rows rows = { .most = TAIL };
 	struct driver cold;
 	struct engine *e;
 	struct store *st;
@@ -100,14 +54,14 @@ static void folder(const char *path, int from, int to, int every)
 	truth = xmalloc((LONG + TAIL) * rows.vocab * sizeof(float));
 	for (int i = 0; i < LONG; i++)
 		base[i] = (int32_t)(rng_bits(7, (uint64_t)i, 3) % rows.vocab);
-	warm(e, base, LONG, NULL);
+	rows_ask(e, base, LONG, NULL);
 	for (int k = to; k >= from; k -= every)
 		for (int which = 0; which < 2; which++) {
 			struct prefix_report r;
 
 			fork_at(tok, base, k, which, (int)rows.vocab);
 			rows.from = k;
-			r = warm(e, tok, k + TAIL, &rows);
+			r = rows_ask(e, tok, k + TAIL, &rows);
 			CHECK(rows.n == TAIL && r.resumed <= k, "k %d: %d rows, resumed at %d", k, rows.n, r.resumed);
 			CHECK(!which || r.junction - r.resumed < PLACE_REPLAY, "k %d: %d tokens replayed by the second", k, r.replayed);
 			/* The second one's truth only now and then: it costs as much again. */

@@ -11,17 +11,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "../check.h"
 #include "driver.h"
-
-#define CHECK(cond, ...)                                                        \
-	do {                                                                    \
-		if (!(cond)) {                                                  \
-			fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #cond); \
-			fprintf(stderr, __VA_ARGS__);                           \
-			fputc('\n', stderr);                                    \
-			abort();                                                \
-		}                                                               \
-	} while (0)
 
 enum { ROWS = 128 };
 static const float TOLERANCE = 1e-3f;

@@ -7,17 +7,8 @@
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "../check.h"
 #include "text/constraint.h"
-
-#define CHECK(cond, ...)                                                        \
-	do {                                                                    \
-		if (!(cond)) {                                                  \
-			fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #cond); \
-			fprintf(stderr, __VA_ARGS__);                           \
-			fputc('\n', stderr);                                    \
-			abort();                                                \
-		}                                                               \
-	} while (0)
 
 static struct tokenizer *tok;
 static struct vocab *vocab;

@@ -12,17 +12,8 @@
 
 #include "base/clock.h"
 #include "made_vocab.h"
+#include "../check.h"
 #include "text/grammar.h"
-
-#define CHECK(cond, ...)                                                        \
-	do {                                                                    \
-		if (!(cond)) {                                                  \
-			fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #cond); \
-			fprintf(stderr, __VA_ARGS__);                           \
-			fputc('\n', stderr);                                    \
-			abort();                                                \
-		}                                                               \
-	} while (0)
 
 static int compile(const char *schema, struct grammar **g, struct err *err)
 {

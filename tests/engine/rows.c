@@ -1,0 +1,42 @@
+/* rows.c - see rows.h. */
+#include "rows.h"
+
+#include <string.h>
+
+static void keep(void *arg, int pos, const float *row, int vocab)
+{
+	struct rows *r = arg;
+
+	if (pos < r->from)
+		return;
+	CHECK(pos - r->from < r->most && (size_t)vocab == r->vocab, "row %d", pos);
+	memcpy(r->row + (size_t)(pos - r->from) * r->vocab, row, r->vocab * sizeof(*row));
+	r->n++;
+}
+
+struct prefix_report rows_ask(struct engine *e, const int32_t *tok, int n, struct rows *rows)
+{
+	struct ask a = { .prompt = tok, .n_prompt = n };
+	struct prefix_report report = { .resumed = -1 };
+	struct request *r;
+	struct event ev;
+	struct err err;
+
+	sampler_params_init(&a.sampling);
+	if (rows) {
+		a.on_logits = keep;
+		a.on_logits_arg = rows;
+		rows->n = 0;
+	}
+	CHECK(!engine_submit(e, &a, &r, &err), "%s", err.msg);
+	while (engine_step(e))
+		;
+	while (request_next(r, &ev))
+		if (ev.kind == EV_DONE) {
+			CHECK(ev.finish == FINISH_LENGTH, "%s", ev.err.msg);
+			report = ev.prefix;
+		}
+	request_free(r);
+	CHECK(report.resumed >= 0, "no end");
+	return report;
+}

@@ -1,0 +1,19 @@
+/* rows.h - one prompt through an engine, and the logits of its last positions. */
+#ifndef TESTS_ENGINE_ROWS_H
+#define TESTS_ENGINE_ROWS_H
+
+#include "../check.h"
+#include "engine/engine.h"
+
+struct rows {
+	int from, most;                 /* rows of positions [from, from + most) are kept */
+	size_t vocab;
+	float *row;                     /* [most][vocab] */
+	int n;                          /* that came */
+};
+
+/* Runs tok[0..n) by hand, without an answer; rows NULL: no logits are asked for.
+ * Aborts when it does not end as it should. */
+struct prefix_report rows_ask(struct engine *e, const int32_t *tok, int n, struct rows *rows);
+
+#endif
