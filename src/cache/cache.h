@@ -161,8 +161,9 @@ const struct kv_view *paged_view(const struct cache *);
 /* For admission and metrics. */
 struct paged_stats { int pages, pages_used, page_rows; size_t page_bytes, row_bytes; };
 void paged_stats(const struct cache *, struct paged_stats *);
-/* Pages that slots hold; with a snapshot, those of its first pos positions. */
-int paged_live(const struct cache *, const struct snap *, int pos);
+/* Pages that slots and the n snapshots of held[] have; with a snapshot, those among
+ * them of its first pos positions. */
+int paged_live(const struct cache *, const struct snap *const *held, int n, const struct snap *, int pos);
 
 /* Recurrent state (state.c): S and conv tail per slot, a tape for tentative
  * rows, snapshots by copy within snap_bytes_max. */

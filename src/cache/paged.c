@@ -260,34 +260,56 @@ static int paged_restore(struct cache *c, int slot, const struct snap *snap, int
 
 /* By looking at all tables: asked once or twice in a step, it costs less than a
  * second count of every page would. */
-int paged_live(const struct cache *c, const struct snap *snap, int pos)
+/* Sets the marks of the pages of a table or a snapshot; how many were not as such. */
+static int mark(const struct paged *p, const int32_t *page, int n, bool set)
+{
+	int changed = 0;
+
+	for (int i = 0; i < n; i++) {
+		changed += p->seen[page[i]] != set;
+		p->seen[page[i]] = set;
+	}
+	return changed;
+}
+
+static int mark_live(const struct paged *p, const struct snap *const *held, int n, bool set)
+{
+	int changed = 0;
+
+	for (int i = 0; i < p->o.slots; i++) {
+		const struct table *t = &p->table[i];
+
+		changed += mark(p, &t->shared, t->shared >= 0, set);
+		changed += mark(p, t->page, t->n, set);
+	}
+	for (int i = 0; i < n; i++) {
+		const struct paged_snap *s = (const struct paged_snap *)held[i];
+
+		changed += mark(p, s->page, s->n, set);
+	}
+	return changed;
+}
+
+int paged_live(const struct cache *c, const struct snap *const *held, int n, const struct snap *snap, int pos)
 {
 	const struct paged_snap *s = (const struct paged_snap *)snap;
 	const struct paged *p = paged_of(c);
-	int all = 0, n = 0;
+	int live = mark_live(p, held, n, true);
 
-	for (int set = 1; set >= 0; set--) {
-		for (int i = 0; i < p->o.slots; i++) {
-			const struct table *t = &p->table[i];
-
-			for (int k = t->shared >= 0 ? -1 : 0; k < t->n; k++) {
-				int32_t page = k < 0 ? t->shared : t->page[k];
-
-				all += set && !p->seen[page];
-				p->seen[page] = (uint8_t)set;
-			}
-		}
-		for (int i = 0; set && s && i < pages_for(p, pos); i++)
-			n += p->seen[s->page[i]];
+	if (s) {
+		live = 0;
+		for (int i = 0; i < pages_for(p, pos); i++)
+			live += p->seen[s->page[i]];
 	}
-	return s ? n : all;
+	mark_live(p, held, n, false);
+	return live;
 }
 
 static size_t paged_kept(const struct cache *c)
 {
 	const struct paged *p = paged_of(c);
 
-	return (size_t)(p->pages - p->n_free - paged_live(c, NULL, 0)) * p->page_bytes;
+	return (size_t)(p->pages - p->n_free - paged_live(c, NULL, 0, NULL, 0)) * p->page_bytes;
 }
 
 /* Who shares a page shares all before it, so the pages held by this snapshot

@@ -143,6 +143,7 @@ struct sched {
 	unsigned turn;                  /* where decoding begins when not all fit in a step */
 	struct request *starving;       /* nobody joins before it */
 	bool refused;                   /* memory was, in this round */
+	bool gave_way;                  /* one did for want of memory, in this step: nobody joins, or it might for ever */
 	uint64_t round;                 /* counts attempts to fill a step */
 	struct chosen *pick;            /* [seqs_max] prompts chosen for the step */
 	int n_pick;

@@ -847,6 +847,18 @@ int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err 
 	return 0;
 }
 
+const struct snap **prefix_pinned(const struct prefix *p, const struct cache *cache, int *n)
+{
+	const struct snap **out = p->n_pinned ? xcalloc((size_t)p->n_pinned, sizeof(*out)) : NULL;
+
+	*n = 0;
+	for (struct prefix_node *e = out ? first_node(p) : NULL; e; e = next_node(e))
+		for (int i = 0; e->pinned && i < e->snaps.n; i++)
+			if (e->snaps.v[i]->cache == cache)
+				out[(*n)++] = e->snaps.v[i];
+	return out;
+}
+
 void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg)
 {
 	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {

@@ -117,6 +117,9 @@ int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt);
 /* A pinned state goes only when a running sequence cannot move without its pages.
  * E_FULL: pins would hold more than half of the budget; E_MISSING: no state. */
 int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err *err);
+/* That cache's snapshots among the pinned states, *n of them, in an array that the
+ * caller frees; NULL: none. */
+const struct snap **prefix_pinned(const struct prefix *p, const struct cache *cache, int *n);
 /* Calls fn for every node, parents first. */
 void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg);
 /* Asserts its own books. */

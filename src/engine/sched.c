@@ -87,11 +87,13 @@ static int target(const struct engine *e, const struct request *r)
 }
 
 /* Pages that are missing for r to have what it will hold beside what the running
- * ones do and will; kept prefixes and parked sequences give theirs up. */
+ * ones do and will, and pins; other kept prefixes and parked sequences give theirs up. */
 static int64_t lacks(struct engine *e, const struct request *r)
 {
 	struct prefix_hit hit = { 0 };
+	const struct snap **pinned;
 	int64_t need = target(e, r);
+	int n_pinned;
 
 	if (!e->pages || !e->sched.n_run)
 		return 0;
@@ -101,14 +103,16 @@ static int64_t lacks(struct engine *e, const struct request *r)
 
 		need += more > 0 ? more : 0;
 	}
-	need += paged_live(e->m->kv, NULL, 0);
-	/* What running ones hold of its prefix it shares. */
+	pinned = prefix_pinned(&e->prefix, e->m->kv, &n_pinned);
+	need += paged_live(e->m->kv, pinned, n_pinned, NULL, 0);
+	/* What of its prefix is held all the same it shares. */
 	if (need > e->pages && !r->no_cache && !r->park.pos) {
 		prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
 		for (int i = 0; hit.at && i < hit.snaps->n; i++)
 			if (hit.snaps->v[i]->cache == e->m->kv)
-				need -= paged_live(e->m->kv, hit.snaps->v[i], hit.at);
+				need -= paged_live(e->m->kv, pinned, n_pinned, hit.snaps->v[i], hit.at);
 	}
+	free(pinned);
 	return need > e->pages ? need - e->pages : 0;
 }
 
@@ -346,10 +350,10 @@ static void choose(struct engine *e, int room, bool decoding)
 	struct request *r;
 
 	s->n_pick = 0;
-	if (s->starving && s->n_free && room)
+	if (s->starving && s->n_free && room && !s->gave_way)
 		join(e, s->starving);
 	while (left > 0 && share > 1e-6) {
-		r = fair_next(e, !s->starving);
+		r = fair_next(e, !s->starving && !s->gave_way);
 		if (!r)
 			break;
 		if (r->slot < 0 && !join(e, r))
@@ -442,6 +446,7 @@ bool sched_fill(struct engine *e)
 {
 	struct sched *s = &e->sched;
 
+	s->gave_way = false;
 	for (;;) {
 		struct request *last = NULL;
 
@@ -467,6 +472,7 @@ bool sched_fill(struct engine *e)
 			if (!last || gives_way_before(s->run[i], last, false))
 				last = s->run[i];
 		preempt(e, last, true);
+		s->gave_way = true;
 	}
 }
 

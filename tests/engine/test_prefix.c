@@ -565,6 +565,37 @@ static void test_pin(void)
 	rig_close(&g);
 }
 
+/* Two that fit the pool side by side, but not beside what is pinned: the second waits,
+ * or is computed as far as it goes and gives way; neither waits for ever. */
+static void test_pin_room(int first, int second)
+{
+	struct toy_opts to = { .slots = 4, .ctx_max = 128, .step_rows = 32, .page_rows = 4, .pages = 50, .snaps = 64 };
+	struct rig g = rig_open(to, 4, 32, 1 << 20);
+	struct prefix_spot spot;
+	struct life pin, l[2];
+	struct engine_stats s;
+	struct err err;
+
+	life_init(&pin, 120, 250, 70);
+	pin.ask.max_tokens = 1;
+	spot = (struct prefix_spot){ .tok = pin.prompt, .n = 120 };
+	submit(&pin, &g);
+	pump(&g);
+	finish(&pin, &g, false);
+	CHECK(!engine_prefix_pin(g.e, &spot, true, &err), "%s", err.msg);
+	for (int i = 0; i < 2; i++) {
+		life_init(&l[i], i ? second : first, 250, 80 + (uint64_t)i);
+		l[i].ask.max_tokens = 40;
+		submit(&l[i], &g);
+	}
+	pump(&g);
+	for (int i = 0; i < 2; i++)
+		finish(&l[i], &g, false);
+	engine_stats(g.e, &s);
+	CHECK(s.preempted < 10, "gave way %lld times", (long long)s.preempted);
+	rig_close(&g);
+}
+
 /* ---- hits computed again ---- */
 
 static void test_verify(bool attention_only)
@@ -783,6 +814,8 @@ int main(int argc, char **argv)
 	test_apart();
 	test_leader_leaves();
 	test_pin();
+	for (int i = 0; i < 8; i++)
+		test_pin_room(8 + 9 * i, 57);
 	test_tier();
 	log_set_level(LOG_ERROR - 1);   /* what goes wrong here is meant to */
 	test_verify(false);
