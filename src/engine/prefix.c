@@ -468,6 +468,11 @@ bool prefix_shrink(struct prefix *p)
 	return evict_one(p, least(p, false, false));
 }
 
+bool prefix_yield(struct prefix *p)
+{
+	return prefix_evict(p, false) || prefix_shrink(p) || prefix_evict(p, true) || evict_one(p, least(p, false, true));
+}
+
 void prefix_trim(struct prefix *p)
 {
 	for (count(p); p->bytes > p->bytes_max; count(p)) {

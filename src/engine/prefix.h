@@ -100,6 +100,9 @@ void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *
 bool prefix_evict(struct prefix *p, bool pinned);
 /* Drops the state that is worth least.  false: there was none but pinned ones. */
 bool prefix_shrink(struct prefix *p);
+/* Drops any state, pinned ones last: also where none alone gives room to slots, since
+ * two share a page, or a slot would have to copy the page that it shares with one. */
+bool prefix_yield(struct prefix *p);
 /* Back into the budget; after a sequence has given up its pages. */
 void prefix_trim(struct prefix *p);
 

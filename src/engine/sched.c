@@ -455,7 +455,7 @@ bool sched_fill(struct engine *e)
 			return s->n_run > 0;
 		if (!s->refused)
 			continue;       /* those that were to decode gave way; the others have their turn now */
-		if (s->n_run == 1 && prefix_evict(&e->prefix, true))
+		if (s->n_run == 1 && prefix_yield(&e->prefix))
 			continue;
 		if (s->n_run == 1) {
 			/* All memory is its own and does not suffice: submit saw to it that this cannot
