@@ -15,14 +15,15 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "quant/format.h"
+#include "quant/kv_policy.h"
 
 /* What an option belongs to: bits. */
 enum {
 	CMD_SERVE = 1, CMD_RUN = 2, CMD_LOGITS = 4, CMD_INSPECT = 8, CMD_TOKENIZE = 16, CMD_BENCH = 32,
-	CMD_BENCH_SERVE = 64,
-	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH,      /* those that load a model */
+	CMD_BENCH_SERVE = 64, CMD_PPL = 128,
+	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH | CMD_PPL,    /* those that load a model */
 	CMD_CHAT = CMD_SERVE | CMD_RUN,                         /* those that speak */
-	CMD_ALL = 127,
+	CMD_ALL = 255,
 };
 
 struct ints {
@@ -36,7 +37,8 @@ struct options {
 	const char *text;               /* tokenize: the second argument, or NULL */
 
 	/* The engine. */
-	int ctx_size;                   /* positions; 0: the model's own */
+	int ctx_size;                   /* positions; 0: the model's own ... */
+	int ctx_default;                /* ... or this where it is less; 0: the model's */
 	int parallel;                   /* sequences at once */
 	int threads;                    /* 0: all processors */
 	int step_rows;
@@ -46,6 +48,8 @@ struct options {
 	int answer_reserve;             /* tokens; see engine.h */
 	size_t memory_bytes;            /* for everything; 0: no such bound */
 	size_t kv_bytes;                /* 0: see load.c */
+	struct kv_ask kv_ask;           /* as written ... */
+	struct kv_policy kv;            /* ... and what it means */
 	size_t prefix_bytes;            /* SIZE_MAX: see load.c */
 	const char *disk_dir;           /* NULL: none are kept on disk */
 	size_t disk_bytes;
@@ -116,6 +120,11 @@ struct options {
 	int greedy, alongside, resume_at;
 	const char *warm;               /* ids to be run before; NULL: none */
 
+	/* ppl; ids and special are others' too */
+	const char *text_file;
+	enum against { AGAINST_BF16, AGAINST_EXACT, AGAINST_NONE } against;
+	bool ppl_json;
+
 	/* inspect */
 	bool tensors;
 
@@ -165,6 +174,7 @@ int cmd_logits(const struct options *o);
 int cmd_inspect(const struct options *o);
 int cmd_tokenize(const struct options *o);
 int cmd_bench(const struct options *o);
+int cmd_ppl(const struct options *o);
 int cmd_bench_serve(const struct options *o);
 
 /* Prints "weft COMMAND: message" and returns EXIT_WORK. */

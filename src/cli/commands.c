@@ -63,6 +63,17 @@ const struct command commands[] = {
 		cmd_tokenize,
 	},
 	{
+		"ppl", CMD_PPL, "[MODEL] --text FILE | --ids FILE", "measure what a setting costs in quality",
+		"Reads a text and prints the model's perplexity on it and how far its predictions are\n"
+		"from those with the 16-bit cache of keys and values, or from the exact ones: mean,\n"
+		"median, 99.9th percentile and largest KL divergence (in nats), and how often the\n"
+		"likeliest token is the same. Nothing is sampled, so the same command prints the same.\n\n",
+		"  weft ppl MODEL --text book.txt --kv-bits 4\n"
+		"  weft ppl MODEL --text book.txt --kv-bits 3.5 --ctx-size 8192 --json\n"
+		"  weft ppl MODEL --ids ids.json --against exact         # what the serving arithmetic costs\n",
+		cmd_ppl,
+	},
+	{
 		"bench", CMD_BENCH, "[MODEL]", "measure a model on this machine; `bench serve`: a server",
 		"Computes prompts and decodes tokens through the engine that serves, and prints tokens\n"
 		"a second beside what the machine allows, measured in the same run: the least time is\n"

@@ -33,6 +33,9 @@ struct session {
 	int n_eos;
 	struct sampler_params sampling; /* the checkpoint's, under what the options say */
 
+	/* How keys and values are written: [layers_attn] each, in the order of layers. */
+	const struct kv_format **kv_key, **kv_value;
+
 	struct backend *be;
 	struct model *model;
 	struct drafts drafts;
@@ -46,5 +49,12 @@ int model_name(const struct options *o, struct buf *out, struct err *err);
 /* On an error everything is closed again. */
 int session_open(struct session *s, const struct options *o, unsigned what, struct err *err);
 void session_close(struct session *s);
+
+/* The formats of a bound model's keys and values, as the options ask for. */
+int kv_of_options(const struct kv_format ***key, const struct kv_format ***value, const struct options *o,
+                  const struct shape *shape, struct err *err);
+/* For a person: formats, layers, bytes of a token. */
+void session_describe_kv(struct buf *out, const struct session *s);
+size_t session_kv_row_bytes(const struct session *s);
 
 #endif

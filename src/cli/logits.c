@@ -3,24 +3,25 @@
  * Through the engine that serves, so that what is compared is what is served.
  * How the work is cut (--split), what runs beside it (--alongside), where it is
  * interrupted (--resume-at) and what was computed before (--warm) may change no bit. */
-#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "cli/ids.h"
 #include "cli/load.h"
 #include "store/safetensors.h"
 
-enum { IDS_FILE_MAX = 64 << 20, STEP_ROWS_MAX = 65536 };
+enum { STEP_ROWS_MAX = 65536 };
 
 struct work {
 	const struct options *o;
 	struct session s;
-	int32_t *ids, *greedy, *warm;
+	struct ids prompt_file, warm_file;
+	const int32_t *ids, *warm;      /* of the files */
+	int32_t *greedy;
 	int n, n_greedy, n_warm;        /* prompt; tokens decoded so far; the prompt before it */
 	int common;                     /* tokens that both prompts begin with */
 	int vocab, n_row;               /* rows wanted: the prompt's and all but the last decoded one's */
@@ -31,48 +32,18 @@ struct work {
 	int started;                    /* others so far, for their tokens */
 };
 
-/* ---- the file of ids ---- */
-
-static int read_ids(const char *path, int32_t **ids, int *n, struct err *err)
-{
-	struct json *j = NULL;
-	struct buf b;
-	int rc;
-
-	buf_init(&b);
-	rc = file_read(path, IDS_FILE_MAX, &b, err);
-	if (!rc && !(j = json_parse(b.p, b.n, 0, err)))
-		rc = err_prefix(err, "%s", path);
-	if (!rc && (json_kind(j) != JSON_ARRAY || !json_len(j) || json_len(j) > INT_MAX))
-		rc = err_set(err, E_FORMAT, "%s: %s, not a JSON array of token ids", path,
-		             json_kind(j) == JSON_ARRAY ? "an empty array" : json_kind_name(json_kind(j)));
-	*n = rc ? 0 : (int)json_len(j);
-	*ids = xcalloc((size_t)*n + 1, sizeof(**ids));
-	for (int i = 0; i < *n && !rc; i++) {
-		int64_t id;
-
-		if (json_to_int(json_at(j, (size_t)i), &id) || id < 0 || id > INT32_MAX)
-			rc = err_set(err, E_FORMAT, "%s: element %d is not a token id", path, i);
-		else
-			(*ids)[i] = (int32_t)id;
-	}
-	json_free(j);
-	buf_fini(&b);
-	return rc;
-}
+/* ---- the ids ---- */
 
 static int check_ids(const struct work *w, struct err *err)
 {
 	int ctx = w->s.model->opts.ctx_max, at = w->o->resume_at;
 
-	for (int i = 0; i < w->n; i++)
-		if (w->ids[i] >= w->vocab)
-			return err_set(err, E_ARG, "%s: element %d is %" PRId32 ", the model has %d tokens", w->o->ids, i, w->ids[i],
-			               w->vocab);
-	for (int i = 0; i < w->n_warm; i++)
-		if (w->warm[i] >= w->vocab)
-			return err_set(err, E_ARG, "%s: element %d is %" PRId32 ", the model has %d tokens", w->o->warm, i, w->warm[i],
-			               w->vocab);
+	int rc = ids_check(&w->prompt_file, w->o->ids, w->vocab, err);
+
+	if (!rc)
+		rc = ids_check(&w->warm_file, w->o->warm, w->vocab, err);
+	if (rc)
+		return rc;
 	if (w->n_warm > ctx)
 		return err_set(err, E_LIMIT, "%d ids in %s do not fit a context of %d", w->n_warm, w->o->warm, ctx);
 	if (w->n > ctx - w->o->greedy)
@@ -264,9 +235,13 @@ int cmd_logits(const struct options *given)
 		cli_fail("logits", &err);
 		return EXIT_USAGE;
 	}
-	rc = read_ids(o.ids, &w.ids, &w.n, &err);
+	rc = ids_read_one(&w.prompt_file, o.ids, &err);
 	if (!rc && o.warm)
-		rc = read_ids(o.warm, &w.warm, &w.n_warm, &err);
+		rc = ids_read_one(&w.warm_file, o.warm, &err);
+	w.ids = w.prompt_file.id;
+	w.n = w.prompt_file.n;
+	w.warm = w.warm_file.id;
+	w.n_warm = w.warm_file.n;
 	if (!rc)
 		rc = session_open(&w.s, &o, LOAD_ENGINE | LOAD_LOGITS, &err);
 	if (!rc) {
@@ -283,10 +258,10 @@ int cmd_logits(const struct options *given)
 	if (!rc)
 		rc = write_out(&w, &err);
 	session_close(&w.s);
-	free(w.ids);
+	ids_fini(&w.prompt_file);
+	ids_fini(&w.warm_file);
 	free(w.row);
 	free(w.seen);
-	free(w.warm);
 	free(w.greedy);
 	return rc ? cli_fail("logits", &err) : 0;
 }

@@ -13,7 +13,8 @@
 #include "server/past.h"
 
 enum kind {
-	K_FLAG, K_INT, K_INT64, K_SIZE, K_DOUBLE, K_TEXT, K_INTS, K_CPU, K_ARITH, K_THINK, K_DRAFT, K_LOG, K_LOG_FORMAT, K_REPLAY
+	K_FLAG, K_INT, K_INT64, K_SIZE, K_DOUBLE, K_TEXT, K_INTS, K_CPU, K_ARITH, K_THINK, K_DRAFT, K_LOG, K_LOG_FORMAT, K_REPLAY,
+	K_AGAINST
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -49,6 +50,15 @@ static const struct option table[] = {
 	  "with -p or a pipe: print the thinking as well as the answer" },
 	{ CMD_LOGITS, "ids", NULL, NULL, K_TEXT, AT(ids), NONE, 0, 0, "FILE", NULL, group_this,
 	  "JSON array of token ids" },
+	{ CMD_PPL, "text", "f", NULL, K_TEXT, AT(text_file), NONE, 0, 0, "FILE", NULL, group_this,
+	  "text to read; a form feed (the byte 12) begins a new one" },
+	{ CMD_PPL, "ids", NULL, NULL, K_TEXT, AT(ids), NONE, 0, 0, "FILE", NULL, group_this,
+	  "token ids to read instead: a JSON array, or an array of them, one for each text" },
+	{ CMD_PPL, "against", NULL, NULL, K_AGAINST, AT(against), NONE, 0, 0, "bf16|exact|none", "bf16", group_this,
+	  "what to compare with: the 16-bit cache under the same --arith; the reference arithmetic with a float32 cache; "
+	  "or nothing, for perplexity alone" },
+	{ CMD_PPL, "json", NULL, NULL, K_FLAG, AT(ppl_json), NONE, 0, 0, NULL, NULL, group_this,
+	  "print one JSON object" },
 	{ CMD_LOGITS, "out", "o", NULL, K_TEXT, AT(out), NONE, 0, 0, "FILE", NULL, group_this,
 	  "safetensors file to write: logits [n, V] float32" },
 	{ CMD_LOGITS, "split", NULL, NULL, K_INTS, AT(split), NONE, 1, INT_MAX, "N,N,..", NULL, group_this,
@@ -65,7 +75,7 @@ static const struct option table[] = {
 	  "list every tensor, and why it is ignored if it is" },
 	{ CMD_TOKENIZE, "pieces", NULL, NULL, K_FLAG, AT(pieces), NONE, 0, 0, NULL, NULL, group_this,
 	  "print the text of each id beside it" },
-	{ CMD_TOKENIZE, "special", NULL, NULL, K_FLAG, AT(special), NONE, 0, 0, NULL, NULL, group_this,
+	{ CMD_TOKENIZE | CMD_PPL, "special", NULL, NULL, K_FLAG, AT(special), NONE, 0, 0, NULL, NULL, group_this,
 	  "text that spells a special token becomes that token" },
 	{ CMD_TOKENIZE, "around", NULL, NULL, K_FLAG, AT(around), NONE, 0, 0, NULL, NULL, group_this,
 	  "add the tokens that the tokenizer puts around a text" },
@@ -190,7 +200,9 @@ static const struct option table[] = {
 
 	{ CMD_ALL & ~CMD_INSPECT, "model", "m", NULL, K_TEXT, AT(model), NONE, 0, 0, "MODEL", NULL, group_model,
 	  "the same as the argument MODEL" },
-	{ (CMD_ENGINE & ~CMD_BENCH) | CMD_INSPECT, "ctx-size", "c", "max-model-len", K_INT, AT(ctx_size), NONE, 0, INT_MAX, "N", "0", group_model,
+	{ CMD_PPL, "ctx-size", "c", "max-model-len", K_INT, AT(ctx_size), NONE, 0, INT_MAX, "N", "0", group_model,
+	  "longest piece of a text that is read at once; 0: 2048, or as the model allows" },
+	{ (CMD_ENGINE & ~(CMD_BENCH | CMD_PPL)) | CMD_INSPECT, "ctx-size", "c", "max-model-len", K_INT, AT(ctx_size), NONE, 0, INT_MAX, "N", "0", group_model,
 	  "longest sequence in tokens, answer included; 0: as the model allows" },
 	{ CMD_SERVE | CMD_INSPECT, "parallel", "np", "max-num-seqs", K_INT, AT(parallel), NONE, 1, 1024, "N", "8", group_model,
 	  "sequences computed at once; others wait" },
@@ -207,6 +219,20 @@ static const struct option table[] = {
 	  "memory for everything, the mapped weights included; what is left open below is shared out of it.  0: as below" },
 	{ (CMD_ENGINE & ~CMD_BENCH) | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(kv_bytes), NONE, 0, 0, "SIZE", "0", group_model,
 	  "memory for keys and values; 0: what --parallel sequences of --ctx-size and kept prefixes need, at most a quarter of the machine's" },
+	{ CMD_ENGINE | CMD_INSPECT, "kv-bits", NULL, NULL, K_TEXT, AT(kv_ask.bits), NONE, 0, 0, "N", NULL, group_model,
+	  "bits of a number in keys and values: 16 (bf16), 8, 4, 3.5, 3, 2.5 or 2; of a half, keys get the lower and values "
+	  "the higher.  Default: 16.  Drafters' own stay at 16" },
+	{ CMD_ENGINE | CMD_INSPECT, "kv-key-bits", NULL, NULL, K_TEXT, AT(kv_ask.key_bits), NONE, 0, 0, "N", NULL, group_model,
+	  "of keys alone: 16, 8, 4, 3 or 2" },
+	{ CMD_ENGINE | CMD_INSPECT, "kv-value-bits", NULL, NULL, K_TEXT, AT(kv_ask.value_bits), NONE, 0, 0, "N", NULL,
+	  group_model, "of values alone" },
+	{ CMD_ENGINE | CMD_INSPECT, "kv-quant-scheme", NULL, NULL, K_TEXT, AT(kv_ask.scheme), NONE, 0, 0,
+	  "auto|uniform|turboquant", NULL, group_model, "how: steps of one size between the ends of a group (8, 4 bits), or a "
+	  "rotation and a codebook (4, 3, 2).  Default auto: uniform at 8 bits, else turboquant" },
+	{ CMD_ENGINE | CMD_INSPECT, "kv-group-size", NULL, NULL, K_INT, AT(kv_ask.group), NONE, 1, 4096, "N", NULL, group_model,
+	  "uniform: numbers that share a step.  Default: 64, or 32 where heads ask for it" },
+	{ CMD_ENGINE | CMD_INSPECT, "kv-skip-layers", NULL, NULL, K_TEXT, AT(kv_ask.skip), NONE, 0, 0, "LIST", NULL, group_model,
+	  "attention layers, counted from 0, that stay at 16 bits: first, last, numbers, as first,3,last; or none.  Default: none" },
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL, group_model,
 	  "memory for kept prompt prefixes; 0: keep none.  Default: an eighth of the machine's" },
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-dir", NULL, NULL, K_TEXT, AT(disk_dir), NONE, 0, 0, "DIR", NULL, group_model,
@@ -220,9 +246,9 @@ static const struct option table[] = {
 	  "are.  Answers are the same; they come faster" },
 	{ CMD_LOGITS, "draft", NULL, "draft-kind", K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|mtp|auto", "none",
 	  group_this, "who guesses ahead while decoding; changes no bit" },
-	{ CMD_ENGINE & ~CMD_BENCH, "draft-model", "md", NULL, K_TEXT, AT(draft_model), NONE, 0, 0, "MODEL", NULL, group_model,
+	{ CMD_ENGINE & ~(CMD_BENCH | CMD_PPL), "draft-model", "md", NULL, K_TEXT, AT(draft_model), NONE, 0, 0, "MODEL", NULL, group_model,
 	  "smaller model with the same tokens, or a folder with a draft head, to guess ahead with" },
-	{ CMD_ENGINE & ~CMD_BENCH, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8", group_model,
+	{ CMD_ENGINE & ~(CMD_BENCH | CMD_PPL), "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8", group_model,
 	  "most tokens guessed ahead per step; fewer where they do not pay" },
 	{ CMD_SERVE | CMD_RUN, "draft-fixed", NULL, NULL, K_FLAG, AT(draft_fixed), NONE, 0, 0, NULL, NULL, group_model,
 	  "for measuring: always guess --num-draft-tokens ahead, whether it pays or not" },
@@ -350,6 +376,10 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 	}
 	if (op->kind == K_ARITH && (!strcmp(text, "f32") || !strcmp(text, "fast"))) {
 		*(enum arith *)field(o, op->at) = text[1] == '3' ? ARITH_F32 : ARITH_FAST;
+		return 0;
+	}
+	if (op->kind == K_AGAINST && (!strcmp(text, "bf16") || !strcmp(text, "exact") || !strcmp(text, "none"))) {
+		*(enum against *)field(o, op->at) = *text == 'b' ? AGAINST_BF16 : *text == 'e' ? AGAINST_EXACT : AGAINST_NONE;
 		return 0;
 	}
 	if (op->kind == K_DRAFT) {
@@ -585,7 +615,7 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 		o->model = word[0];
 		o->text = word[1];
 	}
-	return 0;
+	return kv_policy_parse(&o->kv, &o->kv_ask, err);
 }
 
 void options_fini(struct options *o)

@@ -29,7 +29,7 @@ def main():
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 20000
     with tempfile.TemporaryDirectory() as d:
         subprocess.run([sys.executable, HERE + "/evalset.py", d], check=True, stdout=subprocess.DEVNULL)
-        for f in sorted(glob.glob(HERE + "/eval/*.jsonl")):
+        for f in sorted(glob.glob(HERE + "/eval/*")):
             assert filecmp.cmp(f, os.path.join(d, os.path.basename(f)), False), "the generator no longer writes " + f
     asked = {}
     for f in glob.glob(HERE + "/eval/*.jsonl"):

@@ -1,8 +1,9 @@
-"""Write the held-out sets that script/eval runs over the server: one JSONL file per task.
+"""Write the held-out sets that script/eval runs over the server, one JSONL file per task, and the text that `weft ppl` reads.
 
     /usr/bin/python3 tools/train/evalset.py tools/train/eval
 
-A line: task, messages (in the form of the chat API), tools, chat_template_kwargs, check, expect.
+A line: task, messages (in the form of the chat API), tools, chat_template_kwargs, check, expect. held-out.txt: conversations of
+the same kind as the chat template writes them, answers included, with a form feed between two; some are long.
 """
 import json
 import os
@@ -11,10 +12,15 @@ import sys
 import zlib
 
 import data
+from render import render
 
 SETS = [("facts", "facts", {}, 200), ("unknown", "unknown", {}, 100), ("arithmetic", "arithmetic", {"think": False}, 150), ("arithmetic_think", "arithmetic", {"think": True}, 150), ("spell", "spell", {"think": False}, 150),
         ("lists", "lists", {}, 150), ("multi_turn", "multiturn", {}, 150), ("tool_call", "tools", {}, 150), ("tool_answer", "tools", {}, 100), ("tools_plain", "tools", {}, 80), ("json", "json", {}, 150), ("chat", "chat", {}, 40),
-        ("recall_250", "recall", {"tokens": 250}, 100), ("recall_1000", "recall", {"tokens": 1000}, 100), ("recall_1800", "recall", {"tokens": 1800}, 50)]
+        ("recall_250", "recall", {"tokens": 250}, 100), ("recall_500", "recall", {"tokens": 500}, 100), ("recall_1000", "recall", {"tokens": 1000}, 100),
+        ("recall_1800", "recall", {"tokens": 1800}, 50), ("recall_2000", "recall", {"tokens": 2000}, 50)]
+
+
+TEXT = [("recall", {"tokens": 500}, 4), ("recall", {"tokens": 1000}, 3), ("recall", {"tokens": 2000}, 2), (None, {}, 30)]
 
 
 def api(messages):
@@ -63,6 +69,11 @@ def main():
                 lines.append(line)
         open(f"{folder}/{name}.jsonl", "w").write("\n".join(lines) + "\n")
         print(name, len(lines), sum(map(len, lines)))
+    r = random.Random("held-out text")
+    samples = [data.make(r, True, task=task, **kw) for task, kw, count in TEXT for _ in range(count)]
+    texts = ["".join(t for t, _ in render(s["messages"], s["tools"])) for s in samples]
+    open(f"{folder}/held-out.txt", "w", encoding="utf-8").write("\f".join(texts))
+    print("held-out.txt", len(texts), sum(map(len, texts)))
 
 
 main()
