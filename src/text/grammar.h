@@ -35,6 +35,14 @@ int grammar_compile(const struct json *schema, struct grammar **out, struct err 
 enum calls_form { CALLS_JSON, CALLS_TAGGED };
 int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, struct grammar **out,
                           struct err *err);
+
+/* Rules as llama.cpp's GBNF writes them; text in which a regular expression
+ * (pattern.h) is found from beginning to end; one of an array of strings.  Errors as
+ * above; those of rules name the rule, its line and column. */
+enum { GBNF_BYTES_MAX = 100000 };
+int grammar_compile_gbnf(const char *text, size_t n, struct grammar **out, struct err *err);
+int grammar_compile_regex(const char *re, size_t n, struct grammar **out, struct err *err);
+int grammar_compile_choice(const struct json *list, struct grammar **out, struct err *err);
 void grammar_ref(struct grammar *g);
 void grammar_unref(struct grammar *g);                  /* NULL is allowed */
 

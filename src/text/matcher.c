@@ -89,6 +89,65 @@ static void put(struct threads *t, int32_t id)
 		t->id[t->n++] = id;
 }
 
+/* ---- places of rules ---- */
+
+/* So many frames may be offered at the end of one word: those of rules that ended in
+ * rules that ended, outermost last, which are left out first. */
+enum { OFFERS_MAX = 2 * THREADS_MAX };
+
+/* What may come at a place; parent: the frame that its rule leads to when it ends. */
+static void open_steps(struct matcher *m, int place, int32_t parent, int *offers, struct threads *out)
+{
+	const struct net *net = m->g->net;
+
+	for (int i = net->at[place]; i < net->at[place + 1] && *offers; i++) {
+		const struct net_step *s = &net->step[i];
+		struct frame f = { net->shape, (uint32_t)s->to, 0, 0, parent, 0 };
+		int32_t after = net->tail[s->to] ? parent : frame_make(m, f);
+
+		if (s->rule >= 0) {
+			open_steps(m, s->rule, after, offers, out);
+			continue;
+		}
+		f = (struct frame){ s->shape >= 0 ? s->shape : net->shape, 0, 0, 0, after, 0 };
+		if (s->shape < 0) {
+			f.a = (uint32_t)s->node;
+			f.b = 1;
+		}
+		put(out, frame_make(m, f));
+		--*offers;
+	}
+}
+
+/* What was inside of frame id has ended. */
+static void leave(struct matcher *m, int32_t id, struct threads *out)
+{
+	int offers = OFFERS_MAX;
+
+	while (offers) {
+		struct frame f = m->frame[id];
+
+		if (f.shape < 0 || m->g->shape[f.shape].kind != SHAPE_NET) {
+			put(out, id);
+			return;
+		}
+		open_steps(m, (int)f.at, f.parent, &offers, out);
+		if (!m->g->net->ends[f.at])
+			return;
+		id = f.parent;
+	}
+}
+
+/* Before anything was taken; `before` line breaks may come. */
+static void begin(struct matcher *m, uint32_t before, uint32_t after, struct threads *out)
+{
+	if (!m->g->net || before)
+		put(out, frame_make(m, (struct frame){ SHAPE_BEGIN, MATCHER_BREAKS_MAX - before, after, 0, -1, 0 }));
+	if (m->g->net)
+		leave(m, frame_make(m, (struct frame){ m->g->net->shape, 0, 0, 0,
+		                                       frame_make(m, (struct frame){ SHAPE_END, after, 0, 0, -1, 0 }), 0 }), out);
+}
+
 /* ---- steps ---- */
 
 static int blank(int w, uint8_t c)
@@ -115,7 +174,7 @@ static void word_step(struct matcher *m, int32_t sh, int from, uint32_t a, int32
 	if (s->counted && to == LEXEME_BODY && from)
 		a = up_to(a + 1, s->max == NO_LIMIT ? s->min : s->max);
 	if (s->d->label[to] >= 0)
-		put(out, parent);
+		leave(m, parent, out);
 	if (!s->d->last[to])
 		put(out, frame_make(m, (struct frame){ sh, (uint32_t)to, a, 0, parent, 0 }));
 }
@@ -172,7 +231,7 @@ static void array_step(struct matcher *m, struct frame f, uint8_t c, struct thre
 		return;
 	}
 	if (c == ']' && may_close) {
-		put(out, f.parent);
+		leave(m, f.parent, out);
 		return;
 	}
 	if (at == AT_AFTER) {
@@ -308,7 +367,7 @@ static void object_step(struct matcher *m, struct frame f, uint8_t c, struct thr
 		f.at = place(at, next);
 		put(out, frame_make(m, f));
 	} else if (c == '}' && may_close && at != AT_NEXT) {
-		put(out, f.parent);
+		leave(m, f.parent, out);
 	} else if (at != AT_AFTER) {
 		key_step(m, f, 0, c, out);
 	} else if (c == ',' && !sub) {
@@ -331,9 +390,8 @@ void frame_step(struct matcher *m, int32_t id, uint8_t c, struct threads *out)
 	}
 	if (f.shape == SHAPE_BEGIN) {
 		if (c == '\n' && f.at < MATCHER_BREAKS_MAX) {
-			f.at++;
-			put(out, frame_make(m, f));
-		} else {
+			begin(m, MATCHER_BREAKS_MAX - f.at - 1, f.a, out);
+		} else if (!m->g->net) {
 			enter(m, m->g->root, (struct frame){ SHAPE_END, f.a, 0, 0, -1, 0 }, c, out);
 		}
 		return;
@@ -343,6 +401,10 @@ void frame_step(struct matcher *m, int32_t id, uint8_t c, struct threads *out)
 	case SHAPE_ARRAY: array_step(m, f, c, out); break;
 	case SHAPE_OBJECT: object_step(m, f, c, out); break;
 	case SHAPE_CALLS: calls_step(m, f, c, out); break;
+	case SHAPE_NET:
+		if (f.b)
+			enter(m, (int32_t)f.a, m->frame[f.parent], c, out);
+		break;
 	}
 }
 
@@ -373,7 +435,7 @@ void word_end(struct matcher *m, const struct frame *f, int state, struct thread
 	struct frame next = *f;
 
 	if (s->kind == SHAPE_WORD) {
-		put(out, f->parent);
+		leave(m, f->parent, out);
 		return;
 	}
 	if (!s->tagged) {
@@ -428,9 +490,9 @@ static void now(const struct matcher *m, struct threads *t)
 
 void matcher_restart(struct matcher *m, int before, bool after)
 {
-	struct threads t = { .n = 1 };
+	struct threads t = { .n = 0 };
 
-	t.id[0] = frame_make(m, (struct frame){ SHAPE_BEGIN, (uint32_t)(MATCHER_BREAKS_MAX - before), after, 0, -1, 0 });
+	begin(m, (uint32_t)before, after, &t);
 	push_step(m, &t);
 }
 
@@ -485,19 +547,71 @@ void matcher_free(struct matcher *m)
 	free(m);
 }
 
+/* Takes p[0..n).  True: some of t came to less than all it could, there being no room. */
+static bool walk(struct matcher *m, struct threads *t, const char *p, size_t n)
+{
+	struct threads other;
+	bool full = false;
+
+	for (size_t i = 0; i < n && t->n; i++) {
+		threads_step(m, t, (uint8_t)p[i], &other);
+		*t = other;
+		full |= t->n == THREADS_MAX;
+	}
+	return full;
+}
+
+/* Each word by itself, and what is none together: as masks are made. */
+static void walk_apart(struct matcher *m, struct threads *t, const char *p, size_t n)
+{
+	struct threads rest = { .n = 0 }, all = { .n = 0 };
+
+	for (int i = 0; i < t->n; i++) {
+		struct frame f = m->frame[t->id[i]];
+		const struct dfa *d;
+		int state;
+
+		if (!(d = frame_word(m, &f, &state)) || m->g->shape[f.shape].kind != SHAPE_WORD || m->g->shape[f.shape].counted) {
+			rest.id[rest.n++] = t->id[i];
+			continue;
+		}
+		for (size_t k = 0; k < n && state >= 0; k++) {
+			struct threads after = { .n = 0 };
+
+			state = dfa_step(d, state, (uint8_t)p[k]);
+			if (state < 0 || d->label[state] < 0)
+				continue;
+			word_end(m, &f, state, &after);
+			walk(m, &after, p + k + 1, n - k - 1);
+			for (int j = 0; j < after.n; j++)
+				put(&all, after.id[j]);
+		}
+		if (state >= 0 && !d->last[state])
+			put(&all, frame_make(m, (struct frame){ f.shape, (uint32_t)state, f.a, 0, f.parent, 0 }));
+	}
+	walk(m, &rest, p, n);
+	for (int j = 0; j < rest.n; j++)
+		put(&all, rest.id[j]);
+	*t = all;
+}
+
 bool matcher_put(struct matcher *m, const char *p, size_t n)
 {
-	struct threads t[2];
-	int cur = 0, frames = m->n_frame;
+	struct threads t;
+	int frames = m->n_frame;
 
-	now(m, &t[0]);
-	for (size_t i = 0; i < n && t[cur].n; i++, cur ^= 1)
-		threads_step(m, &t[cur], (uint8_t)p[i], &t[cur ^ 1]);
-	if (!t[cur].n) {
+	now(m, &t);
+	/* Where there was no room for all, those that fit might not be those that go on. */
+	if (walk(m, &t, p, n) && !t.n) {
+		frame_drop(m, frames);
+		now(m, &t);
+		walk_apart(m, &t, p, n);
+	}
+	if (!t.n) {
 		frame_drop(m, frames);
 		return false;
 	}
-	push_step(m, &t[cur]);
+	push_step(m, &t);
 	return true;
 }
 

@@ -18,6 +18,7 @@ struct re {
 	const char *p;
 	size_t n, at;
 	int depth;
+	bool text;              /* as it is and from beginning to end; not inside of a JSON string */
 	struct nfa f;
 	struct err *err;
 };
@@ -245,7 +246,7 @@ static int chars(struct re *r, int from, const struct ranges *set)
 	int to = nfa_state(&r->f);
 
 	for (int i = 0; i < set->n; i++)
-		nfa_chars(&r->f, from, set->lo[i], set->hi[i], to);
+		(r->text ? nfa_utf8 : nfa_chars)(&r->f, from, set->lo[i], set->hi[i], to);
 	return to;
 }
 
@@ -281,6 +282,14 @@ static int atom(struct re *r, int from)
 
 	if (eat(r, '('))
 		return group(r, from);
+	if (r->text && (peek(r) == '^' || peek(r) == '$')) {
+		char before = r->at ? r->p[r->at - 1] : '|', after = r->at + 1 < r->n ? r->p[r->at + 1] : '|';
+
+		if (r->depth || (peek(r) == '^' ? before : after) != '|')
+			return bad(r, E_UNSUPPORTED, "^ or $ inside of it, which is not supported,");
+		r->at++;
+		return from;
+	}
 	if (peek(r) == '^' || peek(r) == '$') {
 		to = nfa_state(&r->f);
 		nfa_empty(&r->f, from, to, r->p[r->at++] == '^' ? NFA_BEGIN : NFA_END);
@@ -427,6 +436,24 @@ int pattern_compile(struct dfa_pool *p, const char *re, size_t n, struct dfa **o
 		close = nfa_text(&r.f, end, "\"", 1);
 		r.f.label[close] = 0;
 		nfa_chars(&r.f, end, 0, CHAR_MAX_CP, end);
+		*out = dfa_from_nfa(p, &r.f);
+	}
+	nfa_fini(&r.f);
+	return end < 0 ? end : 0;
+}
+
+int pattern_compile_text(struct dfa_pool *p, const char *re, size_t n, struct dfa **out, struct err *err)
+{
+	struct re r = { .p = re, .n = n, .text = true, .err = err };
+	int end;
+
+	*out = NULL;
+	nfa_init(&r.f);
+	end = alternatives(&r, 0);
+	if (end >= 0 && !at_end(&r))
+		end = bad(&r, E_FORMAT, "a ) too many");
+	if (end >= 0) {
+		r.f.label[end] = 0;
 		*out = dfa_from_nfa(p, &r.f);
 	}
 	nfa_fini(&r.f);

@@ -15,6 +15,10 @@
  * up.  E_UNSUPPORTED and E_FORMAT name the place. */
 int pattern_compile(struct dfa_pool *p, const char *re, size_t n, struct dfa **out, struct err *err);
 
+/* The texts, as they are, that re fits from beginning to end.  ^ and $ may stand there
+ * and nowhere else. */
+int pattern_compile_text(struct dfa_pool *p, const char *re, size_t n, struct dfa **out, struct err *err);
+
 /* The same for a format of JSON Schema; E_MISSING: it is none that is done. */
 int pattern_format(struct dfa_pool *p, const char *name, struct dfa **out, struct err *err);
 

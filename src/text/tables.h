@@ -11,7 +11,7 @@
 
 enum { NO_LIMIT = UINT32_MAX };
 
-enum shape_kind { SHAPE_WORD, SHAPE_ARRAY, SHAPE_OBJECT, SHAPE_CALLS };
+enum shape_kind { SHAPE_WORD, SHAPE_ARRAY, SHAPE_OBJECT, SHAPE_CALLS, SHAPE_NET };
 
 /* A value of one form. */
 struct shape {
@@ -44,6 +44,24 @@ struct shape {
 	int32_t *plain_at;
 };
 
+/* Rules that hold themselves, as places.  Of each place what may come there, empty
+ * moves followed: one of the steps (at[p] to at[p + 1]), or, where it ends, what
+ * comes after the rule.  No rule begins with itself. */
+struct net_step {
+	int32_t shape;                  /* a word; -1: none */
+	int32_t node;                   /* a value; -1: none */
+	int32_t rule;                   /* the place where a rule begins; -1: none */
+	int32_t to;                     /* the place after it */
+};
+
+struct net {
+	int32_t shape;                  /* of its frames */
+	int32_t *at;
+	struct net_step *step;
+	bool *ends;
+	bool *tail;                     /* it ends, and nothing else */
+};
+
 struct grammar {
 	atomic_int refs;
 	struct dfa_pool pool;           /* holds everything */
@@ -51,7 +69,8 @@ struct grammar {
 	int n_shape;
 	int32_t *first;                 /* [n_node + 1] the shapes of node i are first[i] .. first[i + 1] */
 	int n_node;
-	int32_t root;
+	int32_t root;                   /* a node; -1: place 0 of the net */
+	const struct net *net;          /* NULL: none */
 	const struct dfa *string, *plain;       /* any string: masks are shared by all who walk it */
 	const struct dfa *bare;                 /* any bare text of a call, likewise; NULL: not in it */
 };
@@ -62,8 +81,9 @@ enum phase { AT_FIRST, AT_NEXT, AT_KEY, AT_COLON, AT_VALUE, AT_BLANK_VALUE, AT_A
 /* One thread of a walk: a place, and those around it. */
 struct frame {
 	int32_t shape;                  /* SHAPE_END (at 1: a line break may follow), SHAPE_BEGIN, or an index */
-	uint32_t at;                    /* a word's state; else phase << 24 | blanks, label or key state */
-	uint32_t a, b;                  /* a word's characters; items; the next property, and members */
+	uint32_t at;                    /* a word's state; a net's place; else phase << 24 | blanks, label or key state */
+	uint32_t a, b;                  /* a word's characters; items; the next property, and members; of a net, b 1: a
+	                                 * value of node a comes first */
 	int32_t parent;
 	int32_t chain;                  /* of the same hash */
 };

@@ -21,6 +21,7 @@ enum {
 	TOKEN_BYTES_MAX = 512,          /* longer ones never match */
 	KEPT_MASKS = 16,                /* per walk: 32 kB each at 250,000 tokens */
 	KEPT_SHEETS = 64,               /* likewise */
+	EXITS_MANY = 100,               /* ends of a word: it pays to look at what may follow first */
 };
 
 struct trie_node {
@@ -292,8 +293,8 @@ void masks_free(struct masks *k)
 }
 
 /* The trie below node `root`, whose byte has been taken: level[0] are the threads
- * there. */
-static void walk_below(struct matcher *m, const struct vocab *v, uint32_t root, uint32_t *mask)
+ * there.  first: the bytes that they may go on with; NULL: not looked at before. */
+static void walk_below(struct matcher *m, const struct vocab *v, uint32_t root, const bool *first, uint32_t *mask)
 {
 	struct threads *level = m->masks->level;
 	uint16_t base = v->node[root].depth;
@@ -303,6 +304,10 @@ static void walk_below(struct matcher *m, const struct vocab *v, uint32_t root, 
 		const struct trie_node *t = &v->node[i];
 		int depth = t->depth - base;
 
+		if (first && depth == 1 && !first[t->byte]) {
+			i = t->end;
+			continue;
+		}
 		threads_step(m, &level[depth - 1], t->byte, &level[depth]);
 		if (!level[depth].n) {
 			i = t->end;
@@ -405,13 +410,29 @@ static int state_at(const struct vocab *v, const struct dfa *d, int state, uint3
 	return state;
 }
 
+/* Those that the threads of level[0] may go on with. */
+static void first_bytes(struct matcher *m, bool *first)
+{
+	struct threads to;
+
+	for (int c = 0; c < 256; c++) {
+		int frames = m->n_frame;
+
+		threads_step(m, &m->masks->level[0], (uint8_t)c, &to);
+		first[c] = to.n > 0;
+		frame_drop(m, frames);
+	}
+}
+
 static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const struct dfa *d, int state, uint32_t *mask)
 {
 	struct frame f = m->frame[id];
 	const struct shape *shape = &m->g->shape[f.shape];
 	const struct sheet *s = sheet_of(m, v, &f, d, state);
 	uint32_t least = 0, most = NO_LIMIT;
-	int frames = m->n_frame;
+	int frames = m->n_frame, after = frames;
+	int64_t label = -1;             /* what level[0] stands behind; -1: it was not made */
+	bool first[256];
 
 	if (shape->kind == SHAPE_WORD && shape->counted) {
 		uint32_t begun = f.a + (state != LEXEME_BODY);
@@ -432,13 +453,22 @@ static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const 
 			if (end < 0 || !key_may(shape, end, f.a, f.b))
 				continue;
 		}
-		m->masks->level[0].n = 0;
-		word_end(m, &f, end, &m->masks->level[0]);
+		/* What follows is the same behind each end of a word, of a key behind each of its own. */
+		if (label != d->label[end]) {
+			label = d->label[end];
+			frame_drop(m, frames);
+			m->masks->level[0].n = 0;
+			word_end(m, &f, end, &m->masks->level[0]);
+			after = m->n_frame;
+			if (s->n_exit > EXITS_MANY)
+				first_bytes(m, first);
+		}
 		for (int32_t k = t->first; k < t->first + t->n; k++)
 			set_bit(mask, v->sorted[k]);
-		walk_below(m, v, x->node, mask);
-		frame_drop(m, frames);
+		walk_below(m, v, x->node, s->n_exit > EXITS_MANY ? first : NULL, mask);
+		frame_drop(m, after);
 	}
+	frame_drop(m, frames);
 }
 
 static void fill_mask(struct matcher *m, const struct vocab *v, const struct threads *t, uint32_t *mask)
@@ -460,7 +490,7 @@ static void fill_mask(struct matcher *m, const struct vocab *v, const struct thr
 		int frames = m->n_frame;
 
 		m->masks->level[0] = rest;
-		walk_below(m, v, 0, mask);
+		walk_below(m, v, 0, NULL, mask);
 		frame_drop(m, frames);
 	}
 }

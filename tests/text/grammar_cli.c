@@ -5,6 +5,7 @@
  * is a whole value, every beginning of it having been allowed.  {"schema": S,
  * "walks": N, "seed": K} instead writes N random texts that byte by byte follow
  * what is allowed, to their end; null for one that finds none.
+ * {"gbnf": TEXT, ...}, {"regex": TEXT, ...} and {"choice": [...], ...}: the same of those.
  * {"tools": T, "form": "json" or "tagged", ...}: the same of calls, and "calls": what
  * is read out of each walk, [name, arguments, malformed]. */
 #include <stdio.h>
@@ -146,7 +147,12 @@ int main(void)
 		size_t n_form = 0;
 		const char *form = json_str(json_get(j, "form"), &n_form);
 		bool tagged = form && !strcmp(form, "tagged");
+		size_t n_rules = 0, n_regex = 0;
+		const char *rules = json_str(json_get(j, "gbnf"), &n_rules), *regex = json_str(json_get(j, "regex"), &n_regex);
 		int rc = !j ? err.code
+		       : rules ? grammar_compile_gbnf(rules, n_rules, &g, &err)
+		       : regex ? grammar_compile_regex(regex, n_regex, &g, &err)
+		       : json_get(j, "choice") ? grammar_compile_choice(json_get(j, "choice"), &g, &err)
 		       : tools ? grammar_compile_calls(tools, tagged ? CALLS_TAGGED : CALLS_JSON, NULL, &g, &err)
 		               : grammar_compile(json_get(j, "schema"), &g, &err);
 

@@ -56,6 +56,14 @@ static const char *const schemas[] = {
 	"{\"type\":\"string\",\"format\":\"date-time\"}",
 	"calls tagged",
 	"calls json",
+	"gbnf root ::= value\nvalue ::= object | array | string | number | (\"true\" | \"null\") ws\n"
+	"object ::= \"{\" ws (string \":\" ws value (\",\" ws string \":\" ws value)*)? \"}\" ws\n"
+	"array ::= \"[\" ws (value (\",\" ws value)*)? \"]\" ws\n"
+	"string ::= \"\\\"\" ([^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4}))* \"\\\"\" ws\n"
+	"number ::= \"-\"? [0-9]+ (\".\" [0-9]+)? ws\nws ::= ([ \\t\\n] ws)?\n",
+	"gbnf root ::= term (\"+\" term)*\nterm ::= [a-z]+ | [0-9]{1,3} | \"(\" root \")\" | \"-\" term\n",
+	"gbnf root ::= \"a\" root (\"b\" | \"c\" root)? | .?\n",        /* many ways to read one text */
+	"regex (foo|ba[rz])+\\s?\\d{2,4}.*",
 };
 enum { N_SCHEMA = sizeof schemas / sizeof *schemas };
 
@@ -64,13 +72,21 @@ static const char tools[] =
 	"\"string\"},\"text\":{\"type\":\"string\"},\"mode\":{\"enum\":[\"new\",\"append\"]},\"line\":{\"type\":\"integer\"}},\"required\":"
 	"[\"path\",\"text\"],\"additionalProperties\":false}}},{\"type\":\"function\",\"function\":{\"name\":\"free\"}}]";
 
-/* A schema, or the tools in one form or the other. */
+/* A schema, rules, an expression, or the tools in one form or the other. */
 static struct grammar *made_of(const char *schema)
 {
 	struct json *j;
 	struct grammar *g;
 	struct err err;
 
+	if (!strncmp(schema, "gbnf ", 5)) {
+		CHECK(!grammar_compile_gbnf(schema + 5, strlen(schema) - 5, &g, &err), "%s: %s", schema, err.msg);
+		return g;
+	}
+	if (!strncmp(schema, "regex ", 6)) {
+		CHECK(!grammar_compile_regex(schema + 6, strlen(schema) - 6, &g, &err), "%s: %s", schema, err.msg);
+		return g;
+	}
 	if (strncmp(schema, "calls ", 6))
 		return made(schema);
 	j = json_parse(tools, strlen(tools), 0, NULL);
@@ -185,7 +201,7 @@ static void test_cuts(void)
 
 static bool takes(const char *schema, const char *text)
 {
-	struct grammar *g = made(schema);
+	struct grammar *g = made_of(schema);
 	struct matcher *m = matcher_new(g);
 	bool yes = true;
 
@@ -232,6 +248,14 @@ static void test_texts(void)
 		{ "{\"type\":\"string\",\"format\":\"ipv6\"}", "\"::ffff:12\"", true },
 		{ "{\"type\":\"string\",\"format\":\"duration\"}", "\"P1Y2M3DT4H5M6S\"", true },
 		{ "{\"type\":\"string\",\"format\":\"password\"}", "\"anything\"", true },
+		/* Rules: a line goes on in parentheses, behind | and with |; a loop is of its own alternative alone. */
+		{ "gbnf # c\nroot ::= x-1\n  | (\"b\"\n  \"c\") # c\n\nx-1::=[a]", "bc", true }, { "gbnf root ::= (\"a\"* | \"b\")", "aab", false },
+		{ "gbnf root ::= \"a\" root \"b\" | \"\"", "aaabbb", true }, { "gbnf root ::= \"a\" root \"b\" | \"\"", "aabbb", false },
+		{ "gbnf root ::= [^\\u00e4-\\U0001F600\\]]{2}", "a\xC3\xA3", true }, { "gbnf root ::= [^\\u00e4-\\U0001F600\\]]", "\xC3\xA4", false },
+		{ "gbnf root ::= [^\\u00e4-\\U0001F600\\]]", "]", false }, { "gbnf root ::= [a-]", "-", true }, { "gbnf root ::= .", "\n", true },
+		{ "gbnf root ::= \"\\x41\\n\\\\\"", "A\n\\", true }, { "gbnf root ::= \"a\"{,2}", "aaa", false },
+		{ "gbnf root ::= (\"a\" | root-b)*\nroot-b ::= \"b\" root \"c\"", "abacabbcc", true },
+		{ "regex ^a|b$", "b", true }, { "regex a|b", "ab", false }, { "regex \"\\n\\u00e9", "\"\n\xC3\xA9", true }, { "regex .", "\n", false },
 	};
 
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++)
@@ -256,6 +280,74 @@ static void test_restart(void)
 }
 
 /* ---- refusals ---- */
+
+/* Of rules: which, and where. */
+static void test_rule_refusals(void)
+{
+	static const struct { const char *text; int code; const char *says; } c[] = {
+		{ "", E_MISSING, "no rule \"root\"" }, { "a ::= \"x\"", E_MISSING, "no rule \"root\"" },
+		{ "root ::= \"x\"\n  | no-such", E_MISSING, "line 2, column 5: there is no rule \"no-such\"" },
+		{ "root ::= a\n\na ::= b\nb ::= a \"x\" | \"y\"", E_UNSUPPORTED, "it begins with itself" },
+		{ "root ::= \"x\"? root \"y\" | \"z\"", E_UNSUPPORTED, "rule \"root\", line 1, column 1: it begins with itself" },
+		{ "root ::= \"a\" root", E_FORMAT, "no text fulfils it" }, { "root ::= []", E_FORMAT, "no text fulfils it" },
+		{ "root ::= \"a", E_FORMAT, "line 1, column 12" }, { "root ::= [a", E_FORMAT, "rule \"root\"" },
+		{ "root ::= \"\xC3\xA9\" ]", E_FORMAT, "column 14: nothing that is known" }, { "root ::= (\"a\"", E_FORMAT, "without )" },
+		{ "root ::= \"a\")", E_FORMAT, "a ) too many" }, { "root ::= [b-a]", E_FORMAT, "out of order" },
+		{ "root ::= \"a\"{2,1}", E_FORMAT, "out of order" }, { "root ::= \"a\"{1,99999}", E_LIMIT, "10000" },
+		{ "root ::= \"\\q\"", E_FORMAT, "no escape" }, { "root ::= \"\\ud800\"", E_FORMAT, "no character" },
+		{ "root ::= <think> \"a\"", E_UNSUPPORTED, "tokens" }, { "root ::= !<[12]>", E_UNSUPPORTED, "tokens" },
+		{ "root ::= \"a\"\nroot ::= \"b\"", E_FORMAT, "line 2, column 1: the rule was given before" },
+		{ "start: \"a\"", E_FORMAT, "GBNF" }, { "root ::= %regex", E_FORMAT, "GBNF" },
+	};
+	struct grammar *g;
+	struct err err;
+	struct buf s;
+
+	for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+		int rc = grammar_compile_gbnf(c[i].text, strlen(c[i].text), &g, &err);
+
+		CHECK(rc == c[i].code && !g && strstr(err.msg, c[i].says), "%s: %d: %s", c[i].text, rc, rc ? err.msg : "taken");
+	}
+	/* Made to take memory or time: an answer soon, whichever. */
+	static const char *const hostile[] = { "((\"a\"{10000}){10000})", "[ab]* \"a\" [ab]{25}", "(root \"x\" | \"y\")", "((((\"a\"?)*)*)*)*{50}{50}{50}",
+	                                       "(\"b\" root){9999}", "(. \"b\"?){5000}" };
+	buf_init(&s);
+	for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
+		buf_reset(&s);
+		buf_printf(&s, "root ::= \"z\" | \"a\" %s", hostile[i]);
+		int rc = grammar_compile_gbnf(s.p, s.n, &g, &err);
+
+		CHECK(!rc || rc == E_LIMIT || rc == E_FORMAT, "%s: %s", hostile[i], err.msg);
+		grammar_unref(g);
+	}
+	/* Each rule twice the next: as words, and as rules that hold themselves. */
+	for (int words = 0; words < 2; words++) {
+		buf_reset(&s);
+		buf_puts(&s, words ? "root ::= r0\n" : "root ::= \"(\" root \")\" | r0\n");
+		for (int i = 0; i < 60; i++)
+			buf_printf(&s, "r%d ::= r%d r%d | r%d\n", i, i + 1, i + 1, i + 1);
+		buf_puts(&s, words ? "r60 ::= \"x\"?\n" : "r60 ::= \"[\" root \"]\" | \"\"\n");
+		CHECK(grammar_compile_gbnf(s.p, s.n, &g, &err) == E_LIMIT, "2 to the 60: %s", err.msg);
+	}
+	/* Deep, and many. */
+	for (int deep = 0; deep < 2; deep++) {
+		buf_reset(&s);
+		for (int i = 0; i < 1900; i++)
+			buf_printf(&s, deep ? "r%d ::= r%d \"x\" root? | \"y\"\n" : "r%d ::= \"x\" | r%d root\n", i, i + 1);
+		buf_puts(&s, "r1900 ::= \"z\"\nroot ::= \"a\" | \"b\" r0\n");
+		int rc = grammar_compile_gbnf(s.p, s.n, &g, &err);
+
+		CHECK(rc == E_LIMIT, "%d: %s", rc, rc ? err.msg : "taken");
+	}
+	buf_reset(&s);
+	buf_puts(&s, "root ::= ");
+	for (int i = 0; i < 300; i++)
+		buf_putc(&s, '(');
+	CHECK(grammar_compile_gbnf(s.p, s.n, &g, &err) == E_LIMIT, "300 groups: %s", err.msg);
+	buf_fini(&s);
+	CHECK(grammar_compile_regex("a^b", 3, &g, &err) == E_UNSUPPORTED && grammar_compile_regex("(a", 2, &g, &err) == E_FORMAT &&
+	      grammar_compile_regex("[]", 2, &g, &err) == E_FORMAT, "%s", err.msg);
+}
 
 static void test_refusals(void)
 {
@@ -451,6 +543,7 @@ int main(int argc, char **argv)
 	test_texts();
 	test_restart();
 	test_refusals();
+	test_rule_refusals();
 	test_cuts();
 	for (int i = 0; i < (getenv("WEFT_TEST_QUICK") ? 2 : 8); i++)
 		test_masks((uint64_t)i * 7919 + 3, i % 2 ? 20000 : 600);
