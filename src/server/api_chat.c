@@ -5,6 +5,7 @@
 #include "server/chat.h"
 #include "server/inside.h"
 #include "server/routes.h"
+#include "server/structured.h"
 
 /* ---- reading ---- */
 
@@ -35,7 +36,7 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 
 static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
-	static const struct field *const tables[] = { params_fields, chat_fields, NULL };
+	static const struct field *const tables[] = { chat_fields, form_fields, params_fields, NULL };
 
 	return chat_body(g, bytes, n, tables, read_chat, chat_prompt, p);
 }

@@ -12,8 +12,7 @@
 
 static const struct field completion_fields[] = {
 	{ "prompt" }, { "add_special_tokens" },
-	{ "echo", "false" }, { "suffix", "\"\"" }, { "response_format" }, { "guided_json" }, { "json_schema" },
-	{ "structured_outputs" }, { "prompt_embeds", "" },
+	{ "echo", "false" }, { "suffix", "\"\"" }, { "prompt_embeds", "" },
 	{ "max_completion_tokens", "", "use max_tokens" }, { "top_logprobs", "", "logprobs is the number of alternatives" },
 	{ "messages", "", "use /v1/chat/completions" }, { "tools", "[]", "use /v1/chat/completions" },
 	{ NULL },
@@ -77,7 +76,7 @@ static int read_prompts(struct generation *g, const struct json *body, struct pr
 
 static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
-	static const struct field *const tables[] = { params_fields, completion_fields, NULL };
+	static const struct field *const tables[] = { completion_fields, form_fields, params_fields, NULL };
 	struct params *a = &g->params;
 	struct json *body = body_parse(bytes, n, p);
 	const struct json *model;

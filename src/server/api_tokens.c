@@ -7,6 +7,7 @@
 #include "server/chat.h"
 #include "server/inside.h"
 #include "server/routes.h"
+#include "server/structured.h"
 
 /* ---- /tokenize: text, or messages through the template ---- */
 
@@ -45,7 +46,7 @@ static int read_chat(struct generation *g, struct problem *p)
 
 static int read_tokenize(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
-	static const struct field *const text[] = { tokenize_fields, NULL }, *const chat[] = { tokenize_fields, chat_fields, params_fields, NULL };
+	static const struct field *const text[] = { tokenize_fields, NULL }, *const chat[] = { tokenize_fields, chat_fields, form_fields, params_fields, NULL };
 	bool is_chat;
 	int r;
 
@@ -163,7 +164,7 @@ static int make_text(struct generation *g, struct chat *c, struct problem *p) { 
 
 static int read_template(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
-	static const struct field *const tables[] = { chat_fields, params_fields, NULL };
+	static const struct field *const tables[] = { chat_fields, form_fields, params_fields, NULL };
 
 	return chat_body(g, bytes, n, tables, chat_read, make_text, p);
 }

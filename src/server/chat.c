@@ -495,7 +495,6 @@ const struct field chat_fields[] = {
 	{ "messages" }, { "tools" }, { "tool_choice" }, { "parallel_tool_calls" }, { "max_completion_tokens" },
 	{ "top_logprobs" }, { "reasoning_effort" }, { "chat_template_kwargs" }, { "add_generation_prompt" },
 	{ "enable_thinking" }, { "thinking_budget" }, { "thinking_token_budget" }, { "thinking" }, { "return_progress" },
-	{ "response_format" }, { "guided_json" }, { "json_schema" }, { "structured_outputs" },
 	{ "functions", "[]", "use tools" }, { "function_call", "\"auto\"|\"none\"", "use tool_choice" },
 	{ "audio", "" }, { "modalities", "[\"text\"]" }, { "prediction", "" }, { "web_search_options", "" },
 	{ "verbosity", "\"medium\"" }, { "reasoning", "", "use reasoning_effort" }, { "include_reasoning", "true" },

@@ -23,21 +23,53 @@ static const struct vocab *vocab_of(struct server *s)
 	return v;
 }
 
-static int hold(struct generation *g, const struct json *schema, const char *field, struct problem *p)
+const struct field form_fields[] = {
+	{ "response_format" }, { "json_schema" }, { "structured_outputs" }, { "guided_json" }, { "guided_regex" },
+	{ "guided_choice" }, { "guided_grammar" }, { "grammar" }, { "regex" }, { "ebnf" },
+	{ "grammar_lazy", "false" }, { "grammar_triggers", "[]" }, { "preserved_tokens", "[]" },
+	{ NULL },
+};
+
+enum form { FORM_SCHEMA, FORM_RULES, FORM_EXPRESSION, FORM_CHOICE };
+
+static int compile(enum form form, const struct json *v, struct grammar **out, struct err *err)
 {
+	size_t n;
+	const char *s = json_str(v, &n);
+
+	switch (form) {
+	case FORM_SCHEMA: return grammar_compile(v, out, err);
+	case FORM_RULES: return grammar_compile_gbnf(s, n, out, err);
+	case FORM_EXPRESSION: return grammar_compile_regex(s, n, out, err);
+	case FORM_CHOICE: return grammar_compile_choice(v, out, err);
+	}
+	return E_ARG;
+}
+
+static int hold(struct generation *g, enum form form, const struct json *v, const char *field, struct problem *p)
+{
+	bool schema = form == FORM_SCHEMA;
 	struct json *made = NULL;
 	struct err err;
+	size_t n;
 	int rc;
 
 	if (g->content)
 		return problem_set(p, 400, "invalid_value", field, "%s: the answer's form is said twice", field);
-	if (!schema)
+	if ((form == FORM_RULES || form == FORM_EXPRESSION) && !json_str(v, &n))
+		return field_wrong(p, field, "a string", v);
+	if (form == FORM_CHOICE && json_kind(v) != JSON_ARRAY)
+		return field_wrong(p, field, "an array of strings", v);
+	/* A schema may be in a string, or be left out. */
+	if (schema && json_str(v, &n) && !(made = json_parse(json_str(v, &n), n, 0, NULL)))
+		return field_wrong(p, field, "a JSON schema", v);
+	if (schema && !v)
 		made = json_parse("{\"type\":\"object\"}", 17, 0, NULL);
-	rc = grammar_compile(schema ? schema : made, &g->content, &err);
+	rc = compile(form, made ? made : v, &g->content, &err);
 	json_free(made);
 	if (rc)
-		return problem_set(p, 400, rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema", field, "%s: %s", field,
-		                   err.msg);
+		return problem_set(p, 400, schema ? rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema"
+		                           : rc == E_UNSUPPORTED ? "unsupported_grammar" : "invalid_grammar", field, "%s: %s", field, err.msg);
 	if (g->x && !g->vocab)
 		g->vocab = vocab_of(g->x->srv);
 	return 0;
@@ -57,10 +89,14 @@ int structured_format(struct generation *g, const struct json *format, const cha
 		return field_wrong(p, field, "an object", format);
 	snprintf(name, sizeof name, "%s.type", field);
 	s = json_str(type, &n);
-	if (!s || (strcmp(s, "text") && strcmp(s, "json_object") && strcmp(s, "json_schema")))
-		return field_wrong(p, name, "text, json_object or json_schema", type);
+	if (!s || (strcmp(s, "text") && strcmp(s, "json_object") && strcmp(s, "json_schema") && strcmp(s, "grammar")))
+		return field_wrong(p, name, "text, json_object, json_schema or grammar", type);
 	if (!strcmp(s, "text"))
 		return 0;
+	if (!strcmp(s, "grammar")) {
+		snprintf(name, sizeof name, "%s.grammar", field);
+		return hold(g, FORM_RULES, json_get(format, "grammar"), name, p);
+	}
 	if (wrapped) {
 		snprintf(name, sizeof name, "%s.json_schema", field);
 		if (json_kind(wrapped) != JSON_OBJECT)
@@ -70,33 +106,65 @@ int structured_format(struct generation *g, const struct json *format, const cha
 	snprintf(name, sizeof name, wrapped ? "%s.json_schema.schema" : "%s.schema", field);
 	if (!strcmp(s, "json_schema") && !schema && !wrapped)
 		return field_wrong(p, name, "a JSON schema", schema);
-	return hold(g, schema, schema ? name : field, p);
+	return hold(g, FORM_SCHEMA, schema, schema ? name : field, p);
+}
+
+/* vLLM's: one of these, and settings that ask for nothing. */
+static int structured_outputs(struct generation *g, const struct json *v, struct problem *p)
+{
+	static const struct { const char *name; enum form form; } forms[] = {
+		{ "json", FORM_SCHEMA }, { "regex", FORM_EXPRESSION }, { "choice", FORM_CHOICE }, { "grammar", FORM_RULES },
+	};
+	static const struct field settings[] = {
+		{ "json" }, { "regex" }, { "choice" }, { "grammar" }, { "json_object", "false|true" }, { "structural_tag", "" },
+		{ "disable_fallback" }, { "disable_any_whitespace", "false" }, { "disable_additional_properties", "false" },
+		{ "whitespace_pattern", "" }, { NULL },
+	};
+	static const struct field *const tables[] = { settings, NULL };
+	bool object = false;
+	char name[60];
+	int r;
+
+	if (json_kind(v) == JSON_NULL)
+		return 0;
+	if (json_kind(v) != JSON_OBJECT)
+		return field_wrong(p, "structured_outputs", "an object with \"json\", \"regex\", \"choice\" or \"grammar\"", v);
+	if ((r = fields_check(v, tables, &g->params.unknown, p)) || (r = field_bool(v, "json_object", &object, p)))
+		return r;
+	if (object && (r = hold(g, FORM_SCHEMA, NULL, "structured_outputs.json_object", p)))
+		return r;
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+		const struct json *form = json_get(v, forms[i].name);
+
+		snprintf(name, sizeof name, "structured_outputs.%s", forms[i].name);
+		if (json_kind(form) != JSON_NULL && (r = hold(g, forms[i].form, form, name, p)))
+			return r;
+	}
+	if (!g->content)
+		return field_wrong(p, "structured_outputs", "an object with \"json\", \"regex\", \"choice\" or \"grammar\"", v);
+	return 0;
 }
 
 int structured_fields(struct generation *g, const struct json *body, struct problem *p)
 {
-	static const char *const names[] = { "guided_json", "json_schema" };
-	const struct json *v = json_get(body, "structured_outputs");
+	static const struct { const char *name; enum form form; } forms[] = {
+		{ "guided_json", FORM_SCHEMA }, { "json_schema", FORM_SCHEMA }, { "guided_regex", FORM_EXPRESSION },
+		{ "guided_choice", FORM_CHOICE }, { "guided_grammar", FORM_RULES }, { "grammar", FORM_RULES },
+		{ "regex", FORM_EXPRESSION }, { "ebnf", FORM_RULES },
+	};
 	int r = structured_format(g, json_get(body, "response_format"), "response_format", p);
 
-	if (!r && json_kind(v) != JSON_NULL) {
-		if (json_len(v) != 1 || !json_get(v, "json"))
-			return field_wrong(p, "structured_outputs", "an object with \"json\" alone", v);
-		r = hold(g, json_get(v, "json"), "structured_outputs.json", p);
-	}
-	for (int i = 0; i < 2 && !r; i++) {
-		struct json *parsed = NULL;
-		const char *s;
-		size_t n;
+	if (!r)
+		r = structured_outputs(g, json_get(body, "structured_outputs"), p);
+	for (size_t i = 0; i < sizeof forms / sizeof *forms && !r; i++) {
+		const struct json *v = json_get(body, forms[i].name);
+		size_t n = 1;
 
-		v = json_get(body, names[i]);
-		/* An empty object asks for nothing where llama.cpp's clients send it always. */
-		if (json_kind(v) == JSON_NULL || (i && json_kind(v) == JSON_OBJECT && !json_len(v)))
+		/* llama.cpp's clients always send these two: an empty one asks for nothing. */
+		if (json_kind(v) == JSON_NULL || (!strcmp(forms[i].name, "json_schema") && json_kind(v) == JSON_OBJECT && !json_len(v)) ||
+		    (!strcmp(forms[i].name, "grammar") && json_str(v, &n) && !n))
 			continue;
-		if ((s = json_str(v, &n)) && !(v = parsed = json_parse(s, n, 0, NULL)))
-			return field_wrong(p, names[i], "a JSON schema", json_get(body, names[i]));
-		r = hold(g, v, names[i], p);
-		json_free(parsed);
+		r = hold(g, forms[i].form, v, forms[i].name, p);
 	}
 	return r;
 }

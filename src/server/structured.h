@@ -1,17 +1,18 @@
-/* structured.h - answers held to a JSON schema: what a request says of it, and the
+/* structured.h - answers held to a form (a JSON schema, rules, an expression): what a request says of it, and the
  * constraint that the engine is given (text/constraint.h). */
 #ifndef SERVER_STRUCTURED_H
 #define SERVER_STRUCTURED_H
 
 #include "server/generate.h"
 
-/* {"type": "text" | "json_object" | "json_schema", ...} in the form of chat
+/* {"type": "text" | "json_object" | "json_schema" | "grammar", ...} in the form of chat
  * completions (json_schema: {schema}) or responses (schema beside type).  field is
  * what errors call it.  Sets g->content. */
 int structured_format(struct generation *g, const struct json *format, const char *field, struct problem *p);
 
-/* response_format, and guided_json, json_schema and structured_outputs.json of other
- * servers, out of a body. */
+/* response_format, and what other servers have, out of a body: the fields of form_fields,
+ * which must stand before params_fields in a family's tables. */
+extern const struct field form_fields[];
 int structured_fields(struct generation *g, const struct json *body, struct problem *p);
 
 /* g->tools' calls are held to their schemas, where the form that the model was taught

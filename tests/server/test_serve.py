@@ -102,6 +102,37 @@ class Company(unittest.TestCase):
         c = r.json()["choices"][0]
         return (c["message"]["content"] if path == CHAT else c["text"]), c["finish_reason"]
 
+    RULES = 'root ::= "(" root ")" | [0-9]{1,3} | "<" root ("," root)* ">"\n'
+
+    def test_held_to_a_grammar(self):
+        """Rules, expressions and choices, in every spelling; plain, streamed and as a completion."""
+        forms = [({"grammar": self.RULES}, r"[(<]*\d{1,3}[0-9,<>()]*"), ({"guided_grammar": self.RULES}, r"[(<]*\d{1,3}[0-9,<>()]*"),
+                 ({"structured_outputs": {"grammar": self.RULES, "json": None}}, r"[(<]*\d{1,3}[0-9,<>()]*"),
+                 ({"response_format": {"type": "grammar", "grammar": self.RULES}}, r"[(<]*\d{1,3}[0-9,<>()]*"),
+                 ({"guided_regex": r"\d{3}-[a-z]{2,4}!"}, r"\d{3}-[a-z]{2,4}!"), ({"regex": "^(ab|c)+;$"}, "(ab|c)+;"),
+                 ({"structured_outputs": {"regex": "x{3}[^x\n]{2}"}}, "x{3}[^x\n]{2}"),
+                 ({"guided_choice": ["red", "green", "blue green"]}, "red|green|blue green"),
+                 ({"structured_outputs": {"choice": ["n\u00f6", "ja"]}}, "n\u00f6|ja")]
+        for i, (form, want) in enumerate(forms):
+            for temperature in (0, 1.5):
+                body = dict(form, messages=[{"role": "user", "content": "Say something, %d." % i}], max_tokens=40, seed=i,
+                            temperature=temperature, chat_template_kwargs={"enable_thinking": False})
+                c = self.s.post(CHAT, body).json()["choices"][0]
+                text = c["message"]["content"]
+                if c["finish_reason"] == "stop":
+                    self.assertRegex(text, r"\A(?:%s)\Z" % want)
+                    if "(" in want[:2] or want[0] == "[":
+                        depth = 0
+                        for ch in text:
+                            depth += (ch in "(<") - (ch in ")>")
+                            self.assertGreaterEqual(depth, 0)
+                        self.assertEqual(depth, 0, text)
+                parts = self.s.post(CHAT, dict(body, stream=True)).events()
+                self.assertEqual("".join(e["choices"][0]["delta"].get("content") or "" for e in parts), text)
+                done = self.s.post(COMPLETIONS, dict(form, prompt="It is ", max_tokens=40, temperature=temperature, seed=i)).json()
+                if done["choices"][0]["finish_reason"] == "stop":
+                    self.assertRegex(done["choices"][0]["text"], r"\A(?:%s)\Z" % want)
+
     def test_held_to_a_schema(self):
         """Valid when they end, the same alone and together, beside answers that are free."""
         n = 12 if QUICK else 40
