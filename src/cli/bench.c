@@ -112,11 +112,14 @@ static int resumed(const struct seen *seen, int depth, struct err *err)
 
 /* ---- measurements ---- */
 
-/* Computes what comes before once, so that it is kept. */
+/* Computes what comes before once, or makes it up, so that it is kept. */
 static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
 {
 	int dropped, rc = engine_prefix_drop(b->s.engine, &(struct prefix_spot){ 0 }, &dropped);
+	struct bench_fill fill;
 
+	if (b->o->bench_fill)
+		bench_fill_begin(&fill, b->s.model);
 	for (int i = 0; i < r->batch && r->depth && !rc; i++) {
 		struct seen seen = { .cached = -1 };
 
@@ -125,6 +128,8 @@ static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
 			rc = until_first(b, 0, &seen, err);
 		drop_all(b);
 	}
+	if (b->o->bench_fill)
+		bench_fill_end(&fill, b->s.model);
 	return rc;
 }
 

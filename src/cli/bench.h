@@ -28,6 +28,14 @@ struct bench_row {
 	double steps, joins;    /* steps of the engine in it; times threads were waited for */
 };
 
+/* Between the two, steps write random keys and values and compute nothing. */
+struct bench_fill {
+	const struct model_ops *own;
+	struct model_ops ops;
+};
+void bench_fill_begin(struct bench_fill *f, struct model *m);
+void bench_fill_end(struct bench_fill *f, struct model *m);
+
 /* "pp512", "tg64 @ d4096 x8" */
 void bench_name(const struct bench_row *r, char *out, size_t size);
 double bench_median(const struct bench_row *r);

@@ -101,7 +101,7 @@ struct options {
 	/* bench */
 	struct ints bench_depth, bench_batch;
 	int bench_repeat;
-	bool bench_profile;
+	bool bench_profile, bench_fill;
 
 	/* bench serve */
 	const char *url;                /* bench serve; run: a server that answers, NULL: the model itself does */

@@ -86,6 +86,8 @@ static const struct option table[] = {
 	  "numbers of tokens to decode, a row for each; 0: none" },
 	{ CMD_BENCH, "depth", "d", "n-depth", K_INTS, AT(bench_depth), NONE, 0, INT_MAX, "N,N,..", "0", group_this,
 	  "tokens that every sequence has before; each row for each depth" },
+	{ CMD_BENCH, "depth-filled", NULL, NULL, K_FLAG, AT(bench_fill), NONE, 0, 0, NULL, NULL, group_this,
+	  "what comes before is not computed but random numbers: long contexts at once, and no other speed" },
 	{ CMD_BENCH, "batch", "b", NULL, K_INTS, AT(bench_batch), NONE, 1, 256, "N,N,..", "1", group_this,
 	  "sequences that decode together; each row of --output-tokens for each" },
 	{ CMD_BENCH, "repetitions", "r", NULL, K_INT, AT(bench_repeat), NONE, 1, 1000, "N", "5", group_this,

@@ -137,6 +137,9 @@ def test_bench():
     assert {"embed", "norm", "linear", "attend", "delta", "swiglu"} <= set(ops), ops
     assert all(o["seconds"] > 0 and o["calls"] >= 4 for o in ops.values())
     assert sum(o["seconds"] for o in profile["operations"]) < profile["seconds"]
+    # A context that was made up costs what a computed one does.
+    filled = json.loads(run("bench", "-p", "0", "-n", "4", "-r", "1", "-d", "100", "--depth-filled", "--profile", "--json").stdout)[0]["profile"]
+    assert {o["operation"]: (o["bytes"], o["calls"]) for o in filled["operations"]} == {k: (o["bytes"], o["calls"]) for k, o in ops.items()}
     # A step reads the matrices once, and nothing of the kind twice.
     weights = sum(o["bytes"] for o in profile["operations"] if o["operation"] == "linear") / 4
     matrices = sum(float(m) for m in re.findall(r"matrices +([0-9.]+) MB", run("inspect").stdout))
