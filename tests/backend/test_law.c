@@ -14,7 +14,7 @@
 
 enum {
 	SEQS = 3, LAYERS = 2, HEADS = 6, HEADS_KV = 2, DIM = 32, NF = 6,
-	HK = 2, HV = 4, DK = 32, DV = 24, WIDTH = 4, CH = 2 * HK * DK + HV * DV,
+	HK = 2, HV = 4, DK = 32, DV = 104, WIDTH = 4, CH = 2 * HK * DK + HV * DV,
 	COLS = 96, WIDE = 45, EXPERTS = 5, TOP_K = 2, INNER = 32, SHARED = 64,
 	TAPE = 4,
 	Q = 2 * HEADS * DIM, KV = HEADS_KV * DIM, Z = HV * DV,

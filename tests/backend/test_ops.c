@@ -127,12 +127,12 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 	alpha = xcalloc((size_t)n * 3, 4);
 	beta = alpha + n;
 	kq = beta + n;
-	spare = xcalloc((size_t)dim_k * 32, 4);
+	spare = xcalloc((size_t)dim_k * DELTA_SPARE, 4);
 	for (int h = 0; h < heads; h++) {
 		int j = h / (heads / hk);
 		struct delta_rows r = {
 			.q = q + j * dim_k, .k = k + j * dim_k, .v = v + h * dim_v, .alpha = alpha, .beta = beta, .out = out,
-			.qkv_ld = 0, .gate_ld = 1, .out_ld = (size_t)dim_v, .n = 1, .n_sure = 1, .kq = kq,
+			.gate_ld = 1, .out_ld = (size_t)dim_v, .n = 1, .n_sure = 1, .kq = kq,
 		};
 
 		memset(s, 0, (size_t)tiles * 16 * (size_t)dim_k * 4);
@@ -620,6 +620,8 @@ int main(void)
 		test_delta(l, 2, 1, 3, 24, 40, 4, true);
 		test_delta(l, 5, 2, 2, 128, 128, 3, false);
 		test_delta(l, 3, 1, 1, 16, 8, 1, false);
+		test_delta(l, 4, 1, 2, 16, 104, 4, true);
+		test_delta(l, 4, 1, 1, 16, 56, 4, false);
 		test_moe(l, 7, 8, 3, 32, 40, true, false);
 		test_moe(l, 1, 5, 2, 17, 16, false, false);
 		test_moe(l, 4, 6, 6, 16, 16, true, true);

@@ -4,9 +4,8 @@
  *   d = beta (v - alpha S'k)     o = alpha S'q + (k.q) d     S <- alpha S + k d'
  *
  * S of a head is cut into tiles of 32 value columns, [dim_v / 32][dim_k][32] (and
- * one of 16 for what is left), which stay in the first cache while the item's
- * tokens stream past.  32 rather than 16: two tiles a multiple of 4 KB apart make
- * the processor take loads of one for stores of the other. */
+ * one of 16 for what is left), of which one or two stay in the first cache while the
+ * item's tokens stream past. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -131,12 +130,13 @@ static void recur(void *ctx, int part)
 	const struct span *sp = &j->p->span[item];
 	size_t row = (size_t)j->p->row[item], out_ld = (size_t)s->heads_v * (size_t)s->dim_v;
 	float *base = j->qkv + row * (size_t)s->conv_channels;
-	float *kq = cpu_my_scratch(j->c), *spare = kq + j->spare_at;
+	float *kq = cpu_my_scratch(j->c), *spare = kq + j->spare_at, *rows = spare + DELTA_SPARE * s->dim_k;
+	size_t dim = (size_t)s->dim_k;
 	struct delta_rows t = {
-		.q = base + hk * s->dim_k, .k = base + (s->heads_k + hk) * s->dim_k,
+		.k = rows, .q = rows + dim, .kq_ld = 2 * dim,
 		.v = base + 2 * s->heads_k * s->dim_k + h * s->dim_v,
 		.alpha = j->alpha + row * (size_t)s->heads_v + h, .beta = j->beta + row * (size_t)s->heads_v + h,
-		.out = j->out + row * out_ld + (size_t)h * (size_t)s->dim_v, .qkv_ld = (size_t)s->conv_channels,
+		.out = j->out + row * out_ld + (size_t)h * (size_t)s->dim_v, .v_ld = (size_t)s->conv_channels,
 		.gate_ld = (size_t)s->heads_v, .out_ld = out_ld, .n = sp->n, .n_sure = sp->n - sp->n_draft, .kq = kq,
 		.tape_ld = (size_t)j->view->shape.layers * state_tape_floats(s),
 	};
@@ -144,8 +144,15 @@ static void recur(void *ctx, int part)
 	if (sp->n_draft)
 		t.tape = tape_row(j->view, j->view->slot[item], 0, j->layer) + tape_delta(s) +
 		         (size_t)h * (size_t)s->dim_v;
-	for (int i = 0; i < sp->n; i++)
-		kq[i] = j->c->vec.dot(t.k + (size_t)i * t.qkv_ld, t.q + (size_t)i * t.qkv_ld, s->dim_k);
+	/* Side by side, since they are read once for every DELTA_SPARE columns: where they
+	 * are, rows lie a multiple of pages apart and push each other out of the caches. */
+	for (int i = 0; i < sp->n; i++, rows += 2 * dim) {
+		const float *from = base + (size_t)i * (size_t)s->conv_channels;
+
+		memcpy(rows, from + (size_t)(s->heads_k + hk) * dim, dim * sizeof *rows);
+		memcpy(rows + dim, from + (size_t)hk * dim, dim * sizeof *rows);
+		kq[i] = j->c->vec.dot(rows, rows + dim, s->dim_k);
+	}
 	j->c->op->delta_head(state_of(j->view, j->view->slot[item], j->layer) +
 	                     (size_t)h * (state_floats(s) / (size_t)s->heads_v), s->dim_k, s->dim_v, &t, spare);
 	for (int i = 0; i < sp->n; i++) {
@@ -177,7 +184,7 @@ void cpu_delta(struct pass *p, float *out, const struct delta *d, float *qkv, co
 	j.alpha = room_get(&c->work, 2 * gate * sizeof(float));
 	j.beta = j.alpha + gate;
 	j.spare_at = ((size_t)longest + 15) / 16 * 16;
-	scratch = j.spare_at + (size_t)s->dim_k * 32;
+	scratch = j.spare_at + (size_t)s->dim_k * (DELTA_SPARE + 2 * (size_t)longest);
 	if (scratch < (size_t)CONV_MAX * (size_t)dim)
 		scratch = (size_t)CONV_MAX * (size_t)dim;
 	cpu_scratch(c, scratch * sizeof(float));

@@ -164,60 +164,88 @@ LANES_INLINE void fetch_row(const float *x, int n)
 }
 enum { AHEAD_CONV = 12, AHEAD_DELTA = 2 };      /* rows */
 
-/* 16 channels, of which c are real. */
+/* Channels that a sweep over the rows takes at once: a row is a page of its own. */
+#if defined(__AVX512F__)
+enum { CONV_LANES = 2 };
+#else
+enum { CONV_LANES = 1 };
+#endif
+
+/* V lanes of 16 channels, of the last of which c are real. */
 LANES_INLINE void conv_lanes(float *x, size_t ld, int n, int c, const float *w, const float *tail, size_t tail_ld,
-                             const int W)
+                             const int W, const int V)
 {
-	v16 f[CONV_MAX], h[CONV_MAX];
+	v16 f[CONV_LANES][CONV_MAX], h[CONV_LANES][CONV_MAX];
 
-	for (int j = 0; j < W; j++) {
-		float t[16] = { 0 };
+	for (int v = 0; v < V; v++) {
+		int m = v == V - 1 ? c : 16;
 
-		for (int l = 0; l < c; l++)
-			t[l] = w[l * W + j];
-		f[j] = v16_load(t);
-		h[j] = j < W - 1 ? v16_load_n(tail + (size_t)j * tail_ld, c) : v16_zero();
+		for (int j = 0; j < W; j++) {
+			float t[16] = { 0 };
+
+			for (int l = 0; l < m; l++)
+				t[l] = w[(16 * v + l) * W + j];
+			f[v][j] = v16_load(t);
+			h[v][j] = j < W - 1 ? v16_load_n(tail + (size_t)j * tail_ld + 16 * v, m) : v16_zero();
+		}
 	}
 	for (int r = 0; r < n; r++, x += ld) {
-		v16 acc;
-
 		if (r + AHEAD_CONV < n)
-			fetch_row(x + AHEAD_CONV * ld, 1);
-		h[W - 1] = v16_load_n(x, c);
-		acc = v16_mul(f[0], h[0]);
-		for (int j = 1; j < W; j++)
-			acc = v16_fma(f[j], h[j], acc);
-		for (int j = 0; j + 1 < W; j++)
-			h[j] = h[j + 1];
-		v16_store_n(x, v16_silu(acc), c);
+			fetch_row(x + AHEAD_CONV * ld, 16 * V);
+		for (int v = 0; v < V; v++) {
+			int m = v == V - 1 ? c : 16;
+			v16 acc;
+
+			h[v][W - 1] = v16_load_n(x + 16 * v, m);
+			acc = v16_mul(f[v][0], h[v][0]);
+			for (int j = 1; j < W; j++)
+				acc = v16_fma(f[v][j], h[v][j], acc);
+			for (int j = 0; j + 1 < W; j++)
+				h[v][j] = h[v][j + 1];
+			v16_store_n(x + 16 * v, v16_silu(acc), m);
+		}
 	}
 }
 
 static void conv_silu(float *x, size_t ld, int n, int c, const float *w, int width, const float *tail, size_t tail_ld)
 {
+	int i = 0;
+
 	assert(width >= 1 && width <= CONV_MAX);
-	CHUNKS(c) {
-		if (width == 4)         /* in registers; every published model's */
-			conv_lanes(x + i, ld, n, m, w + (size_t)i * 4, tail + i, tail_ld, 4);
-		else
-			conv_lanes(x + i, ld, n, m, w + (size_t)i * (size_t)width, tail + i, tail_ld, width);
-	}
+	for (; width == 4 && i + 16 * CONV_LANES <= c; i += 16 * CONV_LANES)  /* in registers; every published model's */
+		conv_lanes(x + i, ld, n, 16, w + (size_t)i * 4, tail + i, tail_ld, 4, CONV_LANES);
+	for (; i < c; i += 16)
+		conv_lanes(x + i, ld, n, c - i < 16 ? c - i : 16, w + (size_t)i * (size_t)width, tail + i, tail_ld, width, 1);
 }
 
-/* S of T tiles of 16 columns is [dim_k][T * 16].  m = S'k and u = S'q. */
+/* Tiles of 16 columns that stay in registers from row to row of S.  With fewer, the sums
+ * of one row wait for those of the row before. */
+#if defined(__AVX512F__)
+enum { DELTA_TILES = 4 };
+#else
+enum { DELTA_TILES = 2 };
+#endif
+
+/* Where row i of tile t is among T tiles: [T / 2][dim_k][32], or [dim_k][16] of one. */
+LANES_INLINE size_t tile_at(int dim_k, int i, int t, const int T)
+{
+	return T == 1 ? 16 * (size_t)i : (size_t)(t / 2) * (size_t)dim_k * 32 + 32 * (size_t)i + 16 * (size_t)(t % 2);
+}
+
+/* m = S'k and u = S'q. */
 LANES_INLINE void state_read(const float *s, int dim_k, const float *k, const float *q, v16 *m, v16 *u,
                              const int T)
 {
-	v16 a[2], b[2];
+	v16 a[DELTA_TILES], b[DELTA_TILES];
 
 	for (int t = 0; t < T; t++)
 		a[t] = b[t] = v16_zero();
 	for (int i = 0; i < dim_k; i++) {
 		v16 ki = v16_set1(k[i]), qi = v16_set1(q[i]);
 
-#pragma GCC unroll 2
+#pragma GCC unroll 4
 		for (int t = 0; t < T; t++) {
-			v16 x = v16_load(s + 16 * (i * T + t));
+			v16 x = v16_load(s + tile_at(dim_k, i, t, T));
 
 			a[t] = v16_fma(x, ki, a[t]);
 			b[t] = v16_fma(x, qi, b[t]);
@@ -230,25 +258,26 @@ LANES_INLINE void state_read(const float *s, int dim_k, const float *k, const fl
 }
 
 /* to = alpha from + k d', and at the same time the next token's m and u: one
- * load and one store of S per token. */
+ * load and one store of S per token.  A row's loads come before its stores: pairs of
+ * tiles lie a multiple of 4 KB apart, which the processor takes for the same place. */
 LANES_INLINE void state_step(float *to, const float *from, int dim_k, float alpha, const float *k,
                              const v16 *d, const float *k2, const float *q2, v16 *m, v16 *u, const int T)
 {
-	v16 a[2], b[2], f = v16_set1(alpha);
+	v16 a[DELTA_TILES], b[DELTA_TILES], x[DELTA_TILES], f = v16_set1(alpha);
 
 	for (int t = 0; t < T; t++)
 		a[t] = b[t] = v16_zero();
 	for (int i = 0; i < dim_k; i++) {
 		v16 ki = v16_set1(k[i]), k2i = v16_set1(k2[i]), q2i = v16_set1(q2[i]);
 
-#pragma GCC unroll 2
+#pragma GCC unroll 4
+		for (int t = 0; t < T; t++)
+			x[t] = v16_fma(ki, d[t], v16_mul(f, v16_load(from + tile_at(dim_k, i, t, T))));
+#pragma GCC unroll 4
 		for (int t = 0; t < T; t++) {
-			int at = 16 * (i * T + t);
-			v16 x = v16_fma(ki, d[t], v16_mul(f, v16_load(from + at)));
-
-			v16_store(to + at, x);
-			a[t] = v16_fma(x, k2i, a[t]);
-			b[t] = v16_fma(x, q2i, b[t]);
+			v16_store(to + tile_at(dim_k, i, t, T), x[t]);
+			a[t] = v16_fma(x[t], k2i, a[t]);
+			b[t] = v16_fma(x[t], q2i, b[t]);
 		}
 	}
 	for (int t = 0; t < T; t++) {
@@ -264,9 +293,9 @@ LANES_INLINE void state_update(float *s, int dim_k, float alpha, const float *k,
 	for (int i = 0; i < dim_k; i++) {
 		v16 ki = v16_set1(k[i]);
 
-#pragma GCC unroll 2
+#pragma GCC unroll 4
 		for (int t = 0; t < T; t++) {
-			float *p = s + 16 * (i * T + t);
+			float *p = s + tile_at(dim_k, i, t, T);
 
 			v16_store(p, v16_fma(ki, d[t], v16_mul(f, v16_load(p))));
 		}
@@ -278,24 +307,20 @@ LANES_INLINE void delta_tiles(float *s, int dim_k, int c, int last, const struct
                               const int T)
 {
 	const float *from = s;
-	v16 m[2], u[2], d[2];
+	v16 m[DELTA_TILES], u[DELTA_TILES], d[DELTA_TILES];
 
 	state_read(s, dim_k, r->k, r->q, m, u, T);
 	for (int i = 0; i < r->n; i++) {
-		size_t row = (size_t)i * r->qkv_ld;
+		size_t row = (size_t)i * r->kq_ld;
 		float alpha = r->alpha[(size_t)i * r->gate_ld];
 		v16 f = v16_set1(alpha), beta = v16_set1(r->beta[(size_t)i * r->gate_ld]), kq = v16_set1(r->kq[i]);
 
-		if (i + AHEAD_DELTA < r->n) {
-			size_t next = row + AHEAD_DELTA * r->qkv_ld;
-
-			fetch_row(r->k + next, dim_k);
-			fetch_row(r->q + next, dim_k);
-			fetch_row(r->v + next + c, 16 * T);
-		}
+		if (i + AHEAD_DELTA < r->n)
+			fetch_row(r->v + (size_t)(i + AHEAD_DELTA) * r->v_ld + c, 16 * T);
+#pragma GCC unroll 4
 		for (int t = 0; t < T; t++) {
 			int n = t == T - 1 ? last : 16, at = c + 16 * t;
-			v16 v = v16_load_n(r->v + row + at, n);
+			v16 v = v16_load_n(r->v + (size_t)i * r->v_ld + at, n);
 
 			d[t] = v16_mul(beta, v16_sub(v, v16_mul(f, m[t])));
 			v16_store_n(r->out + (size_t)i * r->out_ld + at, v16_fma(kq, d[t], v16_mul(f, u[t])), n);
@@ -305,8 +330,8 @@ LANES_INLINE void delta_tiles(float *s, int dim_k, int c, int last, const struct
 		if (i + 1 < r->n) {
 			float *to = i < r->n_sure ? s : spare;
 
-			state_step(to, from, dim_k, alpha, r->k + row, d, r->k + row + r->qkv_ld,
-			           r->q + row + r->qkv_ld, m, u, T);
+			state_step(to, from, dim_k, alpha, r->k + row, d, r->k + row + r->kq_ld,
+			           r->q + row + r->kq_ld, m, u, T);
 			from = to;
 		} else if (i < r->n_sure) {
 			state_update(s, dim_k, alpha, r->k + row, d, T);
@@ -318,6 +343,8 @@ static void delta_head(float *s, int dim_k, int dim_v, const struct delta_rows *
 {
 	int c = 0;
 
+	for (; DELTA_TILES == 4 && c + 48 < dim_v; c += 64, s += (size_t)dim_k * 64)
+		delta_tiles(s, dim_k, c, dim_v - c < 64 ? dim_v - c - 48 : 16, r, spare, DELTA_TILES);
 	for (; c + 16 < dim_v; c += 32, s += (size_t)dim_k * 32)
 		delta_tiles(s, dim_k, c, dim_v - c < 32 ? dim_v - c - 16 : 16, r, spare, 2);
 	if (c < dim_v)

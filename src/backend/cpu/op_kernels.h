@@ -12,14 +12,16 @@ enum {
 	ATTN_BLOCK = 64,                /* keys of one online-softmax step, at absolute positions */
 	ATTN_SEGMENT = 256,             /* keys whose partial is merged in order; a multiple of the block */
 	CONV_MAX = 8,                   /* widest convolution */
+	DELTA_SPARE = 64,               /* columns of S that a level takes at once, at most */
 };
 
 /* The tokens of one item for one value head.  Strides are in floats. */
 struct delta_rows {
-	const float *q, *k, *v;         /* normalised q and k [dim_k], v [dim_v] of token 0 */
+	const float *q, *k;             /* normalised q and k [dim_k] of token 0 */
+	const float *v;                 /* [dim_v] of token 0 */
 	const float *alpha, *beta;      /* of token 0 */
 	float *out;                     /* [dim_v] of token 0 */
-	size_t qkv_ld, gate_ld, out_ld;
+	size_t kq_ld, v_ld, gate_ld, out_ld;
 	int n, n_sure;
 	float *tape;                    /* delta of the first tentative token; rows tape_ld apart */
 	size_t tape_ld;
@@ -55,7 +57,7 @@ struct op_table {
 	void (*conv_silu)(float *x, size_t ld, int n, int c, const float *w, int width, const float *tail,
 	                  size_t tail_ld);
 	/* S of one head, [dim_v / 32][dim_k][32] and [dim_k][16] for what is left,
-	 * through the tokens; spare: [dim_k][32]. */
+	 * through the tokens; spare: DELTA_SPARE floats a row of S. */
 	void (*delta_head)(float *s, int dim_k, int dim_v, const struct delta_rows *t, float *spare);
 	/* S = alpha S + k delta' */
 	void (*delta_apply)(float *s, int dim_k, int dim_v, const float *k, float alpha, const float *delta);
