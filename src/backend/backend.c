@@ -35,3 +35,23 @@ size_t state_tape_floats(const struct state_shape *s)
 	return round16((size_t)s->conv_channels + (size_t)s->heads_k * (size_t)s->dim_k + (size_t)s->heads_v +
 	               (size_t)s->heads_v * (size_t)s->dim_v);
 }
+
+size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *rows, int heads, int dim, int page_rows)
+{
+	size_t at = 0;
+
+	for (int i = 0; i < layers; i++) {
+		struct kv_pair pair = kv_rows_at(rows, i);
+		const struct kv_format *fmt[2] = { [KV_KEYS] = pair.k, [KV_VALUES] = pair.v };
+
+		for (enum kv_side side = KV_KEYS; side <= KV_VALUES; side++) {
+			size_t row = fmt[side]->row_bytes(dim);
+
+			layer[i].fmt[side] = fmt[side];
+			layer[i].row_bytes[side] = row;
+			layer[i].at[side] = at;
+			at += (size_t)heads * (size_t)page_rows * row;
+		}
+	}
+	return at;
+}

@@ -68,15 +68,23 @@ struct linear {
 };
 
 /* A sequence's keys and values.  A page holds page_rows positions of all
- * attention layers: [layer][k, v][head][page_rows][row bytes]. */
+ * attention layers: [layer][k, v][head][page_rows][row bytes], and row bytes
+ * differ by layer and side. */
+struct kv_layer {
+	const struct kv_format *fmt[2]; /* by enum kv_side */
+	size_t row_bytes[2];
+	size_t at[2];                   /* in a page, of head 0 */
+};
 struct kv_view {
 	uint8_t *base;                  /* page 0 */
 	size_t page_bytes;
-	const struct kv_format *fmt;
+	const struct kv_layer *layer;
 	int page_rows, heads, dim;
 	const int32_t *page;            /* [n_item][page_max] page numbers */
 	int page_max;
 };
+/* Fills layer[layers] for pages of page_rows; returns a page's bytes. */
+size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *rows, int heads, int dim, int page_rows);
 
 /* Recurrent state.  Per slot and recurrent layer: S, heads_v x dim_k x dim_v
  * floats in an order that is the backend's own (state_floats), and the conv

@@ -62,9 +62,11 @@ static void add_product(struct op_cost *c, const struct weight *w, double n, enu
 }
 
 /* Bytes of a position's keys and values in one layer. */
-static double kv_bytes(const struct kv_view *v)
+static double kv_bytes(const struct kv_view *v, int layer)
 {
-	return 2.0 * v->heads * (double)v->fmt->row_bytes(v->dim);
+	const struct kv_layer *y = &v->layer[layer];
+
+	return (double)v->heads * (double)(y->row_bytes[KV_KEYS] + y->row_bytes[KV_VALUES]);
 }
 
 /* "a.b.layers.7.mlp.up_proj.weight" -> "mlp.up_proj". */
@@ -132,7 +134,7 @@ static void timed_swiglu(struct pass *p, float *out, const float *gate, const fl
 static void timed_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
                             const float *v, const struct kv_view *view, int layer)
 {
-	struct op_cost c = { .bytes = kv_bytes(view) * p->n_row };
+	struct op_cost c = { .bytes = kv_bytes(view, layer) * p->n_row };
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->kv_append(p, a, q, q_row, q_head, k, v, view, layer);
@@ -146,7 +148,7 @@ static void timed_attend(struct pass *p, float *out, const struct attn *a, const
 	int64_t t;
 
 	for (int i = 0; i < p->n_item; i++)
-		c.bytes += kv_bytes(view) * (p->span[i].pos + p->span[i].n);
+		c.bytes += kv_bytes(view, layer) * (p->span[i].pos + p->span[i].n);
 	for (int r = 0; r < p->n_row; r++)
 		c.float_ops += 4.0 * a->heads * a->dim * (p->pos[r] + 1);
 	t = clock_monotonic_ns();

@@ -149,12 +149,13 @@ int caches_read_rest(struct caches *, struct source *, const struct snaps *base,
  * pool; memory is touched as it is used. */
 struct paged_opts {
 	int layers, heads, dim;         /* attention layers; key/value heads; head size */
-	const struct kv_format *fmt;
+	struct kv_rows rows;            /* rows.layer is copied */
 	int page_rows;                  /* positions per page; 64 unless a test asks otherwise */
 	int slots, ctx_max;             /* sequences; longest sequence in positions */
 	size_t bytes_max;
 };
-/* NULL with E_LIMIT (no page fits the budget, or memory) or E_FULL (refused). */
+/* NULL with E_UNSUPPORTED (a format that is not for heads of this size), E_LIMIT (no
+ * page fits the budget, or memory) or E_FULL (refused). */
 struct cache *paged_open(struct backend *, const struct paged_opts *, struct err *);
 /* For the model: this step's view (valid from begin to settle). */
 const struct kv_view *paged_view(const struct cache *);

@@ -15,10 +15,10 @@
 #include "base/alloc.h"
 #include "cache/cache.h"
 
-/* Written snapshots: a head of HEAD_WORDS numbers and FORMAT_BYTES of format
- * name, then the pages in order, each as in memory but with the rows that the
+/* Written snapshots: a head of HEAD_WORDS numbers, FORMAT_BYTES of format name for
+ * the keys and for the values of each layer, then the pages in order, each as in memory but with the rows that the
  * position needs and no others. */
-enum { VERSION = 1, HEAD_WORDS = 7, FORMAT_BYTES = 16 };
+enum { VERSION = 2, HEAD_WORDS = 7, FORMAT_BYTES = 16 };
 
 /* Pages start on a cache line whatever a row's size. */
 enum { PAGE_ALIGN = 64 };
@@ -42,7 +42,8 @@ struct paged_snap {
 struct paged {
 	struct cache cache;
 	struct paged_opts o;
-	size_t row_bytes, block_bytes, body_bytes, page_bytes;  /* one row; one head's rows; all; rounded up */
+	struct kv_layer *layer;         /* [layers] */
+	size_t row_bytes, body_bytes, page_bytes;       /* a position; page_rows of them; rounded up */
 	int page_max;                   /* of one sequence */
 	int pages, n_free;
 	uint8_t *base;
@@ -327,14 +328,20 @@ static size_t paged_alone(const struct snap *snap)
 
 /* What a snapshot of this cache begins with.  A reader needs every word equal
  * but the position. */
-static void head_fill(const struct paged *p, int pos, uint32_t head[HEAD_WORDS], char format[FORMAT_BYTES])
+static void head_fill(const struct paged *p, int pos, uint32_t head[HEAD_WORDS])
 {
 	const uint32_t words[HEAD_WORDS] = { VERSION, (uint32_t)pos, (uint32_t)p->o.layers, (uint32_t)p->o.heads,
 	                                     (uint32_t)p->o.dim, (uint32_t)p->o.page_rows, (uint32_t)p->row_bytes };
 
 	memcpy(head, words, sizeof words);
+}
+
+static void format_fill(const struct paged *p, int i, char format[FORMAT_BYTES])
+{
+	const char *name = p->layer[i / 2].fmt[i % 2]->name;
+
 	memset(format, 0, FORMAT_BYTES);
-	memcpy(format, p->o.fmt->name, strlen(p->o.fmt->name));
+	memcpy(format, name, strlen(name));
 }
 
 static int page_rows_at(const struct paged *p, int pos, int i)
@@ -342,6 +349,39 @@ static int page_rows_at(const struct paged *p, int pos, int i)
 	int rows = pos - i * p->o.page_rows;
 
 	return rows < p->o.page_rows ? rows : p->o.page_rows;
+}
+
+/* A part-filled page lies in the bounce buffer; rows of it pass one after the
+ * other, layer by layer.  Those above may be another sequence's. */
+static int rows_put(const struct paged *p, int rows, struct sink *to)
+{
+	int rc = 0;
+
+	for (int i = 0; !rc && i < 2 * p->o.layers; i++) {
+		const struct kv_layer *y = &p->layer[i / 2];
+		size_t row = y->row_bytes[i % 2];
+
+		for (int h = 0; !rc && h < p->o.heads; h++)
+			rc = to->put(to, p->bounce + y->at[i % 2] + (size_t)h * (size_t)p->o.page_rows * row,
+			             (size_t)rows * row);
+	}
+	return rc;
+}
+
+static int rows_get(const struct paged *p, int rows, struct source *from, struct err *err)
+{
+	int rc = 0;
+
+	memset(p->bounce, 0, p->body_bytes);
+	for (int i = 0; !rc && i < 2 * p->o.layers; i++) {
+		const struct kv_layer *y = &p->layer[i / 2];
+		size_t row = y->row_bytes[i % 2];
+
+		for (int h = 0; !rc && h < p->o.heads; h++)
+			rc = source_get(from, p->bounce + y->at[i % 2] + (size_t)h * (size_t)p->o.page_rows * row,
+			                (size_t)rows * row, err);
+	}
+	return rc;
 }
 
 /* From page `from` on. */
@@ -354,19 +394,20 @@ static int write_from(const struct snap *snap, int from, struct sink *to)
 	char format[FORMAT_BYTES];
 	int rc;
 
-	head_fill(p, snap->pos, head, format);
+	head_fill(p, snap->pos, head);
 	rc = to->put(to, head, sizeof head);
-	if (!rc)
+	for (int i = 0; !rc && i < 2 * p->o.layers; i++) {
+		format_fill(p, i, format);
 		rc = to->put(to, format, sizeof format);
+	}
 	for (int i = from; !rc && i < s->n; i++) {
-		size_t bytes = (size_t)page_rows_at(p, snap->pos, i) * p->row_bytes;
+		int rows = page_rows_at(p, snap->pos, i);
 
 		be->ops->read(be, p->bounce, page_at(p, s->page[i]), p->body_bytes);
-		if (bytes == p->block_bytes)
+		if (rows == p->o.page_rows)
 			rc = to->put(to, p->bounce, p->body_bytes);
-		else    /* rows above the position may be another sequence's */
-			for (size_t at = 0; !rc && at < p->body_bytes; at += p->block_bytes)
-				rc = to->put(to, p->bounce + at, bytes);
+		else
+			rc = rows_put(p, rows, to);
 	}
 	return rc;
 }
@@ -408,23 +449,36 @@ static void paged_page_set(struct snap *snap, int i, const void *from)
 	p->cache.be->ops->write(p->cache.be, page_at(p, page), from, p->body_bytes);
 }
 
-static int head_check(const struct paged *p, const uint32_t *head, const char *format, struct err *err)
+static int head_check(const struct paged *p, const uint32_t *head, struct err *err)
 {
 	static const char *const name[HEAD_WORDS] = { "version", NULL, "layers", "heads", "head size",
-	                                              "rows per page", "bytes per row" };
+	                                              "rows per page", "bytes per position" };
 	uint32_t want[HEAD_WORDS];
-	char want_format[FORMAT_BYTES];
 
-	head_fill(p, 0, want, want_format);
+	head_fill(p, 0, want);
 	for (int i = 0; i < HEAD_WORDS; i++)
 		if (name[i] && head[i] != want[i])
 			return err_set(err, i ? E_FORMAT : E_UNSUPPORTED, "kv snapshot: %s %u, this cache has %u",
 			               name[i], (unsigned)head[i], (unsigned)want[i]);
-	if (memcmp(format, want_format, FORMAT_BYTES))
-		return err_set(err, E_FORMAT, "kv snapshot: row format is not %s", p->o.fmt->name);
 	if (head[1] == 0 || head[1] > (uint32_t)p->o.ctx_max)
 		return err_set(err, E_FORMAT, "kv snapshot: position %u, the context is %d", (unsigned)head[1],
 		               p->o.ctx_max);
+	return 0;
+}
+
+static int formats_check(const struct paged *p, struct source *from, struct err *err)
+{
+	for (int i = 0; i < 2 * p->o.layers; i++) {
+		char format[FORMAT_BYTES], want[FORMAT_BYTES];
+		int rc = source_get(from, format, sizeof format, err);
+
+		if (rc)
+			return rc;
+		format_fill(p, i, want);
+		if (memcmp(format, want, FORMAT_BYTES))
+			return err_set(err, E_FORMAT, "kv snapshot: attention layer %d: the row format of its %s is not %s", i / 2,
+			               i % 2 ? "values" : "keys", want);
+	}
 	return 0;
 }
 
@@ -436,14 +490,13 @@ static int read_from(struct cache *c, struct source *from, const struct snap *ba
 	struct paged *p = paged_of(c);
 	struct paged_snap *s;
 	uint32_t head[HEAD_WORDS];
-	char format[FORMAT_BYTES];
 	int n, rc;
 
 	rc = source_get(from, head, sizeof head, err);
 	if (!rc)
-		rc = source_get(from, format, sizeof format, err);
+		rc = head_check(p, head, err);
 	if (!rc)
-		rc = head_check(p, head, format, err);
+		rc = formats_check(p, from, err);
 	if (rc)
 		return rc;
 	n = pages_for(p, (int)head[1]);
@@ -458,15 +511,12 @@ static int read_from(struct cache *c, struct source *from, const struct snap *ba
 		p->ref[s->page[i]] += i < n_page;
 	}
 	for (int i = whole ? 0 : (int)head[1] / p->o.page_rows; !rc && i < n; i++) {
-		size_t bytes = (size_t)page_rows_at(p, s->snap.pos, i) * p->row_bytes;
+		int rows = page_rows_at(p, s->snap.pos, i);
 
-		if (bytes < p->block_bytes)
-			memset(p->bounce, 0, p->body_bytes);
-		if (bytes == p->block_bytes)
+		if (rows == p->o.page_rows)
 			rc = source_get(from, p->bounce, p->body_bytes, err);
 		else
-			for (size_t at = 0; !rc && at < p->body_bytes; at += p->block_bytes)
-				rc = source_get(from, p->bounce + at, bytes, err);
+			rc = rows_get(p, rows, from, err);
 		if (!rc)
 			c->be->ops->write(c->be, page_at(p, s->page[i]), p->bounce, p->body_bytes);
 	}
@@ -532,6 +582,7 @@ static void paged_fini(struct cache *c)
 	free(p->view_page);
 	free(p->bounce);
 	free(p->seen);
+	free(p->layer);
 	free(p);
 }
 
@@ -564,12 +615,22 @@ static const struct cache_ops paged_ops = {
 static int page_size(struct paged *p, struct err *err)
 {
 	const struct paged_opts *o = &p->o;
-	size_t n;
+	size_t n = 0;
+	bool over = false;
 
-	p->row_bytes = o->fmt->row_bytes(o->dim);
-	if (__builtin_mul_overflow((size_t)o->page_rows, p->row_bytes, &p->block_bytes)
-	    || __builtin_mul_overflow((size_t)o->layers * 2, p->block_bytes, &n)
-	    || __builtin_mul_overflow((size_t)o->heads, n, &p->body_bytes)
+	for (int i = 0; i < (o->rows.layer ? o->layers : 1); i++) {
+		struct kv_pair pair = kv_rows_at(&o->rows, i);
+		size_t bytes = kv_pair_bytes(pair, o->dim);
+
+		if (!bytes)
+			return err_set(err, E_UNSUPPORTED, "kv cache: rows of %s and %s are not for heads of %d", pair.k->name,
+			               pair.v->name, o->dim);
+		over |= __builtin_add_overflow(n, bytes, &n);
+	}
+	if (!o->rows.layer)
+		over |= __builtin_mul_overflow((size_t)o->layers, n, &n);
+	if (over || __builtin_mul_overflow((size_t)o->heads, n, &p->row_bytes)
+	    || __builtin_mul_overflow((size_t)o->page_rows, p->row_bytes, &p->body_bytes)
 	    || p->row_bytes > UINT32_MAX || p->body_bytes > SIZE_MAX - PAGE_ALIGN)
 		return err_set(err, E_LIMIT, "kv cache: %d layers of %d heads of %d do not fit memory", o->layers,
 		               o->heads, o->dim);
@@ -583,7 +644,6 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 	size_t pages;
 
 	assert(o->layers > 0 && o->heads > 0 && o->dim > 0 && o->page_rows > 0 && o->slots > 0 && o->ctx_max > 0);
-	assert(strlen(o->fmt->name) < FORMAT_BYTES);
 	p = xcalloc(1, sizeof *p);
 	p->cache = (struct cache){ .ops = &paged_ops, .be = be };
 	p->o = *o;
@@ -604,6 +664,11 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 		err_set(err, E_FULL, "kv cache: no %zu bytes for %d pages", p->pool_bytes, p->pages);
 		goto fail;
 	}
+	p->layer = xcalloc((size_t)o->layers, sizeof *p->layer);
+	kv_layers_lay(p->layer, o->layers, &o->rows, o->heads, o->dim, o->page_rows);
+	p->o.rows.layer = NULL;
+	for (int i = 0; i < 2 * o->layers; i++)
+		assert(strlen(p->layer[i / 2].fmt[i % 2]->name) < FORMAT_BYTES);
 	p->page_max = pages_for(p, o->ctx_max);
 	p->ref = xcalloc(pages, sizeof *p->ref);
 	p->free_page = xmalloc(size_mul(pages, sizeof *p->free_page));
@@ -617,7 +682,7 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 		                              .shared = -1 };
 	p->bounce = xmalloc(p->body_bytes);
 	p->seen = xcalloc(pages, sizeof *p->seen);
-	p->view = (struct kv_view){ .base = p->base, .page_bytes = p->page_bytes, .fmt = o->fmt,
+	p->view = (struct kv_view){ .base = p->base, .page_bytes = p->page_bytes, .layer = p->layer,
 	                            .page_rows = o->page_rows, .heads = o->heads, .dim = o->dim,
 	                            .page = p->view_page, .page_max = p->page_max };
 	return &p->cache;
@@ -639,5 +704,5 @@ void paged_stats(const struct cache *c, struct paged_stats *out)
 	assert(c->ops == &paged_ops);
 	*out = (struct paged_stats){ .pages = p->pages, .pages_used = p->pages - p->n_free,
 	                             .page_rows = p->o.page_rows, .page_bytes = p->page_bytes,
-	                             .row_bytes = p->body_bytes / (size_t)p->o.page_rows };
+	                             .row_bytes = p->row_bytes };
 }

@@ -246,7 +246,10 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 	put_text(&h, s->be->ops->name);
 	put_text(&h, m->arch);
 	sha256_field(&h, &m->opts.arith, sizeof(m->opts.arith));
-	put_text(&h, m->opts.kv ? m->opts.kv->name : "");
+	for (int i = 0; i < m->shape.layers_attn; i++) {
+		put_text(&h, kv_rows_at(&m->opts.kv, i).k->name);
+		put_text(&h, kv_rows_at(&m->opts.kv, i).v->name);
+	}
 	sha256_field(&h, &kv.page_rows, sizeof(kv.page_rows));
 	put_functions(&h);
 	put_weights(&h, s->store, o->disk_dir);

@@ -130,16 +130,16 @@ static void print_shape(const struct model *m, const struct store *st)
 static void print_plan(const struct model *m, const struct options *o)
 {
 	const struct shape *s = &m->shape;
-	const struct kv_format *kv = kv_format_find("bf16");
-	size_t row = model_kv_row_bytes(s, kv), state = s->layers_rec ? state_slot_bytes(&s->state) : 0;
+	struct kv_rows kv = model_kv_default(ARITH_FAST);
+	size_t row = model_kv_row_bytes(s, &kv), state = s->layers_rec ? state_slot_bytes(&s->state) : 0;
 	int ctx = o->ctx_size ? o->ctx_size : s->ctx_max, rows = o->step_rows ? o->step_rows : 512;
-	double pages = (double)o->parallel * (double)model_kv_pages(ctx) * (double)model_kv_page_bytes(s, kv);
+	double pages = (double)o->parallel * (double)model_kv_pages(ctx) * (double)model_kv_page_bytes(s, &kv);
 	double states = (double)o->parallel * (double)state;
 	double work = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
 	double kept = o->kv_bytes && (double)o->kv_bytes < pages ? (double)o->kv_bytes : pages;
 	char b[32];
 
-	printf("keys, values   %zu bytes per token (%s)\n", row, kv->name);
+	printf("keys, values   %zu bytes per token (%s)\n", row, kv.all.k->name);
 	printf("state          %zu bytes per sequence\n", state);
 	printf("\nmemory for %d sequence%s of %d tokens\n", o->parallel, o->parallel == 1 ? "" : "s", ctx);
 	printf("  weights      %12s  mapped from the files\n", bytes_text(b, sizeof(b), (double)s->weight_bytes));

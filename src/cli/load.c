@@ -268,7 +268,7 @@ static size_t kv_most(const struct session *s, const struct model_opts *mo)
 
 	if (!shape->layers_attn)
 		return 0;
-	return size_mul(model_kv_page_bytes(shape, mo->kv), size_mul((size_t)mo->slots, model_kv_pages(mo->ctx_max)));
+	return size_mul(model_kv_page_bytes(shape, &mo->kv), size_mul((size_t)mo->slots, model_kv_pages(mo->ctx_max)));
 }
 
 /* And with them the pages of kept prefixes, which lie in the same pool, or one
@@ -308,9 +308,9 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 	if (!o->kv_bytes)
 		p->kv = least(pool_most(most, p->prefix), rest / 8 * 5);
 	p->parked = least(most, rest / 8);
-	if (shape->layers_attn && p->kv < model_kv_page_bytes(shape, mo->kv))
+	if (shape->layers_attn && p->kv < model_kv_page_bytes(shape, &mo->kv))
 		return err_set(err, E_LIMIT, "--memory %zu MB: %zu KB are left for keys and values, and one page has %zu KB",
-		               o->memory_bytes / MB, p->kv / 1024, model_kv_page_bytes(shape, mo->kv) / 1024);
+		               o->memory_bytes / MB, p->kv / 1024, model_kv_page_bytes(shape, &mo->kv) / 1024);
 	return 0;
 }
 
@@ -331,7 +331,7 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 	         eo->step_rows, eo->queue_max);
 	log_info("memory %zu MB: weights mapped %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
 	         "kept prefixes up to %zu, preempted up to %zu, drafting up to %zu", plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB,
-	         p->kv / MB, shape->layers_attn ? p->kv / model_kv_row_bytes(shape, mo->kv) : 0, p->prefix / MB, p->parked / MB,
+	         p->kv / MB, shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
 	         p->draft / MB);
 	for (int i = 0; i < eo->n_drafter; i++)
 		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
@@ -396,7 +396,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		return rc;
 	mo = (struct model_opts){
 		.arith = o->arith, .slots = o->parallel, .ctx_max = o->ctx_size ? o->ctx_size : ctx_default(s, o),
-		.step_rows = o->step_rows, .tape_rows = drafts_tokens(o), .kv = kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16"),
+		.step_rows = o->step_rows, .tape_rows = drafts_tokens(o), .kv = model_kv_default(o->arith),
 	};
 	plan.weights = (size_t)s->model->shape.weight_bytes;
 	plan.states = size_mul((size_t)mo.slots, state_slot_bytes(&s->model->shape.state));

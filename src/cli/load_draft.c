@@ -96,13 +96,14 @@ size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_
 {
 	size_t prefix = o->prefix_bytes < memory / 8 ? o->prefix_bytes : memory / 8, page;
 	const struct shape *s = d->model ? &d->model->shape : NULL;
+	struct kv_rows kv = model_kv_default(o->arith);
 	size_t most, states;
 
 	if (!s || !drafts_tokens(o))
 		return 0;
 	if (ctx_max > s->ctx_max)
 		ctx_max = s->ctx_max;
-	page = model_kv_page_bytes(s, kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16"));
+	page = model_kv_page_bytes(s, &kv);
 	most = size_mul(page, size_mul((size_t)o->parallel, model_kv_pages(ctx_max)));
 	d->kv_bytes = most < memory / 16 ? most : memory / 16;
 	if (d->kv_bytes < page)

@@ -111,11 +111,16 @@ static int complete(struct model *m, const struct model_opts *opts, struct err *
 		               m->shape.ctx_max);
 	if (!o->ctx_max)
 		o->ctx_max = m->shape.ctx_max;
-	if (!o->kv)
-		o->kv = kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16");
-	assert(o->kv);
+	if (o->kv.layer && m->shape.layers_attn) {
+		struct kv_pair *own = arena_alloc(&m->arena, size_mul((size_t)m->shape.layers_attn, sizeof *own));
+
+		memcpy(own, o->kv.layer, (size_t)m->shape.layers_attn * sizeof *own);
+		o->kv.layer = own;
+	} else if (!o->kv.all.k) {
+		o->kv = model_kv_default(o->arith);
+	}
 	if (!o->kv_bytes)
-		o->kv_bytes = size_mul(model_kv_page_bytes(&m->shape, o->kv),
+		o->kv_bytes = size_mul(model_kv_page_bytes(&m->shape, &o->kv),
 		                       size_mul((size_t)o->slots, model_kv_pages(o->ctx_max)));
 	return 0;
 }
@@ -126,7 +131,7 @@ static int open_caches(struct model *m, struct err *err)
 
 	if (s->layers_attn) {
 		struct paged_opts o = {
-			.layers = s->layers_attn, .heads = s->heads_kv, .dim = s->dim, .fmt = m->opts.kv,
+			.layers = s->layers_attn, .heads = s->heads_kv, .dim = s->dim, .rows = m->opts.kv,
 			.page_rows = PAGE_ROWS, .slots = m->opts.slots, .ctx_max = m->opts.ctx_max,
 			.bytes_max = m->opts.kv_bytes,
 		};
@@ -181,14 +186,23 @@ void model_close(struct model *m)
 	free(m);
 }
 
-size_t model_kv_page_bytes(const struct shape *s, const struct kv_format *fmt)
+size_t model_kv_page_bytes(const struct shape *s, const struct kv_rows *kv)
 {
-	return model_kv_row_bytes(s, fmt) * PAGE_ROWS;
+	return model_kv_row_bytes(s, kv) * PAGE_ROWS;
 }
 
-size_t model_kv_row_bytes(const struct shape *s, const struct kv_format *fmt)
+size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv)
 {
-	return s->layers_attn ? (size_t)s->layers_attn * 2 * (size_t)s->heads_kv * fmt->row_bytes(s->dim) : 0;
+	size_t n = 0;
+
+	for (int i = 0; i < s->layers_attn; i++)
+		n += (size_t)s->heads_kv * kv_pair_bytes(kv_rows_at(kv, i), s->dim);
+	return n;
+}
+
+struct kv_rows model_kv_default(enum arith arith)
+{
+	return kv_rows_of(kv_format_find(arith == ARITH_F32 ? "f32" : "bf16"));
 }
 
 size_t model_kv_pages(int ctx)

@@ -37,7 +37,9 @@ struct model_opts {
 	int tape_rows;                          /* most tentative rows of one sequence and step */
 	size_t kv_bytes;                        /* bound of the page pool; 0: slots * ctx_max rows */
 	size_t snap_bytes;                      /* bound of state snapshots */
-	const struct kv_format *kv;             /* NULL: f32 under ARITH_F32, bf16 under ARITH_FAST */
+	/* all.k NULL: f32 under ARITH_F32, bf16 under ARITH_FAST.  kv.layer, by order
+	 * among the attention layers, is copied. */
+	struct kv_rows kv;
 };
 
 struct model_ops {
@@ -84,8 +86,9 @@ int model_attach(struct model *m, struct backend *be, const struct model_opts *o
 
 /* Sizes for plans: bytes of one position and of one page over all attention
  * layers; pages that ctx positions take. */
-size_t model_kv_row_bytes(const struct shape *s, const struct kv_format *fmt);
-size_t model_kv_page_bytes(const struct shape *s, const struct kv_format *fmt);
+size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv);
+size_t model_kv_page_bytes(const struct shape *s, const struct kv_rows *kv);
+struct kv_rows model_kv_default(enum arith arith);
 size_t model_kv_pages(int ctx);
 
 extern const struct model_ops *const models[];  /* models.c; NULL-ended */

@@ -73,6 +73,19 @@ float f16_to_float(uint16_t h)
 	return from_bits(sign | to_bits((float)man * 0x1p-24f));
 }
 
+uint16_t float_to_f16(float f)
+{
+	uint32_t u = to_bits(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
+
+	if (a > 0x7f800000)
+		return (uint16_t)(sign | 0x7e00);
+	if (a >= 0x477ff000)                    /* 65520: half way to 2^16 */
+		return (uint16_t)(sign | 0x7c00);
+	if (a < 0x38800000)                     /* below 2^-14: the sum rounds to steps of 2^-24 */
+		return (uint16_t)(sign | (to_bits(from_bits(a) + 0.5f) - to_bits(0.5f)));
+	return (uint16_t)(sign | (a - (112u << 23) + 0xfff + (a >> 13 & 1)) >> 13);
+}
+
 static float e4m3_to_float(uint8_t b)
 {
 	uint32_t sign = (uint32_t)(b & 0x80) << 24, exp = b >> 3 & 15, man = b & 7;

@@ -43,6 +43,7 @@ void dtype_to_float(float *out, const void *p, enum dtype t, size_t n);
 float bf16_to_float(uint16_t h);
 uint16_t float_to_bf16(float f);                        /* nearest even, NaN stays NaN */
 float f16_to_float(uint16_t h);
+uint16_t float_to_f16(float f);                         /* nearest even, NaN stays NaN */
 
 /* The arithmetic of a pass: reference, or what serving uses. */
 enum arith { ARITH_F32, ARITH_FAST };
@@ -145,24 +146,46 @@ struct vec_kernels {
 void vec_kernels(struct vec_kernels *k, enum cpu_level level);
 
 /* How a token's K or V vector of one head is written in the cache.  Without
- * state: the bytes depend on the vector alone. */
+ * state: the bytes depend on the vector alone.  A format may turn vectors by a
+ * fixed rotation first; then queries are turned likewise, scores are the same,
+ * and what mix sums up is turned back once.  docs/kv-cache.md has the formats. */
+enum kv_side { KV_KEYS, KV_VALUES };
 struct kv_kernels;
 struct kv_format {
-	const char *name;               /* "bf16", "f32" */
-	size_t (*row_bytes)(int dim);
-	void (*encode)(void *row, const float *x, int dim);
+	const char *name;               /* "bf16", "u8g64" */
+	size_t (*row_bytes)(int dim);   /* 0: not for heads of this size */
+	/* The truth: what a row stands for, turned if the format turns. */
 	void (*decode)(float *x, const void *row, int dim);
-	/* Rows lie one after the other.  For each of nq queries j: score[j][i] =
-	 * q[j] . row_i for i < n, in the 16-partial order; and
-	 * acc[j][d] = fma(p[j][i], row_i[d], acc[j][d]) over rising i. */
 	void (*kernels)(struct kv_kernels *k, enum cpu_level level);
 };
+/* The same bits at every level.  Rows lie one after the other. */
 struct kv_kernels {
-	/* score, p: [nq][ld]; q, acc: [nq][dim] */
-	void (*score)(float *score, size_t ld, const float *q, int nq, const void *rows, int n, int dim);
+	void (*encode)(void *row, const float *x, int dim, enum kv_side side);
+	/* The rotation and its inverse, in place; NULL: there is none. */
+	void (*turn)(float *x, int dim);
+	void (*turn_back)(float *x, int dim);
+	/* A query, turned already, as score wants it: query_bytes(dim), 64-byte aligned. */
+	size_t (*query_bytes)(int dim);
+	void (*query)(void *to, const float *q, int dim);
+	/* For each of nq queries j, query_bytes apart: score[j][i] = q[j] . row_i for
+	 * i < n.  Plain rows: in the 16-partial order.  Coded rows: the query is int16
+	 * with one scale, the order is at the head of kv_coded.c. */
+	void (*score)(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim);
+	/* acc[j][d] = fma(p[j][i], decoded row_i[d], acc[j][d]) over rising i; p: [nq][ld]. */
 	void (*mix)(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim);
 };
 extern const struct kv_format *const kv_formats[];      /* NULL-ended */
 const struct kv_format *kv_format_find(const char *name);
+
+/* The formats of a model's attention layers. */
+struct kv_pair { const struct kv_format *k, *v; };
+struct kv_rows {
+	struct kv_pair all;             /* of every layer, unless */
+	const struct kv_pair *layer;    /* [layers]; NULL: all */
+};
+static inline struct kv_rows kv_rows_of(const struct kv_format *f) { return (struct kv_rows){ .all = { f, f } }; }
+static inline struct kv_pair kv_rows_at(const struct kv_rows *r, int layer) { return r->layer ? r->layer[layer] : r->all; }
+/* K and V of one head; 0 when one of them is not for heads of this size. */
+size_t kv_pair_bytes(struct kv_pair pair, int dim);
 
 #endif

@@ -328,14 +328,30 @@ static void quantise(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, c
 	}
 }
 
-static void score_f32(float *score, size_t ld, const float *q, int nq, const void *rows, int n, int dim)
+static size_t query_bytes(int dim) { return ((size_t)dim * sizeof(float) + 63) / 64 * 64; }
+static void query(void *to, const float *q, int dim) { memcpy(to, q, (size_t)dim * sizeof *q); }
+
+static void encode_f32(void *row, const float *x, int dim, enum kv_side side) { memcpy(row, x, (size_t)dim * 4); }
+
+static void encode_bf16(void *row, const float *x, int dim, enum kv_side side)
 {
-	product_f32(score, ld, rows, (size_t)dim * 4, n, q, (size_t)dim, nq, dim);
+	uint8_t *p = row;
+
+	for (int i = 0; i < dim; i++) {
+		uint16_t h = float_to_bf16(x[i]);
+
+		memcpy(p + 2 * i, &h, 2);
+	}
 }
 
-static void score_bf16(float *score, size_t ld, const float *q, int nq, const void *rows, int n, int dim)
+static void score_f32(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim)
 {
-	product_bf16(score, ld, rows, (size_t)dim * 2, n, q, (size_t)dim, nq, dim);
+	product_f32(score, ld, rows, (size_t)dim * 4, n, q, query_bytes(dim) / sizeof(float), nq, dim);
+}
+
+static void score_bf16(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim)
+{
+	product_bf16(score, ld, rows, (size_t)dim * 2, n, q, query_bytes(dim) / sizeof(float), nq, dim);
 }
 
 /* V vectors of 16 dims for Q queries.  With ahead, fetches rows before their turn. */
@@ -450,7 +466,7 @@ const struct lane_table LANES(lane_table) = {
 	.quantise = quantise,
 	.mul_f32 = mul_f32, .mul_bf16 = mul_bf16, .mul_f16 = mul_f16, .mul_decoded = mul_decoded,
 	.mul_mxfp8 = mul_mxfp8,
-	.kv_f32 = { score_f32, mix_f32 },
-	.kv_bf16 = { score_bf16, mix_bf16 },
+	.kv_f32 = { encode_f32, NULL, NULL, query_bytes, query, score_f32, mix_f32 },
+	.kv_bf16 = { encode_bf16, NULL, NULL, query_bytes, query, score_bf16, mix_bf16 },
 	.peak = peak,
 };

@@ -21,6 +21,20 @@ struct lane_table {
 extern const struct lane_table lane_table_scalar, lane_table_avx2, lane_table_avx512;
 const struct lane_table *lane_table(enum cpu_level level);
 
+/* Cache rows of small codes (kv_coded.c): name, bits of a code, elements that share
+ * a scale and a bias (0: turned, one scale and no bias for the row). */
+#define KV_CODED(X) \
+	X(u8g32, 8, 32) X(u8g64, 8, 64) X(u8g128, 8, 128) X(u4g32, 4, 32) X(u4g64, 4, 64) X(u4g128, 4, 128)
+extern const struct kv_kernels kv_coded_scalar[], kv_coded_avx2[], kv_coded_avx512[];
+
+/* Of a row; 0: not for heads of this size. */
+size_t kv_coded_bytes(int bits, int group, int dim);
+void kv_coded_decode(float *x, const void *row, int dim, int bits, int group);
+/* Code i of a chunk of 64. */
+int kv_code_at(const uint8_t *chunk, int bits, int i);
+/* What the codes of a turned row stand for, 1 << bits numbers. */
+const int8_t *kv_book(int bits);
+
 /* Weights whose elements are small codes: value = scale * (code - zero) + bias,
  * with one scale (and bias) per group.  The integer kernels see only this. */
 struct coding {

@@ -106,6 +106,7 @@ static void weights_make(void)
 
 struct world {
 	struct backend *be;
+	struct kv_layer layer[LAYERS];
 	struct kv_view kv;
 	struct state_view st;
 	int32_t page[SEQS * 2048], page_of[SEQS * 2048], slot[SEQS];
@@ -120,15 +121,16 @@ static void world_open(struct world *w, struct backend *be, enum arith arith, co
                        int most)
 {
 	struct state_shape sh = { LAYERS, HK, HV, DK, DV, CH, WIDTH };
-	const struct kv_format *f = kv_format_find(fmt);
+	const struct kv_rows rows = kv_rows_of(kv_format_find(fmt));
 	int pages = 0;
 
 	memset(w, 0, sizeof *w);
 	w->be = be;
 	w->arith = arith;
 	w->most = most;
-	w->kv = (struct kv_view){ .fmt = f, .page_rows = page_rows, .heads = HEADS_KV, .dim = DIM, .page_max = 2048,
-	                          .page_bytes = LAYERS * 2 * HEADS_KV * (size_t)page_rows * f->row_bytes(DIM) };
+	w->kv = (struct kv_view){ .layer = w->layer, .page_rows = page_rows, .heads = HEADS_KV, .dim = DIM,
+	                          .page_max = 2048,
+	                          .page_bytes = kv_layers_lay(w->layer, LAYERS, &rows, HEADS_KV, DIM, page_rows) };
 	for (int i = 0; i < SEQS; i++)
 		for (int at_ = 0; at_ < lengths[i] + TAPE; at_ += page_rows)
 			w->page_of[i * 2048 + at_ / page_rows] = pages++;

@@ -170,6 +170,7 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 /* A sequence of its own: pages in reverse order, so that a wrong page shows. */
 struct seq {
 	struct backend *be;
+	struct kv_layer layer;
 	struct kv_view view;
 	int32_t page[64], slot;
 	struct span span;
@@ -179,13 +180,13 @@ struct seq {
 
 static void seq_open(struct seq *s, enum cpu_level level, const char *fmt, int page_rows, int heads, int dim, int ctx)
 {
-	const struct kv_format *f = kv_format_find(fmt);
+	const struct kv_rows rows = kv_rows_of(kv_format_find(fmt));
 	int pages = (ctx + page_rows - 1) / page_rows;
 
 	assert(pages <= 64);
 	*s = (struct seq){ .be = backend_cpu_open(2, level) };
-	s->view = (struct kv_view){ .page_bytes = 2 * (size_t)heads * (size_t)page_rows * f->row_bytes(dim), .fmt = f,
-	                            .page_rows = page_rows, .heads = heads, .dim = dim, .page = s->page, .page_max = 64 };
+	s->view = (struct kv_view){ .page_bytes = kv_layers_lay(&s->layer, 1, &rows, heads, dim, page_rows),
+	                            .layer = &s->layer, .page_rows = page_rows, .heads = heads, .dim = dim, .page = s->page, .page_max = 64 };
 	for (int i = 0; i < pages; i++)
 		s->page[i] = pages - 1 - i;
 	s->view.base = s->be->ops->alloc(s->be, s->view.page_bytes * (size_t)pages);

@@ -840,9 +840,11 @@ static void life_open(struct life *l, const struct truth *truth, unsigned combo)
 		if (!(combo & 1u << k))
 			continue;
 		if (k == PAGED) {
-			size_t page = w->paged.fmt->row_bytes(w->paged.dim) * (size_t)w->paged.layers * 2
-			              * (size_t)w->paged.heads * (size_t)w->paged.page_rows;
+			size_t page = 0;
 
+			for (int y = 0; y < w->paged.layers; y++)
+				page += kv_pair_bytes(kv_rows_at(&w->paged.rows, y), w->paged.dim);
+			page *= (size_t)w->paged.heads * (size_t)w->paged.page_rows;
 			page = (page + 63) / 64 * 64;
 			whole = w->slots * pages_for(l, w->ctx_max);
 			w->paged.bytes_max = page * (size_t)(tight == 0 ? 1 + draw(l, whole) : tight * whole) + 63;

@@ -17,17 +17,35 @@ int cpu_threads = 1;
 /* Query heads per key head; frequencies of the rotation. */
 enum { GROUP = 2, FREQS = 2, FILL_MAX = 256 };
 
+/* Any of the list that takes heads of dim. */
+static const struct kv_format *format_for(uint64_t bits, int dim)
+{
+	int n = 0;
+
+	while (kv_formats[n])
+		n++;
+	for (uint64_t i = bits;; i++)
+		if (kv_formats[i % (uint64_t)n]->row_bytes(dim))
+			return kv_formats[i % (uint64_t)n];
+}
+
 static void cpu_open(struct world *w, uint64_t bits)
 {
+	static struct kv_pair pairs[2];         /* by layer */
 	const int level = (int)cpu_detect();
 	struct state_shape *h = &w->state.shape;
 
 	w->be = backend_cpu_open(cpu_threads, (enum cpu_level)(bits % (uint64_t)(level + 1)));
 	bits >>= 8;
-	w->paged.fmt = kv_formats[bits & 1];
+	w->paged.rows = kv_rows_of(kv_formats[bits & 1]);
+	if (bits >> 16 & 1) {
+		w->paged.rows.layer = pairs;
+		for (int i = 0; i < 4; i++)
+			*(i % 2 ? &pairs[i / 2].v : &pairs[i / 2].k) = format_for(bits >> (17 + 8 * i) & 255, 64);
+	}
 	w->paged.layers = 1 + (int)(bits >> 1 & 1);
 	w->paged.heads = 1 + (int)(bits >> 2 & 1);
-	w->paged.dim = (int[]){ 16, 8, 24, 20 }[bits >> 3 & 3];
+	w->paged.dim = w->paged.rows.layer ? 64 : (int[]){ 16, 8, 24, 20 }[bits >> 3 & 3];
 	h->layers = 1 + (int)(bits >> 5 & 1);
 	h->heads_k = 1 + (int)(bits >> 6 & 1);
 	h->heads_v = h->heads_k * (1 + (int)(bits >> 7 & 1));
@@ -197,7 +215,7 @@ static void cpu_oracle(struct world *w, const int32_t *tok, int first, int n, ui
 
 	paged.slots = state.slots = 1;
 	paged.page_rows = 64;
-	paged.bytes_max = (size_t)1 << 20;
+	paged.bytes_max = (size_t)1 << 21;
 	if (w->kind[PAGED])
 		caches_add(&set, kind[PAGED] = paged_open(w->be, &paged, NULL));
 	if (w->kind[STATE])

@@ -13,17 +13,23 @@
 const char *const kind_name[KINDS] = { "paged", "state", "pooled" };
 bool toy_far;
 
-static size_t toy_row_bytes(int dim)
-{
-	return (size_t)dim;
-}
+/* Formats of two sizes, so that layers and sides differ. */
+static size_t toy_row_bytes(int dim) { return (size_t)dim; }
+static size_t toy_wide_bytes(int dim) { return (size_t)dim + 3; }
 
 static const struct kv_format toy_format = { .name = "toy", .row_bytes = toy_row_bytes };
+static const struct kv_format toy_wide = { .name = "toy wide", .row_bytes = toy_wide_bytes };
+static const struct kv_pair toy_pair[2][2] = {
+	{ { &toy_format, &toy_wide }, { &toy_format, &toy_format } },
+	{ { &toy_wide, &toy_wide }, { &toy_wide, &toy_format } },
+};
 
 static void toy_open(struct world *w, uint64_t bits)
 {
 	w->be = toy_backend_open(toy_far);
-	w->paged.fmt = &toy_format;
+	w->paged.rows = kv_rows_of(&toy_format);
+	if (bits >> 7 & 3)
+		w->paged.rows.layer = toy_pair[bits >> 8 & 1];
 	w->paged.layers = 1 + (int)(bits & 1);
 	w->paged.heads = 1 + (int)(bits >> 1 & 1);
 	w->paged.dim = (int[]){ 8, 3, 5, 1 }[bits >> 2 & 3];
@@ -54,11 +60,10 @@ static uint64_t input(int32_t tok, int pos, int layer)
 static uint8_t *kv_at(const struct kv_view *v, int item, int layer, int kv, int head, int pos)
 {
 	int32_t page = v->page[item * v->page_max + pos / v->page_rows];
-	size_t row = v->fmt->row_bytes(v->dim);
-	size_t block = (size_t)((layer * 2 + kv) * v->heads + head);
+	const struct kv_layer *y = &v->layer[layer];
 
-	return v->base + (size_t)page * v->page_bytes
-	       + (block * (size_t)v->page_rows + (size_t)(pos % v->page_rows)) * row;
+	return v->base + (size_t)page * v->page_bytes + y->at[kv]
+	       + (size_t)(head * v->page_rows + pos % v->page_rows) * y->row_bytes[kv];
 }
 
 static void attend(const struct world *w, const struct item *it, int n)

@@ -202,7 +202,7 @@ static void sim_open(struct sim *s, int states, bool kv)
 	const struct kv_format *fmt = kv_format_find("bf16");
 	struct state_shape shape = { .layers = 4, .heads_k = 1, .heads_v = 1, .dim_k = 128, .dim_v = 128,
 	                             .conv_channels = 16, .conv_width = 4 };
-	struct paged_opts po = { .layers = 1, .heads = 1, .fmt = fmt, .page_rows = PAGE_ROWS, .slots = 1, .ctx_max = CTX };
+	struct paged_opts po = { .layers = 1, .heads = 1, .rows = kv_rows_of(fmt), .page_rows = PAGE_ROWS, .slots = 1, .ctx_max = CTX };
 	struct state_opts so = { .slots = 1, .snap_bytes_max = SIZE_MAX / 2 };
 	size_t state_bytes, per_token;
 

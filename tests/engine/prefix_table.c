@@ -129,9 +129,9 @@ int main(int argc, char **argv)
 	be = backend_cpu_open(threads, cpu_detect());
 	CHECK(!store_open(&st, path, &err), "%s", err.msg);
 	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
-	mo.kv = kv_format_find("bf16");
+	mo.kv = model_kv_default(ARITH_FAST);
 	mo.snap_bytes = eo.prefix_bytes;
-	mo.kv_bytes = model_kv_page_bytes(&m->shape, mo.kv) * model_kv_pages(8 * mo.ctx_max);
+	mo.kv_bytes = model_kv_page_bytes(&m->shape, &mo.kv) * model_kv_pages(8 * mo.ctx_max);
 	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
 	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
 	table(e, m->shape.vocab, runs);

@@ -44,7 +44,7 @@ struct rig {
 static struct rig rig_open(struct store *st, const char *dir)
 {
 	struct model_opts mo = { .arith = ARITH_FAST, .slots = 2, .ctx_max = CTX, .step_rows = STEP,
-	                         .snap_bytes = (size_t)1 << 30, .kv = kv_format_find("bf16") };
+	                         .snap_bytes = (size_t)1 << 30, .kv = model_kv_default(ARITH_FAST) };
 	struct engine_opts eo = { .seqs_max = 2, .step_rows = STEP, .logit_rows = STEP, .queue_max = 4,
 	                          .prefix_bytes = (size_t)1 << 29, .by_hand = true, .disk_dir = dir,
 	                          .disk_bytes = (uint64_t)1 << 30, .disk_io = world_io(), .clock = &still };

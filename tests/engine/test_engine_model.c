@@ -63,7 +63,9 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
 	if (seed % 2) {
 		/* Pages for one whole sequence and a bit: the answers do not fit together. */
-		mo.kv_bytes = model_kv_page_bytes(&m->shape, kv_format_find("bf16")) * (model_kv_pages(CTX) + 2);
+		struct kv_rows kv = model_kv_default(ARITH_FAST);
+
+		mo.kv_bytes = model_kv_page_bytes(&m->shape, &kv) * (model_kv_pages(CTX) + 2);
 	}
 	if (drafts) {
 		struct model_opts so = mo;

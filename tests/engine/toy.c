@@ -99,7 +99,7 @@ static uint8_t *row_at(const struct kv_view *v, int item, int pos)
 {
 	int32_t page = v->page[(size_t)item * (size_t)v->page_max + (size_t)(pos / v->page_rows)];
 
-	return v->base + (size_t)page * v->page_bytes + (size_t)(pos % v->page_rows) * v->fmt->row_bytes(v->dim);
+	return v->base + (size_t)page * v->page_bytes + (size_t)(pos % v->page_rows) * v->layer[0].row_bytes[KV_KEYS];
 }
 
 static void forward(struct model *m, struct pass *p)
@@ -160,7 +160,7 @@ struct model *toy_open(const struct toy_opts *o)
 	const struct kv_format *fmt = kv_format_find("f32");
 	size_t page_bytes = 2 * (size_t)o->page_rows * fmt->row_bytes(DIM);
 	int pages = o->pages ? o->pages : o->slots * (o->ctx_max / o->page_rows + 1) + 1;
-	struct paged_opts po = { .layers = 1, .heads = 1, .dim = DIM, .fmt = fmt, .page_rows = o->page_rows,
+	struct paged_opts po = { .layers = 1, .heads = 1, .dim = DIM, .rows = kv_rows_of(fmt), .page_rows = o->page_rows,
 	                         .slots = o->slots, .ctx_max = o->ctx_max, .bytes_max = (size_t)pages * page_bytes };
 	struct state_opts so = { .shape = shape, .slots = o->slots, .tape_rows = DRAFT_MAX,
 	                         .snap_bytes_max = (size_t)(o->snaps ? o->snaps : 64) * (state_slot_bytes(&shape) + 256) };

@@ -13,7 +13,7 @@ int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o
 {
 	struct model_opts mo = {
 		.arith = o->arith, .slots = o->slots, .ctx_max = o->ctx_max, .step_rows = o->step_rows,
-		.tape_rows = o->tape_rows, .snap_bytes = (size_t)1 << 28,
+		.tape_rows = o->tape_rows, .kv = o->kv, .snap_bytes = (size_t)1 << 28,
 	};
 	struct pass *p = &d->pass;
 	int code;

@@ -22,6 +22,7 @@ struct driver_opts {
 	int threads;
 	enum cpu_level level;
 	int slots, ctx_max, step_rows, tape_rows;
+	struct kv_rows kv;              /* empty: what goes with arith */
 };
 
 /* One sequence's part of a step. */

@@ -42,6 +42,7 @@ static const struct { const char *name; struct made_qwen q; int64_t params, kv_r
 
 static void test_real_sizes(void **state)
 {
+	const struct kv_format *bf16 = kv_format_find("bf16");
 	size_t n = getenv("WEFT_TEST_QUICK") ? 2 : sizeof sizes / sizeof *sizes;
 
 	for (size_t i = 0; i < n; i++) {
@@ -69,7 +70,7 @@ static void test_real_sizes(void **state)
 		if (m->shape.params != sizes[i].params)
 			fail_msg("%s: %lld parameters, published are %lld", sizes[i].name, (long long)m->shape.params,
 			         (long long)sizes[i].params);
-		assert_int_equal(model_kv_row_bytes(&m->shape, kv_format_find("bf16")), sizes[i].kv_row);
+		assert_int_equal(model_kv_row_bytes(&m->shape, &(struct kv_rows){ .all = { bf16, bf16 } }), sizes[i].kv_row);
 		assert_int_equal((size_t)m->shape.layers_rec * state_floats(&m->shape.state) * sizeof(float), sizes[i].state);
 		assert_non_null(store_find(st, "mtp.fc.weight")->ignored);
 		model_close(m);

@@ -560,49 +560,151 @@ static void round_vec(void)
 	fence_drop(&fb);
 }
 
+/* A score of coded rows within float rounding of the sum of what the codes stand
+ * for, with the query as int16: then got itself, else a NaN. */
+static float score_near(float got, const float *q, const float *row, int dim)
+{
+	float top = 0, most = 0, scale, inv;
+	double sum = 0, size = 0;
+
+	for (int i = 0; i < dim; i++) {
+		top = fmaxf(top, fabsf(q[i]));
+		most = fmaxf(most, fabsf(row[i]));      /* scale times code and bias may be as large as that */
+	}
+	scale = top < 1e-30f ? 0 : top / (127 * 128);
+	inv = scale > 0 ? 1 / scale : 0;
+	for (int i = 0; i < dim; i++) {
+		double x = (double)scale * (double)rintf(fminf(fmaxf(q[i] * inv, -127 * 128), 127 * 128));
+
+		sum += x * (double)row[i];
+		size += fabs(x * (double)most);
+	}
+	return fabs((double)got - sum) <= 2e-6 * size + 1e-37 ? got : NAN;
+}
+
+/* A head size that the format takes. */
+static int kv_dim(const struct kv_format *f)
+{
+	for (;;) {
+		int dim = pick(2) ? 32 << pick(5) : pick(2) ? 32 * (1 + pick(8)) : 2 * (1 + pick(90));
+
+		if (f->row_bytes(dim))
+			return dim;
+	}
+}
+
+static void kv_fill(float *x, int n, enum value v)
+{
+	float offset = pick(2) ? 3 * uniform() : 0, scale = v == V_HUGE ? 1e4f : v == V_TINY ? 1e-6f : v == V_ZERO_SCALE ? 0 : 1;
+
+	for (int i = 0; i < n; i++)
+		x[i] = (uniform() + offset) * scale * (v == V_EDGE && i == n / 3 ? 50 : 1);
+}
+
+/* Affine codes: within half a step, the step being what the format's name says of
+ * each group's range, and the range a little more than that for the rounding of
+ * its ends to f16. */
+static bool kv_near(const char *name, const float *x, const float *dec, int dim)
+{
+	int bits = 0, group = 0;
+
+	if (sscanf(name, "u%dg%d", &bits, &group) != 2)
+		return false;
+	for (int g = 0; g < dim; g += group) {
+		float lo = INFINITY, hi = -INFINITY, step;
+
+		for (int i = g; i < g + group; i++) {
+			lo = fminf(lo, x[i]);
+			hi = fmaxf(hi, x[i]);
+		}
+		step = (hi - lo + 0x1p-10f * fabsf(lo)) / (float)((1 << bits) - 1) * (1 + 0x1p-9f) + 0x1p-23f;
+		for (int i = g; i < g + group; i++)
+			if (fabsf(x[i] - dec[i]) > step * 0.505f)
+				return false;
+	}
+	return true;
+}
+
 static void round_kv(const struct kv_format *f)
 {
-	int dim = pick(2) ? 64 * (1 + pick(4)) : 2 * (1 + pick(90)), n = 1 + pick(70), nq = 1 + pick(9);
+	int dim = kv_dim(f), n = 1 + pick(70), nq = 1 + pick(9);
 	size_t ld = (size_t)n + (size_t)pick(5), bytes = f->row_bytes(dim);
-	struct fence rows, q, score, acc;
+	bool plain = !strcmp(f->name, "f32") || !strcmp(f->name, "bf16");
+	struct fence rows, q, score, acc, query;
 	float *x = xmalloc((size_t)dim * 4), *dec = xmalloc((size_t)n * (size_t)dim * 4);
-	float *want = xmalloc((size_t)nq * (size_t)dim * 4);
+	float *want = xmalloc((size_t)nq * (size_t)dim * 4), *first = xmalloc((size_t)nq * ld * 4);
+	enum value v = (enum value)pick(VALUES);
 
 	fence_make(&rows, bytes * (size_t)n, pick(2), (size_t)pick(9));
 	fence_make(&q, (size_t)nq * (size_t)dim * 4, 1, 0);
-	for (int i = 0; i < nq * dim; i++)
-		((float *)q.p)[i] = uniform();
+	kv_fill((float *)q.p, nq * dim, v);
 	for (int r = 0; r < n; r++) {
-		for (int i = 0; i < dim; i++)
-			x[i] = uniform();
-		f->encode(rows.p + (size_t)r * bytes, x, dim);
+		enum kv_side side = (enum kv_side)pick(2);
+		struct kv_kernels k;
+
+		kv_fill(x, dim, (enum value)pick(VALUES));
+		for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+			struct fence row;
+			int sig;
+
+			f->kernels(&k, l);
+			fence_make(&row, bytes, 1, 0);
+			memset(row.p, l ? 0x33 : 0x44, bytes);
+			sig = GUARD(k.encode(row.p, x, dim, side));
+			if (!l)
+				memcpy(rows.p + (size_t)r * bytes, row.p, bytes);
+			if (sig || memcmp(rows.p + (size_t)r * bytes, row.p, bytes))
+				fail_at(sig ? signal_name(sig) : f->name, l, dim, r);
+			fence_drop(&row);
+		}
 		f->decode(dec + (size_t)r * (size_t)dim, rows.p + (size_t)r * bytes, dim);
-		for (int i = 0; i < dim; i++)
+		for (int i = 0; i < dim && plain; i++)
 			if (fabsf(x[i] - dec[r * dim + i]) > 0x1p-8f * fabsf(x[i])) {
 				fail_at(f->name, 0, dim, i);
 				break;
 			}
+		if (!plain) {
+			float *back = xmalloc((size_t)dim * 4);
+
+			memcpy(back, dec + (size_t)r * (size_t)dim, (size_t)dim * 4);
+			if (k.turn_back)
+				k.turn_back(back, dim);
+			else if (!kv_near(f->name, x, back, dim))
+				fail_at(f->name, 0, dim, r);
+			free(back);
+		}
 	}
 	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
 		struct kv_kernels k;
 		float *s = fence_make(&score, ((size_t)(nq - 1) * ld + (size_t)n) * 4, 1, 0);
 		float *a = fence_make(&acc, (size_t)nq * (size_t)dim * 4, 1, 0);
-		int sig, bad = 0;
+		size_t q_bytes;
+		int sig = 0, bad = 0;
 
 		memset(s, 0x5a, score.bytes);
 		f->kernels(&k, l);
-		sig = GUARD(k.score(s, ld, (float *)q.p, nq, rows.p, n, dim));
+		q_bytes = k.query_bytes(dim);
+		fence_make(&query, q_bytes * (size_t)nq, 0, 0);
+		for (int j = 0; j < nq && !sig; j++)
+			sig = GUARD(k.query(query.p + (size_t)j * q_bytes, (float *)q.p + j * dim, dim));
+		if (!sig)
+			sig = GUARD(k.score(s, ld, query.p, nq, rows.p, n, dim));
 		for (int j = 0; j < nq && !sig; j++)
 			for (size_t r = 0; r < ld && (size_t)j * ld + r < score.bytes / 4; r++) {
+				size_t at = (size_t)j * ld + r;
 				float e;
 
 				memset(&e, 0x5a, 4);
-				if (r < (size_t)n)
+				if (r < (size_t)n && plain)
 					e = truth_dot((float *)q.p + j * dim, dec + r * (size_t)dim, dim);
-				bad |= !same(e, s[(size_t)j * ld + r]);
+				else if (r < (size_t)n && l)
+					e = first[at];
+				else if (r < (size_t)n)
+					e = first[at] = score_near(s[at], (float *)q.p + j * dim, dec + r * (size_t)dim, dim);
+				bad |= !same(e, s[at]);
 			}
 		if (sig || bad)
-			fail_at(sig ? signal_name(sig) : "kv score", l, dim, n);
+			fail_at(sig ? signal_name(sig) : f->name, l, dim, n);
 		for (size_t i = 0; i < score.bytes / 4; i++)
 			s[i] = (float)(i % 7) * 0.25f;
 		for (int i = 0; i < nq * dim; i++)
@@ -617,12 +719,14 @@ static void round_kv(const struct kv_format *f)
 			fail_at(sig ? signal_name(sig) : "kv mix", l, dim, n);
 		fence_drop(&score);
 		fence_drop(&acc);
+		fence_drop(&query);
 	}
 	fence_drop(&rows);
 	fence_drop(&q);
 	free(x);
 	free(dec);
 	free(want);
+	free(first);
 }
 
 static void check_numbers(void)

@@ -10,13 +10,19 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-static uint8_t *kv_at(const struct kv_view *v, int item, int layer, int is_v, int head, int pos, size_t row_bytes)
+static uint8_t *kv_at(const struct kv_view *v, int item, int layer, enum kv_side side, int head, int pos)
 {
+	const struct kv_layer *y = &v->layer[layer];
 	int32_t page = v->page[(size_t)item * (size_t)v->page_max + (size_t)(pos / v->page_rows)];
-	size_t at = (((size_t)layer * 2 + (size_t)is_v) * (size_t)v->heads + (size_t)head) * (size_t)v->page_rows +
-	            (size_t)(pos % v->page_rows);
+	size_t row = (size_t)head * (size_t)v->page_rows + (size_t)(pos % v->page_rows);
 
-	return v->base + (size_t)page * v->page_bytes + at * row_bytes;
+	return v->base + (size_t)page * v->page_bytes + y->at[side] + row * y->row_bytes[side];
+}
+
+static void layer_kernels(struct kv_kernels kv[2], const struct kv_layer *y, enum cpu_level level)
+{
+	for (enum kv_side side = KV_KEYS; side <= KV_VALUES; side++)
+		y->fmt[side]->kernels(&kv[side], level);
 }
 
 struct append {
@@ -28,6 +34,7 @@ struct append {
 	size_t q_row, q_head;
 	const struct kv_view *view;
 	int layer;
+	struct kv_kernels kv[2];
 };
 
 static void append_rows(void *ctx, int begin, int end)
@@ -35,8 +42,8 @@ static void append_rows(void *ctx, int begin, int end)
 	struct append *d = ctx;
 	const struct attn *a = d->a;
 	const struct op_table *op = d->c->op;
-	const struct kv_format *fmt = d->view->fmt;
-	size_t row_bytes = fmt->row_bytes(a->dim), kv_row = (size_t)a->heads_kv * (size_t)a->dim;
+	const struct kv_kernels *keys = &d->kv[KV_KEYS], *values = &d->kv[KV_VALUES];
+	size_t kv_row = (size_t)a->heads_kv * (size_t)a->dim;
 	int nf = a->rope.n_freq;
 	float *cs = cpu_my_scratch(d->c), *sn = cs + nf;
 
@@ -55,6 +62,8 @@ static void append_rows(void *ctx, int begin, int end)
 			if (a->q_norm)
 				op->norm(q, q, a->dim, a->q_norm, a->eps);
 			op->rope(q, cs, sn, nf);
+			if (keys->turn)
+				keys->turn(q, a->dim);
 		}
 		for (int h = 0; h < a->heads_kv; h++) {
 			float *k = d->k + (size_t)r * kv_row + (size_t)h * (size_t)a->dim;
@@ -63,8 +72,8 @@ static void append_rows(void *ctx, int begin, int end)
 			if (a->k_norm)
 				op->norm(k, k, a->dim, a->k_norm, a->eps);
 			op->rope(k, cs, sn, nf);
-			fmt->encode(kv_at(d->view, item, d->layer, 0, h, pos, row_bytes), k, a->dim);
-			fmt->encode(kv_at(d->view, item, d->layer, 1, h, pos, row_bytes), v, a->dim);
+			keys->encode(kv_at(d->view, item, d->layer, KV_KEYS, h, pos), k, a->dim, KV_KEYS);
+			values->encode(kv_at(d->view, item, d->layer, KV_VALUES, h, pos), v, a->dim, KV_VALUES);
 		}
 	}
 }
@@ -73,8 +82,10 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
                    const float *v, const struct kv_view *view, int layer)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct append d = { p, c, a, q, k, v, q_row, q_head, view, layer };
+	struct append d = { .p = p, .c = c, .a = a, .q = q, .k = k, .v = v, .q_row = q_row, .q_head = q_head, .view = view,
+	                    .layer = layer };
 
+	layer_kernels(d.kv, &view->layer[layer], c->be.level);
 	assert(view->heads == a->heads_kv && view->dim == a->dim && 2 * a->rope.n_freq <= a->dim);
 	cpu_scratch(c, (size_t)a->rope.n_freq * 2 * sizeof(float) + 64);
 	cpu_range(c, append_rows, &d, p->n_row, 1);
@@ -87,10 +98,10 @@ struct attend {
 	struct pass *p;
 	struct cpu_backend *c;
 	const struct attn *a;
-	struct kv_kernels kv;
+	struct kv_kernels kv[2];
 	const float *q, *gate;
 	float *out;
-	size_t q_row, q_head, row_bytes;
+	size_t q_row, q_head, q_bytes;  /* q_bytes: of a query as score reads it */
 	const struct kv_view *view;
 	int layer, group, rows_most;    /* rows_most: of any unit */
 	const struct unit *unit;
@@ -102,15 +113,22 @@ enum { FETCH_K = 6, FETCH_V = 12 };     /* rows */
 
 /* A thread's memory: queries, scores, a segment's accumulators, merged ones. */
 struct desk {
-	float *q, *s, *acc, *m, *l, *all, *all_m, *all_l;
+	uint8_t *q;
+	float *s, *acc, *m, *l, *all, *all_m, *all_l;
 };
 
-static size_t desk_floats(int nq, int dim) { return (size_t)nq * (3 * (size_t)dim + ATTN_BLOCK + 4 + 16); }
-
-static struct desk desk_lay(float *p, int nq, int dim)
+static size_t desk_bytes(int nq, int dim, size_t q_bytes)
 {
-	size_t v = (size_t)nq * (size_t)dim;
-	struct desk k = { .q = p, .acc = p + v, .all = p + 2 * v, .s = p + 3 * v };
+	return (size_t)nq * (q_bytes + (2 * (size_t)dim + ATTN_BLOCK + 4 + 16) * sizeof(float));
+}
+
+static struct desk desk_of(const struct attend *d)
+{
+	int nq = d->rows_most * d->group;
+	size_t v = (size_t)nq * (size_t)d->a->dim;
+	uint8_t *q = cpu_my_scratch(d->c);
+	float *p = (float *)(void *)(q + (size_t)nq * d->q_bytes);
+	struct desk k = { .q = q, .acc = p, .all = p + v, .s = p + 2 * v };
 
 	k.m = k.s + (size_t)nq * ATTN_BLOCK;
 	k.l = k.m + nq;
@@ -119,24 +137,23 @@ static struct desk desk_lay(float *p, int nq, int dim)
 	return k;
 }
 
-static void load_queries(const struct attend *d, const struct unit *u, float *q)
+static void load_queries(const struct attend *d, const struct unit *u, uint8_t *q)
 {
 	for (int r = 0; r < u->n_row; r++)
-		for (int h = 0; h < d->group; h++, q += d->a->dim)
-			memcpy(q, d->q + (size_t)(u->row + r) * d->q_row +
-			          (size_t)(u->kv_head * d->group + h) * d->q_head,
-			       (size_t)d->a->dim * sizeof *q);
+		for (int h = 0; h < d->group; h++, q += d->q_bytes)
+			d->kv[KV_KEYS].query(q, d->q + (size_t)(u->row + r) * d->q_row +
+			                           (size_t)(u->kv_head * d->group + h) * d->q_head, d->a->dim);
 }
 
 /* Calls fn of the cache row format over each run of adjacent rows of keys [at, at + n). */
-static void scores(const struct attend *d, const struct unit *u, const float *q, int nq, float *s, int at, int n)
+static void scores(const struct attend *d, const struct unit *u, const uint8_t *q, int nq, float *s, int at, int n)
 {
 	for (int i = 0, run; i < n; i += run) {
 		run = d->view->page_rows - (at + i) % d->view->page_rows;
 		run = run < n - i ? run : n - i;
-		d->kv.score(s + i, ATTN_BLOCK, q, nq,
-		            kv_at(d->view, d->p->item[u->row], d->layer, 0, u->kv_head, at + i, d->row_bytes), run,
-		            d->a->dim);
+		d->kv[KV_KEYS].score(s + i, ATTN_BLOCK, q, nq,
+		                     kv_at(d->view, d->p->item[u->row], d->layer, KV_KEYS, u->kv_head, at + i), run,
+		                     d->a->dim);
 	}
 }
 
@@ -145,20 +162,20 @@ static void mixes(const struct attend *d, const struct unit *u, float *acc, int 
 	for (int i = 0, run; i < n; i += run) {
 		run = d->view->page_rows - (at + i) % d->view->page_rows;
 		run = run < n - i ? run : n - i;
-		d->kv.mix(acc, s + i, ATTN_BLOCK, nq,
-		          kv_at(d->view, d->p->item[u->row], d->layer, 1, u->kv_head, at + i, d->row_bytes), run,
-		          d->a->dim);
+		d->kv[KV_VALUES].mix(acc, s + i, ATTN_BLOCK, nq,
+		                     kv_at(d->view, d->p->item[u->row], d->layer, KV_VALUES, u->kv_head, at + i), run,
+		                     d->a->dim);
 	}
 }
 
 /* Asks for the first rows of what is read next; the kernels fetch the others as
  * they go. */
-static void fetch(const struct attend *d, const struct unit *u, int is_v, int at, int n)
+static void fetch(const struct attend *d, const struct unit *u, enum kv_side side, int at, int n)
 {
-	const uint8_t *p = kv_at(d->view, d->p->item[u->row], d->layer, is_v, u->kv_head, at, d->row_bytes);
+	const uint8_t *p = kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, at);
 	int run = d->view->page_rows - at % d->view->page_rows;
 
-	for (size_t i = 0, end = (size_t)(run < n ? run : n) * d->row_bytes; i < end; i += 64)
+	for (size_t i = 0, end = (size_t)(run < n ? run : n) * d->view->layer[d->layer].row_bytes[side]; i < end; i += 64)
 		__builtin_prefetch(p + i, 0, 2);
 }
 
@@ -181,8 +198,8 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 
 		while (r < u->n_row && pos[r] < at)     /* rows that stand before this block */
 			r++;
-		fetch(d, u, 1, at, most < FETCH_V ? most : FETCH_V);
-		scores(d, u, k->q + (size_t)r * (size_t)group * (size_t)dim, nq - r * group,
+		fetch(d, u, KV_VALUES, at, most < FETCH_V ? most : FETCH_V);
+		scores(d, u, k->q + (size_t)r * (size_t)group * d->q_bytes, nq - r * group,
 		       k->s + (size_t)r * (size_t)group * ATTN_BLOCK, at, most);
 		for (int j = r * group; j < nq; j++) {
 			int n = pos[j / group] + 1 - at;
@@ -193,7 +210,7 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 				d->c->op->scale(k->acc + (size_t)j * (size_t)dim, corr, dim);
 		}
 		if (at + ATTN_BLOCK < end)
-			fetch(d, u, 0, at + ATTN_BLOCK, FETCH_K);
+			fetch(d, u, KV_KEYS, at + ATTN_BLOCK, FETCH_K);
 		/* Rows that see less than the others go alone: a key beyond a row must
 		 * not even add zero times itself. */
 		for (int n; r < u->n_row; r += n) {
@@ -212,7 +229,7 @@ static int segments_of(const struct attend *d, const struct unit *u)
 	return d->p->pos[u->row + u->n_row - 1] / ATTN_SEGMENT + 1;
 }
 
-static void finish(const struct attend *d, const struct unit *u, const struct desk *k)
+static void finish(const struct attend *d, const struct unit *u, struct desk *k)
 {
 	int dim = d->a->dim;
 
@@ -220,6 +237,8 @@ static void finish(const struct attend *d, const struct unit *u, const struct de
 		int row = u->row + j / d->group, head = u->kv_head * d->group + j % d->group;
 		size_t at = (size_t)row * d->q_row + (size_t)head * d->q_head;
 
+		if (d->kv[KV_VALUES].turn_back)
+			d->kv[KV_VALUES].turn_back(k->all + (size_t)j * (size_t)dim, dim);
 		d->c->op->attn_out(d->out + ((size_t)row * (size_t)d->a->heads + (size_t)head) * (size_t)dim,
 		                   k->all + (size_t)j * (size_t)dim, k->all_l[j], d->gate ? d->gate + at : NULL, dim);
 	}
@@ -247,7 +266,7 @@ static void attend_unit(void *ctx, int part)
 	struct attend *d = ctx;
 	const struct unit *u = &d->unit[part];
 	int dim = d->a->dim;
-	struct desk k = desk_lay(cpu_my_scratch(d->c), d->rows_most * d->group, dim);
+	struct desk k = desk_of(d);
 
 	load_queries(d, u, k.q);
 	merged_init(d, u, &k);
@@ -272,7 +291,7 @@ static void attend_part(void *ctx, int part)
 	struct attend *d = ctx;
 	int unit = part / d->n_seg, seg = part % d->n_seg, dim = d->a->dim;
 	const struct unit *u = &d->unit[unit];
-	struct desk k = desk_lay(cpu_my_scratch(d->c), d->rows_most * d->group, dim);
+	struct desk k = desk_of(d);
 	float *to = partial_at(d, unit, seg);
 
 	if (seg >= segments_of(d, u))
@@ -291,7 +310,7 @@ static void attend_merge(void *ctx, int unit)
 	struct attend *d = ctx;
 	const struct unit *u = &d->unit[unit];
 	int dim = d->a->dim;
-	struct desk k = desk_lay(cpu_my_scratch(d->c), d->rows_most * d->group, dim);
+	struct desk k = desk_of(d);
 
 	merged_init(d, u, &k);
 	for (int seg = 0; seg < segments_of(d, u); seg++) {
@@ -311,14 +330,14 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	enum { QUERIES = 16 };  /* of a unit: enough to use each key from the cache several times */
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct attend d = { .p = p, .c = c, .a = a, .q = q, .gate = gate, .out = out, .q_row = q_row, .q_head = q_head,
-	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv,
-	                    .row_bytes = view->fmt->row_bytes(a->dim) };
+	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv };
 	struct unit *unit;
 	int n_unit = 0, n_seg = 1, nq;
 	int rows = d.group >= QUERIES ? 1 : QUERIES / d.group;
 
 	assert(a->heads % a->heads_kv == 0);
-	view->fmt->kernels(&d.kv, c->be.level);
+	layer_kernels(d.kv, &view->layer[layer], c->be.level);
+	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
 	d.unit = unit = room_get(&c->parts, (size_t)p->n_row * (size_t)a->heads_kv * sizeof *unit);
 	for (int r = 0, n; r < p->n_row; r += n) {
 		int seg;
@@ -332,7 +351,7 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 			unit[n_unit++] = (struct unit){ r, n, h };
 	}
 	nq = d.rows_most * d.group;
-	cpu_scratch(c, desk_floats(nq, a->dim) * sizeof(float));
+	cpu_scratch(c, desk_bytes(nq, a->dim, d.q_bytes));
 	if (n_seg == 1 || c->be.threads == 1 || n_unit >= 4 * c->be.threads) {
 		pool_run(c->pool, attend_unit, &d, n_unit);
 		return;
