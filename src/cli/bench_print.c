@@ -41,11 +41,12 @@ static const char *arith_name(const struct options *o)
 
 void bench_print_head(const struct session *s, const struct options *o, struct buf *out)
 {
-	buf_printf(out, "%s: %s, %.0f million parameters, %.0f MB; %s, %d threads, %s arithmetic, up to %d tokens a step\n\n",
+	buf_printf(out, "%s: %s, %.0f million parameters, %.0f MB; %s, %d threads, %s arithmetic, up to %d tokens a step\nkeys and values: ",
 	           s->store->name, s->model->arch, (double)s->model->shape.params / 1e6,
 	           (double)s->model->shape.weight_bytes / 1e6, cpu_level_name(s->be->level), s->be->threads, arith_name(o),
 	           o->step_rows);
-	buf_printf(out, "%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s\n", "test", "tokens/s", "spread", "floor", "share", "bound by",
+	kv_describe(out, s->kv, &s->model->shape);
+	buf_printf(out, "\n\n%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s\n", "test", "tokens/s", "spread", "floor", "share", "bound by",
 	           "read GB/s", "int8 Gop/s", "f32 Gop/s");
 }
 
@@ -144,6 +145,7 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 {
 	const char *by;
 	double median = bench_median(r), least = bench_floor(r, &by);
+	struct buf kv;
 	char name[48];
 
 	bench_name(r, name, sizeof name);
@@ -154,6 +156,11 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 	buf_printf(b, ",\"level\":\"%s\",\"threads\":%d,\"arithmetic\":\"%s\",\"step_tokens\":%d,\"prompt\":%d,\"output\":%d,"
 	           "\"depth\":%d,\"batch\":%d", cpu_level_name(s->be->level), s->be->threads, arith_name(o), o->step_rows,
 	           r->n_prompt, r->n_gen, r->depth, r->batch);
+	buf_init(&kv);
+	kv_describe(&kv, s->kv, &s->model->shape);
+	buf_puts(b, ",\"kv\":");
+	json_put_str(b, kv.p, kv.n);
+	buf_fini(&kv);
 	put_number(b, "tokens_per_second", median);
 	buf_puts(b, ",\"runs\":[");
 	for (int i = 0; i < r->n_run; i++) {

@@ -127,19 +127,25 @@ static void print_shape(const struct model *m, const struct store *st)
 		       s->state.conv_width);
 }
 
-static void print_plan(const struct model *m, const struct options *o)
+static void print_plan(const struct model *m, const struct options *o, const struct kv_pair *layer)
 {
 	const struct shape *s = &m->shape;
-	struct kv_rows kv = model_kv_default(ARITH_FAST);
+	struct kv_rows kv = { .layer = layer }, plain = model_kv_default(ARITH_FAST);
 	size_t row = model_kv_row_bytes(s, &kv), state = s->layers_rec ? state_slot_bytes(&s->state) : 0;
 	int ctx = o->ctx_size ? o->ctx_size : s->ctx_max, rows = o->step_rows ? o->step_rows : 512;
 	double pages = (double)o->parallel * (double)model_kv_pages(ctx) * (double)model_kv_page_bytes(s, &kv);
 	double states = (double)o->parallel * (double)state;
 	double work = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
 	double kept = o->kv_bytes && (double)o->kv_bytes < pages ? (double)o->kv_bytes : pages;
+	struct buf text;
 	char b[32];
 
-	printf("keys, values   %zu bytes per token (%s)\n", row, kv.all.k->name);
+	buf_init(&text);
+	kv_layers_describe(&text, layer, s->layers_attn);
+	printf("keys, values   %zu bytes per token (%s)\n", row, s->layers_attn ? text.p : "none");
+	if (row && row < model_kv_row_bytes(s, &plain))
+		printf("               %.2f times smaller than 16 bits\n", (double)model_kv_row_bytes(s, &plain) / (double)row);
+	buf_fini(&text);
 	printf("state          %zu bytes per sequence\n", state);
 	printf("\nmemory for %d sequence%s of %d tokens\n", o->parallel, o->parallel == 1 ? "" : "s", ctx);
 	printf("  weights      %12s  mapped from the files\n", bytes_text(b, sizeof(b), (double)s->weight_bytes));
@@ -197,6 +203,7 @@ static void print_ignored(const struct store *st)
 
 int cmd_inspect(const struct options *o)
 {
+	struct kv_pair *kv = NULL;
 	struct model *m = NULL;
 	struct store *st = NULL;
 	struct buf name;
@@ -215,15 +222,18 @@ int cmd_inspect(const struct options *o)
 	if (!rc && o->ctx_size > m->shape.ctx_max)
 		rc = err_set(&err, E_LIMIT, "--ctx-size: %d positions were asked for, the model has %d", o->ctx_size,
 		             m->shape.ctx_max);
+	if (!rc)
+		rc = kv_of_options(&kv, o, &m->shape, &err);
 	if (!rc) {
 		print_shape(m, st);
 		print_params(m, st);
 		print_formats(st);
 		print_ignored(st);
-		print_plan(m, o);
+		print_plan(m, o, kv);
 		if (o->tensors)
 			print_tensors(st);
 	}
+	free(kv);
 	model_close(m);
 	store_close(st);
 	buf_fini(&name);

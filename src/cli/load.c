@@ -324,7 +324,7 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 	buf_init(&kv);
 	log_info("%s: %s, %.1f million parameters; %d threads, %s", s->store->name, s->model->arch,
 	         (double)shape->params / 1e6, s->be->threads, cpu_level_name(s->be->level));
-	session_describe_kv(&kv, s);
+	kv_describe(&kv, s->kv, shape);
 	log_info("keys and values: %s", kv.p);
 	buf_fini(&kv);
 	log_info("context %d, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, eo->seqs_max,
@@ -344,35 +344,22 @@ static int ctx_default(const struct session *s, const struct options *o)
 	return o->ctx_default && o->ctx_default < most ? o->ctx_default : most;
 }
 
-int kv_of_options(const struct kv_format ***key, const struct kv_format ***value, const struct options *o,
-                  const struct shape *shape, struct err *err)
+int kv_of_options(struct kv_pair **layer, const struct options *o, const struct shape *shape, struct err *err)
 {
-	int n = shape->layers_attn;
-
-	*key = xcalloc((size_t)n + 1, sizeof(**key));
-	*value = xcalloc((size_t)n + 1, sizeof(**value));
-	return kv_policy_apply(&o->kv, n, shape->dim, kv_format_find(o->arith == ARITH_F32 ? "f32" : "bf16"), *key, *value,
-	                       err);
+	*layer = xcalloc((size_t)shape->layers_attn + 1, sizeof(**layer));
+	return kv_policy_apply(&o->kv, shape->layers_attn, shape->dim, model_kv_default(o->arith).all.k, *layer, err);
 }
 
-size_t session_kv_row_bytes(const struct session *s)
+void kv_describe(struct buf *out, const struct kv_pair *layer, const struct shape *shape)
 {
-	const struct shape *shape = &s->model->shape;
-	size_t n = 0;
+	struct kv_rows rows = { .layer = layer };
 
-	for (int i = 0; i < shape->layers_attn; i++)
-		n += (size_t)shape->heads_kv * (s->kv_key[i]->row_bytes(shape->dim) + s->kv_value[i]->row_bytes(shape->dim));
-	return n;
-}
-
-void session_describe_kv(struct buf *out, const struct session *s)
-{
-	if (!s->model->shape.layers_attn) {
-		buf_puts(out, "no keys and values");
+	if (!shape->layers_attn) {
+		buf_puts(out, "none");
 		return;
 	}
-	kv_formats_describe(out, s->kv_key, s->kv_value, s->model->shape.layers_attn);
-	buf_printf(out, ", %zu bytes per token", session_kv_row_bytes(s));
+	kv_layers_describe(out, layer, shape->layers_attn);
+	buf_printf(out, ", %zu bytes per token", model_kv_row_bytes(shape, &rows));
 }
 
 static int open_engine(struct session *s, const struct options *o, unsigned what, struct err *err)
@@ -389,14 +376,14 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	progress(s->store->name, NULL, 0);      /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
 	if (!rc)
-		rc = kv_of_options(&s->kv_key, &s->kv_value, o, &s->model->shape, err);
+		rc = kv_of_options(&s->kv, o, &s->model->shape, err);
 	if (!rc)
 		rc = drafts_bind(&s->drafts, o, s->model, s->store, s->tok, err);
 	if (rc)
 		return rc;
 	mo = (struct model_opts){
 		.arith = o->arith, .slots = o->parallel, .ctx_max = o->ctx_size ? o->ctx_size : ctx_default(s, o),
-		.step_rows = o->step_rows, .tape_rows = drafts_tokens(o), .kv = model_kv_default(o->arith),
+		.step_rows = o->step_rows, .tape_rows = drafts_tokens(o), .kv.layer = s->kv,
 	};
 	plan.weights = (size_t)s->model->shape.weight_bytes;
 	plan.states = size_mul((size_t)mo.slots, state_slot_bytes(&s->model->shape.state));
@@ -488,8 +475,7 @@ void session_close(struct session *s)
 	tokenizer_close(s->tok);
 	if (s->store)
 		store_close(s->store);
-	free(s->kv_key);
-	free(s->kv_value);
+	free(s->kv);
 	free(s->bos);
 	free(s->eos);
 	memset(s, 0, sizeof(*s));

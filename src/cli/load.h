@@ -33,8 +33,7 @@ struct session {
 	int n_eos;
 	struct sampler_params sampling; /* the checkpoint's, under what the options say */
 
-	/* How keys and values are written: [layers_attn] each, in the order of layers. */
-	const struct kv_format **kv_key, **kv_value;
+	struct kv_pair *kv;             /* [layers_attn] how keys and values are written */
 
 	struct backend *be;
 	struct model *model;
@@ -50,11 +49,9 @@ int model_name(const struct options *o, struct buf *out, struct err *err);
 int session_open(struct session *s, const struct options *o, unsigned what, struct err *err);
 void session_close(struct session *s);
 
-/* The formats of a bound model's keys and values, as the options ask for. */
-int kv_of_options(const struct kv_format ***key, const struct kv_format ***value, const struct options *o,
-                  const struct shape *shape, struct err *err);
-/* For a person: formats, layers, bytes of a token. */
-void session_describe_kv(struct buf *out, const struct session *s);
-size_t session_kv_row_bytes(const struct session *s);
+/* How a model keeps keys and values, as the options say: [layers_attn], to be freed. */
+int kv_of_options(struct kv_pair **layer, const struct options *o, const struct shape *shape, struct err *err);
+/* Formats, layers, bytes of a token, for a person. */
+void kv_describe(struct buf *out, const struct kv_pair *layer, const struct shape *shape);
 
 #endif

@@ -262,7 +262,7 @@ static const char *source_name(const struct ppl *w)
 static void setting(struct buf *out, const struct session *s)
 {
 	buf_printf(out, "%s arithmetic, ", s->model->opts.arith == ARITH_F32 ? "f32" : "fast");
-	session_describe_kv(out, s);
+	kv_describe(out, s->kv, &s->model->shape);
 }
 
 static void print_table(struct ppl *w, const struct gap_summary *g)
@@ -302,10 +302,10 @@ static void json_setting(struct buf *b, const char *key, const struct session *s
 	struct buf text;
 
 	buf_init(&text);
-	session_describe_kv(&text, s);
+	kv_describe(&text, s->kv, &s->model->shape);
 	buf_printf(b, ", \"%s\": {\"arith\": \"%s\", \"kv\": ", key, s->model->opts.arith == ARITH_F32 ? "f32" : "fast");
 	json_put_str(b, text.p, text.n);
-	buf_printf(b, ", \"kv_bytes_per_token\": %zu}", session_kv_row_bytes(s));
+	buf_printf(b, ", \"kv_bytes_per_token\": %zu}", model_kv_row_bytes(&s->model->shape, &s->model->opts.kv));
 	buf_fini(&text);
 }
 

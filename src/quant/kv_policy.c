@@ -193,41 +193,46 @@ static int side_format(const struct kv_policy *p, const struct kv_bits *s, int d
 		snprintf(name, sizeof(name), "tq%d", s->bits);
 	}
 	*out = kv_format_find(name);
-	return *out ? 0 : err_set(err, E_UNSUPPORTED, "%s of %d bits (%s): there is no such format of keys and values",
-	                          scheme_name[s->scheme], s->bits, name);
+	if (!*out)
+		return err_set(err, E_UNSUPPORTED, "%s of %d bits (%s): there is no such format of keys and values",
+		               scheme_name[s->scheme], s->bits, name);
+	if (!(*out)->row_bytes(dim))
+		return err_set(err, E_UNSUPPORTED, "%s of %d bits (%s) is not for the model's heads of %d", scheme_name[s->scheme],
+		               s->bits, name, dim);
+	return 0;
 }
 
 int kv_policy_apply(const struct kv_policy *p, int layers, int dim, const struct kv_format *plain,
-                    const struct kv_format **key, const struct kv_format **value, struct err *err)
+                    struct kv_pair *layer, struct err *err)
 {
-	const struct kv_format *k, *v;
+	struct kv_pair covered, rest = { plain, plain };
 	int rc = skip_fits(p->skip, layers, err);
 
 	if (!rc)
-		rc = side_format(p, &p->key, dim, plain, &k, err);
+		rc = side_format(p, &p->key, dim, plain, &covered.k, err);
 	if (!rc)
-		rc = side_format(p, &p->value, dim, plain, &v, err);
-	for (int i = 0; i < layers && !rc; i++) {
-		bool skipped = skips(p->skip, layers, i);
-
-		key[i] = skipped ? plain : k;
-		value[i] = skipped ? plain : v;
-	}
+		rc = side_format(p, &p->value, dim, plain, &covered.v, err);
+	for (int i = 0; i < layers && !rc; i++)
+		layer[i] = skips(p->skip, layers, i) ? rest : covered;
 	return rc;
 }
 
 /* ---- describing ---- */
 
-static void describe_layers(struct buf *out, const struct kv_format *const *key, const struct kv_format *const *value,
-                            int layers, int like)
+static bool alike(struct kv_pair a, struct kv_pair b)
+{
+	return a.k == b.k && a.v == b.v;
+}
+
+static void describe_like(struct buf *out, const struct kv_pair *layer, int layers, int like)
 {
 	bool any = false;
 
 	for (int i = 0, end; i < layers; i = end) {
 		end = i + 1;
-		if (key[i] != key[like] || value[i] != value[like])
+		if (!alike(layer[i], layer[like]))
 			continue;
-		while (end < layers && key[end] == key[i] && value[end] == value[i])
+		while (end < layers && alike(layer[end], layer[i]))
 			end++;
 		buf_printf(out, any ? ", %d" : "%d", i);
 		if (end > i + 1)
@@ -236,26 +241,22 @@ static void describe_layers(struct buf *out, const struct kv_format *const *key,
 	}
 }
 
-void kv_formats_describe(struct buf *out, const struct kv_format *const *key, const struct kv_format *const *value,
-                         int layers)
+void kv_layers_describe(struct buf *out, const struct kv_pair *layer, int layers)
 {
-	bool any = false;
-
 	for (int i = 0; i < layers; i++) {
-		int before = 0;
+		int first = 0;
 
-		while (key[before] != key[i] || value[before] != value[i])
-			before++;
-		if (before < i)
+		while (!alike(layer[first], layer[i]))
+			first++;
+		if (first < i)
 			continue;
-		buf_puts(out, any ? "; " : "");
-		if (key[i] == value[i])
-			buf_printf(out, "%s", key[i]->name);
+		buf_puts(out, i ? "; " : "");
+		if (layer[i].k == layer[i].v)
+			buf_printf(out, "%s", layer[i].k->name);
 		else
-			buf_printf(out, "keys %s, values %s", key[i]->name, value[i]->name);
+			buf_printf(out, "keys %s, values %s", layer[i].k->name, layer[i].v->name);
 		buf_puts(out, " in attention layers ");
-		describe_layers(out, key, value, layers, i);
-		any = true;
+		describe_like(out, layer, layers, i);
 	}
 	buf_printf(out, " of %d", layers);
 }

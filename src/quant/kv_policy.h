@@ -42,12 +42,12 @@ int kv_policy_parse(struct kv_policy *p, const struct kv_ask *ask, struct err *e
 bool kv_policy_plain(const struct kv_policy *p);
 
 /* The formats of `layers` attention layers with heads of `dim`, in order; plain: of
- * what is not quantised.  E_ARG: a layer or a group that this model has not. */
+ * what is not quantised.  E_ARG: a layer or a group that this model has not;
+ * E_UNSUPPORTED: a format that is not for its heads. */
 int kv_policy_apply(const struct kv_policy *p, int layers, int dim, const struct kv_format *plain,
-                    const struct kv_format **key, const struct kv_format **value, struct err *err);
+                    struct kv_pair *layer, struct err *err);
 
 /* For a person: "keys u8g64, values u4g64 in attention layers 1-6; bf16 in attention layers 0, 7 of 8". */
-void kv_formats_describe(struct buf *out, const struct kv_format *const *key, const struct kv_format *const *value,
-                         int layers);
+void kv_layers_describe(struct buf *out, const struct kv_pair *layer, int layers);
 
 #endif

@@ -24,17 +24,17 @@ static void refuses(struct kv_ask ask, const char *one, const char *other)
 /* What a person would read, of heads of `dim`; or the error. */
 static void becomes(struct kv_ask ask, int dim, const char *want)
 {
-	const struct kv_format *key[LAYERS], *value[LAYERS];
+	struct kv_pair layer[LAYERS];
 	struct kv_policy p;
 	struct buf text;
 	struct err err;
 
 	buf_init(&text);
 	CHECK(!parse(&p, ask, &err), "%s", err.msg);
-	if (kv_policy_apply(&p, LAYERS, dim, kv_format_find("bf16"), key, value, &err))
+	if (kv_policy_apply(&p, LAYERS, dim, kv_format_find("bf16"), layer, &err))
 		buf_puts(&text, err.msg);
 	else
-		kv_formats_describe(&text, key, value, LAYERS);
+		kv_layers_describe(&text, layer, LAYERS);
 	CHECK(!strcmp(text.p, want), "'%s', not '%s'", text.p, want);
 	buf_fini(&text);
 }
@@ -82,6 +82,16 @@ static void test_apply(void)
 {
 	becomes((struct kv_ask){ 0 }, 256, "bf16 in attention layers 0-7 of 8");
 	becomes((struct kv_ask){ .bits = "16" }, 256, "bf16 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "8" }, 256, "u8g64 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "8" }, 96, "u8g32 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "8", .group = 128, .skip = "none" }, 256, "u8g128 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "4", .scheme = "uniform", .key_bits = "8", .skip = "first,3,-2" }, 128,
+	        "bf16 in attention layers 0, 3, 6; keys u8g64, values u4g64 in attention layers 1-2, 4-5, 7 of 8");
+	becomes((struct kv_ask){ .value_bits = "8", .skip = "first,last" }, 64,
+	        "bf16 in attention layers 0, 7; keys bf16, values u8g64 in attention layers 1-6 of 8");
+	becomes((struct kv_ask){ .bits = "3.5" }, 256, "keys tq3, values tq4 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "2" }, 64, "tq2 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "8", .group = 16 }, 64, "uniform of 8 bits (u8g16): there is no such format of keys and values");
 	becomes((struct kv_ask){ .bits = "8", .skip = "8" }, 256,
 	        "--kv-skip-layers 8: 8 is not one of the model's 8 attention layers, which are counted from 0");
 	becomes((struct kv_ask){ .bits = "8", .skip = "last,-9" }, 256,
@@ -95,11 +105,11 @@ static void test_apply(void)
 static void test_describe(void)
 {
 	const struct kv_format a = { .name = "a" }, b = { .name = "b" };
-	const struct kv_format *key[] = { &b, &a, &a, &b, &a }, *value[] = { &b, &a, &b, &b, &a };
+	const struct kv_pair layer[] = { { &b, &b }, { &a, &a }, { &a, &b }, { &b, &b }, { &a, &a } };
 	struct buf text;
 
 	buf_init(&text);
-	kv_formats_describe(&text, key, value, 5);
+	kv_layers_describe(&text, layer, 5);
 	CHECK(!strcmp(text.p, "b in attention layers 0, 3; a in attention layers 1, 4; keys a, values b in attention layers 2 of 5"),
 	      "%s", text.p);
 	buf_fini(&text);
