@@ -50,7 +50,7 @@ static int side_scheme(struct kv_bits *s, const char *which, const char *scheme,
 	if (turboquant && s->bits > 4)
 		return err_set(err, E_ARG, "--kv-quant-scheme turboquant has 4, 3 and 2 bits, and %s of %d were asked for", which,
 		               s->bits);
-	s->scheme = uniform || (!turboquant && s->bits == 8) ? KV_UNIFORM : KV_TURBOQUANT;
+	s->scheme = uniform || (!turboquant && s->bits >= 4) ? KV_UNIFORM : KV_TURBOQUANT;
 	return 0;
 }
 
