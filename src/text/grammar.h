@@ -57,7 +57,8 @@ void matcher_free(struct matcher *m);
 /* Takes p[0..n) as one step.  False: the grammar does not allow it, and nothing
  * was taken. */
 bool matcher_put(struct matcher *m, const char *p, size_t n);
-/* Undoes the last n steps; there must have been so many. */
+/* Undoes the last n steps; there must have been so many, and of old ones at most 4,000
+ * can be undone. */
 void matcher_back(struct matcher *m, int n);
 
 /* Begins anew, as one step that can be undone.  So many line breaks, up to

@@ -16,6 +16,7 @@ enum {
 	 * Blanks are counted: 1 after a lone one, 2 + k after a line break and k more. */
 	INDENT_MAX = 40,
 	HISTORY_FIRST = 64,
+	FRAMES_MANY = 20000,            /* half a megabyte */
 };
 
 /* After a value in a tagged call; behind BARE_END where the value has brought the rest. */
@@ -91,22 +92,18 @@ static void put(struct threads *t, int32_t id)
 
 /* ---- places of rules ---- */
 
-/* So many frames may be offered at the end of one word: those of rules that ended in
- * rules that ended, outermost last, which are left out first. */
-enum { OFFERS_MAX = 2 * THREADS_MAX };
-
 /* What may come at a place; parent: the frame that its rule leads to when it ends. */
-static void open_steps(struct matcher *m, int place, int32_t parent, int *offers, struct threads *out)
+static void open_steps(struct matcher *m, int place, int32_t parent, struct threads *out)
 {
 	const struct net *net = m->g->net;
 
-	for (int i = net->at[place]; i < net->at[place + 1] && *offers; i++) {
+	for (int i = net->at[place]; i < net->at[place + 1] && out->offers < OFFERS_MAX; i++) {
 		const struct net_step *s = &net->step[i];
 		struct frame f = { net->shape, (uint32_t)s->to, 0, 0, parent, 0 };
 		int32_t after = net->tail[s->to] ? parent : frame_make(m, f);
 
 		if (s->rule >= 0) {
-			open_steps(m, s->rule, after, offers, out);
+			open_steps(m, s->rule, after, out);
 			continue;
 		}
 		f = (struct frame){ s->shape >= 0 ? s->shape : net->shape, 0, 0, 0, after, 0 };
@@ -115,23 +112,22 @@ static void open_steps(struct matcher *m, int place, int32_t parent, int *offers
 			f.b = 1;
 		}
 		put(out, frame_make(m, f));
-		--*offers;
+		out->offers++;
+		m->work++;
 	}
 }
 
-/* What was inside of frame id has ended. */
+/* What was inside of frame id has ended; so may what was around it, outermost last. */
 static void leave(struct matcher *m, int32_t id, struct threads *out)
 {
-	int offers = OFFERS_MAX;
-
-	while (offers) {
+	while (out->offers < OFFERS_MAX) {
 		struct frame f = m->frame[id];
 
 		if (f.shape < 0 || m->g->shape[f.shape].kind != SHAPE_NET) {
 			put(out, id);
 			return;
 		}
-		open_steps(m, (int)f.at, f.parent, &offers, out);
+		open_steps(m, (int)f.at, f.parent, out);
 		if (!m->g->net->ends[f.at])
 			return;
 		id = f.parent;
@@ -383,6 +379,7 @@ void frame_step(struct matcher *m, int32_t id, uint8_t c, struct threads *out)
 {
 	struct frame f = m->frame[id];
 
+	m->work++;
 	if (f.shape == SHAPE_END) {
 		if (f.at && c == '\n')
 			put(out, FRAME_END);
@@ -410,7 +407,7 @@ void frame_step(struct matcher *m, int32_t id, uint8_t c, struct threads *out)
 
 void threads_step(struct matcher *m, const struct threads *in, uint8_t c, struct threads *out)
 {
-	out->n = 0;
+	out->n = out->offers = 0;
 	for (int i = 0; i < in->n; i++)
 		frame_step(m, in->id[i], c, out);
 }
@@ -464,6 +461,41 @@ void word_end(struct matcher *m, const struct frame *f, int state, struct thread
 
 /* ---- walks ---- */
 
+/* Steps long ago are forgotten, and frames that no step left has. */
+static void sort_out(struct matcher *m)
+{
+	int drop = m->n_past > 2 * UNDO_MAX ? m->n_past - UNDO_MAX : 0, from = m->past_at[drop], n = 0;
+	int32_t *id = xcalloc((size_t)m->n_frame + 1, sizeof *id);
+
+	if (drop) {
+		memmove(m->past, m->past + from, (size_t)(m->past_at[m->n_past] - from) * sizeof *m->past);
+		for (int i = drop; i <= m->n_past; i++)
+			m->past_at[i - drop] = m->past_at[i] - from;
+		m->n_past -= drop;
+	}
+	id[FRAME_END] = 1;
+	for (int i = 0; i < m->past_at[m->n_past]; i++)
+		id[m->past[i]] = 1;
+	/* What is around a frame was made before it. */
+	for (int i = m->n_frame - 1; i >= 0; i--)
+		if (id[i] && m->frame[i].parent >= 0)
+			id[m->frame[i].parent] = 1;
+	for (int i = 0; i < m->n_frame; i++) {
+		if (!id[i])
+			continue;
+		m->frame[n] = m->frame[i];
+		if (m->frame[n].parent >= 0)
+			m->frame[n].parent = id[m->frame[n].parent];
+		id[i] = n++;
+	}
+	m->n_frame = m->n_live = n;
+	for (int i = 0; i < m->past_at[m->n_past]; i++)
+		m->past[i] = id[m->past[i]];
+	free(id);
+	rehash(m);
+	masks_forget(m->masks);
+}
+
 static void push_step(struct matcher *m, const struct threads *t)
 {
 	int at = m->past_at[m->n_past];
@@ -478,6 +510,8 @@ static void push_step(struct matcher *m, const struct threads *t)
 	}
 	memcpy(m->past + at, t->id, (size_t)t->n * sizeof *m->past);
 	m->past_at[++m->n_past] = at + t->n;
+	if (m->n_frame > 2 * m->n_live + FRAMES_MANY || m->n_past > 4 * UNDO_MAX)
+		sort_out(m);
 }
 
 static void now(const struct matcher *m, struct threads *t)
@@ -556,8 +590,9 @@ static bool walk(struct matcher *m, struct threads *t, const char *p, size_t n)
 	for (size_t i = 0; i < n && t->n; i++) {
 		threads_step(m, t, (uint8_t)p[i], &other);
 		*t = other;
-		full |= t->n == THREADS_MAX;
+		full |= t->n == THREADS_MAX || t->offers == OFFERS_MAX;
 	}
+	m->full |= full;
 	return full;
 }
 

@@ -91,12 +91,15 @@ enum { SHAPE_END = -1, SHAPE_BEGIN = -2 };
 
 enum {
 	THREADS_MAX = 64,               /* more are left out, which makes fewer texts possible and none wrong */
+	OFFERS_MAX = 4 * THREADS_MAX,   /* words and values that places may offer in one step; likewise */
+	UNDO_MAX = 4000,                /* steps that a walk keeps at least */
 	FRAME_END = 0,
 };
 
 struct threads {
 	int32_t id[THREADS_MAX];
 	int n;
+	int offers;                     /* of places, in this step */
 };
 
 /* Frames are made once each and never change; the walk's history is lists of them. */
@@ -108,6 +111,9 @@ struct matcher {
 	int32_t *past;                  /* the threads after each step */
 	int *past_at;                   /* [n_past + 1] */
 	int n_past, cap_past, cap_threads;
+	bool full;                      /* once there was no room for all: for tests */
+	int n_live;                     /* frames, when they were last sorted out */
+	uint64_t work;                  /* frames stepped and offered, ever */
 	struct masks *masks;            /* NULL until asked for */
 };
 
@@ -129,5 +135,7 @@ bool key_may_other(const struct shape *s, uint32_t a, uint32_t b);
 void word_end(struct matcher *m, const struct frame *f, int state, struct threads *out);
 
 void masks_free(struct masks *k);
+/* Frames have got other numbers. */
+void masks_forget(struct masks *k);
 
 #endif

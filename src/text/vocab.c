@@ -21,6 +21,7 @@ enum {
 	TOKEN_BYTES_MAX = 512,          /* longer ones never match */
 	KEPT_MASKS = 16,                /* per walk: 32 kB each at 250,000 tokens */
 	KEPT_SHEETS = 64,               /* likewise */
+	MASK_WORK_MAX = 1000000,        /* frames stepped for one mask, some 50 ms; past it longer tokens are left out */
 	EXITS_MANY = 100,               /* ends of a word: it pays to look at what may follow first */
 };
 
@@ -76,6 +77,7 @@ struct masks {
 	int n_kept, at_kept;
 	struct threads *level;          /* [depth_max + 1] of a walk */
 	uint32_t *part;                 /* a mask to work in */
+	uint64_t work_end;              /* of the mask at hand */
 };
 
 static void set_bit(uint32_t *mask, int32_t id) { mask[id / 32] |= 1u << id % 32; }
@@ -279,6 +281,12 @@ int32_t vocab_size(const struct vocab *v) { return v->n; }
 
 /* ---- masks of a walk ---- */
 
+void masks_forget(struct masks *k)
+{
+	for (int i = 0; k && i < k->n_kept; i++)
+		k->kept[i].t.n = 0;
+}
+
 void masks_free(struct masks *k)
 {
 	if (!k)
@@ -304,7 +312,7 @@ static void walk_below(struct matcher *m, const struct vocab *v, uint32_t root, 
 		const struct trie_node *t = &v->node[i];
 		int depth = t->depth - base;
 
-		if (first && depth == 1 && !first[t->byte]) {
+		if ((first && depth == 1 && !first[t->byte]) || (m->work > m->masks->work_end && (root || depth > 1))) {
 			i = t->end;
 			continue;
 		}
@@ -457,7 +465,7 @@ static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const 
 		if (label != d->label[end]) {
 			label = d->label[end];
 			frame_drop(m, frames);
-			m->masks->level[0].n = 0;
+			m->masks->level[0].n = m->masks->level[0].offers = 0;
 			word_end(m, &f, end, &m->masks->level[0]);
 			after = m->n_frame;
 			if (s->n_exit > EXITS_MANY)
@@ -476,6 +484,7 @@ static void fill_mask(struct matcher *m, const struct vocab *v, const struct thr
 	struct threads rest = { .n = 0 };
 
 	memset(mask, 0, (size_t)v->n_word * sizeof *mask);
+	m->masks->work_end = m->work + MASK_WORK_MAX;
 	for (int i = 0; i < t->n; i++) {
 		int state, frames = m->n_frame;
 		const struct dfa *d = frame_word(m, &m->frame[t->id[i]], &state);

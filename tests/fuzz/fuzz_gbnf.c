@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const char *text = (const char *)data + 1;
 	struct grammar *g;
 	struct matcher *m;
-	struct vocab *v;
+	static struct vocab *v;
 	struct err err;
 
 	if (!size)
@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	m = matcher_new(g);
 	grammar_unref(g);
-	v = vocab_new(N_TOKEN, token, NULL);
+	v = v ? v : vocab_new(N_TOKEN, token, NULL);
 	for (size_t i = 0; i < size && i < 300 && !matcher_whole(m); i++) {
 		int c = 0;
 
@@ -77,6 +77,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 	}
 	matcher_free(m);
-	vocab_free(v);
 	return 0;
 }
