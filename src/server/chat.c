@@ -90,7 +90,7 @@ static int use_tools(struct generation *g, struct chat *c, const struct json **s
 	}
 	g->tools = *shown = c->tools;
 	g->dialects = dialects_of(g->served->tmpl);
-	return structured_calls(g, c->use == TOOLS_NAMED ? c->named : NULL, p);
+	return structured_calls(g, c->use == TOOLS_NAMED ? c->named : NULL, c->use == TOOLS_ANY || c->use == TOOLS_NAMED, p);
 }
 
 /* ---- thinking ---- */

@@ -104,6 +104,7 @@ struct generation {
 	bool may_think;                 /* the answer may begin with it */
 	struct grammar *content;        /* what content is held to (structured.h); NULL: free */
 	struct grammar *calls;          /* what calls are held to; NULL: free */
+	bool must_call;
 	const struct vocab *vocab;      /* with either */
 	struct buf history;             /* responses: the conversation so far */
 	struct buf echo;                /* what a reply repeats of its request, or is made of */

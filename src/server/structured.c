@@ -197,24 +197,56 @@ static void keep_calls(struct server *s, const struct buf *key, struct grammar *
 	pthread_mutex_unlock(&s->vocab_lock);
 }
 
-int structured_calls(struct generation *g, const char *only, struct problem *p)
+/* Forms of calls, and what of one that has no tags is enough to know it: so many of a byte. */
+static const struct { const struct dialect *d; enum calls_form form; char mark; int n_mark; } call_forms[] = {
+	{ &dialect_tagged, CALLS_TAGGED, 0, 0 }, { &dialect_hermes, CALLS_JSON, 0, 0 },
+	{ &dialect_llama, CALLS_LLAMA, '"', 4 },        /* {"name": "NAME" */
+	{ &dialect_python, CALLS_PYTHON, '(', 1 },      /* [NAME( */
+};
+
+static int form_taught(const struct generation *g)
 {
 	const struct dialect *d = dialect_taught(g->served->tmpl);
-	enum calls_form form = d == &dialect_tagged ? CALLS_TAGGED : CALLS_JSON;
+
+	for (int i = 0; i < (int)(sizeof call_forms / sizeof *call_forms); i++)
+		if (call_forms[i].d == d)
+			return i;
+	return -1;
+}
+
+static bool strict(const struct json *tools)
+{
+	bool yes = false;
+
+	for (size_t i = 0; i < json_len(tools) && !yes; i++)
+		json_to_bool(json_get(json_get(json_at(tools, i), "function"), "strict"), &yes);
+	return yes;
+}
+
+int structured_calls(struct generation *g, const char *only, bool must, struct problem *p)
+{
+	int i = g->tools ? form_taught(g) : -1;
+	bool several = g->params.parallel && !(must && only);
+	enum calls_form form;
 	struct buf key;
 	struct err err;
 	int rc = 0;
 
-	if (!g->tools || (d != &dialect_tagged && d != &dialect_hermes))
+	if (i < 0)
 		return 0;
+	form = call_forms[i].form;
+	g->must_call = must;
 	buf_init(&key);
-	buf_printf(&key, "%d %s ", form, only ? only : "");
+	buf_printf(&key, "%d %d %s ", form, several, only ? only : "");
 	json_put(&key, g->tools);
 	if (g->x)
 		g->calls = kept_calls(g->x->srv, &key);
-	if (!g->calls && !(rc = grammar_compile_calls(g->tools, form, only, &g->calls, &err)) && g->x)
+	if (!g->calls && !(rc = grammar_compile_calls(g->tools, form, only, several, &g->calls, &err)) && g->x)
 		keep_calls(g->x->srv, &key, g->calls);
 	buf_fini(&key);
+	/* What Python cannot say is said freely. */
+	if (form == CALLS_PYTHON && (rc == E_LIMIT || rc == E_UNSUPPORTED) && !strict(g->tools))
+		return 0;
 	if (rc)
 		return problem_set(p, 400, rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema", "tools", "tools: %s", err.msg);
 	if (g->x && !g->vocab)
@@ -228,10 +260,17 @@ struct mask_source *structured_mask(const struct generation *g, const int32_t *e
 		.tokenizer = g->served->tokenizer, .vocab = g->vocab, .thinking = g->thinking, .may_think = g->may_think,
 		.content = g->content, .call = g->calls, .end = end, .n_end = n_end,
 	};
+	int i;
 
 	if ((!g->content && !g->calls) || !g->vocab)
 		return NULL;
-	if (g->tools) {
+	i = g->tools ? form_taught(g) : -1;
+	if (i >= 0 && call_forms[i].n_mark) {
+		r.call_alone = true;
+		r.mark = call_forms[i].mark;
+		r.n_mark = call_forms[i].n_mark;
+		r.must_call = g->must_call;
+	} else if (g->tools) {
 		r.call_open = "<tool_call>";
 		r.call_close = "</tool_call>";
 	}

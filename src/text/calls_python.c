@@ -55,7 +55,28 @@ static size_t word(struct reader *r, const char **name, bool dots)
 
 static bool value(struct reader *r, struct buf *out, int depth);
 
-/* Its escapes that JSON does not know keep their backslash, as in Python. */
+/* \uXXXX, and what follows it of a pair; returns its bytes, 0: it is none. */
+static size_t unicode(const char *p, size_t n, struct buf *out)
+{
+	char quoted[16];
+	struct json *j;
+	const char *text;
+	size_t len, used = n >= 12 && p[6] == '\\' && p[7] == 'u' && (p[2] == 'd' || p[2] == 'D') ? 12 : 6;
+
+	if (n < used)
+		return 0;
+	quoted[0] = '"';
+	memcpy(quoted + 1, p, used);
+	quoted[used + 1] = '"';
+	j = json_parse(quoted, used + 2, 0, NULL);
+	text = json_str(j, &len);
+	if (text)
+		buf_put(out, text, len);
+	json_free(j);
+	return text ? used : 0;
+}
+
+/* Its escapes that neither knows keep their backslash, as in Python. */
 static bool string(struct reader *r, struct buf *out)
 {
 	char quote = *r->p++;
@@ -64,8 +85,13 @@ static bool string(struct reader *r, struct buf *out)
 	buf_init(&text);
 	while (r->p < r->end && *r->p != quote) {
 		if (*r->p == '\\' && r->p + 1 < r->end) {
-			static const char from[] = "nrt\\'\"", to[] = "\n\r\t\\'\"";
+			static const char from[] = "nrtbf/\\'\"", to[] = "\n\r\t\b\f/\\'\"";
 			const char *k = strchr(from, r->p[1]);
+			size_t used = r->p[1] == 'u' ? unicode(r->p, (size_t)(r->end - r->p), &text) : 0;
+
+			r->p += used;
+			if (used)
+				continue;
 
 			if (k && *k) {
 				buf_putc(&text, to[k - from]);

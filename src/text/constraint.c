@@ -14,7 +14,8 @@ enum phase { THOUGHT, START, CONTENT, CALL, AFTER };
 /* What a token changed, to be undone. */
 struct change {
 	unsigned char phase, seen;
-	bool may_think;
+	bool may_think, trying;
+	unsigned char marks;
 	short content, call;            /* steps of the matchers */
 };
 
@@ -27,6 +28,8 @@ struct constraint {
 	enum phase phase;
 	int seen;                       /* bytes of the tag looked for that the text ends with */
 	bool may_think;
+	bool trying;                    /* what was said may be the beginning of a call without tags */
+	int marks;                      /* that it has */
 	struct change *past;
 	int n_past, cap_past;
 	uint32_t *mask;                 /* where the matcher's own does not do */
@@ -97,6 +100,40 @@ static void begin_call(struct constraint *k, struct change *c)
 	}
 }
 
+/* Where content may begin, calls without tags may. */
+static void begin_alone(struct constraint *k, int *steps)
+{
+	k->trying = false;
+	if (!k->r.call_alone || !k->call || (k->content && !k->r.must_call))
+		return;
+	matcher_restart(k->call, MATCHER_BREAKS_MAX, false);
+	++*steps;
+	k->marks = 0;
+	if (k->r.must_call)
+		k->phase = CALL;
+	else
+		k->trying = true;
+}
+
+/* The text so far and p, as a call without tags. */
+static void try_call(struct constraint *k, const char *p, size_t n, struct change *c)
+{
+	/* A tag of Llama's may stand before it. */
+	if (k->phase == START && is(p, n, "<|python_tag|>"))
+		return;
+	if (!matcher_put(k->call, p, n)) {
+		k->trying = false;
+		return;
+	}
+	c->call++;
+	for (size_t i = 0; i < n; i++)
+		k->marks += p[i] == k->r.mark;
+	if (k->marks < k->r.n_mark)
+		return;
+	k->trying = false;
+	k->phase = CALL;
+}
+
 /* Content: returns the bytes taken. */
 static size_t take_content(struct constraint *k, const char *p, size_t n, struct change *c)
 {
@@ -107,6 +144,11 @@ static size_t take_content(struct constraint *k, const char *p, size_t n, struct
 		k->phase = THOUGHT;
 		k->may_think = false;
 		return n;
+	}
+	if (k->trying) {
+		try_call(k, p, n, c);
+		if (k->phase == CALL)
+			return n;
 	}
 	if (k->content && k->phase != AFTER) {
 		if (k->phase == START && is(p, n, k->r.call_open)) {
@@ -136,10 +178,11 @@ static size_t take_content(struct constraint *k, const char *p, size_t n, struct
 static void accept(struct mask_source *m, int32_t token)
 {
 	struct constraint *k = (struct constraint *)m;
-	struct change c = { (unsigned char)k->phase, (unsigned char)k->seen, k->may_think, 0, 0 };
+	struct change c = { (unsigned char)k->phase, (unsigned char)k->seen, k->may_think, k->trying, (unsigned char)k->marks, 0, 0 };
 	size_t n = 0, used = 0;
 	const char *p = tokenizer_token_bytes(k->r.tokenizer, token, &n);
 	bool found;
+	int steps = 0;
 
 	for (; p && n; p += used, n -= used) {
 		used = n;
@@ -153,16 +196,23 @@ static void accept(struct mask_source *m, int32_t token)
 					matcher_restart(k->content, MATCHER_BREAKS_MAX, false);
 					c.content++;
 				}
+				begin_alone(k, &steps);
+				c.call = (short)(c.call + steps);
 			}
 			break;
 		case START: case CONTENT: case AFTER:
 			used = take_content(k, p, n, &c);
 			break;
 		case CALL:
-			if (matcher_complete(k->call) && is(p, n, k->r.call_close)) {
+			if (k->r.call_alone && k->may_think && is(p, n, think_open)) {
+				/* It must call, and has not begun to. */
+				k->phase = THOUGHT;
+				k->may_think = false;
+			} else if (matcher_complete(k->call) && is(p, n, k->r.call_close)) {
 				k->phase = AFTER;
 			} else if (matcher_put(k->call, p, n)) {
 				c.call++;
+				k->may_think = false;
 			} else {
 				k->phase = AFTER;
 				used = 0;
@@ -188,6 +238,8 @@ static void rollback(struct mask_source *m, int n)
 		k->phase = (enum phase)c->phase;
 		k->seen = c->seen;
 		k->may_think = c->may_think;
+		k->trying = c->trying;
+		k->marks = c->marks;
 		if (c->content)
 			matcher_back(k->content, c->content);
 		if (c->call)
@@ -237,10 +289,15 @@ static const uint32_t *mask(struct mask_source *m)
 			allow(k, k->id_open);
 		return k->mask;
 	case CALL:
-		if (!matcher_complete(k->call))
+		if (!matcher_complete(k->call) && !(k->r.call_alone && k->may_think))
 			return matcher_mask(k->call, k->r.vocab);
 		memcpy(k->mask, matcher_mask(k->call, k->r.vocab), k->n_word * sizeof *k->mask);
-		allow(k, k->id_close);
+		if (!matcher_complete(k->call))
+			allow(k, k->id_think);
+		else if (k->r.call_alone)
+			allow_end(k);
+		else
+			allow(k, k->id_close);
 		return k->mask;
 	case AFTER:
 		if (!k->content)
@@ -259,6 +316,8 @@ static bool whole(const struct mask_source *m)
 {
 	const struct constraint *k = (const struct constraint *)m;
 
+	if (k->phase == CALL && k->r.call_alone)
+		return matcher_whole(k->call);
 	return k->phase == CONTENT && k->content && matcher_whole(k->content);
 }
 
@@ -288,6 +347,7 @@ struct mask_source *constraint_new(const struct constraint_rules *r)
 	static const struct mask_source_ops ops = { mask, accept, rollback, whole, free_it };
 	struct constraint *k = xcalloc(1, sizeof *k);
 	int32_t *end = xmalloc(size_mul((size_t)r->n_end + 1, sizeof *end));
+	int steps = 0;
 
 	k->source.ops = &ops;
 	k->r = *r;
@@ -299,7 +359,7 @@ struct mask_source *constraint_new(const struct constraint_rules *r)
 	k->id_close = find(r->tokenizer, r->call_close);
 	k->id_break = find(r->tokenizer, "\n");
 	/* Without a token for its end a call could not be left. */
-	if (r->call && k->id_open >= 0 && k->id_close >= 0) {
+	if (r->call && (r->call_alone || (k->id_open >= 0 && k->id_close >= 0))) {
 		grammar_ref(r->call);
 		k->call = matcher_new(r->call);
 	} else {
@@ -311,6 +371,8 @@ struct mask_source *constraint_new(const struct constraint_rules *r)
 	}
 	k->phase = r->thinking ? THOUGHT : START;
 	k->may_think = r->may_think && k->id_think >= 0;
+	if (!r->thinking)
+		begin_alone(k, &steps);
 	k->n_word = ((size_t)vocab_size(r->vocab) + 31) / 32;
 	k->mask = xcalloc(k->n_word + 1, sizeof *k->mask);
 	return &k->source;

@@ -2,6 +2,8 @@
  *
  *     <think> free </think> content <tool_call> call </tool_call> ...
  *
+ * or, in dialects without tags, one call or several as the whole answer.
+ *
  * Thoughts are free, but do not end an answer whose content is held.  Content is
  * held to one grammar, what stands in a call to another, each from where its part
  * begins; a part without a grammar is free.
@@ -24,7 +26,12 @@ struct constraint_rules {
 	bool may_think;                 /* or it may begin with <think> */
 	struct grammar *content;        /* NULL: free */
 	struct grammar *call;           /* between the tags, line breaks aside; NULL: free */
-	const char *call_open, *call_close;     /* each one token; NULL without calls */
+	const char *call_open, *call_close;     /* each one token; NULL without calls, or where they have no tags: */
+	bool call_alone;                /* calls are the whole answer.  It is free until it is one for certain: when
+	                                 * all before and `mark` for the n_mark-th time is as `call` has it */
+	char mark;
+	int n_mark;
+	bool must_call;                 /* it is one from its beginning; then content does not count */
 	const int32_t *end;             /* tokens that end an answer */
 	int n_end;
 };

@@ -215,8 +215,10 @@ static int read_text(struct reader *g, int e)
 	return rc;
 }
 
-static void put_range(struct rules *r, int e, uint32_t lo, uint32_t hi)
+void expr_range(struct rules *r, int e, uint32_t lo, uint32_t hi)
 {
+	if (!r->expr[e].n_range)
+		r->expr[e].range = r->n_range;
 	if (r->n_range == r->cap_range) {
 		r->cap_range = r->cap_range ? 2 * r->cap_range : 64;
 		r->range = xrealloc(r->range, size_mul((size_t)r->cap_range, sizeof *r->range));
@@ -246,12 +248,12 @@ static void invert(struct rules *r, int e)
 		uint32_t lo = r->range[i].lo, hi = r->range[i].hi;
 
 		if (lo > next)
-			put_range(r, e, next, lo - 1);
+			expr_range(r, e, next, lo - 1);
 		if (hi + 1 > next)
 			next = hi + 1;
 	}
 	if (next <= 0x10FFFF)
-		put_range(r, e, next, 0x10FFFF);
+		expr_range(r, e, next, 0x10FFFF);
 }
 
 static int read_class(struct reader *g, int e)
@@ -274,7 +276,7 @@ static int read_class(struct reader *g, int e)
 			return bad(g, "a range out of order");
 		if (g->r->n_range >= EXPRS_MAX)
 			return too_many(g, "too many ranges");
-		put_range(g->r, e, lo, hi);
+		expr_range(g->r, e, lo, hi);
 	}
 	if (others)
 		invert(g->r, e);
@@ -359,7 +361,7 @@ static int read_element(struct reader *g)
 		rc = read_class(g, e);
 	} else if (eat(g, '.')) {
 		g->r->expr[e].range = g->r->n_range;
-		put_range(g->r, e, 0, 0x10FFFF);
+		expr_range(g->r, e, 0, 0x10FFFF);
 	} else {
 		size_t n = name_length(g);
 

@@ -31,10 +31,14 @@ int grammar_compile(const struct json *schema, struct grammar **out, struct err 
  *
  * CALLS_JSON: {"name": NAME, "arguments": {...}}.  CALLS_TAGGED: <function=NAME>,
  * <parameter=KEY> ... </parameter> and </function> on lines of their own; what may be a
- * string alone is bare text there, other values are JSON. */
-enum calls_form { CALLS_JSON, CALLS_TAGGED };
-int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, struct grammar **out,
-                          struct err *err);
+ * string alone is bare text there, other values are JSON.
+ *
+ * Without tags: CALLS_LLAMA: {"name": NAME, "parameters": {...}}, more of them behind ;
+ * CALLS_PYTHON: [NAME(KEY=value, ...), ...], values in JSON but for True, False and
+ * None; E_UNSUPPORTED when a function cannot be named so.  More than one: if several. */
+enum calls_form { CALLS_JSON, CALLS_TAGGED, CALLS_LLAMA, CALLS_PYTHON };
+int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, bool several,
+                          struct grammar **out, struct err *err);
 
 /* Rules as llama.cpp's GBNF writes them; text in which a regular expression
  * (pattern.h) is found from beginning to end; one of an array of strings.  Errors as

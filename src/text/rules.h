@@ -58,6 +58,8 @@ int rules_named(struct rules *r, const char *name, size_t n, size_t at);
 /* -1: there are too many. */
 int expr_new(struct rules *r, enum expr_kind kind, size_t at);
 int expr_text(struct rules *r, const char *p, size_t n);        /* copied */
+/* Adds characters to a CLASS; those of one class follow each other. */
+void expr_range(struct rules *r, int e, uint32_t lo, uint32_t hi);
 /* Says which rule, and where it is. */
 int rules_fail(const struct rules *r, int rule, size_t at, struct err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));

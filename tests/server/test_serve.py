@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -170,6 +171,45 @@ class Company(unittest.TestCase):
         {"type": "function", "function": {"name": "stop", "parameters": {
             "type": "object", "properties": {}, "additionalProperties": False}}}]
 
+    def check_call(self, f):
+        v = json.loads(f["arguments"])
+        if f["name"] == "stop":
+            self.assertEqual(v, {})
+            return
+        self.assertEqual(f["name"], "weather")
+        self.assertEqual([x for x in ("city", "days", "unit", "at") if x in v], list(v))
+        self.assertTrue(type(v["city"]) is str and len(v["city"]) <= 15, v)
+        self.assertTrue(type(v["days"]) is int and 1 <= v["days"] <= 9, v)
+        self.assertIn(v["unit"], ("c", "f"))
+        self.assertTrue("at" not in v or type(v["at"]["x"]) is bool, v)
+
+    def test_held_without_tags(self):
+        """Calls in the forms of Llama, which are the whole answer."""
+        for says, dialect in (("Environment: ipython", "llama"), ("[func_name1(", "python")):
+            with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+                f.write("{%% if tools %%}%s{%% endif %%}{%% for m in messages %%}{{ m.content }}\n{%% endfor %%}" % says)
+                f.flush()
+                s = start("--chat-template", f.name)
+            self.addCleanup(s.close)
+            self.assertEqual(s.ask("GET", "/props").json()["tools"], dialect)
+            whole = 0
+            for i in range(8 if QUICK else 24):
+                choice = "required" if i % 2 else {"type": "function", "function": {"name": "weather"}}
+                body = {"messages": [{"role": "user", "content": "Weather number %d?" % i}], "max_tokens": 200, "seed": i,
+                        "temperature": 1.4, "tools": self.TOOLS, "tool_choice": choice, "parallel_tool_calls": i % 3 == 0}
+                c = s.post(CHAT, body).json()["choices"][0]
+                calls = [t["function"] for t in c["message"].get("tool_calls", [])]
+                if c["finish_reason"] == "length":          # it may have been cut
+                    calls = calls[:-1]
+                else:
+                    self.assertEqual((c["finish_reason"], c["message"]["content"]), ("tool_calls", None), c)
+                    self.assertNotIn("malformed_tool_call", c)
+                    self.assertTrue(len(calls) == 1 or (i % 2 and i % 3 == 0 and calls), c)
+                for f in calls:
+                    self.check_call(f)
+                    whole += 1
+            self.assertGreater(whole, 4 if QUICK else 12)
+
     def call(self, i):
         """What an answer that must call calls."""
         choice = "required" if i % 2 else {"type": "function", "function": {"name": "weather"}}
@@ -192,17 +232,8 @@ class Company(unittest.TestCase):
             for k, f in enumerate(calls):
                 if finish == "length" and k == len(calls) - 1:
                     continue            # it may have been cut
-                v = json.loads(f["arguments"])
+                self.check_call(f)
                 whole += 1
-                if f["name"] == "stop":
-                    self.assertEqual(v, {})
-                    continue
-                self.assertEqual(f["name"], "weather")
-                self.assertEqual([x for x in ("city", "days", "unit", "at") if x in v], list(v))
-                self.assertTrue(type(v["city"]) is str and len(v["city"]) <= 15, v)
-                self.assertTrue(type(v["days"]) is int and 1 <= v["days"] <= 9, v)
-                self.assertIn(v["unit"], ("c", "f"))
-                self.assertTrue("at" not in v or type(v["at"]["x"]) is bool, v)
         self.assertGreater(whole, n * 3 // 4)
         together = [None] * n
 

@@ -6,8 +6,8 @@
  * "walks": N, "seed": K} instead writes N random texts that byte by byte follow
  * what is allowed, to their end; null for one that finds none.
  * {"gbnf": TEXT, ...}, {"regex": TEXT, ...} and {"choice": [...], ...}: the same of those.
- * {"tools": T, "form": "json" or "tagged", ...}: the same of calls, and "calls": what
- * is read out of each walk, [name, arguments, malformed]. */
+ * {"tools": T, "form": "json", "tagged", "llama" or "python", ...}: the same of calls, and
+ * "calls": what is read out of each walk, a list of [name, arguments, malformed]. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,33 +101,45 @@ static bool walk(struct grammar *g, uint64_t seed, uint64_t most, struct buf *ou
 	return true;
 }
 
-/* As the server reads it. */
-static void put_call(const struct json *tools, bool tagged, const struct buf *text, struct buf *out)
+/* As the server reads it: a list of [name, arguments, malformed]. */
+static void put_calls(const struct json *tools, enum calls_form form, const struct buf *text, struct buf *out)
 {
-	const struct dialect *const list[] = { tagged ? &dialect_tagged : &dialect_hermes, NULL };
-	struct buf name, arguments;
+	static const struct dialect *const all[] = { [CALLS_JSON] = &dialect_hermes, [CALLS_TAGGED] = &dialect_tagged,
+	                                             [CALLS_LLAMA] = &dialect_llama, [CALLS_PYTHON] = &dialect_python };
+	const struct dialect *const list[] = { all[form], NULL };
+	bool tags = *list[0]->open, ended = true;
+	struct buf arguments;
 	struct split s;
+	int n = 0;
 
-	buf_init(&name);
 	buf_init(&arguments);
 	split_init(&s, false, tools, list);
-	split_put(&s, "<tool_call>\n", 12);
+	split_put(&s, "<tool_call>\n", tags ? 12 : 0);
 	split_put(&s, text->p, text->n);
-	split_put(&s, "\n</tool_call>", 13);
+	split_put(&s, "\n</tool_call>", tags ? 13 : 0);
 	split_end(&s);
-	for (int i = 0; i < s.n_piece; i++) {
-		if (s.piece[i].kind == PIECE_CALL)
-			buf_put(&name, s.text.p + s.piece[i].at, s.piece[i].n);
-		if (s.piece[i].kind == PIECE_ARGUMENTS)
-			buf_put(&arguments, s.text.p + s.piece[i].at, s.piece[i].n);
-	}
 	buf_putc(out, '[');
-	json_put_str(out, name.p, name.n);
-	buf_putc(out, ',');
-	json_put_str(out, arguments.p, arguments.n);
-	buf_puts(out, s.malformed || s.n_whole != 1 ? ",true]" : ",false]");
+	for (int i = 0; i < s.n_piece; i++) {
+		const char *p = s.text.p + s.piece[i].at;
+
+		if (s.piece[i].kind == PIECE_CALL) {
+			buf_puts(out, n++ ? ",[" : "[");
+			json_put_str(out, p, s.piece[i].n);
+			ended = false;
+		} else if (s.piece[i].kind == PIECE_ARGUMENTS) {
+			buf_put(&arguments, p, s.piece[i].n);
+		} else if (s.piece[i].kind == PIECE_CALL_END) {
+			buf_putc(out, ',');
+			json_put_str(out, arguments.p, arguments.n);
+			buf_puts(out, s.malformed ? ",true]" : ",false]");
+			buf_reset(&arguments);
+			ended = true;
+		} else {        /* text, where there should be none */
+			s.malformed = true;
+		}
+	}
+	buf_puts(out, !ended ? ",\"\",true]]" : !n ? "[\"\",\"\",true]]" : "]");
 	split_fini(&s);
-	buf_fini(&name);
 	buf_fini(&arguments);
 }
 
@@ -148,14 +160,15 @@ int main(void)
 		struct buf calls;
 		size_t n_form = 0;
 		const char *form = json_str(json_get(j, "form"), &n_form);
-		bool tagged = form && !strcmp(form, "tagged");
+		enum calls_form of = !form || !strcmp(form, "json") ? CALLS_JSON : !strcmp(form, "tagged") ? CALLS_TAGGED
+		                     : !strcmp(form, "llama") ? CALLS_LLAMA : CALLS_PYTHON;
 		size_t n_rules = 0, n_regex = 0;
 		const char *rules = json_str(json_get(j, "gbnf"), &n_rules), *regex = json_str(json_get(j, "regex"), &n_regex);
 		int rc = !j ? err.code
 		       : rules ? grammar_compile_gbnf(rules, n_rules, &g, &err)
 		       : regex ? grammar_compile_regex(regex, n_regex, &g, &err)
 		       : json_get(j, "choice") ? grammar_compile_choice(json_get(j, "choice"), &g, &err)
-		       : tools ? grammar_compile_calls(tools, tagged ? CALLS_TAGGED : CALLS_JSON, NULL, &g, &err)
+		       : tools ? grammar_compile_calls(tools, of, NULL, true, &g, &err)
 		               : grammar_compile(json_get(j, "schema"), &g, &err);
 
 		buf_init(&calls);
@@ -185,7 +198,7 @@ int main(void)
 					json_put_str(&out, text.p, text.n);
 					buf_puts(&calls, calls.n ? "," : "");
 					if (tools)
-						put_call(tools, tagged, &text, &calls);
+						put_calls(tools, of, &text, &calls);
 				} else {
 					buf_puts(&out, "null");
 				}

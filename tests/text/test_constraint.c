@@ -140,10 +140,94 @@ static void test_calls(void)
 	m->ops->free(m);
 }
 
+static const char tools[] =
+	"[{\"type\":\"function\",\"function\":{\"name\":\"add\",\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
+	"\"integer\"},\"b\":{\"type\":\"boolean\"}},\"required\":[\"a\"],\"additionalProperties\":false}}}]";
+
+/* Calls without tags. */
+static struct mask_source *start_alone(enum calls_form form, const char *content, bool must, bool thinking, bool may_think)
+{
+	struct constraint_rules r = {
+		.tokenizer = tok, .vocab = vocab, .thinking = thinking, .may_think = may_think, .end = &end_id, .n_end = 1,
+		.content = content ? made(content) : NULL, .call_alone = true, .mark = form == CALLS_LLAMA ? '"' : '(',
+		.n_mark = form == CALLS_LLAMA ? 4 : 1, .must_call = must,
+	};
+	struct json *j = json_parse(tools, strlen(tools), 0, NULL);
+	struct mask_source *m;
+	struct err err;
+
+	CHECK(!grammar_compile_calls(j, form, NULL, true, &r.call, &err), "%s", err.msg);
+	json_free(j);
+	m = constraint_new(&r);
+	grammar_unref(r.content);
+	grammar_unref(r.call);
+	return m;
+}
+
+static void test_alone(void)
+{
+	struct mask_source *m = start_alone(CALLS_LLAMA, NULL, false, false, false);
+
+	CHECK(!m->ops->mask(m), "free: it may be anything");
+	say(m, "{\"name\": \"ad", true);
+	CHECK(!m->ops->mask(m), "and still");
+	say(m, "d\"", true);
+	CHECK(m->ops->mask(m) && may(m, ",") && !may(m, "}") && !allowed(m, end_id), "a call for certain");
+	say(m, ", \"parameters\": {\"a\": 12, \"b\": false}}", false);
+	CHECK(allowed(m, end_id) && may(m, ";") && !may(m, ",") && !m->ops->whole(m), "one call");
+	say(m, "; {\"name\": \"add\", \"parameters\": {\"a\": 1", false);
+	CHECK(!allowed(m, end_id) && may(m, "}") && !may(m, "."), "another");
+	m->ops->free(m);
+
+	m = start_alone(CALLS_LLAMA, NULL, false, false, false);
+	say(m, "{\"name\": \"Ada\"", true);
+	CHECK(!m->ops->mask(m), "a value, and no call");
+	m->ops->rollback(m, 3);
+	m->ops->free(m);
+	m = start_alone(CALLS_LLAMA, NULL, false, true, false);
+	say(m, "{\"name\": \"add\"</think>\n\n{\"name\": \"add\"", true);
+	CHECK(m->ops->mask(m) && may(m, ","), "after a thought");
+	m->ops->free(m);
+	m = start_alone(CALLS_LLAMA, NULL, false, false, false);
+	say(m, "Well, {\"name\": \"add\"", true);
+	CHECK(!m->ops->mask(m), "not the whole answer");
+	m->ops->free(m);
+	m = start_alone(CALLS_LLAMA, object, false, false, false);
+	say(m, "{\"", false);
+	CHECK(may(m, "a") && !may(m, "n"), "content of a form is no call");
+	m->ops->free(m);
+
+	m = start_alone(CALLS_LLAMA, object, true, false, true);
+	CHECK(may(m, "<think>") && may(m, "{") && !may(m, "a") && !allowed(m, end_id), "it must call, and may think");
+	say(m, "<think>a</think>{\"name\":", false);
+	CHECK(!may(m, "<think>"), "it has");
+	say(m, " \"add\", \"parameters\": {\"a\": 2}}", false);
+	CHECK(allowed(m, end_id) && !may(m, "a"), "and nothing else");
+	m->ops->free(m);
+
+	m = start_alone(CALLS_PYTHON, NULL, false, false, false);
+	say(m, "[add", true);
+	CHECK(!m->ops->mask(m), "a list, perhaps");
+	say(m, "(", true);
+	CHECK(m->ops->mask(m) && may(m, "a") && !may(m, "b"), "a call for certain");
+	say(m, "a=12, b=True)", false);
+	CHECK(may(m, "]") && may(m, ",") && !allowed(m, end_id), "its end");
+	say(m, "]", false);
+	CHECK(m->ops->whole(m) && allowed(m, end_id), "the end");
+	m->ops->free(m);
+}
+
+static struct mask_source *start_of(uint64_t seed)
+{
+	if (seed % 4 == 3)
+		return start_alone(seed % 8 == 3 ? CALLS_LLAMA : CALLS_PYTHON, NULL, seed % 5 != 0, seed % 16 > 8, seed % 3 == 0);
+	return start(object, object, seed % 2, seed % 3 == 0);
+}
+
 /* A walk with steps back tells the same as one that never went there. */
 static void test_back(uint64_t seed)
 {
-	struct mask_source *m = start(object, object, seed % 2, seed % 3 == 0), *fresh;
+	struct mask_source *m = start_of(seed), *fresh;
 	int32_t took[200];
 	int n = 0, size = tokenizer_size(tok);
 
@@ -168,7 +252,7 @@ static void test_back(uint64_t seed)
 		m->ops->accept(m, id);
 		took[n++] = id;
 	}
-	fresh = start(object, object, seed % 2, seed % 3 == 0);
+	fresh = start_of(seed);
 	for (int i = 0; i < n; i++)
 		fresh->ops->accept(fresh, took[i]);
 	const uint32_t *a = m->ops->mask(m), *b = fresh->ops->mask(fresh);
@@ -196,6 +280,7 @@ int main(int argc, char **argv)
 	CHECK(end_id >= 0 && tokenizer_is_added(tok, end_id), "<|im_end|>");
 	test_parts();
 	test_calls();
+	test_alone();
 	for (uint64_t seed = 1; seed <= (getenv("WEFT_TEST_QUICK") ? 60 : 400); seed++)
 		test_back(seed);
 	vocab_free(vocab);

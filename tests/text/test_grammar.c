@@ -56,6 +56,8 @@ static const char *const schemas[] = {
 	"{\"type\":\"string\",\"format\":\"date-time\"}",
 	"calls tagged",
 	"calls json",
+	"calls llama",
+	"calls python",
 	"gbnf root ::= value\nvalue ::= object | array | string | number | (\"true\" | \"null\") ws\n"
 	"object ::= \"{\" ws (string \":\" ws value (\",\" ws string \":\" ws value)*)? \"}\" ws\n"
 	"array ::= \"[\" ws (value (\",\" ws value)*)? \"]\" ws\n"
@@ -90,7 +92,7 @@ static struct grammar *made_of(const char *schema)
 	if (strncmp(schema, "calls ", 6))
 		return made(schema);
 	j = json_parse(tools, strlen(tools), 0, NULL);
-	CHECK(!grammar_compile_calls(j, schema[6] == 't' ? CALLS_TAGGED : CALLS_JSON, NULL, &g, &err), "%s", err.msg);
+	CHECK(!grammar_compile_calls(j, schema[6] == 't' ? CALLS_TAGGED : schema[6] == 'l' ? CALLS_LLAMA : schema[6] == 'p' ? CALLS_PYTHON : CALLS_JSON, NULL, true, &g, &err), "%s", err.msg);
 	json_free(j);
 	return g;
 }
