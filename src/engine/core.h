@@ -153,8 +153,12 @@ struct sched {
 struct drafting {
 	struct draft_cost cost;
 	double mixed_ns;                /* of late steps with rows of prompts; 0: not known */
-	struct draft_odds odds[DRAFTERS_MAX];   /* of all sequences */
+	struct draft_odds odds[DRAFTERS_MAX], said[DRAFTERS_MAX];       /* of all sequences */
 	struct draft_time token[DRAFTERS_MAX];  /* for one token */
+	struct draft_time row[DRAFTERS_MAX];    /* for one token that it catches up with */
+	int idle[DRAFTERS_MAX], wait[DRAFTERS_MAX];     /* as draft_try's, of the oldest sequence */
+	struct draft_lengths lengths;
+	double purse;                   /* nanoseconds for trying what is not expected to pay */
 	struct draft_ask *ask;          /* [seqs_max] */
 	struct draft_bid *bid;          /* [seqs_max] */
 	struct request **of;            /* [seqs_max] by slot */

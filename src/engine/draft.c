@@ -9,10 +9,20 @@
 
 /* What other sequences have shown counts as so many drafts of this one's. */
 static const double BELIEF = 3;
+/* Drafts of any sequence, before another drafter is preferred for being better. */
+static const double TRIED_MIN = 8;
 /* Per draft: some twenty of a sequence's own count, some hundred of all. */
 static const double FADE_OWN = 0.95, FADE_ALL = 0.99;
 /* Steps until a sequence is drafted for that was not worth it. */
 enum { WAIT_FIRST = 64, WAIT_MOST = 512 };
+/* Of all time, what trying may take that is not expected to pay; and the most at once. */
+static const double PURSE = 0.01, PURSE_MOST = 1e9;
+/* What is expected may not come: it must be so many times what is spent for it. */
+static const double SURE = 2;
+/* Following a prompt only makes the guesses better: it may take so much of what they save. */
+static const double FOLLOW_PART = 0.25;
+/* What each round leaves to be caught up with, at most: that is part of a guess's time. */
+enum { CAUGHT_EACH = 1 + DRAFT_MAX };
 enum { NOBODY = -1 };           /* drafts that need no drafter */
 
 void drafting_init(struct drafting *g, int seqs_max)
@@ -74,22 +84,32 @@ static int sound(const struct request *r, const int32_t *draft, int n)
 	return n;
 }
 
-static double share_of(const struct engine *e, const struct request *r, int k)
+static double belief(const struct draft_odds *own, const struct draft_odds *all)
 {
-	const struct draft_odds *own = &r->tries[k].odds, *all = &e->drafting.odds[k];
 	double others = (all->right + 1) / (all->tried + 2);
 
 	return (own->right + BELIEF * others) / (own->tried + BELIEF);
 }
 
-/* Who is not drafted for is tried now and then, since things change; not two in
- * one step. */
-static bool try_again(struct draft_try *t, struct draft_bid *b, bool tried)
+/* Of the drafts of k for r, those that come true. */
+static double share_of(const struct engine *e, const struct request *r, int k)
 {
-	if (!t->wait || b->n) {
+	return belief(&r->tries[k].odds, &e->drafting.odds[k]);
+}
+
+/* Who is not drafted for is tried now and then, since things change; not two in
+ * one step.  A new request waits on from where the oldest was. */
+static bool try_again(struct drafting *g, int k, struct draft_try *t, struct draft_bid *b, bool tried)
+{
+	if (!t->wait) {
+		t->wait = g->wait[k] ? g->wait[k] : WAIT_FIRST;
+		t->idle = g->idle[k];
+	}
+	if (b->n) {
 		t->wait = WAIT_FIRST;
 		t->idle = 0;
-	} else if (++t->idle >= t->wait && !tried) {
+	} else if (++t->idle >= t->wait && !tried && b->first_ns <= g->purse) {
+		g->purse -= b->first_ns;
 		b->n = 1;
 		t->idle = 0;
 		t->wait = t->wait < WAIT_MOST ? 2 * t->wait : WAIT_MOST;
@@ -98,23 +118,72 @@ static bool try_again(struct draft_try *t, struct draft_bid *b, bool tried)
 	return false;
 }
 
-/* Is a drafter that is asked after k expected to be worth more for r alone? */
-static bool better_later(const struct engine *e, const struct request *r, int k, int max, const struct draft_deal *deal)
+static double token_ns(const struct engine *e, int k)
 {
-	double own = 0;
+	return draft_time_of(&e->drafting.token[k], e->drafting.cost.now);
+}
 
-	for (int i = k; i < e->opts.n_drafter; i++) {
-		struct draft_bid bid = { .share = share_of(e, r, i), .max = max };
-		struct draft_deal one = *deal;
-		double rate;
+/* Time that drafter k would take to catch up with r; 0: none, or nobody knows.  As it was
+ * measured last, however long ago: the purse pays for doing it again. */
+static double first_ns(struct engine *e, struct request *r, int k)
+{
+	struct drafter *d = e->opts.drafter[k];
+	struct draft_seq seq;
+	int n;
 
-		one.token_ns = e->drafting.token[i].ns;
-		rate = draft_deal(&one, &bid, 1);
-		if (i == k)
-			own = rate;
-		else if (rate > own)
-			return true;
+	if (!d->ops->behind)
+		return 0;
+	seq = seq_of(e, r);
+	n = d->ops->behind(d, &seq);
+	return n > CAUGHT_EACH ? n * e->drafting.row[k].ns : 0;
+}
+
+/* Tokens per nanosecond of the step, if drafter k drafted for r alone; *saves: what
+ * that would save in the rest of the answer. */
+static double rate_of(const struct engine *e, const struct request *r, int k, int max, const struct draft_deal *deal,
+                      double *saves)
+{
+	struct draft_bid bid = { .share = share_of(e, r, k), .max = max };
+	struct draft_deal one = *deal;
+	double rate;
+
+	one.token_ns = token_ns(e, k);
+	rate = draft_deal(&one, &bid, 1);
+	*saves = draft_saves(&one, rate) * draft_more(&e->drafting.lengths, r->n_tok - r->n_prompt,
+	                                              r->n_prompt + r->out_max - r->n_tok);
+	return rate;
+}
+
+/* Does what k saves pay for its catching up?  Only what it saves beside the others that
+ * have nothing to catch up with counts, who say something in some of the steps. */
+static bool makes_good(struct engine *e, struct request *r, int k, int max, const struct draft_deal *deal)
+{
+	double first = first_ns(e, r, k), saves, theirs, beside = 0;
+
+	if (first <= 0)
+		return true;
+	rate_of(e, r, k, max, deal, &saves);
+	for (int i = 0; i < e->opts.n_drafter; i++) {
+		if (i == k || first_ns(e, r, i) > 0)
+			continue;
+		rate_of(e, r, i, max, deal, &theirs);
+		theirs = belief(&r->tries[i].said, &e->drafting.said[i]) * (theirs < saves ? theirs : saves);
+		beside = theirs > beside ? theirs : beside;
 	}
+	return saves - beside >= SURE * first;
+}
+
+/* Is it another drafter that should be asked, or none: one that is asked after k is
+ * expected to be worth more for r alone, or k would not make good for catching up? */
+static bool better_not(struct engine *e, struct request *r, int k, int max, const struct draft_deal *deal)
+{
+	double saves, own = rate_of(e, r, k, max, deal, &saves);
+
+	if (!makes_good(e, r, k, max, deal))
+		return true;
+	for (int i = k + 1; i < e->opts.n_drafter && e->drafting.odds[k].tried >= TRIED_MIN; i++)
+		if (rate_of(e, r, i, max, deal, &saves) > own && makes_good(e, r, i, max, deal))
+			return true;
 	return false;
 }
 
@@ -133,19 +202,24 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 
 		if (max < 1 || r->n_draft)
 			continue;
-		g->bid[n] = (struct draft_bid){ .share = share_of(e, r, k), .max = max, .n = max };
-		if (!e->opts.draft_fixed && better_later(e, r, k, max, deal))
+		g->bid[n] = (struct draft_bid){ .share = share_of(e, r, k), .first_ns = first_ns(e, r, k), .max = max,
+		                                .n = max };
+		if (!e->opts.draft_fixed && better_not(e, r, k, max, deal))
 			g->bid[n].max = 0;
 		g->ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .out = r->draft };
 	}
-	deal->token_ns = g->token[k].ns;
+	deal->token_ns = token_ns(e, k);
 	if (!e->opts.draft_fixed)
 		draft_deal(deal, g->bid, n);
 	for (int i = 0; i < n; i++) {
 		struct request *r = g->of[g->ask[i].seq.slot];
 
 		if (!e->opts.draft_fixed)
-			tried |= try_again(&r->tries[k], &g->bid[i], tried);
+			tried |= try_again(g, k, &r->tries[k], &g->bid[i], tried);
+		if (!i) {
+			g->wait[k] = r->tries[k].wait;
+			g->idle[k] = r->tries[k].idle;
+		}
 		if (g->bid[i].n) {
 			g->bid[n_ask] = g->bid[i];
 			g->ask[n_ask] = g->ask[i];
@@ -202,18 +276,28 @@ static int legal(struct mask_source *m, const struct draft_ask *a)
 	return n;
 }
 
+/* So many tokens took so long. */
+static void caught_up(struct drafting *g, int k, int tokens, double ns)
+{
+	draft_time_learn(&g->row[k], g->cost.now, ns / tokens);
+}
+
 /* Takes what came of it, and counts it to what the step will give and cost. */
 static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal, int64_t ns)
 {
 	struct drafting *g = &e->drafting;
-	int tokens = 0;
+	int tokens = 0, caught = 0;
 
 	for (int i = 0; i < n_ask; i++) {
 		struct request *r = g->of[g->ask[i].seq.slot];
 		double gain = 1;
 
+		caught += g->ask[i].caught;
+
 		assert(g->ask[i].n >= 0 && g->ask[i].n <= g->asked[r->slot]);
 		tokens += g->ask[i].n;
+		draft_odds_learn(&r->tries[k].said, g->ask[i].n > 0, !g->ask[i].n, FADE_OWN);
+		draft_odds_learn(&g->said[k], g->ask[i].n > 0, !g->ask[i].n, FADE_ALL);
 		if (!g->ask[i].n)
 			r->tries[k].idle = r->tries[k].wait;    /* nothing was learned of it: again in the next step */
 		g->ask[i].n = sound(r, r->draft, g->ask[i].n);
@@ -224,7 +308,9 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 			deal->tokens += gain *= g->bid[i].share;
 	}
 	deal->ns += (double)ns;
-	if (tokens)
+	if (caught > n_ask * CAUGHT_EACH)
+		caught_up(g, k, caught, (double)ns - tokens * token_ns(e, k));
+	else if (tokens)
 		draft_time_learn(&g->token[k], g->cost.now, (double)ns / tokens);
 }
 
@@ -274,28 +360,70 @@ void draft_timed(struct engine *e, int64_t ns)
 
 	if (!e->opts.n_drafter)
 		return;
+	g->purse += PURSE * (double)ns;
+	if (g->purse > PURSE_MOST)
+		g->purse = PURSE_MOST;
 	if (!e->batch.n_prompt)
 		draft_cost_learn(&g->cost, e->batch.n_row, (double)ns);
 	else
 		g->mixed_ns += (g->mixed_ns > 0 ? 0.2 : 1) * ((double)ns - g->mixed_ns);
 }
 
+/* Does it pay for drafter k to compute n tokens of r that it may not need? */
+static bool pays(const struct engine *e, const struct request *r, int k, int n)
+{
+	struct draft_deal deal = { .cost = &e->drafting.cost, .rows = 1, .tokens = 1, .rows_max = e->opts.step_rows };
+	int left = r->n_prompt + r->out_max - r->n_tok - 1, max = r->n_draft_max;
+	double saves;
+
+	max = max < e->opts.n_draft ? max : e->opts.n_draft;
+	max = max < left ? max : left;
+	if (max < 1 || e->drafting.row[k].ns <= 0)
+		return false;
+	rate_of(e, r, k, max, &deal, &saves);
+	return n * e->drafting.row[k].ns <= FOLLOW_PART * saves;
+}
+
+/* Should drafter k compute what it is shown of r?  Of a prompt all or nothing. */
+static bool follows(const struct engine *e, struct request *r, int k, int n)
+{
+	struct draft_try *t = &r->tries[k];
+
+	if (e->opts.draft_fixed)
+		return true;
+	if (r->pos > r->n_prompt)
+		return pays(e, r, k, DRAFT_WAITING_MAX);
+	if (!t->follow)
+		t->follow = pays(e, r, k, r->n_prompt - (r->pos - n)) ? 1 : -1;
+	return t->follow > 0;
+}
+
 void draft_follow(struct engine *e)
 {
+	struct drafting *g = &e->drafting;
 	struct batch *b = &e->batch;
-	int n = 0;
 
-	if (!e->pass.hidden)
-		return;
-	for (int i = 0; i < b->n_item; i++) {
-		struct request *r = b->item[i].req;
+	for (int k = 0; k < e->opts.n_drafter && e->pass.hidden; k++) {
+		struct drafter *d = e->opts.drafter[k];
+		int64_t began = engine_now(e);
+		int n = 0, rows;
 
-		if (r->n_draft_max)
-			e->drafting.followed[n++] = (struct draft_run){ .seq = seq_of(e, r), .row = b->item[i].row, .n = b->item[i].keep };
+		if (!d->ops->follow)
+			continue;
+		for (int i = 0; i < b->n_item; i++) {
+			struct request *r = b->item[i].req;
+			struct draft_run run = { .row = b->item[i].row, .n = b->item[i].keep };
+
+			if (!r->n_draft_max)
+				continue;
+			run.seq = seq_of(e, r);
+			run.seq.follow = follows(e, r, k, run.n);
+			g->followed[n++] = run;
+		}
+		rows = d->ops->follow(d, &e->pass, g->followed, n);
+		if (rows > CAUGHT_EACH)
+			caught_up(g, k, rows, (double)(engine_now(e) - began));
 	}
-	for (int k = 0; k < e->opts.n_drafter; k++)
-		if (e->opts.drafter[k]->ops->follow)
-			e->opts.drafter[k]->ops->follow(e->opts.drafter[k], &e->pass, e->drafting.followed, n);
 }
 
 void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
@@ -320,6 +448,8 @@ void draft_learn(struct engine *e, struct request *r)
 {
 	struct draft_seq seq = seq_of(e, r);
 
+	if (r->n_tok > r->n_prompt)
+		draft_length_learn(&e->drafting.lengths, r->n_tok - r->n_prompt);
 	for (int k = 0; k < e->opts.n_drafter; k++)
 		if (e->opts.drafter[k]->ops->learn)
 			e->opts.drafter[k]->ops->learn(e->opts.drafter[k], &seq);

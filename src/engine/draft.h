@@ -36,6 +36,7 @@ struct draft_seq {
 	int n_prompt;                   /* the first so many were given */
 	int n_known;                    /* the first so many were known from a sequence before */
 	const struct place_plan *plan;  /* where along the prompt states are kept */
+	bool follow;                    /* it pays to compute all of it; else its end alone may be wanted */
 	bool secret;                    /* nothing may pass from or to other sequences */
 	const char *salt;               /* nor between two of different salts; never NULL */
 	int64_t now;                    /* clock */
@@ -48,6 +49,7 @@ struct draft_ask {
 	int max;                        /* 1 to DRAFT_MAX; the drafter may lower it for itself */
 	int32_t *out;                   /* [max] */
 	int n;                          /* filled: 0 to max */
+	int caught;                     /* filled: tokens of the sequence that were computed first */
 	int masked;                     /* of these seq.mask has accepted so many; the engine takes them back */
 };
 
@@ -73,8 +75,11 @@ struct drafter_ops {
 	/* Optional: memory of the slot is better given back. */
 	void (*forget)(struct drafter *, int slot);
 	/* Optional: the model has just computed the rows of p, and p->hidden holds its
-	 * hidden rows; of these the runs stay. */
-	void (*follow)(struct drafter *, const struct pass *p, const struct draft_run *run, int n_run);
+	 * hidden rows; of these the runs stay.  Returns how many tokens it computed. */
+	int (*follow)(struct drafter *, const struct pass *p, const struct draft_run *run, int n_run);
+	/* Optional: so many tokens of the sequence it would compute before its first guess.
+	 * Changes nothing that matters. */
+	int (*behind)(struct drafter *, const struct draft_seq *seq);
 };
 
 struct drafter {

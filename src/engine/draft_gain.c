@@ -6,8 +6,8 @@ static const double MARGIN = 1.02;
 /* A row more adds this much to a step, until it was measured: weights are read once. */
 static const double ROW_FIRST = 0.05;
 /* A time is forgotten after so many steps without it, so that one bad measurement
- * is not believed for ever. */
-enum { FORGET = 2000 };
+ * is not believed for ever; much sooner while it was measured so few times. */
+enum { FORGET = 2000, FORGET_FEW = 64, FEW = 4 };
 /* A step has at most so many rows more than the largest that was measured: past
  * some number each row costs its share, and nobody knows which. */
 enum { STRIDE = 4 };
@@ -20,6 +20,10 @@ void draft_odds_learn(struct draft_odds *o, int right, int wrong, double fade)
 	}
 }
 
+/* Of each time, how far the one known goes toward it.  Whatever else happens on a machine
+ * makes steps longer and none shorter, so that it is the short ones that compare. */
+static const double TOWARD_LESS = 0.25, TOWARD_MORE = 0.025;
+
 /* The first times are of cold memory as often as not: the least of them counts. */
 void draft_time_learn(struct draft_time *t, int64_t now, double ns)
 {
@@ -27,10 +31,10 @@ void draft_time_learn(struct draft_time *t, int64_t now, double ns)
 		return;
 	if (t->ns <= 0 || now - t->seen > FORGET)
 		*t = (struct draft_time){ .ns = ns };
-	else if (t->n < 4)
+	else if (t->n < FEW)
 		t->ns = ns < t->ns ? ns : t->ns;
-	else if (ns < 3 * t->ns)        /* longer: somebody else's work */
-		t->ns += 0.1 * (ns - t->ns);
+	else
+		t->ns += (ns < t->ns ? TOWARD_LESS : TOWARD_MORE) * ((ns < 3 * t->ns ? ns : 3 * t->ns) - t->ns);
 	t->seen = now;
 	t->n++;
 }
@@ -42,9 +46,48 @@ void draft_cost_learn(struct draft_cost *c, int rows, double ns)
 		draft_time_learn(&c->step[rows], c->now, ns);
 }
 
+/* Some twenty answers count. */
+static const double FADE_LENGTH = 0.95;
+
+void draft_length_learn(struct draft_lengths *l, int tokens)
+{
+	int at = 0;
+
+	for (int i = 0; i < DRAFT_LENGTHS; i++) {
+		l->answers[i] *= FADE_LENGTH;
+		l->tokens[i] *= FADE_LENGTH;
+	}
+	while (tokens >> (at + 1))
+		at++;
+	l->answers[at]++;
+	l->tokens[at] += tokens;
+}
+
+/* Of those that were longer, the mean; and, as if there had been one, an answer twice
+ * as long as this one is by now, for nothing may be known of its kind. */
+double draft_more(const struct draft_lengths *l, int tokens, int most)
+{
+	double n = 1, more = tokens < most ? tokens : most;
+
+	for (int i = 0; i < DRAFT_LENGTHS; i++) {
+		double left = l->answers[i] > 0 ? l->tokens[i] / l->answers[i] - tokens : 0;
+
+		if (left > 0) {
+			n += l->answers[i];
+			more += l->answers[i] * (left < most ? left : most);
+		}
+	}
+	return more / n;
+}
+
+double draft_time_of(const struct draft_time *t, int64_t now)
+{
+	return now - t->seen <= (t->n < FEW ? FORGET_FEW : FORGET) ? t->ns : 0;
+}
+
 static int known(const struct draft_cost *c, int rows)
 {
-	return c->step[rows].ns > 0 && c->now - c->step[rows].seen <= FORGET;
+	return draft_time_of(&c->step[rows], c->now) > 0;
 }
 
 double draft_cost_of(const struct draft_cost *c, int rows)
@@ -148,4 +191,11 @@ double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 	tokens = d->tokens;
 	give(bid, gain, n, best_n, &tokens);
 	return best_n ? best : d->tokens / before;
+}
+
+double draft_saves(const struct draft_deal *d, double rate)
+{
+	double plain = time_of(d, 0);
+
+	return rate > 0 && plain > 0 && rate * plain > d->tokens ? plain - d->tokens / rate : 0;
 }

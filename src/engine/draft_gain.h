@@ -10,7 +10,11 @@
  * The shares are measured per sequence and drafter, beginning at what the drafter
  * has reached with others; the time of a step by its number of rows.  A sequence
  * that is not drafted for is tried again after some steps, later each time.
- * Pure structs: no engine, no clock. */
+ *
+ * A drafter may have tokens to compute before its first guess, most of all the
+ * prompt.  That is done when what it saves in the rest of the answer pays for it:
+ * the time saved per token, times the tokens that are still expected, which is
+ * learned from how long answers were.  Pure structs: no engine, no clock. */
 #ifndef ENGINE_DRAFT_GAIN_H
 #define ENGINE_DRAFT_GAIN_H
 
@@ -25,7 +29,9 @@ void draft_odds_learn(struct draft_odds *o, int right, int wrong, double fade);
 /* One sequence and drafter. */
 struct draft_try {
 	struct draft_odds odds;
+	struct draft_odds said;         /* rounds in which it was asked, and said anything */
 	int idle, wait;                 /* steps since it was drafted for; steps after which it is tried */
+	int follow;                     /* its prompt: 1: it pays to follow it, -1: it does not, 0: not asked yet */
 };
 
 /* A time that is measured again and again. */
@@ -35,6 +41,8 @@ struct draft_time {
 	int n;
 };
 void draft_time_learn(struct draft_time *t, int64_t now, double ns);
+/* 0: not known, or measured long ago, or so few times that it is worth another. */
+double draft_time_of(const struct draft_time *t, int64_t now);
 
 enum { DRAFT_ROWS_MAX = 64 };           /* of steps whose time is told apart */
 struct draft_cost {
@@ -46,9 +54,19 @@ void draft_cost_learn(struct draft_cost *c, int rows, double ns);
 /* What one of so many rows would take; 0: nothing is known yet. */
 double draft_cost_of(const struct draft_cost *c, int rows);
 
+/* How long answers were, fading, by powers of two. */
+enum { DRAFT_LENGTHS = 32 };
+struct draft_lengths {
+	double answers[DRAFT_LENGTHS], tokens[DRAFT_LENGTHS];
+};
+void draft_length_learn(struct draft_lengths *l, int tokens);
+/* How many more an answer of so many tokens will have, which can have `most` more. */
+double draft_more(const struct draft_lengths *l, int tokens, int most);
+
 /* One sequence that could be drafted for. */
 struct draft_bid {
 	double share;                   /* of drafts that come true */
+	double first_ns;                /* before its first guess, what came before it must be computed */
 	int max;                        /* most tokens */
 	int n;                          /* out */
 };
@@ -64,5 +82,7 @@ struct draft_deal {
 /* Fills bid[i].n.  Returns the tokens per nanosecond that are expected then; 0: not
  * known, and nothing is given. */
 double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid);
+/* Nanoseconds that a step of d saves at this rate, against one without drafts. */
+double draft_saves(const struct draft_deal *d, double rate);
 
 #endif

@@ -18,6 +18,7 @@
 
 struct seq {
 	uint64_t id;            /* 0: nothing here */
+	bool open;              /* false: only `pos` was looked up, the caches are empty */
 	int pos;                /* tokens computed; the caches stand there */
 	bool dead;              /* cannot be computed: a token that the model lacks */
 };
@@ -37,7 +38,7 @@ static void seq_close(struct draft_model *g, int slot)
 {
 	struct seq *s = &g->seq[slot];
 
-	if (s->id)
+	if (s->open)
 		caches_close(&g->m->caches, slot);
 	*s = (struct seq){0};
 }
@@ -53,10 +54,10 @@ static struct seq *seq_of(struct draft_model *g, const struct draft_seq *a)
 	struct seq *s = &g->seq[a->slot];
 	struct prefix_hit hit = {0};
 
-	if (s->id == a->id)
+	if (s->id == a->id && s->open)
 		return s;
 	seq_close(g, a->slot);
-	s->id = a->id;
+	*s = (struct seq){ .id = a->id, .open = true };
 	if (keeps(g, a))
 		prefix_find(&g->prefix, a->salt, a->tok, a->n_tok, &hit);
 	if (hit.at && caches_restore(&g->m->caches, a->slot, hit.snaps, hit.at))
@@ -66,6 +67,22 @@ static struct seq *seq_of(struct draft_model *g, const struct draft_seq *a)
 	if (keeps(g, a))
 		prefix_use(&g->prefix, &hit, a->now);
 	return s;
+}
+
+/* The last token is the first guess's own. */
+static int behind(struct drafter *d, const struct draft_seq *a)
+{
+	struct draft_model *g = (struct draft_model *)d;
+	struct seq *s = &g->seq[a->slot];
+	struct prefix_hit hit = {0};
+
+	if (s->id != a->id) {
+		seq_close(g, a->slot);
+		if (keeps(g, a))
+			prefix_find(&g->prefix, a->salt, a->tok, a->n_tok, &hit);
+		*s = (struct seq){ .id = a->id, .pos = hit.at };
+	}
+	return a->n_tok - 1 - s->pos;
 }
 
 static void keep(struct draft_model *g, const struct draft_seq *a, enum place kind)
@@ -140,6 +157,7 @@ static int catch_up(struct draft_model *g, int n_in, int left)
 		int cut = next_cut(g, s->pos, &a->seq, &kind);
 
 		s->pos += g->pass.span[i].n;
+		a->caught += g->pass.span[i].n - (s->pos == a->seq.n_tok);
 		if (s->pos == a->seq.n_tok)
 			guess(g, a, logits++);
 		else if (s->pos == cut)
@@ -236,7 +254,7 @@ static void learn(struct drafter *d, const struct draft_seq *a)
 	struct draft_model *g = (struct draft_model *)d;
 	struct seq *s = &g->seq[a->slot];
 
-	if (s->id == a->id && s->pos > 0)
+	if (s->id == a->id && s->open && s->pos > 0)
 		keep(g, a, PLACE_END);
 }
 
@@ -262,6 +280,7 @@ static void model_close_drafter(struct drafter *d)
 
 static const struct drafter_ops draft_model_ops = {
 	.name = "model", .propose = propose, .close = model_close_drafter, .learn = learn, .forget = forget,
+	.behind = behind,
 };
 
 int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)

@@ -7,6 +7,9 @@
  * little.  Guesses past the first are made from the head's own hidden, and the
  * rows that came of them are taken back.
  *
+ * Where following is not expected to pay (draft_seq.follow), only the last hidden
+ * rows wait, and those before are forgotten.
+ *
  * The hidden of the token before the first is zero.  A sequence that begins in a
  * prefix that the model knew and the head does not has rows from there on only:
  * worse guesses, no wrong ones. */
@@ -141,49 +144,84 @@ static void seq_open(struct mtp *g, const struct draft_seq *a, int at)
 	}
 }
 
-/* Keeps what the head has of the first n tokens, if it has them all. */
+/* Keeps what the head has of the first n tokens, if it has them all, or will soon. */
 static void keep(struct mtp *g, const struct draft_seq *a, enum place kind, int n)
 {
 	struct prefix_key key = { .salt = a->salt, .kind = kind, .by = a->id, .now = a->now };
 	struct seq *s = &g->seq[a->slot];
 
-	if (!keeps(g, a) || s->base || s->pos > n || s->pos - 1 + s->n != n || !flush(g, a, n - s->pos))
+	if (!keeps(g, a) || s->base || s->pos > n || s->pos - 1 + s->n != n || (!a->follow && n - s->pos > 1 + DRAFT_MAX) ||
+	    !flush(g, a, n - s->pos))
 		return;
 	copy(g, carried(g, a->slot), wait_row(g, a->slot, 0), 1);
 	prefix_learn(&g->prefix, &key, a->slot, a->tok, n);
 }
 
-static void follow_one(struct mtp *g, const struct draft_run *run, const char *hidden)
+/* There is no room for n rows more, and what waits will not be computed: the sequence
+ * begins anew with the last of them.  Returns how many of the n are left out. */
+static int shed(struct mtp *g, int slot, int n)
+{
+	struct seq *s = &g->seq[slot];
+	int over = s->n + n - DRAFT_WAITING_MAX, old;
+
+	if (over <= 0)
+		return 0;
+	if (n < DRAFT_WAITING_MAX / 2)
+		over = DRAFT_WAITING_MAX / 2;   /* row by row: not each time */
+	if (s->pos > s->base)
+		caches_close(&g->m->caches, slot);
+	old = over < s->n ? over : s->n;
+	drop(g, slot, old);
+	s->pos += over - old;
+	s->base = s->pos;
+	return over - old;
+}
+
+static int follow_one(struct mtp *g, const struct draft_run *run, const char *hidden)
 {
 	const struct draft_seq *a = &run->seq;
 	struct seq *s = &g->seq[a->slot];
 	const struct place_at *place;
-	int at = a->pos - run->n, done = 0;
+	int at = a->pos - run->n, done = 0, computed = 0;
 
 	if (s->id != a->id || at != s->pos - 1 + s->n)
 		seq_open(g, a, at);
+	if (!a->follow)
+		done = shed(g, a->slot, run->n);
 	while (done < run->n) {
-		int n = run->n - done < DRAFT_WAITING_MAX - s->n ? run->n - done : DRAFT_WAITING_MAX - s->n;
+		int n;
 
+		if (s->n == DRAFT_WAITING_MAX) {
+			if (!flush(g, a, s->n))
+				return computed;
+			computed += DRAFT_WAITING_MAX;
+		}
+		n = run->n - done < DRAFT_WAITING_MAX - s->n ? run->n - done : DRAFT_WAITING_MAX - s->n;
 		copy(g, wait_row(g, a->slot, s->n), hidden + (size_t)(run->row + done) * g->row_bytes, n);
 		s->n += n;
 		done += n;
-		if (s->n == DRAFT_WAITING_MAX) {
-			int known = a->n_tok - s->pos;
-
-			if (!flush(g, a, known < s->n ? known : s->n))
-				return;
-		}
 	}
 	place = keeps(g, a) ? place_after(a->plan, at) : NULL;
 	if (place && place->pos == a->pos)
 		keep(g, a, place->kind, a->pos);
+	return computed;
 }
 
-static void follow(struct drafter *d, const struct pass *p, const struct draft_run *run, int n_run)
+static int follow(struct drafter *d, const struct pass *p, const struct draft_run *run, int n_run)
 {
+	int computed = 0;
+
 	for (int i = 0; i < n_run; i++)
-		follow_one((struct mtp *)d, &run[i], (const char *)p->hidden);
+		computed += follow_one((struct mtp *)d, &run[i], (const char *)p->hidden);
+	return computed;
+}
+
+/* The last row is the first guess's own. */
+static int behind(struct drafter *d, const struct draft_seq *a)
+{
+	const struct seq *s = &((struct mtp *)d)->seq[a->slot];
+
+	return s->id == a->id && s->n ? s->n - 1 : 0;
 }
 
 /* ---- guessing ---- */
@@ -209,6 +247,7 @@ static void first_guess(struct mtp *g, struct draft_ask *ask, int n_ask)
 		if (s->id != a->seq.id || s->pos + s->n != a->seq.n_tok || s->n < 1 || a->max < 1 ||
 		    s->n > g->pass.rows_max - g->pass.pass.n_row)
 			continue;
+		a->caught = s->n - 1;
 		if (add(g, &a->seq, s->n, true))
 			g->in[n_in++] = a;
 	}
@@ -301,6 +340,7 @@ static void mtp_close(struct drafter *d)
 
 static const struct drafter_ops mtp_ops = {
 	.name = "mtp", .propose = propose, .close = mtp_close, .learn = learn, .forget = forget, .follow = follow,
+	.behind = behind,
 };
 
 int draft_mtp_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)

@@ -725,6 +725,132 @@ static void test_pays(void)
 			}
 }
 
+/* A drafter that is always right and has all of a sequence to compute before its first guess. */
+struct late {
+	struct drafter d;
+	struct guesser g;
+	struct machine *m;
+	double row, token;              /* what it takes for each */
+	uint64_t id[8];                 /* of the slot's sequence */
+	int pos[8];                     /* tokens computed */
+	int asked;
+};
+
+static int late_behind(struct drafter *d, const struct draft_seq *s)
+{
+	struct late *l = (struct late *)d;
+
+	if (l->id[s->slot] != s->id) {
+		l->id[s->slot] = s->id;
+		l->pos[s->slot] = 0;
+	}
+	return s->n_tok - 1 - l->pos[s->slot];
+}
+
+static void late_propose(struct drafter *d, struct draft_ask *ask, int n_ask)
+{
+	struct late *l = (struct late *)d;
+
+	for (int i = 0; i < n_ask; i++) {
+		ask[i].caught = late_behind(d, &ask[i].seq);
+		l->asked += ask[i].caught > 1 + DRAFT_MAX;
+		l->pos[ask[i].seq.slot] = ask[i].seq.n_tok - 1;
+		l->g.d.ops->propose(&l->g.d, &ask[i], 1);
+		l->m->now += (int64_t)(ask[i].caught * l->row + ask[i].n * l->token);
+	}
+}
+
+static void late_close(struct drafter *d)
+{
+}
+
+static const struct drafter_ops late_ops = {
+	.name = "late", .propose = late_propose, .close = late_close, .behind = late_behind,
+};
+
+/* Time that answers of so many tokens to prompts of so many take, one after the other. */
+static int64_t late_time(struct machine *m, struct late *late, int n, int prompt, int answer)
+{
+	struct rig_opts o = roomy;
+	struct rig rig;
+	int64_t began;
+
+	m->clock.now_ns = machine_now;
+	m->now = 1;
+	o.clock = &m->clock;
+	o.toy.on_forward = machine_step;
+	o.toy.on_forward_arg = m;
+	o.prefix_bytes = 0;
+	o.adapt = true;
+	o.n_draft = 4;
+	o.n_drafter = late != NULL;
+	if (late) {
+		late->d.ops = &late_ops;
+		late->m = m;
+		o.drafter[0] = &late->d;
+	}
+	rig = rig_open(&o);
+	if (late) {
+		late->g.truth = toy_logits;
+		late->g.m = rig.m;
+	}
+	began = m->now;
+	for (int i = 0; i < n; i++) {
+		struct life l;
+
+		life_init(&l, prompt, 250, (uint64_t)i);
+		l.ask.max_tokens = answer;
+		submit(&l, &rig);
+		while (engine_step(rig.e))
+			;
+		life_read(&l, false);
+		CHECK(l.done && l.got.n == answer, "%d tokens", l.got.n);
+		life_free(&l);
+	}
+	rig_close(&rig);
+	return m->now - began;
+}
+
+/* What a drafter spends on the prompt is counted: where answers are short it is not asked,
+ * and where they are long it is. */
+static void test_late(void)
+{
+	static const struct { int n, prompt, answer; double row, token, most; bool asked; } cases[] = {
+		{ 200, 200, 14, 2e6, 1e5, 1.03, false },        /* 400 ms before it could save 100 */
+		{ 200, 200, 14, 1e5, 1e5, 0.8, true },          /* 20 ms */
+		{ 60, 20, 200, 2e6, 1e5, 0.5, true },           /* 40 ms, and 1,500 saved */
+		{ 200, 20, 14, 2e6, 1e7, 1.03, false },         /* a guess costs as much as a step */
+	};
+
+	for (int i = 0; i < 4; i++) {
+		struct machine m = { .first = 1e7, .row = 3e5, .most = 1e9 };
+		struct late late = { .row = cases[i].row, .token = cases[i].token };
+		int64_t plain = late_time(&m, NULL, cases[i].n, cases[i].prompt, cases[i].answer), drafted;
+
+		guesser_init(&late.g, GUESS_RIGHT);
+		drafted = late_time(&m, &late, cases[i].n, cases[i].prompt, cases[i].answer);
+		CHECK((double)drafted <= cases[i].most * (double)plain, "case %d: %g of plain", i, (double)drafted / (double)plain);
+		CHECK((late.asked > cases[i].n / 2) == cases[i].asked, "case %d: caught up %d times", i, late.asked);
+	}
+}
+
+/* How long answers are expected to be. */
+static void test_lengths(void)
+{
+	struct draft_lengths l = { { 0 }, { 0 } };
+
+	CHECK(draft_more(&l, 0, 100) == 0 && draft_more(&l, 40, 100) == 40 && draft_more(&l, 40, 10) == 10, "nothing known");
+	for (int i = 0; i < 100; i++)
+		draft_length_learn(&l, i % 4 ? 14 : 400);
+	CHECK(fabs(draft_more(&l, 0, 1000) - 110) < 20, "%g", draft_more(&l, 0, 1000));
+	CHECK(fabs(draft_more(&l, 0, 10) - 10) < 2, "%g", draft_more(&l, 0, 10));
+	/* Past the short ones it is one of the long. */
+	CHECK(fabs(draft_more(&l, 20, 1000) - 360) < 70, "%g", draft_more(&l, 20, 1000));
+	CHECK(fabs(draft_more(&l, 500, 1000) - 500) < 1, "%g", draft_more(&l, 500, 1000));
+	for (int n = 1; n < 1 << 30; n *= 3)
+		draft_length_learn(&l, n);
+}
+
 /* Of several the one that is right more often is asked, in whatever order they come. */
 static void test_choice(void)
 {
@@ -848,6 +974,8 @@ int main(int argc, char **argv)
 	test_chain();
 	test_pays();
 	test_choice();
+	test_late();
+	test_lengths();
 	test_pretend();
 	test_self(false);
 	test_self(true);

@@ -91,11 +91,11 @@ static void spy_forget(struct drafter *d, int slot)
 	s->head->ops->forget(s->head, slot);
 }
 
-static void spy_follow(struct drafter *d, const struct pass *p, const struct draft_run *run, int n)
+static int spy_follow(struct drafter *d, const struct pass *p, const struct draft_run *run, int n)
 {
 	struct spy *s = (struct spy *)d;
 
-	s->head->ops->follow(s->head, p, run, n);
+	return s->head->ops->follow(s->head, p, run, n);
 }
 
 static void spy_close(struct drafter *d)
