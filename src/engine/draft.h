@@ -78,7 +78,7 @@ struct drafter_ops {
 	 * hidden rows; of these the runs stay.  Returns how many tokens it computed. */
 	int (*follow)(struct drafter *, const struct pass *p, const struct draft_run *run, int n_run);
 	/* Optional: so many tokens of the sequence it would compute before its first guess.
-	 * Changes nothing that matters. */
+	 * It changes no guess. */
 	int (*behind)(struct drafter *, const struct draft_seq *seq);
 };
 
