@@ -57,7 +57,8 @@ struct pass {
 float *pass_floats(struct pass *p, size_t n);
 void pass_reset(struct pass *p);
 
-/* One product over a shared input: out = in W' (+ bias), or out += with add. */
+/* One product over a shared input: out = in W' (+ bias), or out += with add, or with up
+ * out = silu(in W' + bias) * (in up' + its bias). */
 enum { LINEAR_JOBS = 16 };              /* most products of one call of linear */
 struct linear {
 	const struct weight *w;
@@ -65,6 +66,7 @@ struct linear {
 	size_t ld;
 	const float *bias;              /* [w->rows] or NULL */
 	bool add;                       /* out += product: the residual stream */
+	const struct linear *up;        /* as many outputs; its out and ld are not looked at.  NULL: none */
 };
 
 /* A sequence's keys and values.  A page holds page_rows positions of all
@@ -162,7 +164,6 @@ struct backend_ops {
 	void (*norm)(struct pass *, float *out, const float *in, int n, int cols, const float *gain, float eps);
 	/* All jobs share in[n][cols].  Jobs may differ in format. */
 	void (*linear)(struct pass *, const struct linear *job, int n_job, const float *in, int n, int cols);
-	void (*swiglu)(struct pass *, float *out, const float *gate, const float *up, int n, int cols);
 	/* q[row][heads * q_ld/heads...]: norms and rotates the queries in place and
 	 * the keys, and writes keys and values to the cache at the rows' positions.
 	 * Query head h of a row begins at q + row * q_row + h * q_head. */

@@ -115,20 +115,16 @@ static void timed_linear(struct pass *p, const struct linear *job, int n_job, co
 	int64_t t;
 
 	short_name(what, sizeof what, job[0].w->name ? job[0].w->name : "", n_job - 1);
-	for (int i = 0; i < n_job; i++)
+	for (int i = 0; i < n_job; i++) {
 		add_product(&c, job[i].w, n, p->arith, 1);
+		if (job[i].up) {
+			add_product(&c, job[i].up->w, n, p->arith, 1);
+			c.float_ops += 2.0 * n * job[i].w->rows;
+		}
+	}
 	t = clock_monotonic_ns();
 	of(p)->inner->linear(p, job, n_job, in, n, cols);
 	add(of(p), "linear", what, t, &c);
-}
-
-static void timed_swiglu(struct pass *p, float *out, const float *gate, const float *up, int n, int cols)
-{
-	struct op_cost c = { .float_ops = 2.0 * n * cols };
-	int64_t t = clock_monotonic_ns();
-
-	of(p)->inner->swiglu(p, out, gate, up, n, cols);
-	add(of(p), "swiglu", "", t, &c);
 }
 
 static void timed_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
@@ -214,7 +210,6 @@ void profile_start(struct profile *f, struct backend *be)
 	f->ops.embed = timed_embed;
 	f->ops.norm = timed_norm;
 	f->ops.linear = timed_linear;
-	f->ops.swiglu = timed_swiglu;
 	f->ops.kv_append = timed_kv_append;
 	f->ops.attend = timed_attend;
 	f->ops.delta = timed_delta;

@@ -98,7 +98,7 @@ void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_
 
 size_t ffn_floats(const struct ffn *f, int n_row)
 {
-	return f->moe.experts ? 0 : 2 * work_floats_of(n_row, f->gate.rows);
+	return f->moe.experts ? 0 : work_floats_of(n_row, f->gate.rows);
 }
 
 void ffn_forward(struct pass *p, const struct ffn *f, float *x, const float *h)
@@ -109,16 +109,13 @@ void ffn_forward(struct pass *p, const struct ffn *f, float *x, const float *h)
 	if (f->moe.experts) {
 		ops->moe(p, x, &f->moe, h, p->n_row, f->hidden);
 	} else {
-		float *gate = pass_floats(p, (size_t)p->n_row * inner), *up = pass_floats(p, (size_t)p->n_row * inner);
-		struct linear in[] = {
-			{&f->gate, gate, inner, f->bias_gate, false},
-			{&f->up, up, inner, f->bias_up, false},
-		};
-		struct linear out = {&f->down, x, (size_t)f->hidden, f->bias_down, true};
+		float *gated = pass_floats(p, (size_t)p->n_row * inner);
+		struct linear up = {.w = &f->up, .bias = f->bias_up};
+		struct linear gate = {.w = &f->gate, .out = gated, .ld = inner, .bias = f->bias_gate, .up = &up};
+		struct linear down = {.w = &f->down, .out = x, .ld = (size_t)f->hidden, .bias = f->bias_down, .add = true};
 
-		ops->linear(p, in, 2, h, p->n_row, f->hidden);
-		ops->swiglu(p, gate, gate, up, p->n_row, f->gate.rows);
-		ops->linear(p, &out, 1, gate, p->n_row, f->gate.rows);
+		ops->linear(p, &gate, 1, h, p->n_row, f->hidden);
+		ops->linear(p, &down, 1, gated, p->n_row, f->gate.rows);
 	}
 	p->work_used = mark;
 }

@@ -17,7 +17,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { T_OUT = 16, T_ROWS = ACTS_TILE, T_BYTES = 64, T_SUMS = T_OUT * T_ROWS, FEW_TILES = 2 };
+enum { T_OUT = 16, T_ROWS = ACTS_TILE, T_BYTES = 64, T_SUMS = T_OUT * T_ROWS, FEW_TILES = 2, BLOCK = 8 };
 
 struct tile_config {
 	uint8_t palette, start_row, reserved[14];
@@ -25,17 +25,20 @@ struct tile_config {
 	uint8_t rows[16];
 } __attribute__((aligned(64)));
 
-/* Registers 0, 1: sums; 2, 3: codes; 4, 5: activations.  Two of each, so that a
- * group's float steps overlap with the next one's sums. */
+/* Registers 0 to 3: sums; 4, 5: codes; 6, 7: activations. */
 static void configure(int inputs)
 {
 	struct tile_config c = { .palette = 1 };
 
-	for (int i = 0; i < 2; i++) {
-		c.rows[i] = c.rows[2 + i] = T_OUT;
-		c.rows[4 + i] = (uint8_t)(inputs / 4);
-		c.row_bytes[i] = c.row_bytes[4 + i] = T_BYTES;
-		c.row_bytes[2 + i] = (uint16_t)inputs;
+	for (int i = 0; i < 4; i++) {
+		c.rows[i] = T_OUT;
+		c.row_bytes[i] = T_BYTES;
+	}
+	for (int i = 4; i < 6; i++) {
+		c.rows[i] = T_OUT;
+		c.row_bytes[i] = (uint16_t)inputs;
+		c.rows[i + 2] = (uint8_t)(inputs / 4);
+		c.row_bytes[i + 2] = T_BYTES;
 	}
 	/* gcc 12's intrinsic says it reads 8 bytes; stores to the others may go. */
 	__asm__ volatile("" : : "m"(c));
@@ -86,12 +89,12 @@ struct tile {
 	const float *scale, *bias;              /* [groups][PANEL_OUT]; bias NULL when there is none */
 	int group, groups, step, zero;
 	float *f;                               /* [16 outputs][16 rows]: the sums so far */
-	int32_t (*sums)[T_SUMS];                /* [2] room */
+	int32_t (*sums)[T_SUMS];                /* [BLOCK] room */
 };
 
 /* per: instructions for a group. */
 #define GROUP_SUMS(N, CODES, ROWS) \
-	INLINE void group_sums_##N(const struct tile *t, int g, const int per, int32_t *sums) \
+	INLINE void group_sums_##N(const struct tile *t, int g, const int per) \
 	{ \
 		size_t at = (size_t)g * (size_t)t->group, step = (size_t)t->step; \
  \
@@ -101,10 +104,31 @@ struct tile {
 			_tile_loadd(ROWS, t->q + at * T_ROWS, 4 * T_ROWS); \
 			_tile_dpbusd(N, CODES, ROWS); \
 		} \
-		_tile_stored(N, sums, T_BYTES); \
 	}
-GROUP_SUMS(0, 2, 4)
-GROUP_SUMS(1, 3, 5)
+GROUP_SUMS(0, 4, 6)
+GROUP_SUMS(1, 5, 7)
+GROUP_SUMS(2, 4, 6)
+GROUP_SUMS(3, 5, 7)
+
+/* Integer sums of n <= BLOCK groups from g on, to t->sums.  Sums are stored two products
+ * later: a store that waits for its product holds up what comes behind it. */
+INLINE void block_sums(const struct tile *t, int g, int n, const int per)
+{
+#define PRODUCT(i, N) if ((i) < n) group_sums_##N(t, g + (i), per);
+#define STORE(i, N) if ((i) < n) _tile_stored(N, t->sums[i], T_BYTES);
+	PRODUCT(0, 0)
+	PRODUCT(1, 1)
+	PRODUCT(2, 2) STORE(0, 0)
+	PRODUCT(3, 3) STORE(1, 1)
+	PRODUCT(4, 0) STORE(2, 2)
+	PRODUCT(5, 1) STORE(3, 3)
+	PRODUCT(6, 2) STORE(4, 0)
+	PRODUCT(7, 3) STORE(5, 1)
+	STORE(6, 2)
+	STORE(7, 3)
+#undef PRODUCT
+#undef STORE
+}
 
 /* The float steps of one group, as in format.h: an output's 16 rows at a time. */
 INLINE void group_steps(__m512 f[], const struct tile *t, int g, const int32_t *isum, const bool has_bias)
@@ -128,25 +152,22 @@ INLINE void group_steps(__m512 f[], const struct tile *t, int g, const int32_t *
 	}
 }
 
+/* All sums of a block first: woven into one another, tiles and float steps take turns at
+ * the port where half of the multiplications go. */
 INLINE void tile_run(const struct tile *shared, bool first, const int per, const bool has_bias)
 {
 	const struct tile t = *shared;          /* in registers: the tile instructions may write any memory */
-	int32_t *even = t.sums[0], *odd = t.sums[1];
 	__m512 f[T_OUT];
 
 #pragma GCC unroll 16
 	for (int o = 0; o < T_OUT; o++)
 		f[o] = first ? _mm512_setzero_ps() : _mm512_load_ps(t.f + o * T_ROWS);
-	group_sums_0(&t, 0, per, even);
-	for (int g = 0; g < t.groups; g += 2) {
-		if (g + 1 < t.groups)
-			group_sums_1(&t, g + 1, per, odd);
-		group_steps(f, &t, g, even, has_bias);
-		if (g + 1 == t.groups)
-			break;
-		if (g + 2 < t.groups)
-			group_sums_0(&t, g + 2, per, even);
-		group_steps(f, &t, g + 1, odd, has_bias);
+	for (int g = 0; g < t.groups; g += BLOCK) {
+		int n = t.groups - g < BLOCK ? t.groups - g : BLOCK;
+
+		block_sums(&t, g, n, per);
+		for (int i = 0; i < n; i++)
+			group_steps(f, &t, g + i, t.sums[i], has_bias);
 	}
 #pragma GCC unroll 16
 	for (int o = 0; o < T_OUT; o++)
@@ -182,13 +203,6 @@ static void tile_out(float *out, size_t ld, const float *f, int rows, int n_out)
 		_mm512_mask_storeu_ps(out + (size_t)r * ld, m, _mm512_castsi512_ps(t[r]));
 }
 
-/* The lines that tile_out will write, each in a page of its own. */
-static void fetch_out(const float *out, size_t ld)
-{
-	for (int r = 0; r < T_ROWS; r++)
-		__builtin_prefetch(out + (size_t)r * ld, 1);
-}
-
 /* ---- rows by outputs ---- */
 
 /* The memory of a call, out of the thread's scratch. */
@@ -199,12 +213,10 @@ struct room {
 	uint8_t *tiles;                         /* TILED_HERE rows */
 };
 
-/* PANEL_OUT outputs from o on, n_out of them real, by n tiles of rows; to m->f.  to
- * is where that will go, which is fetched. */
-static void mul_panel(const float *to, size_t ld, const struct weight *w, int o, int n_out, const uint8_t *tiles, int n,
-                      const struct room *m)
+/* PANEL_OUT outputs from o on, n_out of them real, by n tiles of rows; to m->f. */
+static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *tiles, int n, const struct room *m)
 {
-	int32_t sums[2][T_SUMS] __attribute__((aligned(64)));
+	int32_t sums[BLOCK][T_SUMS] __attribute__((aligned(64)));
 	int groups = w->cols / w->group, halves = n_out > T_OUT ? 2 : 1;
 	/* Whole groups, and whole 64 inputs.  For few rows all: a panel is then read in one
 	 * stretch of memory in rising order, which is what counts there. */
@@ -239,8 +251,6 @@ static void mul_panel(const float *to, size_t ld, const struct weight *w, int o,
 				t.scale = m->scale + at * PANEL_OUT + T_OUT * h;
 				t.bias = m->bias + at * PANEL_OUT + T_OUT * h;
 				t.f = m->f + (size_t)(2 * i + h) * T_SUMS;
-				if (span.k1 == w->cols && n > FEW_TILES)
-					fetch_out(to + (size_t)(T_ROWS * i) * ld + T_OUT * h, ld);
 				(has_bias ? tile_biased : tile_plain)(&t, k == 0);
 			}
 		}
@@ -256,7 +266,7 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 	for (int o = o0; o < o1; o += PANEL_OUT) {
 		int n_out = o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT;
 
-		mul_panel(out + (o - o0), ld, w, o, n_out, tiles, n, m);
+		mul_panel(w, o, n_out, tiles, n, m);
 		for (int i = 0; i < n; i++)
 			for (int h = 0; T_OUT * h < n_out; h++)
 				tile_out(out + (size_t)(T_ROWS * i) * ld + (o - o0) + T_OUT * h, ld,
@@ -285,9 +295,11 @@ double coded_peak_amx(int64_t n)
 	_tile_zero(3);
 	_tile_zero(4);
 	_tile_zero(5);
+	_tile_zero(6);
+	_tile_zero(7);
 	for (int64_t k = 0; k < n; k++) {
-		_tile_dpbusd(0, 2, 4);
-		_tile_dpbusd(1, 3, 5);
+		_tile_dpbusd(0, 4, 6);
+		_tile_dpbusd(1, 5, 7);
 	}
 	_tile_release();
 	return 2.0 * 2 * T_ROWS * T_OUT * T_BYTES * (double)n;

@@ -114,11 +114,6 @@ static void far_linear(struct pass *p, const struct linear *job, int n_job, cons
 	FAR(linear, job, n_job, in, n, cols);
 }
 
-static void far_swiglu(struct pass *p, float *out, const float *gate, const float *up, int n, int cols)
-{
-	FAR(swiglu, out, gate, up, n, cols);
-}
-
 static void far_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
                           const float *v, const struct kv_view *view, int layer)
 {
@@ -165,7 +160,7 @@ static void far_close(struct backend *be)
 
 static const struct backend_ops far_ops = {
 	.name = "far", .alloc = far_alloc, .free = far_free, .write = far_write, .read = far_read, .copy = far_copy,
-	.embed = far_embed, .norm = far_norm, .linear = far_linear, .swiglu = far_swiglu, .kv_append = far_kv_append,
+	.embed = far_embed, .norm = far_norm, .linear = far_linear, .kv_append = far_kv_append,
 	.attend = far_attend, .delta = far_delta, .tape_apply = far_tape_apply, .moe = far_moe, .gather = far_gather,
 	.close = far_close,
 };

@@ -179,10 +179,11 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	struct delta d = { w->st.shape, conv, decay, dt_bias, gain_v, 1e-6f, layer == 1 };
 	struct moe m = { EXPERTS, TOP_K, INNER, SHARED, true, &router, gate, up, down,
 	                 &shared[0], &shared[1], &shared[2], &shared[3] };
-	struct linear job[5] = {
+	struct linear gated = { .w = &w_half, .bias = gain_c };
+	struct linear job[6] = {
 		{ &w_plain, o_wide, WIDE, bias, false }, { &w_four, o_wide + n * WIDE, WIDE, NULL, false },
 		{ &w_four, o_wide + 2 * n * WIDE, WIDE, bias, true }, { &w_eight, o_eight, COLS, NULL, false },
-		{ &w_half, o_half, COLS, NULL, true },
+		{ &w_half, o_half, COLS, NULL, true }, { &w_eight, o_norm, COLS, NULL, false, &gated },
 	};
 
 	p->be->ops->write(p->be, x, in, n * IN * 4);
@@ -191,8 +192,7 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 		out[(size_t)(o_half - y) + i] = in[(size_t)(c - x) + i];
 	op->write(p->be, y, out, n * OUT * 4);
 	op->norm(p, normed, c, p->n_row, COLS, gain_c, 1e-6f);
-	op->linear(p, job, 5, normed, p->n_row, COLS);
-	op->swiglu(p, o_norm, o_eight, o_half, p->n_row, COLS);
+	op->linear(p, job, 6, normed, p->n_row, COLS);
 	op->kv_append(p, &at_, q, Q, 2 * DIM, k, v, &w->kv, layer);
 	op->attend(p, o_attn, &at_, q, q + DIM, Q, 2 * DIM, &w->kv, layer);
 	op->delta(p, o_delta, &d, qkv, z, b, a, &w->st, layer);

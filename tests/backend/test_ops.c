@@ -578,7 +578,9 @@ static void test_small(enum cpu_level level)
 	int32_t tok[5] = { 2, 0, 1, 2, 2 };
 	struct pass p = { .be = be, .tok = tok, .n_row = 5 };
 	double want[37], worst = 0;
-	struct weight w;
+	float *one = xcalloc(37 * 37, 4), *two = xcalloc(37 * 37, 4);
+	struct weight w, w2;
+	struct linear up = { .w = &w2, .bias = u }, gate = { .w = &w, .out = out, .ld = 37, .bias = gain, .up = &up };
 	struct err err;
 
 	be->ops->norm(&p, out, x, 3, 37, gain, 1e-5f);
@@ -590,10 +592,20 @@ static void test_small(enum cpu_level level)
 			worst = fmax(worst, fabs(want[i] - (double)out[r * 37 + i]));
 	}
 	check(worst < 1e-6, "norm", level, worst, 1e-6);
-	be->ops->swiglu(&p, out, x, u, 3, 37);
-	for (int i = 0; i < 3 * 37; i++)
-		worst = fmax(worst, fabs((double)x[i] * sigmoid((double)x[i]) * (double)u[i] - (double)out[i]));
-	check(worst < 2e-6, "swiglu", level, worst, 2e-6);
+	/* silu(x I + bias) * (x 2 I + bias) */
+	for (int i = 0; i < 37; i++) {
+		one[i * 37 + i] = 1;
+		two[i * 37 + i] = 2;
+	}
+	weight_plain(&w, "one", DT_F32, 37, 37, one, 37 * 37 * 4, &err);
+	weight_plain(&w2, "two", DT_F32, 37, 37, two, 37 * 37 * 4, &err);
+	be->ops->linear(&p, &gate, 1, x, 3, 37);
+	for (int i = 0; i < 3 * 37; i++) {
+		double g = (double)x[i] + (double)gain[i % 37], v = 2 * (double)x[i] + (double)u[i % 37];
+
+		worst = fmax(worst, fabs(g * sigmoid(g) * v - (double)out[i]));
+	}
+	check(worst < 3e-6, "gated product", level, worst, 3e-6);
 	weight_plain(&w, "table", DT_F32, 3, 37, x, 3 * 37 * 4, &err);
 	be->ops->embed(&p, out, &w);
 	for (int i = 0; i < 5; i++)
@@ -603,7 +615,7 @@ static void test_small(enum cpu_level level)
 	for (int i = 0; i < 5; i++)
 		check(!memcmp(out + i * 37, x + tok[i] * 37, 37 * 4), "gather", level, 0, 0);
 	be->ops->close(be);
-	free(x); free(gain); free(out); free(u);
+	free(x); free(gain); free(out); free(u); free(one); free(two);
 }
 
 int main(void)

@@ -140,22 +140,6 @@ static void cpu_norm(struct pass *p, float *out, const float *in, int n, int col
 	cpu_range(c, norm_rows, &j, n, grain_rows(cols));
 }
 
-static void swiglu_rows(void *ctx, int begin, int end)
-{
-	struct rows_job *j = ctx;
-	size_t at = (size_t)begin * (size_t)j->cols;
-
-	j->c->op->swiglu(j->out + at, j->in + at, j->b + at, (size_t)(end - begin) * (size_t)j->cols);
-}
-
-static void cpu_swiglu(struct pass *p, float *out, const float *gate, const float *up, int n, int cols)
-{
-	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct rows_job j = { .c = c, .out = out, .in = gate, .b = up, .cols = cols };
-
-	cpu_range(c, swiglu_rows, &j, n, grain_rows(cols));
-}
-
 static void cpu_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
 {
 	for (int i = 0; i < n; i++)
@@ -181,7 +165,7 @@ static void cpu_close(struct backend *be)
 
 static const struct backend_ops cpu_ops = {
 	.name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .write = cpu_write, .read = cpu_read, .copy = cpu_copy,
-	.embed = cpu_embed, .norm = cpu_norm, .linear = cpu_linear, .swiglu = cpu_swiglu,
+	.embed = cpu_embed, .norm = cpu_norm, .linear = cpu_linear,
 	.kv_append = cpu_kv_append, .attend = cpu_attend, .delta = cpu_delta, .tape_apply = cpu_tape_apply,
 	.moe = cpu_moe, .gather = cpu_gather, .close = cpu_close,
 };

@@ -57,6 +57,10 @@ struct product {
 	size_t ld;
 	const float *bias;
 	bool add;
+	/* silu(x w + bias) * (x_up up + bias_up) in place of the former alone; NULL: that. */
+	const struct weight *up;
+	const struct acts *x_up;
+	const float *bias_up;
 };
 void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n);
 

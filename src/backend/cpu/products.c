@@ -82,38 +82,53 @@ struct products_job {
 	enum arith arith;
 	const struct product *job;
 	const struct part *part;
-	size_t tmp_at;                  /* of the threads' scratch: where a sum's product waits */
+	size_t tmp_at, up_at;           /* of the threads' scratch: where a part waits, and what it is gated with */
 };
+
+/* Outputs per part: a multiple of the kernels' panels (32) and tiles (6, 8),
+ * small enough that each thread gets several.  From MANY rows on a part is computed
+ * where it stays in the second cache and then written row by row: straight to where it
+ * belongs, each row of a panel would be two lines in a page of its own. */
+enum { PART_OUT = 96, PART_OUT_MOST = 1920, MANY = 17 };
+
+static bool waits(const struct product *j) { return j->add || j->up || j->r1 - j->r0 >= MANY; }
+
+static void add_bias(const struct cpu_backend *c, float *to, size_t ld, int rows, const float *bias, int n)
+{
+	for (int r = 0; r < rows && bias; r++)
+		c->op->add(to + (size_t)r * ld, bias, n);
+}
 
 static void product_part(void *ctx, int index)
 {
 	struct products_job *d = ctx;
+	const struct cpu_backend *c = d->c;
 	const struct part *t = &d->part[index];
 	const struct product *j = &d->job[t->job];
 	uint8_t *scratch = cpu_my_scratch(d->c);
-	weight_mul_fn *mul = cpu_kernels(d->c, j->w->fmt)->mul[d->arith];
-	int n = t->o1 - t->o0;
-	float *to = j->out + t->o0;
-	size_t ld = j->ld;
+	float *out = j->out + t->o0, *to = waits(j) ? (float *)(scratch + d->tmp_at) : out;
+	float *up = (float *)(scratch + d->up_at);
+	int n = t->o1 - t->o0, rows = j->r1 - j->r0;
+	size_t ld = waits(j) ? (size_t)n : j->ld;
 
-	if (j->add) {
-		to = (float *)(scratch + d->tmp_at);
-		ld = (size_t)n;
+	cpu_kernels(d->c, j->w->fmt)->mul[d->arith](to, ld, j->w, t->o0, t->o1, j->x, j->r0, j->r1, scratch);
+	add_bias(c, to, ld, rows, j->bias ? j->bias + t->o0 : NULL, n);
+	if (j->up) {
+		cpu_kernels(d->c, j->up->fmt)->mul[d->arith](up, ld, j->up, t->o0, t->o1, j->x_up, j->r0, j->r1, scratch);
+		add_bias(c, up, ld, rows, j->bias_up ? j->bias_up + t->o0 : NULL, n);
 	}
-	mul(to, ld, j->w, t->o0, t->o1, j->x, j->r0, j->r1, scratch);
-	for (int r = 0; r < j->r1 - j->r0 && (j->bias || j->add); r++) {
-		float *row = to + (size_t)r * ld;
+	for (int r = 0; r < rows && waits(j); r++) {
+		const float *row = to + (size_t)r * ld;
+		float *at = out + (size_t)r * j->ld;
 
-		if (j->bias)
-			d->c->op->add(row, j->bias + t->o0, n);
-		if (j->add)
-			d->c->op->add(j->out + (size_t)r * j->ld + t->o0, row, n);
+		if (j->up)
+			c->op->swiglu(at, row, up + (size_t)r * ld, (size_t)n);
+		else if (j->add)
+			c->op->add(at, row, n);
+		else
+			memcpy(at, row, (size_t)n * sizeof *at);
 	}
 }
-
-/* Outputs per part: a multiple of the kernels' panels (32) and tiles (6, 8),
- * small enough that each thread gets several. */
-enum { PART_OUT = 96, PART_OUT_MOST = 1920 };
 
 void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n)
 {
@@ -123,32 +138,49 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 	struct part *part;
 
 	for (int i = 0; i < n; i++)
-		outputs += (size_t)job[i].w->rows;
+		outputs += (size_t)job[i].w->rows * (job[i].up ? 2 : 1);
 	if (threads > 1) {
 		size_t even = outputs / (size_t)(6 * threads) / PART_OUT * PART_OUT;
 
 		step = even < PART_OUT ? PART_OUT : even < PART_OUT_MOST ? (int)even : PART_OUT_MOST;
 	}
 	for (int i = 0; i < n; i++) {
-		size_t s = weight_scratch_bytes(job[i].w), rows = (size_t)(job[i].r1 - job[i].r0);
+		size_t rows = (size_t)(job[i].r1 - job[i].r0), s = weight_scratch_bytes(job[i].w);
 
 		scratch = s > scratch ? s : scratch;
-		/* The product of a sum should stay in the second cache: many rows, few outputs. */
-		if (job[i].add && rows > 16)
+		s = job[i].up ? weight_scratch_bytes(job[i].up) : 0;
+		scratch = s > scratch ? s : scratch;
+		if (rows >= MANY)
 			step = PART_OUT;
+		if (waits(&job[i]) && tmp < rows)
+			tmp = rows;
 		n_part += job[i].w->rows / PART_OUT + 1;
 	}
-	for (int i = 0; i < n; i++)
-		if (job[i].add && tmp < (size_t)(job[i].r1 - job[i].r0))
-			tmp = (size_t)(job[i].r1 - job[i].r0);
-	d.tmp_at = scratch;
-	cpu_scratch(c, scratch + tmp * (size_t)step * sizeof(float));
+	tmp = (tmp * (size_t)step * sizeof(float) + 63) / 64 * 64;
+	d.tmp_at = (scratch + 63) / 64 * 64;
+	d.up_at = d.tmp_at + tmp;
+	cpu_scratch(c, d.up_at + tmp);
 	d.part = part = room_get(&c->parts, (size_t)n_part * sizeof *part);
 	n_part = 0;
 	for (int i = 0; i < n; i++)
 		for (int o = 0; o < job[i].w->rows && job[i].r1 > job[i].r0; o += step)
 			part[n_part++] = (struct part){ i, o, o + step < job[i].w->rows ? o + step : job[i].w->rows };
 	pool_run(c->pool, product_part, &d, n_part);
+}
+
+/* The activations as w's kernel wants them, made when they are not among the *n of acts. */
+static const struct acts *acts_for(struct cpu_backend *c, struct acts *acts, int *n, const struct weight *w,
+                                   enum arith arith, const float *in, int rows)
+{
+	int group = cpu_act_group(c, w, arith), at = 0;
+
+	while (at < *n && acts[at].group != group)
+		at++;
+	if (at == *n) {
+		assert(*n < ACTS_MAX);
+		cpu_acts(c, &acts[(*n)++], in, rows, w->cols, group, at);
+	}
+	return &acts[at];
 }
 
 void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols)
@@ -163,16 +195,18 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 		return;
 	for (int i = 0; i < n_job; i++) {
 		const struct linear *j = &job[i];
-		int group = cpu_act_group(c, j->w, p->arith), at = 0;
 
 		assert(j->w->cols == cols);
-		while (at < n_acts && acts[at].group != group)
-			at++;
-		if (at == n_acts) {
-			assert(n_acts < ACTS_MAX);
-			cpu_acts(c, &acts[n_acts++], in, n, cols, group, at);
+		product[i] = (struct product){
+			.w = j->w, .x = acts_for(c, acts, &n_acts, j->w, p->arith, in, n), .r1 = n, .out = j->out, .ld = j->ld,
+			.bias = j->bias, .add = j->add,
+		};
+		if (j->up) {
+			assert(j->up->w->cols == cols && j->up->w->rows == j->w->rows && !j->add);
+			product[i].up = j->up->w;
+			product[i].x_up = acts_for(c, acts, &n_acts, j->up->w, p->arith, in, n);
+			product[i].bias_up = j->up->bias;
 		}
-		product[i] = (struct product){ j->w, &acts[at], 0, n, j->out, j->ld, j->bias, j->add };
 	}
 	cpu_products(c, p->arith, product, n_job);
 }
