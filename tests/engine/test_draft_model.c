@@ -28,7 +28,11 @@ struct spy {
 	struct drafter *head;
 	struct driver model, cold;      /* the model, and its head */
 	float *hidden, *own, *logits;   /* [CTX + DRAFT_MAX] rows, each */
-	int n_compared, n_silent;
+	int n_compared, n_silent, n_late;
+	bool window;                    /* nothing is computed but what was asked for */
+	/* Of the slot's sequence: rows that wait, and the first token that has a row. */
+	uint64_t id[SLOTS];
+	int wait[SLOTS], base[SLOTS];
 };
 
 /* One row or more of a driver's slot 0. */
@@ -44,8 +48,10 @@ static void feed(struct driver *d, int pos, const int32_t *t, const float *given
 static void compare(struct spy *s, const struct draft_ask *a)
 {
 	size_t h = (size_t)s->model.m->shape.hidden, v = (size_t)s->model.vocab;
-	int n = a->seq.n_tok;
+	int n = a->seq.n_tok, base = s->window ? s->base[a->seq.slot] : 0;
 
+	s->wait[a->seq.slot] = 1;
+	s->n_late += base > 0;
 	if (!a->n) {
 		s->n_silent++;
 		return;
@@ -53,14 +59,15 @@ static void compare(struct spy *s, const struct draft_ask *a)
 	memset(s->hidden, 0, h * sizeof(float));
 	if (n > 1)
 		feed(&s->model, 0, a->seq.tok, NULL, n - 1, s->hidden + h, NULL);
-	feed(&s->cold, 0, a->seq.tok, s->hidden, n, s->own, s->logits);
+	feed(&s->cold, 0, a->seq.tok + base, s->hidden + (size_t)base * h, n - base, s->own + (size_t)base * h,
+	     s->logits + (size_t)base * v);
 	for (int i = 0; i < a->n; i++) {
 		float *row = s->logits + (size_t)(n - 1 + i) * v;
 		int32_t want = sampler_guess(a->seq.sampler, row, n + i);
 
 		CHECK(a->out[i] == want, "guess %d after %d tokens is %d, from a cold start %d", i, n, a->out[i], want);
 		if (i + 1 < a->n)
-			feed(&s->cold, n + i, &want, s->own + (size_t)(n - 1 + i) * h, 1, s->own + (size_t)(n + i) * h,
+			feed(&s->cold, n - base + i, &want, s->own + (size_t)(n - 1 + i) * h, 1, s->own + (size_t)(n + i) * h,
 			     s->logits + (size_t)(n + i) * v);
 	}
 	caches_close(&s->model.m->caches, 0);
@@ -94,8 +101,30 @@ static void spy_forget(struct drafter *d, int slot)
 static int spy_follow(struct drafter *d, const struct pass *p, const struct draft_run *run, int n)
 {
 	struct spy *s = (struct spy *)d;
+	struct draft_run own[SLOTS];
 
-	return s->head->ops->follow(s->head, p, run, n);
+	memcpy(own, run, (size_t)n * sizeof(*own));
+	for (int i = 0; i < n && s->window; i++) {
+		const struct draft_seq *a = &own[i].seq;
+		int slot = a->slot, at = a->pos - run[i].n, over;
+
+		own[i].seq.follow = false;
+		if (s->id[slot] != a->id) {
+			s->id[slot] = a->id;
+			s->base[slot] = at ? at + 1 : 0;
+			s->wait[slot] = !at;
+		}
+		over = s->wait[slot] + run[i].n - DRAFT_WAITING_MAX;
+		if (over > 0) {
+			if (run[i].n < DRAFT_WAITING_MAX / 2)
+				over = DRAFT_WAITING_MAX / 2;
+			/* All rows but those that wait for the newest tokens. */
+			s->base[slot] = at + 1 - s->wait[slot] + over;
+			s->wait[slot] -= over;
+		}
+		s->wait[slot] += run[i].n;
+	}
+	return s->head->ops->follow(s->head, p, own, n);
 }
 
 static void spy_close(struct drafter *d)
@@ -143,7 +172,7 @@ struct rig {
 	struct spy spy;
 };
 
-enum { NGRAM = 1, MODEL = 2, MTP = 4 };
+enum { NGRAM = 1, MODEL = 2, MTP = 4, WINDOW = 8 };
 
 static void rig_open(struct rig *g, unsigned drafters, int step)
 {
@@ -164,8 +193,9 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 	if (drafters & MTP) {
 		CHECK(!model_bind_head(&g->head, g->m, g->st, &err) && !model_attach(g->head, g->be, &ho, &err), "%s",
 		      err.msg);
-		CHECK(!draft_mtp_open(&head, g->head, SLOTS, 1 << 24, &err), "%s", err.msg);
+		CHECK(!draft_mtp_open(&head, g->head, SLOTS, drafters & WINDOW ? 0 : 1 << 24, &err), "%s", err.msg);
 		spy_open(&g->spy, head);
+		g->spy.window = drafters & WINDOW;
 		g->o.drafter[g->o.n_drafter++] = &g->spy.d;
 	}
 	if (drafters & MODEL) {
@@ -302,7 +332,7 @@ static void talk(struct rig *g, struct record *rec, bool first, bool sampled, bo
 
 int main(int argc, char **argv)
 {
-	static const unsigned kinds[] = { NGRAM, MTP, MODEL, NGRAM | MTP | MODEL };
+	static const unsigned kinds[] = { NGRAM, MTP, MTP | WINDOW, MODEL, NGRAM | MTP | MODEL };
 	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
 	static struct record rec;
 	struct buf json;
@@ -322,7 +352,7 @@ int main(int argc, char **argv)
 		rig_open(&g, 0, STEP);
 		talk(&g, &rec, true, sampled, true);
 		rig_close(&g);
-		for (int k = quick ? 3 * sampled : 0; k < (quick ? 2 + 2 * sampled : 4); k++)
+		for (int k = quick ? 4 * sampled : 0; k < (quick && !sampled ? 3 : 5); k++)
 			for (int alone = quick; alone < 2; alone++) {
 				printf("%s, %s, drafters %x\n", sampled ? "sampled" : "greedy", alone ? "alone" : "beside others",
 				       kinds[k]);
@@ -330,6 +360,7 @@ int main(int argc, char **argv)
 				talk(&g, &rec, false, sampled, alone);
 				if (kinds[k] & MTP)
 					printf("    %d rounds of the head compared, %d silent\n", g.spy.n_compared, g.spy.n_silent);
+				CHECK(!(kinds[k] & WINDOW) || g.spy.n_late > 20, "%d rounds without the beginning", g.spy.n_late);
 				if (kinds[k] == MTP)
 					CHECK(g.spy.n_compared > 20 && (!alone || !g.spy.n_silent), "%d compared, %d silent",
 					      g.spy.n_compared, g.spy.n_silent);
