@@ -229,28 +229,34 @@ static int put_template(struct sha256 *h, const struct session *s, const struct 
 	return 0;
 }
 
+/* The numbers in a model's caches are of these sizes and formats. */
+static void put_caches(struct sha256 *h, const struct model *m)
+{
+	struct paged_stats kv = { 0 };
+
+	if (m->kv)
+		paged_stats(m->kv, &kv);
+	put_text(h, m->arch);
+	sha256_field(h, &m->opts.arith, sizeof(m->opts.arith));
+	for (int i = 0; i < m->shape.layers_attn; i++) {
+		put_text(h, kv_rows_at(&m->opts.kv, i).k->name);
+		put_text(h, kv_rows_at(&m->opts.kv, i).v->name);
+	}
+	sha256_field(h, &kv.page_rows, sizeof(kv.page_rows));
+}
+
 int identity_of(const struct session *s, const struct options *o, struct digest *out, struct err *err)
 {
-	const struct model *m = s->model;
-	struct paged_stats kv = { 0 };
 	struct sha256 h;
 	int rc;
 
 	if (mkdir(o->disk_dir, 0700) && errno != EEXIST)
 		return err_set(err, E_IO, "%s: cannot make it: %s", o->disk_dir, strerror(errno));
-	if (m->kv)
-		paged_stats(m->kv, &kv);
 	sha256_init(&h);
 	put_text(&h, "weft, what kept prefixes are a function of, 1");
 	put_text(&h, cpu_level_name(s->be->level));
 	put_text(&h, s->be->ops->name);
-	put_text(&h, m->arch);
-	sha256_field(&h, &m->opts.arith, sizeof(m->opts.arith));
-	for (int i = 0; i < m->shape.layers_attn; i++) {
-		put_text(&h, kv_rows_at(&m->opts.kv, i).k->name);
-		put_text(&h, kv_rows_at(&m->opts.kv, i).v->name);
-	}
-	sha256_field(&h, &kv.page_rows, sizeof(kv.page_rows));
+	put_caches(&h, s->model);
 	put_functions(&h);
 	put_weights(&h, s->store, o->disk_dir);
 	rc = put_file(&h, "/proc/self/exe", true, err);
@@ -260,6 +266,25 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 		rc = put_file(&h, store_path(s->store, "tokenizer.json"), false, err);
 	if (!rc)
 		rc = put_template(&h, s, o, err);
+	sha256_end(&h, out);
+	return rc;
+}
+
+int identity_of_draft(const struct session *s, const struct options *o, const struct digest *of, struct digest *out,
+                      struct err *err)
+{
+	const struct store *st = s->drafts.store;       /* NULL: the model's own draft head */
+	struct sha256 h;
+	int rc = 0;
+
+	sha256_init(&h);
+	put_text(&h, "weft, what a drafter keeps, 1");
+	sha256_field(&h, of->b, sizeof(of->b));
+	put_caches(&h, s->drafts.model);
+	if (st) {
+		put_weights(&h, st, o->disk_dir);
+		rc = put_file(&h, st->config_path, true, err);
+	}
 	sha256_end(&h, out);
 	return rc;
 }

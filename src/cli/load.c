@@ -421,6 +421,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	progress(s->store->name, NULL, 0);
 	eo.draft_fixed = o->draft_fixed || what & LOAD_LOGITS;
 	rc = drafts_open(&s->drafts, o, s->model, &eo, err);
+	if (!rc && o->disk_dir && s->drafts.model && s->drafts.n)
+		rc = identity_of_draft(s, o, &eo.model, &s->drafts.drafter[s->drafts.n - 1]->identity, err);
 	if (rc)
 		return rc;
 	rc = engine_open(&s->engine, s->model, s->tok, &eo, err);

@@ -247,6 +247,10 @@ void drafting_init(struct drafting *g, int seqs_max);
 void drafting_fini(struct drafting *g);
 /* The step, from its rows to its tokens, took so long. */
 void draft_timed(struct engine *e, int64_t ns);
+/* Before r starts: is what drafters keep of its prompt on its way from disk? */
+bool draft_fetches(struct engine *e, struct request *r);
+/* Somebody wants kept prefixes gone: those of the drafters, under the salt; NULL: all. */
+void draft_drop(struct engine *e, const char *salt);
 /* Fills the drafts of the running sequences that decode. */
 void draft_propose(struct engine *e);
 /* The step's rows are settled: drafters that follow the model are told. */

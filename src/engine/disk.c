@@ -46,10 +46,15 @@ struct pending {
 	struct digest *key;
 };
 
+/* The tier of one store: the engine's, or one of a drafter's. */
 struct disk {
 	struct prefix_tier tier;        /* first: the store's way to here */
+	struct disk *next;              /* those of the drafters follow the engine's */
 	struct engine *e;
-	struct spill *spill;
+	struct prefix *prefix;
+	struct caches *caches;
+	const struct digest *of;        /* the drafter that keeps it; NULL: the model */
+	struct spill *spill;            /* one for all */
 	size_t page_bytes, snap_max;
 	int page_rows;
 	struct pending *pending, **pending_end;
@@ -75,8 +80,15 @@ struct disk {
 static struct digest *keys_of(const struct disk *d, const char *salt, const int32_t *tok, int n)
 {
 	struct digest *key = xmalloc(size_mul((size_t)(n / d->page_rows) + 1, sizeof(*key)));
+	struct buf b;
 
-	spill_keys(d->spill, salt, strlen(salt), tok, n, key);
+	/* A drafter's lie beside the model's under salts of their own. */
+	buf_init(&b);
+	if (d->of)
+		buf_put(&b, d->of->b, sizeof(d->of->b));
+	buf_puts(&b, salt);
+	spill_keys(d->spill, b.n ? b.p : "", b.n, tok, n, key);
+	buf_fini(&b);
 	return key;
 }
 
@@ -188,7 +200,7 @@ static bool write_some(struct disk *d, size_t bytes)
 
 	if (!w)
 		return false;
-	snaps = prefix_snaps(&d->e->prefix, w->salt, w->tok, w->n);
+	snaps = prefix_snaps(d->prefix, w->salt, w->tok, w->n);
 	page = w->page;
 	if (snaps) {
 		if (!w->key) {
@@ -255,7 +267,7 @@ static void load_begin(struct disk *d, bool share)
 	int alike = d->at;
 
 	d->shared = 0;
-	if (share && prefix_alike(&d->e->prefix, d->salt, d->tok, &alike))
+	if (share && prefix_alike(d->prefix, d->salt, d->tok, &alike))
 		d->shared = alike / d->page_rows;
 	d->load = spill_load_open(d->spill, &(struct spill_want){
 		.tok = d->tok, .key = d->key, .pos = d->at, .page = d->shared, .page_bytes = d->page_bytes,
@@ -296,17 +308,15 @@ static int bytes_get(struct source *from, void *out, size_t n)
  * the read, but E_GONE: the pages to be shared have gone. */
 static int take_rest(struct disk *d, const struct spill_got *got, struct err *err)
 {
-	struct engine *e = d->e;
-
 	for (;;) {
 		struct bytes b = { { bytes_get }, got->payload, got->n };
 		int alike = d->at, rc;
-		const struct snaps *base = d->shared ? prefix_alike(&e->prefix, d->salt, d->tok, &alike) : NULL;
+		const struct snaps *base = d->shared ? prefix_alike(d->prefix, d->salt, d->tok, &alike) : NULL;
 
 		if (d->shared && (!base || alike / d->page_rows < d->shared))
 			return E_GONE;
-		rc = caches_read_rest(&e->m->caches, &b.source, base, d->shared, &d->snaps, err);
-		if (rc == E_FULL && prefix_shrink(&e->prefix))
+		rc = caches_read_rest(d->caches, &b.source, base, d->shared, &d->snaps, err);
+		if (rc == E_FULL && prefix_shrink(d->prefix))
 			continue;
 		if (!rc && (b.n || d->snaps.pos != d->at)) {
 			rc = err_set(err, E_FORMAT, "it stands at %d, its name says %d; %zu bytes are left over", d->snaps.pos,
@@ -324,7 +334,7 @@ static void read_done(struct disk *d)
 	struct snaps snaps = d->snaps;
 
 	d->snaps = (struct snaps){ .n = 0 };
-	prefix_hang(&d->e->prefix, &key, d->tok, d->at, &snaps);
+	prefix_hang(d->prefix, &key, d->tok, d->at, &snaps);
 	read_over(d, true);
 }
 
@@ -481,33 +491,40 @@ bool disk_yield(struct engine *e)
 
 void disk_step(struct engine *e)
 {
-	struct disk *d = e->disk;
-
-	if (!d)
-		return;
-	d->step++;
-	read_some(d, COPY_BYTES);
-	write_some(d, COPY_BYTES);
+	for (struct disk *d = e->disk; d; d = d->next) {
+		d->step++;
+		read_some(d, COPY_BYTES);
+		write_some(d, COPY_BYTES);
+	}
 }
 
 bool disk_busy(const struct engine *e)
 {
-	return e->disk && (e->disk->load || e->disk->pending);
+	for (const struct disk *d = e->disk; d; d = d->next)
+		if (d->load || d->pending)
+			return true;
+	return false;
 }
 
 bool disk_idle(struct engine *e)
 {
-	return disk_busy(e) && (read_some(e->disk, COPY_BYTES) || write_some(e->disk, COPY_BYTES));
+	for (struct disk *d = e->disk; d; d = d->next)
+		if (read_some(d, COPY_BYTES) || write_some(d, COPY_BYTES))
+			return true;
+	return false;
 }
 
 void disk_own_stats(const struct engine *e, struct disk_stats *out)
 {
-	const struct disk *d = e->disk;
-
-	if (!d)
+	if (!e->disk)
 		return;
-	*out = (struct disk_stats){ .pending = d->n_pending, .dropped = d->dropped, .loads = d->loads,
-	                            .given_up = d->given_up };
+	*out = (struct disk_stats){ 0 };
+	for (const struct disk *d = e->disk; d; d = d->next) {
+		out->pending += d->n_pending;
+		out->dropped += d->dropped;
+		out->loads += d->loads;
+		out->given_up += d->given_up;
+	}
 }
 
 void disk_stats(struct engine *e, struct disk_stats *io)
@@ -525,53 +542,106 @@ void disk_stats(struct engine *e, struct disk_stats *io)
 
 /* ---- open and close ---- */
 
+enum { HEADS = 1 << 16 };       /* bytes, more than any; the part-filled page and the state are the rest */
+
+static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct model *m, const struct digest *of)
+{
+	struct disk *d = xcalloc(1, sizeof(*d));
+	struct paged_stats kv = { 0 };
+
+	d->tier = (struct prefix_tier){ .kept = kept, .left = left, .dropped = dropped, .find = find, .fetch = fetch };
+	d->e = e;
+	d->prefix = prefix;
+	d->caches = &m->caches;
+	d->of = of;
+	d->pending_end = &d->pending;
+	if (m->kv)
+		paged_stats(m->kv, &kv);
+	d->page_rows = kv.page_rows ? kv.page_rows : INT_MAX;   /* without pages all is the rest */
+	d->page_bytes = caches_page_bytes(&m->caches);
+	d->snap_max = d->page_bytes + state_slot_bytes(&m->shape.state) + HEADS;
+	return d;
+}
+
+/* The tiers of the drafters that keep prefixes, in pages like the model's. */
+static void add_drafters(struct engine *e, struct disk *first)
+{
+	static const struct digest none;
+
+	for (int i = 0; i < e->opts.n_drafter; i++) {
+		struct drafter *d = e->opts.drafter[i];
+		struct model *m = NULL;
+		struct prefix *prefix = d->ops->kept ? d->ops->kept(d, &m) : NULL;
+		struct disk *k;
+
+		if (!prefix || !prefix->bytes_max || !memcmp(&d->identity, &none, sizeof(none)))
+			continue;
+		k = disk_new(e, prefix, m, &d->identity);
+		if (k->page_rows != first->page_rows) {
+			free(k);
+			continue;
+		}
+		k->next = first->next;
+		first->next = k;
+	}
+}
+
 int disk_open(struct engine *e, struct err *err)
 {
-	enum { HEADS = 1 << 16 };       /* bytes, more than any; the part-filled page and the state are the rest */
 	const struct engine_opts *o = &e->opts;
 	struct spill_opts so = { .dir = o->disk_dir, .bytes_max = o->disk_bytes, .model = o->model, .io = o->disk_io };
-	struct disk *d;
+	struct disk *first, *next;
+	size_t snap = 0, page = 0;
 	int rc;
 
 	if (!o->disk_dir)
 		return 0;
 	if (!o->prefix_bytes)
 		return err_set(err, E_ARG, "a folder for kept prefixes (%s) and no memory for any", o->disk_dir);
-	d = xcalloc(1, sizeof(*d));
-	d->tier = (struct prefix_tier){ .kept = kept, .left = left, .dropped = dropped, .find = find, .fetch = fetch };
-	d->e = e;
-	d->pending_end = &d->pending;
-	d->page_rows = e->page_rows ? e->page_rows : INT_MAX;   /* without pages all is the rest */
-	d->page_bytes = caches_page_bytes(&e->m->caches);
-	d->snap_max = d->page_bytes + state_slot_bytes(&e->m->shape.state) + HEADS;
-	so.page_rows = d->page_rows;
-	so.queue_bytes = o->prefix_bytes / 4;
-	if (so.queue_bytes < 4 * (d->snap_max + d->page_bytes))
-		so.queue_bytes = 4 * (d->snap_max + d->page_bytes);
-	so.window_bytes = d->snap_max + 16 * d->page_bytes;
-	rc = spill_open(&d->spill, &so, err);
-	if (rc) {
-		free(d);
-		return rc;
+	first = disk_new(e, &e->prefix, e->m, NULL);
+	add_drafters(e, first);
+	for (struct disk *d = first; d; d = d->next) {
+		snap = d->snap_max > snap ? d->snap_max : snap;
+		page = d->page_bytes > page ? d->page_bytes : page;
 	}
-	e->disk = d;
-	e->prefix.tier = &d->tier;
-	return 0;
+	so.page_rows = first->page_rows;
+	so.queue_bytes = o->prefix_bytes / 4;
+	if (so.queue_bytes < 4 * (snap + page))
+		so.queue_bytes = 4 * (snap + page);
+	so.window_bytes = snap + 16 * page;
+	rc = spill_open(&first->spill, &so, err);
+	for (struct disk *d = first; d; d = next) {
+		next = d->next;
+		d->spill = first->spill;
+		d->prefix->tier = rc ? NULL : &d->tier;
+		if (rc)
+			free(d);
+	}
+	if (!rc)
+		e->disk = first;
+	return rc;
 }
 
 void disk_close(struct engine *e)
 {
-	struct disk *d = e->disk;
+	struct disk *next, *first = e->disk;
+	struct spill *spill;
 
-	if (!d)
+	if (!first)
 		return;
-	if (d->load)
-		read_over(d, false);
-	while (d->pending)
-		if (!write_some(d, SIZE_MAX))
-			spill_flush(d->spill);  /* then there is room */
-	e->prefix.tier = NULL;
-	spill_close(d->spill);
-	free(d);
+	spill = first->spill;
+	for (struct disk *d = first; d; d = d->next) {
+		if (d->load)
+			read_over(d, false);
+		while (d->pending)
+			if (!write_some(d, SIZE_MAX))
+				spill_flush(spill);     /* then there is room */
+	}
+	for (struct disk *d = first; d; d = next) {
+		next = d->next;
+		d->prefix->tier = NULL;
+		free(d);
+	}
+	spill_close(spill);
 	e->disk = NULL;
 }

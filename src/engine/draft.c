@@ -461,3 +461,32 @@ void draft_forget(struct engine *e, int slot)
 		if (e->opts.drafter[k]->ops->forget)
 			e->opts.drafter[k]->ops->forget(e->opts.drafter[k], slot);
 }
+
+bool draft_fetches(struct engine *e, struct request *r)
+{
+	for (int k = 0; k < e->opts.n_drafter && r->n_draft_max; k++) {
+		struct drafter *d = e->opts.drafter[k];
+		struct model *m;
+		struct prefix *p = d->ops->kept ? d->ops->kept(d, &m) : NULL;
+		struct prefix_hit hit;
+
+		if (!p || !p->tier)
+			continue;
+		prefix_find(p, r->salt, r->tok, r->n_tok, &hit);
+		if (p->tier->fetch(p->tier, r->salt, r->tok, r->n_tok, hit.at))
+			return true;
+	}
+	return false;
+}
+
+void draft_drop(struct engine *e, const char *salt)
+{
+	for (int k = 0; k < e->opts.n_drafter; k++) {
+		struct drafter *d = e->opts.drafter[k];
+		struct model *m;
+		struct prefix *p = d->ops->kept ? d->ops->kept(d, &m) : NULL;
+
+		if (p)
+			prefix_drop(p, NULL, salt);
+	}
+}

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "engine/place.h"
 #include "engine/sampler.h"
@@ -64,6 +65,7 @@ struct draft_run {
 	int row, n;                     /* first row in the pass */
 };
 
+struct prefix;
 struct drafter;
 struct drafter_ops {
 	const char *name;               /* in options and metrics */
@@ -80,10 +82,16 @@ struct drafter_ops {
 	/* Optional: so many tokens of the sequence it would compute before its first guess.
 	 * It changes no guess. */
 	int (*behind)(struct drafter *, const struct draft_seq *seq);
+	/* Optional: the prefixes that it keeps, over the caches of *m, for the engine to keep
+	 * on disk as well. */
+	struct prefix *(*kept)(struct drafter *, struct model **m);
 };
 
 struct drafter {
 	const struct drafter_ops *ops;
+	/* Of everything that what it keeps is a function of, beside the tokens; all 0: that is
+	 * not to be kept on disk. */
+	struct digest identity;
 };
 
 /* What the model is most likely to repeat: looks the last tokens up in the

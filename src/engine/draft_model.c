@@ -89,6 +89,7 @@ static void keep(struct draft_model *g, const struct draft_seq *a, enum place ki
 {
 	struct prefix_key key = { .salt = a->salt, .kind = kind, .by = a->id, .now = a->now };
 
+	assert(g->seq[a->slot].pos <= a->n_tok);
 	if (keeps(g, a))
 		prefix_learn(&g->prefix, &key, a->slot, a->tok, g->seq[a->slot].pos);
 }
@@ -249,6 +250,14 @@ static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 	go_on(g, n_in);
 }
 
+static struct prefix *kept(struct drafter *d, struct model **m)
+{
+	struct draft_model *g = (struct draft_model *)d;
+
+	*m = g->m;
+	return &g->prefix;
+}
+
 static void learn(struct drafter *d, const struct draft_seq *a)
 {
 	struct draft_model *g = (struct draft_model *)d;
@@ -280,7 +289,7 @@ static void model_close_drafter(struct drafter *d)
 
 static const struct drafter_ops draft_model_ops = {
 	.name = "model", .propose = propose, .close = model_close_drafter, .learn = learn, .forget = forget,
-	.behind = behind,
+	.behind = behind, .kept = kept,
 };
 
 int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)

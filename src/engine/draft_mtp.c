@@ -153,6 +153,8 @@ static void keep(struct mtp *g, const struct draft_seq *a, enum place kind, int 
 	if (!keeps(g, a) || s->base || s->pos > n || s->pos - 1 + s->n != n || (!a->follow && n - s->pos > 1 + DRAFT_MAX) ||
 	    !flush(g, a, n - s->pos))
 		return;
+	/* As many tokens as the model's own caches hold there. */
+	assert(!s->base && s->pos == n && n == a->pos);
 	copy(g, carried(g, a->slot), wait_row(g, a->slot, 0), 1);
 	prefix_learn(&g->prefix, &key, a->slot, a->tok, n);
 }
@@ -300,6 +302,14 @@ static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 	}
 }
 
+static struct prefix *kept(struct drafter *d, struct model **m)
+{
+	struct mtp *g = (struct mtp *)d;
+
+	*m = g->m;
+	return &g->prefix;
+}
+
 static void learn(struct drafter *d, const struct draft_seq *a)
 {
 	struct mtp *g = (struct mtp *)d;
@@ -340,7 +350,7 @@ static void mtp_close(struct drafter *d)
 
 static const struct drafter_ops mtp_ops = {
 	.name = "mtp", .propose = propose, .close = mtp_close, .learn = learn, .forget = forget, .follow = follow,
-	.behind = behind,
+	.behind = behind, .kept = kept,
 };
 
 int draft_mtp_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)

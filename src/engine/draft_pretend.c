@@ -24,7 +24,7 @@ static const struct drafter_ops pretend_ops = { .name = "pretend", .propose = pr
 
 struct drafter *draft_pretend_open(void)
 {
-	struct drafter *d = xmalloc(sizeof(*d));
+	struct drafter *d = xcalloc(1, sizeof(*d));
 
 	d->ops = &pretend_ops;
 	return d;

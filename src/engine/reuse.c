@@ -120,7 +120,9 @@ bool reuse_waits(struct engine *e, struct request *r)
 	if (!e->prefix.tier)
 		return false;
 	prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
-	return e->prefix.tier->fetch(e->prefix.tier, r->salt, r->tok, r->n_tok, hit.at);
+	if (e->prefix.tier->fetch(e->prefix.tier, r->salt, r->tok, r->n_tok, hit.at))
+		return true;
+	return draft_fetches(e, r);
 }
 
 /* ---- on the way ---- */

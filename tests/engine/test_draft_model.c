@@ -1,7 +1,8 @@
 /* test_draft_model.c - drafters over real models: the answers of a conversation
  * and the bytes of all caches after each step are those of plain decoding, with
  * each drafter and all of them; and the draft head guesses what it would guess
- * from a cold start, whatever was cached, drafted and taken back before.
+ * from a cold start, whatever was cached, drafted, taken back or read from disk
+ * before.
  *
  *     test_draft_model MODEL DRAFT-MODEL
  */
@@ -14,6 +15,7 @@
 #include "driver.h"
 #include "engine/core.h"
 #include "lives.h"
+#include "spill_world.h"
 
 enum { CTX = 320, STEP = 64, SLOTS = 3, DEPTH = 4, ANSWER = 40, TURNS = 3 };
 
@@ -127,6 +129,13 @@ static int spy_follow(struct drafter *d, const struct pass *p, const struct draf
 	return s->head->ops->follow(s->head, p, own, n);
 }
 
+static struct prefix *spy_kept(struct drafter *d, struct model **m)
+{
+	struct spy *s = (struct spy *)d;
+
+	return s->head->ops->kept(s->head, m);
+}
+
 static void spy_close(struct drafter *d)
 {
 	struct spy *s = (struct spy *)d;
@@ -141,7 +150,7 @@ static void spy_close(struct drafter *d)
 
 static const struct drafter_ops spy_ops = {
 	.name = "mtp", .propose = spy_propose, .close = spy_close, .learn = spy_learn, .forget = spy_forget,
-	.follow = spy_follow,
+	.follow = spy_follow, .kept = spy_kept,
 };
 
 static void spy_open(struct spy *s, struct drafter *head)
@@ -162,6 +171,14 @@ static void spy_open(struct spy *s, struct drafter *head)
 }
 
 /* ---- an engine ---- */
+
+/* Stands still: no rate is measured, so that whatever is on disk is waited for. */
+static int64_t stands(struct clock *c)
+{
+	return 1;
+}
+static struct clock still = { stands };
+static const char *disk_dir;            /* NULL: nothing is kept on disk */
 
 struct rig {
 	struct store *st, *draft_st;
@@ -202,6 +219,14 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 		CHECK(!store_open(&g->draft_st, draft_folder, &err), "%s", err.msg);
 		CHECK(!model_open(&g->small, g->draft_st, g->be, &mo, &err), "%s", err.msg);
 		CHECK(!draft_model_open(&g->o.drafter[g->o.n_drafter++], g->small, SLOTS, 1 << 24, &err), "%s", err.msg);
+	}
+	if (disk_dir) {
+		g->o.disk_dir = disk_dir;
+		g->o.disk_bytes = 1 << 28;
+		g->o.disk_io = world_io();
+		g->o.clock = &still;
+		for (int i = 0; i < g->o.n_drafter; i++)
+			g->o.drafter[i]->identity.b[0] = (unsigned char)(1 + i);
 	}
 	CHECK(!engine_open(&g->e, g->m, tok, &g->o, &err), "%s", err.msg);
 }
@@ -330,6 +355,85 @@ static void talk(struct rig *g, struct record *rec, bool first, bool sampled, bo
 	}
 }
 
+/* ---- a restart ---- */
+
+/* Where the drafter could stand within the first n tokens of the prompt. */
+static int known(struct rig *g, const struct life *l, int n)
+{
+	struct drafter *d = g->o.drafter[0];
+	struct prefix_hit hit;
+	struct model *m;
+
+	prefix_find(d->ops->kept(d, &m), "", l->prompt, n + 1, &hit);
+	return hit.at;
+}
+
+/* What drafters keep is there again as the model's own is, at the same tokens; the head
+ * guesses as if it had seen all of them; and what is dropped is gone there too. */
+static void test_restart(bool quick)
+{
+	static const unsigned kinds[] = { MTP, MODEL };
+	char dir[PATH_MAX];
+
+	for (int k = 0; k < (quick ? 1 : 2); k++) {
+		int32_t said_before[CTX];
+		int n = 0, at = 0;
+
+		world_dir(dir);
+		disk_dir = dir;
+		for (int start = 0; start < 3; start++) {
+			struct prefix_report why;
+			struct life l;
+			struct err err;
+			struct rig g;
+			int dropped;
+
+			rig_open(&g, kinds[k], STEP);
+			life_init(&l, 150, 2000, 5);
+			if (start) {
+				memcpy(l.prompt, said_before, (size_t)n * sizeof(*l.prompt));
+				for (int i = 0; i < 10; i++)
+					l.prompt[n + i] = 20 + i;
+				l.ask.n_prompt = n + 10;
+			}
+			l.ask.max_tokens = ANSWER;
+			CHECK(!life_submit(&l, g.e, &err), "%s", err.msg);
+			/* Steps until it has begun. */
+			while (!l.r->started)
+				CHECK(engine_step(g.e), "it stands still");
+			why = l.r->report;
+			CHECK((why.source == PREFIX_DISK) == (start == 1) && (start == 1 ? why.resumed > 150 : !why.resumed),
+			      "start %d: resumed at %d", start, why.resumed);
+			if (start == 1)
+				at = why.resumed;
+			/* A model that drafts may have been some tokens behind at the end. */
+			if (start == 1)
+				CHECK(known(&g, &l, at) >= (kinds[k] == MTP ? at : at - DEPTH - 1), "the drafter knows %d, the model %d",
+				      known(&g, &l, at), at);
+			else if (start == 2)
+				CHECK(known(&g, &l, at) < 150, "the drafter knows %d of what was dropped", known(&g, &l, at));
+			while (engine_step(g.e))
+				;
+			life_read(&l, false);
+			CHECK(l.done && l.got.n == ANSWER, "%d tokens", l.got.n);
+			if (!start) {
+				memcpy(said_before, l.prompt, 150 * sizeof(*said_before));
+				memcpy(said_before + 150, l.got.tok, (size_t)l.got.n * sizeof(*said_before));
+				n = 150 + l.got.n;
+			}
+			if (kinds[k] == MTP)
+				CHECK(g.spy.n_compared > 10, "%d rounds compared", g.spy.n_compared);
+			life_free(&l);
+			/* The third start finds nothing. */
+			if (start == 1)
+				CHECK(!engine_prefix_drop(g.e, &(struct prefix_spot){ 0 }, &dropped) && dropped, "nothing dropped");
+			rig_close(&g);
+		}
+		disk_dir = NULL;
+		world_remove(dir);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const unsigned kinds[] = { NGRAM, MTP, MTP | WINDOW, MODEL, NGRAM | MTP | MODEL };
@@ -348,6 +452,7 @@ int main(int argc, char **argv)
 	buf_init(&json);
 	CHECK(!file_read(path, 1 << 24, &json, &err) && !tokenizer_open(&tok, json.p, json.n, &err), "%s", err.msg);
 	buf_fini(&json);
+	test_restart(quick);
 	for (int sampled = 0; sampled < 2; sampled++) {
 		rig_open(&g, 0, STEP);
 		talk(&g, &rec, true, sampled, true);
