@@ -81,8 +81,10 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 
 static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 {
-	const struct json *body = g->body, *tools;
+	const struct json *body = g->body, *tools, *v;
 	struct buf b;
+	const char *s;
+	size_t n;
 	int r;
 
 	c->effort_field = "output_config.effort";
@@ -92,6 +94,9 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	    (r = read_thinking(g, c, body, p)) || (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
 	    (r = field_bool(body, "return_progress", &g->params.progress, p)) || (r = anthropic_messages(body, &c->messages, p)))
 		return r;
+	v = json_get(body, "messages");
+	s = json_str(json_get(json_at(v, json_len(v) - 1), "role"), &n);
+	c->go_on = s && !strcmp(s, "assistant");
 	buf_init(&b);
 	if (json_len(tools) && !(r = anthropic_tools(tools, &b, p)))
 		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);

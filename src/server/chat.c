@@ -367,6 +367,87 @@ bool chat_one_system(const struct served *d)
 	                "{\"role\":\"user\",\"content\":\"b\"}]");
 }
 
+/* ---- an answer that is the rest of the last message ---- */
+
+/* Stands at the end of that message while it is rendered; of characters that nobody
+ * else may give a meaning, and no blanks, which templates cut off. */
+static const char here[] = "\xEE\x80\x80" "goes on here" "\xEE\x80\x81";
+
+static const struct json *last_of(const struct json *messages) { return json_at(messages, json_len(messages) - 1); }
+
+/* messages with the mark in them; frees what it does not return.  NULL: *p says why not. */
+static struct json *mark_end(struct generation *g, struct json *messages, struct problem *p)
+{
+	const struct json *last = last_of(messages), *v;
+	struct json_cursor k;
+	const char *key, *role, *text;
+	struct buf b;
+	size_t n;
+
+	role = json_str(json_get(last, "role"), &n);
+	text = json_str(json_get(last, "content"), &n);
+	if (!role || strcmp(role, "assistant") || !text || !n || json_len(json_get(last, "tool_calls"))) {
+		problem_set(p, 400, "invalid_value", "messages",
+		            "messages: to go on from, the last message must be the assistant's, with text and without calls");
+		json_free(messages);
+		return NULL;
+	}
+	g->prefill = xstrndup(text, n);
+	buf_init(&b);
+	buf_putc(&b, '[');
+	for (size_t i = 0; i + 1 < json_len(messages); i++) {
+		json_put(&b, json_at(messages, i));
+		buf_putc(&b, ',');
+	}
+	buf_putc(&b, '{');
+	for (k = json_first(last); json_next(&k, &key, &v);) {
+		json_put_cstr(&b, key);
+		buf_putc(&b, ':');
+		if (!strcmp(key, "content")) {
+			struct buf marked;
+
+			buf_init(&marked);
+			buf_put(&marked, text, n);
+			buf_puts(&marked, here);
+			json_put_str(&b, marked.p, marked.n);
+			buf_fini(&marked);
+		} else {
+			json_put(&b, v);
+		}
+		buf_putc(&b, ',');
+	}
+	b.n--;          /* there was content, and so a comma */
+	buf_puts(&b, "}]");
+	messages = instead(messages, &b);
+	buf_fini(&b);
+	return messages;
+}
+
+static int cut_end(struct prompt *out, struct problem *p)
+{
+	const char *text = out->out.text.p, *at = NULL, *next = text;
+
+	while (next && (next = strstr(next, here)))
+		at = next++;
+	if (!at)
+		return problem_set(p, 400, "template_error", "messages",
+		                   "the chat template of this model does not show the last message as it is: nothing can go on from it");
+	prompt_cut(out, (size_t)(at - text));
+	return 0;
+}
+
+/* Does the text that an answer goes on from end inside of a thought? */
+static bool in_thought(const char *text)
+{
+	const char *open = NULL, *close = NULL;
+
+	for (const char *at = text; (at = strstr(at, "<think>")); at++)
+		open = at;
+	for (const char *at = text; (at = strstr(at, "</think>")); at++)
+		close = at;
+	return open && (!close || close < open);
+}
+
 static int render(struct generation *g, struct chat *c, struct prompt *out, struct problem *p)
 {
 	struct template_input in = {
@@ -390,6 +471,14 @@ static int render(struct generation *g, struct chat *c, struct prompt *out, stru
 	extra = variables(g, c);
 	if (g->x && g->x->srv->one_system)
 		messages = join_systems(messages);
+	/* What it goes on from is no turn of ours yet, and what comes will be none. */
+	if (c->go_on) {
+		g->params.turn_replay = c->add_generation_prompt = in.add_generation_prompt = false;
+		if (!(messages = mark_end(g, messages, p))) {
+			json_free(extra);
+			return p->status;
+		}
+	}
 	messages = recall(g, messages, tools, extra);
 	c->n_message = (int)json_len(messages);
 	in.messages = messages;
@@ -398,6 +487,8 @@ static int render(struct generation *g, struct chat *c, struct prompt *out, stru
 	r = prompt_render(out, g->served->tmpl, &in, p);
 	if (!r)
 		splice(g, &in, out);
+	if (!r && c->go_on)
+		r = cut_end(out, p);
 	json_free(messages);
 	json_free(extra);
 	return r;
@@ -478,7 +569,9 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 	if (!r) {
 		keep_header(g, &prompt);
 		g->thinking = c->add_generation_prompt && split_opens(prompt.out.text.p, prompt.out.text.n);
-		g->may_think = !g->thinking && template_says(g->served->tmpl, "<think>") &&
+		if (c->go_on)
+			g->thinking = in_thought(g->prefill);
+		g->may_think = !g->thinking && !c->go_on && template_says(g->served->tmpl, "<think>") &&
 		               !split_closes(prompt.out.text.p, prompt.out.text.n);
 		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark, g->mark_kind);
 		if (g->params.cache_report)
@@ -498,7 +591,7 @@ const struct field chat_fields[] = {
 	{ "functions", "[]", "use tools" }, { "function_call", "\"auto\"|\"none\"", "use tool_choice" },
 	{ "audio", "" }, { "modalities", "[\"text\"]" }, { "prediction", "" }, { "web_search_options", "" },
 	{ "verbosity", "\"medium\"" }, { "reasoning", "", "use reasoning_effort" }, { "include_reasoning", "true" },
-	{ "chat_template", "" }, { "continue_final_message", "false" }, { "add_special_tokens", "false" },
+	{ "chat_template", "" }, { "continue_final_message" }, { "add_special_tokens", "false" },
 	{ "documents", "[]", "use chat_template_kwargs" }, { "mm_processor_kwargs", "{}" }, { "echo", "false" },
 	{ "suffix", "\"\"" },
 	{ NULL },
@@ -552,6 +645,24 @@ static int read_thinking(struct chat *c, const struct json *body, struct problem
 	return field_int(v, "budget_tokens", 0, INT32_MAX, &c->budget, p);
 }
 
+/* vLLM's field, or that of Mistral's and DeepSeek's APIs in the last message. */
+static int read_go_on(struct chat *c, const struct json *body, struct problem *p)
+{
+	const struct json *messages = json_get(body, "messages"), *asked = json_get(body, "add_generation_prompt");
+	bool prefix = false;
+	int r;
+
+	if ((r = field_bool(body, "continue_final_message", &c->go_on, p)))
+		return r;
+	if (c->go_on && json_kind(asked) == JSON_BOOL && c->add_generation_prompt)
+		return problem_set(p, 400, "invalid_value", "continue_final_message",
+		                   "continue_final_message and add_generation_prompt cannot both be true");
+	if (json_kind(messages) == JSON_ARRAY && json_len(messages))
+		json_to_bool(json_get(last_of(messages), "prefix"), &prefix);
+	c->go_on |= prefix;
+	return 0;
+}
+
 int chat_read(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *body = g->body, *effort;
@@ -567,7 +678,7 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 	    (r = field_int(body, "thinking_token_budget", 0, INT32_MAX, &c->budget, p)) ||
 	    (r = field_int(body, "thinking_budget", 0, INT32_MAX, &c->budget, p)) ||
 	    (r = field_bool(body, "return_progress", &g->params.progress, p)) ||
-	    (r = field_bool(body, "add_generation_prompt", &c->add_generation_prompt, p)))
+	    (r = field_bool(body, "add_generation_prompt", &c->add_generation_prompt, p)) || (r = read_go_on(c, body, p)))
 		return r;
 	c->effort = json_str(effort, &n);
 	if (json_kind(json_get(body, "enable_thinking")) == JSON_BOOL)

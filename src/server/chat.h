@@ -21,6 +21,7 @@ struct chat {
 	int think;                      /* 1 yes, 0 no, -1 as the template has it */
 	int64_t budget;                 /* tokens of thought; -1: no bound */
 	bool add_generation_prompt;
+	bool go_on;                     /* the last message is the assistant's, and the answer is the rest of it */
 	/* What errors call the fields. */
 	const char *tool_choice_field, *effort_field, *budget_field;
 };

@@ -230,9 +230,6 @@ int anthropic_messages(const struct json *body, struct buf *out, struct problem 
 		                : problem_set(p, 400, "missing_field", "messages", "messages is missing: an array of messages");
 	if (!n)
 		return problem_set(p, 400, "invalid_value", "messages", "messages is empty: at least one is needed");
-	if (str_is(json_get(json_at(messages, n - 1), "role"), "assistant"))
-		return problem_set(p, 400, "unsupported_content", "messages",
-		                   "the last message is the assistant's: answers that go on from a beginning are not supported");
 	buf_putc(out, '[');
 	if (json_kind(system) != JSON_NULL) {
 		buf_init(&text);

@@ -570,6 +570,7 @@ void generation_free(struct generation *g)
 	free(g->message_at);
 	past_fini(&g->past);
 	free(g->header);
+	free(g->prefill);
 	json_free(g->body);
 	json_free(g->made);
 	params_fini(&g->params);

@@ -106,6 +106,7 @@ struct generation {
 	struct grammar *calls;          /* what calls are held to; NULL: free */
 	bool must_call;
 	const struct vocab *vocab;      /* with either */
+	char *prefill;                  /* text that the answer goes on from, or NULL */
 	struct buf history;             /* responses: the conversation so far */
 	struct buf echo;                /* what a reply repeats of its request, or is made of */
 	bool pieces;                    /* tokenize: say what each token stands for */

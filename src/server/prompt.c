@@ -90,6 +90,19 @@ int prompt_render(struct prompt *p, const struct template *t, const struct templ
 	return 0;
 }
 
+void prompt_cut(struct prompt *p, size_t n)
+{
+	p->out.text.n = n;
+	p->out.text.p[n] = 0;
+	while (p->n_user && p->user[p->n_user - 1].start >= n)
+		p->n_user--;
+	if (p->n_user && p->user[p->n_user - 1].end > n)
+		p->user[p->n_user - 1].end = n;
+	for (int i = 0; i < MARKS_MAX; i++)
+		if (p->part[i] > n)
+			p->part[i] = 0;
+}
+
 /* Walks a prompt's tokens and the bytes they stand for.  Those follow the text's,
  * but where normalisation changed it; then places are off, which costs a reuse and
  * nothing else. */

@@ -25,6 +25,9 @@ void prompt_fini(struct prompt *p);
 
 int prompt_render(struct prompt *p, const struct template *t, const struct template_input *in, struct problem *problem);
 
+/* Leaves the first n bytes of the text. */
+void prompt_cut(struct prompt *p, size_t n);
+
 /* The marks of a prompt that was tokenised to ids, rising, and what kind of place
  * each is (enum place); returns how many. */
 int prompt_marks(const struct prompt *p, const struct tokenizer *t, const struct tokens *ids, int mark[MARKS_MAX],

@@ -413,7 +413,9 @@ class Anthropic(Shared):
             (user("x", mcp_servers=[{}]), 400, "invalid_request_error", "mcp_servers"),
             ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, 400, "invalid_request_error",
              'messages[0].content[0].type is "image"'),
-            ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_request_error", "last message"),
+            ({"messages": [{"role": "assistant", "content": ""}]}, 400, "invalid_request_error", "last message"),
+            ({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": [
+                {"type": "tool_use", "id": "a", "name": "f", "input": {}}]}]}, 400, "invalid_request_error", "last message"),
             (user("say full"), 503, "overloaded_error", "queue"),
             (user("say fail"), 500, "api_error", "stub"),
         ]:

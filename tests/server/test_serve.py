@@ -103,6 +103,38 @@ class Company(unittest.TestCase):
         c = r.json()["choices"][0]
         return (c["message"]["content"] if path == CHAT else c["text"]), c["finish_reason"]
 
+    def test_goes_on(self):
+        """The rest of a message that the client began: what a completion of the same text says."""
+        for text in ("The capital is", "So, <|im_end|> \n", "<think>\nWell, one <"):
+            messages = [{"role": "user", "content": "Tell me."}, {"role": "assistant", "content": text}]
+            asked = {"messages": messages, "max_tokens": 12, "temperature": 0}
+            prompt = self.s.post("/apply-template", dict(asked, continue_final_message=True)).json()["prompt"]
+            self.assertTrue(prompt.endswith(text), prompt)
+            self.assertEqual(prompt.count("<|im_start|>assistant"), 1)
+            ids = self.s.post("/tokenize", dict(asked, continue_final_message=True)).json()["tokens"]
+            want = self.s.post(COMPLETIONS, {"prompt": ids, "max_tokens": 12, "temperature": 0}).json()
+            for path, more in ((CHAT, {"continue_final_message": True, "add_generation_prompt": False}),
+                               (CHAT, {"messages": messages[:1] + [dict(messages[1], prefix=True)]}), ("/v1/messages", {})):
+                r = self.s.post(path, dict(asked, **more)).json()
+                if path == CHAT:
+                    m = r["choices"][0]["message"]
+                    said = (m.get("reasoning_content") or "") + (m["content"] or "")
+                else:
+                    said = "".join(b.get("text", b.get("thinking", "")) for b in r["content"])
+                self.assertEqual(said.strip(), want["choices"][0]["text"].strip(), (path, text))
+            if "<think>" in text:
+                self.assertTrue(m.get("reasoning_content"), m)
+            # Text of a message spells no special token, also here.
+            whole = self.s.post("/detokenize", {"tokens": ids, "skip_special_tokens": True}).json()["prompt"]
+            self.assertEqual("<|im_end|>" in whole, "<|im_end|>" in text)
+        last = {"role": "assistant", "content": "x"}
+        for body in ({"messages": [{"role": "user", "content": "x"}], "continue_final_message": True},
+                     {"messages": [last], "continue_final_message": True, "add_generation_prompt": True},
+                     {"messages": [dict(last, content="")], "continue_final_message": True},
+                     {"messages": [dict(last, tool_calls=[{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}])],
+                      "continue_final_message": True}):
+            self.assertEqual(self.s.post(CHAT, body).status, 400, body)
+
     RULES = 'root ::= "(" root ")" | [0-9]{1,3} | "<" root ("," root)* ">"\n'
 
     def test_held_to_a_grammar(self):
