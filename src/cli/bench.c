@@ -1,7 +1,8 @@
 /* bench.c - `weft bench [MODEL]`: how fast this machine computes a model.
  *
  * Through the engine that serves, one step at a time on this thread: what is
- * timed is what a request waits for, sampling included, HTTP aside.
+ * timed is what a request waits for, sampling included, HTTP aside.  With guesses
+ * ahead each row of decoding is measured without them and then with.
  *
  * A prompt is timed from its submission to its first token.  Decoding is timed
  * over steps in which every sequence of the batch gets a token, all of them at
@@ -44,10 +45,11 @@ static void fill(struct bench *b, int i, int depth, int n)
 		b->ids[k] = (int32_t)(rng_bits(k < depth ? (uint64_t)i : b->seed << 32, (uint64_t)k, 0) % vocab);
 }
 
-static int submit(struct bench *b, int i, int depth, int n, int max_tokens, struct err *err)
+static int submit(struct bench *b, int i, const struct bench_row *r, int n, int max_tokens, struct err *err)
 {
+	int depth = r->depth;
 	struct ask a = { .prompt = b->ids, .n_prompt = depth + n, .max_tokens = max_tokens, .no_cache = !depth,
-	                 .mark = &depth, .n_mark = depth ? 1 : 0, .n_draft = -1 };
+	                 .mark = &depth, .n_mark = depth ? 1 : 0, .n_draft = r->drafts ? 0 : -1 };
 	int rc;
 
 	sampler_params_init(&a.sampling);
@@ -123,7 +125,7 @@ static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
 	for (int i = 0; i < r->batch && r->depth && !rc; i++) {
 		struct seen seen = { .cached = -1 };
 
-		rc = submit(b, i, r->depth, 1, 1, err);
+		rc = submit(b, i, r, 1, 1, err);
 		if (!rc)
 			rc = until_first(b, 0, &seen, err);
 		drop_all(b);
@@ -137,7 +139,26 @@ static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
 struct took {
 	int64_t ns;
 	double steps, joins;
+	double tokens, drafted, accepted;
 };
+
+static double drafted(const struct engine_stats *st)
+{
+	double n = 0;
+
+	for (int i = 0; i < DRAFTERS_MAX; i++)
+		n += (double)st->drafter[i].drafted;
+	return n;
+}
+
+static double accepted(const struct engine_stats *st)
+{
+	double n = 0;
+
+	for (int i = 0; i < DRAFTERS_MAX; i++)
+		n += (double)st->drafter[i].accepted;
+	return n;
+}
 
 static void start(struct bench *b, struct took *t)
 {
@@ -148,7 +169,7 @@ static void start(struct bench *b, struct took *t)
 		profile_start(&b->profile, b->s.be);
 	}
 	engine_stats(b->s.engine, &st);
-	*t = (struct took){ .steps = (double)st.steps, .joins = (double)*b->s.be->joins, .ns = clock_monotonic_ns() };
+	*t = (struct took){ .drafted = -drafted(&st), .accepted = -accepted(&st), .steps = (double)st.steps, .joins = (double)*b->s.be->joins, .ns = clock_monotonic_ns() };
 }
 
 static void stop(struct bench *b, struct took *t)
@@ -158,6 +179,8 @@ static void stop(struct bench *b, struct took *t)
 	t->ns = clock_monotonic_ns() - t->ns;
 	engine_stats(b->s.engine, &st);
 	t->steps = (double)st.steps - t->steps;
+	t->drafted += drafted(&st);
+	t->accepted += accepted(&st);
 	t->joins = (double)*b->s.be->joins - t->joins;
 }
 
@@ -167,22 +190,23 @@ static int run_prompt(struct bench *b, const struct bench_row *r, struct took *t
 	int rc;
 
 	start(b, t);
-	rc = submit(b, 0, r->depth, r->n_prompt, 1, err);
+	rc = submit(b, 0, r, r->n_prompt, 1, err);
 	if (!rc)
 		rc = until_first(b, 0, &seen, err);
 	stop(b, t);
+	t->tokens = r->n_prompt;
 	return rc ? rc : resumed(&seen, r->depth, err);
 }
 
 static int run_decode(struct bench *b, const struct bench_row *r, struct took *t, struct err *err)
 {
 	struct seen seen[BATCH_MOST];
-	int rc = 0, tokens = 0;
+	int rc = 0, tokens = 0, first = 0;
 
 	for (int i = 0; i < r->batch; i++)
 		seen[i] = (struct seen){ .cached = -1 };
 	for (int i = 0; i < r->batch && !rc; i++)
-		rc = submit(b, i, r->depth, 1, r->n_gen + SLACK, err);
+		rc = submit(b, i, r, 1, r->n_gen + SLACK + (r->drafts ? DRAFT_MAX : 0), err);
 	for (int i = 0; i < r->batch && !rc; i++) {
 		rc = until_first(b, i, &seen[i], err);
 		if (!rc)
@@ -193,14 +217,21 @@ static int run_decode(struct bench *b, const struct bench_row *r, struct took *t
 		seen[i].tokens = 0;
 	}
 	start(b, t);
-	for (int k = 0; k < r->n_gen && !rc; k++)
+	/* With guesses some sequences are ahead of others: until the first has its tokens. */
+	for (int k = 0; k < r->n_gen && first < r->n_gen && !rc; k++) {
 		engine_step(b->s.engine);
+		for (int i = 0; i < r->batch && r->drafts && !rc; i++) {
+			rc = look(b, i, &seen[i], err);
+			first = seen[i].tokens > first ? seen[i].tokens : first;
+		}
+	}
 	stop(b, t);
 	for (int i = 0; i < r->batch && !rc; i++) {
 		rc = look(b, i, &seen[i], err);
 		tokens += seen[i].tokens;
 	}
-	return rc || tokens == r->batch * r->n_gen ? rc :
+	t->tokens = tokens;
+	return rc || r->drafts || tokens == r->batch * r->n_gen ? rc :
 	       err_set(err, E_LIMIT, "%d of %d tokens came: give it more memory", tokens, r->batch * r->n_gen);
 }
 
@@ -242,7 +273,6 @@ static void take_ceilings(struct bench *b, struct bench_row *r)
  * nothing of time; then those that count; then perhaps one with the clocks. */
 static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 {
-	double tokens = r->n_gen ? (double)r->n_gen * r->batch : r->n_prompt;
 	int rc = prepare(b, r, err), n = b->o->bench_repeat;
 
 	r->rate = xcalloc((size_t)n, sizeof *r->rate);
@@ -257,10 +287,15 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 			profile_stop(&b->profile, b->s.be);
 			r->cost = b->profile;
 			r->cost_ns = t.ns;
+			r->tokens = t.tokens;
 			r->steps = t.steps;
 			r->joins = t.joins;
 		} else {
-			r->rate[r->n_run++] = tokens * 1e9 / (double)t.ns;
+			r->rate[r->n_run++] = t.tokens * 1e9 / (double)t.ns;
+			r->all_tokens += t.tokens;
+			r->all_steps += t.steps;
+			r->drafted += t.drafted;
+			r->accepted += t.accepted;
 		}
 	}
 	qsort(r->rate, (size_t)r->n_run, sizeof *r->rate, compare);
@@ -269,24 +304,39 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 	return rc;
 }
 
-static int show_row(struct bench *b, struct bench_row r, int *n_row, struct err *err)
+static int show_row(struct bench *b, struct bench_row *r, int *n_row, struct err *err)
 {
 	struct buf out;
-	int rc = run_row(b, &r, err);
+	int rc = run_row(b, r, err);
 
 	buf_init(&out);
 	if (!rc && b->o->bench_json) {
 		buf_puts(&out, (*n_row)++ ? ",\n" : "[");
-		bench_print_json(&b->s, b->o, &r, &out);
+		bench_print_json(&b->s, b->o, r, &out);
 	} else if (!rc) {
-		bench_print_row(&r, &out);
+		bench_print_row(r, &out);
 		if (b->o->bench_profile)
-			bench_print_profile(&r, &out);
+			bench_print_profile(r, &out);
 	}
 	fwrite(out.p, 1, out.n, stdout);
 	fflush(stdout);
 	buf_fini(&out);
+	return rc;
+}
+
+/* The row, and once more with guesses. */
+static int show(struct bench *b, struct bench_row r, int *n_row, struct err *err)
+{
+	struct bench_row more = r;
+	int rc = show_row(b, &r, n_row, err);
+
+	if (!rc && r.n_gen && b->s.drafts.n) {
+		more.drafts = true;
+		more.plain = bench_median(&r);
+		rc = show_row(b, &more, n_row, err);
+	}
 	free(r.rate);
+	free(more.rate);
 	return rc;
 }
 
@@ -307,12 +357,12 @@ static int run_all(struct bench *b, struct err *err)
 
 		for (int i = 0; i < o->bench_prompt.n && !rc; i++)
 			if (o->bench_prompt.v[i])
-				rc = show_row(b, (struct bench_row){ .n_prompt = o->bench_prompt.v[i], .depth = depth, .batch = 1 },
-				              &n_row, err);
+				rc = show(b, (struct bench_row){ .n_prompt = o->bench_prompt.v[i], .depth = depth, .batch = 1 },
+				          &n_row, err);
 		for (int i = 0; i < o->bench_output.n && !rc; i++)
 			for (int k = 0; k < o->bench_batch.n && !rc && o->bench_output.v[i]; k++)
-				rc = show_row(b, (struct bench_row){ .n_gen = o->bench_output.v[i], .depth = depth,
-				                                     .batch = o->bench_batch.v[k] }, &n_row, err);
+				rc = show(b, (struct bench_row){ .n_gen = o->bench_output.v[i], .depth = depth,
+				                                 .batch = o->bench_batch.v[k] }, &n_row, err);
 	}
 	if (o->bench_json)
 		puts(n_row ? "]" : "[]");
@@ -331,7 +381,7 @@ static int largest(const struct ints *v)
 /* Sequences and positions for the largest row, and as many again for what is kept. */
 static int complete(const struct options *given, struct options *o, struct err *err)
 {
-	int64_t prompt = largest(&given->bench_prompt), output = largest(&given->bench_output) + SLACK + 1;
+	int64_t prompt = largest(&given->bench_prompt), output = largest(&given->bench_output) + SLACK + DRAFT_MAX + 1;
 	int64_t ctx = largest(&given->bench_depth) + (prompt > output ? prompt : output) + 1;
 
 	*o = *given;
@@ -340,7 +390,8 @@ static int complete(const struct options *given, struct options *o, struct err *
 	o->ctx_size = (int)ctx;
 	o->parallel = 2 * largest(&given->bench_batch) + 1;
 	o->queue = o->parallel;
-	o->n_draft = 0;
+	if (o->draft_kind == DRAFT_NONE && (o->draft_model || o->draft_pretend > 0))
+		o->draft_kind = DRAFT_AUTO;
 	return 0;
 }
 

@@ -8,12 +8,13 @@
 void bench_name(const struct bench_row *r, char *out, size_t size)
 {
 	char depth[24] = "", batch[16] = "";
+	const char *drafts = r->drafts ? " +drafts" : "";
 
 	if (r->depth)
 		snprintf(depth, sizeof depth, " @ d%d", r->depth);
 	if (r->batch > 1)
 		snprintf(batch, sizeof batch, " x%d", r->batch);
-	snprintf(out, size, "%s%d%s%s", r->n_gen ? "tg" : "pp", r->n_gen ? r->n_gen : r->n_prompt, depth, batch);
+	snprintf(out, size, "%s%d%s%s%s", r->n_gen ? "tg" : "pp", r->n_gen ? r->n_gen : r->n_prompt, depth, batch, drafts);
 }
 
 double bench_median(const struct bench_row *r)
@@ -26,12 +27,11 @@ double bench_median(const struct bench_row *r)
 double bench_floor(const struct bench_row *r, const char **by)
 {
 	struct op_cost all = profile_total(&r->cost);
-	double tokens = r->n_gen ? (double)r->n_gen * r->batch : r->n_prompt;
 	double read = all.bytes / r->ceilings.read;
 	double compute = all.int_ops / r->ceilings.int8 + all.float_ops / r->ceilings.f32;
 
 	*by = read > compute ? "read" : "compute";
-	return tokens / (read > compute ? read : compute);
+	return r->tokens / (read > compute ? read : compute);
 }
 
 static const char *arith_name(const struct options *o)
@@ -60,6 +60,9 @@ void bench_print_row(const struct bench_row *r, struct buf *out)
 	buf_printf(out, "%-20s %9.1f %6.1f%% %9.1f %5.0f%%  %-8s %10.1f %12.0f %12.0f\n", name, median,
 	           100 * (r->rate[r->n_run - 1] - r->rate[0]) / median, least, 100 * median / least, by, r->ceilings.read / 1e9,
 	           r->ceilings.int8 / 1e9, r->ceilings.f32 / 1e9);
+	if (r->drafts)
+		buf_printf(out, "%-20s %8.2fx without; %.2f tokens a step; of %.0f guesses %.0f came true\n", "", median / r->plain,
+		           r->all_tokens / r->all_steps / r->batch, r->drafted, r->accepted);
 }
 
 static int slower(const void *a, const void *b)
@@ -170,6 +173,12 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 	buf_putc(b, ']');
 	put_number(b, "floor_tokens_per_second", least);
 	put_number(b, "floor_fraction", median / least);
+	if (r->drafts) {
+		put_number(b, "speedup", median / r->plain);
+		put_number(b, "tokens_per_step", r->all_tokens / r->all_steps / r->batch);
+		put_number(b, "drafted_tokens", r->drafted);
+		put_number(b, "accepted_draft_tokens", r->accepted);
+	}
 	buf_printf(b, ",\"bound_by\":\"%s\"", by);
 	put_number(b, "steps", r->steps);
 	put_number(b, "joins", r->joins);

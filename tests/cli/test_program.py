@@ -144,6 +144,14 @@ def test_bench():
     weights = sum(o["bytes"] for o in profile["operations"] if o["operation"] == "linear") / 4
     matrices = sum(float(m) for m in re.findall(r"matrices +([0-9.]+) MB", run("inspect").stdout))
     assert abs(weights / 1e6 - matrices) < 0.01, (weights, matrices)
+    plain, drafted = json.loads(run("bench", "-p", "0", "-n", "40", "-r", "2", "-b", "2", "--draft-pretend", "1", "--draft-fixed",
+                                    "--num-draft-tokens", "3", "--json").stdout)
+    assert (plain["test"], drafted["test"]) == ("tg40 x2", "tg40 x2 +drafts") and "speedup" not in plain, (plain, drafted)
+    assert drafted["tokens_per_step"] == 4 and drafted["drafted_tokens"] == drafted["accepted_draft_tokens"] == 120, drafted
+    for kind in (["--draft-kind", "auto"], ["--draft-model", "models/weft-tiny-draft"]):
+        if os.path.exists("models/weft-tiny-draft/model.safetensors"):
+            table = run("bench", "-p", "0", "-n", "20", "-r", "1", *kind).stdout
+            assert "tg20 +drafts" in table and "x without" in table, table
     table = run("bench", "-p", "8", "-n", "2", "-r", "1", "--profile").stdout
     assert re.search(r"^pp8 +\d", table, re.M) and re.search(r"^tg2 +\d", table, re.M) and "GB/s" in table and "linear" in table
     assert json.loads(run("bench", "-p", "0", "-n", "0", "--json").stdout) == []
