@@ -134,7 +134,7 @@ def test_bench():
     assert [r["steps"] for r in rows[2:4]] == [3, 3]
     profile = json.loads(run("bench", "-p", "0", "-n", "4", "-r", "1", "-d", "100", "--profile", "--json").stdout)[0]["profile"]
     ops = {o["operation"]: o for o in profile["operations"]}
-    assert {"embed", "norm", "linear", "attend", "delta", "swiglu"} <= set(ops), ops
+    assert {"embed", "norm", "linear", "attend", "delta"} <= set(ops), ops
     assert all(o["seconds"] > 0 and o["calls"] >= 4 for o in ops.values())
     assert sum(o["seconds"] for o in profile["operations"]) < profile["seconds"]
     # A context that was made up costs what a computed one does.
