@@ -43,46 +43,12 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 
 /* ---- writing ---- */
 
-static void put_bytes(const struct served *d, int32_t id, struct buf *out)
-{
-	size_t n = 0;
-	const char *s = tokenizer_token_bytes(d->tokenizer, id, &n);
-
-	buf_putc(out, '[');
-	for (size_t i = 0; s && i < n; i++)
-		buf_printf(out, "%s%u", i ? "," : "", (unsigned char)s[i]);
-	buf_putc(out, ']');
-}
-
-/* {"token", "logprob", "bytes" without the closing brace. */
-static void put_alternative(const struct served *d, int32_t id, float logprob, struct buf *out)
-{
-	buf_puts(out, "{\"token\":");
-	put_token(d, id, out);
-	buf_puts(out, ",\"logprob\":");
-	put_logprob(out, logprob);
-	buf_puts(out, ",\"bytes\":");
-	put_bytes(d, id, out);
-}
-
 static void token(struct generation *g, struct choice *c, const struct event *ev)
 {
 	chat_token(g, c, ev);
 	if (!g->params.logprobs || ev->kind != EV_TOKEN)
 		return;
-	struct buf *b = &c->logprobs[0];
-
-	if (b->n)
-		buf_putc(b, ',');
-	put_alternative(g->served, ev->token, ev->pick.logprob, b);
-	buf_puts(b, ",\"top_logprobs\":[");
-	for (int i = 0; i < ev->pick.n_top; i++) {
-		if (i)
-			buf_putc(b, ',');
-		put_alternative(g->served, ev->pick.top[i].token, ev->pick.top[i].logprob, b);
-		buf_putc(b, '}');
-	}
-	buf_puts(b, "]}");
+	chat_logprob(g, ev, &c->logprobs[0]);
 }
 
 static void put_finish(const struct choice *c, struct buf *out)

@@ -3,6 +3,7 @@
  * message, function_call; a finished one is kept for later requests to go on from
  * (response_store.h). */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/chat.h"
@@ -14,9 +15,8 @@
 static const struct field response_fields[] = {
 	{ "input" }, { "instructions" }, { "previous_response_id" }, { "store" }, { "tools" }, { "tool_choice" },
 	{ "parallel_tool_calls" }, { "max_output_tokens" }, { "reasoning" }, { "text" }, { "stream_options" },
-	{ "chat_template_kwargs" }, { "return_progress" },
-	{ "include", "[]|[\"reasoning.encrypted_content\"]" },  /* reasoning is there in plain text */
-	{ "n", "1" }, { "logprobs", "false|0" }, { "top_logprobs", "0" }, { "truncation", "\"disabled\"", "a prompt is never cut in silence" },
+	{ "chat_template_kwargs" }, { "return_progress" }, { "include" }, { "top_logprobs" },
+	{ "n", "1" }, { "logprobs", "false|0", "use include: message.output_text.logprobs" }, { "truncation", "\"disabled\"", "a prompt is never cut in silence" },
 	{ "max_tokens", "", "use max_output_tokens" }, { "background", "false" }, { "conversation", "" }, { "prompt", "" },
 	{ "max_tool_calls", "" }, { "messages", "", "use input" }, { "context_management", "[]" }, { "moderation", "" },
 	{ NULL },
@@ -118,6 +118,61 @@ static void put_messages(const struct json *instructions, const struct buf *hist
 	buf_fini(&system);
 }
 
+/* An item of the request as it is listed: with an id, and text in parts. */
+static void put_input_item(const struct json *item, struct buf *out)
+{
+	const struct json *v = json_get(item, "content"), *role = json_get(item, "role");
+	struct json_cursor k;
+	const char *key;
+	char id[24];
+	size_t n;
+	const char *s = json_str(role, &n);
+	bool text = json_kind(v) == JSON_STRING;
+
+	buf_putc(out, '{');
+	if (json_kind(json_get(item, "id")) == JSON_NULL) {
+		random_id(id);
+		buf_printf(out, "\"id\":\"%s_%s\",", role ? "msg" : "item", id);
+	}
+	if (json_kind(json_get(item, "type")) == JSON_NULL)
+		buf_puts(out, "\"type\":\"message\",");
+	if (json_kind(json_get(item, "status")) == JSON_NULL)
+		buf_puts(out, "\"status\":\"completed\",");
+	for (k = json_first(item); json_next(&k, &key, &v);) {
+		if (json_kind(v) == JSON_NULL || (text && !strcmp(key, "content")))
+			continue;
+		json_put_cstr(out, key);
+		buf_putc(out, ':');
+		json_put(out, v);
+		buf_putc(out, ',');
+	}
+	if (text) {
+		buf_printf(out, "\"content\":[{\"type\":\"%s\",\"text\":", s && !strcmp(s, "assistant") ? "output_text" : "input_text");
+		json_put(out, json_get(item, "content"));
+		buf_puts(out, "}]}");
+	} else {
+		out->p[out->n - 1] = '}';       /* there was a comma: of the role, or of the type */
+	}
+}
+
+static void put_input_items(const struct json *input, struct buf *out)
+{
+	char id[24];
+
+	if (json_kind(input) == JSON_STRING) {
+		random_id(id);
+		buf_printf(out, "{\"id\":\"msg_%s\",\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\",\"content\":[{"
+		           "\"type\":\"input_text\",\"text\":", id);
+		json_put(out, input);
+		buf_puts(out, "}]}");
+	}
+	for (size_t i = 0; json_kind(input) == JSON_ARRAY && i < json_len(input); i++) {
+		if (i)
+			buf_putc(out, ',');
+		put_input_item(json_at(input, i), out);
+	}
+}
+
 static int read_input(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *previous, *instructions;
@@ -128,14 +183,42 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 	if ((r = field_value(g->body, "previous_response_id", JSON_STRING, &previous, p)) ||
 	    (r = field_value(g->body, "instructions", JSON_STRING, &instructions, p)))
 		return r;
-	if ((id = json_str(previous, &n)) && (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, NULL, &g->history)))
+	if ((id = json_str(previous, &n)) && (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &g->history)))
 		return problem_set(p, 404, "previous_response_not_found", "previous_response_id",
 		                   "there is no response \"%.60s\" here, or no longer", id);
 	if ((r = responses_input(json_get(g->body, "input"), &g->history, p)))
 		return r;
 	if (!g->history.n)
 		return problem_set(p, 400, "invalid_value", "input", "input is empty");
+	if (g->params.store)
+		put_input_items(json_get(g->body, "input"), &g->items);
 	put_messages(instructions, &g->history, &c->messages);
+	return 0;
+}
+
+static int read_include(struct params *a, const struct json *body, struct problem *p)
+{
+	const struct json *v;
+	int64_t top = 0;
+	char at[40];
+	int r;
+
+	if ((r = field_value(body, "include", JSON_ARRAY, &v, p)) || (r = field_int(body, "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
+		return r;
+	a->logprobs = top > 0;
+	for (size_t i = 0; i < json_len(v); i++) {
+		size_t n;
+		const char *s = json_str(json_at(v, i), &n);
+
+		snprintf(at, sizeof at, "include[%zu]", i);
+		if (!s)
+			return field_wrong(p, at, "a string", json_at(v, i));
+		if (!strcmp(s, "message.output_text.logprobs"))
+			a->logprobs = true;
+		else if (strcmp(s, "reasoning.encrypted_content"))      /* reasoning is there in plain text */
+			return problem_set(p, 400, "unsupported_field", at, "%s: \"%.60s\" is not supported by this server", at, s);
+	}
+	params_logprobs(a, (int)top);
 	return 0;
 }
 
@@ -167,8 +250,8 @@ static void make_echo(struct generation *g, const struct chat *c)
 	json_put_double(b, (double)g->params.sampling.temperature);
 	buf_puts(b, ",\"top_p\":");
 	json_put_double(b, (double)g->params.sampling.top_p);
-	buf_printf(b, ",\"store\":%s,\"background\":false,\"service_tier\":\"default\",\"top_logprobs\":0,\"truncation\":\"disabled\"",
-	           g->params.store ? "true" : "false");
+	buf_printf(b, ",\"store\":%s,\"background\":false,\"service_tier\":\"default\",\"top_logprobs\":%d,\"truncation\":\"disabled\"",
+	           g->params.store ? "true" : "false", g->params.top_logprobs);
 }
 
 static int read_chat(struct generation *g, struct chat *c, struct problem *p)
@@ -178,7 +261,8 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	struct buf b;
 	int r;
 
-	if ((r = params_sampling(a, body, g->served, p)) || (r = field_bool(body, "stream", &a->stream, p)))
+	if ((r = params_sampling(a, body, g->served, p)) || (r = field_bool(body, "stream", &a->stream, p)) ||
+	    (r = read_include(a, body, p)))
 		return r;
 	a->store = true;
 	if ((r = field_bool(body, "store", &a->store, p)) || (r = field_bool(body, "parallel_tool_calls", &a->parallel, p)) ||
@@ -205,6 +289,45 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 /* ---- items ---- */
 
 static const char *const prefix_of[] = { [PIECE_THINKING] = "rs", [PIECE_CONTENT] = "msg", [PIECE_CALL] = "fc" };
+
+/* Logprobs are of the tokens of messages: an array for each of the first of them, and
+ * what the next event of a stream is to tell. */
+enum { MESSAGES_MAX = 3, NEXT = MESSAGES_MAX };
+
+static int message_of(const struct choice *c, int piece)
+{
+	int k = -1;
+
+	for (int i = 0; i <= piece && i < c->split.n_piece; i++)
+		k += c->split.piece[i].kind == PIECE_CONTENT;
+	return k;
+}
+
+static void token(struct generation *g, struct choice *c, const struct event *ev)
+{
+	bool thought = c->split.state == SPLIT_THINK;
+	int calls = c->split.n_call, k;
+
+	chat_token(g, c, ev);
+	if (!g->params.logprobs || ev->kind != EV_TOKEN || thought || c->split.n_call != calls || c->split.state == SPLIT_CALL)
+		return;
+	k = message_of(c, c->split.n_piece - 1);
+	if (k < 0 || k >= MESSAGES_MAX)
+		return;
+	chat_logprob(g, ev, &c->logprobs[k]);
+	chat_logprob(g, ev, &c->logprobs[NEXT]);
+}
+
+/* ,"logprobs":[...] of the message that piece i is. */
+static void put_logprobs(const struct choice *c, int i, struct buf *out)
+{
+	int k = message_of(c, i);
+
+	buf_puts(out, ",\"logprobs\":[");
+	if (k >= 0 && k < MESSAGES_MAX)
+		buf_put(out, c->logprobs[k].p, c->logprobs[k].n);
+	buf_putc(out, ']');
+}
 
 /* Item k of the answer, which piece i began.  open: as it is announced, still empty. */
 static void put_item(struct choice *c, int i, int k, const char *status, bool open, struct buf *out)
@@ -234,7 +357,9 @@ static void put_item(struct choice *c, int i, int k, const char *status, bool op
 	default:
 		buf_puts(out, "\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
 		if (!open) {
-			buf_puts(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
+			buf_puts(out, "{\"type\":\"output_text\",\"annotations\":[]");
+			put_logprobs(c, i, out);
+			buf_puts(out, ",\"text\":");
 			json_put_str(out, text + p->at, p->n);
 			buf_putc(out, '}');
 		}
@@ -373,7 +498,7 @@ static void put_last(struct generation *g, struct buf *out)
 	buf_put(&object, out->p + at, out->n - at);
 	put_answer(c, &g->history);
 	snprintf(id, sizeof id, "resp_%s", g->x->id);
-	response_store_put(&g->x->srv->responses, id, g->x->key, &object, &g->history);
+	response_store_put(&g->x->srv->responses, id, g->x->key, (const struct buf *[N_KEPT]){ &object, &g->history, &g->items });
 	buf_fini(&object);
 }
 
@@ -436,7 +561,14 @@ static void part_event(struct generation *g, struct choice *c, const char *type,
 	if (c->split.piece[c->block_piece].kind == PIECE_THINKING)
 		buf_puts(out, ",\"part\":{\"type\":\"reasoning_text\",\"text\":");
 	else
-		buf_puts(out, ",\"part\":{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
+		buf_puts(out, ",\"part\":{\"type\":\"output_text\",\"annotations\":[]");
+	if (c->split.piece[c->block_piece].kind != PIECE_THINKING) {
+		if (n)
+			put_logprobs(c, c->block_piece, out);
+		else
+			buf_puts(out, ",\"logprobs\":[]");
+		buf_puts(out, ",\"text\":");
+	}
 	json_put_str(out, text, n);
 	buf_putc(out, '}');
 	put_end(out);
@@ -461,7 +593,7 @@ static void item_ends(struct generation *g, struct choice *c, struct buf *out)
 		buf_puts(out, ",\"text\":");
 		json_put_str(out, text + p->at, p->n);
 		if (p->kind == PIECE_CONTENT)
-			buf_puts(out, ",\"logprobs\":[]");
+			put_logprobs(c, c->block_piece, out);
 		put_end(out);
 		part_event(g, c, "response.content_part.done", text + p->at, p->n, out);
 	}
@@ -494,8 +626,10 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 		                 p.kind == PIECE_CONTENT ? "response.output_text.delta" : "response.function_call_arguments.delta", out);
 		buf_puts(out, ",\"delta\":");
 		json_put_str(out, c->split.text.p + p.at, p.n);
-		if (p.kind == PIECE_CONTENT)
-			buf_puts(out, ",\"logprobs\":[]");
+		if (p.kind == PIECE_CONTENT) {
+			buf_printf(out, ",\"logprobs\":[%s]", c->logprobs[NEXT].n ? c->logprobs[NEXT].p : "");
+			buf_reset(&c->logprobs[NEXT]);
+		}
 		put_end(out);
 	}
 }
@@ -534,7 +668,7 @@ static void whole(struct generation *g, struct buf *out)
 
 const struct family responses_family = {
 	.path = "/v1/responses", .id_prefix = "resp_",
-	.read = read_body, .open = chat_open, .token = chat_token, .end = chat_end,
+	.read = read_body, .open = chat_open, .token = token, .end = chat_end,
 	.first = first, .delta = delta, .last = last, .progress = progress, .close = close_stream, .error = error,
 	.whole = whole,
 };
@@ -556,16 +690,107 @@ static void none(struct exchange *x)
 	exchange_refuse(x, &p);
 }
 
+/* One of a query's values, up to the next &; NULL: it is not there. */
+static const char *query_value(const struct exchange *x, const char *name, size_t *n)
+{
+	size_t len = strlen(name);
+
+	for (const char *p = x->query.n ? x->query.p : NULL; p; p = strchr(p, '&')) {
+		p += *p == '&';
+		if (strncmp(p, name, len) || p[len] != '=')
+			continue;
+		*n = strcspn(p + len + 1, "&");
+		return p + len + 1;
+	}
+	return NULL;
+}
+
+static const char *item_id(const struct json *item)
+{
+	size_t n;
+	const char *s = json_str(json_get(item, "id"), &n);
+
+	return s ? s : "";
+}
+
+static void put_id(struct buf *out, const char *name, const struct json *item)
+{
+	buf_printf(out, ",\"%s\":", name);
+	if (item)
+		json_put_cstr(out, item_id(item));
+	else
+		buf_puts(out, "null");
+}
+
+/* GET /v1/responses/{id}/input_items: limit (20), order (desc), after. */
+static void list_items(struct exchange *x, const struct buf *kept)
+{
+	enum { LIMIT = 20, LIMIT_MAX = 100 };
+	const char *limit, *order, *after;
+	size_t n_limit = 0, n_order = 0, n_after = 0, n, from = 0, to;
+	struct json *items;
+	struct buf b;
+	long most = LIMIT;
+	bool rising;
+
+	limit = query_value(x, "limit", &n_limit);
+	order = query_value(x, "order", &n_order);
+	after = query_value(x, "after", &n_after);
+	if (limit)
+		most = strtol(limit, NULL, 10);
+	rising = order && n_order == 3 && !memcmp(order, "asc", 3);
+	if (most < 1 || most > LIMIT_MAX || (order && !rising && (n_order != 4 || memcmp(order, "desc", 4)))) {
+		struct problem p;
+
+		problem_set(&p, 400, "invalid_value", most < 1 || most > LIMIT_MAX ? "limit" : "order",
+		            "limit must be from 1 to %d, order asc or desc", LIMIT_MAX);
+		exchange_refuse(x, &p);
+		return;
+	}
+	buf_init(&b);
+	buf_printf(&b, "[%s]", kept->n ? kept->p : "");
+	items = json_parse(b.p, b.n, 200, NULL);
+	buf_reset(&b);
+	n = json_len(items);
+	for (size_t i = 0; after && i < n; i++) {
+		const char *id = item_id(json_at(items, rising ? i : n - 1 - i));
+
+		if (strlen(id) == n_after && !memcmp(id, after, n_after))
+			from = i + 1;
+	}
+	to = n - from > (size_t)most ? from + (size_t)most : n;
+	buf_puts(&b, "{\"object\":\"list\",\"data\":[");
+	for (size_t i = from; i < to; i++) {
+		if (i > from)
+			buf_putc(&b, ',');
+		json_put(&b, json_at(items, rising ? i : n - 1 - i));
+	}
+	buf_putc(&b, ']');
+	put_id(&b, "first_id", from < to ? json_at(items, rising ? from : n - 1 - from) : NULL);
+	put_id(&b, "last_id", from < to ? json_at(items, rising ? to - 1 : n - to) : NULL);
+	buf_printf(&b, ",\"has_more\":%s}\n", to < n ? "true" : "false");
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	json_free(items);
+	buf_fini(&b);
+}
+
 static void get(struct exchange *x)
 {
+	static const char list[] = "/input_items";
+	size_t n = x->rest.n, len = sizeof list - 1;
+	bool items = n > len && !memcmp(x->rest.p + n - len, list, len);
 	struct buf b;
 
 	buf_init(&b);
-	if (response_store_get(&x->srv->responses, x->rest.p, x->key, &b, NULL)) {
+	if (items)
+		x->rest.p[x->rest.n -= len] = 0;
+	if (!response_store_get(&x->srv->responses, x->rest.p, x->key, items ? KEPT_ITEMS : KEPT_OBJECT, &b)) {
+		none(x);
+	} else if (items) {
+		list_items(x, &b);
+	} else {
 		buf_putc(&b, '\n');
 		exchange_reply(x, 200, "application/json", b.p, b.n);
-	} else {
-		none(x);
 	}
 	buf_fini(&b);
 }

@@ -708,6 +708,43 @@ void chat_token(struct generation *g, struct choice *c, const struct event *ev)
 		c->enough = true;
 }
 
+static void put_bytes(const struct served *d, int32_t id, struct buf *out)
+{
+	size_t n = 0;
+	const char *s = tokenizer_token_bytes(d->tokenizer, id, &n);
+
+	buf_putc(out, '[');
+	for (size_t i = 0; s && i < n; i++)
+		buf_printf(out, "%s%u", i ? "," : "", (unsigned char)s[i]);
+	buf_putc(out, ']');
+}
+
+/* {"token", "logprob", "bytes" without the closing brace. */
+static void put_alternative(const struct served *d, int32_t id, float logprob, struct buf *out)
+{
+	buf_puts(out, "{\"token\":");
+	put_token(d, id, out);
+	buf_puts(out, ",\"logprob\":");
+	put_logprob(out, logprob);
+	buf_puts(out, ",\"bytes\":");
+	put_bytes(d, id, out);
+}
+
+void chat_logprob(const struct generation *g, const struct event *ev, struct buf *out)
+{
+	if (out->n)
+		buf_putc(out, ',');
+	put_alternative(g->served, ev->token, ev->pick.logprob, out);
+	buf_puts(out, ",\"top_logprobs\":[");
+	for (int i = 0; i < ev->pick.n_top; i++) {
+		if (i)
+			buf_putc(out, ',');
+		put_alternative(g->served, ev->pick.top[i].token, ev->pick.top[i].logprob, out);
+		buf_putc(out, '}');
+	}
+	buf_puts(out, "]}");
+}
+
 /* The answer as a message in the normal form; NULL when it is not wholly one. */
 static struct json *message_of(const struct choice *c)
 {

@@ -57,6 +57,9 @@ void chat_open(struct generation *g, struct choice *c);
 void chat_token(struct generation *g, struct choice *c, const struct event *ev);
 void chat_end(struct generation *g, struct choice *c);
 
+/* Appends a token and its alternatives to an array of logprobs. */
+void chat_logprob(const struct generation *g, const struct event *ev, struct buf *out);
+
 /* The next stretch of the answer that was not told yet: false when there is none.
  * *begins: it is the first of its piece. */
 bool chat_next(struct choice *c, struct piece *out, bool *begins);

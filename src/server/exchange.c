@@ -117,6 +117,7 @@ static struct exchange *take(struct server *s)
 	x->srv = s;
 	buf_init(&x->body);
 	buf_init(&x->rest);
+	buf_init(&x->query);
 	if (s->n_all == s->cap_all) {
 		s->cap_all = s->cap_all ? 2 * s->cap_all : 64;
 		s->all = xrealloc(s->all, size_mul(s->cap_all, sizeof(struct exchange *)));
@@ -143,6 +144,7 @@ static void put_to_rest(struct exchange *x)
 	forget_body(x);
 	buf_fini(&x->body);
 	buf_fini(&x->rest);
+	buf_fini(&x->query);
 	x->stage = AT_REST;
 	x->next = s->rest;
 	s->rest = x;
@@ -267,6 +269,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	if (route->prefix) {
 		rest.p += strlen(route->path);
 		rest.n -= strlen(route->path);
+		buf_put(&x->query, c->http.query.p, c->http.query.n);
 		if (http_unescape(rest, &x->rest)) {
 			struct problem p;
 

@@ -62,6 +62,7 @@ struct exchange {
 	struct conn *conn;              /* NULL: the client left */
 	const struct route *route;
 	struct buf body, rest;          /* rest: decoded path after a prefix route */
+	struct buf query;               /* of a prefix route, as it came */
 	int64_t body_counted;           /* of body, in the server's sum */
 	char id[40];                    /* random part of the answer's id; also the request id ... */
 	char request_id[132];           /* ... unless the client gave one */

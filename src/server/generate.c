@@ -126,6 +126,7 @@ struct generation *generation_new(const struct served *served, const struct fami
 	g->created = (int64_t)time(NULL);
 	params_init(&g->params, g->served);
 	buf_init(&g->history);
+	buf_init(&g->items);
 	buf_init(&g->echo);
 	tokens_init(&g->lead_end);
 	tokens_init(&g->lead_then);
@@ -560,6 +561,7 @@ void generation_free(struct generation *g)
 	for (int i = 0; i < g->n_prompt; i++)
 		tokens_fini(&g->prompt[i]);
 	buf_fini(&g->history);
+	buf_fini(&g->items);
 	buf_fini(&g->echo);
 	grammar_unref(g->content);
 	grammar_unref(g->calls);

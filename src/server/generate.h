@@ -108,6 +108,7 @@ struct generation {
 	const struct vocab *vocab;      /* with either */
 	char *prefill;                  /* text that the answer goes on from, or NULL */
 	struct buf history;             /* responses: the conversation so far */
+	struct buf items;               /* responses: what was asked, as it is listed */
 	struct buf echo;                /* what a reply repeats of its request, or is made of */
 	bool pieces;                    /* tokenize: say what each token stands for */
 	int sequence;                   /* number of the next event */

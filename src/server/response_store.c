@@ -10,7 +10,7 @@ struct kept_response {
 	struct kept_response *chain, *newer, *older;
 	char *id;
 	int key;
-	struct buf object, messages;
+	struct buf part[N_KEPT];
 	size_t bytes;
 };
 
@@ -63,8 +63,8 @@ static void drop(struct response_store *s, struct kept_response *r)
 	*at = r->chain;
 	unlink_age(s, r);
 	s->bytes -= r->bytes;
-	buf_fini(&r->object);
-	buf_fini(&r->messages);
+	for (int i = 0; i < N_KEPT; i++)
+		buf_fini(&r->part[i]);
 	free(r->id);
 	free(r);
 }
@@ -76,22 +76,23 @@ void response_store_fini(struct response_store *s)
 	pthread_mutex_destroy(&s->lock);
 }
 
-void response_store_put(struct response_store *s, const char *id, int key, const struct buf *object,
-                        const struct buf *messages)
+void response_store_put(struct response_store *s, const char *id, int key, const struct buf *const part[N_KEPT])
 {
-	size_t bytes = sizeof(struct kept_response) + strlen(id) + object->n + messages->n + 64;    /* 64: what malloc adds */
+	size_t bytes = sizeof(struct kept_response) + strlen(id) + 64;          /* 64: what malloc adds */
 	struct kept_response *r, **at;
 
+	for (int i = 0; i < N_KEPT; i++)
+		bytes += part[i]->n;
 	if (bytes > s->bytes_max)
 		return;
 	r = xcalloc(1, sizeof *r);
 	r->id = xstrdup(id);
 	r->key = key;
 	r->bytes = bytes;
-	buf_init(&r->object);
-	buf_init(&r->messages);
-	buf_put(&r->object, object->p, object->n);
-	buf_put(&r->messages, messages->p, messages->n);
+	for (int i = 0; i < N_KEPT; i++) {
+		buf_init(&r->part[i]);
+		buf_put(&r->part[i], part[i]->p, part[i]->n);
+	}
 	pthread_mutex_lock(&s->lock);
 	while (s->bytes + bytes > s->bytes_max)
 		drop(s, s->oldest);
@@ -103,7 +104,7 @@ void response_store_put(struct response_store *s, const char *id, int key, const
 	pthread_mutex_unlock(&s->lock);
 }
 
-bool response_store_get(struct response_store *s, const char *id, int key, struct buf *object, struct buf *messages)
+bool response_store_get(struct response_store *s, const char *id, int key, enum kept_part part, struct buf *out)
 {
 	struct kept_response *r;
 
@@ -112,10 +113,7 @@ bool response_store_get(struct response_store *s, const char *id, int key, struc
 	if (r) {
 		unlink_age(s, r);
 		make_newest(s, r);
-		if (object)
-			buf_put(object, r->object.p, r->object.n);
-		if (messages)
-			buf_put(messages, r->messages.p, r->messages.n);
+		buf_put(out, r->part[part].p, r->part[part].n);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;

@@ -26,13 +26,15 @@ struct response_store {
 void response_store_init(struct response_store *s, size_t bytes_max);
 void response_store_fini(struct response_store *s);
 
-/* Keeps copies: object, as it is given out again, and messages, the conversation it
- * ends, as the elements of an array.  Larger than the whole store: not kept. */
-void response_store_put(struct response_store *s, const char *id, int key, const struct buf *object,
-                        const struct buf *messages);
-/* Appends what is kept of id; either may be NULL.  False: there is no such thing for
+/* What is kept of one: the object as it is given out again; messages, the conversation
+ * it ends, and items, what it was asked, both as the elements of an array. */
+enum kept_part { KEPT_OBJECT, KEPT_MESSAGES, KEPT_ITEMS, N_KEPT };
+
+/* Keeps copies.  Larger than the whole store: not kept. */
+void response_store_put(struct response_store *s, const char *id, int key, const struct buf *const part[N_KEPT]);
+/* Appends a part of what is kept of id.  False: there is no such thing for
  * this key. */
-bool response_store_get(struct response_store *s, const char *id, int key, struct buf *object, struct buf *messages);
+bool response_store_get(struct response_store *s, const char *id, int key, enum kept_part part, struct buf *out);
 bool response_store_drop(struct response_store *s, const char *id, int key);
 
 #endif

@@ -535,6 +535,51 @@ class Responses(Shared):
         self.assertEqual((r.status, r.error()["code"]), (404, "previous_response_not_found"))
         self.assertEqual(self.s.ask("GET", RESPONSES + "/" + b["id"]).status, 200)   # it has its own copy
 
+    def test_input_items(self):
+        sent = [{"role": "user", "content": "one"}, {"type": "message", "role": "assistant", "content": "two", "id": "msg_mine"},
+                {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c", "output": "3"}]
+        a = self.s.post(RESPONSES, {"input": "one", "max_output_tokens": 1}).json()["id"]
+        b = self.s.post(RESPONSES, {"input": sent, "previous_response_id": a, "max_output_tokens": 1}).json()["id"]
+        r = self.s.ask("GET", RESPONSES + "/" + a + "/input_items").json()
+        self.assertEqual((r["object"], r["has_more"], [i["content"] for i in r["data"]], r["first_id"] == r["data"][0]["id"]),
+                         ("list", False, [[{"type": "input_text", "text": "one"}]], True))
+        whole = self.s.ask("GET", RESPONSES + "/" + b + "/input_items?order=asc").json()["data"]
+        self.assertEqual([i["type"] for i in whole], ["message", "message", "function_call", "function_call_output"])
+        self.assertEqual((whole[1]["id"], whole[1]["content"][0]["type"], whole[3]["output"]), ("msg_mine", "output_text", "3"))
+        self.assertEqual(len({i["id"] for i in whole}), 4)
+        self.assertEqual(self.s.ask("GET", RESPONSES + "/" + b + "/input_items").json()["data"], whole[::-1])
+        seen, after = [], ""
+        while True:
+            r = self.s.ask("GET", RESPONSES + "/" + b + "/input_items?limit=3&order=asc" + after).json()
+            seen += r["data"]
+            if not r["has_more"]:
+                break
+            after = "&after=" + r["last_id"]
+        self.assertEqual(seen, whole)
+        for query in ("limit=0", "limit=x", "order=up"):
+            self.assertEqual(self.s.ask("GET", RESPONSES + "/" + b + "/input_items?" + query).status, 400)
+        self.assertEqual(self.s.ask("GET", RESPONSES + "/resp_none/input_items").status, 404)
+
+    def test_logprobs(self):
+        body = {"input": "hm</think>some words here", "max_output_tokens": 30, "chat_template_kwargs": {"enable_thinking": True}}
+        wish = {"include": ["message.output_text.logprobs", "reasoning.encrypted_content"], "top_logprobs": 2}
+        r = self.both(body["input"], chat_template_kwargs=body["chat_template_kwargs"], **wish)
+        part = r["output"][1]["content"][0]
+        self.assertEqual("".join(t["token"] for t in part["logprobs"]), part["text"])
+        for t in part["logprobs"]:
+            self.assertEqual((len(t["top_logprobs"]), bytes(t["bytes"]).decode()), (2, t["token"]))
+        self.assertEqual(r["top_logprobs"], 2)
+        stream = events(self.s.post(RESPONSES, dict(body, stream=True, **wish)))
+        told = [e for name, e in stream if name == "response.output_text.delta"]
+        part = stream[-1][1]["response"]["output"][1]["content"][0]
+        self.assertEqual([t["token"] for e in told for t in e["logprobs"]], [t["token"] for t in part["logprobs"]])
+        self.assertEqual("".join(t["token"] for t in part["logprobs"]), part["text"])
+        plain = self.s.post(RESPONSES, body).json()
+        self.assertEqual(plain["output"][1]["content"][0]["logprobs"], [])
+        for bad in ({"include": ["file_search_call.results"]}, {"top_logprobs": 21}, {"include": "x"}):
+            self.assertEqual(self.s.post(RESPONSES, dict(body, **bad)).status, 400)
+
     def test_store_is_bounded(self):
         for size, some in ((0, False), (20000, True)):
             s = start(response_bytes=size)
@@ -570,7 +615,7 @@ class Responses(Shared):
             ({"input": "x", "max_tokens": 5}, 400, "max_tokens", "max_output_tokens"),
             ({"input": "x", "text": {"format": {"type": "json_schema"}}}, 400, "text.format.schema", "a JSON schema"),
             ({"input": "x", "reasoning": {"effort": "much"}}, 400, "reasoning.effort", "much"),
-            ({"input": "x", "include": ["message.output_text.logprobs"]}, 400, "include", "not supported"),
+            ({"input": "x", "include": ["file_search_call.results"]}, 400, "include[0]", "not supported"),
             ({"input": "x", "conversation": "c"}, 400, "conversation", "not supported"),
             ({"input": "x", "model": "gpt-4"}, 404, "model", "gpt-4"),
         ]:
