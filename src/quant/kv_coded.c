@@ -1,9 +1,9 @@
 /* kv_coded.c - cache rows of small codes, compiled once per level.
  *
  * A row is its codes, CHUNK elements at a time, then what they are multiplied by:
- * a scale and a bias per group (affine), or one scale (turned rows).  Attention
- * reads the codes: keys meet an int16 query in integers, values pass through
- * registers on their way into the sum.
+ * a scale and a bias per group (affine), or one scale (turned rows, whose codes
+ * number the entries of a book).  Attention reads the codes: keys meet an int16
+ * query in integers, values pass through registers on their way into the sum.
  *
  * The order of roundings of a score, the same at every level and for any number
  * of queries and rows: lane j of 16 takes the elements whose number mod 64 is
@@ -11,165 +11,554 @@
  * (0: no bias, or no such group), and for each group in rising order
  *     f[j] = fma(scale[group], (float)isum[j], f[j])
  * with isum exact over the lane's elements of the group; then the fixed tree of
- * lanes.h, then times the query's scale.  A row with one scale is one group. */
+ * lanes.h, then times the query's scale.  A turned row is one group. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
+#include "quant/kv_open.h"
 #include "quant/lanes.h"
 #include "quant/levels.h"
 
-enum { CHUNK = 64, GROUPS_MAX = 16 };   /* a group per lane of the start value */
 enum { Q_MOST = 127 * 128 };            /* so that both halves of a query fit int8 */
+enum { MIX_ROWS = 16 };                 /* of values: a batch, while the next one is fetched */
+enum { AHEAD = 8 };                     /* rows of keys */
 
-static int chunks_of(int dim) { return (dim + CHUNK - 1) / CHUNK; }
+LANES_INLINE v16 v16_signs(v16 a, uint32_t negative)
+{
+#if defined(__AVX512F__)
+	__m512i u = _mm512_castps_si512(a);
+
+	return _mm512_castsi512_ps(_mm512_mask_xor_epi32(u, (__mmask16)negative, u, _mm512_set1_epi32(INT32_MIN)));
+#else
+	float f[16];
+
+	v16_store(f, a);
+	for (int i = 0; i < 16; i++)
+		f[i] = negative >> i & 1 ? -f[i] : f[i];
+	return v16_load(f);
+#endif
+}
+
+/* a + b in the first of each two lanes h apart, a - b in the second. */
+LANES_INLINE v16 v16_butterfly(v16 a, const int h)
+{
+#if defined(__AVX512F__)
+	v16 b = h == 8 ? _mm512_shuffle_f32x4(a, a, 0x4e) : h == 4 ? _mm512_shuffle_f32x4(a, a, 0xb1)
+	        : h == 2 ? _mm512_permute_ps(a, 0x4e) : _mm512_permute_ps(a, 0xb1);
+
+	return v16_add(b, v16_signs(a, h == 8 ? 0xff00 : h == 4 ? 0xf0f0 : h == 2 ? 0xcccc : 0xaaaa));
+#else
+	float f[16], g[16];
+
+	v16_store(f, a);
+	for (int i = 0; i < 16; i++)
+		g[i] = i & h ? f[i ^ h] - f[i] : f[i] + f[i ^ h];
+	return v16_load(g);
+#endif
+}
+
+/* ---- the rotation ---- */
+
+/* x = H x, unscaled; n a power of two from 64 on. */
+static void hadamard(float *x, int n)
+{
+	for (int i = 0; i < n; i += 16) {
+		v16 a = v16_load(x + i);
+
+		a = v16_butterfly(a, 1);
+		a = v16_butterfly(a, 2);
+		a = v16_butterfly(a, 4);
+		a = v16_butterfly(a, 8);
+		v16_store(x + i, a);
+	}
+	for (int h = 16; h < n; h *= 2)
+		for (int i = 0; i < n; i += 2 * h)
+			for (int k = i; k < i + h; k += 16) {
+				v16 a = v16_load(x + k), b = v16_load(x + k + h);
+
+				v16_store(x + k, v16_add(a, b));
+				v16_store(x + k + h, v16_sub(a, b));
+			}
+}
+
+static void signs(float *x, int n, const uint16_t *negative, float factor)
+{
+	for (int i = 0; i < n; i += 16)
+		v16_store(x + i, v16_mul(v16_signs(v16_load(x + i), negative[i / 16]), v16_set1(factor)));
+}
+
+/* H S2 H S1 / n: one round would leave a vector with one large element on two values. */
+static void turn(float *x, int n)
+{
+	signs(x, n, kv_signs[0], 1.0f);
+	hadamard(x, n);
+	signs(x, n, kv_signs[1], 1.0f / (float)n);      /* a power of two: exact */
+	hadamard(x, n);
+}
+
+static void turn_back(float *x, int n)
+{
+	hadamard(x, n);
+	signs(x, n, kv_signs[1], 1.0f / (float)n);
+	hadamard(x, n);
+	signs(x, n, kv_signs[0], 1.0f);
+}
 
 /* ---- queries ---- */
 
-/* As score reads it: int16 padded to whole chunks, then this. */
+/* As score reads it: codes for whole chunks, two bytes an element, then this.  The
+ * codes are int16, at AVX-512 all upper halves and then all lower ones, code = 128
+ * upper + lower. */
 struct query {
+	float sum[KV_GROUPS_MAX];       /* by group; whole numbers, exact */
+	int32_t minus_lanes[16];        /* sums by lane, negated (AVX-512) */
 	float scale;
-	float sum[GROUPS_MAX];          /* by group; whole numbers */
-	int32_t lanes[16];              /* sums by lane, all groups */
 };
 
-static size_t codes_bytes(int dim) { return (size_t)chunks_of(dim) * CHUNK * 2; }
+static size_t codes_bytes(int dim) { return (size_t)kv_chunks(dim) * KV_CHUNK * 2; }
 
 static size_t query_bytes(int dim) { return (codes_bytes(dim) + sizeof(struct query) + 63) / 64 * 64; }
 
+LANES_INLINE const struct query *query_head(const void *query, int dim)
+{
+	return (const void *)((const uint8_t *)query + codes_bytes(dim));
+}
+
+/* Elements i .. i + 15 as codes: whole numbers. */
+LANES_INLINE v16 query_codes(const float *q, int dim, int i, v16 inv)
+{
+	v16 v = v16_mul(i + 16 <= dim ? v16_load(q + i) : v16_load_n(q + i, i < dim ? dim - i : 0), inv);
+
+	/* In this order a NaN becomes a number. */
+	v = v16_max(v16_min(v, v16_set1((float)Q_MOST)), v16_set1(-(float)Q_MOST));
+	return v16_rint(v);
+}
+
+#if defined(__AVX512F__)
+
+/* Sums of fours of a chunk's codes, by lane. */
+LANES_INLINE __m512i query_lanes(const int8_t *upper, const int8_t *lower)
+{
+	__m512i ones = _mm512_set1_epi8(1), a = _mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, _mm512_loadu_si512(upper));
+
+	return _mm512_dpbusd_epi32(_mm512_slli_epi32(a, 7), ones, _mm512_loadu_si512(lower));
+}
+
+LANES_INLINE void query_write(void *to, struct query *head, const float *q, int dim, v16 inv, const int group)
+{
+	int n = kv_chunks(dim) * KV_CHUNK;
+	int8_t *upper = to, *lower = upper + n;
+	__m512i all = _mm512_setzero_si512(), low = _mm512_set1_epi32(64);
+
+	for (int i = 0; i < n; i += 16) {
+		__m512i c = _mm512_cvtps_epi32(query_codes(q, dim, i, inv));
+		__m512i l = _mm512_sub_epi32(_mm512_and_si512(_mm512_add_epi32(c, low), _mm512_set1_epi32(127)), low);
+
+		_mm_storeu_si128((void *)(lower + i), _mm512_cvtepi32_epi8(l));
+		_mm_storeu_si128((void *)(upper + i), _mm512_cvtepi32_epi8(_mm512_srai_epi32(_mm512_sub_epi32(c, l), 7)));
+	}
+	for (int i = 0; i < n; i += KV_CHUNK) {
+		__m512i lanes = query_lanes(upper + i, lower + i);
+
+		if (group == 32) {
+			head->sum[i / 32] = (float)_mm512_mask_reduce_add_epi32(0x00ff, lanes);
+			head->sum[i / 32 + 1] = (float)_mm512_mask_reduce_add_epi32(0xff00, lanes);
+		} else if (group) {
+			head->sum[i / group] += (float)_mm512_reduce_add_epi32(lanes);
+		}
+		all = _mm512_sub_epi32(all, lanes);
+	}
+	_mm512_storeu_si512(head->minus_lanes, all);
+}
+
+#else
+
+LANES_INLINE void query_write(void *to, struct query *head, const float *q, int dim, v16 inv, const int group)
+{
+	int n = kv_chunks(dim) * KV_CHUNK;
+	int16_t *code = to;
+
+	for (int i = 0; i < n; i += 16) {
+		float v[16];
+
+		v16_store(v, query_codes(q, dim, i, inv));
+		for (int k = 0; k < 16; k++)
+			code[i + k] = (int16_t)v[k];
+	}
+	for (int g = 0; group && g < dim / group; g++) {
+		int32_t sum = 0;
+
+		for (int i = g * group; i < (g + 1) * group; i++)
+			sum += code[i];
+		head->sum[g] = (float)sum;
+	}
+}
+
+#endif
+
 LANES_INLINE void query_make(void *to, const float *q, int dim, const int group)
 {
-	int16_t *code = to;
 	struct query head = { 0 };
-	int n = chunks_of(dim) * CHUNK;
-	float top = 0, inv;
+	v16 most = v16_zero();
+	float top;
+	int i;
 
-	for (int i = 0; i < dim; i++)
-		top = fabsf(q[i]) > top ? fabsf(q[i]) : top;
+	for (i = 0; i + 16 <= dim; i += 16)
+		most = v16_max(v16_abs(v16_load(q + i)), most);
+	if (i < dim)
+		most = v16_max(v16_abs(v16_load_n(q + i, dim - i)), most);
+	top = v16_top(most);
 	head.scale = top < 1e-30f ? 0.0f : top / (float)Q_MOST;
-	inv = top < 1e-30f ? 0.0f : 1.0f / head.scale;
-	for (int i = 0; i < n; i++) {
-		float v = i < dim ? q[i] * inv : 0.0f;
-
-		/* In this order a NaN becomes a number. */
-		v = v < (float)Q_MOST ? v : (float)Q_MOST;
-		v = v > -(float)Q_MOST ? v : -(float)Q_MOST;
-		code[i] = (int16_t)((v + 12582912.0f) - 12582912.0f);
-		head.lanes[i % CHUNK / 4] += code[i];
-		if (group)
-			head.sum[i / group] += code[i];         /* below 2^24: exact */
-	}
+	query_write(to, &head, q, dim, v16_set1(top < 1e-30f ? 0.0f : 1.0f / head.scale), group);
 	memcpy((uint8_t *)to + codes_bytes(dim), &head, sizeof head);
 }
 
-/* ---- rows ---- */
+/* ---- scores ---- */
 
-static float load_f16(const uint8_t *p)
+#if defined(__AVX512F__)
+
+enum { BLOCK = 4 };     /* chunks whose codes are in registers at once */
+
+/* Scale (and bias) of each group of a row, 0 beyond. */
+LANES_INLINE v16 row_halves(const uint8_t *p, int groups)
 {
-	uint16_t h;
-
-	memcpy(&h, p, sizeof h);
-	return f16_to_float(h);
+	return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v16_mask(groups), p));
 }
 
-/* Element values of a chunk's codes, before the scale. */
-LANES_INLINE void chunk_open(int16_t out[CHUNK], const uint8_t *p, const int bits, const int8_t *book)
+/* The integer lanes of one query and R rows over chunks [c, c + B), added to sum. */
+LANES_INLINE void dots(__m512i sum[4], __m512i code[4][BLOCK], const int8_t *upper, const int8_t *lower, const int R,
+                       const int B, bool turned, bool first, const struct query *head)
 {
-	for (int i = 0; i < CHUNK; i++) {
-		int code = kv_code_at(p, bits, i);
+	__m512i start = turned && first ? _mm512_loadu_si512(head->minus_lanes) : _mm512_setzero_si512();
+	__m512i a[4];
 
-		out[i] = (int16_t)(book ? book[code] : code);
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++)
+		a[r] = start;
+#pragma GCC unroll 4
+	for (int b = 0; b < B; b++)
+#pragma GCC unroll 4
+		for (int r = 0; r < R; r++)
+			a[r] = _mm512_dpbusd_epi32(a[r], code[r][b], _mm512_loadu_si512(upper + b * KV_CHUNK));
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++)
+		a[r] = first ? _mm512_slli_epi32(a[r], 7) : _mm512_add_epi32(_mm512_slli_epi32(a[r], 7), sum[r]);
+#pragma GCC unroll 4
+	for (int b = 0; b < B; b++)
+#pragma GCC unroll 4
+		for (int r = 0; r < R; r++)
+			a[r] = _mm512_dpbusd_epi32(a[r], code[r][b], _mm512_loadu_si512(lower + b * KV_CHUNK));
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++)
+		sum[r] = a[r];
+}
+
+/* Sums of the 4 x 4 f[r][q], each in the order of v16_sum; rows of query q in the
+ * q-th quarter. */
+LANES_INLINE v16 sums_16(v16 f[4][4])
+{
+	v16 a[4];
+
+#pragma GCC unroll 4
+	for (int r = 0; r < 4; r++) {
+		v16 x = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][0], f[r][1], 0x44), _mm512_shuffle_f32x4(f[r][0], f[r][1], 0xee));
+		v16 y = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][2], f[r][3], 0x44), _mm512_shuffle_f32x4(f[r][2], f[r][3], 0xee));
+
+		a[r] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
 	}
+	a[0] = _mm512_add_ps(_mm512_shuffle_ps(a[0], a[1], 0x44), _mm512_shuffle_ps(a[0], a[1], 0xee));
+	a[2] = _mm512_add_ps(_mm512_shuffle_ps(a[2], a[3], 0x44), _mm512_shuffle_ps(a[2], a[3], 0xee));
+	return _mm512_add_ps(_mm512_shuffle_ps(a[0], a[2], 0x88), _mm512_shuffle_ps(a[0], a[2], 0xdd));
 }
 
-LANES_INLINE void row_score(float *out, const uint8_t *query, const uint8_t *row, int dim, const int bits,
-                            const int group)
+/* R rows by Q queries, 1 or 4 of each. */
+LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const uint8_t *rows, int dim, const int R,
+                             const int Q, const int bits, const int group)
 {
-	const int16_t *q = (const void *)query;
-	const struct query *head = (const void *)(query + codes_bytes(dim));
-	const int8_t *book = group ? NULL : kv_book(bits);
-	int chunks = chunks_of(dim), groups = group ? dim / group : 1;
-	const uint8_t *scale = row + chunks * CHUNK * bits / 8;
-	float start[16] = { 0 };
-	int32_t sum[16];
-	v16 f;
+	const size_t row_bytes = kv_coded_bytes(bits, group, dim), q_bytes = query_bytes(dim);
+	const int chunks = kv_chunks(dim), groups = group ? dim / group : 1, step = KV_CHUNK / 8 * bits;
+	const int span = group == 0 ? chunks : group > KV_CHUNK ? group / KV_CHUNK : 1;
+	float scale[4][16];
+	v16 f[4][4];
 
-	for (int g = 0; group && g < groups; g++)
-		start[g] = load_f16(scale + 2 * (groups + g)) * head->sum[g];
-	f = v16_load(start);
-	for (int g = 0; g < groups; g++) {
-		int from = g * group, to = group ? from + group : dim;
-		float s[16], one;
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++) {
+		const uint8_t *p = rows + (size_t)r * row_bytes + (size_t)(chunks * step);
 
 		if (group)
-			one = load_f16(scale + 2 * g);
+			v16_store(scale[r], row_halves(p, groups));
 		else
-			memcpy(&one, scale, sizeof one);
-		memset(sum, 0, sizeof sum);
-		for (int c = from / CHUNK; c * CHUNK < to; c++) {
-			int16_t code[CHUNK];
-
-			chunk_open(code, row + c * CHUNK * bits / 8, bits, book);
-			for (int i = 0; i < CHUNK; i++)
-				if (c * CHUNK + i >= from && c * CHUNK + i < to)
-					sum[i / 4] += code[i] * q[c * CHUNK + i];
-		}
-		for (int j = 0; j < 16; j++)
-			s[j] = (float)sum[j];
-		f = v16_fma(v16_set1(one), v16_load(s), f);
+			memcpy(scale[r], p, sizeof(float));
+#pragma GCC unroll 4
+		for (int j = 0; j < Q; j++)
+			f[r][j] = group ? v16_mul(row_halves(p + 2 * groups, groups),
+			                          v16_load(query_head(q + (size_t)j * q_bytes, dim)->sum)) : v16_zero();
 	}
-	*out = head->scale * v16_sum(f);
+	for (int c = 0; c < chunks; c += span) {
+		__m512i sum[4][4];
+
+		for (int b = 0; b < span; b += BLOCK) {
+			const int n = span - b < BLOCK ? span - b : BLOCK;
+			__m512i code[4][BLOCK];
+
+#pragma GCC unroll 4
+			for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+				for (int i = 0; i < BLOCK; i++)
+					if (i < n)
+						code[r][i] = kv_open(rows + (size_t)r * row_bytes + (size_t)((c + b + i) * step), bits,
+						                     group == 0);
+#pragma GCC unroll 4
+			for (int j = 0; j < Q; j++) {
+				const int8_t *upper = (const int8_t *)q + (size_t)j * q_bytes + (c + b) * KV_CHUNK;
+				const int8_t *lower = upper + chunks * KV_CHUNK;
+				const struct query *head = query_head(q + (size_t)j * q_bytes, dim);
+				__m512i t[4] = { sum[0][j], sum[1][j], sum[2][j], sum[3][j] };
+
+				switch (n) {
+				case 1: dots(t, code, upper, lower, R, 1, !group, b == 0, head); break;
+				case 2: dots(t, code, upper, lower, R, 2, !group, b == 0, head); break;
+				case 3: dots(t, code, upper, lower, R, 3, !group, b == 0, head); break;
+				default: dots(t, code, upper, lower, R, 4, !group, b == 0, head); break;
+				}
+#pragma GCC unroll 4
+				for (int r = 0; r < R; r++)
+					sum[r][j] = t[r];
+			}
+		}
+#pragma GCC unroll 4
+		for (int r = 0; r < R; r++) {
+			v16 s = v16_set1(scale[r][group == 0 ? 0 : c * KV_CHUNK / group]);
+
+			if (group == 32)
+				s = _mm512_mask_mov_ps(s, 0xff00, v16_set1(scale[r][2 * c + 1]));
+#pragma GCC unroll 4
+			for (int j = 0; j < Q; j++)
+				f[r][j] = v16_fma(s, _mm512_cvtepi32_ps(sum[r][j]), f[r][j]);
+		}
+	}
+	if (R == 4 && Q == 4) {
+		v16 all = sums_16(f);
+
+#pragma GCC unroll 4
+		for (int j = 0; j < 4; j++) {
+			__m128 four = _mm_mul_ps(_mm512_extractf32x4_ps(all, j),
+			                         _mm_set1_ps(query_head(q + (size_t)j * q_bytes, dim)->scale));
+
+			_mm_storeu_ps(out + (size_t)j * ld, four);
+		}
+		return;
+	}
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+		for (int j = 0; j < Q; j++)
+			out[(size_t)j * ld + (size_t)r] = query_head(q + (size_t)j * q_bytes, dim)->scale * v16_sum(f[r][j]);
 }
 
-LANES_INLINE void score(float *out, size_t ld, const void *q, int nq, const uint8_t *rows, int n, int dim,
+LANES_INLINE void score(float *out, size_t ld, const uint8_t *q, int nq, const uint8_t *rows, int n, int dim,
                         const int bits, const int group)
 {
-	size_t row_bytes = kv_coded_bytes(bits, group, dim), q_bytes = query_bytes(dim);
+	const size_t row_bytes = kv_coded_bytes(bits, group, dim), q_bytes = query_bytes(dim);
+	int i = 0;
 
-	for (int j = 0; j < nq; j++)
-		for (int i = 0; i < n; i++)
-			row_score(out + (size_t)j * ld + (size_t)i, (const uint8_t *)q + (size_t)j * q_bytes,
-			          rows + (size_t)i * row_bytes, dim, bits, group);
+	for (; i + 4 <= n; i += 4, rows += 4 * row_bytes) {
+		int j = 0;
+
+		for (size_t at = 0; i + AHEAD + 4 <= n && at < 4 * row_bytes; at += 64)
+			__builtin_prefetch(rows + AHEAD * row_bytes + at, 0, 3);
+		for (; j + 4 <= nq; j += 4)
+			score_tile(out + (size_t)j * ld + i, ld, q + (size_t)j * q_bytes, rows, dim, 4, 4, bits, group);
+		for (; j < nq; j++)
+			score_tile(out + (size_t)j * ld + i, ld, q + (size_t)j * q_bytes, rows, dim, 4, 1, bits, group);
+	}
+	for (; i < n; i++, rows += row_bytes) {
+		int j = 0;
+
+		for (; j + 4 <= nq; j += 4)
+			score_tile(out + (size_t)j * ld + i, ld, q + (size_t)j * q_bytes, rows, dim, 1, 4, bits, group);
+		for (; j < nq; j++)
+			score_tile(out + (size_t)j * ld + i, ld, q + (size_t)j * q_bytes, rows, dim, 1, 1, bits, group);
+	}
+}
+
+#else
+
+/* Exact sums by lane over n codes, whole chunks but for a group of 32, which is the
+ * first or second half of one (lane0). */
+LANES_INLINE v16 lanes_of(const int16_t *code, const int16_t *q, int n, int lane0)
+{
+#if defined(__AVX2__)
+	__m256i sum[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
+
+	for (int i = 0; i < n; i += 32) {
+		__m256i a = _mm256_madd_epi16(_mm256_loadu_si256((const void *)(code + i)), _mm256_loadu_si256((const void *)(q + i)));
+		__m256i b = _mm256_madd_epi16(_mm256_loadu_si256((const void *)(code + i + 16)),
+		                              _mm256_loadu_si256((const void *)(q + i + 16)));
+		int half = (i / 32 + lane0 / 8) & 1;
+
+		sum[half] = _mm256_add_epi32(sum[half], _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8));
+	}
+	return (v16){ _mm256_cvtepi32_ps(sum[0]), _mm256_cvtepi32_ps(sum[1]) };
+#else
+	int32_t sum[16] = { 0 };
+	v16 f;
+
+	for (int i = 0; i < n; i++)
+		sum[lane0 + i % KV_CHUNK / 4] += code[i] * q[i];
+	for (int i = 0; i < 16; i++)
+		f.v[i] = (float)sum[i];
+	return f;
+#endif
+}
+
+LANES_INLINE void score(float *out, size_t ld, const uint8_t *q, int nq, const uint8_t *rows, int n, int dim,
+                        const int bits, const int group)
+{
+	const size_t row_bytes = kv_coded_bytes(bits, group, dim), q_bytes = query_bytes(dim);
+	const int chunks = kv_chunks(dim), groups = group ? dim / group : 1, step = KV_CHUNK / 8 * bits;
+
+	for (int i = 0; i < n; i++, rows += row_bytes) {
+		int16_t code[KV_DIM_MAX];
+		float scale[KV_GROUPS_MAX], bias[KV_GROUPS_MAX] = { 0 };
+
+		for (int c = 0; c < chunks; c++)
+			kv_open_words(code + c * KV_CHUNK, rows + c * step, bits, group == 0);
+		kv_scales(scale, bias, rows + chunks * step, groups, group == 0);
+		for (int j = 0; j < nq; j++) {
+			const int16_t *qc = (const void *)(q + (size_t)j * q_bytes);
+			const struct query *head = query_head(qc, dim);
+			v16 f = group ? v16_mul(v16_load(bias), v16_load(head->sum)) : v16_zero();
+
+			for (int g = 0; g < groups; g++)
+				f = v16_fma(v16_set1(scale[g]),
+				            lanes_of(code + g * group, qc + g * group, group ? group : dim,
+				                     group == 32 ? g % 2 * 8 : 0), f);
+			out[(size_t)j * ld + (size_t)i] = head->scale * v16_sum(f);
+		}
+	}
+}
+
+#endif
+
+/* ---- values ---- */
+
+/* V vectors of 16 elements of a chunk for Q queries; scales of n rows, 16 a row.
+ * ahead: bytes to the rows of the next batch, 0: there are none. */
+LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows, size_t row_bytes,
+                           const float *scale, const float *bias, int n, size_t ahead, const int Q, const int V,
+                           const int bits, const int group)
+{
+	v16 a[4][4];
+
+#pragma GCC unroll 4
+	for (int j = 0; j < Q; j++)
+#pragma GCC unroll 4
+		for (int v = 0; v < V; v++)
+			a[j][v] = v16_load(acc + (size_t)j * acc_ld + 16 * v);
+	for (int i = 0; i < n; i++, rows += row_bytes, scale += KV_GROUPS_MAX, bias += KV_GROUPS_MAX) {
+		v16 b[4];
+
+		if (ahead)
+			__builtin_prefetch(rows + ahead, 0, 3);
+		kv_values(b, rows, scale, bias, bits, group);
+#pragma GCC unroll 4
+		for (int j = 0; j < Q; j++) {
+			v16 pj = v16_set1(p[(size_t)j * ld + (size_t)i]);
+
+#pragma GCC unroll 4
+			for (int v = 0; v < V; v++)
+				a[j][v] = v16_fma(pj, b[v], a[j][v]);
+		}
+	}
+#pragma GCC unroll 4
+	for (int j = 0; j < Q; j++)
+#pragma GCC unroll 4
+		for (int v = 0; v < V; v++)
+			v16_store(acc + (size_t)j * acc_ld + 16 * v, a[j][v]);
+}
+
+/* One chunk of n rows for all queries; V: vectors of it that the head has. */
+LANES_INLINE void mix_chunk(float *acc, size_t acc_ld, const float *p, size_t ld, int nq, const uint8_t *rows,
+                            size_t row_bytes, const float *scale, const float *bias, int n, size_t ahead, const int V,
+                            const int bits, const int group)
+{
+#if defined(__AVX512F__)
+	int j = 0;
+
+	for (; j + 4 <= nq; j += 4, acc += 4 * acc_ld, p += 4 * ld, ahead = 0)
+		mix_tile(acc, acc_ld, p, ld, rows, row_bytes, scale, bias, n, ahead, 4, V, bits, group);
+	for (; j < nq; j++, acc += acc_ld, p += ld, ahead = 0)
+		mix_tile(acc, acc_ld, p, ld, rows, row_bytes, scale, bias, n, ahead, 1, V, bits, group);
+#else
+	/* Fewer registers: the batch's values lie in the first cache while each query takes them. */
+	float x[MIX_ROWS][KV_CHUNK];
+
+	for (int i = 0; i < n; i++, rows += row_bytes, scale += KV_GROUPS_MAX, bias += KV_GROUPS_MAX) {
+		v16 b[4];
+
+		if (ahead)
+			__builtin_prefetch(rows + ahead, 0, 3);
+		kv_values(b, rows, scale, bias, bits, group);
+		for (int v = 0; v < V; v++)
+			v16_store(x[i] + 16 * v, b[v]);
+	}
+	for (int j = 0; j < nq; j++, acc += acc_ld, p += ld) {
+		v16 a[4];
+
+#pragma GCC unroll 4
+		for (int v = 0; v < V; v++)
+			a[v] = v16_load(acc + 16 * v);
+		for (int i = 0; i < n; i++) {
+			v16 pj = v16_set1(p[i]);
+
+#pragma GCC unroll 4
+			for (int v = 0; v < V; v++)
+				a[v] = v16_fma(pj, v16_load(x[i] + 16 * v), a[v]);
+		}
+#pragma GCC unroll 4
+		for (int v = 0; v < V; v++)
+			v16_store(acc + 16 * v, a[v]);
+	}
+#endif
 }
 
 LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8_t *rows, int n, int dim,
                       const int bits, const int group)
 {
-	size_t row_bytes = kv_coded_bytes(bits, group, dim);
-	float x[GROUPS_MAX * 32];
+	const size_t row_bytes = kv_coded_bytes(bits, group, dim), acc_ld = (size_t)dim;
+	const int chunks = kv_chunks(dim), groups = group ? dim / group : 1, step = KV_CHUNK / 8 * bits;
 
-	for (int i = 0; i < n; i++) {
-		kv_coded_decode(x, rows + (size_t)i * row_bytes, dim, bits, group);
-		for (int j = 0; j < nq; j++)
-			for (int d = 0; d < dim; d += 16) {
-				float *a = acc + (size_t)j * (size_t)dim + d;
+	for (int i = 0, m; i < n; i += m, p += m, rows += (size_t)m * row_bytes) {
+		float scale[MIX_ROWS * KV_GROUPS_MAX], bias[MIX_ROWS * KV_GROUPS_MAX];
 
-				v16_store(a, v16_fma(v16_set1(p[(size_t)j * ld + (size_t)i]), v16_load(x + d),
-				                     v16_load(a)));
-			}
+		m = n - i < MIX_ROWS ? n - i : MIX_ROWS;
+		for (int r = 0; r < m; r++)
+			kv_scales(scale + r * KV_GROUPS_MAX, bias + r * KV_GROUPS_MAX,
+			          rows + (size_t)r * row_bytes + (size_t)(chunks * step), groups, group == 0);
+		for (int c = 0; c < chunks; c++) {
+			int g = group ? c * KV_CHUNK / group : 0;
+			size_t ahead = n - i >= 2 * MIX_ROWS ? MIX_ROWS * row_bytes : 0;
+
+			if (c * KV_CHUNK + KV_CHUNK > dim)
+				mix_chunk(acc + c * KV_CHUNK, acc_ld, p, ld, nq, rows + c * step, row_bytes, scale + g, bias + g,
+				          m, ahead, 2, bits, group);
+			else
+				mix_chunk(acc + c * KV_CHUNK, acc_ld, p, ld, nq, rows + c * step, row_bytes, scale + g, bias + g,
+				          m, ahead, 4, bits, group);
+		}
 	}
 }
 
 /* ---- writing ---- */
 
-/* The largest f16 at or below x, the smallest at or above; x in [-65504, 65504]. */
-static uint16_t f16_below(float x)
-{
-	uint16_t h = float_to_f16(x);
-
-	if (f16_to_float(h) > x)
-		h = h & 0x8000 ? h + 1 : h ? h - 1 : 0x8001;
-	return h;
-}
-
-static uint16_t f16_above(float x) { return f16_below(-x) ^ 0x8000; }
-
 static void pack(uint8_t *row, const uint8_t *code, int chunks, const int bits)
 {
-	for (int c = 0; c < chunks; c++, code += CHUNK, row += CHUNK * bits / 8) {
+	for (int c = 0; c < chunks; c++, code += KV_CHUNK, row += KV_CHUNK * bits / 8) {
 		if (bits == 8) {
-			memcpy(row, code, CHUNK);
+			memcpy(row, code, KV_CHUNK);
 		} else if (bits == 4) {
 			for (int i = 0; i < 32; i++)
 				row[i] = (uint8_t)(code[i] | code[32 + i] << 4);
@@ -191,24 +580,27 @@ static void pack(uint8_t *row, const uint8_t *code, int chunks, const int bits)
 LANES_INLINE void encode_affine(uint8_t *row, const float *x, int dim, const int bits, const int group)
 {
 	const float most = (float)((1 << bits) - 1);
-	uint8_t code[GROUPS_MAX * 32 + CHUNK] = { 0 }, *scale = row + chunks_of(dim) * CHUNK * bits / 8;
+	uint8_t code[KV_DIM_MAX] = { 0 }, *scale = row + kv_chunks(dim) * KV_CHUNK * bits / 8;
 
 	for (int g = 0; g < dim / group; g++) {
 		const float *v = x + g * group;
-		float lo = FLT_MAX, hi = -FLT_MAX, s, b, inv;
+		v16 least = v16_set1(FLT_MAX), top = v16_set1(-FLT_MAX);
+		float lo, hi, s, b, inv;
 		uint16_t hs, hb;
 
-		for (int i = 0; i < group; i++) {
-			lo = v[i] < lo ? v[i] : lo;
-			hi = v[i] > hi ? v[i] : hi;
+		for (int i = 0; i < group; i += 16) {
+			least = v16_min(v16_load(v + i), least);
+			top = v16_max(v16_load(v + i), top);
 		}
+		lo = -v16_top(v16_sub(v16_zero(), least));
+		hi = v16_top(top);
 		if (!(lo <= hi))
 			lo = hi = 0;                    /* NaN only */
 		lo = lo < -65504.0f ? -65504.0f : lo > 65504.0f ? 65504.0f : lo;
 		hi = hi < -65504.0f ? -65504.0f : hi > 65504.0f ? 65504.0f : hi;
-		hb = f16_below(lo);
+		hb = kv_f16_below(lo);
 		b = f16_to_float(hb);
-		hs = f16_above((hi - b) / most);
+		hs = kv_f16_below((b - hi) / most) ^ 0x8000;
 		s = f16_to_float(hs);
 		inv = s > 0 ? 1.0f / s : 0.0f;
 		memcpy(scale + 2 * g, &hs, 2);
@@ -221,7 +613,47 @@ LANES_INLINE void encode_affine(uint8_t *row, const float *x, int dim, const int
 			code[g * group + i] = (uint8_t)((c + 12582912.0f) - 12582912.0f);
 		}
 	}
-	pack(row, code, chunks_of(dim), bits);
+	pack(row, code, kv_chunks(dim), bits);
+}
+
+/* Turned, set to the length that the book is made for, each element to the nearest
+ * entry y.  Keys: a scale with x . decoded x = x . x, so that scores have no bias;
+ * values: the scale with the least error. */
+LANES_INLINE void encode_turned(uint8_t *row, const float *x, int dim, const int bits, enum kv_side side)
+{
+	const int8_t *book = kv_book(bits);
+	const int entries = 1 << bits;
+	uint8_t code[KV_DIM_MAX];
+	float v[KV_DIM_MAX], y[KV_DIM_MAX], mid[16], norm, inv, scale = 0;
+	v16 a = v16_zero(), xy = v16_zero(), yy = v16_zero();
+
+	memcpy(v, x, (size_t)dim * sizeof *v);
+	turn(v, dim);
+	for (int i = 0; i < dim; i += 16)
+		a = v16_fma(v16_load(v + i), v16_load(v + i), a);
+	norm = v16_sum(a);
+	inv = norm >= 1e-30f ? sqrtf((float)dim / norm) / kv_book_unit(bits, dim) : 0.0f;
+	for (int k = 0; k + 1 < entries; k++)
+		mid[k] = 0.5f * (float)(book[k] + book[k + 1]);
+	for (int i = 0; i < dim; i++) {
+		float t = v[i] * inv, c = 0, e = (float)book[0];
+
+#pragma GCC unroll 16
+		for (int k = 0; k + 1 < entries; k++) {
+			c = t > mid[k] ? (float)(k + 1) : c;
+			e = t > mid[k] ? (float)book[k + 1] : e;
+		}
+		code[i] = (uint8_t)c;
+		y[i] = e;
+	}
+	for (int i = 0; i < dim; i += 16) {
+		xy = v16_fma(v16_load(v + i), v16_load(y + i), xy);
+		yy = v16_fma(v16_load(y + i), v16_load(y + i), yy);
+	}
+	if (norm >= 1e-30f)
+		scale = side == KV_KEYS ? norm / v16_sum(xy) : v16_sum(xy) / v16_sum(yy);
+	pack(row, code, kv_chunks(dim), bits);
+	memcpy(row + kv_chunks(dim) * KV_CHUNK * bits / 8, &scale, sizeof scale);
 }
 
 /* ---- the table ---- */
@@ -229,7 +661,10 @@ LANES_INLINE void encode_affine(uint8_t *row, const float *x, int dim, const int
 #define KERNELS(name, bits, group) \
 	static void encode_##name(void *row, const float *x, int dim, enum kv_side side) \
 	{ \
-		encode_affine(row, x, dim, bits, group); \
+		if (group) \
+			encode_affine(row, x, dim, bits, group); \
+		else \
+			encode_turned(row, x, dim, bits, side); \
 	} \
 	static void query_##name(void *to, const float *q, int dim) { query_make(to, q, dim, group); } \
 	static void score_##name(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim) \
@@ -243,6 +678,6 @@ LANES_INLINE void encode_affine(uint8_t *row, const float *x, int dim, const int
 KV_CODED(KERNELS)
 
 #define ENTRY(name, bits, group) \
-	{ .encode = encode_##name, .query_bytes = query_bytes, .query = query_##name, .score = score_##name, \
-	  .mix = mix_##name },
+	{ .encode = encode_##name, .turn = group ? NULL : turn, .turn_back = group ? NULL : turn_back, \
+	  .query_bytes = query_bytes, .query = query_##name, .score = score_##name, .mix = mix_##name },
 const struct kv_kernels LANES(kv_coded)[] = { KV_CODED(ENTRY) };

@@ -983,6 +983,52 @@ static void bench(const struct kind *k)
 	sample_drop(&s);
 }
 
+/* Decoding at depth: 4 queries of a head of 256 over more rows than the caches hold,
+ * 64 at a time, keys and then values as attention reads them. */
+static void bench_kv(const struct kv_format *f, enum cpu_level l)
+{
+	enum { DIM = 256, ROWS = 1 << 18, NQ = 4, BLOCK = 64 };
+	size_t bytes = f->row_bytes(DIM);
+	uint8_t *rows = xmalloc(2 * ROWS * bytes);
+	float x[DIM], s[NQ * BLOCK], *acc = xcalloc(NQ * DIM, 4), best[3] = { 1e9f, 1e9f, 1e9f };
+	struct kv_kernels k;
+	uint8_t *q;
+	double t;
+
+	f->kernels(&k, l);
+	q = aligned_alloc(64, NQ * k.query_bytes(DIM));
+	kv_fill(x, DIM, V_RANDOM);
+	t = now();
+	for (int i = 0; i < BLOCK; i++)
+		k.encode(rows + (size_t)i * bytes, x, DIM, KV_KEYS);
+	best[2] = (float)((now() - t) / BLOCK);
+	for (size_t i = BLOCK; i < 2 * ROWS; i += BLOCK)
+		memcpy(rows + i * bytes, rows, BLOCK * bytes);
+	for (int j = 0; j < NQ; j++)
+		k.query(q + (size_t)j * k.query_bytes(DIM), x, DIM);
+	for (int i = 0; i < 5; i++) {
+		double sum[2] = { 0, 0 };
+
+		for (size_t r = 0; r < ROWS; r += BLOCK) {
+			double a = now(), b;
+
+			k.score(s, BLOCK, q, NQ, rows + r * bytes, BLOCK, DIM);
+			b = now();
+			sum[0] += b - a;
+			k.mix(acc, s, BLOCK, NQ, rows + (ROWS + r) * bytes, BLOCK, DIM);
+			sum[1] += now() - b;
+		}
+		for (int side = 0; side < 2; side++)
+			best[side] = fminf(best[side], (float)(sum[side] / ROWS));
+	}
+	printf("%-8s %-7s %3zu bytes  keys %5.1f ns a row (%4.1f GB/s)  values %5.1f ns (%4.1f GB/s)  encode %5.0f ns\n", f->name,
+	       cpu_level_name(l), bytes, (double)best[0] * 1e9, (double)bytes / (double)best[0] * 1e-9, (double)best[1] * 1e9,
+	       (double)bytes / (double)best[1] * 1e-9, (double)best[2] * 1e9);
+	free(rows);
+	free(acc);
+	free(q);
+}
+
 int main(int argc, char **argv)
 {
 	int rounds = 200, golden = 1, do_bench = 0, named = 0;
@@ -1012,6 +1058,14 @@ int main(int argc, char **argv)
 			round_mul(&kinds[i]);
 		if (wanted && do_bench)
 			bench(&kinds[i]);
+	}
+	for (int f = 0; kv_formats[f] && do_bench; f++) {
+		bool wanted = !named;
+
+		for (int j = 1; j < argc; j++)
+			wanted |= !strcmp(argv[j], kv_formats[f]->name) || !strcmp(argv[j], "kv");
+		for (enum cpu_level l = CPU_AVX2; l <= CPU_AVX512 && l <= cpu_detect() && wanted; l++)
+			bench_kv(kv_formats[f], l);
 	}
 	if (do_bench)
 		return 0;
