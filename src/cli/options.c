@@ -230,7 +230,7 @@ static const struct option table[] = {
 	  group_model, "of values alone" },
 	{ CMD_ENGINE | CMD_INSPECT, "kv-quant-scheme", NULL, NULL, K_TEXT, AT(kv_ask.scheme), NONE, 0, 0,
 	  "auto|uniform|turboquant", NULL, group_model, "how: steps of one size between the ends of a group (8, 4 bits), or a "
-	  "rotation and a codebook (4, 3, 2).  Default auto: uniform at 8 and 4 bits, else turboquant" },
+	  "rotation and a codebook (4, 3, 2).  Default auto: uniform at 8 bits, else turboquant" },
 	{ CMD_ENGINE | CMD_INSPECT, "kv-group-size", NULL, NULL, K_INT, AT(kv_ask.group), NONE, 1, 4096, "N", NULL, group_model,
 	  "uniform: numbers that share a step.  Default: 64, or 32 where heads ask for it" },
 	{ CMD_ENGINE | CMD_INSPECT, "kv-skip-layers", NULL, NULL, K_TEXT, AT(kv_ask.skip), NONE, 0, 0, "LIST", NULL, group_model,

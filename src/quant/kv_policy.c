@@ -50,7 +50,8 @@ static int side_scheme(struct kv_bits *s, const char *which, const char *scheme,
 	if (turboquant && s->bits > 4)
 		return err_set(err, E_ARG, "--kv-quant-scheme turboquant has 4, 3 and 2 bits, and %s of %d were asked for", which,
 		               s->bits);
-	s->scheme = uniform || (!turboquant && s->bits >= 4) ? KV_UNIFORM : KV_TURBOQUANT;
+	s->scheme = uniform || s->bits == 8 ? KV_UNIFORM : KV_TURBOQUANT;
+	s->open = !uniform && !turboquant;
 	return 0;
 }
 
@@ -176,6 +177,7 @@ static int group_of(const struct kv_policy *p, int dim, int *group, struct err *
 static int side_format(const struct kv_policy *p, const struct kv_bits *s, int dim, const struct kv_format *plain,
                        const struct kv_format **out, struct err *err)
 {
+	struct kv_bits other = { KV_UNIFORM, s->bits, false };
 	char name[32];
 	int group, rc;
 
@@ -196,6 +198,8 @@ static int side_format(const struct kv_policy *p, const struct kv_bits *s, int d
 	if (!*out)
 		return err_set(err, E_UNSUPPORTED, "%s of %d bits (%s): there is no such format of keys and values",
 		               scheme_name[s->scheme], s->bits, name);
+	if (!(*out)->row_bytes(dim) && s->open && s->scheme == KV_TURBOQUANT && s->bits == 4)
+		return side_format(p, &other, dim, plain, out, err);
 	if (!(*out)->row_bytes(dim))
 		return err_set(err, E_UNSUPPORTED, "%s of %d bits (%s) is not for the model's heads of %d", scheme_name[s->scheme],
 		               s->bits, name, dim);

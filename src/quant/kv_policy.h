@@ -28,6 +28,7 @@ enum kv_scheme { KV_PLAIN, KV_UNIFORM, KV_TURBOQUANT };
 struct kv_bits {
 	enum kv_scheme scheme;
 	int bits;                       /* of KV_PLAIN: 16, or 0 for what the arithmetic has */
+	bool open;                      /* nobody named the scheme: another will do where this one is not for the heads */
 };
 struct kv_policy {
 	struct kv_bits key, value;

@@ -52,7 +52,7 @@ static void test_parse(void)
 		CHECK(!parse(&p, (struct kv_ask){ .bits = good[i].bits }, &err), "%s", err.msg);
 		CHECK(p.key.bits == good[i].key && p.value.bits == good[i].value, "%zu", i);
 		CHECK(kv_policy_plain(&p) == (good[i].key % 16 == 0), "%zu", i);
-		CHECK(p.key.scheme == (good[i].key % 16 == 0 ? KV_PLAIN : good[i].key >= 4 ? KV_UNIFORM : KV_TURBOQUANT), "%zu", i);
+		CHECK(p.key.scheme == (good[i].key % 16 == 0 ? KV_PLAIN : good[i].key == 8 ? KV_UNIFORM : KV_TURBOQUANT), "%zu", i);
 	}
 	CHECK(!parse(&p, (struct kv_ask){ .bits = "4", .key_bits = "8", .scheme = "uniform" }, &err), "%s", err.msg);
 	CHECK(p.key.bits == 8 && p.value.bits == 4 && p.value.scheme == KV_UNIFORM, "one side by itself");
@@ -89,6 +89,11 @@ static void test_apply(void)
 	        "bf16 in attention layers 0, 3, 6; keys u8g64, values u4g64 in attention layers 1-2, 4-5, 7 of 8");
 	becomes((struct kv_ask){ .value_bits = "8", .skip = "first,last" }, 64,
 	        "bf16 in attention layers 0, 7; keys bf16, values u8g64 in attention layers 1-6 of 8");
+	becomes((struct kv_ask){ .bits = "3.5" }, 256, "keys tq3, values tq4 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "2" }, 64, "tq2 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "4" }, 96, "u4g32 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "4", .scheme = "turboquant" }, 96, "turboquant of 4 bits (tq4) is not for the model's heads of 96");
+	becomes((struct kv_ask){ .bits = "2" }, 96, "turboquant of 2 bits (tq2) is not for the model's heads of 96");
 	becomes((struct kv_ask){ .bits = "8", .group = 16 }, 64, "uniform of 8 bits (u8g16): there is no such format of keys and values");
 	becomes((struct kv_ask){ .bits = "8", .skip = "8" }, 256,
 	        "--kv-skip-layers 8: 8 is not one of the model's 8 attention layers, which are counted from 0");

@@ -21,10 +21,11 @@ if not os.path.exists(os.path.join(MODEL, "model.safetensors")):
     sys.exit(77)
 
 PLAIN = ()
-POLICIES = [("--kv-bits", "8"), ("--kv-bits", "4", "--kv-quant-scheme", "uniform", "--kv-skip-layers", "last"),
-            ("--kv-key-bits", "8", "--kv-value-bits", "4", "--kv-quant-scheme", "uniform", "--kv-group-size", "32")]
+POLICIES = [("--kv-bits", "3.5", "--kv-quant-scheme", "turboquant"), ("--kv-bits", "8"), ("--kv-bits", "2"),
+            ("--kv-bits", "4", "--kv-quant-scheme", "uniform", "--kv-skip-layers", "last"),
+            ("--kv-key-bits", "8", "--kv-value-bits", "4", "--kv-group-size", "32", "--kv-skip-layers", "none")]
 if QUICK:
-    POLICIES = POLICIES[1:3]
+    POLICIES = POLICIES[:1]
 
 CITIES = "Lima Quito Paris Rome Oslo Cairo Delhi Tokyo".split()
 
