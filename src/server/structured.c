@@ -46,10 +46,40 @@ static int compile(enum form form, const struct json *v, struct grammar **out, s
 	return E_ARG;
 }
 
+/* Agents send the same tools and forms with each request: those compiled last are kept. */
+static struct grammar *kept_grammar(struct server *s, const struct buf *key)
+{
+	struct grammar *g = NULL;
+
+	pthread_mutex_lock(&s->vocab_lock);
+	for (int i = 0; i < KEPT_CALLS && !g; i++)
+		if (s->calls[i].key && !strcmp(s->calls[i].key, key->p)) {
+			g = s->calls[i].grammar;
+			grammar_ref(g);
+		}
+	pthread_mutex_unlock(&s->vocab_lock);
+	return g;
+}
+
+static void keep_grammar(struct server *s, const struct buf *key, struct grammar *g)
+{
+	pthread_mutex_lock(&s->vocab_lock);
+	int i = s->at_call++ % KEPT_CALLS;
+
+	free(s->calls[i].key);
+	grammar_unref(s->calls[i].grammar);
+	s->calls[i].key = xstrndup(key->p, key->n);
+	s->calls[i].grammar = g;
+	grammar_ref(g);
+	pthread_mutex_unlock(&s->vocab_lock);
+}
+
 static int hold(struct generation *g, enum form form, const struct json *v, const char *field, struct problem *p)
 {
 	bool schema = form == FORM_SCHEMA;
+	struct grammar *made_now = NULL;
 	struct json *made = NULL;
+	struct buf key;
 	struct err err;
 	size_t n;
 	int rc;
@@ -65,7 +95,17 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 		return field_wrong(p, field, "a JSON schema", v);
 	if (schema && !v)
 		made = json_parse("{\"type\":\"object\"}", 17, 0, NULL);
-	rc = compile(form, made ? made : v, &g->content, &err);
+	buf_init(&key);
+	buf_printf(&key, "content %d ", (int)form);
+	json_put(&key, made ? made : v);
+	if (g->x)
+		g->content = kept_grammar(g->x->srv, &key);
+	rc = g->content ? 0 : compile(form, made ? made : v, &made_now, &err);
+	if (made_now)
+		g->content = made_now;
+	if (made_now && g->x)
+		keep_grammar(g->x->srv, &key, g->content);
+	buf_fini(&key);
 	json_free(made);
 	if (rc)
 		return problem_set(p, 400, schema ? rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema"
@@ -169,34 +209,6 @@ int structured_fields(struct generation *g, const struct json *body, struct prob
 	return r;
 }
 
-/* Agents send the same tools with each request: those compiled last are kept. */
-static struct grammar *kept_calls(struct server *s, const struct buf *key)
-{
-	struct grammar *g = NULL;
-
-	pthread_mutex_lock(&s->vocab_lock);
-	for (int i = 0; i < KEPT_CALLS && !g; i++)
-		if (s->calls[i].key && !strcmp(s->calls[i].key, key->p)) {
-			g = s->calls[i].grammar;
-			grammar_ref(g);
-		}
-	pthread_mutex_unlock(&s->vocab_lock);
-	return g;
-}
-
-static void keep_calls(struct server *s, const struct buf *key, struct grammar *g)
-{
-	pthread_mutex_lock(&s->vocab_lock);
-	int i = s->at_call++ % KEPT_CALLS;
-
-	free(s->calls[i].key);
-	grammar_unref(s->calls[i].grammar);
-	s->calls[i].key = xstrndup(key->p, key->n);
-	s->calls[i].grammar = g;
-	grammar_ref(g);
-	pthread_mutex_unlock(&s->vocab_lock);
-}
-
 /* Forms of calls, and what of one that has no tags is enough to know it: so many of a byte. */
 static const struct { const struct dialect *d; enum calls_form form; char mark; int n_mark; } call_forms[] = {
 	{ &dialect_tagged, CALLS_TAGGED, 0, 0 }, { &dialect_hermes, CALLS_JSON, 0, 0 },
@@ -240,9 +252,9 @@ int structured_calls(struct generation *g, const char *only, bool must, struct p
 	buf_printf(&key, "%d %d %s ", form, several, only ? only : "");
 	json_put(&key, g->tools);
 	if (g->x)
-		g->calls = kept_calls(g->x->srv, &key);
+		g->calls = kept_grammar(g->x->srv, &key);
 	if (!g->calls && !(rc = grammar_compile_calls(g->tools, form, only, several, &g->calls, &err)) && g->x)
-		keep_calls(g->x->srv, &key, g->calls);
+		keep_grammar(g->x->srv, &key, g->calls);
 	buf_fini(&key);
 	/* What Python cannot say is said freely. */
 	if (form == CALLS_PYTHON && (rc == E_LIMIT || rc == E_UNSUPPORTED) && !strict(g->tools))

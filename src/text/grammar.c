@@ -566,6 +566,8 @@ void grammar_unref(struct grammar *g)
 {
 	if (!g || atomic_fetch_sub(&g->refs, 1) > 1)
 		return;
+	for (int i = 0; i < SHARED_SHEETS; i++)
+		sheet_free(atomic_load(&g->sheet[i]));
 	dfa_pool_fini(&g->pool);
 	free(g);
 }

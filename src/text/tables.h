@@ -62,8 +62,13 @@ struct net {
 	bool *tail;                     /* it ends, and nothing else */
 };
 
+struct sheet;
+
+enum { SHARED_SHEETS = 64 };    /* of a grammar: 32 kB each at 250,000 tokens, and up to 240 kB of exits */
+
 struct grammar {
 	atomic_int refs;
+	_Atomic(struct sheet *) sheet[SHARED_SHEETS];   /* vocab.c's, of its words; in order, NULL ends */
 	struct dfa_pool pool;           /* holds everything */
 	struct shape *shape;
 	int n_shape;
@@ -135,6 +140,7 @@ bool key_may_other(const struct shape *s, uint32_t a, uint32_t b);
 void word_end(struct matcher *m, const struct frame *f, int state, struct threads *out);
 
 void masks_free(struct masks *k);
+void sheet_free(struct sheet *s);
 /* Frames have got other numbers. */
 void masks_forget(struct masks *k);
 

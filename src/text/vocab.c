@@ -22,6 +22,7 @@ enum {
 	KEPT_MASKS = 16,                /* per walk: 32 kB each at 250,000 tokens */
 	KEPT_SHEETS = 64,               /* likewise */
 	MASK_WORK_MAX = 1000000,        /* frames stepped for one mask, some 50 ms; past it longer tokens are left out */
+	EXITS_MAX = 20000,              /* kept of a word */
 	EXITS_MANY = 100,               /* ends of a word: it pays to look at what may follow first */
 };
 
@@ -45,9 +46,12 @@ struct sheet {
 	int state;
 	uint32_t a, b;                  /* of a key: see key_may; else 0 */
 	bool key, any_key;              /* any_key: of plain strings, whatever they are keys of */
-	uint32_t *mask;                 /* tokens that stay in it */
-	struct word_exit *exit;
+	uint32_t *mask;                 /* tokens that stay in it, or end where it may; not those of the exits below, */
+	struct word_exit *exit;         /* which are all where characters count or any_key is; else those that go on */
 	int n_exit, cap_exit;
+	bool apart;                     /* so: the exits' own tokens are not in the mask */
+	bool many;                      /* too many to be kept; not of those that are apart */
+	const struct vocab *v;
 	/* For counting words: the tokens of the mask by the characters that they begin;
 	 * those with k are by_chars[chars_at[k]..chars_at[k + 1]). */
 	int32_t *by_chars, *chars_at;
@@ -141,6 +145,10 @@ static void build_trie(struct vocab *v, const struct entry *e, int n)
 
 static void add_exit(struct sheet *s, uint32_t node, int state, uint32_t chars)
 {
+	if (s->n_exit == EXITS_MAX && !s->apart)
+		s->many = true;
+	if (s->many)
+		return;
 	if (s->n_exit == s->cap_exit) {
 		s->cap_exit = s->cap_exit ? 2 * s->cap_exit : 64;
 		s->exit = xrealloc(s->exit, size_mul((size_t)s->cap_exit, sizeof *s->exit));
@@ -158,6 +166,9 @@ static void fill_sheet(const struct vocab *v, struct sheet *s, const struct shap
 
 	memset(s->mask, 0, (size_t)v->n_word * sizeof *s->mask);
 	s->n_exit = 0;
+	s->apart = chars || s->any_key;
+	s->many = false;
+	s->v = v;
 	if (chars)
 		chars_of = xcalloc((size_t)v->n + 1, sizeof *chars_of);
 	state[0] = s->state;
@@ -173,9 +184,9 @@ static void fill_sheet(const struct vocab *v, struct sheet *s, const struct shap
 		state[t->depth] = to;
 		if (chars)
 			count[t->depth] = count[t->depth - 1] + (from == LEXEME_BODY && t->byte != '"');
-		if (d->label[to] >= 0)
+		if (d->label[to] >= 0 && (s->apart || t->end > i + 1))
 			add_exit(s, i, to, chars ? count[t->depth] : 0);
-		if (d->last[to]) {
+		if (d->last[to] && (s->apart || d->label[to] < 0)) {
 			i = t->end;
 			continue;
 		}
@@ -184,7 +195,7 @@ static void fill_sheet(const struct vocab *v, struct sheet *s, const struct shap
 			if (chars)
 				chars_of[v->sorted[k]] = 1 + count[t->depth];
 		}
-		i++;
+		i = d->last[to] ? t->end : i + 1;
 	}
 	if (!chars)
 		return;
@@ -208,6 +219,13 @@ static void sheet_fini(struct sheet *s)
 	free(s->exit);
 	free(s->by_chars);
 	free(s->chars_at);
+}
+
+void sheet_free(struct sheet *s)
+{
+	if (s)
+		sheet_fini(s);
+	free(s);
 }
 
 static struct sheet *sheets_of(const struct vocab *v, const struct dfa *d, bool chars)
@@ -344,6 +362,30 @@ static const struct sheet *bare_sheet(const struct vocab *v, int state)
 	return h;
 }
 
+/* Of a grammar's word, for all who walk it; NULL: there is no room for more. */
+static const struct sheet *shared_sheet(struct grammar *g, const struct vocab *v, const struct dfa *d, int state)
+{
+	struct sheet *made = NULL, *s;
+
+	for (int i = 0; i < SHARED_SHEETS; i++) {
+		s = atomic_load(&g->sheet[i]);
+		if (!s && !made) {
+			made = xcalloc(1, sizeof *made);
+			*made = (struct sheet){ .d = d, .state = state };
+			made->mask = xcalloc((size_t)v->n_word + 1, sizeof *made->mask);
+			fill_sheet(v, made, NULL, false);
+		}
+		if (!s && atomic_compare_exchange_strong(&g->sheet[i], &s, made))
+			return made;
+		if (s->v == v && s->d == d && s->state == state) {
+			sheet_free(made);
+			return s;
+		}
+	}
+	sheet_free(made);
+	return NULL;
+}
+
 static const struct sheet *sheet_of(struct matcher *m, const struct vocab *v, const struct frame *f,
                                     const struct dfa *d, int state)
 {
@@ -351,6 +393,7 @@ static const struct sheet *sheet_of(struct matcher *m, const struct vocab *v, co
 	struct masks *k = m->masks;
 	bool key = shape->kind == SHAPE_OBJECT;
 	uint32_t a = key ? f->a : 0, b = key ? f->b : 0;
+	const struct sheet *shared;
 	struct sheet *s;
 
 	/* A key of whom nothing is known is any string. */
@@ -361,6 +404,8 @@ static const struct sheet *sheet_of(struct matcher *m, const struct vocab *v, co
 	/* Where any key may come all stay in it alike; how they end is looked at later. */
 	if (key && shape->plain_at && key_may_other(shape, a, b))
 		return &v->plain_sheet[shape->plain_at[state]];
+	if (!key && (shared = shared_sheet(m->g, v, d, state)))
+		return shared;
 	for (int i = 0; i < k->n_sheet; i++) {
 		s = &k->sheet[i];
 		if (s->d == d && s->state == state && s->key == key && s->a == a && s->b == b)
@@ -418,18 +463,56 @@ static int state_at(const struct vocab *v, const struct dfa *d, int state, uint3
 	return state;
 }
 
-/* Those that the threads of level[0] may go on with. */
-static void first_bytes(struct matcher *m, bool *first)
+/* Those that the threads of level[0] may go on with; returns whether there are any. */
+static bool first_bytes(struct matcher *m, bool *first)
 {
 	struct threads to;
+	bool some = false;
 
 	for (int c = 0; c < 256; c++) {
 		int frames = m->n_frame;
 
 		threads_step(m, &m->masks->level[0], (uint8_t)c, &to);
-		first[c] = to.n > 0;
+		some |= first[c] = to.n > 0;
 		frame_drop(m, frames);
 	}
+	return some;
+}
+
+/* What goes on behind the ends of a word, where they are too many to be kept. */
+static void or_ends(struct matcher *m, const struct vocab *v, const struct frame *f, const struct sheet *s, uint32_t *mask)
+{
+	const struct dfa *d = s->d;
+	int32_t state[TOKEN_BYTES_MAX + 1], label = -1;
+	int frames = m->n_frame, after = frames;
+	bool first[256];
+
+	state[0] = s->state;
+	for (uint32_t i = 1; i < v->n_node;) {
+		const struct trie_node *t = &v->node[i];
+		int to = dfa_step(d, state[t->depth - 1], t->byte);
+
+		if (to < 0 || (s->key && !key_may(&m->g->shape[f->shape], to, s->a, s->b))) {
+			i = t->end;
+			continue;
+		}
+		state[t->depth] = to;
+		if (d->label[to] >= 0 && t->end > i + 1) {
+			if (d->label[to] != label) {
+				label = d->label[to];
+				frame_drop(m, frames);
+				m->masks->level[0].n = m->masks->level[0].offers = 0;
+				word_end(m, f, to, &m->masks->level[0]);
+				after = m->n_frame;
+				if (!first_bytes(m, first) && m->g->shape[f->shape].kind == SHAPE_WORD)
+					break;
+			}
+			walk_below(m, v, i, first, mask);
+			frame_drop(m, after);
+		}
+		i = d->last[to] ? t->end : i + 1;
+	}
+	frame_drop(m, frames);
 }
 
 static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const struct dfa *d, int state, uint32_t *mask)
@@ -449,6 +532,10 @@ static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const 
 		most = shape->max == NO_LIMIT ? NO_LIMIT : shape->max - begun;
 	}
 	or_sheet(m, v, s, most, mask);
+	if (s->many) {
+		or_ends(m, v, &f, s, mask);
+		return;
+	}
 	for (int i = 0; i < s->n_exit; i++) {
 		const struct word_exit *x = &s->exit[i];
 		const struct trie_node *t = &v->node[x->node];
@@ -468,10 +555,11 @@ static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const 
 			m->masks->level[0].n = m->masks->level[0].offers = 0;
 			word_end(m, &f, end, &m->masks->level[0]);
 			after = m->n_frame;
-			if (s->n_exit > EXITS_MANY)
-				first_bytes(m, first);
+			/* Behind a word it is the same everywhere; often nothing may come. */
+			if (s->n_exit > EXITS_MANY && !first_bytes(m, first) && shape->kind == SHAPE_WORD && !s->apart)
+				break;
 		}
-		for (int32_t k = t->first; k < t->first + t->n; k++)
+		for (int32_t k = t->first; k < t->first + t->n && s->apart; k++)
 			set_bit(mask, v->sorted[k]);
 		walk_below(m, v, x->node, s->n_exit > EXITS_MANY ? first : NULL, mask);
 		frame_drop(m, after);

@@ -532,6 +532,10 @@ static void bench(void)
 	           "static int twice(int x)\n{\n\treturn 2 * x; /* <b> */\n}\n</parameter>\n<parameter=mode>\nnew\n</parameter>\n</function>", v, &t);
 	bench_text("calls, JSON", "calls json", "{\"name\": \"write\", \"arguments\": {\"path\": \"src/some/file.c\", \"text\": \"static int "
 	           "twice(int x)\\n\", \"line\": 12}}", v, &t);
+	bench_text("rules: JSON", schemas[13], "{\"title\": \"A walk in the park, and more of the same\", \"tags\": [\"one\", \"two\"], "
+	           "\"nested\": {\"depth\": 12, \"ok\": true}, \"text\": \"" "words words words words words words words\"}", v, &t);
+	bench_text("rules: sums", schemas[14], "abc+(12+some+(words+here))+-x", v, &t);
+	bench_text("an expression", schemas[16], "foobarbaz 1234 and some words of free text after it", v, &t);
 	vocab_free(v);
 	made_vocab_fini(&t);
 }
