@@ -1,0 +1,313 @@
+/* test_draft_formats.c - drafts over every format of keys and values: over a real
+ * model, with drafters that are right, wrong, either, and right up to each index,
+ * greedy and sampled, over prompts new and known, with a mask, a stop token, every
+ * interesting max_tokens, and cancelled half way, the answers with all logits, the
+ * bytes of all caches after each step, and what the next turn finds are those of
+ * plain decoding.  The list of formats is the program's own.
+ *
+ *     test_draft_formats MODEL [FORMAT] */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "driver.h"
+#include "engine/core.h"
+#include "guess.h"
+#include "lives.h"
+
+enum { CTX = 96, STEP = 64, DEPTH = 4, PROMPT = 40, KNOWN = 30, MOST = 2 * DEPTH + 2 };
+
+static struct store *st;
+static struct backend *be;
+
+struct rig {
+	struct model *m;
+	struct engine *e;
+	struct guesser guess;
+};
+
+static void rig_open(struct rig *g, struct kv_pair pair, bool drafts)
+{
+	struct model_opts mo = { .arith = ARITH_FAST, .slots = 1, .ctx_max = CTX, .step_rows = STEP, .tape_rows = DEPTH,
+	                         .snap_bytes = 1 << 23, .kv = { .all = pair } };
+	struct engine_opts eo = { .seqs_max = 1, .step_rows = STEP, .logit_rows = STEP, .queue_max = 2, .prefix_bytes = 1 << 23,
+	                          .by_hand = true, .n_draft = drafts ? DEPTH : 0, .n_drafter = drafts, .draft_fixed = true };
+	struct err err;
+
+	guesser_init(&g->guess, GUESS_RIGHT);
+	eo.drafter[0] = &g->guess.d;
+	CHECK(!model_open(&g->m, st, be, &mo, &err), "%s", err.msg);
+	CHECK(!engine_open(&g->e, g->m, NULL, &eo, &err), "%s", err.msg);
+}
+
+static void rig_close(struct rig *g)
+{
+	engine_close(g->e);
+	model_close(g->m);
+}
+
+/* ---- what the caches hold ---- */
+
+struct bytes {
+	struct sink sink;
+	struct buf buf;
+};
+
+static int put(struct sink *s, const void *p, size_t n)
+{
+	buf_put(&((struct bytes *)s)->buf, p, n);
+	return 0;
+}
+
+static struct buf at[CTX];      /* of plain decoding */
+
+static void look(struct rig *g, bool plain)
+{
+	struct request *r = g->e->sched.n_run ? g->e->sched.run[0] : NULL;
+	struct bytes b = { .sink = { put } };
+	struct snaps snaps;
+
+	if (!r || !r->pos)
+		return;
+	CHECK(!caches_capture(&g->m->caches, r->slot, r->pos, &snaps), "no room to look");
+	buf_init(&b.buf);
+	CHECK(!snaps_write(&snaps, &b.sink), "write");
+	snaps_drop(&snaps);
+	if (plain) {
+		buf_fini(&at[r->pos]);
+		at[r->pos] = b.buf;
+		return;
+	}
+	CHECK(at[r->pos].n == b.buf.n && !memcmp(at[r->pos].p, b.buf.p, b.buf.n), "the caches differ at position %d", r->pos);
+	buf_fini(&b.buf);
+}
+
+/* ---- a request ---- */
+
+struct cell {
+	bool sampled, known, masked;
+	int32_t stop;           /* -1: none */
+	int max_tokens;
+};
+
+static void ask(struct life *l, const struct cell *c)
+{
+	life_init(l, PROMPT, 2000, 3);
+	l->ask.max_tokens = c->max_tokens;
+	l->ask.sampling.n_logprobs = 2;
+	l->want_rows = true;
+	l->masked = c->masked ? 11 : 0;
+	if (c->sampled) {
+		l->ask.sampling.temperature = 1;
+		l->ask.sampling.seed = 7;
+		l->ask.sampling.repetition_penalty = 1.2f;
+	}
+	if (c->stop >= 0) {
+		l->ask.stop_token = &c->stop;
+		l->ask.n_stop_token = 1;
+	}
+}
+
+static void submit(struct rig *g, struct life *l)
+{
+	struct err err;
+
+	CHECK(!life_submit(l, g->e, &err), "%s", err.msg);
+}
+
+static void finish(struct rig *g, struct life *l)
+{
+	while (engine_step(g->e))
+		;
+	life_read(l, false);
+	CHECK(l->done, "not done");
+}
+
+/* As cold as at first, or with the beginning of the prompt known. */
+static void prepare(struct rig *g, const struct cell *c)
+{
+	struct life l;
+	int dropped;
+
+	CHECK(!engine_prefix_drop(g->e, &(struct prefix_spot){ 0 }, &dropped), "drop");
+	if (!c->known)
+		return;
+	life_init(&l, PROMPT, 2000, 3);
+	l.ask.n_prompt = KNOWN;
+	l.ask.max_tokens = 1;
+	submit(g, &l);
+	finish(g, &l);
+	life_free(&l);
+}
+
+/* What is known of the conversation afterwards. */
+static int next_turn(struct rig *g, const struct life *l)
+{
+	struct life next;
+	int cached;
+
+	life_init(&next, 1, 2000, 1);
+	memcpy(next.prompt, l->prompt, PROMPT * sizeof(*next.prompt));
+	memcpy(next.prompt + PROMPT, l->got.tok, (size_t)l->got.n * sizeof(*next.prompt));
+	next.ask.n_prompt = PROMPT + l->got.n + 1;
+	next.prompt[next.ask.n_prompt - 1] = 9;
+	next.ask.max_tokens = 1;
+	submit(g, &next);
+	finish(g, &next);
+	cached = next.cached;
+	life_free(&next);
+	return cached;
+}
+
+struct plain {
+	struct life l;
+	int turn;
+};
+
+static void run_plain(struct rig *g, const struct cell *c, struct plain *p)
+{
+	prepare(g, c);
+	ask(&p->l, c);
+	submit(g, &p->l);
+	while (engine_step(g->e))
+		look(g, true);
+	finish(g, &p->l);
+	p->turn = next_turn(g, &p->l);
+}
+
+static void run_drafted(struct rig *g, const struct cell *c, const struct plain *p)
+{
+	size_t row = (size_t)g->m->shape.vocab * sizeof(float);
+	struct life l;
+	int turn;
+
+	prepare(g, c);
+	ask(&l, c);
+	submit(g, &l);
+	while (engine_step(g->e))
+		look(g, false);
+	finish(g, &l);
+	CHECK(!memcmp(&l.got, &p->l.got, sizeof(l.got)), "the answers differ");
+	CHECK(l.cached == p->l.cached && l.row_max == p->l.row_max, "cached %d, %d", l.cached, p->l.cached);
+	for (int i = 0; i <= l.row_max; i++)
+		CHECK(!l.row[i] == !p->l.row[i] && (!l.row[i] || !memcmp(l.row[i], p->l.row[i], row)), "the logits of row %d differ", i);
+	turn = next_turn(g, &l);
+	CHECK(turn == p->turn, "the next turn finds %d positions, and %d after plain decoding", turn, p->turn);
+	life_free(&l);
+}
+
+/* Cancelled after so many steps: what came is the beginning, and all of it comes when it is asked again. */
+static void run_cancelled(struct rig *g, const struct cell *c, const struct plain *p, int steps)
+{
+	struct life l;
+
+	prepare(g, c);
+	ask(&l, c);
+	submit(g, &l);
+	for (int i = 0; i < steps && engine_step(g->e); i++)
+		look(g, false);
+	request_cancel(l.r);
+	finish(g, &l);
+	CHECK(l.got.n <= p->l.got.n && !memcmp(l.got.tok, p->l.got.tok, (size_t)l.got.n * sizeof(*l.got.tok)), "another beginning");
+	life_free(&l);
+	ask(&l, c);
+	submit(g, &l);
+	while (engine_step(g->e))
+		look(g, false);
+	finish(g, &l);
+	CHECK(!memcmp(&l.got, &p->l.got, sizeof(l.got)), "the answer after a cancelled one differs");
+	life_free(&l);
+}
+
+/* ---- all of them ---- */
+
+static void test_cell(struct rig *plain, struct rig *drafted, const struct cell *c, bool quick)
+{
+	static struct plain p;
+	static int32_t all[2 * LIFE_MAX];
+	struct guesser *g = &drafted->guess;
+	struct told told = { all, 0 };
+
+	run_plain(plain, c, &p);
+	memcpy(all, p.l.prompt, PROMPT * sizeof(*all));
+	memcpy(all + PROMPT, p.l.got.tok, (size_t)p.l.got.n * sizeof(*all));
+	told.n = PROMPT + p.l.got.n;
+	g->told = &told;
+	g->n_told = 1;
+	for (int how = quick ? GUESS_TURN : GUESS_RIGHT; how <= (quick ? GUESS_TURN : GUESS_DICE); how++)
+		for (g->turn = 0; g->turn < (how == GUESS_TURN ? DEPTH : 1); g->turn++) {
+			g->how = (enum guess)how;
+			run_drafted(drafted, c, &p);
+		}
+	g->how = GUESS_TURN;
+	g->turn = 2;
+	for (int steps = 1; steps <= (quick ? 1 : 2); steps++)
+		run_cancelled(drafted, c, &p, steps);
+	life_free(&p.l);
+}
+
+/* The fourth token of the answer, which comes in the middle of a run of drafts. */
+static int32_t fourth(struct rig *g, const struct cell *c)
+{
+	struct plain p;
+	int32_t t;
+
+	run_plain(g, c, &p);
+	t = p.l.got.n > 3 ? p.l.got.tok[3] : -1;
+	life_free(&p.l);
+	return t;
+}
+
+static void test_pair(struct kv_pair pair, bool quick)
+{
+	static const int max[] = { 1, DEPTH + 1, MOST };
+	struct rig plain, drafted;
+
+	printf("keys %s, values %s\n", pair.k->name, pair.v->name);
+	rig_open(&plain, pair, false);
+	rig_open(&drafted, pair, true);
+	for (int v = 0; v < 8; v++)
+		for (int i = quick ? 2 : 0; i < 3; i++) {
+			struct cell c = { .sampled = v & 1, .known = v & 2, .masked = v & 4, .stop = -1, .max_tokens = max[i] };
+
+			if (quick && v % 3)
+				continue;
+			test_cell(&plain, &drafted, &c, quick);
+			if (max[i] < DEPTH + 1 || c.masked)
+				continue;
+			c.stop = fourth(&plain, &c);
+			test_cell(&plain, &drafted, &c, quick);
+		}
+	rig_close(&plain);
+	rig_close(&drafted);
+}
+
+int main(int argc, char **argv)
+{
+	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
+	struct model *m;
+	struct err err;
+	int dim;
+
+	CHECK(argc == 2 || argc == 3, "test_draft_formats MODEL [FORMAT]");
+	log_set_level(LOG_WARN);
+	be = backend_cpu_open(1, cpu_detect());
+	CHECK(!store_open(&st, argv[1], &err) && !model_bind(&m, st, &err), "%s", err.msg);
+	dim = m->shape.dim;
+	model_close(m);
+	for (int i = 0; kv_formats[i]; i++) {
+		const struct kv_format *f = kv_formats[i], *g = kv_formats[i + 1] ? kv_formats[i + 1] : kv_formats[0];
+
+		if (!f->row_bytes(dim) || (argc > 2 && strcmp(argv[2], f->name)))
+			continue;
+		test_pair((struct kv_pair){ f, f }, quick);
+		if (g->row_bytes(dim) && !quick)
+			test_pair((struct kv_pair){ f, g }, true);
+	}
+	for (int i = 0; i < CTX; i++)
+		buf_fini(&at[i]);
+	store_close(st);
+	be->ops->close(be);
+	return 0;
+}
