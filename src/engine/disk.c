@@ -169,13 +169,12 @@ static struct pending *pending_take(struct disk *d)
 }
 
 /* prefix_tier.kept */
-static void kept(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n, enum place kind)
+static void kept(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
 {
 	struct disk *d = (struct disk *)tier;
 	struct pending *w;
 
-	/* Those are many, and seldom returned to: they are written when they leave memory. */
-	if (spill_read_only(d->spill) || kind == PLACE_GRID || kind == PLACE_LEFT)
+	if (spill_read_only(d->spill))
 		return;
 	if (d->n_pending == PENDING_MAX) {
 		pending_free(pending_take(d));

@@ -103,27 +103,37 @@ static const double prior[PLACES][4] = {
 	[PLACE_PROMPT] = { 0.2, 0.2, 0.03, 0.05 }, [PLACE_END] = { 0.6, 0.3, 0.05, 0.05 },
 	[PLACE_JUNCTION] = { 0.3, 0.3, 0.1, 0.3 }, [PLACE_GRID] = { 0.02, 0.1, 0.01, 0.05 }, [PLACE_LEFT] = { 0.3, 0.2, 0.03, 0.03 },
 };
+/* Of that, by what came since: nothing, few parted, many parted; and if it was left. */
+static const double prior_since[PARTEDS][2] = { { 1, 0.7 }, { 0.05, 0.05 }, { 0.6, 0.2 } };
+/* So many landings under a system prompt are believed to have been as everywhere. */
+static const double KIN_PRIOR = 2;
 /* Before anything was seen, the chance falls as 1 / (1 + age); so much promise is
  * taken to have been seen at each age. */
 enum { AGE_PRIOR = 4 };
 
-int place_rank(int landed, int passed)
+int place_rank(int landed, int passed, enum place_parted parted, bool left)
 {
 	landed = landed < PLACE_OFTEN ? landed : PLACE_OFTEN;
 	passed = passed < PLACE_OFTEN ? passed : PLACE_OFTEN;
-	return landed * (PLACE_OFTEN + 1) + passed;
+	return ((parted * 2 + left) * (PLACE_OFTEN + 1) + landed) * (PLACE_OFTEN + 1) + passed;
+}
+
+static void ranks_init(struct place_odds *o, enum place kind, enum place_parted parted, bool left)
+{
+	for (int l = 0; l <= PLACE_OFTEN; l++)
+		for (int p = 0; p <= PLACE_OFTEN; p++) {
+			int r = place_rank(l, p, parted, left);
+
+			o->waited[kind][r] = PRIOR;
+			o->landed[kind][r] = PRIOR * prior[kind][2 * (p > 0) + (l > 0)] * prior_since[parted][left];
+		}
 }
 
 void place_odds_init(struct place_odds *o)
 {
 	for (int k = 0; k < PLACES; k++)
-		for (int l = 0; l <= PLACE_OFTEN; l++)
-			for (int p = 0; p <= PLACE_OFTEN; p++) {
-				int r = place_rank(l, p);
-
-				o->waited[k][r] = PRIOR;
-				o->landed[k][r] = PRIOR * prior[k][2 * (p > 0) + (l > 0)];
-			}
+		for (int i = 0; i < PARTEDS * 2; i++)
+			ranks_init(o, (enum place)k, (enum place_parted)(i / 2), i % 2);
 	for (int i = 0; i < PLACE_AGES; i++) {
 		o->promised[i] = AGE_PRIOR;
 		o->came[i] = (double)AGE_PRIOR / (1 << i);
@@ -149,22 +159,29 @@ static double of_age(const struct place_odds *o, int age)
 	return o->came[age] / o->promised[age];
 }
 
-void place_waited(struct place_odds *o, enum place kind, int rank, uint64_t age)
+static double of_kin(const struct place_kin *kin, enum place kind)
+{
+	return (kin->landed[kind] + KIN_PRIOR) / (kin->promised[kind] + KIN_PRIOR);
+}
+
+void place_waited(struct place_odds *o, struct place_kin *kin, enum place kind, int rank, uint64_t age)
 {
 	int i = age_of(age);
 	double k = of_kind(o, kind, rank), a = of_age(o, i);   /* both from before this prompt */
 
+	kin->promised[kind] += k * a;
 	o->promised[i] += k;
 	o->waited[kind][rank] += a;
 }
 
-void place_landed(struct place_odds *o, enum place kind, int rank, uint64_t age)
+void place_landed(struct place_odds *o, struct place_kin *kin, enum place kind, int rank, uint64_t age)
 {
+	kin->landed[kind]++;
 	o->landed[kind][rank]++;
 	o->came[age_of(age)]++;
 }
 
-double place_chance(const struct place_odds *o, enum place kind, int rank, uint64_t age)
+double place_chance(const struct place_odds *o, const struct place_kin *kin, enum place kind, int rank, uint64_t age)
 {
-	return of_kind(o, kind, rank) * of_age(o, age_of(age));
+	return of_kind(o, kind, rank) * of_age(o, age_of(age)) * of_kin(kin, kind);
 }

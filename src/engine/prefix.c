@@ -26,6 +26,9 @@ struct prefix_node {
 	int landed;                     /* prompts for which this was the last known place */
 	int hits;                       /* prompts resumed from here */
 	uint64_t made, used;            /* clock of the store */
+	uint64_t recent;                /* that when this or anything below was in use last */
+	enum place_parted parted;       /* since then */
+	struct place_kin kin;           /* of what stands below, where a system prompt ends (or in a root) */
 	int64_t made_ns, used_ns;
 };
 
@@ -58,9 +61,35 @@ static bool is_ghost(const struct prefix_node *e)
 	return !is_root(e) && !e->child && !has_state(e);
 }
 
-static int rank_of(const struct prefix_node *e)
+static uint64_t age_of(const struct prefix *p, const struct prefix_node *e)
 {
-	return place_rank(e->landed, e->passes);
+	return p->clock - e->recent;
+}
+
+static int rank_of(const struct prefix *p, const struct prefix_node *e)
+{
+	uint64_t age = age_of(p, e);
+	bool left = age > 0 && age <= 64 && p->fresh >> (age - 1) & 1;
+
+	return place_rank(e->landed, e->passes, e->parted, left);
+}
+
+/* Those under the same system prompt. */
+static struct place_kin *kin_of(struct prefix_node *e)
+{
+	for (e = e->parent; !is_root(e); e = e->parent)
+		if (e->placed && e->kind == PLACE_SYSTEM)
+			break;
+	return &e->kin;
+}
+
+/* It is in use, and what leads to it. */
+static void touch(const struct prefix *p, struct prefix_node *e)
+{
+	for (; !is_root(e); e = e->parent) {
+		e->recent = p->clock;
+		e->parted = PARTED_NOT;
+	}
 }
 
 /* Own memory: the node and its tokens, as a ghost too. */
@@ -121,7 +150,7 @@ static struct prefix_node *node_new(struct prefix *p, struct prefix_node *parent
 	e->n = n;
 	e->end = parent->end + n;
 	e->id = ++p->next_id;
-	e->made = e->used = p->clock;
+	e->made = e->used = e->recent = p->clock;
 	p->n_node++;
 	link_in(p, parent, e);
 	count_in(p, e);
@@ -141,6 +170,7 @@ static struct prefix_node *split(struct prefix *p, struct prefix_node *e, int at
 	head->below = e->below;
 	head->made = e->made;
 	head->used = e->used;
+	head->recent = e->recent;
 	head->made_ns = e->made_ns;
 	head->used_ns = e->used_ns;
 	rest = xmalloc(size_mul((size_t)(e->n - at), sizeof(*rest)));
@@ -402,7 +432,7 @@ static double worth(const struct prefix *p, struct prefix_node *e, size_t bytes)
 		if (d != e && has_state(d)) {
 			skip = d;
 		} else if (d->placed) {
-			chance += place_chance(&p->odds, d->kind, rank_of(d), p->clock - d->used);
+			chance += place_chance(&p->odds, kin_of(d), d->kind, rank_of(p, d), age_of(p, d));
 		}
 		if (!skip) {
 			d = next_in(e, d);
@@ -586,8 +616,11 @@ void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
 
 	for (struct prefix_node *o = first_node(p); o; o = next_node(o))
 		if (o->placed)
-			place_waited(&p->odds, o->kind, rank_of(o), p->clock - o->used);
+			place_waited(&p->odds, kin_of(o), o->kind, rank_of(p, o), age_of(p, o));
+	if (e)
+		place_landed(&p->odds, kin_of(e), e->kind, rank_of(p, e), age_of(p, e));
 	p->clock++;
+	p->fresh = p->fresh << 1 | (!e || e->kind == PLACE_SYSTEM || e->landed >= PLACE_MANY);
 	if (hit->node) {
 		hit->node->hits++;
 		hit->node->read = false;
@@ -596,12 +629,16 @@ void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
 	}
 	if (!e)
 		return;
-	place_landed(&p->odds, e->kind, rank_of(e), p->clock - 1 - e->used);
 	for (struct prefix_node *a = e; !is_root(a); a = a->parent) {
 		a->landed += a == e;
 		a->passes += a != e;
 	}
+	/* What stood below it is no longer the latest; a branch that was left behind stays so. */
+	for (struct prefix_node *d = next_in(e, e); d; d = next_in(e, d))
+		if (d->parted != PARTED_FEW)
+			d->parted = e->landed >= PLACE_MANY ? PARTED_MANY : PARTED_FEW;
 	e->used = p->clock;
+	touch(p, e);
 }
 
 /* A state is, or was to be, here. */
@@ -610,6 +647,7 @@ static void placed(struct prefix *p, struct prefix_node *e, const struct prefix_
 	e->by = key->by;
 	e->used = p->clock;
 	e->used_ns = key->now;
+	touch(p, e);
 	if (e->placed)
 		return;
 	e->placed = true;
@@ -697,7 +735,7 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 	if (!e)
 		return false;
 	if (p->tier)
-		p->tier->kept(p->tier, e->tree->salt, tok, n, key->kind);
+		p->tier->kept(p->tier, e->tree->salt, tok, n);
 	prefix_trim(p);
 	return true;
 }

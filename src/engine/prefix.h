@@ -30,7 +30,7 @@ struct prefix_tree;             /* of one salt */
  * none may wait for a device; salt is never NULL, snaps are valid during the call. */
 struct prefix_tier {
 	/* A state was hung at the end of tok[0..n).  hang's own are not told. */
-	void (*kept)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, enum place kind);
+	void (*kept)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
 	/* It leaves memory for want of room: the last that is seen of it. */
 	void (*left)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
 	/* Somebody wants it gone, with all that begins with tok[0..n). */
@@ -55,6 +55,7 @@ struct prefix {
 	uint64_t clock;                 /* counts lookups that were used */
 	uint64_t next_id;
 	struct place_odds odds;
+	uint64_t fresh;                 /* of the last 64 lookups, the latest in bit 0: it began afresh */
 	int64_t evicted;
 };
 

@@ -59,7 +59,7 @@ int reuse_start(struct engine *e, struct request *r)
 	}
 out:
 	known = hit.report.junction;
-	r->junction = known - hit.at >= PLACE_REPLAY ? known : 0;
+	r->junction = known > hit.at ? known : 0;
 	r->kept_at = hit.at;
 	if (r->learned < hit.at)
 		r->learned = hit.at;

@@ -74,7 +74,7 @@ static void on_forward(void *arg, const struct pass *p)
 
 /* ---- a tier below memory that has nothing, and takes its time to say so ---- */
 
-static void tier_kept(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, enum place kind) {}
+static void tier_kept(struct prefix_tier *t, const char *salt, const int32_t *tok, int n) {}
 static void tier_left(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, const struct snaps *s) {}
 static void tier_dropped(struct prefix_tier *t, const char *salt, const int32_t *tok, int n) {}
 static int tier_find(struct prefix_tier *t, const char *salt, const int32_t *tok, int n) { return 0; }
