@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -121,6 +122,76 @@ class Restart(Test):
         r = s.post(CHAT, ASKS[3]).json()["usage"]["cache"]
         self.assertEqual(r["source"], "memory")
         s.close()
+
+
+class Long(Test):
+    """A long prompt, the server killed, started again: how much of it is found?"""
+    # No template, no marks: as little to go by as there can be.  A token is at least a byte.
+    TEXT = " ".join("%s has %d houses." % (CITIES[i * 7 % 16], i * 37 % 1000) for i in range(120 if QUICK else 320))
+
+    def ask(self, s, text):
+        r = s.post("/v1/completions", {"prompt": text, "max_tokens": 4, "temperature": 0, "logprobs": 2})
+        self.assertEqual(r.status, 200, r.text())
+        return r.json()
+
+    def kill(self, s):
+        s.signal(signal.SIGKILL)
+        self.assertEqual(s.wait(), -signal.SIGKILL)
+        s.log.close()
+        s.dir.cleanup()
+
+    def found(self, text):
+        """By a server that was just started; its answer is the cold one's."""
+        s = self.serve()
+        r = self.ask(s, text)
+        s.close()
+        s = start(MODEL, "--prompt-cache-bytes", "0")
+        self.assertEqual(self.ask(s, text)["choices"], r["choices"])
+        s.close()
+        return r["usage"]["prompt_tokens_details"]["cached_tokens"], r["usage"]["prompt_tokens"]
+
+    def test_killed_afterwards(self):
+        s = self.serve()
+        n = self.ask(s, self.TEXT)["usage"]["prompt_tokens"]
+        self.assertGreater(n, 700 if QUICK else 2500)
+        settled(s)
+        self.kill(s)
+        keep = os.path.join(self.tmp, "copy")
+        shutil.copytree(self.dir, keep)
+        cached, _ = self.found(self.TEXT)
+        self.assertEqual(cached, n - 1)
+        print("of %d tokens %d were found after kill -9" % (n, cached))
+        # And of one that parts from it further up: the grid's places are there too.
+        for share in (0.95, 0.8):
+            shutil.rmtree(self.dir)
+            shutil.copytree(keep, self.dir)
+            cached, m = self.found(self.TEXT[:int(share * len(self.TEXT))] + " And now something else.")
+            apart = n - m
+            print("of %d tokens, parting %d before the end, %d" % (m, apart, cached))
+            least = 512                 # a grid of 512, 1024, 2048 ... toward the end
+            while least < apart + 64:
+                least *= 2
+            self.assertGreaterEqual(cached, m - 2 * least)
+            self.assertGreater(cached, 0)
+
+    def test_killed_meanwhile(self):
+        s = self.serve()
+        gone = []
+
+        def ask():
+            try:
+                self.ask(s, self.TEXT)
+            except (Gone, OSError):
+                gone.append(True)
+
+        t = threading.Thread(target=ask)
+        t.start()
+        s.at_least("weft_disk_snapshots", 1)
+        self.kill(s)
+        t.join()
+        cached, n = self.found(self.TEXT)
+        print("killed %s its prompt of %d: %d were found" % ("over" if gone else "after", n, cached))
+        self.assertGreaterEqual(cached, 512)
 
 
 class Killed(Test):
@@ -295,6 +366,43 @@ class Damaged(Test):
         self.assertEqual(m["weft_disk_snapshots"], 0)
         self.fill(s)
         self.assertFalse([n for _, _, f in os.walk(self.dir) for n in f if n.startswith(".tmp")])
+        s.close()
+
+    def test_really_full(self):
+        """A file system of its own with room for a few snapshots: the rest fails, and answers do not care."""
+        os.mkdir(self.dir)
+        wrap = ["unshare", "-rm", "/bin/sh", "-c", 'd=$1; shift; mount -t tmpfs -o size=%dk weft "$d" && exec "$@"' % (1500 if QUICK else 4000),
+                "sh", self.dir]
+        try:
+            can = subprocess.run(wrap + ["true"], capture_output=True, text=True)
+        except OSError as e:
+            self.skipTest("A FULL DISK WAS NOT TRIED: no unshare: %s" % e)
+        if can.returncode:
+            self.skipTest("A FULL DISK WAS NOT TRIED: no tmpfs can be mounted here: %s" % can.stderr.strip())
+        s = self.serve(wrap=wrap)
+        for k in range(2):
+            self.fill(s)
+            settled(s)
+        m = s.metrics()
+        self.assertGreater(m["weft_disk_failed_total"], 0)
+        self.assertGreater(m["weft_disk_snapshots"], 0)
+        inside = "/proc/%d/root%s" % (s.proc.pid, self.dir)
+        f = os.statvfs(inside)
+        self.assertLess(f.f_bavail, f.f_blocks // 4)
+        names = [n for _, _, names in os.walk(inside) for n in names]
+        self.assertTrue(any(n.endswith(".snap") for n in names))
+        self.assertFalse([n for n in names if n.startswith(".tmp")])
+        # What is there is whole.
+        keep = os.path.join(self.tmp, "copy")
+        shutil.copytree(inside, keep)
+        s.close()
+        shutil.rmtree(self.dir)
+        shutil.copytree(keep, self.dir)
+        s = self.serve()
+        self.fill(s)
+        m = s.metrics()
+        self.assertGreater(m["weft_disk_loads_total"], 0)
+        self.assertEqual((m["weft_disk_damaged_total"], m["weft_disk_vanished_total"]), (0, 0))
         s.close()
 
     def test_two(self):
