@@ -792,9 +792,10 @@ void chat_end(struct generation *g, struct choice *c)
 {
 	struct json *message;
 
-	if (c->enough)
-		return;
-	split_end(&c->split);
+	if (!c->enough)
+		split_end(&c->split);
+	else if (c->split.held.n)
+		return;         /* of the last token, part belongs to what nobody wanted */
 	if (!g->remember || !c->said.n || !(message = message_of(c)))
 		return;
 	past_remember(&g->past, message, g->header, &c->said);

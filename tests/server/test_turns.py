@@ -1,8 +1,10 @@
 """Turns that come back rewritten: how much of a perfect client's prefix they find.
 
-The stub engine answers from a script, in other tokens than the tokenizer would
-give, and reports as cached what a perfect prefix store would have: so what is
-measured is the server's half.  Run as: test_turns.py STUB_SERVER MODEL"""
+Twice.  The stub engine answers from a script, in other tokens than the tokenizer
+would give, and reports as cached what a perfect prefix store would have: so what is
+measured is the server's half.  Then the same rewriting before the real engine and
+store, over a model that answers what it likes.
+Run as: test_turns.py STUB_SERVER MODEL WEFT"""
 import copy
 import json
 import os
@@ -11,7 +13,7 @@ import unittest
 
 from serverkit import Server
 
-STUB, MODEL = sys.argv[1:3]
+STUB, MODEL, WEFT = sys.argv[1:4]
 QUICK = os.environ.get("WEFT_TEST_QUICK")
 CHAT = "/v1/chat/completions"
 
@@ -272,5 +274,82 @@ class Turns(unittest.TestCase):
         self.assertGreater(b["prompt_tokens"], a["prompt_tokens"])     # five special tokens fewer, spelled out
 
 
+# What the model knows a tool for, with more arguments than it ever saw; and another, so that the choice is its own.
+ASKED = [{"type": "function", "function": {"name": "get_weather", "description": "Get the weather of a city.", "parameters": {
+    "type": "object", "required": ["city", "days", "hour", "wishes"], "properties": {
+        "city": {"type": "string", "description": "Name of the city"}, "days": {"type": "integer"}, "hour": {"type": "number"},
+        "wishes": {"type": "object", "required": ["window", "chairs"], "additionalProperties": False, "properties": {
+            "window": {"type": "boolean"}, "chairs": {"type": "integer"}}}}}}},
+    {"type": "function", "function": {"name": "calculator", "description": "Compute an expression.", "parameters": {
+        "type": "object", "required": ["expression"], "properties": {"expression": {"type": "string", "description": "The expression"}}}}}]
+# Who speaks, what, and whether the answer has to be a call.
+REAL = [("user", "What is the weather in Paris?", True), ("tool", '{"temperature": 12}', True),
+        ("tool", '{"temperature": 13}', False), ("user", "What is the capital of Peru?", False),
+        ("user", "How is the weather in Rome?", True), ("tool", '{"temperature": 21}', False)]
+
+
+class RealTalk(Talk):
+    """One conversation with a model: its calls are held to the schema of their arguments, its words are its own."""
+
+    def run(self):
+        calls = []
+        for i, (role, text, must) in enumerate(REAL):
+            if role == "user":
+                self.messages.append({"role": "user", "content": text})
+            for c in calls if role == "tool" else []:
+                self.messages.append({"role": "tool", "tool_call_id": c["id"], "content": text})
+            r = self.server.post(CHAT, {
+                "messages": [self.system(i)] + self.messages, "tools": ASKED, "cache_salt": self.salt, "cache_report": True,
+                "tool_choice": "required" if must else "auto", "seed": i, "temperature": 0.7, "max_tokens": 300,
+                "chat_template_kwargs": {"enable_thinking": True}, "logprobs": True}).json()
+            choice, usage = r["choices"][0], r["usage"]
+            m = choice["message"]
+            calls = m.get("tool_calls", [])
+            self.said.append((m["content"], m.get("reasoning_content"), [c["function"] for c in calls],
+                              choice["logprobs"], usage["prompt_tokens"], usage["completion_tokens"]))
+            self.hits.append(usage["prompt_tokens_details"]["cached_tokens"])
+            self.total += usage["prompt_tokens"]
+            self.report = usage["cache"]
+            self.messages.append(self.mutate(copy.deepcopy(without(m, "refusal"))))
+        return self
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(MODEL, "model.safetensors")), "no weights")
+class Model(unittest.TestCase):
+    def serve(self, *options):
+        s = Server([WEFT, "serve", MODEL, "--port", "0", "--port-file", "{port_file}", "--drop-volatile-lines"] + list(options))
+        self.addCleanup(s.close)
+        return s
+
+    def test_mutations(self):
+        s, cold = self.serve(), self.serve("--prompt-cache-bytes", "0")
+        name = "sent back as it was"
+        perfect = RealTalk(s, name, MUTATIONS[name]).run()
+        want = RealTalk(cold, name, MUTATIONS[name]).run().said
+        self.assertEqual(perfect.said, want)
+        self.assertGreaterEqual(sum(len(calls) for _, _, calls, *_ in want), 3)
+        print("\n%-42s %8s %8s" % ("over a model (%d prompt tokens)" % perfect.total, "found", "share"))
+        for i, (name, mutate) in enumerate(MUTATIONS.items()):
+            if QUICK and i % 5 != 1:
+                continue
+            t = RealTalk(s, "salt%d" % i, mutate, name.startswith("a line")).run()
+            print("%-42s %8d %7.2f%%" % (name, sum(t.hits), 100 * sum(t.hits) / sum(perfect.hits)))
+            self.assertEqual(t.said, want, name)
+            self.assertGreaterEqual(sum(t.hits), 0.99 * sum(perfect.hits), name)
+            if not QUICK or i == 11:
+                self.assertEqual(RealTalk(cold, "salt%d" % i, mutate, name.startswith("a line")).run().said, want, name)
+        # A call that was cut short because one was enough is remembered as well.
+        q = [{"role": "user", "content": "How is it in Rome?"}]
+        body = {"tools": ASKED, "tool_choice": {"type": "function", "function": {"name": "get_weather"}}, "temperature": 0, "cache_report": True}
+        m = s.post(CHAT, dict(body, messages=q)).json()["choices"][0]["message"]
+        q += [m, {"role": "tool", "tool_call_id": m["tool_calls"][0]["id"], "content": "full"}]
+        self.assertEqual(s.post(CHAT, dict(body, messages=q)).json()["usage"]["cache"]["turns"]["recognised"], 1)
+        # And they are no idle exercise: of a server that remembers no turns, other prompts are asked.
+        s = self.serve("--turn-replay", "off")
+        found = {name: sum(RealTalk(s, name, MUTATIONS[name]).run().hits)
+                 for name in ("thinking left out",)}
+        self.assertLess(min(found.values()), 0.99 * sum(perfect.hits), found)
+
+
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0]] + sys.argv[3:])
+    unittest.main(argv=[sys.argv[0]] + sys.argv[4:])
