@@ -13,7 +13,7 @@
 #include "far.h"
 
 enum {
-	SEQS = 3, LAYERS = 2, HEADS = 6, HEADS_KV = 2, DIM = 32, NF = 6,
+	SEQS = 3, LAYERS = 2, HEADS = 6, HEADS_KV = 2, DIM = 64, NF = 6,
 	HK = 2, HV = 4, DK = 32, DV = 104, WIDTH = 4, CH = 2 * HK * DK + HV * DV,
 	COLS = 96, WIDE = 45, EXPERTS = 5, TOP_K = 2, INNER = 32, SHARED = 64,
 	TAPE = 4,
@@ -357,6 +357,23 @@ static void try(const char *name, int threads, enum cpu_level level, enum arith 
 	world_close(&other);
 }
 
+/* Every format of coded rows: cuts, drafts, pages and threads once, and each level. */
+static void rows_of_codes(enum cpu_level top, uint64_t seed, bool quick)
+{
+	for (int i = 0; kv_formats[i]; i++) {
+		const char *fmt = kv_formats[i]->name;
+
+		if ((quick && i % 3) || !kv_formats[i]->row_bytes(DIM) || !strcmp(fmt, "f32") || !strcmp(fmt, "bf16"))
+			continue;
+		world_open(&truth, backend_cpu_open(1, top), ARITH_FAST, fmt, 64, 1200);
+		run_plain(&truth);
+		try("drafts", 3, top, ARITH_FAST, fmt, 5, 30, true, true, seed + (uint64_t)i);
+		if (!quick && top)
+			try("levels", 2, (enum cpu_level)(i % (int)top), ARITH_FAST, fmt, 48, 400, false, false, seed + (uint64_t)i);
+		world_close(&truth);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
@@ -364,6 +381,7 @@ int main(int argc, char **argv)
 	bool quick = getenv("WEFT_TEST_QUICK") != NULL; /* each kind of change once, no level below the best */
 
 	weights_make();
+	rows_of_codes(top, seed, quick);
 	for (enum arith arith = ARITH_F32; arith <= ARITH_FAST; arith++) {
 		const char *fmt = arith == ARITH_F32 ? "f32" : "bf16";
 

@@ -632,48 +632,47 @@ static void round_kv(const struct kv_format *f)
 	size_t ld = (size_t)n + (size_t)pick(5), bytes = f->row_bytes(dim);
 	bool plain = !strcmp(f->name, "f32") || !strcmp(f->name, "bf16");
 	struct fence rows, q, score, acc, query;
-	float *x = xmalloc((size_t)dim * 4), *dec = xmalloc((size_t)n * (size_t)dim * 4);
+	float *x = xmalloc((size_t)n * (size_t)dim * 4), *dec = xmalloc((size_t)n * (size_t)dim * 4);
 	float *want = xmalloc((size_t)nq * (size_t)dim * 4), *first = xmalloc((size_t)nq * ld * 4);
 	enum value v = (enum value)pick(VALUES);
 
 	fence_make(&rows, bytes * (size_t)n, pick(2), (size_t)pick(9));
 	fence_make(&q, (size_t)nq * (size_t)dim * 4, 1, 0);
 	kv_fill((float *)q.p, nq * dim, v);
-	for (int r = 0; r < n; r++) {
-		enum kv_side side = (enum kv_side)pick(2);
+	for (int r = 0; r < n; r++)
+		kv_fill(x + r * dim, dim, (enum value)pick(VALUES));
+	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
 		struct kv_kernels k;
+		struct fence row;
 
-		kv_fill(x, dim, (enum value)pick(VALUES));
-		for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
-			struct fence row;
+		f->kernels(&k, l);
+		fence_make(&row, bytes, 1, 0);
+		for (int r = 0; r < n; r++) {
+			uint8_t *want_row = rows.p + (size_t)r * bytes;
 			int sig;
 
-			f->kernels(&k, l);
-			fence_make(&row, bytes, 1, 0);
 			memset(row.p, l ? 0x33 : 0x44, bytes);
-			sig = GUARD(k.encode(row.p, x, dim, side));
+			sig = GUARD(k.encode(row.p, x + r * dim, dim, (enum kv_side)(r % 2)));
 			if (!l)
-				memcpy(rows.p + (size_t)r * bytes, row.p, bytes);
-			if (sig || memcmp(rows.p + (size_t)r * bytes, row.p, bytes))
+				memcpy(want_row, row.p, bytes);
+			if (sig || memcmp(want_row, row.p, bytes)) {
 				fail_at(sig ? signal_name(sig) : f->name, l, dim, r);
-			fence_drop(&row);
+				break;
+			}
 		}
-		f->decode(dec + (size_t)r * (size_t)dim, rows.p + (size_t)r * bytes, dim);
+		fence_drop(&row);
+	}
+	for (int r = 0; r < n; r++) {
+		float *from = x + r * dim, *to = dec + r * dim;
+
+		f->decode(to, rows.p + (size_t)r * bytes, dim);
 		for (int i = 0; i < dim && plain; i++)
-			if (fabsf(x[i] - dec[r * dim + i]) > 0x1p-8f * fabsf(x[i])) {
+			if (fabsf(from[i] - to[i]) > 0x1p-8f * fabsf(from[i])) {
 				fail_at(f->name, 0, dim, i);
 				break;
 			}
-		if (!plain) {
-			float *back = xmalloc((size_t)dim * 4);
-
-			memcpy(back, dec + (size_t)r * (size_t)dim, (size_t)dim * 4);
-			if (k.turn_back)
-				k.turn_back(back, dim);
-			else if (!kv_near(f->name, x, back, dim))
-				fail_at(f->name, 0, dim, r);
-			free(back);
-		}
+		if (f->name[0] == 'u' && !kv_near(f->name, from, to, dim))
+			fail_at(f->name, 0, dim, r);
 	}
 	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
 		struct kv_kernels k;
@@ -1325,7 +1324,8 @@ int main(int argc, char **argv)
 		round_quantise();
 		round_vec();
 		for (int f = 0; kv_formats[f]; f++)
-			round_kv(kv_formats[f]);
+			if (f < 2 || f % 4 == r % 4)
+				round_kv(kv_formats[f]);
 	}
 	golden &= check_turned_golden();
 	golden &= check_golden("_quant/quantize_f32.safetensors");
