@@ -9,7 +9,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <stdbool.h>
 
 /* Tiles are 8 KB of registers that Linux gives only to those who ask. */
 static bool tiles_granted(void)
@@ -17,6 +16,13 @@ static bool tiles_granted(void)
 	enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };        /* asm/prctl.h; not in every libc's headers */
 
 	return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
+}
+
+bool cpu_has_avxvnni(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);        /* CPUID 7.1 EAX */
 }
 
 /* CPUID says what the processor has, XGETBV which registers the system saves. */
@@ -34,7 +40,7 @@ enum cpu_level cpu_detect(void)
 	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
 		return CPU_SCALAR;
 	if ((lo & 0xE6) != 0xE6)              /* opmask and both halves of ZMM */
-		return CPU_AVX2;
+		return cpu_has_avxvnni() ? CPU_AVXVNNI : CPU_AVX2;
 	if ((b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) && (b & bit_AVX512DQ) &&
 	    (c & bit_AVX512VNNI)) {
 		const unsigned tile = 1u << 24, int8 = 1u << 25;        /* CPUID 7 EDX */
@@ -43,13 +49,14 @@ enum cpu_level cpu_detect(void)
 			return CPU_AMX;
 		return CPU_AVX512;
 	}
-	return CPU_AVX2;
+	return cpu_has_avxvnni() ? CPU_AVXVNNI : CPU_AVX2;
 }
 #else
+bool cpu_has_avxvnni(void) { return false; }
 enum cpu_level cpu_detect(void) { return CPU_SCALAR; }
 #endif
 
-static const char *const names[CPU_LEVELS] = { "scalar", "avx2", "avx512", "amx" };
+static const char *const names[CPU_LEVELS] = { "scalar", "avx2", "avxvnni", "avx512", "amx" };
 
 const char *cpu_level_name(enum cpu_level level) { return names[level]; }
 
@@ -63,10 +70,12 @@ int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err)
 		if (i > (int)have)
 			return err_set(err, E_UNSUPPORTED, "--cpu %s: this machine has up to %s", name,
 			               names[have]);
+		if (i == CPU_AVXVNNI && !cpu_has_avxvnni())
+			return err_set(err, E_UNSUPPORTED, "--cpu %s: this machine has %s without AVX-VNNI", name, names[have]);
 		*out = (enum cpu_level)i;
 		return 0;
 	}
-	return err_set(err, E_ARG, "--cpu %s: must be scalar, avx2, avx512 or amx (this machine has up to %s)", name,
+	return err_set(err, E_ARG, "--cpu %s: must be scalar, avx2, avxvnni, avx512 or amx (this machine has up to %s)", name,
 	               names[have]);
 }
 

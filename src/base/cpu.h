@@ -5,11 +5,15 @@
 #ifndef BASE_CPU_H
 #define BASE_CPU_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 enum cpu_level {
 	CPU_SCALAR,     /* C only */
 	CPU_AVX2,       /* AVX2, FMA, F16C */
+	CPU_AVXVNNI,    /* and vpdpbusd on AVX2's registers (Alder Lake, Zen 5).  A level below AVX-512
+	                 * that some processors with AVX-512 lack: there it is the same as AVX2 */
 	CPU_AVX512,     /* AVX-512 F BW VL DQ VNNI (Ice Lake, Zen 4) */
 	CPU_AMX,        /* and tiles of int8 (Sapphire Rapids) */
 	CPU_LEVELS
@@ -18,7 +22,9 @@ enum cpu_level {
 /* The highest level that processor and operating system support.  Where that is
  * CPU_AMX, the process has asked the kernel for the tiles when this returns. */
 enum cpu_level cpu_detect(void);
-const char *cpu_level_name(enum cpu_level level);       /* "scalar" "avx2" "avx512" "amx" */
+/* Whether the processor has the instructions that CPU_AVXVNNI adds. */
+bool cpu_has_avxvnni(void);
+const char *cpu_level_name(enum cpu_level level);       /* "scalar" "avx2" "avxvnni" "avx512" "amx" */
 
 /* Parses a name.  E_ARG for an unknown one, E_UNSUPPORTED for one above what
  * this machine has; the message says which levels it has. */

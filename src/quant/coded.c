@@ -102,6 +102,8 @@ void coded_kernels(struct kernels *k, enum cpu_level level)
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)
 		k->mul[ARITH_FAST] = coded_mul_avx2;
+	if (level >= CPU_AVXVNNI && cpu_has_avxvnni())
+		k->mul[ARITH_FAST] = coded_mul_avxvnni;
 	if (level >= CPU_AVX512)
 		k->mul[ARITH_FAST] = coded_mul_avx512;
 	if (level >= CPU_AMX)

@@ -1,6 +1,7 @@
-/* coded_avx2.c - products over coded weights with vpmaddubsw; the bits of coded.c.
+/* coded_avx2.c - products over coded weights with AVX2; the bits of coded.c.  Compiled
+ * twice: with AVX-VNNI vpdpbusd sums four products at once, without it vpmaddubsw two.
  *
- * Pairs of products are summed in 16 bits, which codes of up to 6 bits (63 x 127
+ * Without, pairs of products are summed in 16 bits, which codes of up to 6 bits (63 x 127
  * x 2 = 16002) and of E2M1 (24) never fill.  Codes of 8 bits are taken as signed
  * by subtracting 128, multiplied as |w| by x with w's sign (128 x 127 x 2 = 32512
  * just fits), and 128 times the sum of x is added back.
@@ -17,6 +18,14 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM };
+
+#if defined(__AVXVNNI__)
+#define LEVEL(name) name##_avxvnni
+enum { TILE_ROWS = 6, BYTES_LESS = 0 };
+#else
+#define LEVEL(name) name##_avx2
+enum { TILE_ROWS = 4, BYTES_LESS = 128 };       /* BYTES_LESS: what codes of 8 bits are taken less */
+#endif
 
 /* ---- codes, 32 at a time, in their order ---- */
 
@@ -50,7 +59,7 @@ static struct codes codes_make(const struct coding *c)
 }
 
 /* Codes k .. k + 31 of a row of cols (16 at the end of some), zeros behind; of
- * BYTES the code less 128, and -128 behind. */
+ * BYTES all of it less BYTES_LESS. */
 INLINE __m256i codes_at(const struct codes *s, const uint8_t *row, int k, int cols, const enum how how)
 {
 	const uint8_t *p = row + (size_t)k / 8 * (size_t)s->bits;
@@ -63,7 +72,8 @@ INLINE __m256i codes_at(const struct codes *s, const uint8_t *row, int k, int co
 			memcpy(last, p, (size_t)(cols - k));
 			p = last;
 		}
-		return _mm256_xor_si256(_mm256_loadu_si256((const void *)p), _mm256_set1_epi8(-128));
+		v = _mm256_loadu_si256((const void *)p);
+		return BYTES_LESS ? _mm256_xor_si256(v, _mm256_set1_epi8(-128)) : v;
 	}
 	if (how == STREAM) {
 		size_t left = (size_t)(cols - k) * (size_t)s->bits / 8, lane = 2 * (size_t)s->bits;
@@ -96,6 +106,18 @@ INLINE __m256i pairs(__m256i w, __m256i x, const enum how how)
 INLINE __m256i widen(__m256i acc, __m256i p)
 {
 	return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
+}
+
+/* acc plus four products in every 32 bits. */
+INLINE __m256i dots(__m256i acc, __m256i w, __m256i x, const enum how how)
+{
+#if defined(__AVXVNNI__)
+	/* gcc 12 spills tiles of the intrinsic. */
+	__asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
+	return acc;
+#else
+	return widen(acc, pairs(w, x, how));
+#endif
 }
 
 /* ---- scales of 16 outputs as [groups][16] floats ---- */
@@ -279,7 +301,7 @@ INLINE void direct_block(float *out, size_t ld, const struct product *d, const u
 					             _MM_HINT_T1);
 #pragma GCC unroll 2
 					for (int r = 0; r < R; r++)
-						v[r][o] = widen(v[r][o], pairs(w, x[r], how));
+						v[r][o] = dots(v[r][o], w, x[r], how);
 				}
 			}
 #pragma GCC unroll 2
@@ -330,7 +352,7 @@ static direct_fn *const directs[4][2][2] = {    /* [how][groups in 32 inputs][ro
 
 /* ---- many rows ---- */
 
-enum { TILE_ROWS = 4, PANEL = 16 };
+enum { TILE_MOST = 6 };
 
 INLINE void panel_fill(uint8_t *panel, const struct codes *s, const uint8_t *const row[16], int cols,
                        const enum how how)
@@ -350,43 +372,52 @@ INLINE void panel_fill(uint8_t *panel, const struct codes *s, const uint8_t *con
 	}
 }
 
-/* R rows from row r0 by 16 outputs.  WIDE: quads whose pairs of products may be
- * added in 16 bits. */
+/* WIDE quads of a row's inputs by 16 outputs.  Without vpdpbusd, their pairs of
+ * products are first added in 16 bits, which WIDE must not fill. */
+INLINE void quads(__m256i v[2], const uint8_t *panel, const int8_t *q, const enum how how, const int WIDE)
+{
+	__m256i a = _mm256_setzero_si256(), b = a;
+
+#pragma GCC unroll 4
+	for (int i = 0; i < WIDE; i++) {
+		__m256i x, low = _mm256_loadu_si256((const void *)(panel + 64 * i));
+		__m256i high = _mm256_loadu_si256((const void *)(panel + 64 * i + 32));
+		int32_t four;
+
+		memcpy(&four, q + 4 * i, 4);
+		x = _mm256_set1_epi32(four);
+		if (WIDE == 1) {
+			v[0] = dots(v[0], low, x, how);
+			v[1] = dots(v[1], high, x, how);
+			return;
+		}
+		a = _mm256_add_epi16(a, pairs(low, x, how));
+		b = _mm256_add_epi16(b, pairs(high, x, how));
+	}
+	v[0] = widen(v[0], a);
+	v[1] = widen(v[1], b);
+}
+
+/* R rows from row r0 by 16 outputs. */
 INLINE void tile_run(float *out, size_t ld, const struct product *d, const uint8_t *panel, int n_out, int r0,
                      const enum how how, const int WIDE, const int R)
 {
 	size_t cols = (size_t)d->w->cols;
 	const int8_t *q = d->x->q + (size_t)r0 * cols;
-	__m256 acc[TILE_ROWS][2];
+	__m256 acc[TILE_MOST][2];
 
 	for (int r = 0; r < R; r++)
 		acc[r][0] = acc[r][1] = _mm256_setzero_ps();
 	for (int g = 0; g < d->groups; g++) {
-		__m256i v[TILE_ROWS][2];
+		__m256i v[TILE_MOST][2];
 
-#pragma GCC unroll 4
+#pragma GCC unroll 6
 		for (int r = 0; r < R; r++)
 			v[r][0] = v[r][1] = _mm256_setzero_si256();
 		for (int k = 0; k < d->w->group; k += 4 * WIDE, panel += 64 * WIDE, q += 4 * WIDE)
-#pragma GCC unroll 4
-			for (int r = 0; r < R; r++) {
-				__m256i a, b;
-
-#pragma GCC unroll 4
-				for (int i = 0; i < WIDE; i++) {
-					int32_t four;
-					__m256i x, a1, b1;
-
-					memcpy(&four, q + (size_t)r * cols + 4 * i, 4);
-					x = _mm256_set1_epi32(four);
-					a1 = pairs(_mm256_loadu_si256((const void *)(panel + 64 * i)), x, how);
-					b1 = pairs(_mm256_loadu_si256((const void *)(panel + 64 * i + 32)), x, how);
-					a = i ? _mm256_add_epi16(a, a1) : a1;
-					b = i ? _mm256_add_epi16(b, b1) : b1;
-				}
-				v[r][0] = widen(v[r][0], a);
-				v[r][1] = widen(v[r][1], b);
-			}
+#pragma GCC unroll 6
+			for (int r = 0; r < R; r++)
+				quads(v[r], panel, q + (size_t)r * cols, how, WIDE);
 		for (int r = 0; r < R; r++)
 			group_step(acc[r], d, r0 + r, g, v[r][0], v[r][1]);
 	}
@@ -403,16 +434,23 @@ typedef void tile_fn(float *, size_t, const struct product *, const uint8_t *, i
 		tile_run(out, ld, d, panel, n_out, r0, how, wide, R); \
 	}
 #define TILES(how, wide) TILE(how, wide, 1) TILE(how, wide, 2) TILE(how, wide, 3) TILE(how, wide, 4) \
+	TILE(how, wide, 5) TILE(how, wide, 6) \
 	static void panel_##how(uint8_t *panel, const struct codes *s, const uint8_t *const *row, int cols) \
 	{ \
 		panel_fill(panel, s, row, cols, how); \
 	}
+#if defined(__AVXVNNI__)
+TILES(NIBBLES, 1)
+TILES(NIBBLES_LUT, 1)
+TILES(STREAM, 1)
+#else
 TILES(NIBBLES, 4)
 TILES(NIBBLES_LUT, 4)
-TILES(BYTES, 1)
 TILES(STREAM, 2)
-#define PICK_TILE(how) { tile_##how##_1, tile_##how##_2, tile_##how##_3, tile_##how##_4 }
-static tile_fn *const tiles[4][TILE_ROWS] = {
+#endif
+TILES(BYTES, 1)
+#define PICK_TILE(how) { tile_##how##_1, tile_##how##_2, tile_##how##_3, tile_##how##_4, tile_##how##_5, tile_##how##_6 }
+static tile_fn *const tiles[4][TILE_MOST] = {
 	[NIBBLES] = PICK_TILE(NIBBLES), [NIBBLES_LUT] = PICK_TILE(NIBBLES_LUT), [BYTES] = PICK_TILE(BYTES),
 	[STREAM] = PICK_TILE(STREAM),
 };
@@ -420,7 +458,7 @@ static void (*const panels[4])(uint8_t *, const struct codes *, const uint8_t *c
 	[NIBBLES] = panel_NIBBLES, [NIBBLES_LUT] = panel_NIBBLES_LUT, [BYTES] = panel_BYTES, [STREAM] = panel_STREAM,
 };
 
-double coded_peak_avx2(int64_t n)
+double LEVEL(coded_peak)(int64_t n)
 {
 	enum { CHAINS = 8 };
 	__m256i a[CHAINS], u = _mm256_set1_epi8(3), s = _mm256_set1_epi8(-5);
@@ -432,7 +470,7 @@ double coded_peak_avx2(int64_t n)
 #pragma GCC unroll 8
 		for (int i = 0; i < CHAINS; i++) {
 			__asm__("" : "+x"(s));          /* another value, for all the compiler knows */
-			a[i] = widen(a[i], pairs(u, s, NIBBLES));
+			a[i] = dots(a[i], u, s, NIBBLES);
 		}
 	for (int i = 1; i < CHAINS; i++)
 		a[0] = _mm256_add_epi32(a[0], a[i]);
@@ -441,7 +479,7 @@ double coded_peak_avx2(int64_t n)
 	return 2.0 * 32 * CHAINS * (double)n;
 }
 
-void coded_mul_avx2(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                     int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
@@ -450,7 +488,7 @@ void coded_mul_avx2(float *out, size_t ld, const struct weight *w, int o0, int o
 	float *scale = scratch, *bias = scale + 16 * (size_t)groups;
 	uint8_t *room = (uint8_t *)(bias + 16 * (size_t)groups);
 	struct product d = {
-		w, x, codes_make(c), scale, c->bias ? bias : NULL, groups, c->zero - (how == BYTES ? 128 : 0)
+		w, x, codes_make(c), scale, c->bias ? bias : NULL, groups, c->zero - (how == BYTES ? BYTES_LESS : 0)
 	};
 	bool direct = n <= DIRECT_ROWS && (w->group % 32 == 0 || w->group == 16);
 

@@ -56,6 +56,8 @@ void quant_peaks(struct peaks *p, enum cpu_level level)
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)
 		p->int8 = coded_peak_avx2;
+	if (level >= CPU_AVXVNNI && cpu_has_avxvnni())
+		p->int8 = coded_peak_avxvnni;
 	if (level >= CPU_AVX512)
 		p->int8 = coded_peak_avx512;
 	if (level >= CPU_AMX)

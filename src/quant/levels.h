@@ -1,7 +1,7 @@
 /* levels.h - inside quant/: what each level offers, for the formats to choose from.
  *
  * lane_kernels.c is compiled once per level and fills a struct lane_table;
- * coded_avx2.c and coded_avx512.c add integer kernels for coded weights. */
+ * coded_avx2.c (twice) and coded_avx512.c add integer kernels for coded weights. */
 #ifndef QUANT_LEVELS_H
 #define QUANT_LEVELS_H
 
@@ -61,9 +61,9 @@ void coding_scale(float *scale, float *bias, const struct weight *w, int o, int 
 
 /* ARITH_FAST of a coded weight.  The AVX forms hand shapes they do not like
  * (a group that is not a multiple of 16) to the scalar one. */
-weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avx512, coded_mul_amx;
+weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avxvnni, coded_mul_avx512, coded_mul_amx;
 /* n rounds of the level's int8 dot product on registers; returns the multiplications and additions. */
-quant_peak_fn coded_peak_scalar, coded_peak_avx2, coded_peak_avx512, coded_peak_amx;
+quant_peak_fn coded_peak_scalar, coded_peak_avx2, coded_peak_avxvnni, coded_peak_avx512, coded_peak_amx;
 /* A coded format's kernels(): decode and dot for the reference, the above for serving. */
 void coded_kernels(struct kernels *k, enum cpu_level level);
 
