@@ -48,6 +48,7 @@ const char *err_name(int code)
 	case E_LIMIT: return "limit";
 	case E_UNSUPPORTED: return "unsupported";
 	case E_LATE: return "late";
+	case E_FAULT: return "fault";
 	}
 	return "unknown";
 }

@@ -17,6 +17,7 @@ enum {
 	E_LIMIT = -7,   /* larger than a named limit */
 	E_UNSUPPORTED = -8, /* known, and not done by this version */
 	E_LATE = -9,    /* a deadline passed, or would */
+	E_FAULT = -10,  /* a fault of ours ended it (fault.h) */
 };
 
 struct err {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 
 struct kept_response {
 	struct kept_response *chain, *newer, *older;
@@ -93,7 +94,7 @@ void response_store_put(struct response_store *s, const char *id, int key, const
 		buf_init(&r->part[i]);
 		buf_put(&r->part[i], part[i]->p, part[i]->n);
 	}
-	pthread_mutex_lock(&s->lock);
+	fault_lock(&s->lock);
 	while (s->bytes + bytes > s->bytes_max)
 		drop(s, s->oldest);
 	at = bucket_of(s, id);
@@ -101,32 +102,47 @@ void response_store_put(struct response_store *s, const char *id, int key, const
 	*at = r;
 	make_newest(s, r);
 	s->bytes += bytes;
-	pthread_mutex_unlock(&s->lock);
+	fault_unlock(&s->lock);
+}
+
+struct fetch {
+	struct response_store *s;
+	const char *id;
+	int key;
+	enum kept_part part;
+	struct buf *out;
+	bool found;
+};
+
+static void fetch(void *arg)
+{
+	struct fetch *f = arg;
+	struct kept_response *r = find(f->s, f->id, f->key);
+
+	f->found = r;
+	if (!r)
+		return;
+	unlink_age(f->s, r);
+	make_newest(f->s, r);
+	buf_put(f->out, r->part[f->part].p, r->part[f->part].n);
 }
 
 bool response_store_get(struct response_store *s, const char *id, int key, enum kept_part part, struct buf *out)
 {
-	struct kept_response *r;
+	struct fetch f = { s, id, key, part, out, false };
 
-	pthread_mutex_lock(&s->lock);
-	r = find(s, id, key);
-	if (r) {
-		unlink_age(s, r);
-		make_newest(s, r);
-		buf_put(out, r->part[part].p, r->part[part].n);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return r;
+	fault_locked(&s->lock, fetch, &f);
+	return f.found;
 }
 
 bool response_store_drop(struct response_store *s, const char *id, int key)
 {
 	struct kept_response *r;
 
-	pthread_mutex_lock(&s->lock);
+	fault_lock(&s->lock);
 	r = find(s, id, key);
 	if (r)
 		drop(s, r);
-	pthread_mutex_unlock(&s->lock);
+	fault_unlock(&s->lock);
 	return r;
 }

@@ -6,21 +6,24 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "server/inside.h"
 #include "text/constraint.h"
 #include "text/dialect.h"
 
+static void make_vocab(void *arg)
+{
+	struct server *s = arg;
+
+	if (!s->vocab)
+		s->vocab = constraint_vocab(s->served.tokenizer);
+}
+
 /* Made when it is first needed, on a worker: a walk over all tokens. */
 static const struct vocab *vocab_of(struct server *s)
 {
-	const struct vocab *v;
-
-	pthread_mutex_lock(&s->vocab_lock);
-	if (!s->vocab)
-		s->vocab = constraint_vocab(s->served.tokenizer);
-	v = s->vocab;
-	pthread_mutex_unlock(&s->vocab_lock);
-	return v;
+	fault_locked(&s->vocab_lock, make_vocab, s);
+	return s->vocab;        /* which does not change any more */
 }
 
 const struct field form_fields[] = {
@@ -51,27 +54,29 @@ static struct grammar *kept_grammar(struct server *s, const struct buf *key)
 {
 	struct grammar *g = NULL;
 
-	pthread_mutex_lock(&s->vocab_lock);
+	fault_lock(&s->vocab_lock);
 	for (int i = 0; i < KEPT_CALLS && !g; i++)
 		if (s->calls[i].key && !strcmp(s->calls[i].key, key->p)) {
 			g = s->calls[i].grammar;
 			grammar_ref(g);
 		}
-	pthread_mutex_unlock(&s->vocab_lock);
+	fault_unlock(&s->vocab_lock);
 	return g;
 }
 
 static void keep_grammar(struct server *s, const struct buf *key, struct grammar *g)
 {
-	pthread_mutex_lock(&s->vocab_lock);
-	int i = s->at_call++ % KEPT_CALLS;
+	char *copy = xstrndup(key->p, key->n);
+	int i;
 
+	fault_lock(&s->vocab_lock);
+	i = s->at_call++ % KEPT_CALLS;
 	free(s->calls[i].key);
 	grammar_unref(s->calls[i].grammar);
-	s->calls[i].key = xstrndup(key->p, key->n);
+	s->calls[i].key = copy;
 	s->calls[i].grammar = g;
 	grammar_ref(g);
-	pthread_mutex_unlock(&s->vocab_lock);
+	fault_unlock(&s->vocab_lock);
 }
 
 static int hold(struct generation *g, enum form form, const struct json *v, const char *field, struct problem *p)

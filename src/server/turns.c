@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 
 enum { BUCKETS = 1 << 12 };             /* a few entries each when the default budget is full of short turns */
 
@@ -99,14 +100,14 @@ struct turn *turns_find(struct turns *s, const struct digest *key)
 {
 	struct turn *t;
 
-	pthread_mutex_lock(&s->lock);
+	fault_lock(&s->lock);
 	t = find(s, key);
 	if (t) {
 		t->refs++;
 		unlink_use(s, t);
 		link_use(s, t);
 	}
-	pthread_mutex_unlock(&s->lock);
+	fault_unlock(&s->lock);
 	return t;
 }
 
@@ -114,9 +115,9 @@ void turns_give_back(struct turns *s, struct turn *t)
 {
 	if (!t)
 		return;
-	pthread_mutex_lock(&s->lock);
+	fault_lock(&s->lock);
 	unref(s, t);
-	pthread_mutex_unlock(&s->lock);
+	fault_unlock(&s->lock);
 }
 
 void turns_put(struct turns *s, const struct digest *key, const struct tokens *answer, const char *header,
@@ -132,7 +133,7 @@ void turns_put(struct turns *s, const struct digest *key, const struct tokens *a
 	t->header = xstrdup(header);
 	t->message = xstrndup(message, n_message);
 	t->n_message = n_message;
-	pthread_mutex_lock(&s->lock);
+	fault_lock(&s->lock);
 	s->stats.bytes += size_of(t);
 	if ((old = find(s, key)))
 		unlist(s, old);
@@ -144,12 +145,12 @@ void turns_put(struct turns *s, const struct digest *key, const struct tokens *a
 		unlist(s, s->oldest);
 		s->stats.evicted++;
 	}
-	pthread_mutex_unlock(&s->lock);
+	fault_unlock(&s->lock);
 }
 
 void turns_stats(struct turns *s, struct turns_stats *out)
 {
-	pthread_mutex_lock(&s->lock);
+	fault_lock(&s->lock);
 	*out = s->stats;
-	pthread_mutex_unlock(&s->lock);
+	fault_unlock(&s->lock);
 }

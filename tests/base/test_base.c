@@ -3,12 +3,15 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -259,6 +262,58 @@ static void do_allocate(void *arg)
 	}
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_free(pthread_mutex_t *m)
+{
+	if (pthread_mutex_trylock(m))
+		return false;
+	pthread_mutex_unlock(m);
+	return true;
+}
+
+static void do_locked(void *arg) { fault_locked(&lock, do_assert, arg); }
+
+/* Broken off while it holds the lock: nobody may go on as if nothing had happened. */
+static void do_hold(void *arg)
+{
+	fault_lock(&lock);
+	do_assert(arg);
+	fault_unlock(&lock);
+}
+
+/* What is within the lock alone may break off, and it is still there. */
+static void do_hold_guarded(void *arg)
+{
+	fault_lock(&lock);
+	assert_false(fault_guard(do_assert, arg));
+	assert_false(is_free(&lock));
+	fault_unlock(&lock);
+}
+
+static void test_fault_locks(void **state)
+{
+	int zero = 0, one = 1, status;
+	pid_t child;
+
+	assert_true(fault_guard(do_locked, &zero));
+	assert_true(is_free(&lock));
+	assert_false(fault_guard(do_locked, &one));
+	assert_true(is_free(&lock));
+	assert_true(fault_guard(do_hold, &zero));
+	assert_true(is_free(&lock));
+	assert_true(fault_guard(do_hold_guarded, &one));
+	assert_true(is_free(&lock));
+	assert_false(fault_guard(do_assert, &one));
+	child = fork();
+	if (!child) {
+		fault_guard(do_hold, &one);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 static void *do_in_thread(void *arg)
 {
 	int one = 1, n = 0;
@@ -299,6 +354,16 @@ static void test_fault(void **state)
 		assert_int_equal(have, nth <= 12 ? nth - 1 : 12);
 	}
 	assert_int_equal(failed, 12);
+	/* Outside of guards nothing is counted. */
+	memset(p, 0, sizeof p);
+	fault_alloc_guarded_at(3);
+	free(xmalloc(1));
+	free(xmalloc(1));
+	free(xmalloc(1));
+	assert_false(fault_guard(do_allocate, p));
+	assert_true(p[1] && !p[2]);
+	free(p[0]);
+	free(p[1]);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, do_in_thread, &got[i]), 0);
 	for (int i = 0; i < 4; i++) {
@@ -313,7 +378,7 @@ int main(void)
 		cmocka_unit_test(test_err), cmocka_unit_test(test_buf), cmocka_unit_test(test_arena),
 		cmocka_unit_test(test_json_values), cmocka_unit_test(test_json_refuses),
 		cmocka_unit_test(test_json_pairs), cmocka_unit_test(test_json_double), cmocka_unit_test(test_utf8), cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_rng), cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_rng), cmocka_unit_test(test_fault), cmocka_unit_test(test_fault_locks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
