@@ -3,7 +3,7 @@
  * The way through them: engine.c (submit, inbox, the thread, the step), queue.c
  * (whether it is taken), fair.c (whose turn it is), pace.c (how many rows a step
  * bears), sched.c (who runs, the rows of a step), park.c (those who gave way),
- * verify.c (from logits to tokens, text and the end), reuse.c (a request and the
+ * verify.c (from logits to tokens, text and the end), guard.c (faults in that), reuse.c (a request and the
  * prefix store), prefix.c, place.c, outbox.c.
  *
  * Everything but what is marked otherwise belongs to the engine's thread. */
@@ -101,6 +101,7 @@ struct request {
 
 	/* The end, once it is decided. */
 	bool ending;
+	bool broken;                    /* by a fault: sampler, lead, mask, detok, stops and text are not looked at again */
 	enum finish finish;
 	const char *stop_text;
 	int end_pos;                    /* the answer's text ends here; < pos after a stop string */
@@ -294,6 +295,15 @@ struct command;
 bool commands_wait(const struct engine *e);
 /* Between two steps. */
 void commands_run(struct engine *e);
+
+/* ---- guard.c ---- */
+/* Calls fn(arg), which changes nothing but r's own data (and counters).  False: a fault
+ * broke it off, now or earlier, and r is ending with an error. */
+bool request_guard(struct request *r, void (*fn)(void *arg), void *arg);
+/* As if it just had. */
+void request_break(struct request *r);
+/* Of a broken one, once nobody refers to it: what is left of its memory is lost. */
+void request_give_up(struct request *r);
 
 /* ---- verify.c ---- */
 /* Looks at the item's logits and takes the next token, and one more for each

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "engine/core.h"
 
 /* What other sequences have shown counts as so many drafts of this one's. */
@@ -200,7 +201,7 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 		struct request *r = s->run[i];
 		int max = room(e, r);
 
-		if (max < 1 || r->n_draft)
+		if (max < 1 || r->n_draft || r->ending)
 			continue;
 		g->bid[n] = (struct draft_bid){ .share = share_of(e, r, k), .first_ns = first_ns(e, r, k), .max = max,
 		                                .n = max };
@@ -231,8 +232,24 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 	return n_ask;
 }
 
-void draft_guess(struct draft_ask *a, float *logits)
+bool draft_own(struct draft_ask *a, void (*fn)(void *arg), void *arg)
 {
+	if (a->broken || !fault_guard(fn, arg)) {
+		a->broken = true;
+		a->max = a->n;
+	}
+	return !a->broken;
+}
+
+struct guess {
+	struct draft_ask *a;
+	float *logits;
+};
+
+static void guess(void *arg)
+{
+	struct draft_ask *a = ((struct guess *)arg)->a;
+	float *logits = ((struct guess *)arg)->logits;
 	struct sampler *s = a->seq.sampler;
 	struct mask_source *m = a->seq.mask;
 	int32_t token;
@@ -250,15 +267,22 @@ void draft_guess(struct draft_ask *a, float *logits)
 	}
 }
 
-/* Drafts up to the first that the mask forbids, or that makes the answer whole. */
-static int legal(struct mask_source *m, const struct draft_ask *a)
+void draft_guess(struct draft_ask *a, float *logits)
 {
+	draft_own(a, guess, &(struct guess){ a, logits });
+}
+
+/* Drafts up to the first that the mask forbids, or that makes the answer whole. */
+static void legal(void *arg)
+{
+	struct draft_ask *a = arg;
+	struct mask_source *m = a->seq.mask;
 	int n = 0;
 
 	if (a->masked)
 		m->ops->rollback(m, a->masked);
 	if (!m || a->masked)
-		return a->n;
+		return;
 	for (; n < a->n; n++) {
 		const uint32_t *mask = m->ops->mask(m);
 		uint32_t token = (uint32_t)a->out[n];
@@ -273,7 +297,7 @@ static int legal(struct mask_source *m, const struct draft_ask *a)
 	}
 	if (n)
 		m->ops->rollback(m, n);
-	return n;
+	a->n = n;
 }
 
 /* So many tokens took so long. */
@@ -301,7 +325,11 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 		if (!g->ask[i].n)
 			r->tries[k].idle = r->tries[k].wait;    /* nothing was learned of it: again in the next step */
 		g->ask[i].n = sound(r, r->draft, g->ask[i].n);
-		r->n_draft = legal(r->mask, &g->ask[i]);
+		if (!draft_own(&g->ask[i], legal, &g->ask[i])) {
+			request_break(r);
+			continue;
+		}
+		r->n_draft = g->ask[i].n;
 		r->draft_by = k;
 		deal->rows += r->n_draft;
 		for (int j = 0; j < r->n_draft; j++)
@@ -352,6 +380,9 @@ void draft_propose(struct engine *e)
 		d->ops->propose(d, g->ask, n);
 		receive(e, k, n, &deal, engine_now(e) - began);
 	}
+	for (int i = s->n_run - 1; i >= 0; i--)
+		if (s->run[i]->ending)
+			engine_finish(e, s->run[i]);
 }
 
 void draft_timed(struct engine *e, int64_t ns)

@@ -52,12 +52,17 @@ struct draft_ask {
 	int n;                          /* filled: 0 to max */
 	int caught;                     /* filled: tokens of the sequence that were computed first */
 	int masked;                     /* of these seq.mask has accepted so many; the engine takes them back */
+	bool broken;                    /* by a fault in what is its request's alone, which ends for it */
 };
 
 /* For drafters that have logits: the next of a->out, picked as the model's will be,
  * with the same noise and among the tokens that may come; or, when nothing can be
  * picked, no more (a->max is lowered).  logits are spoiled. */
 void draft_guess(struct draft_ask *a, float *logits);
+/* Calls fn(arg), which touches nothing but a and what is kept for its sequence alone.
+ * False: a fault broke it off; a takes no more drafts, and what is kept must be
+ * forgotten unlooked at. */
+bool draft_own(struct draft_ask *a, void (*fn)(void *arg), void *arg);
 
 /* Rows of a step that stay: those of the sequence's positions seq.pos - n to seq.pos. */
 struct draft_run {

@@ -67,15 +67,17 @@ static void grams_reach(struct grams *g, const int32_t *tok, int n)
 	}
 }
 
+/* What may fail comes first and leaves it as it was. */
 static void grams_grow(struct grams *g, const int32_t *tok, int n)
 {
-	int had = g->n;
+	int had = g->n, cap = n < 1024 ? 2048 : 2 * n, bits = 11;
 
-	g->cap = n < 1024 ? 2048 : 2 * n;
-	for (g->bits = 11; 1 << g->bits < g->cap; g->bits++)
-		;
-	g->head = xrealloc(g->head, sizeof(*g->head) << g->bits);
-	g->prev = xrealloc(g->prev, size_mul((size_t)g->cap, sizeof(*g->prev)));
+	while (1 << bits < cap)
+		bits++;
+	g->head = xrealloc(g->head, sizeof(*g->head) << bits);
+	g->prev = xrealloc(g->prev, size_mul((size_t)cap, sizeof(*g->prev)));
+	g->cap = cap;
+	g->bits = bits;
 	grams_clear(g);
 	grams_reach(g, tok, had);
 }
@@ -128,8 +130,15 @@ static bool shares(const struct draft_seq *s)
 	return !s->secret && !*s->salt;
 }
 
-static void propose_one(struct ngram *g, struct draft_ask *ask)
+struct proposal {
+	struct ngram *g;
+	struct draft_ask *ask;
+};
+
+static void propose_one(void *arg)
 {
+	struct ngram *g = ((struct proposal *)arg)->g;
+	struct draft_ask *ask = ((struct proposal *)arg)->ask;
 	const struct draft_seq *s = &ask->seq;
 	struct seq *own = &g->seq[s->slot];
 	const int32_t *last = s->tok + s->n_tok - 1, *from = s->tok;
@@ -168,8 +177,11 @@ static void propose_one(struct ngram *g, struct draft_ask *ask)
 
 static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 {
+	struct ngram *g = (struct ngram *)d;
+
 	for (int i = 0; i < n_ask; i++)
-		propose_one((struct ngram *)d, &ask[i]);
+		if (!draft_own(&ask[i], propose_one, &(struct proposal){ g, &ask[i] }))
+			g->seq[ask[i].seq.slot].id = 0;
 }
 
 /* What was known before is in the text already. */

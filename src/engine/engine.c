@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "engine/core.h"
 
@@ -24,6 +25,15 @@ void request_unref(struct request *r)
 	if (atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) > 1)
 		return;
 	outbox_fini(&r->out);
+	free(r->stop_token);
+	free(r->split);
+	free(r->salt);
+	place_plan_fini(&r->plan);
+	free(r->tok);
+	if (r->broken) {
+		request_give_up(r);
+		return;
+	}
 	sampler_fini(&r->sampler);
 	lead_fini(&r->lead);
 	if (r->mask)
@@ -36,11 +46,6 @@ void request_unref(struct request *r)
 	buf_fini(&r->piece);
 	buf_fini(&r->shown);
 	free(r->text_end);
-	free(r->stop_token);
-	free(r->split);
-	free(r->salt);
-	place_plan_fini(&r->plan);
-	free(r->tok);
 	free(r);
 }
 
@@ -170,7 +175,7 @@ static int enqueue(struct engine *e, struct request *r, const struct ask *a, str
 	int rc = 0;
 
 	*why = (struct refusal){ .limit = LIMIT_NONE };
-	pthread_mutex_lock(&e->lock);
+	fault_lock(&e->lock);
 	if (e->closing || e->draining)
 		rc = err_set(err, E_GONE, "the engine is closing");
 	else if (!has_work(e))
@@ -187,7 +192,7 @@ static int enqueue(struct engine *e, struct request *r, const struct ask *a, str
 	} else {
 		e->refused[why->limit] += why->limit != LIMIT_NONE;
 	}
-	pthread_mutex_unlock(&e->lock);
+	fault_unlock(&e->lock);
 	return rc;
 }
 
@@ -336,6 +341,20 @@ static enum request_stage stage_of(const struct request *r)
 	return r->t_first ? STAGE_DECODE : STAGE_PREFILL;
 }
 
+struct flush {
+	struct request *r;
+	struct event *ev;
+};
+
+/* The text that is left, and room for it with the reader. */
+static void flush(void *arg)
+{
+	const struct flush *f = arg;
+
+	verify_flush(f->r, f->ev);
+	outbox_room(&f->r->out, f->ev->n_text);
+}
+
 void engine_finish(struct engine *e, struct request *r)
 {
 	struct event ev = { .kind = EV_DONE };
@@ -357,7 +376,8 @@ void engine_finish(struct engine *e, struct request *r)
 	r->client = NULL;
 	if (r->started)
 		e->hold_ns += ((double)(now - r->t_start) - e->hold_ns) / 16;   /* of some sixteen requests */
-	verify_flush(r, &ev);
+	if (!request_guard(r, flush, &(struct flush){ r, &ev }))
+		ev.n_text = 0;
 	ev.finish = r->finish;
 	ev.stop_text = r->stop_text;
 	ev.n_prompt = r->n_prompt;

@@ -163,7 +163,7 @@ struct event {
 	int64_t queue_ns, prefill_ns, decode_ns;
 	enum request_stage stage;               /* DONE: where it ended */
 	int n_preempted;                /* DONE: times it gave way */
-	struct err err;                 /* DONE with FINISH_ERROR */
+	struct err err;                 /* DONE with FINISH_ERROR; E_FAULT: by a fault in the program */
 };
 
 /* Bytes of work memory and logits that an engine so opened takes; the model may
@@ -209,7 +209,8 @@ struct prefix_spot {
 	int n;
 };
 /* fn is called on the engine's thread for every node, parents first; what item
- * points to is valid during the call. */
+ * points to is valid during the call.  E_FAULT: one call of fn was broken off
+ * (base/fault.h), what it was making is half made. */
 int engine_prefix_walk(struct engine *e, void (*fn)(void *arg, const struct prefix_item *item), void *arg);
 /* Drops the node and all below it; id 0 and n 0: all under the salt, or with salt
  * NULL everything.  dropped: how many states went, 0 when there is no such place. */

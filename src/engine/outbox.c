@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 
 /* A token that waits; n_top alternatives follow it. */
 struct waiting {
@@ -40,16 +41,15 @@ static bool waits(const struct outbox *o)
 	return o->start_waits || o->progress_waits || o->n || o->done_waits;
 }
 
-/* Appends.  What was taken is cut off when it is most of the buffer, so a reader
- * that stays one event behind for ever costs no memory. */
-static void append(struct buf *b, size_t *head, const void *p, size_t n)
+/* Room for n more.  What was taken is cut off when it is most of the buffer, so a
+ * reader that stays one event behind for ever costs no memory. */
+static void room(struct buf *b, size_t *head, size_t n)
 {
 	if (*head && *head >= b->n - *head) {
 		buf_drop(b, *head);
 		*head = 0;
 	}
-	if (n)
-		buf_put(b, p, n);
+	buf_reserve(b, n);
 }
 
 static void skip(struct buf *b, size_t *head, size_t n)
@@ -61,56 +61,84 @@ static void skip(struct buf *b, size_t *head, size_t n)
 	}
 }
 
-static void text_put(struct outbox *o, const char *p, size_t n) { append(&o->text, &o->text_head, p, n); }
-
+/* Room first: that is what may fail, and then nothing was put. */
 static void token_put(struct outbox *o, const struct event *ev)
 {
 	const struct pick *p = &ev->pick;
 	struct waiting w = { ev->token, p->logprob, (uint32_t)ev->n_text, p->n_top > 0 ? p->n_top : 0 };
+	size_t top = (size_t)w.n_top * sizeof(p->top[0]);
 
-	append(&o->token, &o->token_head, &w, sizeof(w));
-	if (w.n_top)
-		buf_put(&o->token, p->top, (size_t)w.n_top * sizeof(p->top[0]));
+	room(&o->token, &o->token_head, sizeof(w) + top);
+	room(&o->text, &o->text_head, ev->n_text);
+	buf_put(&o->token, &w, sizeof(w));
+	buf_put(&o->token, p->top, top);
+	buf_put(&o->text, ev->text, ev->n_text);
 	o->n++;
-	text_put(o, ev->text, ev->n_text);
 }
 
+struct put {
+	struct outbox *o;
+	const struct event *ev;
+};
+
+static void put(void *arg)
+{
+	const struct put *a = arg;
+	struct outbox *o = a->o;
+	const struct event *ev = a->ev;
+
+	switch (ev->kind) {
+	case EV_START:
+		o->start = *ev;
+		o->start_waits = true;
+		break;
+	case EV_PROGRESS:
+		o->progress = *ev;
+		o->progress_waits = true;
+		break;
+	case EV_TOKEN:
+		token_put(o, ev);
+		break;
+	case EV_DONE:
+		room(&o->text, &o->text_head, ev->n_text);
+		buf_put(&o->text, ev->text, ev->n_text);
+		o->done = *ev;
+		o->done_waits = true;
+		break;
+	}
+}
+
+/* The reader's wake-up touches what requests share, so it is outside the guard. */
 void outbox_put(struct outbox *o, const struct event *ev)
 {
-	pthread_mutex_lock(&o->lock);
+	struct put a = { o, ev };
+	bool whole = true;
+
+	fault_lock(&o->lock);
 	if (!o->left) {
 		bool first = !waits(o);
 
-		switch (ev->kind) {
-		case EV_START:
-			o->start = *ev;
-			o->start_waits = true;
-			break;
-		case EV_PROGRESS:
-			o->progress = *ev;
-			o->progress_waits = true;
-			break;
-		case EV_TOKEN:
-			token_put(o, ev);
-			break;
-		case EV_DONE:
-			o->done = *ev;
-			o->done_waits = true;
-			text_put(o, ev->text, ev->n_text);
-			break;
-		}
-		if (first) {
+		whole = fault_guard(put, &a);
+		if (whole && first) {
 			pthread_cond_signal(&o->more);
 			if (o->notify)
 				o->notify(o->notify_arg);
 		}
 	}
-	pthread_mutex_unlock(&o->lock);
+	fault_unlock(&o->lock);
+	if (!whole)
+		abort();
+}
+
+/* There is room for it in `taken`: made before anything is taken, since it may fail. */
+static void text_room(struct outbox *o, size_t n)
+{
+	buf_reset(&o->taken);
+	buf_reserve(&o->taken, n);
 }
 
 static void text_take(struct outbox *o, struct event *ev, size_t n)
 {
-	buf_reset(&o->taken);
 	buf_put(&o->taken, o->text.p + o->text_head, n);
 	skip(&o->text, &o->text_head, n);
 	ev->text = o->taken.p;
@@ -123,6 +151,7 @@ static void token_take(struct outbox *o, struct event *ev)
 	size_t top;
 
 	memcpy(&w, o->token.p + o->token_head, sizeof(w));
+	text_room(o, w.n_text);
 	top = (size_t)w.n_top * sizeof(ev->pick.top[0]);
 	memset(ev, 0, sizeof(*ev));
 	ev->kind = EV_TOKEN;
@@ -146,6 +175,7 @@ static void take(struct outbox *o, struct event *ev)
 	} else if (o->n) {
 		token_take(o, ev);
 	} else {
+		text_room(o, o->done.n_text);
 		*ev = o->done;
 		o->done_waits = false;
 		o->over = true;
@@ -153,27 +183,56 @@ static void take(struct outbox *o, struct event *ev)
 	}
 }
 
+struct wish {
+	struct outbox *o;
+	size_t n_text;
+};
+
+static void grant(void *arg)
+{
+	const struct wish *w = arg;
+
+	if (!w->o->left)
+		buf_reserve(&w->o->text, w->n_text);
+}
+
+void outbox_room(struct outbox *o, size_t n_text)
+{
+	fault_locked(&o->lock, grant, &(struct wish){ o, n_text });
+}
+
+struct taking {
+	struct outbox *o;
+	struct event *ev;
+	bool wait, got;
+};
+
+static void take_next(void *arg)
+{
+	struct taking *t = arg;
+	struct outbox *o = t->o;
+
+	if (o->over)
+		return;
+	while (t->wait && !waits(o))
+		pthread_cond_wait(&o->more, &o->lock);
+	t->got = waits(o);
+	if (t->got)
+		take(o, t->ev);
+}
+
 int outbox_take(struct outbox *o, struct event *ev, bool wait)
 {
-	int got = 0;
+	struct taking t = { o, ev, wait, false };
 
-	pthread_mutex_lock(&o->lock);
-	if (!o->over) {
-		while (wait && !waits(o))
-			pthread_cond_wait(&o->more, &o->lock);
-		if (waits(o)) {
-			take(o, ev);
-			got = 1;
-		}
-	}
-	pthread_mutex_unlock(&o->lock);
-	return got;
+	fault_locked(&o->lock, take_next, &t);
+	return t.got;
 }
 
 void outbox_leave(struct outbox *o)
 {
-	pthread_mutex_lock(&o->lock);
+	fault_lock(&o->lock);
 	o->left = true;
 	o->notify = NULL;
-	pthread_mutex_unlock(&o->lock);
+	fault_unlock(&o->lock);
 }

@@ -40,8 +40,11 @@ void outbox_init(struct outbox *o, void (*notify)(void *), void *arg);
 void outbox_fini(struct outbox *o);
 
 /* Engine's thread.  Texts are copied.  notify is called when the box was empty,
- * with the box locked: so it never comes after outbox_leave. */
+ * with the box locked: so it never comes after outbox_leave.  Where a fault breaks it
+ * off (fault.h) nothing was put. */
 void outbox_put(struct outbox *o, const struct event *ev);
+/* So much text of the next event can be put without asking for memory. */
+void outbox_room(struct outbox *o, size_t n_text);
 
 /* The reader.  1 and *ev, or 0: nothing waits (wait: DONE was taken before). */
 int outbox_take(struct outbox *o, struct event *ev, bool wait);

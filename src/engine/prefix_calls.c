@@ -3,6 +3,7 @@
  * two steps. */
 #include <string.h>
 
+#include "base/fault.h"
 #include "engine/core.h"
 
 struct command {
@@ -78,9 +79,30 @@ static struct prefix_node *find(struct engine *e, const struct prefix_spot *s)
 	return prefix_at(&e->prefix, s->id, s->salt, s->tok, s->n);
 }
 
+struct sight {
+	struct command *c;
+	const struct prefix_item *item;
+};
+
+static void look(void *arg)
+{
+	const struct sight *s = arg;
+
+	s->c->fn(s->c->arg, s->item);
+}
+
+/* What the caller does with an item is its own affair, a fault in it too. */
+static void show(void *arg, const struct prefix_item *item)
+{
+	struct command *c = arg;
+
+	if (!c->rc && !fault_guard(look, &(struct sight){ c, item }))
+		c->rc = err_set(c->err, E_FAULT, "a fault in the server ended this request");
+}
+
 static void run_walk(struct engine *e, struct command *c)
 {
-	prefix_walk(&e->prefix, engine_now(e), c->fn, c->arg);
+	prefix_walk(&e->prefix, engine_now(e), show, c);
 }
 
 static void run_drop(struct engine *e, struct command *c)

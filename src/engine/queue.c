@@ -134,8 +134,10 @@ int queue_enter(struct queue *q, uint64_t key, int n, int64_t left_ns, struct cl
 	if (rc)
 		return rc;
 	if (!c) {
-		c = xcalloc(1, sizeof(*c));
-		c->key = key;
+		c = try_malloc(sizeof(*c));
+		if (!c)
+			return err_set(err, E_FULL, "no memory to remember one more client");
+		*c = (struct client){ .key = key };
 		c->chain = *bucket;
 		*bucket = c;
 		c->next = q->clients;

@@ -92,8 +92,8 @@ static void take_token(struct engine *e, struct request *r, const struct pick *p
 		verify_end(r, FINISH_LENGTH);
 	ev.text = r->shown.p;
 	ev.n_text = r->shown.n;
-	e->stats.output_tokens++;
 	outbox_put(&r->out, &ev);
+	e->stats.output_tokens++;
 }
 
 /* The next token, whose place is pos: the one that the answer is made to say, or
@@ -114,14 +114,46 @@ static int pick_token(struct engine *e, struct request *r, float *row, int pos, 
 	return rc;
 }
 
+struct look {
+	struct engine *e;
+	struct batch_item *it;
+	int i;          /* row of the item's with logits; e->row holds them */
+};
+
+/* One row's logits: whoever wants to see them does, and if they are of the answer's
+ * last token the next is picked. */
+static void look(void *arg)
+{
+	const struct look *l = arg;
+	struct engine *e = l->e;
+	struct request *r = l->it->req;
+	int row = e->batch.logit_row[l->it->logit + l->i], pos = e->batch.pos[row];
+	struct pick pick;
+
+	if (r->on_logits && pos >= r->reported) {
+		r->on_logits(r->on_logits_arg, pos, e->row, e->m->shape.vocab);
+		r->reported = pos + 1;
+	}
+	if (pos != r->n_tok - 1 || !r->out_max)
+		return;
+	if (r->mask)
+		r->sampler.mask = r->mask->ops->mask(r->mask);
+	/* The new token's place is pos + 1. */
+	if (pick_token(e, r, e->row, pos + 1, &pick)) {
+		verify_end(r, FINISH_ERROR);
+		return;
+	}
+	if (l->i + 1 < l->it->n_logit && rng_uniform(PRETEND, r->age, (uint64_t)pos) < e->opts.draft_pretend)
+		pick.token = e->batch.tok[row + 1];
+	take_token(e, r, &pick);
+}
+
 int verify(struct engine *e, struct batch_item *it)
 {
 	struct request *r = it->req;
 	const struct span *span = &e->batch.span[it - e->batch.item];
 	struct backend *be = e->m->be;
 	size_t vocab = (size_t)e->m->shape.vocab;
-	struct pick pick;
-
 	int keep = span->n - span->n_draft;
 
 	if (r->n_tok == r->n_prompt && span->pos + keep > r->progress) {
@@ -130,29 +162,18 @@ int verify(struct engine *e, struct batch_item *it)
 		                                     .total = r->n_prompt });
 	}
 	for (int i = 0; i < it->n_logit; i++) {
-		int row = e->batch.logit_row[it->logit + i], pos = e->batch.pos[row];
+		int row = e->batch.logit_row[it->logit + i], pos = e->batch.pos[row], n_tok = r->n_tok;
 
 		if (r->ending || pos >= r->n_tok || e->batch.tok[row] != r->tok[pos])
 			break;          /* a draft that is not part of the answer, and what follows it */
 		if (pos - span->pos >= keep)
 			keep = pos - span->pos + 1;
 		be->ops->read(be, e->row, e->pass.logits + (size_t)(it->logit + i) * vocab, vocab * sizeof(float));
-		if (r->on_logits && pos >= r->reported) {
-			r->on_logits(r->on_logits_arg, pos, e->row, (int)vocab);
-			r->reported = pos + 1;
-		}
-		if (pos != r->n_tok - 1 || !r->out_max)
+		if (request_guard(r, look, &(struct look){ e, it, i }))
 			continue;
-		if (r->mask)
-			r->sampler.mask = r->mask->ops->mask(r->mask);
-		/* The new token's place is pos + 1. */
-		if (pick_token(e, r, e->row, pos + 1, &pick)) {
-			verify_end(r, FINISH_ERROR);
-			break;
-		}
-		if (i + 1 < it->n_logit && rng_uniform(PRETEND, r->age, (uint64_t)pos) < e->opts.draft_pretend)
-			pick.token = e->batch.tok[row + 1];
-		take_token(e, r, &pick);
+		/* As if the row had not been looked at; the scratch is everybody's. */
+		r->n_tok = n_tok;
+		memset(e->only, 0, (vocab / 32 + 1) * sizeof(*e->only));
 	}
 	return keep;
 }

@@ -50,6 +50,7 @@ static void tree_prep(struct exchange *x)
 {
 	struct tree *t = xcalloc(1, sizeof *t);
 	struct engine_stats e;
+	int rc;
 
 	x->work = t;
 	buf_init(&t->out);
@@ -57,7 +58,10 @@ static void tree_prep(struct exchange *x)
 	buf_printf(&t->out, "{\"object\":\"cache\",\"bytes\":%zu,\"bytes_max\":%zu,\"states\":%d,\"hits\":%lld,"
 	           "\"evicted\":%lld,\"nodes\":[", e.prefix_bytes, e.prefix_bytes_max, e.prefix_entries,
 	           (long long)e.prefix_hits, (long long)e.prefix_evicted);
-	if (engine_prefix_walk(x->srv->served.engine, put_node, t))
+	rc = engine_prefix_walk(x->srv->served.engine, put_node, t);
+	if (rc == E_FAULT)
+		abort();        /* what was this request's own fault there is so here */
+	if (rc)
 		gone(&x->problem);
 	buf_puts(&t->out, "]}\n");
 }

@@ -423,6 +423,10 @@ static void fail(struct generation *g, const struct err *err)
 		account(g, "cancelled");
 		g->x->cause = CAUSE_DEADLINE;
 		exchange_cancelled(g->x, stage_of(g));
+	} else if (err->code == E_FAULT) {
+		problem_set(&p, 500, "internal_error", NULL, "%s", err->msg);
+		g->x->srv->metrics.faults++;
+		account(g, "error");
 	} else {
 		problem_set(&p, err->code == E_GONE ? 503 : 500, NULL, NULL, "%s", err->msg);
 		account(g, "error");

@@ -24,7 +24,7 @@
 #include "stub_engine.h"
 #include "text/detok.h"
 
-enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE, BROKEN };
+enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE, BROKEN, FAULT };
 
 struct request {
 	struct engine *e;
@@ -128,6 +128,8 @@ static void end(struct request *r, enum finish why, const char *text, size_t n)
 
 	if (why == FINISH_ERROR && r->way == EXPIRE)
 		err_set(&ev.err, E_LATE, "the deadline passed");
+	else if (why == FINISH_ERROR && r->way == FAULT)
+		err_set(&ev.err, E_FAULT, "a fault in the server ended this request");
 	else if (why == FINISH_ERROR)
 		err_set(&ev.err, E_FORMAT, "the stub was told to fail");
 	r->over = true;
@@ -162,7 +164,7 @@ static void one_token(struct request *r)
 		buf_reset(&text);
 		detok_flush(&r->detok, &text);
 		end(r, r->answer.n ? FINISH_STOP : FINISH_LENGTH, text.p, text.n);
-	} else if ((r->way == FAIL || r->way == EXPIRE) && r->n_out == 3) {
+	} else if ((r->way == FAIL || r->way == EXPIRE || r->way == FAULT) && r->n_out == 3) {
 		end(r, FINISH_ERROR, "", 0);
 	}
 	buf_fini(&text);
@@ -300,7 +302,7 @@ static void fail_as_told(const char *text)
 int engine_submit(struct engine *e, const struct ask *a, struct request **out, struct err *err)
 {
 	static const struct { const char *word; enum way way; } ways[] = {
-		{ "queue", QUEUE }, { "prefill", PREFILL }, { "slow", SLOW }, { "fail", FAIL }, { "expire", EXPIRE }, { "broken", BROKEN },
+		{ "queue", QUEUE }, { "prefill", PREFILL }, { "slow", SLOW }, { "fail", FAIL }, { "expire", EXPIRE }, { "broken", BROKEN }, { "fault", FAULT },
 	};
 	struct request *r;
 	struct tokens answer;

@@ -192,6 +192,12 @@ class Faults(Test):
         self.assertEqual(c.head()[0], 200)
         self.assertNotIn(b"[DONE]", c.rest())
         c.close()
+        # On the engine's thread.
+        r = s.post(COMPLETIONS, {"prompt": "say fault", "max_tokens": 9})
+        self.assertEqual((r.status, r.error()["code"]), (500, "internal_error"))
+        r = s.post(COMPLETIONS, {"prompt": "say fault", "max_tokens": 9, "stream": True})
+        self.assertEqual(json.loads(r.text().split("\n\n")[-2][len("data: "):])["error"]["code"], "internal_error")
+        n += 2
         self.assertEqual(s.metrics()["weft_request_faults_total"], n + 2)
         self.assertIn(b'"finish_reason":"length"', other.until(b"[DONE]"))
         other.close()

@@ -1,0 +1,40 @@
+/* guard.c - faults on the engine's thread that end one request.
+ *
+ * Much of a step is work on one request's own data: what its logits are shown to,
+ * its mask, its sampler, text and outbox.  A fault there (fault.h) ends that request
+ * with an error; the step goes on and settles its rows like any.  What several share
+ * (scheduler, caches, prefix store, drafters) is outside: a fault there still ends
+ * the program. */
+#include <stdatomic.h>
+
+#include "base/fault.h"
+#include "engine/core.h"
+
+void request_break(struct request *r)
+{
+	r->broken = true;
+	r->n_draft = 0;
+	err_set(&r->err, E_FAULT, "a fault in the server ended this request");
+	verify_end(r, FINISH_ERROR);
+}
+
+bool request_guard(struct request *r, void (*fn)(void *arg), void *arg)
+{
+	if (r->broken)
+		return false;
+	if (fault_guard(fn, arg))
+		return true;
+	request_break(r);
+	return false;
+}
+
+/* Where their memory stays, so that who looks for what was lost by mistake does not
+ * find it. */
+static _Atomic(struct request *) given_up;
+
+void request_give_up(struct request *r)
+{
+	r->next = atomic_load(&given_up);
+	while (!atomic_compare_exchange_weak(&given_up, &r->next, r))
+		;
+}
