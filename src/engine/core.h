@@ -233,8 +233,6 @@ void sched_init(struct sched *s, int seqs_max);
 void sched_fini(struct engine *e);
 /* Takes it out of wherever it is; a running one's slot is closed. */
 void sched_remove(struct engine *e, struct request *r);
-/* Gives one that waits, and whose memory is kept, a slot if one is free, to look at it once more. */
-void sched_unpark(struct engine *e, struct request *r);
 /* Chooses the rows of this step, lets those join whose turn it is and reserves the
  * memory; preempts when nothing can move otherwise.  false: nobody runs. */
 bool sched_fill(struct engine *e);
@@ -272,7 +270,7 @@ bool reuse_waits(struct engine *e, struct request *r);
 int reuse_cut(struct engine *e, const struct request *r);
 /* r's rows are settled: keeps its state where a place was reached or passed. */
 void reuse_moved(struct engine *e, struct request *r);
-/* r ends, its slot still open. */
+/* r ends, its slot still open or its memory parked: what it computed is kept. */
 void reuse_end(struct engine *e, struct request *r);
 /* What would become of a prompt that came now. */
 void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok, int n, struct prefix_report *out);

@@ -362,9 +362,7 @@ void engine_finish(struct engine *e, struct request *r)
 
 	ev.stage = stage_of(r);
 	/* Also what was computed for one who left: he may come again. */
-	if (r->slot < 0 && r->park.pos && !e->ending)
-		sched_unpark(e, r);
-	if (r->slot >= 0 && !e->ending)
+	if ((r->slot >= 0 || r->park.pos) && !e->ending)
 		reuse_end(e, r);
 	if (r->slot >= 0 && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH))
 		draft_learn(e, r);

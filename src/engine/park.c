@@ -128,16 +128,28 @@ static bool read_back(struct engine *e, struct park *k)
 	return false;
 }
 
-int park_restore(struct engine *e, struct request *r)
+bool park_take(struct engine *e, struct request *r, struct snaps *out)
 {
 	struct park *k = &r->park;
-	int pos = 0;
+	bool have = k->pos && (k->snaps.n || read_back(e, k));
 
-	if (k->pos && (k->snaps.n || read_back(e, k))) {
-		pos = k->pos;
-		if (caches_restore(&e->m->caches, r->slot, &k->snaps, pos))
-			pos = 0;
+	if (have) {
+		*out = k->snaps;
+		k->snaps = (struct snaps){ 0 };
 	}
 	park_drop(e, r);
+	return have;
+}
+
+int park_restore(struct engine *e, struct request *r)
+{
+	struct snaps snaps;
+	int pos = 0;
+
+	if (!park_take(e, r, &snaps))
+		return 0;
+	if (!caches_restore(&e->m->caches, r->slot, &snaps, snaps.pos))
+		pos = snaps.pos;
+	snaps_drop(&snaps);
 	return pos;
 }

@@ -32,6 +32,9 @@ bool park_keep(struct engine *e, struct request *r);
 void park_out(struct engine *e, struct request *r);
 /* Moves the youngest's out.  false: nobody's was in place. */
 bool park_any_out(struct engine *e);
+/* Hands over what was kept, moved in again if need be.  false: there was nothing, or
+ * memory is short; nothing is kept then. */
+bool park_take(struct engine *e, struct request *r, struct snaps *out);
 /* Restores into r's slot, which is closed, and lets go of what was kept; the
  * position, or 0 when nothing was or memory is short. */
 int park_restore(struct engine *e, struct request *r);

@@ -717,9 +717,25 @@ bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *
 	return e != NULL;
 }
 
-bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n)
+bool prefix_give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
 {
 	struct prefix_node *e;
+
+	if (!p->bytes_max || covered(p, key->salt, tok, n)) {
+		snaps_drop(snaps);
+		return p->bytes_max;
+	}
+	e = hang(p, key, tok, n, snaps);
+	if (!e)
+		return false;
+	if (p->tier)
+		p->tier->kept(p->tier, e->tree->salt, tok, n);
+	prefix_trim(p);
+	return true;
+}
+
+bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n)
+{
 	struct snaps snaps;
 
 	if (!p->bytes_max || n < 1)
@@ -731,13 +747,7 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 			prefix_note(p, key, tok, n);
 			return false;
 		}
-	e = hang(p, key, tok, n, &snaps);
-	if (!e)
-		return false;
-	if (p->tier)
-		p->tier->kept(p->tier, e->tree->salt, tok, n);
-	prefix_trim(p);
-	return true;
+	return prefix_give(p, key, tok, n, &snaps);
 }
 
 const struct snaps *prefix_snaps(const struct prefix *p, const char *salt, const int32_t *tok, int n)

@@ -85,6 +85,8 @@ struct prefix_key {
 /* Keeps tok[0..n), at whose end the slot stands.  False: nothing was kept, the
  * budget or memory being too small; true also when it was there. */
 bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n);
+/* The same of snapshots that were captured before, at the end of tok[0..n); taken over. */
+bool prefix_give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps);
 /* Hangs a state that was read (caches_read) in at the end of tok[0..n); snaps are the
  * tree's from then on.  False: it does not fit, or there is one; they are dropped. */
 bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps);

@@ -189,10 +189,17 @@ void reuse_moved(struct engine *e, struct request *r)
  * back to its end, if they can. */
 void reuse_end(struct engine *e, struct request *r)
 {
-	struct prefix_key key = key_of(e, r, r->finish == FINISH_CANCEL ? PLACE_LEFT : PLACE_END);
+	bool left = r->finish == FINISH_CANCEL || (r->finish == FINISH_ERROR && r->err.code == E_LATE);
+	struct prefix_key key = key_of(e, r, left ? PLACE_LEFT : PLACE_END);
+	struct snaps snaps;
 
-	if (!uses_store(e, r) || r->finish == FINISH_ERROR)
+	if (!uses_store(e, r) || (r->finish == FINISH_ERROR && !left))
 		return;
+	if (r->slot < 0) {
+		if (r->park.pos > r->kept_at && park_take(e, r, &snaps))
+			prefix_give(&e->prefix, &key, r->tok, snaps.pos, &snaps);
+		return;
+	}
 	if (r->end_pos && r->end_pos < r->pos)
 		r->pos = caches_rewind(&e->m->caches, r->slot, r->pos, r->end_pos);
 	if (r->pos > r->kept_at)

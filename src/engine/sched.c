@@ -132,12 +132,6 @@ static void enter(struct engine *e, struct request *r)
 	s->n_run++;
 }
 
-void sched_unpark(struct engine *e, struct request *r)
-{
-	if (e->sched.n_free)
-		enter(e, r);
-}
-
 /* Gives the request a slot and what is already known of its tokens. */
 static void start(struct engine *e, struct request *r)
 {
