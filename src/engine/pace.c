@@ -67,8 +67,12 @@ void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns)
 		return;
 	if (y < ns / 50)
 		y = ns / 50;
+	/* Where rows cost more for what is before them steps are small, and after many of
+	 * them nobody knows what a row costs at a beginning.  A prompt's last rows say nothing. */
 	if (n > p->most)
 		p->most = n;
+	else if (n >= p->most / 8)
+		p->most -= (p->most - n) / 8;
 	p->nn = FADE * p->nn + (double)n * n;
 	p->nm = FADE * p->nm + n * m;
 	p->mm = FADE * p->mm + m * m;

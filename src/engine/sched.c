@@ -335,12 +335,22 @@ static int chunk(struct engine *e, const struct request *r, int room, int left, 
 	return n <= left ? n : 0;
 }
 
+/* Does r's prompt, short and of one who came anew, end with its next n rows?  Then the
+ * step is not made longer by what ends no prompt: alone r had its first token sooner.
+ * Where newcomers are many, others would lose by it. */
+static bool ends_soon(const struct sched *s, const struct request *r, int n)
+{
+	return n == r->n_tok - r->pos && !r->t_first && r->n_prompt <= FAIR_QUANTUM && r->client->fresh &&
+	       s->fair.favour < FAIR_QUANTUM;
+}
+
 /* Chooses prompts for `room` rows, lets those join that are chosen. */
 static void choose(struct engine *e, int room, bool decoding)
 {
 	struct sched *s = &e->sched;
 	double share = 1;       /* of the step's time for prompts */
-	int left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
+	bool quick = false;     /* one that ends soon is among them */
+	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
 	struct request *r;
 
 	s->n_pick = 0;
@@ -363,10 +373,17 @@ static void choose(struct engine *e, int room, bool decoding)
 		r->skip = s->round;
 		if (!n)
 			continue;
+		if (quick && !ends_soon(s, r, n)) {
+			spared = spared ? spared : n;
+			continue;
+		}
+		quick |= ends_soon(s, r, n);
 		share -= (double)n / most;
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };
 	}
+	/* What others could have had of the step they are owed as if newcomers had had it. */
+	s->fair.favour += spared;
 }
 
 static int count_decoding(const struct sched *s)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "engine/pace.h"
 #include "lives.h"
 #include "toy.h"
 
@@ -698,6 +699,28 @@ static void test_gap_slow(void)
 	world_close(&w);
 }
 
+/* Long at the far end of a prompt nobody can tell what a row costs from what those before
+ * it do, the less while the answers' own steps grow; at the beginning of the next the
+ * gap is kept all the same. */
+static void test_gap_deep(void)
+{
+	struct pace p;
+	uint64_t s = 0;
+	int pos = 0, rows;
+
+	pace_init(&p, 100);
+	for (int i = 0; i < 20; i++)
+		pace_learn(&p, 8, 0, 0, 40. * MS);
+	for (int i = 0; pos < 18000; i++) {
+		rows = pace_rows(&p, true, pos);
+		pace_learn(&p, 8, rows, pos + rows / 2.0, (40 + i * 0.02 + rows * (1 + 40e-6 * (pos + rows / 2.0)))
+		           * (0.95 + 1e-4 * (double)dice(&s, 1000)) * MS);
+		pos += rows;
+	}
+	rows = pace_rows(&p, true, 0);
+	CHECK(40 + rows <= 110, "%d rows after steps at position %d", rows, pos);
+}
+
 /* Chunks of an asked-for size beside answers that leave no room for it; prompts
  * beside answers that leave no room at all. */
 static void test_full_steps(void)
@@ -967,6 +990,7 @@ int main(void)
 {
 	test_gap();
 	test_gap_slow();
+	test_gap_deep();
 	test_full_steps();
 	test_logit_rows();
 	test_short_beside_hog();
