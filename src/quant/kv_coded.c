@@ -340,11 +340,12 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const uint
 		}
 	}
 	if (R == 4 && Q == 4) {
-		v16 all = sums_16(f);
+		float all[16];  /* of query j from 4 j on */
 
+		_mm512_storeu_ps(all, sums_16(f));
 #pragma GCC unroll 4
 		for (int j = 0; j < 4; j++) {
-			__m128 four = _mm_mul_ps(_mm512_extractf32x4_ps(all, j),
+			__m128 four = _mm_mul_ps(_mm_loadu_ps(all + 4 * (size_t)j),
 			                         _mm_set1_ps(query_head(q + (size_t)j * q_bytes, dim)->scale));
 
 			_mm_storeu_ps(out + (size_t)j * ld, four);
