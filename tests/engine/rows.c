@@ -40,3 +40,26 @@ struct prefix_report rows_ask(struct engine *e, const int32_t *tok, int n, struc
 	CHECK(report.resumed >= 0, "no end");
 	return report;
 }
+
+struct bytes {
+	struct sink sink;
+	struct buf buf;
+};
+
+static int put(struct sink *s, const void *p, size_t n)
+{
+	buf_put(&((struct bytes *)s)->buf, p, n);
+	return 0;
+}
+
+void caches_bytes(struct caches *caches, int slot, int pos, struct buf *out)
+{
+	struct bytes b = { .sink = { put } };
+	struct snaps snaps;
+
+	CHECK(!caches_capture(caches, slot, pos, &snaps), "no room to look");
+	buf_init(&b.buf);
+	CHECK(!snaps_write(&snaps, &b.sink), "write");
+	snaps_drop(&snaps);
+	*out = b.buf;
+}

@@ -1,8 +1,11 @@
-/* rows.h - one prompt through an engine, and the logits of its last positions. */
+/* rows.h - one prompt through an engine, and the logits of its last positions; what
+ * caches hold. */
 #ifndef TESTS_ENGINE_ROWS_H
 #define TESTS_ENGINE_ROWS_H
 
 #include "../check.h"
+#include "base/buf.h"
+#include "cache/cache.h"
 #include "engine/engine.h"
 
 struct rows {
@@ -15,5 +18,9 @@ struct rows {
 /* Runs tok[0..n) by hand, without an answer; rows NULL: no logits are asked for.
  * Aborts when it does not end as it should. */
 struct prefix_report rows_ask(struct engine *e, const int32_t *tok, int n, struct rows *rows);
+
+/* All that the caches hold of the slot, which stands at pos, as it would be written to
+ * disk.  *out is the caller's to end. */
+void caches_bytes(struct caches *caches, int slot, int pos, struct buf *out);
 
 #endif

@@ -10,6 +10,7 @@
 #include "engine/core.h"
 #include "guess.h"
 #include "lives.h"
+#include "rows.h"
 #include "toy.h"
 
 static struct tokenizer *tok;
@@ -79,30 +80,6 @@ static void submit(struct life *l, struct rig *g)
 
 /* ---- what the caches hold ---- */
 
-struct bytes {
-	struct sink sink;
-	struct buf buf;
-};
-
-static int put(struct sink *s, const void *p, size_t n)
-{
-	buf_put(&((struct bytes *)s)->buf, p, n);
-	return 0;
-}
-
-/* Everything that the caches hold of r, as it would be written to disk. */
-static void caches_bytes(struct rig *g, const struct request *r, struct buf *out)
-{
-	struct bytes b = { .sink = { put } };
-	struct snaps snaps;
-
-	CHECK(!caches_capture(&g->m->caches, r->slot, r->pos, &snaps), "no room to look");
-	buf_init(&b.buf);
-	CHECK(!snaps_write(&snaps, &b.sink), "write");
-	snaps_drop(&snaps);
-	*out = b.buf;
-}
-
 /* Plain decoding, step by step: what the caches held at each position. */
 struct record {
 	struct life l;
@@ -127,7 +104,7 @@ static int64_t run(struct life *l, struct rig *g, struct record *rec, bool first
 		caches_check(&g->m->caches);
 		if (!s->n_run || s->run[0]->pos == 0)
 			continue;
-		caches_bytes(g, s->run[0], &now);
+		caches_bytes(&g->m->caches, s->run[0]->slot, s->run[0]->pos, &now);
 		if (first) {
 			rec->at[s->run[0]->pos] = now;
 			rec->end = s->run[0]->pos;

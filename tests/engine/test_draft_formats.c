@@ -15,6 +15,7 @@
 #include "engine/core.h"
 #include "guess.h"
 #include "lives.h"
+#include "rows.h"
 
 enum { CTX = 96, STEP = 64, DEPTH = 4, PROMPT = 40, KNOWN = 30, MOST = 2 * DEPTH + 2 };
 
@@ -49,38 +50,23 @@ static void rig_close(struct rig *g)
 
 /* ---- what the caches hold ---- */
 
-struct bytes {
-	struct sink sink;
-	struct buf buf;
-};
-
-static int put(struct sink *s, const void *p, size_t n)
-{
-	buf_put(&((struct bytes *)s)->buf, p, n);
-	return 0;
-}
-
 static struct buf at[CTX];      /* of plain decoding */
 
 static void look(struct rig *g, bool plain)
 {
 	struct request *r = g->e->sched.n_run ? g->e->sched.run[0] : NULL;
-	struct bytes b = { .sink = { put } };
-	struct snaps snaps;
+	struct buf now;
 
 	if (!r || !r->pos)
 		return;
-	CHECK(!caches_capture(&g->m->caches, r->slot, r->pos, &snaps), "no room to look");
-	buf_init(&b.buf);
-	CHECK(!snaps_write(&snaps, &b.sink), "write");
-	snaps_drop(&snaps);
+	caches_bytes(&g->m->caches, r->slot, r->pos, &now);
 	if (plain) {
 		buf_fini(&at[r->pos]);
-		at[r->pos] = b.buf;
+		at[r->pos] = now;
 		return;
 	}
-	CHECK(at[r->pos].n == b.buf.n && !memcmp(at[r->pos].p, b.buf.p, b.buf.n), "the caches differ at position %d", r->pos);
-	buf_fini(&b.buf);
+	CHECK(at[r->pos].n == now.n && !memcmp(at[r->pos].p, now.p, now.n), "the caches differ at position %d", r->pos);
+	buf_fini(&now);
 }
 
 /* ---- a request ---- */

@@ -15,6 +15,7 @@
 #include "driver.h"
 #include "engine/core.h"
 #include "lives.h"
+#include "rows.h"
 #include "spill_world.h"
 
 enum { CTX = 320, STEP = 64, SLOTS = 3, DEPTH = 4, ANSWER = 40, TURNS = 3 };
@@ -259,17 +260,6 @@ static const char *const said[TURNS] = {
 	"<|im_end|>\n<|im_start|>user\nWhat did I ask first?<|im_end|>\n<|im_start|>assistant\n",
 };
 
-struct bytes {
-	struct sink sink;
-	struct buf buf;
-};
-
-static int put(struct sink *s, const void *p, size_t n)
-{
-	buf_put(&((struct bytes *)s)->buf, p, n);
-	return 0;
-}
-
 struct record {
 	struct answer answer[TURNS];
 	int cached[TURNS];
@@ -278,25 +268,21 @@ struct record {
 
 static void look(struct rig *g, const struct request *r, struct buf *at, bool first)
 {
-	struct bytes b = { .sink = { put } };
-	struct snaps snaps;
+	struct buf now;
 
 	if (r->slot < 0 || !r->pos)
 		return;
-	CHECK(!caches_capture(&g->m->caches, r->slot, r->pos, &snaps), "no room to look");
-	buf_init(&b.buf);
-	CHECK(!snaps_write(&snaps, &b.sink), "write");
-	snaps_drop(&snaps);
+	caches_bytes(&g->m->caches, r->slot, r->pos, &now);
 	if (first) {
 		buf_fini(&at[r->pos]);
-		at[r->pos] = b.buf;
+		at[r->pos] = now;
 		return;
 	}
 	/* Prompts may be cut elsewhere. */
 	if (at[r->pos].n || r->pos >= r->n_prompt)
-		CHECK(at[r->pos].n == b.buf.n && !memcmp(at[r->pos].p, b.buf.p, b.buf.n), "the caches differ at %d",
+		CHECK(at[r->pos].n == now.n && !memcmp(at[r->pos].p, now.p, now.n), "the caches differ at %d",
 		      r->pos);
-	buf_fini(&b.buf);
+	buf_fini(&now);
 }
 
 /* Turns of one conversation, each with the answer before it; beside it two others. */
