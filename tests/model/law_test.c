@@ -228,10 +228,14 @@ static int check(const char *folder, enum cpu_level lowest, int stride, int quic
 	/* want is the lowest level's: quant/ and backend/ promise the same bits at
 	 * every level, so one reference serves them all. */
 	for (int level = (int)lowest; level <= (int)cpu_detect(); level++) {
+		/* A restored byte is the same byte at every level: every K at the best, each residue
+		 * of a chunk's 64 rows in turn at the lower ones, which take most of the time. */
+		int best = level == (int)cpu_detect(), every = best || quick ? stride : 7 * stride;
+
 		r.bad = 0;
-		check_level(&r, (enum cpu_level)level, stride, !quick ? 3 : level == (int)cpu_detect() ? 2 : 1);
+		check_level(&r, (enum cpu_level)level, every, !quick ? 3 : best ? 2 : 1);
 		printf("%s %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n",
-		       r.bad ? "FAIL" : "ok  ", folder, cpu_level_name((enum cpu_level)level), r.n, stride);
+		       r.bad ? "FAIL" : "ok  ", folder, cpu_level_name((enum cpu_level)level), r.n, every);
 		bad += r.bad;
 	}
 	free(r.want);
