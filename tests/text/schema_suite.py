@@ -1,13 +1,14 @@
 """The cases of the official JSON Schema Test Suite against the grammar compiler.
 
-    schema_suite.py GRAMMAR_CLI [SUITE_DIR] [--table]
+    schema_suite.py GRAMMAR_CLI [SUITE_DIR] [--table] [--page=FILE]
 
 A valid instance must be accepted, every beginning of it on the way; an invalid
 one rejected.  A JSON value can be written in several ways and the compiler allows
 one order of members, so an instance counts as accepted when some order of its
 members is; numbers are written shortest and without exponent, text as it is.
 Schemas that are refused (by name) count as refused, never as passed; those below
-are expected to be refused in whole, and nothing else may be.
+are expected to be refused in whole, and nothing else may be.  FILE's table must be the
+one that --table prints.
 """
 import itertools, json, os, subprocess, sys
 
@@ -70,6 +71,11 @@ class Cli:
         return json.loads(line)
 
 
+def row_of(item):
+    name, (good, refused, _) = item
+    return f"| {name} | {good} | {refused or ''} |"
+
+
 def main():
     args = [a for a in sys.argv[1:] if not a.startswith("-")]
     suite = args[1] if len(args) > 1 else SUITE
@@ -114,9 +120,12 @@ def main():
                         row[0] -= 1
                         bad.append((draft, name, group["description"], t["description"], json.dumps(group["schema"])[:300],
                                     json.dumps(t["data"])[:200], "valid" if t["valid"] else "invalid"))
+    for page in [a[7:] for a in sys.argv if a.startswith("--page=")]:
+        told = [line.rstrip("\n") for line in open(page, encoding="utf-8")]
+        bad += [(page, "has not the row", r) for r in map(row_of, sorted(table.items())) if r not in told]
     for name, (good, refused, why) in sorted(table.items()):
         if "--table" in sys.argv:
-            print(f"| {name} | {good} | {refused or ''} |")
+            print(row_of((name, (good, refused, why))))
         elif refused:
             print(f"{name}: {good} done, {refused} refused: " + "; ".join(f"{w[:120]} ({n})" for w, n in list(why.items())[:3]))
     print(sum(r[0] for r in table.values()), "cases as the suite says,", sum(r[1] for r in table.values()), "refused,", end=" ")
