@@ -75,7 +75,7 @@ void access_log(const struct exchange *x)
 	buf_fini(&members);
 }
 
-void access_log_refused(const char *peer, const struct http *h, const struct problem *p)
+void access_log_refused(const char *peer, const char *id, const struct http *h, const struct problem *p)
 {
 	/* A target is up to 8 KB. */
 	int n_method = h ? (int)(h->method.n < 20 ? h->method.n : 20) : 0;
@@ -86,10 +86,11 @@ void access_log_refused(const char *peer, const struct http *h, const struct pro
 		return;
 	buf_init(&line);
 	buf_init(&members);
-	buf_printf(&line, "%s %.*s %.*s: %d refused: %s", peer, n_method, n_method ? h->method.p : "", n_path,
+	buf_printf(&line, "%s %s %.*s %.*s: %d refused: %s", id, peer, n_method, n_method ? h->method.p : "", n_path,
 	           n_path ? h->path.p : "", p->status, p->message);
-	buf_puts(&members, "\"event\":\"refused\",\"peer\":");
-	json_put_cstr(&members, peer);
+	buf_puts(&members, "\"event\":\"refused\"");
+	put_member(&members, "id", id);
+	put_member(&members, "peer", peer);
 	buf_puts(&members, ",\"method\":");
 	json_put_str(&members, n_method ? h->method.p : "", (size_t)n_method);
 	buf_puts(&members, ",\"path\":");

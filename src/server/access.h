@@ -27,7 +27,7 @@ void access_log(const struct exchange *x);
 
 /* A request that was answered with p before it was one: no such path, no key, a body
  * too large, no HTTP.  h NULL: its method and path are not known. */
-void access_log_refused(const char *peer, const struct http *h, const struct problem *p);
+void access_log_refused(const char *peer, const char *id, const struct http *h, const struct problem *p);
 
 /* What a prompt says, for --log-prompts: p[0..n) is its text. */
 void access_log_prompt(const struct exchange *x, const char *p, size_t n);

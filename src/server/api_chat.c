@@ -91,7 +91,8 @@ static void first(struct generation *g, struct choice *c, struct buf *out)
 	chunk_end(g, out);
 }
 
-/* What is new of the answer, by kind; calls are elements of a tool_calls array. */
+/* What is new of the answer, by kind; calls are elements of a tool_calls array, one for
+ * each call that something is new of. */
 struct news {
 	struct buf thinking, content, calls;
 };
@@ -113,27 +114,24 @@ static void take_news(struct choice *c, struct news *w, bool stream)
 		case PIECE_CONTENT: buf_put(&w->content, text, p.n); break;
 		case PIECE_CALL:
 			if (b->n)
-				buf_putc(b, ',');
+				buf_puts(b, "\"}},");
 			buf_putc(b, '{');
 			if (stream)
 				buf_printf(b, "\"index\":%d,", c->told_calls);
 			buf_printf(b, "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":", chat_call_id(c, c->told_calls++));
 			json_put_str(b, text, p.n);
 			buf_puts(b, ",\"arguments\":\"");
-			if (stream)
-				buf_puts(b, "\"}}");
 			break;
 		case PIECE_ARGUMENTS:
-			if (stream && b->n)
-				buf_putc(b, ',');
-			if (stream)
+			if (!b->n)
 				buf_printf(b, "{\"index\":%d,\"function\":{\"arguments\":\"", c->told_calls - 1);
 			json_put_inside(b, text, p.n);
-			buf_puts(b, "\"}}");
 			break;
 		case PIECE_CALL_END: break;
 		}
 	}
+	if (w->calls.n)
+		buf_puts(&w->calls, "\"}}");
 }
 
 static void drop_news(struct news *w)

@@ -14,10 +14,13 @@ static const struct field message_fields[] = {
 	{ "chat_template_kwargs" }, { "return_progress" },
 	/* harmless */
 	{ "cache_control" }, { "anthropic_version" }, { "anthropic_beta" }, { "betas" }, { "inference_geo" },
+	{ "user_profile_id" }, { "workspace_id" },
 	/* the common fields, as far as this API has room for what they do */
 	{ "n", "1" }, { "logprobs", "false|0" }, { "stream_options", "{}" }, { "stop", "", "use stop_sequences" },
 	{ "service_tier", "\"auto\"|\"standard_only\"" },
 	{ "container", "" }, { "mcp_servers", "[]" }, { "context_management", "{}" }, { "output_format" }, { "speed", "" },
+	{ "diagnostics", "{}", "cache_report tells why a prompt was not cached" }, { "compaction", "" }, { "thread", "" },
+	{ "fallbacks", "[]|\"default\"" }, { "fallback_credit_token", "" }, { "billing_policy", "{\"bill_to\":\"self\"}" },
 	{ NULL },
 };
 

@@ -593,7 +593,7 @@ const struct field chat_fields[] = {
 	{ "verbosity", "\"medium\"" }, { "reasoning", "", "use reasoning_effort" }, { "include_reasoning", "true" },
 	{ "chat_template", "" }, { "continue_final_message" }, { "add_special_tokens", "false" },
 	{ "documents", "[]", "use chat_template_kwargs" }, { "mm_processor_kwargs", "{}" }, { "echo", "false" },
-	{ "suffix", "\"\"" },
+	{ "suffix", "\"\"" }, { "moderation", "" },
 	{ NULL },
 };
 

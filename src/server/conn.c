@@ -83,11 +83,17 @@ static void set_state(struct conn *c, enum conn_state state, int ms)
  * method and path may be read (http.h says when). */
 static void answer_problem(struct conn *c, const struct problem *p, bool known)
 {
+	char own[24], id[REQUEST_ID_MAX];
 	struct buf b, extra;
 
+	random_id(own);
+	request_id(known || c->state == CONN_BODY ? &c->http : NULL, own, id);
 	buf_init(&b);
 	buf_init(&extra);
 	problem_put(&b, p);
+	buf_printf(&extra, "x-request-id: %s\r\n", id);
+	if (p->anthropic)
+		buf_printf(&extra, "request-id: %s\r\n", id);
 	if (*p->allow)
 		buf_printf(&extra, "Allow: %s\r\n", p->allow);
 	if (p->status == 401)
@@ -97,7 +103,7 @@ static void answer_problem(struct conn *c, const struct problem *p, bool known)
 	conn_reply(c, p->status, "application/json", extra.p, b.p, b.n);
 	buf_fini(&b);
 	buf_fini(&extra);
-	access_log_refused(c->peer, known ? &c->http : NULL, p);
+	access_log_refused(c->peer, id, known ? &c->http : NULL, p);
 	conn_next(c);
 }
 
@@ -197,7 +203,7 @@ static void put_cors(const struct conn *c, struct buf *b)
 	struct http_slice origin = http_field(&c->http, "origin"), want = http_field(&c->http, "access-control-request-headers");
 
 	buf_printf(b, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n"
-	           "Access-Control-Expose-Headers: x-request-id, x-weft-warning, Retry-After\r\n", (int)origin.n, origin.p);
+	           "Access-Control-Expose-Headers: x-request-id, request-id, x-weft-warning, Retry-After\r\n", (int)origin.n, origin.p);
 	if (!http_slice_is(c->http.method, "OPTIONS"))
 		return;
 	buf_puts(b, "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE\r\nAccess-Control-Max-Age: 86400\r\n");

@@ -57,7 +57,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 	struct http_slice coded = http_field(h, "content-encoding");
 	int key;
 	char allow[sizeof p->allow] = "";
-	bool anthropic = false;
+	bool anthropic = h->path.n > 13 && !memcmp(h->path.p, "/v1/messages/", 13);
 
 	if (s->opts.cors_origin && http_slice_is(h->method, "OPTIONS"))
 		return &preflight;
@@ -81,6 +81,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		}
 		if (coded.n && strncasecmp(coded.p, "identity", coded.n)) {
 			problem_set(p, 415, NULL, NULL, "bodies are not decoded: send it without Content-Encoding");
+			p->anthropic = anthropic;
 			return NULL;
 		}
 		if (s->stopping && r->api->prep) {
@@ -94,11 +95,11 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		problem_set(p, 405, NULL, NULL, "%.*s is not a method of %.*s; it takes %s", (int)h->method.n, h->method.p,
 		            (int)(h->path.n < 200 ? h->path.n : 200), h->path.p, allow);
 		memcpy(p->allow, allow, sizeof allow);
-		p->anthropic = anthropic;
 	} else {
 		problem_set(p, 404, NULL, NULL, "there is nothing at %.*s", (int)(h->path.n < 200 ? h->path.n : 200),
 		            h->path.p);
 	}
+	p->anthropic = anthropic;
 	return NULL;
 }
 
@@ -150,18 +151,17 @@ static void put_to_rest(struct exchange *x)
 	s->rest = x;
 }
 
-/* The client's own id when it is one that can be sent back as it is. */
-static void take_request_id(struct exchange *x, const struct http *h)
+void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX])
 {
-	struct http_slice v = http_field(h, "x-request-id");
-	bool good = v.n > 0 && v.n < sizeof x->request_id;
+	struct http_slice v = h ? http_field(h, "x-request-id") : (struct http_slice){ 0 };
+	bool good = v.n > 0 && v.n < REQUEST_ID_MAX;
 
 	for (size_t i = 0; good && i < v.n; i++)
 		good = v.p[i] > 0x20 && v.p[i] < 0x7f;
 	if (good)
-		snprintf(x->request_id, sizeof x->request_id, "%.*s", (int)v.n, v.p);
+		snprintf(out, REQUEST_ID_MAX, "%.*s", (int)v.n, v.p);
 	else
-		snprintf(x->request_id, sizeof x->request_id, "%s", x->id);
+		snprintf(out, REQUEST_ID_MAX, "%s", other);
 }
 
 /* x-request-deadline-ms: so many milliseconds from now.  What is no number says nothing. */
@@ -265,7 +265,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	atomic_store(&x->gone, false);
 	snprintf(x->peer, sizeof x->peer, "%s", c->peer);
 	random_id(x->id);
-	take_request_id(x, &c->http);
+	request_id(&c->http, x->id, x->request_id);
 	if (route->prefix) {
 		rest.p += strlen(route->path);
 		rest.n -= strlen(route->path);

@@ -57,6 +57,8 @@ extern const struct route routes[];     /* routes.c; ends with path NULL */
 
 enum exchange_state { AT_REST, PREPARING, RUNNING };
 
+enum { REQUEST_ID_MAX = 132 };
+
 struct exchange {
 	struct server *srv;
 	struct conn *conn;              /* NULL: the client left */
@@ -65,7 +67,7 @@ struct exchange {
 	struct buf query;               /* of a prefix route, as it came */
 	int64_t body_counted;           /* of body, in the server's sum */
 	char id[40];                    /* random part of the answer's id; also the request id ... */
-	char request_id[132];           /* ... unless the client gave one */
+	char request_id[REQUEST_ID_MAX];        /* ... unless the client gave one */
 	char peer[64];
 	int key;                        /* which of the server's keys it came with, or NO_KEY */
 	char client[CLIENT_MAX];        /* whom it counts for; see clients.h */
@@ -117,6 +119,10 @@ void exchange_reply(struct exchange *x, int code, const char *type, const char *
 
 /* 128 bits from the operating system in base 62: not to be guessed. */
 void random_id(char out[24]);
+
+/* The client's own id of its request, when it is one that can be sent back as it is;
+ * else, and where h is NULL, the other. */
+void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX]);
 
 /* The IO thread's side of the mailbox: called when it was rung. */
 void exchange_deliver(struct server *s);

@@ -32,11 +32,17 @@ void generation_prompts(struct generation *g, int n)
 		tokens_init(&g->prompt[i]);
 }
 
-static int too_long(struct problem *p, const char *about, size_t n, int ctx)
+/* The words that clients look for, to make a history shorter, are in it: "prompt is too
+ * long", "maximum context length". */
+static int too_long(const struct generation *g, struct problem *p, const char *about, size_t n)
 {
+	char most[40] = "what is left";
+
+	if (g->params.max_tokens >= 0)
+		snprintf(most, sizeof most, "up to %lld", (long long)g->params.max_tokens);
 	return problem_set(p, 400, "context_length_exceeded", NULL,
-	                   "the prompt has %s%zu tokens, and the context of this model holds %d, the answer included", about, n,
-	                   ctx);
+	                   "the prompt is too long: %s%zu tokens, and %s for the answer; the maximum context length of this model is"
+	                   " %d tokens, the answer included", about, n, most, g->served->ctx_max);
 }
 
 int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
@@ -51,7 +57,7 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 		return problem_set(p, 499, NULL, NULL, "the client left");
 	/* Before the work: normalisation may shrink a text, but not by more than 3. */
 	if (!g->fam->any_length && longest && n / 3 / longest > (size_t)d->ctx_max)
-		return too_long(p, "more than ", n / 3 / longest, d->ctx_max);
+		return too_long(g, p, "more than ", n / 3 / longest);
 	r = tokenizer_encode_ranges(d->tokenizer, text, n, flags, user, n_user, &g->prompt[i], &err);
 	if (r)
 		return problem_set(p, 400, "invalid_prompt", NULL, "the prompt cannot be tokenised: %s", err.msg);
@@ -65,7 +71,7 @@ static int check_prompts(struct generation *g, struct problem *p)
 		if (!g->prompt[i].n)
 			return problem_set(p, 400, "invalid_prompt", "prompt", "the prompt is empty");
 		if (g->prompt[i].n >= (size_t)g->served->ctx_max)
-			return too_long(p, "", g->prompt[i].n, g->served->ctx_max);
+			return too_long(g, p, "", g->prompt[i].n);
 	}
 	return 0;
 }

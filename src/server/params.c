@@ -18,6 +18,7 @@ const struct field params_fields[] = {
 	{ "speculation" }, { "num_draft_tokens" },
 	/* harmless: they change no token */
 	{ "user" }, { "metadata" }, { "safety_identifier" }, { "prompt_cache_key" }, { "prompt_cache_retention" },
+	{ "prompt_cache_options" },
 	/* known, and not done: only what asks for nothing may stand there */
 	{ "best_of", "1", "n gives several answers" },
 	{ "use_beam_search", "false" }, { "length_penalty", "1|1.0" }, { "early_stopping", "false" },

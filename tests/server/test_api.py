@@ -129,6 +129,9 @@ class Tools(unittest.TestCase):
         self.assertEqual("".join(p["delta"].get("reasoning_content", "") for p in parts),
                          whole["message"].get("reasoning_content", ""))
         calls = {}
+        for p in parts:         # a call is one element of a chunk's
+            told = [d["index"] for d in p["delta"].get("tool_calls", [])]
+            self.assertEqual(sorted(set(told)), told)
         for d in sum((p["delta"].get("tool_calls", []) for p in parts), []):
             c = calls.setdefault(d["index"], {"name": d["function"].get("name"), "arguments": ""})
             c["arguments"] += d["function"]["arguments"]

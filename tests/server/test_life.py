@@ -335,13 +335,15 @@ class Logging(Test):
         self.assertNotIn("hello", s.text())
         self.assertNotIn("temperature", s.text())
         # What never became a request is there as well.
-        s.ask("GET", "/nothing?key=1")
+        s.ask("GET", "/nothing?key=1", headers={"x-request-id": "f"})
         c = s.connect()
         c.send(b"GET / HTTP/3.0\r\n\r\n")
         c.reply()
         c.close()
-        self.assertEqual([(r["method"], r["path"], r["status"]) for r in s.records("refused")],
-                         [("GET", "/nothing", 404), ("", "", 505)])
+        refused = s.records("refused")
+        self.assertEqual([(r["method"], r["path"], r["status"]) for r in refused], [("GET", "/nothing", 404), ("", "", 505)])
+        self.assertEqual(refused[0]["id"], "f")
+        self.assertRegex(refused[1]["id"], r"^\w{22}$")
 
     def test_text(self):
         s = self.serve()

@@ -200,6 +200,14 @@ class Messages(Shared):
         self.assertTrue(all(re.fullmatch(r"\w{22}", i) for i in ids))
         self.assertNotEqual(self.s.post(COMPLETIONS, {"prompt": "a", "max_tokens": 1},
                                         {"X-Request-Id": "bad id"}).headers["x-request-id"], "bad id")
+        # Also of what never became a request.
+        for method, path, body, status in (("GET", "/nothing", None, 404), ("GET", CHAT, None, 405), ("POST", "/v1/messages/nothing", "{}", 404),
+                                           ("DELETE", "/v1/messages", None, 405)):
+            r = self.s.ask(method, path, body, {"x-request-id": "mine"})
+            self.assertEqual((r.status, r.headers["x-request-id"]), (status, "mine"), path)
+            self.assertRegex(self.s.ask(method, path, body).headers["x-request-id"], r"^\w{22}$")
+            self.assertEqual((r.headers.get("request-id"), r.json().get("type")),
+                             ("mine", "error") if path.startswith("/v1/messages") else (None, None), path)
 
 
 class Bodies(Shared):
@@ -430,9 +438,8 @@ class Bodies(Shared):
                     self.assertNotIn("tool_calls", m)
                     self.assertEqual(calls, [])
                     continue
-                # In a stream the head comes first, then arguments as they are made.
-                self.assertEqual(calls[0]["function"]["arguments"], "")
-                self.assertGreater(len(calls), 1)
+                # In a stream the head comes first, then arguments as they are made; each chunk has one element.
+                self.assertTrue(all(len(d.get("tool_calls", [])) < 2 for d in deltas), deltas)
                 self.assertTrue(all(c["index"] == 0 and set(c) == {"index", "function"} for c in calls[1:]))
                 joined = dict(calls[0], function={"name": calls[0]["function"]["name"],
                                                   "arguments": "".join(c["function"]["arguments"] for c in calls)})
@@ -645,6 +652,17 @@ class Limits(unittest.TestCase):
         self.assertEqual((r.status, r.error()["code"]), (400, "context_length_exceeded"))
         self.assertRegex(r.error()["message"], r"\b40 tokens\b.*\b40\b")
         self.assertRegex(s.post(COMPLETIONS, ids(41)).error()["message"], r"\b41 tokens\b.*\b40\b")
+        # All three numbers, in every API's shape.
+        long = "word " * 60
+        for path, body in ((COMPLETIONS, {"prompt": long, "max_tokens": 17}), (CHAT, dict(user(long), max_completion_tokens=17)),
+                           ("/v1/messages", dict(user(long), max_tokens=17)), ("/v1/responses", {"input": long, "max_output_tokens": 17})):
+            r = s.post(path, body)
+            self.assertEqual(r.status, 400, path)
+            self.assertRegex(r.error()["message"], r"prompt is too long: \d+ tokens.* 17 .*maximum context length.* 40 tokens", path)
+            if path == "/v1/messages":
+                self.assertEqual((r.json()["type"], r.error()["type"]), ("error", "invalid_request_error"))
+            else:
+                self.assertEqual((r.error()["type"], r.error()["code"]), ("invalid_request_error", "context_length_exceeded"))
         self.assertEqual(s.post(COMPLETIONS, ids(39)).json()["usage"]["completion_tokens"], 1)
         self.assertEqual(s.post(COMPLETIONS, dict(ids(30), max_tokens=100)).json()["usage"]["completion_tokens"], 10)
         self.assertEqual(s.post(CHAT, user("word " * 100000)).error()["code"], "context_length_exceeded")
