@@ -1,7 +1,8 @@
-/* checkkern.c - every kernel of every level against a truth written here from the
- * formulas of quant/format.h, to the bit; and with --bench, how fast they are.
+/* checkkern.c - every kernel of weights and activations, of every level, against a
+ * truth written here from the formulas of quant/format.h, to the bit; and with
+ * --bench, how fast they are.  (Cache rows: checkkv.)
  *
- *   checkkern [--seed N] [--rounds N] [--bench] [--verbose] [format ...]
+ *   checkkern [--seed N] [--rounds N] [--bench] [format ...]
  *
  * --bench prints GB/s of weights for one row (and of reading the same bytes), and
  * 1e9 operations a second for more, of one thread's processor time.
@@ -11,79 +12,13 @@
  * name.  Values are random, extreme, zero, denormal, huge. */
 #include <assert.h>
 #include <math.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
+#include "fenced.h"
 #include "golden.h"
-#include "quant/format.h"
-
-static uint64_t seed = 1, counter;
-static bool verbose;
-static int failures;
-
-static uint64_t bits(void) { return rng_bits(seed, counter++, 0); }
-static int pick(int n) { return (int)(bits() % (uint64_t)n); }
-static float uniform(void) { return (float)((double)(bits() >> 11) * 0x1p-52 - 1); }
-
-/* ---- memory with an unreadable page on either side ---- */
-
-enum { PAGE = 4096 };
-
-struct fence {
-	uint8_t *map, *p;
-	size_t map_bytes, bytes;
-};
-
-/* Ends flush with the unreadable page, or begins `skip` bytes after the one before. */
-static void *fence_make(struct fence *f, size_t bytes, int at_end, size_t skip)
-{
-	size_t inner = (bytes + skip + PAGE - 1) / PAGE * PAGE;
-
-	f->bytes = bytes;
-	f->map_bytes = inner + 2 * PAGE;
-	f->map = mmap(NULL, f->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert(f->map != MAP_FAILED);
-	assert(!mprotect(f->map, PAGE, PROT_NONE) && !mprotect(f->map + PAGE + inner, PAGE, PROT_NONE));
-	f->p = at_end ? f->map + PAGE + inner - bytes : f->map + PAGE + skip;
-	return f->p;
-}
-
-static void fence_drop(struct fence *f)
-{
-	if (f->map)
-		munmap(f->map, f->map_bytes);
-	f->map = NULL;
-}
-
-/* ---- a kernel that dies is that kernel's failure ---- */
-
-static sigjmp_buf trap;
-static volatile sig_atomic_t trapped;
-
-static void on_signal(int sig)
-{
-	if (trapped) {
-		trapped = sig;
-		siglongjmp(trap, 1);
-	}
-	signal(sig, SIG_DFL);
-	raise(sig);
-}
-
-static const char *signal_name(int s)
-{
-	return s == SIGILL ? "SIGILL" : s == SIGSEGV ? "SIGSEGV" : s == SIGBUS ? "SIGBUS" : "SIGFPE";
-}
-
-#define GUARD(call) (trapped = 1, sigsetjmp(trap, 1) ? (int)trapped : ((call), trapped = 0, 0))
 
 /* ---- a random weight and its truth ---- */
 
@@ -96,7 +31,6 @@ static const struct kind kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-enum value { V_RANDOM, V_MOST, V_ZERO_SCALE, V_TINY, V_HUGE, V_EDGE, VALUES };
 static const char *const value_name[VALUES] = { "random", "all codes largest", "scales zero", "denormal scales",
 	                                        "huge scales", "all codes 0 or largest" };
 
@@ -201,23 +135,6 @@ static void sample_drop(struct sample *s)
 	fence_drop(&s->data);
 	fence_drop(&s->scales);
 	fence_drop(&s->biases);
-}
-
-static float tree16(float *s)
-{
-	for (int h = 8; h; h /= 2)
-		for (int i = 0; i < h; i++)
-			s[i] += s[i + h];
-	return s[0];
-}
-
-static float truth_dot(const float *a, const float *b, int n)
-{
-	float s[16] = { 0 };
-
-	for (int i = 0; i < n; i++)
-		s[i % 16] = fmaf(a[i], b[i], s[i % 16]);
-	return tree16(s);
 }
 
 static unsigned code_at(const struct weight *w, int bit_count, int o, int i)
@@ -330,11 +247,6 @@ static void rows_drop(struct rows *x)
 
 /* ---- the product ---- */
 
-static bool same(float a, float b)
-{
-	return (a != a && b != b) || !memcmp(&a, &b, 4);
-}
-
 struct shape { int rows, cols, group, n; enum dtype st; enum value v; };
 
 static void shape_text(char *s, size_t n, const struct shape *h)
@@ -421,16 +333,14 @@ static void check_truth(const struct kind *k, const struct sample *s, const stru
 		}
 }
 
-static void round_mul(const struct kind *k)
+/* Each kind of value and type of scale in its turn, the rest at random.  most: of
+ * the product's multiplications. */
+static struct shape shape_of(const struct kind *k, int turn, int most)
 {
 	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
 	static const int groups[] = { 32, 64, 128, 64, 32, 16, 8, 24, 40, 192 };
-	struct shape h = { .rows = 1 + pick(40), .n = 1 + pick(pick(50) ? 17 : 300), .v = (enum value)pick(VALUES),
-	                   .st = scale_types[pick(3)] };
-	struct sample s;
-	struct rows x;
-	float *decoded, *want, *want_fast;
-	int fast;
+	struct shape h = { .rows = 1 + pick(40), .n = 1 + pick(turn % 9 ? 17 : 300), .v = (enum value)(turn % VALUES),
+	                   .st = scale_types[turn / VALUES % 3] };
 
 	h.group = k->group ? k->group : groups[pick(10)];
 	if (k->mode) {
@@ -443,6 +353,19 @@ static void round_mul(const struct kind *k)
 	}
 	if (pick(3) == 0)
 		h.rows = 32 * (1 + pick(3)) + pick(3);
+	if (h.n > most / h.rows / h.cols)
+		h.n = most / h.rows / h.cols + 1;
+	return h;
+}
+
+static void round_mul(const struct kind *k, int turn, int most)
+{
+	struct shape h = shape_of(k, turn, most);
+	struct sample s;
+	struct rows x;
+	float *decoded, *want, *want_fast;
+	int fast;
+
 	sample_make(&s, k, h.rows, h.cols, h.group, h.st, h.v);
 	decoded = xmalloc((size_t)h.rows * (size_t)h.cols * 4);
 	want = xmalloc((size_t)h.rows * (size_t)h.n * 8);
@@ -473,16 +396,10 @@ static void round_mul(const struct kind *k)
 
 /* ---- the rest ---- */
 
-static void fail_at(const char *what, enum cpu_level level, int a, int b)
-{
-	printf("FAIL %s %s (%d, %d)\n", what, cpu_level_name(level), a, b);
-	failures++;
-}
-
-static void round_quantise(void)
+static void round_quantise(int turn)
 {
 	int group = 1 + pick(140), groups = 1 + pick(20), cols = group * groups;
-	enum value v = (enum value)pick(VALUES);
+	enum value v = (enum value)(turn % VALUES);
 
 	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
 		struct fence f, q, sc, su, ss;
@@ -560,408 +477,6 @@ static void round_vec(void)
 	fence_drop(&fa);
 	fence_drop(&fb);
 }
-
-/* A score of coded rows within float rounding of the sum of what the codes stand
- * for, with the query as int16: then got itself, else a NaN. */
-static float score_near(float got, const float *q, const float *row, int dim)
-{
-	float top = 0, most = 0, scale, inv;
-	double sum = 0, size = 0;
-
-	for (int i = 0; i < dim; i++) {
-		top = fmaxf(top, fabsf(q[i]));
-		most = fmaxf(most, fabsf(row[i]));      /* scale times code and bias may be as large as that */
-	}
-	scale = top < 1e-30f ? 0 : top / (127 * 128);
-	inv = scale > 0 ? 1 / scale : 0;
-	for (int i = 0; i < dim; i++) {
-		double x = (double)scale * (double)rintf(fminf(fmaxf(q[i] * inv, -127 * 128), 127 * 128));
-
-		sum += x * (double)row[i];
-		size += fabs(x * (double)most);
-	}
-	return fabs((double)got - sum) <= 2e-6 * size + 1e-37 ? got : NAN;
-}
-
-/* A head size that the format takes. */
-static int kv_dim(const struct kv_format *f)
-{
-	for (;;) {
-		int dim = pick(2) ? 32 << pick(5) : pick(2) ? 32 * (1 + pick(8)) : 2 * (1 + pick(90));
-
-		if (f->row_bytes(dim))
-			return dim;
-	}
-}
-
-static void kv_fill(float *x, int n, enum value v)
-{
-	float offset = pick(2) ? 3 * uniform() : 0, scale = v == V_HUGE ? 1e4f : v == V_TINY ? 1e-6f : v == V_ZERO_SCALE ? 0 : 1;
-
-	for (int i = 0; i < n; i++)
-		x[i] = (uniform() + offset) * scale * (v == V_EDGE && i == n / 3 ? 50 : 1);
-}
-
-/* Affine codes: within half a step, the step being what the format's name says of
- * each group's range, and the range a little more than that for the rounding of
- * its ends to f16. */
-static bool kv_near(const char *name, const float *x, const float *dec, int dim)
-{
-	int bits = 0, group = 0;
-
-	if (sscanf(name, "u%dg%d", &bits, &group) != 2)
-		return false;
-	for (int g = 0; g < dim; g += group) {
-		float lo = INFINITY, hi = -INFINITY, step;
-
-		for (int i = g; i < g + group; i++) {
-			lo = fminf(lo, x[i]);
-			hi = fmaxf(hi, x[i]);
-		}
-		step = (hi - lo + 0x1p-10f * fabsf(lo)) / (float)((1 << bits) - 1) * (1 + 0x1p-9f) + 0x1p-23f;
-		for (int i = g; i < g + group; i++)
-			if (fabsf(x[i] - dec[i]) > step * 0.505f)
-				return false;
-	}
-	return true;
-}
-
-static void round_kv(const struct kv_format *f)
-{
-	int dim = kv_dim(f), n = 1 + pick(70), nq = 1 + pick(9);
-	size_t ld = (size_t)n + (size_t)pick(5), bytes = f->row_bytes(dim);
-	bool plain = !strcmp(f->name, "f32") || !strcmp(f->name, "bf16");
-	struct fence rows, q, score, acc, query;
-	float *x = xmalloc((size_t)n * (size_t)dim * 4), *dec = xmalloc((size_t)n * (size_t)dim * 4);
-	float *want = xmalloc((size_t)nq * (size_t)dim * 4), *first = xmalloc((size_t)nq * ld * 4);
-	enum value v = (enum value)pick(VALUES);
-
-	fence_make(&rows, bytes * (size_t)n, pick(2), (size_t)pick(9));
-	fence_make(&q, (size_t)nq * (size_t)dim * 4, 1, 0);
-	kv_fill((float *)q.p, nq * dim, v);
-	for (int r = 0; r < n; r++)
-		kv_fill(x + r * dim, dim, (enum value)pick(VALUES));
-	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
-		struct kv_kernels k;
-		struct fence row;
-
-		f->kernels(&k, l);
-		fence_make(&row, bytes, 1, 0);
-		for (int r = 0; r < n; r++) {
-			uint8_t *want_row = rows.p + (size_t)r * bytes;
-			int sig;
-
-			memset(row.p, l ? 0x33 : 0x44, bytes);
-			sig = GUARD(k.encode(row.p, x + r * dim, dim, (enum kv_side)(r % 2)));
-			if (!l)
-				memcpy(want_row, row.p, bytes);
-			if (sig || memcmp(want_row, row.p, bytes)) {
-				fail_at(sig ? signal_name(sig) : f->name, l, dim, r);
-				break;
-			}
-		}
-		fence_drop(&row);
-	}
-	for (int r = 0; r < n; r++) {
-		float *from = x + r * dim, *to = dec + r * dim;
-
-		f->decode(to, rows.p + (size_t)r * bytes, dim);
-		for (int i = 0; i < dim && plain; i++)
-			if (fabsf(from[i] - to[i]) > 0x1p-8f * fabsf(from[i])) {
-				fail_at(f->name, 0, dim, i);
-				break;
-			}
-		if (f->name[0] == 'u' && !kv_near(f->name, from, to, dim))
-			fail_at(f->name, 0, dim, r);
-	}
-	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
-		struct kv_kernels k;
-		float *s = fence_make(&score, ((size_t)(nq - 1) * ld + (size_t)n) * 4, 1, 0);
-		float *a = fence_make(&acc, (size_t)nq * (size_t)dim * 4, 1, 0);
-		size_t q_bytes;
-		int sig = 0, bad = 0;
-
-		memset(s, 0x5a, score.bytes);
-		f->kernels(&k, l);
-		q_bytes = k.query_bytes(dim);
-		fence_make(&query, q_bytes * (size_t)nq, 0, 0);
-		for (int j = 0; j < nq && !sig; j++)
-			sig = GUARD(k.query(query.p + (size_t)j * q_bytes, (float *)q.p + j * dim, dim));
-		if (!sig)
-			sig = GUARD(k.score(s, ld, query.p, nq, rows.p, n, dim));
-		for (int j = 0; j < nq && !sig; j++)
-			for (size_t r = 0; r < ld && (size_t)j * ld + r < score.bytes / 4; r++) {
-				size_t at = (size_t)j * ld + r;
-				float e;
-
-				memset(&e, 0x5a, 4);
-				if (r < (size_t)n && plain)
-					e = truth_dot((float *)q.p + j * dim, dec + r * (size_t)dim, dim);
-				else if (r < (size_t)n && l)
-					e = first[at];
-				else if (r < (size_t)n)
-					e = first[at] = score_near(s[at], (float *)q.p + j * dim, dec + r * (size_t)dim, dim);
-				bad |= !same(e, s[at]);
-			}
-		if (sig || bad)
-			fail_at(sig ? signal_name(sig) : f->name, l, dim, n);
-		for (size_t i = 0; i < score.bytes / 4; i++)
-			s[i] = (float)(i % 7) * 0.25f;
-		for (int i = 0; i < nq * dim; i++)
-			want[i] = a[i] = (float)(i % 5);
-		for (int j = 0; j < nq; j++)
-			for (int r = 0; r < n; r++)
-				for (int i = 0; i < dim; i++)
-					want[j * dim + i] = fmaf(s[(size_t)j * ld + (size_t)r], dec[r * dim + i],
-					                         want[j * dim + i]);
-		sig = GUARD(k.mix(a, s, ld, nq, rows.p, n, dim));
-		if (sig || memcmp(a, want, (size_t)nq * (size_t)dim * 4))
-			fail_at(sig ? signal_name(sig) : "kv mix", l, dim, n);
-		fence_drop(&score);
-		fence_drop(&acc);
-		fence_drop(&query);
-	}
-	fence_drop(&rows);
-	fence_drop(&q);
-	free(x);
-	free(dec);
-	free(want);
-	free(first);
-}
-
-/* ---- how far codes are from what they were made of ---- */
-
-/* Two of them are independent normal numbers. */
-static void normal(float out[2])
-{
-	double r = sqrt(-2 * log(1 - (double)bits() * 0x1p-64)), t = 6.283185307179586 * ((double)bits() * 0x1p-64);
-
-	out[0] = (float)(r * cos(t));
-	out[1] = (float)(r * sin(t));
-}
-
-/* Squared error over squared length, the mean of n vectors, turned back; slope (NULL: not
- * wanted): of scores with random queries against true ones. */
-static double distortion(const struct kv_format *f, const float *x, int n, int dim, enum kv_side side, double *slope)
-{
-	uint8_t *row = xmalloc(f->row_bytes(dim));
-	float *back = xmalloc((size_t)dim * sizeof *back), q[2];
-	double sum = 0, xy = 0, xx = 0;
-	struct kv_kernels k;
-
-	f->kernels(&k, cpu_detect());
-	for (int i = 0; i < n; i++, x += dim) {
-		double far = 0, size = 0;
-
-		k.encode(row, x, dim, side);
-		f->decode(back, row, dim);
-		if (k.turn_back)
-			k.turn_back(back, dim);
-		for (int d = 0; d < dim; d++) {
-			far += ((double)x[d] - (double)back[d]) * ((double)x[d] - (double)back[d]);
-			size += (double)x[d] * (double)x[d];
-		}
-		sum += far / size;
-		for (int j = 0; j < 16 && slope; j++) {
-			double a = 0, b = 0;
-
-			for (int d = 0; d < dim; d += 2) {
-				normal(q);
-				a += (double)q[0] * (double)x[d] + (double)q[1] * (double)x[d + 1];
-				b += (double)q[0] * (double)back[d] + (double)q[1] * (double)back[d + 1];
-			}
-			xy += a * b;
-			xx += a * a;
-		}
-	}
-	if (slope)
-		*slope = xy / xx;
-	free(row);
-	free(back);
-	return sum / n;
-}
-
-/* What turning and the best book of so many entries can reach: 2, 3, 4 bits. */
-static const struct { int dim; double d[3]; } best_known[] = {
-	{ 64, { 0.11453, 0.03339, 0.00913 } },
-	{ 128, { 0.11600, 0.03397, 0.00932 } },
-	{ 256, { 0.11674, 0.03426, 0.00941 } },
-	{ 512, { 0.11711, 0.03440, 0.00945 } },
-};
-
-static void distortion_is(const char *what, const char *name, int dim, double got, double most)
-{
-	if (verbose)
-		printf("%-24s %-8s %3d  %.5f (at most %.5f)\n", what, name, dim, got, most);
-	if (!(got <= most)) {
-		printf("FAIL %s of %s, heads of %d: %.5f, at most %.5f\n", what, name, dim, got, most);
-		failures++;
-	}
-}
-
-/* Random vectors, and the ones that a rotation by signs could take badly: all of
- * the length in one element, or nearly all in a few. */
-static void check_turned(void)
-{
-	enum { N = 1000 };
-
-	for (size_t t = 0; t < sizeof best_known / sizeof *best_known; t++) {
-		int dim = best_known[t].dim;
-		float *x = xcalloc((size_t)(N * dim), sizeof *x);
-
-		for (int b = 2; b <= 4; b++) {
-			char name[8];
-			const struct kv_format *f;
-			double best = best_known[t].d[b - 2], slope;
-
-			snprintf(name, sizeof name, "tq%d", b);
-			f = kv_format_find(name);
-			for (int i = 0; i < N * dim; i += 2)
-				normal(x + i);
-			distortion_is("values", name, dim, distortion(f, x, N, dim, KV_VALUES, NULL), best * 1.02);
-			/* A longer vector has the same score with itself: that costs D squared. */
-			distortion_is("keys", name, dim, distortion(f, x, N, dim, KV_KEYS, &slope), best * (1 + best) * 1.02);
-			distortion_is("keys, scores", name, dim, fabs(slope - 1), 0.01 + best / 10);
-			memset(x, 0, (size_t)(N * dim) * sizeof *x);
-			for (int i = 0; i < dim && i < N; i++)
-				x[i * dim + i] = i % 2 ? 3.0f : -3.0f;
-			distortion_is("one element", name, dim, distortion(f, x, dim < N ? dim : N, dim, KV_VALUES, NULL), best * 1.1);
-			for (int large = 1; large <= 4; large++) {
-				for (int i = 0; i < N * dim; i += 2)
-					normal(x + i);
-				for (int i = 0; i < N * large; i++)
-					x[i / large * dim + pick(dim)] *= 100;
-				distortion_is("large elements", name, dim, distortion(f, x, N, dim, KV_VALUES, NULL), best * (dim == 64 ? 1.4 : 1.15));
-			}
-		}
-		free(x);
-	}
-}
-
-/* Affine codes with a scale and a bias in float, as MLX makes them: one group. */
-static void mlx_error(double *far, double *size, const float *x, int group, double most)
-{
-	double lo = INFINITY, hi = -INFINITY, s, e, q0, b = 0;
-
-	for (int k = 0; k < group; k++) {
-		lo = fmin(lo, (double)x[k]);
-		hi = fmax(hi, (double)x[k]);
-	}
-	s = fmax((hi - lo) / most, 1e-7);
-	s = fabs(lo) > fabs(hi) ? s : -s;
-	e = fabs(lo) > fabs(hi) ? lo : hi;
-	q0 = rint(e / s);
-	if (q0 != 0) {
-		s = e / q0;
-		b = e;
-	}
-	for (int k = 0; k < group; k++) {
-		double y = s * fmin(fmax(rint(((double)x[k] - b) / s), 0), most) + b;
-
-		*far += (y - (double)x[k]) * (y - (double)x[k]);
-		*size += (double)x[k] * (double)x[k];
-	}
-}
-
-static double distortion_mlx(const float *x, int n, int dim, int group, int nbits)
-{
-	double sum = 0;
-
-	for (int i = 0; i < n; i++, x += dim) {
-		double far = 0, size = 0;
-
-		for (int g = 0; g < dim; g += group)
-			mlx_error(&far, &size, x + g, group, (1 << nbits) - 1);
-		sum += far / size;
-	}
-	return sum / n;
-}
-
-static void check_affine(void)
-{
-	enum { N = 100, DIM = 256 };
-	float x[N * DIM];
-
-	for (int offset = 0; offset < 3; offset++) {
-		for (int i = 0; i < N * DIM; i += 2)
-			normal(x + i);
-		for (int i = 0; i < N * DIM; i++)       /* elements of a mean of their own, as keys have */
-			x[i] += (float)offset * 3 * (float)(i % 3 - 1);
-		for (int f = 0; kv_formats[f]; f++) {
-			int nbits, group;
-
-			if (sscanf(kv_formats[f]->name, "u%dg%d", &nbits, &group) == 2)
-				distortion_is("affine", kv_formats[f]->name, DIM,
-				              distortion(kv_formats[f], x, N, DIM, KV_KEYS, NULL),
-				              distortion_mlx(x, N, DIM, group, nbits) * 1.02);
-		}
-	}
-}
-
-/* The reference codec's vectors of `bits` bits: mean squared error over squared
- * length of what it made of them, and of what we make. */
-static bool golden_distortion(int nbits, double *theirs, double *ours)
-{
-	static const struct { const char *x, *y; int bits; } cases[] = {
-		{ "x", "mse.b2.s0.dequant", 2 }, { "x", "mse.b3.s0.dequant", 3 }, { "x", "mse.b4.s0.dequant", 4 },
-		{ "x", "mse.b2.s1.dequant", 2 }, { "x", "mse.b3.s1.dequant", 3 }, { "x", "mse.b4.s1.dequant", 4 },
-		{ "cache.kv2.5.K", "cache.kv2.5.dequant_K", 2 }, { "cache.kv2.5.V", "cache.kv2.5.dequant_V", 3 },
-		{ "cache.kv3.5.K", "cache.kv3.5.dequant_K", 3 }, { "cache.kv3.5.V", "cache.kv3.5.dequant_V", 4 },
-		{ "cache.kv4.0.K", "cache.kv4.0.dequant_K", 4 }, { "cache.kv4.0.V", "cache.kv4.0.dequant_V", 4 },
-	};
-	static const int dims[] = { 64, 128, 256 };
-	char name[64];
-	int n = 0;
-
-	*theirs = *ours = 0;
-	for (size_t t = 0; t < sizeof dims / sizeof *dims; t++) {
-		struct golden *g;
-
-		snprintf(name, sizeof name, "_turboquant/turboquant_d%d.safetensors", dims[t]);
-		g = golden_open(name);
-		if (!g)
-			return false;
-		snprintf(name, sizeof name, "tq%d", nbits);
-		for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-			int d[4];
-			const float *x = golden_get(g, cases[c].x, d), *y = golden_get(g, cases[c].y, d);
-
-			assert(x && y && d[3] == dims[t]);
-			for (int i = 0; i < d[0] * d[1] * d[2] && cases[c].bits == nbits; i++, x += dims[t], y += dims[t]) {
-				double far = 0, size = 0;
-
-				for (int k = 0; k < dims[t]; k++) {
-					far += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
-					size += (double)x[k] * (double)x[k];
-				}
-				if (size > 0) {
-					*theirs += far / size;
-					*ours += distortion(kv_format_find(name), x, 1, dims[t], KV_VALUES, NULL);
-					n++;
-				}
-			}
-		}
-		golden_close(g);
-	}
-	*theirs /= n;
-	*ours /= n;
-	return true;
-}
-
-static bool check_turned_golden(void)
-{
-	for (int b = 2; b <= 4; b++) {
-		double theirs, ours;
-		char name[8];
-
-		if (!golden_distortion(b, &theirs, &ours))
-			return false;
-		snprintf(name, sizeof name, "tq%d", b);
-		distortion_is("reference's vectors", name, 0, ours, theirs * 1.02);
-	}
-	return true;
-}
-
 static void check_numbers(void)
 {
 	float f;
@@ -1127,16 +642,6 @@ next:
 
 /* ---- bench ---- */
 
-/* Processor time of this thread: the machine is shared, and what others took of
- * its processors is not the kernel's. */
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* Best of a few passes. */
 static double bench_once(weight_mul_fn *mul, const struct weight *w, const struct acts *x, int n, float *out,
                          void *scratch)
@@ -1216,93 +721,23 @@ static void bench(const struct kind *k)
 	sample_drop(&s);
 }
 
-/* Decoding at depth: 4 queries of a head of 256 over more rows than the caches hold,
- * 64 at a time, keys and then values as attention reads them. */
-static void bench_kv(const struct kv_format *f, enum cpu_level l)
-{
-	enum { DIM = 256, ROWS = 1 << 18, NQ = 4, BLOCK = 64 };
-	size_t bytes = f->row_bytes(DIM);
-	uint8_t *rows = xmalloc(2 * ROWS * bytes);
-	float x[DIM], s[NQ * BLOCK], *acc = xcalloc(NQ * DIM, 4), best[3] = { 1e9f, 1e9f, 1e9f };
-	struct kv_kernels k;
-	uint8_t *q;
-	double t;
-
-	f->kernels(&k, l);
-	q = aligned_alloc(64, NQ * k.query_bytes(DIM));
-	kv_fill(x, DIM, V_RANDOM);
-	t = now();
-	for (int i = 0; i < BLOCK; i++)
-		k.encode(rows + (size_t)i * bytes, x, DIM, KV_KEYS);
-	best[2] = (float)((now() - t) / BLOCK);
-	for (size_t i = BLOCK; i < 2 * ROWS; i += BLOCK)
-		memcpy(rows + i * bytes, rows, BLOCK * bytes);
-	for (int j = 0; j < NQ; j++)
-		k.query(q + (size_t)j * k.query_bytes(DIM), x, DIM);
-	for (int i = 0; i < 5; i++) {
-		double sum[2] = { 0, 0 };
-
-		for (size_t r = 0; r < ROWS; r += BLOCK) {
-			double a = now(), b;
-
-			k.score(s, BLOCK, q, NQ, rows + r * bytes, BLOCK, DIM);
-			b = now();
-			sum[0] += b - a;
-			k.mix(acc, s, BLOCK, NQ, rows + (ROWS + r) * bytes, BLOCK, DIM);
-			sum[1] += now() - b;
-		}
-		for (int side = 0; side < 2; side++)
-			best[side] = fminf(best[side], (float)(sum[side] / ROWS));
-	}
-	printf("%-8s %-7s %3zu bytes  keys %5.1f ns a row (%4.1f GB/s)  values %5.1f ns (%4.1f GB/s)  encode %5.0f ns\n", f->name,
-	       cpu_level_name(l), bytes, (double)best[0] * 1e9, (double)bytes / (double)best[0] * 1e-9, (double)best[1] * 1e9,
-	       (double)bytes / (double)best[1] * 1e-9, (double)best[2] * 1e9);
-	free(rows);
-	free(acc);
-	free(q);
-}
-
 int main(int argc, char **argv)
 {
-	int rounds = 200, golden = 1, do_bench = 0, named = 0;
-	struct sigaction sa = { .sa_handler = on_signal };
+	enum { ALL = 1 << 30, QUICK = 300000 };
+	struct check_opts o;
+	bool golden = true;
 
-	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--seed") && i + 1 < argc)
-			seed = strtoull(argv[++i], NULL, 0);
-		else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
-			rounds = atoi(argv[++i]);
-		else if (!strcmp(argv[i], "--bench"))
-			do_bench = 1;
-		else if (!strcmp(argv[i], "--verbose"))
-			verbose = true;
-		else
-			named++;
-	}
-	sigaction(SIGILL, &sa, NULL);
-	sigaction(SIGSEGV, &sa, NULL);
-	sigaction(SIGBUS, &sa, NULL);
-	sigaction(SIGFPE, &sa, NULL);
-	printf("seed %llu, up to %s\n", (unsigned long long)seed, cpu_level_name(cpu_detect()));
+	/* Quick: each value with each type of scale once, in smaller products. */
+	check_opts_read(&o, argc, argv, 3 * VALUES);
 	for (size_t i = 0; i < KINDS; i++) {
-		bool wanted = !named;
+		bool wanted = check_wanted(&o, kinds[i].name);
 
-		for (int j = 1; j < argc; j++)
-			wanted |= !strcmp(argv[j], kinds[i].name);
-		for (int r = 0; r < rounds && wanted && !do_bench && failures < 20; r++)
-			round_mul(&kinds[i]);
-		if (wanted && do_bench)
+		for (int r = 0; r < o.rounds && wanted && !o.bench && failures < 20; r++)
+			round_mul(&kinds[i], r, o.quick ? QUICK : ALL);
+		if (wanted && o.bench)
 			bench(&kinds[i]);
 	}
-	for (int f = 0; kv_formats[f] && do_bench; f++) {
-		bool wanted = !named;
-
-		for (int j = 1; j < argc; j++)
-			wanted |= !strcmp(argv[j], kv_formats[f]->name) || !strcmp(argv[j], "kv");
-		for (enum cpu_level l = CPU_AVX2; l <= CPU_AVX512 && l <= cpu_detect() && wanted; l++)
-			bench_kv(kv_formats[f], l);
-	}
-	if (do_bench)
+	if (o.bench)
 		return 0;
 	for (int f = 0; formats[f]; f++) {
 		size_t i = 0;
@@ -1316,18 +751,10 @@ int main(int argc, char **argv)
 	}
 	check_numbers();
 	check_refusals();
-	counter = 1 << 20;      /* the same vectors every time: these are averages */
-	seed = 1;
-	check_turned();
-	check_affine();
-	for (int r = 0; r < rounds; r++) {
-		round_quantise();
+	for (int r = 0; r < o.rounds; r++) {
+		round_quantise(r);
 		round_vec();
-		for (int f = 0; kv_formats[f]; f++)
-			if (f < 2 || f % 4 == r % 4)
-				round_kv(kv_formats[f]);
 	}
-	golden &= check_turned_golden();
 	golden &= check_golden("_quant/quantize_f32.safetensors");
 	golden &= check_golden("_quant/quantize_bf16.safetensors");
 	golden &= check_golden("_quant/quantize_f16.safetensors");

@@ -24,6 +24,8 @@ struct golden *golden_open(const char *path)
 	struct err err;
 
 	snprintf(name, sizeof name, "%s/golden/%s", root ? root : WEFT_SHARED_DEFAULT, path);
+	if (!file_exists(name))
+		snprintf(name, sizeof name, "%s/%s", WEFT_TREE_GOLDEN, path);
 	if (!file_exists(name) || file_map_open(&g->map, name, &err)) {
 		printf("skipped: %s missing\n", name);
 		free(g);

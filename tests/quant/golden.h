@@ -8,7 +8,8 @@
 struct golden;
 
 /* Opens shared/golden/<path>: shared is $WEFT_SHARED or ../shared beside the
- * source tree.  NULL, with a line that says so, when it is not there. */
+ * source tree; or tests/golden/<path>, which may have fewer tensors.  NULL, with a
+ * line that says so, when there is neither. */
 struct golden *golden_open(const char *path);
 void golden_close(struct golden *g);
 /* A tensor's bytes, or NULL.  dim[0..3] gets its shape, 1 where it has fewer axes. */
