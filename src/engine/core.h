@@ -156,11 +156,13 @@ struct drafting {
 	struct draft_cost cost;
 	double mixed_ns;                /* of late steps with rows of prompts; 0: not known */
 	struct draft_odds odds[DRAFTERS_MAX], said[DRAFTERS_MAX];       /* of all sequences */
-	struct draft_time token[DRAFTERS_MAX];  /* for one token */
-	struct draft_time row[DRAFTERS_MAX];    /* for one token that it catches up with */
+	struct draft_time token[DRAFTERS_MAX];  /* for one token, however long ago */
+	struct draft_time row[DRAFTERS_MAX];    /* for one token that it catches up with, likewise */
 	int idle[DRAFTERS_MAX], wait[DRAFTERS_MAX];     /* as draft_try's, of the oldest sequence */
 	struct draft_lengths lengths;
 	double purse;                   /* nanoseconds for trying what is not expected to pay */
+	struct draft_accounts accounts;
+	struct draft_round round;       /* of this step */
 	struct draft_ask *ask;          /* [seqs_max] */
 	struct draft_bid *bid;          /* [seqs_max] */
 	struct request **of;            /* [seqs_max] by slot */
@@ -243,7 +245,7 @@ int sched_resume(struct engine *e, struct request *r, struct err *err);
 int sched_pages(const struct engine *e, int n);
 
 /* ---- draft.c ---- */
-void drafting_init(struct drafting *g, int seqs_max);
+void drafting_init(struct drafting *g, int seqs_max, int n_drafter);
 void drafting_fini(struct drafting *g);
 /* The step, from its rows to its tokens, took so long. */
 void draft_timed(struct engine *e, int64_t ns);

@@ -1,6 +1,8 @@
 /* draft.c - the engine's side of speculation: who may draft how much, and what
  * became of it. */
 #include <assert.h>
+#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,12 +27,16 @@ static const double FOLLOW_PART = 0.25;
 /* What each round leaves to be caught up with, at most: that is part of a guess's time. */
 enum { CAUGHT_EACH = 1 + DRAFT_MAX };
 enum { NOBODY = -1 };           /* drafts that need no drafter */
+/* Rows of which the price of catching up is learned. */
+enum { PRICE_ROWS = 32 };
+static_assert((int)DRAFT_ACCOUNTS >= (int)DRAFTERS_MAX, "an account for each");
 
-void drafting_init(struct drafting *g, int seqs_max)
+void drafting_init(struct drafting *g, int seqs_max, int n_drafter)
 {
 	size_t n = (size_t)seqs_max;
 
 	memset(g, 0, sizeof(*g));
+	g->accounts.n = n_drafter;
 	g->ask = xcalloc(n, sizeof(*g->ask));
 	g->bid = xcalloc(n, sizeof(*g->bid));
 	g->of = xcalloc(n, sizeof(struct request *));
@@ -100,8 +106,11 @@ static double share_of(const struct engine *e, const struct request *r, int k)
 
 /* Who is not drafted for is tried now and then, since things change; not two in
  * one step.  A new request waits on from where the oldest was. */
-static bool try_again(struct drafting *g, int k, struct draft_try *t, struct draft_bid *b, bool tried)
+static bool try_again(struct drafting *g, int k, struct draft_try *t, struct draft_bid *b, const struct draft_deal *one,
+                      bool tried)
 {
+	bool can_try = b->first_ns + draft_longer(one, 1) <= g->accounts.may[k];
+
 	if (!t->wait) {
 		t->wait = g->wait[k] ? g->wait[k] : WAIT_FIRST;
 		t->idle = g->idle[k];
@@ -109,7 +118,7 @@ static bool try_again(struct drafting *g, int k, struct draft_try *t, struct dra
 	if (b->n) {
 		t->wait = WAIT_FIRST;
 		t->idle = 0;
-	} else if (++t->idle >= t->wait && !tried && b->first_ns <= g->purse) {
+	} else if (++t->idle >= t->wait && !tried && b->first_ns <= g->purse && can_try) {
 		g->purse -= b->first_ns;
 		b->n = 1;
 		t->idle = 0;
@@ -121,12 +130,11 @@ static bool try_again(struct drafting *g, int k, struct draft_try *t, struct dra
 
 static double token_ns(const struct engine *e, int k)
 {
-	return draft_time_of(&e->drafting.token[k], e->drafting.cost.now);
+	return e->drafting.token[k].ns;
 }
 
-/* Time that drafter k would take to catch up with r; 0: none, or nobody knows.  As it was
- * measured last, however long ago: the purse pays for doing it again. */
-static double first_ns(struct engine *e, struct request *r, int k)
+/* Tokens of r that drafter k would compute first, beyond what each round leaves. */
+static int behind(struct engine *e, struct request *r, int k)
 {
 	struct drafter *d = e->opts.drafter[k];
 	struct draft_seq seq;
@@ -136,23 +144,46 @@ static double first_ns(struct engine *e, struct request *r, int k)
 		return 0;
 	seq = seq_of(e, r);
 	n = d->ops->behind(d, &seq);
-	return n > CAUGHT_EACH ? n * e->drafting.row[k].ns : 0;
+	return n > CAUGHT_EACH ? n : 0;
 }
 
-/* Tokens per nanosecond of the step, if drafter k drafted for r alone; *saves: what
+static bool has_price(const struct engine *e, int k)
+{
+	return e->drafting.row[k].n > 0;
+}
+
+/* Time that drafter k would take to catch up with r, as it was measured last, however long
+ * ago; with the price of some rows, as dear as the model's own, when it never was. */
+static double first_ns(struct engine *e, struct request *r, int k)
+{
+	int n = behind(e, r, k);
+
+	if (has_price(e, k))
+		return n * e->drafting.row[k].ns;
+	return (n < PRICE_ROWS ? n : PRICE_ROWS) * e->pace.row_ns;
+}
+
+/* Tokens per nanosecond of the step, if drafter k drafted for r alone and could lose so much; *saves: what
  * that would save in the rest of the answer. */
 static double rate_of(const struct engine *e, const struct request *r, int k, int max, const struct draft_deal *deal,
-                      double *saves)
+                      double may_ns, double *saves)
 {
 	struct draft_bid bid = { .share = share_of(e, r, k), .max = max };
 	struct draft_deal one = *deal;
 	double rate;
 
 	one.token_ns = token_ns(e, k);
+	one.may_ns = may_ns;
 	rate = draft_deal(&one, &bid, 1);
 	*saves = draft_saves(&one, rate) * draft_more(&e->drafting.lengths, r->n_tok - r->n_prompt,
 	                                              r->n_prompt + r->out_max - r->n_tok);
 	return rate;
+}
+
+/* What drafter k may still lose. */
+static double may(const struct engine *e, int k)
+{
+	return e->opts.draft_fixed ? HUGE_VAL : e->drafting.accounts.may[k];
 }
 
 /* Does what k saves pay for its catching up?  Only what it saves beside the others that
@@ -161,13 +192,15 @@ static bool makes_good(struct engine *e, struct request *r, int k, int max, cons
 {
 	double first = first_ns(e, r, k), saves, theirs, beside = 0;
 
-	if (first <= 0)
+	if (!behind(e, r, k))
 		return true;
-	rate_of(e, r, k, max, deal, &saves);
+	if (!has_price(e, k) || first > may(e, k))
+		return false;
+	rate_of(e, r, k, max, deal, HUGE_VAL, &saves);
 	for (int i = 0; i < e->opts.n_drafter; i++) {
 		if (i == k || first_ns(e, r, i) > 0)
 			continue;
-		rate_of(e, r, i, max, deal, &theirs);
+		rate_of(e, r, i, max, deal, HUGE_VAL, &theirs);
 		theirs = belief(&r->tries[i].said, &e->drafting.said[i]) * (theirs < saves ? theirs : saves);
 		beside = theirs > beside ? theirs : beside;
 	}
@@ -178,12 +211,12 @@ static bool makes_good(struct engine *e, struct request *r, int k, int max, cons
  * expected to be worth more for r alone, or k would not make good for catching up? */
 static bool better_not(struct engine *e, struct request *r, int k, int max, const struct draft_deal *deal)
 {
-	double saves, own = rate_of(e, r, k, max, deal, &saves);
+	double saves, own = rate_of(e, r, k, max, deal, may(e, k), &saves);
 
 	if (!makes_good(e, r, k, max, deal))
 		return true;
 	for (int i = k + 1; i < e->opts.n_drafter && e->drafting.odds[k].tried >= TRIED_MIN; i++)
-		if (rate_of(e, r, i, max, deal, &saves) > own && makes_good(e, r, i, max, deal))
+		if (rate_of(e, r, i, max, deal, may(e, i), &saves) > own && makes_good(e, r, i, max, deal))
 			return true;
 	return false;
 }
@@ -210,13 +243,14 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 		g->ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .out = r->draft };
 	}
 	deal->token_ns = token_ns(e, k);
+	deal->may_ns = may(e, k);
 	if (!e->opts.draft_fixed)
 		draft_deal(deal, g->bid, n);
 	for (int i = 0; i < n; i++) {
 		struct request *r = g->of[g->ask[i].seq.slot];
 
 		if (!e->opts.draft_fixed)
-			tried |= try_again(g, k, &r->tries[k], &g->bid[i], tried);
+			tried |= try_again(g, k, &r->tries[k], &g->bid[i], deal, tried);
 		if (!i) {
 			g->wait[k] = r->tries[k].wait;
 			g->idle[k] = r->tries[k].idle;
@@ -225,6 +259,7 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 			g->bid[n_ask] = g->bid[i];
 			g->ask[n_ask] = g->ask[i];
 			g->ask[n_ask].max = g->bid[i].n;
+			g->ask[n_ask].most = has_price(e, k) || e->opts.draft_fixed ? INT_MAX : PRICE_ROWS;
 			g->asked[g->ask[i].seq.slot] = g->bid[i].n;
 			n_ask++;
 		}
@@ -311,18 +346,19 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 {
 	struct drafting *g = &e->drafting;
 	int tokens = 0, caught = 0;
+	bool late = false;
 
 	for (int i = 0; i < n_ask; i++) {
 		struct request *r = g->of[g->ask[i].seq.slot];
 		double gain = 1;
 
 		caught += g->ask[i].caught;
-
+		late |= g->ask[i].caught > CAUGHT_EACH;
 		assert(g->ask[i].n >= 0 && g->ask[i].n <= g->asked[r->slot]);
 		tokens += g->ask[i].n;
 		draft_odds_learn(&r->tries[k].said, g->ask[i].n > 0, !g->ask[i].n, FADE_OWN);
 		draft_odds_learn(&g->said[k], g->ask[i].n > 0, !g->ask[i].n, FADE_ALL);
-		if (!g->ask[i].n)
+		if (!g->ask[i].n && g->ask[i].caught < g->ask[i].most)
 			r->tries[k].idle = r->tries[k].wait;    /* nothing was learned of it: again in the next step */
 		g->ask[i].n = sound(r, r->draft, g->ask[i].n);
 		if (!draft_own(&g->ask[i], legal, &g->ask[i])) {
@@ -336,10 +372,22 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 			deal->tokens += gain *= g->bid[i].share;
 	}
 	deal->ns += (double)ns;
-	if (caught > n_ask * CAUGHT_EACH)
+	if (late)
 		caught_up(g, k, caught, (double)ns - tokens * token_ns(e, k));
 	else if (tokens)
 		draft_time_learn(&g->token[k], g->cost.now, (double)ns / tokens);
+}
+
+/* Is it known what the step takes without drafts?  If not, that is measured first. */
+static bool measured(const struct engine *e, int rows, const struct draft_deal *deal, bool prompts)
+{
+	const struct draft_cost *c = &e->drafting.cost;
+
+	if (e->opts.draft_fixed)
+		return true;
+	if (prompts)
+		return deal->step_ns > 0 && deal->row_ns > 0;
+	return rows > DRAFT_ROWS_MAX || draft_time_of(&c->step[rows], c->now) > 0;
 }
 
 void draft_propose(struct engine *e)
@@ -349,6 +397,7 @@ void draft_propose(struct engine *e)
 	struct draft_deal deal = { .cost = &g->cost, .rows_max = e->opts.step_rows };
 	bool prompts = false;
 
+	g->round = (struct draft_round){0};
 	for (int i = 0; i < s->n_run; i++) {
 		struct request *r = s->run[i];
 
@@ -367,22 +416,55 @@ void draft_propose(struct engine *e)
 		deal.step_ns = g->mixed_ns;
 		deal.row_ns = e->pace.row_ns;
 	}
-	if (!deal.rows || (prompts && !e->opts.draft_fixed && (deal.step_ns <= 0 || deal.row_ns <= 0)))
+	if (!deal.rows || !measured(e, deal.rows, &deal, prompts))
 		return;
 	for (int k = 0; k < e->opts.n_drafter; k++) {
 		struct drafter *d = e->opts.drafter[k];
-		int n = invite(e, k, &deal);
-		int64_t began;
+		int64_t began, asked;
+		int n;
 
-		if (!n)
+		if (may(e, k) < 0)
 			continue;
 		began = engine_now(e);
-		d->ops->propose(d, g->ask, n);
-		receive(e, k, n, &deal, engine_now(e) - began);
+		n = invite(e, k, &deal);
+		if (n) {
+			asked = engine_now(e);
+			d->ops->propose(d, g->ask, n);
+			receive(e, k, n, &deal, engine_now(e) - asked);
+		}
+		draft_account_spend(&g->accounts, k, (double)(engine_now(e) - began));
 	}
 	for (int i = s->n_run - 1; i >= 0; i--)
 		if (s->run[i]->ending)
 			engine_finish(e, s->run[i]);
+}
+
+/* What the step would have taken without drafts is its own time by the ratio of what
+ * was measured for so many rows and for so many: whatever else the machine does makes
+ * both longer. */
+static void settle_accounts(struct engine *e, double ns)
+{
+	const struct batch *b = &e->batch;
+	struct draft_round *r = &e->drafting.round;
+	const struct draft_cost *c = &e->drafting.cost;
+	int drafted = 0, rows = b->n_row - b->n_prompt;
+
+	for (int k = 0; k < e->opts.n_drafter; k++)
+		drafted += r->drafted[k];
+	rows -= drafted;
+	r->ns = r->plain_ns = ns;
+	r->tokens = rows;
+	if (rows && b->n_prompt) {
+		r->plain_ns -= drafted * e->pace.row_ns;
+		r->step_ns = draft_cost_of(c, rows);
+	} else if (rows) {
+		double all = draft_cost_of(c, b->n_row);
+
+		r->step_ns = r->plain_ns *= all > 0 ? draft_cost_of(c, rows) / all : 1;
+	}
+	if (r->plain_ns < 0)
+		r->plain_ns = 0;
+	draft_account_round(&e->drafting.accounts, r);
 }
 
 void draft_timed(struct engine *e, int64_t ns)
@@ -398,6 +480,7 @@ void draft_timed(struct engine *e, int64_t ns)
 		draft_cost_learn(&g->cost, e->batch.n_row, (double)ns);
 	else
 		g->mixed_ns += (g->mixed_ns > 0 ? 0.2 : 1) * ((double)ns - g->mixed_ns);
+	settle_accounts(e, (double)ns);
 }
 
 /* Does it pay for drafter k to compute n tokens of r that it may not need? */
@@ -409,9 +492,9 @@ static bool pays(const struct engine *e, const struct request *r, int k, int n)
 
 	max = max < e->opts.n_draft ? max : e->opts.n_draft;
 	max = max < left ? max : left;
-	if (max < 1 || e->drafting.row[k].ns <= 0)
+	if (max < 1 || !has_price(e, k) || n * e->drafting.row[k].ns > may(e, k))
 		return false;
-	rate_of(e, r, k, max, &deal, &saves);
+	rate_of(e, r, k, max, &deal, HUGE_VAL, &saves);
 	return n * e->drafting.row[k].ns <= FOLLOW_PART * saves;
 }
 
@@ -436,11 +519,13 @@ void draft_follow(struct engine *e)
 
 	for (int k = 0; k < e->opts.n_drafter && e->pass.hidden; k++) {
 		struct drafter *d = e->opts.drafter[k];
-		int64_t began = engine_now(e);
+		int64_t began, took;
 		int n = 0, rows;
 
-		if (!d->ops->follow)
+		/* One that may lose no more misses what comes meanwhile. */
+		if (!d->ops->follow || may(e, k) < 0)
 			continue;
+		began = engine_now(e);
 		for (int i = 0; i < b->n_item; i++) {
 			struct request *r = b->item[i].req;
 			struct draft_run run = { .row = b->item[i].row, .n = b->item[i].keep };
@@ -452,8 +537,10 @@ void draft_follow(struct engine *e)
 			g->followed[n++] = run;
 		}
 		rows = d->ops->follow(d, &e->pass, g->followed, n);
+		took = engine_now(e) - began;
 		if (rows > CAUGHT_EACH)
-			caught_up(g, k, rows, (double)(engine_now(e) - began));
+			caught_up(g, k, rows, (double)took);
+		draft_account_spend(&g->accounts, k, (double)took);
 	}
 }
 
@@ -471,6 +558,8 @@ void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
 	by->drafted += drafted;
 	by->accepted += accepted;
 	by->rounds++;
+	e->drafting.round.drafted[r->draft_by] += drafted;
+	e->drafting.round.right[r->draft_by] += accepted;
 	draft_odds_learn(&r->tries[r->draft_by].odds, accepted, wrong, FADE_OWN);
 	draft_odds_learn(&e->drafting.odds[r->draft_by], accepted, wrong, FADE_ALL);
 }
@@ -481,9 +570,15 @@ void draft_learn(struct engine *e, struct request *r)
 
 	if (r->n_tok > r->n_prompt)
 		draft_length_learn(&e->drafting.lengths, r->n_tok - r->n_prompt);
-	for (int k = 0; k < e->opts.n_drafter; k++)
-		if (e->opts.drafter[k]->ops->learn)
-			e->opts.drafter[k]->ops->learn(e->opts.drafter[k], &seq);
+	for (int k = 0; k < e->opts.n_drafter; k++) {
+		int64_t began = engine_now(e);
+
+		if (!e->opts.drafter[k]->ops->learn || may(e, k) < 0)
+			continue;
+		e->opts.drafter[k]->ops->learn(e->opts.drafter[k], &seq);
+		draft_account_spend(&e->drafting.accounts, k, (double)(engine_now(e) - began));
+	}
+	draft_account_end(&e->drafting.accounts);
 }
 
 void draft_forget(struct engine *e, int slot)

@@ -48,6 +48,7 @@ struct draft_seq {
 struct draft_ask {
 	struct draft_seq seq;
 	int max;                        /* 1 to DRAFT_MAX; the drafter may lower it for itself */
+	int most;                       /* tokens of the sequence that it may compute first; then it says nothing yet */
 	int32_t *out;                   /* [max] */
 	int n;                          /* filled: 0 to max */
 	int caught;                     /* filled: tokens of the sequence that were computed first */

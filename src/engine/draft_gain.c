@@ -113,6 +113,66 @@ double draft_cost_of(const struct draft_cost *c, int rows)
 	return c->step[below].ns * (1 + ROW_FIRST * (rows - below));
 }
 
+enum { KEPT_STEPS = 8 };
+
+static void keep_most(struct draft_accounts *a, int k)
+{
+	double most = DRAFT_LOSS / a->n * a->done + KEPT_STEPS * a->step_ns;
+
+	if (a->may[k] > most)
+		a->may[k] = most;
+}
+
+void draft_account_work(struct draft_accounts *a, double ns)
+{
+	a->done += ns;
+	for (int k = 0; k < a->n; k++)
+		draft_account_save(a, k, DRAFT_LOSS / a->n * ns);
+}
+
+void draft_account_spend(struct draft_accounts *a, int k, double ns)
+{
+	a->may[k] -= ns;
+}
+
+void draft_account_save(struct draft_accounts *a, int k, double ns)
+{
+	a->may[k] += ns;
+	keep_most(a, k);
+}
+
+void draft_account_end(struct draft_accounts *a)
+{
+	a->done *= FADE_LENGTH;
+	for (int k = 0; k < a->n; k++)
+		keep_most(a, k);
+}
+
+void draft_account_round(struct draft_accounts *a, const struct draft_round *r)
+{
+	double longer = r->ns > r->plain_ns ? r->ns - r->plain_ns : 0, work = r->ns - longer;
+	double token_ns = r->tokens ? r->step_ns / r->tokens : 0;
+	int drafted = 0;
+
+	if (r->tokens && !a->step_ns)
+		for (int k = 0; k < a->n; k++)
+			a->may[k] += r->step_ns;
+	if (r->tokens)
+		a->step_ns = r->step_ns;
+
+	for (int k = 0; k < a->n; k++) {
+		drafted += r->drafted[k];
+		work += r->right[k] * token_ns;
+	}
+	draft_account_work(a, work);
+	for (int k = 0; k < a->n; k++) {
+		if (!r->drafted[k])
+			continue;
+		draft_account_spend(a, k, longer * r->drafted[k] / drafted);
+		draft_account_save(a, k, r->right[k] * token_ns);
+	}
+}
+
 /* The bid whose next draft is the likeliest to come true; -1: none is left. */
 static int likeliest(const struct draft_bid *bid, const double *gain, int n_bid)
 {
@@ -179,7 +239,7 @@ double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 	if (before <= 0)
 		return 0;
 	best = MARGIN * d->tokens / before;
-	for (int k = 1; d->rows + k <= most && give(bid, gain, n, 1, &tokens) > 0; k++) {
+	for (int k = 1; d->rows + k <= most && draft_longer(d, k) <= d->may_ns && give(bid, gain, n, 1, &tokens) > 0; k++) {
 		double rate = tokens / time_of(d, k);
 
 		if (rate > best) {
@@ -191,6 +251,13 @@ double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 	tokens = d->tokens;
 	give(bid, gain, n, best_n, &tokens);
 	return best_n ? best : d->tokens / before;
+}
+
+double draft_longer(const struct draft_deal *d, int drafts)
+{
+	double longer = time_of(d, drafts) - time_of(d, 0);
+
+	return longer > 0 ? longer : 0;
 }
 
 double draft_saves(const struct draft_deal *d, double rate)

@@ -14,7 +14,10 @@
  * A drafter may have tokens to compute before its first guess, most of all the
  * prompt.  That is done when what it saves in the rest of the answer pays for it:
  * the time saved per token, times the tokens that are still expected, which is
- * learned from how long answers were.  Pure structs: no engine, no clock. */
+ * learned from how long answers were.
+ *
+ * Expecting is not knowing: each drafter has an account of what it may lose, and what
+ * it cannot pay for is not done.  Pure structs: no engine, no clock. */
 #ifndef ENGINE_DRAFT_GAIN_H
 #define ENGINE_DRAFT_GAIN_H
 
@@ -63,6 +66,38 @@ void draft_length_learn(struct draft_lengths *l, int tokens);
 /* How many more an answer of so many tokens will have, which can have `most` more. */
 double draft_more(const struct draft_lengths *l, int tokens, int most);
 
+/* What each drafter may lose.  It earns its part of DRAFT_LOSS of all that is done, as
+ * long as that takes without drafts, and what its own drafts save; all that it takes is
+ * paid from it, and from one step's time at the very start: its rows in the model's steps, its own time, and what it computes first.
+ * As nothing is begun that the account does not cover, a drafter that has begun n times
+ * has lost at most its earnings and, once, what the dearest of them cost more than was
+ * expected.  Savings are kept up to DRAFT_LOSS of what some twenty answers take, or some steps:
+ * that is what another kind of text can cost at first. */
+#define DRAFT_LOSS 0.02
+enum { DRAFT_ACCOUNTS = 4 };
+struct draft_accounts {
+	int n;                          /* drafters */
+	double done;                    /* fading with each answer: what was done, in ns without drafts */
+	double step_ns;                 /* what a step takes without drafts */
+	double may[DRAFT_ACCOUNTS];     /* [n] ns that may be lost; < 0: more than that is */
+};
+/* What took this long, or would have, is done. */
+void draft_account_work(struct draft_accounts *a, double ns);
+void draft_account_spend(struct draft_accounts *a, int k, double ns);
+void draft_account_save(struct draft_accounts *a, int k, double ns);
+/* An answer has ended. */
+void draft_account_end(struct draft_accounts *a);
+
+/* A step of so many rows, of which each drafter gave drafts[k] that became right[k] tokens. */
+struct draft_round {
+	double ns;
+	double plain_ns;                /* without those drafts */
+	double step_ns;                 /* without those and without rows of prompts */
+	int tokens;                     /* that it gives then */
+	int drafted[DRAFT_ACCOUNTS], right[DRAFT_ACCOUNTS];
+};
+void draft_account_round(struct draft_accounts *a, const struct draft_round *r);
+
 /* One sequence that could be drafted for. */
 struct draft_bid {
 	double share;                   /* of drafts that come true */
@@ -78,10 +113,13 @@ struct draft_deal {
 	double token_ns;                /* what the drafter takes for one */
 	double row_ns, step_ns;         /* with prompts in the step: its time, and what a row more adds; 0: cost tells */
 	int rows_max;
+	double may_ns;                  /* drafts that make it longer by more than this are not made */
 };
 /* Fills bid[i].n.  Returns the tokens per nanosecond that are expected then; 0: not
  * known, and nothing is given. */
 double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid);
+/* Nanoseconds by which so many drafts make the step longer; 0: not known. */
+double draft_longer(const struct draft_deal *d, int drafts);
 /* Nanoseconds that a step of d saves at this rate, against one without drafts. */
 double draft_saves(const struct draft_deal *d, double rate);
 

@@ -143,6 +143,7 @@ static int catch_up(struct draft_model *g, int n_in, int left)
 		int n = next_cut(g, s->pos, a, &kind) - s->pos;
 
 		n = n < left - g->pass.pass.n_row ? n : left - g->pass.pass.n_row;
+		n = n < g->in[i]->most - g->in[i]->caught ? n : g->in[i]->most - g->in[i]->caught;
 		if (s->dead || n < 1)
 			continue;
 		if (!knows(g, a->tok + s->pos, n))

@@ -233,11 +233,22 @@ static void guess(struct mtp *g, struct draft_ask *a, int logits)
 	draft_guess(a, draft_pass_logits(&g->pass, logits));
 }
 
+/* More waits than may be computed now: the first of it. */
+static void part_of(struct mtp *g, struct draft_ask *a)
+{
+	const struct seq *s = &g->seq[a->seq.slot];
+
+	if (s->id == a->seq.id && s->n - 1 > a->most && flush(g, &a->seq, a->most))
+		a->caught = a->most;
+}
+
 /* What waits becomes rows, and the last of them the first guess. */
 static void first_guess(struct mtp *g, struct draft_ask *ask, int n_ask)
 {
 	int n_in = 0;
 
+	for (int i = 0; i < n_ask; i++)
+		part_of(g, &ask[i]);
 	draft_pass_clear(&g->pass);
 	for (int i = 0; i < n_ask; i++) {
 		struct draft_ask *a = &ask[i];
@@ -247,7 +258,7 @@ static void first_guess(struct mtp *g, struct draft_ask *ask, int n_ask)
 		a->n = 0;
 		a->max = a->max < room ? a->max : room;
 		if (s->id != a->seq.id || s->pos + s->n != a->seq.n_tok || s->n < 1 || a->max < 1 ||
-		    s->n > g->pass.rows_max - g->pass.pass.n_row)
+		    s->n > g->pass.rows_max - g->pass.pass.n_row || a->caught)
 			continue;
 		a->caught = s->n - 1;
 		if (add(g, &a->seq, s->n, true))

@@ -751,7 +751,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	e->stats.parked_bytes_max = opts->park_bytes;
 	for (int i = 0; i < opts->n_drafter; i++)
 		e->stats.drafter[i].name = opts->drafter[i]->ops->name;
-	drafting_init(&e->drafting, opts->seqs_max);
+	drafting_init(&e->drafting, opts->seqs_max, opts->n_drafter);
 	e->stats.prefix_bytes_max = opts->prefix_bytes;
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->wake, NULL);
