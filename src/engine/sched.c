@@ -335,22 +335,13 @@ static int chunk(struct engine *e, const struct request *r, int room, int left, 
 	return n <= left ? n : 0;
 }
 
-/* Is r, with a short prompt, of one who came anew, and do its next n rows end at a place
- * where chunks must end?  Then the step is not made longer by others' prompts: alone r had
- * its first token sooner.  Where newcomers are many, others would lose by it. */
-static bool ends_soon(struct engine *e, const struct request *r, int n)
+/* Does r's prompt, short and of one who came anew, end with its next n rows?  Then the
+ * step is not made longer by what ends no prompt: alone r had its first token sooner.
+ * Where newcomers are many, others would lose by it. */
+static bool ends_soon(const struct sched *s, const struct request *r, int n)
 {
-	return r->pos + n == next_cut(e, r) && !r->t_first && r->n_prompt <= FAIR_QUANTUM && r->client->fresh &&
-	       e->sched.fair.favour < FAIR_QUANTUM;
-}
-
-/* One whose prompt so came to its last token, which decodes: it is in every step. */
-static bool one_ends(const struct sched *s)
-{
-	for (int i = 0; i < s->n_run; i++)
-		if (s->run[i]->hurry && !s->run[i]->t_first && decodes(s->run[i]))
-			return true;
-	return false;
+	return n == r->n_tok - r->pos && !r->t_first && r->n_prompt <= FAIR_QUANTUM && r->client->fresh &&
+	       s->fair.favour < FAIR_QUANTUM;
 }
 
 /* Chooses prompts for `room` rows, lets those join that are chosen. */
@@ -358,7 +349,7 @@ static void choose(struct engine *e, int room, bool decoding)
 {
 	struct sched *s = &e->sched;
 	double share = 1;       /* of the step's time for prompts */
-	bool quick = one_ends(s);       /* one that ends soon is in the step */
+	bool quick = false;     /* one that ends soon is among them */
 	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
 	struct request *r;
 
@@ -382,12 +373,11 @@ static void choose(struct engine *e, int room, bool decoding)
 		r->skip = s->round;
 		if (!n)
 			continue;
-		if (quick && !ends_soon(e, r, n)) {
+		if (quick && !ends_soon(s, r, n)) {
 			spared = spared ? spared : n;
 			continue;
 		}
-		r->hurry = ends_soon(e, r, n);
-		quick |= r->hurry;
+		quick |= ends_soon(s, r, n);
 		share -= (double)n / most;
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };

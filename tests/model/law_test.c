@@ -7,6 +7,7 @@
  * back, on more threads.  Not one bit may differ.
  *
  *     law_test FOLDER...      model folders
+ *     law_test --kv FOLDER... with keys and values in few bits, by several policies
  *     law_test --families     one 4-bit and one plain folder of every family, from ../shared/golden */
 #include <assert.h>
 #include <stdio.h>
@@ -20,10 +21,16 @@
 
 /* AFTER: rows computed after a resumption; one in thirty goes on to the end.  A
  * state or a page that is wrong shows in the first row that reads it. */
-enum { MOST = 300, OTHERS = 3, TAPE = 7, STEP = 320, AFTER = 2 };
+enum { MOST = 300, OTHERS = 3, TAPE = 7, STEP = 320, AFTER = 2, LAYERS = 64 };
+
+struct policy {
+	const char *name;
+	struct kv_pair layer[2];        /* of even attention layers, and of odd ones */
+};
 
 struct run {
 	const char *folder;
+	const struct policy *kv;        /* NULL: the plain cache */
 	struct driver d;
 	int n;                  /* rows: 300, fewer when quick */
 	int32_t tok[MOST], other[OTHERS][MOST];
@@ -44,8 +51,8 @@ static void same(struct run *r, int from, int to, const char *what)
 	for (int i = from; i < to; i++) {
 		if (!memcmp((char *)r->got + (size_t)i * r->row, (char *)r->want + (size_t)i * r->row, r->row))
 			continue;
-		printf("FAIL %s, %s, %d threads: %s: row %d differs\n", r->folder, cpu_level_name(r->d.be->level),
-		       r->d.be->threads, what, i);
+		printf("FAIL %s, %s, %s, %d threads: %s: row %d differs\n", r->folder, r->kv ? r->kv->name : "plain",
+		       cpu_level_name(r->d.be->level), r->d.be->threads, what, i);
 		r->bad++;
 		return;
 	}
@@ -181,10 +188,15 @@ static void drafted(struct run *r)
 
 static void open_or_exit(struct run *r, int threads, enum cpu_level level)
 {
+	struct kv_pair layer[LAYERS];
 	struct driver_opts o = {.arith = ARITH_FAST, .threads = threads, .level = level, .slots = 1 + OTHERS,
 	                        .ctx_max = 512, .step_rows = STEP, .tape_rows = TAPE};
 	struct err err;
 
+	for (int i = 0; i < LAYERS && r->kv; i++)
+		layer[i] = r->kv->layer[i % 2];
+	if (r->kv)
+		o.kv.layer = layer;
 	if (driver_open(&r->d, r->folder, &o, &err)) {
 		printf("FAIL %s: %s\n", r->folder, err.msg);
 		exit(1);
@@ -220,9 +232,10 @@ static void check_level(struct run *r, enum cpu_level level, int stride, int thr
 	}
 }
 
-static int check(const char *folder, enum cpu_level lowest, int stride, int quick)
+/* last: a row of logits at the end, for the caller to free; NULL: not wanted. */
+static int check_with(const char *folder, const struct policy *kv, enum cpu_level lowest, int stride, int quick, float **last)
 {
-	struct run r = {.folder = folder, .n = quick ? 100 : MOST};
+	struct run r = {.folder = folder, .kv = kv, .n = quick ? 100 : MOST};
 	int bad = 0;
 
 	/* want is the lowest level's: quant/ and backend/ promise the same bits at
@@ -234,12 +247,50 @@ static int check(const char *folder, enum cpu_level lowest, int stride, int quic
 
 		r.bad = 0;
 		check_level(&r, (enum cpu_level)level, every, !quick ? 3 : best ? 2 : 1);
-		printf("%s %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n",
-		       r.bad ? "FAIL" : "ok  ", folder, cpu_level_name((enum cpu_level)level), r.n, every);
+		printf("%s %s, %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n", r.bad ? "FAIL" : "ok  ",
+		       folder, kv ? kv->name : "plain", cpu_level_name((enum cpu_level)level), r.n, every);
 		bad += r.bad;
 	}
+	if (last)
+		memcpy(*last = xmalloc(r.row), r.want + (size_t)(r.n - 1) * (r.row / sizeof(float)), r.row);
 	free(r.want);
 	free(r.got);
+	return bad;
+}
+
+static int check(const char *folder, enum cpu_level lowest, int stride, int quick)
+{
+	return check_with(folder, NULL, lowest, stride, quick, NULL);
+}
+
+/* A few policies, and one that differs by layer; each must give other logits than the
+ * one before, or it was not in force. */
+static int check_policies(const char *folder, int quick)
+{
+#define F(name) kv_format_find(name)
+	const struct policy policies[] = {
+		{ "8 bits", { { F("u8g64"), F("u8g64") }, { F("u8g64"), F("u8g64") } } },
+		{ "4 bits", { { F("u4g32"), F("u4g32") }, { F("u4g32"), F("u4g32") } } },
+		{ "3.5 bits", { { F("tq3"), F("tq4") }, { F("tq3"), F("tq4") } } },
+		{ "3.5 bits in every other layer", { { F("tq3"), F("tq4") }, { F("bf16"), F("bf16") } } },
+		{ "2 and 8 bits by turns", { { F("u8g32"), F("tq2") }, { F("tq2"), F("bf16") } } },
+	};
+#undef F
+	float *last[2] = { NULL, NULL };
+	int bad = 0;
+
+	for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+		/* Of the quick length at any size: what a longer prompt would find, a longer one
+		 * without codes finds. */
+		bad += check_with(folder, &policies[i], quick ? cpu_detect() : CPU_SCALAR, quick ? 33 : 10, 1, &last[1]);
+		if (last[0] && !memcmp(last[0], last[1], 64)) {
+			printf("FAIL %s: %s gives what %s gives\n", folder, policies[i].name, policies[i - 1].name);
+			bad++;
+		}
+		free(last[0]);
+		last[0] = last[1];
+	}
+	free(last[0]);
 	return bad;
 }
 
@@ -285,6 +336,11 @@ int main(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[1], "--families")) {
 		bad = check_families(stride, quick);
 		return bad < 0 ? 77 : bad > 0;
+	}
+	if (argc > 1 && !strcmp(argv[1], "--kv")) {
+		for (int i = 2; i < argc; i++)
+			bad += check_policies(argv[i], quick);
+		return bad > 0;
 	}
 	for (int i = 1; i < argc; i++)
 		bad += check(argv[i], CPU_SCALAR, stride, quick);
