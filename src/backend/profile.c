@@ -37,6 +37,7 @@ static void add(struct profile *f, const char *op, const char *what, int64_t sin
 	r->calls++;
 	r->bytes += cost->bytes;
 	r->int_ops += cost->int_ops;
+	r->bf16_ops += cost->bf16_ops;
 	r->float_ops += cost->float_ops;
 }
 
@@ -50,13 +51,17 @@ static double weight_bytes(const struct weight *w)
 }
 
 /* n rows by w; of a share of it when only some of it is used. */
-static void add_product(struct op_cost *c, const struct weight *w, double n, enum arith arith, double share)
+static void add_product(struct op_cost *c, const struct pass *p, const struct weight *w, double n, double share)
 {
 	double ops = 2.0 * n * w->rows * w->cols;
+	struct kernels k;
 
+	w->fmt->kernels(&k, p->be->level);
 	c->bytes += share * weight_bytes(w);
-	if (arith == ARITH_FAST && w->group)
+	if (p->arith == ARITH_FAST && k.acts == ACTS_INT8)
 		c->int_ops += ops;
+	else if (p->arith == ARITH_FAST && k.acts == ACTS_BF16)
+		c->bf16_ops += ops;
 	else
 		c->float_ops += ops;
 }
@@ -116,9 +121,9 @@ static void timed_linear(struct pass *p, const struct linear *job, int n_job, co
 
 	short_name(what, sizeof what, job[0].w->name ? job[0].w->name : "", n_job - 1);
 	for (int i = 0; i < n_job; i++) {
-		add_product(&c, job[i].w, n, p->arith, 1);
+		add_product(&c, p, job[i].w, n, 1);
 		if (job[i].up) {
-			add_product(&c, job[i].up->w, n, p->arith, 1);
+			add_product(&c, p, job[i].up->w, n, 1);
 			c.float_ops += 2.0 * n * job[i].w->rows;
 		}
 	}
@@ -175,15 +180,15 @@ static void timed_moe(struct pass *p, float *x, const struct moe *m, const float
 
 	for (int i = 0; i < n; i++)
 		missed *= 1 - (double)m->top_k / m->experts;
-	add_product(&c, m->router, n, p->arith, 1);
+	add_product(&c, p, m->router, n, 1);
 	/* As if every expert were like the first. */
-	add_product(&c, &m->gate[0], picks, p->arith, m->experts * (1 - missed));
-	add_product(&c, &m->up[0], picks, p->arith, m->experts * (1 - missed));
-	add_product(&c, &m->down[0], picks, p->arith, m->experts * (1 - missed));
+	add_product(&c, p, &m->gate[0], picks, m->experts * (1 - missed));
+	add_product(&c, p, &m->up[0], picks, m->experts * (1 - missed));
+	add_product(&c, p, &m->down[0], picks, m->experts * (1 - missed));
 	if (m->shared_inner) {
-		add_product(&c, m->shared_gate, n, p->arith, 1);
-		add_product(&c, m->shared_up, n, p->arith, 1);
-		add_product(&c, m->shared_down, n, p->arith, 1);
+		add_product(&c, p, m->shared_gate, n, 1);
+		add_product(&c, p, m->shared_up, n, 1);
+		add_product(&c, p, m->shared_down, n, 1);
 	}
 	t = clock_monotonic_ns();
 	of(p)->inner->moe(p, x, m, in, n, cols);
@@ -235,6 +240,7 @@ struct op_cost profile_total(const struct profile *f)
 		sum.ns += f->row[i].ns;
 		sum.bytes += f->row[i].bytes;
 		sum.int_ops += f->row[i].int_ops;
+		sum.bf16_ops += f->row[i].bf16_ops;
 		sum.float_ops += f->row[i].float_ops;
 	}
 	return sum;

@@ -18,7 +18,7 @@ struct op_cost {
 	char what[40];          /* of a product: its first matrix, as "mlp.gate_proj +1"; else "" */
 	int64_t calls, ns;
 	double bytes;
-	double int_ops, float_ops;      /* multiplications and additions, of int8 and of floats */
+	double int_ops, bf16_ops, float_ops;    /* multiplications and additions, of int8, of bf16 and of floats */
 };
 
 enum { PROFILE_ROWS = 64 };

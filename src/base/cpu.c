@@ -43,9 +43,11 @@ enum cpu_level cpu_detect(void)
 		return cpu_has_avxvnni() ? CPU_AVXVNNI : CPU_AVX2;
 	if ((b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) && (b & bit_AVX512DQ) &&
 	    (c & bit_AVX512VNNI)) {
-		const unsigned tile = 1u << 24, int8 = 1u << 25;        /* CPUID 7 EDX */
+		const unsigned amx = 1u << 22 | 1u << 24 | 1u << 25;    /* CPUID 7 EDX: bf16, tile, int8 */
+		const unsigned bf16 = 1u << 5;                          /* CPUID 7.1 EAX: AVX-512 BF16 */
 
-		if ((d & tile) && (d & int8) && (lo & 0x60000) == 0x60000 && tiles_granted())
+		if ((d & amx) == amx && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bf16) &&
+		    (lo & 0x60000) == 0x60000 && tiles_granted())
 			return CPU_AMX;
 		return CPU_AVX512;
 	}

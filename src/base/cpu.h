@@ -15,7 +15,7 @@ enum cpu_level {
 	CPU_AVXVNNI,    /* and vpdpbusd on AVX2's registers (Alder Lake, Zen 5).  A level below AVX-512
 	                 * that some processors with AVX-512 lack: there it is the same as AVX2 */
 	CPU_AVX512,     /* AVX-512 F BW VL DQ VNNI (Ice Lake, Zen 4) */
-	CPU_AMX,        /* and tiles of int8 (Sapphire Rapids) */
+	CPU_AMX,        /* and BF16, tiles of int8 and bf16 (Sapphire Rapids) */
 	CPU_LEVELS
 };
 

@@ -11,7 +11,8 @@
 /* What this machine gives at most, with all threads of the measurement. */
 struct ceilings {
 	double read;            /* bytes a second: the model's own weights, read in order */
-	double int8, f32;       /* operations a second on registers, at the level in use */
+	double int8, bf16, f32; /* operations a second on registers, at the level in use; bf16 0: it has none */
+	double join;            /* seconds that waiting for all threads takes, with nothing to do */
 };
 
 /* Measures for about a tenth of a second; what is better than before stays. */

@@ -1,4 +1,6 @@
 /* bench_ceiling.c - what the machine allows: reading, and arithmetic on registers. */
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -113,6 +115,44 @@ static double read_rate(struct pool *pool, const struct store *st)
 	return best;
 }
 
+struct meeting {
+	atomic_int come;
+	int all;
+};
+
+/* Ends when every thread has a part: none can take two. */
+static void meet_part(void *ctx, int part)
+{
+	struct meeting *m = ctx;
+
+	(void)part;
+	atomic_fetch_add(&m->come, 1);
+	for (int i = 0; atomic_load(&m->come) < m->all; i++)
+		if (i > 10000)
+			sched_yield();  /* fewer processors than threads */
+}
+
+/* The best of some, each of many: what a step pays for a join at least. */
+static double join_seconds(struct pool *pool)
+{
+	enum { MANY = 200 };
+	double best = 1;
+
+	for (int i = 0; i < 4 * ROUNDS; i++) {
+		int64_t t = clock_monotonic_ns();
+		double s;
+
+		for (int k = 0; k < MANY; k++) {
+			struct meeting m = { .all = pool_threads(pool) };
+
+			pool_run(pool, meet_part, &m, m.all);
+		}
+		s = (double)(clock_monotonic_ns() - t) / 1e9 / MANY;
+		best = s < best ? s : best;
+	}
+	return best;
+}
+
 static void keep_best(double *best, double v)
 {
 	*best = v > *best ? v : *best;
@@ -125,5 +165,8 @@ void ceilings_measure(struct ceilings *c, struct pool *pool, const struct store 
 	quant_peaks(&peaks, level);
 	keep_best(&c->read, read_rate(pool, st));
 	keep_best(&c->int8, peak_rate(pool, peaks.int8));
+	if (peaks.bf16)
+		keep_best(&c->bf16, peak_rate(pool, peaks.bf16));
 	keep_best(&c->f32, peak_rate(pool, peaks.f32));
+	c->join = join_seconds(pool);
 }

@@ -28,7 +28,8 @@ double bench_floor(const struct bench_row *r, const char **by)
 {
 	struct op_cost all = profile_total(&r->cost);
 	double read = all.bytes / r->ceilings.read;
-	double compute = all.int_ops / r->ceilings.int8 + all.float_ops / r->ceilings.f32;
+	double compute = all.int_ops / r->ceilings.int8 + all.float_ops / r->ceilings.f32 +
+	                 (all.bf16_ops > 0 ? all.bf16_ops / r->ceilings.bf16 : 0);
 
 	*by = read > compute ? "read" : "compute";
 	return r->tokens / (read > compute ? read : compute);
@@ -44,10 +45,10 @@ void bench_print_head(const struct session *s, const struct options *o, struct b
 	buf_printf(out, "%s: %s, %.0f million parameters, %.0f MB; %s, %d threads, %s arithmetic, up to %d tokens a step\nkeys and values: ",
 	           s->store->name, s->model->arch, (double)s->model->shape.params / 1e6,
 	           (double)s->model->shape.weight_bytes / 1e6, cpu_level_name(s->be->level), s->be->threads, arith_name(o),
-	           o->step_rows);
+	           s->step_rows);
 	kv_describe(out, s->kv, &s->model->shape);
-	buf_printf(out, "\n\n%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s\n", "test", "tokens/s", "spread", "floor", "share", "bound by",
-	           "read GB/s", "int8 Gop/s", "f32 Gop/s");
+	buf_printf(out, "\n\n%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s %12s\n", "test", "tokens/s", "spread", "floor", "share",
+	           "bound by", "read GB/s", "int8 Gop/s", "bf16 Gop/s", "f32 Gop/s");
 }
 
 void bench_print_row(const struct bench_row *r, struct buf *out)
@@ -57,9 +58,14 @@ void bench_print_row(const struct bench_row *r, struct buf *out)
 	char name[48];
 
 	bench_name(r, name, sizeof name);
-	buf_printf(out, "%-20s %9.1f %6.1f%% %9.1f %5.0f%%  %-8s %10.1f %12.0f %12.0f\n", name, median,
+	buf_printf(out, "%-20s %9.1f %6.1f%% %9.1f %5.0f%%  %-8s %10.1f %12.0f ", name, median,
 	           100 * (r->rate[r->n_run - 1] - r->rate[0]) / median, least, 100 * median / least, by, r->ceilings.read / 1e9,
-	           r->ceilings.int8 / 1e9, r->ceilings.f32 / 1e9);
+	           r->ceilings.int8 / 1e9);
+	if (r->ceilings.bf16 > 0)
+		buf_printf(out, "%12.0f", r->ceilings.bf16 / 1e9);
+	else
+		buf_printf(out, "%12s", "");
+	buf_printf(out, " %12.0f\n", r->ceilings.f32 / 1e9);
 	if (r->drafts)
 		buf_printf(out, "%-20s %8.2fx without; %.2f tokens a step; of %.0f guesses %.0f came true\n", "", median / r->plain,
 		           r->all_tokens / r->all_steps / r->batch, r->drafted, r->accepted);
@@ -96,6 +102,10 @@ static void print_cost(const char *op, const char *what, double calls, const str
 		buf_printf(out, " %9.1f", c->int_ops / ns);
 	else
 		buf_printf(out, " %9s", "");
+	if (c->bf16_ops > 0)
+		buf_printf(out, " %9.1f", c->bf16_ops / ns);
+	else
+		buf_printf(out, " %9s", "");
 	if (c->float_ops > 0)
 		buf_printf(out, " %9.1f", c->float_ops / ns);
 	buf_putc(out, '\n');
@@ -107,12 +117,13 @@ void bench_print_profile(const struct bench_row *r, struct buf *out)
 	struct op_cost all = profile_total(&r->cost), rest = { .ns = r->cost_ns - all.ns };
 	int n = by_time(&r->cost, row);
 
-	buf_printf(out, "  %-9s %-28s %8s %10s %6s %8s %9s %9s\n", "operation", "", "per step", "ms a step", "time", "GB/s",
-	           "int Gop/s", "f32 Gop/s");
+	buf_printf(out, "  %-9s %-28s %8s %10s %6s %8s %9s %9s %9s\n", "operation", "", "per step", "ms a step", "time", "GB/s",
+	           "int8Gop/s", "bf16Gop/s", "f32 Gop/s");
 	for (int i = 0; i < n; i++)
 		print_cost(row[i]->op, row[i]->what, (double)row[i]->calls / r->steps, row[i], r, out);
 	print_cost("the rest", "engine and sampling", 1, &rest, r, out);
-	buf_printf(out, "  %.0f steps; threads were waited for %.0f times in each\n\n", r->steps, r->joins / r->steps);
+	buf_printf(out, "  %.0f steps; threads were waited for %.0f times in each, which takes at least %.1f us a time, %.1f%% of a step\n\n",
+	           r->steps, r->joins / r->steps, 1e6 * r->ceilings.join, 100 * r->joins * r->ceilings.join * 1e9 / (double)r->cost_ns);
 }
 
 static void put_number(struct buf *b, const char *name, double v)
@@ -138,6 +149,7 @@ static void put_profile(const struct bench_row *r, struct buf *b)
 		put_number(b, "seconds", (double)row[i]->ns / 1e9);
 		put_number(b, "bytes", row[i]->bytes);
 		put_number(b, "int8_operations", row[i]->int_ops);
+		put_number(b, "bf16_operations", row[i]->bf16_ops);
 		put_number(b, "f32_operations", row[i]->float_ops);
 		buf_putc(b, '}');
 	}
@@ -157,7 +169,7 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 	buf_puts(b, ",\"model\":");
 	json_put_cstr(b, s->store->name);
 	buf_printf(b, ",\"level\":\"%s\",\"threads\":%d,\"arithmetic\":\"%s\",\"step_tokens\":%d,\"prompt\":%d,\"output\":%d,"
-	           "\"depth\":%d,\"batch\":%d", cpu_level_name(s->be->level), s->be->threads, arith_name(o), o->step_rows,
+	           "\"depth\":%d,\"batch\":%d", cpu_level_name(s->be->level), s->be->threads, arith_name(o), s->step_rows,
 	           r->n_prompt, r->n_gen, r->depth, r->batch);
 	buf_init(&kv);
 	kv_describe(&kv, s->kv, &s->model->shape);
@@ -185,7 +197,10 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 	buf_puts(b, ",\"ceilings\":{\"read_bytes_per_second\":");
 	json_put_double(b, r->ceilings.read);
 	put_number(b, "int8_operations_per_second", r->ceilings.int8);
+	if (r->ceilings.bf16 > 0)
+		put_number(b, "bf16_operations_per_second", r->ceilings.bf16);
 	put_number(b, "f32_operations_per_second", r->ceilings.f32);
+	put_number(b, "seconds_per_join", r->ceilings.join);
 	buf_putc(b, '}');
 	if (o->bench_profile)
 		put_profile(r, b);

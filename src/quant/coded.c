@@ -98,7 +98,7 @@ double coded_peak_scalar(int64_t n)
 
 void coded_kernels(struct kernels *k, enum cpu_level level)
 {
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .act_group = 1 };
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .acts = ACTS_INT8 };
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)
 		k->mul[ARITH_FAST] = coded_mul_avx2;

@@ -29,6 +29,12 @@ static void kernels_f16(struct kernels *k, enum cpu_level level)
 static void kernels_bf16(struct kernels *k, enum cpu_level level)
 {
 	*k = (struct kernels){ .mul = { lane_table(level)->mul_bf16, lane_table(level)->mul_bf16 } };
+#if defined(__x86_64__)
+	if (level >= CPU_AMX) {
+		k->mul[ARITH_FAST] = bf16_mul_amx;
+		k->acts = ACTS_BF16;
+	}
+#endif
 }
 
 const struct format format_f32 = { "f32", 32, decode_f32, kernels_f32, NULL };

@@ -17,9 +17,15 @@
  *       acc = fma(scale[o][g], xscale[r][g] * (float)isum, acc)
  *       acc = fma(bias[o][g],  xscale[r][g] * (float)xsum[r][g], acc)   (affine)
  *     over rising g.
+ *   bf16 weights under ARITH_FAST at level amx: activations are rounded to bf16;
+ *     per output and block of 32 inputs, the last filled up with zeros,
+ *       even = fma(x[2 i], w[2 i], even), odd = fma(x[2 i + 1], w[2 i + 1], odd)
+ *     over rising i, both from 0, then acc = acc + (even + odd), over rising
+ *     blocks; what is denormal counts as zero, before and after every step.  At
+ *     the other levels they are plain floats.
  *
- * So scalar, AVX2 and AVX-512 give the same bits as well, which checkkern tests
- * with memcmp. */
+ * So scalar, AVX2 and AVX-512 give the same bits as well, bf16 at level amx aside,
+ * which checkkern tests with memcmp. */
 #ifndef QUANT_FORMAT_H
 #define QUANT_FORMAT_H
 
@@ -80,6 +86,10 @@ struct acts {
 	 * not prepared.  Tile t begins at t * acts_tile_bytes: [cols / group][scale,
 	 * scaled_sum, sum][16], then [cols / 4][16][4] of q; zeros beyond the last row. */
 	const uint8_t *tiles;
+	/* f as bf16 by ACTS_TILE rows and pairs of inputs, for kernels of bf16; NULL: not
+	 * prepared.  Tile t begins at t * acts_pairs_bytes: [blocks of 32 inputs][16
+	 * pairs][16 rows][2]; zeros beyond the last row and input. */
+	const uint8_t *pairs;
 };
 enum { ACTS_TILE = 16, ACTS_TILED = 5 };        /* rows of a tile; fewer rows than the second are not read as tiles */
 
@@ -94,15 +104,20 @@ acts_quantise_fn *acts_quantiser(enum cpu_level level);
 size_t acts_tile_bytes(int cols, int group);
 typedef void acts_tile_fn(uint8_t *tile, const struct acts *a, int r0, int rows);
 acts_tile_fn *acts_tiler(enum cpu_level level);
+/* The same of pairs. */
+size_t acts_pairs_bytes(int cols);
+acts_tile_fn *acts_pairer(enum cpu_level level);
 
 /* out[r * ld + o - o0] = x[r] . w[o] for r in [r0, r1), o in [o0, o1).  scratch
  * is the calling thread's own, weight_scratch_bytes(w) long, 64-byte aligned. */
 typedef void weight_mul_fn(float *out, size_t ld, const struct weight *w, int o0, int o1,
                            const struct acts *x, int r0, int r1, void *scratch);
 
+enum acts_form { ACTS_FLOAT, ACTS_INT8, ACTS_BF16 };     /* f only; q and its scales; pairs */
+
 struct kernels {
 	weight_mul_fn *mul[2];          /* by enum arith */
-	int act_group;                  /* ARITH_FAST wants q: 1, wants f only: 0 */
+	enum acts_form acts;            /* what ARITH_FAST wants */
 };
 
 struct coding;
@@ -133,9 +148,9 @@ int weight_coded(struct weight *w, const char *name, const char *mode, int bits,
 
 /* What a level's arithmetic can give at most: n rounds of its widest instruction on
  * registers alone.  Returns the multiplications and additions made.  Of int8 with
- * sums in int32, and of floats. */
+ * sums in int32, of bf16 with sums in float, and of floats. */
 typedef double quant_peak_fn(int64_t n);
-struct peaks { quant_peak_fn *int8, *f32; };
+struct peaks { quant_peak_fn *int8, *bf16, *f32; };     /* bf16 NULL: the level has no such arithmetic */
 void quant_peaks(struct peaks *p, enum cpu_level level);
 
 /* Plain float kernels that other folders share, in the 16-partial order above. */

@@ -46,13 +46,28 @@ acts_tile_fn *acts_tiler(enum cpu_level level)
 	return NULL;
 }
 
+/* [blocks of 32 inputs][16 pairs][16 rows][2 of 2 bytes] */
+size_t acts_pairs_bytes(int cols)
+{
+	return ((size_t)cols + 31) / 32 * 32 * ACTS_TILE * 2;
+}
+
+acts_tile_fn *acts_pairer(enum cpu_level level)
+{
+#if defined(__x86_64__)
+	if (level >= CPU_AMX)
+		return acts_pairs_amx;
+#endif
+	return NULL;
+}
+
 acts_quantise_fn *acts_quantiser(enum cpu_level level) { return lane_table(level)->quantise; }
 
 void vec_kernels(struct vec_kernels *k, enum cpu_level level) { *k = lane_table(level)->vec; }
 
 void quant_peaks(struct peaks *p, enum cpu_level level)
 {
-	*p = (struct peaks){ coded_peak_scalar, lane_table(level)->peak };
+	*p = (struct peaks){ .int8 = coded_peak_scalar, .f32 = lane_table(level)->peak };
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)
 		p->int8 = coded_peak_avx2;
@@ -60,8 +75,10 @@ void quant_peaks(struct peaks *p, enum cpu_level level)
 		p->int8 = coded_peak_avxvnni;
 	if (level >= CPU_AVX512)
 		p->int8 = coded_peak_avx512;
-	if (level >= CPU_AMX)
+	if (level >= CPU_AMX) {
 		p->int8 = coded_peak_amx;
+		p->bf16 = bf16_peak_amx;
+	}
 #endif
 }
 
@@ -81,6 +98,10 @@ size_t weight_scratch_bytes(const struct weight *w)
 	size_t most = decoded > panel ? decoded : panel;
 
 	most = most > tiled ? most : tiled;
+#if defined(__x86_64__)
+	if (!w->group && bf16_scratch_amx(w->cols) > most)
+		most = bf16_scratch_amx(w->cols);
+#endif
 	return ((most > direct ? most : direct) + 63) / 64 * 64;
 }
 

@@ -85,6 +85,12 @@ void coded_scales_avx512(float *scale, float *bias, size_t step, const struct we
 enum { TILED_ROWS = 256, TILED_HERE = 64, TILED_INPUTS = 512 };
 acts_tile_fn acts_tile_amx;
 
+/* bf16 weights under ARITH_FAST, where there are tiles. */
+weight_mul_fn bf16_mul_amx;
+acts_tile_fn acts_pairs_amx;
+quant_peak_fn bf16_peak_amx;
+size_t bf16_scratch_amx(int cols);
+
 /* MLX's reading of E4M3: 0x7f is 480, there is no NaN. */
 float e4m3_mlx(uint8_t b);
 

@@ -190,27 +190,59 @@ static float truth_coded(const struct kind *k, const struct weight *w, int o, co
 	return acc;
 }
 
+static float no_denormal(float f)
+{
+	return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
+}
+
+/* The order of roundings that format.h promises for bf16 weights in tiles. */
+static float truth_pairs(const float *w, const float *x, int n)
+{
+	float acc = 0;
+
+	for (int k = 0; k < n; k += 32) {
+		float part[2] = { 0, 0 };
+
+		for (int i = 0; i < 32; i++) {
+			float a = k + i < n ? bf16_to_float(float_to_bf16(no_denormal(x[k + i]))) : 0, b = k + i < n ? no_denormal(w[k + i]) : 0;
+
+			part[i % 2] = no_denormal(fmaf(a, b, part[i % 2]));
+		}
+		acc = no_denormal(acc + no_denormal(part[0] + part[1]));
+	}
+	return acc;
+}
+
 /* ---- activations ---- */
 
 struct rows {
 	struct acts a;
-	struct fence f, q, scale, sum, scaled, tiles;
+	struct fence f, q, scale, sum, scaled, tiles, pairs;
 };
 
 static void rows_make(struct rows *x, int n, int cols, int group, enum value v, enum cpu_level level)
 {
 	float *f = fence_make(&x->f, (size_t)n * (size_t)cols * 4, 1, 0);
 	size_t groups;
+	float far = pick(2) ? 0x1p-90f : 0x1p90f;      /* beside denormals of weights */
 
-	x->q.map = x->scale.map = x->sum.map = x->scaled.map = x->tiles.map = NULL;
+	x->q.map = x->scale.map = x->sum.map = x->scaled.map = x->tiles.map = x->pairs.map = NULL;
 	for (int i = 0; i < n * cols; i++)
 		f[i] = v == V_MOST ? 1 : v == V_EDGE ? (bits() & 1 ? 3.0f : -3.0f) : uniform() * (pick(50) ? 1 : 30);
 	if (v == V_TINY)
 		for (int i = 0; i < n * cols; i++)
-			f[i] *= 0x1p-90f;
+			f[i] *= far;
 	if (n > 1 && v == V_RANDOM)
 		memset(f + cols, 0, (size_t)cols * 4);          /* a row of zeros */
 	x->a = (struct acts){ .rows = n, .cols = cols, .f = f, .ld = (size_t)cols, .group = group };
+	if (!group && acts_pairer(cpu_detect()) && pick(4)) {
+		size_t bytes = acts_pairs_bytes(cols);
+
+		x->a.pairs = fence_make(&x->pairs, (size_t)((n + ACTS_TILE - 1) / ACTS_TILE) * bytes, 1, 0);
+		for (int r = 0; r < n; r += ACTS_TILE)
+			acts_pairer(cpu_detect())(x->pairs.p + (size_t)(r / ACTS_TILE) * bytes, &x->a, r,
+			                          n - r < ACTS_TILE ? n - r : ACTS_TILE);
+	}
 	if (!group)
 		return;
 	groups = (size_t)n * (size_t)(cols / group);
@@ -243,6 +275,7 @@ static void rows_drop(struct rows *x)
 	fence_drop(&x->sum);
 	fence_drop(&x->scaled);
 	fence_drop(&x->tiles);
+	fence_drop(&x->pairs);
 }
 
 /* ---- the product ---- */
@@ -363,13 +396,14 @@ static void round_mul(const struct kind *k, int turn, int most)
 	struct shape h = shape_of(k, turn, most);
 	struct sample s;
 	struct rows x;
-	float *decoded, *want, *want_fast;
-	int fast;
+	float *decoded, *want, *want_fast, *want_pairs;
+	bool fast, tiled = !k->mode && k->plain == DT_BF16;
 
 	sample_make(&s, k, h.rows, h.cols, h.group, h.st, h.v);
 	decoded = xmalloc((size_t)h.rows * (size_t)h.cols * 4);
-	want = xmalloc((size_t)h.rows * (size_t)h.n * 8);
+	want = xmalloc((size_t)h.rows * (size_t)h.n * 12);
 	want_fast = want + h.rows * h.n;
+	want_pairs = want_fast + h.rows * h.n;
 	for (int o = 0; o < h.rows; o++)
 		s.w.fmt->decode(decoded + (size_t)o * (size_t)h.cols, &s.w, o);
 	rows_make(&x, h.n, h.cols, h.group, h.v, CPU_SCALAR);
@@ -380,13 +414,15 @@ static void round_mul(const struct kind *k, int turn, int most)
 			                                 decoded + (size_t)o * (size_t)h.cols, h.cols);
 			if (fast)
 				want_fast[r * h.rows + o] = truth_coded(k, &s.w, o, &x.a, r);
+			want_pairs[r * h.rows + o] = truth_pairs(decoded + (size_t)o * (size_t)h.cols,
+			                                         x.a.f + (size_t)r * (size_t)h.cols, h.cols);
 		}
 	check_truth(k, &s, &x, &h, want, decoded, false);
 	if (fast)
 		check_truth(k, &s, &x, &h, want_fast, decoded, true);
 	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
 		check_mul(k, &s, &x, &h, l, ARITH_F32, want);
-		check_mul(k, &s, &x, &h, l, ARITH_FAST, fast ? want_fast : want);
+		check_mul(k, &s, &x, &h, l, ARITH_FAST, fast ? want_fast : tiled && l >= CPU_AMX ? want_pairs : want);
 	}
 	sample_drop(&s);
 	rows_drop(&x);

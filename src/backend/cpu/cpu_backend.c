@@ -187,6 +187,7 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level)
 	vec_kernels(&c->vec, level);
 	c->quantise = acts_quantiser(level);
 	c->tile = acts_tiler(level);
+	c->pair = acts_pairer(level);
 	while (formats[n])
 		n++;
 	c->kernels = xcalloc((size_t)n, sizeof *c->kernels);

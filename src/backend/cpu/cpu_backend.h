@@ -13,7 +13,10 @@ struct room {
 	size_t cap;
 };
 
-enum { ACTS_MAX = 8 };  /* distinct groups among the jobs of one linear */
+enum {
+	ACTS_MAX = 8,           /* distinct groups among the jobs of one linear */
+	ACTS_PAIRS = -1,        /* in place of a group: pairs of bf16 */
+};
 
 struct cpu_backend {
 	struct backend be;
@@ -21,7 +24,7 @@ struct cpu_backend {
 	const struct op_table *op;
 	struct vec_kernels vec;
 	acts_quantise_fn *quantise;
-	acts_tile_fn *tile;             /* NULL: its kernels read no tiles */
+	acts_tile_fn *tile, *pair;      /* NULL: its kernels read no tiles */
 	struct kernels *kernels;        /* parallel to formats[] */
 	struct room *scratch;           /* one per thread */
 	struct room acts[ACTS_MAX];     /* quantised activations */
@@ -42,10 +45,10 @@ void cpu_range(struct cpu_backend *c, cpu_range_fn *fn, void *ctx, int n, int gr
 
 const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f);
 
-/* in[n][cols] ready for weights in groups of `group` (0: floats only), in
+/* in[n][cols] ready for weights in groups of `group` (0: floats only; or ACTS_PAIRS), in
  * c->acts[at]. */
 void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at);
-/* The group that w's kernel wants of its activations under arith; 0: floats. */
+/* The group that w's kernel wants of its activations under arith; 0: floats; or ACTS_PAIRS. */
 int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith);
 
 /* out[r][o] of rows [r0, r1) of x, r counted from r0; one barrier for all. */

@@ -7,7 +7,9 @@
 
 int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith)
 {
-	return arith == ARITH_FAST && cpu_kernels(c, w->fmt)->act_group ? w->group : 0;
+	enum acts_form form = arith == ARITH_FAST ? cpu_kernels(c, w->fmt)->acts : ACTS_FLOAT;
+
+	return form == ACTS_INT8 ? w->group : form == ACTS_BF16 ? ACTS_PAIRS : 0;
 }
 
 struct quantise_job {
@@ -43,6 +45,28 @@ static void tile_rows(void *ctx, int begin, int end)
 	}
 }
 
+static void pair_rows(void *ctx, int begin, int end)
+{
+	struct quantise_job *j = ctx;
+	size_t bytes = acts_pairs_bytes(j->a->cols);
+
+	for (int t = begin; t < end; t++) {
+		int r = t * ACTS_TILE, left = j->a->rows - r;
+
+		j->c->pair(j->tiles + (size_t)t * bytes, j->a, r, left < ACTS_TILE ? left : ACTS_TILE);
+	}
+}
+
+static void acts_pairs(struct cpu_backend *c, struct acts *a, int at)
+{
+	int tiles = (a->rows + ACTS_TILE - 1) / ACTS_TILE;
+	struct quantise_job j = { .c = c, .a = a };
+
+	j.tiles = room_get(&c->acts[at], (size_t)tiles * acts_pairs_bytes(a->cols));
+	cpu_range(c, pair_rows, &j, tiles, 1);
+	a->pairs = j.tiles;
+}
+
 void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at)
 {
 	struct quantise_job j = { .c = c, .a = a };
@@ -53,7 +77,13 @@ void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int
 	*a = (struct acts){ .rows = n, .cols = cols, .f = in, .ld = (size_t)cols, .group = group };
 	if (!group)
 		return;
-	assert(at < ACTS_MAX && cols % group == 0);
+	assert(at < ACTS_MAX);
+	if (group == ACTS_PAIRS) {
+		a->group = 0;
+		acts_pairs(c, a, at);
+		return;
+	}
+	assert(cols % group == 0);
 	values = (values + 63) / 64 * 64;
 	groups = ((size_t)n * (size_t)(cols / group) + 15) / 16 * 16;
 	tiles = c->tile && n >= ACTS_TILED ? (n + ACTS_TILE - 1) / ACTS_TILE : 0;
@@ -174,7 +204,7 @@ static const struct acts *acts_for(struct cpu_backend *c, struct acts *acts, int
 {
 	int group = cpu_act_group(c, w, arith), at = 0;
 
-	while (at < *n && acts[at].group != group)
+	while (at < *n && (group == ACTS_PAIRS ? !acts[at].pairs : acts[at].group != group))
 		at++;
 	if (at == *n) {
 		assert(*n < ACTS_MAX);
