@@ -314,6 +314,13 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 	return 0;
 }
 
+int step_rows_of(const struct options *o, const struct shape *shape)
+{
+	enum { ROWS = 256, ROWS_EXPERTS = 1024 };       /* rows meet in an expert only when there are many */
+
+	return o->step_rows ? o->step_rows : shape->experts ? ROWS_EXPERTS : ROWS;
+}
+
 static void log_plan(const struct session *s, const struct engine_opts *eo, const struct plan *p)
 {
 	const struct model_opts *mo = &s->model->opts;
@@ -365,9 +372,9 @@ void kv_describe(struct buf *out, const struct kv_pair *layer, const struct shap
 static int open_engine(struct session *s, const struct options *o, unsigned what, struct err *err)
 {
 	struct engine_opts eo = {
-		.seqs_max = o->parallel, .step_rows = o->step_rows, .queue_max = o->queue, .queue_seconds = o->queue_seconds,
+		.seqs_max = o->parallel, .queue_max = o->queue, .queue_seconds = o->queue_seconds,
 		.decode_gap_ms = o->decode_gap, .answer_reserve = o->answer_reserve,
-		.logit_rows = what & LOAD_LOGITS ? o->step_rows : 0, .by_hand = what & LOAD_BY_HAND,
+		.by_hand = what & LOAD_BY_HAND,
 	};
 	struct model_opts mo;
 	struct plan plan = { 0 };
@@ -381,9 +388,11 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		rc = drafts_bind(&s->drafts, o, s->model, s->store, s->tok, err);
 	if (rc)
 		return rc;
+	s->step_rows = eo.step_rows = step_rows_of(o, &s->model->shape);
+	eo.logit_rows = what & LOAD_LOGITS ? s->step_rows : 0;
 	mo = (struct model_opts){
 		.arith = o->arith, .slots = o->parallel, .ctx_max = o->ctx_size ? o->ctx_size : ctx_default(s, o),
-		.step_rows = o->step_rows, .tape_rows = drafts_tokens(o), .kv.layer = s->kv,
+		.step_rows = s->step_rows, .tape_rows = drafts_tokens(o), .kv.layer = s->kv,
 	};
 	plan.weights = (size_t)s->model->shape.weight_bytes;
 	plan.states = size_mul((size_t)mo.slots, state_slot_bytes(&s->model->shape.state));

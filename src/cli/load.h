@@ -33,6 +33,7 @@ struct session {
 	int n_eos;
 	struct sampler_params sampling; /* the checkpoint's, under what the options say */
 
+	int step_rows;                  /* most tokens of a step: as the options say, or as suits the model */
 	struct kv_pair *kv;             /* [layers_attn] how keys and values are written */
 
 	struct backend *be;
@@ -48,6 +49,9 @@ int model_name(const struct options *o, struct buf *out, struct err *err);
 /* On an error everything is closed again. */
 int session_open(struct session *s, const struct options *o, unsigned what, struct err *err);
 void session_close(struct session *s);
+
+/* --prefill-step-size, or what suits a model where it is 0. */
+int step_rows_of(const struct options *o, const struct shape *shape);
 
 /* How a model keeps keys and values, as the options say: [layers_attn], to be freed. */
 int kv_of_options(struct kv_pair **layer, const struct options *o, const struct shape *shape, struct err *err);

@@ -124,8 +124,8 @@ static int open_model(struct drafts *d, const struct options *o, struct model *m
 	};
 	int rc;
 
-	if (mo.step_rows < o->step_rows)
-		mo.step_rows = o->step_rows;
+	if (mo.step_rows < m->opts.step_rows)
+		mo.step_rows = m->opts.step_rows;
 	rc = model_attach(d->model, m->be, &mo, err);
 	if (rc)
 		return err_prefix(err, "drafting");

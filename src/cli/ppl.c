@@ -239,7 +239,7 @@ static int run(struct ppl *w, struct err *err)
 {
 	int rc = 0;
 
-	w->row_max = w->o->step_rows;
+	w->row_max = w->compare && w->base.step_rows < w->s.step_rows ? w->base.step_rows : w->s.step_rows;
 	if (w->compare)
 		w->row = xmalloc(size_mul(size_mul((size_t)w->row_max, (size_t)w->vocab), sizeof(*w->row)));
 	for (int i = 0; i < w->n_piece && !rc; i++) {

@@ -149,7 +149,7 @@ static void show_pieces(struct talk *t)
 
 static void show_progress(struct talk *t, const struct event *ev)
 {
-	if (!t->err_tty || ev->done == ev->total || ev->total - ev->cached <= t->o->step_rows)
+	if (!t->err_tty || ev->done == ev->total || ev->total - ev->cached <= t->s.step_rows)
 		return;
 	fprintf(stderr, "\r\033[Kreading the prompt: %d of %d tokens", ev->done, ev->total);
 	fflush(stderr);

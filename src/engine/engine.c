@@ -738,7 +738,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 		e->opts.answer_reserve = ANSWER_RESERVE;
 	if (!e->opts.logit_rows)
 		e->opts.logit_rows = logit_rows(opts);
-	pace_init(&e->pace, e->opts.decode_gap_ms);
+	pace_init(&e->pace, e->opts.decode_gap_ms, m->shape.experts, m->shape.experts_used);
 	e->miss = 1;
 	e->ctx_max = m->opts.ctx_max ? m->opts.ctx_max : m->shape.ctx_max;
 	if (m->kv) {

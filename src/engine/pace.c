@@ -8,7 +8,7 @@
 /* Without a measurement: few rows beside running answers; else enough that the
  * weights are not read for a handful.  The latter is also the least that a step
  * without answers does: below it prompts would cost markedly more. */
-enum { ROWS_FIRST = 8, ROWS_IDLE = 64 };
+enum { ROWS_FIRST = 8, ROWS_IDLE = 64, ROWS_EXPERT = 16 };
 
 /* Part of the gap that is planned with; the rest is for what the model of the
  * cost does not know. */
@@ -21,10 +21,11 @@ static const double STRETCH = 1.25;
 static const double WORTH = 10;
 static const double FADE = 0.9;         /* of the sums, per step: some ten steps count */
 
-void pace_init(struct pace *p, int gap_ms)
+void pace_init(struct pace *p, int gap_ms, int experts, int used)
 {
 	memset(p, 0, sizeof(*p));
 	p->gap_ns = gap_ms * 1e6;
+	p->idle = experts > 0 && used > 0 && experts / used * ROWS_EXPERT > ROWS_IDLE ? experts / used * ROWS_EXPERT : ROWS_IDLE;
 }
 
 /* Least squares, held near what was known before where the steps say little: with
@@ -97,13 +98,13 @@ int pace_rows(const struct pace *p, bool decoding, int pos)
 	double left = limit_of(p, decoding) - p->base_ns, first = p->row_ns + p->ahead_ns * pos, rows;
 
 	if (!p->row_ns)
-		return decoding ? ROWS_FIRST : ROWS_IDLE;
+		return decoding ? ROWS_FIRST : p->idle;
 	/* rows * first + ahead * rows^2 / 2 = left, in the form that bears ahead = 0. */
 	rows = 2 * left / (first + sqrt(first * first + 2 * p->ahead_ns * left));
 	if (decoding && rows > 2 * p->most + ROWS_FIRST)
 		rows = 2 * p->most + ROWS_FIRST;
-	if (!decoding && rows < ROWS_IDLE)
-		rows = ROWS_IDLE;
+	if (!decoding && rows < p->idle)
+		rows = p->idle;
 	return rows < 1 ? 1 : rows > INT_MAX ? INT_MAX : (int)rows;
 }
 

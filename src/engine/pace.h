@@ -20,12 +20,16 @@ struct pace {
 	double gap_ns;
 	double base_ns;                 /* 0: not yet known */
 	double row_ns, ahead_ns;        /* per row; per row and token before it; row_ns 0: not yet known */
+	int idle;                       /* rows of a step that delays no answer, at least */
 	int most;                       /* rows of the largest chunk of late: beside answers the next has at most twice that */
 	/* Fading sums of the fit: of n*n, n*m, m*m, n*y, m*y, where m is rows times position. */
 	double nn, nm, mm, ny, my;
 };
 
-void pace_init(struct pace *p, int gap_ms);
+/* With a mixture of experts a step reads experts rather than answers' weights: of
+ * `experts`, each row choosing `used`; 0: none.  Steps that delay no answer are then
+ * long enough that each expert has a tile of rows. */
+void pace_init(struct pace *p, int gap_ms, int experts, int used);
 /* A step of n prompt rows at mean position pos beside n_decode others took ns. */
 void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns);
 /* Rows that a step may spend on prompts standing at pos, at least 1. */
