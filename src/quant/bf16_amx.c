@@ -23,7 +23,7 @@ enum {
 	B_BYTES = 64, B_SUMS = B_OUT * B_ROWS, B_SIZE = B_OUT * B_IN,
 	B_STRETCH = 512,                                /* inputs for which two tiles of outputs stay in the first cache */
 	B_AHEAD = 512,                                  /* bytes of a row that are fetched before they are used */
-	D_ROWS = 4,                                     /* without tiles, at once */
+	D_ROWS = ACTS_TILED - 1,                        /* without tiles, at once */
 	B_FEW = 2,                                      /* tiles of rows for which whole rows of weights are read at once */
 };
 

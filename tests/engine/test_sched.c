@@ -708,7 +708,7 @@ static void test_gap_deep(void)
 	uint64_t s = 0;
 	int pos = 0, rows;
 
-	pace_init(&p, 100);
+	pace_init(&p, 100, 0, 0);
 	for (int i = 0; i < 20; i++)
 		pace_learn(&p, 8, 0, 0, 40. * MS);
 	for (int i = 0; pos < 18000; i++) {

@@ -48,8 +48,8 @@ const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f)
 /* in[n][cols] ready for weights in groups of `group` (0: floats only; or ACTS_PAIRS), in
  * c->acts[at]. */
 void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at);
-/* The group that w's kernel wants of its activations under arith; 0: floats; or ACTS_PAIRS. */
-int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith);
+/* The group that w's kernel wants of n rows of activations under arith; 0: floats; or ACTS_PAIRS. */
+int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith, int n);
 
 /* out[r][o] of rows [r0, r1) of x, r counted from r0; one barrier for all. */
 struct product {

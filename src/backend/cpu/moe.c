@@ -147,13 +147,13 @@ static void shared_expert(struct mix *d, enum arith arith, struct acts *acts)
 	float *const out[2] = { d->shared_gate, d->shared_up };
 
 	for (int i = 0; i < 2; i++) {
-		cpu_acts(d->c, &acts[i], d->in, d->n, d->cols, cpu_act_group(d->c, w[i], arith), i);
+		cpu_acts(d->c, &acts[i], d->in, d->n, d->cols, cpu_act_group(d->c, w[i], arith, d->n), i);
 		job[i] = (struct product){ w[i], &acts[i], 0, d->n, out[i], (size_t)m->shared_inner, NULL, false };
 	}
 	cpu_products(d->c, arith, job, 2);
 	d->c->op->swiglu(d->shared_gate, d->shared_gate, d->shared_up, (size_t)d->n * (size_t)m->shared_inner);
 	cpu_acts(d->c, &acts[0], d->shared_gate, d->n, m->shared_inner,
-	         cpu_act_group(d->c, m->shared_down, arith), 0);
+	         cpu_act_group(d->c, m->shared_down, arith, d->n), 0);
 	job[0] = (struct product){ m->shared_down, &acts[0], 0, d->n, d->shared_down, (size_t)d->cols, NULL, false };
 	cpu_products(d->c, arith, job, 1);
 }
@@ -216,10 +216,10 @@ void cpu_moe(struct pass *p, float *x, const struct moe *m, const float *in, int
 	for (int e = 0; e < m->experts; e++)
 		assert(m->gate[e].group == m->gate[0].group && m->up[e].group == m->gate[0].group &&
 		       m->down[e].group == m->down[0].group);
-	cpu_acts(c, &acts[0], d.gathered, (int)picks, cols, cpu_act_group(c, &m->gate[0], p->arith), 0);
+	cpu_acts(c, &acts[0], d.gathered, (int)picks, cols, cpu_act_group(c, &m->gate[0], p->arith, (int)picks), 0);
 	experts_mul(&d, p->arith, first, &acts[0], m->gate, d.gate, m->up, d.up, job);
 	cpu_range(c, act_rows, &d, (int)picks, 8192 / m->inner + 1);
-	cpu_acts(c, &acts[0], d.gate, (int)picks, m->inner, cpu_act_group(c, &m->down[0], p->arith), 0);
+	cpu_acts(c, &acts[0], d.gate, (int)picks, m->inner, cpu_act_group(c, &m->down[0], p->arith, (int)picks), 0);
 	experts_mul(&d, p->arith, first, &acts[0], m->down, d.down, NULL, NULL, job);
 	if (m->shared_inner)
 		shared_expert(&d, p->arith, acts);

@@ -5,11 +5,11 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith)
+int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith, int n)
 {
 	enum acts_form form = arith == ARITH_FAST ? cpu_kernels(c, w->fmt)->acts : ACTS_FLOAT;
 
-	return form == ACTS_INT8 ? w->group : form == ACTS_BF16 ? ACTS_PAIRS : 0;
+	return form == ACTS_INT8 ? w->group : form == ACTS_BF16 && n >= ACTS_TILED ? ACTS_PAIRS : 0;
 }
 
 struct quantise_job {
@@ -202,7 +202,7 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 static const struct acts *acts_for(struct cpu_backend *c, struct acts *acts, int *n, const struct weight *w,
                                    enum arith arith, const float *in, int rows)
 {
-	int group = cpu_act_group(c, w, arith), at = 0;
+	int group = cpu_act_group(c, w, arith, rows), at = 0;
 
 	while (at < *n && (group == ACTS_PAIRS ? !acts[at].pairs : acts[at].group != group))
 		at++;
