@@ -6,9 +6,8 @@
  * memory is read in rising order.  The activations, 16 rows by pairs of inputs, are
  * laid out once a call.
  *
- * For few rows the copy costs more than the products.  They are made of the same
- * steps with fused multiply-adds instead, 16 outputs side by side.  Denormals count as
- * zeros there as well, by MXCSR. */
+ * For few rows the copy costs more than the products: weights are loaded from where they
+ * are, and the tiles of activations and sums are as wide as there are rows. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
@@ -23,32 +22,43 @@ enum {
 	B_BYTES = 64, B_SUMS = B_OUT * B_ROWS, B_SIZE = B_OUT * B_IN,
 	B_STRETCH = 512,                                /* inputs for which two tiles of outputs stay in the first cache */
 	B_AHEAD = 512,                                  /* bytes of a row that are fetched before they are used */
-	D_ROWS = ACTS_TILED - 1,                        /* without tiles, at once */
-	B_FEW = 2,                                      /* tiles of rows for which whole rows of weights are read at once */
+	D_ROWS = ACTS_TILED - 1,                        /* rows that are laid out in no wider a tile */
+	B_FEW = 2,                                      /* tiles of rows for which weights are not copied */
 };
+
+struct tile_config {
+	uint8_t palette, start_row, reserved[14];
+	uint16_t row_bytes[16];
+	uint8_t rows[16];
+} __attribute__((aligned(64)));
+
+static void load_config(const struct tile_config *c)
+{
+	/* gcc 12's intrinsic says it reads 8 bytes; stores to the others may go. */
+	__asm__ volatile("" : : "m"(*c));
+	_tile_loadconfig(c);
+}
 
 /* All eight registers alike. */
 static void configure(void)
 {
-	struct { uint8_t palette, start_row, reserved[14]; uint16_t row_bytes[16]; uint8_t rows[16]; }
-		__attribute__((aligned(64))) c = { .palette = 1 };
+	struct tile_config c = { .palette = 1 };
 
 	for (int i = 0; i < 8; i++) {
 		c.rows[i] = 16;
 		c.row_bytes[i] = B_BYTES;
 	}
-	/* gcc 12's intrinsic says it reads 8 bytes; stores to the others may go. */
-	__asm__ volatile("" : : "m"(c));
-	_tile_loadconfig(&c);
+	load_config(&c);
 }
+
+/* The first n of 16 lanes. */
+INLINE __mmask16 lanes_of(int n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1); }
 
 /* [blocks of 32 inputs][16 pairs][16 rows][2]; zeros beyond the last row and input. */
 void acts_pairs_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
 {
 	for (int k = 0; k < a->cols; k += B_IN, tile += B_SIZE * 2) {
-		int have = a->cols - k < B_IN ? a->cols - k : B_IN;
-		__mmask16 lo = (__mmask16)(have >= 16 ? 0xffff : (1u << have) - 1);
-		__mmask16 hi = (__mmask16)(have <= 16 ? 0 : have == B_IN ? 0xffff : (1u << (have - 16)) - 1);
+		__mmask16 lo = lanes_of(a->cols - k), hi = lanes_of(a->cols - k - 16);
 		__m512i t[16];
 
 		for (int r = 0; r < 16; r++) {
@@ -65,7 +75,7 @@ void acts_pairs_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
 
 /* The memory of a call, out of the thread's scratch. */
 struct room {
-	uint8_t *panel[2];                      /* [16 outputs][inputs of a stretch, and a line]; for few rows of all */
+	uint8_t *panel[2];                      /* [16 outputs][inputs of a stretch, and a line] */
 	float *f;                               /* [tiles of rows][2][16 outputs][16 rows] */
 	uint8_t *pairs;                         /* of B_ROWS rows */
 };
@@ -77,73 +87,34 @@ static size_t panel_step(int inputs)
 	return ((size_t)inputs + B_IN - 1) / B_IN * B_BYTES + B_BYTES;
 }
 
-static size_t panel_bytes(int cols)
-{
-	return B_OUT * panel_step(cols > B_STRETCH ? cols : B_STRETCH);
-}
-
-static size_t direct_bytes(int cols)
-{
-	return D_ROWS * ((size_t)cols + B_IN) * sizeof(float);
-}
+static size_t panel_bytes(void) { return B_OUT * panel_step(B_STRETCH); }
 
 size_t bf16_scratch_amx(int cols)
 {
-	size_t tiled = 2 * panel_bytes(cols) + (size_t)TILED_ROWS / B_ROWS * 2 * B_SUMS * sizeof(float) + acts_pairs_bytes(cols);
-
-	return tiled > direct_bytes(cols) ? tiled : direct_bytes(cols);
+	return 2 * panel_bytes() + (size_t)TILED_ROWS / B_ROWS * 2 * B_SUMS * sizeof(float) + acts_pairs_bytes(cols);
 }
 
-/* Inputs [k0, k1) of n outputs on their way to a panel, in rising order of memory,
- * as many lines at a time as one asks for. */
-struct copy {
-	const uint8_t *from;
-	uint8_t *to;
-	size_t row_bytes, step;
-	int row, n;                             /* rows from n on are zeros */
-	int line, lines;                        /* of a row */
-	__mmask32 last;                         /* inputs of its last line */
-};
-
-static struct copy copy_start(uint8_t *to, const struct weight *w, int o, int n, int k0, int k1)
+/* Inputs [k0, k1) of n outputs to a panel, in rising order of memory; rows from n on are zeros. */
+static void panel_copy(uint8_t *to, const struct weight *w, int o, int n, int k0, int k1)
 {
-	int lines = (k1 - k0 + B_IN - 1) / B_IN, left = k1 - k0 - (lines - 1) * B_IN;
+	int whole = (k1 - k0) / B_IN, left = (k1 - k0) % B_IN;
+	const uint8_t *from = w->data + (size_t)o * w->row_bytes + 2 * (size_t)k0;
+	size_t step = panel_step(k1 - k0);
 
-	return (struct copy){ .from = w->data + (size_t)o * w->row_bytes + 2 * (size_t)k0, .to = to,
-	                      .row_bytes = w->row_bytes, .step = panel_step(k1 - k0), .n = n, .lines = lines,
-	                      .last = left == B_IN ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1 };
-}
-
-INLINE void copy_lines(struct copy *c, int count)
-{
-	while (count > 0 && c->row < B_OUT) {
-		const uint8_t *from = c->from + (size_t)c->row * c->row_bytes + (size_t)c->line * B_BYTES;
-		uint8_t *to = c->to + (size_t)c->row * c->step + (size_t)c->line * B_BYTES;
-		int left = c->lines - c->line, now = count < left ? count : left, whole = now == left ? now - 1 : now;
-
-		if (c->row < c->n) {
-			for (int i = 0; i < whole; i++) {
-				_mm512_storeu_si512(to + i * B_BYTES, _mm512_loadu_si512(from + i * B_BYTES));
-			}
-			if (whole < now)
-				_mm512_storeu_si512(to + whole * B_BYTES, _mm512_maskz_loadu_epi16(c->last, from + whole * B_BYTES));
-		} else {
-			memset(to, 0, (size_t)now * B_BYTES);
-		}
-		count -= now;
-		c->line += now;
-		if (c->line == c->lines) {
-			c->line = 0;
-			c->row++;
-		}
+	for (int j = 0; j < n; j++, from += w->row_bytes, to += step) {
+		for (int i = 0; i < whole; i++)
+			_mm512_storeu_si512(to + i * B_BYTES, _mm512_loadu_si512(from + i * B_BYTES));
+		if (left)
+			_mm512_storeu_si512(to + whole * B_BYTES,
+			                    _mm512_maskz_loadu_epi16(((__mmask32)1 << left) - 1, from + whole * B_BYTES));
 	}
+	memset(to, 0, (size_t)(B_OUT - n) * step);
 }
 
 /* One or two tiles of outputs by one or two of rows, n blocks of inputs.  pairs_far
- * lies between the rows'; f: [2 of rows][2 of outputs].  Between the blocks it brings
- * in 16 lines of what comes next, so that reading and arithmetic overlap. */
+ * lies between the rows'; f: [2 of rows][2 of outputs]. */
 INLINE void tiles_run(float *f, const uint8_t *const panel[2], size_t step, const uint8_t *pairs, size_t pairs_far, int n,
-                      bool first, struct copy *next, const bool outs, const bool rows)
+                      bool first, const bool outs, const bool rows)
 {
 	__asm__ volatile("" : : : "memory");       /* gcc 12's loads do not say that they read */
 	if (first) {
@@ -177,8 +148,6 @@ INLINE void tiles_run(float *f, const uint8_t *const panel[2], size_t step, cons
 		}
 		if (outs && rows)
 			_tile_dpbf16ps(3, 5, 7);
-		if (next)
-			copy_lines(next, B_OUT);
 	}
 	_tile_stored(0, f, B_BYTES);
 	if (outs)
@@ -203,22 +172,21 @@ static void many_rows(const struct weight *w, int o, int n_out, const uint8_t *p
 
 		for (int h = 0; h <= outs; h++) {
 			int left = n_out - B_OUT * h;
-			struct copy c = copy_start(m->panel[h], w, o + B_OUT * h, left < B_OUT ? left : B_OUT, k, end);
 
-			copy_lines(&c, B_OUT * blocks);
+			panel_copy(m->panel[h], w, o + B_OUT * h, left < B_OUT ? left : B_OUT, k, end);
 		}
 		for (int i = 0; i < n; i += 2) {
 			const uint8_t *p = pairs + (size_t)i * far + (size_t)(k / B_IN) * B_SIZE * 2;
 			float *f = m->f + (size_t)i * 2 * B_SUMS;
 
 			if (outs && i + 1 < n)
-				tiles_run(f, panel, step, p, far, blocks, k == 0, NULL, true, true);
+				tiles_run(f, panel, step, p, far, blocks, k == 0, true, true);
 			else if (outs)
-				tiles_run(f, panel, step, p, far, blocks, k == 0, NULL, true, false);
+				tiles_run(f, panel, step, p, far, blocks, k == 0, true, false);
 			else if (i + 1 < n)
-				tiles_run(f, panel, step, p, far, blocks, k == 0, NULL, false, true);
+				tiles_run(f, panel, step, p, far, blocks, k == 0, false, true);
 			else
-				tiles_run(f, panel, step, p, far, blocks, k == 0, NULL, false, false);
+				tiles_run(f, panel, step, p, far, blocks, k == 0, false, false);
 		}
 	}
 }
@@ -245,121 +213,107 @@ static void sums_out(float *out, size_t ld, const float *f, int rows, int n_out)
 			         n_out - o < B_OUT ? n_out - o : B_OUT);
 }
 
-/* One or two tiles of rows: the next outputs are read while these are multiplied. */
-static void few_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *pairs, int rows,
-                     const struct room *m)
+/* ---- few rows: weights as they lie ---- */
+
+/* Registers 0, 1: sums; 4: weights; 6, 7: activations of R rows.  Of n outputs at a time. */
+static void configure_direct(int n, int R)
 {
-	int blocks = (w->cols + B_IN - 1) / B_IN, turn = 0;
-	size_t step = panel_step(w->cols), far = acts_pairs_bytes(w->cols);
-	struct copy c = copy_start(m->panel[0], w, o0, o1 - o0 < B_OUT ? o1 - o0 : B_OUT, 0, w->cols);
+	struct tile_config c = { .palette = 1 };
 
-	copy_lines(&c, B_OUT * blocks);
-	for (int o = o0; o < o1; o += B_OUT, turn = !turn) {
-		const uint8_t *const panel[2] = { m->panel[turn], NULL };
-		int left = o1 - o - B_OUT;
+	c.rows[0] = c.rows[1] = c.rows[4] = (uint8_t)n;
+	c.rows[6] = c.rows[7] = B_IN / 2;
+	c.row_bytes[0] = c.row_bytes[1] = c.row_bytes[6] = c.row_bytes[7] = (uint16_t)(4 * R);
+	c.row_bytes[4] = B_BYTES;
+	load_config(&c);
+}
 
-		if (left > 0)
-			c = copy_start(m->panel[!turn], w, o + B_OUT, left < B_OUT ? left : B_OUT, 0, w->cols);
-		if (rows > B_ROWS)
-			tiles_run(m->f, panel, step, pairs, far, blocks, true, &c, false, true);
-		else
-			tiles_run(m->f, panel, step, pairs, far, blocks, true, &c, false, false);
-		sums_out(out + (o - o0), ld, m->f, rows, left < 0 ? o1 - o : B_OUT);
+/* R rows as bf16 by pairs, [blocks of 32 inputs][16 pairs][R][2]; zeros beyond the last input. */
+static void pairs_direct(uint32_t *to, const struct acts *x, int r0, int R)
+{
+	for (int k = 0; k < x->cols; k += B_IN, to += (size_t)R * (B_IN / 2)) {
+		__mmask16 lo = lanes_of(x->cols - k), hi = lanes_of(x->cols - k - 16);
+
+		for (int r = 0; r < R; r++) {
+			const float *f = x->f + (size_t)(r0 + r) * x->ld + k;
+			uint32_t pair[B_IN / 2];
+
+			_mm512_storeu_si512(pair, (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(hi, f + 16), _mm512_maskz_loadu_ps(lo, f)));
+			for (int i = 0; i < B_IN / 2; i++)
+				to[i * R + r] = pair[i];
+		}
 	}
 }
 
-/* ---- few rows, without tiles ---- */
-
-/* Rounded to bf16, zeros up to whole blocks. */
-static void row_round(float *to, const float *x, int cols)
+/* n <= 16 outputs from o on by one or two tiles of R rows, which are pairs_far apart;
+ * sums to f: [tiles][n][R].  What comes B_AHEAD later, here or in the
+ * outputs after these, is fetched meanwhile: the processor's own fetching does not
+ * follow so many rows.  Twice as many outputs at a time are slower for the same reason. */
+INLINE void outputs_direct(float *f, const struct weight *w, int o, int n, const uint8_t *pairs, size_t pairs_far, int R,
+                           uint8_t *tail, const bool two)
 {
-	for (int k = 0; k < cols; k += 16) {
-		__mmask16 m = (__mmask16)(cols - k >= 16 ? 0xffff : (1u << (cols - k)) - 1);
-		__m256i h = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(m, x + k));
+	size_t step = w->row_bytes, bytes = step / B_BYTES * B_BYTES;
+	const uint8_t *from = w->data + (size_t)o * step;
+	int left = w->cols % B_IN;
 
-		_mm512_storeu_si512(to + k, _mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+	__asm__ volatile("" : : : "memory");       /* gcc 12's loads do not say that they read */
+	_tile_zero(0);
+	_tile_zero(1);
+	for (size_t at = 0; at < bytes; at += B_BYTES, from += B_BYTES, pairs += (size_t)R * B_BYTES) {
+		const uint8_t *ahead = from + B_AHEAD + (at + B_AHEAD < step ? 0 : (B_OUT - 1) * step);
+
+#pragma GCC unroll 16
+		for (int j = 0; j < B_OUT; j++)
+			_mm_prefetch((const char *)ahead + (size_t)j * step, _MM_HINT_T0);
+		_tile_loadd(6, pairs, 4 * R);
+		_tile_loadd(4, from, step);
+		_tile_dpbf16ps(0, 4, 6);
+		if (two) {
+			_tile_loadd(7, pairs + pairs_far, 4 * R);
+			_tile_dpbf16ps(1, 4, 7);
+		}
 	}
-	if ((cols + 15) / 16 % 2)
-		memset(to + (cols + 15) / 16 * 16, 0, 16 * sizeof(*to));
+	if (left) {
+		for (int j = 0; j < n; j++)
+			_mm512_storeu_si512(tail + j * B_BYTES, _mm512_maskz_loadu_epi16(((__mmask32)1 << left) - 1, from + (size_t)j * step));
+		__asm__ volatile("" : : : "memory");
+		_tile_loadd(6, pairs, 4 * R);
+		_tile_loadd(4, tail, B_BYTES);
+		_tile_dpbf16ps(0, 4, 6);
+		if (two) {
+			_tile_loadd(7, pairs + pairs_far, 4 * R);
+			_tile_dpbf16ps(1, 4, 7);
+		}
+	}
+	_tile_stored(0, f, 4 * R);
+	if (two)
+		_tile_stored(1, f + B_SUMS, 4 * R);
+	__asm__ volatile("" : : : "memory");
 }
 
-/* 16 outputs side by side, a block of inputs of all after the other: 16 streams, which
- * the processor fetches ahead by itself. */
-INLINE void direct(float *out, size_t ld, const struct weight *w, int o0, int o1, const float *x, size_t far, const int R)
+static void mul_direct(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *pairs, int rows,
+                       const struct room *m)
 {
-	__m512i hi = _mm512_set1_epi32((int)0xffff0000);
-	int tail = w->cols % B_IN;
-	__mmask32 last = tail ? ((__mmask32)1 << tail) - 1 : ~(__mmask32)0;
+	size_t far = acts_pairs_bytes(w->cols);
+	int R = rows <= D_ROWS ? rows : B_ROWS;
+	float sums[2 * B_SUMS];
 
+	configure_direct(B_OUT, R);
 	for (int o = o0; o < o1; o += B_OUT) {
 		int n = o1 - o < B_OUT ? o1 - o : B_OUT;
-		const uint8_t *from = w->data + (size_t)o * w->row_bytes;
-		size_t step = w->row_bytes;
-		__m512 acc[D_ROWS];
 
-#pragma GCC unroll 4
-		for (int r = 0; r < R; r++)
-			acc[r] = _mm512_setzero_ps();
-		for (int k = 0; k < w->cols; k += B_IN, from += B_BYTES) {
-			__m512i t[16];
-			__m512 even[D_ROWS], odd[D_ROWS];
-
-			if (n == B_OUT && k + B_IN <= w->cols) {
-#pragma GCC unroll 16
-				for (int j = 0; j < B_OUT; j++) {
-					_mm_prefetch((const char *)from + (size_t)j * step + B_AHEAD, _MM_HINT_T0);
-					t[j] = _mm512_loadu_si512(from + (size_t)j * step);
-				}
-			} else {
-				for (int j = 0; j < B_OUT; j++)
-					t[j] = j >= n ? _mm512_setzero_si512() :
-					       _mm512_maskz_loadu_epi16(k + B_IN <= w->cols ? ~(__mmask32)0 : last, from + (size_t)j * step);
-			}
-			transpose16(t);
-#pragma GCC unroll 4
-			for (int r = 0; r < R; r++)
-				even[r] = odd[r] = _mm512_setzero_ps();
-#pragma GCC unroll 16
-			for (int i = 0; i < 16; i++) {
-				__m512 e = _mm512_castsi512_ps(_mm512_slli_epi32(t[i], 16)), d = _mm512_castsi512_ps(_mm512_and_si512(t[i], hi));
-
-#pragma GCC unroll 4
-				for (int r = 0; r < R; r++) {
-					const float *at = x + (size_t)r * far + k + 2 * i;
-
-					even[r] = _mm512_fmadd_ps(_mm512_set1_ps(at[0]), e, even[r]);
-					odd[r] = _mm512_fmadd_ps(_mm512_set1_ps(at[1]), d, odd[r]);
-				}
-			}
-#pragma GCC unroll 4
-			for (int r = 0; r < R; r++)
-				acc[r] = _mm512_add_ps(acc[r], _mm512_add_ps(even[r], odd[r]));
-		}
-#pragma GCC unroll 4
-		for (int r = 0; r < R; r++)
-			_mm512_mask_storeu_ps(out + (size_t)r * ld + (o - o0), (__mmask16)((1u << n) - 1), acc[r]);
+		if (n < B_OUT)
+			configure_direct(n, R);
+		if (rows > B_ROWS)
+			outputs_direct(sums, w, o, n, pairs, far, R, m->panel[0], true);
+		else
+			outputs_direct(sums, w, o, n, pairs, far, R, m->panel[0], false);
+		for (int r = 0; r < rows && R <= D_ROWS; r++)
+			for (int i = 0; i < n; i++)
+				out[(size_t)r * ld + (size_t)(o - o0 + i)] = sums[i * R + r];
+		for (int r = 0; r < rows && R == B_ROWS; r += B_ROWS)
+			tile_out(out + (size_t)r * ld + (o - o0), ld, sums + r / B_ROWS * B_SUMS,
+			         rows - r < B_ROWS ? rows - r : B_ROWS, n);
 	}
-}
-
-static void mul_direct(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int rows,
-                       float *scratch)
-{
-	enum { FLUSH = 0x8040 };                /* denormal results and operands count as zero */
-	size_t far = ((size_t)w->cols + B_IN - 1) / B_IN * B_IN;
-	unsigned before = _mm_getcsr();
-
-	_mm_setcsr(before | FLUSH);
-	for (int r = 0; r < rows; r++)
-		row_round(scratch + (size_t)r * far, x->f + (size_t)(r0 + r) * x->ld, w->cols);
-	if (rows == 1)
-		direct(out, ld, w, o0, o1, scratch, far, 1);
-	else if (rows == 2)
-		direct(out, ld, w, o0, o1, scratch, far, 2);
-	else if (rows == 3)
-		direct(out, ld, w, o0, o1, scratch, far, 3);
-	else
-		direct(out, ld, w, o0, o1, scratch, far, 4);
-	_mm_setcsr(before);
 }
 
 /* ---- all ---- */
@@ -373,15 +327,16 @@ void bf16_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1,
 	struct room m;
 
 	assert(x->cols == w->cols);
+	m.panel[0] = scratch;
+	m.panel[1] = m.panel[0] + panel_bytes();
+	m.f = (float *)(m.panel[1] + panel_bytes());
+	m.pairs = (uint8_t *)(m.f + (size_t)TILED_ROWS / B_ROWS * 2 * B_SUMS);
 	if (r1 - r0 <= D_ROWS) {
-		mul_direct(out, ld, w, o0, o1, x, r0, r1 - r0, scratch);
+		pairs_direct((uint32_t *)m.pairs, x, r0, r1 - r0);
+		mul_direct(out, ld, w, o0, o1, m.pairs, r1 - r0, &m);
+		_tile_release();
 		return;
 	}
-	m.panel[0] = scratch;
-	m.panel[1] = m.panel[0] + panel_bytes(w->cols);
-	m.f = (float *)(m.panel[1] + panel_bytes(w->cols));
-	m.pairs = (uint8_t *)(m.f + (size_t)TILED_ROWS / B_ROWS * 2 * B_SUMS);
-	configure();
 	for (int r = r0; r < r1; r += most) {
 		int rows = r1 - r < most ? r1 - r : most, n = (rows + B_ROWS - 1) / B_ROWS;
 		const uint8_t *pairs = given ? x->pairs + (size_t)(r / B_ROWS) * pairs_bytes : m.pairs;
@@ -390,9 +345,10 @@ void bf16_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1,
 		if (!given)
 			acts_pairs_amx(m.pairs, x, r, rows);
 		if (n <= B_FEW) {
-			few_rows(to, ld, w, o0, o1, pairs, rows, &m);
+			mul_direct(to, ld, w, o0, o1, pairs, rows, &m);
 			continue;
 		}
+		configure();
 		for (int o = o0; o < o1; o += 2 * B_OUT) {
 			int n_out = o1 - o < 2 * B_OUT ? o1 - o : 2 * B_OUT;
 
