@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One greedy client and others, on a running server: how long the others wait.
 
-    bench/fairness.py URL [--long TOKENS] [--count N]
+    bench/fairness.py URL [--long WORDS] [--short WORDS] [--count N] [--tries N]
 
 Prints the time to the first piece of short prompts, alone and while another client keeps N
 long prompts waiting, and the longest gap in an answer that runs meanwhile.  Clients are told
@@ -48,10 +48,11 @@ def middle(values, share):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("url")
-    p.add_argument("--long", type=int, default=3000, help="tokens of the greedy client's prompts, about")
+    p.add_argument("--long", type=int, default=3000, help="words of the greedy client's prompts")
     p.add_argument("--short", type=int, default=300, help="of the others'")
     p.add_argument("--count", type=int, default=60, help="how many of the long ones at once")
     p.add_argument("--tries", type=int, default=15, help="short ones, alone and beside")
+    p.add_argument("--pause", type=float, default=.3, help="seconds between two of them, beside")
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
     rng = random.Random(a.seed)
@@ -75,15 +76,18 @@ def main():
         t.start()
         time.sleep(0.01)
     time.sleep(1)
-    beside = shorts(a.tries, 0.3)
+    beside = shorts(a.tries, a.pause)
     still = sum(t.is_alive() for t in threads[1:])
     for t in threads:
         t.join()
     gaps = [y - x for x, y in zip(stream[0][1], stream[0][1][1:])]
     firsts = [t[0] for s, t in greedy if s == 200]
-    print(f"short prompts ({a.short} words), first piece: alone median {middle(alone, .5):.3f} s, most {max(alone):.3f} s; "
-          f"beside {a.count} prompts of {a.long} words median {middle(beside, .5):.3f} s, most {max(beside):.3f} s "
-          f"({middle(beside, .5) / middle(alone, .5):.2f} and {max(beside) / middle(alone, .5):.2f} times)")
+    both = "short prompts (%d words), first piece: alone median %.3f s, 90%% %.3f s, most %.3f s; beside %d prompts of %d words " \
+           "median %.3f s, 90%% %.3f s, most %.3f s"
+    marks = (.5, .9, 1)
+    print(both % (a.short, *(middle(alone, m) for m in marks), a.count, a.long, *(middle(beside, m) for m in marks)))
+    print("times as long as the median alone: median %.2f, 90%% %.2f, most %.2f" %
+          tuple(middle(beside, m) / middle(alone, .5) for m in marks))
     print(f"when the last short one was answered {still} of the long ones had not been; refused "
           f"{sum(s != 200 for s, _ in greedy)}; their first piece: median {middle(firsts, .5):.1f} s, most {max(firsts):.1f} s")
     print(f"an answer of {len(gaps) + 1} pieces that ran meanwhile: longest gap {1e3 * max(gaps):.0f} ms, 99% "

@@ -63,6 +63,7 @@ struct request {
 	int slot;                       /* -1: not running */
 	bool started;                   /* was admitted once */
 	uint64_t skip;                  /* not to be considered again in this round */
+	bool hurry;                     /* its last chunk ended soon: see sched.c */
 	int64_t passed_ns;              /* since when others pass that need less memory; 0: not */
 	int n_preempted;
 	struct park park;               /* its memory while it waits to run again */

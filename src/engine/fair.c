@@ -10,7 +10,7 @@
 /* What c begins with, as far as it matters to those behind it. */
 static int first_of(const struct client *c)
 {
-	return c->waiting && c->waiting->n_prompt < FAIR_QUANTUM ? c->waiting->n_prompt : FAIR_QUANTUM;
+	return c->waiting && c->waiting->n_prompt < FAIR_FAVOUR ? c->waiting->n_prompt : FAIR_FAVOUR;
 }
 
 /* Those who came anew stand first, who has least before who has more. */
@@ -41,6 +41,8 @@ static void join(struct engine *e, struct client *c)
 	c->in_ring = true;
 	c->deficit = FAIR_QUANTUM;
 	c->fresh = f->favour < FAIR_FAVOUR;
+	if (c->fresh && first_of(c) > FAIR_QUANTUM && first_of(c) < FAIR_FAVOUR)
+		c->deficit = first_of(c);
 	ring_put(f, c);
 	engine_client_hold(e, c);
 }

@@ -19,6 +19,7 @@ static const double STRETCH = 1.25;
 /* What each step costs whatever its rows is a tenth of one so long: longer ones would
  * save little, and keep a newcomer waiting. */
 static const double WORTH = 10;
+static const double AT_MOST = 2;       /* times what such steps took, one step more counts as */
 static const double FADE = 0.9;         /* of the sums, per step: some ten steps count */
 
 void pace_init(struct pace *p, int gap_ms, int experts, int used)
@@ -59,6 +60,10 @@ void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns)
 		/* Until now all of a step was counted to its rows. */
 		if (n_decode && !p->base_ns)
 			p->nn = p->nm = p->mm = p->ny = p->my = p->most = 0;
+		/* While prompts wait such steps are rare: one that was held up by something else must
+		 * not count for all until the next. */
+		if (n_decode && p->base_ns && ns > AT_MOST * p->base_ns)
+			ns = AT_MOST * p->base_ns;
 		if (n_decode)
 			p->base_ns += (p->base_ns ? 0.2 : 1) * (ns - p->base_ns);
 		return;
@@ -84,13 +89,13 @@ void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns)
 
 static double limit_of(const struct pace *p, bool decoding)
 {
-	double limit = PLANNED * p->gap_ns;
+	double gaps = decoding ? 1 : 2, limit = gaps * PLANNED * p->gap_ns;
 
 	if (p->base_ns && limit > WORTH * p->base_ns)
 		limit = WORTH * p->base_ns;
-	if (limit < STRETCH * p->base_ns)
-		limit = STRETCH * p->base_ns;
-	return decoding ? limit : 2 * limit;
+	if (limit < gaps * STRETCH * p->base_ns)
+		limit = gaps * STRETCH * p->base_ns;
+	return limit;
 }
 
 int pace_rows(const struct pace *p, bool decoding, int pos)

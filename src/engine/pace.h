@@ -1,8 +1,8 @@
 /* pace.h - how many prompt tokens a step may compute.
  *
  * While answers run, a step takes at most the gap asked for between their
- * tokens, or ten decode steps where that is less; while none does, twice that, so
- * that whoever comes next joins soon.
+ * tokens; while none does, twice that, so that whoever comes next joins soon; nor
+ * longer than ten decode steps, in either case.
  * What a step costs is measured:
  *
  *     step = base + rows * (row + ahead * mean position of the rows)

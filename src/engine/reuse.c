@@ -59,7 +59,8 @@ int reuse_start(struct engine *e, struct request *r)
 	}
 out:
 	known = hit.report.junction;
-	r->junction = known > hit.at ? known : 0;
+	/* What all prompts have in common, a template's first tokens, is worth no state of its own. */
+	r->junction = known > hit.at && known >= PLACE_APART ? known : 0;
 	r->kept_at = hit.at;
 	if (r->learned < hit.at)
 		r->learned = hit.at;

@@ -335,13 +335,22 @@ static int chunk(struct engine *e, const struct request *r, int room, int left, 
 	return n <= left ? n : 0;
 }
 
-/* Does r's prompt, short and of one who came anew, end with its next n rows?  Then the
- * step is not made longer by what ends no prompt: alone r had its first token sooner.
- * Where newcomers are many, others would lose by it. */
-static bool ends_soon(const struct sched *s, const struct request *r, int n)
+/* Is r, with a short prompt, of one who came anew, and do its next n rows end at a place
+ * where chunks must end?  Then the step is not made longer by others' prompts: alone r had
+ * its first token sooner.  Where newcomers are many, others would lose by it. */
+static bool ends_soon(struct engine *e, const struct request *r, int n)
 {
-	return n == r->n_tok - r->pos && !r->t_first && r->n_prompt <= FAIR_QUANTUM && r->client->fresh &&
-	       s->fair.favour < FAIR_QUANTUM;
+	return r->pos + n == next_cut(e, r) && !r->t_first && r->n_prompt <= FAIR_QUANTUM && r->client->fresh &&
+	       e->sched.fair.favour < FAIR_QUANTUM;
+}
+
+/* One whose prompt so came to its last token, which decodes: it is in every step. */
+static bool one_ends(const struct sched *s)
+{
+	for (int i = 0; i < s->n_run; i++)
+		if (s->run[i]->hurry && !s->run[i]->t_first && decodes(s->run[i]))
+			return true;
+	return false;
 }
 
 /* Chooses prompts for `room` rows, lets those join that are chosen. */
@@ -349,7 +358,7 @@ static void choose(struct engine *e, int room, bool decoding)
 {
 	struct sched *s = &e->sched;
 	double share = 1;       /* of the step's time for prompts */
-	bool quick = false;     /* one that ends soon is among them */
+	bool quick = one_ends(s);       /* one that ends soon is in the step */
 	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
 	struct request *r;
 
@@ -373,11 +382,12 @@ static void choose(struct engine *e, int room, bool decoding)
 		r->skip = s->round;
 		if (!n)
 			continue;
-		if (quick && !ends_soon(s, r, n)) {
+		if (quick && !ends_soon(e, r, n)) {
 			spared = spared ? spared : n;
 			continue;
 		}
-		quick |= ends_soon(s, r, n);
+		r->hurry = ends_soon(e, r, n);
+		quick |= r->hurry;
 		share -= (double)n / most;
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };

@@ -397,6 +397,16 @@ static void skip_on(struct reader *g)
 	skip(g, false);
 }
 
+/* e is the last that is in `of`, behind `last` (-1: the first); returns e. */
+static int append(struct reader *g, int of, int last, int e)
+{
+	if (last < 0)
+		g->r->expr[of].first = e;
+	else
+		g->r->expr[last].next = e;
+	return e;
+}
+
 static int read_sequence(struct reader *g, bool inside)
 {
 	int seq = expr_new(g->r, EXPR_SEQ, g->at), last = -1, e, rc;
@@ -420,11 +430,7 @@ static int read_sequence(struct reader *g, bool inside)
 		}
 		if (rc < 0)
 			return rc;
-		if (last < 0)
-			g->r->expr[seq].first = e;
-		else
-			g->r->expr[last].next = e;
-		last = e;
+		last = append(g, seq, last, e);
 		skip(g, inside);
 	}
 	return seq;
@@ -442,11 +448,7 @@ static int read_alternatives(struct reader *g, bool inside)
 
 		if (seq < 0)
 			return seq;
-		if (last < 0)
-			g->r->expr[alt].first = seq;
-		else
-			g->r->expr[last].next = seq;
-		last = seq;
+		last = append(g, alt, last, seq);
 		at = g->at;
 		skip(g, true);
 		if (!eat(g, '|')) {

@@ -99,7 +99,7 @@ function edit(turn, body) {
   const done = (send) => {
     area.remove();
     row.remove();
-    body.hidden = false;
+    body.hidden = acts.hidden = false;
     if (!send || running) return;
     cut(turns.indexOf(turn));
     add_user(area.value);
@@ -108,7 +108,8 @@ function edit(turn, body) {
   const row = element("div", { class: "row" }, element("button", { type: "button", onclick: () => done(true) }, "Send"),
     element("button", { type: "button", onclick: () => done(false) }, "Leave it"));
   area.value = turn.content;
-  body.hidden = true;
+  const acts = turn.box.querySelector(".acts");
+  body.hidden = acts.hidden = true;
   body.after(area, row);
   area.focus();
 }
@@ -208,8 +209,10 @@ class Answer {
       parts.push(`prompt ${u.prompt_tokens} tokens, ${cached} of them kept from before`);
       if (u.cache?.replayed) parts.push(`${u.cache.replayed} replayed`);
       parts.push(`first token after ${((this.first || performance.now()) - this.begun).toFixed(0)} ms`);
-      if (u.completion_tokens > 1 && seconds > 0)
-        parts.push(`${u.completion_tokens} tokens, ${((u.completion_tokens - 1) / seconds).toFixed(1)} a second`);
+      // Of an answer that comes at once, as guessed ones do, a rate would say nothing.
+      if (u.completion_tokens > 1)
+        parts.push(`${u.completion_tokens} tokens` + (seconds < 0.1 ? ` within ${(1000 * seconds).toFixed(0)} ms`
+          : `, ${((u.completion_tokens - 1) / seconds).toFixed(1)} a second`));
       if (d.accepted_prediction_tokens) parts.push(`${d.accepted_prediction_tokens} guessed right`);
     }
     if (this.finish === "length") parts.push("cut at the limit");

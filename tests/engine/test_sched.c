@@ -721,6 +721,28 @@ static void test_gap_deep(void)
 	CHECK(40 + rows <= 110, "%d rows after steps at position %d", rows, pos);
 }
 
+/* While prompts wait hardly a step is without them: one of those that was held up by
+ * something else makes the next ones no longer for it. */
+static void test_gap_held_up(void)
+{
+	struct pace p;
+	int before, after;
+
+	pace_init(&p, 100);
+	for (int i = 0; i < 20; i++)
+		pace_learn(&p, 2, 0, 0, MS);
+	for (int i = 0; i < 20; i++)
+		pace_learn(&p, 2, 80, 500, 9. * MS);
+	before = pace_rows(&p, true, 500);
+	pace_learn(&p, 2, 0, 0, 20. * MS);
+	after = pace_rows(&p, true, 500);
+	CHECK(before >= 60 && after <= before * 5 / 4, "%d rows, then %d", before, after);
+	/* But when they stay so long, they do count. */
+	for (int i = 0; i < 40; i++)
+		pace_learn(&p, 2, 0, 0, 20. * MS);
+	CHECK(p.base_ns > 19 * MS, "%.1f ms", p.base_ns / MS);
+}
+
 /* Chunks of an asked-for size beside answers that leave no room for it; prompts
  * beside answers that leave no room at all. */
 static void test_full_steps(void)
@@ -991,6 +1013,7 @@ int main(void)
 	test_gap();
 	test_gap_slow();
 	test_gap_deep();
+	test_gap_held_up();
 	test_full_steps();
 	test_logit_rows();
 	test_short_beside_hog();
