@@ -149,6 +149,7 @@ struct sched {
 	uint64_t round;                 /* counts attempts to fill a step */
 	struct chosen *pick;            /* [seqs_max] prompts chosen for the step */
 	int n_pick;
+	bool quick;                     /* the step is kept short for one of them, or one that decodes */
 };
 
 /* draft.c */

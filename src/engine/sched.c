@@ -336,19 +336,24 @@ static int chunk(struct engine *e, const struct request *r, int room, int left, 
 }
 
 /* Is r, with a short prompt, of one who came anew, and do its next n rows end at a place
- * where chunks must end?  Then the step is not made longer by others' prompts: alone r had
- * its first token sooner.  Where newcomers are many, others would lose by it. */
+ * where chunks must end?  Then the step is not made longer by others' prompts and drafts:
+ * alone r had its first token sooner.  Where newcomers are many, others would lose by it. */
 static bool ends_soon(struct engine *e, const struct request *r, int n)
 {
 	return r->pos + n == next_cut(e, r) && !r->t_first && r->n_prompt <= FAIR_QUANTUM && r->client->fresh &&
 	       e->sched.fair.favour < FAIR_QUANTUM;
 }
 
-/* One whose prompt so came to its last token, which decodes: it is in every step. */
+/* Did r's prompt so come to its last token, which decodes, and so is in every step? */
+static bool ends(const struct request *r)
+{
+	return r->hurry && !r->t_first && decodes(r);
+}
+
 static bool one_ends(const struct sched *s)
 {
 	for (int i = 0; i < s->n_run; i++)
-		if (s->run[i]->hurry && !s->run[i]->t_first && decodes(s->run[i]))
+		if (ends(s->run[i]))
 			return true;
 	return false;
 }
@@ -358,11 +363,11 @@ static void choose(struct engine *e, int room, bool decoding)
 {
 	struct sched *s = &e->sched;
 	double share = 1;       /* of the step's time for prompts */
-	bool quick = one_ends(s);       /* one that ends soon is in the step */
 	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
 	struct request *r;
 
 	s->n_pick = 0;
+	s->quick = one_ends(s);
 	if (s->starving && s->n_free && room && !s->gave_way)
 		join(e, s->starving);
 	while (left > 0 && share > 1e-6) {
@@ -382,12 +387,12 @@ static void choose(struct engine *e, int room, bool decoding)
 		r->skip = s->round;
 		if (!n)
 			continue;
-		if (quick && !ends_soon(e, r, n)) {
+		if (s->quick && !ends_soon(e, r, n)) {
 			spared = spared ? spared : n;
 			continue;
 		}
 		r->hurry = ends_soon(e, r, n);
-		quick |= r->hurry;
+		s->quick |= r->hurry;
 		share -= (double)n / most;
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };
@@ -419,7 +424,7 @@ static void fill_decoding(struct engine *e, int left)
 		first = (int)(s->turn++ % (unsigned)s->n_run);
 	for (int i = 0; i < s->n_run && left > 0; i++) {
 		struct request *r = s->run[(first + i) % s->n_run];
-		int spare = left > n_decode ? left - n_decode : 0, n_row = b->n_row;
+		int spare = left > n_decode && (!s->quick || ends(r)) ? left - n_decode : 0, n_row = b->n_row;
 		int n_draft = r->n_draft < spare ? r->n_draft : spare;
 
 		if (!decodes(r) || r->skip == s->round)
