@@ -200,6 +200,49 @@ static void test_cancel_stages(void)
 	world_close(&w);
 }
 
+/* One of several prompts in the same steps is cancelled, after any number of them: the
+ * next is without it, the others have their answers, and it goes on from there when it
+ * comes again. */
+static void test_cancel_together(void)
+{
+	static const int eight[] = { 8 };
+	static struct life l[3], again;
+
+	for (int steps = 1; steps <= 6; steps++)
+		for (int gone = 0; gone < 3; gone++) {
+			struct world w;
+
+			world_open(&w, roomy, (struct engine_opts){ .prefix_bytes = 1 << 20 });
+			for (int i = 0; i < 3; i++) {
+				life_init(&l[i], 60, 250, 70 + (uint64_t)i);
+				l[i].ask.split = eight;
+				l[i].ask.n_split = 1;
+				l[i].ask.client = 1 + (uint64_t)i;
+				submit(&l[i], &w);
+			}
+			for (int i = 0; i < steps; i++) {
+				engine_step(w.e);
+				CHECK(w.step_items == 3 && w.step_rows == 24, "%d of %d rows", w.step_items, w.step_rows);
+			}
+			request_cancel(l[gone].r);
+			engine_step(w.e);
+			life_read(&l[gone], false);
+			CHECK(l[gone].done && l[gone].end.stage == STAGE_PREFILL && w.step_items == 2, "after %d steps", steps);
+			check(&l[gone], &w, true);
+			life_init(&again, 60, 250, 70 + (uint64_t)gone);
+			submit(&again, &w);
+			pump(&w);
+			for (int i = 0; i < 3; i++)
+				if (i != gone)
+					end(&l[i], &w);
+			life_read(&again, false);
+			CHECK(again.cached == 8 * steps, "%d cached after %d steps", again.cached, steps);
+			end(&again, &w);
+			life_free(&l[gone]);
+			world_close(&w);
+		}
+}
+
 /* ---- lengths ---- */
 
 struct run {
@@ -1022,6 +1065,7 @@ int main(void)
 	test_priority();
 	test_cancel_resumes();
 	test_cancel_stages();
+	test_cancel_together();
 	test_lengths();
 	test_preempted();
 	test_reserved();
