@@ -771,7 +771,7 @@ static void test_gap_held_up(void)
 	struct pace p;
 	int before, after;
 
-	pace_init(&p, 100);
+	pace_init(&p, 100, 0, 0);
 	for (int i = 0; i < 20; i++)
 		pace_learn(&p, 2, 0, 0, MS);
 	for (int i = 0; i < 20; i++)
