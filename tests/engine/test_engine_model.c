@@ -92,7 +92,8 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 		eo.drafter[i]->ops->close(eo.drafter[i]);
 	}
 	model_close(small);
-	if (drafts)
+	/* Where it is not asked for, what a draft costs decides: on a busy machine there may be none. */
+	if (drafts && (eo.draft_fixed || es.drafter[1].drafted))
 		CHECK(es.drafter[1].accepted > es.drafter[1].drafted / 2, "a model that does not know itself");
 	if (m->kv) {
 		struct paged_stats kv;
