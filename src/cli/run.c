@@ -308,6 +308,8 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 		.max_tokens = t->o->max_tokens < 0 ? INT_MAX : t->o->max_tokens,
 		.sampling = t->s.sampling, .stop_token = t->s.eos_id, .n_stop_token = t->s.n_eos,
 		.skip_special = true, .mark = &mark, .n_mark = mark > 0,
+		/* Nobody comes back to one answer alone: its prompt need not stop where a state is worth keeping. */
+		.no_cache = !t->conversation && !t->o->disk_dir,
 	};
 	struct request *r;
 	int rc;
