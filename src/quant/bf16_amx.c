@@ -290,11 +290,11 @@ INLINE void outputs_direct(float *f, const struct weight *w, int o, int n, const
 	__asm__ volatile("" : : : "memory");
 }
 
-static void mul_direct(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *pairs, int rows,
-                       const struct room *m)
+/* rows <= 32 rows in tiles of R: B_ROWS, or rows. */
+static void mul_direct(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *pairs, int R,
+                       int rows, const struct room *m)
 {
 	size_t far = acts_pairs_bytes(w->cols);
-	int R = rows <= D_ROWS ? rows : B_ROWS;
 	float sums[2 * B_SUMS];
 
 	configure_direct(B_OUT, R);
@@ -307,7 +307,7 @@ static void mul_direct(float *out, size_t ld, const struct weight *w, int o0, in
 			outputs_direct(sums, w, o, n, pairs, far, R, m->panel[0], true);
 		else
 			outputs_direct(sums, w, o, n, pairs, far, R, m->panel[0], false);
-		for (int r = 0; r < rows && R <= D_ROWS; r++)
+		for (int r = 0; r < rows && R < B_ROWS; r++)
 			for (int i = 0; i < n; i++)
 				out[(size_t)r * ld + (size_t)(o - o0 + i)] = sums[i * R + r];
 		for (int r = 0; r < rows && R == B_ROWS; r += B_ROWS)
@@ -333,7 +333,7 @@ void bf16_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1,
 	m.pairs = (uint8_t *)(m.f + (size_t)TILED_ROWS / B_ROWS * 2 * B_SUMS);
 	if (r1 - r0 <= D_ROWS) {
 		pairs_direct((uint32_t *)m.pairs, x, r0, r1 - r0);
-		mul_direct(out, ld, w, o0, o1, m.pairs, r1 - r0, &m);
+		mul_direct(out, ld, w, o0, o1, m.pairs, r1 - r0, r1 - r0, &m);
 		_tile_release();
 		return;
 	}
@@ -345,7 +345,7 @@ void bf16_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1,
 		if (!given)
 			acts_pairs_amx(m.pairs, x, r, rows);
 		if (n <= B_FEW) {
-			mul_direct(to, ld, w, o0, o1, pairs, rows, &m);
+			mul_direct(to, ld, w, o0, o1, pairs, B_ROWS, rows, &m);
 			continue;
 		}
 		configure();

@@ -372,7 +372,9 @@ static struct shape shape_of(const struct kind *k, int turn, int most)
 {
 	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
 	static const int groups[] = { 32, 64, 128, 64, 32, 16, 8, 24, 40, 192 };
-	struct shape h = { .rows = 1 + pick(40), .n = 1 + pick(turn % 9 ? 17 : 300), .v = (enum value)(turn % VALUES),
+	/* Of rows of activations: where kernels take turns, and a few beyond a tile or what is done at once. */
+	static const int edges[] = { 4, 5, 16, 17, 20, 21, 32, 33, 36, 257, 260 };
+	struct shape h = { .rows = 1 + pick(40), .n = turn % 3 == 1 ? edges[pick(11)] : 1 + pick(turn % 9 ? 17 : 300), .v = (enum value)(turn % VALUES),
 	                   .st = scale_types[turn / VALUES % 3] };
 
 	h.group = k->group ? k->group : groups[pick(10)];
