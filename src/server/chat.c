@@ -367,6 +367,108 @@ bool chat_one_system(const struct served *d)
 	                "{\"role\":\"user\",\"content\":\"b\"}]");
 }
 
+bool chat_object_arguments(const struct served *d)
+{
+#define WITH(arguments) "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\"," \
+	"\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]},{\"role\":\"tool\",\"tool_call_id\":\"1\"," \
+	"\"content\":\"b\"}]"
+	return renders(d, WITH("{\"a\":1}")) && !renders(d, WITH("\"a\""));
+#undef WITH
+}
+
+/* An object, but for one of its members. */
+static void put_but(struct buf *b, const struct json *object, const char *name, const char *value)
+{
+	struct json_cursor c = json_first(object);
+	const struct json *v;
+	const char *key;
+	int count = 0;
+
+	buf_putc(b, '{');
+	while (json_next(&c, &key, &v)) {
+		if (count++)
+			buf_putc(b, ',');
+		json_put_cstr(b, key);
+		buf_putc(b, ':');
+		if (!strcmp(key, name))
+			buf_puts(b, value);
+		else
+			json_put(b, v);
+	}
+	buf_putc(b, '}');
+}
+
+/* The calls of a message with arguments that are objects: where they are text, which is
+ * no JSON, as of a call that broke off, one whose only argument it is. */
+static void put_calls(struct buf *b, const struct json *calls)
+{
+	for (size_t i = 0; i < json_len(calls); i++) {
+		const struct json *call = json_at(calls, i), *f = json_get(call, "function");
+		size_t n;
+		const char *text = json_str(json_get(f, "arguments"), &n);
+		struct buf arguments, function;
+
+		if (i)
+			buf_putc(b, ',');
+		if (!text) {
+			json_put(b, call);
+			continue;
+		}
+		buf_init(&arguments);
+		buf_init(&function);
+		buf_puts(&arguments, strspn(text, " \n\t") == n ? "{" : "{\"arguments\":");
+		if (arguments.n > 1)
+			json_put_str(&arguments, text, n);
+		buf_putc(&arguments, '}');
+		put_but(&function, f, "arguments", arguments.p);
+		put_but(b, call, "function", function.p);
+		buf_fini(&arguments);
+		buf_fini(&function);
+	}
+}
+
+static bool text_arguments(const struct json *messages)
+{
+	for (size_t i = 0; i < json_len(messages); i++) {
+		const struct json *calls = json_get(json_at(messages, i), "tool_calls");
+
+		for (size_t k = 0; k < json_len(calls); k++)
+			if (json_kind(json_get(json_get(json_at(calls, k), "function"), "arguments")) == JSON_STRING)
+				return true;
+	}
+	return false;
+}
+
+/* Takes messages, gives others. */
+static struct json *object_arguments(struct json *messages)
+{
+	struct buf b, calls;
+
+	if (!text_arguments(messages))
+		return messages;
+	buf_init(&b);
+	buf_init(&calls);
+	for (size_t i = 0; i < json_len(messages); i++) {
+		const struct json *m = json_at(messages, i), *own = json_get(m, "tool_calls");
+
+		buf_putc(&b, i ? ',' : '[');
+		if (json_kind(own) != JSON_ARRAY) {
+			json_put(&b, m);
+			continue;
+		}
+		buf_reset(&calls);
+		buf_putc(&calls, '[');
+		put_calls(&calls, own);
+		buf_putc(&calls, ']');
+		put_but(&b, m, "tool_calls", calls.p);
+	}
+	buf_putc(&b, ']');
+	messages = instead(messages, &b);
+	buf_fini(&b);
+	buf_fini(&calls);
+	return messages;
+}
+
 /* ---- an answer that is the rest of the last message ---- */
 
 /* Stands at the end of that message while it is rendered; of characters that nobody
@@ -471,6 +573,8 @@ static int render(struct generation *g, struct chat *c, struct prompt *out, stru
 	extra = variables(g, c);
 	if (g->x && g->x->srv->one_system)
 		messages = join_systems(messages);
+	if (g->x && g->x->srv->object_arguments)
+		messages = object_arguments(messages);
 	/* What it goes on from is no turn of ours yet, and what comes will be none. */
 	if (c->go_on) {
 		g->params.turn_replay = c->add_generation_prompt = in.add_generation_prompt = false;

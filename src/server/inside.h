@@ -35,7 +35,7 @@ struct server {
 	struct turns *turns;
 	int64_t created;                /* seconds since 1970 */
 	int longest_token;              /* bytes */
-	bool one_system;                /* see chat.h */
+	bool one_system, object_arguments;      /* see chat.h */
 
 	struct event_base *base;
 	struct evconnlistener *listener;

@@ -264,6 +264,7 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 			s->longest_token = (int)n;
 	}
 	s->one_system = served->tmpl && chat_one_system(served);
+	s->object_arguments = served->tmpl && chat_object_arguments(served);
 	s->mail_tail = &s->mail;
 	s->pipe[0] = s->pipe[1] = -1;
 	metrics_init(&s->metrics);

@@ -135,6 +135,20 @@ class Company(unittest.TestCase):
                       "continue_final_message": True}):
             self.assertEqual(self.s.post(CHAT, body).status, 400, body)
 
+    def test_arguments_that_are_no_json(self):
+        """A call that broke off comes back in a history: the template, which wants objects, is given one."""
+        def prompt(arguments, path="/apply-template"):
+            call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+            r = self.s.post(path, {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+                                                {"role": "tool", "tool_call_id": "a", "content": "no JSON"}], "max_tokens": 2})
+            self.assertEqual(r.status, 200, (arguments, r.text()))
+            return r.json().get("prompt")
+        self.assertIn("<function=f>\n<parameter=arguments>\n{\"city\": \"Li\n</parameter>\n</function>", prompt('{"city": "Li'))
+        self.assertEqual(prompt('{"city": "Lima"}').count("<parameter=city>\nLima\n</parameter>"), 1)
+        for nothing in ("", " \n", "{}"):
+            self.assertIn("<function=f>\n</function>", prompt(nothing))
+        prompt("[1, 2", CHAT)
+
     RULES = 'root ::= "(" root ")" | [0-9]{1,3} | "<" root ("," root)* ">"\n'
 
     def test_held_to_a_grammar(self):
