@@ -54,13 +54,23 @@ static int read_choice(struct generation *g, struct chat *c, const struct json *
 
 static int read_thinking(struct generation *g, struct chat *c, const struct json *body, struct problem *p)
 {
-	const struct json *v, *o, *effort;
+	static const struct field in_thinking[] = { { "type" }, { "budget_tokens" }, { "display" }, { NULL } };
+	static const struct field in_output[] = { { "effort" }, { "format" }, { "task_budget", "" }, { NULL } };
+	static const struct field *const thinking[] = { in_thinking, NULL }, *const output[] = { in_output, NULL };
+	const struct json *v, *o, *effort, *display;
 	const char *s;
 	size_t n;
 	int r;
 
-	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) || (r = field_value(body, "output_config", JSON_OBJECT, &o, p)))
+	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) || (r = field_value(body, "output_config", JSON_OBJECT, &o, p)) ||
+	    (v && (r = fields_check(v, thinking, &g->params.unknown, p))) || (o && (r = fields_check(o, output, &g->params.unknown, p))) ||
+	    (r = field_value(v, "display", JSON_STRING, &display, p)))
 		return r;
+	if ((s = json_str(display, &n))) {
+		if (strcmp(s, "summarized") && strcmp(s, "omitted"))
+			return field_wrong(p, "thinking.display", "summarized or omitted", display);
+		g->omit_thinking = *s == 'o';
+	}
 	if (v) {
 		s = json_str(json_get(v, "type"), &n);
 		if (!s || (strcmp(s, "enabled") && strcmp(s, "disabled") && strcmp(s, "adaptive")))
@@ -198,6 +208,9 @@ static void block_start(struct choice *c, const struct piece *p, struct buf *out
 	event_end(out);
 }
 
+/* With display omitted a thought is a block without its text. */
+static bool omitted(const struct generation *g, const struct piece *p) { return g->omit_thinking && p->kind == PIECE_THINKING; }
+
 static void delta(struct generation *g, struct choice *c, struct buf *out)
 {
 	static const char *const kind[] = { [PIECE_THINKING] = "thinking_delta\",\"thinking", [PIECE_CONTENT] = "text_delta\",\"text",
@@ -205,13 +218,12 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 	struct piece p;
 	bool begins;
 
-	(void)g;
 	while (chat_next(c, &p, &begins)) {
 		if (p.kind == PIECE_CALL_END)
 			continue;
 		if (begins && p.kind != PIECE_ARGUMENTS)
 			block_start(c, &p, out);
-		if (p.kind == PIECE_CALL)
+		if (p.kind == PIECE_CALL || omitted(g, &p))
 			continue;
 		event_named(out, "content_block_delta");
 		buf_printf(out, "{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"%s\":", c->n_block - 1, kind[p.kind]);
@@ -302,7 +314,7 @@ static void whole(struct generation *g, struct buf *out)
 			continue;
 		}
 		buf_puts(out, p->kind == PIECE_THINKING ? "{\"type\":\"thinking\",\"thinking\":" : "{\"type\":\"text\",\"text\":");
-		json_put_str(out, c->split.text.p + p->at, p->n);
+		json_put_str(out, c->split.text.p + p->at, omitted(g, p) ? 0 : p->n);
 		if (p->kind == PIECE_THINKING)
 			buf_printf(out, ",\"signature\":\"%s\"", signature);
 		buf_putc(out, '}');

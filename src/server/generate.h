@@ -102,6 +102,7 @@ struct generation {
 	bool led;
 	bool thinking;                  /* the prompt ends inside <think> */
 	bool may_think;                 /* the answer may begin with it */
+	bool omit_thinking;             /* messages: it is not told */
 	struct grammar *content;        /* what content is held to (structured.h); NULL: free */
 	struct grammar *calls;          /* what calls are held to; NULL: free */
 	bool must_call;

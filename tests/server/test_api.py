@@ -363,6 +363,9 @@ class Anthropic(Shared):
         m = self.both("hm</think>Let me." + self.CALL, tools=self.TOOLS, thinking={"type": "enabled", "budget_tokens": 1024})
         self.assertEqual([b["type"] for b in m["content"]], ["thinking", "text", "tool_use"])
         self.assertEqual((m["content"][0]["thinking"], m["content"][1]["text"]), ("hm", "Let me."))
+        m = self.both("hm</think>Let me." + self.CALL, tools=self.TOOLS, thinking={"type": "enabled", "budget_tokens": 1024, "display": "omitted"})
+        self.assertEqual([b["type"] for b in m["content"]], ["thinking", "text", "tool_use"])
+        self.assertEqual((m["content"][0]["thinking"], m["content"][1]["text"]), ("", "Let me."))
         self.assertTrue(m["content"][0]["signature"])
         self.assertEqual((m["content"][2]["name"], m["content"][2]["input"]), ("add", {"a": 5, "s": "x"}))
 
@@ -410,6 +413,9 @@ class Anthropic(Shared):
             (user("x", stop=["a"]), 400, "invalid_request_error", "use stop_sequences"),
             (user("x", temperature="hot"), 400, "invalid_request_error", "temperature"),
             (user("x", thinking={"type": "loud"}), 400, "invalid_request_error", "thinking.type"),
+            (user("x", thinking={"type": "enabled", "display": "loud"}), 400, "invalid_request_error", "thinking.display"),
+            (user("x", output_config={"task_budget": {"type": "tokens", "total": 5}}), 400, "invalid_request_error", "task_budget"),
+            (user("x", diagnostics={"previous_message_id": "x"}), 400, "invalid_request_error", "diagnostics"),
             (user("x", tools=[{"name": "f"}]), 400, "invalid_request_error", "tools[0].input_schema"),
             (user("x", tools=[{"type": "web_search_20250305", "name": "w"}]), 400, "invalid_request_error", "web_search"),
             (user("x", tool_choice={"type": "tool", "name": "f"}), 400, "invalid_request_error", "no tools"),
