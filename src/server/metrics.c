@@ -136,6 +136,64 @@ static void histogram(const struct page *p, const char *name, const char *help, 
 	buf_fini(&le);
 }
 
+/* ---- what has two names ---- */
+
+/* One value under our name and under vLLM's: where both mean the same, gateways find it. */
+struct shared {
+	const char *own, *vllm;         /* own NULL: none of ours has this meaning alone */
+	const char *help;
+	enum { GAUGE, COUNTER, DISTRIBUTION } type;
+	double value;
+	const struct histogram *h;      /* DISTRIBUTION: that, not value */
+};
+
+static void put_shared(const struct page *p, bool vllm, const struct metrics *m, const struct engine_stats *e)
+{
+	const struct shared all[] = {
+		{ "requests_running", "num_requests_running", "Requests that hold a sequence.", GAUGE, e->running, NULL },
+		{ "requests_waiting", "num_requests_waiting", "Requests in the engine's queue.", GAUGE, e->waiting, NULL },
+		{ NULL, "kv_cache_usage_perc", "Share of the pages of keys and values in use, 0 to 1.", GAUGE,
+		  e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0, NULL },
+		{ "requests_preempted_total", "num_preemptions_total", "Times a running request went back to waiting.", COUNTER,
+		  (double)e->preempted, NULL },
+		{ "prompt_tokens_total", "prompt_tokens_total", "Tokens of the prompts of admitted requests.", COUNTER,
+		  (double)e->prompt_tokens, NULL },
+		{ "output_tokens_total", "generation_tokens_total", "Tokens generated.", COUNTER, (double)e->output_tokens, NULL },
+		{ NULL, "prefix_cache_queries_total", "As prompt_tokens_total.", COUNTER, (double)e->prompt_tokens, NULL },
+		{ "cached_tokens_total", "prefix_cache_hits_total", "Prompt tokens that a kept prefix made unnecessary to compute.",
+		  COUNTER, (double)e->cached_tokens, NULL },
+		{ "time_to_first_token_seconds", "time_to_first_token_seconds", "From a complete request to its first token.",
+		  DISTRIBUTION, 0, &m->first_token },
+		{ "inter_token_seconds", "inter_token_latency_seconds", "Between the tokens of an answer.", DISTRIBUTION, 0,
+		  &m->next_token },
+		{ "queue_seconds", "request_queue_time_seconds", "From the engine's inbox to the first step.", DISTRIBUTION, 0,
+		  &m->queue },
+		{ "prefill_seconds", "request_prefill_time_seconds", "From the first step to the first token.", DISTRIBUTION, 0,
+		  &m->prefill },
+		{ "decode_seconds", "request_decode_time_seconds", "From the first token to the end.", DISTRIBUTION, 0,
+		  &m->decode },
+		{ "request_seconds", "e2e_request_latency_seconds", "From a complete request to the end of its answer.",
+		  DISTRIBUTION, 0, &m->whole },
+		{ "request_prompt_tokens", "request_prompt_tokens", "Tokens of a prompt.", DISTRIBUTION, 0, &m->prompt_tokens },
+		{ "request_output_tokens", "request_generation_tokens", "Tokens of an answer.", DISTRIBUTION, 0,
+		  &m->output_tokens },
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		const struct shared *s = &all[i];
+		const char *name = vllm ? s->vllm : s->own;
+
+		if (!name)
+			continue;
+		if (s->h)
+			histogram(p, name, s->help, s->h);
+		else if (s->type == COUNTER)
+			counter(p, name, s->help, (int64_t)s->value);
+		else
+			gauge(p, name, s->help, s->value);
+	}
+}
+
 static void put_drafts(const struct page *p, const struct engine_stats *e)
 {
 	if (!e->drafter[0].name)
@@ -180,8 +238,6 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 {
 	static const char *const limit[N_LIMIT] = { "", "count", "seconds", "share", "deadline" };
 
-	gauge(p, "requests_running", "Requests that hold a sequence.", e->running);
-	gauge(p, "requests_waiting", "Requests in the engine's queue.", e->waiting);
 	counter(p, "requests_total", "Requests given to the engine.", e->requests);
 	describe(p, "requests_finished_total", "counter", "Requests that ended, by reason.");
 	labelled(p, "requests_finished_total", "reason", "stop", e->finished[FINISH_STOP]);
@@ -192,7 +248,6 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	for (int i = LIMIT_NONE + 1; i < N_LIMIT; i++)
 		labelled(p, "requests_refused_total", "limit", limit[i], e->refused[i]);
 	counter(p, "requests_late_total", "Requests that their deadline ended.", e->late);
-	counter(p, "requests_preempted_total", "Times a running request went back to waiting.", e->preempted);
 	counter(p, "requests_yielded_total", "Of these, for another client's sake.", e->yielded);
 	counter(p, "requests_resumed_total", "Times one came back with nothing to compute again.", e->resumed);
 	gauge(p, "waiting_tokens", "Tokens of the prompts that wait.", (double)e->waiting_tokens);
@@ -205,10 +260,6 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	gauge(p, "parked_bytes", "Bytes of theirs.", (double)e->parked_bytes);
 	gauge(p, "parked_bytes_max", "Budget of those.", (double)e->parked_bytes_max);
 	counter(p, "steps_total", "Steps of the engine.", e->steps);
-	counter(p, "prompt_tokens_total", "Tokens of the prompts of admitted requests.", e->prompt_tokens);
-	counter(p, "cached_tokens_total", "Prompt tokens that a kept prefix made unnecessary to compute.",
-	        e->cached_tokens);
-	counter(p, "output_tokens_total", "Tokens generated.", e->output_tokens);
 	put_drafts(p, e);
 	gauge(p, "kv_pages", "Pages of keys and values there are.", e->kv_pages);
 	gauge(p, "kv_pages_used", "Pages of keys and values in use, by sequences and kept prefixes.", e->kv_pages_used);
@@ -264,47 +315,22 @@ static void put_server(const struct page *p, const struct server *s)
 	gauge(p, "turn_bytes", "Bytes of those.", (double)turns.bytes);
 	gauge(p, "turn_bytes_max", "Budget of those.", (double)turns.bytes_max);
 	counter(p, "turns_evicted_total", "Of these, those that had to go.", turns.evicted);
-	histogram(p, "time_to_first_token_seconds", "From a complete request to its first token.", &m->first_token);
-	histogram(p, "inter_token_seconds", "Between the tokens of an answer.", &m->next_token);
-	histogram(p, "queue_seconds", "From the engine's inbox to the first step.", &m->queue);
-	histogram(p, "prefill_seconds", "From the first step to the first token.", &m->prefill);
-	histogram(p, "decode_seconds", "From the first token to the end.", &m->decode);
-	histogram(p, "request_seconds", "From a complete request to the end of its answer.", &m->whole);
-	histogram(p, "request_prompt_tokens", "Tokens of a prompt.", &m->prompt_tokens);
-	histogram(p, "request_output_tokens", "Tokens of an answer.", &m->output_tokens);
 }
 
-static void put_vllm(const struct page *p, const struct server *s, const struct engine_stats *e)
+static void put_request_success(const struct page *p, const struct engine_stats *e)
 {
-	const struct metrics *m = &s->metrics;
+	static const char *const reason[] = {
+		[FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_CANCEL] = "abort", [FINISH_ERROR] = "error",
+	};
 
-	gauge(p, "num_requests_running", "As weft_requests_running.", e->running);
-	gauge(p, "num_requests_waiting", "As weft_requests_waiting.", e->waiting);
-	gauge(p, "kv_cache_usage_perc", "Share of the pages of keys and values in use, 0 to 1.",
-	      e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0);
-	counter(p, "num_preemptions_total", "As weft_requests_preempted_total.", e->preempted);
-	counter(p, "prompt_tokens_total", "As weft_prompt_tokens_total.", e->prompt_tokens);
-	counter(p, "generation_tokens_total", "As weft_output_tokens_total.", e->output_tokens);
-	counter(p, "prefix_cache_queries_total", "As weft_prompt_tokens_total.", e->prompt_tokens);
-	counter(p, "prefix_cache_hits_total", "As weft_cached_tokens_total.", e->cached_tokens);
 	describe(p, "request_success_total", "counter", "Requests that ended, by reason.");
-	labelled(p, "request_success_total", "finished_reason", "stop", e->finished[FINISH_STOP]);
-	labelled(p, "request_success_total", "finished_reason", "length", e->finished[FINISH_LENGTH]);
-	labelled(p, "request_success_total", "finished_reason", "abort", e->finished[FINISH_CANCEL]);
-	labelled(p, "request_success_total", "finished_reason", "error", e->finished[FINISH_ERROR]);
-	histogram(p, "time_to_first_token_seconds", "As weft_time_to_first_token_seconds.", &m->first_token);
-	histogram(p, "inter_token_latency_seconds", "As weft_inter_token_seconds.", &m->next_token);
-	histogram(p, "request_queue_time_seconds", "As weft_queue_seconds.", &m->queue);
-	histogram(p, "request_prefill_time_seconds", "As weft_prefill_seconds.", &m->prefill);
-	histogram(p, "request_decode_time_seconds", "As weft_decode_seconds.", &m->decode);
-	histogram(p, "e2e_request_latency_seconds", "As weft_request_seconds.", &m->whole);
-	histogram(p, "request_prompt_tokens", "As weft_request_prompt_tokens.", &m->prompt_tokens);
-	histogram(p, "request_generation_tokens", "As weft_request_output_tokens.", &m->output_tokens);
+	for (size_t i = 0; i < sizeof(reason) / sizeof(reason[0]); i++)
+		labelled(p, "request_success_total", "finished_reason", reason[i], e->finished[i]);
 }
 
 void metrics_put(struct buf *b, const struct server *s, const struct engine_stats *e)
 {
-	struct page own = { b, "weft_", "" };
+	struct page own = { b, "weft_", "" }, vllm = { b, "vllm:", "" };
 	struct buf model;
 
 	buf_init(&model);
@@ -312,12 +338,15 @@ void metrics_put(struct buf *b, const struct server *s, const struct engine_stat
 	json_put_cstr(&model, s->served.name);  /* the same escapes as a label's */
 	describe(&own, "model_info", "gauge", "The model that is served.");
 	sample(&own, "model_info", model.p, 1);
+	put_shared(&own, false, &s->metrics, e);
 	put_engine(&own, e);
 	put_server(&own, s);
 	buf_reset(&model);
 	buf_puts(&model, "model_name=");
 	json_put_cstr(&model, s->served.name);
-	put_vllm(&(struct page){ b, "vllm:", model.p }, s, e);
+	vllm.labels = model.p;
+	put_shared(&vllm, true, &s->metrics, e);
+	put_request_success(&vllm, e);
 	buf_fini(&model);
 }
 

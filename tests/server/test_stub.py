@@ -323,6 +323,19 @@ class Bodies(Shared):
                 self.assertEqual(e["param"], param)
                 self.assertIn(words, e["message"])
 
+    def test_huge(self):
+        """A million tiny messages; a hundred megabytes: refused, the latter before it is sent, and the next is served."""
+        one = '{"role": "user", "content": "a"}'
+        r = self.s.post(CHAT, '{"messages": [%s%s]}' % ((one + ",") * 999999, one))
+        self.assertEqual(r.status, 413)
+        self.assertIn("1000002 arrays and objects", r.error()["message"])
+        c = self.s.connect()
+        c.send("POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % (CHAT, 100 << 20))
+        self.assertEqual(c.reply().status, 413)
+        self.assertTrue(c.closed())
+        c.close()
+        self.assertEqual(self.s.post(CHAT, user("ab", max_tokens=1)).status, 200)
+
     def test_harmless(self):
         """null and neutral values, and what only describes the request."""
         r = self.s.post(CHAT, user("ab", max_tokens=1, temperature=None, stop=None, tools=None, tool_choice=None, n=None,
