@@ -163,6 +163,7 @@ struct drafting {
 	struct draft_lengths lengths;
 	double purse;                   /* nanoseconds for trying what is not expected to pay */
 	struct draft_accounts accounts;
+	int64_t calls[DRAFTERS_MAX], pardoned[DRAFTERS_MAX];    /* calls that took time; the last that was not its own doing */
 	struct draft_round round;       /* of this step */
 	struct draft_ask *ask;          /* [seqs_max] */
 	struct draft_bid *bid;          /* [seqs_max] */

@@ -29,6 +29,10 @@ enum { CAUGHT_EACH = 1 + DRAFT_MAX };
 enum { NOBODY = -1 };           /* drafts that need no drafter */
 /* Rows of which the price of catching up is learned. */
 enum { PRICE_ROWS = 32 };
+/* A call that takes so many times what it should, and a step's time more, was held up by
+ * something else; one in so many at most, for perhaps it was not. */
+static const double HELD_UP = 4;
+enum { PARDON_EACH = 256 };
 static_assert((int)DRAFT_ACCOUNTS >= (int)DRAFTERS_MAX, "an account for each");
 
 void drafting_init(struct drafting *g, int seqs_max, int n_drafter)
@@ -37,6 +41,8 @@ void drafting_init(struct drafting *g, int seqs_max, int n_drafter)
 
 	memset(g, 0, sizeof(*g));
 	g->accounts.n = n_drafter;
+	for (int k = 0; k < DRAFTERS_MAX; k++)
+		g->pardoned[k] = -PARDON_EACH;
 	g->ask = xcalloc(n, sizeof(*g->ask));
 	g->bid = xcalloc(n, sizeof(*g->bid));
 	g->of = xcalloc(n, sizeof(struct request *));
@@ -335,6 +341,30 @@ static void legal(void *arg)
 	a->n = n;
 }
 
+/* Drafter k took so long for what should take `expected`; 0: nobody knows. */
+static void charge(struct engine *e, int k, int64_t ns, double expected)
+{
+	struct drafting *g = &e->drafting;
+	double most = HELD_UP * expected + g->accounts.step_ns, took = (double)ns;
+
+	g->calls[k]++;
+	if (expected > 0 && took > most && g->calls[k] - g->pardoned[k] >= PARDON_EACH) {
+		g->pardoned[k] = g->calls[k];
+		took = most;
+	}
+	draft_account_spend(&g->accounts, k, took);
+}
+
+/* What was asked for should take. */
+static double dues(const struct engine *e, int k, int n_ask)
+{
+	double ns = 0;
+
+	for (int i = 0; i < n_ask; i++)
+		ns += e->drafting.ask[i].n * token_ns(e, k) + e->drafting.ask[i].caught * e->drafting.row[k].ns;
+	return ns;
+}
+
 /* So many tokens took so long. */
 static void caught_up(struct drafting *g, int k, int tokens, double ns)
 {
@@ -421,6 +451,7 @@ void draft_propose(struct engine *e)
 	for (int k = 0; k < e->opts.n_drafter; k++) {
 		struct drafter *d = e->opts.drafter[k];
 		int64_t began, asked;
+		double expected = token_ns(e, k);
 		int n;
 
 		if (may(e, k) < 0)
@@ -430,9 +461,10 @@ void draft_propose(struct engine *e)
 		if (n) {
 			asked = engine_now(e);
 			d->ops->propose(d, g->ask, n);
+			expected += dues(e, k, n);
 			receive(e, k, n, &deal, engine_now(e) - asked);
 		}
-		draft_account_spend(&g->accounts, k, (double)(engine_now(e) - began));
+		charge(e, k, engine_now(e) - began, expected);
 	}
 	for (int i = s->n_run - 1; i >= 0; i--)
 		if (s->run[i]->ending)
@@ -448,20 +480,25 @@ static void settle_accounts(struct engine *e, double ns)
 	struct draft_round *r = &e->drafting.round;
 	const struct draft_cost *c = &e->drafting.cost;
 	int drafted = 0, rows = b->n_row - b->n_prompt;
+	double one, all;
 
 	for (int k = 0; k < e->opts.n_drafter; k++)
 		drafted += r->drafted[k];
 	rows -= drafted;
-	r->ns = r->plain_ns = ns;
+	one = rows ? draft_cost_of(c, rows) : 0;
 	r->tokens = rows;
-	if (rows && b->n_prompt) {
-		r->plain_ns -= drafted * e->pace.row_ns;
-		r->step_ns = draft_cost_of(c, rows);
-	} else if (rows) {
-		double all = draft_cost_of(c, b->n_row);
-
-		r->step_ns = r->plain_ns *= all > 0 ? draft_cost_of(c, rows) / all : 1;
+	if (one > 0 && !b->n_prompt) {
+		/* More rows take no more than their share of more steps. */
+		all = draft_cost_of(c, b->n_row);
+		all = all < one * b->n_row / rows ? all : one * b->n_row / rows;
+		ns = ns < HELD_UP * all ? ns : HELD_UP * all;
+		r->plain_ns = ns * (one < all ? one / all : 1);
+		r->step_ns = r->plain_ns;
+	} else {
+		r->plain_ns = ns - drafted * e->pace.row_ns;
+		r->step_ns = one;
 	}
+	r->ns = ns;
 	if (r->plain_ns < 0)
 		r->plain_ns = 0;
 	draft_account_round(&e->drafting.accounts, r);
@@ -540,7 +577,7 @@ void draft_follow(struct engine *e)
 		took = engine_now(e) - began;
 		if (rows > CAUGHT_EACH)
 			caught_up(g, k, rows, (double)took);
-		draft_account_spend(&g->accounts, k, (double)took);
+		charge(e, k, took, rows * g->row[k].ns + token_ns(e, k));
 	}
 }
 
@@ -576,7 +613,7 @@ void draft_learn(struct engine *e, struct request *r)
 		if (!e->opts.drafter[k]->ops->learn || may(e, k) < 0)
 			continue;
 		e->opts.drafter[k]->ops->learn(e->opts.drafter[k], &seq);
-		draft_account_spend(&e->drafting.accounts, k, (double)(engine_now(e) - began));
+		charge(e, k, engine_now(e) - began, token_ns(e, k));
 	}
 	draft_account_end(&e->drafting.accounts);
 }
