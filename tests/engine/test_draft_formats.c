@@ -5,7 +5,7 @@
  * bytes of all caches after each step, and what the next turn finds are those of
  * plain decoding.  The list of formats is the program's own.
  *
- *     test_draft_formats MODEL [FORMAT] */
+ *     test_draft_formats MODEL [FORMAT...]: of these formats alone, with every max_tokens */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +20,7 @@
 enum { CTX = 96, STEP = 64, DEPTH = 4, PROMPT = 40, KNOWN = 30, MOST = 2 * DEPTH + 2 };
 
 static struct store *st;
+static int vocab;               /* tokens that prompts are made of */
 static struct backend *be;
 
 struct rig {
@@ -79,7 +80,7 @@ struct cell {
 
 static void ask(struct life *l, const struct cell *c)
 {
-	life_init(l, PROMPT, 2000, 3);
+	life_init(l, PROMPT, vocab, 3);
 	l->ask.max_tokens = c->max_tokens;
 	l->ask.sampling.n_logprobs = 2;
 	l->want_rows = true;
@@ -119,7 +120,7 @@ static void prepare(struct rig *g, const struct cell *c)
 	CHECK(!engine_prefix_drop(g->e, &(struct prefix_spot){ 0 }, &dropped), "drop");
 	if (!c->known)
 		return;
-	life_init(&l, PROMPT, 2000, 3);
+	life_init(&l, PROMPT, vocab, 3);
 	l.ask.n_prompt = KNOWN;
 	l.ask.max_tokens = 1;
 	submit(g, &l);
@@ -133,7 +134,7 @@ static int next_turn(struct rig *g, const struct life *l)
 	struct life next;
 	int cached;
 
-	life_init(&next, 1, 2000, 1);
+	life_init(&next, 1, vocab, 1);
 	memcpy(next.prompt, l->prompt, PROMPT * sizeof(*next.prompt));
 	memcpy(next.prompt + PROMPT, l->got.tok, (size_t)l->got.n * sizeof(*next.prompt));
 	next.ask.n_prompt = PROMPT + l->got.n + 1;
@@ -245,28 +246,34 @@ static int32_t fourth(struct rig *g, const struct cell *c)
 	return t;
 }
 
-static void test_pair(struct kv_pair pair, bool quick)
+static void test_pair(struct kv_pair pair, bool every, bool quick)
 {
-	static const int max[] = { 1, DEPTH + 1, MOST };
 	struct rig plain, drafted;
 
 	printf("keys %s, values %s\n", pair.k->name, pair.v->name);
 	rig_open(&plain, pair, false);
 	rig_open(&drafted, pair, true);
 	for (int v = 0; v < 8; v++)
-		for (int i = quick ? 2 : 0; i < 3; i++) {
-			struct cell c = { .sampled = v & 1, .known = v & 2, .masked = v & 4, .stop = -1, .max_tokens = max[i] };
+		for (int max = quick ? MOST : 1; max <= MOST; max++) {
+			struct cell c = { .sampled = v & 1, .known = v & 2, .masked = v & 4, .stop = -1, .max_tokens = max };
 
-			if (quick && v % 3)
+			if ((quick && v % 3) || (!every && max != 1 && max != DEPTH + 1 && max != MOST))
 				continue;
 			test_cell(&plain, &drafted, &c, quick);
-			if (max[i] < DEPTH + 1 || c.masked)
+			if (max < DEPTH + 1 || c.masked)
 				continue;
 			c.stop = fourth(&plain, &c);
 			test_cell(&plain, &drafted, &c, quick);
 		}
 	rig_close(&plain);
 	rig_close(&drafted);
+}
+
+static bool named(char **names, const char *name)
+{
+	while (*names && strcmp(*names, name))
+		names++;
+	return *names;
 }
 
 int main(int argc, char **argv)
@@ -276,20 +283,21 @@ int main(int argc, char **argv)
 	struct err err;
 	int dim;
 
-	CHECK(argc == 2 || argc == 3, "test_draft_formats MODEL [FORMAT]");
+	CHECK(argc >= 2, "test_draft_formats MODEL [FORMAT...]");
 	log_set_level(LOG_WARN);
 	be = backend_cpu_open(1, cpu_detect());
 	CHECK(!store_open(&st, argv[1], &err) && !model_bind(&m, st, &err), "%s", err.msg);
 	dim = m->shape.dim;
+	vocab = m->shape.vocab < 2000 ? m->shape.vocab : 2000;
 	model_close(m);
 	for (int i = 0; kv_formats[i]; i++) {
 		const struct kv_format *f = kv_formats[i], *g = kv_formats[i + 1] ? kv_formats[i + 1] : kv_formats[0];
 
-		if (!f->row_bytes(dim) || (argc > 2 && strcmp(argv[2], f->name)))
+		if (!f->row_bytes(dim) || (argc > 2 && !named(argv + 2, f->name)))
 			continue;
-		test_pair((struct kv_pair){ f, f }, quick);
-		if (g->row_bytes(dim) && !quick)
-			test_pair((struct kv_pair){ f, g }, true);
+		test_pair((struct kv_pair){ f, f }, argc > 2, quick);
+		if (g->row_bytes(dim) && !quick && argc == 2)
+			test_pair((struct kv_pair){ f, g }, false, true);
 	}
 	for (int i = 0; i < CTX; i++)
 		buf_fini(&at[i]);

@@ -88,6 +88,12 @@ class Test(unittest.TestCase):
         for a, want in zip(ASKS, cold(model)):
             self.assertEqual(said(s.post(CHAT, a)), want)
 
+    def kill(self, s):
+        s.signal(signal.SIGKILL)
+        self.assertEqual(s.wait(), -signal.SIGKILL)
+        s.log.close()
+        s.dir.cleanup()
+
     def files(self):
         return [os.path.join(d, f) for d, _, names in os.walk(self.dir) for f in names
                 if f.endswith((".page", ".snap")) and not f.startswith(".tmp")]
@@ -124,6 +130,40 @@ class Restart(Test):
         s.close()
 
 
+class Drafts(Test):
+    def test_killed(self):
+        """After kill -9 the next turn finds as much, and is guessed ahead as well, as if nothing had happened."""
+        fixed = ["--draft-fixed", "--num-draft-tokens", "3"]
+        for kind in (["mtp"], ["model", "--draft-model", MODEL + "-draft"]):
+            options = fixed + ["--draft-kind"] + kind
+            first = dict(body(7, 3), max_tokens=40)
+            s = start(MODEL, *options)
+            said_first = said(s.post(CHAT, first))
+            next = dict(first, messages=first["messages"] + [said_first[0]["message"], {"role": "user", "content": "Once more: "
+                        + first["messages"][1]["content"]}])
+            want = s.post(CHAT, next).json()
+            s.close()
+            s = start(MODEL, "--prompt-cache-bytes", "0", "--draft-kind", "none")
+            self.assertEqual(said(s.post(CHAT, next)), want["choices"])
+            s.close()
+            s = self.serve(*options)
+            self.assertEqual(said(s.post(CHAT, first)), said_first)
+            settled(s)
+            self.kill(s)
+            s = self.serve(*options)
+            got = s.post(CHAT, next).json()
+            s.close()
+            self.assertEqual(got["choices"], want["choices"])
+            self.assertEqual(got["usage"]["cache"]["source"], "disk")
+            for field in ("prompt_tokens_details", "completion_tokens_details"):
+                self.assertEqual(got["usage"][field], want["usage"][field])
+            self.assertGreater(got["usage"]["prompt_tokens_details"]["cached_tokens"], 60)
+            drafted = got["usage"]["completion_tokens_details"]
+            self.assertGreater(drafted["accepted_prediction_tokens"], 0)
+            print("%s: %s, %s" % (kind[0], got["usage"]["prompt_tokens_details"], drafted))
+            shutil.rmtree(self.dir)
+
+
 class Long(Test):
     """A long prompt, the server killed, started again: how much of it is found?"""
     # No template, no marks: as little to go by as there can be.  A token is at least a byte.
@@ -133,12 +173,6 @@ class Long(Test):
         r = s.post("/v1/completions", {"prompt": text, "max_tokens": 4, "temperature": 0, "logprobs": 2})
         self.assertEqual(r.status, 200, r.text())
         return r.json()
-
-    def kill(self, s):
-        s.signal(signal.SIGKILL)
-        self.assertEqual(s.wait(), -signal.SIGKILL)
-        s.log.close()
-        s.dir.cleanup()
 
     def found(self, text):
         """By a server that was just started; its answer is the cold one's."""
