@@ -9,27 +9,28 @@
 #include "base/log.h"
 
 struct prefix_node {
+	/* First what every lookup reads of every node. */
 	struct prefix_node *parent, *child;     /* child: the first of its children, the newest first */
-	struct prefix_node *prev, *next;        /* among its parent's children */
-	struct prefix_tree *tree;
-	int32_t *tok;                   /* [n] what follows the parent's end */
-	int n, end;
-	struct snaps snaps;             /* at end; n == 0: none */
-	int below;                      /* nodes in this subtree, itself included, that have a snapshot */
-	uint64_t id;
+	struct prefix_node *next, *prev;        /* among its parent's children */
+	struct prefix_node *under;      /* the nearest above that ends a system prompt; else the root */
+	uint64_t recent;                /* clock of the store when this or anything below was in use last */
+	int passes;                     /* prompts that were known further on than here */
+	int landed;                     /* prompts for which this was the last known place */
+	enum place kind;
+	enum place_parted parted;       /* since `recent` */
 	bool placed;                    /* a state was meant to be here; false: only a fork of the way */
 	bool lost, pinned;
 	bool read;                      /* came from the tier below, and was not used since */
-	enum place kind;
-	uint64_t by;
-	int passes;                     /* prompts that were known further on than here */
-	int landed;                     /* prompts for which this was the last known place */
+	int n, end;
+	int32_t *tok;                   /* [n] what follows the parent's end */
+	struct prefix_tree *tree;
+	struct snaps snaps;             /* at end; n == 0: none */
+	int below;                      /* nodes in this subtree, itself included, that have a snapshot */
+	uint64_t id, by;
 	int hits;                       /* prompts resumed from here */
 	uint64_t made, used;            /* clock of the store */
-	uint64_t recent;                /* that when this or anything below was in use last */
-	enum place_parted parted;       /* since then */
-	struct place_kin kin;           /* of what stands below, where a system prompt ends (or in a root) */
 	int64_t made_ns, used_ns;
+	struct place_kin kin;           /* of those whose `under` it is */
 };
 
 /* The root node has no tokens and never a snapshot. */
@@ -74,13 +75,10 @@ static int rank_of(const struct prefix *p, const struct prefix_node *e)
 	return place_rank(e->landed, e->passes, e->parted, left);
 }
 
-/* Those under the same system prompt. */
-static struct place_kin *kin_of(struct prefix_node *e)
+/* Does it end a system prompt, so that what is learned below it counts here? */
+static bool heads_kin(const struct prefix_node *e)
 {
-	for (e = e->parent; !is_root(e); e = e->parent)
-		if (e->placed && e->kind == PLACE_SYSTEM)
-			break;
-	return &e->kin;
+	return is_root(e) || (e->placed && e->kind == PLACE_SYSTEM);
 }
 
 /* It is in use, and what leads to it. */
@@ -151,6 +149,7 @@ static struct prefix_node *node_new(struct prefix *p, struct prefix_node *parent
 	e->end = parent->end + n;
 	e->id = ++p->next_id;
 	e->made = e->used = e->recent = p->clock;
+	e->under = heads_kin(parent) ? parent : parent->under;
 	p->n_node++;
 	link_in(p, parent, e);
 	count_in(p, e);
@@ -382,8 +381,11 @@ static void attach(struct prefix *p, struct prefix_node *e, const struct snaps *
 
 static void unpin(struct prefix *p, struct prefix_node *e)
 {
-	p->n_pinned -= e->pinned;
-	e->pinned = false;
+	for (int i = 0; e->pinned && i < p->n_pinned; i++)
+		if (p->pin[i] == e) {
+			p->pin[i] = p->pin[--p->n_pinned];
+			e->pinned = false;
+		}
 }
 
 /* The node may be gone afterwards. */
@@ -432,7 +434,7 @@ static double worth(const struct prefix *p, struct prefix_node *e, size_t bytes)
 		if (d != e && has_state(d)) {
 			skip = d;
 		} else if (d->placed) {
-			chance += place_chance(&p->odds, kin_of(d), d->kind, rank_of(p, d), age_of(p, d));
+			chance += place_chance(&p->odds, &d->under->kin, d->kind, rank_of(p, d), age_of(p, d));
 		}
 		if (!skip) {
 			d = next_in(e, d);
@@ -531,6 +533,8 @@ void prefix_fini(struct prefix *p)
 {
 	p->tier = NULL;         /* what is on disk stays there */
 	prefix_drop(p, NULL, NULL);
+	free(p->pin);
+	free(p->pin_snap);
 	assert(!p->tree && !p->own_bytes && !p->ghost_bytes && !p->n_state && !p->n_node);
 }
 
@@ -616,9 +620,9 @@ void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
 
 	for (struct prefix_node *o = first_node(p); o; o = next_node(o))
 		if (o->placed)
-			place_waited(&p->odds, kin_of(o), o->kind, rank_of(p, o), age_of(p, o));
+			place_waited(&p->odds, &o->under->kin, o->kind, rank_of(p, o), age_of(p, o));
 	if (e)
-		place_landed(&p->odds, kin_of(e), e->kind, rank_of(p, e), age_of(p, e));
+		place_landed(&p->odds, &e->under->kin, e->kind, rank_of(p, e), age_of(p, e));
 	p->clock++;
 	p->fresh = p->fresh << 1 | (!e || e->kind == PLACE_SYSTEM || e->landed >= PLACE_MANY);
 	if (hit->node) {
@@ -652,6 +656,9 @@ static void placed(struct prefix *p, struct prefix_node *e, const struct prefix_
 		return;
 	e->placed = true;
 	e->kind = key->kind;
+	for (struct prefix_node *d = heads_kin(e) ? next_in(e, e) : NULL; d; d = next_in(e, d))
+		if (d->under == e->under)
+			d->under = e;
 	e->made = p->clock;
 	e->made_ns = key->now;
 }
@@ -717,21 +724,26 @@ bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *
 	return e != NULL;
 }
 
-bool prefix_give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
+/* What was looked for and is not there. */
+static bool give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
 {
-	struct prefix_node *e;
+	struct prefix_node *e = hang(p, key, tok, n, snaps);
 
-	if (!p->bytes_max || covered(p, key->salt, tok, n)) {
-		snaps_drop(snaps);
-		return p->bytes_max;
-	}
-	e = hang(p, key, tok, n, snaps);
 	if (!e)
 		return false;
 	if (p->tier)
 		p->tier->kept(p->tier, e->tree->salt, tok, n);
 	prefix_trim(p);
 	return true;
+}
+
+bool prefix_give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
+{
+	if (!p->bytes_max || covered(p, key->salt, tok, n)) {
+		snaps_drop(snaps);
+		return p->bytes_max;
+	}
+	return give(p, key, tok, n, snaps);
 }
 
 bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n)
@@ -743,11 +755,11 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 	if (covered(p, key->salt, tok, n))
 		return true;
 	while (caches_capture(p->caches, slot, n, &snaps))
-		if (!prefix_shrink(p)) {
+		if (!prefix_shrink(p)) {        /* which can only uncover */
 			prefix_note(p, key, tok, n);
 			return false;
 		}
-	return prefix_give(p, key, tok, n, &snaps);
+	return give(p, key, tok, n, &snaps);
 }
 
 const struct snaps *prefix_snaps(const struct prefix *p, const char *salt, const int32_t *tok, int n)
@@ -890,26 +902,31 @@ int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err 
 		unpin(p, node);
 		return 0;
 	}
-	for (struct prefix_node *e = first_node(p); e; e = next_node(e))
-		held += e->pinned && e != node ? e->snaps.bytes : 0;
+	if (node->pinned)
+		return 0;
+	for (int i = 0; i < p->n_pinned; i++)
+		held += p->pin[i]->snaps.bytes;
 	if (held + node->snaps.bytes > p->bytes_max / 2)
 		return err_set(err, E_FULL, "%zu bytes to be pinned beside %zu; pins may hold half of a budget of %zu",
 		               node->snaps.bytes, held, p->bytes_max);
-	p->n_pinned += !node->pinned;
+	if (p->n_pinned == p->pin_room) {
+		p->pin_room = p->pin_room ? 2 * p->pin_room : 8;
+		p->pin = xrealloc(p->pin, size_mul((size_t)p->pin_room, sizeof(*p->pin)));
+		p->pin_snap = xrealloc(p->pin_snap, size_mul((size_t)p->pin_room, sizeof(*p->pin_snap)));
+	}
+	p->pin[p->n_pinned++] = node;
 	node->pinned = true;
 	return 0;
 }
 
-const struct snap **prefix_pinned(const struct prefix *p, const struct cache *cache, int *n)
+const struct snap *const *prefix_pinned(const struct prefix *p, const struct cache *cache, int *n)
 {
-	const struct snap **out = p->n_pinned ? xcalloc((size_t)p->n_pinned, sizeof(*out)) : NULL;
-
 	*n = 0;
-	for (struct prefix_node *e = out ? first_node(p) : NULL; e; e = next_node(e))
-		for (int i = 0; e->pinned && i < e->snaps.n; i++)
-			if (e->snaps.v[i]->cache == cache)
-				out[(*n)++] = e->snaps.v[i];
-	return out;
+	for (int k = 0; k < p->n_pinned; k++)
+		for (int i = 0; i < p->pin[k]->snaps.n; i++)
+			if (p->pin[k]->snaps.v[i]->cache == cache)
+				p->pin_snap[(*n)++] = p->pin[k]->snaps.v[i];
+	return p->pin_snap;
 }
 
 void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg)
@@ -949,6 +966,7 @@ void prefix_check(const struct prefix *p)
 		n_node++;
 		assert(e->n > 0 && e->end == e->parent->end + e->n && e->tree == e->parent->tree);
 		assert(!e->pinned || has_state(e));
+		assert(e->under == (heads_kin(e->parent) ? e->parent : e->parent->under));
 		assert(!has_state(e) || e->snaps.pos == e->end);
 		assert(has_state(e) || e->placed || (e->child && e->child->next));   /* else it should be joined */
 		for (const struct prefix_node *c = e->child; c; c = c->next) {
@@ -959,6 +977,8 @@ void prefix_check(const struct prefix *p)
 		}
 		assert(below == e->below);
 	}
+	for (int i = 0; i < p->n_pinned; i++)
+		assert(p->pin[i]->pinned);
 	assert(own == p->own_bytes && ghosts == p->ghost_bytes && n_state == p->n_state && n_pinned == p->n_pinned);
 	assert(n_node == p->n_node);
 }

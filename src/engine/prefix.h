@@ -52,6 +52,9 @@ struct prefix {
 	size_t own_bytes;               /* tokens and nodes */
 	size_t ghost_bytes;             /* of that, leaves without a state */
 	int n_state, n_pinned, n_node;
+	struct prefix_node **pin;       /* [n_pinned] of [pin_room] */
+	const struct snap **pin_snap;   /* [pin_room] for prefix_pinned */
+	int pin_room;
 	uint64_t clock;                 /* counts lookups that were used */
 	uint64_t next_id;
 	struct place_odds odds;
@@ -123,9 +126,9 @@ int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt);
 /* A pinned state goes only when a running sequence cannot move without its pages.
  * E_FULL: pins would hold more than half of the budget; E_MISSING: no state. */
 int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err *err);
-/* That cache's snapshots among the pinned states, *n of them, in an array that the
- * caller frees; NULL: none. */
-const struct snap **prefix_pinned(const struct prefix *p, const struct cache *cache, int *n);
+/* That cache's snapshots among the pinned states, *n of them; the store's, until the
+ * next call. */
+const struct snap *const *prefix_pinned(const struct prefix *p, const struct cache *cache, int *n);
 /* Calls fn for every node, parents first. */
 void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg);
 /* Asserts its own books. */

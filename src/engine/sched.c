@@ -91,7 +91,7 @@ static int target(const struct engine *e, const struct request *r)
 static int64_t lacks(struct engine *e, const struct request *r)
 {
 	struct prefix_hit hit = { 0 };
-	const struct snap **pinned;
+	const struct snap *const *pinned;
 	int64_t need = target(e, r);
 	int n_pinned;
 
@@ -112,7 +112,6 @@ static int64_t lacks(struct engine *e, const struct request *r)
 			if (hit.snaps->v[i]->cache == e->m->kv)
 				need -= paged_live(e->m->kv, pinned, n_pinned, hit.snaps->v[i], hit.at);
 	}
-	free(pinned);
 	return need > e->pages ? need - e->pages : 0;
 }
 
