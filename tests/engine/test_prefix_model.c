@@ -21,8 +21,7 @@ static void fork_at(int32_t *tok, const int32_t *base, int k, int which, int voc
 	memcpy(tok, base, (size_t)k * sizeof(*tok));
 	for (int i = 0; i < TAIL; i++)
 		tok[k + i] = (int32_t)(rng_bits((uint64_t)which, (uint64_t)(k + i), 4) % (uint64_t)vocab);
-	if (tok[k] == base[k])
-		tok[k] = (tok[k] + 1) % vocab;
+	tok[k] = (base[k] + 1 + which) % vocab;         /* neither as the base goes on nor as the other does */
 }
 
 static void folder(const char *path, int from, int to, int every)
