@@ -17,8 +17,8 @@ static const double PLANNED = 0.85;
  * make it this much longer. */
 static const double STRETCH = 1.25;
 /* What each step costs whatever its rows is a tenth of one so long: longer ones would
- * save little, and keep a newcomer waiting. */
-static const double WORTH = 10;
+ * save little, and keep a newcomer waiting; and beside answers their next tokens too. */
+static const double WORTH = 10, WORTH_BESIDE = 6;
 static const double AT_MOST = 2;       /* times what such steps took, one step more counts as */
 static const double FADE = 0.9;         /* of the sums, per step: some ten steps count */
 
@@ -89,10 +89,10 @@ void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns)
 
 static double limit_of(const struct pace *p, bool decoding)
 {
-	double gaps = decoding ? 1 : 2, limit = gaps * PLANNED * p->gap_ns;
+	double gaps = decoding ? 1 : 2, worth = decoding ? WORTH_BESIDE : WORTH, limit = gaps * PLANNED * p->gap_ns;
 
-	if (p->base_ns && limit > WORTH * p->base_ns)
-		limit = WORTH * p->base_ns;
+	if (p->base_ns && limit > worth * p->base_ns)
+		limit = worth * p->base_ns;
 	if (limit < gaps * STRETCH * p->base_ns)
 		limit = gaps * STRETCH * p->base_ns;
 	return limit;

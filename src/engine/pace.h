@@ -2,7 +2,7 @@
  *
  * While answers run, a step takes at most the gap asked for between their
  * tokens; while none does, twice that, so that whoever comes next joins soon; nor
- * longer than ten decode steps, in either case.
+ * longer than six decode steps, or ten.
  * What a step costs is measured:
  *
  *     step = base + rows * (row + ahead * mean position of the rows)
