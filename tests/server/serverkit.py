@@ -106,8 +106,11 @@ class Server:
 
 
     def at_least(self, name, value):
-        while self.metrics()[name] < value:
-            pass
+        end = time.monotonic() + PATIENCE
+        while (now := self.metrics()[name]) < value:
+            if time.monotonic() > end:
+                raise AssertionError("%s: %g, and not %g after %d s\n%s"
+                                     % (name, now, value, PATIENCE, self.text()[-3000:]))
 
     def records(self, event):
         """The log's JSON lines of this event."""

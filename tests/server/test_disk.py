@@ -42,8 +42,8 @@ def body(k, turns):
 ASKS = [body(k, 1 + k % 4) for k in range(5 if QUICK else 12)]
 
 
-def start(model, *options, wrap=None):
-    argv = [WEFT, "serve", model, "--port", "0", "--port-file", "{port_file}", "--threads", "1"] + list(options)
+def start(model, *options, wrap=None, weft=WEFT):
+    argv = [weft, "serve", model, "--port", "0", "--port-file", "{port_file}", "--threads", "1"] + list(options)
     return Server((wrap or []) + argv)
 
 
@@ -79,8 +79,8 @@ class Test(unittest.TestCase):
         self.tmp = d.name
         self.dir = os.path.join(d.name, "kept")
 
-    def serve(self, *options, model=MODEL, wrap=None):
-        s = start(model, "--prompt-cache-dir", self.dir, *options, wrap=wrap)
+    def serve(self, *options, model=MODEL, wrap=None, weft=WEFT):
+        s = start(model, "--prompt-cache-dir", self.dir, *options, wrap=wrap, weft=weft)
         self.addCleanup(lambda: s.proc.poll() is None and s.close())
         return s
 
@@ -330,22 +330,59 @@ class Swapped(Test):
             self.assertEqual(s.metrics()["weft_disk_read_total"], 0)
             s.close()
 
+    def copy(self, name, file=None):
+        """The model's folder, but that the file, were it read, would say the same in other bytes."""
+        d = os.path.join(self.tmp, name)
+        os.mkdir(d)
+        for f in os.listdir(MODEL):
+            os.symlink(os.path.realpath(os.path.join(MODEL, f)), os.path.join(d, f))
+        if file:
+            path = os.path.join(d, file)
+            os.unlink(path)
+            shutil.copy(os.path.join(MODEL, file), path)
+            with open(path, "a") as f:
+                f.write("{# another #}" if file.endswith(".jinja") else "\n")
+        return d
+
     def test_others(self):
-        """Another template, other arithmetic: other prefixes, the first ones still there."""
+        """Whatever a state is a function of, or its tokens: another such thing finds nothing, the first still does."""
         s = self.serve()
-        self.fill(s)
+        was = said(s.post(CHAT, ASKS[3]))
         s.close()
+        program = os.path.join(self.tmp, "weft")
+        shutil.copy(WEFT, program)
+        with open(program, "ab") as f:
+            f.write(b"another")
         template = os.path.join(self.tmp, "t.jinja")
         with open(os.path.join(MODEL, "chat_template.jinja")) as f, open(template, "w") as out:
-            out.write(f.read() + "{# another #}")
-        for options in (["--chat-template-file", template], ["--cpu", "scalar"], ["--arith", "f32"])[:1 if QUICK else 3]:
-            s = self.serve(*options)
-            self.assertEqual(s.metrics()["weft_disk_snapshots"], 0)
-            r = s.post(CHAT, ASKS[3])
-            self.assertEqual(cached(r), 0)
-            s.close()
-        s = self.serve()
-        self.assertGreater(cached(s.post(CHAT, ASKS[3])), 0)
+            out.write(f.read() + "{# the user's #}")
+        others = [
+            ("program", program, MODEL, ()),
+            ("kept rows", WEFT, MODEL, ("--kv-bits", "8")),
+            ("tokenizer", WEFT, self.copy("tokenizer", "tokenizer.json"), ()),
+            ("template", WEFT, self.copy("template", "chat_template.jinja"), ()),
+            ("template of the user's", WEFT, MODEL, ("--chat-template-file", template)),
+            ("configuration", WEFT, self.copy("configuration", "config.json"), ()),
+            ("rows of one layer", WEFT, MODEL, ("--kv-bits", "8", "--kv-skip-layers", "first")),
+            ("values alone", WEFT, MODEL, ("--kv-key-bits", "16", "--kv-value-bits", "8")),
+            ("instructions", WEFT, MODEL, ("--cpu", "scalar")),
+            ("arithmetic", WEFT, MODEL, ("--arith", "f32")),
+        ]
+        for name, weft, model, options in others[:2 if QUICK else None]:
+            with self.subTest(name):
+                s = self.serve(*options, model=model, weft=weft)
+                self.assertEqual(s.metrics()["weft_disk_snapshots"], 0)
+                r = s.post(CHAT, ASKS[3])
+                self.assertEqual(cached(r), 0)
+                s.close()
+                s = start(model, *options, "--prompt-cache-bytes", "0", weft=weft)
+                self.assertEqual(said(s.post(CHAT, ASKS[3])), said(r))
+                s.close()
+        # Another place and another name are nothing that a state depends on.
+        s = self.serve(model=self.copy("the same"))
+        r = s.post(CHAT, ASKS[3])
+        self.assertEqual(said(r), was)
+        self.assertGreater(cached(r), 0)
         s.close()
 
     def test_remembered(self):
