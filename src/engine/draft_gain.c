@@ -114,6 +114,8 @@ double draft_cost_of(const struct draft_cost *c, int rows)
 }
 
 enum { KEPT_STEPS = 8 };
+/* Some ten answers count: one fifth of an answer's time may be laid out before it begins. */
+static const double FADE_DONE = 0.9;
 
 static void keep_most(struct draft_accounts *a, int k)
 {
@@ -143,7 +145,7 @@ void draft_account_save(struct draft_accounts *a, int k, double ns)
 
 void draft_account_end(struct draft_accounts *a)
 {
-	a->done *= FADE_LENGTH;
+	a->done *= FADE_DONE;
 	for (int k = 0; k < a->n; k++)
 		keep_most(a, k);
 }

@@ -300,7 +300,7 @@ static void test_loss(uint64_t seed)
 			for (int i = 0; i < n; i++)
 				once = p[i].dearest + DEPTH * row > once ? p[i].dearest + DEPTH * row : once;
 			over = (double)m.now - (1 + DRAFT_LOSS) * plain[turn];
-			keep = DRAFT_LOSS * 20 * longest + 9 * n * m.first;
+			keep = DRAFT_LOSS * 10 * longest + 9 * n * m.first;
 			CHECK(over <= n * (2 * once + m.first), "case %d, answer %d: %g steps more than plain and its part", (int)seed, turn,
 			      over / m.first);
 			CHECK(over <= least + 2 * n * once + keep, "case %d, answer %d: %g steps more since an earlier one", (int)seed, turn,
