@@ -67,12 +67,14 @@ void draft_length_learn(struct draft_lengths *l, int tokens);
 double draft_more(const struct draft_lengths *l, int tokens, int most);
 
 /* What each drafter may lose.  It earns its part of DRAFT_LOSS of all that is done, as
- * long as that takes without drafts, and what its own drafts save; all that it takes is
- * paid from it, and from one step's time at the very start: its rows in the model's steps, its own time, and what it computes first.
+ * long as that takes without drafts, and what its own drafts save.  From that, and from
+ * one step's time at the very start, all that it takes is paid: its rows in the model's
+ * steps, its own time, and what it computes first.
+ *
  * As nothing is begun that the account does not cover, a drafter that has begun n times
  * has lost at most its earnings and, once, what the dearest of them cost more than was
- * expected.  Savings are kept up to DRAFT_LOSS of what some ten answers take, or some steps:
- * that is what another kind of text can cost at first. */
+ * expected.  Savings are kept up to DRAFT_LOSS of what some ten answers take, or some
+ * steps: that is what another kind of text can cost at first. */
 #define DRAFT_LOSS 0.02
 enum { DRAFT_ACCOUNTS = 4 };
 struct draft_accounts {
