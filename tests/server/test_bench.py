@@ -70,8 +70,11 @@ class Bench(unittest.TestCase):
         s.until("all over", connections=1, requests_running=0)
         m = s.metrics()
         left = sum(v for k, v in m.items() if k.startswith("weft_clients_left_total"))
-        self.assertEqual(left, r["aborted"])
-        self.assertEqual(m['weft_requests_finished_total{reason="length"}'], r["completed"])
+        done = m['weft_requests_finished_total{reason="length"}']
+        # Each ended once; an answer may have been complete when its client, some pieces behind, left.
+        self.assertEqual(left + done, 30)
+        self.assertGreaterEqual(done, r["completed"])
+        self.assertGreater(left, 0)
 
     def test_refused_and_failed(self):
         s = self.serve(slow=1, connections_max=2)
