@@ -206,6 +206,7 @@ struct engine {
 	struct engine_stats stats;      /* the engine's copy; shown at the end of a step */
 	struct sched sched;
 	struct pace pace;
+	int64_t keep_ns;                /* of this step: copying states that are kept */
 	double miss;                    /* share of prompt tokens not found in kept prefixes, lately */
 	double hold_ns;                 /* how long a request runs, lately */
 	struct prefix prefix;

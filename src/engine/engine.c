@@ -534,11 +534,13 @@ static bool step(struct engine *e)
 	}
 	draft_timed(e, engine_now(e) - filled);
 	draft_follow(e);
+	e->keep_ns = 0;
 	for (int i = 0; i < b->n_item; i++)
 		move_on(e, b->item[i].req);
 	e->stats.steps++;
 	e->stats.last_step_ns = engine_now(e);
-	pace_learn(&e->pace, b->n_row - b->n_prompt, b->n_prompt, b->prompt_pos, (double)(e->stats.last_step_ns - began));
+	pace_learn(&e->pace, b->n_row - b->n_prompt, b->n_prompt, b->prompt_pos,
+	           (double)(e->stats.last_step_ns - began - e->keep_ns));
 	if (log_wants(LOG_DEBUG))
 		log_step(e, began);
 	engine_show_stats(e);

@@ -20,6 +20,7 @@ static const double STRETCH = 1.25;
  * save little, and keep a newcomer waiting; and beside answers their next tokens too. */
 static const double WORTH = 10, WORTH_BESIDE = 6;
 static const double AT_MOST = 2;       /* times what such steps took, one step more counts as */
+static const double KEEP_MOST = 0.9;   /* of a step's time for prompts: some rows remain */
 static const double FADE = 0.9;         /* of the sums, per step: some ten steps count */
 
 void pace_init(struct pace *p, int gap_ms, int experts, int used)
@@ -111,6 +112,21 @@ int pace_rows(const struct pace *p, bool decoding, int pos)
 	if (!decoding && rows < p->idle)
 		rows = p->idle;
 	return rows < 1 ? 1 : rows > INT_MAX ? INT_MAX : (int)rows;
+}
+
+void pace_kept(struct pace *p, double ns)
+{
+	/* Memory that is new costs ten times as much as some that was used before. */
+	p->keep_ns += (!p->keep_ns ? 1 : ns > p->keep_ns ? 0.5 : 0.1) * (ns - p->keep_ns);
+}
+
+double pace_keeping(const struct pace *p, bool decoding, int n)
+{
+	double left = limit_of(p, decoding) - p->base_ns;
+
+	if (!decoding || !p->row_ns)
+		return 0;
+	return n * p->keep_ns < KEEP_MOST * left ? n * p->keep_ns / left : KEEP_MOST;
 }
 
 double pace_rate(const struct pace *p, bool decoding)

@@ -3,6 +3,7 @@
  * While answers run, a step takes at most the gap asked for between their
  * tokens; while none does, twice that, so that whoever comes next joins soon; nor
  * longer than six decode steps, or ten.
+ * A state that is copied to be kept counts with the step after which that is done.
  * What a step costs is measured:
  *
  *     step = base + rows * (row + ahead * mean position of the rows)
@@ -20,6 +21,7 @@ struct pace {
 	double gap_ns;
 	double base_ns;                 /* 0: not yet known */
 	double row_ns, ahead_ns;        /* per row; per row and token before it; row_ns 0: not yet known */
+	double keep_ns;                 /* a state's copy; 0: not yet known */
 	int idle;                       /* rows of a step that delays no answer, at least */
 	int most;                       /* rows of the largest chunk of late: beside answers the next has at most twice that */
 	/* Fading sums of the fit: of n*n, n*m, m*m, n*y, m*y, where m is rows times position. */
@@ -32,6 +34,11 @@ struct pace {
 void pace_init(struct pace *p, int gap_ms, int experts, int used);
 /* A step of n prompt rows at mean position pos beside n_decode others took ns. */
 void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns);
+/* To keep a state took ns. */
+void pace_kept(struct pace *p, double ns);
+/* The part of a step's time for prompts that keeping n states takes: 0 where no answer is
+ * delayed by it, at most 0.9. */
+double pace_keeping(const struct pace *p, bool decoding, int n);
 /* Rows that a step may spend on prompts standing at pos, at least 1. */
 int pace_rows(const struct pace *p, bool decoding, int pos);
 /* Prompt tokens per second under these limits; 0: not yet known. */

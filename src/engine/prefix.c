@@ -759,6 +759,7 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 			prefix_note(p, key, tok, n);
 			return false;
 		}
+	p->captured++;
 	return give(p, key, tok, n, &snaps);
 }
 

@@ -59,7 +59,7 @@ struct prefix {
 	uint64_t next_id;
 	struct place_odds odds;
 	uint64_t fresh;                 /* of the last 64 lookups, the latest in bit 0: it began afresh */
-	int64_t evicted;
+	int64_t captured, evicted;
 };
 
 struct prefix_hit {

@@ -162,6 +162,20 @@ int reuse_cut(struct engine *e, const struct request *r)
 	return next_place(e, r, r->pos > r->learned ? r->pos : r->learned, &kind);
 }
 
+/* Keeps what r's slot stands at; the pace knows what that took.  Returns whether it is kept. */
+static bool keep(struct engine *e, struct request *r, const struct prefix_key *key)
+{
+	int64_t began = engine_now(e), captured = e->prefix.captured;
+	bool kept = prefix_learn(&e->prefix, key, r->slot, r->tok, r->pos);
+
+	if (e->prefix.captured > captured) {
+		began = engine_now(e) - began;
+		pace_kept(&e->pace, (double)began);
+		e->keep_ns += began;
+	}
+	return kept;
+}
+
 void reuse_moved(struct engine *e, struct request *r)
 {
 	enum place kind = PLACE_GRID;
@@ -177,7 +191,7 @@ void reuse_moved(struct engine *e, struct request *r)
 	if (!passed)
 		return;
 	key = key_of(e, r, kind);
-	if (prefix_learn(&e->prefix, &key, r->slot, r->tok, r->pos))
+	if (keep(e, r, &key))
 		r->kept_at = r->pos;
 	r->learned = r->pos;
 }
@@ -204,7 +218,7 @@ void reuse_end(struct engine *e, struct request *r)
 	if (r->end_pos && r->end_pos < r->pos)
 		r->pos = caches_rewind(&e->m->caches, r->slot, r->pos, r->end_pos);
 	if (r->pos > r->kept_at)
-		prefix_learn(&e->prefix, &key, r->slot, r->tok, r->pos);
+		keep(e, r, &key);
 }
 
 void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok, int n, struct prefix_report *out)

@@ -357,11 +357,30 @@ static bool one_ends(const struct sched *s)
 	return false;
 }
 
+/* Is r's state kept after its next n rows? */
+static bool is_kept(struct engine *e, const struct request *r, int n)
+{
+	int cut = reuse_cut(e, r);
+
+	return cut < r->n_tok && r->pos + n >= cut;
+}
+
+/* Answers that come to max_tokens with this step: their states are kept, too. */
+static int count_ending(const struct sched *s)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->n_run; i++)
+		n += decodes(s->run[i]) && s->run[i]->n_tok + 1 >= s->run[i]->n_prompt + s->run[i]->out_max;
+	return n;
+}
+
 /* Chooses prompts for `room` rows, lets those join that are chosen. */
 static void choose(struct engine *e, int room, bool decoding)
 {
 	struct sched *s = &e->sched;
-	double share = 1;       /* of the step's time for prompts */
+	double keeping = pace_keeping(&e->pace, decoding, 1);
+	double share = 1 - pace_keeping(&e->pace, decoding, count_ending(s));   /* of the step's time for prompts */
 	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
 	struct request *r;
 
@@ -386,13 +405,16 @@ static void choose(struct engine *e, int room, bool decoding)
 		r->skip = s->round;
 		if (!n)
 			continue;
+		/* Where the copy has no place beside the rows, the last of them waits for the next step. */
+		if (!r->n_split && n > 1 && is_kept(e, r, n) && (double)n / most + keeping > share)
+			n--;
 		if (s->quick && !ends_soon(e, r, n)) {
 			spared = spared ? spared : n;
 			continue;
 		}
 		r->hurry = ends_soon(e, r, n);
 		s->quick |= r->hurry;
-		share -= (double)n / most;
+		share -= (double)n / most + (is_kept(e, r, n) ? keeping : 0);
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };
 	}

@@ -712,6 +712,79 @@ static void test_gap(void)
 	}
 }
 
+/* ---- keeping states ---- */
+
+static struct world *keeper;            /* whose clock a copy of a state moves */
+static const struct backend_ops *keeper_ops;
+static int64_t keeper_ns;
+static int keeper_n;
+
+static void *slow_alloc(struct backend *be, size_t bytes)
+{
+	keeper->now += keeper_ns;
+	keeper_n++;
+	return keeper_ops->alloc(be, bytes);
+}
+
+/* To copy a state takes its time too: the step that ends where one is kept is so much
+ * shorter, and where there is no room beside the rows the copy comes one step later. */
+static void test_gap_keeping(void)
+{
+	static const struct { int base, row, keep; } cost[] = { { 20, 3, 30 }, { 30, 1, 50 }, { 20, 2, 3 }, { 40, 5, 40 } };
+	static struct life a, b[2];
+
+	for (size_t i = 0; i < sizeof(cost) / sizeof(cost[0]); i++) {
+		struct backend_ops slow;
+		struct world w;
+		int steps = 0, kept = 0;
+
+		world_open(&w, roomy, (struct engine_opts){ .prefix_bytes = 4 << 20 });
+		w.base_ns = cost[i].base * MS;
+		w.row_ns = cost[i].row * MS;
+		keeper = &w;
+		keeper_ns = cost[i].keep * MS;
+		keeper_ops = w.m->state->be->ops;
+		slow = *keeper_ops;
+		slow.alloc = slow_alloc;        /* while it runs nothing but copies of states asks for memory */
+		w.m->state->be->ops = &slow;
+		for (int round = 0; round < 6; round++) {
+			life_init(&a, 20, 250, 2);
+			a.ask.max_tokens = 300;
+			submit(&a, &w);
+			for (int k = 0; k < 8; k++)
+				engine_step(w.e);
+			for (int k = 0; k < 2; k++) {
+				life_init(&b[k], 200 + 29 * round, 250, 10 + (uint64_t)round);  /* one parts from the other */
+				b[k].prompt[100 + 20 * k] = k;
+				b[k].ask.max_tokens = 2;
+				submit(&b[k], &w);
+			}
+			while (!b[0].done || !b[1].done) {
+				int64_t began = w.now;
+				int before = a.got.n, n = keeper_n;
+
+				engine_step(w.e);
+				life_read(&a, false);
+				life_read(&b[0], false);
+				life_read(&b[1], false);
+				steps += n < keeper_n;
+				kept += keeper_n - n;
+				if (!round || a.got.n == before)
+					continue;       /* nothing is known yet */
+				CHECK(w.now - began <= (100 + (n < keeper_n - 1) * cost[i].keep) * MS, "cost %zu: %d rows, %d states: %.0f ms", i,
+				      w.step_rows, keeper_n - n, (double)(w.now - began) / MS);
+			}
+			pump(&w);
+			end(&a, &w);
+			end(&b[0], &w);
+			end(&b[1], &w);
+		}
+		CHECK(kept >= 6 && steps >= 6, "cost %zu: %d states in %d steps", i, kept, steps);
+		w.m->state->be->ops = keeper_ops;
+		world_close(&w);
+	}
+}
+
 /* A decode step longer than the gap: prompts get on nevertheless, and stretch it little. */
 static void test_gap_slow(void)
 {
@@ -1054,6 +1127,7 @@ static void test_priority(void)
 int main(void)
 {
 	test_gap();
+	test_gap_keeping();
 	test_gap_slow();
 	test_gap_deep();
 	test_gap_held_up();
