@@ -383,6 +383,7 @@ static void choose(struct engine *e, int room, bool decoding)
 	double share = 1 - pace_keeping(&e->pace, decoding, count_ending(s));   /* of the step's time for prompts */
 	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
 	struct request *r;
+	bool kept;
 
 	s->n_pick = 0;
 	s->quick = one_ends(s);
@@ -405,16 +406,19 @@ static void choose(struct engine *e, int room, bool decoding)
 		r->skip = s->round;
 		if (!n)
 			continue;
+		kept = keeping > 0 && is_kept(e, r, n);
 		/* Where the copy has no place beside the rows, the last of them waits for the next step. */
-		if (!r->n_split && n > 1 && is_kept(e, r, n) && (double)n / most + keeping > share)
+		if (kept && !r->n_split && n > 1 && (double)n / most + keeping > share) {
 			n--;
+			kept = false;
+		}
 		if (s->quick && !ends_soon(e, r, n)) {
 			spared = spared ? spared : n;
 			continue;
 		}
 		r->hurry = ends_soon(e, r, n);
 		s->quick |= r->hurry;
-		share -= (double)n / most + (is_kept(e, r, n) ? keeping : 0);
+		share -= (double)n / most + (kept ? keeping : 0);
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };
 	}
