@@ -276,6 +276,16 @@ static void begin_stream(struct generation *g)
 	buf_fini(&out);
 }
 
+void choice_open(struct generation *g, struct choice *c)
+{
+	tokens_init(&c->said);
+	buf_init(&c->text);
+	for (int k = 0; k < 4; k++)
+		buf_init(&c->logprobs[k]);
+	if (g->fam->open)
+		g->fam->open(g, c);
+}
+
 void generation_ready(struct exchange *x)
 {
 	struct generation *g = x->work;
@@ -289,12 +299,7 @@ void generation_ready(struct exchange *x)
 		c->index = i;
 		c->prompt = i / g->params.n;
 		c->n_prompt = (int)g->prompt[c->prompt].n;
-		tokens_init(&c->said);
-		buf_init(&c->text);
-		for (int k = 0; k < 4; k++)
-			buf_init(&c->logprobs[k]);
-		if (g->fam->open)
-			g->fam->open(g, c);
+		choice_open(g, c);
 	}
 	for (int i = 0; i < g->n_choice; i++) {
 		if (submit(g, &g->choice[i], &p)) {

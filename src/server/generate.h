@@ -145,6 +145,9 @@ void generation_prompts(struct generation *g, int n);
 int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
                         const struct text_range *user, size_t n_user, struct problem *p);
 
+/* A choice that is zeroed, its numbers filled in, gets its buffers and its family's beginning. */
+void choice_open(struct generation *g, struct choice *c);
+
 /* For families: the members that every object of a reply begins with, up to the
  * value of "choices"; object names its kind. */
 void put_reply_head(const struct generation *g, struct buf *out, const char *object);

@@ -331,12 +331,7 @@ static void answer(struct generation *g, unsigned asked, bool stream, uint32_t c
 
 	g->n_choice = 1;
 	c = g->choice = xcalloc(1, sizeof *c);
-	tokens_init(&c->said);
-	buf_init(&c->text);
-	for (int k = 0; k < 4; k++)
-		buf_init(&c->logprobs[k]);
-	if (g->fam->open)
-		g->fam->open(g, c);
+	choice_open(g, c);
 	if (stream && g->fam->first)
 		g->fam->first(g, c, out);
 	while (n && !c->enough) {
