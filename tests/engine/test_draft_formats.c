@@ -1,15 +1,17 @@
 /* test_draft_formats.c - drafts over every format of keys and values: over a real
  * model, with drafters that are right, wrong, either, and right up to each index,
- * greedy and sampled, over prompts new and known, with a mask, a stop token, every
- * interesting max_tokens, and cancelled half way, the answers with all logits, the
- * bytes of all caches after each step, and what the next turn finds are those of
- * plain decoding.  The list of formats is the program's own.
+ * greedy and sampled, over prompts new and known, with a mask, a stop token, a stop
+ * string that two tokens make, every interesting max_tokens, and cancelled half way,
+ * the answers with all logits, the bytes of all caches after each step, and what the
+ * next turn finds are those of plain decoding.  The list of formats is the program's
+ * own.
  *
- *     test_draft_formats MODEL [FORMAT...]: of these formats alone, with every max_tokens */
+ *     test_draft_formats TOKENIZER-JSON MODEL [FORMAT...]: of these formats alone, with every max_tokens */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "driver.h"
 #include "engine/core.h"
@@ -20,6 +22,7 @@
 enum { CTX = 96, STEP = 64, DEPTH = 4, PROMPT = 40, KNOWN = 30, MOST = 2 * DEPTH + 2 };
 
 static struct store *st;
+static struct tokenizer *tok;
 static int vocab;               /* tokens that prompts are made of */
 static struct backend *be;
 
@@ -40,7 +43,7 @@ static void rig_open(struct rig *g, struct kv_pair pair, bool drafts)
 	guesser_init(&g->guess, GUESS_RIGHT);
 	eo.drafter[0] = &g->guess.d;
 	CHECK(!model_open(&g->m, st, be, &mo, &err), "%s", err.msg);
-	CHECK(!engine_open(&g->e, g->m, NULL, &eo, &err), "%s", err.msg);
+	CHECK(!engine_open(&g->e, g->m, tok, &eo, &err), "%s", err.msg);
 }
 
 static void rig_close(struct rig *g)
@@ -74,7 +77,8 @@ static void look(struct rig *g, bool plain)
 
 struct cell {
 	bool sampled, known, masked;
-	int32_t stop;           /* -1: none */
+	int32_t stop;           /* a token; -1: none */
+	const char *stop_text;  /* NULL: none */
 	int max_tokens;
 };
 
@@ -93,6 +97,10 @@ static void ask(struct life *l, const struct cell *c)
 	if (c->stop >= 0) {
 		l->ask.stop_token = &c->stop;
 		l->ask.n_stop_token = 1;
+	}
+	if (c->stop_text) {
+		l->ask.stop = &c->stop_text;
+		l->ask.n_stop = 1;
 	}
 }
 
@@ -217,6 +225,7 @@ static void test_cell(struct rig *plain, struct rig *drafted, const struct cell 
 	struct told told = { all, 0 };
 
 	run_plain(plain, c, &p);
+	CHECK(!c->stop_text || !strcmp(p.l.got.stop, c->stop_text), "%s did not stop the answer", c->stop_text);
 	memcpy(all, p.l.prompt, PROMPT * sizeof(*all));
 	memcpy(all + PROMPT, p.l.got.tok, (size_t)p.l.got.n * sizeof(*all));
 	told.n = PROMPT + p.l.got.n;
@@ -234,16 +243,29 @@ static void test_cell(struct rig *plain, struct rig *drafted, const struct cell 
 	life_free(&p.l);
 }
 
-/* The fourth token of the answer, which comes in the middle of a run of drafts. */
-static int32_t fourth(struct rig *g, const struct cell *c)
+/* A stop in the middle of a run of drafts: the fourth token of the answer; then, where
+ * tokens have text, what the fourth and the fifth read together. */
+static void test_stops(struct rig *plain, struct rig *drafted, struct cell c, bool quick)
 {
 	struct plain p;
-	int32_t t;
+	struct detok d;
+	struct buf text;
 
-	run_plain(g, c, &p);
-	t = p.l.got.n > 3 ? p.l.got.tok[3] : -1;
+	run_plain(plain, &c, &p);
+	c.stop = p.l.got.n > 3 ? p.l.got.tok[3] : -1;
+	test_cell(plain, drafted, &c, quick);
+	c.stop = -1;
+	buf_init(&text);
+	detok_init(&d, tok, false);
+	for (int i = 3; i < 5 && i < p.l.got.n; i++)
+		detok_put(&d, p.l.got.tok[i], &text);
+	if (text.n) {
+		buf_putc(&text, 0);
+		c.stop_text = text.p;
+		test_cell(plain, drafted, &c, quick);
+	}
+	buf_fini(&text);
 	life_free(&p.l);
-	return t;
 }
 
 static void test_pair(struct kv_pair pair, bool every, bool quick)
@@ -262,8 +284,7 @@ static void test_pair(struct kv_pair pair, bool every, bool quick)
 			test_cell(&plain, &drafted, &c, quick);
 			if (max < DEPTH + 1 || c.masked)
 				continue;
-			c.stop = fourth(&plain, &c);
-			test_cell(&plain, &drafted, &c, quick);
+			test_stops(&plain, &drafted, c, quick);
 		}
 	rig_close(&plain);
 	rig_close(&drafted);
@@ -280,27 +301,32 @@ int main(int argc, char **argv)
 {
 	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
 	struct model *m;
+	struct buf json;
 	struct err err;
 	int dim;
 
-	CHECK(argc >= 2, "test_draft_formats MODEL [FORMAT...]");
+	CHECK(argc >= 3, "test_draft_formats TOKENIZER-JSON MODEL [FORMAT...]");
 	log_set_level(LOG_WARN);
+	buf_init(&json);
+	CHECK(!file_read(argv[1], 1 << 24, &json, &err) && !tokenizer_open(&tok, json.p, json.n, &err), "%s", err.msg);
+	buf_fini(&json);
 	be = backend_cpu_open(1, cpu_detect());
-	CHECK(!store_open(&st, argv[1], &err) && !model_bind(&m, st, &err), "%s", err.msg);
+	CHECK(!store_open(&st, argv[2], &err) && !model_bind(&m, st, &err), "%s", err.msg);
 	dim = m->shape.dim;
 	vocab = m->shape.vocab < 2000 ? m->shape.vocab : 2000;
 	model_close(m);
 	for (int i = 0; kv_formats[i]; i++) {
 		const struct kv_format *f = kv_formats[i], *g = kv_formats[i + 1] ? kv_formats[i + 1] : kv_formats[0];
 
-		if (!f->row_bytes(dim) || (argc > 2 && !named(argv + 2, f->name)))
+		if (!f->row_bytes(dim) || (argc > 3 && !named(argv + 3, f->name)))
 			continue;
-		test_pair((struct kv_pair){ f, f }, argc > 2, quick);
-		if (g->row_bytes(dim) && !quick && argc == 2)
+		test_pair((struct kv_pair){ f, f }, argc > 3, quick);
+		if (g->row_bytes(dim) && !quick && argc == 3)
 			test_pair((struct kv_pair){ f, g }, false, true);
 	}
 	for (int i = 0; i < CTX; i++)
 		buf_fini(&at[i]);
+	tokenizer_close(tok);
 	store_close(st);
 	be->ops->close(be);
 	return 0;
