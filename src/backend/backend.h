@@ -95,11 +95,18 @@ size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *r
  * A pass updates S and the tail through the rows that are sure (n - n_draft of
  * the span) and never beyond; for the tentative rows it appends to the slot's
  * tape what their updates need, and tape_apply makes the first `keep` of them
- * true later, with the same bits as if they had been sure. */
+ * true later, with the same bits as if they had been sure.
+ *
+ * Where the view says so (keep), it copies S and the tail on the way, as they are
+ * after some of an item's sure rows: what the sequence would hold had it stopped there. */
 struct state_shape {
 	int layers;
 	int heads_k, heads_v, dim_k, dim_v;     /* gated delta net; heads_v = 0: none */
 	int conv_channels, conv_width;
+};
+struct state_keep {
+	int item, row;                  /* after so many rows of the item, 0 < row <= n - n_draft */
+	float *s, *tail;                /* [layer][...] like those of one slot; backend memory */
 };
 struct state_view {
 	struct state_shape shape;
@@ -108,6 +115,8 @@ struct state_view {
 	float *tape;                    /* [slot][tape_rows][layer][tape_floats] */
 	int tape_rows;
 	const int32_t *slot;            /* [n_item] */
+	const struct state_keep *keep;  /* [n_keep] in any order; no two at one row of an item */
+	int n_keep;
 };
 size_t state_floats(const struct state_shape *s);       /* S of one layer, padding included */
 size_t state_tail_floats(const struct state_shape *s);

@@ -22,7 +22,7 @@ void caches_add(struct caches *s, struct cache *c)
 	assert(s->n < CACHES_MAX);
 	assert(o->name && o->name[0] && strlen(o->name) < NAME_BYTES);
 	assert(o->fini && o->close && o->reserve && o->settle && o->reach && o->rewind);
-	assert(o->capture && o->snap_reach && o->restore && o->drop && o->write && o->read);
+	assert(o->foresee && o->capture && o->snap_reach && o->restore && o->drop && o->write && o->read);
 	assert(!o->page_bytes == !o->page_get && !o->page_bytes == !o->page_set);
 	assert(!o->page_bytes == !o->write_rest && !o->page_bytes == !o->read_rest);
 	s->v[s->n++] = c;
@@ -83,6 +83,21 @@ void caches_begin(struct caches *s, const struct span *sp, int n_span)
 	for (int i = 0; i < s->n; i++)
 		if (s->v[i]->ops->begin)
 			s->v[i]->ops->begin(s->v[i], sp, n_span);
+}
+
+int caches_foresee(struct caches *s, const struct span *sp, int item, int pos)
+{
+	span_check(&sp[item]);
+	assert(pos > sp[item].pos && pos < sp[item].pos + sp[item].n - sp[item].n_draft);
+	/* What one has foreseen and another has not is forgotten by itself. */
+	for (int i = 0; i < s->n; i++) {
+		int rc = s->v[i]->ops->foresee(s->v[i], sp, item, pos);
+
+		assert(!rc || rc == E_FULL);
+		if (rc)
+			return rc;
+	}
+	return 0;
 }
 
 void caches_settle(struct caches *s, const struct span *sp, int keep)

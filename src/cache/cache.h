@@ -9,7 +9,7 @@
  * which the engine keeps; the last sampled token is not in any cache yet.  The
  * calls of one step are, in this order,
  *
- *     reserve (each span) ... begin (all spans), forward, settle (each span)
+ *     reserve (each span) ... begin (all spans), foresee, forward, settle (each span)
  *
  * and a slot with a reserved span is not rewound, captured or restored; others
  * may be, and snapshots dropped, to make room.  All from the engine's thread.
@@ -45,8 +45,13 @@ struct cache_ops {
 	int (*reach)(const struct cache *, int slot, int at, int pos);
 	/* pos came from reach.  Also undoes a reservation, with the span's pos. */
 	void (*rewind)(struct cache *, int slot, int pos);
-	/* What is needed to stand at pos (= where the slot stands) again, immutable
-	 * from now on.  pos > 0.  NULL when the budget is used up. */
+	/* Between begin and forward: the slot of span item passes pos in this step, among
+	 * its sure rows, and capture may ask for it there until the next begin, unless the
+	 * slot goes back before it or is closed.  0 or E_FULL: it may not. */
+	int (*foresee)(struct cache *, const struct span *, int item, int pos);
+	/* What is needed to stand at pos again, immutable from now on: where the slot
+	 * stands, or a position that was foreseen and not captured yet.  pos > 0.  NULL
+	 * when the budget is used up, which at what was foreseen it is not. */
 	struct snap *(*capture)(struct cache *, int slot, int pos);
 	int (*snap_reach)(const struct snap *, int pos);        /* largest position <= pos it can restore */
 	int (*restore)(struct cache *, int slot, const struct snap *, int pos); /* slot is closed; 0 or E_FULL */
@@ -101,6 +106,11 @@ void caches_fini(struct caches *);
 int caches_reserve(struct caches *, const struct span *);
 void caches_unreserve(struct caches *, const struct span *);    /* a reserved span that will not run */
 void caches_begin(struct caches *, const struct span *, int n_span);
+/* After begin, before forward: sp[item] will pass pos (0 < pos - sp.pos < n - n_draft), and what
+ * is needed to stand there is wanted.  0: caches_capture at pos after
+ * settle does not fail, until the next begin, unless the slot goes back before it or is closed.
+ * E_FULL: it must not be called. */
+int caches_foresee(struct caches *, const struct span *sp, int item, int pos);
 void caches_settle(struct caches *, const struct span *, int keep);
 /* Go back to pos, or to the nearest position before it where every cache can
  * stand: a recurrent state may have only 0 to offer.  Returns that position. */

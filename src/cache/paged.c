@@ -224,13 +224,19 @@ static void paged_drop(struct snap *snap)
 	free(s);
 }
 
+/* Rows once written stay: whatever lies before where a slot stands can be captured. */
+static int paged_foresee(struct cache *c, const struct span *sp, int item, int pos)
+{
+	return 0;
+}
+
 static struct snap *paged_capture(struct cache *c, int slot, int pos)
 {
 	struct paged *p = paged_of(c);
 	struct table *t = table_of(p, slot);
 	struct paged_snap *s;
 
-	assert(!t->reserved && t->n == pages_for(p, pos));
+	assert(!t->reserved && t->n >= pages_for(p, pos));
 	s = snap_new(p, pos);
 	for (int i = 0; i < s->n; i++) {
 		s->page[i] = t->page[i];
@@ -594,6 +600,7 @@ static const struct cache_ops paged_ops = {
 	.settle = paged_settle,
 	.reach = paged_reach,
 	.rewind = paged_rewind,
+	.foresee = paged_foresee,
 	.capture = paged_capture,
 	.snap_reach = paged_snap_reach,
 	.restore = paged_restore,

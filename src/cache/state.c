@@ -1,7 +1,8 @@
 /* state.c - recurrent state: S and conv tail of every slot, and their snapshots.
  *
  * A state stands where it stands: it cannot go back but to the beginning, and a
- * snapshot is a copy.  Rows that may be taken back never reach S: the pass lays
+ * snapshot is a copy, made where the slot stands or, when that was foreseen, by the
+ * pass on its way through a step.  Rows that may be taken back never reach S: the pass lays
  * what their updates need on the slot's tape, and settle applies as many as are
  * kept, which costs a fiftieth of a copy of S per row.
  *
@@ -24,6 +25,7 @@ enum { PIECE = 1 << 18 };
 
 struct state_snap {
 	struct snap snap;
+	int slot;                       /* while it is foreseen: whose */
 	char *data;                     /* the backend's: S of all layers, tails of all layers */
 };
 
@@ -44,8 +46,13 @@ struct state {
 	struct state_view view;
 	int32_t *view_slot;             /* [slots] */
 	bool *spoiled;                  /* [slots] stands at 0 but does not hold zeros yet */
-	size_t snap_bytes;              /* of live snapshots */
+	size_t snap_bytes;              /* of live snapshots, and of foreseen ones */
 	int n_snap;
+	/* Of the last step: the snapshots that the pass fills, until they are
+	 * captured or forgotten, and where it does (view.keep). */
+	struct state_snap **seen;       /* [n_seen] of [seen_room] */
+	int n_seen, seen_room;
+	struct state_keep *keep;        /* [seen_room] */
 };
 
 static struct state *state_of(const struct cache *c)
@@ -64,63 +71,7 @@ static char *part_of(const struct state *st, int i, int slot)
 	return st->part[i].base + (size_t)slot * st->part[i].bytes;
 }
 
-/* ---- the step ---- */
-
-static int state_reserve(struct cache *c, const struct span *sp)
-{
-	assert(sp->slot < state_of(c)->o.slots && sp->n_draft <= state_of(c)->o.tape_rows);
-	return 0;
-}
-
-/* Zeroing waits for the first step from 0: a slot that is restored instead is
- * overwritten whole. */
-static void state_begin(struct cache *c, const struct span *sp, int n_span)
-{
-	struct state *st = state_of(c);
-	struct backend *be = c->be;
-
-	assert(n_span <= st->o.slots);
-	for (int i = 0; i < n_span; i++) {
-		int slot = sp[i].slot;
-
-		st->view_slot[i] = slot;
-		if (sp[i].pos > 0 || !st->spoiled[slot])
-			continue;
-		for (int k = 0; k < PARTS; k++)
-			if (st->part[k].bytes)
-				be->ops->copy(be, part_of(st, k, slot), part_of(st, k, st->o.slots),
-				              st->part[k].bytes);
-		st->spoiled[slot] = false;
-	}
-}
-
-static void state_settle(struct cache *c, const struct span *sp, int keep)
-{
-	int tentative = keep - (sp->n - sp->n_draft);
-
-	if (tentative > 0)
-		c->be->ops->tape_apply(c->be, &state_of(c)->view, sp->slot, tentative);
-}
-
-/* ---- between steps ---- */
-
-static int state_reach(const struct cache *c, int slot, int at, int pos)
-{
-	return pos < at ? 0 : at;
-}
-
-static void state_rewind(struct cache *c, int slot, int pos)
-{
-	if (pos == 0)
-		state_of(c)->spoiled[slot] = true;
-}
-
-static void state_close(struct cache *c, int slot)
-{
-	state_rewind(c, slot, 0);
-}
-
-/* ---- snapshots ---- */
+/* ---- a snapshot's memory ---- */
 
 static struct state_snap *snap_new(struct state *st, int pos)
 {
@@ -150,12 +101,117 @@ static void state_drop(struct snap *snap)
 	free(snap);
 }
 
+/* ---- the step ---- */
+
+static int state_reserve(struct cache *c, const struct span *sp)
+{
+	assert(sp->slot < state_of(c)->o.slots && sp->n_draft <= state_of(c)->o.tape_rows);
+	return 0;
+}
+
+/* Foreseen snapshots past pos of the slot (-1: of all) that nobody captured. */
+static void forget(struct state *st, int slot, int pos)
+{
+	int n = 0;
+
+	for (int i = 0; i < st->n_seen; i++)
+		if ((slot < 0 || st->seen[i]->slot == slot) && st->seen[i]->snap.pos > pos)
+			state_drop(&st->seen[i]->snap);
+		else
+			st->seen[n++] = st->seen[i];
+	st->n_seen = n;
+}
+
+/* Zeroing waits for the first step from 0: a slot that is restored instead is
+ * overwritten whole. */
+static void state_begin(struct cache *c, const struct span *sp, int n_span)
+{
+	struct state *st = state_of(c);
+	struct backend *be = c->be;
+
+	assert(n_span <= st->o.slots);
+	forget(st, -1, 0);
+	st->view.n_keep = 0;
+	for (int i = 0; i < n_span; i++) {
+		int slot = sp[i].slot;
+
+		st->view_slot[i] = slot;
+		if (sp[i].pos > 0 || !st->spoiled[slot])
+			continue;
+		for (int k = 0; k < PARTS; k++)
+			if (st->part[k].bytes)
+				be->ops->copy(be, part_of(st, k, slot), part_of(st, k, st->o.slots),
+				              st->part[k].bytes);
+		st->spoiled[slot] = false;
+	}
+}
+
+static int state_foresee(struct cache *c, const struct span *sp, int item, int pos)
+{
+	struct state *st = state_of(c);
+	struct state_snap *s = snap_new(st, pos);
+	struct state_keep *keep;
+
+	if (!s)
+		return E_FULL;
+	if (st->n_seen == st->seen_room) {
+		st->seen_room = st->seen_room ? 2 * st->seen_room : 4;
+		st->seen = xrealloc(st->seen, size_mul((size_t)st->seen_room, sizeof(struct state_snap *)));
+		st->keep = xrealloc(st->keep, size_mul((size_t)st->seen_room, sizeof *st->keep));
+		st->view.keep = st->keep;
+	}
+	s->slot = sp[item].slot;
+	st->seen[st->n_seen++] = s;
+	keep = &st->keep[st->view.n_keep++];
+	keep->item = item;
+	keep->row = pos - sp[item].pos;
+	keep->s = (float *)s->data;
+	keep->tail = (float *)(s->data + st->part[0].bytes);
+	return 0;
+}
+
+static void state_settle(struct cache *c, const struct span *sp, int keep)
+{
+	int tentative = keep - (sp->n - sp->n_draft);
+
+	if (tentative > 0)
+		c->be->ops->tape_apply(c->be, &state_of(c)->view, sp->slot, tentative);
+}
+
+/* ---- between steps ---- */
+
+static int state_reach(const struct cache *c, int slot, int at, int pos)
+{
+	return pos < at ? 0 : at;
+}
+
+static void state_rewind(struct cache *c, int slot, int pos)
+{
+	forget(state_of(c), slot, pos);
+	if (pos == 0)
+		state_of(c)->spoiled[slot] = true;
+}
+
+static void state_close(struct cache *c, int slot)
+{
+	state_rewind(c, slot, 0);
+}
+
+/* ---- snapshots ---- */
+
 static struct snap *state_capture(struct cache *c, int slot, int pos)
 {
 	struct state *st = state_of(c);
 	struct state_snap *s;
 	char *at;
 
+	for (int i = 0; i < st->n_seen; i++) {
+		s = st->seen[i];
+		if (s->slot == slot && s->snap.pos == pos) {
+			memmove(&st->seen[i], &st->seen[i + 1], (size_t)(--st->n_seen - i) * sizeof(struct state_snap *));
+			return &s->snap;
+		}
+	}
 	assert(!st->spoiled[slot]);
 	s = snap_new(st, pos);
 	if (!s)
@@ -292,6 +348,7 @@ static void state_fini(struct cache *c)
 {
 	struct state *st = state_of(c);
 
+	forget(st, -1, 0);
 	assert(st->n_snap == 0);
 	for (int k = 0; k < PARTS; k++)
 		if (st->part[k].base)
@@ -300,6 +357,8 @@ static void state_fini(struct cache *c)
 		c->be->ops->free(c->be, st->view.tape, st->tape_bytes);
 	free(st->view_slot);
 	free(st->spoiled);
+	free(st->seen);
+	free(st->keep);
 	free(st);
 }
 
@@ -311,6 +370,7 @@ static const struct cache_ops state_ops = {
 	.settle = state_settle,
 	.reach = state_reach,
 	.rewind = state_rewind,
+	.foresee = state_foresee,
 	.capture = state_capture,
 	.snap_reach = state_snap_reach,
 	.restore = state_restore,

@@ -31,6 +31,9 @@
 #include "text/stops.h"
 
 #define AHEAD_NONE UINT64_MAX
+/* Places that a prompt may pass in one step; it ends at the next.  It has few but those
+ * of its grid, which are hundreds of rows apart. */
+enum { PASSED_MAX = 4 };
 
 /* A request, which is also the sequence it makes. */
 struct request {
@@ -73,6 +76,8 @@ struct request {
 	/* Of the prefix store: see reuse.c. */
 	int learned;                    /* prefixes up to this length need no more snapshots */
 	int kept_at;                    /* the last state kept or resumed from, on the way to pos */
+	struct place_at passed[PASSED_MAX];     /* in this step: where its state will have been foreseen */
+	int n_passed;
 	int junction;                   /* where it leaves what was known; 0: no state is wanted there */
 	uint64_t ahead;                 /* age of the running request it waits for; AHEAD_NONE: none */
 	int ahead_at;                    /* ... to come this far */
@@ -149,6 +154,7 @@ struct sched {
 	uint64_t round;                 /* counts attempts to fill a step */
 	struct chosen *pick;            /* [seqs_max] prompts chosen for the step */
 	int n_pick;
+	int n_pass;                     /* places that they pass: states for which there must be room */
 	bool quick;                     /* the step is kept short for one of them, or one that decodes */
 };
 
@@ -272,9 +278,15 @@ void draft_forget(struct engine *e, int slot);
 int reuse_start(struct engine *e, struct request *r);
 /* Should r not start yet, because a running request computes what it begins with? */
 bool reuse_waits(struct engine *e, struct request *r);
-/* The next position at which a chunk of r must end so that its state can be kept. */
+/* The next position at which a chunk of r must end so that its states can be kept. */
 int reuse_cut(struct engine *e, const struct request *r);
-/* r's rows are settled: keeps its state where a place was reached or passed. */
+/* The next positions at which its states are kept, n at most; how many there are. */
+int reuse_places(struct engine *e, const struct request *r, struct place_at *at, int n);
+/* Between begin and forward: the item's rows pass places. */
+void reuse_foresee(struct engine *e, int item);
+/* r's rows are settled: keeps the states at places that were passed, also if it ends ... */
+void reuse_passed(struct engine *e, struct request *r);
+/* ... and the one where it stands, if a place is there, or drafts went past one. */
 void reuse_moved(struct engine *e, struct request *r);
 /* r ends, its slot still open or its memory parked: what it computed is kept. */
 void reuse_end(struct engine *e, struct request *r);

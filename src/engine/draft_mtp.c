@@ -154,7 +154,7 @@ static void keep(struct mtp *g, const struct draft_seq *a, enum place kind, int 
 	    !flush(g, a, n - s->pos))
 		return;
 	/* As many tokens as the model's own caches hold there. */
-	assert(!s->base && s->pos == n && n == a->pos);
+	assert(!s->base && s->pos == n);
 	copy(g, carried(g, a->slot), wait_row(g, a->slot, 0), 1);
 	prefix_learn(&g->prefix, &key, a->slot, a->tok, n);
 }
@@ -183,13 +183,14 @@ static int follow_one(struct mtp *g, const struct draft_run *run, const char *hi
 {
 	const struct draft_seq *a = &run->seq;
 	struct seq *s = &g->seq[a->slot];
-	const struct place_at *place;
 	int at = a->pos - run->n, done = 0, computed = 0;
+	const struct place_at *place;
 
 	if (s->id != a->id || at != s->pos - 1 + s->n)
 		seq_open(g, a, at);
 	if (!a->follow)
 		done = shed(g, a->slot, run->n);
+	place = keeps(g, a) ? place_after(a->plan, at + done) : NULL;
 	while (done < run->n) {
 		int n;
 
@@ -199,13 +200,18 @@ static int follow_one(struct mtp *g, const struct draft_run *run, const char *hi
 			computed += DRAFT_WAITING_MAX;
 		}
 		n = run->n - done < DRAFT_WAITING_MAX - s->n ? run->n - done : DRAFT_WAITING_MAX - s->n;
+		if (place && place->pos <= a->pos && n > place->pos - at - done)
+			n = place->pos - at - done;
 		copy(g, wait_row(g, a->slot, s->n), hidden + (size_t)(run->row + done) * g->row_bytes, n);
 		s->n += n;
 		done += n;
+		if (place && place->pos == at + done) {
+			keep(g, a, place->kind, at + done);
+			if (s->id != a->id)
+				return computed;
+			place = place_after(a->plan, at + done);
+		}
 	}
-	place = keeps(g, a) ? place_after(a->plan, at) : NULL;
-	if (place && place->pos == a->pos)
-		keep(g, a, place->kind, a->pos);
 	return computed;
 }
 

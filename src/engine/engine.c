@@ -481,6 +481,8 @@ static void pass_set(struct engine *e)
 	p->n_item = b->n_item;
 	p->n_logit = b->n_logit;
 	caches_begin(&e->m->caches, b->span, b->n_item);
+	for (int i = 0; i < b->n_item; i++)
+		reuse_foresee(e, i);
 }
 
 /* After the rows of an item are settled. */
@@ -535,6 +537,8 @@ static bool step(struct engine *e)
 	draft_timed(e, engine_now(e) - filled);
 	draft_follow(e);
 	e->keep_ns = 0;
+	for (int i = 0; i < b->n_item; i++)
+		reuse_passed(e, b->item[i].req);
 	for (int i = 0; i < b->n_item; i++)
 		move_on(e, b->item[i].req);
 	e->stats.steps++;

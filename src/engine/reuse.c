@@ -128,14 +128,14 @@ bool reuse_waits(struct engine *e, struct request *r)
 
 /* ---- on the way ---- */
 
-/* The first position after pos where r's state is to be kept, and what for;
- * n_tok: none. */
-static int next_place(struct engine *e, const struct request *r, int pos, enum place *kind)
+/* The first position after pos where r's state is to be kept, and what for, when the last
+ * one that is stands at kept_at; n_tok: none. */
+static int next_place(struct engine *e, const struct request *r, int pos, int kept_at, enum place *kind)
 {
 	const struct place_at *at = place_after(&r->plan, pos);
 	int next = r->n_tok;
 
-	while (at && at->pos - r->kept_at < PLACE_APART)
+	while (at && at->pos - kept_at < PLACE_APART)
 		at = place_after(&r->plan, at->pos);
 	if (at && at->pos < next) {
 		next = at->pos;
@@ -153,13 +153,65 @@ static int next_place(struct engine *e, const struct request *r, int pos, enum p
 	return next;
 }
 
-int reuse_cut(struct engine *e, const struct request *r)
+int reuse_places(struct engine *e, const struct request *r, struct place_at *at, int n)
 {
-	enum place kind;
+	int pos = r->pos > r->learned ? r->pos : r->learned, kept_at = r->kept_at, i = 0;
 
 	if (!uses_store(e, r))
-		return r->n_tok;
-	return next_place(e, r, r->pos > r->learned ? r->pos : r->learned, &kind);
+		return 0;
+	while (i < n && (pos = next_place(e, r, pos, kept_at, &at[i].kind)) < r->n_tok)
+		kept_at = at[i++].pos = pos;
+	return i;
+}
+
+/* States that this step can copy on its way beside those that it will already: none that
+ * is kept goes before it is known what the new one is worth. */
+static int room(const struct engine *e)
+{
+	const struct model *m = e->m;
+	size_t n = PASSED_MAX, one;
+
+	if (m->state) {
+		one = state_slot_bytes(&m->shape.state);
+		n = (m->opts.snap_bytes - m->state->snap_bytes) / one;
+		n -= n < (size_t)e->sched.n_pass ? n : (size_t)e->sched.n_pass;
+	}
+	return n < PASSED_MAX ? (int)n : PASSED_MAX;
+}
+
+int reuse_cut(struct engine *e, const struct request *r)
+{
+	struct place_at at[PASSED_MAX + 1];
+	int n = room(e);
+
+	return reuse_places(e, r, at, n + 1) > n ? at[n].pos : r->n_tok;
+}
+
+void reuse_foresee(struct engine *e, int item)
+{
+	struct request *r = e->batch.item[item].req;
+	const struct span *span = &e->batch.span[item];
+	int sure = span->n - span->n_draft, n;
+	struct place_at at[PASSED_MAX];
+
+	r->n_passed = 0;
+	n = sure > 1 ? reuse_places(e, r, at, PASSED_MAX) : 0;
+	for (int i = 0; i < n && at[i].pos < span->pos + sure; i++) {
+		r->learned = at[i].pos;
+		if (!caches_foresee(&e->m->caches, e->batch.span, item, at[i].pos))
+			r->passed[r->n_passed++] = at[i];
+	}
+}
+
+void reuse_passed(struct engine *e, struct request *r)
+{
+	for (int i = 0; i < r->n_passed; i++) {
+		struct prefix_key key = key_of(e, r, r->passed[i].kind);
+
+		if (prefix_learn(&e->prefix, &key, r->slot, r->tok, r->passed[i].pos))
+			r->kept_at = r->passed[i].pos;
+	}
+	r->n_passed = 0;
 }
 
 /* Keeps what r's slot stands at; the pace knows what that took.  Returns whether it is kept. */
@@ -186,7 +238,7 @@ void reuse_moved(struct engine *e, struct request *r)
 	if (!uses_store(e, r) || r->pos <= r->learned)
 		return;
 	/* Rows of drafts may carry it past a place: the first position after serves as well. */
-	while (at < r->pos && (at = next_place(e, r, at, &kind)) <= r->pos && at < r->n_tok)
+	while (at < r->pos && (at = next_place(e, r, at, r->kept_at, &kind)) <= r->pos && at < r->n_tok)
 		passed = true;
 	if (!passed)
 		return;

@@ -357,12 +357,28 @@ static bool one_ends(const struct sched *s)
 	return false;
 }
 
-/* Is r's state kept after its next n rows? */
-static bool is_kept(struct engine *e, const struct request *r, int n)
+/* How many of the n places are not past pos. */
+static int places_in(const struct place_at *at, int n, int pos)
 {
-	int cut = reuse_cut(e, r);
+	while (n && at[n - 1].pos > pos)
+		n--;
+	return n;
+}
 
-	return cut < r->n_tok && r->pos + n >= cut;
+/* So many of the next rows from pos on that they and the copies of states on their way, n
+ * at most, have place in a share of a step's time that would do for most rows: where a copy
+ * has none, the row before it waits for the next step. */
+static int beside_copies(const struct place_at *at, int n, int pos, int most, double keeping, double share)
+{
+	for (; n; n--) {
+		int fit = (int)((share - n * keeping) * most), to = at[n - 1].pos - pos;
+
+		if (fit >= to || to == 1)
+			return fit > to ? fit : to;
+		if ((double)(to - 1) / most + (n - 1) * keeping <= share)
+			return to - 1;
+	}
+	return 1;
 }
 
 /* Answers that come to max_tokens with this step: their states are kept, too. */
@@ -383,9 +399,10 @@ static void choose(struct engine *e, int room, bool decoding)
 	double share = 1 - pace_keeping(&e->pace, decoding, count_ending(s));   /* of the step's time for prompts */
 	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
 	struct request *r;
-	bool kept;
+	struct place_at at[PASSED_MAX + 1];
+	int n_at, kept;
 
-	s->n_pick = 0;
+	s->n_pick = s->n_pass = 0;
 	s->quick = one_ends(s);
 	if (s->starving && s->n_free && room && !s->gave_way)
 		join(e, s->starving);
@@ -406,11 +423,11 @@ static void choose(struct engine *e, int room, bool decoding)
 		r->skip = s->round;
 		if (!n)
 			continue;
-		kept = keeping > 0 && is_kept(e, r, n);
-		/* Where the copy has no place beside the rows, the last of them waits for the next step. */
-		if (kept && !r->n_split && n > 1 && (double)n / most + keeping > share) {
-			n--;
-			kept = false;
+		n_at = reuse_places(e, r, at, PASSED_MAX + 1);
+		kept = places_in(at, n_at, r->pos + n);
+		if (kept && keeping > 0 && !r->n_split && (double)n / most + kept * keeping > share) {
+			n = beside_copies(at, kept, r->pos, most, keeping, share);
+			kept = places_in(at, kept, r->pos + n);
 		}
 		if (s->quick && !ends_soon(e, r, n)) {
 			spared = spared ? spared : n;
@@ -418,7 +435,8 @@ static void choose(struct engine *e, int room, bool decoding)
 		}
 		r->hurry = ends_soon(e, r, n);
 		s->quick |= r->hurry;
-		share -= (double)n / most + (kept ? keeping : 0);
+		s->n_pass += kept - (kept && at[kept - 1].pos == r->pos + n);
+		share -= (double)n / most + kept * keeping;
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };
 	}

@@ -26,7 +26,7 @@
 #include "base/rng.h"
 #include "world.h"
 
-enum { SLOTS_MAX = 8, CTX_MAX = 160, KEPT_MAX = 12, STEP_MAX = 24, TAPE_MAX = 6 };
+enum { SLOTS_MAX = 8, CTX_MAX = 160, KEPT_MAX = 12, STEP_MAX = 24, TAPE_MAX = 6, SEEN_MAX = 3 };
 
 /* A page as the naive account knows it: a number never used again. */
 struct pages {
@@ -42,6 +42,7 @@ struct seq {
 	struct span span;
 	bool reserved;
 	struct pages before;            /* what it goes back to when it does not run */
+	int seen[SEEN_MAX], n_seen;     /* positions of the last step foreseen and not captured */
 };
 
 struct kept {
@@ -66,6 +67,7 @@ static struct {
 	uint64_t rows, steps, drafts_kept, drafts_cut, rewinds, rewinds_exact, captures, restores, trips, pieces, hostile;
 	uint64_t full[4];               /* reserve, capture, restore, read */
 	uint64_t refused;               /* allocations by the backend */
+	uint64_t inside;                /* captured inside a step */
 	uint64_t unreserved, preempted, checks, shed;
 } count;
 
@@ -182,6 +184,15 @@ static int kept_count(const struct life *l)
 
 	for (int k = 0; k < KEPT_MAX; k++)
 		n += l->kept[k].pos > 0;
+	return n;
+}
+
+static int seen_count(const struct life *l)
+{
+	int n = 0;
+
+	for (int s = 0; s < l->w.slots; s++)
+		n += l->seq[s].n_seen;
 	return n;
 }
 
@@ -310,13 +321,14 @@ static void do_close(struct life *l, int s)
 {
 	l->doing = "close";
 	caches_close(&l->w.set, s);
+	l->seq[s].n_seen = 0;
 	set_pos(l, s, 0);
 }
 
 static bool room_to_keep(const struct life *l, int pos)
 {
 	if (l->w.kind[STATE]
-	    && (size_t)(kept_count(l) + 1) * state_slot_bytes(&l->w.state.shape) > l->w.state.snap_bytes_max)
+	    && (size_t)(kept_count(l) + seen_count(l) + 1) * state_slot_bytes(&l->w.state.shape) > l->w.state.snap_bytes_max)
 		return false;
 	if (l->w.kind[POOLED] && blocks_used(l) + pooled_blocks(l->w.pooled.group, pos) > l->w.pooled.blocks_max)
 		return false;
@@ -346,6 +358,67 @@ static void do_drop(struct life *l, struct kept *k)
 	k->pos = 0;
 }
 
+/* What was captured of slot s at pos is now k's. */
+static void take(struct life *l, struct kept *k, int s, int pos)
+{
+	struct seq *q = &l->seq[s];
+
+	must(l, k->snaps.pos == pos && k->snaps.bytes == snap_bytes(l, pos), "position %d, %zu bytes; not %d, %zu", k->snaps.pos,
+	     k->snaps.bytes, pos, snap_bytes(l, pos));
+	k->pos = pos;
+	memcpy(k->tok, q->tok, (size_t)pos * sizeof *k->tok);
+	k->pages = q->pages;
+	k->pages.n = pages_for(l, pos);
+	count.captures++;
+}
+
+/* Positions inside the step at which states will be captured, perhaps. */
+static void do_foresee(struct life *l, const struct span *span, int n)
+{
+	for (int s = 0; s < l->w.slots; s++)
+		l->seq[s].n_seen = 0;
+	for (int i = 0; i < n; i++) {
+		const struct span *sp = &span[i];
+		struct seq *q = &l->seq[sp->slot];
+
+		for (int pos = sp->pos + 1; pos < sp->pos + sp->n - sp->n_draft; pos++) {
+			bool room = !l->w.kind[POOLED];
+			int rc;
+
+			/* The set takes back nothing of what one kind refuses after another. */
+			if (!chance(l, 4) || q->n_seen == SEEN_MAX || (l->w.kind[POOLED] && l->w.kind[STATE]))
+				continue;
+			room = room && room_to_keep(l, pos);
+			l->doing = "foresee";
+			arm(l);
+			rc = caches_foresee(&l->w.set, span, i, pos);
+			room = !refused(l) && room;
+			must(l, rc == (room ? 0 : E_FULL), "returned %d, there was %s", rc, room ? "room" : "no room");
+			if (!rc)
+				q->seen[q->n_seen++] = pos;
+		}
+	}
+}
+
+/* A position inside the last step. */
+static struct kept *do_capture_inside(struct life *l, int s)
+{
+	struct seq *q = &l->seq[s];
+	struct kept *k = kept_free(l);
+	int i, pos;
+
+	if (!k || !q->n_seen)
+		return NULL;
+	l->doing = "capture inside a step";
+	i = draw(l, q->n_seen);
+	pos = q->seen[i];
+	must(l, !caches_capture(&l->w.set, s, pos, &k->snaps), "position %d was foreseen", pos);
+	take(l, k, s, pos);
+	q->seen[i] = q->seen[--q->n_seen];
+	count.inside++;
+	return k;
+}
+
 static struct kept *do_capture(struct life *l, int s)
 {
 	struct seq *q = &l->seq[s];
@@ -365,12 +438,7 @@ static struct kept *do_capture(struct life *l, int s)
 		count.full[1]++;
 		return NULL;
 	}
-	must(l, k->snaps.pos == q->pos && k->snaps.bytes == snap_bytes(l, q->pos), "position %d, %zu bytes; not %d, %zu",
-	     k->snaps.pos, k->snaps.bytes, q->pos, snap_bytes(l, q->pos));
-	k->pos = q->pos;
-	memcpy(k->tok, q->tok, (size_t)q->pos * sizeof *k->tok);
-	k->pages = q->pages;
-	count.captures++;
+	take(l, k, s, q->pos);
 	return k;
 }
 
@@ -424,6 +492,9 @@ static void do_rewind(struct life *l, int s)
 	     where(l, q->pos, pos));
 	count.rewinds++;
 	count.rewinds_exact += to == pos;
+	for (int i = q->n_seen; i-- > 0; )
+		if (q->seen[i] > to)
+			q->seen[i] = q->seen[--q->n_seen];
 	set_pos(l, s, to);
 }
 
@@ -716,6 +787,8 @@ static void run_step(struct life *l, const struct span *span, int n)
 	for (int i = 0; i < n; i++)
 		item[i] = (struct item){ .span = span[i], .tok = l->seq[span[i].slot].tok, .out = got[i] };
 	caches_begin(&l->w.set, span, n);
+	do_foresee(l, span, n);
+	l->doing = "step";
 	l->w.truth->forward(&l->w, item, n);
 	for (int i = 0; i < n; i++) {
 		const struct span *sp = &span[i];
@@ -736,6 +809,9 @@ static void run_step(struct life *l, const struct span *span, int n)
 		count.drafts_kept += (uint64_t)(keep - (sp->n - sp->n_draft));
 		count.drafts_cut += (uint64_t)(sp->n - keep);
 	}
+	for (int i = 0; i < n; i++)
+		if (chance(l, 2))
+			do_capture_inside(l, span[i].slot);
 	count.steps++;
 }
 
@@ -787,6 +863,8 @@ static void do_any(struct life *l)
 		do_rewind(l, s);
 	else if (what < 80)
 		do_capture(l, s);
+	else if (what < 84)
+		do_capture_inside(l, s);
 	else if (what < 88)
 		do_restore(l, s);
 	else if (what < 91)
@@ -908,7 +986,7 @@ static void check_tables(void)
 	static const size_t required[] = {
 		offsetof(struct cache_ops, name), offsetof(struct cache_ops, fini), offsetof(struct cache_ops, close),
 		offsetof(struct cache_ops, reserve), offsetof(struct cache_ops, settle), offsetof(struct cache_ops, reach),
-		offsetof(struct cache_ops, rewind), offsetof(struct cache_ops, capture),
+		offsetof(struct cache_ops, rewind), offsetof(struct cache_ops, foresee), offsetof(struct cache_ops, capture),
 		offsetof(struct cache_ops, snap_reach), offsetof(struct cache_ops, restore),
 		offsetof(struct cache_ops, drop), offsetof(struct cache_ops, write), offsetof(struct cache_ops, read),
 	};
@@ -994,8 +1072,9 @@ static void report(void)
 	       (unsigned long long)count.steps, (unsigned long long)count.rows, (unsigned long long)count.drafts_kept,
 	       (unsigned long long)count.drafts_cut, (unsigned long long)count.rewinds,
 	       (unsigned long long)count.rewinds_exact);
-	printf("captures %llu, restores %llu, round trips %llu, in pieces %llu, hostile reads %llu, unreserved %llu, preempted %llu\n",
-	       (unsigned long long)count.captures, (unsigned long long)count.restores, (unsigned long long)count.trips,
+	printf("captures %llu, restores %llu, captures inside a step %llu, round trips %llu, in pieces %llu, hostile reads %llu, unreserved %llu, preempted %llu\n",
+	       (unsigned long long)count.captures, (unsigned long long)count.restores, (unsigned long long)count.inside,
+	       (unsigned long long)count.trips,
 	       (unsigned long long)count.pieces,
 	       (unsigned long long)count.hostile, (unsigned long long)count.unreserved,
 	       (unsigned long long)count.preempted);

@@ -176,6 +176,12 @@ static void pooled_drop(struct snap *snap)
 	free(s);
 }
 
+/* A slot has the raw rows of its last group alone. */
+static int pooled_foresee(struct cache *c, const struct span *sp, int item, int pos)
+{
+	return E_FULL;
+}
+
 static struct snap *pooled_capture(struct cache *c, int slot, int pos)
 {
 	struct pooled *p = pooled_of(c);
@@ -305,6 +311,7 @@ static const struct cache_ops pooled_ops = {
 	.settle = pooled_settle,
 	.reach = pooled_reach,
 	.rewind = pooled_rewind,
+	.foresee = pooled_foresee,
 	.capture = pooled_capture,
 	.snap_reach = pooled_snap_reach,
 	.restore = pooled_restore,

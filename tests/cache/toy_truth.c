@@ -137,6 +137,11 @@ static void recur(const struct world *w, const struct item *it, int n)
 
 				toy_update(s, ns, tail, h->conv_width - 1, h->conv_channels, y);
 				it[i].out[r][STATE] = state_hash(it[i].out[r][STATE], s, ns, tail, nt);
+				for (int k = 0; k < v->n_keep; k++)
+					if (v->keep[k].item == i && v->keep[k].row == r + 1) {
+						memcpy(v->keep[k].s + (size_t)layer * ns, s, ns * sizeof *s);
+						memcpy(v->keep[k].tail + (size_t)layer * nt, tail, nt * sizeof *tail);
+					}
 				if (r < sure) {
 					memcpy(far_s, s, ns * sizeof *s);
 					memcpy(far_tail, tail, nt * sizeof *tail);

@@ -426,6 +426,39 @@ static void test_chat(void)
 	rig_close(&g);
 }
 
+/* A prompt that passes places takes no steps for them as long as they are few and there is
+ * memory for their states, and each of them is then one to begin from. */
+static void test_one_step(struct toy_opts to, int n_mark, int want)
+{
+	static const int mark[] = { 9, 18, 27, 36 };
+	struct rig g = rig_open(to, 4, 64, 1 << 20);
+	int steps = 0;
+	struct life l;
+
+	life_init(&l, 60, 250, 17);
+	l.ask.mark = mark;
+	l.ask.n_mark = n_mark;
+	l.ask.max_tokens = 1;
+	submit(&l, &g);
+	for (; !l.done; steps++) {
+		CHECK(step(&g), "it sleeps");
+		life_read(&l, false);
+	}
+	CHECK(steps == want, "%d steps", steps);
+	for (int i = n_mark; to.snaps > 1 && i-- > 0; ) {
+		struct prefix_report r;
+		int32_t t[60];
+
+		memcpy(t, l.prompt, sizeof(t));
+		t[mark[i]] ^= 1;
+		r = run(&g, t, 60, 3, NULL, mark[i]);
+		CHECK(r.reason == PREFIX_HIT && r.resumed == mark[i], "parts at %d, resumed at %d", mark[i], r.resumed);
+	}
+	run(&g, l.prompt, 60, 3, NULL, to.snaps > 1 ? 59 : -1);        /* one before its end is always a place */
+	finish(&l, &g, false);
+	rig_close(&g);
+}
+
 static int64_t computed(struct rig *g)
 {
 	struct engine_stats s;
@@ -810,6 +843,8 @@ int main(int argc, char **argv)
 		store_life((first + i) * 7919);
 	test_many();
 	test_chat();
+	test_one_step(roomy, 3, 1);
+	test_one_step(roomy, 4, 2);
 	test_together();
 	test_apart();
 	test_leader_leaves();
@@ -825,8 +860,10 @@ int main(int argc, char **argv)
 	test_diverge(hard, 1 << 19, quick ? 37 : 3);
 	test_diverge(hard, 30000, quick ? 37 : 3);
 	hard.snaps = 1;
+	test_one_step(hard, 1, 2);
 	test_diverge(hard, 1 << 19, quick ? 37 : 3);
 	dense.attention_only = true;
+	test_one_step(dense, 3, 1);
 	test_diverge(dense, 64 << 20, quick ? 37 : 3);
 	return 0;
 }

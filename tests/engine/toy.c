@@ -127,6 +127,9 @@ static void forward(struct model *m, struct pass *p)
 
 			memcpy(&state, s, sizeof(state));
 			state = mix(tentative > 0 ? ahead : state, p->tok[row], pos);
+			for (int i = 0; i < sv->n_keep; i++)
+				if (sv->keep[i].item == item && sv->keep[i].row == pos - span->pos + 1)
+					memcpy(sv->keep[i].s, &state, sizeof(state));
 			if (tentative < 0)
 				memcpy(s, &state, sizeof(state));
 			else
@@ -174,7 +177,7 @@ struct model *toy_open(const struct toy_opts *o)
 	m->shape = (struct shape){ .layers = 2, .layers_attn = 1, .layers_rec = 1, .hidden = 1, .vocab = TOY_VOCAB,
 	                           .ctx_max = o->ctx_max, .heads_kv = 1, .dim = DIM, .state = shape };
 	m->opts = (struct model_opts){ .slots = o->slots, .ctx_max = o->ctx_max, .step_rows = o->step_rows,
-	                               .tape_rows = DRAFT_MAX };
+	                               .tape_rows = DRAFT_MAX, .snap_bytes = so.snap_bytes_max };
 	m->kv = paged_open(m->be, &po, NULL);
 	assert(m->kv);
 	paged_stats(m->kv, &ps);

@@ -123,15 +123,13 @@ static void forward(void *arg, const struct pass *p)
 		p->logits[(size_t)i * TOY_VOCAB + (rng_bits(SEED, ++w->tokens, 2) % 1000 < 1000 / w->answer_mean ? EOS : 1)] = 1;
 }
 
-/* What a prompt's first token would take alone.  Where prefixes are kept the last token
- * has a step of its own, after the state for who asks the same again. */
-static double solo(const struct world *w, int n)
+/* What a prompt's first token would take alone; states that are kept take no steps. */
+static double solo(int n)
 {
-	int last = n - (w->kept && n > 1);
-	double s = last < n ? BASE + DECODE_ROW : 0;
+	double s = 0;
 
-	for (int pos = 0, k; pos < last; pos += k) {
-		k = last - pos < 165 ? last - pos : 165;        /* rows of an idle step: twice the gap, with its margin */
+	for (int pos = 0, k; pos < n; pos += k) {
+		k = n - pos < 165 ? n - pos : 165;        /* rows of an idle step: twice the gap, with its margin */
 		s += BASE + k * (PROMPT_ROW + ROW_AHEAD * (pos + k / 2.0));
 	}
 	return s;
@@ -206,9 +204,9 @@ static void read_events(struct world *w)
 			if (!a->first) {
 				a->first = w->now;
 				put(&w->ttft[a->kind], (double)(w->now - a->born) / S);
-				put(&w->ratio[a->kind], (double)(w->now - a->born) / S / solo(w, a->n_prompt));
+				put(&w->ratio[a->kind], (double)(w->now - a->born) / S / solo(a->n_prompt));
 				if (w->bounded && a->kind == CHAT)
-					first_of_short(w, (double)(w->now - a->born) / S, solo(w, a->n_prompt));
+					first_of_short(w, (double)(w->now - a->born) / S, solo(a->n_prompt));
 			} else {
 				int64_t gap = w->now - a->last;
 
@@ -362,7 +360,7 @@ static void greedy(bool print, bool kept, int least, int most)
 	settle(&w);
 	if (print)
 		printf("| %d to %d%s | %d | %.2f to %.2f s | %.2f s | %.2f s | %.2f s | %.2f | %.2f | %.2f |\n", least, most,
-		       kept ? ", kept" : "", w.ttft[CHAT].n, solo(&w, least), solo(&w, most), at(&w.ttft[CHAT], 0.5),
+		       kept ? ", kept" : "", w.ttft[CHAT].n, solo(least), solo(most), at(&w.ttft[CHAT], 0.5),
 		       at(&w.ttft[CHAT], 0.99), at(&w.more, 1), at(&w.ratio[CHAT], 0.5), at(&w.ratio[CHAT], 0.99), at(&w.ratio[CHAT], 1));
 	CHECK(w.ttft[CHAT].n == N_SHORT, "%d of %d short ones were answered", w.ttft[CHAT].n, N_SHORT);
 	CHECK(least < 200 || at(&w.ratio[CHAT], 1) <= 2, "%.2f times as long as alone", at(&w.ratio[CHAT], 1));

@@ -91,6 +91,8 @@ void driver_step(struct driver *d, const struct item *item, int n_item)
 	p->row = first;
 	p->logit_row = all;
 	caches_begin(&d->m->caches, span, n_item);
+	for (int i = 0; i < d->n_seen; i++)
+		assert(caches_foresee(&d->m->caches, span, d->seen[i].item, d->seen[i].pos) == 0);
 	d->m->ops->forward(d->m, p);
 	d->be->ops->read(d->be, d->near, p->logits, (size_t)n * (size_t)d->vocab * sizeof(float));
 	for (int i = 0; i < n_item; i++) {
@@ -99,6 +101,9 @@ void driver_step(struct driver *d, const struct item *item, int n_item)
 			memcpy(item[i].logits, d->near + (size_t)first[i] * (size_t)d->vocab,
 			       (size_t)item[i].n * (size_t)d->vocab * sizeof(float));
 	}
+	for (int i = 0; i < d->n_seen; i++)
+		assert(caches_capture(&d->m->caches, span[d->seen[i].item].slot, d->seen[i].pos, &d->seen[i].snaps) == 0);
+	d->n_seen = 0;
 	caches_check(&d->m->caches);
 }
 

@@ -15,6 +15,9 @@ struct driver {
 	struct pass pass;
 	int rows_max, vocab;
 	float *near;            /* [rows_max][vocab] the last step's logits */
+	/* For the next step alone: states that it passes are captured; the caller's to drop. */
+	struct driver_seen { int item, pos; struct snaps snaps; } *seen;
+	int n_seen;
 };
 
 struct driver_opts {

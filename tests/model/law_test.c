@@ -4,7 +4,7 @@
  * Serving arithmetic, each instruction level of this machine.  One prefill on one
  * thread is the reference; then the same tokens in other chunks, beside other
  * sequences, resumed from a snapshot at every position, drafted and partly taken
- * back, on more threads.  Not one bit may differ.
+ * back, captured on the way through a step, on more threads.  Not one bit may differ.
  *
  *     law_test FOLDER...      model folders
  *     law_test --kv FOLDER... with keys and values in few bits, by several policies
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -184,6 +185,67 @@ static void drafted(struct run *r)
 	end(r);
 }
 
+struct bytes {
+	struct sink sink;
+	struct buf buf;
+};
+
+static int bytes_put(struct sink *to, const void *p, size_t n)
+{
+	buf_put(&((struct bytes *)to)->buf, p, n);
+	return 0;
+}
+
+/* What a sequence that stops at pos holds there, against what was captured on the way. */
+static void same_state(struct run *r, const struct driver_seen *seen, const int32_t *tok, const char *what)
+{
+	static const int back[] = {64};
+	struct bytes a = {.sink.put = bytes_put}, b = {.sink.put = bytes_put};
+	struct snaps stopped;
+
+	buf_init(&a.buf);
+	buf_init(&b.buf);
+	caches_close(&r->d.m->caches, OTHERS);
+	driver_feed(&r->d, OTHERS, 0, tok, seen->pos, back, 1, NULL);
+	assert(caches_capture(&r->d.m->caches, OTHERS, seen->pos, &stopped) == 0);
+	assert(!snaps_write(&stopped, &a.sink) && !snaps_write(&seen->snaps, &b.sink));
+	if (a.buf.n != b.buf.n || memcmp(a.buf.p, b.buf.p, a.buf.n)) {
+		printf("FAIL %s, %s, %s, %d threads: captured at %d, %s: not what is there when it stops\n", r->folder,
+		       r->kv ? r->kv->name : "plain", cpu_level_name(r->d.be->level), r->d.be->threads, seen->pos, what);
+		r->bad++;
+	}
+	snaps_drop(&stopped);
+	buf_fini(&a.buf);
+	buf_fini(&b.buf);
+}
+
+/* States captured inside a step: at its first rows, one after the other and at its last
+ * sure one; of two sequences, of which one begins in the middle and has drafts at the end. */
+static void inside(struct run *r)
+{
+	enum { BEGUN = 30, SEEN = 10 };
+	int n = r->n < STEP / 2 ? r->n : STEP / 2, last = n - TAPE;
+	struct driver_seen seen[SEEN] = {
+		{.item = 1, .pos = last - 1}, {.item = 0, .pos = 1}, {.item = 0, .pos = 2}, {.item = 0, .pos = n / 2},
+		{.item = 0, .pos = n / 2 + 1}, {.item = 0, .pos = n - 1}, {.item = 1, .pos = BEGUN + 1},
+		{.item = 1, .pos = BEGUN + 2}, {.item = 1, .pos = BEGUN + 5}, {.item = 0, .pos = 64},
+	};
+	struct item it[2] = {{0, 0, n, 0, r->tok, at(r, 0), n},
+	                     {1, BEGUN, n - BEGUN, TAPE, r->other[0] + BEGUN, NULL, n - BEGUN - 2}};
+
+	driver_feed(&r->d, 1, 0, r->other[0], BEGUN, NULL, 0, NULL);
+	begin(r);
+	r->d.seen = seen;
+	r->d.n_seen = SEEN;
+	driver_step(&r->d, it, 2);
+	same(r, 0, n, "captured inside");
+	for (int i = 0; i < SEEN; i++) {
+		same_state(r, &seen[i], seen[i].item ? r->other[0] : r->tok, seen[i].item ? "beside" : "inside a step");
+		snaps_drop(&seen[i].snaps);
+	}
+	end(r);
+}
+
 /* ---- one model ---- */
 
 static void open_or_exit(struct run *r, int threads, enum cpu_level level)
@@ -224,6 +286,8 @@ static void check_level(struct run *r, enum cpu_level level, int stride, int thr
 		end(r);
 		alongside(r);
 		drafted(r);
+		if (threads < 3)
+			inside(r);
 		if (threads < 3)
 			chunked(r, threads == 1 ? 0 : 3);
 		if (threads == 1)

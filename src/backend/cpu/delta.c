@@ -46,6 +46,36 @@ static float *state_of(const struct state_view *v, int slot, int layer)
 	return v->s + ((size_t)slot * (size_t)v->shape.layers + (size_t)layer) * state_floats(&v->shape);
 }
 
+/* The first copy of the item's state that is wanted after more than `row` of its rows;
+ * NULL: none. */
+static const struct state_keep *keep_after(const struct state_view *v, int item, int row)
+{
+	const struct state_keep *first = NULL;
+
+	for (int i = 0; i < v->n_keep; i++) {
+		const struct state_keep *k = &v->keep[i];
+
+		if (k->item == item && k->row > row && (!first || k->row < first->row))
+			first = k;
+	}
+	return first;
+}
+
+/* n channels of the tail as it is after `row` of the item's rows: to[i * to_ld], out of
+ * those rows' inputs x and of the tail before them. */
+static void tail_after(float *to, size_t to_ld, const float *x, const float *tail, const struct state_shape *s, int row, int n)
+{
+	size_t ld = (size_t)s->conv_channels;
+	int keep = s->conv_width - 1;
+
+	for (int i = 0; i < keep; i++) {
+		int at = row - keep + i;        /* token of the step; below 0 it is in the old tail */
+
+		memcpy(to + (size_t)i * to_ld, at < 0 ? tail + (size_t)(keep + at) * ld : x + (size_t)at * ld,
+		       (size_t)n * sizeof(float));
+	}
+}
+
 /* Convolution of channels [c0, c0 + n) over the item's rows, in place; moves the
  * tail over the sure rows and puts the tentative inputs on the tape. */
 static void convolve(const struct job *j, int item, int c0, int n)
@@ -57,12 +87,9 @@ static void convolve(const struct job *j, int item, int c0, int n)
 	float *x = j->qkv + (size_t)j->p->row[item] * ld + c0, *tail = tail_of(j->view, slot, j->layer) + c0;
 	float *next = cpu_my_scratch(j->c);     /* the new tail, while the old one is read */
 
-	for (int i = 0; i < keep; i++) {
-		int at = sure - keep + i;       /* token of the step; below 0 it is in the old tail */
-
-		memcpy(next + (size_t)i * (size_t)n,
-		       at < 0 ? tail + (size_t)(keep + at) * ld : x + (size_t)at * ld, bytes);
-	}
+	tail_after(next, (size_t)n, x, tail, s, sure, n);
+	for (const struct state_keep *k = keep_after(j->view, item, 0); k; k = keep_after(j->view, item, k->row))
+		tail_after(k->tail + (size_t)j->layer * state_tail_floats(&j->view->shape) + c0, ld, x, tail, s, k->row, n);
 	for (int i = 0; i < sp->n_draft; i++)
 		memcpy(tape_row(j->view, slot, i, j->layer) + c0, x + (size_t)(sure + i) * ld, bytes);
 	j->c->op->conv_silu(x, ld, sp->n, n, j->d->conv + (size_t)c0 * (size_t)s->conv_width, s->conv_width, tail,
@@ -121,6 +148,34 @@ static void prepare(void *ctx, int begin, int end)
 	}
 }
 
+/* The recurrence of one head over the item's rows, with a copy of S wherever one is wanted. */
+static void recur_rows(const struct job *j, int item, int h, const struct delta_rows *rows, float *spare)
+{
+	const struct state_shape *s = j->s;
+	size_t head = state_floats(s) / (size_t)s->heads_v, at = (size_t)h * head;
+	float *state = state_of(j->view, j->view->slot[item], j->layer) + at;
+	const struct state_keep *k;
+	struct delta_rows t = *rows;
+	int done = 0;
+
+	for (; (k = keep_after(j->view, item, done)); done = k->row) {
+		t.n = t.n_sure = k->row - done;
+		j->c->op->delta_head(state, s->dim_k, s->dim_v, &t, spare);
+		memcpy(k->s + (size_t)j->layer * state_floats(s) + at, state, head * sizeof *state);
+		t.k += (size_t)t.n * t.kq_ld;
+		t.q += (size_t)t.n * t.kq_ld;
+		t.v += (size_t)t.n * t.v_ld;
+		t.alpha += (size_t)t.n * t.gate_ld;
+		t.beta += (size_t)t.n * t.gate_ld;
+		t.out += (size_t)t.n * t.out_ld;
+		t.kq += t.n;
+	}
+	t.n = rows->n - done;
+	t.n_sure = rows->n_sure - done;
+	if (t.n)
+		j->c->op->delta_head(state, s->dim_k, s->dim_v, &t, spare);
+}
+
 /* Parts: item x value head. */
 static void recur(void *ctx, int part)
 {
@@ -153,8 +208,7 @@ static void recur(void *ctx, int part)
 		memcpy(rows + dim, from + (size_t)hk * dim, dim * sizeof *rows);
 		kq[i] = j->c->vec.dot(rows, rows + dim, s->dim_k);
 	}
-	j->c->op->delta_head(state_of(j->view, j->view->slot[item], j->layer) +
-	                     (size_t)h * (state_floats(s) / (size_t)s->heads_v), s->dim_k, s->dim_v, &t, spare);
+	recur_rows(j, item, h, &t, spare);
 	for (int i = 0; i < sp->n; i++) {
 		enum { AHEAD = 3, LINE = 16 };  /* rows; floats */
 
@@ -181,6 +235,8 @@ void cpu_delta(struct pass *p, float *out, const struct delta *d, float *qkv, co
 		assert(p->span[i].n_draft < p->span[i].n && p->span[i].n_draft <= view->tape_rows);
 		longest = p->span[i].n > longest ? p->span[i].n : longest;
 	}
+	for (int i = 0; i < view->n_keep; i++)
+		assert(view->keep[i].row > 0 && view->keep[i].row <= p->span[view->keep[i].item].n - p->span[view->keep[i].item].n_draft);
 	j.alpha = room_get(&c->work, 2 * gate * sizeof(float));
 	j.beta = j.alpha + gate;
 	j.spare_at = ((size_t)longest + 15) / 16 * 16;
