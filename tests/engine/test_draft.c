@@ -61,6 +61,21 @@ static struct rig rig_open(const struct rig_opts *o)
 	return g;
 }
 
+/* With one drafter alone, which guesses n_draft tokens ahead. */
+static struct rig rig_guided(struct guesser *g, int n_draft)
+{
+	struct rig_opts o = roomy;
+	struct rig rig;
+
+	o.n_draft = n_draft;
+	o.drafter[0] = &g->d;
+	o.n_drafter = 1;
+	rig = rig_open(&o);
+	g->truth = toy_logits;
+	g->m = rig.m;
+	return rig;
+}
+
 static void rig_close(struct rig *g)
 {
 	struct paged_stats kv;
@@ -368,18 +383,12 @@ static void test_lead(void)
 /* Off by the request, and less than the engine's number. */
 static void test_switch(void)
 {
-	struct rig_opts o = roomy;
 	struct guesser g;
 	struct life l;
 	struct rig rig;
 
 	guesser_init(&g, GUESS_RIGHT);
-	o.n_draft = 6;
-	o.drafter[0] = &g.d;
-	o.n_drafter = 1;
-	rig = rig_open(&o);
-	g.truth = toy_logits;
-	g.m = rig.m;
+	rig = rig_guided(&g, 6);
 	for (int n = -1; n <= 3; n++) {
 		life_init(&l, 20, 250, 3);
 		l.ask.no_cache = true;
@@ -400,17 +409,11 @@ static void test_switch(void)
 /* The position that --resume-at names is met, not jumped over. */
 static void test_resume(void)
 {
-	struct rig_opts o = roomy;
 	struct guesser g;
 	struct rig rig;
 
 	guesser_init(&g, GUESS_RIGHT);
-	o.n_draft = 7;
-	o.drafter[0] = &g.d;
-	o.n_drafter = 1;
-	rig = rig_open(&o);
-	g.truth = toy_logits;
-	g.m = rig.m;
+	rig = rig_guided(&g, 7);
 	for (int at = 22; at < 50; at++) {
 		struct answer want;
 		struct life l;
@@ -488,7 +491,6 @@ static void test_chain(void)
 static void test_distribution(enum guess how)
 {
 	enum { TOP = 5, ASKS = 12000 };
-	struct rig_opts o = roomy;
 	int32_t top[TOP], text[LIFE_MAX], first = -1;
 	int count[TOP] = {0}, n = 0, inside = 0, accepted = 0;
 	double p[TOP], total = 0, chi = 0;
@@ -498,12 +500,7 @@ static void test_distribution(enum guess how)
 	struct rig rig;
 
 	guesser_init(&g, how);
-	o.n_draft = 3;
-	o.drafter[0] = &g.d;
-	o.n_drafter = 1;
-	rig = rig_open(&o);
-	g.truth = toy_logits;
-	g.m = rig.m;
+	rig = rig_guided(&g, 3);
 	for (int i = 0; i < ASKS; i++) {
 		life_init(&l, 3, 250, 8);
 		l.ask.max_tokens = 4;

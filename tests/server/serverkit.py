@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 PATIENCE = 60           # seconds before a test gives up; never how long it takes
 
@@ -245,3 +246,28 @@ def request(method, path, body=None, headers=None):
     if body is not None:
         out += "Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
     return out.encode() + b"\r\n" + (body or b"")
+
+
+# ---- before the stub engine: the test's first two arguments are stub_server and a tokenizer.json ----
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+
+
+def stub(env=None, **opts):
+    return Server(sys.argv[1:3] + ["{port_file}"] + ["%s=%s" % kv for kv in opts.items()], env=env)
+
+
+def user(text, **more):
+    return dict({"messages": [{"role": "user", "content": text}]}, **more)
+
+
+class SharedStub(unittest.TestCase):
+    """Tests that need no options of their own share one server."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.s = stub()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.s.close()

@@ -7,29 +7,10 @@ import sys
 import tempfile
 import unittest
 
-from serverkit import PATIENCE, Conn, Server
-
-STUB, TOKENIZER = sys.argv[1:3]
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+from serverkit import CHAT, COMPLETIONS, PATIENCE, Conn, SharedStub, stub, user
 
 
-def start(**opts):
-    return Server([STUB, TOKENIZER, "{port_file}"] + ["%s=%s" % kv for kv in opts.items()])
-
-
-def user(text, **more):
-    return dict({"messages": [{"role": "user", "content": text}]}, **more)
-
-
-class Shared(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.s = start()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.s.close()
-
+class Shared(SharedStub):
     def tokens(self, text):
         return self.s.post(COMPLETIONS, {"prompt": text, "max_tokens": 1}).json()["usage"]["prompt_tokens"]
 
@@ -38,7 +19,7 @@ class Doors(unittest.TestCase):
     """How a client may come in."""
 
     def serve(self, **opts):
-        s = start(**opts)
+        s = stub(**opts)
         self.addCleanup(s.close)
         return s
 
@@ -85,7 +66,7 @@ class Doors(unittest.TestCase):
             dead = socket.socket(socket.AF_UNIX)    # as a server that was killed leaves it
             dead.bind(path)
             dead.close()
-            s = start(host="unix:" + path)
+            s = stub(host="unix:" + path)
             c = Conn.__new__(Conn)
             c.s, c.buf = socket.socket(socket.AF_UNIX), b""
             c.s.settimeout(PATIENCE)
@@ -94,7 +75,7 @@ class Doors(unittest.TestCase):
             self.assertEqual(c.reply().json()["choices"][0]["text"], "ab")
             c.close()
             with self.assertRaises(RuntimeError):   # a living one is not taken over
-                start(host="unix:" + path)
+                stub(host="unix:" + path)
             s.close()
             self.assertFalse(os.path.exists(path))
 
@@ -142,7 +123,7 @@ class Tools(unittest.TestCase):
 
     def test_forced(self):
         for says, named, rest in self.DIALECTS:
-            s = start(says=says)
+            s = stub(says=says)
             self.addCleanup(s.close)
             for choice, text in ((self.NAMED, named), ("required", rest)):
                 for think in (False, True):
@@ -159,7 +140,7 @@ class Tools(unittest.TestCase):
 
     def test_parallel(self):
         call = "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\n"
-        s = start(says="<function=")
+        s = stub(says="<function=")
         self.addCleanup(s.close)
         tokens = s.post(COMPLETIONS, {"prompt": call * 3, "max_tokens": 1}).json()["usage"]["prompt_tokens"]
         for parallel, n in ((True, 3), (None, 3), (False, 1)):
@@ -169,7 +150,7 @@ class Tools(unittest.TestCase):
         s.until("idle", requests_running=0)
 
     def test_malformed(self):
-        s = start(says="<function=")
+        s = stub(says="<function=")
         self.addCleanup(s.close)
         for text, content, calls, tokens in [
             ("<tool_call>what?</tool_call>", "<tool_call>what?</tool_call>", 0, None),
@@ -181,7 +162,7 @@ class Tools(unittest.TestCase):
                               c["malformed_tool_call"]), (content, calls, "length", True))
 
     def test_budget(self):
-        s = start()
+        s = stub()
         self.addCleanup(s.close)
         for field, budget in (({"thinking_budget": 3}, 3), ({"thinking_token_budget": 0}, 0),
                               ({"thinking": {"type": "enabled", "budget_tokens": 7}}, 7), ({"reasoning_effort": "low"}, 1024)):
@@ -233,7 +214,7 @@ class Prompts(Shared):
         body = {"messages": [{"role": "system", "content": "A"}, {"role": "developer", "content": "B"},
                              {"role": "user", "content": "C"}]}
         self.assertEqual(self.s.post("/apply-template", body).json()["prompt"], "ABC")
-        s = start(says="one system")
+        s = stub(says="one system")
         self.addCleanup(s.close)
         self.assertEqual(s.post("/apply-template", body).json()["prompt"], "A\n\nBC")
         self.assertEqual(s.post("/apply-template", user("C")).json()["prompt"], "C")
@@ -254,7 +235,7 @@ class Prompts(Shared):
 
 class Waiting(unittest.TestCase):
     def test_keep_alive(self):
-        s = start(keep_alive_ms=10)
+        s = stub(keep_alive_ms=10)
         self.addCleanup(s.close)
         for path in (CHAT, MESSAGES, RESPONSES):
             for say in ("queue", "prefill"):
@@ -273,7 +254,7 @@ class Waiting(unittest.TestCase):
         self.assertEqual("".join(p["choices"][0]["delta"].get("content", "") for p in parts), whole)
 
     def test_progress(self):
-        s = start()
+        s = stub()
         self.addCleanup(s.close)
         for ask in (False, True):
             got = [e.get("prompt_progress") for e in s.post(CHAT, user("hello", stream=True, max_tokens=2,
@@ -370,7 +351,7 @@ class Anthropic(Shared):
         self.assertEqual((m["content"][2]["name"], m["content"][2]["input"]), ("add", {"a": 5, "s": "x"}))
 
     def test_tool_choice(self):
-        s = start(says="<function=")
+        s = stub(says="<function=")
         self.addCleanup(s.close)
         rest = "<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>"
         body = dict(user(rest, max_tokens=60), tools=self.TOOLS,
@@ -437,7 +418,7 @@ class Anthropic(Shared):
         self.assertEqual(self.s.ask("GET", MESSAGES).json()["type"], "error")
         r = self.s.post(MESSAGES, user("say fail", stream=True))
         self.assertEqual(events(r)[-1][0], "error")
-        s = start(api_key="sesame")
+        s = stub(api_key="sesame")
         self.addCleanup(s.close)
         self.assertEqual(s.post(MESSAGES, user("x")).json()["error"]["type"], "authentication_error")
 
@@ -515,7 +496,7 @@ class Responses(Shared):
         self.assertEqual([i["status"] for i in r["output"]], ["completed", "completed", "incomplete"])
 
     def test_forced(self):
-        s = start(says="<function=")
+        s = stub(says="<function=")
         self.addCleanup(s.close)
         for choice in ({"type": "function", "name": "sub"}, "required"):
             rest = ("" if choice != "required" else "=sub>") + "<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>"
@@ -591,7 +572,7 @@ class Responses(Shared):
 
     def test_store_is_bounded(self):
         for size, some in ((0, False), (20000, True)):
-            s = start(response_bytes=size)
+            s = stub(response_bytes=size)
             self.addCleanup(s.close)
             ids = [s.post(RESPONSES, {"input": "n%d" % i, "max_output_tokens": 1}).json()["id"] for i in range(60)]
             kept = [s.ask("GET", RESPONSES + "/" + i).status == 200 for i in ids]

@@ -6,14 +6,14 @@ import subprocess
 import sys
 import unittest
 
-from serverkit import PATIENCE, Server
+from serverkit import PATIENCE, stub
 
-STUB, TOKENIZER, WEFT = sys.argv[1:4]
+WEFT = sys.argv[3]
 
 
 class Bench(unittest.TestCase):
     def serve(self, **opts):
-        s = Server([STUB, TOKENIZER, "{port_file}"] + ["%s=%s" % kv for kv in opts.items()])
+        s = stub(**opts)
         self.addCleanup(s.close)
         return s
 

@@ -3,23 +3,15 @@ Run as: test_life.py STUB_SERVER TOKENIZER.JSON"""
 import json
 import os
 import re
-import signal
 import sys
 import tempfile
-import threading
 import unittest
 
-from serverkit import PATIENCE, Gone, Server, request, sanitized
+from serverkit import CHAT, COMPLETIONS, PATIENCE, request, sanitized, stub
 
-STUB, TOKENIZER = sys.argv[1:3]
 QUICK = os.environ.get("WEFT_TEST_QUICK")
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 ENDLESS = 50000         # tokens: an answer no test waits for
 CANCELLED = 'requests_cancelled_total{cause="%s",stage="%s"}'
-
-
-def start(env=None, **opts):
-    return Server([STUB, TOKENIZER, "{port_file}"] + ["%s=%s" % kv for kv in opts.items()], env=env)
 
 
 def cancelled(s, cause):
@@ -31,7 +23,7 @@ def cancelled(s, cause):
 
 class Test(unittest.TestCase):
     def serve(self, **opts):
-        s = start(**opts)
+        s = stub(**opts)
         self.addCleanup(s.close)
         return s
 
@@ -133,7 +125,7 @@ class Deleting(Test):
                 f.write(text)
                 f.flush()
                 with self.assertRaises(RuntimeError) as e:
-                    start(api_key_file=f.name)
+                    stub(api_key_file=f.name)
                 self.assertIn(words, str(e.exception))
 
 
@@ -255,7 +247,7 @@ class Leaving(Test):
         print("memory after rounds of aborts: %s KB" % [r >> 10 for r in rounds])
         # The first fills what is recycled; a leak would add every round (an exchange and its
         # request are some 5 KB: 5 MB for a thousand).
-        if not sanitized(STUB):
+        if not sanitized(sys.argv[1]):
             self.assertLess(rounds[2] - rounds[1], 1 << 20)
         self.assertEqual(s.post(COMPLETIONS, {"prompt": "ab", "max_tokens": 1}).status, 200)
 
@@ -290,7 +282,7 @@ class Reading(Test):
         s.until("the engine finished for it", requests_total=2, requests_running=0, requests_waiting=0)
         grown = peak() - before
         print("30,000 tokens wait for a reader: the peak grew by %.2f MB" % (grown / 1e6))
-        if not sanitized(STUB):
+        if not sanitized(sys.argv[1]):
             self.assertLess(grown, 2.5e6)
         c.close()
 
@@ -415,7 +407,7 @@ class Health(Test):
 
 class Stopping(Test):
     def test_drain(self):
-        s = start(grace_ms=PATIENCE * 1000)
+        s = stub(grace_ms=PATIENCE * 1000)
         idle, half = s.connect(), s.connect()
         idle.request("GET", "/health")
         idle.reply()
@@ -443,7 +435,7 @@ class Stopping(Test):
         s.close()
 
     def test_idle_connections_do_not_hold_it(self):
-        s = start(grace_ms=3600 * 1000)
+        s = stub(grace_ms=3600 * 1000)
         idle, half = s.connect(), s.connect()
         idle.request("GET", "/health")
         idle.reply()

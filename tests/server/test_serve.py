@@ -4,7 +4,6 @@ Run as: test_serve.py WEFT MODEL"""
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys

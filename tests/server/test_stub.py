@@ -10,36 +10,14 @@ import threading
 import time
 import unittest
 
-from serverkit import PATIENCE, Gone, Server, request
+from serverkit import CHAT, COMPLETIONS, PATIENCE, Gone, SharedStub, request, stub, user
 
-STUB, TOKENIZER = sys.argv[1:3]
 QUICK = os.environ.get("WEFT_TEST_QUICK")
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 FUNCTION = [{"type": "function", "function": {"name": "f"}}]
 ENDLESS = 50000         # tokens: an answer no test waits for
 
 
-def start(**opts):
-    return Server([STUB, TOKENIZER, "{port_file}"] + ["%s=%s" % kv for kv in opts.items()])
-
-
-def user(text, **more):
-    return dict({"messages": [{"role": "user", "content": text}]}, **more)
-
-
-class Shared(unittest.TestCase):
-    """Tests that need no options of their own share one server."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.s = start()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.s.close()
-
-
-class Messages(Shared):
+class Messages(SharedStub):
     HEAD = "POST /v1/completions HTTP/1.1\r\nHost: h\r\n"
     # Each must be refused with this status and the connection closed, and what
     # follows (a request that would be answered) never be read as one.
@@ -210,7 +188,7 @@ class Messages(Shared):
                              ("mine", "error") if path.startswith("/v1/messages") else (None, None), path)
 
 
-class Bodies(Shared):
+class Bodies(SharedStub):
     BAD = [  # path, body, status, param, words of the message
         (CHAT, "", 400, None, "no body"),
         (CHAT, "{", 400, None, "JSON"),
@@ -504,7 +482,7 @@ class Bodies(Shared):
                 self.assertEqual(after[k], before[k], k)
 
 
-class Leaving(Shared):
+class Leaving(SharedStub):
     """A client that goes away, in every stage and manner, ends what ran for it."""
 
     LEFT = 'clients_left_total{stage="%s"}'
@@ -603,7 +581,7 @@ class Leaving(Shared):
 
 class Limits(unittest.TestCase):
     def serve(self, **opts):
-        s = start(**opts)
+        s = stub(**opts)
         self.addCleanup(s.close)
         return s
 
@@ -768,7 +746,7 @@ class Stopping(unittest.TestCase):
         return c
 
     def test_answers_go_on(self):
-        s = start(grace_ms=PATIENCE * 1000)
+        s = stub(grace_ms=PATIENCE * 1000)
         c = self.slow(s, 100)
         s.signal()
         self.assertIn(b'"finish_reason":"length"', c.until(b"[DONE]"))
@@ -779,7 +757,7 @@ class Stopping(unittest.TestCase):
         s.close()
 
     def test_grace_ends(self):
-        s = start(grace_ms=200)
+        s = stub(grace_ms=200)
         c = self.slow(s, ENDLESS)
         s.signal()
         c.rest()
@@ -788,7 +766,7 @@ class Stopping(unittest.TestCase):
         s.close()
 
     def test_second_signal(self):
-        s = start(grace_ms=3600 * 1000)
+        s = stub(grace_ms=3600 * 1000)
         c = self.slow(s, ENDLESS)
         s.signal(signal.SIGINT)
         for _ in range(10000):
