@@ -11,6 +11,7 @@ import argparse
 import http.client
 import json
 import random
+import sys
 import threading
 import time
 import urllib.parse
@@ -80,8 +81,15 @@ def main():
     still = sum(t.is_alive() for t in threads[1:])
     for t in threads:
         t.join()
+    refused = [s for s, _ in greedy if s != 200]
+    firsts = [t[0] for s, t in greedy if s == 200 and t]
+    if not firsts:
+        sys.exit(f"none of {len(greedy)} long prompts was answered ({len(refused)} refused, status "
+                 f"{', '.join(map(str, sorted(set(refused)))) or 200}): there was nobody to wait for. "
+                 "Fewer words (--long), fewer prompts (--count), or a server that takes more (--ctx-size, --queue-seconds)")
+    if stream[0][0] != 200 or len(stream[0][1]) < 2:
+        sys.exit(f"the answer that was to run meanwhile did not (status {stream[0][0]}, {len(stream[0][1])} pieces)")
     gaps = [y - x for x, y in zip(stream[0][1], stream[0][1][1:])]
-    firsts = [t[0] for s, t in greedy if s == 200]
     both = "short prompts (%d words), first piece: alone median %.3f s, 90%% %.3f s, most %.3f s; beside %d prompts of %d words " \
            "median %.3f s, 90%% %.3f s, most %.3f s"
     marks = (.5, .9, 1)
@@ -89,7 +97,7 @@ def main():
     print("times as long as the median alone: median %.2f, 90%% %.2f, most %.2f" %
           tuple(middle(beside, m) / middle(alone, .5) for m in marks))
     print(f"when the last short one was answered {still} of the long ones had not been; refused "
-          f"{sum(s != 200 for s, _ in greedy)}; their first piece: median {middle(firsts, .5):.1f} s, most {max(firsts):.1f} s")
+          f"{len(refused)}; their first piece: median {middle(firsts, .5):.1f} s, most {max(firsts):.1f} s")
     print(f"an answer of {len(gaps) + 1} pieces that ran meanwhile: longest gap {1e3 * max(gaps):.0f} ms, 99% "
           f"{1e3 * middle(gaps, .99):.0f} ms, median {1e3 * middle(gaps, .5):.0f} ms")
 
