@@ -9,25 +9,19 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-static uint64_t mix(uint64_t z)
+uint64_t rng_place(uint64_t seed, uint64_t position)
 {
-	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-	z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-	return z ^ z >> 31;
+	return rng_mix(rng_mix(seed + 0x9E3779B97F4A7C15u) ^ position * 0xD1342543DE82EF95u);
 }
 
 uint64_t rng_bits(uint64_t seed, uint64_t position, uint64_t stream)
 {
-	uint64_t h = mix(seed + 0x9E3779B97F4A7C15u);
-
-	h = mix(h ^ position * 0xD1342543DE82EF95u);
-	return mix(h + stream * 0xDA942042E4DD58B5u + 1);
+	return rng_bits_at(rng_place(seed, position), stream);
 }
 
 double rng_uniform(uint64_t seed, uint64_t position, uint64_t stream)
 {
-	/* +0.5 keeps 0 and 1 out: log(u) stays finite. */
-	return ((double)(rng_bits(seed, position, stream) >> 12) + 0.5) * 0x1p-52;
+	return rng_uniform_of(rng_bits(seed, position, stream));
 }
 
 uint64_t rng_os_seed(void)

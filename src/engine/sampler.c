@@ -211,41 +211,76 @@ static float largest(const float *x, int n, bool *fine)
 	return best;
 }
 
-/* exp(x) for x <= 0, in float, to a few units of the last place; plain arithmetic,
- * so that the compiler can do several at once. */
-static inline float exp_down(float x)
+/* Floats that are one operation each where registers are as wide, else some. */
+enum { WIDE = 8 };
+typedef float floats __attribute__((vector_size(WIDE * sizeof(float))));
+typedef int32_t ints __attribute__((vector_size(WIDE * sizeof(int32_t))));
+/* Half as many, so that doubles are no wider. */
+enum { HALF = WIDE / 2 };
+typedef float half_floats __attribute__((vector_size(HALF * sizeof(float))));
+typedef double doubles __attribute__((vector_size(HALF * sizeof(double))));
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* exp(x) for x <= 0, in float, to a few units of the last place; in place. */
+INLINE void exp_down(floats *x)
 {
 	const float magic = 0x1.8p23f;          /* adding it rounds to a whole number */
-	float n, r, y;
-	union { float f; int32_t i; } scale;
+	const float low = -87;                  /* below: 0 for every purpose here, and no subnormals */
+	const floats least = { low, low, low, low, low, low, low, low };
+	ints above = *x > least;
+	floats z = (floats)(((ints)*x & above) | ((ints)least & ~above));
+	floats n = z * 1.44269504f + magic - magic;
+	floats r = z - n * 0.693359375f + n * 2.12194440e-4f;   /* ln 2 in two parts, the first exact */
+	floats y = 1 + r * (1 + r * (1 / 2.0f + r * (1 / 6.0f + r * (1 / 24.0f + r * (1 / 120.0f + r * (1 / 720.0f))))));
 
-	x = x > -87 ? x : -87;                  /* below: 0 for every purpose here, and no subnormals */
-	n = x * 1.44269504f + magic - magic;
-	r = x - n * 0.693359375f + n * 2.12194440e-4f;  /* ln 2 in two parts, the first exact */
-	y = 1 + r * (1 + r * (1 / 2.0f + r * (1 / 6.0f + r * (1 / 24.0f + r * (1 / 120.0f + r * (1 / 720.0f))))));
-	scale.i = ((int32_t)n + 127) * (1 << 23);
-	return y * scale.f;
+	*x = y * (floats)((__builtin_convertvector(n, ints) + 127) * (1 << 23));
 }
 
-/* Sum of exp((x[i] - max) * scale), always in the same order. */
-static double sum_exp(const float *x, int n, float max, float scale)
+INLINE double sum_exp_of(const float *x, int n, float max, float scale)
 {
-	double lane[LANES] = {0}, sum = 0;
+	doubles lane[LANES / HALF] = {{0}};
+	double sum = 0;
 	int i = 0;
 
-	for (; i + LANES <= n; i += LANES) {
-		float w[LANES];
+	for (; i + LANES <= n; i += LANES)
+		for (int k = 0; k < LANES / WIDE; k++) {
+			half_floats h[2];
+			floats w;
 
-		for (int k = 0; k < LANES; k++)
-			w[k] = exp_down((x[i + k] - max) * scale);
-		for (int k = 0; k < LANES; k++)
-			lane[k] += (double)w[k];
+			memcpy(&w, x + i + k * WIDE, sizeof(w));
+			w = (w - max) * scale;
+			exp_down(&w);
+			memcpy(h, &w, sizeof(w));
+			lane[2 * k] += __builtin_convertvector(h[0], doubles);
+			lane[2 * k + 1] += __builtin_convertvector(h[1], doubles);
+		}
+	for (; i < n; i++) {
+		floats w = { (x[i] - max) * scale };
+
+		exp_down(&w);
+		sum += (double)w[0];
 	}
-	for (; i < n; i++)
-		sum += (double)exp_down((x[i] - max) * scale);
 	for (int k = 0; k < LANES; k++)
-		sum += lane[k];
+		sum += lane[k / HALF][k % HALF];
 	return sum;
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static double sum_exp_avx2(const float *x, int n, float max, float scale)
+{
+	return sum_exp_of(x, n, max, scale);
+}
+#endif
+
+/* Sum of exp((x[i] - max) * scale), always in the same order and to the same bits. */
+static double sum_exp(const float *x, int n, float max, float scale)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		return sum_exp_avx2(x, n, max, scale);
+#endif
+	return sum_exp_of(x, n, max, scale);
 }
 
 /* ---- candidates ---- */
@@ -355,6 +390,7 @@ static void enter(struct race *r, double score, int32_t id)
 static int32_t draw_all(const struct sampler *s, const float *x, float least, int64_t position)
 {
 	double over_t = 1 / (double)s->p.temperature, bound[64];
+	uint64_t place = rng_place(s->p.seed, (uint64_t)position);
 	struct race r = { -HUGE_VAL, -1 };
 
 	for (int d = 0; d < 64; d++)
@@ -366,7 +402,7 @@ static int32_t draw_all(const struct sampler *s, const float *x, float least, in
 			continue;
 		z = (double)x[i] * over_t;
 		behind = r.best - z;
-		u = rng_uniform(s->p.seed, (uint64_t)position, (uint64_t)i);
+		u = rng_uniform_of(rng_bits_at(place, (uint64_t)i));
 		if (behind > 0 && 1 - u >= bound[behind < 63 ? (int)behind : 63])
 			continue;
 		enter(&r, z - log(-log(u)), i);
