@@ -7,7 +7,11 @@
  * 128 two.  What bounds many rows are the float steps, four instructions per group,
  * output and 16 rows, and what the first cache holds: so codes of 32 outputs are
  * made in stretches of TILED_INPUTS and used for all rows at once, and the sums in
- * float wait in memory between two stretches, which changes no bit of them. */
+ * float wait in memory between two stretches, which changes no bit of them.
+ *
+ * What bounds few rows is reading the weights.  For groups of 64 codes of 4 or 8 bits
+ * two groups at a time become bytes, two groups before their turn, so that arithmetic
+ * and memory need not wait for one another (few_run). */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
@@ -44,6 +48,14 @@ static void configure(int inputs)
 	__asm__ volatile("" : : "m"(c));
 	_tile_loadconfig(&c);
 }
+
+/* The memory of a call, out of the thread's scratch. */
+struct room {
+	float *scale, *bias;                    /* [groups][PANEL_OUT] */
+	uint8_t *code;                          /* [2][a stretch of inputs / step][16][step] */
+	float *f;                               /* [tiles of rows][2][16][16] */
+	uint8_t *tiles;                         /* TILED_HERE rows */
+};
 
 /* ---- activations ---- */
 
@@ -203,15 +215,118 @@ static void tile_out(float *out, size_t ld, const float *f, int rows, int n_out)
 		_mm512_mask_storeu_ps(out + (size_t)r * ld, m, _mm512_castsi512_ps(t[r]));
 }
 
-/* ---- rows by outputs ---- */
+/* ---- few rows ---- */
 
-/* The memory of a call, out of the thread's scratch. */
-struct room {
-	float *scale, *bias;                    /* [groups][PANEL_OUT] */
-	uint8_t *code;                          /* [2][a stretch of inputs / step][16][step] */
-	float *f;                               /* [tiles of rows][2][16][16] */
-	uint8_t *tiles;                         /* TILED_HERE rows */
-};
+/* The 64 codes at p. */
+INLINE __m512i group_codes(const uint8_t *p, const int bits)
+{
+	__m512i v;
+
+	if (bits == 8)
+		return _mm512_loadu_si512(p);
+	v = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)p));
+	return _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi16(v, 4)), _mm512_set1_epi8(15));
+}
+
+/* Groups g and g + 1, of which n are, of n_out outputs to [2][16 outputs][64].  As many bytes of
+ * the 16 outputs that follow are fetched into the second cache, in rising order. */
+INLINE void few_codes(uint8_t *to, const struct weight *w, int o, int n_out, int g, int n, bool ahead, const int bits)
+{
+	const uint8_t *from = w->data + (size_t)o * w->row_bytes + (size_t)g * 8 * bits;
+	const uint8_t *next = w->data + (size_t)(o + T_OUT) * w->row_bytes + (size_t)(T_OUT * g) * 8 * bits;
+
+#pragma GCC unroll 4
+	for (int i = 0; i < n_out; i++, from += w->row_bytes, to += T_BYTES) {
+		_mm512_store_si512(to, group_codes(from, bits));
+		if (n == 2)
+			_mm512_store_si512(to + T_OUT * T_BYTES, group_codes(from + 8 * bits, bits));
+		for (int k = 0; k < 16 * bits && ahead; k += 64, next += 64)
+			_mm_prefetch(next, _MM_HINT_T1);
+	}
+}
+
+INLINE void few_sums(int32_t *sums, const struct tile *t, int g, const uint8_t *code)
+{
+	_tile_zero(0);
+	_tile_loadd(4, code, T_BYTES);
+	_tile_loadd(6, t->q + (size_t)g * T_BYTES * T_ROWS, 4 * T_ROWS);
+	_tile_dpbusd(0, 4, 6);
+	_tile_stored(0, sums, T_BYTES);
+}
+
+/* n_out <= 16 outputs from o on by a tile of rows.  Two groups are multiplied while the next
+ * two become bytes and the last two take their float steps.  Their buffers stay in the first
+ * cache: bytes of whole rows go to the second and come back, which takes longer than their
+ * tiles do. */
+INLINE void few_run(const struct tile *shared, const struct weight *weight, int o, int n_out, bool ahead, const int bits)
+{
+	const struct weight w = *weight;
+	const struct tile t = *shared;          /* in registers: the tile instructions may write any memory */
+	int32_t sums[4][T_SUMS] __attribute__((aligned(64)));
+	uint8_t code[4][T_OUT * T_BYTES] __attribute__((aligned(64)));
+	__m512 f[T_OUT];
+
+#pragma GCC unroll 16
+	for (int i = 0; i < T_OUT; i++)
+		f[i] = _mm512_setzero_ps();
+	few_codes(code[0], &w, o, n_out, 0, t.groups > 1 ? 2 : 1, ahead, bits);
+	for (int g = 0; g < t.groups + 2; g += 2) {
+		int now = g & 2, other = now ^ 2;
+
+		if (g < t.groups)
+			few_sums(sums[now], &t, g, code[now]);
+		if (g + 1 < t.groups)
+			few_sums(sums[now + 1], &t, g + 1, code[now + 1]);
+		if (g + 2 < t.groups)
+			few_codes(code[other], &w, o, n_out, g + 2, t.groups - g > 3 ? 2 : 1, ahead, bits);
+		if (g)
+			group_steps(f, &t, g - 2, sums[other], true);
+		if (g && g - 1 < t.groups)
+			group_steps(f, &t, g - 1, sums[other + 1], true);
+	}
+#pragma GCC unroll 16
+	for (int i = 0; i < T_OUT; i++)
+		_mm512_store_ps(t.f + i * T_ROWS, f[i]);
+}
+
+static void few_4(const struct tile *t, const struct weight *w, int o, int n_out, bool ahead)
+{
+	few_run(t, w, o, n_out, ahead, 4);
+}
+
+static void few_8(const struct tile *t, const struct weight *w, int o, int n_out, bool ahead)
+{
+	few_run(t, w, o, n_out, ahead, 8);
+}
+
+static bool few_takes(const struct weight *w)
+{
+	const struct coding *c = w->fmt->coding;
+
+	return w->group == T_BYTES && c->bias && (c->bits == 4 || c->bits == 8);
+}
+
+/* rows <= FEW_TILES * 16 rows, laid out. */
+static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *tiles, int rows,
+                    const struct room *m)
+{
+	struct tile t = { .groups = w->cols / w->group, .scale = m->scale, .bias = m->bias, .f = m->f };
+	size_t tile_bytes = acts_tile_bytes(w->cols, w->group);
+
+	for (int o = o0; o < o1; o += T_OUT) {
+		int n_out = o1 - o < T_OUT ? o1 - o : T_OUT;
+
+		coded_scales_avx512(m->scale, m->bias, PANEL_OUT, w, o, n_out);
+		for (int r = 0; r < rows; r += T_ROWS) {
+			t.beside = (const float *)(tiles + (size_t)(r / T_ROWS) * tile_bytes);
+			t.q = (const int8_t *)(t.beside + (size_t)t.groups * 3 * T_ROWS);
+			(w->fmt->coding->bits == 4 ? few_4 : few_8)(&t, w, o, n_out, r == 0);
+			tile_out(out + (size_t)r * ld + (o - o0), ld, t.f, rows - r < T_ROWS ? rows - r : T_ROWS, n_out);
+		}
+	}
+}
+
+/* ---- rows by outputs ---- */
 
 /* PANEL_OUT outputs from o on, n_out of them real, by n tiles of rows; to m->f. */
 static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *tiles, int n, const struct room *m)
@@ -263,6 +378,10 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 {
 	int n = (rows + T_ROWS - 1) / T_ROWS;
 
+	if (n <= FEW_TILES && few_takes(w)) {
+		mul_few(out, ld, w, o0, o1, tiles, rows, m);
+		return;
+	}
 	for (int o = o0; o < o1; o += PANEL_OUT) {
 		int n_out = o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT;
 
