@@ -1,14 +1,14 @@
 /* coded_avx2.c - products over coded weights with AVX2; the bits of coded.c.  Compiled
  * twice: with AVX-VNNI vpdpbusd sums four products at once, without it vpmaddubsw two.
  *
- * Without, pairs of products are summed in 16 bits, which codes of up to 6 bits (63 x 127
- * x 2 = 16002) and of E2M1 (24) never fill.  Codes of 8 bits are taken as signed
- * by subtracting 128, multiplied as |w| by x with w's sign (128 x 127 x 2 = 32512
- * just fits), and 128 times the sum of x is added back.
+ * Without, pairs of products are summed in 16 bits: eight pairs of codes of up to 4 bits
+ * (15 x 127 x 16 = 30480), four of 5 bits (31 x 127 x 8 = 31496) and of E2M1 (24), two
+ * of 6 (63 x 127 x 4 = 32004).  Codes of 8 bits are taken as signed by subtracting 128,
+ * multiplied as |w| by x with w's sign (128 x 127 x 2 = 32512 just fits), and 128
+ * times the sum of x is added back.
  *
- * Few rows (direct): an output's codes are unpacked in registers, 32 at a time.
- * Many rows (panel): codes of 16 outputs are unpacked once into quads of inputs,
- * [cols / 4][16][4], and a tile of 4 rows runs over them. */
+ * Codes of 16 outputs are unpacked, PANEL_INPUTS inputs at a time, into quads of
+ * inputs, [inputs / 4][16][4], and tiles of 1 to TILE_ROWS rows run over them. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM };
+enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM };       /* STREAM: any other width */
 
 #if defined(__AVXVNNI__)
 #define LEVEL(name) name##_avxvnni
@@ -59,64 +59,45 @@ static struct codes codes_make(const struct coding *c)
 }
 
 /* Codes k .. k + 31 of a row of cols (16 at the end of some), zeros behind; of
- * BYTES all of it less BYTES_LESS. */
+ * BYTES all of it less BYTES_LESS.  Those of 4 bits: panel_nibbles(). */
 INLINE __m256i codes_at(const struct codes *s, const uint8_t *row, int k, int cols, const enum how how)
 {
 	const uint8_t *p = row + (size_t)k / 8 * (size_t)s->bits;
+	size_t left = (size_t)(cols - k) * (size_t)s->bits / 8, lane = 2 * (size_t)s->bits;
 	uint8_t last[48];
-	__m256i v;
+	__m256i v, a, b;
 
+	if (left < lane + 16) {         /* the loads would pass the row's end */
+		memset(last, 0, sizeof last);
+		memcpy(last, p, left < 2 * lane ? left : 2 * lane);
+		p = last;
+	}
 	if (how == BYTES) {
-		if (cols - k < 32) {
-			memset(last, 0, 32);
-			memcpy(last, p, (size_t)(cols - k));
-			p = last;
-		}
 		v = _mm256_loadu_si256((const void *)p);
 		return BYTES_LESS ? _mm256_xor_si256(v, _mm256_set1_epi8(-128)) : v;
 	}
-	if (how == STREAM) {
-		size_t left = (size_t)(cols - k) * (size_t)s->bits / 8, lane = 2 * (size_t)s->bits;
-		__m256i a, b;
-
-		if (left < lane + 16) {         /* the loads would pass the row's end */
-			memset(last, 0, sizeof last);
-			memcpy(last, p, left < 2 * lane ? left : 2 * lane);
-			p = last;
-		}
-		v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)p)),
-		                            _mm_loadu_si128((const void *)(p + lane)), 1);
-		a = _mm256_mullo_epi16(_mm256_shuffle_epi8(v, s->low), s->lift);
-		b = _mm256_mullo_epi16(_mm256_shuffle_epi8(v, s->high), s->lift);
-		return _mm256_packus_epi16(_mm256_mulhi_epu16(a, s->drop), _mm256_mulhi_epu16(b, s->drop));
-	}
-	v = _mm256_cvtepu8_epi16(cols - k < 32 ? _mm_loadl_epi64((const void *)p) : _mm_loadu_si128((const void *)p));
-	v = _mm256_and_si256(_mm256_or_si256(v, _mm256_slli_epi16(v, 4)), _mm256_set1_epi8(15));
-	return how == NIBBLES_LUT ? _mm256_shuffle_epi8(s->lut, v) : v;
+	v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)p)),
+	                            _mm_loadu_si128((const void *)(p + lane)), 1);
+	a = _mm256_mullo_epi16(_mm256_shuffle_epi8(v, s->low), s->lift);
+	b = _mm256_mullo_epi16(_mm256_shuffle_epi8(v, s->high), s->lift);
+	return _mm256_packus_epi16(_mm256_mulhi_epu16(a, s->drop), _mm256_mulhi_epu16(b, s->drop));
 }
 
-/* Pairs of products in 16 bits. */
-INLINE __m256i pairs(__m256i w, __m256i x, const enum how how)
-{
-	if (how == BYTES)
-		return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-	return _mm256_maddubs_epi16(w, x);
-}
-
+/* acc plus pairs of products in 16 bits. */
 INLINE __m256i widen(__m256i acc, __m256i p)
 {
 	return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
 }
 
-/* acc plus four products in every 32 bits. */
-INLINE __m256i dots(__m256i acc, __m256i w, __m256i x, const enum how how)
+/* acc plus four products in every 32 bits; without vpdpbusd w is signed. */
+INLINE __m256i dots(__m256i acc, __m256i w, __m256i x)
 {
 #if defined(__AVXVNNI__)
 	/* gcc 12 spills tiles of the intrinsic. */
 	__asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
 	return acc;
 #else
-	return widen(acc, pairs(w, x, how));
+	return widen(acc, _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)));
 #endif
 }
 
@@ -220,16 +201,18 @@ static void scales_make(float *to, const struct weight *w, bool bias, int o, int
 struct product {
 	const struct weight *w;
 	const struct acts *x;
-	struct codes codes;
+	const int8_t *q;                /* of the rows of a block, in the order of codes */
+	float *acc;                     /* [rows of the block][16] */
 	const float *scale, *bias;      /* [groups][16]; bias NULL: none */
-	int groups, zero;
+	int groups, zero, r0;           /* r0: the block's first row */
 };
 
-/* acc is 16 outputs of row r. */
-INLINE void group_step(__m256 acc[2], const struct product *d, int r, int g, __m256i low, __m256i high)
+/* 16 outputs of row r of the block. */
+INLINE void group_step(const struct product *d, int r, int g, __m256i low, __m256i high)
 {
-	size_t at = (size_t)r * (size_t)d->groups + (size_t)g;
-	__m256 xs = _mm256_set1_ps(d->x->scale[at]);
+	size_t at = (size_t)(d->r0 + r) * (size_t)d->groups + (size_t)g;
+	float *to = d->acc + 16 * r;
+	__m256 xs = _mm256_set1_ps(d->x->scale[at]), a = _mm256_load_ps(to), b = _mm256_load_ps(to + 8);
 
 	if (d->zero) {
 		__m256i z = _mm256_set1_epi32(d->zero * d->x->sum[at]);
@@ -237,230 +220,215 @@ INLINE void group_step(__m256 acc[2], const struct product *d, int r, int g, __m
 		low = _mm256_sub_epi32(low, z);
 		high = _mm256_sub_epi32(high, z);
 	}
-	acc[0] = _mm256_fmadd_ps(_mm256_loadu_ps(d->scale + 16 * g), _mm256_mul_ps(_mm256_cvtepi32_ps(low), xs),
-	                         acc[0]);
-	acc[1] = _mm256_fmadd_ps(_mm256_loadu_ps(d->scale + 16 * g + 8),
-	                         _mm256_mul_ps(_mm256_cvtepi32_ps(high), xs), acc[1]);
-	if (!d->bias)
-		return;
-	xs = _mm256_set1_ps(d->x->scaled_sum[at]);
-	acc[0] = _mm256_fmadd_ps(_mm256_loadu_ps(d->bias + 16 * g), xs, acc[0]);
-	acc[1] = _mm256_fmadd_ps(_mm256_loadu_ps(d->bias + 16 * g + 8), xs, acc[1]);
+	a = _mm256_fmadd_ps(_mm256_load_ps(d->scale + 16 * g), _mm256_mul_ps(_mm256_cvtepi32_ps(low), xs), a);
+	b = _mm256_fmadd_ps(_mm256_load_ps(d->scale + 16 * g + 8), _mm256_mul_ps(_mm256_cvtepi32_ps(high), xs), b);
+	if (d->bias) {
+		xs = _mm256_set1_ps(d->x->scaled_sum[at]);
+		a = _mm256_fmadd_ps(_mm256_load_ps(d->bias + 16 * g), xs, a);
+		b = _mm256_fmadd_ps(_mm256_load_ps(d->bias + 16 * g + 8), xs, b);
+	}
+	_mm256_store_ps(to, a);
+	_mm256_store_ps(to + 8, b);
 }
 
-static void store16(float *out, const __m256 acc[2], int n)
-{
-	float t[16];
+/* ---- panels of codes ---- */
 
-	_mm256_storeu_ps(t, acc[0]);
-	_mm256_storeu_ps(t + 8, acc[1]);
-	memcpy(out, t, (size_t)n * sizeof *out);
+/* Four rows of 16 bytes in each half to four columns of their 32 bits. */
+INLINE void transpose4(__m256i t[4])
+{
+	__m256i a = _mm256_unpacklo_epi32(t[0], t[1]), b = _mm256_unpackhi_epi32(t[0], t[1]);
+	__m256i c = _mm256_unpacklo_epi32(t[2], t[3]), d = _mm256_unpackhi_epi32(t[2], t[3]);
+
+	t[0] = _mm256_unpacklo_epi64(a, c);
+	t[1] = _mm256_unpackhi_epi64(a, c);
+	t[2] = _mm256_unpacklo_epi64(b, d);
+	t[3] = _mm256_unpackhi_epi64(b, d);
 }
 
-/* ---- few rows ---- */
-
-/* Up to 32 activations, zeros behind. */
-INLINE __m256i acts_at(const int8_t *q, int k, int cols)
+/* Codes of 4 bits k .. k + 31, or + 15 at the end of a row. */
+INLINE __m128i nibbles_at(const uint8_t *row, int k, int cols)
 {
-	if (cols - k >= 32)
-		return _mm256_loadu_si256((const void *)(q + k));
-	return _mm256_inserti128_si256(_mm256_setzero_si256(), _mm_loadu_si128((const void *)(q + k)), 0);
+	const void *p = row + k / 2;
+
+	return cols - k < 32 ? _mm_loadl_epi64(p) : _mm_loadu_si128(p);
 }
 
-/* 16 outputs of R rows.  PER: groups in 32 inputs, 1 or 2; with 1 a group may be
- * several times 32.  Integer sums of 4 outputs at a time, then the float steps. */
-INLINE void direct_block(float *out, size_t ld, const struct product *d, const uint8_t *const row[16], int n_out,
-                         int r0, __m256i *sums, const enum how how, const int R, const int PER)
+/* Eight codes of an output are split where they lie, into those of even and those of
+ * odd inputs: NIBBLES' order of inputs, which arrange() gives to activations too. */
+INLINE void panel_nibbles(uint8_t *panel, const struct codes *s, const uint8_t *const row[8], int k, int cols,
+                          int n_quads, const enum how how)
 {
-	int cols = d->w->cols, run = PER == 1 ? d->w->group : 32;
+	__m256i t[4];
 
-	for (int four = 0; four < 4; four++) {
-		__m256i *to = sums + four;
-
-		for (int k = 0; k < cols; k += run, to += 4 * R) {
-			__m256i v[2][4];
-
-#pragma GCC unroll 2
-			for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-				for (int o = 0; o < 4; o++)
-					v[r][o] = _mm256_setzero_si256();
-			for (int i = k; i < k + run && i < cols; i += 32) {
-				__m256i x[2];
-
-#pragma GCC unroll 2
-				for (int r = 0; r < R; r++)
-					x[r] = acts_at(d->x->q + (size_t)(r0 + r) * (size_t)cols, i, cols);
+	for (int i = 0; i < 4; i++)
+		t[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(nibbles_at(row[i], k, cols)),
+		                               nibbles_at(row[i + 4], k, cols), 1);
+	transpose4(t);
 #pragma GCC unroll 4
-				for (int o = 0; o < 4; o++) {
-					__m256i w = codes_at(&d->codes, row[4 * four + o], i, cols, how);
+	for (int i = 0; i < 4; i++) {
+		__m256i even = _mm256_and_si256(t[i], _mm256_set1_epi8(15));
+		__m256i odd = _mm256_and_si256(_mm256_srli_epi16(t[i], 4), _mm256_set1_epi8(15));
 
-					/* the same stretch of the outputs 16 further on */
-					_mm_prefetch(row[4 * four + o] + 16 * d->w->row_bytes +
-					                 (size_t)i / 8 * (size_t)d->codes.bits,
-					             _MM_HINT_T1);
-#pragma GCC unroll 2
-					for (int r = 0; r < R; r++)
-						v[r][o] = dots(v[r][o], w, x[r], how);
-				}
-			}
-#pragma GCC unroll 2
-			for (int r = 0; r < R; r++)
-				to[4 * r] = _mm256_hadd_epi32(_mm256_hadd_epi32(v[r][0], v[r][1]),
-				                              _mm256_hadd_epi32(v[r][2], v[r][3]));
+		if (2 * i >= n_quads)
+			break;
+		if (how == NIBBLES_LUT) {
+			even = _mm256_shuffle_epi8(s->lut, even);
+			odd = _mm256_shuffle_epi8(s->lut, odd);
 		}
-	}
-	for (int r = 0; r < R; r++) {
-		const __m256i *s = sums + 4 * r;
-		__m256 acc[2] = { _mm256_setzero_ps(), _mm256_setzero_ps() };
-
-		for (int g = 0; g < d->groups; g += PER, s += 4 * R) {
-			__m256i a = _mm256_permute2x128_si256(s[0], s[1], 0x20);
-			__m256i b = _mm256_permute2x128_si256(s[0], s[1], 0x31);
-			__m256i e = _mm256_permute2x128_si256(s[2], s[3], 0x20);
-			__m256i f = _mm256_permute2x128_si256(s[2], s[3], 0x31);
-
-			if (PER == 1) {
-				group_step(acc, d, r0 + r, g, _mm256_add_epi32(a, b), _mm256_add_epi32(e, f));
-				continue;
-			}
-			group_step(acc, d, r0 + r, g, a, e);
-			if (g + 1 < d->groups)
-				group_step(acc, d, r0 + r, g + 1, b, f);
-		}
-		store16(out + (size_t)r * ld, acc, n_out);
+		_mm256_store_si256((void *)(panel + 128 * i), even);
+		_mm256_store_si256((void *)(panel + 128 * i + 64), odd);
 	}
 }
 
-typedef void direct_fn(float *, size_t, const struct product *, const uint8_t *const *, int, int, __m256i *);
-
-#define DIRECT(how, R, per) \
-	static void direct_##how##_##R##_##per(float *out, size_t ld, const struct product *d, \
-	                                       const uint8_t *const *row, int n_out, int r0, __m256i *sums) \
-	{ \
-		direct_block(out, ld, d, row, n_out, r0, sums, how, R, per); \
-	}
-#define DIRECTS(how) DIRECT(how, 1, 1) DIRECT(how, 2, 1) DIRECT(how, 1, 2) DIRECT(how, 2, 2)
-DIRECTS(NIBBLES)
-DIRECTS(NIBBLES_LUT)
-DIRECTS(BYTES)
-DIRECTS(STREAM)
-#define PICK(how) { { direct_##how##_1_1, direct_##how##_2_1 }, { direct_##how##_1_2, direct_##how##_2_2 } }
-static direct_fn *const directs[4][2][2] = {    /* [how][groups in 32 inputs][rows] */
-	[NIBBLES] = PICK(NIBBLES), [NIBBLES_LUT] = PICK(NIBBLES_LUT), [BYTES] = PICK(BYTES), [STREAM] = PICK(STREAM),
-};
-
-/* ---- many rows ---- */
-
-enum { TILE_MOST = 6 };
-
-INLINE void panel_fill(uint8_t *panel, const struct codes *s, const uint8_t *const row[16], int cols,
+/* Inputs [k0, k1) of 16 outputs to [(k1 - k0) / 4][16][4]. */
+INLINE void panel_fill(uint8_t *panel, const struct codes *s, const uint8_t *const row[16], int k0, int k1, int cols,
                        const enum how how)
 {
-	for (int k = 0; k < cols; k += 32) {
-		int quads = cols - k < 32 ? (cols - k) / 4 : 8;
+	size_t ahead = (size_t)(row[15] - row[0]) / 15 * 16;
 
+	for (int k = k0; k < k1; k += 32, panel += 512) {
+		int n_quads = k1 - k < 32 ? (k1 - k) / 4 : 8;
+
+		/* A line of each row in its turn, of the 16 outputs further on. */
+		for (int i = 0; i < s->bits; i++)
+			_mm_prefetch(row[(k / 32 * s->bits + i) % 16] + ahead + (size_t)k / 8 * (size_t)s->bits,
+			             _MM_HINT_T1);
 		for (int h = 0; h < 16; h += 8) {
 			__m256i t[8];
 
+			if (how == NIBBLES || how == NIBBLES_LUT) {
+				panel_nibbles(panel + 4 * h, s, row + h, k, cols, n_quads, how);
+				continue;
+			}
 			for (int i = 0; i < 8; i++)
 				t[i] = codes_at(s, row[h + i], k, cols, how);
 			transpose8(t);
-			for (int i = 0; i < quads; i++)
-				_mm256_storeu_si256((void *)(panel + (size_t)(k / 4 + i) * 64 + 4 * h), t[i]);
+			for (int i = 0; i < n_quads; i++)
+				_mm256_store_si256((void *)(panel + 64 * i + 4 * h), t[i]);
 		}
 	}
 }
 
-/* WIDE quads of a row's inputs by 16 outputs.  Without vpdpbusd, their pairs of
- * products are first added in 16 bits, which WIDE must not fill. */
-INLINE void quads(__m256i v[2], const uint8_t *panel, const int8_t *q, const enum how how, const int WIDE)
+/* n activations in the order that panel_nibbles() gives to codes: of each eight 0 2 4 6 1 3 5 7. */
+static void arrange(int8_t *to, const int8_t *q, size_t n)
 {
-	__m256i a = _mm256_setzero_si256(), b = a;
+	const __m128i order = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
 
-#pragma GCC unroll 4
-	for (int i = 0; i < WIDE; i++) {
-		__m256i x, low = _mm256_loadu_si256((const void *)(panel + 64 * i));
-		__m256i high = _mm256_loadu_si256((const void *)(panel + 64 * i + 32));
-		int32_t four;
+	for (size_t i = 0; i < n; i += 16)
+		_mm_store_si128((void *)(to + i), _mm_shuffle_epi8(_mm_loadu_si128((const void *)(q + i)), order));
+}
 
-		memcpy(&four, q + 4 * i, 4);
-		x = _mm256_set1_epi32(four);
-		if (WIDE == 1) {
-			v[0] = dots(v[0], low, x, how);
-			v[1] = dots(v[1], high, x, how);
-			return;
+/* ---- tiles ---- */
+
+/* R rows by 16 outputs of a group, WIDE quads of inputs at a time.  Without vpdpbusd, their
+ * pairs of products are first added in 16 bits, which WIDE must not fill. */
+INLINE void tile_group(__m256i v[][2], const uint8_t *panel, const int8_t *q, size_t cols, int group,
+                       const int WIDE, const int R)
+{
+#pragma GCC unroll 6
+	for (int r = 0; r < R; r++)
+		v[r][0] = v[r][1] = _mm256_setzero_si256();
+	for (int k = 0; k < group; k += 4 * WIDE, panel += 64 * WIDE, q += 4 * WIDE) {
+		__m256i sum[TILE_ROWS][2];
+
+#pragma GCC unroll 8
+		for (int i = 0; i < WIDE; i++) {
+			__m256i low = _mm256_load_si256((const void *)(panel + 64 * i));
+			__m256i high = _mm256_load_si256((const void *)(panel + 64 * i + 32));
+
+#pragma GCC unroll 6
+			for (int r = 0; r < R; r++) {
+				int32_t four;
+				__m256i x, low_sum, high_sum;
+
+				memcpy(&four, q + (size_t)r * cols + 4 * i, 4);
+				x = _mm256_set1_epi32(four);
+				if (WIDE == 1) {
+					v[r][0] = dots(v[r][0], low, x);
+					v[r][1] = dots(v[r][1], high, x);
+					continue;
+				}
+				low_sum = _mm256_maddubs_epi16(low, x);
+				high_sum = _mm256_maddubs_epi16(high, x);
+				sum[r][0] = i ? _mm256_add_epi16(sum[r][0], low_sum) : low_sum;
+				sum[r][1] = i ? _mm256_add_epi16(sum[r][1], high_sum) : high_sum;
+				/* In this order: gcc 12 makes trees of the sums and spills them. */
+				__asm__("" : "+x"(sum[r][0]), "+x"(sum[r][1]));
+			}
 		}
-		a = _mm256_add_epi16(a, pairs(low, x, how));
-		b = _mm256_add_epi16(b, pairs(high, x, how));
+#pragma GCC unroll 6
+		for (int r = 0; r < R && WIDE > 1; r++) {
+			v[r][0] = widen(v[r][0], sum[r][0]);
+			v[r][1] = widen(v[r][1], sum[r][1]);
+		}
 	}
-	v[0] = widen(v[0], a);
-	v[1] = widen(v[1], b);
 }
 
-/* R rows from row r0 by 16 outputs. */
-INLINE void tile_run(float *out, size_t ld, const struct product *d, const uint8_t *panel, int n_out, int r0,
-                     const enum how how, const int WIDE, const int R)
+/* R rows from row r of the block by the panel, which begins at group g0 and ends at g1. */
+INLINE void tile_run(const struct product *d, const uint8_t *panel, int r, int g0, int g1, const int WIDE,
+                     const int R)
 {
-	size_t cols = (size_t)d->w->cols;
-	const int8_t *q = d->x->q + (size_t)r0 * cols;
-	__m256 acc[TILE_MOST][2];
+	size_t cols = (size_t)d->w->cols, group = (size_t)d->w->group;
+	const int8_t *q = d->q + (size_t)r * cols + (size_t)g0 * group;
 
-	for (int r = 0; r < R; r++)
-		acc[r][0] = acc[r][1] = _mm256_setzero_ps();
-	for (int g = 0; g < d->groups; g++) {
-		__m256i v[TILE_MOST][2];
+	for (int g = g0; g < g1; g++, panel += 16 * group, q += group) {
+		__m256i v[TILE_ROWS][2];
 
+		tile_group(v, panel, q, cols, (int)group, WIDE, R);
 #pragma GCC unroll 6
-		for (int r = 0; r < R; r++)
-			v[r][0] = v[r][1] = _mm256_setzero_si256();
-		for (int k = 0; k < d->w->group; k += 4 * WIDE, panel += 64 * WIDE, q += 4 * WIDE)
-#pragma GCC unroll 6
-			for (int r = 0; r < R; r++)
-				quads(v[r], panel, q + (size_t)r * cols, how, WIDE);
-		for (int r = 0; r < R; r++)
-			group_step(acc[r], d, r0 + r, g, v[r][0], v[r][1]);
+		for (int i = 0; i < R; i++)
+			group_step(d, r + i, g, v[i][0], v[i][1]);
 	}
-	for (int r = 0; r < R; r++)
-		store16(out + (size_t)r * ld, acc[r], n_out);
 }
 
-typedef void tile_fn(float *, size_t, const struct product *, const uint8_t *, int, int);
+typedef void panel_fn(uint8_t *, const struct codes *, const uint8_t *const *, int, int, int);
+typedef void tile_fn(const struct product *, const uint8_t *, int, int, int);
 
-#define TILE(how, wide, R) \
-	static void tile_##how##_##R(float *out, size_t ld, const struct product *d, const uint8_t *panel, \
-	                             int n_out, int r0) \
+#define PANEL(how) \
+	static void panel_##how(uint8_t *panel, const struct codes *s, const uint8_t *const *row, int k0, int k1, \
+	                        int cols) \
 	{ \
-		tile_run(out, ld, d, panel, n_out, r0, how, wide, R); \
+		panel_fill(panel, s, row, k0, k1, cols, how); \
 	}
-#define TILES(how, wide) TILE(how, wide, 1) TILE(how, wide, 2) TILE(how, wide, 3) TILE(how, wide, 4) \
-	TILE(how, wide, 5) TILE(how, wide, 6) \
-	static void panel_##how(uint8_t *panel, const struct codes *s, const uint8_t *const *row, int cols) \
-	{ \
-		panel_fill(panel, s, row, cols, how); \
-	}
-#if defined(__AVXVNNI__)
-TILES(NIBBLES, 1)
-TILES(NIBBLES_LUT, 1)
-TILES(STREAM, 1)
-#else
-TILES(NIBBLES, 4)
-TILES(NIBBLES_LUT, 4)
-TILES(STREAM, 2)
-#endif
-TILES(BYTES, 1)
-#define PICK_TILE(how) { tile_##how##_1, tile_##how##_2, tile_##how##_3, tile_##how##_4, tile_##how##_5, tile_##how##_6 }
-static tile_fn *const tiles[4][TILE_MOST] = {
-	[NIBBLES] = PICK_TILE(NIBBLES), [NIBBLES_LUT] = PICK_TILE(NIBBLES_LUT), [BYTES] = PICK_TILE(BYTES),
-	[STREAM] = PICK_TILE(STREAM),
-};
-static void (*const panels[4])(uint8_t *, const struct codes *, const uint8_t *const *, int) = {
+PANEL(NIBBLES)
+PANEL(NIBBLES_LUT)
+PANEL(BYTES)
+PANEL(STREAM)
+static panel_fn *const panels[4] = {
 	[NIBBLES] = panel_NIBBLES, [NIBBLES_LUT] = panel_NIBBLES_LUT, [BYTES] = panel_BYTES, [STREAM] = panel_STREAM,
 };
 
+#define TILE(wide, R) \
+	static void tile_##wide##_##R(const struct product *d, const uint8_t *panel, int r, int g0, int g1) \
+	{ \
+		tile_run(d, panel, r, g0, g1, wide, R); \
+	}
+#define TILES(wide) TILE(wide, 1) TILE(wide, 2) TILE(wide, 3) TILE(wide, 4)
+#define PICK(wide) tile_##wide##_1, tile_##wide##_2, tile_##wide##_3, tile_##wide##_4
+TILES(1)
+#if defined(__AVXVNNI__)
+TILE(1, 5)
+TILE(1, 6)
+static tile_fn *const tiles[][TILE_ROWS] = { [1] = { PICK(1), tile_1_5, tile_1_6 } };
+#else
+TILES(2)
+TILES(4)
+TILES(8)
+static tile_fn *const tiles[][TILE_ROWS] = { [1] = { PICK(1) }, [2] = { PICK(2) }, [4] = { PICK(4) }, [8] = { PICK(8) } };
+#endif
+
+/* Quads whose products are summed in 16 bits. */
+static int tile_wide(const struct coding *c, int group)
+{
+	if (TILE_ROWS == 6 || c->bits == 8)
+		return 1;
+	return c->bits > 5 ? 2 : c->bits > 4 || c->lut || group % 32 ? 4 : 8;
+}
+
 double LEVEL(coded_peak)(int64_t n)
 {
-	enum { CHAINS = 8 };
+	enum { CHAINS = 8, WIDE = TILE_ROWS == 6 ? 1 : 8 };
 	__m256i a[CHAINS], u = _mm256_set1_epi8(3), s = _mm256_set1_epi8(-5);
 	volatile int keep;
 
@@ -469,14 +437,48 @@ double LEVEL(coded_peak)(int64_t n)
 	for (int64_t k = 0; k < n; k++)
 #pragma GCC unroll 8
 		for (int i = 0; i < CHAINS; i++) {
+			__m256i sum = _mm256_setzero_si256();
+
 			__asm__("" : "+x"(s));          /* another value, for all the compiler knows */
-			a[i] = dots(a[i], u, s, NIBBLES);
+			if (WIDE == 1) {
+				a[i] = dots(a[i], u, s);
+				continue;
+			}
+#pragma GCC unroll 8
+			for (int j = 0; j < WIDE; j++) {
+				__m256i p = _mm256_maddubs_epi16(u, s);
+
+				__asm__("" : "+x"(s));
+				sum = j ? _mm256_add_epi16(sum, p) : p;
+			}
+			a[i] = widen(a[i], sum);
 		}
 	for (int i = 1; i < CHAINS; i++)
 		a[0] = _mm256_add_epi32(a[0], a[i]);
 	keep = _mm256_extract_epi32(a[0], 0);
 	(void)keep;
-	return 2.0 * 32 * CHAINS * (double)n;
+	return 2.0 * 32 * CHAINS * WIDE * (double)n;
+}
+
+/* Rows [d->r0, d->r0 + n) by outputs o .. o + n_out - 1. */
+static void block(float *out, size_t ld, struct product *d, const struct codes *codes, enum how how, int o, int n_out,
+                  int n, uint8_t *panel)
+{
+	const struct weight *w = d->w;
+	int wide = tile_wide(w->fmt->coding, w->group), step = PANEL_INPUTS > w->group ? PANEL_INPUTS / w->group : 1;
+	const uint8_t *row[16];
+
+	for (int i = 0; i < 16; i++)    /* what is beyond the last output repeats it */
+		row[i] = w->data + (size_t)(o + (i < n_out ? i : n_out - 1)) * w->row_bytes;
+	memset(d->acc, 0, (size_t)n * 16 * sizeof *d->acc);
+	for (int g0 = 0, g1; g0 < d->groups; g0 = g1) {
+		g1 = g0 + step < d->groups ? g0 + step : d->groups;
+		panels[how](panel, codes, row, g0 * w->group, g1 * w->group, w->cols);
+		for (int r = 0; r < n; r += TILE_ROWS)
+			tiles[wide][n - r < TILE_ROWS ? n - r - 1 : TILE_ROWS - 1](d, panel, r, g0, g1);
+	}
+	for (int r = 0; r < n; r++)
+		memcpy(out + (size_t)r * ld, d->acc + 16 * r, (size_t)n_out * sizeof *out);
 }
 
 void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
@@ -484,37 +486,36 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 {
 	const struct coding *c = w->fmt->coding;
 	enum how how = c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
-	int groups = w->cols / w->group, n = r1 - r0;
-	float *scale = scratch, *bias = scale + 16 * (size_t)groups;
-	uint8_t *room = (uint8_t *)(bias + 16 * (size_t)groups);
+	int groups = w->cols / w->group;
+	struct codes codes = codes_make(c);
+	float *scale = scratch, *bias = scale + 16 * (size_t)groups, *acc = bias + 16 * (size_t)groups;
+	uint8_t *panel = (uint8_t *)(acc + 16 * BLOCK_ROWS);
+	int8_t *q = (int8_t *)panel + 16 * (size_t)(w->group > PANEL_INPUTS ? w->group : PANEL_INPUTS);
 	struct product d = {
-		w, x, codes_make(c), scale, c->bias ? bias : NULL, groups, c->zero - (how == BYTES ? BYTES_LESS : 0)
+		.w = w, .x = x, .acc = acc, .scale = scale, .bias = c->bias ? bias : NULL, .groups = groups,
+		.zero = c->zero - (how == BYTES ? BYTES_LESS : 0),
 	};
-	bool direct = n <= DIRECT_ROWS && (w->group % 32 == 0 || w->group == 16);
 
 	assert(x->cols == w->cols && x->group == w->group);
 	if (w->group % 16) {
 		coded_mul_scalar(out, ld, w, o0, o1, x, r0, r1, scratch);
 		return;
 	}
-	for (int o = o0; o < o1; o += 16) {
-		const uint8_t *row[16];
-		int n_out = o1 - o < 16 ? o1 - o : 16;
+	for (int n; r0 < r1; r0 += n, out += (size_t)n * ld) {
+		n = r1 - r0 < BLOCK_ROWS ? r1 - r0 : BLOCK_ROWS;
+		d.r0 = r0;
+		d.q = x->q + (size_t)r0 * (size_t)w->cols;
+		if (how == NIBBLES || how == NIBBLES_LUT) {
+			arrange(q, d.q, (size_t)n * (size_t)w->cols);
+			d.q = q;
+		}
+		for (int o = o0; o < o1; o += 16) {
+			int n_out = o1 - o < 16 ? o1 - o : 16;
 
-		for (int i = 0; i < 16; i++)    /* what is beyond the last output repeats it */
-			row[i] = w->data + (size_t)(o + (i < n_out ? i : n_out - 1)) * w->row_bytes;
-		scales_make(scale, w, false, o, n_out);
-		if (c->bias)
-			scales_make(bias, w, true, o, n_out);
-		if (!direct)
-			panels[how](room, &d.codes, row, w->cols);
-		for (int r = 0, step; r < n; r += step) {
-			step = n - r < (direct ? 2 : TILE_ROWS) ? n - r : direct ? 2 : TILE_ROWS;
-			if (direct)
-				directs[how][w->group == 16][step - 1](out + (size_t)r * ld + (o - o0), ld, &d,
-				                                       row, n_out, r0 + r, (__m256i *)room);
-			else
-				tiles[how][step - 1](out + (size_t)r * ld + (o - o0), ld, &d, room, n_out, r0 + r);
+			scales_make(scale, w, false, o, n_out);
+			if (c->bias)
+				scales_make(bias, w, true, o, n_out);
+			block(out + (o - o0), ld, &d, &codes, how, o, n_out, n, panel);
 		}
 	}
 }

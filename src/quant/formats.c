@@ -95,9 +95,13 @@ size_t weight_scratch_bytes(const struct weight *w)
 	size_t tiled = 2 * PANEL_OUT * groups * sizeof(float) + PANEL_OUT * (cols > TILED_INPUTS ? cols : TILED_INPUTS) +
 	               (size_t)TILED_ROWS * PANEL_OUT * sizeof(float) +
 	               (w->group ? TILED_HERE / ACTS_TILE * acts_tile_bytes(w->cols, w->group) : 0);
+	/* Scales and biases of 16 outputs, sums in float, a panel, arranged rows. */
+	size_t block = (32 * groups + 16 * BLOCK_ROWS) * sizeof(float) +
+	               16 * (size_t)(w->group > PANEL_INPUTS ? w->group : PANEL_INPUTS) + BLOCK_ROWS * cols;
 	size_t most = decoded > panel ? decoded : panel;
 
 	most = most > tiled ? most : tiled;
+	most = w->group && block > most ? block : most;
 #if defined(__x86_64__)
 	if (!w->group && bf16_scratch_amx(w->cols) > most)
 		most = bf16_scratch_amx(w->cols);

@@ -94,6 +94,10 @@ size_t bf16_scratch_amx(int cols);
 /* MLX's reading of E4M3: 0x7f is 480, there is no NaN. */
 float e4m3_mlx(uint8_t b);
 
+/* Rows of activations that the AVX2 kernels arrange in one go, inputs of a panel of
+ * 16 outputs, which stays in the first cache. */
+enum { BLOCK_ROWS = 96, PANEL_INPUTS = 256 };
+
 /* mul_decoded and the coded kernels cut outputs into these. */
 enum { DECODE_ROWS = 8, PANEL_OUT = 32, DIRECT_ROWS = 4 };
 
