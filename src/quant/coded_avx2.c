@@ -198,6 +198,19 @@ static void scales_make(float *to, const struct weight *w, bool bias, int o, int
 	}
 }
 
+/* Those of the 16 outputs after o, before their turn. */
+static void scales_ahead(const struct weight *w, int o, bool bias)
+{
+	size_t bytes = 16 * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type);
+	size_t at = (size_t)(o + 16) * bytes / 16;
+
+	for (size_t i = 0; i < bytes; i += 64) {
+		_mm_prefetch(w->scales + at + i, _MM_HINT_T0);
+		if (bias)
+			_mm_prefetch(w->biases + at + i, _MM_HINT_T0);
+	}
+}
+
 struct product {
 	const struct weight *w;
 	const struct acts *x;
@@ -281,19 +294,23 @@ INLINE void panel_nibbles(uint8_t *panel, const struct codes *s, const uint8_t *
 	}
 }
 
-/* Inputs [k0, k1) of 16 outputs to [(k1 - k0) / 4][16][4]. */
+/* Inputs [k0, k1) of 16 outputs to [(k1 - k0) / 4][16][4].  Fetched meanwhile: into the
+ * second cache the codes of the 16 outputs further on, in rising order; into the first,
+ * a row in its turn, what is unpacked soon. */
+enum { NEAR = 128 };
 INLINE void panel_fill(uint8_t *panel, const struct codes *s, const uint8_t *const row[16], int k0, int k1, int cols,
                        const enum how how)
 {
-	size_t ahead = (size_t)(row[15] - row[0]) / 15 * 16;
+	const uint8_t *ahead = row[0] + (size_t)(row[15] - row[0]) / 15 * 16;
 
 	for (int k = k0; k < k1; k += 32, panel += 512) {
 		int n_quads = k1 - k < 32 ? (k1 - k) / 4 : 8;
 
-		/* A line of each row in its turn, of the 16 outputs further on. */
-		for (int i = 0; i < s->bits; i++)
-			_mm_prefetch(row[(k / 32 * s->bits + i) % 16] + ahead + (size_t)k / 8 * (size_t)s->bits,
-			             _MM_HINT_T1);
+		for (int i = 0; i < s->bits; i++) {
+			_mm_prefetch(ahead + (size_t)k * 2 * (size_t)s->bits + 64 * i, _MM_HINT_T1);
+			_mm_prefetch(row[(k / 32 * s->bits + i) % 16] + NEAR + (size_t)k / 8 * (size_t)s->bits,
+			             _MM_HINT_T0);
+		}
 		for (int h = 0; h < 16; h += 8) {
 			__m256i t[8];
 
@@ -515,6 +532,7 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 			scales_make(scale, w, false, o, n_out);
 			if (c->bias)
 				scales_make(bias, w, true, o, n_out);
+			scales_ahead(w, o, c->bias);
 			block(out + (o - o0), ld, &d, &codes, how, o, n_out, n, panel);
 		}
 	}
