@@ -140,7 +140,7 @@ struct attn {
 
 struct delta {
 	struct state_shape shape;       /* one layer's sizes */
-	const float *conv;              /* [channels][width], newest input last */
+	const float *conv;              /* [width][channels], newest input last */
 	const float *a_log_exp;         /* [heads_v] exp(A_log) */
 	const float *dt_bias;           /* [heads_v] */
 	const float *norm;              /* [dim_v] plain gain of the gated norm */
@@ -184,8 +184,8 @@ struct backend_ops {
 	               size_t q_row, size_t q_head, const struct kv_view *, int layer);
 	/* The gated delta layer between its projections: convolution with SiLU, q and k
 	 * normalised, gates, recurrence, gated norm.  qkv[row][channels] (q, k, v),
-	 * z[row][heads_v * dim_v], b and a [row][heads_v]; out like z.  qkv is spoiled. */
-	void (*delta)(struct pass *, float *out, const struct delta *, float *qkv, const float *z,
+	 * z[row][heads_v * dim_v], b and a [row][heads_v]; out like z. */
+	void (*delta)(struct pass *, float *out, const struct delta *, const float *qkv, const float *z,
 	              const float *b, const float *a, const struct state_view *, int layer);
 	/* Between passes: make the first keep tape rows of the slot part of S and tail,
 	 * all layers. */

@@ -157,7 +157,7 @@ static void timed_attend(struct pass *p, float *out, const struct attn *a, const
 	add(of(p), "attend", "", t, &c);
 }
 
-static void timed_delta(struct pass *p, float *out, const struct delta *d, float *qkv, const float *z, const float *b,
+static void timed_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z, const float *b,
                         const float *a, const struct state_view *view, int layer)
 {
 	const struct state_shape *s = &view->shape;

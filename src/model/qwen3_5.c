@@ -254,6 +254,20 @@ static const float *exp_of(struct binder *b, const float *a, int n)
 	return e;
 }
 
+/* [channels][width] in files; here a row for each input. */
+static const float *conv_of(struct binder *b, const float *w, int channels, int width)
+{
+	float *t;
+
+	if (b->code)
+		return NULL;
+	t = arena_alloc(b->arena, (size_t)channels * (size_t)width * sizeof *t);
+	for (int c = 0; c < channels; c++)
+		for (int i = 0; i < width; i++)
+			t[i * channels + c] = w[c * width + i];
+	return t;
+}
+
 static void bind_mixer(struct binder *b, struct mixer *x, const struct qwen *q, const struct plan *p, int i)
 {
 	const struct state_shape *d = &p->delta;
@@ -265,7 +279,8 @@ static void bind_mixer(struct binder *b, struct mixer *x, const struct qwen *q, 
 	bind_weight(b, &x->out, q->m.shape.hidden, q->width[TO_Z], "layers.%d.linear_attn.out_proj", i);
 	x->op.shape = *d;
 	x->op.shape.layers = 1;
-	x->op.conv = bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i);
+	x->op.conv = conv_of(b, bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i),
+	                     d->conv_channels, d->conv_width);
 	x->op.a_log_exp = exp_of(b, bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.A_log", i), d->heads_v);
 	x->op.dt_bias = bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.dt_bias", i);
 	x->op.norm = bind_floats(b, d->dim_v, 0, "layers.%d.linear_attn.norm.weight", i);

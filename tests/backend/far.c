@@ -126,7 +126,7 @@ static void far_attend(struct pass *p, float *out, const struct attn *a, const f
 	FAR(attend, out, a, q, gate, q_row, q_head, view, layer);
 }
 
-static void far_delta(struct pass *p, float *out, const struct delta *d, float *qkv, const float *z, const float *b,
+static void far_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z, const float *b,
                       const float *a, const struct state_view *view, int layer)
 {
 	FAR(delta, out, d, qkv, z, b, a, view, layer);

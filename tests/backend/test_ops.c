@@ -132,7 +132,7 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 		int j = h / (heads / hk);
 		struct delta_rows r = {
 			.q = q + j * dim_k, .k = k + j * dim_k, .v = v + h * dim_v, .alpha = alpha, .beta = beta, .out = out,
-			.gate_ld = 1, .out_ld = (size_t)dim_v, .n = 1, .n_sure = 1, .kq = kq,
+			.n = 1, .n_sure = 1, .kq = kq,
 		};
 
 		memset(s, 0, (size_t)tiles * 16 * (size_t)dim_k * 4);
@@ -439,7 +439,7 @@ static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int 
 			for (int j = 0; j < width; j++) {
 				int at = t - (width - 1) + j;
 
-				s += (double)conv[c * width + j] *
+				s += (double)conv[j * ch + c] *
 				     (double)(at < 0 ? tail[(width - 1 + at) * ch + c] : qkv[at * ch + c]);
 			}
 			x[t * ch + c] = s * sigmoid(s);

@@ -73,7 +73,7 @@ void cpu_kv_append(struct pass *, const struct attn *, float *q, size_t q_row, s
                    const float *v, const struct kv_view *, int layer);
 void cpu_attend(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
                 size_t q_head, const struct kv_view *, int layer);
-void cpu_delta(struct pass *, float *out, const struct delta *, float *qkv, const float *z, const float *b,
+void cpu_delta(struct pass *, float *out, const struct delta *, const float *qkv, const float *z, const float *b,
                const float *a, const struct state_view *, int layer);
 void cpu_tape_apply(struct backend *, const struct state_view *, int slot, int keep);
 void cpu_moe(struct pass *, float *x, const struct moe *, const float *in, int n, int cols);

@@ -3,14 +3,20 @@
  *
  *   d = beta (v - alpha S'k)     o = alpha S'q + (k.q) d     S <- alpha S + k d'
  *
+ * A key head with its value heads is one part, from the convolution to the gated
+ * norm, a block of tokens at a time: rows of a step lie a multiple of pages apart, so
+ * what is read of them is read once, into rows side by side.
+ *
  * S of a head is cut into tiles of 32 value columns, [dim_v / 32][dim_k][32] (and
  * one of 16 for what is left), of which one or two stay in the first cache while the
- * item's tokens stream past. */
+ * block's tokens stream past. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
+
+enum { BLOCK = 64 };                    /* tokens, at least; a block with tentative ones has all that are left */
 
 struct job {
 	struct pass *p;
@@ -18,11 +24,16 @@ struct job {
 	const struct delta *d;
 	const struct state_shape *s;
 	const struct state_view *view;
-	float *qkv, *out;
-	const float *z, *b, *a;
-	float *alpha, *beta;            /* [row][heads_v] */
-	int layer, heads;               /* heads: q, k and v heads together */
-	size_t spare_at;                /* floats into a thread's scratch */
+	const float *qkv, *z, *b, *a;
+	float *out;
+	int layer, rows_most;           /* rows_most: of a block */
+};
+
+/* A thread's memory: a block's rows, side by side. */
+struct desk {
+	float *kq, *v, *out;            /* [rows][k, q: 2 dim_k], [rows][dim_v] of one value head */
+	float *dot, *alpha, *beta;      /* [rows] k . q, and the gates of one value head */
+	float *spare;                   /* of delta_head */
 };
 
 static float *tape_row(const struct state_view *v, int slot, int row, int layer)
@@ -46,6 +57,26 @@ static float *state_of(const struct state_view *v, int slot, int layer)
 	return v->s + ((size_t)slot * (size_t)v->shape.layers + (size_t)layer) * state_floats(&v->shape);
 }
 
+static size_t desk_floats(const struct state_shape *s, int rows)
+{
+	return ((size_t)rows + 15) / 16 * 16 * (2 * (size_t)s->dim_k + 2 * (size_t)s->dim_v + 3) +
+	       DELTA_SPARE * (size_t)s->dim_k;
+}
+
+static struct desk desk_of(const struct job *j)
+{
+	size_t rows = ((size_t)j->rows_most + 15) / 16 * 16;
+	struct desk k = { .kq = cpu_my_scratch(j->c) };
+
+	k.v = k.kq + rows * 2 * (size_t)j->s->dim_k;
+	k.out = k.v + rows * (size_t)j->s->dim_v;
+	k.dot = k.out + rows * (size_t)j->s->dim_v;
+	k.alpha = k.dot + rows;
+	k.beta = k.alpha + rows;
+	k.spare = k.beta + rows;
+	return k;
+}
+
 /* The first copy of the item's state that is wanted after more than `row` of its rows;
  * NULL: none. */
 static const struct state_keep *keep_after(const struct state_view *v, int item, int row)
@@ -61,191 +92,178 @@ static const struct state_keep *keep_after(const struct state_view *v, int item,
 	return first;
 }
 
-/* n channels of the tail as it is after `row` of the item's rows: to[i * to_ld], out of
- * those rows' inputs x and of the tail before them. */
-static void tail_after(float *to, size_t to_ld, const float *x, const float *tail, const struct state_shape *s, int row, int n)
+/* Row i of channel c0 and on, i counted from the item's first of this step; those before it
+ * are in the tail. */
+static const float *input(const struct job *j, int item, int i, int c0)
 {
-	size_t ld = (size_t)s->conv_channels;
-	int keep = s->conv_width - 1;
+	size_t ld = (size_t)j->s->conv_channels;
 
-	for (int i = 0; i < keep; i++) {
-		int at = row - keep + i;        /* token of the step; below 0 it is in the old tail */
-
-		memcpy(to + (size_t)i * to_ld, at < 0 ? tail + (size_t)(keep + at) * ld : x + (size_t)at * ld,
-		       (size_t)n * sizeof(float));
-	}
+	if (i >= 0)
+		return j->qkv + ((size_t)j->p->row[item] + (size_t)i) * ld + c0;
+	return tail_of(j->view, j->view->slot[item], j->layer) + (size_t)(j->s->conv_width - 1 + i) * ld + c0;
 }
 
-/* Convolution of channels [c0, c0 + n) over the item's rows, in place; moves the
- * tail over the sure rows and puts the tentative inputs on the tape. */
-static void convolve(const struct job *j, int item, int c0, int n)
+/* Channels [c0, c0 + n) of row i, convolved. */
+static void convolve(const struct job *j, float *out, int item, int i, int c0, int n)
 {
-	const struct state_shape *s = j->s;
-	const struct span *sp = &j->p->span[item];
-	int slot = j->view->slot[item], keep = s->conv_width - 1, sure = sp->n - sp->n_draft;
-	size_t ld = (size_t)s->conv_channels, bytes = (size_t)n * sizeof(float);
-	float *x = j->qkv + (size_t)j->p->row[item] * ld + c0, *tail = tail_of(j->view, slot, j->layer) + c0;
-	float *next = cpu_my_scratch(j->c);     /* the new tail, while the old one is read */
+	enum { AHEAD = 8, LINE = 16 };  /* rows; floats */
+	const float *x[CONV_MAX];
+	int width = j->s->conv_width;
 
-	tail_after(next, (size_t)n, x, tail, s, sure, n);
-	for (const struct state_keep *k = keep_after(j->view, item, 0); k; k = keep_after(j->view, item, k->row))
-		tail_after(k->tail + (size_t)j->layer * state_tail_floats(&j->view->shape) + c0, ld, x, tail, s, k->row, n);
-	for (int i = 0; i < sp->n_draft; i++)
-		memcpy(tape_row(j->view, slot, i, j->layer) + c0, x + (size_t)(sure + i) * ld, bytes);
-	j->c->op->conv_silu(x, ld, sp->n, n, j->d->conv + (size_t)c0 * (size_t)s->conv_width, s->conv_width, tail,
-	                    ld);
+	for (int k = 0; k < width; k++)
+		x[k] = input(j, item, i - (width - 1) + k, c0);
+	for (int k = 0; k < n && i + AHEAD < j->p->span[item].n; k += LINE)
+		__builtin_prefetch(input(j, item, i + AHEAD, c0 + k));
+	j->c->op->conv_silu(out, x, j->d->conv + c0, (size_t)j->s->conv_channels, width, n);
+}
+
+/* The channels of key head hk and of its value heads, out of a row of all. */
+static void copy_channels(const struct state_shape *s, float *to, const float *from, int hk)
+{
+	size_t k = (size_t)hk * (size_t)s->dim_k, all = (size_t)s->heads_k * (size_t)s->dim_k;
+	size_t values = (size_t)(s->heads_v / s->heads_k * s->dim_v);
+
+	memcpy(to + k, from + k, (size_t)s->dim_k * sizeof *to);
+	memcpy(to + all + k, from + all + k, (size_t)s->dim_k * sizeof *to);
+	memcpy(to + 2 * all + (size_t)hk * values, from + 2 * all + (size_t)hk * values, values * sizeof *to);
+}
+
+/* The tail as it is after `row` > 0 of the item's rows; to may be the one before them, since
+ * what is read lies above what is written. */
+static void tail_after(const struct job *j, float *to, int item, int row, int hk)
+{
+	int keep = j->s->conv_width - 1;
+
 	for (int i = 0; i < keep; i++)
-		memcpy(tail + (size_t)i * ld, next + (size_t)i * (size_t)n, bytes);
+		copy_channels(j->s, to + (size_t)i * (size_t)j->s->conv_channels, input(j, item, row - keep + i, 0), hk);
 }
 
-static void gates(const struct job *j, int item, int head)
+/* alpha and beta of n rows of value head h. */
+static void gates(const struct job *j, struct desk *k, int item, int i0, int n, int h)
 {
-	size_t ld = (size_t)j->s->heads_v;
+	size_t ld = (size_t)j->s->heads_v, at = ((size_t)j->p->row[item] + (size_t)i0) * ld + (size_t)h;
+	float *e = k->out;              /* not in use yet */
 
-	for (int i = 0; i < j->p->span[item].n; i++) {
-		size_t at = (size_t)(j->p->row[item] + i) * ld + (size_t)head;
-		float t = j->a[at] + j->d->dt_bias[head], e;
+	for (int i = 0; i < n; i++) {
+		k->alpha[i] = j->a[at + (size_t)i * ld] + j->d->dt_bias[h];
+		k->beta[i] = j->b[at + (size_t)i * ld];
+	}
+	j->c->op->exp(e, k->alpha, n);
+	for (int i = 0; i < n; i++)     /* beyond 20 softplus(t) = t in float */
+		k->alpha[i] = -j->d->a_log_exp[h] * (k->alpha[i] > 20.0f ? k->alpha[i] : log1pf(e[i]));
+	j->c->op->exp(k->alpha, k->alpha, n);
+	j->c->op->sigmoid(k->beta, k->beta, n);
+}
 
-		j->c->op->exp(&e, &t, 1);
-		t = -j->d->a_log_exp[head] * (t > 20.0f ? t : log1pf(e)); /* beyond 20 softplus(t) = t in float */
-		j->c->op->exp(&j->alpha[at], &t, 1);
-		j->c->op->sigmoid(&j->beta[at], &j->b[at], 1);
+/* k and q of key head hk of n rows from i0 on. */
+static void keys(const struct job *j, struct desk *d, int item, int i0, int n, int hk)
+{
+	const struct state_shape *s = j->s;
+	int dim = s->dim_k;
+
+	for (int i = 0; i < n; i++) {
+		float *k = d->kq + (size_t)i * 2 * (size_t)dim, *q = k + dim;
+		int tentative = i0 + i - (j->p->span[item].n - j->p->span[item].n_draft);
+
+		convolve(j, k, item, i0 + i, (s->heads_k + hk) * dim, dim);
+		convolve(j, q, item, i0 + i, hk * dim, dim);
+		j->c->op->l2norm(k, dim, 1.0f);
+		j->c->op->l2norm(q, dim, 1.0f / sqrtf((float)dim));
+		d->dot[i] = j->c->vec.dot(k, q, dim);
+		if (tentative >= 0)
+			memcpy(tape_row(j->view, j->view->slot[item], tentative, j->layer) + tape_k(s) + (size_t)(hk * dim),
+			       k, (size_t)dim * sizeof *k);
 	}
 }
 
-/* Parts: item x (query heads, key heads, value heads). */
-static void prepare(void *ctx, int begin, int end)
-{
-	const struct job *j = ctx;
-	const struct state_shape *s = j->s;
-
-	for (int part = begin; part < end; part++) {
-		int item = part / j->heads, h = part % j->heads;
-		const struct span *sp = &j->p->span[item];
-		bool is_k = h >= s->heads_k;
-		int c0 = h * s->dim_k;
-
-		if (h >= 2 * s->heads_k) {
-			h -= 2 * s->heads_k;
-			convolve(j, item, 2 * s->heads_k * s->dim_k + h * s->dim_v, s->dim_v);
-			gates(j, item, h);
-			for (int i = 0; i < sp->n_draft; i++)
-				tape_row(j->view, j->view->slot[item], i, j->layer)[tape_alpha(s) + (size_t)h] =
-					j->alpha[(size_t)(j->p->row[item] + sp->n - sp->n_draft + i) *
-					         (size_t)s->heads_v + (size_t)h];
-			continue;
-		}
-		convolve(j, item, c0, s->dim_k);
-		for (int i = 0; i < sp->n; i++) {
-			float *x = j->qkv + (size_t)(j->p->row[item] + i) * (size_t)s->conv_channels + c0;
-
-			j->c->op->l2norm(x, s->dim_k, is_k ? 1.0f : 1.0f / sqrtf((float)s->dim_k));
-			if (is_k && i >= sp->n - sp->n_draft)
-				memcpy(tape_row(j->view, j->view->slot[item], i - (sp->n - sp->n_draft), j->layer) +
-				       tape_k(s) + (size_t)(h - s->heads_k) * (size_t)s->dim_k,
-				       x, (size_t)s->dim_k * sizeof *x);
-		}
-	}
-}
-
-/* The recurrence of one head over the item's rows, with a copy of S wherever one is wanted. */
-static void recur_rows(const struct job *j, int item, int h, const struct delta_rows *rows, float *spare)
+/* Value head h through n rows from i0 on. */
+static void values(const struct job *j, struct desk *k, int item, int i0, int n, int h)
 {
 	const struct state_shape *s = j->s;
-	size_t head = state_floats(s) / (size_t)s->heads_v, at = (size_t)h * head;
-	float *state = state_of(j->view, j->view->slot[item], j->layer) + at;
-	const struct state_keep *k;
-	struct delta_rows t = *rows;
-	int done = 0;
-
-	for (; (k = keep_after(j->view, item, done)); done = k->row) {
-		t.n = t.n_sure = k->row - done;
-		j->c->op->delta_head(state, s->dim_k, s->dim_v, &t, spare);
-		memcpy(k->s + (size_t)j->layer * state_floats(s) + at, state, head * sizeof *state);
-		t.k += (size_t)t.n * t.kq_ld;
-		t.q += (size_t)t.n * t.kq_ld;
-		t.v += (size_t)t.n * t.v_ld;
-		t.alpha += (size_t)t.n * t.gate_ld;
-		t.beta += (size_t)t.n * t.gate_ld;
-		t.out += (size_t)t.n * t.out_ld;
-		t.kq += t.n;
-	}
-	t.n = rows->n - done;
-	t.n_sure = rows->n_sure - done;
-	if (t.n)
-		j->c->op->delta_head(state, s->dim_k, s->dim_v, &t, spare);
-}
-
-/* Parts: item x value head. */
-static void recur(void *ctx, int part)
-{
-	const struct job *j = ctx;
-	const struct state_shape *s = j->s;
-	int item = part / s->heads_v, h = part % s->heads_v, hk = h / (s->heads_v / s->heads_k);
-	const struct span *sp = &j->p->span[item];
-	size_t row = (size_t)j->p->row[item], out_ld = (size_t)s->heads_v * (size_t)s->dim_v;
-	float *base = j->qkv + row * (size_t)s->conv_channels;
-	float *kq = cpu_my_scratch(j->c), *spare = kq + j->spare_at, *rows = spare + DELTA_SPARE * s->dim_k;
-	size_t dim = (size_t)s->dim_k;
+	int slot = j->view->slot[item], dim = s->dim_v, sure = j->p->span[item].n - j->p->span[item].n_draft - i0;
+	size_t row_floats = (size_t)s->heads_v * (size_t)dim;
+	size_t at = ((size_t)j->p->row[item] + (size_t)i0) * row_floats + (size_t)(h * dim);
 	struct delta_rows t = {
-		.k = rows, .q = rows + dim, .kq_ld = 2 * dim,
-		.v = base + 2 * s->heads_k * s->dim_k + h * s->dim_v,
-		.alpha = j->alpha + row * (size_t)s->heads_v + h, .beta = j->beta + row * (size_t)s->heads_v + h,
-		.out = j->out + row * out_ld + (size_t)h * (size_t)s->dim_v, .v_ld = (size_t)s->conv_channels,
-		.gate_ld = (size_t)s->heads_v, .out_ld = out_ld, .n = sp->n, .n_sure = sp->n - sp->n_draft, .kq = kq,
+		.k = k->kq, .q = k->kq + s->dim_k, .kq_ld = 2 * (size_t)s->dim_k, .v = k->v, .alpha = k->alpha,
+		.beta = k->beta, .kq = k->dot, .out = k->out, .n = n, .n_sure = sure < n ? sure : n,
 		.tape_ld = (size_t)j->view->shape.layers * state_tape_floats(s),
 	};
 
-	if (sp->n_draft)
-		t.tape = tape_row(j->view, j->view->slot[item], 0, j->layer) + tape_delta(s) +
-		         (size_t)h * (size_t)s->dim_v;
-	/* Side by side, since they are read once for every DELTA_SPARE columns: where they
-	 * are, rows lie a multiple of pages apart and push each other out of the caches. */
-	for (int i = 0; i < sp->n; i++, rows += 2 * dim) {
-		const float *from = base + (size_t)i * (size_t)s->conv_channels;
-
-		memcpy(rows, from + (size_t)(s->heads_k + hk) * dim, dim * sizeof *rows);
-		memcpy(rows + dim, from + (size_t)hk * dim, dim * sizeof *rows);
-		kq[i] = j->c->vec.dot(rows, rows + dim, s->dim_k);
-	}
-	recur_rows(j, item, h, &t, spare);
-	for (int i = 0; i < sp->n; i++) {
+	for (int i = 0; i < n; i++)
+		convolve(j, k->v + (size_t)(i * dim), item, i0 + i, 2 * s->heads_k * s->dim_k + h * dim, dim);
+	gates(j, k, item, i0, n, h);
+	for (int i = t.n_sure; i < n; i++)
+		tape_row(j->view, slot, i - sure, j->layer)[tape_alpha(s) + (size_t)h] = k->alpha[i];
+	if (t.n_sure < n)
+		t.tape = tape_row(j->view, slot, 0, j->layer) + tape_delta(s) + (size_t)(h * dim);
+	j->c->op->delta_head(state_of(j->view, slot, j->layer) + (size_t)h * (state_floats(s) / (size_t)s->heads_v),
+	                     s->dim_k, dim, &t, k->spare);
+	for (int i = 0; i < n; i++, at += row_floats) {
 		enum { AHEAD = 3, LINE = 16 };  /* rows; floats */
 
-		for (int k = 0; k < s->dim_v && i + AHEAD < sp->n; k += LINE)
-			__builtin_prefetch(j->z + (row + (size_t)(i + AHEAD)) * out_ld + (size_t)h * (size_t)s->dim_v + k);
-		j->c->op->gated_norm(t.out + (size_t)i * out_ld,
-		                     j->z + (row + (size_t)i) * out_ld + (size_t)h * (size_t)s->dim_v, s->dim_v,
-		                     j->d->norm, j->d->eps, j->d->sigmoid_gate);
+		for (int l = 0; l < dim && i + AHEAD < n; l += LINE)
+			__builtin_prefetch(j->z + at + AHEAD * row_floats + l);
+		j->c->op->gated_norm(j->out + at, k->out + (size_t)(i * dim), j->z + at, dim, j->d->norm, j->d->eps,
+		                     j->d->sigmoid_gate);
 	}
 }
 
-void cpu_delta(struct pass *p, float *out, const struct delta *d, float *qkv, const float *z, const float *b,
+/* Copies what the sequence would hold had it stopped at k. */
+static void keep_part(const struct job *j, const struct state_keep *k, int hk)
+{
+	const struct state_shape *s = j->s;
+	size_t group = state_floats(s) / (size_t)s->heads_k;
+
+	memcpy(k->s + (size_t)j->layer * state_floats(s) + (size_t)hk * group,
+	       state_of(j->view, j->view->slot[k->item], j->layer) + (size_t)hk * group, group * sizeof *k->s);
+	tail_after(j, k->tail + (size_t)j->layer * state_tail_floats(s), k->item, k->row, hk);
+}
+
+/* Parts: item x key head. */
+static void delta_part(void *ctx, int part)
+{
+	const struct job *j = ctx;
+	const struct state_shape *s = j->s;
+	int item = part / s->heads_k, hk = part % s->heads_k, group = s->heads_v / s->heads_k;
+	int rows = j->p->span[item].n, sure = rows - j->p->span[item].n_draft, slot = j->view->slot[item];
+	struct desk d = desk_of(j);
+
+	for (int i = 0, n; i < rows; i += n) {
+		const struct state_keep *k = keep_after(j->view, item, i);
+
+		n = sure - i > BLOCK ? BLOCK : rows - i;
+		if (k && k->row - i < n)
+			n = k->row - i;
+		keys(j, &d, item, i, n, hk);
+		for (int h = hk * group; h < (hk + 1) * group; h++)
+			values(j, &d, item, i, n, h);
+		if (k && k->row == i + n)
+			keep_part(j, k, hk);
+	}
+	for (int i = sure; i < rows; i++)
+		copy_channels(s, tape_row(j->view, slot, i - sure, j->layer), input(j, item, i, 0), hk);
+	tail_after(j, tail_of(j->view, slot, j->layer), item, sure, hk);
+}
+
+void cpu_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z, const float *b,
                const float *a, const struct state_view *view, int layer)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	const struct state_shape *s = &view->shape;
-	struct job j = { p, c, d, s, view, qkv, out, z, b, a, .layer = layer, .heads = 2 * s->heads_k + s->heads_v };
-	int longest = 0, dim = s->dim_k > s->dim_v ? s->dim_k : s->dim_v;
-	size_t gate = (size_t)p->n_row * (size_t)s->heads_v, scratch;
+	struct job j = { p, c, d, s, view, qkv, z, b, a, out, .layer = layer };
 
 	assert(s->heads_v % s->heads_k == 0 && s->conv_width >= 1 && s->conv_width <= CONV_MAX);
 	assert(s->conv_channels == 2 * s->heads_k * s->dim_k + s->heads_v * s->dim_v);
 	for (int i = 0; i < p->n_item; i++) {
+		int n = p->span[i].n < BLOCK + p->span[i].n_draft ? p->span[i].n : BLOCK + p->span[i].n_draft;
+
 		assert(p->span[i].n_draft < p->span[i].n && p->span[i].n_draft <= view->tape_rows);
-		longest = p->span[i].n > longest ? p->span[i].n : longest;
+		j.rows_most = n > j.rows_most ? n : j.rows_most;
 	}
 	for (int i = 0; i < view->n_keep; i++)
 		assert(view->keep[i].row > 0 && view->keep[i].row <= p->span[view->keep[i].item].n - p->span[view->keep[i].item].n_draft);
-	j.alpha = room_get(&c->work, 2 * gate * sizeof(float));
-	j.beta = j.alpha + gate;
-	j.spare_at = ((size_t)longest + 15) / 16 * 16;
-	scratch = j.spare_at + (size_t)s->dim_k * (DELTA_SPARE + 2 * (size_t)longest);
-	if (scratch < (size_t)CONV_MAX * (size_t)dim)
-		scratch = (size_t)CONV_MAX * (size_t)dim;
-	cpu_scratch(c, scratch * sizeof(float));
-	cpu_range(c, prepare, &j, p->n_item * j.heads, 1);
-	pool_run(c->pool, recur, &j, p->n_item * s->heads_v);
+	cpu_scratch(c, desk_floats(s, j.rows_most) * sizeof(float));
+	pool_run(c->pool, delta_part, &j, p->n_item * s->heads_k);
 }
 
 struct apply {

@@ -155,67 +155,15 @@ static void attn_out(float *out, const float *acc, float sum, const float *gate,
 	}
 }
 
-/* Rows of a step lie a multiple of pages apart, where no hardware looks ahead: asks
- * for n floats some rows on. */
-LANES_INLINE void fetch_row(const float *x, int n)
+static void conv_silu(float *out, const float *const *x, const float *w, size_t w_ld, int width, int n)
 {
-	for (int i = 0; i < n; i += 16)
-		__builtin_prefetch(x + i);
-}
-enum { AHEAD_CONV = 12, AHEAD_DELTA = 2 };      /* rows */
+	CHUNKS(n) {
+		v16 acc = v16_mul(v16_load_n(w + i, m), v16_load_n(x[0] + i, m));
 
-/* Channels that a sweep over the rows takes at once: a row is a page of its own. */
-#if defined(__AVX512F__)
-enum { CONV_LANES = 2 };
-#else
-enum { CONV_LANES = 1 };
-#endif
-
-/* V lanes of 16 channels, of the last of which c are real. */
-LANES_INLINE void conv_lanes(float *x, size_t ld, int n, int c, const float *w, const float *tail, size_t tail_ld,
-                             const int W, const int V)
-{
-	v16 f[CONV_LANES][CONV_MAX], h[CONV_LANES][CONV_MAX];
-
-	for (int v = 0; v < V; v++) {
-		int m = v == V - 1 ? c : 16;
-
-		for (int j = 0; j < W; j++) {
-			float t[16] = { 0 };
-
-			for (int l = 0; l < m; l++)
-				t[l] = w[(16 * v + l) * W + j];
-			f[v][j] = v16_load(t);
-			h[v][j] = j < W - 1 ? v16_load_n(tail + (size_t)j * tail_ld + 16 * v, m) : v16_zero();
-		}
+		for (int j = 1; j < width; j++)
+			acc = v16_fma(v16_load_n(w + (size_t)j * w_ld + i, m), v16_load_n(x[j] + i, m), acc);
+		v16_store_n(out + i, v16_silu(acc), m);
 	}
-	for (int r = 0; r < n; r++, x += ld) {
-		if (r + AHEAD_CONV < n)
-			fetch_row(x + AHEAD_CONV * ld, 16 * V);
-		for (int v = 0; v < V; v++) {
-			int m = v == V - 1 ? c : 16;
-			v16 acc;
-
-			h[v][W - 1] = v16_load_n(x + 16 * v, m);
-			acc = v16_mul(f[v][0], h[v][0]);
-			for (int j = 1; j < W; j++)
-				acc = v16_fma(f[v][j], h[v][j], acc);
-			for (int j = 0; j + 1 < W; j++)
-				h[v][j] = h[v][j + 1];
-			v16_store_n(x + 16 * v, v16_silu(acc), m);
-		}
-	}
-}
-
-static void conv_silu(float *x, size_t ld, int n, int c, const float *w, int width, const float *tail, size_t tail_ld)
-{
-	int i = 0;
-
-	assert(width >= 1 && width <= CONV_MAX);
-	for (; width == 4 && i + 16 * CONV_LANES <= c; i += 16 * CONV_LANES)  /* in registers; every published model's */
-		conv_lanes(x + i, ld, n, 16, w + (size_t)i * 4, tail + i, tail_ld, 4, CONV_LANES);
-	for (; i < c; i += 16)
-		conv_lanes(x + i, ld, n, c - i < 16 ? c - i : 16, w + (size_t)i * (size_t)width, tail + i, tail_ld, width, 1);
 }
 
 /* Tiles of 16 columns that stay in registers from row to row of S.  With fewer, the sums
@@ -302,30 +250,28 @@ LANES_INLINE void state_update(float *s, int dim_k, float alpha, const float *k,
 	}
 }
 
-/* T tiles beginning at value column c, of which `last` columns of the last tile are real. */
-LANES_INLINE void delta_tiles(float *s, int dim_k, int c, int last, const struct delta_rows *r, float *spare,
-                              const int T)
+/* T tiles beginning at value column c of dim_v, of which `last` columns of the last tile are real. */
+LANES_INLINE void delta_tiles(float *s, int dim_k, int dim_v, int c, int last, const struct delta_rows *r,
+                              float *spare, const int T)
 {
 	const float *from = s;
 	v16 m[DELTA_TILES], u[DELTA_TILES], d[DELTA_TILES];
 
 	state_read(s, dim_k, r->k, r->q, m, u, T);
 	for (int i = 0; i < r->n; i++) {
-		size_t row = (size_t)i * r->kq_ld;
-		float alpha = r->alpha[(size_t)i * r->gate_ld];
-		v16 f = v16_set1(alpha), beta = v16_set1(r->beta[(size_t)i * r->gate_ld]), kq = v16_set1(r->kq[i]);
+		size_t row = (size_t)i * r->kq_ld, value = (size_t)i * (size_t)dim_v + (size_t)c;
+		float alpha = r->alpha[i];
+		v16 f = v16_set1(alpha), beta = v16_set1(r->beta[i]), kq = v16_set1(r->kq[i]);
 
-		if (i + AHEAD_DELTA < r->n)
-			fetch_row(r->v + (size_t)(i + AHEAD_DELTA) * r->v_ld + c, 16 * T);
 #pragma GCC unroll 4
 		for (int t = 0; t < T; t++) {
-			int n = t == T - 1 ? last : 16, at = c + 16 * t;
-			v16 v = v16_load_n(r->v + (size_t)i * r->v_ld + at, n);
+			int n = t == T - 1 ? last : 16;
+			v16 v = v16_load_n(r->v + value + 16 * t, n);
 
 			d[t] = v16_mul(beta, v16_sub(v, v16_mul(f, m[t])));
-			v16_store_n(r->out + (size_t)i * r->out_ld + at, v16_fma(kq, d[t], v16_mul(f, u[t])), n);
+			v16_store_n(r->out + value + 16 * t, v16_fma(kq, d[t], v16_mul(f, u[t])), n);
 			if (i >= r->n_sure)
-				v16_store_n(r->tape + (size_t)(i - r->n_sure) * r->tape_ld + at, d[t], n);
+				v16_store_n(r->tape + (size_t)(i - r->n_sure) * r->tape_ld + c + 16 * t, d[t], n);
 		}
 		if (i + 1 < r->n) {
 			float *to = i < r->n_sure ? s : spare;
@@ -344,11 +290,11 @@ static void delta_head(float *s, int dim_k, int dim_v, const struct delta_rows *
 	int c = 0;
 
 	for (; DELTA_TILES == 4 && c + 48 < dim_v; c += 64, s += (size_t)dim_k * 64)
-		delta_tiles(s, dim_k, c, dim_v - c < 64 ? dim_v - c - 48 : 16, r, spare, DELTA_TILES);
+		delta_tiles(s, dim_k, dim_v, c, dim_v - c < 64 ? dim_v - c - 48 : 16, r, spare, DELTA_TILES);
 	for (; c + 16 < dim_v; c += 32, s += (size_t)dim_k * 32)
-		delta_tiles(s, dim_k, c, dim_v - c < 32 ? dim_v - c - 16 : 16, r, spare, 2);
+		delta_tiles(s, dim_k, dim_v, c, dim_v - c < 32 ? dim_v - c - 16 : 16, r, spare, 2);
 	if (c < dim_v)
-		delta_tiles(s, dim_k, c, dim_v - c, r, spare, 1);
+		delta_tiles(s, dim_k, dim_v, c, dim_v - c, r, spare, 1);
 }
 
 static void delta_apply(float *s, int dim_k, int dim_v, const float *k, float alpha, const float *delta)
@@ -366,15 +312,15 @@ static void delta_apply(float *s, int dim_k, int dim_v, const float *k, float al
 	}
 }
 
-static void gated_norm(float *x, const float *z, int n, const float *gain, float eps, bool sig)
+static void gated_norm(float *out, const float *in, const float *z, int n, const float *gain, float eps, bool sig)
 {
-	v16 r = v16_set1(1.0f / sqrtf(sum_squares(x, n) / (float)n + eps));
+	v16 r = v16_set1(1.0f / sqrtf(sum_squares(in, n) / (float)n + eps));
 
 	CHUNKS(n) {
-		v16 a = v16_mul(v16_mul(v16_load_n(x + i, m), r), v16_load_n(gain + i, m));
+		v16 a = v16_mul(v16_mul(v16_load_n(in + i, m), r), v16_load_n(gain + i, m));
 		v16 g = v16_load_n(z + i, m);
 
-		v16_store_n(x + i, v16_mul(a, sig ? v16_sigmoid(g) : v16_silu(g)), m);
+		v16_store_n(out + i, v16_mul(a, sig ? v16_sigmoid(g) : v16_silu(g)), m);
 	}
 }
 

@@ -15,17 +15,16 @@ enum {
 	DELTA_SPARE = 64,               /* columns of S that a level takes at once, at most */
 };
 
-/* The tokens of one item for one value head.  Strides are in floats. */
+/* Tokens of one item for one value head.  Strides are in floats. */
 struct delta_rows {
-	const float *q, *k;             /* normalised q and k [dim_k] of token 0 */
-	const float *v;                 /* [dim_v] of token 0 */
-	const float *alpha, *beta;      /* of token 0 */
-	float *out;                     /* [dim_v] of token 0 */
-	size_t kq_ld, v_ld, gate_ld, out_ld;
+	const float *q, *k;             /* normalised q and k [dim_k] of token 0, rows kq_ld apart */
+	const float *v;                 /* [n][dim_v] */
+	const float *alpha, *beta, *kq; /* [n]; kq: k . q */
+	float *out;                     /* [n][dim_v] */
+	size_t kq_ld;
 	int n, n_sure;
 	float *tape;                    /* delta of the first tentative token; rows tape_ld apart */
 	size_t tape_ld;
-	const float *kq;                /* [n] k . q */
 };
 
 struct op_table {
@@ -52,17 +51,16 @@ struct op_table {
 	/* out = acc / sum, times sigmoid(gate) unless gate is NULL. */
 	void (*attn_out)(float *out, const float *acc, float sum, const float *gate, int dim);
 
-	/* Convolution and SiLU in place over n tokens, rows ld apart, c channels;
-	 * w [c][width] newest last, tail [width - 1] rows tail_ld apart. */
-	void (*conv_silu)(float *x, size_t ld, int n, int c, const float *w, int width, const float *tail,
-	                  size_t tail_ld);
+	/* Convolution and SiLU of n channels of one token; x [width] rows, newest last, w [width] rows
+	 * w_ld apart. */
+	void (*conv_silu)(float *out, const float *const *x, const float *w, size_t w_ld, int width, int n);
 	/* S of one head, [dim_v / 32][dim_k][32] and [dim_k][16] for what is left,
 	 * through the tokens; spare: DELTA_SPARE floats a row of S. */
 	void (*delta_head)(float *s, int dim_k, int dim_v, const struct delta_rows *t, float *spare);
 	/* S = alpha S + k delta' */
 	void (*delta_apply)(float *s, int dim_k, int dim_v, const float *k, float alpha, const float *delta);
-	/* x = norm(x) * gain * act(z), act SiLU or sigmoid */
-	void (*gated_norm)(float *x, const float *z, int n, const float *gain, float eps, bool sigmoid);
+	/* out = norm(in) * gain * act(z), act SiLU or sigmoid */
+	void (*gated_norm)(float *out, const float *in, const float *z, int n, const float *gain, float eps, bool sigmoid);
 };
 extern const struct op_table op_table_scalar, op_table_avx2, op_table_avx512;
 
