@@ -7,7 +7,9 @@
  * 128 two.  What bounds many rows are the float steps, four instructions per group,
  * output and 16 rows, and what the first cache holds: so codes of 32 outputs are
  * made in stretches of TILED_INPUTS and used for all rows at once, and the sums in
- * float wait in memory between two stretches, which changes no bit of them.
+ * float wait in memory between two stretches, which changes no bit of them.  What
+ * comes from far, the next codes and the lines outputs are written to, is asked for
+ * a few lines at a time, before tiles that take longer than they do.
  *
  * What bounds few rows is reading the weights.  For groups of 64 codes of 4 or 8 bits
  * two groups at a time become bytes, two groups before their turn, so that arithmetic
@@ -21,7 +23,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { T_OUT = 16, T_ROWS = ACTS_TILE, T_BYTES = 64, T_SUMS = T_OUT * T_ROWS, FEW_TILES = 2, BLOCK = 8 };
+enum { T_OUT = 16, T_ROWS = ACTS_TILE, T_BYTES = 64, T_SUMS = T_OUT * T_ROWS, FEW_TILES = 2, BLOCK = 8, LINE = 64 };
 
 struct tile_config {
 	uint8_t palette, start_row, reserved[14];
@@ -328,10 +330,38 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 
 /* ---- rows by outputs ---- */
 
-/* PANEL_OUT outputs from o on, n_out of them real, by n tiles of rows; to m->f. */
-static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *tiles, int n, const struct room *m)
+/* Asks for inputs [k, k + stretch) of n outputs from o on; beyond the last input, for those of
+ * the next panel.  Inlined: gcc 12 drops calls of functions that do nothing but ask. */
+INLINE void codes_ahead(const struct weight *w, int o, int n, int k, int stretch)
+{
+	size_t bits = (size_t)w->fmt->coding->bits, at, end;
+
+	if (k >= w->cols) {
+		k = 0;
+		o += PANEL_OUT;
+	}
+	if (o + n > w->rows)
+		return;
+	at = (size_t)k * bits / 8;
+	end = (size_t)(w->cols - k < stretch ? w->cols : k + stretch) * bits / 8;
+	for (const uint8_t *row = w->data + (size_t)o * w->row_bytes; n--; row += w->row_bytes)
+		for (size_t i = at; i < end; i += LINE)
+			_mm_prefetch(row + i, _MM_HINT_T1);
+}
+
+/* Rows of a call, laid out, and where their outputs go. */
+struct rows {
+	const uint8_t *tiles;
+	int n;                                  /* <= TILED_ROWS */
+	float *out;                             /* [n][ld] */
+	size_t ld;
+};
+
+/* PANEL_OUT outputs from o on, n_out of them real; to r->out. */
+static void mul_panel(const struct weight *w, int o, int n_out, const struct rows *r, const struct room *m)
 {
 	int32_t sums[BLOCK][T_SUMS] __attribute__((aligned(64)));
+	int n = (r->n + T_ROWS - 1) / T_ROWS;
 	int groups = w->cols / w->group, halves = n_out > T_OUT ? 2 : 1;
 	/* Whole groups, and whole 64 inputs.  For few rows all: a panel is then read in one
 	 * stretch of memory in rising order, which is what counts there. */
@@ -340,7 +370,7 @@ static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *t
 	size_t half = (size_t)T_OUT * (size_t)stretch;
 	size_t tile_bytes = acts_tile_bytes(w->cols, w->group), beside = (size_t)groups * 3 * T_ROWS * sizeof(float);
 	bool has_bias = w->fmt->coding->bias;
-	struct coded_span span = { .w = w, .inputs = w->group % T_BYTES ? 32 : T_BYTES };
+	struct coded_span span = { .w = w, .inputs = w->group % T_BYTES ? 32 : T_BYTES, .ahead = n <= FEW_TILES };
 	struct tile t = { .group = w->group, .step = span.inputs, .zero = w->fmt->coding->zero, .sums = sums };
 
 	for (int h = 0; h < halves; h++)
@@ -356,9 +386,17 @@ static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *t
 			coded_codes_avx512(m->code + h * half, &span);
 		}
 		for (int i = 0; i < n; i++) {
-			const uint8_t *tile = tiles + (size_t)i * tile_bytes;
+			const uint8_t *tile = r->tiles + (size_t)i * tile_bytes;
+			float *out = span.k1 == w->cols ? r->out + (size_t)(T_ROWS * i) * r->ld : NULL;
+			int rows = r->n - T_ROWS * i < T_ROWS ? r->n - T_ROWS * i : T_ROWS;
+			int share = PANEL_OUT * i / n;
 			size_t at = (size_t)(k / w->group);
 
+			for (int j = 0; out && j < rows; j++)
+				for (int h = 0; h < halves; h++)
+					__builtin_prefetch(out + (size_t)j * r->ld + T_OUT * h, 1);
+			if (!span.ahead)
+				codes_ahead(w, o + share, PANEL_OUT * (i + 1) / n - share, span.k1, stretch);
 			t.beside = (const float *)tile + at * 3 * T_ROWS;
 			t.q = (const int8_t *)tile + beside + (size_t)k * T_ROWS;
 			for (int h = 0; h < halves; h++) {
@@ -367,6 +405,9 @@ static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *t
 				t.bias = m->bias + at * PANEL_OUT + T_OUT * h;
 				t.f = m->f + (size_t)(2 * i + h) * T_SUMS;
 				(has_bias ? tile_biased : tile_plain)(&t, k == 0);
+				if (out)
+					tile_out(out + T_OUT * h, r->ld, t.f, rows,
+					         n_out - T_OUT * h < T_OUT ? n_out - T_OUT * h : T_OUT);
 			}
 		}
 	}
@@ -376,22 +417,12 @@ static void mul_panel(const struct weight *w, int o, int n_out, const uint8_t *t
 static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *tiles, int rows,
                      const struct room *m)
 {
-	int n = (rows + T_ROWS - 1) / T_ROWS;
-
-	if (n <= FEW_TILES && few_takes(w)) {
+	if (rows <= FEW_TILES * T_ROWS && few_takes(w)) {
 		mul_few(out, ld, w, o0, o1, tiles, rows, m);
 		return;
 	}
-	for (int o = o0; o < o1; o += PANEL_OUT) {
-		int n_out = o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT;
-
-		mul_panel(w, o, n_out, tiles, n, m);
-		for (int i = 0; i < n; i++)
-			for (int h = 0; T_OUT * h < n_out; h++)
-				tile_out(out + (size_t)(T_ROWS * i) * ld + (o - o0) + T_OUT * h, ld,
-				         m->f + (size_t)(2 * i + h) * T_SUMS, rows - T_ROWS * i < T_ROWS ? rows - T_ROWS * i : T_ROWS,
-				         n_out - T_OUT * h < T_OUT ? n_out - T_OUT * h : T_OUT);
-	}
+	for (int o = o0; o < o1; o += PANEL_OUT)
+		mul_panel(w, o, o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT, &(struct rows){ tiles, rows, out + (o - o0), ld }, m);
 }
 
 static void lay_out(struct room *m, uint8_t *scratch, const struct weight *w)

@@ -680,7 +680,8 @@ INLINE void codes_of_16(uint8_t *to, const struct coded_span *c, const enum how 
 			const uint8_t *p = row + (size_t)k / 8 * bits;
 			__m512i v = codes_in_order(p, c->k1 - k < 64 ? c->k1 - k : 64, how, lut, s);
 
-			_mm_prefetch(p + next, _MM_HINT_T1);
+			if (c->ahead)
+				_mm_prefetch(p + next, _MM_HINT_T1);
 			if (wide) {
 				_mm512_store_si512(at + 16 * (k - c->k0), v);
 				continue;

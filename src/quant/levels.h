@@ -72,6 +72,7 @@ struct coded_span {
 	const struct weight *w;
 	int o, n, k0, k1;
 	int inputs;             /* of a tile: 32 or 64 */
+	bool ahead;             /* the same of the next PANEL_OUT outputs are asked for meanwhile */
 };
 /* Their codes, lut applied, to [(k1 - k0) / inputs][16][inputs]; outputs beyond n
  * repeat the last. */

@@ -118,10 +118,16 @@ struct products_job {
 /* Outputs per part: a multiple of the kernels' panels (32) and tiles (6, 8),
  * small enough that each thread gets several.  From MANY rows on a part is computed
  * where it stays in the second cache and then written row by row: straight to where it
- * belongs, each row of a panel would be two lines in a page of its own. */
-enum { PART_OUT = 96, PART_OUT_MOST = 1920, MANY = 17 };
+ * belongs, each row of a panel would be two lines in a page of its own.  From TILED_MANY on
+ * kernels with tiles ask for those lines early enough themselves. */
+enum { PART_OUT = 96, PART_OUT_MOST = 1920, MANY = 17, TILED_MANY = 33 };
 
-static bool waits(const struct product *j) { return j->add || j->up || j->r1 - j->r0 >= MANY; }
+static bool waits(const struct product *j)
+{
+	int rows = j->r1 - j->r0;
+
+	return j->add || j->up || (rows >= MANY && !(j->x->tiles && rows >= TILED_MANY));
+}
 
 static void add_bias(const struct cpu_backend *c, float *to, size_t ld, int rows, const float *bias, int n)
 {
