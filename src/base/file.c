@@ -27,6 +27,45 @@ int file_id_get(const char *path, struct file_id *out, struct err *err)
 	return 0;
 }
 
+enum { HUGE_PAGE = 2 << 20, OWN_PIECE = 32 << 20 };
+
+/* Addresses for n bytes that begin at a huge page: the caller's to unmap.  NULL: there are none. */
+static void *huge_room(size_t n, int prot)
+{
+	uintptr_t at, from;
+	size_t all, page = HUGE_PAGE;
+	void *p;
+
+	if (n > SIZE_MAX - page)
+		return NULL;
+	all = n + page;
+	p = mmap(NULL, all, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	at = (uintptr_t)p;
+	from = (at + page - 1) / page * page;
+	if (from > at)
+		munmap(p, from - at);
+	n = (n + 4095) / 4096 * 4096;
+	if (at + all > from + n)
+		munmap((void *)(from + n), at + all - from - n);
+	return (void *)from;
+}
+
+static void *map_whole(int fd, size_t n)
+{
+	void *room = n >= HUGE_PAGE ? huge_room(n, PROT_NONE) : NULL, *p;
+
+	p = mmap(room, n, PROT_READ, MAP_SHARED | (room ? MAP_FIXED : 0), fd, 0);
+	if (p == MAP_FAILED && room) {
+		int e = errno;
+
+		munmap(room, n);
+		errno = e;
+	}
+	return p;
+}
+
 int file_map_open(struct file_map *m, const char *path, struct err *err)
 {
 	struct stat st;
@@ -51,7 +90,7 @@ int file_map_open(struct file_map *m, const char *path, struct err *err)
 		close(fd);
 		return 0;                 /* nothing to map; p stays NULL */
 	}
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	p = map_whole(fd, (size_t)st.st_size);
 	if (p == MAP_FAILED) {
 		int e = errno;
 
@@ -71,6 +110,39 @@ void file_map_close(struct file_map *m)
 	if (m->p)
 		munmap((void *)(uintptr_t)m->p, m->n);
 	*m = (struct file_map){0};
+}
+
+/* What reads the old pages while they are taken away waits for the system, and finds the new ones. */
+static bool own(const uint8_t *p, size_t n)
+{
+	void *room = huge_room(n, PROT_READ | PROT_WRITE);
+
+	if (!room)
+		return false;
+	if (madvise(room, n, MADV_HUGEPAGE)) {
+		munmap(room, n);
+		return false;
+	}
+	memcpy(room, p, n);
+	if (mprotect(room, n, PROT_READ) || mremap(room, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, p) == MAP_FAILED) {
+		munmap(room, n);
+		return false;
+	}
+	return true;
+}
+
+size_t file_map_own(const struct file_map *m, bool (*more)(void *arg, size_t done), void *arg)
+{
+	size_t whole = (uintptr_t)m->p % HUGE_PAGE ? 0 : m->n / HUGE_PAGE * HUGE_PAGE, done = 0;
+
+	while (done < whole && more(arg, done)) {
+		size_t n = whole - done < OWN_PIECE ? whole - done : OWN_PIECE;
+
+		if (!own(m->p + done, n))
+			break;
+		done += n;
+	}
+	return done;
 }
 
 int file_read(const char *path, size_t max, struct buf *out, struct err *err)

@@ -405,7 +405,7 @@ int cmd_bench(const struct options *given)
 	int rc = complete(given, &o, &err);
 
 	if (!rc)
-		rc = session_open(&b.s, &o, LOAD_ENGINE | LOAD_BY_HAND, &err);
+		rc = session_open(&b.s, &o, LOAD_ENGINE | LOAD_BY_HAND | LOAD_HUGE_NOW, &err);
 	if (!rc) {
 		b.ids = xcalloc((size_t)o.ctx_size, sizeof *b.ids);
 		b.pool = pool_new(b.s.be->threads);

@@ -47,6 +47,7 @@ struct options {
 	int decode_gap;                 /* ms; see engine.h */
 	int answer_reserve;             /* tokens; see engine.h */
 	size_t memory_bytes;            /* for everything; 0: no such bound */
+	bool small_pages;               /* weights stay where they are mapped */
 	size_t kv_bytes;                /* 0: see load.c */
 	struct kv_ask kv_ask;           /* as written ... */
 	struct kv_policy kv;            /* ... and what it means */

@@ -459,9 +459,14 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	if (rc)
 		return rc;
 	rc = engine_open(&s->engine, s->model, s->tok, &eo, err);
-	if (!rc)
-		log_plan(s, &eo, &plan);
-	return rc;
+	if (rc)
+		return rc;
+	log_plan(s, &eo, &plan);
+	if (what & LOAD_HUGE_NOW)
+		progress(s->store->name, "weights into huge pages", -1);
+	if (what & (LOAD_HUGE | LOAD_HUGE_NOW) && !o->small_pages)
+		huge_pages_begin(&s->huge, s->store, s->drafts.store, plan_total(&plan), what & LOAD_HUGE_NOW);
+	return 0;
 }
 
 /* ---- the whole ---- */
@@ -500,6 +505,7 @@ int session_open(struct session *s, const struct options *o, unsigned what, stru
 
 void session_close(struct session *s)
 {
+	huge_pages_end(&s->huge);
 	engine_close(s->engine);
 	drafts_close(&s->drafts);
 	model_close(s->model);

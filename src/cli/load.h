@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/huge_pages.h"
 #include "cli/load_draft.h"
 #include "engine/engine.h"
 #include "model/model.h"
@@ -19,6 +20,8 @@ enum {
 	LOAD_ENGINE = 4,                /* weights, caches, engine */
 	LOAD_LOGITS = 8,                /* the engine gives the logits of all rows */
 	LOAD_BY_HAND = 16,              /* the engine has no thread: the caller runs engine_step */
+	LOAD_HUGE = 32,                 /* weights go to huge pages, if it may be: meanwhile ... */
+	LOAD_HUGE_NOW = 64,             /* ... or before it is open */
 };
 
 enum { EOS_MAX = 16 };
@@ -40,6 +43,7 @@ struct session {
 	struct model *model;
 	struct drafts drafts;
 	struct engine *engine;
+	struct huge_pages huge;
 };
 
 /* MODEL as it was asked for, or WEFT_MODEL, or the bundled one beside the

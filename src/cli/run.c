@@ -589,7 +589,7 @@ int cmd_run(const struct options *o)
 	if (o->url)
 		rc = remote_open(&t.remote, o, &err);
 	else
-		rc = session_open(&t.s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE, &err);
+		rc = session_open(&t.s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (t.conversation ? LOAD_HUGE : 0u), &err);
 	if (!rc) {
 		t.name = t.remote ? remote_model(t.remote) : t.s.store->name;
 		catch_interrupts();     /* until now it ended the program */

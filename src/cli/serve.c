@@ -67,7 +67,7 @@ int cmd_serve(const struct options *o)
 	struct err err;
 	int rc;
 
-	if (session_open(&s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE, &err))
+	if (session_open(&s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_HUGE, &err))
 		return cli_fail("serve", &err);
 	fill(o, &s, &so, &served);
 	if (!served.tmpl)

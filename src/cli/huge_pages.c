@@ -1,0 +1,111 @@
+/* huge_pages.c - see huge_pages.h. */
+#include "cli/huge_pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+
+enum { MB = 1 << 20, LEAST = 64 << 20 };        /* bytes of weights that are worth it */
+
+/* A small file of the system's; false: not there. */
+static bool read_small(const char *path, struct buf *out)
+{
+	struct err none = { 0 };
+
+	buf_reset(out);
+	if (file_read(path, 1 << 16, out, &none))
+		return false;
+	buf_putc(out, 0);
+	return true;
+}
+
+/* Bytes that processes can still get without anybody's being pushed out: of the
+ * machine and, where there is a limit, of the control group. */
+static size_t available_bytes(struct buf *b)
+{
+	size_t machine = 0, limit;
+	const char *at;
+
+	if (read_small("/proc/meminfo", b) && (at = strstr(b->p, "MemAvailable:")))
+		machine = (size_t)strtoull(at + strlen("MemAvailable:"), NULL, 10) * 1024;
+	if (!read_small("/sys/fs/cgroup/memory.max", b))
+		return machine;
+	limit = (size_t)strtoull(b->p, NULL, 10);       /* "max": 0 */
+	return limit && limit < machine ? limit : machine;
+}
+
+static size_t machine_sixteenth(void)
+{
+	return (size_t)sysconf(_SC_PHYS_PAGES) / 16 * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t weight_bytes(const struct store *st)
+{
+	size_t n = 0;
+
+	for (int i = 0; st && i < st->n_shard; i++)
+		n += st->shard[i].map.n;
+	return n;
+}
+
+static bool more(void *arg, size_t done)
+{
+	struct huge_pages *h = arg;
+	bool enough;
+	struct buf b;
+
+	buf_init(&b);
+	enough = available_bytes(&b) >= h->spare;
+	buf_fini(&b);
+	return enough && !atomic_load(&h->stop);
+}
+
+static void *copy(void *arg)
+{
+	struct huge_pages *h = arg;
+	int64_t begin = clock_monotonic_ns();
+	size_t all = 0;
+
+	/* Of this thread alone.  Where it is not granted the copy is merely less polite. */
+	if (h->threaded)
+		setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
+	for (int i = 0; i < 2; i++)
+		for (int k = 0; h->store[i] && k < h->store[i]->n_shard; k++)
+			all += file_map_own(&h->store[i]->shard[k].map, more, h);
+	log_debug("%zu MB of weights moved to huge pages in %.1f s", all / MB, (double)(clock_monotonic_ns() - begin) / 1e9);
+	return NULL;
+}
+
+void huge_pages_begin(struct huge_pages *h, const struct store *a, const struct store *b, size_t planned, bool now)
+{
+	bool fits;
+	struct buf text;
+
+	*h = (struct huge_pages){ .store = { a, b }, .spare = machine_sixteenth() };
+	if (weight_bytes(a) + weight_bytes(b) < LEAST)
+		return;
+	buf_init(&text);
+	fits = read_small("/sys/kernel/mm/transparent_hugepage/enabled", &text) && !strstr(text.p, "[never]") &&
+	       planned <= SIZE_MAX - h->spare && available_bytes(&text) >= planned + h->spare;
+	buf_fini(&text);
+	if (!fits)
+		return;
+	if (now)
+		copy(h);
+	else
+		h->threaded = !pthread_create(&h->thread, NULL, copy, h);
+}
+
+void huge_pages_end(struct huge_pages *h)
+{
+	atomic_store(&h->stop, true);
+	if (h->threaded)
+		pthread_join(h->thread, NULL);
+	h->threaded = false;
+}
