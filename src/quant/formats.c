@@ -85,7 +85,8 @@ void quant_peaks(struct peaks *p, enum cpu_level level)
 size_t weight_scratch_bytes(const struct weight *w)
 {
 	size_t cols = (size_t)w->cols, groups = w->group ? cols / (size_t)w->group : 0;
-	size_t decoded = DECODE_ROWS * (cols + 16) * sizeof(float);
+	/* Decoded rows and six of them packed; scales and biases of four outputs as floats. */
+	size_t decoded = (DECODE_ROWS * cols + 6 * (cols + 16) + 8 * (groups + 16)) * sizeof(float);
 	/* Codes of a panel, its scales and biases. */
 	size_t panel = PANEL_OUT * cols + 2 * PANEL_OUT * groups * sizeof(float);
 	/* Scales and biases of 16 outputs, arranged rows, integer sums per 64 inputs. */

@@ -209,40 +209,149 @@ static void mul_f16(float *out, size_t ld, const struct weight *w, int o0, int o
 	mul_plain(out, ld, w, DT_F16, o0, o1, x, r0, r1, scratch);
 }
 
-/* Row o of a weight of 8-bit codes: the router of a mixture, multiplied as floats
- * every token. */
-static void decode_bytes(float *to, const struct weight *w, int o)
+/* ---- 8-bit codes with scales and biases: the router of a mixture, multiplied as floats every token ---- */
+
+/* Fewer rows than BYTES_FEW are multiplied while codes become floats, BYTES_R at a time; for more
+ * that is done once for all. */
+enum { BYTES_R = TILE_R > 2 ? 4 : 1, BYTES_O = 4, BYTES_FEW = 2 * BYTES_R + 1, BYTES_ROWS = 64 };
+
+static size_t scales_room(const struct weight *w) { return (size_t)(w->cols / w->group + 15) / 16 * 16; }
+
+static void scales_row(float *to, const uint8_t *p, const struct weight *w, int o)
+{
+	int groups = w->cols / w->group, size = dtype_size(w->scale_type);
+
+	p += (size_t)o * (size_t)groups * (size_t)size;
+	for (int g = 0; g < groups; g += 16, p += 16 * size)
+		v16_store(to + g, groups - g < 16 ? row_load_n(p, w->scale_type, groups - g) : row_load(p, w->scale_type));
+}
+
+/* Scales and biases of outputs o .. o + n - 1: [n][2][scales_room]. */
+static void scales_rows(float *to, const struct weight *w, int o, int n)
+{
+	for (int i = 0; i < n; i++) {
+		scales_row(to + (size_t)(2 * i) * scales_room(w), w->scales, w, o + i);
+		scales_row(to + (size_t)(2 * i + 1) * scales_room(w), w->biases, w, o + i);
+	}
+}
+
+static void decode_bytes(float *to, const struct weight *w, int o, const float *scale)
 {
 	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
+	const float *bias = scale + scales_room(w);
 
 	for (int g = 0, k = 0; k < w->cols; g++) {
-		float scale, bias;
-		v16 s, b;
+		v16 s = v16_set1(scale[g]), b = v16_set1(bias[g]);
 
-		coding_scale(&scale, &bias, w, o, g);
-		s = v16_set1(scale);
-		b = v16_set1(bias);
 		for (int end = k + w->group; k < end; k += 16)
 			v16_store(to + k, v16_add(v16_mul(s, v16_load_u8(p + k)), b));
 	}
+}
+
+/* R rows by outputs o .. o + O - 1; the codes of the O that follow are asked for meanwhile. */
+LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int o, const float *scale, const float *x,
+                             size_t x_ld, const int R, const int O)
+{
+	size_t room = scales_room(w);
+	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
+	v16 acc[8][8];
+
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int i = 0; i < O; i++)
+			acc[r][i] = v16_zero();
+	for (int g = 0, k = 0; k < w->cols; g++) {
+		v16 s[8], b[8];
+
+#pragma GCC unroll 8
+		for (int i = 0; i < O; i++) {
+			__builtin_prefetch(p + (size_t)(O + i) * w->row_bytes + k, 0, 3);
+			s[i] = v16_set1(scale[(size_t)(2 * i) * room + (size_t)g]);
+			b[i] = v16_set1(scale[(size_t)(2 * i + 1) * room + (size_t)g]);
+		}
+		for (int end = k + w->group; k < end; k += 16) {
+			v16 a[8];
+
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++)
+				a[r] = v16_load(x + (size_t)r * x_ld + k);
+#pragma GCC unroll 8
+			for (int i = 0; i < O; i++) {
+				v16 v = v16_add(v16_mul(s[i], v16_load_u8(p + (size_t)i * w->row_bytes + k)), b[i]);
+
+#pragma GCC unroll 8
+				for (int r = 0; r < R; r++)
+					acc[r][i] = v16_fma(a[r], v, acc[r][i]);
+			}
+		}
+	}
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int i = 0; i < O; i++)
+			out[(size_t)r * ld + (size_t)i] = v16_sum(acc[r][i]);
+}
+
+static void mul_bytes_few(float *out, size_t ld, const struct weight *w, int o0, int o1, const float *x, size_t x_ld,
+                          int nr, float *scale)
+{
+	for (int o = o0, n; o < o1; o += n, out += n) {
+		n = o1 - o < BYTES_O ? 1 : BYTES_O;
+		scales_rows(scale, w, o, n);
+		for (int r = 0, R; r < nr; r += R) {
+			const float *from = x + (size_t)r * x_ld;
+			float *to = out + (size_t)r * ld;
+
+			R = n == BYTES_O && nr - r >= BYTES_R ? BYTES_R : 1;
+			if (n < BYTES_O)
+				tile_bytes(to, ld, w, o, scale, from, x_ld, 1, 1);
+			else if (R == BYTES_R)
+				tile_bytes(to, ld, w, o, scale, from, x_ld, BYTES_R, BYTES_O);
+			else
+				tile_bytes(to, ld, w, o, scale, from, x_ld, 1, BYTES_O);
+		}
+	}
+}
+
+/* n outputs from o on as floats, at rows, by rows [r0, r1); scratch behind them. */
+static void mul_rows_decoded(float *out, size_t ld, const struct weight *w, int o, int n, const struct acts *x, int r0,
+                             int r1, float *rows, bool bytes)
+{
+	float *scale = rows + DECODE_ROWS * (size_t)w->cols;
+	struct weight plain = { .cols = w->cols, .data = (const uint8_t *)rows, .row_bytes = (size_t)w->cols * sizeof(float) };
+
+	for (int i = 0; i < n; i++) {
+		float *to = rows + (size_t)i * (size_t)w->cols;
+
+		if (bytes) {
+			scales_rows(scale, w, o + i, 1);
+			decode_bytes(to, w, o + i, scale);
+		} else {
+			w->fmt->decode(to, w, o + i);
+		}
+	}
+	mul_plain(out, ld, &plain, DT_F32, 0, n, x, r0, r1, scale);
 }
 
 static void mul_decoded(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                         int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
-	bool bytes = c && c->bits == 8 && w->group % 16 == 0;
-	float *rows = scratch;
+	bool bytes = c && c->bits == 8 && c->bias && w->group % 16 == 0;
+	/* Bytes are decoded fast enough to do it again for rows that stay in the second cache. */
+	int most = bytes ? BYTES_ROWS : r1 - r0;
 
 	assert(x->cols == w->cols);
-	for (int o = o0; o < o1; o += DECODE_ROWS) {
-		int n = o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS;
-
-		for (int i = 0; i < n; i++)
-			(bytes ? decode_bytes : w->fmt->decode)(rows + (size_t)i * (size_t)w->cols, w, o + i);
-		product_f32(out + (o - o0), ld, rows, (size_t)w->cols * 4, n, x->f + (size_t)r0 * x->ld, x->ld,
-		            r1 - r0, w->cols);
+	if (bytes && r1 - r0 < BYTES_FEW) {
+		mul_bytes_few(out, ld, w, o0, o1, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0, scratch);
+		return;
 	}
+	for (int r = r0; r < r1; r += most)
+		for (int o = o0; o < o1; o += DECODE_ROWS)
+			mul_rows_decoded(out + (size_t)(r - r0) * ld + (o - o0), ld, w, o,
+			                 o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS, x, r,
+			                 r1 - r < most ? r1 : r + most, scratch, bytes);
 }
 
 /* E8M0 of stored bytes: 2^(b - 127), 255 is NaN. */

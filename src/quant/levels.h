@@ -99,7 +99,8 @@ float e4m3_mlx(uint8_t b);
  * 16 outputs, which stays in the first cache. */
 enum { BLOCK_ROWS = 96, PANEL_INPUTS = 256 };
 
-/* mul_decoded and the coded kernels cut outputs into these. */
-enum { DECODE_ROWS = 8, PANEL_OUT = 32, DIRECT_ROWS = 4 };
+/* mul_decoded and the coded kernels cut outputs into these; the first a multiple of the tiles
+ * of floats (6, 8). */
+enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4 };
 
 #endif

@@ -116,11 +116,12 @@ struct products_job {
 };
 
 /* Outputs per part: a multiple of the kernels' panels (32) and tiles (6, 8),
- * small enough that each thread gets several.  From MANY rows on a part is computed
+ * small enough that each thread gets several; of small matrices, where that is not so,
+ * PART_OUT_LEAST, half a panel too many.  From MANY rows on a part is computed
  * where it stays in the second cache and then written row by row: straight to where it
  * belongs, each row of a panel would be two lines in a page of its own.  From TILED_MANY on
  * kernels with tiles ask for those lines early enough themselves. */
-enum { PART_OUT = 96, PART_OUT_MOST = 1920, MANY = 17, TILED_MANY = 33 };
+enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 1920, MANY = 17, TILED_MANY = 33 };
 
 static bool waits(const struct product *j)
 {
@@ -176,9 +177,9 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 	for (int i = 0; i < n; i++)
 		outputs += (size_t)job[i].w->rows * (job[i].up ? 2 : 1);
 	if (threads > 1) {
-		size_t even = outputs / (size_t)(6 * threads) / PART_OUT * PART_OUT;
+		int even = (int)(outputs / (size_t)(6 * threads)) / PART_OUT * PART_OUT;
 
-		step = even < PART_OUT ? PART_OUT : even < PART_OUT_MOST ? (int)even : PART_OUT_MOST;
+		step = even < PART_OUT ? PART_OUT_LEAST : even < PART_OUT_MOST ? even : PART_OUT_MOST;
 	}
 	for (int i = 0; i < n; i++) {
 		size_t rows = (size_t)(job[i].r1 - job[i].r0), s = weight_scratch_bytes(job[i].w);
@@ -186,11 +187,11 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 		scratch = s > scratch ? s : scratch;
 		s = job[i].up ? weight_scratch_bytes(job[i].up) : 0;
 		scratch = s > scratch ? s : scratch;
-		if (rows >= MANY)
+		if (rows >= MANY && step > PART_OUT)
 			step = PART_OUT;
 		if (waits(&job[i]) && tmp < rows)
 			tmp = rows;
-		n_part += job[i].w->rows / PART_OUT + 1;
+		n_part += job[i].w->rows / PART_OUT_LEAST + 1;
 	}
 	tmp = (tmp * (size_t)step * sizeof(float) + 63) / 64 * 64;
 	d.tmp_at = (scratch + 63) / 64 * 64;
