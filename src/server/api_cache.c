@@ -182,27 +182,30 @@ struct order {
 	int n;                          /* states it was about */
 };
 
-/* {"node": id}: 1 and *id.  0: the body names none. */
-static int read_node(const struct exchange *x, uint64_t *id)
+/* {"node": id}, or 0 where the body names none. */
+static int read_node(const struct json *body, uint64_t *id, struct problem *p)
 {
-	struct json *body = json_parse(x->body.p, x->body.n, 0, NULL);
 	int64_t v = 0;
-	int found = !json_to_int(json_get(body, "node"), &v) && v > 0;
+	int r = field_int(body, "node", 1, INT64_MAX, &v, p);
 
-	json_free(body);
 	*id = (uint64_t)v;
-	return found;
+	return r;
 }
 
 static void pin(struct exchange *x, bool on)
 {
 	struct engine *e = x->srv->served.engine;
 	struct prefix_spot spot = { 0 };
+	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
 	struct generation *g;
 	struct err err;
 	int r;
 
-	if (!read_node(x, &spot.id)) {
+	r = body ? read_node(body, &spot.id, &x->problem) : E_ARG;
+	json_free(body);
+	if (r)
+		return;
+	if (!spot.id) {
 		g = read_prompt(x);
 		if (!g)
 			return;
@@ -234,23 +237,41 @@ const struct api cache_unpin_api = {
 	.abandon = generation_abandon,
 };
 
-/* {"node": id}, {"cache_salt": "..."} or {"all": true}. */
+/* One of {"node": id}, {"cache_salt": "..."} and {"all": true}.  With a name that nobody
+ * knows, too much could be dropped. */
+static int read_drop(const struct json *body, struct prefix_spot *spot, struct problem *p)
+{
+	static const struct field known[] = { { "node" }, { "cache_salt" }, { "all" }, { NULL } };
+	static const struct field *const tables[] = { known, NULL };
+	const struct json *salt = NULL;
+	struct buf unknown;
+	bool all = false;
+	size_t n;
+	int r;
+
+	buf_init(&unknown);
+	if ((r = fields_check(body, NULL, tables, &unknown, p)) || (r = read_node(body, &spot->id, p)) ||
+	    (r = field_value(body, "cache_salt", JSON_STRING, &salt, p)) || (r = field_bool(body, "all", &all, p)))
+		;
+	else if (unknown.n)
+		r = problem_set(p, 400, "unknown_field", NULL, "unknown fields: %s", unknown.p);
+	else if ((spot->id != 0) + (salt != NULL) + all != 1)
+		r = problem_set(p, 400, "missing_field", NULL, "what is to be dropped: one of \"node\", \"cache_salt\" and \"all\": true");
+	spot->salt = json_str(salt, &n);
+	buf_fini(&unknown);
+	return r;
+}
+
 static void drop_prep(struct exchange *x)
 {
 	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
 	struct prefix_spot spot = { 0 };
 	struct order *o;
-	bool all = false;
-	size_t n;
 
 	if (!body)
 		return;
 	x->work = o = xcalloc(1, sizeof *o);
-	json_to_bool(json_get(body, "all"), &all);
-	spot.salt = json_str(json_get(body, "cache_salt"), &n);
-	if (!read_node(x, &spot.id) && !spot.salt && !all)
-		problem_set(&x->problem, 400, "missing_field", NULL, "what is to be dropped: \"node\", \"cache_salt\" or \"all\": true");
-	else if (engine_prefix_drop(x->srv->served.engine, &spot, &o->n))
+	if (!read_drop(body, &spot, &x->problem) && engine_prefix_drop(x->srv->served.engine, &spot, &o->n))
 		gone(&x->problem);
 	json_free(body);
 }

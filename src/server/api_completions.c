@@ -10,13 +10,19 @@
 #include "server/routes.h"
 #include "server/structured.h"
 
+#define CHAT "use /v1/chat/completions"
 static const struct field completion_fields[] = {
 	{ "prompt" }, { "add_special_tokens" },
 	{ "echo", "false" }, { "suffix", "\"\"" }, { "prompt_embeds", "" },
 	{ "max_completion_tokens", "", "use max_tokens" }, { "top_logprobs", "", "logprobs is the number of alternatives" },
-	{ "messages", "", "use /v1/chat/completions" }, { "tools", "[]", "use /v1/chat/completions" },
+	{ "messages", "", CHAT }, { "tools", "[]", CHAT }, { "tool_choice", "\"auto\"|\"none\"", CHAT },
+	{ "parallel_tool_calls", "true|false", CHAT }, { "functions", "[]", CHAT }, { "function_call", "\"auto\"|\"none\"", CHAT },
+	{ "reasoning_effort", "\"none\"", CHAT }, { "thinking", "", CHAT }, { "enable_thinking", "false", CHAT },
+	{ "thinking_budget", "", CHAT }, { "thinking_token_budget", "", CHAT }, { "chat_template_kwargs", "{}", CHAT },
+	{ "return_progress", "false", CHAT }, { "input", "", "use prompt" }, { "max_output_tokens", "", "use max_tokens" },
 	{ NULL },
 };
+#undef CHAT
 
 /* ---- reading ---- */
 
@@ -86,7 +92,7 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 	if (!body)
 		return p->status;
 	g->body = body;
-	if ((r = fields_check(body, tables, &a->unknown, p)) || (r = field_value(body, "model", JSON_STRING, &model, p)))
+	if ((r = fields_check(body, NULL, tables, &a->unknown, p)) || (r = field_value(body, "model", JSON_STRING, &model, p)))
 		return r;
 	if (model) {
 		size_t n_name;

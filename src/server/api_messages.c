@@ -21,6 +21,13 @@ static const struct field message_fields[] = {
 	{ "container", "" }, { "mcp_servers", "[]" }, { "context_management", "{}" }, { "output_format" }, { "speed", "" },
 	{ "diagnostics", "{}", "cache_report tells why a prompt was not cached" }, { "compaction", "" }, { "thread", "" },
 	{ "fallbacks", "[]|\"default\"" }, { "fallback_credit_token", "" }, { "billing_policy", "{\"bill_to\":\"self\"}" },
+	/* of the other APIs */
+	{ "max_completion_tokens", "", "use max_tokens" }, { "max_output_tokens", "", "use max_tokens" }, { "input", "", "use messages" },
+	{ "prompt", "", "use messages" }, { "instructions", "", "use system" }, { "response_format", "{\"type\":\"text\"}", "use output_config.format" },
+	{ "reasoning_effort", "", "use output_config.effort" }, { "reasoning", "", "use output_config.effort" }, { "enable_thinking", "", "use thinking" },
+	{ "thinking_budget", "", "use thinking.budget_tokens" }, { "thinking_token_budget", "", "use thinking.budget_tokens" },
+	{ "parallel_tool_calls", "true", "use tool_choice.disable_parallel_tool_use" }, { "top_logprobs", "0" }, { "functions", "[]", "use tools" },
+	{ "function_call", "", "use tool_choice" },
 	{ NULL },
 };
 
@@ -31,13 +38,16 @@ static const char signature[] = "weft";
 
 static int read_choice(struct generation *g, struct chat *c, const struct json *body, struct problem *p)
 {
+	static const struct field known[] = { { "type" }, { "name" }, { "disable_parallel_tool_use" }, { NULL } };
+	static const struct field *const tables[] = { known, NULL };
 	const struct json *v, *type;
 	bool one = false;
 	const char *s;
 	size_t n;
 	int r;
 
-	if ((r = field_value(body, "tool_choice", JSON_OBJECT, &v, p)) || !v)
+	if ((r = field_value(body, "tool_choice", JSON_OBJECT, &v, p)) || !v ||
+	    (r = fields_check(v, "tool_choice", tables, &g->params.unknown, p)))
 		return r;
 	type = json_get(v, "type");
 	s = json_str(type, &n);
@@ -63,7 +73,7 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 	int r;
 
 	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) || (r = field_value(body, "output_config", JSON_OBJECT, &o, p)) ||
-	    (v && (r = fields_check(v, thinking, &g->params.unknown, p))) || (o && (r = fields_check(o, output, &g->params.unknown, p))) ||
+	    (v && (r = fields_check(v, "thinking", thinking, &g->params.unknown, p))) || (o && (r = fields_check(o, "output_config", output, &g->params.unknown, p))) ||
 	    (r = field_value(v, "display", JSON_STRING, &display, p)))
 		return r;
 	if ((s = json_str(display, &n))) {
@@ -111,7 +121,7 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	s = json_str(json_get(json_at(v, json_len(v) - 1), "role"), &n);
 	c->go_on = s && !strcmp(s, "assistant");
 	buf_init(&b);
-	if (json_len(tools) && !(r = anthropic_tools(tools, &b, p)))
+	if (json_len(tools) && !(r = anthropic_tools(tools, &g->params.unknown, &b, p)))
 		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
 	buf_fini(&b);
 	return r;
@@ -131,8 +141,8 @@ static void put_usage_anthropic(const struct generation *g, struct buf *out)
 	struct usage u = generation_usage(g);
 
 	/* What was read from the cache does not count as input there. */
-	buf_printf(out, "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":%d",
-	           u.prompt - u.cached, u.cached, u.output);
+	buf_printf(out, "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"
+	           "\"output_tokens_details\":{\"thinking_tokens\":%d}", u.prompt - u.cached, u.cached, u.output, u.thought);
 	put_cache_report(g, out);
 	buf_putc(out, '}');
 }

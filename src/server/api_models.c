@@ -1,13 +1,23 @@
-/* api_models.c - GET /v1/models and /v1/models/{id}. */
+/* api_models.c - GET /v1/models and /v1/models/{id}: with what clients of the OpenAI
+ * API look for and what those of Anthropic's do, for both ask there. */
+#include <time.h>
+
 #include "server/inside.h"
 #include "server/routes.h"
 
 static void put_model(struct buf *b, const struct server *s)
 {
+	time_t created = (time_t)s->created;
+	struct tm utc;
+	char when[40];
+
 	buf_puts(b, "{\"id\":");
 	json_put_cstr(b, s->served.name);
-	buf_printf(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weft\",\"max_model_len\":%d}",
+	buf_printf(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weft\",\"max_model_len\":%d,\"type\":\"model\",\"display_name\":",
 	           (long long)s->created, s->served.ctx_max);
+	json_put_cstr(b, s->served.name);
+	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&created, &utc));
+	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d}", when, s->served.ctx_max, s->served.ctx_max);
 }
 
 static void list(struct exchange *x)
@@ -17,7 +27,11 @@ static void list(struct exchange *x)
 	buf_init(&b);
 	buf_puts(&b, "{\"object\":\"list\",\"data\":[");
 	put_model(&b, x->srv);
-	buf_puts(&b, "]}\n");
+	buf_puts(&b, "],\"has_more\":false,\"first_id\":");
+	json_put_cstr(&b, x->srv->served.name);
+	buf_puts(&b, ",\"last_id\":");
+	json_put_cstr(&b, x->srv->served.name);
+	buf_puts(&b, "}\n");
 	exchange_reply(x, 200, "application/json", b.p, b.n);
 	buf_fini(&b);
 }

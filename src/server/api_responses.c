@@ -19,6 +19,12 @@ static const struct field response_fields[] = {
 	{ "n", "1" }, { "logprobs", "false|0", "use include: message.output_text.logprobs" }, { "truncation", "\"disabled\"", "a prompt is never cut in silence" },
 	{ "max_tokens", "", "use max_output_tokens" }, { "background", "false" }, { "conversation", "" }, { "prompt", "" },
 	{ "max_tool_calls", "" }, { "messages", "", "use input" }, { "context_management", "[]" }, { "moderation", "" },
+	/* of the other APIs */
+	{ "max_completion_tokens", "", "use max_output_tokens" }, { "system", "", "use instructions" }, { "stop_sequences", "[]", "use stop" },
+	{ "response_format", "{\"type\":\"text\"}", "use text.format" }, { "output_config", "{}", "use reasoning.effort and text.format" },
+	{ "reasoning_effort", "", "use reasoning.effort" }, { "thinking", "", "use reasoning.effort" },
+	{ "enable_thinking", "", "use reasoning.effort or chat_template_kwargs" }, { "thinking_budget", "", "use reasoning.effort" },
+	{ "thinking_token_budget", "", "use reasoning.effort" }, { "functions", "[]", "use tools" }, { "function_call", "", "use tool_choice" },
 	{ NULL },
 };
 
@@ -52,7 +58,7 @@ static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 {
 	static const struct field in_reasoning[] = { { "effort" }, { "summary" }, { "generate_summary" }, { "context", "\"auto\"" }, { NULL } };
 	static const struct field in_text[] = { { "format" }, { "verbosity", "\"medium\"" }, { NULL } };
-	static const struct field in_stream[] = { { "include_obfuscation", "false" }, { NULL } };
+	static const struct field in_stream[] = { { "include_obfuscation", "false" }, { "include_usage" }, { NULL } };
 	static const struct { const char *name; const struct field *fields; } objects[] = {
 		{ "reasoning", in_reasoning }, { "text", in_text }, { "stream_options", in_stream },
 	};
@@ -65,7 +71,7 @@ static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 		const struct field *const tables[] = { objects[i].fields, NULL };
 
 		if ((r = field_value(g->body, objects[i].name, JSON_OBJECT, &v, p)) ||
-		    (v && (r = fields_check(v, tables, &g->params.unknown, p))))
+		    (v && (r = fields_check(v, objects[i].name, tables, &g->params.unknown, p))))
 			return r;
 	}
 	if ((r = field_value(json_get(g->body, "reasoning"), "effort", JSON_STRING, &effort, p)))
@@ -777,10 +783,18 @@ static void list_items(struct exchange *x, const struct buf *kept)
 static void get(struct exchange *x)
 {
 	static const char list[] = "/input_items";
-	size_t n = x->rest.n, len = sizeof list - 1;
+	size_t n = x->rest.n, len = sizeof list - 1, n_stream;
 	bool items = n > len && !memcmp(x->rest.p + n - len, list, len);
+	const char *stream = query_value(x, "stream", &n_stream);
 	struct buf b;
 
+	if (stream && n_stream == 4 && !memcmp(stream, "true", 4)) {
+		struct problem p;
+
+		problem_set(&p, 400, "unsupported_field", "stream", "stream is not supported by this server: what is kept comes whole");
+		exchange_refuse(x, &p);
+		return;
+	}
 	buf_init(&b);
 	if (items)
 		x->rest.p[x->rest.n -= len] = 0;

@@ -54,9 +54,11 @@ static int read_tokenize(struct generation *g, const char *bytes, size_t n, stru
 		return p->status;
 	generation_prompts(g, 1);
 	is_chat = json_kind(json_get(g->body, "messages")) != JSON_NULL;
-	if ((r = fields_check(g->body, is_chat ? chat : text, &g->params.unknown, p)) || (r = chat_model(g, g->body, p)) ||
+	if ((r = fields_check(g->body, NULL, is_chat ? chat : text, &g->params.unknown, p)) || (r = chat_model(g, g->body, p)) ||
 	    (r = field_bool(g->body, "with_pieces", &g->pieces, p)) || (r = field_bool(g->body, "return_token_strs", &g->pieces, p)))
 		return r;
+	if (is_chat + (json_get(g->body, "prompt") != NULL) + (json_get(g->body, "content") != NULL) > 1)
+		return problem_set(p, 400, "invalid_value", "prompt", "prompt, content and messages: one of them is tokenised");
 	if (is_chat)
 		return read_chat(g, p);
 	/* As each of the two has it where the request does not say. */
@@ -116,7 +118,7 @@ static int read_detokenize(struct generation *g, const char *bytes, size_t n, st
 	if (!(g->body = body_parse(bytes, n, p)))
 		return p->status;
 	generation_prompts(g, 1);
-	if ((r = fields_check(g->body, tables, &g->params.unknown, p)) || (r = chat_model(g, g->body, p)) ||
+	if ((r = fields_check(g->body, NULL, tables, &g->params.unknown, p)) || (r = chat_model(g, g->body, p)) ||
 	    (r = field_value(g->body, "tokens", JSON_ARRAY, &v, p)) || (r = field_bool(g->body, "skip_special_tokens", &skip, p)))
 		return r;
 	if (!v)

@@ -43,7 +43,7 @@ int chat_body(struct generation *g, const char *bytes, size_t n, const struct fi
 		return p->status;
 	generation_prompts(g, 1);
 	chat_init(&c);
-	if (!(r = fields_check(g->body, tables, &g->params.unknown, p)) && !(r = chat_model(g, g->body, p)) &&
+	if (!(r = fields_check(g->body, NULL, tables, &g->params.unknown, p)) && !(r = chat_model(g, g->body, p)) &&
 	    !(r = read(g, &c, p)))
 		r = make(g, &c, p);
 	chat_fini(&c);
@@ -164,6 +164,20 @@ static struct json *variables(const struct generation *g, const struct chat *c)
 	out = json_parse(b.p, b.n, 0, NULL);
 	buf_fini(&b);
 	return out;
+}
+
+/* Variables that the template does not read change nothing: so the reply says. */
+static void tell_unused(struct generation *g, const struct json *kwargs)
+{
+	struct json_cursor c;
+	const struct json *v;
+	const char *key;
+
+	if (!kwargs)
+		return;
+	for (c = json_first(kwargs); json_next(&c, &key, &v);)
+		if (!template_uses(g->served->tmpl, key))
+			field_unknown(&g->params.unknown, "chat_template_kwargs", key);
 }
 
 /* ---- what the answer begins with ---- */
@@ -571,6 +585,7 @@ static int render(struct generation *g, struct chat *c, struct prompt *out, stru
 	if (!messages)
 		return problem_set(p, 400, "invalid_value", "messages", "messages: %s", err.msg);
 	extra = variables(g, c);
+	tell_unused(g, c->kwargs);
 	if (g->x && g->x->srv->one_system)
 		messages = join_systems(messages);
 	if (g->x && g->x->srv->object_arguments)
@@ -698,6 +713,9 @@ const struct field chat_fields[] = {
 	{ "chat_template", "" }, { "continue_final_message" }, { "add_special_tokens", "false" },
 	{ "documents", "[]", "use chat_template_kwargs" }, { "mm_processor_kwargs", "{}" }, { "echo", "false" },
 	{ "suffix", "\"\"" }, { "moderation", "" },
+	/* of the other APIs */
+	{ "max_output_tokens", "", "use max_completion_tokens" }, { "stop_sequences", "[]", "use stop" }, { "system", "", "use a message of that role" },
+	{ "input", "", "use messages" }, { "instructions", "", "use a message of role system" }, { "output_config", "{}", "use reasoning_effort and response_format" },
 	{ NULL },
 };
 
@@ -732,14 +750,17 @@ static int read_choice(struct chat *c, const struct json *body, struct problem *
 }
 
 /* {"type": "enabled" or "disabled", "budget_tokens": N}, as some servers have it. */
-static int read_thinking(struct chat *c, const struct json *body, struct problem *p)
+static int read_thinking(struct chat *c, const struct json *body, struct buf *unknown, struct problem *p)
 {
+	static const struct field known[] = { { "type" }, { "budget_tokens" }, { NULL } };
+	static const struct field *const tables[] = { known, NULL };
 	const struct json *v;
 	const char *type;
 	size_t n;
 	int r;
 
-	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) || !v)
+	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) || !v ||
+	    (r = fields_check(v, "thinking", tables, unknown, p)))
 		return r;
 	type = json_str(json_get(v, "type"), &n);
 	if (!type || (strcmp(type, "enabled") && strcmp(type, "disabled") && strcmp(type, "adaptive")))
@@ -777,7 +798,7 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 	if ((r = field_value(body, "tools", JSON_ARRAY, &c->tools, p)) || (r = read_choice(c, body, p)) ||
 	    (r = field_bool(body, "parallel_tool_calls", &g->params.parallel, p)) ||
 	    (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
-	    (r = field_value(body, "reasoning_effort", JSON_STRING, &effort, p)) || (r = read_thinking(c, body, p)) ||
+	    (r = field_value(body, "reasoning_effort", JSON_STRING, &effort, p)) || (r = read_thinking(c, body, &g->params.unknown, p)) ||
 	    (r = field_bool(body, "enable_thinking", &think, p)) ||
 	    (r = field_int(body, "thinking_token_budget", 0, INT32_MAX, &c->budget, p)) ||
 	    (r = field_int(body, "thinking_budget", 0, INT32_MAX, &c->budget, p)) ||

@@ -42,35 +42,40 @@ static bool is_neutral(const struct field *f, const struct json *v)
 	return found;
 }
 
-/* A name as it may stand in a header: what else it holds becomes '?'. */
-static void put_name(struct buf *b, const char *name)
+void field_unknown(struct buf *unknown, const char *at, const char *name)
 {
 	enum { NAME_MAX_SHOWN = 60, LIST_MAX = 1000 };
 
-	if (b->n > LIST_MAX)
+	if (unknown->n > LIST_MAX)
 		return;
-	if (b->n)
-		buf_puts(b, ", ");
+	if (unknown->n)
+		buf_puts(unknown, ", ");
+	if (at)
+		buf_printf(unknown, "%s.", at);
+	/* As it may stand in a header: what else it holds becomes '?'. */
 	for (int i = 0; name[i] && i < NAME_MAX_SHOWN; i++)
-		buf_putc(b, name[i] > 0x20 && name[i] < 0x7f && name[i] != ',' ? name[i] : '?');
+		buf_putc(unknown, name[i] > 0x20 && name[i] < 0x7f && name[i] != ',' ? name[i] : '?');
 }
 
-int fields_check(const struct json *body, const struct field *const *tables, struct buf *unknown, struct problem *p)
+int fields_check(const struct json *object, const char *at, const struct field *const *tables, struct buf *unknown,
+                 struct problem *p)
 {
-	struct json_cursor c = json_first(body);
+	struct json_cursor c = json_first(object);
 	const struct json *v;
 	const char *name;
+	char path[120];
 
 	while (json_next(&c, &name, &v)) {
 		const struct field *f = lookup(tables, name);
 
 		if (!f) {
-			put_name(unknown, name);
+			field_unknown(unknown, at, name);
 			continue;
 		}
 		if (!f->neutral || json_kind(v) == JSON_NULL || is_neutral(f, v))
 			continue;
-		return problem_set(p, 400, "unsupported_field", name, "%s is not supported by this server%s%s", name,
+		snprintf(path, sizeof path, "%s%s%s", at ? at : "", at ? "." : "", name);
+		return problem_set(p, 400, "unsupported_field", path, "%s is not supported by this server%s%s", path,
 		                   f->hint ? ": " : "", f->hint ? f->hint : "");
 	}
 	return 0;
@@ -122,6 +127,20 @@ int field_bool(const struct json *body, const char *name, bool *out, struct prob
 	return 0;
 }
 
+/* Some languages write each number with a point. */
+static int whole(const struct json *v, int64_t *out)
+{
+	const double exact = 9007199254740992;  /* 2^53: up to there each whole number is a double */
+	double d;
+
+	if (!json_to_int(v, out))
+		return 0;
+	if (json_to_double(v, &d) || !(d >= -exact && d <= exact) || d != (double)(int64_t)d)
+		return E_ARG;
+	*out = (int64_t)d;
+	return 0;
+}
+
 int field_int(const struct json *body, const char *name, int64_t min, int64_t max, int64_t *out, struct problem *p)
 {
 	const struct json *v = present(body, name);
@@ -130,7 +149,7 @@ int field_int(const struct json *body, const char *name, int64_t min, int64_t ma
 
 	if (!v)
 		return 0;
-	if (json_to_int(v, &i) || i < min || i > max) {
+	if (whole(v, &i) || i < min || i > max) {
 		if (max == INT64_MAX && min == INT64_MIN)
 			snprintf(expected, sizeof expected, "a whole number");
 		else

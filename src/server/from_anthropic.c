@@ -69,7 +69,8 @@ static void put_message(struct buf *out, const char *role, const struct buf *tex
 
 static int tool_result(const struct json *block, const char *at, struct buf *out, struct problem *p)
 {
-	const struct json *id = json_get(block, "tool_use_id");
+	const struct json *id = json_get(block, "tool_use_id"), *is_error = json_get(block, "is_error");
+	bool failed = false;
 	char where[120];
 	struct buf text;
 	int r;
@@ -77,13 +78,16 @@ static int tool_result(const struct json *block, const char *at, struct buf *out
 	snprintf(where, sizeof where, "%.90s.tool_use_id", at);
 	if (json_kind(id) != JSON_STRING)
 		return field_wrong(p, where, "a string", id);
+	snprintf(where, sizeof where, "%.90s.is_error", at);
+	if (json_kind(is_error) != JSON_NULL && json_to_bool(is_error, &failed))
+		return field_wrong(p, where, "true or false", is_error);
 	buf_init(&text);
 	snprintf(where, sizeof where, "%.90s.content", at);
 	if (!(r = joined(json_get(block, "content"), where, &text, p))) {
 		put_message(out, "tool", &text);
 		buf_puts(out, ",\"tool_call_id\":");
 		json_put(out, id);
-		buf_putc(out, '}');
+		buf_puts(out, failed ? ",\"is_error\":true}" : "}");
 	}
 	buf_fini(&text);
 	return r;
@@ -166,8 +170,13 @@ static int assistant_blocks(const struct json *v, const char *at, struct buf *ou
 
 		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
 		if (str_is(type, "thinking")) {
+			char field[120];
+
+			snprintf(field, sizeof field, "%.90s.thinking", where);
 			if ((s = json_str(json_get(block, "thinking"), &n)))
 				buf_put(&thinking, s, n);
+			else
+				r = field_wrong(p, field, "a string", json_get(block, "thinking"));
 		} else if (str_is(type, "tool_use")) {
 			r = tool_use(block, where, &calls, p);
 		} else if (!str_is(type, "redacted_thinking")) {        /* nobody can read that */
@@ -205,6 +214,8 @@ static int message(const struct json *m, size_t i, struct buf *out, struct probl
 	if (!assistant && !system && !str_is(role, "user"))
 		return field_wrong(p, at, "user, assistant or system", role);
 	snprintf(at, sizeof at, "messages[%zu].content", i);
+	if (json_kind(v) == JSON_ARRAY && !assistant && !json_len(v))
+		return problem_set(p, 400, "invalid_value", at, "%s is empty: at least one block is needed", at);
 	if (json_kind(v) == JSON_ARRAY && !system)
 		return (assistant ? assistant_blocks : user_blocks)(v, at, out, p);
 	if (json_kind(v) == JSON_NULL && !assistant)
@@ -245,16 +256,27 @@ int anthropic_messages(const struct json *body, struct buf *out, struct problem 
 	return r;
 }
 
-int anthropic_tools(const struct json *tools, struct buf *out, struct problem *p)
+int anthropic_tools(const struct json *tools, struct buf *unknown, struct buf *out, struct problem *p)
 {
+	static const struct field known[] = {
+		{ "type" }, { "name" }, { "description" }, { "input_schema" }, { "strict" },
+		{ "cache_control" }, { "eager_input_streaming" },      /* harmless */
+		{ "defer_loading", "false" }, { "allowed_callers", "[\"direct\"]" }, { "input_examples", "[]", "show them in the description" },
+		{ NULL },
+	};
+	static const struct field *const tables[] = { known, NULL };
 	char at[60];
+	int r;
 
 	buf_putc(out, '[');
 	for (size_t i = 0; i < json_len(tools); i++) {
 		const struct json *t = json_at(tools, i), *type = json_get(t, "type");
-		const struct json *about = json_get(t, "description"), *schema = json_get(t, "input_schema");
+		const struct json *about = json_get(t, "description"), *schema = json_get(t, "input_schema"), *strict = json_get(t, "strict");
 		size_t n;
 
+		snprintf(at, sizeof at, "tools[%zu]", i);
+		if (json_kind(t) != JSON_OBJECT)
+			return field_wrong(p, at, "an object", t);
 		snprintf(at, sizeof at, "tools[%zu].type", i);
 		if (json_kind(type) != JSON_NULL && !str_is(type, "custom"))
 			return json_kind(type) == JSON_STRING
@@ -267,11 +289,18 @@ int anthropic_tools(const struct json *tools, struct buf *out, struct problem *p
 		snprintf(at, sizeof at, "tools[%zu].input_schema", i);
 		if (json_kind(schema) != JSON_OBJECT)
 			return field_wrong(p, at, "an object", schema);
+		snprintf(at, sizeof at, "tools[%zu]", i);
+		if ((r = fields_check(t, at, tables, unknown, p)))
+			return r;
 		buf_puts(out, i ? ",{\"type\":\"function\",\"function\":{\"name\":" : "{\"type\":\"function\",\"function\":{\"name\":");
 		json_put(out, json_get(t, "name"));
 		if (json_kind(about) != JSON_NULL) {
 			buf_puts(out, ",\"description\":");
 			json_put(out, about);
+		}
+		if (json_kind(strict) != JSON_NULL) {
+			buf_puts(out, ",\"strict\":");
+			json_put(out, strict);
 		}
 		buf_puts(out, ",\"parameters\":");
 		json_put(out, schema);

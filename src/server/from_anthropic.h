@@ -11,7 +11,8 @@
  * each tool_result a message of the role tool. */
 int anthropic_messages(const struct json *body, struct buf *out, struct problem *p);
 
-/* tools: {"name", "description", "input_schema"} becomes a function. */
-int anthropic_tools(const struct json *tools, struct buf *out, struct problem *p);
+/* tools: {"name", "description", "input_schema"} becomes a function.  unknown as of
+ * fields_check. */
+int anthropic_tools(const struct json *tools, struct buf *unknown, struct buf *out, struct problem *p);
 
 #endif

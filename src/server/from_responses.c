@@ -100,6 +100,8 @@ static int message(const struct json *m, const char *at, struct turn *t, struct 
 		t->some = true;
 		return text_of(json_get(m, "content"), where, &t->text, p);
 	}
+	if (json_kind(json_get(m, "content")) == JSON_NULL)
+		return field_wrong(p, where, "a string or an array of parts", json_get(m, "content"));
 	buf_init(&text);
 	if (!(r = text_of(json_get(m, "content"), where, &text, p))) {
 		end_turn(t, out);
@@ -145,8 +147,10 @@ static int output(const struct json *item, const char *at, struct turn *t, struc
 	struct buf text;
 	int r;
 
-	buf_init(&text);
 	snprintf(where, sizeof where, "%.80s.output", at);
+	if (json_kind(json_get(item, "output")) == JSON_NULL)
+		return field_wrong(p, where, "a string or an array of parts", json_get(item, "output"));
+	buf_init(&text);
 	if (!(r = text_of(json_get(item, "output"), where, &text, p))) {
 		end_turn(t, out);
 		put_role(out, "tool");
@@ -230,6 +234,9 @@ int responses_tools(const struct json *tools, struct buf *out, struct problem *p
 		size_t n;
 		int count = 0;
 
+		snprintf(at, sizeof at, "tools[%zu]", i);
+		if (json_kind(t) != JSON_OBJECT)
+			return field_wrong(p, at, "an object", t);
 		snprintf(at, sizeof at, "tools[%zu].type", i);
 		if (json_kind(type) != JSON_STRING)
 			return field_wrong(p, at, "\"function\"", type);

@@ -76,6 +76,17 @@ static int check_prompts(struct generation *g, struct problem *p)
 	return 0;
 }
 
+/* An answer cannot be longer than it may be. */
+static int check_lengths(const struct generation *g, struct problem *p)
+{
+	const struct params *a = &g->params;
+
+	if (a->max_tokens <= 0 || a->sampling.min_tokens <= a->max_tokens)
+		return 0;
+	return problem_set(p, 400, "invalid_value", "min_tokens", "min_tokens is %d, and the answer ends after at most %lld",
+	                   a->sampling.min_tokens, (long long)a->max_tokens);
+}
+
 static int check_strict(const struct generation *g, struct problem *p)
 {
 	if (!g->served->strict || !g->params.unknown.n)
@@ -146,7 +157,7 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	g->x = x;
 	g->params.cache_report = x->cache_report;
 	x->work = g;
-	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem))
+	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem) && !check_lengths(g, &x->problem))
 		check_prompts(g, &x->problem);
 	/* The report stands in usage. */
 	if (g->params.cache_report && g->params.stream)

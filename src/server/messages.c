@@ -157,6 +157,9 @@ static int message(const struct json *m, int i, struct buf *out, struct problem 
 	snprintf(at, sizeof at, "messages[%d].role", i);
 	if (k == 5)
 		return field_wrong(p, at, "system, developer, user, assistant or tool", role);
+	snprintf(at, sizeof at, "messages[%d].content", i);
+	if (k != 3 && !json_get(m, "content"))
+		return field_wrong(p, at, "a string, null or an array of text parts", NULL);
 	buf_puts(out, "{\"role\":");
 	json_put_cstr(out, k == 1 ? "system" : roles[k]);
 	buf_puts(out, ",\"content\":");
@@ -204,9 +207,21 @@ int messages_normal(const struct json *messages, struct buf *out, struct problem
 	return 0;
 }
 
+static int check_member(const struct json *object, const char *at, const char *name, enum json_kind kind, struct problem *p)
+{
+	const struct json *v = json_get(object, name);
+	char where[100];
+
+	if (json_kind(v) == JSON_NULL || json_kind(v) == kind)
+		return 0;
+	snprintf(where, sizeof where, "%.60s%s", at, name);
+	return field_wrong(p, where, kind == JSON_STRING ? "a string" : kind == JSON_BOOL ? "true or false" : "an object", v);
+}
+
 int tools_check(const struct json *tools, struct problem *p)
 {
 	char at[60];
+	int r;
 
 	for (size_t i = 0; i < json_len(tools); i++) {
 		const struct json *t = json_at(tools, i), *f = json_get(t, "function");
@@ -220,6 +235,10 @@ int tools_check(const struct json *tools, struct problem *p)
 		snprintf(at, sizeof at, "tools[%zu].function.name", i);
 		if (json_kind(json_get(f, "name")) != JSON_STRING)
 			return field_wrong(p, at, "a string", json_get(f, "name"));
+		snprintf(at, sizeof at, "tools[%zu].function.", i);
+		if ((r = check_member(f, at, "description", JSON_STRING, p)) || (r = check_member(f, at, "parameters", JSON_OBJECT, p)) ||
+		    (r = check_member(f, at, "strict", JSON_BOOL, p)))
+			return r;
 	}
 	return 0;
 }

@@ -171,7 +171,7 @@ static int read_stream(struct params *a, const struct json *body, struct problem
 		return r;
 	if (!a->stream)
 		return problem_set(p, 400, "invalid_value", "stream_options", "stream_options is only for stream: true");
-	if ((r = fields_check(v, tables, &a->unknown, p)))
+	if ((r = fields_check(v, "stream_options", tables, &a->unknown, p)))
 		return r;
 	return field_bool(v, "include_usage", &a->include_usage, p);
 }
@@ -232,6 +232,24 @@ static int read_cache(struct params *a, const struct json *body, struct problem 
 	return 0;
 }
 
+/* What may name the client (generate.c) is what it is thought to be. */
+static int check_names(const struct json *body, struct problem *p)
+{
+	static const char *const strings[] = { "user", "safety_identifier", "prompt_cache_key" };
+	const struct json *v, *id;
+	int r;
+
+	for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
+		if ((r = field_value(body, strings[i], JSON_STRING, &v, p)))
+			return r;
+	if ((r = field_value(body, "metadata", JSON_OBJECT, &v, p)))
+		return r;
+	id = json_get(v, "user_id");
+	if (json_kind(id) != JSON_NULL && json_kind(id) != JSON_STRING)
+		return field_wrong(p, "metadata.user_id", "a string", id);
+	return 0;
+}
+
 int params_sampling(struct params *a, const struct json *body, const struct served *d, struct problem *p)
 {
 	int64_t n = 1, priority = 0, n_draft = DRAFT_MAX;
@@ -239,7 +257,7 @@ int params_sampling(struct params *a, const struct json *body, const struct serv
 	struct err err;
 	int r;
 
-	if ((r = read_cache(a, body, p)) || (r = read_sampling(a, body, p)) || (r = params_stop(a, body, "stop", p)) ||
+	if ((r = check_names(body, p)) || (r = read_cache(a, body, p)) || (r = read_sampling(a, body, p)) || (r = params_stop(a, body, "stop", p)) ||
 	    (r = read_stop_tokens(a, body, d, p)) || (r = read_bias(a, body, d, p)) ||
 	    (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
 	    (r = field_int(body, "n", 1, N_MAX, &n, p)) || (r = field_bool(body, "ignore_eos", &a->ignore_eos, p)) ||

@@ -174,7 +174,7 @@ static int structured_outputs(struct generation *g, const struct json *v, struct
 		return 0;
 	if (json_kind(v) != JSON_OBJECT)
 		return field_wrong(p, "structured_outputs", "an object with \"json\", \"regex\", \"choice\" or \"grammar\"", v);
-	if ((r = fields_check(v, tables, &g->params.unknown, p)) || (r = field_bool(v, "json_object", &object, p)))
+	if ((r = fields_check(v, "structured_outputs", tables, &g->params.unknown, p)) || (r = field_bool(v, "json_object", &object, p)))
 		return r;
 	if (object && (r = hold(g, FORM_SCHEMA, NULL, "structured_outputs.json_object", p)))
 		return r;

@@ -11,8 +11,9 @@ let server, client, model;
 before(async () => {
 	server = await serve('--max-body', '1M', '--api-key', 'sesame', '--queue', '128');
 	client = new Anthropic({ baseURL: server.url, apiKey: 'sesame', maxRetries: 0, timeout: PATIENCE });
-	const list = await (await fetch(`${server.url}/v1/models`, { headers: { 'x-api-key': 'sesame' } })).json();
-	model = list.data[0].id;
+	for await (const m of client.models.list())
+		model = m.id;
+	assert.ok(new Date((await client.models.retrieve(model)).created_at) < Date.now() + 1000);
 });
 
 after(() => server.stop());

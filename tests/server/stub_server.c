@@ -12,7 +12,7 @@
 /* Turns and nothing else; thinking and tools as the real ones show them. */
 static const char chat[] =
 	"{% for m in messages %}{% if m.role == 'bad' %}{{ raise_exception('bad role') }}{% endif %}"
-	"{{ m.content }}{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}"
+	"{{ m.content }}{% if m.is_error %}!{% endif %}{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}"
 	"{% if add_generation_prompt and enable_thinking %}<think>{% endif %}";
 
 static bool slow;

@@ -1,10 +1,12 @@
 """The API's surface before a stub engine that says the prompt again: endpoints,
 fields, shapes, streams.  Run as: test_api.py STUB_SERVER TOKENIZER.JSON"""
+import calendar
 import json
 import os
 import socket
 import sys
 import tempfile
+import time
 import unittest
 
 from serverkit import CHAT, COMPLETIONS, PATIENCE, Conn, SharedStub, stub, user
@@ -208,6 +210,13 @@ class Prompts(Shared):
             r = self.s.post(path, dict(body, zork=1))
             self.assertEqual((r.status, r.headers["x-weft-warning"]), (200, "unknown fields: zork"), path)
             self.assertNotIn("x-weft-warning", self.s.post(path, body).headers)
+        # Inside of objects they have their path.
+        tool = {"name": "f", "input_schema": {}, "zork": 1}
+        for path, body, name in (("/v1/messages", user("x", tools=[tool]), "tools[0].zork"),
+                                 ("/v1/messages", user("x", tool_choice={"type": "auto", "zork": 1}), "tool_choice.zork"),
+                                 ("/v1/responses", {"input": "x", "reasoning": {"zork": 1}}, "reasoning.zork"),
+                                 ("/v1/responses", {"input": "x", "chat_template_kwargs": {"zork": 1}}, "chat_template_kwargs.zork")):
+            self.assertEqual(self.s.post(path, body).headers["x-weft-warning"], "unknown fields: " + name)
 
     def test_systems(self):
         """Several at the beginning are one where the template wants that; elsewhere they stay as they are."""
@@ -221,13 +230,23 @@ class Prompts(Shared):
         body["messages"].append({"role": "system", "content": "D"})
         self.assertEqual(s.post("/apply-template", body).status, 400)
 
+    def test_models(self):
+        """Both APIs' clients ask there."""
+        r = self.s.ask("GET", "/v1/models").json()
+        m, = r["data"]
+        self.assertEqual((r["object"], r["has_more"], r["first_id"], r["last_id"]), ("list", False, "stub", "stub"))
+        self.assertEqual((m["id"], m["object"], m["type"], m["display_name"], m["max_model_len"], m["max_input_tokens"]),
+                         ("stub", "model", "model", "stub", 100000, 100000))
+        self.assertEqual(calendar.timegm(time.strptime(m["created_at"], "%Y-%m-%dT%H:%M:%SZ")), m["created"])
+        self.assertEqual(self.s.ask("GET", "/v1/models/stub").json(), m)
+
     def test_props(self):
         r = self.s.ask("GET", "/props").json()
         self.assertEqual((r["model"], r["context"], r["chat"], r["thinking"], r["tools"]), ("stub", 100000, True, "by request", True))
 
     def test_errors(self):
         for path, body, param in [("/tokenize", {}, "prompt"), ("/tokenize", {"prompt": 5}, "prompt"),
-                                  ("/tokenize", {"prompt": "x", "model": "y"}, "model"), ("/detokenize", {}, "tokens"),
+                                  ("/tokenize", {"prompt": "x", "model": "y"}, "model"), ("/tokenize", {"prompt": "x", "content": "y"}, "prompt"), ("/detokenize", {}, "tokens"),
                                   ("/detokenize", {"tokens": [1, -1]}, "tokens[1]"), ("/detokenize", {"tokens": "x"}, "tokens")]:
             r = self.s.post(path, body)
             self.assertEqual((r.status, r.error()["param"]), (404 if param == "model" else 400, param))
@@ -342,6 +361,8 @@ class Anthropic(Shared):
 
     def test_thinking_and_tools(self):
         m = self.both("hm</think>Let me." + self.CALL, tools=self.TOOLS, thinking={"type": "enabled", "budget_tokens": 1024})
+        thought = m["usage"]["output_tokens_details"]["thinking_tokens"]
+        self.assertTrue(0 < thought < m["usage"]["output_tokens"], m["usage"])
         self.assertEqual([b["type"] for b in m["content"]], ["thinking", "text", "tool_use"])
         self.assertEqual((m["content"][0]["thinking"], m["content"][1]["text"]), ("hm", "Let me."))
         m = self.both("hm</think>Let me." + self.CALL, tools=self.TOOLS, thinking={"type": "enabled", "budget_tokens": 1024, "display": "omitted"})
@@ -376,15 +397,16 @@ class Anthropic(Shared):
                 {"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "D"},
                 {"type": "tool_use", "id": "t", "name": "add", "input": {"a": 1}}]},
             {"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "E"}], "is_error": False},
+                {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "E"}], "is_error": True},
                 {"type": "tool_result", "tool_use_id": "t"},
                 {"type": "text", "text": "F"}]}]}
         r = self.s.post(MESSAGES, body)
         self.assertEqual(r.status, 200, r.text())
-        self.assertEqual(r.json()["usage"]["input_tokens"], self.tokens("ABCDEF2 tools"))
+        # The stub's template says what failed.
+        self.assertEqual(r.json()["usage"]["input_tokens"], self.tokens("ABCDE!F2 tools"))
         del body["max_tokens"]
         r = self.s.post(MESSAGES + "/count_tokens", body)
-        self.assertEqual(r.json(), {"input_tokens": self.tokens("ABCDEF2 tools")})
+        self.assertEqual(r.json(), {"input_tokens": self.tokens("ABCDE!F2 tools")})
 
     def test_errors(self):
         for body, status, kind, words in [
@@ -400,6 +422,20 @@ class Anthropic(Shared):
             (user("x", tools=[{"name": "f"}]), 400, "invalid_request_error", "tools[0].input_schema"),
             (user("x", tools=[{"type": "web_search_20250305", "name": "w"}]), 400, "invalid_request_error", "web_search"),
             (user("x", tool_choice={"type": "tool", "name": "f"}), 400, "invalid_request_error", "no tools"),
+            (user("x", tools=[5]), 400, "invalid_request_error", "tools[0] must be an object"),
+            (user("x", tools=[{"name": "f", "input_schema": {}, "input_examples": [{"a": 1}]}]), 400, "invalid_request_error",
+             "tools[0].input_examples is not supported"),
+            (user("x", tools=[{"name": "f", "input_schema": {}, "strict": "yes"}]), 400, "invalid_request_error", "true or false"),
+            (user("x", response_format={"type": "json_object"}), 400, "invalid_request_error", "use output_config.format"),
+            (user("x", reasoning_effort="low"), 400, "invalid_request_error", "use output_config.effort"),
+            (user("x", max_completion_tokens=5), 400, "invalid_request_error", "use max_tokens"),
+            (user("x", parallel_tool_calls=False), 400, "invalid_request_error", "use tool_choice.disable_parallel_tool_use"),
+            ({"messages": [{"role": "user", "content": []}]}, 400, "invalid_request_error", "messages[0].content is empty"),
+            ({"messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": 5}]}, {"role": "user", "content": "x"}]},
+             400, "invalid_request_error", "messages[0].content[0].thinking must be a string"),
+            ({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "is_error": "no"}]}]}, 400,
+             "invalid_request_error", "messages[0].content[0].is_error must be true or false"),
+            (user("x", metadata=5), 400, "invalid_request_error", "metadata must be an object"),
             (user("x", mcp_servers=[{}]), 400, "invalid_request_error", "mcp_servers"),
             ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, 400, "invalid_request_error",
              'messages[0].content[0].type is "image"'),
@@ -606,6 +642,13 @@ class Responses(Shared):
             ({"input": "x", "text": {"format": {"type": "json_schema"}}}, 400, "text.format.schema", "a JSON schema"),
             ({"input": "x", "reasoning": {"effort": "much"}}, 400, "reasoning.effort", "much"),
             ({"input": "x", "include": ["file_search_call.results"]}, 400, "include[0]", "not supported"),
+            ({"input": [{"role": "user"}]}, 400, "input[0].content", "found nothing"),
+            ({"input": [{"type": "function_call_output", "call_id": "c"}]}, 400, "input[0].output", "found nothing"),
+            ({"input": "x", "tools": [5]}, 400, "tools[0]", "an object"),
+            ({"input": "x", "text": {"verbosity": "low"}}, 400, "text.verbosity", "not supported"),
+            ({"input": "x", "response_format": {"type": "json_object"}}, 400, "response_format", "use text.format"),
+            ({"input": "x", "reasoning_effort": "low"}, 400, "reasoning_effort", "use reasoning.effort"),
+            ({"input": "x", "max_completion_tokens": 5}, 400, "max_completion_tokens", "use max_output_tokens"),
             ({"input": "x", "conversation": "c"}, 400, "conversation", "not supported"),
             ({"input": "x", "model": "gpt-4"}, 404, "model", "gpt-4"),
         ]:
@@ -613,6 +656,10 @@ class Responses(Shared):
                 r = self.s.post(RESPONSES, body)
                 self.assertEqual((r.status, r.error()["param"]), (status, param), r.text())
                 self.assertIn(words, r.error()["message"])
+        kept = self.s.post(RESPONSES, {"input": "x", "max_output_tokens": 1}).json()["id"]
+        r = self.s.ask("GET", RESPONSES + "/" + kept + "?stream=true")
+        self.assertEqual((r.status, r.error()["param"]), (400, "stream"))
+        self.assertEqual(self.s.ask("GET", RESPONSES + "/" + kept + "?stream=false").status, 200)
         last = events(self.s.post(RESPONSES, {"input": "say fail", "stream": True}))[-1]
         self.assertEqual((last[0], last[1]["response"]["status"], last[1]["response"]["error"]["message"]),
                          ("response.failed", "failed", "the stub was told to fail"))

@@ -98,11 +98,14 @@ class Explaining(Test):
         s = self.serve()
         for path, body, status in (("explain", "{", 400), ("explain", {}, 400), ("explain", {"messages": []}, 400),
                                    ("pin", {"messages": 5}, 400), ("pin", {"node": 77}, 404), ("pin", ask("x"), 404),
-                                   ("drop", {}, 400), ("drop", "[", 400), ("warm", {"prompt": ""}, 400),
+                                   ("drop", {}, 400), ("drop", "[", 400), ("pin", {"node": "x"}, 400), ("drop", {"node": "x"}, 400),
+                                   ("drop", {"cache_salt": 5}, 400), ("drop", {"all": 1}, 400), ("drop", {"all": True, "node": 1}, 400),
+                                   ("drop", {"all": True, "cache_slat": "x"}, 400), ("explain", ask("x", system="y"), 400), ("warm", {"prompt": ""}, 400),
                                    ("explain", ask("x", cache_salt=5), 400), ("explain", ask("x", cache_salt="s" * 257), 400)):
             r = s.post("/v1/cache/" + path, body)
             self.assertEqual(r.status, status, (path, body, r.text()))
             self.assertTrue(r.error()["message"])
+        self.assertIn("node must be", s.post("/v1/cache/pin", {"node": "x"}).error()["message"])
 
 
 class Restarting(Test):

@@ -83,12 +83,12 @@ class Company(unittest.TestCase):
         """One answer held to a schema; all sorts of asking for it."""
         body = {"messages": [{"role": "user", "content": "Question %d, please." % i}], "max_tokens": 400, "stream": i % 3 == 1}
         body.update({"temperature": 0} if i % 4 == 0 else {"temperature": 1.2, "seed": i})
-        if i % 5 == 0:
-            body["chat_template_kwargs"] = {"enable_thinking": True}
         path = CHAT
         if i % 7 == 3:
             path, body["prompt"] = COMPLETIONS, "Number %d:" % i
             del body["messages"]
+        elif i % 5 == 0:
+            body["chat_template_kwargs"] = {"enable_thinking": True}
         if i % 2:
             body["response_format"] = {"type": "json_schema", "json_schema": {"name": "a", "schema": self.SCHEMA, "strict": True}}
         else:

@@ -245,7 +245,7 @@ class Bodies(SharedStub):
         (CHAT, user("x", guided_json={"type": "integer", "minimum": 1, "maximum": 0}), 400, "guided_json", "no value"),
         (CHAT, user("x", structured_outputs={"regex": "a", "choice": ["b"]}), 400, "structured_outputs.choice", "twice"),
         (CHAT, user("x", structured_outputs={"json": None}), 400, "structured_outputs", "an object with"),
-        (CHAT, user("x", structured_outputs={"structural_tag": "{}"}), 400, "structural_tag", "not supported"),
+        (CHAT, user("x", structured_outputs={"structural_tag": "{}"}), 400, "structured_outputs.structural_tag", "not supported"),
         (CHAT, user("x", structured_outputs={"regex": "(?=a)"}), 400, "structured_outputs.regex", "not supported"),
         (CHAT, user("x", guided_choice="a"), 400, "guided_choice", "an array of strings"),
         (CHAT, user("x", guided_choice=["a", 1]), 400, "guided_choice", "choice 1 is no string"),
@@ -277,6 +277,26 @@ class Bodies(SharedStub):
         (CHAT, user("x", store=True), 400, "store", "nothing is stored"),
         (CHAT, user("x", reasoning_effort="much"), 400, "reasoning_effort", "much"),
         (CHAT, user("x", chat_template_kwargs=[]), 400, "chat_template_kwargs", "object"),
+        (CHAT, user("x", user=5), 400, "user", "integer 5"),
+        (CHAT, user("x", safety_identifier=["u"]), 400, "safety_identifier", "an array"),
+        (CHAT, user("x", metadata="u"), 400, "metadata", "an object"),
+        (CHAT, user("x", metadata={"user_id": 5}), 400, "metadata.user_id", "a string"),
+        (CHAT, {"messages": [{"role": "user", "text": "hi"}]}, 400, "messages[0].content", "found nothing"),
+        (CHAT, user("x", seed=1.5), 400, "seed", "whole"),
+        (CHAT, user("x", seed=1e300), 400, "seed", "whole"),
+        (CHAT, user("x", max_tokens=4, min_tokens=5), 400, "min_tokens", "at most 4"),
+        (CHAT, user("x", stream=True, stream_options={"include_obfuscation": True}), 400, "stream_options.include_obfuscation",
+         "stream_options.include_obfuscation is not supported"),
+        (CHAT, user("x", tools=[{"type": "function", "function": {"name": "f", "parameters": "{}"}}]), 400,
+         "tools[0].function.parameters", "an object"),
+        (CHAT, user("x", tools=[{"type": "function", "function": {"name": "f", "strict": "yes"}}]), 400,
+         "tools[0].function.strict", "true or false"),
+        (CHAT, user("x", tools=[{"type": "function", "function": {"name": "f", "description": 5}}]), 400,
+         "tools[0].function.description", "a string"),
+        (CHAT, user("x", max_output_tokens=5), 400, "max_output_tokens", "use max_completion_tokens"),
+        (CHAT, user("x", system="y"), 400, "system", "use a message of that role"),
+        (COMPLETIONS, {"prompt": "x", "reasoning_effort": "low"}, 400, "reasoning_effort", "use /v1/chat/completions"),
+        (COMPLETIONS, {"prompt": "x", "chat_template_kwargs": {"a": 1}}, 400, "chat_template_kwargs", "use /v1/chat/completions"),
         (CHAT, user("", max_tokens=1), 400, "prompt", "empty"),
         (CHAT, user("say large"), 400, None, "5 pages of 4"),
         (COMPLETIONS, {}, 400, "prompt", "missing"),
@@ -320,15 +340,20 @@ class Bodies(SharedStub):
                                    seed=None, stream=None, stream_options=None, logit_bias=None, logprobs=None,
                                    response_format={"type": "text"}, parallel_tool_calls=True, store=False, user="u",
                                    metadata={"a": "b"}, functions=None, guided_json=None, service_tier="auto",
-                                   modalities=["text"], model="default", max_completion_tokens=None))
+                                   modalities=["text"], model="default", max_completion_tokens=None, top_k=5.0, min_tokens=1.0,
+                                   chat_template_kwargs={"enable_thinking": False}))
         self.assertEqual(r.status, 200, r.text())
         self.assertNotIn("x-weft-warning", r.headers)
+        self.assertEqual(self.s.post(CHAT, user("abc", max_tokens=2.0)).json()["usage"]["completion_tokens"], 2)
 
     def test_unknown(self):
         for stream in (False, True):
             r = self.s.post(CHAT, user("ab", max_tokens=1, zork=1, stream=stream, **{"a b\r\nc": 2}))
             self.assertEqual(r.status, 200)
             self.assertEqual(r.headers["x-weft-warning"], "unknown fields: zork, a?b??c")
+        r = self.s.post(CHAT, user("ab", max_tokens=1, thinking={"type": "disabled", "bugdet": 5},
+                                   chat_template_kwargs={"enable_thinking": False, "zork": 1}))
+        self.assertEqual(r.headers["x-weft-warning"], "unknown fields: thinking.bugdet, chat_template_kwargs.zork")
 
     def test_history(self):
         r = self.s.post(CHAT, {"max_tokens": 1, "messages": [
