@@ -372,8 +372,11 @@ static void run(int api, unsigned asked, bool stream, uint32_t cut, const char *
 	struct problem p = { 0 };
 	struct buf body, out;
 
-	if (!srv.responses.bytes_max)
+	if (!srv.responses.bytes_max) {
 		response_store_init(&srv.responses, 1 << 20);
+		srv.served = *g->served;
+	}
+	g->x = &x;      /* by whom grammars are kept: they take most of the time */
 	buf_init(&body);
 	buf_init(&out);
 	put_body(&body, api, asked, stream);
@@ -381,7 +384,6 @@ static void run(int api, unsigned asked, bool stream, uint32_t cut, const char *
 		fprintf(stderr, "%s: %s\n", body.p, p.message);
 		abort();
 	}
-	g->x = &x;
 	answer(g, asked, stream, cut, text, n, &out);
 	told_init(t);
 	(stream ? read_stream : read_whole)(t, api, &out);
