@@ -2,6 +2,7 @@
 #include "base/cpu.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -18,11 +19,19 @@ static bool tiles_granted(void)
 	return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
 }
 
+/* Asked once: a virtual machine takes tens of microseconds to answer. */
 bool cpu_has_avxvnni(void)
 {
+	enum { UNKNOWN, NO, YES };
+	static atomic_int known;
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
 	unsigned a, b, c, d;
 
-	return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);        /* CPUID 7.1 EAX */
+	if (k == UNKNOWN) {
+		k = __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4) ? YES : NO;        /* CPUID 7.1 EAX */
+		atomic_store_explicit(&known, k, memory_order_relaxed);
+	}
+	return k == YES;
 }
 
 /* CPUID says what the processor has, XGETBV which registers the system saves. */
