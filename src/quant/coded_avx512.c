@@ -3,7 +3,8 @@
  * Integer sums of a group are exact, so how they are formed is free; the float
  * steps per group are lanes of 16 outputs in the order of format.h.
  *
- * Few rows (direct): codes of an output are unpacked in registers and multiplied
+ * Few rows of the commonest weights: coded_few_avx512.c.
+ * Few rows of others (direct): codes of an output are unpacked in registers and multiplied
  * by 32 activations at a time; 16 outputs' sums are then folded into one vector.
  * Many rows (panel): codes of 32 outputs are unpacked once into quads of inputs,
  * [cols / 4][32][4], and a tile of rows by outputs runs over them. */
@@ -139,6 +140,52 @@ static void scales_make(float *to, size_t step, const uint8_t *p, enum dtype t, 
 	case DT_F8_E4M3: scales_typed(to, step, p, DT_F8_E4M3, 1, unit, groups, o, n); break;
 	default: scales_typed(to, step, p, DT_F8_E8M0, 1, unit, groups, o, n); break;
 	}
+}
+
+/* Scales and biases of bf16 side by side, so that they are turned at once. */
+static void scales_paired(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
+{
+	static const uint16_t pairs[32] = { 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39,
+	                                    8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47 };
+	const __m512i pair = _mm512_loadu_si512(pairs), high = _mm512_set1_epi32((int)0xffff0000);
+	int groups = w->cols / w->group;
+	size_t row = 2 * (size_t)groups;
+	const uint8_t *s = w->scales + (size_t)o * row, *b = w->biases + (size_t)o * row;
+
+	for (int g = 0; g < groups; g += 16, s += 32, b += 32) {
+		int m = groups - g < 16 ? groups - g : 16;
+		__mmask16 k = (__mmask16)((1u << m) - 1);
+		__m512i v[16];
+
+		for (int i = 0; i < 16; i++) {
+			size_t at = (size_t)i * row;
+
+			v[i] = _mm512_setzero_si512();
+			if (i < n)
+				v[i] = _mm512_permutex2var_epi16(_mm512_castsi256_si512(_mm256_maskz_loadu_epi16(k, s + at)), pair,
+				                                 _mm512_castsi256_si512(_mm256_maskz_loadu_epi16(k, b + at)));
+		}
+		transpose16(v);
+		for (int i = 0; i < m; i++) {
+			_mm512_storeu_si512(scale + (size_t)(g + i) * step, _mm512_slli_epi32(v[i], 16));
+			_mm512_storeu_si512(bias + (size_t)(g + i) * step, _mm512_and_si512(v[i], high));
+		}
+	}
+}
+
+/* Scales, and biases where there are any, of outputs o .. o + n - 1. */
+static void scales_of(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
+{
+	const struct coding *c = w->fmt->coding;
+	int groups = w->cols / w->group;
+
+	if (c->bias && w->scale_type == DT_BF16 && c->scale_unit == 1.0f) {
+		scales_paired(scale, bias, step, w, o, n);
+		return;
+	}
+	scales_make(scale, step, w->scales, w->scale_type, c->scale_unit, groups, o, n);
+	if (c->bias)
+		scales_make(bias, step, w->biases, w->scale_type, 1.0f, groups, o, n);
 }
 
 /* ---- few rows ---- */
@@ -436,9 +483,7 @@ static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight
 
 		for (int i = 0; i < 16; i++)
 			row[i] = w->data + (size_t)(o + (i < n ? i : n - 1)) * w->row_bytes;
-		scales_make(d.scale, 16, w->scales, w->scale_type, c->scale_unit, groups, o, n);
-		if (c->bias)
-			scales_make(d.bias, 16, w->biases, w->scale_type, 1.0f, groups, o, n);
+		scales_of(d.scale, d.bias, 16, w, o, n);
 		scales_ahead(w, o, c->bias);
 		fn(out + (o - o0), ld, &d, row, n, rows);
 	}
@@ -640,11 +685,7 @@ static void mul_panels(float *out, size_t ld, const struct weight *w, int o0, in
 				panel_bytes(panel + 64 * h, row, w->cols, next, false, NULL);
 			else
 				panel_bytes(panel + 64 * h, row, w->cols, next, true, &s);
-			scales_make(scale + 16 * h, PANEL_OUT, w->scales, w->scale_type, c->scale_unit, groups,
-			            first, have);
-			if (c->bias)
-				scales_make(bias + 16 * h, PANEL_OUT, w->biases, w->scale_type, 1.0f, groups,
-				            first, have);
+			scales_of(scale + 16 * h, bias + 16 * h, PANEL_OUT, w, first, have);
 		}
 		panel_rows(out + (o - o0), ld, &t, r0, r1 - r0, n_out);
 	}
@@ -711,13 +752,8 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span)
 
 void coded_scales_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
-	const struct coding *c = w->fmt->coding;
-	int groups = w->cols / w->group;
-
-	scales_make(scale, step, w->scales, w->scale_type, c->scale_unit, groups, o, n);
-	if (c->bias)
-		scales_make(bias, step, w->biases, w->scale_type, 1.0f, groups, o, n);
-	scales_ahead(w, o + 16, c->bias);
+	scales_of(scale, bias, step, w, o, n);
+	scales_ahead(w, o + 16, w->fmt->coding->bias);
 }
 
 double coded_peak_avx512(int64_t n)
@@ -751,6 +787,14 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int
 	assert(x->cols == w->cols && x->group == w->group);
 	if (size == 1 && w->group != 64 && c->bits == 4)
 		direct = NULL;          /* 192 and the like: no whole blocks of nibbles */
+	if (r1 - r0 <= FEW_ROWS && coded_few_takes(w)) {
+		int begin = o0;
+
+		o0 = coded_few_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
+		out += o0 - begin;
+		if (o0 == o1)
+			return;
+	}
 	if (w->group % 16)
 		coded_mul_scalar(out, ld, w, o0, o1, x, r0, r1, scratch);
 	else if (r1 - r0 <= DIRECT_ROWS && direct && direct[0])

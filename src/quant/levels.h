@@ -81,6 +81,12 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span);
  * scale[g * step], the rest 0. */
 void coded_scales_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
 
+/* Few rows, at most FEW_ROWS, of weights that it takes.  Computes whole 16 outputs from o0 on and
+ * returns the first that is left to others. */
+bool coded_few_takes(const struct weight *w);
+int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                     void *scratch);
+
 /* Rows of activations that coded_mul_amx takes in one go: those of the tiles it is
  * given, and those it has to lay out itself. */
 enum { TILED_ROWS = 256, TILED_HERE = 64, TILED_INPUTS = 512 };
@@ -101,6 +107,6 @@ enum { BLOCK_ROWS = 96, PANEL_INPUTS = 256 };
 
 /* mul_decoded and the coded kernels cut outputs into these; the first a multiple of the tiles
  * of floats (6, 8). */
-enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4 };
+enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 4 };
 
 #endif
