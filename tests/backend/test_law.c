@@ -21,13 +21,14 @@ enum {
 	Q = 2 * HEADS * DIM, KV = HEADS_KV * DIM, Z = HV * DV,
 	/* what a row brings, and what it yields */
 	IN = Q + 2 * KV + CH + Z + 2 * HV + COLS,
-	OUT = HEADS * DIM + Z + 4 * COLS + 3 * WIDE,
+	OUT = HEADS * DIM + Z + 5 * COLS + 3 * WIDE,
 };
 static const int lengths[SEQS] = { 70, 1, 1090 };       /* the last crosses a segment of attention */
 
 /* ---- the weights, one set for all worlds ---- */
 
 static struct weight w_plain, w_four, w_eight, w_half, router, shared[4], gate[EXPERTS], up[EXPERTS], down[EXPERTS];
+static struct weight half_gate[EXPERTS], half_up[EXPERTS], half_down[EXPERTS];
 static float *conv, *decay, *dt_bias, *gain_v, *gain_d, *gain_c, *freq, *bias;
 
 static float at(uint64_t seed, uint64_t i) { return (float)(rng_uniform(seed, i, 7) * 2 - 1); }
@@ -73,12 +74,21 @@ static void affine(struct weight *w, uint64_t seed, int bits, int rows, int cols
 	assert(!rc);
 }
 
+static void half(struct weight *w, uint64_t seed, int rows, int cols)
+{
+	size_t n = (size_t)rows * (size_t)cols;
+	struct err err;
+	int rc = weight_plain(w, "half", DT_BF16, rows, cols, halves(seed, n, 0.2f), n * 2, &err);
+
+	assert(!rc);
+}
+
 static void weights_make(void)
 {
 	struct err err;
 
 	weight_plain(&w_plain, "plain", DT_F32, WIDE, COLS, floats(1, WIDE * COLS), WIDE * COLS * 4, &err);
-	weight_plain(&w_half, "half", DT_BF16, COLS, COLS, halves(2, COLS * COLS, 0.2f), COLS * COLS * 2, &err);
+	half(&w_half, 2, COLS, COLS);
 	affine(&w_four, 10, 4, WIDE, COLS);
 	affine(&w_eight, 20, 8, COLS, COLS);
 	affine(&router, 30, 8, EXPERTS, COLS);
@@ -86,6 +96,9 @@ static void weights_make(void)
 		affine(&gate[e], 100 + (uint64_t)e * 10, 4, INNER, COLS);
 		affine(&up[e], 200 + (uint64_t)e * 10, 4, INNER, COLS);
 		affine(&down[e], 300 + (uint64_t)e * 10, 6, COLS, INNER);
+		half(&half_gate[e], 500 + (uint64_t)e, INNER, COLS);
+		half(&half_up[e], 600 + (uint64_t)e, INNER, COLS);
+		half(&half_down[e], 700 + (uint64_t)e, COLS, INNER);
 	}
 	affine(&shared[0], 410, 4, SHARED, COLS);
 	affine(&shared[1], 420, 4, SHARED, COLS);
@@ -175,11 +188,12 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	float *a = b + n * HV;
 	float *c = a + n * HV, *o_attn = y, *o_delta = o_attn + n * HEADS * DIM, *o_norm = o_delta + n * Z;
 	float *o_eight = o_norm + n * COLS, *o_half = o_eight + n * COLS, *o_moe = o_half + n * COLS;
-	float *o_wide = o_moe + n * COLS;
+	float *o_moe_half = o_moe + n * COLS, *o_wide = o_moe_half + n * COLS;
 	struct attn at_ = { HEADS, HEADS_KV, DIM, 0.2f, gain_d, gain_d, 1e-6f, { freq, NF, 1 } };
 	struct delta d = { w->st.shape, conv, decay, dt_bias, gain_v, 1e-6f, layer == 1 };
 	struct moe m = { EXPERTS, TOP_K, INNER, SHARED, true, &router, gate, up, down,
 	                 &shared[0], &shared[1], &shared[2], &shared[3] };
+	struct moe m_half = { EXPERTS, TOP_K, INNER, 0, false, &router, half_gate, half_up, half_down };
 	struct linear gated = { .w = &w_half, .bias = gain_c };
 	struct linear job[6] = {
 		{ &w_plain, o_wide, WIDE, bias, false }, { &w_four, o_wide + n * WIDE, WIDE, NULL, false },
@@ -198,12 +212,13 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	op->attend(p, o_attn, &at_, q, q + DIM, Q, 2 * DIM, &w->kv, layer);
 	op->delta(p, o_delta, &d, qkv, z, b, a, &w->st, layer);
 	op->moe(p, o_moe, &m, normed, p->n_row, COLS);
+	op->moe(p, o_moe_half, &m_half, normed, p->n_row, COLS);
 	op->read(p->be, out, y, n * OUT * 4);
 }
 
 static const int in_size[] = { Q, KV, KV, CH, Z, HV, HV, COLS };
-static const int out_size[] = { HEADS * DIM, Z, COLS, COLS, COLS, COLS, WIDE, WIDE, WIDE };
-enum { OF_GATED_HALF = 2, OF_HALF = 4 };        /* places in out_size of what w_half is in */
+static const int out_size[] = { HEADS * DIM, Z, COLS, COLS, COLS, COLS, COLS, WIDE, WIDE, WIDE };
+enum { OF_GATED_HALF = 2, OF_HALF = 4, OF_MOE_HALF = 6 };       /* places in out_size of what bf16 is in */
 
 /* One step over some spans; of span i the rows before keep[i] are the true ones,
  * the others get inputs that never come again and leave no result. */
@@ -314,7 +329,7 @@ static int failures;
 /* Products over bf16 have two orders (format.h): with tiles, and at all other levels. */
 static bool one_order(const struct world *a, const struct world *b, size_t output)
 {
-	bool half = a->arith == ARITH_FAST && (output == OF_GATED_HALF || output == OF_HALF);
+	bool half = a->arith == ARITH_FAST && (output == OF_GATED_HALF || output == OF_HALF || output == OF_MOE_HALF);
 
 	return !half || (a->be->level >= CPU_AMX) == (b->be->level >= CPU_AMX);
 }

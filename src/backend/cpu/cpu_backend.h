@@ -48,8 +48,16 @@ const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f)
 /* in[n][cols] ready for weights in groups of `group` (0: floats only; or ACTS_PAIRS), in
  * c->acts[at]. */
 void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at);
+/* The same of rows that run by run meet weights of their own: run[i], i < n_run, are rows first[i] to
+ * first[i + 1] - 1, counted from 0, with tiles of its own where it is long enough.  Row j is row[j]
+ * of `from`, floats or quantised already, and has no f where it has q; row NULL: j. */
+void cpu_acts_runs(struct cpu_backend *c, struct acts *run, const int *first, int n_run, const struct acts *from,
+                   const int *row, int group, int at);
 /* The group that w's kernel wants of n rows of activations under arith; 0: floats; or ACTS_PAIRS. */
 int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith, int n);
+/* in as w's kernel wants it, made in acts[*n] and c->acts[*n] unless it is among the *n there are. */
+const struct acts *cpu_acts_for(struct cpu_backend *c, struct acts *acts, int *n, const struct weight *w,
+                                enum arith arith, const float *in, int rows);
 
 /* out[r][o] of rows [r0, r1) of x, r counted from r0; one barrier for all. */
 struct product {

@@ -9,6 +9,9 @@
 
 #include "backend/cpu/cpu_backend.h"
 
+/* Columns of a row that are summed at a time; and in c->acts, where the rows by expert are. */
+enum { COMBINE_COLS = 512, BY_EXPERT = ACTS_MAX - 1 };
+
 struct mix {
 	struct cpu_backend *c;
 	const struct moe *m;
@@ -17,20 +20,49 @@ struct mix {
 	int n, cols;
 	float *logit;                   /* [n][experts], then probabilities */
 	float *weight;                  /* [n][top_k] */
-	int *expert, *place;            /* [n][top_k]: expert, and its row in the grouped order */
-	float *gathered, *gate, *up, *down;     /* [n * top_k][cols or inner], grouped by expert */
-	float *shared_gate, *shared_up, *shared_down, *shared_router;
+	int *expert, *place;            /* [n][top_k]: expert, and where in the order of experts */
+	int *row;                       /* [n * top_k] in that order */
+	int *first, *used, n_used;      /* of the experts that have rows: where they begin, and which */
+	struct acts *acts;              /* [n_used] */
+	struct product *job;            /* [n_used + 1] */
+	float *gated, *down;            /* [n * top_k][inner or cols] in the order of experts */
+	float *shared_gated, *shared_down, *shared_logit;
 };
 
-/* Softmax over all experts, then the top_k largest; of equals the lower index. */
+/* The top_k largest of p in falling order; of equals the lower index comes first.  Fewer than
+ * that when there are NaN: then what is left of weight is NaN. */
+static void choose(const float *p, int experts, int k, int *expert, float *weight)
+{
+	for (int j = 0; j < k; j++) {
+		expert[j] = j;
+		weight[j] = -1.0f;
+	}
+	for (int i = 0; i < experts; i++) {
+		int j = k;
+
+		if (!(p[i] > weight[k - 1]))
+			continue;
+		for (; j > 0 && p[i] > weight[j - 1]; j--)
+			if (j < k) {
+				expert[j] = expert[j - 1];
+				weight[j] = weight[j - 1];
+			}
+		expert[j] = i;
+		weight[j] = p[i];
+	}
+	for (int j = 0; j < k; j++)
+		weight[j] = weight[j] < 0.0f ? NAN : weight[j];
+}
+
+/* Softmax over all experts, then the top_k largest. */
 static void route(void *ctx, int begin, int end)
 {
 	struct mix *d = ctx;
-	int experts = d->m->experts, k = d->m->top_k;
+	int experts = d->m->experts, k = d->m->top_k, *expert = cpu_my_scratch(d->c);
+	float *weight = (float *)(expert + k);
 
 	for (int r = begin; r < end; r++) {
 		float *p = d->logit + (size_t)r * (size_t)experts, *w = d->weight + (size_t)r * (size_t)k;
-		int *e = d->expert + (size_t)r * (size_t)k;
 		float top = p[0], sum = 0.0f;
 
 		for (int i = 1; i < experts; i++)
@@ -40,18 +72,12 @@ static void route(void *ctx, int begin, int end)
 		d->c->op->exp(p, p, experts);
 		for (int i = 0; i < experts; i++)
 			sum += p[i];
-		for (int j = 0; j < k; j++) {
-			int best = -1;
-
-			/* >= 0 is false for what was taken (-1) and for NaN. */
-			for (int i = 0; i < experts; i++)
-				if (p[i] >= 0.0f && (best < 0 || p[i] > p[best]))
-					best = i;
-			e[j] = best < 0 ? j : best;
-			w[j] = best < 0 ? NAN : p[best] / sum;
-			if (best >= 0)
-				p[best] = -1.0f;
-		}
+		/* Where no other thread writes beside it. */
+		choose(p, experts, k, expert, weight);
+		memcpy(d->expert + (size_t)r * (size_t)k, expert, (size_t)k * sizeof *expert);
+		memcpy(w, weight, (size_t)k * sizeof *weight);
+		for (int j = 0; j < k; j++)
+			w[j] /= sum;
 		if (d->m->normalise) {
 			sum = 0.0f;
 			for (int j = 0; j < k; j++)
@@ -62,167 +88,173 @@ static void route(void *ctx, int begin, int end)
 	}
 }
 
-/* Counting sort of (row, rank) by expert: first[e] is where expert e begins. */
-static void group_rows(struct mix *d, int *first)
+/* Counting sort of (row, rank) by expert. */
+static void group_rows(struct mix *d)
 {
-	int k = d->m->top_k, experts = d->m->experts;
+	int k = d->m->top_k, picks = d->n * k, experts = d->m->experts, *at = d->first, begin = 0;
 
-	memset(first, 0, (size_t)(experts + 1) * sizeof *first);
-	for (int i = 0; i < d->n * k; i++)
-		first[d->expert[i] + 1]++;
-	for (int e = 0; e < experts; e++)
-		first[e + 1] += first[e];
-	for (int i = 0; i < d->n * k; i++)
-		d->place[i] = first[d->expert[i]]++;
-	for (int e = experts; e > 0; e--)
-		first[e] = first[e - 1];
-	first[0] = 0;
+	memset(at, 0, (size_t)experts * sizeof *at);
+	for (int i = 0; i < picks; i++)
+		at[d->expert[i]]++;
+	for (int e = 0; e < experts; e++) {
+		int rows = at[e];
+
+		at[e] = begin;
+		begin += rows;
+	}
+	for (int i = 0; i < picks; i++) {
+		d->place[i] = at[d->expert[i]]++;
+		d->row[d->place[i]] = i / k;
+	}
+	/* at[e] is where expert e ends now. */
+	begin = d->n_used = 0;
+	for (int e = 0; e < experts; e++) {
+		int end = at[e];
+
+		if (end > begin) {
+			d->used[d->n_used] = e;
+			d->first[d->n_used++] = begin;
+			begin = end;
+		}
+	}
+	d->first[d->n_used] = picks;
 }
 
-static void gather_rows(void *ctx, int begin, int end)
+/* One product for each expert that has rows, from its rows of d->acts; up NULL: none. */
+static struct product *expert_jobs(struct mix *d, const struct weight *w, const struct weight *up, float *out)
 {
-	struct mix *d = ctx;
+	struct product *job = d->job;
 
-	for (int i = begin; i < end; i++)
-		memcpy(d->gathered + (size_t)d->place[i] * (size_t)d->cols,
-		       d->in + (size_t)(i / d->m->top_k) * (size_t)d->cols, (size_t)d->cols * sizeof *d->in);
-}
+	for (int i = 0; i < d->n_used; i++) {
+		const struct weight *of = &w[d->used[i]];
 
-static void act_rows(void *ctx, int begin, int end)
-{
-	struct mix *d = ctx;
-	size_t at = (size_t)begin * (size_t)d->m->inner;
-
-	d->c->op->swiglu(d->gate + at, d->gate + at, d->up + at, (size_t)(end - begin) * (size_t)d->m->inner);
+		*job++ = (struct product){
+			.w = of, .x = &d->acts[i], .r1 = d->acts[i].rows, .out = out + (size_t)d->first[i] * (size_t)of->rows,
+			.ld = (size_t)of->rows, .up = up ? &up[d->used[i]] : NULL, .x_up = &d->acts[i],
+		};
+	}
+	return job;
 }
 
 static void combine(void *ctx, int begin, int end)
 {
 	struct mix *d = ctx;
-	int k = d->m->top_k;
+	const struct op_table *op = d->c->op;
+	int k = d->m->top_k, blocks = (d->cols + COMBINE_COLS - 1) / COMBINE_COLS;
 	size_t cols = (size_t)d->cols;
-	float *t = cpu_my_scratch(d->c);
+	float t[COMBINE_COLS];
 
-	for (int r = begin; r < end; r++) {
-		memset(t, 0, cols * sizeof *t);
-		for (int j = 0; j < k; j++)
-			d->c->op->axpy(t, d->weight[r * k + j], d->down + (size_t)d->place[r * k + j] * cols,
-			               d->cols);
+	for (int i = begin; i < end; i++) {
+		int r = i / blocks, o = i % blocks * COMBINE_COLS;
+		int n = d->cols - o < COMBINE_COLS ? d->cols - o : COMBINE_COLS;
+
+		memset(t, 0, sizeof t);
+		for (int j = r * k; j < (r + 1) * k; j++)
+			op->axpy(t, d->weight[j], d->down + (size_t)d->place[j] * cols + (size_t)o, n);
 		if (d->shared_down) {
 			float g = 1.0f;
 
-			if (d->shared_router)
-				d->c->op->sigmoid(&g, d->shared_router + r, 1);
-			d->c->op->axpy(t, g, d->shared_down + (size_t)r * cols, d->cols);
+			if (d->shared_logit)
+				op->sigmoid(&g, d->shared_logit + r, 1);
+			op->axpy(t, g, d->shared_down + (size_t)r * cols + (size_t)o, n);
 		}
-		d->c->op->add(d->x + (size_t)r * cols, t, d->cols);
+		op->add(d->x + (size_t)r * cols + (size_t)o, t, n);
 	}
 }
 
-/* Products of the experts that have rows: one or two weights each. */
-static void experts_mul(struct mix *d, enum arith arith, const int *first, const struct acts *x,
-                        const struct weight *a, float *out_a, const struct weight *b, float *out_b,
-                        struct product *job)
-{
-	int n = 0;
-
-	for (int e = 0; e < d->m->experts; e++) {
-		size_t rows = (size_t)a[e].rows;
-
-		if (first[e] == first[e + 1])
-			continue;
-		job[n++] = (struct product){ &a[e], x, first[e], first[e + 1], out_a + (size_t)first[e] * rows, rows, NULL, false };
-		if (b)
-			job[n++] = (struct product){ &b[e], x, first[e], first[e + 1], out_b + (size_t)first[e] * rows, rows,
-			                             NULL, false };
-	}
-	cpu_products(d->c, arith, job, n);
-}
-
-static void shared_expert(struct mix *d, enum arith arith, struct acts *acts)
-{
-	const struct moe *m = d->m;
-	struct product job[2];
-	struct weight const *const w[2] = { m->shared_gate, m->shared_up };
-	float *const out[2] = { d->shared_gate, d->shared_up };
-
-	for (int i = 0; i < 2; i++) {
-		cpu_acts(d->c, &acts[i], d->in, d->n, d->cols, cpu_act_group(d->c, w[i], arith, d->n), i);
-		job[i] = (struct product){ w[i], &acts[i], 0, d->n, out[i], (size_t)m->shared_inner, NULL, false };
-	}
-	cpu_products(d->c, arith, job, 2);
-	d->c->op->swiglu(d->shared_gate, d->shared_gate, d->shared_up, (size_t)d->n * (size_t)m->shared_inner);
-	cpu_acts(d->c, &acts[0], d->shared_gate, d->n, m->shared_inner,
-	         cpu_act_group(d->c, m->shared_down, arith, d->n), 0);
-	job[0] = (struct product){ m->shared_down, &acts[0], 0, d->n, d->shared_down, (size_t)d->cols, NULL, false };
-	cpu_products(d->c, arith, job, 1);
-}
-
-static void *take(uint8_t **p, size_t count)
+static void *take(uint8_t **p, size_t bytes)
 {
 	void *at = *p;
 
-	*p += (count * 4 + 63) / 64 * 64;
+	*p += (bytes + 63) / 64 * 64;
 	return at;
+}
+
+static void mix_room(struct mix *d)
+{
+	const struct moe *m = d->m;
+	size_t rows = (size_t)d->n, picks = rows * (size_t)m->top_k, cols = (size_t)d->cols;
+	size_t experts = (size_t)m->experts, inner = (size_t)m->inner, shared = (size_t)m->shared_inner;
+	size_t each = sizeof *d->acts + sizeof *d->job + 2 * sizeof(int);
+	uint8_t *p = room_get(&d->c->work, 4 * (rows * (experts + shared + cols + 1) + picks * (4 + inner + cols)) +
+	                                   (experts + 1) * each + 13 * 64);
+
+	d->acts = take(&p, experts * sizeof *d->acts);
+	d->job = take(&p, (experts + 1) * sizeof *d->job);
+	d->first = take(&p, 4 * (experts + 1));
+	d->used = take(&p, 4 * experts);
+	d->logit = take(&p, 4 * rows * experts);
+	d->weight = take(&p, 4 * picks);
+	d->expert = take(&p, 4 * picks);
+	d->place = take(&p, 4 * picks);
+	d->row = take(&p, 4 * picks);
+	d->gated = take(&p, 4 * picks * inner);
+	d->down = take(&p, 4 * picks * cols);
+	if (m->shared_inner) {
+		d->shared_gated = take(&p, 4 * rows * shared);
+		d->shared_down = take(&p, 4 * rows * cols);
+		d->shared_logit = m->shared_router ? take(&p, 4 * rows) : NULL;
+	}
+}
+
+/* Always in float: a near tie of experts must not depend on eight bits of an activation. */
+static void route_all(struct mix *d)
+{
+	const struct moe *m = d->m;
+	struct product job[2];
+	struct acts a;
+	int n = 0;
+
+	cpu_acts(d->c, &a, d->in, d->n, d->cols, 0, 0);
+	job[n++] = (struct product){ .w = m->router, .x = &a, .r1 = d->n, .out = d->logit, .ld = (size_t)m->experts };
+	if (d->shared_logit)
+		job[n++] = (struct product){ .w = m->shared_router, .x = &a, .r1 = d->n, .out = d->shared_logit, .ld = 1 };
+	cpu_products(d->c, ARITH_F32, job, n);
+	cpu_scratch(d->c, (size_t)m->top_k * (sizeof(int) + sizeof(float)));
+	cpu_range(d->c, route, d, d->n, 1);
+	group_rows(d);
 }
 
 void cpu_moe(struct pass *p, float *x, const struct moe *m, const float *in, int n, int cols)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct mix d = { .c = c, .m = m, .in = in, .x = x, .n = n, .cols = cols };
-	size_t rows = (size_t)n, picks = rows * (size_t)m->top_k;
-	size_t inner = (size_t)m->inner, shared = (size_t)m->shared_inner;
-	size_t want = rows * (size_t)m->experts + 3 * picks + picks * (2 * (size_t)cols + 2 * inner) +
-	              rows * (2 * shared + (size_t)cols + 1) + (size_t)m->experts + 1 + 16 * 14;
-	size_t jobs = 2 * (size_t)m->experts * sizeof(struct product);
-	uint8_t *at = room_get(&c->work, want * 4 + jobs);
-	struct product *job, one;
-	struct acts acts[2];
-	int *first;
+	struct acts acts[ACTS_MAX], gated = { .rows = n * m->top_k, .cols = m->inner, .ld = (size_t)m->inner };
+	const struct acts *from;
+	struct product *job;
+	int n_acts = 0;
 
 	if (n <= 0)
 		return;
 	assert(m->top_k >= 1 && m->top_k <= m->experts);
-	d.logit = take(&at, rows * (size_t)m->experts);
-	d.weight = take(&at, picks);
-	d.expert = take(&at, picks);
-	d.place = take(&at, picks);
-	d.gathered = take(&at, picks * (size_t)cols);
-	d.down = take(&at, picks * (size_t)cols);
-	d.gate = take(&at, picks * inner);
-	d.up = take(&at, picks * inner);
-	first = take(&at, (size_t)m->experts + 1);
-	if (m->shared_inner) {
-		d.shared_gate = take(&at, rows * shared);
-		d.shared_up = take(&at, rows * shared);
-		d.shared_down = take(&at, rows * (size_t)cols);
-		d.shared_router = m->shared_router ? take(&at, rows) : NULL;
-	}
-	job = (struct product *)at;
-
-	/* The router decides between experts: always in float, a near tie must not
-	 * depend on eight bits of an activation. */
-	cpu_acts(c, &acts[0], in, n, cols, 0, 0);
-	one = (struct product){ m->router, &acts[0], 0, n, d.logit, (size_t)m->experts, NULL, false };
-	cpu_products(c, ARITH_F32, &one, 1);
-	if (d.shared_router) {
-		one = (struct product){ m->shared_router, &acts[0], 0, n, d.shared_router, 1, NULL, false };
-		cpu_products(c, ARITH_F32, &one, 1);
-	}
-	cpu_range(c, route, &d, n, 16);
-	group_rows(&d, first);
-	cpu_range(c, gather_rows, &d, (int)picks, cols >= 8192 ? 1 : 8192 / cols);
-
 	for (int e = 0; e < m->experts; e++)
 		assert(m->gate[e].group == m->gate[0].group && m->up[e].group == m->gate[0].group &&
 		       m->down[e].group == m->down[0].group);
-	cpu_acts(c, &acts[0], d.gathered, (int)picks, cols, cpu_act_group(c, &m->gate[0], p->arith, (int)picks), 0);
-	experts_mul(&d, p->arith, first, &acts[0], m->gate, d.gate, m->up, d.up, job);
-	cpu_range(c, act_rows, &d, (int)picks, 8192 / m->inner + 1);
-	cpu_acts(c, &acts[0], d.gate, (int)picks, m->inner, cpu_act_group(c, &m->down[0], p->arith, (int)picks), 0);
-	experts_mul(&d, p->arith, first, &acts[0], m->down, d.down, NULL, NULL, job);
+	mix_room(&d);
+	route_all(&d);
+
+	from = cpu_acts_for(c, acts, &n_acts, &m->gate[0], p->arith, in, n);
+	cpu_acts_runs(c, d.acts, d.first, d.n_used, from, d.row, cpu_act_group(c, &m->gate[0], p->arith, ACTS_TILED),
+	              BY_EXPERT);
+	job = expert_jobs(&d, m->gate, m->up, d.gated);
 	if (m->shared_inner)
-		shared_expert(&d, p->arith, acts);
-	cpu_scratch(c, (size_t)cols * sizeof(float) + 64);
-	cpu_range(c, combine, &d, n, 8192 / cols + 1);
+		*job++ = (struct product){
+			.w = m->shared_gate, .x = cpu_acts_for(c, acts, &n_acts, m->shared_gate, p->arith, in, n),
+			.up = m->shared_up, .x_up = cpu_acts_for(c, acts, &n_acts, m->shared_up, p->arith, in, n),
+			.r1 = n, .out = d.shared_gated, .ld = (size_t)m->shared_inner,
+		};
+	cpu_products(c, p->arith, d.job, (int)(job - d.job));
+
+	gated.f = d.gated;
+	cpu_acts_runs(c, d.acts, d.first, d.n_used, &gated, NULL, cpu_act_group(c, &m->down[0], p->arith, ACTS_TILED),
+	              BY_EXPERT);
+	job = expert_jobs(&d, m->down, NULL, d.down);
+	n_acts = 0;
+	if (m->shared_inner)
+		*job++ = (struct product){
+			.w = m->shared_down, .x = cpu_acts_for(c, acts, &n_acts, m->shared_down, p->arith, d.shared_gated, n),
+			.r1 = n, .out = d.shared_down, .ld = (size_t)cols,
+		};
+	cpu_products(c, p->arith, d.job, (int)(job - d.job));
+	cpu_range(c, combine, &d, n * ((cols + COMBINE_COLS - 1) / COMBINE_COLS), 2);
 }

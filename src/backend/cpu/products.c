@@ -1,109 +1,9 @@
-/* products.c - activations times weights: quantised once per group size, then all
- * products of an operation cut by outputs and spread behind one barrier. */
+/* products.c - activations times weights: all products of an operation cut by outputs
+ * and spread behind one barrier. */
 #include <assert.h>
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
-
-int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith, int n)
-{
-	enum acts_form form = arith == ARITH_FAST ? cpu_kernels(c, w->fmt)->acts : ACTS_FLOAT;
-
-	return form == ACTS_INT8 ? w->group : form == ACTS_BF16 && n >= ACTS_TILED ? ACTS_PAIRS : 0;
-}
-
-struct quantise_job {
-	struct cpu_backend *c;
-	struct acts *a;
-	int8_t *q;
-	float *scale, *scaled_sum;
-	uint8_t *tiles;
-	int32_t *sum;
-};
-
-static void quantise_rows(void *ctx, int begin, int end)
-{
-	struct quantise_job *j = ctx;
-	size_t cols = (size_t)j->a->cols, groups = cols / (size_t)j->a->group;
-
-	for (size_t r = (size_t)begin; r < (size_t)end; r++) {
-		j->c->quantise(j->q + r * cols, j->scale + r * groups, j->sum + r * groups,
-		               j->scaled_sum + r * groups, j->a->f + r * j->a->ld, j->a->cols, j->a->group);
-	}
-}
-
-static void tile_rows(void *ctx, int begin, int end)
-{
-	struct quantise_job *j = ctx;
-	size_t bytes = acts_tile_bytes(j->a->cols, j->a->group);
-
-	for (int t = begin; t < end; t++) {
-		int r = t * ACTS_TILE, left = j->a->rows - r, rows = left < ACTS_TILE ? left : ACTS_TILE;
-
-		quantise_rows(j, r, r + rows);
-		j->c->tile(j->tiles + (size_t)t * bytes, j->a, r, rows);
-	}
-}
-
-static void pair_rows(void *ctx, int begin, int end)
-{
-	struct quantise_job *j = ctx;
-	size_t bytes = acts_pairs_bytes(j->a->cols);
-
-	for (int t = begin; t < end; t++) {
-		int r = t * ACTS_TILE, left = j->a->rows - r;
-
-		j->c->pair(j->tiles + (size_t)t * bytes, j->a, r, left < ACTS_TILE ? left : ACTS_TILE);
-	}
-}
-
-static void acts_pairs(struct cpu_backend *c, struct acts *a, int at)
-{
-	int tiles = (a->rows + ACTS_TILE - 1) / ACTS_TILE;
-	struct quantise_job j = { .c = c, .a = a };
-
-	j.tiles = room_get(&c->acts[at], (size_t)tiles * acts_pairs_bytes(a->cols));
-	cpu_range(c, pair_rows, &j, tiles, 1);
-	a->pairs = j.tiles;
-}
-
-void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at)
-{
-	struct quantise_job j = { .c = c, .a = a };
-	size_t values = (size_t)n * (size_t)cols, groups;
-	uint8_t *p;
-	int tiles;
-
-	*a = (struct acts){ .rows = n, .cols = cols, .f = in, .ld = (size_t)cols, .group = group };
-	if (!group)
-		return;
-	assert(at < ACTS_MAX);
-	if (group == ACTS_PAIRS) {
-		a->group = 0;
-		acts_pairs(c, a, at);
-		return;
-	}
-	assert(cols % group == 0);
-	values = (values + 63) / 64 * 64;
-	groups = ((size_t)n * (size_t)(cols / group) + 15) / 16 * 16;
-	tiles = c->tile && n >= ACTS_TILED ? (n + ACTS_TILE - 1) / ACTS_TILE : 0;
-	p = room_get(&c->acts[at], values + 3 * groups * 4 + (size_t)tiles * acts_tile_bytes(cols, group));
-	j.q = (int8_t *)p;
-	j.scale = (float *)(p + values);
-	j.scaled_sum = j.scale + groups;
-	j.sum = (int32_t *)(j.scaled_sum + groups);
-	j.tiles = (uint8_t *)(j.sum + groups);
-	a->q = j.q;
-	a->scale = j.scale;
-	a->scaled_sum = j.scaled_sum;
-	a->sum = j.sum;
-	if (!tiles) {
-		cpu_range(c, quantise_rows, &j, n, cols >= 16384 ? 1 : 16384 / cols);
-		return;
-	}
-	cpu_range(c, tile_rows, &j, tiles, 1);
-	a->tiles = j.tiles;
-}
 
 struct part { int job, o0, o1; };
 
@@ -205,21 +105,6 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 	pool_run(c->pool, product_part, &d, n_part);
 }
 
-/* The activations as w's kernel wants them, made when they are not among the *n of acts. */
-static const struct acts *acts_for(struct cpu_backend *c, struct acts *acts, int *n, const struct weight *w,
-                                   enum arith arith, const float *in, int rows)
-{
-	int group = cpu_act_group(c, w, arith, rows), at = 0;
-
-	while (at < *n && (group == ACTS_PAIRS ? !acts[at].pairs : acts[at].group != group))
-		at++;
-	if (at == *n) {
-		assert(*n < ACTS_MAX);
-		cpu_acts(c, &acts[(*n)++], in, rows, w->cols, group, at);
-	}
-	return &acts[at];
-}
-
 void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
@@ -235,13 +120,13 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 
 		assert(j->w->cols == cols);
 		product[i] = (struct product){
-			.w = j->w, .x = acts_for(c, acts, &n_acts, j->w, p->arith, in, n), .r1 = n, .out = j->out, .ld = j->ld,
+			.w = j->w, .x = cpu_acts_for(c, acts, &n_acts, j->w, p->arith, in, n), .r1 = n, .out = j->out, .ld = j->ld,
 			.bias = j->bias, .add = j->add,
 		};
 		if (j->up) {
 			assert(j->up->w->cols == cols && j->up->w->rows == j->w->rows && !j->add);
 			product[i].up = j->up->w;
-			product[i].x_up = acts_for(c, acts, &n_acts, j->up->w, p->arith, in, n);
+			product[i].x_up = cpu_acts_for(c, acts, &n_acts, j->up->w, p->arith, in, n);
 			product[i].bias_up = j->up->bias;
 		}
 	}
