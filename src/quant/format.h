@@ -23,9 +23,19 @@
  *     over rising i, both from 0, then acc = acc + (even + odd), over rising
  *     blocks; what is denormal counts as zero, before and after every step.  At
  *     the other levels they are plain floats.
+ *   attention over bf16 rows under ARITH_FAST at level amx, heads of a multiple of 32
+ *     dims: queries are rounded to bf16; a score is their sum by blocks of 32 dims as
+ *     of bf16 weights above.  Per segment of 256 positions, at absolute ones, weights are
+ *       p = bf16(2^((score - max) c)), c = scale log2(e) rounded, 2^x in kv_amx.c;
+ *     their sum is that of even plus that of odd positions, each rising; they are
+ *     multiplied with the values by blocks of 32 positions, likewise as above, where
+ *     what a row does not see counts as zero.  Segments merge in rising order,
+ *       acc = fma(new, 2^((its max - max) c), acc 2^((old max - max) c)), sum likewise,
+ *     and last 0 is added.  Everywhere else rows are plain floats, and attend.c has
+ *     the order of softmax.
  *
  * So scalar, AVX2 and AVX-512 give the same bits as well, bf16 at level amx aside,
- * which checkkern tests with memcmp. */
+ * which checkkern and tests/backend test with memcmp. */
 #ifndef QUANT_FORMAT_H
 #define QUANT_FORMAT_H
 

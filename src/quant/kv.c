@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "quant/kv_tiles.h"
 #include "quant/levels.h"
 
 static size_t bytes_f32(int dim) { return (size_t)dim * 4; }
@@ -146,4 +147,13 @@ size_t kv_pair_bytes(struct kv_pair pair, int dim)
 	size_t k = pair.k->row_bytes(dim), v = pair.v->row_bytes(dim);
 
 	return k && v ? k + v : 0;
+}
+
+const struct kv_tiles *kv_tiles(struct kv_pair fmt, int dim, enum cpu_level level)
+{
+#if defined(__x86_64__)
+	if (level >= CPU_AMX && fmt.k == &kv_bf16 && fmt.v == &kv_bf16 && dim % 32 == 0)
+		return &kv_tiles_amx;
+#endif
+	return NULL;
 }

@@ -8,16 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/cpu_backend.h"
-
-static uint8_t *kv_at(const struct kv_view *v, int item, int layer, enum kv_side side, int head, int pos)
-{
-	const struct kv_layer *y = &v->layer[layer];
-	int32_t page = v->page[(size_t)item * (size_t)v->page_max + (size_t)(pos / v->page_rows)];
-	size_t row = (size_t)head * (size_t)v->page_rows + (size_t)(pos % v->page_rows);
-
-	return v->base + (size_t)page * v->page_bytes + y->at[side] + row * y->row_bytes[side];
-}
+#include "backend/cpu/attend.h"
 
 static void layer_kernels(struct kv_kernels kv[2], const struct kv_layer *y, enum cpu_level level)
 {
@@ -90,24 +81,6 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 	cpu_scratch(c, (size_t)a->rope.n_freq * 2 * sizeof(float) + 64);
 	cpu_range(c, append_rows, &d, p->n_row, 1);
 }
-
-/* Query heads of one key head, of some adjacent rows of an item. */
-struct unit { int row, n_row, kv_head; };
-
-struct attend {
-	struct pass *p;
-	struct cpu_backend *c;
-	const struct attn *a;
-	struct kv_kernels kv[2];
-	const float *q, *gate;
-	float *out;
-	size_t q_row, q_head, q_bytes;  /* q_bytes: of a query as score reads it */
-	const struct kv_view *view;
-	int layer, group, rows_most;    /* rows_most: of any unit */
-	const struct unit *unit;
-	int n_seg;                      /* > 0: parts are unit x segment, partials kept */
-	float *partial;                 /* [unit][segment][query][dim + 2] */
-};
 
 enum { FETCH_K = 6, FETCH_V = 12 };     /* rows */
 
@@ -224,11 +197,6 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 	}
 }
 
-static int segments_of(const struct attend *d, const struct unit *u)
-{
-	return d->p->pos[u->row + u->n_row - 1] / ATTN_SEGMENT + 1;
-}
-
 static void finish(const struct attend *d, const struct unit *u, struct desk *k)
 {
 	int dim = d->a->dim;
@@ -280,12 +248,6 @@ static void attend_unit(void *ctx, int part)
 	finish(d, u, &k);
 }
 
-static float *partial_at(const struct attend *d, int unit, int seg)
-{
-	return d->partial + ((size_t)unit * (size_t)d->n_seg + (size_t)seg) * (size_t)(d->rows_most * d->group) *
-	                    (size_t)(d->a->dim + 2);
-}
-
 static void attend_part(void *ctx, int part)
 {
 	struct attend *d = ctx;
@@ -324,41 +286,58 @@ static void attend_merge(void *ctx, int unit)
 	finish(d, u, &k);
 }
 
-void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate, size_t q_row,
-                size_t q_head, const struct kv_view *view, int layer)
+/* Cuts the rows into units of at most `rows` rows; returns how many. */
+static int units_cut(struct attend *d, struct unit *unit, int rows)
 {
-	enum { QUERIES = 16 };  /* of a unit: enough to use each key from the cache several times */
-	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct attend d = { .p = p, .c = c, .a = a, .q = q, .gate = gate, .out = out, .q_row = q_row, .q_head = q_head,
-	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv };
-	struct unit *unit;
-	int n_unit = 0, n_seg = 1, nq;
-	int rows = d.group >= QUERIES ? 1 : QUERIES / d.group;
+	const struct pass *p = d->p;
+	int n_unit = 0;
 
-	assert(a->heads % a->heads_kv == 0);
-	layer_kernels(d.kv, &view->layer[layer], c->be.level);
-	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
-	d.unit = unit = room_get(&c->parts, (size_t)p->n_row * (size_t)a->heads_kv * sizeof *unit);
+	d->n_seg = 1;
+	d->rows_most = 0;
 	for (int r = 0, n; r < p->n_row; r += n) {
 		int seg;
 
 		for (n = 1; r + n < p->n_row && n < rows && p->item[r + n] == p->item[r]; n++)
 			;
 		seg = p->pos[r + n - 1] / ATTN_SEGMENT + 1;
-		n_seg = seg > n_seg ? seg : n_seg;
-		d.rows_most = n > d.rows_most ? n : d.rows_most;
-		for (int h = 0; h < a->heads_kv; h++)
+		d->n_seg = seg > d->n_seg ? seg : d->n_seg;
+		d->rows_most = n > d->rows_most ? n : d->rows_most;
+		for (int h = 0; h < d->a->heads_kv; h++)
 			unit[n_unit++] = (struct unit){ r, n, h };
 	}
-	nq = d.rows_most * d.group;
-	cpu_scratch(c, desk_bytes(nq, a->dim, d.q_bytes));
-	if (n_seg == 1 || c->be.threads == 1 || n_unit >= 4 * c->be.threads) {
-		pool_run(c->pool, attend_unit, &d, n_unit);
+	return n_unit;
+}
+
+void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate, size_t q_row,
+                size_t q_head, const struct kv_view *view, int layer)
+{
+	/* Queries of a unit: enough to use each key from the cache several times; by tiles, as
+	 * many as leave room for a segment in the second cache, and no fewer than tiles take. */
+	enum { QUERIES = 16, TILED_MOST = 256 };
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct attend d = { .p = p, .c = c, .a = a, .q = q, .gate = gate, .out = out, .q_row = q_row, .q_head = q_head,
+	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv };
+	int n_unit, most = QUERIES, enough = 4 * c->be.threads;
+	struct unit *unit;
+
+	assert(a->heads % a->heads_kv == 0);
+	layer_kernels(d.kv, &view->layer[layer], c->be.level);
+	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
+	if (p->arith == ARITH_FAST)
+		d.tiles = kv_tiles((struct kv_pair){ view->layer[layer].fmt[KV_KEYS], view->layer[layer].fmt[KV_VALUES] }, a->dim,
+		                   c->be.level);
+	if (d.tiles)
+		most = TILED_MOST;
+	d.unit = unit = room_get(&c->parts, (size_t)p->n_row * (size_t)a->heads_kv * sizeof *unit);
+	while ((n_unit = units_cut(&d, unit, most >= d.group ? most / d.group : 1)) < enough && d.tiles && most > KV_QUERIES &&
+	       c->be.threads > 1)
+		most /= 2;
+	cpu_scratch(c, d.tiles ? attend_tiles_scratch(&d) : desk_bytes(d.rows_most * d.group, a->dim, d.q_bytes));
+	if (d.n_seg == 1 || c->be.threads == 1 || n_unit >= enough) {
+		pool_run(c->pool, d.tiles ? attend_tiles_unit : attend_unit, &d, n_unit);
 		return;
 	}
-	d.n_seg = n_seg;
-	d.partial = room_get(&c->work,
-	                     (size_t)n_unit * (size_t)n_seg * (size_t)nq * (size_t)(a->dim + 2) * sizeof(float));
-	pool_run(c->pool, attend_part, &d, n_unit * n_seg);
-	pool_run(c->pool, attend_merge, &d, n_unit);
+	d.partial = room_get(&c->work, (size_t)n_unit * (size_t)d.n_seg * partial_floats(&d) * sizeof(float));
+	pool_run(c->pool, d.tiles ? attend_tiles_part : attend_part, &d, n_unit * d.n_seg);
+	pool_run(c->pool, d.tiles ? attend_tiles_merge : attend_merge, &d, n_unit);
 }

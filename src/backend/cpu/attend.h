@@ -1,0 +1,57 @@
+/* attend.h - inside backend/cpu/: one call of attend, as its two ways share it: attend.c
+ * a few queries at a time, attend_tiles.c by tiles of bf16. */
+#ifndef BACKEND_CPU_ATTEND_H
+#define BACKEND_CPU_ATTEND_H
+
+#include "backend/cpu/cpu_backend.h"
+#include "quant/kv_tiles.h"
+
+/* Query heads of one key head, of some adjacent rows of an item. */
+struct unit { int row, n_row, kv_head; };
+
+struct attend {
+	struct pass *p;
+	struct cpu_backend *c;
+	const struct attn *a;
+	const struct kv_tiles *tiles;   /* NULL: the kernels of kv */
+	struct kv_kernels kv[2];
+	const float *q, *gate;
+	float *out;
+	size_t q_row, q_head, q_bytes;  /* q_bytes: of a query as score reads it */
+	const struct kv_view *view;
+	int layer, group, rows_most;    /* rows_most: of any unit */
+	const struct unit *unit;
+	int n_seg;                      /* > 0: parts are unit x segment, partials kept */
+	float *partial;                 /* [unit][segment], of partial_floats each */
+};
+
+static inline size_t partial_floats(const struct attend *d)
+{
+	/* Room for maxima and sums to begin at a line each. */
+	return (size_t)(d->rows_most * d->group) * (size_t)(d->a->dim + 2) + 2 * KV_TILES_LINE;
+}
+
+static inline float *partial_at(const struct attend *d, int unit, int seg)
+{
+	return d->partial + ((size_t)unit * (size_t)d->n_seg + (size_t)seg) * partial_floats(d);
+}
+
+static inline int segments_of(const struct attend *d, const struct unit *u)
+{
+	return d->p->pos[u->row + u->n_row - 1] / ATTN_SEGMENT + 1;
+}
+
+static inline uint8_t *kv_at(const struct kv_view *v, int item, int layer, enum kv_side side, int head, int pos)
+{
+	const struct kv_layer *y = &v->layer[layer];
+	int32_t page = v->page[(size_t)item * (size_t)v->page_max + (size_t)(pos / v->page_rows)];
+	size_t row = (size_t)head * (size_t)v->page_rows + (size_t)(pos % v->page_rows);
+
+	return v->base + (size_t)page * v->page_bytes + y->at[side] + row * y->row_bytes[side];
+}
+
+/* By tiles: the scratch of a thread; a unit; a unit's segment; what its segments add up to. */
+size_t attend_tiles_scratch(const struct attend *d);
+pool_fn attend_tiles_unit, attend_tiles_part, attend_tiles_merge;
+
+#endif

@@ -1,0 +1,247 @@
+/* attend_tiles.c - attention over bf16 keys and values by tiles of bf16, for a unit of
+ * many queries: values of a segment are laid out once, and all the unit's queries go over
+ * them and the keys while both are in the second cache.
+ *
+ * A segment has one softmax; segments are merged in rising order. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/attend.h"
+
+_Static_assert((int)ATTN_SEGMENT == (int)KV_SEGMENT, "a segment is one softmax");
+
+/* A thread's memory. */
+struct desk {
+	uint8_t *q, *pairs, *work;      /* of all queries; of a segment's values; the kernel's */
+	uint8_t *copy[2];               /* a segment's keys and values, where pages are no multiple of a run */
+	float *acc, *m, *l;             /* of KV_QUERIES queries and a segment */
+	float *all, *all_m, *all_l;     /* merged, of all queries */
+};
+
+static size_t lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static bool runs_lie(const struct attend *d) { return d->view->page_rows % KV_RUN == 0; }
+
+static size_t desk_lay(const struct attend *d, struct desk *k, uint8_t *p)
+{
+	size_t nq = (size_t)(d->rows_most * d->group), dim = (size_t)d->a->dim, at = 0;
+	size_t copy = runs_lie(d) ? 0 : KV_SEGMENT * dim * 2, few = KV_QUERIES * sizeof(float), many = lines(nq * sizeof(float));
+
+#define TAKE(field, bytes) (k->field = (void *)(p + at), at += lines(bytes))
+	TAKE(q, (nq + KV_QUERIES - 1) / KV_QUERIES * d->tiles->query_bytes(d->a->dim));
+	TAKE(pairs, d->tiles->pairs_bytes(d->a->dim));
+	TAKE(work, d->tiles->work_bytes);
+	TAKE(copy[KV_KEYS], copy);
+	TAKE(copy[KV_VALUES], copy);
+	TAKE(acc, KV_QUERIES * dim * sizeof(float));
+	TAKE(m, few);
+	TAKE(l, few);
+	TAKE(all, nq * dim * sizeof(float));
+	TAKE(all_m, many);
+	TAKE(all_l, many);
+#undef TAKE
+	return at;
+}
+
+size_t attend_tiles_scratch(const struct attend *d)
+{
+	struct desk k;
+	uint8_t none[1];
+
+	return desk_lay(d, &k, none);
+}
+
+static int queries_of(const struct attend *d, const struct unit *u) { return u->n_row * d->group; }
+
+static void load_queries(const struct attend *d, const struct unit *u, uint8_t *to)
+{
+	int nq = queries_of(d, u);
+
+	for (int j = 0; j < nq; j += KV_QUERIES, to += d->tiles->query_bytes(d->a->dim)) {
+		const float *q[KV_QUERIES];
+		int n = nq - j < KV_QUERIES ? nq - j : KV_QUERIES;
+
+		for (int i = 0; i < n; i++)
+			q[i] = d->q + (size_t)(u->row + (j + i) / d->group) * d->q_row +
+			       (size_t)(u->kv_head * d->group + (j + i) % d->group) * d->q_head;
+		d->tiles->queries(to, q, n, d->a->dim);
+	}
+}
+
+/* How many positions of a segment query j of the unit sees; below 1: none. */
+static int sees(const struct attend *d, const struct unit *u, int j, int seg)
+{
+	int n = d->p->pos[u->row + j / d->group] + 1 - seg * ATTN_SEGMENT;
+
+	return n < ATTN_SEGMENT ? n : ATTN_SEGMENT;
+}
+
+/* Where the first n positions of a segment lie, in runs. */
+static void segment_lay(const struct attend *d, const struct unit *u, struct desk *k, struct kv_segment *s, int seg, int n)
+{
+	int item = d->p->item[u->row], begin = seg * ATTN_SEGMENT;
+
+	s->n = n;
+	for (enum kv_side side = KV_KEYS; side <= KV_VALUES; side++) {
+		const uint8_t **run = side == KV_KEYS ? s->key : s->value;
+		size_t bytes = d->view->layer[d->layer].row_bytes[side];
+
+		for (int i = 0; i < n && !runs_lie(d); i++)
+			memcpy(k->copy[side] + (size_t)i * bytes, kv_at(d->view, item, d->layer, side, u->kv_head, begin + i), bytes);
+		for (int i = 0; i * KV_RUN < n; i++)
+			run[i] = runs_lie(d) ? kv_at(d->view, item, d->layer, side, u->kv_head, begin + i * KV_RUN) :
+			                       k->copy[side] + (size_t)(i * KV_RUN) * bytes;
+	}
+}
+
+/* Where a unit's segments go: merged as they come, or kept. */
+struct partial { float *acc, *m, *l; };
+
+static struct partial partial_of(const struct attend *d, int unit, int seg)
+{
+	size_t nq = (size_t)(d->rows_most * d->group);
+	float *p = partial_at(d, unit, seg);
+
+	return (struct partial){ p, p + nq * (size_t)d->a->dim, p + nq * (size_t)(d->a->dim + 1) + KV_TILES_LINE };
+}
+
+/* Queries [j0, j1) of the unit over the first `most` positions of a segment at most. */
+static void attend_queries(const struct attend *d, const struct unit *u, const struct desk *k, const struct kv_segment *s,
+                           int seg, int j0, int j1, int most, const struct partial *to)
+{
+	int dim = d->a->dim, n;
+
+	for (int at = j0 / KV_QUERIES * KV_QUERIES; at < j1; at += n) {
+		int32_t see[KV_QUERIES];
+		struct kv_attend a = { .acc = k->acc, .max = k->m, .sum = k->l, .see = see, .seg = s, .pairs = k->pairs, .work = k->work };
+		int first = at > j0 ? at : j0;
+
+		n = j1 - at < KV_QUERIES ? j1 - at : KV_QUERIES;
+		while (first < at + n && sees(d, u, first, seg) < 1)
+			first++;
+		if (first == at + n)
+			continue;
+		for (int i = 0; i < KV_QUERIES; i++) {
+			see[i] = sees(d, u, at + (i < n ? i : n - 1), seg);
+			see[i] = see[i] < most ? see[i] : most;
+		}
+		a.queries = k->q + (size_t)(at / KV_QUERIES) * d->tiles->query_bytes(dim);
+		a.n = n;
+		d->tiles->attend(&a, dim, d->a->scale);
+		n = at + n - first;
+		if (to) {
+			memcpy(to->acc + (size_t)first * (size_t)dim, k->acc + (size_t)(first - at) * (size_t)dim,
+			       (size_t)n * (size_t)dim * sizeof(float));
+			memcpy(to->m + first, k->m + (first - at), (size_t)n * sizeof(float));
+			memcpy(to->l + first, k->l + (first - at), (size_t)n * sizeof(float));
+		} else {
+			d->tiles->merge(k->all + (size_t)first * (size_t)dim, k->all_m + first, k->all_l + first,
+			                k->acc + (size_t)(first - at) * (size_t)dim, k->m + (first - at), k->l + (first - at), n, dim,
+			                d->a->scale);
+		}
+		n += first - at;
+	}
+}
+
+/* A key beyond a row must not even add zero times itself.  Zero times a number adds
+ * nothing; where the values beyond the unit's first row are not all numbers, each row gets
+ * a layout of its own, with zeros beyond it. */
+static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg, const struct partial *to)
+{
+	int nq = queries_of(d, u), n = sees(d, u, nq - 1, seg), least = sees(d, u, 0, seg);
+	struct kv_segment s;
+
+	segment_lay(d, u, k, &s, seg, n);
+	if (d->tiles->finite(&s, least > 0 ? least : 0, n, d->a->dim)) {
+		d->tiles->values(k->pairs, &s, n, d->a->dim);
+		attend_queries(d, u, k, &s, seg, 0, nq, n, to);
+		return;
+	}
+	for (int j = 0; j < nq; j += d->group) {
+		int see = sees(d, u, j, seg);
+
+		if (see < 1)
+			continue;
+		d->tiles->values(k->pairs, &s, see, d->a->dim);
+		attend_queries(d, u, k, &s, seg, j, j + d->group, see, to);
+	}
+}
+
+static void merged_init(const struct attend *d, const struct unit *u, struct desk *k)
+{
+	int nq = queries_of(d, u);
+
+	memset(k->all, 0, (size_t)nq * (size_t)d->a->dim * sizeof *k->all);
+	for (int j = 0; j < nq; j++) {
+		k->all_m[j] = -INFINITY;
+		k->all_l[j] = 0.0f;
+	}
+}
+
+static void finish(const struct attend *d, const struct unit *u, struct desk *k)
+{
+	size_t dim = (size_t)d->a->dim;
+
+	for (int j = 0; j < queries_of(d, u); j++) {
+		int row = u->row + j / d->group, head = u->kv_head * d->group + j % d->group;
+		size_t at = (size_t)row * d->q_row + (size_t)head * d->q_head;
+		float *all = k->all + (size_t)j * dim;
+
+		/* The sign of a zero may hang on values that the row does not see, times zero. */
+		for (size_t i = 0; i < dim; i++)
+			all[i] += 0.0f;
+		d->c->op->attn_out(d->out + ((size_t)row * (size_t)d->a->heads + (size_t)head) * dim, all, k->all_l[j],
+		                   d->gate ? d->gate + at : NULL, d->a->dim);
+	}
+}
+
+void attend_tiles_unit(void *ctx, int part)
+{
+	const struct attend *d = ctx;
+	const struct unit *u = &d->unit[part];
+	struct desk k;
+
+	desk_lay(d, &k, cpu_my_scratch(d->c));
+	load_queries(d, u, k.q);
+	merged_init(d, u, &k);
+	for (int seg = 0; seg < segments_of(d, u); seg++)
+		attend_segment(d, u, &k, seg, NULL);
+	finish(d, u, &k);
+}
+
+void attend_tiles_part(void *ctx, int part)
+{
+	const struct attend *d = ctx;
+	int unit = part / d->n_seg, seg = part % d->n_seg;
+	const struct unit *u = &d->unit[unit];
+	struct partial to;
+	struct desk k;
+
+	if (seg >= segments_of(d, u))
+		return;
+	to = partial_of(d, unit, seg);
+	desk_lay(d, &k, cpu_my_scratch(d->c));
+	load_queries(d, u, k.q);
+	attend_segment(d, u, &k, seg, &to);
+}
+
+void attend_tiles_merge(void *ctx, int unit)
+{
+	const struct attend *d = ctx;
+	const struct unit *u = &d->unit[unit];
+	int nq = queries_of(d, u);
+	struct desk k;
+
+	desk_lay(d, &k, cpu_my_scratch(d->c));
+	merged_init(d, u, &k);
+	for (int seg = 0; seg < segments_of(d, u); seg++) {
+		struct partial p = partial_of(d, unit, seg);
+		int j = 0;
+
+		while (sees(d, u, j, seg) < 1)
+			j++;
+		d->tiles->merge(k.all + (size_t)j * (size_t)d->a->dim, k.all_m + j, k.all_l + j,
+		                p.acc + (size_t)j * (size_t)d->a->dim, p.m + j, p.l + j, nq - j, d->a->dim, d->a->scale);
+	}
+	finish(d, u, &k);
+}

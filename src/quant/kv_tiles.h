@@ -1,0 +1,63 @@
+/* kv_tiles.h - attention over bf16 keys and values by tiles of bf16: the kernels of one
+ * segment of positions, for backend/cpu/attend_tiles.c.  format.h states their order.
+ *
+ * All of them take any number of queries, and give each the bits it would get alone.  No
+ * memory but the caller's; from any thread.  Addresses of queries, pairs and work are
+ * 64-byte aligned, rows of the cache lie anywhere. */
+#ifndef QUANT_KV_TILES_H
+#define QUANT_KV_TILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quant/format.h"
+
+enum {
+	KV_SEGMENT = 256,               /* positions whose weights have one maximum and one sum */
+	KV_RUN = 16,                    /* rows of the cache that lie one after the other */
+	KV_QUERIES = 32,                /* of one call */
+	KV_TILES_LINE = 16,             /* floats that max, sum and the like are a multiple of */
+};
+
+/* The first n positions of a segment.  All 16 rows of the keys' last run can be read,
+ * whatever is in them; of values only the rows below n. */
+struct kv_segment {
+	int n;
+	const uint8_t *key[KV_SEGMENT / KV_RUN], *value[KV_SEGMENT / KV_RUN];
+};
+
+/* What at most KV_QUERIES queries take from a segment. */
+struct kv_attend {
+	float *acc;                     /* [KV_QUERIES][dim] out: weights times values */
+	float *max, *sum;               /* [KV_QUERIES] out: of the scores, and of the weights */
+	const uint8_t *queries;         /* as `queries` laid them */
+	int n;                          /* queries; of the others nothing is said */
+	const int32_t *see;             /* [KV_QUERIES] positions of the segment that each sees, none more than the
+	                                 * n-th, who sees at least one; who sees none gets nothing of use */
+	const struct kv_segment *seg;
+	const uint8_t *pairs;           /* as `values` laid them, as many as the n-th sees */
+	void *work;
+};
+
+struct kv_tiles {
+	size_t (*query_bytes)(int dim);         /* of KV_QUERIES queries */
+	size_t (*pairs_bytes)(int dim);         /* of a segment's values */
+	size_t work_bytes;
+	/* n <= KV_QUERIES queries of dim floats each. */
+	void (*queries)(uint8_t *to, const float *const *q, int n, int dim);
+	/* The first n values; as zeros those up to the next multiple of 32. */
+	void (*values)(uint8_t *to, const struct kv_segment *seg, int n, int dim);
+	/* Values [from, to) have neither infinities nor NaN: zero times them adds nothing. */
+	bool (*finite)(const struct kv_segment *seg, int from, int to, int dim);
+	void (*attend)(const struct kv_attend *a, int dim, float scale);
+	/* (all, max, sum) of n queries absorb (acc, m, l) of a later segment.  max and m have room for
+	 * a multiple of KV_TILES_LINE. */
+	void (*merge)(float *all, float *max, float *sum, const float *acc, const float *m, const float *l, int n, int dim,
+	              float scale);
+};
+
+/* NULL: not for these rows, this size of heads or this level. */
+const struct kv_tiles *kv_tiles(struct kv_pair fmt, int dim, enum cpu_level level);
+
+#endif
