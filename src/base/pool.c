@@ -1,11 +1,12 @@
 /* pool.c - see pool.h.
  *
- * One job at a time, published by bumping a generation counter; parts are taken
- * from an atomic counter.  A worker spins on the generation for SPIN rounds
- * (tens of microseconds, longer than the gap between two operations of a step),
- * then sleeps on a condition variable.  The generation and the part counter
- * share one 64-bit word, so that a worker that wakes late cannot take a part of
- * a newer job with the older job's function. */
+ * One job at a time, cut into a run of parts for each thread, published by bumping a
+ * generation counter; a thread takes the parts of its own run and then those that
+ * are left of others', from an atomic counter each.  A worker spins on the generation
+ * of its run for SPIN rounds (tens of microseconds, longer than the gap between two
+ * operations of a step), then sleeps on a condition variable.  The generation and the
+ * part counter share one 64-bit word, so that a worker that wakes late cannot take a
+ * part of a newer job with the older job's function. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -18,18 +19,23 @@
 
 enum { SPIN = 4000, CACHE_LINE = 64 };
 
-struct pool {
+struct run {
 	_Alignas(CACHE_LINE) _Atomic uint64_t ticket;   /* generation << 32 | next part */
+	atomic_int end;
+};
+
+struct pool {
 	_Alignas(CACHE_LINE) atomic_int done;           /* parts finished of this job */
 	_Alignas(CACHE_LINE) atomic_int sleeping;
 	atomic_bool quit;
 	pool_fn *_Atomic fn;
 	void *_Atomic ctx;
-	atomic_int n;
+	struct run *run;                                /* [n_threads asked for] */
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	int n_threads;
 	uint64_t joins;
+	int *begin;                                     /* [n_threads asked for + 1]: pool_run's own cut */
 	pthread_t *thread;
 };
 
@@ -46,18 +52,18 @@ static void cpu_relax(void)
 #endif
 }
 
-/* Takes parts of job generation gen until none is left. */
-static void work(struct pool *p, uint32_t gen)
+/* Takes parts of job generation gen out of one run until none is left. */
+static void work_run(struct pool *p, struct run *r, uint32_t gen)
 {
 	for (;;) {
-		uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
-		int n = atomic_load_explicit(&p->n, memory_order_relaxed);
+		uint64_t t = atomic_load_explicit(&r->ticket, memory_order_acquire);
+		int end = atomic_load_explicit(&r->end, memory_order_relaxed);
 		pool_fn *fn = atomic_load_explicit(&p->fn, memory_order_relaxed);
 		void *ctx = atomic_load_explicit(&p->ctx, memory_order_relaxed);
 
-		if ((uint32_t)(t >> 32) != gen || (uint32_t)t >= (uint32_t)n)
+		if ((uint32_t)(t >> 32) != gen || (uint32_t)t >= (uint32_t)end)
 			return;
-		if (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t + 1, memory_order_acq_rel,
+		if (!atomic_compare_exchange_weak_explicit(&r->ticket, &t, t + 1, memory_order_acq_rel,
 		                                           memory_order_relaxed))
 			continue;
 		fn(ctx, (int)(uint32_t)t);
@@ -65,9 +71,15 @@ static void work(struct pool *p, uint32_t gen)
 	}
 }
 
-static uint32_t generation(struct pool *p)
+static void work(struct pool *p, uint32_t gen, int index)
 {
-	return (uint32_t)(atomic_load_explicit(&p->ticket, memory_order_acquire) >> 32);
+	for (int i = 0; i < p->n_threads; i++)
+		work_run(p, &p->run[(index + i) % p->n_threads], gen);
+}
+
+static uint32_t generation(struct pool *p, int index)
+{
+	return (uint32_t)(atomic_load_explicit(&p->run[index].ticket, memory_order_acquire) >> 32);
 }
 
 struct start { struct pool *p; int index; };
@@ -83,12 +95,12 @@ static void *worker(void *arg)
 	for (;;) {
 		uint32_t gen = seen;
 
-		for (int i = 0; i < SPIN && (gen = generation(p)) == seen; i++)
+		for (int i = 0; i < SPIN && (gen = generation(p, s.index)) == seen; i++)
 			cpu_relax();
 		if (gen == seen) {
 			pthread_mutex_lock(&p->lock);
 			atomic_fetch_add(&p->sleeping, 1);
-			while ((gen = generation(p)) == seen && !atomic_load(&p->quit))
+			while ((gen = generation(p, s.index)) == seen && !atomic_load(&p->quit))
 				pthread_cond_wait(&p->wake, &p->lock);
 			atomic_fetch_sub(&p->sleeping, 1);
 			pthread_mutex_unlock(&p->lock);
@@ -96,7 +108,7 @@ static void *worker(void *arg)
 		if (atomic_load(&p->quit))
 			return NULL;
 		seen = gen;
-		work(p, gen);
+		work(p, gen, s.index);
 	}
 }
 
@@ -111,6 +123,12 @@ struct pool *pool_new(int n_threads)
 	*p = (struct pool){ .n_threads = n_threads };
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->wake, NULL);
+	p->run = aligned_alloc(CACHE_LINE, (size_t)n_threads * sizeof *p->run);
+	if (!p->run)
+		abort();
+	for (int i = 0; i < n_threads; i++)
+		p->run[i] = (struct run){ 0 };
+	p->begin = xcalloc((size_t)n_threads + 1, sizeof *p->begin);
 	p->thread = xcalloc((size_t)n_threads, sizeof *p->thread);
 	for (int i = 1; i < n_threads; i++) {
 		struct start *s = xmalloc(sizeof *s);
@@ -139,36 +157,47 @@ void pool_free(struct pool *p)
 	pthread_mutex_destroy(&p->lock);
 	pthread_cond_destroy(&p->wake);
 	free(p->thread);
+	free(p->begin);
+	free(p->run);
 	free(p);
 }
 
 void pool_run(struct pool *p, pool_fn *fn, void *ctx, int n)
 {
+	for (int i = 0; i <= p->n_threads; i++)
+		p->begin[i] = (int)((int64_t)(n < 0 ? 0 : n) * i / p->n_threads);
+	pool_run_cut(p, fn, ctx, p->begin);
+}
+
+void pool_run_cut(struct pool *p, pool_fn *fn, void *ctx, const int *begin)
+{
+	int n = begin[p->n_threads];
 	uint32_t gen;
 
-	if (n <= 0)
-		return;
-	if (p->n_threads == 1 || n == 1) {
+	if (p->n_threads == 1 || n <= 1) {
 		for (int i = 0; i < n; i++)
 			fn(ctx, i);
 		return;
 	}
 	p->joins++;
-	gen = generation(p) + 1;
-	/* Close the old ticket before the job changes: a late worker may still hold
-	 * it, and a larger n would make its part number look like work. */
-	atomic_exchange_explicit(&p->ticket, (uint64_t)(gen - 1) << 32 | UINT32_MAX, memory_order_acq_rel);
+	gen = generation(p, 0) + 1;
+	/* Close the old tickets before the job changes: a late worker may still hold
+	 * one, and a larger end would make its part number look like work. */
+	for (int i = 0; i < p->n_threads; i++)
+		atomic_exchange_explicit(&p->run[i].ticket, (uint64_t)(gen - 1) << 32 | UINT32_MAX, memory_order_acq_rel);
 	atomic_store_explicit(&p->done, 0, memory_order_relaxed);
 	atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
 	atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
-	atomic_store_explicit(&p->n, n, memory_order_relaxed);
-	atomic_store_explicit(&p->ticket, (uint64_t)gen << 32, memory_order_seq_cst);
+	for (int i = 0; i < p->n_threads; i++) {
+		atomic_store_explicit(&p->run[i].end, begin[i + 1], memory_order_relaxed);
+		atomic_store_explicit(&p->run[i].ticket, (uint64_t)gen << 32 | (uint32_t)begin[i], memory_order_seq_cst);
+	}
 	if (atomic_load_explicit(&p->sleeping, memory_order_seq_cst)) {
 		pthread_mutex_lock(&p->lock);
 		pthread_cond_broadcast(&p->wake);
 		pthread_mutex_unlock(&p->lock);
 	}
-	work(p, gen);
+	work(p, gen, 0);
 	while (atomic_load_explicit(&p->done, memory_order_acquire) < n)
 		cpu_relax();
 }

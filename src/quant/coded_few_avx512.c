@@ -154,17 +154,17 @@ static void part_evens(int8_t *to, const int8_t *q, int cols)
 	}
 }
 
-/* What block `block` of a call that began at output o0 asks for: its share of the `ahead`
- * outputs that follow those it belongs to.  Where the weight ends, its last ones again. */
-static void look_ahead(struct few *d, int o0, int block, int ahead)
+/* What outputs o .. o + OUT - 1 ask for: their share of the `ahead` outputs that follow those
+ * they belong to, whoever computes these.  Where the weight ends, its last ones again. */
+static void look_ahead(struct few *d, int o, int ahead)
 {
-	int blocks = ahead / OUT, next = o0 + (block / blocks + 1) * ahead;
+	int next = (o / ahead + 1) * ahead;
 
 	if (next > d->w->rows - ahead)
 		next = d->w->rows > ahead ? d->w->rows - ahead : 0;
 	d->hop = (size_t)(ahead / RUNS) * d->w->row_bytes;
 	d->ahead = d->w->data + (size_t)next * d->w->row_bytes +
-	           (size_t)(block % blocks) * (OUT / RUNS) * d->w->row_bytes;
+	           (size_t)(o % ahead / RUNS) * d->w->row_bytes;
 }
 
 int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
@@ -189,9 +189,9 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 			d.q[r] = q;
 		}
 	}
-	for (int o = o0, block = 0; o + OUT <= o1; o += OUT, block++) {
+	for (int o = o0; o + OUT <= o1; o += OUT) {
 		coded_scales_avx512(d.scale, d.bias, OUT, w, o, OUT);
-		look_ahead(&d, o0, block, ahead);
+		look_ahead(&d, o, ahead);
 		fews[bits == 8][rows - 1](out + (o - o0), ld, &d, o);
 	}
 	return o0 + (o1 - o0) / OUT * OUT;

@@ -205,7 +205,16 @@ static void test_pool(void **state)
 			int n = round * 7 % 100 + (round % 500 == 0 ? 900 : 0);
 
 			memset(&s, 0, sizeof s);
-			pool_run(p, add, &s, n);
+			if (round % 2) {
+				int begin[6] = { 0 };   /* runs of any length, none too */
+
+				for (int i = 1; i < threads; i++)
+					begin[i] = begin[i - 1] + (int)(rng_bits(1, (uint64_t)round, (uint64_t)i) % (uint64_t)(n - begin[i - 1] + 1));
+				begin[threads] = n;
+				pool_run_cut(p, add, &s, begin);
+			} else {
+				pool_run(p, add, &s, n);
+			}
 			assert_true(atomic_load(&s.total) == (long)n * (n - 1) / 2);
 			for (int i = 0; i < 1000; i++)
 				assert_int_equal(atomic_load(&s.calls[i]), i < n);

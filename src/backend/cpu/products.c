@@ -21,7 +21,7 @@ struct products_job {
  * where it stays in the second cache and then written row by row: straight to where it
  * belongs, each row of a panel would be two lines in a page of its own.  From TILED_MANY on
  * kernels with tiles ask for those lines early enough themselves. */
-enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 1920, MANY = 17, TILED_MANY = 33 };
+enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 1920, GRAIN_OUT = 16, MANY = 17, TILED_MANY = 33 };
 
 static bool waits(const struct product *j)
 {
@@ -67,11 +67,57 @@ static void product_part(void *ctx, int index)
 	}
 }
 
+/* What an output of j takes, in no unit: few rows cost what reading the weight does. */
+static double output_cost(const struct product *j)
+{
+	int rows = j->r1 - j->r0;
+
+	return rows > 0 ? (double)(j->w->row_bytes + (j->up ? j->up->row_bytes : 0)) * (8 + rows) : 0;
+}
+
+/* Parts of at most `step` outputs, in order, in a run of equal cost for each thread; begin as
+ * pool_run_cut has it.  A part ends where a run does, to the nearest grain. */
+static void cut(struct part *part, int *begin, const struct product *job, int n, int step, int threads)
+{
+	double share = 0, room;
+	int n_part = 0, t = 0;
+
+	for (int i = 0; i < n; i++)
+		share += job[i].w->rows * output_cost(&job[i]) / threads;
+	room = share;
+	begin[0] = 0;
+	for (int i = 0; i < n; i++) {
+		double cost = output_cost(&job[i]);
+		int rows = cost > 0 ? job[i].w->rows : 0, grain = job[i].r1 - job[i].r0 < MANY ? GRAIN_OUT : PART_OUT_LEAST;
+
+		for (int o = 0, size; o < rows; o += size) {
+			bool last;
+
+			size = rows - o < step ? rows - o : step;
+			last = t + 1 < threads && size * cost >= room;
+			if (last) {
+				int fit = room > 0 ? (int)(room / cost / grain + 0.5) * grain : 0;
+
+				size = fit < size ? fit : size;
+			}
+			if (size)
+				part[n_part++] = (struct part){ i, o, o + size };
+			room -= size * cost;
+			if (last) {
+				begin[++t] = n_part;
+				room += share;
+			}
+		}
+	}
+	while (t < threads)
+		begin[++t] = n_part;
+}
+
 void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n)
 {
 	struct products_job d = { .c = c, .arith = arith, .job = job };
 	size_t outputs = 0, scratch = 0, tmp = 0;
-	int step = PART_OUT_MOST, n_part = 0, threads = pool_threads(c->pool);
+	int step = PART_OUT_MOST, n_part = 0, threads = pool_threads(c->pool), *begin;
 	struct part *part;
 
 	for (int i = 0; i < n; i++)
@@ -97,12 +143,11 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 	d.tmp_at = (scratch + 63) / 64 * 64;
 	d.up_at = d.tmp_at + tmp;
 	cpu_scratch(c, d.up_at + tmp);
-	d.part = part = room_get(&c->parts, (size_t)n_part * sizeof *part);
-	n_part = 0;
-	for (int i = 0; i < n; i++)
-		for (int o = 0; o < job[i].w->rows && job[i].r1 > job[i].r0; o += step)
-			part[n_part++] = (struct part){ i, o, o + step < job[i].w->rows ? o + step : job[i].w->rows };
-	pool_run(c->pool, product_part, &d, n_part);
+	n_part += threads;
+	d.part = part = room_get(&c->parts, (size_t)n_part * sizeof *part + ((size_t)threads + 1) * sizeof *begin);
+	begin = (int *)(part + n_part);
+	cut(part, begin, job, n, step, threads);
+	pool_run_cut(c->pool, product_part, &d, begin);
 }
 
 void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols)
