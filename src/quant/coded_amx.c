@@ -11,7 +11,8 @@
  * comes from far, the next codes and the lines outputs are written to, is asked for
  * a few lines at a time, before tiles that take longer than they do.
  *
- * What bounds few rows is reading the weights.  For groups of 64 codes of 4 or 8 bits
+ * Up to FEW_ROWS rows are left to coded_few_avx512.c where it takes the weights: a tile takes as long
+ * for 8 rows as for 16.  What bounds few rows more is reading the weights.  For groups of 64 codes of 4 or 8 bits
  * two groups at a time become bytes, two groups before their turn, so that arithmetic
  * and memory need not wait for one another (few_run). */
 #include <assert.h>
@@ -462,7 +463,7 @@ void coded_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1
 	bool given = x->tiles && r0 % T_ROWS == 0;
 	struct room m;
 
-	if (r1 - r0 < ACTS_TILED || w->group % 32 || w->group > TILED_INPUTS / 2) {
+	if (r1 - r0 < ACTS_TILED || (r1 - r0 <= FEW_ROWS && coded_few_takes(w)) || w->group % 32 || w->group > TILED_INPUTS / 2) {
 		coded_mul_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
 		return;
 	}

@@ -57,7 +57,7 @@ INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *cons
 	const __m512i low = _mm512_set1_epi8(15);
 	__m512i other[FEW_ROWS];
 
-#pragma GCC unroll 4
+#pragma GCC unroll 8
 	for (int r = 0; r < R; r++)
 		sum[r] = other[r] = _mm512_setzero_si512();
 #pragma GCC unroll 16
@@ -66,7 +66,7 @@ INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *cons
 
 		_mm_prefetch(ahead + (size_t)(j % RUNS) * hop + LINE * (j / RUNS), _MM_HINT_T1);
 		if (bits == 8) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
 			for (int r = 0; r < R; r++) {
 				__m512i *to = j % 2 ? &other[r] : &sum[r];
 
@@ -76,13 +76,13 @@ INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *cons
 		}
 		b = _mm512_and_si512(_mm512_srli_epi16(a, 4), low);
 		a = _mm512_and_si512(a, low);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
 		for (int r = 0; r < R; r++) {
 			sum[r] = dot_quad(sum[r], a, q[r] + 4 * j);
 			other[r] = dot_quad(other[r], b, q[r] + LINE + 4 * j);
 		}
 	}
-#pragma GCC unroll 4
+#pragma GCC unroll 8
 	for (int r = 0; r < R; r++)
 		sum[r] = _mm512_add_epi32(sum[r], other[r]);
 }
@@ -97,7 +97,7 @@ INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const i
 	const int8_t *q[FEW_ROWS];
 	__m512 acc[FEW_ROWS];
 
-#pragma GCC unroll 4
+#pragma GCC unroll 8
 	for (int r = 0; r < R; r++) {
 		q[r] = d->q[r];
 		acc[r] = _mm512_setzero_ps();
@@ -116,7 +116,7 @@ INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const i
 			__m512i sum[FEW_ROWS];
 
 			group_sums(sum, t + OUT / per * h, q, ahead, hop, bits, R);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
 			for (int r = 0; r < R; r++) {
 				__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), _mm512_set1_ps(d->scale_x[r][g]));
 
@@ -126,7 +126,7 @@ INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const i
 			}
 		}
 	}
-#pragma GCC unroll 4
+#pragma GCC unroll 8
 	for (int r = 0; r < R; r++)
 		_mm512_storeu_ps(out + (size_t)r * ld, acc[r]);
 }
@@ -137,9 +137,12 @@ typedef void few_fn(float *, size_t, const struct few *, int);
 	{ \
 		few_block(out, ld, d, o, bits, R); \
 	}
-FEW(4, 1) FEW(4, 2) FEW(4, 3) FEW(4, 4)
-FEW(8, 1) FEW(8, 2) FEW(8, 3) FEW(8, 4)
-static few_fn *const fews[2][FEW_ROWS] = { { few_4_1, few_4_2, few_4_3, few_4_4 }, { few_8_1, few_8_2, few_8_3, few_8_4 } };
+FEW(4, 1) FEW(4, 2) FEW(4, 3) FEW(4, 4) FEW(4, 5) FEW(4, 6) FEW(4, 7) FEW(4, 8)
+FEW(8, 1) FEW(8, 2) FEW(8, 3) FEW(8, 4) FEW(8, 5) FEW(8, 6) FEW(8, 7) FEW(8, 8)
+static few_fn *const fews[2][FEW_ROWS] = {
+	{ few_4_1, few_4_2, few_4_3, few_4_4, few_4_5, few_4_6, few_4_7, few_4_8 },
+	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
+};
 
 /* Of each 128 inputs the even ones, then the odd ones. */
 static void part_evens(int8_t *to, const int8_t *q, int cols)

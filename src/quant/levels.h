@@ -110,6 +110,6 @@ enum { BLOCK_ROWS = 96, PANEL_INPUTS = 256 };
 
 /* mul_decoded and the coded kernels cut outputs into these; the first a multiple of the tiles
  * of floats (6, 8). */
-enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 4 };
+enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 8 };
 
 #endif
