@@ -582,11 +582,12 @@ static void part_event(struct generation *g, struct choice *c, const char *type,
 
 static void item_ends(struct generation *g, struct choice *c, struct buf *out)
 {
-	const struct piece *p = &c->split.piece[c->block_piece];
 	const char *text = c->split.text.p;
+	const struct piece *p;
 
 	if (!c->block_open)
-		return;
+		return;         /* there may be no piece at all */
+	p = &c->split.piece[c->block_piece];
 	if (p->kind == PIECE_CALL) {
 		about_item(g, c, "response.function_call_arguments.done", out);
 		buf_puts(out, ",\"name\":");
