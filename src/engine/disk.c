@@ -391,7 +391,7 @@ static bool read_some(struct disk *d, size_t bytes)
 static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
 {
 	struct disk *d = (struct disk *)tier;
-	struct digest *key = keys_of(d, salt, tok, n);
+	struct digest *key = salt ? keys_of(d, salt, tok, n) : NULL;
 
 	if (d->load)
 		read_over(d, false);

@@ -880,12 +880,13 @@ int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt)
 		count(p);
 		return n;
 	}
+	/* Not for each tree: after a restart there is none of what lies below. */
+	if (p->tier)
+		p->tier->dropped(p->tier, salt, NULL, 0);
 	for (struct prefix_tree *t = p->tree, *next; t; t = next) {
 		next = t->next;
 		if (salt && !same_salt(t, salt))
 			continue;
-		if (p->tier)
-			p->tier->dropped(p->tier, t->salt, NULL, 0);
 		n += drop_all(p, &t->root);
 		tree_free(p, t);
 	}

@@ -27,13 +27,15 @@ struct prefix_node;
 struct prefix_tree;             /* of one salt */
 
 /* The tier below memory, keyed by salt and tokens.  All on the engine's thread, and
- * none may wait for a device; salt is never NULL, snaps are valid during the call. */
+ * none may wait for a device; snaps are valid during the call. */
 struct prefix_tier {
-	/* A state was hung at the end of tok[0..n).  hang's own are not told. */
+	/* A state was hung at the end of tok[0..n).  hang's own are not told.  salt is NULL
+	 * nowhere but in dropped(). */
 	void (*kept)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
 	/* It leaves memory for want of room: the last that is seen of it. */
 	void (*left)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
-	/* Somebody wants it gone, with all that begins with tok[0..n). */
+	/* Somebody wants it gone, with all that begins with tok[0..n), be it in memory or
+	 * not; salt NULL: all there is. */
 	void (*dropped)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
 	/* The largest position <= n at which a state could be had from here; 0: none. */
 	int (*find)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
@@ -121,7 +123,8 @@ uint64_t prefix_by(const struct prefix_node *node);
  * the path; NULL: none. */
 struct prefix_node *prefix_at(const struct prefix *p, uint64_t id, const char *salt, const int32_t *tok, int n);
 /* Drops the states of a node and of all below it; node NULL: of all under the
- * salt; that NULL too: all.  Returns how many. */
+ * salt; that NULL too: all; then the tier's as well, of which memory may know nothing.
+ * Returns how many were in memory. */
 int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt);
 /* A pinned state goes only when a running sequence cannot move without its pages.
  * E_FULL: pins would hold more than half of the budget; E_MISSING: no state. */

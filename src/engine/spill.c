@@ -26,7 +26,7 @@ struct job {
 	struct spill_head head;
 	uint64_t tail;
 	int32_t *tok;                   /* [head.n_tok] */
-	void *payload;                  /* NULL: not to be written but dropped, the keys below */
+	void *payload;                  /* NULL: not to be written but dropped, the keys below; or all */
 	struct digest *key;
 };
 
@@ -335,8 +335,10 @@ void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, i
 	j->tok = xmalloc(size_mul((size_t)n + 1, sizeof(*j->tok)));
 	if (n)
 		memcpy(j->tok, tok, (size_t)n * sizeof(*j->tok));
-	j->key = xmalloc(size_mul(n_key, sizeof(*j->key)));
-	memcpy(j->key, key, n_key * sizeof(*j->key));
+	if (key) {
+		j->key = xmalloc(size_mul(n_key, sizeof(*j->key)));
+		memcpy(j->key, key, n_key * sizeof(*j->key));
+	}
 	pthread_mutex_lock(&s->lock);
 	s->dropping++;
 	if (!s->read_only) {
@@ -361,9 +363,10 @@ static void drop_one(struct spill *s)
 	job_pop(s);
 	for (struct spill_entry *e = NULL; (e = spill_index_each(&s->index, e)); )
 		if (!e->folder && !e->queued)
-			v[n++] = (struct spill_name){ .kind = e->kind, .key = e->key, .pos = e->pos, .tail = e->tail };
+			v[n++] = (struct spill_name){ .kind = e->kind, .key = e->key, .pos = e->pos, .tail = e->tail, .out = !j->key };
 	pthread_mutex_unlock(&s->lock);
-	spill_mark(s->io, s->own, s->o.page_rows, j->key, j->tok, (int)j->head.n_tok, v, n);
+	if (j->key)
+		spill_mark(s->io, s->own, s->o.page_rows, j->key, j->tok, (int)j->head.n_tok, v, n);
 	pthread_mutex_lock(&s->lock);
 	for (size_t i = 0; i < n; i++) {
 		struct spill_entry *e = spill_index_find(&s->index, v[i].kind, &v[i].key, v[i].pos, v[i].tail);

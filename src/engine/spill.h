@@ -82,8 +82,8 @@ void spill_use(struct spill *s, const struct digest *key, const int32_t *tok, in
 void spill_bad(struct spill *s, const struct spill_piece *p);
 
 /* Drops what is there of tok[0..n) (its last page, and what stands at its end) and of
- * all that begins with it; nothing of it is found from now on, and until the files are
- * gone, nothing at all. */
+ * all that begins with it; key NULL: all of this model, whatever the salt.  Nothing of it
+ * is found from now on, and until the files are gone, nothing at all. */
 void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, int n);
 
 /* The largest position <= n at which a snapshot and all whole pages before it are

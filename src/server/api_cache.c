@@ -1,7 +1,7 @@
 /* api_cache.c - /v1/cache: what is kept of prompts, why one would miss, and orders
  * about it.
  *
- * A prompt is given as the body of a chat or a completion; a place in the tree by
+ * A prompt is given as the body of a request of any family; a place in the tree by
  * that, or by a node's id.  The engine answers between two steps, so all of it
  * happens on a worker. */
 #include <stdlib.h>
@@ -56,8 +56,15 @@ static void tree_prep(struct exchange *x)
 	buf_init(&t->out);
 	engine_stats(x->srv->served.engine, &e);
 	buf_printf(&t->out, "{\"object\":\"cache\",\"bytes\":%zu,\"bytes_max\":%zu,\"states\":%d,\"hits\":%lld,"
-	           "\"evicted\":%lld,\"nodes\":[", e.prefix_bytes, e.prefix_bytes_max, e.prefix_entries,
+	           "\"evicted\":%lld,\"disk\":", e.prefix_bytes, e.prefix_bytes_max, e.prefix_entries,
 	           (long long)e.prefix_hits, (long long)e.prefix_evicted);
+	/* What lies there has no node before it is wanted. */
+	if (e.disk.on)
+		buf_printf(&t->out, "{\"snapshots\":%lld,\"pages\":%lld,\"bytes\":%llu,\"bytes_max\":%llu}", (long long)e.disk.snaps,
+		           (long long)e.disk.pages, (unsigned long long)e.disk.bytes, (unsigned long long)e.disk.bytes_max);
+	else
+		buf_puts(&t->out, "null");
+	buf_puts(&t->out, ",\"nodes\":[");
 	rc = engine_prefix_walk(x->srv->served.engine, put_node, t);
 	if (rc == E_FAULT)
 		abort();        /* what was this request's own fault there is so here */
@@ -86,18 +93,31 @@ const struct api cache_tree_api = { .prep = tree_prep, .ready = tree_ready, .dro
 
 /* ---- a prompt ---- */
 
+/* Whose body this is: messages are also Anthropic's, which are known by a member that
+ * chats have not, or by a header that its clients send. */
+static const struct family *family_of(const struct exchange *x, const struct json *body)
+{
+	if (!json_get(body, "messages"))
+		return json_get(body, "input") ? &responses_family : &completions_family;
+	return x->anthropic || json_get(body, "system") ? &messages_family : &chat_family;
+}
+
 /* Reads a body as the family that it is of would: then there is x->problem, or a
- * generation with its tokens. */
-static struct generation *read_prompt(struct exchange *x)
+ * generation with its tokens.  one: of one prompt. */
+static struct generation *read_prompt(struct exchange *x, bool one)
 {
 	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
-	bool chat = json_get(body, "messages") != NULL;
+	const struct family *fam = family_of(x, body);
+	const struct generation *g;
 
 	json_free(body);
 	if (!body)
 		return NULL;
 	x->cache_report = true;
-	generation_prep(x, chat ? &chat_family : &completions_family);
+	generation_prep(x, fam);
+	g = x->work;
+	if (one && !x->problem.status && g->n_prompt > 1)
+		problem_set(&x->problem, 400, "invalid_value", "prompt", "prompt holds %d prompts; here it is one at a time", g->n_prompt);
 	return x->problem.status ? NULL : x->work;
 }
 
@@ -108,7 +128,7 @@ static struct prefix_spot spot_of(const struct generation *g)
 
 static void explain_prep(struct exchange *x)
 {
-	struct generation *g = read_prompt(x);
+	struct generation *g = read_prompt(x, true);
 	struct prefix_spot spot;
 
 	if (!g)
@@ -125,7 +145,7 @@ static void explain_ready(struct exchange *x)
 	buf_init(&out);
 	generation_explain(x->work, &out);
 	buf_putc(&out, '\n');
-	exchange_reply(x, 200, "application/json", out.p, out.n);
+	generation_reply(x->work, &out);
 	buf_fini(&out);
 }
 
@@ -161,7 +181,7 @@ static const struct family warm_family = {
 
 static void warm_prep(struct exchange *x)
 {
-	struct generation *g = read_prompt(x);
+	struct generation *g = read_prompt(x, false);
 
 	if (!g)
 		return;
@@ -202,11 +222,13 @@ static void pin(struct exchange *x, bool on)
 	int r;
 
 	r = body ? read_node(body, &spot.id, &x->problem) : E_ARG;
+	if (!r && spot.id && json_len(body) > 1)
+		r = problem_set(&x->problem, 400, "invalid_value", "node", "beside node, nothing else may stand");
 	json_free(body);
 	if (r)
 		return;
 	if (!spot.id) {
-		g = read_prompt(x);
+		g = read_prompt(x, true);
 		if (!g)
 			return;
 		spot = spot_of(g);

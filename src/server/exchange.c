@@ -257,6 +257,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	x->prepared = false;
 	x->cache_report = http_slice_is(http_field(&c->http, "x-cache-report"), "1") ||
 	                  http_slice_is(http_field(&c->http, "x-cache-report"), "true");
+	x->anthropic = http_field(&c->http, "anthropic-version").n > 0;
 	x->access = (struct access){ 0 };
 	x->cause = CAUSE_LEFT;
 	x->cancelled = x->faulted = false;

@@ -74,6 +74,7 @@ struct exchange {
 	struct access access;           /* for the log */
 	enum cause cause;               /* why it was cancelled, if it is */
 	bool cache_report;              /* asked for by header */
+	bool anthropic;                 /* its client speaks that API: so a header says */
 	bool faulted;                   /* prep was broken off */
 	bool cancelled;                 /* by us; the client is told cancel_problem */
 	struct problem cancel_problem;

@@ -342,6 +342,37 @@ static void test_dropped(void)
 	rig_end(&g);
 }
 
+/* Nor what memory knows nothing of: under one salt, then under all. */
+static void test_dropped_unseen(void)
+{
+	static const char *const salts[] = { "x", "y", NULL };
+	struct rig g = rig();
+	struct life l[3];
+	struct prefix_report rep;
+	int n;
+
+	for (int k = 0; k < 3; k++) {
+		life_init(&l[k], 100, 250, 1);
+		l[k].ask.cache_salt = salts[k];
+		ask(&g, &l[k], 4, NULL);
+	}
+	rig_restart(&g);
+	CHECK(!engine_prefix_drop(g.e, &(struct prefix_spot){ .salt = "x" }, &n) && n == 0, "%d in memory", n);
+	rig_restart(&g);
+	for (int k = 0; k < 2; k++) {
+		rep = ask(&g, &l[k], 0, NULL);
+		CHECK(rep.resumed == (k ? 99 : 0), "salt %d resumed at %d", k, rep.resumed);
+	}
+	rig_restart(&g);
+	CHECK(!engine_prefix_drop(g.e, &(struct prefix_spot){ 0 }, &n) && n == 0, "%d in memory", n);
+	rig_restart(&g);
+	for (int k = 0; k < 3; k++) {
+		rep = ask(&g, &l[k], 0, NULL);
+		CHECK(rep.resumed == 0, "salt %d resumed at %d", k, rep.resumed);
+	}
+	rig_end(&g);
+}
+
 /* Every file, one after the other, with a flipped bit. */
 static void flip_each(const char *dir)
 {
@@ -533,6 +564,7 @@ int main(void)
 	test_shared_pages();
 	test_others();
 	test_dropped();
+	test_dropped_unseen();
 	test_damage();
 	test_slow();
 	test_herd();

@@ -677,6 +677,41 @@ static void test_drop(void **state)
 	assert_int_equal(world_files(dir, ".page").files + world_files(dir, ".snap").files, 0);
 }
 
+/* All of a model, whatever the salt; what is put afterwards is there. */
+static void test_drop_all(void **state)
+{
+	static const char *const salts[] = { "", "x" };
+	struct digest key[2][LONGEST / ROWS + 1];
+	int32_t t[LONGEST];
+	struct spill *s = open_plain();
+	int n = world_tokens(3, t);
+
+	for (int k = 0; k < 2; k++) {
+		struct spill_piece p = { SPILL_SNAP, n, t, key[k] };
+
+		spill_keys(s, salts[k], strlen(salts[k]), t, n, key[k]);
+		for (int i = 0; i < n / ROWS; i++)
+			spill_put(s, &(struct spill_piece){ SPILL_PAGE, (i + 1) * ROWS, t, key[k] }, xcalloc(1, 8), 8);
+		spill_put(s, &p, xcalloc(1, 8), 8);
+	}
+	spill_flush(s);
+	assert_int_equal(world_files(dir, ".snap").files, 2);
+	spill_close(s);
+	s = open_plain();
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(spill_find(s, key[k], t, n), n);
+	spill_drop(s, NULL, NULL, 0);
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(spill_find(s, key[k], t, n), 0);
+	world_put(s, t, n);
+	spill_close(s);
+	s = open_plain();
+	assert_int_equal(world_find(s, t, n), n);
+	assert_int_equal(spill_find(s, key[1], t, n), 0);
+	assert_int_equal(world_files(dir, ".snap").files, 1);
+	spill_close(s);
+}
+
 /* ---- the queue ---- */
 
 static struct gate {
@@ -879,6 +914,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_budget, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_drop, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_drop_all, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_slow_disk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_larger_than_all, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_window, setup, teardown),

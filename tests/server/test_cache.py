@@ -100,11 +100,19 @@ class Explaining(Test):
                                    ("pin", {"messages": 5}, 400), ("pin", {"node": 77}, 404), ("pin", ask("x"), 404),
                                    ("drop", {}, 400), ("drop", "[", 400), ("pin", {"node": "x"}, 400), ("drop", {"node": "x"}, 400),
                                    ("drop", {"cache_salt": 5}, 400), ("drop", {"all": 1}, 400), ("drop", {"all": True, "node": 1}, 400),
-                                   ("drop", {"all": True, "cache_slat": "x"}, 400), ("explain", ask("x", system="y"), 400), ("warm", {"prompt": ""}, 400),
+                                   ("drop", {"all": True, "cache_slat": "x"}, 400), ("explain", {"prompt": ["x", "y"]}, 400),
+                                   ("pin", {"prompt": ["x", "y"]}, 400), ("pin", {"node": 1, "zork": 1}, 400), ("warm", {"prompt": ""}, 400),
                                    ("explain", ask("x", cache_salt=5), 400), ("explain", ask("x", cache_salt="s" * 257), 400)):
             r = s.post("/v1/cache/" + path, body)
             self.assertEqual(r.status, status, (path, body, r.text()))
             self.assertTrue(r.error()["message"])
+        # Unknown members are told of here, too; and a body of any API will do.
+        self.assertEqual(s.post("/v1/cache/explain", ask("x", zork=1)).headers["x-weft-warning"], "unknown fields: zork")
+        n = s.post("/v1/cache/explain", {"messages": [{"role": "user", "content": "x"}]}).json()["prompt_tokens"]
+        for body, headers in (({"input": "x"}, {}), ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}], "system": ""}, {}),
+                              ({"messages": [{"role": "user", "content": "x"}], "stop_sequences": ["a"]}, {"anthropic-version": "2023-06-01"})):
+            r = s.post("/v1/cache/explain", body, headers)
+            self.assertEqual((r.status, r.json().get("prompt_tokens")), (200, n), r.text())
         self.assertIn("node must be", s.post("/v1/cache/pin", {"node": "x"}).error()["message"])
 
 

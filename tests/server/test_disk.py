@@ -130,6 +130,32 @@ class Restart(Test):
         s.close()
 
 
+    def test_dropped(self):
+        """What an order drops is gone from disk, too, also where no request has wanted it since the start."""
+        salts = (None, "x", "y")
+        ask = lambda salt: dict(ASKS[3], **({"cache_salt": salt} if salt else {}))
+        s = self.serve()
+        for salt in salts:
+            s.post(CHAT, ask(salt))
+        s.close()
+        for order, left in (({"cache_salt": "x"}, (None, "y")), ({"cache_salt": ""}, ("y",)), ({"all": True}, ())):
+            s = self.serve()
+            tree = s.ask("GET", "/v1/cache").json()
+            self.assertEqual((tree["nodes"], tree["disk"]["snapshots"] > 0), ([], True))
+            self.assertEqual(tree["disk"]["snapshots"] + tree["disk"]["pages"], len(self.files()))
+            self.assertEqual(s.post("/v1/cache/drop", order).json()["dropped"], 0)
+            for salt in salts:          # none before the files are gone, and of these none
+                if salt not in left:
+                    self.assertEqual(s.post("/v1/cache/explain", ask(salt)).json()["resumed_at"], 0)
+            s.close()
+            s = self.serve()
+            for salt in salts:
+                e = s.post("/v1/cache/explain", ask(salt)).json()
+                self.assertEqual((e["resumed_at"] > 0, e["source"]), (salt in left, "disk" if salt in left else "none"))
+            s.close()
+        self.assertEqual(self.files(), [])
+
+
 class Drafts(Test):
     def test_killed(self):
         """After kill -9 the next turn finds as much, and is guessed ahead as well, as if nothing had happened."""
