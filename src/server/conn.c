@@ -222,6 +222,8 @@ static void put_head(struct conn *c, struct buf *b, int code, const char *type, 
 		buf_printf(b, "request-id: %s\r\n", c->x->request_id);
 	if (c->cors)
 		put_cors(c, b);
+	else if (c->srv->opts.cors_origin)
+		buf_puts(b, "Vary: Origin\r\n");       /* or a cache would give this to those who are let in */
 	if (extra)
 		buf_puts(b, extra);
 	if (c->srv->stopping)

@@ -75,7 +75,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		}
 		if (!r->open && clients_admit(&s->clients, h, &key)) {
 			problem_set(p, 401, "invalid_api_key", NULL,
-			            "this server wants its API key: Authorization: Bearer KEY");
+			            "this server wants its API key: Authorization: Bearer KEY, or x-api-key: KEY");
 			p->anthropic = anthropic;
 			return NULL;
 		}

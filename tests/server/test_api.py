@@ -51,7 +51,10 @@ class Doors(unittest.TestCase):
         for origin in ("http://a.test.evil", "http://a", "b.test", ","):
             r = s.ask("OPTIONS", CHAT, headers=dict(ask, Origin=origin))
             self.assertNotIn("access-control-allow-origin", r.headers, origin)
-        self.assertNotIn("access-control-allow-origin", s.ask("GET", "/health").headers)
+        r = s.ask("GET", "/health")
+        self.assertNotIn("access-control-allow-origin", r.headers)
+        self.assertEqual(r.headers["vary"], "Origin")
+        self.assertIn("x-api-key", s.post(CHAT, user("x")).error()["message"])
         s = self.serve(cors_origin="*")
         c = s.connect()
         c.request("GET", "/health", headers={"Origin": "http://any.test"})
