@@ -241,7 +241,8 @@ static void invert(struct rules *r, int e)
 	int from = r->expr[e].range, n = r->expr[e].n_range;
 	uint32_t next = 0;
 
-	qsort(r->range + from, (size_t)n, sizeof *r->range, by_low);
+	if (n)          /* of [^] there is none, and perhaps no array */
+		qsort(r->range + from, (size_t)n, sizeof *r->range, by_low);
 	r->expr[e].range = r->n_range;
 	r->expr[e].n_range = 0;
 	for (int i = from; i < from + n; i++) {
