@@ -63,7 +63,7 @@ static void queries(uint8_t *to, const float *const *q, int n, int dim)
 		}
 }
 
-/* [blocks of 32 positions][dim / 16][16 pairs of positions][16 dims][2].  Rows are read in
+/* [dim / 32][blocks of 32 positions][2][16 pairs of positions][16 dims][2].  Rows are read in
  * rising order; tiles of a block lie close enough for their lines to stay in the first cache. */
 static void values(uint8_t *to, const struct kv_segment *seg, int n, int dim)
 {
@@ -75,9 +75,9 @@ static void values(uint8_t *to, const struct kv_segment *seg, int n, int dim)
 		for (int i = 0; i < 16; i++) {
 			int r = at + 2 * i;
 			const uint8_t *a = seg->value[r < n ? r / KV_RUN : 0] + (size_t)(r % KV_RUN) * step, *b = a + step;
-			uint8_t *p = to + (size_t)(at / BLOCK * (dim / 16)) * T_SIZE + i * T_BYTES;
+			uint8_t *p = to + (size_t)(at / BLOCK) * 2 * T_SIZE + i * T_BYTES;
 
-			for (int k = 0; k < dim; k += BLOCK, a += T_BYTES, b += T_BYTES, p += 2 * T_SIZE) {
+			for (int k = 0; k < dim; k += BLOCK, a += T_BYTES, b += T_BYTES, p += BLOCKS * 2 * T_SIZE) {
 				__m512i x = r < n ? _mm512_loadu_si512(a) : _mm512_setzero_si512();
 				__m512i y = r + 1 < n ? _mm512_loadu_si512(b) : _mm512_setzero_si512();
 
@@ -118,8 +118,18 @@ INLINE void ahead(const uint8_t *const next[2], size_t step, size_t at)
 		_mm_prefetch((const char *)p + i * 64, _MM_HINT_T0);
 }
 
+/* Asks for one of the BLOCKS * dim / 32 parts of a->ask. */
+INLINE void ask_part(const struct kv_attend *a, size_t run_bytes, size_t part)
+{
+	size_t bytes = (size_t)a->n_ask * KV_RUN * BLOCK * 2 / BLOCKS, at = part * bytes;
+	const uint8_t *p = a->ask[at / run_bytes] + at % run_bytes;
+
+	for (size_t i = 0; i < bytes; i += 64)
+		_mm_prefetch((const char *)p + i, _MM_HINT_T1);
+}
+
 /* s: [tiles][KV_SEGMENT positions][16 queries] of n blocks of positions. */
-INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, const bool two)
+INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, const bool two, const bool fresh)
 {
 	size_t step = (size_t)dim * 2, far = query_bytes(dim) / 2;
 	int last = (a->seg->n - 1) / KV_RUN;
@@ -138,12 +148,16 @@ INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, cons
 		_tile_zero(1);
 		_tile_zero(2);
 		_tile_zero(3);
+#pragma GCC unroll 2
 		for (int k = 0; k < dim / BLOCK; k++, q += T_SIZE) {
+			if (fresh)
+				ahead(next, step, (size_t)k * 32 * 64);
+			else if (a->n_ask)
+				ask_part(a, KV_RUN * step, (size_t)(i * (dim / BLOCK) + k));
 			_tile_loadd(4, key[0] + k * T_BYTES, step);
-			_tile_loadd(5, key[1] + k * T_BYTES, step);
-			ahead(next, step, (size_t)k * 32 * 64);
 			_tile_loadd(6, q, T_BYTES);
 			_tile_dpbf16ps(0, 4, 6);
+			_tile_loadd(5, key[1] + k * T_BYTES, step);
 			_tile_dpbf16ps(1, 5, 6);
 			if (two) {
 				_tile_loadd(7, q + far, T_BYTES);
@@ -228,22 +242,23 @@ static void weights(uint8_t *w, float *s, const int32_t *see, int n, float scale
 
 INLINE void mix_run(const struct kv_attend *a, const uint8_t *w, int n, int dim, const bool two)
 {
-	size_t step = (size_t)dim * sizeof(float), block = (size_t)dim / 16 * T_SIZE, far = BLOCKS * T_SIZE;
+	size_t step = (size_t)dim * sizeof(float), far = BLOCKS * T_SIZE;
 
 	__asm__ volatile("" : : : "memory");
 	for (int d = 0; d < dim; d += 32) {
-		const uint8_t *v = a->pairs + (size_t)d / 16 * T_SIZE, *p = w;
+		const uint8_t *v = a->pairs + (size_t)d / 32 * BLOCKS * 2 * T_SIZE, *p = w;
 		float *to = a->acc + d;
 
 		_tile_zero(0);
 		_tile_zero(1);
 		_tile_zero(2);
 		_tile_zero(3);
-		for (int b = 0; b < n; b++, v += block, p += T_SIZE) {
+#pragma GCC unroll 4
+		for (int b = 0; b < n; b++, v += 2 * T_SIZE, p += T_SIZE) {
 			_tile_loadd(6, v, T_BYTES);
-			_tile_loadd(7, v + T_SIZE, T_BYTES);
 			_tile_loadd(4, p, T_BYTES);
 			_tile_dpbf16ps(0, 4, 6);
+			_tile_loadd(7, v + T_SIZE, T_BYTES);
 			_tile_dpbf16ps(1, 4, 7);
 			if (two) {
 				_tile_loadd(5, p + far, T_BYTES);
@@ -274,10 +289,12 @@ static void attend(const struct kv_attend *a, int dim, float scale)
 
 	assert(n > 0 && n <= BLOCKS && a->see[a->n - 1] <= a->seg->n && scale > 0);
 	configure();
-	if (two)
-		scores_run(k->s[0], a, n, dim, true);
+	if (two && a->fresh)
+		scores_run(k->s[0], a, n, dim, true, true);
+	else if (two)
+		scores_run(k->s[0], a, n, dim, true, false);
 	else
-		scores_run(k->s[0], a, n, dim, false);
+		scores_run(k->s[0], a, n, dim, false, true);
 	for (int t = 0; t <= two; t++)
 		weights(k->w[t], k->s[t], a->see + 16 * t, n, scale, a->max + 16 * t, a->sum + 16 * t);
 	if (two)

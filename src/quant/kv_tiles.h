@@ -33,6 +33,9 @@ struct kv_attend {
 	float *max, *sum;               /* [KV_QUERIES] out: of the scores, and of the weights */
 	const uint8_t *queries;         /* as `queries` laid them */
 	int n;                          /* queries; of the others nothing is said */
+	bool fresh;                     /* the segment's keys may lie beyond the second cache */
+	const uint8_t *const *ask;      /* [n_ask] runs to be fetched there meanwhile */
+	int n_ask;
 	const int32_t *see;             /* [KV_QUERIES] positions of the segment that each sees, none more than the
 	                                 * n-th, who sees at least one; who sees none gets nothing of use */
 	const struct kv_segment *seg;

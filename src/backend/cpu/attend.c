@@ -313,11 +313,11 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 {
 	/* Queries of a unit: enough to use each key from the cache several times; by tiles, as
 	 * many as leave room for a segment in the second cache, and no fewer than tiles take. */
-	enum { QUERIES = 16, TILED_MOST = 256 };
+	enum { QUERIES = 16, TILED_MOST = 512 };
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct attend d = { .p = p, .c = c, .a = a, .q = q, .gate = gate, .out = out, .q_row = q_row, .q_head = q_head,
 	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv };
-	int n_unit, most = QUERIES, enough = 4 * c->be.threads;
+	int n_unit, most = QUERIES, enough;
 	struct unit *unit;
 
 	assert(a->heads % a->heads_kv == 0);
@@ -328,6 +328,7 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 		                   c->be.level);
 	if (d.tiles)
 		most = TILED_MOST;
+	enough = (d.tiles ? 2 : 4) * c->be.threads;
 	d.unit = unit = room_get(&c->parts, (size_t)p->n_row * (size_t)a->heads_kv * sizeof *unit);
 	while ((n_unit = units_cut(&d, unit, most >= d.group ? most / d.group : 1)) < enough && d.tiles && most > KV_QUERIES &&
 	       c->be.threads > 1)

@@ -11,12 +11,20 @@
 
 _Static_assert((int)ATTN_SEGMENT == (int)KV_SEGMENT, "a segment is one softmax");
 
+/* What of a unit's next segment is fetched while each of n calls of the kernel computes. */
+struct ahead {
+	const uint8_t *run[2 * KV_SEGMENT / KV_RUN];
+	int n, each;
+};
+
 /* A thread's memory. */
 struct desk {
 	uint8_t *q, *pairs, *work;      /* of all queries; of a segment's values; the kernel's */
 	uint8_t *copy[2];               /* a segment's keys and values, where pages are no multiple of a run */
 	float *acc, *m, *l;             /* of KV_QUERIES queries and a segment */
 	float *all, *all_m, *all_l;     /* merged, of all queries */
+	struct ahead ahead;
+	bool fresh;                     /* this segment was not asked for ahead */
 };
 
 static size_t lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -94,6 +102,18 @@ static void segment_lay(const struct attend *d, const struct unit *u, struct des
 	}
 }
 
+/* The more queries a unit has, the less its reading of keys and values must wait. */
+static void ahead_lay(const struct attend *d, const struct unit *u, struct ahead *h, int seg, int calls)
+{
+	int n = sees(d, u, queries_of(d, u) - 1, seg);
+
+	h->n = 0;
+	for (enum kv_side side = KV_KEYS; side <= KV_VALUES; side++)
+		for (int i = 0; i < n; i += KV_RUN)
+			h->run[h->n++] = kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, seg * ATTN_SEGMENT + i);
+	h->each = (h->n + calls - 1) / calls;
+}
+
 /* Where a unit's segments go: merged as they come, or kept. */
 struct partial { float *acc, *m, *l; };
 
@@ -106,7 +126,7 @@ static struct partial partial_of(const struct attend *d, int unit, int seg)
 }
 
 /* Queries [j0, j1) of the unit over the first `most` positions of a segment at most. */
-static void attend_queries(const struct attend *d, const struct unit *u, const struct desk *k, const struct kv_segment *s,
+static void attend_queries(const struct attend *d, const struct unit *u, struct desk *k, const struct kv_segment *s,
                            int seg, int j0, int j1, int most, const struct partial *to)
 {
 	int dim = d->a->dim, n;
@@ -127,6 +147,11 @@ static void attend_queries(const struct attend *d, const struct unit *u, const s
 		}
 		a.queries = k->q + (size_t)(at / KV_QUERIES) * d->tiles->query_bytes(dim);
 		a.n = n;
+		a.fresh = k->fresh && at <= j0;
+		if (!a.fresh && k->ahead.n) {
+			a.n_ask = k->ahead.each < k->ahead.n ? k->ahead.each : k->ahead.n;
+			a.ask = k->ahead.run + (k->ahead.n -= a.n_ask);
+		}
 		d->tiles->attend(&a, dim, d->a->scale);
 		n = at + n - first;
 		if (to) {
@@ -202,10 +227,18 @@ void attend_tiles_unit(void *ctx, int part)
 	struct desk k;
 
 	desk_lay(d, &k, cpu_my_scratch(d->c));
+	k.fresh = true;
 	load_queries(d, u, k.q);
 	merged_init(d, u, &k);
-	for (int seg = 0; seg < segments_of(d, u); seg++)
+	for (int seg = 0, n = segments_of(d, u); seg < n; seg++) {
+		int calls = (queries_of(d, u) + KV_QUERIES - 1) / KV_QUERIES;
+
+		k.ahead.n = 0;
+		if (seg + 1 < n && calls > 1 && runs_lie(d))
+			ahead_lay(d, u, &k.ahead, seg + 1, calls - (seg == 0));
 		attend_segment(d, u, &k, seg, NULL);
+		k.fresh = calls == 1;
+	}
 	finish(d, u, &k);
 }
 
@@ -221,6 +254,8 @@ void attend_tiles_part(void *ctx, int part)
 		return;
 	to = partial_of(d, unit, seg);
 	desk_lay(d, &k, cpu_my_scratch(d->c));
+	k.fresh = true;
+	k.ahead.n = 0;
 	load_queries(d, u, k.q);
 	attend_segment(d, u, &k, seg, &to);
 }
