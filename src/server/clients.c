@@ -78,7 +78,10 @@ static int read_file(struct clients *c, const char *path, struct err *err)
 int clients_open(struct clients *c, const char *api_key, const char *path, struct err *err)
 {
 	*c = (struct clients){ 0 };
-	if (api_key && *api_key)
+	/* As of a variable that is not set; the server would be open to everybody. */
+	if (api_key && !*api_key)
+		return err_set(err, E_ARG, "the API key is empty; a server without keys is started without --api-key");
+	if (api_key)
 		add(c, NULL, 0, api_key, strlen(api_key));
 	return path ? read_file(c, path, err) : 0;
 }

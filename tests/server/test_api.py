@@ -32,6 +32,8 @@ class Doors(unittest.TestCase):
                                 ({"x-api-key": "Bearer sesame"}, 401)):
             self.assertEqual(s.ask("GET", "/v1/models", headers=headers).status, status, headers)
         self.assertEqual(s.ask("GET", "/health").status, 200)
+        with self.assertRaisesRegex(RuntimeError, "API key is empty"):      # nor does it open to everybody
+            stub(api_key="")
 
     def test_cors(self):
         ask = {"Origin": "http://a.test", "Access-Control-Request-Method": "POST",
