@@ -41,13 +41,19 @@ static int64_t stall_due(const struct conn *c)
 	return c->moved + stall;
 }
 
-/* When this connection must be looked at again; 0: never. */
+/* When this connection must be looked at again; 0: never.  It is not idle while the last
+ * answer is still on its way, and only from when that was gone. */
 static int64_t due(const struct conn *c)
 {
 	int64_t stall = stall_due(c);
 
-	if (c->state == CONN_ANSWER || c->state == CONN_FLUSH)
+	if (c->state == CONN_ANSWER || c->state == CONN_FLUSH || (c->state == CONN_IDLE && stall))
 		return stall;
+	if (c->state == CONN_IDLE && c->moved) {
+		int64_t idle = c->moved + (int64_t)c->srv->opts.idle_ms * MS;
+
+		return idle > c->deadline ? idle : c->deadline;
+	}
 	return stall && stall < c->deadline ? stall : c->deadline;
 }
 
@@ -157,6 +163,8 @@ static void on_output(struct evbuffer *b, const struct evbuffer_cb_info *info, v
 		c->behind_since = 0;
 	else if (!c->behind_since)
 		c->behind_since = clock_monotonic_ns();
+	if (!now && c->state == CONN_IDLE)
+		arm(c);         /* idle from here on */
 }
 
 static void put(struct conn *c, const char *p, size_t n)

@@ -762,6 +762,21 @@ class Limits(unittest.TestCase):
         self.assertEqual(s.metrics()["weft_clients_stalled_total"], 0)
         c.close()
 
+    def test_slow_reader_of_a_whole_answer(self):
+        """A connection is not idle while its answer drains, however long ago that was made."""
+        s = self.serve(idle_ms=300, stall_ms=3600000)
+        c = s.connect(rcvbuf=4096)
+        c.request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 6000, "logprobs": 20})
+        length = int(c.head()[2]["content-length"])
+        self.assertGreater(length, 1000000)      # more than any buffer takes
+        later = s.connect()
+        self.assertTrue(later.closed())         # it was idle from later on
+        later.close()
+        answer = json.loads(c.exactly(length))
+        self.assertEqual(len(answer["choices"][0]["logprobs"]["tokens"]), 6000)
+        self.assertTrue(c.closed())             # now it is idle, too
+        c.close()
+
 
 class Stopping(unittest.TestCase):
     def slow(self, s, tokens):
