@@ -249,6 +249,48 @@ static void inside(struct run *r)
 	end(r);
 }
 
+/* Steps whose sure rows end beside a multiple of 64 (the recurrence's blocks, the keys' pages),
+ * at 0 and after three others, with drafts behind them, copies at the blocks' edges, and one
+ * more step after what was kept. */
+static void edges(struct run *r)
+{
+	static const int sure[] = {63, 64, 65, 127, 128, 129}, draft[] = {TAPE, 1, 2};
+	enum { FIRST = 3, MORE = 2 };
+
+	for (size_t c = 0; c < 2 * sizeof sure / sizeof *sure; c++) {
+		int pos = c % 2 ? FIRST : 0, n = sure[c / 2], d = draft[c % 3], right = d / 2, to = pos + n + right + MORE, k = 0;
+		const int edge[] = {1, 63, 64, 65, n - 1};
+		struct driver_seen seen[sizeof edge / sizeof *edge];
+		int32_t tok[STEP];
+		float *rows;
+		struct item it;
+
+		if (to > r->n)
+			continue;
+		for (size_t i = 0; i < sizeof edge / sizeof *edge; i++)
+			if (edge[i] < n && edge[i] > (k ? seen[k - 1].pos - pos : 0))
+				seen[k++] = (struct driver_seen){.item = 0, .pos = pos + edge[i]};
+		for (int i = 0; i < n + d; i++)
+			tok[i] = i < n + right ? r->tok[pos + i] : (r->tok[pos + i] + 1) % r->d.vocab;
+		rows = xmalloc((size_t)(n + d) * r->row);
+		begin(r);
+		driver_feed(&r->d, 0, 0, r->tok, pos, NULL, 0, r->got);
+		it = (struct item){0, pos, n + d, d, tok, rows, n + right};
+		r->d.seen = seen;
+		r->d.n_seen = k;
+		driver_step(&r->d, &it, 1);
+		memcpy(at(r, pos), rows, (size_t)(n + right) * r->row);
+		free(rows);
+		driver_feed(&r->d, 0, pos + n + right, r->tok + pos + n + right, MORE, NULL, 0, at(r, pos + n + right));
+		same(r, 0, to, "edges");
+		for (int i = 0; i < k; i++) {
+			same_state(r, &seen[i], r->tok, "at a block's edge");
+			snaps_drop(&seen[i].snaps);
+		}
+		end(r);
+	}
+}
+
 /* ---- one model ---- */
 
 static void open_or_exit(struct run *r, int threads, enum cpu_level level)
@@ -294,8 +336,11 @@ static void check_level(struct run *r, enum cpu_level level, int stride, int thr
 		end(r);
 		alongside(r);
 		drafted(r);
-		if (threads < 3)
+		if (threads < 3) {
 			inside(r);
+			if (r->n == all)
+				edges(r);
+		}
 		if (threads < 3)
 			chunked(r, threads == 1 ? 0 : 3);
 		if (threads == 1)
