@@ -334,7 +334,8 @@ def drawn(rng, models):
     more = ["--threads", str(rng.choice((1, 1, 2))), "--parallel", str(rng.choice((1, 2, 4, 8, 8))),
             "--prefill-step-size", str(rng.choice((0, 0, 8, 33, 64, 100))), "--decode-gap-ms", str(rng.choice((1, 10, 100))),
             "--answer-reserve", str(rng.choice((4, 16, 64, 512))), "--verify-cache", rng.choice(("0", "0.3", "1", "1")),
-            "--client-stall-timeout", rng.choice(("1", "3600")), "--queue", rng.choice(("256", "256", "6")), "--grace-seconds", "5"]
+            "--client-stall-timeout", rng.choice(("1", "3600")), "--queue", rng.choice(("256", "256", "6")), "--grace-seconds", "5",
+            "--idle-timeout", "3600"]       # whoever stops both sides for a while must not be taken for a fault
     kinds = [["none"], ["ngram"], ["auto"], ["model", "--draft-model", os.path.join(models, "weft-tiny-draft")],
              ["auto", "--draft-model", os.path.join(models, "weft-tiny-draft")]]
     if model == "weft-tiny":
