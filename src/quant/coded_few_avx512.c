@@ -21,17 +21,18 @@
 
 enum {
 	OUT = 16, LINE = 64, RUNS = 4,
-	NEAR = 128,             /* bytes: what a row reads next, into the first cache */
+	NEAR = 256,             /* bytes: what an output reads next, into the first cache */
 	AHEAD_BYTES = 32 << 10, /* at least, as far as AHEAD_MOST outputs have as many */
 	AHEAD_MOST = 32,
 };
 
-/* A call: what all its blocks of outputs share. */
+/* What all blocks of outputs of a call share, each in the order in which it is read, so that few
+ * registers point to it. */
 struct few {
 	const struct weight *w;
-	const int8_t *q[FEW_ROWS];              /* of 4 bits: of 128 inputs the even ones, then the odd ones */
-	const float *scale_x[FEW_ROWS], *sum_x[FEW_ROWS];
-	float *scale, *bias;                    /* [groups][OUT] */
+	const int8_t *q;                        /* [lines][rows][inputs of a line]; of 4 bits: the even ones, then the odd ones */
+	const float *beside;                    /* [groups][rows][scale, scaled sum] */
+	float *scale;                           /* [groups][scale, bias][OUT] */
 	const uint8_t *ahead;                   /* of this block: where its share of the first run begins */
 	size_t hop;                             /* from a run to the next */
 };
@@ -50,9 +51,15 @@ INLINE __m512i dot_quad(__m512i acc, __m512i codes, const int8_t *q)
 	return acc;
 }
 
+/* Where what is asked for lies: the next lines of the runs ahead, and of the outputs in turn. */
+struct hints {
+	const uint8_t *ahead, *near;
+	size_t hop, row_bytes;
+};
+
 /* The sums of a group over R rows: turned[j] has 4 inputs of each output, or 8 of 4 bits. */
-INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *const q[], const uint8_t *ahead, size_t hop,
-                       const int bits, const int R)
+INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *q, const struct hints *h, const int bits,
+                       const int R)
 {
 	const __m512i low = _mm512_set1_epi8(15);
 	__m512i other[FEW_ROWS];
@@ -64,65 +71,65 @@ INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *cons
 	for (int j = 0; j < 2 * bits; j++) {
 		__m512i a = turned[j], b;
 
-		_mm_prefetch(ahead + (size_t)(j % RUNS) * hop + LINE * (j / RUNS), _MM_HINT_T1);
+		_mm_prefetch(h->ahead + (size_t)(j % RUNS) * h->hop + LINE * (j / RUNS), _MM_HINT_T1);
+		_mm_prefetch(h->near + (size_t)j * h->row_bytes, _MM_HINT_T0);
 		if (bits == 8) {
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++) {
 				__m512i *to = j % 2 ? &other[r] : &sum[r];
 
-				*to = dot_quad(*to, a, q[r] + 4 * j);
+				*to = dot_quad(*to, a, q + LINE * r + 4 * j);
 			}
 			continue;
 		}
-		b = _mm512_and_si512(_mm512_srli_epi16(a, 4), low);
+		b = _mm512_andnot_si512(low, a);        /* 16 times the code */
 		a = _mm512_and_si512(a, low);
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++) {
-			sum[r] = dot_quad(sum[r], a, q[r] + 4 * j);
-			other[r] = dot_quad(other[r], b, q[r] + LINE + 4 * j);
+			sum[r] = dot_quad(sum[r], a, q + 2 * LINE * r + 4 * j);
+			other[r] = dot_quad(other[r], b, q + 2 * LINE * r + LINE + 4 * j);
 		}
 	}
 #pragma GCC unroll 8
 	for (int r = 0; r < R; r++)
-		sum[r] = _mm512_add_epi32(sum[r], other[r]);
+		sum[r] = _mm512_add_epi32(sum[r], bits == 4 ? _mm512_srai_epi32(other[r], 4) : other[r]);
 }
 
 /* OUT outputs from o on by R rows. */
 INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const int bits, const int R)
 {
 	const int per = 8 / bits;               /* groups in a line */
-	const size_t row_bytes = d->w->row_bytes, hop = d->hop;
-	const uint8_t *row = d->w->data + (size_t)o * row_bytes, *ahead = d->ahead;
-	const float *scale = d->scale, *bias = d->bias;
-	const int8_t *q[FEW_ROWS];
+	const size_t row_bytes = d->w->row_bytes;
+	const uint8_t *row = d->w->data + (size_t)o * row_bytes;
+	struct hints hints = { .ahead = d->ahead, .hop = d->hop, .row_bytes = row_bytes };
+	const float *scale = d->scale, *beside = d->beside;
+	const int8_t *q = d->q;
 	__m512 acc[FEW_ROWS];
 
 #pragma GCC unroll 8
-	for (int r = 0; r < R; r++) {
-		q[r] = d->q[r];
+	for (int r = 0; r < R; r++)
 		acc[r] = _mm512_setzero_ps();
-	}
-	for (size_t k = 0, g = 0; k < row_bytes; k += LINE, row += LINE) {
+	for (const uint8_t *end = row + row_bytes; row < end; row += LINE, q += LINE * per * R) {
 		__m512i t[OUT];
 
 #pragma GCC unroll 16
-		for (int i = 0; i < OUT; i++) {
+		for (int i = 0; i < OUT; i++)
 			t[i] = _mm512_loadu_si512(row + (size_t)i * row_bytes);
-			_mm_prefetch(row + (size_t)i * row_bytes + NEAR, _MM_HINT_T0);
-		}
 		transpose16(t);
 #pragma GCC unroll 2
-		for (int h = 0; h < per; h++, g++, scale += OUT, bias += OUT, ahead += OUT / RUNS / per * LINE) {
+		for (int h = 0; h < per; h++, scale += 2 * OUT, beside += 2 * R) {
+			__m512 s = _mm512_load_ps(scale), b = _mm512_load_ps(scale + OUT);
 			__m512i sum[FEW_ROWS];
 
-			group_sums(sum, t + OUT / per * h, q, ahead, hop, bits, R);
+			hints.near = row + NEAR + (size_t)(OUT / per * h) * row_bytes;
+			group_sums(sum, t + OUT / per * h, q + LINE / per * h, &hints, bits, R);
+			hints.ahead += OUT / RUNS / per * LINE;
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++) {
-				__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), _mm512_set1_ps(d->scale_x[r][g]));
+				__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), _mm512_set1_ps(beside[2 * r]));
 
-				acc[r] = _mm512_fmadd_ps(_mm512_load_ps(scale), f, acc[r]);
-				acc[r] = _mm512_fmadd_ps(_mm512_load_ps(bias), _mm512_set1_ps(d->sum_x[r][g]), acc[r]);
-				q[r] += bits == 8 ? LINE : h ? 3 * LINE / 2 : LINE / 2;
+				acc[r] = _mm512_fmadd_ps(s, f, acc[r]);
+				acc[r] = _mm512_fmadd_ps(b, _mm512_set1_ps(beside[2 * r + 1]), acc[r]);
 			}
 		}
 	}
@@ -144,16 +151,22 @@ static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
 };
 
-/* Of each 128 inputs the even ones, then the odd ones. */
-static void part_evens(int8_t *to, const int8_t *q, int cols)
+/* One row's activations to where lines are `step` bytes apart: as they are, or of each 128 the
+ * even ones, then the odd ones. */
+static void few_inputs(int8_t *to, size_t step, const int8_t *q, int cols, int bits)
 {
-	for (int i = 0; i < cols; i += 128) {
-		__m512i v = _mm512_loadu_si512(q + i), w = _mm512_loadu_si512(q + i + 64);
+	if (bits == 8) {
+		for (int i = 0; i < cols; i += LINE, to += step)
+			_mm512_storeu_si512(to, _mm512_loadu_si512(q + i));
+		return;
+	}
+	for (int i = 0; i < cols; i += 2 * LINE, to += step) {
+		__m512i v = _mm512_loadu_si512(q + i), w = _mm512_loadu_si512(q + i + LINE);
 
-		_mm256_storeu_si256((void *)(to + i), _mm512_cvtepi16_epi8(v));
-		_mm256_storeu_si256((void *)(to + i + 32), _mm512_cvtepi16_epi8(w));
-		_mm256_storeu_si256((void *)(to + i + 64), _mm512_cvtepi16_epi8(_mm512_srli_epi16(v, 8)));
-		_mm256_storeu_si256((void *)(to + i + 96), _mm512_cvtepi16_epi8(_mm512_srli_epi16(w, 8)));
+		_mm256_storeu_si256((void *)to, _mm512_cvtepi16_epi8(v));
+		_mm256_storeu_si256((void *)(to + 32), _mm512_cvtepi16_epi8(w));
+		_mm256_storeu_si256((void *)(to + 64), _mm512_cvtepi16_epi8(_mm512_srli_epi16(v, 8)));
+		_mm256_storeu_si256((void *)(to + 96), _mm512_cvtepi16_epi8(_mm512_srli_epi16(w, 8)));
 	}
 }
 
@@ -176,24 +189,23 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 	size_t groups = (size_t)(w->cols / w->group);
 	int bits = w->fmt->coding->bits, rows = r1 - r0;
 	int ahead = OUT * w->row_bytes < AHEAD_BYTES ? AHEAD_MOST : OUT;
-	struct few d = { .w = w, .scale = scratch };
-	int8_t *q = (int8_t *)(d.scale + 2 * OUT * groups);
+	size_t line = LINE * 8 / (size_t)bits;  /* inputs */
+	float *scale = scratch, *beside = scale + 2 * OUT * groups;
+	int8_t *q = (int8_t *)(beside + 2 * groups * (size_t)rows);
+	struct few d = { .w = w, .q = q, .beside = beside, .scale = scale };
 
 	assert(rows <= FEW_ROWS && coded_few_takes(w));
-	d.bias = d.scale + OUT * groups;
-	for (int r = 0; r < rows; r++, q += w->cols) {
+	for (int r = 0; r < rows; r++) {
 		size_t row = (size_t)(r0 + r);
 
-		d.q[r] = x->q + row * (size_t)x->cols;
-		d.scale_x[r] = x->scale + row * groups;
-		d.sum_x[r] = x->scaled_sum + row * groups;
-		if (bits == 4) {
-			part_evens(q, d.q[r], w->cols);
-			d.q[r] = q;
+		few_inputs(q + line * (size_t)r, line * (size_t)rows, x->q + row * (size_t)x->cols, w->cols, bits);
+		for (size_t g = 0; g < groups; g++) {
+			beside[2 * ((size_t)rows * g + (size_t)r)] = x->scale[row * groups + g];
+			beside[2 * ((size_t)rows * g + (size_t)r) + 1] = x->scaled_sum[row * groups + g];
 		}
 	}
 	for (int o = o0; o + OUT <= o1; o += OUT) {
-		coded_scales_avx512(d.scale, d.bias, OUT, w, o, OUT);
+		coded_scales_avx512(scale, scale + OUT, 2 * OUT, w, o, OUT);
 		look_ahead(&d, o, ahead);
 		fews[bits == 8][rows - 1](out + (o - o0), ld, &d, o);
 	}
