@@ -231,20 +231,21 @@ INLINE __m512i group_codes(const uint8_t *p, const int bits)
 	return _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi16(v, 4)), _mm512_set1_epi8(15));
 }
 
-/* Groups g and g + 1, of which n are, of n_out outputs to [2][16 outputs][64].  As many bytes of
- * the 16 outputs that follow are fetched into the second cache, in rising order. */
-INLINE void few_codes(uint8_t *to, const struct weight *w, int o, int n_out, int g, int n, bool ahead, const int bits)
+/* Groups g and g + 1, of which n are, of n_out outputs to [2][16 outputs][64].  As many lines of
+ * what is ahead are fetched into the second cache; at NULL: none. */
+INLINE void few_codes(uint8_t *to, const struct weight *w, int o, int n_out, int g, int n, struct coded_ahead ahead,
+                      const int bits)
 {
 	const uint8_t *from = w->data + (size_t)o * w->row_bytes + (size_t)g * 8 * bits;
-	const uint8_t *next = w->data + (size_t)(o + T_OUT) * w->row_bytes + (size_t)(T_OUT * g) * 8 * bits;
+	const uint8_t *next = ahead.at ? ahead.at + (size_t)(T_OUT * g) * 8 * bits / RUNS : NULL;
 
 #pragma GCC unroll 4
 	for (int i = 0; i < n_out; i++, from += w->row_bytes, to += T_BYTES) {
 		_mm512_store_si512(to, group_codes(from, bits));
 		if (n == 2)
 			_mm512_store_si512(to + T_OUT * T_BYTES, group_codes(from + 8 * bits, bits));
-		for (int k = 0; k < 16 * bits && ahead; k += 64, next += 64)
-			_mm_prefetch(next, _MM_HINT_T1);
+		for (int k = i * bits / 4, end = k + bits / 4; k < end && next; k++)
+			_mm_prefetch(next + (size_t)(k % RUNS) * ahead.hop + LINE * (k / RUNS), _MM_HINT_T1);
 	}
 }
 
@@ -261,7 +262,8 @@ INLINE void few_sums(int32_t *sums, const struct tile *t, int g, const uint8_t *
  * two become bytes and the last two take their float steps.  Their buffers stay in the first
  * cache: bytes of whole rows go to the second and come back, which takes longer than their
  * tiles do. */
-INLINE void few_run(const struct tile *shared, const struct weight *weight, int o, int n_out, bool ahead, const int bits)
+INLINE void few_run(const struct tile *shared, const struct weight *weight, int o, int n_out, struct coded_ahead ahead,
+                    const int bits)
 {
 	const struct weight w = *weight;
 	const struct tile t = *shared;          /* in registers: the tile instructions may write any memory */
@@ -292,12 +294,12 @@ INLINE void few_run(const struct tile *shared, const struct weight *weight, int 
 		_mm512_store_ps(t.f + i * T_ROWS, f[i]);
 }
 
-static void few_4(const struct tile *t, const struct weight *w, int o, int n_out, bool ahead)
+static void few_4(const struct tile *t, const struct weight *w, int o, int n_out, struct coded_ahead ahead)
 {
 	few_run(t, w, o, n_out, ahead, 4);
 }
 
-static void few_8(const struct tile *t, const struct weight *w, int o, int n_out, bool ahead)
+static void few_8(const struct tile *t, const struct weight *w, int o, int n_out, struct coded_ahead ahead)
 {
 	few_run(t, w, o, n_out, ahead, 8);
 }
@@ -315,6 +317,7 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 {
 	struct tile t = { .groups = w->cols / w->group, .scale = m->scale, .bias = m->bias, .f = m->f };
 	size_t tile_bytes = acts_tile_bytes(w->cols, w->group);
+	const struct coded_ahead none = { NULL, 0 };
 
 	for (int o = o0; o < o1; o += T_OUT) {
 		int n_out = o1 - o < T_OUT ? o1 - o : T_OUT;
@@ -323,7 +326,7 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 		for (int r = 0; r < rows; r += T_ROWS) {
 			t.beside = (const float *)(tiles + (size_t)(r / T_ROWS) * tile_bytes);
 			t.q = (const int8_t *)(t.beside + (size_t)t.groups * 3 * T_ROWS);
-			(w->fmt->coding->bits == 4 ? few_4 : few_8)(&t, w, o, n_out, r == 0);
+			(w->fmt->coding->bits == 4 ? few_4 : few_8)(&t, w, o, n_out, r ? none : coded_look_ahead(w, o));
 			tile_out(out + (size_t)r * ld + (o - o0), ld, t.f, rows - r < T_ROWS ? rows - r : T_ROWS, n_out);
 		}
 	}

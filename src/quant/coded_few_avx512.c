@@ -6,11 +6,8 @@
  * there on: nothing has to be added up across a vector, and what is done for each
  * line of codes is little, whatever the number of rows.
  *
- * That counts because memory has to be kept busy meanwhile.  Lines of the next `ahead`
- * outputs are asked for one by one between the products, in RUNS runs of memory side by
- * side: a processor brings in a page in rising order by itself, a few lines ahead and
- * only while lines of it are asked for, so several pages at a time keep more lines under
- * way than one does (docs/performance.md). */
+ * That counts because memory has to be kept busy meanwhile: lines of the outputs that
+ * follow are asked for one by one between the products. */
 #include <assert.h>
 #include <immintrin.h>
 
@@ -19,22 +16,17 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum {
-	OUT = 16, LINE = 64, RUNS = 4,
-	NEAR = 256,             /* bytes: what an output reads next, into the first cache */
-	AHEAD_BYTES = 32 << 10, /* at least, as far as AHEAD_MOST outputs have as many */
-	AHEAD_MOST = 32,
-};
+/* NEAR bytes on lies what an output reads next; it is asked for into the first cache. */
+enum { OUT = OUT_ONCE, LINE = 64, NEAR = 256 };
 
 /* What all blocks of outputs of a call share, each in the order in which it is read, so that few
  * registers point to it. */
 struct few {
 	const struct weight *w;
-	const int8_t *q;                        /* [lines][rows][inputs of a line]; of 4 bits: the even ones, then the odd ones */
+	const int8_t *q;                        /* [lines][rows][inputs of a line]; of 4 bits first the even ones */
 	const float *beside;                    /* [groups][rows][scale, scaled sum] */
 	float *scale;                           /* [groups][scale, bias][OUT] */
-	const uint8_t *ahead;                   /* of this block: where its share of the first run begins */
-	size_t hop;                             /* from a run to the next */
+	struct coded_ahead ahead;               /* of this block of outputs */
 };
 
 bool coded_few_takes(const struct weight *w)
@@ -53,8 +45,9 @@ INLINE __m512i dot_quad(__m512i acc, __m512i codes, const int8_t *q)
 
 /* Where what is asked for lies: the next lines of the runs ahead, and of the outputs in turn. */
 struct hints {
-	const uint8_t *ahead, *near;
-	size_t hop, row_bytes;
+	struct coded_ahead ahead;
+	const uint8_t *near;
+	size_t row_bytes;
 };
 
 /* The sums of a group over R rows: turned[j] has 4 inputs of each output, or 8 of 4 bits. */
@@ -71,7 +64,7 @@ INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *q, c
 	for (int j = 0; j < 2 * bits; j++) {
 		__m512i a = turned[j], b;
 
-		_mm_prefetch(h->ahead + (size_t)(j % RUNS) * h->hop + LINE * (j / RUNS), _MM_HINT_T1);
+		_mm_prefetch(h->ahead.at + (size_t)(j % RUNS) * h->ahead.hop + LINE * (j / RUNS), _MM_HINT_T1);
 		_mm_prefetch(h->near + (size_t)j * h->row_bytes, _MM_HINT_T0);
 		if (bits == 8) {
 #pragma GCC unroll 8
@@ -101,7 +94,7 @@ INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const i
 	const int per = 8 / bits;               /* groups in a line */
 	const size_t row_bytes = d->w->row_bytes;
 	const uint8_t *row = d->w->data + (size_t)o * row_bytes;
-	struct hints hints = { .ahead = d->ahead, .hop = d->hop, .row_bytes = row_bytes };
+	struct hints hints = { .ahead = d->ahead, .row_bytes = row_bytes };
 	const float *scale = d->scale, *beside = d->beside;
 	const int8_t *q = d->q;
 	__m512 acc[FEW_ROWS];
@@ -123,7 +116,7 @@ INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const i
 
 			hints.near = row + NEAR + (size_t)(OUT / per * h) * row_bytes;
 			group_sums(sum, t + OUT / per * h, q + LINE / per * h, &hints, bits, R);
-			hints.ahead += OUT / RUNS / per * LINE;
+			hints.ahead.at += OUT / RUNS / per * LINE;
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++) {
 				__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), _mm512_set1_ps(beside[2 * r]));
@@ -170,25 +163,11 @@ static void few_inputs(int8_t *to, size_t step, const int8_t *q, int cols, int b
 	}
 }
 
-/* What outputs o .. o + OUT - 1 ask for: their share of the `ahead` outputs that follow those
- * they belong to, whoever computes these.  Where the weight ends, its last ones again. */
-static void look_ahead(struct few *d, int o, int ahead)
-{
-	int next = (o / ahead + 1) * ahead;
-
-	if (next > d->w->rows - ahead)
-		next = d->w->rows > ahead ? d->w->rows - ahead : 0;
-	d->hop = (size_t)(ahead / RUNS) * d->w->row_bytes;
-	d->ahead = d->w->data + (size_t)next * d->w->row_bytes +
-	           (size_t)(o % ahead / RUNS) * d->w->row_bytes;
-}
-
 int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
                      void *scratch)
 {
 	size_t groups = (size_t)(w->cols / w->group);
 	int bits = w->fmt->coding->bits, rows = r1 - r0;
-	int ahead = OUT * w->row_bytes < AHEAD_BYTES ? AHEAD_MOST : OUT;
 	size_t line = LINE * 8 / (size_t)bits;  /* inputs */
 	float *scale = scratch, *beside = scale + 2 * OUT * groups;
 	int8_t *q = (int8_t *)(beside + 2 * groups * (size_t)rows);
@@ -206,7 +185,7 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 	}
 	for (int o = o0; o + OUT <= o1; o += OUT) {
 		coded_scales_avx512(scale, scale + OUT, 2 * OUT, w, o, OUT);
-		look_ahead(&d, o, ahead);
+		d.ahead = coded_look_ahead(w, o);
 		fews[bits == 8][rows - 1](out + (o - o0), ld, &d, o);
 	}
 	return o0 + (o1 - o0) / OUT * OUT;

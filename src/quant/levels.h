@@ -81,6 +81,26 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span);
  * scale[g * step], the rest 0. */
 void coded_scales_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
 
+/* What kernels that read OUT_ONCE outputs at a time ask for meanwhile: their share of the outputs
+ * that follow, whoever computes these, in RUNS runs of memory side by side, a line of each in
+ * turn.  A processor brings in a page in rising order by itself, a few lines ahead and only while
+ * lines of it are asked for, so several pages at a time keep more lines under way than one does
+ * (docs/performance.md).  Where the weight ends, its last outputs again. */
+struct coded_ahead {
+	const uint8_t *at;      /* the share's first line of the first run */
+	size_t hop;             /* from a run to the next */
+};
+enum { OUT_ONCE = 16, RUNS = 4, AHEAD_BYTES = 32 << 10, AHEAD_MOST = 32 };
+static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
+{
+	int n = OUT_ONCE * w->row_bytes < AHEAD_BYTES ? AHEAD_MOST : OUT_ONCE, next = (o / n + 1) * n;
+
+	if (next > w->rows - n)
+		next = w->rows > n ? w->rows - n : 0;
+	return (struct coded_ahead){ w->data + ((size_t)next + (size_t)(o % n / RUNS)) * w->row_bytes,
+	                             (size_t)(n / RUNS) * w->row_bytes };
+}
+
 /* Few rows, at most FEW_ROWS, of weights that it takes.  Computes whole 16 outputs from o0 on and
  * returns the first that is left to others. */
 bool coded_few_takes(const struct weight *w);
