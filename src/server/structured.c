@@ -122,16 +122,23 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 
 int structured_format(struct generation *g, const struct json *format, const char *field, struct problem *p)
 {
+	static const struct field known[] = {
+		{ "type" }, { "name" }, { "description" }, { "schema" }, { "strict" }, { "json_schema" }, { "grammar" }, { NULL },
+	};
+	static const struct field *const tables[] = { known, NULL };
 	const struct json *type = json_get(format, "type"), *schema = json_get(format, "schema");
 	const struct json *wrapped = json_get(format, "json_schema");
 	char name[80];
 	const char *s;
 	size_t n;
+	int r;
 
 	if (json_kind(format) == JSON_NULL)
 		return 0;
 	if (json_kind(format) != JSON_OBJECT)
 		return field_wrong(p, field, "an object", format);
+	if ((r = fields_check(format, field, tables, &g->params.unknown, p)))
+		return r;
 	snprintf(name, sizeof name, "%s.type", field);
 	s = json_str(type, &n);
 	if (!s || (strcmp(s, "text") && strcmp(s, "json_object") && strcmp(s, "json_schema") && strcmp(s, "grammar")))
@@ -146,6 +153,8 @@ int structured_format(struct generation *g, const struct json *format, const cha
 		snprintf(name, sizeof name, "%s.json_schema", field);
 		if (json_kind(wrapped) != JSON_OBJECT)
 			return field_wrong(p, name, "an object", wrapped);
+		if ((r = fields_check(wrapped, name, tables, &g->params.unknown, p)))
+			return r;
 		schema = json_get(wrapped, "schema");
 	}
 	snprintf(name, sizeof name, wrapped ? "%s.json_schema.schema" : "%s.schema", field);

@@ -219,6 +219,9 @@ class Prompts(Shared):
         tool = {"name": "f", "input_schema": {}, "zork": 1}
         for path, body, name in (("/v1/messages", user("x", tools=[tool]), "tools[0].zork"),
                                  ("/v1/messages", user("x", tool_choice={"type": "auto", "zork": 1}), "tool_choice.zork"),
+                                 (CHAT, user("x", response_format={"type": "text", "zork": 1}), "response_format.zork"),
+                                 (CHAT, user("x", response_format={"type": "json_schema", "json_schema": {
+                                     "name": "x", "schema": {"type": "boolean"}, "zork": 1}}), "response_format.json_schema.zork"),
                                  ("/v1/responses", {"input": "x", "reasoning": {"zork": 1}}, "reasoning.zork"),
                                  ("/v1/responses", {"input": "x", "chat_template_kwargs": {"zork": 1}}, "chat_template_kwargs.zork")):
             self.assertEqual(self.s.post(path, body).headers["x-weft-warning"], "unknown fields: " + name)
