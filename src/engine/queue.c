@@ -106,7 +106,7 @@ static int judge(const struct queue *q, const struct client *own, int n, int64_t
 
 	if (wait * 1e9 > (double)left_ns)
 		return err_set(err, refuse(q, LIMIT_DEADLINE, wait, wait, why),
-		               "the first token would come in %.1f s and the deadline is in %.1f s", wait, (double)left_ns / 1e9);
+		               "the first token would come in %.3f s and the deadline is in %.3f s", wait, (double)left_ns / 1e9);
 	/* A lone prompt may be longer than all seconds there are: it waits for nobody. */
 	if (q->n >= q->n_max)
 		return err_set(err, refuse(q, LIMIT_COUNT, wait, drained_s(q, 1 + q->n / 8), why),
