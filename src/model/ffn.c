@@ -30,18 +30,24 @@ static void bind_fused(struct binder *b, struct weight *gate, struct weight *up,
 	}
 }
 
-/* The rows of all experts are quantised together, by one group size. */
-static void check_groups(struct binder *b, const struct moe *m, int layer)
+/* The rows of all experts are made ready together: by one group size, and all or none as codes. */
+static bool read_alike(const struct weight *a, const struct weight *b)
+{
+	return a->group == b->group && (a->fmt == b->fmt || (a->fmt->coding && b->fmt->coding));
+}
+
+static void check_experts(struct binder *b, const struct moe *m, int layer)
 {
 	for (int e = 0; e < m->experts && !b->code; e++) {
-		const struct weight *w = m->gate[e].group != m->gate[0].group ? &m->gate[e] :
-		                         m->up[e].group != m->gate[0].group ? &m->up[e] :
-		                         m->down[e].group != m->down[0].group ? &m->down[e] : NULL;
+		const struct weight *w = !read_alike(&m->gate[e], &m->gate[0]) ? &m->gate[e] :
+		                         !read_alike(&m->up[e], &m->gate[0]) ? &m->up[e] :
+		                         !read_alike(&m->down[e], &m->down[0]) ? &m->down[e] : NULL;
+		const struct weight *first = w == &m->down[e] ? &m->down[0] : &m->gate[0];
 
 		if (w)
-			b->code = err_set(b->err, E_UNSUPPORTED, "%s: tensor %s: groups of %d, other experts of layer %d have "
-			                  "groups of %d", b->st->dir, w->name, w->group, layer,
-			                  w == &m->down[e] ? m->down[0].group : m->gate[0].group);
+			b->code = err_set(b->err, E_UNSUPPORTED, "%s: tensor %s: %s in groups of %d, other experts of layer %d are "
+			                  "%s in groups of %d", b->st->dir, w->name, w->fmt->name, w->group, layer,
+			                  first->fmt->name, first->group);
 	}
 }
 
@@ -72,7 +78,7 @@ static void bind_experts(struct binder *b, struct moe *moe, int hidden, const st
 	moe->gate = gate;
 	moe->up = up;
 	moe->down = down;
-	check_groups(b, moe, layer);
+	check_experts(b, moe, layer);
 }
 
 void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_form *m, int layer)

@@ -171,6 +171,8 @@ static const struct tensor_case tensor_cases[] = {
 	{&tiny, "layers.0.mlp.down_proj.weight", "I16", {0}, 0, 0, E_FORMAT, "layers.0.mlp.down_proj.weight|I16|BF16, F16 or F32"},
 	{&tiny, "layers.0.linear_attn.A_log", "I32", {0}, 0, 0, E_FORMAT, "linear_attn.A_log|I32"},
 	{&tiny, "model.language_model.norm.weight", "Q4", {0}, 0, 0, E_UNSUPPORTED, "model.language_model.norm.weight|unknown dtype Q4"},
+	{&tiny_next, "layers.0.mlp.experts.1.up_proj.weight", "F16", {0}, 0, 0, E_UNSUPPORTED, "experts.1.up_proj|f16 in groups of 0|layer 0 are bf16"},
+	{&tiny_next, "layers.0.mlp.experts.2.down_proj.weight", "F16", {0}, 0, 0, E_UNSUPPORTED, "experts.2.down_proj|f16|layer 0 are bf16"},
 	/* places */
 	{&tiny, "layers.0.mlp.down_proj.weight", NULL, {0}, -2, 0, E_FORMAT, "tensor model.language_model.layers.0.mlp.down_proj.weight|inside tensor"},
 	{&tiny, "layers.0.mlp.down_proj.weight", NULL, {0}, 1 << 30, 0, E_FORMAT, "layers.0.mlp.down_proj.weight: ends at byte"},
