@@ -465,7 +465,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	if (what & LOAD_HUGE_NOW)
 		progress(s->store->name, "weights into huge pages", -1);
 	if (what & (LOAD_HUGE | LOAD_HUGE_NOW) && !o->small_pages)
-		huge_pages_begin(&s->huge, s->store, s->drafts.store, plan_total(&plan), what & LOAD_HUGE_NOW);
+		huge_pages_begin(&s->huge, s->store, s->drafts.store, s->engine, plan_total(&plan), what & LOAD_HUGE_NOW);
 	return 0;
 }
 
