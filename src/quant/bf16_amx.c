@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "quant/levels.h"
+#include "quant/tile_config.h"
 #include "quant/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -25,31 +26,6 @@ enum {
 	D_ROWS = ACTS_TILED - 1,                        /* rows that are laid out in no wider a tile */
 	B_FEW = 2,                                      /* tiles of rows for which weights are not copied */
 };
-
-struct tile_config {
-	uint8_t palette, start_row, reserved[14];
-	uint16_t row_bytes[16];
-	uint8_t rows[16];
-} __attribute__((aligned(64)));
-
-static void load_config(const struct tile_config *c)
-{
-	/* gcc 12's intrinsic says it reads 8 bytes; stores to the others may go. */
-	__asm__ volatile("" : : "m"(*c));
-	_tile_loadconfig(c);
-}
-
-/* All eight registers alike. */
-static void configure(void)
-{
-	struct tile_config c = { .palette = 1 };
-
-	for (int i = 0; i < 8; i++) {
-		c.rows[i] = 16;
-		c.row_bytes[i] = B_BYTES;
-	}
-	load_config(&c);
-}
 
 /* The first n of 16 lanes. */
 INLINE __mmask16 lanes_of(int n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1); }
@@ -224,7 +200,7 @@ static void configure_direct(int n, int R)
 	c.rows[6] = c.rows[7] = B_IN / 2;
 	c.row_bytes[0] = c.row_bytes[1] = c.row_bytes[6] = c.row_bytes[7] = (uint16_t)(4 * R);
 	c.row_bytes[4] = B_BYTES;
-	load_config(&c);
+	tile_config_load(&c);
 }
 
 /* R rows as bf16 by pairs, [blocks of 32 inputs][16 pairs][R][2]; zeros beyond the last input. */
@@ -348,7 +324,7 @@ void bf16_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1,
 			mul_direct(to, ld, w, o0, o1, pairs, B_ROWS, rows, &m);
 			continue;
 		}
-		configure();
+		tile_config_whole();
 		for (int o = o0; o < o1; o += 2 * B_OUT) {
 			int n_out = o1 - o < 2 * B_OUT ? o1 - o : 2 * B_OUT;
 
@@ -361,7 +337,7 @@ void bf16_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1,
 
 double bf16_peak_amx(int64_t n)
 {
-	configure();
+	tile_config_whole();
 	_tile_zero(0);
 	_tile_zero(1);
 	_tile_zero(4);

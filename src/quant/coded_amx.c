@@ -20,17 +20,12 @@
 #include <string.h>
 
 #include "quant/levels.h"
+#include "quant/tile_config.h"
 #include "quant/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
 enum { T_OUT = 16, T_ROWS = ACTS_TILE, T_BYTES = 64, T_SUMS = T_OUT * T_ROWS, FEW_TILES = 2, BLOCK = 8, LINE = 64 };
-
-struct tile_config {
-	uint8_t palette, start_row, reserved[14];
-	uint16_t row_bytes[16];
-	uint8_t rows[16];
-} __attribute__((aligned(64)));
 
 /* Registers 0 to 3: sums; 4, 5: codes; 6, 7: activations. */
 static void configure(int inputs)
@@ -47,9 +42,7 @@ static void configure(int inputs)
 		c.rows[i + 2] = (uint8_t)(inputs / 4);
 		c.row_bytes[i + 2] = T_BYTES;
 	}
-	/* gcc 12's intrinsic says it reads 8 bytes; stores to the others may go. */
-	__asm__ volatile("" : : "m"(c));
-	_tile_loadconfig(&c);
+	tile_config_load(&c);
 }
 
 /* The memory of a call, out of the thread's scratch. */

@@ -11,6 +11,7 @@
 
 #include "quant/kv_tiles.h"
 #include "quant/levels.h"
+#include "quant/tile_config.h"
 #include "quant/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -21,26 +22,6 @@ enum {
 	BLOCKS = KV_SEGMENT / BLOCK,
 	SCORES = KV_SEGMENT * 16,               /* floats of a tile of queries */
 };
-
-struct tile_config {
-	uint8_t palette, start_row, reserved[14];
-	uint16_t row_bytes[16];
-	uint8_t rows[16];
-} __attribute__((aligned(64)));
-
-/* All eight registers alike. */
-static void configure(void)
-{
-	struct tile_config c = { .palette = 1 };
-
-	for (int i = 0; i < 8; i++) {
-		c.rows[i] = 16;
-		c.row_bytes[i] = T_BYTES;
-	}
-	/* gcc 12's intrinsic says it reads 8 bytes; stores to the others may go. */
-	__asm__ volatile("" : : "m"(c));
-	_tile_loadconfig(&c);
-}
 
 static size_t query_bytes(int dim) { return (size_t)dim / BLOCK * 2 * T_SIZE; }
 static size_t pairs_bytes(int dim) { return (size_t)dim / 16 * BLOCKS * T_SIZE; }
@@ -106,6 +87,27 @@ static bool all_finite(const struct kv_segment *seg, int from, int to, int dim)
 	return !_mm512_cmpge_epu16_mask(top, infinity);
 }
 
+/* ---- registers 0 to 3: sums, two of the first 16 queries and two of the others ---- */
+
+INLINE void sums_zero(void)
+{
+	_tile_zero(0);
+	_tile_zero(1);
+	_tile_zero(2);
+	_tile_zero(3);
+}
+
+/* The second of a pair lies `beside` floats on; rows are `step` bytes apart. */
+INLINE void sums_store(float *first, float *others, size_t beside, size_t step, const bool two)
+{
+	_tile_stored(0, first, step);
+	_tile_stored(1, first + beside, step);
+	if (two) {
+		_tile_stored(2, others, step);
+		_tile_stored(3, others + beside, step);
+	}
+}
+
 /* ---- scores ---- */
 
 /* Asks for a part of the 32 keys after these, in rising order of memory. */
@@ -144,10 +146,7 @@ INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, cons
 			next[h] = then <= last ? a->seg->key[then] : a->seg->value[h <= last ? h : 0];
 		}
 		__asm__ volatile("" : : : "memory");       /* gcc 12's loads do not say that they read */
-		_tile_zero(0);
-		_tile_zero(1);
-		_tile_zero(2);
-		_tile_zero(3);
+		sums_zero();
 #pragma GCC unroll 2
 		for (int k = 0; k < dim / BLOCK; k++, q += T_SIZE) {
 			if (fresh)
@@ -165,12 +164,7 @@ INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, cons
 				_tile_dpbf16ps(3, 5, 7);
 			}
 		}
-		_tile_stored(0, s, T_BYTES);
-		_tile_stored(1, s + 16 * 16, T_BYTES);
-		if (two) {
-			_tile_stored(2, s + SCORES, T_BYTES);
-			_tile_stored(3, s + SCORES + 16 * 16, T_BYTES);
-		}
+		sums_store(s, s + SCORES, 16 * 16, T_BYTES, two);
 		__asm__ volatile("" : : : "memory");
 	}
 }
@@ -249,10 +243,7 @@ INLINE void mix_run(const struct kv_attend *a, const uint8_t *w, int n, int dim,
 		const uint8_t *v = a->pairs + (size_t)d / 32 * BLOCKS * 2 * T_SIZE, *p = w;
 		float *to = a->acc + d;
 
-		_tile_zero(0);
-		_tile_zero(1);
-		_tile_zero(2);
-		_tile_zero(3);
+		sums_zero();
 #pragma GCC unroll 4
 		for (int b = 0; b < n; b++, v += 2 * T_SIZE, p += T_SIZE) {
 			_tile_loadd(6, v, T_BYTES);
@@ -266,12 +257,7 @@ INLINE void mix_run(const struct kv_attend *a, const uint8_t *w, int n, int dim,
 				_tile_dpbf16ps(3, 5, 7);
 			}
 		}
-		_tile_stored(0, to, step);
-		_tile_stored(1, to + 16, step);
-		if (two) {
-			_tile_stored(2, to + 16 * dim, step);
-			_tile_stored(3, to + 16 * dim + 16, step);
-		}
+		sums_store(to, to + 16 * dim, 16, step, two);
 	}
 	__asm__ volatile("" : : : "memory");
 }
@@ -288,7 +274,7 @@ static void attend(const struct kv_attend *a, int dim, float scale)
 	bool two = a->n > 16;
 
 	assert(n > 0 && n <= BLOCKS && a->see[a->n - 1] <= a->seg->n && scale > 0);
-	configure();
+	tile_config_whole();
 	if (two && a->fresh)
 		scores_run(k->s[0], a, n, dim, true, true);
 	else if (two)

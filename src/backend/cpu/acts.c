@@ -64,14 +64,6 @@ static void make_units(void *ctx, int begin, int end)
 	}
 }
 
-static void *take(uint8_t **p, size_t bytes)
-{
-	void *at = *p;
-
-	*p += (bytes + 63) / 64 * 64;
-	return at;
-}
-
 /* The job's memory; returns where its tiles begin. */
 static uint8_t *job_room(struct acts_job *j, int units, size_t tile_bytes, int at)
 {
@@ -81,14 +73,14 @@ static uint8_t *job_room(struct acts_job *j, int units, size_t tile_bytes, int a
 	uint8_t *p = room_get(&j->c->acts[at], (a->group ? values : 0) + floats + 12 * groups + tile_bytes +
 	                                       (size_t)units * sizeof *j->unit + 7 * 64);
 
-	j->unit = take(&p, (size_t)units * sizeof *j->unit);
+	j->unit = room_take(&p, (size_t)units * sizeof *j->unit);
 	if (floats)
-		a->f = j->gathered = take(&p, floats);
+		a->f = j->gathered = room_take(&p, floats);
 	if (a->group) {
-		a->q = j->q = take(&p, values);
-		a->scale = j->scale = take(&p, 4 * groups);
-		a->scaled_sum = j->scaled_sum = take(&p, 4 * groups);
-		a->sum = j->sum = take(&p, 4 * groups);
+		a->q = j->q = room_take(&p, values);
+		a->scale = j->scale = room_take(&p, 4 * groups);
+		a->scaled_sum = j->scaled_sum = room_take(&p, 4 * groups);
+		a->sum = j->sum = room_take(&p, 4 * groups);
 	}
 	return p;
 }

@@ -87,7 +87,8 @@ enum { FETCH_K = 6, FETCH_V = 12 };     /* rows */
 /* A thread's memory: queries, scores, a segment's accumulators, merged ones. */
 struct desk {
 	uint8_t *q;
-	float *s, *acc, *m, *l, *all, *all_m, *all_l;
+	float *s, *acc, *m, *l;
+	struct partial all;
 };
 
 static size_t desk_bytes(int nq, int dim, size_t q_bytes)
@@ -101,12 +102,12 @@ static struct desk desk_of(const struct attend *d)
 	size_t v = (size_t)nq * (size_t)d->a->dim;
 	uint8_t *q = cpu_my_scratch(d->c);
 	float *p = (float *)(void *)(q + (size_t)nq * d->q_bytes);
-	struct desk k = { .q = q, .acc = p, .all = p + v, .s = p + 2 * v };
+	struct desk k = { .q = q, .acc = p, .all.acc = p + v, .s = p + 2 * v };
 
 	k.m = k.s + (size_t)nq * ATTN_BLOCK;
 	k.l = k.m + nq;
-	k.all_m = k.l + nq;
-	k.all_l = k.all_m + nq;
+	k.all.m = k.l + nq;
+	k.all.l = k.all.m + nq;
 	return k;
 }
 
@@ -156,7 +157,7 @@ static void fetch(const struct attend *d, const struct unit *u, enum kv_side sid
 static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg)
 {
 	const int *pos = d->p->pos + u->row;
-	int dim = d->a->dim, group = d->group, nq = u->n_row * group;
+	int dim = d->a->dim, group = d->group, nq = queries_of(d, u);
 	int begin = seg * ATTN_SEGMENT, end = pos[u->n_row - 1] + 1;
 
 	end = end < begin + ATTN_SEGMENT ? end : begin + ATTN_SEGMENT;
@@ -197,29 +198,33 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 	}
 }
 
-static void finish(const struct attend *d, const struct unit *u, struct desk *k)
+void merged_init(const struct attend *d, const struct unit *u, const struct partial *all)
 {
-	int dim = d->a->dim;
+	int nq = queries_of(d, u);
 
-	for (int j = 0; j < u->n_row * d->group; j++) {
-		int row = u->row + j / d->group, head = u->kv_head * d->group + j % d->group;
-		size_t at = (size_t)row * d->q_row + (size_t)head * d->q_head;
-
-		if (d->kv[KV_VALUES].turn_back)
-			d->kv[KV_VALUES].turn_back(k->all + (size_t)j * (size_t)dim, dim);
-		d->c->op->attn_out(d->out + ((size_t)row * (size_t)d->a->heads + (size_t)head) * (size_t)dim,
-		                   k->all + (size_t)j * (size_t)dim, k->all_l[j], d->gate ? d->gate + at : NULL, dim);
+	memset(all->acc, 0, (size_t)nq * (size_t)d->a->dim * sizeof *all->acc);
+	for (int j = 0; j < nq; j++) {
+		all->m[j] = -INFINITY;
+		all->l[j] = 0.0f;
 	}
 }
 
-static void merged_init(const struct attend *d, const struct unit *u, struct desk *k)
+void merged_finish(const struct attend *d, const struct unit *u, const struct partial *all)
 {
-	int nq = u->n_row * d->group;
+	size_t dim = (size_t)d->a->dim;
 
-	memset(k->all, 0, (size_t)nq * (size_t)d->a->dim * sizeof *k->all);
-	for (int j = 0; j < nq; j++) {
-		k->all_m[j] = -INFINITY;
-		k->all_l[j] = 0.0f;
+	for (int j = 0; j < queries_of(d, u); j++) {
+		int row = u->row + j / d->group, head = u->kv_head * d->group + j % d->group;
+		size_t at = (size_t)row * d->q_row + (size_t)head * d->q_head;
+		float *acc = all->acc + (size_t)j * dim;
+
+		/* By tiles the sign of a zero may hang on values that the row does not see, times zero. */
+		for (size_t i = 0; d->tiles && i < dim; i++)
+			acc[i] += 0.0f;
+		if (d->kv[KV_VALUES].turn_back)
+			d->kv[KV_VALUES].turn_back(acc, d->a->dim);
+		d->c->op->attn_out(d->out + ((size_t)row * (size_t)d->a->heads + (size_t)head) * dim, acc, all->l[j],
+		                   d->gate ? d->gate + at : NULL, d->a->dim);
 	}
 }
 
@@ -237,15 +242,15 @@ static void attend_unit(void *ctx, int part)
 	struct desk k = desk_of(d);
 
 	load_queries(d, u, k.q);
-	merged_init(d, u, &k);
+	merged_init(d, u, &k.all);
 	for (int seg = 0; seg < segments_of(d, u); seg++) {
 		attend_segment(d, u, &k, seg);
-		for (int j = 0; j < u->n_row * d->group; j++)
+		for (int j = 0; j < queries_of(d, u); j++)
 			if (row_in_segment(d, u, j, seg))
-				d->c->op->merge(k.all + (size_t)j * (size_t)dim, &k.all_m[j], &k.all_l[j],
+				d->c->op->merge(k.all.acc + (size_t)j * (size_t)dim, &k.all.m[j], &k.all.l[j],
 				                k.acc + (size_t)j * (size_t)dim, k.m[j], k.l[j], dim);
 	}
-	finish(d, u, &k);
+	merged_finish(d, u, &k.all);
 }
 
 static void attend_part(void *ctx, int part)
@@ -260,7 +265,7 @@ static void attend_part(void *ctx, int part)
 		return;
 	load_queries(d, u, k.q);
 	attend_segment(d, u, &k, seg);
-	for (int j = 0; j < u->n_row * d->group; j++, to += dim + 2) {
+	for (int j = 0; j < queries_of(d, u); j++, to += dim + 2) {
 		memcpy(to, k.acc + (size_t)j * (size_t)dim, (size_t)dim * sizeof *to);
 		to[dim] = k.m[j];
 		to[dim + 1] = k.l[j];
@@ -274,16 +279,16 @@ static void attend_merge(void *ctx, int unit)
 	int dim = d->a->dim;
 	struct desk k = desk_of(d);
 
-	merged_init(d, u, &k);
+	merged_init(d, u, &k.all);
 	for (int seg = 0; seg < segments_of(d, u); seg++) {
 		const float *from = partial_at(d, unit, seg);
 
-		for (int j = 0; j < u->n_row * d->group; j++, from += dim + 2)
+		for (int j = 0; j < queries_of(d, u); j++, from += dim + 2)
 			if (row_in_segment(d, u, j, seg))
-				d->c->op->merge(k.all + (size_t)j * (size_t)dim, &k.all_m[j], &k.all_l[j], from,
+				d->c->op->merge(k.all.acc + (size_t)j * (size_t)dim, &k.all.m[j], &k.all.l[j], from,
 				                from[dim], from[dim + 1], dim);
 	}
-	finish(d, u, &k);
+	merged_finish(d, u, &k.all);
 }
 
 /* Cuts the rows into units of at most `rows` rows; returns how many. */

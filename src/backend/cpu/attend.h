@@ -50,6 +50,15 @@ static inline uint8_t *kv_at(const struct kv_view *v, int item, int layer, enum 
 	return v->base + (size_t)page * v->page_bytes + y->at[side] + row * y->row_bytes[side];
 }
 
+static inline int queries_of(const struct attend *d, const struct unit *u) { return u->n_row * d->group; }
+
+/* What queries take from one segment or from several: weights times values, maxima, sums of weights. */
+struct partial { float *acc, *m, *l; };
+/* Of all queries of a unit, over its segments so far. */
+void merged_init(const struct attend *d, const struct unit *u, const struct partial *all);
+/* Writes what the unit's rows give. */
+void merged_finish(const struct attend *d, const struct unit *u, const struct partial *all);
+
 /* By tiles: the scratch of a thread; a unit; a unit's segment; what its segments add up to. */
 size_t attend_tiles_scratch(const struct attend *d);
 pool_fn attend_tiles_unit, attend_tiles_part, attend_tiles_merge;

@@ -22,7 +22,7 @@ struct desk {
 	uint8_t *q, *pairs, *work;      /* of all queries; of a segment's values; the kernel's */
 	uint8_t *copy[2];               /* a segment's keys and values, where pages are no multiple of a run */
 	float *acc, *m, *l;             /* of KV_QUERIES queries and a segment */
-	float *all, *all_m, *all_l;     /* merged, of all queries */
+	struct partial all;             /* merged, of all queries */
 	struct ahead ahead;
 	bool fresh;                     /* this segment was not asked for ahead */
 };
@@ -44,9 +44,9 @@ static size_t desk_lay(const struct attend *d, struct desk *k, uint8_t *p)
 	TAKE(acc, KV_QUERIES * dim * sizeof(float));
 	TAKE(m, few);
 	TAKE(l, few);
-	TAKE(all, nq * dim * sizeof(float));
-	TAKE(all_m, many);
-	TAKE(all_l, many);
+	TAKE(all.acc, nq * dim * sizeof(float));
+	TAKE(all.m, many);
+	TAKE(all.l, many);
 #undef TAKE
 	return at;
 }
@@ -58,8 +58,6 @@ size_t attend_tiles_scratch(const struct attend *d)
 
 	return desk_lay(d, &k, none);
 }
-
-static int queries_of(const struct attend *d, const struct unit *u) { return u->n_row * d->group; }
 
 static void load_queries(const struct attend *d, const struct unit *u, uint8_t *to)
 {
@@ -114,9 +112,6 @@ static void ahead_lay(const struct attend *d, const struct unit *u, struct ahead
 	h->each = (h->n + calls - 1) / calls;
 }
 
-/* Where a unit's segments go: merged as they come, or kept. */
-struct partial { float *acc, *m, *l; };
-
 static struct partial partial_of(const struct attend *d, int unit, int seg)
 {
 	size_t nq = (size_t)(d->rows_most * d->group);
@@ -125,7 +120,7 @@ static struct partial partial_of(const struct attend *d, int unit, int seg)
 	return (struct partial){ p, p + nq * (size_t)d->a->dim, p + nq * (size_t)(d->a->dim + 1) + KV_TILES_LINE };
 }
 
-/* Queries [j0, j1) of the unit over the first `most` positions of a segment at most. */
+/* Queries [j0, j1) of the unit over the first `most` positions of a segment at most; to NULL: merged at once. */
 static void attend_queries(const struct attend *d, const struct unit *u, struct desk *k, const struct kv_segment *s,
                            int seg, int j0, int j1, int most, const struct partial *to)
 {
@@ -160,7 +155,7 @@ static void attend_queries(const struct attend *d, const struct unit *u, struct 
 			memcpy(to->m + first, k->m + (first - at), (size_t)n * sizeof(float));
 			memcpy(to->l + first, k->l + (first - at), (size_t)n * sizeof(float));
 		} else {
-			d->tiles->merge(k->all + (size_t)first * (size_t)dim, k->all_m + first, k->all_l + first,
+			d->tiles->merge(k->all.acc + (size_t)first * (size_t)dim, k->all.m + first, k->all.l + first,
 			                k->acc + (size_t)(first - at) * (size_t)dim, k->m + (first - at), k->l + (first - at), n, dim,
 			                d->a->scale);
 		}
@@ -192,34 +187,6 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 	}
 }
 
-static void merged_init(const struct attend *d, const struct unit *u, struct desk *k)
-{
-	int nq = queries_of(d, u);
-
-	memset(k->all, 0, (size_t)nq * (size_t)d->a->dim * sizeof *k->all);
-	for (int j = 0; j < nq; j++) {
-		k->all_m[j] = -INFINITY;
-		k->all_l[j] = 0.0f;
-	}
-}
-
-static void finish(const struct attend *d, const struct unit *u, struct desk *k)
-{
-	size_t dim = (size_t)d->a->dim;
-
-	for (int j = 0; j < queries_of(d, u); j++) {
-		int row = u->row + j / d->group, head = u->kv_head * d->group + j % d->group;
-		size_t at = (size_t)row * d->q_row + (size_t)head * d->q_head;
-		float *all = k->all + (size_t)j * dim;
-
-		/* The sign of a zero may hang on values that the row does not see, times zero. */
-		for (size_t i = 0; i < dim; i++)
-			all[i] += 0.0f;
-		d->c->op->attn_out(d->out + ((size_t)row * (size_t)d->a->heads + (size_t)head) * dim, all, k->all_l[j],
-		                   d->gate ? d->gate + at : NULL, d->a->dim);
-	}
-}
-
 void attend_tiles_unit(void *ctx, int part)
 {
 	const struct attend *d = ctx;
@@ -229,7 +196,7 @@ void attend_tiles_unit(void *ctx, int part)
 	desk_lay(d, &k, cpu_my_scratch(d->c));
 	k.fresh = true;
 	load_queries(d, u, k.q);
-	merged_init(d, u, &k);
+	merged_init(d, u, &k.all);
 	for (int seg = 0, n = segments_of(d, u); seg < n; seg++) {
 		int calls = (queries_of(d, u) + KV_QUERIES - 1) / KV_QUERIES;
 
@@ -239,7 +206,7 @@ void attend_tiles_unit(void *ctx, int part)
 		attend_segment(d, u, &k, seg, NULL);
 		k.fresh = calls == 1;
 	}
-	finish(d, u, &k);
+	merged_finish(d, u, &k.all);
 }
 
 void attend_tiles_part(void *ctx, int part)
@@ -268,15 +235,15 @@ void attend_tiles_merge(void *ctx, int unit)
 	struct desk k;
 
 	desk_lay(d, &k, cpu_my_scratch(d->c));
-	merged_init(d, u, &k);
+	merged_init(d, u, &k.all);
 	for (int seg = 0; seg < segments_of(d, u); seg++) {
 		struct partial p = partial_of(d, unit, seg);
 		int j = 0;
 
 		while (sees(d, u, j, seg) < 1)
 			j++;
-		d->tiles->merge(k.all + (size_t)j * (size_t)d->a->dim, k.all_m + j, k.all_l + j,
+		d->tiles->merge(k.all.acc + (size_t)j * (size_t)d->a->dim, k.all.m + j, k.all.l + j,
 		                p.acc + (size_t)j * (size_t)d->a->dim, p.m + j, p.l + j, nq - j, d->a->dim, d->a->scale);
 	}
-	finish(d, u, &k);
+	merged_finish(d, u, &k.all);
 }

@@ -34,6 +34,14 @@ struct cpu_backend {
 
 /* At least that many bytes, 64-byte aligned; old contents are lost. */
 void *room_get(struct room *r, size_t bytes);
+/* The next bytes of a room at *p, which goes on to the line behind them: up to 63 more each. */
+static inline void *room_take(uint8_t **p, size_t bytes)
+{
+	void *at = *p;
+
+	*p += (bytes + 63) / 64 * 64;
+	return at;
+}
 /* Every thread's scratch is at least that large from now on. */
 void cpu_scratch(struct cpu_backend *c, size_t bytes);
 static inline void *cpu_my_scratch(struct cpu_backend *c) { return c->scratch[pool_thread()].p; }

@@ -162,14 +162,6 @@ static void combine(void *ctx, int begin, int end)
 	}
 }
 
-static void *take(uint8_t **p, size_t bytes)
-{
-	void *at = *p;
-
-	*p += (bytes + 63) / 64 * 64;
-	return at;
-}
-
 static void mix_room(struct mix *d)
 {
 	const struct moe *m = d->m;
@@ -179,21 +171,21 @@ static void mix_room(struct mix *d)
 	uint8_t *p = room_get(&d->c->work, 4 * (rows * (experts + shared + cols + 1) + picks * (4 + inner + cols)) +
 	                                   (experts + 1) * each + 13 * 64);
 
-	d->acts = take(&p, experts * sizeof *d->acts);
-	d->job = take(&p, (experts + 1) * sizeof *d->job);
-	d->first = take(&p, 4 * (experts + 1));
-	d->used = take(&p, 4 * experts);
-	d->logit = take(&p, 4 * rows * experts);
-	d->weight = take(&p, 4 * picks);
-	d->expert = take(&p, 4 * picks);
-	d->place = take(&p, 4 * picks);
-	d->row = take(&p, 4 * picks);
-	d->gated = take(&p, 4 * picks * inner);
-	d->down = take(&p, 4 * picks * cols);
+	d->acts = room_take(&p, experts * sizeof *d->acts);
+	d->job = room_take(&p, (experts + 1) * sizeof *d->job);
+	d->first = room_take(&p, 4 * (experts + 1));
+	d->used = room_take(&p, 4 * experts);
+	d->logit = room_take(&p, 4 * rows * experts);
+	d->weight = room_take(&p, 4 * picks);
+	d->expert = room_take(&p, 4 * picks);
+	d->place = room_take(&p, 4 * picks);
+	d->row = room_take(&p, 4 * picks);
+	d->gated = room_take(&p, 4 * picks * inner);
+	d->down = room_take(&p, 4 * picks * cols);
 	if (m->shared_inner) {
-		d->shared_gated = take(&p, 4 * rows * shared);
-		d->shared_down = take(&p, 4 * rows * cols);
-		d->shared_logit = m->shared_router ? take(&p, 4 * rows) : NULL;
+		d->shared_gated = room_take(&p, 4 * rows * shared);
+		d->shared_down = room_take(&p, 4 * rows * cols);
+		d->shared_logit = m->shared_router ? room_take(&p, 4 * rows) : NULL;
 	}
 }
 
