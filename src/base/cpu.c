@@ -54,11 +54,11 @@ enum cpu_level cpu_detect(void)
 	    (c & bit_AVX512VNNI)) {
 		const unsigned amx = 1u << 22 | 1u << 24 | 1u << 25;    /* CPUID 7 EDX: bf16, tile, int8 */
 		const unsigned bf16 = 1u << 5;                          /* CPUID 7.1 EAX: AVX-512 BF16 */
+		bool tiles = (d & amx) == amx && (lo & 0x60000) == 0x60000;
 
-		if ((d & amx) == amx && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bf16) &&
-		    (lo & 0x60000) == 0x60000 && tiles_granted())
-			return CPU_AMX;
-		return CPU_AVX512;
+		if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & bf16))
+			return CPU_AVX512;
+		return tiles && tiles_granted() ? CPU_AMX : CPU_AVX512BF16;
 	}
 	return cpu_has_avxvnni() ? CPU_AVXVNNI : CPU_AVX2;
 }
@@ -67,7 +67,7 @@ bool cpu_has_avxvnni(void) { return false; }
 enum cpu_level cpu_detect(void) { return CPU_SCALAR; }
 #endif
 
-static const char *const names[CPU_LEVELS] = { "scalar", "avx2", "avxvnni", "avx512", "amx" };
+static const char *const names[CPU_LEVELS] = { "scalar", "avx2", "avxvnni", "avx512", "avx512bf16", "amx" };
 
 const char *cpu_level_name(enum cpu_level level) { return names[level]; }
 
@@ -86,7 +86,7 @@ int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err)
 		*out = (enum cpu_level)i;
 		return 0;
 	}
-	return err_set(err, E_ARG, "--cpu %s: must be scalar, avx2, avxvnni, avx512 or amx (this machine has up to %s)", name,
+	return err_set(err, E_ARG, "--cpu %s: must be scalar, avx2, avxvnni, avx512, avx512bf16 or amx (this machine has up to %s)", name,
 	               names[have]);
 }
 

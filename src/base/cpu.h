@@ -15,7 +15,8 @@ enum cpu_level {
 	CPU_AVXVNNI,    /* and vpdpbusd on AVX2's registers (Alder Lake, Zen 5).  A level below AVX-512
 	                 * that some processors with AVX-512 lack: there it is the same as AVX2 */
 	CPU_AVX512,     /* AVX-512 F BW VL DQ VNNI (Ice Lake, Zen 4) */
-	CPU_AMX,        /* and BF16, tiles of int8 and bf16 (Sapphire Rapids) */
+	CPU_AVX512BF16, /* and vdpbf16ps (Cooper Lake, Zen 4) */
+	CPU_AMX,        /* and tiles of int8 and bf16 (Sapphire Rapids) */
 	CPU_LEVELS
 };
 
@@ -24,7 +25,7 @@ enum cpu_level {
 enum cpu_level cpu_detect(void);
 /* Whether the processor has the instructions that CPU_AVXVNNI adds. */
 bool cpu_has_avxvnni(void);
-const char *cpu_level_name(enum cpu_level level);       /* "scalar" "avx2" "avxvnni" "avx512" "amx" */
+const char *cpu_level_name(enum cpu_level level);       /* "scalar" "avx2" "avxvnni" "avx512" "avx512bf16" "amx" */
 
 /* Parses a name.  E_ARG for an unknown one, E_UNSUPPORTED for one above what
  * this machine has; the message says which levels it has. */

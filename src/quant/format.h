@@ -17,7 +17,7 @@
  *       acc = fma(scale[o][g], xscale[r][g] * (float)isum, acc)
  *       acc = fma(bias[o][g],  xscale[r][g] * (float)xsum[r][g], acc)   (affine)
  *     over rising g.
- *   bf16 weights under ARITH_FAST at level amx: activations are rounded to bf16;
+ *   bf16 weights under ARITH_FAST at levels avx512bf16 and amx: activations are rounded to bf16;
  *     per output and block of 32 inputs, the last filled up with zeros,
  *       even = fma(x[2 i], w[2 i], even), odd = fma(x[2 i + 1], w[2 i + 1], odd)
  *     over rising i, both from 0, then acc = acc + (even + odd), over rising
@@ -34,8 +34,9 @@
  *     and last 0 is added.  Everywhere else rows are plain floats, and attend.c has
  *     the order of softmax.
  *
- * So scalar, AVX2 and AVX-512 give the same bits as well, bf16 at level amx aside,
- * which checkkern and tests/backend test with memcmp. */
+ * So all levels give the same bits as well, but for bf16 weights, of which those with a
+ * dot product of bf16 give other bits than those without, and for attention over bf16
+ * rows, where level amx stands alone; checkkern and tests/backend test that with memcmp. */
 #ifndef QUANT_FORMAT_H
 #define QUANT_FORMAT_H
 
@@ -97,8 +98,10 @@ struct acts {
 	 * scaled_sum, sum][16], then [cols / 4][16][4] of q; zeros beyond the last row. */
 	const uint8_t *tiles;
 	/* f as bf16 by ACTS_TILE rows and pairs of inputs, for kernels of bf16; NULL: not
-	 * prepared.  Tile t begins at t * acts_pairs_bytes: [blocks of 32 inputs][16
-	 * pairs][16 rows][2]; zeros beyond the last row and input. */
+	 * prepared.  Tile t begins at t * acts_pairs_bytes.  In it, at level amx: [blocks of
+	 * 32 inputs][16 pairs][16 rows][2]; zeros beyond the last row and input.  At level
+	 * avx512bf16: [rows][blocks of 32 inputs][4 inputs a b c d as c a d b]; zeros beyond
+	 * the last input. */
 	const uint8_t *pairs;
 };
 enum { ACTS_TILE = 16, ACTS_TILED = 5 };        /* rows of a tile; fewer rows than the second are not read as tiles */

@@ -46,7 +46,7 @@ acts_tile_fn *acts_tiler(enum cpu_level level)
 	return NULL;
 }
 
-/* [blocks of 32 inputs][16 pairs][16 rows][2 of 2 bytes] */
+/* 16 rows, blocks of 32 inputs of 2 bytes */
 size_t acts_pairs_bytes(int cols)
 {
 	return ((size_t)cols + 31) / 32 * 32 * ACTS_TILE * 2;
@@ -55,8 +55,8 @@ size_t acts_pairs_bytes(int cols)
 acts_tile_fn *acts_pairer(enum cpu_level level)
 {
 #if defined(__x86_64__)
-	if (level >= CPU_AMX)
-		return acts_pairs_amx;
+	if (level >= CPU_AVX512BF16)
+		return level >= CPU_AMX ? acts_pairs_amx : acts_pairs_avx512bf16;
 #endif
 	return NULL;
 }
@@ -75,6 +75,8 @@ void quant_peaks(struct peaks *p, enum cpu_level level)
 		p->int8 = coded_peak_avxvnni;
 	if (level >= CPU_AVX512)
 		p->int8 = coded_peak_avx512;
+	if (level >= CPU_AVX512BF16)
+		p->bf16 = bf16_peak_avx512bf16;
 	if (level >= CPU_AMX) {
 		p->int8 = coded_peak_amx;
 		p->bf16 = bf16_peak_amx;
@@ -106,6 +108,8 @@ size_t weight_scratch_bytes(const struct weight *w)
 #if defined(__x86_64__)
 	if (!w->group && bf16_scratch_amx(w->cols) > most)
 		most = bf16_scratch_amx(w->cols);
+	if (!w->group && bf16_scratch_avx512bf16(w->cols) > most)
+		most = bf16_scratch_avx512bf16(w->cols);
 #endif
 	return ((most > direct ? most : direct) + 63) / 64 * 64;
 }

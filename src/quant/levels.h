@@ -112,11 +112,11 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 enum { TILED_ROWS = 256, TILED_HERE = 64, TILED_INPUTS = 512 };
 acts_tile_fn acts_tile_amx;
 
-/* bf16 weights under ARITH_FAST, where there are tiles. */
-weight_mul_fn bf16_mul_amx;
-acts_tile_fn acts_pairs_amx;
-quant_peak_fn bf16_peak_amx;
-size_t bf16_scratch_amx(int cols);
+/* bf16 weights under ARITH_FAST, where there is a dot product of bf16 or tiles of it. */
+weight_mul_fn bf16_mul_avx512bf16, bf16_mul_amx;
+acts_tile_fn acts_pairs_avx512bf16, acts_pairs_amx;
+quant_peak_fn bf16_peak_avx512bf16, bf16_peak_amx;
+size_t bf16_scratch_avx512bf16(int cols), bf16_scratch_amx(int cols);
 
 /* Attention over bf16 rows, where there are tiles. */
 extern const struct kv_tiles kv_tiles_amx;

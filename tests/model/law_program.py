@@ -23,7 +23,7 @@ FOLDER = object()       # stands for the model itself
 def levels(weft, folder, ids, out):
     """Names of the levels this machine has, best last."""
     have = []
-    for level in ("scalar", "avx2", "avxvnni", "avx512", "amx"):
+    for level in ("scalar", "avx2", "avxvnni", "avx512", "avx512bf16", "amx"):
         r = subprocess.run([weft, "logits", folder, "--ids", ids, "--out", out, "--cpu", level, "--log-level", "error"],
                            stderr=subprocess.PIPE, text=True)
         if r.returncode == 0:

@@ -195,7 +195,18 @@ static float no_denormal(float f)
 	return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
 }
 
-/* The order of roundings that format.h promises for bf16 weights in tiles. */
+/* Whether a result is denormal is asked of it as rounded to 24 bits, however small; so what has
+ * been rounded up to the least normal number may count as zero. */
+static float fma_no_denormal(float a, float b, float c)
+{
+	float sum = fmaf(a, b, c);
+
+	if (fabsf(sum) == 0x1p-126f && fabsf(fmaf(a * 0x1p64f, b, c * 0x1p64f)) < 0x1p-62f)
+		return copysignf(0, sum);
+	return no_denormal(sum);
+}
+
+/* The order of roundings that format.h promises for bf16 weights where there is arithmetic of bf16. */
 static float truth_pairs(const float *w, const float *x, int n)
 {
 	float acc = 0;
@@ -206,7 +217,7 @@ static float truth_pairs(const float *w, const float *x, int n)
 		for (int i = 0; i < 32; i++) {
 			float a = k + i < n ? bf16_to_float(float_to_bf16(no_denormal(x[k + i]))) : 0, b = k + i < n ? no_denormal(w[k + i]) : 0;
 
-			part[i % 2] = no_denormal(fmaf(a, b, part[i % 2]));
+			part[i % 2] = fma_no_denormal(a, b, part[i % 2]);
 		}
 		acc = no_denormal(acc + no_denormal(part[0] + part[1]));
 	}
@@ -235,14 +246,6 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 	if (n > 1 && v == V_RANDOM)
 		memset(f + cols, 0, (size_t)cols * 4);          /* a row of zeros */
 	x->a = (struct acts){ .rows = n, .cols = cols, .f = f, .ld = (size_t)cols, .group = group };
-	if (!group && acts_pairer(cpu_detect()) && pick(4)) {
-		size_t bytes = acts_pairs_bytes(cols);
-
-		x->a.pairs = fence_make(&x->pairs, (size_t)((n + ACTS_TILE - 1) / ACTS_TILE) * bytes, 1, 0);
-		for (int r = 0; r < n; r += ACTS_TILE)
-			acts_pairer(cpu_detect())(x->pairs.p + (size_t)(r / ACTS_TILE) * bytes, &x->a, r,
-			                          n - r < ACTS_TILE ? n - r : ACTS_TILE);
-	}
 	if (!group)
 		return;
 	groups = (size_t)n * (size_t)(cols / group);
@@ -265,6 +268,23 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 			acts_tiler(cpu_detect())((uint8_t *)x->tiles.p + (size_t)(r / ACTS_TILE) * bytes, &x->a, r,
 			                  n - r < ACTS_TILE ? n - r : ACTS_TILE);
 	}
+}
+
+/* Or not, by chance.  A level that has none gets those of the best: it must not mind. */
+static void rows_pair(struct rows *x, enum cpu_level level)
+{
+	acts_tile_fn *pair = acts_pairer(level) ? acts_pairer(level) : acts_pairer(cpu_detect());
+	size_t bytes = acts_pairs_bytes(x->a.cols);
+
+	fence_drop(&x->pairs);
+	x->pairs.map = NULL;
+	x->a.pairs = NULL;
+	if (!pair || !pick(4))
+		return;
+	x->a.pairs = fence_make(&x->pairs, (size_t)((x->a.rows + ACTS_TILE - 1) / ACTS_TILE) * bytes, 1, 0);
+	for (int r = 0; r < x->a.rows; r += ACTS_TILE)
+		pair(x->pairs.p + (size_t)(r / ACTS_TILE) * bytes, &x->a, r,
+		     x->a.rows - r < ACTS_TILE ? x->a.rows - r : ACTS_TILE);
 }
 
 static void rows_drop(struct rows *x)
@@ -399,7 +419,7 @@ static void round_mul(const struct kind *k, int turn, int most)
 	struct sample s;
 	struct rows x;
 	float *decoded, *want, *want_fast, *want_pairs;
-	bool fast, tiled = !k->mode && k->plain == DT_BF16;
+	bool fast, pairs = !k->mode && k->plain == DT_BF16;
 
 	sample_make(&s, k, h.rows, h.cols, h.group, h.st, h.v);
 	decoded = xmalloc((size_t)h.rows * (size_t)h.cols * 4);
@@ -423,8 +443,57 @@ static void round_mul(const struct kind *k, int turn, int most)
 	if (fast)
 		check_truth(k, &s, &x, &h, want_fast, decoded, true);
 	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+		if (!k->mode)
+			rows_pair(&x, l);
 		check_mul(k, &s, &x, &h, l, ARITH_F32, want);
-		check_mul(k, &s, &x, &h, l, ARITH_FAST, fast ? want_fast : tiled && l >= CPU_AMX ? want_pairs : want);
+		check_mul(k, &s, &x, &h, l, ARITH_FAST, fast ? want_fast : pairs && l >= CPU_AVX512BF16 ? want_pairs : want);
+	}
+	sample_drop(&s);
+	rows_drop(&x);
+	free(decoded);
+	free(want);
+}
+
+/* ---- what a dot product of bf16 makes of any bits ---- */
+
+/* Any bits; of modest size; tiny and denormal; whose products are denormal; zeros and ones. */
+static uint16_t bf16_bits(int kind)
+{
+	unsigned r = (unsigned)bits(), far = (unsigned)pick(12), some = (unsigned)pick(3);
+	const unsigned exponent[] = { 0, 121 + far, far / 3, 62 + some, some ? 127 : 0 };
+
+	return (uint16_t)(kind ? (r & (kind == 4 ? 0x8000 : 0x807f)) | exponent[kind] << 7 : r);
+}
+
+static void round_bits(void)
+{
+	static const struct kind half = { "bf16, any bits", NULL, 16, 0, DT_BF16 };
+	struct shape h = { .rows = 1 + pick(40), .cols = 1 + pick(100), .n = 1 + pick(12), .v = V_RANDOM };
+	struct sample s;
+	struct rows x;
+	float *decoded, *want, *f;
+	int w_kind = pick(5), x_kind = pick(5);
+
+	sample_make(&s, &half, h.rows, h.cols, 0, DT_BF16, h.v);
+	rows_make(&x, h.n, h.cols, 0, h.v, CPU_SCALAR);
+	f = (float *)x.f.p;
+	decoded = xmalloc((size_t)h.cols * 4);
+	want = xmalloc((size_t)h.rows * (size_t)h.n * 4);
+	for (int i = 0; i < h.rows * h.cols; i++) {
+		uint16_t b = bf16_bits(pick(8) ? w_kind : pick(5));
+
+		memcpy(s.data.p + 2 * i, &b, 2);
+	}
+	for (int i = 0; i < h.n * h.cols; i++)
+		f[i] = bf16_to_float(bf16_bits(pick(8) ? x_kind : 1 + pick(4))) * (pick(2) ? 1 : 1 + 0.01f * uniform());
+	for (int o = 0; o < h.rows; o++) {
+		s.w.fmt->decode(decoded, &s.w, o);
+		for (int r = 0; r < h.n; r++)
+			want[r * h.rows + o] = truth_pairs(decoded, f + r * h.cols, h.cols);
+	}
+	for (enum cpu_level l = CPU_AVX512BF16; l <= cpu_detect(); l++) {
+		rows_pair(&x, l);
+		check_mul(&half, &s, &x, &h, l, ARITH_FAST, want);
 	}
 	sample_drop(&s);
 	rows_drop(&x);
@@ -744,6 +813,9 @@ static void bench(const struct kind *k)
 			double t, bytes;
 
 			rows_make(&x, n, cols, k->mode ? group : 0, V_RANDOM, l);
+			if (!k->mode && n >= ACTS_TILED)
+				while (acts_pairer(l) && !x.a.pairs)
+					rows_pair(&x, l);
 			t = bench_once(kn.mul[ARITH_FAST], &w, &x.a, n, out, scratch);
 			bytes = (double)w.rows * ((double)w.row_bytes + (w.group ? (double)cols / w.group * 4 : 0));
 			if (n == 1)
@@ -789,6 +861,8 @@ int main(int argc, char **argv)
 	}
 	check_numbers();
 	check_refusals();
+	for (int r = 0; r < 8 * o.rounds && check_wanted(&o, "bf16") && failures < 20; r++)
+		round_bits();
 	for (int r = 0; r < o.rounds; r++) {
 		round_quantise(r);
 		round_vec();

@@ -1,0 +1,302 @@
+/* bf16_avx512bf16.c - products over bf16 weights with AVX-512's dot product of bf16, in the
+ * order that format.h states for them: the bits of bf16_amx.c.
+ *
+ * The instruction adds two products to each lane, that of the pair's upper halves first and that
+ * of the lower ones then, each a fused step.  The sum of even inputs and that of odd ones are
+ * therefore made of pairs of inputs 4 i (above) and 4 i + 2, and of 4 i + 1 and 4 i + 3: rows of
+ * weights and of activations are shuffled so, four inputs at a time, and nothing else has to be
+ * paid for the order.
+ *
+ * A block of 32 inputs of 16 outputs is turned, so that a vector has a pair of inputs of all 16;
+ * a row's pair is multiplied with it from where it lies.  For few rows that is done between
+ * registers; for more, turned blocks of 32 outputs are kept in the first cache for all rows. */
+#include <assert.h>
+#include <immintrin.h>
+
+#include "quant/levels.h"
+#include "quant/transpose512.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum {
+	OUT = OUT_ONCE, BLOCK = 32, LINE = 64,  /* outputs of a vector, inputs of a block and their bytes */
+	STRETCH = 256,                          /* inputs for which blocks of two vectors of outputs are kept */
+	TILE_R = 4,                             /* rows at a time */
+	NEAR = 256,                             /* bytes on lies what an output reads next; it is asked for into the first cache */
+};
+
+/* Bytes from one row of activations to the next. */
+static size_t pairs_step(int cols) { return ((size_t)cols + BLOCK - 1) / BLOCK * LINE; }
+
+INLINE __mmask32 inputs_of(int n) { return n >= BLOCK ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1; }
+INLINE __mmask16 lanes_of(int n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1); }
+
+/* Inputs a b c d of each four to the pairs (c, a), (d, b). */
+INLINE __m512i paired(__m512i v)
+{
+	const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(4, 5, 0, 1, 6, 7, 2, 3, 12, 13, 8, 9, 14, 15, 10, 11));
+
+	return _mm512_shuffle_epi8(v, order);
+}
+
+/* [rows][blocks of 32 inputs][16 pairs]; zeros beyond the last input. */
+void acts_pairs_avx512bf16(uint8_t *tile, const struct acts *a, int r0, int rows)
+{
+	for (int r = r0; r < r0 + rows; r++) {
+		const float *x = a->f + (size_t)r * a->ld;
+
+		for (int k = 0; k < a->cols; k += BLOCK, tile += LINE) {
+			__m512 lo = _mm512_maskz_loadu_ps(lanes_of(a->cols - k), x + k);
+			__m512 hi = _mm512_maskz_loadu_ps(lanes_of(a->cols - k - 16), x + k + 16);
+
+			_mm512_storeu_si512(tile, paired((__m512i)_mm512_cvtne2ps_pbh(hi, lo)));
+		}
+	}
+}
+
+/* acc plus both products of a row's pair with those of 16 outputs; the instruction takes the row's where it is. */
+INLINE __m512 dot_pair(__m512 acc, __m512i weights, const uint8_t *pair)
+{
+	__asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(weights), "m"(*(const int32_t *)pair));
+	return acc;
+}
+
+/* What is read of 16 outputs, or of n: the others are the last again. */
+struct lines {
+	const uint8_t *row[OUT];
+	int cols;
+};
+
+static struct lines lines_of(const struct weight *w, int o, int n)
+{
+	struct lines l = { .cols = w->cols };
+
+	for (int i = 0; i < OUT; i++)
+		l.row[i] = w->data + (size_t)(o + (i < n ? i : n - 1)) * w->row_bytes;
+	return l;
+}
+
+/* t[j] = pair j of the block at input k, of all 16. */
+INLINE void block_turned(__m512i t[OUT], const struct lines *l, int k)
+{
+	if (l->cols - k >= BLOCK) {
+#pragma GCC unroll 16
+		for (int i = 0; i < OUT; i++)
+			t[i] = paired(_mm512_loadu_si512(l->row[i] + 2 * (size_t)k));
+	} else {
+		__mmask32 left = inputs_of(l->cols - k);
+
+#pragma GCC unroll 16
+		for (int i = 0; i < OUT; i++)
+			t[i] = paired(_mm512_maskz_loadu_epi16(left, l->row[i] + 2 * (size_t)k));
+	}
+	transpose16(t);
+}
+
+/* ---- few rows ---- */
+
+/* n <= 16 outputs from o on by R rows, x_step apart.  Meanwhile what follows is asked for. */
+INLINE void few_block(float *out, size_t ld, const struct weight *w, int o, int n, const uint8_t *x, size_t x_step,
+                      const int R)
+{
+	const struct lines l = lines_of(w, o, n);
+	struct coded_ahead ahead = coded_look_ahead(w, o);
+	__m512 acc[FEW_ROWS];
+
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+		acc[r] = _mm512_setzero_ps();
+	for (int k = 0; k < w->cols; k += BLOCK, x += LINE) {
+		__m512i t[OUT];
+
+		block_turned(t, &l, k);
+#pragma GCC unroll 16
+		for (int j = 0; j < OUT; j++) {
+			_mm_prefetch(ahead.at + (size_t)(j % RUNS) * ahead.hop + LINE * (j / RUNS), _MM_HINT_T1);
+			_mm_prefetch(l.row[j] + 2 * (size_t)k + NEAR, _MM_HINT_T0);
+		}
+		ahead.at += OUT / RUNS * LINE;
+#pragma GCC unroll 8
+		for (int r = 0; r < R; r++) {
+			const uint8_t *pair = x + (size_t)r * x_step;
+			__m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+
+#pragma GCC unroll 8
+			for (int j = 0; j < OUT; j += 2) {
+				even = dot_pair(even, t[j], pair + 4 * j);
+				odd = dot_pair(odd, t[j + 1], pair + 4 * j + 4);
+			}
+			acc[r] = _mm512_add_ps(acc[r], _mm512_add_ps(even, odd));
+		}
+	}
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+		_mm512_mask_storeu_ps(out + (size_t)r * ld, lanes_of(n), acc[r]);
+}
+
+typedef void few_fn(float *, size_t, const struct weight *, int, int, const uint8_t *, size_t);
+#define FEW(R) \
+	static void few_##R(float *out, size_t ld, const struct weight *w, int o, int n, const uint8_t *x, size_t x_step) \
+	{ \
+		few_block(out, ld, w, o, n, x, x_step, R); \
+	}
+FEW(1) FEW(2) FEW(3) FEW(4) FEW(5) FEW(6) FEW(7) FEW(8)
+static few_fn *const fews[FEW_ROWS] = { few_1, few_2, few_3, few_4, few_5, few_6, few_7, few_8 };
+
+/* ---- many rows ---- */
+
+/* Inputs [k0, k1) of n <= 16 V outputs: [blocks][16 pairs][V][16 outputs].  The same of as many outputs
+ * that follow is asked for meanwhile. */
+INLINE void panel_turn(uint8_t *to, const struct weight *w, int o, int n, int k0, int k1, const int V)
+{
+	size_t ahead = (size_t)(OUT * V) * w->row_bytes;
+
+	for (int v = 0; v < V; v++, to += LINE) {
+		int left = n - OUT * v;
+		const struct lines l = lines_of(w, o + OUT * v, left < OUT ? left : OUT);
+
+		for (int k = k0; k < k1; k += BLOCK) {
+			uint8_t *p = to + (size_t)((k - k0) / BLOCK * OUT * V) * LINE;
+			__m512i t[OUT];
+
+			block_turned(t, &l, k);
+#pragma GCC unroll 16
+			for (int j = 0; j < OUT; j++) {
+				_mm_prefetch(l.row[j] + 2 * (size_t)k + ahead, _MM_HINT_T1);
+				_mm512_store_si512(p + (size_t)(j * V) * LINE, t[j]);
+			}
+		}
+	}
+}
+
+/* R rows by V vectors of outputs of a panel, n blocks; the sums so far are in out. */
+INLINE void panel_tile(float *out, size_t ld, const uint8_t *panel, const uint8_t *x, size_t x_step, int n, bool first,
+                       const __mmask16 mask[2], const int R, const int V)
+{
+	__m512 acc[TILE_R][2];
+
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+		for (int v = 0; v < V; v++)
+			acc[r][v] = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask[v], out + (size_t)r * ld + OUT * v);
+	for (int i = 0; i < n; i++, x += LINE) {
+		__m512 sum[2][TILE_R][2];
+
+#pragma GCC unroll 4
+		for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+			for (int v = 0; v < V; v++)
+				sum[0][r][v] = sum[1][r][v] = _mm512_setzero_ps();
+#pragma GCC unroll 16
+		for (int j = 0; j < OUT; j++, panel += V * LINE) {
+			__m512i w[2];
+
+#pragma GCC unroll 2
+			for (int v = 0; v < V; v++)
+				w[v] = _mm512_load_si512(panel + v * LINE);
+#pragma GCC unroll 4
+			for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+				for (int v = 0; v < V; v++)
+					sum[j % 2][r][v] = dot_pair(sum[j % 2][r][v], w[v], x + (size_t)r * x_step + 4 * j);
+		}
+#pragma GCC unroll 4
+		for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+			for (int v = 0; v < V; v++)
+				acc[r][v] = _mm512_add_ps(acc[r][v], _mm512_add_ps(sum[0][r][v], sum[1][r][v]));
+	}
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+		for (int v = 0; v < V; v++)
+			_mm512_mask_storeu_ps(out + (size_t)r * ld + OUT * v, mask[v], acc[r][v]);
+}
+
+/* n <= 16 V outputs from o on. */
+INLINE void many_rows(float *out, size_t ld, const struct weight *w, int o, int n, const uint8_t *x, int rows,
+                      uint8_t *panel, const int V)
+{
+	const __mmask16 mask[2] = { lanes_of(n), lanes_of(n - OUT) };
+	size_t x_step = pairs_step(w->cols);
+
+	for (int k = 0; k < w->cols; k += STRETCH) {
+		int end = w->cols - k < STRETCH ? w->cols : k + STRETCH, blocks = (end - k + BLOCK - 1) / BLOCK, r = 0;
+		const uint8_t *from = x + (size_t)(k / BLOCK) * LINE;
+
+		panel_turn(panel, w, o, n, k, end, V);
+		for (; r + TILE_R <= rows; r += TILE_R)
+			panel_tile(out + (size_t)r * ld, ld, panel, from + (size_t)r * x_step, x_step, blocks, k == 0, mask, TILE_R, V);
+		for (; r < rows; r++)
+			panel_tile(out + (size_t)r * ld, ld, panel, from + (size_t)r * x_step, x_step, blocks, k == 0, mask, 1, V);
+	}
+}
+
+/* ---- all ---- */
+
+size_t bf16_scratch_avx512bf16(int cols)
+{
+	return 2 * OUT * STRETCH * 2 + acts_pairs_bytes(cols);
+}
+
+/* By rows of pairs.  On its own, so that nothing of it is computed before the caller says what denormals count. */
+static __attribute__((noinline)) void mul_pairs(float *out, size_t ld, const struct weight *w, int o0, int o1,
+                                                const uint8_t *x, int rows, uint8_t *panel)
+{
+	size_t x_step = pairs_step(w->cols);
+
+	for (int o = o0, n; o < o1; o += n, out += n) {
+		n = o1 - o < OUT ? o1 - o : OUT;
+		if (rows <= FEW_ROWS) {
+			fews[rows - 1](out, ld, w, o, n, x, x_step);
+		} else if (o1 - o <= OUT) {
+			many_rows(out, ld, w, o, n, x, rows, panel, 1);
+		} else {
+			n = o1 - o < 2 * OUT ? o1 - o : 2 * OUT;
+			many_rows(out, ld, w, o, n, x, rows, panel, 2);
+		}
+	}
+}
+
+void bf16_mul_avx512bf16(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                         int r1, void *scratch)
+{
+	enum { ZEROS = 0x8040 };                /* denormals are zeros, before and after, as the dot product has it */
+	int most = x->pairs ? TILED_ROWS : ACTS_TILE;
+	uint8_t *panel = scratch, *here = panel + 2 * OUT * STRETCH * 2;
+	unsigned mode = _mm_getcsr();
+
+	assert(x->cols == w->cols);
+	_mm_setcsr(mode | ZEROS);
+	for (int r = r0; r < r1; r += most) {
+		int rows = r1 - r < most ? r1 - r : most;
+
+		if (!x->pairs)
+			acts_pairs_avx512bf16(here, x, r, rows);
+		mul_pairs(out + (size_t)(r - r0) * ld, ld, w, o0, o1,
+		          x->pairs ? x->pairs + (size_t)r * pairs_step(w->cols) : here, rows, panel);
+	}
+	_mm_setcsr(mode);
+}
+
+double bf16_peak_avx512bf16(int64_t n)
+{
+	enum { CHAINS = 16 };                   /* latency times throughput */
+	volatile int one = 0x3f803f80;          /* two of 1 */
+	__m512i w = _mm512_set1_epi32(one);
+	__m512 sum[CHAINS];
+	volatile float keep;
+
+	for (int i = 0; i < CHAINS; i++)
+		sum[i] = _mm512_setzero_ps();
+	for (int64_t k = 0; k < n; k++)
+#pragma GCC unroll 16
+		for (int i = 0; i < CHAINS; i++)
+			sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)w, (__m512bh)w);
+	for (int i = 1; i < CHAINS; i++)
+		sum[0] = _mm512_add_ps(sum[0], sum[i]);
+	keep = _mm512_reduce_add_ps(sum[0]);
+	(void)keep;
+	return 2.0 * 2 * OUT * CHAINS * (double)n;
+}
