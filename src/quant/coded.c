@@ -76,6 +76,13 @@ void coded_mul_scalar(float *out, size_t ld, const struct weight *w, int o0, int
 	}
 }
 
+bool coded_few_takes(const struct weight *w)
+{
+	const struct coding *c = w->fmt->coding;
+
+	return w->group == 64 && c->bias && !c->lut && !c->zero && (c->bits == 4 || c->bits == 8) && w->row_bytes % 64 == 0;
+}
+
 double coded_peak_scalar(int64_t n)
 {
 	enum { LENGTH = 64 };

@@ -7,23 +7,21 @@
  * multiplied as |w| by x with w's sign (128 x 127 x 2 = 32512 just fits), and 128
  * times the sum of x is added back.
  *
- * Codes of 16 outputs are unpacked, PANEL_INPUTS inputs at a time, into quads of
- * inputs, [inputs / 4][16][4], and tiles of 1 to TILE_ROWS rows run over them. */
+ * Few rows of the commonest weights: coded_few_avx2.c.  Otherwise codes of 16 outputs are
+ * unpacked, PANEL_INPUTS inputs at a time, into quads of inputs, [inputs / 4][16][4], and
+ * tiles of 1 to TILE_ROWS rows run over them. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
+#include "quant/coded_avx2.h"
 #include "quant/levels.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM };       /* STREAM: any other width */
 
 #if defined(__AVXVNNI__)
-#define LEVEL(name) name##_avxvnni
 enum { TILE_ROWS = 6, BYTES_LESS = 0 };
 #else
-#define LEVEL(name) name##_avx2
 enum { TILE_ROWS = 4, BYTES_LESS = 128 };       /* BYTES_LESS: what codes of 8 bits are taken less */
 #endif
 
@@ -83,12 +81,6 @@ INLINE __m256i codes_at(const struct codes *s, const uint8_t *row, int k, int co
 	return _mm256_packus_epi16(_mm256_mulhi_epu16(a, s->drop), _mm256_mulhi_epu16(b, s->drop));
 }
 
-/* acc plus pairs of products in 16 bits. */
-INLINE __m256i widen(__m256i acc, __m256i p)
-{
-	return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
-}
-
 /* acc plus four products in every 32 bits; without vpdpbusd w is signed. */
 INLINE __m256i dots(__m256i acc, __m256i w, __m256i x)
 {
@@ -102,32 +94,6 @@ INLINE __m256i dots(__m256i acc, __m256i w, __m256i x)
 }
 
 /* ---- scales of 16 outputs as [groups][16] floats ---- */
-
-INLINE void transpose8(__m256i t[8])
-{
-	__m256i u[8];
-
-#pragma GCC unroll 4
-	for (int i = 0; i < 8; i += 2) {
-		u[i] = _mm256_unpacklo_epi32(t[i], t[i + 1]);
-		u[i + 1] = _mm256_unpackhi_epi32(t[i], t[i + 1]);
-	}
-#pragma GCC unroll 2
-	for (int i = 0; i < 8; i += 4) {
-		t[i] = _mm256_unpacklo_epi64(u[i], u[i + 2]);
-		t[i + 1] = _mm256_unpackhi_epi64(u[i], u[i + 2]);
-		t[i + 2] = _mm256_unpacklo_epi64(u[i + 1], u[i + 3]);
-		t[i + 3] = _mm256_unpackhi_epi64(u[i + 1], u[i + 3]);
-	}
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		u[i] = _mm256_permute2x128_si256(t[i], t[i + 4], 0x20);
-		u[i + 4] = _mm256_permute2x128_si256(t[i], t[i + 4], 0x31);
-	}
-#pragma GCC unroll 8
-	for (int i = 0; i < 8; i++)
-		t[i] = u[i];
-}
 
 /* Eight stored scales as floats. */
 INLINE __m256 scales8(const uint8_t *p, enum dtype t)
@@ -156,8 +122,8 @@ INLINE __m256 scales8(const uint8_t *p, enum dtype t)
 	}
 }
 
-/* Outputs o .. o + n - 1 to lanes 0 .. n - 1 of to[g * 16]; the rest is 0. */
-INLINE void scales_typed(float *to, const struct weight *w, bool bias, const enum dtype t, const size_t size,
+/* Outputs o .. o + n - 1 to lanes 0 .. n - 1 of to[g * step]; the rest is 0. */
+INLINE void scales_typed(float *to, size_t step, const struct weight *w, bool bias, const enum dtype t, const size_t size,
                          int o, int n)
 {
 	const uint8_t *p = bias ? w->biases : w->scales;
@@ -175,7 +141,7 @@ INLINE void scales_typed(float *to, const struct weight *w, bool bias, const enu
 					_mm256_mul_ps(unit, scales8(p + (size_t)(h + i) * row + (size_t)g * size, t)));
 			transpose8(v);
 			for (int i = 0; i < 8; i++)
-				_mm256_storeu_si256((void *)(to + 16 * (g + i) + h), v[i]);
+				_mm256_storeu_si256((void *)(to + step * (size_t)(g + i) + h), v[i]);
 		}
 	for (; g < groups; g++)
 		for (int i = 0; i < 16; i++) {
@@ -183,18 +149,18 @@ INLINE void scales_typed(float *to, const struct weight *w, bool bias, const enu
 
 			if (i < n)
 				coding_scale(&s, &b, w, o + i, g);
-			to[16 * g + i] = bias ? b : s;
+			to[step * (size_t)g + (size_t)i] = bias ? b : s;
 		}
 }
 
-static void scales_make(float *to, const struct weight *w, bool bias, int o, int n)
+static void scales_make(float *to, size_t step, const struct weight *w, bool bias, int o, int n)
 {
 	switch (w->scale_type) {
-	case DT_F32: scales_typed(to, w, bias, DT_F32, 4, o, n); break;
-	case DT_F16: scales_typed(to, w, bias, DT_F16, 2, o, n); break;
-	case DT_BF16: scales_typed(to, w, bias, DT_BF16, 2, o, n); break;
-	case DT_F8_E4M3: scales_typed(to, w, bias, DT_F8_E4M3, 1, o, n); break;
-	default: scales_typed(to, w, bias, DT_F8_E8M0, 1, o, n); break;
+	case DT_F32: scales_typed(to, step, w, bias, DT_F32, 4, o, n); break;
+	case DT_F16: scales_typed(to, step, w, bias, DT_F16, 2, o, n); break;
+	case DT_BF16: scales_typed(to, step, w, bias, DT_BF16, 2, o, n); break;
+	case DT_F8_E4M3: scales_typed(to, step, w, bias, DT_F8_E4M3, 1, o, n); break;
+	default: scales_typed(to, step, w, bias, DT_F8_E8M0, 1, o, n); break;
 	}
 }
 
@@ -209,6 +175,14 @@ static void scales_ahead(const struct weight *w, int o, bool bias)
 		if (bias)
 			_mm_prefetch(w->biases + at + i, _MM_HINT_T0);
 	}
+}
+
+void LEVEL(coded_scales)(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
+{
+	scales_make(scale, step, w, false, o, n);
+	if (w->fmt->coding->bias)
+		scales_make(bias, step, w, true, o, n);
+	scales_ahead(w, o, w->fmt->coding->bias);
 }
 
 struct product {
@@ -245,18 +219,6 @@ INLINE void group_step(const struct product *d, int r, int g, __m256i low, __m25
 }
 
 /* ---- panels of codes ---- */
-
-/* Four rows of 16 bytes in each half to four columns of their 32 bits. */
-INLINE void transpose4(__m256i t[4])
-{
-	__m256i a = _mm256_unpacklo_epi32(t[0], t[1]), b = _mm256_unpackhi_epi32(t[0], t[1]);
-	__m256i c = _mm256_unpacklo_epi32(t[2], t[3]), d = _mm256_unpackhi_epi32(t[2], t[3]);
-
-	t[0] = _mm256_unpacklo_epi64(a, c);
-	t[1] = _mm256_unpackhi_epi64(a, c);
-	t[2] = _mm256_unpacklo_epi64(b, d);
-	t[3] = _mm256_unpackhi_epi64(b, d);
-}
 
 /* Codes of 4 bits k .. k + 31, or + 15 at the end of a row. */
 INLINE __m128i nibbles_at(const uint8_t *row, int k, int cols)
@@ -514,6 +476,14 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 	};
 
 	assert(x->cols == w->cols && x->group == w->group);
+	if (r1 - r0 <= FEW_TWICE && coded_few_takes(w)) {
+		int begin = o0;
+
+		o0 = LEVEL(coded_few)(out, ld, w, o0, o1, x, r0, r1, scratch);
+		out += o0 - begin;
+		if (o0 == o1)
+			return;
+	}
 	if (w->group % 16) {
 		coded_mul_scalar(out, ld, w, o0, o1, x, r0, r1, scratch);
 		return;
@@ -529,10 +499,7 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 		for (int o = o0; o < o1; o += 16) {
 			int n_out = o1 - o < 16 ? o1 - o : 16;
 
-			scales_make(scale, w, false, o, n_out);
-			if (c->bias)
-				scales_make(bias, w, true, o, n_out);
-			scales_ahead(w, o, c->bias);
+			LEVEL(coded_scales)(scale, bias, 16, w, o, n_out);
 			block(out + (o - o0), ld, &d, &codes, how, o, n_out, n, panel);
 		}
 	}

@@ -29,13 +29,6 @@ struct few {
 	struct coded_ahead ahead;               /* of this block of outputs */
 };
 
-bool coded_few_takes(const struct weight *w)
-{
-	const struct coding *c = w->fmt->coding;
-
-	return w->group == 64 && c->bias && !c->lut && !c->zero && (c->bits == 4 || c->bits == 8) && w->row_bytes % LINE == 0;
-}
-
 /* The instruction takes the quad where it is. */
 INLINE __m512i dot_quad(__m512i acc, __m512i codes, const int8_t *q)
 {

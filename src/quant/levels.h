@@ -79,7 +79,8 @@ struct coded_span {
 void coded_codes_avx512(uint8_t *to, const struct coded_span *span);
 /* Scales (and biases) of outputs o .. o + n - 1, n <= 16, to lanes 0 .. n - 1 of
  * scale[g * step], the rest 0. */
-void coded_scales_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
+typedef void coded_scales_fn(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
+coded_scales_fn coded_scales_avx2, coded_scales_avxvnni, coded_scales_avx512;
 
 /* What kernels that read OUT_ONCE outputs at a time ask for meanwhile: their share of the outputs
  * that follow, whoever computes these, in RUNS runs of memory side by side, a line of each in
@@ -101,11 +102,12 @@ static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
 	                             (size_t)(n / RUNS) * w->row_bytes };
 }
 
-/* Few rows, at most FEW_ROWS, of weights that it takes.  Computes whole 16 outputs from o0 on and
+/* Few rows, at most FEW_ROWS (with AVX2 FEW_TWICE), of weights that it takes.  Computes whole 16 outputs from o0 on and
  * returns the first that is left to others. */
 bool coded_few_takes(const struct weight *w);
-int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                     void *scratch);
+typedef int coded_few_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                         void *scratch);
+coded_few_fn coded_few_avx2, coded_few_avxvnni, coded_few_avx512;
 
 /* Rows of activations that coded_mul_amx takes in one go: those of the tiles it is
  * given, and those it has to lay out itself. */
@@ -130,6 +132,6 @@ enum { BLOCK_ROWS = 96, PANEL_INPUTS = 256 };
 
 /* mul_decoded and the coded kernels cut outputs into these; the first a multiple of the tiles
  * of floats (6, 8). */
-enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 8 };
+enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 8, FEW_TWICE = 16 };
 
 #endif

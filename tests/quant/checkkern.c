@@ -300,7 +300,7 @@ static void rows_drop(struct rows *x)
 
 /* ---- the product ---- */
 
-struct shape { int rows, cols, group, n; enum dtype st; enum value v; };
+struct shape { int rows, cols, group, n; enum dtype st; enum value v; bool whole; };     /* whole: no part of it */
 
 static void shape_text(char *s, size_t n, const struct shape *h)
 {
@@ -314,8 +314,8 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 	struct kernels kn;
 	size_t ld = (size_t)h->rows + 3, scratch_bytes = (weight_scratch_bytes(&s->w) + 63) / 64 * 64;
 	/* Any part of the outputs and rows gives what the whole gives. */
-	int o0 = pick(2) ? 0 : pick(h->rows), o1 = pick(2) ? h->rows : o0 + 1 + pick(h->rows - o0);
-	int r0 = pick(2) ? 0 : pick(h->n), r1 = pick(2) ? h->n : r0 + 1 + pick(h->n - r0);
+	int o0 = h->whole || pick(2) ? 0 : pick(h->rows), o1 = h->whole || pick(2) ? h->rows : o0 + 1 + pick(h->rows - o0);
+	int r0 = h->whole || pick(2) ? 0 : pick(h->n), r1 = h->whole || pick(2) ? h->n : r0 + 1 + pick(h->n - r0);
 	struct fence out, scratch;
 	char text[200];
 	int sig;
@@ -413,9 +413,15 @@ static struct shape shape_of(const struct kind *k, int turn, int most)
 	return h;
 }
 
-static void round_mul(const struct kind *k, int turn, int most)
+/* What kernels of few rows take, who have a form of their own for each number of rows. */
+static struct shape shape_few(int n)
 {
-	struct shape h = shape_of(k, turn, most);
+	return (struct shape){ .rows = 16 + pick(20), .cols = 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
+	                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = true };
+}
+
+static void round_mul(const struct kind *k, struct shape h)
+{
 	struct sample s;
 	struct rows x;
 	float *decoded, *want, *want_fast, *want_pairs;
@@ -833,7 +839,7 @@ static void bench(const struct kind *k)
 
 int main(int argc, char **argv)
 {
-	enum { ALL = 1 << 30, QUICK = 300000 };
+	enum { ALL = 1 << 30, QUICK = 300000, FEW_MOST = 17 };
 	struct check_opts o;
 	bool golden = true;
 
@@ -843,7 +849,9 @@ int main(int argc, char **argv)
 		bool wanted = check_wanted(&o, kinds[i].name);
 
 		for (int r = 0; r < o.rounds && wanted && !o.bench && failures < 20; r++)
-			round_mul(&kinds[i], r, o.quick ? QUICK : ALL);
+			round_mul(&kinds[i], shape_of(&kinds[i], r, o.quick ? QUICK : ALL));
+		for (int n = 1; n <= FEW_MOST && wanted && !o.bench && kinds[i].mode && !kinds[i].group && failures < 20; n++)
+			round_mul(&kinds[i], shape_few(n));
 		if (wanted && o.bench)
 			bench(&kinds[i]);
 	}
