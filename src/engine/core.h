@@ -260,8 +260,9 @@ void drafting_fini(struct drafting *g);
 void draft_timed(struct engine *e, int64_t ns);
 /* Before r starts: is what drafters keep of its prompt on its way from disk? */
 bool draft_fetches(struct engine *e, struct request *r);
-/* Somebody wants kept prefixes gone: those of the drafters, under the salt; NULL: all. */
-void draft_drop(struct engine *e, const char *salt);
+/* Somebody wants kept prefixes gone: of the drafters those that begin with tok[0..n) under the salt; n 0:
+ * all under it, and with salt NULL all. */
+void draft_drop(struct engine *e, const char *salt, const int32_t *tok, int n);
 /* Fills the drafts of the running sequences that decode. */
 void draft_propose(struct engine *e);
 /* The step's rows are settled: drafters that follow the model are told. */

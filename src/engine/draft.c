@@ -642,14 +642,16 @@ bool draft_fetches(struct engine *e, struct request *r)
 	return false;
 }
 
-void draft_drop(struct engine *e, const char *salt)
+void draft_drop(struct engine *e, const char *salt, const int32_t *tok, int n)
 {
 	for (int k = 0; k < e->opts.n_drafter; k++) {
 		struct drafter *d = e->opts.drafter[k];
 		struct model *m;
 		struct prefix *p = d->ops->kept ? d->ops->kept(d, &m) : NULL;
 
-		if (p)
+		if (p && n)
+			prefix_drop_path(p, salt, tok, n);
+		else if (p)
 			prefix_drop(p, NULL, salt);
 	}
 }

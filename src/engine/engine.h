@@ -212,9 +212,9 @@ struct prefix_spot {
  * points to is valid during the call.  E_FAULT: one call of fn was broken off
  * (base/fault.h), what it was making is half made. */
 int engine_prefix_walk(struct engine *e, void (*fn)(void *arg, const struct prefix_item *item), void *arg);
-/* Drops the node and all below it; id 0 and n 0: all under the salt, or with salt
- * NULL everything; these two on disk as well, where it takes a moment.  dropped: how
- * many states of memory went, 0 when there is no such place. */
+/* Drops the node and all that begins with its tokens; id 0 and n 0: all under the salt, or with
+ * salt NULL everything.  On disk as well, where it takes a moment; but what is there alone has no
+ * node.  dropped: how many states of memory went.  E_MISSING: no node has that id. */
 int engine_prefix_drop(struct engine *e, const struct prefix_spot *spot, int *dropped);
 /* A pinned state is not evicted.  E_MISSING: no state there; E_FULL: pins would
  * take more than half of the budget. */

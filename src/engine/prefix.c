@@ -857,28 +857,54 @@ static int drop_all(struct prefix *p, struct prefix_node *top)
 	}
 }
 
+static int drop_node(struct prefix *p, struct prefix_node *node)
+{
+	struct prefix_node *parent = node->parent;
+	int n = drop_all(p, node);
+
+	if (is_root(parent) && !parent->child)
+		tree_free(p, parent->tree);
+	else if (!is_root(parent) && !parent->child && !has_state(parent) && !parent->placed)
+		remove_leaf(p, parent);
+	else
+		join(p, parent);
+	count(p);
+	return n;
+}
+
+int32_t *prefix_path(const struct prefix_node *node, const char **salt, int *n)
+{
+	*salt = node->tree->salt;
+	*n = node->end;
+	return path_of(node);
+}
+
+int prefix_drop_path(struct prefix *p, const char *salt, const int32_t *tok, int n)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct way w;
+
+	assert(n > 0);
+	if (p->tier)
+		p->tier->dropped(p->tier, salt, tok, n);
+	if (!t)
+		return 0;
+	w = follow(t, tok, n);
+	return w.depth < n ? 0 : drop_node(p, w.part ? w.part : w.whole);
+}
+
 int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt)
 {
 	int n = 0;
 
 	if (node) {
-		struct prefix_node *parent = node->parent;
-
 		if (p->tier) {
 			int32_t *tok = path_of(node);
 
 			p->tier->dropped(p->tier, node->tree->salt, tok, node->end);
 			free(tok);
 		}
-		n = drop_all(p, node);
-		if (is_root(parent) && !parent->child)
-			tree_free(p, parent->tree);
-		else if (!is_root(parent) && !parent->child && !has_state(parent) && !parent->placed)
-			remove_leaf(p, parent);
-		else
-			join(p, parent);
-		count(p);
-		return n;
+		return drop_node(p, node);
 	}
 	/* Not for each tree: after a restart there is none of what lies below. */
 	if (p->tier)

@@ -126,6 +126,10 @@ struct prefix_node *prefix_at(const struct prefix *p, uint64_t id, const char *s
  * salt; that NULL too: all; then the tier's as well, of which memory may know nothing.
  * Returns how many were in memory. */
 int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt);
+/* The same of all that begins with tok[0..n), n > 0, whether or not memory knows it. */
+int prefix_drop_path(struct prefix *p, const char *salt, const int32_t *tok, int n);
+/* A node's tokens from the first on, to be freed, how many, and under which salt (its tree's). */
+int32_t *prefix_path(const struct prefix_node *node, const char **salt, int *n);
 /* A pinned state goes only when a running sequence cannot move without its pages.
  * E_FULL: pins would hold more than half of the budget; E_MISSING: no state. */
 int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err *err);

@@ -1,6 +1,7 @@
 /* prefix_calls.c - engine_prefix_*: questions and orders to the prefix store from
  * other threads.  Each waits in a list until the engine's thread stands between
  * two steps. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fault.h"
@@ -108,16 +109,24 @@ static void run_walk(struct engine *e, struct command *c)
 static void run_drop(struct engine *e, struct command *c)
 {
 	struct prefix_node *node;
+	const char *salt;
+	int32_t *tok;
+	int n;
 
-	/* Drafters lose more than was asked for, which costs time alone. */
-	draft_drop(e, c->spot->salt);
 	if (!c->spot->id && !c->spot->n) {
+		draft_drop(e, c->spot->salt, NULL, 0);
 		c->dropped = prefix_drop(&e->prefix, NULL, c->spot->salt);
 		return;
 	}
 	node = find(e, c->spot);
-	if (node)
+	if (node) {
+		tok = prefix_path(node, &salt, &n);
+		draft_drop(e, salt, tok, n);
 		c->dropped = prefix_drop(&e->prefix, node, NULL);
+		free(tok);
+	} else if (c->spot->id) {
+		c->rc = E_MISSING;
+	}
 }
 
 static void run_pin(struct engine *e, struct command *c)

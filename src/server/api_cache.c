@@ -289,12 +289,20 @@ static void drop_prep(struct exchange *x)
 	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
 	struct prefix_spot spot = { 0 };
 	struct order *o;
+	int rc;
 
 	if (!body)
 		return;
 	x->work = o = xcalloc(1, sizeof *o);
-	if (!read_drop(body, &spot, &x->problem) && engine_prefix_drop(x->srv->served.engine, &spot, &o->n))
-		gone(&x->problem);
+	if (!read_drop(body, &spot, &x->problem)) {
+		rc = engine_prefix_drop(x->srv->served.engine, &spot, &o->n);
+		if (rc == E_MISSING)
+			problem_set(&x->problem, 404, "not_kept", "node", "memory has no node %llu (any more). What is on disk alone has "
+			            "none: /v1/cache/warm with the prompt brings it into the tree; cache_salt and all reach it as it is",
+			            (unsigned long long)spot.id);
+		else if (rc)
+			gone(&x->problem);
+	}
 	json_free(body);
 }
 

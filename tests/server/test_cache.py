@@ -98,7 +98,7 @@ class Explaining(Test):
         s = self.serve()
         for path, body, status in (("explain", "{", 400), ("explain", {}, 400), ("explain", {"messages": []}, 400),
                                    ("pin", {"messages": 5}, 400), ("pin", {"node": 77}, 404), ("pin", ask("x"), 404),
-                                   ("drop", {}, 400), ("drop", "[", 400), ("pin", {"node": "x"}, 400), ("drop", {"node": "x"}, 400),
+                                   ("drop", {"node": 77}, 404), ("drop", {}, 400), ("drop", "[", 400), ("pin", {"node": "x"}, 400), ("drop", {"node": "x"}, 400),
                                    ("drop", {"cache_salt": 5}, 400), ("drop", {"all": 1}, 400), ("drop", {"all": True, "node": 1}, 400),
                                    ("drop", {"all": True, "cache_slat": "x"}, 400), ("explain", {"prompt": ["x", "y"]}, 400),
                                    ("pin", {"prompt": ["x", "y"]}, 400), ("pin", {"node": 1, "zork": 1}, 400), ("warm", {"prompt": ""}, 400),

@@ -155,6 +155,32 @@ class Restart(Test):
             s.close()
         self.assertEqual(self.files(), [])
 
+    def test_dropped_node(self):
+        """A node that only the disk remembers cannot be named, and says so; once it is wanted, dropping it reaches both, and
+        nothing else."""
+        reach = lambda s, a: s.post("/v1/cache/explain", a).json()["resumed_at"]
+        gone, other = ASKS[3], dict(ASKS[3], cache_salt="x")
+        s = self.serve()
+        s.post(CHAT, gone)
+        s.post(CHAT, other)
+        ids = [n["id"] for n in s.ask("GET", "/v1/cache").json()["nodes"]]
+        s.close()
+        s = self.serve()
+        r = s.post("/v1/cache/drop", {"node": ids[0]})
+        self.assertEqual((r.status, r.error()["code"]), (404, "not_kept"))
+        self.assertIn("/v1/cache/warm", r.error()["message"])
+        far = reach(s, other)
+        self.assertEqual((s.post("/v1/cache/warm", gone).json()["source"], reach(s, gone)), ("disk", far))
+        node = next(n for n in s.ask("GET", "/v1/cache").json()["nodes"] if n["end"] == far)
+        self.assertFalse(node["salted"])
+        self.assertGreater(s.post("/v1/cache/drop", {"node": node["id"]}).json()["dropped"], 0)
+        self.assertLess(reach(s, gone), far)
+        s.close()
+        s = self.serve()
+        self.assertLess(reach(s, gone), far)
+        self.assertEqual(reach(s, other), far)
+        s.close()
+
 
 class Drafts(Test):
     def test_killed(self):
