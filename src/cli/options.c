@@ -274,6 +274,56 @@ static const struct option table[] = {
 };
 enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
 
+/* ---- options that would do nothing ---- */
+
+static bool no_folder(const struct options *o) { return !o->disk_dir; }
+static bool no_url(const struct options *o) { return !o->url; }
+static bool url(const struct options *o) { return o->url != NULL; }
+static bool url_args(const struct options *o) { return o->url && o->template_args; }
+static bool no_store(const struct options *o) { return !o->prefix_bytes; }
+static bool no_replay(const struct options *o) { return o->turn_replay == REPLAY_OFF; }
+static bool no_draft(const struct options *o) { return o->draft_kind == DRAFT_NONE && o->n_draft; }
+static bool no_bench_draft(const struct options *o) { return no_draft(o) && !o->draft_model && o->draft_pretend == 0; }
+static bool no_tokens(const struct options *o) { return !o->n_draft; }
+static bool pretends(const struct options *o) { return o->draft_pretend > 0; }
+static bool no_prefixes(const struct options *o) { return !o->bench_prefixes; }
+
+static bool all_zero(const struct ints *v)
+{
+	for (int i = 0; i < v->n; i++)
+		if (v->v[i])
+			return false;
+	return true;
+}
+
+static bool no_depth(const struct options *o) { return all_zero(&o->bench_depth); }
+static bool no_output(const struct options *o) { return all_zero(&o->bench_output); }
+
+/* An option that was given and cannot have an effect beside the others is a mistake of
+ * whoever typed it, and refused.  (What load.c and others must look closer for, they refuse.) */
+static const struct idle {
+	unsigned commands;
+	const char *names;              /* options, separated by spaces; NULL: ... */
+	const char *group;              /* ... all of a group but the model */
+	bool (*is)(const struct options *o);
+	const char *why;                /* after "does nothing " */
+} idle[] = {
+	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes", NULL, no_folder, "without --prompt-cache-dir" },
+	{ CMD_SERVE, "verify-cache", NULL, no_store, "with --prompt-cache-bytes 0" },
+	{ CMD_SERVE, "turn-memory", NULL, no_replay, "with --turn-replay off" },
+	{ CMD_RUN, "api-key", NULL, no_url, "without --url" },
+	{ CMD_RUN, "chat-template", NULL, url, "with --url: the server has the template" },
+	{ CMD_RUN, "think", NULL, url_args, "with --url beside --chat-template-args; enable_thinking can be one of those" },
+	{ CMD_RUN, NULL, group_model, url, "with --url: the server has the model" },
+	{ CMD_CHAT | CMD_LOGITS, "num-draft-tokens draft-fixed draft-pretend", NULL, no_draft, "while nobody guesses ahead (--draft-kind none)" },
+	{ CMD_BENCH, "num-draft-tokens draft-fixed", NULL, no_bench_draft, "without --draft-kind, --draft-model or --draft-pretend" },
+	{ CMD_CHAT | CMD_LOGITS | CMD_BENCH, "draft-model draft-fixed draft-pretend", NULL, no_tokens, "with --num-draft-tokens 0" },
+	{ CMD_CHAT | CMD_BENCH, "draft-model", NULL, pretends, "with --draft-pretend" },
+	{ CMD_BENCH, "depth-filled", NULL, no_depth, "without --depth" },
+	{ CMD_BENCH, "batch draft-kind draft-model draft-pretend", NULL, no_output, "without --output-tokens: prompts are computed one by one, with no guesses" },
+	{ CMD_BENCH_SERVE, "prefix-tokens", NULL, no_prefixes, "without --prefixes" },
+};
+
 /* ---- values ---- */
 
 static void *field(struct options *o, size_t at)
@@ -539,8 +589,27 @@ static int unknown(const struct command *c, const char *word, struct err *err)
 	return err_set(err, E_ARG, "unknown option %.*s", (int)strcspn(word, "="), word);
 }
 
+/* given[] beside table[]. */
+static int refuse_idle(const struct command *c, const struct options *o, const bool given[N_OPTION], struct err *err)
+{
+	for (size_t k = 0; k < sizeof(idle) / sizeof(idle[0]); k++) {
+		const struct idle *d = &idle[k];
+
+		if (!(d->commands & c->bit) || !d->is(o))
+			continue;
+		for (int i = 0; i < N_OPTION; i++) {
+			const struct option *op = &table[i];
+
+			if (given[i] && (is_among(op->name, strlen(op->name), d->names) || (op->group == d->group && op->at != AT(model))))
+				return err_set(err, E_ARG, "--%s does nothing %s", op->name, d->why);
+		}
+	}
+	return 0;
+}
+
 /* One option at argv[i]; how many words it took, or a code. */
-static int take(const struct command *c, int argc, char **argv, int i, struct options *o, struct err *err)
+static int take(const struct command *c, int argc, char **argv, int i, struct options *o, bool given[N_OPTION],
+                struct err *err)
 {
 	bool is_long = argv[i][1] == '-';
 	const char *word = argv[i] + 1 + is_long, *eq = strchr(word, '=');
@@ -550,6 +619,7 @@ static int take(const struct command *c, int argc, char **argv, int i, struct op
 
 	if (!op)
 		return unknown(c, argv[i], err);
+	given[op - table] = true;
 	if (!op->arg) {
 		if (eq)
 			return err_set(err, E_ARG, "%s: --%s takes no value", argv[i], op->name);
@@ -590,8 +660,8 @@ static void defaults(const struct command *c, struct options *o)
 int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err)
 {
 	const char *word[2] = { NULL };
-	int n_word = 0, word_max = c->bit & CMD_TOKENIZE ? 2 : 1, used;
-	bool only_words = false;
+	int n_word = 0, word_max = c->bit & CMD_TOKENIZE ? 2 : 1, used, rc;
+	bool only_words = false, given[N_OPTION] = { false };
 
 	defaults(c, o);
 	for (int i = 0; i < argc; i += used) {
@@ -599,7 +669,7 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 		if (!only_words && !strcmp(argv[i], "--")) {
 			only_words = true;
 		} else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
-			used = take(c, argc, argv, i, o, err);
+			used = take(c, argc, argv, i, o, given, err);
 			if (used < 0)
 				return used;
 		} else if (n_word == word_max) {
@@ -608,6 +678,9 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 			word[n_word++] = argv[i];
 		}
 	}
+	rc = o->help ? 0 : refuse_idle(c, o, given, err);
+	if (rc)
+		return rc;
 	if (c->bit == CMD_BENCH_SERVE) {
 		o->url = word[0];
 		return o->url || o->help ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");

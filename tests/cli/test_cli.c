@@ -122,10 +122,65 @@ static void test_refused(void **state)
 	refused("run", "two models", "--model=a", "b");
 }
 
+/* An option that cannot have an effect beside the others is refused; where it has one, and
+ * beside --help, it is not. */
+static void test_idle(void **state)
+{
+	static const struct {
+		const char *command, *says, *words[8];
+		int accepted;           /* of words, those after these make the difference */
+	} cases[] = {
+		{ "serve", "--prompt-cache-disk-bytes does nothing without --prompt-cache-dir", { "--prompt-cache-disk-bytes", "1G", "--prompt-cache-dir", "d" }, 2 },
+		{ "run", "--prompt-cache-disk-bytes does nothing", { "--prompt-cache-disk-bytes=1G", "--prompt-cache-dir=d" }, 1 },
+		{ "serve", "--verify-cache does nothing with --prompt-cache-bytes 0", { "--verify-cache", "1", "--prompt-cache-bytes", "0", "--prompt-cache-bytes", "1G" }, 4 },
+		{ "serve", "--turn-memory does nothing with --turn-replay off", { "--turn-replay", "off", "--turn-memory", "1M", "--turn-replay", "text" }, 4 },
+		{ "run", "--api-key does nothing without --url", { "--api-key", "k", "--url", "u" }, 2 },
+		{ "run", "--num-draft-tokens does nothing while nobody", { "--draft-kind=none", "--num-draft-tokens", "3", "--draft-kind=ngram" }, 3 },
+		{ "logits", "--num-draft-tokens does nothing while nobody", { "--num-draft-tokens", "3", "--draft", "ngram" }, 2 },
+		{ "serve", "--draft-fixed does nothing with --num-draft-tokens 0", { "--draft-fixed", "--num-draft-tokens=0", "--num-draft-tokens=1" }, 2 },
+		{ "run", "--draft-model does nothing with --draft-pretend", { "-md", "m", "--draft-pretend=1", "--draft-pretend=0" }, 3 },
+		{ "bench", "--num-draft-tokens does nothing without --draft-kind, ", { "--num-draft-tokens", "3", "--draft-pretend", "0.5" }, 2 },
+		{ "bench", "--depth-filled does nothing without --depth", { "--depth-filled", "-d", "0", "-d", "0,64" }, 3 },
+		{ "bench", "--batch does nothing without --output-tokens", { "-n", "0", "-b", "1,8", "-n", "0,4" }, 4 },
+		{ "bench serve", "--prefix-tokens does nothing without --prefixes", { "url", "--prefix-tokens", "9", "--prefixes", "2" }, 3 },
+	};
+	struct options o;
+	struct err err;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char *argv[9] = { NULL };
+		int all = 0, some = cases[i].accepted;
+		const struct command *c = command(cases[i].command);
+
+		while (all < 8 && cases[i].words[all]) {
+			argv[all] = (char *)cases[i].words[all];
+			all++;
+		}
+		err.msg[0] = '\0';
+		assert_int_equal(options_parse(c, some, argv, &o, &err), E_ARG);
+		options_fini(&o);
+		if (!strstr(err.msg, cases[i].says))
+			fail_msg("'%s' does not say '%s'", err.msg, cases[i].says);
+		if (options_parse(c, all, argv, &o, &err))
+			fail_msg("%s: %s", cases[i].command, err.msg);
+		options_fini(&o);
+		argv[some] = (char *)"--help";
+		assert_int_equal(options_parse(c, some + 1, argv, &o, &err), 0);
+		options_fini(&o);
+	}
+	/* A server elsewhere has the model: nothing about one here, but its name. */
+	refused("run", "--threads does nothing with --url", "--url=u", "-t=2");
+	refused("run", "--kv-bits does nothing with --url", "--url=u", "--kv-bits=4");
+	refused("run", "--chat-template does nothing with --url", "--url=u", "--chat-template=f");
+	assert_int_equal(parse("run", &o, &err, "--url=u", "-m", "name", "--temp", "0", "--think", "on", "--log-level=warn", NULL), 0);
+	assert_int_equal(parse("run", &o, &err, "--url=u", "--think=on", "--chat-template-args={}", NULL), E_ARG);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults), cmocka_unit_test(test_values), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_idle),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
