@@ -278,6 +278,7 @@ struct plan {
 	size_t kv;                      /* the page pool */
 	size_t prefix, parked;          /* kept prefixes, their pages included; preempted sequences */
 	size_t draft;                   /* all that guessing ahead takes */
+	int ctx_asked;                  /* context before memory had its say */
 };
 
 static size_t plan_total(const struct plan *p)
@@ -285,14 +286,17 @@ static size_t plan_total(const struct plan *p)
 	return p->weights + p->step + p->states + p->kv + p->prefix + p->parked + p->draft;
 }
 
-/* Bytes that all sequences at their longest could use. */
-static size_t kv_most(const struct session *s, const struct model_opts *mo)
+/* Bytes that a sequence at its longest could use, and all. */
+static size_t kv_one(const struct session *s, const struct model_opts *mo)
 {
 	const struct shape *shape = &s->model->shape;
 
-	if (!shape->layers_attn)
-		return 0;
-	return size_mul(model_kv_page_bytes(shape, &mo->kv), size_mul((size_t)mo->slots, model_kv_pages(mo->ctx_max)));
+	return shape->layers_attn ? size_mul(model_kv_page_bytes(shape, &mo->kv), model_kv_pages(mo->ctx_max)) : 0;
+}
+
+static size_t kv_most(const struct session *s, const struct model_opts *mo)
+{
+	return size_mul((size_t)mo->slots, kv_one(s, mo));
 }
 
 /* And with them the pages of kept prefixes, which lie in the same pool, or one
@@ -312,7 +316,6 @@ static int budgets(const struct session *s, const struct options *o, struct mode
                    struct err *err)
 {
 	enum { MB = 1 << 20 };
-	const struct shape *shape = &s->model->shape;
 	size_t machine = machine_bytes(), most = kv_most(s, mo), fixed, rest;
 
 	p->prefix = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
@@ -332,9 +335,32 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 	if (!o->kv_bytes)
 		p->kv = least(pool_most(most, p->prefix), rest / 8 * 5);
 	p->parked = least(most, rest / 8);
-	if (shape->layers_attn && p->kv < model_kv_page_bytes(shape, &mo->kv))
-		return err_set(err, E_LIMIT, "--memory %zu MB: %zu KB are left for keys and values, and one page has %zu KB",
-		               o->memory_bytes / MB, p->kv / 1024, model_kv_page_bytes(shape, &mo->kv) / 1024);
+	return 0;
+}
+
+/* No sequence is longer than the pool, so the context is not, for whoever asks. */
+static int fit_context(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
+                       struct err *err)
+{
+	enum { LEAST = 256 };   /* tokens: instructions, a question, a short answer */
+	const struct shape *shape = &s->model->shape;
+	size_t page, row, fits;
+	int least;
+
+	p->ctx_asked = mo->ctx_max;
+	if (p->kv >= kv_one(s, mo) || mo->ctx_max > shape->ctx_max)     /* that, model_attach refuses */
+		return 0;
+	page = model_kv_page_bytes(shape, &mo->kv);
+	row = model_kv_row_bytes(shape, &mo->kv);
+	fits = p->kv / page * (page / row);
+	least = mo->ctx_max < LEAST ? mo->ctx_max : LEAST;
+	if (fits < (size_t)least)
+		return err_set(err, E_LIMIT, "%s leaves %zu KB for keys and values, which hold %zu tokens of %zu bytes; a context of "
+		               "%d is the least", o->kv_bytes ? "--kv-bytes" : o->memory_bytes ? "--memory" : "the machine's memory",
+		               p->kv / 1024, fits, row, least);
+	if (o->ctx_size)
+		log_warn("--ctx-size %d: memory for keys and values holds %zu tokens, and that is the context", o->ctx_size, fits);
+	mo->ctx_max = (int)fits;
 	return 0;
 }
 
@@ -350,6 +376,7 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 	const struct model_opts *mo = &s->model->opts;
 	const struct shape *shape = &s->model->shape;
 	enum { MB = 1 << 20 };
+	char asked[80] = "";
 	struct buf kv;
 
 	buf_init(&kv);
@@ -358,7 +385,9 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 	kv_describe(&kv, s->kv, shape);
 	log_info("keys and values: %s", kv.p);
 	buf_fini(&kv);
-	log_info("context %d, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, eo->seqs_max,
+	if (mo->ctx_max < p->ctx_asked)
+		snprintf(asked, sizeof(asked), " (of %d: keys and values of more do not fit)", p->ctx_asked);
+	log_info("context %d%s, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, asked, eo->seqs_max,
 	         eo->step_rows, eo->queue_max);
 	log_info("memory %zu MB: weights mapped %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
 	         "kept prefixes up to %zu, preempted up to %zu, drafting up to %zu", plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB,
@@ -426,6 +455,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	plan.step = engine_step_bytes(s->model, &eo);
 	plan.draft = drafts_plan(&s->drafts, o, mo.ctx_max, o->memory_bytes ? o->memory_bytes : machine_bytes());
 	rc = budgets(s, o, &mo, &plan, err);
+	if (!rc)
+		rc = fit_context(s, o, &mo, &plan, err);
 	if (rc)
 		return rc;
 	mo.kv_bytes = plan.kv;
