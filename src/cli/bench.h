@@ -10,12 +10,12 @@
 
 /* What this machine gives at most, with all threads of the measurement. */
 struct ceilings {
-	double read;            /* bytes a second: the model's own weights, read in order */
+	double read;            /* bytes a second: the model's own weights, read in the best order known */
 	double int8, bf16, f32; /* operations a second on registers, at the level in use; bf16 0: it has none */
 	double join;            /* seconds that waiting for all threads takes, with nothing to do */
 };
 
-/* Measures for about a tenth of a second; what is better than before stays. */
+/* Measures for some tenths of a second; what is better than before stays. */
 void ceilings_measure(struct ceilings *c, struct pool *pool, const struct store *st, enum cpu_level level);
 
 struct bench_row {

@@ -9,11 +9,19 @@
 enum {
 	PIECE = 4 << 20,        /* bytes of weights a part reads */
 	PARTS = 16,             /* of arithmetic, for each thread */
-	ROUNDS = 3,
+	ROUNDS = 3, READ_ROUNDS = 2,
+	RUNS_MOST = 4,
 };
+
+/* How a thread may read a piece: as so many runs side by side, each asked for so many
+ * bytes ahead.  Which is fastest is the machine's affair, so all are tried and the best
+ * counts.  What was found here: docs/bench.md. */
+static const struct pattern { int runs, ahead; } patterns[] = { { 1, 4096 }, { 2, 2048 }, { 2, 3072 }, { 4, 2048 } };
+enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
 struct probe {
 	const struct store *st;
+	const struct pattern *pattern;
 	quant_peak_fn *peak;
 	int64_t n;              /* rounds of a part */
 	double ops;             /* of a part: written by all, the same */
@@ -40,22 +48,45 @@ static const uint8_t *piece_at(const struct store *st, int part, size_t *n)
 	return NULL;
 }
 
+typedef uint64_t line __attribute__((vector_size(64), aligned(1), may_alias));
+
+/* Inlined where runs is a number, so that the sums are registers. */
+static inline __attribute__((always_inline)) uint64_t read_runs(const uint8_t *at, size_t n, int runs, int ahead)
+{
+	line sum[RUNS_MOST] = { 0 };
+	size_t run = n / (size_t)runs / sizeof *sum * sizeof *sum;
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < run; i += sizeof *sum)
+		for (int r = 0; r < runs; r++) {
+			const uint8_t *from = at + (size_t)r * run + i;
+
+			__builtin_prefetch(from + ahead);       /* a hint: harmless beyond the end */
+			sum[r] += *(const line *)from;
+		}
+	for (int r = 0; r < runs; r++)
+		for (size_t i = 0; i < sizeof *sum / 8; i++)
+			all += sum[r][i];
+	return all;
+}
+
 static void read_part(void *ctx, int part)
 {
 	const struct probe *p = ctx;
-	typedef uint64_t line __attribute__((vector_size(64), aligned(1), may_alias));
 	size_t n = 0;
 	const uint8_t *at = piece_at(p->st, part, &n);
-	line sum = { 0 };
-	uint64_t all = 0;
+	int ahead = p->pattern->ahead;
 
-	for (size_t i = 0; i + sizeof sum <= n; i += sizeof sum) {
-		__builtin_prefetch(at + i + 4096);      /* a hint: harmless beyond the end */
-		sum += *(const line *)(at + i);
+	switch (p->pattern->runs) {
+	case 1:
+		sink += read_runs(at, n, 1, ahead);
+		break;
+	case 2:
+		sink += read_runs(at, n, 2, ahead);
+		break;
+	default:
+		sink += read_runs(at, n, RUNS_MOST, ahead);
 	}
-	for (size_t i = 0; i < sizeof sum / 8; i++)
-		all += sum[i];
-	sink += all;
 }
 
 static void peak_part(void *ctx, int part)
@@ -107,9 +138,11 @@ static double read_rate(struct pool *pool, const struct store *st)
 		bytes += (double)n;
 		parts++;
 	}
-	for (int i = 0; i < ROUNDS; i++) {
-		double rate = bytes / seconds(pool, read_part, &p, parts);
+	for (int i = 0; i < READ_ROUNDS * PATTERNS; i++) {
+		double rate;
 
+		p.pattern = &patterns[i % PATTERNS];
+		rate = bytes / seconds(pool, read_part, &p, parts);
 		best = rate > best ? rate : best;
 	}
 	return best;
