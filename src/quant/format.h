@@ -186,6 +186,8 @@ struct kv_format {
 	void (*decode)(float *x, const void *row, int dim);
 	void (*kernels)(struct kv_kernels *k, enum cpu_level level);
 };
+typedef void kv_score_fn(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim);
+typedef void kv_mix_fn(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim);
 /* The same bits at every level.  Rows lie one after the other. */
 struct kv_kernels {
 	void (*encode)(void *row, const float *x, int dim, enum kv_side side);
@@ -198,10 +200,22 @@ struct kv_kernels {
 	/* For each of nq queries j, query_bytes apart: score[j][i] = q[j] . row_i for
 	 * i < n.  Plain rows: in the 16-partial order.  Coded rows: the query is int16
 	 * with one scale, the order is at the head of kv_coded.c. */
-	void (*score)(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim);
+	kv_score_fn *score;
 	/* acc[j][d] = fma(p[j][i], decoded row_i[d], acc[j][d]) over rising i; p: [nq][ld]. */
-	void (*mix)(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim);
+	kv_mix_fn *mix;
+	/* For many queries, and dims that are a multiple of 16: rows as floats, once for all, to a
+	 * place of kv_opened_bytes(dim): element d of row i of KV_BLOCK at to[d / KV_PANEL][i][d %
+	 * KV_PANEL].  The other two are score and mix over the first n <= KV_BLOCK rows of it, to
+	 * the bit.  score_opened NULL: scores are not of decoded rows. */
+	void (*open)(float *to, const void *rows, int n, int dim);
+	kv_score_fn *score_opened;
+	kv_mix_fn *mix_opened;
 };
+enum { KV_BLOCK = 64, KV_PANEL = 64 };
+static inline size_t kv_opened_bytes(int dim)
+{
+	return (size_t)((dim + KV_PANEL - 1) / KV_PANEL) * KV_PANEL * KV_BLOCK * sizeof(float);
+}
 extern const struct kv_format *const kv_formats[];      /* NULL-ended */
 const struct kv_format *kv_format_find(const char *name);
 

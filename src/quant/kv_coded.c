@@ -23,6 +23,7 @@
 
 enum { Q_MOST = 127 * 128 };            /* so that both halves of a query fit int8 */
 enum { MIX_ROWS = 16 };                 /* of values: a batch, while the next one is fetched */
+_Static_assert((int)KV_CHUNK == (int)KV_PANEL, "a chunk is opened to a panel");
 enum { AHEAD = 8 };                     /* rows of keys */
 
 LANES_INLINE v16 v16_signs(v16 a, uint32_t negative)
@@ -255,24 +256,6 @@ LANES_INLINE void dots(__m512i sum[4], __m512i code[4][BLOCK], const int8_t *upp
 		sum[r] = a[r];
 }
 
-/* Sums of the 4 x 4 f[r][q], each in the order of v16_sum; rows of query q in the
- * q-th quarter. */
-LANES_INLINE v16 sums_16(v16 f[4][4])
-{
-	v16 a[4];
-
-#pragma GCC unroll 4
-	for (int r = 0; r < 4; r++) {
-		v16 x = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][0], f[r][1], 0x44), _mm512_shuffle_f32x4(f[r][0], f[r][1], 0xee));
-		v16 y = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][2], f[r][3], 0x44), _mm512_shuffle_f32x4(f[r][2], f[r][3], 0xee));
-
-		a[r] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
-	}
-	a[0] = _mm512_add_ps(_mm512_shuffle_ps(a[0], a[1], 0x44), _mm512_shuffle_ps(a[0], a[1], 0xee));
-	a[2] = _mm512_add_ps(_mm512_shuffle_ps(a[2], a[3], 0x44), _mm512_shuffle_ps(a[2], a[3], 0xee));
-	return _mm512_add_ps(_mm512_shuffle_ps(a[0], a[2], 0x88), _mm512_shuffle_ps(a[0], a[2], 0xdd));
-}
-
 /* R rows by Q queries, 1 or 4 of each. */
 LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const uint8_t *rows, int dim, const int R,
                              const int Q, const int bits, const int group)
@@ -342,7 +325,7 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const uint
 	if (R == 4 && Q == 4) {
 		float all[16];  /* of query j from 4 j on */
 
-		_mm512_storeu_ps(all, sums_16(f));
+		_mm512_storeu_ps(all, v16_sums_4x4(f));
 #pragma GCC unroll 4
 		for (int j = 0; j < 4; j++) {
 			__m128 four = _mm_mul_ps(_mm_loadu_ps(all + 4 * (size_t)j),
@@ -553,6 +536,29 @@ LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8
 	}
 }
 
+/* Rows as floats, for many queries. */
+LANES_INLINE void open_rows(float *to, const uint8_t *rows, int n, int dim, const int bits, const int group)
+{
+	const size_t row_bytes = kv_coded_bytes(bits, group, dim);
+	const int chunks = kv_chunks(dim), groups = group ? dim / group : 1, step = KV_CHUNK / 8 * bits;
+
+	for (int i = 0; i < n; i++, to += KV_PANEL, rows += row_bytes) {
+		float scale[KV_GROUPS_MAX], bias[KV_GROUPS_MAX];
+
+		kv_scales(scale, bias, rows + chunks * step, groups, group == 0);
+		for (int c = 0; c < chunks; c++) {
+			int g = group ? c * KV_CHUNK / group : 0, left = (dim - c * KV_CHUNK) / 16;
+			v16 b[4];
+
+			kv_values(b, rows + c * step, scale + g, bias + g, bits, group);
+#pragma GCC unroll 4
+			for (int v = 0; v < 4; v++)
+				if (v < left)
+					v16_store(to + c * KV_PANEL * KV_BLOCK + 16 * v, b[v]);
+		}
+	}
+}
+
 /* ---- writing ---- */
 
 static void pack(uint8_t *row, const uint8_t *code, int chunks, const int bits)
@@ -683,10 +689,12 @@ LANES_INLINE void encode_turned(uint8_t *row, const float *x, int dim, const int
 	static void mix_##name(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim) \
 	{ \
 		mix(acc, p, ld, nq, rows, n, dim, bits, group); \
-	}
+	} \
+	static void open_##name(float *to, const void *rows, int n, int dim) { open_rows(to, rows, n, dim, bits, group); }
 KV_CODED(KERNELS)
 
 #define ENTRY(name, bits, group) \
 	{ .encode = encode_##name, .turn = group ? NULL : turn, .turn_back = group ? NULL : turn_back, \
-	  .query_bytes = query_bytes, .query = query_##name, .score = score_##name, .mix = mix_##name },
+	  .query_bytes = query_bytes, .query = query_##name, .score = score_##name, .mix = mix_##name, \
+	  .open = open_##name, .mix_opened = LANES(kv_opened_mix) },
 const struct kv_kernels LANES(kv_coded)[] = { KV_CODED(ENTRY) };

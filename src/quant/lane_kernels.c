@@ -550,6 +550,18 @@ static void mix_bf16(float *acc, const float *p, size_t ld, int nq, const void *
 	mix(acc, p, ld, nq, rows, DT_BF16, n, dim);
 }
 
+LANES_INLINE void open_rows(float *to, const uint8_t *rows, enum dtype t, int n, int dim)
+{
+	const int size = t == DT_F32 ? 4 : 2;
+
+	for (int i = 0; i < n; i++, to += KV_PANEL)
+		for (int d = 0; d < dim; d += 16, rows += 16 * size)
+			v16_store(to + d / KV_PANEL * KV_PANEL * KV_BLOCK + d % KV_PANEL, row_load(rows, t));
+}
+
+static void open_f32(float *to, const void *rows, int n, int dim) { open_rows(to, rows, DT_F32, n, dim); }
+static void open_bf16(float *to, const void *rows, int n, int dim) { open_rows(to, rows, DT_BF16, n, dim); }
+
 static double peak(int64_t n)
 {
 	enum { CHAINS = 10 };   /* latency times throughput */
@@ -575,7 +587,9 @@ const struct lane_table LANES(lane_table) = {
 	.quantise = quantise,
 	.mul_f32 = mul_f32, .mul_bf16 = mul_bf16, .mul_f16 = mul_f16, .mul_decoded = mul_decoded,
 	.mul_mxfp8 = mul_mxfp8,
-	.kv_f32 = { encode_f32, NULL, NULL, query_bytes, query, score_f32, mix_f32 },
-	.kv_bf16 = { encode_bf16, NULL, NULL, query_bytes, query, score_bf16, mix_bf16 },
+	.kv_f32 = { encode_f32, NULL, NULL, query_bytes, query, score_f32, mix_f32, open_f32, LANES(kv_opened_score),
+	            LANES(kv_opened_mix) },
+	.kv_bf16 = { encode_bf16, NULL, NULL, query_bytes, query, score_bf16, mix_bf16, open_bf16, LANES(kv_opened_score),
+	             LANES(kv_opened_mix) },
 	.peak = peak,
 };

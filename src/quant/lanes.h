@@ -98,6 +98,23 @@ LANES_INLINE float v16_sum(v16 a)
 	c = _mm_add_ps(c, _mm_movehl_ps(c, c));
 	return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
 }
+/* Sums of the 4 x 4 f[r][q], each in the order of v16_sum; rows of query q in the
+ * q-th quarter. */
+LANES_INLINE v16 v16_sums_4x4(v16 f[4][4])
+{
+	v16 a[4];
+
+#pragma GCC unroll 4
+	for (int r = 0; r < 4; r++) {
+		v16 x = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][0], f[r][1], 0x44), _mm512_shuffle_f32x4(f[r][0], f[r][1], 0xee));
+		v16 y = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][2], f[r][3], 0x44), _mm512_shuffle_f32x4(f[r][2], f[r][3], 0xee));
+
+		a[r] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
+	}
+	a[0] = _mm512_add_ps(_mm512_shuffle_ps(a[0], a[1], 0x44), _mm512_shuffle_ps(a[0], a[1], 0xee));
+	a[2] = _mm512_add_ps(_mm512_shuffle_ps(a[2], a[3], 0x44), _mm512_shuffle_ps(a[2], a[3], 0xee));
+	return _mm512_add_ps(_mm512_shuffle_ps(a[0], a[2], 0x88), _mm512_shuffle_ps(a[0], a[2], 0xdd));
+}
 LANES_INLINE float v16_top(v16 a)
 {
 	__m256 b = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));

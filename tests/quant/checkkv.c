@@ -78,6 +78,64 @@ static bool kv_near(const char *name, const float *x, const float *dec, int dim)
 	return true;
 }
 
+/* Rows opened as floats, in two goes: each number what the row stands for, nothing beside
+ * them, and scores and sums to the bit those of the rows themselves. */
+static void round_opened(const struct kv_format *f, enum cpu_level l, const uint8_t *rows, const float *dec, int n,
+                         const uint8_t *q, int nq, int dim)
+{
+	size_t bytes = f->row_bytes(dim), ld = (size_t)n + (size_t)pick(5), floats = kv_opened_bytes(dim) / 4;
+	size_t s_bytes = ((size_t)(nq - 1) * ld + (size_t)n) * 4, a_bytes = (size_t)nq * (size_t)dim * 4;
+	int cut = pick(n), sig, bad = 0;
+	struct fence open, score, acc;
+	float *o = fence_make(&open, floats * 4, pick(2), 0), *s, *a;
+	float *want_s = xmalloc(s_bytes), *want_a = xmalloc(a_bytes);
+	struct kv_kernels k;
+
+	f->kernels(&k, l);
+	memset(o, 0x5a, open.bytes);
+	sig = GUARD(k.open(o, rows, cut, dim));
+	if (!sig)
+		sig = GUARD(k.open(o + cut * KV_PANEL, rows + (size_t)cut * bytes, n - cut, dim));
+	for (size_t i = 0; i < floats && !sig; i++) {
+		int row = (int)(i / KV_PANEL) % KV_BLOCK, d = (int)(i / KV_PANEL) / KV_BLOCK * KV_PANEL + (int)(i % KV_PANEL);
+		float e;
+
+		memset(&e, 0x5a, 4);
+		bad |= memcmp(o + i, row < n && d < dim ? dec + row * dim + d : &e, 4) != 0;
+	}
+	if (sig || bad)
+		fail_at(sig ? signal_name(sig) : "kv open", l, dim, n);
+	for (size_t i = 0; i < floats && !bad; i++) {      /* what is not written is not read */
+		int row = (int)(i / KV_PANEL) % KV_BLOCK, d = (int)(i / KV_PANEL) / KV_BLOCK * KV_PANEL + (int)(i % KV_PANEL);
+
+		if (row >= n || d >= dim)
+			o[i] = NAN;
+	}
+	s = fence_make(&score, s_bytes, pick(2), 0);
+	memset(s, 0x5a, score.bytes);
+	memset(want_s, 0x5a, s_bytes);
+	k.score(want_s, ld, q, nq, rows, n, dim);
+	if (k.score_opened) {
+		sig = GUARD(k.score_opened(s, ld, q, nq, o, n, dim));
+		if (sig || memcmp(s, want_s, s_bytes))
+			fail_at(sig ? signal_name(sig) : "kv score opened", l, dim, n);
+	}
+	for (size_t i = 0; i < s_bytes / 4; i++)
+		s[i] = (float)(i % 7) * 0.25f;
+	a = fence_make(&acc, a_bytes, 1, 0);
+	for (int i = 0; i < nq * dim; i++)
+		want_a[i] = a[i] = (float)(i % 5);
+	k.mix(want_a, s, ld, nq, rows, n, dim);
+	sig = GUARD(k.mix_opened(a, s, ld, nq, o, n, dim));
+	if (sig || memcmp(a, want_a, a_bytes))
+		fail_at(sig ? signal_name(sig) : "kv mix opened", l, dim, n);
+	fence_drop(&open);
+	fence_drop(&score);
+	fence_drop(&acc);
+	free(want_s);
+	free(want_a);
+}
+
 static void round_kv(const struct kv_format *f, int turn)
 {
 	int dim = kv_dim(f), n = 1 + pick(70), nq = 1 + pick(9);
@@ -169,6 +227,8 @@ static void round_kv(const struct kv_format *f, int turn)
 		sig = GUARD(k.mix(a, s, ld, nq, rows.p, n, dim));
 		if (sig || memcmp(a, want, (size_t)nq * (size_t)dim * 4))
 			fail_at(sig ? signal_name(sig) : "kv mix", l, dim, n);
+		if (dim % 16 == 0)
+			round_opened(f, l, rows.p, dec, n < KV_BLOCK ? n : KV_BLOCK, query.p, nq, dim);
 		fence_drop(&score);
 		fence_drop(&acc);
 		fence_drop(&query);

@@ -3,7 +3,11 @@
  * Softmax runs online over blocks of ATTN_BLOCK keys at absolute positions, and
  * every ATTN_SEGMENT keys make a partial (max, sum, acc) that is merged in
  * rising order: always, so that spreading the segments of a long context over
- * threads changes no bit.  Pages only say where a position's row lies. */
+ * threads changes no bit.  Pages only say where a position's row lies.
+ *
+ * A unit of many queries goes over a block some queries at a time, while the block is in
+ * the second cache: opened as floats once for all of them.  For few the kernels read the
+ * rows as they lie.  The bits are the same. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -82,32 +86,57 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 	cpu_range(c, append_rows, &d, p->n_row, 1);
 }
 
-enum { FETCH_K = 6, FETCH_V = 12 };     /* rows */
+enum {
+	FETCH_K = 6, FETCH_V = 12,      /* rows that are asked for before the kernels do it as they go */
+	TOGETHER = 16,                  /* queries that go over a block at a time: they stay in the first cache */
+	OPEN_LEAST = 32,                /* queries of a unit for which a block is opened as floats */
+};
 
-/* A thread's memory: queries, scores, a segment's accumulators, merged ones. */
+_Static_assert((int)ATTN_BLOCK == (int)KV_BLOCK, "what is opened is a block");
+
+/* A thread's memory: queries, a block opened, scores of those that go together, a
+ * segment's accumulators, merged ones. */
 struct desk {
 	uint8_t *q;
-	float *s, *acc, *m, *l;
+	float *open[2], *s, *acc, *m, *l;
 	struct partial all;
 };
 
-static size_t desk_bytes(int nq, int dim, size_t q_bytes)
+/* Rows whose queries go together. */
+static int rows_together(const struct attend *d) { return d->group < TOGETHER ? TOGETHER / d->group : 1; }
+
+static size_t desk_lay(const struct attend *d, struct desk *k, uint8_t *p)
 {
-	return (size_t)nq * (q_bytes + (2 * (size_t)dim + ATTN_BLOCK + 4 + 16) * sizeof(float));
+	size_t nq = (size_t)(d->rows_most * d->group), dim = (size_t)d->a->dim, at = 0;
+
+#define TAKE(field, bytes) (k->field = (void *)(p + at), at += ((bytes) + 63) / 64 * 64)
+	TAKE(q, nq * d->q_bytes);
+	TAKE(open[KV_KEYS], d->opens ? kv_opened_bytes(d->a->dim) : 0);
+	TAKE(open[KV_VALUES], d->opens ? kv_opened_bytes(d->a->dim) : 0);
+	TAKE(s, (size_t)(rows_together(d) * d->group) * ATTN_BLOCK * sizeof(float));
+	TAKE(acc, nq * dim * sizeof(float));
+	TAKE(m, nq * sizeof(float));
+	TAKE(l, nq * sizeof(float));
+	TAKE(all.acc, nq * dim * sizeof(float));
+	TAKE(all.m, nq * sizeof(float));
+	TAKE(all.l, nq * sizeof(float));
+#undef TAKE
+	return at;
+}
+
+static size_t desk_bytes(const struct attend *d)
+{
+	struct desk k;
+	uint8_t none[1];
+
+	return desk_lay(d, &k, none);
 }
 
 static struct desk desk_of(const struct attend *d)
 {
-	int nq = d->rows_most * d->group;
-	size_t v = (size_t)nq * (size_t)d->a->dim;
-	uint8_t *q = cpu_my_scratch(d->c);
-	float *p = (float *)(void *)(q + (size_t)nq * d->q_bytes);
-	struct desk k = { .q = q, .acc = p, .all.acc = p + v, .s = p + 2 * v };
+	struct desk k;
 
-	k.m = k.s + (size_t)nq * ATTN_BLOCK;
-	k.l = k.m + nq;
-	k.all.m = k.l + nq;
-	k.all.l = k.all.m + nq;
+	desk_lay(d, &k, cpu_my_scratch(d->c));
 	return k;
 }
 
@@ -119,81 +148,134 @@ static void load_queries(const struct attend *d, const struct unit *u, uint8_t *
 			                           (size_t)(u->kv_head * d->group + h) * d->q_head, d->a->dim);
 }
 
-/* Calls fn of the cache row format over each run of adjacent rows of keys [at, at + n). */
-static void scores(const struct attend *d, const struct unit *u, const uint8_t *q, int nq, float *s, int at, int n)
+/* Keys or values [at, at + n), of which the first *run lie one after the other. */
+static const uint8_t *rows_at(const struct attend *d, const struct unit *u, enum kv_side side, int at, int n, int *run)
 {
+	*run = d->view->page_rows - at % d->view->page_rows;
+	*run = *run < n ? *run : n;
+	return kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, at);
+}
+
+static bool opened(const struct attend *d, const struct unit *u) { return d->opens && queries_of(d, u) >= OPEN_LEAST; }
+
+static void block_open(const struct attend *d, const struct unit *u, const struct desk *k, int at, int n)
+{
+	for (enum kv_side side = d->kv[KV_KEYS].score_opened ? KV_KEYS : KV_VALUES; side <= KV_VALUES; side++)
+		for (int i = 0, run; i < n; i += run) {
+			const uint8_t *rows = rows_at(d, u, side, at + i, n - i, &run);
+
+			d->kv[side].open(k->open[side] + i * KV_PANEL, rows, run, d->a->dim);
+		}
+}
+
+static void scores(const struct attend *d, const struct unit *u, const struct desk *k, const uint8_t *q, int nq, int at, int n)
+{
+	const struct kv_kernels *keys = &d->kv[KV_KEYS];
+
+	if (opened(d, u) && keys->score_opened) {
+		keys->score_opened(k->s, ATTN_BLOCK, q, nq, k->open[KV_KEYS], n, d->a->dim);
+		return;
+	}
 	for (int i = 0, run; i < n; i += run) {
-		run = d->view->page_rows - (at + i) % d->view->page_rows;
-		run = run < n - i ? run : n - i;
-		d->kv[KV_KEYS].score(s + i, ATTN_BLOCK, q, nq,
-		                     kv_at(d->view, d->p->item[u->row], d->layer, KV_KEYS, u->kv_head, at + i), run,
-		                     d->a->dim);
+		const uint8_t *rows = rows_at(d, u, KV_KEYS, at + i, n - i, &run);
+
+		keys->score(k->s + i, ATTN_BLOCK, q, nq, rows, run, d->a->dim);
 	}
 }
 
-static void mixes(const struct attend *d, const struct unit *u, float *acc, int nq, const float *s, int at, int n)
+static void mixes(const struct attend *d, const struct unit *u, const struct desk *k, float *acc, const float *s, int nq,
+                  int at, int n)
 {
+	const struct kv_kernels *values = &d->kv[KV_VALUES];
+
+	if (opened(d, u)) {
+		values->mix_opened(acc, s, ATTN_BLOCK, nq, k->open[KV_VALUES], n, d->a->dim);
+		return;
+	}
 	for (int i = 0, run; i < n; i += run) {
-		run = d->view->page_rows - (at + i) % d->view->page_rows;
-		run = run < n - i ? run : n - i;
-		d->kv[KV_VALUES].mix(acc, s + i, ATTN_BLOCK, nq,
-		                     kv_at(d->view, d->p->item[u->row], d->layer, KV_VALUES, u->kv_head, at + i), run,
-		                     d->a->dim);
+		const uint8_t *rows = rows_at(d, u, KV_VALUES, at + i, n - i, &run);
+
+		values->mix(acc, s + i, ATTN_BLOCK, nq, rows, run, d->a->dim);
 	}
 }
 
-/* Asks for the first rows of what is read next; the kernels fetch the others as
- * they go. */
-static void fetch(const struct attend *d, const struct unit *u, enum kv_side side, int at, int n)
+/* Inlined: gcc 12 drops calls of a function that only asks for memory. */
+__attribute__((always_inline)) static inline void fetch(const struct attend *d, const struct unit *u, enum kv_side side, int at,
+                                                        int n)
 {
-	const uint8_t *p = kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, at);
-	int run = d->view->page_rows - at % d->view->page_rows;
+	for (int i = 0, run; i < n; i += run) {
+		const uint8_t *rows = rows_at(d, u, side, at + i, n - i, &run);
 
-	for (size_t i = 0, end = (size_t)(run < n ? run : n) * d->view->layer[d->layer].row_bytes[side]; i < end; i += 64)
-		__builtin_prefetch(p + i, 0, 2);
+		for (size_t b = 0, end = (size_t)run * d->view->layer[d->layer].row_bytes[side]; b < end; b += 64)
+			__builtin_prefetch(rows + b, 0, 2);
+	}
+}
+
+/* Rows [r, r + n_row) of the unit over keys [at, at + n), of which the last of them sees all;
+ * `next` keys of the segment follow. */
+static void attend_block(const struct attend *d, const struct unit *u, struct desk *k, int r, int n_row, int at, int n, int next)
+{
+	const int *pos = d->p->pos + u->row + r;
+	int dim = d->a->dim, group = d->group;
+	size_t j0 = (size_t)(r * group);
+	float *acc = k->acc + j0 * (size_t)dim;
+
+	if (!opened(d, u))
+		fetch(d, u, KV_VALUES, at, n < FETCH_V ? n : FETCH_V);
+	scores(d, u, k, k->q + j0 * d->q_bytes, n_row * group, at, n);
+	for (int j = 0, m; j < n_row * group; j += m) {
+		int see[16];
+		float corr[16];
+
+		m = n_row * group - j < 16 ? n_row * group - j : 16;
+		for (int i = 0; i < m; i++) {
+			see[i] = pos[(j + i) / group] + 1 - at;
+			see[i] = see[i] < n ? see[i] : n;
+		}
+		d->c->op->softmax_block(k->s + j * ATTN_BLOCK, see, m, d->a->scale, k->m + j0 + j, k->l + j0 + j, corr);
+		for (int i = 0; i < m; i++)
+			if (corr[i] != 1.0f)
+				d->c->op->scale(acc + (size_t)(j + i) * (size_t)dim, corr[i], dim);
+	}
+	if (!opened(d, u))
+		fetch(d, u, KV_KEYS, at + ATTN_BLOCK, FETCH_K < next ? FETCH_K : next);
+	/* Rows that see less than the others go alone: a key beyond a row must not even add
+	 * zero times itself. */
+	for (int i = 0, m; i < n_row; i += m) {
+		int see = pos[i] + 1 - at < n ? pos[i] + 1 - at : n;
+
+		for (m = 1; i + m < n_row && see == n; m++)
+			;
+		mixes(d, u, k, acc + (size_t)(i * group) * (size_t)dim, k->s + (size_t)(i * group) * ATTN_BLOCK, m * group, at, see);
+	}
 }
 
 /* One segment for all queries of the unit: k->acc, k->m, k->l. */
 static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg)
 {
 	const int *pos = d->p->pos + u->row;
-	int dim = d->a->dim, group = d->group, nq = queries_of(d, u);
-	int begin = seg * ATTN_SEGMENT, end = pos[u->n_row - 1] + 1;
+	int nq = queries_of(d, u), all = pos[u->n_row - 1] + 1;
+	int begin = seg * ATTN_SEGMENT, end = all < begin + ATTN_SEGMENT ? all : begin + ATTN_SEGMENT;
 
-	end = end < begin + ATTN_SEGMENT ? end : begin + ATTN_SEGMENT;
-	memset(k->acc, 0, (size_t)nq * (size_t)dim * sizeof *k->acc);
+	memset(k->acc, 0, (size_t)nq * (size_t)d->a->dim * sizeof *k->acc);
 	for (int j = 0; j < nq; j++) {
 		k->m[j] = -INFINITY;
 		k->l[j] = 0.0f;
 	}
-	for (int at = begin; at < end; at += ATTN_BLOCK) {
-		int most = end - at < ATTN_BLOCK ? end - at : ATTN_BLOCK;
+	for (int at = begin, n; at < end; at += n) {
 		int r = 0;
 
-		while (r < u->n_row && pos[r] < at)     /* rows that stand before this block */
+		n = end - at < ATTN_BLOCK ? end - at : ATTN_BLOCK;
+		while (pos[r] < at)     /* rows that stand before this block */
 			r++;
-		fetch(d, u, KV_VALUES, at, most < FETCH_V ? most : FETCH_V);
-		scores(d, u, k->q + (size_t)r * (size_t)group * d->q_bytes, nq - r * group,
-		       k->s + (size_t)r * (size_t)group * ATTN_BLOCK, at, most);
-		for (int j = r * group; j < nq; j++) {
-			int n = pos[j / group] + 1 - at;
-			float corr = d->c->op->softmax_block(k->s + (size_t)j * ATTN_BLOCK, n < most ? n : most,
-			                                     d->a->scale, &k->m[j], &k->l[j]);
+		if (opened(d, u))
+			block_open(d, u, k, at, n);
+		for (int m; r < u->n_row; r += m) {
+			int see;
 
-			if (corr != 1.0f)
-				d->c->op->scale(k->acc + (size_t)j * (size_t)dim, corr, dim);
-		}
-		if (at + ATTN_BLOCK < end)
-			fetch(d, u, KV_KEYS, at + ATTN_BLOCK, FETCH_K);
-		/* Rows that see less than the others go alone: a key beyond a row must
-		 * not even add zero times itself. */
-		for (int n; r < u->n_row; r += n) {
-			int see = pos[r] + 1 - at < most ? pos[r] + 1 - at : most;
-
-			for (n = 1; r + n < u->n_row && see == most; n++)
-				;
-			mixes(d, u, k->acc + (size_t)(r * group) * (size_t)dim, n * group,
-			      k->s + (size_t)(r * group) * ATTN_BLOCK, at, see);
+			m = u->n_row - r < rows_together(d) ? u->n_row - r : rows_together(d);
+			see = pos[r + m - 1] + 1 - at;
+			attend_block(d, u, k, r, m, at, see < n ? see : n, end - at - n);
 		}
 	}
 }
@@ -291,6 +373,18 @@ static void attend_merge(void *ctx, int unit)
 	merged_finish(d, u, &k.all);
 }
 
+/* Rows of a unit: of `most` queries, but of less, down to `least`, while threads would not
+ * have `enough` units. */
+static int unit_rows(const struct attend *d, int most, int least, int enough)
+{
+	int rows = most / d->group, share = d->p->n_row * d->a->heads_kv / enough, grain = least < d->group ? 1 : least / d->group;
+
+	if (d->c->be.threads > 1 && share < rows)
+		rows = share;
+	rows -= rows % grain;
+	return rows > grain ? rows : grain;
+}
+
 /* Cuts the rows into units of at most `rows` rows; returns how many. */
 static int units_cut(struct attend *d, struct unit *unit, int rows)
 {
@@ -316,13 +410,12 @@ static int units_cut(struct attend *d, struct unit *unit, int rows)
 void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate, size_t q_row,
                 size_t q_head, const struct kv_view *view, int layer)
 {
-	/* Queries of a unit: enough to use each key from the cache several times; by tiles, as
-	 * many as leave room for a segment in the second cache, and no fewer than tiles take. */
-	enum { QUERIES = 16, TILED_MOST = 512 };
+	/* Queries of a unit: as many as leave room for a block, or by tiles a segment, in the second cache. */
+	enum { MOST = 128, TILED_MOST = 512 };
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct attend d = { .p = p, .c = c, .a = a, .q = q, .gate = gate, .out = out, .q_row = q_row, .q_head = q_head,
-	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv };
-	int n_unit, most = QUERIES, enough;
+	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv, .opens = a->dim % 16 == 0 };
+	int n_unit, enough;
 	struct unit *unit;
 
 	assert(a->heads % a->heads_kv == 0);
@@ -331,14 +424,10 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	if (p->arith == ARITH_FAST)
 		d.tiles = kv_tiles((struct kv_pair){ view->layer[layer].fmt[KV_KEYS], view->layer[layer].fmt[KV_VALUES] }, a->dim,
 		                   c->be.level);
-	if (d.tiles)
-		most = TILED_MOST;
 	enough = (d.tiles ? 2 : 4) * c->be.threads;
 	d.unit = unit = room_get(&c->parts, (size_t)p->n_row * (size_t)a->heads_kv * sizeof *unit);
-	while ((n_unit = units_cut(&d, unit, most >= d.group ? most / d.group : 1)) < enough && d.tiles && most > KV_QUERIES &&
-	       c->be.threads > 1)
-		most /= 2;
-	cpu_scratch(c, d.tiles ? attend_tiles_scratch(&d) : desk_bytes(d.rows_most * d.group, a->dim, d.q_bytes));
+	n_unit = units_cut(&d, unit, unit_rows(&d, d.tiles ? TILED_MOST : MOST, d.tiles ? KV_QUERIES : TOGETHER, enough));
+	cpu_scratch(c, d.tiles ? attend_tiles_scratch(&d) : desk_bytes(&d));
 	if (d.n_seg == 1 || c->be.threads == 1 || n_unit >= enough) {
 		pool_run(c->pool, d.tiles ? attend_tiles_unit : attend_unit, &d, n_unit);
 		return;

@@ -1,5 +1,5 @@
 /* attend.h - inside backend/cpu/: one call of attend, as its two ways share it: attend.c
- * a few queries at a time, attend_tiles.c by tiles of bf16. */
+ * by the kernels of kv, attend_tiles.c by tiles of bf16. */
 #ifndef BACKEND_CPU_ATTEND_H
 #define BACKEND_CPU_ATTEND_H
 
@@ -15,6 +15,7 @@ struct attend {
 	const struct attn *a;
 	const struct kv_tiles *tiles;   /* NULL: the kernels of kv */
 	struct kv_kernels kv[2];
+	bool opens;                     /* heads are of a size for rows as floats */
 	const float *q, *gate;
 	float *out;
 	size_t q_row, q_head, q_bytes;  /* q_bytes: of a query as score reads it */

@@ -98,28 +98,43 @@ static void rope(float *x, const float *cos, const float *sin, int n)
 	}
 }
 
-static float softmax_block(float *s, int n, float scale, float *max, float *sum)
+/* First all maxima, then what follows from them, then all weights: what one query waits for
+ * is another's work. */
+static void softmax_block(float *s, const int *see, int n, float scale, float *max, float *sum, float *corr)
 {
-	v16 v[ATTN_BLOCK / 16], top = v16_set1(-INFINITY), f = v16_set1(scale), tot = v16_zero();
-	float m, corr;
+	float m[16], l[16];
+	v16 f = v16_set1(scale), old = v16_load_n(max, n), next, c;
 
-	for (int i = n; i < ATTN_BLOCK; i++)
-		s[i] = -INFINITY;
-	for (int i = 0; i < ATTN_BLOCK / 16; i++) {
-		v[i] = v16_mul(v16_load(s + 16 * i), f);
-		top = v16_max(top, v[i]);
+	assert(n <= 16);
+	for (int j = 0; j < n; j++) {
+		float *p = s + j * ATTN_BLOCK;
+		v16 top = v16_set1(-INFINITY);
+
+		for (int i = see[j]; i < ATTN_BLOCK; i++)
+			p[i] = -INFINITY;
+		for (int i = 0; i < ATTN_BLOCK; i += 16)
+			top = v16_max(top, v16_mul(v16_load(p + i), f));
+		m[j] = v16_top(top);
 	}
-	m = v16_top(top);
-	m = m > *max ? m : *max;
-	corr = exp1(*max - m);
-	for (int i = 0; i < ATTN_BLOCK / 16; i++) {
-		v[i] = v16_exp(v16_sub(v[i], v16_set1(m)));
-		v16_store(s + 16 * i, v[i]);
-		tot = v16_add(tot, v[i]);
+	next = v16_max(v16_load_n(m, n), old);
+	c = v16_exp(v16_sub(old, next));
+	v16_store_n(m, next, n);
+	for (int j = 0; j < n; j++) {
+		float *p = s + j * ATTN_BLOCK;
+		v16 tot = v16_zero(), by = v16_set1(m[j]);
+
+#pragma GCC unroll 4
+		for (int i = 0; i < ATTN_BLOCK; i += 16) {
+			v16 e = v16_exp(v16_sub(v16_mul(v16_load(p + i), f), by));
+
+			v16_store(p + i, e);
+			tot = v16_add(tot, e);
+		}
+		l[j] = v16_sum(tot);
 	}
-	*max = m;
-	*sum = __builtin_fmaf(*sum, corr, v16_sum(tot));
-	return corr;
+	v16_store_n(max, next, n);
+	v16_store_n(sum, v16_fma(v16_load_n(sum, n), c, v16_load_n(l, n)), n);
+	v16_store_n(corr, c, n);
 }
 
 static void scale(float *x, float f, int n)

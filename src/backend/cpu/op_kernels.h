@@ -41,10 +41,10 @@ struct op_table {
 	/* Pairs (i, i + n) of x by cos and sin. */
 	void (*rope)(float *x, const float *cos, const float *sin, int n);
 
-	/* One block of scores s[ATTN_BLOCK], n of them real: scales them, moves the
-	 * running maximum and sum, leaves the weights in s (0 from n on).  Returns
-	 * what to multiply the accumulator by. */
-	float (*softmax_block)(float *s, int n, float scale, float *max, float *sum);
+	/* One block of scores s[n][ATTN_BLOCK] of n <= 16 queries, see[j] of them real: scales them,
+	 * moves the running maxima and sums, leaves the weights in s (0 from see[j] on) and in
+	 * corr[j] what to multiply the accumulator by. */
+	void (*softmax_block)(float *s, const int *see, int n, float scale, float *max, float *sum, float *corr);
 	void (*scale)(float *x, float f, int n);
 	/* (max, sum, acc) absorbs a segment's (m, l, a). */
 	void (*merge)(float *acc, float *max, float *sum, const float *a, float m, float l, int dim);
