@@ -76,7 +76,7 @@ void coded_mul_scalar(float *out, size_t ld, const struct weight *w, int o0, int
 	}
 }
 
-bool coded_few_takes(const struct weight *w)
+bool coded_is_g64(const struct weight *w)
 {
 	const struct coding *c = w->fmt->coding;
 

@@ -459,7 +459,7 @@ void coded_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1
 	bool given = x->tiles && r0 % T_ROWS == 0;
 	struct room m;
 
-	if (r1 - r0 < ACTS_TILED || (r1 - r0 <= FEW_ROWS && coded_few_takes(w)) || w->group % 32 || w->group > TILED_INPUTS / 2) {
+	if (r1 - r0 < ACTS_TILED || (r1 - r0 <= FEW_ROWS && coded_is_g64(w)) || w->group % 32 || w->group > TILED_INPUTS / 2) {
 		coded_mul_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
 		return;
 	}

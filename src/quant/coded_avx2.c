@@ -7,8 +7,8 @@
  * multiplied as |w| by x with w's sign (128 x 127 x 2 = 32512 just fits), and 128
  * times the sum of x is added back.
  *
- * Few rows of the commonest weights: coded_few_avx2.c.  Otherwise codes of 16 outputs are
- * unpacked, PANEL_INPUTS inputs at a time, into quads of inputs, [inputs / 4][16][4], and
+ * The commonest weights: coded_g64_avx2.c.  Of the others, codes of 16 outputs are unpacked,
+ * PANEL_INPUTS inputs at a time, into quads of inputs, [inputs / 4][16][4], and
  * tiles of 1 to TILE_ROWS rows run over them. */
 #include <assert.h>
 #include <immintrin.h>
@@ -476,10 +476,10 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 	};
 
 	assert(x->cols == w->cols && x->group == w->group);
-	if (r1 - r0 <= FEW_TWICE && coded_few_takes(w)) {
+	if (coded_is_g64(w)) {
 		int begin = o0;
 
-		o0 = LEVEL(coded_few)(out, ld, w, o0, o1, x, r0, r1, scratch);
+		o0 = LEVEL(coded_g64)(out, ld, w, o0, o1, x, r0, r1, scratch);
 		out += o0 - begin;
 		if (o0 == o1)
 			return;

@@ -787,7 +787,7 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int
 	assert(x->cols == w->cols && x->group == w->group);
 	if (size == 1 && w->group != 64 && c->bits == 4)
 		direct = NULL;          /* 192 and the like: no whole blocks of nibbles */
-	if (r1 - r0 <= FEW_ROWS && coded_few_takes(w)) {
+	if (r1 - r0 <= FEW_ROWS && coded_is_g64(w)) {
 		int begin = o0;
 
 		o0 = coded_few_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);

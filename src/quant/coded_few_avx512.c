@@ -166,7 +166,7 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 	int8_t *q = (int8_t *)(beside + 2 * groups * (size_t)rows);
 	struct few d = { .w = w, .q = q, .beside = beside, .scale = scale };
 
-	assert(rows <= FEW_ROWS && coded_few_takes(w));
+	assert(rows <= FEW_ROWS && coded_is_g64(w));
 	for (int r = 0; r < rows; r++) {
 		size_t row = (size_t)(r0 + r);
 

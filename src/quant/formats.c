@@ -101,9 +101,14 @@ size_t weight_scratch_bytes(const struct weight *w)
 	/* Scales and biases of 16 outputs, sums in float, a panel, arranged rows. */
 	size_t block = (32 * groups + 16 * BLOCK_ROWS) * sizeof(float) +
 	               16 * (size_t)(w->group > PANEL_INPUTS ? w->group : PANEL_INPUTS) + BLOCK_ROWS * cols;
+	/* A panel of codes, sums and scales and biases of 16 outputs, arranged rows with two numbers a
+	 * group, half as many where they are int16. */
+	size_t g64 = G64_PANEL + 16 * G64_ROWS * sizeof(float) + 32 * groups * sizeof(float) +
+	             G64_ROWS * (cols + 2 * groups * sizeof(float));
 	size_t most = decoded > panel ? decoded : panel;
 
 	most = most > tiled ? most : tiled;
+	most = most > g64 ? most : g64;
 	most = w->group && block > most ? block : most;
 #if defined(__x86_64__)
 	if (!w->group && bf16_scratch_amx(w->cols) > most)

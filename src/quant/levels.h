@@ -106,12 +106,13 @@ static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
 	                             (size_t)(n / RUNS) * w->row_bytes };
 }
 
-/* Few rows, at most FEW_ROWS (with AVX2 FEW_TWICE), of weights that it takes.  Computes whole 16 outputs from o0 on and
- * returns the first that is left to others. */
-bool coded_few_takes(const struct weight *w);
-typedef int coded_few_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+/* The commonest weights: affine codes of 4 or 8 bits in groups of 64, whole lines of them. */
+bool coded_is_g64(const struct weight *w);
+/* Of these, whole 16 outputs from o0 on; returns the first that is left to others.  With AVX-512
+ * for at most FEW_ROWS rows. */
+typedef int coded_g64_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
                          void *scratch);
-coded_few_fn coded_few_avx2, coded_few_avxvnni, coded_few_avx512;
+coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
 
 /* Rows of activations that coded_mul_amx takes in one go: those of the tiles it is
  * given, and those it has to lay out itself. */
@@ -131,11 +132,11 @@ extern const struct kv_tiles kv_tiles_amx;
 float e4m3_mlx(uint8_t b);
 
 /* Rows of activations that the AVX2 kernels arrange in one go, inputs of a panel of
- * 16 outputs, which stays in the first cache. */
-enum { BLOCK_ROWS = 96, PANEL_INPUTS = 256 };
+ * 16 outputs, which stays in the first cache; and rows that coded_g64_avx2.c does, bytes of its panel. */
+enum { BLOCK_ROWS = 96, PANEL_INPUTS = 256, G64_ROWS = 64, G64_PANEL = 16 << 10 };
 
 /* mul_decoded and the coded kernels cut outputs into these; the first a multiple of the tiles
  * of floats (6, 8). */
-enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 8, FEW_TWICE = 16 };
+enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 8 };
 
 #endif

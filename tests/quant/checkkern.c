@@ -413,10 +413,17 @@ static struct shape shape_of(const struct kind *k, int turn, int most)
 	return h;
 }
 
-/* What kernels of few rows take, who have a form of their own for each number of rows. */
-static struct shape shape_few(int n)
+enum { G64_EACH = 17, G64_TURNS = G64_EACH + 6 };
+
+/* What kernels of groups of 64 take, which have a form of their own for each number of few rows, and
+ * do eight at a time, 32 or 64 in one go, of more; these with so many inputs that nothing else asks for as
+ * much scratch. */
+static struct shape shape_g64(int turn)
 {
-	return (struct shape){ .rows = 16 + pick(20), .cols = 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
+	static const int many[] = { 24, 31, 33, 64, 68, 136 };
+	int n = turn < G64_EACH ? turn + 1 : many[turn - G64_EACH];
+
+	return (struct shape){ .rows = n == 64 ? 17 : 16 + pick(20), .cols = n == 64 ? 1536 : 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
 	                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = true };
 }
 
@@ -839,7 +846,7 @@ static void bench(const struct kind *k)
 
 int main(int argc, char **argv)
 {
-	enum { ALL = 1 << 30, QUICK = 300000, FEW_MOST = 17 };
+	enum { ALL = 1 << 30, QUICK = 300000 };
 	struct check_opts o;
 	bool golden = true;
 
@@ -850,8 +857,8 @@ int main(int argc, char **argv)
 
 		for (int r = 0; r < o.rounds && wanted && !o.bench && failures < 20; r++)
 			round_mul(&kinds[i], shape_of(&kinds[i], r, o.quick ? QUICK : ALL));
-		for (int n = 1; n <= FEW_MOST && wanted && !o.bench && kinds[i].mode && !kinds[i].group && failures < 20; n++)
-			round_mul(&kinds[i], shape_few(n));
+		for (int t = 0; t < G64_TURNS && wanted && !o.bench && kinds[i].mode && !kinds[i].group && failures < 20; t++)
+			round_mul(&kinds[i], shape_g64(t));
 		if (wanted && o.bench)
 			bench(&kinds[i]);
 	}
