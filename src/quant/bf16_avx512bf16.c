@@ -9,9 +9,15 @@
  *
  * A block of 32 inputs of 16 outputs is turned, so that a vector has a pair of inputs of all 16;
  * a row's pair is multiplied with it from where it lies.  For few rows that is done between
- * registers; for more, turned blocks of 32 outputs are kept in the first cache for all rows. */
+ * registers; for more, turned blocks of 32 outputs are kept in the first cache for all rows.
+ *
+ * Some processors (Sapphire Rapids) make a dot product in the time of four fused multiply-adds of
+ * floats, which are half the work.  There blocks for more rows are kept as floats, and the same
+ * steps are made one by one. */
 #include <assert.h>
 #include <immintrin.h>
+#include <stdatomic.h>
+#include <x86intrin.h>
 
 #include "quant/levels.h"
 #include "quant/transpose512.h"
@@ -20,7 +26,7 @@
 
 enum {
 	OUT = OUT_ONCE, BLOCK = 32, LINE = 64,  /* outputs of a vector, inputs of a block and their bytes */
-	STRETCH = 256,                          /* inputs for which blocks of two vectors of outputs are kept */
+	STRETCH = 128,                          /* inputs for which blocks of two vectors of outputs are kept */
 	TILE_R = 4,                             /* rows at a time */
 	NEAR = 256,                             /* bytes on lies what an output reads next; it is asked for into the first cache */
 };
@@ -145,42 +151,85 @@ static few_fn *const fews[FEW_ROWS] = { few_1, few_2, few_3, few_4, few_5, few_6
 
 /* ---- many rows ---- */
 
-/* Inputs [k0, k1) of n <= 16 V outputs: [blocks][16 pairs][V][16 outputs].  The same of as many outputs
- * that follow is asked for meanwhile. */
-INLINE void panel_turn(uint8_t *to, const struct weight *w, int o, int n, int k0, int k1, const int V)
+/* The upper and the lower halves of pairs as floats. */
+INLINE __m512 upper(__m512i pairs) { return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000))); }
+INLINE __m512 lower(__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
+
+/* Inputs [k0, k1) of n <= 16 V outputs: [blocks][16 pairs][V][16 outputs], or as floats [blocks][8
+ * twos of pairs][both upper, both lower][V][16 outputs].  The same of as many outputs that follow is asked for meanwhile. */
+INLINE void panel_turn(uint8_t *to, const struct weight *w, int o, int n, int k0, int k1, const int V, const bool floats)
 {
+	const size_t next = (size_t)V * LINE;
 	size_t ahead = (size_t)(OUT * V) * w->row_bytes;
 
 	for (int v = 0; v < V; v++, to += LINE) {
 		int left = n - OUT * v;
 		const struct lines l = lines_of(w, o + OUT * v, left < OUT ? left : OUT);
+		uint8_t *p = to;
 
-		for (int k = k0; k < k1; k += BLOCK) {
-			uint8_t *p = to + (size_t)((k - k0) / BLOCK * OUT * V) * LINE;
+		for (int k = k0; k < k1; k += BLOCK, p += next * OUT * (floats ? 2 : 1)) {
 			__m512i t[OUT];
 
 			block_turned(t, &l, k);
 #pragma GCC unroll 16
 			for (int j = 0; j < OUT; j++) {
 				_mm_prefetch(l.row[j] + 2 * (size_t)k + ahead, _MM_HINT_T1);
-				_mm512_store_si512(p + (size_t)(j * V) * LINE, t[j]);
+				if (floats) {
+					_mm512_store_ps(p + next * (size_t)(j / 2 * 4 + j % 2), upper(t[j]));
+					_mm512_store_ps(p + next * (size_t)(j / 2 * 4 + j % 2 + 2), lower(t[j]));
+				} else {
+					_mm512_store_si512(p + next * (size_t)j, t[j]);
+				}
 			}
 		}
 	}
 }
 
+/* n blocks of R rows as floats, [n][R][upper, lower][16 pairs]. */
+INLINE void rows_as_floats(float *to, const uint8_t *x, size_t x_step, int n, const int R)
+{
+	for (int i = 0; i < n; i++, x += LINE)
+		for (int r = 0; r < R; r++, to += BLOCK) {
+			__m512i pairs = _mm512_loadu_si512(x + (size_t)r * x_step);
+
+			_mm512_store_ps(to, upper(pairs));
+			_mm512_store_ps(to + BLOCK / 2, lower(pairs));
+		}
+}
+
+/* One pair, or half of one as floats, of R rows by V vectors of outputs. */
+INLINE void panel_step(__m512 sum[TILE_R][2], const uint8_t *panel, const float *f, const uint8_t *x, size_t x_step,
+                       const int R, const int V, const bool floats)
+{
+	__m512i w[2];
+
+#pragma GCC unroll 2
+	for (int v = 0; v < V; v++)
+		w[v] = _mm512_load_si512(panel + v * LINE);
+#pragma GCC unroll 4
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+		for (int v = 0; v < V; v++)
+			sum[r][v] = floats ? _mm512_fmadd_ps(_mm512_castsi512_ps(w[v]), _mm512_set1_ps(f[r * BLOCK]), sum[r][v]) :
+			            dot_pair(sum[r][v], w[v], x + (size_t)r * x_step);
+}
+
 /* R rows by V vectors of outputs of a panel, n blocks; the sums so far are in out. */
 INLINE void panel_tile(float *out, size_t ld, const uint8_t *panel, const uint8_t *x, size_t x_step, int n, bool first,
-                       const __mmask16 mask[2], const int R, const int V)
+                       const __mmask16 mask[2], const int R, const int V, const bool floats)
 {
+	const int halves = floats ? 2 : 1;
+	float f[TILE_R * STRETCH] __attribute__((aligned(64))), *from = f;
 	__m512 acc[TILE_R][2];
 
+	if (floats)
+		rows_as_floats(f, x, x_step, n, R);
 #pragma GCC unroll 4
 	for (int r = 0; r < R; r++)
 #pragma GCC unroll 2
 		for (int v = 0; v < V; v++)
 			acc[r][v] = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask[v], out + (size_t)r * ld + OUT * v);
-	for (int i = 0; i < n; i++, x += LINE) {
+	for (int i = 0; i < n; i++, x += LINE, from += R * BLOCK) {
 		__m512 sum[2][TILE_R][2];
 
 #pragma GCC unroll 4
@@ -188,19 +237,13 @@ INLINE void panel_tile(float *out, size_t ld, const uint8_t *panel, const uint8_
 #pragma GCC unroll 2
 			for (int v = 0; v < V; v++)
 				sum[0][r][v] = sum[1][r][v] = _mm512_setzero_ps();
-#pragma GCC unroll 16
-		for (int j = 0; j < OUT; j++, panel += V * LINE) {
-			__m512i w[2];
-
+#pragma GCC unroll 8
+		for (int j = 0; j < OUT; j += 2)
 #pragma GCC unroll 2
-			for (int v = 0; v < V; v++)
-				w[v] = _mm512_load_si512(panel + v * LINE);
-#pragma GCC unroll 4
-			for (int r = 0; r < R; r++)
+			for (int half = 0; half < halves; half++)
 #pragma GCC unroll 2
-				for (int v = 0; v < V; v++)
-					sum[j % 2][r][v] = dot_pair(sum[j % 2][r][v], w[v], x + (size_t)r * x_step + 4 * j);
-		}
+				for (int odd = 0; odd < 2; odd++, panel += V * LINE)
+					panel_step(sum[odd], panel, from + half * OUT + j + odd, x + 4 * (j + odd), x_step, R, V, floats);
 #pragma GCC unroll 4
 		for (int r = 0; r < R; r++)
 #pragma GCC unroll 2
@@ -216,7 +259,7 @@ INLINE void panel_tile(float *out, size_t ld, const uint8_t *panel, const uint8_
 
 /* n <= 16 V outputs from o on. */
 INLINE void many_rows(float *out, size_t ld, const struct weight *w, int o, int n, const uint8_t *x, int rows,
-                      uint8_t *panel, const int V)
+                      uint8_t *panel, const int V, const bool floats)
 {
 	const __mmask16 mask[2] = { lanes_of(n), lanes_of(n - OUT) };
 	size_t x_step = pairs_step(w->cols);
@@ -225,46 +268,57 @@ INLINE void many_rows(float *out, size_t ld, const struct weight *w, int o, int 
 		int end = w->cols - k < STRETCH ? w->cols : k + STRETCH, blocks = (end - k + BLOCK - 1) / BLOCK, r = 0;
 		const uint8_t *from = x + (size_t)(k / BLOCK) * LINE;
 
-		panel_turn(panel, w, o, n, k, end, V);
+		panel_turn(panel, w, o, n, k, end, V, floats);
 		for (; r + TILE_R <= rows; r += TILE_R)
-			panel_tile(out + (size_t)r * ld, ld, panel, from + (size_t)r * x_step, x_step, blocks, k == 0, mask, TILE_R, V);
+			panel_tile(out + (size_t)r * ld, ld, panel, from + (size_t)r * x_step, x_step, blocks, k == 0, mask, TILE_R, V,
+			           floats);
 		for (; r < rows; r++)
-			panel_tile(out + (size_t)r * ld, ld, panel, from + (size_t)r * x_step, x_step, blocks, k == 0, mask, 1, V);
+			panel_tile(out + (size_t)r * ld, ld, panel, from + (size_t)r * x_step, x_step, blocks, k == 0, mask, 1, V, floats);
 	}
 }
 
+typedef void many_fn(float *, size_t, const struct weight *, int, int, const uint8_t *, int, uint8_t *);
+#define MANY(name, V, floats) \
+	static void name(float *out, size_t ld, const struct weight *w, int o, int n, const uint8_t *x, int rows, \
+	                 uint8_t *panel) \
+	{ \
+		many_rows(out, ld, w, o, n, x, rows, panel, V, floats); \
+	}
+MANY(many_dot_1, 1, false) MANY(many_dot_2, 2, false) MANY(many_floats_1, 1, true) MANY(many_floats_2, 2, true)
+static many_fn *const manys[2][2] = { { many_dot_1, many_dot_2 }, { many_floats_1, many_floats_2 } };
+
 /* ---- all ---- */
+
+enum { PANEL_BYTES = 2 * OUT * STRETCH * (int)sizeof(float) };
 
 size_t bf16_scratch_avx512bf16(int cols)
 {
-	return 2 * OUT * STRETCH * 2 + acts_pairs_bytes(cols);
+	return PANEL_BYTES + acts_pairs_bytes(cols);
 }
 
 /* By rows of pairs.  On its own, so that nothing of it is computed before the caller says what denormals count. */
 static __attribute__((noinline)) void mul_pairs(float *out, size_t ld, const struct weight *w, int o0, int o1,
-                                                const uint8_t *x, int rows, uint8_t *panel)
+                                                const uint8_t *x, int rows, uint8_t *panel, bool floats)
 {
-	size_t x_step = pairs_step(w->cols);
+	bool few = rows <= FEW_ROWS;
 
 	for (int o = o0, n; o < o1; o += n, out += n) {
-		n = o1 - o < OUT ? o1 - o : OUT;
-		if (rows <= FEW_ROWS) {
-			fews[rows - 1](out, ld, w, o, n, x, x_step);
-		} else if (o1 - o <= OUT) {
-			many_rows(out, ld, w, o, n, x, rows, panel, 1);
-		} else {
-			n = o1 - o < 2 * OUT ? o1 - o : 2 * OUT;
-			many_rows(out, ld, w, o, n, x, rows, panel, 2);
-		}
+		int most = few ? OUT : 2 * OUT;
+
+		n = o1 - o < most ? o1 - o : most;
+		if (few)
+			fews[rows - 1](out, ld, w, o, n, x, pairs_step(w->cols));
+		else
+			manys[floats][n > OUT](out, ld, w, o, n, x, rows, panel);
 	}
 }
 
-void bf16_mul_avx512bf16(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                         int r1, void *scratch)
+static void mul(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                uint8_t *scratch, bool floats)
 {
 	enum { ZEROS = 0x8040 };                /* denormals are zeros, before and after, as the dot product has it */
 	int most = x->pairs ? TILED_ROWS : ACTS_TILE;
-	uint8_t *panel = scratch, *here = panel + 2 * OUT * STRETCH * 2;
+	uint8_t *here = scratch + PANEL_BYTES;
 	unsigned mode = _mm_getcsr();
 
 	assert(x->cols == w->cols);
@@ -275,9 +329,21 @@ void bf16_mul_avx512bf16(float *out, size_t ld, const struct weight *w, int o0, 
 		if (!x->pairs)
 			acts_pairs_avx512bf16(here, x, r, rows);
 		mul_pairs(out + (size_t)(r - r0) * ld, ld, w, o0, o1,
-		          x->pairs ? x->pairs + (size_t)r * pairs_step(w->cols) : here, rows, panel);
+		          x->pairs ? x->pairs + (size_t)r * pairs_step(w->cols) : here, rows, scratch, floats);
 	}
 	_mm_setcsr(mode);
+}
+
+void bf16_mul_dot(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                  void *scratch)
+{
+	mul(out, ld, w, o0, o1, x, r0, r1, scratch, false);
+}
+
+void bf16_mul_floats(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                     void *scratch)
+{
+	mul(out, ld, w, o0, o1, x, r0, r1, scratch, true);
 }
 
 double bf16_peak_avx512bf16(int64_t n)
@@ -299,4 +365,27 @@ double bf16_peak_avx512bf16(int64_t n)
 	keep = _mm512_reduce_add_ps(sum[0]);
 	(void)keep;
 	return 2.0 * 2 * OUT * CHAINS * (double)n;
+}
+
+/* Which of the two is faster differs between processors by factors: the best of some tries of a microsecond
+ * tells.  The bits are the same. */
+bool bf16_dot_slow(void)
+{
+	enum { UNKNOWN, NO, YES, TRIES = 12, ROUNDS = 64 };
+	static atomic_int known;
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+	double best[2] = { 1e18, 1e18 };        /* cycles for an operation */
+
+	if (k == UNKNOWN) {
+		for (int i = 0; i < TRIES; i++) {
+			quant_peak_fn *peak = i % 2 ? lane_table_avx512.peak : bf16_peak_avx512bf16;
+			uint64_t start = __rdtsc();
+			double ops = peak(ROUNDS), each = (double)(__rdtsc() - start) / ops;
+
+			best[i % 2] = each < best[i % 2] ? each : best[i % 2];
+		}
+		k = best[0] > 1.3 * best[1] ? YES : NO;
+		atomic_store_explicit(&known, k, memory_order_relaxed);
+	}
+	return k == YES;
 }

@@ -31,7 +31,7 @@ static void kernels_bf16(struct kernels *k, enum cpu_level level)
 	*k = (struct kernels){ .mul = { lane_table(level)->mul_bf16, lane_table(level)->mul_bf16 } };
 #if defined(__x86_64__)
 	if (level >= CPU_AVX512BF16) {
-		k->mul[ARITH_FAST] = level >= CPU_AMX ? bf16_mul_amx : bf16_mul_avx512bf16;
+		k->mul[ARITH_FAST] = level >= CPU_AMX ? bf16_mul_amx : bf16_dot_slow() ? bf16_mul_floats : bf16_mul_dot;
 		k->acts = ACTS_BF16;
 	}
 #endif

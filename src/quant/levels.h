@@ -120,7 +120,8 @@ enum { TILED_ROWS = 256, TILED_HERE = 64, TILED_INPUTS = 512 };
 acts_tile_fn acts_tile_amx;
 
 /* bf16 weights under ARITH_FAST, where there is a dot product of bf16 or tiles of it. */
-weight_mul_fn bf16_mul_avx512bf16, bf16_mul_amx;
+weight_mul_fn bf16_mul_dot, bf16_mul_floats, bf16_mul_amx;
+bool bf16_dot_slow(void);       /* the second is faster here than the first; the bits are the same */
 acts_tile_fn acts_pairs_avx512bf16, acts_pairs_amx;
 quant_peak_fn bf16_peak_avx512bf16, bf16_peak_amx;
 size_t bf16_scratch_avx512bf16(int cols), bf16_scratch_amx(int cols);

@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "fenced.h"
 #include "golden.h"
+#include "quant/levels.h"
 
 /* ---- a random weight and its truth ---- */
 
@@ -308,10 +309,9 @@ static void shape_text(char *s, size_t n, const struct shape *h)
 	         value_name[h->v]);
 }
 
-static void check_mul(const struct kind *k, const struct sample *s, const struct rows *x, const struct shape *h,
-                      enum cpu_level level, enum arith arith, const float *want)
+static void check_with(const struct kind *k, const struct sample *s, const struct rows *x, const struct shape *h,
+                       enum cpu_level level, enum arith arith, weight_mul_fn *mul, const float *want)
 {
-	struct kernels kn;
 	size_t ld = (size_t)h->rows + 3, scratch_bytes = (weight_scratch_bytes(&s->w) + 63) / 64 * 64;
 	/* Any part of the outputs and rows gives what the whole gives. */
 	int o0 = h->whole || pick(2) ? 0 : pick(h->rows), o1 = h->whole || pick(2) ? h->rows : o0 + 1 + pick(h->rows - o0);
@@ -320,12 +320,11 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 	char text[200];
 	int sig;
 
-	s->w.fmt->kernels(&kn, level);
 	fence_make(&out, ((size_t)(r1 - r0 - 1) * ld + (size_t)(o1 - o0)) * 4, 1, 0);
 	fence_make(&scratch, scratch_bytes, 1, 0);
 	memset(out.p, 0x5a, out.bytes);
 	shape_text(text, sizeof text, h);
-	sig = GUARD(kn.mul[arith]((float *)out.p, ld, &s->w, o0, o1, &x->a, r0, r1, scratch.p));
+	sig = GUARD(mul((float *)out.p, ld, &s->w, o0, o1, &x->a, r0, r1, scratch.p));
 	if (sig) {
 		printf("FAIL %s %s arith %d: %s (%s)\n", k->name, cpu_level_name(level), arith, signal_name(sig),
 		       text);
@@ -350,6 +349,20 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 	}
 	fence_drop(&out);
 	fence_drop(&scratch);
+}
+
+static void check_mul(const struct kind *k, const struct sample *s, const struct rows *x, const struct shape *h,
+                      enum cpu_level level, enum arith arith, const float *want)
+{
+	struct kernels kn;
+
+	s->w.fmt->kernels(&kn, level);
+	check_with(k, s, x, h, level, arith, kn.mul[arith], want);
+#if defined(__x86_64__)
+	/* Of the two that a processor chooses from, each. */
+	if (level == CPU_AVX512BF16 && kn.acts == ACTS_BF16 && arith == ARITH_FAST)
+		check_with(k, s, x, h, level, arith, kn.mul[arith] == bf16_mul_dot ? bf16_mul_floats : bf16_mul_dot, want);
+#endif
 }
 
 /* The truth itself against double precision over decoded weights. */
