@@ -44,5 +44,8 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *err);
 
 int file_exists(const char *path);      /* 1 when path can be opened for reading as a regular file */
 int dir_exists(const char *path);
+/* 1 when something is there that renaming a file to path would destroy and a file cannot
+ * stand for: a device, a pipe, a link to one. */
+int file_is_special(const char *path);
 
 #endif

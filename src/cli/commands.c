@@ -186,16 +186,22 @@ static int run(const struct command *c, int argc, char **argv)
 	return rc;
 }
 
-int cli_main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
+	const char *word = argc > 1 ? argv[1] : NULL;
 	const struct command *c;
 	int n;
-
-	const char *word = argc > 1 ? argv[1] : NULL;
 
 	if (!word) {
 		fprintf(stderr, "weft: no command\n`weft --help` lists the commands.\n");
 		return EXIT_USAGE;
+	}
+	if (!strcmp(word, "help") && argc > 2) {
+		c = find(argc - 2, argv + 2, &n);
+		if (!c)
+			return usage_error(argv[2]);
+		help_command(c);
+		return 0;
 	}
 	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
 		help();
@@ -207,4 +213,16 @@ int cli_main(int argc, char **argv)
 	}
 	c = find(argc - 1, argv + 1, &n);
 	return c ? run(c, argc - 1 - n, argv + 1 + n) : usage_error(word);
+}
+
+int cli_main(int argc, char **argv)
+{
+	int rc = dispatch(argc, argv);
+
+	/* A full disk must not look like success. */
+	if (!rc && (fflush(stdout) || ferror(stdout))) {
+		fputs("weft: cannot write standard output\n", stderr);
+		rc = EXIT_WORK;
+	}
+	return rc;
 }

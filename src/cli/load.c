@@ -202,8 +202,9 @@ static int template_args(struct session *s, const struct options *o, struct err 
 		if (!given)
 			return err_prefix(err, "--chat-template-args");
 		if (json_kind(given) != JSON_OBJECT) {
+			err_set(err, E_ARG, "--chat-template-args: %s, not an object", json_kind_name(json_kind(given)));
 			json_free(given);
-			return err_set(err, E_ARG, "--chat-template-args: %s, not an object", json_kind_name(json_kind(given)));
+			return E_ARG;
 		}
 	}
 	buf_init(&b);

@@ -2,21 +2,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/load.h"
 #include "server/server.h"
 
-/* Written whole and then moved, so that whoever waits for it never reads half. */
+/* Written whole and then moved, so that whoever waits for it never reads half; but what is
+ * no file, as /dev/stdout, stays what it is. */
 static int write_port(const char *path, int port, struct err *err)
 {
 	struct buf part;
+	bool special = file_is_special(path);
 	FILE *f;
 	int rc = 0;
 
 	buf_init(&part);
-	buf_printf(&part, "%s.part", path);
+	buf_printf(&part, special ? "%s" : "%s.part", path);
 	f = fopen(part.p, "w");
-	if (!f || fprintf(f, "%d\n", port) < 0 || fclose(f) || rename(part.p, path))
+	if (!f || fprintf(f, "%d\n", port) < 0 || fclose(f) || (!special && rename(part.p, path)))
 		rc = err_set(err, E_IO, "--port-file %s: cannot be written", path);
 	buf_fini(&part);
 	return rc;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/json.h"
 
 /* The reference library's bound; a 2.4T model's header is about 30 MB. */
@@ -328,14 +329,17 @@ int safetensors_write(const char *path, const struct tensor_out *v, int n, struc
 	struct buf head, tmp;
 	uint8_t len[8];
 	FILE *f;
-	int bad;
+	int bad, special = file_is_special(path);       /* that is written where it is */
 
 	buf_init(&head);
 	buf_init(&tmp);
 	put_header(&head, v, n);
 	for (int i = 0; i < 8; i++)
 		len[i] = (uint8_t)((uint64_t)head.n >> 8 * i);
-	buf_printf(&tmp, "%s.%ld.tmp", path, (long)getpid());
+	if (special)
+		buf_puts(&tmp, path);
+	else
+		buf_printf(&tmp, "%s.%ld.tmp", path, (long)getpid());
 	f = fopen(tmp.p, "wb");
 	bad = !f || fwrite(len, 1, 8, f) != 8 || fwrite(head.p, 1, head.n, f) != head.n;
 	for (int i = 0; i < n && !bad; i++) {
@@ -345,11 +349,11 @@ int safetensors_write(const char *path, const struct tensor_out *v, int n, struc
 	}
 	if (f && fclose(f))
 		bad = 1;
-	if (!bad && rename(tmp.p, path))
+	if (!bad && !special && rename(tmp.p, path))
 		bad = 1;
 	if (bad) {
 		err_set(err, E_IO, "%s: %s", path, strerror(errno));
-		if (f)
+		if (f && !special)
 			unlink(tmp.p);
 	}
 	buf_fini(&head);

@@ -10,8 +10,10 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 
 import terminal
 
@@ -43,6 +45,13 @@ def test_usage():
         assert max(map(len, text.split("\n"))) <= 110, f"{c} --help is too wide"
         p = run(*c.split(), "--frobnicate", code=2)
         assert "unknown option --frobnicate" in p.stderr and f"weft {c} --help" in p.stderr
+    assert run("help", "bench", "serve").stdout == run("bench", "serve", "--help").stdout
+    assert "did you mean 'serve'?" in run("help", "srve", code=2).stderr
+    with open("/dev/full", "w") as full:
+        for args in ["--help"], ["inspect"], ["tokenize", "x"], ["run", "-p", "x", "-n", "1"]:
+            p = subprocess.run([weft, *args], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True, env=env)
+            assert p.returncode == 1 and "cannot write standard output" in p.stderr, (args, p)
+    assert "array, not an object" in run("run", "-p", "x", "--chat-template-args", "[]", code=1).stderr
     assert "/no/such/folder" in run("run", "/no/such/folder", "-p", "x", code=1).stderr
     assert "/no/such" in run("run", "-p", "x", code=1, WEFT_MODEL="/no/such").stderr
     p = run("run", "-c", "99999999", "-p", "x", code=1)
@@ -94,6 +103,25 @@ def test_memory():
     assert f"context holds {fits}" in p.stderr, p.stderr
     assert "context of 256 is the least" in run("run", "--kv-bytes", "100K", "-p", "x", code=1).stderr
     run("run", "--kv-bytes", "100K", "-c", "64", "-n", "1", "-p", "x")
+
+
+def test_special_files():
+    """A pipe (or a device) that is to be written stays one, and gets the bytes that a file would."""
+    with tempfile.TemporaryDirectory() as d:
+        ids, plain, pipe = (os.path.join(d, n) for n in ("ids", "plain", "pipe"))
+        with open(ids, "w") as f:
+            f.write("[5, 6, 7]")
+        run("logits", "--ids", ids, "--out", plain)
+        os.mkfifo(pipe)
+        got = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+        try:
+            run("logits", "--ids", ids, "--out", pipe)
+            assert stat.S_ISFIFO(os.stat(pipe).st_mode)
+            with open(plain, "rb") as f:
+                assert got.communicate()[0] == f.read()
+        finally:
+            got.kill()      # with a file in the pipe's place it would wait for ever
+        assert sorted(os.listdir(d)) == ["ids", "pipe", "plain"], os.listdir(d)
 
 
 def Terminal(*args):
