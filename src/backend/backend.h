@@ -155,7 +155,7 @@ struct moe {
 	/* Stacks over the experts: rows of expert e begin at e * inner (gate, up)
 	 * and e * cols (down).  A fused gate_up stack has gate_up_stride = 2 * inner
 	 * and up = gate + inner rows. */
-	const struct weight *gate, *up, *down;          /* [experts] each: one weight per expert */
+	const struct weight *gate, *up, *down;          /* [experts] each; gate and up of one group size, down of one */
 	const struct weight *shared_gate, *shared_up, *shared_down, *shared_router;   /* NULL: none */
 };
 
