@@ -21,7 +21,7 @@
 #include "quant/lanes.h"
 #include "quant/levels.h"
 
-enum { Q_MOST = 127 * 128 };            /* so that both halves of a query fit int8 */
+enum { Q_MOST = 127 * 128 };            /* of a query's codes: int16 */
 enum { MIX_ROWS = 16 };                 /* of values: a batch, while the next one is fetched */
 _Static_assert((int)KV_CHUNK == (int)KV_PANEL, "a chunk is opened to a panel");
 enum { AHEAD = 8 };                     /* rows of keys */
@@ -109,12 +109,10 @@ static void turn_back(float *x, int n)
 
 /* ---- queries ---- */
 
-/* As score reads it: codes for whole chunks, two bytes an element, then this.  The
- * codes are int16, at AVX-512 all upper halves and then all lower ones, code = 128
- * upper + lower. */
+/* As score reads it: int16 codes for whole chunks, of each first the even elements and then
+ * the odd ones, so that products of neighbours add up by lane; then this. */
 struct query {
 	float sum[KV_GROUPS_MAX];       /* by group; whole numbers, exact */
-	int32_t minus_lanes[16];        /* sums by lane, negated (AVX-512) */
 	float scale;
 };
 
@@ -137,67 +135,21 @@ LANES_INLINE v16 query_codes(const float *q, int dim, int i, v16 inv)
 	return v16_rint(v);
 }
 
-#if defined(__AVX512F__)
-
-/* Sums of fours of a chunk's codes, by lane. */
-LANES_INLINE __m512i query_lanes(const int8_t *upper, const int8_t *lower)
+LANES_INLINE void query_write(int16_t *to, struct query *head, const float *q, int dim, v16 inv, const int group)
 {
-	__m512i ones = _mm512_set1_epi8(1), a = _mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, _mm512_loadu_si512(upper));
+	for (int i = 0, n = kv_chunks(dim) * KV_CHUNK; i < n; i += KV_CHUNK, to += KV_CHUNK) {
+		float v[KV_CHUNK];
 
-	return _mm512_dpbusd_epi32(_mm512_slli_epi32(a, 7), ones, _mm512_loadu_si512(lower));
-}
-
-LANES_INLINE void query_write(void *to, struct query *head, const float *q, int dim, v16 inv, const int group)
-{
-	int n = kv_chunks(dim) * KV_CHUNK;
-	int8_t *upper = to, *lower = upper + n;
-	__m512i all = _mm512_setzero_si512(), low = _mm512_set1_epi32(64);
-
-	for (int i = 0; i < n; i += 16) {
-		__m512i c = _mm512_cvtps_epi32(query_codes(q, dim, i, inv));
-		__m512i l = _mm512_sub_epi32(_mm512_and_si512(_mm512_add_epi32(c, low), _mm512_set1_epi32(127)), low);
-
-		_mm_storeu_si128((void *)(lower + i), _mm512_cvtepi32_epi8(l));
-		_mm_storeu_si128((void *)(upper + i), _mm512_cvtepi32_epi8(_mm512_srai_epi32(_mm512_sub_epi32(c, l), 7)));
-	}
-	for (int i = 0; i < n; i += KV_CHUNK) {
-		__m512i lanes = query_lanes(upper + i, lower + i);
-
-		if (group == 32) {
-			head->sum[i / 32] = (float)_mm512_mask_reduce_add_epi32(0x00ff, lanes);
-			head->sum[i / 32 + 1] = (float)_mm512_mask_reduce_add_epi32(0xff00, lanes);
-		} else if (group) {
-			head->sum[i / group] += (float)_mm512_reduce_add_epi32(lanes);
+		for (int k = 0; k < KV_CHUNK; k += 16)
+			v16_store(v + k, query_codes(q, dim, i + k, inv));
+		for (int k = 0; k < KV_CHUNK / 2; k++) {
+			to[k] = (int16_t)v[2 * k];
+			to[KV_CHUNK / 2 + k] = (int16_t)v[2 * k + 1];
 		}
-		all = _mm512_sub_epi32(all, lanes);
-	}
-	_mm512_storeu_si512(head->minus_lanes, all);
-}
-
-#else
-
-LANES_INLINE void query_write(void *to, struct query *head, const float *q, int dim, v16 inv, const int group)
-{
-	int n = kv_chunks(dim) * KV_CHUNK;
-	int16_t *code = to;
-
-	for (int i = 0; i < n; i += 16) {
-		float v[16];
-
-		v16_store(v, query_codes(q, dim, i, inv));
-		for (int k = 0; k < 16; k++)
-			code[i + k] = (int16_t)v[k];
-	}
-	for (int g = 0; group && g < dim / group; g++) {
-		int32_t sum = 0;
-
-		for (int i = g * group; i < (g + 1) * group; i++)
-			sum += code[i];
-		head->sum[g] = (float)sum;
+		for (int k = 0; group && k < KV_CHUNK && i + k < dim; k += 16)
+			head->sum[(i + k) / (group ? group : 1)] += v16_sum(v16_load(v + k));
 	}
 }
-
-#endif
 
 LANES_INLINE void query_make(void *to, const float *q, int dim, const int group)
 {
@@ -218,114 +170,127 @@ LANES_INLINE void query_make(void *to, const float *q, int dim, const int group)
 
 /* ---- scores ---- */
 
+/* Sixteen int32, and a tile of rows by queries whose sums registers hold. */
 #if defined(__AVX512F__)
+typedef __m512i ints;
+enum { SCORE_R = 4, SCORE_Q = 4 };
 
-enum { BLOCK = 4 };     /* chunks whose codes are in registers at once */
-
-/* Scale (and bias) of each group of a row, 0 beyond. */
-LANES_INLINE v16 row_halves(const uint8_t *p, int groups)
+LANES_INLINE v16 ints_float(ints a) { return _mm512_cvtepi32_ps(a); }
+/* The products of a chunk, by lane; and that added to a. */
+LANES_INLINE ints ints_product(const int16_t *code, const int16_t *q)
 {
-	return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v16_mask(groups), p));
+	ints even = _mm512_madd_epi16(_mm512_loadu_si512(code), _mm512_loadu_si512(q));
+
+	return _mm512_dpwssd_epi32(even, _mm512_loadu_si512(code + 32), _mm512_loadu_si512(q + 32));
 }
-
-/* The integer lanes of one query and R rows over chunks [c, c + B), added to sum. */
-LANES_INLINE void dots(__m512i sum[4], __m512i code[4][BLOCK], const int8_t *upper, const int8_t *lower, const int R,
-                       const int B, bool turned, bool first, const struct query *head)
+LANES_INLINE ints ints_dot(ints a, const int16_t *code, const int16_t *q)
 {
-	__m512i start = turned && first ? _mm512_loadu_si512(head->minus_lanes) : _mm512_setzero_si512();
-	__m512i a[4];
-
-#pragma GCC unroll 4
-	for (int r = 0; r < R; r++)
-		a[r] = start;
-#pragma GCC unroll 4
-	for (int b = 0; b < B; b++)
-#pragma GCC unroll 4
-		for (int r = 0; r < R; r++)
-			a[r] = _mm512_dpbusd_epi32(a[r], code[r][b], _mm512_loadu_si512(upper + b * KV_CHUNK));
-#pragma GCC unroll 4
-	for (int r = 0; r < R; r++)
-		a[r] = first ? _mm512_slli_epi32(a[r], 7) : _mm512_add_epi32(_mm512_slli_epi32(a[r], 7), sum[r]);
-#pragma GCC unroll 4
-	for (int b = 0; b < B; b++)
-#pragma GCC unroll 4
-		for (int r = 0; r < R; r++)
-			a[r] = _mm512_dpbusd_epi32(a[r], code[r][b], _mm512_loadu_si512(lower + b * KV_CHUNK));
-#pragma GCC unroll 4
-	for (int r = 0; r < R; r++)
-		sum[r] = a[r];
+	a = _mm512_dpwssd_epi32(a, _mm512_loadu_si512(code), _mm512_loadu_si512(q));
+	return _mm512_dpwssd_epi32(a, _mm512_loadu_si512(code + 32), _mm512_loadu_si512(q + 32));
 }
+/* x in lanes 0-7, y in the others. */
+LANES_INLINE v16 v16_halves(float x, float y) { return _mm512_mask_mov_ps(v16_set1(x), 0xff00, v16_set1(y)); }
 
-/* R rows by Q queries, 1 or 4 of each. */
-LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const uint8_t *rows, int dim, const int R,
-                             const int Q, const int bits, const int group)
+#elif defined(__AVX2__)
+typedef struct { __m256i a, b; } ints;
+enum { SCORE_R = 2, SCORE_Q = 2 };
+
+LANES_INLINE v16 ints_float(ints a) { return (v16){ _mm256_cvtepi32_ps(a.a), _mm256_cvtepi32_ps(a.b) }; }
+LANES_INLINE __m256i words_product(const int16_t *code, const int16_t *q)
 {
-	const size_t row_bytes = kv_coded_bytes(bits, group, dim), q_bytes = query_bytes(dim);
-	const int chunks = kv_chunks(dim), groups = group ? dim / group : 1, step = KV_CHUNK / 8 * bits;
-	const int span = group == 0 ? chunks : group > KV_CHUNK ? group / KV_CHUNK : 1;
-	float scale[4][16];
+	return _mm256_madd_epi16(_mm256_loadu_si256((const void *)code), _mm256_loadu_si256((const void *)q));
+}
+LANES_INLINE ints ints_product(const int16_t *code, const int16_t *q)
+{
+	return (ints){ _mm256_add_epi32(words_product(code, q), words_product(code + 32, q + 32)),
+	               _mm256_add_epi32(words_product(code + 16, q + 16), words_product(code + 48, q + 48)) };
+}
+LANES_INLINE ints ints_dot(ints a, const int16_t *code, const int16_t *q)
+{
+	ints b = ints_product(code, q);
+
+	return (ints){ _mm256_add_epi32(a.a, b.a), _mm256_add_epi32(a.b, b.b) };
+}
+LANES_INLINE v16 v16_halves(float x, float y) { return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(y) }; }
+
+#else
+typedef struct { int32_t v[16]; } ints;
+enum { SCORE_R = 1, SCORE_Q = 1 };
+
+LANES_INLINE v16 ints_float(ints a) { v16 f; LANES_EACH f.v[i] = (float)a.v[i]; return f; }
+LANES_INLINE ints ints_dot(ints a, const int16_t *code, const int16_t *q)
+{
+	for (int i = 0; i < KV_CHUNK; i++)
+		a.v[i % 32 / 2] += code[i] * q[i];
+	return a;
+}
+LANES_INLINE ints ints_product(const int16_t *code, const int16_t *q) { return ints_dot((ints){ { 0 } }, code, q); }
+LANES_INLINE v16 v16_halves(float x, float y) { v16 f; LANES_EACH f.v[i] = i < 8 ? x : y; return f; }
+#endif
+
+/* Rows whose codes are laid out as those of a query, one after the other. */
+struct opened {
+	_Alignas(64) int16_t code[SCORE_R * KV_DIM_MAX];
+	float scale[SCORE_R][KV_GROUPS_MAX], bias[SCORE_R][KV_GROUPS_MAX];
+};
+
+/* Q queries by R opened rows. */
+LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const struct opened *o, int dim, const int R,
+                             const int Q, const int group)
+{
+	const size_t q_bytes = query_bytes(dim);
+	const int chunks = kv_chunks(dim), span = group == 0 ? chunks : group > KV_CHUNK ? group / KV_CHUNK : 1;
 	v16 f[4][4];
 
 #pragma GCC unroll 4
-	for (int r = 0; r < R; r++) {
-		const uint8_t *p = rows + (size_t)r * row_bytes + (size_t)(chunks * step);
-
-		if (group)
-			v16_store(scale[r], row_halves(p, groups));
-		else
-			memcpy(scale[r], p, sizeof(float));
+	for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
 		for (int j = 0; j < Q; j++)
-			f[r][j] = group ? v16_mul(row_halves(p + 2 * groups, groups),
-			                          v16_load(query_head(q + (size_t)j * q_bytes, dim)->sum)) : v16_zero();
-	}
+			f[r][j] = group ? v16_mul(v16_load(o->bias[r]), v16_load(query_head(q + (size_t)j * q_bytes, dim)->sum)) : v16_zero();
 	for (int c = 0; c < chunks; c += span) {
-		__m512i sum[4][4];
+		ints sum[4][4];
+		v16 s[4];
 
-		for (int b = 0; b < span; b += BLOCK) {
-			const int n = span - b < BLOCK ? span - b : BLOCK;
-			__m512i code[4][BLOCK];
+#pragma GCC unroll 4
+		for (int r = 0; r < R; r++)
+			s[r] = group == 32 ? v16_halves(o->scale[r][2 * c], o->scale[r][2 * c + 1])
+			                   : v16_set1(o->scale[r][group ? c * KV_CHUNK / group : 0]);
+#pragma GCC unroll 4
+		for (int j = 0; j < Q; j++) {
+			const int16_t *from = (const void *)(q + (size_t)j * q_bytes);
 
 #pragma GCC unroll 4
 			for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-				for (int i = 0; i < BLOCK; i++)
-					if (i < n)
-						code[r][i] = kv_open(rows + (size_t)r * row_bytes + (size_t)((c + b + i) * step), bits,
-						                     group == 0);
-#pragma GCC unroll 4
-			for (int j = 0; j < Q; j++) {
-				const int8_t *upper = (const int8_t *)q + (size_t)j * q_bytes + (c + b) * KV_CHUNK;
-				const int8_t *lower = upper + chunks * KV_CHUNK;
-				const struct query *head = query_head(q + (size_t)j * q_bytes, dim);
-				__m512i t[4] = { sum[0][j], sum[1][j], sum[2][j], sum[3][j] };
-
-				switch (n) {
-				case 1: dots(t, code, upper, lower, R, 1, !group, b == 0, head); break;
-				case 2: dots(t, code, upper, lower, R, 2, !group, b == 0, head); break;
-				case 3: dots(t, code, upper, lower, R, 3, !group, b == 0, head); break;
-				default: dots(t, code, upper, lower, R, 4, !group, b == 0, head); break;
-				}
+				sum[r][j] = ints_product(o->code + (r * chunks + c) * KV_CHUNK, from + c * KV_CHUNK);
+			if (group == 128)
 #pragma GCC unroll 4
 				for (int r = 0; r < R; r++)
-					sum[r][j] = t[r];
-			}
-		}
+					sum[r][j] = ints_dot(sum[r][j], o->code + (r * chunks + c + 1) * KV_CHUNK, from + (c + 1) * KV_CHUNK);
+			if (group)
 #pragma GCC unroll 4
-		for (int r = 0; r < R; r++) {
-			v16 s = v16_set1(scale[r][group == 0 ? 0 : c * KV_CHUNK / group]);
-
-			if (group == 32)
-				s = _mm512_mask_mov_ps(s, 0xff00, v16_set1(scale[r][2 * c + 1]));
+				for (int r = 0; r < R; r++)
+					f[r][j] = v16_fma(s[r], ints_float(sum[r][j]), f[r][j]);
+		}
+		/* A turned row is one group: there is room for all sums at once. */
+		for (int b = c + 1; !group && b < chunks; b++)
 #pragma GCC unroll 4
 			for (int j = 0; j < Q; j++)
-				f[r][j] = v16_fma(s, _mm512_cvtepi32_ps(sum[r][j]), f[r][j]);
-		}
+#pragma GCC unroll 4
+				for (int r = 0; r < R; r++)
+					sum[r][j] = ints_dot(sum[r][j], o->code + (r * chunks + b) * KV_CHUNK,
+					                     (const int16_t *)(const void *)(q + (size_t)j * q_bytes) + b * KV_CHUNK);
+#pragma GCC unroll 4
+		for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+			for (int j = 0; j < Q; j++)
+				if (!group)
+					f[r][j] = v16_fma(s[r], ints_float(sum[r][j]), v16_zero());
 	}
+#if defined(__AVX512F__)
 	if (R == 4 && Q == 4) {
 		float all[16];  /* of query j from 4 j on */
 
-		_mm512_storeu_ps(all, v16_sums_4x4(f));
+		v16_store(all, v16_sums_4x4(f));
 #pragma GCC unroll 4
 		for (int j = 0; j < 4; j++) {
 			__m128 four = _mm_mul_ps(_mm_loadu_ps(all + 4 * (size_t)j),
@@ -335,6 +300,7 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const uint
 		}
 		return;
 	}
+#endif
 #pragma GCC unroll 4
 	for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
@@ -342,90 +308,40 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const uint
 			out[(size_t)j * ld + (size_t)r] = query_head(q + (size_t)j * q_bytes, dim)->scale * v16_sum(f[r][j]);
 }
 
-LANES_INLINE void score(float *out, size_t ld, const uint8_t *q, int nq, const uint8_t *rows, int n, int dim,
-                        const int bits, const int group)
-{
-	const size_t row_bytes = kv_coded_bytes(bits, group, dim), q_bytes = query_bytes(dim);
-	int i = 0;
-
-	for (; i + 4 <= n; i += 4, rows += 4 * row_bytes) {
-		int j = 0;
-
-		for (size_t at = 0; i + AHEAD + 4 <= n && at < 4 * row_bytes; at += 64)
-			__builtin_prefetch(rows + AHEAD * row_bytes + at, 0, 3);
-		for (; j + 4 <= nq; j += 4)
-			score_tile(out + (size_t)j * ld + i, ld, q + (size_t)j * q_bytes, rows, dim, 4, 4, bits, group);
-		for (; j < nq; j++)
-			score_tile(out + (size_t)j * ld + i, ld, q + (size_t)j * q_bytes, rows, dim, 4, 1, bits, group);
-	}
-	for (; i < n; i++, rows += row_bytes) {
-		int j = 0;
-
-		for (; j + 4 <= nq; j += 4)
-			score_tile(out + (size_t)j * ld + i, ld, q + (size_t)j * q_bytes, rows, dim, 1, 4, bits, group);
-		for (; j < nq; j++)
-			score_tile(out + (size_t)j * ld + i, ld, q + (size_t)j * q_bytes, rows, dim, 1, 1, bits, group);
-	}
-}
-
-#else
-
-/* Exact sums by lane over n codes, whole chunks but for a group of 32, which is the
- * first or second half of one (lane0). */
-LANES_INLINE v16 lanes_of(const int16_t *code, const int16_t *q, int n, int lane0)
-{
-#if defined(__AVX2__)
-	__m256i sum[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
-
-	for (int i = 0; i < n; i += 32) {
-		__m256i a = _mm256_madd_epi16(_mm256_loadu_si256((const void *)(code + i)), _mm256_loadu_si256((const void *)(q + i)));
-		__m256i b = _mm256_madd_epi16(_mm256_loadu_si256((const void *)(code + i + 16)),
-		                              _mm256_loadu_si256((const void *)(q + i + 16)));
-		int half = (i / 32 + lane0 / 8) & 1;
-
-		sum[half] = _mm256_add_epi32(sum[half], _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8));
-	}
-	return (v16){ _mm256_cvtepi32_ps(sum[0]), _mm256_cvtepi32_ps(sum[1]) };
-#else
-	int32_t sum[16] = { 0 };
-	v16 f;
-
-	for (int i = 0; i < n; i++)
-		sum[lane0 + i % KV_CHUNK / 4] += code[i] * q[i];
-	for (int i = 0; i < 16; i++)
-		f.v[i] = (float)sum[i];
-	return f;
-#endif
-}
-
-LANES_INLINE void score(float *out, size_t ld, const uint8_t *q, int nq, const uint8_t *rows, int n, int dim,
-                        const int bits, const int group)
+/* R rows for all queries. */
+LANES_INLINE void score_rows(float *out, size_t ld, const uint8_t *q, int nq, const uint8_t *rows, int dim, const int R,
+                             const int bits, const int group)
 {
 	const size_t row_bytes = kv_coded_bytes(bits, group, dim), q_bytes = query_bytes(dim);
 	const int chunks = kv_chunks(dim), groups = group ? dim / group : 1, step = KV_CHUNK / 8 * bits;
+	struct opened o;
+	int j = 0;
 
-	for (int i = 0; i < n; i++, rows += row_bytes) {
-		int16_t code[KV_DIM_MAX];
-		float scale[KV_GROUPS_MAX], bias[KV_GROUPS_MAX] = { 0 };
-
+	for (int r = 0; r < R; r++, rows += row_bytes) {
 		for (int c = 0; c < chunks; c++)
-			kv_open_words(code + c * KV_CHUNK, rows + c * step, bits, group == 0);
-		kv_scales(scale, bias, rows + chunks * step, groups, group == 0);
-		for (int j = 0; j < nq; j++) {
-			const int16_t *qc = (const void *)(q + (size_t)j * q_bytes);
-			const struct query *head = query_head(qc, dim);
-			v16 f = group ? v16_mul(v16_load(bias), v16_load(head->sum)) : v16_zero();
-
-			for (int g = 0; g < groups; g++)
-				f = v16_fma(v16_set1(scale[g]),
-				            lanes_of(code + g * group, qc + g * group, group ? group : dim,
-				                     group == 32 ? g % 2 * 8 : 0), f);
-			out[(size_t)j * ld + (size_t)i] = head->scale * v16_sum(f);
-		}
+			kv_open_pairs(o.code + (r * chunks + c) * KV_CHUNK, rows + c * step, bits, group == 0);
+		kv_scales(o.scale[r], o.bias[r], rows + chunks * step, groups, group == 0);
 	}
+	for (; j + SCORE_Q <= nq; j += SCORE_Q)
+		score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_bytes, &o, dim, R, SCORE_Q, group);
+	for (; j < nq; j++)
+		score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_bytes, &o, dim, R, 1, group);
 }
 
-#endif
+LANES_INLINE void score(float *out, size_t ld, const uint8_t *q, int nq, const uint8_t *rows, int n, int dim,
+                        const int bits, const int group)
+{
+	const size_t row_bytes = kv_coded_bytes(bits, group, dim);
+	int i = 0;
+
+	for (; i + SCORE_R <= n; i += SCORE_R, rows += SCORE_R * row_bytes) {
+		for (size_t at = 0; i + AHEAD + SCORE_R <= n && at < SCORE_R * row_bytes; at += 64)
+			__builtin_prefetch(rows + AHEAD * row_bytes + at, 0, 3);
+		score_rows(out + i, ld, q, nq, rows, dim, SCORE_R, bits, group);
+	}
+	for (; i < n; i++, rows += row_bytes)
+		score_rows(out + i, ld, q, nq, rows, dim, 1, bits, group);
+}
 
 /* ---- values ---- */
 

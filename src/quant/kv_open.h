@@ -10,8 +10,8 @@
 
 LANES_INLINE int kv_chunks(int dim) { return (dim + KV_CHUNK - 1) / KV_CHUNK; }
 
-/* Scales and biases of a row's groups, to the first `groups` of 16; a turned row has
- * one scale and no bias. */
+/* Scales and biases of a row's groups, to the first `groups` of 16 and zeros to the rest; a
+ * turned row has one scale and no bias. */
 LANES_INLINE void kv_scales(float *scale, float *bias, const uint8_t *p, int groups, const bool turned)
 {
 	if (turned) {
@@ -19,19 +19,14 @@ LANES_INLINE void kv_scales(float *scale, float *bias, const uint8_t *p, int gro
 		*bias = 0;
 		return;
 	}
-#if defined(__AVX512F__)
-	v16_store(scale, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v16_mask(groups), p)));
-	v16_store(bias, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v16_mask(groups), p + 2 * groups)));
-#else
-	v16_store_n(scale, v16_load_f16_n(p, groups), groups);
-	v16_store_n(bias, v16_load_f16_n(p + 2 * groups, groups), groups);
-#endif
+	v16_store(scale, v16_load_f16_n(p, groups));
+	v16_store(bias, v16_load_f16_n(p + 2 * groups, groups));
 }
 
 #if defined(__AVX512F__)
 
-/* Codes 0 .. 63, a byte each, below 1 << bits; with book, its entries + 128. */
-LANES_INLINE __m512i kv_open(const uint8_t *p, const int bits, const bool book)
+/* Codes 0 .. 63, a byte each, below 1 << bits. */
+LANES_INLINE __m512i kv_open(const uint8_t *p, const int bits)
 {
 	__m512i c;
 
@@ -52,12 +47,24 @@ LANES_INLINE __m512i kv_open(const uint8_t *p, const int bits, const bool book)
 		memcpy(&upper, p + 16, sizeof upper);
 		c = _mm512_mask_add_epi8(c, upper, c, _mm512_set1_epi8(4));
 	}
-	if (book) {
-		__m128i b = _mm_add_epi8(_mm_loadu_si128((const void *)kv_book(bits)), _mm_set1_epi8((char)128));
-
-		c = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(b), c);
-	}
 	return c;
+}
+
+/* Those of even numbers and then the odd ones, as int16; with book, its entries. */
+LANES_INLINE void kv_open_pairs(int16_t *out, const uint8_t *p, const int bits, const bool book)
+{
+	__m512i c = kv_open(p, bits), odd = _mm512_srli_epi16(c, 8);
+
+	if (book) {     /* of a word only five bits count, and a code has at most four */
+		__m512i b = _mm512_broadcast_i64x4(_mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)kv_book(bits))));
+
+		c = _mm512_permutexvar_epi16(c, b);
+		odd = _mm512_permutexvar_epi16(odd, b);
+	} else {
+		c = _mm512_and_si512(c, _mm512_set1_epi16(255));
+	}
+	_mm512_storeu_si512(out, c);
+	_mm512_storeu_si512(out + 32, odd);
 }
 
 LANES_INLINE v16 kv_bytes16(const uint8_t *p) { return v16_load_u8(p); }
@@ -159,6 +166,22 @@ LANES_INLINE struct kv_bytes kv_open(const uint8_t *p, const int bits, const boo
 	return c;
 }
 
+LANES_INLINE void kv_pairs(int16_t *out, __m256i c, const bool book)
+{
+	__m256i even = book ? _mm256_srai_epi16(_mm256_slli_epi16(c, 8), 8) : _mm256_and_si256(c, _mm256_set1_epi16(255));
+
+	_mm256_storeu_si256((void *)out, even);
+	_mm256_storeu_si256((void *)(out + 32), book ? _mm256_srai_epi16(c, 8) : _mm256_srli_epi16(c, 8));
+}
+
+LANES_INLINE void kv_open_pairs(int16_t *out, const uint8_t *p, const int bits, const bool book)
+{
+	struct kv_bytes c = kv_open(p, bits, book);
+
+	kv_pairs(out, c.a, book);
+	kv_pairs(out + 16, c.b, book);
+}
+
 LANES_INLINE __m256i kv_word(__m128i c, const bool book)
 {
 	return book ? _mm256_cvtepi8_epi16(c) : _mm256_cvtepu8_epi16(c);
@@ -189,6 +212,15 @@ LANES_INLINE void kv_open_words(int16_t *out, const uint8_t *p, const int bits, 
 
 		out[i] = (int16_t)(book ? kv_book(bits)[c] : c);
 	}
+}
+
+LANES_INLINE void kv_open_pairs(int16_t *out, const uint8_t *p, const int bits, const bool book)
+{
+	int16_t c[KV_CHUNK];
+
+	kv_open_words(c, p, bits, book);
+	for (int i = 0; i < KV_CHUNK; i++)
+		out[i % 2 * 32 + i / 2] = c[i];
 }
 
 LANES_INLINE v16 kv_word16(const int16_t *p) { v16 r; LANES_EACH r.v[i] = p[i]; return r; }
