@@ -3,10 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/alloc.h"
 
 static struct file_id id_of(const struct stat *st)
 {
@@ -179,6 +182,24 @@ int file_exists(const char *path)
 	struct stat st;
 
 	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, R_OK);
+}
+
+int dir_make(const char *dir, struct err *err)
+{
+	char *path = xstrdup(dir);
+	int rc = 0;
+
+	for (char *p = path; *p; p++) {
+		if (*p != '/' || p == path)
+			continue;
+		*p = '\0';
+		(void)mkdir(path, 0700);        /* if it fails, so does what is below */
+		*p = '/';
+	}
+	if (mkdir(path, 0700) && errno != EEXIST)
+		rc = err_set(err, E_IO, "%s: cannot make it: %s", dir, strerror(errno));
+	free(path);
+	return rc;
 }
 
 int file_is_special(const char *path)

@@ -44,6 +44,8 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *err);
 
 int file_exists(const char *path);      /* 1 when path can be opened for reading as a regular file */
 int dir_exists(const char *path);
+/* The directory and those above it that are not there, for their owner alone; E_IO. */
+int dir_make(const char *path, struct err *err);
 /* 1 when something is there that renaming a file to path would destroy and a file cannot
  * stand for: a device, a pipe, a link to one. */
 int file_is_special(const char *path);

@@ -248,10 +248,10 @@ static void put_caches(struct sha256 *h, const struct model *m)
 int identity_of(const struct session *s, const struct options *o, struct digest *out, struct err *err)
 {
 	struct sha256 h;
-	int rc;
+	int rc = dir_make(o->disk_dir, err);
 
-	if (mkdir(o->disk_dir, 0700) && errno != EEXIST)
-		return err_set(err, E_IO, "%s: cannot make it: %s", o->disk_dir, strerror(errno));
+	if (rc)
+		return rc;
 	sha256_init(&h);
 	put_text(&h, "weft, what kept prefixes are a function of, 1");
 	put_text(&h, cpu_level_name(s->be->level));

@@ -544,9 +544,16 @@ class Damaged(Test):
 
     def test_refused(self):
         with self.assertRaisesRegex(RuntimeError, "cannot make it"):
-            start(MODEL, "--prompt-cache-dir", os.path.join(self.tmp, "a", "b"))
+            start(MODEL, "--prompt-cache-dir", os.path.join(MODEL, "config.json", "b"))
         with self.assertRaisesRegex(RuntimeError, "no memory for any"):
             start(MODEL, "--prompt-cache-dir", self.dir, "--prompt-cache-bytes", "0")
+
+    def test_folder_made(self):
+        """With those above it, as ~/.cache in a home that is new; all for their owner alone."""
+        at = os.path.join(self.tmp, "new", "cache", "kept")
+        start(MODEL, "--prompt-cache-dir", at + "//").close()
+        for path in at, os.path.dirname(at), os.path.dirname(os.path.dirname(at)):
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o700)
 
 
 if __name__ == "__main__":
