@@ -750,6 +750,11 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span)
 	}
 }
 
+void coded_scales_only_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
+{
+	scales_of(scale, bias, step, w, o, n);
+}
+
 void coded_scales_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
 	scales_of(scale, bias, step, w, o, n);

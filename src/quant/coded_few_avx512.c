@@ -7,7 +7,8 @@
  * line of codes is little, whatever the number of rows.
  *
  * That counts because memory has to be kept busy meanwhile: lines of the outputs that
- * follow are asked for one by one between the products. */
+ * follow are asked for one by one between the products.  One row of 4 bits goes another way,
+ * where its part is long enough: coded_one_avx512.c. */
 #include <assert.h>
 #include <immintrin.h>
 
@@ -160,7 +161,7 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
                      void *scratch)
 {
 	size_t groups = (size_t)(w->cols / w->group);
-	int bits = w->fmt->coding->bits, rows = r1 - r0;
+	int bits = w->fmt->coding->bits, rows = r1 - r0, o = o0;
 	size_t line = LINE * 8 / (size_t)bits;  /* inputs */
 	float *scale = scratch, *beside = scale + 2 * OUT * groups;
 	int8_t *q = (int8_t *)(beside + 2 * groups * (size_t)rows);
@@ -176,7 +177,9 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 			beside[2 * ((size_t)rows * g + (size_t)r) + 1] = x->scaled_sum[row * groups + g];
 		}
 	}
-	for (int o = o0; o + OUT <= o1; o += OUT) {
+	if (rows == 1)
+		o = coded_one_avx512(out, w, o0, o1, q, beside, q + w->cols);
+	for (; o + OUT <= o1; o += OUT) {
 		coded_scales_avx512(scale, scale + OUT, 2 * OUT, w, o, OUT);
 		d.ahead = coded_look_ahead(w, o);
 		fews[bits == 8][rows - 1](out + (o - o0), ld, &d, o);

@@ -85,6 +85,7 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span);
  * scale[g * step], the rest 0. */
 typedef void coded_scales_fn(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
 coded_scales_fn coded_scales_avx2, coded_scales_avxvnni, coded_scales_avx512;
+coded_scales_fn coded_scales_only_avx512;        /* without asking for what follows */
 
 /* What kernels that read OUT_ONCE outputs at a time ask for meanwhile: their share of the outputs
  * that follow, whoever computes these, in RUNS runs of memory side by side, a line of each in
@@ -113,6 +114,11 @@ bool coded_is_g64(const struct weight *w);
 typedef int coded_g64_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
                          void *scratch);
 coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
+
+/* For the above: one row, 4 bits, whole 16 outputs of a part that is long enough; returns the first that
+ * is left.  q: of each line the even inputs, then the odd ones; beside: [groups][scale, scaled sum]. */
+int coded_one_avx512(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch);
+size_t coded_one_scratch(int cols);
 
 /* Rows of activations that coded_mul_amx takes in one go: those of the tiles it is
  * given, and those it has to lay out itself. */
