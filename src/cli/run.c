@@ -67,9 +67,10 @@ static void on_interrupt(int sig)
 		request_cancel(r);
 }
 
+/* Writing goes on behind an interrupt: stdio takes a broken write for a broken output. */
 static void catch_interrupts(void)
 {
-	struct sigaction sa = { .sa_handler = on_interrupt };
+	struct sigaction sa = { .sa_handler = on_interrupt, .sa_flags = SA_RESTART };
 
 	sigemptyset(&sa.sa_mask);
 	main_thread = pthread_self();
@@ -428,6 +429,7 @@ static int once(struct talk *t, struct err *err)
 		buf_puts(&text, t->o->prompt);
 	else
 		rc = read_stdin(&text, err);
+	catch_interrupts();     /* until now, reading too, it ended the program */
 	if (!rc && (t->remote || t->s.tmpl)) {
 		message_put(t, "user", text.p, text.n);
 		rc = answer_messages(t, err);
@@ -551,6 +553,7 @@ static int converse(struct talk *t, struct err *err)
 	el_set(el, EL_SETTY, "-d", "-isig", NULL);
 	el_source(el, NULL);
 	buf_init(&text);
+	catch_interrupts();     /* until now it ended the program */
 	printf("%s. /help lists what can be typed besides messages; Ctrl-D ends.\n", t->name);
 	while ((got = read_message(el, past, &text))) {
 		if (got < 0) {
@@ -595,7 +598,6 @@ int cmd_run(const struct options *o)
 		rc = session_open(&t.s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (t.conversation ? LOAD_HUGE : 0u), &err);
 	if (!rc) {
 		t.name = t.remote ? remote_model(t.remote) : t.s.store->name;
-		catch_interrupts();     /* until now it ended the program */
 		begin(&t);
 		rc = t.conversation ? converse(&t, &err) : once(&t, &err);
 		if (t.remote)
