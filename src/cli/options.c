@@ -296,11 +296,11 @@ static bool all_zero(const struct ints *v)
 	return true;
 }
 
-static bool no_depth(const struct options *o) { return all_zero(&o->bench_depth); }
 static bool no_output(const struct options *o) { return all_zero(&o->bench_output); }
 
 /* An option that was given and cannot have an effect beside the others is a mistake of
- * whoever typed it, and refused.  (What load.c and others must look closer for, they refuse.) */
+ * whoever typed it, and refused.  (What load.c and others must look closer for, they refuse.)
+ * Not so what `bench` measures: scripts go through batches and depths, 0 and 1 among them. */
 static const struct idle {
 	unsigned commands;
 	const char *names;              /* options, separated by spaces; NULL: ... */
@@ -319,8 +319,7 @@ static const struct idle {
 	{ CMD_BENCH, "num-draft-tokens draft-fixed", NULL, no_bench_draft, "without --draft-kind, --draft-model or --draft-pretend" },
 	{ CMD_CHAT | CMD_LOGITS | CMD_BENCH, "draft-model draft-fixed draft-pretend", NULL, no_tokens, "with --num-draft-tokens 0" },
 	{ CMD_CHAT | CMD_BENCH, "draft-model", NULL, pretends, "with --draft-pretend" },
-	{ CMD_BENCH, "depth-filled", NULL, no_depth, "without --depth" },
-	{ CMD_BENCH, "batch draft-kind draft-model draft-pretend", NULL, no_output, "without --output-tokens: prompts are computed one by one, with no guesses" },
+	{ CMD_BENCH, "draft-kind draft-model draft-pretend", NULL, no_output, "without --output-tokens: prompts are computed with no guesses" },
 	{ CMD_BENCH_SERVE, "prefix-tokens", NULL, no_prefixes, "without --prefixes" },
 };
 

@@ -140,8 +140,7 @@ static void test_idle(void **state)
 		{ "serve", "--draft-fixed does nothing with --num-draft-tokens 0", { "--draft-fixed", "--num-draft-tokens=0", "--num-draft-tokens=1" }, 2 },
 		{ "run", "--draft-model does nothing with --draft-pretend", { "-md", "m", "--draft-pretend=1", "--draft-pretend=0" }, 3 },
 		{ "bench", "--num-draft-tokens does nothing without --draft-kind, ", { "--num-draft-tokens", "3", "--draft-pretend", "0.5" }, 2 },
-		{ "bench", "--depth-filled does nothing without --depth", { "--depth-filled", "-d", "0", "-d", "0,64" }, 3 },
-		{ "bench", "--batch does nothing without --output-tokens", { "-n", "0", "-b", "1,8", "-n", "0,4" }, 4 },
+		{ "bench", "--draft-kind does nothing without --output-tokens", { "-n", "0", "--draft-kind=ngram", "-n", "0,4" }, 3 },
 		{ "bench serve", "--prefix-tokens does nothing without --prefixes", { "url", "--prefix-tokens", "9", "--prefixes", "2" }, 3 },
 	};
 	struct options o;
@@ -168,6 +167,9 @@ static void test_idle(void **state)
 		assert_int_equal(options_parse(c, some + 1, argv, &o, &err), 0);
 		options_fini(&o);
 	}
+	/* What is measured may be nothing: scripts go through such rows. */
+	assert_int_equal(parse("bench", &o, &err, "-n", "0", "-b", "1", "-d", "0", "--depth-filled", NULL), 0);
+	options_fini(&o);
 	/* A server elsewhere has the model: nothing about one here, but its name. */
 	refused("run", "--threads does nothing with --url", "--url=u", "-t=2");
 	refused("run", "--kv-bits does nothing with --url", "--url=u", "--kv-bits=4");
