@@ -333,7 +333,7 @@ def drawn(rng, models):
     same += rng.choice(([], [], [], [], ["--arith", "f32"], ["--cpu", "avx2"]))
     more = ["--threads", str(rng.choice((1, 1, 2))), "--parallel", str(rng.choice((1, 2, 4, 8, 8))),
             "--prefill-step-size", str(rng.choice((0, 0, 8, 33, 64, 100))), "--decode-gap-ms", str(rng.choice((1, 10, 100))),
-            "--answer-reserve", str(rng.choice((4, 16, 64, 512))), "--verify-cache", rng.choice(("0", "0.3", "1", "1")),
+            "--answer-reserve", str(rng.choice((4, 16, 64, 512))),
             "--client-stall-timeout", rng.choice(("1", "3600")), "--queue", rng.choice(("256", "256", "6")), "--grace-seconds", "5",
             "--idle-timeout", "3600"]       # whoever stops both sides for a while must not be taken for a fault
     kinds = [["none"], ["ngram"], ["auto"], ["model", "--draft-model", os.path.join(models, "weft-tiny-draft")],
@@ -348,6 +348,9 @@ def drawn(rng, models):
     size = rng.choice((None, 0, "300K", "1M", "4M", "16M"))
     if size is not None:
         more += ["--prompt-cache-bytes", str(size)]
+    verify = rng.choice(("0", "0.3", "1", "1"))
+    if size != 0:
+        more += ["--verify-cache", verify]
     return model, same, more, rng.choice((0, 1, 1, 1.1, 1.3)), size != 0 and rng.random() < .5, rng.choice(("20G", "20G", "2M"))
 
 
