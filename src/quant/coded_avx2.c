@@ -164,25 +164,12 @@ static void scales_make(float *to, size_t step, const struct weight *w, bool bia
 	}
 }
 
-/* Those of the 16 outputs after o, before their turn. */
-static void scales_ahead(const struct weight *w, int o, bool bias)
-{
-	size_t bytes = 16 * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type);
-	size_t at = (size_t)(o + 16) * bytes / 16;
-
-	for (size_t i = 0; i < bytes; i += 64) {
-		_mm_prefetch(w->scales + at + i, _MM_HINT_T0);
-		if (bias)
-			_mm_prefetch(w->biases + at + i, _MM_HINT_T0);
-	}
-}
-
 void LEVEL(coded_scales)(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
 	scales_make(scale, step, w, false, o, n);
 	if (w->fmt->coding->bias)
 		scales_make(bias, step, w, true, o, n);
-	scales_ahead(w, o, w->fmt->coding->bias);
+	coded_ask_scales(w, o + 16, 16);
 }
 
 struct product {

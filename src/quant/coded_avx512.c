@@ -439,19 +439,6 @@ static direct_fn *const directs[4][4][3] = {    /* [how][group 128, 64, 32, 16][
 	[STREAM] = { PICK(STREAM, 1), PICK(STREAM, 1), PICK(STREAM, 2) },
 };
 
-/* The scales of the 16 outputs after o, before their turn. */
-static void scales_ahead(const struct weight *w, int o, bool bias)
-{
-	size_t bytes = 16 * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type);
-	size_t at = (size_t)(o + 16) * bytes / 16;
-
-	for (size_t i = 0; i < bytes; i += 64) {
-		_mm_prefetch(w->scales + at + i, _MM_HINT_T0);
-		if (bias)
-			_mm_prefetch(w->biases + at + i, _MM_HINT_T0);
-	}
-}
-
 static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight *w, int o0, int o1,
                        const struct acts *x, int r0, int r1, enum how how, uint8_t *scratch)
 {
@@ -484,7 +471,7 @@ static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight
 		for (int i = 0; i < 16; i++)
 			row[i] = w->data + (size_t)(o + (i < n ? i : n - 1)) * w->row_bytes;
 		scales_of(d.scale, d.bias, 16, w, o, n);
-		scales_ahead(w, o, c->bias);
+		coded_ask_scales(w, o + 16, 16);
 		fn(out + (o - o0), ld, &d, row, n, rows);
 	}
 }
@@ -758,7 +745,7 @@ void coded_scales_only_avx512(float *scale, float *bias, size_t step, const stru
 void coded_scales_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
 	scales_of(scale, bias, step, w, o, n);
-	scales_ahead(w, o + 16, w->fmt->coding->bias);
+	coded_ask_scales(w, o + 32, 16);
 }
 
 double coded_peak_avx512(int64_t n)

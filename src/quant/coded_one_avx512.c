@@ -26,7 +26,7 @@ struct one {
 	const struct weight *w;
 	const int8_t *q;                        /* of each line the even inputs, then the odd ones */
 	const float *beside;                    /* [groups][scale, scaled sum] */
-	size_t groups, padded, scale_row;       /* groups; filled up to whole vectors; bytes of an output's scales */
+	size_t groups, padded;                  /* filled up to whole vectors */
 	float *scale;                           /* [RUN][groups][scale, bias][OUT] */
 	int32_t *sum[2];                        /* [RUN][OUT][padded] of those that are read, and of those before */
 };
@@ -118,17 +118,6 @@ static void read_outputs(const struct one *d, const uint8_t *const at[RUN], int3
 	}
 }
 
-/* The scales of an output further on. */
-INLINE void ask_scales(const struct one *d, int o)
-{
-	size_t at = (size_t)(o + AHEAD_OUT) * d->scale_row;
-
-	for (size_t i = 0; i < d->scale_row; i += LINE) {
-		_mm_prefetch(d->w->scales + at + i, _MM_HINT_T0);
-		_mm_prefetch(d->w->biases + at + i, _MM_HINT_T0);
-	}
-}
-
 /* Float steps of the next 16 groups. */
 static void late_steps(const struct one *d, struct late *l)
 {
@@ -182,7 +171,7 @@ static void two_runs(float *out, const struct one *d, int o, int n)
 
 			for (int k = 0; k < RUN; k++) {
 				at[k] = d->w->data + (size_t)(o + k * n + b + i) * d->w->row_bytes;
-				ask_scales(d, o + k * n + b + i);
+				coded_ask_scales(d->w, o + k * n + b + i + AHEAD_OUT, 1);
 			}
 			read_outputs(d, at, read + (size_t)i * d->padded);
 			late_until(d, late, &done, pieces, i + 1);
@@ -199,7 +188,6 @@ int coded_one_avx512(float *out, const struct weight *w, int o0, int o1, const i
 	if (w->fmt->coding->bits != 4 || n < LEAST || w->row_bytes % (EIGHT / 2 * LINE))
 		return o0;
 	one_lay(&d, scratch, w->cols);
-	d.scale_row = d.groups * (size_t)dtype_size(w->scale_type);
 	two_runs(out, &d, o0, n);
 	return o0 + RUN * n;
 }

@@ -87,6 +87,19 @@ typedef void coded_scales_fn(float *scale, float *bias, size_t step, const struc
 coded_scales_fn coded_scales_avx2, coded_scales_avxvnni, coded_scales_avx512;
 coded_scales_fn coded_scales_only_avx512;        /* without asking for what follows */
 
+/* Asks for the scales, and biases, of n outputs from o on.  Inlined: gcc 12 drops calls of a function that
+ * only asks for memory. */
+__attribute__((always_inline)) static inline void coded_ask_scales(const struct weight *w, int o, int n)
+{
+	size_t row = (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type), at = (size_t)o * row;
+
+	for (size_t i = 0; i < (size_t)n * row; i += 64) {
+		__builtin_prefetch(w->scales + at + i, 0, 3);
+		if (w->fmt->coding->bias)
+			__builtin_prefetch(w->biases + at + i, 0, 3);
+	}
+}
+
 /* What kernels that read OUT_ONCE outputs at a time ask for meanwhile: their share of the outputs
  * that follow, whoever computes these, in RUNS runs of memory side by side, a line of each in
  * turn.  A processor brings in a page in rising order by itself, a few lines ahead and only while
