@@ -266,6 +266,7 @@ static void take_ceilings(struct bench *b, struct bench_row *r)
 	ceilings_measure(&b->ceilings, b->pool, b->s.store, b->s.be->level);
 	r->ceilings.read = most(before.read, b->ceilings.read);
 	r->ceilings.int8 = most(before.int8, b->ceilings.int8);
+	r->ceilings.int8_vectors = most(before.int8_vectors, b->ceilings.int8_vectors);
 	r->ceilings.bf16 = most(before.bf16, b->ceilings.bf16);
 	r->ceilings.f32 = most(before.f32, b->ceilings.f32);
 	r->ceilings.join = before.join < b->ceilings.join ? before.join : b->ceilings.join;

@@ -12,6 +12,7 @@
 struct ceilings {
 	double read;            /* bytes a second: the model's own weights, read in the best order known */
 	double int8, bf16, f32; /* operations a second on registers, at the level in use; bf16 0: it has none */
+	double int8_vectors;    /* where int8 is of tiles: what vectors alone give; 0: int8 is of vectors */
 	double join;            /* seconds that waiting for all threads takes, with nothing to do */
 };
 
@@ -47,6 +48,9 @@ double bench_median(const struct bench_row *r);
 /* Tokens a second if nothing took longer than the ceilings ask for; *by says what
  * binds: "read" or "compute". */
 double bench_floor(const struct bench_row *r, const char **by);
+/* The same if there were no tiles of int8; 0: the level has none, nothing is
+ * int8, or reading binds all the same. */
+double bench_floor_vectors(const struct bench_row *r);
 
 void bench_print_head(const struct session *s, const struct options *o, struct buf *out);
 void bench_print_row(const struct bench_row *r, struct buf *out);

@@ -198,6 +198,8 @@ void ceilings_measure(struct ceilings *c, struct pool *pool, const struct store 
 	quant_peaks(&peaks, level);
 	keep_best(&c->read, read_rate(pool, st));
 	keep_best(&c->int8, peak_rate(pool, peaks.int8));
+	if (peaks.int8_vectors)
+		keep_best(&c->int8_vectors, peak_rate(pool, peaks.int8_vectors));
 	if (peaks.bf16)
 		keep_best(&c->bf16, peak_rate(pool, peaks.bf16));
 	keep_best(&c->f32, peak_rate(pool, peaks.f32));

@@ -24,15 +24,26 @@ double bench_median(const struct bench_row *r)
 	return n ? (r->rate[(n - 1) / 2] + r->rate[n / 2]) / 2 : 0;
 }
 
-double bench_floor(const struct bench_row *r, const char **by)
+static double floor_at(const struct bench_row *r, double int8, const char **by)
 {
 	struct op_cost all = profile_total(&r->cost);
 	double read = all.bytes / r->ceilings.read;
-	double compute = all.int_ops / r->ceilings.int8 + all.float_ops / r->ceilings.f32 +
+	double compute = all.int_ops / int8 + all.float_ops / r->ceilings.f32 +
 	                 (all.bf16_ops > 0 ? all.bf16_ops / r->ceilings.bf16 : 0);
 
 	*by = read > compute ? "read" : "compute";
 	return r->tokens / (read > compute ? read : compute);
+}
+
+double bench_floor(const struct bench_row *r, const char **by) { return floor_at(r, r->ceilings.int8, by); }
+
+double bench_floor_vectors(const struct bench_row *r)
+{
+	const char *by = "read";
+	bool any = r->ceilings.int8_vectors > 0 && profile_total(&r->cost).int_ops > 0;
+	double least = any ? floor_at(r, r->ceilings.int8_vectors, &by) : 0;
+
+	return strcmp(by, "compute") ? 0 : least;
 }
 
 static const char *arith_name(const struct options *o)
@@ -54,7 +65,7 @@ void bench_print_head(const struct session *s, const struct options *o, struct b
 void bench_print_row(const struct bench_row *r, struct buf *out)
 {
 	const char *by;
-	double median = bench_median(r), least = bench_floor(r, &by);
+	double median = bench_median(r), least = bench_floor(r, &by), vectors = bench_floor_vectors(r);
 	char name[48];
 
 	bench_name(r, name, sizeof name);
@@ -66,6 +77,9 @@ void bench_print_row(const struct bench_row *r, struct buf *out)
 	else
 		buf_printf(out, "%12s", "");
 	buf_printf(out, " %12.0f\n", r->ceilings.f32 / 1e9);
+	if (vectors > 0)
+		buf_printf(out, "%-20s %9s %6s  %9.1f %5.0f%%  without tiles, at %.0f Gop/s of int8\n", "", "", "", vectors,
+		           100 * median / vectors, r->ceilings.int8_vectors / 1e9);
 	if (r->drafts)
 		buf_printf(out, "%-20s %8.2fx without; %.2f tokens a step; of %.0f guesses %.0f came true\n", "", median / r->plain,
 		           r->all_tokens / r->all_steps / r->batch, r->drafted, r->accepted);
@@ -185,6 +199,8 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 	buf_putc(b, ']');
 	put_number(b, "floor_tokens_per_second", least);
 	put_number(b, "floor_fraction", median / least);
+	if (bench_floor_vectors(r) > 0)
+		put_number(b, "floor_fraction_vectors", median / bench_floor_vectors(r));
 	if (r->drafts) {
 		put_number(b, "speedup", median / r->plain);
 		put_number(b, "tokens_per_step", r->all_tokens / r->all_steps / r->batch);
@@ -197,6 +213,8 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 	buf_puts(b, ",\"ceilings\":{\"read_bytes_per_second\":");
 	json_put_double(b, r->ceilings.read);
 	put_number(b, "int8_operations_per_second", r->ceilings.int8);
+	if (r->ceilings.int8_vectors > 0)
+		put_number(b, "int8_vector_operations_per_second", r->ceilings.int8_vectors);
 	if (r->ceilings.bf16 > 0)
 		put_number(b, "bf16_operations_per_second", r->ceilings.bf16);
 	put_number(b, "f32_operations_per_second", r->ceilings.f32);

@@ -163,7 +163,11 @@ int weight_coded(struct weight *w, const char *name, const char *mode, int bits,
  * registers alone.  Returns the multiplications and additions made.  Of int8 with
  * sums in int32, of bf16 with sums in float, and of floats. */
 typedef double quant_peak_fn(int64_t n);
-struct peaks { quant_peak_fn *int8, *bf16, *f32; };     /* bf16 NULL: the level has no such arithmetic */
+struct peaks {
+	quant_peak_fn *int8, *f32;
+	quant_peak_fn *bf16;            /* NULL: the level has no such arithmetic */
+	quant_peak_fn *int8_vectors;    /* where int8 is of tiles, what vectors give; NULL: it is of vectors */
+};
 void quant_peaks(struct peaks *p, enum cpu_level level);
 
 /* Plain float kernels that other folders share, in the 16-partial order above. */

@@ -78,6 +78,7 @@ void quant_peaks(struct peaks *p, enum cpu_level level)
 	if (level >= CPU_AVX512BF16)
 		p->bf16 = bf16_dot_slow() ? p->f32 : bf16_peak_avx512bf16;
 	if (level >= CPU_AMX) {
+		p->int8_vectors = p->int8;
 		p->int8 = coded_peak_amx;
 		p->bf16 = bf16_peak_amx;
 	}

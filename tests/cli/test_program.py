@@ -170,6 +170,7 @@ def test_bench():
         assert len(r["runs"]) == 2 and min(r["runs"]) <= r["tokens_per_second"] <= max(r["runs"]) and min(r["runs"]) > 0, r
         assert min(r["ceilings"].values()) > 0 and r["floor_fraction"] > 0 and r["bound_by"] in ("read", "compute"), r
         assert r["threads"] == 1 and r["joins"] == 0 and "profile" not in r, r
+        assert "floor_fraction_vectors" not in r, "nothing is int8 in these weights"
     assert [r["steps"] for r in rows[2:4]] == [3, 3]
     profile = json.loads(run("bench", "-p", "0", "-n", "4", "-r", "1", "-d", "100", "--profile", "--json").stdout)[0]["profile"]
     assert {"embed", "norm", "linear", "attend", "delta"} <= {o["operation"] for o in profile["operations"]}, profile
