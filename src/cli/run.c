@@ -271,6 +271,12 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 
 /* ---- an answer ---- */
 
+/* A conversation goes on behind an answer that was stopped; and where nobody could read it, cli_main says why. */
+static int stopped(const struct talk *t, struct err *err)
+{
+	return t->conversation || ferror(stdout) ? 0 : err_set(err, E_GONE, "stopped");
+}
+
 static int listen_to(struct talk *t, struct request *r, struct err *err)
 {
 	struct event ev;
@@ -296,8 +302,8 @@ static int listen_to(struct talk *t, struct request *r, struct err *err)
 		} else {
 			show_end(t, &ev);
 		}
-		if (ev.finish == FINISH_CANCEL && !t->conversation)
-			rc = err_set(err, E_GONE, "stopped");
+		if (ev.finish == FINISH_CANCEL)
+			rc = stopped(t, err);
 	}
 	return rc;
 }
@@ -335,8 +341,23 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 
 /* ---- an answer from elsewhere ---- */
 
-static void remote_thinking(void *arg, const char *p, size_t n) { show_thought(arg, p, n); }
-static void remote_content(void *arg, const char *p, size_t n) { show_answer(arg, p, n); }
+static void remote_shown(void)
+{
+	if (ferror(stdout))
+		interrupted = 1;
+}
+
+static void remote_thinking(void *arg, const char *p, size_t n)
+{
+	show_thought(arg, p, n);
+	remote_shown();
+}
+
+static void remote_content(void *arg, const char *p, size_t n)
+{
+	show_answer(arg, p, n);
+	remote_shown();
+}
 
 static void remote_progress(void *arg, int done, int total)
 {
@@ -383,7 +404,7 @@ static int answer_remote(struct talk *t, struct err *err)
 	remote_end(t, &a);
 	/* The server has its own way with thoughts of the past. */
 	buf_reset(&t->thinking);
-	return a.stopped && !t->conversation ? err_set(err, E_GONE, "stopped") : 0;
+	return a.stopped ? stopped(t, err) : 0;
 }
 
 static int answer_messages(struct talk *t, struct err *err)
@@ -445,8 +466,6 @@ static int once(struct talk *t, struct err *err)
 		tokens_fini(&ids);
 	}
 	buf_fini(&text);
-	if (!rc && (fflush(stdout) || ferror(stdout)))
-		rc = err_set(err, E_IO, "cannot write standard output");
 	return rc;
 }
 

@@ -92,8 +92,6 @@ int cmd_tokenize(const struct options *given)
 		print_pieces(s.tok, &ids);
 	else if (!rc)
 		print_ids(&ids);
-	if (!rc && fflush(stdout))
-		rc = err_set(&err, E_IO, "cannot write standard output");
 	session_close(&s);
 	tokens_fini(&ids);
 	buf_fini(&text);

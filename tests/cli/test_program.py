@@ -48,9 +48,9 @@ def test_usage():
     assert run("help", "bench", "serve").stdout == run("bench", "serve", "--help").stdout
     assert "did you mean 'serve'?" in run("help", "srve", code=2).stderr
     with open("/dev/full", "w") as full:
-        for args in ["--help"], ["inspect"], ["tokenize", "x"], ["run", "-p", "x", "-n", "1"]:
+        for args in ["--help"], ["inspect"], ["tokenize", "x"], ["run", "-p", "x", "-n", "1"], ["run", "-p", "x"]:
             p = subprocess.run([weft, *args], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True, env=env)
-            assert p.returncode == 1 and "cannot write standard output" in p.stderr, (args, p)
+            assert p.returncode == 1 and p.stderr.endswith("weft: cannot write standard output\n"), (args, p)
     assert "array, not an object" in run("run", "-p", "x", "--chat-template-args", "[]", code=1).stderr
     assert "/no/such/folder" in run("run", "/no/such/folder", "-p", "x", code=1).stderr
     assert "/no/such" in run("run", "-p", "x", code=1, WEFT_MODEL="/no/such").stderr

@@ -15,7 +15,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../server"))
-from serverkit import Server
+from serverkit import PATIENCE, Server
 from terminal import Terminal
 
 weft = os.path.abspath(sys.argv[1])
@@ -123,6 +123,8 @@ class Odd(BaseHTTPRequestHandler):
         way = self.path.split("/")[1]
         if way == "refuse":
             self.reply(418, b'{"detail": "teapot"}')
+        elif way == "endless":
+            self.endless()
         else:
             self.reply(200, self.ways[way])
 
@@ -132,6 +134,15 @@ class Odd(BaseHTTPRequestHandler):
         self.end_headers()
         try:
             self.wfile.write(body)
+        except OSError:
+            pass
+
+    def endless(self):
+        self.send_response(200)
+        self.end_headers()
+        try:
+            while True:         # until the client leaves
+                self.wfile.write(b'data: {"choices":[{"delta":{"content":"word "}}]}\n\n')
         except OSError:
             pass
 
@@ -150,6 +161,10 @@ def test_others():
     assert run("--url", base + "junk", *ask).stdout == ""
     assert "more than" in run("--url", base + "long", *ask, code=1).stderr
     assert "418: teapot" in run("--url", base + "refuse", *ask, code=1).stderr
+    with open("/dev/full", "w") as full:        # nobody can read more, so no more is asked for
+        p = subprocess.run([weft, "run", "--url", base + "endless", *ask], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+                           text=True, env=env, timeout=PATIENCE)
+    assert p.returncode == 1 and p.stderr.endswith("weft: cannot write standard output\n"), p
     odd.shutdown()
     odd.server_close()
 
