@@ -133,7 +133,7 @@ static const struct option table[] = {
 	{ CMD_SERVE, "port", NULL, NULL, K_INT, AT(port), NONE, 0, 65535, "N", "8080", group_server,
 	  "port to listen on; 0: one that is free" },
 	{ CMD_SERVE, "port-file", NULL, NULL, K_TEXT, AT(port_file), NONE, 0, 0, "FILE", NULL, group_server,
-	  "write the port here once the server listens" },
+	  "write the port here once the server answers" },
 	{ CMD_SERVE, "alias", "a", NULL, K_TEXT, AT(alias), NONE, 0, 0, "NAME", NULL, group_server,
 	  "the model's name in the API; else its own" },
 	{ CMD_SERVE, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_server,

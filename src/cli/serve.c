@@ -25,7 +25,7 @@ static int write_port(const char *path, int port, struct err *err)
 	return rc;
 }
 
-static void fill(const struct options *o, struct session *s, struct server_opts *so, struct served *d)
+static void fill_opts(const struct options *o, struct server_opts *so)
 {
 	server_opts_default(so);
 	so->host = o->host;
@@ -47,6 +47,10 @@ static void fill(const struct options *o, struct session *s, struct server_opts 
 	so->turn_replay = (enum turn_replay)o->turn_replay;
 	so->turn_bytes = o->turn_bytes;
 	so->drop_volatile = o->drop_volatile;
+}
+
+static void fill_served(const struct options *o, struct session *s, struct served *d)
+{
 	*d = (struct served){
 		.engine = s->engine, .tokenizer = s->tok, .tmpl = s->tmpl,
 		.name = o->alias ? o->alias : s->store->name,
@@ -70,14 +74,17 @@ int cmd_serve(const struct options *o)
 	struct err err;
 	int rc;
 
-	if (session_open(&s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_HUGE, &err))
+	fill_opts(o, &so);
+	if (server_open(&server, &so, &err))
 		return cli_fail("serve", &err);
-	fill(o, &s, &so, &served);
+	if (session_open(&s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_HUGE, &err)) {
+		server_close(server);
+		return cli_fail("serve", &err);
+	}
+	fill_served(o, &s, &served);
 	if (!served.tmpl)
 		log_warn("%s has no chat template: only /v1/completions will answer", served.name);
-	rc = server_open(&server, &so, &served, &err);
-	if (!rc && o->port_file)
-		rc = write_port(o->port_file, server_port(server), &err);
+	rc = o->port_file ? write_port(o->port_file, server_port(server), &err) : 0;
 	if (!rc) {
 		bool six = strchr(o->host, ':') != NULL;
 
@@ -86,7 +93,7 @@ int cmd_serve(const struct options *o)
 		else
 			log_info("serving %s at http://%s%s%s:%d", served.name, six ? "[" : "", o->host, six ? "]" : "",
 		         server_port(server));
-		rc = server_run(server, &err);
+		rc = server_run(server, &served, &err);
 	}
 	/* The engine may call into the server until it is closed. */
 	engine_close(s.engine);

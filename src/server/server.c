@@ -242,14 +242,13 @@ static int listen_on(struct server *s, struct err *err)
 	return 0;
 }
 
-int server_open(struct server **out, const struct server_opts *opts, const struct served *served, struct err *err)
+int server_open(struct server **out, const struct server_opts *opts, struct err *err)
 {
 	struct server *s = xcalloc(1, sizeof *s);
 	int r;
 
 	*out = NULL;
 	s->opts = *opts;
-	s->served = *served;
 	s->host = xstrdup(opts->host);
 	s->opts.host = s->host;
 	s->opts.api_key = s->opts.api_key_file = NULL;
@@ -257,14 +256,6 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 		s->cors_origin = xstrdup(opts->cors_origin);
 	s->opts.cors_origin = s->cors_origin;
 	s->created = (int64_t)time(NULL);
-	for (int32_t id = 0; served->tokenizer && id < tokenizer_size(served->tokenizer); id++) {
-		size_t n = 0;
-
-		if (tokenizer_token_bytes(served->tokenizer, id, &n) && (int)n > s->longest_token)
-			s->longest_token = (int)n;
-	}
-	s->one_system = served->tmpl && chat_one_system(served);
-	s->object_arguments = served->tmpl && chat_object_arguments(served);
 	s->mail_tail = &s->mail;
 	s->pipe[0] = s->pipe[1] = -1;
 	metrics_init(&s->metrics);
@@ -292,7 +283,6 @@ int server_open(struct server **out, const struct server_opts *opts, const struc
 		abort();
 	if ((r = listen_on(s, err)))
 		goto fail;
-	workers_open(s, opts->prep_threads);
 	*out = s;
 	return 0;
 fail:
@@ -302,8 +292,24 @@ fail:
 
 int server_port(const struct server *s) { return s->port; }
 
-int server_run(struct server *s, struct err *err)
+/* What is the same for all requests. */
+static void serve(struct server *s, const struct served *served)
 {
+	s->served = *served;
+	for (int32_t id = 0; served->tokenizer && id < tokenizer_size(served->tokenizer); id++) {
+		size_t n = 0;
+
+		if (tokenizer_token_bytes(served->tokenizer, id, &n) && (int)n > s->longest_token)
+			s->longest_token = (int)n;
+	}
+	s->one_system = served->tmpl && chat_one_system(served);
+	s->object_arguments = served->tmpl && chat_object_arguments(served);
+	workers_open(s, s->opts.prep_threads);
+}
+
+int server_run(struct server *s, const struct served *served, struct err *err)
+{
+	serve(s, served);
 	signal(SIGPIPE, SIG_IGN);
 	event_add(s->ring, NULL);
 	event_add(s->on_term, NULL);

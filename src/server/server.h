@@ -65,18 +65,20 @@ void server_opts_default(struct server_opts *o);
 
 struct server;
 
-/* Listens; nothing is answered before server_run.  Strings are copied. */
-int server_open(struct server **out, const struct server_opts *opts, const struct served *served, struct err *err);
+/* Listens from here on, so that an address in use or a wrong file of keys is told before
+ * a model is loaded; who connects waits in the system's queue until server_run answers.
+ * Strings are copied. */
+int server_open(struct server **out, const struct server_opts *opts, struct err *err);
 int server_port(const struct server *s);        /* the one that was bound */
 
-/* Answers until SIGTERM, SIGINT or server_stop: then it refuses new work (503),
+/* Answers, once, until SIGTERM, SIGINT or server_stop: then it refuses new work (503),
  * lets answers go on for grace_ms and returns; a second signal ends it at once. */
-int server_run(struct server *s, struct err *err);
+int server_run(struct server *s, const struct served *served, struct err *err);
 /* Any thread. */
 void server_stop(struct server *s);
 
-/* After server_run returned, and after the engine was closed: until then the
- * engine may still call into the server. */
+/* After server_run returned, or in place of it, and after the engine was closed:
+ * until then the engine may still call into the server. */
 void server_close(struct server *s);
 
 #endif

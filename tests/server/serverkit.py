@@ -144,13 +144,17 @@ class Gone(Exception):
 
 
 class Conn:
+    """port: a number, or the path of a socket."""
+
     def __init__(self, port, rcvbuf=None):
-        self.s = socket.socket()
+        path = isinstance(port, str)
+        self.s = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
         if rcvbuf:
             self.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
         self.s.settimeout(PATIENCE)
-        self.s.connect(("127.0.0.1", port))
-        self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.s.connect(port if path else ("127.0.0.1", port))
+        if not path:
+            self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buf = b""
 
     def close(self):

@@ -137,7 +137,7 @@ int main(int argc, char **argv)
 		stub_engine_script(d.engine, script == 'o');
 	if (slow)
 		stub_engine_slow(d.engine);
-	if (server_open(&s, &o, &d, &err)) {
+	if (server_open(&s, &o, &err)) {
 		fprintf(stderr, "%s\n", err.msg);
 		return 1;
 	}
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 		return 1;
 	fprintf(f, "%d\n", server_port(s));
 	fclose(f);
-	if (server_run(s, &err)) {
+	if (server_run(s, &d, &err)) {
 		fprintf(stderr, "%s\n", err.msg);
 		return 1;
 	}

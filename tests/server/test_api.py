@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-from serverkit import CHAT, COMPLETIONS, PATIENCE, Conn, SharedStub, stub, user
+from serverkit import CHAT, COMPLETIONS, Conn, SharedStub, stub, user
 
 
 class Shared(SharedStub):
@@ -74,10 +74,7 @@ class Doors(unittest.TestCase):
             dead.bind(path)
             dead.close()
             s = stub(host="unix:" + path)
-            c = Conn.__new__(Conn)
-            c.s, c.buf = socket.socket(socket.AF_UNIX), b""
-            c.s.settimeout(PATIENCE)
-            c.s.connect(path)
+            c = Conn(path)
             c.request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 1})
             self.assertEqual(c.reply().json()["choices"][0]["text"], "ab")
             c.close()

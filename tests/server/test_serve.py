@@ -1,17 +1,20 @@
 """`weft serve` with a real model: clients that leave in every stage, slow ones
 beside quick ones, answers that do not depend on company.
 Run as: test_serve.py WEFT MODEL"""
+import errno
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
-from serverkit import PATIENCE, Server
+from serverkit import PATIENCE, Conn, Server
 
 WEFT, MODEL = sys.argv[1:3]
 QUICK = os.environ.get("WEFT_TEST_QUICK")
@@ -24,6 +27,18 @@ if not os.path.exists(os.path.join(MODEL, "model.safetensors")):
 
 def start(*options):
     return Server([WEFT, "serve", MODEL, "--port", "0", "--port-file", "{port_file}"] + list(options))
+
+
+def opened_by_reader(fifo, p):
+    """A descriptor to write to it, once p reads from it."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as e:
+            if e.errno != errno.ENXIO or p.poll() is not None or time.monotonic() > end:
+                raise
+        time.sleep(0.01)
 
 
 def long_prompt(number, tokens):
@@ -423,10 +438,49 @@ class Program(unittest.TestCase):
             held.bind(("127.0.0.1", 0))
             held.listen()
             port = held.getsockname()[1]
-            r = subprocess.run([WEFT, "serve", MODEL, "--port", str(port)], capture_output=True, text=True, timeout=PATIENCE)
+            # It is told before there is a model.
+            r = subprocess.run([WEFT, "serve", "/no/such/model", "--port", str(port)], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(r.returncode, 1)
         self.assertIn("port %d" % port, r.stderr)
         self.assertIn("in use", r.stderr)
+
+    def test_while_it_loads(self):
+        """Who connects while the model is loaded waits for the answer; loading waits for a template from a pipe."""
+        with tempfile.TemporaryDirectory() as d:
+            fifo, path, port_file = (os.path.join(d, name) for name in ("template", "sock", "port"))
+            os.mkfifo(fifo)
+            argv = [WEFT, "serve", MODEL, "--host", "unix:" + path, "--port-file", port_file]
+            p = subprocess.Popen(argv + ["--chat-template", fifo], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            try:
+                template = opened_by_reader(fifo, p)
+                waiting, gone = Conn(path), Conn(path)
+                waiting.request("POST", CHAT, {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1})
+                gone.request("GET", "/health")
+                gone.close()
+                second = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual(second.returncode, 1)
+                self.assertIn("in use", second.stderr)
+                self.assertFalse(os.path.exists(port_file))
+                with os.fdopen(template, "w") as f:
+                    f.write("{% for m in messages %}{{ m.content }}{% endfor %}")
+                self.assertEqual(waiting.reply().status, 200)
+                self.assertTrue(os.path.exists(port_file))
+                waiting.close()
+                p.send_signal(signal.SIGTERM)
+                self.assertEqual(p.wait(PATIENCE), 0, p.stderr.read())
+                self.assertFalse(os.path.exists(path))
+            finally:
+                p.kill()
+                p.communicate()
+
+    def test_load_that_fails(self):
+        """What was made in order to listen is gone."""
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "sock")
+            r = subprocess.run([WEFT, "serve", "/no/such/model", "--host", "unix:" + path], capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual(r.returncode, 1)
+            self.assertIn("/no/such/model", r.stderr)
+            self.assertFalse(os.path.exists(path))
 
     def test_queue_and_signals(self):
         s = start("--parallel", "1", "--queue", "1", "--alias", "mine", "--max-connections", "50",
