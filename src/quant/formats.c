@@ -61,7 +61,14 @@ acts_tile_fn *acts_pairer(enum cpu_level level)
 	return NULL;
 }
 
-acts_quantise_fn *acts_quantiser(enum cpu_level level) { return lane_table(level)->quantise; }
+acts_quantise_fn *acts_quantiser(enum cpu_level level)
+{
+#if defined(__x86_64__)
+	if (level >= CPU_AVX512)
+		return acts_quantise_avx512;
+#endif
+	return lane_table(level)->quantise;
+}
 
 void vec_kernels(struct vec_kernels *k, enum cpu_level level) { *k = lane_table(level)->vec; }
 

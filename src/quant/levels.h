@@ -20,6 +20,7 @@ struct lane_table {
 };
 extern const struct lane_table lane_table_scalar, lane_table_avx2, lane_table_avx512;
 const struct lane_table *lane_table(enum cpu_level level);
+acts_quantise_fn acts_quantise_avx512;
 
 /* Cache rows of small codes (kv_coded.c): name, bits of a code, elements that share
  * a scale and a bias (0: turned, one scale and no bias for the row). */
