@@ -26,6 +26,25 @@ LANES_INLINE v16 row_load_n(const uint8_t *p, enum dtype t, int n)
 	return t == DT_F32 ? v16_load_n(p, n) : t == DT_BF16 ? v16_load_bf16_n(p, n) : v16_load_f16_n(p, n);
 }
 
+/* How the tiles below begin and end: partial sums of R rows by O outputs, in registers. */
+LANES_INLINE void sums_clear(v16 (*acc)[8], const int R, const int O)
+{
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++)
+			acc[r][o] = v16_zero();
+}
+
+LANES_INLINE void sums_store(float *out, size_t ld, v16 (*acc)[8], const int R, const int O)
+{
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++)
+			out[(size_t)r * ld + (size_t)o] = v16_sum(acc[r][o]);
+}
+
 /* R rows by O outputs.  With ahead, fetches the next O outputs' numbers: O short
  * streams at once are more than the prefetchers follow. */
 LANES_INLINE void tile(float *out, size_t ld, const uint8_t *w, size_t row_bytes, enum dtype t, const float *x,
@@ -35,11 +54,7 @@ LANES_INLINE void tile(float *out, size_t ld, const uint8_t *w, size_t row_bytes
 	v16 acc[8][8];
 	int k;
 
-#pragma GCC unroll 8
-	for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-		for (int o = 0; o < O; o++)
-			acc[r][o] = v16_zero();
+	sums_clear(acc, R, O);
 	for (k = 0; k + 16 <= n; k += 16) {
 		v16 a[8];
 
@@ -68,11 +83,7 @@ LANES_INLINE void tile(float *out, size_t ld, const uint8_t *w, size_t row_bytes
 				                      n - k);
 		}
 	}
-#pragma GCC unroll 8
-	for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-		for (int o = 0; o < O; o++)
-			out[(size_t)r * ld + (size_t)o] = v16_sum(acc[r][o]);
+	sums_store(out, ld, acc, R, O);
 }
 
 /* R rows by O outputs that lie as [n / 16][O][16] floats. */
@@ -81,11 +92,7 @@ LANES_INLINE void tile_packed(float *out, size_t ld, const float *w, const float
 {
 	v16 acc[8][8];
 
-#pragma GCC unroll 8
-	for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-		for (int o = 0; o < O; o++)
-			acc[r][o] = v16_zero();
+	sums_clear(acc, R, O);
 	for (int k = 0; k < n; k += 16, w += 16 * O) {
 		int m = n - k < 16 ? n - k : 16;
 		v16 a[8];
@@ -109,11 +116,7 @@ LANES_INLINE void tile_packed(float *out, size_t ld, const float *w, const float
 				acc[r][o] = v16_fma(a[r], b, acc[r][o]);
 		}
 	}
-#pragma GCC unroll 8
-	for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-		for (int o = 0; o < O; o++)
-			out[(size_t)r * ld + (size_t)o] = v16_sum(acc[r][o]);
+	sums_store(out, ld, acc, R, O);
 }
 
 /* nr x no products; x rows x_ld apart, w rows row_bytes apart. */
@@ -256,11 +259,7 @@ LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int 
 	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
 	v16 acc[8][8];
 
-#pragma GCC unroll 8
-	for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-		for (int i = 0; i < O; i++)
-			acc[r][i] = v16_zero();
+	sums_clear(acc, R, O);
 	for (int g = 0, k = 0; k < w->cols; g++) {
 		v16 s[8], b[8];
 
@@ -286,11 +285,7 @@ LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int 
 			}
 		}
 	}
-#pragma GCC unroll 8
-	for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-		for (int i = 0; i < O; i++)
-			out[(size_t)r * ld + (size_t)i] = v16_sum(acc[r][i]);
+	sums_store(out, ld, acc, R, O);
 }
 
 static void mul_bytes_few(float *out, size_t ld, const struct weight *w, int o0, int o1, const float *x, size_t x_ld,
