@@ -141,7 +141,10 @@ acts_tile_fn acts_tile_amx;
 
 /* bf16 weights under ARITH_FAST, where there is a dot product of bf16 or tiles of it. */
 weight_mul_fn bf16_mul_dot, bf16_mul_floats, bf16_mul_amx;
-bool bf16_dot_slow(void);       /* the second is faster here than the first; the bits are the same */
+/* The second is faster here than the first; the bits are the same.  Measured, for some microseconds, by the first
+ * who chooses kernels (a backend as it is opened, before there is a product), then known.  Any thread: should two
+ * measure at once and differ, each has kernels with the same bits. */
+bool bf16_dot_slow(void);
 acts_tile_fn acts_pairs_avx512bf16, acts_pairs_amx;
 quant_peak_fn bf16_peak_avx512bf16, bf16_peak_amx;
 size_t bf16_scratch_avx512bf16(int cols), bf16_scratch_amx(int cols);
