@@ -84,6 +84,7 @@ int cmd_serve(const struct options *o)
 	fill_served(o, &s, &served);
 	if (!served.tmpl)
 		log_warn("%s has no chat template: only /v1/completions will answer", served.name);
+	server_begin(server, &served);
 	rc = o->port_file ? write_port(o->port_file, server_port(server), &err) : 0;
 	if (!rc) {
 		bool six = strchr(o->host, ':') != NULL;
@@ -93,7 +94,7 @@ int cmd_serve(const struct options *o)
 		else
 			log_info("serving %s at http://%s%s%s:%d", served.name, six ? "[" : "", o->host, six ? "]" : "",
 		         server_port(server));
-		rc = server_run(server, &served, &err);
+		rc = server_run(server, &err);
 	}
 	/* The engine may call into the server until it is closed. */
 	engine_close(s.engine);

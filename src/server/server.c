@@ -292,8 +292,7 @@ fail:
 
 int server_port(const struct server *s) { return s->port; }
 
-/* What is the same for all requests. */
-static void serve(struct server *s, const struct served *served)
+void server_begin(struct server *s, const struct served *served)
 {
 	s->served = *served;
 	for (int32_t id = 0; served->tokenizer && id < tokenizer_size(served->tokenizer); id++) {
@@ -305,15 +304,14 @@ static void serve(struct server *s, const struct served *served)
 	s->one_system = served->tmpl && chat_one_system(served);
 	s->object_arguments = served->tmpl && chat_object_arguments(served);
 	workers_open(s, s->opts.prep_threads);
-}
-
-int server_run(struct server *s, const struct served *served, struct err *err)
-{
-	serve(s, served);
 	signal(SIGPIPE, SIG_IGN);
 	event_add(s->ring, NULL);
 	event_add(s->on_term, NULL);
 	event_add(s->on_int, NULL);
+}
+
+int server_run(struct server *s, struct err *err)
+{
 	if (event_base_dispatch(s->base) < 0)
 		return err_set(err, E_IO, "the event loop failed: %s", strerror(errno));
 	s->stopping = true;

@@ -71,9 +71,13 @@ struct server;
 int server_open(struct server **out, const struct server_opts *opts, struct err *err);
 int server_port(const struct server *s);        /* the one that was bound */
 
-/* Answers, once, until SIGTERM, SIGINT or server_stop: then it refuses new work (503),
- * lets answers go on for grace_ms and returns; a second signal ends it at once. */
-int server_run(struct server *s, const struct served *served, struct err *err);
+/* What is served.  From here on SIGTERM and SIGINT no longer end the program but stop
+ * the server, so whoever says that it is ready says so after this. */
+void server_begin(struct server *s, const struct served *served);
+
+/* Answers, after server_begin, until SIGTERM, SIGINT or server_stop: then it refuses new
+ * work (503), lets answers go on for grace_ms and returns; a second signal ends it at once. */
+int server_run(struct server *s, struct err *err);
 /* Any thread. */
 void server_stop(struct server *s);
 

@@ -141,12 +141,13 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", err.msg);
 		return 1;
 	}
+	server_begin(s, &d);
 	f = fopen(argv[2], "w");
 	if (!f)
 		return 1;
 	fprintf(f, "%d\n", server_port(s));
 	fclose(f);
-	if (server_run(s, &d, &err)) {
+	if (server_run(s, &err)) {
 		fprintf(stderr, "%s\n", err.msg);
 		return 1;
 	}

@@ -473,6 +473,16 @@ class Program(unittest.TestCase):
                 p.kill()
                 p.communicate()
 
+    def test_stopped_at_once(self):
+        """Who waits for the port file may stop the server the moment it comes."""
+        for _ in range(2 if QUICK else 10):
+            p = subprocess.Popen([WEFT, "serve", MODEL, "--port", "0", "--port-file", "/dev/stdout"], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.assertGreater(int(p.stdout.readline()), 0)
+            p.send_signal(signal.SIGTERM)
+            _, err = p.communicate(timeout=PATIENCE)
+            self.assertEqual(p.returncode, 0, err)
+
     def test_load_that_fails(self):
         """What was made in order to listen is gone."""
         with tempfile.TemporaryDirectory() as d:
