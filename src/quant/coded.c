@@ -111,8 +111,10 @@ void coded_kernels(struct kernels *k, enum cpu_level level)
 		k->mul[ARITH_FAST] = coded_mul_avx2;
 	if (level >= CPU_AVXVNNI && cpu_has_avxvnni())
 		k->mul[ARITH_FAST] = coded_mul_avxvnni;
-	if (level >= CPU_AVX512)
+	if (level >= CPU_AVX512) {
 		k->mul[ARITH_FAST] = coded_mul_avx512;
+		k->asking = ASKING_ROWS;
+	}
 	if (level >= CPU_AMX)
 		k->mul[ARITH_FAST] = coded_mul_amx;
 #endif

@@ -19,11 +19,10 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "quant/coded_avx512.h"
 #include "quant/levels.h"
 #include "quant/tile_config.h"
 #include "quant/transpose512.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { T_OUT = 16, T_ROWS = ACTS_TILE, T_BYTES = 64, T_SUMS = T_OUT * T_ROWS, FEW_TILES = 2, BLOCK = 8, LINE = 64 };
 
@@ -327,25 +326,6 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 
 /* ---- rows by outputs ---- */
 
-/* Asks for inputs [k, k + stretch) of n outputs from o on; beyond the last input, for those of
- * the next panel.  Inlined: gcc 12 drops calls of functions that do nothing but ask. */
-INLINE void codes_ahead(const struct weight *w, int o, int n, int k, int stretch)
-{
-	size_t bits = (size_t)w->fmt->coding->bits, at, end;
-
-	if (k >= w->cols) {
-		k = 0;
-		o += PANEL_OUT;
-	}
-	if (o + n > w->rows)
-		return;
-	at = (size_t)k * bits / 8;
-	end = (size_t)(w->cols - k < stretch ? w->cols : k + stretch) * bits / 8;
-	for (const uint8_t *row = w->data + (size_t)o * w->row_bytes; n--; row += w->row_bytes)
-		for (size_t i = at; i < end; i += LINE)
-			_mm_prefetch(row + i, _MM_HINT_T1);
-}
-
 /* Rows of a call, laid out, and where their outputs go. */
 struct rows {
 	const uint8_t *tiles;
@@ -393,7 +373,7 @@ static void mul_panel(const struct weight *w, int o, int n_out, const struct row
 				for (int h = 0; h < halves; h++)
 					__builtin_prefetch(out + (size_t)j * r->ld + T_OUT * h, 1);
 			if (!span.ahead)
-				codes_ahead(w, o + share, PANEL_OUT * (i + 1) / n - share, span.k1, stretch);
+				coded_ask_codes(w, o + share, PANEL_OUT * (i + 1) / n - share, span.k1, stretch);
 			t.beside = (const float *)tile + at * 3 * T_ROWS;
 			t.q = (const int8_t *)tile + beside + (size_t)k * T_ROWS;
 			for (int h = 0; h < halves; h++) {

@@ -3,76 +3,16 @@
  * Integer sums of a group are exact, so how they are formed is free; the float
  * steps per group are lanes of 16 outputs in the order of format.h.
  *
- * Few rows of the commonest weights: coded_few_avx512.c.
+ * Few rows of the commonest weights: coded_few_avx512.c.  Many rows: coded_many_avx512.c.
  * Few rows of others (direct): codes of an output are unpacked in registers and multiplied
- * by 32 activations at a time; 16 outputs' sums are then folded into one vector.
- * Many rows (panel): codes of 32 outputs are unpacked once into quads of inputs,
- * [cols / 4][32][4], and a tile of rows by outputs runs over them. */
+ * by 32 activations at a time; 16 outputs' sums are then folded into one vector. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
+#include "quant/coded_avx512.h"
 #include "quant/levels.h"
 #include "quant/transpose512.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* How codes are stored, seen by the kernels. */
-enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM };
-
-/* gcc 12 spills tiles of the intrinsic to half speed. */
-INLINE __m512i dot512(__m512i acc, __m512i u, __m512i s)
-{
-	__asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(u), "v"(s));
-	return acc;
-}
-
-/* ---- codes of any width: 64 at a time ---- */
-
-struct stream {
-	__m512i words;          /* lane L gets the 16-bit words its 16 codes begin in */
-	__m512i low, high;      /* bytes of codes 0-7 and 8-15 of a lane */
-	__m512i lift;           /* moves a code to the top of its 16 bits */
-	__m512i drop;           /* and back down: the upper half of a product with 2^bits */
-	__mmask64 whole;        /* the bytes of 64 codes */
-	int bits;
-};
-
-static struct stream stream_make(int bits)
-{
-	uint16_t words[32], lift[8];
-	uint8_t low[16], high[16];
-	struct stream s = { .bits = bits };
-
-	for (int l = 0; l < 4; l++)
-		for (int i = 0; i < 8; i++)
-			words[8 * l + i] = (uint16_t)(bits * l + i);
-	for (int k = 0; k < 8; k++) {
-		low[2 * k] = (uint8_t)(k * bits / 8);
-		low[2 * k + 1] = (uint8_t)(k * bits / 8 + 1);
-		high[2 * k] = (uint8_t)(low[2 * k] + bits);
-		high[2 * k + 1] = (uint8_t)(low[2 * k + 1] + bits);
-		lift[k] = (uint16_t)(1 << (16 - bits - k * bits % 8));
-	}
-	s.words = _mm512_loadu_si512(words);
-	s.low = _mm512_broadcast_i32x4(_mm_loadu_si128((void *)low));
-	s.high = _mm512_broadcast_i32x4(_mm_loadu_si128((void *)high));
-	s.lift = _mm512_broadcast_i32x4(_mm_loadu_si128((void *)lift));
-	s.drop = _mm512_set1_epi16((short)(1 << bits));
-	s.whole = ((__mmask64)1 << 8 * bits) - 1;
-	return s;
-}
-
-INLINE __m512i stream_codes(const struct stream *s, __m512i raw)
-{
-	__m512i w = _mm512_permutexvar_epi16(s->words, raw);
-	__m512i a = _mm512_mullo_epi16(_mm512_shuffle_epi8(w, s->low), s->lift);
-	__m512i b = _mm512_mullo_epi16(_mm512_shuffle_epi8(w, s->high), s->lift);
-
-	return _mm512_packus_epi16(_mm512_mulhi_epu16(a, s->drop), _mm512_mulhi_epu16(b, s->drop));
-}
-
-INLINE __mmask64 first_bytes(int n) { return n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1; }
 
 /* ---- scales of 16 outputs, transposed to [groups][16] ---- */
 
@@ -476,208 +416,6 @@ static void mul_direct(direct_fn *fn, float *out, size_t ld, const struct weight
 	}
 }
 
-/* ---- many rows ---- */
-
-/* Codes of 16 outputs into panel[quad * 128 + ...][16][4].  `next` bytes on lies
- * what the next panel unpacks; it is fetched now. */
-INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols, size_t next, bool has_lut,
-                          __m512i lut)
-{
-	const __m512i spread_low = _mm512_broadcast_i32x4(
-	    _mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
-	const __m512i spread_high = _mm512_broadcast_i32x4(
-	    _mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
-	const __m512i low = _mm512_set1_epi16(0x000f), high = _mm512_set1_epi16(0x0f00);
-
-	for (int k = 0; k < cols; k += 128) {
-		int have = cols - k < 128 ? cols - k : 128;
-		__m512i t[16];
-
-		for (int i = 0; i < 16; i++) {
-			t[i] = _mm512_maskz_loadu_epi8(first_bytes(have / 2), row[i] + k / 2);
-			_mm_prefetch(row[i] + k / 2 + next, _MM_HINT_T1);
-		}
-		transpose16(t);
-		for (int j = 0; j < have / 8; j++) {
-			__m512i a = _mm512_shuffle_epi8(t[j], spread_low), b = _mm512_shuffle_epi8(t[j], spread_high);
-
-			/* (v >> 4 & high) | (v & low) */
-			a = _mm512_ternarylogic_epi32(_mm512_srli_epi16(a, 4), high, _mm512_and_si512(a, low), 0xea);
-			b = _mm512_ternarylogic_epi32(_mm512_srli_epi16(b, 4), high, _mm512_and_si512(b, low), 0xea);
-			if (has_lut) {
-				a = _mm512_shuffle_epi8(lut, a);
-				b = _mm512_shuffle_epi8(lut, b);
-			}
-			_mm512_storeu_si512(panel + (size_t)(k / 4 + 2 * j) * 128, a);
-			_mm512_storeu_si512(panel + (size_t)(k / 4 + 2 * j + 1) * 128, b);
-		}
-	}
-}
-
-INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, size_t next, bool is_stream,
-                        const struct stream *s)
-{
-	for (int k = 0; k < cols; k += 64) {
-		int have = cols - k < 64 ? cols - k : 64;
-		__m512i t[16];
-
-		for (int i = 0; i < 16; i++) {
-			const uint8_t *p = row[i] + (is_stream ? (size_t)k / 8 * (size_t)s->bits : (size_t)k);
-
-			if (is_stream)
-				t[i] = stream_codes(s, _mm512_maskz_loadu_epi8(first_bytes(have * s->bits / 8), p));
-			else
-				t[i] = _mm512_maskz_loadu_epi8(first_bytes(have), p);
-			_mm_prefetch(p + next, _MM_HINT_T1);
-		}
-		transpose16(t);
-		for (int j = 0; j < have / 4; j++)
-			_mm512_storeu_si512(panel + (size_t)(k / 4 + j) * 128, t[j]);
-	}
-}
-
-/* What a panel's rows are multiplied with. */
-struct panel {
-	const uint8_t *code;                    /* [cols / 4][PANEL_OUT][4] */
-	const float *scale, *bias;              /* [groups][PANEL_OUT]; bias NULL when there is none */
-	const struct acts *x;
-	int group, groups, zero;
-};
-
-/* R rows from row r0 by 32 outputs. */
-INLINE void tile_run(float *out, size_t ld, const struct panel *t, int r0, int n_out, const int R)
-{
-	enum { MOST = 6 };
-	size_t cols = (size_t)t->x->cols;
-	const int8_t *q = t->x->q + (size_t)r0 * cols;
-	const uint8_t *p = t->code;
-	__m512 f0[MOST], f1[MOST];
-	__mmask16 m0 = (__mmask16)(n_out >= 16 ? 0xffff : (1u << n_out) - 1);
-	__mmask16 m1 = (__mmask16)(n_out > 16 ? (1u << (n_out - 16)) - 1 : 0);
-
-#pragma GCC unroll 6
-	for (int r = 0; r < R; r++)
-		f0[r] = f1[r] = _mm512_setzero_ps();
-	for (int g = 0; g < t->groups; g++) {
-		__m512i i0[MOST], i1[MOST];
-		const int32_t *sum = t->x->sum + (size_t)r0 * (size_t)t->groups + (size_t)g;
-		__m512 s0 = _mm512_loadu_ps(t->scale + 32 * (size_t)g);
-		__m512 s1 = _mm512_loadu_ps(t->scale + 32 * (size_t)g + 16);
-
-#pragma GCC unroll 6
-		for (int r = 0; r < R; r++)
-			i0[r] = i1[r] = t->zero ? _mm512_set1_epi32(-t->zero * sum[(size_t)r * (size_t)t->groups]) :
-			                          _mm512_setzero_si512();
-		for (int k = 0; k < t->group; k += 4, p += 128, q += 4) {
-			__m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64);
-
-#pragma GCC unroll 6
-			for (int r = 0; r < R; r++) {
-				int32_t four;
-				__m512i x;
-
-				memcpy(&four, q + (size_t)r * cols, 4);
-				x = _mm512_set1_epi32(four);
-				i0[r] = dot512(i0[r], a, x);
-				i1[r] = dot512(i1[r], b, x);
-			}
-		}
-#pragma GCC unroll 6
-		for (int r = 0; r < R; r++) {
-			size_t at = (size_t)(r0 + r) * (size_t)t->groups + (size_t)g;
-			__m512 xs = _mm512_set1_ps(t->x->scale[at]);
-
-			f0[r] = _mm512_fmadd_ps(s0, _mm512_mul_ps(_mm512_cvtepi32_ps(i0[r]), xs), f0[r]);
-			f1[r] = _mm512_fmadd_ps(s1, _mm512_mul_ps(_mm512_cvtepi32_ps(i1[r]), xs), f1[r]);
-		}
-		if (!t->bias)
-			continue;
-		s0 = _mm512_loadu_ps(t->bias + 32 * (size_t)g);
-		s1 = _mm512_loadu_ps(t->bias + 32 * (size_t)g + 16);
-#pragma GCC unroll 6
-		for (int r = 0; r < R; r++) {
-			__m512 xs = _mm512_set1_ps(
-			    t->x->scaled_sum[(size_t)(r0 + r) * (size_t)t->groups + (size_t)g]);
-
-			f0[r] = _mm512_fmadd_ps(s0, xs, f0[r]);
-			f1[r] = _mm512_fmadd_ps(s1, xs, f1[r]);
-		}
-	}
-#pragma GCC unroll 6
-	for (int r = 0; r < R; r++) {
-		_mm512_mask_storeu_ps(out + (size_t)r * ld, m0, f0[r]);
-		if (m1)
-			_mm512_mask_storeu_ps(out + (size_t)r * ld + 16, m1, f1[r]);
-	}
-}
-
-#define TILE(R) \
-	static void tile_##R(float *out, size_t ld, const struct panel *t, int r0, int n_out) \
-	{ \
-		tile_run(out, ld, t, r0, n_out, R); \
-	}
-TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
-static void (*const tiles[7])(float *, size_t, const struct panel *, int, int) = {
-	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6
-};
-
-static void panel_rows(float *out, size_t ld, const struct panel *t, int r0, int rows, int n_out)
-{
-	int parts = (rows + 5) / 6;
-
-	for (int i = 0, r = 0; i < parts; i++) {
-		int end = (int)((int64_t)rows * (i + 1) / parts);
-
-		tiles[end - r](out + (size_t)r * ld, ld, t, r0 + r, n_out);
-		r = end;
-	}
-}
-
-static enum how how_of(const struct coding *c)
-{
-	return c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
-}
-
-static void mul_panels(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                       int r1, void *scratch)
-{
-	const struct coding *c = w->fmt->coding;
-	enum how how = how_of(c);
-	int groups = w->cols / w->group;
-	size_t next = PANEL_OUT * w->row_bytes;
-	float *scale = scratch, *bias = scale + (size_t)groups * PANEL_OUT;
-	uint8_t *panel = (uint8_t *)(bias + (size_t)groups * PANEL_OUT);
-	struct panel t = { panel, scale, c->bias ? bias : NULL, x, w->group, groups, c->zero };
-	__m512i lut = c->lut ? _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)c->lut)) : _mm512_setzero_si512();
-	struct stream s = { .bits = 0 };
-
-	if (how == STREAM)
-		s = stream_make(c->bits);
-	for (int o = o0; o < o1; o += PANEL_OUT) {
-		int n_out = o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT;
-
-		for (int h = 0; h < 2; h++) {
-			const uint8_t *row[16];
-			int first = o + 16 * h, have = n_out - 16 * h < 16 ? n_out - 16 * h : 16;
-
-			if (have < 0)
-				have = 0;
-			for (int i = 0; i < 16; i++)    /* what is beyond the last output repeats it */
-				row[i] = w->data + (size_t)(i < have ? first + i : o + n_out - 1) * w->row_bytes;
-			if (how == NIBBLES)
-				panel_nibbles(panel + 64 * h, row, w->cols, next, false, lut);
-			else if (how == NIBBLES_LUT)
-				panel_nibbles(panel + 64 * h, row, w->cols, next, true, lut);
-			else if (how == BYTES)
-				panel_bytes(panel + 64 * h, row, w->cols, next, false, NULL);
-			else
-				panel_bytes(panel + 64 * h, row, w->cols, next, true, &s);
-			scales_of(scale + 16 * h, bias + 16 * h, PANEL_OUT, w, first, have);
-		}
-		panel_rows(out + (o - o0), ld, &t, r0, r1 - r0, n_out);
-	}
-}
-
 /* ---- for the kernels with tiles ---- */
 
 /* 64 codes at p, `have` of them real; zeros, or what the lut makes of them, behind. */
@@ -779,7 +517,7 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int
 	assert(x->cols == w->cols && x->group == w->group);
 	if (size == 1 && w->group != 64 && c->bits == 4)
 		direct = NULL;          /* 192 and the like: no whole blocks of nibbles */
-	if (r1 - r0 <= FEW_ROWS && coded_is_g64(w)) {
+	if (r1 - r0 <= FEW_TWICE && coded_is_g64(w)) {
 		int begin = o0;
 
 		o0 = coded_few_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
@@ -792,5 +530,5 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int
 	else if (r1 - r0 <= DIRECT_ROWS && direct && direct[0])
 		mul_direct(direct[r1 - r0 <= 2 ? r1 - r0 - 1 : 2], out, ld, w, o0, o1, x, r0, r1, how, scratch);
 	else
-		mul_panels(out, ld, w, o0, o1, x, r0, r1, scratch);
+		coded_many_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
 }

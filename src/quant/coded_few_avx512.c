@@ -1,4 +1,4 @@
-/* coded_few_avx512.c - one to FEW_ROWS rows over affine codes of 4 or 8 bits in groups
+/* coded_few_avx512.c - one to FEW_TWICE rows over affine codes of 4 or 8 bits in groups
  * of 64; the bits of coded.c.
  *
  * A line of codes of each of 16 outputs is turned, so that a vector has a quad of
@@ -7,7 +7,8 @@
  * line of codes is little, whatever the number of rows.
  *
  * That counts because memory has to be kept busy meanwhile: lines of the outputs that
- * follow are asked for one by one between the products.  One row of 4 bits goes another way,
+ * follow are asked for one by one between the products.  More than FEW_ROWS rows are two
+ * times up to as many, one after the other for each 16 outputs.  One row of 4 bits goes another way,
  * where its part is long enough: coded_one_avx512.c. */
 #include <assert.h>
 #include <immintrin.h>
@@ -157,32 +158,52 @@ static void few_inputs(int8_t *to, size_t step, const int8_t *q, int cols, int b
 	}
 }
 
-int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                     void *scratch)
+/* rows <= FEW_ROWS rows from r0 on, laid out from `to` on; returns what is behind them. */
+static uint8_t *few_rows(struct few *d, uint8_t *to, const struct acts *x, int r0, int rows)
 {
-	size_t groups = (size_t)(w->cols / w->group);
-	int bits = w->fmt->coding->bits, rows = r1 - r0, o = o0;
+	size_t groups = (size_t)(x->cols / x->group);
+	int bits = d->w->fmt->coding->bits;
 	size_t line = LINE * 8 / (size_t)bits;  /* inputs */
-	float *scale = scratch, *beside = scale + 2 * OUT * groups;
+	float *beside = (float *)to;
 	int8_t *q = (int8_t *)(beside + 2 * groups * (size_t)rows);
-	struct few d = { .w = w, .q = q, .beside = beside, .scale = scale };
 
-	assert(rows <= FEW_ROWS && coded_is_g64(w));
 	for (int r = 0; r < rows; r++) {
 		size_t row = (size_t)(r0 + r);
 
-		few_inputs(q + line * (size_t)r, line * (size_t)rows, x->q + row * (size_t)x->cols, w->cols, bits);
+		few_inputs(q + line * (size_t)r, line * (size_t)rows, x->q + row * (size_t)x->cols, x->cols, bits);
 		for (size_t g = 0; g < groups; g++) {
 			beside[2 * ((size_t)rows * g + (size_t)r)] = x->scale[row * groups + g];
 			beside[2 * ((size_t)rows * g + (size_t)r) + 1] = x->scaled_sum[row * groups + g];
 		}
 	}
+	d->q = q;
+	d->beside = beside;
+	return (uint8_t *)q + (size_t)rows * (size_t)x->cols;
+}
+
+int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                     void *scratch)
+{
+	size_t groups = (size_t)(w->cols / w->group);
+	int bits = w->fmt->coding->bits, rows = r1 - r0, first = rows > FEW_ROWS ? (rows + 1) / 2 : rows, o = o0;
+	float *scale = scratch;
+	uint8_t *to = (uint8_t *)(scale + 2 * OUT * groups);
+	struct few d[2] = { { .w = w, .scale = scale }, { .w = w, .scale = scale } };
+
+	assert(rows <= FEW_TWICE && coded_is_g64(w));
+	to = few_rows(&d[0], to, x, r0, first);
+	if (rows > first)
+		to = few_rows(&d[1], to, x, r0 + first, rows - first);
 	if (rows == 1)
-		o = coded_one_avx512(out, w, o0, o1, q, beside, q + w->cols);
+		o = coded_one_avx512(out, w, o0, o1, d[0].q, d[0].beside, to);
 	for (; o + OUT <= o1; o += OUT) {
+		float *at = out + (o - o0);
+
 		coded_scales_avx512(scale, scale + OUT, 2 * OUT, w, o, OUT);
-		d.ahead = coded_look_ahead(w, o);
-		fews[bits == 8][rows - 1](out + (o - o0), ld, &d, o);
+		d[0].ahead = d[1].ahead = coded_look_ahead(w, o);
+		fews[bits == 8][first - 1](at, ld, &d[0], o);
+		if (rows > first)
+			fews[bits == 8][rows - first - 1](at + (size_t)first * ld, ld, &d[1], o);
 	}
 	return o0 + (o1 - o0) / OUT * OUT;
 }

@@ -27,7 +27,7 @@ enum { VNNI = 0 };
 
 /* With vpdpbusd the upper codes of bytes need no shift where their sums get one, which pays for
  * up to so many rows. */
-enum { APART_ROWS = 4, FEW_TWICE = 2 * FEW_ROWS };
+enum { APART_ROWS = 4 };
 
 /* What all blocks of outputs of a call share, each in the order in which it is read. */
 struct few {

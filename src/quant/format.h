@@ -131,6 +131,9 @@ enum acts_form { ACTS_FLOAT, ACTS_INT8, ACTS_BF16 };     /* f only; q and its sc
 struct kernels {
 	weight_mul_fn *mul[2];          /* by enum arith */
 	enum acts_form acts;            /* what ARITH_FAST wants */
+	/* From so many rows on ARITH_FAST's product asks for the lines that its outputs are written
+	 * to, rows of which may lie pages apart; 0: it never does. */
+	int asking;
 };
 
 struct coding;

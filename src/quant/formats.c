@@ -97,8 +97,8 @@ size_t weight_scratch_bytes(const struct weight *w)
 	size_t cols = (size_t)w->cols, groups = w->group ? cols / (size_t)w->group : 0;
 	/* Decoded rows and six of them packed; scales and biases of four outputs as floats. */
 	size_t decoded = (DECODE_ROWS * cols + 6 * (cols + 16) + 8 * (groups + 16)) * sizeof(float);
-	/* Codes of a panel, its scales and biases. */
-	size_t panel = PANEL_OUT * cols + 2 * PANEL_OUT * groups * sizeof(float);
+	/* Codes of a panel, its scales and biases, sums in float. */
+	size_t panel = PANEL_OUT * cols + (2 * groups + TILED_ROWS) * PANEL_OUT * sizeof(float);
 	/* Scales and biases of 16 outputs, arranged rows, integer sums per 64 inputs. */
 	size_t direct = 32 * groups * sizeof(float) + DIRECT_ROWS * (cols + 128) +
 	                DIRECT_ROWS * 256 * (cols / 64 + 2);

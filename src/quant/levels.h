@@ -67,6 +67,7 @@ void coding_scale(float *scale, float *bias, const struct weight *w, int o, int 
 /* ARITH_FAST of a coded weight.  The AVX forms hand shapes they do not like
  * (a group that is not a multiple of 16) to the scalar one. */
 weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avxvnni, coded_mul_avx512, coded_mul_amx;
+weight_mul_fn coded_many_avx512;                 /* groups of a multiple of 16 */
 /* n rounds of the level's int8 dot product on registers; returns the multiplications and additions. */
 quant_peak_fn coded_peak_scalar, coded_peak_avx2, coded_peak_avxvnni, coded_peak_avx512, coded_peak_amx;
 /* A coded format's kernels(): decode and dot for the reference, the above for serving. */
@@ -124,7 +125,7 @@ static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
 /* The commonest weights: affine codes of 4 or 8 bits in groups of 64, whole lines of them. */
 bool coded_is_g64(const struct weight *w);
 /* Of these, whole 16 outputs from o0 on; returns the first that is left to others.  With AVX-512
- * for at most FEW_ROWS rows. */
+ * for at most FEW_TWICE rows. */
 typedef int coded_g64_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
                          void *scratch);
 coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
@@ -134,9 +135,10 @@ coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
 int coded_one_avx512(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch);
 size_t coded_one_scratch(int cols);
 
-/* Rows of activations that coded_mul_amx takes in one go: those of the tiles it is
- * given, and those it has to lay out itself. */
+/* Rows of activations that coded_mul_amx and coded_many_avx512 take in one go; of the former
+ * those of the tiles it is given, and those it has to lay out itself. */
 enum { TILED_ROWS = 256, TILED_HERE = 64, TILED_INPUTS = 512 };
+enum { ASKING_ROWS = 33 };      /* struct kernels: asking */
 acts_tile_fn acts_tile_amx;
 
 /* bf16 weights under ARITH_FAST, where there is a dot product of bf16 or tiles of it. */
@@ -161,6 +163,6 @@ enum { BLOCK_ROWS = 96, PANEL_INPUTS = 256, G64_ROWS = 64, G64_PANEL = 16 << 10 
 
 /* mul_decoded and the coded kernels cut outputs into these; the first a multiple of the tiles
  * of floats (6, 8). */
-enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 8 };
+enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 8, FEW_TWICE = 2 * FEW_ROWS };
 
 #endif

@@ -426,14 +426,15 @@ static struct shape shape_of(const struct kind *k, int turn, int most)
 	return h;
 }
 
-enum { G64_EACH = 17, G64_MANY = G64_EACH + 6, G64_TURNS = G64_MANY + 6 };
+enum { G64_EACH = 17, G64_MANY = G64_EACH + 7, G64_TURNS = G64_MANY + 6 };
 
 /* What kernels of groups of 64 take, which have a form of their own for each number of few rows, and
- * do eight at a time, 32 or 64 in one go, of more; these with so many inputs that nothing else asks for as
- * much scratch.  Then one row of many outputs, which may be read as two runs. */
+ * do eight at a time, 32, 64 or 256 in one go, of more; with so many inputs that nothing else asks for as
+ * much scratch, or that they are taken in stretches, the last of one group.
+ * Then one row of many outputs, which may be read as two runs. */
 static struct shape shape_g64(int turn)
 {
-	static const int many[] = { 24, 31, 33, 64, 68, 136 };
+	static const int many[] = { 24, 31, 33, 64, 68, 136, 260 };
 	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
 	int n = turn < G64_EACH ? turn + 1 : many[turn < G64_MANY ? turn - G64_EACH : 0];
 
@@ -441,7 +442,7 @@ static struct shape shape_g64(int turn)
 		return (struct shape){ .rows = 128 + pick(140), .cols = 512 * (turn - G64_MANY + 1), .group = 64, .n = 1, .st = scale_types[pick(3)],
 		                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = pick(3) > 0 };
 
-	return (struct shape){ .rows = n == 64 ? 17 : 16 + pick(20), .cols = n == 64 ? 1536 : 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
+	return (struct shape){ .rows = n == 64 || n == 260 ? 17 : 16 + pick(20), .cols = n == 64 ? 1536 : n == 260 ? 1088 : 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
 	                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = true };
 }
 

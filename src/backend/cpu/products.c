@@ -19,15 +19,15 @@ struct products_job {
  * small enough that each thread gets several; of small matrices, where that is not so,
  * PART_OUT_LEAST, half a panel too many.  From MANY rows on a part is computed
  * where it stays in the second cache and then written row by row: straight to where it
- * belongs, each row of a panel would be two lines in a page of its own.  From TILED_MANY on
- * kernels with tiles ask for those lines early enough themselves. */
-enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 1920, GRAIN_OUT = 16, MANY = 17, TILED_MANY = 33 };
+ * belongs, each row of a panel would be two lines in a page of its own, unless the kernel asks
+ * for those lines early enough itself. */
+enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 1920, GRAIN_OUT = 16, MANY = 17 };
 
-static bool waits(const struct product *j)
+static bool waits(struct cpu_backend *c, const struct product *j, enum arith arith)
 {
-	int rows = j->r1 - j->r0;
+	int rows = j->r1 - j->r0, asking = arith == ARITH_FAST ? cpu_kernels(c, j->w->fmt)->asking : 0;
 
-	return j->add || j->up || (rows >= MANY && !(j->x->tiles && rows >= TILED_MANY));
+	return j->add || j->up || (rows >= MANY && !(asking && rows >= asking));
 }
 
 static void add_bias(const struct cpu_backend *c, float *to, size_t ld, int rows, const float *bias, int n)
@@ -43,10 +43,11 @@ static void product_part(void *ctx, int index)
 	const struct part *t = &d->part[index];
 	const struct product *j = &d->job[t->job];
 	uint8_t *scratch = cpu_my_scratch(d->c);
-	float *out = j->out + t->o0, *to = waits(j) ? (float *)(scratch + d->tmp_at) : out;
+	bool wait = waits(d->c, j, d->arith);
+	float *out = j->out + t->o0, *to = wait ? (float *)(scratch + d->tmp_at) : out;
 	float *up = (float *)(scratch + d->up_at);
 	int n = t->o1 - t->o0, rows = j->r1 - j->r0;
-	size_t ld = waits(j) ? (size_t)n : j->ld;
+	size_t ld = wait ? (size_t)n : j->ld;
 
 	cpu_kernels(d->c, j->w->fmt)->mul[d->arith](to, ld, j->w, t->o0, t->o1, j->x, j->r0, j->r1, scratch);
 	add_bias(c, to, ld, rows, j->bias ? j->bias + t->o0 : NULL, n);
@@ -54,7 +55,7 @@ static void product_part(void *ctx, int index)
 		cpu_kernels(d->c, j->up->fmt)->mul[d->arith](up, ld, j->up, t->o0, t->o1, j->x_up, j->r0, j->r1, scratch);
 		add_bias(c, up, ld, rows, j->bias_up ? j->bias_up + t->o0 : NULL, n);
 	}
-	for (int r = 0; r < rows && waits(j); r++) {
+	for (int r = 0; r < rows && wait; r++) {
 		const float *row = to + (size_t)r * ld;
 		float *at = out + (size_t)r * j->ld;
 
@@ -135,7 +136,7 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 		scratch = s > scratch ? s : scratch;
 		if (rows >= MANY && step > PART_OUT)
 			step = PART_OUT;
-		if (waits(&job[i]) && tmp < rows)
+		if (waits(c, &job[i], arith) && tmp < rows)
 			tmp = rows;
 		n_part += job[i].w->rows / PART_OUT_LEAST + 1;
 	}
