@@ -122,17 +122,16 @@ INLINE __m256 scales8(const uint8_t *p, enum dtype t)
 	}
 }
 
-/* Outputs o .. o + n - 1 to lanes 0 .. n - 1 of to[g * step]; the rest is 0. */
+/* Groups [g, end) of outputs o .. o + n - 1 to lanes 0 .. n - 1 of to[group * step]; the rest is 0. */
 INLINE void scales_typed(float *to, size_t step, const struct weight *w, bool bias, const enum dtype t, const size_t size,
-                         int o, int n)
+                         int o, int n, int g, int end)
 {
 	const uint8_t *p = bias ? w->biases : w->scales;
-	int groups = w->cols / w->group, g = 0;
-	size_t row = (size_t)groups * size;
+	size_t row = (size_t)(w->cols / w->group) * size;
 	__m256 unit = _mm256_set1_ps(bias ? 1.0f : w->fmt->coding->scale_unit);
 
 	p += (size_t)o * row;
-	for (; n == 16 && g + 8 <= groups; g += 8)
+	for (; n == 16 && g + 8 <= end; g += 8)
 		for (int h = 0; h < 16; h += 8) {
 			__m256i v[8];
 
@@ -143,7 +142,7 @@ INLINE void scales_typed(float *to, size_t step, const struct weight *w, bool bi
 			for (int i = 0; i < 8; i++)
 				_mm256_storeu_si256((void *)(to + step * (size_t)(g + i) + h), v[i]);
 		}
-	for (; g < groups; g++)
+	for (; g < end; g++)
 		for (int i = 0; i < 16; i++) {
 			float s = 0.0f, b = 0.0f;
 
@@ -153,23 +152,33 @@ INLINE void scales_typed(float *to, size_t step, const struct weight *w, bool bi
 		}
 }
 
-static void scales_make(float *to, size_t step, const struct weight *w, bool bias, int o, int n)
+static void scales_make(float *to, size_t step, const struct weight *w, bool bias, int o, int n, int g, int end)
 {
 	switch (w->scale_type) {
-	case DT_F32: scales_typed(to, step, w, bias, DT_F32, 4, o, n); break;
-	case DT_F16: scales_typed(to, step, w, bias, DT_F16, 2, o, n); break;
-	case DT_BF16: scales_typed(to, step, w, bias, DT_BF16, 2, o, n); break;
-	case DT_F8_E4M3: scales_typed(to, step, w, bias, DT_F8_E4M3, 1, o, n); break;
-	default: scales_typed(to, step, w, bias, DT_F8_E8M0, 1, o, n); break;
+	case DT_F32: scales_typed(to, step, w, bias, DT_F32, 4, o, n, g, end); break;
+	case DT_F16: scales_typed(to, step, w, bias, DT_F16, 2, o, n, g, end); break;
+	case DT_BF16: scales_typed(to, step, w, bias, DT_BF16, 2, o, n, g, end); break;
+	case DT_F8_E4M3: scales_typed(to, step, w, bias, DT_F8_E4M3, 1, o, n, g, end); break;
+	default: scales_typed(to, step, w, bias, DT_F8_E8M0, 1, o, n, g, end); break;
 	}
 }
 
 void LEVEL(coded_scales)(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
-	scales_make(scale, step, w, false, o, n);
+	int groups = w->cols / w->group;
+
+	scales_make(scale, step, w, false, o, n, 0, groups);
 	if (w->fmt->coding->bias)
-		scales_make(bias, step, w, true, o, n);
+		scales_make(bias, step, w, true, o, n, 0, groups);
 	coded_ask_scales(w, o + 16, 16);
+}
+
+void LEVEL(coded_scales_eight)(float *scale, float *bias, size_t step, const struct weight *w, int o, int g)
+{
+	scale -= (size_t)g * step;
+	bias -= (size_t)g * step;
+	scales_make(scale, step, w, false, o, 16, g, g + 8);
+	scales_make(bias, step, w, true, o, 16, g, g + 8);
 }
 
 struct product {

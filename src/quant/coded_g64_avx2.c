@@ -3,8 +3,9 @@
  *
  * Few rows go as in coded_few_avx512.c, in half as many lanes: codes of 8 outputs are turned, so
  * that a vector has a quad of inputs of each, and multiplied where they are, in registers; lines of
- * the outputs that follow are asked for one by one between the products.  For many rows codes of 16
- * outputs are made once, and FEW_ROWS rows at a time run over them.
+ * the outputs that follow are asked for one by one between the products.  One row, where its part is
+ * long enough: coded_one_avx2.c.  For many rows codes of 16 outputs are made once, and FEW_ROWS rows at
+ * a time run over them.
  *
  * Without vpdpbusd eight pairs of products of 4 bits are summed in 16 bits (15 x 127 x 16 =
  * 30480), and codes of 8 bits are multiplied as 16 bits, those of even inputs and those of odd. */
@@ -322,6 +323,12 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 	to = few_rows(&d[0], to, x, r0, first, bits);
 	if (first < rows)
 		few_rows(&d[1], to, x, r0 + first, rows - first, bits);
+	if (rows == 1) {
+		int begin = o0;
+
+		o0 = LEVEL(coded_one)(out, w, o0, o1, x->q + (size_t)r0 * (size_t)x->cols, d[0].beside, to);
+		out += o0 - begin;
+	}
 	for (int o = o0; o + OUT <= o1; o += OUT, out += OUT) {
 		LEVEL(coded_scales)(scale, scale + OUT, 2 * OUT, w, o, OUT);
 		fews[bits == 8][first - 1](out, ld, &d[0], o, coded_look_ahead(w, o));

@@ -119,9 +119,9 @@ size_t weight_scratch_bytes(const struct weight *w)
 	most = most > g64 ? most : g64;
 	most = w->group && block > most ? block : most;
 #if defined(__x86_64__)
-	/* Of one row: its codes, two numbers a group, scales and biases of 16 outputs. */
-	if (w->group && cols + 34 * groups * sizeof(float) + coded_one_scratch(w->cols) > most)
-		most = cols + 34 * groups * sizeof(float) + coded_one_scratch(w->cols);
+	/* Of one row: its codes, as int16 at most, two numbers a group, scales and biases of 16 outputs. */
+	if (w->group && 2 * cols + 34 * groups * sizeof(float) + coded_one_scratch(w->cols) > most)
+		most = 2 * cols + 34 * groups * sizeof(float) + coded_one_scratch(w->cols);
 	if (!w->group && bf16_scratch_amx(w->cols) > most)
 		most = bf16_scratch_amx(w->cols);
 	if (!w->group && bf16_scratch_avx512bf16(w->cols) > most)

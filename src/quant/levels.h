@@ -88,6 +88,9 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span);
 typedef void coded_scales_fn(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
 coded_scales_fn coded_scales_avx2, coded_scales_avxvnni, coded_scales_avx512;
 coded_scales_fn coded_scales_only_avx512;        /* without asking for what follows */
+/* The same of groups g .. g + 7 of 16 outputs, to scale and bias[(group - g) * step]. */
+void coded_scales_eight_avx2(float *scale, float *bias, size_t step, const struct weight *w, int o, int g);
+void coded_scales_eight_avxvnni(float *scale, float *bias, size_t step, const struct weight *w, int o, int g);
 
 /* Asks for the scales, and biases, of n outputs from o on.  Inlined: gcc 12 drops calls of a function that
  * only asks for memory. */
@@ -130,9 +133,11 @@ typedef int coded_g64_fn(float *out, size_t ld, const struct weight *w, int o0, 
                          void *scratch);
 coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
 
-/* For the above: one row, 4 bits, whole 16 outputs of a part that is long enough; returns the first that
- * is left.  q: of each line the even inputs, then the odd ones; beside: [groups][scale, scaled sum]. */
-int coded_one_avx512(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch);
+/* For the above: one row, whole 16 outputs of a part that is long enough; returns the first that is
+ * left.  With AVX-512 4 bits only, and q has of each line the even inputs, then the odd ones; with AVX2
+ * inputs in their order.  beside: [groups][scale, scaled sum]; scratch: coded_one_scratch() bytes. */
+typedef int coded_one_fn(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch);
+coded_one_fn coded_one_avx2, coded_one_avxvnni, coded_one_avx512;
 size_t coded_one_scratch(int cols);
 
 /* Rows of activations that coded_mul_amx and coded_many_avx512 take in one go; of the former

@@ -832,7 +832,7 @@ static double bench_read(const struct weight *w)
 static void bench(const struct kind *k)
 {
 	static const int ns[] = { 1, 2, 4, 8, 64, 256 };
-	int group = k->group ? k->group : 64, cols = 4160;
+	int group = k->group ? k->group : 64, cols = 3584;
 	/* One row: more than the third cache holds.  Many rows: a matrix of a layer. */
 	int rows = (int)(100e6 * 8 / k->bits / cols) / 96 * 96;
 	struct sample s;
