@@ -254,6 +254,7 @@ void engine_dequeue(struct engine *e, struct request *r)
 {
 	pthread_mutex_lock(&e->lock);
 	queue_leave(&e->queue, r->client, r->n_prompt);
+	e->shown.running = e->sched.n_run;      /* also during its first step it is somewhere */
 	pthread_mutex_unlock(&e->lock);
 }
 

@@ -19,6 +19,7 @@ struct world {
 	int64_t step_ns;                /* of the last step */
 	int step_rows, step_items;
 	int64_t rows;                   /* of all steps */
+	struct engine_stats *within;    /* what is seen while a step goes on; NULL: nobody looks */
 };
 
 static int64_t world_now(struct clock *c)
@@ -37,6 +38,8 @@ static void on_forward(void *arg, const struct pass *p)
 	w->step_items = p->n_item;
 	w->rows += p->n_row;
 	w->now += w->step_ns;
+	if (w->within)
+		engine_stats(w->e, w->within);
 }
 
 static const struct toy_opts roomy = { .slots = 8, .ctx_max = 390, .step_rows = 64, .page_rows = 8, .snaps = 300 };
@@ -626,6 +629,7 @@ static void test_no_memory(void)
 static void test_stuck(void)
 {
 	static struct life l;
+	struct engine_stats s;
 	struct world w;
 
 	world_open(&w, roomy, (struct engine_opts){ 0 });
@@ -637,7 +641,12 @@ static void test_stuck(void)
 		submit(&l, &w);
 		w.now += 7 * MS;
 		CHECK(stats_of(&w).stuck_ns == 7 * MS, "%d ns", (int)stats_of(&w).stuck_ns);
+		/* Whoever looks during the first step sees it running, and for how long. */
+		w.within = &s;
 		engine_step(w.e);
+		w.within = NULL;
+		CHECK(s.running == 1 && s.waiting == 0, "%d running, %d waiting", s.running, s.waiting);
+		CHECK(s.stuck_ns == 7 * MS + w.step_ns, "%d ns", (int)s.stuck_ns);
 		CHECK(stats_of(&w).stuck_ns == 0, "%d ns", (int)stats_of(&w).stuck_ns);
 		w.now += 3 * MS;
 		CHECK(stats_of(&w).stuck_ns == 3 * MS, "%d ns", (int)stats_of(&w).stuck_ns);
