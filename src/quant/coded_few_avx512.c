@@ -8,7 +8,7 @@
  *
  * That counts because memory has to be kept busy meanwhile: lines of the outputs that
  * follow are asked for one by one between the products.  More than FEW_ROWS rows are two
- * times up to as many, one after the other for each 16 outputs.  One row of 4 bits goes another way,
+ * times up to as many, one after the other for each 16 outputs.  One row goes another way,
  * where its part is long enough: coded_one_avx512.c. */
 #include <assert.h>
 #include <immintrin.h>

@@ -133,8 +133,8 @@ typedef int coded_g64_fn(float *out, size_t ld, const struct weight *w, int o0, 
                          void *scratch);
 coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
 
-/* For the above: one row, whole 16 outputs of a part that is long enough; returns the first that is
- * left.  With AVX-512 4 bits only, and q has of each line the even inputs, then the odd ones; with AVX2
+/* For the above: one row, whole 16 outputs of a part that is long enough, with AVX-512 scales of 16 bits; returns
+ * the first that is left.  q: with AVX-512 of each line, of 4 bits the even inputs, then the odd ones; with AVX2
  * inputs in their order.  beside: [groups][scale, scaled sum]; scratch: coded_one_scratch() bytes. */
 typedef int coded_one_fn(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch);
 coded_one_fn coded_one_avx2, coded_one_avxvnni, coded_one_avx512;
