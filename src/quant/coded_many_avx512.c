@@ -8,7 +8,7 @@
  * A tile of six rows is bound by arithmetic: of each 240 vector instructions 192 are products
  * and 48 the float steps of a group of 64.  Beside it, what comes from far counts: the next
  * codes are asked for one line at a group, the lines outputs are written to before the tile that
- * writes them.  Where few rows take a panel of all inputs, codes are asked for while those
+ * writes them, and beside stretches the activations, which may be more than the second cache holds.  Where few rows take a panel of all inputs, codes are asked for while those
  * before them are unpacked. */
 #include <assert.h>
 #include <immintrin.h>
@@ -93,6 +93,7 @@ struct panel {
 	int group, zero;
 	const uint8_t *ahead;                   /* codes that are asked for meanwhile, */
 	size_t hop;                             /* so many bytes at each group; 0: none */
+	size_t on;                              /* from a tile's inputs to the next one's */
 };
 
 /* Where the sums of rows come from and go to, of which n_out are real. */
@@ -103,8 +104,9 @@ struct sums {
 	int n_out;
 };
 
-/* R rows from row r0 by 32 outputs. */
-INLINE void tile_run(const struct panel *t, int r0, const struct sums *s, const int R)
+/* R rows from row r0 by 32 outputs.  far: inputs of the next tile are asked for, one line of each
+ * row at a group. */
+INLINE void tile_run(const struct panel *t, int r0, const struct sums *s, const int R, const bool far)
 {
 	size_t cols = (size_t)t->x->cols, groups = cols / (size_t)t->group, at = (size_t)r0 * groups + (size_t)(t->k / t->group);
 	const int8_t *q = t->x->q + (size_t)r0 * cols + (size_t)t->k;
@@ -144,6 +146,9 @@ INLINE void tile_run(const struct panel *t, int r0, const struct sums *s, const 
 					i1[r] = dot512(i1[r], b, x);
 				}
 			}
+#pragma GCC unroll 6
+		for (int r = 0; r < R && far; r++)
+			_mm_prefetch(q + t->on + (size_t)r * cols - t->group, _MM_HINT_T0);
 		for (size_t b = 0; b < t->hop; b += 64)
 			_mm_prefetch(t->ahead + (size_t)g * t->hop + b, _MM_HINT_T1);
 		s0 = _mm512_loadu_ps(t->scale + 32 * (size_t)g);
@@ -175,15 +180,18 @@ INLINE void tile_run(const struct panel *t, int r0, const struct sums *s, const 
 	}
 }
 
-#define TILE(R) \
-	static void tile_##R(const struct panel *t, int r0, const struct sums *s) \
+typedef void tile_fn(const struct panel *, int, const struct sums *);
+#define TILE(name, R, far) \
+	static void tile_##name##_##R(const struct panel *t, int r0, const struct sums *s) \
 	{ \
-		tile_run(t, r0, s, R); \
+		tile_run(t, r0, s, R, far); \
 	}
-TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
-static void (*const tiles[TILE_ROWS + 1])(const struct panel *, int, const struct sums *) = {
-	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6
-};
+#define TILES(name, far) \
+	TILE(name, 1, far) TILE(name, 2, far) TILE(name, 3, far) TILE(name, 4, far) TILE(name, 5, far) TILE(name, 6, far)
+TILES(near, false)
+TILES(far, true)
+#define PICK(name) { NULL, tile_##name##_1, tile_##name##_2, tile_##name##_3, tile_##name##_4, tile_##name##_5, tile_##name##_6 }
+static tile_fn *const tiles[2][TILE_ROWS + 1] = { PICK(near), PICK(far) };
 
 /* ---- panels ---- */
 
@@ -270,9 +278,10 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o, int 
 			for (int j = r; last && j < next; j++)
 				for (int h = 0; h < n_out; h += 16)
 					__builtin_prefetch(out + (size_t)j * ld + h, 1);
+			t.on = i + 1 < n ? (size_t)(next - r) * (size_t)w->cols : 0;
 			if (!early)
 				ask(&t, w, o, i, n, end, stretch);
-			tiles[next - r](&t, r0 + r, &s);
+			tiles[stretch < w->cols][next - r](&t, r0 + r, &s);
 		}
 	}
 }
