@@ -148,33 +148,34 @@ size_t file_map_own(const struct file_map *m, bool (*more)(void *arg, size_t don
 	return done;
 }
 
-int file_read(const char *path, size_t max, struct buf *out, struct err *err)
+int file_read_fd(int fd, const char *name, size_t max, struct buf *out, struct err *err)
 {
 	char chunk[65536];
 	size_t n = 0;
 	ssize_t got;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	while ((got = read(fd, chunk, sizeof chunk)) != 0) {
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return err_set(err, E_IO, "%s: %s", name, strerror(errno));
+		n += (size_t)got;
+		if (n > max)
+			return err_set(err, E_LIMIT, "%s: more than %zu bytes", name, max);
+		buf_put(out, chunk, (size_t)got);
+	}
+	return 0;
+}
+
+int file_read(const char *path, size_t max, struct buf *out, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
 
 	if (fd < 0)
 		return err_set(err, errno == ENOENT ? E_MISSING : E_IO, "%s: %s", path, strerror(errno));
-	while ((got = read(fd, chunk, sizeof chunk)) != 0) {
-		if (got < 0) {
-			int e = errno;
-
-			if (e == EINTR)
-				continue;
-			close(fd);
-			return err_set(err, E_IO, "%s: %s", path, strerror(e));
-		}
-		n += (size_t)got;
-		if (n > max) {
-			close(fd);
-			return err_set(err, E_LIMIT, "%s: more than %zu bytes", path, max);
-		}
-		buf_put(out, chunk, (size_t)got);
-	}
+	rc = file_read_fd(fd, path, max, out, err);
 	close(fd);
-	return 0;
+	return rc;
 }
 
 int file_exists(const char *path)

@@ -41,6 +41,8 @@ size_t file_map_own(const struct file_map *m, bool (*more)(void *arg, size_t don
 
 /* Appends the file's bytes to out; E_LIMIT when it is larger than max. */
 int file_read(const char *path, size_t max, struct buf *out, struct err *err);
+/* The same of what is open, from where it stands to its end; name is for messages. */
+int file_read_fd(int fd, const char *name, size_t max, struct buf *out, struct err *err);
 
 int file_exists(const char *path);      /* 1 when path can be opened for reading as a regular file */
 int dir_exists(const char *path);

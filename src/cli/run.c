@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "cli/load.h"
@@ -426,19 +427,6 @@ static int answer_messages(struct talk *t, struct err *err)
 
 /* ---- once ---- */
 
-static int read_stdin(struct buf *out, struct err *err)
-{
-	char piece[65536];
-	size_t n;
-
-	while ((n = fread(piece, 1, sizeof(piece), stdin)) > 0) {
-		if (out->n + n > STDIN_MAX)
-			return err_set(err, E_LIMIT, "standard input has more than %d bytes", STDIN_MAX);
-		buf_put(out, piece, n);
-	}
-	return ferror(stdin) ? err_set(err, E_IO, "cannot read standard input") : 0;
-}
-
 static int once(struct talk *t, struct err *err)
 {
 	struct tokens ids;
@@ -449,7 +437,7 @@ static int once(struct talk *t, struct err *err)
 	if (t->o->prompt)
 		buf_puts(&text, t->o->prompt);
 	else
-		rc = read_stdin(&text, err);
+		rc = file_read_fd(STDIN_FILENO, "standard input", STDIN_MAX, &text, err);
 	catch_interrupts();     /* until now, reading too, it ended the program */
 	if (!rc && (t->remote || t->s.tmpl)) {
 		message_put(t, "user", text.p, text.n);

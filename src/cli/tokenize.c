@@ -1,24 +1,12 @@
 /* tokenize.c - `weft tokenize`: text to ids. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/utf8.h"
 #include "cli/load.h"
-
-/* Standard input to its end. */
-static int read_all(struct buf *out, struct err *err)
-{
-	char piece[65536];
-	size_t n;
-
-	while ((n = fread(piece, 1, sizeof(piece), stdin)) > 0) {
-		if (out->n + n > TOKENIZER_TEXT_MAX)
-			return err_set(err, E_LIMIT, "standard input has more than %d bytes", TOKENIZER_TEXT_MAX);
-		buf_put(out, piece, n);
-	}
-	return ferror(stdin) ? err_set(err, E_IO, "cannot read standard input") : 0;
-}
 
 /* One line per id: the id and its bytes, quoted. */
 static void print_pieces(const struct tokenizer *t, const struct tokens *ids)
@@ -83,7 +71,7 @@ int cmd_tokenize(const struct options *given)
 		if (o.text)
 			buf_puts(&text, o.text);
 		else
-			rc = read_all(&text, &err);
+			rc = file_read_fd(STDIN_FILENO, "standard input", TOKENIZER_TEXT_MAX, &text, &err);
 	}
 	if (!rc)
 		rc = tokenizer_encode(s.tok, text.p, text.n,

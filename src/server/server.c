@@ -198,7 +198,8 @@ static int listen_unix(struct server *s, const char *path, struct err *err)
 	int fd;
 
 	if (!*path || strlen(path) >= sizeof a.sun_path)
-		return err_set(err, E_ARG, "host \"%s\": the path of a socket has 1 to %zu bytes", s->host, sizeof a.sun_path - 1);
+		return err_set(err, E_ARG, "host \"%s\": the path of a socket has 1 to %zu bytes, not %zu", s->host,
+		               sizeof a.sun_path - 1, strlen(path));
 	memcpy(a.sun_path, path, strlen(path));
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)

@@ -62,6 +62,16 @@ def test_tokenize():
     ids = run("tokenize", "Hello, wörld €").stdout
     assert re.fullmatch(r"\[\d+(, \d+)*\]\n", ids)
     assert run("tokenize", stdin="Hello, wörld €").stdout == ids
+    with tempfile.TemporaryFile() as f:                 # from where it stands
+        f.write("before Hello, wörld €".encode())
+        f.flush()
+        os.lseek(f.fileno(), 7, os.SEEK_SET)
+        assert subprocess.run([weft, "tokenize"], stdin=f, capture_output=True, text=True, env=env).stdout == ids
+    folder = os.open("/", os.O_RDONLY)
+    for args in ["tokenize"], ["run"]:
+        p = subprocess.run([weft, *args], stdin=folder, capture_output=True, text=True, env=env)
+        assert p.returncode == 1 and p.stderr.endswith(f"weft {args[0]}: standard input: Is a directory\n"), (args, p)
+    os.close(folder)
     pieces = run("tokenize", "--pieces", "Hello, wörld €").stdout.splitlines()
     assert [int(p.split()[0]) for p in pieces] == [int(i) for i in ids.strip("[]\n").split(",")]
     assert run("tokenize", "").stdout == "[]\n"

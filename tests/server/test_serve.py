@@ -491,6 +491,9 @@ class Program(unittest.TestCase):
             self.assertEqual(r.returncode, 1)
             self.assertIn("/no/such/model", r.stderr)
             self.assertFalse(os.path.exists(path))
+            r = subprocess.run([WEFT, "serve", MODEL, "--host", "unix:/" + 199 * "x"], capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual(r.returncode, 1)
+            self.assertIn("1 to 107 bytes, not 200", r.stderr)
 
     def test_queue_and_signals(self):
         s = start("--parallel", "1", "--queue", "1", "--alias", "mine", "--max-connections", "50",
