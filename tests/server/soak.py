@@ -393,7 +393,7 @@ class Run:
                 continue
             tokens = int(re.search(r"keys and values up to \d+ \((\d+) tokens", s.text()).group(1))
             s.close()
-            if tokens > int(self.same[1]):
+            if tokens >= int(self.same[1]):         # never more, where no prefixes are kept
                 return int(low * times)
             low = low * 17 // 16
 
