@@ -67,6 +67,9 @@ struct linear {
 	const float *bias;              /* [w->rows] or NULL */
 	bool add;                       /* out += product: the residual stream */
 	const struct linear *up;        /* as many outputs; its out and ld are not looked at.  NULL: none */
+	/* out is read by the next linear alone, as its in, and that is one product with this weight: a backend
+	 * may keep it in whatever form it wants there and leave the floats unwritten.  NULL: anyone may read it. */
+	const struct weight *reader;
 };
 
 /* A sequence's keys and values.  A page holds page_rows positions of all
@@ -146,6 +149,7 @@ struct delta {
 	const float *norm;              /* [dim_v] plain gain of the gated norm */
 	float eps;                      /* of the gated norm; q, k: 1e-6 on the sum */
 	bool sigmoid_gate;              /* output gate: sigmoid instead of SiLU */
+	const struct weight *reader;    /* of out: see struct linear */
 };
 
 struct moe {

@@ -117,7 +117,8 @@ void ffn_forward(struct pass *p, const struct ffn *f, float *x, const float *h)
 	} else {
 		float *gated = pass_floats(p, (size_t)p->n_row * inner);
 		struct linear up = {.w = &f->up, .bias = f->bias_up};
-		struct linear gate = {.w = &f->gate, .out = gated, .ld = inner, .bias = f->bias_gate, .up = &up};
+		struct linear gate = {.w = &f->gate, .out = gated, .ld = inner, .bias = f->bias_gate, .up = &up,
+		                      .reader = &f->down};
 		struct linear down = {.w = &f->down, .out = x, .ld = (size_t)f->hidden, .bias = f->bias_down, .add = true};
 
 		ops->linear(p, &gate, 1, h, p->n_row, f->hidden);

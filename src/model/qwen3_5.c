@@ -279,6 +279,7 @@ static void bind_mixer(struct binder *b, struct mixer *x, const struct qwen *q, 
 	bind_weight(b, &x->out, q->m.shape.hidden, q->width[TO_Z], "layers.%d.linear_attn.out_proj", i);
 	x->op.shape = *d;
 	x->op.shape.layers = 1;
+	x->op.reader = &x->out;
 	x->op.conv = conv_of(b, bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i),
 	                     d->conv_channels, d->conv_width);
 	x->op.a_log_exp = exp_of(b, bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.A_log", i), d->heads_v);

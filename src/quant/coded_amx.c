@@ -81,8 +81,10 @@ void acts_tile_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
 		for (int r = 0; r < T_ROWS; r++)
 			t[r] = _mm512_maskz_loadu_epi8(r < rows ? m : 0, a->q + (size_t)(r0 + (r < rows ? r : 0)) * (size_t)a->cols + k);
 		transpose16(t);
-		for (int i = 0; i < have / 4; i++)
-			_mm512_storeu_si512(q + (size_t)(k + 4 * i) * T_ROWS, t[i]);
+#pragma GCC unroll 16
+		for (int i = 0; i < 16; i++)
+			if (4 * i < have)
+				_mm512_storeu_si512(q + (size_t)(k + 4 * i) * T_ROWS, t[i]);
 	}
 }
 

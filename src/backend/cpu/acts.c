@@ -22,6 +22,7 @@ struct acts_job {
 	struct cpu_backend *c;
 	const struct acts *from;
 	const int *row;
+	bool there;                     /* in order and quantised already: only tiles are made */
 	struct acts all;                /* of all runs, without tiles */
 	int8_t *q;
 	float *scale, *scaled_sum, *gathered;
@@ -57,7 +58,7 @@ static void make_units(void *ctx, int begin, int end)
 	const struct acts_job *j = ctx;
 
 	for (const struct unit *u = j->unit + begin; u < j->unit + end; u++) {
-		for (int r = u->r; r < u->r + u->n; r++)
+		for (int r = u->r; r < u->r + u->n && !j->there; r++)
 			make_row(j, (size_t)r);
 		if (u->tile)
 			j->lay(u->tile, &j->all, u->r, u->n);
@@ -69,14 +70,14 @@ static uint8_t *job_room(struct acts_job *j, int units, size_t tile_bytes, int a
 {
 	struct acts *a = &j->all;
 	size_t values = (size_t)a->rows * (size_t)a->cols, groups = a->group ? values / (size_t)a->group : 0;
-	size_t floats = j->row && !a->group ? values * sizeof(float) : 0;
-	uint8_t *p = room_get(&j->c->acts[at], (a->group ? values : 0) + floats + 12 * groups + tile_bytes +
+	size_t floats = j->row && !a->group ? values * sizeof(float) : 0, codes = a->group && !j->there ? values : 0;
+	uint8_t *p = room_get(&j->c->acts[at], codes + floats + (codes ? 12 * groups : 0) + tile_bytes +
 	                                       (size_t)units * sizeof *j->unit + 7 * 64);
 
 	j->unit = room_take(&p, (size_t)units * sizeof *j->unit);
 	if (floats)
 		a->f = j->gathered = room_take(&p, floats);
-	if (a->group) {
+	if (codes) {
 		a->q = j->q = room_take(&p, values);
 		a->scale = j->scale = room_take(&p, 4 * groups);
 		a->scaled_sum = j->scaled_sum = room_take(&p, 4 * groups);
@@ -113,8 +114,11 @@ void cpu_acts_runs(struct cpu_backend *c, struct acts *run, const int *first, in
 	uint8_t *tile;
 
 	assert(at < ACTS_MAX && (group <= 0 || cols % group == 0) && (!from->q || from->group == group));
+	j.there = from->q && !row;
 	j.all = (struct acts){ .rows = n, .cols = cols, .f = row ? NULL : from->f, .ld = row ? (size_t)cols : from->ld,
 	                       .group = group > 0 ? group : 0 };
+	if (j.there)
+		j.all = *from;
 	for (int i = 0; i < n_run; i++) {
 		int rows = first[i + 1] - first[i], of_run = j.lay && rows >= ACTS_TILED ? (rows + ACTS_TILE - 1) / ACTS_TILE : 0;
 
@@ -134,7 +138,7 @@ void cpu_acts_runs(struct cpu_backend *c, struct acts *run, const int *first, in
 			tile += step > 1 ? tile_bytes : 0;
 		}
 	}
-	if (group || row)
+	if ((group || row) && !(j.there && !tiles))
 		cpu_range(c, make_units, &j, units, (int)((int64_t)16384 * units / ((int64_t)n * cols + 1)));
 }
 
@@ -157,4 +161,49 @@ const struct acts *cpu_acts_for(struct cpu_backend *c, struct acts *acts, int *n
 		cpu_acts(c, &acts[(*n)++], in, rows, w->cols, group, at);
 	}
 	return &acts[at];
+}
+
+/* ---- made by the producer ---- */
+
+struct made *cpu_made_open(struct cpu_backend *c, const struct weight *reader, enum arith arith, const float *of, int n,
+                           int stretch)
+{
+	int group = reader ? cpu_act_group(c, reader, arith, n) : 0;
+	size_t values = reader ? (size_t)n * (size_t)reader->cols : 0, groups;
+	struct made *m = &c->made;
+	uint8_t *p;
+
+	if (group <= 0 || group > MADE_GROUP_MOST || stretch % group)
+		return NULL;
+	groups = values / (size_t)group;
+	p = room_get(&c->made_room, values + 12 * groups + 4 * 64);
+	m->q = room_take(&p, values);
+	m->scale = room_take(&p, 4 * groups);
+	m->scaled_sum = room_take(&p, 4 * groups);
+	m->sum = room_take(&p, 4 * groups);
+	m->of = of;
+	m->reader = reader;
+	m->acts = (struct acts){ .rows = n, .cols = reader->cols, .group = group, .q = m->q, .scale = m->scale,
+	                         .scaled_sum = m->scaled_sum, .sum = m->sum };
+	return m;
+}
+
+void cpu_made_put(const struct cpu_backend *c, const struct made *m, int row, int k, const float *x, int n)
+{
+	size_t at = (size_t)row * (size_t)m->acts.cols + (size_t)k, g = at / (size_t)m->acts.group;
+
+	c->quantise(m->q + at, m->scale + g, m->sum + g, m->scaled_sum + g, x, n, m->acts.group);
+}
+
+bool cpu_made_take(struct cpu_backend *c, struct acts *a, const float *in, int n, const struct weight *w)
+{
+	struct made *m = &c->made;
+	bool there = m->of == in;
+
+	m->of = NULL;
+	if (!there)
+		return false;
+	assert(w == m->reader && n == m->acts.rows);
+	cpu_acts_runs(c, a, (const int[]){ 0, n }, 1, &m->acts, NULL, m->acts.group, 0);
+	return true;
 }

@@ -156,6 +156,7 @@ static void cpu_close(struct backend *be)
 	for (int i = 0; i < ACTS_MAX; i++)
 		free(c->acts[i].p);
 	free(c->parts.p);
+	free(c->made_room.p);
 	free(c->work.p);
 	pool_free(c->pool);
 	free(c->scratch);

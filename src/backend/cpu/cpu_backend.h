@@ -16,6 +16,18 @@ struct room {
 enum {
 	ACTS_MAX = 8,           /* distinct groups among the jobs of one linear */
 	ACTS_PAIRS = -1,        /* in place of a group: pairs of bf16 */
+	MADE_GROUP_MOST = 128,  /* parts of products have whole groups of what they make */
+};
+
+/* Activations quantised by the operation that made them, a stretch at a time while it is in the first
+ * cache, in place of floats.  From one operation to the linear that reads it. */
+struct made {
+	const float *of;                /* where the floats would be; NULL: there are none */
+	const struct weight *reader;
+	struct acts acts;               /* f NULL, without tiles */
+	int8_t *q;                      /* its memory */
+	float *scale, *scaled_sum;
+	int32_t *sum;
 };
 
 struct cpu_backend {
@@ -30,6 +42,8 @@ struct cpu_backend {
 	struct room acts[ACTS_MAX];     /* quantised activations */
 	struct room parts;              /* how a product is cut */
 	struct room work;               /* of the operation in progress */
+	struct made made;               /* by the last operation, for the next linear */
+	struct room made_room;
 };
 
 /* At least that many bytes, 64-byte aligned; old contents are lost. */
@@ -67,6 +81,15 @@ int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arit
 const struct acts *cpu_acts_for(struct cpu_backend *c, struct acts *acts, int *n, const struct weight *w,
                                 enum arith arith, const float *in, int rows);
 
+/* n rows that `reader` alone reads, in place of floats at `of`, in stretches of `stretch` inputs or parts of them
+ * that are whole groups; NULL: as floats, since there is no reader, it wants no codes, or groups that do not fit. */
+struct made *cpu_made_open(struct cpu_backend *c, const struct weight *reader, enum arith arith, const float *of, int n,
+                           int stretch);
+/* Inputs [k, k + n) of a row; from any thread. */
+void cpu_made_put(const struct cpu_backend *c, const struct made *m, int row, int k, const float *x, int n);
+/* a is what was made in place of in; false: in are floats.  Either way nothing is made any more. */
+bool cpu_made_take(struct cpu_backend *c, struct acts *a, const float *in, int n, const struct weight *w);
+
 /* out[r][o] of rows [r0, r1) of x, r counted from r0; one barrier for all. */
 struct product {
 	const struct weight *w;
@@ -80,6 +103,7 @@ struct product {
 	const struct weight *up;
 	const struct acts *x_up;
 	const float *bias_up;
+	struct made *made;              /* in place of out; NULL: floats */
 };
 void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n);
 

@@ -26,6 +26,7 @@ struct job {
 	const struct state_view *view;
 	const float *qkv, *z, *b, *a;
 	float *out;
+	struct made *made;              /* in place of out; NULL: floats */
 	int layer, rows_most;           /* rows_most: of a block */
 };
 
@@ -200,11 +201,14 @@ static void values(const struct job *j, struct desk *k, int item, int i0, int n,
 	                     s->dim_k, dim, &t, k->spare);
 	for (int i = 0; i < n; i++, at += row_floats) {
 		enum { AHEAD = 3, LINE = 16 };  /* rows; floats */
+		float *row = k->out + (size_t)(i * dim), *to;
 
 		for (int l = 0; l < dim && i + AHEAD < n; l += LINE)
 			__builtin_prefetch(j->z + at + AHEAD * row_floats + l);
-		j->c->op->gated_norm(j->out + at, k->out + (size_t)(i * dim), j->z + at, dim, j->d->norm, j->d->eps,
-		                     j->d->sigmoid_gate);
+		to = j->made ? row : j->out + at;
+		j->c->op->gated_norm(to, row, j->z + at, dim, j->d->norm, j->d->eps, j->d->sigmoid_gate);
+		if (j->made)
+			cpu_made_put(j->c, j->made, j->p->row[item] + i0 + i, h * dim, row, dim);
 	}
 }
 
@@ -262,6 +266,7 @@ void cpu_delta(struct pass *p, float *out, const struct delta *d, const float *q
 	}
 	for (int i = 0; i < view->n_keep; i++)
 		assert(view->keep[i].row > 0 && view->keep[i].row <= p->span[view->keep[i].item].n - p->span[view->keep[i].item].n_draft);
+	j.made = cpu_made_open(c, d->reader, p->arith, out, p->n_row, s->dim_v);
 	cpu_scratch(c, desk_floats(s, j.rows_most) * sizeof(float));
 	pool_run(c->pool, delta_part, &j, p->n_item * s->heads_k);
 }

@@ -27,7 +27,7 @@ static bool waits(struct cpu_backend *c, const struct product *j, enum arith ari
 {
 	int rows = j->r1 - j->r0, asking = arith == ARITH_FAST ? cpu_kernels(c, j->w->fmt)->asking : 0;
 
-	return j->add || j->up || (rows >= MANY && !(asking && rows >= asking));
+	return j->add || j->up || j->made || (rows >= MANY && !(asking && rows >= asking));
 }
 
 static void add_bias(const struct cpu_backend *c, float *to, size_t ld, int rows, const float *bias, int n)
@@ -56,15 +56,16 @@ static void product_part(void *ctx, int index)
 		add_bias(c, up, ld, rows, j->bias_up ? j->bias_up + t->o0 : NULL, n);
 	}
 	for (int r = 0; r < rows && wait; r++) {
-		const float *row = to + (size_t)r * ld;
-		float *at = out + (size_t)r * j->ld;
+		float *row = to + (size_t)r * ld, *at = j->made ? row : out + (size_t)r * j->ld;
 
 		if (j->up)
 			c->op->swiglu(at, row, up + (size_t)r * ld, (size_t)n);
 		else if (j->add)
 			c->op->add(at, row, n);
-		else
+		else if (!j->made)
 			memcpy(at, row, (size_t)n * sizeof *at);
+		if (j->made)
+			cpu_made_put(c, j->made, r, t->o0, row, n);
 	}
 }
 
@@ -76,7 +77,15 @@ static double output_cost(const struct product *j)
 	return rows > 0 ? (double)(j->w->row_bytes + (j->up ? j->up->row_bytes : 0)) * (8 + rows) : 0;
 }
 
-/* Parts of at most `step` outputs, in order, in a run of equal cost for each thread; begin as
+/* n outputs, and as many as are missing to whole groups of what is made of them. */
+static int whole(const struct product *j, int n)
+{
+	int group = j->made ? j->made->acts.group : 1;
+
+	return (n + group - 1) / group * group;
+}
+
+/* Parts of at most `step` outputs, whole groups, in order, in a run of equal cost for each thread; begin as
  * pool_run_cut has it.  A part ends where a run does, to the nearest grain. */
 static void cut(struct part *part, int *begin, const struct product *job, int n, int step, int threads)
 {
@@ -89,12 +98,13 @@ static void cut(struct part *part, int *begin, const struct product *job, int n,
 	begin[0] = 0;
 	for (int i = 0; i < n; i++) {
 		double cost = output_cost(&job[i]);
-		int rows = cost > 0 ? job[i].w->rows : 0, grain = job[i].r1 - job[i].r0 < MANY ? GRAIN_OUT : PART_OUT_LEAST;
+		int rows = cost > 0 ? job[i].w->rows : 0, most = whole(&job[i], step);
+		int grain = whole(&job[i], job[i].r1 - job[i].r0 < MANY ? GRAIN_OUT : PART_OUT_LEAST);
 
 		for (int o = 0, size; o < rows; o += size) {
 			bool last;
 
-			size = rows - o < step ? rows - o : step;
+			size = rows - o < most ? rows - o : most;
 			last = t + 1 < threads && size * cost >= room;
 			if (last) {
 				int fit = room > 0 ? (int)(room / cost / grain + 0.5) * grain : 0;
@@ -118,7 +128,7 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 {
 	struct products_job d = { .c = c, .arith = arith, .job = job };
 	size_t outputs = 0, scratch = 0, tmp = 0;
-	int step = PART_OUT_MOST, n_part = 0, threads = pool_threads(c->pool), *begin;
+	int step = PART_OUT_MOST, widest = 0, n_part = 0, threads = pool_threads(c->pool), *begin;
 	struct part *part;
 
 	for (int i = 0; i < n; i++)
@@ -140,7 +150,9 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 			tmp = rows;
 		n_part += job[i].w->rows / PART_OUT_LEAST + 1;
 	}
-	tmp = (tmp * (size_t)step * sizeof(float) + 63) / 64 * 64;
+	for (int i = 0; i < n; i++)     /* now that the step is known */
+		widest = whole(&job[i], step) > widest ? whole(&job[i], step) : widest;
+	tmp = (tmp * (size_t)widest * sizeof(float) + 63) / 64 * 64;
 	d.tmp_at = (scratch + 63) / 64 * 64;
 	d.up_at = d.tmp_at + tmp;
 	cpu_scratch(c, d.up_at + tmp);
@@ -157,10 +169,14 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 	struct product product[LINEAR_JOBS];
 	struct acts acts[ACTS_MAX];
 	int n_acts = 0;
+	bool taken;
 
 	assert(n_job <= LINEAR_JOBS);
 	if (n <= 0)
 		return;
+	taken = cpu_made_take(c, acts, in, n, job->w);
+	assert(!taken || (n_job == 1 && !job->up));
+	n_acts = taken;
 	for (int i = 0; i < n_job; i++) {
 		const struct linear *j = &job[i];
 
@@ -169,6 +185,9 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 			.w = j->w, .x = cpu_acts_for(c, acts, &n_acts, j->w, p->arith, in, n), .r1 = n, .out = j->out, .ld = j->ld,
 			.bias = j->bias, .add = j->add,
 		};
+		assert(!j->reader || (n_job == 1 && !j->add && j->reader->cols == j->w->rows));
+		if (n >= MANY && !taken)        /* of few rows groups are cut */
+			product[i].made = cpu_made_open(c, j->reader, p->arith, j->out, n, j->w->rows);
 		if (j->up) {
 			assert(j->up->w->cols == cols && j->up->w->rows == j->w->rows && !j->add);
 			product[i].up = j->up->w;
