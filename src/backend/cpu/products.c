@@ -56,8 +56,11 @@ static void product_part(void *ctx, int index)
 		add_bias(c, up, ld, rows, j->bias_up ? j->bias_up + t->o0 : NULL, n);
 	}
 	for (int r = 0; r < rows && wait; r++) {
+		enum { AHEAD = 4, LINE = 16 };  /* rows, which lie in pages of their own; floats */
 		float *row = to + (size_t)r * ld, *at = j->made ? row : out + (size_t)r * j->ld;
 
+		for (int i = 0; i < n && !j->made && r + AHEAD < rows; i += LINE)
+			__builtin_prefetch(at + AHEAD * j->ld + i, 1);
 		if (j->up)
 			c->op->swiglu(at, row, up + (size_t)r * ld, (size_t)n);
 		else if (j->add)
