@@ -113,9 +113,11 @@ void coded_kernels(struct kernels *k, enum cpu_level level)
 		k->mul[ARITH_FAST] = coded_mul_avxvnni;
 	if (level >= CPU_AVX512) {
 		k->mul[ARITH_FAST] = coded_mul_avx512;
-		k->asking = ASKING_ROWS;
+		k->asking = ASKING_512;
 	}
-	if (level >= CPU_AMX)
+	if (level >= CPU_AMX) {
 		k->mul[ARITH_FAST] = coded_mul_amx;
+		k->asking = ASKING_TILED;
+	}
 #endif
 }

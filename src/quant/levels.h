@@ -143,7 +143,7 @@ size_t coded_one_scratch(int cols);
 /* Rows of activations that coded_mul_amx and coded_many_avx512 take in one go; of the former
  * those of the tiles it is given, and those it has to lay out itself. */
 enum { TILED_ROWS = 256, TILED_HERE = 64, TILED_INPUTS = 512 };
-enum { ASKING_ROWS = 33 };      /* struct kernels: asking */
+enum { ASKING_512 = 17, ASKING_TILED = 33 };    /* struct kernels: asking */
 acts_tile_fn acts_tile_amx;
 
 /* bf16 weights under ARITH_FAST, where there is a dot product of bf16 or tiles of it. */
