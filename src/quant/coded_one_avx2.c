@@ -3,7 +3,8 @@
  *
  * As coded_one_avx512.c: the outputs of both halves of a part are read as two runs of memory, a line
  * of each in turn, and what else there is to do of the 2 x 16 outputs before comes in pieces between
- * two outputs: eight groups of 16 outputs, their scales with them. */
+ * two outputs: eight groups of 16 outputs, their scales with them.  Those of the outputs that are read
+ * are asked for meanwhile, a line for as many codes as it stands for. */
 #include <assert.h>
 
 #include "quant/coded_avx2.h"
@@ -13,7 +14,6 @@ enum {
 	OUT = OUT_ONCE, LINE = 64, GROUP = 64,
 	RUN = 2,                /* runs of memory side by side */
 	AHEAD = 3072,           /* bytes on, codes are asked for */
-	AHEAD_OUT = 2 * OUT,    /* outputs on, scales are */
 	EIGHT = 8,              /* groups of a piece */
 	LEAST = 4 * OUT,        /* outputs of a run for which it pays */
 };
@@ -33,6 +33,12 @@ struct one {
 	int8_t *q;              /* [groups][INPUTS] */
 	float *scale;           /* [EIGHT][scale, bias][OUT] */
 	int32_t *sum[2];        /* [RUN][OUT][groups] of those that are read, and of those before */
+};
+
+/* Scales and biases of each run, asked for in turn. */
+struct asked {
+	const uint8_t *at[2 * RUN];
+	unsigned n, often;      /* lines of eight groups of each run */
 };
 
 /* Outputs o .. o + OUT - 1 of a run, read before: what is done of them. */
@@ -146,8 +152,34 @@ INLINE void four_groups(__m256i sum[RUN], const uint8_t *const at[RUN], size_t f
 		         _mm256_hadd_epi32(_mm256_hadd_epi32(v[0][k], v[1][k]), _mm256_hadd_epi32(v[2][k], v[3][k]));
 }
 
+/* The first lines at once, later ones a line early. */
+static struct asked asked_from(const struct weight *w, int o, int n)
+{
+	size_t size = (size_t)dtype_size(w->scale_type);
+	struct asked a = { .often = (unsigned)(2 * RUN * EIGHT * size / LINE) };
+
+	for (int k = 0; k < RUN; k++) {
+		size_t from = (size_t)(o + k * n) * (size_t)(w->cols / GROUP) * size;
+
+		a.at[2 * k] = w->scales + from;
+		a.at[2 * k + 1] = w->biases + from;
+	}
+	for (int i = 0; i < 2 * RUN; i++)
+		_mm_prefetch(a.at[i], _MM_HINT_T0);
+	return a;
+}
+
+INLINE void ask_scales(struct asked *a)
+{
+	for (unsigned i = 0; i < a->often; i++) {
+		const uint8_t **at = &a->at[a->n++ % (2 * RUN)];
+
+		_mm_prefetch(*at += LINE, _MM_HINT_T0);
+	}
+}
+
 /* One output of each run. */
-INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, const int bits)
+INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct asked *asked, const int bits)
 {
 	const size_t bytes = EIGHT * GROUP * (size_t)bits / 8;
 	const int8_t *q = d->q;
@@ -155,6 +187,7 @@ INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int3
 	for (size_t from = 0; from < d->w->row_bytes; from += bytes, q += EIGHT * INPUTS(bits), sum += EIGHT) {
 		__m256i a[RUN], b[RUN];
 
+		ask_scales(asked);
 		four_groups(a, at, from, q, bits);
 		four_groups(b, at, from + bytes / 2, q + EIGHT / 2 * INPUTS(bits), bits);
 #pragma GCC unroll 2
@@ -164,8 +197,13 @@ INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int3
 			                                    _mm256_permute2x128_si256(a[k], b[k], 0x31)));
 	}
 }
-static void read_4(const struct one *d, const uint8_t *const at[RUN], int32_t *sum) { read_outputs(d, at, sum, 4); }
-static void read_8(const struct one *d, const uint8_t *const at[RUN], int32_t *sum) { read_outputs(d, at, sum, 8); }
+#define READ(bits) \
+	static void read_##bits(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct asked *asked) \
+	{ \
+		read_outputs(d, at, sum, asked, bits); \
+	}
+READ(4)
+READ(8)
 
 /* Float steps of the next eight groups. */
 static void late_steps(const struct one *d, struct late *l)
@@ -208,6 +246,7 @@ static void two_runs(float *out, const struct one *d, int o, int n)
 {
 	size_t pieces = RUN * d->groups / EIGHT;
 	struct late late[RUN];
+	struct asked asked = asked_from(d->w, o, n);
 
 	for (int b = 0; b <= n; b += OUT) {
 		size_t done = b ? 0 : pieces;   /* nothing was read before the first */
@@ -219,11 +258,9 @@ static void two_runs(float *out, const struct one *d, int o, int n)
 		for (int i = 0; i < OUT && b < n; i++) {
 			const uint8_t *at[RUN];
 
-			for (int k = 0; k < RUN; k++) {
+			for (int k = 0; k < RUN; k++)
 				at[k] = d->w->data + (size_t)(o + k * n + b + i) * d->w->row_bytes;
-				coded_ask_scales(d->w, o + k * n + b + i + AHEAD_OUT, 1);
-			}
-			(d->w->fmt->coding->bits == 4 ? read_4 : read_8)(d, at, read + (size_t)i * d->groups);
+			(d->w->fmt->coding->bits == 4 ? read_4 : read_8)(d, at, read + (size_t)i * d->groups, &asked);
 			late_until(d, late, &done, pieces, i + 1);
 		}
 		late_until(d, late, &done, pieces, OUT);
