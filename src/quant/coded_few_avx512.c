@@ -19,7 +19,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* NEAR bytes on lies what an output reads next; it is asked for into the first cache. */
-enum { OUT = OUT_ONCE, LINE = 64, NEAR = 256 };
+enum { OUT = OUT_ONCE, LINE = 64, NEAR = 256, SCALES_AHEAD = 2 * OUT };
 
 /* What all blocks of outputs of a call share, each in the order in which it is read, so that few
  * registers point to it. */
@@ -29,6 +29,7 @@ struct few {
 	const float *beside;                    /* [groups][rows][scale, scaled sum] */
 	float *scale;                           /* [groups][scale, bias][OUT] */
 	struct coded_ahead ahead;               /* of this block of outputs */
+	size_t scale_row;                       /* bytes of an output's scales */
 };
 
 /* The instruction takes the quad where it is. */
@@ -83,7 +84,8 @@ INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *q, c
 		sum[r] = _mm512_add_epi32(sum[r], bits == 4 ? _mm512_srai_epi32(other[r], 4) : other[r]);
 }
 
-/* OUT outputs from o on by R rows. */
+/* OUT outputs from o on by R rows.  Meanwhile scales and biases of outputs that come later are asked for, a
+ * line of the ones or the others for each group. */
 INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const int bits, const int R)
 {
 	const int per = 8 / bits;               /* groups in a line */
@@ -92,6 +94,7 @@ INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const i
 	struct hints hints = { .ahead = d->ahead, .row_bytes = row_bytes };
 	const float *scale = d->scale, *beside = d->beside;
 	const int8_t *q = d->q;
+	const uint8_t *ask = d->w->scales + (size_t)(o + SCALES_AHEAD) * d->scale_row, *next = d->w->biases + (ask - d->w->scales);
 	__m512 acc[FEW_ROWS];
 
 #pragma GCC unroll 8
@@ -108,7 +111,11 @@ INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const i
 		for (int h = 0; h < per; h++, scale += 2 * OUT, beside += 2 * R) {
 			__m512 s = _mm512_load_ps(scale), b = _mm512_load_ps(scale + OUT);
 			__m512i sum[FEW_ROWS];
+			const uint8_t *asked = ask;
 
+			_mm_prefetch(asked, _MM_HINT_T0);
+			ask = next;
+			next = asked + LINE;
 			hints.near = row + NEAR + (size_t)(OUT / per * h) * row_bytes;
 			group_sums(sum, t + OUT / per * h, q + LINE / per * h, &hints, bits, R);
 			hints.ahead.at += OUT / RUNS / per * LINE;
@@ -188,7 +195,8 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 	int bits = w->fmt->coding->bits, rows = r1 - r0, first = rows > FEW_ROWS ? (rows + 1) / 2 : rows, o = o0;
 	float *scale = scratch;
 	uint8_t *to = (uint8_t *)(scale + 2 * OUT * groups);
-	struct few d[2] = { { .w = w, .scale = scale }, { .w = w, .scale = scale } };
+	size_t scale_row = groups * (size_t)dtype_size(w->scale_type);
+	struct few d[2] = { { .w = w, .scale = scale, .scale_row = scale_row }, { .w = w, .scale = scale, .scale_row = scale_row } };
 
 	assert(rows <= FEW_TWICE && coded_is_g64(w));
 	to = few_rows(&d[0], to, x, r0, first);
@@ -199,7 +207,7 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 	for (; o + OUT <= o1; o += OUT) {
 		float *at = out + (o - o0);
 
-		coded_scales_avx512(scale, scale + OUT, 2 * OUT, w, o, OUT);
+		coded_scales_only_avx512(scale, scale + OUT, 2 * OUT, w, o, OUT);
 		d[0].ahead = d[1].ahead = coded_look_ahead(w, o);
 		fews[bits == 8][first - 1](at, ld, &d[0], o);
 		if (rows > first)
