@@ -138,7 +138,12 @@ coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
  * inputs in their order.  beside: [groups][scale, scaled sum]; scratch: coded_one_scratch() bytes. */
 typedef int coded_one_fn(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch);
 coded_one_fn coded_one_avx2, coded_one_avxvnni, coded_one_avx512;
-size_t coded_one_scratch(int cols);
+/* Sums of what is read and of what was before, 16 outputs of two runs each, by groups filled up to whole vectors; a
+ * kilobyte of scales; inputs as int16. */
+static inline size_t coded_one_scratch(int cols)
+{
+	return 2 * 2 * OUT_ONCE * (((size_t)cols / 64 + 15) / 16 * 16) * sizeof(int32_t) + 1024 + 2 * (size_t)cols;
+}
 
 /* Rows of activations that coded_mul_amx and coded_many_avx512 take in one go; of the former
  * those of the tiles it is given, and those it has to lay out itself. */
