@@ -9,9 +9,14 @@
 
 #if defined(__AVXVNNI__)
 #define LEVEL(name) name##_avxvnni
+enum { VNNI = 1 };
 #else
 #define LEVEL(name) name##_avx2
+enum { VNNI = 0 };
 #endif
+
+/* Bytes of a row's activations of a group of 64: as int16 where codes of 8 bits are multiplied so. */
+#define INPUTS(bits) ((bits) == 8 && !VNNI ? 2 * 64 : 64)
 
 /* acc plus pairs of products in 16 bits. */
 INLINE __m256i widen(__m256i acc, __m256i p)

@@ -17,14 +17,6 @@
 
 /* NEAR bytes on lies what an output reads next: it is asked for into the first cache. */
 enum { OUT = OUT_ONCE, LANES = 8, LINE = 64, GROUP = 64, NEAR = 256 };
-#if defined(__AVXVNNI__)
-enum { VNNI = 1 };
-#else
-enum { VNNI = 0 };
-#endif
-
-/* Bytes of a row's activations of a group: as int16 where codes of 8 bits are. */
-#define INPUTS(bits) ((bits) == 8 && !VNNI ? 2 * GROUP : GROUP)
 
 /* With vpdpbusd the upper codes of bytes need no shift where their sums get one, which pays for
  * up to so many rows. */

@@ -8,8 +8,9 @@
  * A tile of six rows is bound by arithmetic: of each 240 vector instructions 192 are products
  * and 48 the float steps of a group of 64.  Beside it, what comes from far counts: the next
  * codes are asked for one line at a group, the lines outputs are written to before the tile that
- * writes them, and beside stretches the activations, which may be more than the second cache holds.  Where few rows take a panel of all inputs, codes are asked for while those
- * before them are unpacked. */
+ * writes them, and beside stretches the activations, which may be more than the second cache
+ * holds.  Where few rows take a panel of all inputs, codes are asked for while those before them
+ * are unpacked. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>

@@ -12,33 +12,20 @@
 
 enum {
 	OUT = OUT_ONCE, LINE = 64, GROUP = 64,
-	RUN = 2,                /* runs of memory side by side */
+	RUN = ONE_RUNS,
 	AHEAD = 3072,           /* bytes on, codes are asked for */
 	EIGHT = 8,              /* groups of a piece */
 	LEAST = 4 * OUT,        /* outputs of a run for which it pays */
 };
-#if defined(__AVXVNNI__)
-enum { VNNI = 1 };
-#else
-enum { VNNI = 0 };
-#endif
-
-/* Bytes of the activations of a group: as int16 where codes of 8 bits are multiplied so. */
-#define INPUTS(bits) ((bits) == 8 && !VNNI ? 2 * GROUP : GROUP)
 
 struct one {
 	const struct weight *w;
 	const float *beside;    /* [groups][scale, scaled sum] */
 	size_t groups;
+	size_t lines;           /* of scales and biases that stand beside eight groups of each run */
 	int8_t *q;              /* [groups][INPUTS] */
 	float *scale;           /* [EIGHT][scale, bias][OUT] */
 	int32_t *sum[2];        /* [RUN][OUT][groups] of those that are read, and of those before */
-};
-
-/* Scales and biases of each run, asked for in turn. */
-struct asked {
-	const uint8_t *at[2 * RUN];
-	unsigned n, often;      /* lines of eight groups of each run */
 };
 
 /* Outputs o .. o + OUT - 1 of a run, read before: what is done of them. */
@@ -152,34 +139,8 @@ INLINE void four_groups(__m256i sum[RUN], const uint8_t *const at[RUN], size_t f
 		         _mm256_hadd_epi32(_mm256_hadd_epi32(v[0][k], v[1][k]), _mm256_hadd_epi32(v[2][k], v[3][k]));
 }
 
-/* The first lines at once, later ones a line early. */
-static struct asked asked_from(const struct weight *w, int o, int n)
-{
-	size_t size = (size_t)dtype_size(w->scale_type);
-	struct asked a = { .often = (unsigned)(2 * RUN * EIGHT * size / LINE) };
-
-	for (int k = 0; k < RUN; k++) {
-		size_t from = (size_t)(o + k * n) * (size_t)(w->cols / GROUP) * size;
-
-		a.at[2 * k] = w->scales + from;
-		a.at[2 * k + 1] = w->biases + from;
-	}
-	for (int i = 0; i < 2 * RUN; i++)
-		_mm_prefetch(a.at[i], _MM_HINT_T0);
-	return a;
-}
-
-INLINE void ask_scales(struct asked *a)
-{
-	for (unsigned i = 0; i < a->often; i++) {
-		const uint8_t **at = &a->at[a->n++ % (2 * RUN)];
-
-		_mm_prefetch(*at += LINE, _MM_HINT_T0);
-	}
-}
-
 /* One output of each run. */
-INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct asked *asked, const int bits)
+INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct coded_asked *asked, const int bits)
 {
 	const size_t bytes = EIGHT * GROUP * (size_t)bits / 8;
 	const int8_t *q = d->q;
@@ -187,7 +148,8 @@ INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int3
 	for (size_t from = 0; from < d->w->row_bytes; from += bytes, q += EIGHT * INPUTS(bits), sum += EIGHT) {
 		__m256i a[RUN], b[RUN];
 
-		ask_scales(asked);
+		for (size_t i = 0; i < d->lines; i++)
+			coded_ask_next(asked);
 		four_groups(a, at, from, q, bits);
 		four_groups(b, at, from + bytes / 2, q + EIGHT / 2 * INPUTS(bits), bits);
 #pragma GCC unroll 2
@@ -198,7 +160,7 @@ INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int3
 	}
 }
 #define READ(bits) \
-	static void read_##bits(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct asked *asked) \
+	static void read_##bits(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct coded_asked *asked) \
 	{ \
 		read_outputs(d, at, sum, asked, bits); \
 	}
@@ -246,7 +208,7 @@ static void two_runs(float *out, const struct one *d, int o, int n)
 {
 	size_t pieces = RUN * d->groups / EIGHT;
 	struct late late[RUN];
-	struct asked asked = asked_from(d->w, o, n);
+	struct coded_asked asked = coded_asked_from(d->w, o, n);
 
 	for (int b = 0; b <= n; b += OUT) {
 		size_t done = b ? 0 : pieces;   /* nothing was read before the first */
@@ -275,6 +237,7 @@ int LEVEL(coded_one)(float *out, const struct weight *w, int o0, int o1, const i
 	if (n < LEAST || w->cols % (EIGHT * GROUP))
 		return o0;
 	one_lay(&d, scratch, w->cols, bits);
+	d.lines = 2 * RUN * EIGHT * (size_t)dtype_size(w->scale_type) / LINE;
 	one_inputs(d.q, q, w->cols, bits);
 	two_runs(out, &d, o0, n);
 	return o0 + RUN * n;

@@ -18,7 +18,7 @@
 
 enum {
 	OUT = OUT_ONCE, LINE = 64, GROUP = 64,
-	RUN = 2,                /* runs of memory side by side */
+	RUN = ONE_RUNS,
 	AHEAD = 2816,           /* bytes on, codes are asked for; 1,024 less or more is a tenth slower */
 	HALF = 8, WHOLE = 16,   /* groups: as many sums as a vector holds, and half as many */
 	LEAST = 4 * OUT,        /* outputs of a run for which it pays */
@@ -31,12 +31,6 @@ struct one {
 	size_t groups, padded;                  /* filled up to whole vectors */
 	__m512i *pair;                          /* [scales, biases][WHOLE / 2][OUT], of two groups a lane */
 	int32_t *sum[2];                        /* [RUN][OUT][padded] of those that are read, and of those before */
-};
-
-/* Scales and biases of each run, asked for in turn. */
-struct asked {
-	const uint8_t *at[2 * RUN];
-	unsigned n;
 };
 
 /* Outputs o .. o + OUT - 1 of a run, read before: what is done of them. */
@@ -60,29 +54,6 @@ static void one_lay(struct one *d, uint8_t *p, int cols)
 	TAKE(sum[1], RUN * OUT * d->padded * sizeof *d->sum[1]);
 #undef TAKE
 	assert(at <= coded_one_scratch(cols));
-}
-
-/* The first lines at once, later ones a line early. */
-static struct asked asked_from(const struct weight *w, int o, int n)
-{
-	struct asked a = { .n = 0 };
-
-	for (int k = 0; k < RUN; k++) {
-		size_t from = (size_t)(o + k * n) * (size_t)(w->cols / GROUP) * 2;
-
-		a.at[2 * k] = w->scales + from;
-		a.at[2 * k + 1] = w->biases + from;
-	}
-	for (int i = 0; i < 2 * RUN; i++)
-		__builtin_prefetch(a.at[i]);
-	return a;
-}
-
-INLINE void ask_scales(struct asked *a)
-{
-	const uint8_t **at = &a->at[a->n++ % (2 * RUN)];
-
-	_mm_prefetch(*at += LINE, _MM_HINT_T0);
 }
 
 /* Sums of a line's codes; of 4 bits those of its first group are in the lower half, and at most 8 products in a
@@ -145,7 +116,7 @@ INLINE void half_sums(__m512i sum[RUN], const uint8_t *const at[RUN], size_t fro
 INLINE int place(int g, const int bits) { return bits == 4 ? g / 8 * 8 + g % 2 * 4 + g / 2 % 4 : g; }
 
 /* One output of each run. */
-INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct asked *asked, const int bits)
+INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct coded_asked *asked, const int bits)
 {
 	const size_t half = (size_t)(HALF * GROUP * bits / 8);
 	const int8_t *q = d->q;
@@ -153,10 +124,10 @@ INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int3
 	for (size_t from = 0; from < d->w->row_bytes; from += 2 * half, q += WHOLE * GROUP, sum += WHOLE) {
 		__m512i a[RUN], b[RUN];
 
-		ask_scales(asked);
+		coded_ask_next(asked);
 		half_sums(a, at, from, q, bits);
 		if (from + half < d->w->row_bytes) {
-			ask_scales(asked);
+			coded_ask_next(asked);
 			half_sums(b, at, from + half, q + HALF * GROUP, bits);
 		} else {
 #pragma GCC unroll 2
@@ -196,11 +167,9 @@ INLINE __m512 of_pair(const __m512i *pair, int g, const enum dtype t)
 {
 	__m512i v = _mm512_load_si512(pair + g / 2);
 
-	if (t == DT_BF16)
-		v = g % 2 ? _mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000)) : _mm512_slli_epi32(v, 16);
-	else
+	if (t == DT_F16)
 		return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(g % 2 ? _mm512_srli_epi32(v, 16) : v));
-	return _mm512_castsi512_ps(v);
+	return _mm512_castsi512_ps(g % 2 ? _mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000)) : _mm512_slli_epi32(v, 16));
 }
 
 /* Float steps of the next n groups, and as many lines asked for. */
@@ -263,7 +232,7 @@ INLINE void late_until(const struct one *d, struct late late[RUN], const uint8_t
 INLINE void two_runs(float *out, const struct one *d, int o, int n, late_fn *fn, const int bits)
 {
 	size_t pieces = RUN * d->padded / WHOLE;
-	struct asked asked = asked_from(d->w, o, n);
+	struct coded_asked asked = coded_asked_from(d->w, o, n);
 	struct late late[RUN];
 	const uint8_t *data = d->w->data, *ahead[RUN];
 	size_t row = d->w->row_bytes;

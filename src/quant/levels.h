@@ -133,7 +133,34 @@ typedef int coded_g64_fn(float *out, size_t ld, const struct weight *w, int o0, 
                          void *scratch);
 coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
 
-/* For the above: one row, whole 16 outputs of a part that is long enough, with AVX-512 scales of 16 bits; returns
+/* Kernels of one row read two runs of memory side by side, outputs from o on and from o + n on, and meanwhile ask
+ * for scales and biases of both, a line at a time in turn. */
+enum { ONE_RUNS = 2 };
+struct coded_asked {
+	const uint8_t *at[2 * ONE_RUNS];
+	unsigned n;
+};
+/* Asks for the first lines at once, so that later ones come a line early. */
+__attribute__((always_inline)) static inline struct coded_asked coded_asked_from(const struct weight *w, int o, int n)
+{
+	struct coded_asked a = { .n = 0 };
+
+	for (int k = 0; k < ONE_RUNS; k++) {
+		size_t from = (size_t)(o + k * n) * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type);
+
+		a.at[2 * k] = w->scales + from;
+		a.at[2 * k + 1] = w->biases + from;
+	}
+	for (int i = 0; i < 2 * ONE_RUNS; i++)
+		__builtin_prefetch(a.at[i]);
+	return a;
+}
+__attribute__((always_inline)) static inline void coded_ask_next(struct coded_asked *a)
+{
+	__builtin_prefetch(a->at[a->n++ % (2 * ONE_RUNS)] += 64);
+}
+
+/* For those of few rows: one row, whole 16 outputs of a part long enough, with AVX-512 scales of 16 bits; returns
  * the first that is left.  q: with AVX-512 of each line, of 4 bits the even inputs, then the odd ones; with AVX2
  * inputs in their order.  beside: [groups][scale, scaled sum]; scratch: coded_one_scratch() bytes. */
 typedef int coded_one_fn(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch);
