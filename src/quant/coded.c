@@ -9,11 +9,19 @@
 void coding_row(uint8_t *out, const struct weight *w, int o)
 {
 	const struct coding *c = w->fmt->coding;
-	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
+	const uint8_t *p = w->data + (size_t)o * w->row_bytes, *blocks = blocks_of(w);
 	unsigned mask = (1u << c->bits) - 1;
 
+	if (blocks) {                   /* to the end of out, so that what becomes of a byte never stands before it */
+		uint8_t *row = out + (size_t)w->cols - (size_t)w->cols * (size_t)c->bits / 8;
+
+		block_row(row, w, blocks, o);
+		p = row;
+	}
+
 	if (c->bits == 8) {
-		memcpy(out, p, (size_t)w->cols);
+		if (p != out)
+			memcpy(out, p, (size_t)w->cols);
 		return;
 	}
 	for (int i = 0; i < w->cols; i++) {
@@ -34,7 +42,12 @@ void coding_scale(float *scale, float *bias, const struct weight *w, int o, int 
 	const struct coding *c = w->fmt->coding;
 	size_t size = (size_t)dtype_size(w->scale_type);
 	size_t at = ((size_t)o * (size_t)(w->cols / w->group) + (size_t)g) * size;
+	const uint8_t *blocks = blocks_of(w);
 
+	if (blocks) {
+		block_scale(scale, bias, w, blocks, o, g);
+		return;
+	}
 	*bias = 0.0f;
 	if (w->scale_type == DT_F8_E4M3)
 		*scale = e4m3_mlx(w->scales[at]);
@@ -43,6 +56,18 @@ void coding_scale(float *scale, float *bias, const struct weight *w, int o, int 
 	*scale *= c->scale_unit;
 	if (c->bias)
 		dtype_to_float(bias, w->biases + at, w->scale_type, 1);
+}
+
+float *coded_beside(float *to, const struct acts *x, int r0, int n)
+{
+	size_t groups = (size_t)(x->cols / x->group), at = (size_t)r0 * groups;
+
+	for (size_t g = 0; g < groups; g++)
+		for (size_t r = 0; r < (size_t)n; r++, to += 2) {
+			to[0] = x->scale[at + r * groups + g];
+			to[1] = x->scaled_sum[at + r * groups + g];
+		}
+	return to;
 }
 
 void coded_mul_scalar(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
@@ -105,7 +130,7 @@ double coded_peak_scalar(int64_t n)
 
 void coded_kernels(struct kernels *k, enum cpu_level level)
 {
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .acts = ACTS_INT8 };
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .acts = ACTS_INT8, .blocks = true };
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)
 		k->mul[ARITH_FAST] = coded_mul_avx2;

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "quant/coded_avx512.h"
+#include "quant/coded_avx512.h"
 #include "quant/levels.h"
 #include "quant/tile_config.h"
 #include "quant/transpose512.h"
@@ -217,12 +218,9 @@ static void tile_out(float *out, size_t ld, const float *f, int rows, int n_out)
 /* The 64 codes at p. */
 INLINE __m512i group_codes(const uint8_t *p, const int bits)
 {
-	__m512i v;
-
 	if (bits == 8)
 		return _mm512_loadu_si512(p);
-	v = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)p));
-	return _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi16(v, 4)), _mm512_set1_epi8(15));
+	return nibbles_in_order(_mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)p)));
 }
 
 /* Groups g and g + 1, of which n are, of n_out outputs to [2][16 outputs][64].  As many lines of
@@ -232,6 +230,14 @@ INLINE void few_codes(uint8_t *to, const struct weight *w, int o, int n_out, int
 {
 	const uint8_t *from = w->data + (size_t)o * w->row_bytes + (size_t)g * 8 * bits;
 	const uint8_t *next = ahead.at ? ahead.at + (size_t)(T_OUT * g) * 8 * bits / RUNS : NULL;
+	const uint8_t *blocks = blocks_of(w);
+
+	if (blocks) {
+		codes_of_blocks(to, block_at(w, blocks, o, g), n, 0, bits);
+		for (int k = 0; k < T_OUT * bits / 4 && next; k++)
+			_mm_prefetch(next + (size_t)(k % RUNS) * ahead.hop + LINE * (k / RUNS), _MM_HINT_T1);
+		return;
+	}
 
 #pragma GCC unroll 4
 	for (int i = 0; i < n_out; i++, from += w->row_bytes, to += T_BYTES) {
@@ -434,13 +440,23 @@ double coded_peak_amx(int64_t n)
 	return 2.0 * 2 * T_ROWS * T_OUT * T_BYTES * (double)n;
 }
 
-void coded_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+void coded_mul_amx(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0, int r1,
                    void *scratch)
 {
+	struct weight rows_only;
+	const struct weight *w = blocks_settled(&rows_only, weight);
 	size_t tile_bytes = acts_tile_bytes(w->cols, w->group);
 	bool given = x->tiles && r0 % T_ROWS == 0;
 	struct room m;
 
+	if (blocks_of(w) && (o0 % BLOCK_OUT || o1 % BLOCK_OUT)) {
+		coded_whole_blocks(coded_mul_amx, out, ld, w, o0, o1, x, r0, r1, scratch);
+		return;
+	}
+	if (blocks_of(w) && r1 - r0 >= ACTS_TILED && r1 - r0 <= FEW_TWICE) {
+		blocks_few_amx(out, ld, w, block_at(w, blocks_of(w), o0, 0), (o1 - o0) / BLOCK_OUT, x, r0, r1, scratch);
+		return;
+	}
 	if (r1 - r0 < ACTS_TILED || (r1 - r0 <= FEW_ROWS && coded_is_g64(w)) || w->group % 32 || w->group > TILED_INPUTS / 2) {
 		coded_mul_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
 		return;

@@ -472,6 +472,10 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 	};
 
 	assert(x->cols == w->cols && x->group == w->group);
+	if (blocks_of(w)) {
+		coded_whole_blocks(LEVEL(blocks_mul), out, ld, w, o0, o1, x, r0, r1, scratch);
+		return;
+	}
 	if (coded_is_g64(w)) {
 		int begin = o0;
 

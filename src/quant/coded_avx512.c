@@ -118,7 +118,20 @@ static void scales_of(float *scale, float *bias, size_t step, const struct weigh
 {
 	const struct coding *c = w->fmt->coding;
 	int groups = w->cols / w->group;
+	const uint8_t *blocks = blocks_of(w);
 
+	if (blocks) {
+		const uint8_t *at = block_at(w, blocks, o, 1) - BLOCK_LINE;
+
+		assert(o % BLOCK_OUT == 0 && (n == BLOCK_OUT || n == 0));
+		for (int g = 0; g < groups; g++, at += n ? block_bytes(w) : 0) {
+			__m512i v = n ? _mm512_load_si512(at) : _mm512_setzero_si512();
+
+			_mm512_storeu_ps(scale + (size_t)g * step, block_scales(v));
+			_mm512_storeu_ps(bias + (size_t)g * step, block_biases(v));
+		}
+		return;
+	}
 	if (c->bias && w->scale_type == DT_BF16 && c->scale_unit == 1.0f) {
 		scales_paired(scale, bias, step, w, o, n);
 		return;
@@ -429,7 +442,7 @@ INLINE __m512i codes_in_order(const uint8_t *p, int have, const enum how how, __
 		return stream_codes(s, _mm512_maskz_loadu_epi8(first_bytes(have * s->bits / 8), p));
 	v = _mm512_cvtepu8_epi16(have == 64 ? _mm256_loadu_si256((const void *)p) :
 	                                      _mm256_maskz_loadu_epi8((__mmask32)first_bytes(have / 2), p));
-	v = _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi16(v, 4)), _mm512_set1_epi8(15));
+	v = nibbles_in_order(v);
 	return how == NIBBLES_LUT ? _mm512_shuffle_epi8(lut, v) : v;
 }
 
@@ -465,6 +478,19 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span)
 	__m512i lut = c->lut ? _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)c->lut)) : _mm512_setzero_si512();
 	struct stream s;
 
+	if (blocks_of(span->w)) {
+		const struct weight *w = span->w;
+		const uint8_t *at = block_at(w, blocks_of(w), span->o, span->k0 / BLOCK_INPUTS);
+		size_t next = span->ahead ? PANEL_OUT / BLOCK_OUT * blocks_of_rows(w) : 0;
+		int n = (span->k1 - span->k0) / BLOCK_INPUTS;
+
+		assert(span->o % BLOCK_OUT == 0 && span->n == BLOCK_OUT && span->inputs == BLOCK_INPUTS);
+		if (c->bits == 4)
+			codes_of_blocks(to, at, n, next, 4);
+		else
+			codes_of_blocks(to, at, n, next, 8);
+		return;
+	}
 	switch (how_of(c)) {
 	case NIBBLES: codes_of_16(to, span, NIBBLES, lut, NULL); break;
 	case NIBBLES_LUT: codes_of_16(to, span, NIBBLES_LUT, lut, NULL); break;
@@ -483,7 +509,8 @@ void coded_scales_only_avx512(float *scale, float *bias, size_t step, const stru
 void coded_scales_avx512(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
 	scales_of(scale, bias, step, w, o, n);
-	coded_ask_scales(w, o + 32, 16);
+	if (!blocks_of(w))
+		coded_ask_scales(w, o + 32, 16);
 }
 
 double coded_peak_avx512(int64_t n)
@@ -505,9 +532,21 @@ double coded_peak_avx512(int64_t n)
 	return 2.0 * 64 * CHAINS * (double)n;
 }
 
-void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+/* Whole blocks. */
+static void mul_blocks(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                       void *scratch)
+{
+	if (r1 - r0 <= FEW_TWICE)
+		blocks_few_avx512(out, ld, w, block_at(w, blocks_of(w), o0, 0), (o1 - o0) / BLOCK_OUT, x, r0, r1, scratch);
+	else
+		coded_many_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
+}
+
+void coded_mul_avx512(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0,
                       int r1, void *scratch)
 {
+	struct weight rows;
+	const struct weight *w = blocks_settled(&rows, weight);
 	const struct coding *c = w->fmt->coding;
 	enum how how = how_of(c);
 	/* 16 or 32 codes a group, or whole blocks of 64 or 128. */
@@ -515,6 +554,10 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int
 	direct_fn *const *direct = size < 0 ? NULL : directs[how][size];
 
 	assert(x->cols == w->cols && x->group == w->group);
+	if (blocks_of(w)) {
+		coded_whole_blocks(mul_blocks, out, ld, w, o0, o1, x, r0, r1, scratch);
+		return;
+	}
 	if (size == 1 && w->group != 64 && c->bits == 4)
 		direct = NULL;          /* 192 and the like: no whole blocks of nibbles */
 	if (r1 - r0 <= FEW_TWICE && coded_is_g64(w)) {

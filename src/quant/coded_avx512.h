@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include "quant/levels.h"
+#include "quant/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -71,7 +72,78 @@ INLINE __m512i stream_codes(const struct stream *s, __m512i raw)
 
 INLINE __mmask64 first_bytes(int n) { return n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1; }
 
+/* 64 codes of 4 bits, a byte of two in each 16 bits, in order. */
+INLINE __m512i nibbles_in_order(__m512i v)
+{
+	return _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi16(v, 4)), _mm512_set1_epi8(15));
+}
+
+/* ---- blocks ---- */
+
+/* 64 codes of 4 bits, of 8 words of a block. */
+INLINE __m512i block_nibbles(__m256i words)
+{
+	__m512i v = _mm512_cvtepu32_epi64(words);
+
+	return _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi64(v, 28)), _mm512_set1_epi8(15));
+}
+
+/* A group's scales and biases, out of their line. */
+INLINE __m512 block_scales(__m512i line) { return _mm512_castsi512_ps(_mm512_slli_epi32(line, 16)); }
+INLINE __m512 block_biases(__m512i line)
+{
+	return _mm512_castsi512_ps(_mm512_and_si512(line, _mm512_set1_epi32((int)0xffff0000)));
+}
+
+/* Codes of n blocks of 4 or 8 bits to [n][16 outputs][64], of 4 bits of an even number; the lines `next` bytes on are asked
+ * for, if that is not 0. */
+INLINE void codes_of_blocks(uint8_t *to, const uint8_t *at, int n, size_t next, const int bits)
+{
+	const int per = 8 / bits, words = 16 / per;
+
+	for (int g = 0; g < n; g += per, to += per * BLOCK_OUT * BLOCK_INPUTS) {
+		__m512i v[16];
+
+#pragma GCC unroll 2
+		for (int h = 0; h < per; h++, at += BLOCK_LINE)
+#pragma GCC unroll 16
+			for (int i = 0; i < words; i++, at += BLOCK_LINE) {
+				v[h * words + i] = _mm512_load_si512(at);
+				if (next)
+					_mm_prefetch(at + next, _MM_HINT_T1);
+			}
+		transpose16(v);
+#pragma GCC unroll 16
+		for (int i = 0; i < BLOCK_OUT; i++) {
+			if (bits == 8) {
+				_mm512_store_si512(to + BLOCK_INPUTS * i, v[i]);
+				continue;
+			}
+			_mm512_store_si512(to + BLOCK_INPUTS * i, block_nibbles(_mm512_castsi512_si256(v[i])));
+			_mm512_store_si512(to + BLOCK_INPUTS * (BLOCK_OUT + i), block_nibbles(_mm512_extracti64x4_epi64(v[i], 1)));
+		}
+	}
+}
+
 /* ---- memory ---- */
+
+/* Of what blocks have of inputs [k, end) of outputs o, o + 1 ...: where the share of one of 16 begins, and how long it is. */
+INLINE const uint8_t *blocks_share(const struct weight *w, int o, int k, int end, size_t *bytes)
+{
+	*bytes = (size_t)((end - k) / BLOCK_INPUTS) * block_bytes(w) / BLOCK_OUT;
+	return block_at(w, blocks_of(w), o, k / BLOCK_INPUTS) + (size_t)(o % BLOCK_OUT) * *bytes;
+}
+
+INLINE void blocks_ask(const struct weight *w, int o, int n, int k, int end)
+{
+	for (int i = 0; i < n; i++) {
+		size_t bytes;
+		const uint8_t *at = blocks_share(w, o + i, k, end, &bytes);
+
+		for (size_t b = 0; b < bytes; b += BLOCK_LINE)
+			_mm_prefetch(at + b, _MM_HINT_T1);
+	}
+}
 
 /* Asks for inputs [k, k + stretch) of n outputs from o on; beyond the last input, for those of
  * the next panel.  Inlined: gcc 12 drops calls of functions that do nothing but ask. */
@@ -85,6 +157,10 @@ INLINE void coded_ask_codes(const struct weight *w, int o, int n, int k, int str
 	}
 	if (o + n > w->rows)
 		return;
+	if (blocks_of(w)) {
+		blocks_ask(w, o, n, k, w->cols - k < stretch ? w->cols : k + stretch);
+		return;
+	}
 	at = (size_t)k * bits / 8;
 	end = (size_t)(w->cols - k < stretch ? w->cols : k + stretch) * bits / 8;
 	for (const uint8_t *row = w->data + (size_t)o * w->row_bytes; n--; row += w->row_bytes)

@@ -168,21 +168,13 @@ static void few_inputs(int8_t *to, size_t step, const int8_t *q, int cols, int b
 /* rows <= FEW_ROWS rows from r0 on, laid out from `to` on; returns what is behind them. */
 static uint8_t *few_rows(struct few *d, uint8_t *to, const struct acts *x, int r0, int rows)
 {
-	size_t groups = (size_t)(x->cols / x->group);
 	int bits = d->w->fmt->coding->bits;
 	size_t line = LINE * 8 / (size_t)bits;  /* inputs */
 	float *beside = (float *)to;
-	int8_t *q = (int8_t *)(beside + 2 * groups * (size_t)rows);
+	int8_t *q = (int8_t *)coded_beside(beside, x, r0, rows);
 
-	for (int r = 0; r < rows; r++) {
-		size_t row = (size_t)(r0 + r);
-
-		few_inputs(q + line * (size_t)r, line * (size_t)rows, x->q + row * (size_t)x->cols, x->cols, bits);
-		for (size_t g = 0; g < groups; g++) {
-			beside[2 * ((size_t)rows * g + (size_t)r)] = x->scale[row * groups + g];
-			beside[2 * ((size_t)rows * g + (size_t)r) + 1] = x->scaled_sum[row * groups + g];
-		}
-	}
+	for (int r = 0; r < rows; r++)
+		few_inputs(q + line * (size_t)r, line * (size_t)rows, x->q + (size_t)(r0 + r) * (size_t)x->cols, x->cols, bits);
 	d->q = q;
 	d->beside = beside;
 	return (uint8_t *)q + (size_t)rows * (size_t)x->cols;

@@ -6,21 +6,15 @@
  * the outputs that follow are asked for one by one between the products.  One row, where its part is
  * long enough: coded_one_avx2.c.  For many rows codes of 16 outputs are made once, and FEW_ROWS rows at
  * a time run over them.
- *
- * Without vpdpbusd eight pairs of products of 4 bits are summed in 16 bits (15 x 127 x 16 =
- * 30480), and codes of 8 bits are multiplied as 16 bits, those of even inputs and those of odd. */
+ * Both kinds of codes as in coded_g64_avx2.h. */
 #include <assert.h>
 #include <string.h>
 
-#include "quant/coded_avx2.h"
+#include "quant/coded_g64_avx2.h"
 #include "quant/levels.h"
 
 /* NEAR bytes on lies what an output reads next: it is asked for into the first cache. */
 enum { OUT = OUT_ONCE, LANES = 8, LINE = 64, GROUP = 64, NEAR = 256 };
-
-/* With vpdpbusd the upper codes of bytes need no shift where their sums get one, which pays for
- * up to so many rows. */
-enum { APART_ROWS = 4 };
 
 /* What all blocks of outputs of a call share, each in the order in which it is read. */
 struct few {
@@ -30,17 +24,6 @@ struct few {
 	const float *scale;                     /* [groups][scale, bias][OUT] */
 };
 
-INLINE __m256i quad(const int8_t *q)
-{
-	return _mm256_castps_si256(_mm256_broadcast_ss((const float *)(const void *)q));
-}
-
-INLINE __m256i dot_vnni(__m256i acc, __m256i w, __m256i x)
-{
-	__asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
-	return acc;
-}
-
 /* 16 bytes of each of LANES outputs, turned. */
 INLINE void turned(__m256i t[4], const uint8_t *at, size_t row_bytes)
 {
@@ -49,60 +32,6 @@ INLINE void turned(__m256i t[4], const uint8_t *at, size_t row_bytes)
 		t[i] = _mm256_loadu2_m128i((const void *)(at + (size_t)(i + 4) * row_bytes),
 		                           (const void *)(at + (size_t)i * row_bytes));
 	transpose4(t);
-}
-
-/* Their codes in CODES vectors, as they are multiplied; of 4 bits apart: the upper ones where they are. */
-#define CODES(bits) ((bits) == 8 && VNNI ? 4 : 8)
-INLINE void split(__m256i c[8], const __m256i t[4], const bool apart, const int bits)
-{
-	const __m256i low = bits == 4 ? _mm256_set1_epi8(15) : _mm256_set1_epi16(255);
-
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		if (bits == 8 && VNNI) {
-			c[i] = t[i];
-			continue;
-		}
-		c[2 * i] = _mm256_and_si256(t[i], low);
-		c[2 * i + 1] = apart ? _mm256_andnot_si256(low, t[i]) : bits == 8 ? _mm256_srli_epi16(t[i], 8) :
-		               _mm256_and_si256(_mm256_srli_epi16(t[i], 4), low);
-	}
-}
-
-/* v, and where they are summed apart high, plus the products of codes of 8 outputs with R rows; of
- * the first ones, what they are set to. */
-INLINE void multiply(__m256i v[], __m256i high[], const __m256i c[8], const int8_t *q, const bool first, const bool apart,
-                     const int bits, const int R)
-{
-	const int n = CODES(bits);
-
-#pragma GCC unroll 8
-	for (int r = 0; r < R; r++, q += INPUTS(bits)) {
-		__m256i s = first ? _mm256_setzero_si256() : v[r], u = first ? s : high[r], p = s;
-
-#pragma GCC unroll 8
-		for (int i = 0; i < n; i++) {
-			__m256i x = quad(q + 4 * i);
-
-			if (VNNI && apart && i % 2) {
-				u = dot_vnni(u, c[i], x);
-			} else if (VNNI) {
-				s = dot_vnni(s, c[i], x);
-			} else if (bits == 4) {
-				x = _mm256_maddubs_epi16(c[i], x);
-				p = i ? _mm256_add_epi16(p, x) : x;
-				__asm__("" : "+x"(p));          /* in this order: gcc 12 makes trees and spills them */
-			} else {
-				x = _mm256_madd_epi16(c[i], x);
-				s = first && i == 0 ? x : _mm256_add_epi32(s, x);
-				__asm__("" : "+x"(s));
-			}
-		}
-		if (bits == 4 && !VNNI)
-			s = first ? _mm256_madd_epi16(p, _mm256_set1_epi16(1)) : widen(s, p);
-		v[r] = s;
-		high[r] = u;
-	}
 }
 
 /* The float steps of a group. */
@@ -148,6 +77,7 @@ INLINE void few_lanes(float *out, size_t ld, const struct few *d, const uint8_t 
 
 #pragma GCC unroll 4
 			for (int c = 0; c < chunks; c++) {
+				const int8_t *at[FEW_ROWS];
 				__m256i t[4], codes[8];
 
 				_mm_prefetch(near, _MM_HINT_T0);
@@ -159,7 +89,8 @@ INLINE void few_lanes(float *out, size_t ld, const struct few *d, const uint8_t 
 					next += LINE;
 				turned(t, line + g * bytes + c * 16, row_bytes);
 				split(codes, t, apart, bits);
-				multiply(v, high, codes, q + c * INPUTS(bits) / chunks, c == 0, apart, bits, R);
+				rows_at(at, q + c * INPUTS(bits) / chunks, INPUTS(bits), R);
+				multiply(v, high, codes, at, c == 0, apart, bits, R);
 			}
 			steps(acc, v, high, scale, beside, apart, R);
 		}
@@ -193,6 +124,36 @@ INLINE void panel_fill(__m256i *to, const struct weight *w, int o, int g0, int g
 		}
 }
 
+/* The same of blocks; of those groups scales and biases to [group][scale, bias][OUT]. */
+INLINE void panel_of_blocks(__m256i *to, float *scale, const uint8_t *at, int groups, const int bits)
+{
+	const int n = CODES(bits);
+
+	for (int g = 0; g < groups; g++, at += LINE)
+#pragma GCC unroll 4
+		for (int c = 0; c < bits / 2; c++, at += 4 * LINE, to += n)
+#pragma GCC unroll 2
+			for (int h = 0; h < OUT / LANES; h++) {
+				__m256i t[4], codes[8];
+
+#pragma GCC unroll 4
+				for (int i = 0; i < 4; i++)
+					t[i] = _mm256_load_si256((const void *)(at + LINE * i + LINE / 2 * h));
+				split(codes, t, false, bits);
+#pragma GCC unroll 8
+				for (int i = 0; i < n; i++)
+					_mm256_store_si256(to + h * groups * bits / 2 * n + i, codes[i]);
+			}
+	at -= LINE;
+	for (int g = groups - 1; g >= 0; g--, at -= LINE * (2 * bits + 1))
+		for (int h = 0; h < OUT; h += LANES) {
+			__m256i v = _mm256_load_si256((const void *)(at + 4 * h));
+
+			_mm256_store_ps(scale + 2 * OUT * g + h, block_scales8(v));
+			_mm256_store_ps(scale + 2 * OUT * g + OUT + h, block_biases8(v));
+		}
+}
+
 /* The same OUT outputs by FEW_ROWS rows, from sums[row][OUT] on. */
 INLINE void many_block(float *sums, const struct few *d, const __m256i *panel, int g0, int g1, struct coded_ahead *ahead,
                        const int bits)
@@ -214,6 +175,7 @@ INLINE void many_block(float *sums, const struct few *d, const __m256i *panel, i
 
 #pragma GCC unroll 4
 			for (int c = 0; c < chunks; c++, panel += n) {
+				const int8_t *at[FEW_ROWS];
 				__m256i codes[8];
 
 				_mm_prefetch(next + (size_t)(2 * c % RUNS) * hop, _MM_HINT_T1);
@@ -223,7 +185,8 @@ INLINE void many_block(float *sums, const struct few *d, const __m256i *panel, i
 #pragma GCC unroll 8
 				for (int i = 0; i < n; i++)
 					codes[i] = _mm256_load_si256(panel + i);
-				multiply(v, high, codes, q + c * INPUTS(bits) / chunks, c == 0, false, bits, FEW_ROWS);
+				rows_at(at, q + c * INPUTS(bits) / chunks, INPUTS(bits), FEW_ROWS);
+				multiply(v, high, codes, at, c == 0, false, bits, FEW_ROWS);
 			}
 			steps(acc, v, high, scale, beside, false, FEW_ROWS);
 		}
@@ -238,6 +201,10 @@ INLINE void many_block(float *sums, const struct few *d, const __m256i *panel, i
 	static void panel_##bits(__m256i *to, const struct weight *w, int o, int g0, int g1) \
 	{ \
 		panel_fill(to, w, o, g0, g1, bits); \
+	} \
+	static void panel_of_blocks_##bits(__m256i *to, float *scale, const uint8_t *at, int groups) \
+	{ \
+		panel_of_blocks(to, scale, at, groups, bits); \
 	} \
 	static void many_##bits(float *sums, const struct few *d, const __m256i *panel, int g0, int g1, \
 	                        struct coded_ahead *ahead) \
@@ -262,9 +229,7 @@ static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
 };
 
-/* One row's activations to where groups are `step` bytes apart.  Of 4 bits, of each eight 0 2 4 6
- * 1 3 5 7; of 8 bits as they are, or without vpdpbusd as int16, of each four 0 2 1 3. */
-static void few_inputs(int8_t *to, size_t step, const int8_t *q, int cols, int bits)
+void LEVEL(coded_inputs)(int8_t *to, size_t step, const int8_t *q, int cols, int bits, bool blocks)
 {
 	const __m128i halves = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
 	const __m128i pairs = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
@@ -273,9 +238,9 @@ static void few_inputs(int8_t *to, size_t step, const int8_t *q, int cols, int b
 		for (int i = 0; i < GROUP; i += 16) {
 			__m128i v = _mm_loadu_si128((const void *)(q + g + i));
 
-			if (bits == 4)
+			if (bits == 4 && !blocks)
 				_mm_storeu_si128((void *)(to + i), _mm_shuffle_epi8(v, halves));
-			else if (VNNI)
+			else if (bits == 4 || VNNI)
 				_mm_storeu_si128((void *)(to + i), v);
 			else
 				_mm256_storeu_si256((void *)(to + 2 * i), _mm256_cvtepi8_epi16(_mm_shuffle_epi8(v, pairs)));
@@ -283,23 +248,16 @@ static void few_inputs(int8_t *to, size_t step, const int8_t *q, int cols, int b
 }
 
 /* Rows [r0, r0 + rows) as the kernels want them, from `to` on; returns where they end. */
-static int8_t *few_rows(struct few *d, int8_t *to, const struct acts *x, int r0, int rows, int bits)
+static int8_t *few_rows(struct few *d, int8_t *to, const struct acts *x, int r0, int rows, int bits, bool blocks)
 {
 	size_t n = (size_t)rows, groups = (size_t)(x->cols / x->group), line = (size_t)INPUTS(bits);
 	float *beside = (float *)(void *)to;
 
-	to += 2 * groups * n * sizeof *beside;
+	to = (int8_t *)coded_beside(beside, x, r0, rows);
 	d->beside = beside;
 	d->q = to;
-	for (size_t r = 0; r < n; r++) {
-		size_t row = (size_t)r0 + r;
-
-		few_inputs(to + line * r, line * n, x->q + row * (size_t)x->cols, x->cols, bits);
-		for (size_t g = 0; g < groups; g++) {
-			beside[2 * (n * g + r)] = x->scale[row * groups + g];
-			beside[2 * (n * g + r) + 1] = x->scaled_sum[row * groups + g];
-		}
-	}
+	for (size_t r = 0; r < n; r++)
+		LEVEL(coded_inputs)(to + line * r, line * n, x->q + ((size_t)r0 + r) * (size_t)x->cols, x->cols, bits, blocks);
 	return to + line * n * groups;
 }
 
@@ -312,9 +270,9 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 	int8_t *to = (int8_t *)(scale + 2 * OUT * (size_t)(w->cols / w->group));
 
 	assert(rows <= FEW_TWICE);
-	to = few_rows(&d[0], to, x, r0, first, bits);
+	to = few_rows(&d[0], to, x, r0, first, bits, false);
 	if (first < rows)
-		few_rows(&d[1], to, x, r0 + first, rows - first, bits);
+		few_rows(&d[1], to, x, r0 + first, rows - first, bits, false);
 	if (rows == 1) {
 		int begin = o0;
 
@@ -331,8 +289,8 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 	}
 }
 
-static void mul_many(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                     void *scratch)
+void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int o0, int o1,
+                           const struct acts *x, int r0, int r1, void *scratch)
 {
 	int groups = w->cols / w->group, bits = w->fmt->coding->bits, rows = r1 - r0, whole = rows / FEW_ROWS * FEW_ROWS;
 	int step = G64_PANEL / (OUT * INPUTS(bits));
@@ -340,27 +298,39 @@ static void mul_many(float *out, size_t ld, const struct weight *w, int o0, int 
 	float *sums = (float *)(void *)(panel + G64_PANEL / sizeof *panel), *scale = sums + OUT * G64_ROWS;
 	int8_t *to = (int8_t *)(scale + 2 * OUT * (size_t)groups);
 	struct few d[G64_ROWS / FEW_ROWS];
+	struct block_rows left;
 
 	assert(rows <= G64_ROWS);
-	for (int r = 0; r < rows; r += FEW_ROWS) {
+	for (int r = 0; r < (blocks ? whole : rows); r += FEW_ROWS) {
 		d[r / FEW_ROWS] = (struct few){ .w = w, .scale = scale };
-		to = few_rows(&d[r / FEW_ROWS], to, x, r0 + r, rows - r < FEW_ROWS ? rows - r : FEW_ROWS, bits);
+		to = few_rows(&d[r / FEW_ROWS], to, x, r0 + r, rows - r < FEW_ROWS ? rows - r : FEW_ROWS, bits, blocks);
 	}
+	if (blocks)
+		LEVEL(block_rows_of)(&left, to, x, r0 + whole, rows - whole, bits);
 	for (int o = o0; o + OUT <= o1; o += OUT, out += OUT) {
 		struct coded_ahead none = { scratch, 0 }, ahead = coded_look_ahead(w, o);
 
-		LEVEL(coded_scales)(scale, scale + OUT, 2 * OUT, w, o, OUT);
+		if (!blocks)
+			LEVEL(coded_scales)(scale, scale + OUT, 2 * OUT, w, o, OUT);
 		memset(sums, 0, (size_t)whole * OUT * sizeof *sums);
 		for (int g0 = 0, g1; g0 < groups; g0 = g1) {
 			g1 = g0 + step < groups ? g0 + step : groups;
-			(bits == 4 ? panel_4 : panel_8)(panel, w, o, g0, g1);
+			if (blocks)
+				(bits == 4 ? panel_of_blocks_4 : panel_of_blocks_8)(panel, scale + 2 * OUT * g0, blocks + (size_t)g0 * block_bytes(w),
+				                                                    g1 - g0);
+			else
+				(bits == 4 ? panel_4 : panel_8)(panel, w, o, g0, g1);
 			for (int r = 0; r < whole; r += FEW_ROWS)
 				(bits == 4 ? many_4 : many_8)(sums + r * OUT, &d[r / FEW_ROWS], panel, g0, g1, r ? &none : &ahead);
 		}
 		for (int r = 0; r < whole; r++)
 			memcpy(out + (size_t)r * ld, sums + r * OUT, OUT * sizeof *sums);
-		if (whole < rows)
+		if (whole < rows && blocks)
+			LEVEL(blocks_few)(out + (size_t)whole * ld, ld, w, blocks, 1, &left);
+		else if (whole < rows)
 			fews[bits == 8][rows - whole - 1](out + (size_t)whole * ld, ld, &d[whole / FEW_ROWS], o, none);
+		if (blocks)
+			blocks += blocks_of_rows(w);
 	}
 }
 
@@ -374,7 +344,10 @@ int LEVEL(coded_g64)(float *out, size_t ld, const struct weight *w, int o0, int 
 		return o0;
 	for (int n; r0 < r1; r0 += n, out += (size_t)n * ld) {
 		n = r1 - r0 < most ? r1 - r0 : most;
-		(n <= FEW_TWICE ? mul_few : mul_many)(out, ld, w, o0, o1, x, r0, r0 + n, scratch);
+		if (n <= FEW_TWICE)
+			mul_few(out, ld, w, o0, o1, x, r0, r0 + n, scratch);
+		else
+			LEVEL(coded_g64_many)(out, ld, w, NULL, o0, o1, x, r0, r0 + n, scratch);
 	}
 	return o0 + (o1 - o0) / OUT * OUT;
 }

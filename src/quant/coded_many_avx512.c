@@ -83,6 +83,27 @@ INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, 
 	}
 }
 
+/* The same of n blocks, which have the words of 16 outputs side by side. */
+INLINE void panel_blocks(uint8_t *panel, const uint8_t *at, int n, size_t next, const int bits)
+{
+	const __m512i low = _mm512_set1_epi8(15);
+
+	for (int g = 0; g < n; g++, at += BLOCK_LINE)
+#pragma GCC unroll 16
+		for (int i = 0; i < 2 * bits; i++, at += BLOCK_LINE, panel += 128 * (8 / bits)) {
+			__m512i v = _mm512_load_si512(at);
+
+			if (next)
+				_mm_prefetch(at + next, _MM_HINT_T1);
+			if (bits == 8) {
+				_mm512_storeu_si512(panel, v);
+				continue;
+			}
+			_mm512_storeu_si512(panel, _mm512_and_si512(v, low));
+			_mm512_storeu_si512(panel + 128, _mm512_and_si512(_mm512_srli_epi16(v, 4), low));
+		}
+}
+
 /* ---- rows by outputs ---- */
 
 /* What a panel's rows are multiplied with: a stretch of inputs. */
@@ -209,10 +230,22 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 {
 	const struct coding *c = w->fmt->coding;
 	size_t next = ahead ? PANEL_OUT * w->row_bytes : 0;
+	const uint8_t *blocks = blocks_of(w);
 
 	for (int h = 0; h < 2; h++) {
 		const uint8_t *row[16];
 		uint8_t *to = m->code + 64 * h;
+
+		if (blocks) {                           /* what is beyond the last output, likewise */
+			const uint8_t *from = block_at(w, blocks, o + (16 * h < n_out ? 16 * h : 0), k0 / BLOCK_INPUTS);
+
+			next = ahead ? PANEL_OUT / BLOCK_OUT * blocks_of_rows(w) : 0;
+			if (c->bits == 4)
+				panel_blocks(to, from, (k1 - k0) / BLOCK_INPUTS, next, 4);
+			else
+				panel_blocks(to, from, (k1 - k0) / BLOCK_INPUTS, next, 8);
+			continue;
+		}
 
 		for (int i = 0; i < 16; i++) {          /* what is beyond the last output repeats it */
 			int at = 16 * h + i < n_out ? 16 * h + i : n_out - 1;
@@ -246,6 +279,13 @@ INLINE void ask(struct panel *t, const struct weight *w, int o, int i, int n, in
 
 	t->hop = outputs && at < w->rows ? (size_t)w->group * bits / 8 : 0;
 	t->ahead = w->data + (size_t)(t->hop ? at : 0) * w->row_bytes + (size_t)(k < w->cols ? k : 0) * bits / 8;
+	if (t->hop && blocks_of(w)) {
+		int from = k < w->cols ? k : 0;
+		size_t bytes;
+
+		t->ahead = blocks_share(w, at, from, w->cols - from < stretch ? w->cols : from + stretch, &bytes);
+		t->hop = block_bytes(w) / BLOCK_OUT;
+	}
 	if (outputs > 1)
 		coded_ask_codes(w, o + share + 1, outputs - 1, k, stretch);
 }

@@ -2,8 +2,9 @@
  *
  * One file per format (float.c, affine.c, fp4.c ...) with its ISA kernels
  * beside it, and one line in formats.c.  Weights stay where the file has them:
- * row-major, mapped read-only, any alignment.  Nothing is repacked; a kernel
- * that wants another layout makes it in its scratch, a panel at a time.
+ * row-major, mapped read-only, any alignment; a kernel that wants another layout
+ * makes it in its scratch, a panel at a time.  Beside, the commonest kind may be had in
+ * blocks (blocks.h), which whoever has the memory makes once and kernels then read instead.
  *
  * The law of the row in this folder: out[r][o] is a function of row r of the
  * activations and row o of the weight alone, with one fixed order of roundings,
@@ -65,8 +66,8 @@ uint16_t float_to_f16(float f);                         /* nearest even, NaN sta
 /* The arithmetic of a pass: reference, or what serving uses. */
 enum arith { ARITH_F32, ARITH_FAST };
 
-/* A matrix of a model file: rows outputs by cols inputs, y = x W'.  Borrowed
- * from the mapped file; never written. */
+/* A matrix of a model file: rows outputs by cols inputs, y = x W'.  Borrowed from the mapped file; never written. */
+struct blocks;
 struct weight {
 	const struct format *fmt;
 	const char *name;               /* tensor name, for messages */
@@ -76,14 +77,14 @@ struct weight {
 	size_t row_bytes;
 	const uint8_t *scales, *biases; /* [rows][cols / group] of scale_type; biases may be NULL */
 	enum dtype scale_type;
+	struct blocks *blocks;          /* blocks.h; of the tensor of which these are rows blocks_row and on; NULL: never */
+	int blocks_row;
 };
 
-/* Rows [first, first + n) as a weight of their own: one expert of a stack, one
- * half of a fused pair. */
+/* Rows [first, first + n) as a weight of their own: one expert of a stack, one half of a fused pair. */
 struct weight weight_rows(const struct weight *w, int first, int n);
 
-/* Rows of activations in the forms kernels want.  f is always there; q, scale
- * and sum only when prepared for a coded format. */
+/* Rows of activations in the forms kernels want.  f is always there; q, scale and sum only when prepared for a coded format. */
 struct acts {
 	int rows, cols;
 	const float *f;                 /* [rows][ld] */
@@ -112,8 +113,7 @@ enum { ACTS_TILE = 16, ACTS_TILED = 5 };        /* rows of a tile; fewer rows th
 typedef void acts_quantise_fn(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, const float *x, int cols,
                               int group);
 acts_quantise_fn *acts_quantiser(enum cpu_level level);
-/* Lays out one tile from rows r0 .. r0 + rows - 1 of a, rows <= ACTS_TILE.  NULL:
- * the level's kernels do not read tiles. */
+/* Lays out one tile from rows r0 .. r0 + rows - 1 of a, rows <= ACTS_TILE.  NULL: the level's kernels do not read tiles. */
 size_t acts_tile_bytes(int cols, int group);
 typedef void acts_tile_fn(uint8_t *tile, const struct acts *a, int r0, int rows);
 acts_tile_fn *acts_tiler(enum cpu_level level);
@@ -123,8 +123,8 @@ acts_tile_fn *acts_pairer(enum cpu_level level);
 
 /* out[r * ld + o - o0] = x[r] . w[o] for r in [r0, r1), o in [o0, o1).  scratch
  * is the calling thread's own, weight_scratch_bytes(w) long, 64-byte aligned. */
-typedef void weight_mul_fn(float *out, size_t ld, const struct weight *w, int o0, int o1,
-                           const struct acts *x, int r0, int r1, void *scratch);
+typedef void weight_mul_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                           void *scratch);
 
 enum acts_form { ACTS_FLOAT, ACTS_INT8, ACTS_BF16 };     /* f only; q and its scales; pairs */
 
@@ -134,6 +134,8 @@ struct kernels {
 	/* From so many rows on ARITH_FAST's product asks for the lines that its outputs are written
 	 * to, rows of which may lie pages apart; 0: it never does. */
 	int asking;
+	/* ARITH_FAST's product reads blocks where there are any, and then nothing else of the weight. */
+	bool blocks;
 };
 
 struct coding;
@@ -153,8 +155,7 @@ size_t weight_scratch_bytes(const struct weight *w);
 extern const struct format *const formats[];    /* NULL-ended */
 const struct format *format_find(const char *name);
 
-/* Describe a matrix in a file.  Each checks that the byte counts it is given
- * are those its shape asks for. */
+/* Describe a matrix in a file.  Each checks that the byte counts it is given are those its shape asks for. */
 int weight_plain(struct weight *w, const char *name, enum dtype t, int rows, int cols,
                  const void *data, size_t bytes, struct err *err);
 /* MLX modes: "affine" with bits 2 3 4 5 6 8, "mxfp4", "mxfp8", "nvfp4". */

@@ -144,6 +144,7 @@ struct weight weight_rows(const struct weight *w, int first, int n)
 		if (r.biases)
 			r.biases += at;
 	}
+	r.blocks_row += first;
 	return r;
 }
 

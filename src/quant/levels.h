@@ -5,9 +5,10 @@
 #ifndef QUANT_LEVELS_H
 #define QUANT_LEVELS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
-#include "quant/format.h"
+#include "quant/blocks.h"
 
 struct lane_table {
 	struct vec_kernels vec;
@@ -59,10 +60,51 @@ struct coding {
 	bool bias;
 };
 
+/* Blocks of weights (blocks.c). */
+enum { BLOCK_INPUTS = 64, BLOCK_LINE = 64 };
+static inline size_t block_bytes(const struct weight *w) { return ((size_t)w->fmt->coding->bits * 2 + 1) * BLOCK_LINE; }
+static inline size_t blocks_of_rows(const struct weight *w) { return (size_t)(w->cols / BLOCK_INPUTS) * block_bytes(w); }
+/* Those of w, from its first row on; NULL: none, or they do not begin there. */
+static inline const uint8_t *blocks_of(const struct weight *w)
+{
+	const uint8_t *at = w->blocks ? atomic_load_explicit(&w->blocks->at, memory_order_acquire) : NULL;
+
+	return at && w->blocks_row % BLOCK_OUT == 0 ? at + (size_t)(w->blocks_row / BLOCK_OUT) * blocks_of_rows(w) : NULL;
+}
+/* The one that has output o, of group g. */
+static inline const uint8_t *block_at(const struct weight *w, const uint8_t *blocks, int o, int g)
+{
+	return blocks + (size_t)(o / BLOCK_OUT) * blocks_of_rows(w) + (size_t)g * block_bytes(w);
+}
+/* w as a product has it from its beginning to its end: blocks that come meanwhile are not for it.  rows: room. */
+static inline const struct weight *blocks_settled(struct weight *rows, const struct weight *w)
+{
+	*rows = *w;
+	rows->blocks = NULL;
+	return blocks_of(w) ? w : rows;
+}
+/* Out of them row o as the file has it; a group's scale and bias. */
+void block_row(uint8_t *row, const struct weight *w, const uint8_t *blocks, int o);
+void block_scale(float *scale, float *bias, const struct weight *w, const uint8_t *blocks, int o, int g);
+
+/* Of w that has blocks: mul for those outputs of which blocks are whole; plain C for the others, nobody's usual part. */
+void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
+                        int r0, int r1, void *scratch);
+weight_mul_fn blocks_mul_avx2, blocks_mul_avxvnni;      /* those outputs */
+/* n times 16 outputs of w, whose blocks those at `blocks` are, by at most FEW_TWICE rows. */
+void blocks_few_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
+                       int r1, void *scratch);
+/* The same of at least ACTS_TILED rows, with tiles. */
+void blocks_few_amx(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
+                    int r1, void *scratch);
+
 /* The codes of row o, lut applied: cols bytes. */
 void coding_row(uint8_t *out, const struct weight *w, int o);
 /* Scale and bias of one group of row o; *bias is 0 when there is none. */
 void coding_scale(float *scale, float *bias, const struct weight *w, int o, int g);
+
+/* [groups][n][scale, scaled sum] of rows r0 .. r0 + n - 1 to `to`; returns what is behind them. */
+float *coded_beside(float *to, const struct acts *x, int r0, int n);
 
 /* ARITH_FAST of a coded weight.  The AVX forms hand shapes they do not like
  * (a group that is not a multiple of 16) to the scalar one. */
@@ -118,9 +160,15 @@ enum { OUT_ONCE = 16, RUNS = 4, AHEAD_BYTES = 32 << 10, AHEAD_MOST = 32 };
 static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
 {
 	int n = OUT_ONCE * w->row_bytes < AHEAD_BYTES ? AHEAD_MOST : OUT_ONCE, next = (o / n + 1) * n;
+	const uint8_t *blocks = blocks_of(w);
 
 	if (next > w->rows - n)
 		next = w->rows > n ? w->rows - n : 0;
+	if (blocks) {
+		size_t run = (size_t)(n / BLOCK_OUT) * blocks_of_rows(w) / RUNS;
+
+		return (struct coded_ahead){ block_at(w, blocks, next, 0) + run * (size_t)(o % n) / (size_t)n, run };
+	}
 	return (struct coded_ahead){ w->data + ((size_t)next + (size_t)(o % n / RUNS)) * w->row_bytes,
 	                             (size_t)(n / RUNS) * w->row_bytes };
 }

@@ -37,7 +37,9 @@ static const char *const value_name[VALUES] = { "random", "all codes largest", "
 
 struct sample {
 	struct weight w;
-	struct fence data, scales, biases;
+	struct fence data, scales, biases, blocks;
+	struct blocks made;
+	struct weight bare;             /* w without what its blocks have */
 };
 
 static uint16_t f16_random(void)
@@ -129,6 +131,17 @@ static void sample_make(struct sample *s, const struct kind *k, int rows, int co
 	if (rc)
 		printf("%s\n", err.msg);
 	assert(!rc);
+	s->bare = s->w;
+	if (!blocks_fit(&s->w) || pick(2))
+		return;
+	fence_make(&s->blocks, blocks_bytes(&s->w), 1, 0);
+	for (int o = 0, some; o < rows; o += some) {
+		some = pick(2) ? rows - o : BLOCK_OUT;
+		blocks_fill(s->blocks.p + (size_t)o * (blocks_bytes(&s->w) / (size_t)rows), &s->w, o, some);
+	}
+	atomic_store(&s->made.at, s->blocks.p);
+	s->bare.blocks = &s->made;
+	s->bare.data = s->bare.scales = s->bare.biases = fence_nothing();
 }
 
 static void sample_drop(struct sample *s)
@@ -136,6 +149,7 @@ static void sample_drop(struct sample *s)
 	fence_drop(&s->data);
 	fence_drop(&s->scales);
 	fence_drop(&s->biases);
+	fence_drop(&s->blocks);
 }
 
 static unsigned code_at(const struct weight *w, int bit_count, int o, int i)
@@ -309,10 +323,10 @@ static void shape_text(char *s, size_t n, const struct shape *h)
 	         value_name[h->v]);
 }
 
-static void check_with(const struct kind *k, const struct sample *s, const struct rows *x, const struct shape *h,
+static void check_with(const struct kind *k, const struct weight *w, const struct rows *x, const struct shape *h,
                        enum cpu_level level, enum arith arith, weight_mul_fn *mul, const float *want)
 {
-	size_t ld = (size_t)h->rows + 3, scratch_bytes = (weight_scratch_bytes(&s->w) + 63) / 64 * 64;
+	size_t ld = (size_t)h->rows + 3, scratch_bytes = (weight_scratch_bytes(w) + 63) / 64 * 64;
 	/* Any part of the outputs and rows gives what the whole gives. */
 	int o0 = h->whole || pick(2) ? 0 : pick(h->rows), o1 = h->whole || pick(2) ? h->rows : o0 + 1 + pick(h->rows - o0);
 	int r0 = h->whole || pick(2) ? 0 : pick(h->n), r1 = h->whole || pick(2) ? h->n : r0 + 1 + pick(h->n - r0);
@@ -324,7 +338,7 @@ static void check_with(const struct kind *k, const struct sample *s, const struc
 	fence_make(&scratch, scratch_bytes, 1, 0);
 	memset(out.p, 0x5a, out.bytes);
 	shape_text(text, sizeof text, h);
-	sig = GUARD(mul((float *)out.p, ld, &s->w, o0, o1, &x->a, r0, r1, scratch.p));
+	sig = GUARD(mul((float *)out.p, ld, w, o0, o1, &x->a, r0, r1, scratch.p));
 	if (sig) {
 		printf("FAIL %s %s arith %d: %s (%s)\n", k->name, cpu_level_name(level), arith, signal_name(sig),
 		       text);
@@ -357,11 +371,13 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 	struct kernels kn;
 
 	s->w.fmt->kernels(&kn, level);
-	check_with(k, s, x, h, level, arith, kn.mul[arith], want);
+	check_with(k, &s->w, x, h, level, arith, kn.mul[arith], want);
+	if (s->bare.blocks && arith == ARITH_FAST && kn.blocks)
+		check_with(k, &s->bare, x, h, level, arith, kn.mul[arith], want);
 #if defined(__x86_64__)
 	/* Of the two that a processor chooses from, each. */
 	if (level == CPU_AVX512BF16 && kn.acts == ACTS_BF16 && arith == ARITH_FAST)
-		check_with(k, s, x, h, level, arith, kn.mul[arith] == bf16_mul_dot ? bf16_mul_floats : bf16_mul_dot, want);
+		check_with(k, &s->w, x, h, level, arith, kn.mul[arith] == bf16_mul_dot ? bf16_mul_floats : bf16_mul_dot, want);
 #endif
 }
 
@@ -439,10 +455,10 @@ static struct shape shape_g64(int turn)
 	int n = turn < G64_EACH ? turn + 1 : many[turn < G64_MANY ? turn - G64_EACH : 0];
 
 	if (turn >= G64_MANY)
-		return (struct shape){ .rows = 128 + pick(140), .cols = 512 * (turn - G64_MANY + 1), .group = 64, .n = 1, .st = scale_types[pick(3)],
+		return (struct shape){ .rows = pick(2) ? 128 + pick(140) : 16 * (8 + pick(9)), .cols = 512 * (turn - G64_MANY + 1), .group = 64, .n = 1, .st = scale_types[pick(3)],
 		                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = pick(3) > 0 };
 
-	return (struct shape){ .rows = n == 64 || n == 260 ? 17 : 16 + pick(20), .cols = n == 64 ? 1536 : n == 260 ? 1088 : 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
+	return (struct shape){ .rows = n == 64 || n == 260 ? 16 + pick(2) : pick(2) ? 16 + pick(20) : 16 * (1 + pick(3)), .cols = n == 64 ? 1536 : n == 260 ? 1088 : 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
 	                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = true };
 }
 
@@ -459,7 +475,7 @@ static void round_mul(const struct kind *k, struct shape h)
 	want_fast = want + h.rows * h.n;
 	want_pairs = want_fast + h.rows * h.n;
 	for (int o = 0; o < h.rows; o++)
-		s.w.fmt->decode(decoded + (size_t)o * (size_t)h.cols, &s.w, o);
+		s.bare.fmt->decode(decoded + (size_t)o * (size_t)h.cols, &s.bare, o);
 	rows_make(&x, h.n, h.cols, h.group, h.v, CPU_SCALAR);
 	fast = s.w.fmt->coding != NULL;
 	for (int r = 0; r < h.n; r++)

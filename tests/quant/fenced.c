@@ -47,6 +47,17 @@ void fence_drop(struct fence *f)
 	f->map = NULL;
 }
 
+const void *fence_nothing(void)
+{
+	enum { BYTES = 64 << 20 };
+	static void *p;
+
+	if (!p)
+		p = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert(p != MAP_FAILED);
+	return p;
+}
+
 /* ---- signals ---- */
 
 sigjmp_buf trap;

@@ -34,6 +34,8 @@ struct fence {
 /* Ends flush with the unreadable page, or begins `skip` bytes after the one before. */
 void *fence_make(struct fence *f, size_t bytes, int at_end, size_t skip);
 void fence_drop(struct fence *f);
+/* So much address that any sample fits, none of it readable. */
+const void *fence_nothing(void);
 
 /* ---- a kernel that dies is that kernel's failure ---- */
 

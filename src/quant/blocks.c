@@ -1,0 +1,103 @@
+/* blocks.c - coded weights in blocks of 16 outputs by 64 inputs, which kernels read as they lie.
+ *
+ * Rows of a file are four streams of memory to a kernel that reads a few of them: codes of two runs
+ * of outputs, scales and biases, in lines that end anywhere; and outputs become lanes only by turning
+ * what was read.  A block is whole lines instead: of each 32 bits of a group of codes those of 16 outputs
+ * side by side, [group's words][16], 8 lines of 4 bits or 16 of 8, and a line of 16 times scale and bias,
+ * 16 bits each.  A word of 4 bits has codes 0 to 3 in the lower halves of its bytes and 4 to 7 in the upper
+ * ones, so that either, masked, is four codes as inputs have them.  Blocks of 16 outputs follow each other by groups, and those of the
+ * next 16 outputs follow them: whatever a kernel reads of a matrix is one run of memory. */
+#include <assert.h>
+#include <string.h>
+
+#include "quant/levels.h"
+
+bool blocks_fit(const struct weight *w)
+{
+	return w->fmt->coding && coded_is_g64(w) && w->scale_type == DT_BF16 && w->rows % BLOCK_OUT == 0;
+}
+
+size_t blocks_bytes(const struct weight *w)
+{
+	return (size_t)(w->rows / BLOCK_OUT) * blocks_of_rows(w);
+}
+
+/* Nibbles 0 to 3 of a word to bytes. */
+static uint32_t spread(uint32_t v)
+{
+	v = (v | v << 8) & 0x00ff00ff;
+	return (v | v << 4) & 0x0f0f0f0f;
+}
+
+static uint32_t gather(uint32_t v)
+{
+	v = (v & 0x000f000f) | (v >> 4 & 0x00f000f0);
+	return (v | v >> 8) & 0xffff;
+}
+
+/* A word as the file has it to one of a block, and back. */
+static uint32_t word_in(uint32_t v, int bits) { return bits == 8 ? v : spread(v & 0xffff) | spread(v >> 16) << 4; }
+static uint32_t word_out(uint32_t v, int bits) { return bits == 8 ? v : gather(v & 0x0f0f0f0f) | gather(v >> 4 & 0x0f0f0f0f) << 16; }
+
+static void copy_word(uint8_t *to, const uint8_t *from, uint32_t (*fn)(uint32_t, int), int bits)
+{
+	uint32_t v;
+
+	memcpy(&v, from, sizeof v);
+	v = fn(v, bits);
+	memcpy(to, &v, sizeof v);
+}
+
+void blocks_fill(uint8_t *to, const struct weight *w, int first, int n)
+{
+	size_t words = (size_t)w->fmt->coding->bits * 2, groups = (size_t)(w->cols / BLOCK_INPUTS);
+	enum { WORD = 4, HALF = 2 };
+
+	assert(blocks_fit(w) && first % BLOCK_OUT == 0 && n % BLOCK_OUT == 0);
+	for (int o = first; o < first + n; o++) {
+		const uint8_t *row = w->data + (size_t)o * w->row_bytes;
+		const uint8_t *scale = w->scales + (size_t)o * groups * HALF, *bias = w->biases + (size_t)o * groups * HALF;
+		uint8_t *at = to + (size_t)((o - first) / BLOCK_OUT) * blocks_of_rows(w) + (size_t)(o % BLOCK_OUT) * WORD;
+
+		for (size_t g = 0; g < groups; g++, scale += HALF, bias += HALF) {
+			for (size_t i = 0; i < words; i++, row += WORD, at += BLOCK_LINE)
+				copy_word(at, row, word_in, w->fmt->coding->bits);
+			memcpy(at, scale, HALF);
+			memcpy(at + HALF, bias, HALF);
+			at += BLOCK_LINE;
+		}
+	}
+}
+
+void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
+                        int r0, int r1, void *scratch)
+{
+	int first = (o0 + BLOCK_OUT - 1) / BLOCK_OUT * BLOCK_OUT, last = o1 / BLOCK_OUT * BLOCK_OUT;
+
+	if (first >= last)
+		first = last = o1;
+	if (o0 < first)
+		coded_mul_scalar(out, ld, w, o0, first, x, r0, r1, scratch);
+	if (first < last)
+		mul(out + (first - o0), ld, w, first, last, x, r0, r1, scratch);
+	if (last < o1)
+		coded_mul_scalar(out + (last - o0), ld, w, last, o1, x, r0, r1, scratch);
+}
+
+void block_row(uint8_t *row, const struct weight *w, const uint8_t *blocks, int o)
+{
+	size_t words = (size_t)w->fmt->coding->bits * 2;
+	const uint8_t *at = block_at(w, blocks, o, 0) + (size_t)(o % BLOCK_OUT) * 4;
+
+	for (int g = 0; g < w->cols / BLOCK_INPUTS; g++, at += BLOCK_LINE)
+		for (size_t i = 0; i < words; i++, row += 4, at += BLOCK_LINE)
+			copy_word(row, at, word_out, w->fmt->coding->bits);
+}
+
+void block_scale(float *scale, float *bias, const struct weight *w, const uint8_t *blocks, int o, int g)
+{
+	const uint8_t *at = block_at(w, blocks, o, g + 1) - BLOCK_LINE + (size_t)(o % BLOCK_OUT) * 4;
+
+	dtype_to_float(scale, at, DT_BF16, 1);
+	dtype_to_float(bias, at + 2, DT_BF16, 1);
+}
