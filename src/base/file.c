@@ -1,6 +1,7 @@
 /* file.c - see file.h. */
 #include "base/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/pages.h"
 
 static struct file_id id_of(const struct stat *st)
 {
@@ -30,40 +32,17 @@ int file_id_get(const char *path, struct file_id *out, struct err *err)
 	return 0;
 }
 
-enum { HUGE_PAGE = 2 << 20, OWN_PIECE = 32 << 20 };
-
-/* Addresses for n bytes that begin at a huge page: the caller's to unmap.  NULL: there are none. */
-static void *huge_room(size_t n, int prot)
-{
-	uintptr_t at, from;
-	size_t all, page = HUGE_PAGE;
-	void *p;
-
-	if (n > SIZE_MAX - page)
-		return NULL;
-	all = n + page;
-	p = mmap(NULL, all, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED)
-		return NULL;
-	at = (uintptr_t)p;
-	from = (at + page - 1) / page * page;
-	if (from > at)
-		munmap(p, from - at);
-	n = (n + 4095) / 4096 * 4096;
-	if (at + all > from + n)
-		munmap((void *)(from + n), at + all - from - n);
-	return (void *)from;
-}
+enum { OWN_PIECE = 32 << 20 };
 
 static void *map_whole(int fd, size_t n)
 {
-	void *room = n >= HUGE_PAGE ? huge_room(n, PROT_NONE) : NULL, *p;
+	void *room = n >= HUGE_PAGE_BYTES ? pages_room(n, false) : NULL, *p;
 
 	p = mmap(room, n, PROT_READ, MAP_SHARED | (room ? MAP_FIXED : 0), fd, 0);
 	if (p == MAP_FAILED && room) {
 		int e = errno;
 
-		munmap(room, n);
+		pages_free(room, n);
 		errno = e;
 	}
 	return p;
@@ -118,34 +97,53 @@ void file_map_close(struct file_map *m)
 /* What reads the old pages while they are taken away waits for the system, and finds the new ones. */
 static bool own(const uint8_t *p, size_t n)
 {
-	void *room = huge_room(n, PROT_READ | PROT_WRITE);
+	void *room = pages_room(n, true);
 
 	if (!room)
 		return false;
-	if (madvise(room, n, MADV_HUGEPAGE)) {
-		munmap(room, n);
+	if (!pages_huge(room, n)) {
+		pages_free(room, n);
 		return false;
 	}
 	memcpy(room, p, n);
-	if (mprotect(room, n, PROT_READ) || mremap(room, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, p) == MAP_FAILED) {
-		munmap(room, n);
+	if (!pages_seal(room, n) || mremap(room, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, p) == MAP_FAILED) {
+		pages_free(room, n);
 		return false;
 	}
 	return true;
 }
 
-size_t file_map_own(const struct file_map *m, bool (*more)(void *arg, size_t done), void *arg)
+/* The first and the last place within [from, to) at which pages of so many bytes begin; to < from: there is no page. */
+static void whole_within(const struct file_map *m, size_t page, size_t *from, size_t *to)
 {
-	size_t whole = (uintptr_t)m->p % HUGE_PAGE ? 0 : m->n / HUGE_PAGE * HUGE_PAGE, done = 0;
+	uintptr_t at = (uintptr_t)m->p;
 
-	while (done < whole && more(arg, done)) {
-		size_t n = whole - done < OWN_PIECE ? whole - done : OWN_PIECE;
+	*from = (at + *from + page - 1) / page * page - at;
+	*to = (at + *to) / page * page > at ? (at + *to) / page * page - at : 0;
+}
 
-		if (!own(m->p + done, n))
+size_t file_map_own(const struct file_map *m, size_t from, size_t to, bool (*more)(void *arg, size_t done), void *arg)
+{
+	size_t done = 0;
+
+	assert(from <= to && to <= m->n);
+	whole_within(m, HUGE_PAGE_BYTES, &from, &to);
+	while (from + done < to && more(arg, done)) {
+		size_t left = to - from - done, n = left < OWN_PIECE ? left : OWN_PIECE;
+
+		if (!own(m->p + from + done, n))
 			break;
 		done += n;
 	}
 	return done;
+}
+
+void file_map_drop(const struct file_map *m, size_t from, size_t to)
+{
+	assert(from <= to && to <= m->n);
+	whole_within(m, PAGE_BYTES, &from, &to);
+	if (from < to)
+		madvise((void *)(uintptr_t)(m->p + from), to - from, MADV_DONTNEED);    /* where not, nothing is lost */
 }
 
 int file_read_fd(int fd, const char *name, size_t max, struct buf *out, struct err *err)

@@ -30,14 +30,17 @@ struct file_map {
 int file_map_open(struct file_map *m, const char *path, struct err *err);
 void file_map_close(struct file_map *m);
 
-/* Replaces the mapping's whole huge pages, from the front, by memory of the process's own
- * with the same bytes at the same addresses, which the system may hold in huge pages: there
- * are none for mapped files, and reading small ones is slower (docs/performance.md says by
+/* Replaces the whole huge pages within bytes [from, to) of the mapping, from the front, by memory of
+ * the process's own with the same bytes at the same addresses, which the system may hold in huge pages:
+ * there are none for mapped files, and reading small ones is slower (docs/performance.md says by
  * how much).  Any thread; others may read the mapping meanwhile, and see the same bytes.
  * Before each piece of 32 MB, while the last is still mapped, asks more(arg, bytes done so
  * far), and ends when it says no.  Returns how many bytes it replaced; less than it could
  * where the system gives no memory. */
-size_t file_map_own(const struct file_map *m, bool (*more)(void *arg, size_t done), void *arg);
+size_t file_map_own(const struct file_map *m, size_t from, size_t to, bool (*more)(void *arg, size_t done), void *arg);
+/* Takes the whole pages within [from, to) out of the process's resident memory; whoever reads them has them
+ * again from the file.  Not of what file_map_own was asked for: that would be lost.  Any thread, as above. */
+void file_map_drop(const struct file_map *m, size_t from, size_t to);
 
 /* Appends the file's bytes to out; E_LIMIT when it is larger than max. */
 int file_read(const char *path, size_t max, struct buf *out, struct err *err);

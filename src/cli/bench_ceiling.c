@@ -20,7 +20,7 @@ static const struct pattern { int runs, ahead; } patterns[] = { { 1, 4096 }, { 2
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
 struct probe {
-	const struct store *st;
+	const struct store_run *piece;  /* by part */
 	const struct pattern *pattern;
 	quant_peak_fn *peak;
 	int64_t n;              /* rounds of a part */
@@ -30,22 +30,18 @@ struct probe {
 /* Sums that nobody wants, so that the reads are not left out. */
 static _Atomic uint64_t sink;
 
-/* The piece's bytes, wherever in the shards it lies; NULL: there is none. */
-static const uint8_t *piece_at(const struct store *st, int part, size_t *n)
+/* The first pieces of what products read, at most `most`; shreds between matrices only where there is nothing else. */
+static int pieces_of(const struct store *st, struct store_run *piece, int most)
 {
-	for (int i = 0; i < st->n_shard; i++) {
-		const struct file_map *map = &st->shard[i].map;
-		int pieces = (int)((map->n + PIECE - 1) / PIECE);
+	enum { SHRED = PIECE / 64 };
+	int n, k = 0;
+	struct store_run *run = store_runs(st, &n);
 
-		if (part < pieces) {
-			size_t at = (size_t)part * PIECE;
-
-			*n = map->n - at < PIECE ? map->n - at : PIECE;
-			return map->p + at;
-		}
-		part -= pieces;
-	}
-	return NULL;
+	for (int i = 0; i < n; i++)
+		for (size_t at = 0; at < run[i].n && k < most && (run[i].n >= SHRED || !k); at += PIECE)
+			piece[k++] = (struct store_run){ .p = run[i].p + at, .n = run[i].n - at < PIECE ? run[i].n - at : PIECE };
+	free(run);
+	return k;
 }
 
 typedef uint64_t line __attribute__((vector_size(64), aligned(1), may_alias));
@@ -73,8 +69,8 @@ static inline __attribute__((always_inline)) uint64_t read_runs(const uint8_t *a
 static void read_part(void *ctx, int part)
 {
 	const struct probe *p = ctx;
-	size_t n = 0;
-	const uint8_t *at = piece_at(p->st, part, &n);
+	const uint8_t *at = p->piece[part].p;
+	size_t n = p->piece[part].n;
 	int ahead = p->pattern->ahead;
 
 	switch (p->pattern->runs) {
@@ -129,15 +125,13 @@ static double peak_rate(struct pool *pool, quant_peak_fn *peak)
 static double read_rate(struct pool *pool, const struct store *st)
 {
 	enum { MOST = 256 };    /* pieces: a gigabyte, more than caches hold */
-	struct probe p = { .st = st };
+	struct store_run piece[MOST];
+	struct probe p = { .piece = piece };
 	double best = 0, bytes = 0;
-	int parts = 0;
-	size_t n = 0;
+	int parts = pieces_of(st, piece, MOST);
 
-	while (parts < MOST && piece_at(st, parts, &n)) {
-		bytes += (double)n;
-		parts++;
-	}
+	for (int i = 0; i < parts; i++)
+		bytes += (double)piece[i].n;
 	for (int i = 0; i < READ_ROUNDS * PATTERNS; i++) {
 		double rate;
 

@@ -64,7 +64,7 @@ static void let_answers_go_first(struct huge_pages *h)
 	struct engine_stats s;
 
 	for (int ms = 0; ms < MOST_MS && !atomic_load(&h->stop); ms += LOOK_MS) {
-		engine_stats(h->engine, &s);
+		engine_stats(h->of.engine, &s);
 		if (!s.running && !s.waiting)
 			return;
 		nanosleep(&pause, NULL);
@@ -85,46 +85,45 @@ static bool more(void *arg, size_t done)
 	return enough && !atomic_load(&h->stop);
 }
 
-static void *copy(void *arg)
+static void *move(void *arg)
 {
 	struct huge_pages *h = arg;
 	int64_t begin = clock_monotonic_ns();
 	size_t all = 0;
 
-	/* Of this thread alone.  Where it is not granted the copy is merely less polite. */
+	/* Of this thread alone.  Where it is not granted it is merely less polite. */
 	if (h->threaded)
 		setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
-	for (int i = 0; i < 2; i++)
-		for (int k = 0; h->store[i] && k < h->store[i]->n_shard; k++)
-			all += file_map_own(&h->store[i]->shard[k].map, more, h);
-	log_debug("%zu MB of weights moved to huge pages in %.1f s", all / MB, (double)(clock_monotonic_ns() - begin) / 1e9);
+	for (int i = 0; i < 2 && h->of.store[i]; i++)
+		all += store_move(h->of.store[i], &(struct store_move){ .level = h->of.level, .arith = h->of.arith, .huge_rows = h->huge,
+		                                                        .more = more, .arg = h });
+	log_debug("%zu MB of weights moved to memory of their own in %.1f s", all / MB, (double)(clock_monotonic_ns() - begin) / 1e9);
 	return NULL;
 }
 
 static void start(struct huge_pages *h)
 {
 	h->threaded = true;     /* before the thread looks */
-	if (pthread_create(&h->thread, NULL, copy, h))
+	if (pthread_create(&h->thread, NULL, move, h))
 		h->threaded = false;
 }
 
-void huge_pages_begin(struct huge_pages *h, const struct store *a, const struct store *b, struct engine *engine,
-                      size_t planned, bool now)
+void huge_pages_begin(struct huge_pages *h, const struct huge_pages_of *of, bool now)
 {
-	bool fits;
 	struct buf text;
+	bool fits;
 
-	*h = (struct huge_pages){ .store = { a, b }, .engine = engine, .spare = machine_sixteenth() };
-	if (weight_bytes(a) + weight_bytes(b) < LEAST)
+	*h = (struct huge_pages){ .of = *of, .spare = machine_sixteenth() };
+	if (weight_bytes(of->store[0]) + weight_bytes(of->store[1]) < LEAST)
 		return;
 	buf_init(&text);
-	fits = read_small("/sys/kernel/mm/transparent_hugepage/enabled", &text) && !strstr(text.p, "[never]") &&
-	       planned <= SIZE_MAX - h->spare && available_bytes(&text) >= planned + h->spare;
+	h->huge = read_small("/sys/kernel/mm/transparent_hugepage/enabled", &text) && !strstr(text.p, "[never]");
+	fits = of->planned <= SIZE_MAX - h->spare && available_bytes(&text) >= of->planned + h->spare;
 	buf_fini(&text);
 	if (!fits)
 		return;
 	if (now)
-		copy(h);
+		move(h);
 	else
 		start(h);
 }

@@ -495,9 +495,10 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		return rc;
 	log_plan(s, &eo, &plan);
 	if (what & LOAD_HUGE_NOW)
-		progress(s->store->name, "weights into huge pages", -1);
+		progress(s->store->name, "weights into memory of their own", -1);
 	if (what & (LOAD_HUGE | LOAD_HUGE_NOW) && !o->small_pages)
-		huge_pages_begin(&s->huge, s->store, s->drafts.store, s->engine, plan_total(&plan), what & LOAD_HUGE_NOW);
+		huge_pages_begin(&s->huge, &(struct huge_pages_of){ .store = { s->store, s->drafts.store }, .engine = s->engine,
+		                 .level = s->be->level, .arith = o->arith, .planned = plan_total(&plan) }, what & LOAD_HUGE_NOW);
 	return 0;
 }
 

@@ -221,7 +221,7 @@ static const struct option table[] = {
 	  "memory for everything, the mapped weights included; what is left open below is shared out of it.  0: as below" },
 	{ CMD_SERVE | CMD_RUN | CMD_BENCH, "no-huge-pages", NULL, NULL, K_FLAG, AT(small_pages), NONE, 0, 0, NULL, NULL, group_model,
 	  "leave the weights where the system maps them.  Else, where all that is planned fits into what memory is available, they "
-	  "are copied to huge pages in the background, which makes steps shorter" },
+	  "are laid out for the processor and moved to huge pages in the background, which makes steps shorter" },
 	{ (CMD_ENGINE & ~CMD_BENCH) | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(kv_bytes), NONE, 0, 0, "SIZE", "0", group_model,
 	  "memory for keys and values; 0: what --parallel sequences of --ctx-size and kept prefixes need, at most a quarter of the machine's" },
 	{ CMD_ENGINE | CMD_INSPECT, "kv-bits", NULL, NULL, K_TEXT, AT(kv_ask.bits), NONE, 0, 0, "N", NULL, group_model,

@@ -52,6 +52,12 @@ void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols,
 	b->code = store_stack(b->st, path, n, rows, cols, out, b->err);
 }
 
+void bind_rows_only(struct binder *b, struct weight *w)
+{
+	if (!b->code)
+		store_rows_only(b->st, w);
+}
+
 const float *bind_floats(struct binder *b, int n, float add, const char *fmt, ...)
 {
 	char path[PATH_BYTES];
@@ -95,6 +101,7 @@ void bind_embedding(struct binder *b, struct weight *embed, struct weight *head,
 		b->prefix = p;
 		bind_weight(b, head, vocab, hidden, "lm_head");
 		b->prefix = trunk;
+		bind_rows_only(b, embed);       /* looked up, a row a token */
 	} else if (tied) {
 		*head = *embed;
 	} else {

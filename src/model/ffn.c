@@ -89,6 +89,7 @@ void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_
 		.normalise = m->normalise, .router = &f->router,
 	};
 	bind_weight(b, &f->router, m->experts, hidden, "layers.%d.mlp.gate", layer);
+	bind_rows_only(b, &f->router);          /* multiplied in floats */
 	bind_experts(b, &f->moe, hidden, m, layer);
 	if (!m->shared_inner)
 		return;

@@ -232,6 +232,7 @@ static void bind_grouped_inputs(struct binder *b, struct mixer *x, const struct 
 	x->part = arena_zalloc(b->arena, 6 * (size_t)d->heads_k * sizeof *x->part);
 	bind_weight(b, &qkvz, d->heads_k * rows, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_qkvz", i);
 	bind_weight(b, &ba, 2 * d->heads_v, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_ba", i);
+	bind_rows_only(b, &ba);                 /* cut into parts of a few rows */
 	for (int j = 0; j < d->heads_k && !b->code; j++) {
 		add_part(x, weight_rows(&qkvz, j * rows, dk), TO_QKV, j * dk);
 		add_part(x, weight_rows(&qkvz, j * rows + dk, dk), TO_QKV, k0 + j * dk);

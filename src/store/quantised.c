@@ -238,6 +238,21 @@ static int check_coded(const struct store *st, const struct quant_entry *e, cons
 	return 0;
 }
 
+/* Parts of a stack begin where blocks do, or there are none. */
+static void keep_for_blocks(struct store *st, struct tensor *t, const struct wanted *m, struct weight *w)
+{
+	struct weight *whole;
+
+	if (!blocks_fit(w) || m->rows % BLOCK_OUT)
+		return;
+	w->blocks = &t->blocks;
+	if (t->whole)
+		return;
+	whole = arena_alloc(&st->arena, sizeof *whole);
+	*whole = *w;
+	t->whole = whole;
+}
+
 static int coded(struct store *st, const char *path, struct tensor *w, struct tensor *s,
                  const struct quant_entry *said, const struct wanted *m, struct weight *out, struct err *err)
 {
@@ -273,6 +288,7 @@ static int coded(struct store *st, const char *path, struct tensor *w, struct te
 	w->fmt = out->fmt;
 	w->group = out->group;
 	w->stored = w->bytes + s->bytes + (b ? b->bytes : 0);
+	keep_for_blocks(st, w, m, out);
 	return 0;
 }
 

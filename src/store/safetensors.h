@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "quant/format.h"
+#include "quant/blocks.h"
 
 enum { TENSOR_DIMS = 8 };       /* most dimensions; a convolution in a vision tower has 5 */
 
@@ -37,6 +37,8 @@ struct tensor {
 	int group;              /* of fmt; 0: none */
 	size_t stored;          /* of that matrix: bytes with scales and biases */
 	const char *ignored;    /* why; NULL while neither used nor ignored */
+	const struct weight *whole;     /* the matrix, where it may be laid out in blocks (store_move); NULL: it may not */
+	struct blocks blocks;           /* of it, once they are there */
 };
 
 struct safetensors {

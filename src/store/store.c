@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "store/quantised.h"
 
 enum {
@@ -292,6 +293,9 @@ void store_close(struct store *st)
 		return;
 	for (int i = 0; i < st->n_shard; i++)
 		safetensors_close(&st->shard[i]);
+	for (int i = 0; i < st->n_room; i++)
+		pages_free(st->room[i].p, st->room[i].n);
+	free(st->room);
 	json_free(st->config);
 	json_free(st->generation);
 	json_free(st->tokenizer_config);

@@ -31,6 +31,9 @@ struct quant_entry {
 	bool plain;                     /* the config says: not coded */
 };
 
+/* Blocks of some matrices, one after the other. */
+struct store_room { uint8_t *p; size_t used, n; };
+
 struct store {
 	struct arena arena;
 	const char *dir;                /* the folder, as opened */
@@ -47,6 +50,9 @@ struct store {
 	bool coded;                     /* the config has a quantization section; then dflt holds */
 	struct quant_entry dflt, *entry;
 	size_t n_entry;
+	struct store_room *room;        /* what store_move made */
+	int n_room;
+	bool rows_moved;                /* it has begun to move what has no blocks */
 };
 
 /* MODEL as a person writes it: the path of a folder, or a name like
@@ -88,6 +94,34 @@ void store_ignore(struct store *st, const char *pattern, const char *why);
 /* After binding: one log line per reason, one warning per tensor that is neither
  * used nor ignored. */
 void store_report(struct store *st);
+
+/* ---- memory of the process's own ---- */
+
+/* A matrix of this store that is not read by ARITH_FAST's products alone, or cut where no blocks begin: it stays as rows. */
+void store_rows_only(struct store *st, struct weight *w);
+
+struct store_move {
+	enum cpu_level level;           /* whose kernels multiply, with what arithmetic */
+	enum arith arith;
+	bool huge_rows;                 /* what has no blocks goes to huge pages */
+	/* Asked before each piece of 32 MB, with the bytes done so far; ends it by saying no. */
+	bool (*more)(void *arg, size_t done);
+	void *arg;
+};
+/* Lays matrices out in blocks where the level's kernels read these (struct weight.blocks), and moves what else the
+ * files hold to huge pages at the same addresses (file_map_own).  One thread at a time, any; others may multiply meanwhile:
+ * the bits are the same at any moment.  Resident memory stays what it was but for the matrix on its way.  Returns
+ * the bytes moved; ends early where the system gives no memory, and what was moved stays so until store_close. */
+size_t store_move(struct store *st, const struct store_move *how);
+
+/* The memory that products read now, in runs; the caller frees them.  Not while store_move is at work. */
+struct store_run {
+	const uint8_t *p;
+	size_t n;
+	const struct file_map *file;    /* in whose mapping; NULL: blocks */
+};
+struct store_run *store_runs(const struct store *st, int *n);
+
 /* ---- settings ---- */
 
 /* Ids that end an answer: the union of what generation_config.json and

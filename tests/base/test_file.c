@@ -95,7 +95,7 @@ static void test_own(void **state)
 		atomic_store(&done, false);
 		for (int i = 0; i < READERS; i++)
 			assert_int_equal(pthread_create(&thread[i], NULL, reader, &seed[i]), 0);
-		assert_int_equal(file_map_own(&map, up_to, &limit), own[k]);
+		assert_int_equal(file_map_own(&map, 0, map.n, up_to, &limit), own[k]);
 		atomic_store(&done, true);
 		for (int i = 0; i < READERS; i++)
 			pthread_join(thread[i], NULL);
@@ -108,6 +108,30 @@ static void test_own(void **state)
 	}
 }
 
+/* Of a range whole huge pages alone; and what is dropped comes back from the file. */
+static void test_range(void **state)
+{
+	size_t limit = SIZE;
+
+	make(SIZE);
+	assert_int_equal(file_map_own(&map, 1, 2 * HUGE_PAGE - 1, up_to, &limit), 0);
+	assert_int_equal(file_map_own(&map, 1, 2 * HUGE_PAGE, up_to, &limit), HUGE_PAGE);
+	assert_int_equal(file_map_own(&map, 4 * HUGE_PAGE, 4 * HUGE_PAGE, up_to, &limit), 0);
+	assert_true(in_order(0, SIZE, 0));
+	file_map_drop(&map, 2 * HUGE_PAGE, SIZE);
+	file_map_drop(&map, 5, 4095);
+	assert_true(in_order(0, SIZE, 0));
+	write_all(SIZE, 0x5a);
+	assert_true(in_order(0, HUGE_PAGE, 0x5a));
+	assert_true(in_order(HUGE_PAGE, 2 * HUGE_PAGE, 0));
+	assert_true(in_order(2 * HUGE_PAGE, SIZE, 0x5a));
+	/* No page that is not whole in the range: the one beside is the process's own. */
+	file_map_drop(&map, HUGE_PAGE - 4095, HUGE_PAGE);
+	file_map_drop(&map, 2 * HUGE_PAGE, 2 * HUGE_PAGE + 4095);
+	assert_true(in_order(HUGE_PAGE, 2 * HUGE_PAGE, 0));
+	drop();
+}
+
 /* Less than a huge page stays as it is; one and a byte has one. */
 static void test_small(void **state)
 {
@@ -116,7 +140,7 @@ static void test_small(void **state)
 
 	for (int k = 0; k < 4; k++) {
 		make(size[k]);
-		assert_int_equal(file_map_own(&map, up_to, &limit), size[k] / HUGE_PAGE * HUGE_PAGE);
+		assert_int_equal(file_map_own(&map, 0, map.n, up_to, &limit), size[k] / HUGE_PAGE * HUGE_PAGE);
 		assert_true(in_order(0, size[k], 0));
 		drop();
 	}
@@ -124,7 +148,7 @@ static void test_small(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_own), cmocka_unit_test(test_small) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_own), cmocka_unit_test(test_range), cmocka_unit_test(test_small) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

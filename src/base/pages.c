@@ -1,0 +1,47 @@
+/* pages.c - see pages.h. */
+#include "base/pages.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+size_t pages_room_max = SIZE_MAX;
+
+static size_t whole_pages(size_t n) { return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; }
+
+void *pages_room(size_t n, bool writable)
+{
+	uintptr_t at, from;
+	size_t all, page = HUGE_PAGE_BYTES;
+	void *p;
+
+	if (n > pages_room_max || n > SIZE_MAX - 2 * page)
+		return NULL;
+	n = whole_pages(n);
+	all = n + page;
+	p = mmap(NULL, all, writable ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	at = (uintptr_t)p;
+	from = (at + page - 1) / page * page;
+	if (from > at)
+		munmap(p, from - at);
+	if (at + all > from + n)
+		munmap((void *)(from + n), at + all - from - n);
+	return (void *)from;
+}
+
+bool pages_huge(void *p, size_t n)
+{
+	return !madvise(p, whole_pages(n), MADV_HUGEPAGE);
+}
+
+bool pages_seal(void *p, size_t n)
+{
+	return !mprotect(p, whole_pages(n), PROT_READ);
+}
+
+void pages_free(void *p, size_t n)
+{
+	if (n)
+		munmap(p, whole_pages(n));
+}
