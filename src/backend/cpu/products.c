@@ -16,12 +16,12 @@ struct products_job {
 };
 
 /* Outputs per part: a multiple of the kernels' panels (32) and tiles (6, 8),
- * small enough that each thread gets several; of small matrices, where that is not so,
- * PART_OUT_LEAST, half a panel too many.  From MANY rows on a part is computed
+ * small enough that each thread gets two at least, since a kernel that reads two runs of a part begins
+ * and ends at each; of small matrices, where that is not so, PART_OUT_LEAST, half a panel too many.  From MANY rows on a part is computed
  * where it stays in the second cache and then written row by row: straight to where it
  * belongs, each row of a panel would be two lines in a page of its own, unless the kernel asks
  * for those lines early enough itself. */
-enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 1920, GRAIN_OUT = 16, MANY = 17 };
+enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 960, GRAIN_OUT = 16, MANY = 17 };
 
 static bool waits(struct cpu_backend *c, const struct product *j, enum arith arith)
 {
@@ -137,7 +137,7 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 	for (int i = 0; i < n; i++)
 		outputs += (size_t)job[i].w->rows * (job[i].up ? 2 : 1);
 	if (threads > 1) {
-		int even = (int)(outputs / (size_t)(6 * threads)) / PART_OUT * PART_OUT;
+		int even = (int)(outputs / (size_t)(2 * threads)) / GRAIN_OUT * GRAIN_OUT;
 
 		step = even < PART_OUT ? PART_OUT_LEAST : even < PART_OUT_MOST ? even : PART_OUT_MOST;
 	}
