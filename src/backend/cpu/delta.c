@@ -35,6 +35,7 @@ struct desk {
 	float *kq, *v, *out;            /* [rows][k, q: 2 dim_k], [rows][dim_v] of one value head */
 	float *dot, *alpha, *beta;      /* [rows] k . q, and the gates of one value head */
 	float *spare;                   /* of delta_head */
+	const float **row;              /* [CONV_MAX + rows] of convolve */
 };
 
 static float *tape_row(const struct state_view *v, int slot, int row, int layer)
@@ -58,10 +59,12 @@ static float *state_of(const struct state_view *v, int slot, int layer)
 	return v->s + ((size_t)slot * (size_t)v->shape.layers + (size_t)layer) * state_floats(&v->shape);
 }
 
-static size_t desk_floats(const struct state_shape *s, int rows)
+static size_t desk_bytes(const struct state_shape *s, int rows)
 {
-	return ((size_t)rows + 15) / 16 * 16 * (2 * (size_t)s->dim_k + 2 * (size_t)s->dim_v + 3) +
-	       DELTA_SPARE * (size_t)s->dim_k;
+	size_t floats = ((size_t)rows + 15) / 16 * 16 * (2 * (size_t)s->dim_k + 2 * (size_t)s->dim_v + 3) +
+	                DELTA_SPARE * (size_t)s->dim_k;
+
+	return floats * sizeof(float) + ((size_t)rows + CONV_MAX) * sizeof(float *);
 }
 
 static struct desk desk_of(const struct job *j)
@@ -75,6 +78,7 @@ static struct desk desk_of(const struct job *j)
 	k.alpha = k.dot + rows;
 	k.beta = k.alpha + rows;
 	k.spare = k.beta + rows;
+	k.row = (const float **)(k.spare + DELTA_SPARE * (size_t)j->s->dim_k);
 	return k;
 }
 
@@ -104,18 +108,14 @@ static const float *input(const struct job *j, int item, int i, int c0)
 	return tail_of(j->view, j->view->slot[item], j->layer) + (size_t)(j->s->conv_width - 1 + i) * ld + c0;
 }
 
-/* Channels [c0, c0 + n) of row i, convolved. */
-static void convolve(const struct job *j, float *out, int item, int i, int c0, int n)
+/* Channels [c0, c0 + n) of n_row rows from i on, convolved, out_ld apart. */
+static void convolve(const struct job *j, const struct desk *d, float *out, size_t out_ld, int item, int i, int n_row, int c0, int n)
 {
-	enum { AHEAD = 8, LINE = 16 };  /* rows; floats */
-	const float *x[CONV_MAX];
-	int width = j->s->conv_width;
+	int before = j->s->conv_width - 1;
 
-	for (int k = 0; k < width; k++)
-		x[k] = input(j, item, i - (width - 1) + k, c0);
-	for (int k = 0; k < n && i + AHEAD < j->p->span[item].n; k += LINE)
-		__builtin_prefetch(input(j, item, i + AHEAD, c0 + k));
-	j->c->op->conv_silu(out, x, j->d->conv + c0, (size_t)j->s->conv_channels, width, n);
+	for (int k = 0; k < before + n_row; k++)
+		d->row[k] = input(j, item, i - before + k, c0);
+	j->c->op->conv_silu(out, out_ld, d->row, n_row, j->d->conv + c0, (size_t)j->s->conv_channels, before + 1, n);
 }
 
 /* The channels of key head hk and of its value heads, out of a row of all. */
@@ -162,12 +162,12 @@ static void keys(const struct job *j, struct desk *d, int item, int i0, int n, i
 	const struct state_shape *s = j->s;
 	int dim = s->dim_k;
 
+	convolve(j, d, d->kq, 2 * (size_t)dim, item, i0, n, (s->heads_k + hk) * dim, dim);
+	convolve(j, d, d->kq + dim, 2 * (size_t)dim, item, i0, n, hk * dim, dim);
 	for (int i = 0; i < n; i++) {
 		float *k = d->kq + (size_t)i * 2 * (size_t)dim, *q = k + dim;
 		int tentative = i0 + i - (j->p->span[item].n - j->p->span[item].n_draft);
 
-		convolve(j, k, item, i0 + i, (s->heads_k + hk) * dim, dim);
-		convolve(j, q, item, i0 + i, hk * dim, dim);
 		j->c->op->l2norm(k, dim, 1.0f);
 		j->c->op->l2norm(q, dim, 1.0f / sqrtf((float)dim));
 		d->dot[i] = j->c->vec.dot(k, q, dim);
@@ -190,8 +190,7 @@ static void values(const struct job *j, struct desk *k, int item, int i0, int n,
 		.tape_ld = (size_t)j->view->shape.layers * state_tape_floats(s),
 	};
 
-	for (int i = 0; i < n; i++)
-		convolve(j, k->v + (size_t)(i * dim), item, i0 + i, 2 * s->heads_k * s->dim_k + h * dim, dim);
+	convolve(j, k, k->v, (size_t)dim, item, i0, n, 2 * s->heads_k * s->dim_k + h * dim, dim);
 	gates(j, k, item, i0, n, h);
 	for (int i = t.n_sure; i < n; i++)
 		tape_row(j->view, slot, i - sure, j->layer)[tape_alpha(s) + (size_t)h] = k->alpha[i];
@@ -267,7 +266,7 @@ void cpu_delta(struct pass *p, float *out, const struct delta *d, const float *q
 	for (int i = 0; i < view->n_keep; i++)
 		assert(view->keep[i].row > 0 && view->keep[i].row <= p->span[view->keep[i].item].n - p->span[view->keep[i].item].n_draft);
 	j.made = cpu_made_open(c, d->reader, p->arith, out, p->n_row, s->dim_v);
-	cpu_scratch(c, desk_floats(s, j.rows_most) * sizeof(float));
+	cpu_scratch(c, desk_bytes(s, j.rows_most));
 	pool_run(c->pool, delta_part, &j, p->n_item * s->heads_k);
 }
 

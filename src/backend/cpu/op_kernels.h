@@ -51,9 +51,10 @@ struct op_table {
 	/* out = acc / sum, times sigmoid(gate) unless gate is NULL. */
 	void (*attn_out)(float *out, const float *acc, float sum, const float *gate, int dim);
 
-	/* Convolution and SiLU of n channels of one token; x [width] rows, newest last, w [width] rows
-	 * w_ld apart. */
-	void (*conv_silu)(float *out, const float *const *x, const float *w, size_t w_ld, int width, int n);
+	/* Convolution and SiLU of n channels of `rows` tokens, written out_ld apart; x [width - 1 + rows] rows in
+	 * their order, of which token i sees those from x[i] to x[i + width - 1]; w [width <= CONV_MAX] rows w_ld apart. */
+	void (*conv_silu)(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld, int width,
+	                  int n);
 	/* S of one head, [dim_v / 32][dim_k][32] and [dim_k][16] for what is left,
 	 * through the tokens; spare: DELTA_SPARE floats a row of S. */
 	void (*delta_head)(float *s, int dim_k, int dim_v, const struct delta_rows *t, float *spare);
