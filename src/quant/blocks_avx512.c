@@ -1,4 +1,4 @@
-/* blocks_avx512.c - up to 16 rows over blocks of 16 outputs by 64 inputs (blocks.c); the bits of coded.c.
+/* blocks_avx512.c - up to 8 rows over blocks of 16 outputs by 64 inputs (blocks.c); the bits of coded.c.
  *
  * A line of a block has one word of each of 16 outputs: what it is multiplied with is the same for
  * all, so that sums stay in lanes and a group ends with its float steps, nothing turned.  As long as
@@ -138,29 +138,13 @@ static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
 };
 
-/* Rows r0 .. r0 + n - 1 of x, their scales from `to` on; returns what is behind these. */
-static float *rows_of(struct rows *d, float *to, const struct acts *x, int r0, int n)
-{
-	*d = (struct rows){ .q = x->q + (size_t)r0 * (size_t)x->cols, .cols = (size_t)x->cols, .beside = to, .groups = x->cols / x->group };
-	return coded_beside(to, x, r0, n);
-}
-
 void blocks_few_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
                        int r1, void *scratch)
 {
-	int bits = w->fmt->coding->bits, rows = r1 - r0, first = rows > FEW_ROWS ? (rows + 1) / 2 : rows;
-	size_t step = blocks_of_rows(w);
-	struct rows d[2];
-	float *to = rows_of(&d[0], scratch, x, r0, first);
+	struct rows d = { .q = x->q + (size_t)r0 * (size_t)x->cols, .cols = (size_t)x->cols, .beside = scratch,
+	                  .groups = x->cols / x->group };
 
-	assert(rows <= FEW_TWICE);
-	if (rows == first) {
-		fews[bits == 8][first - 1](out, ld, blocks, n, &d[0]);
-		return;
-	}
-	rows_of(&d[1], to, x, r0 + first, rows - first);
-	for (int i = 0; i < n; i++, out += OUT, blocks += step) {       /* the second time out of the first cache */
-		fews[bits == 8][first - 1](out, ld, blocks, 1, &d[0]);
-		fews[bits == 8][rows - first - 1](out + (size_t)first * ld, ld, blocks, 1, &d[1]);
-	}
+	assert(r1 - r0 <= FEW_ROWS);
+	coded_beside(scratch, x, r0, r1 - r0);
+	fews[w->fmt->coding->bits == 8][r1 - r0 - 1](out, ld, blocks, n, &d);
 }

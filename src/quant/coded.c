@@ -137,7 +137,7 @@ void coded_kernels(struct kernels *k, enum cpu_level level)
 	if (level >= CPU_AVXVNNI && cpu_has_avxvnni())
 		k->mul[ARITH_FAST] = coded_mul_avxvnni;
 	if (level >= CPU_AVX512) {
-		k->mul[ARITH_FAST] = coded_mul_avx512;
+		k->mul[ARITH_FAST] = blocks_tiles_slow() ? coded_mul_avx512_panels : coded_mul_avx512;
 		k->asking = ASKING_512;
 	}
 	if (level >= CPU_AMX) {

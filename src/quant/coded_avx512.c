@@ -533,31 +533,41 @@ double coded_peak_avx512(int64_t n)
 }
 
 /* Whole blocks. */
-static void mul_blocks(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                       void *scratch)
+INLINE void mul_blocks(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                       void *scratch, const bool panels)
 {
-	if (r1 - r0 <= FEW_TWICE)
-		blocks_few_avx512(out, ld, w, block_at(w, blocks_of(w), o0, 0), (o1 - o0) / BLOCK_OUT, x, r0, r1, scratch);
-	else
+	const uint8_t *blocks = block_at(w, blocks_of(w), o0, 0);
+	int n = (o1 - o0) / BLOCK_OUT, rows = r1 - r0;
+
+	if (rows <= FEW_ROWS)
+		blocks_few_avx512(out, ld, w, blocks, n, x, r0, r1, scratch);
+	else if (panels && rows >= PANELS_FROM)
 		coded_many_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
+	else
+		blocks_tiles_avx512(out, ld, w, blocks, n, x, r0, r1);
 }
 
-void coded_mul_avx512(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0,
-                      int r1, void *scratch)
+static void mul_blocks_tiles(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                             void *scratch)
 {
-	struct weight rows;
-	const struct weight *w = blocks_settled(&rows, weight);
+	mul_blocks(out, ld, w, o0, o1, x, r0, r1, scratch, false);
+}
+
+static void mul_blocks_panels(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                              void *scratch)
+{
+	mul_blocks(out, ld, w, o0, o1, x, r0, r1, scratch, true);
+}
+
+static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                     void *scratch)
+{
 	const struct coding *c = w->fmt->coding;
 	enum how how = how_of(c);
 	/* 16 or 32 codes a group, or whole blocks of 64 or 128. */
 	int size = w->group == 16 ? 3 : w->group == 32 ? 2 : w->group % 128 == 0 ? 0 : w->group % 64 == 0 ? 1 : -1;
 	direct_fn *const *direct = size < 0 ? NULL : directs[how][size];
 
-	assert(x->cols == w->cols && x->group == w->group);
-	if (blocks_of(w)) {
-		coded_whole_blocks(mul_blocks, out, ld, w, o0, o1, x, r0, r1, scratch);
-		return;
-	}
 	if (size == 1 && w->group != 64 && c->bits == 4)
 		direct = NULL;          /* 192 and the like: no whole blocks of nibbles */
 	if (r1 - r0 <= FEW_TWICE && coded_is_g64(w)) {
@@ -574,4 +584,29 @@ void coded_mul_avx512(float *out, size_t ld, const struct weight *weight, int o0
 		mul_direct(direct[r1 - r0 <= 2 ? r1 - r0 - 1 : 2], out, ld, w, o0, o1, x, r0, r1, how, scratch);
 	else
 		coded_many_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
+}
+
+static void mul(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0, int r1,
+                void *scratch, weight_mul_fn *blocks)
+{
+	struct weight rows;
+	const struct weight *w = blocks_settled(&rows, weight);
+
+	assert(x->cols == w->cols && x->group == w->group);
+	if (blocks_of(w))
+		coded_whole_blocks(blocks, out, ld, w, o0, o1, x, r0, r1, scratch);
+	else
+		mul_rows(out, ld, w, o0, o1, x, r0, r1, scratch);
+}
+
+void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                      void *scratch)
+{
+	mul(out, ld, w, o0, o1, x, r0, r1, scratch, mul_blocks_tiles);
+}
+
+void coded_mul_avx512_panels(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                             void *scratch)
+{
+	mul(out, ld, w, o0, o1, x, r0, r1, scratch, mul_blocks_panels);
 }

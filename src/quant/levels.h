@@ -91,10 +91,17 @@ void block_scale(float *scale, float *bias, const struct weight *w, const uint8_
 void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
                         int r0, int r1, void *scratch);
 weight_mul_fn blocks_mul_avx2, blocks_mul_avxvnni;      /* those outputs */
-/* n times 16 outputs of w, whose blocks those at `blocks` are, by at most FEW_TWICE rows. */
+/* n times 16 outputs of w, whose blocks those at `blocks` are, by at most FEW_ROWS rows. */
 void blocks_few_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
                        int r1, void *scratch);
-/* The same of at least ACTS_TILED rows, with tiles. */
+/* The same of more. */
+void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
+                         int r1);
+/* From PANELS_FROM rows on panels of unpacked codes are faster here: coded_mul_avx512_panels is for that.  Measured as
+ * bf16_dot_slow, below, is. */
+enum { PANELS_FROM = 49 };
+bool blocks_tiles_slow(void);
+/* The same of ACTS_TILED to FEW_TWICE rows, with tiles of the processor's. */
 void blocks_few_amx(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
                     int r1, void *scratch);
 
@@ -108,7 +115,7 @@ float *coded_beside(float *to, const struct acts *x, int r0, int n);
 
 /* ARITH_FAST of a coded weight.  The AVX forms hand shapes they do not like
  * (a group that is not a multiple of 16) to the scalar one. */
-weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avxvnni, coded_mul_avx512, coded_mul_amx;
+weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avxvnni, coded_mul_avx512, coded_mul_avx512_panels, coded_mul_amx;
 weight_mul_fn coded_many_avx512;                 /* groups of a multiple of 16 */
 /* n rounds of the level's int8 dot product on registers; returns the multiplications and additions. */
 quant_peak_fn coded_peak_scalar, coded_peak_avx2, coded_peak_avxvnni, coded_peak_avx512, coded_peak_amx;

@@ -378,6 +378,9 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 	/* Of the two that a processor chooses from, each. */
 	if (level == CPU_AVX512BF16 && kn.acts == ACTS_BF16 && arith == ARITH_FAST)
 		check_with(k, &s->w, x, h, level, arith, kn.mul[arith] == bf16_mul_dot ? bf16_mul_floats : bf16_mul_dot, want);
+	if (s->bare.blocks && level == CPU_AVX512 && arith == ARITH_FAST)
+		check_with(k, &s->bare, x, h, level, arith, kn.mul[arith] == coded_mul_avx512 ? coded_mul_avx512_panels : coded_mul_avx512,
+		           want);
 #endif
 }
 

@@ -1,0 +1,226 @@
+/* blocks_tiles_avx512.c - nine rows and more over blocks of 16 outputs by 64 inputs (blocks.c) with vpdpbusd; the
+ * bits of coded.c.
+ *
+ * A tile of up to six rows by 32 outputs, two blocks side by side, runs over all inputs with its sums in registers and
+ * reads codes as they lie: nothing is unpacked beforehand, so nine rows go nearly as fast, each, as 256.  Where
+ * instructions that only move bits have ports of their own (blocks_tiles_slow), what binds is those that multiply: of 228
+ * instructions of a group and six rows 192 are products and 36 float steps.
+ *
+ * Meanwhile a tile asks for its share of the next 32 outputs, for the next rows' activations, and for the lines
+ * that outputs are written to. */
+#include <assert.h>
+#include <immintrin.h>
+#include <stdatomic.h>
+
+#include "quant/coded_avx512.h"
+#include "quant/levels.h"
+
+enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, TILE_ROWS = 6, SIDES = 2 };
+
+struct tiling {
+	const struct acts *x;
+	const uint8_t *at;      /* blocks of the first 16 outputs; of the next 16 `step` bytes on */
+	size_t step;
+	int groups;
+	const uint8_t *next;    /* the next 32 outputs' */
+	int share, of;          /* lines share, share + of ... of each of their blocks are asked for; of 0: none */
+	size_t on;              /* from a row of activations to the one asked for meanwhile, in bytes; 0: none */
+};
+
+/* What stands in row r of up to six: `at` is of row 0, `at3` of row 3, rows `hop` bytes apart. Written out, for gcc 12
+ * otherwise keeps an address for each row, in memory. */
+#define ROW_OF(instruction, to, r, at, at3, hop, offset) do { \
+		if ((r) % 3 == 0) \
+			__asm__(instruction " %c2(%1), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "i"(offset)); \
+		else if ((r) % 3 == 1) \
+			__asm__(instruction " %c3(%1,%2), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "r"(hop), "i"(offset)); \
+		else \
+			__asm__(instruction " %c3(%1,%2,2), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "r"(hop), "i"(offset)); \
+	} while (0)
+
+/* R rows from row r0 by S times 16 outputs. */
+INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, const int bits, const int R, const int S)
+{
+	const size_t block = (size_t)(2 * bits + 1) * LINE, cols = (size_t)t->x->cols, row = 4 * (size_t)t->groups;
+	const int8_t *q = t->x->q + (size_t)r0 * cols, *q3 = q + 3 * cols;
+	const char *scale = (const char *)t->x->scale + (size_t)r0 * row, *scale3 = scale + 3 * row;
+	const char *scaled = (const char *)t->x->scaled_sum + (size_t)r0 * row, *scaled3 = scaled + 3 * row;
+	const uint8_t *at[SIDES] = { t->at, t->at + t->step }, *next = t->next;
+	const __m512i low = _mm512_set1_epi8(15);
+	__m512 f[SIDES][TILE_ROWS];
+
+#pragma GCC unroll 2
+	for (int s = 0; s < S; s++)
+#pragma GCC unroll 6
+		for (int r = 0; r < R; r++)
+			f[s][r] = _mm512_setzero_ps();
+	for (int g = 0; g < t->groups; g++) {
+		__m512i i[SIDES][TILE_ROWS];
+		__m512 by[SIDES], xs;
+
+#pragma GCC unroll 2
+		for (int s = 0; s < S; s++)
+#pragma GCC unroll 6
+			for (int r = 0; r < R; r++)
+				i[s][r] = _mm512_setzero_si512();
+#pragma GCC unroll 16
+		for (int j = 0; j < 2 * bits; j++) {
+			__m512i v[SIDES];
+
+#pragma GCC unroll 2
+			for (int s = 0; s < S; s++)
+				v[s] = _mm512_load_si512(at[s] + LINE * j);
+#pragma GCC unroll 2
+			for (int half = 0; half < 8 / bits; half++) {
+				__m512i u[SIDES], x;
+
+#pragma GCC unroll 2
+				for (int s = 0; s < S; s++)
+					u[s] = bits == 8 ? v[s] : _mm512_and_si512(half ? _mm512_srli_epi16(v[s], 4) : v[s], low);
+#pragma GCC unroll 6
+				for (int r = 0; r < R; r++) {
+					ROW_OF("vpbroadcastd", x, r, q, q3, cols, 4 * (j * 8 / bits + half));
+#pragma GCC unroll 2
+					for (int s = 0; s < S; s++)
+						i[s][r] = dot512(i[s][r], u[s], x);
+				}
+			}
+		}
+		if (t->on)
+#pragma GCC unroll 6
+			for (int r = 0; r < R; r++)
+				_mm_prefetch((r < 3 ? q : q3) + (size_t)(r % 3) * cols + t->on, _MM_HINT_T0);
+		if (t->of)
+			for (int j = t->share; j < S * (2 * bits + 1); j += t->of)
+				_mm_prefetch(next + (j > 2 * bits ? t->step - block : 0) + LINE * (size_t)j, _MM_HINT_T1);
+#pragma GCC unroll 2
+		for (int s = 0; s < S; s++)
+			by[s] = block_scales(_mm512_load_si512(at[s] + 2 * bits * LINE));
+#pragma GCC unroll 6
+		for (int r = 0; r < R; r++) {
+			ROW_OF("vbroadcastss", xs, r, scale, scale3, row, 0);
+#pragma GCC unroll 2
+			for (int s = 0; s < S; s++)
+				f[s][r] = _mm512_fmadd_ps(by[s], _mm512_mul_ps(_mm512_cvtepi32_ps(i[s][r]), xs), f[s][r]);
+		}
+#pragma GCC unroll 2
+		for (int s = 0; s < S; s++)
+			by[s] = block_biases(_mm512_load_si512(at[s] + 2 * bits * LINE));
+#pragma GCC unroll 6
+		for (int r = 0; r < R; r++) {
+			ROW_OF("vbroadcastss", xs, r, scaled, scaled3, row, 0);
+#pragma GCC unroll 2
+			for (int s = 0; s < S; s++)
+				f[s][r] = _mm512_fmadd_ps(by[s], xs, f[s][r]);
+		}
+		at[0] += block, at[1] += block, next += block;
+		q += BLOCK_INPUTS, q3 += BLOCK_INPUTS;
+		scale += 4, scale3 += 4, scaled += 4, scaled3 += 4;
+	}
+#pragma GCC unroll 6
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+		for (int s = 0; s < S; s++)
+			_mm512_storeu_ps(out + (size_t)r * ld + OUT * s, f[s][r]);
+}
+
+typedef void tile_fn(const struct tiling *, int, float *, size_t);
+#define TILE(bits, R, S) \
+	static void tile_##bits##_##R##_##S(const struct tiling *t, int r0, float *out, size_t ld) \
+	{ \
+		tile_run(t, r0, out, ld, bits, R, S); \
+	}
+#define TILES(bits, S) TILE(bits, 4, S) TILE(bits, 5, S) TILE(bits, 6, S)
+TILES(4, 1)
+TILES(4, 2)
+TILES(8, 1)
+TILES(8, 2)
+/* More than eight rows, cut evenly, are tiles of four at least. */
+#define PICK(bits, S) { NULL, NULL, NULL, NULL, tile_##bits##_4_##S, tile_##bits##_5_##S, tile_##bits##_6_##S }
+static tile_fn *const tiles[2][SIDES][TILE_ROWS + 1] = { { PICK(4, 1), PICK(4, 2) }, { PICK(8, 1), PICK(8, 2) } };
+
+/* n times 16 outputs by as many rows as the second cache holds. */
+static void mul(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0, int r1)
+{
+	int bits = w->fmt->coding->bits, rows = r1 - r0, n_tile = (rows + TILE_ROWS - 1) / TILE_ROWS;
+	size_t step = blocks_of_rows(w);
+	const uint8_t *end = blocks_of(w) + step * (size_t)(w->rows / OUT);
+	struct tiling t = { .x = x, .at = blocks, .step = step, .groups = w->cols / w->group };
+
+	for (int sides; n > 0; n -= sides, t.at += (size_t)sides * step, out += OUT * sides) {
+		sides = n < SIDES ? n : SIDES;
+		t.next = t.at + (size_t)sides * step;
+		t.of = t.next + (size_t)sides * step <= end ? n_tile : 0;
+		for (int i = 0, r = 0, next; i < n_tile; i++, r = next) {
+			next = (int)((int64_t)rows * (i + 1) / n_tile);
+			t.share = i;
+			t.on = i + 1 < n_tile ? (size_t)(next - r) * (size_t)w->cols : 0;
+			for (int j = r; j < next; j++)
+				for (int h = 0; h < sides; h++)
+					__builtin_prefetch(out + (size_t)j * ld + OUT * h, 1);
+			tiles[bits == 8][sides - 1][next - r](&t, r0 + r, out + (size_t)r * ld, ld);
+		}
+	}
+}
+
+void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
+                         int r1)
+{
+	int rows = r1 - r0, n_cut = (rows + TILED_ROWS - 1) / TILED_ROWS;
+
+	assert(rows > FEW_ROWS && x->cols == w->cols && w->group == BLOCK_INPUTS);
+	for (int i = 0, r = 0, next; i < n_cut; i++, r = next) {
+		next = (int)((int64_t)rows * (i + 1) / n_cut);
+		mul(out + (size_t)r * ld, ld, w, blocks, n, x, r0 + r, r0 + next);
+	}
+}
+
+/* ---- where this is faster than panels of unpacked codes ---- */
+
+/* Cycles of products, beside half as many instructions that move bits or none. */
+INLINE double products(const bool beside)
+{
+	enum { PRODUCTS = 12, ROUNDS = 64 };
+	__m512i a[PRODUCTS], b[PRODUCTS], u = _mm512_set1_epi8(3);
+	uint64_t start;
+	volatile int keep;
+
+#pragma GCC unroll 12
+	for (int i = 0; i < PRODUCTS; i++)
+		a[i] = b[i] = _mm512_setzero_si512();
+	start = __rdtsc();
+	for (int k = 0; k < ROUNDS; k++)
+#pragma GCC unroll 12
+		for (int i = 0; i < PRODUCTS; i++) {
+			a[i] = dot512(a[i], u, u);
+			if (beside && i % 2)
+				__asm__ volatile("vpandd %1, %1, %0" : "=v"(b[i]) : "v"(u));
+		}
+	start = __rdtsc() - start;
+#pragma GCC unroll 12
+	for (int i = 1; i < PRODUCTS; i++)
+		a[0] = _mm512_add_epi32(a[0], _mm512_xor_si512(a[i], b[i]));
+	keep = _mm512_reduce_add_epi32(a[0]);
+	(void)keep;
+	return (double)start;
+}
+
+/* The best of some tries of a microsecond tells. */
+bool blocks_tiles_slow(void)
+{
+	enum { UNKNOWN, NO, YES, TRIES = 12 };
+	static atomic_int known;
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+	double best[2] = { 1e18, 1e18 };
+
+	if (k == UNKNOWN) {
+		for (int i = 0; i < TRIES; i++) {
+			double t = i % 2 ? products(true) : products(false);
+
+			best[i % 2] = t < best[i % 2] ? t : best[i % 2];
+		}
+		k = best[1] > 1.2 * best[0] ? YES : NO;
+		atomic_store_explicit(&known, k, memory_order_relaxed);
+	}
+	return k == YES;
+}
