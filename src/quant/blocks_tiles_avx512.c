@@ -15,7 +15,7 @@
 #include "quant/coded_avx512.h"
 #include "quant/levels.h"
 
-enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, TILE_ROWS = 6, SIDES = 2 };
+enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, TILE_ROWS = 6, SIDES = 2, ONCE_BYTES = 480 << 10 };     /* of activations */
 
 struct tiling {
 	const struct acts *x;
@@ -139,39 +139,40 @@ TILES(8, 2)
 #define PICK(bits, S) { NULL, NULL, NULL, NULL, tile_##bits##_4_##S, tile_##bits##_5_##S, tile_##bits##_6_##S }
 static tile_fn *const tiles[2][SIDES][TILE_ROWS + 1] = { { PICK(4, 1), PICK(4, 2) }, { PICK(8, 1), PICK(8, 2) } };
 
-/* n times 16 outputs by as many rows as the second cache holds. */
-static void mul(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0, int r1)
+/* Rows [r0, r1) are cut evenly into `of` tiles; where tile i begins. */
+static int tile_row(int r0, int r1, int i, int of)
 {
-	int bits = w->fmt->coding->bits, rows = r1 - r0, n_tile = (rows + TILE_ROWS - 1) / TILE_ROWS;
-	size_t step = blocks_of_rows(w);
-	const uint8_t *end = blocks_of(w) + step * (size_t)(w->rows / OUT);
-	struct tiling t = { .x = x, .at = blocks, .step = step, .groups = w->cols / w->group };
-
-	for (int sides; n > 0; n -= sides, t.at += (size_t)sides * step, out += OUT * sides) {
-		sides = n < SIDES ? n : SIDES;
-		t.next = t.at + (size_t)sides * step;
-		t.of = t.next + (size_t)sides * step <= end ? n_tile : 0;
-		for (int i = 0, r = 0, next; i < n_tile; i++, r = next) {
-			next = (int)((int64_t)rows * (i + 1) / n_tile);
-			t.share = i;
-			t.on = i + 1 < n_tile ? (size_t)(next - r) * (size_t)w->cols : 0;
-			for (int j = r; j < next; j++)
-				for (int h = 0; h < sides; h++)
-					__builtin_prefetch(out + (size_t)j * ld + OUT * h, 1);
-			tiles[bits == 8][sides - 1][next - r](&t, r0 + r, out + (size_t)r * ld, ld);
-		}
-	}
+	return r0 + (int)((int64_t)(r1 - r0) * i / of);
 }
 
 void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
                          int r1)
 {
-	int rows = r1 - r0, n_cut = (rows + TILED_ROWS - 1) / TILED_ROWS;
+	int bits = w->fmt->coding->bits, of = (r1 - r0 + TILE_ROWS - 1) / TILE_ROWS, once = ONCE_BYTES / w->cols / TILE_ROWS;
+	size_t step = blocks_of_rows(w);
+	const uint8_t *end = blocks_of(w) + step * (size_t)(w->rows / OUT);
+	struct tiling t = { .x = x, .step = step, .groups = w->cols / w->group };
 
-	assert(rows > FEW_ROWS && x->cols == w->cols && w->group == BLOCK_INPUTS);
-	for (int i = 0, r = 0, next; i < n_cut; i++, r = next) {
-		next = (int)((int64_t)rows * (i + 1) / n_cut);
-		mul(out + (size_t)r * ld, ld, w, blocks, n, x, r0 + r, r0 + next);
+	assert(r1 - r0 > FEW_ROWS && x->cols == w->cols && w->group == BLOCK_INPUTS);
+	for (int i0 = 0, i1; i0 < of; i0 = i1) {        /* as many tiles' rows as the second cache holds */
+		i1 = once < 1 ? i0 + 1 : i0 + once < of ? i0 + once : of;
+		for (int o = 0, sides; o < n; o += sides) {
+			sides = n - o < SIDES ? n - o : SIDES;
+			t.at = blocks + (size_t)o * step;
+			t.next = t.at + (size_t)sides * step;
+			t.of = t.next + (size_t)sides * step <= end ? i1 - i0 : 0;
+			for (int i = i0; i < i1; i++) {
+				int r = tile_row(r0, r1, i, of), next = tile_row(r0, r1, i + 1, of);
+				float *to = out + (size_t)(r - r0) * ld + OUT * o;
+
+				t.share = i - i0;
+				t.on = i + 1 < i1 ? (size_t)(next - r) * (size_t)w->cols : 0;
+				for (int j = 0; j < next - r; j++)
+					for (int h = 0; h < sides; h++)
+						__builtin_prefetch(to + (size_t)j * ld + OUT * h, 1);
+				tiles[bits == 8][sides - 1][next - r](&t, r, to, ld);
+			}
+		}
 	}
 }
 

@@ -132,7 +132,7 @@ static void sample_make(struct sample *s, const struct kind *k, int rows, int co
 		printf("%s\n", err.msg);
 	assert(!rc);
 	s->bare = s->w;
-	if (!blocks_fit(&s->w) || pick(2))
+	if (!blocks_fit(&s->w))
 		return;
 	fence_make(&s->blocks, blocks_bytes(&s->w), 1, 0);
 	for (int o = 0, some; o < rows; o += some) {
@@ -449,7 +449,7 @@ enum { G64_EACH = 17, G64_MANY = G64_EACH + 7, G64_TURNS = G64_MANY + 6 };
 
 /* What kernels of groups of 64 take, which have a form of their own for each number of few rows, and
  * do eight at a time, 32, 64 or 256 in one go, of more; with so many inputs that nothing else asks for as
- * much scratch, or that they are taken in stretches, the last of one group.
+ * much scratch, that they are taken in stretches, the last of one group, or rows are by what a cache holds.
  * Then one row of many outputs, which may be read as two runs. */
 static struct shape shape_g64(int turn)
 {
@@ -461,7 +461,8 @@ static struct shape shape_g64(int turn)
 		return (struct shape){ .rows = pick(2) ? 128 + pick(140) : 16 * (8 + pick(9)), .cols = 512 * (turn - G64_MANY + 1), .group = 64, .n = 1, .st = scale_types[pick(3)],
 		                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = pick(3) > 0 };
 
-	return (struct shape){ .rows = n == 64 || n == 260 ? 16 + pick(2) : pick(2) ? 16 + pick(20) : 16 * (1 + pick(3)), .cols = n == 64 ? 1536 : n == 260 ? 1088 : 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
+	return (struct shape){ .rows = n == 136 ? 48 : n == 260 || n == 64 ? 16 + pick(2) : pick(2) ? 16 + pick(20) : 16 * (1 + pick(3)),
+	                       .cols = n == 64 ? 1536 : n == 136 ? 3840 : n == 260 ? 1088 : 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
 	                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = true };
 }
 

@@ -17,11 +17,12 @@ struct products_job {
 
 /* Outputs per part: a multiple of the kernels' panels (32) and tiles (6, 8),
  * small enough that each thread gets two at least, since a kernel that reads two runs of a part begins
- * and ends at each; of small matrices, where that is not so, PART_OUT_LEAST, half a panel too many.  From MANY rows on a part is computed
+ * and ends at each; of small matrices, where that is not so, PART_OUT_LEAST, half a panel too many.  A thread's share ends
+ * at a grain, of many rows a panel.  From MANY rows on a part is computed
  * where it stays in the second cache and then written row by row: straight to where it
  * belongs, each row of a panel would be two lines in a page of its own, unless the kernel asks
  * for those lines early enough itself. */
-enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 960, GRAIN_OUT = 16, MANY = 17 };
+enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 960, GRAIN_OUT = 16, GRAIN_MANY = 32, MANY = 17 };
 
 static bool waits(struct cpu_backend *c, const struct product *j, enum arith arith)
 {
@@ -102,7 +103,7 @@ static void cut(struct part *part, int *begin, const struct product *job, int n,
 	for (int i = 0; i < n; i++) {
 		double cost = output_cost(&job[i]);
 		int rows = cost > 0 ? job[i].w->rows : 0, most = whole(&job[i], step);
-		int grain = whole(&job[i], job[i].r1 - job[i].r0 < MANY ? GRAIN_OUT : PART_OUT_LEAST);
+		int grain = whole(&job[i], job[i].r1 - job[i].r0 < MANY ? GRAIN_OUT : GRAIN_MANY);
 
 		for (int o = 0, size; o < rows; o += size) {
 			bool last;
