@@ -207,11 +207,16 @@ INLINE void panel_step(__m512 sum[TILE_R][2], const uint8_t *panel, const float 
 	for (int v = 0; v < V; v++)
 		w[v] = _mm512_load_si512(panel + v * LINE);
 #pragma GCC unroll 4
-	for (int r = 0; r < R; r++)
+	for (int r = 0; r < R; r++) {
+		__m512i pair = floats ? _mm512_castps_si512(_mm512_set1_ps(f[r * BLOCK])) :
+		               _mm512_set1_epi32(*(const int32_t *)(const void *)(x + (size_t)r * x_step));
+
+		__asm__("" : "+v"(pair));       /* loaded once, not by each instruction: loads would bind */
 #pragma GCC unroll 2
 		for (int v = 0; v < V; v++)
-			sum[r][v] = floats ? _mm512_fmadd_ps(_mm512_castsi512_ps(w[v]), _mm512_set1_ps(f[r * BLOCK]), sum[r][v]) :
-			            dot_pair(sum[r][v], w[v], x + (size_t)r * x_step);
+			sum[r][v] = floats ? _mm512_fmadd_ps(_mm512_castsi512_ps(w[v]), _mm512_castsi512_ps(pair), sum[r][v]) :
+			            _mm512_dpbf16_ps(sum[r][v], (__m512bh)w[v], (__m512bh)pair);
+	}
 }
 
 /* R rows by V vectors of outputs of a panel, n blocks; the sums so far are in out. */
