@@ -3,7 +3,8 @@
  * Integer sums of a group are exact, so how they are formed is free; the float
  * steps per group are lanes of 16 outputs in the order of format.h.
  *
- * Few rows of the commonest weights: coded_few_avx512.c.  Many rows: coded_many_avx512.c.
+ * Few rows of the commonest weights: coded_few_avx512.c.  Many rows: coded_many_avx512.c.  Of weights in blocks up to
+ * FEW_ROWS rows: blocks_avx512.c; more: blocks_tiles_avx512.c.
  * Few rows of others (direct): codes of an output are unpacked in registers and multiplied
  * by 32 activations at a time; 16 outputs' sums are then folded into one vector. */
 #include <assert.h>
