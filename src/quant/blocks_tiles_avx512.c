@@ -29,13 +29,13 @@ struct tiling {
 
 /* What stands in row r of up to six: `at` is of row 0, `at3` of row 3, rows `hop` bytes apart. Written out, for gcc 12
  * otherwise keeps an address for each row, in memory. */
-#define ROW_OF(instruction, to, r, at, at3, hop, offset) do { \
+#define ROW_OF(instruction, to, r, at, at3, hop) do { \
 		if ((r) % 3 == 0) \
-			__asm__(instruction " %c2(%1), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "i"(offset)); \
+			__asm__(instruction " (%1), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3))); \
 		else if ((r) % 3 == 1) \
-			__asm__(instruction " %c3(%1,%2), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "r"(hop), "i"(offset)); \
+			__asm__(instruction " (%1,%2), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "r"(hop)); \
 		else \
-			__asm__(instruction " %c3(%1,%2,2), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "r"(hop), "i"(offset)); \
+			__asm__(instruction " (%1,%2,2), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "r"(hop)); \
 	} while (0)
 
 /* R rows from row r0 by S times 16 outputs. */
@@ -79,7 +79,7 @@ INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, cons
 					u[s] = bits == 8 ? v[s] : _mm512_and_si512(half ? _mm512_srli_epi16(v[s], 4) : v[s], low);
 #pragma GCC unroll 6
 				for (int r = 0; r < R; r++) {
-					ROW_OF("vpbroadcastd", x, r, q, q3, cols, 4 * (j * 8 / bits + half));
+					ROW_OF("vpbroadcastd", x, r, q + 4 * (j * 8 / bits + half), q3 + 4 * (j * 8 / bits + half), cols);
 #pragma GCC unroll 2
 					for (int s = 0; s < S; s++)
 						i[s][r] = dot512(i[s][r], u[s], x);
@@ -87,7 +87,6 @@ INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, cons
 			}
 		}
 		if (t->on)
-#pragma GCC unroll 6
 			for (int r = 0; r < R; r++)
 				_mm_prefetch((r < 3 ? q : q3) + (size_t)(r % 3) * cols + t->on, _MM_HINT_T0);
 		if (t->of)
@@ -98,7 +97,7 @@ INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, cons
 			by[s] = block_scales(_mm512_load_si512(at[s] + 2 * bits * LINE));
 #pragma GCC unroll 6
 		for (int r = 0; r < R; r++) {
-			ROW_OF("vbroadcastss", xs, r, scale, scale3, row, 0);
+			ROW_OF("vbroadcastss", xs, r, scale, scale3, row);
 #pragma GCC unroll 2
 			for (int s = 0; s < S; s++)
 				f[s][r] = _mm512_fmadd_ps(by[s], _mm512_mul_ps(_mm512_cvtepi32_ps(i[s][r]), xs), f[s][r]);
@@ -108,7 +107,7 @@ INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, cons
 			by[s] = block_biases(_mm512_load_si512(at[s] + 2 * bits * LINE));
 #pragma GCC unroll 6
 		for (int r = 0; r < R; r++) {
-			ROW_OF("vbroadcastss", xs, r, scaled, scaled3, row, 0);
+			ROW_OF("vbroadcastss", xs, r, scaled, scaled3, row);
 #pragma GCC unroll 2
 			for (int s = 0; s < S; s++)
 				f[s][r] = _mm512_fmadd_ps(by[s], xs, f[s][r]);
