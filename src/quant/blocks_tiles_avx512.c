@@ -199,8 +199,8 @@ INLINE double products(const bool beside)
 	start = __rdtsc() - start;
 #pragma GCC unroll 12
 	for (int i = 1; i < PRODUCTS; i++)
-		a[0] = _mm512_add_epi32(a[0], _mm512_xor_si512(a[i], b[i]));
-	keep = _mm512_reduce_add_epi32(a[0]);
+		a[0] = _mm512_xor_si512(a[0], _mm512_xor_si512(a[i], b[i]));
+	keep = _mm512_cvtsi512_si32(a[0]);
 	(void)keep;
 	return (double)start;
 }
