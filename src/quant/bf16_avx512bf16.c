@@ -16,11 +16,12 @@
  * steps are made one by one. */
 #include <assert.h>
 #include <immintrin.h>
-#include <stdatomic.h>
 #include <x86intrin.h>
 
+#include "quant/coded_ahead.h"
 #include "quant/levels.h"
 #include "quant/transpose512.h"
+#include "quant/trial.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -372,25 +373,21 @@ double bf16_peak_avx512bf16(int64_t n)
 	return 2.0 * 2 * OUT * CHAINS * (double)n;
 }
 
-/* Which of the two is faster differs between processors by factors: the best of some tries of a microsecond
- * tells.  The bits are the same. */
+/* Which of the two is faster differs between processors by factors.  The bits are the same. */
+static double each(quant_peak_fn *peak)
+{
+	enum { ROUNDS = 64 };
+	uint64_t start = __rdtsc();
+	double ops = peak(ROUNDS);
+
+	return (double)(__rdtsc() - start) / ops;
+}
+static double each_dot(void) { return each(bf16_peak_avx512bf16); }
+static double each_multiply_add(void) { return each(lane_table_avx512.peak); }
+
 bool bf16_dot_slow(void)
 {
-	enum { UNKNOWN, NO, YES, TRIES = 12, ROUNDS = 64 };
 	static atomic_int known;
-	int k = atomic_load_explicit(&known, memory_order_relaxed);
-	double best[2] = { 1e18, 1e18 };        /* cycles for an operation */
 
-	if (k == UNKNOWN) {
-		for (int i = 0; i < TRIES; i++) {
-			quant_peak_fn *peak = i % 2 ? lane_table_avx512.peak : bf16_peak_avx512bf16;
-			uint64_t start = __rdtsc();
-			double ops = peak(ROUNDS), each = (double)(__rdtsc() - start) / ops;
-
-			best[i % 2] = each < best[i % 2] ? each : best[i % 2];
-		}
-		k = best[0] > 1.3 * best[1] ? YES : NO;
-		atomic_store_explicit(&known, k, memory_order_relaxed);
-	}
-	return k == YES;
+	return trial_slower(&known, each_dot, each_multiply_add, 1.3);
 }

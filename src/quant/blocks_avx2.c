@@ -8,6 +8,7 @@
  * coded_g64_avx2.c. */
 #include <assert.h>
 
+#include "quant/coded_ahead.h"
 #include "quant/coded_g64_avx2.h"
 #include "quant/levels.h"
 

@@ -10,10 +10,10 @@
  * that outputs are written to. */
 #include <assert.h>
 #include <immintrin.h>
-#include <stdatomic.h>
 
 #include "quant/coded_avx512.h"
 #include "quant/levels.h"
+#include "quant/trial.h"
 
 enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, TILE_ROWS = 6, SIDES = 2, ONCE_BYTES = 480 << 10 };     /* of activations */
 
@@ -205,22 +205,12 @@ INLINE double products(const bool beside)
 	return (double)start;
 }
 
-/* The best of some tries of a microsecond tells. */
+static double products_alone(void) { return products(false); }
+static double products_beside(void) { return products(true); }
+
 bool blocks_tiles_slow(void)
 {
-	enum { UNKNOWN, NO, YES, TRIES = 12 };
 	static atomic_int known;
-	int k = atomic_load_explicit(&known, memory_order_relaxed);
-	double best[2] = { 1e18, 1e18 };
 
-	if (k == UNKNOWN) {
-		for (int i = 0; i < TRIES; i++) {
-			double t = i % 2 ? products(true) : products(false);
-
-			best[i % 2] = t < best[i % 2] ? t : best[i % 2];
-		}
-		k = best[1] > 1.2 * best[0] ? YES : NO;
-		atomic_store_explicit(&known, k, memory_order_relaxed);
-	}
-	return k == YES;
+	return trial_slower(&known, products_beside, products_alone, 1.2);
 }

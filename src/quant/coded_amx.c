@@ -19,7 +19,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "quant/coded_avx512.h"
+#include "quant/coded_ahead.h"
 #include "quant/coded_avx512.h"
 #include "quant/levels.h"
 #include "quant/tile_config.h"

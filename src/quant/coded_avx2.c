@@ -14,6 +14,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "quant/coded_ahead.h"
 #include "quant/coded_avx2.h"
 #include "quant/levels.h"
 

@@ -11,6 +11,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "quant/coded_ahead.h"
 #include "quant/coded_avx512.h"
 #include "quant/levels.h"
 #include "quant/transpose512.h"

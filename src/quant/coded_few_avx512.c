@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <immintrin.h>
 
+#include "quant/coded_ahead.h"
 #include "quant/levels.h"
 #include "quant/transpose512.h"
 

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "quant/coded_ahead.h"
 #include "quant/coded_g64_avx2.h"
 #include "quant/levels.h"
 

@@ -84,7 +84,7 @@ INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, 
 }
 
 /* The same of n blocks, which have the words of 16 outputs side by side. */
-INLINE void panel_blocks(uint8_t *panel, const uint8_t *at, int n, size_t next, const int bits)
+INLINE void panel_blocks(uint8_t *panel, const uint8_t *at, int n, const int bits)
 {
 	const __m512i low = _mm512_set1_epi8(15);
 
@@ -93,8 +93,6 @@ INLINE void panel_blocks(uint8_t *panel, const uint8_t *at, int n, size_t next, 
 		for (int i = 0; i < 2 * bits; i++, at += BLOCK_LINE, panel += 128 * (8 / bits)) {
 			__m512i v = _mm512_load_si512(at);
 
-			if (next)
-				_mm_prefetch(at + next, _MM_HINT_T1);
 			if (bits == 8) {
 				_mm512_storeu_si512(panel, v);
 				continue;
@@ -239,11 +237,10 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 		if (blocks) {                           /* what is beyond the last output, likewise */
 			const uint8_t *from = block_at(w, blocks, o + (16 * h < n_out ? 16 * h : 0), k0 / BLOCK_INPUTS);
 
-			next = ahead ? PANEL_OUT / BLOCK_OUT * blocks_of_rows(w) : 0;
 			if (c->bits == 4)
-				panel_blocks(to, from, (k1 - k0) / BLOCK_INPUTS, next, 4);
+				panel_blocks(to, from, (k1 - k0) / BLOCK_INPUTS, 4);
 			else
-				panel_blocks(to, from, (k1 - k0) / BLOCK_INPUTS, next, 8);
+				panel_blocks(to, from, (k1 - k0) / BLOCK_INPUTS, 8);
 			continue;
 		}
 

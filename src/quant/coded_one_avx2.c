@@ -7,6 +7,7 @@
  * are asked for meanwhile, a line for as many codes as it stands for. */
 #include <assert.h>
 
+#include "quant/coded_ahead.h"
 #include "quant/coded_avx2.h"
 #include "quant/levels.h"
 

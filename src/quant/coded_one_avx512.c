@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <immintrin.h>
 
+#include "quant/coded_ahead.h"
 #include "quant/levels.h"
 #include "quant/transpose512.h"
 

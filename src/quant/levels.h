@@ -5,10 +5,9 @@
 #ifndef QUANT_LEVELS_H
 #define QUANT_LEVELS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
-#include "quant/blocks.h"
+#include "quant/blocks_layout.h"
 
 struct lane_table {
 	struct vec_kernels vec;
@@ -50,43 +49,6 @@ extern const uint16_t kv_signs[2][KV_DIM_MAX / 16];
 /* The largest f16 at or below x in [-65504, 65504]. */
 uint16_t kv_f16_below(float x);
 
-/* Weights whose elements are small codes: value = scale * (code - zero) + bias,
- * with one scale (and bias) per group.  The integer kernels see only this. */
-struct coding {
-	int bits;               /* of a stored code; a little-endian bit stream along the row */
-	int zero;               /* subtracted from the code */
-	const uint8_t *lut;     /* [16], 4 bits only: stored code to code; NULL: the same */
-	float scale_unit;       /* multiplies the stored scale; a power of 2 */
-	bool bias;
-};
-
-/* Blocks of weights (blocks.c). */
-enum { BLOCK_INPUTS = 64, BLOCK_LINE = 64 };
-static inline size_t block_bytes(const struct weight *w) { return ((size_t)w->fmt->coding->bits * 2 + 1) * BLOCK_LINE; }
-static inline size_t blocks_of_rows(const struct weight *w) { return (size_t)(w->cols / BLOCK_INPUTS) * block_bytes(w); }
-/* Those of w, from its first row on; NULL: none, or they do not begin there. */
-static inline const uint8_t *blocks_of(const struct weight *w)
-{
-	const uint8_t *at = w->blocks ? atomic_load_explicit(&w->blocks->at, memory_order_acquire) : NULL;
-
-	return at && w->blocks_row % BLOCK_OUT == 0 ? at + (size_t)(w->blocks_row / BLOCK_OUT) * blocks_of_rows(w) : NULL;
-}
-/* The one that has output o, of group g. */
-static inline const uint8_t *block_at(const struct weight *w, const uint8_t *blocks, int o, int g)
-{
-	return blocks + (size_t)(o / BLOCK_OUT) * blocks_of_rows(w) + (size_t)g * block_bytes(w);
-}
-/* w as a product has it from its beginning to its end: blocks that come meanwhile are not for it.  rows: room. */
-static inline const struct weight *blocks_settled(struct weight *rows, const struct weight *w)
-{
-	*rows = *w;
-	rows->blocks = NULL;
-	return blocks_of(w) ? w : rows;
-}
-/* Out of them row o as the file has it; a group's scale and bias. */
-void block_row(uint8_t *row, const struct weight *w, const uint8_t *blocks, int o);
-void block_scale(float *scale, float *bias, const struct weight *w, const uint8_t *blocks, int o, int g);
-
 /* Of w that has blocks: mul for those outputs of which blocks are whole; plain C for the others, nobody's usual part. */
 void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
                         int r0, int r1, void *scratch);
@@ -104,11 +66,6 @@ bool blocks_tiles_slow(void);
 /* The same of ACTS_TILED to FEW_TWICE rows, with tiles of the processor's. */
 void blocks_few_amx(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
                     int r1, void *scratch);
-
-/* The codes of row o, lut applied: cols bytes. */
-void coding_row(uint8_t *out, const struct weight *w, int o);
-/* Scale and bias of one group of row o; *bias is 0 when there is none. */
-void coding_scale(float *scale, float *bias, const struct weight *w, int o, int g);
 
 /* [groups][n][scale, scaled sum] of rows r0 .. r0 + n - 1 to `to`; returns what is behind them. */
 float *coded_beside(float *to, const struct acts *x, int r0, int n);
@@ -141,45 +98,6 @@ coded_scales_fn coded_scales_only_avx512;        /* without asking for what foll
 void coded_scales_eight_avx2(float *scale, float *bias, size_t step, const struct weight *w, int o, int g);
 void coded_scales_eight_avxvnni(float *scale, float *bias, size_t step, const struct weight *w, int o, int g);
 
-/* Asks for the scales, and biases, of n outputs from o on.  Inlined: gcc 12 drops calls of a function that
- * only asks for memory. */
-__attribute__((always_inline)) static inline void coded_ask_scales(const struct weight *w, int o, int n)
-{
-	size_t row = (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type), at = (size_t)o * row;
-
-	for (size_t i = 0; i < (size_t)n * row; i += 64) {
-		__builtin_prefetch(w->scales + at + i, 0, 3);
-		if (w->fmt->coding->bias)
-			__builtin_prefetch(w->biases + at + i, 0, 3);
-	}
-}
-
-/* What kernels that read OUT_ONCE outputs at a time ask for meanwhile: their share of the outputs
- * that follow, whoever computes these, in RUNS runs of memory side by side, a line of each in
- * turn.  A processor brings in a page in rising order by itself, a few lines ahead and only while
- * lines of it are asked for, so several pages at a time keep more lines under way than one does
- * (docs/performance.md).  Where the weight ends, its last outputs again. */
-struct coded_ahead {
-	const uint8_t *at;      /* the share's first line of the first run */
-	size_t hop;             /* from a run to the next */
-};
-enum { OUT_ONCE = 16, RUNS = 4, AHEAD_BYTES = 32 << 10, AHEAD_MOST = 32 };
-static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
-{
-	int n = OUT_ONCE * w->row_bytes < AHEAD_BYTES ? AHEAD_MOST : OUT_ONCE, next = (o / n + 1) * n;
-	const uint8_t *blocks = blocks_of(w);
-
-	if (next > w->rows - n)
-		next = w->rows > n ? w->rows - n : 0;
-	if (blocks) {
-		size_t run = (size_t)(n / BLOCK_OUT) * blocks_of_rows(w) / RUNS;
-
-		return (struct coded_ahead){ block_at(w, blocks, next, 0) + run * (size_t)(o % n) / (size_t)n, run };
-	}
-	return (struct coded_ahead){ w->data + ((size_t)next + (size_t)(o % n / RUNS)) * w->row_bytes,
-	                             (size_t)(n / RUNS) * w->row_bytes };
-}
-
 /* The commonest weights: affine codes of 4 or 8 bits in groups of 64, whole lines of them. */
 bool coded_is_g64(const struct weight *w);
 /* Of these, whole 16 outputs from o0 on; returns the first that is left to others.  With AVX-512
@@ -187,33 +105,6 @@ bool coded_is_g64(const struct weight *w);
 typedef int coded_g64_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
                          void *scratch);
 coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
-
-/* Kernels of one row read two runs of memory side by side, outputs from o on and from o + n on, and meanwhile ask
- * for scales and biases of both, a line at a time in turn. */
-enum { ONE_RUNS = 2 };
-struct coded_asked {
-	const uint8_t *at[2 * ONE_RUNS];
-	unsigned n;
-};
-/* Asks for the first lines at once, so that later ones come a line early. */
-__attribute__((always_inline)) static inline struct coded_asked coded_asked_from(const struct weight *w, int o, int n)
-{
-	struct coded_asked a = { .n = 0 };
-
-	for (int k = 0; k < ONE_RUNS; k++) {
-		size_t from = (size_t)(o + k * n) * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type);
-
-		a.at[2 * k] = w->scales + from;
-		a.at[2 * k + 1] = w->biases + from;
-	}
-	for (int i = 0; i < 2 * ONE_RUNS; i++)
-		__builtin_prefetch(a.at[i]);
-	return a;
-}
-__attribute__((always_inline)) static inline void coded_ask_next(struct coded_asked *a)
-{
-	__builtin_prefetch(a->at[a->n++ % (2 * ONE_RUNS)] += 64);
-}
 
 /* For those of few rows: one row, whole 16 outputs of a part long enough, with AVX-512 scales of 16 bits; returns
  * the first that is left.  q: with AVX-512 of each line, of 4 bits the even inputs, then the odd ones; with AVX2
