@@ -194,8 +194,26 @@ struct kv_format {
 	void (*decode)(float *x, const void *row, int dim);
 	void (*kernels)(struct kv_kernels *k, enum cpu_level level);
 };
-typedef void kv_score_fn(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim);
-typedef void kv_mix_fn(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim);
+/* What is read after: kernels ask the memory for a line of it with each line that they read, and leave
+ * here what they did not come to.  From memory that is half as fast again as a row some rows on. */
+struct kv_ahead { const uint8_t *at, *end; };
+/* Inlined: gcc 12 drops calls of a function that only asks for memory. */
+__attribute__((always_inline)) static inline void kv_ask(struct kv_ahead *a, int lines)
+{
+	if (a->at >= a->end)
+		return;
+	for (int i = 0; i < lines; i++, a->at += 64)
+		__builtin_prefetch(a->at);
+}
+__attribute__((always_inline)) static inline void kv_ask_rest(struct kv_ahead *a)
+{
+	for (; a->at < a->end; a->at += 64)
+		__builtin_prefetch(a->at);
+}
+typedef void kv_score_fn(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim, struct kv_ahead *next);
+typedef void kv_mix_fn(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim, struct kv_ahead *next);
+typedef void kv_opened_score_fn(float *score, size_t ld, const void *q, int nq, const void *opened, int n, int dim);
+typedef void kv_opened_mix_fn(float *acc, const float *p, size_t ld, int nq, const void *opened, int n, int dim);
 /* The same bits at every level.  Rows lie one after the other. */
 struct kv_kernels {
 	void (*encode)(void *row, const float *x, int dim, enum kv_side side);
@@ -216,8 +234,8 @@ struct kv_kernels {
 	 * KV_PANEL].  The other two are score and mix over the first n <= KV_BLOCK rows of it, to
 	 * the bit.  score_opened NULL: scores are not of decoded rows. */
 	void (*open)(float *to, const void *rows, int n, int dim);
-	kv_score_fn *score_opened;
-	kv_mix_fn *mix_opened;
+	kv_opened_score_fn *score_opened;
+	kv_opened_mix_fn *mix_opened;
 };
 enum { KV_BLOCK = 64, KV_PANEL = 64 };
 static inline size_t kv_opened_bytes(int dim)

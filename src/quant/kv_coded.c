@@ -22,9 +22,8 @@
 #include "quant/levels.h"
 
 enum { Q_MOST = 127 * 128 };            /* of a query's codes: int16 */
-enum { MIX_ROWS = 16 };                 /* of values: a batch, while the next one is fetched */
+enum { MIX_ROWS = 16 };                 /* of values: a batch */
 _Static_assert((int)KV_CHUNK == (int)KV_PANEL, "a chunk is opened to a panel");
-enum { AHEAD = 8 };                     /* rows of keys */
 
 LANES_INLINE v16 v16_signs(v16 a, uint32_t negative)
 {
@@ -329,14 +328,13 @@ LANES_INLINE void score_rows(float *out, size_t ld, const uint8_t *q, int nq, co
 }
 
 LANES_INLINE void score(float *out, size_t ld, const uint8_t *q, int nq, const uint8_t *rows, int n, int dim,
-                        const int bits, const int group)
+                        struct kv_ahead *next, const int bits, const int group)
 {
 	const size_t row_bytes = kv_coded_bytes(bits, group, dim);
 	int i = 0;
 
 	for (; i + SCORE_R <= n; i += SCORE_R, rows += SCORE_R * row_bytes) {
-		for (size_t at = 0; i + AHEAD + SCORE_R <= n && at < SCORE_R * row_bytes; at += 64)
-			__builtin_prefetch(rows + AHEAD * row_bytes + at, 0, 3);
+		kv_ask(next, (int)(SCORE_R * row_bytes + 63) / 64);
 		score_rows(out + i, ld, q, nq, rows, dim, SCORE_R, bits, group);
 	}
 	for (; i < n; i++, rows += row_bytes)
@@ -345,10 +343,9 @@ LANES_INLINE void score(float *out, size_t ld, const uint8_t *q, int nq, const u
 
 /* ---- values ---- */
 
-/* V vectors of 16 elements of a chunk for Q queries; scales of n rows, 16 a row.
- * ahead: bytes to the rows of the next batch, 0: there are none. */
+/* V vectors of 16 elements of a chunk for Q queries; scales of n rows, 16 a row. */
 LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows, size_t row_bytes,
-                           const float *scale, const float *bias, int n, size_t ahead, const int Q, const int V,
+                           const float *scale, const float *bias, int n, const int Q, const int V,
                            const int bits, const int group)
 {
 	v16 a[4][4];
@@ -361,8 +358,6 @@ LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld,
 	for (int i = 0; i < n; i++, rows += row_bytes, scale += KV_GROUPS_MAX, bias += KV_GROUPS_MAX) {
 		v16 b[4];
 
-		if (ahead)
-			__builtin_prefetch(rows + ahead, 0, 3);
 		kv_values(b, rows, scale, bias, bits, group);
 #pragma GCC unroll 4
 		for (int j = 0; j < Q; j++) {
@@ -382,16 +377,16 @@ LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld,
 
 /* One chunk of n rows for all queries; V: vectors of it that the head has. */
 LANES_INLINE void mix_chunk(float *acc, size_t acc_ld, const float *p, size_t ld, int nq, const uint8_t *rows,
-                            size_t row_bytes, const float *scale, const float *bias, int n, size_t ahead, const int V,
+                            size_t row_bytes, const float *scale, const float *bias, int n, const int V,
                             const int bits, const int group)
 {
 #if defined(__AVX512F__)
 	int j = 0;
 
-	for (; j + 4 <= nq; j += 4, acc += 4 * acc_ld, p += 4 * ld, ahead = 0)
-		mix_tile(acc, acc_ld, p, ld, rows, row_bytes, scale, bias, n, ahead, 4, V, bits, group);
-	for (; j < nq; j++, acc += acc_ld, p += ld, ahead = 0)
-		mix_tile(acc, acc_ld, p, ld, rows, row_bytes, scale, bias, n, ahead, 1, V, bits, group);
+	for (; j + 4 <= nq; j += 4, acc += 4 * acc_ld, p += 4 * ld)
+		mix_tile(acc, acc_ld, p, ld, rows, row_bytes, scale, bias, n, 4, V, bits, group);
+	for (; j < nq; j++, acc += acc_ld, p += ld)
+		mix_tile(acc, acc_ld, p, ld, rows, row_bytes, scale, bias, n, 1, V, bits, group);
 #else
 	/* Fewer registers: the batch's values lie in the first cache while each query takes them. */
 	float x[MIX_ROWS][KV_CHUNK];
@@ -399,8 +394,6 @@ LANES_INLINE void mix_chunk(float *acc, size_t acc_ld, const float *p, size_t ld
 	for (int i = 0; i < n; i++, rows += row_bytes, scale += KV_GROUPS_MAX, bias += KV_GROUPS_MAX) {
 		v16 b[4];
 
-		if (ahead)
-			__builtin_prefetch(rows + ahead, 0, 3);
 		kv_values(b, rows, scale, bias, bits, group);
 		for (int v = 0; v < V; v++)
 			v16_store(x[i] + 16 * v, b[v]);
@@ -426,7 +419,7 @@ LANES_INLINE void mix_chunk(float *acc, size_t acc_ld, const float *p, size_t ld
 }
 
 LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8_t *rows, int n, int dim,
-                      const int bits, const int group)
+                      struct kv_ahead *next, const int bits, const int group)
 {
 	const size_t row_bytes = kv_coded_bytes(bits, group, dim), acc_ld = (size_t)dim;
 	const int chunks = kv_chunks(dim), groups = group ? dim / group : 1, step = KV_CHUNK / 8 * bits;
@@ -440,14 +433,14 @@ LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8
 			          rows + (size_t)r * row_bytes + (size_t)(chunks * step), groups, group == 0);
 		for (int c = 0; c < chunks; c++) {
 			int g = group ? c * KV_CHUNK / group : 0;
-			size_t ahead = n - i >= 2 * MIX_ROWS ? MIX_ROWS * row_bytes : 0;
 
+			kv_ask(next, (int)((size_t)m * row_bytes / (size_t)chunks + 63) / 64);
 			if (c * KV_CHUNK + KV_CHUNK > dim)
 				mix_chunk(acc + c * KV_CHUNK, acc_ld, p, ld, nq, rows + c * step, row_bytes, scale + g, bias + g,
-				          m, ahead, 2, bits, group);
+				          m, 2, bits, group);
 			else
 				mix_chunk(acc + c * KV_CHUNK, acc_ld, p, ld, nq, rows + c * step, row_bytes, scale + g, bias + g,
-				          m, ahead, 4, bits, group);
+				          m, 4, bits, group);
 		}
 	}
 }
@@ -598,13 +591,15 @@ LANES_INLINE void encode_turned(uint8_t *row, const float *x, int dim, const int
 			encode_turned(row, x, dim, bits, side); \
 	} \
 	static void query_##name(void *to, const float *q, int dim) { query_make(to, q, dim, group); } \
-	static void score_##name(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim) \
+	static void score_##name(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim, \
+	                         struct kv_ahead *next) \
 	{ \
-		score(out, ld, q, nq, rows, n, dim, bits, group); \
+		score(out, ld, q, nq, rows, n, dim, next, bits, group); \
 	} \
-	static void mix_##name(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim) \
+	static void mix_##name(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim, \
+	                       struct kv_ahead *next) \
 	{ \
-		mix(acc, p, ld, nq, rows, n, dim, bits, group); \
+		mix(acc, p, ld, nq, rows, n, dim, next, bits, group); \
 	} \
 	static void open_##name(float *to, const void *rows, int n, int dim) { open_rows(to, rows, n, dim, bits, group); }
 KV_CODED(KERNELS)

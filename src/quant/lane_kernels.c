@@ -156,12 +156,6 @@ static void product_f32(float *out, size_t ld, const void *w, size_t row_bytes, 
 	product(out, ld, w, row_bytes, DT_F32, no, x, x_ld, nr, n);
 }
 
-static void product_bf16(float *out, size_t ld, const void *w, size_t row_bytes, int no, const float *x, size_t x_ld,
-                         int nr, int n)
-{
-	product(out, ld, w, row_bytes, DT_BF16, no, x, x_ld, nr, n);
-}
-
 /* The product of a weight in place, by way of `packed` when rows are many: O
  * outputs as floats in the order they are read, which converts them once and
  * keeps rows a power of two apart from chasing each other out of the cache. */
@@ -448,21 +442,114 @@ static void encode_bf16(void *row, const float *x, int dim, enum kv_side side)
 	}
 }
 
-static void score_f32(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim)
+/* Queries and rows of a tile of scores; queries and vectors of 16 dims of one of values. */
+#if defined(__AVX512F__)
+enum { SCORE_Q = 4, SCORE_K = 4, MIX_Q = 4, MIX_V = 4 };
+#elif defined(__AVX2__)
+enum { SCORE_Q = 2, SCORE_K = 2, MIX_Q = 2, MIX_V = 2 };
+#else
+enum { SCORE_Q = 1, SCORE_K = 1, MIX_Q = 1, MIX_V = 1 };
+#endif
+
+LANES_INLINE void score_tile(float *out, size_t ld, const float *q, size_t q_ld, const uint8_t *rows, enum dtype t,
+                             int dim, struct kv_ahead *next, const int Q, const int K)
 {
-	product_f32(score, ld, rows, (size_t)dim * 4, n, q, query_bytes(dim) / sizeof(float), nq, dim);
+	const int size = t == DT_F32 ? 4 : 2, line = 64 / size;
+	const size_t row_bytes = (size_t)dim * (size_t)size;
+	v16 f[4][4];
+	int k;
+
+#pragma GCC unroll 4
+	for (int i = 0; i < K; i++)
+#pragma GCC unroll 4
+		for (int j = 0; j < Q; j++)
+			f[i][j] = v16_zero();
+	for (k = 0; k + 16 <= dim; k += 16) {
+		v16 a[4];
+
+		if (next && k % line == 0)
+			kv_ask(next, K);
+#pragma GCC unroll 4
+		for (int j = 0; j < Q; j++)
+			a[j] = v16_load(q + (size_t)j * q_ld + k);
+#pragma GCC unroll 4
+		for (int i = 0; i < K; i++) {
+			v16 b = row_load(rows + (size_t)i * row_bytes + (size_t)(k * size), t);
+
+#pragma GCC unroll 4
+			for (int j = 0; j < Q; j++)
+				f[i][j] = v16_fma(a[j], b, f[i][j]);
+		}
+	}
+	if (k < dim)
+#pragma GCC unroll 4
+		for (int i = 0; i < K; i++) {
+			v16 b = row_load_n(rows + (size_t)i * row_bytes + (size_t)(k * size), t, dim - k);
+
+#pragma GCC unroll 4
+			for (int j = 0; j < Q; j++)
+				f[i][j] = v16_fma_n(v16_load_n(q + (size_t)j * q_ld + k, dim - k), b, f[i][j], dim - k);
+		}
+#if defined(__AVX512F__)
+	if (Q == 4 && K == 4) {
+		float all[16];  /* of query j from 4 j on */
+
+		v16_store(all, v16_sums_4x4(f));
+		for (int j = 0; j < 4; j++)
+			memcpy(out + (size_t)j * ld, all + 4 * j, 4 * sizeof *all);
+		return;
+	}
+#endif
+#pragma GCC unroll 4
+	for (int i = 0; i < K; i++)
+#pragma GCC unroll 4
+		for (int j = 0; j < Q; j++)
+			out[(size_t)j * ld + (size_t)i] = v16_sum(f[i][j]);
 }
 
-static void score_bf16(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim)
+/* K rows for all queries. */
+LANES_INLINE void score_rows(float *out, size_t ld, const float *q, int nq, const uint8_t *rows, enum dtype t, int dim,
+                             struct kv_ahead *next, const int K)
 {
-	product_bf16(score, ld, rows, (size_t)dim * 2, n, q, query_bytes(dim) / sizeof(float), nq, dim);
+	const size_t q_ld = query_bytes(dim) / sizeof *q;
+	int j = 0;
+
+	for (; j + SCORE_Q <= nq; j += SCORE_Q, next = NULL)
+		score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, t, dim, next, SCORE_Q, K);
+	for (; SCORE_Q > 2 && j + 2 <= nq; j += 2, next = NULL)
+		score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, t, dim, next, 2, K);
+	for (; j < nq; j++, next = NULL)
+		score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, t, dim, next, 1, K);
 }
 
-/* V vectors of 16 dims for Q queries.  With ahead, fetches rows before their turn. */
+LANES_INLINE void score(float *out, size_t ld, const float *q, int nq, const uint8_t *rows, enum dtype t, int n, int dim,
+                        struct kv_ahead *next)
+{
+	const size_t row_bytes = (size_t)dim * (t == DT_F32 ? 4 : 2);
+	struct kv_ahead ask = *next;
+	int i = 0;
+
+	for (; i + SCORE_K <= n; i += SCORE_K, rows += SCORE_K * row_bytes)
+		score_rows(out + i, ld, q, nq, rows, t, dim, &ask, SCORE_K);
+	for (; i < n; i++, rows += row_bytes)
+		score_rows(out + i, ld, q, nq, rows, t, dim, &ask, 1);
+	*next = ask;
+}
+
+static void score_f32(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim, struct kv_ahead *next)
+{
+	score(out, ld, q, nq, rows, DT_F32, n, dim, next);
+}
+
+static void score_bf16(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim, struct kv_ahead *next)
+{
+	score(out, ld, q, nq, rows, DT_BF16, n, dim, next);
+}
+
+/* V vectors of 16 dims for Q queries. */
 LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows,
-                           size_t row_bytes, enum dtype t, int n, const int Q, const int V, const bool ahead)
+                           size_t row_bytes, enum dtype t, int n, struct kv_ahead *next, const int Q, const int V)
 {
-	enum { AHEAD = 12 };    /* rows: some 100 ns of products */
 	const int step = t == DT_F32 ? 64 : 32;
 	v16 a[4][4];
 
@@ -474,9 +561,8 @@ LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld,
 	for (int i = 0; i < n; i++, rows += row_bytes) {
 		v16 b[4];
 
-		if (ahead && i + AHEAD < n)
-			for (int at = 0; at < V * step; at += 64)
-				__builtin_prefetch(rows + AHEAD * row_bytes + at, 0, 3);
+		if (next)
+			kv_ask(next, (V * step + 63) / 64);
 #pragma GCC unroll 4
 		for (int v = 0; v < V; v++)
 			b[v] = row_load(rows + v * step, t);
@@ -496,30 +582,29 @@ LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld,
 			v16_store(acc + (size_t)j * acc_ld + 16 * v, a[j][v]);
 }
 
-#if defined(__AVX512F__)
-enum { MIX_Q = 4, MIX_V = 4 };
-#elif defined(__AVX2__)
-enum { MIX_Q = 2, MIX_V = 2 };
-#else
-enum { MIX_Q = 1, MIX_V = 1 };
-#endif
+/* V vectors of 16 dims for all queries. */
+LANES_INLINE void mix_dims(float *acc, size_t acc_ld, const float *p, size_t ld, int nq, const uint8_t *rows,
+                           size_t row_bytes, enum dtype t, int n, struct kv_ahead *next, const int V)
+{
+	int j = 0;
+
+	for (; j + MIX_Q <= nq; j += MIX_Q, next = NULL)
+		mix_tile(acc + (size_t)j * acc_ld, acc_ld, p + (size_t)j * ld, ld, rows, row_bytes, t, n, next, MIX_Q, V);
+	for (; MIX_Q > 2 && j + 2 <= nq; j += 2, next = NULL)
+		mix_tile(acc + (size_t)j * acc_ld, acc_ld, p + (size_t)j * ld, ld, rows, row_bytes, t, n, next, 2, V);
+	for (; j < nq; j++, next = NULL)
+		mix_tile(acc + (size_t)j * acc_ld, acc_ld, p + (size_t)j * ld, ld, rows, row_bytes, t, n, next, 1, V);
+}
 
 LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8_t *rows, enum dtype t, int n,
-                      int dim)
+                      int dim, struct kv_ahead *next)
 {
 	const size_t size = t == DT_F32 ? 4 : 2, row_bytes = (size_t)dim * size;
+	struct kv_ahead ask = *next;
 	int d = 0;
 
-	for (; d + 16 * MIX_V <= dim; d += 16 * MIX_V) {
-		int j = 0;
-
-		for (; j + MIX_Q <= nq; j += MIX_Q)
-			mix_tile(acc + (size_t)j * (size_t)dim + d, (size_t)dim, p + (size_t)j * ld, ld,
-			         rows + (size_t)d * size, row_bytes, t, n, MIX_Q, MIX_V, j == 0);
-		for (; j < nq; j++)
-			mix_tile(acc + (size_t)j * (size_t)dim + d, (size_t)dim, p + (size_t)j * ld, ld,
-			         rows + (size_t)d * size, row_bytes, t, n, 1, MIX_V, j == 0);
-	}
+	for (; d + 16 * MIX_V <= dim; d += 16 * MIX_V)
+		mix_dims(acc + d, (size_t)dim, p, ld, nq, rows + (size_t)d * size, row_bytes, t, n, &ask, MIX_V);
 	for (; d < dim; d += 16) {
 		int m = dim - d < 16 ? dim - d : 16;
 
@@ -533,16 +618,17 @@ LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8
 			v16_store_n(to, a, m);
 		}
 	}
+	*next = ask;
 }
 
-static void mix_f32(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim)
+static void mix_f32(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim, struct kv_ahead *next)
 {
-	mix(acc, p, ld, nq, rows, DT_F32, n, dim);
+	mix(acc, p, ld, nq, rows, DT_F32, n, dim, next);
 }
 
-static void mix_bf16(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim)
+static void mix_bf16(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim, struct kv_ahead *next)
 {
-	mix(acc, p, ld, nq, rows, DT_BF16, n, dim);
+	mix(acc, p, ld, nq, rows, DT_BF16, n, dim, next);
 }
 
 LANES_INLINE void open_rows(float *to, const uint8_t *rows, enum dtype t, int n, int dim)

@@ -31,8 +31,8 @@ enum { KV_CHUNK = 64, KV_DIM_MAX = 512, KV_GROUPS_MAX = 16 };  /* groups: as man
 extern const struct kv_kernels kv_coded_scalar[], kv_coded_avx2[], kv_coded_avx512[];
 
 /* Over rows opened as floats (kv_panels.c). */
-extern kv_score_fn kv_opened_score_scalar, kv_opened_score_avx2, kv_opened_score_avx512;
-extern kv_mix_fn kv_opened_mix_scalar, kv_opened_mix_avx2, kv_opened_mix_avx512;
+extern kv_opened_score_fn kv_opened_score_scalar, kv_opened_score_avx2, kv_opened_score_avx512;
+extern kv_opened_mix_fn kv_opened_mix_scalar, kv_opened_mix_avx2, kv_opened_mix_avx512;
 
 /* Of a row; 0: not for heads of this size. */
 size_t kv_coded_bytes(int bits, int group, int dim);

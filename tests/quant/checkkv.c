@@ -114,7 +114,7 @@ static void round_opened(const struct kv_format *f, enum cpu_level l, const uint
 	s = fence_make(&score, s_bytes, pick(2), 0);
 	memset(s, 0x5a, score.bytes);
 	memset(want_s, 0x5a, s_bytes);
-	k.score(want_s, ld, q, nq, rows, n, dim);
+	k.score(want_s, ld, q, nq, rows, n, dim, &(struct kv_ahead){ NULL, NULL });
 	if (k.score_opened) {
 		sig = GUARD(k.score_opened(s, ld, q, nq, o, n, dim));
 		if (sig || memcmp(s, want_s, s_bytes))
@@ -125,7 +125,7 @@ static void round_opened(const struct kv_format *f, enum cpu_level l, const uint
 	a = fence_make(&acc, a_bytes, 1, 0);
 	for (int i = 0; i < nq * dim; i++)
 		want_a[i] = a[i] = (float)(i % 5);
-	k.mix(want_a, s, ld, nq, rows, n, dim);
+	k.mix(want_a, s, ld, nq, rows, n, dim, &(struct kv_ahead){ NULL, NULL });
 	sig = GUARD(k.mix_opened(a, s, ld, nq, o, n, dim));
 	if (sig || memcmp(a, want_a, a_bytes))
 		fail_at(sig ? signal_name(sig) : "kv mix opened", l, dim, n);
@@ -191,6 +191,9 @@ static void round_kv(const struct kv_format *f, int turn)
 		size_t q_bytes;
 		int sig = 0, bad = 0;
 
+		/* Less than there is to ask for, as much, or more. */
+		struct kv_ahead ahead = { rows.p, rows.p + pick(2 * (int)rows.bytes) };
+
 		memset(s, 0x5a, score.bytes);
 		f->kernels(&k, l);
 		q_bytes = k.query_bytes(dim);
@@ -198,7 +201,7 @@ static void round_kv(const struct kv_format *f, int turn)
 		for (int j = 0; j < nq && !sig; j++)
 			sig = GUARD(k.query(query.p + (size_t)j * q_bytes, (float *)q.p + j * dim, dim));
 		if (!sig)
-			sig = GUARD(k.score(s, ld, query.p, nq, rows.p, n, dim));
+			sig = GUARD(k.score(s, ld, query.p, nq, rows.p, n, dim, &ahead));
 		for (int j = 0; j < nq && !sig; j++)
 			for (size_t r = 0; r < ld && (size_t)j * ld + r < score.bytes / 4; r++) {
 				size_t at = (size_t)j * ld + r;
@@ -224,7 +227,7 @@ static void round_kv(const struct kv_format *f, int turn)
 				for (int i = 0; i < dim; i++)
 					want[j * dim + i] = fmaf(s[(size_t)j * ld + (size_t)r], dec[r * dim + i],
 					                         want[j * dim + i]);
-		sig = GUARD(k.mix(a, s, ld, nq, rows.p, n, dim));
+		sig = GUARD(k.mix(a, s, ld, nq, rows.p, n, dim, &ahead));
 		if (sig || memcmp(a, want, (size_t)nq * (size_t)dim * 4))
 			fail_at(sig ? signal_name(sig) : "kv mix", l, dim, n);
 		if (dim % 16 == 0)
@@ -250,6 +253,7 @@ static void bench_kv(const struct kv_format *f, enum cpu_level l)
 	uint8_t *rows = xmalloc(2 * ROWS * bytes);
 	float x[DIM], s[NQ * BLOCK], *acc = xcalloc(NQ * DIM, 4), best[3] = { 1e9f, 1e9f, 1e9f };
 	struct kv_kernels k;
+	struct kv_ahead ahead;
 	uint8_t *q;
 	double t;
 
@@ -270,10 +274,12 @@ static void bench_kv(const struct kv_format *f, enum cpu_level l)
 		for (size_t r = 0; r < ROWS; r += BLOCK) {
 			double a = now(), b;
 
-			k.score(s, BLOCK, q, NQ, rows + r * bytes, BLOCK, DIM);
+			ahead = (struct kv_ahead){ rows + (ROWS + r) * bytes, rows + (ROWS + r + BLOCK) * bytes };
+			k.score(s, BLOCK, q, NQ, rows + r * bytes, BLOCK, DIM, &ahead);
 			b = now();
 			sum[0] += b - a;
-			k.mix(acc, s, BLOCK, NQ, rows + (ROWS + r) * bytes, BLOCK, DIM);
+			ahead = (struct kv_ahead){ rows + (r + BLOCK) * bytes, rows + (r + 2 * BLOCK) * bytes };
+			k.mix(acc, s, BLOCK, NQ, rows + (ROWS + r) * bytes, BLOCK, DIM, &ahead);
 			sum[1] += now() - b;
 		}
 		for (int side = 0; side < 2; side++)

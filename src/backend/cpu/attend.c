@@ -87,7 +87,6 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 }
 
 enum {
-	FETCH_K = 6, FETCH_V = 12,      /* rows that are asked for before the kernels do it as they go */
 	TOGETHER = 16,                  /* queries that go over a block at a time: they stay in the first cache */
 	OPEN_LEAST = 32,                /* queries of a unit for which a block is opened as floats */
 };
@@ -168,7 +167,8 @@ static void block_open(const struct attend *d, const struct unit *u, const struc
 		}
 }
 
-static void scores(const struct attend *d, const struct unit *u, const struct desk *k, const uint8_t *q, int nq, int at, int n)
+static void scores(const struct attend *d, const struct unit *u, const struct desk *k, const uint8_t *q, int nq, int at, int n,
+                   struct kv_ahead *next)
 {
 	const struct kv_kernels *keys = &d->kv[KV_KEYS];
 
@@ -179,12 +179,12 @@ static void scores(const struct attend *d, const struct unit *u, const struct de
 	for (int i = 0, run; i < n; i += run) {
 		const uint8_t *rows = rows_at(d, u, KV_KEYS, at + i, n - i, &run);
 
-		keys->score(k->s + i, ATTN_BLOCK, q, nq, rows, run, d->a->dim);
+		keys->score(k->s + i, ATTN_BLOCK, q, nq, rows, run, d->a->dim, next);
 	}
 }
 
 static void mixes(const struct attend *d, const struct unit *u, const struct desk *k, float *acc, const float *s, int nq,
-                  int at, int n)
+                  int at, int n, struct kv_ahead *next)
 {
 	const struct kv_kernels *values = &d->kv[KV_VALUES];
 
@@ -195,34 +195,34 @@ static void mixes(const struct attend *d, const struct unit *u, const struct des
 	for (int i = 0, run; i < n; i += run) {
 		const uint8_t *rows = rows_at(d, u, KV_VALUES, at + i, n - i, &run);
 
-		values->mix(acc, s + i, ATTN_BLOCK, nq, rows, run, d->a->dim);
+		values->mix(acc, s + i, ATTN_BLOCK, nq, rows, run, d->a->dim, next);
 	}
 }
 
-/* Inlined: gcc 12 drops calls of a function that only asks for memory. */
-__attribute__((always_inline)) static inline void fetch(const struct attend *d, const struct unit *u, enum kv_side side, int at,
-                                                        int n)
+/* Keys or values [at, at + n) as what is read next: of them those that lie one after the other. */
+static struct kv_ahead ahead_of(const struct attend *d, const struct unit *u, enum kv_side side, int at, int n)
 {
-	for (int i = 0, run; i < n; i += run) {
-		const uint8_t *rows = rows_at(d, u, side, at + i, n - i, &run);
+	const uint8_t *rows;
+	int run;
 
-		for (size_t b = 0, end = (size_t)run * d->view->layer[d->layer].row_bytes[side]; b < end; b += 64)
-			__builtin_prefetch(rows + b, 0, 2);
-	}
+	if (n <= 0 || opened(d, u))
+		return (struct kv_ahead){ NULL, NULL };
+	rows = rows_at(d, u, side, at, n, &run);
+	return (struct kv_ahead){ rows, rows + (size_t)run * d->view->layer[d->layer].row_bytes[side] };
 }
 
 /* Rows [r, r + n_row) of the unit over keys [at, at + n), of which the last of them sees all;
- * `next` keys of the segment follow. */
+ * `next` keys follow. */
 static void attend_block(const struct attend *d, const struct unit *u, struct desk *k, int r, int n_row, int at, int n, int next)
 {
 	const int *pos = d->p->pos + u->row + r;
 	int dim = d->a->dim, group = d->group;
 	size_t j0 = (size_t)(r * group);
 	float *acc = k->acc + j0 * (size_t)dim;
+	struct kv_ahead ahead = ahead_of(d, u, KV_VALUES, at, n);
 
-	if (!opened(d, u))
-		fetch(d, u, KV_VALUES, at, n < FETCH_V ? n : FETCH_V);
-	scores(d, u, k, k->q + j0 * d->q_bytes, n_row * group, at, n);
+	scores(d, u, k, k->q + j0 * d->q_bytes, n_row * group, at, n, &ahead);
+	kv_ask_rest(&ahead);
 	for (int j = 0, m; j < n_row * group; j += m) {
 		int see[16];
 		float corr[16];
@@ -237,8 +237,7 @@ static void attend_block(const struct attend *d, const struct unit *u, struct de
 			if (corr[i] != 1.0f)
 				d->c->op->scale(acc + (size_t)(j + i) * (size_t)dim, corr[i], dim);
 	}
-	if (!opened(d, u))
-		fetch(d, u, KV_KEYS, at + ATTN_BLOCK, FETCH_K < next ? FETCH_K : next);
+	ahead = ahead_of(d, u, KV_KEYS, at + ATTN_BLOCK, next < ATTN_BLOCK ? next : ATTN_BLOCK);
 	/* Rows that see less than the others go alone: a key beyond a row must not even add
 	 * zero times itself. */
 	for (int i = 0, m; i < n_row; i += m) {
@@ -246,7 +245,8 @@ static void attend_block(const struct attend *d, const struct unit *u, struct de
 
 		for (m = 1; i + m < n_row && see == n; m++)
 			;
-		mixes(d, u, k, acc + (size_t)(i * group) * (size_t)dim, k->s + (size_t)(i * group) * ATTN_BLOCK, m * group, at, see);
+		mixes(d, u, k, acc + (size_t)(i * group) * (size_t)dim, k->s + (size_t)(i * group) * ATTN_BLOCK, m * group, at, see,
+		      &ahead);
 	}
 }
 
@@ -275,7 +275,7 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 
 			m = u->n_row - r < rows_together(d) ? u->n_row - r : rows_together(d);
 			see = pos[r + m - 1] + 1 - at;
-			attend_block(d, u, k, r, m, at, see < n ? see : n, end - at - n);
+			attend_block(d, u, k, r, m, at, see < n ? see : n, all - at - n);
 		}
 	}
 }
