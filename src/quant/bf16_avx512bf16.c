@@ -18,7 +18,6 @@
 #include <immintrin.h>
 #include <x86intrin.h>
 
-#include "quant/coded_ahead.h"
 #include "quant/levels.h"
 #include "quant/transpose512.h"
 #include "quant/trial.h"
@@ -29,7 +28,6 @@ enum {
 	OUT = OUT_ONCE, BLOCK = 32, LINE = 64,  /* outputs of a vector, inputs of a block and their bytes */
 	STRETCH = 128,                          /* inputs for which blocks of two vectors of outputs are kept */
 	TILE_R = 4,                             /* rows at a time */
-	NEAR = 256,                             /* bytes on lies what an output reads next; it is asked for into the first cache */
 };
 
 /* Bytes from one row of activations to the next. */
@@ -102,27 +100,25 @@ INLINE void block_turned(__m512i t[OUT], const struct lines *l, int k)
 
 /* ---- few rows ---- */
 
-/* n <= 16 outputs from o on by R rows, x_step apart.  Meanwhile what follows is asked for. */
+/* n <= 16 outputs from o on by R rows, x_step apart.  Meanwhile as many that follow are asked for, a line for each that
+ * is read, in the order in which they lie: outputs side by side would be runs of their own, and slower. */
 INLINE void few_block(float *out, size_t ld, const struct weight *w, int o, int n, const uint8_t *x, size_t x_step,
                       const int R)
 {
 	const struct lines l = lines_of(w, o, n);
-	struct coded_ahead ahead = coded_look_ahead(w, o);
+	const uint8_t *next = w->data + (size_t)(o + 2 * OUT <= w->rows ? o + OUT : o) * w->row_bytes;
 	__m512 acc[FEW_ROWS];
 
 #pragma GCC unroll 8
 	for (int r = 0; r < R; r++)
 		acc[r] = _mm512_setzero_ps();
-	for (int k = 0; k < w->cols; k += BLOCK, x += LINE) {
+	for (int k = 0; k < w->cols; k += BLOCK, x += LINE, next += OUT * LINE) {
 		__m512i t[OUT];
 
 		block_turned(t, &l, k);
 #pragma GCC unroll 16
-		for (int j = 0; j < OUT; j++) {
-			_mm_prefetch(ahead.at + (size_t)(j % RUNS) * ahead.hop + LINE * (j / RUNS), _MM_HINT_T1);
-			_mm_prefetch(l.row[j] + 2 * (size_t)k + NEAR, _MM_HINT_T0);
-		}
-		ahead.at += OUT / RUNS * LINE;
+		for (int j = 0; j < OUT; j++)
+			_mm_prefetch(next + LINE * j, _MM_HINT_T0);
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++) {
 			const uint8_t *pair = x + (size_t)r * x_step;
