@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Does it once, in about a microsecond; returns what it took, in a unit of its own. */
+/* Does it for some microseconds; returns what it took, in a unit of its own. */
 typedef double trial_fn(void);
 /* way takes more than `by` times what other takes: by the best of some tries of each the first time it is asked, by
  * *known (zero at first, one per question) then.  Any thread: should two measure at once, each has its own answer that once. */
