@@ -434,8 +434,11 @@ static void encode_f32(void *row, const float *x, int dim, enum kv_side side) { 
 static void encode_bf16(void *row, const float *x, int dim, enum kv_side side)
 {
 	uint8_t *p = row;
+	int i = 0;
 
-	for (int i = 0; i < dim; i++) {
+	for (; i + 16 <= dim; i += 16)
+		v16_store_bf16(p + 2 * i, v16_load(x + i));
+	for (; i < dim; i++) {
 		uint16_t h = float_to_bf16(x[i]);
 
 		memcpy(p + 2 * i, &h, 2);

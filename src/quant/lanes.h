@@ -89,6 +89,15 @@ LANES_INLINE void v16_store_i8(void *p, v16 a)
 {
 	_mm_storeu_si128(p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
 }
+/* To the nearest bf16, even if two are; what is not a number stays so (float_to_bf16). */
+LANES_INLINE void v16_store_bf16(void *p, v16 a)
+{
+	__m512i u = _mm512_castps_si512(a), top = _mm512_srli_epi32(u, 16), one = _mm512_set1_epi32(1);
+	__m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), _mm512_and_si512(top, one));
+
+	r = _mm512_mask_or_epi32(_mm512_srli_epi32(r, 16), _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), top, _mm512_set1_epi32(0x40));
+	_mm256_storeu_si256(p, _mm512_cvtepi32_epi16(r));
+}
 /* The fixed tree: 8 apart, 4, 2, 1. */
 LANES_INLINE float v16_sum(v16 a)
 {
@@ -249,6 +258,20 @@ LANES_INLINE void v16_store_i8(void *p, v16 a)
 	w = _mm256_permute4x64_epi64(w, 0xd8);
 	_mm_storeu_si128(p, _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
 }
+LANES_INLINE __m256i v16_half_to_bf16(__m256 a)
+{
+	__m256i u = _mm256_castps_si256(a), top = _mm256_srli_epi32(u, 16);
+	__m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), _mm256_and_si256(top, _mm256_set1_epi32(1)));
+	__m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+
+	return _mm256_blendv_epi8(_mm256_srli_epi32(r, 16), _mm256_or_si256(top, _mm256_set1_epi32(0x40)), nan);
+}
+LANES_INLINE void v16_store_bf16(void *p, v16 a)
+{
+	__m256i w = _mm256_packus_epi32(v16_half_to_bf16(a.a), v16_half_to_bf16(a.b));
+
+	_mm256_storeu_si256(p, _mm256_permute4x64_epi64(w, 0xd8));
+}
 LANES_INLINE float v16_sum(v16 a)
 {
 	__m256 b = _mm256_add_ps(a.a, a.b);
@@ -361,6 +384,13 @@ LANES_INLINE void v16_store_i8(void *p, v16 a)
 	int8_t *o = p;
 
 	LANES_EACH o[i] = (int8_t)a.v[i];
+}
+LANES_INLINE void v16_store_bf16(void *p, v16 a)
+{
+	uint16_t o[16];
+
+	LANES_EACH o[i] = float_to_bf16(a.v[i]);
+	memcpy(p, o, sizeof o);
 }
 LANES_INLINE float v16_sum(v16 a)
 {

@@ -244,6 +244,39 @@ static void round_kv(const struct kv_format *f, int turn)
 	free(first);
 }
 
+/* Any 32 bits as bf16, at every level: ties, what overflows, denormals, and what is not a number, whose low half
+ * alone may say so. */
+static void round_bf16(const struct kv_format *f)
+{
+	static const uint32_t edge[] = { 0x7f800001, 0xffbfffff, 0x7fc00000, 0x7f800000, 0xff800000, 0x7f7fffff, 0x7f7f8000,
+	                                 0x7f7f7fff, 0x3f808000, 0x3f818000, 0x3f808001, 0x00000001, 0x80008000, 0x80000000, 0 };
+	int dim = kv_dim(f);
+	float *x = xmalloc((size_t)dim * 4);
+	uint16_t *want = xmalloc((size_t)dim * 2);
+	struct fence row;
+
+	for (int i = 0; i < dim; i++) {
+		uint32_t u = pick(2) ? (uint32_t)bits() : edge[pick(sizeof edge / sizeof *edge)];
+
+		memcpy(x + i, &u, 4);
+		want[i] = float_to_bf16(x[i]);
+	}
+	fence_make(&row, (size_t)dim * 2, 1, 0);
+	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+		struct kv_kernels k;
+		int sig;
+
+		f->kernels(&k, l);
+		memset(row.p, 0x33, row.bytes);
+		sig = GUARD(k.encode(row.p, x, dim, KV_KEYS));
+		if (sig || memcmp(row.p, want, row.bytes))
+			fail_at(sig ? signal_name(sig) : "bf16 of any bits", l, dim, 0);
+	}
+	fence_drop(&row);
+	free(x);
+	free(want);
+}
+
 /* Decoding at depth: 4 queries of a head of 256 over more rows than the caches hold,
  * 64 at a time, keys and then values as attention reads them. */
 static void bench_kv(const struct kv_format *f, enum cpu_level l)
@@ -304,8 +337,11 @@ int main(int argc, char **argv)
 			continue;
 		for (enum cpu_level l = CPU_AVX2; l <= CPU_AVX512 && l <= cpu_detect() && o.bench; l++)
 			bench_kv(kv_formats[f], l);
-		for (int r = 0; r < o.rounds && !o.bench && failures < 20; r++)
+		for (int r = 0; r < o.rounds && !o.bench && failures < 20; r++) {
 			round_kv(kv_formats[f], r);
+			if (!strcmp(kv_formats[f]->name, "bf16"))
+				round_bf16(kv_formats[f]);
+		}
 	}
 	if (failures)
 		printf("%d failures; again with --seed %llu\n", failures, (unsigned long long)seed);

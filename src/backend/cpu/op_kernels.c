@@ -6,8 +6,11 @@
 
 #include "quant/lanes.h"
 
-/* Runs body for each 16 of n with i the first and m how many. */
-#define CHUNKS(n) for (int i = 0, m; i < (n) && (m = (n) - i < 16 ? (n) - i : 16, 1); i += 16)
+/* Runs body for each 16 of n with i the first and m how many: twice in the program, first for whole sixteens, without masks. */
+#define CHUNKS(n) \
+	_Pragma("GCC unroll 2") \
+	for (int whole = 1; whole >= 0; whole--) \
+		for (int i = whole ? 0 : (n) / 16 * 16, m = whole ? 16 : (n) % 16; i < (whole ? (n) / 16 * 16 : (n)); i += 16)
 
 static float sum_squares(const float *x, int n)
 {
