@@ -79,7 +79,7 @@ static void golden_activations(const struct golden *g, enum cpu_level level)
 
 	for (int i = 0; i < n; i++)
 		one[i] = 1;
-	op->swiglu(out, x, one, (size_t)n);
+	op->swiglu(out, x, one, n);
 	near("silu", level, out, golden_get(g, "act.silu", d), (size_t)n, 2e-6);
 	op->sigmoid(out, x, n);
 	near("sigmoid", level, out, golden_get(g, "act.sigmoid", d), (size_t)n, 2e-7);

@@ -12,6 +12,12 @@
 	for (int whole = 1; whole >= 0; whole--) \
 		for (int i = whole ? 0 : (n) / 16 * 16, m = whole ? 16 : (n) % 16; i < (whole ? (n) / 16 * 16 : (n)); i += 16)
 
+/* The same with V vectors at a time, which exponentials are fastest in: LANES_ABREAST, then one. */
+#define CHUNKS_ABREAST(n) \
+	_Pragma("GCC unroll 3") \
+	for (int step = 2, i = 0; step >= 0; step--) \
+		for (int V = step == 2 ? LANES_ABREAST : 1, m = step ? 16 : (n) % 16; step ? i + 16 * V <= (n) : i < (n); i += 16 * V)
+
 static float sum_squares(const float *x, int n)
 {
 	v16 acc = v16_zero();
@@ -43,29 +49,37 @@ static void l2norm(float *x, int n, float scale)
 		v16_store_n(x + i, v16_mul(v16_mul(v16_load_n(x + i, m), r), s), m);
 }
 
-static void swiglu(float *out, const float *gate, const float *up, size_t n)
+static void swiglu(float *out, const float *gate, const float *up, int n)
 {
-	size_t i = 0;
+	CHUNKS_ABREAST(n) {
+		v16 g[LANES_ABREAST];
 
-	for (; i + 16 <= n; i += 16)
-		v16_store(out + i, v16_mul(v16_silu(v16_load(gate + i)), v16_load(up + i)));
-	if (i < n) {
-		int m = (int)(n - i);
-
-		v16_store_n(out + i, v16_mul(v16_silu(v16_load_n(gate + i, m)), v16_load_n(up + i, m)), m);
+		ABREAST(V) g[v] = v16_load_n(gate + i + 16 * v, m);
+		v16_silus(g, V);
+		ABREAST(V) v16_store_n(out + i + 16 * v, v16_mul(g[v], v16_load_n(up + i + 16 * v, m)), m);
 	}
 }
 
 static void sigmoid(float *out, const float *in, int n)
 {
-	CHUNKS(n)
-		v16_store_n(out + i, v16_sigmoid(v16_load_n(in + i, m)), m);
+	CHUNKS_ABREAST(n) {
+		v16 a[LANES_ABREAST];
+
+		ABREAST(V) a[v] = v16_load_n(in + i + 16 * v, m);
+		v16_sigmoids(a, V);
+		ABREAST(V) v16_store_n(out + i + 16 * v, a[v], m);
+	}
 }
 
 static void exp_(float *out, const float *in, int n)
 {
-	CHUNKS(n)
-		v16_store_n(out + i, v16_exp(v16_load_n(in + i, m)), m);
+	CHUNKS_ABREAST(n) {
+		v16 a[LANES_ABREAST];
+
+		ABREAST(V) a[v] = v16_load_n(in + i + 16 * v, m);
+		v16_exps(a, V);
+		ABREAST(V) v16_store_n(out + i + 16 * v, a[v], m);
+	}
 }
 
 static float exp1(float x)
@@ -126,12 +140,15 @@ static void softmax_block(float *s, const int *see, int n, float scale, float *m
 		float *p = s + j * ATTN_BLOCK;
 		v16 tot = v16_zero(), by = v16_set1(m[j]);
 
-#pragma GCC unroll 4
-		for (int i = 0; i < ATTN_BLOCK; i += 16) {
-			v16 e = v16_exp(v16_sub(v16_mul(v16_load(p + i), f), by));
+		for (int i = 0; i < ATTN_BLOCK; i += 16 * LANES_ABREAST) {
+			v16 e[LANES_ABREAST];
 
-			v16_store(p + i, e);
-			tot = v16_add(tot, e);
+			ABREAST(LANES_ABREAST) e[v] = v16_sub(v16_mul(v16_load(p + i + 16 * v), f), by);
+			v16_exps(e, LANES_ABREAST);
+			ABREAST(LANES_ABREAST) {
+				v16_store(p + i + 16 * v, e[v]);
+				tot = v16_add(tot, e[v]);
+			}
 		}
 		l[j] = v16_sum(tot);
 	}
@@ -164,50 +181,71 @@ static void attn_out(float *out, const float *acc, float sum, const float *gate,
 {
 	v16 r = v16_set1(1.0f / sum);
 
-	CHUNKS(dim) {
-		v16 a = v16_mul(v16_load_n(acc + i, m), r);
+	CHUNKS_ABREAST(dim) {
+		v16 by[LANES_ABREAST];
 
+		ABREAST(V) by[v] = gate ? v16_load_n(gate + i + 16 * v, m) : v16_zero();
 		if (gate)
-			a = v16_mul(a, v16_sigmoid(v16_load_n(gate + i, m)));
-		v16_store_n(out + i, a, m);
+			v16_sigmoids(by, V);
+		ABREAST(V) {
+			v16 a = v16_mul(v16_load_n(acc + i + 16 * v, m), r);
+
+			v16_store_n(out + i + 16 * v, gate ? v16_mul(a, by[v]) : a, m);
+		}
 	}
 }
 
 /* 16 channels, m of them real: down the tokens, so that each line of x is read once. */
+/* R tokens from x on, of whose inputs the first before the last are in seen, and then those of the token after. */
+LANES_INLINE void conv_rows(float *out, size_t out_ld, const float *const *x, const v16 *by, v16 *seen, int c, int m,
+                            const int WIDTH, const int R)
+{
+	v16 acc[LANES_ABREAST];
+
+#pragma GCC unroll 4
+	for (int i = 0; i < R; i++) {
+		const float *last = x[WIDTH - 1 + i] + c;
+
+		__builtin_prefetch(last + 16, 0, 2);    /* rows lie pages apart: too many for the first cache's ways */
+		seen[WIDTH - 1] = v16_load_n(last, m);
+		acc[i] = v16_mul(by[0], seen[0]);
+#pragma GCC unroll 8
+		for (int j = 1; j < WIDTH; j++)
+			acc[i] = v16_fma(by[j], seen[j], acc[i]);
+#pragma GCC unroll 8
+		for (int j = 0; j < WIDTH - 1; j++)
+			seen[j] = seen[j + 1];
+	}
+	v16_silus(acc, R);
+#pragma GCC unroll 4
+	for (int i = 0; i < R; i++)
+		v16_store_n(out + (size_t)i * out_ld, acc[i], m);
+}
+
 LANES_INLINE void conv_lanes(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld, int c,
-                             int m, const int WIDTH)
+                             int m, const int WIDTH, const int R)
 {
 	v16 by[CONV_MAX], seen[CONV_MAX];
+	int i = 0;
 
 #pragma GCC unroll 8
 	for (int j = 0; j < CONV_MAX; j++) {
 		by[j] = j < WIDTH ? v16_load_n(w + (size_t)j * w_ld + c, m) : v16_zero();
 		seen[j] = j < WIDTH - 1 ? v16_load_n(x[j] + c, m) : v16_zero();
 	}
-	for (int i = 0; i < rows; i++) {
-		const float *last = x[WIDTH - 1 + i] + c;
-		v16 acc;
-
-		__builtin_prefetch(last + 16, 0, 2);    /* rows lie pages apart: too many for the first cache's ways */
-		seen[WIDTH - 1] = v16_load_n(last, m);
-		acc = v16_mul(by[0], seen[0]);
-#pragma GCC unroll 8
-		for (int j = 1; j < WIDTH; j++)
-			acc = v16_fma(by[j], seen[j], acc);
-		v16_store_n(out + (size_t)i * out_ld + c, v16_silu(acc), m);
-#pragma GCC unroll 8
-		for (int j = 0; j < WIDTH - 1; j++)
-			seen[j] = seen[j + 1];
-	}
+	for (; i + R <= rows; i += R)
+		conv_rows(out + (size_t)i * out_ld + c, out_ld, x + i, by, seen, c, m, WIDTH, R);
+	for (; i < rows; i++)
+		conv_rows(out + (size_t)i * out_ld + c, out_ld, x + i, by, seen, c, m, WIDTH, 1);
 }
 
 static void conv_silu(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld, int width, int n)
 {
 	CHUNKS(n) {
-		switch (width) {
-		case 4: conv_lanes(out, out_ld, x, rows, w, w_ld, i, m, 4); break;      /* every model's so far */
-		default: conv_lanes(out, out_ld, x, rows, w, w_ld, i, m, width);
-		}
+		if (width == 4 && m == 16)      /* every model's so far */
+			conv_lanes(out, out_ld, x, rows, w, w_ld, i, m, 4, LANES_ABREAST);
+		else
+			conv_lanes(out, out_ld, x, rows, w, w_ld, i, m, width, 1);
 	}
 }
 
@@ -361,11 +399,19 @@ static void gated_norm(float *out, const float *in, const float *z, int n, const
 {
 	v16 r = v16_set1(1.0f / sqrtf(sum_squares(in, n) / (float)n + eps));
 
-	CHUNKS(n) {
-		v16 a = v16_mul(v16_mul(v16_load_n(in + i, m), r), v16_load_n(gain + i, m));
-		v16 g = v16_load_n(z + i, m);
+	CHUNKS_ABREAST(n) {
+		v16 g[LANES_ABREAST];
 
-		v16_store_n(out + i, v16_mul(a, sig ? v16_sigmoid(g) : v16_silu(g)), m);
+		ABREAST(V) g[v] = v16_load_n(z + i + 16 * v, m);
+		if (sig)
+			v16_sigmoids(g, V);
+		else
+			v16_silus(g, V);
+		ABREAST(V) {
+			v16 a = v16_mul(v16_mul(v16_load_n(in + i + 16 * v, m), r), v16_load_n(gain + i + 16 * v, m));
+
+			v16_store_n(out + i + 16 * v, v16_mul(a, g[v]), m);
+		}
 	}
 }
 

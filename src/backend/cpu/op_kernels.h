@@ -32,7 +32,7 @@ struct op_table {
 	void (*norm)(float *out, const float *in, int n, const float *gain, float eps);
 	/* x *= rsqrt(sum x^2 + 1e-6) * scale */
 	void (*l2norm)(float *x, int n, float scale);
-	void (*swiglu)(float *out, const float *gate, const float *up, size_t n);
+	void (*swiglu)(float *out, const float *gate, const float *up, int n);
 	void (*sigmoid)(float *out, const float *in, int n);
 	void (*exp)(float *out, const float *in, int n);
 	/* y += a * x */

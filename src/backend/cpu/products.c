@@ -63,7 +63,7 @@ static void product_part(void *ctx, int index)
 		for (int i = 0; i < n && !j->made && r + AHEAD < rows; i += LINE)
 			__builtin_prefetch(at + AHEAD * j->ld + i, 1);
 		if (j->up)
-			c->op->swiglu(at, row, up + (size_t)r * ld, (size_t)n);
+			c->op->swiglu(at, row, up + (size_t)r * ld, n);
 		else if (j->add)
 			c->op->add(at, row, n);
 		else if (!j->made)
