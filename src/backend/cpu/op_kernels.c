@@ -195,8 +195,7 @@ static void attn_out(float *out, const float *acc, float sum, const float *gate,
 	}
 }
 
-/* 16 channels, m of them real: down the tokens, so that each line of x is read once. */
-/* R tokens from x on, of whose inputs the first before the last are in seen, and then those of the token after. */
+/* R tokens from x on; in seen, all inputs of the first but its last, and in the end those of the token after them. */
 LANES_INLINE void conv_rows(float *out, size_t out_ld, const float *const *x, const v16 *by, v16 *seen, int c, int m,
                             const int WIDTH, const int R)
 {
@@ -222,6 +221,7 @@ LANES_INLINE void conv_rows(float *out, size_t out_ld, const float *const *x, co
 		v16_store_n(out + (size_t)i * out_ld, acc[i], m);
 }
 
+/* 16 channels, m of them real: down the tokens, so that each line of x is read once. */
 LANES_INLINE void conv_lanes(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld, int c,
                              int m, const int WIDTH, const int R)
 {
