@@ -1,33 +1,24 @@
 /* bf16_avx512bf16.c - products over bf16 weights with AVX-512's dot product of bf16, in the
- * order that format.h states for them: the bits of bf16_amx.c.
- *
- * The instruction adds two products to each lane, that of the pair's upper halves first and that
- * of the lower ones then, each a fused step.  The sum of even inputs and that of odd ones are
- * therefore made of pairs of inputs 4 i (above) and 4 i + 2, and of 4 i + 1 and 4 i + 3: rows of
- * weights and of activations are shuffled so, four inputs at a time, and nothing else has to be
- * paid for the order.
+ * order that format.h states for them, by bf16_dots512.h: the bits of bf16_amx.c.
  *
  * A block of 32 inputs of 16 outputs is turned, so that a vector has a pair of inputs of all 16;
  * a row's pair is multiplied with it from where it lies.  For few rows that is done between
  * registers; for more, turned blocks of 32 outputs are kept in the first cache for all rows.
- *
- * Some processors (Sapphire Rapids) make a dot product in the time of four fused multiply-adds of
- * floats, which are half the work.  There blocks for more rows are kept as floats, and the same
- * steps are made one by one. */
+ */
 #include <assert.h>
 #include <immintrin.h>
 #include <x86intrin.h>
 
+#include "quant/bf16_dots512.h"
 #include "quant/levels.h"
 #include "quant/transpose512.h"
 #include "quant/trial.h"
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE DOTS_INLINE
 
 enum {
-	OUT = OUT_ONCE, BLOCK = 32, LINE = 64,  /* outputs of a vector, inputs of a block and their bytes */
+	OUT = OUT_ONCE, BLOCK = DOTS_BLOCK, LINE = DOTS_LINE,   /* outputs of a vector, inputs of a block and their bytes */
 	STRETCH = 128,                          /* inputs for which blocks of two vectors of outputs are kept */
-	TILE_R = 4,                             /* rows at a time */
 };
 
 /* Bytes from one row of activations to the next. */
@@ -35,14 +26,6 @@ static size_t pairs_step(int cols) { return ((size_t)cols + BLOCK - 1) / BLOCK *
 
 INLINE __mmask32 inputs_of(int n) { return n >= BLOCK ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1; }
 INLINE __mmask16 lanes_of(int n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1); }
-
-/* Inputs a b c d of each four to the pairs (c, a), (d, b). */
-INLINE __m512i paired(__m512i v)
-{
-	const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(4, 5, 0, 1, 6, 7, 2, 3, 12, 13, 8, 9, 14, 15, 10, 11));
-
-	return _mm512_shuffle_epi8(v, order);
-}
 
 /* [rows][blocks of 32 inputs][16 pairs]; zeros beyond the last input. */
 void acts_pairs_avx512bf16(uint8_t *tile, const struct acts *a, int r0, int rows)
@@ -54,16 +37,9 @@ void acts_pairs_avx512bf16(uint8_t *tile, const struct acts *a, int r0, int rows
 			__m512 lo = _mm512_maskz_loadu_ps(lanes_of(a->cols - k), x + k);
 			__m512 hi = _mm512_maskz_loadu_ps(lanes_of(a->cols - k - 16), x + k + 16);
 
-			_mm512_storeu_si512(tile, paired((__m512i)_mm512_cvtne2ps_pbh(hi, lo)));
+			_mm512_storeu_si512(tile, dots_paired((__m512i)_mm512_cvtne2ps_pbh(hi, lo)));
 		}
 	}
-}
-
-/* acc plus both products of a row's pair with those of 16 outputs; the instruction takes the row's where it is. */
-INLINE __m512 dot_pair(__m512 acc, __m512i weights, const uint8_t *pair)
-{
-	__asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(weights), "m"(*(const int32_t *)pair));
-	return acc;
 }
 
 /* What is read of 16 outputs, or of n: the others are the last again. */
@@ -87,13 +63,13 @@ INLINE void block_turned(__m512i t[OUT], const struct lines *l, int k)
 	if (l->cols - k >= BLOCK) {
 #pragma GCC unroll 16
 		for (int i = 0; i < OUT; i++)
-			t[i] = paired(_mm512_loadu_si512(l->row[i] + 2 * (size_t)k));
+			t[i] = dots_paired(_mm512_loadu_si512(l->row[i] + 2 * (size_t)k));
 	} else {
 		__mmask32 left = inputs_of(l->cols - k);
 
 #pragma GCC unroll 16
 		for (int i = 0; i < OUT; i++)
-			t[i] = paired(_mm512_maskz_loadu_epi16(left, l->row[i] + 2 * (size_t)k));
+			t[i] = dots_paired(_mm512_maskz_loadu_epi16(left, l->row[i] + 2 * (size_t)k));
 	}
 	transpose16(t);
 }
@@ -126,8 +102,8 @@ INLINE void few_block(float *out, size_t ld, const struct weight *w, int o, int 
 
 #pragma GCC unroll 8
 			for (int j = 0; j < OUT; j += 2) {
-				even = dot_pair(even, t[j], pair + 4 * j);
-				odd = dot_pair(odd, t[j + 1], pair + 4 * j + 4);
+				even = dots_pair(even, t[j], pair + 4 * j);
+				odd = dots_pair(odd, t[j + 1], pair + 4 * j + 4);
 			}
 			acc[r] = _mm512_add_ps(acc[r], _mm512_add_ps(even, odd));
 		}
@@ -148,12 +124,7 @@ static few_fn *const fews[FEW_ROWS] = { few_1, few_2, few_3, few_4, few_5, few_6
 
 /* ---- many rows ---- */
 
-/* The upper and the lower halves of pairs as floats. */
-INLINE __m512 upper(__m512i pairs) { return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000))); }
-INLINE __m512 lower(__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
-
-/* Inputs [k0, k1) of n <= 16 V outputs: [blocks][16 pairs][V][16 outputs], or as floats [blocks][8
- * twos of pairs][both upper, both lower][V][16 outputs].  The same of as many outputs that follow is asked for meanwhile. */
+/* Inputs [k0, k1) of n <= 16 V outputs as a panel.  The same of as many outputs that follow is asked for meanwhile. */
 INLINE void panel_turn(uint8_t *to, const struct weight *w, int o, int n, int k0, int k1, const int V, const bool floats)
 {
 	const size_t next = (size_t)V * LINE;
@@ -171,111 +142,30 @@ INLINE void panel_turn(uint8_t *to, const struct weight *w, int o, int n, int k0
 #pragma GCC unroll 16
 			for (int j = 0; j < OUT; j++) {
 				_mm_prefetch(l.row[j] + 2 * (size_t)k + ahead, _MM_HINT_T1);
-				if (floats) {
-					_mm512_store_ps(p + next * (size_t)(j / 2 * 4 + j % 2), upper(t[j]));
-					_mm512_store_ps(p + next * (size_t)(j / 2 * 4 + j % 2 + 2), lower(t[j]));
-				} else {
-					_mm512_store_si512(p + next * (size_t)j, t[j]);
-				}
+				dots_panel_store(p, next, j, t[j], floats);
 			}
 		}
 	}
-}
-
-/* n blocks of R rows as floats, [n][R][upper, lower][16 pairs]. */
-INLINE void rows_as_floats(float *to, const uint8_t *x, size_t x_step, int n, const int R)
-{
-	for (int i = 0; i < n; i++, x += LINE)
-		for (int r = 0; r < R; r++, to += BLOCK) {
-			__m512i pairs = _mm512_loadu_si512(x + (size_t)r * x_step);
-
-			_mm512_store_ps(to, upper(pairs));
-			_mm512_store_ps(to + BLOCK / 2, lower(pairs));
-		}
-}
-
-/* One pair, or half of one as floats, of R rows by V vectors of outputs. */
-INLINE void panel_step(__m512 sum[TILE_R][2], const uint8_t *panel, const float *f, const uint8_t *x, size_t x_step,
-                       const int R, const int V, const bool floats)
-{
-	__m512i w[2];
-
-#pragma GCC unroll 2
-	for (int v = 0; v < V; v++)
-		w[v] = _mm512_load_si512(panel + v * LINE);
-#pragma GCC unroll 4
-	for (int r = 0; r < R; r++) {
-		__m512i pair = floats ? _mm512_castps_si512(_mm512_set1_ps(f[r * BLOCK])) :
-		               _mm512_set1_epi32(*(const int32_t *)(const void *)(x + (size_t)r * x_step));
-
-		__asm__("" : "+v"(pair));       /* loaded once, not by each instruction: loads would bind */
-#pragma GCC unroll 2
-		for (int v = 0; v < V; v++)
-			sum[r][v] = floats ? _mm512_fmadd_ps(_mm512_castsi512_ps(w[v]), _mm512_castsi512_ps(pair), sum[r][v]) :
-			            _mm512_dpbf16_ps(sum[r][v], (__m512bh)w[v], (__m512bh)pair);
-	}
-}
-
-/* R rows by V vectors of outputs of a panel, n blocks; the sums so far are in out. */
-INLINE void panel_tile(float *out, size_t ld, const uint8_t *panel, const uint8_t *x, size_t x_step, int n, bool first,
-                       const __mmask16 mask[2], const int R, const int V, const bool floats)
-{
-	const int halves = floats ? 2 : 1;
-	float f[TILE_R * STRETCH] __attribute__((aligned(64))), *from = f;
-	__m512 acc[TILE_R][2];
-
-	if (floats)
-		rows_as_floats(f, x, x_step, n, R);
-#pragma GCC unroll 4
-	for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-		for (int v = 0; v < V; v++)
-			acc[r][v] = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask[v], out + (size_t)r * ld + OUT * v);
-	for (int i = 0; i < n; i++, x += LINE, from += R * BLOCK) {
-		__m512 sum[2][TILE_R][2];
-
-#pragma GCC unroll 4
-		for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-			for (int v = 0; v < V; v++)
-				sum[0][r][v] = sum[1][r][v] = _mm512_setzero_ps();
-#pragma GCC unroll 8
-		for (int j = 0; j < OUT; j += 2)
-#pragma GCC unroll 2
-			for (int half = 0; half < halves; half++)
-#pragma GCC unroll 2
-				for (int odd = 0; odd < 2; odd++, panel += V * LINE)
-					panel_step(sum[odd], panel, from + half * OUT + j + odd, x + 4 * (j + odd), x_step, R, V, floats);
-#pragma GCC unroll 4
-		for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-			for (int v = 0; v < V; v++)
-				acc[r][v] = _mm512_add_ps(acc[r][v], _mm512_add_ps(sum[0][r][v], sum[1][r][v]));
-	}
-#pragma GCC unroll 4
-	for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-		for (int v = 0; v < V; v++)
-			_mm512_mask_storeu_ps(out + (size_t)r * ld + OUT * v, mask[v], acc[r][v]);
 }
 
 /* n <= 16 V outputs from o on. */
 INLINE void many_rows(float *out, size_t ld, const struct weight *w, int o, int n, const uint8_t *x, int rows,
                       uint8_t *panel, const int V, const bool floats)
 {
-	const __mmask16 mask[2] = { lanes_of(n), lanes_of(n - OUT) };
-	size_t x_step = pairs_step(w->cols);
+	struct dots d = { .ld = ld, .beside = OUT, .panel = panel, .step = (size_t)V * LINE, .row = pairs_step(w->cols),
+	                  .block = LINE, .mask = { lanes_of(n), lanes_of(n - OUT) } };
 
 	for (int k = 0; k < w->cols; k += STRETCH) {
-		int end = w->cols - k < STRETCH ? w->cols : k + STRETCH, blocks = (end - k + BLOCK - 1) / BLOCK, r = 0;
-		const uint8_t *from = x + (size_t)(k / BLOCK) * LINE;
+		int end = w->cols - k < STRETCH ? w->cols : k + STRETCH, r = 0;
 
 		panel_turn(panel, w, o, n, k, end, V, floats);
-		for (; r + TILE_R <= rows; r += TILE_R)
-			panel_tile(out + (size_t)r * ld, ld, panel, from + (size_t)r * x_step, x_step, blocks, k == 0, mask, TILE_R, V,
-			           floats);
-		for (; r < rows; r++)
-			panel_tile(out + (size_t)r * ld, ld, panel, from + (size_t)r * x_step, x_step, blocks, k == 0, mask, 1, V, floats);
+		d.n = (end - k + BLOCK - 1) / BLOCK;
+		d.out = out;
+		d.x = x + (size_t)(k / BLOCK) * LINE;
+		for (; r + DOTS_ROWS <= rows; r += DOTS_ROWS, d.out += DOTS_ROWS * ld, d.x += DOTS_ROWS * d.row)
+			dots_tile(&d, k == 0, DOTS_ROWS, V, floats);
+		for (; r < rows; r++, d.out += ld, d.x += d.row)
+			dots_tile(&d, k == 0, 1, V, floats);
 	}
 }
 
@@ -318,13 +208,12 @@ static __attribute__((noinline)) void mul_pairs(float *out, size_t ld, const str
 static void mul(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
                 uint8_t *scratch, bool floats)
 {
-	enum { ZEROS = 0x8040 };                /* denormals are zeros, before and after, as the dot product has it */
 	int most = x->pairs ? TILED_ROWS : ACTS_TILE;
 	uint8_t *here = scratch + PANEL_BYTES;
 	unsigned mode = _mm_getcsr();
 
 	assert(x->cols == w->cols);
-	_mm_setcsr(mode | ZEROS);
+	_mm_setcsr(mode | DOTS_ZEROS);
 	for (int r = r0; r < r1; r += most) {
 		int rows = r1 - r < most ? r1 - r : most;
 
