@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "quant/kv_tiles.h"
 
 static struct profile *of(const struct pass *p)
 {
@@ -145,13 +146,20 @@ static void timed_kv_append(struct pass *p, const struct attn *a, float *q, size
 static void timed_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
                          size_t q_row, size_t q_head, const struct kv_view *view, int layer)
 {
+	const struct kv_format *const *fmt = view->layer[layer].fmt;
+	struct kv_pair pair = { fmt[KV_KEYS], fmt[KV_VALUES] };
 	struct op_cost c = { 0 };
+	double ops = 0;
 	int64_t t;
 
 	for (int i = 0; i < p->n_item; i++)
 		c.bytes += kv_bytes(view, layer) * (p->span[i].pos + p->span[i].n);
 	for (int r = 0; r < p->n_row; r++)
-		c.float_ops += 4.0 * a->heads * a->dim * (p->pos[r] + 1);
+		ops += 4.0 * a->heads * a->dim * (p->pos[r] + 1);
+	if (p->arith == ARITH_FAST && kv_tiles(pair, a->dim, p->be->level))
+		c.bf16_ops = ops;
+	else
+		c.float_ops = ops;
 	t = clock_monotonic_ns();
 	of(p)->inner->attend(p, out, a, q, gate, q_row, q_head, view, layer);
 	add(of(p), "attend", "", t, &c);

@@ -24,10 +24,10 @@
  *     over rising i, both from 0, then acc = acc + (even + odd), over rising
  *     blocks; what is denormal counts as zero, before and after every step.  At
  *     the other levels they are plain floats.
- *   attention over bf16 rows under ARITH_FAST at level amx, heads of a multiple of 32
- *     dims: queries are rounded to bf16; a score is their sum by blocks of 32 dims as
+ *   attention over bf16 rows under ARITH_FAST at the same levels, heads of a multiple of 32
+ *     dims up to 512: queries are rounded to bf16; a score is their sum by blocks of 32 dims as
  *     of bf16 weights above.  Per segment of 256 positions, at absolute ones, weights are
- *       p = bf16(2^((score - max) c)), c = scale log2(e) rounded, 2^x in kv_amx.c;
+ *       p = bf16(2^((score - max) c)), c = scale log2(e) rounded, 2^x in kv_softmax512.c;
  *     their sum is that of even plus that of odd positions, each rising; they are
  *     multiplied with the values by blocks of 32 positions, likewise as above, where
  *     what a row does not see counts as zero.  Segments merge in rising order,
@@ -35,9 +35,9 @@
  *     and last 0 is added.  Everywhere else rows are plain floats, and attend.c has
  *     the order of softmax.
  *
- * So all levels give the same bits as well, but for bf16 weights, of which those with a
- * dot product of bf16 give other bits than those without, and for attention over bf16
- * rows, where level amx stands alone; checkkern and tests/backend test that with memcmp. */
+ * So all levels give the same bits as well, but for bf16 weights and for attention over bf16
+ * rows, of which those with a dot product of bf16 give other bits than those without;
+ * checkkern and tests/backend test that with memcmp. */
 #ifndef QUANT_FORMAT_H
 #define QUANT_FORMAT_H
 

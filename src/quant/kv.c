@@ -152,8 +152,8 @@ size_t kv_pair_bytes(struct kv_pair pair, int dim)
 const struct kv_tiles *kv_tiles(struct kv_pair fmt, int dim, enum cpu_level level)
 {
 #if defined(__x86_64__)
-	if (level >= CPU_AMX && fmt.k == &kv_bf16 && fmt.v == &kv_bf16 && dim % 32 == 0)
-		return &kv_tiles_amx;
+	if (level >= CPU_AVX512BF16 && fmt.k == &kv_bf16 && fmt.v == &kv_bf16 && dim % 32 == 0 && dim <= KV_DIM_MAX)
+		return level >= CPU_AMX ? &kv_tiles_amx : bf16_dot_slow() ? &kv_tiles_floats : &kv_tiles_dot;
 #endif
 	return NULL;
 }

@@ -1,8 +1,9 @@
-/* kv_tiles.h - attention over bf16 keys and values by tiles of bf16: the kernels of one
- * segment of positions, for backend/cpu/attend_tiles.c.  format.h states their order.
+/* kv_tiles.h - attention over bf16 keys and values by products of bf16 (tiles or dot products):
+ * the kernels of one segment of positions, for backend/cpu/attend_tiles.c.  format.h states
+ * their order.
  *
  * All of them take any number of queries, and give each the bits it would get alone.  No
- * memory but the caller's; from any thread.  Addresses of queries, pairs and work are
+ * memory but the caller's; from any thread.  Addresses of queries, laid and work are
  * 64-byte aligned, rows of the cache lie anywhere. */
 #ifndef QUANT_KV_TILES_H
 #define QUANT_KV_TILES_H
@@ -33,24 +34,26 @@ struct kv_attend {
 	float *max, *sum;               /* [KV_QUERIES] out: of the scores, and of the weights */
 	const uint8_t *queries;         /* as `queries` laid them */
 	int n;                          /* queries; of the others nothing is said */
-	bool fresh;                     /* the segment's keys may lie beyond the second cache */
-	const uint8_t *const *ask;      /* [n_ask] runs to be fetched there meanwhile */
+	bool fresh;                     /* the segment may lie beyond the second cache */
+	const uint8_t *const *ask;      /* [n_ask] runs of rows to be fetched there meanwhile; for few, rows that are read next, of
+	                                 * which the first are enough */
 	int n_ask;
 	const int32_t *see;             /* [KV_QUERIES] positions of the segment that each sees, none more than the
 	                                 * n-th, who sees at least one; who sees none gets nothing of use */
 	const struct kv_segment *seg;
-	const uint8_t *pairs;           /* as `values` laid them, as many as the n-th sees */
+	const uint8_t *laid;            /* by `lay`, as many positions as the n-th sees; NULL: read as they lie by few queries */
 	void *work;
 };
 
 struct kv_tiles {
 	size_t (*query_bytes)(int dim);         /* of KV_QUERIES queries */
-	size_t (*pairs_bytes)(int dim);         /* of a segment's values */
+	size_t (*laid_bytes)(int dim);          /* of a segment */
 	size_t work_bytes;
-	/* n <= KV_QUERIES queries of dim floats each. */
-	void (*queries)(uint8_t *to, const float *const *q, int n, int dim);
-	/* The first n values; as zeros those up to the next multiple of 32. */
-	void (*values)(uint8_t *to, const struct kv_segment *seg, int n, int dim);
+	int few;                                /* so many queries need nothing laid; 0: all do */
+	/* n <= KV_QUERIES queries of dim floats each; few: all that there are, and nothing will be laid for them. */
+	void (*queries)(uint8_t *to, const float *const *q, int n, int dim, bool few);
+	/* The first n positions; as zeros the values up to the next multiple of 32. */
+	void (*lay)(uint8_t *to, const struct kv_segment *seg, int n, int dim);
 	/* Values [from, to) have neither infinities nor NaN: zero times them adds nothing. */
 	bool (*finite)(const struct kv_segment *seg, int from, int to, int dim);
 	void (*attend)(const struct kv_attend *a, int dim, float scale);

@@ -134,8 +134,8 @@ acts_tile_fn acts_pairs_avx512bf16, acts_pairs_amx;
 quant_peak_fn bf16_peak_avx512bf16, bf16_peak_amx;
 size_t bf16_scratch_avx512bf16(int cols), bf16_scratch_amx(int cols);
 
-/* Attention over bf16 rows, where there are tiles. */
-extern const struct kv_tiles kv_tiles_amx;
+/* Attention over bf16 rows, where there are dot products of bf16 (or multiply-adds that are faster, as of weights) or tiles. */
+extern const struct kv_tiles kv_tiles_dot, kv_tiles_floats, kv_tiles_amx;
 
 /* MLX's reading of E4M3: 0x7f is 480, there is no NaN. */
 float e4m3_mlx(uint8_t b);

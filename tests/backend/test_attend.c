@@ -2,7 +2,7 @@
  * bf16 rows and over rows of codes: the law of the row by memcmp (chunks, sequences together,
  * drafts taken back, threads, pages; so units of many queries and of few), nothing of what
  * lies beyond a row (pages full of NaN, later rows that are not numbers), and over bf16 rows
- * the stated order to the bit, that of format.h by tiles and that of attend.c elsewhere. */
+ * the stated order to the bit, that of format.h by products of bf16 and that of attend.c elsewhere. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -463,6 +463,8 @@ int main(int argc, char **argv)
 			try("threads", top, 7, 16, LONGEST, 0, 0, false);
 			try("pages of one", top, 2, 1, 100, 3, 0, false);
 		}
+		if (top > CPU_AVX512BF16)               /* the bits of tiles by dot products */
+			try("rows and chunks", CPU_AVX512BF16, 2, 64, 70, 3, quick ? 480 : 0, true);
 		world_close(&truth);
 		for (enum cpu_level l = CPU_AVX2; l <= plain; l++)
 			if (l != CPU_AVXVNNI && (!quick || !i))         /* what AVX2 does */

@@ -332,9 +332,8 @@ static bool one_order(const struct world *a, const struct world *b, size_t outpu
 {
 	bool rows = output == OF_ATTEND && a->layer[0].fmt[KV_KEYS] == kv_format_find("bf16");
 	bool half = output == OF_GATED_HALF || output == OF_HALF || output == OF_MOE_HALF;
-	enum cpu_level from = rows ? CPU_AMX : CPU_AVX512BF16;
 
-	return a->arith != ARITH_FAST || (!rows && !half) || (a->be->level >= from) == (b->be->level >= from);
+	return a->arith != ARITH_FAST || (!rows && !half) || (a->be->level >= CPU_AVX512BF16) == (b->be->level >= CPU_AVX512BF16);
 }
 
 static void compare(struct world *a, struct world *b, const char *what)

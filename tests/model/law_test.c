@@ -350,15 +350,15 @@ static void check_level(struct run *r, enum cpu_level level, int stride, int thr
 	r->n = all;
 }
 
-/* Where there are tiles attention over bf16 rows has an order of its own (format.h). */
-static bool own_order(const struct run *r, enum cpu_level level)
+/* The first level where attention over bf16 rows has the order of products of bf16 (format.h). */
+static bool other_order(const struct run *r, enum cpu_level level)
 {
 	const struct kv_format *half = kv_format_find("bf16");
 	bool rows = !r->kv;
 
 	for (int i = 0; i < 2 && r->kv; i++)
 		rows |= r->kv->layer[i].k == half && r->kv->layer[i].v == half;
-	return rows && level == CPU_AMX;
+	return rows && level == CPU_AVX512BF16;
 }
 
 /* last: a row of logits at the end, for the caller to free; NULL: not wanted. */
@@ -369,15 +369,15 @@ static int check_with(const char *folder, const struct policy *kv, enum cpu_leve
 	int bad = 0;
 
 	/* want is the lowest level's: quant/ and backend/ promise the same bits at
-	 * every level, so one reference serves them all, but the level that has an order
-	 * of its own. */
+	 * every level, so one reference serves them all, up to the level from which there is
+	 * another order. */
 	for (int level = (int)lowest; level <= (int)cpu_detect(); level++) {
 		/* A restored byte is the same byte at every level: every K at the best, each residue
 		 * of a chunk's 64 rows in turn at the lower ones, which take most of the time. */
 		int best = level == (int)cpu_detect(), every = best || quick ? stride : 7 * stride;
 		int few = level == (int)lowest && !best;
 
-		if (own_order(&r, (enum cpu_level)level)) {
+		if (other_order(&r, (enum cpu_level)level)) {
 			free(r.want);
 			r.want = NULL;
 		}

@@ -1,6 +1,6 @@
-/* attend_tiles.c - attention over bf16 keys and values by tiles of bf16, for a unit of
- * many queries: values of a segment are laid out once, and all the unit's queries go over
- * them and the keys while both are in the second cache.
+/* attend_tiles.c - attention over bf16 keys and values by products of bf16.  For a unit of
+ * many queries a segment is laid out once, and all of them go over it while it is in the
+ * second cache; few may go over it as it lies.
  *
  * A segment has one softmax; segments are merged in rising order. */
 #include <assert.h>
@@ -19,11 +19,12 @@ struct ahead {
 
 /* A thread's memory. */
 struct desk {
-	uint8_t *q, *pairs, *work;      /* of all queries; of a segment's values; the kernel's */
+	uint8_t *q, *laid, *work;       /* of all queries; of a segment; the kernel's */
 	uint8_t *copy[2];               /* a segment's keys and values, where pages are no multiple of a run */
 	float *acc, *m, *l;             /* of KV_QUERIES queries and a segment */
 	struct partial all;             /* merged, of all queries */
 	struct ahead ahead;
+	bool few;                       /* nothing is laid */
 	bool fresh;                     /* this segment was not asked for ahead */
 };
 
@@ -37,7 +38,7 @@ static size_t desk_lay(const struct attend *d, struct desk *k, uint8_t *p)
 
 #define TAKE(field, bytes) (k->field = (void *)(p + at), at += lines(bytes))
 	TAKE(q, (nq + KV_QUERIES - 1) / KV_QUERIES * d->tiles->query_bytes(d->a->dim));
-	TAKE(pairs, d->tiles->pairs_bytes(d->a->dim));
+	TAKE(laid, d->tiles->laid_bytes(d->a->dim));
 	TAKE(work, d->tiles->work_bytes);
 	TAKE(copy[KV_KEYS], copy);
 	TAKE(copy[KV_VALUES], copy);
@@ -59,7 +60,7 @@ size_t attend_tiles_scratch(const struct attend *d)
 	return desk_lay(d, &k, none);
 }
 
-static void load_queries(const struct attend *d, const struct unit *u, uint8_t *to)
+static void load_queries(const struct attend *d, const struct unit *u, uint8_t *to, bool few)
 {
 	int nq = queries_of(d, u);
 
@@ -70,8 +71,18 @@ static void load_queries(const struct attend *d, const struct unit *u, uint8_t *
 		for (int i = 0; i < n; i++)
 			q[i] = d->q + (size_t)(u->row + (j + i) / d->group) * d->q_row +
 			       (size_t)(u->kv_head * d->group + (j + i) % d->group) * d->q_head;
-		d->tiles->queries(to, q, n, d->a->dim);
+		d->tiles->queries(to, q, n, d->a->dim, few);
 	}
+}
+
+static struct desk desk_of(const struct attend *d, const struct unit *u)
+{
+	struct desk k;
+
+	desk_lay(d, &k, cpu_my_scratch(d->c));
+	k.few = queries_of(d, u) <= d->tiles->few;
+	load_queries(d, u, k.q, k.few);
+	return k;
 }
 
 /* How many positions of a segment query j of the unit sees; below 1: none. */
@@ -100,13 +111,18 @@ static void segment_lay(const struct attend *d, const struct unit *u, struct des
 	}
 }
 
-/* The more queries a unit has, the less its reading of keys and values must wait. */
-static void ahead_lay(const struct attend *d, const struct unit *u, struct ahead *h, int seg, int calls)
+/* Of the segment after this one: the more queries a unit has, the less its reading of keys and values
+ * must wait; few ask for values themselves. */
+static void ahead_lay(const struct attend *d, const struct unit *u, struct desk *k, int seg)
 {
-	int n = sees(d, u, queries_of(d, u) - 1, seg);
+	struct ahead *h = &k->ahead;
+	int calls = k->few ? 1 : (queries_of(d, u) + KV_QUERIES - 1) / KV_QUERIES - k->fresh, n;
 
 	h->n = 0;
-	for (enum kv_side side = KV_KEYS; side <= KV_VALUES; side++)
+	if (++seg >= segments_of(d, u) || calls < 1 || !runs_lie(d))
+		return;
+	n = sees(d, u, queries_of(d, u) - 1, seg);
+	for (enum kv_side side = KV_KEYS; side <= (k->few ? KV_KEYS : KV_VALUES); side++)
 		for (int i = 0; i < n; i += KV_RUN)
 			h->run[h->n++] = kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, seg * ATTN_SEGMENT + i);
 	h->each = (h->n + calls - 1) / calls;
@@ -128,7 +144,8 @@ static void attend_queries(const struct attend *d, const struct unit *u, struct 
 
 	for (int at = j0 / KV_QUERIES * KV_QUERIES; at < j1; at += n) {
 		int32_t see[KV_QUERIES];
-		struct kv_attend a = { .acc = k->acc, .max = k->m, .sum = k->l, .see = see, .seg = s, .pairs = k->pairs, .work = k->work };
+		struct kv_attend a = { .acc = k->acc, .max = k->m, .sum = k->l, .see = see, .seg = s, .work = k->work,
+		                       .laid = k->few ? NULL : k->laid };
 		int first = at > j0 ? at : j0;
 
 		n = j1 - at < KV_QUERIES ? j1 - at : KV_QUERIES;
@@ -143,7 +160,7 @@ static void attend_queries(const struct attend *d, const struct unit *u, struct 
 		a.queries = k->q + (size_t)(at / KV_QUERIES) * d->tiles->query_bytes(dim);
 		a.n = n;
 		a.fresh = k->fresh && at <= j0;
-		if (!a.fresh && k->ahead.n) {
+		if ((k->few || !a.fresh) && k->ahead.n) {
 			a.n_ask = k->ahead.each < k->ahead.n ? k->ahead.each : k->ahead.n;
 			a.ask = k->ahead.run + (k->ahead.n -= a.n_ask);
 		}
@@ -173,7 +190,8 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 
 	segment_lay(d, u, k, &s, seg, n);
 	if (d->tiles->finite(&s, least > 0 ? least : 0, n, d->a->dim)) {
-		d->tiles->values(k->pairs, &s, n, d->a->dim);
+		if (!k->few)
+			d->tiles->lay(k->laid, &s, n, d->a->dim);
 		attend_queries(d, u, k, &s, seg, 0, nq, n, to);
 		return;
 	}
@@ -182,7 +200,8 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 
 		if (see < 1)
 			continue;
-		d->tiles->values(k->pairs, &s, see, d->a->dim);
+		if (!k->few)
+			d->tiles->lay(k->laid, &s, see, d->a->dim);
 		attend_queries(d, u, k, &s, seg, j, j + d->group, see, to);
 	}
 }
@@ -191,20 +210,17 @@ void attend_tiles_unit(void *ctx, int part)
 {
 	const struct attend *d = ctx;
 	const struct unit *u = &d->unit[part];
-	struct desk k;
+	struct desk k = desk_of(d, u);
 
-	desk_lay(d, &k, cpu_my_scratch(d->c));
 	k.fresh = true;
-	load_queries(d, u, k.q);
 	merged_init(d, u, &k.all);
 	for (int seg = 0, n = segments_of(d, u); seg < n; seg++) {
-		int calls = (queries_of(d, u) + KV_QUERIES - 1) / KV_QUERIES;
+		bool asked;
 
-		k.ahead.n = 0;
-		if (seg + 1 < n && calls > 1 && runs_lie(d))
-			ahead_lay(d, u, &k.ahead, seg + 1, calls - (seg == 0));
+		ahead_lay(d, u, &k, seg);
+		asked = k.ahead.n > 0;
 		attend_segment(d, u, &k, seg, NULL);
-		k.fresh = calls == 1;
+		k.fresh = !asked;
 	}
 	merged_finish(d, u, &k.all);
 }
@@ -220,10 +236,12 @@ void attend_tiles_part(void *ctx, int part)
 	if (seg >= segments_of(d, u))
 		return;
 	to = partial_of(d, unit, seg);
-	desk_lay(d, &k, cpu_my_scratch(d->c));
-	k.fresh = true;
+	k = desk_of(d, u);
+	/* Few: the segment before is most often of this thread, which asked for this one's keys. */
+	k.fresh = !k.few || seg == 0;
 	k.ahead.n = 0;
-	load_queries(d, u, k.q);
+	if (k.few)
+		ahead_lay(d, u, &k, seg);
 	attend_segment(d, u, &k, seg, &to);
 }
 
