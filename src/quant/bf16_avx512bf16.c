@@ -3,8 +3,7 @@
  *
  * A block of 32 inputs of 16 outputs is turned, so that a vector has a pair of inputs of all 16;
  * a row's pair is multiplied with it from where it lies.  For few rows that is done between
- * registers; for more, turned blocks of 32 outputs are kept in the first cache for all rows.
- */
+ * registers; for more, turned blocks of 32 outputs are kept in the first cache for all rows. */
 #include <assert.h>
 #include <immintrin.h>
 #include <x86intrin.h>
@@ -95,18 +94,7 @@ INLINE void few_block(float *out, size_t ld, const struct weight *w, int o, int 
 #pragma GCC unroll 16
 		for (int j = 0; j < OUT; j++)
 			_mm_prefetch(next + LINE * j, _MM_HINT_T0);
-#pragma GCC unroll 8
-		for (int r = 0; r < R; r++) {
-			const uint8_t *pair = x + (size_t)r * x_step;
-			__m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
-
-#pragma GCC unroll 8
-			for (int j = 0; j < OUT; j += 2) {
-				even = dots_pair(even, t[j], pair + 4 * j);
-				odd = dots_pair(odd, t[j + 1], pair + 4 * j + 4);
-			}
-			acc[r] = _mm512_add_ps(acc[r], _mm512_add_ps(even, odd));
-		}
+		dots_turned(acc, t, x, x_step, R);
 	}
 #pragma GCC unroll 8
 	for (int r = 0; r < R; r++)

@@ -50,6 +50,23 @@ DOTS_INLINE __m512 dots_pair(__m512 acc, __m512i columns, const uint8_t *pair)
 	return acc;
 }
 
+/* acc plus a block of R <= 8 rows, `row` bytes apart, by 16 columns, whose pair j is t[j]. */
+DOTS_INLINE void dots_turned(__m512 acc[8], const __m512i t[DOTS_PAIRS], const uint8_t *x, size_t row, const int R)
+{
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++) {
+		const uint8_t *pair = x + (size_t)r * row;
+		__m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+
+#pragma GCC unroll 8
+		for (int j = 0; j < DOTS_PAIRS; j += 2) {
+			even = dots_pair(even, t[j], pair + 4 * j);
+			odd = dots_pair(odd, t[j + 1], pair + 4 * j + 4);
+		}
+		acc[r] = _mm512_add_ps(acc[r], _mm512_add_ps(even, odd));
+	}
+}
+
 /* The upper and the lower halves of pairs as floats. */
 DOTS_INLINE __m512 dots_upper(__m512i pairs) { return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000))); }
 DOTS_INLINE __m512 dots_lower(__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }

@@ -196,18 +196,7 @@ INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, stru
 				t[j] = dots_paired(_mm512_loadu_si512(key + (size_t)j * row_bytes(dim)));
 			ask(next, TURNED);
 			transpose16(t);
-#pragma GCC unroll 8
-			for (int r = 0; r < R; r++) {
-				const uint8_t *pair = x + (size_t)r * row_bytes(dim);
-				__m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
-
-#pragma GCC unroll 8
-				for (int j = 0; j < PAIRS; j += 2) {
-					even = dots_pair(even, t[j], pair + 4 * j);
-					odd = dots_pair(odd, t[j + 1], pair + 4 * j + 4);
-				}
-				acc[r] = _mm512_add_ps(acc[r], _mm512_add_ps(even, odd));
-			}
+			dots_turned(acc, t, x, row_bytes(dim), R);
 		}
 #pragma GCC unroll 16
 		for (int r = 0; r < TURNED; r++)
