@@ -95,13 +95,17 @@ size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *r
  * floats in an order that is the backend's own (state_floats), and the conv
  * tail, the last (width - 1) inputs of the convolution, oldest first.
  *
- * A pass updates S and the tail through the rows that are sure (n - n_draft of
- * the span) and never beyond; for the tentative rows it appends to the slot's
- * tape what their updates need, and tape_apply makes the first `keep` of them
- * true later, with the same bits as if they had been sure.
+ * A pass need not write S: what the updates of some rows need it can lay on the slot's
+ * tape, from which they are made later, with the same bits.  The first `owed` rows there
+ * are true and not part of S and tail yet; a pass goes on from after them.
  *
- * Where the view says so (keep), it copies S and the tail on the way, as they are
- * after some of an item's sure rows: what the sequence would hold had it stopped there. */
+ *   still: S and tail stay as they are, and all the item's rows go on the tape, after those owed.
+ *   else:  S and tail move through the owed rows and the sure ones (n - n_draft of the span) and
+ *          not beyond; the tentative ones go on the tape, from its beginning.
+ *
+ * Where the view says so (keep), the pass copies S and the tail on the way, as they are
+ * after some of an item's sure rows: what the sequence would hold had it stopped there. Such
+ * an item is not still. */
 struct state_shape {
 	int layers;
 	int heads_k, heads_v, dim_k, dim_v;     /* gated delta net; heads_v = 0: none */
@@ -115,15 +119,28 @@ struct state_view {
 	struct state_shape shape;
 	float *s;                       /* [slot][layer][state_floats] */
 	float *tail;                    /* [slot][layer][(width - 1) * channels] */
-	float *tape;                    /* [slot][tape_rows][layer][tape_floats] */
+	float *tape;                    /* state_tape_row */
 	int tape_rows;
-	const int32_t *slot;            /* [n_item] */
+	const int32_t *slot, *owed;     /* [n_item] */
+	const bool *still;              /* [n_item] */
 	const struct state_keep *keep;  /* [n_keep] in any order; no two at one row of an item */
 	int n_keep;
 };
 size_t state_floats(const struct state_shape *s);       /* S of one layer, padding included */
 size_t state_tail_floats(const struct state_shape *s);
-size_t state_tape_floats(const struct state_shape *s);  /* one tentative row, one layer */
+size_t state_tape_floats(const struct state_shape *s);  /* one row of one layer */
+static inline float *state_tape_row(const struct state_view *v, int slot, int layer, int row)
+{
+	size_t at = ((size_t)slot * (size_t)v->shape.layers + (size_t)layer) * (size_t)v->tape_rows + (size_t)row;
+
+	return v->tape + at * state_tape_floats(&v->shape);
+}
+/* The first row of the item's span that goes on the tape, and (state_taped_at) to which row there. */
+static inline int state_taped(const struct state_view *v, const struct span *sp, int item)
+{
+	return v->still[item] ? 0 : sp->n - sp->n_draft;
+}
+static inline int state_taped_at(const struct state_view *v, int item) { return v->still[item] ? v->owed[item] : 0; }
 
 /* Rotary embedding: cos and sin of pos * freq[i] scaled by mscale, on the first
  * 2 * n_freq dims, pairs (i, i + n_freq). */
@@ -191,7 +208,7 @@ struct backend_ops {
 	 * z[row][heads_v * dim_v], b and a [row][heads_v]; out like z. */
 	void (*delta)(struct pass *, float *out, const struct delta *, const float *qkv, const float *z,
 	              const float *b, const float *a, const struct state_view *, int layer);
-	/* Between passes: make the first keep tape rows of the slot part of S and tail,
+	/* Between passes: make the first keep > 0 tape rows of the slot part of S and tail,
 	 * all layers. */
 	void (*tape_apply)(struct backend *, const struct state_view *, int slot, int keep);
 	/* x += the mixture's output for in. */

@@ -170,12 +170,18 @@ static void timed_delta(struct pass *p, float *out, const struct delta *d, const
 {
 	const struct state_shape *s = &view->shape;
 	struct op_cost c = {
-		.bytes = 8.0 * p->n_item * (double)(state_floats(s) + state_tail_floats(s)),
 		/* S'k, S'q and the update, each a multiplication and an addition for an element of S. */
 		.float_ops = 6.0 * p->n_row * (double)state_floats(s),
 	};
-	int64_t t = clock_monotonic_ns();
+	int64_t t;
 
+	for (int i = 0; i < p->n_item; i++) {
+		int taped = p->span[i].n - state_taped(view, &p->span[i], i);
+
+		c.bytes += (view->still[i] ? 4.0 : 8.0) * (double)(state_floats(s) + state_tail_floats(s));
+		c.bytes += 4.0 * (view->owed[i] + taped) * (double)state_tape_floats(s);
+	}
+	t = clock_monotonic_ns();
 	of(p)->inner->delta(p, out, d, qkv, z, b, a, view, layer);
 	add(of(p), "delta", "", t, &c);
 }

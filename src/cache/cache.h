@@ -176,8 +176,8 @@ void paged_stats(const struct cache *, struct paged_stats *);
  * them of its first pos positions. */
 int paged_live(const struct cache *, const struct snap *const *held, int n, const struct snap *, int pos);
 
-/* Recurrent state (state.c): S and conv tail per slot, a tape for tentative
- * rows, snapshots by copy within snap_bytes_max. */
+/* Recurrent state (state.c): S and conv tail per slot, a tape for rows that are tentative
+ * or that S need not know of yet, snapshots by copy within snap_bytes_max. */
 struct state_opts {
 	struct state_shape shape;
 	int slots;
@@ -188,5 +188,6 @@ struct state_opts {
 struct cache *state_open(struct backend *, const struct state_opts *, struct err *);
 const struct state_view *state_view(const struct cache *);
 size_t state_slot_bytes(const struct state_shape *);    /* S and tails of one sequence, all layers */
+size_t state_tape_bytes(const struct state_shape *, int tape_rows);     /* the tape of one sequence, all layers */
 
 #endif

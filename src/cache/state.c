@@ -2,9 +2,13 @@
  *
  * A state stands where it stands: it cannot go back but to the beginning, and a
  * snapshot is a copy, made where the slot stands or, when that was foreseen, by the
- * pass on its way through a step.  Rows that may be taken back never reach S: the pass lays
- * what their updates need on the slot's tape, and settle applies as many as are
- * kept, which costs a fiftieth of a copy of S per row.
+ * pass on its way through a step.
+ *
+ * Rows that may be taken back never reach S: the pass lays what their updates need, a
+ * fiftieth of S a row, on the slot's tape.  Nor does every row that is true: writing S costs
+ * as much as reading it, so a step of few rows leaves S as it is while its rows fit on the
+ * tape behind those that S is owed, and passes go on from both.  A pass that writes S pays
+ * the debt, and so does a capture.
  *
  * Snapshots lie in the backend's memory too: tens of megabytes cost less there
  * than in a heap that is touched for the first time, small page by small page. */
@@ -19,6 +23,10 @@
 /* Written snapshots: a head of HEAD_WORDS numbers and BACKEND_BYTES of the
  * backend's name (S lies in that backend's own order), then S, then the tails. */
 enum { VERSION = 1, HEAD_WORDS = 11, BACKEND_BYTES = 16 };
+
+/* Rows of the tape beside the tentative ones of a span, so decoding writes S every LATE + 1
+ * tokens.  Each costs what a row of S's arithmetic does, every time S is read. */
+enum { LATE = 4 };
 
 /* A snapshot passes through the host in pieces of this size. */
 enum { PIECE = 1 << 18 };
@@ -44,7 +52,10 @@ struct state {
 	size_t slot_bytes;              /* of both */
 	size_t tape_bytes;              /* of all slots */
 	struct state_view view;
-	int32_t *view_slot;             /* [slots] */
+	int32_t *view_slot, *view_owed; /* [slots] by item, like still */
+	bool *view_still;
+	int32_t *owed;                  /* [slots] rows on its tape that S is owed */
+	int32_t *item;                  /* [slots] in the step begun */
 	bool *spoiled;                  /* [slots] stands at 0 but does not hold zeros yet */
 	size_t snap_bytes;              /* of live snapshots, and of foreseen ones */
 	int n_snap;
@@ -63,6 +74,13 @@ static struct state *state_of(const struct cache *c)
 size_t state_slot_bytes(const struct state_shape *shape)
 {
 	return (size_t)shape->layers * (state_floats(shape) + state_tail_floats(shape)) * sizeof(float);
+}
+
+size_t state_tape_bytes(const struct state_shape *shape, int tape_rows)
+{
+	int rows = tape_rows + (shape->heads_v ? LATE : 0);
+
+	return size_mul(size_mul((size_t)rows, (size_t)shape->layers), state_tape_floats(shape) * sizeof(float));
 }
 
 static char *part_of(const struct state *st, int i, int slot)
@@ -135,7 +153,11 @@ static void state_begin(struct cache *c, const struct span *sp, int n_span)
 	for (int i = 0; i < n_span; i++) {
 		int slot = sp[i].slot;
 
+		st->item[slot] = i;
 		st->view_slot[i] = slot;
+		st->view_owed[i] = st->owed[slot];
+		/* Without S there is nothing to spare. */
+		st->view_still[i] = st->part[0].bytes && st->owed[slot] + sp[i].n <= st->view.tape_rows;
 		if (sp[i].pos > 0 || !st->spoiled[slot])
 			continue;
 		for (int k = 0; k < PARTS; k++)
@@ -160,6 +182,7 @@ static int state_foresee(struct cache *c, const struct span *sp, int item, int p
 		st->keep = xrealloc(st->keep, size_mul((size_t)st->seen_room, sizeof *st->keep));
 		st->view.keep = st->keep;
 	}
+	st->view_still[item] = false;
 	s->slot = sp[item].slot;
 	st->seen[st->n_seen++] = s;
 	keep = &st->keep[st->view.n_keep++];
@@ -172,10 +195,19 @@ static int state_foresee(struct cache *c, const struct span *sp, int item, int p
 
 static void state_settle(struct cache *c, const struct span *sp, int keep)
 {
-	int tentative = keep - (sp->n - sp->n_draft);
+	struct state *st = state_of(c);
+	int item = st->item[sp->slot];
 
-	if (tentative > 0)
-		c->be->ops->tape_apply(c->be, &state_of(c)->view, sp->slot, tentative);
+	assert(st->view_slot[item] == sp->slot && st->view_owed[item] == st->owed[sp->slot]);
+	st->owed[sp->slot] = state_taped_at(&st->view, item) + keep - state_taped(&st->view, sp, item);
+}
+
+/* Makes S and the tails what they should be where the slot stands. */
+static void pay(struct state *st, int slot)
+{
+	if (st->owed[slot])
+		st->cache.be->ops->tape_apply(st->cache.be, &st->view, slot, st->owed[slot]);
+	st->owed[slot] = 0;
 }
 
 /* ---- between steps ---- */
@@ -188,8 +220,10 @@ static int state_reach(const struct cache *c, int slot, int at, int pos)
 static void state_rewind(struct cache *c, int slot, int pos)
 {
 	forget(state_of(c), slot, pos);
-	if (pos == 0)
-		state_of(c)->spoiled[slot] = true;
+	if (pos > 0)
+		return;
+	state_of(c)->spoiled[slot] = true;
+	state_of(c)->owed[slot] = 0;
 }
 
 static void state_close(struct cache *c, int slot)
@@ -217,6 +251,7 @@ static struct snap *state_capture(struct cache *c, int slot, int pos)
 	if (!s)
 		return NULL;
 	at = s->data;
+	pay(st, slot);
 	for (int k = 0; k < PARTS; at += st->part[k++].bytes)
 		if (st->part[k].bytes)
 			c->be->ops->copy(c->be, at, part_of(st, k, slot), st->part[k].bytes);
@@ -234,7 +269,7 @@ static int state_restore(struct cache *c, int slot, const struct snap *snap, int
 	struct state *st = state_of(c);
 	const char *at = s->data;
 
-	assert(pos == snap->pos);
+	assert(pos == snap->pos && !st->owed[slot]);
 	for (int k = 0; k < PARTS; at += st->part[k++].bytes)
 		if (st->part[k].bytes)
 			c->be->ops->copy(c->be, part_of(st, k, slot), at, st->part[k].bytes);
@@ -356,6 +391,10 @@ static void state_fini(struct cache *c)
 	if (st->view.tape)
 		c->be->ops->free(c->be, st->view.tape, st->tape_bytes);
 	free(st->view_slot);
+	free(st->view_owed);
+	free(st->view_still);
+	free(st->owed);
+	free(st->item);
 	free(st->spoiled);
 	free(st->seen);
 	free(st->keep);
@@ -384,6 +423,7 @@ static const struct cache_ops state_ops = {
 struct cache *state_open(struct backend *be, const struct state_opts *o, struct err *err)
 {
 	const size_t slots = (size_t)o->slots, layers = (size_t)o->shape.layers;
+	const int tape_rows = o->tape_rows + (o->shape.heads_v ? LATE : 0);
 	struct state *st;
 	size_t want[3];
 	void *got[3] = { 0 };
@@ -397,8 +437,7 @@ struct cache *state_open(struct backend *be, const struct state_opts *o, struct 
 	st->part[0].bytes = size_mul(layers, size_mul(state_floats(&o->shape), sizeof(float)));
 	st->part[1].bytes = size_mul(layers, size_mul(state_tail_floats(&o->shape), sizeof(float)));
 	st->slot_bytes = st->part[0].bytes + st->part[1].bytes;
-	st->tape_bytes = size_mul(size_mul(slots, (size_t)o->tape_rows),
-	                          size_mul(layers, size_mul(state_tape_floats(&o->shape), sizeof(float))));
+	st->tape_bytes = size_mul(slots, state_tape_bytes(&o->shape, o->tape_rows));
 	want[0] = size_mul(slots + 1, st->part[0].bytes);
 	want[1] = size_mul(slots + 1, st->part[1].bytes);
 	want[2] = st->tape_bytes;
@@ -411,9 +450,14 @@ struct cache *state_open(struct backend *be, const struct state_opts *o, struct 
 	st->part[0].base = got[0];
 	st->part[1].base = got[1];
 	st->view_slot = xcalloc(slots, sizeof *st->view_slot);
+	st->view_owed = xcalloc(slots, sizeof *st->view_owed);
+	st->view_still = xcalloc(slots, sizeof *st->view_still);
+	st->owed = xcalloc(slots, sizeof *st->owed);
+	st->item = xcalloc(slots, sizeof *st->item);
 	st->spoiled = xcalloc(slots, sizeof *st->spoiled);
 	st->view = (struct state_view){ .shape = o->shape, .s = got[0], .tail = got[1], .tape = got[2],
-	                                .tape_rows = o->tape_rows, .slot = st->view_slot };
+	                                .tape_rows = tape_rows, .slot = st->view_slot, .owed = st->view_owed,
+	                                .still = st->view_still };
 	if (refused) {
 		state_fini(&st->cache);
 		return NULL;

@@ -449,9 +449,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		.step_rows = s->step_rows, .tape_rows = drafts_tokens(o), .kv.layer = s->kv,
 	};
 	plan.weights = (size_t)s->model->shape.weight_bytes;
-	plan.states = size_mul((size_t)mo.slots, state_slot_bytes(&s->model->shape.state));
-	plan.states += size_mul(size_mul((size_t)mo.slots, (size_t)mo.tape_rows), (size_t)s->model->shape.state.layers *
-	                        state_tape_floats(&s->model->shape.state) * sizeof(float));
+	plan.states = size_mul((size_t)mo.slots, state_slot_bytes(&s->model->shape.state) +
+	                                         state_tape_bytes(&s->model->shape.state, mo.tape_rows));
 	eo.n_draft = drafts_tokens(o);
 	plan.step = engine_step_bytes(s->model, &eo);
 	plan.draft = drafts_plan(&s->drafts, o, mo.ctx_max, o->memory_bytes ? o->memory_bytes : machine_bytes());

@@ -96,7 +96,9 @@ static struct step cut(int n)
 static bool run(struct backend *be, enum arith arith, const struct layer *y, int n, bool readers, float *x)
 {
 	struct step s = cut(n);
-	struct state_view st = { .shape = { 1, HK, HV, DK, DV, CH, WIDTH }, .tape_rows = TAPE, .slot = s.slot };
+	const int32_t owed[3] = { 0 };
+	const bool still[3] = { false };
+	struct state_view st = { .shape = { 1, HK, HV, DK, DV, CH, WIDTH }, .tape_rows = TAPE, .slot = s.slot, .owed = owed, .still = still };
 	struct pass p = { .be = be, .arith = arith, .n_row = n, .n_item = s.n, .span = s.span, .row = s.row };
 	float *in = floats(1, ROWS * HIDDEN, 2), *qkv = floats(2, ROWS * CH, 1), *z = floats(3, ROWS * Z, 2);
 	float *b = floats(4, ROWS * HV, 1), *a = floats(5, ROWS * HV, 1), *conv = floats(6, CH * WIDTH, 1), *gains = floats(7, HIDDEN + INNER, 1);

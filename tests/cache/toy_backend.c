@@ -147,11 +147,9 @@ static void toy_tape_apply(struct backend *be, const struct state_view *v, int s
 	for (int row = 0; row < keep; row++)
 		for (int layer = 0; layer < h->layers; layer++) {
 			size_t at = (size_t)slot * (size_t)h->layers + (size_t)layer;
-			const float *tape = v->tape + (((size_t)slot * (size_t)v->tape_rows + (size_t)row)
-			                               * (size_t)h->layers + (size_t)layer) * k;
 			uint32_t y;
 
-			memcpy(&y, tape + k - 1, sizeof y);
+			memcpy(&y, state_tape_row(v, slot, layer, row) + k - 1, sizeof y);
 			toy_update((uint32_t *)v->s + at * n, n, m ? (uint32_t *)v->tail + at * m : NULL,
 			           h->conv_width - 1, h->conv_channels, y);
 		}

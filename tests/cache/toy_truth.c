@@ -120,9 +120,9 @@ static void recur(const struct world *w, const struct item *it, int n)
 
 	for (int i = 0; i < n; i++) {
 		const struct span *sp = &it[i].span;
-		int sure = sp->n - sp->n_draft;
+		int taped = state_taped(v, sp, i), taped_at = state_taped_at(v, i);
 
-		assert(v->slot[i] == sp->slot);
+		assert(v->slot[i] == sp->slot && taped_at + sp->n - taped <= v->tape_rows);
 		for (int r = 0; r < sp->n; r++)
 			it[i].out[r][STATE] = 0;
 		for (int layer = 0; layer < h->layers; layer++) {
@@ -132,6 +132,12 @@ static void recur(const struct world *w, const struct item *it, int n)
 
 			memcpy(s, far_s, ns * sizeof *s);
 			memcpy(tail, far_tail, nt * sizeof *tail);
+			for (int r = 0; r < v->owed[i]; r++) {
+				uint32_t y32;
+
+				memcpy(&y32, state_tape_row(v, sp->slot, layer, r) + nk - 1, sizeof y32);
+				toy_update(s, ns, tail, h->conv_width - 1, h->conv_channels, y32);
+			}
 			for (int r = 0; r < sp->n; r++) {
 				uint64_t y = input(it[i].tok[sp->pos + r], sp->pos + r, layer);
 
@@ -139,18 +145,17 @@ static void recur(const struct world *w, const struct item *it, int n)
 				it[i].out[r][STATE] = state_hash(it[i].out[r][STATE], s, ns, tail, nt);
 				for (int k = 0; k < v->n_keep; k++)
 					if (v->keep[k].item == i && v->keep[k].row == r + 1) {
+						assert(r < taped);
 						memcpy(v->keep[k].s + (size_t)layer * ns, s, ns * sizeof *s);
 						memcpy(v->keep[k].tail + (size_t)layer * nt, tail, nt * sizeof *tail);
 					}
-				if (r < sure) {
+				if (r < taped) {
 					memcpy(far_s, s, ns * sizeof *s);
 					memcpy(far_tail, tail, nt * sizeof *tail);
 				} else {
-					size_t row = (size_t)(sp->slot * v->tape_rows + r - sure);
-					float *tape = v->tape + (row * (size_t)h->layers + (size_t)layer) * nk;
 					uint32_t y32 = (uint32_t)y;
 
-					memcpy(tape + nk - 1, &y32, sizeof y32);
+					memcpy(state_tape_row(v, sp->slot, layer, taped_at + r - taped) + nk - 1, &y32, sizeof y32);
 				}
 			}
 		}

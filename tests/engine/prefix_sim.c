@@ -39,9 +39,11 @@ enum { CTX = 1 << 18, STATE_TOKENS = 1572, PAGE_ROWS = 64, SLOT = 0 };
 static void *far_alloc(struct backend *be, size_t n) { return malloc(1); }
 static void far_free(struct backend *be, void *p, size_t n) { free(p); }
 static void far_move(struct backend *be, void *dst, const void *src, size_t n) { }
+static void far_apply(struct backend *be, const struct state_view *v, int slot, int keep) { }
 
 static const struct backend_ops nowhere = {
 	.name = "nowhere", .alloc = far_alloc, .free = far_free, .write = far_move, .read = far_move, .copy = far_move,
+	.tape_apply = far_apply,
 };
 
 /* ---- traffic ---- */

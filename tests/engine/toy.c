@@ -26,7 +26,7 @@ static uint32_t mix(uint32_t h, int32_t tok, int pos)
 	return (uint32_t)rng_bits(h, (uint64_t)pos, (uint64_t)(uint32_t)tok);
 }
 
-/* The state is one number; a tentative row leaves its token and position on the tape. */
+/* The state is one number; a row on the tape is its token and position. */
 static float *state_at(const struct state_view *v, int slot)
 {
 	return v->s + (size_t)slot * (size_t)v->shape.layers * state_floats(&v->shape);
@@ -37,22 +37,28 @@ static void tape_put(const struct state_view *v, int slot, int row, int32_t tok,
 	int32_t both[2] = { tok, pos };
 
 	assert(row < v->tape_rows);
-	memcpy(v->tape + ((size_t)slot * (size_t)v->tape_rows + (size_t)row) * state_tape_floats(&v->shape), both,
-	       sizeof(both));
+	memcpy(state_tape_row(v, slot, 0, row), both, sizeof(both));
 }
 
-static void tape_apply(struct backend *be, const struct state_view *v, int slot, int keep)
+/* The slot's state after `rows` of its tape. */
+static uint32_t state_after(const struct state_view *v, int slot, int rows)
 {
 	uint32_t state;
 
 	memcpy(&state, state_at(v, slot), sizeof(state));
-	for (int i = 0; i < keep; i++) {
+	for (int i = 0; i < rows; i++) {
 		int32_t both[2];
 
-		memcpy(both, v->tape + ((size_t)slot * (size_t)v->tape_rows + (size_t)i) * state_tape_floats(&v->shape),
-		       sizeof(both));
+		memcpy(both, state_tape_row(v, slot, 0, i), sizeof(both));
 		state = mix(state, both[0], both[1]);
 	}
+	return state;
+}
+
+static void tape_apply(struct backend *be, const struct state_view *v, int slot, int keep)
+{
+	uint32_t state = state_after(v, slot, keep);
+
 	memcpy(state_at(v, slot), &state, sizeof(state));
 }
 
@@ -107,7 +113,7 @@ static void forward(struct model *m, struct pass *p)
 	const struct kv_view *kv = paged_view(m->kv);
 	const struct state_view *sv = m->state ? state_view(m->state) : NULL;
 	const struct toy_opts *o = &((struct toy *)m)->o;
-	uint32_t ahead = 0;             /* the state of an item's tentative rows */
+	uint32_t ahead = 0;             /* the state after an item's last row */
 	int logit = 0;
 
 	if (o->on_forward)
@@ -122,18 +128,18 @@ static void forward(struct model *m, struct pass *p)
 		memcpy(row_at(kv, item, pos), &mark, sizeof(mark));
 		if (sv) {
 			const struct span *span = &p->span[item];
-			int tentative = pos - (span->pos + span->n - span->n_draft);
-			float *s = state_at(sv, sv->slot[item]);
+			int taped = pos - span->pos - state_taped(sv, span, item);
 
-			memcpy(&state, s, sizeof(state));
-			state = mix(tentative > 0 ? ahead : state, p->tok[row], pos);
+			if (pos == span->pos)
+				ahead = state_after(sv, sv->slot[item], sv->owed[item]);
+			state = mix(ahead, p->tok[row], pos);
 			for (int i = 0; i < sv->n_keep; i++)
 				if (sv->keep[i].item == item && sv->keep[i].row == pos - span->pos + 1)
 					memcpy(sv->keep[i].s, &state, sizeof(state));
-			if (tentative < 0)
-				memcpy(s, &state, sizeof(state));
+			if (taped < 0)
+				memcpy(state_at(sv, sv->slot[item]), &state, sizeof(state));
 			else
-				tape_put(sv, sv->slot[item], tentative, p->tok[row], pos);
+				tape_put(sv, sv->slot[item], state_taped_at(sv, item) + taped, p->tok[row], pos);
 			ahead = state;
 		}
 		if (logit == p->n_logit || p->logit_row[logit] != row)

@@ -38,16 +38,21 @@ struct desk {
 	const float **row;              /* [CONV_MAX + rows] of convolve */
 };
 
-static float *tape_row(const struct state_view *v, int slot, int row, int layer)
-{
-	size_t at = ((size_t)slot * (size_t)v->tape_rows + (size_t)row) * (size_t)v->shape.layers + (size_t)layer;
-
-	return v->tape + at * state_tape_floats(&v->shape);
-}
-
 static size_t tape_k(const struct state_shape *s) { return (size_t)s->conv_channels; }
 static size_t tape_alpha(const struct state_shape *s) { return tape_k(s) + (size_t)s->heads_k * (size_t)s->dim_k; }
 static size_t tape_delta(const struct state_shape *s) { return tape_alpha(s) + (size_t)s->heads_v; }
+
+/* Where a row of the slot's tape lies in this layer. */
+static float *tape_row(const struct job *j, int item, int row)
+{
+	return state_tape_row(j->view, j->view->slot[item], j->layer, row);
+}
+
+/* Row i of the item, counted from its first of this step, on the tape, where it goes. */
+static float *taped_row(const struct job *j, int item, int i)
+{
+	return tape_row(j, item, state_taped_at(j->view, item) + i - state_taped(j->view, &j->p->span[item], item));
+}
 
 static float *tail_of(const struct state_view *v, int slot, int layer)
 {
@@ -97,15 +102,18 @@ static const struct state_keep *keep_after(const struct state_view *v, int item,
 	return first;
 }
 
-/* Row i of channel c0 and on, i counted from the item's first of this step; those before it
- * are in the tail. */
+/* Row i of channel c0 and on, i counted from the item's first of this step; before it come
+ * the owed ones, on the tape, and before those the tail. */
 static const float *input(const struct job *j, int item, int i, int c0)
 {
 	size_t ld = (size_t)j->s->conv_channels;
+	int owed = j->view->owed[item];
 
 	if (i >= 0)
 		return j->qkv + ((size_t)j->p->row[item] + (size_t)i) * ld + c0;
-	return tail_of(j->view, j->view->slot[item], j->layer) + (size_t)(j->s->conv_width - 1 + i) * ld + c0;
+	if (owed + i >= 0)
+		return tape_row(j, item, owed + i) + c0;
+	return tail_of(j->view, j->view->slot[item], j->layer) + (size_t)(j->s->conv_width - 1 + owed + i) * ld + c0;
 }
 
 /* Channels [c0, c0 + n) of n_row rows from i on, convolved, out_ld apart. */
@@ -166,38 +174,46 @@ static void keys(const struct job *j, struct desk *d, int item, int i0, int n, i
 	convolve(j, d, d->kq + dim, 2 * (size_t)dim, item, i0, n, hk * dim, dim);
 	for (int i = 0; i < n; i++) {
 		float *k = d->kq + (size_t)i * 2 * (size_t)dim, *q = k + dim;
-		int tentative = i0 + i - (j->p->span[item].n - j->p->span[item].n_draft);
-
 		j->c->op->l2norm(k, dim, 1.0f);
 		j->c->op->l2norm(q, dim, 1.0f / sqrtf((float)dim));
 		d->dot[i] = j->c->vec.dot(k, q, dim);
-		if (tentative >= 0)
-			memcpy(tape_row(j->view, j->view->slot[item], tentative, j->layer) + tape_k(s) + (size_t)(hk * dim),
-			       k, (size_t)dim * sizeof *k);
 	}
+}
+
+/* The first n rows of a layer's tape, as value head h's old ones. */
+static void old_rows(const struct state_shape *s, struct delta_rows *t, const float *tape, int n, int h)
+{
+	int hk = h / (s->heads_v / s->heads_k);
+
+	t->old_k = tape + tape_k(s) + (size_t)(hk * s->dim_k);
+	t->old_alpha = tape + tape_alpha(s) + (size_t)h;
+	t->old_delta = tape + tape_delta(s) + (size_t)(h * s->dim_v);
+	t->n_old = n;
 }
 
 /* Value head h through n rows from i0 on. */
 static void values(const struct job *j, struct desk *k, int item, int i0, int n, int h)
 {
 	const struct state_shape *s = j->s;
-	int slot = j->view->slot[item], dim = s->dim_v, sure = j->p->span[item].n - j->p->span[item].n_draft - i0;
+	int slot = j->view->slot[item], dim = s->dim_v, sure = state_taped(j->view, &j->p->span[item], item) - i0;
 	size_t row_floats = (size_t)s->heads_v * (size_t)dim;
 	size_t at = ((size_t)j->p->row[item] + (size_t)i0) * row_floats + (size_t)(h * dim);
 	struct delta_rows t = {
 		.k = k->kq, .q = k->kq + s->dim_k, .kq_ld = 2 * (size_t)s->dim_k, .v = k->v, .alpha = k->alpha,
 		.beta = k->beta, .kq = k->dot, .out = k->out, .n = n, .n_sure = sure < n ? sure : n,
-		.tape_ld = (size_t)j->view->shape.layers * state_tape_floats(s),
+		.tape_ld = state_tape_floats(s),
 	};
 
 	convolve(j, k, k->v, (size_t)dim, item, i0, n, 2 * s->heads_k * s->dim_k + h * dim, dim);
 	gates(j, k, item, i0, n, h);
-	for (int i = t.n_sure; i < n; i++)
-		tape_row(j->view, slot, i - sure, j->layer)[tape_alpha(s) + (size_t)h] = k->alpha[i];
+	if (i0 == 0 && j->view->owed[item])
+		old_rows(s, &t, tape_row(j, item, 0), j->view->owed[item], h);
 	if (t.n_sure < n)
-		t.tape = tape_row(j->view, slot, 0, j->layer) + tape_delta(s) + (size_t)(h * dim);
+		t.tape = taped_row(j, item, i0 + t.n_sure) + tape_delta(s) + (size_t)(h * dim);
 	j->c->op->delta_head(state_of(j->view, slot, j->layer) + (size_t)h * (state_floats(s) / (size_t)s->heads_v),
 	                     s->dim_k, dim, &t, k->spare);
+	for (int i = t.n_sure; i < n; i++)      /* not before: the old ones may lie there */
+		taped_row(j, item, i0 + i)[tape_alpha(s) + (size_t)h] = k->alpha[i];
 	for (int i = 0; i < n; i++, at += row_floats) {
 		enum { AHEAD = 3, LINE = 16 };  /* rows; floats */
 		float *row = k->out + (size_t)(i * dim), *to;
@@ -222,30 +238,62 @@ static void keep_part(const struct job *j, const struct state_keep *k, int hk)
 	tail_after(j, k->tail + (size_t)j->layer * state_tail_floats(s), k->item, k->row, hk);
 }
 
+static void ask(const float *x, int n)
+{
+	for (int i = 0; i < n; i += 16)
+		__builtin_prefetch(x + i);
+}
+
+/* Asks for what a step of few rows reads of a key head beside S: it lies in many places, a line or
+ * some in each, and has long left the caches. */
+static void ask_head(const struct job *j, int item, int hk)
+{
+	const struct state_shape *s = j->s;
+	int group = s->heads_v / s->heads_k, values = 2 * s->heads_k * s->dim_k + hk * group * s->dim_v;
+
+	for (int i = 1 - s->conv_width; i < 1; i++) {
+		ask(input(j, item, i, hk * s->dim_k), s->dim_k);
+		ask(input(j, item, i, (s->heads_k + hk) * s->dim_k), s->dim_k);
+		ask(input(j, item, i, values), group * s->dim_v);
+	}
+	for (int i = 0; i < j->view->owed[item]; i++) {
+		const float *tape = tape_row(j, item, i);
+
+		ask(tape + tape_k(s) + (size_t)(hk * s->dim_k), s->dim_k);
+		ask(tape + tape_delta(s) + (size_t)(hk * group * s->dim_v), group * s->dim_v);
+	}
+}
+
 /* Parts: item x key head. */
 static void delta_part(void *ctx, int part)
 {
 	const struct job *j = ctx;
 	const struct state_shape *s = j->s;
 	int item = part / s->heads_k, hk = part % s->heads_k, group = s->heads_v / s->heads_k;
-	int rows = j->p->span[item].n, sure = rows - j->p->span[item].n_draft, slot = j->view->slot[item];
+	int rows = j->p->span[item].n, taped = state_taped(j->view, &j->p->span[item], item);
 	struct desk d = desk_of(j);
 
+	if (rows < BLOCK && hk + 1 < s->heads_k)
+		ask_head(j, item, hk + 1);
 	for (int i = 0, n; i < rows; i += n) {
 		const struct state_keep *k = keep_after(j->view, item, i);
 
-		n = sure - i > BLOCK ? BLOCK : rows - i;
+		n = taped - i > BLOCK ? BLOCK : rows - i;
 		if (k && k->row - i < n)
 			n = k->row - i;
 		keys(j, &d, item, i, n, hk);
 		for (int h = hk * group; h < (hk + 1) * group; h++)
 			values(j, &d, item, i, n, h);
+		for (int t = taped > i ? taped : i; t < i + n; t++)     /* not before: the old ones may lie there */
+			memcpy(taped_row(j, item, t) + tape_k(s) + (size_t)(hk * s->dim_k),
+			       d.kq + (size_t)(t - i) * 2 * (size_t)s->dim_k, (size_t)s->dim_k * sizeof(float));
 		if (k && k->row == i + n)
 			keep_part(j, k, hk);
 	}
-	for (int i = sure; i < rows; i++)
-		copy_channels(s, tape_row(j->view, slot, i - sure, j->layer), input(j, item, i, 0), hk);
-	tail_after(j, tail_of(j->view, slot, j->layer), item, sure, hk);
+	if (!j->view->still[item])
+		tail_after(j, tail_of(j->view, j->view->slot[item], j->layer), item, taped, hk);
+	for (int i = taped; i < rows; i++)
+		copy_channels(s, taped_row(j, item, i), input(j, item, i, 0), hk);
 }
 
 void cpu_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z, const float *b,
@@ -258,13 +306,14 @@ void cpu_delta(struct pass *p, float *out, const struct delta *d, const float *q
 	assert(s->heads_v % s->heads_k == 0 && s->conv_width >= 1 && s->conv_width <= CONV_MAX);
 	assert(s->conv_channels == 2 * s->heads_k * s->dim_k + s->heads_v * s->dim_v);
 	for (int i = 0; i < p->n_item; i++) {
-		int n = p->span[i].n < BLOCK + p->span[i].n_draft ? p->span[i].n : BLOCK + p->span[i].n_draft;
+		int taped = p->span[i].n - state_taped(view, &p->span[i], i);
+		int n = p->span[i].n < BLOCK + taped ? p->span[i].n : BLOCK + taped;
 
-		assert(p->span[i].n_draft < p->span[i].n && p->span[i].n_draft <= view->tape_rows);
+		assert(p->span[i].n_draft < p->span[i].n && state_taped_at(view, i) + taped <= view->tape_rows);
 		j.rows_most = n > j.rows_most ? n : j.rows_most;
 	}
 	for (int i = 0; i < view->n_keep; i++)
-		assert(view->keep[i].row > 0 && view->keep[i].row <= p->span[view->keep[i].item].n - p->span[view->keep[i].item].n_draft);
+		assert(view->keep[i].row > 0 && view->keep[i].row <= state_taped(view, &p->span[view->keep[i].item], view->keep[i].item));
 	j.made = cpu_made_open(c, d->reader, p->arith, out, p->n_row, s->dim_v);
 	cpu_scratch(c, desk_bytes(s, j.rows_most));
 	pool_run(c->pool, delta_part, &j, p->n_item * s->heads_k);
@@ -281,15 +330,12 @@ static void apply_part(void *ctx, int part)
 {
 	const struct apply *d = ctx;
 	const struct state_shape *s = &d->view->shape;
-	int layer = part / s->heads_v, h = part % s->heads_v, hk = h / (s->heads_v / s->heads_k);
+	int layer = part / s->heads_v, h = part % s->heads_v;
 	float *state = state_of(d->view, d->slot, layer) + (size_t)h * (state_floats(s) / (size_t)s->heads_v);
+	struct delta_rows t = { .tape_ld = state_tape_floats(s) };
 
-	for (int i = 0; i < d->keep; i++) {
-		const float *t = tape_row(d->view, d->slot, i, layer);
-
-		d->c->op->delta_apply(state, s->dim_k, s->dim_v, t + tape_k(s) + (size_t)hk * (size_t)s->dim_k,
-		                      t[tape_alpha(s) + (size_t)h], t + tape_delta(s) + (size_t)h * (size_t)s->dim_v);
-	}
+	old_rows(s, &t, state_tape_row(d->view, d->slot, layer, 0), d->keep, h);
+	d->c->op->delta_head(state, s->dim_k, s->dim_v, &t, NULL);
 	if (h == 0) {
 		size_t n = (size_t)s->conv_channels;
 		float *tail = tail_of(d->view, d->slot, layer);
@@ -297,7 +343,7 @@ static void apply_part(void *ctx, int part)
 
 		memmove(tail, tail + (size_t)(rows - old) * n, (size_t)old * n * sizeof *tail);
 		for (int i = old; i < rows; i++)
-			memcpy(tail + (size_t)i * n, tape_row(d->view, d->slot, d->keep - rows + i, layer),
+			memcpy(tail + (size_t)i * n, state_tape_row(d->view, d->slot, layer, d->keep - rows + i),
 			       n * sizeof *tail);
 	}
 }
@@ -307,7 +353,6 @@ void cpu_tape_apply(struct backend *be, const struct state_view *view, int slot,
 	struct cpu_backend *c = (struct cpu_backend *)be;
 	struct apply d = { c, view, slot, keep };
 
-	assert(keep >= 0 && keep <= view->tape_rows);
-	if (keep)
-		pool_run(c->pool, apply_part, &d, view->shape.layers * view->shape.heads_v);
+	assert(keep > 0 && keep <= view->tape_rows);
+	pool_run(c->pool, apply_part, &d, view->shape.layers * view->shape.heads_v);
 }

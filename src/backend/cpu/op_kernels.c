@@ -263,29 +263,87 @@ LANES_INLINE size_t tile_at(int dim_k, int i, int t, const int T)
 	return T == 1 ? 16 * (size_t)i : (size_t)(t / 2) * (size_t)dim_k * 32 + 32 * (size_t)i + 16 * (size_t)(t % 2);
 }
 
-/* m = S'k and u = S'q. */
-LANES_INLINE void state_read(const float *s, int dim_k, const float *k, const float *q, v16 *m, v16 *u,
-                             const int T)
-{
-	v16 a[DELTA_TILES], b[DELTA_TILES];
+/* STATE_AHEAD: floats of S asked for beyond those that are read, which behind a head's last are the next
+ * head's first; 4 to 16 KB do alike. */
+enum { OLD_MOST = 4, STATE_AHEAD = 2048 };
 
+/* m = S'k and u = S'q (no token: neither), S being `from` after OLD of the old tokens, of which the first is
+ * `old`; S goes to `to` unless that is NULL. */
+LANES_INLINE void state_read(float *to, const float *from, int dim_k, const struct delta_rows *r, int old, int c, int last,
+                             v16 *m, v16 *u, const int T, const int OLD)
+{
+	const float *k_old[OLD_MOST], *k = r->n ? r->k : NULL, *q = r->q;
+	v16 a[DELTA_TILES], b[DELTA_TILES], d[OLD_MOST][DELTA_TILES], f[OLD_MOST] = { v16_zero() };
+
+#pragma GCC unroll 4
+	for (int j = 0; j < OLD; j++) {
+		size_t at = (size_t)(old + j) * r->tape_ld;
+
+		k_old[j] = r->old_k + at;
+		f[j] = v16_set1(r->old_alpha[at]);
+#pragma GCC unroll 4
+		for (int t = 0; t < T; t++)
+			d[j][t] = v16_load_n(r->old_delta + at + c + 16 * t, t == T - 1 ? last : 16);
+	}
 	for (int t = 0; t < T; t++)
 		a[t] = b[t] = v16_zero();
 	for (int i = 0; i < dim_k; i++) {
-		v16 ki = v16_set1(k[i]), qi = v16_set1(q[i]);
+		v16 x[DELTA_TILES];
 
 #pragma GCC unroll 4
 		for (int t = 0; t < T; t++) {
-			v16 x = v16_load(s + tile_at(dim_k, i, t, T));
+			__builtin_prefetch(from + STATE_AHEAD + tile_at(dim_k, i, t, T));
+			x[t] = v16_load(from + tile_at(dim_k, i, t, T));
+		}
+#pragma GCC unroll 4
+		for (int j = 0; j < OLD; j++) {
+			v16 kj = v16_set1(k_old[j][i]);
 
-			a[t] = v16_fma(x, ki, a[t]);
-			b[t] = v16_fma(x, qi, b[t]);
+#pragma GCC unroll 4
+			for (int t = 0; t < T; t++)
+				x[t] = v16_fma(kj, d[j][t], v16_mul(f[j], x[t]));
+		}
+		if (to)
+#pragma GCC unroll 4
+			for (int t = 0; t < T; t++)
+				v16_store(to + tile_at(dim_k, i, t, T), x[t]);
+		if (k) {
+			v16 ki = v16_set1(k[i]), qi = v16_set1(q[i]);
+
+#pragma GCC unroll 4
+			for (int t = 0; t < T; t++) {
+				a[t] = v16_fma(x[t], ki, a[t]);
+				b[t] = v16_fma(x[t], qi, b[t]);
+			}
 		}
 	}
 	for (int t = 0; t < T; t++) {
 		m[t] = a[t];
 		u[t] = b[t];
 	}
+}
+
+/* The same after all old tokens; S of then stays where it is or goes to `to`, which is returned, unless nobody needs it. */
+LANES_INLINE const float *state_begin(float *to, const float *s, int dim_k, const struct delta_rows *r, int c, int last,
+                                      v16 *m, v16 *u, const int T)
+{
+	const float *from = s;
+	int old = 0;
+
+	/* All but the last few, of which S is stored whoever needs it; m and u are not of use yet. */
+	for (; r->n_old - old > OLD_MOST; old += OLD_MOST, from = to)
+		state_read(to, from, dim_k, r, old, c, last, m, u, T, OLD_MOST);
+	/* A single token that leaves S as it is needs no more than m and u. */
+	if (r->n == 1 && r->n_sure == 0)
+		to = NULL;
+	switch (r->n_old - old) {
+	case 0: state_read(NULL, from, dim_k, r, old, c, last, m, u, T, 0); return from;
+	case 1: state_read(to, from, dim_k, r, old, c, last, m, u, T, 1); break;
+	case 2: state_read(to, from, dim_k, r, old, c, last, m, u, T, 2); break;
+	case 3: state_read(to, from, dim_k, r, old, c, last, m, u, T, 3); break;
+	default: state_read(to, from, dim_k, r, old, c, last, m, u, T, OLD_MOST);
+	}
+	return to;
 }
 
 /* to = alpha from + k d', and at the same time the next token's m and u: one
@@ -337,10 +395,10 @@ LANES_INLINE void state_update(float *s, int dim_k, float alpha, const float *k,
 LANES_INLINE void delta_tiles(float *s, int dim_k, int dim_v, int c, int last, const struct delta_rows *r,
                               float *spare, const int T)
 {
-	const float *from = s;
+	const float *from;
 	v16 m[DELTA_TILES], u[DELTA_TILES], d[DELTA_TILES];
 
-	state_read(s, dim_k, r->k, r->q, m, u, T);
+	from = state_begin(r->n_sure || !r->n ? s : spare, s, dim_k, r, c, last, m, u, T);
 	for (int i = 0; i < r->n; i++) {
 		size_t row = (size_t)i * r->kq_ld, value = (size_t)i * (size_t)dim_v + (size_t)c;
 		float alpha = r->alpha[i];
@@ -372,27 +430,13 @@ static void delta_head(float *s, int dim_k, int dim_v, const struct delta_rows *
 {
 	int c = 0;
 
-	for (; DELTA_TILES == 4 && c + 48 < dim_v; c += 64, s += (size_t)dim_k * 64)
+	/* A single token meets S in memory, where one run is read faster than two. */
+	for (; DELTA_TILES == 4 && r->n > 1 && c + 48 < dim_v; c += 64, s += (size_t)dim_k * 64)
 		delta_tiles(s, dim_k, dim_v, c, dim_v - c < 64 ? dim_v - c - 48 : 16, r, spare, DELTA_TILES);
 	for (; c + 16 < dim_v; c += 32, s += (size_t)dim_k * 32)
 		delta_tiles(s, dim_k, dim_v, c, dim_v - c < 32 ? dim_v - c - 16 : 16, r, spare, 2);
 	if (c < dim_v)
 		delta_tiles(s, dim_k, dim_v, c, dim_v - c, r, spare, 1);
-}
-
-static void delta_apply(float *s, int dim_k, int dim_v, const float *k, float alpha, const float *delta)
-{
-	for (int c = 0; c < dim_v; c += 32, s += (size_t)dim_k * 32) {
-		int left = dim_v - c;
-		v16 d[2] = { v16_load_n(delta + c, left < 16 ? left : 16), v16_zero() };
-
-		if (left <= 16) {
-			state_update(s, dim_k, alpha, k, d, 1);
-			return;
-		}
-		d[1] = v16_load_n(delta + c + 16, left < 32 ? left - 16 : 16);
-		state_update(s, dim_k, alpha, k, d, 2);
-	}
 }
 
 static void gated_norm(float *out, const float *in, const float *z, int n, const float *gain, float eps, bool sig)
@@ -418,5 +462,5 @@ static void gated_norm(float *out, const float *in, const float *z, int n, const
 const struct op_table LANES(op_table) = {
 	.norm = norm, .l2norm = l2norm, .swiglu = swiglu, .sigmoid = sigmoid, .exp = exp_, .axpy = axpy, .add = add,
 	.rope = rope, .softmax_block = softmax_block, .scale = scale, .merge = merge, .attn_out = attn_out,
-	.conv_silu = conv_silu, .delta_head = delta_head, .delta_apply = delta_apply, .gated_norm = gated_norm,
+	.conv_silu = conv_silu, .delta_head = delta_head, .gated_norm = gated_norm,
 };

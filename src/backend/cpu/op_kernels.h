@@ -15,15 +15,17 @@ enum {
 	DELTA_SPARE = 64,               /* columns of S that a level takes at once, at most */
 };
 
-/* Tokens of one item for one value head.  Strides are in floats. */
+/* Tokens of one item for one value head, after n_old of which S lacks the updates.  Strides are in floats. */
 struct delta_rows {
+	const float *old_k, *old_alpha, *old_delta;     /* [dim_k], one, [dim_v] of the first; rows tape_ld apart */
+	int n_old;
 	const float *q, *k;             /* normalised q and k [dim_k] of token 0, rows kq_ld apart */
 	const float *v;                 /* [n][dim_v] */
 	const float *alpha, *beta, *kq; /* [n]; kq: k . q */
 	float *out;                     /* [n][dim_v] */
 	size_t kq_ld;
-	int n, n_sure;
-	float *tape;                    /* delta of the first tentative token; rows tape_ld apart */
+	int n, n_sure;                  /* S is written as it is after the old tokens and n_sure; not if n_sure = 0 < n */
+	float *tape;                    /* delta of token n_sure; rows tape_ld apart */
 	size_t tape_ld;
 };
 
@@ -58,8 +60,6 @@ struct op_table {
 	/* S of one head, [dim_v / 32][dim_k][32] and [dim_k][16] for what is left,
 	 * through the tokens; spare: DELTA_SPARE floats a row of S. */
 	void (*delta_head)(float *s, int dim_k, int dim_v, const struct delta_rows *t, float *spare);
-	/* S = alpha S + k delta' */
-	void (*delta_apply)(float *s, int dim_k, int dim_v, const float *k, float alpha, const float *delta);
 	/* out = norm(in) * gain * act(z), act SiLU or sigmoid */
 	void (*gated_norm)(float *out, const float *in, const float *z, int n, const float *gain, float eps, bool sigmoid);
 };
