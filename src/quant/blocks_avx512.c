@@ -4,14 +4,14 @@
  * all, so that sums stay in lanes and a group ends with its float steps, nothing turned.  As long as
  * registers last, up to four rows, two runs of memory are read side by side, the blocks of both halves of the
  * outputs, a line of each in turn, asked for a bit less than a page ahead: what memory gives most to here
- * (docs/performance.md, Tried).  More rows have arithmetic to do meanwhile, and read one. */
+ * (docs/performance.md, Tried).  More rows have arithmetic to do meanwhile, and read one, two pages ahead. */
 #include <assert.h>
 #include <immintrin.h>
 
 #include "quant/coded_avx512.h"
 #include "quant/levels.h"
 
-enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, AHEAD = 2816, RUNS_MOST = 2, ROWS_TWICE = 4 };
+enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, AHEAD = 2816, AHEAD_ALONE = 8448, RUNS_MOST = 2, ROWS_TWICE = 4 };
 
 struct rows {
 	const int8_t *q;        /* [rows][cols] */
@@ -47,7 +47,7 @@ INLINE void blocks_next(__m512 acc[RUNS_MOST][FEW_ROWS], const uint8_t *const at
 			const uint8_t *line = at[k] + LINE * j;
 			__m512i v = _mm512_load_si512(line);
 
-			__asm__ volatile("prefetcht0 %0" : : "m"(line[AHEAD]));        /* volatile: in this order */
+			__asm__ volatile("prefetcht0 %0" : : "m"(line[K == 1 ? AHEAD_ALONE : AHEAD]));        /* volatile: in this order */
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++) {
 				const int8_t *x = q[r] + j * per;
@@ -68,7 +68,7 @@ INLINE void blocks_next(__m512 acc[RUNS_MOST][FEW_ROWS], const uint8_t *const at
 		__m512i v = _mm512_load_si512(line);
 		__m512 scale = block_scales(v), bias = block_biases(v);
 
-		__asm__ volatile("prefetcht0 %0" : : "m"(line[AHEAD]));
+		__asm__ volatile("prefetcht0 %0" : : "m"(line[K == 1 ? AHEAD_ALONE : AHEAD]));
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++) {
 			__m512i s = _mm512_add_epi32(sum[k][r], bits == 4 ? _mm512_srai_epi32(other[k][r], 4) : other[k][r]);

@@ -6,8 +6,8 @@
  * instructions that only move bits have ports of their own (blocks_tiles_slow), what binds is those that multiply: of 228
  * instructions of a group and six rows 192 are products and 36 float steps.
  *
- * Meanwhile a tile asks for its share of the next 32 outputs, for the next rows' activations, and for the lines
- * that outputs are written to. */
+ * Meanwhile a tile asks for its share of the next 32 outputs, a run of lines, since memory gives more to who asks in
+ * its order, for the next rows' activations, and for the lines that outputs are written to. */
 #include <assert.h>
 #include <immintrin.h>
 
@@ -22,8 +22,8 @@ struct tiling {
 	const uint8_t *at;      /* blocks of the first 16 outputs; of the next 16 `step` bytes on */
 	size_t step;
 	int groups;
-	const uint8_t *next;    /* the next 32 outputs' */
-	int share, of;          /* lines share, share + of ... of each of their blocks are asked for; of 0: none */
+	const uint8_t *next, *stop;     /* what is asked for, of the next 32 outputs */
+	int lines;              /* of it, for each group */
 	size_t on;              /* from a row of activations to the one asked for meanwhile, in bytes; 0: none */
 };
 
@@ -89,9 +89,8 @@ INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, cons
 		if (t->on)
 			for (int r = 0; r < R; r++)
 				_mm_prefetch((r < 3 ? q : q3) + (size_t)(r % 3) * cols + t->on, _MM_HINT_T0);
-		if (t->of)
-			for (int j = t->share; j < S * (2 * bits + 1); j += t->of)
-				_mm_prefetch(next + (j > 2 * bits ? t->step - block : 0) + LINE * (size_t)j, _MM_HINT_T1);
+		for (int j = 0; j < t->lines && next < t->stop; j++, next += LINE)
+			_mm_prefetch(next, _MM_HINT_T1);
 #pragma GCC unroll 2
 		for (int s = 0; s < S; s++)
 			by[s] = block_scales(_mm512_load_si512(at[s] + 2 * bits * LINE));
@@ -112,7 +111,7 @@ INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, cons
 			for (int s = 0; s < S; s++)
 				f[s][r] = _mm512_fmadd_ps(by[s], xs, f[s][r]);
 		}
-		at[0] += block, at[1] += block, next += block;
+		at[0] += block, at[1] += block;
 		q += BLOCK_INPUTS, q3 += BLOCK_INPUTS;
 		scale += 4, scale3 += 4, scaled += 4, scaled3 += 4;
 	}
@@ -144,6 +143,16 @@ static int tile_row(int r0, int r1, int i, int of)
 	return r0 + (int)((int64_t)(r1 - r0) * i / of);
 }
 
+/* What tile i of `of` asks for of n bytes, the next outputs' blocks. */
+static void ask_share(struct tiling *t, const uint8_t *at, size_t n, int i, int of)
+{
+	size_t lines = n / LINE;
+
+	t->next = at + lines * (size_t)i / (size_t)of * LINE;
+	t->stop = at + lines * (size_t)(i + 1) / (size_t)of * LINE;
+	t->lines = (int)(lines / (size_t)t->groups + (size_t)of - 1) / of;
+}
+
 void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
                          int r1)
 {
@@ -156,15 +165,18 @@ void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const ui
 	for (int i0 = 0, i1; i0 < of; i0 = i1) {        /* as many tiles' rows as the second cache holds */
 		i1 = once < 1 ? i0 + 1 : i0 + once < of ? i0 + once : of;
 		for (int o = 0, sides; o < n; o += sides) {
+			const uint8_t *after;
+			size_t ask;
+
 			sides = n - o < SIDES ? n - o : SIDES;
 			t.at = blocks + (size_t)o * step;
-			t.next = t.at + (size_t)sides * step;
-			t.of = t.next + (size_t)sides * step <= end ? i1 - i0 : 0;
+			after = t.at + (size_t)sides * step;
+			ask = (size_t)(end - after) < (size_t)sides * step ? (size_t)(end - after) : (size_t)sides * step;
 			for (int i = i0; i < i1; i++) {
 				int r = tile_row(r0, r1, i, of), next = tile_row(r0, r1, i + 1, of);
 				float *to = out + (size_t)(r - r0) * ld + OUT * o;
 
-				t.share = i - i0;
+				ask_share(&t, after, ask, i - i0, i1 - i0);
 				t.on = i + 1 < i1 ? (size_t)(next - r) * (size_t)w->cols : 0;
 				for (int j = 0; j < next - r; j++)
 					for (int h = 0; h < sides; h++)
