@@ -76,11 +76,17 @@ size_t state_slot_bytes(const struct state_shape *shape)
 	return (size_t)shape->layers * (state_floats(shape) + state_tail_floats(shape)) * sizeof(float);
 }
 
+/* Rows of a tape that has room for so many tentative ones.  Without S there is nothing to spare. */
+static int rows_of_tape(const struct state_shape *shape, int tentative)
+{
+	return tentative + (shape->heads_v ? LATE : 0);
+}
+
 size_t state_tape_bytes(const struct state_shape *shape, int tape_rows)
 {
-	int rows = tape_rows + (shape->heads_v ? LATE : 0);
+	size_t rows = (size_t)rows_of_tape(shape, tape_rows);
 
-	return size_mul(size_mul((size_t)rows, (size_t)shape->layers), state_tape_floats(shape) * sizeof(float));
+	return size_mul(size_mul(rows, (size_t)shape->layers), state_tape_floats(shape) * sizeof(float));
 }
 
 static char *part_of(const struct state *st, int i, int slot)
@@ -156,8 +162,7 @@ static void state_begin(struct cache *c, const struct span *sp, int n_span)
 		st->item[slot] = i;
 		st->view_slot[i] = slot;
 		st->view_owed[i] = st->owed[slot];
-		/* Without S there is nothing to spare. */
-		st->view_still[i] = st->part[0].bytes && st->owed[slot] + sp[i].n <= st->view.tape_rows;
+		st->view_still[i] = st->o.shape.heads_v && st->owed[slot] + sp[i].n <= st->view.tape_rows;
 		if (sp[i].pos > 0 || !st->spoiled[slot])
 			continue;
 		for (int k = 0; k < PARTS; k++)
@@ -423,7 +428,6 @@ static const struct cache_ops state_ops = {
 struct cache *state_open(struct backend *be, const struct state_opts *o, struct err *err)
 {
 	const size_t slots = (size_t)o->slots, layers = (size_t)o->shape.layers;
-	const int tape_rows = o->tape_rows + (o->shape.heads_v ? LATE : 0);
 	struct state *st;
 	size_t want[3];
 	void *got[3] = { 0 };
@@ -456,7 +460,7 @@ struct cache *state_open(struct backend *be, const struct state_opts *o, struct 
 	st->item = xcalloc(slots, sizeof *st->item);
 	st->spoiled = xcalloc(slots, sizeof *st->spoiled);
 	st->view = (struct state_view){ .shape = o->shape, .s = got[0], .tail = got[1], .tape = got[2],
-	                                .tape_rows = tape_rows, .slot = st->view_slot, .owed = st->view_owed,
+	                                .tape_rows = rows_of_tape(&o->shape, o->tape_rows), .slot = st->view_slot, .owed = st->view_owed,
 	                                .still = st->view_still };
 	if (refused) {
 		state_fini(&st->cache);
