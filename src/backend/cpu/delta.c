@@ -174,6 +174,7 @@ static void keys(const struct job *j, struct desk *d, int item, int i0, int n, i
 	convolve(j, d, d->kq + dim, 2 * (size_t)dim, item, i0, n, hk * dim, dim);
 	for (int i = 0; i < n; i++) {
 		float *k = d->kq + (size_t)i * 2 * (size_t)dim, *q = k + dim;
+
 		j->c->op->l2norm(k, dim, 1.0f);
 		j->c->op->l2norm(q, dim, 1.0f / sqrtf((float)dim));
 		d->dot[i] = j->c->vec.dot(k, q, dim);
