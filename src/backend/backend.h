@@ -99,7 +99,7 @@ size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *r
  * tape, from which they are made later, with the same bits.  The first `owed` rows there
  * are true and not part of S and tail yet; a pass goes on from after them.
  *
- *   still: S and tail stay as they are, and all the item's rows go on the tape, after those owed.
+ *   still: S and tail stay as they are, and all the span's rows go on the tape, after those owed.
  *   else:  S and tail move through the owed rows and the sure ones (n - n_draft of the span) and
  *          not beyond; the tentative ones go on the tape, from its beginning.
  *
@@ -121,8 +121,9 @@ struct state_view {
 	float *tail;                    /* [slot][layer][(width - 1) * channels] */
 	float *tape;                    /* state_tape_row */
 	int tape_rows;
-	const int32_t *slot, *owed;     /* [n_item] */
-	const bool *still;              /* [n_item] */
+	const int32_t *owed;            /* [slot] */
+	const bool *still;              /* [slot] */
+	const int32_t *slot;            /* [n_item] */
 	const struct state_keep *keep;  /* [n_keep] in any order; no two at one row of an item */
 	int n_keep;
 };
@@ -135,12 +136,15 @@ static inline float *state_tape_row(const struct state_view *v, int slot, int la
 
 	return v->tape + at * state_tape_floats(&v->shape);
 }
-/* The first row of the item's span that goes on the tape, and (state_taped_at) to which row there. */
-static inline int state_taped(const struct state_view *v, const struct span *sp, int item)
+/* The first row of the span that goes on the tape, and (state_taped_at) to which row there. */
+static inline int state_taped(const struct state_view *v, const struct span *sp)
 {
-	return v->still[item] ? 0 : sp->n - sp->n_draft;
+	return v->still[sp->slot] ? 0 : sp->n - sp->n_draft;
 }
-static inline int state_taped_at(const struct state_view *v, int item) { return v->still[item] ? v->owed[item] : 0; }
+static inline int state_taped_at(const struct state_view *v, const struct span *sp)
+{
+	return v->still[sp->slot] ? v->owed[sp->slot] : 0;
+}
 
 /* Rotary embedding: cos and sin of pos * freq[i] scaled by mscale, on the first
  * 2 * n_freq dims, pairs (i, i + n_freq). */

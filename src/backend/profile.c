@@ -176,10 +176,10 @@ static void timed_delta(struct pass *p, float *out, const struct delta *d, const
 	int64_t t;
 
 	for (int i = 0; i < p->n_item; i++) {
-		int taped = p->span[i].n - state_taped(view, &p->span[i], i);
+		int taped = p->span[i].n - state_taped(view, &p->span[i]);
 
-		c.bytes += (view->still[i] ? 4.0 : 8.0) * (double)(state_floats(s) + state_tail_floats(s));
-		c.bytes += 4.0 * (view->owed[i] + taped) * (double)state_tape_floats(s);
+		c.bytes += (view->still[p->span[i].slot] ? 4.0 : 8.0) * (double)(state_floats(s) + state_tail_floats(s));
+		c.bytes += 4.0 * (view->owed[p->span[i].slot] + taped) * (double)state_tape_floats(s);
 	}
 	t = clock_monotonic_ns();
 	of(p)->inner->delta(p, out, d, qkv, z, b, a, view, layer);

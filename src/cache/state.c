@@ -52,10 +52,9 @@ struct state {
 	size_t slot_bytes;              /* of both */
 	size_t tape_bytes;              /* of all slots */
 	struct state_view view;
-	int32_t *view_slot, *view_owed; /* [slots] by item, like still */
-	bool *view_still;
+	int32_t *view_slot;             /* [slots] by item */
 	int32_t *owed;                  /* [slots] rows on its tape that S is owed */
-	int32_t *item;                  /* [slots] in the step begun */
+	bool *still;                    /* [slots] in the step begun */
 	bool *spoiled;                  /* [slots] stands at 0 but does not hold zeros yet */
 	size_t snap_bytes;              /* of live snapshots, and of foreseen ones */
 	int n_snap;
@@ -159,10 +158,8 @@ static void state_begin(struct cache *c, const struct span *sp, int n_span)
 	for (int i = 0; i < n_span; i++) {
 		int slot = sp[i].slot;
 
-		st->item[slot] = i;
 		st->view_slot[i] = slot;
-		st->view_owed[i] = st->owed[slot];
-		st->view_still[i] = st->o.shape.heads_v && st->owed[slot] + sp[i].n <= st->view.tape_rows;
+		st->still[slot] = st->o.shape.heads_v && st->owed[slot] + sp[i].n <= st->view.tape_rows;
 		if (sp[i].pos > 0 || !st->spoiled[slot])
 			continue;
 		for (int k = 0; k < PARTS; k++)
@@ -187,7 +184,7 @@ static int state_foresee(struct cache *c, const struct span *sp, int item, int p
 		st->keep = xrealloc(st->keep, size_mul((size_t)st->seen_room, sizeof *st->keep));
 		st->view.keep = st->keep;
 	}
-	st->view_still[item] = false;
+	st->still[sp[item].slot] = false;
 	s->slot = sp[item].slot;
 	st->seen[st->n_seen++] = s;
 	keep = &st->keep[st->view.n_keep++];
@@ -201,10 +198,8 @@ static int state_foresee(struct cache *c, const struct span *sp, int item, int p
 static void state_settle(struct cache *c, const struct span *sp, int keep)
 {
 	struct state *st = state_of(c);
-	int item = st->item[sp->slot];
 
-	assert(st->view_slot[item] == sp->slot && st->view_owed[item] == st->owed[sp->slot]);
-	st->owed[sp->slot] = state_taped_at(&st->view, item) + keep - state_taped(&st->view, sp, item);
+	st->owed[sp->slot] = state_taped_at(&st->view, sp) + keep - state_taped(&st->view, sp);
 }
 
 /* Makes S and the tails what they should be where the slot stands. */
@@ -396,10 +391,8 @@ static void state_fini(struct cache *c)
 	if (st->view.tape)
 		c->be->ops->free(c->be, st->view.tape, st->tape_bytes);
 	free(st->view_slot);
-	free(st->view_owed);
-	free(st->view_still);
 	free(st->owed);
-	free(st->item);
+	free(st->still);
 	free(st->spoiled);
 	free(st->seen);
 	free(st->keep);
@@ -454,14 +447,12 @@ struct cache *state_open(struct backend *be, const struct state_opts *o, struct 
 	st->part[0].base = got[0];
 	st->part[1].base = got[1];
 	st->view_slot = xcalloc(slots, sizeof *st->view_slot);
-	st->view_owed = xcalloc(slots, sizeof *st->view_owed);
-	st->view_still = xcalloc(slots, sizeof *st->view_still);
 	st->owed = xcalloc(slots, sizeof *st->owed);
-	st->item = xcalloc(slots, sizeof *st->item);
+	st->still = xcalloc(slots, sizeof *st->still);
 	st->spoiled = xcalloc(slots, sizeof *st->spoiled);
 	st->view = (struct state_view){ .shape = o->shape, .s = got[0], .tail = got[1], .tape = got[2],
-	                                .tape_rows = rows_of_tape(&o->shape, o->tape_rows), .slot = st->view_slot, .owed = st->view_owed,
-	                                .still = st->view_still };
+	                                .tape_rows = rows_of_tape(&o->shape, o->tape_rows), .slot = st->view_slot, .owed = st->owed,
+	                                .still = st->still };
 	if (refused) {
 		state_fini(&st->cache);
 		return NULL;

@@ -123,7 +123,7 @@ struct world {
 	struct kv_layer layer[LAYERS];
 	struct kv_view kv;
 	struct state_view st;
-	int32_t page[SEQS * 2048], page_of[SEQS * 2048], slot[SEQS], owed[SEQS], owed_of[SEQS];
+	int32_t page[SEQS * 2048], page_of[SEQS * 2048], slot[SEQS], owed[SEQS];
 	bool still[SEQS];
 	size_t kv_bytes, s_bytes, tail_bytes, tape_bytes, work_bytes;
 	uint8_t *work;
@@ -224,9 +224,9 @@ enum { OF_ATTEND = 0, OF_GATED_HALF = 2, OF_HALF = 4, OF_MOE_HALF = 6 };        
 /* Makes S and the tails what they should be where the sequence stands. */
 static void pay(struct world *w, int slot)
 {
-	if (w->owed_of[slot])
-		w->be->ops->tape_apply(w->be, &w->st, slot, w->owed_of[slot]);
-	w->owed_of[slot] = 0;
+	if (w->owed[slot])
+		w->be->ops->tape_apply(w->be, &w->st, slot, w->owed[slot]);
+	w->owed[slot] = 0;
 }
 
 /* One step over some spans; of span i the rows before keep[i] are the true ones,
@@ -242,9 +242,8 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 	for (int i = 0; i < n_span; i++) {
 		row[i] = p.n_row;
 		w->slot[i] = span[i].slot;
-		w->owed[i] = w->owed_of[span[i].slot];
 		/* S is written when it must be, and now and then when it need not. */
-		w->still[i] = w->owed[i] + span[i].n <= TAPE && rng_bits(3, (uint64_t)span[i].pos, (uint64_t)i) % 8;
+		w->still[span[i].slot] = w->owed[span[i].slot] + span[i].n <= TAPE && rng_bits(3, (uint64_t)span[i].pos, (uint64_t)i) % 8;
 		memcpy(w->page + i * 2048, w->page_of + span[i].slot * 2048, 2048 * sizeof *w->page);
 		for (int j = 0; j < span[i].n; j++, p.n_row++) {
 			pos[p.n_row] = span[i].pos + j;
@@ -282,7 +281,7 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 		int slot = span[i].slot;
 
 		assert(keep[i] >= span[i].n - span[i].n_draft && keep[i] <= span[i].n);
-		w->owed_of[slot] = state_taped_at(&w->st, i) + keep[i] - state_taped(&w->st, &span[i], i);
+		w->owed[slot] = state_taped_at(&w->st, &span[i]) + keep[i] - state_taped(&w->st, &span[i]);
 		if (rng_bits(4, (uint64_t)span[i].pos, (uint64_t)i) % 4 == 0)
 			pay(w, slot);
 	}

@@ -120,7 +120,7 @@ static void recur(const struct world *w, const struct item *it, int n)
 
 	for (int i = 0; i < n; i++) {
 		const struct span *sp = &it[i].span;
-		int taped = state_taped(v, sp, i), taped_at = state_taped_at(v, i);
+		int taped = state_taped(v, sp), taped_at = state_taped_at(v, sp);
 
 		assert(v->slot[i] == sp->slot && taped_at + sp->n - taped <= v->tape_rows);
 		for (int r = 0; r < sp->n; r++)
@@ -132,7 +132,7 @@ static void recur(const struct world *w, const struct item *it, int n)
 
 			memcpy(s, far_s, ns * sizeof *s);
 			memcpy(tail, far_tail, nt * sizeof *tail);
-			for (int r = 0; r < v->owed[i]; r++) {
+			for (int r = 0; r < v->owed[sp->slot]; r++) {
 				uint32_t y32;
 
 				memcpy(&y32, state_tape_row(v, sp->slot, layer, r) + nk - 1, sizeof y32);

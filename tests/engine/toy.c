@@ -128,10 +128,10 @@ static void forward(struct model *m, struct pass *p)
 		memcpy(row_at(kv, item, pos), &mark, sizeof(mark));
 		if (sv) {
 			const struct span *span = &p->span[item];
-			int taped = pos - span->pos - state_taped(sv, span, item);
+			int taped = pos - span->pos - state_taped(sv, span);
 
 			if (pos == span->pos)
-				ahead = state_after(sv, sv->slot[item], sv->owed[item]);
+				ahead = state_after(sv, sv->slot[item], sv->owed[span->slot]);
 			state = mix(ahead, p->tok[row], pos);
 			for (int i = 0; i < sv->n_keep; i++)
 				if (sv->keep[i].item == item && sv->keep[i].row == pos - span->pos + 1)
@@ -139,7 +139,7 @@ static void forward(struct model *m, struct pass *p)
 			if (taped < 0)
 				memcpy(state_at(sv, sv->slot[item]), &state, sizeof(state));
 			else
-				tape_put(sv, sv->slot[item], state_taped_at(sv, item) + taped, p->tok[row], pos);
+				tape_put(sv, sv->slot[item], state_taped_at(sv, span) + taped, p->tok[row], pos);
 			ahead = state;
 		}
 		if (logit == p->n_logit || p->logit_row[logit] != row)

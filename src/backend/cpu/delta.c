@@ -51,7 +51,9 @@ static float *tape_row(const struct job *j, int item, int row)
 /* Row i of the item, counted from its first of this step, on the tape, where it goes. */
 static float *taped_row(const struct job *j, int item, int i)
 {
-	return tape_row(j, item, state_taped_at(j->view, item) + i - state_taped(j->view, &j->p->span[item], item));
+	const struct span *sp = &j->p->span[item];
+
+	return tape_row(j, item, state_taped_at(j->view, sp) + i - state_taped(j->view, sp));
 }
 
 static float *tail_of(const struct state_view *v, int slot, int layer)
@@ -107,7 +109,7 @@ static const struct state_keep *keep_after(const struct state_view *v, int item,
 static const float *input(const struct job *j, int item, int i, int c0)
 {
 	size_t ld = (size_t)j->s->conv_channels;
-	int owed = j->view->owed[item];
+	int owed = j->view->owed[j->p->span[item].slot];
 
 	if (i >= 0)
 		return j->qkv + ((size_t)j->p->row[item] + (size_t)i) * ld + c0;
@@ -196,7 +198,7 @@ static void old_rows(const struct state_shape *s, struct delta_rows *t, const fl
 static void values(const struct job *j, struct desk *k, int item, int i0, int n, int h)
 {
 	const struct state_shape *s = j->s;
-	int slot = j->view->slot[item], dim = s->dim_v, sure = state_taped(j->view, &j->p->span[item], item) - i0;
+	int slot = j->view->slot[item], dim = s->dim_v, sure = state_taped(j->view, &j->p->span[item]) - i0;
 	size_t row_floats = (size_t)s->heads_v * (size_t)dim;
 	size_t at = ((size_t)j->p->row[item] + (size_t)i0) * row_floats + (size_t)(h * dim);
 	struct delta_rows t = {
@@ -207,8 +209,8 @@ static void values(const struct job *j, struct desk *k, int item, int i0, int n,
 
 	convolve(j, k, k->v, (size_t)dim, item, i0, n, 2 * s->heads_k * s->dim_k + h * dim, dim);
 	gates(j, k, item, i0, n, h);
-	if (i0 == 0 && j->view->owed[item])
-		old_rows(s, &t, tape_row(j, item, 0), j->view->owed[item], h);
+	if (i0 == 0 && j->view->owed[j->p->span[item].slot])
+		old_rows(s, &t, tape_row(j, item, 0), j->view->owed[j->p->span[item].slot], h);
 	if (t.n_sure < n)
 		t.tape = taped_row(j, item, i0 + t.n_sure) + tape_delta(s) + (size_t)(h * dim);
 	j->c->op->delta_head(state_of(j->view, slot, j->layer) + (size_t)h * (state_floats(s) / (size_t)s->heads_v),
@@ -257,7 +259,7 @@ static void ask_head(const struct job *j, int item, int hk)
 		ask(input(j, item, i, (s->heads_k + hk) * s->dim_k), s->dim_k);
 		ask(input(j, item, i, values), group * s->dim_v);
 	}
-	for (int i = 0; i < j->view->owed[item]; i++) {
+	for (int i = 0; i < j->view->owed[j->p->span[item].slot]; i++) {
 		const float *tape = tape_row(j, item, i);
 
 		ask(tape + tape_k(s) + (size_t)(hk * s->dim_k), s->dim_k);
@@ -271,7 +273,7 @@ static void delta_part(void *ctx, int part)
 	const struct job *j = ctx;
 	const struct state_shape *s = j->s;
 	int item = part / s->heads_k, hk = part % s->heads_k, group = s->heads_v / s->heads_k;
-	int rows = j->p->span[item].n, taped = state_taped(j->view, &j->p->span[item], item);
+	int rows = j->p->span[item].n, taped = state_taped(j->view, &j->p->span[item]);
 	struct desk d = desk_of(j);
 
 	if (rows < BLOCK && hk + 1 < s->heads_k)
@@ -291,7 +293,7 @@ static void delta_part(void *ctx, int part)
 		if (k && k->row == i + n)
 			keep_part(j, k, hk);
 	}
-	if (!j->view->still[item])
+	if (!j->view->still[j->p->span[item].slot])
 		tail_after(j, tail_of(j->view, j->view->slot[item], j->layer), item, taped, hk);
 	for (int i = taped; i < rows; i++)
 		copy_channels(s, taped_row(j, item, i), input(j, item, i, 0), hk);
@@ -307,14 +309,14 @@ void cpu_delta(struct pass *p, float *out, const struct delta *d, const float *q
 	assert(s->heads_v % s->heads_k == 0 && s->conv_width >= 1 && s->conv_width <= CONV_MAX);
 	assert(s->conv_channels == 2 * s->heads_k * s->dim_k + s->heads_v * s->dim_v);
 	for (int i = 0; i < p->n_item; i++) {
-		int taped = p->span[i].n - state_taped(view, &p->span[i], i);
+		int taped = p->span[i].n - state_taped(view, &p->span[i]);
 		int n = p->span[i].n < BLOCK + taped ? p->span[i].n : BLOCK + taped;
 
-		assert(p->span[i].n_draft < p->span[i].n && state_taped_at(view, i) + taped <= view->tape_rows);
+		assert(p->span[i].n_draft < p->span[i].n && state_taped_at(view, &p->span[i]) + taped <= view->tape_rows);
 		j.rows_most = n > j.rows_most ? n : j.rows_most;
 	}
 	for (int i = 0; i < view->n_keep; i++)
-		assert(view->keep[i].row > 0 && view->keep[i].row <= state_taped(view, &p->span[view->keep[i].item], view->keep[i].item));
+		assert(view->keep[i].row > 0 && view->keep[i].row <= state_taped(view, &p->span[view->keep[i].item]));
 	j.made = cpu_made_open(c, d->reader, p->arith, out, p->n_row, s->dim_v);
 	cpu_scratch(c, desk_bytes(s, j.rows_most));
 	pool_run(c->pool, delta_part, &j, p->n_item * s->heads_k);
