@@ -89,7 +89,7 @@ struct dots {
 	float *out;                     /* columns of row 0 */
 	size_t ld, beside;              /* floats to the next row, and to the next vector of columns */
 	const uint8_t *panel;
-	size_t step;                    /* bytes of a pair of all its vectors */
+	size_t step, vector;            /* bytes to the next pair, and to the same of the next vector */
 	const uint8_t *x;               /* pairs of row 0, block 0 */
 	size_t row, block;              /* bytes to the next */
 	int n;                          /* blocks */
@@ -111,14 +111,14 @@ DOTS_INLINE void dots_rows_as_floats(float *to, const struct dots *d, const int 
 }
 
 /* One pair, or half of one as floats, of R rows by V vectors of columns. */
-DOTS_INLINE void dots_step(__m512 sum[DOTS_ROWS][2], const uint8_t *panel, const float *f, const uint8_t *x, size_t row,
-                           const int R, const int V, const bool floats)
+DOTS_INLINE void dots_step(__m512 sum[DOTS_ROWS][2], const uint8_t *panel, size_t vector, const float *f, const uint8_t *x,
+                           size_t row, const int R, const int V, const bool floats)
 {
 	__m512i w[2];
 
 #pragma GCC unroll 2
 	for (int v = 0; v < V; v++)
-		w[v] = _mm512_load_si512(panel + v * DOTS_LINE);
+		w[v] = _mm512_load_si512(panel + (size_t)v * vector);
 #pragma GCC unroll 4
 	for (int r = 0; r < R; r++) {
 		__m512i pair = floats ? _mm512_castps_si512(_mm512_set1_ps(f[r * DOTS_BLOCK])) :
@@ -162,7 +162,7 @@ DOTS_INLINE void dots_tile(const struct dots *d, bool first, const int R, const 
 			for (int half = 0; half < halves; half++)
 #pragma GCC unroll 2
 				for (int odd = 0; odd < 2; odd++, panel += d->step)
-					dots_step(sum[odd], panel, from + half * DOTS_PAIRS + j + odd, x + 4 * (j + odd), d->row, R, V, floats);
+					dots_step(sum[odd], panel, d->vector, from + half * DOTS_PAIRS + j + odd, x + 4 * (j + odd), d->row, R, V, floats);
 #pragma GCC unroll 4
 		for (int r = 0; r < R; r++)
 #pragma GCC unroll 2

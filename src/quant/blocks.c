@@ -1,4 +1,4 @@
-/* blocks.c - coded weights in blocks of 16 outputs by 64 inputs, which kernels read as they lie.
+/* blocks.c - weights in blocks of 16 outputs by 64 inputs, which kernels read as they lie.
  *
  * Rows of a file are four streams of memory to a kernel that reads a few of them: codes of two runs
  * of outputs, scales and biases, in lines that end anywhere; and outputs become lanes only by turning
@@ -6,7 +6,10 @@
  * side by side, [group's words][16], 8 lines of 4 bits or 16 of 8, and a line of 16 times scale and bias,
  * 16 bits each.  A word of 4 bits has codes 0 to 3 in the lower halves of its bytes and 4 to 7 in the upper
  * ones, so that either, masked, is four codes as inputs have them.  Blocks of 16 outputs follow each other by groups, and those of the
- * next 16 outputs follow them: whatever a kernel reads of a matrix is one run of memory. */
+ * next 16 outputs follow them: whatever a kernel reads of a matrix is one run of memory.
+ *
+ * Of bf16 a block is 32 lines of pairs of inputs of the 16 outputs, 32 bits each, as bf16_dots512.h multiplies them: of inputs
+ * a b c d, one after the other, first c (the lower half) and a, then d and b. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +17,9 @@
 
 bool blocks_fit(const struct weight *w)
 {
-	return w->fmt->coding && coded_is_g64(w) && w->scale_type == DT_BF16 && w->rows % BLOCK_OUT == 0;
+	bool codes = w->fmt->coding && coded_is_g64(w) && w->scale_type == DT_BF16;
+
+	return (codes || (w->fmt == &format_bf16 && w->cols % BLOCK_INPUTS == 0)) && w->rows % BLOCK_OUT == 0;
 }
 
 size_t blocks_bytes(const struct weight *w)
@@ -48,25 +53,64 @@ static void copy_word(uint8_t *to, const uint8_t *from, uint32_t (*fn)(uint32_t,
 	memcpy(to, &v, sizeof v);
 }
 
-void blocks_fill(uint8_t *to, const struct weight *w, int first, int n)
+/* Output o, at its place of the block's first line. */
+static void fill_codes(uint8_t *at, const struct weight *w, int o)
 {
 	size_t words = (size_t)w->fmt->coding->bits * 2, groups = (size_t)(w->cols / BLOCK_INPUTS);
 	enum { WORD = 4, HALF = 2 };
+	const uint8_t *row = w->data + (size_t)o * w->row_bytes;
+	const uint8_t *scale = w->scales + (size_t)o * groups * HALF, *bias = w->biases + (size_t)o * groups * HALF;
 
-	assert(blocks_fit(w) && first % BLOCK_OUT == 0 && n % BLOCK_OUT == 0);
-	for (int o = first; o < first + n; o++) {
-		const uint8_t *row = w->data + (size_t)o * w->row_bytes;
-		const uint8_t *scale = w->scales + (size_t)o * groups * HALF, *bias = w->biases + (size_t)o * groups * HALF;
-		uint8_t *at = to + (size_t)((o - first) / BLOCK_OUT) * blocks_of_rows(w) + (size_t)(o % BLOCK_OUT) * WORD;
-
-		for (size_t g = 0; g < groups; g++, scale += HALF, bias += HALF) {
-			for (size_t i = 0; i < words; i++, row += WORD, at += BLOCK_LINE)
-				copy_word(at, row, word_in, w->fmt->coding->bits);
-			memcpy(at, scale, HALF);
-			memcpy(at + HALF, bias, HALF);
-			at += BLOCK_LINE;
-		}
+	for (size_t g = 0; g < groups; g++, scale += HALF, bias += HALF) {
+		for (size_t i = 0; i < words; i++, row += WORD, at += BLOCK_LINE)
+			copy_word(at, row, word_in, w->fmt->coding->bits);
+		memcpy(at, scale, HALF);
+		memcpy(at + HALF, bias, HALF);
+		at += BLOCK_LINE;
 	}
+}
+
+/* Inputs of four to two lines, and back. */
+enum { FOUR = 4 * sizeof(uint16_t) };
+static void four_in(uint8_t *at, const uint8_t *from)
+{
+	uint16_t x[4];
+
+	memcpy(x, from, FOUR);
+	memcpy(at, (uint16_t[]){ x[2], x[0] }, FOUR / 2);
+	memcpy(at + BLOCK_LINE, (uint16_t[]){ x[3], x[1] }, FOUR / 2);
+}
+
+static void four_out(uint8_t *to, const uint8_t *at)
+{
+	uint16_t ca[2], db[2];
+
+	memcpy(ca, at, FOUR / 2);
+	memcpy(db, at + BLOCK_LINE, FOUR / 2);
+	memcpy(to, (uint16_t[]){ ca[1], db[1], ca[0], db[0] }, FOUR);
+}
+
+/* 16 outputs from o on, a block after the other. */
+static void fill_pairs(uint8_t *to, const struct weight *w, int o)
+{
+	const uint8_t *from = w->data + (size_t)o * w->row_bytes;
+	enum { BYTES = BLOCK_INPUTS * 2 };
+
+	for (int g = 0; g < w->cols / BLOCK_INPUTS; g++, from += BYTES, to += BLOCK_PAIRS * BLOCK_LINE)
+		for (size_t i = 0; i < BLOCK_OUT; i++)
+			for (size_t k = 0; k < BYTES / FOUR; k++)
+				four_in(to + 4 * i + 2 * BLOCK_LINE * k, from + i * w->row_bytes + FOUR * k);
+}
+
+void blocks_fill(uint8_t *to, const struct weight *w, int first, int n)
+{
+	assert(blocks_fit(w) && first % BLOCK_OUT == 0 && n % BLOCK_OUT == 0);
+	for (int o = first; o < first + n; o += BLOCK_OUT, to += blocks_of_rows(w))
+		if (!w->fmt->coding)
+			fill_pairs(to, w, o);
+		else
+			for (int i = 0; i < BLOCK_OUT; i++)
+				fill_codes(to + 4 * i, w, o + i);
 }
 
 void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
@@ -86,12 +130,14 @@ void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct 
 
 void block_row(uint8_t *row, const struct weight *w, const uint8_t *blocks, int o)
 {
-	size_t words = (size_t)w->fmt->coding->bits * 2;
+	const struct coding *c = w->fmt->coding;
 	const uint8_t *at = block_at(w, blocks, o, 0) + (size_t)(o % BLOCK_OUT) * 4;
 
-	for (int g = 0; g < w->cols / BLOCK_INPUTS; g++, at += BLOCK_LINE)
-		for (size_t i = 0; i < words; i++, row += 4, at += BLOCK_LINE)
-			copy_word(row, at, word_out, w->fmt->coding->bits);
+	for (int i = 0; i < w->cols / 4 && !c; i++, row += FOUR, at += 2 * BLOCK_LINE)
+		four_out(row, at);
+	for (int g = 0; g < w->cols / BLOCK_INPUTS && c; g++, at += BLOCK_LINE)
+		for (int i = 0; i < 2 * c->bits; i++, row += 4, at += BLOCK_LINE)
+			copy_word(row, at, word_out, c->bits);
 }
 
 void block_scale(float *scale, float *bias, const struct weight *w, const uint8_t *blocks, int o, int g)

@@ -1,4 +1,4 @@
-/* blocks_layout.h - inside quant/: where blocks of weights (blocks.h) and what is in them lie. */
+/* blocks_layout.h - inside quant/: where blocks of weights (blocks.h, blocks.c) and what is in them lie. */
 #ifndef QUANT_BLOCKS_LAYOUT_H
 #define QUANT_BLOCKS_LAYOUT_H
 
@@ -7,8 +7,14 @@
 #include "quant/blocks.h"
 #include "quant/coding.h"
 
-enum { BLOCK_INPUTS = 64, BLOCK_LINE = 64 };
-static inline size_t block_bytes(const struct weight *w) { return ((size_t)w->fmt->coding->bits * 2 + 1) * BLOCK_LINE; }
+/* Of codes words and scales, of bf16 pairs. */
+enum { BLOCK_INPUTS = 64, BLOCK_LINE = 64, BLOCK_PAIRS = BLOCK_INPUTS / 2 };
+static inline size_t block_bytes(const struct weight *w)
+{
+	const struct coding *c = w->fmt->coding;
+
+	return (c ? (size_t)c->bits * 2 + 1 : BLOCK_PAIRS) * BLOCK_LINE;
+}
 static inline size_t blocks_of_rows(const struct weight *w) { return (size_t)(w->cols / BLOCK_INPUTS) * block_bytes(w); }
 /* Those of w, from its first row on; NULL: none, or they do not begin there. */
 static inline const uint8_t *blocks_of(const struct weight *w)

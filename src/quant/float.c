@@ -1,4 +1,5 @@
 /* float.c - weights stored as plain numbers: f32, f16, bf16. */
+#include "quant/blocks_layout.h"
 #include "quant/levels.h"
 
 static void decode_f32(float *out, const struct weight *w, int o)
@@ -13,7 +14,15 @@ static void decode_f16(float *out, const struct weight *w, int o)
 
 static void decode_bf16(float *out, const struct weight *w, int o)
 {
-	dtype_to_float(out, w->data + (size_t)o * w->row_bytes, DT_BF16, (size_t)w->cols);
+	const uint8_t *row = w->data + (size_t)o * w->row_bytes, *blocks = blocks_of(w);
+
+	if (blocks) {           /* to the end of out, so that what becomes of a number never stands before it */
+		uint8_t *end = (uint8_t *)(out + w->cols) - w->row_bytes;
+
+		block_row(end, w, blocks, o);
+		row = end;
+	}
+	dtype_to_float(out, row, DT_BF16, (size_t)w->cols);
 }
 
 static void kernels_f32(struct kernels *k, enum cpu_level level)
@@ -33,6 +42,7 @@ static void kernels_bf16(struct kernels *k, enum cpu_level level)
 	if (level >= CPU_AVX512BF16) {
 		k->mul[ARITH_FAST] = level >= CPU_AMX ? bf16_mul_amx : bf16_dot_slow() ? bf16_mul_floats : bf16_mul_dot;
 		k->acts = ACTS_BF16;
+		k->blocks = level < CPU_AMX;
 	}
 #endif
 }

@@ -3,7 +3,7 @@
  * One file per format (float.c, affine.c, fp4.c ...) with its ISA kernels
  * beside it, and one line in formats.c.  Weights stay where the file has them:
  * row-major, mapped read-only, any alignment; a kernel that wants another layout
- * makes it in its scratch, a panel at a time.  Beside, the commonest kind may be had in
+ * makes it in its scratch, a panel at a time.  Beside, the commonest kinds may be had in
  * blocks (blocks.h), which whoever has the memory makes once and kernels then read instead.
  *
  * The law of the row in this folder: out[r][o] is a function of row r of the

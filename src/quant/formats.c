@@ -3,7 +3,7 @@
 
 #include "quant/levels.h"
 
-extern const struct format format_f32, format_f16, format_bf16, format_affine2, format_affine3, format_affine4,
+extern const struct format format_f32, format_f16, format_affine2, format_affine3, format_affine4,
 	format_affine5, format_affine6, format_affine8, format_mxfp4, format_nvfp4, format_mxfp8;
 
 const struct format *const formats[] = {

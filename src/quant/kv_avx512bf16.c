@@ -142,7 +142,7 @@ INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int
                         const bool floats)
 {
 	struct dots d = { .out = k->s[0], .ld = KV_LANES, .beside = KV_SCORES, .panel = a->queries, .step = WIDE,
-	                  .x = a->laid, .row = row_bytes(dim), .block = LINE, .n = dim / BLOCK, .mask = { 0xffff, 0xffff } };
+	                  .vector = LINE, .x = a->laid, .row = row_bytes(dim), .block = LINE, .n = dim / BLOCK, .mask = { 0xffff, 0xffff } };
 	int tiles = (n + DOTS_ROWS - 1) / DOTS_ROWS, lines = (asked_lines(next) + tiles - 1) / tiles;
 
 	for (int i = 0; i < tiles; i++, d.out += DOTS_ROWS * KV_LANES, d.x += DOTS_ROWS * d.row) {
@@ -154,8 +154,8 @@ INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int
 /* n blocks of positions. */
 INLINE void many_mix(const struct kv_attend *a, const struct kv_work *k, int n, int dim, const bool floats)
 {
-	struct dots d = { .ld = (size_t)dim, .beside = KV_LANES, .panel = a->laid + keys_bytes(dim), .step = WIDE, .row = LINE,
-	                  .block = KV_LANES * LINE, .n = n, .mask = { 0xffff, 0xffff } };
+	struct dots d = { .ld = (size_t)dim, .beside = KV_LANES, .panel = a->laid + keys_bytes(dim), .step = WIDE,
+	                  .vector = LINE, .row = LINE, .block = KV_LANES * LINE, .n = n, .mask = { 0xffff, 0xffff } };
 
 	for (int i = 0; i < dim; i += BLOCK, d.panel += panel_bytes(KV_SEGMENT, floats))
 		for (int q = 0; q < a->n; q += DOTS_ROWS) {

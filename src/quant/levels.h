@@ -124,6 +124,8 @@ enum { TILED_ROWS = 256, TILED_HERE = 64, TILED_INPUTS = 512 };
 enum { ASKING_512 = 17, ASKING_TILED = 33 };    /* struct kernels: asking */
 acts_tile_fn acts_tile_amx;
 
+extern const struct format format_bf16;
+
 /* bf16 weights under ARITH_FAST, where there is a dot product of bf16 or tiles of it. */
 weight_mul_fn bf16_mul_dot, bf16_mul_floats, bf16_mul_amx;
 /* The second is faster here than the first; the bits are the same.  Measured, for some microseconds, by the first

@@ -17,12 +17,12 @@ enum { PIECE = 32 << 20, STRETCH = 4 << 20 };   /* bytes between two questions; 
 
 /* ---- what lies where ---- */
 
-/* The memory of a matrix as the file has it: codes, scales, biases of rows [first, first + n). */
+/* The memory of a matrix as the file has it: rows [first, first + n), and their scales and biases if they are codes. */
 enum { STREAMS = 3 };
 static void streams_of(struct store_run run[STREAMS], const struct weight *w, int first, int n)
 {
 	struct weight part = weight_rows(w, first, n);
-	size_t scales = (size_t)n * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type);
+	size_t scales = w->group ? (size_t)n * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type) : 0;
 
 	run[0] = (struct store_run){ .p = part.data, .n = (size_t)n * w->row_bytes };
 	run[1] = (struct store_run){ .p = part.scales, .n = scales };

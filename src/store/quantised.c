@@ -164,6 +164,21 @@ static int all_rows(const struct tensor *t, const struct wanted *m, int *rows, s
 	return 0;
 }
 
+/* Parts of a stack begin where blocks do, or there are none. */
+static void keep_for_blocks(struct store *st, struct tensor *t, const struct wanted *m, struct weight *w)
+{
+	struct weight *whole;
+
+	if (!blocks_fit(w) || m->rows % BLOCK_OUT)
+		return;
+	w->blocks = &t->blocks;
+	if (t->whole)
+		return;
+	whole = arena_alloc(&st->arena, sizeof *whole);
+	*whole = *w;
+	t->whole = whole;
+}
+
 static int plain(struct store *st, struct tensor *t, const struct wanted *m, struct weight *out, struct err *err)
 {
 	int rows, code;
@@ -180,6 +195,7 @@ static int plain(struct store *st, struct tensor *t, const struct wanted *m, str
 	t->used++;
 	t->fmt = out->fmt;
 	t->stored = t->bytes;
+	keep_for_blocks(st, t, m, out);
 	return 0;
 }
 
@@ -236,21 +252,6 @@ static int check_coded(const struct store *st, const struct quant_entry *e, cons
 		               b->name, dtype_name(b->type), shape_text(shape, sizeof shape, b->dim, b->n_dim),
 		               dtype_name(s->type), groups);
 	return 0;
-}
-
-/* Parts of a stack begin where blocks do, or there are none. */
-static void keep_for_blocks(struct store *st, struct tensor *t, const struct wanted *m, struct weight *w)
-{
-	struct weight *whole;
-
-	if (!blocks_fit(w) || m->rows % BLOCK_OUT)
-		return;
-	w->blocks = &t->blocks;
-	if (t->whole)
-		return;
-	whole = arena_alloc(&st->arena, sizeof *whole);
-	*whole = *w;
-	t->whole = whole;
 }
 
 static int coded(struct store *st, const char *path, struct tensor *w, struct tensor *s,

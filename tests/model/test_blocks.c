@@ -78,11 +78,19 @@ static void test(const char *folder, enum cpu_level level)
 	free(want);
 }
 
-static bool reads_blocks(enum cpu_level level)
+/* Do kernels of the level read blocks of any of its matrices. */
+static bool reads_blocks(const char *folder, enum cpu_level level)
 {
-	struct kernels k;
+	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .level = level, .slots = 1, .ctx_max = 64, .step_rows = 64 };
+	struct kernels k = { .blocks = false };
+	struct driver d;
+	struct err err;
 
-	format_find("affine4")->kernels(&k, level);
+	CHECK(!driver_open(&d, folder, &o, &err), "%s", err.msg);
+	for (size_t i = 0; i < d.st->n && !k.blocks; i++)
+		if (d.st->v[i]->whole)
+			d.st->v[i]->whole->fmt->kernels(&k, level);
+	driver_close(&d);
 	return k.blocks;
 }
 
@@ -91,7 +99,7 @@ int main(int argc, char **argv)
 	log_set_level(LOG_WARN);
 	for (int i = 1; i < argc; i++)
 		for (int level = CPU_SCALAR; level <= (int)cpu_detect(); level++)
-			if (reads_blocks((enum cpu_level)level))
+			if (reads_blocks(argv[i], (enum cpu_level)level))
 				test(argv[i], (enum cpu_level)level);
 	return 0;
 }

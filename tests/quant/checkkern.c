@@ -91,6 +91,17 @@ static uint8_t scale_byte(enum dtype t, enum value v)
 	return v == V_ZERO_SCALE || v == V_TINY ? (uint8_t)(b & 1) : v == V_HUGE ? 200 + b % 20 : 110 + b % 20;
 }
 
+/* Its blocks, again where the weight has changed. */
+static void sample_lay_out(struct sample *s)
+{
+	int rows = s->w.rows;
+
+	for (int o = 0, some; o < rows && s->blocks.p; o += some) {
+		some = pick(2) ? rows - o : BLOCK_OUT;
+		blocks_fill(s->blocks.p + (size_t)o * (blocks_bytes(&s->w) / (size_t)rows), &s->w, o, some);
+	}
+}
+
 static void sample_make(struct sample *s, const struct kind *k, int rows, int cols, int group, enum dtype st,
                         enum value v)
 {
@@ -135,10 +146,7 @@ static void sample_make(struct sample *s, const struct kind *k, int rows, int co
 	if (!blocks_fit(&s->w))
 		return;
 	fence_make(&s->blocks, blocks_bytes(&s->w), 1, 0);
-	for (int o = 0, some; o < rows; o += some) {
-		some = pick(2) ? rows - o : BLOCK_OUT;
-		blocks_fill(s->blocks.p + (size_t)o * (blocks_bytes(&s->w) / (size_t)rows), &s->w, o, some);
-	}
+	sample_lay_out(s);
 	atomic_store(&s->made.at, s->blocks.p);
 	s->bare.blocks = &s->made;
 	s->bare.data = s->bare.scales = s->bare.biases = fence_nothing();
@@ -376,9 +384,14 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 		check_with(k, &s->bare, x, h, level, arith, kn.mul[arith], want);
 #if defined(__x86_64__)
 	/* Of the two that a processor chooses from, each. */
-	if (level == CPU_AVX512BF16 && kn.acts == ACTS_BF16 && arith == ARITH_FAST)
-		check_with(k, &s->w, x, h, level, arith, kn.mul[arith] == bf16_mul_dot ? bf16_mul_floats : bf16_mul_dot, want);
-	if (s->bare.blocks && level == CPU_AVX512 && arith == ARITH_FAST)
+	if (level == CPU_AVX512BF16 && kn.acts == ACTS_BF16 && arith == ARITH_FAST) {
+		weight_mul_fn *other = kn.mul[arith] == bf16_mul_dot ? bf16_mul_floats : bf16_mul_dot;
+
+		check_with(k, &s->w, x, h, level, arith, other, want);
+		if (s->bare.blocks)
+			check_with(k, &s->bare, x, h, level, arith, other, want);
+	}
+	if (s->bare.blocks && k->mode && level == CPU_AVX512 && arith == ARITH_FAST)
 		check_with(k, &s->bare, x, h, level, arith, kn.mul[arith] == coded_mul_avx512 ? coded_mul_avx512_panels : coded_mul_avx512,
 		           want);
 #endif
@@ -447,23 +460,29 @@ static struct shape shape_of(const struct kind *k, int turn, int most)
 
 enum { G64_EACH = 17, G64_MANY = G64_EACH + 7, G64_TURNS = G64_MANY + 6 };
 
-/* What kernels of groups of 64 take, which have a form of their own for each number of few rows, and
+/* What kernels take that read blocks, in groups of 64 or bf16, which have a form of their own for each number of few rows, and
  * do eight at a time, 32, 64 or 256 in one go, of more; with so many inputs that nothing else asks for as
  * much scratch, that they are taken in stretches, the last of one group, or rows are by what a cache holds.
  * Then one row of many outputs, which may be read as two runs. */
-static struct shape shape_g64(int turn)
+static struct shape shape_g64(const struct kind *k, int turn)
 {
 	static const int many[] = { 24, 31, 33, 64, 68, 136, 260 };
 	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
-	int n = turn < G64_EACH ? turn + 1 : many[turn < G64_MANY ? turn - G64_EACH : 0];
+	int n = turn < G64_EACH ? turn + 1 : many[turn < G64_MANY ? turn - G64_EACH : 0], group = k->mode ? 64 : 0;
 
 	if (turn >= G64_MANY)
-		return (struct shape){ .rows = pick(2) ? 128 + pick(140) : 16 * (8 + pick(9)), .cols = 512 * (turn - G64_MANY + 1), .group = 64, .n = 1, .st = scale_types[pick(3)],
+		return (struct shape){ .rows = pick(2) ? 128 + pick(140) : 16 * (8 + pick(9)), .cols = 512 * (turn - G64_MANY + 1), .group = group, .n = 1, .st = scale_types[pick(3)],
 		                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = pick(3) > 0 };
 
 	return (struct shape){ .rows = n == 136 ? 48 : n == 260 || n == 64 ? 16 + pick(2) : pick(2) ? 16 + pick(20) : 16 * (1 + pick(3)),
-	                       .cols = n == 64 ? 1536 : n == 136 ? 3840 : n == 260 ? 1088 : 128 * (1 + pick(5)), .group = 64, .n = n, .st = DT_BF16,
+	                       .cols = n == 64 ? 1536 : n == 136 ? 3840 : n == 260 ? 1088 : 128 * (1 + pick(5)), .group = group, .n = n, .st = DT_BF16,
 	                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = true };
+}
+
+/* How many of these are for it: runs are those of codes. */
+static int turns_g64(const struct kind *k)
+{
+	return k->mode ? k->group ? 0 : G64_TURNS : k->plain == DT_BF16 ? G64_MANY : 0;
 }
 
 static void round_mul(const struct kind *k, struct shape h)
@@ -520,7 +539,8 @@ static uint16_t bf16_bits(int kind)
 static void round_bits(void)
 {
 	static const struct kind half = { "bf16, any bits", NULL, 16, 0, DT_BF16 };
-	struct shape h = { .rows = 1 + pick(40), .cols = 1 + pick(100), .n = 1 + pick(12), .v = V_RANDOM };
+	struct shape h = { .rows = pick(2) ? 1 + pick(40) : 16 * (1 + pick(3)), .cols = pick(2) ? 1 + pick(100) : 64 * (1 + pick(2)),
+	                   .n = 1 + pick(12), .v = V_RANDOM };
 	struct sample s;
 	struct rows x;
 	float *decoded, *want, *f;
@@ -536,6 +556,7 @@ static void round_bits(void)
 
 		memcpy(s.data.p + 2 * i, &b, 2);
 	}
+	sample_lay_out(&s);
 	for (int i = 0; i < h.n * h.cols; i++)
 		f[i] = bf16_to_float(bf16_bits(pick(8) ? x_kind : 1 + pick(4))) * (pick(2) ? 1 : 1 + 0.01f * uniform());
 	for (int o = 0; o < h.rows; o++) {
@@ -903,8 +924,8 @@ int main(int argc, char **argv)
 
 		for (int r = 0; r < o.rounds && wanted && !o.bench && failures < 20; r++)
 			round_mul(&kinds[i], shape_of(&kinds[i], r, o.quick ? QUICK : ALL));
-		for (int t = 0; t < G64_TURNS && wanted && !o.bench && kinds[i].mode && !kinds[i].group && failures < 20; t++)
-			round_mul(&kinds[i], shape_g64(t));
+		for (int t = 0; t < turns_g64(&kinds[i]) && wanted && !o.bench && failures < 20; t++)
+			round_mul(&kinds[i], shape_g64(&kinds[i], t));
 		if (wanted && o.bench)
 			bench(&kinds[i]);
 	}

@@ -29,7 +29,8 @@ enum { MB = 1 << 20, PIECE = 32 * MB };
 
 enum { BIG_ROWS = 8448, BIG_COLS = 4096 };      /* more than a piece */
 
-static const struct matrix { const char *path; int n, rows, cols, bits; enum dtype scales; bool blocks; } matrices[] = {
+/* Of 16 bits `scales` is the numbers' own type. */
+static struct matrix { const char *path; int n, rows, cols, bits; enum dtype scales; bool blocks; } matrices[] = {
 	{ "four", 0, 48, 128, 4, DT_BF16, true },
 	{ "eight", 0, 32, 192, 8, DT_BF16, true },
 	{ "stack", 3, 16, 256, 4, DT_BF16, true },
@@ -37,16 +38,19 @@ static const struct matrix { const char *path; int n, rows, cols, bits; enum dty
 	{ "odd", 0, 20, 128, 4, DT_BF16, false },
 	{ "half", 0, 32, 128, 8, DT_F16, false },
 	{ "big", 0, BIG_ROWS, BIG_COLS, 8, DT_BF16, true },
-	{ "plain", 0, 1024, 4096, 16, DT_BF16, false },         /* huge pages of it are moved as they are */
+	{ "plain", 0, 1024, 4096, 16, DT_F16, false },          /* huge pages of it are moved as they are */
 	{ "last", 0, 16, 128, 4, DT_BF16, true },
+	{ "pairs", 0, 48, 192, 16, DT_BF16, true },             /* where the level reads these */
+	{ "experts", 2, 16, 128, 16, DT_BF16, true },
+	{ "short", 0, 32, 160, 16, DT_BF16, false },            /* no whole blocks of 64 inputs */
 };
-enum { MATRICES = sizeof matrices / sizeof *matrices, BIG = 6, PLAIN = 7 };
+enum { MATRICES = sizeof matrices / sizeof *matrices, BIG = 6, PLAIN = 7, PAIRS = 9, EXPERTS = 10 };
 
 static char *dir;
 
 static size_t word_bytes(const struct matrix *m) { return (size_t)m->rows * (size_t)(m->n ? m->n : 1) * (size_t)m->cols * (size_t)m->bits / 8; }
 static size_t scale_bytes(const struct matrix *m) { return (size_t)m->rows * (size_t)(m->n ? m->n : 1) * (size_t)(m->cols / 64) * 2; }
-static size_t block_bytes_of(const struct matrix *m) { return m->blocks ? word_bytes(m) + 2 * scale_bytes(m) : 0; }
+static size_t block_bytes_of(const struct matrix *m) { return m->blocks ? word_bytes(m) + (m->bits < 16 ? 2 * scale_bytes(m) : 0) : 0; }
 
 static size_t all_blocks(void)
 {
@@ -104,7 +108,7 @@ static int make_folder(void **state)
 		uint64_t seed = 1000 * (uint64_t)i;
 
 		if (m->bits == 16) {
-			t[n] = tensor(name[n], m, "weight", DT_BF16, m->cols, scales(word_bytes(m), DT_BF16, seed));
+			t[n] = tensor(name[n], m, "weight", m->scales, m->cols, scales(word_bytes(m), m->scales, seed));
 			n++;
 			continue;
 		}
@@ -136,6 +140,27 @@ static struct weight weight[MATRICES][PARTS];
 
 static int parts_of(int i) { return matrices[i].n ? matrices[i].n : 1; }
 
+static enum cpu_level best_with_blocks(void)
+{
+	enum cpu_level level = cpu_detect();
+	struct kernels k;
+
+	do
+		weight[0][0].fmt->kernels(&k, level);
+	while (!k.blocks && level-- > CPU_SCALAR);
+	assert_true(k.blocks);
+	return level;
+}
+
+/* Whether pairs of bf16 are read is another question than whether codes are. */
+static void know_pairs(void)
+{
+	struct kernels k;
+
+	weight[PAIRS][0].fmt->kernels(&k, best_with_blocks());
+	matrices[PAIRS].blocks = matrices[EXPERTS].blocks = k.blocks;
+}
+
 static void open_folder(void)
 {
 	struct err err = { 0 };
@@ -147,6 +172,7 @@ static void open_folder(void)
 		assert_int_equal(m->n ? store_stack(st, m->path, m->n, m->rows, m->cols, weight[i], &err) :
 		                 store_weight(st, m->path, m->rows, m->cols, weight[i], &err), 0);
 	}
+	know_pairs();
 }
 
 static bool in_blocks(int i) { return weight[i][0].blocks && atomic_load(&weight[i][0].blocks->at); }
@@ -178,7 +204,7 @@ enum { X_ROWS = 3, SMALL_ROWS = 64 };
 
 struct products { float out[MATRICES][PARTS][X_ROWS][SMALL_ROWS]; };
 
-/* By the level's kernels, of the small ones that are codes; rows of x are the same for all. */
+/* By the level's kernels, of the small ones; rows of x are the same for all. */
 static void multiply(struct products *p, enum cpu_level level)
 {
 	enum { COLS = 256, GROUPS = COLS / 64 };
@@ -197,11 +223,11 @@ static void multiply(struct products *p, enum cpu_level level)
 		struct kernels k;
 		void *scratch;
 
-		if (!w->fmt->coding || w->rows > SMALL_ROWS)
+		if (w->rows > SMALL_ROWS)
 			continue;
 		w->fmt->kernels(&k, level);
 		scratch = aligned_alloc(64, weight_scratch_bytes(w));
-		for (int r = 0; r < X_ROWS; r++)
+		for (int r = 0; r < X_ROWS && w->fmt->coding; r++)
 			acts_quantiser(level)(q + r * w->cols, scale + r * groups, sum + r * groups, scaled + r * groups, x[r], w->cols, 64);
 		for (int part = 0; part < parts_of(i); part++)
 			k.mul[ARITH_FAST](p->out[i][part][0], SMALL_ROWS, &w[part], 0, w[part].rows, &a, 0, X_ROWS, scratch);
@@ -243,18 +269,6 @@ static bool ask(void *arg, size_t done)
 	a->done = done;
 	a->kb[a->n % 8] = resident_file_kb();
 	return a->n++ < a->most;
-}
-
-static enum cpu_level best_with_blocks(void)
-{
-	enum cpu_level level = cpu_detect();
-	struct kernels k;
-
-	do
-		weight[0][0].fmt->kernels(&k, level);
-	while (!k.blocks && level-- > CPU_SCALAR);
-	assert_true(k.blocks);
-	return level;
 }
 
 static size_t move(struct asked *a, enum arith arith)
