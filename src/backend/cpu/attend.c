@@ -385,11 +385,11 @@ static int unit_rows(const struct attend *d, int most, int least, int enough)
 	return rows > grain ? rows : grain;
 }
 
-/* Cuts the rows into units of at most `rows` rows; returns how many. */
+/* Cuts the rows into units of at most `rows` rows, the same for each head, a head after the other; returns how many. */
 static int units_cut(struct attend *d, struct unit *unit, int rows)
 {
 	const struct pass *p = d->p;
-	int n_unit = 0;
+	int n_unit = 0, of_head;
 
 	d->n_seg = 1;
 	d->rows_most = 0;
@@ -401,10 +401,38 @@ static int units_cut(struct attend *d, struct unit *unit, int rows)
 		seg = p->pos[r + n - 1] / ATTN_SEGMENT + 1;
 		d->n_seg = seg > d->n_seg ? seg : d->n_seg;
 		d->rows_most = n > d->rows_most ? n : d->rows_most;
-		for (int h = 0; h < d->a->heads_kv; h++)
-			unit[n_unit++] = (struct unit){ r, n, h };
+		unit[n_unit++] = (struct unit){ r, n, 0 };
 	}
+	of_head = n_unit;
+	for (int h = 1; h < d->a->heads_kv; h++)
+		for (int i = 0; i < of_head; i++, n_unit++)
+			unit[n_unit] = (struct unit){ unit[i].row, unit[i].n_row, h };
 	return n_unit;
+}
+
+/* What a unit takes, in no unit: it goes over all that its last row sees. */
+static int64_t unit_cost(const struct attend *d, const struct unit *u)
+{
+	return (int64_t)u->n_row * (d->p->pos[u->row + u->n_row - 1] + 1);
+}
+
+/* A run of units of equal cost for each thread; begin as pool_run_cut has it. */
+static void share_units(const struct attend *d, int *begin, int n_unit)
+{
+	int threads = pool_threads(d->c->pool), t = 0;
+	int64_t all = 0, before = 0;
+
+	for (int i = 0; i < n_unit; i++)
+		all += unit_cost(d, &d->unit[i]);
+	for (int i = 0; i < n_unit; i++) {
+		int64_t cost = unit_cost(d, &d->unit[i]);
+
+		for (; t < threads && (2 * before + cost) * threads >= 2 * all * t; t++)
+			begin[t] = i;
+		before += cost;
+	}
+	while (t <= threads)
+		begin[t++] = n_unit;
 }
 
 void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate, size_t q_row,
@@ -415,7 +443,7 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct attend d = { .p = p, .c = c, .a = a, .q = q, .gate = gate, .out = out, .q_row = q_row, .q_head = q_head,
 	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv, .opens = a->dim % 16 == 0 };
-	int n_unit, enough;
+	int n_unit, enough, *begin;
 	struct unit *unit;
 
 	assert(a->heads % a->heads_kv == 0);
@@ -425,11 +453,14 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 		d.tiles = kv_tiles((struct kv_pair){ view->layer[layer].fmt[KV_KEYS], view->layer[layer].fmt[KV_VALUES] }, a->dim,
 		                   c->be.level);
 	enough = (d.tiles ? 2 : 4) * c->be.threads;
-	d.unit = unit = room_get(&c->parts, (size_t)p->n_row * (size_t)a->heads_kv * sizeof *unit);
+	n_unit = p->n_row * a->heads_kv;        /* at most */
+	d.unit = unit = room_get(&c->parts, (size_t)n_unit * sizeof *unit + ((size_t)c->be.threads + 1) * sizeof *begin);
+	begin = (int *)(unit + n_unit);
 	n_unit = units_cut(&d, unit, unit_rows(&d, d.tiles ? TILED_MOST : MOST, d.tiles ? KV_QUERIES : TOGETHER, enough));
 	cpu_scratch(c, d.tiles ? attend_tiles_scratch(&d) : desk_bytes(&d));
 	if (d.n_seg == 1 || c->be.threads == 1 || n_unit >= enough) {
-		pool_run(c->pool, d.tiles ? attend_tiles_unit : attend_unit, &d, n_unit);
+		share_units(&d, begin, n_unit);
+		pool_run_cut(c->pool, d.tiles ? attend_tiles_unit : attend_unit, &d, begin);
 		return;
 	}
 	d.partial = room_get(&c->work, (size_t)n_unit * (size_t)d.n_seg * partial_floats(&d) * sizeof(float));
