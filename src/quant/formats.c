@@ -95,8 +95,8 @@ void quant_peaks(struct peaks *p, enum cpu_level level)
 size_t weight_scratch_bytes(const struct weight *w)
 {
 	size_t cols = (size_t)w->cols, groups = w->group ? cols / (size_t)w->group : 0;
-	/* Decoded rows and six of them packed; scales and biases of four outputs as floats. */
-	size_t decoded = (DECODE_ROWS * cols + 6 * (cols + 16) + 8 * (groups + 16)) * sizeof(float);
+	/* Decoded rows and some of them packed, sums of these; scales and biases of four outputs as floats. */
+	size_t decoded = (DECODE_ROWS * cols + PACKED_OUT * (cols + 16) + PACKED_ROWS * PACKED_OUT * 16 + 8 * (groups + 16)) * sizeof(float);
 	/* Codes of a panel, its scales and biases, sums in float. */
 	size_t panel = PANEL_OUT * cols + (2 * groups + TILED_ROWS) * PANEL_OUT * sizeof(float);
 	/* Scales and biases of 16 outputs, arranged rows, integer sums per 64 inputs. */

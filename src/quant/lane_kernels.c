@@ -3,13 +3,14 @@
  * Dot products in the 16-partial order of format.h: a tile of rows by outputs
  * keeps one v16 of partial sums each, so any tile gives the bits of any other. */
 #include <assert.h>
+#include <string.h>
 
 #include "quant/lanes.h"
 #include "quant/levels.h"
 
 /* Tile of the many-row product: as many sums as registers hold. */
 #if defined(__AVX512F__)
-enum { TILE_R = 4, TILE_O = 6, TILE_O1 = 8 };
+enum { TILE_R = 4, TILE_O = PACKED_OUT, TILE_O1 = 8 };
 #elif defined(__AVX2__)
 enum { TILE_R = 2, TILE_O = 2, TILE_O1 = 4 };
 #else
@@ -36,8 +37,54 @@ LANES_INLINE void sums_clear(v16 (*acc)[8], const int R, const int O)
 			acc[r][o] = v16_zero();
 }
 
+/* Sums that are kept between two stretches of inputs: [R][O][16]. */
+LANES_INLINE void sums_load(v16 (*acc)[8], const float *keep, const int R, const int O)
+{
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++)
+			acc[r][o] = v16_load(keep + 16 * (r * O + o));
+}
+
+LANES_INLINE void sums_keep(float *keep, v16 (*acc)[8], const int R, const int O)
+{
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+		for (int o = 0; o < O; o++)
+			v16_store(keep + 16 * (r * O + o), acc[r][o]);
+}
+
+#if defined(__AVX512F__)
+/* Four rows, n <= 4 outputs from o on, of one tree. */
+LANES_INLINE void sums_store_4(float *out, size_t ld, v16 (*acc)[8], const int o, const int n)
+{
+	float all[16];
+	v16 f[4][4];
+
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++)
+#pragma GCC unroll 4
+		for (int r = 0; r < 4; r++)
+			f[i][r] = i < n ? acc[r][o + i] : v16_zero();
+	v16_store(all, v16_sums_4x4(f));
+#pragma GCC unroll 4
+	for (int r = 0; r < 4; r++)
+		memcpy(out + (size_t)r * ld + o, all + 4 * r, (size_t)n * sizeof *all);
+}
+#endif
+
 LANES_INLINE void sums_store(float *out, size_t ld, v16 (*acc)[8], const int R, const int O)
 {
+#if defined(__AVX512F__)
+	if (R == 4 && O > 1) {
+		sums_store_4(out, ld, acc, 0, O < 4 ? O : 4);
+		if (O > 4)
+			sums_store_4(out, ld, acc, 4, O - 4);
+		return;
+	}
+#endif
 #pragma GCC unroll 8
 	for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
@@ -86,24 +133,21 @@ LANES_INLINE void tile(float *out, size_t ld, const uint8_t *w, size_t row_bytes
 	sums_store(out, ld, acc, R, O);
 }
 
-/* R rows by O outputs that lie as [n / 16][O][16] floats. */
-LANES_INLINE void tile_packed(float *out, size_t ld, const float *w, const float *x, size_t x_ld, int n, const int R,
-                              const int O)
+/* A stretch of inputs, [k0, k1) of n: R rows by O outputs that lie as [n / 16][O][16] floats.  Sums of stretches
+ * that are not the last are kept. */
+LANES_INLINE void tile_packed(float *out, size_t ld, const float *w, const float *x, size_t x_ld, int k0, int k1, int n,
+                              float *keep, const int R, const int O)
 {
 	v16 acc[8][8];
+	int k = k0;
 
-	sums_clear(acc, R, O);
-	for (int k = 0; k < n; k += 16, w += 16 * O) {
-		int m = n - k < 16 ? n - k : 16;
+	if (k0)
+		sums_load(acc, keep, R, O);
+	else
+		sums_clear(acc, R, O);
+	for (w += (size_t)k0 * (size_t)O; k + 16 <= k1; k += 16, w += 16 * O) {
 		v16 a[8];
 
-		if (m < 16) {
-			for (int o = 0; o < O; o++)
-				for (int r = 0; r < R; r++)
-					acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, m),
-					                      v16_load(w + 16 * o), acc[r][o], m);
-			break;
-		}
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++)
 			a[r] = v16_load(x + (size_t)r * x_ld + k);
@@ -116,7 +160,13 @@ LANES_INLINE void tile_packed(float *out, size_t ld, const float *w, const float
 				acc[r][o] = v16_fma(a[r], b, acc[r][o]);
 		}
 	}
-	sums_store(out, ld, acc, R, O);
+	for (int o = 0; o < O && k < k1; o++)
+		for (int r = 0; r < R; r++)
+			acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, k1 - k), v16_load(w + 16 * o), acc[r][o], k1 - k);
+	if (k1 < n)
+		sums_keep(keep, acc, R, O);
+	else
+		sums_store(out, ld, acc, R, O);
 }
 
 /* nr x no products; x rows x_ld apart, w rows row_bytes apart. */
@@ -156,36 +206,57 @@ static void product_f32(float *out, size_t ld, const void *w, size_t row_bytes, 
 	product(out, ld, w, row_bytes, DT_F32, no, x, x_ld, nr, n);
 }
 
-/* The product of a weight in place, by way of `packed` when rows are many: O
- * outputs as floats in the order they are read, which converts them once and
- * keeps rows a power of two apart from chasing each other out of the cache. */
+/* TILE_O outputs as floats in the order in which tiles read them, which converts them once and keeps rows a power of
+ * two apart from chasing each other out of the cache. */
+LANES_INLINE void pack(float *packed, const struct weight *w, const uint8_t *from, enum dtype t)
+{
+	const int size = t == DT_F32 ? 4 : 2;
+
+	for (int k = 0; k < w->cols; k += 16)
+		for (int i = 0; i < TILE_O; i++) {
+			const uint8_t *p = from + (size_t)i * w->row_bytes + (size_t)k * (size_t)size;
+
+			v16_store(packed + (size_t)k * TILE_O + 16 * i, w->cols - k < 16 ? row_load_n(p, t, w->cols - k) : row_load(p, t));
+		}
+}
+
+/* Packed outputs by nr <= PACKED_ROWS rows: a stretch of inputs after the other, so that its numbers stay in the first
+ * cache for all rows. */
+static void mul_packed(float *out, size_t ld, const float *packed, const float *x, size_t x_ld, int nr, int cols, float *keep)
+{
+	for (int k = 0, end; k < cols; k = end) {
+		int r = 0;
+
+		end = cols - k < PACKED_INPUTS ? cols : k + PACKED_INPUTS;
+		for (; r + TILE_R <= nr; r += TILE_R)
+			tile_packed(out + (size_t)r * ld, ld, packed, x + (size_t)r * x_ld, x_ld, k, end, cols, keep + 16 * r * TILE_O,
+			            TILE_R, TILE_O);
+		for (; r < nr; r++)
+			tile_packed(out + (size_t)r * ld, ld, packed, x + (size_t)r * x_ld, x_ld, k, end, cols, keep + 16 * r * TILE_O, 1,
+			            TILE_O);
+	}
+}
+
+/* The product of a weight in place, by way of `packed` when rows are many, of as many rows at a time as the second cache
+ * holds. */
 LANES_INLINE void mul_plain(float *out, size_t ld, const struct weight *w, enum dtype t, int o0, int o1,
                             const struct acts *x, int r0, int r1, float *packed)
 {
-	const int size = t == DT_F32 ? 4 : 2;
 	const uint8_t *from = w->data + (size_t)o0 * w->row_bytes;
-	const float *f = x->f + (size_t)r0 * x->ld;
-	int nr = r1 - r0, o = 0;
+	int most = PACKED_BYTES / 4 / w->cols, no = TILE_R > 1 && r1 - r0 >= 4 * TILE_R ? (o1 - o0) / TILE_O * TILE_O : 0;
+	float *keep = packed + (size_t)TILE_O * ((size_t)w->cols + 16);
 
 	assert(x->cols == w->cols);
-	for (; TILE_R > 1 && nr >= 4 * TILE_R && o + TILE_O <= o1 - o0; o += TILE_O, from += TILE_O * w->row_bytes) {
-		int r = 0;
-
-		for (int k = 0; k < w->cols; k += 16)
-			for (int i = 0; i < TILE_O; i++) {
-				const uint8_t *p = from + (size_t)i * w->row_bytes + (size_t)k * (size_t)size;
-
-				v16_store(packed + (size_t)k * TILE_O + 16 * i,
-				          w->cols - k < 16 ? row_load_n(p, t, w->cols - k) : row_load(p, t));
-			}
-		for (; r + TILE_R <= nr; r += TILE_R)
-			tile_packed(out + (size_t)r * ld + o, ld, packed, f + (size_t)r * x->ld, x->ld, w->cols,
-			            TILE_R, TILE_O);
-		for (; r < nr; r++)
-			tile_packed(out + (size_t)r * ld + o, ld, packed, f + (size_t)r * x->ld, x->ld, w->cols,
-			            1, TILE_O);
+	most = most < 4 * TILE_R ? 4 * TILE_R : most < PACKED_ROWS ? most / TILE_R * TILE_R : PACKED_ROWS;
+	for (int r = r0, n; r < r1 && no; r += n) {
+		n = r1 - r < most ? r1 - r : most;
+		for (int o = 0; o < no; o += TILE_O) {
+			pack(packed, w, from + (size_t)o * w->row_bytes, t);
+			mul_packed(out + (size_t)(r - r0) * ld + o, ld, packed, x->f + (size_t)r * x->ld, x->ld, n, w->cols, keep);
+		}
 	}
-	product(out + o, ld, from, w->row_bytes, t, o1 - o0 - o, f, x->ld, nr, w->cols);
+	product(out + no, ld, from + (size_t)no * w->row_bytes, w->row_bytes, t, o1 - o0 - no, x->f + (size_t)r0 * x->ld, x->ld,
+	        r1 - r0, w->cols);
 }
 
 static void mul_f32(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
@@ -210,7 +281,7 @@ static void mul_f16(float *out, size_t ld, const struct weight *w, int o0, int o
 
 /* Fewer rows than BYTES_FEW are multiplied while codes become floats, BYTES_R at a time; for more
  * that is done once for all. */
-enum { BYTES_R = TILE_R > 2 ? 4 : 1, BYTES_O = 4, BYTES_FEW = 2 * BYTES_R + 1, BYTES_ROWS = 64 };
+enum { BYTES_R = TILE_R > 2 ? 4 : 1, BYTES_O = 4, BYTES_FEW = 2 * BYTES_R + 1 };
 
 static size_t scales_room(const struct weight *w) { return (size_t)(w->cols / w->group + 15) / 16 * 16; }
 
@@ -328,19 +399,14 @@ static void mul_decoded(float *out, size_t ld, const struct weight *w, int o0, i
 {
 	const struct coding *c = w->fmt->coding;
 	bool bytes = c && c->bits == 8 && c->bias && w->group % 16 == 0;
-	/* Bytes are decoded fast enough to do it again for rows that stay in the second cache. */
-	int most = bytes ? BYTES_ROWS : r1 - r0;
 
 	assert(x->cols == w->cols);
 	if (bytes && r1 - r0 < BYTES_FEW) {
 		mul_bytes_few(out, ld, w, o0, o1, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0, scratch);
 		return;
 	}
-	for (int r = r0; r < r1; r += most)
-		for (int o = o0; o < o1; o += DECODE_ROWS)
-			mul_rows_decoded(out + (size_t)(r - r0) * ld + (o - o0), ld, w, o,
-			                 o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS, x, r,
-			                 r1 - r < most ? r1 : r + most, scratch, bytes);
+	for (int o = o0; o < o1; o += DECODE_ROWS)
+		mul_rows_decoded(out + (o - o0), ld, w, o, o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS, x, r0, r1, scratch, bytes);
 }
 
 /* E8M0 of stored bytes: 2^(b - 127), 255 is NaN. */

@@ -146,6 +146,10 @@ float e4m3_mlx(uint8_t b);
  * 16 outputs, which stays in the first cache; and rows that coded_g64_avx2.c does, bytes of its panel. */
 enum { BLOCK_ROWS = 96, PANEL_INPUTS = 256, G64_ROWS = 64, G64_PANEL = 16 << 10 };
 
+/* Floats that are packed: rows at most and bytes of them in one go, inputs that stay in the first cache; sums of 16 of
+ * PACKED_OUT outputs at most are kept for each row. */
+enum { PACKED_ROWS = 256, PACKED_BYTES = 512 << 10, PACKED_INPUTS = 1024, PACKED_OUT = 6 };
+
 /* mul_decoded and the coded kernels cut outputs into these; the first a multiple of the tiles
  * of floats (6, 8). */
 enum { DECODE_ROWS = 24, PANEL_OUT = 32, DIRECT_ROWS = 4, FEW_ROWS = 8, FEW_TWICE = 2 * FEW_ROWS };
