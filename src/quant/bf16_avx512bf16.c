@@ -205,20 +205,21 @@ INLINE void ask_lines(const uint8_t *at, size_t apart, int *line, int n, const i
 			_mm_prefetch(at + (size_t)v * apart + (size_t)*line * LINE, _MM_HINT_T0);
 }
 
-/* 16 V outputs.  Weights laid out are a panel as they lie, and tiles ask for the next stretch of them. */
+/* 16 V outputs by rows > FEW_ROWS, cut evenly into tiles of DOTS_ROWS and of one less.  Weights laid out are a panel as
+ * they lie, and tiles ask for the next stretch of them. */
 INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8_t *panel, const int V, const bool floats,
                       const bool laid)
 {
 	const struct weight *w = s->w;
 	const bool as_it_lies = laid && !floats;
 	const size_t run = laid ? blocks_of_rows(w) : 0;
-	int tiles = rows / DOTS_ROWS + rows % DOTS_ROWS, each = (STRETCH / BLOCK * DOTS_PAIRS + tiles - 1) / tiles;
+	int tiles = (rows + DOTS_ROWS - 1) / DOTS_ROWS, each = (STRETCH / BLOCK * DOTS_PAIRS + tiles - 1) / tiles;
 	struct dots d = { .ld = s->ld, .beside = OUT, .panel = panel, .step = (size_t)(as_it_lies ? 1 : V) * LINE,
 	                  .vector = as_it_lies ? run : LINE, .row = pairs_step(w->cols), .block = LINE,
 	                  .mask = { s->mask[0], s->mask[1] } };
 
 	for (int k = 0; k < w->cols; k += STRETCH) {
-		int end = w->cols - k < STRETCH ? w->cols : k + STRETCH, r = 0, line = 0;
+		int end = w->cols - k < STRETCH ? w->cols : k + STRETCH, line = 0;
 		const uint8_t *next = NULL;
 
 		if (as_it_lies) {
@@ -228,16 +229,17 @@ INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8
 			panel_turn(panel, s, k, end, V, floats, laid);
 		}
 		d.n = (end - k + BLOCK - 1) / BLOCK;
-		d.out = s->out;
-		d.x = x + (size_t)(k / BLOCK) * LINE;
-		for (int n; r < rows; r += n, d.out += (size_t)n * d.ld, d.x += (size_t)n * d.row) {
-			n = rows - r < DOTS_ROWS ? 1 : DOTS_ROWS;
+		for (int i = 0; i < tiles; i++) {
+			int r = rows * i / tiles, n = rows * (i + 1) / tiles - r;
+
+			d.out = s->out + (size_t)r * d.ld;
+			d.x = x + (size_t)(k / BLOCK) * LINE + (size_t)r * d.row;
 			if (as_it_lies)
 				ask_lines(next, run, &line, each, V);
-			if (n > 1)
+			if (n == DOTS_ROWS)
 				dots_tile(&d, k == 0, DOTS_ROWS, V, floats);
 			else
-				dots_tile(&d, k == 0, 1, V, floats);
+				dots_tile(&d, k == 0, DOTS_ROWS - 1, V, floats);
 		}
 	}
 }
