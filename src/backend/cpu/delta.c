@@ -48,6 +48,9 @@ static float *tape_row(const struct job *j, int item, int row)
 	return state_tape_row(j->view, j->view->slot[item], j->layer, row);
 }
 
+/* Rows at the tape's beginning that the item's S is owed. */
+static int owed(const struct job *j, int item) { return j->view->owed[j->view->slot[item]]; }
+
 /* Row i of the item, counted from its first of this step, on the tape, where it goes. */
 static float *taped_row(const struct job *j, int item, int i)
 {
@@ -109,13 +112,13 @@ static const struct state_keep *keep_after(const struct state_view *v, int item,
 static const float *input(const struct job *j, int item, int i, int c0)
 {
 	size_t ld = (size_t)j->s->conv_channels;
-	int owed = j->view->owed[j->p->span[item].slot];
+	int n_owed = owed(j, item);
 
 	if (i >= 0)
 		return j->qkv + ((size_t)j->p->row[item] + (size_t)i) * ld + c0;
-	if (owed + i >= 0)
-		return tape_row(j, item, owed + i) + c0;
-	return tail_of(j->view, j->view->slot[item], j->layer) + (size_t)(j->s->conv_width - 1 + owed + i) * ld + c0;
+	if (n_owed + i >= 0)
+		return tape_row(j, item, n_owed + i) + c0;
+	return tail_of(j->view, j->view->slot[item], j->layer) + (size_t)(j->s->conv_width - 1 + n_owed + i) * ld + c0;
 }
 
 /* Channels [c0, c0 + n) of n_row rows from i on, convolved, out_ld apart. */
@@ -209,8 +212,8 @@ static void values(const struct job *j, struct desk *k, int item, int i0, int n,
 
 	convolve(j, k, k->v, (size_t)dim, item, i0, n, 2 * s->heads_k * s->dim_k + h * dim, dim);
 	gates(j, k, item, i0, n, h);
-	if (i0 == 0 && j->view->owed[j->p->span[item].slot])
-		old_rows(s, &t, tape_row(j, item, 0), j->view->owed[j->p->span[item].slot], h);
+	if (i0 == 0 && owed(j, item))
+		old_rows(s, &t, tape_row(j, item, 0), owed(j, item), h);
 	if (t.n_sure < n)
 		t.tape = taped_row(j, item, i0 + t.n_sure) + tape_delta(s) + (size_t)(h * dim);
 	j->c->op->delta_head(state_of(j->view, slot, j->layer) + (size_t)h * (state_floats(s) / (size_t)s->heads_v),
@@ -259,7 +262,7 @@ static void ask_head(const struct job *j, int item, int hk)
 		ask(input(j, item, i, (s->heads_k + hk) * s->dim_k), s->dim_k);
 		ask(input(j, item, i, values), group * s->dim_v);
 	}
-	for (int i = 0; i < j->view->owed[j->p->span[item].slot]; i++) {
+	for (int i = 0; i < owed(j, item); i++) {
 		const float *tape = tape_row(j, item, i);
 
 		ask(tape + tape_k(s) + (size_t)(hk * s->dim_k), s->dim_k);
@@ -293,7 +296,7 @@ static void delta_part(void *ctx, int part)
 		if (k && k->row == i + n)
 			keep_part(j, k, hk);
 	}
-	if (!j->view->still[j->p->span[item].slot])
+	if (!j->view->still[j->view->slot[item]])
 		tail_after(j, tail_of(j->view, j->view->slot[item], j->layer), item, taped, hk);
 	for (int i = taped; i < rows; i++)
 		copy_channels(s, taped_row(j, item, i), input(j, item, i, 0), hk);
