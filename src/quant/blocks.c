@@ -133,9 +133,12 @@ void block_row(uint8_t *row, const struct weight *w, const uint8_t *blocks, int 
 	const struct coding *c = w->fmt->coding;
 	const uint8_t *at = block_at(w, blocks, o, 0) + (size_t)(o % BLOCK_OUT) * 4;
 
-	for (int i = 0; i < w->cols / 4 && !c; i++, row += FOUR, at += 2 * BLOCK_LINE)
-		four_out(row, at);
-	for (int g = 0; g < w->cols / BLOCK_INPUTS && c; g++, at += BLOCK_LINE)
+	if (!c) {
+		for (int i = 0; i < w->cols / 4; i++, row += FOUR, at += 2 * BLOCK_LINE)
+			four_out(row, at);
+		return;
+	}
+	for (int g = 0; g < w->cols / BLOCK_INPUTS; g++, at += BLOCK_LINE)
 		for (int i = 0; i < 2 * c->bits; i++, row += 4, at += BLOCK_LINE)
 			copy_word(row, at, word_out, c->bits);
 }
