@@ -458,20 +458,20 @@ static struct shape shape_of(const struct kind *k, int turn, int most)
 	return h;
 }
 
-enum { G64_EACH = 17, G64_MANY = G64_EACH + 7, G64_TURNS = G64_MANY + 6 };
+enum { BLOCKS_EACH = 17, BLOCKS_MANY = BLOCKS_EACH + 7, BLOCKS_TURNS = BLOCKS_MANY + 6 };
 
 /* What kernels take that read blocks, in groups of 64 or bf16, which have a form of their own for each number of few rows, and
  * do eight at a time, 32, 64 or 256 in one go, of more; with so many inputs that nothing else asks for as
  * much scratch, that they are taken in stretches, the last of one group, or rows are by what a cache holds.
  * Then one row of many outputs, which may be read as two runs. */
-static struct shape shape_g64(const struct kind *k, int turn)
+static struct shape shape_of_blocks(const struct kind *k, int turn)
 {
 	static const int many[] = { 24, 31, 33, 64, 68, 136, 260 };
 	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
-	int n = turn < G64_EACH ? turn + 1 : many[turn < G64_MANY ? turn - G64_EACH : 0], group = k->mode ? 64 : 0;
+	int n = turn < BLOCKS_EACH ? turn + 1 : many[turn < BLOCKS_MANY ? turn - BLOCKS_EACH : 0], group = k->mode ? 64 : 0;
 
-	if (turn >= G64_MANY)
-		return (struct shape){ .rows = pick(2) ? 128 + pick(140) : 16 * (8 + pick(9)), .cols = 512 * (turn - G64_MANY + 1), .group = group, .n = 1, .st = scale_types[pick(3)],
+	if (turn >= BLOCKS_MANY)
+		return (struct shape){ .rows = pick(2) ? 128 + pick(140) : 16 * (8 + pick(9)), .cols = 512 * (turn - BLOCKS_MANY + 1), .group = group, .n = 1, .st = scale_types[pick(3)],
 		                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = pick(3) > 0 };
 
 	return (struct shape){ .rows = n == 136 ? 48 : n == 260 || n == 64 ? 16 + pick(2) : pick(2) ? 16 + pick(20) : 16 * (1 + pick(3)),
@@ -480,9 +480,9 @@ static struct shape shape_g64(const struct kind *k, int turn)
 }
 
 /* How many of these are for it: runs are those of codes. */
-static int turns_g64(const struct kind *k)
+static int turns_of_blocks(const struct kind *k)
 {
-	return k->mode ? k->group ? 0 : G64_TURNS : k->plain == DT_BF16 ? G64_MANY : 0;
+	return k->mode ? k->group ? 0 : BLOCKS_TURNS : k->plain == DT_BF16 ? BLOCKS_MANY : 0;
 }
 
 static void round_mul(const struct kind *k, struct shape h)
@@ -924,8 +924,8 @@ int main(int argc, char **argv)
 
 		for (int r = 0; r < o.rounds && wanted && !o.bench && failures < 20; r++)
 			round_mul(&kinds[i], shape_of(&kinds[i], r, o.quick ? QUICK : ALL));
-		for (int t = 0; t < turns_g64(&kinds[i]) && wanted && !o.bench && failures < 20; t++)
-			round_mul(&kinds[i], shape_g64(&kinds[i], t));
+		for (int t = 0; t < turns_of_blocks(&kinds[i]) && wanted && !o.bench && failures < 20; t++)
+			round_mul(&kinds[i], shape_of_blocks(&kinds[i], t));
 		if (wanted && o.bench)
 			bench(&kinds[i]);
 	}
