@@ -123,7 +123,6 @@ struct state_view {
 	int tape_rows;
 	const int32_t *owed;            /* [slot] */
 	const bool *still;              /* [slot] */
-	const int32_t *slot;            /* [n_item] */
 	const struct state_keep *keep;  /* [n_keep] in any order; no two at one row of an item */
 	int n_keep;
 };

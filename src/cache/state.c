@@ -52,7 +52,6 @@ struct state {
 	size_t slot_bytes;              /* of both */
 	size_t tape_bytes;              /* of all slots */
 	struct state_view view;
-	int32_t *view_slot;             /* [slots] by item */
 	int32_t *owed;                  /* [slots] rows on its tape that S is owed */
 	bool *still;                    /* [slots] in the step begun */
 	bool *spoiled;                  /* [slots] stands at 0 but does not hold zeros yet */
@@ -158,7 +157,6 @@ static void state_begin(struct cache *c, const struct span *sp, int n_span)
 	for (int i = 0; i < n_span; i++) {
 		int slot = sp[i].slot;
 
-		st->view_slot[i] = slot;
 		st->still[slot] = st->o.shape.heads_v && st->owed[slot] + sp[i].n <= st->view.tape_rows;
 		if (sp[i].pos > 0 || !st->spoiled[slot])
 			continue;
@@ -390,7 +388,6 @@ static void state_fini(struct cache *c)
 			c->be->ops->free(c->be, st->part[k].base, ((size_t)st->o.slots + 1) * st->part[k].bytes);
 	if (st->view.tape)
 		c->be->ops->free(c->be, st->view.tape, st->tape_bytes);
-	free(st->view_slot);
 	free(st->owed);
 	free(st->still);
 	free(st->spoiled);
@@ -446,13 +443,11 @@ struct cache *state_open(struct backend *be, const struct state_opts *o, struct 
 	}
 	st->part[0].base = got[0];
 	st->part[1].base = got[1];
-	st->view_slot = xcalloc(slots, sizeof *st->view_slot);
 	st->owed = xcalloc(slots, sizeof *st->owed);
 	st->still = xcalloc(slots, sizeof *st->still);
 	st->spoiled = xcalloc(slots, sizeof *st->spoiled);
 	st->view = (struct state_view){ .shape = o->shape, .s = got[0], .tail = got[1], .tape = got[2],
-	                                .tape_rows = rows_of_tape(&o->shape, o->tape_rows), .slot = st->view_slot, .owed = st->owed,
-	                                .still = st->still };
+	                                .tape_rows = rows_of_tape(&o->shape, o->tape_rows), .owed = st->owed, .still = st->still };
 	if (refused) {
 		state_fini(&st->cache);
 		return NULL;

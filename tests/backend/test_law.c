@@ -123,7 +123,7 @@ struct world {
 	struct kv_layer layer[LAYERS];
 	struct kv_view kv;
 	struct state_view st;
-	int32_t page[SEQS * 2048], page_of[SEQS * 2048], slot[SEQS], owed[SEQS];
+	int32_t page[SEQS * 2048], page_of[SEQS * 2048], owed[SEQS];
 	bool still[SEQS];
 	size_t kv_bytes, s_bytes, tail_bytes, tape_bytes, work_bytes;
 	uint8_t *work;
@@ -151,7 +151,7 @@ static void world_open(struct world *w, struct backend *be, enum arith arith, co
 			w->page_of[i * 2048 + at_ / page_rows] = pages++;
 	w->kv_bytes = w->kv.page_bytes * (size_t)pages;
 	w->kv.base = be->ops->alloc(be, w->kv_bytes);
-	w->st = (struct state_view){ .shape = sh, .tape_rows = TAPE, .slot = w->slot, .owed = w->owed, .still = w->still };
+	w->st = (struct state_view){ .shape = sh, .tape_rows = TAPE, .owed = w->owed, .still = w->still };
 	w->s_bytes = SEQS * LAYERS * state_floats(&sh) * 4;
 	w->tail_bytes = SEQS * LAYERS * state_tail_floats(&sh) * 4;
 	w->tape_bytes = SEQS * TAPE * LAYERS * state_tape_floats(&sh) * 4;
@@ -241,7 +241,6 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 
 	for (int i = 0; i < n_span; i++) {
 		row[i] = p.n_row;
-		w->slot[i] = span[i].slot;
 		/* S is written when it must be, and now and then when it need not. */
 		w->still[span[i].slot] = w->owed[span[i].slot] + span[i].n <= TAPE && rng_bits(3, (uint64_t)span[i].pos, (uint64_t)i) % 8;
 		memcpy(w->page + i * 2048, w->page_of + span[i].slot * 2048, 2048 * sizeof *w->page);

@@ -423,12 +423,12 @@ static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int 
 	float *tail = random_floats((size_t)((width - 1) * ch), 1), *out = xcalloc((size_t)(n * hv * dv), 4);
 	double *x = xcalloc((size_t)(n * ch), 8), *S = xcalloc((size_t)(hv * dk * dv), 8), worst = 0;
 	struct backend *be = backend_cpu_open(2, level);
-	int32_t slot = 0, row = 0, owed = 0;
+	int32_t row = 0, owed = 0;
 	bool still = false;
 	struct span sp = { 0, 0, n, 0 };
 	struct pass p = { .be = be, .n_row = n, .n_item = 1, .span = &sp, .row = &row };
 	struct delta d = { sh, conv, decay, dt, gain, 1e-6f, sig };
-	struct state_view view = { .shape = sh, .s = xcalloc(state_floats(&sh), 4), .slot = &slot, .owed = &owed, .still = &still };
+	struct state_view view = { .shape = sh, .s = xcalloc(state_floats(&sh), 4), .owed = &owed, .still = &still };
 	float *last = xmalloc((size_t)((width - 1) * ch) * 4 + 4);
 
 	for (int h = 0; h < hv; h++)

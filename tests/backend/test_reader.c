@@ -71,13 +71,13 @@ struct layer { struct weight gate, up, down, out; };
 /* Rows of three sequences, the last with tentative ones. */
 struct step {
 	struct span span[3];
-	int32_t row[3], slot[3];
+	int32_t row[3];
 	int n;
 };
 
 static struct step cut(int n)
 {
-	struct step s = { .slot = { 0, 1, 2 } };
+	struct step s = { .n = 0 };
 	int first = n / 3, second = n > 2 ? 1 : 0;
 
 	for (int i = 0; i < 3; i++) {
@@ -86,7 +86,6 @@ static struct step cut(int n)
 		if (!rows)
 			continue;
 		s.row[s.n] = i == 0 ? 0 : i == 1 ? first : first + second;
-		s.slot[s.n] = i;
 		s.span[s.n++] = (struct span){ .slot = i, .n = rows, .n_draft = i == 2 && rows > TAPE ? TAPE - 1 : 0 };
 	}
 	return s;
@@ -98,7 +97,7 @@ static bool run(struct backend *be, enum arith arith, const struct layer *y, int
 	struct step s = cut(n);
 	const int32_t owed[3] = { 0 };
 	const bool still[3] = { false };
-	struct state_view st = { .shape = { 1, HK, HV, DK, DV, CH, WIDTH }, .tape_rows = TAPE, .slot = s.slot, .owed = owed, .still = still };
+	struct state_view st = { .shape = { 1, HK, HV, DK, DV, CH, WIDTH }, .tape_rows = TAPE, .owed = owed, .still = still };
 	struct pass p = { .be = be, .arith = arith, .n_row = n, .n_item = s.n, .span = s.span, .row = s.row };
 	float *in = floats(1, ROWS * HIDDEN, 2), *qkv = floats(2, ROWS * CH, 1), *z = floats(3, ROWS * Z, 2);
 	float *b = floats(4, ROWS * HV, 1), *a = floats(5, ROWS * HV, 1), *conv = floats(6, CH * WIDTH, 1), *gains = floats(7, HIDDEN + INNER, 1);

@@ -122,7 +122,7 @@ static void recur(const struct world *w, const struct item *it, int n)
 		const struct span *sp = &it[i].span;
 		int taped = state_taped(v, sp), taped_at = state_taped_at(v, sp);
 
-		assert(v->slot[i] == sp->slot && taped_at + sp->n - taped <= v->tape_rows);
+		assert(taped_at + sp->n - taped <= v->tape_rows);
 		for (int r = 0; r < sp->n; r++)
 			it[i].out[r][STATE] = 0;
 		for (int layer = 0; layer < h->layers; layer++) {

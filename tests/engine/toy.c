@@ -131,15 +131,15 @@ static void forward(struct model *m, struct pass *p)
 			int taped = pos - span->pos - state_taped(sv, span);
 
 			if (pos == span->pos)
-				ahead = state_after(sv, sv->slot[item], sv->owed[span->slot]);
+				ahead = state_after(sv, span->slot, sv->owed[span->slot]);
 			state = mix(ahead, p->tok[row], pos);
 			for (int i = 0; i < sv->n_keep; i++)
 				if (sv->keep[i].item == item && sv->keep[i].row == pos - span->pos + 1)
 					memcpy(sv->keep[i].s, &state, sizeof(state));
 			if (taped < 0)
-				memcpy(state_at(sv, sv->slot[item]), &state, sizeof(state));
+				memcpy(state_at(sv, span->slot), &state, sizeof(state));
 			else
-				tape_put(sv, sv->slot[item], state_taped_at(sv, span) + taped, p->tok[row], pos);
+				tape_put(sv, span->slot, state_taped_at(sv, span) + taped, p->tok[row], pos);
 			ahead = state;
 		}
 		if (logit == p->n_logit || p->logit_row[logit] != row)

@@ -42,14 +42,16 @@ static size_t tape_k(const struct state_shape *s) { return (size_t)s->conv_chann
 static size_t tape_alpha(const struct state_shape *s) { return tape_k(s) + (size_t)s->heads_k * (size_t)s->dim_k; }
 static size_t tape_delta(const struct state_shape *s) { return tape_alpha(s) + (size_t)s->heads_v; }
 
+static int slot_of(const struct job *j, int item) { return j->p->span[item].slot; }
+
 /* Where a row of the slot's tape lies in this layer. */
 static float *tape_row(const struct job *j, int item, int row)
 {
-	return state_tape_row(j->view, j->view->slot[item], j->layer, row);
+	return state_tape_row(j->view, slot_of(j, item), j->layer, row);
 }
 
 /* Rows at the tape's beginning that the item's S is owed. */
-static int owed(const struct job *j, int item) { return j->view->owed[j->view->slot[item]]; }
+static int owed(const struct job *j, int item) { return j->view->owed[slot_of(j, item)]; }
 
 /* Row i of the item, counted from its first of this step, on the tape, where it goes. */
 static float *taped_row(const struct job *j, int item, int i)
@@ -118,7 +120,7 @@ static const float *input(const struct job *j, int item, int i, int c0)
 		return j->qkv + ((size_t)j->p->row[item] + (size_t)i) * ld + c0;
 	if (n_owed + i >= 0)
 		return tape_row(j, item, n_owed + i) + c0;
-	return tail_of(j->view, j->view->slot[item], j->layer) + (size_t)(j->s->conv_width - 1 + n_owed + i) * ld + c0;
+	return tail_of(j->view, slot_of(j, item), j->layer) + (size_t)(j->s->conv_width - 1 + n_owed + i) * ld + c0;
 }
 
 /* Channels [c0, c0 + n) of n_row rows from i on, convolved, out_ld apart. */
@@ -201,7 +203,7 @@ static void old_rows(const struct state_shape *s, struct delta_rows *t, const fl
 static void values(const struct job *j, struct desk *k, int item, int i0, int n, int h)
 {
 	const struct state_shape *s = j->s;
-	int slot = j->view->slot[item], dim = s->dim_v, sure = state_taped(j->view, &j->p->span[item]) - i0;
+	int slot = slot_of(j, item), dim = s->dim_v, sure = state_taped(j->view, &j->p->span[item]) - i0;
 	size_t row_floats = (size_t)s->heads_v * (size_t)dim;
 	size_t at = ((size_t)j->p->row[item] + (size_t)i0) * row_floats + (size_t)(h * dim);
 	struct delta_rows t = {
@@ -240,7 +242,7 @@ static void keep_part(const struct job *j, const struct state_keep *k, int hk)
 	size_t group = state_floats(s) / (size_t)s->heads_k;
 
 	memcpy(k->s + (size_t)j->layer * state_floats(s) + (size_t)hk * group,
-	       state_of(j->view, j->view->slot[k->item], j->layer) + (size_t)hk * group, group * sizeof *k->s);
+	       state_of(j->view, slot_of(j, k->item), j->layer) + (size_t)hk * group, group * sizeof *k->s);
 	tail_after(j, k->tail + (size_t)j->layer * state_tail_floats(s), k->item, k->row, hk);
 }
 
@@ -296,8 +298,8 @@ static void delta_part(void *ctx, int part)
 		if (k && k->row == i + n)
 			keep_part(j, k, hk);
 	}
-	if (!j->view->still[j->view->slot[item]])
-		tail_after(j, tail_of(j->view, j->view->slot[item], j->layer), item, taped, hk);
+	if (!j->view->still[slot_of(j, item)])
+		tail_after(j, tail_of(j->view, slot_of(j, item), j->layer), item, taped, hk);
 	for (int i = taped; i < rows; i++)
 		copy_channels(s, taped_row(j, item, i), input(j, item, i, 0), hk);
 }
