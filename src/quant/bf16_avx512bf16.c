@@ -230,7 +230,7 @@ INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8
 		}
 		d.n = (end - k + BLOCK - 1) / BLOCK;
 		for (int i = 0; i < tiles; i++) {
-			int r = rows * i / tiles, n = rows * (i + 1) / tiles - r;
+			int r = part_begin(rows, i, tiles), n = part_begin(rows, i + 1, tiles) - r;
 
 			d.out = s->out + (size_t)r * d.ld;
 			d.x = x + (size_t)(k / BLOCK) * LINE + (size_t)r * d.row;

@@ -137,12 +137,6 @@ TILES(8, 2)
 #define PICK(bits, S) { NULL, NULL, NULL, NULL, tile_##bits##_4_##S, tile_##bits##_5_##S, tile_##bits##_6_##S }
 static tile_fn *const tiles[2][SIDES][TILE_ROWS + 1] = { { PICK(4, 1), PICK(4, 2) }, { PICK(8, 1), PICK(8, 2) } };
 
-/* Rows [r0, r1) are cut evenly into `of` tiles; where tile i begins. */
-static int tile_row(int r0, int r1, int i, int of)
-{
-	return r0 + (int)((int64_t)(r1 - r0) * i / of);
-}
-
 /* What tile i of `of` asks for of n bytes, the next outputs' blocks. */
 static void ask_share(struct tiling *t, const uint8_t *at, size_t n, int i, int of)
 {
@@ -173,7 +167,7 @@ void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const ui
 			after = t.at + (size_t)sides * step;
 			ask = (size_t)(end - after) < (size_t)sides * step ? (size_t)(end - after) : (size_t)sides * step;
 			for (int i = i0; i < i1; i++) {
-				int r = tile_row(r0, r1, i, of), next = tile_row(r0, r1, i + 1, of);
+				int r = r0 + part_begin(r1 - r0, i, of), next = r0 + part_begin(r1 - r0, i + 1, of);
 				float *to = out + (size_t)(r - r0) * ld + OUT * o;
 
 				ask_share(&t, after, ask, i - i0, i1 - i0);

@@ -312,7 +312,7 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o, int 
 			float *f = m->f + (size_t)r * PANEL_OUT;
 			struct sums s = { k ? f : NULL, last ? out + (size_t)r * ld : f, last ? ld : PANEL_OUT, last ? n_out : PANEL_OUT };
 
-			next = (int)((int64_t)rows * (i + 1) / n);
+			next = part_begin(rows, i + 1, n);
 			for (int j = r; last && j < next; j++)
 				for (int h = 0; h < n_out; h += 16)
 					__builtin_prefetch(out + (size_t)j * ld + h, 1);
@@ -339,7 +339,7 @@ void coded_many_avx512(float *out, size_t ld, const struct weight *w, int o0, in
 	if (how_of(c) == STREAM)
 		m.stream = stream_make(c->bits);
 	for (int i = 0, n = (r1 - r0 + TILED_ROWS - 1) / TILED_ROWS, r = r0, end; i < n; i++, r = end) {
-		end = r0 + (int)((int64_t)(r1 - r0) * (i + 1) / n);
+		end = r0 + part_begin(r1 - r0, i + 1, n);
 		for (int o = o0; o < o1; o += PANEL_OUT)
 			mul_panel(out + (size_t)(r - r0) * ld + (o - o0), ld, w, o, o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT, x, r, end, &m);
 	}

@@ -22,6 +22,9 @@ extern const struct lane_table lane_table_scalar, lane_table_avx2, lane_table_av
 const struct lane_table *lane_table(enum cpu_level level);
 acts_quantise_fn acts_quantise_avx512;
 
+/* n rows cut evenly into `of` parts: where part i begins. */
+static inline int part_begin(int n, int i, int of) { return (int)((int64_t)n * i / of); }
+
 /* Cache rows of small codes (kv_coded.c): name, bits of a code, elements that share
  * a scale and a bias (0: turned, one scale and no bias for the row). */
 #define KV_CODED(X) \
