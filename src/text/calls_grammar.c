@@ -244,7 +244,7 @@ static int make_free(struct compiler *c, struct grammar *g, struct shape *s)
 	s->node[0] = -1;
 	nfa_init(&f);
 	end = nfa_state(&f);
-	f.label[nfa_text(&f, end, ">\n", 2)] = 0;
+	nfa_accept(&f, nfa_text(&f, end, ">\n", 2), 0);
 	at = nfa_text(&f, 0, "<parameter=", 11);
 	for (int i = 0; i < NAME_CHARS_MAX; i++) {
 		int to = nfa_state(&f);
@@ -255,7 +255,7 @@ static int make_free(struct compiler *c, struct grammar *g, struct shape *s)
 		nfa_empty(&f, to, end, NFA_EMPTY);
 		at = to;
 	}
-	f.label[nfa_text(&f, 0, "</function>", 11)] = 1;
+	nfa_accept(&f, nfa_text(&f, 0, "</function>", 11), 1);
 	s->d = d = dfa_from_nfa(&b->pool, &f);
 	nfa_fini(&f);
 	if (builder_check(b, ""))

@@ -68,6 +68,8 @@ struct nfa {
 void nfa_init(struct nfa *f);
 void nfa_fini(struct nfa *f);
 int nfa_state(struct nfa *f);
+/* `state` accepts, with this label.  Use this, not f->label[nfa_text(f, ...)]: C may read f->label before the call moves it. */
+void nfa_accept(struct nfa *f, int state, int32_t label);
 void nfa_bytes(struct nfa *f, int from, int lo, int hi, int to);
 void nfa_empty(struct nfa *f, int from, int to, enum nfa_kind kind);
 /* A path of these bytes; returns its end. */

@@ -581,7 +581,7 @@ int grammar_compile_choice(const struct json *list, struct grammar **out, struct
 		const char *p = json_str(json_at(list, i), &n);
 
 		if (p)
-			f.label[nfa_text(&f, 0, p, n)] = 0;
+			nfa_accept(&f, nfa_text(&f, 0, p, n), 0);
 		else
 			rc = err_set(err, E_FORMAT, "choice %zu is no string", i);
 		if (f.n_edge > NFA_EDGES_MAX)

@@ -40,7 +40,7 @@ struct dfa *lexeme_string(struct dfa_pool *p)
 	nfa_init(&f);
 	body = nfa_text(&f, 0, "\"", 1);
 	end = nfa_text(&f, body, "\"", 1);
-	f.label[end] = 0;
+	nfa_accept(&f, end, 0);
 	nfa_utf8(&f, body, 0x20, 0x21, body);
 	nfa_utf8(&f, body, 0x23, 0x5B, body);
 	nfa_utf8(&f, body, 0x5D, 0x10FFFF, body);
@@ -66,7 +66,7 @@ struct dfa *lexeme_plain_string(struct dfa_pool *p)
 
 	nfa_init(&f);
 	body = nfa_text(&f, 0, "\"", 1);
-	f.label[nfa_text(&f, body, "\"", 1)] = 0;
+	nfa_accept(&f, nfa_text(&f, body, "\"", 1), 0);
 	nfa_chars(&f, body, 0, 0x10FFFF, body);
 	out = dfa_from_nfa(p, &f);
 	nfa_fini(&f);
@@ -268,9 +268,7 @@ void texts_init(struct texts *t) { nfa_init(&t->f); }
 
 void texts_put(struct texts *t, const char *p, size_t n, int32_t label)
 {
-	int end = nfa_text(&t->f, 0, p, n);
-
-	t->f.label[end] = label;
+	nfa_accept(&t->f, nfa_text(&t->f, 0, p, n), label);
 }
 
 struct dfa *texts_finish(struct dfa_pool *p, struct texts *t)
@@ -382,7 +380,7 @@ struct dfa *lexeme_number(struct dfa_pool *p)
 	one = nfa_state(&f);
 	part = nfa_state(&f);
 	end = nfa_state(&f);
-	f.label[end] = 0;
+	nfa_accept(&f, end, 0);
 	nfa_empty(&f, 0, sign, NFA_EMPTY);
 	nfa_bytes(&f, 0, '-', '-', sign);
 	nfa_bytes(&f, sign, '0', '0', whole);
@@ -420,7 +418,7 @@ struct dfa *lexeme_decimal(struct dfa_pool *p, bool integer)
 	nfa_init(&f);
 	sign = nfa_state(&f);
 	end = nfa_state(&f);
-	f.label[end] = 0;
+	nfa_accept(&f, end, 0);
 	nfa_empty(&f, 0, sign, NFA_EMPTY);
 	nfa_bytes(&f, 0, '-', '-', sign);
 	for (int i = 0; i <= DECIMAL_DIGITS_MAX && !integer; i++) {
@@ -465,12 +463,12 @@ struct dfa *lexeme_once(struct dfa_pool *p)
 	nfa_bytes(&f, part, '0', '9', part);
 	zero = nfa_state(&f);
 	nfa_bytes(&f, part, '0', '0', zero);
-	f.label[zero] = 0;
+	nfa_accept(&f, zero, 0);
 	bad = dfa_from_nfa(p, &f);
 	nfa_fini(&f);
 	all = dfa_minus(p, all, bad);
 	nfa_init(&f);
-	f.label[nfa_text(&f, 0, "-0", 2)] = 0;
+	nfa_accept(&f, nfa_text(&f, 0, "-0", 2), 0);
 	bad = dfa_from_nfa(p, &f);
 	nfa_fini(&f);
 	return dfa_minus(p, all, bad);

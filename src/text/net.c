@@ -232,7 +232,7 @@ static int word_of(struct maker *m, int e, bool list, int32_t *shape)
 	}
 	nfa_init(&f);
 	end = nfa_state(&f);
-	f.label[end] = 0;
+	nfa_accept(&f, end, 0);
 	for (int c = alternatives ? x->first : e; c >= 0 && !rc; c = m->r->expr[c].next) {
 		int next;
 

@@ -434,7 +434,7 @@ int pattern_compile(struct dfa_pool *p, const char *re, size_t n, struct dfa **o
 		end = bad(&r, E_FORMAT, "a ) too many");
 	if (end >= 0) {
 		close = nfa_text(&r.f, end, "\"", 1);
-		r.f.label[close] = 0;
+		nfa_accept(&r.f, close, 0);
 		nfa_chars(&r.f, end, 0, CHAR_MAX_CP, end);
 		*out = dfa_from_nfa(p, &r.f);
 	}
@@ -453,7 +453,7 @@ int pattern_compile_text(struct dfa_pool *p, const char *re, size_t n, struct df
 	if (end >= 0 && !at_end(&r))
 		end = bad(&r, E_FORMAT, "a ) too many");
 	if (end >= 0) {
-		r.f.label[end] = 0;
+		nfa_accept(&r.f, end, 0);
 		*out = dfa_from_nfa(p, &r.f);
 	}
 	nfa_fini(&r.f);
