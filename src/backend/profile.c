@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "quant/kv_tiles.h"
+#include "quant/kv/kv_tiles.h"
 
 static struct profile *of(const struct pass *p)
 {

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "quant/format.h"
-#include "quant/kv_policy.h"
+#include "quant/kv/kv_policy.h"
 
 /* What an option belongs to: bits. */
 enum {

@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "engine/spill_file.h"
+#include "engine/prefix/spill_file.h"
 
 /* A file is believed to be as it was only if it had not changed for so long when it
  * was read: file systems count time in steps, the coarsest of two seconds, and a

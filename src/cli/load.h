@@ -11,8 +11,8 @@
 #include "engine/engine.h"
 #include "model/model.h"
 #include "store/store.h"
-#include "text/template.h"
-#include "text/tokenizer.h"
+#include "text/jinja/template.h"
+#include "text/tokens/tokenizer.h"
 
 enum {
 	LOAD_TOKENIZER = 1,             /* it is an error when the folder has none */

@@ -25,7 +25,7 @@
 #include "base/rng.h"
 #include "cli/load.h"
 #include "cli/remote.h"
-#include "text/split.h"
+#include "text/calls/split.h"
 
 enum { STDIN_MAX = 64 << 20 };          /* bytes of a prompt from standard input */
 enum { HISTORY_MAX = 500 };             /* lines */

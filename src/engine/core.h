@@ -15,20 +15,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/draft.h"
+#include "engine/draft/draft.h"
 #include "engine/disk.h"
-#include "engine/draft_gain.h"
+#include "engine/draft/draft_gain.h"
 #include "engine/engine.h"
 #include "engine/fair.h"
 #include "engine/lead.h"
 #include "engine/outbox.h"
 #include "engine/pace.h"
 #include "engine/park.h"
-#include "engine/prefix.h"
+#include "engine/prefix/prefix.h"
 #include "engine/queue.h"
 #include "engine/sampler.h"
-#include "text/detok.h"
-#include "text/stops.h"
+#include "text/tokens/detok.h"
+#include "text/tokens/stops.h"
 
 #define AHEAD_NONE UINT64_MAX
 /* Places that a prompt may pass in one step; it ends at the next.  It has few but those

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "engine/core.h"
-#include "engine/spill.h"
+#include "engine/prefix/spill.h"
 
 /* Copied between two steps, or before the next look for requests: a millisecond or two
  * of memory traffic beside steps of tens.  A piece is never cut, so one larger goes alone. */

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "engine/report.h"
+#include "engine/prefix/report.h"
 
 struct disk;
 struct engine;

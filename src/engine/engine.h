@@ -18,12 +18,12 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/err.h"
-#include "engine/draft.h"
-#include "engine/report.h"
+#include "engine/draft/draft.h"
+#include "engine/prefix/report.h"
 #include "engine/sampler.h"
 #include "model/model.h"
-#include "text/mask_source.h"
-#include "text/tokenizer.h"
+#include "text/tokens/mask_source.h"
+#include "text/tokens/tokenizer.h"
 
 struct engine;
 struct request;                 /* one submitted request, seen from outside */

@@ -1,5 +1,5 @@
 /* float.c - weights stored as plain numbers: f32, f16, bf16. */
-#include "quant/blocks_layout.h"
+#include "quant/coded/blocks_layout.h"
 #include "quant/levels.h"
 
 static void decode_f32(float *out, const struct weight *w, int o)

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "quant/blocks_layout.h"
+#include "quant/coded/blocks_layout.h"
 
 struct lane_table {
 	struct vec_kernels vec;

@@ -5,7 +5,7 @@
 #define SERVER_CHAT_H
 
 #include "server/generate.h"
-#include "text/dialect.h"
+#include "text/calls/dialect.h"
 
 enum tool_use { TOOLS_AUTO, TOOLS_NONE, TOOLS_ANY, TOOLS_NAMED };
 

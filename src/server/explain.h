@@ -3,8 +3,8 @@
 #define SERVER_EXPLAIN_H
 
 #include "base/buf.h"
-#include "engine/report.h"
-#include "text/tokenizer.h"
+#include "engine/prefix/report.h"
+#include "text/tokens/tokenizer.h"
 
 struct clients;
 

@@ -17,8 +17,8 @@
 #include "server/params.h"
 #include "server/prompt.h"
 #include "server/server.h"
-#include "text/grammar.h"
-#include "text/split.h"
+#include "text/grammar/grammar.h"
+#include "text/calls/split.h"
 
 /* One answer being written. */
 struct choice {

@@ -6,10 +6,10 @@
 #ifndef SERVER_PROMPT_H
 #define SERVER_PROMPT_H
 
-#include "engine/report.h"
+#include "engine/prefix/report.h"
 #include "server/problem.h"
-#include "text/template.h"
-#include "text/tokenizer.h"
+#include "text/jinja/template.h"
+#include "text/tokens/tokenizer.h"
 
 enum { MARKS_MAX = 3 };
 

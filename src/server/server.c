@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "server/chat.h"
 #include "server/inside.h"
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 
 enum {
 	BACKLOG = 4096,         /* bursts of connects must not wait for SYN retries; the kernel may cap it */

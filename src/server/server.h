@@ -16,8 +16,8 @@
 #include "base/json.h"
 #include "engine/engine.h"
 #include "server/past.h"
-#include "text/template.h"
-#include "text/tokenizer.h"
+#include "text/jinja/template.h"
+#include "text/tokens/tokenizer.h"
 
 /* The one model served.  Borrowed until server_close. */
 struct served {

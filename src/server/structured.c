@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "server/inside.h"
-#include "text/constraint.h"
-#include "text/dialect.h"
+#include "text/grammar/constraint.h"
+#include "text/calls/dialect.h"
 
 static void make_vocab(void *arg)
 {

@@ -1,5 +1,5 @@
 /* structured.h - answers held to a form (a JSON schema, rules, an expression): what a request says of it, and the
- * constraint that the engine is given (text/constraint.h). */
+ * constraint that the engine is given (text/grammar/constraint.h). */
 #ifndef SERVER_STRUCTURED_H
 #define SERVER_STRUCTURED_H
 

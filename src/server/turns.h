@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/digest.h"
-#include "text/tokenizer.h"
+#include "text/tokens/tokenizer.h"
 
 struct turns;
 

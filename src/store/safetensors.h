@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "quant/blocks.h"
+#include "quant/coded/blocks.h"
 
 enum { TENSOR_DIMS = 8 };       /* most dimensions; a convolution in a vision tower has 5 */
 

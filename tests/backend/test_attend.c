@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "far.h"
-#include "quant/kv_tiles.h"
+#include "quant/kv/kv_tiles.h"
 
 enum { SEQS = 2, LONGEST = 700, PAGES = LONGEST * SEQS + SEQS };
 static const int lengths[SEQS] = { LONGEST, 70 };

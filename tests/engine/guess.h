@@ -2,7 +2,7 @@
 #ifndef TESTS_ENGINE_GUESS_H
 #define TESTS_ENGINE_GUESS_H
 
-#include "engine/draft.h"
+#include "engine/draft/draft.h"
 #include "lives.h"
 
 enum guess {

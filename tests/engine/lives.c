@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "engine/core.h"
-#include "text/detok.h"
+#include "text/tokens/detok.h"
 
 void life_init(struct life *l, int n_prompt, int vocab, uint64_t seed)
 {

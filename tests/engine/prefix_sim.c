@@ -27,8 +27,8 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "engine/place.h"
-#include "engine/prefix.h"
+#include "engine/prefix/place.h"
+#include "engine/prefix/prefix.h"
 #include "lives.h"
 #include "quant/format.h"
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/spill.h"
+#include "engine/prefix/spill.h"
 
 enum { ROWS = 4, PAGE_BYTES = 96, SNAP_BYTES = 200, LONGEST = 64 };
 

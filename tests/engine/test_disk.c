@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "engine/core.h"
-#include "engine/spill.h"
+#include "engine/prefix/spill.h"
 #include "lives.h"
 #include "spill_world.h"
 #include "toy.h"

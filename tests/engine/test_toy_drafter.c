@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "engine/draft.h"
+#include "engine/draft/draft.h"
 #include "lives.h"
 #include "toy.h"
 

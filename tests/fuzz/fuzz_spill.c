@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/spill_file.h"
+#include "engine/prefix/spill_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/dialect.h"
-#include "text/split.h"
+#include "text/calls/dialect.h"
+#include "text/calls/split.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

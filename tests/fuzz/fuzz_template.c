@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

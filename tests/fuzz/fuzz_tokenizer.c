@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "text/detok.h"
-#include "text/stops.h"
-#include "text/tokenizer.h"
+#include "text/tokens/detok.h"
+#include "text/tokens/stops.h"
+#include "text/tokens/tokenizer.h"
 #include "../text/toy_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -27,7 +27,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "driver.h"
-#include "text/tokenizer.h"
+#include "text/tokens/tokenizer.h"
 
 enum { LAYERS = 4, HEADS = 8, DIM = 256, CTX = 4096, STEP = 512 };
 

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "fenced.h"
-#include "quant/kv_tiles.h"
+#include "quant/kv/kv_tiles.h"
 #include "quant/levels.h"
 
 enum { RUNS = KV_SEGMENT / KV_RUN, DIM_MOST = 512 };

@@ -1,7 +1,7 @@
 /* test_kv_policy.c - what --kv-... asks for, and what a model's layers get. */
 #include <string.h>
 
-#include "quant/kv_policy.h"
+#include "quant/kv/kv_policy.h"
 #include "../check.h"
 
 enum { LAYERS = 8 };

@@ -22,7 +22,7 @@
 #include "engine/lead.h"
 #include "engine/outbox.h"
 #include "stub_engine.h"
-#include "text/detok.h"
+#include "text/tokens/detok.h"
 
 enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE, BROKEN, FAULT };
 

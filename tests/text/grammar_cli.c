@@ -15,8 +15,8 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "text/dialect.h"
-#include "text/tables.h"
+#include "text/calls/dialect.h"
+#include "text/grammar/tables.h"
 
 /* Byte by byte, then once more in pieces from a place that was gone back to.  "null": no,
  * but there was no room for all ways to read it. */

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 static void put_error(const char *at, const struct err *err)
 {

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "../check.h"
-#include "text/constraint.h"
+#include "text/grammar/constraint.h"
 
 static struct tokenizer *tok;
 static struct vocab *vocab;

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "made_vocab.h"
 #include "../check.h"
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 
 static int compile(const char *schema, struct grammar **g, struct err *err)
 {

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/dialect.h"
-#include "text/split.h"
+#include "text/calls/dialect.h"
+#include "text/calls/split.h"
 
 static int failed;
 

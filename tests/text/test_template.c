@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 static int failed;
 

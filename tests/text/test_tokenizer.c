@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "text/detok.h"
-#include "text/nfc.h"
-#include "text/pretok.h"
-#include "text/stops.h"
-#include "text/tokenizer.h"
+#include "text/tokens/detok.h"
+#include "text/tokens/nfc.h"
+#include "text/tokens/pretok.h"
+#include "text/tokens/stops.h"
+#include "text/tokens/tokenizer.h"
 #include "toy_tokenizer.h"
 
 #define SPECIALS \

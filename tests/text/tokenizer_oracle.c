@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "text/tokenizer.h"
+#include "text/tokens/tokenizer.h"
 
 static void put_text(const struct tokenizer *t, const struct tokens *v, bool skip, struct buf *out)
 {

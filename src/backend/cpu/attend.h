@@ -4,7 +4,7 @@
 #define BACKEND_CPU_ATTEND_H
 
 #include "backend/cpu/cpu_backend.h"
-#include "quant/kv_tiles.h"
+#include "quant/kv/kv_tiles.h"
 
 /* Query heads of one key head, of some adjacent rows of an item. */
 struct unit { int row, n_row, kv_head; };

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "quant/lanes.h"
+#include "quant/lanes/lanes.h"
 
 /* Runs body for each 16 of n with i the first and m how many: twice in the program, first for whole sixteens, without masks. */
 #define CHUNKS(n) \

@@ -1,5 +1,5 @@
 /* op_kernels.h - inside backend/cpu/: the inner loops that op_kernels.c writes
- * over quant/lanes.h, once per level.  The same bits at every level. */
+ * over quant/lanes/lanes.h, once per level.  The same bits at every level. */
 #ifndef BACKEND_CPU_OP_KERNELS_H
 #define BACKEND_CPU_OP_KERNELS_H
 

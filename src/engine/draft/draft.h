@@ -1,0 +1,122 @@
+/* draft.h - guesses at what a sequence will say next.
+ *
+ * A drafter proposes tokens; the engine computes them in one step together with
+ * the last token and picks at each row exactly as it would have without them.  A
+ * draft that is not what was picked is taken back.  So a drafter can make an
+ * answer faster or slower and nothing else, and may be as wrong as it likes.
+ *
+ * Drafters live beside the engine and are called on its thread alone.  What a
+ * drafter remembers of a sequence is its own affair: it is told the whole
+ * sequence each time, under a slot to keep things by and an id to know the
+ * sequence again.  A slot that comes with another id holds another sequence.
+ * docs/speculation.md tells the whole. */
+#ifndef ENGINE_DRAFT_H
+#define ENGINE_DRAFT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/digest.h"
+#include "base/err.h"
+#include "engine/prefix/place.h"
+#include "engine/sampler.h"
+#include "model/model.h"
+#include "text/tokens/mask_source.h"
+#include "text/tokens/tokenizer.h"
+
+enum { DRAFT_MAX = 16, DRAFTERS_MAX = 4 };      /* tokens of one run; drafters of one engine */
+
+/* One sequence, as a drafter sees it. */
+struct draft_seq {
+	int slot;                       /* below the engine's seqs_max */
+	uint64_t id;                    /* never 0, never used twice */
+	const int32_t *tok;             /* prompt and output; of those with one id, earlier ones never change */
+	int n_tok;                      /* >= 1 */
+	int pos;                        /* so many the model has computed: when it drafts, n_tok - 1 */
+	int n_prompt;                   /* the first so many were given */
+	int n_known;                    /* the first so many were known from a sequence before */
+	const struct place_plan *plan;  /* where along the prompt states are kept */
+	bool follow;                    /* it pays to compute all of it; else its end alone may be wanted */
+	bool secret;                    /* nothing may pass from or to other sequences */
+	const char *salt;               /* nor between two of different salts; never NULL */
+	int64_t now;                    /* clock */
+	struct sampler *sampler;        /* how the model's next token will be picked */
+	struct mask_source *mask;       /* and from which; NULL: all.  See draft_guess */
+};
+
+struct draft_ask {
+	struct draft_seq seq;
+	int max;                        /* 1 to DRAFT_MAX; the drafter may lower it for itself */
+	int most;                       /* tokens of the sequence that it may compute first; then it says nothing yet */
+	int32_t *out;                   /* [max] */
+	int n;                          /* filled: 0 to max */
+	int caught;                     /* filled: tokens of the sequence that were computed first */
+	int masked;                     /* of these seq.mask has accepted so many; the engine takes them back */
+	bool broken;                    /* by a fault in what is its request's alone, which ends for it */
+};
+
+/* For drafters that have logits: the next of a->out, picked as the model's will be,
+ * with the same noise and among the tokens that may come; or, when nothing can be
+ * picked, no more (a->max is lowered).  logits are spoiled. */
+void draft_guess(struct draft_ask *a, float *logits);
+/* Calls fn(arg), which touches nothing but a and what is kept for its sequence alone.
+ * False: a fault broke it off; a takes no more drafts, and what is kept must be
+ * forgotten unlooked at. */
+bool draft_own(struct draft_ask *a, void (*fn)(void *arg), void *arg);
+
+/* Rows of a step that stay: those of the sequence's positions seq.pos - n to seq.pos. */
+struct draft_run {
+	struct draft_seq seq;
+	int row, n;                     /* first row in the pass */
+};
+
+struct prefix;
+struct drafter;
+struct drafter_ops {
+	const char *name;               /* in options and metrics */
+	/* Required.  n_ask >= 1, each of another slot. */
+	void (*propose)(struct drafter *, struct draft_ask *ask, int n_ask);
+	void (*close)(struct drafter *);
+	/* Optional: the sequence has ended; nothing further of this id will come. */
+	void (*learn)(struct drafter *, const struct draft_seq *seq);
+	/* Optional: memory of the slot is better given back. */
+	void (*forget)(struct drafter *, int slot);
+	/* Optional: the model has just computed the rows of p, and p->hidden holds its
+	 * hidden rows; of these the runs stay.  Returns how many tokens it computed. */
+	int (*follow)(struct drafter *, const struct pass *p, const struct draft_run *run, int n_run);
+	/* Optional: so many tokens of the sequence it would compute before its first guess.
+	 * It changes no guess. */
+	int (*behind)(struct drafter *, const struct draft_seq *seq);
+	/* Optional: the prefixes that it keeps, over the caches of *m, for the engine to keep
+	 * on disk as well. */
+	struct prefix *(*kept)(struct drafter *, struct model **m);
+};
+
+struct drafter {
+	const struct drafter_ops *ops;
+	/* Of everything that what it keeps is a function of, beside the tokens; all 0: that is
+	 * not to be kept on disk. */
+	struct digest identity;
+};
+
+/* What the model is most likely to repeat: looks the last tokens up in the
+ * sequence itself and in text of earlier ones (the newest text_max tokens). */
+struct drafter *draft_ngram_open(int seqs_max, int text_max);
+
+/* Anything at all, for engine_opts.draft_pretend. */
+struct drafter *draft_pretend_open(void);
+
+/* A second model, which stays the caller's, with room for seqs_max sequences.
+ * prefix_bytes: what it may keep of prefixes, within m's snapshots. */
+int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err);
+/* The model's own draft head (model_bind_head), attached for steps of at least
+ * DRAFT_WAITING_MAX + seqs_max rows; it stays the caller's.  So many hidden rows of a
+ * sequence may wait: a step of them is as cheap per row as any. */
+enum { DRAFT_WAITING_MAX = 64 };
+int draft_mtp_open(struct drafter **out, struct model *head, int seqs_max, size_t prefix_bytes, struct err *err);
+/* Are the tokens of `of`, of a draft model called name, those of t?  E_UNSUPPORTED
+ * with the first that differs. */
+int draft_vocabulary(const struct tokenizer *t, const struct tokenizer *of, const char *name, struct err *err);
+
+#endif

@@ -1,0 +1,405 @@
+/* draft_mtp.c - the drafter that is the model's own draft head.
+ *
+ * The head has a row of keys and values for each token, made of the token and
+ * the model's hidden of the token before.  The hidden rows come out of the
+ * model's own steps; they wait here until the sequence is drafted for, or until
+ * there are enough for a step, so that a sequence that is not drafted for costs
+ * little.  Guesses past the first are made from the head's own hidden, and the
+ * rows that came of them are taken back.
+ *
+ * Where following is not expected to pay (draft_seq.follow), only the last hidden
+ * rows wait, and those before are forgotten.
+ *
+ * The hidden of the token before the first is zero.  A sequence that begins in a
+ * prefix that the model knew and the head does not has rows from there on only:
+ * worse guesses, no wrong ones. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/draft/draft.h"
+#include "engine/draft/draft_pass.h"
+#include "engine/prefix/prefix.h"
+
+struct seq {
+	uint64_t id;            /* 0: nothing here */
+	int base;               /* the first token that has a row; token t's lies at t - base */
+	int pos;                /* tokens before it have theirs */
+	int n;                  /* hidden rows waiting: those of the tokens pos - 1 and on */
+	int guessed;            /* rows past pos - base that are to be taken back */
+	int row;                /* in the last step */
+};
+
+struct mtp {
+	struct drafter d;
+	struct model *m;
+	struct caches kv;       /* the head's keys and values without its carried hidden */
+	struct draft_pass pass;
+	struct prefix prefix;
+	struct seq *seq;        /* [seqs_max] */
+	struct draft_ask **in;  /* [seqs_max] asks of the step */
+	size_t row_bytes;       /* one hidden row */
+	/* The backend's. */
+	char *waiting;          /* [seqs_max][DRAFT_WAITING_MAX] rows */
+	char *given, *hidden;   /* [rows_max] rows: into and out of a step */
+	char *zero;             /* one row */
+};
+
+static char *wait_row(const struct mtp *g, int slot, int i)
+{
+	return g->waiting + ((size_t)slot * DRAFT_WAITING_MAX + (size_t)i) * g->row_bytes;
+}
+
+/* What the state cache carries for the slot: the hidden of the last token. */
+static char *carried(const struct mtp *g, int slot)
+{
+	return (char *)state_view(g->m->state)->tail + (size_t)slot * g->row_bytes;
+}
+
+static void copy(const struct mtp *g, char *to, const char *from, int n)
+{
+	g->m->be->ops->copy(g->m->be, to, from, (size_t)n * g->row_bytes);
+}
+
+static void seq_close(struct mtp *g, int slot)
+{
+	if (g->seq[slot].id)
+		caches_close(&g->m->caches, slot);
+	g->seq[slot] = (struct seq){0};
+}
+
+static bool keeps(const struct mtp *g, const struct draft_seq *a)
+{
+	return !a->secret && g->prefix.bytes_max;
+}
+
+/* ---- following the model ---- */
+
+/* Rows for the next n tokens of the sequence; false: no memory. */
+static bool add(struct mtp *g, const struct draft_seq *a, int n, bool logits)
+{
+	struct seq *s = &g->seq[a->slot];
+	int row = g->pass.pass.n_row;
+
+	assert(n > 0 && n <= s->n && s->pos + n <= a->n_tok);
+	while (draft_pass_add(&g->pass, a->slot, s->pos - s->base, a->tok + s->pos, n, logits))
+		if (!prefix_evict(&g->prefix, true))
+			return false;
+	copy(g, g->given + (size_t)row * g->row_bytes, wait_row(g, a->slot, 0), n);
+	s->row = row + n - 1;
+	return true;
+}
+
+/* The next n tokens have their rows; what waits for them is dropped. */
+static void drop(struct mtp *g, int slot, int n)
+{
+	struct seq *s = &g->seq[slot];
+
+	for (int i = n; i < s->n; i++)
+		copy(g, wait_row(g, slot, i - n), wait_row(g, slot, i), 1);
+	s->pos += n;
+	s->n -= n;
+}
+
+/* n rows alone, for later.  false: the sequence is lost. */
+static bool flush(struct mtp *g, const struct draft_seq *a, int n)
+{
+	if (n < 1)
+		return true;
+	draft_pass_clear(&g->pass);
+	if (!add(g, a, n, false)) {
+		seq_close(g, a->slot);
+		return false;
+	}
+	draft_pass_run(&g->pass);
+	drop(g, a->slot, n);
+	return true;
+}
+
+/* A new sequence, or one of which something is missing: the model's next hidden
+ * row will be that of token at. */
+static void seq_open(struct mtp *g, const struct draft_seq *a, int at)
+{
+	struct seq *s = &g->seq[a->slot];
+	struct prefix_hit hit = {0};
+	bool fresh = s->id != a->id;
+
+	seq_close(g, a->slot);
+	*s = (struct seq){ .id = a->id, .base = at + 1, .pos = at + 1 };
+	if (at == 0) {
+		*s = (struct seq){ .id = a->id, .n = 1 };
+		copy(g, wait_row(g, a->slot, 0), g->zero, 1);
+		return;
+	}
+	if (!fresh || !keeps(g, a))
+		return;
+	prefix_find(&g->prefix, a->salt, a->tok, at + 1, &hit);
+	if (hit.at == at && !caches_restore(&g->m->caches, a->slot, hit.snaps, at)) {
+		prefix_use(&g->prefix, &hit, a->now);
+		*s = (struct seq){ .id = a->id, .pos = at, .n = 1 };
+		copy(g, wait_row(g, a->slot, 0), carried(g, a->slot), 1);
+	} else {
+		caches_close(&g->m->caches, a->slot);
+	}
+}
+
+/* Keeps what the head has of the first n tokens, if it has them all, or will soon. */
+static void keep(struct mtp *g, const struct draft_seq *a, enum place kind, int n)
+{
+	struct prefix_key key = { .salt = a->salt, .kind = kind, .by = a->id, .now = a->now };
+	struct seq *s = &g->seq[a->slot];
+
+	if (!keeps(g, a) || s->base || s->pos > n || s->pos - 1 + s->n != n || (!a->follow && n - s->pos > 1 + DRAFT_MAX) ||
+	    !flush(g, a, n - s->pos))
+		return;
+	/* As many tokens as the model's own caches hold there. */
+	assert(!s->base && s->pos == n);
+	copy(g, carried(g, a->slot), wait_row(g, a->slot, 0), 1);
+	prefix_learn(&g->prefix, &key, a->slot, a->tok, n);
+}
+
+/* There is no room for n rows more, and what waits will not be computed: the sequence
+ * begins anew with the last of them.  Returns how many of the n are left out. */
+static int shed(struct mtp *g, int slot, int n)
+{
+	struct seq *s = &g->seq[slot];
+	int over = s->n + n - DRAFT_WAITING_MAX, old;
+
+	if (over <= 0)
+		return 0;
+	if (n < DRAFT_WAITING_MAX / 2)
+		over = DRAFT_WAITING_MAX / 2;   /* row by row: not each time */
+	if (s->pos > s->base)
+		caches_close(&g->m->caches, slot);
+	old = over < s->n ? over : s->n;
+	drop(g, slot, old);
+	s->pos += over - old;
+	s->base = s->pos;
+	return over - old;
+}
+
+static int follow_one(struct mtp *g, const struct draft_run *run, const char *hidden)
+{
+	const struct draft_seq *a = &run->seq;
+	struct seq *s = &g->seq[a->slot];
+	int at = a->pos - run->n, done = 0, computed = 0;
+	const struct place_at *place;
+
+	if (s->id != a->id || at != s->pos - 1 + s->n)
+		seq_open(g, a, at);
+	if (!a->follow)
+		done = shed(g, a->slot, run->n);
+	place = keeps(g, a) ? place_after(a->plan, at + done) : NULL;
+	while (done < run->n) {
+		int n;
+
+		if (s->n == DRAFT_WAITING_MAX) {
+			if (!flush(g, a, s->n))
+				return computed;
+			computed += DRAFT_WAITING_MAX;
+		}
+		n = run->n - done < DRAFT_WAITING_MAX - s->n ? run->n - done : DRAFT_WAITING_MAX - s->n;
+		if (place && place->pos <= a->pos && n > place->pos - at - done)
+			n = place->pos - at - done;
+		copy(g, wait_row(g, a->slot, s->n), hidden + (size_t)(run->row + done) * g->row_bytes, n);
+		s->n += n;
+		done += n;
+		if (place && place->pos == at + done) {
+			keep(g, a, place->kind, at + done);
+			if (s->id != a->id)
+				return computed;
+			place = place_after(a->plan, at + done);
+		}
+	}
+	return computed;
+}
+
+static int follow(struct drafter *d, const struct pass *p, const struct draft_run *run, int n_run)
+{
+	int computed = 0;
+
+	for (int i = 0; i < n_run; i++)
+		computed += follow_one((struct mtp *)d, &run[i], (const char *)p->hidden);
+	return computed;
+}
+
+/* The last row is the first guess's own. */
+static int behind(struct drafter *d, const struct draft_seq *a)
+{
+	const struct seq *s = &((struct mtp *)d)->seq[a->slot];
+
+	return s->id == a->id && s->n ? s->n - 1 : 0;
+}
+
+/* ---- guessing ---- */
+
+static void guess(struct mtp *g, struct draft_ask *a, int logits)
+{
+	draft_guess(a, draft_pass_logits(&g->pass, logits));
+}
+
+/* More waits than may be computed now: the first of it. */
+static void part_of(struct mtp *g, struct draft_ask *a)
+{
+	const struct seq *s = &g->seq[a->seq.slot];
+
+	if (s->id == a->seq.id && s->n - 1 > a->most && flush(g, &a->seq, a->most))
+		a->caught = a->most;
+}
+
+/* What waits becomes rows, and the last of them the first guess. */
+static void first_guess(struct mtp *g, struct draft_ask *ask, int n_ask)
+{
+	int n_in = 0;
+
+	for (int i = 0; i < n_ask; i++)
+		part_of(g, &ask[i]);
+	draft_pass_clear(&g->pass);
+	for (int i = 0; i < n_ask; i++) {
+		struct draft_ask *a = &ask[i];
+		struct seq *s = &g->seq[a->seq.slot];
+		int room = g->m->opts.ctx_max - a->seq.n_tok;
+
+		a->n = 0;
+		a->max = a->max < room ? a->max : room;
+		if (s->id != a->seq.id || s->pos + s->n != a->seq.n_tok || s->n < 1 || a->max < 1 ||
+		    s->n > g->pass.rows_max - g->pass.pass.n_row || a->caught)
+			continue;
+		a->caught = s->n - 1;
+		if (add(g, &a->seq, s->n, true))
+			g->in[n_in++] = a;
+	}
+	draft_pass_run(&g->pass);
+	for (int i = 0; i < n_in; i++) {
+		int slot = g->in[i]->seq.slot;
+
+		/* The last row stays to be asked of again, if nothing comes of this round. */
+		drop(g, slot, g->seq[slot].n - 1);
+		g->seq[slot].guessed = 1;
+		guess(g, g->in[i], i);
+	}
+}
+
+static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
+{
+	struct mtp *g = (struct mtp *)d;
+
+	first_guess(g, ask, n_ask);
+	for (int depth = 1;; depth++) {
+		int n_in = 0;
+
+		draft_pass_clear(&g->pass);
+		for (int i = 0; i < n_ask; i++) {
+			struct draft_ask *a = &ask[i];
+			struct seq *s = &g->seq[a->seq.slot];
+			int row = g->pass.pass.n_row;
+
+			if (a->n != depth || a->max <= depth ||
+			    draft_pass_add(&g->pass, a->seq.slot, s->pos - s->base + s->guessed, &a->out[depth - 1], 1, true))
+				continue;
+			copy(g, g->given + (size_t)row * g->row_bytes, g->hidden + (size_t)s->row * g->row_bytes, 1);
+			s->row = row;
+			s->guessed++;
+			g->in[n_in++] = a;
+		}
+		if (!n_in)
+			break;
+		draft_pass_run(&g->pass);
+		for (int i = 0; i < n_in; i++)
+			guess(g, g->in[i], i);
+	}
+	for (int i = 0; i < n_ask; i++) {
+		struct seq *s = &g->seq[ask[i].seq.slot];
+
+		if (s->id != ask[i].seq.id || !s->guessed)
+			continue;
+		caches_rewind(&g->kv, ask[i].seq.slot, s->pos - s->base + s->guessed, s->pos - s->base);
+		s->guessed = 0;
+	}
+}
+
+static struct prefix *kept(struct drafter *d, struct model **m)
+{
+	struct mtp *g = (struct mtp *)d;
+
+	*m = g->m;
+	return &g->prefix;
+}
+
+static void learn(struct drafter *d, const struct draft_seq *a)
+{
+	struct mtp *g = (struct mtp *)d;
+
+	if (g->seq[a->slot].id == a->id)
+		keep(g, a, PLACE_END, a->pos);
+}
+
+static void forget(struct drafter *d, int slot)
+{
+	seq_close((struct mtp *)d, slot);
+}
+
+/* ---- open and close ---- */
+
+static void mtp_close(struct drafter *d)
+{
+	struct mtp *g = (struct mtp *)d;
+	struct backend *be = g->m->be;
+	size_t seqs = (size_t)g->pass.seqs_max, rows = (size_t)g->pass.rows_max;
+
+	for (int i = 0; g->seq && i < g->pass.seqs_max; i++)
+		seq_close(g, i);
+	prefix_fini(&g->prefix);
+	if (g->waiting)
+		be->ops->free(be, g->waiting, seqs * DRAFT_WAITING_MAX * g->row_bytes);
+	if (g->given)
+		be->ops->free(be, g->given, rows * g->row_bytes);
+	if (g->hidden)
+		be->ops->free(be, g->hidden, rows * g->row_bytes);
+	if (g->zero)
+		be->ops->free(be, g->zero, g->row_bytes);
+	draft_pass_close(&g->pass);
+	free(g->seq);
+	free(g->in);
+	free(g);
+}
+
+static const struct drafter_ops mtp_ops = {
+	.name = "mtp", .propose = propose, .close = mtp_close, .learn = learn, .forget = forget, .follow = follow,
+	.behind = behind, .kept = kept,
+};
+
+int draft_mtp_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)
+{
+	struct mtp *g = xcalloc(1, sizeof(*g));
+	struct backend *be = m->be;
+	int rows = m->opts.step_rows;
+
+	*out = NULL;
+	assert(rows >= DRAFT_WAITING_MAX + seqs_max);
+	assert(m->kv && m->state && m->shape.state.conv_channels == m->shape.hidden && seqs_max <= m->opts.slots);
+	g->d.ops = &mtp_ops;
+	g->m = m;
+	g->row_bytes = (size_t)m->shape.hidden * sizeof(float);
+	if (draft_pass_open(&g->pass, m, seqs_max, rows, err)) {
+		free(g);
+		return err->code;
+	}
+	g->waiting = be->ops->alloc(be, size_mul(size_mul((size_t)seqs_max, DRAFT_WAITING_MAX), g->row_bytes));
+	g->given = be->ops->alloc(be, size_mul((size_t)rows, g->row_bytes));
+	g->hidden = be->ops->alloc(be, size_mul((size_t)rows, g->row_bytes));
+	g->zero = be->ops->alloc(be, g->row_bytes);
+	g->pass.pass.given = (const float *)g->given;
+	g->pass.pass.hidden = (float *)g->hidden;
+	g->kv.v[g->kv.n++] = m->kv;
+	g->in = xcalloc((size_t)seqs_max, sizeof(struct draft_ask *));
+	prefix_init(&g->prefix, &m->caches, prefix_bytes);
+	if (!g->waiting || !g->given || !g->hidden || !g->zero) {
+		mtp_close(&g->d);
+		return err_set(err, E_FULL, "no memory for a draft head over %d sequences", seqs_max);
+	}
+	g->seq = xcalloc((size_t)seqs_max, sizeof(*g->seq));
+	*out = &g->d;
+	return 0;
+}

@@ -1,0 +1,104 @@
+/* draft_pass.c - see draft_pass.h. */
+#include "engine/draft/draft_pass.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int rows_max, struct err *err)
+{
+	struct backend *be = m->be;
+	size_t seqs = (size_t)seqs_max, rows = (size_t)rows_max;
+
+	assert(seqs_max > 0 && rows_max >= seqs_max);
+	*p = (struct draft_pass){ .m = m, .seqs_max = seqs_max, .rows_max = rows_max };
+	p->span = xcalloc(seqs, sizeof(*p->span));
+	p->first = xcalloc(seqs, sizeof(*p->first));
+	p->logit_row = xcalloc(seqs, sizeof(*p->logit_row));
+	p->tok = xcalloc(rows, sizeof(*p->tok));
+	p->pos = xcalloc(rows, sizeof(*p->pos));
+	p->item = xcalloc(rows, sizeof(*p->item));
+	p->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*p->row)));
+	p->pass = (struct pass){
+		.be = be, .arith = m->opts.arith, .tok = p->tok, .pos = p->pos, .item = p->item, .span = p->span,
+		.row = p->first, .logit_row = p->logit_row,
+	};
+	p->logits_bytes = size_mul(size_mul(seqs, (size_t)m->shape.vocab), sizeof(float));
+	p->pass.work_cap = size_mul(m->ops->work_floats(m, rows_max, seqs_max), sizeof(float));
+	p->pass.logits = be->ops->alloc(be, p->logits_bytes);
+	p->pass.work = p->pass.work_cap ? be->ops->alloc(be, p->pass.work_cap) : NULL;
+	if (p->pass.logits && (p->pass.work || !p->pass.work_cap))
+		return 0;
+	draft_pass_close(p);
+	return err_set(err, E_FULL, "no memory to draft in steps of %d rows", rows_max);
+}
+
+void draft_pass_close(struct draft_pass *p)
+{
+	struct backend *be = p->m ? p->m->be : NULL;
+
+	if (be && p->pass.logits)
+		be->ops->free(be, p->pass.logits, p->logits_bytes);
+	if (be && p->pass.work)
+		be->ops->free(be, p->pass.work, p->pass.work_cap);
+	free(p->span);
+	free(p->first);
+	free(p->logit_row);
+	free(p->tok);
+	free(p->pos);
+	free(p->item);
+	free(p->row);
+	*p = (struct draft_pass){0};
+}
+
+void draft_pass_clear(struct draft_pass *p)
+{
+	p->pass.n_row = p->pass.n_item = p->pass.n_logit = 0;
+}
+
+int draft_pass_add(struct draft_pass *p, int slot, int pos, const int32_t *tok, int n, bool logits)
+{
+	struct span span = { .slot = slot, .pos = pos, .n = n };
+	int item = p->pass.n_item, row = p->pass.n_row;
+
+	assert(item < p->seqs_max && n > 0 && row + n <= p->rows_max);
+	if (caches_reserve(&p->m->caches, &span))
+		return E_FULL;
+	p->span[item] = span;
+	p->first[item] = row;
+	memcpy(p->tok + row, tok, (size_t)n * sizeof(*tok));
+	for (int i = 0; i < n; i++) {
+		p->pos[row + i] = pos + i;
+		p->item[row + i] = item;
+	}
+	if (logits)
+		p->logit_row[p->pass.n_logit++] = row + n - 1;
+	p->pass.n_row += n;
+	p->pass.n_item++;
+	return 0;
+}
+
+void draft_pass_run(struct draft_pass *p)
+{
+	struct caches *caches = &p->m->caches;
+
+	if (!p->pass.n_item)
+		return;
+	pass_reset(&p->pass);
+	caches_begin(caches, p->span, p->pass.n_item);
+	p->m->ops->forward(p->m, &p->pass);
+	for (int i = 0; i < p->pass.n_item; i++)
+		caches_settle(caches, &p->span[i], p->span[i].n);
+}
+
+float *draft_pass_logits(struct draft_pass *p, int i)
+{
+	size_t vocab = (size_t)p->m->shape.vocab;
+	struct backend *be = p->m->be;
+
+	assert(i >= 0 && i < p->pass.n_logit);
+	be->ops->read(be, p->row, p->pass.logits + (size_t)i * vocab, vocab * sizeof(float));
+	return p->row;
+}

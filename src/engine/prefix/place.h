@@ -1,0 +1,67 @@
+/* place.h - where along a prompt states are kept, and what one is worth there.
+ *
+ * Policy only: numbers in, numbers out; it touches no cache and no tree.
+ * docs/prefix-store.md has the reasons. */
+#ifndef ENGINE_PLACE_H
+#define ENGINE_PLACE_H
+
+#include "engine/prefix/report.h"
+
+/* What nobody came back to yet is not kept so near the state before it: so many tokens
+ * more in a step that computes the tail anyway cost next to nothing, a step of their
+ * own costs as much as one that decodes. */
+enum { PLACE_APART = 8 };
+
+struct place_at {
+	int pos;
+	enum place kind;
+};
+
+/* Where one prompt's states are kept: rising, apart from each other. */
+struct place_plan {
+	struct place_at *at;
+	int n;
+};
+
+/* From the prompt's length and its marks (rising; kind NULL: unknown), of which
+ * those outside (0, n_prompt) are ignored.  The end of the prompt and a grid that
+ * is denser toward the tail are added.  Owned: place_plan_fini. */
+void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const unsigned char *kind, int n_mark);
+void place_plan_fini(struct place_plan *p);
+/* The first place after pos; NULL: none. */
+const struct place_at *place_after(const struct place_plan *p, int pos);
+
+/* How often places are returned to, learned while serving: the chance that the next
+ * prompt lands at a place is taken to be a factor of its kind and rank, times one of
+ * its age, times one of the system prompt that it stands under.
+ *
+ * Rank: what has become of it.  A prompt may have ended its common way there (landed)
+ * or gone on past it (passed), never, once or more often.  Since it or anything below
+ * was last in use, another may have parted from its way further up: where few do, and
+ * then this branch was asked again or edited and is left behind, or where many do, and
+ * that was another conversation.  And the request right after its last use may have
+ * begun afresh (left): who asked here has perhaps gone on there.
+ * Age: requests since it or anything below was in use, by powers of two. */
+enum { PLACE_OFTEN = 2, PLACE_MANY = 3 };       /* PLACE_MANY: landings that make a place one where many part */
+enum place_parted { PARTED_NOT, PARTED_FEW, PARTED_MANY, PARTEDS };
+enum { PLACE_RANKS = (PLACE_OFTEN + 1) * (PLACE_OFTEN + 1) * PARTEDS * 2, PLACE_AGES = 16 };
+int place_rank(int landed, int passed, enum place_parted parted, bool left);
+
+struct place_odds {
+	/* Landings, and how many one would expect if the other factor were all. */
+	double landed[PLACES][PLACE_RANKS], waited[PLACES][PLACE_RANKS];
+	double came[PLACE_AGES], promised[PLACE_AGES];
+};
+/* The same of the places under one system prompt: titles are never gone on with, an
+ * agent's rounds nearly always.  Zeros to begin with. */
+struct place_kin {
+	double landed[PLACES], promised[PLACES];
+};
+
+void place_odds_init(struct place_odds *o);
+/* A prompt came that might have landed at this place; it did. */
+void place_waited(struct place_odds *o, struct place_kin *kin, enum place kind, int rank, uint64_t age);
+void place_landed(struct place_odds *o, struct place_kin *kin, enum place kind, int rank, uint64_t age);
+double place_chance(const struct place_odds *o, const struct place_kin *kin, enum place kind, int rank, uint64_t age);
+
+#endif

@@ -1,0 +1,1012 @@
+/* prefix.c - see prefix.h. */
+#include "engine/prefix/prefix.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+struct prefix_node {
+	/* First what every lookup reads of every node. */
+	struct prefix_node *parent, *child;     /* child: the first of its children, the newest first */
+	struct prefix_node *next, *prev;        /* among its parent's children */
+	struct prefix_node *under;      /* the nearest above that ends a system prompt; else the root */
+	uint64_t recent;                /* clock of the store when this or anything below was in use last */
+	int passes;                     /* prompts that were known further on than here */
+	int landed;                     /* prompts for which this was the last known place */
+	enum place kind;
+	enum place_parted parted;       /* since `recent` */
+	bool placed;                    /* a state was meant to be here; false: only a fork of the way */
+	bool lost, pinned;
+	bool read;                      /* came from the tier below, and was not used since */
+	int n, end;
+	int32_t *tok;                   /* [n] what follows the parent's end */
+	struct prefix_tree *tree;
+	struct snaps snaps;             /* at end; n == 0: none */
+	int below;                      /* nodes in this subtree, itself included, that have a snapshot */
+	uint64_t id, by;
+	int hits;                       /* prompts resumed from here */
+	uint64_t made, used;            /* clock of the store */
+	int64_t made_ns, used_ns;
+	struct place_kin kin;           /* of those whose `under` it is */
+};
+
+/* The root node has no tokens and never a snapshot. */
+struct prefix_tree {
+	struct prefix_tree *next;
+	char *salt;
+	struct prefix_node root;
+};
+
+/* Ghosts may take this share of the budget: a token is some thousandth of what
+ * its page and state are, so that the memory of a path outlives its states by far. */
+enum { GHOST_SHARE = 32 };
+/* And beyond so many nodes the oldest ghosts go: every lookup and every eviction
+ * looks at all nodes, which is then still a tenth of a millisecond's work. */
+enum { NODES_MAX = 4096 };
+
+static bool has_state(const struct prefix_node *e)
+{
+	return e->snaps.n > 0;
+}
+
+static bool is_root(const struct prefix_node *e)
+{
+	return !e->parent;
+}
+
+static bool is_ghost(const struct prefix_node *e)
+{
+	return !is_root(e) && !e->child && !has_state(e);
+}
+
+static uint64_t age_of(const struct prefix *p, const struct prefix_node *e)
+{
+	return p->clock - e->recent;
+}
+
+static int rank_of(const struct prefix *p, const struct prefix_node *e)
+{
+	uint64_t age = age_of(p, e);
+	bool left = age > 0 && age <= 64 && p->fresh >> (age - 1) & 1;
+
+	return place_rank(e->landed, e->passes, e->parted, left);
+}
+
+/* Does it end a system prompt, so that what is learned below it counts here? */
+static bool heads_kin(const struct prefix_node *e)
+{
+	return is_root(e) || (e->placed && e->kind == PLACE_SYSTEM);
+}
+
+/* It is in use, and what leads to it. */
+static void touch(const struct prefix *p, struct prefix_node *e)
+{
+	for (; !is_root(e); e = e->parent) {
+		e->recent = p->clock;
+		e->parted = PARTED_NOT;
+	}
+}
+
+/* Own memory: the node and its tokens, as a ghost too. */
+static size_t own_bytes(const struct prefix_node *e)
+{
+	return sizeof(*e) + (size_t)e->n * sizeof(*e->tok);
+}
+
+/* ---- the tree ---- */
+
+/* Before and after anything that makes or ends a ghost, or changes its size. */
+static void count_out(struct prefix *p, const struct prefix_node *e)
+{
+	if (is_root(e))
+		return;
+	p->own_bytes -= own_bytes(e);
+	if (is_ghost(e))
+		p->ghost_bytes -= own_bytes(e);
+}
+
+static void count_in(struct prefix *p, const struct prefix_node *e)
+{
+	if (is_root(e))
+		return;
+	p->own_bytes += own_bytes(e);
+	if (is_ghost(e))
+		p->ghost_bytes += own_bytes(e);
+}
+
+static void link_in(struct prefix *p, struct prefix_node *parent, struct prefix_node *e)
+{
+	count_out(p, parent);
+	e->parent = parent;
+	e->tree = parent->tree;
+	e->prev = NULL;
+	e->next = parent->child;
+	if (e->next)
+		e->next->prev = e;
+	parent->child = e;
+	count_in(p, parent);
+}
+
+static void link_out(struct prefix *p, struct prefix_node *e)
+{
+	count_out(p, e->parent);
+	*(e->prev ? &e->prev->next : &e->parent->child) = e->next;
+	if (e->next)
+		e->next->prev = e->prev;
+	count_in(p, e->parent);
+}
+
+static struct prefix_node *node_new(struct prefix *p, struct prefix_node *parent, const int32_t *tok, int n)
+{
+	struct prefix_node *e = xcalloc(1, sizeof(*e));
+
+	e->tok = xmalloc(size_mul((size_t)n, sizeof(*tok)));
+	memcpy(e->tok, tok, (size_t)n * sizeof(*tok));
+	e->n = n;
+	e->end = parent->end + n;
+	e->id = ++p->next_id;
+	e->made = e->used = e->recent = p->clock;
+	e->under = heads_kin(parent) ? parent : parent->under;
+	p->n_node++;
+	link_in(p, parent, e);
+	count_in(p, e);
+	return e;
+}
+
+/* The first `at` tokens of e become a node of their own above it. */
+static struct prefix_node *split(struct prefix *p, struct prefix_node *e, int at)
+{
+	struct prefix_node *parent = e->parent, *head;
+	int32_t *rest;
+
+	assert(at > 0 && at < e->n);
+	count_out(p, e);
+	link_out(p, e);
+	head = node_new(p, parent, e->tok, at);
+	head->below = e->below;
+	head->made = e->made;
+	head->used = e->used;
+	head->recent = e->recent;
+	head->made_ns = e->made_ns;
+	head->used_ns = e->used_ns;
+	rest = xmalloc(size_mul((size_t)(e->n - at), sizeof(*rest)));
+	memcpy(rest, e->tok + at, (size_t)(e->n - at) * sizeof(*rest));
+	free(e->tok);
+	e->tok = rest;
+	e->n -= at;
+	link_in(p, head, e);
+	count_in(p, e);
+	return head;
+}
+
+/* Tokens of the one child become e's own; e itself goes.  For forks that are none
+ * any longer. */
+static void join(struct prefix *p, struct prefix_node *e)
+{
+	struct prefix_node *c = e->child;
+	int32_t *tok;
+
+	if (is_root(e) || e->placed || has_state(e) || !c || c->next)
+		return;
+	count_out(p, c);
+	link_out(p, c);
+	tok = xmalloc(size_mul((size_t)e->n + (size_t)c->n, sizeof(*tok)));
+	memcpy(tok, e->tok, (size_t)e->n * sizeof(*tok));
+	memcpy(tok + e->n, c->tok, (size_t)c->n * sizeof(*tok));
+	free(c->tok);
+	c->tok = tok;
+	c->n += e->n;
+	count_out(p, e);
+	link_out(p, e);
+	link_in(p, e->parent, c);
+	count_in(p, c);
+	free(e->tok);
+	free(e);
+	p->n_node--;
+}
+
+static void tree_free(struct prefix *p, struct prefix_tree *t)
+{
+	struct prefix_tree **at = &p->tree;
+
+	assert(!t->root.child);
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
+	p->own_bytes -= sizeof(*t) + strlen(t->salt);
+	free(t->salt);
+	free(t);
+}
+
+/* A leaf that is of no use, and what above it then is of none. */
+static void remove_leaf(struct prefix *p, struct prefix_node *e)
+{
+	while (is_ghost(e)) {
+		struct prefix_node *parent = e->parent;
+
+		count_out(p, e);
+		link_out(p, e);
+		free(e->tok);
+		free(e);
+		p->n_node--;
+		e = parent;
+		if (!e->child && e->placed)
+			break;          /* a ghost in its own right */
+	}
+	if (is_root(e) && !e->child)
+		tree_free(p, e->tree);
+	else
+		join(p, e);
+}
+
+/* Length of the common beginning. */
+static int common(const int32_t *a, const int32_t *b, int n)
+{
+	enum { STRIDE = 256 };  /* tokens per memcmp: long enough for its speed, short enough to finish by hand */
+	int i = 0;
+
+	while (n - i >= STRIDE && !memcmp(a + i, b + i, STRIDE * sizeof(*a)))
+		i += STRIDE;
+	while (i < n && a[i] == b[i])
+		i++;
+	return i;
+}
+
+static bool same_salt(const struct prefix_tree *t, const char *salt)
+{
+	return !strcmp(t->salt, salt ? salt : "");
+}
+
+static struct prefix_tree *tree_of(const struct prefix *p, const char *salt)
+{
+	struct prefix_tree *t = p->tree;
+
+	while (t && !same_salt(t, salt))
+		t = t->next;
+	return t;
+}
+
+static struct prefix_tree *tree_make(struct prefix *p, const char *salt)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+
+	if (t)
+		return t;
+	t = xcalloc(1, sizeof(*t));
+	t->salt = xstrdup(salt ? salt : "");
+	t->root.tree = t;
+	t->next = p->tree;
+	p->tree = t;
+	p->own_bytes += sizeof(*t) + strlen(t->salt);
+	return t;
+}
+
+/* Pre-order, within the subtree of top. */
+static struct prefix_node *next_in(const struct prefix_node *top, struct prefix_node *e)
+{
+	if (e->child)
+		return e->child;
+	while (e != top && !e->next)
+		e = e->parent;
+	return e == top ? NULL : e->next;
+}
+
+/* Pre-order over everything but roots. */
+static struct prefix_node *first_node(const struct prefix *p)
+{
+	for (struct prefix_tree *t = p->tree; t; t = t->next)
+		if (t->root.child)
+			return t->root.child;
+	return NULL;
+}
+
+static struct prefix_node *next_node(struct prefix_node *e)
+{
+	struct prefix_tree *t = e->tree;
+
+	e = next_in(&t->root, e);
+	while (!e && (t = t->next))
+		e = t->root.child;
+	return e;
+}
+
+/* Where tok[0..n) leads: `whole` is the last node passed to its end, `part` the
+ * child entered and not left (NULL: none), `depth` the tokens in common. */
+struct way {
+	struct prefix_node *whole, *part;
+	int depth;
+};
+
+static struct way follow(struct prefix_tree *t, const int32_t *tok, int n)
+{
+	struct way w = { .whole = &t->root };
+
+	for (;;) {
+		struct prefix_node *e = w.whole->child;
+		int same, most;
+
+		while (e && (w.depth == n || e->tok[0] != tok[w.depth]))
+			e = e->next;
+		if (!e)
+			return w;
+		most = e->n < n - w.depth ? e->n : n - w.depth;
+		same = common(e->tok, tok + w.depth, most);
+		w.depth += same;
+		if (same < e->n) {
+			w.part = e;
+			return w;
+		}
+		w.whole = e;
+	}
+}
+
+/* The node at the end of tok[0..n), made if need be. */
+static struct prefix_node *node_make(struct prefix *p, const char *salt, const int32_t *tok, int n)
+{
+	struct way w = follow(tree_make(p, salt), tok, n);
+
+	if (w.part)
+		w.whole = split(p, w.part, w.depth - w.whole->end);
+	if (w.depth < n)
+		return node_new(p, w.whole, tok + w.depth, n - w.depth);
+	return w.whole;
+}
+
+/* All its tokens, from the first on; to be freed. */
+static int32_t *path_of(const struct prefix_node *e)
+{
+	int32_t *tok = xmalloc(size_mul((size_t)e->end + 1, sizeof(*tok)));
+
+	for (; !is_root(e); e = e->parent)
+		memcpy(tok + e->end - e->n, e->tok, (size_t)e->n * sizeof(*tok));
+	return tok;
+}
+
+/* ---- states ---- */
+
+static void attach(struct prefix *p, struct prefix_node *e, const struct snaps *snaps)
+{
+	assert(!has_state(e) && snaps->pos == e->end);
+	count_out(p, e);
+	e->snaps = *snaps;
+	count_in(p, e);
+	e->lost = false;
+	p->n_state++;
+	for (struct prefix_node *a = e; a; a = a->parent)
+		a->below++;
+}
+
+static void unpin(struct prefix *p, struct prefix_node *e)
+{
+	for (int i = 0; e->pinned && i < p->n_pinned; i++)
+		if (p->pin[i] == e) {
+			p->pin[i] = p->pin[--p->n_pinned];
+			e->pinned = false;
+		}
+}
+
+/* The node may be gone afterwards. */
+static void detach(struct prefix *p, struct prefix_node *e)
+{
+	count_out(p, e);
+	snaps_drop(&e->snaps);
+	count_in(p, e);
+	unpin(p, e);
+	p->n_state--;
+	for (struct prefix_node *a = e; a; a = a->parent)
+		a->below--;
+}
+
+static void evict(struct prefix *p, struct prefix_node *e)
+{
+	if (p->tier) {
+		int32_t *tok = path_of(e);
+
+		p->tier->left(p->tier, e->tree->salt, tok, e->end, &e->snaps);
+		free(tok);
+	}
+	e->lost = true;
+	detach(p, e);
+	p->evicted++;
+}
+
+static void count(struct prefix *p)
+{
+	p->bytes = caches_kept(p->caches) + p->own_bytes;
+}
+
+/* Expected replay that one byte of e's memory saves.  Prompts whose last known
+ * place is e or a place without a state below it resume at e; without e they
+ * would at the state above. */
+static double worth(const struct prefix *p, struct prefix_node *e, size_t bytes)
+{
+	const struct prefix_node *up = e->parent;
+	double chance = 0;
+
+	while (!is_root(up) && !has_state(up))
+		up = up->parent;
+	for (struct prefix_node *d = e; d; ) {
+		struct prefix_node *skip = NULL;
+
+		if (d != e && has_state(d)) {
+			skip = d;
+		} else if (d->placed) {
+			chance += place_chance(&p->odds, &d->under->kin, d->kind, rank_of(p, d), age_of(p, d));
+		}
+		if (!skip) {
+			d = next_in(e, d);
+			continue;
+		}
+		while (skip != e && !skip->next)
+			skip = skip->parent;
+		d = skip == e ? NULL : skip->next;
+	}
+	return chance * (e->end - up->end) / (double)(bytes + 1);
+}
+
+/* The state to go first; room: among those that give room to slots, for as much of it
+ * as they give. */
+static struct prefix_node *least(const struct prefix *p, bool room, bool pinned)
+{
+	struct prefix_node *worst = NULL;
+	double least = 0;
+
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+		double v;
+
+		if (!has_state(e) || (e->pinned && !pinned) || (room && !snaps_room(&e->snaps)))
+			continue;
+		v = worth(p, e, room ? snaps_room(&e->snaps) : snaps_alone(&e->snaps));
+		if (!worst || v < least) {
+			worst = e;
+			least = v;
+		}
+	}
+	return worst;
+}
+
+static bool drop_ghost(struct prefix *p)
+{
+	struct prefix_node *oldest = NULL;
+
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e))
+		if (is_ghost(e) && (!oldest || e->used < oldest->used))
+			oldest = e;
+	if (!oldest)
+		return false;
+	remove_leaf(p, oldest);
+	return true;
+}
+
+static bool evict_one(struct prefix *p, struct prefix_node *e)
+{
+	if (!e)
+		return false;
+	evict(p, e);
+	join(p, e);
+	return true;
+}
+
+bool prefix_evict(struct prefix *p, bool pinned)
+{
+	return evict_one(p, least(p, true, false)) || (pinned && evict_one(p, least(p, true, true)));
+}
+
+bool prefix_shrink(struct prefix *p)
+{
+	return evict_one(p, least(p, false, false));
+}
+
+bool prefix_yield(struct prefix *p)
+{
+	return prefix_evict(p, false) || prefix_shrink(p) || prefix_evict(p, true) || evict_one(p, least(p, false, true));
+}
+
+void prefix_trim(struct prefix *p)
+{
+	for (count(p); p->bytes > p->bytes_max; count(p)) {
+		struct prefix_node *e = NULL;
+
+		if (p->ghost_bytes <= p->bytes_max / GHOST_SHARE && (p->n_state - p->n_pinned > 1 || !p->ghost_bytes))
+			e = least(p, false, false);
+		if (!evict_one(p, e) && !drop_ghost(p) && !prefix_shrink(p))
+			break;          /* pins, and what leads to them */
+	}
+	while ((p->ghost_bytes > p->bytes_max / GHOST_SHARE || p->n_node > NODES_MAX) && drop_ghost(p))
+		;
+}
+
+/* ---- what the engine calls ---- */
+
+void prefix_init(struct prefix *p, struct caches *caches, size_t bytes_max)
+{
+	memset(p, 0, sizeof(*p));
+	p->caches = caches;
+	p->bytes_max = bytes_max;
+	place_odds_init(&p->odds);
+}
+
+void prefix_fini(struct prefix *p)
+{
+	p->tier = NULL;         /* what is on disk stays there */
+	prefix_drop(p, NULL, NULL);
+	free(p->pin);
+	free(p->pin_snap);
+	assert(!p->tree && !p->own_bytes && !p->ghost_bytes && !p->n_state && !p->n_node);
+}
+
+/* The nearest node below with a state; NULL: there is none. */
+static struct prefix_node *state_below(struct prefix_node *e)
+{
+	while (!has_state(e)) {
+		for (e = e->child; e && !e->below; e = e->next)
+			;
+		if (!e)
+			return NULL;
+	}
+	return e;
+}
+
+/* Without recurrent state a snapshot further down serves as well. */
+static void consider(struct prefix_hit *out, struct prefix_node *e, int most)
+{
+	int at;
+
+	e = state_below(e);
+	at = e ? snaps_reach(&e->snaps, most) : 0;
+	if (at > out->at) {
+		out->at = at;
+		out->node = e;
+		out->snaps = &e->snaps;
+	}
+}
+
+/* Why not further, and where the texts part. */
+static void report(const struct prefix *p, const struct way *w, int n, struct prefix_hit *out)
+{
+	struct prefix_report *r = &out->report;
+	const struct prefix_node *next = w->part ? w->part : w->whole->child;
+	bool lost = false;
+
+	r->source = !out->at ? PREFIX_NONE : out->node->read ? PREFIX_DISK : PREFIX_MEMORY;
+	r->resumed = out->at;
+	r->junction = w->depth < n - 1 ? w->depth : n - 1;
+	r->replayed = r->junction - r->resumed;
+	r->node = out->node ? out->node->id : 0;
+	r->first_diff = r->was = -1;
+	if (w->depth < n && next) {
+		r->first_diff = w->depth;
+		r->was = next->tok[w->part ? w->depth - w->whole->end : 0];
+	}
+	for (const struct prefix_node *e = w->whole; e && e->end > out->at; e = e->parent)
+		lost |= e->lost && e->end <= r->junction;
+	if (r->replayed == 0 && r->junction > 0)
+		r->reason = PREFIX_HIT;
+	else if (lost)
+		r->reason = PREFIX_EVICTED;
+	else
+		r->reason = w->depth ? PREFIX_NO_STATE : PREFIX_DIVERGED;
+}
+
+void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, int n, struct prefix_hit *out)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct way w;
+	int most;
+
+	*out = (struct prefix_hit){ .report = { .first_diff = -1, .was = -1,
+	                                        .reason = p->bytes_max ? PREFIX_EMPTY : PREFIX_OFF } };
+	if (!t)
+		return;
+	w = follow(t, tok, n);
+	most = w.depth < n - 1 ? w.depth : n - 1;
+	if (w.part)
+		consider(out, w.part, most);
+	for (struct prefix_node *e = w.whole; !is_root(e); e = e->parent) {
+		if (out->at < e->end)
+			consider(out, e, e->end < most ? e->end : most);
+		if (!out->deepest && e->placed && e->end <= most)
+			out->deepest = e;
+	}
+	report(p, &w, n, out);
+}
+
+void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
+{
+	struct prefix_node *e = hit->deepest;
+
+	for (struct prefix_node *o = first_node(p); o; o = next_node(o))
+		if (o->placed)
+			place_waited(&p->odds, &o->under->kin, o->kind, rank_of(p, o), age_of(p, o));
+	if (e)
+		place_landed(&p->odds, &e->under->kin, e->kind, rank_of(p, e), age_of(p, e));
+	p->clock++;
+	p->fresh = p->fresh << 1 | (!e || e->kind == PLACE_SYSTEM || e->landed >= PLACE_MANY);
+	if (hit->node) {
+		hit->node->hits++;
+		hit->node->read = false;
+		hit->node->used = p->clock;
+		hit->node->used_ns = now;
+	}
+	if (!e)
+		return;
+	for (struct prefix_node *a = e; !is_root(a); a = a->parent) {
+		a->landed += a == e;
+		a->passes += a != e;
+	}
+	/* What stood below it is no longer the latest; a branch that was left behind stays so. */
+	for (struct prefix_node *d = next_in(e, e); d; d = next_in(e, d))
+		if (d->parted != PARTED_FEW)
+			d->parted = e->landed >= PLACE_MANY ? PARTED_MANY : PARTED_FEW;
+	e->used = p->clock;
+	touch(p, e);
+}
+
+/* A state is, or was to be, here. */
+static void placed(struct prefix *p, struct prefix_node *e, const struct prefix_key *key)
+{
+	e->by = key->by;
+	e->used = p->clock;
+	e->used_ns = key->now;
+	touch(p, e);
+	if (e->placed)
+		return;
+	e->placed = true;
+	e->kind = key->kind;
+	for (struct prefix_node *d = heads_kin(e) ? next_in(e, e) : NULL; d; d = next_in(e, d))
+		if (d->under == e->under)
+			d->under = e;
+	e->made = p->clock;
+	e->made_ns = key->now;
+}
+
+void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n)
+{
+	if (!p->bytes_max || n < 1)
+		return;
+	placed(p, node_make(p, key->salt, tok, n), key);
+	prefix_trim(p);
+}
+
+/* Could a state that is there already be restored at the end of tok[0..n)? */
+static bool covered(const struct prefix *p, const char *salt, const int32_t *tok, int n)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_node *below;
+	struct way w;
+
+	if (!t)
+		return false;
+	w = follow(t, tok, n);
+	if (w.depth < n)
+		return false;
+	below = state_below(w.part ? w.part : w.whole);
+	return below && snaps_reach(&below->snaps, n) == n;
+}
+
+/* Takes snaps over.  NULL: they are larger than the budget, and dropped. */
+static struct prefix_node *hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
+{
+	struct prefix_node *e;
+
+	if (snaps->bytes + (size_t)n * sizeof(*tok) + sizeof(*e) > p->bytes_max) {
+		snaps_drop(snaps);
+		return NULL;
+	}
+	e = node_make(p, key->salt, tok, n);
+	placed(p, e, key);
+	attach(p, e, snaps);
+	/* What the new one can stand in for. */
+	for (struct prefix_node *a = e->parent, *up; !is_root(a); a = up) {
+		up = a->parent;
+		if (has_state(a) && !a->pinned && snaps_reach(snaps, a->end) == a->end)
+			detach(p, a);
+	}
+	return e;
+}
+
+bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
+{
+	struct prefix_node *e;
+
+	assert(snaps->pos == n);
+	if (covered(p, key->salt, tok, n)) {
+		snaps_drop(snaps);
+		return false;
+	}
+	e = hang(p, key, tok, n, snaps);
+	if (e)
+		e->read = true;
+	prefix_trim(p);
+	return e != NULL;
+}
+
+/* What was looked for and is not there. */
+static bool give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
+{
+	struct prefix_node *e = hang(p, key, tok, n, snaps);
+
+	if (!e)
+		return false;
+	if (p->tier)
+		p->tier->kept(p->tier, e->tree->salt, tok, n);
+	prefix_trim(p);
+	return true;
+}
+
+bool prefix_give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
+{
+	if (!p->bytes_max || covered(p, key->salt, tok, n)) {
+		snaps_drop(snaps);
+		return p->bytes_max;
+	}
+	return give(p, key, tok, n, snaps);
+}
+
+bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n)
+{
+	struct snaps snaps;
+
+	if (!p->bytes_max || n < 1)
+		return false;
+	if (covered(p, key->salt, tok, n))
+		return true;
+	while (caches_capture(p->caches, slot, n, &snaps))
+		if (!prefix_shrink(p)) {        /* which can only uncover */
+			prefix_note(p, key, tok, n);
+			return false;
+		}
+	p->captured++;
+	return give(p, key, tok, n, &snaps);
+}
+
+const struct snaps *prefix_snaps(const struct prefix *p, const char *salt, const int32_t *tok, int n)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct way w;
+
+	if (!t)
+		return NULL;
+	w = follow(t, tok, n);
+	return w.depth == n && !w.part && has_state(w.whole) ? &w.whole->snaps : NULL;
+}
+
+const struct snaps *prefix_alike(const struct prefix *p, const char *salt, const int32_t *tok, int *n)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_node *e;
+	struct way w;
+
+	if (!t)
+		return NULL;
+	w = follow(t, tok, *n);
+	/* What lies below the end of the way begins with all of it; else the nearest above. */
+	e = state_below(w.part ? w.part : w.whole);
+	if (e) {
+		*n = w.depth;
+		return &e->snaps;
+	}
+	for (e = w.whole; !is_root(e) && !has_state(e); e = e->parent)
+		;
+	*n = e->end;
+	return has_state(e) ? &e->snaps : NULL;
+}
+
+struct prefix_node *prefix_top(struct prefix_node *node)
+{
+	while (!is_root(node->parent))
+		node = node->parent;
+	return node;
+}
+
+uint64_t prefix_by(const struct prefix_node *node)
+{
+	return node->by;
+}
+
+/* ---- what people call ---- */
+
+struct prefix_node *prefix_at(const struct prefix *p, uint64_t id, const char *salt, const int32_t *tok, int n)
+{
+	struct prefix_tree *t;
+	struct prefix_node *e;
+
+	if (id) {
+		for (e = first_node(p); e && e->id != id; e = next_node(e))
+			;
+		return e;
+	}
+	t = tree_of(p, salt);
+	if (!t)
+		return NULL;
+	for (e = follow(t, tok, n).whole; !is_root(e) && !has_state(e); e = e->parent)
+		;
+	return is_root(e) ? NULL : e;
+}
+
+/* The subtree of top goes; top stays only as a root. */
+static int drop_all(struct prefix *p, struct prefix_node *top)
+{
+	struct prefix_node *e = top;
+	int n = 0;
+
+	for (;;) {
+		struct prefix_node *parent = e->parent;
+
+		if (e->child) {
+			e = e->child;
+			continue;
+		}
+		if (is_root(e))
+			return n;
+		if (has_state(e)) {
+			detach(p, e);
+			n++;
+		}
+		count_out(p, e);
+		link_out(p, e);
+		free(e->tok);
+		free(e);
+		p->n_node--;
+		if (e == top)
+			return n;
+		e = parent;
+	}
+}
+
+static int drop_node(struct prefix *p, struct prefix_node *node)
+{
+	struct prefix_node *parent = node->parent;
+	int n = drop_all(p, node);
+
+	if (is_root(parent) && !parent->child)
+		tree_free(p, parent->tree);
+	else if (!is_root(parent) && !parent->child && !has_state(parent) && !parent->placed)
+		remove_leaf(p, parent);
+	else
+		join(p, parent);
+	count(p);
+	return n;
+}
+
+int32_t *prefix_path(const struct prefix_node *node, const char **salt, int *n)
+{
+	*salt = node->tree->salt;
+	*n = node->end;
+	return path_of(node);
+}
+
+int prefix_drop_path(struct prefix *p, const char *salt, const int32_t *tok, int n)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct way w;
+
+	assert(n > 0);
+	if (p->tier)
+		p->tier->dropped(p->tier, salt, tok, n);
+	if (!t)
+		return 0;
+	w = follow(t, tok, n);
+	return w.depth < n ? 0 : drop_node(p, w.part ? w.part : w.whole);
+}
+
+int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt)
+{
+	int n = 0;
+
+	if (node) {
+		if (p->tier) {
+			int32_t *tok = path_of(node);
+
+			p->tier->dropped(p->tier, node->tree->salt, tok, node->end);
+			free(tok);
+		}
+		return drop_node(p, node);
+	}
+	/* Not for each tree: after a restart there is none of what lies below. */
+	if (p->tier)
+		p->tier->dropped(p->tier, salt, NULL, 0);
+	for (struct prefix_tree *t = p->tree, *next; t; t = next) {
+		next = t->next;
+		if (salt && !same_salt(t, salt))
+			continue;
+		n += drop_all(p, &t->root);
+		tree_free(p, t);
+	}
+	count(p);
+	return n;
+}
+
+int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err *err)
+{
+	size_t held = 0;
+
+	if (!node || !has_state(node))
+		return err_set(err, E_MISSING, "nothing is kept there that could be pinned");
+	if (!pin) {
+		unpin(p, node);
+		return 0;
+	}
+	if (node->pinned)
+		return 0;
+	for (int i = 0; i < p->n_pinned; i++)
+		held += p->pin[i]->snaps.bytes;
+	if (held + node->snaps.bytes > p->bytes_max / 2)
+		return err_set(err, E_FULL, "%zu bytes to be pinned beside %zu; pins may hold half of a budget of %zu",
+		               node->snaps.bytes, held, p->bytes_max);
+	if (p->n_pinned == p->pin_room) {
+		p->pin_room = p->pin_room ? 2 * p->pin_room : 8;
+		p->pin = xrealloc(p->pin, size_mul((size_t)p->pin_room, sizeof(*p->pin)));
+		p->pin_snap = xrealloc(p->pin_snap, size_mul((size_t)p->pin_room, sizeof(*p->pin_snap)));
+	}
+	p->pin[p->n_pinned++] = node;
+	node->pinned = true;
+	return 0;
+}
+
+const struct snap *const *prefix_pinned(const struct prefix *p, const struct cache *cache, int *n)
+{
+	*n = 0;
+	for (int k = 0; k < p->n_pinned; k++)
+		for (int i = 0; i < p->pin[k]->snaps.n; i++)
+			if (p->pin[k]->snaps.v[i]->cache == cache)
+				p->pin_snap[(*n)++] = p->pin[k]->snaps.v[i];
+	return p->pin_snap;
+}
+
+void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg)
+{
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+		int32_t *tok = p->tier ? path_of(e) : NULL;
+		struct prefix_item item = {
+			.id = e->id, .parent = e->parent->id, .salt = e->tree->salt, .begin = e->end - e->n, .end = e->end,
+			.tok = e->tok, .kind = e->kind, .has_state = has_state(e), .pinned = e->pinned,
+			.lost = e->lost, .bytes = has_state(e) ? snaps_alone(&e->snaps) : 0, .hits = e->hits,
+			.age_ns = now - e->made_ns, .idle_ns = now - e->used_ns,
+		};
+
+		if (p->tier)
+			item.on_disk = p->tier->find(p->tier, e->tree->salt, tok, e->end) == e->end;
+		fn(arg, &item);
+		free(tok);
+	}
+}
+
+void prefix_check(const struct prefix *p)
+{
+	size_t own = 0, ghosts = 0;
+	int n_state = 0, n_pinned = 0, n_node = 0;
+
+	for (struct prefix_tree *t = p->tree; t; t = t->next) {
+		own += sizeof(*t) + strlen(t->salt);
+		assert(t->root.child && !has_state(&t->root));
+	}
+	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+		int below = has_state(e);
+
+		own += own_bytes(e);
+		ghosts += is_ghost(e) ? own_bytes(e) : 0;
+		n_state += has_state(e);
+		n_pinned += e->pinned;
+		n_node++;
+		assert(e->n > 0 && e->end == e->parent->end + e->n && e->tree == e->parent->tree);
+		assert(!e->pinned || has_state(e));
+		assert(e->under == (heads_kin(e->parent) ? e->parent : e->parent->under));
+		assert(!has_state(e) || e->snaps.pos == e->end);
+		assert(has_state(e) || e->placed || (e->child && e->child->next));   /* else it should be joined */
+		for (const struct prefix_node *c = e->child; c; c = c->next) {
+			below += c->below;
+			assert(c->parent == e && (!c->next || c->next->prev == c));
+			for (const struct prefix_node *o = c->next; o; o = o->next)
+				assert(o->tok[0] != c->tok[0]);
+		}
+		assert(below == e->below);
+	}
+	for (int i = 0; i < p->n_pinned; i++)
+		assert(p->pin[i]->pinned);
+	assert(own == p->own_bytes && ghosts == p->ghost_bytes && n_state == p->n_state && n_pinned == p->n_pinned);
+	assert(n_node == p->n_node);
+}

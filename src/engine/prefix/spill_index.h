@@ -1,0 +1,67 @@
+/* spill_index.h - the names of the files of a folder of kept prefixes, in memory.
+ *
+ * Found by key, and in order of use.  Made by listing the folder; nothing of it is
+ * written.  For spill.c, under its lock. */
+#ifndef ENGINE_SPILL_INDEX_H
+#define ENGINE_SPILL_INDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/prefix/spill_file.h"
+
+/* A place in a ring of entries; the ring's own place is no entry's. */
+struct spill_link { struct spill_link *prev, *next; };
+
+struct spill_entry {
+	struct spill_entry *chain;      /* in a bucket */
+	struct spill_link use;          /* oldest first */
+	struct spill_link stale;        /* in index.stale while the file's time is behind used; else alone */
+	struct digest key;
+	uint64_t tail, bytes;
+	int64_t used;                   /* time of last use; what the file's time will be */
+	uint32_t pos;                   /* 0 for a page */
+	int32_t folder;                 /* index.folder[]; 0: this model's */
+	enum spill_kind kind;
+	bool queued;                    /* not on disk yet */
+};
+
+struct spill_index {
+	struct spill_entry **bucket;
+	size_t n_bucket, n;
+	struct spill_link use, stale;
+	uint64_t bytes;                 /* of files on disk */
+	int64_t pages, snaps;           /* of this model, on disk */
+	char **folder;                  /* one per model, by the name it has in the directory */
+	int n_folder;
+};
+
+void spill_index_init(struct spill_index *x, const char *own_folder);
+void spill_index_fini(struct spill_index *x);
+
+/* Lists the directory.  clean: removes what was left half written.  0 or E_IO. */
+int spill_index_scan(struct spill_index *x, int root, bool clean, const struct spill_io *io, struct err *err);
+
+struct spill_entry *spill_index_find(const struct spill_index *x, enum spill_kind kind, const struct digest *key,
+                                     uint32_t pos, uint64_t tail);
+/* Entries under a key, of any kind: call with NULL first. */
+struct spill_entry *spill_index_next(const struct spill_index *x, const struct digest *key, struct spill_entry *e);
+/* All, the one used last long ago first: call with NULL first. */
+struct spill_entry *spill_index_each(const struct spill_index *x, struct spill_entry *e);
+/* Queued, used now; a folder of this model's. */
+struct spill_entry *spill_index_add(struct spill_index *x, enum spill_kind kind, const struct digest *key,
+                                    uint32_t pos, uint64_t tail, int64_t used);
+void spill_index_written(struct spill_index *x, struct spill_entry *e, uint64_t bytes);
+void spill_index_remove(struct spill_index *x, struct spill_entry *e);
+/* The newest from now on. */
+void spill_index_use(struct spill_index *x, struct spill_entry *e, int64_t used);
+/* The one on disk not used for longest; NULL: none. */
+struct spill_entry *spill_index_oldest(const struct spill_index *x);
+/* One whose file should be given the time of its use, taken off that list; NULL: none. */
+struct spill_entry *spill_index_stale(struct spill_index *x);
+
+enum { SPILL_PATH = SPILL_NAME + 20 };  /* folder, slash, name, 0 */
+void spill_index_path(const struct spill_index *x, const struct spill_entry *e, char out[SPILL_PATH]);
+
+#endif

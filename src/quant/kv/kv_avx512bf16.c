@@ -1,0 +1,333 @@
+/* kv_avx512bf16.c - see kv_tiles.h; in the order that format.h states, by bf16_dots512.h: the
+ * bits of kv_amx.c.
+ *
+ * Many queries: 32 queries are a panel, of which pairs of a key's dims take their part, so that
+ * sixteen queries' scores of a key are one vector and softmax is lane by lane; values are panels
+ * of 32 dims, of which pairs of a query's weights take theirs.  Both fit the first cache.
+ *
+ * What few queries cost is reading the cache, so nothing is laid: 16 keys at a time are turned
+ * between registers, and pairs of values as they come.  What is read next is asked for meanwhile,
+ * some kilobytes ahead and in its order. */
+#include <assert.h>
+#include <immintrin.h>
+#include <string.h>
+
+#include "quant/bf16/bf16_dots512.h"
+#include "quant/kv/kv_softmax512.h"
+#include "quant/levels.h"
+#include "quant/lanes/transpose512.h"
+
+#define INLINE DOTS_INLINE
+
+enum {
+	LINE = DOTS_LINE, BLOCK = DOTS_BLOCK, PAIRS = DOTS_PAIRS,
+	WIDE = 2 * LINE,                        /* bytes of a pair of two vectors */
+	FEW = 8, TURNED = 16,                   /* queries; keys */
+	AHEAD = 2,                              /* runs of rows: 16 KB of heads of 256 */
+};
+_Static_assert((int)BLOCK == (int)KV_SUMMED && (int)TURNED == (int)KV_RUN, "a run of keys is turned");
+
+static size_t row_bytes(int dim) { return (size_t)dim * 2; }
+/* Of a panel of two vectors, n inputs. */
+static size_t panel_bytes(int n, bool floats) { return (size_t)(n / 2 * WIDE) << floats; }
+
+/* ---- queries, keys and values as operands ---- */
+
+/* n <= 16 queries' block of dims at k, as rows of pairs. */
+INLINE void queries_paired(__m512i t[16], const float *const *q, int n, int k)
+{
+	for (int i = 0; i < 16; i++)
+		t[i] = i < n ? dots_paired((__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(q[i] + k + 16), _mm512_loadu_ps(q[i] + k))) :
+		               _mm512_setzero_si512();
+}
+
+/* All as a panel; few as rows of pairs, which are less. */
+INLINE void queries(uint8_t *to, const float *const *q, int n, int dim, bool few, const bool floats)
+{
+	__m512i t[16];
+
+	for (int k = 0; few && k < dim; k += BLOCK) {
+		queries_paired(t, q, n, k);
+		for (int j = 0; j < FEW; j++)
+			_mm512_store_si512(to + (size_t)j * row_bytes(dim) + row_bytes(k), t[j]);
+	}
+	for (int v = 0; !few && v < 2; v++, to += LINE)
+		for (int k = 0; k < dim; k += BLOCK) {
+			queries_paired(t, q + 16 * v, n - 16 * v, k);
+			transpose16(t);
+			for (int j = 0; j < PAIRS; j++)
+				dots_panel_store(to + panel_bytes(k, floats), WIDE, j, t[j], floats);
+		}
+}
+
+/* Two rows' 32 dims to 16 pairs of the first 16, and of the others. */
+INLINE void values_paired(__m512i pair[2], __m512i upper, __m512i lower)
+{
+	const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+
+	upper = _mm512_permutexvar_epi64(order, upper);
+	lower = _mm512_permutexvar_epi64(order, lower);
+	pair[0] = _mm512_unpacklo_epi16(lower, upper);
+	pair[1] = _mm512_unpackhi_epi16(lower, upper);
+}
+
+static const uint8_t *row_at(const uint8_t *const *run, int r, int dim)
+{
+	return run[r / KV_RUN] + row_bytes(r % KV_RUN * dim);
+}
+
+/* Keys as rows of pairs, whole tiles of rows; then values, a panel for each 32 dims. */
+static size_t keys_bytes(int dim) { return KV_SEGMENT * row_bytes(dim); }
+
+INLINE void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim, const bool floats)
+{
+	uint8_t *panel = to + keys_bytes(dim);
+
+	for (int r = 0; r < (n + DOTS_ROWS - 1) / DOTS_ROWS * DOTS_ROWS; r++) {
+		const uint8_t *from = row_at(seg->key, r, dim);
+
+		for (size_t k = 0; k < row_bytes(dim); k += LINE, to += LINE)
+			_mm512_store_si512(to, dots_paired(_mm512_loadu_si512(from + k)));
+	}
+	for (int at = 0; at < n; at += BLOCK)
+		for (int j = 0; j < PAIRS; j++) {
+			int u = at + dots_upper_of(j), l = at + dots_lower_of(j);
+			const uint8_t *upper = row_at(seg->value, u < n ? u : 0, dim), *lower = row_at(seg->value, l < n ? l : 0, dim);
+
+			for (int k = 0; k < dim; k += BLOCK, upper += LINE, lower += LINE) {
+				uint8_t *block = panel + (size_t)(k / BLOCK) * panel_bytes(KV_SEGMENT, floats) + panel_bytes(at, floats);
+				__m512i pair[2];
+
+				values_paired(pair, u < n ? _mm512_loadu_si512(upper) : _mm512_setzero_si512(),
+				              l < n ? _mm512_loadu_si512(lower) : _mm512_setzero_si512());
+				dots_panel_store(block, WIDE, j, pair[0], floats);
+				dots_panel_store(block + LINE, WIDE, j, pair[1], floats);
+			}
+		}
+}
+
+/* ---- what is asked for ---- */
+
+/* What is left of runs of rows. */
+struct asking {
+	const uint8_t *const *run;
+	int n;                          /* runs */
+	size_t at, run_bytes;
+};
+
+INLINE void ask(struct asking *a, int lines)
+{
+	for (int i = 0; i < lines && a->n > 0; i++) {
+		_mm_prefetch((const char *)*a->run + a->at, _MM_HINT_T0);
+		a->at += LINE;
+		if (a->at == a->run_bytes) {
+			a->at = 0;
+			a->run++;
+			a->n--;
+		}
+	}
+}
+
+static struct asking asking(const uint8_t *const *run, int n, int dim)
+{
+	return (struct asking){ run, n, 0, KV_RUN * row_bytes(dim) };
+}
+
+static int asked_lines(const struct asking *a) { return a->n * (int)(a->run_bytes / LINE); }
+
+/* ---- many queries ---- */
+
+/* Scores of n positions. */
+INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int dim, struct asking *next, const int V,
+                        const bool floats)
+{
+	struct dots d = { .out = k->s[0], .ld = KV_LANES, .beside = KV_SCORES, .panel = a->queries, .step = WIDE,
+	                  .vector = LINE, .x = a->laid, .row = row_bytes(dim), .block = LINE, .n = dim / BLOCK, .mask = { 0xffff, 0xffff } };
+	int tiles = (n + DOTS_ROWS - 1) / DOTS_ROWS, lines = (asked_lines(next) + tiles - 1) / tiles;
+
+	for (int i = 0; i < tiles; i++, d.out += DOTS_ROWS * KV_LANES, d.x += DOTS_ROWS * d.row) {
+		ask(next, lines);
+		dots_tile(&d, true, DOTS_ROWS, V, floats);
+	}
+}
+
+/* n blocks of positions. */
+INLINE void many_mix(const struct kv_attend *a, const struct kv_work *k, int n, int dim, const bool floats)
+{
+	struct dots d = { .ld = (size_t)dim, .beside = KV_LANES, .panel = a->laid + keys_bytes(dim), .step = WIDE,
+	                  .vector = LINE, .row = LINE, .block = KV_LANES * LINE, .n = n, .mask = { 0xffff, 0xffff } };
+
+	for (int i = 0; i < dim; i += BLOCK, d.panel += panel_bytes(KV_SEGMENT, floats))
+		for (int q = 0; q < a->n; q += DOTS_ROWS) {
+			d.out = a->acc + (size_t)q * (size_t)dim + i;
+			d.x = k->w[q / KV_LANES] + (size_t)(q % KV_LANES) * LINE;
+			dots_tile(&d, true, DOTS_ROWS, 2, floats);
+		}
+}
+
+/* ---- few queries ---- */
+
+/* In the order in which they are read and AHEAD before it: the segment's keys, its values, keys that follow. */
+static struct asking few_asking(const uint8_t **run, const struct kv_attend *a, int n, int dim)
+{
+	int runs = (n + KV_RUN - 1) / KV_RUN, m = 0;
+
+	for (int i = AHEAD; i < 2 * runs; i++)
+		run[m++] = i < runs ? a->seg->key[i] : a->seg->value[i - runs];
+	for (int i = 0; i < a->n_ask && i < AHEAD; i++)
+		run[m++] = a->ask[i];
+	return asking(run, m, dim);
+}
+
+/* R queries' scores of n positions, the others' 0. */
+INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, struct asking *next, const int R)
+{
+	for (int i = 0; i < n; i += TURNED, s += TURNED * KV_LANES) {
+		const uint8_t *x = a->queries, *key = a->seg->key[i / KV_RUN];
+		__m512 acc[FEW];
+		__m512i t[TURNED];
+
+#pragma GCC unroll 8
+		for (int r = 0; r < R; r++)
+			acc[r] = _mm512_setzero_ps();
+		for (int k = 0; k < dim; k += BLOCK, x += LINE, key += LINE) {
+#pragma GCC unroll 16
+			for (int j = 0; j < TURNED; j++)
+				t[j] = dots_paired(_mm512_loadu_si512(key + (size_t)j * row_bytes(dim)));
+			ask(next, TURNED);
+			transpose16(t);
+			dots_turned(acc, t, x, row_bytes(dim), R);
+		}
+#pragma GCC unroll 16
+		for (int r = 0; r < TURNED; r++)
+			t[r] = r < R ? _mm512_castps_si512(acc[r < FEW ? r : 0]) : _mm512_setzero_si512();
+		transpose16(t);
+#pragma GCC unroll 16
+		for (int j = 0; j < TURNED; j++)
+			_mm512_store_ps(s + j * KV_LANES, _mm512_castsi512_ps(t[j]));
+	}
+}
+
+/* A block of values, from position `at` on, of which those below n are read, for DOTS_ROWS queries. */
+INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg, int at, int n, int dim, struct asking *next,
+                      const bool whole)
+{
+	for (int k = 0; k < dim; k += BLOCK) {
+		__m512 sum[2][DOTS_ROWS][2];
+
+#pragma GCC unroll 4
+		for (int r = 0; r < DOTS_ROWS; r++)
+			sum[0][r][0] = sum[0][r][1] = sum[1][r][0] = sum[1][r][1] = _mm512_setzero_ps();
+		if (next)
+			ask(next, BLOCK);
+#pragma GCC unroll 16
+		for (int j = 0; j < PAIRS; j++) {
+			int u = at + dots_upper_of(j), l = at + dots_lower_of(j);
+			__m512i pair[2];
+
+			values_paired(pair, whole || u < n ? _mm512_loadu_si512(row_at(seg->value, u, dim) + 2 * k) : _mm512_setzero_si512(),
+			              whole || l < n ? _mm512_loadu_si512(row_at(seg->value, l, dim) + 2 * k) : _mm512_setzero_si512());
+#pragma GCC unroll 4
+			for (int r = 0; r < DOTS_ROWS; r++) {
+				__m512i weights = _mm512_set1_epi32(*(const int32_t *)(const void *)(w + r * LINE + 4 * j));
+
+				__asm__("" : "+v"(weights));
+				sum[j % 2][r][0] = _mm512_dpbf16_ps(sum[j % 2][r][0], (__m512bh)pair[0], (__m512bh)weights);
+				sum[j % 2][r][1] = _mm512_dpbf16_ps(sum[j % 2][r][1], (__m512bh)pair[1], (__m512bh)weights);
+			}
+		}
+#pragma GCC unroll 4
+		for (int r = 0; r < DOTS_ROWS; r++)
+#pragma GCC unroll 2
+			for (int v = 0; v < 2; v++) {
+				float *to = acc + (size_t)r * (size_t)dim + k + 16 * v;
+
+				_mm512_store_ps(to, _mm512_add_ps(_mm512_load_ps(to), _mm512_add_ps(sum[0][r][v], sum[1][r][v])));
+			}
+	}
+}
+
+INLINE void few_mix(const struct kv_attend *a, const struct kv_work *k, int n, int dim, struct asking *next)
+{
+	int blocks = (n + BLOCK - 1) / BLOCK;
+
+	memset(a->acc, 0, (size_t)((a->n + DOTS_ROWS - 1) / DOTS_ROWS * DOTS_ROWS) * (size_t)dim * sizeof(float));
+	for (int b = 0; b < blocks; b++)
+		for (int q = 0; q < a->n; q += DOTS_ROWS) {
+			float *acc = a->acc + (size_t)q * (size_t)dim;
+			const uint8_t *w = k->w[0] + (size_t)b * KV_LANES * LINE + (size_t)q * LINE;
+
+			if ((b + 1) * BLOCK <= n)
+				few_block(acc, w, a->seg, b * BLOCK, n, dim, q ? NULL : next, true);
+			else
+				few_block(acc, w, a->seg, b * BLOCK, n, dim, q ? NULL : next, false);
+		}
+}
+
+/* ---- all ---- */
+
+typedef void scores_fn(struct kv_work *, const struct kv_attend *, int n, int dim, struct asking *);
+typedef void mix_fn(const struct kv_attend *, const struct kv_work *, int n, int dim, struct asking *);
+
+/* Not inlined: MXCSR changes between them. */
+#define SCORES(name, call) \
+	static __attribute__((noinline)) void name(struct kv_work *k, const struct kv_attend *a, int n, int dim, struct asking *next) \
+	{ \
+		call; \
+	}
+#define MIX(name, call) \
+	static __attribute__((noinline)) void name(const struct kv_attend *a, const struct kv_work *k, int n, int dim, struct asking *next) \
+	{ \
+		call; \
+	}
+SCORES(scores_few_4, few_scores(k->s[0], a, n, dim, next, 4))
+SCORES(scores_few_8, few_scores(k->s[0], a, n, dim, next, 8))
+SCORES(scores_dot_1, many_scores(k, a, n, dim, next, 1, false))
+SCORES(scores_dot_2, many_scores(k, a, n, dim, next, 2, false))
+SCORES(scores_floats_1, many_scores(k, a, n, dim, next, 1, true))
+SCORES(scores_floats_2, many_scores(k, a, n, dim, next, 2, true))
+MIX(mix_few, few_mix(a, k, n, dim, next))
+MIX(mix_dot, many_mix(a, k, (n + BLOCK - 1) / BLOCK, dim, false))
+MIX(mix_floats, many_mix(a, k, (n + BLOCK - 1) / BLOCK, dim, true))
+
+static void attend(const struct kv_attend *a, int dim, float scale, scores_fn *scores, mix_fn *mix)
+{
+	struct kv_work *k = a->work;
+	int n = a->see[a->n - 1];
+	unsigned mode = _mm_getcsr();
+	const uint8_t *run[2 * KV_SEGMENT / KV_RUN + AHEAD];
+	struct asking next = a->laid ? asking(a->ask, a->n_ask, dim) : few_asking(run, a, n, dim);
+
+	assert(n > 0 && n <= a->seg->n && scale > 0);
+	_mm_setcsr(mode | DOTS_ZEROS);
+	scores(k, a, n, dim, &next);
+	_mm_setcsr(mode);
+	for (int t = 0; t * KV_LANES < a->n; t++)
+		kv_weights_paired(k->w[t], k->s[t], a->see + KV_LANES * t, (n + BLOCK - 1) / BLOCK, scale, a->max + KV_LANES * t,
+		                  a->sum + KV_LANES * t);
+	_mm_setcsr(mode | DOTS_ZEROS);
+	mix(a, k, n, dim, &next);
+	_mm_setcsr(mode);
+}
+
+#define WAY(name, floats, n_few, few_4, few_8, mix_few) \
+	static size_t name##_query_bytes(int dim) { return panel_bytes(dim, floats); } \
+	static size_t name##_laid_bytes(int dim) { return keys_bytes(dim) + (size_t)(dim / BLOCK) * panel_bytes(KV_SEGMENT, floats); } \
+	static void name##_queries(uint8_t *to, const float *const *q, int n, int dim, bool few) \
+	{ \
+		queries(to, q, n, dim, few, floats); \
+	} \
+	static void name##_lay(uint8_t *to, const struct kv_segment *seg, int n, int dim) { lay(to, seg, n, dim, floats); } \
+	static void name##_attend(const struct kv_attend *a, int dim, float scale) \
+	{ \
+		if (!a->laid) \
+			attend(a, dim, scale, a->n <= 4 ? few_4 : few_8, mix_few); \
+		else \
+			attend(a, dim, scale, a->n <= KV_LANES ? scores_##name##_1 : scores_##name##_2, mix_##name); \
+	} \
+	const struct kv_tiles kv_tiles_##name = { \
+		.query_bytes = name##_query_bytes, .laid_bytes = name##_laid_bytes, .work_bytes = sizeof(struct kv_work), .few = n_few, \
+		.queries = name##_queries, .lay = name##_lay, .finite = kv_finite_bf16, .attend = name##_attend, .merge = kv_merge, \
+	};
+WAY(dot, false, FEW, scores_few_4, scores_few_8, mix_few)
+WAY(floats, true, 0, NULL, NULL, NULL)

@@ -1,0 +1,577 @@
+/* calls_grammar.c - calls of tools as a grammar: their arguments, and the form of the
+ * dialect around them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/grammar/compile.h"
+#include "text/calls/dialect.h"
+#include "text/grammar/lexeme.h"
+#include "text/grammar/rules.h"
+
+struct tool {
+	const char *name;
+	size_t n_name;
+	const struct json *parameters;
+	bool free;                      /* its arguments are any object */
+	int node;                       /* of its arguments */
+	int *rest;                      /* tagged: of each key of the plan what of its value is no string; -1: nothing */
+};
+
+static void spell_parameter(struct buf *out, const char *p, size_t n)
+{
+	buf_puts(out, "<parameter=");
+	buf_put(out, p, n);
+	buf_puts(out, ">\n");
+}
+
+/* What may not stand in a tag. */
+static bool spells(const char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strchr("<>\n", p[i]))
+			return false;
+	return n > 0 && n <= 200;
+}
+
+/* Reads the tools, or the one; finds out whose arguments can be held. */
+static int read_tools(const struct json *list, const char *only, struct tool *tool, int *n, struct err *err)
+{
+	*n = 0;
+	for (size_t i = 0; i < json_len(list); i++) {
+		const struct json *f = json_get(json_at(list, i), "function");
+		struct tool *t = &tool[*n];
+		struct grammar *g = NULL;
+		bool strict = false;
+		struct err why;
+		int rc;
+
+		*t = (struct tool){ .parameters = json_get(f, "parameters") };
+		t->name = json_str(json_get(f, "name"), &t->n_name);
+		if (!t->name || (only && strcmp(only, t->name)))
+			continue;
+		json_to_bool(json_get(f, "strict"), &strict);
+		if (json_kind(t->parameters) != JSON_OBJECT || !json_len(t->parameters)) {
+			t->free = true;
+		} else if ((rc = grammar_compile(t->parameters, &g, &why))) {
+			if (strict)
+				return err_set(err, rc, "tool \"%.60s\": %.400s", t->name, why.msg);
+			t->free = true;
+		}
+		grammar_unref(g);
+		++*n;
+	}
+	return *n ? 0 : err_set(err, E_ARG, "there is no tool");
+}
+
+static int arguments_node(struct builder *b, struct tool *t)
+{
+	const struct set *any = &b->node[NODE_ANY].set;
+	struct set objects = { .obj = any->obj, .n_obj = any->n_obj };
+	int part[2];
+
+	part[0] = node_made(b, &objects, "");
+	if (t->free || part[0] < 0)
+		return part[0];
+	b->root = t->parameters;
+	part[1] = node_of(b, t->parameters, "", false);
+	return part[1] < 0 ? part[1] : node_all(b, part, 2);
+}
+
+/* A node of all calls in JSON. */
+static int calls_in_json(struct builder *b, const struct json *list, const struct tool *tool, int n, const char *arguments)
+{
+	struct set s = { .obj = arena_zalloc(&b->pool.a, (size_t)n * sizeof *s.obj), .n_obj = n };
+
+	for (int i = 0; i < n; i++) {
+		struct obj_layer *l = arena_zalloc(&b->pool.a, sizeof *l);
+		const struct json *name = NULL;
+
+		for (size_t k = 0; k < json_len(list) && !name; k++) {
+			name = json_get(json_get(json_at(list, k), "function"), "name");
+			if (json_kind(name) != JSON_STRING || strcmp(json_str(name, &(size_t){ 0 }), tool[i].name))
+				name = NULL;
+		}
+		l->key = arena_zalloc(&b->pool.a, 2 * sizeof *l->key);
+		l->n_key = 2;
+		l->key[0] = (struct key){ "name", 4, node_of(b, name, "", true) };
+		l->key[1] = (struct key){ arguments, strlen(arguments), tool[i].node };
+		l->rest = NODE_NEVER;
+		if (l->key[0].node < 0)
+			return l->key[0].node;
+		s.obj[i] = arena_zalloc(&b->pool.a, sizeof **s.obj);
+		*s.obj[i] = (struct obj_shape){ .layer = { l }, .n_layer = 1, .need = l->key, .n_need = 2, .max = -1 };
+	}
+	return node_made(b, &s, "");
+}
+
+/* A tagged call has one list of parameters: the arguments must be one form of object,
+ * whose keys can be written. */
+static bool one_form(const struct compiler *c, const struct tool *t, const struct obj_plan **plan)
+{
+	const struct set *s = &c->b.node[t->node].set;
+	int k = -1;
+
+	for (int i = 0; i < s->n_obj; i++) {
+		if (!c->plan[t->node].obj_ok[i])
+			continue;
+		if (k >= 0)
+			return false;
+		k = i;
+	}
+	if (k < 0)
+		return false;
+	*plan = &c->plan[t->node].obj[k];
+	for (int i = 0; i < (*plan)->n_key; i++)
+		if (!spells((*plan)->key[i].p, (*plan)->key[i].n))
+			return false;
+	/* Where none is named and any may come they are free. */
+	for (int i = 0; i < (*plan)->n_other && !(*plan)->n_key; i++)
+		if (c->plan[(*plan)->other[i]].ok)
+			return false;
+	return true;
+}
+
+/* Nodes for the part of each value that is written as JSON. */
+static int split_values(struct compiler *c, struct tool *t, const struct obj_plan *p)
+{
+	struct builder *b = &c->b;
+
+	t->rest = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *t->rest);
+	for (int i = 0; i < p->n_key; i++) {
+		struct set s = b->node[p->key[i].node].set;
+		unsigned kinds;
+		char *key = arena_strndup(&b->pool.a, p->key[i].p, p->key[i].n);
+
+		kinds = argument_kinds(t->parameters, key);
+		t->rest[i] = -1;
+		/* What is read as a string whatever it says is one. */
+		if (s.n_str && (!kinds || kinds == 1u << JSON_STRING))
+			continue;
+		s.n_str = 0;
+		if ((t->rest[i] = node_made(b, &s, "")) < 0)
+			return t->rest[i];
+	}
+	return 0;
+}
+
+static const struct dfa *any_bare(struct builder *b)
+{
+	if (!b->all.bare)
+		b->all.bare = lexeme_bare(&b->pool, b->all.plain, BARE_VALUE_END);
+	return b->all.bare;
+}
+
+/* Strings as bare text; those counted to more than can be told apart are not counted. */
+static const struct dfa *bare_strings(struct builder *b, const struct set *s)
+{
+	enum { COUNTED_MAX = 500 };
+	struct set few = *s;
+	const struct dfa *d;
+
+	if (!s->n_str)
+		return NULL;
+	few.str = arena_zalloc(&b->pool.a, (size_t)s->n_str * sizeof *few.str);
+	memcpy(few.str, s->str, (size_t)s->n_str * sizeof *few.str);
+	for (int i = 0; i < s->n_str; i++)
+		if (!few.str[i].d && (few.str[i].max > COUNTED_MAX || few.str[i].min > COUNTED_MAX))
+			few.str[i] = (struct str_shape){ .max = -1 };
+	d = set_strings_of(b, &few);
+	return d == b->all.plain ? any_bare(b) : lexeme_bare(&b->pool, d, BARE_VALUE_END);
+}
+
+static int32_t word_node(struct grammar *g, const struct dfa *d)
+{
+	g->first[g->n_node] = g->n_shape;
+	shape_word(&g->shape[g->n_shape++], d);
+	g->first[++g->n_node] = g->n_shape;
+	return g->n_node - 1;
+}
+
+static int make_tagged(struct compiler *c, struct grammar *g, const struct tool *t, const struct obj_plan *p, struct shape *s)
+{
+	struct builder *b = &c->b;
+	int *key_of = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *key_of);
+	struct texts keys;
+	struct buf text;
+	size_t room = ((size_t)p->n_key + 1) * sizeof(int32_t);
+
+	*s = (struct shape){ .kind = SHAPE_OBJECT, .tagged = true, .min = limit(p->min), .max = limit(p->max) };
+	s->node = arena_zalloc(&b->pool.a, room);
+	s->bare = arena_zalloc(&b->pool.a, room);
+	s->next_need = arena_zalloc(&b->pool.a, room);
+	s->n_need = arena_zalloc(&b->pool.a, room);
+	texts_init(&keys);
+	buf_init(&text);
+	for (int i = 0; i < p->n_key; i++) {
+		const struct dfa *bare;
+
+		if (!c->plan[p->key[i].node].ok)
+			continue;
+		buf_reset(&text);
+		spell_parameter(&text, p->key[i].p, p->key[i].n);
+		texts_put(&keys, text.p, text.n, s->n_node);
+		bare = bare_strings(b, &b->node[p->key[i].node].set);
+		s->bare[s->n_node] = bare && bare->n ? word_node(g, bare) : -1;
+		s->node[s->n_node] = t->rest[i] >= 0 ? c->id[t->rest[i]] : -1;
+		key_of[s->n_node++] = i;
+	}
+	texts_put(&keys, "</function>", 11, s->n_node);
+	buf_fini(&text);
+	shape_needs(s, p, key_of);
+	s->d = texts_finish(&b->pool, &keys);
+	if (builder_check(b, ""))
+		return E_LIMIT;
+	shape_labels(b, s, p->key, key_of, spell_parameter);
+	return 0;
+}
+
+/* Arguments that are free: any parameters, bare text each. */
+static int make_free(struct compiler *c, struct grammar *g, struct shape *s)
+{
+	enum { NAME_CHARS_MAX = 60 };
+	struct builder *b = &c->b;
+	const struct dfa *bare = any_bare(b), *d;
+	struct nfa f;
+	int at, end;
+
+	*s = (struct shape){ .kind = SHAPE_OBJECT, .tagged = true, .any_key = true, .max = NO_LIMIT, .n_node = 1 };
+	s->node = arena_zalloc(&b->pool.a, 2 * sizeof *s->node);
+	s->bare = arena_zalloc(&b->pool.a, 2 * sizeof *s->bare);
+	s->next_need = arena_zalloc(&b->pool.a, 2 * sizeof *s->next_need);
+	s->n_need = arena_zalloc(&b->pool.a, 2 * sizeof *s->n_need);
+	s->next_need[0] = s->next_need[1] = 1;
+	s->node[0] = -1;
+	nfa_init(&f);
+	end = nfa_state(&f);
+	nfa_accept(&f, nfa_text(&f, end, ">\n", 2), 0);
+	at = nfa_text(&f, 0, "<parameter=", 11);
+	for (int i = 0; i < NAME_CHARS_MAX; i++) {
+		int to = nfa_state(&f);
+
+		nfa_utf8(&f, at, 0x20, '<' - 1, to);
+		nfa_utf8(&f, at, '=', '=', to);
+		nfa_utf8(&f, at, '>' + 1, 0x10FFFF, to);
+		nfa_empty(&f, to, end, NFA_EMPTY);
+		at = to;
+	}
+	nfa_accept(&f, nfa_text(&f, 0, "</function>", 11), 1);
+	s->d = d = dfa_from_nfa(&b->pool, &f);
+	nfa_fini(&f);
+	if (builder_check(b, ""))
+		return E_LIMIT;
+	s->bare[0] = word_node(g, bare);
+	/* What can be reached: the end from where it begins, the parameter from all others. */
+	s->other_at = arena_zalloc(&b->pool.a, (size_t)d->n + 1);
+	s->label_at = arena_zalloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *s->label_at);
+	s->label = arena_zalloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *s->label);
+	for (int i = 0, q = 0; i < 12; q = i < 11 ? dfa_step(d, q, (uint8_t)"</function>"[i]) : q, i++)
+		s->other_at[q] = true;
+	for (int q = 0, n = 0; q < d->n; q++) {
+		if (!s->other_at[q] || q == 0 || q == dfa_step(d, 0, '<'))
+			s->label[n++] = 0;
+		s->label_at[q + 1] = n;
+	}
+	return 0;
+}
+
+/* The tables are there; adds the calls around them. */
+static int make_calls(struct compiler *c, struct grammar *g, const struct tool *tool, int n)
+{
+	struct builder *b = &c->b;
+	struct shape calls = { .kind = SHAPE_CALLS, .n_node = n };
+	struct texts heads;
+	struct buf text;
+	int rc = 0;
+
+	calls.node = arena_zalloc(&b->pool.a, (size_t)n * sizeof *calls.node);
+	texts_init(&heads);
+	buf_init(&text);
+	for (int i = 0; i < n && !rc; i++) {
+		const struct obj_plan *p;
+		bool held = !tool[i].free && tool[i].rest && one_form(c, &tool[i], &p);
+		struct shape s;
+
+		buf_reset(&text);
+		buf_printf(&text, "<function=%s>\n", tool[i].name);
+		texts_put(&heads, text.p, text.n, i);
+		rc = held ? make_tagged(c, g, &tool[i], p, &s) : make_free(c, g, &s);
+		if (rc)
+			break;
+		calls.node[i] = g->n_shape;
+		g->first[g->n_node] = g->n_shape;
+		g->shape[g->n_shape++] = s;
+		g->first[++g->n_node] = g->n_shape;
+	}
+	buf_fini(&text);
+	calls.d = texts_finish(&b->pool, &heads);
+	g->bare = b->all.bare;
+	if (rc || (rc = builder_check(b, "")))
+		return rc;
+	g->first[g->n_node] = g->n_shape;
+	g->shape[g->n_shape++] = calls;
+	g->first[++g->n_node] = g->n_shape;
+	g->root = g->n_node - 1;
+	return 0;
+}
+
+/* ---- calls that are the whole answer ---- */
+
+static int put(struct rules *r, int list, int e)
+{
+	int *at = &r->expr[list].first;
+
+	while (*at >= 0)
+		at = &r->expr[*at].next;
+	*at = e;
+	return e;
+}
+
+static int value_expr(struct rules *r, int32_t node)
+{
+	int e = expr_new(r, EXPR_VALUE, 0);
+
+	r->expr[e].rule = node;
+	return e;
+}
+
+static int list_expr(struct rules *r, enum expr_kind kind, int32_t min, int32_t max)
+{
+	int e = expr_new(r, kind, 0);
+
+	r->expr[e].min = min;
+	r->expr[e].max = max;
+	return e;
+}
+
+/* A rule of that name; what its body is. */
+static int rule_expr(struct rules *r, const char *name, enum expr_kind kind)
+{
+	int rule = rules_named(r, name, strlen(name), 0), e = list_expr(r, kind, 0, 0);
+
+	return r->rule[rule].body = e;
+}
+
+/* e, and more of it behind `between`. */
+static void put_several(struct rules *r, int list, int rule_or_node, bool value, const char *between)
+{
+	for (int i = 0; i < 2; i++) {
+		int to = list, e;
+
+		if (i) {
+			to = put(r, put(r, list, list_expr(r, EXPR_REPEAT, 0, -1)), list_expr(r, EXPR_SEQ, 0, 0));
+			put(r, to, expr_text(r, between, 1));
+			put(r, put(r, to, list_expr(r, EXPR_REPEAT, 0, 1)), expr_text(r, " ", 1));
+		}
+		e = value ? value_expr(r, rule_or_node) : expr_new(r, EXPR_RULE, 0);
+		r->expr[e].rule = rule_or_node;
+		put(r, to, e);
+	}
+}
+
+static int make_llama(struct compiler *c, struct grammar *g, bool several)
+{
+	struct rules r;
+	int rc;
+
+	if (!several)
+		return 0;
+	rules_init(&r, NULL, 0);
+	put_several(&r, rule_expr(&r, "root", EXPR_SEQ), g->root, true, ";");
+	rc = net_make(&r, 0, &c->b.pool, g, c->b.err);
+	rules_fini(&r);
+	return rc;
+}
+
+static bool python_name(const char *p, size_t n, bool dots)
+{
+	for (size_t i = 0; i < n; i++) {
+		bool letter = (p[i] >= 'a' && p[i] <= 'z') || (p[i] >= 'A' && p[i] <= 'Z') || p[i] == '_';
+
+		if (!letter && (!i || !((p[i] >= '0' && p[i] <= '9') || p[i] == '-' || (dots && p[i] == '.'))))
+			return false;
+	}
+	return n > 0 && n <= 200;
+}
+
+enum { KEYWORDS_MAX = 60 };     /* that may come at one place: see net.c */
+
+/* Arguments that can be held so: one form of object, all of whose keys are names. */
+static bool keywords(const struct compiler *c, const struct tool *t, const struct obj_plan **p)
+{
+	int64_t need = 0, can = 0;
+
+	if (t->free || !one_form(c, t, p))
+		return false;
+	for (int i = 0; i < (*p)->n_key; i++) {
+		if (!python_name((*p)->key[i].p, (*p)->key[i].n, false))
+			return false;
+		need += (*p)->need[i];
+		can += c->plan[(*p)->key[i].node].ok;
+	}
+	return can <= KEYWORDS_MAX && (*p)->min <= need && ((*p)->max < 0 || (*p)->max >= can);
+}
+
+/* Any KEY=value, with commas between. */
+static void put_free(struct rules *r, int to, int32_t any)
+{
+	int maybe = put(r, to, list_expr(r, EXPR_REPEAT, 0, 1)), all = put(r, maybe, list_expr(r, EXPR_SEQ, 0, 0));
+
+	for (int i = 0; i < 2; i++) {
+		static const uint32_t first[][2] = { { 'A', 'Z' }, { '_', '_' }, { 'a', 'z' } };
+		int one = all, e;
+
+		if (i) {
+			one = put(r, put(r, all, list_expr(r, EXPR_REPEAT, 0, -1)), list_expr(r, EXPR_SEQ, 0, 0));
+			put(r, one, expr_text(r, ", ", 2));
+		}
+		e = put(r, one, expr_new(r, EXPR_CLASS, 0));
+		for (int k = 0; k < 3; k++)
+			expr_range(r, e, first[k][0], first[k][1]);
+		e = put(r, put(r, one, list_expr(r, EXPR_REPEAT, 0, 60)), expr_new(r, EXPR_CLASS, 0));
+		for (int k = 0; k < 3; k++)
+			expr_range(r, e, first[k][0], first[k][1]);
+		expr_range(r, e, '0', '9');
+		put(r, one, expr_text(r, "=", 1));
+		put(r, one, value_expr(r, any));
+	}
+}
+
+/* From key i on: one rule where none was written before, one behind others. */
+static void put_keywords(struct compiler *c, struct rules *r, int tool, const struct obj_plan *p, int i, bool some)
+{
+	char name[60];
+	struct buf key;
+	int alt;
+
+	snprintf(name, sizeof name, "arguments %d %d %d", tool, i, some);
+	alt = rule_expr(r, name, EXPR_ALT);
+	buf_init(&key);
+	for (; i < p->n_key; i++) {
+		int one, e;
+
+		if (!c->plan[p->key[i].node].ok)
+			continue;
+		one = put(r, alt, list_expr(r, EXPR_SEQ, 0, 0));
+		buf_reset(&key);
+		buf_printf(&key, "%s%.*s=", some ? ", " : "", (int)p->key[i].n, p->key[i].p);
+		put(r, one, expr_text(r, key.p, key.n));
+		put(r, one, value_expr(r, c->id[p->key[i].node]));
+		snprintf(name, sizeof name, "arguments %d %d 1", tool, i + 1);
+		e = put(r, one, expr_new(r, EXPR_RULE, 0));
+		r->expr[e].rule = rules_named(r, name, strlen(name), 0);
+		if (p->need[i])
+			break;
+	}
+	if (i == p->n_key)
+		put(r, alt, list_expr(r, EXPR_SEQ, 0, 0));
+	buf_fini(&key);
+}
+
+static int make_python(struct compiler *c, struct grammar *g, const struct tool *tool, int n, bool several)
+{
+	struct rules r;
+	struct buf text;
+	int all, call, rc;
+
+	rules_init(&r, NULL, 0);
+	buf_init(&text);
+	all = rule_expr(&r, "root", EXPR_SEQ);
+	call = rule_expr(&r, "call", EXPR_ALT);
+	put(&r, all, expr_text(&r, "[", 1));
+	if (several) {
+		put_several(&r, all, 1, false, ",");
+	} else {
+		int e = put(&r, all, expr_new(&r, EXPR_RULE, 0));
+
+		r.expr[e].rule = 1;
+	}
+	put(&r, all, expr_text(&r, "]", 1));
+	for (int i = 0; i < n && r.n_expr < EXPRS_MAX - 100; i++) {
+		int one = put(&r, call, list_expr(&r, EXPR_SEQ, 0, 0)), e;
+		const struct obj_plan *p;
+
+		buf_reset(&text);
+		buf_printf(&text, "%s(", tool[i].name);
+		put(&r, one, expr_text(&r, text.p, text.n));
+		if (keywords(c, &tool[i], &p) && r.n_expr < EXPRS_MAX / 2 && r.n_rule < RULES_MAX / 2) {
+			for (int k = 0; k <= p->n_key; k++)
+				for (int some = k > 0; some < 2; some++)
+					put_keywords(c, &r, i, p, k, some);
+			buf_reset(&text);
+			buf_printf(&text, "arguments %d 0 0", i);
+			e = put(&r, one, expr_new(&r, EXPR_RULE, 0));
+			r.expr[e].rule = rules_named(&r, text.p, text.n, 0);
+		} else {
+			put_free(&r, one, c->id[NODE_ANY]);
+		}
+		put(&r, one, expr_text(&r, ")", 1));
+	}
+	rc = r.n_expr < EXPRS_MAX && r.n_rule < RULES_MAX ? net_make(&r, 0, &c->b.pool, g, c->b.err)
+	                                                  : err_set(c->b.err, E_LIMIT, "too many tools");
+	buf_fini(&text);
+	rules_fini(&r);
+	return rc;
+}
+
+/* ---- all forms ---- */
+
+static int check_names(const struct tool *t, enum calls_form form, struct err *err)
+{
+	if (form == CALLS_TAGGED && !spells(t->name, t->n_name))
+		return err_set(err, E_ARG, "a tool's name with < or >, or of more than 200 bytes");
+	if (form == CALLS_PYTHON && !python_name(t->name, t->n_name, true))
+		return err_set(err, E_UNSUPPORTED, "a tool's name that is none in Python: \"%.60s\"", t->name);
+	return 0;
+}
+
+int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, bool several,
+                          struct grammar **out, struct err *err)
+{
+	struct compiler c = { .python = form == CALLS_PYTHON };
+	struct grammar *g = NULL;
+	struct err own;
+	struct tool *tool = xcalloc(json_len(tools) + 1, sizeof *tool);
+	const struct obj_plan *p;
+	size_t extra = 2;
+	bool in_json = form == CALLS_JSON || form == CALLS_LLAMA;
+	int n = 0, root = -1, rc = read_tools(tools, only, tool, &n, err);
+
+	*out = NULL;
+	if (rc) {
+		free(tool);
+		return rc;
+	}
+	builder_init(&c.b, tools, err ? err : &own);
+	for (int i = 0; i < n && !rc; i++) {
+		tool[i].node = arguments_node(&c.b, &tool[i]);
+		rc = tool[i].node < 0 ? tool[i].node : check_names(&tool[i], form, c.b.err);
+	}
+	if (!rc && in_json) {
+		root = calls_in_json(&c.b, tools, tool, n, form == CALLS_JSON ? "arguments" : "parameters");
+		rc = root < 0 ? root : 0;
+	}
+	if (!rc && !(rc = compiler_plan(&c)))
+		compiler_find_ok(&c);
+	for (int i = 0; i < n && !rc && form == CALLS_TAGGED; i++)
+		if (!tool[i].free && one_form(&c, &tool[i], &p) && !(rc = split_values(&c, &tool[i], p)))
+			extra += (size_t)p->n_key;
+	extra += 2 * (size_t)n;
+	if (!rc && form == CALLS_TAGGED && !(rc = compiler_plan(&c)))
+		compiler_find_ok(&c);
+	/* Whether branches are apart was found tool by tool. */
+	if (!rc && in_json && !c.plan[root].ok)
+		rc = builder_fail(&c.b, E_FORMAT, "", "no call fulfils it");
+	if (!rc) {
+		g = compiler_grammar();
+		rc = compiler_tables(&c, g, root, extra);
+		if (!rc && form == CALLS_TAGGED)
+			rc = make_calls(&c, g, tool, n);
+		if (!rc && form == CALLS_LLAMA)
+			rc = make_llama(&c, g, several);
+		if (!rc && form == CALLS_PYTHON)
+			rc = make_python(&c, g, tool, n, several);
+	}
+	free(tool);
+	return compiler_finish(&c, g, rc, out);
+}

@@ -1,0 +1,100 @@
+/* calls_llama.c - calls as the Llama 3.1, 3.2 and 3.3 templates teach them: the
+ * whole answer is
+ *
+ *     {"name": NAME, "parameters": {...}}
+ *
+ * or several of these with ';' between them, after <|python_tag|> or not. */
+#include <string.h>
+
+#include "text/calls/dialect.h"
+
+static const char *const keys[] = { "\"parameters\"", "\"arguments\"", NULL };
+static const char python_tag[] = "<|python_tag|>";
+
+/* Bytes of blanks, the tag and blanks.  MAYBE: the text ends within the tag. */
+static enum verdict skip_tag(const char *p, size_t n, size_t *at)
+{
+	size_t len = sizeof python_tag - 1;
+
+	*at = blanks(p, n);
+	if (*at == n)
+		return CALL_MAYBE;
+	if (p[*at] == '<') {
+		if (memcmp(p + *at, python_tag, n - *at < len ? n - *at : len))
+			return CALL_NO;
+		if (n - *at < len)
+			return CALL_MAYBE;
+		*at += len;
+		*at += blanks(p + *at, n - *at);
+	}
+	return *at < n ? CALL_YES : CALL_MAYBE;
+}
+
+/* Other answers in JSON should not wait for their end: is the first key one of a
+ * call's, as far as it is there? */
+static bool own_key(const char *p, size_t n)
+{
+	static const char *const own[] = { "\"name\"", "\"parameters\"", "\"arguments\"" };
+	size_t at = blanks(p, n);
+
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+		size_t len = strlen(own[i]);
+
+		if (!memcmp(p + at, own[i], n - at < len ? n - at : len))
+			return true;
+	}
+	return false;
+}
+
+static enum verdict begins(const struct split *s, const char *p, size_t n, bool over)
+{
+	const char *name;
+	size_t n_name, at, k;
+	enum verdict v = skip_tag(p, n, &at);
+
+	(void)over;
+	if (v != CALL_YES)
+		return v;
+	if (p[at] != '{')
+		return CALL_NO;
+	v = json_call_head(p + at, n - at, keys, &name, &n_name, &k);
+	if (v != CALL_NO || !own_key(p + at + 1, n - at - 1))
+		return v;
+	if (!(k = json_extent(p + at, n - at)))
+		return CALL_MAYBE;
+	return json_call_whole((struct split *)s, p + at, k, keys, false) ? CALL_YES : CALL_NO;
+}
+
+static enum progress read_call(struct split *s, bool over)
+{
+	size_t at;
+
+	if (!s->call.stage) {
+		skip_tag(s->held.p, s->held.n, &at);
+		split_drop(s, at);
+	}
+	if (json_call_read(s, keys, over) == CALL_MORE)
+		return CALL_MORE;
+	/* Only blanks may follow, or ';' and another one. */
+	at = blanks(s->held.p, s->held.n);
+	if (at == s->held.n)
+		return over ? CALL_DONE : CALL_MORE;
+	if (s->held.p[at] == ';') {
+		split_drop(s, at + 1);
+		s->content_begun = false;       /* a call may begin here, too */
+	} else {
+		s->malformed = true;
+	}
+	return CALL_DONE;
+}
+
+static void lead(struct buf *out, const char *function)
+{
+	buf_puts(out, "{\"name\":");
+	if (function)
+		buf_printf(out, " \"%s\", \"parameters\":", function);
+}
+
+const struct dialect dialect_llama = {
+	.name = "llama", .open = "", .begins = begins, .read = read_call, .lead = lead,
+};

@@ -1,0 +1,362 @@
+/* calls_tagged.c - calls as the Qwen3.5 and Qwen3-Coder templates teach them:
+ *
+ *     <tool_call>
+ *     <function=NAME>
+ *     <parameter=KEY>
+ *     value
+ *     </parameter>
+ *     </function>
+ *     </tool_call>
+ *
+ * Values are bare text; what they become is decided by the tool's schema.  A value
+ * that can only be a string is passed on as it comes, others when they are whole. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/utf8.h"
+#include "text/calls/dialect.h"
+#include "text/grammar/shapes.h"
+
+enum { NAME_MAX_BYTES = 200 };
+enum { NAME, BETWEEN, STRING, OTHER, AFTER };           /* stages */
+
+static const char function_tag[] = "<function=", function_end[] = "</function>";
+static const char parameter_tag[] = "<parameter=", parameter_end[] = "</parameter>", call_end[] = "</tool_call>";
+
+static enum verdict literal(const char *p, size_t n, const char *text)
+{
+	size_t len = strlen(text);
+
+	if (n < len)
+		return memcmp(p, text, n) ? CALL_NO : CALL_MAYBE;
+	return memcmp(p, text, len) ? CALL_NO : CALL_YES;
+}
+
+/* "TAG name >": *name and its length, and *used.  NO: it is none. */
+static enum verdict tag_name(const char *p, size_t n, const char *tag, const char **name, size_t *len, size_t *used)
+{
+	enum verdict v = literal(p, n, tag);
+	const char *end;
+
+	if (v != CALL_YES)
+		return v;
+	*name = p + strlen(tag);
+	n -= strlen(tag);
+	end = memchr(*name, '>', n);
+	*len = end ? (size_t)(end - *name) : n;
+	if (*len > NAME_MAX_BYTES || memchr(*name, '\n', *len) || memchr(*name, '<', *len) || (end && !*len))
+		return CALL_NO;
+	*used = (size_t)(*name - p) + *len + 1;
+	return end ? CALL_YES : CALL_MAYBE;
+}
+
+/* One that is known by its first tag and the next, so that talk of calls is none. */
+static enum verdict begins(const struct split *s, const char *p, size_t n, bool over)
+{
+	const char *name;
+	size_t len, used, at = blanks(p, n);
+	enum verdict v = tag_name(p + at, n - at, function_tag, &name, &len, &used), w;
+
+	(void)s;
+	(void)over;
+	if (v != CALL_YES)
+		return v;
+	at += used;
+	at += blanks(p + at, n - at);
+	v = literal(p + at, n - at, parameter_tag);
+	w = literal(p + at, n - at, function_end);
+	if (v == CALL_YES || w == CALL_YES)
+		return CALL_YES;
+	return v == CALL_MAYBE || w == CALL_MAYBE ? CALL_MAYBE : CALL_NO;
+}
+
+/* ---- what a schema allows ---- */
+
+enum { LOOK_MAX = 1000 };       /* schemas looked at for one argument: references may go in circles */
+
+struct looking {
+	const struct json *root;
+	int left;
+};
+
+static unsigned kinds_of(struct looking *l, const struct json *schema, int depth);
+
+static unsigned kind_named(const struct json *type)
+{
+	static const struct { const char *name; unsigned bits; } names[] = {
+		{ "string", 1u << JSON_STRING }, { "integer", 1u << JSON_INT }, { "number", 1u << JSON_INT | 1u << JSON_DOUBLE },
+		{ "boolean", 1u << JSON_BOOL }, { "object", 1u << JSON_OBJECT }, { "array", 1u << JSON_ARRAY },
+		{ "null", 1u << JSON_NULL },
+	};
+	size_t n;
+	const char *s = json_str(type, &n);
+
+	for (size_t i = 0; s && i < sizeof names / sizeof *names; i++)
+		if (!strcmp(s, names[i].name))
+			return names[i].bits;
+	return 0;
+}
+
+static unsigned kinds_of_all(struct looking *l, const struct json *list, int depth)
+{
+	unsigned bits = 0;
+
+	for (size_t i = 0; i < json_len(list); i++)
+		bits |= kinds_of(l, json_at(list, i), depth + 1);
+	return bits;
+}
+
+/* As bits of enum json_kind; 0: it does not say. */
+static unsigned kinds_of(struct looking *l, const struct json *schema, int depth)
+{
+	const struct json *type = json_get(schema, "type"), *list = json_get(schema, "enum"), *one = json_get(schema, "const");
+	unsigned bits = kind_named(type);
+	const char *ref;
+	size_t n;
+
+	if (depth > 8 || !l->left--)
+		return 0;
+	for (size_t i = 0; json_kind(type) == JSON_ARRAY && i < json_len(type); i++)
+		bits |= kind_named(json_at(type, i));
+	if (bits)
+		return bits;
+	for (size_t i = 0; i < json_len(list); i++)
+		bits |= 1u << json_kind(json_at(list, i));
+	if (one)
+		bits |= 1u << json_kind(one);
+	if ((ref = json_str(json_get(schema, "$ref"), &n)) && ref[0] == '#' && l->root)
+		bits |= kinds_of(l, schema_at(l->root, ref + 1), depth + 1);
+	return bits | kinds_of_all(l, json_get(schema, "anyOf"), depth) | kinds_of_all(l, json_get(schema, "oneOf"), depth) |
+	       kinds_of_all(l, json_get(schema, "allOf"), depth);
+}
+
+unsigned argument_kinds(const struct json *parameters, const char *key)
+{
+	struct looking l = { parameters, LOOK_MAX };
+
+	return kinds_of(&l, json_get(json_get(parameters, "properties"), key), 0);
+}
+
+/* A whole value that need not be a string.  Templates write what is true as Python does. */
+static void put_other(struct split *s, const char *p, size_t n)
+{
+	static const struct { const char *word, *json; enum json_kind kind; } words[] = {
+		{ "True", "true", JSON_BOOL }, { "False", "false", JSON_BOOL }, { "None", "null", JSON_NULL },
+	};
+	struct json *j = json_parse(p, n, 0, NULL);
+	struct buf b;
+
+	buf_init(&b);
+	if (j && (s->call.kinds & 1u << json_kind(j)))
+		json_put(&b, j);
+	for (size_t i = 0; i < 3 && !b.n; i++)
+		if (s->call.kinds & 1u << words[i].kind && n == strlen(words[i].word) && !strncasecmp(p, words[i].word, n))
+			buf_puts(&b, words[i].json);
+	/* Not what the schema wants, but what the model said. */
+	if (!b.n && j && !(s->call.kinds & 1u << JSON_STRING))
+		json_put(&b, j);
+	if (!b.n)
+		json_put_str(&b, p, n);
+	split_piece(s, PIECE_ARGUMENTS, b.p, b.n);
+	buf_fini(&b);
+	json_free(j);
+}
+
+/* ---- reading ---- */
+
+static enum progress broken(struct split *s)
+{
+	s->malformed = true;
+	return CALL_DONE;
+}
+
+static void put_key(struct split *s, const char *key, size_t n)
+{
+	struct buf b;
+
+	buf_init(&b);
+	if (s->call.n_argument++)
+		buf_putc(&b, ',');
+	json_put_str(&b, key, n);
+	buf_putc(&b, ':');
+	split_piece(s, PIECE_ARGUMENTS, b.p, b.n);
+	buf_fini(&b);
+}
+
+/* Part of a string, without its quotes. */
+static void put_part(struct split *s, const char *p, size_t n)
+{
+	struct buf b;
+
+	buf_init(&b);
+	json_put_inside(&b, p, n);
+	split_piece(s, PIECE_ARGUMENTS, b.p, b.n);
+	buf_fini(&b);
+}
+
+static void finish(struct split *s)
+{
+	split_piece(s, PIECE_ARGUMENTS, "}", 1);
+	split_piece(s, PIECE_CALL_END, "", 0);
+}
+
+/* Before a parameter, or the end of the function.  True: something was taken. */
+static bool between(struct split *s, bool over, enum progress *end)
+{
+	size_t at = blanks(s->held.p, s->held.n), n = s->held.n - at, len, used;
+	const char *p = s->held.p + at, *key;
+	enum verdict e = literal(p, n, function_end), v = tag_name(p, n, parameter_tag, &key, &len, &used);
+
+	if (e == CALL_YES) {
+		split_drop(s, at + strlen(function_end));
+		finish(s);
+		s->call.stage = AFTER;
+		return true;
+	}
+	if (v == CALL_YES) {
+		struct buf k;
+
+		buf_init(&k);
+		buf_put(&k, key, len);
+		s->call.kinds = argument_kinds(split_parameters(s, s->call.name.p, s->call.name.n), k.p);
+		put_key(s, k.p, k.n);
+		buf_fini(&k);
+		if (!s->call.kinds || s->call.kinds == 1u << JSON_STRING) {
+			split_piece(s, PIECE_ARGUMENTS, "\"", 1);
+			s->call.stage = STRING;
+		} else {
+			s->call.stage = OTHER;
+		}
+		s->call.depth = 1;      /* the line break after the tag belongs to the form */
+		split_drop(s, at + used);
+		return true;
+	}
+	if (!over && (e == CALL_MAYBE || v == CALL_MAYBE)) {
+		*end = CALL_MORE;
+	} else if (over) {
+		/* It breaks off: what there was of arguments stays as it is. */
+		*end = broken(s);
+		split_drop(s, s->held.n);
+	} else {
+		finish(s);              /* the rest is no part of a call */
+		*end = broken(s);
+	}
+	return false;
+}
+
+static void skip_break(struct split *s)
+{
+	if (s->call.depth && s->held.n) {
+		s->call.depth = 0;
+		if (*s->held.p == '\n')
+			split_drop(s, 1);
+	}
+}
+
+static bool string(struct split *s, bool over, enum progress *end)
+{
+	const char *at;
+	size_t n;
+
+	skip_break(s);
+	at = memmem(s->held.p, s->held.n, parameter_end, strlen(parameter_end));
+	if (at) {
+		n = (size_t)(at - s->held.p);
+		put_part(s, s->held.p, n && at[-1] == '\n' ? n - 1 : n);
+		split_piece(s, PIECE_ARGUMENTS, "\"", 1);
+		split_drop(s, n + strlen(parameter_end));
+		s->call.stage = BETWEEN;
+		return true;
+	}
+	n = s->held.n;
+	if (!over) {
+		size_t most = strlen(parameter_end) - 1, k = n < most ? n : most;
+
+		while (k && memcmp(s->held.p + n - k, parameter_end, k))
+			k--;
+		n -= k;
+		if (n && s->held.p[n - 1] == '\n')
+			n--;
+		n -= utf8_incomplete_tail(s->held.p, n);
+	}
+	put_part(s, s->held.p, n);
+	split_drop(s, n);
+	*end = over ? broken(s) : CALL_MORE;
+	return false;
+}
+
+static bool other(struct split *s, bool over, enum progress *end)
+{
+	const char *at;
+	size_t n;
+
+	skip_break(s);
+	at = memmem(s->held.p, s->held.n, parameter_end, strlen(parameter_end));
+	if (!at) {
+		*end = CALL_MORE;
+		if (over) {
+			split_piece(s, PIECE_ARGUMENTS, s->held.p, s->held.n);
+			split_drop(s, s->held.n);
+			*end = broken(s);
+		}
+		return false;
+	}
+	n = (size_t)(at - s->held.p);
+	put_other(s, s->held.p, n && at[-1] == '\n' ? n - 1 : n);
+	split_drop(s, n + strlen(parameter_end));
+	s->call.stage = BETWEEN;
+	return true;
+}
+
+/* The function has ended; its wrapper may be missing at the end of the text. */
+static enum progress after(struct split *s, bool over)
+{
+	size_t at = blanks(s->held.p, s->held.n);
+	enum verdict v = literal(s->held.p + at, s->held.n - at, call_end);
+
+	if (v == CALL_MAYBE && !over)
+		return CALL_MORE;
+	if (v == CALL_YES)
+		split_drop(s, at + strlen(call_end));
+	else if (at < s->held.n)
+		return broken(s);
+	return CALL_DONE;
+}
+
+static enum progress read_call(struct split *s, bool over)
+{
+	const char *name;
+	size_t len = 0, used = 0;
+	enum progress end = CALL_MORE;
+	bool more = true;
+
+	while (more) {
+		switch (s->call.stage) {
+		case NAME:
+			split_drop(s, blanks(s->held.p, s->held.n));
+			tag_name(s->held.p, s->held.n, function_tag, &name, &len, &used);
+			split_call(s, name, len);
+			split_drop(s, used);
+			split_piece(s, PIECE_ARGUMENTS, "{", 1);
+			s->call.stage = BETWEEN;
+			break;
+		case BETWEEN: more = between(s, over, &end); break;
+		case STRING: more = string(s, over, &end); break;
+		case OTHER: more = other(s, over, &end); break;
+		default: return after(s, over);
+		}
+	}
+	return end;
+}
+
+static void lead(struct buf *out, const char *function)
+{
+	buf_puts(out, "<tool_call>\n<function");
+	if (function)
+		buf_printf(out, "=%s>\n", function);
+}
+
+const struct dialect dialect_tagged = {
+	.name = "tagged", .open = "<tool_call>", .begins = begins, .read = read_call, .lead = lead,
+};

@@ -1,0 +1,245 @@
+/* dialect.c - the list of dialects, and what those written in JSON share. */
+#include "text/calls/dialect.h"
+
+#include <string.h>
+
+/* ---- the list ---- */
+
+/* Models mix up the two that begin with <tool_call>, so both are read. */
+static const struct dialect *const tagged[] = { &dialect_tagged, &dialect_hermes, NULL };
+static const struct dialect *const hermes[] = { &dialect_hermes, &dialect_tagged, NULL };
+static const struct dialect *const llama[] = { &dialect_llama, &dialect_python, NULL };
+static const struct dialect *const python[] = { &dialect_python, NULL };
+
+/* A template that says `mark` teaches list[0]; the first that fits. */
+static const struct {
+	const char *mark, *but_not;
+	const struct dialect *const *list;
+} taught[] = {
+	{ "<function=", NULL, tagged },
+	{ "<tool_call>", "<arg_key>", hermes },
+	{ "Environment: ipython", NULL, llama },
+	{ "[func_name1(", NULL, python },
+};
+
+static const struct dialect *const *lookup(const struct template *t)
+{
+	for (size_t i = 0; i < sizeof taught / sizeof *taught; i++)
+		if (template_says(t, taught[i].mark) && !(taught[i].but_not && template_says(t, taught[i].but_not)))
+			return taught[i].list;
+	return NULL;
+}
+
+const struct dialect *const *dialects_of(const struct template *t)
+{
+	const struct dialect *const *list = lookup(t);
+
+	return list ? list : tagged;
+}
+
+const struct dialect *dialect_taught(const struct template *t)
+{
+	const struct dialect *const *list = lookup(t);
+
+	return list ? list[0] : NULL;
+}
+
+/* ---- JSON ---- */
+
+/* The end of a string that begins at p[0]; 0: it does not end. */
+static size_t string_end(const char *p, size_t n)
+{
+	for (size_t i = 1; i < n; i++) {
+		if (p[i] == '\\')
+			i++;
+		else if (p[i] == '"')
+			return i + 1;
+	}
+	return 0;
+}
+
+size_t json_extent(const char *p, size_t n)
+{
+	size_t depth = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (p[i] == '"') {
+			size_t k = string_end(p + i, n - i);
+
+			if (!k)
+				return 0;
+			i += k - 1;
+		} else if (p[i] == '{' || p[i] == '[') {
+			depth++;
+		} else if ((p[i] == '}' || p[i] == ']') && (!depth || !--depth)) {
+			return i + 1;
+		}
+		if (!depth)
+			return i + 1;
+	}
+	return 0;
+}
+
+/* Where p stands while the head is compared: at its end, or at a difference. */
+static enum verdict literal(const char *p, size_t n, size_t *at, const char *text)
+{
+	size_t len = strlen(text);
+
+	*at += blanks(p + *at, n - *at);
+	if (n - *at < len)
+		return memcmp(p + *at, text, n - *at) ? CALL_NO : CALL_MAYBE;
+	if (memcmp(p + *at, text, len))
+		return CALL_NO;
+	*at += len;
+	return CALL_YES;
+}
+
+enum verdict json_call_head(const char *p, size_t n, const char *const *keys, const char **name, size_t *n_name, size_t *at)
+{
+	enum verdict v;
+	size_t k;
+
+	*at = 0;
+	if ((v = literal(p, n, at, "{")) != CALL_YES || (v = literal(p, n, at, "\"name\"")) != CALL_YES ||
+	    (v = literal(p, n, at, ":")) != CALL_YES || (v = literal(p, n, at, "\"")) != CALL_YES)
+		return v;
+	if (!(k = string_end(p + *at - 1, n - *at + 1)))
+		return CALL_MAYBE;
+	*name = p + *at;
+	*n_name = k - 2;
+	*at += k - 1;
+	/* A name that needs unescaping goes the other way. */
+	if (!*n_name || memchr(*name, '\\', *n_name))
+		return CALL_NO;
+	if ((v = literal(p, n, at, ",")) != CALL_YES)
+		return v;
+	for (size_t from = *at, some = 0;; keys++) {
+		if (!*keys)
+			return some ? CALL_MAYBE : CALL_NO;
+		*at = from;
+		v = literal(p, n, at, *keys);
+		if (v == CALL_YES)
+			break;
+		some |= v == CALL_MAYBE;
+	}
+	if ((v = literal(p, n, at, ":")) != CALL_YES || (v = literal(p, n, at, "{")) != CALL_YES)
+		return v;
+	--*at;
+	return CALL_YES;
+}
+
+/* Stages of a call in JSON: its head, the arguments as they come, the end of the object
+ * around them, what follows. */
+enum { HEAD, ARGUMENTS, CLOSING, TAIL };
+
+/* From the value of KEY on, up to the end of the object around it. */
+static enum progress read_rest(struct split *s, bool over)
+{
+	const char *p = s->held.p;
+	size_t n = s->held.n, i = 0;
+	struct json *j;
+
+	if (s->call.stage == CLOSING) {
+		i = blanks(p, n);
+		if (i == n) {
+			s->malformed |= over;
+			return over ? CALL_DONE : CALL_MORE;
+		}
+		if (p[i] == '}')
+			split_drop(s, i + 1);
+		else
+			s->malformed = true;
+		return CALL_DONE;
+	}
+	for (; i < n; i++) {
+		if (s->call.in_string) {
+			if (s->call.escaped)
+				s->call.escaped = false;
+			else if (p[i] == '\\')
+				s->call.escaped = true;
+			else if (p[i] == '"')
+				s->call.in_string = false;
+		} else if (p[i] == '"') {
+			s->call.in_string = true;
+		} else if (p[i] == '{' || p[i] == '[') {
+			s->call.depth++;
+		} else if ((p[i] == '}' || p[i] == ']') && !--s->call.depth) {
+			i++;
+			break;
+		}
+	}
+	buf_put(&s->call.arguments, p, i);
+	split_piece(s, PIECE_ARGUMENTS, p, i);
+	split_drop(s, i);
+	if (s->call.depth) {
+		s->malformed |= over;
+		return over ? CALL_DONE : CALL_MORE;
+	}
+	/* It was passed on as it was written, and may be no JSON at all. */
+	j = json_parse(s->call.arguments.p, s->call.arguments.n, 0, NULL);
+	s->malformed |= json_kind(j) != JSON_OBJECT;
+	json_free(j);
+	split_piece(s, PIECE_CALL_END, "", 0);
+	s->call.stage = CLOSING;
+	return read_rest(s, over);
+}
+
+bool json_call_whole(struct split *s, const char *p, size_t n, const char *const *keys, bool put)
+{
+	struct json *j = json_parse(p, n, 0, NULL), *inner = NULL;
+	const struct json *a = NULL;
+	const char *name, *text;
+	size_t n_name, len;
+	struct buf b;
+	bool good;
+
+	name = json_str(json_get(j, "name"), &n_name);
+	for (; *keys && !a; keys++) {
+		char key[24];
+
+		len = strlen(*keys) - 2;        /* without its quotes */
+		memcpy(key, *keys + 1, len);
+		key[len] = 0;
+		a = json_get(j, key);
+	}
+	/* A string that holds the object, as the API itself writes it. */
+	if ((text = json_str(a, &len)) && (inner = json_parse(text, len, 0, NULL)))
+		a = inner;
+	good = name && n_name && (json_kind(a) == JSON_OBJECT || json_kind(a) == JSON_NULL);
+	if (good && put) {
+		buf_init(&b);
+		if (a)
+			json_put(&b, a);
+		else
+			buf_puts(&b, "{}");
+		split_call(s, name, n_name);
+		split_piece(s, PIECE_ARGUMENTS, b.p, b.n);
+		split_piece(s, PIECE_CALL_END, "", 0);
+		buf_fini(&b);
+	}
+	json_free(inner);
+	json_free(j);
+	return good;
+}
+
+enum progress json_call_read(struct split *s, const char *const *keys, bool over)
+{
+	const char *name;
+	size_t n_name, at;
+
+	if (s->call.stage == HEAD) {
+		if (json_call_head(s->held.p, s->held.n, keys, &name, &n_name, &at) == CALL_YES) {
+			split_call(s, name, n_name);
+			s->call.stage = ARGUMENTS;
+		} else {
+			at = json_extent(s->held.p, s->held.n);
+			json_call_whole(s, s->held.p, at, keys, true);
+			s->call.stage = TAIL;
+		}
+		split_drop(s, at);
+	}
+	if (s->call.stage != TAIL && read_rest(s, over) == CALL_MORE)
+		return CALL_MORE;
+	s->call.stage = TAIL;
+	return CALL_DONE;
+}

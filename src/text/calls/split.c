@@ -1,0 +1,319 @@
+/* split.c - see split.h. */
+#include "text/calls/split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "text/calls/dialect.h"
+
+static const char think_open[] = "<think>", think_close[] = "</think>";
+
+static bool blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+void split_init(struct split *s, bool thinking, const struct json *tools, const struct dialect *const *dialects)
+{
+	memset(s, 0, sizeof *s);
+	s->state = thinking ? SPLIT_THINK : SPLIT_START;
+	s->skip_blanks = thinking;
+	s->tools = tools;
+	s->dialects = dialects;
+	buf_init(&s->held);
+	buf_init(&s->text);
+	buf_init(&s->call.name);
+	buf_init(&s->call.arguments);
+}
+
+void split_fini(struct split *s)
+{
+	buf_fini(&s->held);
+	buf_fini(&s->text);
+	buf_fini(&s->call.name);
+	buf_fini(&s->call.arguments);
+	free(s->piece);
+	s->piece = NULL;
+}
+
+void split_taken(struct split *s)
+{
+	buf_reset(&s->text);
+	s->n_piece = 0;
+}
+
+static bool ends_with(const char *p, size_t n, const char *tag)
+{
+	size_t len = strlen(tag);
+
+	while (n && blank(p[n - 1]))
+		n--;
+	return n >= len && !memcmp(p + n - len, tag, len);
+}
+
+bool split_opens(const char *p, size_t n) { return ends_with(p, n, think_open); }
+bool split_closes(const char *p, size_t n) { return ends_with(p, n, think_close); }
+
+/* ---- pieces ---- */
+
+void split_piece(struct split *s, enum piece_kind kind, const char *p, size_t n)
+{
+	struct piece *last = s->n_piece ? &s->piece[s->n_piece - 1] : NULL;
+	bool whole = kind == PIECE_CALL || kind == PIECE_CALL_END;
+
+	if (!n && !whole)
+		return;
+	if (!last || last->kind != kind || whole) {
+		if (s->n_piece == s->cap_piece) {
+			s->cap_piece = s->cap_piece ? 2 * s->cap_piece : 8;
+			s->piece = xrealloc(s->piece, size_mul((size_t)s->cap_piece, sizeof *s->piece));
+		}
+		last = &s->piece[s->n_piece++];
+		*last = (struct piece){ .kind = kind, .at = s->text.n };
+	}
+	buf_put(&s->text, p, n);
+	last->n += n;
+	if (kind == PIECE_CONTENT)
+		s->content_begun = true;
+	s->n_whole += kind == PIECE_CALL_END;
+}
+
+void split_call(struct split *s, const char *name, size_t n)
+{
+	split_piece(s, PIECE_CALL, name, n);
+	s->n_call++;
+	s->content_begun = true;
+	buf_reset(&s->call.name);
+	buf_put(&s->call.name, name, n);
+}
+
+void split_drop(struct split *s, size_t n) { buf_drop(&s->held, n); }
+
+/* Moves the first n held bytes out. */
+static void emit(struct split *s, enum piece_kind kind, size_t n)
+{
+	split_piece(s, kind, s->held.p, n);
+	buf_drop(&s->held, n);
+}
+
+/* ---- what is asked of the tools ---- */
+
+static const struct json *function_of(const struct split *s, const char *name, size_t n)
+{
+	for (size_t i = 0; i < json_len(s->tools); i++) {
+		const struct json *f = json_get(json_at(s->tools, i), "function");
+		size_t len;
+		const char *own = json_str(json_get(f, "name"), &len);
+
+		if (own && len == n && !memcmp(own, name, n))
+			return f;
+	}
+	return NULL;
+}
+
+bool split_knows(const struct split *s, const char *name, size_t n) { return function_of(s, name, n); }
+
+const struct json *split_parameters(const struct split *s, const char *name, size_t n)
+{
+	return json_get(function_of(s, name, n), "parameters");
+}
+
+/* ---- finding ---- */
+
+size_t blanks(const char *p, size_t n)
+{
+	size_t k = 0;
+
+	while (k < n && blank(p[k]))
+		k++;
+	return k;
+}
+
+static size_t blanks_at_end(const char *p, size_t n)
+{
+	size_t k = 0;
+
+	while (k < n && blank(p[n - 1 - k]))
+		k++;
+	return k;
+}
+
+/* How much of the end of p[0..n) is the beginning of tag. */
+static size_t partial(const char *p, size_t n, const char *tag)
+{
+	size_t most = strlen(tag) - 1;
+
+	for (size_t k = n < most ? n : most; k; k--)
+		if (!memcmp(p + n - k, tag, k))
+			return k;
+	return 0;
+}
+
+static void drop_blanks(struct split *s)
+{
+	if (!s->skip_blanks)
+		return;
+	buf_drop(&s->held, blanks(s->held.p, s->held.n));
+	if (s->held.n)
+		s->skip_blanks = false;
+}
+
+/* ---- the states: each returns false when more text is needed ---- */
+
+static bool in_start(struct split *s, bool over)
+{
+	size_t at = blanks(s->held.p, s->held.n), len = sizeof think_open - 1, left = s->held.n - at;
+
+	if (left >= len && !memcmp(s->held.p + at, think_open, len)) {
+		buf_drop(&s->held, at + len);
+		s->state = SPLIT_THINK;
+		s->skip_blanks = true;
+		return true;
+	}
+	if (left < len && !over && !memcmp(s->held.p + at, think_open, left))
+		return false;
+	s->state = SPLIT_TEXT;
+	return true;
+}
+
+static bool in_think(struct split *s, bool over)
+{
+	const char *tag;
+	size_t n;
+
+	drop_blanks(s);
+	tag = memmem(s->held.p, s->held.n, think_close, sizeof think_close - 1);
+	n = tag ? (size_t)(tag - s->held.p) : s->held.n - (over ? 0 : partial(s->held.p, s->held.n, think_close));
+	emit(s, PIECE_THINKING, n - blanks_at_end(s->held.p, n));
+	if (!tag) {
+		if (over)
+			buf_reset(&s->held);
+		return false;
+	}
+	/* What was emitted moved the tag. */
+	buf_drop(&s->held, blanks(s->held.p, s->held.n) + sizeof think_close - 1);
+	s->state = SPLIT_TEXT;
+	s->skip_blanks = true;
+	return true;
+}
+
+/* The first place in held, from `from` on, where a call opens; SIZE_MAX when there
+ * is none.  *safe: no call opens before that byte, whatever follows. */
+static size_t find_open(const struct split *s, size_t *safe)
+{
+	size_t best = SIZE_MAX;
+
+	*safe = s->held.n;
+	for (int i = 0; s->dialects[i]; i++) {
+		const char *open = s->dialects[i]->open, *at;
+		size_t k;
+
+		if (!*open) {
+			k = blanks(s->held.p, s->held.n);
+			if (!s->content_begun && k < best)
+				best = k;
+			continue;
+		}
+		at = memmem(s->held.p, s->held.n, open, strlen(open));
+		if (at && (size_t)(at - s->held.p) < best)
+			best = (size_t)(at - s->held.p);
+		k = s->held.n - partial(s->held.p, s->held.n, open);
+		if (k < *safe)
+			*safe = k;
+	}
+	return best;
+}
+
+/* A call may open at held[at].  NO: none does, though it may have looked so. */
+static enum verdict call_at(struct split *s, size_t at, bool over)
+{
+	enum verdict all = CALL_NO;
+	bool opened = false;
+
+	for (int i = 0; s->dialects[i]; i++) {
+		const struct dialect *d = s->dialects[i];
+		size_t len = strlen(d->open);
+		enum verdict v;
+
+		if (!len && s->content_begun)
+			continue;
+		if (s->held.n - at < len || memcmp(s->held.p + at, d->open, len))
+			continue;
+		opened |= len > 0;
+		v = d->begins(s, s->held.p + at + len, s->held.n - at - len, over);
+		if (v == CALL_YES) {
+			buf_drop(&s->held, at + len);
+			s->dialect = d;
+			s->state = SPLIT_CALL;
+			buf_fini(&s->call.name);
+			buf_fini(&s->call.arguments);
+			memset(&s->call, 0, sizeof s->call);
+			buf_init(&s->call.name);
+			buf_init(&s->call.arguments);
+			return v;
+		}
+		if (v == CALL_MAYBE && !over)
+			all = v;
+	}
+	s->malformed |= opened && all == CALL_NO;
+	return all;
+}
+
+static bool in_text(struct split *s, bool over)
+{
+	size_t at, safe, n;
+	enum verdict v;
+
+	drop_blanks(s);
+	if (!s->tools || !s->held.n) {
+		emit(s, PIECE_CONTENT, s->held.n);
+		return false;
+	}
+	at = find_open(s, &safe);
+	if (at != SIZE_MAX && (at < s->held.n || s->content_begun)) {
+		n = at - blanks_at_end(s->held.p, at);
+		emit(s, PIECE_CONTENT, n);
+		at -= n;
+		v = call_at(s, at, over);
+		if (v != CALL_NO)
+			return v == CALL_YES;
+		/* Its first byte is content, and so no call begins there. */
+		emit(s, PIECE_CONTENT, at + 1);
+		return s->held.n > 0;
+	}
+	if (over)
+		safe = s->held.n;
+	else
+		safe -= blanks_at_end(s->held.p, safe);
+	emit(s, PIECE_CONTENT, safe);
+	return false;
+}
+
+static bool in_call(struct split *s, bool over)
+{
+	if (s->dialect->read(s, over) == CALL_MORE && !over)
+		return false;
+	s->state = SPLIT_TEXT;
+	s->skip_blanks = true;
+	return true;
+}
+
+static void run(struct split *s, bool over)
+{
+	bool more = true;
+
+	while (more) {
+		switch (s->state) {
+		case SPLIT_START: more = in_start(s, over); break;
+		case SPLIT_THINK: more = in_think(s, over); break;
+		case SPLIT_TEXT: more = in_text(s, over); break;
+		case SPLIT_CALL: more = in_call(s, over); break;
+		}
+	}
+}
+
+void split_put(struct split *s, const char *p, size_t n)
+{
+	buf_put(&s->held, p, n);
+	run(s, false);
+}
+
+void split_end(struct split *s) { run(s, true); }

@@ -1,0 +1,62 @@
+/* compile.h - a grammar while it is made of sets (shapes.h).
+ *
+ * For grammar.c, which makes tables of schemas, and calls_grammar.c, which puts
+ * calls of tools around them. */
+#ifndef TEXT_COMPILE_H
+#define TEXT_COMPILE_H
+
+#include "text/grammar/shapes.h"
+#include "text/grammar/tables.h"
+
+/* An object with all that its layers say put together. */
+struct obj_plan {
+	struct key *key;                /* node: all that is said of its value */
+	bool *need;
+	int n_key;
+	const struct dfa *names;        /* of all other members; label: index of their node */
+	int *other;
+	int n_other;
+	bool any_name;                  /* no name is told from another but the properties' */
+	int64_t min, max;
+};
+
+struct arr_plan {
+	int *prefix, n_prefix, rest;
+	int64_t min, max;
+};
+
+struct planned {
+	struct obj_plan *obj;           /* [set.n_obj] */
+	struct arr_plan *arr;           /* [set.n_arr] */
+	bool *obj_ok, *arr_ok;
+	bool ok;                        /* some value is in it */
+};
+
+struct compiler {
+	struct builder b;
+	struct planned *plan;           /* [b.n_node], grows with it */
+	int n_plan;
+	int32_t *id;                    /* of the nodes that are kept */
+	bool python;                    /* None, True and False are written so */
+};
+
+static inline uint32_t limit(int64_t n) { return n < 0 ? NO_LIMIT : (uint32_t)n; }
+
+/* Plans all nodes that there are, and those that this makes.  Later: which of them
+ * some value fulfils. */
+int compiler_plan(struct compiler *c);
+void compiler_find_ok(struct compiler *c);
+
+struct grammar *compiler_grammar(void);
+/* Into g.  root: a node, or -1; extra: room for so many more nodes and shapes. */
+int compiler_tables(struct compiler *c, struct grammar *g, int root, size_t extra);
+/* Takes over all that c made; frees it after an error. */
+int compiler_finish(struct compiler *c, struct grammar *g, int rc, struct grammar **out);
+
+void shape_word(struct shape *s, const struct dfa *d);
+/* Of an object's shape: label_at, label and other_at; next_need and n_need. */
+void shape_labels(struct builder *b, struct shape *s, const struct key *key, const int *key_of,
+                  void (*spell)(struct buf *out, const char *p, size_t n));
+void shape_needs(struct shape *s, const struct obj_plan *p, const int *key_of);
+
+#endif

@@ -1,0 +1,574 @@
+/* grammar.c - from sets (shapes.h) to the tables of an automaton (tables.h). */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/grammar/compile.h"
+#include "text/grammar/lexeme.h"
+
+/* ---- objects ---- */
+
+static int find_key(const struct key *key, int n, const struct key *k)
+{
+	for (int i = 0; i < n; i++)
+		if (key[i].n == k->n && !memcmp(key[i].p, k->p, k->n))
+			return i;
+	return -1;
+}
+
+static bool key_matches(const struct dfa *d, const struct key *k)
+{
+	struct buf text;
+	bool yes;
+
+	buf_init(&text);
+	put_plain(&text, k->p, k->n);
+	yes = dfa_match(d, text.p, text.n) >= 0;
+	buf_fini(&text);
+	return yes;
+}
+
+/* All that the layers say of one key. */
+static int node_of_key(struct builder *b, const struct obj_shape *o, const struct key *k)
+{
+	int part[LAYERS_MAX * (PATTERNS_MAX + 1)], n = 0;
+
+	if (o->names && !key_matches(o->names, k))
+		return NODE_NEVER;
+	for (int i = 0; i < o->n_layer; i++) {
+		const struct obj_layer *l = o->layer[i];
+		int at = find_key(l->key, l->n_key, k), before = n;
+
+		if (at >= 0)
+			part[n++] = l->key[at].node;
+		for (int p = 0; p < l->n_pattern; p++)
+			if (key_matches(l->pattern[p].d, k))
+				part[n++] = l->pattern[p].node;
+		if (n == before)
+			part[n++] = l->rest;
+	}
+	return node_all(b, part, n);
+}
+
+/* Keys that are none of the properties, by what is said of their values. */
+static int plan_others(struct builder *b, const struct obj_shape *o, struct obj_plan *p, const char *at)
+{
+	const struct dfa *pattern[30];
+	int32_t kinds[256];
+	int n_pattern = 0, n_kind = 0;
+	struct dfa *d;
+
+	for (int i = 0; i < o->n_layer; i++)
+		for (int k = 0; k < o->layer[i]->n_pattern; k++) {
+			int j = 0;
+
+			while (j < n_pattern && pattern[j] != o->layer[i]->pattern[k].d)
+				j++;
+			if (j == 30)
+				return builder_fail(b, E_LIMIT, at, "too many key patterns meet here");
+			if (j == n_pattern)
+				pattern[n_pattern++] = o->layer[i]->pattern[k].d;
+		}
+	if (!n_pattern && !o->names && !p->n_key) {
+		/* Nothing to tell apart: any spelling will do. */
+		d = (struct dfa *)(uintptr_t)b->all.string;
+		kinds[n_kind++] = 0;
+	} else {
+		d = dfa_and(&b->pool, o->names ? o->names : b->all.plain, b->all.plain);
+		d = d ? dfa_relabel(&b->pool, d, (const int32_t[1]){ 0 }) : NULL;
+		for (int i = 0; i < n_pattern; i++)
+			d = dfa_mark(&b->pool, d, pattern[i], i);
+		for (int s = 0; d && s < d->n; s++) {
+			int k = 0;
+
+			if (d->label[s] < 0)
+				continue;
+			while (k < n_kind && kinds[k] != d->label[s])
+				k++;
+			if (k == 256)
+				return builder_fail(b, E_LIMIT, at, "too many key patterns meet here");
+			if (k == n_kind)
+				kinds[n_kind++] = d->label[s];
+			d->label[s] = k;        /* the automaton is ours: relabel made it */
+		}
+	}
+	if (builder_check(b, at))
+		return E_LIMIT;
+	p->any_name = !n_pattern && !o->names;
+	p->names = d;
+	p->other = arena_zalloc(&b->pool.a, ((size_t)n_kind + 1) * sizeof *p->other);
+	p->n_other = n_kind;
+	for (int k = 0; k < n_kind; k++) {
+		int part[LAYERS_MAX * (PATTERNS_MAX + 1)], n = 0;
+
+		for (int i = 0; i < o->n_layer; i++) {
+			const struct obj_layer *l = o->layer[i];
+			int before = n;
+
+			for (int j = 0; j < l->n_pattern; j++)
+				for (int q = 0; q < n_pattern; q++)
+					if (pattern[q] == l->pattern[j].d && kinds[k] >> q & 1)
+						part[n++] = l->pattern[j].node;
+			if (n == before)
+				part[n++] = l->rest;
+		}
+		if ((p->other[k] = node_all(b, part, n)) < 0)
+			return p->other[k];
+	}
+	return 0;
+}
+
+static int plan_object(struct builder *b, const struct obj_shape *o, struct obj_plan *p, const char *at)
+{
+	int most = o->n_need;
+
+	for (int i = 0; i < o->n_layer; i++)
+		most += o->layer[i]->n_key;
+	if (most > 2 * KEYS_MAX)
+		return builder_fail(b, E_LIMIT, at, "more than %d properties meet here", 2 * KEYS_MAX);
+	p->key = arena_zalloc(&b->pool.a, ((size_t)most + 1) * sizeof *p->key);
+	p->need = arena_zalloc(&b->pool.a, (size_t)most + 1);
+	p->min = o->min;
+	p->max = o->max;
+	for (int i = 0; i < o->n_layer; i++)
+		for (int k = 0; k < o->layer[i]->n_key; k++)
+			if (find_key(p->key, p->n_key, &o->layer[i]->key[k]) < 0)
+				p->key[p->n_key++] = o->layer[i]->key[k];
+	for (int i = 0; i < o->n_need; i++) {
+		int at_key = find_key(p->key, p->n_key, &o->need[i]);
+
+		if (at_key < 0)
+			p->key[at_key = p->n_key++] = o->need[i];
+		p->need[at_key] = true;
+	}
+	for (int i = 0; i < p->n_key; i++)
+		if ((p->key[i].node = node_of_key(b, o, &p->key[i])) < 0)
+			return p->key[i].node;
+	return plan_others(b, o, p, at);
+}
+
+/* ---- arrays ---- */
+
+static int item_node(struct builder *b, const struct arr_shape *a, int i)
+{
+	int part[LAYERS_MAX];
+
+	for (int k = 0; k < a->n_layer; k++)
+		part[k] = i < a->layer[k]->n_prefix ? a->layer[k]->prefix[i] : a->layer[k]->rest;
+	return node_all(b, part, a->n_layer);
+}
+
+static int plan_array(struct builder *b, const struct arr_shape *a, struct arr_plan *p)
+{
+	p->min = a->min;
+	p->max = a->max;
+	for (int i = 0; i < a->n_layer; i++)
+		if (a->layer[i]->n_prefix > p->n_prefix)
+			p->n_prefix = a->layer[i]->n_prefix;
+	p->prefix = arena_zalloc(&b->pool.a, ((size_t)p->n_prefix + 1) * sizeof *p->prefix);
+	for (int i = 0; i < p->n_prefix; i++)
+		if ((p->prefix[i] = item_node(b, a, i)) < 0)
+			return p->prefix[i];
+	p->rest = item_node(b, a, p->n_prefix);
+	return p->rest < 0 ? p->rest : 0;
+}
+
+/* ---- all nodes ---- */
+
+static int plan_node(struct compiler *c, int id)
+{
+	struct builder *b = &c->b;
+	struct planned *p;
+	struct set s;
+	const char *at;
+	int rc = node_expand(b, id);
+
+	if (rc)
+		return rc;
+	s = b->node[id].set;
+	at = b->node[id].at;
+	p = &c->plan[id];
+	p->obj = arena_zalloc(&b->pool.a, ((size_t)s.n_obj + 1) * sizeof *p->obj);
+	p->arr = arena_zalloc(&b->pool.a, ((size_t)s.n_arr + 1) * sizeof *p->arr);
+	p->obj_ok = arena_zalloc(&b->pool.a, (size_t)s.n_obj + 1);
+	p->arr_ok = arena_zalloc(&b->pool.a, (size_t)s.n_arr + 1);
+	for (int i = 0; i < s.n_obj && !rc; i++)
+		rc = plan_object(b, s.obj[i], &p->obj[i], at);
+	for (int i = 0; i < s.n_arr && !rc; i++)
+		rc = plan_array(b, s.arr[i], &p->arr[i]);
+	return rc;
+}
+
+/* Nodes are numbered as they are made, and planning one may make more. */
+int compiler_plan(struct compiler *c)
+{
+	int rc = 0;
+
+	if (!c->plan)
+		c->plan = xcalloc(NODES_MAX, sizeof *c->plan);
+	for (; c->n_plan < c->b.n_node && !rc; c->n_plan++)
+		rc = plan_node(c, c->n_plan);
+	return rc;
+}
+
+/* ---- which of them some value fulfils ---- */
+
+static bool obj_ok(const struct compiler *c, const struct obj_plan *p)
+{
+	int64_t can = 0, must = 0;
+	bool more = false;
+
+	for (int i = 0; i < p->n_key; i++) {
+		bool ok = c->plan[p->key[i].node].ok;
+
+		if (p->need[i] && !ok)
+			return false;
+		can += ok;
+		must += p->need[i];
+	}
+	for (int i = 0; i < p->n_other; i++)
+		more |= c->plan[p->other[i]].ok;
+	/* Of other members one is sure to count: several might have one name. */
+	return (p->max < 0 || must <= p->max) && p->min <= can + more;
+}
+
+/* How many items there can be; -1: any number. */
+static int64_t arr_room(const struct compiler *c, const struct arr_plan *p)
+{
+	for (int i = 0; i < p->n_prefix; i++)
+		if (!c->plan[p->prefix[i]].ok)
+			return i;
+	return c->plan[p->rest].ok ? -1 : p->n_prefix;
+}
+
+void compiler_find_ok(struct compiler *c)
+{
+	bool again = true;
+
+	while (again) {
+		again = false;
+		for (int id = 0; id < c->n_plan; id++) {
+			const struct set *s = &c->b.node[id].set;
+			struct planned *p = &c->plan[id];
+			bool ok = s->null || s->boolean || s->number || s->n_str;
+
+			for (int i = 0; i < s->n_obj; i++)
+				ok |= p->obj_ok[i] = obj_ok(c, &p->obj[i]);
+			for (int i = 0; i < s->n_arr; i++) {
+				int64_t room = arr_room(c, &p->arr[i]);
+
+				ok |= p->arr_ok[i] = room < 0 || p->arr[i].min <= room;
+			}
+			again |= ok != p->ok;
+			p->ok = ok;
+		}
+	}
+}
+
+static int check_apart(struct compiler *c)
+{
+	for (int i = 0; i < c->b.n_apart; i++) {
+		const struct apart *a = &c->b.apart[i];
+
+		if (c->plan[a->node].ok)
+			return builder_fail(&c->b, E_UNSUPPORTED, a->at,
+			                    "an array or object can be in branch %d and in branch %d; \"oneOf\" of such is not "
+			                    "supported (use \"anyOf\", or tell them apart by a constant)", a->i, a->k);
+	}
+	return 0;
+}
+
+/* ---- tables ---- */
+
+/* For every state which labels can be reached: properties, and whether others can.
+ * The part of the automaton that spells properties is a tree, so that lists are
+ * short: a property is in those of the states that its own letters lead through. */
+void shape_labels(struct builder *b, struct shape *s, const struct key *key, const int *key_of,
+                         void (*spell)(struct buf *out, const char *p, size_t n))
+{
+	const struct dfa *d = s->d;
+	int32_t *n_at = xcalloc((size_t)d->n + 2, sizeof *n_at);
+	struct buf text;
+	bool again = true;
+
+	s->other_at = arena_zalloc(&b->pool.a, (size_t)d->n + 1);
+	for (int q = 0; q < d->n; q++)
+		s->other_at[q] = d->label[q] >= s->n_node;
+	while (again) {
+		again = false;
+		for (int q = d->n - 1; q >= 0; q--)
+			for (int c = 0; c < d->n_cls && !s->other_at[q]; c++) {
+				int t = d->next[q * d->n_cls + c];
+
+				if (t >= 0 && s->other_at[t])
+					again = s->other_at[q] = true;
+			}
+	}
+	buf_init(&text);
+	for (int fill = 0; fill < 2; fill++) {
+		for (int i = 0; i < s->n_node; i++) {
+			int q = 0;
+
+			buf_reset(&text);
+			spell(&text, key[key_of[i]].p, key[key_of[i]].n);
+			for (size_t k = 0; k <= text.n; k++) {
+				if (fill)
+					s->label[n_at[q]++] = i;
+				else
+					n_at[q + 1]++;
+				if (k < text.n)
+					q = dfa_step(d, q, (uint8_t)text.p[k]);
+			}
+		}
+		if (!fill) {
+			for (int q = 0; q < d->n; q++)
+				n_at[q + 1] += n_at[q];
+			s->label_at = arena_zalloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *s->label_at);
+			memcpy(s->label_at, n_at, ((size_t)d->n + 1) * sizeof *s->label_at);
+			s->label = arena_zalloc(&b->pool.a, ((size_t)n_at[d->n] + 1) * sizeof *s->label);
+		}
+	}
+	buf_fini(&text);
+	free(n_at);
+}
+
+/* See shape.plain_at: d and `plain` are walked together. */
+static void twin_states(struct builder *b, struct shape *s)
+{
+	const struct dfa *d = s->d, *plain = b->all.plain;
+	int32_t *at = arena_alloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *at);
+	int32_t *todo = xmalloc(size_mul((size_t)d->n + 1, sizeof *todo));
+	int n = 1;
+
+	memset(at, 0xFF, (size_t)d->n * sizeof *at);
+	at[0] = todo[0] = 0;
+	for (int i = 0; i < n; i++) {
+		int q = todo[i];
+
+		for (int c = 0; c < 256; c++) {
+			int to = dfa_step(d, q, (uint8_t)c);
+
+			if (to < 0 || at[to] >= 0)
+				continue;
+			at[to] = dfa_step(plain, at[q], (uint8_t)c);
+			todo[n++] = to;
+		}
+	}
+	free(todo);
+	s->plain_at = at;
+}
+
+/* From each member on: the next one that must be there, and how many of these are left.
+ * key_of says which of p's keys a member of s is. */
+void shape_needs(struct shape *s, const struct obj_plan *p, const int *key_of)
+{
+	s->next_need[s->n_node] = s->n_node;
+	for (int i = s->n_node; i-- > 0;) {
+		bool need = p->need[key_of[i]];
+
+		s->next_need[i] = need ? i : s->next_need[i + 1];
+		s->n_need[i] = s->n_need[i + 1] + need;
+	}
+}
+
+static int make_object(struct compiler *c, const struct obj_plan *p, struct shape *s, const char *at)
+{
+	struct builder *b = &c->b;
+	struct texts mine, all;
+	int32_t *map = arena_zalloc(&b->pool.a, ((size_t)p->n_other + 1) * sizeof *map);
+	int *key_of = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *key_of);
+	const struct dfa *others, *keys;
+	struct buf text;
+
+	*s = (struct shape){ .kind = SHAPE_OBJECT, .min = limit(p->min), .max = limit(p->max) };
+	s->node = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *s->node);
+	s->other = arena_zalloc(&b->pool.a, ((size_t)p->n_other + 1) * sizeof *s->other);
+	s->next_need = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *s->next_need);
+	s->n_need = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *s->n_need);
+	texts_init(&mine);
+	texts_init(&all);
+	buf_init(&text);
+	for (int i = 0; i < p->n_key; i++) {
+		buf_reset(&text);
+		put_plain(&text, p->key[i].p, p->key[i].n);
+		texts_put(&all, text.p, text.n, 0);
+		if (!c->plan[p->key[i].node].ok)
+			continue;
+		texts_put(&mine, text.p, text.n, s->n_node);
+		key_of[s->n_node] = i;
+		s->node[s->n_node++] = c->id[p->key[i].node];
+	}
+	buf_fini(&text);
+	shape_needs(s, p, key_of);
+	for (int i = 0; i < p->n_other; i++) {
+		map[i] = c->plan[p->other[i]].ok ? s->n_node + s->n_other : -1;
+		if (map[i] >= 0)
+			s->other[s->n_other++] = c->id[p->other[i]];
+	}
+	keys = texts_finish(&b->pool, &mine);
+	others = texts_finish(&b->pool, &all);
+	/* Any string's automaton stays the one it is: its masks are shared. */
+	if (p->n_key || p->names != b->all.string || !s->n_other) {
+		others = p->n_key ? dfa_minus(&b->pool, p->names, others) : p->names;
+		if (others)
+			others = dfa_relabel(&b->pool, others, map);
+		others = p->n_key ? dfa_or(&b->pool, keys, others) : others;
+	} else {
+		others = p->names;
+	}
+	if (builder_check(b, at))
+		return E_LIMIT;
+	s->d = others;
+	shape_labels(b, s, p->key, key_of, put_plain);
+	if (p->any_name && s->n_other && others != b->all.string)
+		twin_states(b, s);
+	return 0;
+}
+
+static void make_array(struct compiler *c, const struct arr_plan *p, struct shape *s)
+{
+	int64_t room = arr_room(c, p), max = p->max < 0 ? room : room < 0 || p->max < room ? p->max : room;
+
+	*s = (struct shape){ .kind = SHAPE_ARRAY, .min = limit(p->min), .max = limit(max) };
+	s->node = arena_zalloc(&c->b.pool.a, ((size_t)p->n_prefix + 1) * sizeof *s->node);
+	for (int i = 0; i < p->n_prefix && (max < 0 || i < max); i++)
+		s->node[s->n_node++] = c->id[p->prefix[i]];
+	s->rest = c->id[p->rest];
+}
+
+void shape_word(struct shape *s, const struct dfa *d) { *s = (struct shape){ .kind = SHAPE_WORD, .d = d }; }
+
+/* Of the words null, true and false those that d has. */
+static const struct dfa *in_python(struct dfa_pool *p, const struct dfa *d)
+{
+	static const char *const words[][2] = { { "null", "None" }, { "true", "True" }, { "false", "False" } };
+	struct texts t;
+
+	texts_init(&t);
+	for (int i = 0; i < 3; i++)
+		if (dfa_match(d, words[i][0], strlen(words[i][0])) >= 0)
+			texts_put(&t, words[i][1], strlen(words[i][1]), 0);
+	return texts_finish(p, &t);
+}
+
+static int make_node(struct compiler *c, struct grammar *g, int id)
+{
+	const struct set *set = &c->b.node[id].set;
+	const struct planned *p = &c->plan[id];
+	int rc = 0;
+
+	if (set->null)
+		shape_word(&g->shape[g->n_shape++], c->python ? in_python(&c->b.pool, set->null) : set->null);
+	if (set->boolean)
+		shape_word(&g->shape[g->n_shape++], c->python ? in_python(&c->b.pool, set->boolean) : set->boolean);
+	if (set->number)
+		shape_word(&g->shape[g->n_shape++], set->number);
+	for (int i = 0; i < set->n_str; i++) {
+		const struct str_shape *x = &set->str[i];
+		struct shape *s = &g->shape[g->n_shape++];
+
+		shape_word(s, x->d ? x->d : g->string);
+		s->counted = !x->d && (x->min || x->max >= 0);
+		s->min = limit(x->min);
+		s->max = limit(x->max);
+	}
+	for (int i = 0; i < set->n_arr; i++)
+		if (p->arr_ok[i])
+			make_array(c, &p->arr[i], &g->shape[g->n_shape++]);
+	for (int i = 0; i < set->n_obj && !rc; i++)
+		if (p->obj_ok[i])
+			rc = make_object(c, &p->obj[i], &g->shape[g->n_shape++], c->b.node[id].at);
+	return rc;
+}
+
+/* extra: room for so many more nodes and shapes. */
+int compiler_tables(struct compiler *c, struct grammar *g, int root, size_t extra)
+{
+	struct builder *b = &c->b;
+	size_t n_shape = 0;
+	int rc = 0;
+
+	c->id = xmalloc(size_mul((size_t)c->n_plan, sizeof *c->id));
+	for (int id = 0; id < c->n_plan; id++) {
+		const struct set *s = &b->node[id].set;
+
+		c->id[id] = c->plan[id].ok ? g->n_node++ : -1;
+		n_shape += 3 + (size_t)(s->n_str + s->n_arr + s->n_obj);
+	}
+	g->shape = arena_zalloc(&b->pool.a, (n_shape + extra) * sizeof *g->shape);
+	g->first = arena_zalloc(&b->pool.a, ((size_t)g->n_node + extra + 1) * sizeof *g->first);
+	g->string = b->all.string;
+	g->plain = b->all.plain;
+	g->root = root < 0 ? -1 : c->id[root];
+	for (int id = 0; id < c->n_plan && !rc; id++) {
+		if (c->id[id] < 0)
+			continue;
+		g->first[c->id[id]] = g->n_shape;
+		rc = make_node(c, g, id);
+	}
+	g->first[g->n_node] = g->n_shape;
+	if (!rc)
+		rc = builder_check(b, "");
+	return rc;
+}
+
+/* Takes over all that c made; frees it after an error. */
+int compiler_finish(struct compiler *c, struct grammar *g, int rc, struct grammar **out)
+{
+	free(c->plan);
+	free(c->id);
+	if (rc) {
+		free(g);
+	} else {
+		g->pool = c->b.pool;    /* with all that the tables point to */
+		dfa_pool_init(&c->b.pool);
+		*out = g;
+	}
+	builder_fini(&c->b);
+	return rc;
+}
+
+struct grammar *compiler_grammar(void)
+{
+	struct grammar *g = xcalloc(1, sizeof *g);
+
+	atomic_init(&g->refs, 1);
+	return g;
+}
+
+int grammar_compile(const struct json *schema, struct grammar **out, struct err *err)
+{
+	struct compiler c = { 0 };
+	struct grammar *g = NULL;
+	struct err own;
+	int root, rc;
+
+	*out = NULL;
+	builder_init(&c.b, schema, err ? err : &own);
+	root = node_of(&c.b, schema, "", false);
+	rc = root < 0 ? root : compiler_plan(&c);
+	if (!rc) {
+		compiler_find_ok(&c);
+		rc = check_apart(&c);
+	}
+	if (!rc && !c.plan[root].ok)
+		rc = builder_fail(&c.b, E_FORMAT, "", "no value fulfils it");
+	if (!rc) {
+		g = compiler_grammar();
+		rc = compiler_tables(&c, g, root, 0);
+	}
+	return compiler_finish(&c, g, rc, out);
+}
+
+void grammar_ref(struct grammar *g) { atomic_fetch_add(&g->refs, 1); }
+
+void grammar_unref(struct grammar *g)
+{
+	if (!g || atomic_fetch_sub(&g->refs, 1) > 1)
+		return;
+	for (int i = 0; i < SHARED_SHEETS; i++)
+		sheet_free(atomic_load(&g->sheet[i]));
+	dfa_pool_fini(&g->pool);
+	free(g);
+}
+
