@@ -15,9 +15,15 @@ float *pass_floats(struct pass *p, size_t n)
 	return f;
 }
 
-void pass_reset(struct pass *p) { p->work_used = 0; }
+void pass_reset(struct pass *p)
+{
+	p->work_used = 0;
+}
 
-static size_t round16(size_t n) { return (n + 15) / 16 * 16; }
+static size_t round16(size_t n)
+{
+	return (n + 15) / 16 * 16;
+}
 
 size_t state_floats(const struct state_shape *s)
 {

@@ -24,10 +24,10 @@
 
 /* What caches and operations need know of one sequence in one step. */
 struct span {
-	int slot;       /* the sequence's place in every cache's tables */
-	int pos;        /* where every cache stands before the step */
-	int n;          /* positions written by this step: pos and on */
-	int n_draft;    /* how many of those, at the tail, may be taken back; < n */
+	int slot;    /* the sequence's place in every cache's tables */
+	int pos;     /* where every cache stands before the step */
+	int n;       /* positions written by this step: pos and on */
+	int n_draft; /* how many of those, at the tail, may be taken back; < n */
 };
 
 /* One forward pass over the rows of one step.  Rows of an item are adjacent and
@@ -36,16 +36,16 @@ struct pass {
 	struct backend *be;
 	enum arith arith;
 	int n_row, n_item, n_logit;
-	const int32_t *tok;             /* [n_row] token ids */
-	const int32_t *pos;             /* [n_row] absolute positions */
-	const int32_t *item;            /* [n_row] index into span */
-	const struct span *span;        /* [n_item] */
-	const int32_t *row;             /* [n_item] first row of the item */
-	const int32_t *logit_row;       /* [n_logit] rising */
-	float *logits;                  /* [n_logit][vocab] backend memory, written by forward */
+	const int32_t *tok;       /* [n_row] token ids */
+	const int32_t *pos;       /* [n_row] absolute positions */
+	const int32_t *item;      /* [n_row] index into span */
+	const struct span *span;  /* [n_item] */
+	const int32_t *row;       /* [n_item] first row of the item */
+	const int32_t *logit_row; /* [n_logit] rising */
+	float *logits;            /* [n_logit][vocab] backend memory, written by forward */
 	/* For drafting; backend memory, or NULL. */
-	float *hidden;                  /* [n_row][hidden] written by forward: each row as the output matrix reads it */
-	const float *given;             /* [n_row][hidden] read by a draft head: the model's hidden of the token before */
+	float *hidden;      /* [n_row][hidden] written by forward: each row as the output matrix reads it */
+	const float *given; /* [n_row][hidden] read by a draft head: the model's hidden of the token before */
 
 	/* Work memory of the pass: handed out by pass_floats, all given back by
 	 * pass_reset.  Sized once for the largest step. */
@@ -59,14 +59,14 @@ void pass_reset(struct pass *p);
 
 /* One product over a shared input: out = in W' (+ bias), or out += with add, or with up
  * out = silu(in W' + bias) * (in up' + its bias). */
-enum { LINEAR_JOBS = 16 };              /* most products of one call of linear */
+enum { LINEAR_JOBS = 16 }; /* most products of one call of linear */
 struct linear {
 	const struct weight *w;
-	float *out;                     /* [rows][ld] */
+	float *out; /* [rows][ld] */
 	size_t ld;
-	const float *bias;              /* [w->rows] or NULL */
-	bool add;                       /* out += product: the residual stream */
-	const struct linear *up;        /* as many outputs; its out and ld are not looked at.  NULL: none */
+	const float *bias;       /* [w->rows] or NULL */
+	bool add;                /* out += product: the residual stream */
+	const struct linear *up; /* as many outputs; its out and ld are not looked at.  NULL: none */
 	/* out is read by the next linear alone, as its in, and that is one product with this weight: a backend
 	 * may keep it in whatever form it wants there and leave the floats unwritten.  NULL: anyone may read it. */
 	const struct weight *reader;
@@ -78,14 +78,14 @@ struct linear {
 struct kv_layer {
 	const struct kv_format *fmt[2]; /* by enum kv_side */
 	size_t row_bytes[2];
-	size_t at[2];                   /* in a page, of head 0 */
+	size_t at[2]; /* in a page, of head 0 */
 };
 struct kv_view {
-	uint8_t *base;                  /* page 0 */
+	uint8_t *base; /* page 0 */
 	size_t page_bytes;
 	const struct kv_layer *layer;
 	int page_rows, heads, dim;
-	const int32_t *page;            /* [n_item][page_max] page numbers */
+	const int32_t *page; /* [n_item][page_max] page numbers */
 	int page_max;
 };
 /* Fills layer[layers] for pages of page_rows; returns a page's bytes. */
@@ -108,27 +108,27 @@ size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *r
  * an item is not still. */
 struct state_shape {
 	int layers;
-	int heads_k, heads_v, dim_k, dim_v;     /* gated delta net; heads_v = 0: none */
+	int heads_k, heads_v, dim_k, dim_v; /* gated delta net; heads_v = 0: none */
 	int conv_channels, conv_width;
 };
 struct state_keep {
-	int item, row;                  /* after so many rows of the item, 0 < row <= n - n_draft */
-	float *s, *tail;                /* [layer][...] like those of one slot; backend memory */
+	int item, row;   /* after so many rows of the item, 0 < row <= n - n_draft */
+	float *s, *tail; /* [layer][...] like those of one slot; backend memory */
 };
 struct state_view {
 	struct state_shape shape;
-	float *s;                       /* [slot][layer][state_floats] */
-	float *tail;                    /* [slot][layer][(width - 1) * channels] */
-	float *tape;                    /* state_tape_row */
+	float *s;    /* [slot][layer][state_floats] */
+	float *tail; /* [slot][layer][(width - 1) * channels] */
+	float *tape; /* state_tape_row */
 	int tape_rows;
-	const int32_t *owed;            /* [slot] */
-	const bool *still;              /* [slot] */
-	const struct state_keep *keep;  /* [n_keep] in any order; no two at one row of an item */
+	const int32_t *owed;           /* [slot] */
+	const bool *still;             /* [slot] */
+	const struct state_keep *keep; /* [n_keep] in any order; no two at one row of an item */
 	int n_keep;
 };
-size_t state_floats(const struct state_shape *s);       /* S of one layer, padding included */
+size_t state_floats(const struct state_shape *s); /* S of one layer, padding included */
 size_t state_tail_floats(const struct state_shape *s);
-size_t state_tape_floats(const struct state_shape *s);  /* one row of one layer */
+size_t state_tape_floats(const struct state_shape *s); /* one row of one layer */
 static inline float *state_tape_row(const struct state_view *v, int slot, int layer, int row)
 {
 	size_t at = ((size_t)slot * (size_t)v->shape.layers + (size_t)layer) * (size_t)v->tape_rows + (size_t)row;
@@ -148,39 +148,39 @@ static inline int state_taped_at(const struct state_view *v, const struct span *
 /* Rotary embedding: cos and sin of pos * freq[i] scaled by mscale, on the first
  * 2 * n_freq dims, pairs (i, i + n_freq). */
 struct rope {
-	const float *freq;              /* [n_freq] radians per position */
+	const float *freq; /* [n_freq] radians per position */
 	int n_freq;
 	float mscale;
 };
 
 struct attn {
-	int heads, heads_kv, dim;       /* query heads, key/value heads, head size */
-	float scale;                    /* of q . k */
-	const float *q_norm, *k_norm;   /* [dim] gains or NULL; RMS norm per head before the rotation */
+	int heads, heads_kv, dim;     /* query heads, key/value heads, head size */
+	float scale;                  /* of q . k */
+	const float *q_norm, *k_norm; /* [dim] gains or NULL; RMS norm per head before the rotation */
 	float eps;
 	struct rope rope;
 };
 
 struct delta {
-	struct state_shape shape;       /* one layer's sizes */
-	const float *conv;              /* [width][channels], newest input last */
-	const float *a_log_exp;         /* [heads_v] exp(A_log) */
-	const float *dt_bias;           /* [heads_v] */
-	const float *norm;              /* [dim_v] plain gain of the gated norm */
-	float eps;                      /* of the gated norm; q, k: 1e-6 on the sum */
-	bool sigmoid_gate;              /* output gate: sigmoid instead of SiLU */
-	const struct weight *reader;    /* of out: see struct linear */
+	struct state_shape shape;    /* one layer's sizes */
+	const float *conv;           /* [width][channels], newest input last */
+	const float *a_log_exp;      /* [heads_v] exp(A_log) */
+	const float *dt_bias;        /* [heads_v] */
+	const float *norm;           /* [dim_v] plain gain of the gated norm */
+	float eps;                   /* of the gated norm; q, k: 1e-6 on the sum */
+	bool sigmoid_gate;           /* output gate: sigmoid instead of SiLU */
+	const struct weight *reader; /* of out: see struct linear */
 };
 
 struct moe {
-	int experts, top_k, inner, shared_inner;        /* shared_inner 0: none */
-	bool normalise;                 /* divide by the sum of the chosen */
-	const struct weight *router;    /* [experts][cols] */
+	int experts, top_k, inner, shared_inner; /* shared_inner 0: none */
+	bool normalise;                          /* divide by the sum of the chosen */
+	const struct weight *router;             /* [experts][cols] */
 	/* Stacks over the experts: rows of expert e begin at e * inner (gate, up)
 	 * and e * cols (down).  A fused gate_up stack has gate_up_stride = 2 * inner
 	 * and up = gate + inner rows. */
-	const struct weight *gate, *up, *down;          /* [experts] each; gate and up of one group size, down of one */
-	const struct weight *shared_gate, *shared_up, *shared_down, *shared_router;   /* NULL: none */
+	const struct weight *gate, *up, *down; /* [experts] each; gate and up of one group size, down of one */
+	const struct weight *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: none */
 };
 
 struct backend_ops {
@@ -189,8 +189,8 @@ struct backend_ops {
 	void *(*alloc)(struct backend *, size_t bytes); /* zeroed, 64-byte aligned, touched lazily; NULL: refused */
 	void (*free)(struct backend *, void *, size_t bytes);
 	void (*write)(struct backend *, void *far, const void *near, size_t);
-	void (*read)(struct backend *, void *near, const void *far, size_t);    /* waits for what came before */
-	void (*copy)(struct backend *, void *dst, const void *src, size_t);     /* both far */
+	void (*read)(struct backend *, void *near, const void *far, size_t); /* waits for what came before */
+	void (*copy)(struct backend *, void *dst, const void *src, size_t);  /* both far */
 
 	/* Rows are n rows of `cols` floats, one after the other, unless said. */
 	void (*embed)(struct pass *, float *out, const struct weight *table);
@@ -200,17 +200,17 @@ struct backend_ops {
 	/* q[row][heads * q_ld/heads...]: norms and rotates the queries in place and
 	 * the keys, and writes keys and values to the cache at the rows' positions.
 	 * Query head h of a row begins at q + row * q_row + h * q_head. */
-	void (*kv_append)(struct pass *, const struct attn *, float *q, size_t q_row, size_t q_head,
-	                  float *k, const float *v, const struct kv_view *, int layer);
+	void (*kv_append)(struct pass *, const struct attn *, float *q, size_t q_row, size_t q_head, float *k,
+	                  const float *v, const struct kv_view *, int layer);
 	/* out[row][heads * dim]; a row sees positions 0 .. its own.  gate (NULL: none)
 	 * lies like q; out *= sigmoid(gate). */
-	void (*attend)(struct pass *, float *out, const struct attn *, const float *q, const float *gate,
-	               size_t q_row, size_t q_head, const struct kv_view *, int layer);
+	void (*attend)(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
+	               size_t q_head, const struct kv_view *, int layer);
 	/* The gated delta layer between its projections: convolution with SiLU, q and k
 	 * normalised, gates, recurrence, gated norm.  qkv[row][channels] (q, k, v),
 	 * z[row][heads_v * dim_v], b and a [row][heads_v]; out like z. */
-	void (*delta)(struct pass *, float *out, const struct delta *, const float *qkv, const float *z,
-	              const float *b, const float *a, const struct state_view *, int layer);
+	void (*delta)(struct pass *, float *out, const struct delta *, const float *qkv, const float *z, const float *b,
+	              const float *a, const struct state_view *, int layer);
 	/* Between passes: make the first keep > 0 tape rows of the slot part of S and tail,
 	 * all layers. */
 	void (*tape_apply)(struct backend *, const struct state_view *, int slot, int keep);
@@ -226,8 +226,8 @@ struct backend {
 	const struct backend_ops *ops;
 	enum cpu_level level;
 	int threads;
-	struct profile *profile;        /* NULL: nothing is counted; see backend/profile.h */
-	const uint64_t *joins;          /* times its threads were waited for, since it was opened */
+	struct profile *profile; /* NULL: nothing is counted; see backend/profile.h */
+	const uint64_t *joins;   /* times its threads were waited for, since it was opened */
 };
 
 /* backend/cpu: threads counts the caller's.  Never fails but by an empty heap. */

@@ -165,8 +165,8 @@ static void timed_attend(struct pass *p, float *out, const struct attn *a, const
 	add(of(p), "attend", "", t, &c);
 }
 
-static void timed_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z, const float *b,
-                        const float *a, const struct state_view *view, int layer)
+static void timed_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z,
+                        const float *b, const float *a, const struct state_view *view, int layer)
 {
 	const struct state_shape *s = &view->shape;
 	struct op_cost c = {
@@ -179,7 +179,8 @@ static void timed_delta(struct pass *p, float *out, const struct delta *d, const
 	for (int i = 0; i < p->n_item; i++) {
 		int taped = p->span[i].n - state_taped(view, &p->span[i]);
 
-		c.bytes += (view->still[p->span[i].slot] ? 4.0 : 8.0) * (double)(state_floats(s) + state_tail_floats(s));
+		c.bytes += (view->still[p->span[i].slot] ? 4.0 : 8.0) *
+		           (double)(state_floats(s) + state_tail_floats(s));
 		c.bytes += 4.0 * (view->owed[p->span[i].slot] + taped) * (double)state_tape_floats(s);
 	}
 	t = clock_monotonic_ns();

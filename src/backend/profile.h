@@ -14,19 +14,19 @@
 #include "backend/backend.h"
 
 struct op_cost {
-	const char *op;         /* "linear", "attend" ... */
-	char what[40];          /* of a product: its first matrix, as "mlp.gate_proj +1"; else "" */
+	const char *op; /* "linear", "attend" ... */
+	char what[40];  /* of a product: its first matrix, as "mlp.gate_proj +1"; else "" */
 	int64_t calls, ns;
 	double bytes;
-	double int_ops, bf16_ops, float_ops;    /* multiplications and additions, of int8, of bf16 and of floats */
+	double int_ops, bf16_ops, float_ops; /* multiplications and additions, of int8, of bf16 and of floats */
 };
 
 enum { PROFILE_ROWS = 64 };
 
 struct profile {
-	struct op_cost row[PROFILE_ROWS];       /* in the order they were first called; the last takes what is left */
+	struct op_cost row[PROFILE_ROWS]; /* in the order they were first called; the last takes what is left */
 	int n;
-	struct backend_ops ops;                 /* the backend's with timers */
+	struct backend_ops ops; /* the backend's with timers */
 	const struct backend_ops *inner;
 };
 

@@ -29,14 +29,20 @@ size_t size_mul(size_t n, size_t size)
 	return out;
 }
 
-void *xmalloc(size_t n) { return need(fault_alloc_now() ? NULL : malloc(n ? n : 1), n ? n : 1); }
+void *xmalloc(size_t n)
+{
+	return need(fault_alloc_now() ? NULL : malloc(n ? n : 1), n ? n : 1);
+}
 
 void *xcalloc(size_t n, size_t size)
 {
 	return need(fault_alloc_now() ? NULL : calloc(n ? n : 1, size ? size : 1), n ? n : 1);
 }
 
-void *xrealloc(void *p, size_t n) { return need(fault_alloc_now() ? NULL : realloc(p, n ? n : 1), n ? n : 1); }
+void *xrealloc(void *p, size_t n)
+{
+	return need(fault_alloc_now() ? NULL : realloc(p, n ? n : 1), n ? n : 1);
+}
 
 size_t try_malloc_max = SIZE_MAX;
 
@@ -54,7 +60,10 @@ char *xstrndup(const char *s, size_t n)
 	return p;
 }
 
-char *xstrdup(const char *s) { return xstrndup(s, strlen(s)); }
+char *xstrdup(const char *s)
+{
+	return xstrndup(s, strlen(s));
+}
 
 /* Blocks grow by doubling from 4 KiB up to 1 MiB; a larger request gets a block
  * of its own, so no request ever moves. */
@@ -66,7 +75,10 @@ struct arena_block {
 
 enum { BLOCK_MIN = 4096, BLOCK_MAX = 1 << 20, ALIGN = 16 };
 
-void arena_init(struct arena *a) { *a = (struct arena){0}; }
+void arena_init(struct arena *a)
+{
+	*a = (struct arena){ 0 };
+}
 
 void arena_fini(struct arena *a)
 {
@@ -76,10 +88,13 @@ void arena_fini(struct arena *a)
 		next = b->next;
 		free(b);
 	}
-	*a = (struct arena){0};
+	*a = (struct arena){ 0 };
 }
 
-void arena_reset(struct arena *a) { arena_fini(a); }
+void arena_reset(struct arena *a)
+{
+	arena_fini(a);
+}
 
 void *arena_alloc(struct arena *a, size_t n)
 {

@@ -14,7 +14,7 @@ void *xrealloc(void *p, size_t n);
 /* For large memory that can be done without, or whose lack ends one request: NULL
  * when it is refused. */
 void *try_malloc(size_t n);
-extern size_t try_malloc_max;           /* tests: more than that is refused */
+extern size_t try_malloc_max; /* tests: more than that is refused */
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 
@@ -25,14 +25,14 @@ size_t size_mul(size_t n, size_t size);
  * Not thread-safe; one owner.  Everything is aligned to 16 bytes. */
 struct arena {
 	struct arena_block *head;
-	size_t used;            /* bytes handed out since init or reset */
+	size_t used; /* bytes handed out since init or reset */
 };
 
 void arena_init(struct arena *a);
 void arena_fini(struct arena *a);
-void arena_reset(struct arena *a);     /* frees all but keeps the arena usable */
-void *arena_alloc(struct arena *a, size_t n);        /* uninitialised */
-void *arena_zalloc(struct arena *a, size_t n);       /* zeroed */
+void arena_reset(struct arena *a);             /* frees all but keeps the arena usable */
+void *arena_alloc(struct arena *a, size_t n);  /* uninitialised */
+void *arena_zalloc(struct arena *a, size_t n); /* zeroed */
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -9,9 +9,12 @@
 
 #include "base/alloc.h"
 
-static char empty[1];          /* what p points to before the first byte */
+static char empty[1]; /* what p points to before the first byte */
 
-void buf_init(struct buf *b) { *b = (struct buf){ .p = empty }; }
+void buf_init(struct buf *b)
+{
+	*b = (struct buf){ .p = empty };
+}
 
 void buf_fini(struct buf *b)
 {
@@ -32,7 +35,7 @@ void buf_reserve(struct buf *b, size_t more)
 	size_t need, cap;
 
 	if (__builtin_add_overflow(b->n, more, &need) || __builtin_add_overflow(need, (size_t)1, &need))
-		need = size_mul((size_t)-1, 2);     /* aborts with a message */
+		need = size_mul((size_t)-1, 2); /* aborts with a message */
 	if (need <= b->cap)
 		return;
 	cap = b->cap ? b->cap : 64;
@@ -53,7 +56,10 @@ void buf_put(struct buf *b, const void *p, size_t n)
 	b->p[b->n] = 0;
 }
 
-void buf_puts(struct buf *b, const char *s) { buf_put(b, s, strlen(s)); }
+void buf_puts(struct buf *b, const char *s)
+{
+	buf_put(b, s, strlen(s));
+}
 
 void buf_putc(struct buf *b, int c)
 {

@@ -14,7 +14,7 @@
 /* Tiles are 8 KB of registers that Linux gives only to those who ask. */
 static bool tiles_granted(void)
 {
-	enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };        /* asm/prctl.h; not in every libc's headers */
+	enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 }; /* asm/prctl.h; not in every libc's headers */
 
 	return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
 }
@@ -28,7 +28,7 @@ bool cpu_has_avxvnni(void)
 	unsigned a, b, c, d;
 
 	if (k == UNKNOWN) {
-		k = __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4) ? YES : NO;        /* CPUID 7.1 EAX */
+		k = __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4) ? YES : NO; /* CPUID 7.1 EAX */
 		atomic_store_explicit(&known, k, memory_order_relaxed);
 	}
 	return k == YES;
@@ -44,16 +44,16 @@ enum cpu_level cpu_detect(void)
 	if (!(c & bit_FMA) || !(c & bit_F16C) || !(c & bit_OSXSAVE) || !(c & bit_AVX))
 		return CPU_SCALAR;
 	__asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
-	if ((lo & 0x06) != 0x06)              /* XMM and YMM state */
+	if ((lo & 0x06) != 0x06) /* XMM and YMM state */
 		return CPU_SCALAR;
 	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
 		return CPU_SCALAR;
-	if ((lo & 0xE6) != 0xE6)              /* opmask and both halves of ZMM */
+	if ((lo & 0xE6) != 0xE6) /* opmask and both halves of ZMM */
 		return cpu_has_avxvnni() ? CPU_AVXVNNI : CPU_AVX2;
 	if ((b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) && (b & bit_AVX512DQ) &&
 	    (c & bit_AVX512VNNI)) {
-		const unsigned amx = 1u << 22 | 1u << 24 | 1u << 25;    /* CPUID 7 EDX: bf16, tile, int8 */
-		const unsigned bf16 = 1u << 5;                          /* CPUID 7.1 EAX: AVX-512 BF16 */
+		const unsigned amx = 1u << 22 | 1u << 24 | 1u << 25; /* CPUID 7 EDX: bf16, tile, int8 */
+		const unsigned bf16 = 1u << 5;                       /* CPUID 7.1 EAX: AVX-512 BF16 */
 		bool tiles = (d & amx) == amx && (lo & 0x60000) == 0x60000;
 
 		if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & bf16))
@@ -63,13 +63,22 @@ enum cpu_level cpu_detect(void)
 	return cpu_has_avxvnni() ? CPU_AVXVNNI : CPU_AVX2;
 }
 #else
-bool cpu_has_avxvnni(void) { return false; }
-enum cpu_level cpu_detect(void) { return CPU_SCALAR; }
+bool cpu_has_avxvnni(void)
+{
+	return false;
+}
+enum cpu_level cpu_detect(void)
+{
+	return CPU_SCALAR;
+}
 #endif
 
 static const char *const names[CPU_LEVELS] = { "scalar", "avx2", "avxvnni", "avx512", "avx512bf16", "amx" };
 
-const char *cpu_level_name(enum cpu_level level) { return names[level]; }
+const char *cpu_level_name(enum cpu_level level)
+{
+	return names[level];
+}
 
 int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err)
 {
@@ -79,15 +88,16 @@ int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err)
 		if (strcmp(name, names[i]))
 			continue;
 		if (i > (int)have)
-			return err_set(err, E_UNSUPPORTED, "--cpu %s: this machine has up to %s", name,
-			               names[have]);
+			return err_set(err, E_UNSUPPORTED, "--cpu %s: this machine has up to %s", name, names[have]);
 		if (i == CPU_AVXVNNI && !cpu_has_avxvnni())
-			return err_set(err, E_UNSUPPORTED, "--cpu %s: this machine has %s without AVX-VNNI", name, names[have]);
+			return err_set(err, E_UNSUPPORTED, "--cpu %s: this machine has %s without AVX-VNNI", name,
+			               names[have]);
 		*out = (enum cpu_level)i;
 		return 0;
 	}
-	return err_set(err, E_ARG, "--cpu %s: must be scalar, avx2, avxvnni, avx512, avx512bf16 or amx (this machine has up to %s)", name,
-	               names[have]);
+	return err_set(err, E_ARG,
+	               "--cpu %s: must be scalar, avx2, avxvnni, avx512, avx512bf16 or amx (this machine has up to %s)",
+	               name, names[have]);
 }
 
 /* cgroup version 2: "max 100000" or "QUOTA PERIOD", in microseconds. */

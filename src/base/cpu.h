@@ -25,7 +25,7 @@ enum cpu_level {
 enum cpu_level cpu_detect(void);
 /* Whether the processor has the instructions that CPU_AVXVNNI adds. */
 bool cpu_has_avxvnni(void);
-const char *cpu_level_name(enum cpu_level level);       /* "scalar" "avx2" "avxvnni" "avx512" "avx512bf16" "amx" */
+const char *cpu_level_name(enum cpu_level level); /* "scalar" "avx2" "avxvnni" "avx512" "avx512bf16" "amx" */
 
 /* Parses a name.  E_ARG for an unknown one, E_UNSUPPORTED for one above what
  * this machine has; the message says which levels it has. */

@@ -10,10 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct digest { uint8_t b[32]; };
+struct digest {
+	uint8_t b[32];
+};
 
 /* SHA-256 of what is put between init and end; end gives the memory back. */
-struct sha256 { void *ctx; };
+struct sha256 {
+	void *ctx;
+};
 void sha256_init(struct sha256 *s);
 void sha256_put(struct sha256 *s, const void *p, size_t n);
 /* A string or field of variable length, its length first, so that what follows
@@ -22,7 +26,9 @@ void sha256_field(struct sha256 *s, const void *p, size_t n);
 void sha256_end(struct sha256 *s, struct digest *out);
 
 /* Checksums: 128 bits of one or two runs of bytes, 64 of one. */
-struct check128 { uint64_t lo, hi; };
+struct check128 {
+	uint64_t lo, hi;
+};
 struct check128 check128(const void *p, size_t n, const void *q, size_t m);
 uint64_t check64(const void *p, size_t n);
 

@@ -8,16 +8,16 @@
 #define BASE_ERR_H
 
 enum {
-	E_ARG = -1,     /* the caller's input is not acceptable */
-	E_FORMAT = -2,  /* bytes from outside do not follow their format */
-	E_MISSING = -3, /* something named is not there */
-	E_FULL = -4,    /* a budget is used up; nothing was changed */
-	E_IO = -5,      /* the operating system refused */
-	E_GONE = -6,    /* cancelled, or the other side left */
-	E_LIMIT = -7,   /* larger than a named limit */
+	E_ARG = -1,         /* the caller's input is not acceptable */
+	E_FORMAT = -2,      /* bytes from outside do not follow their format */
+	E_MISSING = -3,     /* something named is not there */
+	E_FULL = -4,        /* a budget is used up; nothing was changed */
+	E_IO = -5,          /* the operating system refused */
+	E_GONE = -6,        /* cancelled, or the other side left */
+	E_LIMIT = -7,       /* larger than a named limit */
 	E_UNSUPPORTED = -8, /* known, and not done by this version */
-	E_LATE = -9,    /* a deadline passed, or would */
-	E_FAULT = -10,  /* a fault of ours ended it (fault.h) */
+	E_LATE = -9,        /* a deadline passed, or would */
+	E_FAULT = -10,      /* a fault of ours ended it (fault.h) */
 };
 
 struct err {

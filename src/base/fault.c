@@ -15,11 +15,11 @@
 struct guard {
 	sigjmp_buf env;
 	struct guard *outer;
-	int locks;              /* held by this thread when it began */
+	int locks; /* held by this thread when it began */
 };
 
 static _Thread_local struct guard *innermost;
-static _Thread_local int locks;         /* of fault_lock and fault_locked */
+static _Thread_local int locks; /* of fault_lock and fault_locked */
 static _Thread_local long alloc_left;
 static _Thread_local bool alloc_guarded;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -16,7 +16,9 @@
 static struct file_id id_of(const struct stat *st)
 {
 	return (struct file_id){
-		.device = st->st_dev, .inode = st->st_ino, .bytes = (uint64_t)st->st_size,
+		.device = st->st_dev,
+		.inode = st->st_ino,
+		.bytes = (uint64_t)st->st_size,
 		.changed_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec,
 		.modified_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
 	};
@@ -54,7 +56,7 @@ int file_map_open(struct file_map *m, const char *path, struct err *err)
 	void *p;
 	int fd;
 
-	*m = (struct file_map){0};
+	*m = (struct file_map){ 0 };
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, errno == ENOENT ? E_MISSING : E_IO, "%s: %s", path, strerror(errno));
@@ -70,15 +72,14 @@ int file_map_open(struct file_map *m, const char *path, struct err *err)
 	}
 	if (st.st_size == 0) {
 		close(fd);
-		return 0;                 /* nothing to map; p stays NULL */
+		return 0; /* nothing to map; p stays NULL */
 	}
 	p = map_whole(fd, (size_t)st.st_size);
 	if (p == MAP_FAILED) {
 		int e = errno;
 
 		close(fd);
-		return err_set(err, E_IO, "%s: mmap of %lld bytes: %s", path, (long long)st.st_size,
-		               strerror(e));
+		return err_set(err, E_IO, "%s: mmap of %lld bytes: %s", path, (long long)st.st_size, strerror(e));
 	}
 	close(fd);
 	m->p = p;
@@ -91,7 +92,7 @@ void file_map_close(struct file_map *m)
 {
 	if (m->p)
 		munmap((void *)(uintptr_t)m->p, m->n);
-	*m = (struct file_map){0};
+	*m = (struct file_map){ 0 };
 }
 
 /* What reads the old pages while they are taken away waits for the system, and finds the new ones. */
@@ -143,7 +144,7 @@ void file_map_drop(const struct file_map *m, size_t from, size_t to)
 	assert(from <= to && to <= m->n);
 	whole_within(m, PAGE_BYTES, &from, &to);
 	if (from < to)
-		madvise((void *)(uintptr_t)(m->p + from), to - from, MADV_DONTNEED);    /* where not, nothing is lost */
+		madvise((void *)(uintptr_t)(m->p + from), to - from, MADV_DONTNEED); /* where not, nothing is lost */
 }
 
 int file_read_fd(int fd, const char *name, size_t max, struct buf *out, struct err *err)
@@ -192,7 +193,7 @@ int dir_make(const char *dir, struct err *err)
 		if (*p != '/' || p == path)
 			continue;
 		*p = '\0';
-		(void)mkdir(path, 0700);        /* if it fails, so does what is below */
+		(void)mkdir(path, 0700); /* if it fails, so does what is below */
 		*p = '/';
 	}
 	if (mkdir(path, 0700) && errno != EEXIST)

@@ -13,7 +13,7 @@
  * a file that was written, replaced or renamed has another. */
 struct file_id {
 	uint64_t device, inode, bytes;
-	int64_t changed_ns, modified_ns;        /* st_ctim, st_mtim */
+	int64_t changed_ns, modified_ns; /* st_ctim, st_mtim */
 };
 int file_id_get(const char *path, struct file_id *out, struct err *err);
 
@@ -23,7 +23,7 @@ int file_id_get(const char *path, struct file_id *out, struct err *err);
 struct file_map {
 	const uint8_t *p;
 	size_t n;
-	struct file_id id;      /* of the file that is mapped, whatever its name leads to now */
+	struct file_id id; /* of the file that is mapped, whatever its name leads to now */
 };
 
 /* A file of a huge page's size (2 MB) or more begins at the start of one. */
@@ -47,7 +47,7 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *err);
 /* The same of what is open, from where it stands to its end; name is for messages. */
 int file_read_fd(int fd, const char *name, size_t max, struct buf *out, struct err *err);
 
-int file_exists(const char *path);      /* 1 when path can be opened for reading as a regular file */
+int file_exists(const char *path); /* 1 when path can be opened for reading as a regular file */
 int dir_exists(const char *path);
 /* The directory and those above it that are not there, for their owner alone; E_IO. */
 int dir_make(const char *path, struct err *err);

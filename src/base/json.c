@@ -18,15 +18,24 @@ static struct json_object *raw(const struct json *j)
 	return (struct json_object *)(uintptr_t)j;
 }
 
-static const struct json *wrap(struct json_object *o) { return (const struct json *)o; }
+static const struct json *wrap(struct json_object *o)
+{
+	return (const struct json *)o;
+}
 
 /* json-c stores JSON null as NULL.  A root or a member that is null is given
  * this address instead, so that "present and null" differs from "absent". */
 static const char null_value;
 #define JSON_NULL_VALUE ((const struct json *)(const void *)&null_value)
 
-static const struct json *present(struct json_object *o) { return o ? wrap(o) : JSON_NULL_VALUE; }
-static bool is_null(const struct json *j) { return !j || j == JSON_NULL_VALUE; }
+static const struct json *present(struct json_object *o)
+{
+	return o ? wrap(o) : JSON_NULL_VALUE;
+}
+static bool is_null(const struct json *j)
+{
+	return !j || j == JSON_NULL_VALUE;
+}
 
 /* What json-c lets pass even when strict: NaN and Infinity, control characters
  * in strings, and integers beyond 64 bits, which it clamps.  Returns the offset
@@ -93,7 +102,9 @@ static int hex4(const char *p, const char *end)
 	if (end - p < 4)
 		return -1;
 	for (int i = 0; i < 4; i++) {
-		int c = (unsigned char)p[i], d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+		int c = (unsigned char)p[i], d = c >= '0' && c <= '9'               ? c - '0' :
+		                                 (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 :
+		                                                                      -1;
 
 		if (d < 0)
 			return -1;
@@ -114,14 +125,15 @@ static bool write_out_pairs(const char *p, size_t n, struct buf *out)
 	for (; (p = memchr(p, '\\', (size_t)(end - p))); p += 2) {
 		int hi, lo;
 
-		if (end - p < 12) {             /* shorter than a pair */
+		if (end - p < 12) { /* shorter than a pair */
 			break;
 		} else if (p[1] != 'u' || (hi = hex4(p + 2, end)) < 0xD800 || hi > 0xDBFF || p[6] != '\\' ||
 		           p[7] != 'u' || (lo = hex4(p + 8, end)) < 0xDC00 || lo > 0xDFFF) {
 			continue;
 		}
 		buf_put(out, from, (size_t)(p - from));
-		buf_put(out, utf8, (size_t)utf8_encode(0x10000 + ((uint32_t)(hi & 0x3FF) << 10 | (uint32_t)(lo & 0x3FF)), utf8));
+		buf_put(out, utf8,
+		        (size_t)utf8_encode(0x10000 + ((uint32_t)(hi & 0x3FF) << 10 | (uint32_t)(lo & 0x3FF)), utf8));
 		p += 10;
 		from = p + 2;
 		any = true;
@@ -263,7 +275,7 @@ struct json_cursor json_first(const struct json *j)
 	struct lh_table *t;
 
 	if (json_kind(j) != JSON_OBJECT)
-		return (struct json_cursor){0};
+		return (struct json_cursor){ 0 };
 	t = json_object_get_object(raw(j));
 	return (struct json_cursor){ lh_table_head(t) };
 }
@@ -412,7 +424,10 @@ void json_put_str(struct buf *b, const char *s, size_t n)
 	buf_putc(b, '"');
 }
 
-void json_put_cstr(struct buf *b, const char *s) { json_put_str(b, s, strlen(s)); }
+void json_put_cstr(struct buf *b, const char *s)
+{
+	json_put_str(b, s, strlen(s));
+}
 
 void json_put_double(struct buf *b, double v)
 {
@@ -439,17 +454,13 @@ void json_put(struct buf *b, const struct json *j)
 	size_t n;
 
 	switch (json_kind(j)) {
-	case JSON_NULL:
-		buf_puts(b, "null");
-		break;
+	case JSON_NULL: buf_puts(b, "null"); break;
 	case JSON_BOOL:
 		json_to_bool(j, &flag);
 		buf_puts(b, flag ? "true" : "false");
 		break;
 	case JSON_INT:
-	case JSON_DOUBLE:
-		buf_puts(b, json_number_text(j));
-		break;
+	case JSON_DOUBLE: buf_puts(b, json_number_text(j)); break;
 	case JSON_STRING:
 		s = json_str(j, &n);
 		json_put_str(b, s, n);

@@ -16,7 +16,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-struct json;                   /* a value; lives as long as its root */
+struct json; /* a value; lives as long as its root */
 
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_DOUBLE, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
@@ -26,22 +26,24 @@ enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_DOUBLE, JSON_STRING, JSON_
 struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err);
 void json_free(struct json *root);
 
-enum json_kind json_kind(const struct json *j);         /* NULL reads as JSON_NULL */
-const char *json_kind_name(enum json_kind t);           /* "null", "boolean", "integer" ... */
+enum json_kind json_kind(const struct json *j); /* NULL reads as JSON_NULL */
+const char *json_kind_name(enum json_kind t);   /* "null", "boolean", "integer" ... */
 
 /* Members and elements: NULL when absent, or when j is not of that kind. */
 const struct json *json_get(const struct json *j, const char *key);
 const struct json *json_at(const struct json *j, size_t i);
-size_t json_len(const struct json *j);                  /* elements or members; 0 otherwise */
+size_t json_len(const struct json *j); /* elements or members; 0 otherwise */
 
 /* The i-th member in source order is reached by a cursor, in constant time. */
-struct json_cursor { void *entry; };
+struct json_cursor {
+	void *entry;
+};
 struct json_cursor json_first(const struct json *object);
 bool json_next(struct json_cursor *c, const char **key, const struct json **value);
 
 /* Scalars: 0, or E_ARG when the value is of another type (or out of range). */
-int json_to_int(const struct json *j, int64_t *out);       /* integers only; 3.0 is not one */
-int json_to_double(const struct json *j, double *out);     /* integer or double */
+int json_to_int(const struct json *j, int64_t *out);   /* integers only; 3.0 is not one */
+int json_to_double(const struct json *j, double *out); /* integer or double */
 int json_to_bool(const struct json *j, bool *out);
 /* A string's bytes (valid UTF-8, may hold 0) and length; NULL for other types. */
 const char *json_str(const struct json *j, size_t *n);
@@ -63,6 +65,6 @@ void json_put_str(struct buf *b, const char *s, size_t n);
 void json_put_inside(struct buf *b, const char *s, size_t n);
 void json_put_cstr(struct buf *b, const char *s);
 void json_put_double(struct buf *b, double v);
-void json_put(struct buf *b, const struct json *j);     /* any value, compact, numbers as in the source */
+void json_put(struct buf *b, const struct json *j); /* any value, compact, numbers as in the source */
 
 #endif

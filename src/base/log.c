@@ -14,10 +14,22 @@
 static atomic_int level_now = LOG_INFO, format_now = LOG_TEXT;
 static const char *const names[] = { "error", "warn", "info", "debug" };
 
-void log_set_level(enum log_level level) { atomic_store(&level_now, (int)level); }
-enum log_level log_get_level(void) { return (enum log_level)atomic_load(&level_now); }
-bool log_wants(enum log_level level) { return (int)level <= atomic_load(&level_now); }
-void log_set_format(enum log_format format) { atomic_store(&format_now, (int)format); }
+void log_set_level(enum log_level level)
+{
+	atomic_store(&level_now, (int)level);
+}
+enum log_level log_get_level(void)
+{
+	return (enum log_level)atomic_load(&level_now);
+}
+bool log_wants(enum log_level level)
+{
+	return (int)level <= atomic_load(&level_now);
+}
+void log_set_format(enum log_format format)
+{
+	atomic_store(&format_now, (int)format);
+}
 
 int log_parse_level(const char *name, enum log_level *out)
 {
@@ -50,7 +62,8 @@ static void put_json(struct buf *b, const struct timespec *ts, enum log_level le
 
 	gmtime_r(&ts->tv_sec, &tm);
 	strftime(clock, sizeof clock, "%Y-%m-%dT%H:%M:%S", &tm);
-	buf_printf(b, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"message\":", clock, ts->tv_nsec / 1000000, names[level]);
+	buf_printf(b, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"message\":", clock, ts->tv_nsec / 1000000,
+	           names[level]);
 	json_put_cstr(b, message);
 	if (members)
 		buf_printf(b, ",%s", members);
@@ -71,7 +84,7 @@ void log_record(enum log_level level, const char *message, const char *members)
 	else
 		put_text(&b, &ts, level, message);
 	buf_putc(&b, '\n');
-	fwrite(b.p, 1, b.n, stderr);      /* one call: lines of threads do not mix */
+	fwrite(b.p, 1, b.n, stderr); /* one call: lines of threads do not mix */
 	buf_fini(&b);
 }
 

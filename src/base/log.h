@@ -13,10 +13,10 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
  * "level" and "message". */
 enum log_format { LOG_TEXT, LOG_JSON };
 
-void log_set_level(enum log_level level);               /* default LOG_INFO */
+void log_set_level(enum log_level level); /* default LOG_INFO */
 enum log_level log_get_level(void);
-int log_parse_level(const char *name, enum log_level *out);   /* "error" "warn" "info" "debug"; 0 or E_ARG */
-void log_set_format(enum log_format format);            /* default LOG_TEXT */
+int log_parse_level(const char *name, enum log_level *out); /* "error" "warn" "info" "debug"; 0 or E_ARG */
+void log_set_format(enum log_format format);                /* default LOG_TEXT */
 bool log_wants(enum log_level level);
 
 /* A message longer than some 2,000 bytes is cut. */

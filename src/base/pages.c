@@ -6,7 +6,10 @@
 
 size_t pages_room_max = SIZE_MAX;
 
-static size_t whole_pages(size_t n) { return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; }
+static size_t whole_pages(size_t n)
+{
+	return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
 
 void *pages_room(size_t n, bool writable)
 {
@@ -18,7 +21,8 @@ void *pages_room(size_t n, bool writable)
 		return NULL;
 	n = whole_pages(n);
 	all = n + page;
-	p = mmap(NULL, all, writable ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	p = mmap(NULL, all, writable ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+	         -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
 	at = (uintptr_t)p;

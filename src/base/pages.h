@@ -10,7 +10,7 @@ enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 << 20 };
 /* Addresses for n bytes, whole pages from the start of a huge page on: zeros that take no memory until
  * they are written, and that without `writable` are there to be replaced.  NULL: there are none. */
 void *pages_room(size_t n, bool writable);
-extern size_t pages_room_max;           /* tests: more than that is refused */
+extern size_t pages_room_max; /* tests: more than that is refused */
 /* The system may hold them in huge pages; false: it has none. */
 bool pages_huge(void *p, size_t n);
 /* From now on only to be read; false: the system refuses. */

@@ -20,30 +20,39 @@
 enum { SPIN = 4000, CACHE_LINE = 64 };
 
 struct run {
-	_Alignas(CACHE_LINE) _Atomic uint64_t ticket;   /* generation << 32 | next part */
+	_Alignas(CACHE_LINE) _Atomic uint64_t ticket; /* generation << 32 | next part */
 	atomic_int end;
 };
 
 struct pool {
-	_Alignas(CACHE_LINE) atomic_int done;           /* parts finished of this job */
+	_Alignas(CACHE_LINE) atomic_int done; /* parts finished of this job */
 	_Alignas(CACHE_LINE) atomic_int sleeping;
 	atomic_bool quit;
 	pool_fn *_Atomic fn;
 	void *_Atomic ctx;
-	struct run *run;                                /* [n_threads asked for] */
+	struct run *run; /* [n_threads asked for] */
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	int n_threads;
 	uint64_t joins;
-	int *begin;                                     /* [n_threads asked for + 1]: pool_run's own cut */
+	int *begin; /* [n_threads asked for + 1]: pool_run's own cut */
 	pthread_t *thread;
 };
 
 static _Thread_local int thread_index;
 
-int pool_thread(void) { return thread_index; }
-int pool_threads(const struct pool *p) { return p->n_threads; }
-const uint64_t *pool_joins(const struct pool *p) { return &p->joins; }
+int pool_thread(void)
+{
+	return thread_index;
+}
+int pool_threads(const struct pool *p)
+{
+	return p->n_threads;
+}
+const uint64_t *pool_joins(const struct pool *p)
+{
+	return &p->joins;
+}
 
 static void cpu_relax(void)
 {
@@ -82,7 +91,10 @@ static uint32_t generation(struct pool *p, int index)
 	return (uint32_t)(atomic_load_explicit(&p->run[index].ticket, memory_order_acquire) >> 32);
 }
 
-struct start { struct pool *p; int index; };
+struct start {
+	struct pool *p;
+	int index;
+};
 
 static void *worker(void *arg)
 {
@@ -136,7 +148,7 @@ struct pool *pool_new(int n_threads)
 		*s = (struct start){ p, i };
 		if (pthread_create(&p->thread[i], NULL, worker, s)) {
 			free(s);
-			p->n_threads = i;       /* fewer threads give the same answers */
+			p->n_threads = i; /* fewer threads give the same answers */
 			break;
 		}
 	}
@@ -184,13 +196,15 @@ void pool_run_cut(struct pool *p, pool_fn *fn, void *ctx, const int *begin)
 	/* Close the old tickets before the job changes: a late worker may still hold
 	 * one, and a larger end would make its part number look like work. */
 	for (int i = 0; i < p->n_threads; i++)
-		atomic_exchange_explicit(&p->run[i].ticket, (uint64_t)(gen - 1) << 32 | UINT32_MAX, memory_order_acq_rel);
+		atomic_exchange_explicit(&p->run[i].ticket, (uint64_t)(gen - 1) << 32 | UINT32_MAX,
+		                         memory_order_acq_rel);
 	atomic_store_explicit(&p->done, 0, memory_order_relaxed);
 	atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
 	atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
 	for (int i = 0; i < p->n_threads; i++) {
 		atomic_store_explicit(&p->run[i].end, begin[i + 1], memory_order_relaxed);
-		atomic_store_explicit(&p->run[i].ticket, (uint64_t)gen << 32 | (uint32_t)begin[i], memory_order_seq_cst);
+		atomic_store_explicit(&p->run[i].ticket, (uint64_t)gen << 32 | (uint32_t)begin[i],
+		                      memory_order_seq_cst);
 	}
 	if (atomic_load_explicit(&p->sleeping, memory_order_seq_cst)) {
 		pthread_mutex_lock(&p->lock);

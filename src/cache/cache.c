@@ -113,7 +113,7 @@ int caches_rewind(struct caches *s, int slot, int at, int pos)
 	assert(pos >= 0 && pos <= at);
 	/* Each cache lowers the answer to what it can do until all agree.
 	 * Position 0 is always possible, so this ends. */
-	for (int i = 0; i < s->n; ) {
+	for (int i = 0; i < s->n;) {
 		int p = s->v[i]->ops->reach(s->v[i], slot, at, pos);
 
 		assert(p >= 0 && p <= pos);
@@ -175,7 +175,7 @@ int caches_capture(struct caches *s, int slot, int pos, struct snaps *out)
 int snaps_reach(const struct snaps *snaps, int pos)
 {
 	assert(pos >= 0 && snaps->n > 0 && snaps->v[0]);
-	for (int i = 0; i < snaps->n; ) {
+	for (int i = 0; i < snaps->n;) {
 		int p = snaps->v[i]->cache->ops->snap_reach(snaps->v[i], pos);
 
 		assert(p >= 0 && p <= pos && p <= snaps->pos);

@@ -27,8 +27,12 @@ struct cache;
 struct snap;
 
 /* Where a snapshot is written to and read from; all n bytes, or an error code. */
-struct sink { int (*put)(struct sink *, const void *p, size_t n); };
-struct source { int (*get)(struct source *, void *p, size_t n); };
+struct sink {
+	int (*put)(struct sink *, const void *p, size_t n);
+};
+struct source {
+	int (*get)(struct source *, void *p, size_t n);
+};
 /* get, with a message for a person: what a kind's read verb calls. */
 int source_get(struct source *, void *p, size_t n, struct err *err);
 
@@ -36,10 +40,10 @@ struct cache_ops {
 	const char *name;
 
 	/* Required: no default is right for every kind. */
-	void (*fini)(struct cache *);                           /* its snapshots are dropped by then */
-	void (*close)(struct cache *, int slot);                /* back to position 0, everything given back */
-	int (*reserve)(struct cache *, const struct span *);    /* 0 or E_FULL, and then nothing has changed */
-	void (*settle)(struct cache *, const struct span *, int keep);  /* keep in [n - n_draft, n] */
+	void (*fini)(struct cache *);                                  /* its snapshots are dropped by then */
+	void (*close)(struct cache *, int slot);                       /* back to position 0, everything given back */
+	int (*reserve)(struct cache *, const struct span *);           /* 0 or E_FULL, and then nothing has changed */
+	void (*settle)(struct cache *, const struct span *, int keep); /* keep in [n - n_draft, n] */
 	/* The largest position at or before pos where this cache can stand, given
 	 * that it stands at `at`; 0 is always possible. */
 	int (*reach)(const struct cache *, int slot, int at, int pos);
@@ -53,7 +57,7 @@ struct cache_ops {
 	 * stands, or a position that was foreseen and not captured yet.  pos > 0.  NULL
 	 * when the budget is used up, which at what was foreseen it is not. */
 	struct snap *(*capture)(struct cache *, int slot, int pos);
-	int (*snap_reach)(const struct snap *, int pos);        /* largest position <= pos it can restore */
+	int (*snap_reach)(const struct snap *, int pos); /* largest position <= pos it can restore */
 	int (*restore)(struct cache *, int slot, const struct snap *, int pos); /* slot is closed; 0 or E_FULL */
 	void (*drop)(struct snap *);
 	int (*write)(const struct snap *, struct sink *);
@@ -61,7 +65,7 @@ struct cache_ops {
 
 	/* Optional: NULL means there is truly nothing to do. */
 	void (*begin)(struct cache *, const struct span *, int n_span);
-	size_t (*shed)(struct cache *, size_t want);            /* give memory back; bytes freed */
+	size_t (*shed)(struct cache *, size_t want); /* give memory back; bytes freed */
 	/* For a kind whose snapshots share memory with each other or with slots: what
 	 * snapshots hold and slots do not; what dropping this one would free now. */
 	size_t (*kept)(const struct cache *);
@@ -75,13 +79,13 @@ struct cache_ops {
 	/* The first n_page whole pages are base's, the other ones still to be set. */
 	int (*read_rest)(struct cache *, struct source *, const struct snap *base, int n_page, struct snap **,
 	                 struct err *);
-	void (*check)(const struct cache *);                    /* asserts its own books */
+	void (*check)(const struct cache *); /* asserts its own books */
 };
 
 struct cache {
 	const struct cache_ops *ops;
 	struct backend *be;
-	size_t snap_bytes;              /* of live snapshots, each counted whole; the set's account */
+	size_t snap_bytes; /* of live snapshots, each counted whole; the set's account */
 };
 
 /* Embedded first in each kind's snapshot.  bytes: what dropping it would free
@@ -104,7 +108,7 @@ void caches_fini(struct caches *);
 
 /* All or nothing: a refusal leaves every cache as it was. */
 int caches_reserve(struct caches *, const struct span *);
-void caches_unreserve(struct caches *, const struct span *);    /* a reserved span that will not run */
+void caches_unreserve(struct caches *, const struct span *); /* a reserved span that will not run */
 void caches_begin(struct caches *, const struct span *, int n_span);
 /* After begin, before forward: sp[item] will pass pos (0 < pos - sp.pos < n - n_draft), and what
  * is needed to stand there is wanted.  0: caches_capture at pos after
@@ -125,7 +129,7 @@ struct snaps {
 	int n, pos;
 	size_t bytes;
 };
-int caches_capture(struct caches *, int slot, int pos, struct snaps *out);  /* 0 or E_FULL */
+int caches_capture(struct caches *, int slot, int pos, struct snaps *out); /* 0 or E_FULL */
 int snaps_reach(const struct snaps *, int pos);
 /* pos came from snaps_reach.  E_FULL: the slot is closed. */
 int caches_restore(struct caches *, int slot, const struct snaps *, int pos);
@@ -158,10 +162,10 @@ int caches_read_rest(struct caches *, struct source *, const struct snaps *base,
  * and snapshots, copied before a shared one is written.  bytes_max bounds the
  * pool; memory is touched as it is used. */
 struct paged_opts {
-	int layers, heads, dim;         /* attention layers; key/value heads; head size */
-	struct kv_rows rows;            /* rows.layer is copied */
-	int page_rows;                  /* positions per page; 64 unless a test asks otherwise */
-	int slots, ctx_max;             /* sequences; longest sequence in positions */
+	int layers, heads, dim; /* attention layers; key/value heads; head size */
+	struct kv_rows rows;    /* rows.layer is copied */
+	int page_rows;          /* positions per page; 64 unless a test asks otherwise */
+	int slots, ctx_max;     /* sequences; longest sequence in positions */
 	size_t bytes_max;
 };
 /* NULL with E_UNSUPPORTED (a format that is not for heads of this size), E_LIMIT (no
@@ -170,7 +174,10 @@ struct cache *paged_open(struct backend *, const struct paged_opts *, struct err
 /* For the model: this step's view (valid from begin to settle). */
 const struct kv_view *paged_view(const struct cache *);
 /* For admission and metrics. */
-struct paged_stats { int pages, pages_used, page_rows; size_t page_bytes, row_bytes; };
+struct paged_stats {
+	int pages, pages_used, page_rows;
+	size_t page_bytes, row_bytes;
+};
 void paged_stats(const struct cache *, struct paged_stats *);
 /* Pages that slots and the n snapshots of held[] have; with a snapshot, those among
  * them of its first pos positions. */
@@ -181,13 +188,13 @@ int paged_live(const struct cache *, const struct snap *const *held, int n, cons
 struct state_opts {
 	struct state_shape shape;
 	int slots;
-	int tape_rows;                  /* most tentative rows of one span */
+	int tape_rows; /* most tentative rows of one span */
 	size_t snap_bytes_max;
 };
 /* NULL with E_FULL when the backend refuses. */
 struct cache *state_open(struct backend *, const struct state_opts *, struct err *);
 const struct state_view *state_view(const struct cache *);
-size_t state_slot_bytes(const struct state_shape *);    /* S and tails of one sequence, all layers */
-size_t state_tape_bytes(const struct state_shape *, int tape_rows);     /* the tape of one sequence, all layers */
+size_t state_slot_bytes(const struct state_shape *);                /* S and tails of one sequence, all layers */
+size_t state_tape_bytes(const struct state_shape *, int tape_rows); /* the tape of one sequence, all layers */
 
 #endif

@@ -24,7 +24,7 @@ enum { VERSION = 2, HEAD_WORDS = 7, FORMAT_BYTES = 16 };
 enum { PAGE_ALIGN = 64 };
 
 struct table {
-	int32_t *page;          /* [page_max], n in use */
+	int32_t *page; /* [page_max], n in use */
 	int n;
 	/* Between reserve and settle: rows promised, and the shared page that the
 	 * last one replaces.  begin copies it, rewind puts it back.  -1: none. */
@@ -42,21 +42,21 @@ struct paged_snap {
 struct paged {
 	struct cache cache;
 	struct paged_opts o;
-	struct kv_layer *layer;         /* [layers] */
-	size_t row_bytes, body_bytes, page_bytes;       /* a position; page_rows of them; rounded up */
-	int page_max;                   /* of one sequence */
+	struct kv_layer *layer;                   /* [layers] */
+	size_t row_bytes, body_bytes, page_bytes; /* a position; page_rows of them; rounded up */
+	int page_max;                             /* of one sequence */
 	int pages, n_free;
 	uint8_t *base;
 	size_t pool_bytes;
-	int32_t *ref;                   /* [pages] tables and snapshots that hold the page */
-	int32_t *free_page;             /* [pages] a stack: the page used last is the next to go out */
-	struct table *table;            /* [slots] */
-	int32_t *pages_of_slots;        /* what the tables point into */
-	int32_t *view_page;             /* [slots][page_max] */
+	int32_t *ref;            /* [pages] tables and snapshots that hold the page */
+	int32_t *free_page;      /* [pages] a stack: the page used last is the next to go out */
+	struct table *table;     /* [slots] */
+	int32_t *pages_of_slots; /* what the tables point into */
+	int32_t *view_page;      /* [slots][page_max] */
 	struct kv_view view;
 	struct paged_snap *snaps;
-	uint8_t *bounce;                /* one page, for write and read */
-	uint8_t *seen;                  /* [pages] for kept; zero between calls */
+	uint8_t *bounce; /* one page, for write and read */
+	uint8_t *seen;   /* [pages] for kept; zero between calls */
 };
 
 static struct paged *paged_of(const struct cache *c)
@@ -219,7 +219,7 @@ static void paged_drop(struct snap *snap)
 	*(s->prev ? &s->prev->next : &p->snaps) = s->next;
 	if (s->next)
 		s->next->prev = s->prev;
-	for (int i = s->n; i-- > 0; )
+	for (int i = s->n; i-- > 0;)
 		page_drop(p, s->page[i]);
 	free(s);
 }
@@ -336,8 +336,13 @@ static size_t paged_alone(const struct snap *snap)
  * but the position. */
 static void head_fill(const struct paged *p, int pos, uint32_t head[HEAD_WORDS])
 {
-	const uint32_t words[HEAD_WORDS] = { VERSION, (uint32_t)pos, (uint32_t)p->o.layers, (uint32_t)p->o.heads,
-	                                     (uint32_t)p->o.dim, (uint32_t)p->o.page_rows, (uint32_t)p->row_bytes };
+	const uint32_t words[HEAD_WORDS] = { VERSION,
+		                             (uint32_t)pos,
+		                             (uint32_t)p->o.layers,
+		                             (uint32_t)p->o.heads,
+		                             (uint32_t)p->o.dim,
+		                             (uint32_t)p->o.page_rows,
+		                             (uint32_t)p->row_bytes };
 
 	memcpy(head, words, sizeof words);
 }
@@ -457,8 +462,9 @@ static void paged_page_set(struct snap *snap, int i, const void *from)
 
 static int head_check(const struct paged *p, const uint32_t *head, struct err *err)
 {
-	static const char *const name[HEAD_WORDS] = { "version", NULL, "layers", "heads", "head size",
-	                                              "rows per page", "bytes per position" };
+	static const char *const name[HEAD_WORDS] = {
+		"version", NULL, "layers", "heads", "head size", "rows per page", "bytes per position"
+	};
 	uint32_t want[HEAD_WORDS];
 
 	head_fill(p, 0, want);
@@ -482,7 +488,8 @@ static int formats_check(const struct paged *p, struct source *from, struct err 
 			return rc;
 		format_fill(p, i, want);
 		if (memcmp(format, want, FORMAT_BYTES))
-			return err_set(err, E_FORMAT, "kv snapshot: attention layer %d: the row format of its %s is not %s", i / 2,
+			return err_set(err, E_FORMAT,
+			               "kv snapshot: attention layer %d: the row format of its %s is not %s", i / 2,
 			               i % 2 ? "values" : "keys", want);
 	}
 	return 0;
@@ -539,8 +546,8 @@ static int paged_read(struct cache *c, struct source *from, struct snap **out, s
 	return read_from(c, from, NULL, 0, true, out, err);
 }
 
-static int paged_read_rest(struct cache *c, struct source *from, const struct snap *base, int n_page,
-                           struct snap **out, struct err *err)
+static int paged_read_rest(struct cache *c, struct source *from, const struct snap *base, int n_page, struct snap **out,
+                           struct err *err)
 {
 	return read_from(c, from, base, n_page, false, out, err);
 }
@@ -568,10 +575,10 @@ static void paged_check(const struct cache *c)
 	assert(!memcmp(ref, p->ref, (size_t)p->pages * sizeof *ref));
 	for (int i = 0; i < p->n_free; i++) {
 		assert(ref[p->free_page[i]] == 0);
-		ref[p->free_page[i]] = 1;       /* twice on the stack would fail the line above */
+		ref[p->free_page[i]] = 1; /* twice on the stack would fail the line above */
 	}
 	for (int i = 0; i < p->pages; i++)
-		assert(ref[i] > 0);             /* neither held nor free: lost */
+		assert(ref[i] > 0); /* neither held nor free: lost */
 	free(ref);
 }
 
@@ -630,15 +637,15 @@ static int page_size(struct paged *p, struct err *err)
 		size_t bytes = kv_pair_bytes(pair, o->dim);
 
 		if (!bytes)
-			return err_set(err, E_UNSUPPORTED, "kv cache: rows of %s and %s are not for heads of %d", pair.k->name,
-			               pair.v->name, o->dim);
+			return err_set(err, E_UNSUPPORTED, "kv cache: rows of %s and %s are not for heads of %d",
+			               pair.k->name, pair.v->name, o->dim);
 		over |= __builtin_add_overflow(n, bytes, &n);
 	}
 	if (!o->rows.layer)
 		over |= __builtin_mul_overflow((size_t)o->layers, n, &n);
-	if (over || __builtin_mul_overflow((size_t)o->heads, n, &p->row_bytes)
-	    || __builtin_mul_overflow((size_t)o->page_rows, p->row_bytes, &p->body_bytes)
-	    || p->row_bytes > UINT32_MAX || p->body_bytes > SIZE_MAX - PAGE_ALIGN)
+	if (over || __builtin_mul_overflow((size_t)o->heads, n, &p->row_bytes) ||
+	    __builtin_mul_overflow((size_t)o->page_rows, p->row_bytes, &p->body_bytes) || p->row_bytes > UINT32_MAX ||
+	    p->body_bytes > SIZE_MAX - PAGE_ALIGN)
 		return err_set(err, E_LIMIT, "kv cache: %d layers of %d heads of %d do not fit memory", o->layers,
 		               o->heads, o->dim);
 	p->page_bytes = (p->body_bytes + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
@@ -662,8 +669,8 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 	p->pages = (int)pages;
 	p->pool_bytes = pages * p->page_bytes;
 	if (!pages) {
-		err_set(err, E_LIMIT, "kv cache: a budget of %zu bytes, one page of %d positions has %zu",
-		        o->bytes_max, o->page_rows, p->page_bytes);
+		err_set(err, E_LIMIT, "kv cache: a budget of %zu bytes, one page of %d positions has %zu", o->bytes_max,
+		        o->page_rows, p->page_bytes);
 		goto fail;
 	}
 	p->base = be->ops->alloc(be, p->pool_bytes);
@@ -679,19 +686,24 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 	p->page_max = pages_for(p, o->ctx_max);
 	p->ref = xcalloc(pages, sizeof *p->ref);
 	p->free_page = xmalloc(size_mul(pages, sizeof *p->free_page));
-	for (int i = p->pages; i-- > 0; )
-		p->free_page[p->n_free++] = i;          /* low pages go out first */
+	for (int i = p->pages; i-- > 0;)
+		p->free_page[p->n_free++] = i; /* low pages go out first */
 	p->table = xcalloc((size_t)o->slots, sizeof *p->table);
 	p->pages_of_slots = xmalloc(size_mul((size_t)o->slots, (size_t)p->page_max * sizeof *p->pages_of_slots));
 	p->view_page = xmalloc(size_mul((size_t)o->slots, (size_t)p->page_max * sizeof *p->view_page));
 	for (int i = 0; i < o->slots; i++)
 		p->table[i] = (struct table){ .page = p->pages_of_slots + (size_t)i * (size_t)p->page_max,
-		                              .shared = -1 };
+			                      .shared = -1 };
 	p->bounce = xmalloc(p->body_bytes);
 	p->seen = xcalloc(pages, sizeof *p->seen);
-	p->view = (struct kv_view){ .base = p->base, .page_bytes = p->page_bytes, .layer = p->layer,
-	                            .page_rows = o->page_rows, .heads = o->heads, .dim = o->dim,
-	                            .page = p->view_page, .page_max = p->page_max };
+	p->view = (struct kv_view){ .base = p->base,
+		                    .page_bytes = p->page_bytes,
+		                    .layer = p->layer,
+		                    .page_rows = o->page_rows,
+		                    .heads = o->heads,
+		                    .dim = o->dim,
+		                    .page = p->view_page,
+		                    .page_max = p->page_max };
 	return &p->cache;
 fail:
 	free(p);
@@ -709,7 +721,9 @@ void paged_stats(const struct cache *c, struct paged_stats *out)
 	const struct paged *p = paged_of(c);
 
 	assert(c->ops == &paged_ops);
-	*out = (struct paged_stats){ .pages = p->pages, .pages_used = p->pages - p->n_free,
-	                             .page_rows = p->o.page_rows, .page_bytes = p->page_bytes,
-	                             .row_bytes = p->row_bytes };
+	*out = (struct paged_stats){ .pages = p->pages,
+		                     .pages_used = p->pages - p->n_free,
+		                     .page_rows = p->o.page_rows,
+		                     .page_bytes = p->page_bytes,
+		                     .row_bytes = p->row_bytes };
 }

@@ -33,35 +33,35 @@ enum { PIECE = 1 << 18 };
 
 struct state_snap {
 	struct snap snap;
-	int slot;                       /* while it is foreseen: whose */
-	char *data;                     /* the backend's: S of all layers, tails of all layers */
+	int slot;   /* while it is foreseen: whose */
+	char *data; /* the backend's: S of all layers, tails of all layers */
 };
 
 /* S or the tails of all slots, and of one more that is never written, so that it
  * stays zero.  No bytes: the model has none, base is NULL. */
 struct part {
 	char *base;
-	size_t bytes;                   /* of one slot, all layers */
+	size_t bytes; /* of one slot, all layers */
 };
 enum { PARTS = 2 };
 
 struct state {
 	struct cache cache;
 	struct state_opts o;
-	struct part part[PARTS];        /* S, tails */
-	size_t slot_bytes;              /* of both */
-	size_t tape_bytes;              /* of all slots */
+	struct part part[PARTS]; /* S, tails */
+	size_t slot_bytes;       /* of both */
+	size_t tape_bytes;       /* of all slots */
 	struct state_view view;
-	int32_t *owed;                  /* [slots] rows on its tape that S is owed */
-	bool *still;                    /* [slots] in the step begun */
-	bool *spoiled;                  /* [slots] stands at 0 but does not hold zeros yet */
-	size_t snap_bytes;              /* of live snapshots, and of foreseen ones */
+	int32_t *owed;     /* [slots] rows on its tape that S is owed */
+	bool *still;       /* [slots] in the step begun */
+	bool *spoiled;     /* [slots] stands at 0 but does not hold zeros yet */
+	size_t snap_bytes; /* of live snapshots, and of foreseen ones */
 	int n_snap;
 	/* Of the last step: the snapshots that the pass fills, until they are
 	 * captured or forgotten, and where it does (view.keep). */
-	struct state_snap **seen;       /* [n_seen] of [seen_room] */
+	struct state_snap **seen; /* [n_seen] of [seen_room] */
 	int n_seen, seen_room;
-	struct state_keep *keep;        /* [seen_room] */
+	struct state_keep *keep; /* [seen_room] */
 };
 
 static struct state *state_of(const struct cache *c)
@@ -162,8 +162,7 @@ static void state_begin(struct cache *c, const struct span *sp, int n_span)
 			continue;
 		for (int k = 0; k < PARTS; k++)
 			if (st->part[k].bytes)
-				be->ops->copy(be, part_of(st, k, slot), part_of(st, k, st->o.slots),
-				              st->part[k].bytes);
+				be->ops->copy(be, part_of(st, k, slot), part_of(st, k, st->o.slots), st->part[k].bytes);
 		st->spoiled[slot] = false;
 	}
 }
@@ -240,7 +239,8 @@ static struct snap *state_capture(struct cache *c, int slot, int pos)
 	for (int i = 0; i < st->n_seen; i++) {
 		s = st->seen[i];
 		if (s->slot == slot && s->snap.pos == pos) {
-			memmove(&st->seen[i], &st->seen[i + 1], (size_t)(--st->n_seen - i) * sizeof(struct state_snap *));
+			memmove(&st->seen[i], &st->seen[i + 1],
+			        (size_t)(--st->n_seen - i) * sizeof(struct state_snap *));
 			return &s->snap;
 		}
 	}
@@ -280,10 +280,17 @@ static int state_restore(struct cache *c, int slot, const struct snap *snap, int
 static void head_fill(const struct state *st, int pos, uint32_t head[HEAD_WORDS], char backend[BACKEND_BYTES])
 {
 	const struct state_shape *h = &st->o.shape;
-	const uint32_t words[HEAD_WORDS] = { VERSION, (uint32_t)pos, (uint32_t)h->layers, (uint32_t)h->heads_k,
-	                                     (uint32_t)h->heads_v, (uint32_t)h->dim_k, (uint32_t)h->dim_v,
-	                                     (uint32_t)h->conv_channels, (uint32_t)h->conv_width,
-	                                     (uint32_t)state_floats(h), (uint32_t)state_tail_floats(h) };
+	const uint32_t words[HEAD_WORDS] = { VERSION,
+		                             (uint32_t)pos,
+		                             (uint32_t)h->layers,
+		                             (uint32_t)h->heads_k,
+		                             (uint32_t)h->heads_v,
+		                             (uint32_t)h->dim_k,
+		                             (uint32_t)h->dim_v,
+		                             (uint32_t)h->conv_channels,
+		                             (uint32_t)h->conv_width,
+		                             (uint32_t)state_floats(h),
+		                             (uint32_t)state_tail_floats(h) };
 
 	memcpy(head, words, sizeof words);
 	memset(backend, 0, BACKEND_BYTES);
@@ -314,9 +321,11 @@ static int state_write(const struct snap *snap, struct sink *to)
 
 static int head_check(const struct state *st, const uint32_t *head, const char *backend, struct err *err)
 {
-	static const char *const name[HEAD_WORDS] = { "version", NULL, "layers", "key heads", "value heads",
-	                                              "key size", "value size", "channels", "convolution width",
-	                                              "floats of S", "floats of a tail" };
+	static const char *const name[HEAD_WORDS] = {
+		"version",           NULL,          "layers",          "key heads",
+		"value heads",       "key size",    "value size",      "channels",
+		"convolution width", "floats of S", "floats of a tail"
+	};
 	uint32_t want[HEAD_WORDS];
 	char want_backend[BACKEND_BYTES];
 
@@ -446,8 +455,13 @@ struct cache *state_open(struct backend *be, const struct state_opts *o, struct 
 	st->owed = xcalloc(slots, sizeof *st->owed);
 	st->still = xcalloc(slots, sizeof *st->still);
 	st->spoiled = xcalloc(slots, sizeof *st->spoiled);
-	st->view = (struct state_view){ .shape = o->shape, .s = got[0], .tail = got[1], .tape = got[2],
-	                                .tape_rows = rows_of_tape(&o->shape, o->tape_rows), .owed = st->owed, .still = st->still };
+	st->view = (struct state_view){ .shape = o->shape,
+		                        .s = got[0],
+		                        .tail = got[1],
+		                        .tape = got[2],
+		                        .tape_rows = rows_of_tape(&o->shape, o->tape_rows),
+		                        .owed = st->owed,
+		                        .still = st->still };
 	if (refused) {
 		state_fini(&st->cache);
 		return NULL;

@@ -19,15 +19,15 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
-enum { BATCH_MOST = 256, SLACK = 8 };   /* positions that decoding may run beyond what is timed */
+enum { BATCH_MOST = 256, SLACK = 8 }; /* positions that decoding may run beyond what is timed */
 
 struct bench {
 	const struct options *o;
 	struct session s;
-	struct pool *pool;              /* for the ceilings: as many threads as the backend has */
-	struct ceilings ceilings;       /* measured last */
+	struct pool *pool;        /* for the ceilings: as many threads as the backend has */
+	struct ceilings ceilings; /* measured last */
 	int32_t *ids;
-	uint64_t seed;                  /* of what follows the depth: new each time */
+	uint64_t seed; /* of what follows the depth: new each time */
 	struct request *req[BATCH_MOST];
 	int n_req;
 	struct profile profile;
@@ -48,8 +48,13 @@ static void fill(struct bench *b, int i, int depth, int n)
 static int submit(struct bench *b, int i, const struct bench_row *r, int n, int max_tokens, struct err *err)
 {
 	int depth = r->depth;
-	struct ask a = { .prompt = b->ids, .n_prompt = depth + n, .max_tokens = max_tokens, .no_cache = !depth,
-	                 .mark = &depth, .n_mark = depth ? 1 : 0, .n_draft = r->drafts ? 0 : -1 };
+	struct ask a = { .prompt = b->ids,
+		         .n_prompt = depth + n,
+		         .max_tokens = max_tokens,
+		         .no_cache = !depth,
+		         .mark = &depth,
+		         .n_mark = depth ? 1 : 0,
+		         .n_draft = r->drafts ? 0 : -1 };
 	int rc;
 
 	sampler_params_init(&a.sampling);
@@ -74,7 +79,7 @@ static void drop_all(struct bench *b)
 /* What came of request i since the last look. */
 struct seen {
 	int tokens;
-	int cached;                     /* -1: it has not started */
+	int cached; /* -1: it has not started */
 	bool done;
 };
 
@@ -108,8 +113,10 @@ static int until_first(struct bench *b, int i, struct seen *seen, struct err *er
 
 static int resumed(const struct seen *seen, int depth, struct err *err)
 {
-	return seen->cached == depth ? 0 :
-	       err_set(err, E_LIMIT, "of the %d tokens before, %d were kept: give it more memory", depth, seen->cached);
+	return seen->cached == depth ?
+	               0 :
+	               err_set(err, E_LIMIT, "of the %d tokens before, %d were kept: give it more memory", depth,
+	                       seen->cached);
 }
 
 /* ---- measurements ---- */
@@ -164,12 +171,16 @@ static void start(struct bench *b, struct took *t)
 {
 	struct engine_stats st;
 
-	if (b->s.be->profile) {         /* what came before is not of it */
+	if (b->s.be->profile) { /* what came before is not of it */
 		profile_stop(&b->profile, b->s.be);
 		profile_start(&b->profile, b->s.be);
 	}
 	engine_stats(b->s.engine, &st);
-	*t = (struct took){ .drafted = -drafted(&st), .accepted = -accepted(&st), .steps = (double)st.steps, .joins = (double)*b->s.be->joins, .ns = clock_monotonic_ns() };
+	*t = (struct took){ .drafted = -drafted(&st),
+		            .accepted = -accepted(&st),
+		            .steps = (double)st.steps,
+		            .joins = (double)*b->s.be->joins,
+		            .ns = clock_monotonic_ns() };
 }
 
 static void stop(struct bench *b, struct took *t)
@@ -231,8 +242,9 @@ static int run_decode(struct bench *b, const struct bench_row *r, struct took *t
 		tokens += seen[i].tokens;
 	}
 	t->tokens = tokens;
-	return rc || r->drafts || tokens == r->batch * r->n_gen ? rc :
-	       err_set(err, E_LIMIT, "%d of %d tokens came: give it more memory", tokens, r->batch * r->n_gen);
+	return rc || r->drafts || tokens == r->batch * r->n_gen ?
+	               rc :
+	               err_set(err, E_LIMIT, "%d of %d tokens came: give it more memory", tokens, r->batch * r->n_gen);
 }
 
 static int run_once(struct bench *b, const struct bench_row *r, struct took *t, struct err *err)
@@ -360,12 +372,17 @@ static int run_all(struct bench *b, struct err *err)
 
 		for (int i = 0; i < o->bench_prompt.n && !rc; i++)
 			if (o->bench_prompt.v[i])
-				rc = show(b, (struct bench_row){ .n_prompt = o->bench_prompt.v[i], .depth = depth, .batch = 1 },
+				rc = show(b,
+				          (struct bench_row){
+						  .n_prompt = o->bench_prompt.v[i], .depth = depth, .batch = 1 },
 				          &n_row, err);
 		for (int i = 0; i < o->bench_output.n && !rc; i++)
 			for (int k = 0; k < o->bench_batch.n && !rc && o->bench_output.v[i]; k++)
-				rc = show(b, (struct bench_row){ .n_gen = o->bench_output.v[i], .depth = depth,
-				                                 .batch = o->bench_batch.v[k] }, &n_row, err);
+				rc = show(b,
+				          (struct bench_row){ .n_gen = o->bench_output.v[i],
+				                              .depth = depth,
+				                              .batch = o->bench_batch.v[k] },
+				          &n_row, err);
 	}
 	if (o->bench_json)
 		puts(n_row ? "]" : "[]");

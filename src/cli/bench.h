@@ -20,16 +20,16 @@ struct ceilings {
 void ceilings_measure(struct ceilings *c, struct pool *pool, const struct store *st, enum cpu_level level);
 
 struct bench_row {
-	int n_prompt, n_gen;    /* one of the two is 0 */
+	int n_prompt, n_gen; /* one of the two is 0 */
 	int depth, batch;
-	bool drafts;            /* decoding with guesses ahead */
+	bool drafts; /* decoding with guesses ahead */
 	int n_run;
-	double *rate;           /* [n_run] tokens a second, sorted */
+	double *rate; /* [n_run] tokens a second, sorted */
 	struct ceilings ceilings;
-	struct profile cost;    /* of one run */
-	int64_t cost_ns;        /* how long that run took */
-	double tokens;          /* that came in it */
-	double steps, joins;    /* steps of the engine in it; times threads were waited for */
+	struct profile cost; /* of one run */
+	int64_t cost_ns;     /* how long that run took */
+	double tokens;       /* that came in it */
+	double steps, joins; /* steps of the engine in it; times threads were waited for */
 	/* With guesses: of all runs but the first; and what the same gave without. */
 	double all_tokens, all_steps, drafted, accepted, plain;
 };

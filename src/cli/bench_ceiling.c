@@ -7,24 +7,27 @@
 #include "cli/bench.h"
 
 enum {
-	PIECE = 4 << 20,        /* bytes of weights a part reads */
-	PARTS = 16,             /* of arithmetic, for each thread */
-	ROUNDS = 3, READ_ROUNDS = 2,
+	PIECE = 4 << 20, /* bytes of weights a part reads */
+	PARTS = 16,      /* of arithmetic, for each thread */
+	ROUNDS = 3,
+	READ_ROUNDS = 2,
 	RUNS_MOST = 4,
 };
 
 /* How a thread may read a piece: as so many runs side by side, each asked for so many
  * bytes ahead.  Which is fastest is the machine's affair, so all are tried and the best
  * counts.  What was found here: docs/bench.md. */
-static const struct pattern { int runs, ahead; } patterns[] = { { 1, 4096 }, { 2, 2048 }, { 2, 3072 }, { 4, 2048 } };
+static const struct pattern {
+	int runs, ahead;
+} patterns[] = { { 1, 4096 }, { 2, 2048 }, { 2, 3072 }, { 4, 2048 } };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
 struct probe {
-	const struct store_run *piece;  /* by part */
+	const struct store_run *piece; /* by part */
 	const struct pattern *pattern;
 	quant_peak_fn *peak;
-	int64_t n;              /* rounds of a part */
-	double ops;             /* of a part: written by all, the same */
+	int64_t n;  /* rounds of a part */
+	double ops; /* of a part: written by all, the same */
 };
 
 /* Sums that nobody wants, so that the reads are not left out. */
@@ -39,7 +42,8 @@ static int pieces_of(const struct store *st, struct store_run *piece, int most)
 
 	for (int i = 0; i < n; i++)
 		for (size_t at = 0; at < run[i].n && k < most && (run[i].n >= SHRED || !k); at += PIECE)
-			piece[k++] = (struct store_run){ .p = run[i].p + at, .n = run[i].n - at < PIECE ? run[i].n - at : PIECE };
+			piece[k++] = (struct store_run){ .p = run[i].p + at,
+				                         .n = run[i].n - at < PIECE ? run[i].n - at : PIECE };
 	free(run);
 	return k;
 }
@@ -57,7 +61,7 @@ static inline __attribute__((always_inline)) uint64_t read_runs(const uint8_t *a
 		for (int r = 0; r < runs; r++) {
 			const uint8_t *from = at + (size_t)r * run + i;
 
-			__builtin_prefetch(from + ahead);       /* a hint: harmless beyond the end */
+			__builtin_prefetch(from + ahead); /* a hint: harmless beyond the end */
 			sum[r] += *(const line *)from;
 		}
 	for (int r = 0; r < runs; r++)
@@ -74,14 +78,9 @@ static void read_part(void *ctx, int part)
 	int ahead = p->pattern->ahead;
 
 	switch (p->pattern->runs) {
-	case 1:
-		sink += read_runs(at, n, 1, ahead);
-		break;
-	case 2:
-		sink += read_runs(at, n, 2, ahead);
-		break;
-	default:
-		sink += read_runs(at, n, RUNS_MOST, ahead);
+	case 1: sink += read_runs(at, n, 1, ahead); break;
+	case 2: sink += read_runs(at, n, 2, ahead); break;
+	default: sink += read_runs(at, n, RUNS_MOST, ahead);
 	}
 }
 
@@ -124,7 +123,7 @@ static double peak_rate(struct pool *pool, quant_peak_fn *peak)
 
 static double read_rate(struct pool *pool, const struct store *st)
 {
-	enum { MOST = 256 };    /* pieces: a gigabyte, more than caches hold */
+	enum { MOST = 256 }; /* pieces: a gigabyte, more than caches hold */
 	struct store_run piece[MOST];
 	struct probe p = { .piece = piece };
 	double best = 0, bytes = 0;
@@ -156,7 +155,7 @@ static void meet_part(void *ctx, int part)
 	atomic_fetch_add(&m->come, 1);
 	for (int i = 0; atomic_load(&m->come) < m->all; i++)
 		if (i > 10000)
-			sched_yield();  /* fewer processors than threads */
+			sched_yield(); /* fewer processors than threads */
 }
 
 /* The best of some, each of many: what a step pays for a join at least. */

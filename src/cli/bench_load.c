@@ -55,11 +55,12 @@ void load_free(struct load *l)
 static void put_words(struct buf *b, uint64_t seed, uint64_t which, int n)
 {
 	static const char *const word[] = {
-		"the", "of", "and", "to", "in", "is", "that", "it", "for", "was", "on", "are", "as", "with", "they", "at", "be",
-		"this", "from", "have", "or", "by", "one", "had", "not", "but", "what", "all", "were", "when", "we", "there",
-		"can", "an", "your", "which", "their", "said", "if", "do", "will", "each", "about", "how", "up", "out", "them",
-		"then", "she", "many", "some", "so", "these", "would", "other", "into", "has", "more", "her", "two", "like",
-		"him", "see", "time",
+		"the",  "of",   "and",   "to",    "in",   "is",   "that", "it",   "for",   "was",   "on",
+		"are",  "as",   "with",  "they",  "at",   "be",   "this", "from", "have",  "or",    "by",
+		"one",  "had",  "not",   "but",   "what", "all",  "were", "when", "we",    "there", "can",
+		"an",   "your", "which", "their", "said", "if",   "do",   "will", "each",  "about", "how",
+		"up",   "out",  "them",  "then",  "she",  "many", "some", "so",   "these", "would", "other",
+		"into", "has",  "more",  "her",   "two",  "like", "him",  "see",  "time",
 	};
 	enum { N = sizeof word / sizeof word[0] };
 
@@ -120,8 +121,14 @@ static double mean(const struct samples *s)
 	return s->n ? sum / (double)s->n : 0;
 }
 
-static const struct { const char *name; double p; } cut[] = {
-	{ "p50", 0.5 }, { "p90", 0.9 }, { "p99", 0.99 }, { "max", 1 },
+static const struct {
+	const char *name;
+	double p;
+} cut[] = {
+	{ "p50", 0.5 },
+	{ "p90", 0.9 },
+	{ "p99", 0.99 },
+	{ "max", 1 },
 };
 enum { N_CUT = sizeof cut / sizeof cut[0] };
 
@@ -182,10 +189,12 @@ static void put_head(const struct load *l, const struct load_result *result, con
 	if (as_json) {
 		buf_puts(out, "{\"url\":");
 		json_put_cstr(out, url);
-		buf_printf(out, ",\"seed\":%llu,\"requests\":%d,\"completed\":%d,\"aborted\":%d,\"refused\":%d,\"failed\":%d"
+		buf_printf(out,
+		           ",\"seed\":%llu,\"requests\":%d,\"completed\":%d,\"aborted\":%d,\"refused\":%d,\"failed\":%d"
 		           ",\"prompt_tokens\":%lld,\"cached_tokens\":%lld,\"output_tokens\":%lld,\"seconds\":",
-		           (unsigned long long)l->seed, l->n, f->count[OUT_OK], f->count[OUT_ABORTED], f->count[OUT_REFUSED],
-		           f->count[OUT_FAILED], (long long)f->prompt, (long long)f->cached, (long long)f->output);
+		           (unsigned long long)l->seed, l->n, f->count[OUT_OK], f->count[OUT_ABORTED],
+		           f->count[OUT_REFUSED], f->count[OUT_FAILED], (long long)f->prompt, (long long)f->cached,
+		           (long long)f->output);
 		json_put_double(out, took);
 		buf_puts(out, ",\"requests_per_second\":");
 		json_put_double(out, f->count[OUT_OK] / took);
@@ -197,7 +206,8 @@ static void put_head(const struct load *l, const struct load_result *result, con
 	}
 	buf_printf(out, "%s: %d requests, seed %llu, %.1f s\n", url, l->n, (unsigned long long)l->seed, took);
 	buf_printf(out, "completed %d, aborted by us %d, refused (429, 503) %d, failed %d%s%s\n", f->count[OUT_OK],
-	           f->count[OUT_ABORTED], f->count[OUT_REFUSED], f->count[OUT_FAILED], *error ? "; first error: " : "", error);
+	           f->count[OUT_ABORTED], f->count[OUT_REFUSED], f->count[OUT_FAILED], *error ? "; first error: " : "",
+	           error);
 	buf_printf(out, "prompt tokens %lld, of them cached %lld; output tokens %lld\n", (long long)f->prompt,
 	           (long long)f->cached, (long long)f->output);
 	buf_printf(out, "%.2f requests/s completed, %.1f output tokens/s\n\n", f->count[OUT_OK] / took,
@@ -212,7 +222,10 @@ void load_report(const struct load *l, const struct load_result *result, struct 
                  bool as_json, const char *url, struct buf *out)
 {
 	struct figures f;
-	struct { const char *text, *json; struct samples *s; } row[] = {
+	struct {
+		const char *text, *json;
+		struct samples *s;
+	} row[] = {
 		{ "time to first token", "first_token_seconds", &f.first },
 		{ "between pieces", "inter_token_seconds", gaps },
 		{ "per output token", "per_output_token_seconds", &f.per_token },

@@ -13,11 +13,11 @@
 #include "cli/cli.h"
 
 struct load_request {
-	int64_t at_ns;                  /* after the start */
-	int prefix;                     /* which of the shared beginnings; -1: none */
-	int prefix_words, words;        /* of the beginning, and of its own */
+	int64_t at_ns;           /* after the start */
+	int prefix;              /* which of the shared beginnings; -1: none */
+	int prefix_words, words; /* of the beginning, and of its own */
 	int max_tokens;
-	int abort_after;                /* leaves after so many pieces of the answer; -1: stays */
+	int abort_after; /* leaves after so many pieces of the answer; -1: stays */
 };
 
 struct load {
@@ -44,7 +44,7 @@ struct load_result {
 };
 
 struct samples {
-	double *v;                      /* seconds */
+	double *v; /* seconds */
 	size_t n, cap;
 };
 void samples_add(struct samples *s, double v);

@@ -14,7 +14,8 @@ void bench_name(const struct bench_row *r, char *out, size_t size)
 		snprintf(depth, sizeof depth, " @ d%d", r->depth);
 	if (r->batch > 1)
 		snprintf(batch, sizeof batch, " x%d", r->batch);
-	snprintf(out, size, "%s%d%s%s%s", r->n_gen ? "tg" : "pp", r->n_gen ? r->n_gen : r->n_prompt, depth, batch, drafts);
+	snprintf(out, size, "%s%d%s%s%s", r->n_gen ? "tg" : "pp", r->n_gen ? r->n_gen : r->n_prompt, depth, batch,
+	         drafts);
 }
 
 double bench_median(const struct bench_row *r)
@@ -35,7 +36,10 @@ static double floor_at(const struct bench_row *r, double int8, const char **by)
 	return r->tokens / (read > compute ? read : compute);
 }
 
-double bench_floor(const struct bench_row *r, const char **by) { return floor_at(r, r->ceilings.int8, by); }
+double bench_floor(const struct bench_row *r, const char **by)
+{
+	return floor_at(r, r->ceilings.int8, by);
+}
 
 double bench_floor_vectors(const struct bench_row *r)
 {
@@ -53,13 +57,15 @@ static const char *arith_name(const struct options *o)
 
 void bench_print_head(const struct session *s, const struct options *o, struct buf *out)
 {
-	buf_printf(out, "%s: %s, %.0f million parameters, %.0f MB; %s, %d threads, %s arithmetic, up to %d tokens a step\nkeys and values: ",
-	           s->store->name, s->model->arch, (double)s->model->shape.params / 1e6,
-	           (double)s->model->shape.weight_bytes / 1e6, cpu_level_name(s->be->level), s->be->threads, arith_name(o),
-	           s->step_rows);
+	buf_printf(
+		out,
+		"%s: %s, %.0f million parameters, %.0f MB; %s, %d threads, %s arithmetic, up to %d tokens a step\nkeys and values: ",
+		s->store->name, s->model->arch, (double)s->model->shape.params / 1e6,
+		(double)s->model->shape.weight_bytes / 1e6, cpu_level_name(s->be->level), s->be->threads, arith_name(o),
+		s->step_rows);
 	kv_describe(out, s->kv, &s->model->shape);
-	buf_printf(out, "\n\n%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s %12s\n", "test", "tokens/s", "spread", "floor", "share",
-	           "bound by", "read GB/s", "int8 Gop/s", "bf16 Gop/s", "f32 Gop/s");
+	buf_printf(out, "\n\n%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s %12s\n", "test", "tokens/s", "spread", "floor",
+	           "share", "bound by", "read GB/s", "int8 Gop/s", "bf16 Gop/s", "f32 Gop/s");
 }
 
 void bench_print_row(const struct bench_row *r, struct buf *out)
@@ -70,19 +76,19 @@ void bench_print_row(const struct bench_row *r, struct buf *out)
 
 	bench_name(r, name, sizeof name);
 	buf_printf(out, "%-20s %9.1f %6.1f%% %9.1f %5.0f%%  %-8s %10.1f %12.0f ", name, median,
-	           100 * (r->rate[r->n_run - 1] - r->rate[0]) / median, least, 100 * median / least, by, r->ceilings.read / 1e9,
-	           r->ceilings.int8 / 1e9);
+	           100 * (r->rate[r->n_run - 1] - r->rate[0]) / median, least, 100 * median / least, by,
+	           r->ceilings.read / 1e9, r->ceilings.int8 / 1e9);
 	if (r->ceilings.bf16 > 0)
 		buf_printf(out, "%12.0f", r->ceilings.bf16 / 1e9);
 	else
 		buf_printf(out, "%12s", "");
 	buf_printf(out, " %12.0f\n", r->ceilings.f32 / 1e9);
 	if (vectors > 0)
-		buf_printf(out, "%-20s %9s %6s  %9.1f %5.0f%%  without tiles, at %.0f Gop/s of int8\n", "", "", "", vectors,
-		           100 * median / vectors, r->ceilings.int8_vectors / 1e9);
+		buf_printf(out, "%-20s %9s %6s  %9.1f %5.0f%%  without tiles, at %.0f Gop/s of int8\n", "", "", "",
+		           vectors, 100 * median / vectors, r->ceilings.int8_vectors / 1e9);
 	if (r->drafts)
-		buf_printf(out, "%-20s %8.2fx without; %.2f tokens a step; of %.0f guesses %.0f came true\n", "", median / r->plain,
-		           r->all_tokens / r->all_steps / r->batch, r->drafted, r->accepted);
+		buf_printf(out, "%-20s %8.2fx without; %.2f tokens a step; of %.0f guesses %.0f came true\n", "",
+		           median / r->plain, r->all_tokens / r->all_steps / r->batch, r->drafted, r->accepted);
 }
 
 static int slower(const void *a, const void *b)
@@ -102,12 +108,13 @@ static int by_time(const struct profile *f, const struct op_cost *row[PROFILE_RO
 }
 
 /* Time, and of bytes and operations what was reached while it took. */
-static void print_cost(const char *op, const char *what, double calls, const struct op_cost *c, const struct bench_row *r,
-                       struct buf *out)
+static void print_cost(const char *op, const char *what, double calls, const struct op_cost *c,
+                       const struct bench_row *r, struct buf *out)
 {
 	double ns = (double)c->ns;
 
-	buf_printf(out, "  %-9s %-28s %8.1f %10.3f %5.1f%%", op, what, calls, ns / 1e6 / r->steps, 100 * ns / (double)r->cost_ns);
+	buf_printf(out, "  %-9s %-28s %8.1f %10.3f %5.1f%%", op, what, calls, ns / 1e6 / r->steps,
+	           100 * ns / (double)r->cost_ns);
 	if (c->bytes > 0)
 		buf_printf(out, " %8.2f", c->bytes / ns);
 	else
@@ -131,13 +138,16 @@ void bench_print_profile(const struct bench_row *r, struct buf *out)
 	struct op_cost all = profile_total(&r->cost), rest = { .ns = r->cost_ns - all.ns };
 	int n = by_time(&r->cost, row);
 
-	buf_printf(out, "  %-9s %-28s %8s %10s %6s %8s %9s %9s %9s\n", "operation", "", "per step", "ms a step", "time", "GB/s",
-	           "int8Gop/s", "bf16Gop/s", "f32 Gop/s");
+	buf_printf(out, "  %-9s %-28s %8s %10s %6s %8s %9s %9s %9s\n", "operation", "", "per step", "ms a step", "time",
+	           "GB/s", "int8Gop/s", "bf16Gop/s", "f32 Gop/s");
 	for (int i = 0; i < n; i++)
 		print_cost(row[i]->op, row[i]->what, (double)row[i]->calls / r->steps, row[i], r, out);
 	print_cost("the rest", "engine and sampling", 1, &rest, r, out);
-	buf_printf(out, "  %.0f steps; threads were waited for %.0f times in each, which takes at least %.1f us a time, %.1f%% of a step\n\n",
-	           r->steps, r->joins / r->steps, 1e6 * r->ceilings.join, 100 * r->joins * r->ceilings.join * 1e9 / (double)r->cost_ns);
+	buf_printf(
+		out,
+		"  %.0f steps; threads were waited for %.0f times in each, which takes at least %.1f us a time, %.1f%% of a step\n\n",
+		r->steps, r->joins / r->steps, 1e6 * r->ceilings.join,
+		100 * r->joins * r->ceilings.join * 1e9 / (double)r->cost_ns);
 }
 
 static void put_number(struct buf *b, const char *name, double v)
@@ -182,9 +192,12 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 	json_put_cstr(b, name);
 	buf_puts(b, ",\"model\":");
 	json_put_cstr(b, s->store->name);
-	buf_printf(b, ",\"level\":\"%s\",\"threads\":%d,\"arithmetic\":\"%s\",\"step_tokens\":%d,\"prompt\":%d,\"output\":%d,"
-	           "\"depth\":%d,\"batch\":%d", cpu_level_name(s->be->level), s->be->threads, arith_name(o), s->step_rows,
-	           r->n_prompt, r->n_gen, r->depth, r->batch);
+	buf_printf(
+		b,
+		",\"level\":\"%s\",\"threads\":%d,\"arithmetic\":\"%s\",\"step_tokens\":%d,\"prompt\":%d,\"output\":%d,"
+		"\"depth\":%d,\"batch\":%d",
+		cpu_level_name(s->be->level), s->be->threads, arith_name(o), s->step_rows, r->n_prompt, r->n_gen,
+		r->depth, r->batch);
 	buf_init(&kv);
 	kv_describe(&kv, s->kv, &s->model->shape);
 	buf_puts(b, ",\"kv\":");

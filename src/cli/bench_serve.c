@@ -25,12 +25,12 @@
 struct shot {
 	struct bench *b;
 	int i;
-	struct evhttp_connection *conn;         /* NULL: not sent, or over */
-	struct event *leave;                    /* timer of one that leaves before the first piece */
-	struct buf line;                        /* of the stream, as far as it came */
+	struct evhttp_connection *conn; /* NULL: not sent, or over */
+	struct event *leave;            /* timer of one that leaves before the first piece */
+	struct buf line;                /* of the stream, as far as it came */
 	int pieces;
-	int64_t t_last;                         /* clock of the last piece */
-	bool usage;                             /* the server counted */
+	int64_t t_last; /* clock of the last piece */
+	bool usage;     /* the server counted */
 };
 
 struct bench {
@@ -135,7 +135,7 @@ static void take_line(struct shot *s)
 	struct json *j;
 
 	if (strncmp(p, "data:", 5) || !(j = json_parse(p + 5, strlen(p + 5), 0, NULL)))
-		return;         /* comments, event names, [DONE] */
+		return; /* comments, event names, [DONE] */
 	if (json_get(j, "error") && !*s->b->result[s->i].error)
 		snprintf(s->b->result[s->i].error, sizeof s->b->result[s->i].error, "%s", p + 5);
 	if (has_text(json_at(json_get(j, "choices"), 0)))
@@ -228,7 +228,7 @@ static void fire(struct bench *b, int i)
 	struct load_request *r = &b->load.req[i];
 	struct evhttp_request *req = evhttp_request_new(on_done, s);
 	struct evkeyvalq *head = evhttp_request_get_output_headers(req);
-	struct timeval soon = { 0, 20000 };     /* 20 ms: sent, and for most servers not yet answered */
+	struct timeval soon = { 0, 20000 }; /* 20 ms: sent, and for most servers not yet answered */
 	struct buf body;
 
 	*s = (struct shot){ .b = b, .i = i };

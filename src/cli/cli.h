@@ -19,10 +19,16 @@
 
 /* What an option belongs to: bits. */
 enum {
-	CMD_SERVE = 1, CMD_RUN = 2, CMD_LOGITS = 4, CMD_INSPECT = 8, CMD_TOKENIZE = 16, CMD_BENCH = 32,
-	CMD_BENCH_SERVE = 64, CMD_PPL = 128,
-	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH | CMD_PPL,    /* those that load a model */
-	CMD_CHAT = CMD_SERVE | CMD_RUN,                         /* those that speak */
+	CMD_SERVE = 1,
+	CMD_RUN = 2,
+	CMD_LOGITS = 4,
+	CMD_INSPECT = 8,
+	CMD_TOKENIZE = 16,
+	CMD_BENCH = 32,
+	CMD_BENCH_SERVE = 64,
+	CMD_PPL = 128,
+	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH | CMD_PPL, /* those that load a model */
+	CMD_CHAT = CMD_SERVE | CMD_RUN,                                      /* those that speak */
 	CMD_ALL = 255,
 };
 
@@ -33,66 +39,66 @@ struct ints {
 
 /* Every option of every command, with its default when it was not given. */
 struct options {
-	const char *model;              /* NULL: the bundled one */
-	const char *text;               /* tokenize: the second argument, or NULL */
+	const char *model; /* NULL: the bundled one */
+	const char *text;  /* tokenize: the second argument, or NULL */
 
 	/* The engine. */
-	int ctx_size;                   /* positions; 0: the model's own ... */
-	int ctx_default;                /* ... or this where it is less; 0: the model's */
-	int parallel;                   /* sequences at once */
-	int threads;                    /* 0: all processors */
+	int ctx_size;    /* positions; 0: the model's own ... */
+	int ctx_default; /* ... or this where it is less; 0: the model's */
+	int parallel;    /* sequences at once */
+	int threads;     /* 0: all processors */
 	int step_rows;
 	enum cpu_level cpu;
 	enum arith arith;
-	int decode_gap;                 /* ms; see engine.h */
-	int answer_reserve;             /* tokens; see engine.h */
-	size_t memory_bytes;            /* for everything; 0: no such bound */
-	bool small_pages;               /* weights stay where they are mapped */
-	size_t kv_bytes;                /* 0: see load.c */
-	struct kv_ask kv_ask;           /* as written ... */
-	struct kv_policy kv;            /* ... and what it means */
-	size_t prefix_bytes;            /* SIZE_MAX: see load.c */
-	const char *disk_dir;           /* NULL: none are kept on disk */
+	int decode_gap;       /* ms; see engine.h */
+	int answer_reserve;   /* tokens; see engine.h */
+	size_t memory_bytes;  /* for everything; 0: no such bound */
+	bool small_pages;     /* weights stay where they are mapped */
+	size_t kv_bytes;      /* 0: see load.c */
+	struct kv_ask kv_ask; /* as written ... */
+	struct kv_policy kv;  /* ... and what it means */
+	size_t prefix_bytes;  /* SIZE_MAX: see load.c */
+	const char *disk_dir; /* NULL: none are kept on disk */
 	size_t disk_bytes;
-	double verify_cache;            /* share of hits that is computed again */
+	double verify_cache; /* share of hits that is computed again */
 
 	/* Speculation. */
-	const char *draft_model;        /* NULL: none */
+	const char *draft_model; /* NULL: none */
 	enum draft_kind { DRAFT_NONE, DRAFT_NGRAM, DRAFT_MODEL, DRAFT_MTP, DRAFT_AUTO } draft_kind;
-	int n_draft;                    /* tokens */
+	int n_draft; /* tokens */
 	bool draft_fixed;
-	double draft_pretend;           /* 0: no */
+	double draft_pretend; /* 0: no */
 
 	/* Answers: what a request does not say, or all that `run` says. */
 	double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
 	int top_k;
 	/* Else what the checkpoint suggests counts. */
 	bool temperature_set, top_p_set, min_p_set, top_k_set, repetition_set;
-	int max_tokens;                 /* -1: until the context ends */
-	int64_t seed;                   /* -1: a new one for each answer */
-	const char *template_file;      /* NULL: the model's */
-	const char *template_args;      /* JSON object, or NULL */
+	int max_tokens;            /* -1: until the context ends */
+	int64_t seed;              /* -1: a new one for each answer */
+	const char *template_file; /* NULL: the model's */
+	const char *template_args; /* JSON object, or NULL */
 	enum think { THINK_DEFAULT, THINK_ON, THINK_OFF } think;
 
 	/* serve */
 	const char *host;
 	int port;
 	const char *port_file;
-	const char *alias;              /* name of the model in the API; NULL: its own */
+	const char *alias; /* name of the model in the API; NULL: its own */
 	const char *api_key, *api_key_file;
 	const char *cors_origin;
 	bool strict;
-	int queue;                      /* waiting requests ... */
-	double queue_seconds;           /* ... and seconds of prompts; 0: any */
-	int connections;                /* at once */
-	size_t body_bytes;              /* of one request */
-	int keep_alive;                 /* seconds between comments in a quiet stream; 0: none */
-	size_t response_bytes;          /* of answers kept for /v1/responses */
-	int timeout;                    /* seconds a client may take to send a request ... */
-	int stall;                      /* ... and may leave an answer unread */
-	int idle, grace, stuck;         /* seconds */
+	int queue;              /* waiting requests ... */
+	double queue_seconds;   /* ... and seconds of prompts; 0: any */
+	int connections;        /* at once */
+	size_t body_bytes;      /* of one request */
+	int keep_alive;         /* seconds between comments in a quiet stream; 0: none */
+	size_t response_bytes;  /* of answers kept for /v1/responses */
+	int timeout;            /* seconds a client may take to send a request ... */
+	int stall;              /* ... and may leave an answer unread */
+	int idle, grace, stuck; /* seconds */
 	bool log_prompts, drop_volatile;
-	int turn_replay;                /* enum turn_replay */
+	int turn_replay; /* enum turn_replay */
 	size_t turn_bytes;
 
 	/* bench and bench serve */
@@ -105,8 +111,8 @@ struct options {
 	bool bench_profile, bench_fill;
 
 	/* bench serve */
-	const char *url;                /* bench serve; run: a server that answers, NULL: the model itself does */
-	const char *bench_user;         /* NULL: none is sent */
+	const char *url;        /* bench serve; run: a server that answers, NULL: the model itself does */
+	const char *bench_user; /* NULL: none is sent */
 	int bench_requests, bench_prefixes, bench_prefix_words;
 	double bench_rate, bench_abort; /* a second; a share */
 	bool bench_completions, bench_ignore_eos;
@@ -119,7 +125,7 @@ struct options {
 	const char *ids, *out;
 	struct ints split;
 	int greedy, alongside, resume_at;
-	const char *warm;               /* ids to be run before; NULL: none */
+	const char *warm; /* ids to be run before; NULL: none */
 
 	/* ppl; ids and special are others' too */
 	const char *text_file;
@@ -143,16 +149,16 @@ struct options {
 };
 
 struct command {
-	const char *name;               /* of two words: a kind of the command before it */
+	const char *name; /* of two words: a kind of the command before it */
 	unsigned bit;
-	const char *args;               /* after the name, in the usage line */
-	const char *what;               /* one line, for the list */
-	const char *about;              /* paragraphs, for its own help */
+	const char *args;  /* after the name, in the usage line */
+	const char *what;  /* one line, for the list */
+	const char *about; /* paragraphs, for its own help */
 	const char *examples;
-	int (*run)(const struct options *o);    /* exit status */
+	int (*run)(const struct options *o); /* exit status */
 };
 
-extern const struct command commands[];         /* commands.c; ends with name NULL */
+extern const struct command commands[]; /* commands.c; ends with name NULL */
 
 /* Exit statuses: the work failed; the command line is wrong. */
 enum { EXIT_WORK = 1, EXIT_USAGE = 2 };

@@ -4,15 +4,17 @@
 
 #include "cli/cli.h"
 
-static const char about_model[] =
-	"MODEL is a folder with config.json, tokenizer.json and safetensors, or a name like\n"
-	"Qwen/Qwen3.5-4B that is in the Hugging Face cache on disk. Nothing is downloaded.\n"
-	"Left out, it is the folder that the environment variable WEFT_MODEL names, or else\n"
-	"the small model that comes with the program.";
+static const char about_model[] = "MODEL is a folder with config.json, tokenizer.json and safetensors, or a name like\n"
+				  "Qwen/Qwen3.5-4B that is in the Hugging Face cache on disk. Nothing is downloaded.\n"
+				  "Left out, it is the folder that the environment variable WEFT_MODEL names, or else\n"
+				  "the small model that comes with the program.";
 
 const struct command commands[] = {
 	{
-		"serve", CMD_SERVE, "[MODEL]", "serve a model over HTTP with the OpenAI API",
+		"serve",
+		CMD_SERVE,
+		"[MODEL]",
+		"serve a model over HTTP with the OpenAI API",
 		"Loads a model and answers clients of the OpenAI API (chat completions, completions,\n"
 		"responses) and of Anthropic's (messages), streaming or not. Requests run together,\n"
 		"and none changes the answer of another. A browser gets a page to chat and to watch\n"
@@ -24,7 +26,10 @@ const struct command commands[] = {
 		cmd_serve,
 	},
 	{
-		"run", CMD_RUN, "[MODEL]", "answer once, or hold a conversation in the terminal",
+		"run",
+		CMD_RUN,
+		"[MODEL]",
+		"answer once, or hold a conversation in the terminal",
 		"With -p, or with standard input from a pipe or file, prints one answer on standard\n"
 		"output, and statistics on standard error. Without, a conversation: Ctrl-C stops the\n"
 		"answer, Ctrl-D ends. /help there lists what else can be typed.\n\n"
@@ -37,7 +42,10 @@ const struct command commands[] = {
 		cmd_run,
 	},
 	{
-		"logits", CMD_LOGITS, "[MODEL] --ids FILE --out FILE", "write the logits of every position to a file",
+		"logits",
+		CMD_LOGITS,
+		"[MODEL] --ids FILE --out FILE",
+		"write the logits of every position to a file",
 		"Runs token ids through the engine that serves and writes the logits of every\n"
 		"position, for comparing with other engines and for tests. How the work is cut and\n"
 		"what runs beside it changes no bit of them.\n\n",
@@ -46,7 +54,10 @@ const struct command commands[] = {
 		cmd_logits,
 	},
 	{
-		"inspect", CMD_INSPECT, "[MODEL]", "show what a model is and what it will need",
+		"inspect",
+		CMD_INSPECT,
+		"[MODEL]",
+		"show what a model is and what it will need",
 		"Prints architecture, layers by kind, parameters, quantisation, bytes of cache per\n"
 		"token and of state per sequence, and the memory for a context and a number of\n"
 		"sequences.\n\n",
@@ -55,7 +66,10 @@ const struct command commands[] = {
 		cmd_inspect,
 	},
 	{
-		"tokenize", CMD_TOKENIZE, "[MODEL] [TEXT]", "turn text into token ids",
+		"tokenize",
+		CMD_TOKENIZE,
+		"[MODEL] [TEXT]",
+		"turn text into token ids",
 		"Prints the ids of TEXT, or of standard input, as a JSON array. A lone argument is\n"
 		"MODEL when it is a folder or a cached name, and TEXT otherwise.\n\n",
 		"  weft tokenize 'Hello, world'\n"
@@ -63,7 +77,10 @@ const struct command commands[] = {
 		cmd_tokenize,
 	},
 	{
-		"ppl", CMD_PPL, "[MODEL] --text FILE | --ids FILE", "measure what a setting costs in quality",
+		"ppl",
+		CMD_PPL,
+		"[MODEL] --text FILE | --ids FILE",
+		"measure what a setting costs in quality",
 		"Reads a text and prints the model's perplexity on it and how far its predictions are\n"
 		"from those with the 16-bit cache of keys and values, or from the exact ones: mean,\n"
 		"median, 99.9th percentile and largest KL divergence (in nats), and how often the\n"
@@ -74,7 +91,10 @@ const struct command commands[] = {
 		cmd_ppl,
 	},
 	{
-		"bench", CMD_BENCH, "[MODEL]", "measure a model on this machine; `bench serve`: a server",
+		"bench",
+		CMD_BENCH,
+		"[MODEL]",
+		"measure a model on this machine; `bench serve`: a server",
 		"Computes prompts and decodes tokens through the engine that serves, and prints tokens\n"
 		"a second beside what the machine allows, measured in the same run: the least time is\n"
 		"that of reading what a step must read, or of its arithmetic, whichever is longer.\n"
@@ -85,7 +105,10 @@ const struct command commands[] = {
 		cmd_bench,
 	},
 	{
-		"bench serve", CMD_BENCH_SERVE, "URL", "measure a server from outside",
+		"bench serve",
+		CMD_BENCH_SERVE,
+		"URL",
+		"measure a server from outside",
 		"Sends requests to a server with the OpenAI API (this one or another) at random times\n"
 		"that do not wait for answers, and prints percentiles of what its clients see: time to\n"
 		"the first token, between pieces of a stream, of the whole answer. --model is the name\n"
@@ -111,7 +134,8 @@ static void help(void)
 	for (const struct command *c = commands; c->name; c++)
 		printf("  %-12s %s\n", c->name, c->what);
 	printf("\n%s\n\n"
-	       "`weft COMMAND --help` lists a command's options; `weft --version` names the version.\n", about_model);
+	       "`weft COMMAND --help` lists a command's options; `weft --version` names the version.\n",
+	       about_model);
 }
 
 static void help_command(const struct command *c)

@@ -90,9 +90,12 @@ void gaps_summary(struct gap_summary *out, struct gaps *g)
 	for (size_t i = 0; i < g->n; i++)
 		squares += (g->kl[i] - sum / n) * (g->kl[i] - sum / n);
 	*out = (struct gap_summary){
-		.kl_mean = sum / n, .kl_error = g->n > 1 ? sqrt(squares / (n - 1) / n) : 0,
-		.kl_median = share_below(g->kl, g->n, 0.5), .kl_999 = share_below(g->kl, g->n, 0.999),
-		.kl_max = g->kl[g->n - 1], .same_top = (double)g->same_top / n,
+		.kl_mean = sum / n,
+		.kl_error = g->n > 1 ? sqrt(squares / (n - 1) / n) : 0,
+		.kl_median = share_below(g->kl, g->n, 0.5),
+		.kl_999 = share_below(g->kl, g->n, 0.999),
+		.kl_max = g->kl[g->n - 1],
+		.same_top = (double)g->same_top / n,
 		.ppl_p = g->scored ? exp(g->loss_p / (double)g->scored) : 1,
 		.ppl_q = g->scored ? exp(g->loss_q / (double)g->scored) : 1,
 	};

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-enum { MB = 1 << 20, LEAST = 64 << 20 };        /* bytes of weights that are worth it */
+enum { MB = 1 << 20, LEAST = 64 << 20 }; /* bytes of weights that are worth it */
 
 /* A small file of the system's; false: not there. */
 static bool read_small(const char *path, struct buf *out)
@@ -37,7 +37,7 @@ static size_t available_bytes(struct buf *b)
 		machine = (size_t)strtoull(at + strlen("MemAvailable:"), NULL, 10) * 1024;
 	if (!read_small("/sys/fs/cgroup/memory.max", b))
 		return machine;
-	limit = (size_t)strtoull(b->p, NULL, 10);       /* "max": 0 */
+	limit = (size_t)strtoull(b->p, NULL, 10); /* "max": 0 */
 	return limit && limit < machine ? limit : machine;
 }
 
@@ -95,15 +95,19 @@ static void *move(void *arg)
 	if (h->threaded)
 		setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
 	for (int i = 0; i < 2 && h->of.store[i]; i++)
-		all += store_move(h->of.store[i], &(struct store_move){ .level = h->of.level, .arith = h->of.arith, .huge_rows = h->huge,
-		                                                        .more = more, .arg = h });
-	log_debug("%zu MB of weights moved to memory of their own in %.1f s", all / MB, (double)(clock_monotonic_ns() - begin) / 1e9);
+		all += store_move(h->of.store[i], &(struct store_move){ .level = h->of.level,
+		                                                        .arith = h->of.arith,
+		                                                        .huge_rows = h->huge,
+		                                                        .more = more,
+		                                                        .arg = h });
+	log_debug("%zu MB of weights moved to memory of their own in %.1f s", all / MB,
+	          (double)(clock_monotonic_ns() - begin) / 1e9);
 	return NULL;
 }
 
 static void start(struct huge_pages *h)
 {
-	h->threaded = true;     /* before the thread looks */
+	h->threaded = true; /* before the thread looks */
 	if (pthread_create(&h->thread, NULL, move, h))
 		h->threaded = false;
 }

@@ -15,17 +15,17 @@
 #include "store/store.h"
 
 struct huge_pages_of {
-	struct store *store[2];         /* whose weights; NULL: none */
-	struct engine *engine;          /* that reads them ... */
-	enum cpu_level level;           /* ... with these kernels */
+	struct store *store[2]; /* whose weights; NULL: none */
+	struct engine *engine;  /* that reads them ... */
+	enum cpu_level level;   /* ... with these kernels */
 	enum arith arith;
-	size_t planned;                 /* bytes of memory that all is to take, the weights among them */
+	size_t planned; /* bytes of memory that all is to take, the weights among them */
 };
 
 struct huge_pages {
 	struct huge_pages_of of;
-	bool huge;                      /* the system has huge pages for whoever asks */
-	size_t spare;                   /* bytes that stay available to others, at least */
+	bool huge;    /* the system has huge pages for whoever asks */
+	size_t spare; /* bytes that stay available to others, at least */
 	atomic_bool stop;
 	bool threaded;
 	pthread_t thread;

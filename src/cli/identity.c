@@ -100,15 +100,16 @@ struct memory {
 
 static bool same_file(const struct file_id *a, const struct file_id *b)
 {
-	return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes
-	       && a->changed_ns == b->changed_ns && a->modified_ns == b->modified_ns;
+	return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
+	       a->changed_ns == b->changed_ns && a->modified_ns == b->modified_ns;
 }
 
 static void line_put(const struct known *k, char out[LINE])
 {
-	int n = snprintf(out, LINE, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %016" PRIx64 "%016" PRIx64,
-	                 k->id.device, k->id.inode, k->id.bytes, (uint64_t)k->id.changed_ns, (uint64_t)k->id.modified_ns,
-	                 k->sum.hi, k->sum.lo);
+	int n = snprintf(out, LINE,
+	                 "%" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %016" PRIx64 "%016" PRIx64,
+	                 k->id.device, k->id.inode, k->id.bytes, (uint64_t)k->id.changed_ns,
+	                 (uint64_t)k->id.modified_ns, k->sum.hi, k->sum.lo);
 
 	snprintf(out + n, LINE - (size_t)n, " %016" PRIx64 "\n", check64(out, (size_t)n));
 }
@@ -119,7 +120,8 @@ static bool line_get(const char *line, struct known *k)
 	uint64_t changed, modified, own;
 	char again[LINE];
 
-	if (sscanf(line, "%" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %16" SCNx64 "%16" SCNx64 " %16" SCNx64,
+	if (sscanf(line,
+	           "%" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %16" SCNx64 "%16" SCNx64 " %16" SCNx64,
 	           &k->id.device, &k->id.inode, &k->id.bytes, &changed, &modified, &k->sum.hi, &k->sum.lo, &own) != 8)
 		return false;
 	k->id.changed_ns = (int64_t)changed;
@@ -182,8 +184,8 @@ static struct check128 sum_of(struct memory *m, const struct safetensors *shard,
 	clock_gettime(CLOCK_REALTIME, &ts);
 	k.sum = check128(shard->map.p, shard->map.n, NULL, 0);
 	/* As it was before, and for long enough: it may be remembered. */
-	if (!file_id_get(path, &now, NULL) && same_file(&now, &k.id)
-	    && (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - k.id.changed_ns > SETTLED_NS) {
+	if (!file_id_get(path, &now, NULL) && same_file(&now, &k.id) &&
+	    (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - k.id.changed_ns > SETTLED_NS) {
 		/* The oldest line goes when there are too many. */
 		if (m->n == REMEMBERED - 1)
 			memmove(m->v, m->v + 1, (size_t)--m->n * sizeof(*m->v));
@@ -272,7 +274,7 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 int identity_of_draft(const struct session *s, const struct options *o, const struct digest *of, struct digest *out,
                       struct err *err)
 {
-	const struct store *st = s->drafts.store;       /* NULL: the model's own draft head */
+	const struct store *st = s->drafts.store; /* NULL: the model's own draft head */
 	struct sha256 h;
 	int rc = 0;
 

@@ -93,7 +93,8 @@ int ids_check(const struct ids *f, const char *path, int vocab, struct err *err)
 {
 	for (int i = 0; i < f->n; i++)
 		if (f->id[i] >= vocab)
-			return err_set(err, E_ARG, "%s: element %d is %" PRId32 ", the model has %d tokens", path, i, f->id[i], vocab);
+			return err_set(err, E_ARG, "%s: element %d is %" PRId32 ", the model has %d tokens", path, i,
+			               f->id[i], vocab);
 	return 0;
 }
 

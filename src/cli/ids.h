@@ -11,7 +11,7 @@
 struct ids {
 	int32_t *id;
 	int n;
-	int *part;                      /* [n_part + 1] */
+	int *part; /* [n_part + 1] */
 	int n_part;
 };
 

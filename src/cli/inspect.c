@@ -63,7 +63,7 @@ static void print_formats(const struct store *st)
 		if (!t->used)
 			continue;
 		if (!t->fmt) {
-			vectors += t->elements > 0;             /* not the scales of a matrix */
+			vectors += t->elements > 0; /* not the scales of a matrix */
 			vector_bytes += t->elements > 0 ? t->bytes : 0;
 			continue;
 		}
@@ -84,11 +84,12 @@ static void print_formats(const struct store *st)
 		if (kind[k].group)
 			snprintf(group, sizeof(group), ", groups of %d", kind[k].group);
 		snprintf(name, sizeof(name), "%s%s", kind[k].name, group);
-		printf("%-14s %-28s %6d matrices  %12s  %5.2f bits per weight\n", k ? "" : "formats", name, kind[k].tensors,
-		       bytes_text(b, sizeof(b), (double)kind[k].stored),
+		printf("%-14s %-28s %6d matrices  %12s  %5.2f bits per weight\n", k ? "" : "formats", name,
+		       kind[k].tensors, bytes_text(b, sizeof(b), (double)kind[k].stored),
 		       kind[k].elements ? (double)kind[k].stored * 8 / (double)kind[k].elements : 0);
 	}
-	printf("%-14s %-28s %6zu            %12s\n", "", "vectors", vectors, bytes_text(b, sizeof(b), (double)vector_bytes));
+	printf("%-14s %-28s %6zu            %12s\n", "", "vectors", vectors,
+	       bytes_text(b, sizeof(b), (double)vector_bytes));
 }
 
 static void print_params(const struct model *m, const struct store *st)
@@ -117,7 +118,8 @@ static void print_shape(const struct model *m, const struct store *st)
 	printf("architecture   %s%s%s%s\n", m->arch, class ? " (" : "", class ? class : "", class ? ")" : "");
 	printf("layers         %d: %d attention, %d recurrent", s->layers, s->layers_attn, s->layers_rec);
 	if (s->layers_moe)
-		printf("; %d with a mixture of experts (%d of %d per token)", s->layers_moe, s->experts_used, s->experts);
+		printf("; %d with a mixture of experts (%d of %d per token)", s->layers_moe, s->experts_used,
+		       s->experts);
 	printf("\nwidth          %d; vocabulary %d rows; context %d\n", s->hidden, s->vocab, s->ctx_max);
 	if (s->layers_attn)
 		printf("attention      %d key/value heads of %d\n", s->heads_kv, s->dim);
@@ -144,7 +146,8 @@ static void print_plan(const struct model *m, const struct options *o, const str
 	kv_layers_describe(&text, layer, s->layers_attn);
 	printf("keys, values   %zu bytes per token (%s)\n", row, s->layers_attn ? text.p : "none");
 	if (row && row < model_kv_row_bytes(s, &plain))
-		printf("               %.2f times smaller than 16 bits\n", (double)model_kv_row_bytes(s, &plain) / (double)row);
+		printf("               %.2f times smaller than 16 bits\n",
+		       (double)model_kv_row_bytes(s, &plain) / (double)row);
 	buf_fini(&text);
 	printf("state          %zu bytes per sequence\n", state);
 	printf("\nmemory for %d sequence%s of %d tokens\n", o->parallel, o->parallel == 1 ? "" : "s", ctx);
@@ -164,8 +167,8 @@ static void print_tensors(const struct store *st)
 	for (size_t i = 0; i < st->n; i++) {
 		const struct tensor *t = st->v[i];
 
-		printf("%-8s %-24s %s%s%s\n", dtype_name(t->type), shape_text(shape, sizeof(shape), t->dim, t->n_dim), t->name,
-		       t->used ? "" : "  ignored: ", t->used ? "" : t->ignored);
+		printf("%-8s %-24s %s%s%s\n", dtype_name(t->type), shape_text(shape, sizeof(shape), t->dim, t->n_dim),
+		       t->name, t->used ? "" : "  ignored: ", t->used ? "" : t->ignored);
 	}
 }
 
@@ -173,7 +176,10 @@ static void print_tensors(const struct store *st)
 static void print_ignored(const struct store *st)
 {
 	enum { REASONS = 16 };
-	struct { const char *why, *first; size_t n, bytes; } r[REASONS];
+	struct {
+		const char *why, *first;
+		size_t n, bytes;
+	} r[REASONS];
 	int n = 0;
 	char b[32];
 

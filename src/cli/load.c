@@ -17,7 +17,7 @@
 #include "base/rng.h"
 #include "cli/identity.h"
 
-enum { TOKENIZER_JSON_MAX = 256 << 20, TEMPLATE_MAX = 4 << 20 };  /* bytes; the largest known have 33 MB and 17 KB */
+enum { TOKENIZER_JSON_MAX = 256 << 20, TEMPLATE_MAX = 4 << 20 }; /* bytes; the largest known have 33 MB and 17 KB */
 
 /* ---- which model ---- */
 
@@ -37,7 +37,7 @@ int model_name(const struct options *o, struct buf *out, struct err *err)
 	if (n < 0)
 		return err_set(err, E_IO, "no MODEL was named, and the program cannot find its own folder");
 	exe[n] = '\0';
-	for (int up = 0; up < 2; up++) {        /* off the program's name, off its folder */
+	for (int up = 0; up < 2; up++) { /* off the program's name, off its folder */
 		char *slash = strrchr(exe, '/');
 
 		if (slash)
@@ -49,8 +49,8 @@ int model_name(const struct options *o, struct buf *out, struct err *err)
 		if (dir_exists(out->p))
 			return 0;
 	}
-	return err_set(err, E_MISSING, "no MODEL was named, and the bundled one is in neither %s/%s nor %s/%s", exe, beside[0],
-	               exe, beside[1]);
+	return err_set(err, E_MISSING, "no MODEL was named, and the bundled one is in neither %s/%s nor %s/%s", exe,
+	               beside[0], exe, beside[1]);
 }
 
 /* ---- progress ---- */
@@ -99,14 +99,14 @@ static bool in_memory(const struct file_map *map)
  * the first step, which has all threads to map it with. */
 static void read_weights(const struct store *st)
 {
-	enum { PAGE = 4096, PIECE = 32 << 20 };         /* bytes between two lines of progress */
+	enum { PAGE = 4096, PIECE = 32 << 20 }; /* bytes between two lines of progress */
 	size_t total = 0, done = 0;
 	volatile uint8_t sum = 0;
 
 	for (int i = 0; i < st->n_shard; i++)
 		total += st->shard[i].map.n;
 	if (total > machine_bytes() / 4 * 3)
-		return;         /* the end would push out the beginning */
+		return; /* the end would push out the beginning */
 	for (int i = 0; i < st->n_shard; i++) {
 		const struct file_map *map = &st->shard[i].map;
 
@@ -202,7 +202,8 @@ static int template_args(struct session *s, const struct options *o, struct err 
 		if (!given)
 			return err_prefix(err, "--chat-template-args");
 		if (json_kind(given) != JSON_OBJECT) {
-			err_set(err, E_ARG, "--chat-template-args: %s, not an object", json_kind_name(json_kind(given)));
+			err_set(err, E_ARG, "--chat-template-args: %s, not an object",
+			        json_kind_name(json_kind(given)));
 			json_free(given);
 			return E_ARG;
 		}
@@ -273,13 +274,13 @@ static size_t least(size_t a, size_t b)
 
 /* Where the memory goes. */
 struct plan {
-	size_t weights;                 /* mapped: shared with the page cache */
-	size_t step;                    /* work memory and logits of the largest step */
-	size_t states;                  /* of the running sequences, tapes included */
-	size_t kv;                      /* the page pool */
-	size_t prefix, parked;          /* kept prefixes, their pages included; preempted sequences */
-	size_t draft;                   /* all that guessing ahead takes */
-	int ctx_asked;                  /* context before memory had its say */
+	size_t weights;        /* mapped: shared with the page cache */
+	size_t step;           /* work memory and logits of the largest step */
+	size_t states;         /* of the running sequences, tapes included */
+	size_t kv;             /* the page pool */
+	size_t prefix, parked; /* kept prefixes, their pages included; preempted sequences */
+	size_t draft;          /* all that guessing ahead takes */
+	int ctx_asked;         /* context before memory had its say */
 };
 
 static size_t plan_total(const struct plan *p)
@@ -324,11 +325,13 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 	p->parked = least(most, machine / 16);
 	if (!o->memory_bytes)
 		return 0;
-	fixed = p->weights + p->step + p->states + p->draft + (o->kv_bytes ? p->kv : 0) + (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
+	fixed = p->weights + p->step + p->states + p->draft + (o->kv_bytes ? p->kv : 0) +
+	        (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
 	if (fixed >= o->memory_bytes)
-		return err_set(err, E_LIMIT, "--memory %zu MB: weights take %zu MB, a step %zu MB, states %zu MB, drafting %zu MB, "
-		               "keys and values and kept prefixes as asked for %zu MB; nothing is left", o->memory_bytes / MB,
-		               p->weights / MB, p->step / MB, p->states / MB, p->draft / MB,
+		return err_set(err, E_LIMIT,
+		               "--memory %zu MB: weights take %zu MB, a step %zu MB, states %zu MB, drafting %zu MB, "
+		               "keys and values and kept prefixes as asked for %zu MB; nothing is left",
+		               o->memory_bytes / MB, p->weights / MB, p->step / MB, p->states / MB, p->draft / MB,
 		               (fixed - p->weights - p->step - p->states - p->draft) / MB);
 	rest = o->memory_bytes - fixed;
 	if (o->prefix_bytes == SIZE_MAX)
@@ -343,31 +346,36 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 static int fit_context(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
                        struct err *err)
 {
-	enum { LEAST = 256 };   /* tokens: instructions, a question, a short answer */
+	enum { LEAST = 256 }; /* tokens: instructions, a question, a short answer */
 	const struct shape *shape = &s->model->shape;
 	size_t page, row, fits;
 	int least;
 
 	p->ctx_asked = mo->ctx_max;
-	if (p->kv >= kv_one(s, mo) || mo->ctx_max > shape->ctx_max)     /* that, model_attach refuses */
+	if (p->kv >= kv_one(s, mo) || mo->ctx_max > shape->ctx_max) /* that, model_attach refuses */
 		return 0;
 	page = model_kv_page_bytes(shape, &mo->kv);
 	row = model_kv_row_bytes(shape, &mo->kv);
 	fits = p->kv / page * (page / row);
 	least = mo->ctx_max < LEAST ? mo->ctx_max : LEAST;
 	if (fits < (size_t)least)
-		return err_set(err, E_LIMIT, "%s leaves %zu KB for keys and values, which hold %zu tokens of %zu bytes; a context of "
-		               "%d is the least", o->kv_bytes ? "--kv-bytes" : o->memory_bytes ? "--memory" : "the machine's memory",
+		return err_set(err, E_LIMIT,
+		               "%s leaves %zu KB for keys and values, which hold %zu tokens of %zu bytes; a context of "
+		               "%d is the least",
+		               o->kv_bytes     ? "--kv-bytes" :
+		               o->memory_bytes ? "--memory" :
+		                                 "the machine's memory",
 		               p->kv / 1024, fits, row, least);
 	if (o->ctx_size)
-		log_warn("--ctx-size %d: memory for keys and values holds %zu tokens, and that is the context", o->ctx_size, fits);
+		log_warn("--ctx-size %d: memory for keys and values holds %zu tokens, and that is the context",
+		         o->ctx_size, fits);
 	mo->ctx_max = (int)fits;
 	return 0;
 }
 
 int step_rows_of(const struct options *o, const struct shape *shape)
 {
-	enum { ROWS = 256, ROWS_EXPERTS = 1024 };       /* rows meet in an expert only when there are many */
+	enum { ROWS = 256, ROWS_EXPERTS = 1024 }; /* rows meet in an expert only when there are many */
 
 	return o->step_rows ? o->step_rows : shape->experts ? ROWS_EXPERTS : ROWS;
 }
@@ -388,11 +396,12 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 	buf_fini(&kv);
 	if (mo->ctx_max < p->ctx_asked)
 		snprintf(asked, sizeof(asked), " (of %d: keys and values of more do not fit)", p->ctx_asked);
-	log_info("context %d%s, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, asked, eo->seqs_max,
-	         eo->step_rows, eo->queue_max);
+	log_info("context %d%s, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, asked,
+	         eo->seqs_max, eo->step_rows, eo->queue_max);
 	log_info("memory %zu MB: weights mapped %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
-	         "kept prefixes up to %zu, preempted up to %zu, drafting up to %zu", plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB,
-	         p->kv / MB, shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
+	         "kept prefixes up to %zu, preempted up to %zu, drafting up to %zu",
+	         plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB, p->kv / MB,
+	         shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
 	         p->draft / MB);
 	for (int i = 0; i < eo->n_drafter; i++)
 		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
@@ -426,15 +435,18 @@ void kv_describe(struct buf *out, const struct kv_pair *layer, const struct shap
 static int open_engine(struct session *s, const struct options *o, unsigned what, struct err *err)
 {
 	struct engine_opts eo = {
-		.seqs_max = o->parallel, .queue_max = o->queue, .queue_seconds = o->queue_seconds,
-		.decode_gap_ms = o->decode_gap, .answer_reserve = o->answer_reserve,
+		.seqs_max = o->parallel,
+		.queue_max = o->queue,
+		.queue_seconds = o->queue_seconds,
+		.decode_gap_ms = o->decode_gap,
+		.answer_reserve = o->answer_reserve,
 		.by_hand = what & LOAD_BY_HAND,
 	};
 	struct model_opts mo;
 	struct plan plan = { 0 };
 	int rc;
 
-	progress(s->store->name, NULL, 0);      /* the log may speak now */
+	progress(s->store->name, NULL, 0); /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
 	if (!rc)
 		rc = kv_of_options(&s->kv, o, &s->model->shape, err);
@@ -445,12 +457,16 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	s->step_rows = eo.step_rows = step_rows_of(o, &s->model->shape);
 	eo.logit_rows = what & LOAD_LOGITS ? s->step_rows : 0;
 	mo = (struct model_opts){
-		.arith = o->arith, .slots = o->parallel, .ctx_max = o->ctx_size ? o->ctx_size : ctx_default(s, o),
-		.step_rows = s->step_rows, .tape_rows = drafts_tokens(o), .kv.layer = s->kv,
+		.arith = o->arith,
+		.slots = o->parallel,
+		.ctx_max = o->ctx_size ? o->ctx_size : ctx_default(s, o),
+		.step_rows = s->step_rows,
+		.tape_rows = drafts_tokens(o),
+		.kv.layer = s->kv,
 	};
 	plan.weights = (size_t)s->model->shape.weight_bytes;
 	plan.states = size_mul((size_t)mo.slots, state_slot_bytes(&s->model->shape.state) +
-	                                         state_tape_bytes(&s->model->shape.state, mo.tape_rows));
+	                                                 state_tape_bytes(&s->model->shape.state, mo.tape_rows));
 	eo.n_draft = drafts_tokens(o);
 	plan.step = engine_step_bytes(s->model, &eo);
 	plan.draft = drafts_plan(&s->drafts, o, mo.ctx_max, o->memory_bytes ? o->memory_bytes : machine_bytes());
@@ -496,8 +512,13 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	if (what & LOAD_HUGE_NOW)
 		progress(s->store->name, "weights into memory of their own", -1);
 	if (what & (LOAD_HUGE | LOAD_HUGE_NOW) && !o->small_pages)
-		huge_pages_begin(&s->huge, &(struct huge_pages_of){ .store = { s->store, s->drafts.store }, .engine = s->engine,
-		                 .level = s->be->level, .arith = o->arith, .planned = plan_total(&plan) }, what & LOAD_HUGE_NOW);
+		huge_pages_begin(&s->huge,
+		                 &(struct huge_pages_of){ .store = { s->store, s->drafts.store },
+		                                          .engine = s->engine,
+		                                          .level = s->be->level,
+		                                          .arith = o->arith,
+		                                          .planned = plan_total(&plan) },
+		                 what & LOAD_HUGE_NOW);
 	return 0;
 }
 

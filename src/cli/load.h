@@ -15,29 +15,29 @@
 #include "text/tokens/tokenizer.h"
 
 enum {
-	LOAD_TOKENIZER = 1,             /* it is an error when the folder has none */
-	LOAD_TEMPLATE = 2,              /* the chat template, if there is one */
-	LOAD_ENGINE = 4,                /* weights, caches, engine */
-	LOAD_LOGITS = 8,                /* the engine gives the logits of all rows */
-	LOAD_BY_HAND = 16,              /* the engine has no thread: the caller runs engine_step */
-	LOAD_HUGE = 32,                 /* weights go to huge pages, if it may be: meanwhile ... */
-	LOAD_HUGE_NOW = 64,             /* ... or before it is open */
+	LOAD_TOKENIZER = 1, /* it is an error when the folder has none */
+	LOAD_TEMPLATE = 2,  /* the chat template, if there is one */
+	LOAD_ENGINE = 4,    /* weights, caches, engine */
+	LOAD_LOGITS = 8,    /* the engine gives the logits of all rows */
+	LOAD_BY_HAND = 16,  /* the engine has no thread: the caller runs engine_step */
+	LOAD_HUGE = 32,     /* weights go to huge pages, if it may be: meanwhile ... */
+	LOAD_HUGE_NOW = 64, /* ... or before it is open */
 };
 
 enum { EOS_MAX = 16 };
 
 struct session {
 	struct store *store;
-	struct tokenizer *tok;          /* NULL: the folder has none */
-	struct template *tmpl;          /* NULL: none */
-	struct json *template_args;     /* object of variables from the options, or NULL */
-	char *bos, *eos;                /* as the template wants them, or NULL */
-	int32_t eos_id[EOS_MAX];        /* ids that end an answer */
+	struct tokenizer *tok;      /* NULL: the folder has none */
+	struct template *tmpl;      /* NULL: none */
+	struct json *template_args; /* object of variables from the options, or NULL */
+	char *bos, *eos;            /* as the template wants them, or NULL */
+	int32_t eos_id[EOS_MAX];    /* ids that end an answer */
 	int n_eos;
 	struct sampler_params sampling; /* the checkpoint's, under what the options say */
 
-	int step_rows;                  /* most tokens of a step: as the options say, or as suits the model */
-	struct kv_pair *kv;             /* [layers_attn] how keys and values are written */
+	int step_rows;      /* most tokens of a step: as the options say, or as suits the model */
+	struct kv_pair *kv; /* [layers_attn] how keys and values are written */
 
 	struct backend *be;
 	struct model *model;

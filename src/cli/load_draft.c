@@ -30,8 +30,10 @@ static int same_tokens(const struct drafts *d, const struct model *m, const stru
 	if (!tok || !file_exists(path)) {
 		if (d->model->shape.vocab == m->shape.vocab)
 			return 0;
-		return err_set(err, E_UNSUPPORTED, "%s cannot draft: it has %d rows of tokens, the model %d, and there is no "
-		               "tokenizer to compare", d->store->name, d->model->shape.vocab, m->shape.vocab);
+		return err_set(err, E_UNSUPPORTED,
+		               "%s cannot draft: it has %d rows of tokens, the model %d, and there is no "
+		               "tokenizer to compare",
+		               d->store->name, d->model->shape.vocab, m->shape.vocab);
 	}
 	buf_init(&json);
 	rc = file_read(path, TOKENIZER_JSON_MAX, &json, err);
@@ -67,7 +69,7 @@ int drafts_bind(struct drafts *d, const struct options *o, const struct model *m
 	struct err why;
 	int rc;
 
-	*d = (struct drafts){0};
+	*d = (struct drafts){ 0 };
 	if (o->draft_model && (o->draft_kind == DRAFT_NONE || o->draft_kind == DRAFT_NGRAM))
 		return err_set(err, E_ARG, "--draft-model is given, and --draft-kind says to draft without a model");
 	if (o->draft_kind == DRAFT_MODEL && !o->draft_model)
@@ -117,7 +119,9 @@ static int open_model(struct drafts *d, const struct options *o, struct model *m
 {
 	const struct shape *s = &d->model->shape;
 	struct model_opts mo = {
-		.arith = m->opts.arith, .slots = o->parallel, .kv_bytes = d->kv_bytes,
+		.arith = m->opts.arith,
+		.slots = o->parallel,
+		.kv_bytes = d->kv_bytes,
 		.ctx_max = m->opts.ctx_max < s->ctx_max ? m->opts.ctx_max : s->ctx_max,
 		.step_rows = DRAFT_WAITING_MAX + o->parallel,
 		.snap_bytes = d->prefix_bytes + size_mul((size_t)o->parallel + 1, state_slot_bytes(&s->state)),
@@ -163,5 +167,5 @@ void drafts_close(struct drafts *d)
 	model_close(d->model);
 	if (d->store)
 		store_close(d->store);
-	*d = (struct drafts){0};
+	*d = (struct drafts){ 0 };
 }

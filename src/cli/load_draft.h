@@ -6,10 +6,10 @@
 #include "engine/engine.h"
 
 struct drafts {
-	struct store *store;            /* of --draft-model; NULL: none */
-	struct model *model;            /* a second model, or a draft head; NULL: none */
+	struct store *store; /* of --draft-model; NULL: none */
+	struct model *model; /* a second model, or a draft head; NULL: none */
 	bool head;
-	size_t kv_bytes, prefix_bytes;  /* what it may take for keys and values, for kept prefixes */
+	size_t kv_bytes, prefix_bytes; /* what it may take for keys and values, for kept prefixes */
 	struct drafter *drafter[DRAFTERS_MAX];
 	int n;
 };

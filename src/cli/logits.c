@@ -20,16 +20,16 @@ struct work {
 	const struct options *o;
 	struct session s;
 	struct ids prompt_file, warm_file;
-	const int32_t *ids, *warm;      /* of the files */
+	const int32_t *ids, *warm; /* of the files */
 	int32_t *greedy;
-	int n, n_greedy, n_warm;        /* prompt; tokens decoded so far; the prompt before it */
-	int common;                     /* tokens that both prompts begin with */
-	int vocab, n_row;               /* rows wanted: the prompt's and all but the last decoded one's */
-	float *row;                     /* [n_row][vocab] */
-	bool *seen;                     /* [n_row] */
+	int n, n_greedy, n_warm; /* prompt; tokens decoded so far; the prompt before it */
+	int common;              /* tokens that both prompts begin with */
+	int vocab, n_row;        /* rows wanted: the prompt's and all but the last decoded one's */
+	float *row;              /* [n_row][vocab] */
+	bool *seen;              /* [n_row] */
 	int rows_seen;
-	struct request **other;         /* [alongside] */
-	int started;                    /* others so far, for their tokens */
+	struct request **other; /* [alongside] */
+	int started;            /* others so far, for their tokens */
 };
 
 /* ---- the ids ---- */
@@ -175,8 +175,9 @@ static int run(struct work *w, struct err *err)
 		else if (ev.kind == EV_DONE && ev.finish == FINISH_ERROR)
 			rc = err_set(err, ev.err.code, "%s", ev.err.msg);
 		else if (ev.kind == EV_DONE && w->n_warm)
-			log_info("%d tokens, %d in common with the ones before, resumed at %d (%s, %s)", w->n, w->common,
-			         ev.prefix.resumed, prefix_source_name(ev.prefix.source), prefix_reason_name(ev.prefix.reason));
+			log_info("%d tokens, %d in common with the ones before, resumed at %d (%s, %s)", w->n,
+			         w->common, ev.prefix.resumed, prefix_source_name(ev.prefix.source),
+			         prefix_reason_name(ev.prefix.reason));
 	}
 	if (r)
 		request_free(r);
@@ -185,8 +186,8 @@ static int run(struct work *w, struct err *err)
 			request_free(w->other[i]);
 	free(w->other);
 	if (!rc && (w->rows_seen != w->n_row || w->n_greedy != w->o->greedy))
-		rc = err_set(err, E_LIMIT, "%d of %d rows and %d of %d tokens came", w->rows_seen, w->n_row, w->n_greedy,
-		             w->o->greedy);
+		rc = err_set(err, E_LIMIT, "%d of %d rows and %d of %d tokens came", w->rows_seen, w->n_row,
+		             w->n_greedy, w->o->greedy);
 	return rc;
 }
 
@@ -217,8 +218,8 @@ static int complete(const struct options *given, struct options *o, struct err *
 	if (!o->warm)
 		o->prefix_bytes = 0;
 	if (most > STEP_ROWS_MAX / o->parallel)
-		return err_set(err, E_LIMIT, "--split: %d sequences of %d tokens are more than %d in a step", o->parallel, most,
-		               STEP_ROWS_MAX);
+		return err_set(err, E_LIMIT, "--split: %d sequences of %d tokens are more than %d in a step",
+		               o->parallel, most, STEP_ROWS_MAX);
 	if (o->step_rows < most * o->parallel)
 		o->step_rows = most * o->parallel;
 	return 0;

@@ -19,7 +19,7 @@
 #include "cli/ids.h"
 #include "cli/load.h"
 
-enum { TEXT_MAX = 256 << 20 };  /* bytes */
+enum { TEXT_MAX = 256 << 20 }; /* bytes */
 
 /* Tokens [at, at + n) of the whole, read from an empty cache. */
 struct piece {
@@ -28,7 +28,7 @@ struct piece {
 
 struct ppl {
 	const struct options *o;
-	struct session s, base;         /* base is closed when nothing is compared */
+	struct session s, base; /* base is closed when nothing is compared */
 	bool compare;
 	struct tokens ids;
 	struct piece *piece;
@@ -37,10 +37,10 @@ struct ppl {
 
 	/* The piece that is read, and base's rows of it that s has still to give. */
 	struct piece now;
-	float *row;                     /* [row_max][vocab] */
-	int row_max, first, n_row;      /* row[0] is of position `first` */
-	int seen;                       /* rows of s */
-	bool astray;                    /* a row came out of its turn */
+	float *row;                /* [row_max][vocab] */
+	int row_max, first, n_row; /* row[0] is of position `first` */
+	int seen;                  /* rows of s */
+	bool astray;               /* a row came out of its turn */
 	struct gaps gaps;
 };
 
@@ -151,8 +151,14 @@ static void take_row(void *arg, int pos, const float *row, int vocab)
 static int submit(struct ppl *w, struct engine *e, struct request **r,
                   void (*on_logits)(void *, int, const float *, int), struct err *err)
 {
-	struct ask a = { .prompt = w->ids.id + w->now.at, .n_prompt = w->now.n, .no_cache = true, .split = &w->row_max,
-	                 .n_split = 1, .on_logits = on_logits, .on_logits_arg = w, .n_draft = -1 };
+	struct ask a = { .prompt = w->ids.id + w->now.at,
+		         .n_prompt = w->now.n,
+		         .no_cache = true,
+		         .split = &w->row_max,
+		         .n_split = 1,
+		         .on_logits = on_logits,
+		         .on_logits_arg = w,
+		         .n_draft = -1 };
 
 	sampler_params_init(&a.sampling);
 	a.sampling.temperature = 0;
@@ -187,8 +193,8 @@ static int advance(struct ppl *w, struct engine *e, struct request *r, const int
 			rc = look(r, done, err);
 	}
 	if (!rc && w->astray)
-		rc = err_set(err, E_LIMIT, "a piece of %d tokens was not read in steps of %d: give it more memory", w->now.n,
-		             w->row_max);
+		rc = err_set(err, E_LIMIT, "a piece of %d tokens was not read in steps of %d: give it more memory",
+		             w->now.n, w->row_max);
 	return rc;
 }
 
@@ -231,7 +237,8 @@ static void progress(const struct ppl *w, int pieces)
 	if (pieces == w->n_piece)
 		fputs("\r\033[K", stderr);
 	else
-		fprintf(stderr, "\r\033[Kread %zu of %zu tokens, %d of %d texts", w->gaps.n, w->ids.n, pieces, w->n_piece);
+		fprintf(stderr, "\r\033[Kread %zu of %zu tokens, %d of %d texts", w->gaps.n, w->ids.n, pieces,
+		        w->n_piece);
 	fflush(stderr);
 }
 
@@ -271,8 +278,8 @@ static void print_table(struct ppl *w, const struct gap_summary *g)
 
 	buf_init(&b);
 	buf_printf(&b, "model          %s\n", w->s.store->name);
-	buf_printf(&b, "read           %zu tokens in %d text%s of up to %d, %zu of them scored (%s)\n", w->ids.n, w->n_piece,
-	           w->n_piece == 1 ? "" : "s", w->s.model->opts.ctx_max, w->gaps.scored, source_name(w));
+	buf_printf(&b, "read           %zu tokens in %d text%s of up to %d, %zu of them scored (%s)\n", w->ids.n,
+	           w->n_piece, w->n_piece == 1 ? "" : "s", w->s.model->opts.ctx_max, w->gaps.scored, source_name(w));
 	buf_puts(&b, "setting        ");
 	setting(&b, &w->s);
 	if (w->compare) {
@@ -282,8 +289,10 @@ static void print_table(struct ppl *w, const struct gap_summary *g)
 	buf_printf(&b, "\n\nperplexity     %.4f", g->ppl_q);
 	if (w->compare) {
 		buf_printf(&b, "; %.4f of what it is compared with, ratio %.5f\n", g->ppl_p, g->ppl_q / g->ppl_p);
-		buf_printf(&b, "KL divergence  mean %.3g (standard error %.2g), median %.3g, 99.9 %% up to %.3g, most %.3g\n",
-		           g->kl_mean, g->kl_error, g->kl_median, g->kl_999, g->kl_max);
+		buf_printf(
+			&b,
+			"KL divergence  mean %.3g (standard error %.2g), median %.3g, 99.9 %% up to %.3g, most %.3g\n",
+			g->kl_mean, g->kl_error, g->kl_median, g->kl_999, g->kl_max);
 		buf_printf(&b, "same top token %.3f %%", 100 * g->same_top);
 	}
 	buf_putc(&b, '\n');
@@ -303,7 +312,8 @@ static void json_setting(struct buf *b, const char *key, const struct session *s
 
 	buf_init(&text);
 	kv_describe(&text, s->kv, &s->model->shape);
-	buf_printf(b, ", \"%s\": {\"arith\": \"%s\", \"kv\": ", key, s->model->opts.arith == ARITH_F32 ? "f32" : "fast");
+	buf_printf(b, ", \"%s\": {\"arith\": \"%s\", \"kv\": ", key,
+	           s->model->opts.arith == ARITH_F32 ? "f32" : "fast");
 	json_put_str(b, text.p, text.n);
 	buf_printf(b, ", \"kv_bytes_per_token\": %zu}", model_kv_row_bytes(&s->model->shape, &s->model->opts.kv));
 	buf_fini(&text);
@@ -343,7 +353,9 @@ static int complete(const struct options *given, struct options *o, struct err *
 {
 	*o = *given;
 	if (!o->ids == !o->text_file)
-		return err_set(err, E_ARG, o->ids ? "--text %s and --ids %s: one of them is read" : "--text FILE or --ids FILE is needed",
+		return err_set(err, E_ARG,
+		               o->ids ? "--text %s and --ids %s: one of them is read" :
+		                        "--text FILE or --ids FILE is needed",
 		               o->text_file, o->ids);
 	if (o->special && o->ids)
 		return err_set(err, E_ARG, "--special is about --text, and --ids %s was given", o->ids);
@@ -351,9 +363,10 @@ static int complete(const struct options *given, struct options *o, struct err *
 	o->prefix_bytes = 0;
 	o->n_draft = 0;
 	o->ctx_default = 2048;
-	if ((o->against == AGAINST_BF16 && kv_policy_plain(&o->kv) && o->arith == ARITH_FAST)
-	    || (o->against == AGAINST_EXACT && kv_policy_plain(&o->kv) && !o->kv.key.bits && !o->kv.value.bits && o->arith == ARITH_F32))
-		o->against = AGAINST_NONE;      /* itself */
+	if ((o->against == AGAINST_BF16 && kv_policy_plain(&o->kv) && o->arith == ARITH_FAST) ||
+	    (o->against == AGAINST_EXACT && kv_policy_plain(&o->kv) && !o->kv.key.bits && !o->kv.value.bits &&
+	     o->arith == ARITH_F32))
+		o->against = AGAINST_NONE; /* itself */
 	return 0;
 }
 
@@ -383,7 +396,8 @@ int cmd_ppl(const struct options *given)
 		return EXIT_USAGE;
 	}
 	tokens_init(&w.ids);
-	rc = session_open(&w.s, &o, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND | (o.text_file ? LOAD_TOKENIZER : 0u), &err);
+	rc = session_open(&w.s, &o, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND | (o.text_file ? LOAD_TOKENIZER : 0u),
+	                  &err);
 	if (!rc) {
 		w.vocab = w.s.model->shape.vocab;
 		rc = read_all(&w, &err);

@@ -12,7 +12,7 @@
 #include "base/json.h"
 
 enum {
-	REPLY_MAX = 1 << 20,            /* bytes of an error, a list of models, or one event */
+	REPLY_MAX = 1 << 20, /* bytes of an error, a list of models, or one event */
 	CONNECT_SECONDS = 20,
 };
 
@@ -34,29 +34,34 @@ struct remote {
 	const struct options *o;
 	CURL *curl;
 	struct curl_slist *header;
-	char *base, *socket, *model;    /* base ends in /v1 */
+	char *base, *socket, *model; /* base ends in /v1 */
 
 	/* Of the exchange under way. */
-	struct remote_answer *a;        /* NULL: the whole reply goes into line */
+	struct remote_answer *a; /* NULL: the whole reply goes into line */
 	struct buf line;
 	bool too_long;
-	struct err *err;                /* what an event of the stream said */
+	struct err *err; /* what an event of the stream said */
 	bool failed;
 	int64_t t_begin, t_first;
 };
 
 static int load(struct curl_lib *l, struct err *err)
 {
-	struct { const char *name; void *at; } functions[] = {
-		{ "curl_easy_init", &l->easy_init }, { "curl_easy_setopt", &l->easy_setopt }, { "curl_easy_perform", &l->easy_perform },
-		{ "curl_easy_getinfo", &l->easy_getinfo }, { "curl_easy_cleanup", &l->easy_cleanup },
-		{ "curl_easy_strerror", &l->easy_strerror }, { "curl_slist_append", &l->slist_append },
-		{ "curl_slist_free_all", &l->slist_free_all },
+	struct {
+		const char *name;
+		void *at;
+	} functions[] = {
+		{ "curl_easy_init", &l->easy_init },       { "curl_easy_setopt", &l->easy_setopt },
+		{ "curl_easy_perform", &l->easy_perform }, { "curl_easy_getinfo", &l->easy_getinfo },
+		{ "curl_easy_cleanup", &l->easy_cleanup }, { "curl_easy_strerror", &l->easy_strerror },
+		{ "curl_slist_append", &l->slist_append }, { "curl_slist_free_all", &l->slist_free_all },
 	};
 
 	if (!(l->handle = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL)) &&
 	    !(l->handle = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL)))
-		return err_set(err, E_MISSING, "--url needs the library libcurl.so.4 (Debian: libcurl4), which is not here: %s", dlerror());
+		return err_set(err, E_MISSING,
+		               "--url needs the library libcurl.so.4 (Debian: libcurl4), which is not here: %s",
+		               dlerror());
 	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
 		void *f = dlsym(l->handle, functions[i].name);
 
@@ -251,7 +256,8 @@ static void put_options(struct buf *b, const struct options *o)
 	if (o->template_args)
 		buf_printf(b, ",\"chat_template_kwargs\":%s", o->template_args);
 	else if (o->think != THINK_DEFAULT)
-		buf_printf(b, ",\"chat_template_kwargs\":{\"enable_thinking\":%s}", o->think == THINK_ON ? "true" : "false");
+		buf_printf(b, ",\"chat_template_kwargs\":{\"enable_thinking\":%s}",
+		           o->think == THINK_ON ? "true" : "false");
 }
 
 int remote_ask(struct remote *r, const char *messages, struct remote_answer *a, struct err *err)
@@ -403,4 +409,7 @@ void remote_close(struct remote *r)
 	free(r);
 }
 
-const char *remote_model(const struct remote *r) { return r->model; }
+const char *remote_model(const struct remote *r)
+{
+	return r->model;
+}

@@ -21,11 +21,11 @@ struct remote_answer {
 	void (*content)(void *arg, const char *p, size_t n);
 	void (*progress)(void *arg, int done, int total);
 	void *arg;
-	const volatile sig_atomic_t *stop;      /* not 0: give up */
+	const volatile sig_atomic_t *stop; /* not 0: give up */
 	/* Filled in. */
-	bool stopped, cut;              /* by *stop; at the limit of tokens */
-	int n_prompt, n_cached, n_output;       /* -1: the server did not say */
-	double first, whole;            /* seconds until the first piece and until the end */
+	bool stopped, cut;                /* by *stop; at the limit of tokens */
+	int n_prompt, n_cached, n_output; /* -1: the server did not say */
+	double first, whole;              /* seconds until the first piece and until the end */
 };
 
 /* url is http(s)://HOST[:PORT][/v1], or unix:/path.  Without o->model the first model

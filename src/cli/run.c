@@ -27,22 +27,22 @@
 #include "cli/remote.h"
 #include "text/calls/split.h"
 
-enum { STDIN_MAX = 64 << 20 };          /* bytes of a prompt from standard input */
-enum { HISTORY_MAX = 500 };             /* lines */
+enum { STDIN_MAX = 64 << 20 }; /* bytes of a prompt from standard input */
+enum { HISTORY_MAX = 500 };    /* lines */
 
 struct talk {
 	const struct options *o;
-	struct session s;               /* not with remote */
-	struct remote *remote;          /* --url: who answers; NULL: the model of s */
-	const char *name;               /* of the model */
-	struct buf messages;            /* JSON objects, separated by commas */
+	struct session s;      /* not with remote */
+	struct remote *remote; /* --url: who answers; NULL: the model of s */
+	const char *name;      /* of the model */
+	struct buf messages;   /* JSON objects, separated by commas */
 	bool conversation;
 	bool err_tty, out_tty;
 
 	/* Of the answer under way. */
 	struct split split;
 	struct buf thinking, answer;
-	bool line_used;                 /* a line of progress stands on the terminal */
+	bool line_used; /* a line of progress stands on the terminal */
 	enum { SAID_NOTHING, SAID_THOUGHT, SAID_ANSWER } said;
 };
 
@@ -113,7 +113,7 @@ static void show_thought(struct talk *t, const char *p, size_t n)
 	}
 	line_clear(t);
 	if (t->said == SAID_NOTHING && t->out_tty)
-		fputs("\033[2m", stdout);       /* faint */
+		fputs("\033[2m", stdout); /* faint */
 	t->said = SAID_THOUGHT;
 	show(t, p, n);
 	fflush(stdout);
@@ -177,7 +177,8 @@ static void show_end(struct talk *t, const struct event *ev)
 	answer_ends(t);
 	if (log_get_level() < LOG_WARN)
 		return;
-	fprintf(stderr, "%s[prompt %d tokens, %d of them cached", t->err_tty ? "\033[2m" : "", ev->n_prompt, ev->n_cached);
+	fprintf(stderr, "%s[prompt %d tokens, %d of them cached", t->err_tty ? "\033[2m" : "", ev->n_prompt,
+	        ev->n_cached);
 	if (prefill > 0 && n_read > 0)
 		fprintf(stderr, ", %.1f tokens/s", n_read / prefill);
 	fprintf(stderr, "; answer %d tokens", ev->n_output);
@@ -248,8 +249,11 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 		return err->code;
 	tokens_init(&bare);
 	template_output_init(&out);
-	in = (struct template_input){ .messages = messages, .extra = t->s.template_args, .bos_token = t->s.bos,
-	                              .eos_token = t->s.eos, .now = (int64_t)time(NULL) };
+	in = (struct template_input){ .messages = messages,
+		                      .extra = t->s.template_args,
+		                      .bos_token = t->s.bos,
+		                      .eos_token = t->s.eos,
+		                      .now = (int64_t)time(NULL) };
 	rc = template_render(t->s.tmpl, &in, &out, err);
 	if (!rc)
 		rc = encode(t->s.tok, &out, &bare, err);
@@ -312,10 +316,15 @@ static int listen_to(struct talk *t, struct request *r, struct err *err)
 static int answer(struct talk *t, const struct tokens *ids, int mark, bool thinks, struct err *err)
 {
 	struct ask ask = {
-		.prompt = ids->id, .n_prompt = (int)ids->n,
+		.prompt = ids->id,
+		.n_prompt = (int)ids->n,
 		.max_tokens = t->o->max_tokens < 0 ? INT_MAX : t->o->max_tokens,
-		.sampling = t->s.sampling, .stop_token = t->s.eos_id, .n_stop_token = t->s.n_eos,
-		.skip_special = true, .mark = &mark, .n_mark = mark > 0,
+		.sampling = t->s.sampling,
+		.stop_token = t->s.eos_id,
+		.n_stop_token = t->s.n_eos,
+		.skip_special = true,
+		.mark = &mark,
+		.n_mark = mark > 0,
 		/* Nobody comes back to one answer alone: its prompt need not stop where a state is worth keeping. */
 		.no_cache = !t->conversation && !t->o->disk_dir,
 	};
@@ -378,8 +387,8 @@ static void remote_end(struct talk *t, const struct remote_answer *a)
 		return;
 	fprintf(stderr, "%s[", t->err_tty ? "\033[2m" : "");
 	if (a->n_prompt >= 0)
-		fprintf(stderr, "prompt %d tokens, %d of them cached; answer %d tokens, ", a->n_prompt, a->n_cached < 0 ? 0 : a->n_cached,
-		        a->n_output);
+		fprintf(stderr, "prompt %d tokens, %d of them cached; answer %d tokens, ", a->n_prompt,
+		        a->n_cached < 0 ? 0 : a->n_cached, a->n_output);
 	fprintf(stderr, "first after %.2f s", a->first);
 	if (a->n_output > 1 && a->whole > a->first)
 		fprintf(stderr, ", %.1f tokens/s", (a->n_output - 1) / (a->whole - a->first));
@@ -390,8 +399,11 @@ static void remote_end(struct talk *t, const struct remote_answer *a)
 
 static int answer_remote(struct talk *t, struct err *err)
 {
-	struct remote_answer a = { .thinking = remote_thinking, .content = remote_content, .progress = remote_progress, .arg = t,
-	                           .stop = &interrupted };
+	struct remote_answer a = { .thinking = remote_thinking,
+		                   .content = remote_content,
+		                   .progress = remote_progress,
+		                   .arg = t,
+		                   .stop = &interrupted };
 	int rc;
 
 	buf_reset(&t->thinking);
@@ -438,13 +450,15 @@ static int once(struct talk *t, struct err *err)
 		buf_puts(&text, t->o->prompt);
 	else
 		rc = file_read_fd(STDIN_FILENO, "standard input", STDIN_MAX, &text, err);
-	catch_interrupts();     /* until now, reading too, it ended the program */
+	catch_interrupts(); /* until now, reading too, it ended the program */
 	if (!rc && (t->remote || t->s.tmpl)) {
 		message_put(t, "user", text.p, text.n);
 		rc = answer_messages(t, err);
 	} else if (!rc && t->o->system) {
-		rc = err_set(err, E_ARG, "%s has no chat template, in which --system-prompt could stand; --chat-template FILE gives it one",
-		             t->name);
+		rc = err_set(
+			err, E_ARG,
+			"%s has no chat template, in which --system-prompt could stand; --chat-template FILE gives it one",
+			t->name);
 	} else if (!rc) {
 		/* No template: the model goes on with the text. */
 		tokens_init(&ids);
@@ -525,7 +539,8 @@ static void turn(struct talk *t, const struct buf *text)
 
 	message_put(t, "user", text->p, text->n);
 	if (answer_messages(t, &err)) {
-		fprintf(stderr, "weft run: %s%s\n", err.msg, err.code == E_LIMIT ? "; /new begins another conversation" : "");
+		fprintf(stderr, "weft run: %s%s\n", err.msg,
+		        err.code == E_LIMIT ? "; /new begins another conversation" : "");
 	} else if (t->answer.n || t->thinking.n) {
 		answer_put(t);
 		return;
@@ -544,8 +559,10 @@ static int converse(struct talk *t, struct err *err)
 	int got;
 
 	if (!t->remote && !t->s.tmpl)
-		return err_set(err, E_MISSING, "%s has no chat template, so it cannot hold a conversation; -p TEXT lets it go on "
-		               "with a text, --chat-template FILE gives it one", t->s.store->name);
+		return err_set(err, E_MISSING,
+		               "%s has no chat template, so it cannot hold a conversation; -p TEXT lets it go on "
+		               "with a text, --chat-template FILE gives it one",
+		               t->s.store->name);
 	el = el_init("weft", stdin, stdout, stderr);
 	past = history_init();
 	if (!el || !past)
@@ -555,12 +572,12 @@ static int converse(struct talk *t, struct err *err)
 	el_set(el, EL_EDITOR, "emacs");
 	el_set(el, EL_HIST, history, past);
 	/* Ctrl-C is a key while a line is edited, and a signal at all other times. */
-	el_wset(el, EL_ADDFN, L"weft-drop-line", L"drop the line", drop_line);  /* the narrow form leaks */
+	el_wset(el, EL_ADDFN, L"weft-drop-line", L"drop the line", drop_line); /* the narrow form leaks */
 	el_set(el, EL_BIND, "^C", "weft-drop-line", NULL);
 	el_set(el, EL_SETTY, "-d", "-isig", NULL);
 	el_source(el, NULL);
 	buf_init(&text);
-	catch_interrupts();     /* until now it ended the program */
+	catch_interrupts(); /* until now it ended the program */
 	printf("%s. /help lists what can be typed besides messages; Ctrl-D ends.\n", t->name);
 	while ((got = read_message(el, past, &text))) {
 		if (got < 0) {
@@ -602,7 +619,9 @@ int cmd_run(const struct options *o)
 	if (o->url)
 		rc = remote_open(&t.remote, o, &err);
 	else
-		rc = session_open(&t.s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (t.conversation ? LOAD_HUGE : 0u), &err);
+		rc = session_open(&t.s, o,
+		                  LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (t.conversation ? LOAD_HUGE : 0u),
+		                  &err);
 	if (!rc) {
 		t.name = t.remote ? remote_model(t.remote) : t.s.store->name;
 		begin(&t);

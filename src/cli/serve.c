@@ -52,11 +52,19 @@ static void fill_opts(const struct options *o, struct server_opts *so)
 static void fill_served(const struct options *o, struct session *s, struct served *d)
 {
 	*d = (struct served){
-		.engine = s->engine, .tokenizer = s->tok, .tmpl = s->tmpl,
+		.engine = s->engine,
+		.tokenizer = s->tok,
+		.tmpl = s->tmpl,
 		.name = o->alias ? o->alias : s->store->name,
-		.bos_token = s->bos, .eos_token = s->eos, .eos = s->eos_id, .n_eos = s->n_eos,
-		.ctx_max = s->model->opts.ctx_max, .vocab = tokenizer_size(s->tok),
-		.max_tokens = o->max_tokens, .sampling = s->sampling, .template_args = s->template_args,
+		.bos_token = s->bos,
+		.eos_token = s->eos,
+		.eos = s->eos_id,
+		.n_eos = s->n_eos,
+		.ctx_max = s->model->opts.ctx_max,
+		.vocab = tokenizer_size(s->tok),
+		.max_tokens = o->max_tokens,
+		.sampling = s->sampling,
+		.template_args = s->template_args,
 	};
 	d->strict = o->strict;
 	if (o->seed >= 0) {
@@ -93,7 +101,7 @@ int cmd_serve(const struct options *o)
 			log_info("serving %s at %s", served.name, o->host);
 		else
 			log_info("serving %s at http://%s%s%s:%d", served.name, six ? "[" : "", o->host, six ? "]" : "",
-		         server_port(server));
+			         server_port(server));
 		rc = server_run(server, &err);
 	}
 	/* The engine may call into the server until it is closed. */

@@ -20,7 +20,7 @@ static void print_pieces(const struct tokenizer *t, const struct tokens *ids)
 
 		buf_printf(&b, "%7d  ", ids->id[i]);
 		buf_putc(&b, '"');
-		for (size_t k = 0; p && k < n; ) {
+		for (size_t k = 0; p && k < n;) {
 			unsigned char c = (unsigned char)p[k];
 			uint32_t cp;
 			int len = utf8_decode(p + k, n - k, &cp);
@@ -30,7 +30,7 @@ static void print_pieces(const struct tokenizer *t, const struct tokens *ids)
 			else if (c == '\n')
 				buf_puts(&b, "\\n");
 			else if (c < 32 || c == 127 || !len)
-				buf_printf(&b, "\\x%02x", c);     /* a byte alone: part of a character */
+				buf_printf(&b, "\\x%02x", c); /* a byte alone: part of a character */
 			else
 				buf_put(&b, p + k, (size_t)len);
 			k += len ? (size_t)len : 1;
@@ -75,7 +75,8 @@ int cmd_tokenize(const struct options *given)
 	}
 	if (!rc)
 		rc = tokenizer_encode(s.tok, text.p, text.n,
-		                      (o.special ? TOKENIZE_SPECIAL : 0u) | (o.around ? TOKENIZE_AROUND : 0u), &ids, &err);
+		                      (o.special ? TOKENIZE_SPECIAL : 0u) | (o.around ? TOKENIZE_AROUND : 0u), &ids,
+		                      &err);
 	if (!rc && o.pieces)
 		print_pieces(s.tok, &ids);
 	else if (!rc)

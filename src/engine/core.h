@@ -37,139 +37,140 @@ enum { PASSED_MAX = 4 };
 
 /* A request, which is also the sequence it makes. */
 struct request {
-	atomic_int refs;                /* one of the reader's, one of the engine's */
-	atomic_bool cancel;             /* set by anyone, read by the engine at each step */
+	atomic_int refs;    /* one of the reader's, one of the engine's */
+	atomic_bool cancel; /* set by anyone, read by the engine at each step */
 	struct outbox out;
-	struct request *next;           /* in the inbox or among the waiting */
-	uint64_t age;                   /* number of its submission; the smaller is served first */
-	struct client *client;          /* until it ends */
+	struct request *next;  /* in the inbox or among the waiting */
+	uint64_t age;          /* number of its submission; the smaller is served first */
+	struct client *client; /* until it ends */
 
 	/* What was asked; constant. */
-	int n_prompt, out_max;          /* out_max: max_tokens, or less where the context ends */
+	int n_prompt, out_max; /* out_max: max_tokens, or less where the context ends */
 	int32_t *stop_token;
 	int n_stop_token;
 	bool no_cache;
-	bool proof;                     /* the engine's own, counted nowhere; see proof.c */
+	bool proof; /* the engine's own, counted nowhere; see proof.c */
 	int *split, n_split;
-	char *salt;                     /* "": none */
+	char *salt; /* "": none */
 	struct place_plan plan;
 	int resume_at;
 	int priority;
-	int64_t deadline_ns;            /* INT64_MAX: none */
+	int64_t deadline_ns; /* INT64_MAX: none */
 	void (*on_logits)(void *arg, int pos, const float *row, int vocab);
 	void *on_logits_arg;
 
 	/* The sequence.  tok[n_prompt..n_tok) is the answer so far.  Between two steps
 	 * every cache stands at pos and pos < n_tok, but when max_tokens is 0. */
-	int32_t *tok;                   /* [n_prompt + out_max] */
+	int32_t *tok; /* [n_prompt + out_max] */
 	int n_tok, pos;
-	int slot;                       /* -1: not running */
-	bool started;                   /* was admitted once */
-	uint64_t skip;                  /* not to be considered again in this round */
-	bool hurry;                     /* its last chunk ended soon: see sched.c */
-	int64_t passed_ns;              /* since when others pass that need less memory; 0: not */
+	int slot;          /* -1: not running */
+	bool started;      /* was admitted once */
+	uint64_t skip;     /* not to be considered again in this round */
+	bool hurry;        /* its last chunk ended soon: see sched.c */
+	int64_t passed_ns; /* since when others pass that need less memory; 0: not */
 	int n_preempted;
-	struct park park;               /* its memory while it waits to run again */
-	int n_cached;                   /* restored from a kept prefix, at first */
-	int progress;                   /* of the prompt, as last told */
-	int split_at;                   /* chunks taken, for split */
+	struct park park; /* its memory while it waits to run again */
+	int n_cached;     /* restored from a kept prefix, at first */
+	int progress;     /* of the prompt, as last told */
+	int split_at;     /* chunks taken, for split */
 	/* Of the prefix store: see reuse.c. */
-	int learned;                    /* prefixes up to this length need no more snapshots */
-	int kept_at;                    /* the last state kept or resumed from, on the way to pos */
-	struct place_at passed[PASSED_MAX];     /* in this step: where its state will have been foreseen */
+	int learned;                        /* prefixes up to this length need no more snapshots */
+	int kept_at;                        /* the last state kept or resumed from, on the way to pos */
+	struct place_at passed[PASSED_MAX]; /* in this step: where its state will have been foreseen */
 	int n_passed;
-	int junction;                   /* where it leaves what was known; 0: no state is wanted there */
-	uint64_t ahead;                 /* age of the running request it waits for; AHEAD_NONE: none */
-	int ahead_at;                    /* ... to come this far */
+	int junction;   /* where it leaves what was known; 0: no state is wanted there */
+	uint64_t ahead; /* age of the running request it waits for; AHEAD_NONE: none */
+	int ahead_at;   /* ... to come this far */
 	struct prefix_report report;
-	int reported;                   /* rows before this position were given to on_logits */
+	int reported; /* rows before this position were given to on_logits */
 
 	/* Tokens guessed to follow the last one, for the next step alone. */
 	int32_t draft[DRAFT_MAX];
-	int n_draft, draft_by;          /* draft_by: index of the drafter; -1: what is given */
-	int n_draft_max;                /* most that were allowed by the ask */
-	int n_accepted, n_rejected;     /* of all rounds */
+	int n_draft, draft_by;      /* draft_by: index of the drafter; -1: what is given */
+	int n_draft_max;            /* most that were allowed by the ask */
+	int n_accepted, n_rejected; /* of all rounds */
 	struct draft_try tries[DRAFTERS_MAX];
 
 	/* From logits to text. */
 	struct sampler sampler;
 	struct lead_run lead;
-	struct mask_source *mask;       /* NULL: every token may be picked */
-	bool has_text;                  /* false: the engine has no tokenizer */
+	struct mask_source *mask; /* NULL: every token may be picked */
+	bool has_text;            /* false: the engine has no tokenizer */
 	struct detok detok;
 	struct stops stops;
-	char **stop;                    /* [n_stop] the strings that stops looks for */
+	char **stop; /* [n_stop] the strings that stops looks for */
 	int n_stop;
-	uint32_t *text_end;             /* [out_max] with stop strings: bytes of text after each token ... */
-	uint32_t text_n;                /* ... before stops held any back */
-	uint32_t text_out;              /* bytes given to the reader */
-	struct buf piece, shown;        /* a step's text before and after stops */
+	uint32_t *text_end;      /* [out_max] with stop strings: bytes of text after each token ... */
+	uint32_t text_n;         /* ... before stops held any back */
+	uint32_t text_out;       /* bytes given to the reader */
+	struct buf piece, shown; /* a step's text before and after stops */
 
 	/* The end, once it is decided. */
 	bool ending;
-	bool broken;                    /* by a fault: sampler, lead, mask, detok, stops and text are not looked at again */
+	bool broken; /* by a fault: sampler, lead, mask, detok, stops and text are not looked at again */
 	enum finish finish;
 	const char *stop_text;
-	int end_pos;                    /* the answer's text ends here; < pos after a stop string */
+	int end_pos; /* the answer's text ends here; < pos after a stop string */
 	struct err err;
 
-	int64_t t_submit, t_start, t_first;     /* clock; 0: not yet */
+	int64_t t_submit, t_start, t_first; /* clock; 0: not yet */
 };
 
 struct batch_item {
 	struct request *req;
-	int row;                        /* its first row */
-	int logit, n_logit;             /* its rows among those with logits: they are its last n_logit */
-	int keep;                       /* rows that stayed, once it is verified */
+	int row;            /* its first row */
+	int logit, n_logit; /* its rows among those with logits: they are its last n_logit */
+	int keep;           /* rows that stayed, once it is verified */
 };
 
 /* The rows of one step.  A prefill chunk and a decoded token with its drafts are
  * the same thing here: some positions of a sequence. */
 struct batch {
-	struct batch_item *item;        /* [seqs_max] */
-	struct span *span;              /* [seqs_max] */
-	int32_t *first;                 /* [seqs_max] item[i].row, as pass wants it */
-	int32_t *tok, *pos, *item_of;   /* [step_rows] */
-	int32_t *logit_row;             /* [logit_rows] */
+	struct batch_item *item;      /* [seqs_max] */
+	struct span *span;            /* [seqs_max] */
+	int32_t *first;               /* [seqs_max] item[i].row, as pass wants it */
+	int32_t *tok, *pos, *item_of; /* [step_rows] */
+	int32_t *logit_row;           /* [logit_rows] */
 	int n_item, n_row, n_logit;
-	int n_prompt;                   /* rows of prompts among them ... */
-	double prompt_pos;              /* ... and their mean position */
+	int n_prompt;      /* rows of prompts among them ... */
+	double prompt_pos; /* ... and their mean position */
 };
 
 struct chosen {
 	struct request *req;
-	int n;                          /* rows */
+	int n; /* rows */
 };
 
 struct sched {
-	struct fair fair;               /* those who wait */
-	struct request **run;           /* [seqs_max] by rising age */
+	struct fair fair;     /* those who wait */
+	struct request **run; /* [seqs_max] by rising age */
 	int n_run;
-	int *free_slot;                 /* [seqs_max] a stack */
+	int *free_slot; /* [seqs_max] a stack */
 	int n_free;
-	unsigned turn;                  /* where decoding begins when not all fit in a step */
-	struct request *starving;       /* nobody joins before it */
-	bool refused;                   /* memory was, in this round */
-	bool gave_way;                  /* one did for want of memory, in this step: nobody joins, or it might for ever */
-	uint64_t round;                 /* counts attempts to fill a step */
-	struct chosen *pick;            /* [seqs_max] prompts chosen for the step */
+	unsigned turn;            /* where decoding begins when not all fit in a step */
+	struct request *starving; /* nobody joins before it */
+	bool refused;             /* memory was, in this round */
+	bool gave_way;            /* one did for want of memory, in this step: nobody joins, or it might for ever */
+	uint64_t round;           /* counts attempts to fill a step */
+	struct chosen *pick;      /* [seqs_max] prompts chosen for the step */
 	int n_pick;
-	int n_pass;                     /* places that they pass: states for which there must be room */
-	bool quick;                     /* the step is kept short for one of them, or one that decodes */
+	int n_pass; /* places that they pass: states for which there must be room */
+	bool quick; /* the step is kept short for one of them, or one that decodes */
 };
 
 /* draft.c */
 struct drafting {
 	struct draft_cost cost;
-	double mixed_ns;                /* of late steps with rows of prompts; 0: not known */
-	struct draft_odds odds[DRAFTERS_MAX], said[DRAFTERS_MAX];       /* of all sequences */
-	struct draft_time token[DRAFTERS_MAX];  /* for one token, however long ago */
-	struct draft_time row[DRAFTERS_MAX];    /* for one token that it catches up with, likewise */
-	int idle[DRAFTERS_MAX], wait[DRAFTERS_MAX];     /* as draft_try's, of the oldest sequence */
+	double mixed_ns;                                          /* of late steps with rows of prompts; 0: not known */
+	struct draft_odds odds[DRAFTERS_MAX], said[DRAFTERS_MAX]; /* of all sequences */
+	struct draft_time token[DRAFTERS_MAX];                    /* for one token, however long ago */
+	struct draft_time row[DRAFTERS_MAX];                      /* for one token that it catches up with, likewise */
+	int idle[DRAFTERS_MAX], wait[DRAFTERS_MAX];               /* as draft_try's, of the oldest sequence */
 	struct draft_lengths lengths;
-	double purse;                   /* nanoseconds for trying what is not expected to pay */
+	double purse; /* nanoseconds for trying what is not expected to pay */
 	struct draft_accounts accounts;
-	int64_t calls[DRAFTERS_MAX], pardoned[DRAFTERS_MAX];    /* calls that took time; the last that was not its own doing */
+	int64_t calls[DRAFTERS_MAX],
+		pardoned[DRAFTERS_MAX]; /* calls that took time; the last that was not its own doing */
 	struct draft_round round;       /* of this step */
 	struct draft_ask *ask;          /* [seqs_max] */
 	struct draft_bid *bid;          /* [seqs_max] */
@@ -180,10 +181,10 @@ struct drafting {
 
 /* Kept prefixes to be recomputed and compared; see proof.c. */
 struct proof {
-	struct proof_job *job;          /* the first is at work while req is there */
+	struct proof_job *job; /* the first is at work while req is there */
 	int n_job;
-	struct request *req;            /* the engine's own */
-	uint64_t drawn;                 /* coins so far */
+	struct request *req; /* the engine's own */
+	uint64_t drawn;      /* coins so far */
 };
 
 struct engine {
@@ -191,39 +192,39 @@ struct engine {
 	const struct tokenizer *tok;
 	struct engine_opts opts;
 	struct clock *clock;
-	int ctx_max;                    /* longest sequence in positions */
-	int pages, page_rows;           /* of the page pool; 0: the model has none */
+	int ctx_max;          /* longest sequence in positions */
+	int pages, page_rows; /* of the page pool; 0: the model has none */
 
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	pthread_cond_t answered;        /* commands are done */
+	pthread_cond_t answered; /* commands are done */
 	/* Under the lock. */
-	struct command *command;        /* to the prefix store, oldest first */
-	bool woken;                     /* by engine_wake */
+	struct command *command; /* to the prefix store, oldest first */
+	bool woken;              /* by engine_wake */
 	struct request *inbox, **inbox_end;
-	struct queue queue;             /* submitted and not yet admitted for the first time */
-	uint64_t submitted, submitted_own;      /* own: those of the engine's, see proof.c */
+	struct queue queue;                /* submitted and not yet admitted for the first time */
+	uint64_t submitted, submitted_own; /* own: those of the engine's, see proof.c */
 	int64_t refused[N_LIMIT];
-	int64_t work_ns;                /* when work came to an engine that had none */
+	int64_t work_ns; /* when work came to an engine that had none */
 	bool closing, draining;
 	struct engine_stats shown;
 
-	struct engine_stats stats;      /* the engine's copy; shown at the end of a step */
+	struct engine_stats stats; /* the engine's copy; shown at the end of a step */
 	struct sched sched;
 	struct pace pace;
-	int64_t keep_ns;                /* of this step: copying states that are kept */
-	double miss;                    /* share of prompt tokens not found in kept prefixes, lately */
-	double hold_ns;                 /* how long a request runs, lately */
+	int64_t keep_ns; /* of this step: copying states that are kept */
+	double miss;     /* share of prompt tokens not found in kept prefixes, lately */
+	double hold_ns;  /* how long a request runs, lately */
 	struct prefix prefix;
-	struct disk *disk;              /* NULL: none */
+	struct disk *disk; /* NULL: none */
 	struct proof proof;
-	bool ending;                    /* the engine closes: nothing more is kept */
+	bool ending; /* the engine closes: nothing more is kept */
 	struct batch batch;
 	struct pass pass;
-	size_t logits_bytes, hidden_bytes;      /* hidden: when a drafter follows the model */
-	float *row;                     /* [vocab] one row of logits, near */
-	uint32_t *only;                 /* bits for [vocab], none set: room to allow one token */
+	size_t logits_bytes, hidden_bytes; /* hidden: when a drafter follows the model */
+	float *row;                        /* [vocab] one row of logits, near */
+	uint32_t *only;                    /* bits for [vocab], none set: room to allow one token */
 	struct drafting drafting;
 };
 

@@ -32,8 +32,8 @@ static const int64_t WAIT_LEAST_NS = 20ll * 1000000;
 enum { ASKS = 64, FORGET_STEPS = 64 };
 
 struct inquiry {
-	uint64_t id;                    /* a checksum of salt and tokens; a wrong one could only cost time */
-	uint64_t asked;                 /* the step at which it was asked for last */
+	uint64_t id;    /* a checksum of salt and tokens; a wrong one could only cost time */
+	uint64_t asked; /* the step at which it was asked for last */
 	int64_t deadline;
 };
 
@@ -42,19 +42,19 @@ struct pending {
 	struct pending *next;
 	char *salt;
 	int32_t *tok;
-	int n, page;                    /* pages before this one are done */
+	int n, page; /* pages before this one are done */
 	struct digest *key;
 };
 
 /* The tier of one store: the engine's, or one of a drafter's. */
 struct disk {
-	struct prefix_tier tier;        /* first: the store's way to here */
-	struct disk *next;              /* those of the drafters follow the engine's */
+	struct prefix_tier tier; /* first: the store's way to here */
+	struct disk *next;       /* those of the drafters follow the engine's */
 	struct engine *e;
 	struct prefix *prefix;
 	struct caches *caches;
-	const struct digest *of;        /* the drafter that keeps it; NULL: the model */
-	struct spill *spill;            /* one for all */
+	const struct digest *of; /* the drafter that keeps it; NULL: the model */
+	struct spill *spill;     /* one for all */
 	size_t page_bytes, snap_max;
 	int page_rows;
 	struct pending *pending, **pending_end;
@@ -65,14 +65,14 @@ struct disk {
 	struct inquiry inquiry[ASKS];
 
 	/* One prompt's read at a time, so that the next shares the pages it brings. */
-	struct spill_load *load;        /* NULL: none */
+	struct spill_load *load; /* NULL: none */
 	char *salt;
-	int32_t *tok;                   /* [at] */
+	int32_t *tok; /* [at] */
 	struct digest *key;
-	int at;                         /* where the snapshot stands */
+	int at; /* where the snapshot stands */
 	int64_t deadline;
-	struct snaps snaps;             /* being put together; n == 0: its rest has not come yet */
-	int shared;                     /* pages that are not read: memory has them */
+	struct snaps snaps; /* being put together; n == 0: its rest has not come yet */
+	int shared;         /* pages that are not read: memory has them */
 };
 
 /* ---- keys ---- */
@@ -209,7 +209,7 @@ static bool write_some(struct disk *d, size_t bytes)
 		if (!hand_over(d, snaps, w->key, w->tok, w->n, &w->page, bytes, true))
 			return w->page > page;
 	}
-	pending_free(pending_take(d));  /* written, or no longer in memory: then left() saw to it */
+	pending_free(pending_take(d)); /* written, or no longer in memory: then left() saw to it */
 	return true;
 }
 
@@ -268,9 +268,14 @@ static void load_begin(struct disk *d, bool share)
 	d->shared = 0;
 	if (share && prefix_alike(d->prefix, d->salt, d->tok, &alike))
 		d->shared = alike / d->page_rows;
-	d->load = spill_load_open(d->spill, &(struct spill_want){
-		.tok = d->tok, .key = d->key, .pos = d->at, .page = d->shared, .page_bytes = d->page_bytes,
-		.snap_max = d->snap_max, .notify = piece_came, .notify_arg = d->e });
+	d->load = spill_load_open(d->spill, &(struct spill_want){ .tok = d->tok,
+	                                                          .key = d->key,
+	                                                          .pos = d->at,
+	                                                          .page = d->shared,
+	                                                          .page_bytes = d->page_bytes,
+	                                                          .snap_max = d->snap_max,
+	                                                          .notify = piece_came,
+	                                                          .notify_arg = d->e });
 }
 
 static void read_begin(struct disk *d, const char *salt, const int32_t *tok, int at, int64_t deadline)
@@ -318,8 +323,8 @@ static int take_rest(struct disk *d, const struct spill_got *got, struct err *er
 		if (rc == E_FULL && prefix_shrink(d->prefix))
 			continue;
 		if (!rc && (b.n || d->snaps.pos != d->at)) {
-			rc = err_set(err, E_FORMAT, "it stands at %d, its name says %d; %zu bytes are left over", d->snaps.pos,
-			             d->at, b.n);
+			rc = err_set(err, E_FORMAT, "it stands at %d, its name says %d; %zu bytes are left over",
+			             d->snaps.pos, d->at, b.n);
 			snaps_drop(&d->snaps);
 		}
 		return rc;
@@ -375,13 +380,9 @@ static bool read_some(struct disk *d, size_t bytes)
 		case SPILL_WAIT:
 			if (engine_now(d->e) < d->deadline)
 				return done > 0;
-			__attribute__((fallthrough));   /* it takes longer than computing would */
-		case SPILL_FAIL:
-			read_over(d, false);
-			return true;
-		case SPILL_END:
-			read_done(d);
-			return true;
+			__attribute__((fallthrough)); /* it takes longer than computing would */
+		case SPILL_FAIL: read_over(d, false); return true;
+		case SPILL_END: read_done(d); return true;
 		}
 	}
 	return done > 0;
@@ -541,7 +542,7 @@ void disk_stats(struct engine *e, struct disk_stats *io)
 
 /* ---- open and close ---- */
 
-enum { HEADS = 1 << 16 };       /* bytes, more than any; the part-filled page and the state are the rest */
+enum { HEADS = 1 << 16 }; /* bytes, more than any; the part-filled page and the state are the rest */
 
 static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct model *m, const struct digest *of)
 {
@@ -556,7 +557,7 @@ static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct mod
 	d->pending_end = &d->pending;
 	if (m->kv)
 		paged_stats(m->kv, &kv);
-	d->page_rows = kv.page_rows ? kv.page_rows : INT_MAX;   /* without pages all is the rest */
+	d->page_rows = kv.page_rows ? kv.page_rows : INT_MAX; /* without pages all is the rest */
 	d->page_bytes = caches_page_bytes(&m->caches);
 	d->snap_max = d->page_bytes + state_slot_bytes(&m->shape.state) + HEADS;
 	return d;
@@ -634,7 +635,7 @@ void disk_close(struct engine *e)
 			read_over(d, false);
 		while (d->pending)
 			if (!write_some(d, SIZE_MAX))
-				spill_flush(spill);     /* then there is room */
+				spill_flush(spill); /* then there is room */
 	}
 	for (struct disk *d = first; d; d = next) {
 		next = d->next;

@@ -26,7 +26,7 @@ static const double SURE = 2;
 static const double FOLLOW_PART = 0.25;
 /* What each round leaves to be caught up with, at most: that is part of a guess's time. */
 enum { CAUGHT_EACH = 1 + DRAFT_MAX };
-enum { NOBODY = -1 };           /* drafts that need no drafter */
+enum { NOBODY = -1 }; /* drafts that need no drafter */
 /* Rows of which the price of catching up is learned. */
 enum { PRICE_ROWS = 32 };
 /* A call that takes so many times what it should, and a step's time more, was held up by
@@ -62,9 +62,19 @@ void drafting_fini(struct drafting *g)
 static struct draft_seq seq_of(const struct engine *e, struct request *r)
 {
 	return (struct draft_seq){
-		.slot = r->slot, .id = r->age + 1, .tok = r->tok, .n_tok = r->n_tok, .pos = r->pos, .n_prompt = r->n_prompt,
-		.n_known = r->n_cached, .plan = &r->plan, .salt = r->salt, .now = engine_now(e),
-		.secret = r->no_cache, .sampler = &r->sampler, .mask = r->mask,
+		.slot = r->slot,
+		.id = r->age + 1,
+		.tok = r->tok,
+		.n_tok = r->n_tok,
+		.pos = r->pos,
+		.n_prompt = r->n_prompt,
+		.n_known = r->n_cached,
+		.plan = &r->plan,
+		.salt = r->salt,
+		.now = engine_now(e),
+		.secret = r->no_cache,
+		.sampler = &r->sampler,
+		.mask = r->mask,
 	};
 }
 
@@ -181,8 +191,8 @@ static double rate_of(const struct engine *e, const struct request *r, int k, in
 	one.token_ns = token_ns(e, k);
 	one.may_ns = may_ns;
 	rate = draft_deal(&one, &bid, 1);
-	*saves = draft_saves(&one, rate) * draft_more(&e->drafting.lengths, r->n_tok - r->n_prompt,
-	                                              r->n_prompt + r->out_max - r->n_tok);
+	*saves = draft_saves(&one, rate) *
+	         draft_more(&e->drafting.lengths, r->n_tok - r->n_prompt, r->n_prompt + r->out_max - r->n_tok);
 	return rate;
 }
 
@@ -242,8 +252,9 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 
 		if (max < 1 || r->n_draft || r->ending)
 			continue;
-		g->bid[n] = (struct draft_bid){ .share = share_of(e, r, k), .first_ns = first_ns(e, r, k), .max = max,
-		                                .n = max };
+		g->bid[n] = (struct draft_bid){
+			.share = share_of(e, r, k), .first_ns = first_ns(e, r, k), .max = max, .n = max
+		};
 		if (!e->opts.draft_fixed && better_not(e, r, k, max, deal))
 			g->bid[n].max = 0;
 		g->ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .out = r->draft };
@@ -298,7 +309,7 @@ static void guess(void *arg)
 	s->mask = m ? m->ops->mask(m) : NULL;
 	token = sampler_guess(s, logits, a->seq.n_tok + a->n);
 	if (token < 0 || (m && m->ops->whole(m))) {
-		a->max = a->n;          /* nothing to go on from */
+		a->max = a->n; /* nothing to go on from */
 		return;
 	}
 	a->out[a->n++] = token;
@@ -389,7 +400,7 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 		draft_odds_learn(&r->tries[k].said, g->ask[i].n > 0, !g->ask[i].n, FADE_OWN);
 		draft_odds_learn(&g->said[k], g->ask[i].n > 0, !g->ask[i].n, FADE_ALL);
 		if (!g->ask[i].n && g->ask[i].caught < g->ask[i].most)
-			r->tries[k].idle = r->tries[k].wait;    /* nothing was learned of it: again in the next step */
+			r->tries[k].idle = r->tries[k].wait; /* nothing was learned of it: again in the next step */
 		g->ask[i].n = sound(r, r->draft, g->ask[i].n);
 		if (!draft_own(&g->ask[i], legal, &g->ask[i])) {
 			request_break(r);
@@ -427,7 +438,7 @@ void draft_propose(struct engine *e)
 	struct draft_deal deal = { .cost = &g->cost, .rows_max = e->opts.step_rows };
 	bool prompts = false;
 
-	g->round = (struct draft_round){0};
+	g->round = (struct draft_round){ 0 };
 	for (int i = 0; i < s->n_run; i++) {
 		struct request *r = s->run[i];
 

@@ -105,8 +105,8 @@ static int ask_check(const struct engine *e, const struct ask *a, int *out_max, 
 		               a->n_prompt, fits);
 	for (int i = 0; i < a->n_prompt; i++)
 		if (a->prompt[i] < 0 || a->prompt[i] >= vocab)
-			return err_set(err, E_ARG, "prompt token %d is %d and the model's ids end at %d", i, a->prompt[i],
-			               vocab - 1);
+			return err_set(err, E_ARG, "prompt token %d is %d and the model's ids end at %d", i,
+			               a->prompt[i], vocab - 1);
 	for (int i = 0; i < a->n_split; i++)
 		if (a->split[i] < 1)
 			return err_set(err, E_ARG, "split size %d is %d; at least 1 is needed", i, a->split[i]);
@@ -219,7 +219,8 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->tok = try_malloc(size_mul((size_t)a->n_prompt + (size_t)out_max, sizeof(*r->tok)));
 	if (!r->tok) {
 		request_unref(r);
-		return err_set(err, E_FULL, "no memory for a request of %d tokens and an answer of up to %d", a->n_prompt, out_max);
+		return err_set(err, E_FULL, "no memory for a request of %d tokens and an answer of up to %d",
+		               a->n_prompt, out_max);
 	}
 	memcpy(r->tok, a->prompt, (size_t)a->n_prompt * sizeof(*r->tok));
 	r->stop_token = copy(a->stop_token, a->n_stop_token, sizeof(*a->stop_token));
@@ -254,7 +255,7 @@ void engine_dequeue(struct engine *e, struct request *r)
 {
 	pthread_mutex_lock(&e->lock);
 	queue_leave(&e->queue, r->client, r->n_prompt);
-	e->shown.running = e->sched.n_run;      /* also during its first step it is somewhere */
+	e->shown.running = e->sched.n_run; /* also during its first step it is somewhere */
 	pthread_mutex_unlock(&e->lock);
 }
 
@@ -311,7 +312,10 @@ void engine_show_stats(struct engine *e)
 	pthread_mutex_lock(&e->lock);
 	e->shown = *s;
 	e->queue.rates = (struct queue_rates){
-		.prefill = s->prefill_rate, .miss = e->miss, .hold_ns = (int64_t)e->hold_ns, .run_tokens = run_tokens(e),
+		.prefill = s->prefill_rate,
+		.miss = e->miss,
+		.hold_ns = (int64_t)e->hold_ns,
+		.run_tokens = run_tokens(e),
 		.n_run = s->running,
 	};
 	pthread_mutex_unlock(&e->lock);
@@ -374,7 +378,7 @@ void engine_finish(struct engine *e, struct request *r)
 	engine_client_forget(e, r->client);
 	r->client = NULL;
 	if (r->started)
-		e->hold_ns += ((double)(now - r->t_start) - e->hold_ns) / 16;   /* of some sixteen requests */
+		e->hold_ns += ((double)(now - r->t_start) - e->hold_ns) / 16; /* of some sixteen requests */
 	if (!request_guard(r, flush, &(struct flush){ r, &ev }))
 		ev.n_text = 0;
 	ev.finish = r->finish;
@@ -396,7 +400,7 @@ void engine_finish(struct engine *e, struct request *r)
 	if (r->finish == FINISH_CANCEL && !r->proof)
 		e->stats.cancelled[ev.stage]++;
 	e->stats.late += r->finish == FINISH_ERROR && r->err.code == E_LATE;
-	engine_show_stats(e);           /* first, so that a reader of DONE finds the memory given back */
+	engine_show_stats(e); /* first, so that a reader of DONE finds the memory given back */
 	outbox_put(&r->out, &ev);
 	request_unref(r);
 }
@@ -426,8 +430,10 @@ static void finish_left(struct engine *e, struct request *r, bool all, int64_t n
 	if (all || atomic_load_explicit(&r->cancel, memory_order_relaxed)) {
 		verify_end(r, FINISH_CANCEL);
 	} else if (is_late(e, r, now)) {
-		err_set(&r->err, E_LATE, "the deadline, %.3f s after the request came, was not kept: %d of %d prompt tokens are computed",
-		        (double)(r->deadline_ns - r->t_submit) / 1e9, r->pos < r->n_prompt ? r->pos : r->n_prompt, r->n_prompt);
+		err_set(&r->err, E_LATE,
+		        "the deadline, %.3f s after the request came, was not kept: %d of %d prompt tokens are computed",
+		        (double)(r->deadline_ns - r->t_submit) / 1e9, r->pos < r->n_prompt ? r->pos : r->n_prompt,
+		        r->n_prompt);
 		verify_end(r, FINISH_ERROR);
 	} else {
 		return;
@@ -496,7 +502,7 @@ static void move_on(struct engine *e, struct request *r)
 	if (!r->ending && r->proof && r->pos == r->n_tok)
 		proof_judge(e, r);
 	if (!r->ending && r->pos == r->n_tok)
-		verify_end(r, FINISH_LENGTH);   /* only the prompt was asked for */
+		verify_end(r, FINISH_LENGTH); /* only the prompt was asked for */
 	if (r->ending)
 		engine_finish(e, r);
 }
@@ -505,8 +511,9 @@ static void log_step(const struct engine *e, int64_t began)
 {
 	const struct batch *b = &e->batch;
 
-	log_debug("engine: step %lld: %d sequences, %d rows (%d of prompts), %d with logits, %.2f ms", (long long)e->stats.steps,
-	          b->n_item, b->n_row, b->n_prompt, b->n_logit, (double)(e->stats.last_step_ns - began) / 1e6);
+	log_debug("engine: step %lld: %d sequences, %d rows (%d of prompts), %d with logits, %.2f ms",
+	          (long long)e->stats.steps, b->n_item, b->n_row, b->n_prompt, b->n_logit,
+	          (double)(e->stats.last_step_ns - began) / 1e6);
 }
 
 static bool step(struct engine *e)
@@ -564,7 +571,7 @@ void engine_wake(struct engine *e)
  * cancelled. */
 static void doze(struct engine *e)
 {
-	enum { DOZE_NS = 20000000 };    /* 20 ms: what a cancel may take to be seen */
+	enum { DOZE_NS = 20000000 }; /* 20 ms: what a cancel may take to be seen */
 	struct timespec t;
 
 	clock_gettime(CLOCK_REALTIME, &t);
@@ -599,8 +606,8 @@ static void *run(void *arg)
 
 	do {
 		pthread_mutex_lock(&e->lock);
-		while (!e->closing && !e->inbox && !commands_wait(e) && !proof_wants(e)
-		       && !e->sched.fair.n_waiting && !e->sched.n_run && !disk_busy(e))
+		while (!e->closing && !e->inbox && !commands_wait(e) && !proof_wants(e) && !e->sched.fair.n_waiting &&
+		       !e->sched.n_run && !disk_busy(e))
 			pthread_cond_wait(&e->wake, &e->lock);
 		closing = e->closing;
 		pthread_mutex_unlock(&e->lock);
@@ -631,14 +638,14 @@ size_t engine_step_bytes(const struct model *m, const struct engine_opts *o)
 static int opts_check(const struct model *m, const struct engine_opts *o, struct err *err)
 {
 	if (o->seqs_max < 1 || o->seqs_max > m->opts.slots)
-		return err_set(err, E_ARG, "%d sequences at once asked of an engine over a model with %d slots", o->seqs_max,
-		               m->opts.slots);
+		return err_set(err, E_ARG, "%d sequences at once asked of an engine over a model with %d slots",
+		               o->seqs_max, m->opts.slots);
 	if (o->step_rows < 1 || o->step_rows > m->opts.step_rows)
 		return err_set(err, E_ARG, "%d rows per step asked of an engine over a model made for %d", o->step_rows,
 		               m->opts.step_rows);
 	if (o->logit_rows && (o->logit_rows < logit_rows(o) || o->logit_rows > o->step_rows))
-		return err_set(err, E_ARG, "logits for %d rows of a step asked for; %d to %d can be done", o->logit_rows,
-		               logit_rows(o), o->step_rows);
+		return err_set(err, E_ARG, "logits for %d rows of a step asked for; %d to %d can be done",
+		               o->logit_rows, logit_rows(o), o->step_rows);
 	if (o->queue_max < 1)
 		return err_set(err, E_ARG, "a queue of %d requests; at least 1 is needed", o->queue_max);
 	if (o->n_draft < 0 || o->n_draft > DRAFT_MAX)
@@ -673,9 +680,14 @@ static int pass_init(struct engine *e, struct err *err)
 	int rows = e->opts.step_rows;
 
 	*p = (struct pass){
-		.be = be, .arith = m->opts.arith,
-		.tok = b->tok, .pos = b->pos, .item = b->item_of,
-		.span = b->span, .row = b->first, .logit_row = b->logit_row,
+		.be = be,
+		.arith = m->opts.arith,
+		.tok = b->tok,
+		.pos = b->pos,
+		.item = b->item_of,
+		.span = b->span,
+		.row = b->first,
+		.logit_row = b->logit_row,
 	};
 	e->logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
 	p->work_cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));

@@ -26,28 +26,28 @@
 #include "text/tokens/tokenizer.h"
 
 struct engine;
-struct request;                 /* one submitted request, seen from outside */
+struct request; /* one submitted request, seen from outside */
 
 struct engine_opts {
-	int seqs_max;                   /* running at once; <= model slots */
-	int step_rows;                  /* most rows of one step */
-	int queue_max;                  /* waiting requests; beyond it submit says E_FULL */
-	double queue_seconds;           /* most seconds of computing prompts that may wait, by the measured rate; 0: any */
-	int decode_gap_ms;              /* a running answer's tokens come at least so often, whoever joins; 0: 100 */
-	int answer_reserve;             /* tokens of an answer that pages are set aside for when it starts; 0: 512.
+	int seqs_max;         /* running at once; <= model slots */
+	int step_rows;        /* most rows of one step */
+	int queue_max;        /* waiting requests; beyond it submit says E_FULL */
+	double queue_seconds; /* most seconds of computing prompts that may wait, by the measured rate; 0: any */
+	int decode_gap_ms;    /* a running answer's tokens come at least so often, whoever joins; 0: 100 */
+	int answer_reserve;   /* tokens of an answer that pages are set aside for when it starts; 0: 512.
 	                                 * More of it means fewer at once, less of it more preemption */
-	int logit_rows;                 /* most rows of a step that can have logits; 0: what answers need.  More of them
+	int logit_rows;       /* most rows of a step that can have logits; 0: what answers need.  More of them
 	                                 * make asks with on_logits faster */
-	size_t prefix_bytes;            /* budget of kept prefixes; 0: keep none */
+	size_t prefix_bytes;  /* budget of kept prefixes; 0: keep none */
 	/* This share of the hits is computed again when the engine is idle, and compared
 	 * byte for byte; which ones follows from the seed.  0: none. */
 	double verify_share;
 	uint64_t verify_seed;
-	size_t park_bytes;              /* budget of preempted sequences' memory outside the page pool; 0: compute again */
+	size_t park_bytes; /* budget of preempted sequences' memory outside the page pool; 0: compute again */
 	/* Kept prefixes on disk; NULL: none.  model: of everything that they are a function
 	 * of, beside their tokens (docs/prefix-disk.md). */
 	const char *disk_dir;
-	uint64_t disk_bytes;            /* budget of the folder */
+	uint64_t disk_bytes; /* budget of the folder */
 	struct digest model;
 	const struct spill_io *disk_io; /* NULL: the system's (tests) */
 	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
@@ -56,21 +56,21 @@ struct engine_opts {
 	 * caller's, and closed by it after the engine. */
 	struct drafter *drafter[DRAFTERS_MAX];
 	int n_drafter;
-	int n_draft;                    /* most tokens drafted per sequence and step; <= model tape_rows */
-	bool draft_fixed;               /* always as many, whether it pays or not (tests) */
-	double draft_pretend;           /* this share of drafts is taken for right: for planning; text means nothing.  0: no */
+	int n_draft;          /* most tokens drafted per sequence and step; <= model tape_rows */
+	bool draft_fixed;     /* always as many, whether it pays or not (tests) */
+	double draft_pretend; /* this share of drafts is taken for right: for planning; text means nothing.  0: no */
 };
 
 /* What an answer is made to say: tokens that are given where the model would have
  * chosen others.  They are output like any, with the model's own log-probabilities. */
 struct lead {
-	bool thinking;                  /* the prompt ends inside a thought */
-	int32_t open;                   /* else a first token that opens one; -1: nothing does */
-	int32_t close;                  /* ends a thought; -1: nothing does */
-	int think_max;                  /* tokens of thought; after them end[] is said.  -1: no bound */
-	const int32_t *end;             /* ends a thought that was too long; its last is `close` */
+	bool thinking;      /* the prompt ends inside a thought */
+	int32_t open;       /* else a first token that opens one; -1: nothing does */
+	int32_t close;      /* ends a thought; -1: nothing does */
+	int think_max;      /* tokens of thought; after them end[] is said.  -1: no bound */
+	const int32_t *end; /* ends a thought that was too long; its last is `close` */
 	int n_end;
-	const int32_t *then;            /* said right after the thought, or at once when there is none */
+	const int32_t *then; /* said right after the thought, or at once when there is none */
 	int n_then;
 };
 
@@ -85,8 +85,8 @@ enum limit {
 };
 struct refusal {
 	enum limit limit;
-	double wait_s;                  /* estimate: until a request like this would have been started */
-	int retry_s;                    /* worth trying again after so many seconds; >= 1 */
+	double wait_s; /* estimate: until a request like this would have been started */
+	int retry_s;   /* worth trying again after so many seconds; >= 1 */
 };
 
 /* How far a request came. */
@@ -101,29 +101,29 @@ struct ask {
 	struct sampler_params sampling; /* end_token unset: stop_token */
 	const int32_t *stop_token;      /* end the answer, not part of it */
 	int n_stop_token;
-	const char *const *stop;        /* strings, likewise */
+	const char *const *stop; /* strings, likewise */
 	int n_stop;
-	bool skip_special;              /* special tokens give no text */
-	const struct lead *lead;        /* NULL: every token is the model's */
-	bool no_cache;                  /* neither use nor keep a prefix */
-	struct mask_source *mask;       /* of this request alone, and the engine's once submitted; NULL: all tokens */
-	int n_draft;                    /* most tokens drafted per step; 0: the engine's number; -1: none */
+	bool skip_special;        /* special tokens give no text */
+	const struct lead *lead;  /* NULL: every token is the model's */
+	bool no_cache;            /* neither use nor keep a prefix */
+	struct mask_source *mask; /* of this request alone, and the engine's once submitted; NULL: all tokens */
+	int n_draft;              /* most tokens drafted per step; 0: the engine's number; -1: none */
 	/* Lengths of prompt prefixes worth keeping, rising: where a later prompt is
 	 * likely to part from this one (the end of a message).  The end of the prompt
 	 * and the end of the answer are kept anyway. */
 	const int *mark;
 	const unsigned char *mark_kind; /* enum place of each; NULL: the start of a user's message */
 	int n_mark;
-	const char *cache_salt;         /* prefixes are shared under one salt only; NULL: "" */
+	const char *cache_salt; /* prefixes are shared under one salt only; NULL: "" */
 
 	/* Who asks: clients share the engine evenly, whatever each of them has waiting.
 	 * 0: nobody in particular; those are one client, and no share limits them. */
 	uint64_t client;
-	int priority;                   /* larger is served sooner; one that waits rises, so none starves */
+	int priority; /* larger is served sooner; one that waits rises, so none starves */
 	/* On the engine's clock; 0: none.  Refused when the first token could not come
 	 * before it; whatever has not ended by then ends with E_LATE. */
 	int64_t deadline_ns;
-	struct refusal *refusal;        /* NULL, or filled when submit says E_FULL or E_LATE */
+	struct refusal *refusal; /* NULL, or filled when submit says E_FULL or E_LATE */
 
 	/* Called on the engine's thread when an event comes to a request that had none
 	 * waiting, so the reader takes all there are.  Must not block, nor call any
@@ -132,38 +132,38 @@ struct ask {
 	void *notify_arg;
 
 	/* For `weft logits` and tests. */
-	const int *split;               /* prefill chunk sizes, cycled; NULL: the scheduler's own */
+	const int *split; /* prefill chunk sizes, cycled; NULL: the scheduler's own */
 	int n_split;
-	int resume_at;                  /* at this position: capture, give the slot back, restore, go on; 0: never */
+	int resume_at; /* at this position: capture, give the slot back, restore, go on; 0: never */
 	/* Every computed row in rising position; row is valid during the call. */
 	void (*on_logits)(void *arg, int pos, const float *row, int vocab);
 	void *on_logits_arg;
 };
 
 enum event_kind {
-	EV_START,       /* admitted: cached says how much of the prompt was there */
-	EV_PROGRESS,    /* prompt positions computed so far, in `done`, of `total` */
-	EV_TOKEN,       /* one sampled token with the text that became certain */
-	EV_DONE,        /* the last event; finish says why */
+	EV_START,    /* admitted: cached says how much of the prompt was there */
+	EV_PROGRESS, /* prompt positions computed so far, in `done`, of `total` */
+	EV_TOKEN,    /* one sampled token with the text that became certain */
+	EV_DONE,     /* the last event; finish says why */
 };
 enum finish { FINISH_STOP, FINISH_LENGTH, FINISH_CANCEL, FINISH_ERROR };
 
 struct event {
 	enum event_kind kind;
-	int cached, done, total;        /* START, PROGRESS */
-	struct prefix_report prefix;    /* START, DONE: where it was resumed, and why not further on */
-	int32_t token;                  /* TOKEN */
-	struct pick pick;               /* TOKEN: logprobs as asked */
-	const char *text;               /* TOKEN, DONE: bytes to append, whole characters; valid until the next event */
+	int cached, done, total;     /* START, PROGRESS */
+	struct prefix_report prefix; /* START, DONE: where it was resumed, and why not further on */
+	int32_t token;               /* TOKEN */
+	struct pick pick;            /* TOKEN: logprobs as asked */
+	const char *text;            /* TOKEN, DONE: bytes to append, whole characters; valid until the next event */
 	size_t n_text;
-	enum finish finish;             /* DONE */
-	const char *stop_text;          /* DONE by a stop string: which; NULL otherwise */
-	int n_prompt, n_cached, n_output;       /* DONE: tokens; output counts the TOKEN events */
-	int n_accepted, n_rejected;     /* DONE: drafts that became part of the answer, and that did not */
+	enum finish finish;               /* DONE */
+	const char *stop_text;            /* DONE by a stop string: which; NULL otherwise */
+	int n_prompt, n_cached, n_output; /* DONE: tokens; output counts the TOKEN events */
+	int n_accepted, n_rejected;       /* DONE: drafts that became part of the answer, and that did not */
 	int64_t queue_ns, prefill_ns, decode_ns;
-	enum request_stage stage;               /* DONE: where it ended */
-	int n_preempted;                /* DONE: times it gave way */
-	struct err err;                 /* DONE with FINISH_ERROR; E_FAULT: by a fault in the program */
+	enum request_stage stage; /* DONE: where it ended */
+	int n_preempted;          /* DONE: times it gave way */
+	struct err err;           /* DONE with FINISH_ERROR; E_FAULT: by a fault in the program */
 };
 
 /* Bytes of work memory and logits that an engine so opened takes; the model may
@@ -204,7 +204,7 @@ void request_free(struct request *r);
  * way of tok[0..n). */
 struct prefix_spot {
 	uint64_t id;
-	const char *salt;               /* NULL: "" */
+	const char *salt; /* NULL: "" */
 	const int32_t *tok;
 	int n;
 };
@@ -228,34 +228,34 @@ bool engine_step(struct engine *e);
 /* A snapshot of counters for /metrics and /health; any thread. */
 struct engine_stats {
 	int running, waiting;
-	int64_t steps, requests, finished[4];           /* by enum finish */
-	int64_t cancelled[N_STAGE];                     /* by where it was then */
-	int64_t refused[N_LIMIT];                       /* submits that said E_FULL or E_LATE */
-	int64_t late;                                   /* taken, and ended by their deadline */
-	int64_t preempted;                              /* times a running request went back to waiting ... */
-	int64_t yielded;                                /* ... of these, for another client's sake */
-	int64_t resumed;                                /* times one came back from its snapshot, nothing computed again */
+	int64_t steps, requests, finished[4]; /* by enum finish */
+	int64_t cancelled[N_STAGE];           /* by where it was then */
+	int64_t refused[N_LIMIT];             /* submits that said E_FULL or E_LATE */
+	int64_t late;                         /* taken, and ended by their deadline */
+	int64_t preempted;                    /* times a running request went back to waiting ... */
+	int64_t yielded;                      /* ... of these, for another client's sake */
+	int64_t resumed;                      /* times one came back from its snapshot, nothing computed again */
 	int64_t prompt_tokens, cached_tokens, output_tokens;
-	int64_t last_step_ns;                           /* clock of the last step's end */
-	int64_t stuck_ns;                               /* there is work and no step has ended for so long; 0: none, or moving */
-	int64_t waiting_tokens;                         /* of the prompts that wait */
-	double prefill_rate;                            /* prompt tokens per second while prompts were computed; 0: not yet known */
-	int64_t decode_step_ns;                         /* a step that only decodes, lately; 0: not yet known */
-	int slots;                                      /* sequences (and their states) there is room for */
-	int parked;                                     /* preempted sequences with a snapshot */
-	size_t parked_bytes, parked_bytes_max;          /* of theirs outside the pool */
+	int64_t last_step_ns;   /* clock of the last step's end */
+	int64_t stuck_ns;       /* there is work and no step has ended for so long; 0: none, or moving */
+	int64_t waiting_tokens; /* of the prompts that wait */
+	double prefill_rate;    /* prompt tokens per second while prompts were computed; 0: not yet known */
+	int64_t decode_step_ns; /* a step that only decodes, lately; 0: not yet known */
+	int slots;              /* sequences (and their states) there is room for */
+	int parked;             /* preempted sequences with a snapshot */
+	size_t parked_bytes, parked_bytes_max; /* of theirs outside the pool */
 	int kv_pages, kv_pages_used;
 	size_t prefix_bytes, prefix_bytes_max;
 	int prefix_entries;
-	int64_t prefix_hits;                            /* admissions that found one */
+	int64_t prefix_hits; /* admissions that found one */
 	struct engine_drafted {
-		const char *name;                       /* NULL: no such drafter */
-		int64_t rounds, drafted, accepted;      /* runs of tokens, and tokens */
+		const char *name;                  /* NULL: no such drafter */
+		int64_t rounds, drafted, accepted; /* runs of tokens, and tokens */
 	} drafter[DRAFTERS_MAX];
-	int64_t prefix_reason[PREFIX_REASONS];          /* first admissions, by why they were not resumed further on */
+	int64_t prefix_reason[PREFIX_REASONS]; /* first admissions, by why they were not resumed further on */
 	struct disk_stats disk;
 	int64_t prefix_evicted;
-	int64_t verified, verify_failed;                /* hits computed again; of those, dropped for being wrong */
+	int64_t verified, verify_failed; /* hits computed again; of those, dropped for being wrong */
 };
 void engine_stats(struct engine *e, struct engine_stats *out);
 

@@ -268,7 +268,7 @@ void fair_charge(struct engine *e, struct request *r, int n)
 	else
 		c->favour -= c->favour < n ? c->favour : n;
 	if (!c->in_ring)
-		return;         /* it has nothing more to compute */
+		return; /* it has nothing more to compute */
 	if (c->fresh)
 		f->favour += f->first != f->last ? n : 0;
 	else if (f->favour > 0)

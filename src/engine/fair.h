@@ -25,14 +25,14 @@ struct client;
 
 /* A quantum holds most messages of a conversation; a longer prompt takes turns. */
 enum { FAIR_QUANTUM = 512, FAIR_FAVOUR = 4 * FAIR_QUANTUM };
-#define FAIR_RISE_NS 5000000000         /* 5 s: what a person waits before wondering */
+#define FAIR_RISE_NS 5000000000 /* 5 s: what a person waits before wondering */
 
 struct fair {
-	struct client *first, *last;    /* the ring, from where it is served */
-	int n_waiting;                  /* requests in the clients' lists ... */
-	int n_started;                  /* ... of which were running before */
-	int n_ranked;                   /* of those, not at the priority of most, 0 */
-	int64_t favour;                 /* prompt tokens that newcomers had before their turn, less what others had since */
+	struct client *first, *last; /* the ring, from where it is served */
+	int n_waiting;               /* requests in the clients' lists ... */
+	int n_started;               /* ... of which were running before */
+	int n_ranked;                /* of those, not at the priority of most, 0 */
+	int64_t favour; /* prompt tokens that newcomers had before their turn, less what others had since */
 };
 
 /* r waits, as its client's list has it: by priority, then age. */

@@ -19,7 +19,8 @@ static int check(const int32_t *id, int n, int vocab, struct err *err)
 {
 	for (int i = 0; i < n; i++)
 		if (id[i] < 0 || id[i] >= vocab)
-			return err_set(err, E_ARG, "token %d, which the answer is to be given, and the ids end at %d", id[i], vocab - 1);
+			return err_set(err, E_ARG, "token %d, which the answer is to be given, and the ids end at %d",
+			               id[i], vocab - 1);
 	return 0;
 }
 
@@ -113,7 +114,6 @@ void lead_take(struct lead_run *r, int32_t token)
 		if (++r->i == r->l.n_then)
 			r->at = LEAD_FREE;
 		break;
-	case LEAD_FREE:
-		break;
+	case LEAD_FREE: break;
 	}
 }

@@ -9,15 +9,15 @@
 #include "engine/engine.h"
 
 struct lead_run {
-	struct lead l;                  /* its arrays are ours */
+	struct lead l; /* its arrays are ours */
 	enum { LEAD_BEGIN, LEAD_THOUGHT, LEAD_END, LEAD_THEN, LEAD_FREE } at;
-	int i;                          /* of end[] or then[] */
+	int i; /* of end[] or then[] */
 	int n_thought;
 };
 
 /* Copies.  E_ARG: an id is not in [0, vocab), or a bound without an end. */
 int lead_init(struct lead_run *r, const struct lead *l, int vocab, struct err *err);
-void lead_fini(struct lead_run *r);             /* also of a zeroed one */
+void lead_fini(struct lead_run *r); /* also of a zeroed one */
 
 /* The token that comes next whatever the model says; -1: the model chooses. */
 int32_t lead_next(const struct lead_run *r);

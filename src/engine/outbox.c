@@ -96,9 +96,7 @@ static void put(void *arg)
 		o->progress = *ev;
 		o->progress_waits = true;
 		break;
-	case EV_TOKEN:
-		token_put(o, ev);
-		break;
+	case EV_TOKEN: token_put(o, ev); break;
 	case EV_DONE:
 		room(&o->text, &o->text_head, ev->n_text);
 		buf_put(&o->text, ev->text, ev->n_text);

@@ -21,19 +21,19 @@ struct outbox {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	/* Under the lock. */
-	void (*notify)(void *arg);      /* NULL once the reader has left */
+	void (*notify)(void *arg); /* NULL once the reader has left */
 	void *notify_arg;
-	bool left;                      /* the reader is gone: nothing is kept */
+	bool left; /* the reader is gone: nothing is kept */
 	bool start_waits, progress_waits, done_waits;
 	struct event start, progress, done;
-	size_t n;                       /* waiting tokens ... */
-	struct buf token;               /* ... from token_head on: for each a struct waiting (outbox.c) and its alternatives */
+	size_t n;         /* waiting tokens ... */
+	struct buf token; /* ... from token_head on: for each a struct waiting (outbox.c) and its alternatives */
 	size_t token_head;
-	struct buf text;                /* of the waiting tokens and DONE, from text_head on */
+	struct buf text; /* of the waiting tokens and DONE, from text_head on */
 	size_t text_head;
 	/* The reader's own. */
-	bool over;                      /* DONE was taken */
-	struct buf taken;               /* text of the event it looks at */
+	bool over;        /* DONE was taken */
+	struct buf taken; /* text of the event it looks at */
 };
 
 void outbox_init(struct outbox *o, void (*notify)(void *), void *arg);

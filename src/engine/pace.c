@@ -19,15 +19,16 @@ static const double STRETCH = 1.25;
 /* What each step costs whatever its rows is a tenth of one so long: longer ones would
  * save little, and keep a newcomer waiting; and beside answers their next tokens too. */
 static const double WORTH = 10, WORTH_BESIDE = 6;
-static const double AT_MOST = 2;       /* times what such steps took, one step more counts as */
-static const double KEEP_MOST = 0.9;   /* of a step's time for prompts: some rows remain */
-static const double FADE = 0.9;         /* of the sums, per step: some ten steps count */
+static const double AT_MOST = 2;     /* times what such steps took, one step more counts as */
+static const double KEEP_MOST = 0.9; /* of a step's time for prompts: some rows remain */
+static const double FADE = 0.9;      /* of the sums, per step: some ten steps count */
 
 void pace_init(struct pace *p, int gap_ms, int experts, int used)
 {
 	memset(p, 0, sizeof(*p));
 	p->gap_ns = gap_ms * 1e6;
-	p->idle = experts > 0 && used > 0 && experts / used * ROWS_EXPERT > ROWS_IDLE ? experts / used * ROWS_EXPERT : ROWS_IDLE;
+	p->idle = experts > 0 && used > 0 && experts / used * ROWS_EXPERT > ROWS_IDLE ? experts / used * ROWS_EXPERT :
+	                                                                                ROWS_IDLE;
 }
 
 /* Least squares, held near what was known before where the steps say little: with

@@ -12,7 +12,7 @@
 
 struct heap_sink {
 	struct sink sink;
-	uint8_t *p;             /* NULL: only counts */
+	uint8_t *p; /* NULL: only counts */
 	size_t n;
 };
 

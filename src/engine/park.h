@@ -20,8 +20,8 @@ struct engine;
 struct request;
 
 struct park {
-	int pos;                        /* 0: nothing is kept */
-	struct snaps snaps;             /* in place; n 0: moved out */
+	int pos;            /* 0: nothing is kept */
+	struct snaps snaps; /* in place; n 0: moved out */
 	uint8_t *bytes;
 	size_t n_bytes;
 };

@@ -42,7 +42,7 @@ void commands_run(struct engine *e)
 	engine_show_stats(e);
 	pthread_mutex_lock(&e->lock);
 	for (; c; c = next) {
-		next = c->next;         /* c is its caller's, who may leave once it is done */
+		next = c->next; /* c is its caller's, who may leave once it is done */
 		c->done = true;
 	}
 	pthread_cond_broadcast(&e->answered);

@@ -21,7 +21,7 @@
 struct proof_job {
 	struct proof_job *next;
 	char *salt;
-	int32_t *tok;                   /* [n], and one more of no meaning */
+	int32_t *tok; /* [n], and one more of no meaning */
 	int n;
 };
 
@@ -116,7 +116,7 @@ void proof_begin(struct engine *e)
 		job_done(p);
 		return;
 	}
-	p->req->proof = true;           /* nobody but this thread has seen it yet */
+	p->req->proof = true; /* nobody but this thread has seen it yet */
 	pthread_mutex_lock(&e->lock);
 	e->submitted_own++;
 	pthread_mutex_unlock(&e->lock);
@@ -129,8 +129,8 @@ enum { WINDOW = 64 << 20 };
 
 struct window {
 	struct sink sink;
-	char *bytes;                    /* of the stream's positions [from, from + WINDOW) */
-	size_t from, at;                /* at: so far in the stream */
+	char *bytes;     /* of the stream's positions [from, from + WINDOW) */
+	size_t from, at; /* at: so far in the stream */
 	bool compare, differs;
 };
 
@@ -187,7 +187,7 @@ void proof_judge(struct engine *e, struct request *r)
 	assert(r == p->req && j && r->pos == j->n);
 	prefix_find(&e->prefix, j->salt, j->tok, j->n + 1, &hit);
 	if (hit.at != j->n || caches_capture(caches, r->slot, j->n, &cold))
-		return;         /* evicted meanwhile, or no memory to look at it */
+		return; /* evicted meanwhile, or no memory to look at it */
 	/* Through the slot, for a snapshot may hold more than is asked of it. */
 	caches_close(caches, r->slot);
 	if (caches_restore(caches, r->slot, hit.snaps, hit.at) || caches_capture(caches, r->slot, hit.at, &kept)) {
@@ -203,7 +203,9 @@ void proof_judge(struct engine *e, struct request *r)
 	if (!differs)
 		return;
 	e->stats.verify_failed++;
-	log_error("engine: a kept prefix of %d tokens (node %llu) differs from what is computed now; it is dropped, and all "
-	          "that shares memory with it", j->n, (unsigned long long)hit.report.node);
+	log_error(
+		"engine: a kept prefix of %d tokens (node %llu) differs from what is computed now; it is dropped, and all "
+		"that shares memory with it",
+		j->n, (unsigned long long)hit.report.node);
 	prefix_drop(&e->prefix, prefix_top(hit.node), NULL);
 }

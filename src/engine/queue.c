@@ -24,7 +24,7 @@ void queue_fini(struct queue *q)
 
 static struct client **bucket_of(struct queue *q, uint64_t key)
 {
-	return &q->bucket[(key * 0x9e3779b97f4a7c15) >> 56];   /* 2^64 over the golden ratio: spreads near keys */
+	return &q->bucket[(key * 0x9e3779b97f4a7c15) >> 56]; /* 2^64 over the golden ratio: spreads near keys */
 }
 
 static struct client *find(const struct queue *q, uint64_t key)
@@ -69,7 +69,7 @@ int64_t queue_wait_ns(const struct queue *q, uint64_t key, int n)
 
 static int refuse(const struct queue *q, enum limit limit, double wait, double retry, struct refusal *why)
 {
-	enum { RETRY_MAX = 3600 };      /* seconds; an estimate beyond that says only "much later" */
+	enum { RETRY_MAX = 3600 }; /* seconds; an estimate beyond that says only "much later" */
 
 	why->limit = limit;
 	why->wait_s = wait;
@@ -106,14 +106,16 @@ static int judge(const struct queue *q, const struct client *own, int n, int64_t
 
 	if (wait * 1e9 > (double)left_ns)
 		return err_set(err, refuse(q, LIMIT_DEADLINE, wait, wait, why),
-		               "the first token would come in %.3f s and the deadline is in %.3f s", wait, (double)left_ns / 1e9);
+		               "the first token would come in %.3f s and the deadline is in %.3f s", wait,
+		               (double)left_ns / 1e9);
 	/* A lone prompt may be longer than all seconds there are: it waits for nobody. */
 	if (q->n >= q->n_max)
 		return err_set(err, refuse(q, LIMIT_COUNT, wait, drained_s(q, 1 + q->n / 8), why),
 		               "%d requests are waiting and the queue holds %d", q->n, q->n_max);
 	if (own && own->key && n_own >= q->n_max - q->n)
 		return err_set(err, refuse(q, LIMIT_SHARE, wait, drained_s(q, 1), why),
-		               "%d requests of this client are waiting and its share of the queue is %d", n_own, q->n_max - q->n);
+		               "%d requests of this client are waiting and its share of the queue is %d", n_own,
+		               q->n_max - q->n);
 	/* Others may have been taken before the rate was known; they count as above. */
 	if (own && own->key && n_own && q->seconds_max > 0 && held > q->seconds_max - others - held)
 		return err_set(err, refuse(q, LIMIT_SHARE, wait, drained_s(q, 1), why),
@@ -121,7 +123,8 @@ static int judge(const struct queue *q, const struct client *own, int n, int64_t
 		               q->seconds_max - others - held > 0 ? q->seconds_max - others - held : 0);
 	if (q->seconds_max > 0 && q->n && others + held + seconds_of(q, n) > q->seconds_max)
 		return err_set(err, refuse(q, LIMIT_SECONDS, wait, drained_s(q, 1 + q->n / 8), why),
-		               "%.1f s of prompts are waiting and the queue holds %.1f s", all + seconds_of(q, n), q->seconds_max);
+		               "%.1f s of prompts are waiting and the queue holds %.1f s", all + seconds_of(q, n),
+		               q->seconds_max);
 	return 0;
 }
 

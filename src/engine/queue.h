@@ -19,34 +19,34 @@
 /* One who asks, as long as a request of his is alive. */
 struct client {
 	uint64_t key;
-	int refs;                       /* requests */
-	int n;                          /* of them, not started ... */
-	int64_t tokens;                 /* ... and their prompts */
-	struct client *chain;           /* with the same hash */
-	struct client *prev, *next;     /* all there are */
+	int refs;                   /* requests */
+	int n;                      /* of them, not started ... */
+	int64_t tokens;             /* ... and their prompts */
+	struct client *chain;       /* with the same hash */
+	struct client *prev, *next; /* all there are */
 
 	/* The engine's thread's: see fair.h. */
-	struct request *waiting;        /* not running: by falling priority, then age */
+	struct request *waiting; /* not running: by falling priority, then age */
 	struct client *turn_prev, *turn_next;
-	int64_t deficit;                /* prompt tokens it may have computed before its turn is over */
-	int64_t favour;                 /* tokens of short prompts computed before its long ones, less those since */
+	int64_t deficit; /* prompt tokens it may have computed before its turn is over */
+	int64_t favour;  /* tokens of short prompts computed before its long ones, less those since */
 	bool in_ring, fresh;
-	uint64_t shut;                  /* the round in which none of its may join */
+	uint64_t shut; /* the round in which none of its may join */
 };
 
 /* Rates the estimates rest on, as last measured. */
 struct queue_rates {
-	double prefill;                 /* prompt tokens per second, kept ones not counted; 0: not yet known */
-	double miss;                    /* share of prompt tokens that had to be computed */
-	int64_t hold_ns;                /* a request keeps its slot so long */
-	int64_t run_tokens;             /* of prompts being computed, still to do */
+	double prefill;     /* prompt tokens per second, kept ones not counted; 0: not yet known */
+	double miss;        /* share of prompt tokens that had to be computed */
+	int64_t hold_ns;    /* a request keeps its slot so long */
+	int64_t run_tokens; /* of prompts being computed, still to do */
 	int n_run;
 };
 
-enum { QUEUE_HASH = 256 };              /* buckets: of the order of a full queue */
+enum { QUEUE_HASH = 256 }; /* buckets: of the order of a full queue */
 struct queue {
 	int n_max, slots;
-	double seconds_max;             /* 0: no such bound */
+	double seconds_max; /* 0: no such bound */
 	int n;
 	int64_t tokens;
 	struct queue_rates rates;
@@ -55,7 +55,7 @@ struct queue {
 };
 
 void queue_init(struct queue *q, int n_max, double seconds_max, int slots);
-void queue_fini(struct queue *q);       /* asserts that it is empty */
+void queue_fini(struct queue *q); /* asserts that it is empty */
 
 /* Nanoseconds until a prompt of n tokens of that client would have been computed. */
 int64_t queue_wait_ns(const struct queue *q, uint64_t key, int n);

@@ -41,7 +41,7 @@ int reuse_start(struct engine *e, struct request *r)
 	}
 	prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
 	if (hit.at && caches_restore(caches, r->slot, hit.snaps, hit.at)) {
-		caches_close(caches, r->slot);  /* no room even for that: as if there were none */
+		caches_close(caches, r->slot); /* no room even for that: as if there were none */
 		hit.at = 0;
 		hit.node = NULL;
 		hit.report.source = PREFIX_NONE;
@@ -102,9 +102,9 @@ bool reuse_waits(struct engine *e, struct request *r)
 		int most;
 
 		if (o->no_cache || o->n_tok - o->pos == 1 || strcmp(o->salt, r->salt))
-			continue;       /* it decodes: nothing of a prompt is before it */
+			continue; /* it decodes: nothing of a prompt is before it */
 		if (o->priority < r->priority)
-			continue;       /* nobody waits for the work of one who is served after him */
+			continue; /* nobody waits for the work of one who is served after him */
 		most = common(o, r->tok, r->n_tok);
 		most = most < r->n_tok - 1 ? most : r->n_tok - 1;
 		if (most <= o->pos || most < SHARE_MIN || (r->ahead != AHEAD_NONE && most <= r->ahead_at))

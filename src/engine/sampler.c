@@ -23,9 +23,9 @@ static const float temperature_min = 1e-5f;
 
 struct sampler_seen {
 	int32_t token;
-	int32_t in_context;     /* times in what the repetition penalty looks at */
+	int32_t in_context; /* times in what the repetition penalty looks at */
 	int32_t in_output;
-	float raw;              /* its logit before the changes of this pick */
+	float raw; /* its logit before the changes of this pick */
 };
 
 struct sampler_cand {
@@ -42,7 +42,11 @@ void sampler_params_init(struct sampler_params *p)
 
 int sampler_params_check(const struct sampler_params *p, int n_vocab, struct err *err)
 {
-	const struct { const char *name; float v, min, max; bool open; } real[] = {
+	const struct {
+		const char *name;
+		float v, min, max;
+		bool open;
+	} real[] = {
 		{ "temperature", p->temperature, 0, 100, false },
 		{ "top_p", p->top_p, 0, 1, true },
 		{ "min_p", p->min_p, 0, 1, false },
@@ -50,7 +54,10 @@ int sampler_params_check(const struct sampler_params *p, int n_vocab, struct err
 		{ "presence_penalty", p->presence_penalty, -100, 100, false },
 		{ "frequency_penalty", p->frequency_penalty, -100, 100, false },
 	};
-	const struct { const char *name; int v, min, max; } whole[] = {
+	const struct {
+		const char *name;
+		int v, min, max;
+	} whole[] = {
 		{ "top_k", p->top_k, 0, INT_MAX },
 		{ "repetition_context", p->repetition_context, 0, INT_MAX },
 		{ "min_tokens", p->min_tokens, 0, INT_MAX },
@@ -58,16 +65,19 @@ int sampler_params_check(const struct sampler_params *p, int n_vocab, struct err
 	};
 
 	for (size_t i = 0; i < sizeof(real) / sizeof(*real); i++)
-		if (!(real[i].v >= real[i].min && real[i].v <= real[i].max) || (real[i].open && real[i].v == real[i].min))
-			return err_set(err, E_ARG, "%s is %g; it must be %s %g and at most %g", real[i].name, (double)real[i].v,
-			               real[i].open ? "above" : "at least", (double)real[i].min, (double)real[i].max);
+		if (!(real[i].v >= real[i].min && real[i].v <= real[i].max) ||
+		    (real[i].open && real[i].v == real[i].min))
+			return err_set(err, E_ARG, "%s is %g; it must be %s %g and at most %g", real[i].name,
+			               (double)real[i].v, real[i].open ? "above" : "at least", (double)real[i].min,
+			               (double)real[i].max);
 	for (size_t i = 0; i < sizeof(whole) / sizeof(*whole); i++)
 		if (whole[i].v < whole[i].min || whole[i].v > whole[i].max)
-			return err_set(err, E_ARG, "%s is %d; it must be from %d to %d", whole[i].name, whole[i].v, whole[i].min,
-			               whole[i].max);
+			return err_set(err, E_ARG, "%s is %d; it must be from %d to %d", whole[i].name, whole[i].v,
+			               whole[i].min, whole[i].max);
 	for (int i = 0; i < p->n_bias; i++) {
 		if (p->bias[i].token < 0 || p->bias[i].token >= n_vocab)
-			return err_set(err, E_ARG, "logit_bias names token %d; ids are from 0 to %d", p->bias[i].token, n_vocab - 1);
+			return err_set(err, E_ARG, "logit_bias names token %d; ids are from 0 to %d", p->bias[i].token,
+			               n_vocab - 1);
 		if (!isfinite(p->bias[i].bias))
 			return err_set(err, E_ARG, "logit_bias of token %d is %g; it must be finite", p->bias[i].token,
 			               (double)p->bias[i].bias);
@@ -150,7 +160,7 @@ int sampler_init(struct sampler *s, const struct sampler_params *p, int n_vocab,
 	s->p.bias = copy(p->bias, p->n_bias, sizeof(*p->bias));
 	s->p.end_token = copy(p->end_token, p->n_end_token, sizeof(*p->end_token));
 	for (int i = 0; i < p->n_bias; i++)
-		seen_of(s, p->bias[i].token);           /* whatever adjust changes is listed there */
+		seen_of(s, p->bias[i].token); /* whatever adjust changes is listed there */
 	/* A window wider than any sequence is no window; it also bounds the ring. */
 	if (s->p.repetition_context > 1 << 20)
 		s->p.repetition_context = 0;
@@ -172,7 +182,7 @@ void sampler_fini(struct sampler *s)
 	free(s->slot);
 	free(s->recent);
 	free(s->cand);
-	*s = (struct sampler){0};
+	*s = (struct sampler){ 0 };
 }
 
 void sampler_accept(struct sampler *s, int32_t token)
@@ -189,7 +199,7 @@ void sampler_accept(struct sampler *s, int32_t token)
 static float largest(const float *x, int n, bool *fine)
 {
 	float m[LANES], best = -INFINITY;
-	int bad[LANES] = {0}, any = 0, i = 0;
+	int bad[LANES] = { 0 }, any = 0, i = 0;
 
 	for (int k = 0; k < LANES; k++)
 		m[k] = -INFINITY;
@@ -225,21 +235,22 @@ typedef double doubles __attribute__((vector_size(HALF * sizeof(double))));
 /* exp(x) for x <= 0, in float, to a few units of the last place; in place. */
 INLINE void exp_down(floats *x)
 {
-	const float magic = 0x1.8p23f;          /* adding it rounds to a whole number */
-	const float low = -87;                  /* below: 0 for every purpose here, and no subnormals */
+	const float magic = 0x1.8p23f; /* adding it rounds to a whole number */
+	const float low = -87;         /* below: 0 for every purpose here, and no subnormals */
 	const floats least = { low, low, low, low, low, low, low, low };
 	ints above = *x > least;
 	floats z = (floats)(((ints)*x & above) | ((ints)least & ~above));
 	floats n = z * 1.44269504f + magic - magic;
-	floats r = z - n * 0.693359375f + n * 2.12194440e-4f;   /* ln 2 in two parts, the first exact */
-	floats y = 1 + r * (1 + r * (1 / 2.0f + r * (1 / 6.0f + r * (1 / 24.0f + r * (1 / 120.0f + r * (1 / 720.0f))))));
+	floats r = z - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts, the first exact */
+	floats y = 1 +
+	           r * (1 + r * (1 / 2.0f + r * (1 / 6.0f + r * (1 / 24.0f + r * (1 / 120.0f + r * (1 / 720.0f))))));
 
 	*x = y * (floats)((__builtin_convertvector(n, ints) + 127) * (1 << 23));
 }
 
 INLINE double sum_exp_of(const float *x, int n, float max, float scale)
 {
-	doubles lane[LANES / HALF] = {{0}};
+	doubles lane[LANES / HALF] = { { 0 } };
 	double sum = 0;
 	int i = 0;
 
@@ -327,9 +338,9 @@ static int select_first(const float *x, int n, int k, struct sampler_cand *c)
 	for (; i < n && m < k; i++)
 		if (x[i] > -INFINITY)
 			c[m++] = (struct sampler_cand){ x[i], i };
-	make_heap(c, m, false);                 /* the root is the worst of those kept */
+	make_heap(c, m, false); /* the root is the worst of those kept */
 	for (; i < n; i++) {
-		if (x[i] > c[0].logit) {        /* an equal one has the higher id */
+		if (x[i] > c[0].logit) { /* an equal one has the higher id */
 			c[0] = (struct sampler_cand){ x[i], i };
 			sift(c, m, 0, false);
 		}
@@ -394,7 +405,7 @@ static int32_t draw_all(const struct sampler *s, const float *x, float least, in
 	struct race r = { -HUGE_VAL, -1 };
 
 	for (int d = 0; d < 64; d++)
-		bound[d] = exp(-d) * (1 + 1e-9);        /* slack above any rounding */
+		bound[d] = exp(-d) * (1 + 1e-9); /* slack above any rounding */
 	for (int i = 0; i < s->n_vocab; i++) {
 		double z, behind, u;
 
@@ -496,7 +507,8 @@ static void put_top(const struct sampler *s, const float *x, double lse, struct 
 static void forbid(float *x, const uint32_t *mask, int n)
 {
 #define BITS4(k) (int32_t)(1u << (k)), (int32_t)(2u << (k)), (int32_t)(4u << (k)), (int32_t)(8u << (k))
-	static const int32_t bit[32] = { BITS4(0), BITS4(4), BITS4(8), BITS4(12), BITS4(16), BITS4(20), BITS4(24), BITS4(28) };
+	static const int32_t bit[32] = { BITS4(0),  BITS4(4),  BITS4(8),  BITS4(12),
+		                         BITS4(16), BITS4(20), BITS4(24), BITS4(28) };
 #undef BITS4
 	int i = 0;
 
@@ -542,8 +554,8 @@ static int not_finite(const float *x, int n, int64_t position, struct err *err)
 {
 	for (int i = 0; i < n; i++)
 		if (!(x[i] <= FLT_MAX))
-			return err_set(err, E_FORMAT, "logit of token %d at position %lld is %g", i, (long long)position,
-			               (double)x[i]);
+			return err_set(err, E_FORMAT, "logit of token %d at position %lld is %g", i,
+			               (long long)position, (double)x[i]);
 	return 0;
 }
 

@@ -44,20 +44,20 @@ struct logit_bias {
 };
 
 struct sampler_params {
-	float temperature;              /* 0: greedy */
-	int top_k;                      /* 0: all */
-	float top_p;                    /* 1: all */
-	float min_p;                    /* 0: all */
-	float repetition_penalty;       /* 1: none */
-	int repetition_context;         /* the last so many tokens of prompt and output; 0: all */
+	float temperature;        /* 0: greedy */
+	int top_k;                /* 0: all */
+	float top_p;              /* 1: all */
+	float min_p;              /* 0: all */
+	float repetition_penalty; /* 1: none */
+	int repetition_context;   /* the last so many tokens of prompt and output; 0: all */
 	float presence_penalty, frequency_penalty;
-	const struct logit_bias *bias;  /* of one token twice: both are added */
+	const struct logit_bias *bias; /* of one token twice: both are added */
 	int n_bias;
 	uint64_t seed;
-	int min_tokens;                 /* end_token cannot be picked before so many tokens of output */
+	int min_tokens; /* end_token cannot be picked before so many tokens of output */
 	const int32_t *end_token;
 	int n_end_token;
-	int n_logprobs;                 /* -1: none; else how many alternatives beside the picked one's */
+	int n_logprobs; /* -1: none; else how many alternatives beside the picked one's */
 };
 
 /* Sampling from the model's own distribution: temperature 1, no filter, no penalty,
@@ -72,16 +72,16 @@ struct sampler_cand;
 
 /* Of one request.  Used by one thread at a time. */
 struct sampler {
-	struct sampler_params p;        /* its arrays are the sampler's own copies */
+	struct sampler_params p; /* its arrays are the sampler's own copies */
 	int n_vocab;
 	/* May be set before each pick: bit i % 32 of mask[i / 32] allows id i; NULL: all. */
 	const uint32_t *mask;
 
-	int n_out;                      /* tokens accepted */
-	struct sampler_seen *seen;      /* tokens that a penalty touches */
+	int n_out;                 /* tokens accepted */
+	struct sampler_seen *seen; /* tokens that a penalty touches */
 	int n_seen, cap_seen;
-	int32_t *slot;                  /* open addressing into seen, -1 empty; 2 * cap_seen of them */
-	int32_t *recent;                /* ring of the last repetition_context tokens */
+	int32_t *slot;   /* open addressing into seen, -1 empty; 2 * cap_seen of them */
+	int32_t *recent; /* ring of the last repetition_context tokens */
 	int n_recent, at_recent;
 	struct sampler_cand *cand;
 	int cap_cand;
@@ -91,7 +91,7 @@ struct sampler {
  * prompt is read, not kept.  Checks p; on error nothing needs sampler_fini. */
 int sampler_init(struct sampler *s, const struct sampler_params *p, int n_vocab, const int32_t *prompt, int n_prompt,
                  struct err *err);
-void sampler_fini(struct sampler *s);   /* also of a zeroed one */
+void sampler_fini(struct sampler *s); /* also of a zeroed one */
 
 struct pick_top {
 	int32_t token;
@@ -100,9 +100,9 @@ struct pick_top {
 
 struct pick {
 	int32_t token;
-	float logprob;                  /* of token; 0 when n_logprobs is -1 */
+	float logprob; /* of token; 0 when n_logprobs is -1 */
 	int n_top;
-	struct pick_top top[SAMPLER_TOP_MAX];   /* the most likely, in falling order */
+	struct pick_top top[SAMPLER_TOP_MAX]; /* the most likely, in falling order */
 };
 
 /* Picks the token for position (that of the new token in its sequence).  logits

@@ -48,7 +48,7 @@ static void slot_close(struct engine *e, struct request *r)
 	e->sched.free_slot[e->sched.n_free++] = r->slot;
 	r->slot = -1;
 	r->pos = 0;
-	prefix_trim(&e->prefix);        /* what it shared with kept prefixes is theirs alone now */
+	prefix_trim(&e->prefix); /* what it shared with kept prefixes is theirs alone now */
 }
 
 void sched_remove(struct engine *e, struct request *r)
@@ -152,11 +152,12 @@ static void start(struct engine *e, struct request *r)
 	r->t_start = engine_now(e);
 	if (r->proof)
 		return;
-	e->miss += (1 - (double)hit / r->n_prompt - e->miss) / 16;      /* of some sixteen prompts */
+	e->miss += (1 - (double)hit / r->n_prompt - e->miss) / 16; /* of some sixteen prompts */
 	e->stats.prompt_tokens += r->n_prompt;
 	e->stats.cached_tokens += hit;
-	outbox_put(&r->out, &(struct event){ .kind = EV_START, .cached = hit, .done = hit, .total = r->n_prompt,
-	                                     .prefix = r->report });
+	outbox_put(&r->out,
+	           &(struct event){
+			   .kind = EV_START, .cached = hit, .done = hit, .total = r->n_prompt, .prefix = r->report });
 }
 
 /* r gives way: its memory stays in place where slots are what is short, else it is
@@ -165,8 +166,10 @@ static void preempt(struct engine *e, struct request *r, bool out)
 {
 	if (park_keep(e, r) && out)
 		park_out(e, r);
-	log_debug("engine: a request of %d tokens gives way, %s", r->n_tok, !r->park.pos ? "to be computed again" :
-	          r->park.snaps.n ? "in place" : "moved out");
+	log_debug("engine: a request of %d tokens gives way, %s", r->n_tok,
+	          !r->park.pos    ? "to be computed again" :
+	          r->park.snaps.n ? "in place" :
+	                            "moved out");
 	sched_remove(e, r);
 	fair_wait(e, r);
 	r->n_preempted++;
@@ -210,7 +213,7 @@ static struct request *victim_for(struct engine *e, const struct request *r)
 		struct request *o = s->run[i];
 
 		if (o->skip == s->round || o->priority > r->priority)
-			continue;       /* it has rows of this step already, or is more urgent */
+			continue; /* it has rows of this step already, or is more urgent */
 		if (o->priority == r->priority && (!has_none || count_running(s, o->client) < most))
 			continue;
 		if (!best || gives_way_before(o, best, true))
@@ -279,7 +282,7 @@ static bool add(struct engine *e, struct request *r, int n, int n_draft)
 	struct batch *b = &e->batch;
 	struct span span = { .slot = r->slot, .pos = r->pos, .n = n, .n_draft = n_draft };
 	struct batch_item *it = &b->item[b->n_item];
-	int from = r->pos + n;  /* first position that wants logits */
+	int from = r->pos + n; /* first position that wants logits */
 
 	while (caches_reserve(&e->m->caches, &span)) {
 		if (span.n_draft) {
@@ -396,8 +399,9 @@ static void choose(struct engine *e, int room, bool decoding)
 {
 	struct sched *s = &e->sched;
 	double keeping = pace_keeping(&e->pace, decoding, 1);
-	double share = 1 - pace_keeping(&e->pace, decoding, count_ending(s));   /* of the step's time for prompts */
-	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n, most;
+	double share = 1 - pace_keeping(&e->pace, decoding, count_ending(s)); /* of the step's time for prompts */
+	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n,
+	    most;
 	struct request *r;
 	struct place_at at[PASSED_MAX + 1];
 	int n_at, kept;
@@ -523,7 +527,7 @@ bool sched_fill(struct engine *e)
 		if (e->batch.n_item || !s->n_run)
 			return s->n_run > 0;
 		if (!s->refused)
-			continue;       /* those that were to decode gave way; the others have their turn now */
+			continue; /* those that were to decode gave way; the others have their turn now */
 		if (s->n_run == 1 && prefix_yield(&e->prefix))
 			continue;
 		if (s->n_run == 1) {
@@ -531,8 +535,9 @@ bool sched_fill(struct engine *e)
 			 * be, unless the backend gives less than it promised. */
 			struct request *r = s->run[0];
 
-			err_set(&r->err, E_FULL, "no memory for position %d of a sequence alone in the pool (%d pages of %d)",
-			        r->pos, e->pages, e->page_rows);
+			err_set(&r->err, E_FULL,
+			        "no memory for position %d of a sequence alone in the pool (%d pages of %d)", r->pos,
+			        e->pages, e->page_rows);
 			verify_end(r, FINISH_ERROR);
 			engine_finish(e, r);
 			return false;

@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "engine/core.h"
 
-enum { PRETEND = 0x70726574 };          /* seed of which drafts are taken for right, when asked to pretend */
+enum { PRETEND = 0x70726574 }; /* seed of which drafts are taken for right, when asked to pretend */
 
 void verify_end(struct request *r, enum finish why)
 {
@@ -117,7 +117,7 @@ static int pick_token(struct engine *e, struct request *r, float *row, int pos, 
 struct look {
 	struct engine *e;
 	struct batch_item *it;
-	int i;          /* row of the item's with logits; e->row holds them */
+	int i; /* row of the item's with logits; e->row holds them */
 };
 
 /* One row's logits: whoever wants to see them does, and if they are of the answer's
@@ -158,14 +158,16 @@ int verify(struct engine *e, struct batch_item *it)
 
 	if (r->n_tok == r->n_prompt && span->pos + keep > r->progress) {
 		r->progress = span->pos + keep;
-		outbox_put(&r->out, &(struct event){ .kind = EV_PROGRESS, .cached = r->n_cached, .done = r->progress,
+		outbox_put(&r->out, &(struct event){ .kind = EV_PROGRESS,
+		                                     .cached = r->n_cached,
+		                                     .done = r->progress,
 		                                     .total = r->n_prompt });
 	}
 	for (int i = 0; i < it->n_logit; i++) {
 		int row = e->batch.logit_row[it->logit + i], pos = e->batch.pos[row], n_tok = r->n_tok;
 
 		if (r->ending || pos >= r->n_tok || e->batch.tok[row] != r->tok[pos])
-			break;          /* a draft that is not part of the answer, and what follows it */
+			break; /* a draft that is not part of the answer, and what follows it */
 		if (pos - span->pos >= keep)
 			keep = pos - span->pos + 1;
 		be->ops->read(be, e->row, e->pass.logits + (size_t)(it->logit + i) * vocab, vocab * sizeof(float));

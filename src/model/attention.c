@@ -42,11 +42,11 @@ void attention_forward(struct pass *p, const struct attention *a, float *x, cons
 	float *q = pass_floats(p, n * q_row), *k = pass_floats(p, n * kv_row), *v = pass_floats(p, n * kv_row);
 	float *out = pass_floats(p, n * (size_t)a->o.cols);
 	struct linear in[] = {
-		{&a->q, q, q_row, a->bias_q, false},
-		{&a->k, k, kv_row, a->bias_k, false},
-		{&a->v, v, kv_row, a->bias_v, false},
+		{ &a->q, q, q_row, a->bias_q, false },
+		{ &a->k, k, kv_row, a->bias_k, false },
+		{ &a->v, v, kv_row, a->bias_v, false },
 	};
-	struct linear o = {&a->o, x, (size_t)a->o.rows, a->bias_o, true};
+	struct linear o = { &a->o, x, (size_t)a->o.rows, a->bias_o, true };
 
 	ops->linear(p, in, 3, h, p->n_row, a->q.cols);
 	ops->kv_append(p, &a->op, q, q_row, q_head, k, v, kv, layer);

@@ -8,10 +8,10 @@
 /* What an architecture chooses, the same for all its layers. */
 struct attention_form {
 	int hidden;
-	struct attn op;         /* sizes, scale, eps, rope; the norms are each layer's */
-	bool gated;             /* q_proj holds per head dim queries, then dim gates */
-	bool norms;             /* q_norm, k_norm before the rotation */
-	float norm_add;         /* 1 when those are stored without their 1 */
+	struct attn op; /* sizes, scale, eps, rope; the norms are each layer's */
+	bool gated;     /* q_proj holds per head dim queries, then dim gates */
+	bool norms;     /* q_norm, k_norm before the rotation */
+	float norm_add; /* 1 when those are stored without their 1 */
 	bool bias_qkv, bias_o;
 };
 

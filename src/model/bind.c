@@ -78,7 +78,7 @@ static const char *const prefixes[] = {
 	"model.language_model.", "language_model.model.", "model.", "language_model.", "", NULL
 };
 /* lm_head stands outside the trunk. */
-static const char *const head_prefixes[] = {"", "language_model.", "model.", "model.language_model.", NULL};
+static const char *const head_prefixes[] = { "", "language_model.", "model.", "model.language_model.", NULL };
 
 void bind_find_prefix(struct binder *b)
 {
@@ -101,7 +101,7 @@ void bind_embedding(struct binder *b, struct weight *embed, struct weight *head,
 		b->prefix = p;
 		bind_weight(b, head, vocab, hidden, "lm_head");
 		b->prefix = trunk;
-		bind_rows_only(b, embed);       /* looked up, a row a token */
+		bind_rows_only(b, embed); /* looked up, a row a token */
 	} else if (tied) {
 		*head = *embed;
 	} else {

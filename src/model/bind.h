@@ -15,8 +15,8 @@
 
 struct binder {
 	struct store *st;
-	struct arena *arena;    /* of the model: vectors and tables */
-	const char *prefix;     /* "model.", "language_model.model.", ... */
+	struct arena *arena; /* of the model: vectors and tables */
+	const char *prefix;  /* "model.", "language_model.model.", ... */
 	struct err *err;
 	int code;
 };

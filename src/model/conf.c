@@ -133,8 +133,8 @@ bool conf_layer_types(struct conf *c, const char *key, int layers, const char *a
 		const char *s = json_str(json_at(j, (size_t)i), NULL);
 
 		if (!s || (strcmp(s, a) && strcmp(s, b)))
-			conf_fail(c, E_UNSUPPORTED, "%s: layer %d is \"%.40s\"; known: %s, %s", key, i, s ? s : "(not a name)",
-			          a, b);
+			conf_fail(c, E_UNSUPPORTED, "%s: layer %d is \"%.40s\"; known: %s, %s", key, i,
+			          s ? s : "(not a name)", a, b);
 		else
 			out[i] = !strcmp(s, a);
 	}

@@ -14,15 +14,21 @@
 
 struct conf {
 	const struct json *j;
-	const char *file;       /* for messages */
-	const char *where;      /* "" or "text_config." */
+	const char *file;  /* for messages */
+	const char *where; /* "" or "text_config." */
 	struct err *err;
 	int code;
 };
 
 /* Bounds of what is believed; far above any model, and their products fit. */
-enum { CONF_DIM_MAX = 1 << 20, CONF_VOCAB_MAX = 1 << 26, CONF_LAYERS_MAX = 1 << 12, CONF_HEADS_MAX = 1 << 12,
-       CONF_HEAD_DIM_MAX = 1 << 12, CONF_CTX_MAX = 1 << 28 };
+enum {
+	CONF_DIM_MAX = 1 << 20,
+	CONF_VOCAB_MAX = 1 << 26,
+	CONF_LAYERS_MAX = 1 << 12,
+	CONF_HEADS_MAX = 1 << 12,
+	CONF_HEAD_DIM_MAX = 1 << 12,
+	CONF_CTX_MAX = 1 << 28
+};
 
 int conf_int(struct conf *c, const char *key, int lo, int hi);
 int conf_int_or(struct conf *c, const char *key, int dflt, int lo, int hi);
@@ -31,7 +37,7 @@ double conf_double_or(struct conf *c, const char *key, double dflt);
 bool conf_bool(struct conf *c, const char *key);
 bool conf_bool_or(struct conf *c, const char *key, bool dflt);
 const char *conf_str_or(struct conf *c, const char *key, const char *dflt);
-const struct json *conf_get(const struct conf *c, const char *key);     /* NULL for null too */
+const struct json *conf_get(const struct conf *c, const char *key); /* NULL for null too */
 
 /* A list of names, one per layer, "a" or "b": out[i] = it is "a".  False when
  * the key is absent. */

@@ -40,14 +40,17 @@ static void check_experts(struct binder *b, const struct moe *m, int layer)
 {
 	for (int e = 0; e < m->experts && !b->code; e++) {
 		const struct weight *w = !read_alike(&m->gate[e], &m->gate[0]) ? &m->gate[e] :
-		                         !read_alike(&m->up[e], &m->gate[0]) ? &m->up[e] :
-		                         !read_alike(&m->down[e], &m->down[0]) ? &m->down[e] : NULL;
+		                         !read_alike(&m->up[e], &m->gate[0])   ? &m->up[e] :
+		                         !read_alike(&m->down[e], &m->down[0]) ? &m->down[e] :
+		                                                                 NULL;
 		const struct weight *first = w == &m->down[e] ? &m->down[0] : &m->gate[0];
 
 		if (w)
-			b->code = err_set(b->err, E_UNSUPPORTED, "%s: tensor %s: %s in groups of %d, other experts of layer %d are "
-			                  "%s in groups of %d", b->st->dir, w->name, w->fmt->name, w->group, layer,
-			                  first->fmt->name, first->group);
+			b->code = err_set(b->err, E_UNSUPPORTED,
+			                  "%s: tensor %s: %s in groups of %d, other experts of layer %d are "
+			                  "%s in groups of %d",
+			                  b->st->dir, w->name, w->fmt->name, w->group, layer, first->fmt->name,
+			                  first->group);
 	}
 }
 
@@ -85,11 +88,15 @@ void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_
 {
 	f->hidden = hidden;
 	f->moe = (struct moe){
-		.experts = m->experts, .top_k = m->top_k, .inner = m->inner, .shared_inner = m->shared_inner,
-		.normalise = m->normalise, .router = &f->router,
+		.experts = m->experts,
+		.top_k = m->top_k,
+		.inner = m->inner,
+		.shared_inner = m->shared_inner,
+		.normalise = m->normalise,
+		.router = &f->router,
 	};
 	bind_weight(b, &f->router, m->experts, hidden, "layers.%d.mlp.gate", layer);
-	bind_rows_only(b, &f->router);          /* multiplied in floats */
+	bind_rows_only(b, &f->router); /* multiplied in floats */
 	bind_experts(b, &f->moe, hidden, m, layer);
 	if (!m->shared_inner)
 		return;
@@ -117,10 +124,13 @@ void ffn_forward(struct pass *p, const struct ffn *f, float *x, const float *h)
 		ops->moe(p, x, &f->moe, h, p->n_row, f->hidden);
 	} else {
 		float *gated = pass_floats(p, (size_t)p->n_row * inner);
-		struct linear up = {.w = &f->up, .bias = f->bias_up};
-		struct linear gate = {.w = &f->gate, .out = gated, .ld = inner, .bias = f->bias_gate, .up = &up,
-		                      .reader = &f->down};
-		struct linear down = {.w = &f->down, .out = x, .ld = (size_t)f->hidden, .bias = f->bias_down, .add = true};
+		struct linear up = { .w = &f->up, .bias = f->bias_up };
+		struct linear gate = {
+			.w = &f->gate, .out = gated, .ld = inner, .bias = f->bias_gate, .up = &up, .reader = &f->down
+		};
+		struct linear down = {
+			.w = &f->down, .out = x, .ld = (size_t)f->hidden, .bias = f->bias_down, .add = true
+		};
 
 		ops->linear(p, &gate, 1, h, p->n_row, f->hidden);
 		ops->linear(p, &down, 1, gated, p->n_row, f->gate.rows);

@@ -7,13 +7,16 @@
 
 struct ffn {
 	int hidden;
-	struct weight gate, up, down;                   /* the MLP, or the shared expert */
-	const float *bias_gate, *bias_up, *bias_down;   /* or NULL */
-	struct moe moe;                                 /* experts 0: a plain MLP */
+	struct weight gate, up, down;                 /* the MLP, or the shared expert */
+	const float *bias_gate, *bias_up, *bias_down; /* or NULL */
+	struct moe moe;                               /* experts 0: a plain MLP */
 	struct weight router, shared_router;
 };
 
-struct moe_form { int experts, top_k, inner, shared_inner; bool normalise; };
+struct moe_form {
+	int experts, top_k, inner, shared_inner;
+	bool normalise;
+};
 
 /* layers.N.mlp.{gate,up,down}_proj */
 void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, int inner, bool bias, int layer);

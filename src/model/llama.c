@@ -35,12 +35,15 @@ struct plan {
 	struct attention_form attn;
 	int inner;
 	bool mlp_bias, tied;
-	struct moe_form moe;            /* experts 0: dense */
+	struct moe_form moe; /* experts 0: dense */
 	int sparse_step;
-	bool *dense;                    /* [layers] by mlp_only_layers */
+	bool *dense; /* [layers] by mlp_only_layers */
 };
 
-static bool is(const struct model *m, const char *arch) { return !strcmp(m->arch, arch); }
+static bool is(const struct model *m, const char *arch)
+{
+	return !strcmp(m->arch, arch);
+}
 
 /* Windows would need another cache; a model that asks for one is refused. */
 static void refuse_windows(struct conf *c, int layers, struct arena *a)
@@ -77,7 +80,7 @@ static void read_config(struct llama *l, struct conf *c, struct plan *p)
 	struct shape *s = &l->m.shape;
 	struct attention_form *f = &p->attn;
 	/* Llama 1 and 2 predate the key. */
-	struct rotary_defaults d = {.theta = is(&l->m, "llama") ? 10000 : 0, .partial = 1};
+	struct rotary_defaults d = { .theta = is(&l->m, "llama") ? 10000 : 0, .partial = 1 };
 	const char *act = conf_str_or(c, "hidden_act", "silu");
 
 	s->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
@@ -94,8 +97,8 @@ static void read_config(struct llama *l, struct conf *c, struct plan *p)
 	if (strcmp(act, "silu") && strcmp(act, "swish"))
 		conf_fail(c, E_UNSUPPORTED, "hidden_act: \"%.40s\" is not done; only silu", act);
 	if (!c->code && f->op.heads % f->op.heads_kv)
-		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d", f->op.heads,
-		          f->op.heads_kv);
+		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d",
+		          f->op.heads, f->op.heads_kv);
 	if (c->code)
 		return;
 	f->hidden = s->hidden;
@@ -117,9 +120,9 @@ static void read_config(struct llama *l, struct conf *c, struct plan *p)
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct llama *l = (struct llama *)m;
-	struct binder b = {.st = st, .arena = &m->arena, .err = err};
-	struct conf c = {.j = st->config, .file = st->config_path, .where = "", .err = err};
-	struct plan p = {0};
+	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct conf c = { .j = st->config, .file = st->config_path, .where = "", .err = err };
+	struct plan p = { 0 };
 
 	read_config(l, &c, &p);
 	if (c.code)
@@ -165,7 +168,7 @@ static void forward(struct model *m, struct pass *p)
 	const struct kv_view *kv = paged_view(m->kv);
 	int hidden = m->shape.hidden;
 	float *x, *h, *last;
-	struct linear head = {&l->head, p->logits, (size_t)m->shape.vocab, NULL, false};
+	struct linear head = { &l->head, p->logits, (size_t)m->shape.vocab, NULL, false };
 
 	pass_reset(p);
 	x = pass_floats(p, (size_t)p->n_row * (size_t)hidden);
@@ -188,8 +191,12 @@ static void forward(struct model *m, struct pass *p)
 	ops->linear(p, &head, 1, h, p->n_logit, hidden);
 }
 
-static const char *const arch[] = {"llama", "qwen2", "qwen3", "qwen3_moe", NULL};
+static const char *const arch[] = { "llama", "qwen2", "qwen3", "qwen3_moe", NULL };
 
 const struct model_ops llama_ops = {
-	.arch = arch, .size = sizeof(struct llama), .bind = bind, .forward = forward, .work_floats = work_floats,
+	.arch = arch,
+	.size = sizeof(struct llama),
+	.bind = bind,
+	.forward = forward,
+	.work_floats = work_floats,
 };

@@ -7,13 +7,15 @@
 
 #include "base/buf.h"
 
-enum { PAGE_ROWS = 64 };        /* positions per KV page: the step of allocation, see docs/design.md */
+enum { PAGE_ROWS = 64 }; /* positions per KV page: the step of allocation, see docs/design.md */
 
 /* Architectures that look like one we read and are not: loading them with that
  * graph would give wrong text without an error. */
-static const struct { const char *type, *why; } refused[] = {
-	{"qwen4_exp", "its graph is not Qwen3.5's (hyper-connections, n-gram embeddings, sparse indexer)"},
-	{"qwen3_5_mtp", "a draft head without its model"},
+static const struct {
+	const char *type, *why;
+} refused[] = {
+	{ "qwen4_exp", "its graph is not Qwen3.5's (hyper-connections, n-gram embeddings, sparse indexer)" },
+	{ "qwen3_5_mtp", "a draft head without its model" },
 };
 
 static int unknown(const struct store *st, const char *type, struct err *err)
@@ -23,8 +25,8 @@ static int unknown(const struct store *st, const char *type, struct err *err)
 
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
 		if (!strcmp(type, refused[i].type))
-			return err_set(err, E_UNSUPPORTED, "%s: model_type \"%s\" is not supported: %s", st->config_path, type,
-			               refused[i].why);
+			return err_set(err, E_UNSUPPORTED, "%s: model_type \"%s\" is not supported: %s",
+			               st->config_path, type, refused[i].why);
 	buf_init(&known);
 	for (int i = 0; models[i]; i++)
 		for (int k = 0; models[i]->arch[k]; k++)
@@ -131,8 +133,13 @@ static int open_caches(struct model *m, struct err *err)
 
 	if (s->layers_attn) {
 		struct paged_opts o = {
-			.layers = s->layers_attn, .heads = s->heads_kv, .dim = s->dim, .rows = m->opts.kv,
-			.page_rows = PAGE_ROWS, .slots = m->opts.slots, .ctx_max = m->opts.ctx_max,
+			.layers = s->layers_attn,
+			.heads = s->heads_kv,
+			.dim = s->dim,
+			.rows = m->opts.kv,
+			.page_rows = PAGE_ROWS,
+			.slots = m->opts.slots,
+			.ctx_max = m->opts.ctx_max,
 			.bytes_max = m->opts.kv_bytes,
 		};
 
@@ -143,7 +150,9 @@ static int open_caches(struct model *m, struct err *err)
 	}
 	if (s->layers_rec) {
 		struct state_opts o = {
-			.shape = s->state, .slots = m->opts.slots, .tape_rows = m->opts.tape_rows,
+			.shape = s->state,
+			.slots = m->opts.slots,
+			.tape_rows = m->opts.tape_rows,
 			.snap_bytes_max = m->opts.snap_bytes,
 		};
 
@@ -165,8 +174,7 @@ int model_attach(struct model *m, struct backend *be, const struct model_opts *o
 	return code ? code : open_caches(m, err ? err : &own);
 }
 
-int model_open(struct model **out, struct store *st, struct backend *be, const struct model_opts *opts,
-               struct err *err)
+int model_open(struct model **out, struct store *st, struct backend *be, const struct model_opts *opts, struct err *err)
 {
 	int code = model_bind(out, st, err);
 

@@ -18,33 +18,33 @@
 struct model;
 
 struct shape {
-	int layers, layers_attn, layers_rec;    /* all; with attention; recurrent */
-	int layers_moe, experts, experts_used;  /* layers with a mixture; of how many, how many per token */
-	int hidden, vocab;                      /* rows of the embedding (may exceed the tokenizer's) */
-	int ctx_max;                            /* max_position_embeddings */
-	int heads_kv, dim;                      /* attention cache row; 0 when there is none */
-	struct state_shape state;               /* recurrent state; layers 0 when there is none */
-	int64_t params;                         /* elements of all used tensors, logical */
-	int64_t weight_bytes;                   /* stored bytes of all used tensors */
+	int layers, layers_attn, layers_rec;   /* all; with attention; recurrent */
+	int layers_moe, experts, experts_used; /* layers with a mixture; of how many, how many per token */
+	int hidden, vocab;                     /* rows of the embedding (may exceed the tokenizer's) */
+	int ctx_max;                           /* max_position_embeddings */
+	int heads_kv, dim;                     /* attention cache row; 0 when there is none */
+	struct state_shape state;              /* recurrent state; layers 0 when there is none */
+	int64_t params;                        /* elements of all used tensors, logical */
+	int64_t weight_bytes;                  /* stored bytes of all used tensors */
 };
 
 /* How much to provide for.  Everything is a budget chosen at start. */
 struct model_opts {
 	enum arith arith;
-	int slots;                              /* sequences at once */
-	int ctx_max;                            /* longest sequence; 0: the model's own */
-	int step_rows;                          /* most rows of one step */
-	int tape_rows;                          /* most tentative rows of one sequence and step */
-	size_t kv_bytes;                        /* bound of the page pool; 0: slots * ctx_max rows */
-	size_t snap_bytes;                      /* bound of state snapshots */
+	int slots;         /* sequences at once */
+	int ctx_max;       /* longest sequence; 0: the model's own */
+	int step_rows;     /* most rows of one step */
+	int tape_rows;     /* most tentative rows of one sequence and step */
+	size_t kv_bytes;   /* bound of the page pool; 0: slots * ctx_max rows */
+	size_t snap_bytes; /* bound of state snapshots */
 	/* all.k NULL: f32 under ARITH_F32, bf16 under ARITH_FAST.  kv.layer, by order
 	 * among the attention layers, is copied. */
 	struct kv_rows kv;
 };
 
 struct model_ops {
-	const char *const *arch;                /* model_type values it reads; NULL-ended */
-	size_t size;                            /* of the struct that begins with struct model */
+	const char *const *arch; /* model_type values it reads; NULL-ended */
+	size_t size;             /* of the struct that begins with struct model */
 	/* Reads config and tensors into shape and weights.  No caches yet. */
 	int (*bind)(struct model *, struct store *, struct err *);
 	/* Fills p->logits for the rows that want them; writes the caches. */
@@ -62,9 +62,9 @@ struct model {
 	struct model_opts opts;
 	struct backend *be;
 	struct caches caches;
-	struct cache *kv, *state;               /* the ones in caches, by kind; NULL when not used */
-	struct arena arena;                     /* everything the model owns */
-	const char *arch;                       /* the matching entry of ops->arch */
+	struct cache *kv, *state; /* the ones in caches, by kind; NULL when not used */
+	struct arena arena;       /* everything the model owns */
+	const char *arch;         /* the matching entry of ops->arch */
 };
 
 /* Reads config.json of an opened store, picks the architecture, binds its
@@ -91,6 +91,6 @@ size_t model_kv_page_bytes(const struct shape *s, const struct kv_rows *kv);
 struct kv_rows model_kv_default(enum arith arith);
 size_t model_kv_pages(int ctx);
 
-extern const struct model_ops *const models[];  /* models.c; NULL-ended */
+extern const struct model_ops *const models[]; /* models.c; NULL-ended */
 
 #endif

@@ -30,10 +30,10 @@ enum { TO_QKV, TO_Z, TO_B, TO_A, TO_COUNT };
 
 struct part {
 	struct weight w;
-	int to, at;             /* buffer, first column in it */
+	int to, at; /* buffer, first column in it */
 };
 
-struct mixer {                  /* a gated delta net layer */
+struct mixer { /* a gated delta net layer */
 	struct delta op;
 	struct part *part;
 	int n_part;
@@ -42,8 +42,8 @@ struct mixer {                  /* a gated delta net layer */
 
 struct layer {
 	const float *norm_in, *norm_post;
-	bool full;              /* softmax attention */
-	int index;              /* among the layers of its kind: the cache's layer */
+	bool full; /* softmax attention */
+	int index; /* among the layers of its kind: the cache's layer */
 	struct attention attn;
 	struct mixer mixer;
 	struct ffn ffn;
@@ -54,24 +54,27 @@ struct qwen {
 	float eps;
 	struct weight embed, head;
 	const float *norm;
-	float norm_add;         /* of its files */
+	float norm_add; /* of its files */
 	struct layer *layer;
-	int width[TO_COUNT];    /* columns of qkv, z, b, a */
+	int width[TO_COUNT]; /* columns of qkv, z, b, a */
 };
 
 /* What config.json says, beyond struct shape. */
 struct plan {
 	struct attention_form attn;
 	struct state_shape delta;
-	bool *full;             /* [layers] */
-	bool *sparse;           /* [layers] mixture of experts */
+	bool *full;   /* [layers] */
+	bool *sparse; /* [layers] mixture of experts */
 	int inner;
 	struct moe_form moe;
 	bool sigmoid_gate, tied;
-	float norm_add;         /* 1 for files that hold zero-centred norms */
+	float norm_add; /* 1 for files that hold zero-centred norms */
 };
 
-static bool is(const struct model *m, const char *arch) { return !strcmp(m->arch, arch); }
+static bool is(const struct model *m, const char *arch)
+{
+	return !strcmp(m->arch, arch);
+}
 
 /* ---- config ---- */
 
@@ -98,11 +101,12 @@ static void read_delta(struct conf *c, struct plan *p)
 	d->conv_width = conf_int(c, "linear_conv_kernel_dim", 2, 8);
 	d->conv_channels = 2 * d->heads_k * d->dim_k + d->heads_v * d->dim_v;
 	if (!c->code && d->heads_v % d->heads_k)
-		conf_fail(c, E_FORMAT, "linear_num_value_heads: %d is not a multiple of linear_num_key_heads %d", d->heads_v,
-		          d->heads_k);
+		conf_fail(c, E_FORMAT, "linear_num_value_heads: %d is not a multiple of linear_num_key_heads %d",
+		          d->heads_v, d->heads_k);
 	p->sigmoid_gate = !strcmp(gate, "sigmoid");
 	if (!p->sigmoid_gate && strcmp(gate, "silu") && strcmp(gate, "swish"))
-		conf_fail(c, E_UNSUPPORTED, "output_gate_type: \"%.40s\" is not known; known: silu, swish, sigmoid", gate);
+		conf_fail(c, E_UNSUPPORTED, "output_gate_type: \"%.40s\" is not known; known: silu, swish, sigmoid",
+		          gate);
 }
 
 static void read_ffn(const struct model *m, struct conf *c, struct plan *p, int layers, struct arena *a)
@@ -141,7 +145,7 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 {
 	struct shape *s = &q->m.shape;
 	struct attention_form *f = &p->attn;
-	struct rotary_defaults d = {.theta = 0, .partial = 0.25};
+	struct rotary_defaults d = { .theta = 0, .partial = 0.25 };
 	const char *act = conf_str_or(c, "hidden_act", "silu");
 
 	s->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
@@ -157,8 +161,8 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	if (!conf_bool_or(c, "attn_output_gate", true))
 		conf_fail(c, E_UNSUPPORTED, "attn_output_gate: false is no model that is known");
 	if (!c->code && f->op.heads % f->op.heads_kv)
-		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d", f->op.heads,
-		          f->op.heads_kv);
+		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d",
+		          f->op.heads, f->op.heads_kv);
 	if (c->code)
 		return;
 	f->hidden = s->hidden;
@@ -204,7 +208,7 @@ static float norms_lack_one(const struct binder *b, const struct plan *p, int la
 
 static void add_part(struct mixer *x, struct weight w, int to, int at)
 {
-	x->part[x->n_part++] = (struct part){w, to, at};
+	x->part[x->n_part++] = (struct part){ w, to, at };
 }
 
 static void bind_inputs(struct binder *b, struct mixer *x, const struct qwen *q, const struct state_shape *d, int i)
@@ -232,7 +236,7 @@ static void bind_grouped_inputs(struct binder *b, struct mixer *x, const struct 
 	x->part = arena_zalloc(b->arena, 6 * (size_t)d->heads_k * sizeof *x->part);
 	bind_weight(b, &qkvz, d->heads_k * rows, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_qkvz", i);
 	bind_weight(b, &ba, 2 * d->heads_v, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_ba", i);
-	bind_rows_only(b, &ba);                 /* cut into parts of a few rows */
+	bind_rows_only(b, &ba); /* cut into parts of a few rows */
 	for (int j = 0; j < d->heads_k && !b->code; j++) {
 		add_part(x, weight_rows(&qkvz, j * rows, dk), TO_QKV, j * dk);
 		add_part(x, weight_rows(&qkvz, j * rows + dk, dk), TO_QKV, k0 + j * dk);
@@ -281,8 +285,9 @@ static void bind_mixer(struct binder *b, struct mixer *x, const struct qwen *q, 
 	x->op.shape = *d;
 	x->op.shape.layers = 1;
 	x->op.reader = &x->out;
-	x->op.conv = conv_of(b, bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i),
-	                     d->conv_channels, d->conv_width);
+	x->op.conv = conv_of(
+		b, bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i),
+		d->conv_channels, d->conv_width);
 	x->op.a_log_exp = exp_of(b, bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.A_log", i), d->heads_v);
 	x->op.dt_bias = bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.dt_bias", i);
 	x->op.norm = bind_floats(b, d->dim_v, 0, "layers.%d.linear_attn.norm.weight", i);
@@ -314,7 +319,7 @@ static void ignore_the_rest(struct store *st)
 	static const char *const vision[] = {
 		"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "model.language_model.visual.",
 	};
-	static const char *const drafts[] = {"mtp.", "model.mtp.", "language_model.mtp."};
+	static const char *const drafts[] = { "mtp.", "model.mtp.", "language_model.mtp." };
 
 	for (size_t i = 0; i < sizeof vision / sizeof *vision; i++)
 		store_ignore(st, vision[i], "vision tower: this version reads text");
@@ -325,17 +330,19 @@ static void ignore_the_rest(struct store *st)
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct qwen *q = (struct qwen *)m;
-	struct binder b = {.st = st, .arena = &m->arena, .err = err};
-	struct conf c = {.j = st->text, .file = st->config_path, .where = st->text == st->config ? "" : "text_config.",
-	                 .err = err};
-	struct plan p = {0};
-	int index[2] = {0};
+	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct conf c = { .j = st->text,
+		          .file = st->config_path,
+		          .where = st->text == st->config ? "" : "text_config.",
+		          .err = err };
+	struct plan p = { 0 };
+	int index[2] = { 0 };
 	bool tied = false;
 
 	read_config(q, &c, &p);
 	p.tied = conf_bool_or(&c, "tie_word_embeddings", false);
 	if (!json_to_bool(json_get(st->config, "tie_word_embeddings"), &tied))
-		p.tied |= tied;         /* of the whole model, beside text_config */
+		p.tied |= tied; /* of the whole model, beside text_config */
 	if (c.code)
 		return c.code;
 	q->width[TO_QKV] = p.delta.conv_channels;
@@ -358,7 +365,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 
 static size_t mixer_floats(const struct qwen *q, int n_row)
 {
-	size_t n = work_floats_of(n_row, q->width[TO_Z]);       /* the output */
+	size_t n = work_floats_of(n_row, q->width[TO_Z]); /* the output */
 
 	for (int to = 0; to < TO_COUNT; to++)
 		n += work_floats_of(n_row, q->width[to]);
@@ -385,7 +392,7 @@ static void mixer_forward(const struct qwen *q, struct pass *p, const struct lay
 	const struct backend_ops *ops = p->be->ops;
 	const struct mixer *d = &y->mixer;
 	size_t mark = p->work_used, n = (size_t)p->n_row;
-	struct linear job[LINEAR_JOBS], o = {&d->out, x, (size_t)q->m.shape.hidden, NULL, true};
+	struct linear job[LINEAR_JOBS], o = { &d->out, x, (size_t)q->m.shape.hidden, NULL, true };
 	float *in[TO_COUNT], *out;
 	int n_job = 0;
 
@@ -395,7 +402,7 @@ static void mixer_forward(const struct qwen *q, struct pass *p, const struct lay
 	for (int i = 0; i < d->n_part; i++) {
 		const struct part *t = &d->part[i];
 
-		job[n_job++] = (struct linear){&t->w, in[t->to] + t->at, (size_t)q->width[t->to], NULL, false};
+		job[n_job++] = (struct linear){ &t->w, in[t->to] + t->at, (size_t)q->width[t->to], NULL, false };
 		if (n_job == LINEAR_JOBS || i + 1 == d->n_part) {
 			ops->linear(p, job, n_job, h, p->n_row, q->m.shape.hidden);
 			n_job = 0;
@@ -414,7 +421,7 @@ static void forward(struct model *m, struct pass *p)
 	const struct state_view *state = m->state ? state_view(m->state) : NULL;
 	int hidden = m->shape.hidden;
 	float *x, *h, *last;
-	struct linear head = {&q->head, p->logits, (size_t)m->shape.vocab, NULL, false};
+	struct linear head = { &q->head, p->logits, (size_t)m->shape.vocab, NULL, false };
 
 	pass_reset(p);
 	x = pass_floats(p, (size_t)p->n_row * (size_t)hidden);
@@ -450,10 +457,10 @@ static void forward(struct model *m, struct pass *p)
  * after.  Fed its own hidden, it guesses on. */
 
 struct head {
-	struct qwen q;          /* one layer; embedding and output matrix are the model's */
+	struct qwen q; /* one layer; embedding and output matrix are the model's */
 	struct weight fc;
 	const float *norm_embed, *norm_given;
-	int32_t *twine;         /* [2 * step_rows] rows of two matrices taken in turn; made at the first step */
+	int32_t *twine; /* [2 * step_rows] rows of two matrices taken in turn; made at the first step */
 };
 
 static size_t head_floats(const struct model *m, int n_row, int n_logit)
@@ -475,8 +482,8 @@ static void head_forward(struct model *m, struct pass *p)
 	int hidden = m->shape.hidden, n = p->n_row;
 	size_t rows = (size_t)n * (size_t)hidden, mark;
 	float *x, *h, *both, *in;
-	struct linear fc = {&d->fc, NULL, (size_t)hidden, NULL, false};
-	struct linear out = {&d->q.head, p->logits, (size_t)m->shape.vocab, NULL, false};
+	struct linear fc = { &d->fc, NULL, (size_t)hidden, NULL, false };
+	struct linear out = { &d->q.head, p->logits, (size_t)m->shape.vocab, NULL, false };
 
 	if (!d->twine)
 		d->twine = arena_alloc(&m->arena, 2 * (size_t)m->opts.step_rows * sizeof *d->twine);
@@ -511,18 +518,22 @@ static void head_forward(struct model *m, struct pass *p)
 }
 
 static const struct model_ops head_ops = {
-	.size = sizeof(struct head), .forward = head_forward, .work_floats = head_floats,
+	.size = sizeof(struct head),
+	.forward = head_forward,
+	.work_floats = head_floats,
 };
 
 /* In the model's folder under mtp., in a folder of its own perhaps without. */
-static const char *const head_prefix[] = {"mtp.", "model.mtp.", "language_model.mtp.", "", NULL};
+static const char *const head_prefix[] = { "mtp.", "model.mtp.", "language_model.mtp.", "", NULL };
 
 static int head_config(struct head *d, const struct model *of, struct store *st, struct plan *p, struct err *err)
 {
 	struct qwen *q = &d->q;
 	struct shape *s = &q->m.shape;
-	struct conf c = {.j = st->text, .file = st->config_path, .where = st->text == st->config ? "" : "text_config.",
-	                 .err = err};
+	struct conf c = { .j = st->text,
+		          .file = st->config_path,
+		          .where = st->text == st->config ? "" : "text_config.",
+		          .err = err };
 	struct conf own = c;
 
 	read_config(q, &c, p);
@@ -533,11 +544,12 @@ static int head_config(struct head *d, const struct model *of, struct store *st,
 	if (own.code)
 		return own.code;
 	if (s->hidden != of->shape.hidden || s->vocab != of->shape.vocab)
-		return err_set(err, E_UNSUPPORTED, "%s: a draft head for %d dimensions and %d tokens; the model has %d and %d",
+		return err_set(err, E_UNSUPPORTED,
+		               "%s: a draft head for %d dimensions and %d tokens; the model has %d and %d",
 		               st->config_path, s->hidden, s->vocab, of->shape.hidden, of->shape.vocab);
 	s->layers = s->layers_attn = s->layers_rec = 1;
 	s->layers_moe = p->sparse[0];
-	s->state = (struct state_shape){.layers = 1, .conv_channels = s->hidden, .conv_width = 2};
+	s->state = (struct state_shape){ .layers = 1, .conv_channels = s->hidden, .conv_width = 2 };
 	return 0;
 }
 
@@ -545,8 +557,8 @@ static int bind_head(struct model **out, const struct model *of, struct store *s
 {
 	const struct qwen *q = (const struct qwen *)of;
 	struct head *d = xcalloc(1, sizeof *d);
-	struct binder b = {.st = st, .arena = &d->q.m.arena, .err = err};
-	struct plan p = {0};
+	struct binder b = { .st = st, .arena = &d->q.m.arena, .err = err };
+	struct plan p = { 0 };
 	int hidden = of->shape.hidden;
 
 	d->q.m.ops = &head_ops;
@@ -577,11 +589,13 @@ static int bind_head(struct model **out, const struct model *of, struct store *s
 	return 0;
 }
 
-static const char *const arch[] = {
-	"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", NULL
-};
+static const char *const arch[] = { "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", NULL };
 
 const struct model_ops qwen3_5_ops = {
-	.arch = arch, .size = sizeof(struct qwen), .bind = bind, .forward = forward, .work_floats = work_floats,
+	.arch = arch,
+	.size = sizeof(struct qwen),
+	.bind = bind,
+	.forward = forward,
+	.work_floats = work_floats,
 	.bind_head = bind_head,
 };

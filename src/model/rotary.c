@@ -8,9 +8,9 @@
 #include <string.h>
 
 struct scaling {
-	struct conf *c;         /* reads rope_parameters or rope_scaling */
+	struct conf *c; /* reads rope_parameters or rope_scaling */
 	double theta;
-	int dims, ctx;          /* rotating dims; max_position_embeddings */
+	int dims, ctx; /* rotating dims; max_position_embeddings */
 	int *ctx_max;
 };
 
@@ -84,7 +84,7 @@ static double scale_yarn(struct scaling *s, double *f, int n)
 	lo = lo < 0 ? 0 : lo;
 	hi = hi > s->dims - 1 ? s->dims - 1 : hi;
 	if (lo == hi)
-		hi += 0.001;            /* as the reference does, against division by zero */
+		hi += 0.001; /* as the reference does, against division by zero */
 	for (int i = 0; i < n; i++) {
 		double t = (i - lo) / (hi - lo);
 
@@ -103,10 +103,13 @@ static double scale_yarn(struct scaling *s, double *f, int n)
 static void refuse(struct conf *c, const char *type)
 {
 	if (!strcmp(type, "dynamic") || !strcmp(type, "longrope") || !strcmp(type, "su"))
-		conf_fail(c, E_UNSUPPORTED, "rope_type \"%s\" is not done by this version: its frequencies depend on the "
-		          "length of the sequence", type);
+		conf_fail(c, E_UNSUPPORTED,
+		          "rope_type \"%s\" is not done by this version: its frequencies depend on the "
+		          "length of the sequence",
+		          type);
 	else
-		conf_fail(c, E_UNSUPPORTED, "rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn", type);
+		conf_fail(c, E_UNSUPPORTED, "rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn",
+		          type);
 }
 
 /* The part of the config that holds the scaling, as a conf of its own. */
@@ -135,7 +138,7 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 	double partial = conf_double_or(&r, "partial_rotary_factor",
 	                                conf_double_or(c, "partial_rotary_factor", d->partial));
 	double f[CONF_HEAD_DIM_MAX / 2], gain = 1;
-	struct scaling s = {.c = &r, .ctx = *ctx_max, .ctx_max = ctx_max};
+	struct scaling s = { .c = &r, .ctx = *ctx_max, .ctx_max = ctx_max };
 	float *freq;
 
 	if (params && conf_get(&r, "rope_theta"))
@@ -146,8 +149,8 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 		conf_fail(c, E_FORMAT, "rope_theta: %g is not above 1", s.theta);
 	s.dims = partial > 0 && partial <= 1 ? (int)(dim * partial) : 0;
 	if (!c->code && (s.dims < 2 || s.dims % 2))
-		conf_fail(c, E_FORMAT, "partial_rotary_factor: %g of %d dims is not a positive even number of dims", partial,
-		          dim);
+		conf_fail(c, E_FORMAT, "partial_rotary_factor: %g of %d dims is not a positive even number of dims",
+		          partial, dim);
 	if (c->code || r.code)
 		goto out;
 	for (int i = 0; i < s.dims / 2; i++)
@@ -158,12 +161,12 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 		scale_llama3(&s, f, s.dims / 2);
 	else if (!strcmp(type, "yarn"))
 		gain = scale_yarn(&s, f, s.dims / 2);
-	else if (strcmp(type, "default") && strcmp(type, "mrope"))      /* mrope of text is plain */
+	else if (strcmp(type, "default") && strcmp(type, "mrope")) /* mrope of text is plain */
 		refuse(&r, type);
 	freq = arena_alloc(a, sizeof *freq * (size_t)(s.dims / 2));
 	for (int i = 0; i < s.dims / 2; i++)
 		freq[i] = (float)f[i];
-	*out = (struct rope){freq, s.dims / 2, (float)gain};
+	*out = (struct rope){ freq, s.dims / 2, (float)gain };
 out:
 	if (!c->code)
 		c->code = r.code;

@@ -7,8 +7,8 @@
 #include "model/conf.h"
 
 struct rotary_defaults {
-	double theta;           /* 0: the config must name it */
-	double partial;         /* share of the head's dims that rotate */
+	double theta;   /* 0: the config must name it */
+	double partial; /* share of the head's dims that rotate */
 };
 
 /* Reads rope_parameters, or rope_theta with rope_scaling, in the text part of a

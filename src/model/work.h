@@ -10,6 +10,9 @@ static inline size_t work_floats_of(int rows, int cols)
 	return ((size_t)rows * (size_t)cols + 15) / 16 * 16;
 }
 
-static inline size_t work_max(size_t a, size_t b) { return a > b ? a : b; }
+static inline size_t work_max(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
 
 #endif

@@ -15,11 +15,11 @@ static void decode(float *out, const struct weight *w, int o)
 
 		coding_scale(&scale, &bias, w, o, g);
 		for (int i = g * w->group; i < (g + 1) * w->group; i++)
-			out[i] = scale * (float)code[i] + bias;         /* two roundings, as MLX does */
+			out[i] = scale * (float)code[i] + bias; /* two roundings, as MLX does */
 	}
 }
 
-#define AFFINE(b) \
+#define AFFINE(b)                                                                               \
 	static const struct coding coding##b = { .bits = b, .scale_unit = 1.0f, .bias = true }; \
 	const struct format format_affine##b = { "affine" #b, b, decode, coded_kernels, &coding##b }
 

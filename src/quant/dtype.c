@@ -4,11 +4,15 @@
 
 #include "quant/format.h"
 
-static const struct { const char *name; int size; } types[DT_COUNT] = {
-	[DT_BOOL] = { "BOOL", 1 }, [DT_U8] = { "U8", 1 }, [DT_I8] = { "I8", 1 }, [DT_U16] = { "U16", 2 },
-	[DT_I16] = { "I16", 2 }, [DT_U32] = { "U32", 4 }, [DT_I32] = { "I32", 4 }, [DT_U64] = { "U64", 8 },
-	[DT_I64] = { "I64", 8 }, [DT_F16] = { "F16", 2 }, [DT_BF16] = { "BF16", 2 }, [DT_F32] = { "F32", 4 },
-	[DT_F64] = { "F64", 8 }, [DT_F8_E4M3] = { "F8_E4M3", 1 }, [DT_F8_E5M2] = { "F8_E5M2", 1 },
+static const struct {
+	const char *name;
+	int size;
+} types[DT_COUNT] = {
+	[DT_BOOL] = { "BOOL", 1 },       [DT_U8] = { "U8", 1 },           [DT_I8] = { "I8", 1 },
+	[DT_U16] = { "U16", 2 },         [DT_I16] = { "I16", 2 },         [DT_U32] = { "U32", 4 },
+	[DT_I32] = { "I32", 4 },         [DT_U64] = { "U64", 8 },         [DT_I64] = { "I64", 8 },
+	[DT_F16] = { "F16", 2 },         [DT_BF16] = { "BF16", 2 },       [DT_F32] = { "F32", 4 },
+	[DT_F64] = { "F64", 8 },         [DT_F8_E4M3] = { "F8_E4M3", 1 }, [DT_F8_E5M2] = { "F8_E5M2", 1 },
 	[DT_F8_E8M0] = { "F8_E8M0", 1 },
 };
 
@@ -50,14 +54,17 @@ static uint32_t to_bits(float f)
 	return u;
 }
 
-float bf16_to_float(uint16_t h) { return from_bits((uint32_t)h << 16); }
+float bf16_to_float(uint16_t h)
+{
+	return from_bits((uint32_t)h << 16);
+}
 
 uint16_t float_to_bf16(float f)
 {
 	uint32_t u = to_bits(f);
 
 	if ((u & 0x7fffffff) > 0x7f800000)
-		return (uint16_t)(u >> 16 | 0x40);      /* stays a NaN when the low bits go */
+		return (uint16_t)(u >> 16 | 0x40); /* stays a NaN when the low bits go */
 	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
@@ -79,9 +86,9 @@ uint16_t float_to_f16(float f)
 
 	if (a > 0x7f800000)
 		return (uint16_t)(sign | 0x7e00);
-	if (a >= 0x477ff000)                    /* 65520: half way to 2^16 */
+	if (a >= 0x477ff000) /* 65520: half way to 2^16 */
 		return (uint16_t)(sign | 0x7c00);
-	if (a < 0x38800000)                     /* below 2^-14: the sum rounds to steps of 2^-24 */
+	if (a < 0x38800000) /* below 2^-14: the sum rounds to steps of 2^-24 */
 		return (uint16_t)(sign | (to_bits(from_bits(a) + 0.5f) - to_bits(0.5f)));
 	return (uint16_t)(sign | (a - (112u << 23) + 0xfff + (a >> 13 & 1)) >> 13);
 }
@@ -97,7 +104,10 @@ static float e4m3_to_float(uint8_t b)
 	return from_bits(sign | to_bits((float)man * 0x1p-9f));
 }
 
-static float e5m2_to_float(uint8_t b) { return f16_to_float((uint16_t)(b << 8)); }
+static float e5m2_to_float(uint8_t b)
+{
+	return f16_to_float((uint16_t)(b << 8));
+}
 
 static float e8m0_to_float(uint8_t b)
 {
@@ -116,9 +126,18 @@ void dtype_to_float(float *out, const void *p, enum dtype t, size_t n)
 
 		switch (t) {
 		case DT_F32: memcpy(&out[i], b, 4); break;
-		case DT_F64: memcpy(&d, b, 8); out[i] = (float)d; break;
-		case DT_BF16: memcpy(&h, b, 2); out[i] = bf16_to_float(h); break;
-		case DT_F16: memcpy(&h, b, 2); out[i] = f16_to_float(h); break;
+		case DT_F64:
+			memcpy(&d, b, 8);
+			out[i] = (float)d;
+			break;
+		case DT_BF16:
+			memcpy(&h, b, 2);
+			out[i] = bf16_to_float(h);
+			break;
+		case DT_F16:
+			memcpy(&h, b, 2);
+			out[i] = f16_to_float(h);
+			break;
 		case DT_F8_E4M3: out[i] = e4m3_to_float(*b); break;
 		case DT_F8_E5M2: out[i] = e5m2_to_float(*b); break;
 		case DT_F8_E8M0: out[i] = e8m0_to_float(*b); break;

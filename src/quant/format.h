@@ -49,19 +49,36 @@
 #include "base/err.h"
 
 /* Number types of stored tensors (safetensors names). */
-enum dtype { DT_BOOL, DT_U8, DT_I8, DT_U16, DT_I16, DT_U32, DT_I32, DT_U64, DT_I64,
-             DT_F16, DT_BF16, DT_F32, DT_F64, DT_F8_E4M3, DT_F8_E5M2, DT_F8_E8M0, DT_COUNT };
+enum dtype {
+	DT_BOOL,
+	DT_U8,
+	DT_I8,
+	DT_U16,
+	DT_I16,
+	DT_U32,
+	DT_I32,
+	DT_U64,
+	DT_I64,
+	DT_F16,
+	DT_BF16,
+	DT_F32,
+	DT_F64,
+	DT_F8_E4M3,
+	DT_F8_E5M2,
+	DT_F8_E8M0,
+	DT_COUNT
+};
 
-const char *dtype_name(enum dtype t);                   /* "BF16" */
-int dtype_size(enum dtype t);                           /* bytes per element */
-int dtype_parse(const char *name, enum dtype *out);     /* 0 or E_FORMAT */
+const char *dtype_name(enum dtype t);               /* "BF16" */
+int dtype_size(enum dtype t);                       /* bytes per element */
+int dtype_parse(const char *name, enum dtype *out); /* 0 or E_FORMAT */
 /* n elements at p (any alignment) to float; F16 BF16 F32 F64 and the F8 only. */
 void dtype_to_float(float *out, const void *p, enum dtype t, size_t n);
 
 float bf16_to_float(uint16_t h);
-uint16_t float_to_bf16(float f);                        /* nearest even, NaN stays NaN */
+uint16_t float_to_bf16(float f); /* nearest even, NaN stays NaN */
 float f16_to_float(uint16_t h);
-uint16_t float_to_f16(float f);                         /* nearest even, NaN stays NaN */
+uint16_t float_to_f16(float f); /* nearest even, NaN stays NaN */
 
 /* The arithmetic of a pass: reference, or what serving uses. */
 enum arith { ARITH_F32, ARITH_FAST };
@@ -70,14 +87,14 @@ enum arith { ARITH_F32, ARITH_FAST };
 struct blocks;
 struct weight {
 	const struct format *fmt;
-	const char *name;               /* tensor name, for messages */
+	const char *name; /* tensor name, for messages */
 	int rows, cols;
-	int group;                      /* inputs that share a scale; 0: format has none */
-	const uint8_t *data;            /* row o begins at data + o * row_bytes */
+	int group;           /* inputs that share a scale; 0: format has none */
+	const uint8_t *data; /* row o begins at data + o * row_bytes */
 	size_t row_bytes;
 	const uint8_t *scales, *biases; /* [rows][cols / group] of scale_type; biases may be NULL */
 	enum dtype scale_type;
-	struct blocks *blocks;          /* blocks.h; of the tensor of which these are rows blocks_row and on; NULL: never */
+	struct blocks *blocks; /* blocks.h; of the tensor of which these are rows blocks_row and on; NULL: never */
 	int blocks_row;
 };
 
@@ -87,13 +104,13 @@ struct weight weight_rows(const struct weight *w, int first, int n);
 /* Rows of activations in the forms kernels want.  f is always there; q, scale and sum only when prepared for a coded format. */
 struct acts {
 	int rows, cols;
-	const float *f;                 /* [rows][ld] */
+	const float *f; /* [rows][ld] */
 	size_t ld;
-	int group;                      /* of q; 0 when q is not there */
-	const int8_t *q;                /* [rows][cols], in [-127, 127] */
-	const float *scale;             /* [rows][cols / group]; 0 for a group of zeros */
-	const int32_t *sum;             /* [rows][cols / group]: sum of q over the group */
-	const float *scaled_sum;        /* [rows][cols / group]: scale * (float)sum */
+	int group;               /* of q; 0 when q is not there */
+	const int8_t *q;         /* [rows][cols], in [-127, 127] */
+	const float *scale;      /* [rows][cols / group]; 0 for a group of zeros */
+	const int32_t *sum;      /* [rows][cols / group]: sum of q over the group */
+	const float *scaled_sum; /* [rows][cols / group]: scale * (float)sum */
 	/* The same again by ACTS_TILE rows side by side, for kernels with tiles; NULL:
 	 * not prepared.  Tile t begins at t * acts_tile_bytes: [cols / group][scale,
 	 * scaled_sum, sum][16], then [cols / 4][16][4] of q; zeros beyond the last row. */
@@ -105,7 +122,7 @@ struct acts {
 	 * the last input. */
 	const uint8_t *pairs;
 };
-enum { ACTS_TILE = 16, ACTS_TILED = 5 };        /* rows of a tile; fewer rows than the second are not read as tiles */
+enum { ACTS_TILE = 16, ACTS_TILED = 5 }; /* rows of a tile; fewer rows than the second are not read as tiles */
 
 /* Quantises one row: scale = max|x| / 127 per group, q = rint(x * (1 / scale));
  * a group whose max|x| is below 1e-30 counts as zeros.  cols must be a multiple
@@ -123,14 +140,14 @@ acts_tile_fn *acts_pairer(enum cpu_level level);
 
 /* out[r * ld + o - o0] = x[r] . w[o] for r in [r0, r1), o in [o0, o1).  scratch
  * is the calling thread's own, weight_scratch_bytes(w) long, 64-byte aligned. */
-typedef void weight_mul_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                           void *scratch);
+typedef void weight_mul_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                           int r1, void *scratch);
 
-enum acts_form { ACTS_FLOAT, ACTS_INT8, ACTS_BF16 };     /* f only; q and its scales; pairs */
+enum acts_form { ACTS_FLOAT, ACTS_INT8, ACTS_BF16 }; /* f only; q and its scales; pairs */
 
 struct kernels {
-	weight_mul_fn *mul[2];          /* by enum arith */
-	enum acts_form acts;            /* what ARITH_FAST wants */
+	weight_mul_fn *mul[2]; /* by enum arith */
+	enum acts_form acts;   /* what ARITH_FAST wants */
 	/* From so many rows on ARITH_FAST's product asks for the lines that its outputs are written
 	 * to, rows of which may lie pages apart; 0: it never does. */
 	int asking;
@@ -140,28 +157,28 @@ struct kernels {
 
 struct coding;
 struct format {
-	const char *name;               /* "bf16", "affine4" */
-	int bits;                       /* per element, scales aside */
+	const char *name; /* "bf16", "affine4" */
+	int bits;         /* per element, scales aside */
 	/* The truth: row o as floats, in plain C. */
 	void (*decode)(float *out, const struct weight *w, int o);
 	/* Fills k for a level: scalar first, then what is better. */
 	void (*kernels)(struct kernels *k, enum cpu_level level);
-	const struct coding *coding;    /* what quant/'s integer kernels read; NULL: not theirs */
+	const struct coding *coding; /* what quant/'s integer kernels read; NULL: not theirs */
 };
 
 size_t weight_scratch_bytes(const struct weight *w);
 
 /* The list, formats.c.  Lookup by name; NULL when there is none. */
-extern const struct format *const formats[];    /* NULL-ended */
+extern const struct format *const formats[]; /* NULL-ended */
 const struct format *format_find(const char *name);
 
 /* Describe a matrix in a file.  Each checks that the byte counts it is given are those its shape asks for. */
-int weight_plain(struct weight *w, const char *name, enum dtype t, int rows, int cols,
-                 const void *data, size_t bytes, struct err *err);
+int weight_plain(struct weight *w, const char *name, enum dtype t, int rows, int cols, const void *data, size_t bytes,
+                 struct err *err);
 /* MLX modes: "affine" with bits 2 3 4 5 6 8, "mxfp4", "mxfp8", "nvfp4". */
 int weight_coded(struct weight *w, const char *name, const char *mode, int bits, int group, int rows, int cols,
-                 const void *data, size_t data_bytes, const void *scales, size_t scale_bytes,
-                 const void *biases, size_t bias_bytes, enum dtype scale_type, struct err *err);
+                 const void *data, size_t data_bytes, const void *scales, size_t scale_bytes, const void *biases,
+                 size_t bias_bytes, enum dtype scale_type, struct err *err);
 
 /* What a level's arithmetic can give at most: n rounds of its widest instruction on
  * registers alone.  Returns the multiplications and additions made.  Of int8 with
@@ -169,8 +186,8 @@ int weight_coded(struct weight *w, const char *name, const char *mode, int bits,
 typedef double quant_peak_fn(int64_t n);
 struct peaks {
 	quant_peak_fn *int8, *f32;
-	quant_peak_fn *bf16;            /* NULL: the level has no such arithmetic */
-	quant_peak_fn *int8_vectors;    /* where int8 is of tiles, what vectors give; NULL: it is of vectors */
+	quant_peak_fn *bf16;         /* NULL: the level has no such arithmetic */
+	quant_peak_fn *int8_vectors; /* where int8 is of tiles, what vectors give; NULL: it is of vectors */
 };
 void quant_peaks(struct peaks *p, enum cpu_level level);
 
@@ -188,15 +205,17 @@ void vec_kernels(struct vec_kernels *k, enum cpu_level level);
 enum kv_side { KV_KEYS, KV_VALUES };
 struct kv_kernels;
 struct kv_format {
-	const char *name;               /* "bf16", "u8g64" */
-	size_t (*row_bytes)(int dim);   /* 0: not for heads of this size */
+	const char *name;             /* "bf16", "u8g64" */
+	size_t (*row_bytes)(int dim); /* 0: not for heads of this size */
 	/* The truth: what a row stands for, turned if the format turns. */
 	void (*decode)(float *x, const void *row, int dim);
 	void (*kernels)(struct kv_kernels *k, enum cpu_level level);
 };
 /* What is read after: kernels ask the memory for a line of it with each line that they read, and leave
  * here what they did not come to.  From memory that is half as fast again as a row some rows on. */
-struct kv_ahead { const uint8_t *at, *end; };
+struct kv_ahead {
+	const uint8_t *at, *end;
+};
 /* Inlined: gcc 12 drops calls of a function that only asks for memory. */
 __attribute__((always_inline)) static inline void kv_ask(struct kv_ahead *a, int lines)
 {
@@ -210,8 +229,10 @@ __attribute__((always_inline)) static inline void kv_ask_rest(struct kv_ahead *a
 	for (; a->at < a->end; a->at += 64)
 		__builtin_prefetch(a->at);
 }
-typedef void kv_score_fn(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim, struct kv_ahead *next);
-typedef void kv_mix_fn(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim, struct kv_ahead *next);
+typedef void kv_score_fn(float *score, size_t ld, const void *q, int nq, const void *rows, int n, int dim,
+                         struct kv_ahead *next);
+typedef void kv_mix_fn(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim,
+                       struct kv_ahead *next);
 typedef void kv_opened_score_fn(float *score, size_t ld, const void *q, int nq, const void *opened, int n, int dim);
 typedef void kv_opened_mix_fn(float *acc, const float *p, size_t ld, int nq, const void *opened, int n, int dim);
 /* The same bits at every level.  Rows lie one after the other. */
@@ -242,17 +263,25 @@ static inline size_t kv_opened_bytes(int dim)
 {
 	return (size_t)((dim + KV_PANEL - 1) / KV_PANEL) * KV_PANEL * KV_BLOCK * sizeof(float);
 }
-extern const struct kv_format *const kv_formats[];      /* NULL-ended */
+extern const struct kv_format *const kv_formats[]; /* NULL-ended */
 const struct kv_format *kv_format_find(const char *name);
 
 /* The formats of a model's attention layers. */
-struct kv_pair { const struct kv_format *k, *v; };
-struct kv_rows {
-	struct kv_pair all;             /* of every layer, unless */
-	const struct kv_pair *layer;    /* [layers]; NULL: all */
+struct kv_pair {
+	const struct kv_format *k, *v;
 };
-static inline struct kv_rows kv_rows_of(const struct kv_format *f) { return (struct kv_rows){ .all = { f, f } }; }
-static inline struct kv_pair kv_rows_at(const struct kv_rows *r, int layer) { return r->layer ? r->layer[layer] : r->all; }
+struct kv_rows {
+	struct kv_pair all;          /* of every layer, unless */
+	const struct kv_pair *layer; /* [layers]; NULL: all */
+};
+static inline struct kv_rows kv_rows_of(const struct kv_format *f)
+{
+	return (struct kv_rows){ .all = { f, f } };
+}
+static inline struct kv_pair kv_rows_at(const struct kv_rows *r, int layer)
+{
+	return r->layer ? r->layer[layer] : r->all;
+}
 /* K and V of one head; 0 when one of them is not for heads of this size. */
 size_t kv_pair_bytes(struct kv_pair pair, int dim);
 

@@ -3,15 +3,22 @@
 
 #include "quant/levels.h"
 
-extern const struct format format_f32, format_f16, format_affine2, format_affine3, format_affine4,
-	format_affine5, format_affine6, format_affine8, format_mxfp4, format_nvfp4, format_mxfp8;
+extern const struct format format_f32, format_f16, format_affine2, format_affine3, format_affine4, format_affine5,
+	format_affine6, format_affine8, format_mxfp4, format_nvfp4, format_mxfp8;
 
-const struct format *const formats[] = {
-	&format_f32, &format_f16, &format_bf16,
-	&format_affine2, &format_affine3, &format_affine4, &format_affine5, &format_affine6, &format_affine8,
-	&format_mxfp4, &format_nvfp4, &format_mxfp8,
-	NULL
-};
+const struct format *const formats[] = { &format_f32,
+	                                 &format_f16,
+	                                 &format_bf16,
+	                                 &format_affine2,
+	                                 &format_affine3,
+	                                 &format_affine4,
+	                                 &format_affine5,
+	                                 &format_affine6,
+	                                 &format_affine8,
+	                                 &format_mxfp4,
+	                                 &format_nvfp4,
+	                                 &format_mxfp8,
+	                                 NULL };
 
 const struct format *format_find(const char *name)
 {
@@ -70,7 +77,10 @@ acts_quantise_fn *acts_quantiser(enum cpu_level level)
 	return lane_table(level)->quantise;
 }
 
-void vec_kernels(struct vec_kernels *k, enum cpu_level level) { *k = lane_table(level)->vec; }
+void vec_kernels(struct vec_kernels *k, enum cpu_level level)
+{
+	*k = lane_table(level)->vec;
+}
 
 void quant_peaks(struct peaks *p, enum cpu_level level)
 {
@@ -96,14 +106,16 @@ size_t weight_scratch_bytes(const struct weight *w)
 {
 	size_t cols = (size_t)w->cols, groups = w->group ? cols / (size_t)w->group : 0;
 	/* Decoded rows and some of them packed, sums of these; scales and biases of four outputs as floats. */
-	size_t decoded = (DECODE_ROWS * cols + PACKED_OUT * (cols + 16) + PACKED_ROWS * PACKED_OUT * 16 + 8 * (groups + 16)) * sizeof(float);
+	size_t decoded = (DECODE_ROWS * cols + PACKED_OUT * (cols + 16) + PACKED_ROWS * PACKED_OUT * 16 +
+	                  8 * (groups + 16)) *
+	                 sizeof(float);
 	/* Codes of a panel, its scales and biases, sums in float. */
 	size_t panel = PANEL_OUT * cols + (2 * groups + TILED_ROWS) * PANEL_OUT * sizeof(float);
 	/* Scales and biases of 16 outputs, arranged rows, integer sums per 64 inputs. */
-	size_t direct = 32 * groups * sizeof(float) + DIRECT_ROWS * (cols + 128) +
-	                DIRECT_ROWS * 256 * (cols / 64 + 2);
+	size_t direct = 32 * groups * sizeof(float) + DIRECT_ROWS * (cols + 128) + DIRECT_ROWS * 256 * (cols / 64 + 2);
 	/* Scales and biases of a panel, codes, sums in float, activations laid out here. */
-	size_t tiled = 2 * PANEL_OUT * groups * sizeof(float) + PANEL_OUT * (cols > TILED_INPUTS ? cols : TILED_INPUTS) +
+	size_t tiled = 2 * PANEL_OUT * groups * sizeof(float) +
+	               PANEL_OUT * (cols > TILED_INPUTS ? cols : TILED_INPUTS) +
 	               (size_t)TILED_ROWS * PANEL_OUT * sizeof(float) +
 	               (w->group ? TILED_HERE / ACTS_TILE * acts_tile_bytes(w->cols, w->group) : 0);
 	/* Scales and biases of 16 outputs, sums in float, a panel, arranged rows. */
@@ -148,8 +160,7 @@ struct weight weight_rows(const struct weight *w, int first, int n)
 	return r;
 }
 
-static int check_bytes(const char *name, const char *what, size_t have, size_t rows, size_t row_bytes,
-                       struct err *err)
+static int check_bytes(const char *name, const char *what, size_t have, size_t rows, size_t row_bytes, struct err *err)
 {
 	size_t want;
 
@@ -162,8 +173,10 @@ static int check_bytes(const char *name, const char *what, size_t have, size_t r
 int weight_plain(struct weight *w, const char *name, enum dtype t, int rows, int cols, const void *data, size_t bytes,
                  struct err *err)
 {
-	const struct format *fmt = t == DT_F32 ? &format_f32 : t == DT_F16 ? &format_f16 :
-	                           t == DT_BF16 ? &format_bf16 : NULL;
+	const struct format *fmt = t == DT_F32  ? &format_f32 :
+	                           t == DT_F16  ? &format_f16 :
+	                           t == DT_BF16 ? &format_bf16 :
+	                                          NULL;
 	size_t row_bytes;
 
 	if (!fmt)
@@ -172,8 +185,9 @@ int weight_plain(struct weight *w, const char *name, enum dtype t, int rows, int
 	if (rows < 1 || cols < 1)
 		return err_set(err, E_FORMAT, "%s: shape %d x %d", name, rows, cols);
 	row_bytes = (size_t)cols * (size_t)dtype_size(t);
-	*w = (struct weight){ .fmt = fmt, .name = name, .rows = rows, .cols = cols, .data = data,
-	                      .row_bytes = row_bytes };
+	*w = (struct weight){
+		.fmt = fmt, .name = name, .rows = rows, .cols = cols, .data = data, .row_bytes = row_bytes
+	};
 	return check_bytes(name, "weight", bytes, (size_t)rows, row_bytes, err);
 }
 
@@ -234,8 +248,16 @@ int weight_coded(struct weight *w, const char *name, const char *mode, int bits,
 		return rc;
 	row_bytes = (size_t)cols * (size_t)bits / 8;
 	scale_row = (size_t)(cols / group) * (size_t)dtype_size(scale_type);
-	*w = (struct weight){ .fmt = m->fmt, .name = name, .rows = rows, .cols = cols, .group = group, .data = data,
-	                      .row_bytes = row_bytes, .scales = scales, .biases = biases, .scale_type = scale_type };
+	*w = (struct weight){ .fmt = m->fmt,
+		              .name = name,
+		              .rows = rows,
+		              .cols = cols,
+		              .group = group,
+		              .data = data,
+		              .row_bytes = row_bytes,
+		              .scales = scales,
+		              .biases = biases,
+		              .scale_type = scale_type };
 	rc = check_bytes(name, "weight", data_bytes, (size_t)rows, row_bytes, err);
 	if (!rc)
 		rc = check_bytes(name, "scales", scale_bytes, (size_t)rows, scale_row, err);

@@ -16,7 +16,7 @@ static void decode(float *out, const struct weight *w, int o)
 		float scale, bias;
 
 		coding_scale(&scale, &bias, w, o, g);
-		scale *= 2.0f;          /* coding_scale gives the half that suits doubled codes */
+		scale *= 2.0f; /* coding_scale gives the half that suits doubled codes */
 		for (int i = g * w->group; i < (g + 1) * w->group; i++)
 			out[i] = scale * e2m1[p[i / 2] >> 4 * (i & 1) & 15];
 	}

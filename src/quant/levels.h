@@ -12,25 +12,29 @@
 struct lane_table {
 	struct vec_kernels vec;
 	acts_quantise_fn *quantise;
-	weight_mul_fn *mul_f32, *mul_bf16, *mul_f16;    /* plain weights in place */
+	weight_mul_fn *mul_f32, *mul_bf16, *mul_f16; /* plain weights in place */
 	weight_mul_fn *mul_mxfp8;
-	weight_mul_fn *mul_decoded;                     /* any format, decoded a few rows at a time */
+	weight_mul_fn *mul_decoded; /* any format, decoded a few rows at a time */
 	struct kv_kernels kv_f32, kv_bf16;
-	quant_peak_fn *peak;                            /* of fused multiply-adds */
+	quant_peak_fn *peak; /* of fused multiply-adds */
 };
 extern const struct lane_table lane_table_scalar, lane_table_avx2, lane_table_avx512;
 const struct lane_table *lane_table(enum cpu_level level);
 acts_quantise_fn acts_quantise_avx512;
 
 /* n rows cut evenly into `of` parts: where part i begins. */
-static inline int part_begin(int n, int i, int of) { return (int)((int64_t)n * i / of); }
+static inline int part_begin(int n, int i, int of)
+{
+	return (int)((int64_t)n * i / of);
+}
 
 /* Cache rows of small codes (kv_coded.c): name, bits of a code, elements that share
  * a scale and a bias (0: turned, one scale and no bias for the row). */
-#define KV_CODED(X) \
-	X(u8g32, 8, 32) X(u8g64, 8, 64) X(u8g128, 8, 128) X(u4g32, 4, 32) X(u4g64, 4, 64) X(u4g128, 4, 128) \
-	X(tq2, 2, 0) X(tq3, 3, 0) X(tq4, 4, 0)
-enum { KV_CHUNK = 64, KV_DIM_MAX = 512, KV_GROUPS_MAX = 16 };  /* groups: as many as lanes */
+#define KV_CODED(X)     \
+	X(u8g32, 8, 32) \
+	X(u8g64, 8, 64) \
+	X(u8g128, 8, 128) X(u4g32, 4, 32) X(u4g64, 4, 64) X(u4g128, 4, 128) X(tq2, 2, 0) X(tq3, 3, 0) X(tq4, 4, 0)
+enum { KV_CHUNK = 64, KV_DIM_MAX = 512, KV_GROUPS_MAX = 16 }; /* groups: as many as lanes */
 extern const struct kv_kernels kv_coded_scalar[], kv_coded_avx2[], kv_coded_avx512[];
 
 /* Over rows opened as floats (kv_panels.c). */
@@ -45,7 +49,10 @@ int kv_code_at(const uint8_t *chunk, int bits, int i);
 /* What the codes of a turned row stand for, 1 << bits numbers of [16] (by bits), and by what to
  * multiply them for a vector whose squares have a mean of 1. */
 extern const int8_t kv_books[9][16];
-static inline const int8_t *kv_book(int bits) { return kv_books[bits]; }
+static inline const int8_t *kv_book(int bits)
+{
+	return kv_books[bits];
+}
 float kv_book_unit(int bits, int dim);
 /* Bit i of word w: element 16 w + i changes its sign, in each round of the rotation. */
 extern const uint16_t kv_signs[2][KV_DIM_MAX / 16];
@@ -53,30 +60,31 @@ extern const uint16_t kv_signs[2][KV_DIM_MAX / 16];
 uint16_t kv_f16_below(float x);
 
 /* Of w that has blocks: mul for those outputs of which blocks are whole; plain C for the others, nobody's usual part. */
-void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
-                        int r0, int r1, void *scratch);
-weight_mul_fn blocks_mul_avx2, blocks_mul_avxvnni;      /* those outputs */
+void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1,
+                        const struct acts *x, int r0, int r1, void *scratch);
+weight_mul_fn blocks_mul_avx2, blocks_mul_avxvnni; /* those outputs */
 /* n times 16 outputs of w, whose blocks those at `blocks` are, by at most FEW_ROWS rows. */
-void blocks_few_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
-                       int r1, void *scratch);
+void blocks_few_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
+                       const struct acts *x, int r0, int r1, void *scratch);
 /* The same of more. */
-void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
-                         int r1);
+void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
+                         const struct acts *x, int r0, int r1);
 /* From PANELS_FROM rows on panels of unpacked codes are faster here: coded_mul_avx512_panels is for that.  Measured as
  * bf16_dot_slow, below, is. */
 enum { PANELS_FROM = 49 };
 bool blocks_tiles_slow(void);
 /* The same of ACTS_TILED to FEW_TWICE rows, with tiles of the processor's. */
-void blocks_few_amx(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
-                    int r1, void *scratch);
+void blocks_few_amx(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x,
+                    int r0, int r1, void *scratch);
 
 /* [groups][n][scale, scaled sum] of rows r0 .. r0 + n - 1 to `to`; returns what is behind them. */
 float *coded_beside(float *to, const struct acts *x, int r0, int n);
 
 /* ARITH_FAST of a coded weight.  The AVX forms hand shapes they do not like
  * (a group that is not a multiple of 16) to the scalar one. */
-weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avxvnni, coded_mul_avx512, coded_mul_avx512_panels, coded_mul_amx;
-weight_mul_fn coded_many_avx512;                 /* groups of a multiple of 16 */
+weight_mul_fn coded_mul_scalar, coded_mul_avx2, coded_mul_avxvnni, coded_mul_avx512, coded_mul_avx512_panels,
+	coded_mul_amx;
+weight_mul_fn coded_many_avx512; /* groups of a multiple of 16 */
 /* n rounds of the level's int8 dot product on registers; returns the multiplications and additions. */
 quant_peak_fn coded_peak_scalar, coded_peak_avx2, coded_peak_avxvnni, coded_peak_avx512, coded_peak_amx;
 /* A coded format's kernels(): decode and dot for the reference, the above for serving. */
@@ -86,8 +94,8 @@ void coded_kernels(struct kernels *k, enum cpu_level level);
 struct coded_span {
 	const struct weight *w;
 	int o, n, k0, k1;
-	int inputs;             /* of a tile: 32 or 64 */
-	bool ahead;             /* the same of the next PANEL_OUT outputs are asked for meanwhile */
+	int inputs; /* of a tile: 32 or 64 */
+	bool ahead; /* the same of the next PANEL_OUT outputs are asked for meanwhile */
 };
 /* Their codes, lut applied, to [(k1 - k0) / inputs][16][inputs]; outputs beyond n
  * repeat the last. */
@@ -96,7 +104,7 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span);
  * scale[g * step], the rest 0. */
 typedef void coded_scales_fn(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
 coded_scales_fn coded_scales_avx2, coded_scales_avxvnni, coded_scales_avx512;
-coded_scales_fn coded_scales_only_avx512;        /* without asking for what follows */
+coded_scales_fn coded_scales_only_avx512; /* without asking for what follows */
 /* The same of groups g .. g + 7 of 16 outputs, to scale and bias[(group - g) * step]. */
 void coded_scales_eight_avx2(float *scale, float *bias, size_t step, const struct weight *w, int o, int g);
 void coded_scales_eight_avxvnni(float *scale, float *bias, size_t step, const struct weight *w, int o, int g);
@@ -105,14 +113,15 @@ void coded_scales_eight_avxvnni(float *scale, float *bias, size_t step, const st
 bool coded_is_g64(const struct weight *w);
 /* Of these, whole 16 outputs from o0 on; returns the first that is left to others.  With AVX-512
  * for at most FEW_TWICE rows. */
-typedef int coded_g64_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                         void *scratch);
+typedef int coded_g64_fn(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                         int r1, void *scratch);
 coded_g64_fn coded_g64_avx2, coded_g64_avxvnni, coded_few_avx512;
 
 /* For those of few rows: one row, whole 16 outputs of a part long enough, with AVX-512 scales of 16 bits; returns
  * the first that is left.  q: with AVX-512 of each line, of 4 bits the even inputs, then the odd ones; with AVX2
  * inputs in their order.  beside: [groups][scale, scaled sum]; scratch: coded_one_scratch() bytes. */
-typedef int coded_one_fn(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch);
+typedef int coded_one_fn(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside,
+                         void *scratch);
 coded_one_fn coded_one_avx2, coded_one_avxvnni, coded_one_avx512;
 /* Sums of what is read and of what was before, 16 outputs of two runs each, by groups filled up to whole vectors; a
  * kilobyte of scales; inputs as int16. */
@@ -124,7 +133,7 @@ static inline size_t coded_one_scratch(int cols)
 /* Rows of activations that coded_mul_amx and coded_many_avx512 take in one go; of the former
  * those of the tiles it is given, and those it has to lay out itself. */
 enum { TILED_ROWS = 256, TILED_HERE = 64, TILED_INPUTS = 512 };
-enum { ASKING_512 = 17, ASKING_TILED = 33 };    /* struct kernels: asking */
+enum { ASKING_512 = 17, ASKING_TILED = 33 }; /* struct kernels: asking */
 acts_tile_fn acts_tile_amx;
 
 extern const struct format format_bf16;

@@ -28,7 +28,8 @@ INLINE __m512 tops(const float *x)
 /* The first of each quarter. */
 INLINE __m128i quarters(__m512i v)
 {
-	return _mm512_castsi512_si128(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12), v));
+	return _mm512_castsi512_si128(
+		_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12), v));
 }
 
 /* Element i: the largest of v[i]. */
@@ -86,7 +87,8 @@ INLINE void groups(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, con
 	inv = _mm_maskz_div_ps(some, _mm_set1_ps(1.0f), by);
 #pragma GCC unroll 4
 	for (int i = 0; i < n; i++) {
-		__m512i v = codes(x + GROUP * i, _mm512_permutexvar_ps(_mm512_set1_epi32(i), _mm512_castps128_ps512(inv)));
+		__m512i v = codes(x + GROUP * i,
+		                  _mm512_permutexvar_ps(_mm512_set1_epi32(i), _mm512_castps128_ps512(inv)));
 
 		_mm512_storeu_si512(q + GROUP * i, v);
 		s[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), v);

@@ -7,7 +7,10 @@
 #include "base/log.h"
 #include "server/inside.h"
 
-static double ms(int64_t ns) { return (double)ns / 1e6; }
+static double ms(int64_t ns)
+{
+	return (double)ns / 1e6;
+}
 
 static const char *finish_of(const struct exchange *x)
 {
@@ -22,8 +25,8 @@ static void put_line(struct buf *b, const struct exchange *x, double whole_ms)
 
 	buf_printf(b, "%s %s %s %s: %d %s", x->request_id, x->peer, x->client, x->route->path, x->status, finish_of(x));
 	if (a->n_prompt) {
-		buf_printf(b, ", prompt %d, cached %d, output %d, queued %.0f ms", a->n_prompt, a->n_cached, a->n_output,
-		           ms(a->queue_ns));
+		buf_printf(b, ", prompt %d, cached %d, output %d, queued %.0f ms", a->n_prompt, a->n_cached,
+		           a->n_output, ms(a->queue_ns));
 		if (a->first_ns)
 			buf_printf(b, ", first token %.0f ms", ms(a->first_ns));
 		if (a->rate > 0)
@@ -51,9 +54,10 @@ static void put_members(struct buf *b, const struct exchange *x, double whole_ms
 	put_member(b, "path", x->route->path);
 	buf_printf(b, ",\"status\":%d", x->status);
 	put_member(b, "finish", finish_of(x));
-	buf_printf(b, ",\"prompt\":%d,\"cached\":%d,\"output\":%d,\"queue_ms\":%.3f,\"first_token_ms\":%.3f"
-	           ",\"tokens_per_second\":%.3f,\"total_ms\":%.3f", a->n_prompt, a->n_cached, a->n_output, ms(a->queue_ns),
-	           ms(a->first_ns), a->rate, whole_ms);
+	buf_printf(b,
+	           ",\"prompt\":%d,\"cached\":%d,\"output\":%d,\"queue_ms\":%.3f,\"first_token_ms\":%.3f"
+	           ",\"tokens_per_second\":%.3f,\"total_ms\":%.3f",
+	           a->n_prompt, a->n_cached, a->n_output, ms(a->queue_ns), ms(a->first_ns), a->rate, whole_ms);
 	if (*a->why)
 		put_member(b, "error", a->why);
 }

@@ -15,11 +15,11 @@ struct problem;
 
 /* What is known of an answer by the time it is over; zero where nothing is. */
 struct access {
-	const char *finish;             /* "stop", "cancelled" ...; NULL: by the status */
-	char why[640];                  /* of an error or a cancel; "": nothing to say */
+	const char *finish; /* "stop", "cancelled" ...; NULL: by the status */
+	char why[640];      /* of an error or a cancel; "": nothing to say */
 	int n_prompt, n_cached, n_output;
-	int64_t queue_ns, first_ns;     /* waiting for the engine; until the first token */
-	double rate;                    /* tokens per second after the first; 0: unknown */
+	int64_t queue_ns, first_ns; /* waiting for the engine; until the first token */
+	double rate;                /* tokens per second after the first; 0: unknown */
 };
 
 /* IO thread, before x is put to rest. */

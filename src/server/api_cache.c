@@ -34,17 +34,21 @@ static void put_node(void *arg, const struct prefix_item *item)
 		buf_printf(&t->out, "%llu", (unsigned long long)item->parent);
 	else
 		buf_puts(&t->out, "null");
-	buf_printf(&t->out, ",\"begin\":%d,\"end\":%d,\"place\":\"%s\",\"salted\":%s,\"state\":%s,\"on_disk\":%s,"
-	           "\"pinned\":%s,\"evicted\":%s,\"bytes\":%zu,\"hits\":%d", item->begin, item->end, place_name(item->kind),
-	           item->salt && *item->salt ? "true" : "false", item->has_state ? "true" : "false",
-	           item->on_disk ? "true" : "false", item->pinned ? "true" : "false", item->lost ? "true" : "false",
-	           item->bytes, item->hits);
+	buf_printf(&t->out,
+	           ",\"begin\":%d,\"end\":%d,\"place\":\"%s\",\"salted\":%s,\"state\":%s,\"on_disk\":%s,"
+	           "\"pinned\":%s,\"evicted\":%s,\"bytes\":%zu,\"hits\":%d",
+	           item->begin, item->end, place_name(item->kind), item->salt && *item->salt ? "true" : "false",
+	           item->has_state ? "true" : "false", item->on_disk ? "true" : "false",
+	           item->pinned ? "true" : "false", item->lost ? "true" : "false", item->bytes, item->hits);
 	put_seconds(&t->out, "age_seconds", item->age_ns);
 	put_seconds(&t->out, "idle_seconds", item->idle_ns);
 	buf_putc(&t->out, '}');
 }
 
-static int gone(struct problem *p) { return problem_stopping(p); }
+static int gone(struct problem *p)
+{
+	return problem_stopping(p);
+}
 
 static void tree_prep(struct exchange *x)
 {
@@ -55,19 +59,22 @@ static void tree_prep(struct exchange *x)
 	x->work = t;
 	buf_init(&t->out);
 	engine_stats(x->srv->served.engine, &e);
-	buf_printf(&t->out, "{\"object\":\"cache\",\"bytes\":%zu,\"bytes_max\":%zu,\"states\":%d,\"hits\":%lld,"
-	           "\"evicted\":%lld,\"disk\":", e.prefix_bytes, e.prefix_bytes_max, e.prefix_entries,
-	           (long long)e.prefix_hits, (long long)e.prefix_evicted);
+	buf_printf(&t->out,
+	           "{\"object\":\"cache\",\"bytes\":%zu,\"bytes_max\":%zu,\"states\":%d,\"hits\":%lld,"
+	           "\"evicted\":%lld,\"disk\":",
+	           e.prefix_bytes, e.prefix_bytes_max, e.prefix_entries, (long long)e.prefix_hits,
+	           (long long)e.prefix_evicted);
 	/* What lies there has no node before it is wanted. */
 	if (e.disk.on)
-		buf_printf(&t->out, "{\"snapshots\":%lld,\"pages\":%lld,\"bytes\":%llu,\"bytes_max\":%llu}", (long long)e.disk.snaps,
-		           (long long)e.disk.pages, (unsigned long long)e.disk.bytes, (unsigned long long)e.disk.bytes_max);
+		buf_printf(&t->out, "{\"snapshots\":%lld,\"pages\":%lld,\"bytes\":%llu,\"bytes_max\":%llu}",
+		           (long long)e.disk.snaps, (long long)e.disk.pages, (unsigned long long)e.disk.bytes,
+		           (unsigned long long)e.disk.bytes_max);
 	else
 		buf_puts(&t->out, "null");
 	buf_puts(&t->out, ",\"nodes\":[");
 	rc = engine_prefix_walk(x->srv->served.engine, put_node, t);
 	if (rc == E_FAULT)
-		abort();        /* what was this request's own fault there is so here */
+		abort(); /* what was this request's own fault there is so here */
 	if (rc)
 		gone(&x->problem);
 	buf_puts(&t->out, "]}\n");
@@ -117,7 +124,8 @@ static struct generation *read_prompt(struct exchange *x, bool one)
 	generation_prep(x, fam);
 	g = x->work;
 	if (one && !x->problem.status && g->n_prompt > 1)
-		problem_set(&x->problem, 400, "invalid_value", "prompt", "prompt holds %d prompts; here it is one at a time", g->n_prompt);
+		problem_set(&x->problem, 400, "invalid_value", "prompt",
+		            "prompt holds %d prompts; here it is one at a time", g->n_prompt);
 	return x->problem.status ? NULL : x->work;
 }
 
@@ -150,7 +158,9 @@ static void explain_ready(struct exchange *x)
 }
 
 const struct api cache_explain_api = {
-	.prep = explain_prep, .ready = explain_ready, .drop = generation_drop,
+	.prep = explain_prep,
+	.ready = explain_ready,
+	.drop = generation_drop,
 	.abandon = generation_abandon,
 };
 
@@ -176,7 +186,10 @@ static void warm_whole(struct generation *g, struct buf *out)
 }
 
 static const struct family warm_family = {
-	.path = "/v1/cache/warm", .token = no_token, .end = no_end, .whole = warm_whole,
+	.path = "/v1/cache/warm",
+	.token = no_token,
+	.end = no_end,
+	.whole = warm_whole,
 };
 
 static void warm_prep(struct exchange *x)
@@ -192,14 +205,18 @@ static void warm_prep(struct exchange *x)
 }
 
 const struct api cache_warm_api = {
-	.prep = warm_prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
-	.abandon = generation_abandon, .stop = generation_stop,
+	.prep = warm_prep,
+	.ready = generation_ready,
+	.wake = generation_wake,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
+	.stop = generation_stop,
 };
 
 /* ---- orders ---- */
 
 struct order {
-	int n;                          /* states it was about */
+	int n; /* states it was about */
 };
 
 /* {"node": id}, or 0 where the body names none. */
@@ -237,11 +254,18 @@ static void pin(struct exchange *x, bool on)
 	if (r == E_GONE)
 		gone(&x->problem);
 	else if (r)
-		problem_set(&x->problem, r == E_MISSING ? 404 : 409, r == E_MISSING ? "not_kept" : "too_many_pins", NULL, "%s", err.msg);
+		problem_set(&x->problem, r == E_MISSING ? 404 : 409, r == E_MISSING ? "not_kept" : "too_many_pins",
+		            NULL, "%s", err.msg);
 }
 
-static void pin_prep(struct exchange *x) { pin(x, true); }
-static void unpin_prep(struct exchange *x) { pin(x, false); }
+static void pin_prep(struct exchange *x)
+{
+	pin(x, true);
+}
+static void unpin_prep(struct exchange *x)
+{
+	pin(x, false);
+}
 
 static void done_ready(struct exchange *x)
 {
@@ -251,11 +275,15 @@ static void done_ready(struct exchange *x)
 }
 
 const struct api cache_pin_api = {
-	.prep = pin_prep, .ready = done_ready, .drop = generation_drop,
+	.prep = pin_prep,
+	.ready = done_ready,
+	.drop = generation_drop,
 	.abandon = generation_abandon,
 };
 const struct api cache_unpin_api = {
-	.prep = unpin_prep, .ready = done_ready, .drop = generation_drop,
+	.prep = unpin_prep,
+	.ready = done_ready,
+	.drop = generation_drop,
 	.abandon = generation_abandon,
 };
 
@@ -278,7 +306,8 @@ static int read_drop(const struct json *body, struct prefix_spot *spot, struct p
 	else if (unknown.n)
 		r = problem_set(p, 400, "unknown_field", NULL, "unknown fields: %s", unknown.p);
 	else if ((spot->id != 0) + (salt != NULL) + all != 1)
-		r = problem_set(p, 400, "missing_field", NULL, "what is to be dropped: one of \"node\", \"cache_salt\" and \"all\": true");
+		r = problem_set(p, 400, "missing_field", NULL,
+		                "what is to be dropped: one of \"node\", \"cache_salt\" and \"all\": true");
 	spot->salt = json_str(salt, &n);
 	buf_fini(&unknown);
 	return r;
@@ -297,9 +326,11 @@ static void drop_prep(struct exchange *x)
 	if (!read_drop(body, &spot, &x->problem)) {
 		rc = engine_prefix_drop(x->srv->served.engine, &spot, &o->n);
 		if (rc == E_MISSING)
-			problem_set(&x->problem, 404, "not_kept", "node", "memory has no node %llu (any more). What is on disk alone has "
-			            "none: /v1/cache/warm with the prompt brings it into the tree; cache_salt and all reach it as it is",
-			            (unsigned long long)spot.id);
+			problem_set(
+				&x->problem, 404, "not_kept", "node",
+				"memory has no node %llu (any more). What is on disk alone has "
+				"none: /v1/cache/warm with the prompt brings it into the tree; cache_salt and all reach it as it is",
+				(unsigned long long)spot.id);
 		else if (rc)
 			gone(&x->problem);
 	}
@@ -317,6 +348,9 @@ static void drop_ready(struct exchange *x)
 	buf_fini(&out);
 }
 
-static void drop_drop(struct exchange *x) { free(x->work); }
+static void drop_drop(struct exchange *x)
+{
+	free(x->work);
+}
 
 const struct api cache_drop_api = { .prep = drop_prep, .ready = drop_ready, .drop = drop_drop };

@@ -118,7 +118,8 @@ static void take_news(struct choice *c, struct news *w, bool stream)
 			buf_putc(b, '{');
 			if (stream)
 				buf_printf(b, "\"index\":%d,", c->told_calls);
-			buf_printf(b, "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":", chat_call_id(c, c->told_calls++));
+			buf_printf(b, "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":",
+			           chat_call_id(c, c->told_calls++));
 			json_put_str(b, text, p.n);
 			buf_puts(b, ",\"arguments\":\"");
 			break;
@@ -191,7 +192,10 @@ static void last(struct generation *g, struct choice *c, struct buf *out)
 	chunk_end(g, out);
 }
 
-static void close_stream(struct generation *g, struct buf *out) { close_openai(g, "chat.completion.chunk", true, out); }
+static void close_stream(struct generation *g, struct buf *out)
+{
+	close_openai(g, "chat.completion.chunk", true, out);
+}
 
 static void whole(struct generation *g, struct buf *out)
 {
@@ -202,7 +206,8 @@ static void whole(struct generation *g, struct buf *out)
 		int count = 1;
 
 		take_news(c, &w, false);
-		buf_printf(out, "%s{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", i ? "," : "[", c->index);
+		buf_printf(out, "%s{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", i ? "," : "[",
+		           c->index);
 		if (w.calls.n && !w.content.n)
 			buf_puts(out, "null");
 		else
@@ -221,14 +226,30 @@ static void whole(struct generation *g, struct buf *out)
 }
 
 const struct family chat_family = {
-	.path = "/v1/chat/completions", .id_prefix = "chatcmpl-",
-	.read = read_body, .open = chat_open, .token = token, .end = chat_end,
-	.first = first, .delta = delta, .last = last, .progress = progress, .close = close_stream, .whole = whole,
+	.path = "/v1/chat/completions",
+	.id_prefix = "chatcmpl-",
+	.read = read_body,
+	.open = chat_open,
+	.token = token,
+	.end = chat_end,
+	.first = first,
+	.delta = delta,
+	.last = last,
+	.progress = progress,
+	.close = close_stream,
+	.whole = whole,
 };
 
-static void prep(struct exchange *x) { generation_prep(x, &chat_family); }
+static void prep(struct exchange *x)
+{
+	generation_prep(x, &chat_family);
+}
 
 const struct api chat_api = {
-	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
-	.abandon = generation_abandon, .stop = generation_stop,
+	.prep = prep,
+	.ready = generation_ready,
+	.wake = generation_wake,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
+	.stop = generation_stop,
 };

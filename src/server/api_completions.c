@@ -12,14 +12,28 @@
 
 #define CHAT "use /v1/chat/completions"
 static const struct field completion_fields[] = {
-	{ "prompt" }, { "add_special_tokens" },
-	{ "echo", "false" }, { "suffix", "\"\"" }, { "prompt_embeds", "" },
-	{ "max_completion_tokens", "", "use max_tokens" }, { "top_logprobs", "", "logprobs is the number of alternatives" },
-	{ "messages", "", CHAT }, { "tools", "[]", CHAT }, { "tool_choice", "\"auto\"|\"none\"", CHAT },
-	{ "parallel_tool_calls", "true|false", CHAT }, { "functions", "[]", CHAT }, { "function_call", "\"auto\"|\"none\"", CHAT },
-	{ "reasoning_effort", "\"none\"", CHAT }, { "thinking", "", CHAT }, { "enable_thinking", "false", CHAT },
-	{ "thinking_budget", "", CHAT }, { "thinking_token_budget", "", CHAT }, { "chat_template_kwargs", "{}", CHAT },
-	{ "return_progress", "false", CHAT }, { "input", "", "use prompt" }, { "max_output_tokens", "", "use max_tokens" },
+	{ "prompt" },
+	{ "add_special_tokens" },
+	{ "echo", "false" },
+	{ "suffix", "\"\"" },
+	{ "prompt_embeds", "" },
+	{ "max_completion_tokens", "", "use max_tokens" },
+	{ "top_logprobs", "", "logprobs is the number of alternatives" },
+	{ "messages", "", CHAT },
+	{ "tools", "[]", CHAT },
+	{ "tool_choice", "\"auto\"|\"none\"", CHAT },
+	{ "parallel_tool_calls", "true|false", CHAT },
+	{ "functions", "[]", CHAT },
+	{ "function_call", "\"auto\"|\"none\"", CHAT },
+	{ "reasoning_effort", "\"none\"", CHAT },
+	{ "thinking", "", CHAT },
+	{ "enable_thinking", "false", CHAT },
+	{ "thinking_budget", "", CHAT },
+	{ "thinking_token_budget", "", CHAT },
+	{ "chat_template_kwargs", "{}", CHAT },
+	{ "return_progress", "false", CHAT },
+	{ "input", "", "use prompt" },
+	{ "max_output_tokens", "", "use max_tokens" },
 	{ NULL },
 };
 #undef CHAT
@@ -64,18 +78,20 @@ static int read_prompts(struct generation *g, const struct json *body, struct pr
 	int r;
 
 	if (!v)
-		return problem_set(p, 400, "missing_field", "prompt", "prompt is missing: a string or an array of token ids");
+		return problem_set(p, 400, "missing_field", "prompt",
+		                   "prompt is missing: a string or an array of token ids");
 	if ((r = field_bool(body, "add_special_tokens", &around, p)))
 		return r;
 	several = json_kind(v) == JSON_ARRAY && json_kind(json_at(v, 0)) != JSON_INT && json_len(v);
 	if (several && json_len(v) * (size_t)g->params.n > CHOICES_MAX)
 		return problem_set(p, 400, "invalid_value", "prompt",
-		                   "%zu prompts with n %d make %zu answers; at most %d are given at once", json_len(v), g->params.n,
-		                   json_len(v) * (size_t)g->params.n, CHOICES_MAX);
+		                   "%zu prompts with n %d make %zu answers; at most %d are given at once", json_len(v),
+		                   g->params.n, json_len(v) * (size_t)g->params.n, CHOICES_MAX);
 	generation_prompts(g, several ? (int)json_len(v) : 1);
 	for (int i = 0; i < g->n_prompt && !r; i++) {
 		snprintf(name, sizeof name, several ? "prompt[%d]" : "prompt", i);
-		r = read_one(g, i, several ? json_at(v, (size_t)i) : v, name, TOKENIZE_SPECIAL | (around ? TOKENIZE_AROUND : 0), p);
+		r = read_one(g, i, several ? json_at(v, (size_t)i) : v, name,
+		             TOKENIZE_SPECIAL | (around ? TOKENIZE_AROUND : 0), p);
 	}
 	return r;
 }
@@ -92,7 +108,8 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 	if (!body)
 		return p->status;
 	g->body = body;
-	if ((r = fields_check(body, NULL, tables, &a->unknown, p)) || (r = field_value(body, "model", JSON_STRING, &model, p)))
+	if ((r = fields_check(body, NULL, tables, &a->unknown, p)) ||
+	    (r = field_value(body, "model", JSON_STRING, &model, p)))
 		return r;
 	if (model) {
 		size_t n_name;
@@ -101,8 +118,7 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 		if ((r = model_known(g->served, name, n_name, p)))
 			return r;
 	}
-	if ((r = params_read(a, body, g->served, p)) ||
-	    (r = field_int(body, "logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
+	if ((r = params_read(a, body, g->served, p)) || (r = field_int(body, "logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
 		return r;
 	if (top >= 0) {
 		a->logprobs = true;
@@ -115,7 +131,7 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 
 /* ---- writing ---- */
 
-enum { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET };     /* of choice.logprobs */
+enum { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET }; /* of choice.logprobs */
 
 static void comma(struct buf *b)
 {
@@ -201,7 +217,10 @@ static void last(struct generation *g, struct choice *c, struct buf *out)
 	chunk(g, c, finish_name(c->finish), out);
 }
 
-static void close_stream(struct generation *g, struct buf *out) { close_openai(g, "text_completion", false, out); }
+static void close_stream(struct generation *g, struct buf *out)
+{
+	close_openai(g, "text_completion", false, out);
+}
 
 static void whole(struct generation *g, struct buf *out)
 {
@@ -218,14 +237,27 @@ static void whole(struct generation *g, struct buf *out)
 }
 
 const struct family completions_family = {
-	.path = "/v1/completions", .id_prefix = "cmpl-",
-	.read = read_body, .token = token, .end = end,
-	.delta = delta, .last = last, .close = close_stream, .whole = whole,
+	.path = "/v1/completions",
+	.id_prefix = "cmpl-",
+	.read = read_body,
+	.token = token,
+	.end = end,
+	.delta = delta,
+	.last = last,
+	.close = close_stream,
+	.whole = whole,
 };
 
-static void prep(struct exchange *x) { generation_prep(x, &completions_family); }
+static void prep(struct exchange *x)
+{
+	generation_prep(x, &completions_family);
+}
 
 const struct api completions_api = {
-	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
-	.abandon = generation_abandon, .stop = generation_stop,
+	.prep = prep,
+	.ready = generation_ready,
+	.wake = generation_wake,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
+	.stop = generation_stop,
 };

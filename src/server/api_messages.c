@@ -10,23 +10,55 @@
 #include "server/structured.h"
 
 static const struct field message_fields[] = {
-	{ "messages" }, { "system" }, { "tools" }, { "tool_choice" }, { "stop_sequences" }, { "thinking" }, { "output_config" },
-	{ "chat_template_kwargs" }, { "return_progress" },
+	{ "messages" },
+	{ "system" },
+	{ "tools" },
+	{ "tool_choice" },
+	{ "stop_sequences" },
+	{ "thinking" },
+	{ "output_config" },
+	{ "chat_template_kwargs" },
+	{ "return_progress" },
 	/* harmless */
-	{ "cache_control" }, { "anthropic_version" }, { "anthropic_beta" }, { "betas" }, { "inference_geo" },
-	{ "user_profile_id" }, { "workspace_id" },
+	{ "cache_control" },
+	{ "anthropic_version" },
+	{ "anthropic_beta" },
+	{ "betas" },
+	{ "inference_geo" },
+	{ "user_profile_id" },
+	{ "workspace_id" },
 	/* the common fields, as far as this API has room for what they do */
-	{ "n", "1" }, { "logprobs", "false|0" }, { "stream_options", "{}" }, { "stop", "", "use stop_sequences" },
+	{ "n", "1" },
+	{ "logprobs", "false|0" },
+	{ "stream_options", "{}" },
+	{ "stop", "", "use stop_sequences" },
 	{ "service_tier", "\"auto\"|\"standard_only\"" },
-	{ "container", "" }, { "mcp_servers", "[]" }, { "context_management", "{}" }, { "output_format" }, { "speed", "" },
-	{ "diagnostics", "{}", "cache_report tells why a prompt was not cached" }, { "compaction", "" }, { "thread", "" },
-	{ "fallbacks", "[]|\"default\"" }, { "fallback_credit_token", "" }, { "billing_policy", "{\"bill_to\":\"self\"}" },
+	{ "container", "" },
+	{ "mcp_servers", "[]" },
+	{ "context_management", "{}" },
+	{ "output_format" },
+	{ "speed", "" },
+	{ "diagnostics", "{}", "cache_report tells why a prompt was not cached" },
+	{ "compaction", "" },
+	{ "thread", "" },
+	{ "fallbacks", "[]|\"default\"" },
+	{ "fallback_credit_token", "" },
+	{ "billing_policy", "{\"bill_to\":\"self\"}" },
 	/* of the other APIs */
-	{ "max_completion_tokens", "", "use max_tokens" }, { "max_output_tokens", "", "use max_tokens" }, { "input", "", "use messages" },
-	{ "prompt", "", "use messages" }, { "instructions", "", "use system" }, { "response_format", "{\"type\":\"text\"}", "use output_config.format" },
-	{ "reasoning_effort", "", "use output_config.effort" }, { "reasoning", "", "use output_config.effort" }, { "enable_thinking", "", "use thinking" },
-	{ "thinking_budget", "", "use thinking.budget_tokens" }, { "thinking_token_budget", "", "use thinking.budget_tokens" },
-	{ "parallel_tool_calls", "true", "use tool_choice.disable_parallel_tool_use" }, { "top_logprobs", "0" }, { "functions", "[]", "use tools" },
+	{ "max_completion_tokens", "", "use max_tokens" },
+	{ "max_output_tokens", "", "use max_tokens" },
+	{ "input", "", "use messages" },
+	{ "prompt", "", "use messages" },
+	{ "instructions", "", "use system" },
+	{ "response_format", "{\"type\":\"text\"}", "use output_config.format" },
+	{ "reasoning_effort", "", "use output_config.effort" },
+	{ "reasoning", "", "use output_config.effort" },
+	{ "enable_thinking", "", "use thinking" },
+	{ "thinking_budget", "", "use thinking.budget_tokens" },
+	{ "thinking_token_budget", "", "use thinking.budget_tokens" },
+	{ "parallel_tool_calls", "true", "use tool_choice.disable_parallel_tool_use" },
+	{ "top_logprobs", "0" },
+	{ "functions", "[]", "use tools" },
 	{ "function_call", "", "use tool_choice" },
 	{ NULL },
 };
@@ -72,8 +104,10 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 	size_t n;
 	int r;
 
-	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) || (r = field_value(body, "output_config", JSON_OBJECT, &o, p)) ||
-	    (v && (r = fields_check(v, "thinking", thinking, &g->params.unknown, p))) || (o && (r = fields_check(o, "output_config", output, &g->params.unknown, p))) ||
+	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) ||
+	    (r = field_value(body, "output_config", JSON_OBJECT, &o, p)) ||
+	    (v && (r = fields_check(v, "thinking", thinking, &g->params.unknown, p))) ||
+	    (o && (r = fields_check(o, "output_config", output, &g->params.unknown, p))) ||
 	    (r = field_value(v, "display", JSON_STRING, &display, p)))
 		return r;
 	if ((s = json_str(display, &n))) {
@@ -91,7 +125,8 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 			return r;
 		if (c->think == 1 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking") &&
 		    !template_says(g->served->tmpl, "<think>"))
-			return problem_set(p, 400, "unsupported_field", "thinking", "thinking: this model's chat template knows none");
+			return problem_set(p, 400, "unsupported_field", "thinking",
+			                   "thinking: this model's chat template knows none");
 	}
 	if ((r = structured_format(g, json_get(o, "format"), "output_config.format", p)) ||
 	    (r = structured_format(g, json_get(body, "output_format"), "output_format", p)))
@@ -112,10 +147,13 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 
 	c->effort_field = "output_config.effort";
 	c->budget_field = "thinking.budget_tokens";
-	if ((r = params_read(&g->params, body, g->served, p)) || (r = params_stop(&g->params, body, "stop_sequences", p)) ||
+	if ((r = params_read(&g->params, body, g->served, p)) ||
+	    (r = params_stop(&g->params, body, "stop_sequences", p)) ||
 	    (r = field_value(body, "tools", JSON_ARRAY, &tools, p)) || (r = read_choice(g, c, body, p)) ||
-	    (r = read_thinking(g, c, body, p)) || (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
-	    (r = field_bool(body, "return_progress", &g->params.progress, p)) || (r = anthropic_messages(body, &c->messages, p)))
+	    (r = read_thinking(g, c, body, p)) ||
+	    (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
+	    (r = field_bool(body, "return_progress", &g->params.progress, p)) ||
+	    (r = anthropic_messages(body, &c->messages, p)))
 		return r;
 	v = json_get(body, "messages");
 	s = json_str(json_get(json_at(v, json_len(v) - 1), "role"), &n);
@@ -141,8 +179,11 @@ static void put_usage_anthropic(const struct generation *g, struct buf *out)
 	struct usage u = generation_usage(g);
 
 	/* What was read from the cache does not count as input there. */
-	buf_printf(out, "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"
-	           "\"output_tokens_details\":{\"thinking_tokens\":%d}", u.prompt - u.cached, u.cached, u.output, u.thought);
+	buf_printf(
+		out,
+		"{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"
+		"\"output_tokens_details\":{\"thinking_tokens\":%d}",
+		u.prompt - u.cached, u.cached, u.output, u.thought);
 	put_cache_report(g, out);
 	buf_putc(out, '}');
 }
@@ -182,8 +223,10 @@ static void block_stop(struct choice *c, struct buf *out)
 {
 	if (c->block_open == BLOCK_THINKING) {
 		event_named(out, "content_block_delta");
-		buf_printf(out, "{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"%s\"}}",
-		           c->n_block - 1, signature);
+		buf_printf(
+			out,
+			"{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"%s\"}}",
+			c->n_block - 1, signature);
 		event_end(out);
 	}
 	if (c->block_open) {
@@ -205,7 +248,8 @@ static void block_start(struct choice *c, const struct piece *p, struct buf *out
 		c->block_open = BLOCK_THINKING;
 		break;
 	case PIECE_CALL:
-		buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", chat_call_id(c, c->told_calls++));
+		buf_printf(out,
+		           "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", chat_call_id(c, c->told_calls++));
 		json_put_str(out, c->split.text.p + p->at, p->n);
 		buf_puts(out, ",\"input\":{}}}");
 		c->block_open = BLOCK_CALL;
@@ -219,12 +263,16 @@ static void block_start(struct choice *c, const struct piece *p, struct buf *out
 }
 
 /* With display omitted a thought is a block without its text. */
-static bool omitted(const struct generation *g, const struct piece *p) { return g->omit_thinking && p->kind == PIECE_THINKING; }
+static bool omitted(const struct generation *g, const struct piece *p)
+{
+	return g->omit_thinking && p->kind == PIECE_THINKING;
+}
 
 static void delta(struct generation *g, struct choice *c, struct buf *out)
 {
-	static const char *const kind[] = { [PIECE_THINKING] = "thinking_delta\",\"thinking", [PIECE_CONTENT] = "text_delta\",\"text",
-	                                    [PIECE_ARGUMENTS] = "input_json_delta\",\"partial_json" };
+	static const char *const kind[] = { [PIECE_THINKING] = "thinking_delta\",\"thinking",
+		                            [PIECE_CONTENT] = "text_delta\",\"text",
+		                            [PIECE_ARGUMENTS] = "input_json_delta\",\"partial_json" };
 	struct piece p;
 	bool begins;
 
@@ -236,7 +284,9 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 		if (p.kind == PIECE_CALL || omitted(g, &p))
 			continue;
 		event_named(out, "content_block_delta");
-		buf_printf(out, "{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"%s\":", c->n_block - 1, kind[p.kind]);
+		buf_printf(out,
+		           "{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"%s\":", c->n_block - 1,
+		           kind[p.kind]);
 		json_put_str(out, c->split.text.p + p.at, p.n);
 		buf_puts(out, "}}");
 		event_end(out);
@@ -259,7 +309,7 @@ static void last(struct generation *g, struct choice *c, struct buf *out)
 
 static void progress(struct generation *g, struct choice *c, const struct event *ev, struct buf *out)
 {
-	event_named(out, "ping");       /* which clients that do not look pass over */
+	event_named(out, "ping"); /* which clients that do not look pass over */
 	buf_puts(out, "{\"type\":\"ping\",\"prompt_progress\":");
 	put_progress(g, c, ev, out);
 	buf_putc(out, '}');
@@ -290,7 +340,8 @@ static void put_call(struct choice *c, int i, struct buf *out)
 	struct json *j = json_parse(text + args->at, args->n, 200, NULL);
 
 	if (json_kind(j) == JSON_OBJECT) {
-		buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", chat_call_id(c, c->told_calls++));
+		buf_printf(out,
+		           "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", chat_call_id(c, c->told_calls++));
 		json_put_str(out, text + name->at, name->n);
 		buf_puts(out, ",\"input\":");
 		json_put(out, j);
@@ -323,7 +374,8 @@ static void whole(struct generation *g, struct buf *out)
 			put_call(c, i, out);
 			continue;
 		}
-		buf_puts(out, p->kind == PIECE_THINKING ? "{\"type\":\"thinking\",\"thinking\":" : "{\"type\":\"text\",\"text\":");
+		buf_puts(out, p->kind == PIECE_THINKING ? "{\"type\":\"thinking\",\"thinking\":" :
+		                                          "{\"type\":\"text\",\"text\":");
 		json_put_str(out, c->split.text.p + p->at, omitted(g, p) ? 0 : p->n);
 		if (p->kind == PIECE_THINKING)
 			buf_printf(out, ",\"signature\":\"%s\"", signature);
@@ -339,17 +391,33 @@ static void whole(struct generation *g, struct buf *out)
 }
 
 const struct family messages_family = {
-	.path = "/v1/messages", .id_prefix = "msg_",
-	.read = read_body, .open = chat_open, .token = chat_token, .end = chat_end,
-	.first = first, .delta = delta, .last = last, .progress = progress, .close = close_stream, .error = error,
+	.path = "/v1/messages",
+	.id_prefix = "msg_",
+	.read = read_body,
+	.open = chat_open,
+	.token = chat_token,
+	.end = chat_end,
+	.first = first,
+	.delta = delta,
+	.last = last,
+	.progress = progress,
+	.close = close_stream,
+	.error = error,
 	.whole = whole,
 };
 
-static void prep(struct exchange *x) { generation_prep(x, &messages_family); }
+static void prep(struct exchange *x)
+{
+	generation_prep(x, &messages_family);
+}
 
 const struct api messages_api = {
-	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
-	.abandon = generation_abandon, .stop = generation_stop,
+	.prep = prep,
+	.ready = generation_ready,
+	.wake = generation_wake,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
+	.stop = generation_stop,
 };
 
 /* ---- counting ---- */
@@ -366,12 +434,19 @@ static void count(struct exchange *x)
 }
 
 static const struct family count_family = {
-	.path = "/v1/messages/count_tokens", .any_length = true, .read = read_body,
+	.path = "/v1/messages/count_tokens",
+	.any_length = true,
+	.read = read_body,
 };
 
-static void prep_count(struct exchange *x) { generation_prep(x, &count_family); }
+static void prep_count(struct exchange *x)
+{
+	generation_prep(x, &count_family);
+}
 
 const struct api count_tokens_api = {
-	.prep = prep_count, .ready = count, .drop = generation_drop,
+	.prep = prep_count,
+	.ready = count,
+	.drop = generation_drop,
 	.abandon = generation_abandon,
 };

@@ -13,11 +13,14 @@ static void put_model(struct buf *b, const struct server *s)
 
 	buf_puts(b, "{\"id\":");
 	json_put_cstr(b, s->served.name);
-	buf_printf(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weft\",\"max_model_len\":%d,\"type\":\"model\",\"display_name\":",
-	           (long long)s->created, s->served.ctx_max);
+	buf_printf(
+		b,
+		",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weft\",\"max_model_len\":%d,\"type\":\"model\",\"display_name\":",
+		(long long)s->created, s->served.ctx_max);
 	json_put_cstr(b, s->served.name);
 	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&created, &utc));
-	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d}", when, s->served.ctx_max, s->served.ctx_max);
+	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d}", when, s->served.ctx_max,
+	           s->served.ctx_max);
 }
 
 static void list(struct exchange *x)

@@ -13,18 +13,45 @@
 #include "server/structured.h"
 
 static const struct field response_fields[] = {
-	{ "input" }, { "instructions" }, { "previous_response_id" }, { "store" }, { "tools" }, { "tool_choice" },
-	{ "parallel_tool_calls" }, { "max_output_tokens" }, { "reasoning" }, { "text" }, { "stream_options" },
-	{ "chat_template_kwargs" }, { "return_progress" }, { "include" }, { "top_logprobs" },
-	{ "n", "1" }, { "logprobs", "false|0", "use include: message.output_text.logprobs" }, { "truncation", "\"disabled\"", "a prompt is never cut in silence" },
-	{ "max_tokens", "", "use max_output_tokens" }, { "background", "false" }, { "conversation", "" }, { "prompt", "" },
-	{ "max_tool_calls", "" }, { "messages", "", "use input" }, { "context_management", "[]" }, { "moderation", "" },
+	{ "input" },
+	{ "instructions" },
+	{ "previous_response_id" },
+	{ "store" },
+	{ "tools" },
+	{ "tool_choice" },
+	{ "parallel_tool_calls" },
+	{ "max_output_tokens" },
+	{ "reasoning" },
+	{ "text" },
+	{ "stream_options" },
+	{ "chat_template_kwargs" },
+	{ "return_progress" },
+	{ "include" },
+	{ "top_logprobs" },
+	{ "n", "1" },
+	{ "logprobs", "false|0", "use include: message.output_text.logprobs" },
+	{ "truncation", "\"disabled\"", "a prompt is never cut in silence" },
+	{ "max_tokens", "", "use max_output_tokens" },
+	{ "background", "false" },
+	{ "conversation", "" },
+	{ "prompt", "" },
+	{ "max_tool_calls", "" },
+	{ "messages", "", "use input" },
+	{ "context_management", "[]" },
+	{ "moderation", "" },
 	/* of the other APIs */
-	{ "max_completion_tokens", "", "use max_output_tokens" }, { "system", "", "use instructions" }, { "stop_sequences", "[]", "use stop" },
-	{ "response_format", "{\"type\":\"text\"}", "use text.format" }, { "output_config", "{}", "use reasoning.effort and text.format" },
-	{ "reasoning_effort", "", "use reasoning.effort" }, { "thinking", "", "use reasoning.effort" },
-	{ "enable_thinking", "", "use reasoning.effort or chat_template_kwargs" }, { "thinking_budget", "", "use reasoning.effort" },
-	{ "thinking_token_budget", "", "use reasoning.effort" }, { "functions", "[]", "use tools" }, { "function_call", "", "use tool_choice" },
+	{ "max_completion_tokens", "", "use max_output_tokens" },
+	{ "system", "", "use instructions" },
+	{ "stop_sequences", "[]", "use stop" },
+	{ "response_format", "{\"type\":\"text\"}", "use text.format" },
+	{ "output_config", "{}", "use reasoning.effort and text.format" },
+	{ "reasoning_effort", "", "use reasoning.effort" },
+	{ "thinking", "", "use reasoning.effort" },
+	{ "enable_thinking", "", "use reasoning.effort or chat_template_kwargs" },
+	{ "thinking_budget", "", "use reasoning.effort" },
+	{ "thinking_token_budget", "", "use reasoning.effort" },
+	{ "functions", "[]", "use tools" },
+	{ "function_call", "", "use tool_choice" },
 	{ NULL },
 };
 
@@ -40,7 +67,8 @@ static int read_choice(struct chat *c, const struct json *body, struct problem *
 		return 0;
 	if ((s = json_str(v, &n))) {
 		if (strcmp(s, "auto") && strcmp(s, "none") && strcmp(s, "required"))
-			return field_wrong(p, "tool_choice", "auto, none, required or an object that names a function", v);
+			return field_wrong(p, "tool_choice", "auto, none, required or an object that names a function",
+			                   v);
 		c->use = *s == 'a' ? TOOLS_AUTO : *s == 'n' ? TOOLS_NONE : TOOLS_ANY;
 		return 0;
 	}
@@ -56,11 +84,18 @@ static int read_choice(struct chat *c, const struct json *body, struct problem *
 
 static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 {
-	static const struct field in_reasoning[] = { { "effort" }, { "summary" }, { "generate_summary" }, { "context", "\"auto\"" }, { NULL } };
+	static const struct field in_reasoning[] = {
+		{ "effort" }, { "summary" }, { "generate_summary" }, { "context", "\"auto\"" }, { NULL }
+	};
 	static const struct field in_text[] = { { "format" }, { "verbosity", "\"medium\"" }, { NULL } };
 	static const struct field in_stream[] = { { "include_obfuscation", "false" }, { "include_usage" }, { NULL } };
-	static const struct { const char *name; const struct field *fields; } objects[] = {
-		{ "reasoning", in_reasoning }, { "text", in_text }, { "stream_options", in_stream },
+	static const struct {
+		const char *name;
+		const struct field *fields;
+	} objects[] = {
+		{ "reasoning", in_reasoning },
+		{ "text", in_text },
+		{ "stream_options", in_stream },
 	};
 	const struct json *v, *effort;
 	size_t n;
@@ -153,11 +188,12 @@ static void put_input_item(const struct json *item, struct buf *out)
 		buf_putc(out, ',');
 	}
 	if (text) {
-		buf_printf(out, "\"content\":[{\"type\":\"%s\",\"text\":", s && !strcmp(s, "assistant") ? "output_text" : "input_text");
+		buf_printf(out, "\"content\":[{\"type\":\"%s\",\"text\":",
+		           s && !strcmp(s, "assistant") ? "output_text" : "input_text");
 		json_put(out, json_get(item, "content"));
 		buf_puts(out, "}]}");
 	} else {
-		out->p[out->n - 1] = '}';       /* there was a comma: of the role, or of the type */
+		out->p[out->n - 1] = '}'; /* there was a comma: of the role, or of the type */
 	}
 }
 
@@ -167,8 +203,11 @@ static void put_input_items(const struct json *input, struct buf *out)
 
 	if (json_kind(input) == JSON_STRING) {
 		random_id(id);
-		buf_printf(out, "{\"id\":\"msg_%s\",\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\",\"content\":[{"
-		           "\"type\":\"input_text\",\"text\":", id);
+		buf_printf(
+			out,
+			"{\"id\":\"msg_%s\",\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\",\"content\":[{"
+			"\"type\":\"input_text\",\"text\":",
+			id);
 		json_put(out, input);
 		buf_puts(out, "}]}");
 	}
@@ -189,7 +228,8 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 	if ((r = field_value(g->body, "previous_response_id", JSON_STRING, &previous, p)) ||
 	    (r = field_value(g->body, "instructions", JSON_STRING, &instructions, p)))
 		return r;
-	if ((id = json_str(previous, &n)) && (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &g->history)))
+	if ((id = json_str(previous, &n)) &&
+	    (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &g->history)))
 		return problem_set(p, 404, "previous_response_not_found", "previous_response_id",
 		                   "there is no response \"%.60s\" here, or no longer", id);
 	if ((r = responses_input(json_get(g->body, "input"), &g->history, p)))
@@ -209,7 +249,8 @@ static int read_include(struct params *a, const struct json *body, struct proble
 	char at[40];
 	int r;
 
-	if ((r = field_value(body, "include", JSON_ARRAY, &v, p)) || (r = field_int(body, "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
+	if ((r = field_value(body, "include", JSON_ARRAY, &v, p)) ||
+	    (r = field_int(body, "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
 		return r;
 	a->logprobs = top > 0;
 	for (size_t i = 0; i < json_len(v); i++) {
@@ -221,8 +262,9 @@ static int read_include(struct params *a, const struct json *body, struct proble
 			return field_wrong(p, at, "a string", json_at(v, i));
 		if (!strcmp(s, "message.output_text.logprobs"))
 			a->logprobs = true;
-		else if (strcmp(s, "reasoning.encrypted_content"))      /* reasoning is there in plain text */
-			return problem_set(p, 400, "unsupported_field", at, "%s: \"%.60s\" is not supported by this server", at, s);
+		else if (strcmp(s, "reasoning.encrypted_content")) /* reasoning is there in plain text */
+			return problem_set(p, 400, "unsupported_field", at,
+			                   "%s: \"%.60s\" is not supported by this server", at, s);
 	}
 	params_logprobs(a, (int)top);
 	return 0;
@@ -231,10 +273,20 @@ static int read_include(struct params *a, const struct json *body, struct proble
 /* What a response says again of its request, from "instructions" on. */
 static void make_echo(struct generation *g, const struct chat *c)
 {
-	static const struct { const char *name, *deflt; } fields[] = {
-		{ "instructions", "null" }, { "max_output_tokens", "null" }, { "metadata", "{}" }, { "parallel_tool_calls", "true" },
-		{ "previous_response_id", "null" }, { "text", "{\"format\":{\"type\":\"text\"}}" }, { "tool_choice", "\"auto\"" },
-		{ "tools", "[]" }, { "user", "null" }, { "safety_identifier", "null" }, { "prompt_cache_key", "null" },
+	static const struct {
+		const char *name, *deflt;
+	} fields[] = {
+		{ "instructions", "null" },
+		{ "max_output_tokens", "null" },
+		{ "metadata", "{}" },
+		{ "parallel_tool_calls", "true" },
+		{ "previous_response_id", "null" },
+		{ "text", "{\"format\":{\"type\":\"text\"}}" },
+		{ "tool_choice", "\"auto\"" },
+		{ "tools", "[]" },
+		{ "user", "null" },
+		{ "safety_identifier", "null" },
+		{ "prompt_cache_key", "null" },
 	};
 	struct buf *b = &g->echo;
 
@@ -256,8 +308,10 @@ static void make_echo(struct generation *g, const struct chat *c)
 	json_put_double(b, (double)g->params.sampling.temperature);
 	buf_puts(b, ",\"top_p\":");
 	json_put_double(b, (double)g->params.sampling.top_p);
-	buf_printf(b, ",\"store\":%s,\"background\":false,\"service_tier\":\"default\",\"top_logprobs\":%d,\"truncation\":\"disabled\"",
-	           g->params.store ? "true" : "false", g->params.top_logprobs);
+	buf_printf(
+		b,
+		",\"store\":%s,\"background\":false,\"service_tier\":\"default\",\"top_logprobs\":%d,\"truncation\":\"disabled\"",
+		g->params.store ? "true" : "false", g->params.top_logprobs);
 }
 
 static int read_chat(struct generation *g, struct chat *c, struct problem *p)
@@ -271,10 +325,12 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	    (r = read_include(a, body, p)))
 		return r;
 	a->store = true;
-	if ((r = field_bool(body, "store", &a->store, p)) || (r = field_bool(body, "parallel_tool_calls", &a->parallel, p)) ||
+	if ((r = field_bool(body, "store", &a->store, p)) ||
+	    (r = field_bool(body, "parallel_tool_calls", &a->parallel, p)) ||
 	    (r = field_int(body, "max_output_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
 	    (r = field_bool(body, "return_progress", &a->progress, p)) || (r = read_wishes(g, c, p)) ||
-	    (r = field_value(body, "tools", JSON_ARRAY, &tools, p)) || (r = read_choice(c, body, p)) || (r = read_input(g, c, p)))
+	    (r = field_value(body, "tools", JSON_ARRAY, &tools, p)) || (r = read_choice(c, body, p)) ||
+	    (r = read_input(g, c, p)))
 		return r;
 	buf_init(&b);
 	if (json_len(tools) && !(r = responses_tools(tools, &b, p)))
@@ -315,7 +371,8 @@ static void token(struct generation *g, struct choice *c, const struct event *ev
 	int calls = c->split.n_call, k;
 
 	chat_token(g, c, ev);
-	if (!g->params.logprobs || ev->kind != EV_TOKEN || thought || c->split.n_call != calls || c->split.state == SPLIT_CALL)
+	if (!g->params.logprobs || ev->kind != EV_TOKEN || thought || c->split.n_call != calls ||
+	    c->split.state == SPLIT_CALL)
 		return;
 	k = message_of(c, c->split.n_piece - 1);
 	if (k < 0 || k >= MESSAGES_MAX)
@@ -374,7 +431,10 @@ static void put_item(struct choice *c, int i, int k, const char *status, bool op
 	buf_printf(out, "%s,\"status\":\"%s\"}", p->kind == PIECE_CALL ? "" : "]", status);
 }
 
-static bool begins_item(const struct piece *p) { return p->kind != PIECE_ARGUMENTS && p->kind != PIECE_CALL_END; }
+static bool begins_item(const struct piece *p)
+{
+	return p->kind != PIECE_ARGUMENTS && p->kind != PIECE_CALL_END;
+}
 
 /* Only the last item of an answer can have been cut short. */
 static const char *status_of(const struct choice *c, int i)
@@ -409,8 +469,8 @@ static void put_response(struct generation *g, const char *status, const struct 
 	struct usage u = generation_usage(g);
 	bool over = c && c->done && !why;
 
-	buf_printf(out, "{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"model\":", g->x->id,
-	           (long long)g->created, status);
+	buf_printf(out, "{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"model\":",
+	           g->x->id, (long long)g->created, status);
 	json_put_cstr(out, g->served->name);
 	buf_puts(out, ",\"error\":");
 	if (why) {
@@ -429,9 +489,11 @@ static void put_response(struct generation *g, const char *status, const struct 
 		buf_puts(out, "[]");
 	buf_put(out, g->echo.p, g->echo.n);
 	if (over)
-		buf_printf(out, ",\"usage\":{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d},\"output_tokens\":%d,"
-		           "\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d", u.prompt, u.cached, u.output, u.thought,
-		           u.prompt + u.output);
+		buf_printf(
+			out,
+			",\"usage\":{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d},\"output_tokens\":%d,"
+			"\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d",
+			u.prompt, u.cached, u.output, u.thought, u.prompt + u.output);
 	if (over) {
 		put_cache_report(g, out);
 		buf_putc(out, '}');
@@ -461,7 +523,8 @@ static void put_answer(struct choice *c, struct buf *out)
 		if (p->kind == PIECE_CALL) {
 			struct json *j = json_parse(text + p[1].at, p[1].n, 0, NULL);
 
-			buf_printf(&calls, "%s{\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":", calls.n ? "," : "", chat_call_id(c, k));
+			buf_printf(&calls, "%s{\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":",
+			           calls.n ? "," : "", chat_call_id(c, k));
 			json_put_str(&calls, text + p->at, p->n);
 			buf_puts(&calls, ",\"arguments\":");
 			if (json_kind(j) == JSON_OBJECT)
@@ -504,7 +567,8 @@ static void put_last(struct generation *g, struct buf *out)
 	buf_put(&object, out->p + at, out->n - at);
 	put_answer(c, &g->history);
 	snprintf(id, sizeof id, "resp_%s", g->x->id);
-	response_store_put(&g->x->srv->responses, id, g->x->key, (const struct buf *[N_KEPT]){ &object, &g->history, &g->items });
+	response_store_put(&g->x->srv->responses, id, g->x->key,
+	                   (const struct buf *[N_KEPT]){ &object, &g->history, &g->items });
 	buf_fini(&object);
 }
 
@@ -561,7 +625,8 @@ static void item_event(struct generation *g, struct choice *c, bool added, struc
 	put_end(out);
 }
 
-static void part_event(struct generation *g, struct choice *c, const char *type, const char *text, size_t n, struct buf *out)
+static void part_event(struct generation *g, struct choice *c, const char *type, const char *text, size_t n,
+                       struct buf *out)
 {
 	about_item(g, c, type, out);
 	if (c->split.piece[c->block_piece].kind == PIECE_THINKING)
@@ -586,7 +651,7 @@ static void item_ends(struct generation *g, struct choice *c, struct buf *out)
 	const struct piece *p;
 
 	if (!c->block_open)
-		return;         /* there may be no piece at all */
+		return; /* there may be no piece at all */
 	p = &c->split.piece[c->block_piece];
 	if (p->kind == PIECE_CALL) {
 		about_item(g, c, "response.function_call_arguments.done", out);
@@ -596,7 +661,9 @@ static void item_ends(struct generation *g, struct choice *c, struct buf *out)
 		json_put_str(out, text + p[1].at, p[1].n);
 		put_end(out);
 	} else {
-		about_item(g, c, p->kind == PIECE_THINKING ? "response.reasoning_text.done" : "response.output_text.done", out);
+		about_item(g, c,
+		           p->kind == PIECE_THINKING ? "response.reasoning_text.done" : "response.output_text.done",
+		           out);
 		buf_puts(out, ",\"text\":");
 		json_put_str(out, text + p->at, p->n);
 		if (p->kind == PIECE_CONTENT)
@@ -629,8 +696,11 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 			item_begins(g, c, out);
 		if (p.kind == PIECE_CALL || p.kind == PIECE_CALL_END)
 			continue;
-		about_item(g, c, p.kind == PIECE_THINKING ? "response.reasoning_text.delta" :
-		                 p.kind == PIECE_CONTENT ? "response.output_text.delta" : "response.function_call_arguments.delta", out);
+		about_item(g, c,
+		           p.kind == PIECE_THINKING ? "response.reasoning_text.delta" :
+		           p.kind == PIECE_CONTENT  ? "response.output_text.delta" :
+		                                      "response.function_call_arguments.delta",
+		           out);
 		buf_puts(out, ",\"delta\":");
 		json_put_str(out, c->split.text.p + p.at, p.n);
 		if (p.kind == PIECE_CONTENT) {
@@ -641,7 +711,10 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 	}
 }
 
-static void last(struct generation *g, struct choice *c, struct buf *out) { item_ends(g, c, out); }
+static void last(struct generation *g, struct choice *c, struct buf *out)
+{
+	item_ends(g, c, out);
+}
 
 static void close_stream(struct generation *g, struct buf *out)
 {
@@ -661,7 +734,7 @@ static void error(struct generation *g, const struct problem *p, struct buf *out
 
 static void progress(struct generation *g, struct choice *c, const struct event *ev, struct buf *out)
 {
-	begin(g, "response.prompt_progress", out);      /* not of the API, and only for those who ask */
+	begin(g, "response.prompt_progress", out); /* not of the API, and only for those who ask */
 	buf_puts(out, ",\"prompt_progress\":");
 	put_progress(g, c, ev, out);
 	put_end(out);
@@ -674,17 +747,33 @@ static void whole(struct generation *g, struct buf *out)
 }
 
 const struct family responses_family = {
-	.path = "/v1/responses", .id_prefix = "resp_",
-	.read = read_body, .open = chat_open, .token = token, .end = chat_end,
-	.first = first, .delta = delta, .last = last, .progress = progress, .close = close_stream, .error = error,
+	.path = "/v1/responses",
+	.id_prefix = "resp_",
+	.read = read_body,
+	.open = chat_open,
+	.token = token,
+	.end = chat_end,
+	.first = first,
+	.delta = delta,
+	.last = last,
+	.progress = progress,
+	.close = close_stream,
+	.error = error,
 	.whole = whole,
 };
 
-static void prep(struct exchange *x) { generation_prep(x, &responses_family); }
+static void prep(struct exchange *x)
+{
+	generation_prep(x, &responses_family);
+}
 
 const struct api responses_api = {
-	.prep = prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop,
-	.abandon = generation_abandon, .stop = generation_stop,
+	.prep = prep,
+	.ready = generation_ready,
+	.wake = generation_wake,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
+	.stop = generation_stop,
 };
 
 /* ---- what is kept ---- */
@@ -693,7 +782,8 @@ static void none(struct exchange *x)
 {
 	struct problem p;
 
-	problem_set(&p, 404, "response_not_found", NULL, "there is no response \"%.60s\" here, or no longer", x->rest.p);
+	problem_set(&p, 404, "response_not_found", NULL, "there is no response \"%.60s\" here, or no longer",
+	            x->rest.p);
 	exchange_refuse(x, &p);
 }
 
@@ -792,7 +882,8 @@ static void get(struct exchange *x)
 	if (stream && n_stream == 4 && !memcmp(stream, "true", 4)) {
 		struct problem p;
 
-		problem_set(&p, 400, "unsupported_field", "stream", "stream is not supported by this server: what is kept comes whole");
+		problem_set(&p, 400, "unsupported_field", "stream",
+		            "stream is not supported by this server: what is kept comes whole");
 		exchange_refuse(x, &p);
 		return;
 	}

@@ -12,8 +12,8 @@
 /* ---- /tokenize: text, or messages through the template ---- */
 
 static const struct field tokenize_fields[] = {
-	{ "model" }, { "prompt" }, { "content" }, { "messages" }, { "add_special_tokens" }, { "add_special" }, { "parse_special" },
-	{ "with_pieces" }, { "return_token_strs" }, { NULL },
+	{ "model" },       { "prompt" },        { "content" },     { "messages" },          { "add_special_tokens" },
+	{ "add_special" }, { "parse_special" }, { "with_pieces" }, { "return_token_strs" }, { NULL },
 };
 
 static int read_text(struct generation *g, const char *name, bool around, struct problem *p)
@@ -26,10 +26,12 @@ static int read_text(struct generation *g, const char *name, bool around, struct
 
 	if (!(s = json_str(v, &n)))
 		return field_wrong(p, name, "a string", v);
-	if ((r = field_bool(g->body, "add_special_tokens", &around, p)) || (r = field_bool(g->body, "add_special", &around, p)) ||
+	if ((r = field_bool(g->body, "add_special_tokens", &around, p)) ||
+	    (r = field_bool(g->body, "add_special", &around, p)) ||
 	    (r = field_bool(g->body, "parse_special", &special, p)))
 		return r;
-	return generation_tokenize(g, 0, s, n, (around ? TOKENIZE_AROUND : 0) | (special ? TOKENIZE_SPECIAL : 0), NULL, 0, p);
+	return generation_tokenize(g, 0, s, n, (around ? TOKENIZE_AROUND : 0) | (special ? TOKENIZE_SPECIAL : 0), NULL,
+	                           0, p);
 }
 
 static int read_chat(struct generation *g, struct problem *p)
@@ -46,7 +48,9 @@ static int read_chat(struct generation *g, struct problem *p)
 
 static int read_tokenize(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
-	static const struct field *const text[] = { tokenize_fields, NULL }, *const chat[] = { tokenize_fields, chat_fields, form_fields, params_fields, NULL };
+	static const struct field *const text[] = { tokenize_fields, NULL }, *const chat[] = { tokenize_fields,
+		                                                                               chat_fields, form_fields,
+		                                                                               params_fields, NULL };
 	bool is_chat;
 	int r;
 
@@ -54,11 +58,13 @@ static int read_tokenize(struct generation *g, const char *bytes, size_t n, stru
 		return p->status;
 	generation_prompts(g, 1);
 	is_chat = json_kind(json_get(g->body, "messages")) != JSON_NULL;
-	if ((r = fields_check(g->body, NULL, is_chat ? chat : text, &g->params.unknown, p)) || (r = chat_model(g, g->body, p)) ||
-	    (r = field_bool(g->body, "with_pieces", &g->pieces, p)) || (r = field_bool(g->body, "return_token_strs", &g->pieces, p)))
+	if ((r = fields_check(g->body, NULL, is_chat ? chat : text, &g->params.unknown, p)) ||
+	    (r = chat_model(g, g->body, p)) || (r = field_bool(g->body, "with_pieces", &g->pieces, p)) ||
+	    (r = field_bool(g->body, "return_token_strs", &g->pieces, p)))
 		return r;
 	if (is_chat + (json_get(g->body, "prompt") != NULL) + (json_get(g->body, "content") != NULL) > 1)
-		return problem_set(p, 400, "invalid_value", "prompt", "prompt, content and messages: one of them is tokenised");
+		return problem_set(p, 400, "invalid_value", "prompt",
+		                   "prompt, content and messages: one of them is tokenised");
 	if (is_chat)
 		return read_chat(g, p);
 	/* As each of the two has it where the request does not say. */
@@ -66,12 +72,16 @@ static int read_tokenize(struct generation *g, const char *bytes, size_t n, stru
 		return read_text(g, "prompt", true, p);
 	if (json_get(g->body, "content"))
 		return read_text(g, "content", false, p);
-	return problem_set(p, 400, "missing_field", "prompt", "prompt (or content, or messages) is missing: what is to be tokenised");
+	return problem_set(p, 400, "missing_field", "prompt",
+	                   "prompt (or content, or messages) is missing: what is to be tokenised");
 }
 
 static const struct family tokenize_family = { .path = "/tokenize", .any_length = true, .read = read_tokenize };
 
-static void tokenize_prep(struct exchange *x) { generation_prep(x, &tokenize_family); }
+static void tokenize_prep(struct exchange *x)
+{
+	generation_prep(x, &tokenize_family);
+}
 
 static void tokenize_ready(struct exchange *x)
 {
@@ -99,7 +109,9 @@ static void tokenize_ready(struct exchange *x)
 }
 
 const struct api tokenize_api = {
-	.prep = tokenize_prep, .ready = tokenize_ready, .drop = generation_drop,
+	.prep = tokenize_prep,
+	.ready = tokenize_ready,
+	.drop = generation_drop,
 	.abandon = generation_abandon,
 };
 
@@ -119,7 +131,8 @@ static int read_detokenize(struct generation *g, const char *bytes, size_t n, st
 		return p->status;
 	generation_prompts(g, 1);
 	if ((r = fields_check(g->body, NULL, tables, &g->params.unknown, p)) || (r = chat_model(g, g->body, p)) ||
-	    (r = field_value(g->body, "tokens", JSON_ARRAY, &v, p)) || (r = field_bool(g->body, "skip_special_tokens", &skip, p)))
+	    (r = field_value(g->body, "tokens", JSON_ARRAY, &v, p)) ||
+	    (r = field_bool(g->body, "skip_special_tokens", &skip, p)))
 		return r;
 	if (!v)
 		return problem_set(p, 400, "missing_field", "tokens", "tokens is missing: an array of token ids");
@@ -137,7 +150,10 @@ static int read_detokenize(struct generation *g, const char *bytes, size_t n, st
 
 static const struct family detokenize_family = { .path = "/detokenize", .any_length = true, .read = read_detokenize };
 
-static void detokenize_prep(struct exchange *x) { generation_prep(x, &detokenize_family); }
+static void detokenize_prep(struct exchange *x)
+{
+	generation_prep(x, &detokenize_family);
+}
 
 /* Text that was left in g->echo, under both names that clients look for. */
 static void text_ready(struct exchange *x)
@@ -156,13 +172,18 @@ static void text_ready(struct exchange *x)
 }
 
 const struct api detokenize_api = {
-	.prep = detokenize_prep, .ready = text_ready, .drop = generation_drop,
+	.prep = detokenize_prep,
+	.ready = text_ready,
+	.drop = generation_drop,
 	.abandon = generation_abandon,
 };
 
 /* ---- /apply-template ---- */
 
-static int make_text(struct generation *g, struct chat *c, struct problem *p) { return chat_text(g, c, &g->echo, p); }
+static int make_text(struct generation *g, struct chat *c, struct problem *p)
+{
+	return chat_text(g, c, &g->echo, p);
+}
 
 static int read_template(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
@@ -173,10 +194,15 @@ static int read_template(struct generation *g, const char *bytes, size_t n, stru
 
 static const struct family template_family = { .path = "/apply-template", .any_length = true, .read = read_template };
 
-static void template_prep(struct exchange *x) { generation_prep(x, &template_family); }
+static void template_prep(struct exchange *x)
+{
+	generation_prep(x, &template_family);
+}
 
 const struct api template_api = {
-	.prep = template_prep, .ready = text_ready, .drop = generation_drop,
+	.prep = template_prep,
+	.ready = text_ready,
+	.drop = generation_drop,
 	.abandon = generation_abandon,
 };
 
@@ -193,15 +219,17 @@ static void props(struct exchange *x)
 	buf_init(&b);
 	buf_puts(&b, "{\"model\":");
 	json_put_cstr(&b, d->name);
-	buf_printf(&b, ",\"context\":%d,\"vocabulary\":%d,\"max_tokens\":%d,\"chat\":%s,\"tools\":", d->ctx_max, d->vocab, d->max_tokens,
-	           d->tmpl ? "true" : "false");
+	buf_printf(&b, ",\"context\":%d,\"vocabulary\":%d,\"max_tokens\":%d,\"chat\":%s,\"tools\":", d->ctx_max,
+	           d->vocab, d->max_tokens, d->tmpl ? "true" : "false");
 	if (dialect && template_uses(d->tmpl, "tools"))
 		json_put_cstr(&b, dialect->name);
 	else
 		buf_puts(&b, d->tmpl && template_uses(d->tmpl, "tools") ? "true" : "false");
 	buf_printf(&b, ",\"thinking\":%s,\"strict\":%s,\"sampling\":{\"temperature\":",
 	           d->tmpl && template_uses(d->tmpl, "enable_thinking") ? "\"by request\"" :
-	           d->tmpl && template_says(d->tmpl, "<think>") ? "\"always\"" : "false", d->strict ? "true" : "false");
+	           d->tmpl && template_says(d->tmpl, "<think>")         ? "\"always\"" :
+	                                                                  "false",
+	           d->strict ? "true" : "false");
 	json_put_double(&b, (double)s->temperature);
 	buf_puts(&b, ",\"top_p\":");
 	json_put_double(&b, (double)s->top_p);
@@ -209,9 +237,11 @@ static void props(struct exchange *x)
 	json_put_double(&b, (double)s->min_p);
 	buf_puts(&b, ",\"repetition_penalty\":");
 	json_put_double(&b, (double)s->repetition_penalty);
-	buf_printf(&b, "},\"limits\":{\"connections\":%d,\"body_bytes\":%lld,\"response_store_bytes\":%zu,\"choices\":%d,\"stop_strings\":%d,"
-	           "\"top_logprobs\":%d}}\n", o->connections_max, (long long)o->body_max, o->response_bytes, N_MAX, STOPS_MAX,
-	           TOP_LOGPROBS_MAX);
+	buf_printf(
+		&b,
+		"},\"limits\":{\"connections\":%d,\"body_bytes\":%lld,\"response_store_bytes\":%zu,\"choices\":%d,\"stop_strings\":%d,"
+		"\"top_logprobs\":%d}}\n",
+		o->connections_max, (long long)o->body_max, o->response_bytes, N_MAX, STOPS_MAX, TOP_LOGPROBS_MAX);
 	exchange_reply(x, 200, "application/json", b.p, b.n);
 	buf_fini(&b);
 }

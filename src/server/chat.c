@@ -13,12 +13,19 @@
 
 void chat_init(struct chat *c)
 {
-	*c = (struct chat){ .think = -1, .budget = -1, .add_generation_prompt = true, .tool_choice_field = "tool_choice",
-	                    .effort_field = "reasoning_effort", .budget_field = "thinking_budget" };
+	*c = (struct chat){ .think = -1,
+		            .budget = -1,
+		            .add_generation_prompt = true,
+		            .tool_choice_field = "tool_choice",
+		            .effort_field = "reasoning_effort",
+		            .budget_field = "thinking_budget" };
 	buf_init(&c->messages);
 }
 
-void chat_fini(struct chat *c) { buf_fini(&c->messages); }
+void chat_fini(struct chat *c)
+{
+	buf_fini(&c->messages);
+}
 
 int chat_model(struct generation *g, const struct json *body, struct problem *p)
 {
@@ -68,8 +75,8 @@ static int use_tools(struct generation *g, struct chat *c, const struct json **s
 	*shown = NULL;
 	if (!json_len(c->tools)) {
 		if (c->use == TOOLS_ANY || c->use == TOOLS_NAMED)
-			return problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s wants a call, and there are no tools",
-			                   c->tool_choice_field);
+			return problem_set(p, 400, "invalid_value", c->tool_choice_field,
+			                   "%s wants a call, and there are no tools", c->tool_choice_field);
 		return 0;
 	}
 	if ((r = tools_check(c->tools, p)))
@@ -77,12 +84,13 @@ static int use_tools(struct generation *g, struct chat *c, const struct json **s
 	for (size_t i = 0; i < json_len(c->tools) && !found; i++)
 		found = !strcmp(tool_name(c->tools, i), c->named);
 	if (!found)
-		return problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s names \"%.60s\", which is none of the tools",
-		                   c->tool_choice_field, c->named);
+		return problem_set(p, 400, "invalid_value", c->tool_choice_field,
+		                   "%s names \"%.60s\", which is none of the tools", c->tool_choice_field, c->named);
 	if (c->use == TOOLS_NONE)
 		return 0;
 	if (!template_uses(g->served->tmpl, "tools"))
-		return problem_set(p, 400, "unsupported_field", "tools", "the chat template of this model takes no tools");
+		return problem_set(p, 400, "unsupported_field", "tools",
+		                   "the chat template of this model takes no tools");
 	/* Of one tool, any is that one. */
 	if (c->use == TOOLS_ANY && json_len(c->tools) == 1) {
 		c->use = TOOLS_NAMED;
@@ -90,7 +98,8 @@ static int use_tools(struct generation *g, struct chat *c, const struct json **s
 	}
 	g->tools = *shown = c->tools;
 	g->dialects = dialects_of(g->served->tmpl);
-	return structured_calls(g, c->use == TOOLS_NAMED ? c->named : NULL, c->use == TOOLS_ANY || c->use == TOOLS_NAMED, p);
+	return structured_calls(g, c->use == TOOLS_NAMED ? c->named : NULL,
+	                        c->use == TOOLS_ANY || c->use == TOOLS_NAMED, p);
 }
 
 /* ---- thinking ---- */
@@ -114,11 +123,11 @@ static int use_effort(const struct generation *g, struct chat *c, struct problem
 		i++;
 	if (i == 7)
 		return problem_set(p, 400, "invalid_value", c->effort_field,
-		                   "%s must be none, minimal, low, medium, high, xhigh or max; found \"%.40s\"", c->effort_field,
-		                   c->effort);
+		                   "%s must be none, minimal, low, medium, high, xhigh or max; found \"%.40s\"",
+		                   c->effort_field, c->effort);
 	if (!template_uses(t, "enable_thinking") && !template_says(t, "<think>"))
-		return problem_set(p, 400, "unsupported_field", c->effort_field, "%s: this model's chat template knows no thinking",
-		                   c->effort_field);
+		return problem_set(p, 400, "unsupported_field", c->effort_field,
+		                   "%s: this model's chat template knows no thinking", c->effort_field);
 	if (c->think < 0)
 		c->think = i > 0;
 	if (c->budget < 0)
@@ -193,10 +202,11 @@ static int lead_text(struct generation *g, const struct chat *c, struct tokens *
 
 	if (!d)
 		return problem_set(p, 400, "unsupported_field", c->tool_choice_field,
-		                   "%s cannot ask for a call: how this model writes calls is not known", c->tool_choice_field);
-	if (c->use == TOOLS_NAMED && strpbrk(c->named, "<>\"\\\n"))
-		return problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s: a name with < > \" \\ or a line break",
+		                   "%s cannot ask for a call: how this model writes calls is not known",
 		                   c->tool_choice_field);
+	if (c->use == TOOLS_NAMED && strpbrk(c->named, "<>\"\\\n"))
+		return problem_set(p, 400, "invalid_value", c->tool_choice_field,
+		                   "%s: a name with < > \" \\ or a line break", c->tool_choice_field);
 	buf_init(&b);
 	if (g->thinking)
 		buf_puts(&b, "\n\n");
@@ -206,7 +216,8 @@ static int lead_text(struct generation *g, const struct chat *c, struct tokens *
 		name = (struct text_range){ (size_t)(at - b.p), (size_t)(at - b.p) + strlen(c->named) };
 	r = tokenizer_encode_ranges(g->served->tokenizer, b.p, b.n, TOKENIZE_SPECIAL, &name, name.end > 0, out, &err);
 	buf_fini(&b);
-	return r ? problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s: %s", c->tool_choice_field, err.msg) : 0;
+	return r ? problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s: %s", c->tool_choice_field, err.msg) :
+	           0;
 }
 
 static int set_lead(struct generation *g, const struct chat *c, struct problem *p)
@@ -227,8 +238,10 @@ static int set_lead(struct generation *g, const struct chat *c, struct problem *
 		                   "%s: thinking cannot be ended, for </think> is no token of this model",
 		                   call ? c->tool_choice_field : c->budget_field);
 	}
-	g->lead = (struct lead){ .thinking = g->thinking, .open = call ? -1 : open, .close = close,
-	                         .think_max = c->budget > INT32_MAX ? -1 : (int)c->budget };
+	g->lead = (struct lead){ .thinking = g->thinking,
+		                 .open = call ? -1 : open,
+		                 .close = close,
+		                 .think_max = c->budget > INT32_MAX ? -1 : (int)c->budget };
 	if (c->budget >= 0) {
 		if (tokenizer_encode(t, end, sizeof end - 1, TOKENIZE_SPECIAL, &g->lead_end, NULL))
 			g->lead_end.n = 0;
@@ -362,8 +375,11 @@ static struct json *join_systems(struct json *messages)
 static bool renders(const struct served *d, const char *messages)
 {
 	struct json *j = json_parse(messages, strlen(messages), 0, NULL);
-	struct template_input in = { .messages = j, .extra = d->template_args, .add_generation_prompt = true,
-	                             .bos_token = d->bos_token, .eos_token = d->eos_token };
+	struct template_input in = { .messages = j,
+		                     .extra = d->template_args,
+		                     .add_generation_prompt = true,
+		                     .bos_token = d->bos_token,
+		                     .eos_token = d->eos_token };
 	struct template_output o;
 	bool good;
 
@@ -378,13 +394,15 @@ bool chat_one_system(const struct served *d)
 {
 	return renders(d, "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\"}]") &&
 	       !renders(d, "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"a\"},"
-	                "{\"role\":\"user\",\"content\":\"b\"}]");
+	                   "{\"role\":\"user\",\"content\":\"b\"}]");
 }
 
 bool chat_object_arguments(const struct served *d)
 {
-#define WITH(arguments) "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\"," \
-	"\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]},{\"role\":\"tool\",\"tool_call_id\":\"1\"," \
+#define WITH(arguments)                                                                                                  \
+	"[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\"," \
+	"\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments                                    \
+	"}}]},{\"role\":\"tool\",\"tool_call_id\":\"1\","                                                                \
 	"\"content\":\"b\"}]"
 	return renders(d, WITH("{\"a\":1}")) && !renders(d, WITH("\"a\""));
 #undef WITH
@@ -487,9 +505,14 @@ static struct json *object_arguments(struct json *messages)
 
 /* Stands at the end of that message while it is rendered; of characters that nobody
  * else may give a meaning, and no blanks, which templates cut off. */
-static const char here[] = "\xEE\x80\x80" "goes on here" "\xEE\x80\x81";
+static const char here[] = "\xEE\x80\x80"
+			   "goes on here"
+			   "\xEE\x80\x81";
 
-static const struct json *last_of(const struct json *messages) { return json_at(messages, json_len(messages) - 1); }
+static const struct json *last_of(const struct json *messages)
+{
+	return json_at(messages, json_len(messages) - 1);
+}
 
 /* messages with the mark in them; frees what it does not return.  NULL: *p says why not. */
 static struct json *mark_end(struct generation *g, struct json *messages, struct problem *p)
@@ -503,8 +526,9 @@ static struct json *mark_end(struct generation *g, struct json *messages, struct
 	role = json_str(json_get(last, "role"), &n);
 	text = json_str(json_get(last, "content"), &n);
 	if (!role || strcmp(role, "assistant") || !text || !n || json_len(json_get(last, "tool_calls"))) {
-		problem_set(p, 400, "invalid_value", "messages",
-		            "messages: to go on from, the last message must be the assistant's, with text and without calls");
+		problem_set(
+			p, 400, "invalid_value", "messages",
+			"messages: to go on from, the last message must be the assistant's, with text and without calls");
 		json_free(messages);
 		return NULL;
 	}
@@ -532,7 +556,7 @@ static struct json *mark_end(struct generation *g, struct json *messages, struct
 		}
 		buf_putc(&b, ',');
 	}
-	b.n--;          /* there was content, and so a comma */
+	b.n--; /* there was content, and so a comma */
 	buf_puts(&b, "}]");
 	messages = instead(messages, &b);
 	buf_fini(&b);
@@ -546,8 +570,9 @@ static int cut_end(struct prompt *out, struct problem *p)
 	while (next && (next = strstr(next, here)))
 		at = next++;
 	if (!at)
-		return problem_set(p, 400, "template_error", "messages",
-		                   "the chat template of this model does not show the last message as it is: nothing can go on from it");
+		return problem_set(
+			p, 400, "template_error", "messages",
+			"the chat template of this model does not show the last message as it is: nothing can go on from it");
 	prompt_cut(out, (size_t)(at - text));
 	return 0;
 }
@@ -567,8 +592,10 @@ static bool in_thought(const char *text)
 static int render(struct generation *g, struct chat *c, struct prompt *out, struct problem *p)
 {
 	struct template_input in = {
-		.add_generation_prompt = c->add_generation_prompt, .bos_token = g->served->bos_token,
-		.eos_token = g->served->eos_token, .now = (int64_t)time(NULL),
+		.add_generation_prompt = c->add_generation_prompt,
+		.bos_token = g->served->bos_token,
+		.eos_token = g->served->eos_token,
+		.now = (int64_t)time(NULL),
 	};
 	struct json *messages, *extra;
 	const struct json *tools;
@@ -576,8 +603,9 @@ static int render(struct generation *g, struct chat *c, struct prompt *out, stru
 	int r;
 
 	if (!g->served->tmpl)
-		return problem_set(p, 400, "no_chat_template", NULL,
-		                   "this model has no chat template: use /v1/completions, or start the server with --chat-template");
+		return problem_set(
+			p, 400, "no_chat_template", NULL,
+			"this model has no chat template: use /v1/completions, or start the server with --chat-template");
 	if ((r = use_tools(g, c, &tools, p)) || (r = use_effort(g, c, p)))
 		return r;
 	/* Deeper by what a message wraps around its arguments. */
@@ -643,7 +671,8 @@ static int tokenize_part(struct generation *g, const struct prompt *prompt, size
 		struct text_range u = prompt->user[i];
 
 		if (u.start < to && u.end > from)
-			user[n++] = (struct text_range){ u.start > from ? u.start - from : 0, (u.end < to ? u.end : to) - from };
+			user[n++] = (struct text_range){ u.start > from ? u.start - from : 0,
+				                         (u.end < to ? u.end : to) - from };
 	}
 	r = generation_tokenize(g, 0, prompt->out.text.p + from, to - from, TOKENIZE_SPECIAL, user, n, p);
 	free(user);
@@ -704,18 +733,44 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 /* ---- the OpenAI API's body ---- */
 
 const struct field chat_fields[] = {
-	{ "messages" }, { "tools" }, { "tool_choice" }, { "parallel_tool_calls" }, { "max_completion_tokens" },
-	{ "top_logprobs" }, { "reasoning_effort" }, { "chat_template_kwargs" }, { "add_generation_prompt" },
-	{ "enable_thinking" }, { "thinking_budget" }, { "thinking_token_budget" }, { "thinking" }, { "return_progress" },
-	{ "functions", "[]", "use tools" }, { "function_call", "\"auto\"|\"none\"", "use tool_choice" },
-	{ "audio", "" }, { "modalities", "[\"text\"]" }, { "prediction", "" }, { "web_search_options", "" },
-	{ "verbosity", "\"medium\"" }, { "reasoning", "", "use reasoning_effort" }, { "include_reasoning", "true" },
-	{ "chat_template", "" }, { "continue_final_message" }, { "add_special_tokens", "false" },
-	{ "documents", "[]", "use chat_template_kwargs" }, { "mm_processor_kwargs", "{}" }, { "echo", "false" },
-	{ "suffix", "\"\"" }, { "moderation", "" },
+	{ "messages" },
+	{ "tools" },
+	{ "tool_choice" },
+	{ "parallel_tool_calls" },
+	{ "max_completion_tokens" },
+	{ "top_logprobs" },
+	{ "reasoning_effort" },
+	{ "chat_template_kwargs" },
+	{ "add_generation_prompt" },
+	{ "enable_thinking" },
+	{ "thinking_budget" },
+	{ "thinking_token_budget" },
+	{ "thinking" },
+	{ "return_progress" },
+	{ "functions", "[]", "use tools" },
+	{ "function_call", "\"auto\"|\"none\"", "use tool_choice" },
+	{ "audio", "" },
+	{ "modalities", "[\"text\"]" },
+	{ "prediction", "" },
+	{ "web_search_options", "" },
+	{ "verbosity", "\"medium\"" },
+	{ "reasoning", "", "use reasoning_effort" },
+	{ "include_reasoning", "true" },
+	{ "chat_template", "" },
+	{ "continue_final_message" },
+	{ "add_special_tokens", "false" },
+	{ "documents", "[]", "use chat_template_kwargs" },
+	{ "mm_processor_kwargs", "{}" },
+	{ "echo", "false" },
+	{ "suffix", "\"\"" },
+	{ "moderation", "" },
 	/* of the other APIs */
-	{ "max_output_tokens", "", "use max_completion_tokens" }, { "stop_sequences", "[]", "use stop" }, { "system", "", "use a message of that role" },
-	{ "input", "", "use messages" }, { "instructions", "", "use a message of role system" }, { "output_config", "{}", "use reasoning_effort and response_format" },
+	{ "max_output_tokens", "", "use max_completion_tokens" },
+	{ "stop_sequences", "[]", "use stop" },
+	{ "system", "", "use a message of that role" },
+	{ "input", "", "use messages" },
+	{ "instructions", "", "use a message of role system" },
+	{ "output_config", "{}", "use reasoning_effort and response_format" },
 	{ NULL },
 };
 
@@ -735,7 +790,8 @@ static int read_choice(struct chat *c, const struct json *body, struct problem *
 		else if (!strcmp(s, "required"))
 			c->use = TOOLS_ANY;
 		else
-			return field_wrong(p, "tool_choice", "auto, none, required or an object that names a function", v);
+			return field_wrong(p, "tool_choice", "auto, none, required or an object that names a function",
+			                   v);
 		return 0;
 	}
 	type = json_get(v, "type");
@@ -798,12 +854,14 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 	if ((r = field_value(body, "tools", JSON_ARRAY, &c->tools, p)) || (r = read_choice(c, body, p)) ||
 	    (r = field_bool(body, "parallel_tool_calls", &g->params.parallel, p)) ||
 	    (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
-	    (r = field_value(body, "reasoning_effort", JSON_STRING, &effort, p)) || (r = read_thinking(c, body, &g->params.unknown, p)) ||
+	    (r = field_value(body, "reasoning_effort", JSON_STRING, &effort, p)) ||
+	    (r = read_thinking(c, body, &g->params.unknown, p)) ||
 	    (r = field_bool(body, "enable_thinking", &think, p)) ||
 	    (r = field_int(body, "thinking_token_budget", 0, INT32_MAX, &c->budget, p)) ||
 	    (r = field_int(body, "thinking_budget", 0, INT32_MAX, &c->budget, p)) ||
 	    (r = field_bool(body, "return_progress", &g->params.progress, p)) ||
-	    (r = field_bool(body, "add_generation_prompt", &c->add_generation_prompt, p)) || (r = read_go_on(c, body, p)))
+	    (r = field_bool(body, "add_generation_prompt", &c->add_generation_prompt, p)) ||
+	    (r = read_go_on(c, body, p)))
 		return r;
 	c->effort = json_str(effort, &n);
 	if (json_kind(json_get(body, "enable_thinking")) == JSON_BOOL)
@@ -873,8 +931,12 @@ void chat_logprob(const struct generation *g, const struct event *ev, struct buf
 /* The answer as a message in the normal form; NULL when it is not wholly one. */
 static struct json *message_of(const struct choice *c)
 {
-	static const struct { enum piece_kind kind; const char *name; } texts[] = {
-		{ PIECE_CONTENT, "content" }, { PIECE_THINKING, "reasoning_content" },
+	static const struct {
+		enum piece_kind kind;
+		const char *name;
+	} texts[] = {
+		{ PIECE_CONTENT, "content" },
+		{ PIECE_THINKING, "reasoning_content" },
 	};
 	const struct split *s = &c->split;
 	struct json *j;
@@ -920,7 +982,7 @@ void chat_end(struct generation *g, struct choice *c)
 	if (!c->enough)
 		split_end(&c->split);
 	else if (c->split.held.n)
-		return;         /* of the last token, part belongs to what nobody wanted */
+		return; /* of the last token, part belongs to what nobody wanted */
 	if (!g->remember || !c->said.n || !(message = message_of(c)))
 		return;
 	past_remember(&g->past, message, g->header, &c->said);
@@ -960,4 +1022,7 @@ const char *chat_call_id(struct choice *c, int k)
 	return c->id[k];
 }
 
-bool chat_calls(const struct choice *c) { return c->split.n_whole && c->finish == FINISH_STOP; }
+bool chat_calls(const struct choice *c)
+{
+	return c->split.n_whole && c->finish == FINISH_STOP;
+}

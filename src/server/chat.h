@@ -11,17 +11,17 @@ enum tool_use { TOOLS_AUTO, TOOLS_NONE, TOOLS_ANY, TOOLS_NAMED };
 
 /* What a family read out of its body.  Pointers are into g->body. */
 struct chat {
-	struct buf messages;            /* JSON array, as messages_normal leaves it */
-	int n_message;                  /* once it was rendered */
-	const struct json *tools;       /* array in the OpenAI API's form; NULL: none */
+	struct buf messages;      /* JSON array, as messages_normal leaves it */
+	int n_message;            /* once it was rendered */
+	const struct json *tools; /* array in the OpenAI API's form; NULL: none */
 	enum tool_use use;
-	const char *named;              /* of TOOLS_NAMED */
-	const struct json *kwargs;      /* variables of the template, over all else; NULL: none */
-	const char *effort;             /* "none" "minimal" "low" "medium" "high" "xhigh" "max"; NULL: not said */
-	int think;                      /* 1 yes, 0 no, -1 as the template has it */
-	int64_t budget;                 /* tokens of thought; -1: no bound */
+	const char *named;         /* of TOOLS_NAMED */
+	const struct json *kwargs; /* variables of the template, over all else; NULL: none */
+	const char *effort;        /* "none" "minimal" "low" "medium" "high" "xhigh" "max"; NULL: not said */
+	int think;                 /* 1 yes, 0 no, -1 as the template has it */
+	int64_t budget;            /* tokens of thought; -1: no bound */
 	bool add_generation_prompt;
-	bool go_on;                     /* the last message is the assistant's, and the answer is the rest of it */
+	bool go_on; /* the last message is the assistant's, and the answer is the rest of it */
 	/* What errors call the fields. */
 	const char *tool_choice_field, *effort_field, *budget_field;
 };

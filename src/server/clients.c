@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-enum { FILE_MAX = 1 << 20 };    /* bytes: some ten thousand keys */
+enum { FILE_MAX = 1 << 20 }; /* bytes: some ten thousand keys */
 
 static void add(struct clients *c, const char *name, size_t n_name, const char *secret, size_t n_secret)
 {
@@ -43,7 +43,9 @@ static int line(struct clients *c, const char *p, size_t n, const char *path, in
 		if (i == from)
 			break;
 		if (words == 2)
-			return err_set(err, E_FORMAT, "%s line %d: a name and a key were expected; there is a third word", path, number);
+			return err_set(err, E_FORMAT,
+			               "%s line %d: a name and a key were expected; there is a third word", path,
+			               number);
 		word[words] = p + from;
 		len[words++] = i - from;
 	}
@@ -110,7 +112,7 @@ static bool same_secret(struct http_slice given, const char *key)
 int clients_admit(const struct clients *c, const struct http *h, int *key)
 {
 	struct http_slice bearer = http_field(h, "authorization");
-	struct http_slice other = http_field(h, "x-api-key");   /* as Anthropic's clients send it */
+	struct http_slice other = http_field(h, "x-api-key"); /* as Anthropic's clients send it */
 
 	*key = NO_KEY;
 	if (!c->n)
@@ -119,8 +121,9 @@ int clients_admit(const struct clients *c, const struct http *h, int *key)
 		bearer = (struct http_slice){ bearer.p + 7, bearer.n - 7 };
 	else
 		bearer.p = NULL;
-	for (int i = 0; i < c->n; i++)          /* all of them: the time tells nothing */
-		if ((bearer.p && same_secret(bearer, c->key[i].secret)) || (other.p && same_secret(other, c->key[i].secret)))
+	for (int i = 0; i < c->n; i++) /* all of them: the time tells nothing */
+		if ((bearer.p && same_secret(bearer, c->key[i].secret)) ||
+		    (other.p && same_secret(other, c->key[i].secret)))
 			*key = i;
 	return *key == NO_KEY ? E_ARG : 0;
 }

@@ -20,7 +20,7 @@ struct client_key {
 
 struct clients {
 	struct client_key *key;
-	int n;                          /* 0: anybody may ask */
+	int n; /* 0: anybody may ask */
 };
 
 /* api_key: NULL or "" for none.  path: a file with a line "NAME KEY" or "KEY" for

@@ -20,11 +20,23 @@
 
 static const int64_t MS = 1000000;
 
-static struct evbuffer *input(const struct conn *c) { return bufferevent_get_input(c->bev); }
-static struct evbuffer *output(const struct conn *c) { return bufferevent_get_output(c->bev); }
-static size_t waiting_out(const struct conn *c) { return evbuffer_get_length(output(c)); }
+static struct evbuffer *input(const struct conn *c)
+{
+	return bufferevent_get_input(c->bev);
+}
+static struct evbuffer *output(const struct conn *c)
+{
+	return bufferevent_get_output(c->bev);
+}
+static size_t waiting_out(const struct conn *c)
+{
+	return evbuffer_get_length(output(c));
+}
 
-bool conn_has_room(const struct conn *c) { return waiting_out(c) <= CONN_MARK; }
+bool conn_has_room(const struct conn *c)
+{
+	return waiting_out(c) <= CONN_MARK;
+}
 
 /* ---- deadlines ---- */
 
@@ -75,7 +87,10 @@ static void arm(struct conn *c)
 }
 
 /* What a server that stops waits for. */
-static bool busy(enum conn_state state) { return state >= CONN_ANSWER; }
+static bool busy(enum conn_state state)
+{
+	return state >= CONN_ANSWER;
+}
 
 static void set_state(struct conn *c, enum conn_state state, int ms)
 {
@@ -142,8 +157,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		conn_close(c, CAUSE_STALL);
 	} else if (c->state == CONN_HEAD || c->state == CONN_BODY) {
 		metrics_timeout(&c->srv->metrics);
-		refuse(c, 408, c->state == CONN_HEAD ? "the header of the request did not come in time"
-		                                     : "the body of the request did not come in time");
+		refuse(c, 408,
+		       c->state == CONN_HEAD ? "the header of the request did not come in time" :
+		                               "the body of the request did not come in time");
 	} else {
 		conn_close(c, CAUSE_LEFT);
 	}
@@ -164,7 +180,7 @@ static void on_output(struct evbuffer *b, const struct evbuffer_cb_info *info, v
 	else if (!c->behind_since)
 		c->behind_since = clock_monotonic_ns();
 	if (!now && c->state == CONN_IDLE)
-		arm(c);         /* idle from here on */
+		arm(c); /* idle from here on */
 }
 
 static void put(struct conn *c, const char *p, size_t n)
@@ -179,12 +195,12 @@ static void put(struct conn *c, const char *p, size_t n)
 static void put_date(struct buf *b)
 {
 	static const char day[][4] = { "Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat" };
-	static const char month[][4] = { "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov",
-	                                 "Dec" };
+	static const char month[][4] = { "Jan", "Feb", "Mar", "Apr", "May", "Jun",
+		                         "Jul", "Aug", "Sep", "Oct", "Nov", "Dec" };
 	time_t now = time(NULL);
 	struct tm t;
 
-	gmtime_r(&now, &t);     /* by hand: strftime would follow the locale */
+	gmtime_r(&now, &t); /* by hand: strftime would follow the locale */
 	buf_printf(b, "Date: %s, %02d %s %d %02d:%02d:%02d GMT\r\n", day[t.tm_wday], t.tm_mday, month[t.tm_mon],
 	           t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
 }
@@ -208,10 +224,13 @@ static bool cors_allows(const char *list, struct http_slice origin)
 
 static void put_cors(const struct conn *c, struct buf *b)
 {
-	struct http_slice origin = http_field(&c->http, "origin"), want = http_field(&c->http, "access-control-request-headers");
+	struct http_slice origin = http_field(&c->http, "origin"),
+			  want = http_field(&c->http, "access-control-request-headers");
 
-	buf_printf(b, "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n"
-	           "Access-Control-Expose-Headers: x-request-id, request-id, x-weft-warning, Retry-After\r\n", (int)origin.n, origin.p);
+	buf_printf(b,
+	           "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n"
+	           "Access-Control-Expose-Headers: x-request-id, request-id, x-weft-warning, Retry-After\r\n",
+	           (int)origin.n, origin.p);
 	if (!http_slice_is(c->http.method, "OPTIONS"))
 		return;
 	buf_puts(b, "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE\r\nAccess-Control-Max-Age: 86400\r\n");
@@ -226,12 +245,12 @@ static void put_head(struct conn *c, struct buf *b, int code, const char *type, 
 	buf_printf(b, "Content-Type: %s\r\n", type);
 	if (c->x)
 		buf_printf(b, "x-request-id: %s\r\n", c->x->request_id);
-	if (c->x && c->x->route->anthropic)     /* its clients look for this name */
+	if (c->x && c->x->route->anthropic) /* its clients look for this name */
 		buf_printf(b, "request-id: %s\r\n", c->x->request_id);
 	if (c->cors)
 		put_cors(c, b);
 	else if (c->srv->opts.cors_origin)
-		buf_puts(b, "Vary: Origin\r\n");       /* or a cache would give this to those who are let in */
+		buf_puts(b, "Vary: Origin\r\n"); /* or a cache would give this to those who are let in */
 	if (extra)
 		buf_puts(b, extra);
 	if (c->srv->stopping)
@@ -369,9 +388,7 @@ static bool read_some(struct conn *c)
 			return false;
 		}
 		return used > 0;
-	case HTTP_HEAD:
-		head_complete(c);
-		return true;
+	case HTTP_HEAD: head_complete(c); return true;
 	case HTTP_DONE:
 		if (!count_body(c)) {
 			refuse(c, 503, "too many request bodies are being received; try again later");
@@ -379,9 +396,7 @@ static bool read_some(struct conn *c)
 		}
 		body_complete(c);
 		return true;
-	default:
-		refuse(c, c->http.code, c->http.why);
-		return false;
+	default: refuse(c, c->http.code, c->http.why); return false;
 	}
 }
 
@@ -397,7 +412,7 @@ void conn_next(struct conn *c)
 {
 	c->x = NULL;
 	forget_body(c);
-	buf_fini(&c->body);     /* a large body's memory is given back */
+	buf_fini(&c->body); /* a large body's memory is given back */
 	http_reset(&c->http);
 	c->route = NULL;
 	c->head_only = c->chunked = c->cors = false;

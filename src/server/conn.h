@@ -31,11 +31,12 @@ struct route;
 struct server;
 
 enum conn_state {
-	CONN_IDLE,              /* no byte of a request yet */
-	CONN_HEAD, CONN_BODY,   /* reading one */
-	CONN_ANSWER,            /* an exchange runs; input waits */
-	CONN_FLUSH,             /* the last reply is on its way out */
-	CONN_LINGER,            /* our side is shut; input is thrown away until the client closes */
+	CONN_IDLE, /* no byte of a request yet */
+	CONN_HEAD,
+	CONN_BODY,   /* reading one */
+	CONN_ANSWER, /* an exchange runs; input waits */
+	CONN_FLUSH,  /* the last reply is on its way out */
+	CONN_LINGER, /* our side is shut; input is thrown away until the client closes */
 };
 
 struct conn {
@@ -45,20 +46,20 @@ struct conn {
 	struct event *timer;
 	struct http http;
 	struct buf body;
-	size_t body_counted;            /* of body, in the server's sum */
-	const struct route *route;      /* of the request being read */
-	struct exchange *x;             /* running; NULL in other states than CONN_ANSWER */
+	size_t body_counted;       /* of body, in the server's sum */
+	const struct route *route; /* of the request being read */
+	struct exchange *x;        /* running; NULL in other states than CONN_ANSWER */
 	enum conn_state state;
-	int key;                        /* of the request whose body is being read; see clients.h */
-	bool counted;                   /* among connections_max; else it was one too many */
-	bool last;                      /* close after this reply */
-	bool eof;                       /* the client sends no more */
-	bool head_only, chunked, request_1_0;   /* of the reply being written */
-	bool cors;                      /* the request came from an origin that may read the reply */
-	bool reading;                   /* inside conn_read */
-	int64_t deadline;               /* clock: of idle, header, body or linger */
-	int64_t behind_since;           /* clock: output has been above the mark since; 0: it is not */
-	int64_t moved;                  /* clock: the client last took bytes, or had none to take */
+	int key;                              /* of the request whose body is being read; see clients.h */
+	bool counted;                         /* among connections_max; else it was one too many */
+	bool last;                            /* close after this reply */
+	bool eof;                             /* the client sends no more */
+	bool head_only, chunked, request_1_0; /* of the reply being written */
+	bool cors;                            /* the request came from an origin that may read the reply */
+	bool reading;                         /* inside conn_read */
+	int64_t deadline;                     /* clock: of idle, header, body or linger */
+	int64_t behind_since;                 /* clock: output has been above the mark since; 0: it is not */
+	int64_t moved;                        /* clock: the client last took bytes, or had none to take */
 	char peer[64];
 };
 

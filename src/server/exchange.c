@@ -40,7 +40,10 @@ static bool path_matches(const struct route *r, struct http_slice path)
 
 /* What a browser asks before it lets a page of another origin ask: conn.c adds
  * the header lines that answer it. */
-static void preflight_ready(struct exchange *x) { exchange_reply(x, 200, "text/plain", "", 0); }
+static void preflight_ready(struct exchange *x)
+{
+	exchange_reply(x, 200, "text/plain", "", 0);
+}
 
 static const struct api preflight_api = { .ready = preflight_ready };
 static const struct route preflight = { .path = "OPTIONS", .open = true, .api = &preflight_api };
@@ -70,7 +73,9 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 			size_t n = strlen(allow);
 
 			snprintf(allow + n, sizeof allow - n, "%s%s", n ? ", " : "",
-			         r->post ? "POST" : r->del ? "DELETE" : "GET, HEAD");
+			         r->post ? "POST" :
+			         r->del  ? "DELETE" :
+			                   "GET, HEAD");
 			continue;
 		}
 		if (!r->open && clients_admit(&s->clients, h, &key)) {
@@ -92,8 +97,8 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		return r;
 	}
 	if (*allow) {
-		problem_set(p, 405, NULL, NULL, "%.*s is not a method of %.*s; it takes %s", (int)h->method.n, h->method.p,
-		            (int)(h->path.n < 200 ? h->path.n : 200), h->path.p, allow);
+		problem_set(p, 405, NULL, NULL, "%.*s is not a method of %.*s; it takes %s", (int)h->method.n,
+		            h->method.p, (int)(h->path.n < 200 ? h->path.n : 200), h->path.p, allow);
 		memcpy(p->allow, allow, sizeof allow);
 	} else {
 		problem_set(p, 404, NULL, NULL, "there is nothing at %.*s", (int)(h->path.n < 200 ? h->path.n : 200),
@@ -167,7 +172,7 @@ void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX
 /* x-request-deadline-ms: so many milliseconds from now.  What is no number says nothing. */
 static int64_t read_deadline(const struct http *h, int64_t now)
 {
-	enum { MS_MAX = 1000000000 };   /* eleven days */
+	enum { MS_MAX = 1000000000 }; /* eleven days */
 	struct http_slice v = http_field(h, "x-request-deadline-ms");
 	int64_t ms = 0;
 
@@ -204,7 +209,7 @@ static void break_down(struct exchange *x)
 
 	x->srv->metrics.faults++;
 	if (x->stage == AT_REST)
-		return;         /* it had ended before */
+		return; /* it had ended before */
 	if (x->route->api->abandon)
 		x->route->api->abandon(x);
 	x->work = NULL;
@@ -306,7 +311,7 @@ void exchange_leave(struct exchange *x, enum cause why)
 	atomic_store(&x->gone, true);
 	if (x->stage != PREPARING) {
 		put_to_rest(x);
-	} else if (!x->cancelled) {     /* the worker's post ends it */
+	} else if (!x->cancelled) { /* the worker's post ends it */
 		exchange_cancelled(x, LEFT_PREPARING);
 	}
 }
@@ -420,12 +425,15 @@ void exchange_notify(void *arg)
 	pthread_mutex_unlock(&x->srv->lock);
 }
 
-static void do_prep(void *x) { ((struct exchange *)x)->route->api->prep(x); }
+static void do_prep(void *x)
+{
+	((struct exchange *)x)->route->api->prep(x);
+}
 
 void exchange_prepare(struct exchange *x)
 {
 	if (!atomic_load(&x->gone) && !fault_guard(do_prep, x)) {
-		x->work = NULL;         /* half made, and not to be looked at */
+		x->work = NULL; /* half made, and not to be looked at */
 		problem_set(&x->problem, 500, "internal_error", NULL, "a fault in the server ended this request");
 		x->faulted = true;
 	}

@@ -46,14 +46,14 @@ struct api {
 
 struct route {
 	const char *path;
-	bool prefix;                    /* path is the beginning: the rest is x->rest */
-	bool post, del;                 /* POST or DELETE; else GET and HEAD */
-	bool open;                      /* needs no API key */
-	bool anthropic;                 /* errors in that API's shape */
+	bool prefix;    /* path is the beginning: the rest is x->rest */
+	bool post, del; /* POST or DELETE; else GET and HEAD */
+	bool open;      /* needs no API key */
+	bool anthropic; /* errors in that API's shape */
 	const struct api *api;
 };
 
-extern const struct route routes[];     /* routes.c; ends with path NULL */
+extern const struct route routes[]; /* routes.c; ends with path NULL */
 
 enum exchange_state { AT_REST, PREPARING, RUNNING };
 
@@ -61,35 +61,35 @@ enum { REQUEST_ID_MAX = 132 };
 
 struct exchange {
 	struct server *srv;
-	struct conn *conn;              /* NULL: the client left */
+	struct conn *conn; /* NULL: the client left */
 	const struct route *route;
-	struct buf body, rest;          /* rest: decoded path after a prefix route */
-	struct buf query;               /* of a prefix route, as it came */
-	int64_t body_counted;           /* of body, in the server's sum */
-	char id[40];                    /* random part of the answer's id; also the request id ... */
-	char request_id[REQUEST_ID_MAX];        /* ... unless the client gave one */
+	struct buf body, rest;           /* rest: decoded path after a prefix route */
+	struct buf query;                /* of a prefix route, as it came */
+	int64_t body_counted;            /* of body, in the server's sum */
+	char id[40];                     /* random part of the answer's id; also the request id ... */
+	char request_id[REQUEST_ID_MAX]; /* ... unless the client gave one */
 	char peer[64];
-	int key;                        /* which of the server's keys it came with, or NO_KEY */
-	char client[CLIENT_MAX];        /* whom it counts for; see clients.h */
-	struct access access;           /* for the log */
-	enum cause cause;               /* why it was cancelled, if it is */
-	bool cache_report;              /* asked for by header */
-	bool anthropic;                 /* its client speaks that API: so a header says */
-	bool faulted;                   /* prep was broken off */
-	bool cancelled;                 /* by us; the client is told cancel_problem */
+	int key;                 /* which of the server's keys it came with, or NO_KEY */
+	char client[CLIENT_MAX]; /* whom it counts for; see clients.h */
+	struct access access;    /* for the log */
+	enum cause cause;        /* why it was cancelled, if it is */
+	bool cache_report;       /* asked for by header */
+	bool anthropic;          /* its client speaks that API: so a header says */
+	bool faulted;            /* prep was broken off */
+	bool cancelled;          /* by us; the client is told cancel_problem */
 	struct problem cancel_problem;
-	int64_t deadline_ns;            /* clock; 0: none */
-	int64_t t_begin;                /* clock when the request was complete */
-	void *work;                     /* the api's own */
-	struct problem problem;         /* of prep; status 0: none */
-	int status;                     /* replied with; 0: not yet */
+	int64_t deadline_ns;    /* clock; 0: none */
+	int64_t t_begin;        /* clock when the request was complete */
+	void *work;             /* the api's own */
+	struct problem problem; /* of prep; status 0: none */
+	int status;             /* replied with; 0: not yet */
 	enum exchange_state stage;
 
-	atomic_bool gone;               /* the client left: prep may stop early */
+	atomic_bool gone; /* the client left: prep may stop early */
 	/* Under the server's lock. */
 	bool queued, prepared;
 	struct exchange *next_mail;
-	struct exchange *next;          /* among the workers' jobs, or at rest */
+	struct exchange *next; /* among the workers' jobs, or at rest */
 };
 
 /* Who answers this request.  NULL with *p filled: nobody (404, 405, 401). */

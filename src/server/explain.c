@@ -30,8 +30,8 @@ static int message_of(const struct explained *x, int pos)
 	return m;
 }
 
-static void put_diff(struct buf *out, const struct tokenizer *t, const struct explained *x, const struct prefix_report *r,
-                     bool secret)
+static void put_diff(struct buf *out, const struct tokenizer *t, const struct explained *x,
+                     const struct prefix_report *r, bool secret)
 {
 	int m;
 
@@ -52,9 +52,11 @@ static void put_diff(struct buf *out, const struct tokenizer *t, const struct ex
 void explain_put(struct buf *out, const struct tokenizer *t, const struct explained *x, const struct prefix_report *r,
                  bool secret)
 {
-	buf_printf(out, "{\"prompt_tokens\":%zu,\"resumed_at\":%d,\"replayed\":%d,\"computed\":%zu,\"source\":\"%s\","
-	           "\"reason\":\"%s\",\"first_diff\":", x->ids->n, r->resumed, r->replayed, x->ids->n - (size_t)r->resumed,
-	           prefix_source_name(r->source), prefix_reason_name(r->reason));
+	buf_printf(out,
+	           "{\"prompt_tokens\":%zu,\"resumed_at\":%d,\"replayed\":%d,\"computed\":%zu,\"source\":\"%s\","
+	           "\"reason\":\"%s\",\"first_diff\":",
+	           x->ids->n, r->resumed, r->replayed, x->ids->n - (size_t)r->resumed, prefix_source_name(r->source),
+	           prefix_reason_name(r->reason));
 	put_diff(out, t, x, r, secret);
 	buf_printf(out, ",\"turns\":{\"recognised\":%d,\"tokens\":%d}}", x->n_turn, x->n_turn_token);
 }

@@ -11,9 +11,9 @@ struct clients;
 /* A prompt, as far as explaining it needs. */
 struct explained {
 	const struct tokens *ids;
-	const int *message_at;          /* [n_message] token where each message's text begins; NULL: not known */
+	const int *message_at; /* [n_message] token where each message's text begins; NULL: not known */
 	int n_message;
-	int n_turn, n_turn_token;       /* turns of ours that were recognised, and tokens taken from them */
+	int n_turn, n_turn_token; /* turns of ours that were recognised, and tokens taken from them */
 };
 
 /* Appends an object: {"prompt_tokens", "resumed_at", "replayed", "computed",

@@ -130,7 +130,7 @@ int field_bool(const struct json *body, const char *name, bool *out, struct prob
 /* Some languages write each number with a point. */
 static int whole(const struct json *v, int64_t *out)
 {
-	const double exact = 9007199254740992;  /* 2^53: up to there each whole number is a double */
+	const double exact = 9007199254740992; /* 2^53: up to there each whole number is a double */
 	double d;
 
 	if (!json_to_int(v, out))
@@ -206,12 +206,8 @@ static void weigh(const char *p, size_t n, size_t *containers, size_t *values)
 					i++;
 			break;
 		case '[':
-		case '{':
-			++*containers;
-			break;
-		case ',':
-			++*values;
-			break;
+		case '{': ++*containers; break;
+		case ',': ++*values; break;
 		}
 	}
 }
@@ -228,7 +224,8 @@ struct json *body_parse(const char *bytes, size_t n, struct problem *p)
 	}
 	weigh(bytes, n, &containers, &values);
 	if (containers > CONTAINERS_MAX || values > VALUES_MAX) {
-		problem_set(p, 413, NULL, NULL, "the body holds %zu arrays and objects and %zu values; at most %d and %d are read",
+		problem_set(p, 413, NULL, NULL,
+		            "the body holds %zu arrays and objects and %zu values; at most %d and %d are read",
 		            containers, values, CONTAINERS_MAX, VALUES_MAX);
 		return NULL;
 	}

@@ -16,7 +16,7 @@
  * texts between '|', may stand there: they ask for nothing.  null always may. */
 struct field {
 	const char *name, *neutral;
-	const char *hint;               /* NULL, or what to do instead */
+	const char *hint; /* NULL, or what to do instead */
 };
 
 /* Checks every member of object, which is the body (at NULL) or what stands there at
@@ -28,7 +28,8 @@ int fields_check(const struct json *object, const char *at, const struct field *
 void field_unknown(struct buf *unknown, const char *at, const char *name);
 
 int field_bool(const struct json *body, const char *name, bool *out, struct problem *p);
-int field_int(const struct json *body, const char *name, int64_t min, int64_t max, int64_t *out, struct problem *p);      /* 5.0 is one */
+int field_int(const struct json *body, const char *name, int64_t min, int64_t max, int64_t *out,
+              struct problem *p); /* 5.0 is one */
 int field_number(const struct json *body, const char *name, double min, double max, double *out, struct problem *p);
 /* The value of that kind, or NULL when absent or null. */
 int field_value(const struct json *body, const char *name, enum json_kind kind, const struct json **out,

@@ -26,9 +26,10 @@ static int text_of(const struct json *block, const char *at, struct buf *out, st
 	if (json_kind(type) != JSON_STRING)
 		return field_wrong(p, where, "a string", type);
 	if (!str_is(type, "text"))
-		return problem_set(p, 400, "unsupported_content", where,
-		                   "%s is \"%.40s\": this server reads text only, so a block here must be of type \"text\"", where,
-		                   json_str(type, &n));
+		return problem_set(
+			p, 400, "unsupported_content", where,
+			"%s is \"%.40s\": this server reads text only, so a block here must be of type \"text\"", where,
+			json_str(type, &n));
 	snprintf(where, sizeof where, "%.90s.text", at);
 	if (!(s = json_str(text, &n)))
 		return field_wrong(p, where, "a string", text);
@@ -132,7 +133,8 @@ static int user_blocks(const struct json *v, const char *at, struct buf *out, st
 
 static int tool_use(const struct json *block, const char *at, struct buf *calls, struct problem *p)
 {
-	const struct json *id = json_get(block, "id"), *name = json_get(block, "name"), *input = json_get(block, "input");
+	const struct json *id = json_get(block, "id"), *name = json_get(block, "name"),
+			  *input = json_get(block, "input");
 	char where[120];
 
 	snprintf(where, sizeof where, "%.90s.name", at);
@@ -179,7 +181,7 @@ static int assistant_blocks(const struct json *v, const char *at, struct buf *ou
 				r = field_wrong(p, field, "a string", json_get(block, "thinking"));
 		} else if (str_is(type, "tool_use")) {
 			r = tool_use(block, where, &calls, p);
-		} else if (!str_is(type, "redacted_thinking")) {        /* nobody can read that */
+		} else if (!str_is(type, "redacted_thinking")) { /* nobody can read that */
 			r = text_of(block, where, &text, p);
 		}
 	}
@@ -237,8 +239,9 @@ int anthropic_messages(const struct json *body, struct buf *out, struct problem 
 	int r = 0;
 
 	if (json_kind(messages) != JSON_ARRAY)
-		return messages ? field_wrong(p, "messages", "an array of messages", messages)
-		                : problem_set(p, 400, "missing_field", "messages", "messages is missing: an array of messages");
+		return messages ? field_wrong(p, "messages", "an array of messages", messages) :
+		                  problem_set(p, 400, "missing_field", "messages",
+		                              "messages is missing: an array of messages");
 	if (!n)
 		return problem_set(p, 400, "invalid_value", "messages", "messages is empty: at least one is needed");
 	buf_putc(out, '[');
@@ -259,9 +262,16 @@ int anthropic_messages(const struct json *body, struct buf *out, struct problem 
 int anthropic_tools(const struct json *tools, struct buf *unknown, struct buf *out, struct problem *p)
 {
 	static const struct field known[] = {
-		{ "type" }, { "name" }, { "description" }, { "input_schema" }, { "strict" },
-		{ "cache_control" }, { "eager_input_streaming" },      /* harmless */
-		{ "defer_loading", "false" }, { "allowed_callers", "[\"direct\"]" }, { "input_examples", "[]", "show them in the description" },
+		{ "type" },
+		{ "name" },
+		{ "description" },
+		{ "input_schema" },
+		{ "strict" },
+		{ "cache_control" },
+		{ "eager_input_streaming" }, /* harmless */
+		{ "defer_loading", "false" },
+		{ "allowed_callers", "[\"direct\"]" },
+		{ "input_examples", "[]", "show them in the description" },
 		{ NULL },
 	};
 	static const struct field *const tables[] = { known, NULL };
@@ -271,7 +281,8 @@ int anthropic_tools(const struct json *tools, struct buf *unknown, struct buf *o
 	buf_putc(out, '[');
 	for (size_t i = 0; i < json_len(tools); i++) {
 		const struct json *t = json_at(tools, i), *type = json_get(t, "type");
-		const struct json *about = json_get(t, "description"), *schema = json_get(t, "input_schema"), *strict = json_get(t, "strict");
+		const struct json *about = json_get(t, "description"), *schema = json_get(t, "input_schema"),
+				  *strict = json_get(t, "strict");
 		size_t n;
 
 		snprintf(at, sizeof at, "tools[%zu]", i);
@@ -279,10 +290,11 @@ int anthropic_tools(const struct json *tools, struct buf *unknown, struct buf *o
 			return field_wrong(p, at, "an object", t);
 		snprintf(at, sizeof at, "tools[%zu].type", i);
 		if (json_kind(type) != JSON_NULL && !str_is(type, "custom"))
-			return json_kind(type) == JSON_STRING
-				? problem_set(p, 400, "unsupported_field", at, "%s is \"%.60s\": only tools of the client's own are supported", at,
-				              json_str(type, &n))
-				: field_wrong(p, at, "\"custom\"", type);
+			return json_kind(type) == JSON_STRING ?
+			               problem_set(p, 400, "unsupported_field", at,
+			                           "%s is \"%.60s\": only tools of the client's own are supported", at,
+			                           json_str(type, &n)) :
+			               field_wrong(p, at, "\"custom\"", type);
 		snprintf(at, sizeof at, "tools[%zu].name", i);
 		if (json_kind(json_get(t, "name")) != JSON_STRING)
 			return field_wrong(p, at, "a string", json_get(t, "name"));
@@ -292,7 +304,8 @@ int anthropic_tools(const struct json *tools, struct buf *unknown, struct buf *o
 		snprintf(at, sizeof at, "tools[%zu]", i);
 		if ((r = fields_check(t, at, tables, unknown, p)))
 			return r;
-		buf_puts(out, i ? ",{\"type\":\"function\",\"function\":{\"name\":" : "{\"type\":\"function\",\"function\":{\"name\":");
+		buf_puts(out, i ? ",{\"type\":\"function\",\"function\":{\"name\":" :
+		                  "{\"type\":\"function\",\"function\":{\"name\":");
 		json_put(out, json_get(t, "name"));
 		if (json_kind(about) != JSON_NULL) {
 			buf_puts(out, ",\"description\":");

@@ -47,7 +47,8 @@ static void end_turn(struct turn *t, struct buf *out)
 /* A string, or parts with text, joined. */
 static int text_of(const struct json *v, const char *at, struct buf *out, struct problem *p)
 {
-	static const char *const kinds[] = { "input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text" };
+	static const char *const kinds[] = { "input_text", "output_text",  "text",
+		                             "refusal",    "summary_text", "reasoning_text" };
 	char where[120];
 	const char *s;
 	size_t n;
@@ -71,8 +72,8 @@ static int text_of(const struct json *v, const char *at, struct buf *out, struct
 		if (json_kind(type) != JSON_STRING)
 			return field_wrong(p, where, "a string", type);
 		if (k == 6)
-			return problem_set(p, 400, "unsupported_content", where, "%s is \"%.40s\": this server reads text only", where,
-			                   json_str(type, &n));
+			return problem_set(p, 400, "unsupported_content", where,
+			                   "%s is \"%.40s\": this server reads text only", where, json_str(type, &n));
 		snprintf(where, sizeof where, "%.80s[%zu].text", at, i);
 		if (!(s = json_str(text, &n)))
 			return field_wrong(p, where, "a string", text);
@@ -190,8 +191,8 @@ static int item(const struct json *v, size_t i, struct turn *t, struct buf *out,
 	snprintf(where, sizeof where, "%.40s.type", at);
 	if (json_kind(type) != JSON_STRING)
 		return field_wrong(p, where, "a string", type);
-	return problem_set(p, 400, "unsupported_content", where, "%s is \"%.40s\", which this server does not support", where,
-	                   json_str(type, &n));
+	return problem_set(p, 400, "unsupported_content", where, "%s is \"%.40s\", which this server does not support",
+	                   where, json_str(type, &n));
 }
 
 int responses_input(const struct json *input, struct buf *out, struct problem *p)
@@ -208,8 +209,9 @@ int responses_input(const struct json *input, struct buf *out, struct problem *p
 		return 0;
 	}
 	if (json_kind(input) != JSON_ARRAY)
-		return input ? field_wrong(p, "input", "a string or an array of items", input)
-		             : problem_set(p, 400, "missing_field", "input", "input is missing: a string or an array of items");
+		return input ? field_wrong(p, "input", "a string or an array of items", input) :
+		               problem_set(p, 400, "missing_field", "input",
+		                           "input is missing: a string or an array of items");
 	buf_init(&t.thinking);
 	buf_init(&t.text);
 	buf_init(&t.calls);
@@ -241,8 +243,9 @@ int responses_tools(const struct json *tools, struct buf *out, struct problem *p
 		if (json_kind(type) != JSON_STRING)
 			return field_wrong(p, at, "\"function\"", type);
 		if (!str_is(type, "function"))
-			return problem_set(p, 400, "unsupported_field", at, "%s is \"%.60s\": only functions of the client's own are supported",
-			                   at, json_str(type, &n));
+			return problem_set(p, 400, "unsupported_field", at,
+			                   "%s is \"%.60s\": only functions of the client's own are supported", at,
+			                   json_str(type, &n));
 		snprintf(at, sizeof at, "tools[%zu].name", i);
 		if (json_kind(json_get(t, "name")) != JSON_STRING)
 			return field_wrong(p, at, "a string", json_get(t, "name"));

@@ -19,7 +19,7 @@ enum {
 	/* A stream's text is flushed to the connection in pieces of about this size, so
 	 * that a client that catches up is not sent megabytes past its mark at once. */
 	FLUSH_BYTES = 16 << 10,
-	EOS_TOKENS_MAX = 64,    /* of a model; a few are known to have three */
+	EOS_TOKENS_MAX = 64, /* of a model; a few are known to have three */
 };
 
 /* ---- on a worker ---- */
@@ -40,9 +40,11 @@ static int too_long(const struct generation *g, struct problem *p, const char *a
 
 	if (g->params.max_tokens >= 0)
 		snprintf(most, sizeof most, "up to %lld", (long long)g->params.max_tokens);
-	return problem_set(p, 400, "context_length_exceeded", NULL,
-	                   "the prompt is too long: %s%zu tokens, and %s for the answer; the maximum context length of this model is"
-	                   " %d tokens, the answer included", about, n, most, g->served->ctx_max);
+	return problem_set(
+		p, 400, "context_length_exceeded", NULL,
+		"the prompt is too long: %s%zu tokens, and %s for the answer; the maximum context length of this model is"
+		" %d tokens, the answer included",
+		about, n, most, g->served->ctx_max);
 }
 
 int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
@@ -83,8 +85,9 @@ static int check_lengths(const struct generation *g, struct problem *p)
 
 	if (a->max_tokens <= 0 || a->sampling.min_tokens <= a->max_tokens)
 		return 0;
-	return problem_set(p, 400, "invalid_value", "min_tokens", "min_tokens is %d, and the answer ends after at most %lld",
-	                   a->sampling.min_tokens, (long long)a->max_tokens);
+	return problem_set(p, 400, "invalid_value", "min_tokens",
+	                   "min_tokens is %d, and the answer ends after at most %lld", a->sampling.min_tokens,
+	                   (long long)a->max_tokens);
 }
 
 static int check_strict(const struct generation *g, struct problem *p)
@@ -126,12 +129,14 @@ static void log_params(const struct generation *g)
 	const struct params *a = &g->params;
 	const struct sampler_params *s = &a->sampling;
 
-	log_debug("%s: prompts %d of %zu.. tokens, n %d, max_tokens %lld, stream %d, temperature %g, top_p %g, top_k %d, "
-	          "min_p %g, penalties %g %g %g, seed %s%llu, %d stop strings, %d stop tokens, %d biases, logprobs %d",
-	          g->x->request_id, g->n_prompt, g->n_prompt ? g->prompt[0].n : 0, a->n, (long long)a->max_tokens, a->stream,
-	          (double)s->temperature, (double)s->top_p, s->top_k, (double)s->min_p, (double)s->repetition_penalty,
-	          (double)s->presence_penalty, (double)s->frequency_penalty, a->seeded ? "" : "new ",
-	          (unsigned long long)(a->seeded ? s->seed : 0), a->n_stop, a->n_stop_token, s->n_bias, s->n_logprobs);
+	log_debug(
+		"%s: prompts %d of %zu.. tokens, n %d, max_tokens %lld, stream %d, temperature %g, top_p %g, top_k %d, "
+		"min_p %g, penalties %g %g %g, seed %s%llu, %d stop strings, %d stop tokens, %d biases, logprobs %d",
+		g->x->request_id, g->n_prompt, g->n_prompt ? g->prompt[0].n : 0, a->n, (long long)a->max_tokens,
+		a->stream, (double)s->temperature, (double)s->top_p, s->top_k, (double)s->min_p,
+		(double)s->repetition_penalty, (double)s->presence_penalty, (double)s->frequency_penalty,
+		a->seeded ? "" : "new ", (unsigned long long)(a->seeded ? s->seed : 0), a->n_stop, a->n_stop_token,
+		s->n_bias, s->n_logprobs);
 }
 
 struct generation *generation_new(const struct served *served, const struct family *fam)
@@ -157,7 +162,8 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	g->x = x;
 	g->params.cache_report = x->cache_report;
 	x->work = g;
-	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem) && !check_lengths(g, &x->problem))
+	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem) &&
+	    !check_lengths(g, &x->problem))
 		check_prompts(g, &x->problem);
 	/* The report stands in usage. */
 	if (g->params.cache_report && g->params.stream)
@@ -184,7 +190,8 @@ static int refuse_submit(struct problem *p, const struct err *err, const struct 
 		if (why->limit == LIMIT_SHARE)
 			problem_set(p, 429, "client_over_share", NULL, "%s", err->msg);
 		else
-			problem_set(p, 503, why->limit == LIMIT_DEADLINE ? "deadline" : "overloaded", NULL, "%s", err->msg);
+			problem_set(p, 503, why->limit == LIMIT_DEADLINE ? "deadline" : "overloaded", NULL, "%s",
+			            err->msg);
 		p->retry_after = why->retry_s > 0 ? why->retry_s : 1;
 		return p->status;
 	}
@@ -205,16 +212,26 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 	struct refusal why = { 0 };
 	struct err err;
 	struct ask ask = {
-		.prompt = prompt->id, .n_prompt = (int)prompt->n,
+		.prompt = prompt->id,
+		.n_prompt = (int)prompt->n,
 		.max_tokens = (int)(a->max_tokens < 0 || a->max_tokens > room ? room : a->max_tokens),
 		.sampling = a->sampling,
 		.stop_token = stop,
-		.stop = (const char *const *)a->stop, .n_stop = a->n_stop,
-		.skip_special = a->skip_special, .mark = g->mark, .n_mark = g->n_mark,
-		.mark_kind = g->mark_kind, .cache_salt = a->cache_salt,
-		.lead = g->led ? &g->lead : NULL, .priority = a->priority, .n_draft = a->n_draft,
-		.client = client_number(g->x->client), .deadline_ns = g->x->deadline_ns, .refusal = &why,
-		.notify = exchange_notify, .notify_arg = g->x,
+		.stop = (const char *const *)a->stop,
+		.n_stop = a->n_stop,
+		.skip_special = a->skip_special,
+		.mark = g->mark,
+		.n_mark = g->n_mark,
+		.mark_kind = g->mark_kind,
+		.cache_salt = a->cache_salt,
+		.lead = g->led ? &g->lead : NULL,
+		.priority = a->priority,
+		.n_draft = a->n_draft,
+		.client = client_number(g->x->client),
+		.deadline_ns = g->x->deadline_ns,
+		.refusal = &why,
+		.notify = exchange_notify,
+		.notify_arg = g->x,
 	};
 
 	for (int i = 0; i < a->n_stop_token; i++)
@@ -314,7 +331,7 @@ void generation_ready(struct exchange *x)
 	}
 	for (int i = 0; i < g->n_choice; i++) {
 		if (submit(g, &g->choice[i], &p)) {
-			exchange_refuse(x, &p);         /* drop cancels those before it */
+			exchange_refuse(x, &p); /* drop cancels those before it */
 			return;
 		}
 	}
@@ -372,7 +389,8 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 	struct metrics *m = &g->x->srv->metrics;
 
 	if (ev->n_text)
-		g->fam->token(g, c, &(struct event){ .kind = EV_DONE, .token = -1, .text = ev->text, .n_text = ev->n_text });
+		g->fam->token(g, c,
+		              &(struct event){ .kind = EV_DONE, .token = -1, .text = ev->text, .n_text = ev->n_text });
 	c->done = true;
 	c->finish = ev->finish;
 	c->stop_text = ev->stop_text;
@@ -517,7 +535,8 @@ static bool pull(struct generation *g, struct choice *c)
 				if (c->enough)
 					take_enough(g, c);
 				/* With logprobs a token is some hundred bytes per alternative. */
-				taken += ev.n_text + 100 + (g->params.logprobs ? 200 * (size_t)(1 + g->params.top_logprobs) : 0);
+				taken += ev.n_text + 100 +
+				         (g->params.logprobs ? 200 * (size_t)(1 + g->params.top_logprobs) : 0);
 			} else if (ev.kind == EV_DONE && (ev.finish == FINISH_ERROR || ev.finish == FINISH_CANCEL)) {
 				c->done = true;
 				if (ev.finish == FINISH_CANCEL)
@@ -576,7 +595,7 @@ void generation_free(struct generation *g)
 		struct choice *c = &g->choice[i];
 
 		if (c->req)
-			request_free(c->req);           /* cancels what is not done */
+			request_free(c->req); /* cancels what is not done */
 		split_fini(&c->split);
 		free(c->id);
 		buf_fini(&c->text);
@@ -631,9 +650,18 @@ void generation_drop(struct exchange *x)
 
 /* ---- shapes that the families share ---- */
 
-void event_begin(struct buf *out) { buf_puts(out, "data: "); }
-void event_named(struct buf *out, const char *name) { buf_printf(out, "event: %s\ndata: ", name); }
-void event_end(struct buf *out) { buf_puts(out, "\n\n"); }
+void event_begin(struct buf *out)
+{
+	buf_puts(out, "data: ");
+}
+void event_named(struct buf *out, const char *name)
+{
+	buf_printf(out, "event: %s\ndata: ", name);
+}
+void event_end(struct buf *out)
+{
+	buf_puts(out, "\n\n");
+}
 
 const char *finish_name(enum finish f)
 {
@@ -642,16 +670,19 @@ const char *finish_name(enum finish f)
 
 void put_reply_head(const struct generation *g, struct buf *out, const char *object)
 {
-	buf_printf(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", g->fam->id_prefix, g->x->id, object,
-	           (long long)g->created);
+	buf_printf(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", g->fam->id_prefix, g->x->id,
+	           object, (long long)g->created);
 	json_put_cstr(out, g->served->name);
 	buf_puts(out, ",\"choices\":");
 }
 
 void generation_explain(const struct generation *g, struct buf *out)
 {
-	struct explained x = { .ids = &g->prompt[0], .message_at = g->message_at, .n_message = g->n_message,
-	                       .n_turn = g->past.n_turn, .n_turn_token = g->past.n_token };
+	struct explained x = { .ids = &g->prompt[0],
+		               .message_at = g->message_at,
+		               .n_message = g->n_message,
+		               .n_turn = g->past.n_turn,
+		               .n_turn_token = g->past.n_token };
 
 	/* With several keys, what somebody else's prompt said is theirs. */
 	explain_put(out, g->served->tokenizer, &x, &g->prefix, g->x->srv->clients.n > 1);
@@ -689,8 +720,10 @@ void put_usage(const struct generation *g, struct buf *out, bool thinking)
 {
 	struct usage u = generation_usage(g);
 
-	buf_printf(out, "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
-	           "\"prompt_tokens_details\":{\"cached_tokens\":%d}", u.prompt, u.output, u.prompt + u.output, u.cached);
+	buf_printf(out,
+	           "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
+	           "\"prompt_tokens_details\":{\"cached_tokens\":%d}",
+	           u.prompt, u.output, u.prompt + u.output, u.cached);
 	buf_puts(out, ",\"completion_tokens_details\":{");
 	if (thinking)
 		buf_printf(out, "\"reasoning_tokens\":%d,", u.thought);
@@ -717,8 +750,8 @@ void close_openai(struct generation *g, const char *object, bool thinking, struc
 void put_progress(const struct generation *g, const struct choice *c, const struct event *ev, struct buf *out)
 {
 	(void)c;
-	buf_printf(out, "{\"total\":%d,\"cache\":%d,\"processed\":%d,\"time_ms\":%lld}", ev->total, ev->cached, ev->done,
-	           (long long)((clock_monotonic_ns() - g->x->t_begin) / 1000000));
+	buf_printf(out, "{\"total\":%d,\"cache\":%d,\"processed\":%d,\"time_ms\":%lld}", ev->total, ev->cached,
+	           ev->done, (long long)((clock_monotonic_ns() - g->x->t_begin) / 1000000));
 }
 
 void put_token(const struct served *d, int32_t id, struct buf *out)

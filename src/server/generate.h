@@ -23,39 +23,39 @@
 /* One answer being written. */
 struct choice {
 	int index;
-	int prompt;                     /* which of the prompts */
+	int prompt; /* which of the prompts */
 	struct request *req;
 	bool started, done;
 	enum finish finish;
-	const char *stop_text;          /* the stop string that ended it, or NULL */
+	const char *stop_text; /* the stop string that ended it, or NULL */
 	int n_prompt, n_cached, n_output, n_accepted, n_rejected;
-	int64_t t_last;                 /* clock of the last token; 0: none yet */
+	int64_t t_last; /* clock of the last token; 0: none yet */
 
-	struct tokens said;             /* of answers that are remembered */
+	struct tokens said; /* of answers that are remembered */
 
 	/* The family's: what was written and not yet sent. */
-	struct split split;             /* chats */
-	int told;                       /* pieces of it that the client knows ... */
-	size_t told_bytes;              /* ... and bytes of the next */
+	struct split split; /* chats */
+	int told;           /* pieces of it that the client knows ... */
+	size_t told_bytes;  /* ... and bytes of the next */
 	bool told_begun;
 	int told_calls;
-	bool enough;                    /* what else the model says is not wanted */
+	bool enough; /* what else the model says is not wanted */
 	enum { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL } block_open;
-	int n_block, block_piece;       /* of an answer in blocks or items: begun; which piece began the last */
-	char (*id)[24];                 /* of calls */
+	int n_block, block_piece; /* of an answer in blocks or items: begun; which piece began the last */
+	char (*id)[24];           /* of calls */
 	int n_id;
-	struct buf text;                /* completions */
-	struct buf logprobs[4];         /* arrays without their brackets */
-	size_t text_at;                 /* characters before the next token */
-	int n_thinking;                 /* tokens */
+	struct buf text;        /* completions */
+	struct buf logprobs[4]; /* arrays without their brackets */
+	size_t text_at;         /* characters before the next token */
+	int n_thinking;         /* tokens */
 };
 
 struct generation;
 
 struct family {
-	const char *path;               /* for the log */
+	const char *path; /* for the log */
 	const char *id_prefix;
-	bool any_length;                /* the prompt is only looked at: it may be too long to be answered */
+	bool any_length; /* the prompt is only looked at: it may be too long to be answered */
 	/* Worker: reads the body into g->params and g->prompt.  Returns 0 or *p's status. */
 	int (*read)(struct generation *g, const char *body, size_t n, struct problem *p);
 	void (*open)(struct generation *g, struct choice *c);
@@ -84,44 +84,44 @@ struct generation {
 	const struct family *fam;
 	const struct served *served;
 	struct params params;
-	struct tokens *prompt;          /* [n_prompt] */
+	struct tokens *prompt; /* [n_prompt] */
 	int n_prompt;
-	int mark[MARKS_MAX], n_mark;    /* of the one prompt of a chat; see struct ask */
+	int mark[MARKS_MAX], n_mark; /* of the one prompt of a chat; see struct ask */
 	unsigned char mark_kind[MARKS_MAX];
-	int *message_at, n_message;     /* with cache_report: see explain.h; NULL: not known */
-	struct prefix_report prefix;    /* of the first choice */
+	int *message_at, n_message;  /* with cache_report: see explain.h; NULL: not known */
+	struct prefix_report prefix; /* of the first choice */
 	struct past past;            /* of a chat, where turns are replayed */
-	bool remember;                  /* its answers are turns ... */
-	char *header;                   /* ... that begin so */
-	struct json *body;              /* kept while choices look at its tools */
-	struct json *made;              /* of body's parts, in the form they are used in; NULL: nothing */
-	const struct json *tools;       /* of body or made, where calls are to be looked for; NULL: not */
+	bool remember;               /* its answers are turns ... */
+	char *header;                /* ... that begin so */
+	struct json *body;           /* kept while choices look at its tools */
+	struct json *made;           /* of body's parts, in the form they are used in; NULL: nothing */
+	const struct json *tools;    /* of body or made, where calls are to be looked for; NULL: not */
 	const struct dialect *const *dialects;
-	struct lead lead;               /* when led; its arrays are lead_end and lead_then */
+	struct lead lead; /* when led; its arrays are lead_end and lead_then */
 	struct tokens lead_end, lead_then;
 	bool led;
-	bool thinking;                  /* the prompt ends inside <think> */
-	bool may_think;                 /* the answer may begin with it */
-	bool omit_thinking;             /* messages: it is not told */
-	struct grammar *content;        /* what content is held to (structured.h); NULL: free */
-	struct grammar *calls;          /* what calls are held to; NULL: free */
+	bool thinking;           /* the prompt ends inside <think> */
+	bool may_think;          /* the answer may begin with it */
+	bool omit_thinking;      /* messages: it is not told */
+	struct grammar *content; /* what content is held to (structured.h); NULL: free */
+	struct grammar *calls;   /* what calls are held to; NULL: free */
 	bool must_call;
-	const struct vocab *vocab;      /* with either */
-	char *prefill;                  /* text that the answer goes on from, or NULL */
-	struct buf history;             /* responses: the conversation so far */
-	struct buf items;               /* responses: what was asked, as it is listed */
-	struct buf echo;                /* what a reply repeats of its request, or is made of */
-	bool pieces;                    /* tokenize: say what each token stands for */
-	int sequence;                   /* number of the next event */
-	int64_t created;                /* seconds since 1970 */
+	const struct vocab *vocab; /* with either */
+	char *prefill;             /* text that the answer goes on from, or NULL */
+	struct buf history;        /* responses: the conversation so far */
+	struct buf items;          /* responses: what was asked, as it is listed */
+	struct buf echo;           /* what a reply repeats of its request, or is made of */
+	bool pieces;               /* tokenize: say what each token stands for */
+	int sequence;              /* number of the next event */
+	int64_t created;           /* seconds since 1970 */
 
-	struct choice *choice;          /* [n_choice] */
+	struct choice *choice; /* [n_choice] */
 	int n_choice, n_done;
-	bool streaming;                 /* the stream has begun */
-	struct event *tick;             /* keeps a quiet stream alive; NULL: nothing does */
-	bool sent;                      /* something went out since the last tick */
-	int64_t t_first;                /* clock of the first token; 0: none yet */
-	int64_t queue_ns;               /* a choice waited so long for the engine */
+	bool streaming;     /* the stream has begun */
+	struct event *tick; /* keeps a quiet stream alive; NULL: nothing does */
+	bool sent;          /* something went out since the last tick */
+	int64_t t_first;    /* clock of the first token; 0: none yet */
+	int64_t queue_ns;   /* a choice waited so long for the engine */
 };
 
 /* A generation that has read nothing yet; x->work of an exchange, or for tests. */
@@ -157,14 +157,16 @@ void generation_explain(const struct generation *g, struct buf *out);
 void put_cache_report(const struct generation *g, struct buf *out);
 void put_usage(const struct generation *g, struct buf *out, bool thinking);
 /* The same as numbers. */
-struct usage { int prompt, cached, output, thought, accepted, rejected; };      /* accepted, rejected: drafts */
+struct usage {
+	int prompt, cached, output, thought, accepted, rejected;
+}; /* accepted, rejected: drafts */
 struct usage generation_usage(const struct generation *g);
 /* {"total", "cache", "processed", "time_ms"} of a PROGRESS, as llama.cpp has it. */
 void put_progress(const struct generation *g, const struct choice *c, const struct event *ev, struct buf *out);
 /* The usage event, if it was asked for, and [DONE]. */
 void close_openai(struct generation *g, const char *object, bool thinking, struct buf *out);
 void event_begin(struct buf *out);
-void event_named(struct buf *out, const char *name);    /* with an event line before its data */
+void event_named(struct buf *out, const char *name); /* with an event line before its data */
 void event_end(struct buf *out);
 /* "stop", "length"; NULL in C for an answer that was broken off. */
 const char *finish_name(enum finish f);

@@ -18,7 +18,10 @@ void http_init(struct http *h, const struct http_limits *limits)
 	h->length = -1;
 }
 
-void http_fini(struct http *h) { buf_fini(&h->head); }
+void http_fini(struct http *h)
+{
+	buf_fini(&h->head);
+}
 
 void http_reset(struct http *h)
 {
@@ -28,7 +31,10 @@ void http_reset(struct http *h)
 	http_init(h, &limits);
 }
 
-bool http_idle(const struct http *h) { return h->state == START && h->head.n == 0; }
+bool http_idle(const struct http *h)
+{
+	return h->state == START && h->head.n == 0;
+}
 
 static enum http_status refuse(struct http *h, int code, const char *why)
 {
@@ -189,7 +195,7 @@ static enum http_status read_field(struct http *h, size_t at, size_t n, bool kee
 	if (h->n_field == HTTP_HEADERS_MAX)
 		return refuse(h, 431, "too many header fields");
 	h->field[h->n_field++] = (struct http_field){ (uint32_t)at, (uint32_t)name, (uint32_t)(at + v),
-	                                              (uint32_t)(end - v) };
+		                                      (uint32_t)(end - v) };
 	return HTTP_MORE;
 }
 
@@ -505,10 +511,8 @@ enum http_status http_feed(struct http *h, const char *p, size_t n, size_t *used
 			if (feed_trailer(h, p, n, used) == HTTP_BAD)
 				return HTTP_BAD;
 			break;
-		case FINISHED:
-			return HTTP_DONE;
-		default:
-			return HTTP_BAD;
+		case FINISHED: return HTTP_DONE;
+		default: return HTTP_BAD;
 		}
 	}
 }

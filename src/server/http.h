@@ -17,48 +17,53 @@
 #include "base/buf.h"
 
 enum {
-	HTTP_HEADERS_MAX = 100,         /* fields of one request */
-	HTTP_CHUNK_LINE_MAX = 256,      /* bytes of a chunk's size line: extensions are read over, not kept */
+	HTTP_HEADERS_MAX = 100,    /* fields of one request */
+	HTTP_CHUNK_LINE_MAX = 256, /* bytes of a chunk's size line: extensions are read over, not kept */
 };
 
 struct http_limits {
-	size_t head_max;                /* bytes of request line and header, and again of a trailer */
-	size_t target_max;              /* bytes of the request target */
-	int64_t body_max;               /* bytes of the body */
+	size_t head_max;   /* bytes of request line and header, and again of a trailer */
+	size_t target_max; /* bytes of the request target */
+	int64_t body_max;  /* bytes of the body */
 };
 
-struct http_slice { const char *p; size_t n; };
-struct http_field { uint32_t name, n_name, value, n_value; };       /* offsets into head */
+struct http_slice {
+	const char *p;
+	size_t n;
+};
+struct http_field {
+	uint32_t name, n_name, value, n_value;
+}; /* offsets into head */
 
 enum http_status {
-	HTTP_MORE,      /* everything fed was used; more is needed */
-	HTTP_HEAD,      /* request line and header are complete: look, then feed on */
-	HTTP_DONE,      /* the message is complete; what is left belongs to the next */
-	HTTP_BAD,       /* refused: code and why say how; nothing more can be read */
+	HTTP_MORE, /* everything fed was used; more is needed */
+	HTTP_HEAD, /* request line and header are complete: look, then feed on */
+	HTTP_DONE, /* the message is complete; what is left belongs to the next */
+	HTTP_BAD,  /* refused: code and why say how; nothing more can be read */
 };
 
 struct http {
 	struct http_limits limits;
 	/* Valid after HTTP_HEAD, until the next feed, and after HTTP_DONE, until http_reset. */
-	struct http_slice method, path, query;      /* path begins with '/' (or is "*"); still percent-encoded */
-	int minor;                      /* of HTTP/1.x: 0 or 1 */
+	struct http_slice method, path, query; /* path begins with '/' (or is "*"); still percent-encoded */
+	int minor;                             /* of HTTP/1.x: 0 or 1 */
 	int n_field;
-	int64_t length;                 /* Content-Length; -1: none given */
+	int64_t length; /* Content-Length; -1: none given */
 	bool chunked;
-	bool keep_alive;                /* the client would send another request */
-	bool expect_continue;           /* it waits for "100 Continue" before the body */
+	bool keep_alive;      /* the client would send another request */
+	bool expect_continue; /* it waits for "100 Continue" before the body */
 	/* Valid at HTTP_BAD. */
-	int code;                       /* 400 413 414 417 431 501 505 */
+	int code; /* 400 413 414 417 431 501 505 */
 	const char *why;
 
 	/* Private. */
 	int state;
 	struct buf head;
-	size_t head_cap;                /* head_max, and more for a trailer */
-	size_t line;                    /* where the line being read begins */
-	size_t line_n;                  /* bytes of a chunk's size line so far */
-	int64_t left;                   /* body bytes to come, of the whole or of the chunk */
-	int64_t body_n;                 /* body bytes delivered */
+	size_t head_cap; /* head_max, and more for a trailer */
+	size_t line;     /* where the line being read begins */
+	size_t line_n;   /* bytes of a chunk's size line so far */
+	int64_t left;    /* body bytes to come, of the whole or of the chunk */
+	int64_t body_n;  /* body bytes delivered */
 	int digits;
 	struct http_field field[HTTP_HEADERS_MAX];
 };
@@ -83,6 +88,6 @@ struct http_slice http_field(const struct http *h, const char *name);
 int http_unescape(struct http_slice s, struct buf *out);
 
 bool http_slice_is(struct http_slice s, const char *text);
-const char *http_reason(int code);      /* "Not Found" ...; "" for codes we never send */
+const char *http_reason(int code); /* "Not Found" ...; "" for codes we never send */
 
 #endif

@@ -21,11 +21,11 @@ struct workers {
 	pthread_t *thread;
 	int n;
 	pthread_cond_t more;
-	struct exchange *head, **tail;  /* under the server's lock */
+	struct exchange *head, **tail; /* under the server's lock */
 	bool stop;
 };
 
-enum { KEPT_CALLS = 16 };       /* sets of tools, compiled */
+enum { KEPT_CALLS = 16 }; /* sets of tools, compiled */
 
 struct server {
 	struct server_opts opts;
@@ -33,47 +33,50 @@ struct server {
 	char *host, *cors_origin;
 	struct clients clients;
 	struct turns *turns;
-	int64_t created;                /* seconds since 1970 */
-	int longest_token;              /* bytes */
-	bool one_system, object_arguments;      /* see chat.h */
+	int64_t created;                   /* seconds since 1970 */
+	int longest_token;                 /* bytes */
+	bool one_system, object_arguments; /* see chat.h */
 
 	struct event_base *base;
 	struct evconnlistener *listener;
 	struct event *ring, *accept_again, *grace, *on_term, *on_int;
-	int pipe[2];                    /* rings the IO thread */
+	int pipe[2]; /* rings the IO thread */
 	int port;
-	const char *unix_path;          /* to be removed at the end; NULL: a port is bound */
+	const char *unix_path; /* to be removed at the end; NULL: a port is bound */
 	bool stopping;
 
 	struct conn *conns;
-	int n_busy;                     /* connections with an answer that is not all out */
-	int n_conn, n_refused;          /* counted ones, and those that were too many */
-	int64_t body_bytes;             /* of all bodies being read or prepared */
+	int n_busy;            /* connections with an answer that is not all out */
+	int n_conn, n_refused; /* counted ones, and those that were too many */
+	int64_t body_bytes;    /* of all bodies being read or prepared */
 
-	struct exchange *rest;          /* exchanges at rest */
-	struct exchange **all;          /* every one there is */
+	struct exchange *rest; /* exchanges at rest */
+	struct exchange **all; /* every one there is */
 	size_t n_all, cap_all;
 	struct metrics metrics;
 	struct response_store responses;
 
 	pthread_mutex_t lock;
-	struct exchange *mail, **mail_tail;     /* wants the IO thread; under lock */
-	bool stop_asked;                        /* under lock */
+	struct exchange *mail, **mail_tail; /* wants the IO thread; under lock */
+	bool stop_asked;                    /* under lock */
 	struct workers workers;
 	pthread_mutex_t vocab_lock;
 	/* For structured.c, under vocab_lock; vocab is constant once it is made. */
 	struct vocab *vocab;
-	struct { char *key; struct grammar *grammar; } calls[KEPT_CALLS];
+	struct {
+		char *key;
+		struct grammar *grammar;
+	} calls[KEPT_CALLS];
 	unsigned at_call;
 };
 
 /* workers.c */
 void workers_open(struct server *s, int n);
 void workers_give(struct server *s, struct exchange *x);
-void workers_close(struct server *s);           /* finishes what is queued */
+void workers_close(struct server *s); /* finishes what is queued */
 
 /* server.c */
-void server_ring(struct server *s);             /* any thread */
-void server_conn_gone(struct server *s);        /* a connection was closed */
+void server_ring(struct server *s);      /* any thread */
+void server_conn_gone(struct server *s); /* a connection was closed */
 
 #endif

@@ -28,8 +28,8 @@ static int text_part(const struct json *part, const char *at, struct buf *text, 
 		return field_wrong(p, where, "a string", type);
 	if (!str_is(type, "text") && !str_is(type, "refusal"))
 		return problem_set(p, 400, "unsupported_content", where,
-		                   "%s is \"%.40s\": this server reads text only, so a part must be of type \"text\"", where,
-		                   json_str(type, &n));
+		                   "%s is \"%.40s\": this server reads text only, so a part must be of type \"text\"",
+		                   where, json_str(type, &n));
 	t = json_get(part, json_str(type, &n));
 	snprintf(where, sizeof where, "%.90s.%s", at, json_str(type, &n));
 	if (!(s = json_str(t, &n)))
@@ -48,9 +48,7 @@ static int content(const struct json *c, int i, struct buf *out, struct problem 
 
 	snprintf(at, sizeof at, "messages[%d].content", i);
 	switch (json_kind(c)) {
-	case JSON_NULL:
-		buf_puts(out, "\"\"");
-		return 0;
+	case JSON_NULL: buf_puts(out, "\"\""); return 0;
 	case JSON_STRING:
 		s = json_str(c, &n);
 		json_put_str(out, s, n);
@@ -64,8 +62,7 @@ static int content(const struct json *c, int i, struct buf *out, struct problem 
 		json_put_str(out, text.p, text.n);
 		buf_fini(&text);
 		return r;
-	default:
-		return field_wrong(p, at, "a string, null or an array of text parts", c);
+	default: return field_wrong(p, at, "a string, null or an array of text parts", c);
 	}
 }
 
@@ -192,8 +189,9 @@ int messages_normal(const struct json *messages, struct buf *out, struct problem
 	int r;
 
 	if (json_kind(messages) != JSON_ARRAY)
-		return messages ? field_wrong(p, "messages", "an array of messages", messages)
-		                : problem_set(p, 400, "missing_field", "messages", "messages is missing: an array of messages");
+		return messages ? field_wrong(p, "messages", "an array of messages", messages) :
+		                  problem_set(p, 400, "missing_field", "messages",
+		                              "messages is missing: an array of messages");
 	if (!json_len(messages))
 		return problem_set(p, 400, "invalid_value", "messages", "messages is empty: at least one is needed");
 	buf_putc(out, '[');
@@ -207,7 +205,8 @@ int messages_normal(const struct json *messages, struct buf *out, struct problem
 	return 0;
 }
 
-static int check_member(const struct json *object, const char *at, const char *name, enum json_kind kind, struct problem *p)
+static int check_member(const struct json *object, const char *at, const char *name, enum json_kind kind,
+                        struct problem *p)
 {
 	const struct json *v = json_get(object, name);
 	char where[100];
@@ -215,7 +214,11 @@ static int check_member(const struct json *object, const char *at, const char *n
 	if (json_kind(v) == JSON_NULL || json_kind(v) == kind)
 		return 0;
 	snprintf(where, sizeof where, "%.60s%s", at, name);
-	return field_wrong(p, where, kind == JSON_STRING ? "a string" : kind == JSON_BOOL ? "true or false" : "an object", v);
+	return field_wrong(p, where,
+	                   kind == JSON_STRING ? "a string" :
+	                   kind == JSON_BOOL   ? "true or false" :
+	                                         "an object",
+	                   v);
 }
 
 int tools_check(const struct json *tools, struct problem *p)
@@ -236,7 +239,8 @@ int tools_check(const struct json *tools, struct problem *p)
 		if (json_kind(json_get(f, "name")) != JSON_STRING)
 			return field_wrong(p, at, "a string", json_get(f, "name"));
 		snprintf(at, sizeof at, "tools[%zu].function.", i);
-		if ((r = check_member(f, at, "description", JSON_STRING, p)) || (r = check_member(f, at, "parameters", JSON_OBJECT, p)) ||
+		if ((r = check_member(f, at, "description", JSON_STRING, p)) ||
+		    (r = check_member(f, at, "parameters", JSON_OBJECT, p)) ||
 		    (r = check_member(f, at, "strict", JSON_BOOL, p)))
 			return r;
 	}

@@ -9,17 +9,18 @@
 #include "server/inside.h"
 
 /* Bounds as inference servers of the field use them, so that dashboards fit. */
-static const double first_token_bounds[] = { 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1,
-                                             2.5, 5, 7.5, 10, 20, 40, 80, 160, 640 };
-static const double next_token_bounds[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4,
-                                            0.5, 0.75, 1, 2.5, 5, 10 };
-static const double whole_bounds[] = { 0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120,
-                                       240, 480, 960 };
-static const double token_bounds[] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000,
-                                       200000 };
+static const double first_token_bounds[] = { 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+	                                     1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640 };
+static const double next_token_bounds[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15,
+	                                    0.2,   0.3,    0.4,   0.5,  0.75,  1,    2.5,   5,   10 };
+static const double whole_bounds[] = { 0.05, 0.1, 0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,  10,
+	                               15,   20,  30,  40,  50,  60, 120, 240, 480, 960 };
+static const double token_bounds[] = { 1,    2,    5,    10,    20,    50,    100,    200,   500,
+	                               1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000 };
 
 const char *const stage_names[LEFT_STAGES] = { "body", "preparing", "queued", "prefill", "decode" };
-const char *const cause_names[CAUSES] = { "client left", "deleted", "client does not read", "deadline", "server stopped" };
+const char *const cause_names[CAUSES] = { "client left", "deleted", "client does not read", "deadline",
+	                                  "server stopped" };
 /* The same for labels. */
 static const char *const cause_labels[CAUSES] = { "disconnect", "delete", "stall", "deadline", "stop" };
 
@@ -54,11 +55,26 @@ void metrics_answer(struct metrics *m, const struct event *ev)
 	histogram_add(&m->output_tokens, ev->n_output, 1);
 }
 
-void metrics_reply(struct metrics *m, int status) { m->replies[status / 100 % 6]++; }
-void metrics_cancelled(struct metrics *m, enum cause why, enum left_at at) { m->cancelled[why][at]++; }
-void metrics_stalled(struct metrics *m) { m->stalled++; }
-void metrics_timeout(struct metrics *m) { m->timeouts++; }
-void metrics_refused_connection(struct metrics *m) { m->refused_connections++; }
+void metrics_reply(struct metrics *m, int status)
+{
+	m->replies[status / 100 % 6]++;
+}
+void metrics_cancelled(struct metrics *m, enum cause why, enum left_at at)
+{
+	m->cancelled[why][at]++;
+}
+void metrics_stalled(struct metrics *m)
+{
+	m->stalled++;
+}
+void metrics_timeout(struct metrics *m)
+{
+	m->timeouts++;
+}
+void metrics_refused_connection(struct metrics *m)
+{
+	m->refused_connections++;
+}
 
 /* ---- the page ---- */
 
@@ -79,7 +95,8 @@ static void sample(const struct page *p, const char *name, const char *more, dou
 	const char *comma = *p->labels && *more ? "," : "";
 	bool braces = *p->labels || *more;
 
-	buf_printf(p->b, "%s%s%s%s%s%s%s ", p->prefix, name, braces ? "{" : "", p->labels, comma, more, braces ? "}" : "");
+	buf_printf(p->b, "%s%s%s%s%s%s%s ", p->prefix, name, braces ? "{" : "", p->labels, comma, more,
+	           braces ? "}" : "");
 	json_put_double(p->b, v);
 	buf_putc(p->b, '\n');
 }
@@ -140,41 +157,47 @@ static void histogram(const struct page *p, const char *name, const char *help, 
 
 /* One value under our name and under vLLM's: where both mean the same, gateways find it. */
 struct shared {
-	const char *own, *vllm;         /* own NULL: none of ours has this meaning alone */
+	const char *own, *vllm; /* own NULL: none of ours has this meaning alone */
 	const char *help;
 	enum { GAUGE, COUNTER, DISTRIBUTION } type;
 	double value;
-	const struct histogram *h;      /* DISTRIBUTION: that, not value */
+	const struct histogram *h; /* DISTRIBUTION: that, not value */
 };
 
 static void put_shared(const struct page *p, bool vllm, const struct metrics *m, const struct engine_stats *e)
 {
 	const struct shared all[] = {
-		{ "requests_running", "num_requests_running", "Requests that hold a sequence.", GAUGE, e->running, NULL },
-		{ "requests_waiting", "num_requests_waiting", "Requests in the engine's queue.", GAUGE, e->waiting, NULL },
+		{ "requests_running", "num_requests_running", "Requests that hold a sequence.", GAUGE, e->running,
+		  NULL },
+		{ "requests_waiting", "num_requests_waiting", "Requests in the engine's queue.", GAUGE, e->waiting,
+		  NULL },
 		{ NULL, "kv_cache_usage_perc", "Share of the pages of keys and values in use, 0 to 1.", GAUGE,
 		  e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0, NULL },
-		{ "requests_preempted_total", "num_preemptions_total", "Times a running request went back to waiting.", COUNTER,
-		  (double)e->preempted, NULL },
+		{ "requests_preempted_total", "num_preemptions_total", "Times a running request went back to waiting.",
+		  COUNTER, (double)e->preempted, NULL },
 		{ "prompt_tokens_total", "prompt_tokens_total", "Tokens of the prompts of admitted requests.", COUNTER,
 		  (double)e->prompt_tokens, NULL },
-		{ "output_tokens_total", "generation_tokens_total", "Tokens generated.", COUNTER, (double)e->output_tokens, NULL },
-		{ NULL, "prefix_cache_queries_total", "As prompt_tokens_total.", COUNTER, (double)e->prompt_tokens, NULL },
-		{ "cached_tokens_total", "prefix_cache_hits_total", "Prompt tokens that a kept prefix made unnecessary to compute.",
-		  COUNTER, (double)e->cached_tokens, NULL },
-		{ "time_to_first_token_seconds", "time_to_first_token_seconds", "From a complete request to its first token.",
-		  DISTRIBUTION, 0, &m->first_token },
-		{ "inter_token_seconds", "inter_token_latency_seconds", "Between the tokens of an answer.", DISTRIBUTION, 0,
-		  &m->next_token },
-		{ "queue_seconds", "request_queue_time_seconds", "From the engine's inbox to the first step.", DISTRIBUTION, 0,
-		  &m->queue },
-		{ "prefill_seconds", "request_prefill_time_seconds", "From the first step to the first token.", DISTRIBUTION, 0,
-		  &m->prefill },
+		{ "output_tokens_total", "generation_tokens_total", "Tokens generated.", COUNTER,
+		  (double)e->output_tokens, NULL },
+		{ NULL, "prefix_cache_queries_total", "As prompt_tokens_total.", COUNTER, (double)e->prompt_tokens,
+		  NULL },
+		{ "cached_tokens_total", "prefix_cache_hits_total",
+		  "Prompt tokens that a kept prefix made unnecessary to compute.", COUNTER, (double)e->cached_tokens,
+		  NULL },
+		{ "time_to_first_token_seconds", "time_to_first_token_seconds",
+		  "From a complete request to its first token.", DISTRIBUTION, 0, &m->first_token },
+		{ "inter_token_seconds", "inter_token_latency_seconds", "Between the tokens of an answer.",
+		  DISTRIBUTION, 0, &m->next_token },
+		{ "queue_seconds", "request_queue_time_seconds", "From the engine's inbox to the first step.",
+		  DISTRIBUTION, 0, &m->queue },
+		{ "prefill_seconds", "request_prefill_time_seconds", "From the first step to the first token.",
+		  DISTRIBUTION, 0, &m->prefill },
 		{ "decode_seconds", "request_decode_time_seconds", "From the first token to the end.", DISTRIBUTION, 0,
 		  &m->decode },
 		{ "request_seconds", "e2e_request_latency_seconds", "From a complete request to the end of its answer.",
 		  DISTRIBUTION, 0, &m->whole },
-		{ "request_prompt_tokens", "request_prompt_tokens", "Tokens of a prompt.", DISTRIBUTION, 0, &m->prompt_tokens },
+		{ "request_prompt_tokens", "request_prompt_tokens", "Tokens of a prompt.", DISTRIBUTION, 0,
+		  &m->prompt_tokens },
 		{ "request_output_tokens", "request_generation_tokens", "Tokens of an answer.", DISTRIBUTION, 0,
 		  &m->output_tokens },
 	};
@@ -268,7 +291,8 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	gauge(p, "prefix_entries", "Kept prefixes.", e->prefix_entries);
 	counter(p, "prefix_hits_total", "Requests that resumed from one.", e->prefix_hits);
 	counter(p, "prefix_evicted_total", "Kept prefixes that had to go.", e->prefix_evicted);
-	counter(p, "prefix_verified_total", "Hits that were computed again and compared (--verify-cache).", e->verified);
+	counter(p, "prefix_verified_total", "Hits that were computed again and compared (--verify-cache).",
+	        e->verified);
 	counter(p, "prefix_wrong_total", "Of these, the ones that differed and were dropped.", e->verify_failed);
 	put_disk(p, &e->disk);
 	describe(p, "prefix_lookups_total", "counter", "Requests, by why they were not resumed further on.");
@@ -305,7 +329,7 @@ static void put_server(const struct page *p, const struct server *s)
 	describe(p, "http_replies_total", "counter", "Replies by class of status.");
 	for (int i = 0; i < 6; i++)
 		if (class[i])
-			labelled(p, "http_replies_total", "status", class[i], m->replies[i]);
+			labelled(p, "http_replies_total", "status", class[i], m -> replies[i]);
 	put_cancelled(p, m);
 	counter(p, "clients_stalled_total", "Clients given up because they did not read.", m->stalled);
 	counter(p, "request_faults_total", "Requests that a fault of the server's ended; the log has more.", m->faults);
@@ -320,7 +344,10 @@ static void put_server(const struct page *p, const struct server *s)
 static void put_request_success(const struct page *p, const struct engine_stats *e)
 {
 	static const char *const reason[] = {
-		[FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_CANCEL] = "abort", [FINISH_ERROR] = "error",
+		[FINISH_STOP] = "stop",
+		[FINISH_LENGTH] = "length",
+		[FINISH_CANCEL] = "abort",
+		[FINISH_ERROR] = "error",
 	};
 
 	describe(p, "request_success_total", "counter", "Requests that ended, by reason.");
@@ -335,7 +362,7 @@ void metrics_put(struct buf *b, const struct server *s, const struct engine_stat
 
 	buf_init(&model);
 	buf_puts(&model, "model=");
-	json_put_cstr(&model, s->served.name);  /* the same escapes as a label's */
+	json_put_cstr(&model, s->served.name); /* the same escapes as a label's */
 	describe(&own, "model_info", "gauge", "The model that is served.");
 	sample(&own, "model_info", model.p, 1);
 	put_shared(&own, false, &s->metrics, e);

@@ -13,9 +13,9 @@
 enum { HISTOGRAM_MAX = 24 };
 
 struct histogram {
-	const double *bound;            /* n upper bounds, rising */
+	const double *bound; /* n upper bounds, rising */
 	int n;
-	int64_t count[HISTOGRAM_MAX + 1];       /* per interval; the last is above all bounds */
+	int64_t count[HISTOGRAM_MAX + 1]; /* per interval; the last is above all bounds */
 	double sum;
 };
 
@@ -24,19 +24,19 @@ struct server;
 /* Where a request was when it was cancelled, and why it was. */
 enum left_at { LEFT_BODY, LEFT_PREPARING, LEFT_QUEUED, LEFT_PREFILL, LEFT_DECODE, LEFT_STAGES };
 enum cause {
-	CAUSE_LEFT,             /* the client closed */
-	CAUSE_DELETE,           /* DELETE /v1/requests/{id} */
-	CAUSE_STALL,            /* the client does not read */
+	CAUSE_LEFT,   /* the client closed */
+	CAUSE_DELETE, /* DELETE /v1/requests/{id} */
+	CAUSE_STALL,  /* the client does not read */
 	CAUSE_DEADLINE,
-	CAUSE_STOP,             /* the server ends */
+	CAUSE_STOP, /* the server ends */
 	CAUSES
 };
 
 struct metrics {
-	int64_t replies[6];             /* by first digit of the status */
+	int64_t replies[6]; /* by first digit of the status */
 	int64_t cancelled[CAUSES][LEFT_STAGES];
 	int64_t stalled, timeouts, refused_connections, faults;
-	struct histogram first_token, next_token, queue, prefill, decode, whole;       /* seconds */
+	struct histogram first_token, next_token, queue, prefill, decode, whole; /* seconds */
 	struct histogram prompt_tokens, output_tokens;
 };
 

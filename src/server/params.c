@@ -10,32 +10,84 @@
 
 const struct field params_fields[] = {
 	/* honoured */
-	{ "model" }, { "max_tokens" }, { "temperature" }, { "top_p" }, { "top_k" }, { "min_p" },
-	{ "repetition_penalty" }, { "repetition_context_size" },
-	{ "presence_penalty" }, { "frequency_penalty" }, { "logit_bias" }, { "seed" },
-	{ "stop" }, { "stop_token_ids" }, { "ignore_eos" }, { "min_tokens" }, { "stream" }, { "stream_options" },
-	{ "n" }, { "skip_special_tokens" }, { "logprobs" }, { "priority" },
-	{ "speculation" }, { "num_draft_tokens" },
+	{ "model" },
+	{ "max_tokens" },
+	{ "temperature" },
+	{ "top_p" },
+	{ "top_k" },
+	{ "min_p" },
+	{ "repetition_penalty" },
+	{ "repetition_context_size" },
+	{ "presence_penalty" },
+	{ "frequency_penalty" },
+	{ "logit_bias" },
+	{ "seed" },
+	{ "stop" },
+	{ "stop_token_ids" },
+	{ "ignore_eos" },
+	{ "min_tokens" },
+	{ "stream" },
+	{ "stream_options" },
+	{ "n" },
+	{ "skip_special_tokens" },
+	{ "logprobs" },
+	{ "priority" },
+	{ "speculation" },
+	{ "num_draft_tokens" },
 	/* harmless: they change no token */
-	{ "user" }, { "metadata" }, { "safety_identifier" }, { "prompt_cache_key" }, { "prompt_cache_retention" },
+	{ "user" },
+	{ "metadata" },
+	{ "safety_identifier" },
+	{ "prompt_cache_key" },
+	{ "prompt_cache_retention" },
 	{ "prompt_cache_options" },
 	/* known, and not done: only what asks for nothing may stand there */
 	{ "best_of", "1", "n gives several answers" },
-	{ "use_beam_search", "false" }, { "length_penalty", "1|1.0" }, { "early_stopping", "false" },
-	{ "include_stop_str_in_output", "false" }, { "spaces_between_special_tokens", "true" },
-	{ "truncate_prompt_tokens", "-1", "a prompt is never cut in silence" }, { "prompt_logprobs", "0" },
-	{ "return_tokens_as_token_ids", "false" }, { "return_token_ids", "false" }, { "allowed_token_ids", "[]" },
-	{ "bad_words", "[]", "logit_bias can forbid tokens" }, { "logits_processors", "[]" }, { "logit_bias_exclude", "" },
-	{ "guided_json", "" }, { "guided_regex", "" }, { "guided_choice", "" }, { "guided_grammar", "" },
-	{ "structured_outputs", "" }, { "json_schema", "{}" },
-	{ "guided_decoding_backend", "" }, { "guided_whitespace_pattern", "" },
-	{ "structural_tag", "" }, { "grammar", "\"\"" }, { "regex", "" }, { "ebnf", "" },
-	{ "cache_salt" }, { "cache_report" }, { "turn_replay" }, { "kv_transfer_params", "" }, { "vllm_xargs", "{}" },
-	{ "service_tier", "\"auto\"|\"default\"" }, { "store", "false", "nothing is stored" },
-	{ "n_predict", "-1", "use max_tokens" }, { "repeat_penalty", "1|1.0", "use repetition_penalty" },
-	{ "typical_p", "1|1.0" }, { "tfs_z", "1|1.0" }, { "mirostat", "0" }, { "dry_multiplier", "0|0.0" },
-	{ "xtc_probability", "0|0.0" }, { "dynatemp_range", "0|0.0" }, { "cache_prompt", "true" },
-	{ "adapters", "" }, { "adapter", "" }, { "lora", "[]" }, { "draft_model", "" },
+	{ "use_beam_search", "false" },
+	{ "length_penalty", "1|1.0" },
+	{ "early_stopping", "false" },
+	{ "include_stop_str_in_output", "false" },
+	{ "spaces_between_special_tokens", "true" },
+	{ "truncate_prompt_tokens", "-1", "a prompt is never cut in silence" },
+	{ "prompt_logprobs", "0" },
+	{ "return_tokens_as_token_ids", "false" },
+	{ "return_token_ids", "false" },
+	{ "allowed_token_ids", "[]" },
+	{ "bad_words", "[]", "logit_bias can forbid tokens" },
+	{ "logits_processors", "[]" },
+	{ "logit_bias_exclude", "" },
+	{ "guided_json", "" },
+	{ "guided_regex", "" },
+	{ "guided_choice", "" },
+	{ "guided_grammar", "" },
+	{ "structured_outputs", "" },
+	{ "json_schema", "{}" },
+	{ "guided_decoding_backend", "" },
+	{ "guided_whitespace_pattern", "" },
+	{ "structural_tag", "" },
+	{ "grammar", "\"\"" },
+	{ "regex", "" },
+	{ "ebnf", "" },
+	{ "cache_salt" },
+	{ "cache_report" },
+	{ "turn_replay" },
+	{ "kv_transfer_params", "" },
+	{ "vllm_xargs", "{}" },
+	{ "service_tier", "\"auto\"|\"default\"" },
+	{ "store", "false", "nothing is stored" },
+	{ "n_predict", "-1", "use max_tokens" },
+	{ "repeat_penalty", "1|1.0", "use repetition_penalty" },
+	{ "typical_p", "1|1.0" },
+	{ "tfs_z", "1|1.0" },
+	{ "mirostat", "0" },
+	{ "dry_multiplier", "0|0.0" },
+	{ "xtc_probability", "0|0.0" },
+	{ "dynatemp_range", "0|0.0" },
+	{ "cache_prompt", "true" },
+	{ "adapters", "" },
+	{ "adapter", "" },
+	{ "lora", "[]" },
+	{ "draft_model", "" },
 	{ NULL },
 };
 
@@ -69,7 +121,7 @@ static int one_stop(struct params *a, const struct json *v, const char *name, st
 	if (!s)
 		return field_wrong(p, name, "a string", v);
 	if (!n)
-		return 0;       /* an empty string stops nothing; some clients send it */
+		return 0; /* an empty string stops nothing; some clients send it */
 	if (n > STOP_BYTES_MAX)
 		return problem_set(p, 400, "invalid_value", name, "%s has %zu bytes; at most %d are allowed", name, n,
 		                   STOP_BYTES_MAX);
@@ -111,8 +163,8 @@ static int read_stop_tokens(struct params *a, const struct json *body, const str
 	if ((r = field_value(body, "stop_token_ids", JSON_ARRAY, &v, p)))
 		return r;
 	if (json_len(v) > STOP_TOKENS_MAX)
-		return problem_set(p, 400, "invalid_value", "stop_token_ids", "stop_token_ids has %zu ids; at most %d are allowed",
-		                   json_len(v), STOP_TOKENS_MAX);
+		return problem_set(p, 400, "invalid_value", "stop_token_ids",
+		                   "stop_token_ids has %zu ids; at most %d are allowed", json_len(v), STOP_TOKENS_MAX);
 	for (size_t i = 0; i < json_len(v); i++) {
 		int64_t id;
 
@@ -135,8 +187,8 @@ static int read_bias(struct params *a, const struct json *body, const struct ser
 	if ((r = field_value(body, "logit_bias", JSON_OBJECT, &v, p)) || !v)
 		return r;
 	if (json_len(v) > BIAS_MAX)
-		return problem_set(p, 400, "invalid_value", "logit_bias", "logit_bias has %zu entries; at most %d are allowed",
-		                   json_len(v), BIAS_MAX);
+		return problem_set(p, 400, "invalid_value", "logit_bias",
+		                   "logit_bias has %zu entries; at most %d are allowed", json_len(v), BIAS_MAX);
 	for (c = json_first(v); json_next(&c, &key, &value);) {
 		char *end, name[60];
 		long id;
@@ -146,8 +198,8 @@ static int read_bias(struct params *a, const struct json *body, const struct ser
 		id = strtol(key, &end, 10);
 		if (!*key || *end || errno || id < 0 || id >= d->vocab || key[0] == '+' || key[0] == ' ')
 			return problem_set(p, 400, "invalid_value", "logit_bias",
-			                   "the keys of logit_bias must be token ids from 0 to %d; found \"%.40s\"", d->vocab - 1,
-			                   key);
+			                   "the keys of logit_bias must be token ids from 0 to %d; found \"%.40s\"",
+			                   d->vocab - 1, key);
 		snprintf(name, sizeof name, "logit_bias[%ld]", id);
 		if (json_to_double(value, &b) || !(b >= -100 && b <= 100))
 			return field_wrong(p, name, "a number from -100 to 100", value);
@@ -160,17 +212,19 @@ static int read_bias(struct params *a, const struct json *body, const struct ser
 
 static int read_stream(struct params *a, const struct json *body, struct problem *p)
 {
-	static const struct field known[] = { { "include_usage" }, { "include_obfuscation", "false" },
-	                                      { "continuous_usage_stats", "false" }, { NULL } };
+	static const struct field known[] = {
+		{ "include_usage" }, { "include_obfuscation", "false" }, { "continuous_usage_stats", "false" }, { NULL }
+	};
 	static const struct field *const tables[] = { known, NULL };
 	const struct json *v;
 	int r;
 
-	if ((r = field_bool(body, "stream", &a->stream, p)) || (r = field_value(body, "stream_options", JSON_OBJECT, &v, p)) ||
-	    !v)
+	if ((r = field_bool(body, "stream", &a->stream, p)) ||
+	    (r = field_value(body, "stream_options", JSON_OBJECT, &v, p)) || !v)
 		return r;
 	if (!a->stream)
-		return problem_set(p, 400, "invalid_value", "stream_options", "stream_options is only for stream: true");
+		return problem_set(p, 400, "invalid_value", "stream_options",
+		                   "stream_options is only for stream: true");
 	if ((r = fields_check(v, "stream_options", tables, &a->unknown, p)))
 		return r;
 	return field_bool(v, "include_usage", &a->include_usage, p);
@@ -192,7 +246,8 @@ static int read_sampling(struct params *a, const struct json *body, struct probl
 	int r;
 
 	if ((r = read_number(body, "temperature", 0, 100, &s->temperature, p)) ||
-	    (r = read_number(body, "top_p", 0, 1, &s->top_p, p)) || (r = read_number(body, "min_p", 0, 1, &s->min_p, p)) ||
+	    (r = read_number(body, "top_p", 0, 1, &s->top_p, p)) ||
+	    (r = read_number(body, "min_p", 0, 1, &s->min_p, p)) ||
 	    (r = read_number(body, "repetition_penalty", 0.01, 100, &s->repetition_penalty, p)) ||
 	    (r = read_number(body, "presence_penalty", -2, 2, &s->presence_penalty, p)) ||
 	    (r = read_number(body, "frequency_penalty", -2, 2, &s->frequency_penalty, p)) ||
@@ -226,8 +281,8 @@ static int read_cache(struct params *a, const struct json *body, struct problem 
 		return r;
 	json_str(v, &n);
 	if (n > SALT_MAX || memchr(json_str(v, &n), 0, n))
-		return problem_set(p, 400, "invalid_value", "cache_salt", "cache_salt has %zu bytes; up to %d without NUL are allowed",
-		                   n, SALT_MAX);
+		return problem_set(p, 400, "invalid_value", "cache_salt",
+		                   "cache_salt has %zu bytes; up to %d without NUL are allowed", n, SALT_MAX);
 	a->cache_salt = xstrndup(json_str(v, &n), n);
 	return 0;
 }
@@ -257,9 +312,9 @@ int params_sampling(struct params *a, const struct json *body, const struct serv
 	struct err err;
 	int r;
 
-	if ((r = check_names(body, p)) || (r = read_cache(a, body, p)) || (r = read_sampling(a, body, p)) || (r = params_stop(a, body, "stop", p)) ||
-	    (r = read_stop_tokens(a, body, d, p)) || (r = read_bias(a, body, d, p)) ||
-	    (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
+	if ((r = check_names(body, p)) || (r = read_cache(a, body, p)) || (r = read_sampling(a, body, p)) ||
+	    (r = params_stop(a, body, "stop", p)) || (r = read_stop_tokens(a, body, d, p)) ||
+	    (r = read_bias(a, body, d, p)) || (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
 	    (r = field_int(body, "n", 1, N_MAX, &n, p)) || (r = field_bool(body, "ignore_eos", &a->ignore_eos, p)) ||
 	    (r = field_bool(body, "skip_special_tokens", &a->skip_special, p)) ||
 	    (r = field_int(body, "priority", -1000, 1000, &priority, p)) ||
@@ -267,7 +322,7 @@ int params_sampling(struct params *a, const struct json *body, const struct serv
 	    (r = field_int(body, "num_draft_tokens", 0, DRAFT_MAX, &n_draft, p)))
 		return r;
 	a->n_draft = speculation && n_draft ? (int)n_draft : -1;
-	a->priority = (int)-priority;           /* where this name comes from, the smaller is served first */
+	a->priority = (int)-priority; /* where this name comes from, the smaller is served first */
 	a->n = (int)n;
 	/* The sampler has the last word on what it takes. */
 	if (sampler_params_check(&a->sampling, d->vocab, &err))

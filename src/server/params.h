@@ -11,20 +11,21 @@
 #include "server/server.h"
 
 enum {
-	CHOICES_MAX = 64,       /* answers of one request: n times the prompts */
-	N_MAX = 16,             /* n */
-	STOPS_MAX = 16, STOP_BYTES_MAX = 1024,
+	CHOICES_MAX = 64, /* answers of one request: n times the prompts */
+	N_MAX = 16,       /* n */
+	STOPS_MAX = 16,
+	STOP_BYTES_MAX = 1024,
 	STOP_TOKENS_MAX = 64,
 	BIAS_MAX = 1024,
 	TOP_LOGPROBS_MAX = 20,
-	SALT_MAX = 256,         /* bytes of cache_salt */
+	SALT_MAX = 256, /* bytes of cache_salt */
 };
 
 struct params {
 	bool stream, include_usage, progress;
-	bool store;                     /* keep the answer for later requests */
-	bool parallel;                  /* several calls in one answer */
-	int priority, n_draft;          /* as the engine has them */
+	bool store;            /* keep the answer for later requests */
+	bool parallel;         /* several calls in one answer */
+	int priority, n_draft; /* as the engine has them */
 	int n;
 	int64_t max_tokens;             /* -1: until the context ends */
 	struct sampler_params sampling; /* its pointers point into this struct */
@@ -37,8 +38,8 @@ struct params {
 	bool logprobs;
 	int top_logprobs;
 	struct logit_bias bias[BIAS_MAX];
-	struct buf unknown;             /* names of fields that nobody knows */
-	char *cache_salt;               /* NULL: none */
+	struct buf unknown; /* names of fields that nobody knows */
+	char *cache_salt;   /* NULL: none */
 	bool cache_report, turn_replay;
 };
 

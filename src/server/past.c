@@ -7,9 +7,12 @@
 
 #include "base/alloc.h"
 
-struct text { const char *p; size_t n; };
+struct text {
+	const char *p;
+	size_t n;
+};
 
-enum { MESSAGE_DEPTH = 200 };           /* as chat.c parses them */
+enum { MESSAGE_DEPTH = 200 }; /* as chat.c parses them */
 
 static const char blanks[] = " \t\r\n";
 
@@ -33,7 +36,10 @@ static struct text text_of(const struct json *v)
 	return t;
 }
 
-static bool same(struct text a, struct text b) { return a.n == b.n && !memcmp(a.p, b.p, a.n); }
+static bool same(struct text a, struct text b)
+{
+	return a.n == b.n && !memcmp(a.p, b.p, a.n);
+}
 
 static bool role_is(const struct json *message, const char *role)
 {
@@ -47,7 +53,7 @@ static bool role_is(const struct json *message, const char *role)
 
 struct said {
 	struct text content, thinking;
-	bool tagged;                    /* the thinking stood in the content */
+	bool tagged; /* the thinking stood in the content */
 	const struct json *calls;
 };
 
@@ -66,7 +72,8 @@ static struct said read_said(const struct json *m)
 		s.content = (struct text){ end + sizeof close - 1, whole.n - s.thinking.n - (sizeof close - 1) };
 		begin = memmem(s.thinking.p, s.thinking.n, open, sizeof open - 1);
 		if (begin)
-			s.thinking = (struct text){ begin + sizeof open - 1, (size_t)(end - begin) - (sizeof open - 1) };
+			s.thinking = (struct text){ begin + sizeof open - 1,
+				                    (size_t)(end - begin) - (sizeof open - 1) };
 	}
 	for (int i = 0; i < 2 && !s.thinking.n; i++)
 		s.thinking = text_of(json_get(m, names[i]));
@@ -77,7 +84,10 @@ static struct said read_said(const struct json *m)
 
 /* ---- keys ---- */
 
-struct member { const char *name; const struct json *value; };
+struct member {
+	const char *name;
+	const struct json *value;
+};
 
 static int by_name(const void *a, const void *b)
 {
@@ -126,8 +136,7 @@ static void put_canonical(struct buf *b, const struct json *j)
 		buf_putc(b, '}');
 		free(m);
 		break;
-	default:
-		json_put(b, j);
+	default: json_put(b, j);
 	}
 }
 
@@ -213,7 +222,7 @@ static bool may_restore(const struct json *theirs, const struct turn *t, enum tu
 }
 
 void past_read(struct past *h, struct turns *turns, enum turn_replay mode, const struct past_context *context,
-                  const struct json *messages)
+               const struct json *messages)
 {
 	h->turns = turns;
 	h->n = (int)json_len(messages);
@@ -413,12 +422,14 @@ static size_t bytes_of(const struct turn *t, const struct tokenizer *tok, struct
 }
 
 /* [from, to) of the old text became n bytes; the turn's own strings began at `begin`. */
-struct edit { size_t from, begin, to, n; };
+struct edit {
+	size_t from, begin, to, n;
+};
 
 /* Where a byte of the old text is in the new one. */
 static size_t moved(const struct edit *e, int n, size_t byte)
 {
-	size_t shift = 0;       /* modulo 2^64, as all that is added to it */
+	size_t shift = 0; /* modulo 2^64, as all that is added to it */
 
 	for (int i = 0; i < n && byte > e[i].from; i++) {
 		if (byte <= e[i].begin)
@@ -474,8 +485,7 @@ void past_splice(struct past *h, struct prompt *p, const struct template_output 
 	free(edit);
 }
 
-void past_remember(const struct past *h, const struct json *message, const char *header,
-                      const struct tokens *answer)
+void past_remember(const struct past *h, const struct json *message, const char *header, const struct tokens *answer)
 {
 	struct digest key = next_key(&h->end, message);
 	struct buf text;

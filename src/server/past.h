@@ -15,30 +15,30 @@
 
 enum turn_replay {
 	REPLAY_OFF,
-	REPLAY_TEXT,    /* not the thinking: where the client sent none there is none */
+	REPLAY_TEXT, /* not the thinking: where the client sent none there is none */
 	REPLAY_ALL,
 };
 
 /* A turn's place in the prompt's text, which there is what its tokens spell. */
 struct splice {
-	size_t at, n;                   /* bytes */
+	size_t at, n; /* bytes */
 	const struct turn *turn;
 };
 
 struct past {
 	struct turns *turns;
-	struct turn **turn;             /* [n] what message i is; NULL: none of ours, or not to be put back */
+	struct turn **turn; /* [n] what message i is; NULL: none of ours, or not to be put back */
 	int n, n_turn;
-	struct digest end;              /* stands for all n messages */
-	struct splice *splice;          /* rising; once past_splice was called */
-	int n_splice, n_token;          /* tokens: of all of them */
+	struct digest end;     /* stands for all n messages */
+	struct splice *splice; /* rising; once past_splice was called */
+	int n_splice, n_token; /* tokens: of all of them */
 };
 
 /* What else decides what the prompt says: tools and variables as JSON texts, and
  * whose conversation it is. */
 struct past_context {
-	const char *salt;               /* NULL: "" */
-	int key;                        /* of the API; see clients.h */
+	const char *salt; /* NULL: "" */
+	int key;          /* of the API; see clients.h */
 	const struct json *tools, *variables;
 };
 
@@ -46,7 +46,7 @@ void past_fini(struct past *h);
 
 /* Looks every message up.  messages is an array in the normal form of messages.h. */
 void past_read(struct past *h, struct turns *turns, enum turn_replay mode, const struct past_context *context,
-                  const struct json *messages);
+               const struct json *messages);
 /* Appends the messages with ours in the place of theirs; and the same with a word
  * in the place of ours, so that two renderings tell where a turn ends.  Only where
  * there are some. */
@@ -57,8 +57,7 @@ void past_blank(const struct past *h, const struct json *messages, struct buf *o
  * rendering stands.  blank: of past_blank. */
 void past_splice(struct past *h, struct prompt *p, const struct template_output *blank, const struct tokenizer *t);
 /* Remembers the answer to this history, whose prompt ended with header. */
-void past_remember(const struct past *h, const struct json *message, const char *header,
-                      const struct tokens *answer);
+void past_remember(const struct past *h, const struct json *message, const char *header, const struct tokens *answer);
 
 /* Appends the messages without what is known to change with every request and to
  * mean nothing: at the beginning of a system message, a line

@@ -39,7 +39,7 @@ int problem_set(struct problem *p, int status, const char *code, const char *par
 int problem_stopping(struct problem *p)
 {
 	problem_set(p, 503, "stopping", NULL, "the server is stopping and takes no new requests");
-	p->retry_after = 1;     /* another instance, or the next one, may be there by then */
+	p->retry_after = 1; /* another instance, or the next one, may be there by then */
 	return p->status;
 }
 

@@ -7,13 +7,13 @@
 #include "base/buf.h"
 
 struct problem {
-	int status;                     /* HTTP; 0: no problem */
-	const char *type, *code;        /* code NULL: null */
-	char param[80];                 /* "": null */
+	int status;              /* HTTP; 0: no problem */
+	const char *type, *code; /* code NULL: null */
+	char param[80];          /* "": null */
 	char message[640];
-	int retry_after;                /* seconds; 0: says nothing */
-	char allow[40];                 /* of a 405 */
-	bool anthropic;                 /* the shape */
+	int retry_after; /* seconds; 0: says nothing */
+	char allow[40];  /* of a 405 */
+	bool anthropic;  /* the shape */
 };
 
 /* Fills *p and returns status, so that "return problem_set(...)" reads well.

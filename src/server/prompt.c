@@ -109,7 +109,7 @@ void prompt_cut(struct prompt *p, size_t n)
 struct walk {
 	const struct tokenizer *t;
 	const struct tokens *ids;
-	size_t at, k;                   /* bytes before token k */
+	size_t at, k; /* bytes before token k */
 };
 
 /* The first token that does not end at or before this byte. */
@@ -130,7 +130,7 @@ int prompt_marks(const struct prompt *p, const struct tokenizer *t, const struct
                  unsigned char kind[MARKS_MAX])
 {
 	static const unsigned char kinds[MARKS_MAX] = { PLACE_SYSTEM, PLACE_USER, PLACE_HEADER };
-	enum { APART = 8 };     /* tokens: closer marks are not worth a snapshot each */
+	enum { APART = 8 }; /* tokens: closer marks are not worth a snapshot each */
 	struct walk w = { .t = t, .ids = ids };
 	int n = 0;
 

@@ -15,9 +15,9 @@ enum { MARKS_MAX = 3 };
 
 struct prompt {
 	struct template_output out;
-	struct text_range *user;        /* of out.text; sorted, apart from each other */
+	struct text_range *user; /* of out.text; sorted, apart from each other */
 	size_t n_user;
-	size_t part[MARKS_MAX];         /* byte offsets in out.text; 0: there is none */
+	size_t part[MARKS_MAX]; /* byte offsets in out.text; 0: there is none */
 };
 
 void prompt_init(struct prompt *p);

@@ -79,7 +79,7 @@ void response_store_fini(struct response_store *s)
 
 void response_store_put(struct response_store *s, const char *id, int key, const struct buf *const part[N_KEPT])
 {
-	size_t bytes = sizeof(struct kept_response) + strlen(id) + 64;          /* 64: what malloc adds */
+	size_t bytes = sizeof(struct kept_response) + strlen(id) + 64; /* 64: what malloc adds */
 	struct kept_response *r, **at;
 
 	for (int i = 0; i < N_KEPT; i++)

@@ -13,7 +13,7 @@
 
 struct kept_response;
 
-enum { RESPONSE_BUCKETS = 4096 };       /* a quarter of what 64 MiB of short answers are */
+enum { RESPONSE_BUCKETS = 4096 }; /* a quarter of what 64 MiB of short answers are */
 
 struct response_store {
 	size_t bytes, bytes_max;

@@ -7,8 +7,8 @@
 extern const struct api tokenize_api, detokenize_api, template_api, props_api;
 extern const struct api responses_api, response_get_api, response_drop_api;
 extern const struct api messages_api, count_tokens_api;
-extern const struct api chat_api, completions_api, models_api, model_api, health_api, page_api, metrics_api, requests_api,
-	cache_tree_api, cache_explain_api, cache_warm_api, cache_pin_api, cache_unpin_api, cache_drop_api;
+extern const struct api chat_api, completions_api, models_api, model_api, health_api, page_api, metrics_api,
+	requests_api, cache_tree_api, cache_explain_api, cache_warm_api, cache_pin_api, cache_unpin_api, cache_drop_api;
 
 struct served;
 struct family;

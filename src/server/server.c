@@ -25,8 +25,8 @@
 #include "text/grammar/grammar.h"
 
 enum {
-	BACKLOG = 4096,         /* bursts of connects must not wait for SYN retries; the kernel may cap it */
-	REFUSED_MAX = 64,       /* connections too many that are still told so; beyond it: closed without a word */
+	BACKLOG = 4096,   /* bursts of connects must not wait for SYN retries; the kernel may cap it */
+	REFUSED_MAX = 64, /* connections too many that are still told so; beyond it: closed without a word */
 };
 
 static const char unix_prefix[] = "unix:";
@@ -34,9 +34,21 @@ static const char unix_prefix[] = "unix:";
 void server_opts_default(struct server_opts *o)
 {
 	*o = (struct server_opts){
-		.host = "127.0.0.1", .port = 8080, .connections_max = 1024, .body_max = 64 << 20, .response_bytes = 64 << 20, .prep_threads = 2,
-		.head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .keep_alive_ms = 15000, .stall_ms = 30000, .grace_ms = 30000,
-		.stuck_ms = 120000, .turn_replay = REPLAY_ALL, .turn_bytes = 64 << 20,
+		.host = "127.0.0.1",
+		.port = 8080,
+		.connections_max = 1024,
+		.body_max = 64 << 20,
+		.response_bytes = 64 << 20,
+		.prep_threads = 2,
+		.head_ms = 10000,
+		.body_ms = 60000,
+		.idle_ms = 75000,
+		.keep_alive_ms = 15000,
+		.stall_ms = 30000,
+		.grace_ms = 30000,
+		.stuck_ms = 120000,
+		.turn_replay = REPLAY_ALL,
+		.turn_bytes = 64 << 20,
 	};
 }
 
@@ -107,8 +119,8 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 	/* It goes on listening, to say 503: whoever routes to it then looks elsewhere,
 	 * and a probe of /health hears why. */
 	s->stopping = true;
-	log_info("stopping: %d connections, %d of them with a request; answers may go on for %g s", s->n_conn, s->n_busy,
-	         s->opts.grace_ms / 1000.0);
+	log_info("stopping: %d connections, %d of them with a request; answers may go on for %g s", s->n_conn,
+	         s->n_busy, s->opts.grace_ms / 1000.0);
 	event_add(s->grace, &tv);
 	if (!s->n_busy)
 		event_base_loopbreak(s->base);
@@ -158,7 +170,7 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
 static void on_accept_error(struct evconnlistener *l, void *arg)
 {
 	struct server *s = arg;
-	struct timeval tv = { 0, 100000 };      /* a tenth of a second: others may close meanwhile */
+	struct timeval tv = { 0, 100000 }; /* a tenth of a second: others may close meanwhile */
 
 	log_error("accept: %s", strerror(errno));
 	evconnlistener_disable(l);
@@ -179,7 +191,7 @@ static void on_accept_again(evutil_socket_t fd, short what, void *arg)
 static void raise_descriptors(int connections)
 {
 	struct rlimit r;
-	rlim_t want = (rlim_t)connections + REFUSED_MAX + 64;   /* 64: files, pipes, the loop's own */
+	rlim_t want = (rlim_t)connections + REFUSED_MAX + 64; /* 64: files, pipes, the loop's own */
 
 	if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= want)
 		return;
@@ -207,8 +219,8 @@ static int listen_unix(struct server *s, const char *path, struct err *err)
 	if (connect(fd, (const struct sockaddr *)&a, sizeof a) && errno == ECONNREFUSED)
 		unlink(path);
 	close(fd);
-	s->listener = evconnlistener_new_bind(s->base, on_accept, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG,
-	                                      (const struct sockaddr *)&a, sizeof a);
+	s->listener = evconnlistener_new_bind(s->base, on_accept, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC,
+	                                      BACKLOG, (const struct sockaddr *)&a, sizeof a);
 	if (!s->listener)
 		return err_set(err, E_IO, "cannot listen at %s: %s", path, strerror(errno));
 	s->unix_path = s->host + strlen(unix_prefix);
@@ -230,16 +242,16 @@ static int listen_on(struct server *s, struct err *err)
 	if ((r = getaddrinfo(s->host, port, &hints, &ai)))
 		return err_set(err, E_ARG, "host \"%s\": %s", s->host, gai_strerror(r));
 	s->listener = evconnlistener_new_bind(s->base, on_accept, s,
-	                                      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE, BACKLOG,
-	                                      ai->ai_addr, (int)ai->ai_addrlen);
+	                                      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE,
+	                                      BACKLOG, ai->ai_addr, (int)ai->ai_addrlen);
 	freeaddrinfo(ai);
 	if (!s->listener)
 		return err_set(err, E_IO, "cannot listen on %s port %d: %s", s->host, s->opts.port, strerror(errno));
 	evconnlistener_set_error_cb(s->listener, on_accept_error);
 	if (getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&bound, &n))
 		return err_set(err, E_IO, "getsockname: %s", strerror(errno));
-	s->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
-	                                            : ((struct sockaddr_in *)&bound)->sin_port);
+	s->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port :
+	                                              ((struct sockaddr_in *)&bound)->sin_port);
 	return 0;
 }
 
@@ -291,7 +303,10 @@ fail:
 	return r;
 }
 
-int server_port(const struct server *s) { return s->port; }
+int server_port(const struct server *s)
+{
+	return s->port;
+}
 
 void server_begin(struct server *s, const struct served *served)
 {

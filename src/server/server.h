@@ -23,42 +23,42 @@
 struct served {
 	struct engine *engine;
 	const struct tokenizer *tokenizer;
-	const struct template *tmpl;            /* NULL: no chat, only completions */
-	const char *name;                       /* in the API; "default" names it too */
-	const char *bos_token, *eos_token;      /* for the template; NULL: none */
-	const int32_t *eos;                     /* ids that end an answer */
+	const struct template *tmpl;       /* NULL: no chat, only completions */
+	const char *name;                  /* in the API; "default" names it too */
+	const char *bos_token, *eos_token; /* for the template; NULL: none */
+	const int32_t *eos;                /* ids that end an answer */
 	int n_eos;
-	int ctx_max;                            /* positions of one sequence */
-	int vocab;                              /* ids are below this */
-	int32_t max_tokens;                     /* of a request that names none; -1: until the context ends */
-	struct sampler_params sampling;         /* of a request that names none */
-	bool seeded;                            /* sampling.seed counts; else every answer gets a new one */
-	bool strict;                            /* a field nobody knows is an error, not a warning */
-	const struct json *template_args;       /* object of template variables a request may override; NULL: none */
+	int ctx_max;                      /* positions of one sequence */
+	int vocab;                        /* ids are below this */
+	int32_t max_tokens;               /* of a request that names none; -1: until the context ends */
+	struct sampler_params sampling;   /* of a request that names none */
+	bool seeded;                      /* sampling.seed counts; else every answer gets a new one */
+	bool strict;                      /* a field nobody knows is an error, not a warning */
+	const struct json *template_args; /* object of template variables a request may override; NULL: none */
 };
 
 struct server_opts {
-	const char *host;               /* an address, or unix:/path of a socket */
-	int port;                       /* 0: any free one */
-	const char *api_key;            /* NULL, and no file: anybody may ask */
-	const char *api_key_file;       /* more keys; see clients.h.  NULL: none */
-	const char *cors_origin;        /* "*" or origins separated by commas, whose pages may ask; NULL: none */
-	int connections_max;            /* beyond it: 503 */
-	size_t response_bytes;          /* answers of /v1/responses that are kept; 0: none */
-	int64_t body_max;               /* bytes of one body; beyond it: 413 */
+	const char *host;         /* an address, or unix:/path of a socket */
+	int port;                 /* 0: any free one */
+	const char *api_key;      /* NULL, and no file: anybody may ask */
+	const char *api_key_file; /* more keys; see clients.h.  NULL: none */
+	const char *cors_origin;  /* "*" or origins separated by commas, whose pages may ask; NULL: none */
+	int connections_max;      /* beyond it: 503 */
+	size_t response_bytes;    /* answers of /v1/responses that are kept; 0: none */
+	int64_t body_max;         /* bytes of one body; beyond it: 413 */
 	int prep_threads;
 	/* Milliseconds. */
-	int head_ms;                    /* from the first byte of a request to the end of its header */
-	int body_ms;                    /* from there to the end of its body */
-	int keep_alive_ms;              /* a stream with nothing to say says so this often; 0: never */
-	int idle_ms;                    /* between two requests of a connection */
-	int stall_ms;                   /* a reader that stops, or stays behind for so long, is cancelled */
-	int grace_ms;                   /* after a signal: how long answers may go on */
-	int stuck_ms;                   /* work and no step for so long: /health says so */
-	bool log_prompts;               /* their text, at level info */
-	enum turn_replay turn_replay;   /* see past.h */
-	size_t turn_bytes;              /* of remembered turns */
-	bool drop_volatile;             /* lines of system messages that mean nothing */
+	int head_ms;                  /* from the first byte of a request to the end of its header */
+	int body_ms;                  /* from there to the end of its body */
+	int keep_alive_ms;            /* a stream with nothing to say says so this often; 0: never */
+	int idle_ms;                  /* between two requests of a connection */
+	int stall_ms;                 /* a reader that stops, or stays behind for so long, is cancelled */
+	int grace_ms;                 /* after a signal: how long answers may go on */
+	int stuck_ms;                 /* work and no step for so long: /health says so */
+	bool log_prompts;             /* their text, at level info */
+	enum turn_replay turn_replay; /* see past.h */
+	size_t turn_bytes;            /* of remembered turns */
+	bool drop_volatile;           /* lines of system messages that mean nothing */
 };
 
 void server_opts_default(struct server_opts *o);
@@ -69,7 +69,7 @@ struct server;
  * a model is loaded; who connects waits in the system's queue until server_run answers.
  * Strings are copied. */
 int server_open(struct server **out, const struct server_opts *opts, struct err *err);
-int server_port(const struct server *s);        /* the one that was bound */
+int server_port(const struct server *s); /* the one that was bound */
 
 /* What is served.  From here on SIGTERM and SIGINT no longer end the program but stop
  * the server, so whoever says that it is ready says so after this. */

@@ -23,13 +23,23 @@ static void make_vocab(void *arg)
 static const struct vocab *vocab_of(struct server *s)
 {
 	fault_locked(&s->vocab_lock, make_vocab, s);
-	return s->vocab;        /* which does not change any more */
+	return s->vocab; /* which does not change any more */
 }
 
 const struct field form_fields[] = {
-	{ "response_format" }, { "json_schema" }, { "structured_outputs" }, { "guided_json" }, { "guided_regex" },
-	{ "guided_choice" }, { "guided_grammar" }, { "grammar" }, { "regex" }, { "ebnf" },
-	{ "grammar_lazy", "false" }, { "grammar_triggers", "[]" }, { "preserved_tokens", "[]" },
+	{ "response_format" },
+	{ "json_schema" },
+	{ "structured_outputs" },
+	{ "guided_json" },
+	{ "guided_regex" },
+	{ "guided_choice" },
+	{ "guided_grammar" },
+	{ "grammar" },
+	{ "regex" },
+	{ "ebnf" },
+	{ "grammar_lazy", "false" },
+	{ "grammar_triggers", "[]" },
+	{ "preserved_tokens", "[]" },
 	{ NULL },
 };
 
@@ -113,8 +123,11 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 	buf_fini(&key);
 	json_free(made);
 	if (rc)
-		return problem_set(p, 400, schema ? rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema"
-		                           : rc == E_UNSUPPORTED ? "unsupported_grammar" : "invalid_grammar", field, "%s: %s", field, err.msg);
+		return problem_set(p, 400,
+		                   schema              ? rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema" :
+		                   rc == E_UNSUPPORTED ? "unsupported_grammar" :
+		                                         "invalid_grammar",
+		                   field, "%s: %s", field, err.msg);
 	if (g->x && !g->vocab)
 		g->vocab = vocab_of(g->x->srv);
 	return 0;
@@ -123,7 +136,8 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 int structured_format(struct generation *g, const struct json *format, const char *field, struct problem *p)
 {
 	static const struct field known[] = {
-		{ "type" }, { "name" }, { "description" }, { "schema" }, { "strict" }, { "json_schema" }, { "grammar" }, { NULL },
+		{ "type" },   { "name" },        { "description" }, { "schema" },
+		{ "strict" }, { "json_schema" }, { "grammar" },     { NULL },
 	};
 	static const struct field *const tables[] = { known, NULL };
 	const struct json *type = json_get(format, "type"), *schema = json_get(format, "schema");
@@ -166,13 +180,27 @@ int structured_format(struct generation *g, const struct json *format, const cha
 /* vLLM's: one of these, and settings that ask for nothing. */
 static int structured_outputs(struct generation *g, const struct json *v, struct problem *p)
 {
-	static const struct { const char *name; enum form form; } forms[] = {
-		{ "json", FORM_SCHEMA }, { "regex", FORM_EXPRESSION }, { "choice", FORM_CHOICE }, { "grammar", FORM_RULES },
+	static const struct {
+		const char *name;
+		enum form form;
+	} forms[] = {
+		{ "json", FORM_SCHEMA },
+		{ "regex", FORM_EXPRESSION },
+		{ "choice", FORM_CHOICE },
+		{ "grammar", FORM_RULES },
 	};
 	static const struct field settings[] = {
-		{ "json" }, { "regex" }, { "choice" }, { "grammar" }, { "json_object", "false|true" }, { "structural_tag", "" },
-		{ "disable_fallback" }, { "disable_any_whitespace", "false" }, { "disable_additional_properties", "false" },
-		{ "whitespace_pattern", "" }, { NULL },
+		{ "json" },
+		{ "regex" },
+		{ "choice" },
+		{ "grammar" },
+		{ "json_object", "false|true" },
+		{ "structural_tag", "" },
+		{ "disable_fallback" },
+		{ "disable_any_whitespace", "false" },
+		{ "disable_additional_properties", "false" },
+		{ "whitespace_pattern", "" },
+		{ NULL },
 	};
 	static const struct field *const tables[] = { settings, NULL };
 	bool object = false;
@@ -182,8 +210,10 @@ static int structured_outputs(struct generation *g, const struct json *v, struct
 	if (json_kind(v) == JSON_NULL)
 		return 0;
 	if (json_kind(v) != JSON_OBJECT)
-		return field_wrong(p, "structured_outputs", "an object with \"json\", \"regex\", \"choice\" or \"grammar\"", v);
-	if ((r = fields_check(v, "structured_outputs", tables, &g->params.unknown, p)) || (r = field_bool(v, "json_object", &object, p)))
+		return field_wrong(p, "structured_outputs",
+		                   "an object with \"json\", \"regex\", \"choice\" or \"grammar\"", v);
+	if ((r = fields_check(v, "structured_outputs", tables, &g->params.unknown, p)) ||
+	    (r = field_bool(v, "json_object", &object, p)))
 		return r;
 	if (object && (r = hold(g, FORM_SCHEMA, NULL, "structured_outputs.json_object", p)))
 		return r;
@@ -195,16 +225,20 @@ static int structured_outputs(struct generation *g, const struct json *v, struct
 			return r;
 	}
 	if (!g->content)
-		return field_wrong(p, "structured_outputs", "an object with \"json\", \"regex\", \"choice\" or \"grammar\"", v);
+		return field_wrong(p, "structured_outputs",
+		                   "an object with \"json\", \"regex\", \"choice\" or \"grammar\"", v);
 	return 0;
 }
 
 int structured_fields(struct generation *g, const struct json *body, struct problem *p)
 {
-	static const struct { const char *name; enum form form; } forms[] = {
-		{ "guided_json", FORM_SCHEMA }, { "json_schema", FORM_SCHEMA }, { "guided_regex", FORM_EXPRESSION },
+	static const struct {
+		const char *name;
+		enum form form;
+	} forms[] = {
+		{ "guided_json", FORM_SCHEMA },   { "json_schema", FORM_SCHEMA },   { "guided_regex", FORM_EXPRESSION },
 		{ "guided_choice", FORM_CHOICE }, { "guided_grammar", FORM_RULES }, { "grammar", FORM_RULES },
-		{ "regex", FORM_EXPRESSION }, { "ebnf", FORM_RULES },
+		{ "regex", FORM_EXPRESSION },     { "ebnf", FORM_RULES },
 	};
 	int r = structured_format(g, json_get(body, "response_format"), "response_format", p);
 
@@ -215,7 +249,8 @@ int structured_fields(struct generation *g, const struct json *body, struct prob
 		size_t n = 1;
 
 		/* llama.cpp's clients always send these two: an empty one asks for nothing. */
-		if (json_kind(v) == JSON_NULL || (!strcmp(forms[i].name, "json_schema") && json_kind(v) == JSON_OBJECT && !json_len(v)) ||
+		if (json_kind(v) == JSON_NULL ||
+		    (!strcmp(forms[i].name, "json_schema") && json_kind(v) == JSON_OBJECT && !json_len(v)) ||
 		    (!strcmp(forms[i].name, "grammar") && json_str(v, &n) && !n))
 			continue;
 		r = hold(g, forms[i].form, v, forms[i].name, p);
@@ -224,10 +259,16 @@ int structured_fields(struct generation *g, const struct json *body, struct prob
 }
 
 /* Forms of calls, and what of one that has no tags is enough to know it: so many of a byte. */
-static const struct { const struct dialect *d; enum calls_form form; char mark; int n_mark; } call_forms[] = {
-	{ &dialect_tagged, CALLS_TAGGED, 0, 0 }, { &dialect_hermes, CALLS_JSON, 0, 0 },
-	{ &dialect_llama, CALLS_LLAMA, '"', 4 },        /* {"name": "NAME" */
-	{ &dialect_python, CALLS_PYTHON, '(', 1 },      /* [NAME( */
+static const struct {
+	const struct dialect *d;
+	enum calls_form form;
+	char mark;
+	int n_mark;
+} call_forms[] = {
+	{ &dialect_tagged, CALLS_TAGGED, 0, 0 },
+	{ &dialect_hermes, CALLS_JSON, 0, 0 },
+	{ &dialect_llama, CALLS_LLAMA, '"', 4 },   /* {"name": "NAME" */
+	{ &dialect_python, CALLS_PYTHON, '(', 1 }, /* [NAME( */
 };
 
 static int form_taught(const struct generation *g)
@@ -274,7 +315,8 @@ int structured_calls(struct generation *g, const char *only, bool must, struct p
 	if (form == CALLS_PYTHON && (rc == E_LIMIT || rc == E_UNSUPPORTED) && !strict(g->tools))
 		return 0;
 	if (rc)
-		return problem_set(p, 400, rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema", "tools", "tools: %s", err.msg);
+		return problem_set(p, 400, rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema", "tools",
+		                   "tools: %s", err.msg);
 	if (g->x && !g->vocab)
 		g->vocab = vocab_of(g->x->srv);
 	return 0;
@@ -283,8 +325,14 @@ int structured_calls(struct generation *g, const char *only, bool must, struct p
 struct mask_source *structured_mask(const struct generation *g, const int32_t *end, int n_end)
 {
 	struct constraint_rules r = {
-		.tokenizer = g->served->tokenizer, .vocab = g->vocab, .thinking = g->thinking, .may_think = g->may_think,
-		.content = g->content, .call = g->calls, .end = end, .n_end = n_end,
+		.tokenizer = g->served->tokenizer,
+		.vocab = g->vocab,
+		.thinking = g->thinking,
+		.may_think = g->may_think,
+		.content = g->content,
+		.call = g->calls,
+		.end = end,
+		.n_end = n_end,
 	};
 	int i;
 

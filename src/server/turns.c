@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 
-enum { BUCKETS = 1 << 12 };             /* a few entries each when the default budget is full of short turns */
+enum { BUCKETS = 1 << 12 }; /* a few entries each when the default budget is full of short turns */
 
 struct turns {
 	pthread_mutex_t lock;

@@ -16,10 +16,10 @@ struct turns;
 
 struct turn {
 	/* Constant. */
-	int32_t *id;                    /* [n] the tokens that were sampled */
+	int32_t *id; /* [n] the tokens that were sampled */
 	size_t n;
-	char *header;                   /* what the prompt ended with: the beginning of the answer's turn */
-	char *message;                  /* the assistant's message it was, in the normal form of messages.h */
+	char *header;  /* what the prompt ended with: the beginning of the answer's turn */
+	char *message; /* the assistant's message it was, in the normal form of messages.h */
 	size_t n_message;
 	/* turns.c's own. */
 	struct digest key;
@@ -29,11 +29,11 @@ struct turn {
 
 /* bytes_max 0: remembers nothing. */
 struct turns *turns_new(size_t bytes_max);
-void turns_free(struct turns *s);       /* NULL is allowed; all turns must have been given back */
+void turns_free(struct turns *s); /* NULL is allowed; all turns must have been given back */
 
 /* NULL: there is none. */
 struct turn *turns_find(struct turns *s, const struct digest *key);
-void turns_give_back(struct turns *s, struct turn *t);  /* NULL is allowed */
+void turns_give_back(struct turns *s, struct turn *t); /* NULL is allowed */
 
 /* Copies what it is given.  Of two turns with one key the later counts. */
 void turns_put(struct turns *s, const struct digest *key, const struct tokens *answer, const char *header,

@@ -41,7 +41,7 @@ static void cache_folder(struct buf *out)
 {
 	if (env("HF_HUB_CACHE"))
 		buf_puts(out, env("HF_HUB_CACHE"));
-	else if (env("HUGGINGFACE_HUB_CACHE"))          /* its older name */
+	else if (env("HUGGINGFACE_HUB_CACHE")) /* its older name */
 		buf_puts(out, env("HUGGINGFACE_HUB_CACHE"));
 	else if (env("HF_HOME"))
 		buf_printf(out, "%s/hub", env("HF_HOME"));
@@ -78,9 +78,10 @@ static int locate_in_cache(const char *name, struct buf *out, struct err *err)
 	cache_folder(&repo);
 	buf_puts(&repo, "/models--");
 	for (const char *c = name; *c; c++)
-		buf_puts(&repo, *c == '/' ? "--" : (char[]){*c, 0});
+		buf_puts(&repo, *c == '/' ? "--" : (char[]){ *c, 0 });
 	if (!dir_exists(repo.p)) {
-		code = err_set(err, E_MISSING, "%s: no such folder, and no %s in the Hugging Face cache; weft downloads "
+		code = err_set(err, E_MISSING,
+		               "%s: no such folder, and no %s in the Hugging Face cache; weft downloads "
 		               "nothing: put a checkpoint there (for example: hf download %s) or give its folder",
 		               name, repo.p, name);
 	} else if ((code = read_ref(repo.p, &commit, err))) {

@@ -13,7 +13,7 @@
 #include "base/pages.h"
 #include "store/store.h"
 
-enum { PIECE = 32 << 20, STRETCH = 4 << 20 };   /* bytes between two questions; that are there twice */
+enum { PIECE = 32 << 20, STRETCH = 4 << 20 }; /* bytes between two questions; that are there twice */
 
 /* ---- what lies where ---- */
 
@@ -102,7 +102,7 @@ void store_rows_only(struct store *st, struct weight *w)
 struct move {
 	struct store *st;
 	const struct store_move *how;
-	size_t left;            /* of the piece that was asked for */
+	size_t left; /* of the piece that was asked for */
 	size_t done;
 };
 
@@ -184,7 +184,7 @@ static struct store_room *add_room(struct store *st, size_t bytes)
 
 	if (!room.p)
 		return NULL;
-	pages_huge(room.p, bytes);              /* slower without, and right */
+	pages_huge(room.p, bytes); /* slower without, and right */
 	st->room = xrealloc(st->room, size_mul((size_t)st->n_room + 1, sizeof *st->room));
 	st->room[st->n_room] = room;
 	return &st->room[st->n_room++];
@@ -256,7 +256,7 @@ static bool move_blocks(struct move *m)
 			t[n++] = m->st->v[i];
 	if (n) {
 		qsort(t, (size_t)n, sizeof *t, by_size);
-		go_on = lay_out(m, t, n) && more(m, 0);         /* whoever read rows has had time to end */
+		go_on = lay_out(m, t, n) && more(m, 0); /* whoever read rows has had time to end */
 		drop_unread(m->st);
 	}
 	free(t);

@@ -33,10 +33,10 @@ static int by_path(const void *a, const void *b)
 
 /* mlx-lm's defaults, by mode. */
 static const struct quant_entry modes[] = {
-	{NULL, "affine", 4, 64, false},
-	{NULL, "mxfp4", 4, 32, false},
-	{NULL, "mxfp8", 8, 32, false},
-	{NULL, "nvfp4", 4, 16, false},
+	{ NULL, "affine", 4, 64, false },
+	{ NULL, "mxfp4", 4, 32, false },
+	{ NULL, "mxfp8", 8, 32, false },
+	{ NULL, "nvfp4", 4, 16, false },
 };
 
 static int read_entry(const struct store *st, const char *where, const struct json *j, struct quant_entry *out,
@@ -68,8 +68,8 @@ static int read_entry(const struct store *st, const char *where, const struct js
 
 static const struct json *find_section(const struct store *st, const char **method)
 {
-	static const char *const key[] = {"quantization", "quantization_config"};
-	const struct json *where[] = {st->config, st->text};
+	static const char *const key[] = { "quantization", "quantization_config" };
+	const struct json *where[] = { st->config, st->text };
 
 	*method = NULL;
 	for (int k = 0; k < 2; k++)
@@ -94,7 +94,8 @@ int coded_read_config(struct store *st, struct err *err)
 	if (!section)
 		return 0;
 	if (method && strcmp(method, "mlx"))
-		return err_set(err, E_UNSUPPORTED, "%s: quantization method \"%.40s\" is not read by this version; it reads "
+		return err_set(err, E_UNSUPPORTED,
+		               "%s: quantization method \"%.40s\" is not read by this version; it reads "
 		               "plain (BF16, F16, F32) and MLX (affine, mxfp4, mxfp8, nvfp4) checkpoints",
 		               st->config_path, method);
 	if ((code = read_entry(st, "quantization", section, &st->dflt, err)))
@@ -111,7 +112,7 @@ int coded_read_config(struct store *st, struct err *err)
 		} else if (!json_to_bool(value, &on) && !on) {
 			e->plain = true;
 		} else {
-			continue;       /* bits, group_size, mode, or true: the default */
+			continue; /* bits, group_size, mode, or true: the default */
 		}
 		e->path = arena_strndup(&st->arena, normalised(key), strlen(normalised(key)));
 		st->n_entry++;
@@ -123,7 +124,7 @@ int coded_read_config(struct store *st, struct err *err)
 
 const struct quant_entry *coded_entry(const struct store *st, const char *path)
 {
-	struct quant_entry key = {.path = normalised(path)}, *e = NULL;
+	struct quant_entry key = { .path = normalised(path) }, *e = NULL;
 
 	if (st->n_entry)
 		e = bsearch(&key, st->entry, st->n_entry, sizeof *st->entry, by_path);
@@ -133,11 +134,13 @@ const struct quant_entry *coded_entry(const struct store *st, const char *path)
 /* ---- matrices ---- */
 
 /* A matrix asked for: n = 0 for [rows][cols], else a stack [n][rows][cols]. */
-struct wanted { int n, rows, cols; };
+struct wanted {
+	int n, rows, cols;
+};
 
 static int shape_is(const struct tensor *t, const struct wanted *m, int64_t last)
 {
-	int64_t dim[3] = {m->n, m->rows, last};
+	int64_t dim[3] = { m->n, m->rows, last };
 	int skip = m->n == 0;
 
 	if (t->n_dim != 3 - skip)
@@ -151,7 +154,7 @@ static int shape_is(const struct tensor *t, const struct wanted *m, int64_t last
 static int shape_error(const struct store *st, const struct tensor *t, const struct wanted *m, int64_t last,
                        struct err *err)
 {
-	int64_t dim[3] = {m->n, m->rows, last};
+	int64_t dim[3] = { m->n, m->rows, last };
 
 	return store_shape_error(st, t, m->n ? dim : dim + 1, m->n ? 3 : 2, err);
 }
@@ -205,8 +208,10 @@ static int guess(const struct tensor *w, const struct tensor *s, int cols, struc
 	int64_t words = w->n_dim ? w->dim[w->n_dim - 1] : 0, groups = s->n_dim ? s->dim[s->n_dim - 1] : 0;
 
 	if (!words || !groups || words * 32 % cols || cols % groups)
-		return err_set(err, E_FORMAT, "%s: tensor %s: %" PRId64 " words and %" PRId64 " scales per row for %d "
-		               "inputs are no coding that is known", w->file, w->name, words, groups, cols);
+		return err_set(err, E_FORMAT,
+		               "%s: tensor %s: %" PRId64 " words and %" PRId64 " scales per row for %d "
+		               "inputs are no coding that is known",
+		               w->file, w->name, words, groups, cols);
 	e->bits = (int)(words * 32 / cols);
 	e->group = (int)(cols / groups);
 	e->mode = s->type != DT_U8 ? "affine" : e->bits == 8 ? "mxfp8" : e->group == 16 ? "nvfp4" : "mxfp4";
@@ -230,8 +235,9 @@ static int check_coded(const struct store *st, const struct quant_entry *e, cons
 		int64_t have = w->n_dim ? w->dim[w->n_dim - 1] : 0;
 
 		if (shape_is(w, m, have) && have * 32 % m->cols == 0)
-			return err_set(err, E_FORMAT, "%s: tensor %s: %s says %d bits, its shape %s for %d inputs holds %"
-			               PRId64, w->file, w->name, st->config_path, e->bits,
+			return err_set(err, E_FORMAT,
+			               "%s: tensor %s: %s says %d bits, its shape %s for %d inputs holds %" PRId64,
+			               w->file, w->name, st->config_path, e->bits,
 			               shape_text(shape, sizeof shape, w->dim, w->n_dim), m->cols, have * 32 / m->cols);
 		return shape_error(st, w, m, words, err);
 	}
@@ -239,8 +245,10 @@ static int check_coded(const struct store *st, const struct quant_entry *e, cons
 		int64_t have = s->n_dim ? s->dim[s->n_dim - 1] : 0;
 
 		if (have && shape_is(s, m, have) && m->cols % have == 0)
-			return err_set(err, E_FORMAT, "%s: tensor %s: %s says groups of %d, its shape %s for %d inputs means "
-			               "%" PRId64, s->file, s->name, st->config_path, e->group,
+			return err_set(err, E_FORMAT,
+			               "%s: tensor %s: %s says groups of %d, its shape %s for %d inputs means "
+			               "%" PRId64,
+			               s->file, s->name, st->config_path, e->group,
 			               shape_text(shape, sizeof shape, s->dim, s->n_dim), m->cols, m->cols / have);
 		return shape_error(st, s, m, groups, err);
 	}
@@ -254,10 +262,10 @@ static int check_coded(const struct store *st, const struct quant_entry *e, cons
 	return 0;
 }
 
-static int coded(struct store *st, const char *path, struct tensor *w, struct tensor *s,
-                 const struct quant_entry *said, const struct wanted *m, struct weight *out, struct err *err)
+static int coded(struct store *st, const char *path, struct tensor *w, struct tensor *s, const struct quant_entry *said,
+                 const struct wanted *m, struct weight *out, struct err *err)
 {
-	struct quant_entry e = said ? *said : (struct quant_entry){0};
+	struct quant_entry e = said ? *said : (struct quant_entry){ 0 };
 	struct tensor *b = NULL;
 	struct buf name;
 	int code = 0, rows;
@@ -304,7 +312,7 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 	buf_printf(&name, "%s.weight", path);
 	w = store_find(st, name.p);
 	if (!w)
-		w = store_find(st, path);       /* a stack without the suffix */
+		w = store_find(st, path); /* a stack without the suffix */
 	if (!w) {
 		code = store_missing(st, name.p, err);
 		goto out;
@@ -316,8 +324,8 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 		code = err_set(err, E_FORMAT, "%s: tensor %s: there, although %s says that %s is not coded", s->file,
 		               s->name, st->config_path, path);
 	else if (e && e->path && !e->plain && !s)
-		code = err_set(err, E_MISSING, "%s: tensor %s: missing, although %s says %d bits for %s", w->file, name.p,
-		               st->config_path, e->bits, path);
+		code = err_set(err, E_MISSING, "%s: tensor %s: missing, although %s says %d bits for %s", w->file,
+		               name.p, st->config_path, e->bits, path);
 	else if (s)
 		code = coded(st, path, w, s, e, m, out, err);
 	else
@@ -329,14 +337,14 @@ out:
 
 int store_weight(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err)
 {
-	struct wanted m = {0, rows, cols};
+	struct wanted m = { 0, rows, cols };
 
 	return matrix(st, path, &m, out, err);
 }
 
 int store_stack(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err)
 {
-	struct wanted m = {n, rows, cols};
+	struct wanted m = { n, rows, cols };
 	struct weight all;
 	int code = matrix(st, path, &m, &all, err);
 

@@ -55,7 +55,10 @@ static int by_data(const void *a, const void *b)
 
 /* ---- names given twice ---- */
 
-struct slice { const char *p; size_t n; };
+struct slice {
+	const char *p;
+	size_t n;
+};
 
 static int by_slice(const void *a, const void *b)
 {
@@ -70,7 +73,7 @@ static int by_slice(const void *a, const void *b)
  * to be valid JSON, an object. */
 static int check_repeats(const char *path, const char *p, size_t n, size_t members, struct err *err)
 {
-	struct slice *key = NULL, last = {0};
+	struct slice *key = NULL, last = { 0 };
 	size_t n_key = 0, cap = 0;
 	int depth = 0, code = 0;
 
@@ -80,7 +83,7 @@ static int check_repeats(const char *path, const char *p, size_t n, size_t membe
 
 			while (i < n && p[i] != '"')
 				i += p[i] == '\\' ? 2 : 1;
-			last = (struct slice){p + start, i - start};
+			last = (struct slice){ p + start, i - start };
 		} else if (p[i] == '{' || p[i] == '[') {
 			depth++;
 		} else if (p[i] == '}' || p[i] == ']') {
@@ -93,13 +96,12 @@ static int check_repeats(const char *path, const char *p, size_t n, size_t membe
 	}
 	if (n_key != members) {
 		qsort(key, n_key, sizeof *key, by_slice);
-		last = (struct slice){"(written with escapes)", 22};
+		last = (struct slice){ "(written with escapes)", 22 };
 		for (size_t i = 0; i + 1 < n_key; i++)
 			if (by_slice(&key[i], &key[i + 1]) == 0)
 				last = key[i];
 		code = err_set(err, E_FORMAT, "%s: tensor %.*s: the header names it twice (%zu names, %zu different)",
-		               path, (int)(last.n < NAME_MAX_BYTES ? last.n : NAME_MAX_BYTES), last.p,
-		               n_key, members);
+		               path, (int)(last.n < NAME_MAX_BYTES ? last.n : NAME_MAX_BYTES), last.p, n_key, members);
 	}
 	free(key);
 	return code;
@@ -133,7 +135,8 @@ static int read_shape(struct tensor *t, const struct json *j, struct err *err)
 	t->count = 1;
 	for (int i = 0; i < t->n_dim; i++) {
 		if (json_to_int(json_at(j, (size_t)i), &t->dim[i]) || t->dim[i] < 0)
-			return err_set(err, E_FORMAT, "%s: tensor %s: dimension %d is not a count", t->file, t->name, i);
+			return err_set(err, E_FORMAT, "%s: tensor %s: dimension %d is not a count", t->file, t->name,
+			               i);
 		if (__builtin_mul_overflow(t->count, t->dim[i], &t->count))
 			return err_set(err, E_LIMIT, "%s: tensor %s: the product of its shape exceeds 2^63", t->file,
 			               t->name);
@@ -162,12 +165,16 @@ static int read_entry(struct tensor *t, const struct json *j, const uint8_t *dat
 		return err_set(err, E_FORMAT, "%s: tensor %s: data_offsets are not two rising positions", t->file,
 		               t->name);
 	if (__builtin_mul_overflow(t->count, (int64_t)dtype_size(t->type), &want) || want != end - begin)
-		return err_set(err, E_FORMAT, "%s: tensor %s: %s %s needs %" PRId64 " x %d bytes, its data_offsets span "
-		               "%" PRId64, t->file, t->name, type, shape_text(shape, sizeof shape, t->dim, t->n_dim),
-		               t->count, dtype_size(t->type), end - begin);
+		return err_set(err, E_FORMAT,
+		               "%s: tensor %s: %s %s needs %" PRId64 " x %d bytes, its data_offsets span "
+		               "%" PRId64,
+		               t->file, t->name, type, shape_text(shape, sizeof shape, t->dim, t->n_dim), t->count,
+		               dtype_size(t->type), end - begin);
 	if ((uint64_t)end > n_data)
-		return err_set(err, E_FORMAT, "%s: tensor %s: ends at byte %" PRId64 " of the data, the file has %zu "
-		               "(truncated?)", t->file, t->name, end, n_data);
+		return err_set(err, E_FORMAT,
+		               "%s: tensor %s: ends at byte %" PRId64 " of the data, the file has %zu "
+		               "(truncated?)",
+		               t->file, t->name, end, n_data);
 	t->data = data + begin;
 	t->bytes = (size_t)want;
 	t->elements = t->count;
@@ -190,8 +197,10 @@ static int check_overlaps(struct safetensors *s, const uint8_t *data, size_t n_d
 		size_t begin = (size_t)(v[i]->data - data);
 
 		if (begin < end)
-			code = err_set(err, E_FORMAT, "%s: tensor %s: begins at byte %zu of the data, inside tensor %s, "
-			               "which ends at %zu", v[i]->file, v[i]->name, begin, v[i - 1]->name, end);
+			code = err_set(err, E_FORMAT,
+			               "%s: tensor %s: begins at byte %zu of the data, inside tensor %s, "
+			               "which ends at %zu",
+			               v[i]->file, v[i]->name, begin, v[i - 1]->name, end);
 		s->hole_bytes += begin - (code ? begin : end);
 		end = begin + v[i]->bytes;
 	}
@@ -214,11 +223,15 @@ static int read_header(struct safetensors *s, const char *path, const uint8_t *p
 		return err_set(err, E_FORMAT, "%s: %zu bytes: too short for a safetensors file (truncated?)", path, n);
 	len = load_u64le(p);
 	if (len < 2 || len > HEADER_MAX)
-		return err_set(err, E_FORMAT, "%s: header of %" PRIu64 " bytes: 2 to %" PRIu64 " are possible "
-		               "(not a safetensors file?)", path, len, HEADER_MAX);
+		return err_set(err, E_FORMAT,
+		               "%s: header of %" PRIu64 " bytes: 2 to %" PRIu64 " are possible "
+		               "(not a safetensors file?)",
+		               path, len, HEADER_MAX);
 	if (len > n - 8)
-		return err_set(err, E_FORMAT, "%s: header of %" PRIu64 " bytes, the file has %zu after its length "
-		               "(truncated?)", path, len, n - 8);
+		return err_set(err, E_FORMAT,
+		               "%s: header of %" PRIu64 " bytes, the file has %zu after its length "
+		               "(truncated?)",
+		               path, len, n - 8);
 	root = json_parse((const char *)p + 8, (size_t)len, HEADER_DEPTH, err);
 	if (!root)
 		return err_prefix(err, "%s: header", path);
@@ -256,7 +269,7 @@ int safetensors_open_bytes(struct safetensors *s, const char *path, const void *
 {
 	int code;
 
-	*s = (struct safetensors){0};
+	*s = (struct safetensors){ 0 };
 	arena_init(&s->arena);
 	code = read_header(s, path, p, n, err);
 	if (code)
@@ -283,12 +296,12 @@ void safetensors_close(struct safetensors *s)
 {
 	file_map_close(&s->map);
 	arena_fini(&s->arena);
-	*s = (struct safetensors){0};
+	*s = (struct safetensors){ 0 };
 }
 
 struct tensor *safetensors_find(const struct safetensors *s, const char *name)
 {
-	struct tensor key = {.name = name};
+	struct tensor key = { .name = name };
 
 	return s->n ? bsearch(&key, s->v, s->n, sizeof *s->v, by_name) : NULL;
 }
@@ -320,7 +333,7 @@ static void put_header(struct buf *b, const struct tensor_out *v, int n)
 		at += bytes;
 	}
 	buf_putc(b, '}');
-	while (b->n % 8)                /* the data begins at a multiple of 8, as readers like it */
+	while (b->n % 8) /* the data begins at a multiple of 8, as readers like it */
 		buf_putc(b, ' ');
 }
 
@@ -329,7 +342,7 @@ int safetensors_write(const char *path, const struct tensor_out *v, int n, struc
 	struct buf head, tmp;
 	uint8_t len[8];
 	FILE *f;
-	int bad, special = file_is_special(path);       /* that is written where it is */
+	int bad, special = file_is_special(path); /* that is written where it is */
 
 	buf_init(&head);
 	buf_init(&tmp);

@@ -18,36 +18,36 @@
 #include "base/file.h"
 #include "quant/coded/blocks.h"
 
-enum { TENSOR_DIMS = 8 };       /* most dimensions; a convolution in a vision tower has 5 */
+enum { TENSOR_DIMS = 8 }; /* most dimensions; a convolution in a vision tower has 5 */
 
 struct tensor {
 	const char *name;
-	const char *file;       /* as given to open */
+	const char *file; /* as given to open */
 	enum dtype type;
-	int n_dim;              /* 0: a scalar, one element */
+	int n_dim; /* 0: a scalar, one element */
 	int64_t dim[TENSOR_DIMS];
-	int64_t count;          /* elements: the product of dim */
-	const uint8_t *data;    /* in the mapping */
+	int64_t count;       /* elements: the product of dim */
+	const uint8_t *data; /* in the mapping */
 	size_t bytes;
 
 	/* What became of it, kept by the store: see store_weight and store_ignore. */
 	int used;
-	int64_t elements;       /* as the model sees it: coded words unpacked, their scales 0 */
-	const struct format *fmt;       /* when handed out as a matrix: how it is written */
-	int group;              /* of fmt; 0: none */
-	size_t stored;          /* of that matrix: bytes with scales and biases */
-	const char *ignored;    /* why; NULL while neither used nor ignored */
-	const struct weight *whole;     /* the matrix, where it may be laid out in blocks (store_move); NULL: it may not */
-	struct blocks blocks;           /* of it, once they are there */
+	int64_t elements;           /* as the model sees it: coded words unpacked, their scales 0 */
+	const struct format *fmt;   /* when handed out as a matrix: how it is written */
+	int group;                  /* of fmt; 0: none */
+	size_t stored;              /* of that matrix: bytes with scales and biases */
+	const char *ignored;        /* why; NULL while neither used nor ignored */
+	const struct weight *whole; /* the matrix, where it may be laid out in blocks (store_move); NULL: it may not */
+	struct blocks blocks;       /* of it, once they are there */
 };
 
 struct safetensors {
 	struct file_map map;
-	struct arena arena;     /* names and the table */
-	struct tensor *v;       /* by name */
+	struct arena arena; /* names and the table */
+	struct tensor *v;   /* by name */
 	size_t n;
-	size_t bytes;           /* of all tensors */
-	size_t hole_bytes;      /* data that belongs to no tensor */
+	size_t bytes;      /* of all tensors */
+	size_t hole_bytes; /* data that belongs to no tensor */
 };
 
 /* Maps the file.  On an error nothing is left open. */

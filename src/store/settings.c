@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "store/store.h"
 
-enum { TEMPLATE_MAX = 4 << 20 };        /* the longest known template has 17 KB */
+enum { TEMPLATE_MAX = 4 << 20 }; /* the longest known template has 17 KB */
 
 static int add_ids(const struct json *j, int32_t *out, int n, int max)
 {
@@ -52,9 +52,11 @@ int store_sampling(const struct store *st, struct store_sampling *io, struct err
 		return err_prefix(err, "%s", store_path(st, "generation_config.json"));
 	if (io->temperature < 0 || io->top_p < 0 || io->top_p > 1 || io->min_p < 0 || io->min_p > 1 ||
 	    io->repetition_penalty <= 0 || top_k < 0 || top_k > INT32_MAX)
-		return err_set(err, E_FORMAT, "%s: sampling out of range: temperature %g, top_p %g, min_p %g, "
-		               "repetition_penalty %g, top_k %" PRId64, store_path(st, "generation_config.json"),
-		               io->temperature, io->top_p, io->min_p, io->repetition_penalty, top_k);
+		return err_set(err, E_FORMAT,
+		               "%s: sampling out of range: temperature %g, top_p %g, min_p %g, "
+		               "repetition_penalty %g, top_k %" PRId64,
+		               store_path(st, "generation_config.json"), io->temperature, io->top_p, io->min_p,
+		               io->repetition_penalty, top_k);
 	io->top_k = (int)top_k;
 	if (!sample)
 		io->temperature = 0;

@@ -13,10 +13,10 @@
 #include "store/quantised.h"
 
 enum {
-	CONFIG_MAX = 64 << 20,  /* a tokenizer_config.json with many added tokens has some MB */
-	INDEX_MAX = 256 << 20,  /* 2.4T parameters, one tensor per expert: 28 MB */
+	CONFIG_MAX = 64 << 20, /* a tokenizer_config.json with many added tokens has some MB */
+	INDEX_MAX = 256 << 20, /* 2.4T parameters, one tensor per expert: 28 MB */
 	SHARDS_MAX = 4096,
-	WARN_MAX = 16,          /* unknown tensors named one by one before a count */
+	WARN_MAX = 16, /* unknown tensors named one by one before a count */
 };
 
 const char *store_path(const struct store *st, const char *file)
@@ -36,8 +36,10 @@ static int read_json(struct store *st, const char *file, size_t max, bool option
 	if (!file_exists(path)) {
 		if (optional)
 			return 0;
-		return err_set(err, E_MISSING, "%s: missing; a model folder has config.json, tokenizer.json and "
-		               "*.safetensors", path);
+		return err_set(err, E_MISSING,
+		               "%s: missing; a model folder has config.json, tokenizer.json and "
+		               "*.safetensors",
+		               path);
 	}
 	buf_init(&b);
 	code = file_read(path, max, &b, err);
@@ -75,7 +77,10 @@ static int by_string(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-struct names { const char **v; size_t n, cap; };
+struct names {
+	const char **v;
+	size_t n, cap;
+};
 
 static void names_add(struct names *l, const char *name)
 {
@@ -110,11 +115,12 @@ static int shards_of_index(struct store *st, const struct json *index, const cha
 	for (c = json_first(map); json_next(&c, &tensor, &value);) {
 		file = json_str(value, NULL);
 		if (!file || !*file || *file == '.' || strchr(file, '/'))
-			return err_set(err, E_FORMAT, "%s: tensor %.200s: \"%.80s\" is not the name of a file in this folder",
-			               path, tensor, file ? file : "");
+			return err_set(err, E_FORMAT,
+			               "%s: tensor %.200s: \"%.80s\" is not the name of a file in this folder", path,
+			               tensor, file ? file : "");
 		if (!out->n || strcmp(out->v[out->n - 1], file))
 			names_add(out, file);
-		if (out->n > 65536)             /* alternating names; keep the list short */
+		if (out->n > 65536) /* alternating names; keep the list short */
 			names_sort_unique(out);
 	}
 	names_sort_unique(out);
@@ -176,12 +182,12 @@ static int check_index(const struct store *st, const struct json *index, const c
 		const char *file = json_str(value, NULL), *at;
 
 		if (!t)
-			return err_set(err, E_MISSING, "%s: tensor %.200s: not in %.80s, where the index places it", path,
-			               name, file);
+			return err_set(err, E_MISSING, "%s: tensor %.200s: not in %.80s, where the index places it",
+			               path, name, file);
 		at = strrchr(t->file, '/');
 		if (strcmp(at ? at + 1 : t->file, file))
-			return err_set(err, E_FORMAT, "%s: tensor %.200s: in %s, the index places it in %.80s", path, name,
-			               t->file, file);
+			return err_set(err, E_FORMAT, "%s: tensor %.200s: in %s, the index places it in %.80s", path,
+			               name, t->file, file);
 	}
 	return 0;
 }
@@ -231,7 +237,7 @@ static int open_shards(struct store *st, const struct names *l, struct err *err)
 static int open_tensors(struct store *st, struct err *err)
 {
 	const char *path = store_path(st, "model.safetensors.index.json");
-	struct names list = {0};
+	struct names list = { 0 };
 	struct json *index;
 	int code = read_json(st, "model.safetensors.index.json", INDEX_MAX, true, &index, err);
 
@@ -307,7 +313,7 @@ void store_close(struct store *st)
 
 struct tensor *store_find(const struct store *st, const char *name)
 {
-	struct tensor key = {.name = name}, *k = &key, **hit;
+	struct tensor key = { .name = name }, *k = &key, **hit;
 
 	hit = st->n ? bsearch(&k, st->v, st->n, sizeof *st->v, by_name) : NULL;
 	return hit ? *hit : NULL;
@@ -358,8 +364,8 @@ int store_floats(struct store *st, struct arena *a, const char *name, int64_t co
 	if (t->count != count)
 		return store_shape_error(st, t, &count, 1, err);
 	if (t->type != DT_F16 && t->type != DT_BF16 && t->type != DT_F32 && t->type != DT_F64)
-		return err_set(err, E_FORMAT, "%s: tensor %s: is %s, a vector is read as BF16, F16, F32 or F64", t->file,
-		               name, dtype_name(t->type));
+		return err_set(err, E_FORMAT, "%s: tensor %s: is %s, a vector is read as BF16, F16, F32 or F64",
+		               t->file, name, dtype_name(t->type));
 	f = arena_alloc(a, size_mul((size_t)count, sizeof *f));
 	dtype_to_float(f, t->data, t->type, (size_t)count);
 	if (add != 0.0f)
@@ -410,8 +416,8 @@ void store_report(struct store *st)
 		if (t->used || t->ignored)
 			continue;
 		t->ignored = "not used by this architecture";
-		log_at(n++ < WARN_MAX ? LOG_WARN : LOG_DEBUG, "ignored: %s in %s: not used by this architecture", t->name,
-		       t->file);
+		log_at(n++ < WARN_MAX ? LOG_WARN : LOG_DEBUG, "ignored: %s in %s: not used by this architecture",
+		       t->name, t->file);
 	}
 	if (n > WARN_MAX)
 		log_warn("ignored: %zu tensors more; weft inspect --tensors names them", n - WARN_MAX);

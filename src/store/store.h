@@ -25,34 +25,37 @@
 
 /* Parameters of one coded module, from config.json. */
 struct quant_entry {
-	const char *path;               /* normalised, see store_weight; NULL: the default of all */
-	const char *mode;               /* "affine", "mxfp4", "mxfp8", "nvfp4" */
+	const char *path; /* normalised, see store_weight; NULL: the default of all */
+	const char *mode; /* "affine", "mxfp4", "mxfp8", "nvfp4" */
 	int bits, group;
-	bool plain;                     /* the config says: not coded */
+	bool plain; /* the config says: not coded */
 };
 
 /* Blocks of some matrices, one after the other. */
-struct store_room { uint8_t *p; size_t used, n; };
+struct store_room {
+	uint8_t *p;
+	size_t used, n;
+};
 
 struct store {
 	struct arena arena;
-	const char *dir;                /* the folder, as opened */
-	const char *name;               /* what a person calls the model: "org/name" or the folder's last part */
-	struct json *config;            /* config.json, whole */
-	const struct json *text;        /* its text_config, or config itself */
-	struct json *generation;        /* generation_config.json; NULL when absent */
-	struct json *tokenizer_config;  /* tokenizer_config.json; NULL when absent */
-	const char *config_path;        /* for messages */
+	const char *dir;               /* the folder, as opened */
+	const char *name;              /* what a person calls the model: "org/name" or the folder's last part */
+	struct json *config;           /* config.json, whole */
+	const struct json *text;       /* its text_config, or config itself */
+	struct json *generation;       /* generation_config.json; NULL when absent */
+	struct json *tokenizer_config; /* tokenizer_config.json; NULL when absent */
+	const char *config_path;       /* for messages */
 	struct safetensors *shard;
 	int n_shard;
-	struct tensor **v;              /* every tensor of every shard, by name */
+	struct tensor **v; /* every tensor of every shard, by name */
 	size_t n;
-	bool coded;                     /* the config has a quantization section; then dflt holds */
+	bool coded; /* the config has a quantization section; then dflt holds */
 	struct quant_entry dflt, *entry;
 	size_t n_entry;
-	struct store_room *room;        /* what store_move made */
+	struct store_room *room; /* what store_move made */
 	int n_room;
-	bool rows_moved;                /* it has begun to move what has no blocks */
+	bool rows_moved; /* it has begun to move what has no blocks */
 };
 
 /* MODEL as a person writes it: the path of a folder, or a name like
@@ -84,8 +87,7 @@ int store_stack(struct store *st, const char *path, int n, int rows, int cols, s
 int store_floats(struct store *st, struct arena *a, const char *name, int64_t count, float add, const float **out,
                  struct err *err);
 /* "FILE: tensor NAME is [..], CONFIG asks for [..]" */
-int store_shape_error(const struct store *st, const struct tensor *t, const int64_t *dim, int n_dim,
-                      struct err *err);
+int store_shape_error(const struct store *st, const struct tensor *t, const int64_t *dim, int n_dim, struct err *err);
 int store_missing(const struct store *st, const char *name, struct err *err);
 
 /* Tensors whose name begins with prefix or (when it begins with '*') ends with
@@ -101,9 +103,9 @@ void store_report(struct store *st);
 void store_rows_only(struct store *st, struct weight *w);
 
 struct store_move {
-	enum cpu_level level;           /* whose kernels multiply, with what arithmetic */
+	enum cpu_level level; /* whose kernels multiply, with what arithmetic */
 	enum arith arith;
-	bool huge_rows;                 /* what has no blocks goes to huge pages */
+	bool huge_rows; /* what has no blocks goes to huge pages */
 	/* Asked before each piece of 32 MB, with the bytes done so far; ends it by saying no. */
 	bool (*more)(void *arg, size_t done);
 	void *arg;
@@ -118,7 +120,7 @@ size_t store_move(struct store *st, const struct store_move *how);
 struct store_run {
 	const uint8_t *p;
 	size_t n;
-	const struct file_map *file;    /* in whose mapping; NULL: blocks */
+	const struct file_map *file; /* in whose mapping; NULL: blocks */
 };
 struct store_run *store_runs(const struct store *st, int *n);
 

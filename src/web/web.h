@@ -6,11 +6,11 @@
 #include <stddef.h>
 
 struct web_file {
-	const char *path;               /* as asked for: "/", "/page.css" */
-	const char *type;               /* Content-Type */
+	const char *path; /* as asked for: "/", "/page.css" */
+	const char *type; /* Content-Type */
 	const unsigned char *p;
 	size_t n;
 };
-extern const struct web_file web_files[];       /* ends with path NULL */
+extern const struct web_file web_files[]; /* ends with path NULL */
 
 #endif

@@ -12,7 +12,10 @@ enum { AREAS = 256 };
 struct far {
 	struct backend be;
 	struct backend *inner;
-	struct { void *p; size_t bytes; } area[AREAS];
+	struct {
+		void *p;
+		size_t bytes;
+	} area[AREAS];
 	int n;
 };
 
@@ -42,7 +45,10 @@ static struct pass near_pass(struct pass *p)
 	return q;
 }
 
-static void away(struct backend *be) { protect((struct far *)be, PROT_NONE); }
+static void away(struct backend *be)
+{
+	protect((struct far *)be, PROT_NONE);
+}
 
 static void *far_alloc(struct backend *be, size_t bytes)
 {
@@ -96,13 +102,17 @@ static void far_copy(struct backend *be, void *to, const void *from, size_t n)
 	away(be);
 }
 
-#define FAR(op, ...) do { \
-		struct pass q_ = near_pass(p); \
+#define FAR(op, ...)                              \
+	do {                                      \
+		struct pass q_ = near_pass(p);    \
 		q_.be->ops->op(&q_, __VA_ARGS__); \
-		away(p->be); \
+		away(p->be);                      \
 	} while (0)
 
-static void far_embed(struct pass *p, float *out, const struct weight *w) { FAR(embed, out, w); }
+static void far_embed(struct pass *p, float *out, const struct weight *w)
+{
+	FAR(embed, out, w);
+}
 
 static void far_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
 {
@@ -126,8 +136,8 @@ static void far_attend(struct pass *p, float *out, const struct attn *a, const f
 	FAR(attend, out, a, q, gate, q_row, q_head, view, layer);
 }
 
-static void far_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z, const float *b,
-                      const float *a, const struct state_view *view, int layer)
+static void far_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z,
+                      const float *b, const float *a, const struct state_view *view, int layer)
 {
 	FAR(delta, out, d, qkv, z, b, a, view, layer);
 }
@@ -159,9 +169,21 @@ static void far_close(struct backend *be)
 }
 
 static const struct backend_ops far_ops = {
-	.name = "far", .alloc = far_alloc, .free = far_free, .write = far_write, .read = far_read, .copy = far_copy,
-	.embed = far_embed, .norm = far_norm, .linear = far_linear, .kv_append = far_kv_append,
-	.attend = far_attend, .delta = far_delta, .tape_apply = far_tape_apply, .moe = far_moe, .gather = far_gather,
+	.name = "far",
+	.alloc = far_alloc,
+	.free = far_free,
+	.write = far_write,
+	.read = far_read,
+	.copy = far_copy,
+	.embed = far_embed,
+	.norm = far_norm,
+	.linear = far_linear,
+	.kv_append = far_kv_append,
+	.attend = far_attend,
+	.delta = far_delta,
+	.tape_apply = far_tape_apply,
+	.moe = far_moe,
+	.gather = far_gather,
 	.close = far_close,
 };
 

@@ -18,18 +18,27 @@
 enum { SEQS = 2, LONGEST = 700, PAGES = LONGEST * SEQS + SEQS };
 static const int lengths[SEQS] = { LONGEST, 70 };
 
-struct shape { int dim, heads, heads_kv; };
+struct shape {
+	int dim, heads, heads_kv;
+};
 static const struct shape shapes[] = {
-	{ 64, 6, 2 }, { 256, 8, 2 }, { 128, 8, 1 }, { 64, 16, 1 }, { 32, 2, 2 }, { 96, 20, 1 }, { 80, 6, 2 }, { 24, 6, 2 }, { 64, 40, 1 },
+	{ 64, 6, 2 },  { 256, 8, 2 }, { 128, 8, 1 }, { 64, 16, 1 }, { 32, 2, 2 },
+	{ 96, 20, 1 }, { 80, 6, 2 },  { 24, 6, 2 },  { 64, 40, 1 },
 };
 
 static const struct shape *shape;
 static const char *format;
-static float *in_q[SEQS], *in_k[SEQS], *in_v[SEQS];     /* [length][heads or heads_kv][dim] */
+static float *in_q[SEQS], *in_k[SEQS], *in_v[SEQS]; /* [length][heads or heads_kv][dim] */
 static int failures;
 
-static size_t q_row(void) { return (size_t)shape->heads * (size_t)shape->dim; }
-static size_t kv_row(void) { return (size_t)shape->heads_kv * (size_t)shape->dim; }
+static size_t q_row(void)
+{
+	return (size_t)shape->heads * (size_t)shape->dim;
+}
+static size_t kv_row(void)
+{
+	return (size_t)shape->heads_kv * (size_t)shape->dim;
+}
 
 static float *numbers(uint64_t seed, size_t n, float scale)
 {
@@ -49,7 +58,7 @@ struct world {
 	int32_t page[SEQS * PAGES], page_of[SEQS * PAGES];
 	size_t bytes, work_bytes;
 	uint8_t *work;
-	float *out[SEQS];               /* [length][heads * dim] */
+	float *out[SEQS]; /* [length][heads * dim] */
 };
 
 static void world_open(struct world *w, struct backend *be, int page_rows)
@@ -60,11 +69,15 @@ static void world_open(struct world *w, struct backend *be, int page_rows)
 
 	memset(w, 0, sizeof *w);
 	w->be = be;
-	w->view = (struct kv_view){ .layer = &w->layer, .page_rows = page_rows, .heads = shape->heads_kv, .dim = shape->dim,
-	                            .page = w->page, .page_max = PAGES };
+	w->view = (struct kv_view){ .layer = &w->layer,
+		                    .page_rows = page_rows,
+		                    .heads = shape->heads_kv,
+		                    .dim = shape->dim,
+		                    .page = w->page,
+		                    .page_max = PAGES };
 	w->view.page_bytes = kv_layers_lay(&w->layer, 1, &rows, shape->heads_kv, shape->dim, page_rows);
 	for (int at = 0; at < LONGEST; at += page_rows)
-		for (int i = SEQS - 1; i >= 0; i--)     /* pages of sequences alternate, where both have some */
+		for (int i = SEQS - 1; i >= 0; i--) /* pages of sequences alternate, where both have some */
 			w->page_of[i * PAGES + at / page_rows] = pages++;
 	w->bytes = w->view.page_bytes * (size_t)pages;
 	w->view.base = be->ops->alloc(be, w->bytes);
@@ -92,10 +105,19 @@ static void world_close(struct world *w)
 static void step(struct world *w, const struct span *span, const int *keep, int n_span)
 {
 	static int32_t pos[SEQS * LONGEST], item[SEQS * LONGEST], first[SEQS];
-	struct pass p = { .be = w->be, .arith = ARITH_FAST, .n_item = n_span, .pos = pos, .item = item, .span = span, .row = first,
-	                  .work = w->work, .work_cap = w->work_bytes };
-	struct attn a = { .heads = shape->heads, .heads_kv = shape->heads_kv, .dim = shape->dim,
-	                  .scale = 1 / sqrtf((float)shape->dim) };
+	struct pass p = { .be = w->be,
+		          .arith = ARITH_FAST,
+		          .n_item = n_span,
+		          .pos = pos,
+		          .item = item,
+		          .span = span,
+		          .row = first,
+		          .work = w->work,
+		          .work_cap = w->work_bytes };
+	struct attn a = { .heads = shape->heads,
+		          .heads_kv = shape->heads_kv,
+		          .dim = shape->dim,
+		          .scale = 1 / sqrtf((float)shape->dim) };
 	const struct backend_ops *op = w->be->ops;
 	float *q, *k, *v, *out;
 
@@ -118,9 +140,12 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 
 			for (size_t x = 0; x < kv_row(); x++)
 				wrong[x] = x % 3 ? INFINITY : NAN;
-			op->write(w->be, q + (size_t)r * q_row(), in_q[span[i].slot] + (size_t)pos[r] * q_row(), q_row() * 4);
-			op->write(w->be, k + (size_t)r * kv_row(), j < keep[i] ? in_k[span[i].slot] + at : wrong, kv_row() * 4);
-			op->write(w->be, v + (size_t)r * kv_row(), j < keep[i] ? in_v[span[i].slot] + at : wrong, kv_row() * 4);
+			op->write(w->be, q + (size_t)r * q_row(), in_q[span[i].slot] + (size_t)pos[r] * q_row(),
+			          q_row() * 4);
+			op->write(w->be, k + (size_t)r * kv_row(), j < keep[i] ? in_k[span[i].slot] + at : wrong,
+			          kv_row() * 4);
+			op->write(w->be, v + (size_t)r * kv_row(), j < keep[i] ? in_v[span[i].slot] + at : wrong,
+			          kv_row() * 4);
 			free(wrong);
 		}
 	op->kv_append(&p, &a, q, q_row(), (size_t)shape->dim, k, v, &w->view, 0);
@@ -128,7 +153,8 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 	for (int i = 0, r = 0; i < n_span; i++)
 		for (int j = 0; j < span[i].n; j++, r++)
 			if (j < keep[i])
-				op->read(w->be, w->out[span[i].slot] + (size_t)pos[r] * q_row(), out + (size_t)r * q_row(), q_row() * 4);
+				op->read(w->be, w->out[span[i].slot] + (size_t)pos[r] * q_row(),
+				         out + (size_t)r * q_row(), q_row() * 4);
 }
 
 /* All sequences together, in steps of `longest` rows of each and some wrong ones behind
@@ -165,15 +191,17 @@ static void compare(const char *what)
 {
 	for (int i = 0; i < SEQS; i++)
 		for (int r = 0; r < lengths[i]; r++)
-			if (memcmp(truth.out[i] + (size_t)r * q_row(), other.out[i] + (size_t)r * q_row(), q_row() * 4)) {
-				printf("FAIL %s: dim %d, %d heads of %d: sequence %d position %d differs\n", what, shape->dim, shape->heads,
-				       shape->heads_kv, i, r);
+			if (memcmp(truth.out[i] + (size_t)r * q_row(), other.out[i] + (size_t)r * q_row(),
+			           q_row() * 4)) {
+				printf("FAIL %s: dim %d, %d heads of %d: sequence %d position %d differs\n", what,
+				       shape->dim, shape->heads, shape->heads_kv, i, r);
 				failures++;
 				return;
 			}
 }
 
-static void try(const char *what, enum cpu_level level, int threads, int page_rows, int longest, int wrong, int from, bool far)
+static void try(const char *what, enum cpu_level level, int threads, int page_rows, int longest, int wrong, int from,
+                bool far)
 {
 	struct backend *be = backend_cpu_open(threads, level);
 	char name[160];
@@ -188,8 +216,14 @@ static void try(const char *what, enum cpu_level level, int threads, int page_ro
 
 /* ---- the order of format.h ---- */
 
-static float no_denormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f; }
-static float half(float f) { return bf16_to_float(float_to_bf16(no_denormal(f))); }
+static float no_denormal(float f)
+{
+	return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
+}
+static float half(float f)
+{
+	return bf16_to_float(float_to_bf16(no_denormal(f)));
+}
 
 /* acc + a . b over one block of 32, as a tile sums it. */
 static float block_sum(float acc, const float *a, const float *b)
@@ -267,7 +301,9 @@ static void plain_truth(float *out, int seq, int r, int h)
 			for (int i = 0; i < dim; i++) {
 				acc[i] *= corr;
 				for (int t = at; t < to; t++)
-					acc[i] = fmaf(s[t], bf16_to_float(float_to_bf16(in_v[seq][(size_t)t * kv_row() + (size_t)(g * dim + i)])),
+					acc[i] = fmaf(s[t],
+					              bf16_to_float(float_to_bf16(
+							      in_v[seq][(size_t)t * kv_row() + (size_t)(g * dim + i)])),
 					              acc[i]);
 			}
 		}
@@ -281,7 +317,9 @@ static void plain_truth(float *out, int seq, int r, int h)
 	}
 	for (int i = 0; i < dim; i++)
 		out[i] *= 1.0f / sum;
-	free(row); free(acc); free(s);
+	free(row);
+	free(acc);
+	free(s);
 }
 
 /* The same by tiles; and in double, with what the cache holds: *worst is how far the two
@@ -291,8 +329,10 @@ static void tiles_truth(float *out, int seq, int r, int h, double *worst)
 	int dim = shape->dim, g = h / (shape->heads / shape->heads_kv), n = r + 1;
 	float scale = 1 / sqrtf((float)dim), c = scale * 0x1.715476p+0f, max = -INFINITY, sum = 0;
 	const float *q = in_q[seq] + (size_t)r * q_row() + (size_t)(h * dim);
-	float *k = xcalloc((size_t)(n + KV_SEGMENT) * (size_t)dim, 4), *v = xcalloc((size_t)(n + KV_SEGMENT) * (size_t)dim, 4);
-	float *qh = xcalloc((size_t)dim + 32, 4), *acc = xmalloc((size_t)dim * 4), *s = xmalloc((size_t)(n + KV_SEGMENT) * 4);
+	float *k = xcalloc((size_t)(n + KV_SEGMENT) * (size_t)dim, 4),
+	      *v = xcalloc((size_t)(n + KV_SEGMENT) * (size_t)dim, 4);
+	float *qh = xcalloc((size_t)dim + 32, 4), *acc = xmalloc((size_t)dim * 4),
+	      *s = xmalloc((size_t)(n + KV_SEGMENT) * 4);
 	double top = -INFINITY, all = 0, *d = xcalloc((size_t)dim, 8), *e = xmalloc((size_t)n * 8);
 
 	for (int i = 0; i < dim; i++)
@@ -346,7 +386,13 @@ static void tiles_truth(float *out, int seq, int r, int h, double *worst)
 			d[i] += e[t] / all * (double)v[t * dim + i];
 		*worst = fmax(*worst, fabs(d[i] - (double)out[i]));
 	}
-	free(k); free(v); free(qh); free(acc); free(s); free(d); free(e);
+	free(k);
+	free(v);
+	free(qh);
+	free(acc);
+	free(s);
+	free(d);
+	free(e);
 }
 
 static void stated_order(bool tiles)
@@ -365,8 +411,8 @@ static void stated_order(bool tiles)
 					plain_truth(want, seq, r, h);
 				for (int i = 0; i < shape->dim; i++)
 					if (memcmp(&want[i], &got[i], 4) != 0) {
-						printf("FAIL stated order: dim %d: sequence %d position %d head %d: %a for %a\n", shape->dim, seq, r,
-						       h, (double)got[i], (double)want[i]);
+						printf("FAIL stated order: dim %d: sequence %d position %d head %d: %a for %a\n",
+						       shape->dim, seq, r, h, (double)got[i], (double)want[i]);
 						failures++;
 						free(want);
 						return;
@@ -393,7 +439,10 @@ static void signs_of_zero(enum cpu_level top)
 			in_q[0][r * q_row() + i] = far;
 		for (size_t i = 0; i < kv_row(); i++) {
 			in_k[0][r * kv_row() + i] = r < KV_SEGMENT ? -far : far;
-			in_v[0][r * kv_row() + i] = !r ? -1 : r == KV_SEGMENT ? 0x1.8p-126f : r == KV_SEGMENT + 32 ? -0x1p-125f : 0;
+			in_v[0][r * kv_row() + i] = !r                   ? -1 :
+			                            r == KV_SEGMENT      ? 0x1.8p-126f :
+			                            r == KV_SEGMENT + 32 ? -0x1p-125f :
+			                                                   0;
 		}
 	}
 	world_open(&truth, backend_cpu_open(1, top), 64);
@@ -463,11 +512,11 @@ int main(int argc, char **argv)
 			try("threads", top, 7, 16, LONGEST, 0, 0, false);
 			try("pages of one", top, 2, 1, 100, 3, 0, false);
 		}
-		if (top > CPU_AVX512BF16)               /* the bits of tiles by dot products */
+		if (top > CPU_AVX512BF16) /* the bits of tiles by dot products */
 			try("rows and chunks", CPU_AVX512BF16, 2, 64, 70, 3, quick ? 480 : 0, true);
 		world_close(&truth);
 		for (enum cpu_level l = CPU_AVX2; l <= plain; l++)
-			if (l != CPU_AVXVNNI && (!quick || !i))         /* what AVX2 does */
+			if (l != CPU_AVXVNNI && (!quick || !i)) /* what AVX2 does */
 				many_and_few("bf16", l, quick);
 		for (size_t f = 0; f < sizeof coded / sizeof *coded; f++)
 			if ((!quick || !i) && kv_format_find(coded[f])->row_bytes(shape->dim))

@@ -14,16 +14,33 @@
 #include "far.h"
 
 enum {
-	SEQS = 3, LAYERS = 2, HEADS = 6, HEADS_KV = 2, DIM = 64, NF = 6,
-	HK = 2, HV = 4, DK = 32, DV = 104, WIDTH = 4, CH = 2 * HK * DK + HV * DV,
-	COLS = 96, WIDE = 45, EXPERTS = 5, TOP_K = 2, INNER = 32, SHARED = 64,
-	TAPE = 11,                      /* more than twice what a kernel takes of it at once */
-	Q = 2 * HEADS * DIM, KV = HEADS_KV * DIM, Z = HV * DV,
+	SEQS = 3,
+	LAYERS = 2,
+	HEADS = 6,
+	HEADS_KV = 2,
+	DIM = 64,
+	NF = 6,
+	HK = 2,
+	HV = 4,
+	DK = 32,
+	DV = 104,
+	WIDTH = 4,
+	CH = 2 * HK * DK + HV * DV,
+	COLS = 96,
+	WIDE = 45,
+	EXPERTS = 5,
+	TOP_K = 2,
+	INNER = 32,
+	SHARED = 64,
+	TAPE = 11, /* more than twice what a kernel takes of it at once */
+	Q = 2 * HEADS * DIM,
+	KV = HEADS_KV * DIM,
+	Z = HV * DV,
 	/* what a row brings, and what it yields */
 	IN = Q + 2 * KV + CH + Z + 2 * HV + COLS,
 	OUT = HEADS * DIM + Z + 5 * COLS + 3 * WIDE,
 };
-static const int lengths[SEQS] = { 70, 1, 1090 };       /* the last crosses a segment of attention */
+static const int lengths[SEQS] = { 70, 1, 1090 }; /* the last crosses a segment of attention */
 
 /* ---- the weights, one set for all worlds ---- */
 
@@ -31,7 +48,10 @@ static struct weight w_plain, w_four, w_eight, w_half, router, shared[4], gate[E
 static struct weight half_gate[EXPERTS], half_up[EXPERTS], half_down[EXPERTS];
 static float *conv, *decay, *dt_bias, *gain_v, *gain_d, *gain_c, *freq, *bias;
 
-static float at(uint64_t seed, uint64_t i) { return (float)(rng_uniform(seed, i, 7) * 2 - 1); }
+static float at(uint64_t seed, uint64_t i)
+{
+	return (float)(rng_uniform(seed, i, 7) * 2 - 1);
+}
 
 static float *floats(uint64_t seed, int n)
 {
@@ -127,13 +147,12 @@ struct world {
 	bool still[SEQS];
 	size_t kv_bytes, s_bytes, tail_bytes, tape_bytes, work_bytes;
 	uint8_t *work;
-	float *result[SEQS];            /* [length][LAYERS][OUT] */
+	float *result[SEQS]; /* [length][LAYERS][OUT] */
 	enum arith arith;
-	int most;                       /* rows of a step */
+	int most; /* rows of a step */
 };
 
-static void world_open(struct world *w, struct backend *be, enum arith arith, const char *fmt, int page_rows,
-                       int most)
+static void world_open(struct world *w, struct backend *be, enum arith arith, const char *fmt, int page_rows, int most)
 {
 	struct state_shape sh = { LAYERS, HK, HV, DK, DV, CH, WIDTH };
 	const struct kv_rows rows = kv_rows_of(kv_format_find(fmt));
@@ -143,9 +162,12 @@ static void world_open(struct world *w, struct backend *be, enum arith arith, co
 	w->be = be;
 	w->arith = arith;
 	w->most = most;
-	w->kv = (struct kv_view){ .layer = w->layer, .page_rows = page_rows, .heads = HEADS_KV, .dim = DIM,
-	                          .page_max = 2048,
-	                          .page_bytes = kv_layers_lay(w->layer, LAYERS, &rows, HEADS_KV, DIM, page_rows) };
+	w->kv = (struct kv_view){ .layer = w->layer,
+		                  .page_rows = page_rows,
+		                  .heads = HEADS_KV,
+		                  .dim = DIM,
+		                  .page_max = 2048,
+		                  .page_bytes = kv_layers_lay(w->layer, LAYERS, &rows, HEADS_KV, DIM, page_rows) };
 	for (int i = 0; i < SEQS; i++)
 		for (int at_ = 0; at_ < lengths[i] + TAPE; at_ += page_rows)
 			w->page_of[i * 2048 + at_ / page_rows] = pages++;
@@ -192,14 +214,17 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	float *o_moe_half = o_moe + n * COLS, *o_wide = o_moe_half + n * COLS;
 	struct attn at_ = { HEADS, HEADS_KV, DIM, 0.2f, gain_d, gain_d, 1e-6f, { freq, NF, 1 } };
 	struct delta d = { w->st.shape, conv, decay, dt_bias, gain_v, 1e-6f, layer == 1 };
-	struct moe m = { EXPERTS, TOP_K, INNER, SHARED, true, &router, gate, up, down,
-	                 &shared[0], &shared[1], &shared[2], &shared[3] };
+	struct moe m = { EXPERTS, TOP_K, INNER,      SHARED,     true,       &router,   gate,
+		         up,      down,  &shared[0], &shared[1], &shared[2], &shared[3] };
 	struct moe m_half = { EXPERTS, TOP_K, INNER, 0, false, &router, half_gate, half_up, half_down };
 	struct linear gated = { .w = &w_half, .bias = gain_c };
 	struct linear job[6] = {
-		{ &w_plain, o_wide, WIDE, bias, false }, { &w_four, o_wide + n * WIDE, WIDE, NULL, false },
-		{ &w_four, o_wide + 2 * n * WIDE, WIDE, bias, true }, { &w_eight, o_eight, COLS, NULL, false },
-		{ &w_half, o_half, COLS, NULL, true }, { &w_eight, o_norm, COLS, NULL, false, &gated },
+		{ &w_plain, o_wide, WIDE, bias, false },
+		{ &w_four, o_wide + n * WIDE, WIDE, NULL, false },
+		{ &w_four, o_wide + 2 * n * WIDE, WIDE, bias, true },
+		{ &w_eight, o_eight, COLS, NULL, false },
+		{ &w_half, o_half, COLS, NULL, true },
+		{ &w_eight, o_norm, COLS, NULL, false, &gated },
 	};
 
 	p->be->ops->write(p->be, x, in, n * IN * 4);
@@ -219,7 +244,12 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 
 static const int in_size[] = { Q, KV, KV, CH, Z, HV, HV, COLS };
 static const int out_size[] = { HEADS * DIM, Z, COLS, COLS, COLS, COLS, COLS, WIDE, WIDE, WIDE };
-enum { OF_ATTEND = 0, OF_GATED_HALF = 2, OF_HALF = 4, OF_MOE_HALF = 6 };        /* places in out_size of attention, and of what bf16 is in */
+enum {
+	OF_ATTEND = 0,
+	OF_GATED_HALF = 2,
+	OF_HALF = 4,
+	OF_MOE_HALF = 6
+}; /* places in out_size of attention, and of what bf16 is in */
 
 /* Makes S and the tails what they should be where the sequence stands. */
 static void pay(struct world *w, int slot)
@@ -235,14 +265,22 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 {
 	enum { MOST = 2048 };
 	static int32_t pos[MOST], item[MOST], row[SEQS];
-	struct pass p = { .be = w->be, .arith = w->arith, .n_item = n_span, .pos = pos, .item = item, .span = span,
-	                  .row = row, .work = w->work, .work_cap = w->work_bytes };
+	struct pass p = { .be = w->be,
+		          .arith = w->arith,
+		          .n_item = n_span,
+		          .pos = pos,
+		          .item = item,
+		          .span = span,
+		          .row = row,
+		          .work = w->work,
+		          .work_cap = w->work_bytes };
 	float *in, *out;
 
 	for (int i = 0; i < n_span; i++) {
 		row[i] = p.n_row;
 		/* S is written when it must be, and now and then when it need not. */
-		w->still[span[i].slot] = w->owed[span[i].slot] + span[i].n <= TAPE && rng_bits(3, (uint64_t)span[i].pos, (uint64_t)i) % 8;
+		w->still[span[i].slot] = w->owed[span[i].slot] + span[i].n <= TAPE &&
+		                         rng_bits(3, (uint64_t)span[i].pos, (uint64_t)i) % 8;
 		memcpy(w->page + i * 2048, w->page_of + span[i].slot * 2048, 2048 * sizeof *w->page);
 		for (int j = 0; j < span[i].n; j++, p.n_row++) {
 			pos[p.n_row] = span[i].pos + j;
@@ -271,7 +309,7 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 			for (int r = 0; r < p.n_row; r++, from += out_size[s])
 				if (pos[r] - span[item[r]].pos < keep[item[r]])
 					memcpy(w->result[span[item[r]].slot] +
-					           ((size_t)pos[r] * LAYERS + (size_t)layer) * OUT + off,
+					               ((size_t)pos[r] * LAYERS + (size_t)layer) * OUT + off,
 					       from, (size_t)out_size[s] * 4);
 	}
 	free(in);
@@ -344,7 +382,8 @@ static bool one_order(const struct world *a, const struct world *b, size_t outpu
 	bool rows = output == OF_ATTEND && a->layer[0].fmt[KV_KEYS] == kv_format_find("bf16");
 	bool half = output == OF_GATED_HALF || output == OF_HALF || output == OF_MOE_HALF;
 
-	return a->arith != ARITH_FAST || (!rows && !half) || (a->be->level >= CPU_AVX512BF16) == (b->be->level >= CPU_AVX512BF16);
+	return a->arith != ARITH_FAST || (!rows && !half) ||
+	       (a->be->level >= CPU_AVX512BF16) == (b->be->level >= CPU_AVX512BF16);
 }
 
 static void compare(struct world *a, struct world *b, const char *what)
@@ -356,10 +395,11 @@ static void compare(struct world *a, struct world *b, const char *what)
 		for (size_t r = 0; r < (size_t)lengths[i] * LAYERS; r++)
 			for (size_t s = 0, off = 0; s < sizeof out_size / sizeof *out_size;
 			     off += (size_t)out_size[s++])
-				if (one_order(a, b, s) && memcmp(a->result[i] + r * OUT + off, b->result[i] + r * OUT + off,
-				                                 (size_t)out_size[s] * 4)) {
-					printf("FAIL %s: sequence %d position %zu layer %zu output %zu differs\n",
-					       what, i, r / LAYERS, r % LAYERS, s);
+				if (one_order(a, b, s) &&
+				    memcmp(a->result[i] + r * OUT + off, b->result[i] + r * OUT + off,
+				           (size_t)out_size[s] * 4)) {
+					printf("FAIL %s: sequence %d position %zu layer %zu output %zu differs\n", what,
+					       i, r / LAYERS, r % LAYERS, s);
 					failures++;
 					goto state;
 				}
@@ -388,8 +428,8 @@ static void try(const char *name, int threads, enum cpu_level level, enum arith 
 	struct backend *be = backend_cpu_open(threads, level);
 	char what[200];
 
-	snprintf(what, sizeof what, "%s (%d threads, %s, arith %d, kv %s, pages of %d, steps to %d, seed %llu)",
-	         name, threads, cpu_level_name(level), arith, fmt, page_rows, longest, (unsigned long long)seed);
+	snprintf(what, sizeof what, "%s (%d threads, %s, arith %d, kv %s, pages of %d, steps to %d, seed %llu)", name,
+	         threads, cpu_level_name(level), arith, fmt, page_rows, longest, (unsigned long long)seed);
 	world_open(&other, far ? far_open(be) : be, arith, fmt, page_rows, 1200);
 	if (longest)
 		run_cut(&other, seed, longest, draft);
@@ -411,7 +451,8 @@ static void rows_of_codes(enum cpu_level top, uint64_t seed, bool quick)
 		run_plain(&truth);
 		try("drafts", 3, top, ARITH_FAST, fmt, 5, 30, true, true, seed + (uint64_t)i);
 		if (!quick && top)
-			try("levels", 2, (enum cpu_level)(i % (int)top), ARITH_FAST, fmt, 48, 400, false, false, seed + (uint64_t)i);
+			try("levels", 2, (enum cpu_level)(i % (int)top), ARITH_FAST, fmt, 48, 400, false, false,
+			    seed + (uint64_t)i);
 		world_close(&truth);
 	}
 }

@@ -54,7 +54,10 @@ static const struct op_table *ops_of(enum cpu_level level)
 }
 
 static uint64_t counter;
-static float rnd(void) { return (float)(rng_uniform(1, counter++, 0) * 2 - 1); }
+static float rnd(void)
+{
+	return (float)(rng_uniform(1, counter++, 0) * 2 - 1);
+}
 
 static float *random_floats(size_t n, float scale)
 {
@@ -65,7 +68,10 @@ static float *random_floats(size_t n, float scale)
 	return f;
 }
 
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double sigmoid(double x)
+{
+	return 1 / (1 + exp(-x));
+}
 
 /* ---- golden ---- */
 
@@ -131,15 +137,21 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 	for (int h = 0; h < heads; h++) {
 		int j = h / (heads / hk);
 		struct delta_rows r = {
-			.q = q + j * dim_k, .k = k + j * dim_k, .v = v + h * dim_v, .alpha = alpha, .beta = beta, .out = out,
-			.n = 1, .n_sure = 1, .kq = kq,
+			.q = q + j * dim_k,
+			.k = k + j * dim_k,
+			.v = v + h * dim_v,
+			.alpha = alpha,
+			.beta = beta,
+			.out = out,
+			.n = 1,
+			.n_sure = 1,
+			.kq = kq,
 		};
 
 		memset(s, 0, (size_t)tiles * 16 * (size_t)dim_k * 4);
 		for (int c = 0; c < dim_v; c++)
 			for (int i = 0; i < dim_k; i++)
-				s[s_at(dim_k, dim_v, i, c)] =
-					s0 ? s0[(h * dim_v + c) * dim_k + i] : 0;
+				s[s_at(dim_k, dim_v, i, c)] = s0 ? s0[(h * dim_v + c) * dim_k + i] : 0;
 		for (int t = 0; t < n; t++, r.q += hk * dim_k, r.k += hk * dim_k, r.v += heads * dim_v) {
 			double dot = 0;
 
@@ -186,7 +198,12 @@ static void seq_open(struct seq *s, enum cpu_level level, const char *fmt, int p
 	assert(pages <= 64);
 	*s = (struct seq){ .be = backend_cpu_open(2, level) };
 	s->view = (struct kv_view){ .page_bytes = kv_layers_lay(&s->layer, 1, &rows, heads, dim, page_rows),
-	                            .layer = &s->layer, .page_rows = page_rows, .heads = heads, .dim = dim, .page = s->page, .page_max = 64 };
+		                    .layer = &s->layer,
+		                    .page_rows = page_rows,
+		                    .heads = heads,
+		                    .dim = dim,
+		                    .page = s->page,
+		                    .page_max = 64 };
 	for (int i = 0; i < pages; i++)
 		s->page[i] = pages - 1 - i;
 	s->view.base = s->be->ops->alloc(s->be, s->view.page_bytes * (size_t)pages);
@@ -202,8 +219,9 @@ static void seq_rows(struct seq *s, int pos, int n)
 		s->item[i] = 0;
 	}
 	s->span = (struct span){ 0, pos, n, 0 };
-	s->pass = (struct pass){ .be = s->be, .n_row = n, .n_item = 1, .pos = s->pos, .item = s->item, .span = &s->span,
-	                         .row = &s->row };
+	s->pass = (struct pass){
+		.be = s->be, .n_row = n, .n_item = 1, .pos = s->pos, .item = s->item, .span = &s->span, .row = &s->row
+	};
 }
 
 static void seq_close(struct seq *s)
@@ -245,7 +263,12 @@ static void golden_attention(const struct golden *g, enum cpu_level level)
 	s.be->ops->attend(&s.pass, out, &a, all_q, NULL, 6 * 64, 64, &s.view, 0);
 	near("sdpa", level, out + 12 * 6 * 64, want, 7 * 6 * 64, 2e-6);
 	seq_close(&s);
-	free(q); free(k); free(v); free(want); free(out); free(all_q);
+	free(q);
+	free(k);
+	free(v);
+	free(want);
+	free(out);
+	free(all_q);
 }
 
 static void golden_rope(const struct golden *g, enum cpu_level level, const char *name, double base, double factor,
@@ -277,7 +300,10 @@ static void golden_rope(const struct golden *g, enum cpu_level level, const char
 	near(key, level, q, to, (size_t)(2 * d[2] * d[3]), offset > 100 ? 3e-4 : 5e-6);
 	near(key, level, k, to, (size_t)(2 * d[2] * d[3]), offset > 100 ? 3e-4 : 5e-6);
 	seq_close(&s);
-	free(q); free(k); free(v); free(to);
+	free(q);
+	free(k);
+	free(v);
+	free(to);
 }
 
 static int golden_all(enum cpu_level level)
@@ -328,8 +354,11 @@ static void seq_held(const struct seq *s, enum kv_side side, double *x, int n)
 	f->kernels(&kn, CPU_SCALAR);
 	for (int t = 0; t < n; t++)
 		for (int h = 0; h < s->view.heads; h++, x += dim) {
-			f->decode(row, s->view.base + (size_t)s->page[t / page_rows] * s->view.page_bytes + s->layer.at[side] +
-			          (size_t)(h * page_rows + t % page_rows) * s->layer.row_bytes[side], dim);
+			f->decode(row,
+			          s->view.base + (size_t)s->page[t / page_rows] * s->view.page_bytes +
+			                  s->layer.at[side] +
+			                  (size_t)(h * page_rows + t % page_rows) * s->layer.row_bytes[side],
+			          dim);
 			if (kn.turn_back)
 				kn.turn_back(row, dim);
 			for (int i = 0; i < dim; i++)
@@ -343,7 +372,7 @@ static void seq_held(const struct seq *s, enum kv_side side, double *x, int n)
 static void test_attention(enum cpu_level level, const char *fmt, int page_rows, int n, int heads, int heads_kv,
                            int dim)
 {
-	int nf = dim / 8, q_head = 2 * dim, q_row = heads * q_head;     /* q and gate of a head adjacent */
+	int nf = dim / 8, q_head = 2 * dim, q_row = heads * q_head; /* q and gate of a head adjacent */
 	size_t kv = (size_t)heads_kv * (size_t)dim;
 	float *q = random_floats((size_t)(n * q_row), 2), *k = random_floats((size_t)n * kv, 2);
 	float *v = random_floats((size_t)n * kv, 1), *qn = random_floats((size_t)dim, 1),
@@ -383,7 +412,7 @@ static void test_attention(enum cpu_level level, const char *fmt, int page_rows,
 		seq_held(&s, KV_VALUES, vd, n);
 	}
 	s.be->ops->attend(&s.pass, out, &a, q, q + dim, (size_t)q_row, (size_t)q_head, &s.view, 0);
-	for (int r = 0; r < n; r += n > 100 ? 37 : 1)
+	for (int r = 0; r<n; r += n> 100 ? 37 : 1)
 		for (int h = 0; h < heads; h++) {
 			int j = h / (heads / heads_kv);
 			double top = -1e300, sum = 0;
@@ -409,7 +438,17 @@ static void test_attention(enum cpu_level level, const char *fmt, int page_rows,
 		}
 	check(worst <= bound, fmt, level, worst, bound);
 	seq_close(&s);
-	free(q); free(k); free(v); free(qn); free(kn); free(freq); free(out); free(qd); free(kd); free(vd); free(p);
+	free(q);
+	free(k);
+	free(v);
+	free(qn);
+	free(kn);
+	free(freq);
+	free(out);
+	free(qd);
+	free(kd);
+	free(vd);
+	free(p);
 }
 
 static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int dv, int width, bool sig)
@@ -488,12 +527,23 @@ static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int 
 		}
 	check(worst <= 2e-4, "delta", level, worst, 2e-4);
 	be->ops->close(be);
-	free(qkv); free(z); free(b); free(a); free(conv); free(decay); free(dt); free(gain); free(tail); free(out);
-	free(x); free(S); free(view.s); free(last);
+	free(qkv);
+	free(z);
+	free(b);
+	free(a);
+	free(conv);
+	free(decay);
+	free(dt);
+	free(gain);
+	free(tail);
+	free(out);
+	free(x);
+	free(S);
+	free(view.s);
+	free(last);
 }
 
-static void test_moe(enum cpu_level level, int n, int experts, int k, int inner, int shared, bool normalise,
-                     bool ties)
+static void test_moe(enum cpu_level level, int n, int experts, int k, int inner, int shared, bool normalise, bool ties)
 {
 	enum { COLS = 48 };
 	float *router = random_floats((size_t)(experts * COLS), 1), *in = random_floats((size_t)(n * COLS), 1);
@@ -503,14 +553,14 @@ static void test_moe(enum cpu_level level, int n, int experts, int k, int inner,
 	float *sg = random_floats((size_t)(shared * COLS), 1), *su = random_floats((size_t)(shared * COLS), 1);
 	float *sd = random_floats((size_t)(shared * COLS), 1), *sr = random_floats(COLS, 1);
 	struct weight w[8], *we = xcalloc((size_t)experts * 3, sizeof *we);
-	struct moe m = { experts, k, inner, shared, normalise, &w[0], we, we + experts, we + 2 * experts,
-	                 &w[1], &w[2], &w[3], &w[4] };
+	struct moe m = { experts,          k,     inner, shared, normalise, &w[0], we, we + experts,
+		         we + 2 * experts, &w[1], &w[2], &w[3],  &w[4] };
 	struct backend *be = backend_cpu_open(2, level);
 	struct pass p = { .be = be };
 	double *want = xcalloc((size_t)(n * COLS), 8), worst = 0;
 	struct err err;
 
-	if (ties)       /* all experts look alike to the router: the lowest win */
+	if (ties) /* all experts look alike to the router: the lowest win */
 		for (int e = 1; e < experts; e++)
 			memcpy(router + e * COLS, router, COLS * 4);
 	weight_plain(&w[0], "router", DT_F32, experts, COLS, router, (size_t)(experts * COLS) * 4, &err);
@@ -550,8 +600,7 @@ static void test_moe(enum cpu_level level, int n, int experts, int k, int inner,
 		}
 		for (int j = 0; j <= k; j++) {
 			int e = j < k ? pick[j] : 0, width = j < k ? inner : shared;
-			const float *G = j < k ? gate + e * inner * COLS : sg,
-				    *U = j < k ? up + e * inner * COLS : su;
+			const float *G = j < k ? gate + e * inner * COLS : sg, *U = j < k ? up + e * inner * COLS : su;
 			const float *D = j < k ? down + e * inner * COLS : sd;
 			double f = j < k ? -l[e] / (normalise ? chosen : sum) : 0;
 
@@ -580,8 +629,18 @@ static void test_moe(enum cpu_level level, int n, int experts, int k, int inner,
 		worst = fmax(worst, fabs(want[i] - (double)x[i]));
 	check(worst <= 1e-3, "moe", level, worst, 1e-3);
 	be->ops->close(be);
-	free(router); free(in); free(gate); free(up); free(down); free(x); free(sg); free(su); free(sd); free(sr);
-	free(we); free(want);
+	free(router);
+	free(in);
+	free(gate);
+	free(up);
+	free(down);
+	free(x);
+	free(sg);
+	free(su);
+	free(sd);
+	free(sr);
+	free(we);
+	free(want);
 }
 
 /* exp over its range, in units of relative error. */
@@ -647,7 +706,12 @@ static void test_small(enum cpu_level level)
 	for (int i = 0; i < 5; i++)
 		check(!memcmp(out + i * 37, x + tok[i] * 37, 37 * 4), "gather", level, 0, 0);
 	be->ops->close(be);
-	free(x); free(gain); free(out); free(u); free(one); free(two);
+	free(x);
+	free(gain);
+	free(out);
+	free(u);
+	free(one);
+	free(two);
 }
 
 int main(void)

@@ -11,7 +11,19 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-enum { HIDDEN = 256, INNER = 384, HK = 2, HV = 4, DK = 32, DV = 64, Z = HV * DV, CH = 2 * HK * DK + Z, WIDTH = 4, ROWS = 150, TAPE = 3 };
+enum {
+	HIDDEN = 256,
+	INNER = 384,
+	HK = 2,
+	HV = 4,
+	DK = 32,
+	DV = 64,
+	Z = HV * DV,
+	CH = 2 * HK * DK + Z,
+	WIDTH = 4,
+	ROWS = 150,
+	TAPE = 3
+};
 
 static int failures, kept;
 
@@ -66,7 +78,9 @@ static void drop(struct weight *w)
 	free((void *)w->biases);
 }
 
-struct layer { struct weight gate, up, down, out; };
+struct layer {
+	struct weight gate, up, down, out;
+};
 
 /* Rows of three sequences, the last with tentative ones. */
 struct step {
@@ -97,10 +111,13 @@ static bool run(struct backend *be, enum arith arith, const struct layer *y, int
 	struct step s = cut(n);
 	const int32_t owed[3] = { 0 };
 	const bool still[3] = { false };
-	struct state_view st = { .shape = { 1, HK, HV, DK, DV, CH, WIDTH }, .tape_rows = TAPE, .owed = owed, .still = still };
+	struct state_view st = {
+		.shape = { 1, HK, HV, DK, DV, CH, WIDTH }, .tape_rows = TAPE, .owed = owed, .still = still
+	};
 	struct pass p = { .be = be, .arith = arith, .n_row = n, .n_item = s.n, .span = s.span, .row = s.row };
 	float *in = floats(1, ROWS * HIDDEN, 2), *qkv = floats(2, ROWS * CH, 1), *z = floats(3, ROWS * Z, 2);
-	float *b = floats(4, ROWS * HV, 1), *a = floats(5, ROWS * HV, 1), *conv = floats(6, CH * WIDTH, 1), *gains = floats(7, HIDDEN + INNER, 1);
+	float *b = floats(4, ROWS * HV, 1), *a = floats(5, ROWS * HV, 1), *conv = floats(6, CH * WIDTH, 1),
+	      *gains = floats(7, HIDDEN + INNER, 1);
 	/* What is not written is not a number, and where nothing may be read twice it is drawn anew. */
 	float *mid = xmalloc(ROWS * INNER * sizeof *mid);
 	struct linear up = { .w = &y->up, .bias = gains };
@@ -148,8 +165,8 @@ static void try(enum cpu_level level, int threads, enum arith arith, const struc
 		}
 		kept += run(be, arith, y, rows[i], true, two);
 		if (isnan(one[0]) || memcmp(one, two, 2 * ROWS * HIDDEN * sizeof *one)) {
-			printf("FAIL %s: %d rows, level %s, %d threads, arith %d: other bits with a reader\n", what, rows[i],
-			       cpu_level_name(level), threads, arith);
+			printf("FAIL %s: %d rows, level %s, %d threads, arith %d: other bits with a reader\n", what,
+			       rows[i], cpu_level_name(level), threads, arith);
 			failures++;
 		}
 	}
@@ -160,17 +177,23 @@ static void try(enum cpu_level level, int threads, enum arith arith, const struc
 
 int main(void)
 {
-	static const struct { const char *name; int bits, group, reader_bits, reader_group; } of[] = {
-		{ "4 bits by 64", 4, 64, 4, 64 }, { "4 and 8 bits, 32", 4, 64, 8, 32 }, { "8 and 4 bits, 128", 8, 32, 4, 128 },
-		{ "3 bits", 3, 64, 3, 64 }, { "bf16 read by 4 bits", 16, 0, 4, 64 }, { "4 bits read by bf16", 4, 64, 16, 0 },
+	static const struct {
+		const char *name;
+		int bits, group, reader_bits, reader_group;
+	} of[] = {
+		{ "4 bits by 64", 4, 64, 4, 64 },        { "4 and 8 bits, 32", 4, 64, 8, 32 },
+		{ "8 and 4 bits, 128", 8, 32, 4, 128 },  { "3 bits", 3, 64, 3, 64 },
+		{ "bf16 read by 4 bits", 16, 0, 4, 64 }, { "4 bits read by bf16", 4, 64, 16, 0 },
 	};
 	enum cpu_level top = cpu_detect();
 	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
 
 	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
 		struct layer y = {
-			make(10, of[i].bits, of[i].group, INNER, HIDDEN), make(20, of[i].bits, of[i].group, INNER, HIDDEN),
-			make(30, of[i].reader_bits, of[i].reader_group, HIDDEN, INNER), make(40, of[i].reader_bits, of[i].reader_group, HIDDEN, Z),
+			make(10, of[i].bits, of[i].group, INNER, HIDDEN),
+			make(20, of[i].bits, of[i].group, INNER, HIDDEN),
+			make(30, of[i].reader_bits, of[i].reader_group, HIDDEN, INNER),
+			make(40, of[i].reader_bits, of[i].reader_group, HIDDEN, Z),
 		};
 
 		for (int l = quick ? (int)top : 0; l <= (int)top; l++)

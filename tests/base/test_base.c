@@ -66,11 +66,15 @@ static void test_arena(void **state)
 	arena_fini(&a);
 }
 
-static struct json *parse(const char *s) { return json_parse(s, strlen(s), 0, NULL); }
+static struct json *parse(const char *s)
+{
+	return json_parse(s, strlen(s), 0, NULL);
+}
 
 static void test_json_values(void **state)
 {
-	struct json *j = parse("{\"i\":-9223372036854775808,\"d\":1.0,\"e\":1e3,\"n\":null,\"s\":\"a\\u0000b\",\"l\":[1,[2]]}");
+	struct json *j = parse(
+		"{\"i\":-9223372036854775808,\"d\":1.0,\"e\":1e3,\"n\":null,\"s\":\"a\\u0000b\",\"l\":[1,[2]]}");
 	struct json_cursor c;
 	const struct json *v;
 	const char *key, *s;
@@ -98,16 +102,31 @@ static void test_json_values(void **state)
 	assert_int_equal(count, 6);
 	buf_init(&b);
 	json_put(&b, j);
-	assert_string_equal(b.p, "{\"i\":-9223372036854775808,\"d\":1.0,\"e\":1e3,\"n\":null,\"s\":\"a\\u0000b\",\"l\":[1,[2]]}");
+	assert_string_equal(
+		b.p, "{\"i\":-9223372036854775808,\"d\":1.0,\"e\":1e3,\"n\":null,\"s\":\"a\\u0000b\",\"l\":[1,[2]]}");
 	buf_fini(&b);
 	json_free(j);
 }
 
 static void test_json_refuses(void **state)
 {
-	static const char *const bad[] = { "", " ", "{", "[1,]", "nul", "NaN", "[Infinity]", "-Infinity", "{\"a\":1}x",
-		"9223372036854775808", "-9223372036854775809", "123456789012345678901234567890", "\"\xff\"", "'a'",
-		"[1 2]", "01", "\"\n\"" };
+	static const char *const bad[] = { "",
+		                           " ",
+		                           "{",
+		                           "[1,]",
+		                           "nul",
+		                           "NaN",
+		                           "[Infinity]",
+		                           "-Infinity",
+		                           "{\"a\":1}x",
+		                           "9223372036854775808",
+		                           "-9223372036854775809",
+		                           "123456789012345678901234567890",
+		                           "\"\xff\"",
+		                           "'a'",
+		                           "[1 2]",
+		                           "01",
+		                           "\"\n\"" };
 	struct err e;
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -131,9 +150,14 @@ static void test_json_refuses(void **state)
 /* Escaped surrogate pairs, also after an escaped backslash; lone halves become U+FFFD. */
 static void test_json_pairs(void **state)
 {
-	static const struct { const char *in, *out; } t[] = {
-		{ "\"\\ud836\\udea8\"", "\xF0\x9D\xAA\xA8" }, { "\"a\\ud83d\\ude00b\\u00e9\"", "a\xF0\x9F\x98\x80" "b\xC3\xA9" },
-		{ "\"\\\\ud836\\\\udea8\"", "\\ud836\\udea8" }, { "\"\\ud836 \"", "\xEF\xBF\xBD " },
+	static const struct {
+		const char *in, *out;
+	} t[] = {
+		{ "\"\\ud836\\udea8\"", "\xF0\x9D\xAA\xA8" },
+		{ "\"a\\ud83d\\ude00b\\u00e9\"", "a\xF0\x9F\x98\x80"
+		                                 "b\xC3\xA9" },
+		{ "\"\\\\ud836\\\\udea8\"", "\\ud836\\udea8" },
+		{ "\"\\ud836 \"", "\xEF\xBF\xBD " },
 		{ "\"\\ud83d\\ude00\\uD83D\\uDE00\"", "\xF0\x9F\x98\x80\xF0\x9F\x98\x80" },
 	};
 
@@ -148,7 +172,10 @@ static void test_json_pairs(void **state)
 
 static void test_json_double(void **state)
 {
-	static const struct { double v; const char *s; } t[] = { {0.1, "0.1"}, {1, "1"}, {1e300, "1e+300"}, {1.0 / 3, "0.3333333333333333"} };
+	static const struct {
+		double v;
+		const char *s;
+	} t[] = { { 0.1, "0.1" }, { 1, "1" }, { 1e300, "1e+300" }, { 1.0 / 3, "0.3333333333333333" } };
 	struct buf b;
 
 	buf_init(&b);
@@ -184,7 +211,10 @@ static void test_utf8(void **state)
 	assert_int_equal(utf8_incomplete_tail("\xED\xA0", 2), 0); /* can never complete */
 }
 
-struct sum { atomic_long total; atomic_int calls[1000]; };
+struct sum {
+	atomic_long total;
+	atomic_int calls[1000];
+};
 
 static void add(void *ctx, int part)
 {
@@ -206,10 +236,11 @@ static void test_pool(void **state)
 
 			memset(&s, 0, sizeof s);
 			if (round % 2) {
-				int begin[6] = { 0 };   /* runs of any length, none too */
+				int begin[6] = { 0 }; /* runs of any length, none too */
 
 				for (int i = 1; i < threads; i++)
-					begin[i] = begin[i - 1] + (int)(rng_bits(1, (uint64_t)round, (uint64_t)i) % (uint64_t)(n - begin[i - 1] + 1));
+					begin[i] = begin[i - 1] + (int)(rng_bits(1, (uint64_t)round, (uint64_t)i) %
+					                                (uint64_t)(n - begin[i - 1] + 1));
 				begin[threads] = n;
 				pool_run_cut(p, add, &s, begin);
 			} else {
@@ -226,7 +257,7 @@ static void test_pool(void **state)
 static void test_rng(void **state)
 {
 	double mean = 0;
-	int bucket[16] = {0};
+	int bucket[16] = { 0 };
 
 	assert_true(rng_bits(1, 2, 3) == rng_bits(1, 2, 3));
 	assert_true(rng_bits(1, 2, 3) != rng_bits(1, 3, 2));
@@ -244,9 +275,18 @@ static void test_rng(void **state)
 		assert_in_range(bucket[i], 9500, 10500);
 }
 
-static void do_nothing(void *arg) { *(int *)arg += 1; }
-static void do_assert(void *arg) { assert(!*(int *)arg); }
-static void do_overflow(void *arg) { size_mul(SIZE_MAX, *(size_t *)arg); }
+static void do_nothing(void *arg)
+{
+	*(int *)arg += 1;
+}
+static void do_assert(void *arg)
+{
+	assert(!*(int *)arg);
+}
+static void do_overflow(void *arg)
+{
+	size_mul(SIZE_MAX, *(size_t *)arg);
+}
 
 static void do_nested(void *arg)
 {
@@ -281,7 +321,10 @@ static bool is_free(pthread_mutex_t *m)
 	return true;
 }
 
-static void do_locked(void *arg) { fault_locked(&lock, do_assert, arg); }
+static void do_locked(void *arg)
+{
+	fault_locked(&lock, do_assert, arg);
+}
 
 /* Broken off while it holds the lock: nobody may go on as if nothing had happened. */
 static void do_hold(void *arg)
@@ -340,7 +383,7 @@ static void test_fault(void **state)
 	int n = 0, failed = 0;
 	size_t two = 2;
 	pthread_t thread[4];
-	int got[4] = {0};
+	int got[4] = { 0 };
 	void *p[12];
 
 	assert_true(fault_guard(do_nothing, &n));
@@ -384,10 +427,12 @@ static void test_fault(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_err), cmocka_unit_test(test_buf), cmocka_unit_test(test_arena),
-		cmocka_unit_test(test_json_values), cmocka_unit_test(test_json_refuses),
-		cmocka_unit_test(test_json_pairs), cmocka_unit_test(test_json_double), cmocka_unit_test(test_utf8), cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_rng), cmocka_unit_test(test_fault), cmocka_unit_test(test_fault_locks),
+		cmocka_unit_test(test_err),          cmocka_unit_test(test_buf),
+		cmocka_unit_test(test_arena),        cmocka_unit_test(test_json_values),
+		cmocka_unit_test(test_json_refuses), cmocka_unit_test(test_json_pairs),
+		cmocka_unit_test(test_json_double),  cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_pool),         cmocka_unit_test(test_rng),
+		cmocka_unit_test(test_fault),        cmocka_unit_test(test_fault_locks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

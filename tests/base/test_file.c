@@ -17,7 +17,10 @@
 
 enum { MB = 1 << 20, HUGE_PAGE = 2 * MB, PIECE = 32 * MB, SIZE = 2 * PIECE + HUGE_PAGE + 4321, READERS = 3 };
 
-static uint8_t byte_at(size_t i) { return (uint8_t)(((uint64_t)i * 0x9E3779B97F4A7C15u) >> 56); }
+static uint8_t byte_at(size_t i)
+{
+	return (uint8_t)(((uint64_t)i * 0x9E3779B97F4A7C15u) >> 56);
+}
 
 static struct file_map map;
 static char path[] = "/tmp/weft-file-XXXXXX";
@@ -78,7 +81,10 @@ static void *reader(void *arg)
 	return NULL;
 }
 
-static bool up_to(void *arg, size_t n) { return n < *(const size_t *)arg; }
+static bool up_to(void *arg, size_t n)
+{
+	return n < *(const size_t *)arg;
+}
 
 /* What was replaced is the process's own: the file's new bytes show only in the rest. */
 static void test_own(void **state)
@@ -148,7 +154,8 @@ static void test_small(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_own), cmocka_unit_test(test_range), cmocka_unit_test(test_small) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_own), cmocka_unit_test(test_range),
+		                            cmocka_unit_test(test_small) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,14 +41,14 @@ struct seq {
 	/* While a span is reserved. */
 	struct span span;
 	bool reserved;
-	struct pages before;            /* what it goes back to when it does not run */
-	int seen[SEEN_MAX], n_seen;     /* positions of the last step foreseen and not captured */
+	struct pages before;        /* what it goes back to when it does not run */
+	int seen[SEEN_MAX], n_seen; /* positions of the last step foreseen and not captured */
 };
 
 struct kept {
 	struct snaps snaps;
 	int32_t tok[CTX_MAX];
-	int pos;                        /* 0: free */
+	int pos; /* 0: free */
 	struct pages pages;
 };
 
@@ -64,10 +64,11 @@ struct life {
 };
 
 static struct {
-	uint64_t rows, steps, drafts_kept, drafts_cut, rewinds, rewinds_exact, captures, restores, trips, pieces, hostile;
-	uint64_t full[4];               /* reserve, capture, restore, read */
-	uint64_t refused;               /* allocations by the backend */
-	uint64_t inside;                /* captured inside a step */
+	uint64_t rows, steps, drafts_kept, drafts_cut, rewinds, rewinds_exact, captures, restores, trips, pieces,
+		hostile;
+	uint64_t full[4]; /* reserve, capture, restore, read */
+	uint64_t refused; /* allocations by the backend */
+	uint64_t inside;  /* captured inside a step */
 	uint64_t unreserved, preempted, checks, shed;
 } count;
 
@@ -249,13 +250,14 @@ static void check_kept(const struct life *l)
 			continue;
 		own = l->kept[k].snaps.bytes - (size_t)l->kept[k].pages.n * page_bytes;
 		rest += own;
-		must(l, snaps_room(&l->kept[k].snaps) == (size_t)pages_kept(l, k) * page_bytes, "dropping gives %zu bytes of pages, not %d pages",
-		     snaps_room(&l->kept[k].snaps), pages_kept(l, k));
-		must(l, snaps_alone(&l->kept[k].snaps) == own + (size_t)pages_kept(l, k) * page_bytes, "dropping frees %zu bytes",
-		     snaps_alone(&l->kept[k].snaps));
+		must(l, snaps_room(&l->kept[k].snaps) == (size_t)pages_kept(l, k) * page_bytes,
+		     "dropping gives %zu bytes of pages, not %d pages", snaps_room(&l->kept[k].snaps),
+		     pages_kept(l, k));
+		must(l, snaps_alone(&l->kept[k].snaps) == own + (size_t)pages_kept(l, k) * page_bytes,
+		     "dropping frees %zu bytes", snaps_alone(&l->kept[k].snaps));
 	}
-	must(l, caches_kept(&l->w.set) == rest + (size_t)pages_kept(l, -1) * page_bytes, "%zu bytes kept, %zu and %d pages are",
-	     caches_kept(&l->w.set), rest, pages_kept(l, -1));
+	must(l, caches_kept(&l->w.set) == rest + (size_t)pages_kept(l, -1) * page_bytes,
+	     "%zu bytes kept, %zu and %d pages are", caches_kept(&l->w.set), rest, pages_kept(l, -1));
 }
 
 static void check_books(struct life *l)
@@ -327,8 +329,8 @@ static void do_close(struct life *l, int s)
 
 static bool room_to_keep(const struct life *l, int pos)
 {
-	if (l->w.kind[STATE]
-	    && (size_t)(kept_count(l) + seen_count(l) + 1) * state_slot_bytes(&l->w.state.shape) > l->w.state.snap_bytes_max)
+	if (l->w.kind[STATE] && (size_t)(kept_count(l) + seen_count(l) + 1) * state_slot_bytes(&l->w.state.shape) >
+	                                l->w.state.snap_bytes_max)
 		return false;
 	if (l->w.kind[POOLED] && blocks_used(l) + pooled_blocks(l->w.pooled.group, pos) > l->w.pooled.blocks_max)
 		return false;
@@ -363,8 +365,8 @@ static void take(struct life *l, struct kept *k, int s, int pos)
 {
 	struct seq *q = &l->seq[s];
 
-	must(l, k->snaps.pos == pos && k->snaps.bytes == snap_bytes(l, pos), "position %d, %zu bytes; not %d, %zu", k->snaps.pos,
-	     k->snaps.bytes, pos, snap_bytes(l, pos));
+	must(l, k->snaps.pos == pos && k->snaps.bytes == snap_bytes(l, pos), "position %d, %zu bytes; not %d, %zu",
+	     k->snaps.pos, k->snaps.bytes, pos, snap_bytes(l, pos));
 	k->pos = pos;
 	memcpy(k->tok, q->tok, (size_t)pos * sizeof *k->tok);
 	k->pages = q->pages;
@@ -463,8 +465,7 @@ static void do_restore(struct life *l, int s)
 		pos = k->pos;
 		must(l, snaps_reach(&k->snaps, pos) == pos, "a snapshot does not offer its own position %d", pos);
 	}
-	room = !l->w.kind[POOLED]
-	       || blocks_used(l) + pooled_blocks(l->w.pooled.group, pos) <= l->w.pooled.blocks_max;
+	room = !l->w.kind[POOLED] || blocks_used(l) + pooled_blocks(l->w.pooled.group, pos) <= l->w.pooled.blocks_max;
 	arm(l);
 	rc = caches_restore(&l->w.set, s, &k->snaps, pos);
 	room = !refused(l) && room;
@@ -492,7 +493,7 @@ static void do_rewind(struct life *l, int s)
 	     where(l, q->pos, pos));
 	count.rewinds++;
 	count.rewinds_exact += to == pos;
-	for (int i = q->n_seen; i-- > 0; )
+	for (int i = q->n_seen; i-- > 0;)
 		if (q->seen[i] > to)
 			q->seen[i] = q->seen[--q->n_seen];
 	set_pos(l, s, to);
@@ -502,7 +503,7 @@ struct bytes {
 	struct sink sink;
 	struct source source;
 	struct buf buf;
-	size_t at, limit;               /* of the source; of the sink, in bytes */
+	size_t at, limit; /* of the source; of the sink, in bytes */
 };
 
 static int bytes_put(struct sink *to, const void *p, size_t n)
@@ -653,7 +654,8 @@ static void do_pieces(struct life *l)
 
 		paged_stats(l->w.kind[PAGED], &st);
 		room = room && pages_used(l) + pages_for(l, k->pos) - n <= st.pages;
-		must(l, once.buf.n == rest.buf.n + (size_t)(k->pos / l->w.paged.page_rows) * page_bytes, "the sum is not the whole");
+		must(l, once.buf.n == rest.buf.n + (size_t)(k->pos / l->w.paged.page_rows) * page_bytes,
+		     "the sum is not the whole");
 	}
 	arm(l);
 	rc = caches_read_rest(&l->w.set, &rest.source, n ? &base->snaps : NULL, n, &to->snaps, &err);
@@ -907,8 +909,9 @@ static void life_open(struct life *l, const struct truth *truth, unsigned combo)
 	w->step_rows = chance(l, 4) ? 1 + draw(l, 3) : STEP_MAX;
 	w->paged = (struct paged_opts){ .page_rows = rows[draw(l, 9)], .slots = w->slots, .ctx_max = w->ctx_max };
 	w->state = (struct state_opts){ .slots = w->slots, .tape_rows = draw(l, TAPE_MAX + 1) };
-	w->pooled = (struct pooled_opts){ .group = 2 + draw(l, 5), .slots = w->slots, .ctx_max = w->ctx_max,
-	                                  .step_rows = w->step_rows };
+	w->pooled = (struct pooled_opts){
+		.group = 2 + draw(l, 5), .slots = w->slots, .ctx_max = w->ctx_max, .step_rows = w->step_rows
+	};
 	truth->open(w, rng_bits(l->seed, l->drawn++, l->number));
 	for (int i = 0; i < KINDS; i++) {
 		enum kind k = (enum kind)((first + i) % KINDS);
@@ -984,11 +987,13 @@ static void check_tables(void)
 	struct cache *c = pooled_open(be, &o, NULL);
 	const struct cache_ops whole = *c->ops;
 	static const size_t required[] = {
-		offsetof(struct cache_ops, name), offsetof(struct cache_ops, fini), offsetof(struct cache_ops, close),
-		offsetof(struct cache_ops, reserve), offsetof(struct cache_ops, settle), offsetof(struct cache_ops, reach),
-		offsetof(struct cache_ops, rewind), offsetof(struct cache_ops, foresee), offsetof(struct cache_ops, capture),
-		offsetof(struct cache_ops, snap_reach), offsetof(struct cache_ops, restore),
-		offsetof(struct cache_ops, drop), offsetof(struct cache_ops, write), offsetof(struct cache_ops, read),
+		offsetof(struct cache_ops, name),    offsetof(struct cache_ops, fini),
+		offsetof(struct cache_ops, close),   offsetof(struct cache_ops, reserve),
+		offsetof(struct cache_ops, settle),  offsetof(struct cache_ops, reach),
+		offsetof(struct cache_ops, rewind),  offsetof(struct cache_ops, foresee),
+		offsetof(struct cache_ops, capture), offsetof(struct cache_ops, snap_reach),
+		offsetof(struct cache_ops, restore), offsetof(struct cache_ops, drop),
+		offsetof(struct cache_ops, write),   offsetof(struct cache_ops, read),
 	};
 
 	for (size_t i = 0; i <= sizeof required / sizeof *required; i++) {
@@ -1016,8 +1021,8 @@ static void check_tables(void)
 		if (pid < 0 || waitpid(pid, &status, 0) != pid)
 			abort();
 		if (lacks ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT : status != 0) {
-			printf("FAILED: a table %s at byte %zu: status %x\n", lacks ? "with nothing" : "with all required",
-			       lacks ? required[i] : 0, (unsigned)status);
+			printf("FAILED: a table %s at byte %zu: status %x\n",
+			       lacks ? "with nothing" : "with all required", lacks ? required[i] : 0, (unsigned)status);
 			exit(1);
 		}
 	}
@@ -1038,7 +1043,7 @@ static void check_refusals(void)
 	w->paged.bytes_max = 1 << 16;
 	w->state.tape_rows = 2;
 	for (int k = 0; k < 2; k++)
-		for (int nth = 1; ; nth++) {
+		for (int nth = 1;; nth++) {
 			struct err err = { 0 };
 			struct cache *c;
 
@@ -1074,14 +1079,11 @@ static void report(void)
 	       (unsigned long long)count.rewinds_exact);
 	printf("captures %llu, restores %llu, captures inside a step %llu, round trips %llu, in pieces %llu, hostile reads %llu, unreserved %llu, preempted %llu\n",
 	       (unsigned long long)count.captures, (unsigned long long)count.restores, (unsigned long long)count.inside,
-	       (unsigned long long)count.trips,
-	       (unsigned long long)count.pieces,
-	       (unsigned long long)count.hostile, (unsigned long long)count.unreserved,
-	       (unsigned long long)count.preempted);
+	       (unsigned long long)count.trips, (unsigned long long)count.pieces, (unsigned long long)count.hostile,
+	       (unsigned long long)count.unreserved, (unsigned long long)count.preempted);
 	printf("full: reserve %llu, capture %llu, restore %llu, read %llu (%llu refused); books checked %llu times\n",
 	       (unsigned long long)count.full[0], (unsigned long long)count.full[1], (unsigned long long)count.full[2],
-	       (unsigned long long)count.full[3], (unsigned long long)count.refused,
-	       (unsigned long long)count.checks);
+	       (unsigned long long)count.full[3], (unsigned long long)count.refused, (unsigned long long)count.checks);
 }
 
 int main(int argc, char **argv)

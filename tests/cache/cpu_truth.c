@@ -31,7 +31,7 @@ static const struct kv_format *format_for(uint64_t bits, int dim)
 
 static void cpu_open(struct world *w, uint64_t bits)
 {
-	static struct kv_pair pairs[2];         /* by layer */
+	static struct kv_pair pairs[2]; /* by layer */
 	const int level = (int)cpu_detect();
 	struct state_shape *h = &w->state.shape;
 
@@ -78,7 +78,7 @@ struct rows {
 	struct pass p;
 	uint64_t *prefix;
 	uint64_t **out;
-	float *f[6];                    /* [n_row][FILL_MAX] each */
+	float *f[6]; /* [n_row][FILL_MAX] each */
 };
 
 static void rows_init(struct rows *r, struct world *w, const struct item *it, int n)
@@ -113,8 +113,14 @@ static void rows_init(struct rows *r, struct world *w, const struct item *it, in
 	}
 	for (int i = 0; i < 6; i++)
 		r->f[i] = xcalloc((size_t)n_row * FILL_MAX, sizeof(float));
-	r->p = (struct pass){ .be = w->be, .arith = ARITH_F32, .n_row = n_row, .n_item = n, .pos = pos, .item = item,
-	                      .span = span, .row = first };
+	r->p = (struct pass){ .be = w->be,
+		              .arith = ARITH_F32,
+		              .n_row = n_row,
+		              .n_item = n,
+		              .pos = pos,
+		              .item = item,
+		              .span = span,
+		              .row = first };
 }
 
 static void rows_fini(struct rows *r)
@@ -148,9 +154,14 @@ static void attend(struct rows *r, const struct world *w, const struct cache *c,
 	const struct paged_opts *o = &w->paged;
 	const struct backend_ops *op = w->be->ops;
 	float gain[FILL_MAX];
-	const struct attn a = { .heads = o->heads * GROUP, .heads_kv = o->heads, .dim = o->dim, .scale = 0.4f,
-	                        .q_norm = gain, .k_norm = gain, .eps = 1e-6f,
-	                        .rope = { .freq = freq, .n_freq = FREQS, .mscale = 1.0f } };
+	const struct attn a = { .heads = o->heads * GROUP,
+		                .heads_kv = o->heads,
+		                .dim = o->dim,
+		                .scale = 0.4f,
+		                .q_norm = gain,
+		                .k_norm = gain,
+		                .eps = 1e-6f,
+		                .rope = { .freq = freq, .n_freq = FREQS, .mscale = 1.0f } };
 	int cols = a.heads * a.dim, kv_cols = a.heads_kv * a.dim;
 
 	fill(gain, a.dim, 5);
@@ -166,14 +177,15 @@ static void recur(struct rows *r, const struct world *w, const struct cache *c, 
 {
 	const struct state_shape *h = &w->state.shape;
 	float conv[FILL_MAX * 4], decay[FILL_MAX], bias[FILL_MAX], gain[FILL_MAX];
-	const struct delta d = { .shape = *h, .conv = conv, .a_log_exp = decay, .dt_bias = bias, .norm = gain,
-	                         .eps = 1e-6f };
+	const struct delta d = {
+		.shape = *h, .conv = conv, .a_log_exp = decay, .dt_bias = bias, .norm = gain, .eps = 1e-6f
+	};
 	int cols = h->heads_v * h->dim_v;
 
 	fill(conv, h->conv_channels * h->conv_width, 11);
 	fill(decay, h->heads_v, 12);
 	for (int i = 0; i < h->heads_v; i++)
-		decay[i] = fabsf(decay[i]) * 0.1f;      /* slow, so that old rows are still felt */
+		decay[i] = fabsf(decay[i]) * 0.1f; /* slow, so that old rows are still felt */
 	fill(bias, h->heads_v, 13);
 	fill(gain, h->dim_v, 14);
 	rows_fill(r, 0, h->conv_channels, 8 * layer + 3);
@@ -211,7 +223,7 @@ static void cpu_oracle(struct world *w, const int32_t *tok, int first, int n, ui
 	struct state_opts state = w->state;
 	struct cache *kind[KINDS] = { NULL };
 	struct caches set = { .n = 0 };
-	uint64_t (*all)[KINDS] = xcalloc((size_t)n, sizeof *all);
+	uint64_t(*all)[KINDS] = xcalloc((size_t)n, sizeof *all);
 
 	paged.slots = state.slots = 1;
 	paged.page_rows = 64;

@@ -13,20 +13,20 @@ enum { VERSION = 1, BLOCK_BYTES = POOLED_BLOCK * sizeof(uint64_t) };
 struct pooled_snap {
 	struct snap snap;
 	int n;
-	uint64_t *raw;                  /* [pos % group], on the host */
-	uint64_t *block[];              /* [n], the backend's */
+	uint64_t *raw;     /* [pos % group], on the host */
+	uint64_t *block[]; /* [n], the backend's */
 };
 
 struct pooled {
 	struct cache cache;
 	struct pooled_opts o;
 	struct pooled_view view;
-	uint64_t **block;               /* [slots][block_max] */
-	int *n;                         /* [slots] blocks held */
-	int held;                       /* by slots and snapshots */
-	uint64_t **idle;                /* [blocks_max] allocated, held by nobody */
+	uint64_t **block; /* [slots][block_max] */
+	int *n;           /* [slots] blocks held */
+	int held;         /* by slots and snapshots */
+	uint64_t **idle;  /* [blocks_max] allocated, held by nobody */
 	int n_idle;
-	uint64_t *row;                  /* [raw_rows] on the host, for settle and read */
+	uint64_t *row; /* [raw_rows] on the host, for settle and read */
 	int n_snap;
 };
 

@@ -21,8 +21,8 @@ struct toy_backend {
 	bool far;
 	struct region *regions;
 	size_t live;
-	int refuse;             /* the nth alloc from now */
-	int open;               /* depth of gates */
+	int refuse; /* the nth alloc from now */
+	int open;   /* depth of gates */
 };
 
 static struct toy_backend *toy_of(const struct backend *be)

@@ -14,8 +14,14 @@ const char *const kind_name[KINDS] = { "paged", "state", "pooled" };
 bool toy_far;
 
 /* Formats of two sizes, so that layers and sides differ. */
-static size_t toy_row_bytes(int dim) { return (size_t)dim; }
-static size_t toy_wide_bytes(int dim) { return (size_t)dim + 3; }
+static size_t toy_row_bytes(int dim)
+{
+	return (size_t)dim;
+}
+static size_t toy_wide_bytes(int dim)
+{
+	return (size_t)dim + 3;
+}
 
 static const struct kv_format toy_format = { .name = "toy", .row_bytes = toy_row_bytes };
 static const struct kv_format toy_wide = { .name = "toy wide", .row_bytes = toy_wide_bytes };
@@ -33,9 +39,13 @@ static void toy_open(struct world *w, uint64_t bits)
 	w->paged.layers = 1 + (int)(bits & 1);
 	w->paged.heads = 1 + (int)(bits >> 1 & 1);
 	w->paged.dim = (int[]){ 8, 3, 5, 1 }[bits >> 2 & 3];
-	w->state.shape = (struct state_shape){ .layers = 1 + (int)(bits >> 4 & 1), .heads_k = 1, .heads_v = 1,
-	                                       .dim_k = 1, .dim_v = 2, .conv_channels = 3,
-	                                       .conv_width = 1 + (int)(bits >> 5 & 3) };
+	w->state.shape = (struct state_shape){ .layers = 1 + (int)(bits >> 4 & 1),
+		                               .heads_k = 1,
+		                               .heads_v = 1,
+		                               .dim_k = 1,
+		                               .dim_v = 2,
+		                               .conv_channels = 3,
+		                               .conv_width = 1 + (int)(bits >> 5 & 3) };
 }
 
 uint64_t prefix_hash(uint64_t before, int32_t tok)
@@ -62,8 +72,8 @@ static uint8_t *kv_at(const struct kv_view *v, int item, int layer, int kv, int 
 	int32_t page = v->page[item * v->page_max + pos / v->page_rows];
 	const struct kv_layer *y = &v->layer[layer];
 
-	return v->base + (size_t)page * v->page_bytes + y->at[kv]
-	       + (size_t)(head * v->page_rows + pos % v->page_rows) * y->row_bytes[kv];
+	return v->base + (size_t)page * v->page_bytes + y->at[kv] +
+	       (size_t)(head * v->page_rows + pos % v->page_rows) * y->row_bytes[kv];
 }
 
 static void attend(const struct world *w, const struct item *it, int n)
@@ -155,7 +165,8 @@ static void recur(const struct world *w, const struct item *it, int n)
 				} else {
 					uint32_t y32 = (uint32_t)y;
 
-					memcpy(state_tape_row(v, sp->slot, layer, taped_at + r - taped) + nk - 1, &y32, sizeof y32);
+					memcpy(state_tape_row(v, sp->slot, layer, taped_at + r - taped) + nk - 1, &y32,
+					       sizeof y32);
 				}
 			}
 		}
@@ -173,7 +184,7 @@ void toy_pool(const struct world *w, const struct item *it, int n)
 		const struct span *sp = &it[i].span;
 		uint64_t *raw = v->raw + (size_t)sp->slot * (size_t)v->raw_rows;
 		int base = sp->pos - sp->pos % g;
-		uint64_t whole = 0, h = 0;      /* groups before row's own; the prefix */
+		uint64_t whole = 0, h = 0; /* groups before row's own; the prefix */
 
 		for (int pos = 0; pos < sp->pos + sp->n; pos++) {
 			h = prefix_hash(h, it[i].tok[pos]);
@@ -241,7 +252,8 @@ static void oracle_state(const struct world *w, const int32_t *tok, int first, i
 		for (int pos = 0; pos < n; pos++) {
 			toy_update(s, ns, tail, h->conv_width - 1, h->conv_channels, input(tok[pos], pos, layer));
 			if (pos >= first)
-				out[pos - first][STATE] = state_hash(layer ? out[pos - first][STATE] : 0, s, ns, tail, nt);
+				out[pos - first][STATE] = state_hash(layer ? out[pos - first][STATE] : 0, s, ns, tail,
+				                                     nt);
 		}
 	}
 	free(s);

@@ -16,8 +16,8 @@ struct world {
 	struct backend *be;
 	const struct truth *truth;
 	struct caches set;
-	struct cache *kind[KINDS];      /* NULL: not in this life */
-	int slots, ctx_max, step_rows;  /* step_rows: most rows of one span */
+	struct cache *kind[KINDS];     /* NULL: not in this life */
+	int slots, ctx_max, step_rows; /* step_rows: most rows of one span */
 	struct paged_opts paged;
 	struct state_opts state;
 	struct pooled_opts pooled;
@@ -27,7 +27,7 @@ struct world {
 struct item {
 	struct span span;
 	const int32_t *tok;
-	uint64_t (*out)[KINDS];         /* [n] */
+	uint64_t (*out)[KINDS]; /* [n] */
 };
 
 /* Who computes. */
@@ -52,12 +52,12 @@ void toy_pool_oracle(const struct world *, const int32_t *tok, int first, int n,
  * toy_gate(be, true) .. toy_gate(be, false). */
 struct backend *toy_backend_open(bool far);
 void toy_gate(struct backend *be, bool open);
-size_t toy_backend_live(const struct backend *be);      /* bytes allocated */
+size_t toy_backend_live(const struct backend *be); /* bytes allocated */
 /* The nth alloc from now is refused; 0: none.  Returns how many still go before
  * the one that an earlier call named: 0 when it was refused, or none was named. */
 int toy_backend_refuse(struct backend *be, int nth);
-extern bool toy_far;                                    /* what toy_truth opens */
-extern int cpu_threads;                                 /* with which cpu_truth opens */
+extern bool toy_far;    /* what toy_truth opens */
+extern int cpu_threads; /* with which cpu_truth opens */
 
 /* The toy recurrence: y into S (n words) and the tail (rows of c words). */
 void toy_update(uint32_t *s, size_t n, uint32_t *tail, int rows, int c, uint64_t y);

@@ -57,7 +57,9 @@ static void test_values(void **state)
 	struct err err;
 
 	assert_int_equal(parse("serve", &o, &err, "a/b", "--port", "0", "-np", "3", "--kv-bytes=2G", "--temp", "0.5",
-	                       "-c", "100", "--cpu", "scalar", "--arith", "f32", "--think=off", "--max-body", "10kB", NULL), 0);
+	                       "-c", "100", "--cpu", "scalar", "--arith", "f32", "--think=off", "--max-body", "10kB",
+	                       NULL),
+	                 0);
 	assert_string_equal(o.model, "a/b");
 	assert_int_equal(o.port, 0);
 	assert_int_equal(o.parallel, 3);
@@ -128,20 +130,53 @@ static void test_idle(void **state)
 {
 	static const struct {
 		const char *command, *says, *words[8];
-		int accepted;           /* of words, those after these make the difference */
+		int accepted; /* of words, those after these make the difference */
 	} cases[] = {
-		{ "serve", "--prompt-cache-disk-bytes does nothing without --prompt-cache-dir", { "--prompt-cache-disk-bytes", "1G", "--prompt-cache-dir", "d" }, 2 },
-		{ "run", "--prompt-cache-disk-bytes does nothing", { "--prompt-cache-disk-bytes=1G", "--prompt-cache-dir=d" }, 1 },
-		{ "serve", "--verify-cache does nothing with --prompt-cache-bytes 0", { "--verify-cache", "1", "--prompt-cache-bytes", "0", "--prompt-cache-bytes", "1G" }, 4 },
-		{ "serve", "--turn-memory does nothing with --turn-replay off", { "--turn-replay", "off", "--turn-memory", "1M", "--turn-replay", "text" }, 4 },
+		{ "serve",
+		  "--prompt-cache-disk-bytes does nothing without --prompt-cache-dir",
+		  { "--prompt-cache-disk-bytes", "1G", "--prompt-cache-dir", "d" },
+		  2 },
+		{ "run",
+		  "--prompt-cache-disk-bytes does nothing",
+		  { "--prompt-cache-disk-bytes=1G", "--prompt-cache-dir=d" },
+		  1 },
+		{ "serve",
+		  "--verify-cache does nothing with --prompt-cache-bytes 0",
+		  { "--verify-cache", "1", "--prompt-cache-bytes", "0", "--prompt-cache-bytes", "1G" },
+		  4 },
+		{ "serve",
+		  "--turn-memory does nothing with --turn-replay off",
+		  { "--turn-replay", "off", "--turn-memory", "1M", "--turn-replay", "text" },
+		  4 },
 		{ "run", "--api-key does nothing without --url", { "--api-key", "k", "--url", "u" }, 2 },
-		{ "run", "--num-draft-tokens does nothing while nobody", { "--draft-kind=none", "--num-draft-tokens", "3", "--draft-kind=ngram" }, 3 },
-		{ "logits", "--num-draft-tokens does nothing while nobody", { "--num-draft-tokens", "3", "--draft", "ngram" }, 2 },
-		{ "serve", "--draft-fixed does nothing with --num-draft-tokens 0", { "--draft-fixed", "--num-draft-tokens=0", "--num-draft-tokens=1" }, 2 },
-		{ "run", "--draft-model does nothing with --draft-pretend", { "-md", "m", "--draft-pretend=1", "--draft-pretend=0" }, 3 },
-		{ "bench", "--num-draft-tokens does nothing without --draft-kind, ", { "--num-draft-tokens", "3", "--draft-pretend", "0.5" }, 2 },
-		{ "bench", "--draft-kind does nothing without --output-tokens", { "-n", "0", "--draft-kind=ngram", "-n", "0,4" }, 3 },
-		{ "bench serve", "--prefix-tokens does nothing without --prefixes", { "url", "--prefix-tokens", "9", "--prefixes", "2" }, 3 },
+		{ "run",
+		  "--num-draft-tokens does nothing while nobody",
+		  { "--draft-kind=none", "--num-draft-tokens", "3", "--draft-kind=ngram" },
+		  3 },
+		{ "logits",
+		  "--num-draft-tokens does nothing while nobody",
+		  { "--num-draft-tokens", "3", "--draft", "ngram" },
+		  2 },
+		{ "serve",
+		  "--draft-fixed does nothing with --num-draft-tokens 0",
+		  { "--draft-fixed", "--num-draft-tokens=0", "--num-draft-tokens=1" },
+		  2 },
+		{ "run",
+		  "--draft-model does nothing with --draft-pretend",
+		  { "-md", "m", "--draft-pretend=1", "--draft-pretend=0" },
+		  3 },
+		{ "bench",
+		  "--num-draft-tokens does nothing without --draft-kind, ",
+		  { "--num-draft-tokens", "3", "--draft-pretend", "0.5" },
+		  2 },
+		{ "bench",
+		  "--draft-kind does nothing without --output-tokens",
+		  { "-n", "0", "--draft-kind=ngram", "-n", "0,4" },
+		  3 },
+		{ "bench serve",
+		  "--prefix-tokens does nothing without --prefixes",
+		  { "url", "--prefix-tokens", "9", "--prefixes", "2" },
+		  3 },
 	};
 	struct options o;
 	struct err err;
@@ -174,14 +209,18 @@ static void test_idle(void **state)
 	refused("run", "--threads does nothing with --url", "--url=u", "-t=2");
 	refused("run", "--kv-bits does nothing with --url", "--url=u", "--kv-bits=4");
 	refused("run", "--chat-template does nothing with --url", "--url=u", "--chat-template=f");
-	assert_int_equal(parse("run", &o, &err, "--url=u", "-m", "name", "--temp", "0", "--think", "on", "--log-level=warn", NULL), 0);
+	assert_int_equal(parse("run", &o, &err, "--url=u", "-m", "name", "--temp", "0", "--think", "on",
+	                       "--log-level=warn", NULL),
+	                 0);
 	assert_int_equal(parse("run", &o, &err, "--url=u", "--think=on", "--chat-template-args={}", NULL), E_ARG);
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults), cmocka_unit_test(test_values), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_values),
+		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_idle),
 	};
 

@@ -82,9 +82,7 @@ static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 	}
 }
 
-static void close_nothing(struct drafter *d)
-{
-}
+static void close_nothing(struct drafter *d) {}
 
 static const struct drafter_ops guess_ops = { .name = "guess", .propose = propose, .close = close_nothing };
 

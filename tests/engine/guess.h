@@ -6,10 +6,10 @@
 #include "lives.h"
 
 enum guess {
-	GUESS_RIGHT,            /* what will be picked, as far as it is known */
-	GUESS_WRONG,            /* something else, each time */
-	GUESS_TURN,             /* right `turn` times, then wrong */
-	GUESS_DICE,             /* any of these, any length, and now and then no token at all */
+	GUESS_RIGHT, /* what will be picked, as far as it is known */
+	GUESS_WRONG, /* something else, each time */
+	GUESS_TURN,  /* right `turn` times, then wrong */
+	GUESS_DICE,  /* any of these, any length, and now and then no token at all */
 };
 
 /* A sequence that a guesser knows: prompt and answer. */
@@ -22,7 +22,7 @@ struct guesser {
 	struct drafter d;
 	enum guess how;
 	int turn;
-	const struct told *told;        /* or, with truth, whatever the model says */
+	const struct told *told; /* or, with truth, whatever the model says */
 	int n_told;
 	truth_fn *truth;
 	const struct model *m;

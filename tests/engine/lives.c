@@ -34,7 +34,7 @@ static void on_logits(void *arg, int pos, const float *row, int vocab)
 struct rules {
 	struct mask_source source;
 	int vocab;
-	uint64_t hash[LIFE_MAX + 1];    /* after each accepted token */
+	uint64_t hash[LIFE_MAX + 1]; /* after each accepted token */
 	int n;
 	uint32_t *mask;
 };
@@ -284,10 +284,11 @@ void life_check(const struct life *l, const struct model *m, const struct answer
 
 	CHECK(got->n <= want->n && !memcmp(got->tok, want->tok, (size_t)got->n * sizeof(*got->tok)), "tokens differ");
 	CHECK(!memcmp(got->logprob, want->logprob, (size_t)got->n * sizeof(*got->logprob)), "log-probabilities differ");
-	CHECK(got->n_text <= want->n_text && !memcmp(got->text, want->text, got->n_text), "text differs: '%.*s' for '%.*s'",
-	      (int)got->n_text, got->text, (int)want->n_text, want->text);
+	CHECK(got->n_text <= want->n_text && !memcmp(got->text, want->text, got->n_text),
+	      "text differs: '%.*s' for '%.*s'", (int)got->n_text, got->text, (int)want->n_text, want->text);
 	if (!partial) {
-		CHECK(got->n == want->n, "%d tokens for %d, finish %d: %s", got->n, want->n, got->finish, l->end.err.msg);
+		CHECK(got->n == want->n, "%d tokens for %d, finish %d: %s", got->n, want->n, got->finish,
+		      l->end.err.msg);
 		CHECK(got->finish == want->finish, "finish %d for %d", got->finish, want->finish);
 		if (want->finish != FINISH_ERROR)
 			CHECK(got->n_text == want->n_text, "text '%.*s' for '%.*s'", (int)got->n_text, got->text,
@@ -306,7 +307,8 @@ void life_check(const struct life *l, const struct model *m, const struct answer
 		if (!l->row[i])
 			continue;
 		truth(m, tok, i + 1, row);
-		CHECK(!memcmp(row, l->row[i], (size_t)m->shape.vocab * sizeof(*row)), "logits of position %d differ", i);
+		CHECK(!memcmp(row, l->row[i], (size_t)m->shape.vocab * sizeof(*row)), "logits of position %d differ",
+		      i);
 	}
 	free(row);
 }

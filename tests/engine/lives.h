@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "../check.h"
 
-enum { LIFE_MAX = 400 };        /* positions of one request */
+enum { LIFE_MAX = 400 }; /* positions of one request */
 
 struct answer {
 	int32_t tok[LIFE_MAX];
@@ -18,16 +18,16 @@ struct answer {
 	char text[LIFE_MAX * 16];
 	size_t n_text;
 	enum finish finish;
-	char stop[64];                  /* the stop string, or empty */
+	char stop[64]; /* the stop string, or empty */
 };
 
 /* One request: fill prompt and ask, then life_submit. */
 struct life {
 	struct ask ask;
 	int32_t prompt[LIFE_MAX];
-	bool want_rows;                 /* keep all logits, and check them */
-	uint64_t masked;                /* seed of a mask over its tokens (rules_new); 0: none */
-	bool loose;                     /* it may be preempted and find a longer prefix then: rows may be missing */
+	bool want_rows;  /* keep all logits, and check them */
+	uint64_t masked; /* seed of a mask over its tokens (rules_new); 0: none */
+	bool loose;      /* it may be preempted and find a longer prefix then: rows may be missing */
 
 	struct request *r;
 	struct answer got;
@@ -37,7 +37,7 @@ struct life {
 	struct event end;
 	int vocab;
 	float *row[LIFE_MAX];
-	int row_max;                    /* rows come in rising position: the last one */
+	int row_max; /* rows come in rising position: the last one */
 };
 
 /* A prompt of n tokens under `vocab` from a seed; greedy, max_tokens to be set. */
@@ -72,7 +72,7 @@ enum { LIVES_MAX = 24 };
 struct lives_opts {
 	int steps;
 	int prompt_max, answer_max;
-	int32_t poison;                 /* token after which there are no logits; -1: none */
+	int32_t poison; /* token after which there are no logits; -1: none */
 };
 void lives_many(struct engine *e, const struct model *m, const struct tokenizer *t, truth_fn *truth,
                 const struct lives_opts *o, uint64_t *state);

@@ -36,13 +36,24 @@ enum { CTX = 1 << 18, STATE_TOKENS = 1572, PAGE_ROWS = 64, SLOT = 0 };
 
 /* ---- memory that is not there ---- */
 
-static void *far_alloc(struct backend *be, size_t n) { return malloc(1); }
-static void far_free(struct backend *be, void *p, size_t n) { free(p); }
-static void far_move(struct backend *be, void *dst, const void *src, size_t n) { }
-static void far_apply(struct backend *be, const struct state_view *v, int slot, int keep) { }
+static void *far_alloc(struct backend *be, size_t n)
+{
+	return malloc(1);
+}
+static void far_free(struct backend *be, void *p, size_t n)
+{
+	free(p);
+}
+static void far_move(struct backend *be, void *dst, const void *src, size_t n) {}
+static void far_apply(struct backend *be, const struct state_view *v, int slot, int keep) {}
 
 static const struct backend_ops nowhere = {
-	.name = "nowhere", .alloc = far_alloc, .free = far_free, .write = far_move, .read = far_move, .copy = far_move,
+	.name = "nowhere",
+	.alloc = far_alloc,
+	.free = far_free,
+	.write = far_move,
+	.read = far_move,
+	.copy = far_move,
 	.tape_apply = far_apply,
 };
 
@@ -51,8 +62,8 @@ static const struct backend_ops nowhere = {
 enum role { SYSTEM, USER, ANSWER, TOOL };
 struct message {
 	enum role role;
-	uint64_t key;                   /* its words are a function of this */
-	int n, thought;                 /* tokens; of an answer: thought before it */
+	uint64_t key;   /* its words are a function of this */
+	int n, thought; /* tokens; of an answer: thought before it */
 };
 
 enum kind { AGENT, CHAT, THINKING, ONEOFF, TITLE };
@@ -61,7 +72,7 @@ struct talk {
 	enum kind kind;
 	struct message m[MESSAGES];
 	int n;
-	int left;                       /* turns to come */
+	int left; /* turns to come */
 	bool titled;
 };
 
@@ -119,16 +130,16 @@ static bool go_on(struct talk *t)
 		return true;
 	}
 	if (percent(12)) {
-		t->n = last;                                    /* again */
+		t->n = last; /* again */
 		return true;
 	}
 	if (percent(11)) {
-		t->n = last - 1;                                /* the last message, otherwise */
+		t->n = last - 1; /* the last message, otherwise */
 		say(t, USER, between(20, 300), 0);
 		return true;
 	}
 	if (percent(4) && t->n > 5) {
-		t->n = 1 + 2 * between(0, (t->n - 3) / 2);      /* an earlier one */
+		t->n = 1 + 2 * between(0, (t->n - 3) / 2); /* an earlier one */
 		say(t, USER, between(20, 300), 0);
 		return true;
 	}
@@ -138,7 +149,7 @@ static bool go_on(struct talk *t)
 
 /* ---- a prompt ---- */
 
-enum { HEAD = 3, TAIL = 2 };    /* tokens around a message */
+enum { HEAD = 3, TAIL = 2 }; /* tokens around a message */
 
 struct text {
 	int32_t tok[CTX];
@@ -203,9 +214,16 @@ struct sim {
 static void sim_open(struct sim *s, int states, bool kv)
 {
 	const struct kv_format *fmt = kv_format_find("bf16");
-	struct state_shape shape = { .layers = 4, .heads_k = 1, .heads_v = 1, .dim_k = 128, .dim_v = 128,
-	                             .conv_channels = 16, .conv_width = 4 };
-	struct paged_opts po = { .layers = 1, .heads = 1, .rows = kv_rows_of(fmt), .page_rows = PAGE_ROWS, .slots = 1, .ctx_max = CTX };
+	struct state_shape shape = { .layers = 4,
+		                     .heads_k = 1,
+		                     .heads_v = 1,
+		                     .dim_k = 128,
+		                     .dim_v = 128,
+		                     .conv_channels = 16,
+		                     .conv_width = 4 };
+	struct paged_opts po = {
+		.layers = 1, .heads = 1, .rows = kv_rows_of(fmt), .page_rows = PAGE_ROWS, .slots = 1, .ctx_max = CTX
+	};
 	struct state_opts so = { .slots = 1, .snap_bytes_max = SIZE_MAX / 2 };
 	size_t state_bytes, per_token;
 
@@ -303,14 +321,17 @@ enum { SPOTS = 1 << 17, REQUESTS = 4096, AHEAD = 200 };
 
 /* Places of all requests by what leads to them: equal beginnings have one number. */
 struct spot {
-	uint64_t sum;                   /* of the tokens before it; 0: free */
+	uint64_t sum; /* of the tokens before it; 0: free */
 	int pos;
 };
 static struct spot spot[SPOTS];
 
 struct past {
 	int n_prompt, n;
-	struct way { int spot, pos; bool place; } *way;         /* [n] known places on it, rising; place: one of its own */
+	struct way {
+		int spot, pos;
+		bool place;
+	} * way; /* [n] known places on it, rising; place: one of its own */
 };
 static struct past past[REQUESTS];
 static int n_past;
@@ -358,7 +379,7 @@ static void remember(struct sim *all, const struct text *x, int n_prompt)
 /* Where request r would resume with the states kept, but not by `without`. */
 static int resumes(const struct past *r, const bool *kept, int without)
 {
-	for (int i = r->n; i-- > 0; )
+	for (int i = r->n; i-- > 0;)
 		if (r->way[i].pos < r->n_prompt && kept[r->way[i].spot] && r->way[i].spot != without)
 			return r->way[i].pos;
 	return 0;
@@ -368,7 +389,8 @@ static int resumes(const struct past *r, const bool *kept, int without)
 static double use_of(int id, int now, const bool *kept)
 {
 	for (int q = now + 1; q < n_past && q <= now + AHEAD; q++) {
-		int with = resumes(&past[q], kept, -1), without = with == spot[id].pos ? resumes(&past[q], kept, id) : with;
+		int with = resumes(&past[q], kept, -1),
+		    without = with == spot[id].pos ? resumes(&past[q], kept, id) : with;
 
 		if (with > without)
 			return (double)(with - without) / (q - now);
@@ -424,15 +446,13 @@ static double foreseen(int states)
 
 struct traffic {
 	const char *name;
-	int open;                       /* conversations at once */
-	int share[4];                   /* of AGENT, CHAT, THINKING, ONEOFF in a hundred */
-	double most;                    /* points between 8 states and all that seeds 1..4 may show */
+	int open;     /* conversations at once */
+	int share[4]; /* of AGENT, CHAT, THINKING, ONEOFF in a hundred */
+	double most;  /* points between 8 states and all that seeds 1..4 may show */
 };
 static const struct traffic traffics[] = {
-	{ "agents, 2 at once", 2, { 100, 0, 0, 0 }, 1 },
-	{ "chats, 3 at once", 3, { 0, 100, 0, 0 }, 6.5 },
-	{ "thinking chats, 3", 3, { 0, 0, 100, 0 }, 6 },
-	{ "one-offs", 2, { 0, 0, 0, 100 }, 1.2 },
+	{ "agents, 2 at once", 2, { 100, 0, 0, 0 }, 1 }, { "chats, 3 at once", 3, { 0, 100, 0, 0 }, 6.5 },
+	{ "thinking chats, 3", 3, { 0, 0, 100, 0 }, 6 }, { "one-offs", 2, { 0, 0, 0, 100 }, 1.2 },
 	{ "mix of 5", 5, { 35, 30, 20, 15 }, 5 },
 };
 enum { TRAFFICS = sizeof(traffics) / sizeof(traffics[0]) };
@@ -451,7 +471,7 @@ static bool quick;
 
 static void serve_all(struct sim *s, int n_sim, int n_prompt)
 {
-	if (!quick)             /* foresight takes most of the time */
+	if (!quick) /* foresight takes most of the time */
 		remember(&s[n_sim - 1], &text, n_prompt);
 	for (int i = 0; i < n_sim; i++)
 		serve(&s[i], &text, n_prompt);
@@ -533,8 +553,8 @@ int main(int argc, char **argv)
 		else
 			CHECK(false, "prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv]");
 	}
-	printf("prompt tokens computed, in %%; seeds %d..%d, %d requests each%s\n", (int)first, (int)first + seeds - 1, requests,
-	       kv ? ", keys and values count" : "");
+	printf("prompt tokens computed, in %%; seeds %d..%d, %d requests each%s\n", (int)first, (int)first + seeds - 1,
+	       requests, kv ? ", keys and values count" : "");
 	printf("%-20s %10s %8s %8s %8s %12s\n", "", "2 states", "8", "32", "all", "foreseen");
 	for (int k = 0; k < TRAFFICS; k++) {
 		double share[BUDGETS] = { 0 }, ahead = 0;
@@ -552,10 +572,12 @@ int main(int argc, char **argv)
 			}
 			ahead += n_past ? 100 * foreseen(8) / seeds : 0;
 		}
-		CHECK(ahead < share[3] + 1, "%s: %.1f %% with foresight, %.1f %% with all", traffics[k].name, ahead, share[3]);
-		CHECK(argc > 1 || share[1] - share[3] < traffics[k].most + quick, "%s: %.1f %% with 8 states, %.1f %% with all",
-		      traffics[k].name, share[1], share[3]);
-		printf("%-20s %10.1f %8.1f %8.1f %8.1f %12.1f\n", traffics[k].name, share[0], share[1], share[2], share[3], ahead);
+		CHECK(ahead < share[3] + 1, "%s: %.1f %% with foresight, %.1f %% with all", traffics[k].name, ahead,
+		      share[3]);
+		CHECK(argc > 1 || share[1] - share[3] < traffics[k].most + quick,
+		      "%s: %.1f %% with 8 states, %.1f %% with all", traffics[k].name, share[1], share[3]);
+		printf("%-20s %10.1f %8.1f %8.1f %8.1f %12.1f\n", traffics[k].name, share[0], share[1], share[2],
+		       share[3], ahead);
 	}
 	return 0;
 }

@@ -25,15 +25,21 @@ struct outcome {
 	float logprob[ANSWER];
 	int n;
 	struct prefix_report report;
-	double ms;                      /* to the first token */
+	double ms; /* to the first token */
 };
 
 static void ask_one(struct engine *e, const int32_t *tok, int n, const char *salt, bool cold, struct outcome *o)
 {
 	const int mark[] = { SYSTEM, HEADER };
 	const unsigned char kind[] = { PLACE_SYSTEM, PLACE_HEADER };
-	struct ask a = { .prompt = tok, .n_prompt = n, .max_tokens = ANSWER, .cache_salt = salt, .no_cache = cold,
-	                 .mark = mark, .mark_kind = kind, .n_mark = 2 };
+	struct ask a = { .prompt = tok,
+		         .n_prompt = n,
+		         .max_tokens = ANSWER,
+		         .cache_salt = salt,
+		         .no_cache = cold,
+		         .mark = mark,
+		         .mark_kind = kind,
+		         .n_mark = 2 };
 	struct request *r;
 	struct event ev;
 	struct err err;
@@ -64,9 +70,13 @@ static int by_size(const void *a, const void *b)
 
 static void table(struct engine *e, int vocab, int runs)
 {
-	static const struct { const char *name; int n, same; } row[] = {
-		{ "cold", FIRST, 0 }, { "the same again", FIRST, FIRST }, { "and again", FIRST, FIRST },
-		{ "shared beginning", SHARED, SYSTEM }, { "extended", LONGER, HEADER },
+	static const struct {
+		const char *name;
+		int n, same;
+	} row[] = {
+		{ "cold", FIRST, 0 },           { "the same again", FIRST, FIRST },
+		{ "and again", FIRST, FIRST },  { "shared beginning", SHARED, SYSTEM },
+		{ "extended", LONGER, HEADER },
 	};
 	enum { COLD, SAME, THIRD, BEGINNING, EXTENDED, ROWS };
 	static const int at[ROWS] = { 0, HEADER, FIRST - 1, SYSTEM, HEADER };
@@ -94,8 +104,9 @@ static void table(struct engine *e, int vocab, int runs)
 				ask_one(e, base, FIRST, salt, false, &first);
 			ask_one(e, tok, row[k].n, salt, false, &warm);
 			ms[i] = warm.ms;
-			CHECK(warm.n == cold.n && !memcmp(warm.tok, cold.tok, sizeof(cold.tok))
-			      && !memcmp(warm.logprob, cold.logprob, sizeof(cold.logprob)), "%s: not what a cold run says", row[k].name);
+			CHECK(warm.n == cold.n && !memcmp(warm.tok, cold.tok, sizeof(cold.tok)) &&
+			              !memcmp(warm.logprob, cold.logprob, sizeof(cold.logprob)),
+			      "%s: not what a cold run says", row[k].name);
 		}
 		qsort(cold_ms, (size_t)runs, sizeof(*ms), by_size);
 		qsort(ms, (size_t)runs, sizeof(*ms), by_size);

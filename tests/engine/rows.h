@@ -9,10 +9,10 @@
 #include "engine/engine.h"
 
 struct rows {
-	int from, most;                 /* rows of positions [from, from + most) are kept */
+	int from, most; /* rows of positions [from, from + most) are kept */
 	size_t vocab;
-	float *row;                     /* [most][vocab] */
-	int n;                          /* that came */
+	float *row; /* [most][vocab] */
+	int n;      /* that came */
 };
 
 /* Runs tok[0..n) by hand, without an answer; rows NULL: no logits are asked for.

@@ -27,13 +27,15 @@
 enum { PREFIXES = 400 };
 
 /* What the victim says of each call, and of each prefix that is safely down. */
-struct word { int32_t call, safe; };
+struct word {
+	int32_t call, safe;
+};
 
 static struct victim {
 	struct spill_io io;
 	int to;
 	atomic_int calls;
-	int kill_at;                    /* the write during which it kills itself; 0: none */
+	int kill_at; /* the write during which it kills itself; 0: none */
 	atomic_int writes;
 } victim;
 
@@ -126,7 +128,9 @@ static void kill_after(pid_t pid, int from, int n_words, int kill_at, bool *safe
 	}
 }
 
-struct tally { int64_t offered, pieces, torn; };
+struct tally {
+	int64_t offered, pieces, torn;
+};
 
 /* What the folder offers of every prefix there is. */
 static void look(const struct spill_opts *o, const bool *safe, bool evicts, struct tally *t)
@@ -169,7 +173,8 @@ int main(int argc, char **argv)
 	for (int r = 0; r < rounds; r++) {
 		bool evicts = r / 20 % 2, fresh = r % 20 == 0;
 		struct spill_opts o;
-		int fd[2], status, kill_at = rng_bits(1, (uint64_t)r, 0) % 2 ? 1 + (int)(rng_bits(1, (uint64_t)r, 1) % 150) : 0;
+		int fd[2], status,
+			kill_at = rng_bits(1, (uint64_t)r, 0) % 2 ? 1 + (int)(rng_bits(1, (uint64_t)r, 1) % 150) : 0;
 		pid_t pid;
 
 		if (fresh) {
@@ -199,7 +204,7 @@ int main(int argc, char **argv)
 		world_remove(dir);
 	free(safe);
 	printf("%d kills, %d of them half way through a write; %lld half written files were left, then removed; "
-	       "%lld prefixes in %lld pieces read and equal\n", rounds, inside, (long long)t.torn,
-	       (long long)t.offered, (long long)t.pieces);
+	       "%lld prefixes in %lld pieces read and equal\n",
+	       rounds, inside, (long long)t.torn, (long long)t.offered, (long long)t.pieces);
 	return 0;
 }

@@ -29,8 +29,13 @@ const struct spill_io *world_io(void)
 
 struct spill_opts world_opts(const char *dir)
 {
-	return (struct spill_opts){ .dir = dir, .io = world_io(), .bytes_max = 1 << 20, .queue_bytes = 1 << 20, .window_bytes = 1 << 20,
-	                            .page_rows = ROWS, .model = { { 1, 2, 3 } } };
+	return (struct spill_opts){ .dir = dir,
+		                    .io = world_io(),
+		                    .bytes_max = 1 << 20,
+		                    .queue_bytes = 1 << 20,
+		                    .window_bytes = 1 << 20,
+		                    .page_rows = ROWS,
+		                    .model = { { 1, 2, 3 } } };
 }
 
 /* Tokens of prefix k: a family shares its beginning, so that pages are shared. */
@@ -101,8 +106,12 @@ bool world_load(struct spill *s, const int32_t *tok, int pos)
 	int n = 0;
 
 	spill_keys(s, NULL, 0, tok, pos, key);
-	l = spill_load_open(s, &(struct spill_want){ .tok = tok, .key = key, .pos = pos, .page_bytes = PAGE_BYTES,
-	                                             .snap_max = SNAP_BYTES, .notify = world_notify,
+	l = spill_load_open(s, &(struct spill_want){ .tok = tok,
+	                                             .key = key,
+	                                             .pos = pos,
+	                                             .page_bytes = PAGE_BYTES,
+	                                             .snap_max = SNAP_BYTES,
+	                                             .notify = world_notify,
 	                                             .notify_arg = &t });
 	while ((next = spill_load_next(l, &got)) <= SPILL_WAIT) {
 		bool page = n > 0;

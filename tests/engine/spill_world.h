@@ -28,9 +28,9 @@ bool world_load(struct spill *s, const int32_t *tok, int pos);
 
 /* The folder as the system sees it: files whose names end with suffix. */
 struct world_files {
-	int files, tmp;                 /* tmp: half written, whatever the suffix */
+	int files, tmp; /* tmp: half written, whatever the suffix */
 	uint64_t bytes;
-	char last[PATH_MAX];            /* path of one of the files */
+	char last[PATH_MAX]; /* path of one of the files */
 };
 struct world_files world_files(const char *dir, const char *suffix);
 

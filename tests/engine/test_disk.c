@@ -40,8 +40,8 @@ static struct mood {
 	struct spill_io io;
 	pthread_mutex_t lock;
 	pthread_cond_t opened;
-	bool shut_reads;                /* reads wait */
-	uint64_t seed;                  /* 0: all goes well; else one call in `in` fails or lies */
+	bool shut_reads; /* reads wait */
+	uint64_t seed;   /* 0: all goes well; else one call in `in` fails or lies */
 	int in;
 	atomic_uint calls;
 } mood = { .lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER };
@@ -103,7 +103,7 @@ struct rig {
 	char dir[PATH_MAX];
 	struct toy_opts toy;
 	struct engine_opts eo;
-	struct engine_stats last;       /* as it was at the last close */
+	struct engine_stats last; /* as it was at the last close */
 };
 
 static void rig_open(struct rig *g)
@@ -131,8 +131,15 @@ static struct rig rig(void)
 {
 	struct rig g = {
 		.toy = { .slots = SLOTS, .ctx_max = CTX, .step_rows = 32, .page_rows = 8 },
-		.eo = { .seqs_max = SLOTS, .step_rows = 32, .queue_max = LIVES_MAX, .prefix_bytes = 1 << 20,
-		        .disk_bytes = 8 << 20, .model = { { 7 } }, .by_hand = true, .clock = &hands.clock, .disk_io = &mood.io },
+		.eo = { .seqs_max = SLOTS,
+		        .step_rows = 32,
+		        .queue_max = LIVES_MAX,
+		        .prefix_bytes = 1 << 20,
+		        .disk_bytes = 8 << 20,
+		        .model = { { 7 } },
+		        .by_hand = true,
+		        .clock = &hands.clock,
+		        .disk_io = &mood.io },
 	};
 
 	hands.clock.now_ns = hands_now;
@@ -226,7 +233,8 @@ static void test_restart(bool attention_only)
 	CHECK(rep.resumed == 0, "%d", rep.resumed);
 	rig_restart(&g);
 	s = stats_of(&g);
-	CHECK(s.disk.snaps > 0 && s.disk.read == 0, "%d snapshots, %d pages, %d read", (int)s.disk.snaps, (int)s.disk.pages, (int)s.disk.read);
+	CHECK(s.disk.snaps > 0 && s.disk.read == 0, "%d snapshots, %d pages, %d read", (int)s.disk.snaps,
+	      (int)s.disk.pages, (int)s.disk.read);
 	/* The conversation goes on where the answer ended. */
 	then.prompt[then.ask.n_prompt] = then.prompt[then.ask.n_prompt + 1] = 3;
 	then.ask.n_prompt += 2;
@@ -235,15 +243,16 @@ static void test_restart(bool attention_only)
 	      prefix_source_name(rep.source));
 	/* Now memory has it. */
 	rep = ask(&g, &then, 10, NULL);
-	CHECK(rep.resumed == (attention_only ? 121 : 119) && rep.source == PREFIX_MEMORY, "resumed at %d from %s", rep.resumed,
-	      prefix_source_name(rep.source));
+	CHECK(rep.resumed == (attention_only ? 121 : 119) && rep.source == PREFIX_MEMORY, "resumed at %d from %s",
+	      rep.resumed, prefix_source_name(rep.source));
 	rig_restart(&g);
 	/* The same prompt again: all but its last token. */
 	rep = ask(&g, &first, 20, NULL);
 	CHECK(rep.resumed == 99 && (attention_only || rep.source == PREFIX_DISK), "resumed at %d from %s", rep.resumed,
 	      prefix_source_name(rep.source));
 	s = stats_of(&g);
-	CHECK(s.disk.damaged + s.disk.failed + s.disk.vanished + s.disk.dropped + s.disk.given_up == 0, "faults counted");
+	CHECK(s.disk.damaged + s.disk.failed + s.disk.vanished + s.disk.dropped + s.disk.given_up == 0,
+	      "faults counted");
 	rig_end(&g);
 }
 
@@ -532,7 +541,7 @@ static void test_lives(uint64_t seed)
 		g.toy.pages = (int)dice(&s, 2) * (CTX / g.toy.page_rows + 5);
 		g.eo.prefix_bytes = 1 << (15 + dice(&s, 6));
 		g.eo.disk_bytes = 1 << (14 + dice(&s, 8));
-		g.eo.model.b[0] = (uint8_t)g.toy.page_rows;     /* part of what the pages are a function of */
+		g.eo.model.b[0] = (uint8_t)g.toy.page_rows; /* part of what the pages are a function of */
 		mood.in = 40;
 		mood.seed = seed % 2 ? seed : 0;
 		rig_open(&g);
@@ -540,15 +549,15 @@ static void test_lives(uint64_t seed)
 		settle(&g);
 		es = stats_of(&g);
 		CHECK(es.disk.bytes <= g.eo.disk_bytes, "%d bytes of %d", (int)es.disk.bytes, (int)g.eo.disk_bytes);
-		CHECK(mood.seed || es.disk.damaged + es.disk.failed + es.disk.vanished == 0, "a good disk, and %d damaged",
-		      (int)es.disk.damaged);
+		CHECK(mood.seed || es.disk.damaged + es.disk.failed + es.disk.vanished == 0,
+		      "a good disk, and %d damaged", (int)es.disk.damaged);
 		read += es.disk.read;
 		written += es.disk.written;
 		damaged += es.disk.damaged;
 		evicted += es.disk.evicted;
 	}
-	printf("  lives %d: %d pieces written, %d evicted, %d read, %d damaged\n", (int)seed, (int)written, (int)evicted,
-	       (int)read, (int)damaged);
+	printf("  lives %d: %d pieces written, %d evicted, %d read, %d damaged\n", (int)seed, (int)written,
+	       (int)evicted, (int)read, (int)damaged);
 	CHECK(written > 0, "nothing was written");
 	rig_end(&g);
 }

@@ -43,11 +43,22 @@ struct rig {
 
 static struct rig rig_open(struct store *st, const char *dir)
 {
-	struct model_opts mo = { .arith = ARITH_FAST, .slots = 2, .ctx_max = CTX, .step_rows = STEP,
-	                         .snap_bytes = (size_t)1 << 30, .kv = model_kv_default(ARITH_FAST) };
-	struct engine_opts eo = { .seqs_max = 2, .step_rows = STEP, .logit_rows = STEP, .queue_max = 4,
-	                          .prefix_bytes = (size_t)1 << 29, .by_hand = true, .disk_dir = dir,
-	                          .disk_bytes = (uint64_t)1 << 30, .disk_io = world_io(), .clock = &still };
+	struct model_opts mo = { .arith = ARITH_FAST,
+		                 .slots = 2,
+		                 .ctx_max = CTX,
+		                 .step_rows = STEP,
+		                 .snap_bytes = (size_t)1 << 30,
+		                 .kv = model_kv_default(ARITH_FAST) };
+	struct engine_opts eo = { .seqs_max = 2,
+		                  .step_rows = STEP,
+		                  .logit_rows = STEP,
+		                  .queue_max = 4,
+		                  .prefix_bytes = (size_t)1 << 29,
+		                  .by_hand = true,
+		                  .disk_dir = dir,
+		                  .disk_bytes = (uint64_t)1 << 30,
+		                  .disk_io = world_io(),
+		                  .clock = &still };
 	struct rig g = { .be = backend_cpu_open(2, cpu_detect()) };
 	struct err err;
 
@@ -66,8 +77,9 @@ static void rig_close(struct rig *g)
 
 static void folder(const char *path)
 {
-	struct driver_opts o = { .arith = ARITH_FAST, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = CTX,
-	                         .step_rows = CTX };
+	struct driver_opts o = {
+		.arith = ARITH_FAST, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = CTX, .step_rows = CTX
+	};
 	int32_t tok[PROMPT + MORE];
 	struct engine_stats s;
 	struct driver cold;
@@ -97,7 +109,8 @@ static void folder(const char *path)
 		rows.from = n;
 		r = rows_ask(g.e, tok, n + MORE, &rows);
 		CHECK(rows.n == MORE && r.source == PREFIX_DISK && r.resumed >= n - 1 && r.resumed <= n,
-		      "%s: prompt %d of %d: resumed at %d from %s", path, k, n, r.resumed, prefix_source_name(r.source));
+		      "%s: prompt %d of %d: resumed at %d from %s", path, k, n, r.resumed,
+		      prefix_source_name(r.source));
 		driver_feed(&cold, 0, 0, tok, n + MORE, NULL, 0, truth);
 		caches_close(&cold.m->caches, 0);
 		CHECK(!memcmp(rows.row, truth + (size_t)n * rows.vocab, MORE * rows.vocab * sizeof(float)),

@@ -31,8 +31,8 @@ struct rig {
 struct rig_opts {
 	struct toy_opts toy;
 	int seqs, rows, queue;
-	size_t prefix_bytes, park;      /* engine_opts.park_bytes */
-	int reserve;                    /* engine_opts.answer_reserve */
+	size_t prefix_bytes, park; /* engine_opts.park_bytes */
+	int reserve;               /* engine_opts.answer_reserve */
 	int n_draft;
 	struct drafter *drafter[DRAFTERS_MAX];
 	int n_drafter;
@@ -42,18 +42,28 @@ struct rig_opts {
 
 static const struct rig_opts roomy = {
 	.toy = { .slots = 8, .ctx_max = 256, .step_rows = 64, .page_rows = 8 },
-	.seqs = 8, .rows = 64, .queue = 64, .prefix_bytes = 1 << 20,
+	.seqs = 8,
+	.rows = 64,
+	.queue = 64,
+	.prefix_bytes = 1 << 20,
 };
 
 static struct rig rig_open(const struct rig_opts *o)
 {
 	struct rig g;
 	struct err err;
-	struct engine_opts eo = { .seqs_max = o->seqs, .step_rows = o->rows, .queue_max = o->queue,
-	                          .prefix_bytes = o->prefix_bytes, .clock = o->clock ? o->clock : &fake_clock,
-	                          .by_hand = true, .logit_rows = o->rows,
-	                          .park_bytes = o->park, .answer_reserve = o->reserve, .n_draft = o->n_draft,
-	                          .n_drafter = o->n_drafter, .draft_fixed = !o->adapt };
+	struct engine_opts eo = { .seqs_max = o->seqs,
+		                  .step_rows = o->rows,
+		                  .queue_max = o->queue,
+		                  .prefix_bytes = o->prefix_bytes,
+		                  .clock = o->clock ? o->clock : &fake_clock,
+		                  .by_hand = true,
+		                  .logit_rows = o->rows,
+		                  .park_bytes = o->park,
+		                  .answer_reserve = o->reserve,
+		                  .n_draft = o->n_draft,
+		                  .n_drafter = o->n_drafter,
+		                  .draft_fixed = !o->adapt };
 
 	memcpy(eo.drafter, o->drafter, sizeof(eo.drafter));
 	g.m = toy_open(&o->toy);
@@ -99,7 +109,7 @@ static void submit(struct life *l, struct rig *g)
 struct record {
 	struct life l;
 	struct buf at[LIFE_MAX];
-	int end;                        /* the last position that was seen */
+	int end; /* the last position that was seen */
 };
 
 /* Runs l on g; looks after each step.  first: g decodes plainly, and what is seen
@@ -144,8 +154,8 @@ static void record_free(struct record *rec)
 /* One cell of the matrix: which request. */
 struct cell {
 	bool sampled, prefix;
-	int told;               /* 0: nothing; 1, 4: a mask; 2: what is said first; 3: a thought that is bound, and what follows */
-	int stop;               /* 0: none; 1: stop token; 2: stop string; 3: one that spans two tokens */
+	int told; /* 0: nothing; 1, 4: a mask; 2: what is said first; 3: a thought that is bound, and what follows */
+	int stop; /* 0: none; 1: stop token; 2: stop string; 3: one that spans two tokens */
 	int max_tokens, n_draft;
 };
 
@@ -153,8 +163,14 @@ static void cell_told(struct life *l, const struct cell *c)
 {
 	static const int32_t end[] = { 5, 6, 77 }, then[] = { 9, 8, 7, 60, 61 };
 	static const struct lead say = { .open = -1, .close = -1, .think_max = -1, .then = then, .n_then = 5 };
-	static const struct lead bound = { .thinking = true, .open = -1, .close = 77, .think_max = 4, .end = end, .n_end = 3,
-	                                   .then = then, .n_then = 3 };
+	static const struct lead bound = { .thinking = true,
+		                           .open = -1,
+		                           .close = 77,
+		                           .think_max = 4,
+		                           .end = end,
+		                           .n_end = 3,
+		                           .then = then,
+		                           .n_then = 3 };
 
 	l->masked = c->told == 1 || c->told == 4 ? 77 + (uint64_t)c->told : 0;
 	if (c->told == 2 || c->told == 3)
@@ -233,7 +249,7 @@ static void warm(struct rig *g, bool prefix)
 
 	if (!prefix)
 		return;
-	life_init(&l, 20, 250, 5);      /* the first 20 tokens of every cell's prompt */
+	life_init(&l, 20, 250, 5); /* the first 20 tokens of every cell's prompt */
 	l.ask.max_tokens = 1;
 	submit(&l, g);
 	while (engine_step(g->e))
@@ -291,7 +307,8 @@ static void test_cell(const struct cell *c, struct guesser *guess)
 	      turn_plain);
 	CHECK(steps_b <= steps_a, "%d steps for %d", (int)steps_b, (int)steps_a);
 	if (guess->how == GUESS_RIGHT && c->max_tokens > 2 && c->stop == 0) {
-		CHECK((l.end.n_accepted > 0 || c->told == 2 || c->told == 3) && !l.end.n_rejected, "%d accepted, %d not", l.end.n_accepted, l.end.n_rejected);
+		CHECK((l.end.n_accepted > 0 || c->told == 2 || c->told == 3) && !l.end.n_rejected,
+		      "%d accepted, %d not", l.end.n_accepted, l.end.n_rejected);
 		CHECK(steps_b < steps_a, "%d steps", (int)steps_b);
 	}
 	if (guess->how == GUESS_WRONG && !c->told)
@@ -312,8 +329,12 @@ static void test_matrix(bool quick)
 
 		for (int max = 1; max <= 2 * depth + 2; max++)
 			for (int v = 0; v < 32; v++) {
-				struct cell c = { .sampled = v & 1, .prefix = v & 2, .stop = v < 16 ? v >> 2 : 0,
-				                  .told = v < 16 ? 0 : (v >> 2) - 3, .max_tokens = max, .n_draft = depth };
+				struct cell c = { .sampled = v & 1,
+					          .prefix = v & 2,
+					          .stop = v < 16 ? v >> 2 : 0,
+					          .told = v < 16 ? 0 : (v >> 2) - 3,
+					          .max_tokens = max,
+					          .n_draft = depth };
 
 				guesser_init(&g, GUESS_RIGHT);
 				test_cell(&c, &g);
@@ -339,8 +360,14 @@ static void test_lead(void)
 	struct guesser g;
 
 	for (int i = 0; i < 24; i++) {
-		struct lead lead = { .thinking = i & 1, .open = -1, .close = 13, .think_max = i % 8, .end = end, .n_end = 3, .then = then,
-		                     .n_then = 2 };
+		struct lead lead = { .thinking = i & 1,
+			             .open = -1,
+			             .close = 13,
+			             .think_max = i % 8,
+			             .end = end,
+			             .n_end = 3,
+			             .then = then,
+			             .n_then = 2 };
 		struct life l[2];
 		int32_t all[64];
 		struct told told = { all, 60 };
@@ -462,7 +489,7 @@ static void test_chain(void)
 		struct answer want;
 
 		life_init(&l, 50, 250, 3);
-		if (i)  /* the same text again: known, and looked up */
+		if (i) /* the same text again: known, and looked up */
 			l.ask.sampling.seed = 3;
 		l.ask.max_tokens = 40;
 		submit(&l, &rig);
@@ -492,7 +519,7 @@ static void test_distribution(enum guess how)
 {
 	enum { TOP = 5, ASKS = 12000 };
 	int32_t top[TOP], text[LIFE_MAX], first = -1;
-	int count[TOP] = {0}, n = 0, inside = 0, accepted = 0;
+	int count[TOP] = { 0 }, n = 0, inside = 0, accepted = 0;
 	double p[TOP], total = 0, chi = 0;
 	static float row[TOY_VOCAB];
 	struct guesser g;
@@ -560,7 +587,7 @@ static void test_self(bool attention_only)
 	static struct life l[8];
 
 	o.toy.attention_only = small.attention_only = attention_only;
-	small.step_rows = 17;           /* prompts are caught up with in several rounds */
+	small.step_rows = 17; /* prompts are caught up with in several rounds */
 	m = toy_open(&small);
 	CHECK(!draft_model_open(&d, m, 8, 1 << 20, &err), "%s", err.msg);
 	o.n_draft = 5;
@@ -570,7 +597,7 @@ static void test_self(bool attention_only)
 	for (int round = 0; round < 6; round++) {
 		for (int i = 0; i < 8; i++) {
 			life_init(&l[i], 3 + 9 * i, 250, (uint64_t)i);
-			if (round)      /* parts from what was known at the end */
+			if (round) /* parts from what was known at the end */
 				l[i].prompt[l[i].ask.n_prompt - 1] = round;
 			l[i].ask.max_tokens = 60 + i;
 			l[i].ask.resume_at = round % 3 == 2 ? l[i].ask.n_prompt + 20 : 0;
@@ -605,8 +632,15 @@ static void test_self(bool attention_only)
 /* Planning: drafts are taken for right as often as was said. */
 static void test_pretend(void)
 {
-	struct engine_opts eo = { .seqs_max = 4, .step_rows = 64, .queue_max = 8, .clock = &fake_clock, .by_hand = true,
-	                          .n_draft = 1, .n_drafter = 1, .draft_fixed = true, .draft_pretend = 0.7 };
+	struct engine_opts eo = { .seqs_max = 4,
+		                  .step_rows = 64,
+		                  .queue_max = 8,
+		                  .clock = &fake_clock,
+		                  .by_hand = true,
+		                  .n_draft = 1,
+		                  .n_drafter = 1,
+		                  .draft_fixed = true,
+		                  .draft_pretend = 0.7 };
 	struct model *m = toy_open(&roomy.toy);
 	struct engine_stats s;
 	struct guesser g;
@@ -646,10 +680,15 @@ static void test_lives(uint64_t seed)
 	struct model *small = NULL;
 	struct guesser g;
 	struct rig_opts o = {
-		.toy = { .slots = 1 + (int)dice(&s, 6), .ctx_max = 180, .step_rows = 128, .page_rows = 1 << dice(&s, 5),
-		         .snaps = 1 + (int)dice(&s, 20), .attention_only = !dice(&s, 4) },
+		.toy = { .slots = 1 + (int)dice(&s, 6),
+		         .ctx_max = 180,
+		         .step_rows = 128,
+		         .page_rows = 1 << dice(&s, 5),
+		         .snaps = 1 + (int)dice(&s, 20),
+		         .attention_only = !dice(&s, 4) },
 		.rows = dice(&s, 3) ? 1 + (int)dice(&s, 128) : 1 + (int)dice(&s, 3),
-		.queue = LIVES_MAX, .prefix_bytes = dice(&s, 4) ? 3000 << dice(&s, 8) : 0,
+		.queue = LIVES_MAX,
+		.prefix_bytes = dice(&s, 4) ? 3000 << dice(&s, 8) : 0,
 		.n_draft = 1 + (int)dice(&s, DRAFT_MAX),
 	};
 	struct lives_opts lo = { .steps = 400, .prompt_max = 90, .answer_max = 60, .poison = TOY_POISON };

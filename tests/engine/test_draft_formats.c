@@ -23,7 +23,7 @@ enum { CTX = 96, STEP = 64, DEPTH = 4, PROMPT = 40, KNOWN = 30, MOST = 2 * DEPTH
 
 static struct store *st;
 static struct tokenizer *tok;
-static int vocab;               /* tokens that prompts are made of */
+static int vocab; /* tokens that prompts are made of */
 static struct backend *be;
 
 struct rig {
@@ -34,10 +34,22 @@ struct rig {
 
 static void rig_open(struct rig *g, struct kv_pair pair, bool drafts)
 {
-	struct model_opts mo = { .arith = ARITH_FAST, .slots = 1, .ctx_max = CTX, .step_rows = STEP, .tape_rows = DEPTH,
-	                         .snap_bytes = 1 << 23, .kv = { .all = pair } };
-	struct engine_opts eo = { .seqs_max = 1, .step_rows = STEP, .logit_rows = STEP, .queue_max = 2, .prefix_bytes = 1 << 23,
-	                          .by_hand = true, .n_draft = drafts ? DEPTH : 0, .n_drafter = drafts, .draft_fixed = true };
+	struct model_opts mo = { .arith = ARITH_FAST,
+		                 .slots = 1,
+		                 .ctx_max = CTX,
+		                 .step_rows = STEP,
+		                 .tape_rows = DEPTH,
+		                 .snap_bytes = 1 << 23,
+		                 .kv = { .all = pair } };
+	struct engine_opts eo = { .seqs_max = 1,
+		                  .step_rows = STEP,
+		                  .logit_rows = STEP,
+		                  .queue_max = 2,
+		                  .prefix_bytes = 1 << 23,
+		                  .by_hand = true,
+		                  .n_draft = drafts ? DEPTH : 0,
+		                  .n_drafter = drafts,
+		                  .draft_fixed = true };
 	struct err err;
 
 	guesser_init(&g->guess, GUESS_RIGHT);
@@ -54,7 +66,7 @@ static void rig_close(struct rig *g)
 
 /* ---- what the caches hold ---- */
 
-static struct buf at[CTX];      /* of plain decoding */
+static struct buf at[CTX]; /* of plain decoding */
 
 static void look(struct rig *g, bool plain)
 {
@@ -77,8 +89,8 @@ static void look(struct rig *g, bool plain)
 
 struct cell {
 	bool sampled, known, masked;
-	int32_t stop;           /* a token; -1: none */
-	const char *stop_text;  /* NULL: none */
+	int32_t stop;          /* a token; -1: none */
+	const char *stop_text; /* NULL: none */
 	int max_tokens;
 };
 
@@ -186,7 +198,8 @@ static void run_drafted(struct rig *g, const struct cell *c, const struct plain 
 	CHECK(!memcmp(&l.got, &p->l.got, sizeof(l.got)), "the answers differ");
 	CHECK(l.cached == p->l.cached && l.row_max == p->l.row_max, "cached %d, %d", l.cached, p->l.cached);
 	for (int i = 0; i <= l.row_max; i++)
-		CHECK(!l.row[i] == !p->l.row[i] && (!l.row[i] || !memcmp(l.row[i], p->l.row[i], row)), "the logits of row %d differ", i);
+		CHECK(!l.row[i] == !p->l.row[i] && (!l.row[i] || !memcmp(l.row[i], p->l.row[i], row)),
+		      "the logits of row %d differ", i);
 	turn = next_turn(g, &l);
 	CHECK(turn == p->turn, "the next turn finds %d positions, and %d after plain decoding", turn, p->turn);
 	life_free(&l);
@@ -204,7 +217,8 @@ static void run_cancelled(struct rig *g, const struct cell *c, const struct plai
 		look(g, false);
 	request_cancel(l.r);
 	finish(g, &l);
-	CHECK(l.got.n <= p->l.got.n && !memcmp(l.got.tok, p->l.got.tok, (size_t)l.got.n * sizeof(*l.got.tok)), "another beginning");
+	CHECK(l.got.n <= p->l.got.n && !memcmp(l.got.tok, p->l.got.tok, (size_t)l.got.n * sizeof(*l.got.tok)),
+	      "another beginning");
 	life_free(&l);
 	ask(&l, c);
 	submit(g, &l);
@@ -277,7 +291,9 @@ static void test_pair(struct kv_pair pair, bool every, bool quick)
 	rig_open(&drafted, pair, true);
 	for (int v = 0; v < 8; v++)
 		for (int max = quick ? MOST : 1; max <= MOST; max++) {
-			struct cell c = { .sampled = v & 1, .known = v & 2, .masked = v & 4, .stop = -1, .max_tokens = max };
+			struct cell c = {
+				.sampled = v & 1, .known = v & 2, .masked = v & 4, .stop = -1, .max_tokens = max
+			};
 
 			if ((quick && v % 3) || (!every && max != 1 && max != DEPTH + 1 && max != MOST))
 				continue;
@@ -320,7 +336,7 @@ int main(int argc, char **argv)
 
 		if (!f->row_bytes(dim) || (argc > 3 && !named(argv + 3, f->name)))
 			continue;
-		if (quick && argc == 3 && i % 3 != 1)   /* one of plain rows, of 8, of 4 and of few bits */
+		if (quick && argc == 3 && i % 3 != 1) /* one of plain rows, of 8, of 4 and of few bits */
 			continue;
 		test_pair((struct kv_pair){ f, f }, argc > 3, quick);
 		if (g->row_bytes(dim) && !quick && argc == 3)

@@ -29,14 +29,14 @@ static const char *folder, *draft_folder;
 struct spy {
 	struct drafter d;
 	struct drafter *head;
-	struct driver model, cold;      /* the model, and its head */
-	float *hidden, *own;            /* [CTX + DRAFT_MAX] rows, each */
-	float *logits;                  /* one row */
-	int32_t tok[CTX];               /* where the model stands: before so many of them */
+	struct driver model, cold; /* the model, and its head */
+	float *hidden, *own;       /* [CTX + DRAFT_MAX] rows, each */
+	float *logits;             /* one row */
+	int32_t tok[CTX];          /* where the model stands: before so many of them */
 	int n_tok;
 	int n_compared, n_silent, n_late;
-	int n_round, each;              /* one of so many rounds is compared */
-	bool window;                    /* nothing is computed but what was asked for */
+	int n_round, each; /* one of so many rounds is compared */
+	bool window;       /* nothing is computed but what was asked for */
 	/* Of the slot's sequence: rows that wait, and the first token that has a row. */
 	uint64_t id[SLOTS];
 	int wait[SLOTS], base[SLOTS];
@@ -62,7 +62,8 @@ static void stand(struct spy *s, const int32_t *t, int n)
 		s->n_tok = 0;
 	}
 	if (n > s->n_tok)
-		feed(&s->model, s->n_tok, t + s->n_tok, NULL, n - s->n_tok, s->hidden + (size_t)(1 + s->n_tok) * h, NULL);
+		feed(&s->model, s->n_tok, t + s->n_tok, NULL, n - s->n_tok, s->hidden + (size_t)(1 + s->n_tok) * h,
+		     NULL);
 	memset(s->hidden, 0, h * sizeof(float));
 	memcpy(s->tok, t, (size_t)n * sizeof(*t));
 	s->n_tok = n;
@@ -83,16 +84,17 @@ static void compare(struct spy *s, const struct draft_ask *a)
 		return;
 	stand(s, a->seq.tok, n - 1);
 	if (n - 1 > base)
-		feed(&s->cold, 0, a->seq.tok + base, s->hidden + (size_t)base * h, n - 1 - base, s->own + (size_t)base * h, NULL);
-	feed(&s->cold, n - 1 - base, a->seq.tok + n - 1, s->hidden + (size_t)(n - 1) * h, 1, s->own + (size_t)(n - 1) * h,
-	     s->logits);
+		feed(&s->cold, 0, a->seq.tok + base, s->hidden + (size_t)base * h, n - 1 - base,
+		     s->own + (size_t)base * h, NULL);
+	feed(&s->cold, n - 1 - base, a->seq.tok + n - 1, s->hidden + (size_t)(n - 1) * h, 1,
+	     s->own + (size_t)(n - 1) * h, s->logits);
 	for (int i = 0; i < a->n; i++) {
 		int32_t want = sampler_guess(a->seq.sampler, s->logits, n + i);
 
 		CHECK(a->out[i] == want, "guess %d after %d tokens is %d, from a cold start %d", i, n, a->out[i], want);
 		if (i + 1 < a->n)
-			feed(&s->cold, n - base + i, &want, s->own + (size_t)(n - 1 + i) * h, 1, s->own + (size_t)(n + i) * h,
-			     s->logits);
+			feed(&s->cold, n - base + i, &want, s->own + (size_t)(n - 1 + i) * h, 1,
+			     s->own + (size_t)(n + i) * h, s->logits);
 	}
 	caches_close(&s->cold.m->caches, 0);
 	s->n_compared++;
@@ -172,14 +174,20 @@ static void spy_close(struct drafter *d)
 }
 
 static const struct drafter_ops spy_ops = {
-	.name = "mtp", .propose = spy_propose, .close = spy_close, .learn = spy_learn, .forget = spy_forget,
-	.follow = spy_follow, .kept = spy_kept,
+	.name = "mtp",
+	.propose = spy_propose,
+	.close = spy_close,
+	.learn = spy_learn,
+	.forget = spy_forget,
+	.follow = spy_follow,
+	.kept = spy_kept,
 };
 
 static void spy_open(struct spy *s, struct drafter *head)
 {
-	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .level = cpu_detect(), .slots = 1, .ctx_max = CTX,
-	                         .step_rows = CTX };
+	struct driver_opts o = {
+		.arith = ARITH_FAST, .threads = 1, .level = cpu_detect(), .slots = 1, .ctx_max = CTX, .step_rows = CTX
+	};
 	struct model *m;
 	struct err err;
 
@@ -188,7 +196,8 @@ static void spy_open(struct spy *s, struct drafter *head)
 	s->each = getenv("WEFT_TEST_QUICK") ? 2 : 1;
 	s->head = head;
 	CHECK(!driver_open(&s->model, folder, &o, &err), "%s", err.msg);
-	CHECK(!model_bind_head(&m, s->model.m, s->model.st, &err) && !driver_attach(&s->cold, m, &o, &err), "%s", err.msg);
+	CHECK(!model_bind_head(&m, s->model.m, s->model.st, &err) && !driver_attach(&s->cold, m, &o, &err), "%s",
+	      err.msg);
 	s->hidden = xcalloc((size_t)(CTX + DRAFT_MAX) * (size_t)m->shape.hidden, sizeof(float));
 	s->own = xcalloc((size_t)(CTX + DRAFT_MAX) * (size_t)m->shape.hidden, sizeof(float));
 	s->logits = xcalloc((size_t)m->shape.vocab, sizeof(float));
@@ -202,7 +211,7 @@ static int64_t stands(struct clock *c)
 	return 1;
 }
 static struct clock still = { stands };
-static const char *disk_dir;            /* NULL: nothing is kept on disk */
+static const char *disk_dir; /* NULL: nothing is kept on disk */
 
 struct rig {
 	struct store *st, *draft_st;
@@ -217,8 +226,12 @@ enum { NGRAM = 1, MODEL = 2, MTP = 4, WINDOW = 8 };
 
 static void rig_open(struct rig *g, unsigned drafters, int step)
 {
-	struct model_opts mo = { .arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP,
-	                         .tape_rows = DEPTH, .snap_bytes = 1 << 25 };
+	struct model_opts mo = { .arith = ARITH_FAST,
+		                 .slots = SLOTS,
+		                 .ctx_max = CTX,
+		                 .step_rows = STEP,
+		                 .tape_rows = DEPTH,
+		                 .snap_bytes = 1 << 25 };
 	struct model_opts ho = mo;
 	struct drafter *head;
 	struct err err;
@@ -226,8 +239,13 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 	ho.step_rows = DRAFT_WAITING_MAX + SLOTS;
 	memset(g, 0, sizeof(*g));
 	g->be = backend_cpu_open(2, cpu_detect());
-	g->o = (struct engine_opts){ .seqs_max = SLOTS, .step_rows = step, .queue_max = 8, .prefix_bytes = 1 << 24,
-	                             .by_hand = true, .n_draft = DEPTH, .draft_fixed = true };
+	g->o = (struct engine_opts){ .seqs_max = SLOTS,
+		                     .step_rows = step,
+		                     .queue_max = 8,
+		                     .prefix_bytes = 1 << 24,
+		                     .by_hand = true,
+		                     .n_draft = DEPTH,
+		                     .draft_fixed = true };
 	CHECK(!store_open(&g->st, folder, &err) && !model_open(&g->m, g->st, g->be, &mo, &err), "%s", err.msg);
 	if (drafters & NGRAM)
 		g->o.drafter[g->o.n_drafter++] = draft_ngram_open(SLOTS, 1 << 12);
@@ -242,7 +260,8 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 	if (drafters & MODEL) {
 		CHECK(!store_open(&g->draft_st, draft_folder, &err), "%s", err.msg);
 		CHECK(!model_open(&g->small, g->draft_st, g->be, &mo, &err), "%s", err.msg);
-		CHECK(!draft_model_open(&g->o.drafter[g->o.n_drafter++], g->small, SLOTS, 1 << 24, &err), "%s", err.msg);
+		CHECK(!draft_model_open(&g->o.drafter[g->o.n_drafter++], g->small, SLOTS, 1 << 24, &err), "%s",
+		      err.msg);
 	}
 	if (disk_dir) {
 		g->o.disk_dir = disk_dir;
@@ -286,7 +305,7 @@ static const char *const said[TURNS] = {
 struct record {
 	struct answer answer[TURNS];
 	int cached[TURNS];
-	struct buf at[TURNS][CTX];      /* what the caches held */
+	struct buf at[TURNS][CTX]; /* what the caches held */
 };
 
 static void look(struct rig *g, const struct request *r, struct buf *at, bool first)
@@ -303,8 +322,7 @@ static void look(struct rig *g, const struct request *r, struct buf *at, bool fi
 	}
 	/* Prompts may be cut elsewhere. */
 	if (at[r->pos].n || r->pos >= r->n_prompt)
-		CHECK(at[r->pos].n == now.n && !memcmp(at[r->pos].p, now.p, now.n), "the caches differ at %d",
-		      r->pos);
+		CHECK(at[r->pos].n == now.n && !memcmp(at[r->pos].p, now.p, now.n), "the caches differ at %d", r->pos);
 	buf_fini(&now);
 }
 
@@ -320,7 +338,8 @@ static void talk(struct rig *g, struct record *rec, bool first, bool sampled, bo
 		struct err err;
 
 		tokens_init(&t);
-		CHECK(!tokenizer_encode(tok, said[turn], strlen(said[turn]), TOKENIZE_SPECIAL, &t, &err), "%s", err.msg);
+		CHECK(!tokenizer_encode(tok, said[turn], strlen(said[turn]), TOKENIZE_SPECIAL, &t, &err), "%s",
+		      err.msg);
 		memcpy(all + n, t.id, t.n * sizeof(*all));
 		n += (int)t.n;
 		tokens_fini(&t);
@@ -354,8 +373,9 @@ static void talk(struct rig *g, struct record *rec, bool first, bool sampled, bo
 			rec->answer[turn] = l.got;
 			rec->cached[turn] = l.cached;
 		}
-		CHECK(!memcmp(&rec->answer[turn], &l.got, sizeof(l.got)), "the answer of turn %d differs: '%.*s' for '%.*s'",
-		      turn, (int)l.got.n_text, l.got.text, (int)rec->answer[turn].n_text, rec->answer[turn].text);
+		CHECK(!memcmp(&rec->answer[turn], &l.got, sizeof(l.got)),
+		      "the answer of turn %d differs: '%.*s' for '%.*s'", turn, (int)l.got.n_text, l.got.text,
+		      (int)rec->answer[turn].n_text, rec->answer[turn].text);
 		CHECK(rec->cached[turn] == l.cached, "turn %d: %d known, %d in plain decoding", turn, l.cached,
 		      rec->cached[turn]);
 		memcpy(all + n, l.got.tok, (size_t)l.got.n * sizeof(*all));
@@ -411,16 +431,18 @@ static void test_restart(bool quick)
 			while (!l.r->started)
 				CHECK(engine_step(g.e), "it stands still");
 			why = l.r->report;
-			CHECK((why.source == PREFIX_DISK) == (start == 1) && (start == 1 ? why.resumed > 150 : !why.resumed),
+			CHECK((why.source == PREFIX_DISK) == (start == 1) &&
+			              (start == 1 ? why.resumed > 150 : !why.resumed),
 			      "start %d: resumed at %d", start, why.resumed);
 			if (start == 1)
 				at = why.resumed;
 			/* A model that drafts may have been some tokens behind at the end. */
 			if (start == 1)
-				CHECK(known(&g, &l, at) >= (kinds[k] == MTP ? at : at - DEPTH - 1), "the drafter knows %d, the model %d",
-				      known(&g, &l, at), at);
+				CHECK(known(&g, &l, at) >= (kinds[k] == MTP ? at : at - DEPTH - 1),
+				      "the drafter knows %d, the model %d", known(&g, &l, at), at);
 			else if (start == 2)
-				CHECK(known(&g, &l, at) < 150, "the drafter knows %d of what was dropped", known(&g, &l, at));
+				CHECK(known(&g, &l, at) < 150, "the drafter knows %d of what was dropped",
+				      known(&g, &l, at));
 			while (engine_step(g.e))
 				;
 			life_read(&l, false);
@@ -435,7 +457,8 @@ static void test_restart(bool quick)
 			life_free(&l);
 			/* The third start finds nothing. */
 			if (start == 1)
-				CHECK(!engine_prefix_drop(g.e, &(struct prefix_spot){ 0 }, &dropped) && dropped, "nothing dropped");
+				CHECK(!engine_prefix_drop(g.e, &(struct prefix_spot){ 0 }, &dropped) && dropped,
+				      "nothing dropped");
 			rig_close(&g);
 		}
 		disk_dir = NULL;
@@ -468,16 +491,18 @@ int main(int argc, char **argv)
 		rig_close(&g);
 		for (int k = quick ? 3 * sampled : 0; k < (quick && !sampled ? 3 : 5); k++)
 			for (int alone = quick; alone < 2; alone++) {
-				printf("%s, %s, drafters %x\n", sampled ? "sampled" : "greedy", alone ? "alone" : "beside others",
-				       kinds[k]);
+				printf("%s, %s, drafters %x\n", sampled ? "sampled" : "greedy",
+				       alone ? "alone" : "beside others", kinds[k]);
 				rig_open(&g, kinds[k], alone ? STEP : 9);
 				talk(&g, &rec, false, sampled, alone);
 				if (kinds[k] & MTP)
-					printf("    %d rounds of the head compared, %d silent\n", g.spy.n_compared, g.spy.n_silent);
-				CHECK(!(kinds[k] & WINDOW) || g.spy.n_late > 20, "%d rounds without the beginning", g.spy.n_late);
+					printf("    %d rounds of the head compared, %d silent\n", g.spy.n_compared,
+					       g.spy.n_silent);
+				CHECK(!(kinds[k] & WINDOW) || g.spy.n_late > 20, "%d rounds without the beginning",
+				      g.spy.n_late);
 				if (kinds[k] == MTP)
-					CHECK(g.spy.n_compared > 20 && (!alone || !g.spy.n_silent), "%d compared, %d silent",
-					      g.spy.n_compared, g.spy.n_silent);
+					CHECK(g.spy.n_compared > 20 && (!alone || !g.spy.n_silent),
+					      "%d compared, %d silent", g.spy.n_compared, g.spy.n_silent);
 				rig_close(&g);
 			}
 	}

@@ -14,8 +14,8 @@ static struct tokenizer *tok;
 struct machine {
 	struct clock clock;
 	int64_t now;
-	double first, row;              /* the first row, each further one */
-	double most;                    /* rows beyond which each costs as much as the first */
+	double first, row; /* the first row, each further one */
+	double most;       /* rows beyond which each costs as much as the first */
 };
 
 static int64_t machine_now(struct clock *c)
@@ -38,15 +38,15 @@ struct player {
 	struct drafter d;
 	struct guesser g;
 	struct machine *m;
-	double row, token;              /* what it takes for each */
-	uint64_t id[SLOTS];             /* of the slot's sequence */
-	int pos[SLOTS];                 /* tokens computed */
-	int late;                       /* times that it caught up with more than a round leaves */
+	double row, token;  /* what it takes for each */
+	uint64_t id[SLOTS]; /* of the slot's sequence */
+	int pos[SLOTS];     /* tokens computed */
+	int late;           /* times that it caught up with more than a round leaves */
 	/* Of a whim: this share of rounds is right, the others up to some token. */
 	bool whim;
 	double right;
 	uint64_t dice;
-	double dearest;                 /* call */
+	double dearest; /* call */
 };
 
 static int player_behind(struct drafter *d, const struct draft_seq *s)
@@ -83,13 +83,14 @@ static void player_propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 	l->dearest = took > l->dearest ? took : l->dearest;
 }
 
-static void player_close(struct drafter *d)
-{
-}
+static void player_close(struct drafter *d) {}
 
 static const struct drafter_ops ready_ops = { .name = "ready", .propose = player_propose, .close = player_close };
 static const struct drafter_ops late_ops = {
-	.name = "late", .propose = player_propose, .close = player_close, .behind = player_behind,
+	.name = "late",
+	.propose = player_propose,
+	.close = player_close,
+	.behind = player_behind,
 };
 
 static void player_init(struct player *l, enum guess how, int turn, bool late)
@@ -109,10 +110,20 @@ struct rig {
 
 static void rig_open(struct rig *g, struct machine *m, struct player *player, int n_player, int seqs, int depth)
 {
-	struct toy_opts to = { .slots = seqs, .ctx_max = 256, .step_rows = 64, .page_rows = 8, .on_forward = machine_step,
-	                       .on_forward_arg = m };
-	struct engine_opts eo = { .seqs_max = seqs, .step_rows = 64, .queue_max = 64, .clock = &m->clock, .by_hand = true,
-	                          .logit_rows = 64, .n_draft = depth, .n_drafter = n_player };
+	struct toy_opts to = { .slots = seqs,
+		               .ctx_max = 256,
+		               .step_rows = 64,
+		               .page_rows = 8,
+		               .on_forward = machine_step,
+		               .on_forward_arg = m };
+	struct engine_opts eo = { .seqs_max = seqs,
+		                  .step_rows = 64,
+		                  .queue_max = 64,
+		                  .clock = &m->clock,
+		                  .by_hand = true,
+		                  .logit_rows = 64,
+		                  .n_draft = depth,
+		                  .n_drafter = n_player };
 	struct err err;
 
 	m->clock.now_ns = machine_now;
@@ -177,7 +188,8 @@ static void test_pays(void)
 	/* Bound by memory up to 20 rows; by arithmetic at once; rows at two thirds of a
 	 * step (a mixture of experts). */
 	static const struct machine machines[] = {
-		{ .first = 1e7, .row = 3e5, .most = 20 }, { .first = 1e7, .row = 1e7, .most = 1 },
+		{ .first = 1e7, .row = 3e5, .most = 20 },
+		{ .first = 1e7, .row = 1e7, .most = 1 },
 		{ .first = 1e7, .row = 66e5, .most = 1e9 },
 	};
 	static const enum guess how[] = { GUESS_WRONG, GUESS_TURN, GUESS_RIGHT };
@@ -192,15 +204,19 @@ static void test_pays(void)
 
 				player_init(&p, how[h], 1, false);
 				drafted = time_of(&m, &p, 1, &w);
-				CHECK((double)drafted <= 1.03 * (double)plain, "machine %d, %d sequences, drafter %d: %g of plain", k, n,
-				      h, (double)drafted / (double)plain);
+				CHECK((double)drafted <= 1.03 * (double)plain,
+				      "machine %d, %d sequences, drafter %d: %g of plain", k, n, h,
+				      (double)drafted / (double)plain);
 				/* One right token of each run pays where a row costs little. */
 				if (k == 0 && n == 1 && how[h] == GUESS_TURN)
-					CHECK((double)drafted < 0.65 * (double)plain, "%g", (double)drafted / (double)plain);
+					CHECK((double)drafted < 0.65 * (double)plain, "%g",
+					      (double)drafted / (double)plain);
 				if (k == 0 && n == 1 && how[h] == GUESS_RIGHT)
-					CHECK((double)drafted < 0.2 * (double)plain, "%g", (double)drafted / (double)plain);
+					CHECK((double)drafted < 0.2 * (double)plain, "%g",
+					      (double)drafted / (double)plain);
 				if (k == 2 && n == 1 && how[h] == GUESS_RIGHT)
-					CHECK((double)drafted < 0.8 * (double)plain, "%g", (double)drafted / (double)plain);
+					CHECK((double)drafted < 0.8 * (double)plain, "%g",
+					      (double)drafted / (double)plain);
 			}
 }
 
@@ -208,16 +224,23 @@ static void test_pays(void)
  * and where they are long it is. */
 static void test_late(void)
 {
-	static const struct { int n, prompt, answer; double row, token, most; bool asked; } cases[] = {
-		{ 200, 200, 14, 2e6, 1e5, 1.03, false },        /* 400 ms before it could save 100 */
-		{ 200, 200, 14, 1e5, 1e5, 0.8, true },          /* 20 ms */
-		{ 60, 20, 200, 2e6, 1e5, 0.5, true },           /* 40 ms, and 1,500 saved */
-		{ 200, 20, 14, 2e6, 1e7, 1.03, false },         /* a guess costs as much as a step */
+	static const struct {
+		int n, prompt, answer;
+		double row, token, most;
+		bool asked;
+	} cases[] = {
+		{ 200, 200, 14, 2e6, 1e5, 1.03, false }, /* 400 ms before it could save 100 */
+		{ 200, 200, 14, 1e5, 1e5, 0.8, true },   /* 20 ms */
+		{ 60, 20, 200, 2e6, 1e5, 0.5, true },    /* 40 ms, and 1,500 saved */
+		{ 200, 20, 14, 2e6, 1e7, 1.03, false },  /* a guess costs as much as a step */
 	};
 
 	for (int i = 0; i < 4; i++) {
-		struct work w = { .turns = cases[i].n, .at_once = 1, .prompt = cases[i].prompt, .answer = cases[i].answer,
-		                  .depth = 4 };
+		struct work w = { .turns = cases[i].n,
+			          .at_once = 1,
+			          .prompt = cases[i].prompt,
+			          .answer = cases[i].answer,
+			          .depth = 4 };
 		struct machine m = { .first = 1e7, .row = 3e5, .most = 1e9 };
 		int64_t plain = time_of(&m, NULL, 0, &w), drafted;
 		struct player p;
@@ -226,7 +249,8 @@ static void test_late(void)
 		p.row = cases[i].row;
 		p.token = cases[i].token;
 		drafted = time_of(&m, &p, 1, &w);
-		CHECK((double)drafted <= cases[i].most * (double)plain, "case %d: %g of plain", i, (double)drafted / (double)plain);
+		CHECK((double)drafted <= cases[i].most * (double)plain, "case %d: %g of plain", i,
+		      (double)drafted / (double)plain);
 		CHECK((p.late > cases[i].n / 2) == cases[i].asked, "case %d: caught up %d times", i, p.late);
 	}
 }
@@ -279,7 +303,8 @@ static void test_loss(uint64_t seed)
 		rig_open(&g, &m, p, drafted ? n : 0, 1, DEPTH);
 		at = seed;
 		for (int turn = 0; turn < TURNS; turn++) {
-			int prompt = 2 + (int)dice(&at, (uint64_t)prompt_most), many = 1 + (int)dice(&at, (uint64_t)short_most);
+			int prompt = 2 + (int)dice(&at, (uint64_t)prompt_most),
+			    many = 1 + (int)dice(&at, (uint64_t)short_most);
 			double over, keep;
 
 			if (!dice(&at, 8))
@@ -301,9 +326,11 @@ static void test_loss(uint64_t seed)
 				once = p[i].dearest + DEPTH * row > once ? p[i].dearest + DEPTH * row : once;
 			over = (double)m.now - (1 + DRAFT_LOSS) * plain[turn];
 			keep = DRAFT_LOSS * 10 * longest + 9 * n * m.first;
-			CHECK(over <= n * (2 * once + m.first), "case %d, answer %d: %g steps more than plain and its part", (int)seed, turn,
+			CHECK(over <= n * (2 * once + m.first),
+			      "case %d, answer %d: %g steps more than plain and its part", (int)seed, turn,
 			      over / m.first);
-			CHECK(over <= least + 2 * n * once + keep, "case %d, answer %d: %g steps more since an earlier one", (int)seed, turn,
+			CHECK(over <= least + 2 * n * once + keep,
+			      "case %d, answer %d: %g steps more since an earlier one", (int)seed, turn,
 			      (over - least) / m.first);
 			least = over < least ? over : least;
 		}
@@ -316,7 +343,8 @@ static void test_lengths(void)
 {
 	struct draft_lengths l = { { 0 }, { 0 } };
 
-	CHECK(draft_more(&l, 0, 100) == 0 && draft_more(&l, 40, 100) == 40 && draft_more(&l, 40, 10) == 10, "nothing known");
+	CHECK(draft_more(&l, 0, 100) == 0 && draft_more(&l, 40, 100) == 40 && draft_more(&l, 40, 10) == 10,
+	      "nothing known");
 	for (int i = 0; i < 100; i++)
 		draft_length_learn(&l, i % 4 ? 14 : 400);
 	CHECK(fabs(draft_more(&l, 0, 1000) - 110) < 20, "%g", draft_more(&l, 0, 1000));

@@ -31,22 +31,31 @@ struct rig_opts {
 	struct toy_opts toy;
 	int seqs, rows, queue;
 	size_t prefix_bytes;
-	int reserve;                    /* engine_opts.answer_reserve */
-	size_t park;                    /* engine_opts.park_bytes */
-	bool few_logits;                /* as in serving: those of answers alone */
+	int reserve;     /* engine_opts.answer_reserve */
+	size_t park;     /* engine_opts.park_bytes */
+	bool few_logits; /* as in serving: those of answers alone */
 };
 
 static const struct rig_opts roomy = {
 	.toy = { .slots = 8, .ctx_max = 256, .step_rows = 64, .page_rows = 8 },
-	.seqs = 8, .rows = 64, .queue = 64,
+	.seqs = 8,
+	.rows = 64,
+	.queue = 64,
 };
 
 static struct rig rig_open(const struct rig_opts *o)
 {
 	struct rig g;
 	struct err err;
-	struct engine_opts eo = { .seqs_max = o->seqs, .step_rows = o->rows, .queue_max = o->queue,
-	                          .prefix_bytes = o->prefix_bytes, .answer_reserve = o->reserve, .park_bytes = o->park, .logit_rows = o->few_logits ? 0 : o->rows, .clock = &fake_clock, .by_hand = true };
+	struct engine_opts eo = { .seqs_max = o->seqs,
+		                  .step_rows = o->rows,
+		                  .queue_max = o->queue,
+		                  .prefix_bytes = o->prefix_bytes,
+		                  .answer_reserve = o->reserve,
+		                  .park_bytes = o->park,
+		                  .logit_rows = o->few_logits ? 0 : o->rows,
+		                  .clock = &fake_clock,
+		                  .by_hand = true };
 
 	g.m = toy_open(&o->toy);
 	CHECK(!engine_open(&g.e, g.m, tok, &eo, &err), "%s", err.msg);
@@ -120,8 +129,8 @@ static void test_alone(void)
 			l.ask.sampling.temperature = temp;
 			l.ask.sampling.seed = (uint64_t)n * 31;
 			run_one(&l, &g);
-			CHECK(l.progress == n && l.end.n_output == 20 && l.end.finish == FINISH_LENGTH, "%d of %d, %d tokens, finish %d", l.progress, n,
-			      l.end.n_output, l.end.finish);
+			CHECK(l.progress == n && l.end.n_output == 20 && l.end.finish == FINISH_LENGTH,
+			      "%d of %d, %d tokens, finish %d", l.progress, n, l.end.n_output, l.end.finish);
 			CHECK(l.end.queue_ns > 0 && l.end.prefill_ns > 0 && l.end.decode_ns > 0, "times");
 			life_free(&l);
 		}
@@ -141,7 +150,7 @@ static void test_together(void)
 		l[i].ask.sampling.seed = (uint64_t)i;
 		submit(&l[i], &g);
 		for (int k = 0; k < i; k++)
-			engine_step(g.e);       /* they join at different steps */
+			engine_step(g.e); /* they join at different steps */
 	}
 	pump(&g);
 	for (int i = 0; i < 8; i++) {
@@ -262,7 +271,7 @@ static void test_prefix(void)
 	life_init(&a, 50, 250, 11);
 	memcpy(t, a.prompt, sizeof(t));
 	run_prefix(&g, &a, t, 50, 0);
-	run_prefix(&g, &b, t, 50, 49);                  /* the same again: all but one */
+	run_prefix(&g, &b, t, 50, 49); /* the same again: all but one */
 	life_free(&b);
 	/* The answer and a word more: all that was computed, which is all but the answer's last token. */
 	n = 50;
@@ -313,7 +322,7 @@ static void test_conversation(void)
 		l.ask.n_prompt = n;
 		l.ask.max_tokens = 7;
 		life_alone(&l, g.m, life_room(g.m), tok, toy_logits, &alone);
-		l.ask.stop_token = &alone.tok[5];       /* the sixth token ends it */
+		l.ask.stop_token = &alone.tok[5]; /* the sixth token ends it */
 		l.ask.n_stop_token = 1;
 		run_one(&l, &g);
 		CHECK(l.end.finish == FINISH_STOP && l.got.n <= 5, "stop token");
@@ -440,7 +449,8 @@ static void test_preempt(void)
 			CHECK(stats_of(&g).preempted > 0, "nobody was preempted");
 			for (int i = 0; i < 6; i++) {
 				life_read(&l[i], false);
-				CHECK(l[i].done && l[i].end.finish == FINISH_LENGTH && l[i].got.n == 100, "request %d", i);
+				CHECK(l[i].done && l[i].end.finish == FINISH_LENGTH && l[i].got.n == 100, "request %d",
+				      i);
 				check(&l[i], &g, false);
 				life_free(&l[i]);
 			}
@@ -457,7 +467,7 @@ static void test_limits(void)
 	int32_t bad[] = { 1, 2, TOY_VOCAB };
 
 	o.queue = 3;
-	o.toy.pages = 10;       /* 80 positions: less than the context */
+	o.toy.pages = 10; /* 80 positions: less than the context */
 	g = rig_open(&o);
 	/* Prompts at the edge of what fits: 80 would leave no room for a token. */
 	life_init(&l, 79, 250, 1);
@@ -502,12 +512,13 @@ static void test_queue_full(void)
 		life_init(&l[i], 10, 250, (uint64_t)i);
 		l[i].ask.max_tokens = 5;
 		if (i == 4) {
-			CHECK(life_submit(&l[i], g.e, &err) == E_FULL && strstr(err.msg, "3"), "a queue of 3 took a 4th");
+			CHECK(life_submit(&l[i], g.e, &err) == E_FULL && strstr(err.msg, "3"),
+			      "a queue of 3 took a 4th");
 			break;
 		}
 		submit(&l[i], &g);
 		if (i == 0)
-			engine_step(g.e);       /* runs; the others wait */
+			engine_step(g.e); /* runs; the others wait */
 	}
 	CHECK(stats_of(&g).waiting == 3 && stats_of(&g).running == 1, "waiting");
 	/* Leaving the queue makes room at the next step. */
@@ -564,8 +575,14 @@ static void test_lead(void)
 	for (int k = 0; k < 24; k++) {
 		bool thinking = k & 1, long_one = k & 2;
 		int bound = k / 4 < 5 ? k / 4 : -1, n_given, from;
-		struct lead lead = { .thinking = thinking, .open = -1, .close = 13, .think_max = bound, .end = end, .n_end = 3,
-		                     .then = then, .n_then = 2 };
+		struct lead lead = { .thinking = thinking,
+			             .open = -1,
+			             .close = 13,
+			             .think_max = bound,
+			             .end = end,
+			             .n_end = 3,
+			             .then = then,
+			             .n_then = 2 };
 		struct life l, free_one, rest;
 
 		life_init(&free_one, 30, 250, 900 + (uint64_t)k);
@@ -576,7 +593,7 @@ static void test_lead(void)
 		/* Without a bound the thought's own first token ends it. */
 		if (bound < 0)
 			lead.close = free_one.got.tok[0];
-		if (!thinking && long_one) {    /* the first token opens one, and nothing follows */
+		if (!thinking && long_one) { /* the first token opens one, and nothing follows */
 			lead.open = free_one.got.tok[0];
 			lead.n_then = 0;
 		}
@@ -593,7 +610,8 @@ static void test_lead(void)
 			from = bound < 0 ? (thinking ? 1 : 30) : bound + (lead.open >= 0);
 			n_given = from == 30 ? 0 : (bound < 0 ? 0 : 3) + lead.n_then;
 			for (int i = 0; i < 3 && bound >= 0; i++)
-				CHECK(l.got.tok[from + i] == end[i], "case %d: token %d is %d", k, from + i, l.got.tok[from + i]);
+				CHECK(l.got.tok[from + i] == end[i], "case %d: token %d is %d", k, from + i,
+				      l.got.tok[from + i]);
 		} else {
 			from = 0;
 			n_given = 2;
@@ -613,8 +631,10 @@ static void test_lead(void)
 			rest.ask.sampling = l.ask.sampling;
 			rest.ask.max_tokens = n;
 			run_one(&rest, &g);
-			CHECK(!memcmp(rest.got.tok, l.got.tok + at, (size_t)n * sizeof(int32_t)), "case %d, part %d", k, part);
-			CHECK(!memcmp(rest.got.logprob, l.got.logprob + at, (size_t)n * sizeof(float)), "case %d, part %d", k, part);
+			CHECK(!memcmp(rest.got.tok, l.got.tok + at, (size_t)n * sizeof(int32_t)), "case %d, part %d", k,
+			      part);
+			CHECK(!memcmp(rest.got.logprob, l.got.logprob + at, (size_t)n * sizeof(float)),
+			      "case %d, part %d", k, part);
 			life_free(&rest);
 		}
 		/* A given token's logarithm is the model's. */
@@ -690,7 +710,7 @@ static void test_stop_reuse(void)
 	int keep;
 
 	o.prefix_bytes = 1 << 20;
-	o.toy.attention_only = true;    /* can go back to any position */
+	o.toy.attention_only = true; /* can go back to any position */
 	g = rig_open(&o);
 	life_init(&l, 10, 250, 21);
 	l.ask.max_tokens = 30;
@@ -744,7 +764,7 @@ static void test_cancel(void)
 			for (int i = 0; i < 3; i++) {
 				life_init(&other[i], 9 * i + 5, 250, 60 + (uint64_t)i);
 				other[i].want_rows = true;
-				other[i].ask.max_tokens = i ? 60 : 4;   /* the first makes room */
+				other[i].ask.max_tokens = i ? 60 : 4; /* the first makes room */
 				submit(&other[i], &g);
 			}
 			life_init(&l, 90, 250, 77);
@@ -754,7 +774,7 @@ static void test_cancel(void)
 				engine_step(g.e);
 			if (how) {
 				life_read(&l, false);
-				life_free(&l);          /* the reader just leaves */
+				life_free(&l); /* the reader just leaves */
 			} else {
 				request_cancel(l.r);
 				request_cancel(l.r);
@@ -867,10 +887,15 @@ static void test_lives(uint64_t seed)
 {
 	uint64_t s = seed;
 	struct rig_opts o = {
-		.toy = { .slots = 1 + (int)dice(&s, 6), .ctx_max = 180, .step_rows = 128, .page_rows = 1 << dice(&s, 5),
-		         .snaps = 1 + (int)dice(&s, 20), .attention_only = !dice(&s, 4) },
+		.toy = { .slots = 1 + (int)dice(&s, 6),
+		         .ctx_max = 180,
+		         .step_rows = 128,
+		         .page_rows = 1 << dice(&s, 5),
+		         .snaps = 1 + (int)dice(&s, 20),
+		         .attention_only = !dice(&s, 4) },
 		.rows = dice(&s, 3) ? 1 + (int)dice(&s, 128) : 1 + (int)dice(&s, 3),
-		.queue = LIVES_MAX, .prefix_bytes = dice(&s, 4) ? 3000 << dice(&s, 8) : 0,
+		.queue = LIVES_MAX,
+		.prefix_bytes = dice(&s, 4) ? 3000 << dice(&s, 8) : 0,
 	};
 	struct lives_opts lo = { .steps = 400, .prompt_max = 90, .answer_max = 60, .poison = TOY_POISON };
 	struct rig g;
@@ -878,7 +903,7 @@ static void test_lives(uint64_t seed)
 	o.seqs = 1 + (int)dice(&s, (uint64_t)o.toy.slots);
 	o.few_logits = dice(&s, 2);
 	o.park = dice(&s, 3) ? 1 << (8 + dice(&s, 10)) : 0;
-	jump = dice(&s, 2) ? 200000000 : 0;     /* some steps take long: chunks of all sizes */
+	jump = dice(&s, 2) ? 200000000 : 0; /* some steps take long: chunks of all sizes */
 	o.reserve = dice(&s, 2) ? 1 + (int)dice(&s, 30) : 0;
 	/* From just enough for one to enough for all. */
 	o.toy.pages = (180 / o.toy.page_rows + 1) * (1 + (int)dice(&s, 3));

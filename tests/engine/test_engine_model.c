@@ -18,7 +18,7 @@ enum { CTX = 256, STEP = 128, SLOTS = 5, LIVES = 3 };
 static struct driver alone;
 static int32_t had[CTX];
 static int n_had;
-static float *rows;             /* [CTX][vocab] */
+static float *rows; /* [CTX][vocab] */
 
 static void truth(const struct model *m, const int32_t *tok, int n, float *out)
 {
@@ -83,8 +83,8 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	lives_many(e, m, NULL, truth, &lo, &s);
 	engine_stats(e, &es);
 	CHECK(es.running == 0 && es.waiting == 0, "%d running", es.running);
-	printf("  seed %d: %lld requests, %lld steps, %lld preempted, %lld prefix hits\n", (int)seed, (long long)es.requests,
-	       (long long)es.steps, (long long)es.preempted, (long long)es.prefix_hits);
+	printf("  seed %d: %lld requests, %lld steps, %lld preempted, %lld prefix hits\n", (int)seed,
+	       (long long)es.requests, (long long)es.steps, (long long)es.preempted, (long long)es.prefix_hits);
 	engine_close(e);
 	for (int i = 0; i < eo.n_drafter; i++) {
 		printf("    %s: %d of %d drafts came true\n", es.drafter[i].name, (int)es.drafter[i].accepted,
@@ -110,14 +110,15 @@ int main(int argc, char **argv)
 	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .slots = 1, .ctx_max = CTX, .step_rows = CTX };
 	/* Quick (under the sanitizers): the best level only, one life short of pages and one not. */
 	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
-	uint64_t most = quick ? 2 : LIVES;      /* then all with drafters */
+	uint64_t most = quick ? 2 : LIVES; /* then all with drafters */
 	struct err err;
 
 	log_set_level(LOG_WARN);
 	for (int i = 1; i < argc; i++) {
 		enum cpu_level lowest = i == 1 ? CPU_SCALAR : CPU_AVX2;
 
-		for (o.level = quick || lowest > cpu_detect() ? cpu_detect() : lowest; o.level <= cpu_detect(); o.level++) {
+		for (o.level = quick || lowest > cpu_detect() ? cpu_detect() : lowest; o.level <= cpu_detect();
+		     o.level++) {
 			struct store *st;
 
 			printf("%s, %s\n", argv[i], cpu_level_name(o.level));

@@ -22,7 +22,7 @@ struct client {
 	uint64_t seed;
 	pthread_mutex_t lock;
 	pthread_cond_t told;
-	bool waits;                     /* notify came */
+	bool waits; /* notify came */
 };
 
 static void notify(void *arg)
@@ -71,14 +71,13 @@ static void one(struct client *c, struct life *l, uint64_t bits)
 	CHECK(!rc, "%s", err.msg);
 	life_alone(l, m, room, tok, toy_logits, &want);
 	switch (how) {
-	case 2:                         /* leaves at once */
-		break;
-	case 3:                         /* cancels, and sees the end */
+	case 2: /* leaves at once */ break;
+	case 3: /* cancels, and sees the end */
 		request_cancel(l->r);
 		life_read(l, true);
 		life_check(l, m, &want, toy_logits, l->end.finish == FINISH_CANCEL);
 		break;
-	case 4: {                       /* reads a little, leaves */
+	case 4: { /* reads a little, leaves */
 		struct event ev;
 
 		for (int i = 0; i < 3; i++)
@@ -89,9 +88,7 @@ static void one(struct client *c, struct life *l, uint64_t bits)
 		read_notified(c, l);
 		life_check(l, m, &want, toy_logits, false);
 		break;
-	default:
-		life_read(l, true);
-		life_check(l, m, &want, toy_logits, false);
+	default: life_read(l, true); life_check(l, m, &want, toy_logits, false);
 	}
 	life_free(l);
 }
@@ -169,7 +166,7 @@ int main(void)
 	for (int i = 0; i < 3; i++) {
 		life_init(&last[i], 50, 250, (uint64_t)i);
 		last[i].ask.max_tokens = 70;
-		while (life_submit(&last[i], e, &err))  /* those who left may still be in the queue */
+		while (life_submit(&last[i], e, &err)) /* those who left may still be in the queue */
 			CHECK(err.code == E_FULL, "%s", err.msg);
 	}
 	engine_close(e);

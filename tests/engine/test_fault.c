@@ -48,10 +48,26 @@ static struct mask_source *real_of(const struct mask_source *m)
 	return ((const struct brittle *)m)->real;
 }
 
-static const uint32_t *brittle_mask(struct mask_source *m) { m = real_of(m); return m->ops->mask(m); }
-static void brittle_accept(struct mask_source *m, int32_t token) { m = real_of(m); m->ops->accept(m, token); }
-static void brittle_rollback(struct mask_source *m, int n) { m = real_of(m); m->ops->rollback(m, n); }
-static bool brittle_whole(const struct mask_source *m) { m = real_of(m); return m->ops->whole(m); }
+static const uint32_t *brittle_mask(struct mask_source *m)
+{
+	m = real_of(m);
+	return m->ops->mask(m);
+}
+static void brittle_accept(struct mask_source *m, int32_t token)
+{
+	m = real_of(m);
+	m->ops->accept(m, token);
+}
+static void brittle_rollback(struct mask_source *m, int n)
+{
+	m = real_of(m);
+	m->ops->rollback(m, n);
+}
+static bool brittle_whole(const struct mask_source *m)
+{
+	m = real_of(m);
+	return m->ops->whole(m);
+}
 
 static void brittle_free(struct mask_source *m)
 {
@@ -63,7 +79,8 @@ static void brittle_free(struct mask_source *m)
 
 static struct mask_source *brittle_new(uint64_t seed)
 {
-	static const struct mask_source_ops ops = { brittle_mask, brittle_accept, brittle_rollback, brittle_whole, brittle_free };
+	static const struct mask_source_ops ops = { brittle_mask, brittle_accept, brittle_rollback, brittle_whole,
+		                                    brittle_free };
 	struct brittle *b = xcalloc(1, sizeof(*b));
 
 	b->source.ops = &ops;
@@ -87,8 +104,15 @@ struct world {
 static void world_open(struct world *w, bool by_hand)
 {
 	struct toy_opts to = { .slots = SLOTS, .ctx_max = CTX, .step_rows = 32, .page_rows = 8, .snaps = 100 };
-	struct engine_opts eo = { .seqs_max = SLOTS, .step_rows = 32, .queue_max = 64, .prefix_bytes = 1 << 20, .park_bytes = 1 << 20,
-	                          .n_draft = 4, .draft_fixed = true, .n_drafter = 2, .by_hand = by_hand };
+	struct engine_opts eo = { .seqs_max = SLOTS,
+		                  .step_rows = 32,
+		                  .queue_max = 64,
+		                  .prefix_bytes = 1 << 20,
+		                  .park_bytes = 1 << 20,
+		                  .n_draft = 4,
+		                  .draft_fixed = true,
+		                  .n_drafter = 2,
+		                  .by_hand = by_hand };
 	struct err err;
 
 	w->m = toy_open(&to);
@@ -133,8 +157,10 @@ static void ask(struct life *l, int i, int round)
 	static const char *const stop[] = { "zzzz", "\xe2\x82\xac\xe2\x82\xac" };
 	/* Two are made to say something, in the scratch that all share. */
 	static const int32_t then[][6] = { { 100, 70, 40, 3, 240, 1 }, { 7, 120, 180, 99, 65, 130 } };
-	static const struct lead lead[] = { { .open = -1, .close = -1, .think_max = -1, .then = then[0], .n_then = 6 },
-	                                    { .open = -1, .close = -1, .think_max = -1, .then = then[1], .n_then = 6 } };
+	static const struct lead lead[] = {
+		{ .open = -1, .close = -1, .think_max = -1, .then = then[0], .n_then = 6 },
+		{ .open = -1, .close = -1, .think_max = -1, .then = then[1], .n_then = 6 }
+	};
 
 	life_init(l, 12 + 11 * i, 250, (uint64_t)(i % 4 + 4 * round));
 	l->ask.max_tokens = 40;
@@ -224,7 +250,10 @@ static bool run(void (*arm)(long n), long n)
 	return faults;
 }
 
-static void arm_calls(long n) { atomic_store(&calls_left, n); }
+static void arm_calls(long n)
+{
+	atomic_store(&calls_left, n);
+}
 
 static int sweep(void (*arm)(long n), long step)
 {
@@ -277,7 +306,7 @@ static void submit_it(void *arg)
 	submit(s->l, s->e, 1);
 }
 
-/* A submit that finds no memory holds up nobody. */static void test_submit(void)
+/* A submit that finds no memory holds up nobody. */ static void test_submit(void)
 {
 	static struct life l, other;
 	struct world w;

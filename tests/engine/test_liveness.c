@@ -20,19 +20,19 @@
 
 enum {
 	MS = 1000000,
-	CTX = 160,              /* whole pages of every size */
-	MANY = 20,              /* requests at once */
+	CTX = 160, /* whole pages of every size */
+	MANY = 20, /* requests at once */
 	/* Each may have to compute again what it had, a row at a time, before it gets further. */
 	STILL_MAX = MANY * CTX,
-	LOOKS_MAX = 100000,     /* at the clock, in one step; a few per request are usual */
-	END_MAX = 60000,        /* steps until the last has ended */
+	LOOKS_MAX = 100000, /* at the clock, in one step; a few per request are usual */
+	END_MAX = 60000,    /* steps until the last has ended */
 };
 
 struct one {
 	struct life l;
 	bool used, cancelled, dated;
-	int tok_max, pos_max;   /* the furthest it ever came */
-	int64_t idle, worst;    /* steps since then */
+	int tok_max, pos_max; /* the furthest it ever came */
+	int64_t idle, worst;  /* steps since then */
 };
 
 struct world {
@@ -47,7 +47,7 @@ struct world {
 	struct one one[MANY];
 	int prompt_max, answer_max;
 	uint64_t clients;
-	bool checks;            /* answers are compared: costs most of the time */
+	bool checks; /* answers are compared: costs most of the time */
 };
 
 static struct world w;
@@ -77,7 +77,10 @@ static void on_forward(void *arg, const struct pass *p)
 static void tier_kept(struct prefix_tier *t, const char *salt, const int32_t *tok, int n) {}
 static void tier_left(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, const struct snaps *s) {}
 static void tier_dropped(struct prefix_tier *t, const char *salt, const int32_t *tok, int n) {}
-static int tier_find(struct prefix_tier *t, const char *salt, const int32_t *tok, int n) { return 0; }
+static int tier_find(struct prefix_tier *t, const char *salt, const int32_t *tok, int n)
+{
+	return 0;
+}
 
 static bool tier_fetch(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, int have)
 {
@@ -116,7 +119,7 @@ static void world_open(uint64_t seed)
 	whole = CTX / to.page_rows + 1;
 	to.pages = whole + (int)roll(2 * (uint64_t)whole);
 	if (!roll(3))
-		to.pages = 1 + (int)roll((uint64_t)whole);      /* submit cuts answers to it */
+		to.pages = 1 + (int)roll((uint64_t)whole); /* submit cuts answers to it */
 	w.m = toy_open(&to);
 
 	eo.seqs_max = roll(3) ? to.slots : 1 + (int)roll((uint64_t)to.slots);
@@ -136,9 +139,13 @@ static void world_open(uint64_t seed)
 	w.guesser.m = w.m;
 	if (eo.n_draft && roll(2)) {
 		/* A model of its own, short of memory as well. */
-		draft = (struct toy_opts){ .slots = to.slots, .ctx_max = CTX, .step_rows = 8 + (int)roll(40), .page_rows = to.page_rows,
-		                           .pages = 1 + (int)roll(3 * (uint64_t)whole), .snaps = 1 + (int)roll(8),
-		                           .attention_only = roll(2) };
+		draft = (struct toy_opts){ .slots = to.slots,
+			                   .ctx_max = CTX,
+			                   .step_rows = 8 + (int)roll(40),
+			                   .page_rows = to.page_rows,
+			                   .pages = 1 + (int)roll(3 * (uint64_t)whole),
+			                   .snaps = 1 + (int)roll(8),
+			                   .attention_only = roll(2) };
 		w.small = toy_open(&draft);
 		CHECK(!draft_model_open(&w.by_model, w.small, to.slots, 1000u << roll(6), &err), "%s", err.msg);
 	}
@@ -175,8 +182,8 @@ static void world_close(void)
 		sum.finished[i] += s.finished[i];
 	for (int i = 0; i < DRAFTERS_MAX; i++)
 		sum.drafter[0].drafted += s.drafter[i].drafted;
-	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.parked && !s.parked_bytes, "seed %llu: something is left",
-	      (unsigned long long)w.seed);
+	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.parked && !s.parked_bytes,
+	      "seed %llu: something is left", (unsigned long long)w.seed);
 	engine_close(w.e);
 	if (w.ngram)
 		w.ngram->ops->close(w.ngram);
@@ -240,7 +247,7 @@ static void go(struct one *o)
 	/* A snapshot in passing may be refused, and a mask may allow nothing: those errors are true. */
 	ours |= o->l.ask.resume_at && o->l.end.finish == FINISH_ERROR && o->l.end.err.code == E_FULL;
 	CHECK(ours || o->l.end.finish == FINISH_LENGTH || o->l.end.finish == FINISH_STOP ||
-	      (o->l.masked && o->l.end.err.code == E_ARG),
+	              (o->l.masked && o->l.end.err.code == E_ARG),
 	      "seed %llu: ended with %d: %s", (unsigned long long)w.seed, o->l.end.finish, o->l.end.err.msg);
 	if (w.checks) {
 		life_alone(&o->l, w.m, life_room(w.m), NULL, toy_logits, &want);
@@ -294,13 +301,15 @@ static void dump(void)
 
 		if (!w.one[i].used)
 			continue;
-		fprintf(stderr, "request %llu of client %d, priority %d: %d+%d tokens, %d computed, slot %d, parked at %d, idle %lld, "
-		        "waits for %lld, gave way %d times\n", (unsigned long long)r->age, (int)w.one[i].l.ask.client, r->priority,
-		        r->n_prompt, r->n_tok - r->n_prompt, r->pos, r->slot, r->park.pos, (long long)w.one[i].idle,
+		fprintf(stderr,
+		        "request %llu of client %d, priority %d: %d+%d tokens, %d computed, slot %d, parked at %d, idle %lld, "
+		        "waits for %lld, gave way %d times\n",
+		        (unsigned long long)r->age, (int)w.one[i].l.ask.client, r->priority, r->n_prompt,
+		        r->n_tok - r->n_prompt, r->pos, r->slot, r->park.pos, (long long)w.one[i].idle,
 		        (long long)r->ahead, r->n_preempted);
 	}
-	fprintf(stderr, "%d pages of %d rows, %d run, %d slots free, starving %p\n", w.e->pages, w.e->page_rows, w.e->sched.n_run,
-	        w.e->sched.n_free, (void *)w.e->sched.starving);
+	fprintf(stderr, "%d pages of %d rows, %d run, %d slots free, starving %p\n", w.e->pages, w.e->page_rows,
+	        w.e->sched.n_run, w.e->sched.n_free, (void *)w.e->sched.starving);
 }
 
 static void say_seed(int signal_number)
@@ -375,9 +384,10 @@ int main(int argc, char **argv)
 	printf("%llu worlds; of all, at most %lld steps without progress, %lld of one request, %lld until the last had ended\n",
 	       (unsigned long long)n, (long long)worst_still, (long long)worst_idle, (long long)worst_end);
 	printf("%lld steps, %lld whole, %lld cancelled, %lld late, gave way %lld times (%lld for others), came back whole %lld times, "
-	       "%lld hits, %lld evicted, %lld proved, %lld tokens drafted\n", (long long)sum.steps,
-	       (long long)(sum.finished[FINISH_STOP] + sum.finished[FINISH_LENGTH]), (long long)sum.finished[FINISH_CANCEL],
-	       (long long)sum.late, (long long)sum.preempted, (long long)sum.yielded, (long long)sum.resumed,
-	       (long long)sum.prefix_hits, (long long)sum.prefix_evicted, (long long)sum.verified, (long long)sum.drafter[0].drafted);
+	       "%lld hits, %lld evicted, %lld proved, %lld tokens drafted\n",
+	       (long long)sum.steps, (long long)(sum.finished[FINISH_STOP] + sum.finished[FINISH_LENGTH]),
+	       (long long)sum.finished[FINISH_CANCEL], (long long)sum.late, (long long)sum.preempted,
+	       (long long)sum.yielded, (long long)sum.resumed, (long long)sum.prefix_hits,
+	       (long long)sum.prefix_evicted, (long long)sum.verified, (long long)sum.drafter[0].drafted);
 	return 0;
 }

@@ -37,7 +37,9 @@ static void see(void *arg, const struct prefix_item *it)
 	struct seen *s = &a->e[a->n++];
 
 	CHECK(a->n <= NODES && it->end <= LONG, "%d nodes, %d tokens", a->n, it->end);
-	*s = (struct seen){ .id = it->id, .n = it->end, .state = it->has_state, .pinned = it->pinned, .lost = it->lost };
+	*s = (struct seen){
+		.id = it->id, .n = it->end, .state = it->has_state, .pinned = it->pinned, .lost = it->lost
+	};
 	CHECK(strlen(it->salt) < sizeof(s->salt), "salt");
 	strcpy(s->salt, it->salt);
 	for (int i = 0; it->parent && i < a->n; i++)
@@ -91,15 +93,16 @@ static void check_find(const struct prefix *p, const char *salt, const int32_t *
 	prefix_find(p, salt, tok, n, &hit);
 	CHECK(hit.at == at, "a state at %d, not %d", hit.at, at);
 	CHECK((hit.at > 0) == (hit.node && hit.snaps), "no node");
-	CHECK(hit.report.junction == (known < n - 1 ? known : n - 1), "junction %d, known %d of %d", hit.report.junction, known, n);
+	CHECK(hit.report.junction == (known < n - 1 ? known : n - 1), "junction %d, known %d of %d",
+	      hit.report.junction, known, n);
 	CHECK(hit.report.first_diff == (differs ? known : -1), "first difference %d, not %d", hit.report.first_diff,
 	      differs ? known : -1);
 	if (differs) {
 		bool there = false;
 
 		for (int i = 0; i < a->n; i++)
-			there |= naive_common(&a->e[i], salt, tok, n) == known && !strcmp(a->e[i].salt, salt) && known < a->e[i].n
-			         && a->e[i].tok[known] == hit.report.was;
+			there |= naive_common(&a->e[i], salt, tok, n) == known && !strcmp(a->e[i].salt, salt) &&
+			         known < a->e[i].n && a->e[i].tok[known] == hit.report.was;
 		CHECK(there && hit.report.was != tok[known], "was %d", (int)hit.report.was);
 	}
 	if (!any)
@@ -107,14 +110,16 @@ static void check_find(const struct prefix *p, const char *salt, const int32_t *
 	else if (hit.report.junction == at && at)
 		CHECK(hit.report.reason == PREFIX_HIT, "reason %d", hit.report.reason);
 	else
-		CHECK(hit.report.reason == (lost ? PREFIX_EVICTED : known ? PREFIX_NO_STATE : PREFIX_DIVERGED), "reason %d",
-		      hit.report.reason);
+		CHECK(hit.report.reason == (lost  ? PREFIX_EVICTED :
+		                            known ? PREFIX_NO_STATE :
+		                                    PREFIX_DIVERGED),
+		      "reason %d", hit.report.reason);
 }
 
 struct seq {
 	int32_t tok[LONG];
 	const char *salt;
-	int n, pos;                     /* n: 0 when the slot is closed */
+	int n, pos; /* n: 0 when the slot is closed */
 };
 
 /* So many rows more, whose contents do not matter here. */
@@ -154,8 +159,12 @@ static void store_life(uint64_t seed)
 {
 	static const char *const salts[] = { "", "a", "b" };
 	uint64_t s = seed;
-	struct toy_opts to = { .slots = SLOTS, .ctx_max = LONG, .step_rows = LONG, .page_rows = 1 << dice(&s, 4),
-	                       .snaps = 1 + (int)dice(&s, 12), .attention_only = !dice(&s, 4) };
+	struct toy_opts to = { .slots = SLOTS,
+		               .ctx_max = LONG,
+		               .step_rows = LONG,
+		               .page_rows = 1 << dice(&s, 4),
+		               .snaps = 1 + (int)dice(&s, 12),
+		               .attention_only = !dice(&s, 4) };
 	struct seq q[SLOTS] = { 0 };
 	struct model *m;
 	struct prefix p;
@@ -189,7 +198,8 @@ static void store_life(uint64_t seed)
 				bool room = p.bytes_max > 200000;
 
 				if (prefix_learn(&p, &key, slot, r->tok, r->pos) && room && to.snaps > 6)
-					CHECK(has_state_at(&p, r->salt, r->tok, r->pos, to.attention_only), "learned and not there");
+					CHECK(has_state_at(&p, r->salt, r->tok, r->pos, to.attention_only),
+					      "learned and not there");
 			}
 		} else {
 			caches_close(&m->caches, slot);
@@ -240,7 +250,8 @@ static void store_life(uint64_t seed)
 /* However many prompts come under however many salts, the tree stays small. */
 static void test_many(void)
 {
-	struct model *m = toy_open(&(struct toy_opts){ .slots = 1, .ctx_max = LONG, .step_rows = LONG, .page_rows = 4 });
+	struct model *m = toy_open(
+		&(struct toy_opts){ .slots = 1, .ctx_max = LONG, .step_rows = LONG, .page_rows = 4 });
 	struct prefix p;
 
 	prefix_init(&p, &m->caches, 64 << 20);
@@ -269,7 +280,9 @@ struct rig {
 
 static struct rig rig_open(struct toy_opts to, int seqs, int rows, size_t bytes)
 {
-	struct engine_opts eo = { .seqs_max = seqs, .step_rows = rows, .queue_max = 64, .prefix_bytes = bytes, .by_hand = true };
+	struct engine_opts eo = {
+		.seqs_max = seqs, .step_rows = rows, .queue_max = 64, .prefix_bytes = bytes, .by_hand = true
+	};
 	struct rig g = { .bytes = bytes };
 	struct err err;
 
@@ -278,7 +291,9 @@ static struct rig rig_open(struct toy_opts to, int seqs, int rows, size_t bytes)
 	return g;
 }
 
-static const struct toy_opts roomy = { .slots = 8, .ctx_max = 400, .step_rows = 64, .page_rows = 8, .pages = 4000, .snaps = 4000 };
+static const struct toy_opts roomy = {
+	.slots = 8, .ctx_max = 400, .step_rows = 64, .page_rows = 8, .pages = 4000, .snaps = 4000
+};
 
 static void rig_close(struct rig *g)
 {
@@ -373,7 +388,8 @@ static void test_diverge(struct toy_opts to, size_t bytes, int step_k)
 			continue;
 		tok[k] = 251;
 		r = run(&g, tok, k + TAIL, 0, NULL, -1);
-		CHECK(r.junction == k && r.replayed == (k < PLACE_APART && !to.attention_only ? k : 0), "%d replayed at %d", r.replayed, k);
+		CHECK(r.junction == k && r.replayed == (k < PLACE_APART && !to.attention_only ? k : 0),
+		      "%d replayed at %d", r.replayed, k);
 	}
 	rig_close(&g);
 }
@@ -384,7 +400,8 @@ static void count_hits(void *arg, const struct prefix_item *it)
 
 	hits[0] += it->hits;
 	if (it->hits)
-		CHECK(it->end == 99 && it->has_state && it->bytes > 0 && it->kind == PLACE_PROMPT, "hits at %d", it->end);
+		CHECK(it->end == 99 && it->has_state && it->bytes > 0 && it->kind == PLACE_PROMPT, "hits at %d",
+		      it->end);
 	hits[1] += it->has_state;
 }
 
@@ -403,12 +420,14 @@ static void test_chat(void)
 	CHECK(r.source == PREFIX_NONE && r.reason == PREFIX_EMPTY && r.first_diff == -1, "first");
 	r = run(&g, t, 100, 10, NULL, 99);
 	CHECK(r.source == PREFIX_MEMORY && r.reason == PREFIX_HIT && r.replayed == 0, "again");
-	CHECK(!engine_prefix_walk(g.e, count_hits, hits) && hits[0] == 1 && hits[1] == 2, "%d hits, %d states", hits[0], hits[1]);
+	CHECK(!engine_prefix_walk(g.e, count_hits, hits) && hits[0] == 1 && hits[1] == 2, "%d hits, %d states", hits[0],
+	      hits[1]);
 	/* Parts in the middle, where nothing is kept: known and replayed, then kept. */
 	old = t[60];
 	t[60] = (t[60] + 1) % 250;
 	r = run(&g, t, 100, 10, NULL, 0);
-	CHECK(r.reason == PREFIX_NO_STATE && r.junction == 60 && r.replayed == 60 && r.first_diff == 60 && r.was == old, "edit");
+	CHECK(r.reason == PREFIX_NO_STATE && r.junction == 60 && r.replayed == 60 && r.first_diff == 60 && r.was == old,
+	      "edit");
 	t[60] = (old + 2) % 250;
 	r = run(&g, t, 100, 10, NULL, 60);
 	CHECK(r.reason == PREFIX_HIT && r.replayed == 0 && r.first_diff == 60, "edit again");
@@ -445,7 +464,7 @@ static void test_one_step(struct toy_opts to, int n_mark, int want)
 		life_read(&l, false);
 	}
 	CHECK(steps == want, "%d steps", steps);
-	for (int i = n_mark; to.snaps > 1 && i-- > 0; ) {
+	for (int i = n_mark; to.snaps > 1 && i-- > 0;) {
 		struct prefix_report r;
 		int32_t t[60];
 
@@ -454,7 +473,7 @@ static void test_one_step(struct toy_opts to, int n_mark, int want)
 		r = run(&g, t, 60, 3, NULL, mark[i]);
 		CHECK(r.reason == PREFIX_HIT && r.resumed == mark[i], "parts at %d, resumed at %d", mark[i], r.resumed);
 	}
-	run(&g, l.prompt, 60, 3, NULL, to.snaps > 1 ? 59 : -1);        /* one before its end is always a place */
+	run(&g, l.prompt, 60, 3, NULL, to.snaps > 1 ? 59 : -1); /* one before its end is always a place */
 	finish(&l, &g, false);
 	rig_close(&g);
 }
@@ -493,7 +512,8 @@ static void test_together(void)
 			for (int i = 0; i < 8; i++) {
 				life_read(&l[i], false);
 				if (i == 1)
-					CHECK(l[i].end.prefix.source == PREFIX_RUNNING, "source %d", l[i].end.prefix.source);
+					CHECK(l[i].end.prefix.source == PREFIX_RUNNING, "source %d",
+					      l[i].end.prefix.source);
 				finish(&l[i], &g, false);
 			}
 			CHECK(computed(&g) == (same ? 199 + 8 : 150 + 8 * 50), "%d computed", (int)computed(&g));
@@ -521,7 +541,8 @@ static void test_apart(void)
 	submit(&urgent, &g);
 	CHECK(!reuse_waits(g.e, urgent.r), "it waits for one who is less urgent");
 	request_cancel(urgent.r);
-	CHECK(!reuse_waits(g.e, l[1].r) && !reuse_waits(g.e, l[2].r) && reuse_waits(g.e, l[3].r), "who waits for the first");
+	CHECK(!reuse_waits(g.e, l[1].r) && !reuse_waits(g.e, l[2].r) && reuse_waits(g.e, l[3].r),
+	      "who waits for the first");
 	pump(&g);
 	for (int i = 0; i < 4; i++) {
 		life_read(&l[i], false);
@@ -634,8 +655,13 @@ static void test_pin_room(int first, int second)
 static void test_verify(bool attention_only)
 {
 	struct toy_opts to = roomy;
-	struct engine_opts eo = { .seqs_max = 1, .step_rows = 64, .queue_max = 64, .prefix_bytes = 1 << 20, .by_hand = true,
-	                          .verify_share = 1, .verify_seed = 3 };
+	struct engine_opts eo = { .seqs_max = 1,
+		                  .step_rows = 64,
+		                  .queue_max = 64,
+		                  .prefix_bytes = 1 << 20,
+		                  .by_hand = true,
+		                  .verify_share = 1,
+		                  .verify_seed = 3 };
 	struct rig g = { .bytes = 1 << 20 };
 	struct engine_stats s;
 	const struct kv_view *kv;
@@ -652,8 +678,10 @@ static void test_verify(bool attention_only)
 	run(&g, t, 100, 10, NULL, 99);
 	run(&g, t, 90, 10, NULL, attention_only ? 89 : 0);
 	engine_stats(g.e, &s);
-	CHECK(s.verified == 1 + attention_only && !s.verify_failed, "%d verified, %d failed", (int)s.verified, (int)s.verify_failed);
-	CHECK(s.requests == 3 && s.finished[FINISH_LENGTH] == 3 && s.prompt_tokens == 290, "%d requests", (int)s.requests);
+	CHECK(s.verified == 1 + attention_only && !s.verify_failed, "%d verified, %d failed", (int)s.verified,
+	      (int)s.verify_failed);
+	CHECK(s.requests == 3 && s.finished[FINISH_LENGTH] == 3 && s.prompt_tokens == 290, "%d requests",
+	      (int)s.requests);
 	/* Somebody else's request comes while one is computed again. */
 	life_init(&l, 1, 250, 1);
 	memcpy(l.prompt, t, 100 * sizeof(*t));
@@ -700,12 +728,18 @@ struct far {
 		int n;
 		struct buf bytes;
 	} e[FAR_MAX];
-	int n, late;                    /* late: asked so often before it comes */
+	int n, late; /* late: asked so often before it comes */
 	int asked;
 };
 
-struct far_sink { struct sink sink; struct buf *to; };
-struct far_source { struct source source; const char *p; };
+struct far_sink {
+	struct sink sink;
+	struct buf *to;
+};
+struct far_source {
+	struct source source;
+	const char *p;
+};
 
 static int put(struct sink *s, const void *p, size_t n)
 {
@@ -725,14 +759,13 @@ static int far_at(struct far *f, const int32_t *tok, int n)
 	int best = -1;
 
 	for (int i = 0; i < f->n; i++)
-		if (f->e[i].n <= n && !memcmp(f->e[i].tok, tok, (size_t)f->e[i].n * sizeof(*tok)) && (best < 0 || f->e[i].n > f->e[best].n))
+		if (f->e[i].n <= n && !memcmp(f->e[i].tok, tok, (size_t)f->e[i].n * sizeof(*tok)) &&
+		    (best < 0 || f->e[i].n > f->e[best].n))
 			best = i;
 	return best;
 }
 
-static void far_kept(struct prefix_tier *t, const char *salt, const int32_t *tok, int n)
-{
-}
+static void far_kept(struct prefix_tier *t, const char *salt, const int32_t *tok, int n) {}
 
 static void far_left(struct prefix_tier *t, const char *salt, const int32_t *tok, int n, const struct snaps *snaps)
 {
@@ -824,7 +857,8 @@ static void test_tier(void)
 	while (prefix_shrink(&g.e->prefix))
 		;
 	spot = (struct prefix_spot){ .tok = t, .n = 200 };
-	CHECK(!engine_prefix_explain(g.e, &spot, &r) && r.source == PREFIX_DISK && r.resumed == 149, "explained %d", r.resumed);
+	CHECK(!engine_prefix_explain(g.e, &spot, &r) && r.source == PREFIX_DISK && r.resumed == 149, "explained %d",
+	      r.resumed);
 	CHECK(!engine_prefix_drop(g.e, &(struct prefix_spot){ 0 }, &dropped), "drop");
 	CHECK(f.n == 0, "%d are still below", f.n);
 	run(&g, t, 150, 5, NULL, 0);
@@ -852,7 +886,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 8; i++)
 		test_pin_room(8 + 9 * i, 57);
 	test_tier();
-	log_set_level(LOG_ERROR - 1);   /* what goes wrong here is meant to */
+	log_set_level(LOG_ERROR - 1); /* what goes wrong here is meant to */
 	test_verify(false);
 	test_verify(true);
 	test_diverge(roomy, 64 << 20, quick ? 7 : 1);

@@ -21,15 +21,23 @@ static void fork_at(int32_t *tok, const int32_t *base, int k, int which, int voc
 	memcpy(tok, base, (size_t)k * sizeof(*tok));
 	for (int i = 0; i < TAIL; i++)
 		tok[k + i] = (int32_t)(rng_bits((uint64_t)which, (uint64_t)(k + i), 4) % (uint64_t)vocab);
-	tok[k] = (base[k] + 1 + which) % vocab;         /* neither as the base goes on nor as the other does */
+	tok[k] = (base[k] + 1 + which) % vocab; /* neither as the base goes on nor as the other does */
 }
 
 static void folder(const char *path, int from, int to, int every)
 {
-	struct driver_opts o = { .arith = ARITH_FAST, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = CTX,
-	                         .step_rows = STEP };
-	struct model_opts mo = { .arith = ARITH_FAST, .slots = 1, .ctx_max = CTX, .step_rows = STEP, .snap_bytes = (size_t)2 << 30 };
-	struct engine_opts eo = { .seqs_max = 1, .step_rows = STEP, .logit_rows = STEP, .queue_max = 4, .prefix_bytes = (size_t)1 << 30, .by_hand = true };
+	struct driver_opts o = {
+		.arith = ARITH_FAST, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = CTX, .step_rows = STEP
+	};
+	struct model_opts mo = {
+		.arith = ARITH_FAST, .slots = 1, .ctx_max = CTX, .step_rows = STEP, .snap_bytes = (size_t)2 << 30
+	};
+	struct engine_opts eo = { .seqs_max = 1,
+		                  .step_rows = STEP,
+		                  .logit_rows = STEP,
+		                  .queue_max = 4,
+		                  .prefix_bytes = (size_t)1 << 30,
+		                  .by_hand = true };
 	struct backend *be = backend_cpu_open(2, cpu_detect());
 	int32_t base[LONG + TAIL], tok[LONG + TAIL];
 	int64_t replayed = 0, again = 0, n = 0;

@@ -92,8 +92,8 @@ static void test_seconds(void)
 	leave(&q, c[0], 200);
 	leave(&q, c[1], 200);
 	leave(&q, a, 2000);
-	a = enter(&q, 1, 400);          /* 4 of 10 s */
-	b = enter(&q, 1, 200);          /* 6 of 10 s */
+	a = enter(&q, 1, 400); /* 4 of 10 s */
+	b = enter(&q, 1, 200); /* 6 of 10 s */
 	CHECK(refused(&q, 1, 10, INT64_MAX) == LIMIT_SHARE, "6 s of its own, 4 s free");
 	CHECK(refused(&q, 2, 600, INT64_MAX) == LIMIT_SECONDS, "12 s");
 	CHECK(refused(&q, 2, 400, INT64_MAX) == LIMIT_NONE, "10 s");
@@ -129,7 +129,8 @@ static void test_wait(void)
 	q.rates.n_run = 2;
 	q.rates.hold_ns = 20000000000;
 	CHECK(near((double)queue_wait_ns(&q, 2, 500) / 1e9, 20), "one of the client before, then it: two that leave");
-	CHECK(refused(&q, 2, 500, 19000000000) == LIMIT_DEADLINE && refused(&q, 2, 500, 21000000000) == LIMIT_NONE, "deadline");
+	CHECK(refused(&q, 2, 500, 19000000000) == LIMIT_DEADLINE && refused(&q, 2, 500, 21000000000) == LIMIT_NONE,
+	      "deadline");
 	leave(&q, c[0], 4000);
 	leave(&q, c[1], 4000);
 	queue_fini(&q);

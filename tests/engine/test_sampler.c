@@ -19,8 +19,14 @@
 
 static uint64_t draws;
 
-static double uniform(void) { return rng_uniform(2, draws++, 9); }
-static int die(int n) { return (int)(uniform() * n); }
+static double uniform(void)
+{
+	return rng_uniform(2, draws++, 9);
+}
+static int die(int n)
+{
+	return (int)(uniform() * n);
+}
 
 /* Normal, by the sum of twelve. */
 static float normal(void)
@@ -35,9 +41,9 @@ static float normal(void)
 /* ---- the contract, done slowly ---- */
 
 struct slow {
-	int32_t id[6000];       /* kept, in falling order */
+	int32_t id[6000]; /* kept, in falling order */
 	int n;
-	bool close;             /* a probability is so near its limit that rounding decides */
+	bool close; /* a probability is so near its limit that rounding decides */
 };
 
 static const float *order_by;
@@ -124,7 +130,7 @@ static void test_against_slow(void **state)
 
 	for (int round = 0; round < 1500; round++) {
 		int n = size[die(9)];
-		const float spread[] = { 0, 0.01f, 0.5f, 4, 4, 4 };      /* flat ones are the hard case of top_p */
+		const float spread[] = { 0, 0.01f, 0.5f, 4, 4, 4 }; /* flat ones are the hard case of top_p */
 		float scale = spread[die(6)];
 		struct sampler_params p;
 		struct sampler s;
@@ -136,7 +142,7 @@ static void test_against_slow(void **state)
 		p.min_p = die(2) ? 0 : (float)(0.5 * uniform());
 		p.seed = rng_bits(5, (uint64_t)round, 0);
 		for (int i = 0; i < n; i++)
-			x[i] = die(20) ? scale * normal() : die(2) ? (float)die(3) : -INFINITY;     /* with ties */
+			x[i] = die(20) ? scale * normal() : die(2) ? (float)die(3) : -INFINITY; /* with ties */
 		x[die(n)] = scale;
 		slow_filter(x, n, &p, &k);
 		if (k.close)
@@ -147,8 +153,9 @@ static void test_against_slow(void **state)
 			int32_t got = pick_of(&s, x, n, position), want = slow_draw(x, &k, &p, position);
 
 			if (got != want)
-				fail_msg("n %d t %g k %d p %g m %g position %d: %d, slowly %d", n, (double)p.temperature, p.top_k,
-				         (double)p.top_p, (double)p.min_p, (int)position, got, want);
+				fail_msg("n %d t %g k %d p %g m %g position %d: %d, slowly %d", n,
+				         (double)p.temperature, p.top_k, (double)p.top_p, (double)p.min_p,
+				         (int)position, got, want);
 		}
 		sampler_fini(&s);
 	}
@@ -167,7 +174,7 @@ static void test_greedy(void **state)
 		int32_t want = 0;
 
 		for (int i = 0; i < n; i++) {
-			x[i] = (float)die(6);           /* many ties: the lowest id */
+			x[i] = (float)die(6); /* many ties: the lowest id */
 			if (x[i] > x[want])
 				want = i;
 		}
@@ -222,12 +229,13 @@ static void test_params(void **state)
 	struct sampler s;
 	struct err err;
 
-#define WRONG(field, value, says) do { \
-	sampler_params_init(&p); \
-	p.field = value; \
-	assert_int_equal(sampler_init(&s, &p, 10, NULL, 0, &err), E_ARG); \
-	assert_non_null(strstr(err.msg, says)); \
-} while (0)
+#define WRONG(field, value, says)                                                 \
+	do {                                                                      \
+		sampler_params_init(&p);                                          \
+		p.field = value;                                                  \
+		assert_int_equal(sampler_init(&s, &p, 10, NULL, 0, &err), E_ARG); \
+		assert_non_null(strstr(err.msg, says));                           \
+	} while (0)
 	WRONG(temperature, -1, "temperature is -1");
 	WRONG(temperature, NAN, "temperature");
 	WRONG(top_p, 0, "top_p is 0; it must be above 0 and at most 1");
@@ -407,7 +415,8 @@ static void test_logprobs(void **state)
 			for (int m = 0; m < N; m++)
 				above += x[m] > x[pick.top[k].token];
 			assert_int_equal(above, k);
-			assert_true(fabs((double)pick.top[k].logprob - ((double)x[pick.top[k].token] - log(sum))) < 1e-5);
+			assert_true(fabs((double)pick.top[k].logprob - ((double)x[pick.top[k].token] - log(sum))) <
+			            1e-5);
 		}
 		sampler_accept(&s, pick.token);
 	}
@@ -450,7 +459,7 @@ static double chi_square(const float *x, int n, const struct sampler_params *p, 
 		int got = count[k.id[i]];
 
 		count[k.id[i]] = 0;
-		if (want < 10) {                /* too rare for a cell of its own */
+		if (want < 10) { /* too rare for a cell of its own */
 			rest += got;
 			rest_want += want;
 			continue;
@@ -493,7 +502,7 @@ static void test_distribution(void **state)
 	sampler_params_init(&p);
 	static struct slow k;
 	struct sampler s;
-	int count[400] = {0};
+	int count[400] = { 0 };
 	double total = 0;
 
 	p.temperature = 1.1f;
@@ -531,7 +540,7 @@ static void test_keyed(void **state)
 	p.seed = 2;
 	sampler_init(&c, &p, 1000, NULL, 0, NULL);
 	for (int i = 0; i < 300; i++)
-		sampler_accept(&b, i);          /* what was said before does not matter without penalties */
+		sampler_accept(&b, i); /* what was said before does not matter without penalties */
 	for (int i = 299; i >= 0; i--) {
 		int32_t t = pick_of(&a, x, 1000, i);
 
@@ -573,10 +582,20 @@ static int close_golden(void **state)
 /* mlx-lm's filters one at a time, at temperature 1: what they keep. */
 static void test_reference_filters(void **state)
 {
-	static const struct { const char *name; int top_k; float top_p, min_p; } c[] = {
-		{ "top_k.1", 1, 1, 0 }, { "top_k.5", 5, 1, 0 }, { "top_k.40", 40, 1, 0 }, { "top_p.0.1", 0, 0.1f, 0 },
-		{ "top_p.0.5", 0, 0.5f, 0 }, { "top_p.0.9", 0, 0.9f, 0 }, { "top_p.0.99", 0, 0.99f, 0 },
-		{ "min_p.0.05.keep1", 0, 1, 0.05f }, { "min_p.0.3.keep1", 0, 1, 0.3f },
+	static const struct {
+		const char *name;
+		int top_k;
+		float top_p, min_p;
+	} c[] = {
+		{ "top_k.1", 1, 1, 0 },
+		{ "top_k.5", 5, 1, 0 },
+		{ "top_k.40", 40, 1, 0 },
+		{ "top_p.0.1", 0, 0.1f, 0 },
+		{ "top_p.0.5", 0, 0.5f, 0 },
+		{ "top_p.0.9", 0, 0.9f, 0 },
+		{ "top_p.0.99", 0, 0.99f, 0 },
+		{ "min_p.0.05.keep1", 0, 1, 0.05f },
+		{ "min_p.0.3.keep1", 0, 1, 0.3f },
 	};
 	const struct golden *g = *state;
 
@@ -587,7 +606,7 @@ static void test_reference_filters(void **state)
 			const float *x = golden_row(g, "logits", row), *want = golden_row(g, c[i].name, row);
 			static struct slow k;
 			struct sampler_params p;
-			bool kept[200] = {0};
+			bool kept[200] = { 0 };
 			double chi, bound;
 
 			sampler_params_init(&p);
@@ -599,7 +618,8 @@ static void test_reference_filters(void **state)
 				kept[k.id[m]] = true;
 			for (int m = 0; m < 200; m++)
 				if (kept[m] != (want[m] > -INFINITY))
-					fail_msg("%s row %d: token %d %s", c[i].name, row, m, kept[m] ? "is kept" : "is not kept");
+					fail_msg("%s row %d: token %d %s", c[i].name, row, m,
+					         kept[m] ? "is kept" : "is not kept");
 			/* And the sampler draws from just these. */
 			chi = chi_square(x, 200, &p, 5000, &bound);
 			if (k.n > 1 && chi > bound)
@@ -612,12 +632,16 @@ static void test_reference_filters(void **state)
  * for presence and frequency at the output, so those 20 are given as output. */
 static void test_reference_penalties(void **state)
 {
-	static const int32_t token[33] = { 3, 7, 7, 9, 3, 150, 151, 7, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33,
-	                                   34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44 };
+	static const int32_t token[33] = { 3,  7,  7,  9,  3,  150, 151, 7,  20, 21, 22, 23, 24, 25, 26, 27, 28,
+		                           29, 30, 31, 32, 33, 34,  35,  36, 37, 38, 39, 40, 41, 42, 43, 44 };
 	static const struct logit_bias bias[] = { { 5, 2 }, { 7, -3 } };
-	static const struct { const char *name; float repetition, presence, frequency; int context, n_bias; } c[] = {
+	static const struct {
+		const char *name;
+		float repetition, presence, frequency;
+		int context, n_bias;
+	} c[] = {
 		{ "penalty.repetition_1.3", 1.3f, 0, 0, 20, 0 }, { "penalty.repetition_1.3_ctx8", 1.3f, 0, 0, 8, 0 },
-		{ "penalty.presence_0.7", 1, 0.7f, 0, 0, 0 }, { "penalty.frequency_0.4", 1, 0, 0.4f, 0, 0 },
+		{ "penalty.presence_0.7", 1, 0.7f, 0, 0, 0 },    { "penalty.frequency_0.4", 1, 0, 0.4f, 0, 0 },
 		{ "penalty.logit_bias", 1, 0, 0, 0, 2 },
 	};
 	const struct golden *g = *state;
@@ -646,7 +670,8 @@ static void test_reference_penalties(void **state)
 		assert_int_equal(sampler_pick(&s, x, 33, &pick, NULL), 0);
 		for (int k = 0; k < 200; k++)
 			if (fabs((double)(x[k] - want[k])) > 1e-5)
-				fail_msg("%s: token %d is %g, reference %g", c[i].name, k, (double)x[k], (double)want[k]);
+				fail_msg("%s: token %d is %g, reference %g", c[i].name, k, (double)x[k],
+				         (double)want[k]);
 		sampler_fini(&s);
 	}
 }
@@ -654,10 +679,17 @@ static void test_reference_penalties(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_against_slow), cmocka_unit_test(test_greedy), cmocka_unit_test(test_bad_logits),
-		cmocka_unit_test(test_params), cmocka_unit_test(test_vocabulary_bound), cmocka_unit_test(test_penalties),
-		cmocka_unit_test(test_many_seen), cmocka_unit_test(test_min_tokens), cmocka_unit_test(test_logprobs),
-		cmocka_unit_test(test_distribution), cmocka_unit_test(test_keyed),
+		cmocka_unit_test(test_against_slow),
+		cmocka_unit_test(test_greedy),
+		cmocka_unit_test(test_bad_logits),
+		cmocka_unit_test(test_params),
+		cmocka_unit_test(test_vocabulary_bound),
+		cmocka_unit_test(test_penalties),
+		cmocka_unit_test(test_many_seen),
+		cmocka_unit_test(test_min_tokens),
+		cmocka_unit_test(test_logprobs),
+		cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_keyed),
 		cmocka_unit_test_setup_teardown(test_reference_filters, open_golden, close_golden),
 		cmocka_unit_test_setup_teardown(test_reference_penalties, open_golden, close_golden),
 	};

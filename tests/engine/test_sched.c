@@ -13,13 +13,13 @@ enum { MS = 1000000 };
 /* The clock, and what a step costs. */
 struct world {
 	struct clock clock;
-	int64_t now, base_ns, row_ns, ahead_ns;         /* ahead: per row and position */
+	int64_t now, base_ns, row_ns, ahead_ns; /* ahead: per row and position */
 	struct model *m;
 	struct engine *e;
-	int64_t step_ns;                /* of the last step */
+	int64_t step_ns; /* of the last step */
 	int step_rows, step_items;
-	int64_t rows;                   /* of all steps */
-	struct engine_stats *within;    /* what is seen while a step goes on; NULL: nobody looks */
+	int64_t rows;                /* of all steps */
+	struct engine_stats *within; /* what is seen while a step goes on; NULL: nobody looks */
 };
 
 static int64_t world_now(struct clock *c)
@@ -73,7 +73,8 @@ static void world_close(struct world *w)
 	struct engine_stats s = stats_of(w);
 	struct paged_stats kv;
 
-	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.stuck_ns, "%d running, %d waiting", s.running, s.waiting);
+	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.stuck_ns, "%d running, %d waiting", s.running,
+	      s.waiting);
 	engine_close(w->e);
 	paged_stats(w->m->kv, &kv);
 	CHECK(kv.pages_used == 0, "%d pages are still in use", kv.pages_used);
@@ -104,7 +105,8 @@ static void check(struct life *l, struct world *w, bool partial)
 static void end(struct life *l, struct world *w)
 {
 	life_read(l, false);
-	CHECK(l->done && l->end.finish == FINISH_LENGTH, "done %d, finish %d: %s", l->done, l->end.finish, l->end.err.msg);
+	CHECK(l->done && l->end.finish == FINISH_LENGTH, "done %d, finish %d: %s", l->done, l->end.finish,
+	      l->end.err.msg);
 	check(l, w, false);
 	life_free(l);
 }
@@ -164,7 +166,7 @@ static void test_cancel_stages(void)
 		l[i].ask.max_tokens = 40;
 		submit(&l[i], &w);
 	}
-	engine_step(w.e);               /* 0 decodes, 1 is in its prompt, 2 and 3 wait */
+	engine_step(w.e); /* 0 decodes, 1 is in its prompt, 2 and 3 wait */
 	request_cancel(l[2].r);
 	engine_step(w.e);
 	s = stats_of(&w);
@@ -199,7 +201,8 @@ static void test_cancel_stages(void)
 		engine_step(w.e);
 	}
 	s = stats_of(&w);
-	CHECK(s.finished[FINISH_CANCEL] == 3 && s.finished[FINISH_LENGTH] == 1001, "%d cancels", (int)s.finished[FINISH_CANCEL]);
+	CHECK(s.finished[FINISH_CANCEL] == 3 && s.finished[FINISH_LENGTH] == 1001, "%d cancels",
+	      (int)s.finished[FINISH_CANCEL]);
 	world_close(&w);
 }
 
@@ -225,12 +228,14 @@ static void test_cancel_together(void)
 			}
 			for (int i = 0; i < steps; i++) {
 				engine_step(w.e);
-				CHECK(w.step_items == 3 && w.step_rows == 24, "%d of %d rows", w.step_items, w.step_rows);
+				CHECK(w.step_items == 3 && w.step_rows == 24, "%d of %d rows", w.step_items,
+				      w.step_rows);
 			}
 			request_cancel(l[gone].r);
 			engine_step(w.e);
 			life_read(&l[gone], false);
-			CHECK(l[gone].done && l[gone].end.stage == STAGE_PREFILL && w.step_items == 2, "after %d steps", steps);
+			CHECK(l[gone].done && l[gone].end.stage == STAGE_PREFILL && w.step_items == 2, "after %d steps",
+			      steps);
 			check(&l[gone], &w, true);
 			life_init(&again, 60, 250, 70 + (uint64_t)gone);
 			submit(&again, &w);
@@ -281,7 +286,9 @@ static void test_lengths(void)
 	to.ctx_max = 4200;
 	world_open(&w, to, (struct engine_opts){ 0 });
 	for (int i = 0; i < MORE; i++) {
-		struct ask ask = { .prompt = prompt[i % N], .n_prompt = len[i % N], .max_tokens = 20, .client = (uint64_t)(i % 4) };
+		struct ask ask = {
+			.prompt = prompt[i % N], .n_prompt = len[i % N], .max_tokens = 20, .client = (uint64_t)(i % 4)
+		};
 
 		sampler_params_init(&ask.sampling);
 		ask.sampling.temperature = i % N % 2;
@@ -298,7 +305,9 @@ static void test_lengths(void)
 	}
 	for (int i = 0; i < MORE; i++) {
 		int k = (int)dice(&dices, N);
-		struct ask ask = { .prompt = prompt[k], .n_prompt = len[k], .max_tokens = 20, .client = (uint64_t)(i % 4) };
+		struct ask ask = {
+			.prompt = prompt[k], .n_prompt = len[k], .max_tokens = 20, .client = (uint64_t)(i % 4)
+		};
 		int steps = (int)dice(&dices, 12);
 
 		sampler_params_init(&ask.sampling);
@@ -316,11 +325,12 @@ static void test_lengths(void)
 		const struct run *a = &alone[x[i].tok[31]];
 
 		run_read(&x[i]);
-		CHECK(x[i].done && !memcmp(x[i].tok, a->tok, (size_t)x[i].n * sizeof(*a->tok)), "request %d of %d tokens", i,
-		      len[x[i].tok[31]]);
+		CHECK(x[i].done && !memcmp(x[i].tok, a->tok, (size_t)x[i].n * sizeof(*a->tok)),
+		      "request %d of %d tokens", i, len[x[i].tok[31]]);
 		request_free(x[i].r);
 	}
-	CHECK(stats_of(&w).finished[FINISH_CANCEL] > 2 && stats_of(&w).finished[FINISH_LENGTH] > N + 8, "too few of one kind");
+	CHECK(stats_of(&w).finished[FINISH_CANCEL] > 2 && stats_of(&w).finished[FINISH_LENGTH] > N + 8,
+	      "too few of one kind");
 	world_close(&w);
 }
 
@@ -340,7 +350,7 @@ static void test_preempted(void)
 		int64_t rows = 0;
 
 		to.pages = 200 / to.page_rows;
-		to.snaps = kind == 3 ? 1 : 0;           /* no snapshot of a second state at a time */
+		to.snaps = kind == 3 ? 1 : 0; /* no snapshot of a second state at a time */
 		world_open(&w, to, (struct engine_opts){ .answer_reserve = 8, .park_bytes = park[kind] });
 		for (int i = 0; i < 6; i++) {
 			life_init(&l[i], 10 + 2 * i, 250, 40 + (uint64_t)i);
@@ -350,17 +360,18 @@ static void test_preempted(void)
 			submit(&l[i], &w);
 			rows += l[i].ask.n_prompt + 119;
 		}
-		try_malloc_max = kind == 4 ? 3000 : SIZE_MAX;   /* the machine has less than the budget */
+		try_malloc_max = kind == 4 ? 3000 : SIZE_MAX; /* the machine has less than the budget */
 		pump(&w);
 		try_malloc_max = SIZE_MAX;
 		s = stats_of(&w);
 		CHECK(s.preempted > 0 && s.preempted < 60, "%d preempted", (int)s.preempted);
 		CHECK(!s.parked && !s.parked_bytes, "%d are parked for ever", s.parked);
 		if (kind == 2 || kind == 3)
-			CHECK(s.resumed == s.preempted && w.rows == rows, "%d of %d resumed, %d rows for %d", (int)s.resumed,
-			      (int)s.preempted, (int)w.rows, (int)rows);
+			CHECK(s.resumed == s.preempted && w.rows == rows, "%d of %d resumed, %d rows for %d",
+			      (int)s.resumed, (int)s.preempted, (int)w.rows, (int)rows);
 		else
-			CHECK(s.resumed < s.preempted && w.rows > rows, "%d of %d resumed", (int)s.resumed, (int)s.preempted);
+			CHECK(s.resumed < s.preempted && w.rows > rows, "%d of %d resumed", (int)s.resumed,
+			      (int)s.preempted);
 		for (int i = 0; i < 6; i++)
 			end(&l[i], &w);
 		world_close(&w);
@@ -467,8 +478,8 @@ static void test_yield(void)
 	}
 	CHECK(w.now - began <= 2 * solo, "%.0f ms, alone %.0f", (double)(w.now - began) / MS, (double)solo / MS);
 	s = stats_of(&w);
-	CHECK(s.yielded == 1 && s.preempted == 1 && s.parked == 1 && !s.parked_bytes && s.waiting == 1, "%d yielded, %d parked",
-	      (int)s.yielded, s.parked);
+	CHECK(s.yielded == 1 && s.preempted == 1 && s.parked == 1 && !s.parked_bytes && s.waiting == 1,
+	      "%d yielded, %d parked", (int)s.yielded, s.parked);
 	pump(&w);
 	CHECK(w.rows == rows, "%d rows, not %d", (int)w.rows, (int)rows);
 	end(&one, &w);
@@ -499,7 +510,7 @@ static void test_urgent(void)
 	urgent.ask.max_tokens = 50;
 	urgent.ask.priority = 1;
 	submit(&urgent, &w);
-	for (int i = 0; i < 3; i++)     /* a small chunk before the pace is known, its prompt's end, its last token */
+	for (int i = 0; i < 3; i++) /* a small chunk before the pace is known, its prompt's end, its last token */
 		engine_step(w.e);
 	life_read(&urgent, false);
 	life_read(&l[1], false);
@@ -538,15 +549,15 @@ static void test_deadline(void)
 	world_open(&w, roomy, (struct engine_opts){ .seqs_max = 1, .prefix_bytes = 1 << 20 });
 	life_init(&l[0], 20, 250, 1);
 	l[0].ask.max_tokens = 300;
-	l[0].ask.deadline_ns = w.now + 500 * MS;        /* ends in the answer */
+	l[0].ask.deadline_ns = w.now + 500 * MS; /* ends in the answer */
 	submit(&l[0], &w);
 	life_init(&l[1], 20, 250, 2);
 	l[1].ask.max_tokens = 3;
-	l[1].ask.deadline_ns = w.now + 200 * MS;        /* ends in the queue */
+	l[1].ask.deadline_ns = w.now + 200 * MS; /* ends in the queue */
 	submit(&l[1], &w);
 	life_init(&l[2], 20, 250, 3);
 	l[2].ask.max_tokens = 3;
-	l[2].ask.deadline_ns = w.now;                   /* is too late already */
+	l[2].ask.deadline_ns = w.now; /* is too late already */
 	l[2].ask.refusal = &why;
 	w.now++;
 	CHECK(life_submit(&l[2], w.e, &err) == E_LATE && why.limit == LIMIT_DEADLINE, "%s", err.msg);
@@ -670,7 +681,9 @@ static void test_stuck(void)
  * and uses most of it; alone, prompts take more. */
 static void test_gap(void)
 {
-	static const struct { int base, row, ahead_us; } cost[] = {
+	static const struct {
+		int base, row, ahead_us;
+	} cost[] = {
 		{ 20, 3, 0 }, { 50, 2, 0 }, { 5, 1, 0 }, { 20, 1, 3 }, { 20, 3, 2 }, { 1, 8, 0 }, { 2, 1, 0 },
 	};
 	static struct life a, b;
@@ -705,7 +718,9 @@ static void test_gap(void)
 				n = w.step_rows - 1;
 				CHECK(a.got.n > before || a.done, "a step without the answer's token");
 				if (a.got.n > before)
-					CHECK(w.step_ns <= 100 * MS && (!round || w.step_ns <= 7 * MS * (cost[i].base + cost[i].row)), "%d rows: %.0f ms", w.step_rows, (double)w.step_ns / MS);
+					CHECK(w.step_ns <= 100 * MS &&
+					              (!round || w.step_ns <= 7 * MS * (cost[i].base + cost[i].row)),
+					      "%d rows: %.0f ms", w.step_rows, (double)w.step_ns / MS);
 				if (a.got.n > before && n > most)
 					most = n;
 				if (a.done && n > alone && !b.got.n)
@@ -715,7 +730,9 @@ static void test_gap(void)
 			end(&a, &w);
 			end(&b, &w);
 		}
-		CHECK(most * cost[i].row + cost[i].base > 60 || most * cost[i].row > 4 * cost[i].base || most >= 60 || cost[i].ahead_us, "cost %zu: %d rows at most", i, most);
+		CHECK(most * cost[i].row + cost[i].base > 60 || most * cost[i].row > 4 * cost[i].base || most >= 60 ||
+		              cost[i].ahead_us,
+		      "cost %zu: %d rows at most", i, most);
 		CHECK(alone > most || most >= 60, "cost %zu: %d rows alone, %d beside an answer", i, alone, most);
 		world_close(&w);
 	}
@@ -723,7 +740,7 @@ static void test_gap(void)
 
 /* ---- keeping states ---- */
 
-static struct world *keeper;            /* whose clock a copy of a state moves */
+static struct world *keeper; /* whose clock a copy of a state moves */
 static const struct backend_ops *keeper_ops;
 static int64_t keeper_ns;
 static int keeper_n;
@@ -739,7 +756,9 @@ static void *slow_alloc(struct backend *be, size_t bytes)
  * shorter, and where there is no room beside the rows the copy comes one step later. */
 static void test_gap_keeping(void)
 {
-	static const struct { int base, row, keep; } cost[] = { { 20, 3, 30 }, { 30, 1, 50 }, { 20, 2, 3 }, { 40, 5, 40 } };
+	static const struct {
+		int base, row, keep;
+	} cost[] = { { 20, 3, 30 }, { 30, 1, 50 }, { 20, 2, 3 }, { 40, 5, 40 } };
 	static struct life a, b[2];
 
 	for (size_t i = 0; i < sizeof(cost) / sizeof(cost[0]); i++) {
@@ -754,7 +773,7 @@ static void test_gap_keeping(void)
 		keeper_ns = cost[i].keep * MS;
 		keeper_ops = w.m->state->be->ops;
 		slow = *keeper_ops;
-		slow.alloc = slow_alloc;        /* while it runs nothing but copies of states asks for memory */
+		slow.alloc = slow_alloc; /* while it runs nothing but copies of states asks for memory */
 		w.m->state->be->ops = &slow;
 		for (int round = 0; round < 6; round++) {
 			life_init(&a, 20, 250, 2);
@@ -763,7 +782,8 @@ static void test_gap_keeping(void)
 			for (int k = 0; k < 8; k++)
 				engine_step(w.e);
 			for (int k = 0; k < 2; k++) {
-				life_init(&b[k], 200 + 29 * round, 250, 10 + (uint64_t)round);  /* one parts from the other */
+				life_init(&b[k], 200 + 29 * round, 250,
+				          10 + (uint64_t)round); /* one parts from the other */
 				b[k].prompt[100 + 20 * k] = k;
 				b[k].ask.max_tokens = 2;
 				submit(&b[k], &w);
@@ -779,9 +799,10 @@ static void test_gap_keeping(void)
 				steps += n < keeper_n;
 				kept += keeper_n - n;
 				if (!round || a.got.n == before)
-					continue;       /* nothing is known yet */
-				CHECK(w.now - began <= (100 + (n < keeper_n - 1) * cost[i].keep) * MS, "cost %zu: %d rows, %d states: %.0f ms", i,
-				      w.step_rows, keeper_n - n, (double)(w.now - began) / MS);
+					continue; /* nothing is known yet */
+				CHECK(w.now - began <= (100 + (n < keeper_n - 1) * cost[i].keep) * MS,
+				      "cost %zu: %d rows, %d states: %.0f ms", i, w.step_rows, keeper_n - n,
+				      (double)(w.now - began) / MS);
 			}
 			pump(&w);
 			end(&a, &w);
@@ -838,8 +859,9 @@ static void test_gap_deep(void)
 		pace_learn(&p, 8, 0, 0, 40. * MS);
 	for (int i = 0; pos < 18000; i++) {
 		rows = pace_rows(&p, true, pos);
-		pace_learn(&p, 8, rows, pos + rows / 2.0, (40 + i * 0.02 + rows * (1 + 40e-6 * (pos + rows / 2.0)))
-		           * (0.95 + 1e-4 * (double)dice(&s, 1000)) * MS);
+		pace_learn(&p, 8, rows, pos + rows / 2.0,
+		           (40 + i * 0.02 + rows * (1 + 40e-6 * (pos + rows / 2.0))) *
+		                   (0.95 + 1e-4 * (double)dice(&s, 1000)) * MS);
 		pos += rows;
 	}
 	rows = pace_rows(&p, true, 0);
@@ -989,8 +1011,8 @@ static void test_short_beside_hog(void)
 			one.ask.client = 1;
 			one.ask.no_cache = true;
 			beside = first_token(&w, &one);
-			CHECK(beside <= 2 * solo, "answers of %d, after %d steps: %.0f ms beside, %.0f alone", answer, when,
-			      (double)beside / MS, (double)solo / MS);
+			CHECK(beside <= 2 * solo, "answers of %d, after %d steps: %.0f ms beside, %.0f alone", answer,
+			      when, (double)beside / MS, (double)solo / MS);
 			pump(&w);
 			end(&one, &w);
 			release(&w, HOGS);
@@ -1075,7 +1097,8 @@ static void test_own_short(void)
 		sum += n < 15 ? took : 0;
 		while (request_next(r, &ev))
 			over |= ev.kind == EV_DONE;
-		CHECK(n || took <= 2 * solo, "%.0f ms beside its own long one, alone %.0f", (double)took / MS, (double)solo / MS);
+		CHECK(n || took <= 2 * solo, "%.0f ms beside its own long one, alone %.0f", (double)took / MS,
+		      (double)solo / MS);
 		life_free(&one);
 	}
 	CHECK(sum <= 2 * 15 * solo, "%.0f ms in the mean, alone %.0f", (double)sum / 15 / MS, (double)solo / MS);

@@ -90,7 +90,7 @@ static void test_restart(void **state)
 	assert_int_equal(st.read, 0);
 	assert_int_equal(world_find(s, tok, LONGEST), 30);
 	assert_int_equal(world_find(s, tok, 30), 30);
-	assert_int_equal(world_find(s, tok, 29), 0);            /* no state there */
+	assert_int_equal(world_find(s, tok, 29), 0); /* no state there */
 	assert_true(world_load(s, tok, 30));
 	st = stats_of(s);
 	assert_int_equal(st.read, 8);
@@ -106,7 +106,7 @@ static void test_find(void **state)
 
 	for (int n = 3; n <= 60; n += 19)
 		world_put(s, tok, n);
-	world_put(s, tok, 23);                                  /* two on one page */
+	world_put(s, tok, 23); /* two on one page */
 	spill_flush(s);
 	for (int n = 1; n <= LONGEST; n++) {
 		int want = n >= 60 ? 60 : n >= 41 ? 41 : n >= 23 ? 23 : n >= 22 ? 22 : n >= 3 ? 3 : 0;
@@ -133,7 +133,7 @@ static void test_branches_share(void **state)
 	struct spill *s = open_plain();
 
 	world_put(s, tok, 32);
-	tok[25] = 1;            /* page 6 of 8 */
+	tok[25] = 1; /* page 6 of 8 */
 	world_put(s, tok, 32);
 	spill_flush(s);
 	assert_int_equal(stats_of(s).pages, 8 + 2);
@@ -152,13 +152,13 @@ static void test_other_model(void **state)
 	struct spill *s;
 
 	write_one(tok, 30);
-	o.model.b[31] ^= 1;     /* the same folder by its first bytes, too */
+	o.model.b[31] ^= 1; /* the same folder by its first bytes, too */
 	s = open_with(&o);
 	assert_int_equal(world_find(s, tok, 30), 0);
 	assert_int_equal(stats_of(s).damaged, 0);
 	spill_close(s);
 	o.model.b[0] ^= 1;
-	o.bytes_max = 2000;     /* and the old one's files make room for the new one's */
+	o.bytes_max = 2000; /* and the old one's files make room for the new one's */
 	s = open_with(&o);
 	world_put(s, tok, 12);
 	spill_flush(s);
@@ -180,7 +180,8 @@ static void reload(bool whole, const char *what, int at)
 
 	st = stats_of(s);
 	if (came != whole || st.damaged != !whole || st.vanished)
-		fail_msg("%s at %d: came %d, damaged %d, vanished %d", what, at, came, (int)st.damaged, (int)st.vanished);
+		fail_msg("%s at %d: came %d, damaged %d, vanished %d", what, at, came, (int)st.damaged,
+		         (int)st.vanished);
 	if (!whole) {
 		assert_int_equal(world_find(s, tok, 10), 0);
 		assert_int_equal(world_files(dir, ".page").files + world_files(dir, ".snap").files, 2);
@@ -218,7 +219,7 @@ static void damage(const char *suffix, int step)
 	}
 	put_file(f.last, &b, b.n - 1);
 	reload(false, "cut by", 1);
-	put_file(f.last, &b, b.n + 1);          /* with the 0 that ends a buf */
+	put_file(f.last, &b, b.n + 1); /* with the 0 that ends a buf */
 	reload(false, "longer by", 1);
 	for (size_t bit = 0; bit < 8 * b.n; bit += (size_t)step) {
 		b.p[bit / 8] ^= (char)(1 << bit % 8);
@@ -303,8 +304,9 @@ static void test_same_key_other_tokens(void **state)
 	spill_keys(s, NULL, 0, tok, 12, key);
 	memcpy(other, tok, sizeof(other));
 	other[5] ^= 1;
-	l = spill_load_open(s, &(struct spill_want){ .tok = other, .key = key, .pos = 12, .page_bytes = PAGE_BYTES,
-	                                             .snap_max = SNAP_BYTES });
+	l = spill_load_open(
+		s, &(struct spill_want){
+			   .tok = other, .key = key, .pos = 12, .page_bytes = PAGE_BYTES, .snap_max = SNAP_BYTES });
 	spill_flush(s);
 	while ((next = spill_load_next(l, &got)) <= SPILL_WAIT)
 		if (next == SPILL_GOT)
@@ -362,7 +364,7 @@ static struct faulty {
 	enum call call;
 	int nth, errnum;
 	enum how how;
-	bool on;                        /* and from then on */
+	bool on; /* and from then on */
 	bool hit;
 } faulty;
 
@@ -372,7 +374,8 @@ static bool wrong(enum call call)
 
 	pthread_mutex_lock(&faulty.lock);
 	faulty.count[call]++;
-	yes = call == faulty.call && (faulty.count[call] == faulty.nth || (faulty.on && faulty.count[call] > faulty.nth));
+	yes = call == faulty.call &&
+	      (faulty.count[call] == faulty.nth || (faulty.on && faulty.count[call] > faulty.nth));
 	faulty.hit |= yes;
 	pthread_mutex_unlock(&faulty.lock);
 	errno = faulty.errnum;
@@ -436,10 +439,18 @@ static int faulty_unlink(const struct spill_io *io, int at, const char *name)
 
 static void faulty_set(enum call call, int nth, enum how how, int errnum, bool on)
 {
-	faulty = (struct faulty){ .io = { .open = faulty_open, .write = faulty_write, .read = faulty_read,
-	                                  .sync = faulty_sync, .rename = faulty_rename, .unlink = faulty_unlink },
-	                          .lock = PTHREAD_MUTEX_INITIALIZER, .call = call, .nth = nth, .how = how,
-	                          .errnum = errnum, .on = on };
+	faulty = (struct faulty){ .io = { .open = faulty_open,
+		                          .write = faulty_write,
+		                          .read = faulty_read,
+		                          .sync = faulty_sync,
+		                          .rename = faulty_rename,
+		                          .unlink = faulty_unlink },
+		                  .lock = PTHREAD_MUTEX_INITIALIZER,
+		                  .call = call,
+		                  .nth = nth,
+		                  .how = how,
+		                  .errnum = errnum,
+		                  .on = on };
 }
 
 enum { LIVES = 6 };
@@ -482,7 +493,7 @@ static void life_on(enum call call, int nth, enum how how, int errnum, bool on)
 		if (at)
 			world_load(s, t, at);
 	}
-	spill_flush(s);         /* what could not be removed then is removed now */
+	spill_flush(s); /* what could not be removed then is removed now */
 	assert_true(stats_of(s).bytes <= o.bytes_max);
 	assert_true(stats_of(s).bytes == world_files(dir, "").bytes);
 	spill_close(s);
@@ -492,10 +503,14 @@ static void life_on(enum call call, int nth, enum how how, int errnum, bool on)
 
 static void test_nth_call_fails(void **state)
 {
-	static const struct { enum call call; enum how how; int errnum; } kind[] = {
-		{ OPEN, REFUSE, EMFILE }, { WRITE, REFUSE, ENOSPC }, { WRITE, REFUSE, EIO }, { WRITE, SHORT, 0 },
-		{ WRITE, GARBAGE, 0 }, { READ, REFUSE, EIO }, { READ, SHORT, 0 }, { READ, GARBAGE, 0 },
-		{ SYNC, REFUSE, EIO }, { RENAME, REFUSE, ENOSPC }, { UNLINK, REFUSE, EROFS },
+	static const struct {
+		enum call call;
+		enum how how;
+		int errnum;
+	} kind[] = {
+		{ OPEN, REFUSE, EMFILE }, { WRITE, REFUSE, ENOSPC },  { WRITE, REFUSE, EIO },    { WRITE, SHORT, 0 },
+		{ WRITE, GARBAGE, 0 },    { READ, REFUSE, EIO },      { READ, SHORT, 0 },        { READ, GARBAGE, 0 },
+		{ SYNC, REFUSE, EIO },    { RENAME, REFUSE, ENOSPC }, { UNLINK, REFUSE, EROFS },
 	};
 	int step = getenv("WEFT_TEST_QUICK") ? 11 : 1;
 
@@ -506,7 +521,7 @@ static void test_nth_call_fails(void **state)
 			life_on(kind[i].call, nth, kind[i].how, kind[i].errnum, false);
 			nth += step;
 		} while (faulty.hit);
-		if (nth <= 1 + (step > 1 ? 1 : 3) * step)       /* the last time nothing did */
+		if (nth <= 1 + (step > 1 ? 1 : 3) * step) /* the last time nothing did */
 			fail_msg("call %d went wrong %d times", (int)kind[i].call, nth);
 		life_on(kind[i].call, 3, kind[i].how, kind[i].errnum, true);
 	}
@@ -533,7 +548,7 @@ static void test_full_disk(void **state)
 	}
 	assert_int_equal(stats_of(s).written, 0);
 	assert_true(stats_of(s).failed > 20);
-	assert_true(faulty.count[WRITE] < 20);          /* it is left alone between tries */
+	assert_true(faulty.count[WRITE] < 20); /* it is left alone between tries */
 	assert_int_equal(world_files(dir, "").tmp, 0);
 	assert_true(world_load(s, tok, 30));
 	pthread_mutex_lock(&faulty.lock);
@@ -567,12 +582,12 @@ static void test_budget(void **state)
 		spill_flush(s);
 		assert_true(stats_of(s).bytes <= o.bytes_max);
 		assert_true(stats_of(s).bytes == world_files(dir, "").bytes);
-		assert_int_equal(world_find(s, t, n), n);       /* the newest stays */
+		assert_int_equal(world_find(s, t, n), n); /* the newest stays */
 		assert_true(world_load(s, t, n));
 	}
 	assert_true(stats_of(s).evicted > 0);
 	spill_close(s);
-	o.bytes_max = 3000;     /* less than last time */
+	o.bytes_max = 3000; /* less than last time */
 	s = open_with(&o);
 	spill_flush(s);
 	world_put(s, tok, 3);
@@ -599,12 +614,12 @@ static void test_order(void **state)
 	world_put(s, b, N);
 	spill_flush(s);
 	spill_keys(s, NULL, 0, a, N, key);
-	spill_use(s, key, a, N);        /* now b is the older */
+	spill_use(s, key, a, N); /* now b is the older */
 	spill_close(s);
 	o.bytes_max = 2 * (FILES * page + snap) - snap - 2 * page;
 	s = open_with(&o);
 	/* Three files of b are too many: its snapshot and its last two pages. */
-	world_put(s, a, 2);             /* wakes the writer; and needs room for itself */
+	world_put(s, a, 2); /* wakes the writer; and needs room for itself */
 	spill_flush(s);
 	assert_true(world_load(s, a, N));
 	spill_keys(s, NULL, 0, b, N, key);
@@ -673,7 +688,7 @@ static void test_drop(void **state)
 	}
 	assert_true(world_files(dir, "").files < files);
 	assert_true(world_files(dir, ".snap").files > 5);
-	drop(t, n, t[0], 0);            /* the whole salt */
+	drop(t, n, t[0], 0); /* the whole salt */
 	assert_int_equal(world_files(dir, ".page").files + world_files(dir, ".snap").files, 0);
 }
 
@@ -703,7 +718,7 @@ static void test_drop_all(void **state)
 	spill_drop(s, NULL, NULL, 0);
 	for (int k = 0; k < 2; k++)
 		assert_int_equal(spill_find(s, key[k], t, n), 0);
-	spill_flush(s);         /* what is still there is not written again */
+	spill_flush(s); /* what is still there is not written again */
 	world_put(s, t, n);
 	spill_close(s);
 	s = open_plain();
@@ -754,7 +769,7 @@ static void test_slow_disk(void **state)
 	world_put(s, tok, 40);
 	assert_int_equal(stats_of(s).queue_bytes, 5 * PAGE_BYTES);
 	assert_int_equal(stats_of(s).dropped, 10 + 1 - 5);
-	world_put(s, tok, 20);          /* those five wait already */
+	world_put(s, tok, 20); /* those five wait already */
 	assert_int_equal(stats_of(s).dropped, 10 + 1 - 5 + 1);
 	assert_int_equal(world_find(s, tok, 20), 0);
 	gate_set(false);
@@ -762,7 +777,7 @@ static void test_slow_disk(void **state)
 	assert_int_equal(stats_of(s).queue_bytes, 0);
 	assert_int_equal(stats_of(s).written, 5);
 	world_put(s, tok, 20);
-	spill_close(s);                 /* writes what waits */
+	spill_close(s); /* writes what waits */
 	s = open_plain();
 	assert_true(world_load(s, tok, 20));
 	spill_close(s);
@@ -796,12 +811,13 @@ static void test_window(void **state)
 	s = open_with(&o);
 	spill_keys(s, NULL, 0, tok, 60, key);
 	for (int take = 0; take <= 16; take++) {
-		struct spill_want w = { .tok = tok, .key = key, .pos = 60, .page_bytes = PAGE_BYTES,
-		                        .snap_max = SNAP_BYTES };
+		struct spill_want w = {
+			.tok = tok, .key = key, .pos = 60, .page_bytes = PAGE_BYTES, .snap_max = SNAP_BYTES
+		};
 		struct spill_load *l = spill_load_open(s, &w);
 		int64_t read = stats_of(s).read;
 
-		for (int n = 0; n < take; ) {
+		for (int n = 0; n < take;) {
 			struct spill_got got;
 
 			if (spill_load_next(l, &got) == SPILL_GOT) {
@@ -828,8 +844,12 @@ static void test_part(void **state)
 	spill_keys(s, NULL, 0, tok, 42, key);
 	for (int page = 0; page <= 10; page++)
 		for (int snap = 0; snap < 2; snap++) {
-			struct spill_want w = { .tok = tok, .key = key, .pos = 42, .page = page, .page_bytes = PAGE_BYTES,
-			                        .snap_max = snap ? SNAP_BYTES : 0 };
+			struct spill_want w = { .tok = tok,
+				                .key = key,
+				                .pos = 42,
+				                .page = page,
+				                .page_bytes = PAGE_BYTES,
+				                .snap_max = snap ? SNAP_BYTES : 0 };
 			struct spill_load *l = spill_load_open(s, &w);
 			struct spill_got got;
 			enum spill_next next;
@@ -872,11 +892,11 @@ static void test_two(void **state)
 	b = open_plain();
 	spill_close(a);
 	small.bytes_max = 1000;
-	a = open_with(&small);          /* the lock went with the first */
+	a = open_with(&small); /* the lock went with the first */
 	assert_false(spill_read_only(a));
 	world_put(a, t, world_tokens(7, t));
 	spill_flush(a);
-	assert_false(world_load(b, tok, 30));   /* evicted by a under b's feet */
+	assert_false(world_load(b, tok, 30)); /* evicted by a under b's feet */
 	assert_int_equal(stats_of(b).vanished, 1);
 	assert_int_equal(stats_of(b).damaged, 0);
 	spill_close(b);

@@ -12,7 +12,7 @@
 
 struct pairs {
 	struct drafter d;
-	int32_t after[TOY_VOCAB];       /* of all sequences; -1: it was never seen */
+	int32_t after[TOY_VOCAB]; /* of all sequences; -1: it was never seen */
 	int learned, forgotten;
 };
 
@@ -53,7 +53,11 @@ static void pairs_close(struct drafter *d)
 }
 
 static const struct drafter_ops pairs_ops = {
-	.name = "pairs", .propose = propose, .close = pairs_close, .learn = learn, .forget = forget,
+	.name = "pairs",
+	.propose = propose,
+	.close = pairs_close,
+	.learn = learn,
+	.forget = forget,
 };
 
 static struct drafter *pairs_open(void)
@@ -72,8 +76,15 @@ int main(void)
 	struct toy_opts to = { .slots = 2, .ctx_max = 256, .step_rows = 64, .page_rows = 8 };
 	struct model *m = toy_open(&to);
 	struct tokenizer *tok = toy_tokenizer();
-	struct engine_opts eo = { .seqs_max = 2, .step_rows = 64, .logit_rows = 64, .queue_max = 4, .prefix_bytes = 1 << 20,
-	                          .by_hand = true, .n_draft = 5, .n_drafter = 1, .draft_fixed = true };
+	struct engine_opts eo = { .seqs_max = 2,
+		                  .step_rows = 64,
+		                  .logit_rows = 64,
+		                  .queue_max = 4,
+		                  .prefix_bytes = 1 << 20,
+		                  .by_hand = true,
+		                  .n_draft = 5,
+		                  .n_drafter = 1,
+		                  .draft_fixed = true };
 	struct drafter *d = eo.drafter[0] = pairs_open();
 	struct engine_stats s;
 	struct engine *e;
@@ -97,11 +108,13 @@ int main(void)
 		life_read(&l, false);
 		life_alone(&l, m, life_room(m), tok, toy_logits, &want);
 		life_check(&l, m, &want, toy_logits, false);
-		CHECK(i != 1 || l.end.n_accepted > 5, "%d guesses came true when all was said before", l.end.n_accepted);
+		CHECK(i != 1 || l.end.n_accepted > 5, "%d guesses came true when all was said before",
+		      l.end.n_accepted);
 		life_free(&l);
 	}
 	engine_stats(e, &s);
-	CHECK(!strcmp(s.drafter[0].name, "pairs") && s.drafter[0].accepted > 5 && s.drafter[0].drafted > s.drafter[0].accepted,
+	CHECK(!strcmp(s.drafter[0].name, "pairs") && s.drafter[0].accepted > 5 &&
+	              s.drafter[0].drafted > s.drafter[0].accepted,
 	      "%s: %d of %d", s.drafter[0].name, (int)s.drafter[0].accepted, (int)s.drafter[0].drafted);
 	CHECK(((struct pairs *)d)->learned == 5 && ((struct pairs *)d)->forgotten >= 6, "learned %d, forgotten %d",
 	      ((struct pairs *)d)->learned, ((struct pairs *)d)->forgotten);

@@ -11,15 +11,30 @@
 #include "base/rng.h"
 #include "quant/format.h"
 
-enum { DIM = 16 };      /* of the cache row: the hash of a token lies in its first four bytes */
+enum { DIM = 16 }; /* of the cache row: the hash of a token lies in its first four bytes */
 
 /* ---- a backend that only has memory ---- */
 
-static void *far_alloc(struct backend *be, size_t n) { return calloc(1, n ? n : 1); }
-static void far_free(struct backend *be, void *p, size_t n) { free(p); }
-static void far_write(struct backend *be, void *far, const void *near, size_t n) { memcpy(far, near, n); }
-static void far_read(struct backend *be, void *near, const void *far, size_t n) { memcpy(near, far, n); }
-static void far_copy(struct backend *be, void *dst, const void *src, size_t n) { memmove(dst, src, n); }
+static void *far_alloc(struct backend *be, size_t n)
+{
+	return calloc(1, n ? n : 1);
+}
+static void far_free(struct backend *be, void *p, size_t n)
+{
+	free(p);
+}
+static void far_write(struct backend *be, void *far, const void *near, size_t n)
+{
+	memcpy(far, near, n);
+}
+static void far_read(struct backend *be, void *near, const void *far, size_t n)
+{
+	memcpy(near, far, n);
+}
+static void far_copy(struct backend *be, void *dst, const void *src, size_t n)
+{
+	memmove(dst, src, n);
+}
 
 static uint32_t mix(uint32_t h, int32_t tok, int pos)
 {
@@ -63,7 +78,12 @@ static void tape_apply(struct backend *be, const struct state_view *v, int slot,
 }
 
 static const struct backend_ops toy_backend_ops = {
-	.name = "toy", .alloc = far_alloc, .free = far_free, .write = far_write, .read = far_read, .copy = far_copy,
+	.name = "toy",
+	.alloc = far_alloc,
+	.free = far_free,
+	.write = far_write,
+	.read = far_read,
+	.copy = far_copy,
 	.tape_apply = tape_apply,
 };
 
@@ -86,7 +106,7 @@ static void fill(float *out, bool poison, uint32_t state, uint32_t sum)
 
 	for (int v = 0; v < TOY_VOCAB; v++)
 		out[v] = poison ? NAN : (float)(8 * rng_uniform(key, (uint64_t)v, 0));
-	out[TOY_POISON] -= 1000;        /* comes in prompts alone */
+	out[TOY_POISON] -= 1000; /* comes in prompts alone */
 }
 
 void toy_logits(const struct model *m, const int32_t *tok, int n, float *out)
@@ -113,7 +133,7 @@ static void forward(struct model *m, struct pass *p)
 	const struct kv_view *kv = paged_view(m->kv);
 	const struct state_view *sv = m->state ? state_view(m->state) : NULL;
 	const struct toy_opts *o = &((struct toy *)m)->o;
-	uint32_t ahead = 0;             /* the state after an item's last row */
+	uint32_t ahead = 0; /* the state after an item's last row */
 	int logit = 0;
 
 	if (o->on_forward)
@@ -164,15 +184,25 @@ struct model *toy_open(const struct toy_opts *o)
 {
 	struct toy *t = xcalloc(1, sizeof(*t));
 	struct model *m = &t->m;
-	struct state_shape shape = { .layers = 1, .heads_k = 1, .heads_v = 1, .dim_k = 16, .dim_v = 16,
-	                             .conv_channels = 16, .conv_width = 4 };
+	struct state_shape shape = {
+		.layers = 1, .heads_k = 1, .heads_v = 1, .dim_k = 16, .dim_v = 16, .conv_channels = 16, .conv_width = 4
+	};
 	const struct kv_format *fmt = kv_format_find("f32");
 	size_t page_bytes = 2 * (size_t)o->page_rows * fmt->row_bytes(DIM);
 	int pages = o->pages ? o->pages : o->slots * (o->ctx_max / o->page_rows + 1) + 1;
-	struct paged_opts po = { .layers = 1, .heads = 1, .dim = DIM, .rows = kv_rows_of(fmt), .page_rows = o->page_rows,
-	                         .slots = o->slots, .ctx_max = o->ctx_max, .bytes_max = (size_t)pages * page_bytes };
-	struct state_opts so = { .shape = shape, .slots = o->slots, .tape_rows = DRAFT_MAX,
-	                         .snap_bytes_max = (size_t)(o->snaps ? o->snaps : 64) * (state_slot_bytes(&shape) + 256) };
+	struct paged_opts po = { .layers = 1,
+		                 .heads = 1,
+		                 .dim = DIM,
+		                 .rows = kv_rows_of(fmt),
+		                 .page_rows = o->page_rows,
+		                 .slots = o->slots,
+		                 .ctx_max = o->ctx_max,
+		                 .bytes_max = (size_t)pages * page_bytes };
+	struct state_opts so = { .shape = shape,
+		                 .slots = o->slots,
+		                 .tape_rows = DRAFT_MAX,
+		                 .snap_bytes_max = (size_t)(o->snaps ? o->snaps : 64) *
+		                                   (state_slot_bytes(&shape) + 256) };
 	struct paged_stats ps;
 
 	t->o = *o;
@@ -180,10 +210,20 @@ struct model *toy_open(const struct toy_opts *o)
 	m->ops = &toy_ops;
 	m->be = &t->be;
 	m->arch = "toy";
-	m->shape = (struct shape){ .layers = 2, .layers_attn = 1, .layers_rec = 1, .hidden = 1, .vocab = TOY_VOCAB,
-	                           .ctx_max = o->ctx_max, .heads_kv = 1, .dim = DIM, .state = shape };
-	m->opts = (struct model_opts){ .slots = o->slots, .ctx_max = o->ctx_max, .step_rows = o->step_rows,
-	                               .tape_rows = DRAFT_MAX, .snap_bytes = so.snap_bytes_max };
+	m->shape = (struct shape){ .layers = 2,
+		                   .layers_attn = 1,
+		                   .layers_rec = 1,
+		                   .hidden = 1,
+		                   .vocab = TOY_VOCAB,
+		                   .ctx_max = o->ctx_max,
+		                   .heads_kv = 1,
+		                   .dim = DIM,
+		                   .state = shape };
+	m->opts = (struct model_opts){ .slots = o->slots,
+		                       .ctx_max = o->ctx_max,
+		                       .step_rows = o->step_rows,
+		                       .tape_rows = DRAFT_MAX,
+		                       .snap_bytes = so.snap_bytes_max };
 	m->kv = paged_open(m->be, &po, NULL);
 	assert(m->kv);
 	paged_stats(m->kv, &ps);
@@ -233,13 +273,16 @@ struct tokenizer *toy_tokenizer(void)
 	struct buf b;
 
 	buf_init(&b);
-	buf_printf(&b, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"normalizer\":null,"
-	           "\"added_tokens\":[{\"id\":%d,\"content\":\"<|end|>\",\"single_word\":false,\"lstrip\":false,"
-	           "\"rstrip\":false,\"normalized\":false,\"special\":true}],"
-	           "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false},"
-	           "\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\"},"
-	           "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
-	           "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":{", TOY_END);
+	buf_printf(
+		&b,
+		"{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"normalizer\":null,"
+		"\"added_tokens\":[{\"id\":%d,\"content\":\"<|end|>\",\"single_word\":false,\"lstrip\":false,"
+		"\"rstrip\":false,\"normalized\":false,\"special\":true}],"
+		"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false},"
+		"\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\"},"
+		"\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
+		"\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":{",
+		TOY_END);
 	for (int i = 0; i < 256; i++)
 		put_token(&b, (const char[]){ (char)i }, 1, i);
 	put_token(&b, "\xe2\x82", 2, TOY_EURO_HEAD);

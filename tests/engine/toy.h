@@ -12,14 +12,14 @@
 
 #include "engine/engine.h"
 
-enum { TOY_VOCAB = 300, TOY_POISON = 299 };     /* a row of that token has no numbers for logits */
+enum { TOY_VOCAB = 300, TOY_POISON = 299 }; /* a row of that token has no numbers for logits */
 
 struct toy_opts {
 	int slots, ctx_max, step_rows;
-	int page_rows, pages;           /* pages 0: enough for all */
-	int snaps;                      /* state snapshots that fit; 0: 64 */
-	bool attention_only;            /* no recurrent state: every prefix can be stood at */
-	void (*on_forward)(void *arg, const struct pass *p);    /* called by each step, or NULL */
+	int page_rows, pages;                                /* pages 0: enough for all */
+	int snaps;                                           /* state snapshots that fit; 0: 64 */
+	bool attention_only;                                 /* no recurrent state: every prefix can be stood at */
+	void (*on_forward)(void *arg, const struct pass *p); /* called by each step, or NULL */
 	void *on_forward_arg;
 	/* Computes nothing, knows no truth: whoever is called by on_forward writes the logits. */
 	bool idle;

@@ -29,8 +29,8 @@ struct asked {
 	struct request *req;
 	int n_prompt;
 	int64_t born, first, last, worst_gap, cancel_at;
-	bool queued;                    /* in the list of those with events */
-	struct asked *next;             /* there */
+	bool queued;        /* in the list of those with events */
+	struct asked *next; /* there */
 };
 
 struct sample {
@@ -45,14 +45,14 @@ struct world {
 	struct engine *e;
 	uint64_t dice, tokens, words;
 	double answer_mean;
-	struct asked *told;             /* who have events */
-	struct asked *canceller[256];   /* who will leave */
+	struct asked *told;           /* who have events */
+	struct asked *canceller[256]; /* who will leave */
 	int n_canceller, live;
 	bool print;
 
-	bool kept;                      /* prefixes are: prompts differ, and states are kept on the way */
-	bool bounded;                   /* nobody short waits for a slot, or for others as short */
-	struct sample ttft[N_KIND], ratio[N_KIND], gap, more;   /* more: seconds, than alone */
+	bool kept;    /* prefixes are: prompts differ, and states are kept on the way */
+	bool bounded; /* nobody short waits for a slot, or for others as short */
+	struct sample ttft[N_KIND], ratio[N_KIND], gap, more; /* more: seconds, than alone */
 	int64_t sent[N_KIND], refused[N_LIMIT], ended[4], late, preempted_end, gaps, gaps_over;
 	double worst_retry;
 };
@@ -61,7 +61,7 @@ struct world {
 
 static double unit(struct world *w)
 {
-	return (double)(rng_bits(SEED, ++w->dice, 1) >> 11) / 9007199254740992.0;       /* 2^53 */
+	return (double)(rng_bits(SEED, ++w->dice, 1) >> 11) / 9007199254740992.0; /* 2^53 */
 }
 
 static double exponential(struct world *w, double mean)
@@ -120,7 +120,8 @@ static void forward(void *arg, const struct pass *p)
 	w->now += (int64_t)(cost * (0.95 + 0.1 * unit(w)) * S);
 	memset(p->logits, 0, (size_t)p->n_logit * TOY_VOCAB * sizeof(float));
 	for (int i = 0; i < p->n_logit; i++)
-		p->logits[(size_t)i * TOY_VOCAB + (rng_bits(SEED, ++w->tokens, 2) % 1000 < 1000 / w->answer_mean ? EOS : 1)] = 1;
+		p->logits[(size_t)i * TOY_VOCAB +
+		          (rng_bits(SEED, ++w->tokens, 2) % 1000 < 1000 / w->answer_mean ? EOS : 1)] = 1;
 }
 
 /* What a prompt's first token would take alone; states that are kept take no steps. */
@@ -129,7 +130,7 @@ static double solo(int n)
 	double s = 0;
 
 	for (int pos = 0, k; pos < n; pos += k) {
-		k = n - pos < 165 ? n - pos : 165;        /* rows of an idle step: twice the gap, with its margin */
+		k = n - pos < 165 ? n - pos : 165; /* rows of an idle step: twice the gap, with its margin */
 		s += BASE + k * (PROMPT_ROW + ROW_AHEAD * (pos + k / 2.0));
 	}
 	return s;
@@ -138,7 +139,7 @@ static double solo(int n)
 /* ---- requests ---- */
 
 static void notify(void *arg);
-static struct world *the_world;         /* for notify, which has one argument */
+static struct world *the_world; /* for notify, which has one argument */
 
 static void notify(void *arg)
 {
@@ -222,11 +223,11 @@ static void read_events(struct world *w)
 }
 
 struct wish {
-	double came_s;                  /* while a step ran, mostly; 0: now */
+	double came_s; /* while a step ran, mostly; 0: now */
 	enum kind kind;
 	uint64_t client;
 	int n_prompt, priority;
-	double deadline_s, leaves_s;    /* 0: none */
+	double deadline_s, leaves_s; /* 0: none */
 };
 
 static void ask(struct world *w, const struct wish *x)
@@ -237,16 +238,26 @@ static void ask(struct world *w, const struct wish *x)
 	struct refusal why;
 	struct err err;
 	struct ask ask = {
-		.prompt = prompt, .n_prompt = x->n_prompt, .max_tokens = 1024, .stop_token = &eos, .n_stop_token = 1,
-		.client = x->client, .priority = x->priority, .refusal = &why, .notify = notify, .notify_arg = a,
+		.prompt = prompt,
+		.n_prompt = x->n_prompt,
+		.max_tokens = 1024,
+		.stop_token = &eos,
+		.n_stop_token = 1,
+		.client = x->client,
+		.priority = x->priority,
+		.refusal = &why,
+		.notify = notify,
+		.notify_arg = a,
 		.deadline_ns = x->deadline_s ? w->now + (int64_t)(x->deadline_s * S) : 0,
 	};
 
-	for (int i = 1; i < x->n_prompt && w->kept; i++)       /* the first is the same in all */
+	for (int i = 1; i < x->n_prompt && w->kept; i++) /* the first is the same in all */
 		prompt[i] = (int32_t)(rng_bits(SEED, ++w->words, 3) % 256);
 	sampler_params_init(&ask.sampling);
 	ask.sampling.temperature = 0;
-	*a = (struct asked){ .kind = x->kind, .n_prompt = x->n_prompt, .born = x->came_s > 0 ? (int64_t)(x->came_s * S) : w->now };
+	*a = (struct asked){ .kind = x->kind,
+		             .n_prompt = x->n_prompt,
+		             .born = x->came_s > 0 ? (int64_t)(x->came_s * S) : w->now };
 	w->sent[x->kind]++;
 	if (engine_submit(w->e, &ask, &a->req, &err)) {
 		CHECK(err.code == E_FULL || err.code == E_LATE, "%s", err.msg);
@@ -266,11 +277,25 @@ static void ask(struct world *w, const struct wish *x)
 
 static void world_open(struct world *w, int pages, bool kept)
 {
-	struct toy_opts to = { .slots = SLOTS, .ctx_max = CTX, .step_rows = 512, .page_rows = 64, .pages = pages, .snaps = 64,
-	                       .idle = true, .on_forward = forward, .on_forward_arg = w };
-	struct engine_opts eo = { .seqs_max = SLOTS, .step_rows = 512, .queue_max = 256, .queue_seconds = 120,
-	                          .decode_gap_ms = GAP_MS, .answer_reserve = 256, .park_bytes = 1 << 28, .by_hand = true,
-	                          .prefix_bytes = kept ? 1 << 20 : 0, .clock = &w->clock };
+	struct toy_opts to = { .slots = SLOTS,
+		               .ctx_max = CTX,
+		               .step_rows = 512,
+		               .page_rows = 64,
+		               .pages = pages,
+		               .snaps = 64,
+		               .idle = true,
+		               .on_forward = forward,
+		               .on_forward_arg = w };
+	struct engine_opts eo = { .seqs_max = SLOTS,
+		                  .step_rows = 512,
+		                  .queue_max = 256,
+		                  .queue_seconds = 120,
+		                  .decode_gap_ms = GAP_MS,
+		                  .answer_reserve = 256,
+		                  .park_bytes = 1 << 28,
+		                  .by_hand = true,
+		                  .prefix_bytes = kept ? 1 << 20 : 0,
+		                  .clock = &w->clock };
 	struct err err;
 
 	memset(w, 0, sizeof(*w));
@@ -317,7 +342,8 @@ static void settle(struct world *w)
 		CHECK(s.finished[i] == w->ended[i], "ended");
 		out += w->ended[i];
 	}
-	CHECK(sent == out && s.late == w->late, "%lld asked, %lld ended or were refused", (long long)sent, (long long)out);
+	CHECK(sent == out && s.late == w->late, "%lld asked, %lld ended or were refused", (long long)sent,
+	      (long long)out);
 	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.parked && !s.parked_bytes, "something is left");
 	paged_stats(w->m->kv, &kv);
 	CHECK(w->kept || !kv.pages_used, "%d pages are still in use", kv.pages_used);
@@ -352,16 +378,18 @@ static void greedy(bool print, bool kept, int least, int most)
 		next += 5 + 10 * unit(&w);
 		while (w.now < next * S && w.live)
 			turn(&w);
-		ask(&w, &(struct wish){ .came_s = next, .kind = CHAT, .client = client, .n_prompt = between(&w, least, most) });
+		ask(&w, &(struct wish){
+				.came_s = next, .kind = CHAT, .client = client, .n_prompt = between(&w, least, most) });
 		/* As many of its own as it may have waiting. */
 		for (int i = 0; i < 20; i++)
 			ask(&w, &(struct wish){ .kind = HOG, .client = 1, .n_prompt = 8000 });
 	}
 	settle(&w);
 	if (print)
-		printf("| %d to %d%s | %d | %.2f to %.2f s | %.2f s | %.2f s | %.2f s | %.2f | %.2f | %.2f |\n", least, most,
-		       kept ? ", kept" : "", w.ttft[CHAT].n, solo(least), solo(most), at(&w.ttft[CHAT], 0.5),
-		       at(&w.ttft[CHAT], 0.99), at(&w.more, 1), at(&w.ratio[CHAT], 0.5), at(&w.ratio[CHAT], 0.99), at(&w.ratio[CHAT], 1));
+		printf("| %d to %d%s | %d | %.2f to %.2f s | %.2f s | %.2f s | %.2f s | %.2f | %.2f | %.2f |\n", least,
+		       most, kept ? ", kept" : "", w.ttft[CHAT].n, solo(least), solo(most), at(&w.ttft[CHAT], 0.5),
+		       at(&w.ttft[CHAT], 0.99), at(&w.more, 1), at(&w.ratio[CHAT], 0.5), at(&w.ratio[CHAT], 0.99),
+		       at(&w.ratio[CHAT], 1));
 	CHECK(w.ttft[CHAT].n == N_SHORT, "%d of %d short ones were answered", w.ttft[CHAT].n, N_SHORT);
 	CHECK(least < 200 || at(&w.ratio[CHAT], 1) <= 2, "%.2f times as long as alone", at(&w.ratio[CHAT], 1));
 	CHECK(w.refused[LIMIT_SHARE] > 0 && !w.refused[LIMIT_COUNT], "shares");
@@ -387,8 +415,9 @@ static void flood(bool print)
 		refused += w.refused[i];
 	if (print)
 		printf("flood: 1000 requests at once from 200 clients: %lld taken, %lld refused (retry after at most %.0f s); "
-		       "first tokens of the taken: median %.1f s, 99%% %.1f s\n", (long long)(1001 - refused), (long long)refused,
-		       w.worst_retry, at(&w.ttft[CHAT], 0.5), at(&w.ttft[CHAT], 0.99));
+		       "first tokens of the taken: median %.1f s, 99%% %.1f s\n",
+		       (long long)(1001 - refused), (long long)refused, w.worst_retry, at(&w.ttft[CHAT], 0.5),
+		       at(&w.ttft[CHAT], 0.99));
 	CHECK(refused > 700, "%lld refused", (long long)refused);
 	CHECK(at(&w.ttft[CHAT], 0.99) < 2 * 120, "%.0f s for a queue of 120 s", at(&w.ttft[CHAT], 0.99));
 	world_close(&w);
@@ -398,12 +427,14 @@ static void flood(bool print)
 
 static double rate_at(double s)
 {
-	return 0.3 * (1 - 0.6 * cos(s / 86400 * 2 * M_PI));           /* requests per second; the night is quiet */
+	return 0.3 * (1 - 0.6 * cos(s / 86400 * 2 * M_PI)); /* requests per second; the night is quiet */
 }
 
 static void one_of_the_day(struct world *w, double came_s)
 {
-	struct wish x = { .came_s = came_s, .kind = unit(w) < 0.03 ? LONG : CHAT, .client = 10 + (uint64_t)between(w, 0, 4999) };
+	struct wish x = { .came_s = came_s,
+		          .kind = unit(w) < 0.03 ? LONG : CHAT,
+		          .client = 10 + (uint64_t)between(w, 0, 4999) };
 
 	x.n_prompt = x.kind == LONG ? between(w, 4000, 16000) : 50 + (int)exponential(w, 400);
 	x.n_prompt = x.n_prompt < CTX - 1100 ? x.n_prompt : CTX - 1100;
@@ -419,12 +450,13 @@ static void day(bool print, double hours)
 	double next = 0, burst = 1800, from = hours < 24 ? 10 * 3600.0 : 0;
 	struct engine_stats s;
 
-	world_open(&w, 900, false);     /* of 64: less than sixteen answers and long prompts may take */
+	world_open(&w, 900, false); /* of 64: less than sixteen answers and long prompts may take */
 	while (next < hours * 3600) {
 		if (burst < next) {
 			/* Every second hour two clients send 30 long prompts each. */
 			for (int i = 0; i < 60; i++)
-				ask(&w, &(struct wish){ .kind = HOG, .client = 1 + (uint64_t)(i % 2), .n_prompt = 8000 });
+				ask(&w,
+				    &(struct wish){ .kind = HOG, .client = 1 + (uint64_t)(i % 2), .n_prompt = 8000 });
 			burst += 7200;
 		}
 		while (w.now < next * S)
@@ -437,21 +469,23 @@ static void day(bool print, double hours)
 	engine_stats(w.e, &s);
 	if (print) {
 		printf("day: %lld requests of %d clients, %lld steps, %lld prompt and %lld output tokens\n",
-		       (long long)(w.sent[0] + w.sent[1] + w.sent[2]), 5002, (long long)s.steps, (long long)s.prompt_tokens,
-		       (long long)s.output_tokens);
+		       (long long)(w.sent[0] + w.sent[1] + w.sent[2]), 5002, (long long)s.steps,
+		       (long long)s.prompt_tokens, (long long)s.output_tokens);
 		for (int k = 0; k < N_KIND; k++)
-			printf("| prompts %s | %lld | %.2f | %.2f | %.2f | %.2f |\n", kind_name[k], (long long)w.sent[k],
-			       at(&w.ttft[k], 0.5), at(&w.ttft[k], 0.95), at(&w.ttft[k], 0.99), at(&w.ttft[k], 1));
+			printf("| prompts %s | %lld | %.2f | %.2f | %.2f | %.2f |\n", kind_name[k],
+			       (long long)w.sent[k], at(&w.ttft[k], 0.5), at(&w.ttft[k], 0.95), at(&w.ttft[k], 0.99),
+			       at(&w.ttft[k], 1));
 		printf("gaps between tokens: %.4f%% over %d ms; of answers, the worst gap: median %.0f ms, 99%% %.0f ms, all %.0f ms\n",
-		       100.0 * (double)w.gaps_over / (double)w.gaps, GAP_MS, 1e3 * at(&w.gap, 0.5), 1e3 * at(&w.gap, 0.99),
-		       1e3 * at(&w.gap, 1));
+		       100.0 * (double)w.gaps_over / (double)w.gaps, GAP_MS, 1e3 * at(&w.gap, 0.5),
+		       1e3 * at(&w.gap, 0.99), 1e3 * at(&w.gap, 1));
 		printf("ended: %lld stop, %lld length, %lld cancelled, %lld too late; gave way: %lld requests, %lld times, of which "
-		       "%lld for another client and %lld came back without computing again\n", (long long)w.ended[FINISH_STOP],
-		       (long long)w.ended[FINISH_LENGTH], (long long)w.ended[FINISH_CANCEL], (long long)w.late,
-		       (long long)w.preempted_end, (long long)s.preempted, (long long)s.yielded, (long long)s.resumed);
+		       "%lld for another client and %lld came back without computing again\n",
+		       (long long)w.ended[FINISH_STOP], (long long)w.ended[FINISH_LENGTH],
+		       (long long)w.ended[FINISH_CANCEL], (long long)w.late, (long long)w.preempted_end,
+		       (long long)s.preempted, (long long)s.yielded, (long long)s.resumed);
 		printf("refused: %lld by count, %lld by seconds, %lld over their share, %lld by deadline\n",
-		       (long long)w.refused[LIMIT_COUNT], (long long)w.refused[LIMIT_SECONDS], (long long)w.refused[LIMIT_SHARE],
-		       (long long)w.refused[LIMIT_DEADLINE]);
+		       (long long)w.refused[LIMIT_COUNT], (long long)w.refused[LIMIT_SECONDS],
+		       (long long)w.refused[LIMIT_SHARE], (long long)w.refused[LIMIT_DEADLINE]);
 	}
 	CHECK((double)w.gaps_over <= 1e-3 * (double)w.gaps, "%lld of %lld gaps are over %d ms", (long long)w.gaps_over,
 	      (long long)w.gaps, GAP_MS);

@@ -17,7 +17,8 @@ static void check(const struct generation *g, const struct served *d)
 	const struct params *a = &g->params;
 	struct err err;
 
-	if (a->n < 1 || a->n > N_MAX || a->max_tokens < -1 || a->n_stop > STOPS_MAX || a->n_stop_token > STOP_TOKENS_MAX)
+	if (a->n < 1 || a->n > N_MAX || a->max_tokens < -1 || a->n_stop > STOPS_MAX ||
+	    a->n_stop_token > STOP_TOKENS_MAX)
 		abort();
 	if (sampler_params_check(&a->sampling, d->vocab, &err))
 		abort();
@@ -53,7 +54,8 @@ static void check(const struct generation *g, const struct served *d)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct served *d = fuzz_served();
-	static const struct family *const families[] = { &chat_family, &completions_family, &messages_family, &responses_family };
+	static const struct family *const families[] = { &chat_family, &completions_family, &messages_family,
+		                                         &responses_family };
 	struct generation *g;
 	struct problem p = { 0 };
 	struct err err;

@@ -13,8 +13,8 @@ static const struct http_limits limits = { .head_max = 600, .target_max = 100, .
 
 struct outcome {
 	int requests, code, minor, fields;
-	bool open;              /* ended in the middle of a message */
-	struct buf seen;        /* paths and bodies, each with its length */
+	bool open;       /* ended in the middle of a message */
+	struct buf seen; /* paths and bodies, each with its length */
 };
 
 static void note(struct buf *b, const char *p, size_t n)

@@ -10,9 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char tools_text[] =
-	"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{"
-	"\"i\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"}}}}}]";
+static const char tools_text[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{"
+				 "\"i\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"}}}}}]";
 
 static void run(struct split *s, const char *p, size_t n, uint32_t cut)
 {

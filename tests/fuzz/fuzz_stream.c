@@ -20,11 +20,11 @@ enum { TOOLS = 4, THINK = 8, LOGPROBS = 16, ONE_CALL = 32, CUT_OFF = 64 };
 
 /* What a client ends up with. */
 struct told {
-	struct buf thinking, content, calls;    /* calls: name(arguments) each, by the order of their beginnings */
+	struct buf thinking, content, calls; /* calls: name(arguments) each, by the order of their beginnings */
 	bool malformed;
-	int64_t open, begun;                    /* the block that is open (-1), and how many there were */
+	int64_t open, begun; /* the block that is open (-1), and how many there were */
 	int64_t sequence;
-	struct buf arguments;                   /* of the open block */
+	struct buf arguments; /* of the open block */
 };
 
 static void told_init(struct told *t)
@@ -45,7 +45,13 @@ static void told_fini(struct told *t)
 	buf_fini(&t->arguments);
 }
 
-#define MUST(what) do { if (!(what)) { fprintf(stderr, "not so: %s\n", #what); abort(); } } while (0)
+#define MUST(what)                                              \
+	do {                                                    \
+		if (!(what)) {                                  \
+			fprintf(stderr, "not so: %s\n", #what); \
+			abort();                                \
+		}                                               \
+	} while (0)
 
 static bool is(const struct json *j, const char *text)
 {
@@ -147,7 +153,8 @@ static void block_ends(struct told *t, struct buf *name)
 
 static void messages_event(struct told *t, const struct json *j, struct buf *name)
 {
-	const struct json *type = json_get(j, "type"), *block = json_get(j, "content_block"), *delta = json_get(j, "delta");
+	const struct json *type = json_get(j, "type"), *block = json_get(j, "content_block"),
+			  *delta = json_get(j, "delta");
 
 	if (is(type, "content_block_start")) {
 		MUST(t->open < 0 && number(j, "index") == t->begun++);
@@ -195,7 +202,8 @@ static void responses_whole(struct told *t, const struct json *j)
 
 	t->malformed |= json_get(j, "malformed_tool_call") != NULL;
 	for (size_t i = 0; i < json_len(output); i++) {
-		const struct json *item = json_at(output, i), *text = json_get(json_at(json_get(item, "content"), 0), "text");
+		const struct json *item = json_at(output, i),
+				  *text = json_get(json_at(json_get(item, "content"), 0), "text");
 
 		MUST(json_get(item, "id"));
 		if (is(json_get(item, "type"), "function_call")) {
@@ -301,23 +309,31 @@ static void read_whole(struct told *t, int api, const struct buf *out)
 
 static void put_body(struct buf *b, int api, unsigned asked, bool stream)
 {
-	static const char schema[] = "{\"type\":\"object\",\"properties\":{\"i\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"}}}";
+	static const char schema[] =
+		"{\"type\":\"object\",\"properties\":{\"i\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"}}}";
 
-	buf_puts(b, api == COMPLETIONS ? "{\"prompt\":\"x\"" : api == RESPONSES ? "{\"input\":\"x\"" :
-	         "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]");
+	buf_puts(b, api == COMPLETIONS ? "{\"prompt\":\"x\"" :
+	            api == RESPONSES   ? "{\"input\":\"x\"" :
+	                                 "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]");
 	if (api == MESSAGES)
 		buf_puts(b, ",\"max_tokens\":9");
 	if (stream)
 		buf_puts(b, ",\"stream\":true");
 	if (asked & LOGPROBS && api != MESSAGES)
-		buf_puts(b, api == CHAT ? ",\"logprobs\":true,\"top_logprobs\":1" : api == COMPLETIONS ? ",\"logprobs\":1" :
-		         ",\"include\":[\"message.output_text.logprobs\"],\"top_logprobs\":1");
+		buf_puts(b, api == CHAT        ? ",\"logprobs\":true,\"top_logprobs\":1" :
+		            api == COMPLETIONS ? ",\"logprobs\":1" :
+		                                 ",\"include\":[\"message.output_text.logprobs\"],\"top_logprobs\":1");
 	if (asked & TOOLS && api != COMPLETIONS) {
-		buf_printf(b, ",\"tools\":[{%s\"name\":\"f\",\"%s\":%s}", api == MESSAGES ? "" : api == CHAT ? "\"type\":\"function\",\"function\":{" :
-		           "\"type\":\"function\",", api == MESSAGES ? "input_schema" : "parameters", schema);
+		buf_printf(b, ",\"tools\":[{%s\"name\":\"f\",\"%s\":%s}",
+		           api == MESSAGES ? "" :
+		           api == CHAT     ? "\"type\":\"function\",\"function\":{" :
+		                             "\"type\":\"function\",",
+		           api == MESSAGES ? "input_schema" : "parameters", schema);
 		buf_puts(b, api == CHAT ? "}]" : "]");
 		if (asked & ONE_CALL)
-			buf_puts(b, api == MESSAGES ? ",\"tool_choice\":{\"type\":\"auto\",\"disable_parallel_tool_use\":true}" : ",\"parallel_tool_calls\":false");
+			buf_puts(b, api == MESSAGES ?
+			                    ",\"tool_choice\":{\"type\":\"auto\",\"disable_parallel_tool_use\":true}" :
+			                    ",\"parallel_tool_calls\":false");
 	}
 	if (asked & THINK && api != COMPLETIONS)
 		buf_puts(b, ",\"chat_template_kwargs\":{\"enable_thinking\":true}");
@@ -325,7 +341,8 @@ static void put_body(struct buf *b, int api, unsigned asked, bool stream)
 }
 
 /* As generate.c does it, without an engine. */
-static void answer(struct generation *g, unsigned asked, bool stream, uint32_t cut, const char *text, size_t n, struct buf *out)
+static void answer(struct generation *g, unsigned asked, bool stream, uint32_t cut, const char *text, size_t n,
+                   struct buf *out)
 {
 	struct choice *c;
 
@@ -365,7 +382,8 @@ static void answer(struct generation *g, unsigned asked, bool stream, uint32_t c
 
 static void run(int api, unsigned asked, bool stream, uint32_t cut, const char *text, size_t n, struct told *t)
 {
-	static const struct family *const families[] = { &chat_family, &completions_family, &messages_family, &responses_family };
+	static const struct family *const families[] = { &chat_family, &completions_family, &messages_family,
+		                                         &responses_family };
 	static struct server srv;
 	struct exchange x = { .srv = &srv, .id = "0123456789" };
 	struct generation *g = generation_new(fuzz_served(), families[api]);
@@ -376,7 +394,7 @@ static void run(int api, unsigned asked, bool stream, uint32_t cut, const char *
 		response_store_init(&srv.responses, 1 << 20);
 		srv.served = *g->served;
 	}
-	g->x = &x;      /* by whom grammars are kept: they take most of the time */
+	g->x = &x; /* by whom grammars are kept: they take most of the time */
 	buf_init(&body);
 	buf_init(&out);
 	put_body(&body, api, asked, stream);

@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct json *root = NULL, *empty = json_parse("[]", 2, 0, NULL);
 	struct template_output out;
 	struct template *t;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (nul)
 		root = json_parse((const char *)nul + 1, size - n - 1, 0, NULL);

@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t at = 1;
 
 	if (size && p[0] == '#') {
-		struct toy toy = {0};
+		struct toy toy = { 0 };
 		struct buf b;
 
 		toy.pre = part(p, size, &at);

@@ -20,7 +20,8 @@ static struct tokenizer *bytes_tokenizer(void)
 	uint32_t other = 256;
 
 	buf_init(&b);
-	buf_puts(&b, "{\"added_tokens\":[{\"id\":256,\"content\":\"<|im_start|>\",\"special\":true},"
+	buf_puts(&b,
+	         "{\"added_tokens\":[{\"id\":256,\"content\":\"<|im_start|>\",\"special\":true},"
 	         "{\"id\":257,\"content\":\"<|im_end|>\",\"special\":true},{\"id\":258,\"content\":\"<think>\"},"
 	         "{\"id\":259,\"content\":\"</think>\"},{\"id\":260,\"content\":\"<tool_call>\"}],\"normalizer\":null,"
 	         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"

@@ -34,7 +34,7 @@ enum { LAYERS = 4, HEADS = 8, DIM = 256, CTX = 4096, STEP = 512 };
 enum choice { WHOLE, OF_OTHERS, OF_ALL };
 struct policy {
 	const char *name;
-	int high[2], low[2];            /* bits of keys and of values: of the larger channels, and of the others */
+	int high[2], low[2]; /* bits of keys and of values: of the larger channels, and of the others */
 	enum choice choice;
 };
 static const struct policy policies[] = {
@@ -48,14 +48,14 @@ static const struct policy policies[] = {
 };
 
 static struct {
-	const struct policy *policy;    /* NULL: channels are looked at, and rows stay what they are */
+	const struct policy *policy; /* NULL: channels are looked at, and rows stay what they are */
 	uint64_t seed;
 	int heads, dim;
-	int parity;                     /* of the text that is read */
+	int parity; /* of the text that is read */
 	unsigned calls[LAYERS][2];
-	double size[2][LAYERS][2][HEADS][DIM], far[2];          /* sums of absolute values, by parity */
+	double size[2][LAYERS][2][HEADS][DIM], far[2]; /* sums of absolute values, by parity */
 	long rows[2];
-	float book[2][5][16];           /* of a whole head, and of half a one: by bits, in units of 1 / sqrt(n) */
+	float book[2][5][16]; /* of a whole head, and of half a one: by bits, in units of 1 / sqrt(n) */
 } w;
 
 /* ---- the codec ---- */
@@ -196,17 +196,29 @@ static void encode(int layer, void *row, const float *x, int dim, enum kv_side s
 }
 
 /* A format for each layer: rows are floats, and kernels those of f32 but for encode. */
-static size_t bytes(int dim) { return (size_t)dim * sizeof(float); }
-static void decode(float *x, const void *row, int dim) { memcpy(x, row, bytes(dim)); }
-#define LAYER(n) \
-	static void encode_##n(void *row, const float *x, int dim, enum kv_side side) { encode(n, row, x, dim, side); } \
-	static void kernels_##n(struct kv_kernels *k, enum cpu_level level) \
-	{ \
-		kv_format_find("f32")->kernels(k, level); \
-		k->encode = encode_##n; \
-	} \
+static size_t bytes(int dim)
+{
+	return (size_t)dim * sizeof(float);
+}
+static void decode(float *x, const void *row, int dim)
+{
+	memcpy(x, row, bytes(dim));
+}
+#define LAYER(n)                                                                      \
+	static void encode_##n(void *row, const float *x, int dim, enum kv_side side) \
+	{                                                                             \
+		encode(n, row, x, dim, side);                                         \
+	}                                                                             \
+	static void kernels_##n(struct kv_kernels *k, enum cpu_level level)           \
+	{                                                                             \
+		kv_format_find("f32")->kernels(k, level);                             \
+		k->encode = encode_##n;                                               \
+	}                                                                             \
 	static const struct kv_format format_##n = { "naive", bytes, decode, kernels_##n };
-LAYER(0) LAYER(1) LAYER(2) LAYER(3)
+LAYER(0)
+LAYER(1)
+LAYER(2)
+LAYER(3)
 
 /* ---- the model ---- */
 
@@ -219,10 +231,18 @@ static void die(const struct err *err)
 static void open_model(struct driver *d, const char *folder, bool naive)
 {
 	static const struct kv_pair layer[LAYERS] = {
-		{ &format_0, &format_0 }, { &format_1, &format_1 }, { &format_2, &format_2 }, { &format_3, &format_3 },
+		{ &format_0, &format_0 },
+		{ &format_1, &format_1 },
+		{ &format_2, &format_2 },
+		{ &format_3, &format_3 },
 	};
-	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .level = cpu_detect(), .slots = 1, .ctx_max = CTX,
-	                         .step_rows = STEP, .kv = { .layer = naive ? layer : NULL } };
+	struct driver_opts o = { .arith = ARITH_FAST,
+		                 .threads = 1,
+		                 .level = cpu_detect(),
+		                 .slots = 1,
+		                 .ctx_max = CTX,
+		                 .step_rows = STEP,
+		                 .kv = { .layer = naive ? layer : NULL } };
 	struct err err;
 
 	if (!naive)
@@ -270,7 +290,8 @@ static double text_run(struct driver *plain, struct driver *naive, const int32_t
 			continue;
 		driver_feed(plain, 0, at, tok + at, m, NULL, 0, row[0]);
 		for (int r = 0; r < m; r++)
-			kl += divergence(row[0] + (size_t)r * (size_t)naive->vocab, row[1] + (size_t)r * (size_t)naive->vocab, naive->vocab);
+			kl += divergence(row[0] + (size_t)r * (size_t)naive->vocab,
+			                 row[1] + (size_t)r * (size_t)naive->vocab, naive->vocab);
 	}
 	caches_close(&naive->m->caches, 0);
 	if (plain)
@@ -281,7 +302,8 @@ static double text_run(struct driver *plain, struct driver *naive, const int32_t
 }
 
 /* kl: [texts], sums. */
-static void texts_run(struct driver *plain, struct driver *naive, const struct tokens *ids, const struct tokens *ends, double *kl)
+static void texts_run(struct driver *plain, struct driver *naive, const struct tokens *ids, const struct tokens *ends,
+                      double *kl)
 {
 	memset(w.calls, 0, sizeof w.calls);
 	memset(w.far, 0, sizeof w.far);
@@ -308,7 +330,8 @@ static void report(const struct policy *p, const double *kl, const double *whole
 	for (int side = 0; side < 2; side++)
 		bytes += w.dim * (p->high[side] + p->low[side]) / 16 + (p->choice == WHOLE ? 4 : 8);
 	printf("%-32s %4d bytes  error of keys %.5f, of values %.5f  mean KL %.6f", p->name, bytes,
-	       w.far[KV_KEYS] / (double)w.rows[KV_KEYS], w.far[KV_VALUES] / (double)w.rows[KV_VALUES], sum / (double)tokens);
+	       w.far[KV_KEYS] / (double)w.rows[KV_KEYS], w.far[KV_VALUES] / (double)w.rows[KV_VALUES],
+	       sum / (double)tokens);
 	if (p->choice != WHOLE)
 		printf(", lower by %.6f +- %.6f", gain / (double)tokens, sqrt(square) / (double)tokens);
 	printf("\n");

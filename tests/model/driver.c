@@ -12,8 +12,13 @@
 int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o, struct err *err)
 {
 	struct model_opts mo = {
-		.arith = o->arith, .slots = o->slots, .ctx_max = o->ctx_max, .step_rows = o->step_rows,
-		.tape_rows = o->tape_rows, .kv = o->kv, .snap_bytes = (size_t)1 << 28,
+		.arith = o->arith,
+		.slots = o->slots,
+		.ctx_max = o->ctx_max,
+		.step_rows = o->step_rows,
+		.tape_rows = o->tape_rows,
+		.kv = o->kv,
+		.snap_bytes = (size_t)1 << 28,
 	};
 	struct pass *p = &d->pass;
 	int code;
@@ -39,7 +44,7 @@ int driver_open(struct driver *d, const char *folder, const struct driver_opts *
 	struct model *m;
 	int code;
 
-	*d = (struct driver){0};
+	*d = (struct driver){ 0 };
 	if ((code = store_open(&d->st, folder, err)) || (code = model_bind(&m, d->st, err)) ||
 	    (code = driver_attach(d, m, o, err)))
 		driver_close(d);
@@ -57,7 +62,7 @@ void driver_close(struct driver *d)
 		d->be->ops->close(d->be);
 	store_close(d->st);
 	free(d->near);
-	*d = (struct driver){0};
+	*d = (struct driver){ 0 };
 }
 
 void driver_step(struct driver *d, const struct item *item, int n_item)
@@ -71,7 +76,7 @@ void driver_step(struct driver *d, const struct item *item, int n_item)
 
 	assert(n_item <= ITEMS);
 	for (int i = 0; i < n_item; i++) {
-		span[i] = (struct span){item[i].slot, item[i].pos, item[i].n, item[i].n_draft};
+		span[i] = (struct span){ item[i].slot, item[i].pos, item[i].n, item[i].n_draft };
 		first[i] = n;
 		for (int k = 0; k < item[i].n; k++, n++) {
 			assert(n < ROWS && n < d->rows_max);
@@ -102,7 +107,8 @@ void driver_step(struct driver *d, const struct item *item, int n_item)
 			       (size_t)item[i].n * (size_t)d->vocab * sizeof(float));
 	}
 	for (int i = 0; i < d->n_seen; i++)
-		assert(caches_capture(&d->m->caches, span[d->seen[i].item].slot, d->seen[i].pos, &d->seen[i].snaps) == 0);
+		assert(caches_capture(&d->m->caches, span[d->seen[i].item].slot, d->seen[i].pos, &d->seen[i].snaps) ==
+		       0);
 	d->n_seen = 0;
 	caches_check(&d->m->caches);
 }
@@ -112,8 +118,9 @@ void driver_feed(struct driver *d, int slot, int pos, const int32_t *tok, int n,
 {
 	for (int i = 0, c = 0; i < n; c++) {
 		int take = chunk ? chunk[c % n_chunk] : d->rows_max;
-		struct item it = {slot, pos + i, take < n - i ? take : n - i, 0, tok + i,
-		                  logits ? logits + (size_t)i * (size_t)d->vocab : NULL, 0};
+		struct item it = { slot, pos + i, take < n - i ? take : n - i,
+			           0,    tok + i, logits ? logits + (size_t)i * (size_t)d->vocab : NULL,
+			           0 };
 
 		it.keep = it.n;
 		driver_step(d, &it, 1);

@@ -14,9 +14,12 @@ struct driver {
 	struct model *m;
 	struct pass pass;
 	int rows_max, vocab;
-	float *near;            /* [rows_max][vocab] the last step's logits */
+	float *near; /* [rows_max][vocab] the last step's logits */
 	/* For the next step alone: states that it passes are captured; the caller's to drop. */
-	struct driver_seen { int item, pos; struct snaps snaps; } *seen;
+	struct driver_seen {
+		int item, pos;
+		struct snaps snaps;
+	} * seen;
 	int n_seen;
 };
 
@@ -25,15 +28,15 @@ struct driver_opts {
 	int threads;
 	enum cpu_level level;
 	int slots, ctx_max, step_rows, tape_rows;
-	struct kv_rows kv;              /* empty: what goes with arith */
+	struct kv_rows kv; /* empty: what goes with arith */
 };
 
 /* One sequence's part of a step. */
 struct item {
 	int slot, pos, n, n_draft;
-	const int32_t *tok;     /* [n] */
-	float *logits;          /* [n][vocab], or NULL */
-	int keep;               /* rows kept at settle: n unless tentative ones go */
+	const int32_t *tok; /* [n] */
+	float *logits;      /* [n][vocab], or NULL */
+	int keep;           /* rows kept at settle: n unless tentative ones go */
 };
 
 int driver_open(struct driver *d, const char *folder, const struct driver_opts *o, struct err *err);

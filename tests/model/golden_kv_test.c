@@ -21,7 +21,10 @@
 
 enum { ROWS = 128, LAYERS_MAX = 64, IN_TREE = 2 };
 
-struct cell { const char *model, *file, *tensor, *key, *value; bool skip_last; };
+struct cell {
+	const char *model, *file, *tensor, *key, *value;
+	bool skip_last;
+};
 static const struct cell cells[] = {
 	{ "qwen3_5/mlx-q4", "_kvquant/qwen3_5.mlx-q4.kv8", "all_prompt_logits", "u8g64", "u8g64", false },
 	{ "qwen3_5/mlx-q4", "_kvquant/qwen3_5.mlx-q4.kv4", "all_prompt_logits", "u4g64", "u4g64", false },
@@ -58,7 +61,7 @@ static double divergence(const char *p_row, const char *q_row, int n)
 	double sum[2] = { 0, 0 }, top[2] = { -INFINITY, -INFINITY }, kl = 0;
 	float *x = xmalloc((size_t)n * 2 * sizeof *x);
 
-	memcpy(x, p_row, (size_t)n * sizeof *x);        /* a file's data may be unaligned */
+	memcpy(x, p_row, (size_t)n * sizeof *x); /* a file's data may be unaligned */
 	memcpy(x + n, q_row, (size_t)n * sizeof *x);
 	for (int s = 0; s < 2; s++) {
 		for (int i = 0; i < n; i++)
@@ -78,8 +81,13 @@ static double divergence(const char *p_row, const char *q_row, int n)
 static void logits(float *got, const char *folder, const struct cell *c, const int32_t *prompt, int n)
 {
 	struct kv_pair layer[LAYERS_MAX];
-	struct driver_opts o = { .arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = ROWS,
-	                         .step_rows = ROWS, .kv = { .layer = layer } };
+	struct driver_opts o = { .arith = ARITH_F32,
+		                 .threads = 2,
+		                 .level = cpu_detect(),
+		                 .slots = 1,
+		                 .ctx_max = ROWS,
+		                 .step_rows = ROWS,
+		                 .kv = { .layer = layer } };
 	struct store *st;
 	struct model *m;
 	struct driver d;
@@ -155,9 +163,9 @@ static int check(const char *root, int n)
 			bad++;
 			continue;
 		}
-		ok = ours > 0 && ours <= theirs * 1.02;         /* 0: nothing was quantised */
-		printf("%s %-30s keys %-5s values %-5s  mean KL %.3g, the reference's %.3g\n", ok ? "ok  " : "FAIL", c->file,
-		       c->key, c->value, ours, theirs);
+		ok = ours > 0 && ours <= theirs * 1.02; /* 0: nothing was quantised */
+		printf("%s %-30s keys %-5s values %-5s  mean KL %.3g, the reference's %.3g\n", ok ? "ok  " : "FAIL",
+		       c->file, c->key, c->value, ours, theirs);
 		bad += !ok;
 	}
 	return bad;

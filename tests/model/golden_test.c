@@ -18,16 +18,14 @@
 static const float TOLERANCE = 1e-3f;
 enum { LONG_MAX = 700 };
 
-static const char *const families[] = {
-	"qwen3_5", "qwen3_5_tied", "qwen3_5_moe", "qwen3_5_vl", "qwen3_next", "qwen3", "qwen3_moe", "qwen2", "llama",
-	"llama2", NULL
-};
+static const char *const families[] = { "qwen3_5",   "qwen3_5_tied", "qwen3_5_moe", "qwen3_5_vl", "qwen3_next", "qwen3",
+	                                "qwen3_moe", "qwen2",        "llama",       "llama2",     NULL };
 
 /* ---- the vectors ---- */
 
 struct golden {
 	struct safetensors file;
-	const int32_t *prompt, *greedy, *positions;     /* positions NULL: all */
+	const int32_t *prompt, *greedy, *positions; /* positions NULL: all */
 	const float *logits, *step;
 	int n_prompt, n_greedy, n_logits, vocab;
 };
@@ -49,7 +47,7 @@ static int golden_open(struct golden *g, const char *path, int is_long)
 {
 	struct err err;
 
-	*g = (struct golden){0};
+	*g = (struct golden){ 0 };
 	if (!file_exists(path))
 		return -1;
 	if (safetensors_open(&g->file, path, &err)) {
@@ -74,7 +72,7 @@ static float worst(const float *a, const float *b, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		float want, d;
 
-		memcpy(&want, &b[i], sizeof want);      /* the file's data may be unaligned */
+		memcpy(&want, &b[i], sizeof want); /* the file's data may be unaligned */
 		d = fabsf(a[i] - want);
 		if (!(d <= most))
 			most = isnan(d) ? INFINITY : d;
@@ -84,7 +82,9 @@ static float worst(const float *a, const float *b, size_t n)
 
 /* ---- modes ---- */
 
-struct result { float one, single, chunks, greedy, longer; };
+struct result {
+	float one, single, chunks, greedy, longer;
+};
 
 static float against(const struct golden *g, const float *got)
 {
@@ -114,7 +114,7 @@ static float greedy(struct driver *d, const struct golden *g, const float *last_
 
 static void run(struct driver *d, const char *folder, struct result *r)
 {
-	static const int ones[] = {1}, mixed[] = {1, 7, 64};
+	static const int ones[] = { 1 }, mixed[] = { 1, 7, 64 };
 	float *got = xmalloc((size_t)LONG_MAX * (size_t)d->vocab * sizeof *got);
 	struct golden g;
 	char path[4300];
@@ -149,8 +149,13 @@ static void run(struct driver *d, const char *folder, struct result *r)
 
 static int check(const char *root, const char *name)
 {
-	struct driver_opts o = {.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = 1024,
-	                        .step_rows = LONG_MAX, .tape_rows = 0};
+	struct driver_opts o = { .arith = ARITH_F32,
+		                 .threads = 2,
+		                 .level = cpu_detect(),
+		                 .slots = 1,
+		                 .ctx_max = 1024,
+		                 .step_rows = LONG_MAX,
+		                 .tape_rows = 0 };
 	struct err err;
 	struct driver d;
 	struct result r;
@@ -173,7 +178,10 @@ static int check(const char *root, const char *name)
 	return !ok;
 }
 
-static int by_string(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_string(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static int check_family(const char *root, const char *family)
 {

@@ -29,17 +29,17 @@ enum { FEW = 70, SOME = 140 };
 
 struct policy {
 	const char *name;
-	struct kv_pair layer[2];        /* of even attention layers, and of odd ones */
+	struct kv_pair layer[2]; /* of even attention layers, and of odd ones */
 };
 
 struct run {
 	const char *folder;
-	const struct policy *kv;        /* NULL: the plain cache */
+	const struct policy *kv; /* NULL: the plain cache */
 	struct driver d;
-	int n;                  /* rows: 300, fewer when quick */
+	int n; /* rows: 300, fewer when quick */
 	int32_t tok[MOST], other[OTHERS][MOST];
 	float *want, *got;
-	size_t row;             /* bytes of a row of logits */
+	size_t row; /* bytes of a row of logits */
 	int bad;
 };
 
@@ -62,9 +62,15 @@ static void same(struct run *r, int from, int to, const char *what)
 	}
 }
 
-static float *at(struct run *r, int row) { return r->got + (size_t)row * (size_t)r->d.vocab; }
+static float *at(struct run *r, int row)
+{
+	return r->got + (size_t)row * (size_t)r->d.vocab;
+}
 
-static void begin(struct run *r) { memset(r->got, 0xff, (size_t)r->n * r->row); }
+static void begin(struct run *r)
+{
+	memset(r->got, 0xff, (size_t)r->n * r->row);
+}
 
 static void end(struct run *r)
 {
@@ -76,7 +82,9 @@ static void end(struct run *r)
 
 static void chunked(struct run *r, size_t first)
 {
-	static const int size[][4] = {{1, 1, 1, 1}, {7, 7, 7, 7}, {64, 64, 64, 64}, {1, 7, 64, 5}, {63, 65, 2, 129}};
+	static const int size[][4] = {
+		{ 1, 1, 1, 1 }, { 7, 7, 7, 7 }, { 64, 64, 64, 64 }, { 1, 7, 64, 5 }, { 63, 65, 2, 129 }
+	};
 	char what[64];
 
 	for (size_t i = first; i < sizeof size / sizeof *size; i++) {
@@ -92,8 +100,8 @@ static void chunked(struct run *r, size_t first)
  * and the order of the sequences in the step changes. */
 static void alongside(struct run *r)
 {
-	static const int size[] = {1, 7, 64, 2};
-	int at_other[OTHERS] = {0}, step = 0;
+	static const int size[] = { 1, 7, 64, 2 };
+	int at_other[OTHERS] = { 0 }, step = 0;
 
 	begin(r);
 	for (int i = 0; i < r->n; step++) {
@@ -104,7 +112,7 @@ static void alongside(struct run *r)
 			int o = s < mine ? s : s - 1, m = 1 + (step * 5 + o * 3) % 17;
 
 			if (s == mine) {
-				it[n++] = (struct item){0, i, take, 0, r->tok + i, at(r, i), take};
+				it[n++] = (struct item){ 0, i, take, 0, r->tok + i, at(r, i), take };
 				continue;
 			}
 			if ((o == 1 && step < 3) || (o == 2 && step == 8)) {
@@ -118,7 +126,7 @@ static void alongside(struct run *r)
 				m = r->n - at_other[o];
 			if (m <= 0)
 				continue;
-			it[n++] = (struct item){1 + o, at_other[o], m, 0, r->other[o] + at_other[o], NULL, m};
+			it[n++] = (struct item){ 1 + o, at_other[o], m, 0, r->other[o] + at_other[o], NULL, m };
 			at_other[o] += m;
 		}
 		driver_step(&r->d, it, n);
@@ -131,19 +139,19 @@ static void alongside(struct run *r)
 /* Compute to K, capture, restore into another slot, go on there. */
 static void resumed(struct run *r, int stride)
 {
-	static const int ones[] = {1};
+	static const int ones[] = { 1 };
 	struct snaps s;
 	char what[64];
 
 	for (int k = 1; k < r->n; k += stride) {
-		static const int back[] = {64};
+		static const int back[] = { 64 };
 		int to = k % 30 == 1 || k + AFTER > r->n ? r->n : k + AFTER;
 
 		begin(r);
-		if (k % 30 == 1) {              /* the first part anew, in chunks that end at K */
+		if (k % 30 == 1) { /* the first part anew, in chunks that end at K */
 			caches_close(&r->d.m->caches, 0);
 			driver_feed(&r->d, 0, 0, r->tok, k, back, 1, NULL);
-		} else {                        /* the slot stands at K - stride */
+		} else { /* the slot stands at K - stride */
 			driver_feed(&r->d, 0, k - stride, r->tok + k - stride, stride, ones, 1, NULL);
 		}
 		assert(caches_capture(&r->d.m->caches, 0, k, &s) == 0);
@@ -165,7 +173,8 @@ static void drafted(struct run *r)
 	for (int i = 0, step = 0; i < r->n; step++) {
 		int32_t tok[1 + TAPE];
 		struct item it[2];
-		int sure = 1 + (int)(rng_bits(4, (uint64_t)step, 0) % 3), draft = (int)(rng_bits(1, (uint64_t)step, 0) % (TAPE + 1));
+		int sure = 1 + (int)(rng_bits(4, (uint64_t)step, 0) % 3),
+		    draft = (int)(rng_bits(1, (uint64_t)step, 0) % (TAPE + 1));
 		int right;
 		float *rows;
 
@@ -176,9 +185,9 @@ static void drafted(struct run *r)
 		for (int k = 0; k < sure + draft; k++)
 			tok[k] = k < sure + right ? r->tok[i + k] : (r->tok[i + k] + 1 + k) % r->d.vocab;
 		rows = xmalloc((size_t)(sure + draft) * r->row);
-		it[0] = (struct item){0, i, sure + draft, draft, tok, rows, sure + right};
+		it[0] = (struct item){ 0, i, sure + draft, draft, tok, rows, sure + right };
 		/* somebody else is drafting too, and always wrong */
-		it[1] = (struct item){1, step, 3, 2, r->other[0], NULL, 1};
+		it[1] = (struct item){ 1, step, 3, 2, r->other[0], NULL, 1 };
 		driver_step(&r->d, it, step + 3 <= r->n ? 2 : 1);
 		memcpy(at(r, i), rows, (size_t)(sure + right) * r->row);
 		free(rows);
@@ -202,8 +211,8 @@ static int bytes_put(struct sink *to, const void *p, size_t n)
 /* What a sequence that stops at pos holds there, against what was captured on the way. */
 static void same_state(struct run *r, const struct driver_seen *seen, const int32_t *tok, const char *what)
 {
-	static const int back[] = {64};
-	struct bytes a = {.sink.put = bytes_put}, b = {.sink.put = bytes_put};
+	static const int back[] = { 64 };
+	struct bytes a = { .sink.put = bytes_put }, b = { .sink.put = bytes_put };
 	struct snaps stopped;
 
 	buf_init(&a.buf);
@@ -214,7 +223,8 @@ static void same_state(struct run *r, const struct driver_seen *seen, const int3
 	assert(!snaps_write(&stopped, &a.sink) && !snaps_write(&seen->snaps, &b.sink));
 	if (a.buf.n != b.buf.n || memcmp(a.buf.p, b.buf.p, a.buf.n)) {
 		printf("FAIL %s, %s, %s, %d threads: captured at %d, %s: not what is there when it stops\n", r->folder,
-		       r->kv ? r->kv->name : "plain", cpu_level_name(r->d.be->level), r->d.be->threads, seen->pos, what);
+		       r->kv ? r->kv->name : "plain", cpu_level_name(r->d.be->level), r->d.be->threads, seen->pos,
+		       what);
 		r->bad++;
 	}
 	snaps_drop(&stopped);
@@ -229,12 +239,13 @@ static void inside(struct run *r)
 	enum { BEGUN = 30, SEEN = 10 };
 	int n = r->n < STEP / 2 ? r->n : STEP / 2, last = n - TAPE;
 	struct driver_seen seen[SEEN] = {
-		{.item = 1, .pos = last - 1}, {.item = 0, .pos = 1}, {.item = 0, .pos = 2}, {.item = 0, .pos = n / 2},
-		{.item = 0, .pos = n / 2 + 1}, {.item = 0, .pos = n - 1}, {.item = 1, .pos = BEGUN + 1},
-		{.item = 1, .pos = BEGUN + 2}, {.item = 1, .pos = BEGUN + 5}, {.item = 0, .pos = 64},
+		{ .item = 1, .pos = last - 1 },  { .item = 0, .pos = 1 },         { .item = 0, .pos = 2 },
+		{ .item = 0, .pos = n / 2 },     { .item = 0, .pos = n / 2 + 1 }, { .item = 0, .pos = n - 1 },
+		{ .item = 1, .pos = BEGUN + 1 }, { .item = 1, .pos = BEGUN + 2 }, { .item = 1, .pos = BEGUN + 5 },
+		{ .item = 0, .pos = 64 },
 	};
-	struct item it[2] = {{0, 0, n, 0, r->tok, at(r, 0), n},
-	                     {1, BEGUN, n - BEGUN, TAPE, r->other[0] + BEGUN, NULL, n - BEGUN - 2}};
+	struct item it[2] = { { 0, 0, n, 0, r->tok, at(r, 0), n },
+		              { 1, BEGUN, n - BEGUN, TAPE, r->other[0] + BEGUN, NULL, n - BEGUN - 2 } };
 
 	driver_feed(&r->d, 1, 0, r->other[0], BEGUN, NULL, 0, NULL);
 	begin(r);
@@ -254,12 +265,13 @@ static void inside(struct run *r)
  * more step after what was kept. */
 static void edges(struct run *r)
 {
-	static const int sure[] = {63, 64, 65, 127, 128, 129}, draft[] = {TAPE, 1, 2};
+	static const int sure[] = { 63, 64, 65, 127, 128, 129 }, draft[] = { TAPE, 1, 2 };
 	enum { FIRST = 3, MORE = 2 };
 
 	for (size_t c = 0; c < 2 * sizeof sure / sizeof *sure; c++) {
-		int pos = c % 2 ? FIRST : 0, n = sure[c / 2], d = draft[c % 3], right = d / 2, to = pos + n + right + MORE, k = 0;
-		const int edge[] = {1, 63, 64, 65, n - 1};
+		int pos = c % 2 ? FIRST : 0, n = sure[c / 2], d = draft[c % 3], right = d / 2,
+		    to = pos + n + right + MORE, k = 0;
+		const int edge[] = { 1, 63, 64, 65, n - 1 };
 		struct driver_seen seen[sizeof edge / sizeof *edge];
 		int32_t tok[STEP];
 		float *rows;
@@ -269,13 +281,13 @@ static void edges(struct run *r)
 			continue;
 		for (size_t i = 0; i < sizeof edge / sizeof *edge; i++)
 			if (edge[i] < n && edge[i] > (k ? seen[k - 1].pos - pos : 0))
-				seen[k++] = (struct driver_seen){.item = 0, .pos = pos + edge[i]};
+				seen[k++] = (struct driver_seen){ .item = 0, .pos = pos + edge[i] };
 		for (int i = 0; i < n + d; i++)
 			tok[i] = i < n + right ? r->tok[pos + i] : (r->tok[pos + i] + 1) % r->d.vocab;
 		rows = xmalloc((size_t)(n + d) * r->row);
 		begin(r);
 		driver_feed(&r->d, 0, 0, r->tok, pos, NULL, 0, r->got);
-		it = (struct item){0, pos, n + d, d, tok, rows, n + right};
+		it = (struct item){ 0, pos, n + d, d, tok, rows, n + right };
 		r->d.seen = seen;
 		r->d.n_seen = k;
 		driver_step(&r->d, &it, 1);
@@ -296,8 +308,13 @@ static void edges(struct run *r)
 static void open_or_exit(struct run *r, int threads, enum cpu_level level)
 {
 	struct kv_pair layer[LAYERS];
-	struct driver_opts o = {.arith = ARITH_FAST, .threads = threads, .level = level, .slots = 1 + OTHERS,
-	                        .ctx_max = 512, .step_rows = STEP, .tape_rows = TAPE};
+	struct driver_opts o = { .arith = ARITH_FAST,
+		                 .threads = threads,
+		                 .level = level,
+		                 .slots = 1 + OTHERS,
+		                 .ctx_max = 512,
+		                 .step_rows = STEP,
+		                 .tape_rows = TAPE };
 	struct err err;
 
 	for (int i = 0; i < LAYERS && r->kv; i++)
@@ -362,10 +379,10 @@ static bool other_order(const struct run *r, enum cpu_level level)
 }
 
 /* last: a row of logits at the end, for the caller to free; NULL: not wanted. */
-static int check_with(const char *folder, const struct policy *kv, enum cpu_level lowest, int stride, int quick, int rows,
-                      float **last)
+static int check_with(const char *folder, const struct policy *kv, enum cpu_level lowest, int stride, int quick,
+                      int rows, float **last)
 {
-	struct run r = {.folder = folder, .kv = kv, .n = quick ? 100 : MOST};
+	struct run r = { .folder = folder, .kv = kv, .n = quick ? 100 : MOST };
 	int bad = 0;
 
 	/* want is the lowest level's: quant/ and backend/ promise the same bits at
@@ -382,9 +399,14 @@ static int check_with(const char *folder, const struct policy *kv, enum cpu_leve
 			r.want = NULL;
 		}
 		r.bad = 0;
-		check_level(&r, (enum cpu_level)level, every, best ? 2 + !quick : few || quick ? 1 : 3, few ? rows : r.n);
-		printf("%s %s, %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n", r.bad ? "FAIL" : "ok  ",
-		       folder, kv ? kv->name : "plain", cpu_level_name((enum cpu_level)level), few ? rows : r.n, every);
+		check_level(&r, (enum cpu_level)level, every,
+		            best         ? 2 + !quick :
+		            few || quick ? 1 :
+		                           3,
+		            few ? rows : r.n);
+		printf("%s %s, %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n",
+		       r.bad ? "FAIL" : "ok  ", folder, kv ? kv->name : "plain", cpu_level_name((enum cpu_level)level),
+		       few ? rows : r.n, every);
 		bad += r.bad;
 	}
 	if (last)
@@ -419,7 +441,8 @@ static int check_policies(const char *folder, int quick)
 	for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
 		/* Of the quick length at any size: what a longer prompt would find, a longer one
 		 * without codes finds. */
-		bad += check_with(folder, &policies[i], quick ? cpu_detect() : CPU_SCALAR, quick ? 33 : 10, 1, FEW, &last[1]);
+		bad += check_with(folder, &policies[i], quick ? cpu_detect() : CPU_SCALAR, quick ? 33 : 10, 1, FEW,
+		                  &last[1]);
 		if (last[0] && !memcmp(last[0], last[1], 64)) {
 			printf("FAIL %s: %s gives what %s gives\n", folder, policies[i].name, policies[i - 1].name);
 			bad++;

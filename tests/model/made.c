@@ -10,14 +10,14 @@
 
 void made_init(struct made *m)
 {
-	*m = (struct made){0};
+	*m = (struct made){ 0 };
 	buf_init(&m->head);
 	buf_putc(&m->head, '{');
 }
 
 void made_add(struct made *m, const char *dtype, int n_dim, int64_t d0, int64_t d1, int64_t d2, const char *fmt, ...)
 {
-	int64_t dim[3] = {d0, d1, d2};
+	int64_t dim[3] = { d0, d1, d2 };
 	int64_t shift = 0;
 	uint64_t bytes;
 	char name[256];
@@ -73,22 +73,28 @@ void made_qwen_config(struct buf *out, const struct made_qwen *q)
 	if (!q->next)
 		buf_printf(out, "\"%s\",\"text_config\":{", q->experts ? "qwen3_5_moe" : "qwen3_5");
 	else
-		buf_printf(out, "\"model_type\":\"qwen3_next\",\"norm_topk_prob\":true,\"decoder_sparse_step\":1,"
-		           "\"mlp_only_layers\":[],\"rope_theta\":10000000,\"partial_rotary_factor\":0.25,\"rope_scaling\":null,");
-	buf_printf(out, "\"hidden_size\":%d,\"num_hidden_layers\":%d,\"vocab_size\":%d,\"max_position_embeddings\":262144,"
+		buf_printf(
+			out,
+			"\"model_type\":\"qwen3_next\",\"norm_topk_prob\":true,\"decoder_sparse_step\":1,"
+			"\"mlp_only_layers\":[],\"rope_theta\":10000000,\"partial_rotary_factor\":0.25,\"rope_scaling\":null,");
+	buf_printf(out,
+	           "\"hidden_size\":%d,\"num_hidden_layers\":%d,\"vocab_size\":%d,\"max_position_embeddings\":262144,"
 	           "\"rms_norm_eps\":1e-6,\"num_attention_heads\":%d,\"num_key_value_heads\":%d,\"head_dim\":%d,"
 	           "\"hidden_act\":\"silu\",\"full_attention_interval\":4,\"linear_num_key_heads\":%d,"
 	           "\"linear_num_value_heads\":%d,\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,"
-	           "\"linear_conv_kernel_dim\":4,\"tie_word_embeddings\":%s", q->hidden, q->layers, q->vocab, q->heads,
-	           q->heads_kv, q->dim, q->lin_k, q->lin_v, q->tied ? "true" : "false");
+	           "\"linear_conv_kernel_dim\":4,\"tie_word_embeddings\":%s",
+	           q->hidden, q->layers, q->vocab, q->heads, q->heads_kv, q->dim, q->lin_k, q->lin_v,
+	           q->tied ? "true" : "false");
 	if (q->experts)
-		buf_printf(out, ",\"num_experts\":%d,\"num_experts_per_tok\":%d,\"moe_intermediate_size\":%d,"
-		           "\"shared_expert_intermediate_size\":%d", q->experts, q->top_k, q->moe_inner, q->shared);
+		buf_printf(out,
+		           ",\"num_experts\":%d,\"num_experts_per_tok\":%d,\"moe_intermediate_size\":%d,"
+		           "\"shared_expert_intermediate_size\":%d",
+		           q->experts, q->top_k, q->moe_inner, q->shared);
 	else
 		buf_printf(out, ",\"intermediate_size\":%d", q->inner);
 	if (!q->next)
 		buf_printf(out, ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e7,"
-		           "\"partial_rotary_factor\":0.25,\"mrope_section\":[11,11,10]}}");
+		                "\"partial_rotary_factor\":0.25,\"mrope_section\":[11,11,10]}}");
 	buf_putc(out, '}');
 }
 

@@ -10,13 +10,13 @@
 /* A header under construction. */
 struct made {
 	struct buf head;
-	uint64_t at;            /* bytes of data so far */
+	uint64_t at; /* bytes of data so far */
 	/* What a test breaks: a tensor whose name ends with `break_name` gets other
 	 * fields, or is left out when they are all unset. */
 	const char *break_name;
 	const char *break_dtype;
-	int64_t break_dim[3];   /* 0: as it is */
-	int64_t break_shift;    /* added to its data_offsets */
+	int64_t break_dim[3]; /* 0: as it is */
+	int64_t break_shift;  /* added to its data_offsets */
 };
 
 void made_init(struct made *m);
@@ -29,7 +29,8 @@ int made_write(struct made *m, const char *dir, const char *file, uint64_t cut);
 
 /* Sizes of the Qwen3.5 family; experts 0: dense.  next: Qwen3-Next's names. */
 struct made_qwen {
-	int hidden, layers, heads, heads_kv, dim, lin_k, lin_v, inner, experts, top_k, moe_inner, shared, vocab, tied, next;
+	int hidden, layers, heads, heads_kv, dim, lin_k, lin_v, inner, experts, top_k, moe_inner, shared, vocab, tied,
+		next;
 };
 void made_qwen_config(struct buf *out, const struct made_qwen *q);
 void made_qwen_tensors(struct made *m, const struct made_qwen *q);

@@ -34,7 +34,9 @@ static void lay_out(struct driver *d)
 /* Logits of all rows, with blocks from step `when` on; beside: another sequence in each step. */
 static void pass(const char *folder, enum cpu_level level, int when, bool beside, float **out, int *vocab)
 {
-	struct driver_opts o = { .arith = ARITH_FAST, .threads = 2, .level = level, .slots = 2, .ctx_max = 64, .step_rows = 64 };
+	struct driver_opts o = {
+		.arith = ARITH_FAST, .threads = 2, .level = level, .slots = 2, .ctx_max = 64, .step_rows = 64
+	};
 	int32_t tok[2][N];
 	struct driver d;
 	struct err err;
@@ -51,8 +53,12 @@ static void pass(const char *folder, enum cpu_level level, int when, bool beside
 		if (i == when)
 			lay_out(&d);
 		for (int k = 0; k < 2; k++)
-			item[k] = (struct item){ .slot = k, .pos = at, .n = chunk[i], .tok = tok[k] + at, .keep = chunk[i],
-			                         .logits = k ? NULL : *out + (size_t)at * (size_t)d.vocab };
+			item[k] = (struct item){ .slot = k,
+				                 .pos = at,
+				                 .n = chunk[i],
+				                 .tok = tok[k] + at,
+				                 .keep = chunk[i],
+				                 .logits = k ? NULL : *out + (size_t)at * (size_t)d.vocab };
 		driver_step(&d, item, 1 + beside);
 	}
 	CHECK(at == N, "%d rows", at);
@@ -70,9 +76,10 @@ static void test(const char *folder, enum cpu_level level)
 		for (int beside = 0; beside < 2; beside++) {
 			pass(folder, level, when, beside, &got, &vocab);
 			for (int i = 0; i < N; i++)
-				CHECK(!memcmp(got + (size_t)i * (size_t)vocab, want + (size_t)i * (size_t)vocab, (size_t)vocab * sizeof *got),
-				      "%s, %s: blocks from step %d on, %d beside: row %d differs", folder, cpu_level_name(level), when,
-				      beside, i);
+				CHECK(!memcmp(got + (size_t)i * (size_t)vocab, want + (size_t)i * (size_t)vocab,
+				              (size_t)vocab * sizeof *got),
+				      "%s, %s: blocks from step %d on, %d beside: row %d differs", folder,
+				      cpu_level_name(level), when, beside, i);
 			free(got);
 		}
 	free(want);
@@ -81,7 +88,9 @@ static void test(const char *folder, enum cpu_level level)
 /* Do kernels of the level read blocks of any of its matrices. */
 static bool reads_blocks(const char *folder, enum cpu_level level)
 {
-	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .level = level, .slots = 1, .ctx_max = 64, .step_rows = 64 };
+	struct driver_opts o = {
+		.arith = ARITH_FAST, .threads = 1, .level = level, .slots = 1, .ctx_max = 64, .step_rows = 64
+	};
 	struct kernels k = { .blocks = false };
 	struct driver d;
 	struct err err;

@@ -28,16 +28,36 @@ static void assert_says(const struct err *err, const char *parts)
 /* ---- real sizes ---- */
 
 /* The published configurations and the text parameters of their checkpoints. */
-static const struct { const char *name; struct made_qwen q; int64_t params, kv_row, state; } sizes[] = {
-	{"0.8B", {1024, 24, 8, 2, 256, 16, 16, 3584, 0, 0, 0, 0, 248320, 1, 0}, 752393024, 12288, 18874368},
-	{"35B-A3B", {2048, 40, 16, 2, 256, 16, 32, 0, 256, 8, 512, 512, 248320, 0, 0}, 34660610688, 20480, 62914560},
-	{"Next-80B-A3B", {2048, 48, 16, 2, 256, 16, 32, 5120, 512, 10, 512, 512, 151936, 0, 1}, 79674391296, 24576, 75497472},
-	{"2B", {2048, 24, 8, 2, 256, 16, 16, 6144, 0, 0, 0, 0, 248320, 1, 0}, 1881825088, 12288, 18874368},
-	{"4B", {2560, 32, 16, 4, 256, 16, 32, 9216, 0, 0, 0, 0, 248320, 1, 0}, 4205751296, 32768, 50331648},
-	{"9B", {4096, 32, 16, 4, 256, 16, 32, 12288, 0, 0, 0, 0, 248320, 0, 0}, 8953803264, 32768, 50331648},
-	{"27B", {5120, 64, 24, 4, 256, 16, 48, 17408, 0, 0, 0, 0, 248320, 0, 0}, 26895998464, 65536, 150994944},
-	{"122B-A10B", {3072, 48, 32, 2, 256, 16, 64, 0, 256, 8, 1024, 1024, 248320, 0, 0}, 122111526912, 24576, 150994944},
-	{"397B-A17B", {4096, 60, 32, 2, 256, 16, 64, 0, 512, 10, 1024, 1024, 248320, 0, 0}, 396346350336, 30720, 188743680},
+static const struct {
+	const char *name;
+	struct made_qwen q;
+	int64_t params, kv_row, state;
+} sizes[] = {
+	{ "0.8B", { 1024, 24, 8, 2, 256, 16, 16, 3584, 0, 0, 0, 0, 248320, 1, 0 }, 752393024, 12288, 18874368 },
+	{ "35B-A3B",
+	  { 2048, 40, 16, 2, 256, 16, 32, 0, 256, 8, 512, 512, 248320, 0, 0 },
+	  34660610688,
+	  20480,
+	  62914560 },
+	{ "Next-80B-A3B",
+	  { 2048, 48, 16, 2, 256, 16, 32, 5120, 512, 10, 512, 512, 151936, 0, 1 },
+	  79674391296,
+	  24576,
+	  75497472 },
+	{ "2B", { 2048, 24, 8, 2, 256, 16, 16, 6144, 0, 0, 0, 0, 248320, 1, 0 }, 1881825088, 12288, 18874368 },
+	{ "4B", { 2560, 32, 16, 4, 256, 16, 32, 9216, 0, 0, 0, 0, 248320, 1, 0 }, 4205751296, 32768, 50331648 },
+	{ "9B", { 4096, 32, 16, 4, 256, 16, 32, 12288, 0, 0, 0, 0, 248320, 0, 0 }, 8953803264, 32768, 50331648 },
+	{ "27B", { 5120, 64, 24, 4, 256, 16, 48, 17408, 0, 0, 0, 0, 248320, 0, 0 }, 26895998464, 65536, 150994944 },
+	{ "122B-A10B",
+	  { 3072, 48, 32, 2, 256, 16, 64, 0, 256, 8, 1024, 1024, 248320, 0, 0 },
+	  122111526912,
+	  24576,
+	  150994944 },
+	{ "397B-A17B",
+	  { 4096, 60, 32, 2, 256, 16, 64, 0, 512, 10, 1024, 1024, 248320, 0, 0 },
+	  396346350336,
+	  30720,
+	  188743680 },
 };
 
 static void test_real_sizes(void **state)
@@ -50,7 +70,7 @@ static void test_real_sizes(void **state)
 		struct store *st;
 		struct model *m;
 		struct made t;
-		struct err err = {0};
+		struct err err = { 0 };
 		struct buf config;
 
 		made_init(&t);
@@ -70,8 +90,10 @@ static void test_real_sizes(void **state)
 		if (m->shape.params != sizes[i].params)
 			fail_msg("%s: %lld parameters, published are %lld", sizes[i].name, (long long)m->shape.params,
 			         (long long)sizes[i].params);
-		assert_int_equal(model_kv_row_bytes(&m->shape, &(struct kv_rows){ .all = { bf16, bf16 } }), sizes[i].kv_row);
-		assert_int_equal((size_t)m->shape.layers_rec * state_floats(&m->shape.state) * sizeof(float), sizes[i].state);
+		assert_int_equal(model_kv_row_bytes(&m->shape, &(struct kv_rows){ .all = { bf16, bf16 } }),
+		                 sizes[i].kv_row);
+		assert_int_equal((size_t)m->shape.layers_rec * state_floats(&m->shape.state) * sizeof(float),
+		                 sizes[i].state);
 		assert_non_null(store_find(st, "mtp.fc.weight")->ignored);
 		model_close(m);
 		store_close(st);
@@ -81,9 +103,9 @@ static void test_real_sizes(void **state)
 
 /* ---- broken folders ---- */
 
-static const struct made_qwen tiny = {64, 4, 2, 1, 32, 1, 2, 96, 0, 0, 0, 0, 128, 0, 0};
-static const struct made_qwen tiny_moe = {64, 4, 2, 1, 32, 1, 2, 0, 4, 2, 32, 32, 128, 0, 0};
-static const struct made_qwen tiny_next = {64, 4, 2, 1, 32, 1, 2, 96, 4, 2, 32, 32, 128, 0, 1};
+static const struct made_qwen tiny = { 64, 4, 2, 1, 32, 1, 2, 96, 0, 0, 0, 0, 128, 0, 0 };
+static const struct made_qwen tiny_moe = { 64, 4, 2, 1, 32, 1, 2, 0, 4, 2, 32, 32, 128, 0, 0 };
+static const struct made_qwen tiny_next = { 64, 4, 2, 1, 32, 1, 2, 96, 4, 2, 32, 32, 128, 0, 1 };
 
 /* Writes q's folder with m's breakage; the config with `from` replaced by `to`. */
 static void make(const char *dir, const struct made_qwen *q, struct made *m, const char *from, const char *to,
@@ -114,7 +136,7 @@ static void load_says(const char *dir, int code, const char *says)
 {
 	struct store *st = NULL;
 	struct model *m = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	int got = store_open(&st, dir, &err);
 
 	if (!got)
@@ -129,7 +151,7 @@ static void load_says(const char *dir, int code, const char *says)
 
 static void test_sound(void **state)
 {
-	const struct made_qwen *q[] = {&tiny, &tiny_moe, &tiny_next};
+	const struct made_qwen *q[] = { &tiny, &tiny_moe, &tiny_next };
 
 	for (int i = 0; i < 3; i++) {
 		char *dir = folder_new();
@@ -153,30 +175,141 @@ struct tensor_case {
 
 static const struct tensor_case tensor_cases[] = {
 	/* missing */
-	{&tiny, "layers.2.mlp.up_proj.weight", NULL, {0}, 0, 0, E_MISSING, "tensor model.language_model.layers.2.mlp.up_proj.weight: missing"},
-	{&tiny, "layers.3.self_attn.k_norm.weight", NULL, {0}, 0, 0, E_MISSING, "layers.3.self_attn.k_norm.weight: missing"},
-	{&tiny, "embed_tokens.weight", NULL, {0}, 0, 0, E_MISSING, "embed_tokens.weight: missing"},
-	{&tiny, "lm_head.weight", NULL, {0}, 0, 0, E_MISSING, "lm_head.weight: missing|tie_word_embeddings"},
-	{&tiny_next, "experts.3.down_proj.weight", NULL, {0}, 0, 0, E_MISSING, "layers.0.mlp.experts.3.down_proj.weight: missing"},
+	{ &tiny,
+	  "layers.2.mlp.up_proj.weight",
+	  NULL,
+	  { 0 },
+	  0,
+	  0,
+	  E_MISSING,
+	  "tensor model.language_model.layers.2.mlp.up_proj.weight: missing" },
+	{ &tiny,
+	  "layers.3.self_attn.k_norm.weight",
+	  NULL,
+	  { 0 },
+	  0,
+	  0,
+	  E_MISSING,
+	  "layers.3.self_attn.k_norm.weight: missing" },
+	{ &tiny, "embed_tokens.weight", NULL, { 0 }, 0, 0, E_MISSING, "embed_tokens.weight: missing" },
+	{ &tiny, "lm_head.weight", NULL, { 0 }, 0, 0, E_MISSING, "lm_head.weight: missing|tie_word_embeddings" },
+	{ &tiny_next,
+	  "experts.3.down_proj.weight",
+	  NULL,
+	  { 0 },
+	  0,
+	  0,
+	  E_MISSING,
+	  "layers.0.mlp.experts.3.down_proj.weight: missing" },
 	/* shapes that the config contradicts */
-	{&tiny, "layers.3.self_attn.q_proj.weight", NULL, {64, 64}, 0, 0, E_FORMAT,
-	 "model.safetensors: tensor model.language_model.layers.3.self_attn.q_proj.weight|[64, 64]|config.json|[128, 64]"},
-	{&tiny, "layers.0.linear_attn.in_proj_qkv.weight", NULL, {512, 32}, 0, 0, E_FORMAT, "in_proj_qkv.weight|[512, 32]|[512, 64]"},
-	{&tiny, "layers.1.input_layernorm.weight", NULL, {63}, 0, 0, E_FORMAT, "layers.1.input_layernorm.weight|[63]|[64]"},
-	{&tiny, "layers.0.linear_attn.conv1d.weight", NULL, {512, 1, 3}, 0, 0, E_FORMAT, "conv1d.weight|[512, 1, 3]|[2048]"},
-	{&tiny_moe, "layers.0.mlp.experts.gate_up_proj", NULL, {4, 32, 64}, 0, 0, E_FORMAT, "experts.gate_up_proj|[4, 32, 64]|[4, 64, 64]"},
-	{&tiny_moe, "layers.1.mlp.experts.down_proj", NULL, {3, 64, 32}, 0, 0, E_FORMAT, "experts.down_proj|[3, 64, 32]|[4, 64, 32]"},
-	{&tiny_next, "layers.0.linear_attn.in_proj_ba.weight", NULL, {2, 64}, 0, 0, E_FORMAT, "in_proj_ba.weight|[2, 64]|[4, 64]"},
+	{ &tiny,
+	  "layers.3.self_attn.q_proj.weight",
+	  NULL,
+	  { 64, 64 },
+	  0,
+	  0,
+	  E_FORMAT,
+	  "model.safetensors: tensor model.language_model.layers.3.self_attn.q_proj.weight|[64, 64]|config.json|[128, 64]" },
+	{ &tiny,
+	  "layers.0.linear_attn.in_proj_qkv.weight",
+	  NULL,
+	  { 512, 32 },
+	  0,
+	  0,
+	  E_FORMAT,
+	  "in_proj_qkv.weight|[512, 32]|[512, 64]" },
+	{ &tiny,
+	  "layers.1.input_layernorm.weight",
+	  NULL,
+	  { 63 },
+	  0,
+	  0,
+	  E_FORMAT,
+	  "layers.1.input_layernorm.weight|[63]|[64]" },
+	{ &tiny,
+	  "layers.0.linear_attn.conv1d.weight",
+	  NULL,
+	  { 512, 1, 3 },
+	  0,
+	  0,
+	  E_FORMAT,
+	  "conv1d.weight|[512, 1, 3]|[2048]" },
+	{ &tiny_moe,
+	  "layers.0.mlp.experts.gate_up_proj",
+	  NULL,
+	  { 4, 32, 64 },
+	  0,
+	  0,
+	  E_FORMAT,
+	  "experts.gate_up_proj|[4, 32, 64]|[4, 64, 64]" },
+	{ &tiny_moe,
+	  "layers.1.mlp.experts.down_proj",
+	  NULL,
+	  { 3, 64, 32 },
+	  0,
+	  0,
+	  E_FORMAT,
+	  "experts.down_proj|[3, 64, 32]|[4, 64, 32]" },
+	{ &tiny_next,
+	  "layers.0.linear_attn.in_proj_ba.weight",
+	  NULL,
+	  { 2, 64 },
+	  0,
+	  0,
+	  E_FORMAT,
+	  "in_proj_ba.weight|[2, 64]|[4, 64]" },
 	/* types */
-	{&tiny, "layers.0.mlp.down_proj.weight", "I16", {0}, 0, 0, E_FORMAT, "layers.0.mlp.down_proj.weight|I16|BF16, F16 or F32"},
-	{&tiny, "layers.0.linear_attn.A_log", "I32", {0}, 0, 0, E_FORMAT, "linear_attn.A_log|I32"},
-	{&tiny, "model.language_model.norm.weight", "Q4", {0}, 0, 0, E_UNSUPPORTED, "model.language_model.norm.weight|unknown dtype Q4"},
-	{&tiny_next, "layers.0.mlp.experts.1.up_proj.weight", "F16", {0}, 0, 0, E_UNSUPPORTED, "experts.1.up_proj|f16 in groups of 0|layer 0 are bf16"},
-	{&tiny_next, "layers.0.mlp.experts.2.down_proj.weight", "F16", {0}, 0, 0, E_UNSUPPORTED, "experts.2.down_proj|f16|layer 0 are bf16"},
+	{ &tiny,
+	  "layers.0.mlp.down_proj.weight",
+	  "I16",
+	  { 0 },
+	  0,
+	  0,
+	  E_FORMAT,
+	  "layers.0.mlp.down_proj.weight|I16|BF16, F16 or F32" },
+	{ &tiny, "layers.0.linear_attn.A_log", "I32", { 0 }, 0, 0, E_FORMAT, "linear_attn.A_log|I32" },
+	{ &tiny,
+	  "model.language_model.norm.weight",
+	  "Q4",
+	  { 0 },
+	  0,
+	  0,
+	  E_UNSUPPORTED,
+	  "model.language_model.norm.weight|unknown dtype Q4" },
+	{ &tiny_next,
+	  "layers.0.mlp.experts.1.up_proj.weight",
+	  "F16",
+	  { 0 },
+	  0,
+	  0,
+	  E_UNSUPPORTED,
+	  "experts.1.up_proj|f16 in groups of 0|layer 0 are bf16" },
+	{ &tiny_next,
+	  "layers.0.mlp.experts.2.down_proj.weight",
+	  "F16",
+	  { 0 },
+	  0,
+	  0,
+	  E_UNSUPPORTED,
+	  "experts.2.down_proj|f16|layer 0 are bf16" },
 	/* places */
-	{&tiny, "layers.0.mlp.down_proj.weight", NULL, {0}, -2, 0, E_FORMAT, "tensor model.language_model.layers.0.mlp.down_proj.weight|inside tensor"},
-	{&tiny, "layers.0.mlp.down_proj.weight", NULL, {0}, 1 << 30, 0, E_FORMAT, "layers.0.mlp.down_proj.weight: ends at byte"},
-	{&tiny, NULL, NULL, {0}, 0, 1, E_FORMAT, "layers.3.mlp.down_proj.weight: ends at byte|truncated"},
+	{ &tiny,
+	  "layers.0.mlp.down_proj.weight",
+	  NULL,
+	  { 0 },
+	  -2,
+	  0,
+	  E_FORMAT,
+	  "tensor model.language_model.layers.0.mlp.down_proj.weight|inside tensor" },
+	{ &tiny,
+	  "layers.0.mlp.down_proj.weight",
+	  NULL,
+	  { 0 },
+	  1 << 30,
+	  0,
+	  E_FORMAT,
+	  "layers.0.mlp.down_proj.weight: ends at byte" },
+	{ &tiny, NULL, NULL, { 0 }, 0, 1, E_FORMAT, "layers.3.mlp.down_proj.weight: ends at byte|truncated" },
 };
 
 static void test_broken_tensors(void **state)
@@ -197,39 +330,55 @@ static void test_broken_tensors(void **state)
 	}
 }
 
-struct config_case { const struct made_qwen *q; const char *from, *to; int code; const char *says; };
+struct config_case {
+	const struct made_qwen *q;
+	const char *from, *to;
+	int code;
+	const char *says;
+};
 
 static const struct config_case config_cases[] = {
-	{&tiny, "\"qwen3_5\"", "\"qwen4_exp\"", E_UNSUPPORTED, "config.json|qwen4_exp|not Qwen3.5's"},
-	{&tiny, "\"qwen3_5\"", "\"bert\"", E_UNSUPPORTED, "config.json|\"bert\"|known: qwen3_5,|qwen3_moe"},
-	{&tiny, "\"model_type\"", "\"kind\"", E_MISSING, "config.json: model_type: missing"},
-	{&tiny, "\"hidden_size\":64,", "", E_MISSING, "config.json: text_config.hidden_size: missing"},
-	{&tiny, "\"hidden_size\":64,", "\"hidden_size\":null,", E_MISSING, "text_config.hidden_size: missing"},
-	{&tiny, "\"hidden_size\":64,", "\"hidden_size\":\"64\",", E_FORMAT, "text_config.hidden_size: is string"},
-	{&tiny, "\"hidden_size\":64,", "\"hidden_size\":0,", E_FORMAT, "text_config.hidden_size: 0 is not between 1 and"},
-	{&tiny, "\"num_hidden_layers\":4", "\"num_hidden_layers\":5000", E_FORMAT, "num_hidden_layers: 5000"},
-	{&tiny, "\"num_hidden_layers\":4", "\"num_hidden_layers\":4,\"layer_types\":[\"full_attention\"]", E_FORMAT,
-	 "layer_types: has 1 entries, num_hidden_layers is 4"},
-	{&tiny, "\"full_attention_interval\":4", "\"layer_types\":[\"x\",\"x\",\"x\",\"x\"]", E_UNSUPPORTED, "layer_types: layer 0 is \"x\""},
-	{&tiny, "\"full_attention_interval\":4,", "", E_MISSING, "full_attention_interval: missing"},
-	{&tiny, "\"num_key_value_heads\":1", "\"num_key_value_heads\":3", E_FORMAT, "num_attention_heads: 2|num_key_value_heads 3"},
-	{&tiny, "\"linear_num_key_heads\":1", "\"linear_num_key_heads\":4", E_FORMAT, "linear_num_value_heads: 2|linear_num_key_heads 4"},
-	{&tiny, "\"hidden_act\":\"silu\"", "\"hidden_act\":\"gelu\"", E_UNSUPPORTED, "hidden_act: \"gelu\""},
-	{&tiny, "\"hidden_act\":\"silu\"", "\"output_gate_type\":\"tanh\"", E_UNSUPPORTED, "output_gate_type: \"tanh\"|sigmoid"},
-	{&tiny, "\"hidden_act\":\"silu\"", "\"attn_output_gate\":false", E_UNSUPPORTED, "attn_output_gate"},
-	{&tiny, "\"rope_theta\":1e7,", "", E_MISSING, "rope_theta: missing"},
-	{&tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"dynamic\"", E_UNSUPPORTED, "rope_parameters.rope_type \"dynamic\""},
-	{&tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"longrope\"", E_UNSUPPORTED, "rope_type \"longrope\""},
-	{&tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"yarn\"", E_MISSING, "rope_parameters.factor: missing"},
-	{&tiny, "\"partial_rotary_factor\":0.25", "\"partial_rotary_factor\":0.04", E_FORMAT, "partial_rotary_factor: 0.04 of 32"},
-	{&tiny, "\"intermediate_size\":96", "\"other\":1", E_MISSING, "intermediate_size: missing"},
-	{&tiny_moe, "\"num_experts_per_tok\":2", "\"num_experts_per_tok\":5", E_FORMAT, "num_experts_per_tok: 5|1 and 4"},
-	{&tiny_moe, "\"num_experts\":4", "\"num_experts\":8", E_FORMAT, "mlp.gate.weight|[4, 64]|[8, 64]"},
-	{&tiny, "\"vocab_size\":128", "\"vocab_size\":256", E_FORMAT, "embed_tokens.weight|[128, 64]|[256, 64]"},
-	{&tiny, "\"model_type\"", "\"quantization_config\":{\"quant_method\":\"fp8\"},\"model_type\"", E_UNSUPPORTED, "\"fp8\""},
+	{ &tiny, "\"qwen3_5\"", "\"qwen4_exp\"", E_UNSUPPORTED, "config.json|qwen4_exp|not Qwen3.5's" },
+	{ &tiny, "\"qwen3_5\"", "\"bert\"", E_UNSUPPORTED, "config.json|\"bert\"|known: qwen3_5,|qwen3_moe" },
+	{ &tiny, "\"model_type\"", "\"kind\"", E_MISSING, "config.json: model_type: missing" },
+	{ &tiny, "\"hidden_size\":64,", "", E_MISSING, "config.json: text_config.hidden_size: missing" },
+	{ &tiny, "\"hidden_size\":64,", "\"hidden_size\":null,", E_MISSING, "text_config.hidden_size: missing" },
+	{ &tiny, "\"hidden_size\":64,", "\"hidden_size\":\"64\",", E_FORMAT, "text_config.hidden_size: is string" },
+	{ &tiny, "\"hidden_size\":64,", "\"hidden_size\":0,", E_FORMAT,
+	  "text_config.hidden_size: 0 is not between 1 and" },
+	{ &tiny, "\"num_hidden_layers\":4", "\"num_hidden_layers\":5000", E_FORMAT, "num_hidden_layers: 5000" },
+	{ &tiny, "\"num_hidden_layers\":4", "\"num_hidden_layers\":4,\"layer_types\":[\"full_attention\"]", E_FORMAT,
+	  "layer_types: has 1 entries, num_hidden_layers is 4" },
+	{ &tiny, "\"full_attention_interval\":4", "\"layer_types\":[\"x\",\"x\",\"x\",\"x\"]", E_UNSUPPORTED,
+	  "layer_types: layer 0 is \"x\"" },
+	{ &tiny, "\"full_attention_interval\":4,", "", E_MISSING, "full_attention_interval: missing" },
+	{ &tiny, "\"num_key_value_heads\":1", "\"num_key_value_heads\":3", E_FORMAT,
+	  "num_attention_heads: 2|num_key_value_heads 3" },
+	{ &tiny, "\"linear_num_key_heads\":1", "\"linear_num_key_heads\":4", E_FORMAT,
+	  "linear_num_value_heads: 2|linear_num_key_heads 4" },
+	{ &tiny, "\"hidden_act\":\"silu\"", "\"hidden_act\":\"gelu\"", E_UNSUPPORTED, "hidden_act: \"gelu\"" },
+	{ &tiny, "\"hidden_act\":\"silu\"", "\"output_gate_type\":\"tanh\"", E_UNSUPPORTED,
+	  "output_gate_type: \"tanh\"|sigmoid" },
+	{ &tiny, "\"hidden_act\":\"silu\"", "\"attn_output_gate\":false", E_UNSUPPORTED, "attn_output_gate" },
+	{ &tiny, "\"rope_theta\":1e7,", "", E_MISSING, "rope_theta: missing" },
+	{ &tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"dynamic\"", E_UNSUPPORTED,
+	  "rope_parameters.rope_type \"dynamic\"" },
+	{ &tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"longrope\"", E_UNSUPPORTED, "rope_type \"longrope\"" },
+	{ &tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"yarn\"", E_MISSING, "rope_parameters.factor: missing" },
+	{ &tiny, "\"partial_rotary_factor\":0.25", "\"partial_rotary_factor\":0.04", E_FORMAT,
+	  "partial_rotary_factor: 0.04 of 32" },
+	{ &tiny, "\"intermediate_size\":96", "\"other\":1", E_MISSING, "intermediate_size: missing" },
+	{ &tiny_moe, "\"num_experts_per_tok\":2", "\"num_experts_per_tok\":5", E_FORMAT,
+	  "num_experts_per_tok: 5|1 and 4" },
+	{ &tiny_moe, "\"num_experts\":4", "\"num_experts\":8", E_FORMAT, "mlp.gate.weight|[4, 64]|[8, 64]" },
+	{ &tiny, "\"vocab_size\":128", "\"vocab_size\":256", E_FORMAT, "embed_tokens.weight|[128, 64]|[256, 64]" },
+	{ &tiny, "\"model_type\"", "\"quantization_config\":{\"quant_method\":\"fp8\"},\"model_type\"", E_UNSUPPORTED,
+	  "\"fp8\"" },
 	/* the config speaks of a coding that the tensors do not have */
-	{&tiny, "\"model_type\"", "\"quantization\":{\"bits\":4,\"group_size\":64,\"model.layers.2.mlp.up_proj\":{\"bits\":8}},"
-	 "\"model_type\"", E_MISSING, "layers.2.mlp.up_proj.scales: missing|8 bits"},
+	{ &tiny, "\"model_type\"",
+	  "\"quantization\":{\"bits\":4,\"group_size\":64,\"model.layers.2.mlp.up_proj\":{\"bits\":8}},"
+	  "\"model_type\"",
+	  E_MISSING, "layers.2.mlp.up_proj.scales: missing|8 bits" },
 };
 
 static void test_broken_configs(void **state)
@@ -253,7 +402,7 @@ static void test_ignored(void **state)
 	struct store *st;
 	struct model *model;
 	struct made m;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	made_init(&m);
 	made_add(&m, "BF16", 1, 4, 0, 0, "model.visual.blocks.0.norm1.weight");
@@ -277,10 +426,11 @@ static void test_ignored(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sound), cmocka_unit_test(test_broken_tensors), cmocka_unit_test(test_broken_configs),
-		cmocka_unit_test(test_ignored), cmocka_unit_test(test_real_sizes),
+		cmocka_unit_test(test_sound),          cmocka_unit_test(test_broken_tensors),
+		cmocka_unit_test(test_broken_configs), cmocka_unit_test(test_ignored),
+		cmocka_unit_test(test_real_sizes),
 	};
 
-	log_set_level((enum log_level)-1);     /* the warnings are what is tested */
+	log_set_level((enum log_level) - 1); /* the warnings are what is tested */
 	return cmocka_run_group_tests_name("loader", tests, NULL, NULL);
 }

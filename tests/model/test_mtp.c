@@ -99,11 +99,12 @@ static void feed(struct driver *d, int slot, int pos, const int32_t *tok, const 
 
 static void test(const char *shared, const char *model)
 {
-	struct driver_opts o = { .arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 2, .ctx_max = ROWS,
-	                         .step_rows = ROWS };
+	struct driver_opts o = {
+		.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 2, .ctx_max = ROWS, .step_rows = ROWS
+	};
 	static const int chunks[] = { 1, 7, 13, 40 };
-	struct driver target, head = {0};
-	struct vectors v = {0};
+	struct driver target, head = { 0 };
+	struct vectors v = { 0 };
 	struct model *m;
 	char path[512];
 	float *f, *h, *l, *h2, *l2;
@@ -129,8 +130,8 @@ static void test(const char *shared, const char *model)
 	for (int at = 0, i = 0; at < v.n; i++) {
 		int n = chunks[i % 4] < v.n - at ? chunks[i % 4] : v.n - at;
 
-		feed(&head, 1, at, v.next + at, f + (size_t)at * (size_t)v.hidden, n, h2 + (size_t)at * (size_t)v.hidden,
-		     l2 + (size_t)at * (size_t)v.vocab);
+		feed(&head, 1, at, v.next + at, f + (size_t)at * (size_t)v.hidden, n,
+		     h2 + (size_t)at * (size_t)v.hidden, l2 + (size_t)at * (size_t)v.vocab);
 		at += n;
 	}
 	CHECK(!memcmp(h, h2, (size_t)v.n * (size_t)v.hidden * sizeof *h), "hidden rows depend on the chunks");
@@ -163,7 +164,7 @@ int main(void)
 
 	log_set_level(LOG_WARN);
 	if (!shared)
-		return 77;      /* skipped; shared_folder said why */
+		return 77; /* skipped; shared_folder said why */
 	test(shared, "qwen3_5");
 	test(shared, "qwen3_5_moe");
 	return 0;

@@ -28,9 +28,11 @@ static float rotate(const struct rope *r, const float *x, const float *want, int
 
 		for (int i = 0; i < dim; i++) {
 			int k = i % r->n_freq;
-			float a = (float)(pos + row % POSITIONS) * r->freq[k], c = cosf(a) * r->mscale, s = sinf(a) * r->mscale;
-			float got = i >= 2 * r->n_freq ? v[i] : i < r->n_freq ? v[i] * c - v[i + r->n_freq] * s :
-			            v[i] * c + v[i - r->n_freq] * s;
+			float a = (float)(pos + row % POSITIONS) * r->freq[k], c = cosf(a) * r->mscale,
+			      s = sinf(a) * r->mscale;
+			float got = i >= 2 * r->n_freq ? v[i] :
+			            i < r->n_freq      ? v[i] * c - v[i + r->n_freq] * s :
+			                                 v[i] * c + v[i - r->n_freq] * s;
 
 			most = fmaxf(most, fabsf(got - w[i]));
 		}
@@ -69,23 +71,24 @@ static struct json *config_of(const struct json *c, int truncate)
 
 static int check_case(const struct safetensors *s, const char *name, const struct json *c)
 {
-	static const int offset[] = {0, 5, 1000};
+	static const int offset[] = { 0, 5, 1000 };
 	int64_t dims = 0, dim = 0, ctx = 4096;
-	struct rotary_defaults d = {.partial = 1};
-	struct json *config = config_of(c, 1);  /* the reference floors and ceils whatever the file says */
-	struct err err = {0};
-	struct conf conf = {.j = config, .file = "rope.json", .where = "", .err = &err};
+	struct rotary_defaults d = { .partial = 1 };
+	struct json *config = config_of(c, 1); /* the reference floors and ceils whatever the file says */
+	struct err err = { 0 };
+	struct conf conf = { .j = config, .file = "rope.json", .where = "", .err = &err };
 	struct rope rope;
 	struct arena a;
 	bool traditional = false;
 	int ctx_max, bad = 0;
-	int refused = !strncmp(name, "dynamic", 7) || !strncmp(name, "longrope", 8) || !strncmp(name, "proportional", 12);
+	int refused = !strncmp(name, "dynamic", 7) || !strncmp(name, "longrope", 8) ||
+	              !strncmp(name, "proportional", 12);
 
 	json_to_int(json_get(c, "dims"), &dims);
 	json_to_int(json_get(c, "head_dim"), &dim);
 	json_to_int(json_get(c, "max_position_embeddings"), &ctx);
 	json_to_bool(json_get(c, "traditional"), &traditional);
-	if (traditional) {              /* pairs (2i, 2i + 1): no model here */
+	if (traditional) { /* pairs (2i, 2i + 1): no model here */
 		json_free(config);
 		return 0;
 	}
@@ -108,7 +111,8 @@ static int check_case(const struct safetensors *s, const char *name, const struc
 			snprintf(x, sizeof x, "%s.x", name);
 			snprintf(want, sizeof want, "%s.out_off%d", name, offset[i]);
 			most = rotate(&rope, (const float *)(const void *)safetensors_find(s, x)->data,
-			              (const float *)(const void *)safetensors_find(s, want)->data, offset[i], (int)dim);
+			              (const float *)(const void *)safetensors_find(s, want)->data, offset[i],
+			              (int)dim);
 			printf("%s %s at %d: %.1e\n", most < 5e-4f ? "ok  " : "FAIL", name, offset[i], (double)most);
 			bad += !(most < 5e-4f);
 		}

@@ -27,10 +27,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct toy *t = (struct toy *)m;
 	struct shape *s = &m->shape;
-	struct conf c = {.j = st->text, .file = st->config_path, .where = "", .err = err};
-	struct binder b = {.st = st, .arena = &m->arena, .err = err};
-	struct rotary_defaults d = {.partial = 1};
-	struct attention_form f = {0};
+	struct conf c = { .j = st->text, .file = st->config_path, .where = "", .err = err };
+	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct rotary_defaults d = { .partial = 1 };
+	struct attention_form f = { 0 };
 
 	s->layers = s->layers_attn = 1;
 	f.hidden = s->hidden = conf_int(&c, "hidden_size", 1, CONF_DIM_MAX);
@@ -59,7 +59,7 @@ static void forward(struct model *m, struct pass *p)
 {
 	const struct toy *t = (const struct toy *)m;
 	int hidden = m->shape.hidden;
-	struct linear head = {&t->head, p->logits, (size_t)m->shape.vocab, NULL, false};
+	struct linear head = { &t->head, p->logits, (size_t)m->shape.vocab, NULL, false };
 	float *x, *last;
 
 	pass_reset(p);
@@ -71,9 +71,13 @@ static void forward(struct model *m, struct pass *p)
 	p->be->ops->linear(p, &head, 1, last, p->n_logit, hidden);
 }
 
-static const char *const arch[] = {"toy", NULL};
+static const char *const arch[] = { "toy", NULL };
 static const struct model_ops toy_ops = {
-	.arch = arch, .size = sizeof(struct toy), .bind = bind, .forward = forward, .work_floats = work_floats,
+	.arch = arch,
+	.size = sizeof(struct toy),
+	.bind = bind,
+	.forward = forward,
+	.work_floats = work_floats,
 };
 
 /* ---- a folder of it, and what it must compute, written plainly in double ---- */
@@ -93,11 +97,11 @@ static void fill(float *w, size_t n, unsigned seed)
 static void write_folder(const char *dir)
 {
 	struct tensor_out t[] = {
-		{"model.embed_tokens.weight", DT_F32, 2, {V, H}, w_embed},
-		{"model.layers.0.self_attn.q_proj.weight", DT_F32, 2, {HEADS * DIM, H}, w_q},
-		{"model.layers.0.self_attn.k_proj.weight", DT_F32, 2, {DIM, H}, w_k},
-		{"model.layers.0.self_attn.v_proj.weight", DT_F32, 2, {DIM, H}, w_v},
-		{"model.layers.0.self_attn.o_proj.weight", DT_F32, 2, {H, HEADS * DIM}, w_o},
+		{ "model.embed_tokens.weight", DT_F32, 2, { V, H }, w_embed },
+		{ "model.layers.0.self_attn.q_proj.weight", DT_F32, 2, { HEADS * DIM, H }, w_q },
+		{ "model.layers.0.self_attn.k_proj.weight", DT_F32, 2, { DIM, H }, w_k },
+		{ "model.layers.0.self_attn.v_proj.weight", DT_F32, 2, { DIM, H }, w_v },
+		{ "model.layers.0.self_attn.o_proj.weight", DT_F32, 2, { H, HEADS * DIM }, w_o },
 	};
 
 	fill(&w_embed[0][0], V * H, 1);
@@ -105,7 +109,8 @@ static void write_folder(const char *dir)
 	fill(&w_k[0][0], DIM * H, 3);
 	fill(&w_v[0][0], DIM * H, 4);
 	fill(&w_o[0][0], H * HEADS * DIM, 5);
-	folder_puts(dir, "config.json", "{\"model_type\":\"toy\",\"hidden_size\":32,\"vocab_size\":48,\"num_attention_heads\":2,"
+	folder_puts(dir, "config.json",
+	            "{\"model_type\":\"toy\",\"hidden_size\":32,\"vocab_size\":48,\"num_attention_heads\":2,"
 	            "\"num_key_value_heads\":1,\"head_dim\":16,\"max_position_embeddings\":512,\"rope_theta\":100}");
 	assert(!safetensors_write(folder_path(dir, "model.safetensors"), t, 5, NULL));
 }
@@ -134,7 +139,7 @@ static void plainly(const int32_t *tok, int n, double (*logits)[V])
 	static double k[N][DIM], v[N][DIM];
 
 	for (int t = 0; t < n; t++) {
-		double x[H], q[DIM], out[HEADS * DIM] = {0}, p[N], sum, y;
+		double x[H], q[DIM], out[HEADS * DIM] = { 0 }, p[N], sum, y;
 
 		for (int i = 0; i < H; i++)
 			x[i] = (double)w_embed[tok[t]][i];
@@ -169,10 +174,11 @@ int main(void)
 {
 	static double want[N][V];
 	static float whole[N][V], parts[N][V];
-	static const int cut[] = {1, 7, 20};
-	struct driver_opts o = {.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 2, .ctx_max = 256,
-	                        .step_rows = 128};
-	struct driver d = {0};
+	static const int cut[] = { 1, 7, 20 };
+	struct driver_opts o = {
+		.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 2, .ctx_max = 256, .step_rows = 128
+	};
+	struct driver d = { 0 };
 	struct model *m;
 	struct err err;
 	char *dir = folder_new();
@@ -183,7 +189,8 @@ int main(void)
 	write_folder(dir);
 	for (int i = 0; i < N; i++)
 		tok[i] = (i * i + 3 * i) % V;
-	if (store_open(&d.st, dir, &err) || model_bind_as(&m, &toy_ops, "toy", d.st, &err) || driver_attach(&d, m, &o, &err)) {
+	if (store_open(&d.st, dir, &err) || model_bind_as(&m, &toy_ops, "toy", d.st, &err) ||
+	    driver_attach(&d, m, &o, &err)) {
 		printf("FAIL %s\n", err.msg);
 		return 1;
 	}

@@ -23,23 +23,27 @@
 
 /* ---- a random weight and its truth ---- */
 
-struct kind { const char *name, *mode; int bits, group; enum dtype plain; };
+struct kind {
+	const char *name, *mode;
+	int bits, group;
+	enum dtype plain;
+};
 static const struct kind kinds[] = {
-	{ "f32", NULL, 32, 0, DT_F32 }, { "f16", NULL, 16, 0, DT_F16 }, { "bf16", NULL, 16, 0, DT_BF16 },
+	{ "f32", NULL, 32, 0, DT_F32 },   { "f16", NULL, 16, 0, DT_F16 },   { "bf16", NULL, 16, 0, DT_BF16 },
 	{ "affine2", "affine", 2, 0, 0 }, { "affine3", "affine", 3, 0, 0 }, { "affine4", "affine", 4, 0, 0 },
 	{ "affine5", "affine", 5, 0, 0 }, { "affine6", "affine", 6, 0, 0 }, { "affine8", "affine", 8, 0, 0 },
-	{ "mxfp4", "mxfp4", 4, 32, 0 }, { "nvfp4", "nvfp4", 4, 16, 0 }, { "mxfp8", "mxfp8", 8, 32, 0 },
+	{ "mxfp4", "mxfp4", 4, 32, 0 },   { "nvfp4", "nvfp4", 4, 16, 0 },   { "mxfp8", "mxfp8", 8, 32, 0 },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-static const char *const value_name[VALUES] = { "random", "all codes largest", "scales zero", "denormal scales",
-	                                        "huge scales", "all codes 0 or largest" };
+static const char *const value_name[VALUES] = { "random",          "all codes largest", "scales zero",
+	                                        "denormal scales", "huge scales",       "all codes 0 or largest" };
 
 struct sample {
 	struct weight w;
 	struct fence data, scales, biases, blocks;
 	struct blocks made;
-	struct weight bare;             /* w without what its blocks have */
+	struct weight bare; /* w without what its blocks have */
 };
 
 static uint16_t f16_random(void)
@@ -132,8 +136,8 @@ static void sample_make(struct sample *s, const struct kind *k, int rows, int co
 			fence_make(&s->biases, groups * size, pick(4) > 0, (size_t)pick(9));
 			for (size_t i = 0; i < groups; i++) {
 				put_number(s->scales.p + i * size, st, scale_value(v), v);
-				put_number(s->biases.p + i * size, st,
-				           scale_value(v == V_ZERO_SCALE ? V_RANDOM : v), v);
+				put_number(s->biases.p + i * size, st, scale_value(v == V_ZERO_SCALE ? V_RANDOM : v),
+				           v);
 			}
 		}
 		rc = weight_coded(&s->w, "sample", k->mode, k->bits, group, rows, cols, s->data.p, n, s->scales.p,
@@ -179,7 +183,7 @@ static float scale_at(const struct weight *w, const uint8_t *p, int o, int g)
 	float f;
 
 	if (w->scale_type == DT_F8_E4M3 && (p[i] & 0x7f) == 0x7f)
-		return p[i] & 0x80 ? -480 : 480;        /* MLX has no NaN there */
+		return p[i] & 0x80 ? -480 : 480; /* MLX has no NaN there */
 	dtype_to_float(&f, p + i * (size_t)dtype_size(w->scale_type), w->scale_type, 1);
 	return f;
 }
@@ -238,7 +242,8 @@ static float truth_pairs(const float *w, const float *x, int n)
 		float part[2] = { 0, 0 };
 
 		for (int i = 0; i < 32; i++) {
-			float a = k + i < n ? bf16_to_float(float_to_bf16(no_denormal(x[k + i]))) : 0, b = k + i < n ? no_denormal(w[k + i]) : 0;
+			float a = k + i < n ? bf16_to_float(float_to_bf16(no_denormal(x[k + i]))) : 0,
+			      b = k + i < n ? no_denormal(w[k + i]) : 0;
 
 			part[i % 2] = fma_no_denormal(a, b, part[i % 2]);
 		}
@@ -258,7 +263,7 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 {
 	float *f = fence_make(&x->f, (size_t)n * (size_t)cols * 4, 1, 0);
 	size_t groups;
-	float far = pick(2) ? 0x1p-90f : 0x1p90f;      /* beside denormals of weights */
+	float far = pick(2) ? 0x1p-90f : 0x1p90f; /* beside denormals of weights */
 
 	x->q.map = x->scale.map = x->sum.map = x->scaled.map = x->tiles.map = x->pairs.map = NULL;
 	for (int i = 0; i < n * cols; i++)
@@ -267,7 +272,7 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 		for (int i = 0; i < n * cols; i++)
 			f[i] *= far;
 	if (n > 1 && v == V_RANDOM)
-		memset(f + cols, 0, (size_t)cols * 4);          /* a row of zeros */
+		memset(f + cols, 0, (size_t)cols * 4); /* a row of zeros */
 	x->a = (struct acts){ .rows = n, .cols = cols, .f = f, .ld = (size_t)cols, .group = group };
 	if (!group)
 		return;
@@ -280,16 +285,16 @@ static void rows_make(struct rows *x, int n, int cols, int group, enum value v, 
 		size_t g = (size_t)r * (size_t)(cols / group);
 
 		acts_quantiser(level)((int8_t *)x->q.p + (size_t)r * (size_t)cols, (float *)x->scale.p + g,
-		                      (int32_t *)x->sum.p + g, (float *)x->scaled.p + g,
-		                      f + (size_t)r * (size_t)cols, cols, group);
+		                      (int32_t *)x->sum.p + g, (float *)x->scaled.p + g, f + (size_t)r * (size_t)cols,
+		                      cols, group);
 	}
-	if (acts_tiler(cpu_detect()) && pick(4)) {        /* the other levels must not mind */
+	if (acts_tiler(cpu_detect()) && pick(4)) { /* the other levels must not mind */
 		size_t bytes = acts_tile_bytes(cols, group);
 
 		x->a.tiles = fence_make(&x->tiles, (size_t)((n + ACTS_TILE - 1) / ACTS_TILE) * bytes, 1, 0);
 		for (int r = 0; r < n; r += ACTS_TILE)
 			acts_tiler(cpu_detect())((uint8_t *)x->tiles.p + (size_t)(r / ACTS_TILE) * bytes, &x->a, r,
-			                  n - r < ACTS_TILE ? n - r : ACTS_TILE);
+			                         n - r < ACTS_TILE ? n - r : ACTS_TILE);
 	}
 }
 
@@ -323,7 +328,12 @@ static void rows_drop(struct rows *x)
 
 /* ---- the product ---- */
 
-struct shape { int rows, cols, group, n; enum dtype st; enum value v; bool whole; };     /* whole: no part of it */
+struct shape {
+	int rows, cols, group, n;
+	enum dtype st;
+	enum value v;
+	bool whole;
+}; /* whole: no part of it */
 
 static void shape_text(char *s, size_t n, const struct shape *h)
 {
@@ -336,7 +346,8 @@ static void check_with(const struct kind *k, const struct weight *w, const struc
 {
 	size_t ld = (size_t)h->rows + 3, scratch_bytes = (weight_scratch_bytes(w) + 63) / 64 * 64;
 	/* Any part of the outputs and rows gives what the whole gives. */
-	int o0 = h->whole || pick(2) ? 0 : pick(h->rows), o1 = h->whole || pick(2) ? h->rows : o0 + 1 + pick(h->rows - o0);
+	int o0 = h->whole || pick(2) ? 0 : pick(h->rows),
+	    o1 = h->whole || pick(2) ? h->rows : o0 + 1 + pick(h->rows - o0);
 	int r0 = h->whole || pick(2) ? 0 : pick(h->n), r1 = h->whole || pick(2) ? h->n : r0 + 1 + pick(h->n - r0);
 	struct fence out, scratch;
 	char text[200];
@@ -348,8 +359,7 @@ static void check_with(const struct kind *k, const struct weight *w, const struc
 	shape_text(text, sizeof text, h);
 	sig = GUARD(mul((float *)out.p, ld, w, o0, o1, &x->a, r0, r1, scratch.p));
 	if (sig) {
-		printf("FAIL %s %s arith %d: %s (%s)\n", k->name, cpu_level_name(level), arith, signal_name(sig),
-		       text);
+		printf("FAIL %s %s arith %d: %s (%s)\n", k->name, cpu_level_name(level), arith, signal_name(sig), text);
 		failures++;
 	}
 	for (size_t i = 0; i < out.bytes / 4 && !sig; i++) {
@@ -364,8 +374,8 @@ static void check_with(const struct kind *k, const struct weight *w, const struc
 			continue;
 		printf("FAIL %s %s arith %d: row %d output %d is %a, should be %a (%s; outputs %d to %d, rows %d "
 		       "to %d)\n",
-		       k->name, cpu_level_name(level), arith, r0 + r, o0 + o, (double)got, (double)expect, text,
-		       o0, o1, r0, r1);
+		       k->name, cpu_level_name(level), arith, r0 + r, o0 + o, (double)got, (double)expect, text, o0, o1,
+		       r0, r1);
 		failures++;
 		break;
 	}
@@ -392,8 +402,8 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 			check_with(k, &s->bare, x, h, level, arith, other, want);
 	}
 	if (s->bare.blocks && k->mode && level == CPU_AVX512 && arith == ARITH_FAST)
-		check_with(k, &s->bare, x, h, level, arith, kn.mul[arith] == coded_mul_avx512 ? coded_mul_avx512_panels : coded_mul_avx512,
-		           want);
+		check_with(k, &s->bare, x, h, level, arith,
+		           kn.mul[arith] == coded_mul_avx512 ? coded_mul_avx512_panels : coded_mul_avx512, want);
 #endif
 }
 
@@ -407,7 +417,7 @@ static void check_truth(const struct kind *k, const struct sample *s, const stru
 
 			for (int i = 0; i < h->cols; i++) {
 				double a = coded ? (double)x->a.q[r * h->cols + i] *
-				                   (double)x->a.scale[(r * h->cols + i) / h->group] :
+				                           (double)x->a.scale[(r * h->cols + i) / h->group] :
 				                   (double)x->a.f[r * h->cols + i];
 				double b = (double)decoded[o * h->cols + i];
 
@@ -439,8 +449,10 @@ static struct shape shape_of(const struct kind *k, int turn, int most)
 	static const int groups[] = { 32, 64, 128, 64, 32, 16, 8, 24, 40, 192 };
 	/* Of rows of activations: where kernels take turns, and a few beyond a tile or what is done at once. */
 	static const int edges[] = { 4, 5, 16, 17, 20, 21, 32, 33, 36, 257, 260 };
-	struct shape h = { .rows = 1 + pick(40), .n = turn % 3 == 1 ? edges[pick(11)] : 1 + pick(turn % 9 ? 17 : 300), .v = (enum value)(turn % VALUES),
-	                   .st = scale_types[turn / VALUES % 3] };
+	struct shape h = { .rows = 1 + pick(40),
+		           .n = turn % 3 == 1 ? edges[pick(11)] : 1 + pick(turn % 9 ? 17 : 300),
+		           .v = (enum value)(turn % VALUES),
+		           .st = scale_types[turn / VALUES % 3] };
 
 	h.group = k->group ? k->group : groups[pick(10)];
 	if (k->mode) {
@@ -468,15 +480,31 @@ static struct shape shape_of_blocks(const struct kind *k, int turn)
 {
 	static const int many[] = { 24, 31, 33, 64, 68, 136, 260 };
 	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
-	int n = turn < BLOCKS_EACH ? turn + 1 : many[turn < BLOCKS_MANY ? turn - BLOCKS_EACH : 0], group = k->mode ? 64 : 0;
+	int n = turn < BLOCKS_EACH ? turn + 1 : many[turn < BLOCKS_MANY ? turn - BLOCKS_EACH : 0],
+	    group = k->mode ? 64 : 0;
 
 	if (turn >= BLOCKS_MANY)
-		return (struct shape){ .rows = pick(2) ? 128 + pick(140) : 16 * (8 + pick(9)), .cols = 512 * (turn - BLOCKS_MANY + 1), .group = group, .n = 1, .st = scale_types[pick(3)],
-		                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = pick(3) > 0 };
+		return (struct shape){ .rows = pick(2) ? 128 + pick(140) : 16 * (8 + pick(9)),
+			               .cols = 512 * (turn - BLOCKS_MANY + 1),
+			               .group = group,
+			               .n = 1,
+			               .st = scale_types[pick(3)],
+			               .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)),
+			               .whole = pick(3) > 0 };
 
-	return (struct shape){ .rows = n == 136 ? 48 : n == 260 || n == 64 ? 16 + pick(2) : pick(2) ? 16 + pick(20) : 16 * (1 + pick(3)),
-	                       .cols = n == 64 ? 1536 : n == 136 ? 3840 : n == 260 ? 1088 : 128 * (1 + pick(5)), .group = group, .n = n, .st = DT_BF16,
-	                       .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)), .whole = true };
+	return (struct shape){ .rows = n == 136            ? 48 :
+		                       n == 260 || n == 64 ? 16 + pick(2) :
+		                       pick(2)             ? 16 + pick(20) :
+		                                             16 * (1 + pick(3)),
+		               .cols = n == 64  ? 1536 :
+		                       n == 136 ? 3840 :
+		                       n == 260 ? 1088 :
+		                                  128 * (1 + pick(5)),
+		               .group = group,
+		               .n = n,
+		               .st = DT_BF16,
+		               .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)),
+		               .whole = true };
 }
 
 /* How many of these are for it: runs are those of codes. */
@@ -517,7 +545,10 @@ static void round_mul(const struct kind *k, struct shape h)
 		if (!k->mode)
 			rows_pair(&x, l);
 		check_mul(k, &s, &x, &h, l, ARITH_F32, want);
-		check_mul(k, &s, &x, &h, l, ARITH_FAST, fast ? want_fast : pairs && l >= CPU_AVX512BF16 ? want_pairs : want);
+		check_mul(k, &s, &x, &h, l, ARITH_FAST,
+		          fast                         ? want_fast :
+		          pairs && l >= CPU_AVX512BF16 ? want_pairs :
+		                                         want);
 	}
 	sample_drop(&s);
 	rows_drop(&x);
@@ -539,8 +570,10 @@ static uint16_t bf16_bits(int kind)
 static void round_bits(void)
 {
 	static const struct kind half = { "bf16, any bits", NULL, 16, 0, DT_BF16 };
-	struct shape h = { .rows = pick(2) ? 1 + pick(40) : 16 * (1 + pick(3)), .cols = pick(2) ? 1 + pick(100) : 64 * (1 + pick(2)),
-	                   .n = 1 + pick(12), .v = V_RANDOM };
+	struct shape h = { .rows = pick(2) ? 1 + pick(40) : 16 * (1 + pick(3)),
+		           .cols = pick(2) ? 1 + pick(100) : 64 * (1 + pick(2)),
+		           .n = 1 + pick(12),
+		           .v = V_RANDOM };
 	struct sample s;
 	struct rows x;
 	float *decoded, *want, *f;
@@ -596,7 +629,10 @@ static void round_quantise(int turn)
 
 		for (int i = 0; i < cols; i++)
 			x[i] = v == V_EDGE ? (float)(pick(255) - 127) :
-			       uniform() * (v == V_HUGE ? 3e38f : v == V_TINY ? 1e-30f : v == V_ZERO_SCALE ? 0 : 1);
+			                     uniform() * (v == V_HUGE       ? 3e38f :
+			                                  v == V_TINY       ? 1e-30f :
+			                                  v == V_ZERO_SCALE ? 0 :
+			                                                      1);
 		for (int i = 0; odd && i < cols; i += 1 + pick(100))
 			x[i] = strange[pick(5)];
 		counter = keep + 2 * (uint64_t)cols;
@@ -708,7 +744,9 @@ static void check_refusals(void)
 	struct weight w;
 	struct err err;
 	uint8_t d[4096] = { 0 };
-	struct { int rc, want; } c[] = {
+	struct {
+		int rc, want;
+	} c[] = {
 		{ weight_plain(&w, "t", DT_F32, 4, 8, d, 127, &err), E_FORMAT },
 		{ weight_plain(&w, "t", DT_U8, 4, 8, d, 32, &err), E_UNSUPPORTED },
 		{ weight_plain(&w, "t", DT_F32, 0, 8, d, 0, &err), E_FORMAT },
@@ -792,8 +830,8 @@ static bool check_golden(const char *file)
 				w.fmt->decode(row, &w, o);
 				for (int c = 0; c < cols; c++)
 					if (row[c] != want[o * cols + c]) {
-						printf("FAIL %s %s: element %d %d is %g, should be %g\n", file,
-						       base, o, c, (double)row[c], (double)want[o * cols + c]);
+						printf("FAIL %s %s: element %d %d is %g, should be %g\n", file, base, o,
+						       c, (double)row[c], (double)want[o * cols + c]);
 						failures++;
 						o = rows;
 						break;
@@ -803,8 +841,8 @@ static bool check_golden(const char *file)
 			scratch = aligned_alloc(64, (weight_scratch_bytes(&w) + 63) / 64 * 64);
 			w.fmt->kernels(&kn, cpu_detect());
 			kn.mul[ARITH_F32](out, (size_t)rows, &w, 0, rows,
-			                  &(struct acts){ .rows = xd[0], .cols = cols, .f = x, .ld = (size_t)cols },
-			                  0, xd[0], scratch);
+			                  &(struct acts){ .rows = xd[0], .cols = cols, .f = x, .ld = (size_t)cols }, 0,
+			                  xd[0], scratch);
 			for (int r = 0; r < xd[0] * rows; r++) {
 				double size = 0;
 
@@ -820,7 +858,7 @@ static bool check_golden(const char *file)
 			}
 			free(out);
 			free(scratch);
-next:
+		next:
 			free(row);
 		}
 	golden_close(g);

@@ -22,7 +22,7 @@ static float score_near(float got, const float *q, const float *row, int dim)
 
 	for (int i = 0; i < dim; i++) {
 		top = fmaxf(top, fabsf(q[i]));
-		most = fmaxf(most, fabsf(row[i]));      /* scale times code and bias may be as large as that */
+		most = fmaxf(most, fabsf(row[i])); /* scale times code and bias may be as large as that */
 	}
 	scale = top < 1e-30f ? 0 : top / (127 * 128);
 	inv = scale > 0 ? 1 / scale : 0;
@@ -48,7 +48,10 @@ static int kv_dim(const struct kv_format *f)
 
 static void kv_fill(float *x, int n, enum value v)
 {
-	float offset = pick(2) ? 3 * uniform() : 0, scale = v == V_HUGE ? 1e4f : v == V_TINY ? 1e-6f : v == V_ZERO_SCALE ? 0 : 1;
+	float offset = pick(2) ? 3 * uniform() : 0, scale = v == V_HUGE       ? 1e4f :
+	                                                    v == V_TINY       ? 1e-6f :
+	                                                    v == V_ZERO_SCALE ? 0 :
+	                                                                        1;
 
 	for (int i = 0; i < n; i++)
 		x[i] = (uniform() + offset) * scale * (v == V_EDGE && i == n / 3 ? 50 : 1);
@@ -97,7 +100,8 @@ static void round_opened(const struct kv_format *f, enum cpu_level l, const uint
 	if (!sig)
 		sig = GUARD(k.open(o + cut * KV_PANEL, rows + (size_t)cut * bytes, n - cut, dim));
 	for (size_t i = 0; i < floats && !sig; i++) {
-		int row = (int)(i / KV_PANEL) % KV_BLOCK, d = (int)(i / KV_PANEL) / KV_BLOCK * KV_PANEL + (int)(i % KV_PANEL);
+		int row = (int)(i / KV_PANEL) % KV_BLOCK,
+		    d = (int)(i / KV_PANEL) / KV_BLOCK * KV_PANEL + (int)(i % KV_PANEL);
 		float e;
 
 		memset(&e, 0x5a, 4);
@@ -105,8 +109,9 @@ static void round_opened(const struct kv_format *f, enum cpu_level l, const uint
 	}
 	if (sig || bad)
 		fail_at(sig ? signal_name(sig) : "kv open", l, dim, n);
-	for (size_t i = 0; i < floats && !bad; i++) {      /* what is not written is not read */
-		int row = (int)(i / KV_PANEL) % KV_BLOCK, d = (int)(i / KV_PANEL) / KV_BLOCK * KV_PANEL + (int)(i % KV_PANEL);
+	for (size_t i = 0; i < floats && !bad; i++) { /* what is not written is not read */
+		int row = (int)(i / KV_PANEL) % KV_BLOCK,
+		    d = (int)(i / KV_PANEL) / KV_BLOCK * KV_PANEL + (int)(i % KV_PANEL);
 
 		if (row >= n || d >= dim)
 			o[i] = NAN;
@@ -213,7 +218,8 @@ static void round_kv(const struct kv_format *f, int turn)
 				else if (r < (size_t)n && l)
 					e = first[at];
 				else if (r < (size_t)n)
-					e = first[at] = score_near(s[at], (float *)q.p + j * dim, dec + r * (size_t)dim, dim);
+					e = first[at] = score_near(s[at], (float *)q.p + j * dim, dec + r * (size_t)dim,
+					                           dim);
 				bad |= !same(e, s[at]);
 			}
 		if (sig || bad)
@@ -248,8 +254,9 @@ static void round_kv(const struct kv_format *f, int turn)
  * alone may say so. */
 static void round_bf16(const struct kv_format *f)
 {
-	static const uint32_t edge[] = { 0x7f800001, 0xffbfffff, 0x7fc00000, 0x7f800000, 0xff800000, 0x7f7fffff, 0x7f7f8000,
-	                                 0x7f7f7fff, 0x3f808000, 0x3f818000, 0x3f808001, 0x00000001, 0x80008000, 0x80000000, 0 };
+	static const uint32_t edge[] = { 0x7f800001, 0xffbfffff, 0x7fc00000, 0x7f800000, 0xff800000,
+		                         0x7f7fffff, 0x7f7f8000, 0x7f7f7fff, 0x3f808000, 0x3f818000,
+		                         0x3f808001, 0x00000001, 0x80008000, 0x80000000, 0 };
 	int dim = kv_dim(f);
 	float *x = xmalloc((size_t)dim * 4);
 	uint16_t *want = xmalloc((size_t)dim * 2);
@@ -318,9 +325,9 @@ static void bench_kv(const struct kv_format *f, enum cpu_level l)
 		for (int side = 0; side < 2; side++)
 			best[side] = fminf(best[side], (float)(sum[side] / ROWS));
 	}
-	printf("%-8s %-7s %3zu bytes  keys %5.1f ns a row (%4.1f GB/s)  values %5.1f ns (%4.1f GB/s)  encode %5.0f ns\n", f->name,
-	       cpu_level_name(l), bytes, (double)best[0] * 1e9, (double)bytes / (double)best[0] * 1e-9, (double)best[1] * 1e9,
-	       (double)bytes / (double)best[1] * 1e-9, (double)best[2] * 1e9);
+	printf("%-8s %-7s %3zu bytes  keys %5.1f ns a row (%4.1f GB/s)  values %5.1f ns (%4.1f GB/s)  encode %5.0f ns\n",
+	       f->name, cpu_level_name(l), bytes, (double)best[0] * 1e9, (double)bytes / (double)best[0] * 1e-9,
+	       (double)best[1] * 1e9, (double)bytes / (double)best[1] * 1e-9, (double)best[2] * 1e9);
 	free(rows);
 	free(acc);
 	free(q);

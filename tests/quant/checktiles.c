@@ -37,7 +37,7 @@ enum { WAYS = 0 };
 #endif
 
 struct sample {
-	int dim, n, nq;                         /* positions that lie there, queries */
+	int dim, n, nq; /* positions that lie there, queries */
 	float q[KV_QUERIES][DIM_MOST];
 	int32_t see[KV_QUERIES];
 	struct fence rows[2][RUNS];
@@ -56,7 +56,10 @@ static uint16_t number(int kind)
 	}
 }
 
-static uint16_t mostly(int kind) { return number(pick(8) ? kind : pick(3)); }
+static uint16_t mostly(int kind)
+{
+	return number(pick(8) ? kind : pick(3));
+}
 
 static void run_make(struct fence *f, int rows, int known, int dim, int kind)
 {
@@ -103,7 +106,9 @@ static void sample_drop(struct sample *s)
 	}
 }
 
-struct result { float acc[KV_QUERIES][DIM_MOST], max[KV_QUERIES], sum[KV_QUERIES]; };
+struct result {
+	float acc[KV_QUERIES][DIM_MOST], max[KV_QUERIES], sum[KV_QUERIES];
+};
 
 /* Queries [at, at + n) in one call. */
 static int attend(struct result *out, const struct way *w, const struct sample *s, int at, int n)
@@ -152,8 +157,8 @@ static int attend(struct result *out, const struct way *w, const struct sample *
 static bool equal(const struct sample *s, const struct result *a, const struct result *b)
 {
 	for (int j = 0; j < s->nq; j++)
-		if (s->see[j] > 0 && (memcmp(a->acc[j], b->acc[j], (size_t)s->dim * sizeof(float)) || !same(a->max[j], b->max[j]) ||
-		                      !same(a->sum[j], b->sum[j])))
+		if (s->see[j] > 0 && (memcmp(a->acc[j], b->acc[j], (size_t)s->dim * sizeof(float)) ||
+		                      !same(a->max[j], b->max[j]) || !same(a->sum[j], b->sum[j])))
 			return false;
 	return true;
 }

@@ -13,9 +13,18 @@
 uint64_t seed = 1, counter;
 int failures;
 
-uint64_t bits(void) { return rng_bits(seed, counter++, 0); }
-int pick(int n) { return (int)(bits() % (uint64_t)n); }
-float uniform(void) { return (float)((double)(bits() >> 11) * 0x1p-52 - 1); }
+uint64_t bits(void)
+{
+	return rng_bits(seed, counter++, 0);
+}
+int pick(int n)
+{
+	return (int)(bits() % (uint64_t)n);
+}
+float uniform(void)
+{
+	return (float)((double)(bits() >> 11) * 0x1p-52 - 1);
+}
 
 void fail_at(const char *what, enum cpu_level level, int a, int b)
 {
@@ -135,7 +144,7 @@ void check_opts_read(struct check_opts *o, int argc, char **argv, int quick)
 		else if (!strcmp(argv[i], "--verbose"))
 			o->verbose = true;
 		else
-			o->name[o->n_name++] = argv[i];         /* over what was read already */
+			o->name[o->n_name++] = argv[i]; /* over what was read already */
 	}
 	trap_signals();
 	printf("seed %llu, up to %s\n", (unsigned long long)seed, cpu_level_name(cpu_detect()));

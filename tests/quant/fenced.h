@@ -14,8 +14,8 @@
 /* Of one seed; the counter is how many were drawn. */
 extern uint64_t seed, counter;
 uint64_t bits(void);
-int pick(int n);                        /* 0 .. n - 1 */
-float uniform(void);                    /* -1 .. 1 */
+int pick(int n);     /* 0 .. n - 1 */
+float uniform(void); /* -1 .. 1 */
 
 /* What failed is printed where it fails, and counted here. */
 extern int failures;
@@ -49,8 +49,8 @@ const char *signal_name(int s);
 
 /* ---- numbers ---- */
 
-bool same(float a, float b);            /* to the bit; any NaN is any other */
-float truth_dot(const float *a, const float *b, int n);         /* in the order that format.h promises */
+bool same(float a, float b);                            /* to the bit; any NaN is any other */
+float truth_dot(const float *a, const float *b, int n); /* in the order that format.h promises */
 
 /* Processor time of this thread, in seconds: the machine is shared, and what others
  * took of its processors is not the kernel's. */
@@ -67,6 +67,6 @@ struct check_opts {
 	int n_name;
 };
 void check_opts_read(struct check_opts *o, int argc, char **argv, int quick);
-bool check_wanted(const struct check_opts *o, const char *name);        /* named, or none is */
+bool check_wanted(const struct check_opts *o, const char *name); /* named, or none is */
 
 #endif

@@ -68,7 +68,10 @@ static double distortion(const struct kv_format *f, const float *x, int n, int d
 }
 
 /* What turning and the best book of so many entries can reach: 2, 3, 4 bits. */
-static const struct { int dim; double d[3]; } best_known[] = {
+static const struct {
+	int dim;
+	double d[3];
+} best_known[] = {
 	{ 64, { 0.11453, 0.03339, 0.00913 } },
 	{ 128, { 0.11600, 0.03397, 0.00932 } },
 	{ 256, { 0.11674, 0.03426, 0.00941 } },
@@ -98,7 +101,7 @@ static void vectors(float *x, int n, int dim, int name)
 static void check_turned(void)
 {
 	enum { N = 1000 };
-	const int n = o.quick ? 250 : N;        /* of the vectors whose bounds are wide */
+	const int n = o.quick ? 250 : N; /* of the vectors whose bounds are wide */
 
 	for (size_t t = 0; t < sizeof best_known / sizeof *best_known; t++) {
 		int dim = best_known[t].dim;
@@ -112,18 +115,21 @@ static void check_turned(void)
 			vectors(x, N, dim, 0);
 			distortion_is("values", name, dim, distortion(f, x, N, dim, KV_VALUES, NULL), best * 1.02);
 			/* A longer vector has the same score with itself: that costs D squared. */
-			distortion_is("keys", name, dim, distortion(f, x, N, dim, KV_KEYS, NULL), best * (1 + best) * 1.02);
+			distortion_is("keys", name, dim, distortion(f, x, N, dim, KV_KEYS, NULL),
+			              best * (1 + best) * 1.02);
 			distortion(f, x, n, dim, KV_KEYS, &slope);
 			distortion_is("keys, scores", name, dim, fabs(slope - 1), 0.01 + best / 10);
 			memset(x, 0, (size_t)(N * dim) * sizeof *x);
 			for (int i = 0; i < dim && i < n; i++)
 				x[i * dim + i] = i % 2 ? 3.0f : -3.0f;
-			distortion_is("one element", name, dim, distortion(f, x, dim < n ? dim : n, dim, KV_VALUES, NULL), best * 1.1);
+			distortion_is("one element", name, dim,
+			              distortion(f, x, dim < n ? dim : n, dim, KV_VALUES, NULL), best * 1.1);
 			for (int large = 1; large <= 4; large++) {
 				vectors(x, n, dim, large);
 				for (int i = 0; i < n * large; i++)
 					x[i / large * dim + pick(dim)] *= 100;
-				distortion_is("large elements", name, dim, distortion(f, x, n, dim, KV_VALUES, NULL), best * (dim == 64 ? 1.4 : 1.15));
+				distortion_is("large elements", name, dim, distortion(f, x, n, dim, KV_VALUES, NULL),
+				              best * (dim == 64 ? 1.4 : 1.15));
 			}
 		}
 		free(x);
@@ -176,7 +182,7 @@ static void check_affine(void)
 
 	for (int offset = 0; offset < 3; offset++) {
 		vectors(x, N, DIM, 5 + offset);
-		for (int i = 0; i < N * DIM; i++)       /* elements of a mean of their own, as keys have */
+		for (int i = 0; i < N * DIM; i++) /* elements of a mean of their own, as keys have */
 			x[i] += (float)offset * 3 * (float)(i % 3 - 1);
 		for (int f = 0; kv_formats[f]; f++) {
 			int nbits, group;
@@ -210,12 +216,22 @@ static double squared_error(const float *x, const float *y, int dim)
  * theirs over the same. */
 static void golden_distortion(struct golden *const g[], int nbits, const char *format)
 {
-	static const struct { const char *x, *y; int bits; } cases[] = {
-		{ "x", "mse.b2.s0.dequant", 2 }, { "x", "mse.b3.s0.dequant", 3 }, { "x", "mse.b4.s0.dequant", 4 },
-		{ "x", "mse.b2.s1.dequant", 2 }, { "x", "mse.b3.s1.dequant", 3 }, { "x", "mse.b4.s1.dequant", 4 },
-		{ "cache.kv2.5.K", "cache.kv2.5.dequant_K", 2 }, { "cache.kv2.5.V", "cache.kv2.5.dequant_V", 3 },
-		{ "cache.kv3.5.K", "cache.kv3.5.dequant_K", 3 }, { "cache.kv3.5.V", "cache.kv3.5.dequant_V", 4 },
-		{ "cache.kv4.0.K", "cache.kv4.0.dequant_K", 4 }, { "cache.kv4.0.V", "cache.kv4.0.dequant_V", 4 },
+	static const struct {
+		const char *x, *y;
+		int bits;
+	} cases[] = {
+		{ "x", "mse.b2.s0.dequant", 2 },
+		{ "x", "mse.b3.s0.dequant", 3 },
+		{ "x", "mse.b4.s0.dequant", 4 },
+		{ "x", "mse.b2.s1.dequant", 2 },
+		{ "x", "mse.b3.s1.dequant", 3 },
+		{ "x", "mse.b4.s1.dequant", 4 },
+		{ "cache.kv2.5.K", "cache.kv2.5.dequant_K", 2 },
+		{ "cache.kv2.5.V", "cache.kv2.5.dequant_V", 3 },
+		{ "cache.kv3.5.K", "cache.kv3.5.dequant_K", 3 },
+		{ "cache.kv3.5.V", "cache.kv3.5.dequant_V", 4 },
+		{ "cache.kv4.0.K", "cache.kv4.0.dequant_K", 4 },
+		{ "cache.kv4.0.V", "cache.kv4.0.dequant_V", 4 },
 	};
 	double theirs = 0, ours = 0;
 	int n = 0;
@@ -225,13 +241,14 @@ static void golden_distortion(struct golden *const g[], int nbits, const char *f
 			int d[4], dim = golden_dims[t];
 			const float *x = golden_get(g[t], cases[c].x, d), *y = golden_get(g[t], cases[c].y, d);
 
-			if (cases[c].bits != nbits || !x || !y)         /* the tree has fewer */
+			if (cases[c].bits != nbits || !x || !y) /* the tree has fewer */
 				continue;
 			assert(d[3] == dim);
 			for (int i = 0; i < d[0] * d[1] * d[2]; i++, n++) {
 				theirs += squared_error(x + i * dim, y + i * dim, dim);
-				if (squared_error(x + i * dim, y + i * dim, dim) > 0)   /* one vector is zero */
-					ours += distortion(kv_format_find(format), x + i * dim, 1, dim, KV_VALUES, NULL);
+				if (squared_error(x + i * dim, y + i * dim, dim) > 0) /* one vector is zero */
+					ours += distortion(kv_format_find(format), x + i * dim, 1, dim, KV_VALUES,
+					                   NULL);
 			}
 		}
 	assert(n >= 3 * 24);
@@ -245,7 +262,7 @@ static bool check_golden(void)
 
 	for (int t = 0; t < GOLDEN_DIMS; t++) {
 		snprintf(name, sizeof name, "_turboquant/turboquant_d%d.safetensors", golden_dims[t]);
-		g[t] = golden_open(name);       /* the tree has the smaller heads */
+		g[t] = golden_open(name); /* the tree has the smaller heads */
 	}
 	if (!g[0])
 		return false;

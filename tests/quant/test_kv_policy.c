@@ -41,9 +41,12 @@ static void becomes(struct kv_ask ask, int dim, const char *want)
 
 static void test_parse(void)
 {
-	static const struct { const char *bits; int key, value; } good[] = {
-		{ NULL, 0, 0 }, { "16", 16, 16 }, { "8", 8, 8 }, { "4", 4, 4 }, { "3.5", 3, 4 }, { "3", 3, 3 }, { "2.5", 2, 3 },
-		{ "2", 2, 2 },
+	static const struct {
+		const char *bits;
+		int key, value;
+	} good[] = {
+		{ NULL, 0, 0 },  { "16", 16, 16 }, { "8", 8, 8 },   { "4", 4, 4 },
+		{ "3.5", 3, 4 }, { "3", 3, 3 },    { "2.5", 2, 3 }, { "2", 2, 2 },
 	};
 	struct kv_policy p;
 	struct err err;
@@ -52,7 +55,10 @@ static void test_parse(void)
 		CHECK(!parse(&p, (struct kv_ask){ .bits = good[i].bits }, &err), "%s", err.msg);
 		CHECK(p.key.bits == good[i].key && p.value.bits == good[i].value, "%zu", i);
 		CHECK(kv_policy_plain(&p) == (good[i].key % 16 == 0), "%zu", i);
-		CHECK(p.key.scheme == (good[i].key % 16 == 0 ? KV_PLAIN : good[i].key == 8 ? KV_UNIFORM : KV_TURBOQUANT), "%zu", i);
+		CHECK(p.key.scheme == (good[i].key % 16 == 0 ? KV_PLAIN :
+		                       good[i].key == 8      ? KV_UNIFORM :
+		                                               KV_TURBOQUANT),
+		      "%zu", i);
 	}
 	CHECK(!parse(&p, (struct kv_ask){ .bits = "4", .key_bits = "8", .scheme = "uniform" }, &err), "%s", err.msg);
 	CHECK(p.key.bits == 8 && p.value.bits == 4 && p.value.scheme == KV_UNIFORM, "one side by itself");
@@ -75,7 +81,8 @@ static void test_parse(void)
 	refuses((struct kv_ask){ .bits = "8", .skip = "first," }, "--kv-skip-layers", "'first,'");
 	refuses((struct kv_ask){ .bits = "8", .skip = "firs" }, "--kv-skip-layers", "'firs'");
 	refuses((struct kv_ask){ .bits = "8", .skip = "1,none" }, "--kv-skip-layers", "'1,none'");
-	refuses((struct kv_ask){ .bits = "8", .skip = "99999999999999999999" }, "--kv-skip-layers", "99999999999999999999");
+	refuses((struct kv_ask){ .bits = "8", .skip = "99999999999999999999" }, "--kv-skip-layers",
+	        "99999999999999999999");
 }
 
 static void test_apply(void)
@@ -84,7 +91,8 @@ static void test_apply(void)
 	becomes((struct kv_ask){ .bits = "16" }, 256, "bf16 in attention layers 0-7 of 8");
 	becomes((struct kv_ask){ .bits = "8" }, 256, "u8g64 in attention layers 0-7 of 8");
 	becomes((struct kv_ask){ .bits = "8" }, 96, "u8g32 in attention layers 0-7 of 8");
-	becomes((struct kv_ask){ .bits = "8", .group = 128, .skip = "none" }, 256, "u8g128 in attention layers 0-7 of 8");
+	becomes((struct kv_ask){ .bits = "8", .group = 128, .skip = "none" }, 256,
+	        "u8g128 in attention layers 0-7 of 8");
 	becomes((struct kv_ask){ .bits = "4", .scheme = "uniform", .key_bits = "8", .skip = "first,3,-2" }, 128,
 	        "bf16 in attention layers 0, 3, 6; keys u8g64, values u4g64 in attention layers 1-2, 4-5, 7 of 8");
 	becomes((struct kv_ask){ .value_bits = "8", .skip = "first,last" }, 64,
@@ -92,15 +100,19 @@ static void test_apply(void)
 	becomes((struct kv_ask){ .bits = "3.5" }, 256, "keys tq3, values tq4 in attention layers 0-7 of 8");
 	becomes((struct kv_ask){ .bits = "2" }, 64, "tq2 in attention layers 0-7 of 8");
 	becomes((struct kv_ask){ .bits = "4" }, 96, "u4g32 in attention layers 0-7 of 8");
-	becomes((struct kv_ask){ .bits = "4", .scheme = "turboquant" }, 96, "turboquant of 4 bits (tq4) is not for the model's heads of 96");
+	becomes((struct kv_ask){ .bits = "4", .scheme = "turboquant" }, 96,
+	        "turboquant of 4 bits (tq4) is not for the model's heads of 96");
 	becomes((struct kv_ask){ .bits = "2" }, 96, "turboquant of 2 bits (tq2) is not for the model's heads of 96");
-	becomes((struct kv_ask){ .bits = "8", .group = 16 }, 64, "uniform of 8 bits (u8g16): there is no such format of keys and values");
+	becomes((struct kv_ask){ .bits = "8", .group = 16 }, 64,
+	        "uniform of 8 bits (u8g16): there is no such format of keys and values");
 	becomes((struct kv_ask){ .bits = "8", .skip = "8" }, 256,
 	        "--kv-skip-layers 8: 8 is not one of the model's 8 attention layers, which are counted from 0");
 	becomes((struct kv_ask){ .bits = "8", .skip = "last,-9" }, 256,
 	        "--kv-skip-layers last,-9: -9 is not one of the model's 8 attention layers, which are counted from 0");
-	becomes((struct kv_ask){ .bits = "8", .group = 48 }, 64, "--kv-group-size 48 does not divide the model's heads of 64");
-	becomes((struct kv_ask){ .bits = "8" }, 80, "--kv-quant-scheme uniform needs groups of 32 at least, which do not divide "
+	becomes((struct kv_ask){ .bits = "8", .group = 48 }, 64,
+	        "--kv-group-size 48 does not divide the model's heads of 64");
+	becomes((struct kv_ask){ .bits = "8" }, 80,
+	        "--kv-quant-scheme uniform needs groups of 32 at least, which do not divide "
 	        "the model's heads of 80");
 }
 
@@ -113,7 +125,8 @@ static void test_describe(void)
 
 	buf_init(&text);
 	kv_layers_describe(&text, layer, 5);
-	CHECK(!strcmp(text.p, "b in attention layers 0, 3; a in attention layers 1, 4; keys a, values b in attention layers 2 of 5"),
+	CHECK(!strcmp(text.p,
+	              "b in attention layers 0, 3; a in attention layers 1, 4; keys a, values b in attention layers 2 of 5"),
 	      "%s", text.p);
 	buf_fini(&text);
 }

@@ -28,7 +28,10 @@ static void ternary_kernels(struct kernels *k, enum cpu_level level)
 }
 
 static const struct format ternary = {
-	.name = "ternary", .bits = 2, .decode = ternary_decode, .kernels = ternary_kernels,
+	.name = "ternary",
+	.bits = 2,
+	.decode = ternary_decode,
+	.kernels = ternary_kernels,
 };
 
 enum { OUT = 37, IN = 52, ROWS = 9 };
@@ -53,7 +56,12 @@ int main(void)
 	static uint8_t codes[OUT * IN / 4];
 	static float in[ROWS * IN], want[ROWS * OUT], got[ROWS * OUT];
 	struct weight w = {
-		.fmt = &ternary, .name = "toy", .rows = OUT, .cols = IN, .data = codes, .row_bytes = IN / 4,
+		.fmt = &ternary,
+		.name = "toy",
+		.rows = OUT,
+		.cols = IN,
+		.data = codes,
+		.row_bytes = IN / 4,
 	};
 	int bad = 0, first = 1;
 
@@ -84,7 +92,8 @@ int main(void)
 				sum += (double)in[r * IN + i] * ((codes[o * (IN / 4) + i / 4] >> (i % 4 * 2) & 3) - 1);
 			/* 52 roundings of sums below 52: 52 * 52 * 2^-24. */
 			if (!(fabs(sum - (double)want[r * OUT + o]) < 1.7e-4)) {
-				printf("FAIL row %d, output %d: %g, should be %g\n", r, o, (double)want[r * OUT + o], sum);
+				printf("FAIL row %d, output %d: %g, should be %g\n", r, o, (double)want[r * OUT + o],
+				       sum);
 				bad = 1;
 			}
 		}

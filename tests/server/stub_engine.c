@@ -35,10 +35,10 @@ struct request {
 	enum way way;
 	int32_t *prompt;
 	int n_prompt, max_tokens, n_out;
-	int n_own;                      /* of n_out, those that are the prompt's */
+	int n_own; /* of n_out, those that are the prompt's */
 	int n_top;
-	int n_taken;                    /* the reader's */
-	struct tokens answer;           /* scripted */
+	int n_taken;          /* the reader's */
+	struct tokens answer; /* scripted */
 	char *salt;
 	struct prefix_report prefix;
 	bool started, over;
@@ -51,12 +51,16 @@ struct engine {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	const struct tokenizer *tok;
-	struct request *all;            /* not over yet */
+	struct request *all; /* not over yet */
 	bool stop;
-	int64_t moved_ns;               /* clock: it last did something, or had nothing to do */
-	bool slow;                      /* all of them */
+	int64_t moved_ns; /* clock: it last did something, or had nothing to do */
+	bool slow;        /* all of them */
 	bool script, odd;
-	struct seq { int32_t *id; int n; char *salt; } *seq;    /* script: all there were */
+	struct seq {
+		int32_t *id;
+		int n;
+		char *salt;
+	} * seq; /* script: all there were */
 	int n_seq;
 	struct engine_stats stats;
 };
@@ -97,8 +101,12 @@ static void look_up(struct request *r)
 		while (k < s->n && k < r->n_prompt - 1 && s->id[k] == r->prompt[k])
 			k++;
 		if (!strcmp(s->salt, r->salt) && k > r->prefix.resumed)
-			r->prefix = (struct prefix_report){ .source = PREFIX_MEMORY, .reason = PREFIX_HIT, .resumed = k, .junction = k,
-			                                    .first_diff = k < s->n ? k : -1, .was = k < s->n ? s->id[k] : -1 };
+			r->prefix = (struct prefix_report){ .source = PREFIX_MEMORY,
+				                            .reason = PREFIX_HIT,
+				                            .resumed = k,
+				                            .junction = k,
+				                            .first_diff = k < s->n ? k : -1,
+				                            .was = k < s->n ? s->id[k] : -1 };
 	}
 }
 
@@ -111,7 +119,8 @@ static void put_script(const struct tokenizer *t, const char *p, size_t n, struc
 		size_t len = 1;
 
 		for (int k = 0; k < 4; k++)
-			if (!strncmp(p + i, whole[k], strlen(whole[k])) && tokenizer_find(t, whole[k], strlen(whole[k])) >= 0)
+			if (!strncmp(p + i, whole[k], strlen(whole[k])) &&
+			    tokenizer_find(t, whole[k], strlen(whole[k])) >= 0)
 				len = strlen(whole[k]);
 		if (tokenizer_encode(t, p + i, len, TOKENIZE_SPECIAL, out, NULL))
 			abort();
@@ -121,8 +130,14 @@ static void put_script(const struct tokenizer *t, const char *p, size_t n, struc
 
 static void end(struct request *r, enum finish why, const char *text, size_t n)
 {
-	struct event ev = { .kind = EV_DONE, .finish = why, .text = text, .n_text = n, .n_prompt = r->n_prompt,
-	                    .n_output = r->n_out, .n_cached = r->prefix.resumed, .prefix = r->prefix };
+	struct event ev = { .kind = EV_DONE,
+		            .finish = why,
+		            .text = text,
+		            .n_text = n,
+		            .n_prompt = r->n_prompt,
+		            .n_output = r->n_out,
+		            .n_cached = r->prefix.resumed,
+		            .prefix = r->prefix };
 
 	r->e->stats.finished[why]++;
 
@@ -181,7 +196,8 @@ static bool step(struct request *r)
 		return false;
 	if (!r->started) {
 		r->started = true;
-		outbox_put(&r->out, &(struct event){ .kind = EV_START, .cached = r->prefix.resumed, .prefix = r->prefix });
+		outbox_put(&r->out,
+		           &(struct event){ .kind = EV_START, .cached = r->prefix.resumed, .prefix = r->prefix });
 		outbox_put(&r->out, &(struct event){ .kind = EV_PROGRESS, .done = r->n_prompt, .total = r->n_prompt });
 	}
 	if (r->way == PREFILL)
@@ -242,7 +258,10 @@ struct engine *stub_engine_open(const struct tokenizer *tok)
 	return e;
 }
 
-void stub_engine_slow(struct engine *e) { e->slow = true; }
+void stub_engine_slow(struct engine *e)
+{
+	e->slow = true;
+}
 
 void stub_engine_script(struct engine *e, bool odd)
 {
@@ -301,8 +320,12 @@ static void fail_as_told(const char *text)
 
 int engine_submit(struct engine *e, const struct ask *a, struct request **out, struct err *err)
 {
-	static const struct { const char *word; enum way way; } ways[] = {
-		{ "queue", QUEUE }, { "prefill", PREFILL }, { "slow", SLOW }, { "fail", FAIL }, { "expire", EXPIRE }, { "broken", BROKEN }, { "fault", FAULT },
+	static const struct {
+		const char *word;
+		enum way way;
+	} ways[] = {
+		{ "queue", QUEUE },   { "prefill", PREFILL }, { "slow", SLOW },   { "fail", FAIL },
+		{ "expire", EXPIRE }, { "broken", BROKEN },   { "fault", FAULT },
 	};
 	struct request *r;
 	struct tokens answer;
@@ -338,7 +361,8 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	}
 	if (late && a->deadline_ns) {
 		*a->refusal = (struct refusal){ .limit = LIMIT_DEADLINE, .retry_s = 9 };
-		return err_set(err, E_LATE, "in %lld s", (long long)(a->deadline_ns - clock_monotonic_ns()) / 1000000000);
+		return err_set(err, E_LATE, "in %lld s",
+		               (long long)(a->deadline_ns - clock_monotonic_ns()) / 1000000000);
 	}
 	if (large)
 		return err_set(err, E_LIMIT, "it would never fit: 5 pages of 4");
@@ -386,7 +410,10 @@ int request_next(struct request *r, struct event *ev)
 	assert(r->way != BROKEN || !got || ev->kind != EV_TOKEN || ++r->n_taken < 3);
 	return got;
 }
-int request_wait(struct request *r, struct event *ev) { return outbox_take(&r->out, ev, true); }
+int request_wait(struct request *r, struct event *ev)
+{
+	return outbox_take(&r->out, ev, true);
+}
 
 void request_cancel(struct request *r)
 {
@@ -412,7 +439,10 @@ void engine_stats(struct engine *e, struct engine_stats *out)
 }
 
 /* It keeps nothing. */
-int engine_prefix_walk(struct engine *e, void (*fn)(void *arg, const struct prefix_item *item), void *arg) { return 0; }
+int engine_prefix_walk(struct engine *e, void (*fn)(void *arg, const struct prefix_item *item), void *arg)
+{
+	return 0;
+}
 
 int engine_prefix_drop(struct engine *e, const struct prefix_spot *spot, int *dropped)
 {

@@ -16,17 +16,28 @@ static const char chat[] =
 	"{% if add_generation_prompt and enable_thinking %}<think>{% endif %}";
 
 static bool slow;
-static char script;             /* 'u' or 'o' */
+static char script; /* 'u' or 'o' */
 static const char *template_path;
-static const char *says;        /* what the template says besides, as <tool_call> */
+static const char *says; /* what the template says besides, as <tool_call> */
 
 static int option(struct server_opts *o, struct served *d, const char *arg)
 {
 	static const char *key;
 	const char *eq = strchr(arg, '=');
-	struct { const char *name; int *at; } ints[] = {
-		{ "connections_max", &o->connections_max }, { "head_ms", &o->head_ms }, { "body_ms", &o->body_ms },
-		{ "idle_ms", &o->idle_ms }, { "keep_alive_ms", &o->keep_alive_ms }, { "stall_ms", &o->stall_ms }, { "prep_threads", &o->prep_threads }, { "grace_ms", &o->grace_ms }, { "stuck_ms", &o->stuck_ms }, { "ctx", &d->ctx_max },
+	struct {
+		const char *name;
+		int *at;
+	} ints[] = {
+		{ "connections_max", &o->connections_max },
+		{ "head_ms", &o->head_ms },
+		{ "body_ms", &o->body_ms },
+		{ "idle_ms", &o->idle_ms },
+		{ "keep_alive_ms", &o->keep_alive_ms },
+		{ "stall_ms", &o->stall_ms },
+		{ "prep_threads", &o->prep_threads },
+		{ "grace_ms", &o->grace_ms },
+		{ "stuck_ms", &o->stuck_ms },
+		{ "ctx", &d->ctx_max },
 	};
 
 	if (!eq)
@@ -116,8 +127,10 @@ int main(int argc, char **argv)
 	buf_init(&text);
 	/* "one system": it refuses a second, as some do. */
 	if (says && strstr(says, "one system"))
-		buf_puts(&text, "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('one only') }}{% endif %}"
-		         "{% endfor %}");
+		buf_puts(
+			&text,
+			"{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('one only') }}{% endif %}"
+			"{% endfor %}");
 	if (!template_path)
 		buf_printf(&text, "%s{#%s#}", chat, says ? says : "");
 	else if (file_read(template_path, 1 << 20, &text, &err))

@@ -13,22 +13,25 @@ static int failed;
 
 static const struct {
 	const char *what, *bytes;
-	size_t n;               /* 0: strlen */
-	int code;               /* 0: accepted */
-	const char *body;       /* of an accepted one */
+	size_t n;         /* 0: strlen */
+	int code;         /* 0: accepted */
+	const char *body; /* of an accepted one */
 } table[] = {
 	{ "plain GET", "GET /a HTTP/1.1\r\n" H "\r\n", 0, 0, "" },
 	{ "length", "POST /a HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\nabc", 0, 0, "abc" },
-	{ "chunked", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0A;n=v\r\n0123456789\r\n0\r\n\r\n",
-	  0, 0, "abc0123456789" },
-	{ "trailer", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: y\r\nZ: 1\r\n\r\n", 0, 0, "a" },
+	{ "chunked",
+	  "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0A;n=v\r\n0123456789\r\n0\r\n\r\n", 0,
+	  0, "abc0123456789" },
+	{ "trailer", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: y\r\nZ: 1\r\n\r\n",
+	  0, 0, "a" },
 	{ "empty line first", "\r\nGET /a HTTP/1.1\r\n" H "\r\n", 0, 0, "" },
 	{ "1.0 without Host", "GET /a HTTP/1.0\r\n\r\n", 0, 0, "" },
 	{ "absolute form", "GET http://x:1/a HTTP/1.1\r\n" H "\r\n", 0, 0, "" },
 	{ "blanks around a value", "GET /a HTTP/1.1\r\nHost:\t h \t\r\nX:\r\n\r\n", 0, 0, "" },
 	{ "asterisk", "OPTIONS * HTTP/1.1\r\n" H "\r\n", 0, 0, "" },
 
-	{ "two equal lengths", "POST /a HTTP/1.1\r\n" H "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 0, 400, 0 },
+	{ "two equal lengths", "POST /a HTTP/1.1\r\n" H "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 0, 400,
+	  0 },
 	{ "two lengths", "POST /a HTTP/1.1\r\n" H "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc", 0, 400, 0 },
 	{ "list of lengths", "POST /a HTTP/1.1\r\n" H "Content-Length: 3, 3\r\n\r\nabc", 0, 400, 0 },
 	{ "signed length", "POST /a HTTP/1.1\r\n" H "Content-Length: +3\r\n\r\nabc", 0, 400, 0 },
@@ -37,9 +40,13 @@ static const struct {
 	{ "empty length", "POST /a HTTP/1.1\r\n" H "Content-Length:\r\n\r\nabc", 0, 400, 0 },
 	{ "length over the limit", "POST /a HTTP/1.1\r\n" H "Content-Length: 1001\r\n\r\n", 0, 413, 0 },
 	{ "length over 64 bits", "POST /a HTTP/1.1\r\n" H "Content-Length: 99999999999999999999\r\n\r\n", 0, 413, 0 },
-	{ "length and chunked", "POST /a HTTP/1.1\r\n" H "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 0, 400, 0 },
-	{ "chunked and length", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", 0, 400, 0 },
-	{ "chunked twice", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 0, 400, 0 },
+	{ "length and chunked",
+	  "POST /a HTTP/1.1\r\n" H "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 0, 400, 0 },
+	{ "chunked and length",
+	  "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", 0, 400, 0 },
+	{ "chunked twice",
+	  "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 0, 400,
+	  0 },
 	{ "gzip coding", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 0, 501, 0 },
 	{ "identity coding", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: identity\r\n\r\n", 0, 501, 0 },
 	{ "disguised coding", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n", 0, 501, 0 },
@@ -68,16 +75,23 @@ static const struct {
 	{ "odd method", "G(T /a HTTP/1.1\r\n" H "\r\n", 0, 400, 0 },
 	{ "TLS hello", "\x16\x03\x01\x02", 4, 0, NULL },
 	{ "0x chunk", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n", 0, 400, 0 },
-	{ "blank in a chunk size", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3 \r\nabc\r\n0\r\n\r\n", 0, 400, 0 },
-	{ "signed chunk size", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n+3\r\nabc\r\n0\r\n\r\n", 0, 400, 0 },
+	{ "blank in a chunk size", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3 \r\nabc\r\n0\r\n\r\n",
+	  0, 400, 0 },
+	{ "signed chunk size", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n+3\r\nabc\r\n0\r\n\r\n", 0,
+	  400, 0 },
 	{ "no chunk size", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n\r\n", 0, 400, 0 },
-	{ "chunk size and LF", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n", 0, 400, 0 },
-	{ "chunk too long", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n", 0, 400, 0 },
-	{ "LF in an extension", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3;\n\r\nabc\r\n0\r\n\r\n", 0, 400, 0 },
+	{ "chunk size and LF", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n", 0, 400,
+	  0 },
+	{ "chunk too long", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n", 0, 400,
+	  0 },
+	{ "LF in an extension", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3;\n\r\nabc\r\n0\r\n\r\n",
+	  0, 400, 0 },
 	{ "chunk over the limit", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3E9\r\n", 0, 413, 0 },
 	{ "huge chunk", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\n", 0, 413, 0 },
-	{ "many zeros", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n00000000000000000003\r\n", 0, 400, 0 },
-	{ "folded trailer", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n z\r\n\r\n", 0, 400, 0 },
+	{ "many zeros", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n00000000000000000003\r\n", 0, 400,
+	  0 },
+	{ "folded trailer", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n z\r\n\r\n", 0,
+	  400, 0 },
 	{ "other expectation", "POST /a HTTP/1.1\r\n" H "Expect: tea\r\n\r\n", 0, 417, 0 },
 };
 
@@ -173,7 +187,7 @@ static int long_target(int n, bool end)
 static void head_values(void)
 {
 	static const char text[] = "POST http://x/v1/m%2Fq?a=1&b HTTP/1.1\r\nHost: h\r\nconTENT-type:  text/x \r\n"
-	                           "Expect: 100-Continue\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nhiGET";
+				   "Expect: 100-Continue\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nhiGET";
 	struct http h;
 	struct buf body, path;
 	size_t used, at;

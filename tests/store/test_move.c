@@ -27,30 +27,44 @@ enum { MB = 1 << 20, PIECE = 32 * MB };
 
 /* ---- a folder with what fits and what does not ---- */
 
-enum { BIG_ROWS = 8448, BIG_COLS = 4096 };      /* more than a piece */
+enum { BIG_ROWS = 8448, BIG_COLS = 4096 }; /* more than a piece */
 
 /* Of 16 bits `scales` is the numbers' own type. */
-static struct matrix { const char *path; int n, rows, cols, bits; enum dtype scales; bool blocks; } matrices[] = {
+static struct matrix {
+	const char *path;
+	int n, rows, cols, bits;
+	enum dtype scales;
+	bool blocks;
+} matrices[] = {
 	{ "four", 0, 48, 128, 4, DT_BF16, true },
 	{ "eight", 0, 32, 192, 8, DT_BF16, true },
 	{ "stack", 3, 16, 256, 4, DT_BF16, true },
-	{ "thin", 2, 8, 128, 4, DT_BF16, false },               /* of a stack parts begin within a block */
+	{ "thin", 2, 8, 128, 4, DT_BF16, false }, /* of a stack parts begin within a block */
 	{ "odd", 0, 20, 128, 4, DT_BF16, false },
 	{ "half", 0, 32, 128, 8, DT_F16, false },
 	{ "big", 0, BIG_ROWS, BIG_COLS, 8, DT_BF16, true },
-	{ "plain", 0, 1024, 4096, 16, DT_F16, false },          /* huge pages of it are moved as they are */
+	{ "plain", 0, 1024, 4096, 16, DT_F16, false }, /* huge pages of it are moved as they are */
 	{ "last", 0, 16, 128, 4, DT_BF16, true },
-	{ "pairs", 0, 48, 192, 16, DT_BF16, true },             /* where the level reads these */
+	{ "pairs", 0, 48, 192, 16, DT_BF16, true }, /* where the level reads these */
 	{ "experts", 2, 16, 128, 16, DT_BF16, true },
-	{ "short", 0, 32, 160, 16, DT_BF16, false },            /* no whole blocks of 64 inputs */
+	{ "short", 0, 32, 160, 16, DT_BF16, false }, /* no whole blocks of 64 inputs */
 };
 enum { MATRICES = sizeof matrices / sizeof *matrices, BIG = 6, PLAIN = 7, PAIRS = 9, EXPERTS = 10 };
 
 static char *dir;
 
-static size_t word_bytes(const struct matrix *m) { return (size_t)m->rows * (size_t)(m->n ? m->n : 1) * (size_t)m->cols * (size_t)m->bits / 8; }
-static size_t scale_bytes(const struct matrix *m) { return (size_t)m->rows * (size_t)(m->n ? m->n : 1) * (size_t)(m->cols / 64) * 2; }
-static size_t block_bytes_of(const struct matrix *m) { return m->blocks ? word_bytes(m) + (m->bits < 16 ? 2 * scale_bytes(m) : 0) : 0; }
+static size_t word_bytes(const struct matrix *m)
+{
+	return (size_t)m->rows * (size_t)(m->n ? m->n : 1) * (size_t)m->cols * (size_t)m->bits / 8;
+}
+static size_t scale_bytes(const struct matrix *m)
+{
+	return (size_t)m->rows * (size_t)(m->n ? m->n : 1) * (size_t)(m->cols / 64) * 2;
+}
+static size_t block_bytes_of(const struct matrix *m)
+{
+	return m->blocks ? word_bytes(m) + (m->bits < 16 ? 2 * scale_bytes(m) : 0) : 0;
+}
 
 static size_t all_blocks(void)
 {
@@ -84,7 +98,8 @@ static void *scales(size_t n, enum dtype t, uint64_t seed)
 	return p;
 }
 
-static struct tensor_out tensor(char *name, const struct matrix *m, const char *suffix, enum dtype t, int64_t last, void *data)
+static struct tensor_out tensor(char *name, const struct matrix *m, const char *suffix, enum dtype t, int64_t last,
+                                void *data)
 {
 	struct tensor_out o = { .name = name, .type = t, .data = data };
 
@@ -112,11 +127,14 @@ static int make_folder(void **state)
 			n++;
 			continue;
 		}
-		t[n] = tensor(name[n], m, "weight", DT_U32, (int64_t)m->cols * m->bits / 32, words(word_bytes(m), seed));
+		t[n] = tensor(name[n], m, "weight", DT_U32, (int64_t)m->cols * m->bits / 32,
+		              words(word_bytes(m), seed));
 		n++;
-		t[n] = tensor(name[n], m, "scales", m->scales, m->cols / 64, scales(scale_bytes(m), m->scales, seed + 1));
+		t[n] = tensor(name[n], m, "scales", m->scales, m->cols / 64,
+		              scales(scale_bytes(m), m->scales, seed + 1));
 		n++;
-		t[n] = tensor(name[n], m, "biases", m->scales, m->cols / 64, scales(scale_bytes(m), m->scales, seed + 2));
+		t[n] = tensor(name[n], m, "biases", m->scales, m->cols / 64,
+		              scales(scale_bytes(m), m->scales, seed + 2));
 		n++;
 	}
 	folder_puts(dir, "config.json", "{}");
@@ -138,7 +156,10 @@ enum { PARTS = 3 };
 static struct store *st;
 static struct weight weight[MATRICES][PARTS];
 
-static int parts_of(int i) { return matrices[i].n ? matrices[i].n : 1; }
+static int parts_of(int i)
+{
+	return matrices[i].n ? matrices[i].n : 1;
+}
 
 static enum cpu_level best_with_blocks(void)
 {
@@ -170,12 +191,16 @@ static void open_folder(void)
 		const struct matrix *m = &matrices[i];
 
 		assert_int_equal(m->n ? store_stack(st, m->path, m->n, m->rows, m->cols, weight[i], &err) :
-		                 store_weight(st, m->path, m->rows, m->cols, weight[i], &err), 0);
+		                        store_weight(st, m->path, m->rows, m->cols, weight[i], &err),
+		                 0);
 	}
 	know_pairs();
 }
 
-static bool in_blocks(int i) { return weight[i][0].blocks && atomic_load(&weight[i][0].blocks->at); }
+static bool in_blocks(int i)
+{
+	return weight[i][0].blocks && atomic_load(&weight[i][0].blocks->at);
+}
 
 /* What the rows of a matrix stand for; of a large one every 37th, which is another of 16 each time. */
 static uint64_t sum_of(int i, int from, int to)
@@ -202,7 +227,9 @@ static void sums_of(uint64_t sum[MATRICES])
 
 enum { X_ROWS = 3, SMALL_ROWS = 64 };
 
-struct products { float out[MATRICES][PARTS][X_ROWS][SMALL_ROWS]; };
+struct products {
+	float out[MATRICES][PARTS][X_ROWS][SMALL_ROWS];
+};
 
 /* By the level's kernels, of the small ones; rows of x are the same for all. */
 static void multiply(struct products *p, enum cpu_level level)
@@ -217,8 +244,15 @@ static void multiply(struct products *p, enum cpu_level level)
 			x[r][i] = (float)rng_uniform(7, (uint64_t)i, (uint64_t)r) - 0.5f;
 	for (int i = 0; i < MATRICES; i++) {
 		struct weight *w = weight[i];
-		struct acts a = { .rows = X_ROWS, .cols = w->cols, .f = x[0], .ld = COLS, .group = 64, .q = q, .scale = scale,
-		                  .sum = sum, .scaled_sum = scaled };
+		struct acts a = { .rows = X_ROWS,
+			          .cols = w->cols,
+			          .f = x[0],
+			          .ld = COLS,
+			          .group = 64,
+			          .q = q,
+			          .scale = scale,
+			          .sum = sum,
+			          .scaled_sum = scaled };
 		int groups = w->cols / 64;
 		struct kernels k;
 		void *scratch;
@@ -228,9 +262,11 @@ static void multiply(struct products *p, enum cpu_level level)
 		w->fmt->kernels(&k, level);
 		scratch = aligned_alloc(64, weight_scratch_bytes(w));
 		for (int r = 0; r < X_ROWS && w->fmt->coding; r++)
-			acts_quantiser(level)(q + r * w->cols, scale + r * groups, sum + r * groups, scaled + r * groups, x[r], w->cols, 64);
+			acts_quantiser(level)(q + r * w->cols, scale + r * groups, sum + r * groups,
+			                      scaled + r * groups, x[r], w->cols, 64);
 		for (int part = 0; part < parts_of(i); part++)
-			k.mul[ARITH_FAST](p->out[i][part][0], SMALL_ROWS, &w[part], 0, w[part].rows, &a, 0, X_ROWS, scratch);
+			k.mul[ARITH_FAST](p->out[i][part][0], SMALL_ROWS, &w[part], 0, w[part].rows, &a, 0, X_ROWS,
+			                  scratch);
 		free(scratch);
 	}
 }
@@ -273,7 +309,9 @@ static bool ask(void *arg, size_t done)
 
 static size_t move(struct asked *a, enum arith arith)
 {
-	return store_move(st, &(struct store_move){ .level = best_with_blocks(), .arith = arith, .huge_rows = true, .more = ask, .arg = a });
+	return store_move(
+		st, &(struct store_move){
+			    .level = best_with_blocks(), .arith = arith, .huge_rows = true, .more = ask, .arg = a });
 }
 
 /* Other bytes in the whole file, which a second call puts right: what has not moved shows them. */
@@ -332,7 +370,7 @@ static void test_all(void **state)
 	sums_of(after);
 	for (int i = 0; i < MATRICES; i++)
 		assert_int_equal(before[i] == after[i], matrices[i].blocks);
-	assert_int_equal(sum_of(PLAIN, 300, 600), middle);      /* in huge pages */
+	assert_int_equal(sum_of(PLAIN, 300, 600), middle); /* in huge pages */
 	turn_file();
 	store_close(st);
 }
@@ -437,7 +475,8 @@ static void test_runs(void **state)
 		bytes += run[i].n;
 		assert_int_equal(run[i].file != NULL, i > 0);
 		for (int k = 0; k < MATRICES && run[i].file; k++)
-			assert_true(!in_blocks(k) || weight[k][0].data < run[i].p || weight[k][0].data >= run[i].p + run[i].n);
+			assert_true(!in_blocks(k) || weight[k][0].data < run[i].p ||
+			            weight[k][0].data >= run[i].p + run[i].n);
 	}
 	assert_int_equal(run[0].n, all_blocks());
 	assert_int_equal(bytes, file);
@@ -498,7 +537,7 @@ static void test_beside(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all), cmocka_unit_test(test_end), cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_all),  cmocka_unit_test(test_end),  cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_rows), cmocka_unit_test(test_runs), cmocka_unit_test(test_beside),
 	};
 

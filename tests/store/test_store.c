@@ -28,45 +28,58 @@ static void assert_says(const struct err *err, const char *parts)
 
 /* ---- headers ---- */
 
-struct header_case { const char *header; size_t data; int code; const char *says; };
+struct header_case {
+	const char *header;
+	size_t data;
+	int code;
+	const char *says;
+};
 
 static const struct header_case headers[] = {
 
-	{"{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}", 24, 0, ""},
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}   ", 4, 0, ""},
-	{"{\"a\":{\"dtype\":\"BF16\",\"shape\":[0,7],\"data_offsets\":[4,4]}}", 4, 0, ""},
+	{ "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}",
+	  24, 0, "" },
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}   ", 4, 0, "" },
+	{ "{\"a\":{\"dtype\":\"BF16\",\"shape\":[0,7],\"data_offsets\":[4,4]}}", 4, 0, "" },
 	/* a hole between a and b, and bytes behind b */
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[1],"
-	 "\"data_offsets\":[3,4]}}", 7, 0, ""},
+	{ "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[1],"
+	  "\"data_offsets\":[3,4]}}",
+	  7, 0, "" },
 	/* out of range, truncated: where it ends, what the file has */
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":[0,32]}}", 31, E_FORMAT, "f.safetensors|tensor a:|32|31"},
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":[0,32]}}", 31, E_FORMAT,
+	  "f.safetensors|tensor a:|32|31" },
 	/* overlap */
-	{"{\"x\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},\"y\":{\"dtype\":\"F32\",\"shape\":[4],"
-	 "\"data_offsets\":[12,28]}}", 28, E_FORMAT, "f.safetensors|tensor y:|12|tensor x|16"},
+	{ "{\"x\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},\"y\":{\"dtype\":\"F32\",\"shape\":[4],"
+	  "\"data_offsets\":[12,28]}}",
+	  28, E_FORMAT, "f.safetensors|tensor y:|12|tensor x|16" },
 	/* shape against range */
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[3,3],\"data_offsets\":[0,32]}}", 32, E_FORMAT, "tensor a:|F32 [3, 3]|9 x 4|32"},
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8, E_FORMAT, "tensor a:|data_offsets"},
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", 8, E_FORMAT, "tensor a:|data_offsets"},
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,9]}}", 8, E_FORMAT, "tensor a:|data_offsets"},
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,8]}}", 8, E_FORMAT, "tensor a:|dimension 0"},
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,8]}}", 8, E_FORMAT, "tensor a:|dimension 0"},
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 8, E_LIMIT,
-	 "tensor a:|2^63"},
-	{"{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 8, E_FORMAT,
-	 "tensor a:|4611686018427387904 x 8"},
-	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, E_LIMIT,
-	 "tensor a:|9 dimensions|8"},
-	{"{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, E_UNSUPPORTED, "tensor a:|unknown dtype F4"},
-	{"{\"a\":{\"shape\":[2],\"data_offsets\":[0,1]}}", 1, E_UNSUPPORTED, "tensor a:|dtype"},
-	{"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, E_FORMAT, "tensor a:|\"shape\" is missing"},
-	{"{\"a\":17}", 0, E_FORMAT, "tensor a:|integer"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],"
-	 "\"data_offsets\":[1,2]}}", 2, E_FORMAT, "tensor a:|twice|2 names, 1 different"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[1],"
-	 "\"data_offsets\":[1,2]}}", 2, E_FORMAT, "twice"},
-	{"{\"a\\nb\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, E_FORMAT, "control byte 0x0a"},
-	{"[]", 0, E_FORMAT, "array, not an object"},
-	{"{\"a\":", 0, E_FORMAT, "f.safetensors: header"},
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[3,3],\"data_offsets\":[0,32]}}", 32, E_FORMAT,
+	  "tensor a:|F32 [3, 3]|9 x 4|32" },
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8, E_FORMAT, "tensor a:|data_offsets" },
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", 8, E_FORMAT, "tensor a:|data_offsets" },
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,9]}}", 8, E_FORMAT, "tensor a:|data_offsets" },
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,8]}}", 8, E_FORMAT, "tensor a:|dimension 0" },
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,8]}}", 8, E_FORMAT, "tensor a:|dimension 0" },
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 8, E_LIMIT,
+	  "tensor a:|2^63" },
+	{ "{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 8, E_FORMAT,
+	  "tensor a:|4611686018427387904 x 8" },
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, E_LIMIT,
+	  "tensor a:|9 dimensions|8" },
+	{ "{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, E_UNSUPPORTED,
+	  "tensor a:|unknown dtype F4" },
+	{ "{\"a\":{\"shape\":[2],\"data_offsets\":[0,1]}}", 1, E_UNSUPPORTED, "tensor a:|dtype" },
+	{ "{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, E_FORMAT, "tensor a:|\"shape\" is missing" },
+	{ "{\"a\":17}", 0, E_FORMAT, "tensor a:|integer" },
+	{ "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],"
+	  "\"data_offsets\":[1,2]}}",
+	  2, E_FORMAT, "tensor a:|twice|2 names, 1 different" },
+	{ "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[1],"
+	  "\"data_offsets\":[1,2]}}",
+	  2, E_FORMAT, "twice" },
+	{ "{\"a\\nb\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, E_FORMAT, "control byte 0x0a" },
+	{ "[]", 0, E_FORMAT, "array, not an object" },
+	{ "{\"a\":", 0, E_FORMAT, "f.safetensors: header" },
 };
 
 static void test_headers(void **state)
@@ -75,7 +88,7 @@ static void test_headers(void **state)
 		const struct header_case *h = &headers[i];
 		char *dir = folder_new();
 		struct safetensors s;
-		struct err err = {0};
+		struct err err = { 0 };
 		int code;
 
 		folder_put_tensors(dir, "f.safetensors", h->header, h->data);
@@ -92,13 +105,17 @@ static void test_headers(void **state)
 
 static void test_short_files(void **state)
 {
-	static const struct { const char *p; size_t n; const char *says; } file[] = {
-		{"", 0, "0 bytes"},
-		{"\1\0\0\0\0\0\0", 7, "7 bytes"},
-		{"\0\0\0\0\0\0\0\0", 8, "header of 0 bytes"},
-		{"\x10\0\0\0\0\0\0\0{}", 10, "header of 16 bytes|has 2"},
-		{"\0\0\0\0\0\0\0\x80{}", 10, "9223372036854775808"},
-		{"\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "18446744073709551615"},
+	static const struct {
+		const char *p;
+		size_t n;
+		const char *says;
+	} file[] = {
+		{ "", 0, "0 bytes" },
+		{ "\1\0\0\0\0\0\0", 7, "7 bytes" },
+		{ "\0\0\0\0\0\0\0\0", 8, "header of 0 bytes" },
+		{ "\x10\0\0\0\0\0\0\0{}", 10, "header of 16 bytes|has 2" },
+		{ "\0\0\0\0\0\0\0\x80{}", 10, "9223372036854775808" },
+		{ "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "18446744073709551615" },
 	};
 
 	for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
@@ -119,7 +136,8 @@ static void test_find_and_holes(void **state)
 
 	folder_put_tensors(dir, "f.safetensors",
 	                   "{\"b\":{\"dtype\":\"U8\",\"shape\":[1,2],\"data_offsets\":[5,7]},"
-	                   "\"a\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[1,3]}}", 10);
+	                   "\"a\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[1,3]}}",
+	                   10);
 	assert_int_equal(safetensors_open(&s, folder_path(dir, "f.safetensors"), NULL), 0);
 	assert_int_equal(s.n, 2);
 	assert_int_equal(s.bytes, 4);
@@ -137,9 +155,11 @@ static void test_find_and_holes(void **state)
 static void test_write_and_read(void **state)
 {
 	char *dir = folder_new();
-	static const float f[6] = {1, -2, 3, 4, 5, 6.5f};
-	static const int32_t n[2] = {7, -9};
-	struct tensor_out out[] = {{"logits", DT_F32, 2, {2, 3}, f}, {"ids", DT_I32, 1, {2}, n}, {"none", DT_F32, 1, {0}, f}};
+	static const float f[6] = { 1, -2, 3, 4, 5, 6.5f };
+	static const int32_t n[2] = { 7, -9 };
+	struct tensor_out out[] = { { "logits", DT_F32, 2, { 2, 3 }, f },
+		                    { "ids", DT_I32, 1, { 2 }, n },
+		                    { "none", DT_F32, 1, { 0 }, f } };
 	struct safetensors s;
 	char path[8192];
 
@@ -163,7 +183,7 @@ static void test_write_and_read(void **state)
 static void open_fails(const char *dir, int code, const char *says)
 {
 	struct store *st;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	assert_int_equal(store_open(&st, dir, &err), code);
 	assert_null(st);
@@ -189,15 +209,17 @@ static void test_folder_errors(void **state)
 	folder_put_tensors(dir, "model-00002-of-00002.safetensors", ONE("a"), 8);
 	open_fails(dir, E_FORMAT, "tensor a:|model-00001-of-00002.safetensors|model-00002-of-00002.safetensors");
 
-	folder_puts(dir, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\","
+	folder_puts(dir, "model.safetensors.index.json",
+	            "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\","
 	            "\"b\":\"model-00003.safetensors\",\"c\":\"model-00003.safetensors\"}}");
 	open_fails(dir, E_MISSING, "model-00003.safetensors: missing|2 of its 3 tensors|first b");
 	folder_puts(dir, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"../evil.safetensors\"}}");
 	open_fails(dir, E_FORMAT, "tensor a:|../evil.safetensors");
 	folder_puts(dir, "model.safetensors.index.json", "{\"weight_map\":[]}");
 	open_fails(dir, E_FORMAT, "weight_map");
-	folder_puts(dir, "model.safetensors.index.json",
-	            "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"z\":\"model-00001-of-00002.safetensors\"}}");
+	folder_puts(
+		dir, "model.safetensors.index.json",
+		"{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"z\":\"model-00001-of-00002.safetensors\"}}");
 	open_fails(dir, E_MISSING, "tensor z:|model-00001-of-00002.safetensors");
 	folder_puts(dir, "config.json", "{\"quantization_config\":{\"quant_method\":\"awq\"}}");
 	open_fails(dir, E_UNSUPPORTED, "config.json|\"awq\"");
@@ -210,11 +232,11 @@ static void test_folder_forms(void **state)
 {
 	char *dir = folder_new();
 	struct store *st;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	folder_puts(dir, "config.json", "{\"model_type\":\"x\",\"text_config\":{\"hidden_size\":3}}");
 	folder_put_tensors(dir, "model.safetensors", ONE("a"), 8);
-	folder_put_tensors(dir, "consolidated.safetensors", ONE("a"), 8);      /* not ours */
+	folder_put_tensors(dir, "consolidated.safetensors", ONE("a"), 8); /* not ours */
 	assert_int_equal(store_open(&st, dir, &err), 0);
 	assert_int_equal(st->n, 1);
 	assert_ptr_equal(st->text, json_get(st->config, "text_config"));
@@ -240,7 +262,7 @@ static void test_hub_cache(void **state)
 {
 	char *dir = folder_new(), path[8300];
 	struct buf at;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	buf_init(&at);
 	unsetenv("HF_HUB_CACHE");
@@ -274,20 +296,21 @@ static void test_hub_cache(void **state)
 static void test_settings(void **state)
 {
 	char *dir = folder_new(), *text;
-	struct store_sampling s = {1, 1, 0, 1, 0};
-	struct err err = {0};
+	struct store_sampling s = { 1, 1, 0, 1, 0 };
+	struct err err = { 0 };
 	struct store *st;
 	int32_t eos[8];
 
 	folder_puts(dir, "config.json", "{\"eos_token_id\":[5,6],\"text_config\":{\"eos_token_id\":7}}");
 	folder_puts(dir, "generation_config.json",
 	            "{\"eos_token_id\":[6,8],\"temperature\":0.6,\"top_k\":20,\"do_sample\":true}");
-	folder_puts(dir, "tokenizer_config.json",
-	            "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":\"default\",\"template\":\"D\"}]}");
+	folder_puts(
+		dir, "tokenizer_config.json",
+		"{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":\"default\",\"template\":\"D\"}]}");
 	folder_put_tensors(dir, "model.safetensors", ONE("a"), 8);
 	assert_int_equal(store_open(&st, dir, &err), 0);
 	assert_int_equal(store_eos(st, eos, 8), 4);
-	assert_memory_equal(eos, ((int32_t[]){6, 8, 5, 7}), 16);
+	assert_memory_equal(eos, ((int32_t[]){ 6, 8, 5, 7 }), 16);
 	assert_int_equal(store_eos(st, eos, 2), 2);
 	assert_int_equal(store_sampling(st, &s, &err), 0);
 	assert_true(s.temperature == 0.6 && s.top_k == 20 && s.top_p == 1);
@@ -336,7 +359,7 @@ static const char coded_header[] =
 static void weight_fails(struct store *st, const char *path, int rows, int cols, int code, const char *says)
 {
 	struct weight w;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	assert_int_equal(store_weight(st, path, rows, cols, &w, &err), code);
 	assert_says(&err, says);
@@ -346,7 +369,7 @@ static void test_weights(void **state)
 {
 	char *dir = folder_new();
 	struct weight w, e[2];
-	struct err err = {0};
+	struct err err = { 0 };
 	struct store *st;
 
 	folder_puts(dir, "config.json", coded_config);
@@ -364,7 +387,8 @@ static void test_weights(void **state)
 	assert_string_equal(w.fmt->name, "bf16");
 	assert_int_equal(store_find(st, "model.layers.0.p.weight")->elements, 128);
 
-	weight_fails(st, "model.layers.0.p", 2, 32, E_FORMAT, "model.safetensors|tensor model.layers.0.p.weight|[2, 64]|[2, 32]");
+	weight_fails(st, "model.layers.0.p", 2, 32, E_FORMAT,
+	             "model.safetensors|tensor model.layers.0.p.weight|[2, 64]|[2, 32]");
 	weight_fails(st, "model.layers.0.k", 3, 64, E_FORMAT, "tensor model.layers.0.k.weight|[2, 8]|[3, 8]");
 	weight_fails(st, "wide", 2, 64, E_FORMAT, "tensor wide.weight|says 4 bits|[2, 16]|holds 8");
 	weight_fails(st, "group", 2, 64, E_FORMAT, "tensor group.scales|groups of 32|means 64");
@@ -382,10 +406,11 @@ static void test_weights(void **state)
 static void test_weights_against_config(void **state)
 {
 	char *dir = folder_new();
-	struct err err = {0};
+	struct err err = { 0 };
 	struct store *st;
 
-	folder_puts(dir, "config.json", "{\"quantization\":{\"bits\":4,\"model.layers.0.k\":false,"
+	folder_puts(dir, "config.json",
+	            "{\"quantization\":{\"bits\":4,\"model.layers.0.k\":false,"
 	            "\"layers.0.p\":{\"bits\":6,\"group_size\":64}}}");
 	folder_put_tensors(dir, "model.safetensors", coded_header, 816);
 	assert_int_equal(store_open(&st, dir, &err), 0);
@@ -410,7 +435,7 @@ static void test_floats(void **state)
 {
 	char *dir = folder_new();
 	struct arena a;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct store *st;
 	const float *f;
 
@@ -418,7 +443,8 @@ static void test_floats(void **state)
 	folder_puts(dir, "config.json", "{}");
 	folder_put_tensors(dir, "model.safetensors",
 	                   "{\"v\":{\"dtype\":\"BF16\",\"shape\":[2,1,3],\"data_offsets\":[1,13]},"
-	                   "\"i\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[13,17]}}", 17);
+	                   "\"i\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[13,17]}}",
+	                   17);
 	assert_int_equal(store_open(&st, dir, &err), 0);
 	assert_int_equal(store_floats(st, &a, "v", 6, 1, &f, &err), 0);
 	for (int i = 0; i < 6; i++)
@@ -436,11 +462,11 @@ static void test_floats(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_headers), cmocka_unit_test(test_short_files),
+		cmocka_unit_test(test_headers),        cmocka_unit_test(test_short_files),
 		cmocka_unit_test(test_find_and_holes), cmocka_unit_test(test_write_and_read),
-		cmocka_unit_test(test_folder_errors), cmocka_unit_test(test_folder_forms),
-		cmocka_unit_test(test_hub_cache), cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_weights), cmocka_unit_test(test_weights_against_config),
+		cmocka_unit_test(test_folder_errors),  cmocka_unit_test(test_folder_forms),
+		cmocka_unit_test(test_hub_cache),      cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_weights),        cmocka_unit_test(test_weights_against_config),
 		cmocka_unit_test(test_floats),
 	};
 

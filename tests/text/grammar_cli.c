@@ -92,7 +92,7 @@ static bool walk(struct grammar *g, uint64_t seed, uint64_t most, struct buf *ou
 		}
 		matcher_put(m, &b, 1);
 		buf_putc(out, b);
-		if (at > most) {        /* by chance alone some patterns hardly end */
+		if (at > most) { /* by chance alone some patterns hardly end */
 			matcher_free(m);
 			return false;
 		}
@@ -104,8 +104,10 @@ static bool walk(struct grammar *g, uint64_t seed, uint64_t most, struct buf *ou
 /* As the server reads it: a list of [name, arguments, malformed]. */
 static void put_calls(const struct json *tools, enum calls_form form, const struct buf *text, struct buf *out)
 {
-	static const struct dialect *const all[] = { [CALLS_JSON] = &dialect_hermes, [CALLS_TAGGED] = &dialect_tagged,
-	                                             [CALLS_LLAMA] = &dialect_llama, [CALLS_PYTHON] = &dialect_python };
+	static const struct dialect *const all[] = { [CALLS_JSON] = &dialect_hermes,
+		                                     [CALLS_TAGGED] = &dialect_tagged,
+		                                     [CALLS_LLAMA] = &dialect_llama,
+		                                     [CALLS_PYTHON] = &dialect_python };
 	const struct dialect *const list[] = { all[form], NULL };
 	bool tags = *list[0]->open, ended = true;
 	struct buf arguments;
@@ -134,7 +136,7 @@ static void put_calls(const struct json *tools, enum calls_form form, const stru
 			buf_puts(out, s.malformed ? ",true]" : ",false]");
 			buf_reset(&arguments);
 			ended = true;
-		} else {        /* text, where there should be none */
+		} else { /* text, where there should be none */
 			s.malformed = true;
 		}
 	}
@@ -160,16 +162,19 @@ int main(void)
 		struct buf calls;
 		size_t n_form = 0;
 		const char *form = json_str(json_get(j, "form"), &n_form);
-		enum calls_form of = !form || !strcmp(form, "json") ? CALLS_JSON : !strcmp(form, "tagged") ? CALLS_TAGGED
-		                     : !strcmp(form, "llama") ? CALLS_LLAMA : CALLS_PYTHON;
+		enum calls_form of = !form || !strcmp(form, "json") ? CALLS_JSON :
+		                     !strcmp(form, "tagged")        ? CALLS_TAGGED :
+		                     !strcmp(form, "llama")         ? CALLS_LLAMA :
+		                                                      CALLS_PYTHON;
 		size_t n_rules = 0, n_regex = 0;
-		const char *rules = json_str(json_get(j, "gbnf"), &n_rules), *regex = json_str(json_get(j, "regex"), &n_regex);
-		int rc = !j ? err.code
-		       : rules ? grammar_compile_gbnf(rules, n_rules, &g, &err)
-		       : regex ? grammar_compile_regex(regex, n_regex, &g, &err)
-		       : json_get(j, "choice") ? grammar_compile_choice(json_get(j, "choice"), &g, &err)
-		       : tools ? grammar_compile_calls(tools, of, NULL, true, &g, &err)
-		               : grammar_compile(json_get(j, "schema"), &g, &err);
+		const char *rules = json_str(json_get(j, "gbnf"), &n_rules),
+			   *regex = json_str(json_get(j, "regex"), &n_regex);
+		int rc = !j                    ? err.code :
+		         rules                 ? grammar_compile_gbnf(rules, n_rules, &g, &err) :
+		         regex                 ? grammar_compile_regex(regex, n_regex, &g, &err) :
+		         json_get(j, "choice") ? grammar_compile_choice(json_get(j, "choice"), &g, &err) :
+		         tools                 ? grammar_compile_calls(tools, of, NULL, true, &g, &err) :
+		                                 grammar_compile(json_get(j, "schema"), &g, &err);
 
 		buf_init(&calls);
 		buf_init(&out);

@@ -28,8 +28,8 @@ static inline uint64_t made_dice(uint64_t *s, uint64_t n)
 
 static inline void made_word(struct buf *b, uint64_t *s)
 {
-	static const char *const on[] = { "b", "c", "d", "f", "g", "h", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st", "tr",
-	                                  "ch", "sh", "pr", "" };
+	static const char *const on[] = { "b", "c", "d", "f", "g",  "h",  "l",  "m",  "n",  "p", "r",
+		                          "s", "t", "v", "w", "st", "tr", "ch", "sh", "pr", "" };
 	static const char *const in[] = { "a", "e", "i", "o", "u", "ou", "ea", "io", "y" };
 	static const char *const off[] = { "", "", "n", "r", "s", "t", "l", "ng", "ment", "er", "_", "ck" };
 
@@ -89,9 +89,11 @@ static inline void made_token(struct buf *b, uint64_t *s)
 
 static inline struct made_vocab made_vocab(int n, uint64_t seed)
 {
-	static const char *const known[] = { "{\"", "\":", "\": ", "\",", "\", \"", "\"}", "},", "\"]", "[\"", "{}", "[]", ": ", ", ",
-	                                     "null", "true", "false", " null", " true", "\":\"", "\": \"", "\\n", "\\\"", "\\u",
-	                                     "\\\\", "00", "10", "12", "2026", "-", ".5", "e+", "\n\n", "\n  \"", "],\n" };
+	static const char *const known[] = { "{\"",  "\":",   "\": ",  "\",",   "\", \"", "\"}",    "},",
+		                             "\"]",  "[\"",   "{}",    "[]",    ": ",     ", ",     "null",
+		                             "true", "false", " null", " true", "\":\"",  "\": \"", "\\n",
+		                             "\\\"", "\\u",   "\\\\",  "00",    "10",     "12",     "2026",
+		                             "-",    ".5",    "e+",    "\n\n",  "\n  \"", "],\n" };
 	struct made_vocab v = { .n = n };
 	struct buf b;
 	int i = 0;

@@ -45,9 +45,9 @@ static void put_output(const struct template_output *o)
 static void job(const struct json *j, int repeat)
 {
 	struct template_output out;
-	struct template_input in = {0};
+	struct template_input in = { 0 };
 	struct template *t = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	const char *src;
 	int64_t t0, t1, t2;
 	size_t n = 0;
@@ -89,7 +89,7 @@ static void job(const struct json *j, int repeat)
 int main(int argc, char **argv)
 {
 	int repeat = argc == 3 && !strcmp(argv[1], "--time") ? atoi(argv[2]) : 1;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct json *j;
 	char *line = NULL;
 	size_t cap = 0;

@@ -28,9 +28,16 @@ static struct grammar *made(const char *schema)
 static struct mask_source *start(const char *content, const char *call, bool thinking, bool may_think)
 {
 	struct constraint_rules r = {
-		.tokenizer = tok, .vocab = vocab, .thinking = thinking, .may_think = may_think, .end = &end_id, .n_end = 1,
-		.content = content ? made(content) : NULL, .call = call ? made(call) : NULL,
-		.call_open = call ? "<tool_call>" : NULL, .call_close = call ? "</tool_call>" : NULL,
+		.tokenizer = tok,
+		.vocab = vocab,
+		.thinking = thinking,
+		.may_think = may_think,
+		.end = &end_id,
+		.n_end = 1,
+		.content = content ? made(content) : NULL,
+		.call = call ? made(call) : NULL,
+		.call_open = call ? "<tool_call>" : NULL,
+		.call_close = call ? "</tool_call>" : NULL,
 	};
 	struct mask_source *m = constraint_new(&r);
 
@@ -72,7 +79,7 @@ static void say(struct mask_source *m, const char *text, bool forced)
 }
 
 static const char object[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"],"
-                             "\"additionalProperties\":false}";
+			     "\"additionalProperties\":false}";
 
 static void test_parts(void)
 {
@@ -86,11 +93,13 @@ static void test_parts(void)
 	m->ops->free(m);
 
 	m = start(object, NULL, true, false);
-	CHECK(may(m, "a") && may(m, "</think>") && may(m, "<tool_call>") && !allowed(m, end_id), "thoughts are free, but go on");
+	CHECK(may(m, "a") && may(m, "</think>") && may(m, "<tool_call>") && !allowed(m, end_id),
+	      "thoughts are free, but go on");
 	say(m, "anything {</thin", false);
 	CHECK(may(m, "a") && !allowed(m, end_id), "no tag yet");
 	say(m, "</think>", false);
-	CHECK(m->ops->mask(m) && may(m, "{") && may(m, "\n") && !may(m, "a") && !allowed(m, end_id), "after the thought");
+	CHECK(m->ops->mask(m) && may(m, "{") && may(m, "\n") && !may(m, "a") && !allowed(m, end_id),
+	      "after the thought");
 	say(m, "\n\n{\"a\": 1}", false);
 	CHECK(m->ops->whole(m), "the end");
 	m->ops->free(m);
@@ -118,7 +127,8 @@ static void test_calls(void)
 	say(m, "<tool_call>", true);
 	CHECK(m->ops->mask(m) && may(m, "\n") && may(m, "{") && !may(m, "a") && !may(m, "</tool_call>"), "in a call");
 	say(m, "\n{\"a\": 1}", false);
-	CHECK(may(m, "</tool_call>") && may(m, "\n") && !may(m, "{") && !allowed(m, end_id) && !m->ops->whole(m), "its end");
+	CHECK(may(m, "</tool_call>") && may(m, "\n") && !may(m, "{") && !allowed(m, end_id) && !m->ops->whole(m),
+	      "its end");
 	say(m, "\n</tool_call>", false);
 	CHECK(!m->ops->mask(m), "behind it");
 	say(m, "\n<tool_call>\n{\"a\": 2}\n</tool_call>", false);
@@ -145,12 +155,21 @@ static const char tools[] =
 	"\"integer\"},\"b\":{\"type\":\"boolean\"}},\"required\":[\"a\"],\"additionalProperties\":false}}}]";
 
 /* Calls without tags. */
-static struct mask_source *start_alone(enum calls_form form, const char *content, bool must, bool thinking, bool may_think)
+static struct mask_source *start_alone(enum calls_form form, const char *content, bool must, bool thinking,
+                                       bool may_think)
 {
 	struct constraint_rules r = {
-		.tokenizer = tok, .vocab = vocab, .thinking = thinking, .may_think = may_think, .end = &end_id, .n_end = 1,
-		.content = content ? made(content) : NULL, .call_alone = true, .mark = form == CALLS_LLAMA ? '"' : '(',
-		.n_mark = form == CALLS_LLAMA ? 4 : 1, .must_call = must,
+		.tokenizer = tok,
+		.vocab = vocab,
+		.thinking = thinking,
+		.may_think = may_think,
+		.end = &end_id,
+		.n_end = 1,
+		.content = content ? made(content) : NULL,
+		.call_alone = true,
+		.mark = form == CALLS_LLAMA ? '"' : '(',
+		.n_mark = form == CALLS_LLAMA ? 4 : 1,
+		.must_call = must,
 	};
 	struct json *j = json_parse(tools, strlen(tools), 0, NULL);
 	struct mask_source *m;
@@ -220,7 +239,8 @@ static void test_alone(void)
 static struct mask_source *start_of(uint64_t seed)
 {
 	if (seed % 4 == 3)
-		return start_alone(seed % 8 == 3 ? CALLS_LLAMA : CALLS_PYTHON, NULL, seed % 5 != 0, seed % 16 > 8, seed % 3 == 0);
+		return start_alone(seed % 8 == 3 ? CALLS_LLAMA : CALLS_PYTHON, NULL, seed % 5 != 0, seed % 16 > 8,
+		                   seed % 3 == 0);
 	return start(object, object, seed % 2, seed % 3 == 0);
 }
 
@@ -243,7 +263,8 @@ static void test_back(uint64_t seed)
 			continue;
 		}
 		if (rng_bits(seed, i, 4) % 3 == 0)
-			id = tokenizer_find(tok, rng_bits(seed, i, 5) % 2 ? "</think>" : "<tool_call>", rng_bits(seed, i, 5) % 2 ? 8 : 11);
+			id = tokenizer_find(tok, rng_bits(seed, i, 5) % 2 ? "</think>" : "<tool_call>",
+			                    rng_bits(seed, i, 5) % 2 ? 8 : 11);
 		for (int32_t k = 0; mask && !(mask[id / 32] >> (id % 32) & 1) && k <= size; k++)
 			id = (id + 1) % size;
 		if (id == end_id)
@@ -257,7 +278,8 @@ static void test_back(uint64_t seed)
 		fresh->ops->accept(fresh, took[i]);
 	const uint32_t *a = m->ops->mask(m), *b = fresh->ops->mask(fresh);
 
-	CHECK(!a == !b && (!a || !memcmp(a, b, (size_t)(size + 31) / 32 * 4)), "masks differ, seed %llu", (unsigned long long)seed);
+	CHECK(!a == !b && (!a || !memcmp(a, b, (size_t)(size + 31) / 32 * 4)), "masks differ, seed %llu",
+	      (unsigned long long)seed);
 	CHECK(m->ops->whole(m) == fresh->ops->whole(fresh), "whole");
 	m->ops->free(m);
 	fresh->ops->free(fresh);

@@ -64,7 +64,7 @@ static const char *const schemas[] = {
 	"string ::= \"\\\"\" ([^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4}))* \"\\\"\" ws\n"
 	"number ::= \"-\"? [0-9]+ (\".\" [0-9]+)? ws\nws ::= ([ \\t\\n] ws)?\n",
 	"gbnf root ::= term (\"+\" term)*\nterm ::= [a-z]+ | [0-9]{1,3} | \"(\" root \")\" | \"-\" term\n",
-	"gbnf root ::= \"a\" root (\"b\" | \"c\" root)? | .?\n",        /* many ways to read one text */
+	"gbnf root ::= \"a\" root (\"b\" | \"c\" root)? | .?\n", /* many ways to read one text */
 	"regex (foo|ba[rz])+\\s?\\d{2,4}.*",
 };
 enum { N_SCHEMA = sizeof schemas / sizeof *schemas };
@@ -92,7 +92,13 @@ static struct grammar *made_of(const char *schema)
 	if (strncmp(schema, "calls ", 6))
 		return made(schema);
 	j = json_parse(tools, strlen(tools), 0, NULL);
-	CHECK(!grammar_compile_calls(j, schema[6] == 't' ? CALLS_TAGGED : schema[6] == 'l' ? CALLS_LLAMA : schema[6] == 'p' ? CALLS_PYTHON : CALLS_JSON, NULL, true, &g, &err), "%s", err.msg);
+	CHECK(!grammar_compile_calls(j,
+	                             schema[6] == 't' ? CALLS_TAGGED :
+	                             schema[6] == 'l' ? CALLS_LLAMA :
+	                             schema[6] == 'p' ? CALLS_PYTHON :
+	                                                CALLS_JSON,
+	                             NULL, true, &g, &err),
+	      "%s", err.msg);
 	json_free(j);
 	return g;
 }
@@ -133,7 +139,7 @@ static void test_masks(uint64_t seed, int n_token)
 		struct matcher *m = matcher_new(g);
 		int depth = 0;
 
-		grammar_unref(g);       /* the walk holds it */
+		grammar_unref(g); /* the walk holds it */
 		for (int i = 0; i < 60; i++) {
 			const uint32_t *mask = matcher_mask(m, v);
 			int id = any_of(mask, t.n, &seed);
@@ -156,7 +162,8 @@ static void test_masks(uint64_t seed, int n_token)
 			if (!made_dice(&seed, 10)) {
 				struct matcher *c = matcher_copy(m);
 
-				CHECK(!memcmp(matcher_mask(m, v), matcher_mask(c, v), (size_t)(t.n + 31) / 32 * 4), "a copy's mask");
+				CHECK(!memcmp(matcher_mask(m, v), matcher_mask(c, v), (size_t)(t.n + 31) / 32 * 4),
+				      "a copy's mask");
 				matcher_free(m);
 				m = c;
 			}
@@ -170,7 +177,8 @@ static void test_masks(uint64_t seed, int n_token)
 /* However a text is cut, the walk comes to the same mask. */
 static void test_cuts(void)
 {
-	static const char text[] = "{\"name\": \"x\\u00e9 \xE2\x82\xAC\", \"na\": 12, \"list\": [{\"name\": \"\"}], \"other\": [1, {}]}";
+	static const char text[] =
+		"{\"name\": \"x\\u00e9 \xE2\x82\xAC\", \"na\": 12, \"list\": [{\"name\": \"\"}], \"other\": [1, {}]}";
 	struct made_vocab t = made_vocab(2000, 5);
 	struct vocab *v = vocab_new(t.n, made_bytes, &t);
 	struct grammar *g = made(schemas[4]);
@@ -218,21 +226,49 @@ static bool takes(const char *schema, const char *text)
 static void test_texts(void)
 {
 	static const char many[] = "{\n                                         \"a\":1}";
-	static const struct { const char *schema, *text; bool yes; } c[] = {
-		{ "{}", "{\"a\": [1, 2.5e3, \"x\"]}", true }, { "{}", "\n1", false }, { "{}", " 1", false },
-		{ "{}", "1 ", false }, { "{}", "[1 ,2]", false }, { "{}", "[1,  2]", false }, { "{}", "[ 1, 2 ]", true },
-		{ "{}", "{\n  \"a\": 1,\n  \"b\": [\n    1\n  ]\n}", true }, { "{}", "{\"a\" :1}", false }, { "{}", "{\"a\":  1}", false },
-		{ "{}", "{\"a\":\n1}", false }, { "{}", many, false }, { "{}", many + 1, false }, { "{}", "[\t1]", false },
-		{ "{}", "01", false }, { "{}", "-", false }, { "{}", "1.", false }, { "{}", "1e999", false }, { "{}", "1e99", true },
-		{ "{}", "\"\\ud83d\\ude00\"", true }, { "{}", "\"\\ud83d\"", false }, { "{}", "\"\\ude00\"", false },
-		{ "{}", "\"\xC0\x80\"", false }, { "{}", "\"\xED\xA0\x80\"", false }, { "{}", "\"\xF0\x9F\x98\x80\"", true },
-		{ "{}", "\"\n\"", false }, { "{}", "[1,]", false }, { "{}", "{,}", false }, { "{}", "nul", false }, { "{}", "[[[]]]", true },
-		{ "{\"type\":\"integer\"}", "1.0", false }, { "{\"type\":\"integer\"}", "-0", true },
-		{ "{\"type\":\"integer\"}", "123456789012345678", true }, { "{\"type\":\"integer\"}", "1234567890123456789", false },
+	static const struct {
+		const char *schema, *text;
+		bool yes;
+	} c[] = {
+		{ "{}", "{\"a\": [1, 2.5e3, \"x\"]}", true },
+		{ "{}", "\n1", false },
+		{ "{}", " 1", false },
+		{ "{}", "1 ", false },
+		{ "{}", "[1 ,2]", false },
+		{ "{}", "[1,  2]", false },
+		{ "{}", "[ 1, 2 ]", true },
+		{ "{}", "{\n  \"a\": 1,\n  \"b\": [\n    1\n  ]\n}", true },
+		{ "{}", "{\"a\" :1}", false },
+		{ "{}", "{\"a\":  1}", false },
+		{ "{}", "{\"a\":\n1}", false },
+		{ "{}", many, false },
+		{ "{}", many + 1, false },
+		{ "{}", "[\t1]", false },
+		{ "{}", "01", false },
+		{ "{}", "-", false },
+		{ "{}", "1.", false },
+		{ "{}", "1e999", false },
+		{ "{}", "1e99", true },
+		{ "{}", "\"\\ud83d\\ude00\"", true },
+		{ "{}", "\"\\ud83d\"", false },
+		{ "{}", "\"\\ude00\"", false },
+		{ "{}", "\"\xC0\x80\"", false },
+		{ "{}", "\"\xED\xA0\x80\"", false },
+		{ "{}", "\"\xF0\x9F\x98\x80\"", true },
+		{ "{}", "\"\n\"", false },
+		{ "{}", "[1,]", false },
+		{ "{}", "{,}", false },
+		{ "{}", "nul", false },
+		{ "{}", "[[[]]]", true },
+		{ "{\"type\":\"integer\"}", "1.0", false },
+		{ "{\"type\":\"integer\"}", "-0", true },
+		{ "{\"type\":\"integer\"}", "123456789012345678", true },
+		{ "{\"type\":\"integer\"}", "1234567890123456789", false },
 		{ "{\"type\":\"string\",\"maxLength\":2}", "\"\\u0041\xE2\x82\xAC\"", true },
 		{ "{\"type\":\"string\",\"maxLength\":2}", "\"\\ud83d\\ude00ab\"", false },
 		{ "{\"type\":\"string\",\"pattern\":\"^\\\\d{4}(-x)?$\"}", "\"1234-x\"", true },
-		{ "{\"type\":\"string\",\"pattern\":\"a|^b$\"}", "\"xxa\"", true }, { "{\"type\":\"string\",\"pattern\":\"a|^b$\"}", "\"b\"", true },
+		{ "{\"type\":\"string\",\"pattern\":\"a|^b$\"}", "\"xxa\"", true },
+		{ "{\"type\":\"string\",\"pattern\":\"a|^b$\"}", "\"b\"", true },
 		{ "{\"type\":\"string\",\"pattern\":\"a|^b$\"}", "\"bc\"", false },
 		{ "{\"type\":\"string\",\"pattern\":\"\\\"\"}", "\"\\\"\"", true },
 		/* Members come in the schema's order. */
@@ -241,7 +277,9 @@ static void test_texts(void)
 		{ "{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}}}", "{\"c\":1,\"a\":2}", false },
 		{ "{\"type\":\"object\",\"properties\":{\"a\":{}}}", "{\"a\":1,\"a\":2}", false },
 		{ "{\"type\":\"object\",\"properties\":{\"a\":{}}}", "{\"\\u0061\":1}", false },
-		{ "{\"not\":{\"const\":1}}", "1.0", false }, { "{\"not\":{\"const\":1}}", "1.5", true }, { "{\"not\":{\"const\":0}}", "-0", false },
+		{ "{\"not\":{\"const\":1}}", "1.0", false },
+		{ "{\"not\":{\"const\":1}}", "1.5", true },
+		{ "{\"not\":{\"const\":0}}", "-0", false },
 		{ "{\"oneOf\":[{\"type\":\"number\"},{\"type\":\"integer\"}]}", "1e0", false },
 		{ "{\"type\":\"string\",\"nullable\":true}", "null", true },
 		{ "{\"type\":\"string\",\"format\":\"date\"}", "\"2000-02-29\"", true },
@@ -251,13 +289,22 @@ static void test_texts(void)
 		{ "{\"type\":\"string\",\"format\":\"duration\"}", "\"P1Y2M3DT4H5M6S\"", true },
 		{ "{\"type\":\"string\",\"format\":\"password\"}", "\"anything\"", true },
 		/* Rules: a line goes on in parentheses, behind | and with |; a loop is of its own alternative alone. */
-		{ "gbnf # c\nroot ::= x-1\n  | (\"b\"\n  \"c\") # c\n\nx-1::=[a]", "bc", true }, { "gbnf root ::= (\"a\"* | \"b\")", "aab", false },
-		{ "gbnf root ::= \"a\" root \"b\" | \"\"", "aaabbb", true }, { "gbnf root ::= \"a\" root \"b\" | \"\"", "aabbb", false },
-		{ "gbnf root ::= [^\\u00e4-\\U0001F600\\]]{2}", "a\xC3\xA3", true }, { "gbnf root ::= [^\\u00e4-\\U0001F600\\]]", "\xC3\xA4", false },
-		{ "gbnf root ::= [^\\u00e4-\\U0001F600\\]]", "]", false }, { "gbnf root ::= [a-]", "-", true }, { "gbnf root ::= .", "\n", true },
-		{ "gbnf root ::= \"\\x41\\n\\\\\"", "A\n\\", true }, { "gbnf root ::= \"a\"{,2}", "aaa", false },
+		{ "gbnf # c\nroot ::= x-1\n  | (\"b\"\n  \"c\") # c\n\nx-1::=[a]", "bc", true },
+		{ "gbnf root ::= (\"a\"* | \"b\")", "aab", false },
+		{ "gbnf root ::= \"a\" root \"b\" | \"\"", "aaabbb", true },
+		{ "gbnf root ::= \"a\" root \"b\" | \"\"", "aabbb", false },
+		{ "gbnf root ::= [^\\u00e4-\\U0001F600\\]]{2}", "a\xC3\xA3", true },
+		{ "gbnf root ::= [^\\u00e4-\\U0001F600\\]]", "\xC3\xA4", false },
+		{ "gbnf root ::= [^\\u00e4-\\U0001F600\\]]", "]", false },
+		{ "gbnf root ::= [a-]", "-", true },
+		{ "gbnf root ::= .", "\n", true },
+		{ "gbnf root ::= \"\\x41\\n\\\\\"", "A\n\\", true },
+		{ "gbnf root ::= \"a\"{,2}", "aaa", false },
 		{ "gbnf root ::= (\"a\" | root-b)*\nroot-b ::= \"b\" root \"c\"", "abacabbcc", true },
-		{ "regex ^a|b$", "b", true }, { "regex a|b", "ab", false }, { "regex \"\\n\\u00e9", "\"\n\xC3\xA9", true }, { "regex .", "\n", false },
+		{ "regex ^a|b$", "b", true },
+		{ "regex a|b", "ab", false },
+		{ "regex \"\\n\\u00e9", "\"\n\xC3\xA9", true },
+		{ "regex .", "\n", false },
 	};
 
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++)
@@ -273,7 +320,8 @@ static void test_restart(void)
 	grammar_unref(g);
 	CHECK(matcher_put(m, "1", 1) && !matcher_put(m, "\n", 1), "no break");
 	matcher_restart(m, 2, true);
-	CHECK(!matcher_complete(m) && matcher_put(m, "\n\n", 2) && !matcher_put(m, "\n", 1) && matcher_put(m, "2", 1), "two breaks");
+	CHECK(!matcher_complete(m) && matcher_put(m, "\n\n", 2) && !matcher_put(m, "\n", 1) && matcher_put(m, "2", 1),
+	      "two breaks");
 	CHECK(matcher_complete(m), "2 is a value");
 	CHECK(matcher_put(m, "\n", 1) && matcher_whole(m) && !matcher_put(m, "\n", 1), "one break after it");
 	matcher_back(m, 4);
@@ -286,20 +334,34 @@ static void test_restart(void)
 /* Of rules: which, and where. */
 static void test_rule_refusals(void)
 {
-	static const struct { const char *text; int code; const char *says; } c[] = {
-		{ "", E_MISSING, "no rule \"root\"" }, { "a ::= \"x\"", E_MISSING, "no rule \"root\"" },
+	static const struct {
+		const char *text;
+		int code;
+		const char *says;
+	} c[] = {
+		{ "", E_MISSING, "no rule \"root\"" },
+		{ "a ::= \"x\"", E_MISSING, "no rule \"root\"" },
 		{ "root ::= \"x\"\n  | no-such", E_MISSING, "line 2, column 5: there is no rule \"no-such\"" },
 		{ "root ::= a\n\na ::= b\nb ::= a \"x\" | \"y\"", E_UNSUPPORTED, "it begins with itself" },
-		{ "root ::= \"x\"? root \"y\" | \"z\"", E_UNSUPPORTED, "rule \"root\", line 1, column 1: it begins with itself" },
-		{ "root ::= \"a\" root", E_FORMAT, "no text fulfils it" }, { "root ::= []", E_FORMAT, "no text fulfils it" },
-		{ "root ::= \"a", E_FORMAT, "line 1, column 12" }, { "root ::= [a", E_FORMAT, "rule \"root\"" },
-		{ "root ::= \"\xC3\xA9\" ]", E_FORMAT, "column 14: nothing that is known" }, { "root ::= (\"a\"", E_FORMAT, "without )" },
-		{ "root ::= \"a\")", E_FORMAT, "a ) too many" }, { "root ::= [b-a]", E_FORMAT, "out of order" },
-		{ "root ::= \"a\"{2,1}", E_FORMAT, "out of order" }, { "root ::= \"a\"{1,99999}", E_LIMIT, "10000" },
-		{ "root ::= \"\\q\"", E_FORMAT, "no escape" }, { "root ::= \"\\ud800\"", E_FORMAT, "no character" },
-		{ "root ::= <think> \"a\"", E_UNSUPPORTED, "tokens" }, { "root ::= !<[12]>", E_UNSUPPORTED, "tokens" },
+		{ "root ::= \"x\"? root \"y\" | \"z\"", E_UNSUPPORTED,
+		  "rule \"root\", line 1, column 1: it begins with itself" },
+		{ "root ::= \"a\" root", E_FORMAT, "no text fulfils it" },
+		{ "root ::= []", E_FORMAT, "no text fulfils it" },
+		{ "root ::= \"a", E_FORMAT, "line 1, column 12" },
+		{ "root ::= [a", E_FORMAT, "rule \"root\"" },
+		{ "root ::= \"\xC3\xA9\" ]", E_FORMAT, "column 14: nothing that is known" },
+		{ "root ::= (\"a\"", E_FORMAT, "without )" },
+		{ "root ::= \"a\")", E_FORMAT, "a ) too many" },
+		{ "root ::= [b-a]", E_FORMAT, "out of order" },
+		{ "root ::= \"a\"{2,1}", E_FORMAT, "out of order" },
+		{ "root ::= \"a\"{1,99999}", E_LIMIT, "10000" },
+		{ "root ::= \"\\q\"", E_FORMAT, "no escape" },
+		{ "root ::= \"\\ud800\"", E_FORMAT, "no character" },
+		{ "root ::= <think> \"a\"", E_UNSUPPORTED, "tokens" },
+		{ "root ::= !<[12]>", E_UNSUPPORTED, "tokens" },
 		{ "root ::= \"a\"\nroot ::= \"b\"", E_FORMAT, "line 2, column 1: the rule was given before" },
-		{ "start: \"a\"", E_FORMAT, "GBNF" }, { "root ::= %regex", E_FORMAT, "GBNF" },
+		{ "start: \"a\"", E_FORMAT, "GBNF" },
+		{ "root ::= %regex", E_FORMAT, "GBNF" },
 	};
 	struct grammar *g;
 	struct err err;
@@ -308,11 +370,13 @@ static void test_rule_refusals(void)
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
 		int rc = grammar_compile_gbnf(c[i].text, strlen(c[i].text), &g, &err);
 
-		CHECK(rc == c[i].code && !g && strstr(err.msg, c[i].says), "%s: %d: %s", c[i].text, rc, rc ? err.msg : "taken");
+		CHECK(rc == c[i].code && !g && strstr(err.msg, c[i].says), "%s: %d: %s", c[i].text, rc,
+		      rc ? err.msg : "taken");
 	}
 	/* Made to take memory or time: an answer soon, whichever. */
-	static const char *const hostile[] = { "((\"a\"{10000}){10000})", "[ab]* \"a\" [ab]{25}", "(root \"x\" | \"y\")", "((((\"a\"?)*)*)*)*{50}{50}{50}",
-	                                       "(\"b\" root){9999}", "(. \"b\"?){5000}" };
+	static const char *const hostile[] = { "((\"a\"{10000}){10000})", "[ab]* \"a\" [ab]{25}",
+		                               "(root \"x\" | \"y\")",    "((((\"a\"?)*)*)*)*{50}{50}{50}",
+		                               "(\"b\" root){9999}",      "(. \"b\"?){5000}" };
 	buf_init(&s);
 	for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
 		buf_reset(&s);
@@ -335,7 +399,8 @@ static void test_rule_refusals(void)
 	for (int deep = 0; deep < 2; deep++) {
 		buf_reset(&s);
 		for (int i = 0; i < 1900; i++)
-			buf_printf(&s, deep ? "r%d ::= r%d \"x\" root? | \"y\"\n" : "r%d ::= \"x\" | r%d root\n", i, i + 1);
+			buf_printf(&s, deep ? "r%d ::= r%d \"x\" root? | \"y\"\n" : "r%d ::= \"x\" | r%d root\n", i,
+			           i + 1);
 		buf_puts(&s, "r1900 ::= \"z\"\nroot ::= \"a\" | \"b\" r0\n");
 		int rc = grammar_compile_gbnf(s.p, s.n, &g, &err);
 
@@ -347,13 +412,19 @@ static void test_rule_refusals(void)
 		buf_putc(&s, '(');
 	CHECK(grammar_compile_gbnf(s.p, s.n, &g, &err) == E_LIMIT, "300 groups: %s", err.msg);
 	buf_fini(&s);
-	CHECK(grammar_compile_regex("a^b", 3, &g, &err) == E_UNSUPPORTED && grammar_compile_regex("(a", 2, &g, &err) == E_FORMAT &&
-	      grammar_compile_regex("[]", 2, &g, &err) == E_FORMAT, "%s", err.msg);
+	CHECK(grammar_compile_regex("a^b", 3, &g, &err) == E_UNSUPPORTED &&
+	              grammar_compile_regex("(a", 2, &g, &err) == E_FORMAT &&
+	              grammar_compile_regex("[]", 2, &g, &err) == E_FORMAT,
+	      "%s", err.msg);
 }
 
 static void test_refusals(void)
 {
-	static const struct { const char *schema; int code; const char *says; } c[] = {
+	static const struct {
+		const char *schema;
+		int code;
+		const char *says;
+	} c[] = {
 		{ "3", E_FORMAT, "an object or a boolean" },
 		{ "{\"properties\":{\"x/y\":{\"uniqueItems\":true}}}", E_UNSUPPORTED, "/properties/x~1y/uniqueItems" },
 		{ "{\"items\":{\"contains\":{}}}", E_UNSUPPORTED, "/items/contains" },
@@ -372,7 +443,8 @@ static void test_refusals(void)
 		{ "{\"type\":\"string\",\"minLength\":-1}", E_FORMAT, "/minLength" },
 		{ "false", E_FORMAT, "no value" },
 		{ "{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", E_FORMAT, "no value" },
-		{ "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", E_FORMAT, "no value" },
+		{ "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", E_FORMAT,
+		  "no value" },
 		{ "{\"$ref\":\"#\"}", E_FORMAT, "refers to itself" },
 		{ "{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}", E_FORMAT, "refers to itself" },
 		{ "{\"anyOf\":[]}", E_FORMAT, "empty" },
@@ -383,7 +455,8 @@ static void test_refusals(void)
 		struct err err;
 		int rc = compile(c[i].schema, &g, &err);
 
-		CHECK(rc == c[i].code && !g && strstr(err.msg, c[i].says), "%s: %d: %s", c[i].schema, rc, rc ? err.msg : "taken");
+		CHECK(rc == c[i].code && !g && strstr(err.msg, c[i].says), "%s: %d: %s", c[i].schema, rc,
+		      rc ? err.msg : "taken");
 	}
 }
 
@@ -398,8 +471,11 @@ static void test_hostile(void)
 	/* Each definition needs two of the next, combined. */
 	buf_puts(&s, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
 	for (int i = 0; i < 30; i++)
-		buf_printf(&s, "\"%d\":{\"allOf\":[{\"properties\":{\"a\":{\"$ref\":\"#/$defs/%d\"}}},{\"properties\":{\"a\":{\"$ref\":"
-		           "\"#/$defs/%d\"},\"b%d\":{\"$ref\":\"#/$defs/%d\"}}}]},", i, i + 1, (i + 7) % 30, i, (i * 11) % 30);
+		buf_printf(
+			&s,
+			"\"%d\":{\"allOf\":[{\"properties\":{\"a\":{\"$ref\":\"#/$defs/%d\"}}},{\"properties\":{\"a\":{\"$ref\":"
+			"\"#/$defs/%d\"},\"b%d\":{\"$ref\":\"#/$defs/%d\"}}}]},",
+			i, i + 1, (i + 7) % 30, i, (i * 11) % 30);
 	buf_puts(&s, "\"30\":{}}}");
 	compile(s.p, &g, &err);
 	grammar_unref(g);
@@ -409,14 +485,16 @@ static void test_hostile(void)
 	for (int k = 0; k < 2; k++) {
 		buf_puts(&s, k ? ",{\"anyOf\":[" : "{\"anyOf\":[");
 		for (int i = 0; i < 100; i++)
-			buf_printf(&s, "%s{\"type\":\"object\",\"properties\":{\"k%d\":{\"type\":\"integer\"}}}", i ? "," : "", i + 50 * k);
+			buf_printf(&s, "%s{\"type\":\"object\",\"properties\":{\"k%d\":{\"type\":\"integer\"}}}",
+			           i ? "," : "", i + 50 * k);
 		buf_puts(&s, "]}");
 	}
 	buf_puts(&s, "]}");
 	CHECK(compile(s.p, &g, &err) == E_LIMIT, "100 times 100 alternatives");
 	/* Expressions whose automata explode. */
-	static const char *const re[] = { "(a|b)*a(a|b){25}", "((a{1,50}){1,50}){1,50}", "^(.{0,9999}){0,9999}$", "(((((((((a*)*)*)*)*)*)*)*)*)*",
-	                                  "[^a]{1,10000}b", "(x+x+)+y" };
+	static const char *const re[] = { "(a|b)*a(a|b){25}",      "((a{1,50}){1,50}){1,50}",
+		                          "^(.{0,9999}){0,9999}$", "(((((((((a*)*)*)*)*)*)*)*)*)*",
+		                          "[^a]{1,10000}b",        "(x+x+)+y" };
 	for (size_t i = 0; i < sizeof re / sizeof *re; i++) {
 		buf_reset(&s);
 		buf_printf(&s, "{\"type\":\"string\",\"pattern\":\"%s\"}", re[i]);
@@ -425,7 +503,8 @@ static void test_hostile(void)
 		CHECK(!rc || rc == E_LIMIT, "%s: %s", re[i], err.msg);
 		grammar_unref(g);
 	}
-	CHECK(compile("{\"type\":\"string\",\"pattern\":\"^[ab]\",\"maxLength\":1000000}", &g, &err) == E_LIMIT, "a counted pattern");
+	CHECK(compile("{\"type\":\"string\",\"pattern\":\"^[ab]\",\"maxLength\":1000000}", &g, &err) == E_LIMIT,
+	      "a counted pattern");
 	/* Large counts of plain things cost nothing. */
 	grammar_unref(made("{\"type\":\"string\",\"minLength\":1000000000,\"maxLength\":2000000000}"));
 	grammar_unref(made("{\"type\":\"array\",\"minItems\":1000000000}"));
@@ -463,9 +542,13 @@ static int64_t spent_ns(void)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static double us(int64_t from) { return (double)(spent_ns() - from) / 1e3; }
+static double us(int64_t from)
+{
+	return (double)(spent_ns() - from) / 1e3;
+}
 
-static void bench_text(const char *name, const char *schema, const char *text, const struct vocab *v, const struct made_vocab *t)
+static void bench_text(const char *name, const char *schema, const char *text, const struct vocab *v,
+                       const struct made_vocab *t)
 {
 	int64_t begin = spent_ns();
 	struct grammar *g = made_of(schema);
@@ -487,8 +570,8 @@ static void bench_text(const char *name, const char *schema, const char *text, c
 			printf("%8.0f us before %.30s\n", one, text + at);
 		/* The longest token that the text goes on with. */
 		for (int i = 0; i < t->n; i++)
-			if (t->len[i] && t->len[i] <= n - at && (best < 0 || t->len[i] > t->len[best]) && mask[i / 32] >> (i % 32) & 1 &&
-			    !memcmp(t->p[i], text + at, t->len[i]))
+			if (t->len[i] && t->len[i] <= n - at && (best < 0 || t->len[i] > t->len[best]) &&
+			    mask[i / 32] >> (i % 32) & 1 && !memcmp(t->p[i], text + at, t->len[i]))
 				best = i;
 		CHECK(best >= 0, "no token for %.20s", text + at);
 		begin = spent_ns();
@@ -497,8 +580,8 @@ static void bench_text(const char *name, const char *schema, const char *text, c
 		at += t->len[best];
 		steps++;
 	}
-	printf("%-28s compile %7.0f us; %3d steps, mask %6.1f us on average, %7.0f us at most; accept %.2f us\n", name, compiled,
-	       steps, all / steps, most, took / steps);
+	printf("%-28s compile %7.0f us; %3d steps, mask %6.1f us on average, %7.0f us at most; accept %.2f us\n", name,
+	       compiled, steps, all / steps, most, took / steps);
 	matcher_free(m);
 	grammar_unref(g);
 }
@@ -512,28 +595,47 @@ static void bench(void)
 	struct buf tool;
 
 	printf("%d tokens, made up; the trie and any string's masks take %.0f ms once\n", TOKENS, us(begin) / 1e3);
-	bench_text("any object", schemas[1], "{\"title\": \"A walk in the park, and more of the same\", \"tags\": [\"one\", \"two\"], "
-	           "\"nested\": {\"depth\": 12, \"ok\": true}, \"text\": \"" "words words words words words words words\"}", v, &t);
-	bench_text("a person, recursive", schemas[4], "{\"name\": \"Ada Lovelace of somewhere\", \"na\": 12, \"list\": [{\"name\": \"b\"}, "
-	           "{\"name\": \"another one\"}]}", v, &t);
+	bench_text("any object", schemas[1],
+	           "{\"title\": \"A walk in the park, and more of the same\", \"tags\": [\"one\", \"two\"], "
+	           "\"nested\": {\"depth\": 12, \"ok\": true}, \"text\": \""
+	           "words words words words words words words\"}",
+	           v, &t);
+	bench_text("a person, recursive", schemas[4],
+	           "{\"name\": \"Ada Lovelace of somewhere\", \"na\": 12, \"list\": [{\"name\": \"b\"}, "
+	           "{\"name\": \"another one\"}]}",
+	           v, &t);
 	bench_text("discriminated anyOf", schemas[6], "{\"kind\": \"int\", \"v\": \"some text of it\"}", v, &t);
-	bench_text("counted strings", schemas[3], "[\"thirty nine characters are in this one\", \"and few here\"]", v, &t);
+	bench_text("counted strings", schemas[3], "[\"thirty nine characters are in this one\", \"and few here\"]", v,
+	           &t);
 	bench_text("date and time", schemas[8], "\"2026-11-21T12:30:00Z\"", v, &t);
 	buf_init(&tool);
 	buf_puts(&tool, "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{");
 	for (int i = 0; i < 40; i++)
-		buf_printf(&tool, "%s\"field_%02d\":{\"type\":[\"string\",\"null\"],\"description\":\"x\"}", i ? "," : "", i);
+		buf_printf(&tool, "%s\"field_%02d\":{\"type\":[\"string\",\"null\"],\"description\":\"x\"}",
+		           i ? "," : "", i);
 	buf_puts(&tool, "}}");
-	bench_text("40 optional properties", tool.p, "{\"field_03\": \"some words here\", \"field_07\": null, \"field_39\": \"x\"}", v, &t);
+	bench_text("40 optional properties", tool.p,
+	           "{\"field_03\": \"some words here\", \"field_07\": null, \"field_39\": \"x\"}", v, &t);
 	buf_fini(&tool);
-	bench_text("calls, tagged", "calls tagged", "<function=write>\n<parameter=path>\nsrc/some/file.c\n</parameter>\n<parameter=text>\n"
-	           "static int twice(int x)\n{\n\treturn 2 * x; /* <b> */\n}\n</parameter>\n<parameter=mode>\nnew\n</parameter>\n</function>", v, &t);
-	bench_text("calls, tagged, again", "calls tagged", "<function=write>\n<parameter=path>\nsrc/some/file.c\n</parameter>\n<parameter=text>\n"
-	           "static int twice(int x)\n{\n\treturn 2 * x; /* <b> */\n}\n</parameter>\n<parameter=mode>\nnew\n</parameter>\n</function>", v, &t);
-	bench_text("calls, JSON", "calls json", "{\"name\": \"write\", \"arguments\": {\"path\": \"src/some/file.c\", \"text\": \"static int "
-	           "twice(int x)\\n\", \"line\": 12}}", v, &t);
-	bench_text("rules: JSON", schemas[13], "{\"title\": \"A walk in the park, and more of the same\", \"tags\": [\"one\", \"two\"], "
-	           "\"nested\": {\"depth\": 12, \"ok\": true}, \"text\": \"" "words words words words words words words\"}", v, &t);
+	bench_text(
+		"calls, tagged", "calls tagged",
+		"<function=write>\n<parameter=path>\nsrc/some/file.c\n</parameter>\n<parameter=text>\n"
+		"static int twice(int x)\n{\n\treturn 2 * x; /* <b> */\n}\n</parameter>\n<parameter=mode>\nnew\n</parameter>\n</function>",
+		v, &t);
+	bench_text(
+		"calls, tagged, again", "calls tagged",
+		"<function=write>\n<parameter=path>\nsrc/some/file.c\n</parameter>\n<parameter=text>\n"
+		"static int twice(int x)\n{\n\treturn 2 * x; /* <b> */\n}\n</parameter>\n<parameter=mode>\nnew\n</parameter>\n</function>",
+		v, &t);
+	bench_text("calls, JSON", "calls json",
+	           "{\"name\": \"write\", \"arguments\": {\"path\": \"src/some/file.c\", \"text\": \"static int "
+	           "twice(int x)\\n\", \"line\": 12}}",
+	           v, &t);
+	bench_text("rules: JSON", schemas[13],
+	           "{\"title\": \"A walk in the park, and more of the same\", \"tags\": [\"one\", \"two\"], "
+	           "\"nested\": {\"depth\": 12, \"ok\": true}, \"text\": \""
+	           "words words words words words words words\"}",
+	           v, &t);
 	bench_text("rules: sums", schemas[14], "abc+(12+some+(words+here))+-x", v, &t);
 	bench_text("an expression", schemas[16], "foobarbaz 1234 and some words of free text after it", v, &t);
 	vocab_free(v);

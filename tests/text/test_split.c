@@ -19,10 +19,10 @@ static const char tools_text[] =
 #define PYTHON "[func_name1("
 
 static const struct {
-	const char *template;   /* what it says; NULL: the tags are read */
+	const char *template; /* what it says; NULL: the tags are read */
 	bool thinking, tools;
 	const char *text, *thought, *content;
-	const char *calls;      /* "name arguments;" of each; without ';' when it is not whole */
+	const char *calls; /* "name arguments;" of each; without ';' when it is not whole */
 	bool malformed;
 } table[] = {
 	{ NULL, false, false, "plain", "", "plain", "" },
@@ -40,7 +40,8 @@ static const struct {
 	{ NULL, false, false, "<thing>", "", "<thing>", "" },
 	{ NULL, false, false, "<thi", "", "<thi", "" },
 	{ NULL, false, false, "  Hello.", "", "  Hello.", "" },
-	{ NULL, false, false, "\n<think>a </ think> c\n\n</think>\n\nb <think>d</think>", "a </ think> c", "b <think>d</think>", "" },
+	{ NULL, false, false, "\n<think>a </ think> c\n\n</think>\n\nb <think>d</think>", "a </ think> c",
+	  "b <think>d</think>", "" },
 	{ NULL, true, false, "a </thi", "a </thi", "", "" },
 	{ NULL, true, false, "</think>", "", "", "" },
 	{ NULL, true, false, "a <</think>b</think>", "a <", "b</think>", "" },
@@ -48,55 +49,69 @@ static const struct {
 	{ NULL, false, true, CALL(""), "", "", "f {};" },
 	{ NULL, false, true, "So:\n\n" CALL(ARG("i", "5") ARG("s", "5")), "", "So:", "f {\"i\":5,\"s\":\"5\"};" },
 	{ NULL, false, true, CALL(ARG("s", "a\nb\n")), "", "", "f {\"s\":\"a\\nb\\n\"};" },
-	{ NULL, false, true, CALL(ARG("s", "x <b> \"y\" \xc3\xa9\xe2\x82\xac </par")), "", "", "f {\"s\":\"x <b> \\\"y\\\" \xc3\xa9\xe2\x82\xac </par\"};" },
+	{ NULL, false, true, CALL(ARG("s", "x <b> \"y\" \xc3\xa9\xe2\x82\xac </par")), "", "",
+	  "f {\"s\":\"x <b> \\\"y\\\" \xc3\xa9\xe2\x82\xac </par\"};" },
 	{ NULL, false, true, CALL(ARG("s", "")), "", "", "f {\"s\":\"\"};" },
 	{ NULL, false, true, CALL("<parameter=s></parameter>"), "", "", "f {\"s\":\"\"};" },
 	{ NULL, false, true, CALL(ARG("o", "{\"x\": [1.0, null]}")), "", "", "f {\"o\":{\"x\":[1.0,null]}};" },
 	{ NULL, false, true, CALL(ARG("i", "five")), "", "", "f {\"i\":\"five\"};" },
 	{ NULL, false, true, CALL(ARG("i", "null")), "", "", "f {\"i\":null};" },
 	{ NULL, false, true, CALL(ARG("b", "True") ARG("b", "false")), "", "", "f {\"b\":true,\"b\":false};" },
-	{ NULL, false, true, CALL(ARG("e", "1") ARG("e", "x") ARG("e", "2.5")), "", "", "f {\"e\":1,\"e\":\"x\",\"e\":\"2.5\"};" },
+	{ NULL, false, true, CALL(ARG("e", "1") ARG("e", "x") ARG("e", "2.5")), "", "",
+	  "f {\"e\":1,\"e\":\"x\",\"e\":\"2.5\"};" },
 	{ NULL, false, true, CALL(ARG("m", "None") ARG("m", "1e3")), "", "", "f {\"m\":null,\"m\":1e3};" },
 	{ NULL, false, true, CALL(ARG("t", "null") ARG("t", "12")), "", "", "f {\"t\":null,\"t\":\"12\"};" },
 	{ NULL, false, true, CALL(ARG("z", "7")), "", "", "f {\"z\":\"7\"};" },
 	{ NULL, false, true, CALL("") "\n" CALL(ARG("i", "1")), "", "", "f {};f {\"i\":1};" },
 	{ NULL, false, true, CALL("") "\nand so", "", "and so", "f {};" },
-	{ NULL, false, true, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"i\": 1}}\n</tool_call>", "", "", "f {\"i\": 1};" },
-	{ NULL, false, true, "<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"</tool_call>}\\\"\"}}</tool_call>", "", "",
-	  "f {\"s\":\"</tool_call>}\\\"\"};" },
-	{ NULL, false, true, "<tool_call>{\"arguments\": {\"i\": 1}, \"name\": \"f\"}</tool_call>x", "", "x", "f {\"i\":1};" },
-	{ NULL, false, true, "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"i\\\": 1}\"}</tool_call>", "", "", "f {\"i\":1};" },
+	{ NULL, false, true, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"i\": 1}}\n</tool_call>", "", "",
+	  "f {\"i\": 1};" },
+	{ NULL, false, true, "<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"</tool_call>}\\\"\"}}</tool_call>", "",
+	  "", "f {\"s\":\"</tool_call>}\\\"\"};" },
+	{ NULL, false, true, "<tool_call>{\"arguments\": {\"i\": 1}, \"name\": \"f\"}</tool_call>x", "", "x",
+	  "f {\"i\":1};" },
+	{ NULL, false, true, "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"i\\\": 1}\"}</tool_call>", "", "",
+	  "f {\"i\":1};" },
 	{ NULL, false, true, "<tool_call>{\"name\": \"f\"}</tool_call>", "", "", "f {};" },
-	{ NULL, false, true, "<tool_call>{\"name\": 5}</tool_call>", "", "<tool_call>{\"name\": 5}</tool_call>", "", true },
-	{ NULL, false, true, "<tool_call>{\"name\": \"f\", \"arguments\": {i: 1}}</tool_call>", "", "", "f {i: 1};", true },
-	{ NULL, false, true, "<tool_call>{\"name\": \"f\", \"arguments\": {\"i\": [1", "", "", "f {\"i\": [1", true },
-	{ NULL, false, true, "<tool_call>{\"name\": \"f\", \"arguments\": {}, \"x\": 1}</tool_call>", "", ", \"x\": 1}</tool_call>", "f {};",
+	{ NULL, false, true, "<tool_call>{\"name\": 5}</tool_call>", "", "<tool_call>{\"name\": 5}</tool_call>", "",
 	  true },
+	{ NULL, false, true, "<tool_call>{\"name\": \"f\", \"arguments\": {i: 1}}</tool_call>", "", "", "f {i: 1};",
+	  true },
+	{ NULL, false, true, "<tool_call>{\"name\": \"f\", \"arguments\": {\"i\": [1", "", "", "f {\"i\": [1", true },
+	{ NULL, false, true, "<tool_call>{\"name\": \"f\", \"arguments\": {}, \"x\": 1}</tool_call>", "",
+	  ", \"x\": 1}</tool_call>", "f {};", true },
 	{ NULL, false, true, "a <tool_call>junk</tool_call> b", "", "a <tool_call>junk</tool_call> b", "", true },
 	{ NULL, false, true, "a <tool_call>junk", "", "a <tool_call>junk", "", true },
 	{ NULL, false, true, "<tool_call>\n<function=f>\n</function>", "", "", "f {};" },
 	{ NULL, false, true, "<tool_call>\n<function=f>\n<par", "", "<tool_call>\n<function=f>\n<par", "", true },
 	{ NULL, false, true, "<tool_call>\n<function=f>\n<parameter=i>\n5", "", "", "f {\"i\":5", true },
-	{ NULL, false, true, "<tool_call>\n<function=f>\n<parameter=s>\n5\n</para", "", "", "f {\"s\":\"5\\n</para", true },
-	{ NULL, false, true, CALL(ARG("i", "1") "well\n"), "", "well\n</function>\n</tool_call>", "f {\"i\":1};", true },
-	{ NULL, false, true, CALL("") "<tool_call><tool_call>\n" CALL(""), "", "<tool_call><tool_call>", "f {};f {};", true },
+	{ NULL, false, true, "<tool_call>\n<function=f>\n<parameter=s>\n5\n</para", "", "", "f {\"s\":\"5\\n</para",
+	  true },
+	{ NULL, false, true, CALL(ARG("i", "1") "well\n"), "", "well\n</function>\n</tool_call>", "f {\"i\":1};",
+	  true },
+	{ NULL, false, true, CALL("") "<tool_call><tool_call>\n" CALL(""), "", "<tool_call><tool_call>", "f {};f {};",
+	  true },
 	{ NULL, false, true, "a < b <tool b \n", "", "a < b <tool b \n", "" },
 	{ NULL, false, true, "{\"name\": \"f\", \"parameters\": {}}", "", "{\"name\": \"f\", \"parameters\": {}}", "" },
 	{ NULL, true, true, "hm</think>\n\n" CALL(""), "hm", "", "f {};" },
 	{ NULL, true, true, "<tool_call></think>x", "<tool_call>", "x", "" },
 
 	{ LLAMA, false, true, "{\"name\": \"f\", \"parameters\": {\"i\": 1}}", "", "", "f {\"i\": 1};" },
-	{ LLAMA, false, true, " <|python_tag|>{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"arguments\": {\"a\": \"}\"}}\n", "", "",
-	  "f {};g {\"a\": \"}\"};" },
+	{ LLAMA, false, true,
+	  " <|python_tag|>{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"arguments\": {\"a\": \"}\"}}\n",
+	  "", "", "f {};g {\"a\": \"}\"};" },
 	{ LLAMA, false, true, "{\"parameters\": {\"i\": 1}, \"name\": \"f\"}", "", "", "f {\"i\":1};" },
 	{ LLAMA, false, true, "{\"answer\": 42, \"more\": {}}", "", "{\"answer\": 42, \"more\": {}}", "" },
-	{ LLAMA, false, true, "So {\"name\": \"f\", \"parameters\": {}}", "", "So {\"name\": \"f\", \"parameters\": {}}", "" },
+	{ LLAMA, false, true, "So {\"name\": \"f\", \"parameters\": {}}", "",
+	  "So {\"name\": \"f\", \"parameters\": {}}", "" },
 	{ LLAMA, false, true, "{\"name\": \"f\", \"parameters\": {}} ok?", "", "ok?", "f {};", true },
 	{ LLAMA, false, true, "{\"name\": \"f\", \"parameters\": {\"i\"", "", "", "f {\"i\"", true },
 	{ LLAMA, false, true, "Hello.", "", "Hello.", "" },
 	{ LLAMA, false, true, "<b>Hello</b>", "", "<b>Hello</b>", "" },
-	{ LLAMA, false, true, "<|python_tag|>f.call(s=\"a \\\"b\\\"\", i=3)", "", "", "f {\"s\":\"a \\\"b\\\"\",\"i\":3};" },
-	{ LLAMA, false, false, "{\"name\": \"f\", \"parameters\": {}}", "", "{\"name\": \"f\", \"parameters\": {}}", "" },
+	{ LLAMA, false, true, "<|python_tag|>f.call(s=\"a \\\"b\\\"\", i=3)", "", "",
+	  "f {\"s\":\"a \\\"b\\\"\",\"i\":3};" },
+	{ LLAMA, false, false, "{\"name\": \"f\", \"parameters\": {}}", "", "{\"name\": \"f\", \"parameters\": {}}",
+	  "" },
 
 	{ PYTHON, false, true, "[f(i=1, b=True, o={'x': [1, None,], \"y\": -2.5}), f()]", "", "",
 	  "f {\"i\":1,\"b\":true,\"o\":{\"x\":[1,null],\"y\":-2.5}};f {};" },
@@ -131,7 +146,8 @@ static void run(size_t i, size_t step, const struct json *tools)
 	struct split s;
 	struct err err;
 
-	template_open(&t, table[i].template ? table[i].template : "", table[i].template ? strlen(table[i].template) : 0, NULL, &err);
+	template_open(&t, table[i].template ? table[i].template : "", table[i].template ? strlen(table[i].template) : 0,
+	              NULL, &err);
 	buf_init(&thought);
 	buf_init(&content);
 	buf_init(&calls);
@@ -142,10 +158,10 @@ static void run(size_t i, size_t step, const struct json *tools)
 	}
 	split_end(&s);
 	take(&s, &thought, &content, &calls);
-	if (strcmp(thought.p, table[i].thought) || strcmp(content.p, table[i].content) || strcmp(calls.p, table[i].calls) ||
-	    s.malformed != table[i].malformed) {
-		printf("\"%s\" cut at %zu: thought \"%s\", content \"%s\", calls \"%s\"%s\n", text, step, thought.p, content.p,
-		       calls.p, s.malformed ? ", malformed" : "");
+	if (strcmp(thought.p, table[i].thought) || strcmp(content.p, table[i].content) ||
+	    strcmp(calls.p, table[i].calls) || s.malformed != table[i].malformed) {
+		printf("\"%s\" cut at %zu: thought \"%s\", content \"%s\", calls \"%s\"%s\n", text, step, thought.p,
+		       content.p, calls.p, s.malformed ? ", malformed" : "");
 		failed++;
 	}
 	template_close(t);
@@ -220,9 +236,13 @@ static const struct dialect toy = { .name = "toy", .open = "@", .begins = toy_be
 static void test_toy(const struct json *tools)
 {
 	static const struct dialect *const list[] = { &toy, NULL };
-	static const struct { const char *text, *want; bool malformed; } cases[] = {
+	static const struct {
+		const char *text, *want;
+		bool malformed;
+	} cases[] = {
 		{ "Hi @f{\"a\": \"}\"} and @f{}", "Hif {\"a\": \"}\"};andf {};", false },
-		{ "me@home @ f{", "me@home @ f{", true }, { "@f{\"a", "f {\"a", true },
+		{ "me@home @ f{", "me@home @ f{", true },
+		{ "@f{\"a", "f {\"a", true },
 	};
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

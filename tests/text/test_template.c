@@ -54,7 +54,7 @@ static void bomb(const char *name, const char *src, size_t n, int want)
 	/* Small enough that all of them together take about a second. */
 	const struct template_limits lim = { .steps_max = 2000000, .memory_max = 32 << 20, .output_max = 1 << 20 };
 	struct template_output out;
-	struct err err = {0};
+	struct err err = { 0 };
 	int code;
 
 	template_output_init(&out);
@@ -66,7 +66,10 @@ static void bomb(const char *name, const char *src, size_t n, int want)
 	template_output_fini(&out);
 }
 
-static void bomb_text(const char *src) { bomb(src, src, strlen(src), E_LIMIT); }
+static void bomb_text(const char *src)
+{
+	bomb(src, src, strlen(src), E_LIMIT);
+}
 
 /* head, then unit n times, then tail n times */
 static void bomb_nested(const char *head, const char *unit, size_t n, const char *middle, const char *tail, int want)
@@ -109,9 +112,17 @@ static void test_bombs(void)
 		"{% set ns = namespace(s=[1]) %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
 		"{% set ns = namespace(s=[1]) %}{% for i in range(100) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
 		"{% set ns = namespace(s={}) %}{% for i in range(60) %}{% set ns.s = {'a': ns.s, 'b': ns.s} %}{% endfor %}{{ ns.s|tojson }}",
-		"{{ 'a' * 10 ** 12 }}", "{{ [1] * 10 ** 12 }}", "{{ 'ab' * (2 ** 62) }}", "{{ [1, 2] * (2 ** 62) }}",
-		"{{ '%999999999d' % 1 }}", "{{ '%.999999999f' % 1 }}", "{{ 'a'.center(10 ** 12) }}", "{{ '1'.zfill(10 ** 12) }}",
-		"{{ 'a\nb'|indent(10 ** 10) }}", "{{ [[1]]|tojson(indent=10 ** 10) }}", "{{ [1]|batch(10 ** 12, 0)|list }}",
+		"{{ 'a' * 10 ** 12 }}",
+		"{{ [1] * 10 ** 12 }}",
+		"{{ 'ab' * (2 ** 62) }}",
+		"{{ [1, 2] * (2 ** 62) }}",
+		"{{ '%999999999d' % 1 }}",
+		"{{ '%.999999999f' % 1 }}",
+		"{{ 'a'.center(10 ** 12) }}",
+		"{{ '1'.zfill(10 ** 12) }}",
+		"{{ 'a\nb'|indent(10 ** 10) }}",
+		"{{ [[1]]|tojson(indent=10 ** 10) }}",
+		"{{ [1]|batch(10 ** 12, 0)|list }}",
 		"{{ strftime_now('%99999d') }}",
 		"{% for i in range(99999) %}{{ 'aaaaaaaaaaaaaaaaaaaaaaaa' }}{% endfor %}",
 		"{% macro m() %}{{ 'a' * 100000 }}{% endmacro %}{% for i in range(999) %}{{ m() }}{% endfor %}",
@@ -158,7 +169,10 @@ static void test_bombs(void)
 /* What is long but flat, or deep within reason, must work. */
 static void test_large(void)
 {
-	static const struct { const char *head, *unit, *tail; size_t n; } cases[] = {
+	static const struct {
+		const char *head, *unit, *tail;
+		size_t n;
+	} cases[] = {
 		{ "{% if x == 1 %}", "{% elif x == 2 %}", "{% endif %}", 20000 },
 		{ "{{ [", "1,", "]|length }}", 100000 },
 		{ "{{ x", " ~ x", " }}", 100000 },
@@ -166,11 +180,11 @@ static void test_large(void)
 		{ "", "{{ x }}", "", 100000 },
 		{ "", "{% set x = x %}", "", 50000 },
 		{ "{% for i in range(50000) %}", "{{ i }}", "{% endfor %}", 1 },
-		{ "{% set ns = namespace(o='') %}{% for i in range(50000) %}", "{% set ns.o = ns.o ~ messages[1].content ~ i %}",
-		  "{% endfor %}{{ ns.o }}", 1 },
+		{ "{% set ns = namespace(o='') %}{% for i in range(50000) %}",
+		  "{% set ns.o = ns.o ~ messages[1].content ~ i %}", "{% endfor %}{{ ns.o }}", 1 },
 	};
 	struct template_output out;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct buf b;
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -192,7 +206,7 @@ static void test_large(void)
 static void refused(const char *src, int code, const char *what)
 {
 	struct template *t;
-	struct err err = {0};
+	struct err err = { 0 };
 	int got = template_open(&t, src, strlen(src), NULL, &err);
 
 	if (!got || t)
@@ -234,7 +248,7 @@ static void test_accepted(void)
 		"{% if 'nope' is filter %}{{ 1 }}{% endif %}",
 	};
 	struct template_output out;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	for (size_t i = 0; i < sizeof ok / sizeof *ok; i++) {
 		template_output_init(&out);
@@ -250,7 +264,7 @@ static void test_inputs(void)
 	struct json *object = json_parse("{\"messages\": []}", 16, 0, NULL), *list = json_parse("[]", 2, 0, NULL);
 	struct template_input in = { .messages = object };
 	struct template_output out;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct template *t;
 
 	template_output_init(&out);
@@ -288,7 +302,7 @@ static void test_inputs(void)
 static void origins(const char *src, const char *want)
 {
 	struct template_output out;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct buf got;
 	size_t at = 0;
 
@@ -356,7 +370,8 @@ static void test_origins(void)
 	origins("{{ messages[0].content.center(7, '*') }}", "**|-^Sys|0^**|-");
 	/* Appending in place leaves the strings before it alone. */
 	origins("{% set a = 'p' ~ messages[0].content %}{% set b = a ~ 'q' %}{% set c = a ~ messages[1].role %}"
-	        "{{ a }} {{ b }} {{ c }}", "p|-^Sys|0^ p|-^Sys|0^q p|-^Sys|0^user|1");
+	        "{{ a }} {{ b }} {{ c }}",
+	        "p|-^Sys|0^ p|-^Sys|0^q p|-^Sys|0^user|1");
 	origins("{% set a = 'p' ~ 'q' %}{% set b = a ~ 'r' %}{{ b ~ b }}{{ a ~ a }}{{ b }}", "pqrpqrpqpqpqr|-");
 	origins("{% set ns = namespace(o='') %}{% for m in messages %}{% set ns.o = ns.o ~ m.role ~ '/' %}{% endfor %}{{ ns.o }}",
 	        "system|0^/|-^user|1^/|-^assistant|2^/|-");
@@ -390,7 +405,7 @@ static void test_threads(void)
 	struct job jobs[4];
 	pthread_t threads[4];
 	struct template *t;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (template_open(&t, shared_src, sizeof shared_src - 1, NULL, &err))
 		fail("threads: %s", err.msg);

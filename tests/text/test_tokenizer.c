@@ -18,14 +18,17 @@
 #include "text/tokens/tokenizer.h"
 #include "toy_tokenizer.h"
 
-#define SPECIALS \
-	"{\"id\":300,\"content\":\"<|end|>\",\"special\":true,\"normalized\":false}," \
+#define SPECIALS                                                                       \
+	"{\"id\":300,\"content\":\"<|end|>\",\"special\":true,\"normalized\":false},"  \
 	"{\"id\":301,\"content\":\"<|end|>!\",\"special\":true,\"normalized\":false}," \
 	"{\"id\":302,\"content\":\"<think>\",\"special\":false,\"normalized\":false}"
 
 static uint64_t draws;
 
-static uint32_t draw(uint32_t n) { return (uint32_t)(rng_bits(1, draws++, 7) % n); }
+static uint32_t draw(uint32_t n)
+{
+	return (uint32_t)(rng_bits(1, draws++, 7) % n);
+}
 
 static int open_toy(struct tokenizer **t, const struct toy *toy, struct err *err)
 {
@@ -51,7 +54,7 @@ static struct tokenizer *toy(struct toy parts)
 
 /* Checks the ids of text, given as "1 2 3". */
 static void expect_ranges(const struct tokenizer *t, const char *text, unsigned flags, const struct text_range *user,
-	size_t n_user, const char *want)
+                          size_t n_user, const char *want)
 {
 	struct tokens v;
 	struct buf b;
@@ -87,17 +90,19 @@ static void test_merging(void **state)
 		expect(t, "hello world", 0, "259 260 111 114 108 100");
 		expect(t, "hell helo", 0, "258 32 256 108 111");
 		expect(t, "llll", 0, "257 257");
-		expect(t, "lll", 0, "257 108");         /* the leftmost pair first */
+		expect(t, "lll", 0, "257 108"); /* the leftmost pair first */
 		expect(t, "", 0, "");
 		tokenizer_close(t);
 	}
 	/* Rank decides, not length: "b c" before "a b". */
-	struct tokenizer *t = toy((struct toy){ .vocab = ",\"ab\":256,\"bc\":257,\"abc\":258", .merges = "\"b c\",\"a b\"" });
+	struct tokenizer *t = toy(
+		(struct toy){ .vocab = ",\"ab\":256,\"bc\":257,\"abc\":258", .merges = "\"b c\",\"a b\"" });
 
 	expect(t, "abc", 0, "97 257");
 	tokenizer_close(t);
-	t = toy((struct toy){ .vocab = ",\"ab\":256,\"bc\":257,\"abc\":258", .merges = "\"b c\",\"a b\"",
-		.model = "\"ignore_merges\":true," });
+	t = toy((struct toy){ .vocab = ",\"ab\":256,\"bc\":257,\"abc\":258",
+	                      .merges = "\"b c\",\"a b\"",
+	                      .model = "\"ignore_merges\":true," });
 	expect(t, "abc", 0, "258");
 	expect(t, "abcb", 0, "97 257 98");
 	tokenizer_close(t);
@@ -108,7 +113,7 @@ static void test_added(void **state)
 	struct tokenizer *t = toy((struct toy){ .added = SPECIALS });
 
 	expect(t, "a<|end|>b", TOKENIZE_SPECIAL, "97 300 98");
-	expect(t, "<|end|>!<|end|>", TOKENIZE_SPECIAL, "301 300");      /* the longest */
+	expect(t, "<|end|>!<|end|>", TOKENIZE_SPECIAL, "301 300"); /* the longest */
 	expect(t, "<|end|><|end", TOKENIZE_SPECIAL, "300 60 124 101 110 100");
 	expect(t, "<<|end|>", TOKENIZE_SPECIAL, "60 300");
 	expect(t, "<think><|end|>", 0, "302 60 124 101 110 100 124 62");
@@ -125,7 +130,7 @@ static void test_added(void **state)
 
 	size_t n;
 
-	assert_null(tokenizer_token_bytes(t, 261, &n));                 /* a hole */
+	assert_null(tokenizer_token_bytes(t, 261, &n)); /* a hole */
 	assert_null(tokenizer_token_bytes(t, 303, &n));
 	assert_null(tokenizer_token_bytes(t, -1, &n));
 	assert_memory_equal(tokenizer_token_bytes(t, 260, &n), " w", 2);
@@ -135,9 +140,9 @@ static void test_added(void **state)
 
 static void test_added_flags(void **state)
 {
-	struct tokenizer *t = toy((struct toy){ .added =
-		"{\"id\":300,\"content\":\"<m>\",\"special\":true,\"lstrip\":true,\"rstrip\":true},"
-		"{\"id\":301,\"content\":\"ab\",\"single_word\":true}" });
+	struct tokenizer *t = toy((struct toy){
+		.added = "{\"id\":300,\"content\":\"<m>\",\"special\":true,\"lstrip\":true,\"rstrip\":true},"
+			 "{\"id\":301,\"content\":\"ab\",\"single_word\":true}" });
 
 	expect(t, "x \t<m>\n y", TOKENIZE_SPECIAL, "120 300 121");
 	expect(t, "  <m>", TOKENIZE_SPECIAL, "300");
@@ -147,9 +152,10 @@ static void test_added_flags(void **state)
 	expect(t, "abab aab abé", TOKENIZE_SPECIAL, "97 98 97 98 32 97 97 98 32 97 98 195 169");
 	tokenizer_close(t);
 	/* A normalised token is found in normalised text, also when the file spells it otherwise. */
-	t = toy((struct toy){ .normalizer = "{\"type\":\"NFC\"}", .added =
-		"{\"id\":300,\"content\":\"<e\u0301>\",\"special\":true,\"normalized\":true}," 
-		"{\"id\":301,\"content\":\"<o\u0301>\",\"special\":true,\"normalized\":false}" });
+	t = toy((struct toy){
+		.normalizer = "{\"type\":\"NFC\"}",
+		.added = "{\"id\":300,\"content\":\"<e\u0301>\",\"special\":true,\"normalized\":true},"
+			 "{\"id\":301,\"content\":\"<o\u0301>\",\"special\":true,\"normalized\":false}" });
 	expect(t, "e\u0301<e\u0301>", TOKENIZE_SPECIAL, "195 169 300");
 	expect(t, "<\u00e9>", TOKENIZE_SPECIAL, "300");
 	expect(t, "<\u00f3><o\u0301>", TOKENIZE_SPECIAL, "60 195 179 62 301");
@@ -179,7 +185,8 @@ static void test_ranges(void **state)
 		}
 	}
 	/* What one side begins the other cannot end; a token that is not special may stand. */
-	expect_ranges(t, "<|end|><think>", TOKENIZE_SPECIAL, &(struct text_range){ 5, 14 }, 1, "60 124 101 110 100 124 62 302");
+	expect_ranges(t, "<|end|><think>", TOKENIZE_SPECIAL, &(struct text_range){ 5, 14 }, 1,
+	              "60 124 101 110 100 124 62 302");
 	/* The longer token touches the range, the shorter does not. */
 	expect_ranges(t, "<|end|>!", TOKENIZE_SPECIAL, &(struct text_range){ 7, 8 }, 1, "300 33");
 	struct text_range many[] = { { 0, 0 }, { 3, 3 }, { 7, 7 }, { 9, 10 } };
@@ -197,26 +204,28 @@ static void test_ranges(void **state)
 	tokenizer_close(t);
 
 	/* Ranges are of the text as given, matches of the normalised one. */
-	t = toy((struct toy){ .normalizer = "{\"type\":\"NFC\"}", .added =
-		"{\"id\":300,\"content\":\"<m>\",\"special\":true,\"normalized\":true}" });
-	const char *marks = "e\u0301e\u0301e\u0301<m>e\u0301<m>";       /* tokens at [9, 12) and [15, 18) */
+	t = toy((struct toy){ .normalizer = "{\"type\":\"NFC\"}",
+	                      .added = "{\"id\":300,\"content\":\"<m>\",\"special\":true,\"normalized\":true}" });
+	const char *marks = "e\u0301e\u0301e\u0301<m>e\u0301<m>"; /* tokens at [9, 12) and [15, 18) */
 
-	expect_ranges(t, marks, TOKENIZE_SPECIAL, &(struct text_range){ 0, 9 }, 1, "195 169 195 169 195 169 300 195 169 300");
+	expect_ranges(t, marks, TOKENIZE_SPECIAL, &(struct text_range){ 0, 9 }, 1,
+	              "195 169 195 169 195 169 300 195 169 300");
 	expect_ranges(t, marks, TOKENIZE_SPECIAL, &(struct text_range){ 11, 15 }, 1,
-		"195 169 195 169 195 169 60 109 62 195 169 300");
+	              "195 169 195 169 195 169 60 109 62 195 169 300");
 	expect_ranges(t, marks, TOKENIZE_SPECIAL, &(struct text_range){ 12, 16 }, 1,
-		"195 169 195 169 195 169 300 195 169 60 109 62");
+	              "195 169 195 169 195 169 300 195 169 60 109 62");
 	tokenizer_close(t);
 }
 
 static void test_around(void **state)
 {
-	struct tokenizer *t = toy((struct toy){ .added = SPECIALS, .post =
-		"{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":\"TemplateProcessing\",\"single\":["
-		"{\"SpecialToken\":{\"id\":\"<|end|>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},"
-		"{\"SpecialToken\":{\"id\":\"<|end|>!\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{"
-		"\"<|end|>\":{\"id\":\"<|end|>\",\"ids\":[300],\"tokens\":[\"<|end|>\"]},"
-		"\"<|end|>!\":{\"id\":\"<|end|>!\",\"ids\":[301],\"tokens\":[\"<|end|>!\"]}}}]}" });
+	struct tokenizer *t = toy((struct toy){
+		.added = SPECIALS,
+		.post = "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":\"TemplateProcessing\",\"single\":["
+			"{\"SpecialToken\":{\"id\":\"<|end|>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},"
+			"{\"SpecialToken\":{\"id\":\"<|end|>!\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{"
+			"\"<|end|>\":{\"id\":\"<|end|>\",\"ids\":[300],\"tokens\":[\"<|end|>\"]},"
+			"\"<|end|>!\":{\"id\":\"<|end|>!\",\"ids\":[301],\"tokens\":[\"<|end|>!\"]}}}]}" });
 	size_t n;
 
 	expect(t, "a", TOKENIZE_AROUND, "300 97 301");
@@ -229,7 +238,7 @@ static void test_around(void **state)
 
 static void test_bad_text(void **state)
 {
-	struct tokenizer *t = toy((struct toy){0});
+	struct tokenizer *t = toy((struct toy){ 0 });
 	struct tokens v;
 	struct err err;
 
@@ -252,7 +261,7 @@ static void put_piece(void *ctx, const char *p, size_t n)
 
 static void expect_pieces(const char *pre, const char *text, const char *want)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	struct json *j = json_parse(pre, strlen(pre), 0, &err);
 	struct pretok_run *r;
 	struct pretok *p;
@@ -270,8 +279,10 @@ static void expect_pieces(const char *pre, const char *text, const char *want)
 	pretok_close(p);
 }
 
-#define SPLIT_AS(pattern, behavior, invert) "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":" pattern \
-	",\"behavior\":\"" behavior "\",\"invert\":" invert "},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}"
+#define SPLIT_AS(pattern, behavior, invert)                                                  \
+	"{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":" pattern \
+	",\"behavior\":\"" behavior "\",\"invert\":" invert                                  \
+	"},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}"
 
 static void test_pieces(void **state)
 {
@@ -279,19 +290,24 @@ static void test_pieces(void **state)
 
 	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "Removed", "false"), dash, "[the][final][countdown]");
 	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "Isolated", "false"), dash, "[the][-][final][-][-][countdown]");
-	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "MergedWithPrevious", "false"), dash, "[the-][final-][-][countdown]");
+	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "MergedWithPrevious", "false"), dash,
+	              "[the-][final-][-][countdown]");
 	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "MergedWithNext", "false"), dash, "[the][-final][-][-countdown]");
 	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "Contiguous", "false"), dash, "[the][-][final][--][countdown]");
-	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "MergedWithPrevious", "false"), text, "[-][the-][final-][-][countdown-]");
-	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "MergedWithNext", "false"), text, "[-the][-final][-][-countdown][-]");
+	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "MergedWithPrevious", "false"), text,
+	              "[-][the-][final-][-][countdown-]");
+	expect_pieces(SPLIT_AS("{\"String\":\"-\"}", "MergedWithNext", "false"), text,
+	              "[-the][-final][-][-countdown][-]");
 	expect_pieces(SPLIT_AS("{\"Regex\":\"[a-z]+\"}", "Removed", "true"), dash, "[the][final][countdown]");
 	expect_pieces(SPLIT_AS("{\"Regex\":\"\\\\s+$\"}", "Isolated", "false"), "a \nb  ", "[a][ ][\nb][  ]");
-	expect_pieces("{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}", "it's 12 é!", "[ it]['s][ 12][ é][!]");
+	expect_pieces("{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}", "it's 12 é!",
+	              "[ it]['s][ 12][ é][!]");
 	expect_pieces("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},"
-		"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true}]}", "a 12b", "[a][ ][1][2][b]");
+	              "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true}]}",
+	              "a 12b", "[a][ ][1][2][b]");
 	/* U+180E is no white space, U+0085 is; the long s is an s. */
 	expect_pieces(SPLIT_AS("{\"Regex\":\"\\\\s+|(?i:'s)\"}", "Isolated", "false"), "a\u180eb\xC2\x85\u3000c'ſ'S",
-		"[a\u180eb][\xC2\x85\u3000][c]['ſ]['S]");
+	              "[a\u180eb][\xC2\x85\u3000][c]['ſ]['S]");
 }
 
 static void test_refused(void **state)
@@ -305,12 +321,14 @@ static void test_refused(void **state)
 		{ { .model = "\"continuing_subword_prefix\":\"##\"," }, "continuing_subword_prefix" },
 		{ { .model = "\"end_of_word_suffix\":\"</w>\"," }, "end_of_word_suffix" },
 		{ { .normalizer = "{\"type\":\"Lowercase\"}" }, "Lowercase" },
-		{ { .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Strip\"}]}" }, "Strip" },
+		{ { .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Strip\"}]}" },
+		  "Strip" },
 		{ { .normalizer = "[]" }, "normalizer" },
 		{ { .pre = "null" }, "pre_tokenizer" },
 		{ { .pre = "{\"type\":\"Metaspace\"}" }, "Metaspace" },
 		{ { .pre = "{\"type\":\"Digits\"}" }, "ByteLevel" },
-		{ { .pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}" }, "after ByteLevel" },
+		{ { .pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}" },
+		  "after ByteLevel" },
 		{ { .pre = SPLIT_AS("{\"Regex\":\"a\"}", "Sideways", "false") }, "Sideways" },
 		{ { .pre = SPLIT_AS("{\"Glob\":\"a\"}", "Isolated", "false") }, "pattern" },
 		{ { .pre = SPLIT_AS("{\"String\":\"\"}", "Isolated", "false") }, "pattern" },
@@ -329,7 +347,8 @@ static void test_refused(void **state)
 		{ { .post = "{\"type\":\"BertProcessing\"}" }, "BertProcessing" },
 		{ { .post = "{\"type\":\"TemplateProcessing\",\"single\":[]}" }, "Sequence" },
 		{ { .post = "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{}}],"
-			"\"special_tokens\":{\"x\":{\"ids\":[999]}}}" }, "no token" },
+		            "\"special_tokens\":{\"x\":{\"ids\":[999]}}}" },
+		  "no token" },
 		{ { .decoder = "null" }, "decoder" },
 		{ { .decoder = "{\"type\":\"WordPiece\"}" }, "WordPiece" },
 		{ { .vocab = ",\"zz\":97" }, "two tokens" },
@@ -356,7 +375,7 @@ static void test_refused(void **state)
 
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
 		struct tokenizer *t = NULL;
-		struct err err = {0};
+		struct err err = { 0 };
 
 		if (!open_toy(&t, &c[i].toy, &err) || !strstr(err.msg, c[i].says) || t)
 			fail_msg("case %zu: \"%s\" does not say \"%s\"", i, err.msg, c[i].says);
@@ -366,7 +385,9 @@ static void test_refused(void **state)
 /* Texts that are not a tokenizer at all, and every truncation of one that is. */
 static void test_hostile(void **state)
 {
-	static const char *const whole[] = { "", "null", "[]", "{}", "{\"model\":[]}", "{\"model\":{\"type\":\"Unigram\"}}", "\xFF" };
+	static const char *const whole[] = { "",    "null",           "[]",
+		                             "{}",  "{\"model\":[]}", "{\"model\":{\"type\":\"Unigram\"}}",
+		                             "\xFF" };
 	struct tokenizer *t;
 	struct err err;
 	struct buf b;
@@ -374,7 +395,7 @@ static void test_hostile(void **state)
 	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
 		assert_int_not_equal(tokenizer_open(&t, whole[i], strlen(whole[i]), &err), 0);
 	static const char few[] = "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},"
-		"\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}";
+				  "\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}";
 
 	assert_int_equal(tokenizer_open(&t, few, sizeof few - 1, &err), E_UNSUPPORTED);
 	assert_non_null(strstr(err.msg, "byte 0x00"));
@@ -397,14 +418,15 @@ static void test_step_limit(void **state)
 	for (size_t i = 0; i < sizeof re / sizeof *re; i++) {
 		char pre[300];
 		struct tokens v;
-		struct err err = {0};
+		struct err err = { 0 };
 		int e;
 
 		snprintf(pre, sizeof pre, TOY_SPLIT("%s"), re[i]);
 		struct tokenizer *t = toy((struct toy){ .pre = pre });
 
 		tokens_init(&v);
-		e = tokenizer_encode(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 60, 0, &v, &err);
+		e = tokenizer_encode(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 60, 0, &v,
+		                     &err);
 		if (e)
 			assert_non_null(strstr(err.msg, "gave up at byte 0 of 60"));
 		assert_int_equal(v.n, e ? 0 : 60);
@@ -480,15 +502,26 @@ static void test_round_trip(void **state)
  * valid, and for whole bytes the known answers. */
 static void test_detok_bytes(void **state)
 {
-	static const struct { const char *bytes, *text; } c[] = {
-		{ "a\xE2\x82", "a\uFFFD" }, { "\xE2\x82" "a", "\uFFFDa" }, { "\xF0\x9F\x98\x80", "\U0001F600" },
-		{ "\xF0\x9F\xE2\x82\xAC", "\uFFFD€" }, { "\x80\x80", "\uFFFD\uFFFD" }, { "\xC0\xAF", "\uFFFD\uFFFD" },
-		{ "\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD" }, { "\xF4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD" },
-		{ "\xE1\x80\xE2\xF0\x91\x92\xF1\xBF" "A", "\uFFFD\uFFFD\uFFFD\uFFFDA" },  /* Unicode standard, table 3-11 */
+	static const struct {
+		const char *bytes, *text;
+	} c[] = {
+		{ "a\xE2\x82", "a\uFFFD" },
+		{ "\xE2\x82"
+		  "a",
+		  "\uFFFDa" },
+		{ "\xF0\x9F\x98\x80", "\U0001F600" },
+		{ "\xF0\x9F\xE2\x82\xAC", "\uFFFD€" },
+		{ "\x80\x80", "\uFFFD\uFFFD" },
+		{ "\xC0\xAF", "\uFFFD\uFFFD" },
+		{ "\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD" },
+		{ "\xF4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD" },
+		{ "\xE1\x80\xE2\xF0\x91\x92\xF1\xBF"
+		  "A",
+		  "\uFFFD\uFFFD\uFFFD\uFFFDA" }, /* Unicode standard, table 3-11 */
 	};
 	/* One long token of hard bytes, to compare a token's inside with single bytes: E1 80 E2 F0 91 92 F1 BF 41. */
-	struct tokenizer *t = toy((struct toy){ .added = SPECIALS, .merges = "",
-		.vocab = ",\"á\u0122âð\u0133\u0134ñ¿A\":256" });
+	struct tokenizer *t = toy(
+		(struct toy){ .added = SPECIALS, .merges = "", .vocab = ",\"á\u0122âð\u0133\u0134ñ¿A\":256" });
 	struct buf a, b;
 	struct detok d;
 	size_t n;
@@ -500,7 +533,7 @@ static void test_detok_bytes(void **state)
 		buf_reset(&b);
 		for (const char *p = c[i].bytes; *p; p++) {
 			detok_put(&d, (unsigned char)*p, &b);
-			detok_put(&d, 300, &b);         /* skipped: does not part the bytes */
+			detok_put(&d, 300, &b); /* skipped: does not part the bytes */
 		}
 		detok_flush(&d, &b);
 		assert_string_equal(b.p, c[i].text);
@@ -549,7 +582,7 @@ static void test_nfc_source(void **state)
 
 	nfc_init(&f);
 	assert_false(nfc_run(&f, "plain é 漢字 한글", strlen("plain é 漢字 한글")));
-	assert_true(nfc_run(&f, "ae\u0301be\u0301", 8));              /* a | e ´ | b | e ´ -> a é b é */
+	assert_true(nfc_run(&f, "ae\u0301be\u0301", 8)); /* a | e ´ | b | e ´ -> a é b é */
 	assert_string_equal(f.out.p, "aébé");
 	nfc_source(&f, 0, 1, &from, &to);
 	assert_int_equal(from, 0);
@@ -585,7 +618,8 @@ static size_t cut_slowly(const char *p, size_t n, const char *const *stop, const
 	*hit = -1;
 	for (size_t end = 1; end <= n; end++) {
 		for (int k = 0; k < n_stop; k++)
-			if (len[k] <= end && !memcmp(p + end - len[k], stop[k], len[k]) && (*hit < 0 || len[k] > len[*hit]))
+			if (len[k] <= end && !memcmp(p + end - len[k], stop[k], len[k]) &&
+			    (*hit < 0 || len[k] > len[*hit]))
 				*hit = k;
 		if (*hit >= 0)
 			return end - len[*hit];
@@ -652,7 +686,8 @@ static void *encode_many(void *arg)
 
 	tokens_init(&v);
 	for (int i = 0; i < 200; i++) {
-		static const char text[] = "hello e\u0301 world <|end|> hellohellohellohellohellohellohellohellohellohellohellohellohello";
+		static const char text[] =
+			"hello e\u0301 world <|end|> hellohellohellohellohellohellohellohellohellohellohellohellohello";
 
 		tokens_reset(&v);
 		if (tokenizer_encode(t, text, sizeof text - 1, TOKENIZE_SPECIAL, &v, NULL))
@@ -683,11 +718,14 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_merging), cmocka_unit_test(test_added), cmocka_unit_test(test_added_flags),
-		cmocka_unit_test(test_ranges), cmocka_unit_test(test_around), cmocka_unit_test(test_bad_text),
-		cmocka_unit_test(test_pieces), cmocka_unit_test(test_refused), cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_step_limit), cmocka_unit_test(test_round_trip), cmocka_unit_test(test_detok_bytes),
-		cmocka_unit_test(test_nfc_source), cmocka_unit_test(test_stops), cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_merging),     cmocka_unit_test(test_added),
+		cmocka_unit_test(test_added_flags), cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_around),      cmocka_unit_test(test_bad_text),
+		cmocka_unit_test(test_pieces),      cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_hostile),     cmocka_unit_test(test_step_limit),
+		cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_detok_bytes),
+		cmocka_unit_test(test_nfc_source),  cmocka_unit_test(test_stops),
+		cmocka_unit_test(test_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

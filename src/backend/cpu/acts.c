@@ -22,8 +22,8 @@ struct acts_job {
 	struct cpu_backend *c;
 	const struct acts *from;
 	const int *row;
-	bool there;                     /* in order and quantised already: only tiles are made */
-	struct acts all;                /* of all runs, without tiles */
+	bool there;      /* in order and quantised already: only tiles are made */
+	struct acts all; /* of all runs, without tiles */
 	int8_t *q;
 	float *scale, *scaled_sum, *gathered;
 	int32_t *sum;
@@ -72,7 +72,7 @@ static uint8_t *job_room(struct acts_job *j, int units, size_t tile_bytes, int a
 	size_t values = (size_t)a->rows * (size_t)a->cols, groups = a->group ? values / (size_t)a->group : 0;
 	size_t floats = j->row && !a->group ? values * sizeof(float) : 0, codes = a->group && !j->there ? values : 0;
 	uint8_t *p = room_get(&j->c->acts[at], codes + floats + (codes ? 12 * groups : 0) + tile_bytes +
-	                                       (size_t)units * sizeof *j->unit + 7 * 64);
+	                                               (size_t)units * sizeof *j->unit + 7 * 64);
 
 	j->unit = room_take(&p, (size_t)units * sizeof *j->unit);
 	if (floats)
@@ -107,7 +107,12 @@ static struct acts rows_of(const struct acts *a, int r0, int r1)
 void cpu_acts_runs(struct cpu_backend *c, struct acts *run, const int *first, int n_run, const struct acts *from,
                    const int *row, int group, int at)
 {
-	struct acts_job j = { .c = c, .from = from, .row = row, .lay = group == ACTS_PAIRS ? c->pair : group ? c->tile : NULL };
+	struct acts_job j = { .c = c,
+		              .from = from,
+		              .row = row,
+		              .lay = group == ACTS_PAIRS ? c->pair :
+		                     group               ? c->tile :
+		                                           NULL };
 	int cols = from->cols;
 	size_t tile_bytes = group == ACTS_PAIRS ? acts_pairs_bytes(cols) : group ? acts_tile_bytes(cols, group) : 0;
 	int units = 0, tiles = 0, n = first[n_run];
@@ -115,12 +120,16 @@ void cpu_acts_runs(struct cpu_backend *c, struct acts *run, const int *first, in
 
 	assert(at < ACTS_MAX && (group <= 0 || cols % group == 0) && (!from->q || from->group == group));
 	j.there = from->q && !row;
-	j.all = (struct acts){ .rows = n, .cols = cols, .f = row ? NULL : from->f, .ld = row ? (size_t)cols : from->ld,
-	                       .group = group > 0 ? group : 0 };
+	j.all = (struct acts){ .rows = n,
+		               .cols = cols,
+		               .f = row ? NULL : from->f,
+		               .ld = row ? (size_t)cols : from->ld,
+		               .group = group > 0 ? group : 0 };
 	if (j.there)
 		j.all = *from;
 	for (int i = 0; i < n_run; i++) {
-		int rows = first[i + 1] - first[i], of_run = j.lay && rows >= ACTS_TILED ? (rows + ACTS_TILE - 1) / ACTS_TILE : 0;
+		int rows = first[i + 1] - first[i],
+		    of_run = j.lay && rows >= ACTS_TILED ? (rows + ACTS_TILE - 1) / ACTS_TILE : 0;
 
 		tiles += of_run;
 		units += of_run ? of_run : rows;
@@ -183,8 +192,13 @@ struct made *cpu_made_open(struct cpu_backend *c, const struct weight *reader, e
 	m->sum = room_take(&p, 4 * groups);
 	m->of = of;
 	m->reader = reader;
-	m->acts = (struct acts){ .rows = n, .cols = reader->cols, .group = group, .q = m->q, .scale = m->scale,
-	                         .scaled_sum = m->scaled_sum, .sum = m->sum };
+	m->acts = (struct acts){ .rows = n,
+		                 .cols = reader->cols,
+		                 .group = group,
+		                 .q = m->q,
+		                 .scale = m->scale,
+		                 .scaled_sum = m->scaled_sum,
+		                 .sum = m->sum };
 	return m;
 }
 

@@ -77,8 +77,16 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
                    const float *v, const struct kv_view *view, int layer)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct append d = { .p = p, .c = c, .a = a, .q = q, .k = k, .v = v, .q_row = q_row, .q_head = q_head, .view = view,
-	                    .layer = layer };
+	struct append d = { .p = p,
+		            .c = c,
+		            .a = a,
+		            .q = q,
+		            .k = k,
+		            .v = v,
+		            .q_row = q_row,
+		            .q_head = q_head,
+		            .view = view,
+		            .layer = layer };
 
 	layer_kernels(d.kv, &view->layer[layer], c->be.level);
 	assert(view->heads == a->heads_kv && view->dim == a->dim && 2 * a->rope.n_freq <= a->dim);
@@ -87,8 +95,8 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 }
 
 enum {
-	TOGETHER = 16,                  /* queries that go over a block at a time: they stay in the first cache */
-	OPEN_LEAST = 32,                /* queries of a unit for which a block is opened as floats */
+	TOGETHER = 16,   /* queries that go over a block at a time: they stay in the first cache */
+	OPEN_LEAST = 32, /* queries of a unit for which a block is opened as floats */
 };
 
 _Static_assert((int)ATTN_BLOCK == (int)KV_BLOCK, "what is opened is a block");
@@ -102,7 +110,10 @@ struct desk {
 };
 
 /* Rows whose queries go together. */
-static int rows_together(const struct attend *d) { return d->group < TOGETHER ? TOGETHER / d->group : 1; }
+static int rows_together(const struct attend *d)
+{
+	return d->group < TOGETHER ? TOGETHER / d->group : 1;
+}
 
 static size_t desk_lay(const struct attend *d, struct desk *k, uint8_t *p)
 {
@@ -143,8 +154,10 @@ static void load_queries(const struct attend *d, const struct unit *u, uint8_t *
 {
 	for (int r = 0; r < u->n_row; r++)
 		for (int h = 0; h < d->group; h++, q += d->q_bytes)
-			d->kv[KV_KEYS].query(q, d->q + (size_t)(u->row + r) * d->q_row +
-			                           (size_t)(u->kv_head * d->group + h) * d->q_head, d->a->dim);
+			d->kv[KV_KEYS].query(q,
+			                     d->q + (size_t)(u->row + r) * d->q_row +
+			                             (size_t)(u->kv_head * d->group + h) * d->q_head,
+			                     d->a->dim);
 }
 
 /* Keys or values [at, at + n), of which the first *run lie one after the other. */
@@ -155,7 +168,10 @@ static const uint8_t *rows_at(const struct attend *d, const struct unit *u, enum
 	return kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, at);
 }
 
-static bool opened(const struct attend *d, const struct unit *u) { return d->opens && queries_of(d, u) >= OPEN_LEAST; }
+static bool opened(const struct attend *d, const struct unit *u)
+{
+	return d->opens && queries_of(d, u) >= OPEN_LEAST;
+}
 
 static void block_open(const struct attend *d, const struct unit *u, const struct desk *k, int at, int n)
 {
@@ -167,8 +183,8 @@ static void block_open(const struct attend *d, const struct unit *u, const struc
 		}
 }
 
-static void scores(const struct attend *d, const struct unit *u, const struct desk *k, const uint8_t *q, int nq, int at, int n,
-                   struct kv_ahead *next)
+static void scores(const struct attend *d, const struct unit *u, const struct desk *k, const uint8_t *q, int nq, int at,
+                   int n, struct kv_ahead *next)
 {
 	const struct kv_kernels *keys = &d->kv[KV_KEYS];
 
@@ -183,8 +199,8 @@ static void scores(const struct attend *d, const struct unit *u, const struct de
 	}
 }
 
-static void mixes(const struct attend *d, const struct unit *u, const struct desk *k, float *acc, const float *s, int nq,
-                  int at, int n, struct kv_ahead *next)
+static void mixes(const struct attend *d, const struct unit *u, const struct desk *k, float *acc, const float *s,
+                  int nq, int at, int n, struct kv_ahead *next)
 {
 	const struct kv_kernels *values = &d->kv[KV_VALUES];
 
@@ -213,7 +229,8 @@ static struct kv_ahead ahead_of(const struct attend *d, const struct unit *u, en
 
 /* Rows [r, r + n_row) of the unit over keys [at, at + n), of which the last of them sees all;
  * `next` keys follow. */
-static void attend_block(const struct attend *d, const struct unit *u, struct desk *k, int r, int n_row, int at, int n, int next)
+static void attend_block(const struct attend *d, const struct unit *u, struct desk *k, int r, int n_row, int at, int n,
+                         int next)
 {
 	const int *pos = d->p->pos + u->row + r;
 	int dim = d->a->dim, group = d->group;
@@ -245,8 +262,8 @@ static void attend_block(const struct attend *d, const struct unit *u, struct de
 
 		for (m = 1; i + m < n_row && see == n; m++)
 			;
-		mixes(d, u, k, acc + (size_t)(i * group) * (size_t)dim, k->s + (size_t)(i * group) * ATTN_BLOCK, m * group, at, see,
-		      &ahead);
+		mixes(d, u, k, acc + (size_t)(i * group) * (size_t)dim, k->s + (size_t)(i * group) * ATTN_BLOCK,
+		      m * group, at, see, &ahead);
 	}
 }
 
@@ -266,7 +283,7 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 		int r = 0;
 
 		n = end - at < ATTN_BLOCK ? end - at : ATTN_BLOCK;
-		while (pos[r] < at)     /* rows that stand before this block */
+		while (pos[r] < at) /* rows that stand before this block */
 			r++;
 		if (opened(d, u))
 			block_open(d, u, k, at, n);
@@ -377,7 +394,8 @@ static void attend_merge(void *ctx, int unit)
  * have `enough` units. */
 static int unit_rows(const struct attend *d, int most, int least, int enough)
 {
-	int rows = most / d->group, share = d->p->n_row * d->a->heads_kv / enough, grain = least < d->group ? 1 : least / d->group;
+	int rows = most / d->group, share = d->p->n_row * d->a->heads_kv / enough,
+	    grain = least < d->group ? 1 : least / d->group;
 
 	if (d->c->be.threads > 1 && share < rows)
 		rows = share;
@@ -441,8 +459,18 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	/* Queries of a unit: as many as leave room for a block, or by tiles a segment, in the second cache. */
 	enum { MOST = 128, TILED_MOST = 512 };
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct attend d = { .p = p, .c = c, .a = a, .q = q, .gate = gate, .out = out, .q_row = q_row, .q_head = q_head,
-	                    .view = view, .layer = layer, .group = a->heads / a->heads_kv, .opens = a->dim % 16 == 0 };
+	struct attend d = { .p = p,
+		            .c = c,
+		            .a = a,
+		            .q = q,
+		            .gate = gate,
+		            .out = out,
+		            .q_row = q_row,
+		            .q_head = q_head,
+		            .view = view,
+		            .layer = layer,
+		            .group = a->heads / a->heads_kv,
+		            .opens = a->dim % 16 == 0 };
 	int n_unit, enough, *begin;
 	struct unit *unit;
 
@@ -450,13 +478,16 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	layer_kernels(d.kv, &view->layer[layer], c->be.level);
 	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
 	if (p->arith == ARITH_FAST)
-		d.tiles = kv_tiles((struct kv_pair){ view->layer[layer].fmt[KV_KEYS], view->layer[layer].fmt[KV_VALUES] }, a->dim,
-		                   c->be.level);
+		d.tiles = kv_tiles(
+			(struct kv_pair){ view->layer[layer].fmt[KV_KEYS], view->layer[layer].fmt[KV_VALUES] }, a->dim,
+			c->be.level);
 	enough = (d.tiles ? 2 : 4) * c->be.threads;
-	n_unit = p->n_row * a->heads_kv;        /* at most */
-	d.unit = unit = room_get(&c->parts, (size_t)n_unit * sizeof *unit + ((size_t)c->be.threads + 1) * sizeof *begin);
+	n_unit = p->n_row * a->heads_kv; /* at most */
+	d.unit = unit = room_get(&c->parts,
+	                         (size_t)n_unit * sizeof *unit + ((size_t)c->be.threads + 1) * sizeof *begin);
 	begin = (int *)(unit + n_unit);
-	n_unit = units_cut(&d, unit, unit_rows(&d, d.tiles ? TILED_MOST : MOST, d.tiles ? KV_QUERIES : TOGETHER, enough));
+	n_unit = units_cut(&d, unit,
+	                   unit_rows(&d, d.tiles ? TILED_MOST : MOST, d.tiles ? KV_QUERIES : TOGETHER, enough));
 	cpu_scratch(c, d.tiles ? attend_tiles_scratch(&d) : desk_bytes(&d));
 	if (d.n_seg == 1 || c->be.threads == 1 || n_unit >= enough) {
 		share_units(&d, begin, n_unit);

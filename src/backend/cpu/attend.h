@@ -7,23 +7,25 @@
 #include "quant/kv/kv_tiles.h"
 
 /* Query heads of one key head, of some adjacent rows of an item. */
-struct unit { int row, n_row, kv_head; };
+struct unit {
+	int row, n_row, kv_head;
+};
 
 struct attend {
 	struct pass *p;
 	struct cpu_backend *c;
 	const struct attn *a;
-	const struct kv_tiles *tiles;   /* NULL: the kernels of kv */
+	const struct kv_tiles *tiles; /* NULL: the kernels of kv */
 	struct kv_kernels kv[2];
-	bool opens;                     /* heads are of a size for rows as floats */
+	bool opens; /* heads are of a size for rows as floats */
 	const float *q, *gate;
 	float *out;
-	size_t q_row, q_head, q_bytes;  /* q_bytes: of a query as score reads it */
+	size_t q_row, q_head, q_bytes; /* q_bytes: of a query as score reads it */
 	const struct kv_view *view;
-	int layer, group, rows_most;    /* rows_most: of any unit */
+	int layer, group, rows_most; /* rows_most: of any unit */
 	const struct unit *unit;
-	int n_seg;                      /* > 0: parts are unit x segment, partials kept */
-	float *partial;                 /* [unit][segment], of partial_floats each */
+	int n_seg;      /* > 0: parts are unit x segment, partials kept */
+	float *partial; /* [unit][segment], of partial_floats each */
 };
 
 static inline size_t partial_floats(const struct attend *d)
@@ -51,10 +53,15 @@ static inline uint8_t *kv_at(const struct kv_view *v, int item, int layer, enum 
 	return v->base + (size_t)page * v->page_bytes + y->at[side] + row * y->row_bytes[side];
 }
 
-static inline int queries_of(const struct attend *d, const struct unit *u) { return u->n_row * d->group; }
+static inline int queries_of(const struct attend *d, const struct unit *u)
+{
+	return u->n_row * d->group;
+}
 
 /* What queries take from one segment or from several: weights times values, maxima, sums of weights. */
-struct partial { float *acc, *m, *l; };
+struct partial {
+	float *acc, *m, *l;
+};
 /* Of all queries of a unit, over its segments so far. */
 void merged_init(const struct attend *d, const struct unit *u, const struct partial *all);
 /* Writes what the unit's rows give. */

@@ -19,22 +19,29 @@ struct ahead {
 
 /* A thread's memory. */
 struct desk {
-	uint8_t *q, *laid, *work;       /* of all queries; of a segment; the kernel's */
-	uint8_t *copy[2];               /* a segment's keys and values, where pages are no multiple of a run */
-	float *acc, *m, *l;             /* of KV_QUERIES queries and a segment */
-	struct partial all;             /* merged, of all queries */
+	uint8_t *q, *laid, *work; /* of all queries; of a segment; the kernel's */
+	uint8_t *copy[2];         /* a segment's keys and values, where pages are no multiple of a run */
+	float *acc, *m, *l;       /* of KV_QUERIES queries and a segment */
+	struct partial all;       /* merged, of all queries */
 	struct ahead ahead;
-	bool few;                       /* nothing is laid */
-	bool fresh;                     /* this segment was not asked for ahead */
+	bool few;   /* nothing is laid */
+	bool fresh; /* this segment was not asked for ahead */
 };
 
-static size_t lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
-static bool runs_lie(const struct attend *d) { return d->view->page_rows % KV_RUN == 0; }
+static size_t lines(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+static bool runs_lie(const struct attend *d)
+{
+	return d->view->page_rows % KV_RUN == 0;
+}
 
 static size_t desk_lay(const struct attend *d, struct desk *k, uint8_t *p)
 {
 	size_t nq = (size_t)(d->rows_most * d->group), dim = (size_t)d->a->dim, at = 0;
-	size_t copy = runs_lie(d) ? 0 : KV_SEGMENT * dim * 2, few = KV_QUERIES * sizeof(float), many = lines(nq * sizeof(float));
+	size_t copy = runs_lie(d) ? 0 : KV_SEGMENT * dim * 2, few = KV_QUERIES * sizeof(float),
+	       many = lines(nq * sizeof(float));
 
 #define TAKE(field, bytes) (k->field = (void *)(p + at), at += lines(bytes))
 	TAKE(q, (nq + KV_QUERIES - 1) / KV_QUERIES * d->tiles->query_bytes(d->a->dim));
@@ -94,7 +101,8 @@ static int sees(const struct attend *d, const struct unit *u, int j, int seg)
 }
 
 /* Where the first n positions of a segment lie, in runs. */
-static void segment_lay(const struct attend *d, const struct unit *u, struct desk *k, struct kv_segment *s, int seg, int n)
+static void segment_lay(const struct attend *d, const struct unit *u, struct desk *k, struct kv_segment *s, int seg,
+                        int n)
 {
 	int item = d->p->item[u->row], begin = seg * ATTN_SEGMENT;
 
@@ -104,7 +112,8 @@ static void segment_lay(const struct attend *d, const struct unit *u, struct des
 		size_t bytes = d->view->layer[d->layer].row_bytes[side];
 
 		for (int i = 0; i < n && !runs_lie(d); i++)
-			memcpy(k->copy[side] + (size_t)i * bytes, kv_at(d->view, item, d->layer, side, u->kv_head, begin + i), bytes);
+			memcpy(k->copy[side] + (size_t)i * bytes,
+			       kv_at(d->view, item, d->layer, side, u->kv_head, begin + i), bytes);
 		for (int i = 0; i * KV_RUN < n; i++)
 			run[i] = runs_lie(d) ? kv_at(d->view, item, d->layer, side, u->kv_head, begin + i * KV_RUN) :
 			                       k->copy[side] + (size_t)(i * KV_RUN) * bytes;
@@ -124,7 +133,8 @@ static void ahead_lay(const struct attend *d, const struct unit *u, struct desk 
 	n = sees(d, u, queries_of(d, u) - 1, seg);
 	for (enum kv_side side = KV_KEYS; side <= (k->few ? KV_KEYS : KV_VALUES); side++)
 		for (int i = 0; i < n; i += KV_RUN)
-			h->run[h->n++] = kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, seg * ATTN_SEGMENT + i);
+			h->run[h->n++] = kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head,
+			                       seg * ATTN_SEGMENT + i);
 	h->each = (h->n + calls - 1) / calls;
 }
 
@@ -144,8 +154,13 @@ static void attend_queries(const struct attend *d, const struct unit *u, struct 
 
 	for (int at = j0 / KV_QUERIES * KV_QUERIES; at < j1; at += n) {
 		int32_t see[KV_QUERIES];
-		struct kv_attend a = { .acc = k->acc, .max = k->m, .sum = k->l, .see = see, .seg = s, .work = k->work,
-		                       .laid = k->few ? NULL : k->laid };
+		struct kv_attend a = { .acc = k->acc,
+			               .max = k->m,
+			               .sum = k->l,
+			               .see = see,
+			               .seg = s,
+			               .work = k->work,
+			               .laid = k->few ? NULL : k->laid };
 		int first = at > j0 ? at : j0;
 
 		n = j1 - at < KV_QUERIES ? j1 - at : KV_QUERIES;
@@ -173,8 +188,8 @@ static void attend_queries(const struct attend *d, const struct unit *u, struct 
 			memcpy(to->l + first, k->l + (first - at), (size_t)n * sizeof(float));
 		} else {
 			d->tiles->merge(k->all.acc + (size_t)first * (size_t)dim, k->all.m + first, k->all.l + first,
-			                k->acc + (size_t)(first - at) * (size_t)dim, k->m + (first - at), k->l + (first - at), n, dim,
-			                d->a->scale);
+			                k->acc + (size_t)(first - at) * (size_t)dim, k->m + (first - at),
+			                k->l + (first - at), n, dim, d->a->scale);
 		}
 		n += first - at;
 	}
@@ -183,7 +198,8 @@ static void attend_queries(const struct attend *d, const struct unit *u, struct 
 /* A key beyond a row must not even add zero times itself.  Zero times a number adds
  * nothing; where the values beyond the unit's first row are not all numbers, each row gets
  * a layout of its own, with zeros beyond it. */
-static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg, const struct partial *to)
+static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg,
+                           const struct partial *to)
 {
 	int nq = queries_of(d, u), n = sees(d, u, nq - 1, seg), least = sees(d, u, 0, seg);
 	struct kv_segment s;
@@ -261,7 +277,8 @@ void attend_tiles_merge(void *ctx, int unit)
 		while (sees(d, u, j, seg) < 1)
 			j++;
 		d->tiles->merge(k.all.acc + (size_t)j * (size_t)d->a->dim, k.all.m + j, k.all.l + j,
-		                p.acc + (size_t)j * (size_t)d->a->dim, p.m + j, p.l + j, nq - j, d->a->dim, d->a->scale);
+		                p.acc + (size_t)j * (size_t)d->a->dim, p.m + j, p.l + j, nq - j, d->a->dim,
+		                d->a->scale);
 	}
 	merged_finish(d, u, &k.all);
 }

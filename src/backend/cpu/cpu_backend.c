@@ -67,13 +67,13 @@ const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f)
 
 static void *cpu_alloc(struct backend *be, size_t bytes)
 {
-	void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
-	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+	               0);
 
 	if (p == MAP_FAILED)
 		return NULL;
 #ifdef MADV_HUGEPAGE
-	madvise(p, bytes, MADV_HUGEPAGE);       /* a state of megabytes is walked end to end every token */
+	madvise(p, bytes, MADV_HUGEPAGE); /* a state of megabytes is walked end to end every token */
 #endif
 	return p;
 }
@@ -84,9 +84,18 @@ static void cpu_free(struct backend *be, void *p, size_t bytes)
 		munmap(p, bytes ? bytes : 1);
 }
 
-static void cpu_write(struct backend *be, void *far, const void *near, size_t n) { memcpy(far, near, n); }
-static void cpu_read(struct backend *be, void *near, const void *far, size_t n) { memcpy(near, far, n); }
-static void cpu_copy(struct backend *be, void *dst, const void *src, size_t n) { memmove(dst, src, n); }
+static void cpu_write(struct backend *be, void *far, const void *near, size_t n)
+{
+	memcpy(far, near, n);
+}
+static void cpu_read(struct backend *be, void *near, const void *far, size_t n)
+{
+	memcpy(near, far, n);
+}
+static void cpu_copy(struct backend *be, void *dst, const void *src, size_t n)
+{
+	memmove(dst, src, n);
+}
 
 /* ---- operations of one line ---- */
 
@@ -103,7 +112,10 @@ struct rows_job {
 	float eps;
 };
 
-static int grain_rows(int cols) { return cols >= GRAIN ? 1 : GRAIN / cols; }
+static int grain_rows(int cols)
+{
+	return cols >= GRAIN ? 1 : GRAIN / cols;
+}
 
 static void embed_rows(void *ctx, int begin, int end)
 {
@@ -128,8 +140,8 @@ static void norm_rows(void *ctx, int begin, int end)
 	struct rows_job *j = ctx;
 
 	for (int i = begin; i < end; i++)
-		j->c->op->norm(j->out + (size_t)i * (size_t)j->cols, j->in + (size_t)i * (size_t)j->cols, j->cols,
-		               j->b, j->eps);
+		j->c->op->norm(j->out + (size_t)i * (size_t)j->cols, j->in + (size_t)i * (size_t)j->cols, j->cols, j->b,
+		               j->eps);
 }
 
 static void cpu_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
@@ -165,10 +177,22 @@ static void cpu_close(struct backend *be)
 }
 
 static const struct backend_ops cpu_ops = {
-	.name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .write = cpu_write, .read = cpu_read, .copy = cpu_copy,
-	.embed = cpu_embed, .norm = cpu_norm, .linear = cpu_linear,
-	.kv_append = cpu_kv_append, .attend = cpu_attend, .delta = cpu_delta, .tape_apply = cpu_tape_apply,
-	.moe = cpu_moe, .gather = cpu_gather, .close = cpu_close,
+	.name = "cpu",
+	.alloc = cpu_alloc,
+	.free = cpu_free,
+	.write = cpu_write,
+	.read = cpu_read,
+	.copy = cpu_copy,
+	.embed = cpu_embed,
+	.norm = cpu_norm,
+	.linear = cpu_linear,
+	.kv_append = cpu_kv_append,
+	.attend = cpu_attend,
+	.delta = cpu_delta,
+	.tape_apply = cpu_tape_apply,
+	.moe = cpu_moe,
+	.gather = cpu_gather,
+	.close = cpu_close,
 };
 
 struct backend *backend_cpu_open(int threads, enum cpu_level level)
@@ -177,7 +201,9 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level)
 	int n = 0;
 
 	c->pool = pool_new(threads);
-	c->be = (struct backend){ .ops = &cpu_ops, .level = level, .threads = pool_threads(c->pool), .joins = pool_joins(c->pool) };
+	c->be = (struct backend){
+		.ops = &cpu_ops, .level = level, .threads = pool_threads(c->pool), .joins = pool_joins(c->pool)
+	};
 	c->op = &op_table_scalar;
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)

@@ -14,18 +14,18 @@ struct room {
 };
 
 enum {
-	ACTS_MAX = 8,           /* distinct groups among the jobs of one linear */
-	ACTS_PAIRS = -1,        /* in place of a group: pairs of bf16 */
-	MADE_GROUP_MOST = 128,  /* parts of products have whole groups of what they make */
+	ACTS_MAX = 8,          /* distinct groups among the jobs of one linear */
+	ACTS_PAIRS = -1,       /* in place of a group: pairs of bf16 */
+	MADE_GROUP_MOST = 128, /* parts of products have whole groups of what they make */
 };
 
 /* Activations quantised by the operation that made them, a stretch at a time while it is in the first
  * cache, in place of floats.  From one operation to the linear that reads it. */
 struct made {
-	const float *of;                /* where the floats would be; NULL: there are none */
+	const float *of; /* where the floats would be; NULL: there are none */
 	const struct weight *reader;
-	struct acts acts;               /* f NULL, without tiles */
-	int8_t *q;                      /* its memory */
+	struct acts acts; /* f NULL, without tiles */
+	int8_t *q;        /* its memory */
 	float *scale, *scaled_sum;
 	int32_t *sum;
 };
@@ -36,13 +36,13 @@ struct cpu_backend {
 	const struct op_table *op;
 	struct vec_kernels vec;
 	acts_quantise_fn *quantise;
-	acts_tile_fn *tile, *pair;      /* NULL: its kernels read no tiles */
-	struct kernels *kernels;        /* parallel to formats[] */
-	struct room *scratch;           /* one per thread */
-	struct room acts[ACTS_MAX];     /* quantised activations */
-	struct room parts;              /* how a product is cut */
-	struct room work;               /* of the operation in progress */
-	struct made made;               /* by the last operation, for the next linear */
+	acts_tile_fn *tile, *pair;  /* NULL: its kernels read no tiles */
+	struct kernels *kernels;    /* parallel to formats[] */
+	struct room *scratch;       /* one per thread */
+	struct room acts[ACTS_MAX]; /* quantised activations */
+	struct room parts;          /* how a product is cut */
+	struct room work;           /* of the operation in progress */
+	struct made made;           /* by the last operation, for the next linear */
 	struct room made_room;
 };
 
@@ -58,7 +58,10 @@ static inline void *room_take(uint8_t **p, size_t bytes)
 }
 /* Every thread's scratch is at least that large from now on. */
 void cpu_scratch(struct cpu_backend *c, size_t bytes);
-static inline void *cpu_my_scratch(struct cpu_backend *c) { return c->scratch[pool_thread()].p; }
+static inline void *cpu_my_scratch(struct cpu_backend *c)
+{
+	return c->scratch[pool_thread()].p;
+}
 
 /* fn(ctx, begin, end) over [0, n), in pieces of at least `grain`; one piece, on
  * the caller, when there is no more than that. */
@@ -103,14 +106,14 @@ struct product {
 	const struct weight *up;
 	const struct acts *x_up;
 	const float *bias_up;
-	struct made *made;              /* in place of out; NULL: floats */
+	struct made *made; /* in place of out; NULL: floats */
 };
 void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n);
 
 /* The operations that have a file of their own. */
 void cpu_linear(struct pass *, const struct linear *job, int n_job, const float *in, int n, int cols);
-void cpu_kv_append(struct pass *, const struct attn *, float *q, size_t q_row, size_t q_head, float *k,
-                   const float *v, const struct kv_view *, int layer);
+void cpu_kv_append(struct pass *, const struct attn *, float *q, size_t q_row, size_t q_head, float *k, const float *v,
+                   const struct kv_view *, int layer);
 void cpu_attend(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
                 size_t q_head, const struct kv_view *, int layer);
 void cpu_delta(struct pass *, float *out, const struct delta *, const float *qkv, const float *z, const float *b,

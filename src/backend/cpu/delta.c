@@ -16,7 +16,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-enum { BLOCK = 64 };                    /* tokens, at least; a block with tentative ones has all that are left */
+enum { BLOCK = 64 }; /* tokens, at least; a block with tentative ones has all that are left */
 
 struct job {
 	struct pass *p;
@@ -26,23 +26,35 @@ struct job {
 	const struct state_view *view;
 	const float *qkv, *z, *b, *a;
 	float *out;
-	struct made *made;              /* in place of out; NULL: floats */
-	int layer, rows_most;           /* rows_most: of a block */
+	struct made *made;    /* in place of out; NULL: floats */
+	int layer, rows_most; /* rows_most: of a block */
 };
 
 /* A thread's memory: a block's rows, side by side. */
 struct desk {
-	float *kq, *v, *out;            /* [rows][k, q: 2 dim_k], [rows][dim_v] of one value head */
-	float *dot, *alpha, *beta;      /* [rows] k . q, and the gates of one value head */
-	float *spare;                   /* of delta_head */
-	const float **row;              /* [CONV_MAX + rows] of convolve */
+	float *kq, *v, *out;       /* [rows][k, q: 2 dim_k], [rows][dim_v] of one value head */
+	float *dot, *alpha, *beta; /* [rows] k . q, and the gates of one value head */
+	float *spare;              /* of delta_head */
+	const float **row;         /* [CONV_MAX + rows] of convolve */
 };
 
-static size_t tape_k(const struct state_shape *s) { return (size_t)s->conv_channels; }
-static size_t tape_alpha(const struct state_shape *s) { return tape_k(s) + (size_t)s->heads_k * (size_t)s->dim_k; }
-static size_t tape_delta(const struct state_shape *s) { return tape_alpha(s) + (size_t)s->heads_v; }
+static size_t tape_k(const struct state_shape *s)
+{
+	return (size_t)s->conv_channels;
+}
+static size_t tape_alpha(const struct state_shape *s)
+{
+	return tape_k(s) + (size_t)s->heads_k * (size_t)s->dim_k;
+}
+static size_t tape_delta(const struct state_shape *s)
+{
+	return tape_alpha(s) + (size_t)s->heads_v;
+}
 
-static int slot_of(const struct job *j, int item) { return j->p->span[item].slot; }
+static int slot_of(const struct job *j, int item)
+{
+	return j->p->span[item].slot;
+}
 
 /* Where a row of the slot's tape lies in this layer. */
 static float *tape_row(const struct job *j, int item, int row)
@@ -51,7 +63,10 @@ static float *tape_row(const struct job *j, int item, int row)
 }
 
 /* Rows at the tape's beginning that the item's S is owed. */
-static int owed(const struct job *j, int item) { return j->view->owed[slot_of(j, item)]; }
+static int owed(const struct job *j, int item)
+{
+	return j->view->owed[slot_of(j, item)];
+}
 
 /* Row i of the item, counted from its first of this step, on the tape, where it goes. */
 static float *taped_row(const struct job *j, int item, int i)
@@ -124,7 +139,8 @@ static const float *input(const struct job *j, int item, int i, int c0)
 }
 
 /* Channels [c0, c0 + n) of n_row rows from i on, convolved, out_ld apart. */
-static void convolve(const struct job *j, const struct desk *d, float *out, size_t out_ld, int item, int i, int n_row, int c0, int n)
+static void convolve(const struct job *j, const struct desk *d, float *out, size_t out_ld, int item, int i, int n_row,
+                     int c0, int n)
 {
 	int before = j->s->conv_width - 1;
 
@@ -151,21 +167,22 @@ static void tail_after(const struct job *j, float *to, int item, int row, int hk
 	int keep = j->s->conv_width - 1;
 
 	for (int i = 0; i < keep; i++)
-		copy_channels(j->s, to + (size_t)i * (size_t)j->s->conv_channels, input(j, item, row - keep + i, 0), hk);
+		copy_channels(j->s, to + (size_t)i * (size_t)j->s->conv_channels, input(j, item, row - keep + i, 0),
+		              hk);
 }
 
 /* alpha and beta of n rows of value head h. */
 static void gates(const struct job *j, struct desk *k, int item, int i0, int n, int h)
 {
 	size_t ld = (size_t)j->s->heads_v, at = ((size_t)j->p->row[item] + (size_t)i0) * ld + (size_t)h;
-	float *e = k->out;              /* not in use yet */
+	float *e = k->out; /* not in use yet */
 
 	for (int i = 0; i < n; i++) {
 		k->alpha[i] = j->a[at + (size_t)i * ld] + j->d->dt_bias[h];
 		k->beta[i] = j->b[at + (size_t)i * ld];
 	}
 	j->c->op->exp(e, k->alpha, n);
-	for (int i = 0; i < n; i++)     /* beyond 20 softplus(t) = t in float */
+	for (int i = 0; i < n; i++) /* beyond 20 softplus(t) = t in float */
 		k->alpha[i] = -j->d->a_log_exp[h] * (k->alpha[i] > 20.0f ? k->alpha[i] : log1pf(e[i]));
 	j->c->op->exp(k->alpha, k->alpha, n);
 	j->c->op->sigmoid(k->beta, k->beta, n);
@@ -207,8 +224,16 @@ static void values(const struct job *j, struct desk *k, int item, int i0, int n,
 	size_t row_floats = (size_t)s->heads_v * (size_t)dim;
 	size_t at = ((size_t)j->p->row[item] + (size_t)i0) * row_floats + (size_t)(h * dim);
 	struct delta_rows t = {
-		.k = k->kq, .q = k->kq + s->dim_k, .kq_ld = 2 * (size_t)s->dim_k, .v = k->v, .alpha = k->alpha,
-		.beta = k->beta, .kq = k->dot, .out = k->out, .n = n, .n_sure = sure < n ? sure : n,
+		.k = k->kq,
+		.q = k->kq + s->dim_k,
+		.kq_ld = 2 * (size_t)s->dim_k,
+		.v = k->v,
+		.alpha = k->alpha,
+		.beta = k->beta,
+		.kq = k->dot,
+		.out = k->out,
+		.n = n,
+		.n_sure = sure < n ? sure : n,
 		.tape_ld = state_tape_floats(s),
 	};
 
@@ -220,10 +245,10 @@ static void values(const struct job *j, struct desk *k, int item, int i0, int n,
 		t.tape = taped_row(j, item, i0 + t.n_sure) + tape_delta(s) + (size_t)(h * dim);
 	j->c->op->delta_head(state_of(j->view, slot, j->layer) + (size_t)h * (state_floats(s) / (size_t)s->heads_v),
 	                     s->dim_k, dim, &t, k->spare);
-	for (int i = t.n_sure; i < n; i++)      /* not before: the old ones may lie there */
+	for (int i = t.n_sure; i < n; i++) /* not before: the old ones may lie there */
 		taped_row(j, item, i0 + i)[tape_alpha(s) + (size_t)h] = k->alpha[i];
 	for (int i = 0; i < n; i++, at += row_floats) {
-		enum { AHEAD = 3, LINE = 16 };  /* rows; floats */
+		enum { AHEAD = 3, LINE = 16 }; /* rows; floats */
 		float *row = k->out + (size_t)(i * dim), *to;
 
 		for (int l = 0; l < dim && i + AHEAD < n; l += LINE)
@@ -292,7 +317,7 @@ static void delta_part(void *ctx, int part)
 		keys(j, &d, item, i, n, hk);
 		for (int h = hk * group; h < (hk + 1) * group; h++)
 			values(j, &d, item, i, n, h);
-		for (int t = taped > i ? taped : i; t < i + n; t++)     /* not before: the old ones may lie there */
+		for (int t = taped > i ? taped : i; t < i + n; t++) /* not before: the old ones may lie there */
 			memcpy(taped_row(j, item, t) + tape_k(s) + (size_t)(hk * s->dim_k),
 			       d.kq + (size_t)(t - i) * 2 * (size_t)s->dim_k, (size_t)s->dim_k * sizeof(float));
 		if (k && k->row == i + n)
@@ -317,7 +342,8 @@ void cpu_delta(struct pass *p, float *out, const struct delta *d, const float *q
 		int taped = p->span[i].n - state_taped(view, &p->span[i]);
 		int n = p->span[i].n < BLOCK + taped ? p->span[i].n : BLOCK + taped;
 
-		assert(p->span[i].n_draft < p->span[i].n && state_taped_at(view, &p->span[i]) + taped <= view->tape_rows);
+		assert(p->span[i].n_draft < p->span[i].n &&
+		       state_taped_at(view, &p->span[i]) + taped <= view->tape_rows);
 		j.rows_most = n > j.rows_most ? n : j.rows_most;
 	}
 	for (int i = 0; i < view->n_keep; i++)

@@ -18,14 +18,14 @@ struct mix {
 	const float *in;
 	float *x;
 	int n, cols;
-	float *logit;                   /* [n][experts], then probabilities */
-	float *weight;                  /* [n][top_k] */
-	int *expert, *place;            /* [n][top_k]: expert, and where in the order of experts */
-	int *row;                       /* [n * top_k] in that order */
-	int *first, *used, n_used;      /* of the experts that have rows: where they begin, and which */
-	struct acts *acts;              /* [n_used] */
-	struct product *job;            /* [n_used + 1] */
-	float *gated, *down;            /* [n * top_k][inner or cols] in the order of experts */
+	float *logit;              /* [n][experts], then probabilities */
+	float *weight;             /* [n][top_k] */
+	int *expert, *place;       /* [n][top_k]: expert, and where in the order of experts */
+	int *row;                  /* [n * top_k] in that order */
+	int *first, *used, n_used; /* of the experts that have rows: where they begin, and which */
+	struct acts *acts;         /* [n_used] */
+	struct product *job;       /* [n_used + 1] */
+	float *gated, *down;       /* [n * top_k][inner or cols] in the order of experts */
 	float *shared_gated, *shared_down, *shared_logit;
 };
 
@@ -129,8 +129,13 @@ static struct product *expert_jobs(struct mix *d, const struct weight *w, const 
 		const struct weight *of = &w[d->used[i]];
 
 		*job++ = (struct product){
-			.w = of, .x = &d->acts[i], .r1 = d->acts[i].rows, .out = out + (size_t)d->first[i] * (size_t)of->rows,
-			.ld = (size_t)of->rows, .up = up ? &up[d->used[i]] : NULL, .x_up = &d->acts[i],
+			.w = of,
+			.x = &d->acts[i],
+			.r1 = d->acts[i].rows,
+			.out = out + (size_t)d->first[i] * (size_t)of->rows,
+			.ld = (size_t)of->rows,
+			.up = up ? &up[d->used[i]] : NULL,
+			.x_up = &d->acts[i],
 		};
 	}
 	return job;
@@ -169,7 +174,7 @@ static void mix_room(struct mix *d)
 	size_t experts = (size_t)m->experts, inner = (size_t)m->inner, shared = (size_t)m->shared_inner;
 	size_t each = sizeof *d->acts + sizeof *d->job + 2 * sizeof(int);
 	uint8_t *p = room_get(&d->c->work, 4 * (rows * (experts + shared + cols + 1) + picks * (4 + inner + cols)) +
-	                                   (experts + 1) * each + 13 * 64);
+	                                           (experts + 1) * each + 13 * 64);
 
 	d->acts = room_take(&p, experts * sizeof *d->acts);
 	d->job = room_take(&p, (experts + 1) * sizeof *d->job);
@@ -200,7 +205,9 @@ static void route_all(struct mix *d)
 	cpu_acts(d->c, &a, d->in, d->n, d->cols, 0, 0);
 	job[n++] = (struct product){ .w = m->router, .x = &a, .r1 = d->n, .out = d->logit, .ld = (size_t)m->experts };
 	if (d->shared_logit)
-		job[n++] = (struct product){ .w = m->shared_router, .x = &a, .r1 = d->n, .out = d->shared_logit, .ld = 1 };
+		job[n++] = (struct product){
+			.w = m->shared_router, .x = &a, .r1 = d->n, .out = d->shared_logit, .ld = 1
+		};
 	cpu_products(d->c, ARITH_F32, job, n);
 	cpu_scratch(d->c, (size_t)m->top_k * (sizeof(int) + sizeof(float)));
 	cpu_range(d->c, route, d, d->n, 1);
@@ -228,9 +235,13 @@ void cpu_moe(struct pass *p, float *x, const struct moe *m, const float *in, int
 	job = expert_jobs(&d, m->gate, m->up, d.gated);
 	if (m->shared_inner)
 		*job++ = (struct product){
-			.w = m->shared_gate, .x = cpu_acts_for(c, acts, &n_acts, m->shared_gate, p->arith, in, n),
-			.up = m->shared_up, .x_up = cpu_acts_for(c, acts, &n_acts, m->shared_up, p->arith, in, n),
-			.r1 = n, .out = d.shared_gated, .ld = (size_t)m->shared_inner,
+			.w = m->shared_gate,
+			.x = cpu_acts_for(c, acts, &n_acts, m->shared_gate, p->arith, in, n),
+			.up = m->shared_up,
+			.x_up = cpu_acts_for(c, acts, &n_acts, m->shared_up, p->arith, in, n),
+			.r1 = n,
+			.out = d.shared_gated,
+			.ld = (size_t)m->shared_inner,
 		};
 	cpu_products(c, p->arith, d.job, (int)(job - d.job));
 
@@ -241,8 +252,11 @@ void cpu_moe(struct pass *p, float *x, const struct moe *m, const float *in, int
 	n_acts = 0;
 	if (m->shared_inner)
 		*job++ = (struct product){
-			.w = m->shared_down, .x = cpu_acts_for(c, acts, &n_acts, m->shared_down, p->arith, d.shared_gated, n),
-			.r1 = n, .out = d.shared_down, .ld = (size_t)cols,
+			.w = m->shared_down,
+			.x = cpu_acts_for(c, acts, &n_acts, m->shared_down, p->arith, d.shared_gated, n),
+			.r1 = n,
+			.out = d.shared_down,
+			.ld = (size_t)cols,
 		};
 	cpu_products(c, p->arith, d.job, (int)(job - d.job));
 	cpu_range(c, combine, &d, n * ((cols + COMBINE_COLS - 1) / COMBINE_COLS), 2);

@@ -7,22 +7,23 @@
 #include "quant/lanes/lanes.h"
 
 /* Runs body for each 16 of n with i the first and m how many: twice in the program, first for whole sixteens, without masks. */
-#define CHUNKS(n) \
-	_Pragma("GCC unroll 2") \
-	for (int whole = 1; whole >= 0; whole--) \
-		for (int i = whole ? 0 : (n) / 16 * 16, m = whole ? 16 : (n) % 16; i < (whole ? (n) / 16 * 16 : (n)); i += 16)
+#define CHUNKS(n)                                                                                                \
+	_Pragma("GCC unroll 2") for (int whole = 1; whole >= 0;                                                  \
+	                             whole--) for (int i = whole ? 0 : (n) / 16 * 16, m = whole ? 16 : (n) % 16; \
+	                                           i < (whole ? (n) / 16 * 16 : (n)); i += 16)
 
 /* The same with V vectors at a time, which exponentials are fastest in: LANES_ABREAST, then one. */
-#define CHUNKS_ABREAST(n) \
-	_Pragma("GCC unroll 3") \
-	for (int step = 2, i = 0; step >= 0; step--) \
-		for (int V = step == 2 ? LANES_ABREAST : 1, m = step ? 16 : (n) % 16; step ? i + 16 * V <= (n) : i < (n); i += 16 * V)
+#define CHUNKS_ABREAST(n)                                                                                          \
+	_Pragma("GCC unroll 3") for (int step = 2, i = 0; step >= 0;                                               \
+	                             step--) for (int V = step == 2 ? LANES_ABREAST : 1, m = step ? 16 : (n) % 16; \
+	                                          step ? i + 16 * V <= (n) : i < (n); i += 16 * V)
 
 static float sum_squares(const float *x, int n)
 {
 	v16 acc = v16_zero();
 
-	CHUNKS(n) {
+	CHUNKS(n)
+	{
 		v16 a = v16_load_n(x + i, m);
 
 		acc = v16_fma_n(a, a, acc, m);
@@ -34,7 +35,8 @@ static void norm(float *out, const float *in, int n, const float *gain, float ep
 {
 	v16 r = v16_set1(1.0f / sqrtf(sum_squares(in, n) / (float)n + eps));
 
-	CHUNKS(n) {
+	CHUNKS(n)
+	{
 		v16 a = v16_mul(v16_load_n(in + i, m), r);
 
 		v16_store_n(out + i, gain ? v16_mul(a, v16_load_n(gain + i, m)) : a, m);
@@ -46,12 +48,13 @@ static void l2norm(float *x, int n, float scale)
 	v16 r = v16_set1(1.0f / sqrtf(sum_squares(x, n) + 1e-6f)), s = v16_set1(scale);
 
 	CHUNKS(n)
-		v16_store_n(x + i, v16_mul(v16_mul(v16_load_n(x + i, m), r), s), m);
+	v16_store_n(x + i, v16_mul(v16_mul(v16_load_n(x + i, m), r), s), m);
 }
 
 static void swiglu(float *out, const float *gate, const float *up, int n)
 {
-	CHUNKS_ABREAST(n) {
+	CHUNKS_ABREAST(n)
+	{
 		v16 g[LANES_ABREAST];
 
 		ABREAST(V) g[v] = v16_load_n(gate + i + 16 * v, m);
@@ -62,7 +65,8 @@ static void swiglu(float *out, const float *gate, const float *up, int n)
 
 static void sigmoid(float *out, const float *in, int n)
 {
-	CHUNKS_ABREAST(n) {
+	CHUNKS_ABREAST(n)
+	{
 		v16 a[LANES_ABREAST];
 
 		ABREAST(V) a[v] = v16_load_n(in + i + 16 * v, m);
@@ -73,7 +77,8 @@ static void sigmoid(float *out, const float *in, int n)
 
 static void exp_(float *out, const float *in, int n)
 {
-	CHUNKS_ABREAST(n) {
+	CHUNKS_ABREAST(n)
+	{
 		v16 a[LANES_ABREAST];
 
 		ABREAST(V) a[v] = v16_load_n(in + i + 16 * v, m);
@@ -95,18 +100,19 @@ static void axpy(float *y, float a, const float *x, int n)
 	v16 f = v16_set1(a);
 
 	CHUNKS(n)
-		v16_store_n(y + i, v16_fma(f, v16_load_n(x + i, m), v16_load_n(y + i, m)), m);
+	v16_store_n(y + i, v16_fma(f, v16_load_n(x + i, m), v16_load_n(y + i, m)), m);
 }
 
 static void add(float *y, const float *x, int n)
 {
 	CHUNKS(n)
-		v16_store_n(y + i, v16_add(v16_load_n(y + i, m), v16_load_n(x + i, m)), m);
+	v16_store_n(y + i, v16_add(v16_load_n(y + i, m), v16_load_n(x + i, m)), m);
 }
 
 static void rope(float *x, const float *cos, const float *sin, int n)
 {
-	CHUNKS(n) {
+	CHUNKS(n)
+	{
 		v16 a = v16_load_n(x + i, m), b = v16_load_n(x + n + i, m);
 		v16 c = v16_load_n(cos + i, m), s = v16_load_n(sin + i, m);
 
@@ -145,7 +151,8 @@ static void softmax_block(float *s, const int *see, int n, float scale, float *m
 
 			ABREAST(LANES_ABREAST) e[v] = v16_sub(v16_mul(v16_load(p + i + 16 * v), f), by);
 			v16_exps(e, LANES_ABREAST);
-			ABREAST(LANES_ABREAST) {
+			ABREAST(LANES_ABREAST)
+			{
 				v16_store(p + i + 16 * v, e[v]);
 				tot = v16_add(tot, e[v]);
 			}
@@ -162,7 +169,7 @@ static void scale(float *x, float f, int n)
 	v16 a = v16_set1(f);
 
 	CHUNKS(n)
-		v16_store_n(x + i, v16_mul(v16_load_n(x + i, m), a), m);
+	v16_store_n(x + i, v16_mul(v16_load_n(x + i, m), a), m);
 }
 
 static void merge(float *acc, float *max, float *sum, const float *a, float am, float l, int dim)
@@ -172,7 +179,7 @@ static void merge(float *acc, float *max, float *sum, const float *a, float am, 
 	v16 f1 = v16_set1(c1), f2 = v16_set1(c2);
 
 	CHUNKS(dim)
-		v16_store_n(acc + i, v16_fma(v16_load_n(a + i, m), f2, v16_mul(v16_load_n(acc + i, m), f1)), m);
+	v16_store_n(acc + i, v16_fma(v16_load_n(a + i, m), f2, v16_mul(v16_load_n(acc + i, m), f1)), m);
 	*max = top;
 	*sum = __builtin_fmaf(l, c2, *sum * c1);
 }
@@ -181,13 +188,15 @@ static void attn_out(float *out, const float *acc, float sum, const float *gate,
 {
 	v16 r = v16_set1(1.0f / sum);
 
-	CHUNKS_ABREAST(dim) {
+	CHUNKS_ABREAST(dim)
+	{
 		v16 by[LANES_ABREAST];
 
 		ABREAST(V) by[v] = gate ? v16_load_n(gate + i + 16 * v, m) : v16_zero();
 		if (gate)
 			v16_sigmoids(by, V);
-		ABREAST(V) {
+		ABREAST(V)
+		{
 			v16 a = v16_mul(v16_load_n(acc + i + 16 * v, m), r);
 
 			v16_store_n(out + i + 16 * v, gate ? v16_mul(a, by[v]) : a, m);
@@ -205,7 +214,7 @@ LANES_INLINE void conv_rows(float *out, size_t out_ld, const float *const *x, co
 	for (int i = 0; i < R; i++) {
 		const float *last = x[WIDTH - 1 + i] + c;
 
-		__builtin_prefetch(last + 16, 0, 2);    /* rows lie pages apart: too many for the first cache's ways */
+		__builtin_prefetch(last + 16, 0, 2); /* rows lie pages apart: too many for the first cache's ways */
 		seen[WIDTH - 1] = v16_load_n(last, m);
 		acc[i] = v16_mul(by[0], seen[0]);
 #pragma GCC unroll 8
@@ -222,8 +231,8 @@ LANES_INLINE void conv_rows(float *out, size_t out_ld, const float *const *x, co
 }
 
 /* 16 channels, m of them real: down the tokens, so that each line of x is read once. */
-LANES_INLINE void conv_lanes(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld, int c,
-                             int m, const int WIDTH, const int R)
+LANES_INLINE void conv_lanes(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld,
+                             int c, int m, const int WIDTH, const int R)
 {
 	v16 by[CONV_MAX], seen[CONV_MAX];
 	int i = 0;
@@ -239,10 +248,12 @@ LANES_INLINE void conv_lanes(float *out, size_t out_ld, const float *const *x, i
 		conv_rows(out + (size_t)i * out_ld + c, out_ld, x + i, by, seen, c, m, WIDTH, 1);
 }
 
-static void conv_silu(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld, int width, int n)
+static void conv_silu(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld,
+                      int width, int n)
 {
-	CHUNKS(n) {
-		if (width == 4 && m == 16)      /* every model's so far */
+	CHUNKS(n)
+	{
+		if (width == 4 && m == 16) /* every model's so far */
 			conv_lanes(out, out_ld, x, rows, w, w_ld, i, m, 4, LANES_ABREAST);
 		else
 			conv_lanes(out, out_ld, x, rows, w, w_ld, i, m, width, 1);
@@ -269,8 +280,8 @@ enum { OLD_MOST = 4, STATE_AHEAD = 2048 };
 
 /* m = S'k and u = S'q (no token: neither), S being `from` after OLD of the old tokens, of which the first is
  * `old`; S goes to `to` unless that is NULL. */
-LANES_INLINE void state_read(float *to, const float *from, int dim_k, const struct delta_rows *r, int old, int c, int last,
-                             v16 *m, v16 *u, const int T, const int OLD)
+LANES_INLINE void state_read(float *to, const float *from, int dim_k, const struct delta_rows *r, int old, int c,
+                             int last, v16 *m, v16 *u, const int T, const int OLD)
 {
 	const float *k_old[OLD_MOST], *k = r->n ? r->k : NULL, *q = r->q;
 	v16 a[DELTA_TILES], b[DELTA_TILES], d[OLD_MOST][DELTA_TILES], f[OLD_MOST] = { v16_zero() };
@@ -349,8 +360,8 @@ LANES_INLINE const float *state_begin(float *to, const float *s, int dim_k, cons
 /* to = alpha from + k d', and at the same time the next token's m and u: one
  * load and one store of S per token.  A row's loads come before its stores: pairs of
  * tiles lie a multiple of 4 KB apart, which the processor takes for the same place. */
-LANES_INLINE void state_step(float *to, const float *from, int dim_k, float alpha, const float *k,
-                             const v16 *d, const float *k2, const float *q2, v16 *m, v16 *u, const int T)
+LANES_INLINE void state_step(float *to, const float *from, int dim_k, float alpha, const float *k, const v16 *d,
+                             const float *k2, const float *q2, v16 *m, v16 *u, const int T)
 {
 	v16 a[DELTA_TILES], b[DELTA_TILES], x[DELTA_TILES], f = v16_set1(alpha);
 
@@ -392,8 +403,8 @@ LANES_INLINE void state_update(float *s, int dim_k, float alpha, const float *k,
 }
 
 /* T tiles beginning at value column c of dim_v, of which `last` columns of the last tile are real. */
-LANES_INLINE void delta_tiles(float *s, int dim_k, int dim_v, int c, int last, const struct delta_rows *r,
-                              float *spare, const int T)
+LANES_INLINE void delta_tiles(float *s, int dim_k, int dim_v, int c, int last, const struct delta_rows *r, float *spare,
+                              const int T)
 {
 	const float *from;
 	v16 m[DELTA_TILES], u[DELTA_TILES], d[DELTA_TILES];
@@ -417,8 +428,8 @@ LANES_INLINE void delta_tiles(float *s, int dim_k, int dim_v, int c, int last, c
 		if (i + 1 < r->n) {
 			float *to = i < r->n_sure ? s : spare;
 
-			state_step(to, from, dim_k, alpha, r->k + row, d, r->k + row + r->kq_ld,
-			           r->q + row + r->kq_ld, m, u, T);
+			state_step(to, from, dim_k, alpha, r->k + row, d, r->k + row + r->kq_ld, r->q + row + r->kq_ld,
+			           m, u, T);
 			from = to;
 		} else if (i < r->n_sure) {
 			state_update(s, dim_k, alpha, r->k + row, d, T);
@@ -443,7 +454,8 @@ static void gated_norm(float *out, const float *in, const float *z, int n, const
 {
 	v16 r = v16_set1(1.0f / sqrtf(sum_squares(in, n) / (float)n + eps));
 
-	CHUNKS_ABREAST(n) {
+	CHUNKS_ABREAST(n)
+	{
 		v16 g[LANES_ABREAST];
 
 		ABREAST(V) g[v] = v16_load_n(z + i + 16 * v, m);
@@ -451,7 +463,8 @@ static void gated_norm(float *out, const float *in, const float *z, int n, const
 			v16_sigmoids(g, V);
 		else
 			v16_silus(g, V);
-		ABREAST(V) {
+		ABREAST(V)
+		{
 			v16 a = v16_mul(v16_mul(v16_load_n(in + i + 16 * v, m), r), v16_load_n(gain + i + 16 * v, m));
 
 			v16_store_n(out + i + 16 * v, v16_mul(a, g[v]), m);
@@ -460,7 +473,19 @@ static void gated_norm(float *out, const float *in, const float *z, int n, const
 }
 
 const struct op_table LANES(op_table) = {
-	.norm = norm, .l2norm = l2norm, .swiglu = swiglu, .sigmoid = sigmoid, .exp = exp_, .axpy = axpy, .add = add,
-	.rope = rope, .softmax_block = softmax_block, .scale = scale, .merge = merge, .attn_out = attn_out,
-	.conv_silu = conv_silu, .delta_head = delta_head, .gated_norm = gated_norm,
+	.norm = norm,
+	.l2norm = l2norm,
+	.swiglu = swiglu,
+	.sigmoid = sigmoid,
+	.exp = exp_,
+	.axpy = axpy,
+	.add = add,
+	.rope = rope,
+	.softmax_block = softmax_block,
+	.scale = scale,
+	.merge = merge,
+	.attn_out = attn_out,
+	.conv_silu = conv_silu,
+	.delta_head = delta_head,
+	.gated_norm = gated_norm,
 };

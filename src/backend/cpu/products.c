@@ -5,14 +5,16 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-struct part { int job, o0, o1; };
+struct part {
+	int job, o0, o1;
+};
 
 struct products_job {
 	struct cpu_backend *c;
 	enum arith arith;
 	const struct product *job;
 	const struct part *part;
-	size_t tmp_at, up_at;           /* of the threads' scratch: where a part waits, and what it is gated with */
+	size_t tmp_at, up_at; /* of the threads' scratch: where a part waits, and what it is gated with */
 };
 
 /* Outputs per part: a multiple of the kernels' panels (32) and tiles (6, 8),
@@ -53,11 +55,12 @@ static void product_part(void *ctx, int index)
 	cpu_kernels(d->c, j->w->fmt)->mul[d->arith](to, ld, j->w, t->o0, t->o1, j->x, j->r0, j->r1, scratch);
 	add_bias(c, to, ld, rows, j->bias ? j->bias + t->o0 : NULL, n);
 	if (j->up) {
-		cpu_kernels(d->c, j->up->fmt)->mul[d->arith](up, ld, j->up, t->o0, t->o1, j->x_up, j->r0, j->r1, scratch);
+		cpu_kernels(d->c, j->up->fmt)
+			->mul[d->arith](up, ld, j->up, t->o0, t->o1, j->x_up, j->r0, j->r1, scratch);
 		add_bias(c, up, ld, rows, j->bias_up ? j->bias_up + t->o0 : NULL, n);
 	}
 	for (int r = 0; r < rows && wait; r++) {
-		enum { AHEAD = 4, LINE = 16 };  /* rows, which lie in pages of their own; floats */
+		enum { AHEAD = 4, LINE = 16 }; /* rows, which lie in pages of their own; floats */
 		float *row = to + (size_t)r * ld, *at = j->made ? row : out + (size_t)r * j->ld;
 
 		for (int i = 0; i < n && !j->made && r + AHEAD < rows; i += LINE)
@@ -154,7 +157,7 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 			tmp = rows;
 		n_part += job[i].w->rows / PART_OUT_LEAST + 1;
 	}
-	for (int i = 0; i < n; i++)     /* now that the step is known */
+	for (int i = 0; i < n; i++) /* now that the step is known */
 		widest = whole(&job[i], step) > widest ? whole(&job[i], step) : widest;
 	tmp = (tmp * (size_t)widest * sizeof(float) + 63) / 64 * 64;
 	d.tmp_at = (scratch + 63) / 64 * 64;
@@ -186,11 +189,16 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 
 		assert(j->w->cols == cols);
 		product[i] = (struct product){
-			.w = j->w, .x = cpu_acts_for(c, acts, &n_acts, j->w, p->arith, in, n), .r1 = n, .out = j->out, .ld = j->ld,
-			.bias = j->bias, .add = j->add,
+			.w = j->w,
+			.x = cpu_acts_for(c, acts, &n_acts, j->w, p->arith, in, n),
+			.r1 = n,
+			.out = j->out,
+			.ld = j->ld,
+			.bias = j->bias,
+			.add = j->add,
 		};
 		assert(!j->reader || (n_job == 1 && !j->add && j->reader->cols == j->w->rows));
-		if (n >= MANY && !taken)        /* of few rows groups are cut */
+		if (n >= MANY && !taken) /* of few rows groups are cut */
 			product[i].made = cpu_made_open(c, j->reader, p->arith, j->out, n, j->w->rows);
 		if (j->up) {
 			assert(j->up->w->cols == cols && j->up->w->rows == j->w->rows && !j->add);

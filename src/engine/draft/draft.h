@@ -25,35 +25,35 @@
 #include "text/tokens/mask_source.h"
 #include "text/tokens/tokenizer.h"
 
-enum { DRAFT_MAX = 16, DRAFTERS_MAX = 4 };      /* tokens of one run; drafters of one engine */
+enum { DRAFT_MAX = 16, DRAFTERS_MAX = 4 }; /* tokens of one run; drafters of one engine */
 
 /* One sequence, as a drafter sees it. */
 struct draft_seq {
-	int slot;                       /* below the engine's seqs_max */
-	uint64_t id;                    /* never 0, never used twice */
-	const int32_t *tok;             /* prompt and output; of those with one id, earlier ones never change */
-	int n_tok;                      /* >= 1 */
-	int pos;                        /* so many the model has computed: when it drafts, n_tok - 1 */
-	int n_prompt;                   /* the first so many were given */
-	int n_known;                    /* the first so many were known from a sequence before */
-	const struct place_plan *plan;  /* where along the prompt states are kept */
-	bool follow;                    /* it pays to compute all of it; else its end alone may be wanted */
-	bool secret;                    /* nothing may pass from or to other sequences */
-	const char *salt;               /* nor between two of different salts; never NULL */
-	int64_t now;                    /* clock */
-	struct sampler *sampler;        /* how the model's next token will be picked */
-	struct mask_source *mask;       /* and from which; NULL: all.  See draft_guess */
+	int slot;                      /* below the engine's seqs_max */
+	uint64_t id;                   /* never 0, never used twice */
+	const int32_t *tok;            /* prompt and output; of those with one id, earlier ones never change */
+	int n_tok;                     /* >= 1 */
+	int pos;                       /* so many the model has computed: when it drafts, n_tok - 1 */
+	int n_prompt;                  /* the first so many were given */
+	int n_known;                   /* the first so many were known from a sequence before */
+	const struct place_plan *plan; /* where along the prompt states are kept */
+	bool follow;                   /* it pays to compute all of it; else its end alone may be wanted */
+	bool secret;                   /* nothing may pass from or to other sequences */
+	const char *salt;              /* nor between two of different salts; never NULL */
+	int64_t now;                   /* clock */
+	struct sampler *sampler;       /* how the model's next token will be picked */
+	struct mask_source *mask;      /* and from which; NULL: all.  See draft_guess */
 };
 
 struct draft_ask {
 	struct draft_seq seq;
-	int max;                        /* 1 to DRAFT_MAX; the drafter may lower it for itself */
-	int most;                       /* tokens of the sequence that it may compute first; then it says nothing yet */
-	int32_t *out;                   /* [max] */
-	int n;                          /* filled: 0 to max */
-	int caught;                     /* filled: tokens of the sequence that were computed first */
-	int masked;                     /* of these seq.mask has accepted so many; the engine takes them back */
-	bool broken;                    /* by a fault in what is its request's alone, which ends for it */
+	int max;      /* 1 to DRAFT_MAX; the drafter may lower it for itself */
+	int most;     /* tokens of the sequence that it may compute first; then it says nothing yet */
+	int32_t *out; /* [max] */
+	int n;        /* filled: 0 to max */
+	int caught;   /* filled: tokens of the sequence that were computed first */
+	int masked;   /* of these seq.mask has accepted so many; the engine takes them back */
+	bool broken;  /* by a fault in what is its request's alone, which ends for it */
 };
 
 /* For drafters that have logits: the next of a->out, picked as the model's will be,
@@ -68,13 +68,13 @@ bool draft_own(struct draft_ask *a, void (*fn)(void *arg), void *arg);
 /* Rows of a step that stay: those of the sequence's positions seq.pos - n to seq.pos. */
 struct draft_run {
 	struct draft_seq seq;
-	int row, n;                     /* first row in the pass */
+	int row, n; /* first row in the pass */
 };
 
 struct prefix;
 struct drafter;
 struct drafter_ops {
-	const char *name;               /* in options and metrics */
+	const char *name; /* in options and metrics */
 	/* Required.  n_ask >= 1, each of another slot. */
 	void (*propose)(struct drafter *, struct draft_ask *ask, int n_ask);
 	void (*close)(struct drafter *);

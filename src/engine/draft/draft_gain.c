@@ -103,8 +103,7 @@ double draft_cost_of(const struct draft_cost *c, int rows)
 	if (!below)
 		return above <= DRAFT_ROWS_MAX ? c->step[above].ns : 0;
 	if (above <= DRAFT_ROWS_MAX && above > below)
-		return c->step[below].ns +
-		       (c->step[above].ns - c->step[below].ns) * (rows - below) / (above - below);
+		return c->step[below].ns + (c->step[above].ns - c->step[below].ns) * (rows - below) / (above - below);
 	/* Past the largest that is known: as it rose before, if that is known. */
 	for (before = below - 1; before > 0 && !known(c, before); before--)
 		;
@@ -229,7 +228,7 @@ static int most_of(const struct draft_deal *d)
 
 double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 {
-	enum { BIDS = 1024 };           /* sequences at once */
+	enum { BIDS = 1024 }; /* sequences at once */
 	double gain[BIDS], tokens = d->tokens, best = 0, before = time_of(d, 0);
 	int n = n_bid < BIDS ? n_bid : BIDS, best_n = 0;
 
@@ -241,7 +240,8 @@ double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 	if (before <= 0)
 		return 0;
 	best = MARGIN * d->tokens / before;
-	for (int k = 1; d->rows + k <= most && draft_longer(d, k) <= d->may_ns && give(bid, gain, n, 1, &tokens) > 0; k++) {
+	for (int k = 1; d->rows + k <= most && draft_longer(d, k) <= d->may_ns && give(bid, gain, n, 1, &tokens) > 0;
+	     k++) {
 		double rate = tokens / time_of(d, k);
 
 		if (rate > best) {

@@ -32,25 +32,25 @@ void draft_odds_learn(struct draft_odds *o, int right, int wrong, double fade);
 /* One sequence and drafter. */
 struct draft_try {
 	struct draft_odds odds;
-	struct draft_odds said;         /* rounds in which it was asked, and said anything */
-	int idle, wait;                 /* steps since it was drafted for; steps after which it is tried */
-	int follow;                     /* its prompt: 1: it pays to follow it, -1: it does not, 0: not asked yet */
+	struct draft_odds said; /* rounds in which it was asked, and said anything */
+	int idle, wait;         /* steps since it was drafted for; steps after which it is tried */
+	int follow;             /* its prompt: 1: it pays to follow it, -1: it does not, 0: not asked yet */
 };
 
 /* A time that is measured again and again. */
 struct draft_time {
-	double ns;                      /* 0: not known */
-	int64_t seen;                   /* step at which it last was */
+	double ns;    /* 0: not known */
+	int64_t seen; /* step at which it last was */
 	int n;
 };
 void draft_time_learn(struct draft_time *t, int64_t now, double ns);
 /* 0: not known, or measured long ago, or so few times that it is worth another. */
 double draft_time_of(const struct draft_time *t, int64_t now);
 
-enum { DRAFT_ROWS_MAX = 64 };           /* of steps whose time is told apart */
+enum { DRAFT_ROWS_MAX = 64 }; /* of steps whose time is told apart */
 struct draft_cost {
 	struct draft_time step[DRAFT_ROWS_MAX + 1];
-	int64_t now;                    /* steps */
+	int64_t now; /* steps */
 };
 /* A step of so many rows, none of them of a prompt, took ns. */
 void draft_cost_learn(struct draft_cost *c, int rows, double ns);
@@ -78,10 +78,10 @@ double draft_more(const struct draft_lengths *l, int tokens, int most);
 #define DRAFT_LOSS 0.02
 enum { DRAFT_ACCOUNTS = 4 };
 struct draft_accounts {
-	int n;                          /* drafters */
-	double done;                    /* fading with each answer: what was done, in ns without drafts */
-	double step_ns;                 /* what a step takes without drafts */
-	double may[DRAFT_ACCOUNTS];     /* [n] ns that may be lost; < 0: more than that is */
+	int n;                      /* drafters */
+	double done;                /* fading with each answer: what was done, in ns without drafts */
+	double step_ns;             /* what a step takes without drafts */
+	double may[DRAFT_ACCOUNTS]; /* [n] ns that may be lost; < 0: more than that is */
 };
 /* What took this long, or would have, is done. */
 void draft_account_work(struct draft_accounts *a, double ns);
@@ -93,29 +93,29 @@ void draft_account_end(struct draft_accounts *a);
 /* A step of so many rows, of which each drafter gave drafts[k] that became right[k] tokens. */
 struct draft_round {
 	double ns;
-	double plain_ns;                /* without those drafts */
-	double step_ns;                 /* without those and without rows of prompts */
-	int tokens;                     /* that it gives then */
+	double plain_ns; /* without those drafts */
+	double step_ns;  /* without those and without rows of prompts */
+	int tokens;      /* that it gives then */
 	int drafted[DRAFT_ACCOUNTS], right[DRAFT_ACCOUNTS];
 };
 void draft_account_round(struct draft_accounts *a, const struct draft_round *r);
 
 /* One sequence that could be drafted for. */
 struct draft_bid {
-	double share;                   /* of drafts that come true */
-	double first_ns;                /* before its first guess, what came before it must be computed */
-	int max;                        /* most tokens */
-	int n;                          /* out */
+	double share;    /* of drafts that come true */
+	double first_ns; /* before its first guess, what came before it must be computed */
+	int max;         /* most tokens */
+	int n;           /* out */
 };
 struct draft_deal {
 	const struct draft_cost *cost;
-	int rows;                       /* of the step so far */
-	double tokens;                  /* that it will emit */
-	double ns;                      /* spent on drafting already */
-	double token_ns;                /* what the drafter takes for one */
-	double row_ns, step_ns;         /* with prompts in the step: its time, and what a row more adds; 0: cost tells */
+	int rows;               /* of the step so far */
+	double tokens;          /* that it will emit */
+	double ns;              /* spent on drafting already */
+	double token_ns;        /* what the drafter takes for one */
+	double row_ns, step_ns; /* with prompts in the step: its time, and what a row more adds; 0: cost tells */
 	int rows_max;
-	double may_ns;                  /* drafts that make it longer by more than this are not made */
+	double may_ns; /* drafts that make it longer by more than this are not made */
 };
 /* Fills bid[i].n.  Returns the tokens per nanosecond that are expected then; 0: not
  * known, and nothing is given. */

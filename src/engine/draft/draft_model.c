@@ -17,10 +17,10 @@
 #include "engine/prefix/prefix.h"
 
 struct seq {
-	uint64_t id;            /* 0: nothing here */
-	bool open;              /* false: only `pos` was looked up, the caches are empty */
-	int pos;                /* tokens computed; the caches stand there */
-	bool dead;              /* cannot be computed: a token that the model lacks */
+	uint64_t id; /* 0: nothing here */
+	bool open;   /* false: only `pos` was looked up, the caches are empty */
+	int pos;     /* tokens computed; the caches stand there */
+	bool dead;   /* cannot be computed: a token that the model lacks */
 };
 
 struct draft_model {
@@ -28,10 +28,10 @@ struct draft_model {
 	struct model *m;
 	struct draft_pass pass;
 	struct prefix prefix;
-	struct seq *seq;        /* [seqs_max] */
-	struct draft_ask **in;  /* [seqs_max] asks of the round that are in it */
-	struct draft_ask **at;  /* [seqs_max] asks of the step, by span */
-	struct snaps *back;     /* [seqs_max] by slot: where to go back to */
+	struct seq *seq;       /* [seqs_max] */
+	struct draft_ask **in; /* [seqs_max] asks of the round that are in it */
+	struct draft_ask **at; /* [seqs_max] asks of the step, by span */
+	struct snaps *back;    /* [seqs_max] by slot: where to go back to */
 };
 
 static void seq_close(struct draft_model *g, int slot)
@@ -40,7 +40,7 @@ static void seq_close(struct draft_model *g, int slot)
 
 	if (s->open)
 		caches_close(&g->m->caches, slot);
-	*s = (struct seq){0};
+	*s = (struct seq){ 0 };
 }
 
 static bool keeps(const struct draft_model *g, const struct draft_seq *a)
@@ -52,7 +52,7 @@ static bool keeps(const struct draft_model *g, const struct draft_seq *a)
 static struct seq *seq_of(struct draft_model *g, const struct draft_seq *a)
 {
 	struct seq *s = &g->seq[a->slot];
-	struct prefix_hit hit = {0};
+	struct prefix_hit hit = { 0 };
 
 	if (s->id == a->id && s->open)
 		return s;
@@ -74,7 +74,7 @@ static int behind(struct drafter *d, const struct draft_seq *a)
 {
 	struct draft_model *g = (struct draft_model *)d;
 	struct seq *s = &g->seq[a->slot];
-	struct prefix_hit hit = {0};
+	struct prefix_hit hit = { 0 };
 
 	if (s->id != a->id) {
 		seq_close(g, a->slot);
@@ -192,7 +192,7 @@ static void go_back(struct draft_model *g, struct draft_ask *a, int pos)
 	if (pos > n_tok) {
 		caches_close(caches, slot);
 		if (caches_restore(caches, slot, &g->back[slot], n_tok))
-			g->seq[slot] = (struct seq){0};         /* no memory: begins again */
+			g->seq[slot] = (struct seq){ 0 }; /* no memory: begins again */
 	}
 	snaps_drop(&g->back[slot]);
 }
@@ -289,8 +289,13 @@ static void model_close_drafter(struct drafter *d)
 }
 
 static const struct drafter_ops draft_model_ops = {
-	.name = "model", .propose = propose, .close = model_close_drafter, .learn = learn, .forget = forget,
-	.behind = behind, .kept = kept,
+	.name = "model",
+	.propose = propose,
+	.close = model_close_drafter,
+	.learn = learn,
+	.forget = forget,
+	.behind = behind,
+	.kept = kept,
 };
 
 int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)
@@ -324,8 +329,9 @@ int draft_vocabulary(const struct tokenizer *t, const struct tokenizer *of, cons
 		const char *a = tokenizer_token_bytes(t, id, &a_n), *b = tokenizer_token_bytes(of, id, &b_n);
 
 		if (!a != !b || (a && (a_n != b_n || memcmp(a, b, a_n))))
-			return err_set(err, E_UNSUPPORTED, "%s cannot draft: its token %d is \"%.*s\", the model's is \"%.*s\"", name,
-			               id, b ? (int)b_n : 4, b ? b : "none", a ? (int)a_n : 4, a ? a : "none");
+			return err_set(err, E_UNSUPPORTED,
+			               "%s cannot draft: its token %d is \"%.*s\", the model's is \"%.*s\"", name, id,
+			               b ? (int)b_n : 4, b ? b : "none", a ? (int)a_n : 4, a ? a : "none");
 	}
 	if (n != m)
 		return err_set(err, E_UNSUPPORTED, "%s cannot draft: it has %d tokens, the model %d", name, m, n);

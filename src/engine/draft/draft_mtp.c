@@ -23,27 +23,27 @@
 #include "engine/prefix/prefix.h"
 
 struct seq {
-	uint64_t id;            /* 0: nothing here */
-	int base;               /* the first token that has a row; token t's lies at t - base */
-	int pos;                /* tokens before it have theirs */
-	int n;                  /* hidden rows waiting: those of the tokens pos - 1 and on */
-	int guessed;            /* rows past pos - base that are to be taken back */
-	int row;                /* in the last step */
+	uint64_t id; /* 0: nothing here */
+	int base;    /* the first token that has a row; token t's lies at t - base */
+	int pos;     /* tokens before it have theirs */
+	int n;       /* hidden rows waiting: those of the tokens pos - 1 and on */
+	int guessed; /* rows past pos - base that are to be taken back */
+	int row;     /* in the last step */
 };
 
 struct mtp {
 	struct drafter d;
 	struct model *m;
-	struct caches kv;       /* the head's keys and values without its carried hidden */
+	struct caches kv; /* the head's keys and values without its carried hidden */
 	struct draft_pass pass;
 	struct prefix prefix;
-	struct seq *seq;        /* [seqs_max] */
-	struct draft_ask **in;  /* [seqs_max] asks of the step */
-	size_t row_bytes;       /* one hidden row */
+	struct seq *seq;       /* [seqs_max] */
+	struct draft_ask **in; /* [seqs_max] asks of the step */
+	size_t row_bytes;      /* one hidden row */
 	/* The backend's. */
-	char *waiting;          /* [seqs_max][DRAFT_WAITING_MAX] rows */
-	char *given, *hidden;   /* [rows_max] rows: into and out of a step */
-	char *zero;             /* one row */
+	char *waiting;        /* [seqs_max][DRAFT_WAITING_MAX] rows */
+	char *given, *hidden; /* [rows_max] rows: into and out of a step */
+	char *zero;           /* one row */
 };
 
 static char *wait_row(const struct mtp *g, int slot, int i)
@@ -66,7 +66,7 @@ static void seq_close(struct mtp *g, int slot)
 {
 	if (g->seq[slot].id)
 		caches_close(&g->m->caches, slot);
-	g->seq[slot] = (struct seq){0};
+	g->seq[slot] = (struct seq){ 0 };
 }
 
 static bool keeps(const struct mtp *g, const struct draft_seq *a)
@@ -122,7 +122,7 @@ static bool flush(struct mtp *g, const struct draft_seq *a, int n)
 static void seq_open(struct mtp *g, const struct draft_seq *a, int at)
 {
 	struct seq *s = &g->seq[a->slot];
-	struct prefix_hit hit = {0};
+	struct prefix_hit hit = { 0 };
 	bool fresh = s->id != a->id;
 
 	seq_close(g, a->slot);
@@ -150,8 +150,8 @@ static void keep(struct mtp *g, const struct draft_seq *a, enum place kind, int 
 	struct prefix_key key = { .salt = a->salt, .kind = kind, .by = a->id, .now = a->now };
 	struct seq *s = &g->seq[a->slot];
 
-	if (!keeps(g, a) || s->base || s->pos > n || s->pos - 1 + s->n != n || (!a->follow && n - s->pos > 1 + DRAFT_MAX) ||
-	    !flush(g, a, n - s->pos))
+	if (!keeps(g, a) || s->base || s->pos > n || s->pos - 1 + s->n != n ||
+	    (!a->follow && n - s->pos > 1 + DRAFT_MAX) || !flush(g, a, n - s->pos))
 		return;
 	/* As many tokens as the model's own caches hold there. */
 	assert(!s->base && s->pos == n);
@@ -169,7 +169,7 @@ static int shed(struct mtp *g, int slot, int n)
 	if (over <= 0)
 		return 0;
 	if (n < DRAFT_WAITING_MAX / 2)
-		over = DRAFT_WAITING_MAX / 2;   /* row by row: not each time */
+		over = DRAFT_WAITING_MAX / 2; /* row by row: not each time */
 	if (s->pos > s->base)
 		caches_close(&g->m->caches, slot);
 	old = over < s->n ? over : s->n;
@@ -296,7 +296,8 @@ static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 			int row = g->pass.pass.n_row;
 
 			if (a->n != depth || a->max <= depth ||
-			    draft_pass_add(&g->pass, a->seq.slot, s->pos - s->base + s->guessed, &a->out[depth - 1], 1, true))
+			    draft_pass_add(&g->pass, a->seq.slot, s->pos - s->base + s->guessed, &a->out[depth - 1], 1,
+			                   true))
 				continue;
 			copy(g, g->given + (size_t)row * g->row_bytes, g->hidden + (size_t)s->row * g->row_bytes, 1);
 			s->row = row;
@@ -366,8 +367,14 @@ static void mtp_close(struct drafter *d)
 }
 
 static const struct drafter_ops mtp_ops = {
-	.name = "mtp", .propose = propose, .close = mtp_close, .learn = learn, .forget = forget, .follow = follow,
-	.behind = behind, .kept = kept,
+	.name = "mtp",
+	.propose = propose,
+	.close = mtp_close,
+	.learn = learn,
+	.forget = forget,
+	.follow = follow,
+	.behind = behind,
+	.kept = kept,
 };
 
 int draft_mtp_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)

@@ -12,16 +12,16 @@
 #include "engine/draft/draft.h"
 
 enum {
-	GRAM = 3,               /* tokens that must agree: fewer are mostly chance */
-	LOOKS = 16,            /* looked at */
-	AGREE_MAX = 32,         /* an agreement of this length is not bettered */
-	SEPARATOR = -1,         /* between the texts of the history; no token */
+	GRAM = 3,       /* tokens that must agree: fewer are mostly chance */
+	LOOKS = 16,     /* looked at */
+	AGREE_MAX = 32, /* an agreement of this length is not bettered */
+	SEPARATOR = -1, /* between the texts of the history; no token */
 };
 
 /* Where each run of GRAM tokens ends, for tok[0..n). */
 struct grams {
-	int32_t *head;          /* [1 << bits] last place of a hash, or -1 */
-	int32_t *prev;          /* [cap] the place before, or -1 */
+	int32_t *head; /* [1 << bits] last place of a hash, or -1 */
+	int32_t *prev; /* [cap] the place before, or -1 */
 	int n, cap, bits;
 };
 
@@ -97,7 +97,7 @@ static int grams_find(const struct grams *g, const int32_t *tok, int n, const in
 		int len = 0;
 
 		if (at + 1 >= n)
-			continue;       /* nothing follows: the end itself */
+			continue; /* nothing follows: the end itself */
 		while (len < most && len <= at && tok[at - len] == last[-len])
 			len++;
 		if (len > *agree) {
@@ -117,9 +117,9 @@ struct seq {
 
 struct ngram {
 	struct drafter d;
-	struct seq *seq;                /* [seqs_max] */
+	struct seq *seq; /* [seqs_max] */
 	int seqs_max;
-	int32_t *text;                  /* [text_max] of sequences that ended */
+	int32_t *text; /* [text_max] of sequences that ended */
 	int n_text, text_max;
 	struct grams grams;
 };
@@ -167,7 +167,7 @@ static void propose_one(void *arg)
 		if (next < n)
 			ask->out[ask->n] = from[next];
 		else if (from == s->tok)
-			ask->out[ask->n] = ask->out[next - n];  /* the end repeats itself */
+			ask->out[ask->n] = ask->out[next - n]; /* the end repeats itself */
 		else
 			break;
 		if (ask->out[ask->n] == SEPARATOR)
@@ -229,7 +229,11 @@ static void ngram_close(struct drafter *d)
 }
 
 static const struct drafter_ops ngram_ops = {
-	.name = "ngram", .propose = propose, .close = ngram_close, .learn = learn, .forget = forget,
+	.name = "ngram",
+	.propose = propose,
+	.close = ngram_close,
+	.learn = learn,
+	.forget = forget,
 };
 
 struct drafter *draft_ngram_open(int seqs_max, int text_max)

@@ -22,8 +22,14 @@ int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int row
 	p->item = xcalloc(rows, sizeof(*p->item));
 	p->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*p->row)));
 	p->pass = (struct pass){
-		.be = be, .arith = m->opts.arith, .tok = p->tok, .pos = p->pos, .item = p->item, .span = p->span,
-		.row = p->first, .logit_row = p->logit_row,
+		.be = be,
+		.arith = m->opts.arith,
+		.tok = p->tok,
+		.pos = p->pos,
+		.item = p->item,
+		.span = p->span,
+		.row = p->first,
+		.logit_row = p->logit_row,
 	};
 	p->logits_bytes = size_mul(size_mul(seqs, (size_t)m->shape.vocab), sizeof(float));
 	p->pass.work_cap = size_mul(m->ops->work_floats(m, rows_max, seqs_max), sizeof(float));
@@ -50,7 +56,7 @@ void draft_pass_close(struct draft_pass *p)
 	free(p->pos);
 	free(p->item);
 	free(p->row);
-	*p = (struct draft_pass){0};
+	*p = (struct draft_pass){ 0 };
 }
 
 void draft_pass_clear(struct draft_pass *p)

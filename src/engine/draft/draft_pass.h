@@ -7,18 +7,18 @@
 
 struct draft_pass {
 	struct model *m;
-	struct pass pass;               /* pass.hidden and pass.given may be set before run */
-	int seqs_max, rows_max;         /* spans and rows of one step */
+	struct pass pass;       /* pass.hidden and pass.given may be set before run */
+	int seqs_max, rows_max; /* spans and rows of one step */
 	size_t logits_bytes;
-	struct span *span;              /* [seqs_max] */
-	int32_t *first, *logit_row;     /* [seqs_max] */
-	int32_t *tok, *pos, *item;      /* [rows_max] */
-	float *row;                     /* [vocab] near */
+	struct span *span;          /* [seqs_max] */
+	int32_t *first, *logit_row; /* [seqs_max] */
+	int32_t *tok, *pos, *item;  /* [rows_max] */
+	float *row;                 /* [vocab] near */
 };
 
 /* The model stays the caller's.  E_FULL: no memory. */
 int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int rows_max, struct err *err);
-void draft_pass_close(struct draft_pass *p);            /* also of a zeroed one */
+void draft_pass_close(struct draft_pass *p); /* also of a zeroed one */
 
 void draft_pass_clear(struct draft_pass *p);
 /* n more rows of a slot.  logits: of the last one.  E_FULL: the caches have no

@@ -8,15 +8,16 @@
 
 const char *place_name(enum place kind)
 {
-	static const char *const name[PLACES] = { "system", "user", "header", "prompt", "end", "junction", "grid", "left" };
+	static const char *const name[PLACES] = { "system", "user",     "header", "prompt",
+		                                  "end",    "junction", "grid",   "left" };
 
 	return name[kind];
 }
 
 const char *prefix_reason_name(enum prefix_reason reason)
 {
-	static const char *const name[PREFIX_REASONS] = { "hit", "off", "bypass", "empty", "diverged", "no_state", "evicted",
-	                                                  "no_memory" };
+	static const char *const name[PREFIX_REASONS] = { "hit",      "off",      "bypass",  "empty",
+		                                          "diverged", "no_state", "evicted", "no_memory" };
 
 	return name[reason];
 }
@@ -99,9 +100,10 @@ const struct place_at *place_after(const struct place_plan *p, int pos)
  * fresh places, and at those that a prompt landed at, passed by, or both. */
 enum { PRIOR = 4 };
 static const double prior[PLACES][4] = {
-	[PLACE_SYSTEM] = { 0.5, 1, 0.5, 1 }, [PLACE_USER] = { 0.3, 0.3, 0.05, 0.1 }, [PLACE_HEADER] = { 0.3, 0.3, 0.03, 0.05 },
-	[PLACE_PROMPT] = { 0.2, 0.2, 0.03, 0.05 }, [PLACE_END] = { 0.6, 0.3, 0.05, 0.05 },
-	[PLACE_JUNCTION] = { 0.3, 0.3, 0.1, 0.3 }, [PLACE_GRID] = { 0.02, 0.1, 0.01, 0.05 }, [PLACE_LEFT] = { 0.3, 0.2, 0.03, 0.03 },
+	[PLACE_SYSTEM] = { 0.5, 1, 0.5, 1 },       [PLACE_USER] = { 0.3, 0.3, 0.05, 0.1 },
+	[PLACE_HEADER] = { 0.3, 0.3, 0.03, 0.05 }, [PLACE_PROMPT] = { 0.2, 0.2, 0.03, 0.05 },
+	[PLACE_END] = { 0.6, 0.3, 0.05, 0.05 },    [PLACE_JUNCTION] = { 0.3, 0.3, 0.1, 0.3 },
+	[PLACE_GRID] = { 0.02, 0.1, 0.01, 0.05 },  [PLACE_LEFT] = { 0.3, 0.2, 0.03, 0.03 },
 };
 /* Of that, by what came since: nothing, few parted, many parted; and if it was left. */
 static const double prior_since[PARTEDS][2] = { { 1, 0.7 }, { 0.05, 0.05 }, { 0.6, 0.2 } };
@@ -167,7 +169,7 @@ static double of_kin(const struct place_kin *kin, enum place kind)
 void place_waited(struct place_odds *o, struct place_kin *kin, enum place kind, int rank, uint64_t age)
 {
 	int i = age_of(age);
-	double k = of_kind(o, kind, rank), a = of_age(o, i);   /* both from before this prompt */
+	double k = of_kind(o, kind, rank), a = of_age(o, i); /* both from before this prompt */
 
 	kin->promised[kind] += k * a;
 	o->promised[i] += k;

@@ -42,7 +42,7 @@ const struct place_at *place_after(const struct place_plan *p, int pos);
  * that was another conversation.  And the request right after its last use may have
  * begun afresh (left): who asked here has perhaps gone on there.
  * Age: requests since it or anything below was in use, by powers of two. */
-enum { PLACE_OFTEN = 2, PLACE_MANY = 3 };       /* PLACE_MANY: landings that make a place one where many part */
+enum { PLACE_OFTEN = 2, PLACE_MANY = 3 }; /* PLACE_MANY: landings that make a place one where many part */
 enum place_parted { PARTED_NOT, PARTED_FEW, PARTED_MANY, PARTEDS };
 enum { PLACE_RANKS = (PLACE_OFTEN + 1) * (PLACE_OFTEN + 1) * PARTEDS * 2, PLACE_AGES = 16 };
 int place_rank(int landed, int passed, enum place_parted parted, bool left);

@@ -10,27 +10,27 @@
 
 struct prefix_node {
 	/* First what every lookup reads of every node. */
-	struct prefix_node *parent, *child;     /* child: the first of its children, the newest first */
-	struct prefix_node *next, *prev;        /* among its parent's children */
-	struct prefix_node *under;      /* the nearest above that ends a system prompt; else the root */
-	uint64_t recent;                /* clock of the store when this or anything below was in use last */
-	int passes;                     /* prompts that were known further on than here */
-	int landed;                     /* prompts for which this was the last known place */
+	struct prefix_node *parent, *child; /* child: the first of its children, the newest first */
+	struct prefix_node *next, *prev;    /* among its parent's children */
+	struct prefix_node *under;          /* the nearest above that ends a system prompt; else the root */
+	uint64_t recent;                    /* clock of the store when this or anything below was in use last */
+	int passes;                         /* prompts that were known further on than here */
+	int landed;                         /* prompts for which this was the last known place */
 	enum place kind;
-	enum place_parted parted;       /* since `recent` */
-	bool placed;                    /* a state was meant to be here; false: only a fork of the way */
+	enum place_parted parted; /* since `recent` */
+	bool placed;              /* a state was meant to be here; false: only a fork of the way */
 	bool lost, pinned;
-	bool read;                      /* came from the tier below, and was not used since */
+	bool read; /* came from the tier below, and was not used since */
 	int n, end;
-	int32_t *tok;                   /* [n] what follows the parent's end */
+	int32_t *tok; /* [n] what follows the parent's end */
 	struct prefix_tree *tree;
-	struct snaps snaps;             /* at end; n == 0: none */
-	int below;                      /* nodes in this subtree, itself included, that have a snapshot */
+	struct snaps snaps; /* at end; n == 0: none */
+	int below;          /* nodes in this subtree, itself included, that have a snapshot */
 	uint64_t id, by;
-	int hits;                       /* prompts resumed from here */
-	uint64_t made, used;            /* clock of the store */
+	int hits;            /* prompts resumed from here */
+	uint64_t made, used; /* clock of the store */
 	int64_t made_ns, used_ns;
-	struct place_kin kin;           /* of those whose `under` it is */
+	struct place_kin kin; /* of those whose `under` it is */
 };
 
 /* The root node has no tokens and never a snapshot. */
@@ -234,7 +234,7 @@ static void remove_leaf(struct prefix *p, struct prefix_node *e)
 		p->n_node--;
 		e = parent;
 		if (!e->child && e->placed)
-			break;          /* a ghost in its own right */
+			break; /* a ghost in its own right */
 	}
 	if (is_root(e) && !e->child)
 		tree_free(p, e->tree);
@@ -245,7 +245,7 @@ static void remove_leaf(struct prefix *p, struct prefix_node *e)
 /* Length of the common beginning. */
 static int common(const int32_t *a, const int32_t *b, int n)
 {
-	enum { STRIDE = 256 };  /* tokens per memcmp: long enough for its speed, short enough to finish by hand */
+	enum { STRIDE = 256 }; /* tokens per memcmp: long enough for its speed, short enough to finish by hand */
 	int i = 0;
 
 	while (n - i >= STRIDE && !memcmp(a + i, b + i, STRIDE * sizeof(*a)))
@@ -428,7 +428,7 @@ static double worth(const struct prefix *p, struct prefix_node *e, size_t bytes)
 
 	while (!is_root(up) && !has_state(up))
 		up = up->parent;
-	for (struct prefix_node *d = e; d; ) {
+	for (struct prefix_node *d = e; d;) {
 		struct prefix_node *skip = NULL;
 
 		if (d != e && has_state(d)) {
@@ -502,7 +502,8 @@ bool prefix_shrink(struct prefix *p)
 
 bool prefix_yield(struct prefix *p)
 {
-	return prefix_evict(p, false) || prefix_shrink(p) || prefix_evict(p, true) || evict_one(p, least(p, false, true));
+	return prefix_evict(p, false) || prefix_shrink(p) || prefix_evict(p, true) ||
+	       evict_one(p, least(p, false, true));
 }
 
 void prefix_trim(struct prefix *p)
@@ -513,7 +514,7 @@ void prefix_trim(struct prefix *p)
 		if (p->ghost_bytes <= p->bytes_max / GHOST_SHARE && (p->n_state - p->n_pinned > 1 || !p->ghost_bytes))
 			e = least(p, false, false);
 		if (!evict_one(p, e) && !drop_ghost(p) && !prefix_shrink(p))
-			break;          /* pins, and what leads to them */
+			break; /* pins, and what leads to them */
 	}
 	while ((p->ghost_bytes > p->bytes_max / GHOST_SHARE || p->n_node > NODES_MAX) && drop_ghost(p))
 		;
@@ -531,7 +532,7 @@ void prefix_init(struct prefix *p, struct caches *caches, size_t bytes_max)
 
 void prefix_fini(struct prefix *p)
 {
-	p->tier = NULL;         /* what is on disk stays there */
+	p->tier = NULL; /* what is on disk stays there */
 	prefix_drop(p, NULL, NULL);
 	free(p->pin);
 	free(p->pin_snap);
@@ -597,8 +598,9 @@ void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, i
 	struct way w;
 	int most;
 
-	*out = (struct prefix_hit){ .report = { .first_diff = -1, .was = -1,
-	                                        .reason = p->bytes_max ? PREFIX_EMPTY : PREFIX_OFF } };
+	*out = (struct prefix_hit){
+		.report = { .first_diff = -1, .was = -1, .reason = p->bytes_max ? PREFIX_EMPTY : PREFIX_OFF }
+	};
 	if (!t)
 		return;
 	w = follow(t, tok, n);
@@ -688,7 +690,8 @@ static bool covered(const struct prefix *p, const char *salt, const int32_t *tok
 }
 
 /* Takes snaps over.  NULL: they are larger than the budget, and dropped. */
-static struct prefix_node *hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
+static struct prefix_node *hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n,
+                                struct snaps *snaps)
 {
 	struct prefix_node *e;
 
@@ -755,7 +758,7 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 	if (covered(p, key->salt, tok, n))
 		return true;
 	while (caches_capture(p->caches, slot, n, &snaps))
-		if (!prefix_shrink(p)) {        /* which can only uncover */
+		if (!prefix_shrink(p)) { /* which can only uncover */
 			prefix_note(p, key, tok, n);
 			return false;
 		}
@@ -962,10 +965,20 @@ void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, cons
 	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
 		int32_t *tok = p->tier ? path_of(e) : NULL;
 		struct prefix_item item = {
-			.id = e->id, .parent = e->parent->id, .salt = e->tree->salt, .begin = e->end - e->n, .end = e->end,
-			.tok = e->tok, .kind = e->kind, .has_state = has_state(e), .pinned = e->pinned,
-			.lost = e->lost, .bytes = has_state(e) ? snaps_alone(&e->snaps) : 0, .hits = e->hits,
-			.age_ns = now - e->made_ns, .idle_ns = now - e->used_ns,
+			.id = e->id,
+			.parent = e->parent->id,
+			.salt = e->tree->salt,
+			.begin = e->end - e->n,
+			.end = e->end,
+			.tok = e->tok,
+			.kind = e->kind,
+			.has_state = has_state(e),
+			.pinned = e->pinned,
+			.lost = e->lost,
+			.bytes = has_state(e) ? snaps_alone(&e->snaps) : 0,
+			.hits = e->hits,
+			.age_ns = now - e->made_ns,
+			.idle_ns = now - e->used_ns,
 		};
 
 		if (p->tier)
@@ -996,7 +1009,7 @@ void prefix_check(const struct prefix *p)
 		assert(!e->pinned || has_state(e));
 		assert(e->under == (heads_kin(e->parent) ? e->parent : e->parent->under));
 		assert(!has_state(e) || e->snaps.pos == e->end);
-		assert(has_state(e) || e->placed || (e->child && e->child->next));   /* else it should be joined */
+		assert(has_state(e) || e->placed || (e->child && e->child->next)); /* else it should be joined */
 		for (const struct prefix_node *c = e->child; c; c = c->next) {
 			below += c->below;
 			assert(c->parent == e && (!c->next || c->next->prev == c));

@@ -24,7 +24,7 @@
 #include "engine/prefix/place.h"
 
 struct prefix_node;
-struct prefix_tree;             /* of one salt */
+struct prefix_tree; /* of one salt */
 
 /* The tier below memory, keyed by salt and tokens.  All on the engine's thread, and
  * none may wait for a device; snaps are valid during the call. */
@@ -47,28 +47,28 @@ struct prefix_tier {
 
 struct prefix {
 	struct caches *caches;
-	struct prefix_tier *tier;       /* NULL: none; to be set before the first call */
-	struct prefix_tree *tree;       /* the last used first */
+	struct prefix_tier *tier; /* NULL: none; to be set before the first call */
+	struct prefix_tree *tree; /* the last used first */
 	size_t bytes_max;
-	size_t bytes;                   /* as last counted */
-	size_t own_bytes;               /* tokens and nodes */
-	size_t ghost_bytes;             /* of that, leaves without a state */
+	size_t bytes;       /* as last counted */
+	size_t own_bytes;   /* tokens and nodes */
+	size_t ghost_bytes; /* of that, leaves without a state */
 	int n_state, n_pinned, n_node;
-	struct prefix_node **pin;       /* [n_pinned] of [pin_room] */
-	const struct snap **pin_snap;   /* [pin_room] for prefix_pinned */
+	struct prefix_node **pin;     /* [n_pinned] of [pin_room] */
+	const struct snap **pin_snap; /* [pin_room] for prefix_pinned */
 	int pin_room;
-	uint64_t clock;                 /* counts lookups that were used */
+	uint64_t clock; /* counts lookups that were used */
 	uint64_t next_id;
 	struct place_odds odds;
-	uint64_t fresh;                 /* of the last 64 lookups, the latest in bit 0: it began afresh */
+	uint64_t fresh; /* of the last 64 lookups, the latest in bit 0: it began afresh */
 	int64_t captured, evicted;
 };
 
 struct prefix_hit {
-	struct prefix_node *node;       /* the snapshot's; NULL: none */
-	struct prefix_node *deepest;    /* the last known place on the prompt's way; for prefix_use */
-	const struct snaps *snaps;      /* node's */
-	int at;                         /* where it can be restored; 0: nowhere */
+	struct prefix_node *node;    /* the snapshot's; NULL: none */
+	struct prefix_node *deepest; /* the last known place on the prompt's way; for prefix_use */
+	const struct snaps *snaps;   /* node's */
+	int at;                      /* where it can be restored; 0: nowhere */
 	struct prefix_report report;
 };
 
@@ -82,9 +82,9 @@ void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, i
 void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now);
 
 struct prefix_key {
-	const char *salt;               /* NULL and "" are one */
+	const char *salt; /* NULL and "" are one */
 	enum place kind;
-	uint64_t by;                    /* the request that computed it */
+	uint64_t by; /* the request that computed it */
 	int64_t now;
 };
 /* Keeps tok[0..n), at whose end the slot stands.  False: nothing was kept, the

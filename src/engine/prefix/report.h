@@ -19,68 +19,68 @@ enum place {
 	PLACE_LEFT,     /* where a cancelled request stood */
 	PLACES
 };
-const char *place_name(enum place kind);        /* "system", "user", ... */
+const char *place_name(enum place kind); /* "system", "user", ... */
 
 enum prefix_source { PREFIX_NONE, PREFIX_RUNNING, PREFIX_MEMORY, PREFIX_DISK };
 
 /* Why a prompt was not resumed further on. */
 enum prefix_reason {
-	PREFIX_HIT,             /* it was resumed where the common prefix ends */
-	PREFIX_OFF,             /* there is no store: its budget is 0 */
-	PREFIX_BYPASS,          /* the request wanted neither to use nor to keep */
-	PREFIX_EMPTY,           /* nothing is known under this salt */
-	PREFIX_DIVERGED,        /* other first token than all that is known */
-	PREFIX_NO_STATE,        /* the prefix is known, a state was never kept as far on */
-	PREFIX_EVICTED,         /* one was, and had to go */
-	PREFIX_NO_MEMORY,       /* one is there, and there was no memory to restore it */
+	PREFIX_HIT,       /* it was resumed where the common prefix ends */
+	PREFIX_OFF,       /* there is no store: its budget is 0 */
+	PREFIX_BYPASS,    /* the request wanted neither to use nor to keep */
+	PREFIX_EMPTY,     /* nothing is known under this salt */
+	PREFIX_DIVERGED,  /* other first token than all that is known */
+	PREFIX_NO_STATE,  /* the prefix is known, a state was never kept as far on */
+	PREFIX_EVICTED,   /* one was, and had to go */
+	PREFIX_NO_MEMORY, /* one is there, and there was no memory to restore it */
 	PREFIX_REASONS
 };
-const char *prefix_reason_name(enum prefix_reason reason);      /* "hit", "off", "bypass", ... */
-const char *prefix_source_name(enum prefix_source source);      /* "none", "running", "memory", "disk" */
+const char *prefix_reason_name(enum prefix_reason reason); /* "hit", "off", "bypass", ... */
+const char *prefix_source_name(enum prefix_source source); /* "none", "running", "memory", "disk" */
 
 struct prefix_report {
 	enum prefix_source source;
 	enum prefix_reason reason;
-	int resumed;            /* positions that needed no computing */
-	int junction;           /* positions in common with what is known, at most one less than the prompt */
-	int replayed;           /* junction - resumed: known before and computed again */
-	int first_diff;         /* index of the first token that differs from the nearest known text; -1: none does */
-	int32_t was;            /* the token known there; -1: none */
-	uint64_t node;          /* id of the node resumed from; 0: none */
+	int resumed;    /* positions that needed no computing */
+	int junction;   /* positions in common with what is known, at most one less than the prompt */
+	int replayed;   /* junction - resumed: known before and computed again */
+	int first_diff; /* index of the first token that differs from the nearest known text; -1: none does */
+	int32_t was;    /* the token known there; -1: none */
+	uint64_t node;  /* id of the node resumed from; 0: none */
 };
 
 /* One node of the tree, as engine_prefix_walk shows it. */
 struct prefix_item {
-	uint64_t id, parent;    /* parent 0: a root */
+	uint64_t id, parent; /* parent 0: a root */
 	const char *salt;
-	int begin, end;         /* positions of its run of tokens */
-	const int32_t *tok;     /* [end - begin] */
+	int begin, end;     /* positions of its run of tokens */
+	const int32_t *tok; /* [end - begin] */
 	enum place kind;
-	bool has_state;         /* in memory */
-	bool on_disk;           /* could be had from the disk too */
+	bool has_state; /* in memory */
+	bool on_disk;   /* could be had from the disk too */
 	bool pinned;
-	bool lost;              /* it had a state that had to go */
-	size_t bytes;           /* that dropping its state would free now */
-	int hits;               /* requests that resumed from it */
-	int64_t age_ns, idle_ns;        /* since it was made; since it was used */
+	bool lost;               /* it had a state that had to go */
+	size_t bytes;            /* that dropping its state would free now */
+	int hits;                /* requests that resumed from it */
+	int64_t age_ns, idle_ns; /* since it was made; since it was used */
 };
 
 /* Kept prefixes on disk. */
 struct disk_stats {
-	bool on, read_only;             /* read_only: another process has the folder */
-	int64_t pages, snaps;           /* files of this model */
-	uint64_t bytes, bytes_max;      /* of all files */
-	int pending;                    /* kept states of which not all is handed over yet */
-	size_t queue_bytes;             /* handed over and not yet written */
-	int64_t written, read;          /* pieces */
-	uint64_t written_bytes, read_bytes;     /* payloads */
-	int64_t dropped;                /* not written: the queue was full, or the piece larger than the budget */
-	int64_t failed;                 /* not written: the disk refused, or is being left alone after it did */
-	int64_t damaged;                /* found wrong or unreadable, and removed */
-	int64_t vanished;               /* gone when wanted */
+	bool on, read_only;                 /* read_only: another process has the folder */
+	int64_t pages, snaps;               /* files of this model */
+	uint64_t bytes, bytes_max;          /* of all files */
+	int pending;                        /* kept states of which not all is handed over yet */
+	size_t queue_bytes;                 /* handed over and not yet written */
+	int64_t written, read;              /* pieces */
+	uint64_t written_bytes, read_bytes; /* payloads */
+	int64_t dropped;                    /* not written: the queue was full, or the piece larger than the budget */
+	int64_t failed;                     /* not written: the disk refused, or is being left alone after it did */
+	int64_t damaged;                    /* found wrong or unreadable, and removed */
+	int64_t vanished;                   /* gone when wanted */
 	int64_t evicted;
-	uint64_t read_ns;               /* reading and checking read_bytes took this long */
-	int64_t loads, given_up;        /* prompts that waited for a prefix; of them, in vain */
+	uint64_t read_ns;        /* reading and checking read_bytes took this long */
+	int64_t loads, given_up; /* prompts that waited for a prefix; of them, in vain */
 };
 
 #endif

@@ -25,8 +25,8 @@ struct job {
 	struct job *next;
 	struct spill_head head;
 	uint64_t tail;
-	int32_t *tok;                   /* [head.n_tok] */
-	void *payload;                  /* NULL: not to be written but dropped, the keys below; or all */
+	int32_t *tok;  /* [head.n_tok] */
+	void *payload; /* NULL: not to be written but dropped, the keys below; or all */
 	struct digest *key;
 };
 
@@ -41,34 +41,34 @@ struct spill_load {
 	struct spill_want w;
 	int32_t *tok;
 	struct digest *key;
-	bool snap;                      /* the snapshot is still to be read, before the pages */
-	int at, end;                    /* the next page to read; past the last */
+	bool snap;   /* the snapshot is still to be read, before the pages */
+	int at, end; /* the next page to read; past the last */
 	struct got *ready, **ready_end;
 	size_t ready_bytes;
-	bool busy;                      /* the thread reads for it, without the lock */
-	bool told;                      /* the taker was told to wait */
+	bool busy; /* the thread reads for it, without the lock */
+	bool told; /* the taker was told to wait */
 	bool ended, failed, closed;
 };
 
 struct spill {
 	struct spill_opts o;
 	const struct spill_io *io;
-	int root, own, lock_file;       /* descriptors: the directory, this model's folder in it, the lock */
+	int root, own, lock_file; /* descriptors: the directory, this model's folder in it, the lock */
 	bool read_only;
 
 	pthread_mutex_t lock;
-	pthread_cond_t work, idle;      /* for the writer; for flush */
-	pthread_cond_t wanted;          /* for the reader */
+	pthread_cond_t work, idle; /* for the writer; for flush */
+	pthread_cond_t wanted;     /* for the reader */
 	pthread_t writer, reader;
 	/* Under the lock. */
 	struct spill_index index;
 	struct job *jobs, **jobs_end;
 	struct spill_load *loads;
-	int dropping;                   /* prefixes that are still to be dropped */
+	int dropping; /* prefixes that are still to be dropped */
 	bool writing, closing;
-	bool unsynced;                  /* names were given that a power cut might take back */
-	int rest, rest_next;            /* pieces still to be left alone; after the next failure */
-	int64_t clock;                  /* the last time given to a use: they rise */
+	bool unsynced;       /* names were given that a power cut might take back */
+	int rest, rest_next; /* pieces still to be left alone; after the next failure */
+	int64_t clock;       /* the last time given to a use: they rise */
 	struct disk_stats stats;
 };
 
@@ -265,7 +265,7 @@ static void write_failed(struct spill *s, int errnum)
 	s->stats.failed++;
 	s->rest = s->rest_next;
 	s->rest_next = s->rest_next < REST_MAX ? 2 * s->rest_next : REST_MAX;
-	if (!(s->stats.failed & (s->stats.failed - 1)))        /* the 1st, 2nd, 4th ... */
+	if (!(s->stats.failed & (s->stats.failed - 1))) /* the 1st, 2nd, 4th ... */
 		log_warn("prompt cache %s: cannot write: %s (%lld pieces so far)", s->o.dir, strerror(errnum),
 		         (long long)s->stats.failed);
 }
@@ -361,9 +361,11 @@ static void drop_one(struct spill *s)
 	size_t n = 0;
 
 	job_pop(s);
-	for (struct spill_entry *e = NULL; (e = spill_index_each(&s->index, e)); )
+	for (struct spill_entry *e = NULL; (e = spill_index_each(&s->index, e));)
 		if (!e->folder && !e->queued)
-			v[n++] = (struct spill_name){ .kind = e->kind, .key = e->key, .pos = e->pos, .tail = e->tail, .out = !j->key };
+			v[n++] = (struct spill_name){
+				.kind = e->kind, .key = e->key, .pos = e->pos, .tail = e->tail, .out = !j->key
+			};
 	pthread_mutex_unlock(&s->lock);
 	if (j->key)
 		spill_mark(s->io, s->own, s->o.page_rows, j->key, j->tok, (int)j->head.n_tok, v, n);
@@ -425,7 +427,7 @@ static void *write_all_jobs(void *arg)
 	struct spill *s = arg;
 
 	pthread_mutex_lock(&s->lock);
-	make_room(s, 0);        /* the budget may be smaller than last time */
+	make_room(s, 0); /* the budget may be smaller than last time */
 	s->writing = false;
 	for (;;) {
 		if (s->jobs && !s->jobs->payload) {
@@ -486,8 +488,8 @@ int spill_find(struct spill *s, const struct digest *key, const int32_t *tok, in
 		struct spill_entry *e = NULL;
 
 		while ((e = spill_index_next(&s->index, &key[i], e)))
-			if (e->kind == SPILL_SNAP && on_disk(e) && e->pos <= (uint32_t)n && e->pos > (uint32_t)best
-			    && e->pos / (uint32_t)rows == (uint32_t)i && e->tail == tail_of(s, tok, (int)e->pos))
+			if (e->kind == SPILL_SNAP && on_disk(e) && e->pos <= (uint32_t)n && e->pos > (uint32_t)best &&
+			    e->pos / (uint32_t)rows == (uint32_t)i && e->tail == tail_of(s, tok, (int)e->pos))
 				best = (int)e->pos;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -557,7 +559,7 @@ void spill_load_close(struct spill_load *l)
 	l->closed = true;
 	pthread_mutex_unlock(&s->lock);
 	if (!busy)
-		load_free(l);   /* otherwise the reader does, when it comes back */
+		load_free(l); /* otherwise the reader does, when it comes back */
 }
 
 enum spill_next spill_load_next(struct spill_load *l, struct spill_got *out)
@@ -592,8 +594,9 @@ enum spill_next spill_load_next(struct spill_load *l, struct spill_got *out)
 static void load_piece(const struct spill_load *l, struct spill_piece *p, struct spill_head *want)
 {
 	*p = (struct spill_piece){ .kind = l->snap ? SPILL_SNAP : SPILL_PAGE,
-	                           .pos = l->snap ? l->w.pos : (l->at + 1) * l->s->o.page_rows,
-	                           .tok = l->tok, .key = l->key };
+		                   .pos = l->snap ? l->w.pos : (l->at + 1) * l->s->o.page_rows,
+		                   .tok = l->tok,
+		                   .key = l->key };
 	head_fill(l->s, p, want);
 	want->payload_bytes = l->snap ? 0 : l->w.page_bytes;
 }
@@ -605,7 +608,7 @@ static void read_failed(struct spill *s, const struct spill_piece *p, const char
 	struct spill_entry *e = entry_of(s, p);
 
 	if (!on_disk(e))
-		return;         /* evicted meanwhile, or being written anew */
+		return; /* evicted meanwhile, or being written anew */
 	spill_index_remove(&s->index, e);
 	if (err->code == E_MISSING) {
 		s->stats.vanished++;
@@ -647,8 +650,8 @@ static void read_one(struct spill *s, struct spill_load *l)
 	load_piece(l, &p, &want);
 	spill_name_put(name, p.kind, &want.key, want.pos, p.kind == SPILL_SNAP ? tail_of(s, p.tok, p.pos) : 0);
 	from = clock_monotonic_ns();
-	rc = spill_file_read(s->io, s->own, name, &want, l->w.snap_max, p.tok + want.pos - want.n_tok,
-	                     &g->got.payload, &err);
+	rc = spill_file_read(s->io, s->own, name, &want, l->w.snap_max, p.tok + want.pos - want.n_tok, &g->got.payload,
+	                     &err);
 	pthread_mutex_lock(&s->lock);
 	s->stats.read_ns += (uint64_t)(clock_monotonic_ns() - from);
 	l->busy = false;
@@ -724,7 +727,7 @@ static int open_folders(struct spill *s, char folder[17], struct err *err)
 	s->own = openat(s->root, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (s->own < 0)
 		return err_set(err, E_IO, "%s/%s: %s", dir, folder, strerror(errno));
-	fdatasync(s->root);     /* the folder's own name; without it, at worst nothing is found */
+	fdatasync(s->root); /* the folder's own name; without it, at worst nothing is found */
 	return 0;
 }
 
@@ -775,7 +778,7 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 	s->root = s->own = s->lock_file = -1;
 	s->jobs_end = &s->jobs;
 	s->rest_next = 1;
-	s->writing = true;      /* until the writer has looked at the budget */
+	s->writing = true; /* until the writer has looked at the budget */
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->idle, NULL);
@@ -786,9 +789,9 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 		rc = spill_index_scan(&s->index, s->root, !s->read_only, s->io, err);
 	}
 	if (!rc)
-		log_info("prompt cache %s: %lld pages and %lld snapshots of this model; %llu of %llu MB are used", o->dir,
-		         (long long)s->index.pages, (long long)s->index.snaps, (unsigned long long)s->index.bytes >> 20,
-		         (unsigned long long)o->bytes_max >> 20);
+		log_info("prompt cache %s: %lld pages and %lld snapshots of this model; %llu of %llu MB are used",
+		         o->dir, (long long)s->index.pages, (long long)s->index.snaps,
+		         (unsigned long long)s->index.bytes >> 20, (unsigned long long)o->bytes_max >> 20);
 	if (!rc)
 		rc = start_threads(s, err);
 	if (rc) {

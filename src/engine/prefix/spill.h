@@ -33,13 +33,13 @@ struct spill;
 struct spill_load;
 
 struct spill_opts {
-	const char *dir;                /* made if its parent is there */
-	uint64_t bytes_max;             /* of all files, other models' included */
-	size_t queue_bytes;             /* handed over and not yet written; beyond it pieces are dropped */
-	size_t window_bytes;            /* a load reads this far ahead of its taker */
-	struct digest model;            /* everything the payloads are a function of, beside the tokens */
-	int page_rows;                  /* tokens of a page */
-	const struct spill_io *io;      /* NULL: the system's */
+	const char *dir;           /* made if its parent is there */
+	uint64_t bytes_max;        /* of all files, other models' included */
+	size_t queue_bytes;        /* handed over and not yet written; beyond it pieces are dropped */
+	size_t window_bytes;       /* a load reads this far ahead of its taker */
+	struct digest model;       /* everything the payloads are a function of, beside the tokens */
+	int page_rows;             /* tokens of a page */
+	const struct spill_io *io; /* NULL: the system's */
 };
 
 /* E_IO: the folder cannot be made, listed or written; E_ARG. */
@@ -48,12 +48,11 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err);
 void spill_close(struct spill *s);
 /* Waits until everything handed over so far is written or dropped. */
 void spill_flush(struct spill *s);
-bool spill_read_only(const struct spill *s);    /* another process has the folder */
+bool spill_read_only(const struct spill *s); /* another process has the folder */
 
 /* The keys of tok[0..n): key[0] of the empty prefix under this salt, key[i] of the
  * first i whole pages, for i up to n / page_rows. */
-void spill_keys(const struct spill *s, const void *salt, size_t n_salt, const int32_t *tok, int n,
-                struct digest *key);
+void spill_keys(const struct spill *s, const void *salt, size_t n_salt, const int32_t *tok, int n, struct digest *key);
 
 /* A piece of the prefix tok[0..pos) with keys key[0..pos / page_rows].  A page is
  * the whole page that ends at pos. */
@@ -95,11 +94,11 @@ int spill_find_pages(struct spill *s, const struct digest *key, int n_page);
 /* ---- loads ---- */
 
 struct spill_want {
-	const int32_t *tok;             /* [pos] copied, like key */
-	const struct digest *key;       /* [pos / page_rows + 1] */
-	int pos, page;                  /* the snapshot at pos, then the pages from this one on */
-	size_t page_bytes;              /* payload of a page */
-	size_t snap_max;                /* no snapshot has more; 0: pages only */
+	const int32_t *tok;       /* [pos] copied, like key */
+	const struct digest *key; /* [pos / page_rows + 1] */
+	int pos, page;            /* the snapshot at pos, then the pages from this one on */
+	size_t page_bytes;        /* payload of a page */
+	size_t snap_max;          /* no snapshot has more; 0: pages only */
 	/* On the reading thread, when something came to a load whose taker had been told
 	 * to wait.  Must not block. */
 	void (*notify)(void *arg);
@@ -107,15 +106,15 @@ struct spill_want {
 };
 struct spill_got {
 	enum spill_kind kind;
-	int page;                       /* of a page: its number */
-	void *payload;                  /* from malloc, the taker's now */
+	int page;      /* of a page: its number */
+	void *payload; /* from malloc, the taker's now */
 	size_t n;
 };
 enum spill_next {
-	SPILL_GOT,      /* *out filled */
-	SPILL_WAIT,     /* nothing yet: notify follows */
-	SPILL_END,      /* all were taken */
-	SPILL_FAIL,     /* the next piece cannot be had; what came before is good */
+	SPILL_GOT,  /* *out filled */
+	SPILL_WAIT, /* nothing yet: notify follows */
+	SPILL_END,  /* all were taken */
+	SPILL_FAIL, /* the next piece cannot be had; what came before is good */
 };
 
 struct spill_load *spill_load_open(struct spill *s, const struct spill_want *w);

@@ -27,7 +27,8 @@ static int by_key(const void *a, const void *b)
 }
 
 /* The head of a file and its first n recorded tokens.  false: it cannot be read. */
-static bool peek(const struct spill_io *io, int dir, const struct spill_name *f, struct spill_head *h, int32_t *tok, size_t n)
+static bool peek(const struct spill_io *io, int dir, const struct spill_name *f, struct spill_head *h, int32_t *tok,
+                 size_t n)
 {
 	char name[SPILL_NAME];
 	uint8_t raw[SPILL_HEAD];
@@ -39,8 +40,8 @@ static bool peek(const struct spill_io *io, int dir, const struct spill_name *f,
 	fd = io->open(io, dir, name, O_RDONLY);
 	if (fd < 0)
 		return false;
-	if (!fstat(fd, &st) && io->read(io, fd, raw, sizeof(raw), 0) == (ssize_t)sizeof(raw)
-	    && !spill_head_get(h, raw, sizeof(raw), (uint64_t)st.st_size, NULL) && h->n_tok >= n)
+	if (!fstat(fd, &st) && io->read(io, fd, raw, sizeof(raw), 0) == (ssize_t)sizeof(raw) &&
+	    !spill_head_get(h, raw, sizeof(raw), (uint64_t)st.st_size, NULL) && h->n_tok >= n)
 		good = !n || io->read(io, fd, tok, n * sizeof(*tok), SPILL_HEAD) == (ssize_t)(n * sizeof(*tok));
 	close(fd);
 	return good;
@@ -70,8 +71,8 @@ static void spread(struct link *page, size_t n)
 	free(todo);
 }
 
-void spill_mark(const struct spill_io *io, int dir, int page_rows, const struct digest *key, const int32_t *tok, int n_tok,
-                struct spill_name *v, size_t n)
+void spill_mark(const struct spill_io *io, int dir, int page_rows, const struct digest *key, const int32_t *tok,
+                int n_tok, struct spill_name *v, size_t n)
 {
 	const struct digest *last = &key[n_tok / page_rows];
 	size_t rest = (size_t)(n_tok % page_rows), n_page = 0, n_out = 0, most = (size_t)n_tok;
@@ -90,8 +91,9 @@ void spill_mark(const struct spill_io *io, int dir, int page_rows, const struct 
 			f->out = true;
 			continue;
 		}
-		f->out = (!memcmp(&h.prev, last, sizeof(*last)) && !memcmp(got, tok + n_tok - rest, rest * sizeof(*tok)))
-		         || (!rest && n_tok && !memcmp(&f->key, last, sizeof(*last)));
+		f->out = (!memcmp(&h.prev, last, sizeof(*last)) &&
+		          !memcmp(got, tok + n_tok - rest, rest * sizeof(*tok))) ||
+		         (!rest && n_tok && !memcmp(&f->key, last, sizeof(*last)));
 		page[n_page++] = (struct link){ h.prev, f->key, f };
 	}
 	qsort(page, n_page, sizeof(*page), by_prev);

@@ -13,14 +13,14 @@
 struct spill_name {
 	enum spill_kind kind;
 	struct digest key;
-	uint32_t pos;                   /* of a snapshot */
+	uint32_t pos; /* of a snapshot */
 	uint64_t tail;
 	bool out;
 };
 
 /* Marks (out) those of v[0..n) that begin with tok[0..n_tok), whose keys are
  * key[0..n_tok / page_rows], and those of which it cannot be told.  Orders v anew. */
-void spill_mark(const struct spill_io *io, int dir, int page_rows, const struct digest *key, const int32_t *tok, int n_tok,
-                struct spill_name *v, size_t n);
+void spill_mark(const struct spill_io *io, int dir, int page_rows, const struct digest *key, const int32_t *tok,
+                int n_tok, struct spill_name *v, size_t n);
 
 #endif

@@ -48,7 +48,11 @@ static int real_unlink(const struct spill_io *io, int dir, const char *name)
 }
 
 const struct spill_io spill_io_real = {
-	.open = real_open, .write = real_write, .read = real_read, .sync = real_sync, .rename = real_rename,
+	.open = real_open,
+	.write = real_write,
+	.read = real_read,
+	.sync = real_sync,
+	.rename = real_rename,
 	.unlink = real_unlink,
 };
 
@@ -62,7 +66,7 @@ struct raw {
 	uint64_t payload_bytes, file_bytes;
 	uint8_t model[32], prev[32], key[32];
 	uint64_t sum_lo, sum_hi;
-	uint64_t head_sum;      /* check64 of all before */
+	uint64_t head_sum; /* check64 of all before */
 };
 static const char magic[8] = "weftkv\r\n";
 
@@ -75,9 +79,14 @@ static uint64_t file_bytes(const struct spill_head *h)
 
 void spill_head_put(const struct spill_head *h, uint8_t out[SPILL_HEAD])
 {
-	struct raw r = { .version = SPILL_VERSION, .kind = h->kind, .pos = h->pos, .n_tok = h->n_tok,
-	                 .payload_bytes = h->payload_bytes, .file_bytes = file_bytes(h),
-	                 .sum_lo = h->sum.lo, .sum_hi = h->sum.hi };
+	struct raw r = { .version = SPILL_VERSION,
+		         .kind = h->kind,
+		         .pos = h->pos,
+		         .n_tok = h->n_tok,
+		         .payload_bytes = h->payload_bytes,
+		         .file_bytes = file_bytes(h),
+		         .sum_lo = h->sum.lo,
+		         .sum_hi = h->sum.hi };
 
 	memcpy(r.magic, magic, sizeof(magic));
 	memcpy(r.model, h->model.b, sizeof(r.model));
@@ -102,20 +111,23 @@ int spill_head_get(struct spill_head *h, const uint8_t *p, size_t n, uint64_t si
 		               SPILL_VERSION);
 	sum = check64(&r, offsetof(struct raw, head_sum));
 	if (sum != r.head_sum)
-		return err_set(err, E_FORMAT, "the head's checksum is %016llx, it says %016llx", (unsigned long long)sum,
-		               (unsigned long long)r.head_sum);
+		return err_set(err, E_FORMAT, "the head's checksum is %016llx, it says %016llx",
+		               (unsigned long long)sum, (unsigned long long)r.head_sum);
 	if (r.kind != SPILL_PAGE && r.kind != SPILL_SNAP)
 		return err_set(err, E_FORMAT, "kind %u, known are %d and %d", (unsigned)r.kind, SPILL_PAGE, SPILL_SNAP);
 	if (!r.n_tok || r.n_tok > r.pos || r.pos > INT32_MAX || (r.kind == SPILL_SNAP && r.n_tok != r.pos))
 		return err_set(err, E_FORMAT, "%u tokens recorded of %u", (unsigned)r.n_tok, (unsigned)r.pos);
-	*h = (struct spill_head){ .kind = r.kind, .pos = r.pos, .n_tok = r.n_tok, .payload_bytes = r.payload_bytes,
-	                          .sum = { r.sum_lo, r.sum_hi } };
+	*h = (struct spill_head){ .kind = r.kind,
+		                  .pos = r.pos,
+		                  .n_tok = r.n_tok,
+		                  .payload_bytes = r.payload_bytes,
+		                  .sum = { r.sum_lo, r.sum_hi } };
 	memcpy(h->model.b, r.model, sizeof(r.model));
 	memcpy(h->prev.b, r.prev, sizeof(r.prev));
 	memcpy(h->key.b, r.key, sizeof(r.key));
 	/* Compared by subtraction: a payload chosen to wrap the sum around is refused. */
-	if (r.file_bytes != size || size < SPILL_HEAD + (uint64_t)r.n_tok * sizeof(int32_t)
-	    || r.payload_bytes != size - SPILL_HEAD - (uint64_t)r.n_tok * sizeof(int32_t))
+	if (r.file_bytes != size || size < SPILL_HEAD + (uint64_t)r.n_tok * sizeof(int32_t) ||
+	    r.payload_bytes != size - SPILL_HEAD - (uint64_t)r.n_tok * sizeof(int32_t))
 		return err_set(err, E_FORMAT, "%llu bytes, the head says %llu with a payload of %llu",
 		               (unsigned long long)size, (unsigned long long)r.file_bytes,
 		               (unsigned long long)r.payload_bytes);
@@ -158,7 +170,7 @@ static int write_body(const struct spill_io *io, int fd, const struct spill_head
 		rc = write_all(io, fd, payload, h->payload_bytes);
 	if (!rc && io->sync(io, fd))
 		rc = errno;
-	futimens(fd, times);    /* only the order of eviction hangs on it */
+	futimens(fd, times); /* only the order of eviction hangs on it */
 	return rc;
 }
 

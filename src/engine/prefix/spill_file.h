@@ -27,20 +27,20 @@
 enum spill_kind { SPILL_PAGE = 1, SPILL_SNAP = 2 };
 
 enum {
-	SPILL_VERSION = 1,      /* of the layout below; part of every model's fingerprint too */
-	SPILL_HEAD = 160,       /* bytes of a head */
-	SPILL_NAME = 112,       /* room for a file's name and its 0 */
+	SPILL_VERSION = 1, /* of the layout below; part of every model's fingerprint too */
+	SPILL_HEAD = 160,  /* bytes of a head */
+	SPILL_NAME = 112,  /* room for a file's name and its 0 */
 };
 
 struct spill_head {
 	enum spill_kind kind;
-	uint32_t pos;           /* the piece ends here, counted from the first token */
-	uint32_t n_tok;         /* recorded tokens: the last n_tok before pos */
+	uint32_t pos;   /* the piece ends here, counted from the first token */
+	uint32_t n_tok; /* recorded tokens: the last n_tok before pos */
 	uint64_t payload_bytes;
-	struct digest model;    /* what the numbers are a function of, beside the tokens */
-	struct digest prev;     /* page: the key before its tokens; snapshot: zeros */
-	struct digest key;      /* of all whole pages before pos, salt and model included */
-	struct check128 sum;    /* of the recorded tokens and the payload */
+	struct digest model; /* what the numbers are a function of, beside the tokens */
+	struct digest prev;  /* page: the key before its tokens; snapshot: zeros */
+	struct digest key;   /* of all whole pages before pos, salt and model included */
+	struct check128 sum; /* of the recorded tokens and the payload */
 };
 
 /* The way to the operating system; a test puts its own in to make calls fail.

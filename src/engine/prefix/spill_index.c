@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 
-enum { FOLDER_NAME = 16 };      /* hexadecimal digits */
+enum { FOLDER_NAME = 16 }; /* hexadecimal digits */
 
 /* ---- rings ---- */
 
@@ -60,7 +60,7 @@ static size_t slot_of(const struct spill_index *x, const struct digest *key)
 
 void spill_index_init(struct spill_index *x, const char *own_folder)
 {
-	enum { FIRST = 64 };    /* buckets; doubled as entries come */
+	enum { FIRST = 64 }; /* buckets; doubled as entries come */
 
 	assert(strlen(own_folder) == FOLDER_NAME);
 	memset(x, 0, sizeof(*x));
@@ -133,8 +133,8 @@ struct spill_entry *spill_index_find(const struct spill_index *x, enum spill_kin
 	return NULL;
 }
 
-struct spill_entry *spill_index_add(struct spill_index *x, enum spill_kind kind, const struct digest *key,
-                                    uint32_t pos, uint64_t tail, int64_t used)
+struct spill_entry *spill_index_add(struct spill_index *x, enum spill_kind kind, const struct digest *key, uint32_t pos,
+                                    uint64_t tail, int64_t used)
 {
 	struct spill_entry *e = xcalloc(1, sizeof(*e));
 
@@ -235,8 +235,8 @@ static void scan_file(struct found *f, int dir, int folder, const char *name)
 	struct spill_entry *e, got = { .folder = folder };
 	struct stat st;
 
-	if (spill_name_get(name, &got.kind, &got.key, &got.pos, &got.tail)
-	    || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+	if (spill_name_get(name, &got.kind, &got.key, &got.pos, &got.tail) ||
+	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
 		return;
 	got.bytes = (uint64_t)st.st_size;
 	got.used = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
@@ -271,7 +271,7 @@ static int scan_folder(struct found *f, int root, const char *path, int folder, 
 	}
 	closedir(d);
 	if (clean && folder)
-		unlinkat(root, path, AT_REMOVEDIR);     /* refused unless it is empty */
+		unlinkat(root, path, AT_REMOVEDIR); /* refused unless it is empty */
 	return 0;
 }
 

@@ -12,28 +12,30 @@
 #include "engine/prefix/spill_file.h"
 
 /* A place in a ring of entries; the ring's own place is no entry's. */
-struct spill_link { struct spill_link *prev, *next; };
+struct spill_link {
+	struct spill_link *prev, *next;
+};
 
 struct spill_entry {
-	struct spill_entry *chain;      /* in a bucket */
-	struct spill_link use;          /* oldest first */
-	struct spill_link stale;        /* in index.stale while the file's time is behind used; else alone */
+	struct spill_entry *chain; /* in a bucket */
+	struct spill_link use;     /* oldest first */
+	struct spill_link stale;   /* in index.stale while the file's time is behind used; else alone */
 	struct digest key;
 	uint64_t tail, bytes;
-	int64_t used;                   /* time of last use; what the file's time will be */
-	uint32_t pos;                   /* 0 for a page */
-	int32_t folder;                 /* index.folder[]; 0: this model's */
+	int64_t used;   /* time of last use; what the file's time will be */
+	uint32_t pos;   /* 0 for a page */
+	int32_t folder; /* index.folder[]; 0: this model's */
 	enum spill_kind kind;
-	bool queued;                    /* not on disk yet */
+	bool queued; /* not on disk yet */
 };
 
 struct spill_index {
 	struct spill_entry **bucket;
 	size_t n_bucket, n;
 	struct spill_link use, stale;
-	uint64_t bytes;                 /* of files on disk */
-	int64_t pages, snaps;           /* of this model, on disk */
-	char **folder;                  /* one per model, by the name it has in the directory */
+	uint64_t bytes;       /* of files on disk */
+	int64_t pages, snaps; /* of this model, on disk */
+	char **folder;        /* one per model, by the name it has in the directory */
 	int n_folder;
 };
 
@@ -50,8 +52,8 @@ struct spill_entry *spill_index_next(const struct spill_index *x, const struct d
 /* All, the one used last long ago first: call with NULL first. */
 struct spill_entry *spill_index_each(const struct spill_index *x, struct spill_entry *e);
 /* Queued, used now; a folder of this model's. */
-struct spill_entry *spill_index_add(struct spill_index *x, enum spill_kind kind, const struct digest *key,
-                                    uint32_t pos, uint64_t tail, int64_t used);
+struct spill_entry *spill_index_add(struct spill_index *x, enum spill_kind kind, const struct digest *key, uint32_t pos,
+                                    uint64_t tail, int64_t used);
 void spill_index_written(struct spill_index *x, struct spill_entry *e, uint64_t bytes);
 void spill_index_remove(struct spill_index *x, struct spill_entry *e);
 /* The newest from now on. */
@@ -61,7 +63,7 @@ struct spill_entry *spill_index_oldest(const struct spill_index *x);
 /* One whose file should be given the time of its use, taken off that list; NULL: none. */
 struct spill_entry *spill_index_stale(struct spill_index *x);
 
-enum { SPILL_PATH = SPILL_NAME + 20 };  /* folder, slash, name, 0 */
+enum { SPILL_PATH = SPILL_NAME + 20 }; /* folder, slash, name, 0 */
 void spill_index_path(const struct spill_index *x, const struct spill_entry *e, char out[SPILL_PATH]);
 
 #endif

@@ -19,16 +19,23 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-	B_OUT = 16, B_ROWS = ACTS_TILE, B_IN = 32,      /* outputs, rows and inputs of a tile */
-	B_BYTES = 64, B_SUMS = B_OUT * B_ROWS, B_SIZE = B_OUT * B_IN,
-	B_STRETCH = 512,                                /* inputs for which two tiles of outputs stay in the first cache */
-	B_AHEAD = 512,                                  /* bytes of a row that are fetched before they are used */
-	D_ROWS = ACTS_TILED - 1,                        /* rows that are laid out in no wider a tile */
-	B_FEW = 2,                                      /* tiles of rows for which weights are not copied */
+	B_OUT = 16,
+	B_ROWS = ACTS_TILE,
+	B_IN = 32, /* outputs, rows and inputs of a tile */
+	B_BYTES = 64,
+	B_SUMS = B_OUT * B_ROWS,
+	B_SIZE = B_OUT * B_IN,
+	B_STRETCH = 512,         /* inputs for which two tiles of outputs stay in the first cache */
+	B_AHEAD = 512,           /* bytes of a row that are fetched before they are used */
+	D_ROWS = ACTS_TILED - 1, /* rows that are laid out in no wider a tile */
+	B_FEW = 2,               /* tiles of rows for which weights are not copied */
 };
 
 /* The first n of 16 lanes. */
-INLINE __mmask16 lanes_of(int n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1); }
+INLINE __mmask16 lanes_of(int n)
+{
+	return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
+}
 
 /* [blocks of 32 inputs][16 pairs][16 rows][2]; zeros beyond the last row and input. */
 void acts_pairs_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
@@ -40,7 +47,8 @@ void acts_pairs_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
 		for (int r = 0; r < 16; r++) {
 			const float *x = a->f + (size_t)(r0 + (r < rows ? r : 0)) * a->ld + k;
 
-			t[r] = r < rows ? (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(hi, x + 16), _mm512_maskz_loadu_ps(lo, x)) :
+			t[r] = r < rows ? (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(hi, x + 16),
+			                                               _mm512_maskz_loadu_ps(lo, x)) :
 			                  _mm512_setzero_si512();
 		}
 		transpose16(t);
@@ -51,9 +59,9 @@ void acts_pairs_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
 
 /* The memory of a call, out of the thread's scratch. */
 struct room {
-	uint8_t *panel[2];                      /* [16 outputs][inputs of a stretch, and a line] */
-	float *f;                               /* [tiles of rows][2][16 outputs][16 rows] */
-	uint8_t *pairs;                         /* of B_ROWS rows */
+	uint8_t *panel[2]; /* [16 outputs][inputs of a stretch, and a line] */
+	float *f;          /* [tiles of rows][2][16 outputs][16 rows] */
+	uint8_t *pairs;    /* of B_ROWS rows */
 };
 
 /* Bytes from one output of a panel to the next: a line more than its inputs, so that
@@ -63,7 +71,10 @@ static size_t panel_step(int inputs)
 	return ((size_t)inputs + B_IN - 1) / B_IN * B_BYTES + B_BYTES;
 }
 
-static size_t panel_bytes(void) { return B_OUT * panel_step(B_STRETCH); }
+static size_t panel_bytes(void)
+{
+	return B_OUT * panel_step(B_STRETCH);
+}
 
 size_t bf16_scratch_amx(int cols)
 {
@@ -81,18 +92,18 @@ static void panel_copy(uint8_t *to, const struct weight *w, int o, int n, int k0
 		for (int i = 0; i < whole; i++)
 			_mm512_storeu_si512(to + i * B_BYTES, _mm512_loadu_si512(from + i * B_BYTES));
 		if (left)
-			_mm512_storeu_si512(to + whole * B_BYTES,
-			                    _mm512_maskz_loadu_epi16(((__mmask32)1 << left) - 1, from + whole * B_BYTES));
+			_mm512_storeu_si512(to + whole * B_BYTES, _mm512_maskz_loadu_epi16(((__mmask32)1 << left) - 1,
+			                                                                   from + whole * B_BYTES));
 	}
 	memset(to, 0, (size_t)(B_OUT - n) * step);
 }
 
 /* One or two tiles of outputs by one or two of rows, n blocks of inputs.  pairs_far
  * lies between the rows'; f: [2 of rows][2 of outputs]. */
-INLINE void tiles_run(float *f, const uint8_t *const panel[2], size_t step, const uint8_t *pairs, size_t pairs_far, int n,
-                      bool first, const bool outs, const bool rows)
+INLINE void tiles_run(float *f, const uint8_t *const panel[2], size_t step, const uint8_t *pairs, size_t pairs_far,
+                      int n, bool first, const bool outs, const bool rows)
 {
-	__asm__ volatile("" : : : "memory");       /* gcc 12's loads do not say that they read */
+	__asm__ volatile("" : : : "memory"); /* gcc 12's loads do not say that they read */
 	if (first) {
 		_tile_zero(0);
 		_tile_zero(1);
@@ -185,8 +196,8 @@ static void sums_out(float *out, size_t ld, const float *f, int rows, int n_out)
 {
 	for (int r = 0; r < rows; r += B_ROWS, f += 2 * B_SUMS)
 		for (int o = 0; o < n_out; o += B_OUT)
-			tile_out(out + (size_t)r * ld + o, ld, f + o / B_OUT * B_SUMS, rows - r < B_ROWS ? rows - r : B_ROWS,
-			         n_out - o < B_OUT ? n_out - o : B_OUT);
+			tile_out(out + (size_t)r * ld + o, ld, f + o / B_OUT * B_SUMS,
+			         rows - r < B_ROWS ? rows - r : B_ROWS, n_out - o < B_OUT ? n_out - o : B_OUT);
 }
 
 /* ---- few rows: weights as they lie ---- */
@@ -213,7 +224,8 @@ static void pairs_direct(uint32_t *to, const struct acts *x, int r0, int R)
 			const float *f = x->f + (size_t)(r0 + r) * x->ld + k;
 			uint32_t pair[B_IN / 2];
 
-			_mm512_storeu_si512(pair, (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(hi, f + 16), _mm512_maskz_loadu_ps(lo, f)));
+			_mm512_storeu_si512(pair, (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(hi, f + 16),
+			                                                       _mm512_maskz_loadu_ps(lo, f)));
 			for (int i = 0; i < B_IN / 2; i++)
 				to[i * R + r] = pair[i];
 		}
@@ -224,14 +236,14 @@ static void pairs_direct(uint32_t *to, const struct acts *x, int r0, int R)
  * sums to f: [tiles][n][R].  What comes B_AHEAD later, here or in the
  * outputs after these, is fetched meanwhile: the processor's own fetching does not
  * follow so many rows.  Twice as many outputs at a time are slower for the same reason. */
-INLINE void outputs_direct(float *f, const struct weight *w, int o, int n, const uint8_t *pairs, size_t pairs_far, int R,
-                           uint8_t *tail, const bool two)
+INLINE void outputs_direct(float *f, const struct weight *w, int o, int n, const uint8_t *pairs, size_t pairs_far,
+                           int R, uint8_t *tail, const bool two)
 {
 	size_t step = w->row_bytes, bytes = step / B_BYTES * B_BYTES;
 	const uint8_t *from = w->data + (size_t)o * step;
 	int left = w->cols % B_IN;
 
-	__asm__ volatile("" : : : "memory");       /* gcc 12's loads do not say that they read */
+	__asm__ volatile("" : : : "memory"); /* gcc 12's loads do not say that they read */
 	_tile_zero(0);
 	_tile_zero(1);
 	for (size_t at = 0; at < bytes; at += B_BYTES, from += B_BYTES, pairs += (size_t)R * B_BYTES) {
@@ -250,7 +262,8 @@ INLINE void outputs_direct(float *f, const struct weight *w, int o, int n, const
 	}
 	if (left) {
 		for (int j = 0; j < n; j++)
-			_mm512_storeu_si512(tail + j * B_BYTES, _mm512_maskz_loadu_epi16(((__mmask32)1 << left) - 1, from + (size_t)j * step));
+			_mm512_storeu_si512(tail + j * B_BYTES, _mm512_maskz_loadu_epi16(((__mmask32)1 << left) - 1,
+			                                                                 from + (size_t)j * step));
 		__asm__ volatile("" : : : "memory");
 		_tile_loadd(6, pairs, 4 * R);
 		_tile_loadd(4, tail, B_BYTES);

@@ -18,18 +18,29 @@
 #define INLINE DOTS_INLINE
 
 enum {
-	OUT = OUT_ONCE, BLOCK = DOTS_BLOCK, LINE = DOTS_LINE,   /* outputs of a vector, inputs of a block and their bytes */
-	TURNED = DOTS_PAIRS * LINE,             /* bytes of a turned block */
-	STRETCH = 128,                          /* inputs for which blocks of two vectors of outputs are kept */
-	AHEAD = 66 * LINE,                      /* bytes of weights laid out that few rows ask for ahead */
+	OUT = OUT_ONCE,
+	BLOCK = DOTS_BLOCK,
+	LINE = DOTS_LINE,           /* outputs of a vector, inputs of a block and their bytes */
+	TURNED = DOTS_PAIRS * LINE, /* bytes of a turned block */
+	STRETCH = 128,              /* inputs for which blocks of two vectors of outputs are kept */
+	AHEAD = 66 * LINE,          /* bytes of weights laid out that few rows ask for ahead */
 };
 _Static_assert((int)OUT == (int)BLOCK_OUT && BLOCK_INPUTS % BLOCK == 0, "a block laid out is whole turned blocks");
 
 /* Bytes from one row of activations to the next. */
-static size_t pairs_step(int cols) { return ((size_t)cols + BLOCK - 1) / BLOCK * LINE; }
+static size_t pairs_step(int cols)
+{
+	return ((size_t)cols + BLOCK - 1) / BLOCK * LINE;
+}
 
-INLINE __mmask32 inputs_of(int n) { return n >= BLOCK ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1; }
-INLINE __mmask16 lanes_of(int n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1); }
+INLINE __mmask32 inputs_of(int n)
+{
+	return n >= BLOCK ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
+}
+INLINE __mmask16 lanes_of(int n)
+{
+	return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
+}
 
 /* [rows][blocks of 32 inputs][16 pairs]; zeros beyond the last input. */
 void acts_pairs_avx512bf16(uint8_t *tile, const struct acts *a, int r0, int rows)
@@ -161,10 +172,23 @@ INLINE void few_laid(const struct outputs *s, const uint8_t *x, size_t x_step, c
 }
 
 typedef void few_fn(const struct outputs *, const uint8_t *, size_t);
-#define FEW(R) \
-	static void few_rows_##R(const struct outputs *s, const uint8_t *x, size_t x_step) { few_rows(s, x, x_step, R); } \
-	static void few_laid_##R(const struct outputs *s, const uint8_t *x, size_t x_step) { few_laid(s, x, x_step, R); }
-FEW(1) FEW(2) FEW(3) FEW(4) FEW(5) FEW(6) FEW(7) FEW(8)
+#define FEW(R)                                                                             \
+	static void few_rows_##R(const struct outputs *s, const uint8_t *x, size_t x_step) \
+	{                                                                                  \
+		few_rows(s, x, x_step, R);                                                 \
+	}                                                                                  \
+	static void few_laid_##R(const struct outputs *s, const uint8_t *x, size_t x_step) \
+	{                                                                                  \
+		few_laid(s, x, x_step, R);                                                 \
+	}
+FEW(1)
+FEW(2)
+FEW(3)
+FEW(4)
+FEW(5)
+FEW(6)
+FEW(7)
+FEW(8)
 static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_rows_1, few_rows_2, few_rows_3, few_rows_4, few_rows_5, few_rows_6, few_rows_7, few_rows_8 },
 	{ few_laid_1, few_laid_2, few_laid_3, few_laid_4, few_laid_5, few_laid_6, few_laid_7, few_laid_8 },
@@ -173,7 +197,8 @@ static few_fn *const fews[2][FEW_ROWS] = {
 /* ---- many rows ---- */
 
 /* Inputs [k0, k1) of 16 V outputs as a panel.  The same of as many outputs that follow is asked for meanwhile. */
-INLINE void panel_turn(uint8_t *to, const struct outputs *s, int k0, int k1, const int V, const bool floats, const bool laid)
+INLINE void panel_turn(uint8_t *to, const struct outputs *s, int k0, int k1, const int V, const bool floats,
+                       const bool laid)
 {
 	const size_t next = (size_t)V * LINE;
 	size_t ahead = laid ? (size_t)V * blocks_of_rows(s->w) : (size_t)(OUT * V) * s->w->row_bytes;
@@ -207,16 +232,21 @@ INLINE void ask_lines(const uint8_t *at, size_t apart, int *line, int n, const i
 
 /* 16 V outputs by rows > FEW_ROWS, cut evenly into tiles of DOTS_ROWS and of one less.  Weights laid out are a panel as
  * they lie, and tiles ask for the next stretch of them. */
-INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8_t *panel, const int V, const bool floats,
-                      const bool laid)
+INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8_t *panel, const int V,
+                      const bool floats, const bool laid)
 {
 	const struct weight *w = s->w;
 	const bool as_it_lies = laid && !floats;
 	const size_t run = laid ? blocks_of_rows(w) : 0;
 	int tiles = (rows + DOTS_ROWS - 1) / DOTS_ROWS, each = (STRETCH / BLOCK * DOTS_PAIRS + tiles - 1) / tiles;
-	struct dots d = { .ld = s->ld, .beside = OUT, .panel = panel, .step = (size_t)(as_it_lies ? 1 : V) * LINE,
-	                  .vector = as_it_lies ? run : LINE, .row = pairs_step(w->cols), .block = LINE,
-	                  .mask = { s->mask[0], s->mask[1] } };
+	struct dots d = { .ld = s->ld,
+		          .beside = OUT,
+		          .panel = panel,
+		          .step = (size_t)(as_it_lies ? 1 : V) * LINE,
+		          .vector = as_it_lies ? run : LINE,
+		          .row = pairs_step(w->cols),
+		          .block = LINE,
+		          .mask = { s->mask[0], s->mask[1] } };
 
 	for (int k = 0; k < w->cols; k += STRETCH) {
 		int end = w->cols - k < STRETCH ? w->cols : k + STRETCH, line = 0;
@@ -224,7 +254,8 @@ INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8
 
 		if (as_it_lies) {
 			d.panel = block_at(w, s->blocks, s->o, 0) + (size_t)(k / BLOCK) * TURNED;
-			next = end < w->cols ? d.panel + STRETCH / BLOCK * TURNED : block_at(w, s->blocks, s->o + OUT * V, 0);
+			next = end < w->cols ? d.panel + STRETCH / BLOCK * TURNED :
+			                       block_at(w, s->blocks, s->o + OUT * V, 0);
 		} else {
 			panel_turn(panel, s, k, end, V, floats, laid);
 		}
@@ -245,16 +276,21 @@ INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8
 }
 
 typedef void many_fn(const struct outputs *, const uint8_t *, int, uint8_t *);
-#define MANY(name, V, floats, laid) \
+#define MANY(name, V, floats, laid)                                                           \
 	static void name(const struct outputs *s, const uint8_t *x, int rows, uint8_t *panel) \
-	{ \
-		many_rows(s, x, rows, panel, V, floats, laid); \
+	{                                                                                     \
+		many_rows(s, x, rows, panel, V, floats, laid);                                \
 	}
-MANY(many_dot_1, 1, false, false) MANY(many_dot_2, 2, false, false)
-MANY(many_dot_laid_1, 1, false, true) MANY(many_dot_laid_2, 2, false, true)
-MANY(many_floats_1, 1, true, false) MANY(many_floats_2, 2, true, false)
-MANY(many_floats_laid_1, 1, true, true) MANY(many_floats_laid_2, 2, true, true)
-static many_fn *const manys[2][2][2] = {        /* floats, laid out, two vectors */
+MANY(many_dot_1, 1, false, false)
+MANY(many_dot_2, 2, false, false)
+MANY(many_dot_laid_1, 1, false, true)
+MANY(many_dot_laid_2, 2, false, true)
+MANY(many_floats_1, 1, true, false)
+MANY(many_floats_2, 2, true, false)
+MANY(many_floats_laid_1, 1, true, true)
+MANY(many_floats_laid_2, 2, true, true)
+static many_fn *const manys[2][2][2] = {
+	/* floats, laid out, two vectors */
 	{ { many_dot_1, many_dot_2 }, { many_dot_laid_1, many_dot_laid_2 } },
 	{ { many_floats_1, many_floats_2 }, { many_floats_laid_1, many_floats_laid_2 } },
 };
@@ -269,15 +305,16 @@ size_t bf16_scratch_avx512bf16(int cols)
 }
 
 /* By rows of pairs.  On its own, so that nothing of it is computed before the caller says what denormals count. */
-static __attribute__((noinline)) void mul_pairs(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int o0,
-                                                int o1, const uint8_t *x, int rows, uint8_t *panel, bool floats)
+static __attribute__((noinline)) void mul_pairs(float *out, size_t ld, const struct weight *w, const uint8_t *blocks,
+                                                int o0, int o1, const uint8_t *x, int rows, uint8_t *panel, bool floats)
 {
 	bool few = rows <= FEW_ROWS;
 	int most = few ? OUT : 2 * OUT;
 
 	for (int o = blocks ? o0 / OUT * OUT : o0; o < o1; o += most) {
 		__mmask16 before = o < o0 ? lanes_of(o0 - o) : 0;
-		struct outputs s = { out + (o - o0), ld, w, blocks, o, { lanes_of(o1 - o) & ~before, lanes_of(o1 - o - OUT) } };
+		struct outputs s = { out + (o - o0), ld, w,
+			             blocks,         o,  { lanes_of(o1 - o) & ~before, lanes_of(o1 - o - OUT) } };
 
 		if (few)
 			fews[blocks != NULL][rows - 1](&s, x, pairs_step(w->cols));
@@ -313,16 +350,16 @@ void bf16_mul_dot(float *out, size_t ld, const struct weight *w, int o0, int o1,
 	mul(out, ld, w, o0, o1, x, r0, r1, scratch, false);
 }
 
-void bf16_mul_floats(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                     void *scratch)
+void bf16_mul_floats(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                     int r1, void *scratch)
 {
 	mul(out, ld, w, o0, o1, x, r0, r1, scratch, true);
 }
 
 double bf16_peak_avx512bf16(int64_t n)
 {
-	enum { CHAINS = 16 };                   /* latency times throughput */
-	volatile int one = 0x3f803f80;          /* two of 1 */
+	enum { CHAINS = 16 };          /* latency times throughput */
+	volatile int one = 0x3f803f80; /* two of 1 */
 	__m512i w = _mm512_set1_epi32(one);
 	__m512 sum[CHAINS];
 	volatile float keep;
@@ -343,14 +380,20 @@ double bf16_peak_avx512bf16(int64_t n)
 /* Which of the two is faster differs between processors by factors.  The bits are the same. */
 static double each(quant_peak_fn *peak)
 {
-	enum { ROUNDS = 1024 };  /* the counter may step by dozens of ticks */
+	enum { ROUNDS = 1024 }; /* the counter may step by dozens of ticks */
 	uint64_t start = __rdtsc();
 	double ops = peak(ROUNDS);
 
 	return (double)(__rdtsc() - start) / ops;
 }
-static double each_dot(void) { return each(bf16_peak_avx512bf16); }
-static double each_multiply_add(void) { return each(lane_table_avx512.peak); }
+static double each_dot(void)
+{
+	return each(bf16_peak_avx512bf16);
+}
+static double each_multiply_add(void)
+{
+	return each(lane_table_avx512.peak);
+}
 
 bool bf16_dot_slow(void)
 {

@@ -23,25 +23,32 @@
 #define DOTS_INLINE static inline __attribute__((always_inline))
 
 enum {
-	DOTS_BLOCK = 32,                /* inputs */
+	DOTS_BLOCK = 32, /* inputs */
 	DOTS_PAIRS = DOTS_BLOCK / 2,
-	DOTS_LINE = 64,                 /* bytes of a row's block, and of a pair of 16 columns */
-	DOTS_ROWS = 4,                  /* of a tile of sums */
-	DOTS_INPUTS = 512,              /* at most, of rows made floats */
-	DOTS_ZEROS = 0x8040,            /* of MXCSR: denormals are zeros, before and after, as the dot product has it */
+	DOTS_LINE = 64,      /* bytes of a row's block, and of a pair of 16 columns */
+	DOTS_ROWS = 4,       /* of a tile of sums */
+	DOTS_INPUTS = 512,   /* at most, of rows made floats */
+	DOTS_ZEROS = 0x8040, /* of MXCSR: denormals are zeros, before and after, as the dot product has it */
 };
 
 /* Inputs a b c d of each four to the pairs (c, a), (d, b). */
 DOTS_INLINE __m512i dots_paired(__m512i v)
 {
-	const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(4, 5, 0, 1, 6, 7, 2, 3, 12, 13, 8, 9, 14, 15, 10, 11));
+	const __m512i order = _mm512_broadcast_i32x4(
+		_mm_setr_epi8(4, 5, 0, 1, 6, 7, 2, 3, 12, 13, 8, 9, 14, 15, 10, 11));
 
 	return _mm512_shuffle_epi8(v, order);
 }
 
 /* The inputs that are the upper and the lower half of pair j of a block. */
-DOTS_INLINE int dots_upper_of(int j) { return j / 2 * 4 + j % 2; }
-DOTS_INLINE int dots_lower_of(int j) { return dots_upper_of(j) + 2; }
+DOTS_INLINE int dots_upper_of(int j)
+{
+	return j / 2 * 4 + j % 2;
+}
+DOTS_INLINE int dots_lower_of(int j)
+{
+	return dots_upper_of(j) + 2;
+}
 
 /* acc plus both products of a row's pair with those of 16 columns; the instruction takes the row's where it is. */
 DOTS_INLINE __m512 dots_pair(__m512 acc, __m512i columns, const uint8_t *pair)
@@ -68,8 +75,14 @@ DOTS_INLINE void dots_turned(__m512 acc[8], const __m512i t[DOTS_PAIRS], const u
 }
 
 /* The upper and the lower halves of pairs as floats. */
-DOTS_INLINE __m512 dots_upper(__m512i pairs) { return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000))); }
-DOTS_INLINE __m512 dots_lower(__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
+DOTS_INLINE __m512 dots_upper(__m512i pairs)
+{
+	return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
+}
+DOTS_INLINE __m512 dots_lower(__m512i pairs)
+{
+	return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+}
 
 /* A panel is, of each block of inputs, [16 pairs][vectors of 16 columns][16 columns], or as floats
  * [8 twos of pairs][both upper, both lower][vectors][16 columns]: pair j of one vector, `step` bytes
@@ -86,14 +99,14 @@ DOTS_INLINE void dots_panel_store(uint8_t *block, size_t step, int j, __m512i pa
 
 /* Where a tile of sums reads and writes. */
 struct dots {
-	float *out;                     /* columns of row 0 */
-	size_t ld, beside;              /* floats to the next row, and to the next vector of columns */
+	float *out;        /* columns of row 0 */
+	size_t ld, beside; /* floats to the next row, and to the next vector of columns */
 	const uint8_t *panel;
-	size_t step, vector;            /* bytes to the next pair, and to the same of the next vector */
-	const uint8_t *x;               /* pairs of row 0, block 0 */
-	size_t row, block;              /* bytes to the next */
-	int n;                          /* blocks */
-	__mmask16 mask[2];              /* columns, of each vector */
+	size_t step, vector; /* bytes to the next pair, and to the same of the next vector */
+	const uint8_t *x;    /* pairs of row 0, block 0 */
+	size_t row, block;   /* bytes to the next */
+	int n;               /* blocks */
+	__mmask16 mask[2];   /* columns, of each vector */
 };
 
 /* Blocks of R rows as floats, [blocks][R][upper, lower][16 pairs]. */
@@ -111,8 +124,8 @@ DOTS_INLINE void dots_rows_as_floats(float *to, const struct dots *d, const int 
 }
 
 /* One pair, or half of one as floats, of R rows by V vectors of columns. */
-DOTS_INLINE void dots_step(__m512 sum[DOTS_ROWS][2], const uint8_t *panel, size_t vector, const float *f, const uint8_t *x,
-                           size_t row, const int R, const int V, const bool floats)
+DOTS_INLINE void dots_step(__m512 sum[DOTS_ROWS][2], const uint8_t *panel, size_t vector, const float *f,
+                           const uint8_t *x, size_t row, const int R, const int V, const bool floats)
 {
 	__m512i w[2];
 
@@ -122,13 +135,14 @@ DOTS_INLINE void dots_step(__m512 sum[DOTS_ROWS][2], const uint8_t *panel, size_
 #pragma GCC unroll 4
 	for (int r = 0; r < R; r++) {
 		__m512i pair = floats ? _mm512_castps_si512(_mm512_set1_ps(f[r * DOTS_BLOCK])) :
-		               _mm512_set1_epi32(*(const int32_t *)(const void *)(x + (size_t)r * row));
+		                        _mm512_set1_epi32(*(const int32_t *)(const void *)(x + (size_t)r * row));
 
-		__asm__("" : "+v"(pair));       /* loaded once, not by each instruction: loads would bind */
+		__asm__("" : "+v"(pair)); /* loaded once, not by each instruction: loads would bind */
 #pragma GCC unroll 2
 		for (int v = 0; v < V; v++)
-			sum[r][v] = floats ? _mm512_fmadd_ps(_mm512_castsi512_ps(w[v]), _mm512_castsi512_ps(pair), sum[r][v]) :
-			            _mm512_dpbf16_ps(sum[r][v], (__m512bh)w[v], (__m512bh)pair);
+			sum[r][v] = floats ? _mm512_fmadd_ps(_mm512_castsi512_ps(w[v]), _mm512_castsi512_ps(pair),
+			                                     sum[r][v]) :
+			                     _mm512_dpbf16_ps(sum[r][v], (__m512bh)w[v], (__m512bh)pair);
 	}
 }
 
@@ -147,7 +161,8 @@ DOTS_INLINE void dots_tile(const struct dots *d, bool first, const int R, const 
 #pragma GCC unroll 2
 		for (int v = 0; v < V; v++)
 			acc[r][v] = first ? _mm512_setzero_ps() :
-			            _mm512_maskz_loadu_ps(d->mask[v], d->out + (size_t)r * d->ld + (size_t)v * d->beside);
+			                    _mm512_maskz_loadu_ps(d->mask[v],
+			                                          d->out + (size_t)r * d->ld + (size_t)v * d->beside);
 	for (int i = 0; i < d->n; i++, x += d->block, from += R * DOTS_BLOCK) {
 		__m512 sum[2][DOTS_ROWS][2];
 
@@ -162,7 +177,8 @@ DOTS_INLINE void dots_tile(const struct dots *d, bool first, const int R, const 
 			for (int half = 0; half < halves; half++)
 #pragma GCC unroll 2
 				for (int odd = 0; odd < 2; odd++, panel += d->step)
-					dots_step(sum[odd], panel, d->vector, from + half * DOTS_PAIRS + j + odd, x + 4 * (j + odd), d->row, R, V, floats);
+					dots_step(sum[odd], panel, d->vector, from + half * DOTS_PAIRS + j + odd,
+					          x + 4 * (j + odd), d->row, R, V, floats);
 #pragma GCC unroll 4
 		for (int r = 0; r < R; r++)
 #pragma GCC unroll 2
@@ -173,7 +189,8 @@ DOTS_INLINE void dots_tile(const struct dots *d, bool first, const int R, const 
 	for (int r = 0; r < R; r++)
 #pragma GCC unroll 2
 		for (int v = 0; v < V; v++)
-			_mm512_mask_storeu_ps(d->out + (size_t)r * d->ld + (size_t)v * d->beside, d->mask[v], acc[r][v]);
+			_mm512_mask_storeu_ps(d->out + (size_t)r * d->ld + (size_t)v * d->beside, d->mask[v],
+			                      acc[r][v]);
 }
 
 #endif

@@ -41,8 +41,14 @@ static uint32_t gather(uint32_t v)
 }
 
 /* A word as the file has it to one of a block, and back. */
-static uint32_t word_in(uint32_t v, int bits) { return bits == 8 ? v : spread(v & 0xffff) | spread(v >> 16) << 4; }
-static uint32_t word_out(uint32_t v, int bits) { return bits == 8 ? v : gather(v & 0x0f0f0f0f) | gather(v >> 4 & 0x0f0f0f0f) << 16; }
+static uint32_t word_in(uint32_t v, int bits)
+{
+	return bits == 8 ? v : spread(v & 0xffff) | spread(v >> 16) << 4;
+}
+static uint32_t word_out(uint32_t v, int bits)
+{
+	return bits == 8 ? v : gather(v & 0x0f0f0f0f) | gather(v >> 4 & 0x0f0f0f0f) << 16;
+}
 
 static void copy_word(uint8_t *to, const uint8_t *from, uint32_t (*fn)(uint32_t, int), int bits)
 {
@@ -113,8 +119,8 @@ void blocks_fill(uint8_t *to, const struct weight *w, int first, int n)
 				fill_codes(to + 4 * i, w, o + i);
 }
 
-void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
-                        int r0, int r1, void *scratch)
+void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1,
+                        const struct acts *x, int r0, int r1, void *scratch)
 {
 	int first = (o0 + BLOCK_OUT - 1) / BLOCK_OUT * BLOCK_OUT, last = o1 / BLOCK_OUT * BLOCK_OUT;
 

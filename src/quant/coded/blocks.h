@@ -9,7 +9,9 @@
 
 /* at NULL: they are not there, or not yet.  Whoever makes them stores it once, when all is in it, with release;
  * aligned to 64 bytes.  They stay until the last product has ended. */
-struct blocks { const uint8_t *_Atomic at; };
+struct blocks {
+	const uint8_t *_Atomic at;
+};
 
 /* Can w, a whole tensor, be had in blocks; how many bytes, a multiple of 64; and those of rows
  * [first, first + n), multiples of BLOCK_OUT, at `to`.  Any thread. */

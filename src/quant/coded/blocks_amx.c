@@ -28,8 +28,8 @@ static void configure(int rows)
 }
 
 struct rows {
-	const int8_t *q;        /* [n][cols] */
-	const float *beside;    /* [groups][n][scale, scaled sum] */
+	const int8_t *q;     /* [n][cols] */
+	const float *beside; /* [groups][n][scale, scaled sum] */
 	size_t cols;
 	int n, groups;
 };
@@ -67,7 +67,8 @@ INLINE void steps(__m512 acc[], const int32_t *sum, const uint8_t *line, const f
 
 #pragma GCC unroll 16
 	for (int r = 0; r < R; r++) {
-		__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sum + OUT * r)), _mm512_set1_ps(beside[2 * r]));
+		__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sum + OUT * r)),
+		                         _mm512_set1_ps(beside[2 * r]));
 
 		acc[r] = _mm512_fmadd_ps(scale, f, acc[r]);
 		acc[r] = _mm512_fmadd_ps(bias, _mm512_set1_ps(beside[2 * r + 1]), acc[r]);
@@ -79,7 +80,7 @@ INLINE void steps(__m512 acc[], const int32_t *sum, const uint8_t *line, const f
 INLINE void outputs_run(float *out, size_t ld, const uint8_t *blocks, size_t hop, size_t on, const struct rows *rows,
                         struct room *m, const int bits, const int R, const int K)
 {
-	const struct rows x = *rows;            /* in registers: the tile instructions may write any memory */
+	const struct rows x = *rows; /* in registers: the tile instructions may write any memory */
 	const size_t block = (size_t)(2 * bits + 1) * LINE;
 	__m512 acc[RUNS_MOST][OUT];
 
@@ -112,7 +113,8 @@ INLINE void outputs_run(float *out, size_t ld, const uint8_t *blocks, size_t hop
 			if (g + 1 < x.groups)
 				take(m->code[!now][k], at + block + (size_t)k * hop, bits);
 			if (g)
-				steps(acc[k], m->sum[!now][k], at + (size_t)k * hop - LINE, x.beside + (size_t)(g - 1) * 2 * (size_t)x.n, R);
+				steps(acc[k], m->sum[!now][k], at + (size_t)k * hop - LINE,
+				      x.beside + (size_t)(g - 1) * 2 * (size_t)x.n, R);
 		}
 	}
 #pragma GCC unroll 2
@@ -124,36 +126,50 @@ INLINE void outputs_run(float *out, size_t ld, const uint8_t *blocks, size_t hop
 }
 
 /* n times 16 outputs. */
-INLINE void outputs_all(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x, struct room *m, const int bits,
-                        const int R, const int K)
+INLINE void outputs_all(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x, struct room *m,
+                        const int bits, const int R, const int K)
 {
 	size_t step = (size_t)x->groups * (size_t)(2 * bits + 1) * LINE;
 	int half = K == 2 ? n / 2 : 0;
 
 	for (int i = 0; i < half; i++)
-		outputs_run(out + OUT * i, ld, blocks + (size_t)i * step, (size_t)half * step, (size_t)(OUT * half), x, m, bits, R, K);
+		outputs_run(out + OUT * i, ld, blocks + (size_t)i * step, (size_t)half * step, (size_t)(OUT * half), x,
+		            m, bits, R, K);
 	for (int i = 2 * half; i < n; i++)
 		outputs_run(out + OUT * i, ld, blocks + (size_t)i * step, 0, 0, x, m, bits, R, 1);
 }
 
 typedef void few_fn(float *, size_t, const uint8_t *, int, const struct rows *, struct room *);
-#define FEW(bits, R, K) \
-	static void few_##bits##_##R(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x, struct room *m) \
-	{ \
-		outputs_all(out, ld, blocks, n, x, m, bits, R, K); \
+#define FEW(bits, R, K)                                                                                         \
+	static void few_##bits##_##R(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x, \
+	                             struct room *m)                                                            \
+	{                                                                                                       \
+		outputs_all(out, ld, blocks, n, x, m, bits, R, K);                                              \
 	}
-FEW(4, 6, 2) FEW(4, 8, 2) FEW(4, 12, 1) FEW(4, 16, 1)
-FEW(8, 6, 2) FEW(8, 8, 2) FEW(8, 12, 1) FEW(8, 16, 1)
+FEW(4, 6, 2)
+FEW(4, 8, 2)
+FEW(4, 12, 1)
+FEW(4, 16, 1)
+FEW(8, 6, 2)
+FEW(8, 8, 2)
+FEW(8, 12, 1)
+FEW(8, 16, 1)
 
-void blocks_few_amx(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
-                    int r1, void *scratch)
+void blocks_few_amx(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x,
+                    int r0, int r1, void *scratch)
 {
 	int rows = r1 - r0, bits = w->fmt->coding->bits;
 	struct room *m = scratch;
-	struct rows d = { .q = x->q + (size_t)r0 * (size_t)x->cols, .beside = (float *)(m + 1), .cols = (size_t)x->cols, .n = rows,
-	                  .groups = x->cols / x->group };
-	few_fn *fn = rows <= 6 ? bits == 4 ? few_4_6 : few_8_6 : rows <= 8 ? bits == 4 ? few_4_8 : few_8_8 :
-	             rows <= 12 ? bits == 4 ? few_4_12 : few_8_12 : bits == 4 ? few_4_16 : few_8_16;
+	struct rows d = { .q = x->q + (size_t)r0 * (size_t)x->cols,
+		          .beside = (float *)(m + 1),
+		          .cols = (size_t)x->cols,
+		          .n = rows,
+		          .groups = x->cols / x->group };
+	few_fn *fn = rows <= 6  ? bits == 4 ? few_4_6 : few_8_6 :
+	             rows <= 8  ? bits == 4 ? few_4_8 : few_8_8 :
+	             rows <= 12 ? bits == 4 ? few_4_12 : few_8_12 :
+	             bits == 4  ? few_4_16 :
+	                          few_8_16;
 
 	assert(rows <= FEW_TWICE);
 	coded_beside((float *)(m + 1), x, r0, rows);

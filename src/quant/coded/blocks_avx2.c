@@ -13,9 +13,14 @@
 #include "quant/levels.h"
 
 enum {
-	OUT = BLOCK_OUT, LINE = BLOCK_LINE, LANES = 8, HALVES = OUT / LANES, HALF = LINE / HALVES,
-	RUNS_MOST = 2, AHEAD = 2816,    /* bytes on, both runs are asked for */
-	APART_WORDS = 2,                /* rows; else upper codes of 4 bits are shifted, not their sums */
+	OUT = BLOCK_OUT,
+	LINE = BLOCK_LINE,
+	LANES = 8,
+	HALVES = OUT / LANES,
+	HALF = LINE / HALVES,
+	RUNS_MOST = 2,
+	AHEAD = 2816,    /* bytes on, both runs are asked for */
+	APART_WORDS = 2, /* rows; else upper codes of 4 bits are shifted, not their sums */
 };
 /* Up to so many rows read two runs of memory; where there is but one, up to so many read it by lines. */
 #define TWO_RUNS(bits) (VNNI ? 5 : (bits) == 4 ? 3 : 4)
@@ -23,15 +28,19 @@ enum { ONE_RUN = 2 };
 
 /* What sums are while a group goes on.  Of 4 bits, high: of the upper codes of bytes; with vpdpbusd 16 times what they
  * stand for, and of few rows only, without it both in 16 bits. */
-struct sums { __m256i v, high; };
+struct sums {
+	__m256i v, high;
+};
 
 /* A word of 8 outputs by R rows' inputs q[row][from] on; first: there is nothing to add it to. */
-INLINE void word(struct sums s[], __m256i v, const int8_t *const q[], int from, const bool first, const int bits, const int R)
+INLINE void word(struct sums s[], __m256i v, const int8_t *const q[], int from, const bool first, const int bits,
+                 const int R)
 {
 	const __m256i low = bits == 4 ? _mm256_set1_epi8(15) : _mm256_set1_epi16(255), zero = _mm256_setzero_si256();
 	__m256i a = bits == 8 && VNNI ? v : _mm256_and_si256(v, low);
-	__m256i b = bits == 8 ? _mm256_srli_epi16(v, 8) :
-	            VNNI && R <= APART_WORDS ? _mm256_andnot_si256(low, v) : _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+	__m256i b = bits == 8                ? _mm256_srli_epi16(v, 8) :
+	            VNNI && R <= APART_WORDS ? _mm256_andnot_si256(low, v) :
+	                                       _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
 
 #pragma GCC unroll 8
 	for (int r = 0; r < R; r++) {
@@ -48,7 +57,7 @@ INLINE void word(struct sums s[], __m256i v, const int8_t *const q[], int from, 
 			s[r].high = _mm256_add_epi16(was.high, _mm256_maddubs_epi16(b, quad(q[r] + from + 4)));
 		} else {
 			s[r].v = _mm256_add_epi32(was.v, _mm256_madd_epi16(a, quad(q[r] + from)));
-			__asm__("" : "+x"(s[r].v));             /* in this order: gcc 12 makes trees and spills them */
+			__asm__("" : "+x"(s[r].v)); /* in this order: gcc 12 makes trees and spills them */
 			s[r].v = _mm256_add_epi32(s[r].v, _mm256_madd_epi16(b, quad(q[r] + from + 4)));
 			__asm__("" : "+x"(s[r].v));
 		}
@@ -79,7 +88,10 @@ INLINE void steps(__m256 acc[], __m256i v, const __m256i sum[], const float *bes
 	}
 }
 
-INLINE __m256i half_of(const uint8_t *line, int h) { return _mm256_load_si256((const void *)(line + HALF * h)); }
+INLINE __m256i half_of(const uint8_t *line, int h)
+{
+	return _mm256_load_si256((const void *)(line + HALF * h));
+}
 
 /* The next block of each of K runs by R rows, few. */
 INLINE void block_lines(__m256 acc[RUNS_MOST][HALVES][FEW_ROWS], const uint8_t *const at[RUNS_MOST],
@@ -94,7 +106,7 @@ INLINE void block_lines(__m256 acc[RUNS_MOST][HALVES][FEW_ROWS], const uint8_t *
 		for (int k = 0; k < K; k++) {
 			const uint8_t *line = at[k] + LINE * j;
 
-			__asm__ volatile("prefetcht0 %0" : : "m"(line[AHEAD]));        /* volatile: in this order */
+			__asm__ volatile("prefetcht0 %0" : : "m"(line[AHEAD])); /* volatile: in this order */
 #pragma GCC unroll 2
 			for (int h = 0; h < HALVES; h++)
 				word(s[k][h], half_of(line, h), q, per * j, j == 0, bits, R);
@@ -155,7 +167,8 @@ INLINE void outputs_half(float *out, size_t ld, const uint8_t *at, int h, int gr
 {
 	const int chunks = bits / 2;
 	const bool apart = VNNI && bits == 4 && R <= APART_ROWS;
-	const size_t hop = (size_t)(groups * (2 * bits + 1) / RUNS) * LINE, half = (size_t)(groups * bits / RUNS) * LINE;
+	const size_t hop = (size_t)(groups * (2 * bits + 1) / RUNS) * LINE,
+		     half = (size_t)(groups * bits / RUNS) * LINE;
 	const uint8_t *next = at + (size_t)(groups * (2 * bits + 1)) * LINE, *ends = next + 2 * half;
 	const float *beside = d->beside;
 	const int8_t *q[FEW_ROWS];
@@ -207,30 +220,47 @@ INLINE void outputs_few(float *out, size_t ld, const uint8_t *blocks, int n, int
 	int half = R <= TWO_RUNS(bits) ? n / 2 : 0;
 
 	for (int i = 0; i < half; i++)
-		outputs_lines(out + OUT * i, ld, blocks + (size_t)i * step, (size_t)half * step, (size_t)(OUT * half), groups, d, bits,
-		              R <= TWO_RUNS(bits) ? R : 1, 2);
+		outputs_lines(out + OUT * i, ld, blocks + (size_t)i * step, (size_t)half * step, (size_t)(OUT * half),
+		              groups, d, bits, R <= TWO_RUNS(bits) ? R : 1, 2);
 	for (int i = 2 * half; i < n; i++)
 		if (R <= ONE_RUN)
-			outputs_lines(out + OUT * i, ld, blocks + (size_t)i * step, 0, 0, groups, d, bits, R <= ONE_RUN ? R : 1, 1);
+			outputs_lines(out + OUT * i, ld, blocks + (size_t)i * step, 0, 0, groups, d, bits,
+			              R <= ONE_RUN ? R : 1, 1);
 		else
 			for (int h = 0; h < HALVES; h++)
 				outputs_half(out + OUT * i, ld, blocks + (size_t)i * step, h, groups, d, bits, R);
 }
 
 typedef void few_fn(float *, size_t, const uint8_t *, int, int, const struct block_rows *);
-#define FEW(bits, R) \
-	static void few_##bits##_##R(float *out, size_t ld, const uint8_t *blocks, int n, int groups, const struct block_rows *d) \
-	{ \
-		outputs_few(out, ld, blocks, n, groups, d, bits, R); \
+#define FEW(bits, R)                                                                                  \
+	static void few_##bits##_##R(float *out, size_t ld, const uint8_t *blocks, int n, int groups, \
+	                             const struct block_rows *d)                                      \
+	{                                                                                             \
+		outputs_few(out, ld, blocks, n, groups, d, bits, R);                                  \
 	}
-FEW(4, 1) FEW(4, 2) FEW(4, 3) FEW(4, 4) FEW(4, 5) FEW(4, 6) FEW(4, 7) FEW(4, 8)
-FEW(8, 1) FEW(8, 2) FEW(8, 3) FEW(8, 4) FEW(8, 5) FEW(8, 6) FEW(8, 7) FEW(8, 8)
+FEW(4, 1)
+FEW(4, 2)
+FEW(4, 3)
+FEW(4, 4)
+FEW(4, 5)
+FEW(4, 6)
+FEW(4, 7)
+FEW(4, 8)
+FEW(8, 1)
+FEW(8, 2)
+FEW(8, 3)
+FEW(8, 4)
+FEW(8, 5)
+FEW(8, 6)
+FEW(8, 7)
+FEW(8, 8)
 static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_4_1, few_4_2, few_4_3, few_4_4, few_4_5, few_4_6, few_4_7, few_4_8 },
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
 };
 
-void LEVEL(blocks_few)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct block_rows *d)
+void LEVEL(blocks_few)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
+                       const struct block_rows *d)
 {
 	fews[w->fmt->coding->bits == 8][d->n - 1](out, ld, blocks, n, w->cols / BLOCK_INPUTS, d);
 }
@@ -240,19 +270,22 @@ int8_t *LEVEL(block_rows_of)(struct block_rows *d, int8_t *to, const struct acts
 	size_t groups = (size_t)(x->cols / x->group), line = (size_t)INPUTS(bits);
 	float *beside = (float *)(void *)to;
 
-	*d = (struct block_rows){ .q = x->q + (size_t)r0 * (size_t)x->cols, .row = groups * line, .beside = beside, .n = n };
+	*d = (struct block_rows){
+		.q = x->q + (size_t)r0 * (size_t)x->cols, .row = groups * line, .beside = beside, .n = n
+	};
 	to = (int8_t *)coded_beside(beside, x, r0, n);
 	if (line == BLOCK_INPUTS)
 		return to;
 	for (int r = 0; r < n; r++)
-		LEVEL(coded_inputs)(to + (size_t)r * d->row, line, d->q + (size_t)r * (size_t)x->cols, x->cols, bits, true);
+		LEVEL(coded_inputs)
+	(to + (size_t)r * d->row, line, d->q + (size_t)r * (size_t)x->cols, x->cols, bits, true);
 	d->q = to;
 	return to + (size_t)n * d->row;
 }
 
 /* At most FEW_TWICE rows. */
-static void mul_few(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
-                    int r1, void *scratch)
+static void mul_few(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x,
+                    int r0, int r1, void *scratch)
 {
 	int bits = w->fmt->coding->bits, rows = r1 - r0, first = rows > FEW_ROWS ? (rows + 1) / 2 : rows;
 	struct block_rows d[2];
@@ -264,14 +297,14 @@ static void mul_few(float *out, size_t ld, const struct weight *w, const uint8_t
 		return;
 	}
 	LEVEL(block_rows_of)(&d[1], to, x, r0 + first, rows - first, bits);
-	for (int i = 0; i < n; i++, out += OUT, blocks += blocks_of_rows(w)) {  /* the second time out of a cache */
+	for (int i = 0; i < n; i++, out += OUT, blocks += blocks_of_rows(w)) { /* the second time out of a cache */
 		LEVEL(blocks_few)(out, ld, w, blocks, 1, &d[0]);
 		LEVEL(blocks_few)(out + (size_t)first * ld, ld, w, blocks, 1, &d[1]);
 	}
 }
 
-void LEVEL(blocks_mul)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                       void *scratch)
+void LEVEL(blocks_mul)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch)
 {
 	int most = INPUTS(w->fmt->coding->bits) > BLOCK_INPUTS ? G64_ROWS / 2 : G64_ROWS;
 	const uint8_t *blocks = block_at(w, blocks_of(w), o0, 0);

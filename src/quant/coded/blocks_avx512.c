@@ -14,9 +14,9 @@
 enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, AHEAD = 2816, AHEAD_ALONE = 8448, RUNS_MOST = 2, ROWS_TWICE = 4 };
 
 struct rows {
-	const int8_t *q;        /* [rows][cols] */
+	const int8_t *q; /* [rows][cols] */
 	size_t cols;
-	const float *beside;    /* [groups][rows][scale, scaled sum] */
+	const float *beside; /* [groups][rows][scale, scaled sum] */
 	int groups;
 };
 
@@ -28,10 +28,10 @@ INLINE __m512i dot_four(__m512i acc, __m512i u, const int8_t *q)
 }
 
 /* The next block of each run, of R rows. */
-INLINE void blocks_next(__m512 acc[RUNS_MOST][FEW_ROWS], const uint8_t *const at[RUNS_MOST], const int8_t *const q[FEW_ROWS],
-                        const float *beside, const int bits, const int R, const int K)
+INLINE void blocks_next(__m512 acc[RUNS_MOST][FEW_ROWS], const uint8_t *const at[RUNS_MOST],
+                        const int8_t *const q[FEW_ROWS], const float *beside, const int bits, const int R, const int K)
 {
-	const int per = 32 / bits;              /* inputs in a word */
+	const int per = 32 / bits; /* inputs in a word */
 	const __m512i low = _mm512_set1_epi8(15);
 	__m512i sum[RUNS_MOST][FEW_ROWS], other[RUNS_MOST][FEW_ROWS];
 
@@ -47,12 +47,14 @@ INLINE void blocks_next(__m512 acc[RUNS_MOST][FEW_ROWS], const uint8_t *const at
 			const uint8_t *line = at[k] + LINE * j;
 			__m512i v = _mm512_load_si512(line);
 
-			__asm__ volatile("prefetcht0 %0" : : "m"(line[K == 1 ? AHEAD_ALONE : AHEAD]));        /* volatile: in this order */
+			__asm__ volatile("prefetcht0 %0"
+			                 :
+			                 : "m"(line[K == 1 ? AHEAD_ALONE : AHEAD])); /* volatile: in this order */
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++) {
 				const int8_t *x = q[r] + j * per;
 
-				if (bits == 4) {        /* 16 times what is in the upper halves */
+				if (bits == 4) { /* 16 times what is in the upper halves */
 					sum[k][r] = dot_four(sum[k][r], _mm512_and_si512(v, low), x);
 					other[k][r] = dot_four(other[k][r], _mm512_andnot_si512(low, v), x + 4);
 				} else if (j % 2) {
@@ -71,7 +73,8 @@ INLINE void blocks_next(__m512 acc[RUNS_MOST][FEW_ROWS], const uint8_t *const at
 		__asm__ volatile("prefetcht0 %0" : : "m"(line[K == 1 ? AHEAD_ALONE : AHEAD]));
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++) {
-			__m512i s = _mm512_add_epi32(sum[k][r], bits == 4 ? _mm512_srai_epi32(other[k][r], 4) : other[k][r]);
+			__m512i s = _mm512_add_epi32(sum[k][r],
+			                             bits == 4 ? _mm512_srai_epi32(other[k][r], 4) : other[k][r]);
 			__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(s), _mm512_set1_ps(beside[2 * r]));
 
 			acc[k][r] = _mm512_fmadd_ps(scale, f, acc[k][r]);
@@ -113,36 +116,53 @@ INLINE void outputs_run(float *out, size_t ld, const uint8_t *blocks, size_t hop
 }
 
 /* n times 16 outputs. */
-INLINE void outputs_few(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x, const int bits, const int R)
+INLINE void outputs_few(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x, const int bits,
+                        const int R)
 {
 	size_t step = (size_t)x->groups * (size_t)(2 * bits + 1) * LINE;
 	int half = R <= ROWS_TWICE ? n / 2 : 0, i = 0;
 
 	for (; i < half; i++)
-		outputs_run(out + OUT * i, ld, blocks + (size_t)i * step, (size_t)half * step, (size_t)(OUT * half), x, bits, R,
-		            R <= ROWS_TWICE ? 2 : 1);
+		outputs_run(out + OUT * i, ld, blocks + (size_t)i * step, (size_t)half * step, (size_t)(OUT * half), x,
+		            bits, R, R <= ROWS_TWICE ? 2 : 1);
 	for (i = 2 * half; i < n; i++)
 		outputs_run(out + OUT * i, ld, blocks + (size_t)i * step, 0, 0, x, bits, R, 1);
 }
 
 typedef void few_fn(float *, size_t, const uint8_t *, int, const struct rows *);
-#define FEW(bits, R) \
+#define FEW(bits, R)                                                                                            \
 	static void few_##bits##_##R(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x) \
-	{ \
-		outputs_few(out, ld, blocks, n, x, bits, R); \
+	{                                                                                                       \
+		outputs_few(out, ld, blocks, n, x, bits, R);                                                    \
 	}
-FEW(4, 1) FEW(4, 2) FEW(4, 3) FEW(4, 4) FEW(4, 5) FEW(4, 6) FEW(4, 7) FEW(4, 8)
-FEW(8, 1) FEW(8, 2) FEW(8, 3) FEW(8, 4) FEW(8, 5) FEW(8, 6) FEW(8, 7) FEW(8, 8)
+FEW(4, 1)
+FEW(4, 2)
+FEW(4, 3)
+FEW(4, 4)
+FEW(4, 5)
+FEW(4, 6)
+FEW(4, 7)
+FEW(4, 8)
+FEW(8, 1)
+FEW(8, 2)
+FEW(8, 3)
+FEW(8, 4)
+FEW(8, 5)
+FEW(8, 6)
+FEW(8, 7)
+FEW(8, 8)
 static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_4_1, few_4_2, few_4_3, few_4_4, few_4_5, few_4_6, few_4_7, few_4_8 },
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
 };
 
-void blocks_few_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
-                       int r1, void *scratch)
+void blocks_few_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
+                       const struct acts *x, int r0, int r1, void *scratch)
 {
-	struct rows d = { .q = x->q + (size_t)r0 * (size_t)x->cols, .cols = (size_t)x->cols, .beside = scratch,
-	                  .groups = x->cols / x->group };
+	struct rows d = { .q = x->q + (size_t)r0 * (size_t)x->cols,
+		          .cols = (size_t)x->cols,
+		          .beside = scratch,
+		          .groups = x->cols / x->group };
 
 	assert(r1 - r0 <= FEW_ROWS);
 	coded_beside(scratch, x, r0, r1 - r0);

@@ -15,13 +15,17 @@ static inline size_t block_bytes(const struct weight *w)
 
 	return (c ? (size_t)c->bits * 2 + 1 : BLOCK_PAIRS) * BLOCK_LINE;
 }
-static inline size_t blocks_of_rows(const struct weight *w) { return (size_t)(w->cols / BLOCK_INPUTS) * block_bytes(w); }
+static inline size_t blocks_of_rows(const struct weight *w)
+{
+	return (size_t)(w->cols / BLOCK_INPUTS) * block_bytes(w);
+}
 /* Those of w, from its first row on; NULL: none, or they do not begin there. */
 static inline const uint8_t *blocks_of(const struct weight *w)
 {
 	const uint8_t *at = w->blocks ? atomic_load_explicit(&w->blocks->at, memory_order_acquire) : NULL;
 
-	return at && w->blocks_row % BLOCK_OUT == 0 ? at + (size_t)(w->blocks_row / BLOCK_OUT) * blocks_of_rows(w) : NULL;
+	return at && w->blocks_row % BLOCK_OUT == 0 ? at + (size_t)(w->blocks_row / BLOCK_OUT) * blocks_of_rows(w) :
+	                                              NULL;
 }
 /* The one that has output o, of group g. */
 static inline const uint8_t *block_at(const struct weight *w, const uint8_t *blocks, int o, int g)

@@ -15,26 +15,27 @@
 #include "quant/levels.h"
 #include "quant/trial.h"
 
-enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, TILE_ROWS = 6, SIDES = 2, ONCE_BYTES = 480 << 10 };     /* of activations */
+enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, TILE_ROWS = 6, SIDES = 2, ONCE_BYTES = 480 << 10 }; /* of activations */
 
 struct tiling {
 	const struct acts *x;
-	const uint8_t *at;      /* blocks of the first 16 outputs; of the next 16 `step` bytes on */
+	const uint8_t *at; /* blocks of the first 16 outputs; of the next 16 `step` bytes on */
 	size_t step;
 	int groups;
-	const uint8_t *next, *stop;     /* what is asked for, of the next 32 outputs */
-	int lines;              /* of it, for each group */
-	size_t on;              /* from a row of activations to the one asked for meanwhile, in bytes; 0: none */
+	const uint8_t *next, *stop; /* what is asked for, of the next 32 outputs */
+	int lines;                  /* of it, for each group */
+	size_t on;                  /* from a row of activations to the one asked for meanwhile, in bytes; 0: none */
 };
 
 /* What stands in row r of up to six: `at` is of row 0, `at3` of row 3, rows `hop` bytes apart. Written out, for gcc 12
  * otherwise keeps an address for each row, in memory. */
-#define ROW_OF(instruction, to, r, at, at3, hop) do { \
-		if ((r) % 3 == 0) \
-			__asm__(instruction " (%1), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3))); \
-		else if ((r) % 3 == 1) \
-			__asm__(instruction " (%1,%2), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "r"(hop)); \
-		else \
+#define ROW_OF(instruction, to, r, at, at3, hop)                                                                  \
+	do {                                                                                                      \
+		if ((r) % 3 == 0)                                                                                 \
+			__asm__(instruction " (%1), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)));                \
+		else if ((r) % 3 == 1)                                                                            \
+			__asm__(instruction " (%1,%2), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "r"(hop));   \
+		else                                                                                              \
 			__asm__(instruction " (%1,%2,2), %0" : "=v"(to) : "r"((r) < 3 ? (at) : (at3)), "r"(hop)); \
 	} while (0)
 
@@ -76,10 +77,13 @@ INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, cons
 
 #pragma GCC unroll 2
 				for (int s = 0; s < S; s++)
-					u[s] = bits == 8 ? v[s] : _mm512_and_si512(half ? _mm512_srli_epi16(v[s], 4) : v[s], low);
+					u[s] = bits == 8 ?
+					               v[s] :
+					               _mm512_and_si512(half ? _mm512_srli_epi16(v[s], 4) : v[s], low);
 #pragma GCC unroll 6
 				for (int r = 0; r < R; r++) {
-					ROW_OF("vpbroadcastd", x, r, q + 4 * (j * 8 / bits + half), q3 + 4 * (j * 8 / bits + half), cols);
+					ROW_OF("vpbroadcastd", x, r, q + 4 * (j * 8 / bits + half),
+					       q3 + 4 * (j * 8 / bits + half), cols);
 #pragma GCC unroll 2
 					for (int s = 0; s < S; s++)
 						i[s][r] = dot512(i[s][r], u[s], x);
@@ -99,7 +103,8 @@ INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, cons
 			ROW_OF("vbroadcastss", xs, r, scale, scale3, row);
 #pragma GCC unroll 2
 			for (int s = 0; s < S; s++)
-				f[s][r] = _mm512_fmadd_ps(by[s], _mm512_mul_ps(_mm512_cvtepi32_ps(i[s][r]), xs), f[s][r]);
+				f[s][r] = _mm512_fmadd_ps(by[s], _mm512_mul_ps(_mm512_cvtepi32_ps(i[s][r]), xs),
+				                          f[s][r]);
 		}
 #pragma GCC unroll 2
 		for (int s = 0; s < S; s++)
@@ -123,18 +128,24 @@ INLINE void tile_run(const struct tiling *t, int r0, float *out, size_t ld, cons
 }
 
 typedef void tile_fn(const struct tiling *, int, float *, size_t);
-#define TILE(bits, R, S) \
+#define TILE(bits, R, S)                                                                           \
 	static void tile_##bits##_##R##_##S(const struct tiling *t, int r0, float *out, size_t ld) \
-	{ \
-		tile_run(t, r0, out, ld, bits, R, S); \
+	{                                                                                          \
+		tile_run(t, r0, out, ld, bits, R, S);                                              \
 	}
-#define TILES(bits, S) TILE(bits, 4, S) TILE(bits, 5, S) TILE(bits, 6, S)
+#define TILES(bits, S)   \
+	TILE(bits, 4, S) \
+	TILE(bits, 5, S) \
+	TILE(bits, 6, S)
 TILES(4, 1)
 TILES(4, 2)
 TILES(8, 1)
 TILES(8, 2)
 /* More than eight rows, cut evenly, are tiles of four at least. */
-#define PICK(bits, S) { NULL, NULL, NULL, NULL, tile_##bits##_4_##S, tile_##bits##_5_##S, tile_##bits##_6_##S }
+#define PICK(bits, S)                                                                                 \
+	{                                                                                             \
+		NULL, NULL, NULL, NULL, tile_##bits##_4_##S, tile_##bits##_5_##S, tile_##bits##_6_##S \
+	}
 static tile_fn *const tiles[2][SIDES][TILE_ROWS + 1] = { { PICK(4, 1), PICK(4, 2) }, { PICK(8, 1), PICK(8, 2) } };
 
 /* What tile i of `of` asks for of n bytes, the next outputs' blocks. */
@@ -147,16 +158,17 @@ static void ask_share(struct tiling *t, const uint8_t *at, size_t n, int i, int 
 	t->lines = (int)(lines / (size_t)t->groups + (size_t)of - 1) / of;
 }
 
-void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x, int r0,
-                         int r1)
+void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
+                         const struct acts *x, int r0, int r1)
 {
-	int bits = w->fmt->coding->bits, of = (r1 - r0 + TILE_ROWS - 1) / TILE_ROWS, once = ONCE_BYTES / w->cols / TILE_ROWS;
+	int bits = w->fmt->coding->bits, of = (r1 - r0 + TILE_ROWS - 1) / TILE_ROWS,
+	    once = ONCE_BYTES / w->cols / TILE_ROWS;
 	size_t step = blocks_of_rows(w);
 	const uint8_t *end = blocks_of(w) + step * (size_t)(w->rows / OUT);
 	struct tiling t = { .x = x, .step = step, .groups = w->cols / w->group };
 
 	assert(r1 - r0 > FEW_ROWS && x->cols == w->cols && w->group == BLOCK_INPUTS);
-	for (int i0 = 0, i1; i0 < of; i0 = i1) {        /* as many tiles' rows as the second cache holds */
+	for (int i0 = 0, i1; i0 < of; i0 = i1) { /* as many tiles' rows as the second cache holds */
 		i1 = once < 1 ? i0 + 1 : i0 + once < of ? i0 + once : of;
 		for (int o = 0, sides; o < n; o += sides) {
 			const uint8_t *after;
@@ -165,7 +177,8 @@ void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const ui
 			sides = n - o < SIDES ? n - o : SIDES;
 			t.at = blocks + (size_t)o * step;
 			after = t.at + (size_t)sides * step;
-			ask = (size_t)(end - after) < (size_t)sides * step ? (size_t)(end - after) : (size_t)sides * step;
+			ask = (size_t)(end - after) < (size_t)sides * step ? (size_t)(end - after) :
+			                                                     (size_t)sides * step;
 			for (int i = i0; i < i1; i++) {
 				int r = r0 + part_begin(r1 - r0, i, of), next = r0 + part_begin(r1 - r0, i + 1, of);
 				float *to = out + (size_t)(r - r0) * ld + OUT * o;
@@ -204,8 +217,14 @@ INLINE double products(const bool beside)
 		}
 	return (double)(__rdtsc() - start);
 }
-static double products_alone(void) { return products(false); }
-static double products_beside(void) { return products(true); }
+static double products_alone(void)
+{
+	return products(false);
+}
+static double products_beside(void)
+{
+	return products(true);
+}
 
 bool blocks_tiles_slow(void)
 {

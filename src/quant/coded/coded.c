@@ -12,7 +12,7 @@ void coding_row(uint8_t *out, const struct weight *w, int o)
 	const uint8_t *p = w->data + (size_t)o * w->row_bytes, *blocks = blocks_of(w);
 	unsigned mask = (1u << c->bits) - 1;
 
-	if (blocks) {                   /* to the end of out, so that what becomes of a byte never stands before it */
+	if (blocks) { /* to the end of out, so that what becomes of a byte never stands before it */
 		uint8_t *row = out + (size_t)w->cols - (size_t)w->cols * (size_t)c->bits / 8;
 
 		block_row(row, w, blocks, o);
@@ -105,7 +105,8 @@ bool coded_is_g64(const struct weight *w)
 {
 	const struct coding *c = w->fmt->coding;
 
-	return w->group == 64 && c->bias && !c->lut && !c->zero && (c->bits == 4 || c->bits == 8) && w->row_bytes % 64 == 0;
+	return w->group == 64 && c->bias && !c->lut && !c->zero && (c->bits == 4 || c->bits == 8) &&
+	       w->row_bytes % 64 == 0;
 }
 
 double coded_peak_scalar(int64_t n)
@@ -119,7 +120,7 @@ double coded_peak_scalar(int64_t n)
 	memset(u, 3, sizeof u);
 	memset(s, -5, sizeof s);
 	for (int64_t k = 0; k < n; k++) {
-		__asm__("" : "+m"(u), "+m"(s));         /* other values, for all the compiler knows */
+		__asm__("" : "+m"(u), "+m"(s)); /* other values, for all the compiler knows */
 		for (int i = 0; i < LENGTH; i++)
 			sum += (int32_t)u[i] * s[i];
 	}
@@ -130,7 +131,9 @@ double coded_peak_scalar(int64_t n)
 
 void coded_kernels(struct kernels *k, enum cpu_level level)
 {
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar }, .acts = ACTS_INT8, .blocks = true };
+	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar },
+		               .acts = ACTS_INT8,
+		               .blocks = true };
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)
 		k->mul[ARITH_FAST] = coded_mul_avx2;

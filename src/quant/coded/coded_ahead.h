@@ -23,8 +23,8 @@ __attribute__((always_inline)) static inline void coded_ask_scales(const struct 
  * lines of it are asked for, so several pages at a time keep more lines under way than one does
  * (docs/performance.md).  Where the weight ends, its last outputs again. */
 struct coded_ahead {
-	const uint8_t *at;      /* the share's first line of the first run */
-	size_t hop;             /* from a run to the next */
+	const uint8_t *at; /* the share's first line of the first run */
+	size_t hop;        /* from a run to the next */
 };
 enum { RUNS = 4, AHEAD_BYTES = 32 << 10, AHEAD_MOST = 32 };
 static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
@@ -40,7 +40,7 @@ static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
 		return (struct coded_ahead){ block_at(w, blocks, next, 0) + run * (size_t)(o % n) / (size_t)n, run };
 	}
 	return (struct coded_ahead){ w->data + ((size_t)next + (size_t)(o % n / RUNS)) * w->row_bytes,
-	                             (size_t)(n / RUNS) * w->row_bytes };
+		                     (size_t)(n / RUNS) * w->row_bytes };
 }
 
 /* Kernels of one row read two runs of memory side by side, outputs from o on and from o + n on, and meanwhile ask

@@ -47,10 +47,10 @@ static void configure(int inputs)
 
 /* The memory of a call, out of the thread's scratch. */
 struct room {
-	float *scale, *bias;                    /* [groups][PANEL_OUT] */
-	uint8_t *code;                          /* [2][a stretch of inputs / step][16][step] */
-	float *f;                               /* [tiles of rows][2][16][16] */
-	uint8_t *tiles;                         /* TILED_HERE rows */
+	float *scale, *bias; /* [groups][PANEL_OUT] */
+	uint8_t *code;       /* [2][a stretch of inputs / step][16][step] */
+	float *f;            /* [tiles of rows][2][16][16] */
+	uint8_t *tiles;      /* TILED_HERE rows */
 };
 
 /* ---- activations ---- */
@@ -80,7 +80,8 @@ void acts_tile_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
 		__m512i t[16];
 
 		for (int r = 0; r < T_ROWS; r++)
-			t[r] = _mm512_maskz_loadu_epi8(r < rows ? m : 0, a->q + (size_t)(r0 + (r < rows ? r : 0)) * (size_t)a->cols + k);
+			t[r] = _mm512_maskz_loadu_epi8(r < rows ? m : 0,
+			                               a->q + (size_t)(r0 + (r < rows ? r : 0)) * (size_t)a->cols + k);
 		transpose16(t);
 #pragma GCC unroll 16
 		for (int i = 0; i < 16; i++)
@@ -93,27 +94,27 @@ void acts_tile_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
 
 /* All pointers at the first input or group of a stretch. */
 struct tile {
-	const uint8_t *code;                    /* [inputs / step][16 outputs][step] */
-	const int8_t *q;                        /* [inputs / 4][16 rows][4] */
-	const float *beside;                    /* [groups][scale, scaled_sum, sum][16 rows] */
-	const float *scale, *bias;              /* [groups][PANEL_OUT]; bias NULL when there is none */
+	const uint8_t *code;       /* [inputs / step][16 outputs][step] */
+	const int8_t *q;           /* [inputs / 4][16 rows][4] */
+	const float *beside;       /* [groups][scale, scaled_sum, sum][16 rows] */
+	const float *scale, *bias; /* [groups][PANEL_OUT]; bias NULL when there is none */
 	int group, groups, step, zero;
-	float *f;                               /* [16 outputs][16 rows]: the sums so far */
-	int32_t (*sums)[T_SUMS];                /* [BLOCK] room */
+	float *f;                /* [16 outputs][16 rows]: the sums so far */
+	int32_t (*sums)[T_SUMS]; /* [BLOCK] room */
 };
 
 /* per: instructions for a group. */
-#define GROUP_SUMS(N, CODES, ROWS) \
-	INLINE void group_sums_##N(const struct tile *t, int g, const int per) \
-	{ \
+#define GROUP_SUMS(N, CODES, ROWS)                                                \
+	INLINE void group_sums_##N(const struct tile *t, int g, const int per)    \
+	{                                                                         \
 		size_t at = (size_t)g * (size_t)t->group, step = (size_t)t->step; \
- \
-		_tile_zero(N); \
-		for (int k = 0; k < per; k++, at += step) { \
-			_tile_loadd(CODES, t->code + at * T_OUT, step); \
-			_tile_loadd(ROWS, t->q + at * T_ROWS, 4 * T_ROWS); \
-			_tile_dpbusd(N, CODES, ROWS); \
-		} \
+                                                                                  \
+		_tile_zero(N);                                                    \
+		for (int k = 0; k < per; k++, at += step) {                       \
+			_tile_loadd(CODES, t->code + at * T_OUT, step);           \
+			_tile_loadd(ROWS, t->q + at * T_ROWS, 4 * T_ROWS);        \
+			_tile_dpbusd(N, CODES, ROWS);                             \
+		}                                                                 \
 	}
 GROUP_SUMS(0, 4, 6)
 GROUP_SUMS(1, 5, 7)
@@ -124,16 +125,26 @@ GROUP_SUMS(3, 5, 7)
  * later: a store that waits for its product holds up what comes behind it. */
 INLINE void block_sums(const struct tile *t, int g, int n, const int per)
 {
-#define PRODUCT(i, N) if ((i) < n) group_sums_##N(t, g + (i), per);
-#define STORE(i, N) if ((i) < n) _tile_stored(N, t->sums[i], T_BYTES);
+#define PRODUCT(i, N) \
+	if ((i) < n)  \
+		group_sums_##N(t, g + (i), per);
+#define STORE(i, N)  \
+	if ((i) < n) \
+		_tile_stored(N, t->sums[i], T_BYTES);
 	PRODUCT(0, 0)
 	PRODUCT(1, 1)
-	PRODUCT(2, 2) STORE(0, 0)
-	PRODUCT(3, 3) STORE(1, 1)
-	PRODUCT(4, 0) STORE(2, 2)
-	PRODUCT(5, 1) STORE(3, 3)
-	PRODUCT(6, 2) STORE(4, 0)
-	PRODUCT(7, 3) STORE(5, 1)
+	PRODUCT(2, 2)
+	STORE(0, 0)
+	PRODUCT(3, 3)
+	STORE(1, 1)
+	PRODUCT(4, 0)
+	STORE(2, 2)
+	PRODUCT(5, 1)
+	STORE(3, 3)
+	PRODUCT(6, 2)
+	STORE(4, 0)
+	PRODUCT(7, 3)
+	STORE(5, 1)
 	STORE(6, 2)
 	STORE(7, 3)
 #undef PRODUCT
@@ -166,7 +177,7 @@ INLINE void group_steps(__m512 f[], const struct tile *t, int g, const int32_t *
  * the port where half of the multiplications go. */
 INLINE void tile_run(const struct tile *shared, bool first, const int per, const bool has_bias)
 {
-	const struct tile t = *shared;          /* in registers: the tile instructions may write any memory */
+	const struct tile t = *shared; /* in registers: the tile instructions may write any memory */
 	__m512 f[T_OUT];
 
 #pragma GCC unroll 16
@@ -266,7 +277,7 @@ INLINE void few_run(const struct tile *shared, const struct weight *weight, int 
                     const int bits)
 {
 	const struct weight w = *weight;
-	const struct tile t = *shared;          /* in registers: the tile instructions may write any memory */
+	const struct tile t = *shared; /* in registers: the tile instructions may write any memory */
 	int32_t sums[4][T_SUMS] __attribute__((aligned(64)));
 	uint8_t code[4][T_OUT * T_BYTES] __attribute__((aligned(64)));
 	__m512 f[T_OUT];
@@ -327,7 +338,8 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 			t.beside = (const float *)(tiles + (size_t)(r / T_ROWS) * tile_bytes);
 			t.q = (const int8_t *)(t.beside + (size_t)t.groups * 3 * T_ROWS);
 			(w->fmt->coding->bits == 4 ? few_4 : few_8)(&t, w, o, n_out, r ? none : coded_look_ahead(w, o));
-			tile_out(out + (size_t)r * ld + (o - o0), ld, t.f, rows - r < T_ROWS ? rows - r : T_ROWS, n_out);
+			tile_out(out + (size_t)r * ld + (o - o0), ld, t.f, rows - r < T_ROWS ? rows - r : T_ROWS,
+			         n_out);
 		}
 	}
 }
@@ -337,8 +349,8 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 /* Rows of a call, laid out, and where their outputs go. */
 struct rows {
 	const uint8_t *tiles;
-	int n;                                  /* <= TILED_ROWS */
-	float *out;                             /* [n][ld] */
+	int n;      /* <= TILED_ROWS */
+	float *out; /* [n][ld] */
 	size_t ld;
 };
 
@@ -407,7 +419,8 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 		return;
 	}
 	for (int o = o0; o < o1; o += PANEL_OUT)
-		mul_panel(w, o, o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT, &(struct rows){ tiles, rows, out + (o - o0), ld }, m);
+		mul_panel(w, o, o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT,
+		          &(struct rows){ tiles, rows, out + (o - o0), ld }, m);
 }
 
 static void lay_out(struct room *m, uint8_t *scratch, const struct weight *w)
@@ -440,8 +453,8 @@ double coded_peak_amx(int64_t n)
 	return 2.0 * 2 * T_ROWS * T_OUT * T_BYTES * (double)n;
 }
 
-void coded_mul_amx(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0, int r1,
-                   void *scratch)
+void coded_mul_amx(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0,
+                   int r1, void *scratch)
 {
 	struct weight rows_only;
 	const struct weight *w = blocks_settled(&rows_only, weight);
@@ -457,7 +470,8 @@ void coded_mul_amx(float *out, size_t ld, const struct weight *weight, int o0, i
 		blocks_few_amx(out, ld, w, block_at(w, blocks_of(w), o0, 0), (o1 - o0) / BLOCK_OUT, x, r0, r1, scratch);
 		return;
 	}
-	if (r1 - r0 < ACTS_TILED || (r1 - r0 <= FEW_ROWS && coded_is_g64(w)) || w->group % 32 || w->group > TILED_INPUTS / 2) {
+	if (r1 - r0 < ACTS_TILED || (r1 - r0 <= FEW_ROWS && coded_is_g64(w)) || w->group % 32 ||
+	    w->group > TILED_INPUTS / 2) {
 		coded_mul_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
 		return;
 	}

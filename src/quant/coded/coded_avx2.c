@@ -18,12 +18,12 @@
 #include "quant/coded/coded_avx2.h"
 #include "quant/levels.h"
 
-enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM };       /* STREAM: any other width */
+enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM }; /* STREAM: any other width */
 
 #if defined(__AVXVNNI__)
 enum { TILE_ROWS = 6, BYTES_LESS = 0 };
 #else
-enum { TILE_ROWS = 4, BYTES_LESS = 128 };       /* BYTES_LESS: what codes of 8 bits are taken less */
+enum { TILE_ROWS = 4, BYTES_LESS = 128 }; /* BYTES_LESS: what codes of 8 bits are taken less */
 #endif
 
 /* ---- codes, 32 at a time, in their order ---- */
@@ -66,7 +66,7 @@ INLINE __m256i codes_at(const struct codes *s, const uint8_t *row, int k, int co
 	uint8_t last[48];
 	__m256i v, a, b;
 
-	if (left < lane + 16) {         /* the loads would pass the row's end */
+	if (left < lane + 16) { /* the loads would pass the row's end */
 		memset(last, 0, sizeof last);
 		memcpy(last, p, left < 2 * lane ? left : 2 * lane);
 		p = last;
@@ -104,7 +104,7 @@ INLINE __m256 scales8(const uint8_t *p, enum dtype t)
 	switch (t) {
 	case DT_F32: return _mm256_loadu_ps((const void *)p);
 	case DT_F16: return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
-	case DT_F8_E4M3: {      /* as f16 with the exponent's bias 8 off */
+	case DT_F8_E4M3: { /* as f16 with the exponent's bias 8 off */
 		__m128i h = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)p));
 
 		h = _mm_or_si128(_mm_slli_epi16(_mm_and_si128(h, _mm_set1_epi16(0x7f)), 7),
@@ -115,7 +115,7 @@ INLINE __m256 scales8(const uint8_t *p, enum dtype t)
 		b = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));
 		return _mm256_castsi256_ps(_mm256_blendv_epi8(
 			_mm256_blendv_epi8(_mm256_slli_epi32(b, 23), _mm256_set1_epi32(0x00400000),
-			                   _mm256_cmpeq_epi32(b, _mm256_setzero_si256())),
+		                           _mm256_cmpeq_epi32(b, _mm256_setzero_si256())),
 			_mm256_set1_epi32(0x7fc00000), _mm256_cmpeq_epi32(b, _mm256_set1_epi32(255))));
 	default:
 		b = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
@@ -124,8 +124,8 @@ INLINE __m256 scales8(const uint8_t *p, enum dtype t)
 }
 
 /* Groups [g, end) of outputs o .. o + n - 1 to lanes 0 .. n - 1 of to[group * step]; the rest is 0. */
-INLINE void scales_typed(float *to, size_t step, const struct weight *w, bool bias, const enum dtype t, const size_t size,
-                         int o, int n, int g, int end)
+INLINE void scales_typed(float *to, size_t step, const struct weight *w, bool bias, const enum dtype t,
+                         const size_t size, int o, int n, int g, int end)
 {
 	const uint8_t *p = bias ? w->biases : w->scales;
 	size_t row = (size_t)(w->cols / w->group) * size;
@@ -185,10 +185,10 @@ void LEVEL(coded_scales_eight)(float *scale, float *bias, size_t step, const str
 struct product {
 	const struct weight *w;
 	const struct acts *x;
-	const int8_t *q;                /* of the rows of a block, in the order of codes */
-	float *acc;                     /* [rows of the block][16] */
-	const float *scale, *bias;      /* [groups][16]; bias NULL: none */
-	int groups, zero, r0;           /* r0: the block's first row */
+	const int8_t *q;           /* of the rows of a block, in the order of codes */
+	float *acc;                /* [rows of the block][16] */
+	const float *scale, *bias; /* [groups][16]; bias NULL: none */
+	int groups, zero, r0;      /* r0: the block's first row */
 };
 
 /* 16 outputs of row r of the block. */
@@ -299,8 +299,8 @@ static void arrange(int8_t *to, const int8_t *q, size_t n)
 
 /* R rows by 16 outputs of a group, WIDE quads of inputs at a time.  Without vpdpbusd, their
  * pairs of products are first added in 16 bits, which WIDE must not fill. */
-INLINE void tile_group(__m256i v[][2], const uint8_t *panel, const int8_t *q, size_t cols, int group,
-                       const int WIDE, const int R)
+INLINE void tile_group(__m256i v[][2], const uint8_t *panel, const int8_t *q, size_t cols, int group, const int WIDE,
+                       const int R)
 {
 #pragma GCC unroll 6
 	for (int r = 0; r < R; r++)
@@ -342,8 +342,7 @@ INLINE void tile_group(__m256i v[][2], const uint8_t *panel, const int8_t *q, si
 }
 
 /* R rows from row r of the block by the panel, which begins at group g0 and ends at g1. */
-INLINE void tile_run(const struct product *d, const uint8_t *panel, int r, int g0, int g1, const int WIDE,
-                     const int R)
+INLINE void tile_run(const struct product *d, const uint8_t *panel, int r, int g0, int g1, const int WIDE, const int R)
 {
 	size_t cols = (size_t)d->w->cols, group = (size_t)d->w->group;
 	const int8_t *q = d->q + (size_t)r * cols + (size_t)g0 * group;
@@ -361,26 +360,33 @@ INLINE void tile_run(const struct product *d, const uint8_t *panel, int r, int g
 typedef void panel_fn(uint8_t *, const struct codes *, const uint8_t *const *, int, int, int);
 typedef void tile_fn(const struct product *, const uint8_t *, int, int, int);
 
-#define PANEL(how) \
+#define PANEL(how)                                                                                                \
 	static void panel_##how(uint8_t *panel, const struct codes *s, const uint8_t *const *row, int k0, int k1, \
-	                        int cols) \
-	{ \
-		panel_fill(panel, s, row, k0, k1, cols, how); \
+	                        int cols)                                                                         \
+	{                                                                                                         \
+		panel_fill(panel, s, row, k0, k1, cols, how);                                                     \
 	}
 PANEL(NIBBLES)
 PANEL(NIBBLES_LUT)
 PANEL(BYTES)
 PANEL(STREAM)
 static panel_fn *const panels[4] = {
-	[NIBBLES] = panel_NIBBLES, [NIBBLES_LUT] = panel_NIBBLES_LUT, [BYTES] = panel_BYTES, [STREAM] = panel_STREAM,
+	[NIBBLES] = panel_NIBBLES,
+	[NIBBLES_LUT] = panel_NIBBLES_LUT,
+	[BYTES] = panel_BYTES,
+	[STREAM] = panel_STREAM,
 };
 
-#define TILE(wide, R) \
+#define TILE(wide, R)                                                                                       \
 	static void tile_##wide##_##R(const struct product *d, const uint8_t *panel, int r, int g0, int g1) \
-	{ \
-		tile_run(d, panel, r, g0, g1, wide, R); \
+	{                                                                                                   \
+		tile_run(d, panel, r, g0, g1, wide, R);                                                     \
 	}
-#define TILES(wide) TILE(wide, 1) TILE(wide, 2) TILE(wide, 3) TILE(wide, 4)
+#define TILES(wide)   \
+	TILE(wide, 1) \
+	TILE(wide, 2) \
+	TILE(wide, 3) \
+	TILE(wide, 4)
 #define PICK(wide) tile_##wide##_1, tile_##wide##_2, tile_##wide##_3, tile_##wide##_4
 TILES(1)
 #if defined(__AVXVNNI__)
@@ -391,7 +397,9 @@ static tile_fn *const tiles[][TILE_ROWS] = { [1] = { PICK(1), tile_1_5, tile_1_6
 TILES(2)
 TILES(4)
 TILES(8)
-static tile_fn *const tiles[][TILE_ROWS] = { [1] = { PICK(1) }, [2] = { PICK(2) }, [4] = { PICK(4) }, [8] = { PICK(8) } };
+static tile_fn *const tiles[][TILE_ROWS] = {
+	[1] = { PICK(1) }, [2] = { PICK(2) }, [4] = { PICK(4) }, [8] = { PICK(8) }
+};
 #endif
 
 /* Quads whose products are summed in 16 bits. */
@@ -415,7 +423,7 @@ double LEVEL(coded_peak)(int64_t n)
 		for (int i = 0; i < CHAINS; i++) {
 			__m256i sum = _mm256_setzero_si256();
 
-			__asm__("" : "+x"(s));          /* another value, for all the compiler knows */
+			__asm__("" : "+x"(s)); /* another value, for all the compiler knows */
 			if (WIDE == 1) {
 				a[i] = dots(a[i], u, s);
 				continue;
@@ -444,7 +452,7 @@ static void block(float *out, size_t ld, struct product *d, const struct codes *
 	int wide = tile_wide(w->fmt->coding, w->group), step = PANEL_INPUTS > w->group ? PANEL_INPUTS / w->group : 1;
 	const uint8_t *row[16];
 
-	for (int i = 0; i < 16; i++)    /* what is beyond the last output repeats it */
+	for (int i = 0; i < 16; i++) /* what is beyond the last output repeats it */
 		row[i] = w->data + (size_t)(o + (i < n_out ? i : n_out - 1)) * w->row_bytes;
 	memset(d->acc, 0, (size_t)n * 16 * sizeof *d->acc);
 	for (int g0 = 0, g1; g0 < d->groups; g0 = g1) {
@@ -458,7 +466,7 @@ static void block(float *out, size_t ld, struct product *d, const struct codes *
 }
 
 void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                    int r1, void *scratch)
+                      int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	enum how how = c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
@@ -468,7 +476,12 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 	uint8_t *panel = (uint8_t *)(acc + 16 * BLOCK_ROWS);
 	int8_t *q = (int8_t *)panel + 16 * (size_t)(w->group > PANEL_INPUTS ? w->group : PANEL_INPUTS);
 	struct product d = {
-		.w = w, .x = x, .acc = acc, .scale = scale, .bias = c->bias ? bias : NULL, .groups = groups,
+		.w = w,
+		.x = x,
+		.acc = acc,
+		.scale = scale,
+		.bias = c->bias ? bias : NULL,
+		.groups = groups,
 		.zero = c->zero - (how == BYTES ? BYTES_LESS : 0),
 	};
 

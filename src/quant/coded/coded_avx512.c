@@ -87,8 +87,8 @@ static void scales_make(float *to, size_t step, const uint8_t *p, enum dtype t, 
 /* Scales and biases of bf16 side by side, so that they are turned at once. */
 static void scales_paired(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
-	static const uint16_t pairs[32] = { 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39,
-	                                    8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47 };
+	static const uint16_t pairs[32] = { 0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+		                            8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47 };
 	const __m512i pair = _mm512_loadu_si512(pairs), high = _mm512_set1_epi32((int)0xffff0000);
 	int groups = w->cols / w->group;
 	size_t row = 2 * (size_t)groups;
@@ -104,8 +104,9 @@ static void scales_paired(float *scale, float *bias, size_t step, const struct w
 
 			v[i] = _mm512_setzero_si512();
 			if (i < n)
-				v[i] = _mm512_permutex2var_epi16(_mm512_castsi256_si512(_mm256_maskz_loadu_epi16(k, s + at)), pair,
-				                                 _mm512_castsi256_si512(_mm256_maskz_loadu_epi16(k, b + at)));
+				v[i] = _mm512_permutex2var_epi16(
+					_mm512_castsi256_si512(_mm256_maskz_loadu_epi16(k, s + at)), pair,
+					_mm512_castsi256_si512(_mm256_maskz_loadu_epi16(k, b + at)));
 		}
 		transpose16(v);
 		for (int i = 0; i < m; i++) {
@@ -170,9 +171,9 @@ static void arrange(int8_t *to, const int8_t *q, int cols, enum how how)
 struct direct {
 	const struct weight *w;
 	const struct acts *x;
-	const int8_t *q[DIRECT_ROWS];           /* arranged */
-	size_t at[DIRECT_ROWS];                 /* of the row's scales */
-	float *scale, *bias;                    /* [groups][16] */
+	const int8_t *q[DIRECT_ROWS]; /* arranged */
+	size_t at[DIRECT_ROWS];       /* of the row's scales */
+	float *scale, *bias;          /* [groups][16] */
 	__m512i *sums;
 	int zero;
 	__m512i lut;
@@ -195,7 +196,7 @@ INLINE void block_codes(__m512i half[2], const uint8_t *p, int have, const enum 
 		return;
 	}
 	v = have == BLOCK(how) ? _mm512_loadu_si512(p) :
-	    _mm512_maskz_loadu_epi8(first_bytes(how == BYTES ? have : have / 2), p);
+	                         _mm512_maskz_loadu_epi8(first_bytes(how == BYTES ? have : have / 2), p);
 	if (how == BYTES) {
 		half[0] = v;
 		return;
@@ -257,8 +258,8 @@ INLINE __m512 group_step(__m512 acc, const struct direct *d, int r, int g, __m51
 	f = _mm512_mul_ps(_mm512_cvtepi32_ps(isum), _mm512_set1_ps(d->x->scale[at]));
 	acc = _mm512_fmadd_ps(_mm512_loadu_ps(d->scale + 16 * (size_t)g), f, acc);
 	if (has_bias)
-		acc = _mm512_fmadd_ps(_mm512_loadu_ps(d->bias + 16 * (size_t)g),
-		                      _mm512_set1_ps(d->x->scaled_sum[at]), acc);
+		acc = _mm512_fmadd_ps(_mm512_loadu_ps(d->bias + 16 * (size_t)g), _mm512_set1_ps(d->x->scaled_sum[at]),
+		                      acc);
 	return acc;
 }
 
@@ -293,7 +294,7 @@ INLINE void direct_sums(__m512i x[], __m512i odd[], const struct direct *d, cons
 			const uint8_t *p = row[o] + (size_t)at * bits / 8;
 			__m512i half[2];
 
-			if (how != STREAM) {    /* whose blocks are less than a line */
+			if (how != STREAM) { /* whose blocks are less than a line */
 				_mm_prefetch(far + (size_t)(4 * i + o) * bytes, _MM_HINT_T1);
 				_mm_prefetch(p + NEAR, _MM_HINT_T0);
 			}
@@ -361,8 +362,8 @@ INLINE void direct_block(float *out, size_t ld, const struct direct *d, const ui
 #pragma GCC unroll 8
 			for (int i = 1; i < PER; i++)
 				if (g + i < groups)
-					acc = group_step(acc, d, r, g + i,
-					                 PER == 8 ? (i & 1 ? b : a)[i / 2] : a[i], has_bias);
+					acc = group_step(acc, d, r, g + i, PER == 8 ? (i & 1 ? b : a)[i / 2] : a[i],
+					                 has_bias);
 		}
 		_mm512_mask_storeu_ps(out + (size_t)r * ld, m, acc);
 	}
@@ -370,11 +371,11 @@ INLINE void direct_block(float *out, size_t ld, const struct direct *d, const ui
 
 typedef void direct_fn(float *, size_t, const struct direct *, const uint8_t *const *, int, int);
 
-#define DIRECT(how, R, per, has_bias) \
-	static void direct_##how##_##R##_##per(float *out, size_t ld, const struct direct *d, \
+#define DIRECT(how, R, per, has_bias)                                                           \
+	static void direct_##how##_##R##_##per(float *out, size_t ld, const struct direct *d,   \
 	                                       const uint8_t *const *row, int n_out, int n_row) \
-	{ \
-		direct_block(out, ld, d, row, n_out, n_row, how, R, per, has_bias); \
+	{                                                                                       \
+		direct_block(out, ld, d, row, n_out, n_row, how, R, per, has_bias);             \
 	}
 #define DIRECT_ROWSET(how, per, b) DIRECT(how, 1, per, b) DIRECT(how, 2, per, b) DIRECT(how, 4, per, b)
 DIRECT_ROWSET(NIBBLES, 1, true)
@@ -386,8 +387,12 @@ DIRECT_ROWSET(BYTES, 1, true)
 DIRECT_ROWSET(BYTES, 2, true)
 DIRECT_ROWSET(STREAM, 1, true)
 DIRECT_ROWSET(STREAM, 2, true)
-#define PICK(how, per) { direct_##how##_1_##per, direct_##how##_2_##per, direct_##how##_4_##per }
-static direct_fn *const directs[4][4][3] = {    /* [how][group 128, 64, 32, 16][rows: 1, 2, 3 or 4] */
+#define PICK(how, per)                                                                 \
+	{                                                                              \
+		direct_##how##_1_##per, direct_##how##_2_##per, direct_##how##_4_##per \
+	}
+static direct_fn *const directs[4][4][3] = {
+	/* [how][group 128, 64, 32, 16][rows: 1, 2, 3 or 4] */
 	[NIBBLES] = { PICK(NIBBLES, 1), PICK(NIBBLES, 2), PICK(NIBBLES, 4) },
 	[NIBBLES_LUT] = { { NULL }, { NULL }, PICK(NIBBLES_LUT, 4), PICK(NIBBLES_LUT, 8) },
 	[BYTES] = { PICK(BYTES, 1), PICK(BYTES, 1), PICK(BYTES, 2) },
@@ -448,7 +453,8 @@ INLINE __m512i codes_in_order(const uint8_t *p, int have, const enum how how, __
 	return how == NIBBLES_LUT ? _mm512_shuffle_epi8(lut, v) : v;
 }
 
-INLINE void codes_of_16(uint8_t *to, const struct coded_span *c, const enum how how, __m512i lut, const struct stream *s)
+INLINE void codes_of_16(uint8_t *to, const struct coded_span *c, const enum how how, __m512i lut,
+                        const struct stream *s)
 {
 	size_t bits = (size_t)c->w->fmt->coding->bits, next = PANEL_OUT * c->w->row_bytes;
 	int wide = c->inputs == 64;
@@ -469,7 +475,8 @@ INLINE void codes_of_16(uint8_t *to, const struct coded_span *c, const enum how 
 			}
 			_mm256_store_si256((void *)(at + 16 * (k - c->k0)), _mm512_castsi512_si256(v));
 			if (c->k1 - k > 32)
-				_mm256_store_si256((void *)(at + 16 * (k - c->k0 + 32)), _mm512_extracti64x4_epi64(v, 1));
+				_mm256_store_si256((void *)(at + 16 * (k - c->k0 + 32)),
+				                   _mm512_extracti64x4_epi64(v, 1));
 		}
 	}
 }
@@ -497,9 +504,7 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span)
 	case NIBBLES: codes_of_16(to, span, NIBBLES, lut, NULL); break;
 	case NIBBLES_LUT: codes_of_16(to, span, NIBBLES_LUT, lut, NULL); break;
 	case BYTES: codes_of_16(to, span, BYTES, lut, NULL); break;
-	default:
-		s = stream_make(c->bits);
-		codes_of_16(to, span, STREAM, lut, &s);
+	default: s = stream_make(c->bits); codes_of_16(to, span, STREAM, lut, &s);
 	}
 }
 
@@ -535,8 +540,8 @@ double coded_peak_avx512(int64_t n)
 }
 
 /* Whole blocks. */
-INLINE void mul_blocks(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                       void *scratch, const bool panels)
+INLINE void mul_blocks(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch, const bool panels)
 {
 	const uint8_t *blocks = block_at(w, blocks_of(w), o0, 0);
 	int n = (o1 - o0) / BLOCK_OUT, rows = r1 - r0;
@@ -549,20 +554,20 @@ INLINE void mul_blocks(float *out, size_t ld, const struct weight *w, int o0, in
 		blocks_tiles_avx512(out, ld, w, blocks, n, x, r0, r1);
 }
 
-static void mul_blocks_tiles(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                             void *scratch)
+static void mul_blocks_tiles(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
+                             int r0, int r1, void *scratch)
 {
 	mul_blocks(out, ld, w, o0, o1, x, r0, r1, scratch, false);
 }
 
-static void mul_blocks_panels(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                              void *scratch)
+static void mul_blocks_panels(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
+                              int r0, int r1, void *scratch)
 {
 	mul_blocks(out, ld, w, o0, o1, x, r0, r1, scratch, true);
 }
 
-static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                     void *scratch)
+static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                     int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	enum how how = how_of(c);
@@ -571,7 +576,7 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 	direct_fn *const *direct = size < 0 ? NULL : directs[how][size];
 
 	if (size == 1 && w->group != 64 && c->bits == 4)
-		direct = NULL;          /* 192 and the like: no whole blocks of nibbles */
+		direct = NULL; /* 192 and the like: no whole blocks of nibbles */
 	if (r1 - r0 <= FEW_TWICE && coded_is_g64(w)) {
 		int begin = o0;
 
@@ -588,8 +593,8 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 		coded_many_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
 }
 
-static void mul(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0, int r1,
-                void *scratch, weight_mul_fn *blocks)
+static void mul(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0,
+                int r1, void *scratch, weight_mul_fn *blocks)
 {
 	struct weight rows;
 	const struct weight *w = blocks_settled(&rows, weight);
@@ -601,14 +606,14 @@ static void mul(float *out, size_t ld, const struct weight *weight, int o0, int 
 		mul_rows(out, ld, w, o0, o1, x, r0, r1, scratch);
 }
 
-void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                      void *scratch)
+void coded_mul_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                      int r1, void *scratch)
 {
 	mul(out, ld, w, o0, o1, x, r0, r1, scratch, mul_blocks_tiles);
 }
 
-void coded_mul_avx512_panels(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                             void *scratch)
+void coded_mul_avx512_panels(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x,
+                             int r0, int r1, void *scratch)
 {
 	mul(out, ld, w, o0, o1, x, r0, r1, scratch, mul_blocks_panels);
 }

@@ -28,11 +28,11 @@ INLINE __m512i dot512(__m512i acc, __m512i u, __m512i s)
 /* ---- codes of any width: 64 at a time ---- */
 
 struct stream {
-	__m512i words;          /* lane L gets the 16-bit words its 16 codes begin in */
-	__m512i low, high;      /* bytes of codes 0-7 and 8-15 of a lane */
-	__m512i lift;           /* moves a code to the top of its 16 bits */
-	__m512i drop;           /* and back down: the upper half of a product with 2^bits */
-	__mmask64 whole;        /* the bytes of 64 codes */
+	__m512i words;     /* lane L gets the 16-bit words its 16 codes begin in */
+	__m512i low, high; /* bytes of codes 0-7 and 8-15 of a lane */
+	__m512i lift;      /* moves a code to the top of its 16 bits */
+	__m512i drop;      /* and back down: the upper half of a product with 2^bits */
+	__mmask64 whole;   /* the bytes of 64 codes */
 	int bits;
 };
 
@@ -70,7 +70,10 @@ INLINE __m512i stream_codes(const struct stream *s, __m512i raw)
 	return _mm512_packus_epi16(_mm512_mulhi_epu16(a, s->drop), _mm512_mulhi_epu16(b, s->drop));
 }
 
-INLINE __mmask64 first_bytes(int n) { return n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1; }
+INLINE __mmask64 first_bytes(int n)
+{
+	return n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1;
+}
 
 /* 64 codes of 4 bits, a byte of two in each 16 bits, in order. */
 INLINE __m512i nibbles_in_order(__m512i v)
@@ -89,7 +92,10 @@ INLINE __m512i block_nibbles(__m256i words)
 }
 
 /* A group's scales and biases, out of their line. */
-INLINE __m512 block_scales(__m512i line) { return _mm512_castsi512_ps(_mm512_slli_epi32(line, 16)); }
+INLINE __m512 block_scales(__m512i line)
+{
+	return _mm512_castsi512_ps(_mm512_slli_epi32(line, 16));
+}
 INLINE __m512 block_biases(__m512i line)
 {
 	return _mm512_castsi512_ps(_mm512_and_si512(line, _mm512_set1_epi32((int)0xffff0000)));
@@ -120,7 +126,8 @@ INLINE void codes_of_blocks(uint8_t *to, const uint8_t *at, int n, size_t next, 
 				continue;
 			}
 			_mm512_store_si512(to + BLOCK_INPUTS * i, block_nibbles(_mm512_castsi512_si256(v[i])));
-			_mm512_store_si512(to + BLOCK_INPUTS * (BLOCK_OUT + i), block_nibbles(_mm512_extracti64x4_epi64(v[i], 1)));
+			_mm512_store_si512(to + BLOCK_INPUTS * (BLOCK_OUT + i),
+			                   block_nibbles(_mm512_extracti64x4_epi64(v[i], 1)));
 		}
 	}
 }

@@ -26,11 +26,11 @@ enum { OUT = OUT_ONCE, LINE = 64, NEAR = 256, SCALES_AHEAD = 2 * OUT };
  * registers point to it. */
 struct few {
 	const struct weight *w;
-	const int8_t *q;                        /* [lines][rows][inputs of a line]; of 4 bits first the even ones */
-	const float *beside;                    /* [groups][rows][scale, scaled sum] */
-	float *scale;                           /* [groups][scale, bias][OUT] */
-	struct coded_ahead ahead;               /* of this block of outputs */
-	size_t scale_row;                       /* bytes of an output's scales */
+	const int8_t *q;          /* [lines][rows][inputs of a line]; of 4 bits first the even ones */
+	const float *beside;      /* [groups][rows][scale, scaled sum] */
+	float *scale;             /* [groups][scale, bias][OUT] */
+	struct coded_ahead ahead; /* of this block of outputs */
+	size_t scale_row;         /* bytes of an output's scales */
 };
 
 /* The instruction takes the quad where it is. */
@@ -72,7 +72,7 @@ INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *q, c
 			}
 			continue;
 		}
-		b = _mm512_andnot_si512(low, a);        /* 16 times the code */
+		b = _mm512_andnot_si512(low, a); /* 16 times the code */
 		a = _mm512_and_si512(a, low);
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++) {
@@ -89,13 +89,14 @@ INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *q, c
  * line of the ones or the others for each group. */
 INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const int bits, const int R)
 {
-	const int per = 8 / bits;               /* groups in a line */
+	const int per = 8 / bits; /* groups in a line */
 	const size_t row_bytes = d->w->row_bytes;
 	const uint8_t *row = d->w->data + (size_t)o * row_bytes;
 	struct hints hints = { .ahead = d->ahead, .row_bytes = row_bytes };
 	const float *scale = d->scale, *beside = d->beside;
 	const int8_t *q = d->q;
-	const uint8_t *ask = d->w->scales + (size_t)(o + SCALES_AHEAD) * d->scale_row, *next = d->w->biases + (ask - d->w->scales);
+	const uint8_t *ask = d->w->scales + (size_t)(o + SCALES_AHEAD) * d->scale_row,
+		      *next = d->w->biases + (ask - d->w->scales);
 	__m512 acc[FEW_ROWS];
 
 #pragma GCC unroll 8
@@ -135,13 +136,27 @@ INLINE void few_block(float *out, size_t ld, const struct few *d, int o, const i
 }
 
 typedef void few_fn(float *, size_t, const struct few *, int);
-#define FEW(bits, R) \
+#define FEW(bits, R)                                                                    \
 	static void few_##bits##_##R(float *out, size_t ld, const struct few *d, int o) \
-	{ \
-		few_block(out, ld, d, o, bits, R); \
+	{                                                                               \
+		few_block(out, ld, d, o, bits, R);                                      \
 	}
-FEW(4, 1) FEW(4, 2) FEW(4, 3) FEW(4, 4) FEW(4, 5) FEW(4, 6) FEW(4, 7) FEW(4, 8)
-FEW(8, 1) FEW(8, 2) FEW(8, 3) FEW(8, 4) FEW(8, 5) FEW(8, 6) FEW(8, 7) FEW(8, 8)
+FEW(4, 1)
+FEW(4, 2)
+FEW(4, 3)
+FEW(4, 4)
+FEW(4, 5)
+FEW(4, 6)
+FEW(4, 7)
+FEW(4, 8)
+FEW(8, 1)
+FEW(8, 2)
+FEW(8, 3)
+FEW(8, 4)
+FEW(8, 5)
+FEW(8, 6)
+FEW(8, 7)
+FEW(8, 8)
 static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_4_1, few_4_2, few_4_3, few_4_4, few_4_5, few_4_6, few_4_7, few_4_8 },
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
@@ -170,26 +185,28 @@ static void few_inputs(int8_t *to, size_t step, const int8_t *q, int cols, int b
 static uint8_t *few_rows(struct few *d, uint8_t *to, const struct acts *x, int r0, int rows)
 {
 	int bits = d->w->fmt->coding->bits;
-	size_t line = LINE * 8 / (size_t)bits;  /* inputs */
+	size_t line = LINE * 8 / (size_t)bits; /* inputs */
 	float *beside = (float *)to;
 	int8_t *q = (int8_t *)coded_beside(beside, x, r0, rows);
 
 	for (int r = 0; r < rows; r++)
-		few_inputs(q + line * (size_t)r, line * (size_t)rows, x->q + (size_t)(r0 + r) * (size_t)x->cols, x->cols, bits);
+		few_inputs(q + line * (size_t)r, line * (size_t)rows, x->q + (size_t)(r0 + r) * (size_t)x->cols,
+		           x->cols, bits);
 	d->q = q;
 	d->beside = beside;
 	return (uint8_t *)q + (size_t)rows * (size_t)x->cols;
 }
 
-int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                     void *scratch)
+int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                     int r1, void *scratch)
 {
 	size_t groups = (size_t)(w->cols / w->group);
 	int bits = w->fmt->coding->bits, rows = r1 - r0, first = rows > FEW_ROWS ? (rows + 1) / 2 : rows, o = o0;
 	float *scale = scratch;
 	uint8_t *to = (uint8_t *)(scale + 2 * OUT * groups);
 	size_t scale_row = groups * (size_t)dtype_size(w->scale_type);
-	struct few d[2] = { { .w = w, .scale = scale, .scale_row = scale_row }, { .w = w, .scale = scale, .scale_row = scale_row } };
+	struct few d[2] = { { .w = w, .scale = scale, .scale_row = scale_row },
+		            { .w = w, .scale = scale, .scale_row = scale_row } };
 
 	assert(rows <= FEW_TWICE && coded_is_g64(w));
 	to = few_rows(&d[0], to, x, r0, first);

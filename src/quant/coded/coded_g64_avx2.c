@@ -20,9 +20,9 @@ enum { OUT = OUT_ONCE, LANES = 8, LINE = 64, GROUP = 64, NEAR = 256 };
 /* What all blocks of outputs of a call share, each in the order in which it is read. */
 struct few {
 	const struct weight *w;
-	const int8_t *q;                        /* [groups][rows][INPUTS] */
-	const float *beside;                    /* [groups][rows][scale, scaled sum] */
-	const float *scale;                     /* [groups][scale, bias][OUT] */
+	const int8_t *q;     /* [groups][rows][INPUTS] */
+	const float *beside; /* [groups][rows][scale, scaled sum] */
+	const float *scale;  /* [groups][scale, bias][OUT] */
 };
 
 /* 16 bytes of each of LANES outputs, turned. */
@@ -36,8 +36,8 @@ INLINE void turned(__m256i t[4], const uint8_t *at, size_t row_bytes)
 }
 
 /* The float steps of a group. */
-INLINE void steps(__m256 acc[], __m256i v[], const __m256i high[], const float *scale, const float *beside, const bool apart,
-                  const int R)
+INLINE void steps(__m256 acc[], __m256i v[], const __m256i high[], const float *scale, const float *beside,
+                  const bool apart, const int R)
 {
 	__m256 s = _mm256_load_ps(scale), b = _mm256_load_ps(scale + OUT);
 
@@ -57,7 +57,7 @@ INLINE void steps(__m256 acc[], __m256i v[], const __m256i high[], const float *
 INLINE void few_lanes(float *out, size_t ld, const struct few *d, const uint8_t *row, const float *scale,
                       struct coded_ahead *ahead, const int bits, const int R)
 {
-	const int bytes = GROUP * bits / 8, chunks = bytes / 16;        /* of an output's group */
+	const int bytes = GROUP * bits / 8, chunks = bytes / 16; /* of an output's group */
 	const bool apart = VNNI && bits == 4 && R <= APART_ROWS;
 	const size_t row_bytes = d->w->row_bytes;
 	const float *beside = d->beside;
@@ -156,8 +156,8 @@ INLINE void panel_of_blocks(__m256i *to, float *scale, const uint8_t *at, int gr
 }
 
 /* The same OUT outputs by FEW_ROWS rows, from sums[row][OUT] on. */
-INLINE void many_block(float *sums, const struct few *d, const __m256i *panel, int g0, int g1, struct coded_ahead *ahead,
-                       const int bits)
+INLINE void many_block(float *sums, const struct few *d, const __m256i *panel, int g0, int g1,
+                       struct coded_ahead *ahead, const int bits)
 {
 	const int chunks = GROUP * bits / 8 / 16, n = CODES(bits);
 	const uint8_t *next = ahead->at;
@@ -165,7 +165,8 @@ INLINE void many_block(float *sums, const struct few *d, const __m256i *panel, i
 
 	for (int h = 0; h < OUT; h += LANES) {
 		const int8_t *q = d->q + (size_t)g0 * FEW_ROWS * INPUTS(bits);
-		const float *beside = d->beside + (size_t)g0 * 2 * FEW_ROWS, *scale = d->scale + (size_t)g0 * 2 * OUT + h;
+		const float *beside = d->beside + (size_t)g0 * 2 * FEW_ROWS,
+			    *scale = d->scale + (size_t)g0 * 2 * OUT + h;
 		__m256 acc[FEW_ROWS];
 
 #pragma GCC unroll 8
@@ -198,33 +199,48 @@ INLINE void many_block(float *sums, const struct few *d, const __m256i *panel, i
 	ahead->at = next;
 }
 
-#define MANY(bits) \
-	static void panel_##bits(__m256i *to, const struct weight *w, int o, int g0, int g1) \
-	{ \
-		panel_fill(to, w, o, g0, g1, bits); \
-	} \
-	static void panel_of_blocks_##bits(__m256i *to, float *scale, const uint8_t *at, int groups) \
-	{ \
-		panel_of_blocks(to, scale, at, groups, bits); \
-	} \
+#define MANY(bits)                                                                                      \
+	static void panel_##bits(__m256i *to, const struct weight *w, int o, int g0, int g1)            \
+	{                                                                                               \
+		panel_fill(to, w, o, g0, g1, bits);                                                     \
+	}                                                                                               \
+	static void panel_of_blocks_##bits(__m256i *to, float *scale, const uint8_t *at, int groups)    \
+	{                                                                                               \
+		panel_of_blocks(to, scale, at, groups, bits);                                           \
+	}                                                                                               \
 	static void many_##bits(float *sums, const struct few *d, const __m256i *panel, int g0, int g1, \
-	                        struct coded_ahead *ahead) \
-	{ \
-		many_block(sums, d, panel, g0, g1, ahead, bits); \
+	                        struct coded_ahead *ahead)                                              \
+	{                                                                                               \
+		many_block(sums, d, panel, g0, g1, ahead, bits);                                        \
 	}
 MANY(4)
 MANY(8)
 
 /* OUT outputs from o on. */
 typedef void few_fn(float *, size_t, const struct few *, int, struct coded_ahead);
-#define FEW(bits, R) \
+#define FEW(bits, R)                                                                                              \
 	static void few_##bits##_##R(float *out, size_t ld, const struct few *d, int o, struct coded_ahead ahead) \
-	{ \
-		for (int h = 0; h < OUT; h += LANES) \
-			few_lanes(out + h, ld, d, d->w->data + (size_t)(o + h) * d->w->row_bytes, d->scale + h, &ahead, bits, R); \
+	{                                                                                                         \
+		for (int h = 0; h < OUT; h += LANES)                                                              \
+			few_lanes(out + h, ld, d, d->w->data + (size_t)(o + h) * d->w->row_bytes, d->scale + h,   \
+			          &ahead, bits, R);                                                               \
 	}
-FEW(4, 1) FEW(4, 2) FEW(4, 3) FEW(4, 4) FEW(4, 5) FEW(4, 6) FEW(4, 7) FEW(4, 8)
-FEW(8, 1) FEW(8, 2) FEW(8, 3) FEW(8, 4) FEW(8, 5) FEW(8, 6) FEW(8, 7) FEW(8, 8)
+FEW(4, 1)
+FEW(4, 2)
+FEW(4, 3)
+FEW(4, 4)
+FEW(4, 5)
+FEW(4, 6)
+FEW(4, 7)
+FEW(4, 8)
+FEW(8, 1)
+FEW(8, 2)
+FEW(8, 3)
+FEW(8, 4)
+FEW(8, 5)
+FEW(8, 6)
+FEW(8, 7)
+FEW(8, 8)
 static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_4_1, few_4_2, few_4_3, few_4_4, few_4_5, few_4_6, few_4_7, few_4_8 },
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
@@ -244,7 +260,8 @@ void LEVEL(coded_inputs)(int8_t *to, size_t step, const int8_t *q, int cols, int
 			else if (bits == 4 || VNNI)
 				_mm_storeu_si128((void *)(to + i), v);
 			else
-				_mm256_storeu_si256((void *)(to + 2 * i), _mm256_cvtepi8_epi16(_mm_shuffle_epi8(v, pairs)));
+				_mm256_storeu_si256((void *)(to + 2 * i),
+				                    _mm256_cvtepi8_epi16(_mm_shuffle_epi8(v, pairs)));
 		}
 }
 
@@ -258,7 +275,8 @@ static int8_t *few_rows(struct few *d, int8_t *to, const struct acts *x, int r0,
 	d->beside = beside;
 	d->q = to;
 	for (size_t r = 0; r < n; r++)
-		LEVEL(coded_inputs)(to + line * r, line * n, x->q + ((size_t)r0 + r) * (size_t)x->cols, x->cols, bits, blocks);
+		LEVEL(coded_inputs)
+	(to + line * r, line * n, x->q + ((size_t)r0 + r) * (size_t)x->cols, x->cols, bits, blocks);
 	return to + line * n * groups;
 }
 
@@ -293,7 +311,8 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int o0, int o1,
                            const struct acts *x, int r0, int r1, void *scratch)
 {
-	int groups = w->cols / w->group, bits = w->fmt->coding->bits, rows = r1 - r0, whole = rows / FEW_ROWS * FEW_ROWS;
+	int groups = w->cols / w->group, bits = w->fmt->coding->bits, rows = r1 - r0,
+	    whole = rows / FEW_ROWS * FEW_ROWS;
 	int step = G64_PANEL / (OUT * INPUTS(bits));
 	__m256i *panel = scratch;
 	float *sums = (float *)(void *)(panel + G64_PANEL / sizeof *panel), *scale = sums + OUT * G64_ROWS;
@@ -317,12 +336,13 @@ void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, const 
 		for (int g0 = 0, g1; g0 < groups; g0 = g1) {
 			g1 = g0 + step < groups ? g0 + step : groups;
 			if (blocks)
-				(bits == 4 ? panel_of_blocks_4 : panel_of_blocks_8)(panel, scale + 2 * OUT * g0, blocks + (size_t)g0 * block_bytes(w),
-				                                                    g1 - g0);
+				(bits == 4 ? panel_of_blocks_4 : panel_of_blocks_8)(
+					panel, scale + 2 * OUT * g0, blocks + (size_t)g0 * block_bytes(w), g1 - g0);
 			else
 				(bits == 4 ? panel_4 : panel_8)(panel, w, o, g0, g1);
 			for (int r = 0; r < whole; r += FEW_ROWS)
-				(bits == 4 ? many_4 : many_8)(sums + r * OUT, &d[r / FEW_ROWS], panel, g0, g1, r ? &none : &ahead);
+				(bits == 4 ? many_4 : many_8)(sums + r * OUT, &d[r / FEW_ROWS], panel, g0, g1,
+				                              r ? &none : &ahead);
 		}
 		for (int r = 0; r < whole; r++)
 			memcpy(out + (size_t)r * ld, sums + r * OUT, OUT * sizeof *sums);
@@ -335,8 +355,8 @@ void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, const 
 	}
 }
 
-int LEVEL(coded_g64)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                     void *scratch)
+int LEVEL(coded_g64)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                     int r1, void *scratch)
 {
 	int most = INPUTS(w->fmt->coding->bits) > GROUP ? G64_ROWS / 2 : G64_ROWS;
 

@@ -42,8 +42,9 @@ INLINE void split(__m256i c[8], const __m256i t[4], const bool apart, const int 
 			continue;
 		}
 		c[2 * i] = _mm256_and_si256(t[i], low);
-		c[2 * i + 1] = apart ? _mm256_andnot_si256(low, t[i]) : bits == 8 ? _mm256_srli_epi16(t[i], 8) :
-		               _mm256_and_si256(_mm256_srli_epi16(t[i], 4), low);
+		c[2 * i + 1] = apart     ? _mm256_andnot_si256(low, t[i]) :
+		               bits == 8 ? _mm256_srli_epi16(t[i], 8) :
+		                           _mm256_and_si256(_mm256_srli_epi16(t[i], 4), low);
 	}
 }
 
@@ -57,8 +58,8 @@ INLINE void rows_at(const int8_t *at[], const int8_t *q, size_t row, const int R
 
 /* v, and where they are summed apart high, plus the products of codes of 8 outputs with R rows from q[row] on; of
  * the first ones, what they are set to. */
-INLINE void multiply(__m256i v[], __m256i high[], const __m256i c[8], const int8_t *const q[], const bool first, const bool apart,
-                     const int bits, const int R)
+INLINE void multiply(__m256i v[], __m256i high[], const __m256i c[8], const int8_t *const q[], const bool first,
+                     const bool apart, const int bits, const int R)
 {
 	const int n = CODES(bits);
 
@@ -77,7 +78,7 @@ INLINE void multiply(__m256i v[], __m256i high[], const __m256i c[8], const int8
 			} else if (bits == 4) {
 				x = _mm256_maddubs_epi16(c[i], x);
 				p = i ? _mm256_add_epi16(p, x) : x;
-				__asm__("" : "+x"(p));          /* in this order: gcc 12 makes trees and spills them */
+				__asm__("" : "+x"(p)); /* in this order: gcc 12 makes trees and spills them */
 			} else {
 				x = _mm256_madd_epi16(c[i], x);
 				s = first && i == 0 ? x : _mm256_add_epi32(s, x);
@@ -96,18 +97,25 @@ void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, const 
                            const struct acts *x, int r0, int r1, void *scratch);
 /* Up to FEW_ROWS rows as blocks are multiplied with them. */
 struct block_rows {
-	const int8_t *q;                        /* [rows][row] */
+	const int8_t *q; /* [rows][row] */
 	size_t row;
-	const float *beside;                    /* [groups][rows][scale, scaled sum] */
+	const float *beside; /* [groups][rows][scale, scaled sum] */
 	int n;
 };
 /* Rows r0 .. r0 + n - 1 of x; what of them is laid out stands from `to` on.  Returns where that ends. */
 int8_t *LEVEL(block_rows_of)(struct block_rows *d, int8_t *to, const struct acts *x, int r0, int n, int bits);
 /* n times 16 outputs of w, whose blocks those at `blocks` are. */
-void LEVEL(blocks_few)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct block_rows *d);
+void LEVEL(blocks_few)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
+                       const struct block_rows *d);
 
 /* Scales and biases of 8 outputs, of half a block's last line. */
-INLINE __m256 block_scales8(__m256i v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
-INLINE __m256 block_biases8(__m256i v) { return _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000))); }
+INLINE __m256 block_scales8(__m256i v)
+{
+	return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
+}
+INLINE __m256 block_biases8(__m256i v)
+{
+	return _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000)));
+}
 
 #endif

@@ -29,9 +29,9 @@ INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols
                           __m512i lut)
 {
 	const __m512i spread_low = _mm512_broadcast_i32x4(
-	    _mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
+		_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
 	const __m512i spread_high = _mm512_broadcast_i32x4(
-	    _mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
+		_mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
 	const __m512i low = _mm512_set1_epi16(0x000f), high = _mm512_set1_epi16(0x0f00);
 
 	for (int k = 0; k < cols; k += 128) {
@@ -106,20 +106,20 @@ INLINE void panel_blocks(uint8_t *panel, const uint8_t *at, int n, const int bit
 
 /* What a panel's rows are multiplied with: a stretch of inputs. */
 struct panel {
-	const uint8_t *code;                    /* [inputs / 4][PANEL_OUT][4] */
-	const float *scale, *bias;              /* [groups][PANEL_OUT]; bias NULL when there is none */
+	const uint8_t *code;       /* [inputs / 4][PANEL_OUT][4] */
+	const float *scale, *bias; /* [groups][PANEL_OUT]; bias NULL when there is none */
 	const struct acts *x;
-	int k, groups;                          /* where the stretch begins, and how long it is */
+	int k, groups; /* where the stretch begins, and how long it is */
 	int group, zero;
-	const uint8_t *ahead;                   /* codes that are asked for meanwhile, */
-	size_t hop;                             /* so many bytes at each group; 0: none */
-	size_t on;                              /* from a tile's inputs to the next one's */
+	const uint8_t *ahead; /* codes that are asked for meanwhile, */
+	size_t hop;           /* so many bytes at each group; 0: none */
+	size_t on;            /* from a tile's inputs to the next one's */
 };
 
 /* Where the sums of rows come from and go to, of which n_out are real. */
 struct sums {
-	const float *from;                      /* [rows][PANEL_OUT]; NULL: zeros */
-	float *to;                              /* [rows][ld] */
+	const float *from; /* [rows][PANEL_OUT]; NULL: zeros */
+	float *to;         /* [rows][ld] */
 	size_t ld;
 	int n_out;
 };
@@ -128,7 +128,8 @@ struct sums {
  * row at a group. */
 INLINE void tile_run(const struct panel *t, int r0, const struct sums *s, const int R, const bool far)
 {
-	size_t cols = (size_t)t->x->cols, groups = cols / (size_t)t->group, at = (size_t)r0 * groups + (size_t)(t->k / t->group);
+	size_t cols = (size_t)t->x->cols, groups = cols / (size_t)t->group,
+	       at = (size_t)r0 * groups + (size_t)(t->k / t->group);
 	const int8_t *q = t->x->q + (size_t)r0 * cols + (size_t)t->k;
 	const float *scale = t->x->scale + at, *scaled_sum = t->x->scaled_sum + at;
 	const int32_t *sum = t->x->sum + at;
@@ -201,24 +202,33 @@ INLINE void tile_run(const struct panel *t, int r0, const struct sums *s, const 
 }
 
 typedef void tile_fn(const struct panel *, int, const struct sums *);
-#define TILE(name, R, far) \
+#define TILE(name, R, far)                                                                 \
 	static void tile_##name##_##R(const struct panel *t, int r0, const struct sums *s) \
-	{ \
-		tile_run(t, r0, s, R, far); \
+	{                                                                                  \
+		tile_run(t, r0, s, R, far);                                                \
 	}
-#define TILES(name, far) \
-	TILE(name, 1, far) TILE(name, 2, far) TILE(name, 3, far) TILE(name, 4, far) TILE(name, 5, far) TILE(name, 6, far)
+#define TILES(name, far)   \
+	TILE(name, 1, far) \
+	TILE(name, 2, far) \
+	TILE(name, 3, far) \
+	TILE(name, 4, far) \
+	TILE(name, 5, far) \
+	TILE(name, 6, far)
 TILES(near, false)
 TILES(far, true)
-#define PICK(name) { NULL, tile_##name##_1, tile_##name##_2, tile_##name##_3, tile_##name##_4, tile_##name##_5, tile_##name##_6 }
+#define PICK(name)                                                                                         \
+	{                                                                                                  \
+		NULL, tile_##name##_1, tile_##name##_2, tile_##name##_3, tile_##name##_4, tile_##name##_5, \
+			tile_##name##_6                                                                    \
+	}
 static tile_fn *const tiles[2][TILE_ROWS + 1] = { PICK(near), PICK(far) };
 
 /* ---- panels ---- */
 
 struct room {
-	float *scale, *bias;                    /* [groups][PANEL_OUT] */
-	uint8_t *code;                          /* [a stretch of inputs / 4][PANEL_OUT][4] */
-	float *f;                               /* [rows][PANEL_OUT] */
+	float *scale, *bias; /* [groups][PANEL_OUT] */
+	uint8_t *code;       /* [a stretch of inputs / 4][PANEL_OUT][4] */
+	float *f;            /* [rows][PANEL_OUT] */
 	__m512i lut;
 	struct stream stream;
 };
@@ -234,7 +244,7 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 		const uint8_t *row[16];
 		uint8_t *to = m->code + 64 * h;
 
-		if (blocks) {                           /* what is beyond the last output, likewise */
+		if (blocks) { /* what is beyond the last output, likewise */
 			const uint8_t *from = block_at(w, blocks, o + (16 * h < n_out ? 16 * h : 0), k0 / BLOCK_INPUTS);
 
 			if (c->bits == 4)
@@ -244,7 +254,7 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 			continue;
 		}
 
-		for (int i = 0; i < 16; i++) {          /* what is beyond the last output repeats it */
+		for (int i = 0; i < 16; i++) { /* what is beyond the last output repeats it */
 			int at = 16 * h + i < n_out ? 16 * h + i : n_out - 1;
 
 			row[i] = w->data + (size_t)(o + at) * w->row_bytes + (size_t)k0 / 8 * (size_t)c->bits;
@@ -271,7 +281,8 @@ static void panel_scales(const struct room *m, const struct weight *w, int o, in
  * the first output's while the tile runs. */
 INLINE void ask(struct panel *t, const struct weight *w, int o, int i, int n, int k, int stretch)
 {
-	int share = PANEL_OUT * i / n, outputs = PANEL_OUT * (i + 1) / n - share, at = k < w->cols ? o + share : o + share + PANEL_OUT;
+	int share = PANEL_OUT * i / n, outputs = PANEL_OUT * (i + 1) / n - share,
+	    at = k < w->cols ? o + share : o + share + PANEL_OUT;
 	size_t bits = (size_t)w->fmt->coding->bits;
 
 	t->hop = outputs && at < w->rows ? (size_t)w->group * bits / 8 : 0;
@@ -288,13 +299,14 @@ INLINE void ask(struct panel *t, const struct weight *w, int o, int i, int n, in
 }
 
 /* n_out <= PANEL_OUT outputs from o on by rows [r0, r1), which are at most TILED_ROWS. */
-static void mul_panel(float *out, size_t ld, const struct weight *w, int o, int n_out, const struct acts *x, int r0, int r1,
-                      const struct room *m)
+static void mul_panel(float *out, size_t ld, const struct weight *w, int o, int n_out, const struct acts *x, int r0,
+                      int r1, const struct room *m)
 {
 	const struct coding *c = w->fmt->coding;
 	int rows = r1 - r0, n = (rows + TILE_ROWS - 1) / TILE_ROWS;
 	int stretch = w->cols <= WHOLE || w->group > STRETCH ? w->cols : STRETCH / w->group * w->group;
-	bool early = rows <= FEW && stretch == w->cols;
+	bool early = rows <= FEW
+	&&stretch == w->cols;
 	struct panel t = { .code = m->code, .x = x, .group = w->group, .zero = c->zero };
 
 	panel_scales(m, w, o, n_out);
@@ -310,7 +322,8 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o, int 
 		t.groups = (end - k) / w->group;
 		for (int i = 0, r = 0, next; i < n; i++, r = next) {
 			float *f = m->f + (size_t)r * PANEL_OUT;
-			struct sums s = { k ? f : NULL, last ? out + (size_t)r * ld : f, last ? ld : PANEL_OUT, last ? n_out : PANEL_OUT };
+			struct sums s = { k ? f : NULL, last ? out + (size_t)r * ld : f, last ? ld : PANEL_OUT,
+				          last ? n_out : PANEL_OUT };
 
 			next = part_begin(rows, i + 1, n);
 			for (int j = r; last && j < next; j++)
@@ -324,8 +337,8 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o, int 
 	}
 }
 
-void coded_many_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                       void *scratch)
+void coded_many_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	size_t scales = (size_t)(w->cols / w->group) * PANEL_OUT;
@@ -341,6 +354,7 @@ void coded_many_avx512(float *out, size_t ld, const struct weight *w, int o0, in
 	for (int i = 0, n = (r1 - r0 + TILED_ROWS - 1) / TILED_ROWS, r = r0, end; i < n; i++, r = end) {
 		end = r0 + part_begin(r1 - r0, i + 1, n);
 		for (int o = o0; o < o1; o += PANEL_OUT)
-			mul_panel(out + (size_t)(r - r0) * ld + (o - o0), ld, w, o, o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT, x, r, end, &m);
+			mul_panel(out + (size_t)(r - r0) * ld + (o - o0), ld, w, o,
+			          o1 - o < PANEL_OUT ? o1 - o : PANEL_OUT, x, r, end, &m);
 	}
 }

@@ -12,21 +12,23 @@
 #include "quant/levels.h"
 
 enum {
-	OUT = OUT_ONCE, LINE = 64, GROUP = 64,
+	OUT = OUT_ONCE,
+	LINE = 64,
+	GROUP = 64,
 	RUN = ONE_RUNS,
-	AHEAD = 3072,           /* bytes on, codes are asked for */
-	EIGHT = 8,              /* groups of a piece */
-	LEAST = 4 * OUT,        /* outputs of a run for which it pays */
+	AHEAD = 3072,    /* bytes on, codes are asked for */
+	EIGHT = 8,       /* groups of a piece */
+	LEAST = 4 * OUT, /* outputs of a run for which it pays */
 };
 
 struct one {
 	const struct weight *w;
-	const float *beside;    /* [groups][scale, scaled sum] */
+	const float *beside; /* [groups][scale, scaled sum] */
 	size_t groups;
-	size_t lines;           /* of scales and biases that stand beside eight groups of each run */
-	int8_t *q;              /* [groups][INPUTS] */
-	float *scale;           /* [EIGHT][scale, bias][OUT] */
-	int32_t *sum[2];        /* [RUN][OUT][groups] of those that are read, and of those before */
+	size_t lines;    /* of scales and biases that stand beside eight groups of each run */
+	int8_t *q;       /* [groups][INPUTS] */
+	float *scale;    /* [EIGHT][scale, bias][OUT] */
+	int32_t *sum[2]; /* [RUN][OUT][groups] of those that are read, and of those before */
 };
 
 /* Outputs o .. o + OUT - 1 of a run, read before: what is done of them. */
@@ -34,7 +36,7 @@ struct late {
 	int o;
 	float *out;
 	const int32_t *sum;
-	size_t group;           /* those below are in acc */
+	size_t group; /* those below are in acc */
 	__m256 acc[2];
 };
 
@@ -56,8 +58,8 @@ static void one_lay(struct one *d, uint8_t *p, int cols, int bits)
  * of each 32 the even ones, then the odd ones. */
 static void one_inputs(int8_t *to, const int8_t *q, int cols, int bits)
 {
-	const __m256i halves = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15,
-	                                        0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+	const __m256i halves = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0, 2, 4, 6, 8, 10,
+	                                        12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
 
 	for (int i = 0; i < cols; i += GROUP, to += INPUTS(bits)) {
 		__m256i v[2];
@@ -66,10 +68,12 @@ static void one_inputs(int8_t *to, const int8_t *q, int cols, int bits)
 			v[h] = _mm256_loadu_si256((const void *)(q + i + 32 * h));
 			if (bits == 8 && VNNI)
 				_mm256_store_si256((void *)(to + 32 * h), v[h]);
-			v[h] = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v[h], halves), 0xd8);      /* even, odd */
+			v[h] = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v[h], halves), 0xd8); /* even, odd */
 			if (bits == 8 && !VNNI) {
-				_mm256_store_si256((void *)(to + 64 * h), _mm256_cvtepi8_epi16(_mm256_castsi256_si128(v[h])));
-				_mm256_store_si256((void *)(to + 64 * h + 32), _mm256_cvtepi8_epi16(_mm256_extracti128_si256(v[h], 1)));
+				_mm256_store_si256((void *)(to + 64 * h),
+				                   _mm256_cvtepi8_epi16(_mm256_castsi256_si128(v[h])));
+				_mm256_store_si256((void *)(to + 64 * h + 32),
+				                   _mm256_cvtepi8_epi16(_mm256_extracti128_si256(v[h], 1)));
 			}
 		}
 		if (bits == 4) {
@@ -85,10 +89,16 @@ INLINE __m256i dot_vnni(__m256i acc, __m256i w, const int8_t *x)
 	return acc;
 }
 
-INLINE __m256i input(const int8_t *q) { return _mm256_load_si256((const void *)q); }
+INLINE __m256i input(const int8_t *q)
+{
+	return _mm256_load_si256((const void *)q);
+}
 
 /* Lanes of a and of b added up in twos, a's first in each half; sums of 16 bits. */
-INLINE __m256i twos(__m256i a, __m256i b) { return _mm256_madd_epi16(_mm256_packs_epi32(a, b), _mm256_set1_epi16(1)); }
+INLINE __m256i twos(__m256i a, __m256i b)
+{
+	return _mm256_madd_epi16(_mm256_packs_epi32(a, b), _mm256_set1_epi16(1));
+}
 
 /* Sums of 32 bytes of codes of 4 bits, a group: 8 products in a lane, 15,240, so that two fit 16 bits. */
 INLINE __m256i sums_4(__m256i v, const int8_t *q)
@@ -98,8 +108,9 @@ INLINE __m256i sums_4(__m256i v, const int8_t *q)
 
 	if (VNNI)
 		return dot_vnni(dot_vnni(_mm256_setzero_si256(), even, q), odd, q + 32);
-	return _mm256_madd_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(even, input(q)), _mm256_maddubs_epi16(odd, input(q + 32))),
-	                         _mm256_set1_epi16(1));
+	return _mm256_madd_epi16(
+		_mm256_add_epi16(_mm256_maddubs_epi16(even, input(q)), _mm256_maddubs_epi16(odd, input(q + 32))),
+		_mm256_set1_epi16(1));
 }
 
 /* Of 8 bits, half a group. */
@@ -118,7 +129,7 @@ INLINE __m256i line_sums(const uint8_t *at, const int8_t *q, const int bits)
 {
 	__m256i v = _mm256_loadu_si256((const void *)at), w = _mm256_loadu_si256((const void *)(at + 32));
 
-	__asm__ volatile("prefetcht0 %0" : : "m"(at[AHEAD]));  /* volatile: in this order */
+	__asm__ volatile("prefetcht0 %0" : : "m"(at[AHEAD])); /* volatile: in this order */
 	if (bits == 4)
 		return twos(sums_4(v, q), sums_4(w, q + GROUP));
 	return sums_8(sums_8(_mm256_setzero_si256(), v, q, true), w, q + INPUTS(8) / 2, false);
@@ -137,11 +148,13 @@ INLINE void four_groups(__m256i sum[RUN], const uint8_t *const at[RUN], size_t f
 #pragma GCC unroll 2
 	for (int k = 0; k < RUN; k++)
 		sum[k] = bits == 4 ? twos(v[0][k], v[1][k]) :
-		         _mm256_hadd_epi32(_mm256_hadd_epi32(v[0][k], v[1][k]), _mm256_hadd_epi32(v[2][k], v[3][k]));
+		                     _mm256_hadd_epi32(_mm256_hadd_epi32(v[0][k], v[1][k]),
+		                                       _mm256_hadd_epi32(v[2][k], v[3][k]));
 }
 
 /* One output of each run. */
-INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct coded_asked *asked, const int bits)
+INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct coded_asked *asked,
+                         const int bits)
 {
 	const size_t bytes = EIGHT * GROUP * (size_t)bits / 8;
 	const int8_t *q = d->q;
@@ -160,10 +173,11 @@ INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int3
 			                                    _mm256_permute2x128_si256(a[k], b[k], 0x31)));
 	}
 }
-#define READ(bits) \
-	static void read_##bits(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct coded_asked *asked) \
-	{ \
-		read_outputs(d, at, sum, asked, bits); \
+#define READ(bits)                                                                               \
+	static void read_##bits(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, \
+	                        struct coded_asked *asked)                                       \
+	{                                                                                        \
+		read_outputs(d, at, sum, asked, bits);                                           \
 	}
 READ(4)
 READ(8)
@@ -188,7 +202,8 @@ static void late_steps(const struct one *d, struct late *l)
 			__m256 f = _mm256_mul_ps(_mm256_cvtepi32_ps(v[g]), _mm256_broadcast_ss(beside + 2 * g));
 
 			acc = _mm256_fmadd_ps(_mm256_load_ps(scale), f, acc);
-			acc = _mm256_fmadd_ps(_mm256_load_ps(scale + OUT), _mm256_broadcast_ss(beside + 2 * g + 1), acc);
+			acc = _mm256_fmadd_ps(_mm256_load_ps(scale + OUT), _mm256_broadcast_ss(beside + 2 * g + 1),
+			                      acc);
 		}
 		l->acc[h] = acc;
 		if (l->group + EIGHT == d->groups)
@@ -212,12 +227,13 @@ static void two_runs(float *out, const struct one *d, int o, int n)
 	struct coded_asked asked = coded_asked_from(d->w, o, n);
 
 	for (int b = 0; b <= n; b += OUT) {
-		size_t done = b ? 0 : pieces;   /* nothing was read before the first */
+		size_t done = b ? 0 : pieces; /* nothing was read before the first */
 		int32_t *read = d->sum[b / OUT % 2], *before = d->sum[(b / OUT + 1) % 2];
 
 		for (int k = 0; k < RUN && b; k++)
-			late[k] = (struct late){ .o = o + k * n + b - OUT, .out = out + k * n + b - OUT,
-			                         .sum = before + (size_t)k * OUT * d->groups };
+			late[k] = (struct late){ .o = o + k * n + b - OUT,
+				                 .out = out + k * n + b - OUT,
+				                 .sum = before + (size_t)k * OUT * d->groups };
 		for (int i = 0; i < OUT && b < n; i++) {
 			const uint8_t *at[RUN];
 
@@ -230,7 +246,8 @@ static void two_runs(float *out, const struct one *d, int o, int n)
 	}
 }
 
-int LEVEL(coded_one)(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch)
+int LEVEL(coded_one)(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside,
+                     void *scratch)
 {
 	int n = (o1 - o0) / RUN / OUT * OUT, bits = w->fmt->coding->bits;
 	struct one d = { .w = w, .beside = beside };

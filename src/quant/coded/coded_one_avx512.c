@@ -18,20 +18,23 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-	OUT = OUT_ONCE, LINE = 64, GROUP = 64,
+	OUT = OUT_ONCE,
+	LINE = 64,
+	GROUP = 64,
 	RUN = ONE_RUNS,
-	AHEAD = 2816,           /* bytes on, codes are asked for; 1,024 less or more is a tenth slower */
-	HALF = 8, WHOLE = 16,   /* groups: as many sums as a vector holds, and half as many */
-	LEAST = 4 * OUT,        /* outputs of a run for which it pays */
+	AHEAD = 2816, /* bytes on, codes are asked for; 1,024 less or more is a tenth slower */
+	HALF = 8,
+	WHOLE = 16,      /* groups: as many sums as a vector holds, and half as many */
+	LEAST = 4 * OUT, /* outputs of a run for which it pays */
 };
 
 struct one {
 	const struct weight *w;
-	const int8_t *q;                        /* of each line as the codes are: of 4 bits the even inputs, then the odd ones */
-	const float *beside;                    /* [groups][scale, scaled sum] */
-	size_t groups, padded;                  /* filled up to whole vectors */
-	__m512i *pair;                          /* [scales, biases][WHOLE / 2][OUT], of two groups a lane */
-	int32_t *sum[2];                        /* [RUN][OUT][padded] of those that are read, and of those before */
+	const int8_t *q;       /* of each line as the codes are: of 4 bits the even inputs, then the odd ones */
+	const float *beside;   /* [groups][scale, scaled sum] */
+	size_t groups, padded; /* filled up to whole vectors */
+	__m512i *pair;         /* [scales, biases][WHOLE / 2][OUT], of two groups a lane */
+	int32_t *sum[2];       /* [RUN][OUT][padded] of those that are read, and of those before */
 };
 
 /* Outputs o .. o + OUT - 1 of a run, read before: what is done of them. */
@@ -39,7 +42,7 @@ struct late {
 	int o;
 	float *out;
 	const int32_t *sum;
-	size_t group;           /* those below are in acc */
+	size_t group; /* those below are in acc */
 	__m512 acc;
 };
 
@@ -64,18 +67,28 @@ INLINE __m512i line_sums(const uint8_t *at, const int8_t *q, const int bits)
 	const __m512i low = _mm512_set1_epi8(15);
 	__m512i codes = _mm512_loadu_si512(at), sum = _mm512_setzero_si512();
 
-	__asm__ volatile("prefetcht0 %0" : : "m"(at[AHEAD]));  /* volatile: in this order */
+	__asm__ volatile("prefetcht0 %0" : : "m"(at[AHEAD])); /* volatile: in this order */
 	if (bits == 8)
 		return _mm512_dpbusd_epi32(sum, codes, _mm512_load_si512(q));
 	sum = _mm512_dpbusd_epi32(sum, _mm512_and_si512(codes, low), _mm512_load_si512(q));
-	return _mm512_dpbusd_epi32(sum, _mm512_and_si512(_mm512_srli_epi16(codes, 4), low), _mm512_load_si512(q + LINE));
+	return _mm512_dpbusd_epi32(sum, _mm512_and_si512(_mm512_srli_epi16(codes, 4), low),
+	                           _mm512_load_si512(q + LINE));
 }
 
 /* Lanes added up in twos: of sums that fit 16 bits, a's and b's in turn by 64 bits; of others by 32 bits. */
-INLINE __m512i twos_small(__m512i a, __m512i b) { return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1)); }
-INLINE __m512i twos(__m512i a, __m512i b) { return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b)); }
+INLINE __m512i twos_small(__m512i a, __m512i b)
+{
+	return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));
+}
+INLINE __m512i twos(__m512i a, __m512i b)
+{
+	return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+}
 /* Of what that makes, by 64 bits; and of what this makes, a's two sums, then b's, by 128. */
-INLINE __m512i fours(__m512i a, __m512i b) { return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)); }
+INLINE __m512i fours(__m512i a, __m512i b)
+{
+	return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
 INLINE __m512i eights(__m512i a, __m512i b)
 {
 	return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
@@ -114,10 +127,14 @@ INLINE void half_sums(__m512i sum[RUN], const uint8_t *const at[RUN], size_t fro
 
 /* Where in a vector of 16 groups the sum of group g stands: of 4 bits by four lines, then first and second
  * groups, then lines. */
-INLINE int place(int g, const int bits) { return bits == 4 ? g / 8 * 8 + g % 2 * 4 + g / 2 % 4 : g; }
+INLINE int place(int g, const int bits)
+{
+	return bits == 4 ? g / 8 * 8 + g % 2 * 4 + g / 2 % 4 : g;
+}
 
 /* One output of each run. */
-INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct coded_asked *asked, const int bits)
+INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int32_t *sum, struct coded_asked *asked,
+                         const int bits)
 {
 	const size_t half = (size_t)(HALF * GROUP * bits / 8);
 	const int8_t *q = d->q;
@@ -170,7 +187,8 @@ INLINE __m512 of_pair(const __m512i *pair, int g, const enum dtype t)
 
 	if (t == DT_F16)
 		return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(g % 2 ? _mm512_srli_epi32(v, 16) : v));
-	return _mm512_castsi512_ps(g % 2 ? _mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000)) : _mm512_slli_epi32(v, 16));
+	return _mm512_castsi512_ps(g % 2 ? _mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000)) :
+	                                   _mm512_slli_epi32(v, 16));
 }
 
 /* Float steps of the next n groups, and as many lines asked for. */
@@ -199,7 +217,8 @@ INLINE void late_some(const struct one *d, struct late *l, const uint8_t *const 
 }
 
 /* Of the next vector of sums. */
-INLINE void late_steps(const struct one *d, struct late *l, const uint8_t *const ahead[RUN], const int bits, const enum dtype t)
+INLINE void late_steps(const struct one *d, struct late *l, const uint8_t *const ahead[RUN], const int bits,
+                       const enum dtype t)
 {
 	if (l->group == 0)
 		l->acc = _mm512_setzero_ps();
@@ -213,10 +232,22 @@ INLINE void late_steps(const struct one *d, struct late *l, const uint8_t *const
 }
 
 typedef void late_fn(const struct one *, struct late *, const uint8_t *const ahead[RUN]);
-static void late_4_bf16(const struct one *d, struct late *l, const uint8_t *const ahead[RUN]) { late_steps(d, l, ahead, 4, DT_BF16); }
-static void late_4_f16(const struct one *d, struct late *l, const uint8_t *const ahead[RUN]) { late_steps(d, l, ahead, 4, DT_F16); }
-static void late_8_bf16(const struct one *d, struct late *l, const uint8_t *const ahead[RUN]) { late_steps(d, l, ahead, 8, DT_BF16); }
-static void late_8_f16(const struct one *d, struct late *l, const uint8_t *const ahead[RUN]) { late_steps(d, l, ahead, 8, DT_F16); }
+static void late_4_bf16(const struct one *d, struct late *l, const uint8_t *const ahead[RUN])
+{
+	late_steps(d, l, ahead, 4, DT_BF16);
+}
+static void late_4_f16(const struct one *d, struct late *l, const uint8_t *const ahead[RUN])
+{
+	late_steps(d, l, ahead, 4, DT_F16);
+}
+static void late_8_bf16(const struct one *d, struct late *l, const uint8_t *const ahead[RUN])
+{
+	late_steps(d, l, ahead, 8, DT_BF16);
+}
+static void late_8_f16(const struct one *d, struct late *l, const uint8_t *const ahead[RUN])
+{
+	late_steps(d, l, ahead, 8, DT_F16);
+}
 
 /* What is due of n pieces when `of` OUT outputs are read. */
 INLINE void late_until(const struct one *d, struct late late[RUN], const uint8_t *ahead[RUN], late_fn *fn, size_t *done,
@@ -239,12 +270,13 @@ INLINE void two_runs(float *out, const struct one *d, int o, int n, late_fn *fn,
 	size_t row = d->w->row_bytes;
 
 	for (int b = 0; b <= n; b += OUT) {
-		size_t done = b ? 0 : pieces;   /* nothing was read before the first */
+		size_t done = b ? 0 : pieces; /* nothing was read before the first */
 		int32_t *read = d->sum[b / OUT % 2], *before = d->sum[(b / OUT + 1) % 2];
 
 		for (int k = 0; k < RUN && b; k++)
-			late[k] = (struct late){ .o = o + k * n + b - OUT, .out = out + k * n + b - OUT,
-			                         .sum = before + (size_t)k * OUT * d->padded };
+			late[k] = (struct late){ .o = o + k * n + b - OUT,
+				                 .out = out + k * n + b - OUT,
+				                 .sum = before + (size_t)k * OUT * d->padded };
 		for (int i = 0; i < OUT && b < n; i++) {
 			const uint8_t *at[RUN];
 
@@ -271,7 +303,8 @@ static void two_runs_8(float *out, const struct one *d, int o, int n)
 	two_runs(out, d, o, n, d->w->scale_type == DT_BF16 ? late_8_bf16 : late_8_f16, 8);
 }
 
-int coded_one_avx512(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside, void *scratch)
+int coded_one_avx512(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside,
+                     void *scratch)
 {
 	int n = (o1 - o0) / RUN / OUT * OUT;
 	struct one d = { .w = w, .q = q, .beside = beside };

@@ -6,14 +6,32 @@
 #include "quant/kv/kv_tiles.h"
 #include "quant/levels.h"
 
-static size_t bytes_f32(int dim) { return (size_t)dim * 4; }
-static size_t bytes_bf16(int dim) { return (size_t)dim * 2; }
+static size_t bytes_f32(int dim)
+{
+	return (size_t)dim * 4;
+}
+static size_t bytes_bf16(int dim)
+{
+	return (size_t)dim * 2;
+}
 
-static void decode_f32(float *x, const void *row, int dim) { memcpy(x, row, (size_t)dim * 4); }
-static void decode_bf16(float *x, const void *row, int dim) { dtype_to_float(x, row, DT_BF16, (size_t)dim); }
+static void decode_f32(float *x, const void *row, int dim)
+{
+	memcpy(x, row, (size_t)dim * 4);
+}
+static void decode_bf16(float *x, const void *row, int dim)
+{
+	dtype_to_float(x, row, DT_BF16, (size_t)dim);
+}
 
-static void kernels_f32(struct kv_kernels *k, enum cpu_level level) { *k = lane_table(level)->kv_f32; }
-static void kernels_bf16(struct kv_kernels *k, enum cpu_level level) { *k = lane_table(level)->kv_bf16; }
+static void kernels_f32(struct kv_kernels *k, enum cpu_level level)
+{
+	*k = lane_table(level)->kv_f32;
+}
+static void kernels_bf16(struct kv_kernels *k, enum cpu_level level)
+{
+	*k = lane_table(level)->kv_bf16;
+}
 
 static const struct kv_format kv_f32 = { "f32", bytes_f32, decode_f32, kernels_f32 };
 static const struct kv_format kv_bf16 = { "bf16", bytes_bf16, decode_bf16, kernels_bf16 };
@@ -32,7 +50,10 @@ static const struct kv_kernels *coded(enum cpu_level level)
 }
 
 /* The dims that the books were made for. */
-static int book_dim(int dim) { return dim == 64 ? 0 : dim == 128 ? 1 : dim == 256 ? 2 : dim == 512 ? 3 : -1; }
+static int book_dim(int dim)
+{
+	return dim == 64 ? 0 : dim == 128 ? 1 : dim == 256 ? 2 : dim == 512 ? 3 : -1;
+}
 
 size_t kv_coded_bytes(int bits, int group, int dim)
 {
@@ -80,14 +101,12 @@ float kv_book_unit(int bits, int dim)
 
 /* Any fixed bits that look random do; these are of splitmix64, 1 to 16. */
 const uint16_t kv_signs[2][KV_DIM_MAX / 16] = {
-	{ 0xcdaf, 0x7b1d, 0xa839, 0xe220, 0x65f4, 0xa1b9, 0x9e6a, 0x6e78,
-	  0x454f, 0x8009, 0x5d18, 0x6c4, 0x81ec, 0x724c, 0xb8a8, 0xf88b,
-	  0x749b, 0x51a8, 0x896a, 0x1b39, 0xa2ea, 0x747e, 0x9f0c, 0x53cb,
-	  0x32e1, 0x1f45, 0x9abe, 0x2c82, 0xab3c, 0xc916, 0x133a, 0xc584 },
-	{ 0x8ac3, 0x41c9, 0x7890, 0x3ee5, 0xb0a6, 0x368c, 0x488c, 0xf3b8,
-	  0x3d09, 0x3cb1, 0xecdd, 0x657e, 0xdef6, 0x55b, 0x26e0, 0xc2d3,
-	  0xdb7b, 0xe0bb, 0xa03f, 0x8621, 0xa92f, 0x983a, 0x7555, 0x8e1f,
-	  0x4d19, 0xcc, 0xf16, 0xb54e, 0x80ab, 0x971d, 0x3f97, 0x84bb },
+	{ 0xcdaf, 0x7b1d, 0xa839, 0xe220, 0x65f4, 0xa1b9, 0x9e6a, 0x6e78, 0x454f, 0x8009, 0x5d18,
+	  0x6c4,  0x81ec, 0x724c, 0xb8a8, 0xf88b, 0x749b, 0x51a8, 0x896a, 0x1b39, 0xa2ea, 0x747e,
+	  0x9f0c, 0x53cb, 0x32e1, 0x1f45, 0x9abe, 0x2c82, 0xab3c, 0xc916, 0x133a, 0xc584 },
+	{ 0x8ac3, 0x41c9, 0x7890, 0x3ee5, 0xb0a6, 0x368c, 0x488c, 0xf3b8, 0x3d09, 0x3cb1, 0xecdd,
+	  0x657e, 0xdef6, 0x55b,  0x26e0, 0xc2d3, 0xdb7b, 0xe0bb, 0xa03f, 0x8621, 0xa92f, 0x983a,
+	  0x7555, 0x8e1f, 0x4d19, 0xcc,   0xf16,  0xb54e, 0x80ab, 0x971d, 0x3f97, 0x84bb },
 };
 
 uint16_t kv_f16_below(float x)
@@ -122,10 +141,19 @@ enum {
 #define NUMBER(name, bits, group) AT_##name,
 	KV_CODED(NUMBER)
 };
-#define FORMAT(name, bits, group) \
-	static size_t bytes_##name(int dim) { return kv_coded_bytes(bits, group, dim); } \
-	static void decode_##name(float *x, const void *row, int dim) { kv_coded_decode(x, row, dim, bits, group); } \
-	static void kernels_##name(struct kv_kernels *k, enum cpu_level level) { *k = coded(level)[AT_##name]; } \
+#define FORMAT(name, bits, group)                                              \
+	static size_t bytes_##name(int dim)                                    \
+	{                                                                      \
+		return kv_coded_bytes(bits, group, dim);                       \
+	}                                                                      \
+	static void decode_##name(float *x, const void *row, int dim)          \
+	{                                                                      \
+		kv_coded_decode(x, row, dim, bits, group);                     \
+	}                                                                      \
+	static void kernels_##name(struct kv_kernels *k, enum cpu_level level) \
+	{                                                                      \
+		*k = coded(level)[AT_##name];                                  \
+	}                                                                      \
 	static const struct kv_format kv_##name = { #name, bytes_##name, decode_##name, kernels_##name };
 KV_CODED(FORMAT)
 

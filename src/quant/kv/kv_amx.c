@@ -16,12 +16,19 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-	T_BYTES = 64, T_SIZE = 1024,            /* of a tile: from row to row, and all */
-	BLOCK = KV_SUMMED,                      /* dims or positions that an instruction sums */
+	T_BYTES = 64,
+	T_SIZE = 1024,     /* of a tile: from row to row, and all */
+	BLOCK = KV_SUMMED, /* dims or positions that an instruction sums */
 };
 
-static size_t query_bytes(int dim) { return (size_t)dim / BLOCK * 2 * T_SIZE; }
-static size_t laid_bytes(int dim) { return (size_t)dim / 16 * KV_BLOCKS * T_SIZE; }
+static size_t query_bytes(int dim)
+{
+	return (size_t)dim / BLOCK * 2 * T_SIZE;
+}
+static size_t laid_bytes(int dim)
+{
+	return (size_t)dim / 16 * KV_BLOCKS * T_SIZE;
+}
 
 /* ---- queries and values as operands ---- */
 
@@ -34,7 +41,8 @@ static void queries(uint8_t *to, const float *const *q, int n, int dim, bool few
 			__m512i t[16];
 
 			for (int r = 0; r < 16; r++)
-				t[r] = j + r < n ? (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(q[j + r] + k + 16), _mm512_loadu_ps(q[j + r] + k)) :
+				t[r] = j + r < n ? (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(q[j + r] + k + 16),
+				                                                _mm512_loadu_ps(q[j + r] + k)) :
 				                   _mm512_setzero_si512();
 			transpose16(t);
 			for (int i = 0; i < 16; i++)
@@ -46,14 +54,15 @@ static void queries(uint8_t *to, const float *const *q, int n, int dim, bool few
  * rising order; tiles of a block lie close enough for their lines to stay in the first cache. */
 static void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim)
 {
-	enum { AHEAD = 4096 };  /* bytes */
+	enum { AHEAD = 4096 }; /* bytes */
 	const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
 	size_t step = (size_t)dim * 2;
 
 	for (int at = 0; at < n; at += BLOCK)
 		for (int i = 0; i < 16; i++) {
 			int r = at + 2 * i;
-			const uint8_t *a = seg->value[r < n ? r / KV_RUN : 0] + (size_t)(r % KV_RUN) * step, *b = a + step;
+			const uint8_t *a = seg->value[r < n ? r / KV_RUN : 0] + (size_t)(r % KV_RUN) * step,
+				      *b = a + step;
 			uint8_t *p = to + (size_t)(at / BLOCK) * 2 * T_SIZE + i * T_BYTES;
 
 			for (int k = 0; k < dim; k += BLOCK, a += T_BYTES, b += T_BYTES, p += KV_BLOCKS * 2 * T_SIZE) {
@@ -128,7 +137,7 @@ INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, cons
 			key[h] = a->seg->key[run <= last ? run : last];
 			next[h] = then <= last ? a->seg->key[then] : a->seg->value[h <= last ? h : 0];
 		}
-		__asm__ volatile("" : : : "memory");       /* gcc 12's loads do not say that they read */
+		__asm__ volatile("" : : : "memory"); /* gcc 12's loads do not say that they read */
 		sums_zero();
 #pragma GCC unroll 2
 		for (int k = 0; k < dim / BLOCK; k++, q += T_SIZE) {
@@ -206,6 +215,12 @@ static void attend(const struct kv_attend *a, int dim, float scale)
 }
 
 const struct kv_tiles kv_tiles_amx = {
-	.query_bytes = query_bytes, .laid_bytes = laid_bytes, .work_bytes = sizeof(struct kv_work),
-	.queries = queries, .lay = lay, .finite = kv_finite_bf16, .attend = attend, .merge = kv_merge,
+	.query_bytes = query_bytes,
+	.laid_bytes = laid_bytes,
+	.work_bytes = sizeof(struct kv_work),
+	.queries = queries,
+	.lay = lay,
+	.finite = kv_finite_bf16,
+	.attend = attend,
+	.merge = kv_merge,
 };

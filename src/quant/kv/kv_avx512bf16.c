@@ -20,16 +20,25 @@
 #define INLINE DOTS_INLINE
 
 enum {
-	LINE = DOTS_LINE, BLOCK = DOTS_BLOCK, PAIRS = DOTS_PAIRS,
-	WIDE = 2 * LINE,                        /* bytes of a pair of two vectors */
-	FEW = 8, TURNED = 16,                   /* queries; keys */
-	AHEAD = 2,                              /* runs of rows: 16 KB of heads of 256 */
+	LINE = DOTS_LINE,
+	BLOCK = DOTS_BLOCK,
+	PAIRS = DOTS_PAIRS,
+	WIDE = 2 * LINE, /* bytes of a pair of two vectors */
+	FEW = 8,
+	TURNED = 16, /* queries; keys */
+	AHEAD = 2,   /* runs of rows: 16 KB of heads of 256 */
 };
 _Static_assert((int)BLOCK == (int)KV_SUMMED && (int)TURNED == (int)KV_RUN, "a run of keys is turned");
 
-static size_t row_bytes(int dim) { return (size_t)dim * 2; }
+static size_t row_bytes(int dim)
+{
+	return (size_t)dim * 2;
+}
 /* Of a panel of two vectors, n inputs. */
-static size_t panel_bytes(int n, bool floats) { return (size_t)(n / 2 * WIDE) << floats; }
+static size_t panel_bytes(int n, bool floats)
+{
+	return (size_t)(n / 2 * WIDE) << floats;
+}
 
 /* ---- queries, keys and values as operands ---- */
 
@@ -37,7 +46,8 @@ static size_t panel_bytes(int n, bool floats) { return (size_t)(n / 2 * WIDE) <<
 INLINE void queries_paired(__m512i t[16], const float *const *q, int n, int k)
 {
 	for (int i = 0; i < 16; i++)
-		t[i] = i < n ? dots_paired((__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(q[i] + k + 16), _mm512_loadu_ps(q[i] + k))) :
+		t[i] = i < n ? dots_paired((__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(q[i] + k + 16),
+		                                                        _mm512_loadu_ps(q[i] + k))) :
 		               _mm512_setzero_si512();
 }
 
@@ -77,7 +87,10 @@ static const uint8_t *row_at(const uint8_t *const *run, int r, int dim)
 }
 
 /* Keys as rows of pairs, whole tiles of rows; then values, a panel for each 32 dims. */
-static size_t keys_bytes(int dim) { return KV_SEGMENT * row_bytes(dim); }
+static size_t keys_bytes(int dim)
+{
+	return KV_SEGMENT * row_bytes(dim);
+}
 
 INLINE void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim, const bool floats)
 {
@@ -92,10 +105,12 @@ INLINE void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim, const
 	for (int at = 0; at < n; at += BLOCK)
 		for (int j = 0; j < PAIRS; j++) {
 			int u = at + dots_upper_of(j), l = at + dots_lower_of(j);
-			const uint8_t *upper = row_at(seg->value, u < n ? u : 0, dim), *lower = row_at(seg->value, l < n ? l : 0, dim);
+			const uint8_t *upper = row_at(seg->value, u < n ? u : 0, dim),
+				      *lower = row_at(seg->value, l < n ? l : 0, dim);
 
 			for (int k = 0; k < dim; k += BLOCK, upper += LINE, lower += LINE) {
-				uint8_t *block = panel + (size_t)(k / BLOCK) * panel_bytes(KV_SEGMENT, floats) + panel_bytes(at, floats);
+				uint8_t *block = panel + (size_t)(k / BLOCK) * panel_bytes(KV_SEGMENT, floats) +
+				                 panel_bytes(at, floats);
 				__m512i pair[2];
 
 				values_paired(pair, u < n ? _mm512_loadu_si512(upper) : _mm512_setzero_si512(),
@@ -111,7 +126,7 @@ INLINE void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim, const
 /* What is left of runs of rows. */
 struct asking {
 	const uint8_t *const *run;
-	int n;                          /* runs */
+	int n; /* runs */
 	size_t at, run_bytes;
 };
 
@@ -133,7 +148,10 @@ static struct asking asking(const uint8_t *const *run, int n, int dim)
 	return (struct asking){ run, n, 0, KV_RUN * row_bytes(dim) };
 }
 
-static int asked_lines(const struct asking *a) { return a->n * (int)(a->run_bytes / LINE); }
+static int asked_lines(const struct asking *a)
+{
+	return a->n * (int)(a->run_bytes / LINE);
+}
 
 /* ---- many queries ---- */
 
@@ -141,8 +159,17 @@ static int asked_lines(const struct asking *a) { return a->n * (int)(a->run_byte
 INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int dim, struct asking *next, const int V,
                         const bool floats)
 {
-	struct dots d = { .out = k->s[0], .ld = KV_LANES, .beside = KV_SCORES, .panel = a->queries, .step = WIDE,
-	                  .vector = LINE, .x = a->laid, .row = row_bytes(dim), .block = LINE, .n = dim / BLOCK, .mask = { 0xffff, 0xffff } };
+	struct dots d = { .out = k->s[0],
+		          .ld = KV_LANES,
+		          .beside = KV_SCORES,
+		          .panel = a->queries,
+		          .step = WIDE,
+		          .vector = LINE,
+		          .x = a->laid,
+		          .row = row_bytes(dim),
+		          .block = LINE,
+		          .n = dim / BLOCK,
+		          .mask = { 0xffff, 0xffff } };
 	int tiles = (n + DOTS_ROWS - 1) / DOTS_ROWS, lines = (asked_lines(next) + tiles - 1) / tiles;
 
 	for (int i = 0; i < tiles; i++, d.out += DOTS_ROWS * KV_LANES, d.x += DOTS_ROWS * d.row) {
@@ -154,8 +181,15 @@ INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int
 /* n blocks of positions. */
 INLINE void many_mix(const struct kv_attend *a, const struct kv_work *k, int n, int dim, const bool floats)
 {
-	struct dots d = { .ld = (size_t)dim, .beside = KV_LANES, .panel = a->laid + keys_bytes(dim), .step = WIDE,
-	                  .vector = LINE, .row = LINE, .block = KV_LANES * LINE, .n = n, .mask = { 0xffff, 0xffff } };
+	struct dots d = { .ld = (size_t)dim,
+		          .beside = KV_LANES,
+		          .panel = a->laid + keys_bytes(dim),
+		          .step = WIDE,
+		          .vector = LINE,
+		          .row = LINE,
+		          .block = KV_LANES * LINE,
+		          .n = n,
+		          .mask = { 0xffff, 0xffff } };
 
 	for (int i = 0; i < dim; i += BLOCK, d.panel += panel_bytes(KV_SEGMENT, floats))
 		for (int q = 0; q < a->n; q += DOTS_ROWS) {
@@ -209,8 +243,8 @@ INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, stru
 }
 
 /* A block of values, from position `at` on, of which those below n are read, for DOTS_ROWS queries. */
-INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg, int at, int n, int dim, struct asking *next,
-                      const bool whole)
+INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg, int at, int n, int dim,
+                      struct asking *next, const bool whole)
 {
 	for (int k = 0; k < dim; k += BLOCK) {
 		__m512 sum[2][DOTS_ROWS][2];
@@ -225,15 +259,21 @@ INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg
 			int u = at + dots_upper_of(j), l = at + dots_lower_of(j);
 			__m512i pair[2];
 
-			values_paired(pair, whole || u < n ? _mm512_loadu_si512(row_at(seg->value, u, dim) + 2 * k) : _mm512_setzero_si512(),
-			              whole || l < n ? _mm512_loadu_si512(row_at(seg->value, l, dim) + 2 * k) : _mm512_setzero_si512());
+			values_paired(pair,
+			              whole || u < n ? _mm512_loadu_si512(row_at(seg->value, u, dim) + 2 * k) :
+			                               _mm512_setzero_si512(),
+			              whole || l < n ? _mm512_loadu_si512(row_at(seg->value, l, dim) + 2 * k) :
+			                               _mm512_setzero_si512());
 #pragma GCC unroll 4
 			for (int r = 0; r < DOTS_ROWS; r++) {
-				__m512i weights = _mm512_set1_epi32(*(const int32_t *)(const void *)(w + r * LINE + 4 * j));
+				__m512i weights = _mm512_set1_epi32(
+					*(const int32_t *)(const void *)(w + r * LINE + 4 * j));
 
 				__asm__("" : "+v"(weights));
-				sum[j % 2][r][0] = _mm512_dpbf16_ps(sum[j % 2][r][0], (__m512bh)pair[0], (__m512bh)weights);
-				sum[j % 2][r][1] = _mm512_dpbf16_ps(sum[j % 2][r][1], (__m512bh)pair[1], (__m512bh)weights);
+				sum[j % 2][r][0] = _mm512_dpbf16_ps(sum[j % 2][r][0], (__m512bh)pair[0],
+				                                    (__m512bh)weights);
+				sum[j % 2][r][1] = _mm512_dpbf16_ps(sum[j % 2][r][1], (__m512bh)pair[1],
+				                                    (__m512bh)weights);
 			}
 		}
 #pragma GCC unroll 4
@@ -242,7 +282,8 @@ INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg
 			for (int v = 0; v < 2; v++) {
 				float *to = acc + (size_t)r * (size_t)dim + k + 16 * v;
 
-				_mm512_store_ps(to, _mm512_add_ps(_mm512_load_ps(to), _mm512_add_ps(sum[0][r][v], sum[1][r][v])));
+				_mm512_store_ps(to, _mm512_add_ps(_mm512_load_ps(to),
+				                                  _mm512_add_ps(sum[0][r][v], sum[1][r][v])));
 			}
 	}
 }
@@ -270,15 +311,17 @@ typedef void scores_fn(struct kv_work *, const struct kv_attend *, int n, int di
 typedef void mix_fn(const struct kv_attend *, const struct kv_work *, int n, int dim, struct asking *);
 
 /* Not inlined: MXCSR changes between them. */
-#define SCORES(name, call) \
-	static __attribute__((noinline)) void name(struct kv_work *k, const struct kv_attend *a, int n, int dim, struct asking *next) \
-	{ \
-		call; \
+#define SCORES(name, call)                                                                                       \
+	static __attribute__((noinline)) void name(struct kv_work *k, const struct kv_attend *a, int n, int dim, \
+	                                           struct asking *next)                                          \
+	{                                                                                                        \
+		call;                                                                                            \
 	}
-#define MIX(name, call) \
-	static __attribute__((noinline)) void name(const struct kv_attend *a, const struct kv_work *k, int n, int dim, struct asking *next) \
-	{ \
-		call; \
+#define MIX(name, call)                                                                                                \
+	static __attribute__((noinline)) void name(const struct kv_attend *a, const struct kv_work *k, int n, int dim, \
+	                                           struct asking *next)                                                \
+	{                                                                                                              \
+		call;                                                                                                  \
 	}
 SCORES(scores_few_4, few_scores(k->s[0], a, n, dim, next, 4))
 SCORES(scores_few_8, few_scores(k->s[0], a, n, dim, next, 8))
@@ -303,31 +346,47 @@ static void attend(const struct kv_attend *a, int dim, float scale, scores_fn *s
 	scores(k, a, n, dim, &next);
 	_mm_setcsr(mode);
 	for (int t = 0; t * KV_LANES < a->n; t++)
-		kv_weights_paired(k->w[t], k->s[t], a->see + KV_LANES * t, (n + BLOCK - 1) / BLOCK, scale, a->max + KV_LANES * t,
-		                  a->sum + KV_LANES * t);
+		kv_weights_paired(k->w[t], k->s[t], a->see + KV_LANES * t, (n + BLOCK - 1) / BLOCK, scale,
+		                  a->max + KV_LANES * t, a->sum + KV_LANES * t);
 	_mm_setcsr(mode | DOTS_ZEROS);
 	mix(a, k, n, dim, &next);
 	_mm_setcsr(mode);
 }
 
-#define WAY(name, floats, n_few, few_4, few_8, mix_few) \
-	static size_t name##_query_bytes(int dim) { return panel_bytes(dim, floats); } \
-	static size_t name##_laid_bytes(int dim) { return keys_bytes(dim) + (size_t)(dim / BLOCK) * panel_bytes(KV_SEGMENT, floats); } \
-	static void name##_queries(uint8_t *to, const float *const *q, int n, int dim, bool few) \
-	{ \
-		queries(to, q, n, dim, few, floats); \
-	} \
-	static void name##_lay(uint8_t *to, const struct kv_segment *seg, int n, int dim) { lay(to, seg, n, dim, floats); } \
-	static void name##_attend(const struct kv_attend *a, int dim, float scale) \
-	{ \
-		if (!a->laid) \
-			attend(a, dim, scale, a->n <= 4 ? few_4 : few_8, mix_few); \
-		else \
+#define WAY(name, floats, n_few, few_4, few_8, mix_few)                                                              \
+	static size_t name##_query_bytes(int dim)                                                                    \
+	{                                                                                                            \
+		return panel_bytes(dim, floats);                                                                     \
+	}                                                                                                            \
+	static size_t name##_laid_bytes(int dim)                                                                     \
+	{                                                                                                            \
+		return keys_bytes(dim) + (size_t)(dim / BLOCK) * panel_bytes(KV_SEGMENT, floats);                    \
+	}                                                                                                            \
+	static void name##_queries(uint8_t *to, const float *const *q, int n, int dim, bool few)                     \
+	{                                                                                                            \
+		queries(to, q, n, dim, few, floats);                                                                 \
+	}                                                                                                            \
+	static void name##_lay(uint8_t *to, const struct kv_segment *seg, int n, int dim)                            \
+	{                                                                                                            \
+		lay(to, seg, n, dim, floats);                                                                        \
+	}                                                                                                            \
+	static void name##_attend(const struct kv_attend *a, int dim, float scale)                                   \
+	{                                                                                                            \
+		if (!a->laid)                                                                                        \
+			attend(a, dim, scale, a->n <= 4 ? few_4 : few_8, mix_few);                                   \
+		else                                                                                                 \
 			attend(a, dim, scale, a->n <= KV_LANES ? scores_##name##_1 : scores_##name##_2, mix_##name); \
-	} \
-	const struct kv_tiles kv_tiles_##name = { \
-		.query_bytes = name##_query_bytes, .laid_bytes = name##_laid_bytes, .work_bytes = sizeof(struct kv_work), .few = n_few, \
-		.queries = name##_queries, .lay = name##_lay, .finite = kv_finite_bf16, .attend = name##_attend, .merge = kv_merge, \
+	}                                                                                                            \
+	const struct kv_tiles kv_tiles_##name = {                                                                    \
+		.query_bytes = name##_query_bytes,                                                                   \
+		.laid_bytes = name##_laid_bytes,                                                                     \
+		.work_bytes = sizeof(struct kv_work),                                                                \
+		.few = n_few,                                                                                        \
+		.queries = name##_queries,                                                                           \
+		.lay = name##_lay,                                                                                   \
+		.finite = kv_finite_bf16,                                                                            \
+		.attend = name##_attend,                                                                             \
+		.merge = kv_merge,                                                                                   \
 	};
 WAY(dot, false, FEW, scores_few_4, scores_few_8, mix_few)
 WAY(floats, true, 0, NULL, NULL, NULL)

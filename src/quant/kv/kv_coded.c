@@ -21,8 +21,8 @@
 #include "quant/lanes/lanes.h"
 #include "quant/levels.h"
 
-enum { Q_MOST = 127 * 128 };            /* of a query's codes: int16 */
-enum { MIX_ROWS = 16 };                 /* of values: a batch */
+enum { Q_MOST = 127 * 128 }; /* of a query's codes: int16 */
+enum { MIX_ROWS = 16 };      /* of values: a batch */
 _Static_assert((int)KV_CHUNK == (int)KV_PANEL, "a chunk is opened to a panel");
 
 LANES_INLINE v16 v16_signs(v16 a, uint32_t negative)
@@ -45,8 +45,10 @@ LANES_INLINE v16 v16_signs(v16 a, uint32_t negative)
 LANES_INLINE v16 v16_butterfly(v16 a, const int h)
 {
 #if defined(__AVX512F__)
-	v16 b = h == 8 ? _mm512_shuffle_f32x4(a, a, 0x4e) : h == 4 ? _mm512_shuffle_f32x4(a, a, 0xb1)
-	        : h == 2 ? _mm512_permute_ps(a, 0x4e) : _mm512_permute_ps(a, 0xb1);
+	v16 b = h == 8 ? _mm512_shuffle_f32x4(a, a, 0x4e) :
+	        h == 4 ? _mm512_shuffle_f32x4(a, a, 0xb1) :
+	        h == 2 ? _mm512_permute_ps(a, 0x4e) :
+	                 _mm512_permute_ps(a, 0xb1);
 
 	return v16_add(b, v16_signs(a, h == 8 ? 0xff00 : h == 4 ? 0xf0f0 : h == 2 ? 0xcccc : 0xaaaa));
 #else
@@ -94,7 +96,7 @@ static void turn(float *x, int n)
 {
 	signs(x, n, kv_signs[0], 1.0f);
 	hadamard(x, n);
-	signs(x, n, kv_signs[1], 1.0f / (float)n);      /* a power of two: exact */
+	signs(x, n, kv_signs[1], 1.0f / (float)n); /* a power of two: exact */
 	hadamard(x, n);
 }
 
@@ -111,13 +113,19 @@ static void turn_back(float *x, int n)
 /* As score reads it: int16 codes for whole chunks, of each first the even elements and then
  * the odd ones, so that products of neighbours add up by lane; then this. */
 struct query {
-	float sum[KV_GROUPS_MAX];       /* by group; whole numbers, exact */
+	float sum[KV_GROUPS_MAX]; /* by group; whole numbers, exact */
 	float scale;
 };
 
-static size_t codes_bytes(int dim) { return (size_t)kv_chunks(dim) * KV_CHUNK * 2; }
+static size_t codes_bytes(int dim)
+{
+	return (size_t)kv_chunks(dim) * KV_CHUNK * 2;
+}
 
-static size_t query_bytes(int dim) { return (codes_bytes(dim) + sizeof(struct query) + 63) / 64 * 64; }
+static size_t query_bytes(int dim)
+{
+	return (codes_bytes(dim) + sizeof(struct query) + 63) / 64 * 64;
+}
 
 LANES_INLINE const struct query *query_head(const void *query, int dim)
 {
@@ -174,7 +182,10 @@ LANES_INLINE void query_make(void *to, const float *q, int dim, const int group)
 typedef __m512i ints;
 enum { SCORE_R = 4, SCORE_Q = 4 };
 
-LANES_INLINE v16 ints_float(ints a) { return _mm512_cvtepi32_ps(a); }
+LANES_INLINE v16 ints_float(ints a)
+{
+	return _mm512_cvtepi32_ps(a);
+}
 /* The products of a chunk, by lane; and that added to a. */
 LANES_INLINE ints ints_product(const int16_t *code, const int16_t *q)
 {
@@ -188,13 +199,21 @@ LANES_INLINE ints ints_dot(ints a, const int16_t *code, const int16_t *q)
 	return _mm512_dpwssd_epi32(a, _mm512_loadu_si512(code + 32), _mm512_loadu_si512(q + 32));
 }
 /* x in lanes 0-7, y in the others. */
-LANES_INLINE v16 v16_halves(float x, float y) { return _mm512_mask_mov_ps(v16_set1(x), 0xff00, v16_set1(y)); }
+LANES_INLINE v16 v16_halves(float x, float y)
+{
+	return _mm512_mask_mov_ps(v16_set1(x), 0xff00, v16_set1(y));
+}
 
 #elif defined(__AVX2__)
-typedef struct { __m256i a, b; } ints;
+typedef struct {
+	__m256i a, b;
+} ints;
 enum { SCORE_R = 2, SCORE_Q = 2 };
 
-LANES_INLINE v16 ints_float(ints a) { return (v16){ _mm256_cvtepi32_ps(a.a), _mm256_cvtepi32_ps(a.b) }; }
+LANES_INLINE v16 ints_float(ints a)
+{
+	return (v16){ _mm256_cvtepi32_ps(a.a), _mm256_cvtepi32_ps(a.b) };
+}
 LANES_INLINE __m256i words_product(const int16_t *code, const int16_t *q)
 {
 	return _mm256_madd_epi16(_mm256_loadu_si256((const void *)code), _mm256_loadu_si256((const void *)q));
@@ -202,7 +221,7 @@ LANES_INLINE __m256i words_product(const int16_t *code, const int16_t *q)
 LANES_INLINE ints ints_product(const int16_t *code, const int16_t *q)
 {
 	return (ints){ _mm256_add_epi32(words_product(code, q), words_product(code + 32, q + 32)),
-	               _mm256_add_epi32(words_product(code + 16, q + 16), words_product(code + 48, q + 48)) };
+		       _mm256_add_epi32(words_product(code + 16, q + 16), words_product(code + 48, q + 48)) };
 }
 LANES_INLINE ints ints_dot(ints a, const int16_t *code, const int16_t *q)
 {
@@ -210,21 +229,39 @@ LANES_INLINE ints ints_dot(ints a, const int16_t *code, const int16_t *q)
 
 	return (ints){ _mm256_add_epi32(a.a, b.a), _mm256_add_epi32(a.b, b.b) };
 }
-LANES_INLINE v16 v16_halves(float x, float y) { return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(y) }; }
+LANES_INLINE v16 v16_halves(float x, float y)
+{
+	return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(y) };
+}
 
 #else
-typedef struct { int32_t v[16]; } ints;
+typedef struct {
+	int32_t v[16];
+} ints;
 enum { SCORE_R = 1, SCORE_Q = 1 };
 
-LANES_INLINE v16 ints_float(ints a) { v16 f; LANES_EACH f.v[i] = (float)a.v[i]; return f; }
+LANES_INLINE v16 ints_float(ints a)
+{
+	v16 f;
+	LANES_EACH f.v[i] = (float)a.v[i];
+	return f;
+}
 LANES_INLINE ints ints_dot(ints a, const int16_t *code, const int16_t *q)
 {
 	for (int i = 0; i < KV_CHUNK; i++)
 		a.v[i % 32 / 2] += code[i] * q[i];
 	return a;
 }
-LANES_INLINE ints ints_product(const int16_t *code, const int16_t *q) { return ints_dot((ints){ { 0 } }, code, q); }
-LANES_INLINE v16 v16_halves(float x, float y) { v16 f; LANES_EACH f.v[i] = i < 8 ? x : y; return f; }
+LANES_INLINE ints ints_product(const int16_t *code, const int16_t *q)
+{
+	return ints_dot((ints){ { 0 } }, code, q);
+}
+LANES_INLINE v16 v16_halves(float x, float y)
+{
+	v16 f;
+	LANES_EACH f.v[i] = i < 8 ? x : y;
+	return f;
+}
 #endif
 
 /* Rows whose codes are laid out as those of a query, one after the other. */
@@ -245,15 +282,17 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const stru
 	for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
 		for (int j = 0; j < Q; j++)
-			f[r][j] = group ? v16_mul(v16_load(o->bias[r]), v16_load(query_head(q + (size_t)j * q_bytes, dim)->sum)) : v16_zero();
+			f[r][j] = group ? v16_mul(v16_load(o->bias[r]),
+			                          v16_load(query_head(q + (size_t)j * q_bytes, dim)->sum)) :
+			                  v16_zero();
 	for (int c = 0; c < chunks; c += span) {
 		ints sum[4][4];
 		v16 s[4];
 
 #pragma GCC unroll 4
 		for (int r = 0; r < R; r++)
-			s[r] = group == 32 ? v16_halves(o->scale[r][2 * c], o->scale[r][2 * c + 1])
-			                   : v16_set1(o->scale[r][group ? c * KV_CHUNK / group : 0]);
+			s[r] = group == 32 ? v16_halves(o->scale[r][2 * c], o->scale[r][2 * c + 1]) :
+			                     v16_set1(o->scale[r][group ? c * KV_CHUNK / group : 0]);
 #pragma GCC unroll 4
 		for (int j = 0; j < Q; j++) {
 			const int16_t *from = (const void *)(q + (size_t)j * q_bytes);
@@ -264,7 +303,8 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const stru
 			if (group == 128)
 #pragma GCC unroll 4
 				for (int r = 0; r < R; r++)
-					sum[r][j] = ints_dot(sum[r][j], o->code + (r * chunks + c + 1) * KV_CHUNK, from + (c + 1) * KV_CHUNK);
+					sum[r][j] = ints_dot(sum[r][j], o->code + (r * chunks + c + 1) * KV_CHUNK,
+					                     from + (c + 1) * KV_CHUNK);
 			if (group)
 #pragma GCC unroll 4
 				for (int r = 0; r < R; r++)
@@ -277,7 +317,8 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const stru
 #pragma GCC unroll 4
 				for (int r = 0; r < R; r++)
 					sum[r][j] = ints_dot(sum[r][j], o->code + (r * chunks + b) * KV_CHUNK,
-					                     (const int16_t *)(const void *)(q + (size_t)j * q_bytes) + b * KV_CHUNK);
+					                     (const int16_t *)(const void *)(q + (size_t)j * q_bytes) +
+					                             b * KV_CHUNK);
 #pragma GCC unroll 4
 		for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
@@ -287,7 +328,7 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const stru
 	}
 #if defined(__AVX512F__)
 	if (R == 4 && Q == 4) {
-		float all[16];  /* of query j from 4 j on */
+		float all[16]; /* of query j from 4 j on */
 
 		v16_store(all, v16_sums_4x4(f));
 #pragma GCC unroll 4
@@ -304,7 +345,8 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const stru
 	for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
 		for (int j = 0; j < Q; j++)
-			out[(size_t)j * ld + (size_t)r] = query_head(q + (size_t)j * q_bytes, dim)->scale * v16_sum(f[r][j]);
+			out[(size_t)j * ld + (size_t)r] = query_head(q + (size_t)j * q_bytes, dim)->scale *
+			                                  v16_sum(f[r][j]);
 }
 
 /* R rows for all queries. */
@@ -345,8 +387,8 @@ LANES_INLINE void score(float *out, size_t ld, const uint8_t *q, int nq, const u
 
 /* V vectors of 16 elements of a chunk for Q queries; scales of n rows, 16 a row. */
 LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows, size_t row_bytes,
-                           const float *scale, const float *bias, int n, const int Q, const int V,
-                           const int bits, const int group)
+                           const float *scale, const float *bias, int n, const int Q, const int V, const int bits,
+                           const int group)
 {
 	v16 a[4][4];
 
@@ -377,8 +419,8 @@ LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld,
 
 /* One chunk of n rows for all queries; V: vectors of it that the head has. */
 LANES_INLINE void mix_chunk(float *acc, size_t acc_ld, const float *p, size_t ld, int nq, const uint8_t *rows,
-                            size_t row_bytes, const float *scale, const float *bias, int n, const int V,
-                            const int bits, const int group)
+                            size_t row_bytes, const float *scale, const float *bias, int n, const int V, const int bits,
+                            const int group)
 {
 #if defined(__AVX512F__)
 	int j = 0;
@@ -436,11 +478,11 @@ LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8
 
 			kv_ask(next, (int)((size_t)m * row_bytes / (size_t)chunks + 63) / 64);
 			if (c * KV_CHUNK + KV_CHUNK > dim)
-				mix_chunk(acc + c * KV_CHUNK, acc_ld, p, ld, nq, rows + c * step, row_bytes, scale + g, bias + g,
-				          m, 2, bits, group);
+				mix_chunk(acc + c * KV_CHUNK, acc_ld, p, ld, nq, rows + c * step, row_bytes, scale + g,
+				          bias + g, m, 2, bits, group);
 			else
-				mix_chunk(acc + c * KV_CHUNK, acc_ld, p, ld, nq, rows + c * step, row_bytes, scale + g, bias + g,
-				          m, 4, bits, group);
+				mix_chunk(acc + c * KV_CHUNK, acc_ld, p, ld, nq, rows + c * step, row_bytes, scale + g,
+				          bias + g, m, 4, bits, group);
 		}
 	}
 }
@@ -516,7 +558,7 @@ LANES_INLINE void encode_affine(uint8_t *row, const float *x, int dim, const int
 		lo = -v16_top(v16_sub(v16_zero(), least));
 		hi = v16_top(top);
 		if (!(lo <= hi))
-			lo = hi = 0;                    /* NaN only */
+			lo = hi = 0; /* NaN only */
 		lo = lo < -65504.0f ? -65504.0f : lo > 65504.0f ? 65504.0f : lo;
 		hi = hi < -65504.0f ? -65504.0f : hi > 65504.0f ? 65504.0f : hi;
 		s = (hi - lo) / (most + 2 * END);
@@ -532,7 +574,7 @@ LANES_INLINE void encode_affine(uint8_t *row, const float *x, int dim, const int
 		for (int i = 0; i < group; i++) {
 			float c = (v[i] - b) * inv;
 
-			c = c > 0.0f ? c : 0.0f;        /* a NaN too */
+			c = c > 0.0f ? c : 0.0f; /* a NaN too */
 			c = c < most ? c : most;
 			code[g * group + i] = (uint8_t)((c + 12582912.0f) - 12582912.0f);
 		}
@@ -582,30 +624,42 @@ LANES_INLINE void encode_turned(uint8_t *row, const float *x, int dim, const int
 
 /* ---- the table ---- */
 
-#define KERNELS(name, bits, group) \
-	static void encode_##name(void *row, const float *x, int dim, enum kv_side side) \
-	{ \
-		if (group) \
-			encode_affine(row, x, dim, bits, group); \
-		else \
-			encode_turned(row, x, dim, bits, side); \
-	} \
-	static void query_##name(void *to, const float *q, int dim) { query_make(to, q, dim, group); } \
+#define KERNELS(name, bits, group)                                                                               \
+	static void encode_##name(void *row, const float *x, int dim, enum kv_side side)                         \
+	{                                                                                                        \
+		if (group)                                                                                       \
+			encode_affine(row, x, dim, bits, group);                                                 \
+		else                                                                                             \
+			encode_turned(row, x, dim, bits, side);                                                  \
+	}                                                                                                        \
+	static void query_##name(void *to, const float *q, int dim)                                              \
+	{                                                                                                        \
+		query_make(to, q, dim, group);                                                                   \
+	}                                                                                                        \
 	static void score_##name(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim, \
-	                         struct kv_ahead *next) \
-	{ \
-		score(out, ld, q, nq, rows, n, dim, next, bits, group); \
-	} \
-	static void mix_##name(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim, \
-	                       struct kv_ahead *next) \
-	{ \
-		mix(acc, p, ld, nq, rows, n, dim, next, bits, group); \
-	} \
-	static void open_##name(float *to, const void *rows, int n, int dim) { open_rows(to, rows, n, dim, bits, group); }
+	                         struct kv_ahead *next)                                                          \
+	{                                                                                                        \
+		score(out, ld, q, nq, rows, n, dim, next, bits, group);                                          \
+	}                                                                                                        \
+	static void mix_##name(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim,  \
+	                       struct kv_ahead *next)                                                            \
+	{                                                                                                        \
+		mix(acc, p, ld, nq, rows, n, dim, next, bits, group);                                            \
+	}                                                                                                        \
+	static void open_##name(float *to, const void *rows, int n, int dim)                                     \
+	{                                                                                                        \
+		open_rows(to, rows, n, dim, bits, group);                                                        \
+	}
 KV_CODED(KERNELS)
 
-#define ENTRY(name, bits, group) \
-	{ .encode = encode_##name, .turn = group ? NULL : turn, .turn_back = group ? NULL : turn_back, \
-	  .query_bytes = query_bytes, .query = query_##name, .score = score_##name, .mix = mix_##name, \
-	  .open = open_##name, .mix_opened = LANES(kv_opened_mix) },
+#define ENTRY(name, bits, group)                 \
+	{ .encode = encode_##name,               \
+	  .turn = group ? NULL : turn,           \
+	  .turn_back = group ? NULL : turn_back, \
+	  .query_bytes = query_bytes,            \
+	  .query = query_##name,                 \
+	  .score = score_##name,                 \
+	  .mix = mix_##name,                     \
+	  .open = open_##name,                   \
+	  .mix_opened = LANES(kv_opened_mix) },
 const struct kv_kernels LANES(kv_coded)[] = { KV_CODED(ENTRY) };

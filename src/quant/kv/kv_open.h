@@ -8,7 +8,10 @@
 #include "quant/lanes/lanes.h"
 #include "quant/levels.h"
 
-LANES_INLINE int kv_chunks(int dim) { return (dim + KV_CHUNK - 1) / KV_CHUNK; }
+LANES_INLINE int kv_chunks(int dim)
+{
+	return (dim + KV_CHUNK - 1) / KV_CHUNK;
+}
 
 /* Scales and biases of a row's groups, to the first `groups` of 16 and zeros to the rest; a
  * turned row has one scale and no bias. */
@@ -55,7 +58,7 @@ LANES_INLINE void kv_open_pairs(int16_t *out, const uint8_t *p, const int bits, 
 {
 	__m512i c = kv_open(p, bits), odd = _mm512_srli_epi16(c, 8);
 
-	if (book) {     /* of a word only five bits count, and a code has at most four */
+	if (book) { /* of a word only five bits count, and a code has at most four */
 		__m512i b = _mm512_broadcast_i64x4(_mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)kv_book(bits))));
 
 		c = _mm512_permutexvar_epi16(c, b);
@@ -67,7 +70,10 @@ LANES_INLINE void kv_open_pairs(int16_t *out, const uint8_t *p, const int bits, 
 	_mm512_storeu_si512(out + 32, odd);
 }
 
-LANES_INLINE v16 kv_bytes16(const uint8_t *p) { return v16_load_u8(p); }
+LANES_INLINE v16 kv_bytes16(const uint8_t *p)
+{
+	return v16_load_u8(p);
+}
 
 /* What the codes of a chunk stand for; scale[0] is that of its first group. */
 LANES_INLINE void kv_values(v16 out[4], const uint8_t *p, const float *scale, const float *bias, const int bits,
@@ -84,20 +90,21 @@ LANES_INLINE void kv_values(v16 out[4], const uint8_t *p, const float *scale, co
 
 			out[v] = v16_fma(v16_set1(scale[g]), v16_load_u8(p + 16 * v), v16_set1(bias[g]));
 		}
-	} else if (bits == 4) {         /* the sixteen values that a code may stand for, then one for each code */
+	} else if (bits == 4) { /* the sixteen values that a code may stand for, then one for each code */
 		__m512i d = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(p + 16)));
 
 		c = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p));
-		lo = group ? v16_fma(v16_set1(scale[0]), count, v16_set1(bias[0]))
-		     : v16_mul(v16_set1(scale[0]), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)kv_book(4)))));
+		lo = group ? v16_fma(v16_set1(scale[0]), count, v16_set1(bias[0])) :
+		             v16_mul(v16_set1(scale[0]), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
+								 _mm_loadu_si128((const void *)kv_book(4)))));
 		hi = group == 32 ? v16_fma(v16_set1(scale[1]), count, v16_set1(bias[1])) : lo;
 		out[0] = _mm512_permutexvar_ps(c, lo);
 		out[1] = _mm512_permutexvar_ps(d, lo);
 		out[2] = _mm512_permutexvar_ps(_mm512_srli_epi32(c, 4), hi);
 		out[3] = _mm512_permutexvar_ps(_mm512_srli_epi32(d, 4), hi);
-	} else {                        /* the book repeats after four entries: of the index two bits count */
-		v16 all = v16_mul(v16_set1(scale[0]),
-		                  _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)kv_book(bits)))));
+	} else { /* the book repeats after four entries: of the index two bits count */
+		v16 all = v16_mul(v16_set1(scale[0]), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
+							      _mm_loadu_si128((const void *)kv_book(bits)))));
 		uint64_t upper;
 
 		c = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p));
@@ -121,12 +128,14 @@ LANES_INLINE void kv_values(v16 out[4], const uint8_t *p, const float *scale, co
 #if defined(__AVX2__)
 
 /* Bytes from codes 0 .. 31 (a) and 32 .. 63 (b); with book, its entries. */
-struct kv_bytes { __m256i a, b; };
+struct kv_bytes {
+	__m256i a, b;
+};
 
-LANES_INLINE __m256i kv_spread(uint32_t bits)   /* 4 in byte i where bit i is set */
+LANES_INLINE __m256i kv_spread(uint32_t bits) /* 4 in byte i where bit i is set */
 {
-	const __m256i from = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3,
-	                                      3, 3, 3, 3);
+	const __m256i from = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3,
+	                                      3, 3, 3, 3, 3, 3, 3);
 	const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
 	__m256i c = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), from), bit);
 
@@ -168,7 +177,8 @@ LANES_INLINE struct kv_bytes kv_open(const uint8_t *p, const int bits, const boo
 
 LANES_INLINE void kv_pairs(int16_t *out, __m256i c, const bool book)
 {
-	__m256i even = book ? _mm256_srai_epi16(_mm256_slli_epi16(c, 8), 8) : _mm256_and_si256(c, _mm256_set1_epi16(255));
+	__m256i even = book ? _mm256_srai_epi16(_mm256_slli_epi16(c, 8), 8) :
+	                      _mm256_and_si256(c, _mm256_set1_epi16(255));
 
 	_mm256_storeu_si256((void *)out, even);
 	_mm256_storeu_si256((void *)(out + 32), book ? _mm256_srai_epi16(c, 8) : _mm256_srli_epi16(c, 8));
@@ -200,7 +210,7 @@ LANES_INLINE void kv_open_words(int16_t *out, const uint8_t *p, const int bits, 
 LANES_INLINE v16 kv_word16(const int16_t *p)
 {
 	return (v16){ _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128((const void *)p))),
-	              _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128((const void *)(p + 8)))) };
+		      _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128((const void *)(p + 8)))) };
 }
 
 #else
@@ -223,7 +233,12 @@ LANES_INLINE void kv_open_pairs(int16_t *out, const uint8_t *p, const int bits, 
 		out[i % 2 * 32 + i / 2] = c[i];
 }
 
-LANES_INLINE v16 kv_word16(const int16_t *p) { v16 r; LANES_EACH r.v[i] = p[i]; return r; }
+LANES_INLINE v16 kv_word16(const int16_t *p)
+{
+	v16 r;
+	LANES_EACH r.v[i] = p[i];
+	return r;
+}
 
 #endif
 
@@ -237,8 +252,8 @@ LANES_INLINE void kv_values(v16 out[4], const uint8_t *p, const float *scale, co
 	for (int v = 0; v < 4; v++) {
 		int g = group == 32 ? v / 2 : 0;
 
-		out[v] = group ? v16_fma(v16_set1(scale[g]), kv_word16(c + 16 * v), v16_set1(bias[g]))
-		               : v16_mul(v16_set1(scale[0]), kv_word16(c + 16 * v));
+		out[v] = group ? v16_fma(v16_set1(scale[g]), kv_word16(c + 16 * v), v16_set1(bias[g])) :
+		                 v16_mul(v16_set1(scale[0]), kv_word16(c + 16 * v));
 	}
 }
 

@@ -16,34 +16,88 @@
 typedef __m512 reg;
 enum { PARTS = 1, SCORE_Q = 4, SCORE_O = 4, MIX_Q = 4, MIX_V = 4 };
 
-LANES_INLINE reg reg_zero(void) { return _mm512_setzero_ps(); }
-LANES_INLINE reg reg_load(const float *p) { return _mm512_loadu_ps(p); }
-LANES_INLINE void reg_store(float *p, reg a) { _mm512_storeu_ps(p, a); }
-LANES_INLINE reg reg_set1(float f) { return _mm512_set1_ps(f); }
-LANES_INLINE reg reg_fma(reg a, reg b, reg c) { return _mm512_fmadd_ps(a, b, c); }
-LANES_INLINE float regs_sum(const reg a[PARTS]) { return v16_sum(a[0]); }
+LANES_INLINE reg reg_zero(void)
+{
+	return _mm512_setzero_ps();
+}
+LANES_INLINE reg reg_load(const float *p)
+{
+	return _mm512_loadu_ps(p);
+}
+LANES_INLINE void reg_store(float *p, reg a)
+{
+	_mm512_storeu_ps(p, a);
+}
+LANES_INLINE reg reg_set1(float f)
+{
+	return _mm512_set1_ps(f);
+}
+LANES_INLINE reg reg_fma(reg a, reg b, reg c)
+{
+	return _mm512_fmadd_ps(a, b, c);
+}
+LANES_INLINE float regs_sum(const reg a[PARTS])
+{
+	return v16_sum(a[0]);
+}
 
 #elif defined(__AVX2__)
 typedef __m256 reg;
 enum { PARTS = 2, SCORE_Q = 2, SCORE_O = 3, MIX_Q = 3, MIX_V = 4 };
 
-LANES_INLINE reg reg_zero(void) { return _mm256_setzero_ps(); }
-LANES_INLINE reg reg_load(const float *p) { return _mm256_loadu_ps(p); }
-LANES_INLINE void reg_store(float *p, reg a) { _mm256_storeu_ps(p, a); }
-LANES_INLINE reg reg_set1(float f) { return _mm256_set1_ps(f); }
-LANES_INLINE reg reg_fma(reg a, reg b, reg c) { return _mm256_fmadd_ps(a, b, c); }
-LANES_INLINE float regs_sum(const reg a[PARTS]) { return v16_sum((v16){ a[0], a[1] }); }
+LANES_INLINE reg reg_zero(void)
+{
+	return _mm256_setzero_ps();
+}
+LANES_INLINE reg reg_load(const float *p)
+{
+	return _mm256_loadu_ps(p);
+}
+LANES_INLINE void reg_store(float *p, reg a)
+{
+	_mm256_storeu_ps(p, a);
+}
+LANES_INLINE reg reg_set1(float f)
+{
+	return _mm256_set1_ps(f);
+}
+LANES_INLINE reg reg_fma(reg a, reg b, reg c)
+{
+	return _mm256_fmadd_ps(a, b, c);
+}
+LANES_INLINE float regs_sum(const reg a[PARTS])
+{
+	return v16_sum((v16){ a[0], a[1] });
+}
 
 #else
 typedef v16 reg;
 enum { PARTS = 1, SCORE_Q = 1, SCORE_O = 1, MIX_Q = 1, MIX_V = 1 };
 
-LANES_INLINE reg reg_zero(void) { return v16_zero(); }
-LANES_INLINE reg reg_load(const float *p) { return v16_load(p); }
-LANES_INLINE void reg_store(float *p, reg a) { v16_store(p, a); }
-LANES_INLINE reg reg_set1(float f) { return v16_set1(f); }
-LANES_INLINE reg reg_fma(reg a, reg b, reg c) { return v16_fma(a, b, c); }
-LANES_INLINE float regs_sum(const reg a[PARTS]) { return v16_sum(a[0]); }
+LANES_INLINE reg reg_zero(void)
+{
+	return v16_zero();
+}
+LANES_INLINE reg reg_load(const float *p)
+{
+	return v16_load(p);
+}
+LANES_INLINE void reg_store(float *p, reg a)
+{
+	v16_store(p, a);
+}
+LANES_INLINE reg reg_set1(float f)
+{
+	return v16_set1(f);
+}
+LANES_INLINE reg reg_fma(reg a, reg b, reg c)
+{
+	return v16_fma(a, b, c);
+}
+LANES_INLINE float regs_sum(const reg a[PARTS])
+{
+	return v16_sum(a[0]);
+}
 #endif
 
 enum { LANES_OF = 16 / PARTS };
@@ -82,10 +136,11 @@ LANES_INLINE void tile_sums(float *out, size_t ld, reg f[4][4][PARTS])
 #pragma GCC unroll 3
 		for (int o = 0; o < 3; o++)
 			s[j][o] = _mm256_add_ps(f[j][o][0], f[j][o][1]);
-	/* First the lower halves of both queries, then the upper ones. */
+			/* First the lower halves of both queries, then the upper ones. */
 #pragma GCC unroll 3
 	for (int o = 0; o < 3; o++)
-		t[o] = _mm256_add_ps(_mm256_permute2f128_ps(s[0][o], s[1][o], 0x20), _mm256_permute2f128_ps(s[0][o], s[1][o], 0x31));
+		t[o] = _mm256_add_ps(_mm256_permute2f128_ps(s[0][o], s[1][o], 0x20),
+		                     _mm256_permute2f128_ps(s[0][o], s[1][o], 0x31));
 	t[3] = t[2];
 	t[0] = _mm256_add_ps(_mm256_shuffle_ps(t[0], t[1], 0x44), _mm256_shuffle_ps(t[0], t[1], 0xee));
 	t[2] = _mm256_add_ps(_mm256_shuffle_ps(t[2], t[3], 0x44), _mm256_shuffle_ps(t[2], t[3], 0xee));
@@ -98,8 +153,8 @@ LANES_INLINE void tile_sums(float *out, size_t ld, reg f[4][4][PARTS])
 }
 
 /* Q queries by O rows. */
-LANES_INLINE void score_tile(float *out, size_t ld, const float *q, size_t q_ld, const float *rows, int dim, const int Q,
-                             const int O, const bool ahead)
+LANES_INLINE void score_tile(float *out, size_t ld, const float *q, size_t q_ld, const float *rows, int dim,
+                             const int Q, const int O, const bool ahead)
 {
 	reg acc[4][4][PARTS];
 
@@ -146,7 +201,7 @@ LANES_INLINE void score_tile(float *out, size_t ld, const float *q, size_t q_ld,
 void LANES(kv_opened_score)(float *out, size_t ld, const void *queries, int nq, const void *opened, int n, int dim)
 {
 	const float *q = queries, *rows = opened;
-	const size_t q_ld = (size_t)dim;        /* no gap behind a query, as dim is a multiple of 16 */
+	const size_t q_ld = (size_t)dim; /* no gap behind a query, as dim is a multiple of 16 */
 
 	assert(n <= KV_BLOCK && dim % 16 == 0);
 	for (int i = 0, step; i < n; i += step, out += step, rows += step * KV_PANEL) {
@@ -155,14 +210,18 @@ void LANES(kv_opened_score)(float *out, size_t ld, const void *queries, int nq, 
 		step = n - i < SCORE_O ? 1 : SCORE_O;
 		if (step == SCORE_O) {
 			for (; j + SCORE_Q <= nq; j += SCORE_Q)
-				score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, dim, SCORE_Q, SCORE_O, j == 0);
+				score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, dim, SCORE_Q,
+				           SCORE_O, j == 0);
 			for (; j < nq; j++)
-				score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, dim, 1, SCORE_O, false);
+				score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, dim, 1, SCORE_O,
+				           false);
 		} else {
 			for (; j + SCORE_Q <= nq; j += SCORE_Q)
-				score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, dim, SCORE_Q, 1, false);
+				score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, dim, SCORE_Q, 1,
+				           false);
 			for (; j < nq; j++)
-				score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, dim, 1, 1, false);
+				score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, dim, 1, 1,
+				           false);
 		}
 	}
 }
@@ -204,7 +263,8 @@ LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld,
 }
 
 /* V registers of n rows for all queries; Q of them at a time, and no single one if it can be helped. */
-LANES_INLINE void mix_column(float *acc, size_t acc_ld, const float *p, size_t ld, int nq, const float *rows, int n, const int V)
+LANES_INLINE void mix_column(float *acc, size_t acc_ld, const float *p, size_t ld, int nq, const float *rows, int n,
+                             const int V)
 {
 	for (int step; nq; nq -= step, acc += (size_t)step * acc_ld, p += (size_t)step * ld) {
 		step = nq >= MIX_Q && (nq != MIX_Q + 1 || MIX_Q > 3) ? MIX_Q : MIX_Q > 2 && nq >= 2 ? 2 : 1;

@@ -15,7 +15,10 @@ static const char *const scheme_name[] = { "16 bits", "uniform", "turboquant" };
 /* Bits of a side; halves too when they are allowed.  Twice the bits, or 0. */
 static int twice_bits(const char *text, bool halves)
 {
-	static const struct { const char *text; int twice; } known[] = {
+	static const struct {
+		const char *text;
+		int twice;
+	} known[] = {
 		{ "16", 32 }, { "8", 16 }, { "4", 8 }, { "3.5", 7 }, { "3", 6 }, { "2.5", 5 }, { "2", 4 },
 	};
 
@@ -45,10 +48,11 @@ static int side_scheme(struct kv_bits *s, const char *which, const char *scheme,
 	if (!s->bits || s->bits == 16)
 		return 0;
 	if (uniform && s->bits != 8 && s->bits != 4)
-		return err_set(err, E_ARG, "--kv-quant-scheme uniform has 8 and 4 bits, and %s of %d were asked for", which,
-		               s->bits);
+		return err_set(err, E_ARG, "--kv-quant-scheme uniform has 8 and 4 bits, and %s of %d were asked for",
+		               which, s->bits);
 	if (turboquant && s->bits > 4)
-		return err_set(err, E_ARG, "--kv-quant-scheme turboquant has 4, 3 and 2 bits, and %s of %d were asked for", which,
+		return err_set(err, E_ARG,
+		               "--kv-quant-scheme turboquant has 4, 3 and 2 bits, and %s of %d were asked for", which,
 		               s->bits);
 	s->scheme = uniform || s->bits == 8 ? KV_UNIFORM : KV_TURBOQUANT;
 	s->open = !uniform && !turboquant;
@@ -82,11 +86,13 @@ static int skip_check(const char *skip, struct err *err)
 
 	if (!strcmp(skip, "none"))
 		return 0;
-	for (const char *p = skip; ; p++) {
+	for (const char *p = skip;; p++) {
 		p = skip_item(p, INT_MAX / 2, &layer);
 		if (layer == INT_MIN)
-			return err_set(err, E_ARG, "--kv-skip-layers: '%s' is not none, or a list of first, last and numbers of "
-			               "attention layers, as first,5,last", skip);
+			return err_set(err, E_ARG,
+			               "--kv-skip-layers: '%s' is not none, or a list of first, last and numbers of "
+			               "attention layers, as first,5,last",
+			               skip);
 		if (!*p)
 			return 0;
 	}
@@ -118,11 +124,16 @@ int kv_policy_parse(struct kv_policy *p, const struct kv_ask *ask, struct err *e
 	if (rc)
 		return rc;
 	if (kv_policy_plain(p) && (ask->scheme || ask->group || ask->skip))
-		return err_set(err, E_ARG, "%s is given, and keys and values have 16 bits: --kv-bits says how many instead",
-		               ask->scheme ? "--kv-quant-scheme" : ask->group ? "--kv-group-size" : "--kv-skip-layers");
+		return err_set(err, E_ARG,
+		               "%s is given, and keys and values have 16 bits: --kv-bits says how many instead",
+		               ask->scheme ? "--kv-quant-scheme" :
+		               ask->group  ? "--kv-group-size" :
+		                             "--kv-skip-layers");
 	if (ask->group && p->key.scheme != KV_UNIFORM && p->value.scheme != KV_UNIFORM)
-		return err_set(err, E_ARG, "--kv-group-size %d is of the scheme uniform, and the scheme is turboquant, which has "
-		               "one length for each row", ask->group);
+		return err_set(err, E_ARG,
+		               "--kv-group-size %d is of the scheme uniform, and the scheme is turboquant, which has "
+		               "one length for each row",
+		               ask->group);
 	return 0;
 }
 
@@ -139,7 +150,7 @@ static bool skips(const char *skip, int layers, int layer)
 
 	if (!strcmp(skip, "none"))
 		return false;
-	for (const char *p = skip; ; p++) {
+	for (const char *p = skip;; p++) {
 		p = skip_item(p, layers, &one);
 		if (one == layer)
 			return true;
@@ -154,11 +165,14 @@ static int skip_fits(const char *skip, int layers, struct err *err)
 
 	if (!strcmp(skip, "none"))
 		return 0;
-	for (const char *p = skip; ; p++) {
+	for (const char *p = skip;; p++) {
 		p = skip_item(p, layers, &one);
 		if (one < 0 || one >= layers)
-			return err_set(err, E_ARG, "--kv-skip-layers %s: %d is not one of the model's %d attention layers, which are "
-			               "counted from 0", skip, one < 0 ? one - layers : one, layers);
+			return err_set(
+				err, E_ARG,
+				"--kv-skip-layers %s: %d is not one of the model's %d attention layers, which are "
+				"counted from 0",
+				skip, one < 0 ? one - layers : one, layers);
 		if (!*p)
 			return 0;
 	}
@@ -169,9 +183,12 @@ static int group_of(const struct kv_policy *p, int dim, int *group, struct err *
 	*group = p->group ? p->group : dim % 64 ? 32 : 64;
 	if (dim % *group == 0)
 		return 0;
-	return p->group ? err_set(err, E_ARG, "--kv-group-size %d does not divide the model's heads of %d", p->group, dim)
-	                : err_set(err, E_ARG, "--kv-quant-scheme uniform needs groups of 32 at least, which do not divide the "
-	                          "model's heads of %d", dim);
+	return p->group ? err_set(err, E_ARG, "--kv-group-size %d does not divide the model's heads of %d", p->group,
+	                          dim) :
+	                  err_set(err, E_ARG,
+	                          "--kv-quant-scheme uniform needs groups of 32 at least, which do not divide the "
+	                          "model's heads of %d",
+	                          dim);
 }
 
 static int side_format(const struct kv_policy *p, const struct kv_bits *s, int dim, const struct kv_format *plain,
@@ -201,8 +218,8 @@ static int side_format(const struct kv_policy *p, const struct kv_bits *s, int d
 	if (!(*out)->row_bytes(dim) && s->open && s->scheme == KV_TURBOQUANT && s->bits == 4)
 		return side_format(p, &other, dim, plain, out, err);
 	if (!(*out)->row_bytes(dim))
-		return err_set(err, E_UNSUPPORTED, "%s of %d bits (%s) is not for the model's heads of %d", scheme_name[s->scheme],
-		               s->bits, name, dim);
+		return err_set(err, E_UNSUPPORTED, "%s of %d bits (%s) is not for the model's heads of %d",
+		               scheme_name[s->scheme], s->bits, name, dim);
 	return 0;
 }
 

@@ -17,23 +17,23 @@
 
 /* As it was written; NULL and 0: left open. */
 struct kv_ask {
-	const char *bits;               /* "16", "8", "4", "3.5" ... */
-	const char *key_bits, *value_bits;      /* of one side, over bits */
-	const char *scheme;             /* "auto", "uniform", "turboquant" */
-	const char *skip;               /* attention layers that stay as they are: "first,last", "none", "0,7,-1" */
-	int group;                      /* elements that share a scale, of uniform */
+	const char *bits;                  /* "16", "8", "4", "3.5" ... */
+	const char *key_bits, *value_bits; /* of one side, over bits */
+	const char *scheme;                /* "auto", "uniform", "turboquant" */
+	const char *skip;                  /* attention layers that stay as they are: "first,last", "none", "0,7,-1" */
+	int group;                         /* elements that share a scale, of uniform */
 };
 
 enum kv_scheme { KV_PLAIN, KV_UNIFORM, KV_TURBOQUANT };
 struct kv_bits {
 	enum kv_scheme scheme;
-	int bits;                       /* of KV_PLAIN: 16, or 0 for what the arithmetic has */
-	bool open;                      /* nobody named the scheme: another will do where this one is not for the heads */
+	int bits;  /* of KV_PLAIN: 16, or 0 for what the arithmetic has */
+	bool open; /* nobody named the scheme: another will do where this one is not for the heads */
 };
 struct kv_policy {
 	struct kv_bits key, value;
-	int group;                      /* 0: the largest up to 64 that the head's size allows */
-	const char *skip;               /* checked; points into the ask */
+	int group;        /* 0: the largest up to 64 that the head's size allows */
+	const char *skip; /* checked; points into the ask */
 };
 
 /* E_ARG names the option and its value, or the two that disagree. */

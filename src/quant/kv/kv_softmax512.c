@@ -14,7 +14,7 @@ enum { LINE = DOTS_LINE };
  * below 0.  A NaN stays one: it has no bits where k is taken from. */
 INLINE __m512 exp2_down(__m512 x)
 {
-	const __m512 magic = _mm512_set1_ps(12582912.0f);       /* 1.5 * 2^23: below it floats have no fraction left */
+	const __m512 magic = _mm512_set1_ps(12582912.0f); /* 1.5 * 2^23: below it floats have no fraction left */
 	__m512 t, r, p;
 
 	x = _mm512_max_ps(_mm512_set1_ps(-127.0f), x);
@@ -26,25 +26,30 @@ INLINE __m512 exp2_down(__m512 x)
 	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.ebf9bcp-3f));
 	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.62e42ap-1f));
 	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-	return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+	return _mm512_castsi512_ps(
+		_mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
 }
 
-INLINE __m512 binary(float scale) { return _mm512_set1_ps(scale * 0x1.715476p+0f); }
+INLINE __m512 binary(float scale)
+{
+	return _mm512_set1_ps(scale * 0x1.715476p+0f);
+}
 
 INLINE __m512 weight(const float *s, int i, __m512 top, __m512 c)
 {
 	return exp2_down(_mm512_mul_ps(_mm512_sub_ps(_mm512_load_ps(s + i * KV_LANES), top), c));
 }
 
-INLINE void weights(uint8_t *w, float *s, const int32_t *see, int n, float scale, float *max, float *sum, const bool paired)
+INLINE void weights(uint8_t *w, float *s, const int32_t *see, int n, float scale, float *max, float *sum,
+                    const bool paired)
 {
-	const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
-	                                       20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+	const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+	                                       6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
 	const __m512 none = _mm512_set1_ps(-INFINITY), c = binary(scale);
 	__m512i sees = _mm512_loadu_si512(see);
 	int least = _mm512_reduce_min_epi32(sees);
 	__m512 top[4] = { none, none, none, none };
-	__m512 part[2] = { _mm512_setzero_ps(), _mm512_setzero_ps() };  /* of even and odd positions */
+	__m512 part[2] = { _mm512_setzero_ps(), _mm512_setzero_ps() }; /* of even and odd positions */
 
 	for (int i = least > 0 ? least : 0; i < n * KV_SUMMED; i++)
 		_mm512_mask_store_ps(s + i * 16, _mm512_cmple_epi32_mask(sees, _mm512_set1_epi32(i)), none);
@@ -60,9 +65,12 @@ INLINE void weights(uint8_t *w, float *s, const int32_t *see, int n, float scale
 #pragma GCC unroll 16
 		for (int i = 0; i < 16; i++) {
 			/* The positions that are the lower and the upper half of pair i. */
-			const int lower = paired ? dots_lower_of(i) : 2 * i, upper = paired ? dots_upper_of(i) : 2 * i + 1;
+			const int lower = paired ? dots_lower_of(i) : 2 * i,
+				  upper = paired ? dots_upper_of(i) : 2 * i + 1;
 
-			t[i] = _mm512_permutexvar_epi16(pairs, (__m512i)_mm512_cvtne2ps_pbh(weight(s, upper, top[0], c), weight(s, lower, top[0], c)));
+			t[i] = _mm512_permutexvar_epi16(
+				pairs,
+				(__m512i)_mm512_cvtne2ps_pbh(weight(s, upper, top[0], c), weight(s, lower, top[0], c)));
 		}
 #pragma GCC unroll 16
 		for (int i = 0; i < 16; i++) {
@@ -108,26 +116,31 @@ bool kv_finite_bf16(const struct kv_segment *seg, int from, int to, int dim)
 	return !_mm512_cmpge_epu16_mask(top, infinity);
 }
 
-void kv_merge(float *all, float *max, float *sum, const float *acc, const float *m, const float *l, int n, int dim, float scale)
+void kv_merge(float *all, float *max, float *sum, const float *acc, const float *m, const float *l, int n, int dim,
+              float scale)
 {
 	const __m512 c = binary(scale);
 
 	for (; n > 0; n -= 16, max += 16, sum += 16, m += 16, l += 16) {
 		__mmask16 mask = (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
-		__m512 old = _mm512_maskz_loadu_ps(mask, max), new = _mm512_maskz_loadu_ps(mask, m), top = _mm512_max_ps(new, old);
-		__m512 f = exp2_down(_mm512_mul_ps(_mm512_sub_ps(old, top), c)), g = exp2_down(_mm512_mul_ps(_mm512_sub_ps(new, top), c));
+		__m512 old = _mm512_maskz_loadu_ps(mask, max), new = _mm512_maskz_loadu_ps(mask, m),
+		       top = _mm512_max_ps(new, old);
+		__m512 f = exp2_down(_mm512_mul_ps(_mm512_sub_ps(old, top), c)),
+		       g = exp2_down(_mm512_mul_ps(_mm512_sub_ps(new, top), c));
 		float fs[16], gs[16];
 
 		_mm512_storeu_ps(fs, f);
 		_mm512_storeu_ps(gs, g);
 		_mm512_mask_storeu_ps(max, mask, top);
-		_mm512_mask_storeu_ps(sum, mask, _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, l), g,
-		                                                 _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, sum), f)));
+		_mm512_mask_storeu_ps(sum, mask,
+		                      _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, l), g,
+		                                      _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, sum), f)));
 		for (int j = 0; j < 16 && j < n; j++) {
 			__m512 x = _mm512_set1_ps(fs[j]), y = _mm512_set1_ps(gs[j]);
 
 			for (int i = 0; i < dim; i += 16, all += 16, acc += 16)
-				_mm512_storeu_ps(all, _mm512_fmadd_ps(_mm512_loadu_ps(acc), y, _mm512_mul_ps(_mm512_loadu_ps(all), x)));
+				_mm512_storeu_ps(all, _mm512_fmadd_ps(_mm512_loadu_ps(acc), y,
+				                                      _mm512_mul_ps(_mm512_loadu_ps(all), x)));
 		}
 	}
 }

@@ -15,10 +15,10 @@
 #include "quant/format.h"
 
 enum {
-	KV_SEGMENT = 256,               /* positions whose weights have one maximum and one sum */
-	KV_RUN = 16,                    /* rows of the cache that lie one after the other */
-	KV_QUERIES = 32,                /* of one call */
-	KV_TILES_LINE = 16,             /* floats that max, sum and the like are a multiple of */
+	KV_SEGMENT = 256,   /* positions whose weights have one maximum and one sum */
+	KV_RUN = 16,        /* rows of the cache that lie one after the other */
+	KV_QUERIES = 32,    /* of one call */
+	KV_TILES_LINE = 16, /* floats that max, sum and the like are a multiple of */
 };
 
 /* The first n positions of a segment.  All 16 rows of the keys' last run can be read,
@@ -30,26 +30,27 @@ struct kv_segment {
 
 /* What at most KV_QUERIES queries take from a segment. */
 struct kv_attend {
-	float *acc;                     /* [KV_QUERIES][dim] out: weights times values */
-	float *max, *sum;               /* [KV_QUERIES] out: of the scores, and of the weights */
-	const uint8_t *queries;         /* as `queries` laid them */
-	int n;                          /* queries; of the others nothing is said */
-	bool fresh;                     /* the segment may lie beyond the second cache */
-	const uint8_t *const *ask;      /* [n_ask] runs of rows to be fetched there meanwhile; for few, rows that are read next, of
+	float *acc;             /* [KV_QUERIES][dim] out: weights times values */
+	float *max, *sum;       /* [KV_QUERIES] out: of the scores, and of the weights */
+	const uint8_t *queries; /* as `queries` laid them */
+	int n;                  /* queries; of the others nothing is said */
+	bool fresh;             /* the segment may lie beyond the second cache */
+	const uint8_t *const
+		*ask; /* [n_ask] runs of rows to be fetched there meanwhile; for few, rows that are read next, of
 	                                 * which the first are enough */
 	int n_ask;
-	const int32_t *see;             /* [KV_QUERIES] positions of the segment that each sees, none more than the
+	const int32_t *see; /* [KV_QUERIES] positions of the segment that each sees, none more than the
 	                                 * n-th, who sees at least one; who sees none gets nothing of use */
 	const struct kv_segment *seg;
-	const uint8_t *laid;            /* by `lay`, as many positions as the n-th sees; NULL: read as they lie by few queries */
+	const uint8_t *laid; /* by `lay`, as many positions as the n-th sees; NULL: read as they lie by few queries */
 	void *work;
 };
 
 struct kv_tiles {
-	size_t (*query_bytes)(int dim);         /* of KV_QUERIES queries */
-	size_t (*laid_bytes)(int dim);          /* of a segment */
+	size_t (*query_bytes)(int dim); /* of KV_QUERIES queries */
+	size_t (*laid_bytes)(int dim);  /* of a segment */
 	size_t work_bytes;
-	int few;                                /* so many queries need nothing laid; 0: all do */
+	int few; /* so many queries need nothing laid; 0: all do */
 	/* n <= KV_QUERIES queries of dim floats each; few: all that there are, and nothing will be laid for them. */
 	void (*queries)(uint8_t *to, const float *const *q, int n, int dim, bool few);
 	/* The first n positions; as zeros the values up to the next multiple of 32. */
@@ -59,8 +60,8 @@ struct kv_tiles {
 	void (*attend)(const struct kv_attend *a, int dim, float scale);
 	/* (all, max, sum) of n queries absorb (acc, m, l) of a later segment.  max and m have room for
 	 * a multiple of KV_TILES_LINE. */
-	void (*merge)(float *all, float *max, float *sum, const float *acc, const float *m, const float *l, int n, int dim,
-	              float scale);
+	void (*merge)(float *all, float *max, float *sum, const float *acc, const float *m, const float *l, int n,
+	              int dim, float scale);
 };
 
 /* NULL: not for these rows, this size of heads or this level. */

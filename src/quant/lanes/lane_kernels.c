@@ -126,8 +126,7 @@ LANES_INLINE void tile(float *out, size_t ld, const uint8_t *w, size_t row_bytes
 
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++)
-				acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, n - k), b, acc[r][o],
-				                      n - k);
+				acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, n - k), b, acc[r][o], n - k);
 		}
 	}
 	sums_store(out, ld, acc, R, O);
@@ -162,7 +161,8 @@ LANES_INLINE void tile_packed(float *out, size_t ld, const float *w, const float
 	}
 	for (int o = 0; o < O && k < k1; o++)
 		for (int r = 0; r < R; r++)
-			acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, k1 - k), v16_load(w + 16 * o), acc[r][o], k1 - k);
+			acc[r][o] = v16_fma_n(v16_load_n(x + (size_t)r * x_ld + k, k1 - k), v16_load(w + 16 * o),
+			                      acc[r][o], k1 - k);
 	if (k1 < n)
 		sums_keep(keep, acc, R, O);
 	else
@@ -216,24 +216,26 @@ LANES_INLINE void pack(float *packed, const struct weight *w, const uint8_t *fro
 		for (int i = 0; i < TILE_O; i++) {
 			const uint8_t *p = from + (size_t)i * w->row_bytes + (size_t)k * (size_t)size;
 
-			v16_store(packed + (size_t)k * TILE_O + 16 * i, w->cols - k < 16 ? row_load_n(p, t, w->cols - k) : row_load(p, t));
+			v16_store(packed + (size_t)k * TILE_O + 16 * i,
+			          w->cols - k < 16 ? row_load_n(p, t, w->cols - k) : row_load(p, t));
 		}
 }
 
 /* Packed outputs by nr <= PACKED_ROWS rows: a stretch of inputs after the other, so that its numbers stay in the first
  * cache for all rows. */
-static void mul_packed(float *out, size_t ld, const float *packed, const float *x, size_t x_ld, int nr, int cols, float *keep)
+static void mul_packed(float *out, size_t ld, const float *packed, const float *x, size_t x_ld, int nr, int cols,
+                       float *keep)
 {
 	for (int k = 0, end; k < cols; k = end) {
 		int r = 0;
 
 		end = cols - k < PACKED_INPUTS ? cols : k + PACKED_INPUTS;
 		for (; r + TILE_R <= nr; r += TILE_R)
-			tile_packed(out + (size_t)r * ld, ld, packed, x + (size_t)r * x_ld, x_ld, k, end, cols, keep + 16 * r * TILE_O,
-			            TILE_R, TILE_O);
+			tile_packed(out + (size_t)r * ld, ld, packed, x + (size_t)r * x_ld, x_ld, k, end, cols,
+			            keep + 16 * r * TILE_O, TILE_R, TILE_O);
 		for (; r < nr; r++)
-			tile_packed(out + (size_t)r * ld, ld, packed, x + (size_t)r * x_ld, x_ld, k, end, cols, keep + 16 * r * TILE_O, 1,
-			            TILE_O);
+			tile_packed(out + (size_t)r * ld, ld, packed, x + (size_t)r * x_ld, x_ld, k, end, cols,
+			            keep + 16 * r * TILE_O, 1, TILE_O);
 	}
 }
 
@@ -243,7 +245,8 @@ LANES_INLINE void mul_plain(float *out, size_t ld, const struct weight *w, enum 
                             const struct acts *x, int r0, int r1, float *packed)
 {
 	const uint8_t *from = w->data + (size_t)o0 * w->row_bytes;
-	int most = PACKED_BYTES / 4 / w->cols, no = TILE_R > 1 && r1 - r0 >= 4 * TILE_R ? (o1 - o0) / TILE_O * TILE_O : 0;
+	int most = PACKED_BYTES / 4 / w->cols,
+	    no = TILE_R > 1 && r1 - r0 >= 4 * TILE_R ? (o1 - o0) / TILE_O * TILE_O : 0;
 	float *keep = packed + (size_t)TILE_O * ((size_t)w->cols + 16);
 
 	assert(x->cols == w->cols);
@@ -252,15 +255,16 @@ LANES_INLINE void mul_plain(float *out, size_t ld, const struct weight *w, enum 
 		n = r1 - r < most ? r1 - r : most;
 		for (int o = 0; o < no; o += TILE_O) {
 			pack(packed, w, from + (size_t)o * w->row_bytes, t);
-			mul_packed(out + (size_t)(r - r0) * ld + o, ld, packed, x->f + (size_t)r * x->ld, x->ld, n, w->cols, keep);
+			mul_packed(out + (size_t)(r - r0) * ld + o, ld, packed, x->f + (size_t)r * x->ld, x->ld, n,
+			           w->cols, keep);
 		}
 	}
-	product(out + no, ld, from + (size_t)no * w->row_bytes, w->row_bytes, t, o1 - o0 - no, x->f + (size_t)r0 * x->ld, x->ld,
-	        r1 - r0, w->cols);
+	product(out + no, ld, from + (size_t)no * w->row_bytes, w->row_bytes, t, o1 - o0 - no,
+	        x->f + (size_t)r0 * x->ld, x->ld, r1 - r0, w->cols);
 }
 
-static void mul_f32(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                    int r1, void *scratch)
+static void mul_f32(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                    void *scratch)
 {
 	mul_plain(out, ld, w, DT_F32, o0, o1, x, r0, r1, scratch);
 }
@@ -271,8 +275,8 @@ static void mul_bf16(float *out, size_t ld, const struct weight *w, int o0, int 
 	mul_plain(out, ld, w, DT_BF16, o0, o1, x, r0, r1, scratch);
 }
 
-static void mul_f16(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                    int r1, void *scratch)
+static void mul_f16(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                    void *scratch)
 {
 	mul_plain(out, ld, w, DT_F16, o0, o1, x, r0, r1, scratch);
 }
@@ -283,7 +287,10 @@ static void mul_f16(float *out, size_t ld, const struct weight *w, int o0, int o
  * that is done once for all. */
 enum { BYTES_R = TILE_R > 2 ? 4 : 1, BYTES_O = 4, BYTES_FEW = 2 * BYTES_R + 1 };
 
-static size_t scales_room(const struct weight *w) { return (size_t)(w->cols / w->group + 15) / 16 * 16; }
+static size_t scales_room(const struct weight *w)
+{
+	return (size_t)(w->cols / w->group + 15) / 16 * 16;
+}
 
 static void scales_row(float *to, const uint8_t *p, const struct weight *w, int o)
 {
@@ -291,7 +298,8 @@ static void scales_row(float *to, const uint8_t *p, const struct weight *w, int 
 
 	p += (size_t)o * (size_t)groups * (size_t)size;
 	for (int g = 0; g < groups; g += 16, p += 16 * size)
-		v16_store(to + g, groups - g < 16 ? row_load_n(p, w->scale_type, groups - g) : row_load(p, w->scale_type));
+		v16_store(to + g,
+		          groups - g < 16 ? row_load_n(p, w->scale_type, groups - g) : row_load(p, w->scale_type));
 }
 
 /* Scales and biases of outputs o .. o + n - 1: [n][2][scales_room]. */
@@ -379,7 +387,9 @@ static void mul_rows_decoded(float *out, size_t ld, const struct weight *w, int 
                              int r1, float *rows, bool bytes)
 {
 	float *scale = rows + DECODE_ROWS * (size_t)w->cols;
-	struct weight plain = { .cols = w->cols, .data = (const uint8_t *)rows, .row_bytes = (size_t)w->cols * sizeof(float) };
+	struct weight plain = { .cols = w->cols,
+		                .data = (const uint8_t *)rows,
+		                .row_bytes = (size_t)w->cols * sizeof(float) };
 
 	for (int i = 0; i < n; i++) {
 		float *to = rows + (size_t)i * (size_t)w->cols;
@@ -406,7 +416,8 @@ static void mul_decoded(float *out, size_t ld, const struct weight *w, int o0, i
 		return;
 	}
 	for (int o = o0; o < o1; o += DECODE_ROWS)
-		mul_rows_decoded(out + (o - o0), ld, w, o, o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS, x, r0, r1, scratch, bytes);
+		mul_rows_decoded(out + (o - o0), ld, w, o, o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS, x, r0, r1,
+		                 scratch, bytes);
 }
 
 /* E8M0 of stored bytes: 2^(b - 127), 255 is NaN. */
@@ -442,8 +453,7 @@ static void mul_mxfp8(float *out, size_t ld, const struct weight *w, int o0, int
 					v16_store(to + k, v16_mul(f, v16_load_e4m3(p + k)));
 			}
 		}
-		product_f32(out + (o - o0), ld, rows, cols * 4, n, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0,
-		            w->cols);
+		product_f32(out + (o - o0), ld, rows, cols * 4, n, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0, w->cols);
 	}
 }
 
@@ -455,7 +465,10 @@ static float dot(const float *a, const float *b, int n)
 	return s;
 }
 
-static float sum_squares(const float *a, int n) { return dot(a, a, n); }
+static float sum_squares(const float *a, int n)
+{
+	return dot(a, a, n);
+}
 
 static void quantise(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, const float *x, int cols, int group)
 {
@@ -479,7 +492,7 @@ static void quantise(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, c
 
 			v = v16_max(v16_min(v, v16_set1(127.0f)), v16_set1(-127.0f));
 			v = v16_rint(v);
-			s = v16_add(s, v);              /* whole numbers: exact in any order */
+			s = v16_add(s, v); /* whole numbers: exact in any order */
 			if (n == 16) {
 				v16_store_i8(q + i, v);
 			} else {
@@ -492,10 +505,19 @@ static void quantise(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, c
 	}
 }
 
-static size_t query_bytes(int dim) { return ((size_t)dim * sizeof(float) + 63) / 64 * 64; }
-static void query(void *to, const float *q, int dim) { memcpy(to, q, (size_t)dim * sizeof *q); }
+static size_t query_bytes(int dim)
+{
+	return ((size_t)dim * sizeof(float) + 63) / 64 * 64;
+}
+static void query(void *to, const float *q, int dim)
+{
+	memcpy(to, q, (size_t)dim * sizeof *q);
+}
 
-static void encode_f32(void *row, const float *x, int dim, enum kv_side side) { memcpy(row, x, (size_t)dim * 4); }
+static void encode_f32(void *row, const float *x, int dim, enum kv_side side)
+{
+	memcpy(row, x, (size_t)dim * 4);
+}
 
 static void encode_bf16(void *row, const float *x, int dim, enum kv_side side)
 {
@@ -561,7 +583,7 @@ LANES_INLINE void score_tile(float *out, size_t ld, const float *q, size_t q_ld,
 		}
 #if defined(__AVX512F__)
 	if (Q == 4 && K == 4) {
-		float all[16];  /* of query j from 4 j on */
+		float all[16]; /* of query j from 4 j on */
 
 		v16_store(all, v16_sums_4x4(f));
 		for (int j = 0; j < 4; j++)
@@ -591,8 +613,8 @@ LANES_INLINE void score_rows(float *out, size_t ld, const float *q, int nq, cons
 		score_tile(out + (size_t)j * ld, ld, q + (size_t)j * q_ld, q_ld, rows, t, dim, next, 1, K);
 }
 
-LANES_INLINE void score(float *out, size_t ld, const float *q, int nq, const uint8_t *rows, enum dtype t, int n, int dim,
-                        struct kv_ahead *next)
+LANES_INLINE void score(float *out, size_t ld, const float *q, int nq, const uint8_t *rows, enum dtype t, int n,
+                        int dim, struct kv_ahead *next)
 {
 	const size_t row_bytes = (size_t)dim * (t == DT_F32 ? 4 : 2);
 	struct kv_ahead ask = *next;
@@ -605,19 +627,21 @@ LANES_INLINE void score(float *out, size_t ld, const float *q, int nq, const uin
 	*next = ask;
 }
 
-static void score_f32(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim, struct kv_ahead *next)
+static void score_f32(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim,
+                      struct kv_ahead *next)
 {
 	score(out, ld, q, nq, rows, DT_F32, n, dim, next);
 }
 
-static void score_bf16(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim, struct kv_ahead *next)
+static void score_bf16(float *out, size_t ld, const void *q, int nq, const void *rows, int n, int dim,
+                       struct kv_ahead *next)
 {
 	score(out, ld, q, nq, rows, DT_BF16, n, dim, next);
 }
 
 /* V vectors of 16 dims for Q queries. */
-LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows,
-                           size_t row_bytes, enum dtype t, int n, struct kv_ahead *next, const int Q, const int V)
+LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld, const uint8_t *rows, size_t row_bytes,
+                           enum dtype t, int n, struct kv_ahead *next, const int Q, const int V)
 {
 	const int step = t == DT_F32 ? 64 : 32;
 	v16 a[4][4];
@@ -658,15 +682,16 @@ LANES_INLINE void mix_dims(float *acc, size_t acc_ld, const float *p, size_t ld,
 	int j = 0;
 
 	for (; j + MIX_Q <= nq; j += MIX_Q, next = NULL)
-		mix_tile(acc + (size_t)j * acc_ld, acc_ld, p + (size_t)j * ld, ld, rows, row_bytes, t, n, next, MIX_Q, V);
+		mix_tile(acc + (size_t)j * acc_ld, acc_ld, p + (size_t)j * ld, ld, rows, row_bytes, t, n, next, MIX_Q,
+		         V);
 	for (; MIX_Q > 2 && j + 2 <= nq; j += 2, next = NULL)
 		mix_tile(acc + (size_t)j * acc_ld, acc_ld, p + (size_t)j * ld, ld, rows, row_bytes, t, n, next, 2, V);
 	for (; j < nq; j++, next = NULL)
 		mix_tile(acc + (size_t)j * acc_ld, acc_ld, p + (size_t)j * ld, ld, rows, row_bytes, t, n, next, 1, V);
 }
 
-LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8_t *rows, enum dtype t, int n,
-                      int dim, struct kv_ahead *next)
+LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8_t *rows, enum dtype t, int n, int dim,
+                      struct kv_ahead *next)
 {
 	const size_t size = t == DT_F32 ? 4 : 2, row_bytes = (size_t)dim * size;
 	struct kv_ahead ask = *next;
@@ -690,12 +715,14 @@ LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8
 	*next = ask;
 }
 
-static void mix_f32(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim, struct kv_ahead *next)
+static void mix_f32(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim,
+                    struct kv_ahead *next)
 {
 	mix(acc, p, ld, nq, rows, DT_F32, n, dim, next);
 }
 
-static void mix_bf16(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim, struct kv_ahead *next)
+static void mix_bf16(float *acc, const float *p, size_t ld, int nq, const void *rows, int n, int dim,
+                     struct kv_ahead *next)
 {
 	mix(acc, p, ld, nq, rows, DT_BF16, n, dim, next);
 }
@@ -709,12 +736,18 @@ LANES_INLINE void open_rows(float *to, const uint8_t *rows, enum dtype t, int n,
 			v16_store(to + d / KV_PANEL * KV_PANEL * KV_BLOCK + d % KV_PANEL, row_load(rows, t));
 }
 
-static void open_f32(float *to, const void *rows, int n, int dim) { open_rows(to, rows, DT_F32, n, dim); }
-static void open_bf16(float *to, const void *rows, int n, int dim) { open_rows(to, rows, DT_BF16, n, dim); }
+static void open_f32(float *to, const void *rows, int n, int dim)
+{
+	open_rows(to, rows, DT_F32, n, dim);
+}
+static void open_bf16(float *to, const void *rows, int n, int dim)
+{
+	open_rows(to, rows, DT_BF16, n, dim);
+}
 
 static double peak(int64_t n)
 {
-	enum { CHAINS = 10 };   /* latency times throughput */
+	enum { CHAINS = 10 }; /* latency times throughput */
 	volatile float start = 1.0f, factor = 0.5f;
 	v16 a[CHAINS], f = v16_set1(factor);
 	volatile float keep;
@@ -735,11 +768,14 @@ static double peak(int64_t n)
 const struct lane_table LANES(lane_table) = {
 	.vec = { dot, sum_squares },
 	.quantise = quantise,
-	.mul_f32 = mul_f32, .mul_bf16 = mul_bf16, .mul_f16 = mul_f16, .mul_decoded = mul_decoded,
+	.mul_f32 = mul_f32,
+	.mul_bf16 = mul_bf16,
+	.mul_f16 = mul_f16,
+	.mul_decoded = mul_decoded,
 	.mul_mxfp8 = mul_mxfp8,
 	.kv_f32 = { encode_f32, NULL, NULL, query_bytes, query, score_f32, mix_f32, open_f32, LANES(kv_opened_score),
 	            LANES(kv_opened_mix) },
-	.kv_bf16 = { encode_bf16, NULL, NULL, query_bytes, query, score_bf16, mix_bf16, open_bf16, LANES(kv_opened_score),
-	             LANES(kv_opened_mix) },
+	.kv_bf16 = { encode_bf16, NULL, NULL, query_bytes, query, score_bf16, mix_bf16, open_bf16,
+	             LANES(kv_opened_score), LANES(kv_opened_mix) },
 	.peak = peak,
 };

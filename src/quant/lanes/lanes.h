@@ -28,11 +28,26 @@
 
 typedef __m512 v16;
 
-LANES_INLINE __mmask16 v16_mask(int n) { return (__mmask16)((1u << n) - 1); }
-LANES_INLINE v16 v16_zero(void) { return _mm512_setzero_ps(); }
-LANES_INLINE v16 v16_set1(float f) { return _mm512_set1_ps(f); }
-LANES_INLINE v16 v16_load(const void *p) { return _mm512_loadu_ps(p); }
-LANES_INLINE v16 v16_load_n(const void *p, int n) { return _mm512_maskz_loadu_ps(v16_mask(n), p); }
+LANES_INLINE __mmask16 v16_mask(int n)
+{
+	return (__mmask16)((1u << n) - 1);
+}
+LANES_INLINE v16 v16_zero(void)
+{
+	return _mm512_setzero_ps();
+}
+LANES_INLINE v16 v16_set1(float f)
+{
+	return _mm512_set1_ps(f);
+}
+LANES_INLINE v16 v16_load(const void *p)
+{
+	return _mm512_loadu_ps(p);
+}
+LANES_INLINE v16 v16_load_n(const void *p, int n)
+{
+	return _mm512_maskz_loadu_ps(v16_mask(n), p);
+}
 LANES_INLINE v16 v16_load_bf16(const void *p)
 {
 	__m512i h = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
@@ -45,7 +60,10 @@ LANES_INLINE v16 v16_load_bf16_n(const void *p, int n)
 
 	return _mm512_castsi512_ps(_mm512_slli_epi32(h, 16));
 }
-LANES_INLINE v16 v16_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+LANES_INLINE v16 v16_load_f16(const void *p)
+{
+	return _mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
 LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 {
 	return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v16_mask(n), p));
@@ -63,17 +81,47 @@ LANES_INLINE v16 v16_load_e4m3(const void *p)
 
 	return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(256.0f));
 }
-LANES_INLINE void v16_store(void *p, v16 a) { _mm512_storeu_ps(p, a); }
-LANES_INLINE void v16_store_n(void *p, v16 a, int n) { _mm512_mask_storeu_ps(p, v16_mask(n), a); }
-LANES_INLINE v16 v16_add(v16 a, v16 b) { return _mm512_add_ps(a, b); }
-LANES_INLINE v16 v16_sub(v16 a, v16 b) { return _mm512_sub_ps(a, b); }
-LANES_INLINE v16 v16_mul(v16 a, v16 b) { return _mm512_mul_ps(a, b); }
-LANES_INLINE v16 v16_div(v16 a, v16 b) { return _mm512_div_ps(a, b); }
-LANES_INLINE v16 v16_max(v16 a, v16 b) { return _mm512_max_ps(a, b); }      /* a > b ? a : b */
-LANES_INLINE v16 v16_min(v16 a, v16 b) { return _mm512_min_ps(a, b); }      /* a < b ? a : b */
-LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); }
+LANES_INLINE void v16_store(void *p, v16 a)
+{
+	_mm512_storeu_ps(p, a);
+}
+LANES_INLINE void v16_store_n(void *p, v16 a, int n)
+{
+	_mm512_mask_storeu_ps(p, v16_mask(n), a);
+}
+LANES_INLINE v16 v16_add(v16 a, v16 b)
+{
+	return _mm512_add_ps(a, b);
+}
+LANES_INLINE v16 v16_sub(v16 a, v16 b)
+{
+	return _mm512_sub_ps(a, b);
+}
+LANES_INLINE v16 v16_mul(v16 a, v16 b)
+{
+	return _mm512_mul_ps(a, b);
+}
+LANES_INLINE v16 v16_div(v16 a, v16 b)
+{
+	return _mm512_div_ps(a, b);
+}
+LANES_INLINE v16 v16_max(v16 a, v16 b)
+{
+	return _mm512_max_ps(a, b);
+} /* a > b ? a : b */
+LANES_INLINE v16 v16_min(v16 a, v16 b)
+{
+	return _mm512_min_ps(a, b);
+} /* a < b ? a : b */
+LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+	return _mm512_fmadd_ps(a, b, c);
+}
 /* Lanes from n on keep c, to the bit. */
-LANES_INLINE v16 v16_fma_n(v16 a, v16 b, v16 c, int n) { return _mm512_mask3_fmadd_ps(a, b, c, v16_mask(n)); }
+LANES_INLINE v16 v16_fma_n(v16 a, v16 b, v16 c, int n)
+{
+	return _mm512_mask3_fmadd_ps(a, b, c, v16_mask(n));
+}
 LANES_INLINE v16 v16_abs(v16 a)
 {
 	return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7fffffff)));
@@ -95,7 +143,8 @@ LANES_INLINE void v16_store_bf16(void *p, v16 a)
 	__m512i u = _mm512_castps_si512(a), top = _mm512_srli_epi32(u, 16), one = _mm512_set1_epi32(1);
 	__m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), _mm512_and_si512(top, one));
 
-	r = _mm512_mask_or_epi32(_mm512_srli_epi32(r, 16), _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), top, _mm512_set1_epi32(0x40));
+	r = _mm512_mask_or_epi32(_mm512_srli_epi32(r, 16), _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), top,
+	                         _mm512_set1_epi32(0x40));
 	_mm256_storeu_si256(p, _mm512_cvtepi32_epi16(r));
 }
 /* The fixed tree: 8 apart, 4, 2, 1. */
@@ -115,8 +164,10 @@ LANES_INLINE v16 v16_sums_4x4(v16 f[4][4])
 
 #pragma GCC unroll 4
 	for (int r = 0; r < 4; r++) {
-		v16 x = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][0], f[r][1], 0x44), _mm512_shuffle_f32x4(f[r][0], f[r][1], 0xee));
-		v16 y = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][2], f[r][3], 0x44), _mm512_shuffle_f32x4(f[r][2], f[r][3], 0xee));
+		v16 x = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][0], f[r][1], 0x44),
+		                      _mm512_shuffle_f32x4(f[r][0], f[r][1], 0xee));
+		v16 y = _mm512_add_ps(_mm512_shuffle_f32x4(f[r][2], f[r][3], 0x44),
+		                      _mm512_shuffle_f32x4(f[r][2], f[r][3], 0xee));
 
 		a[r] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
 	}
@@ -138,7 +189,9 @@ LANES_INLINE float v16_top(v16 a)
 #include <immintrin.h>
 #define LANES(name) name##_avx2
 
-typedef struct { __m256 a, b; } v16;
+typedef struct {
+	__m256 a, b;
+} v16;
 
 /* All bits set in lanes below n, for lanes 0-7 and 8-15. */
 LANES_INLINE __m256i v16_mask_at(int n, int first)
@@ -147,8 +200,14 @@ LANES_INLINE __m256i v16_mask_at(int n, int first)
 
 	return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), i);
 }
-LANES_INLINE v16 v16_zero(void) { return (v16){ _mm256_setzero_ps(), _mm256_setzero_ps() }; }
-LANES_INLINE v16 v16_set1(float f) { return (v16){ _mm256_set1_ps(f), _mm256_set1_ps(f) }; }
+LANES_INLINE v16 v16_zero(void)
+{
+	return (v16){ _mm256_setzero_ps(), _mm256_setzero_ps() };
+}
+LANES_INLINE v16 v16_set1(float f)
+{
+	return (v16){ _mm256_set1_ps(f), _mm256_set1_ps(f) };
+}
 LANES_INLINE v16 v16_load(const void *p)
 {
 	return (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps((const float *)p + 8) };
@@ -156,7 +215,7 @@ LANES_INLINE v16 v16_load(const void *p)
 LANES_INLINE v16 v16_load_n(const void *p, int n)
 {
 	return (v16){ _mm256_maskload_ps(p, v16_mask_at(n, 0)),
-	              _mm256_maskload_ps((const float *)p + 8, v16_mask_at(n, 8)) };
+		      _mm256_maskload_ps((const float *)p + 8, v16_mask_at(n, 8)) };
 }
 LANES_INLINE __m256 v16_bf16_half(__m128i h)
 {
@@ -167,7 +226,7 @@ LANES_INLINE v16 v16_load_bf16(const void *p)
 	const uint8_t *b = p;
 
 	return (v16){ v16_bf16_half(_mm_loadu_si128((const void *)b)),
-	              v16_bf16_half(_mm_loadu_si128((const void *)(b + 16))) };
+		      v16_bf16_half(_mm_loadu_si128((const void *)(b + 16))) };
 }
 LANES_INLINE v16 v16_load_bf16_n(const void *p, int n)
 {
@@ -181,7 +240,7 @@ LANES_INLINE v16 v16_load_f16(const void *p)
 	const uint8_t *b = p;
 
 	return (v16){ _mm256_cvtph_ps(_mm_loadu_si128((const void *)b)),
-	              _mm256_cvtph_ps(_mm_loadu_si128((const void *)(b + 16))) };
+		      _mm256_cvtph_ps(_mm_loadu_si128((const void *)(b + 16))) };
 }
 LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 {
@@ -195,7 +254,7 @@ LANES_INLINE v16 v16_load_u8(const void *p)
 	__m128i b = _mm_loadu_si128(p);
 
 	return (v16){ _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(b)),
-	              _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))) };
+		      _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))) };
 }
 LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
@@ -205,7 +264,7 @@ LANES_INLINE v16 v16_load_e4m3(const void *p)
 	__m256 f = _mm256_set1_ps(256.0f);
 
 	return (v16){ _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(h)), f),
-	              _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(h, 1)), f) };
+		      _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(h, 1)), f) };
 }
 LANES_INLINE void v16_store(void *p, v16 a)
 {
@@ -217,12 +276,30 @@ LANES_INLINE void v16_store_n(void *p, v16 a, int n)
 	_mm256_maskstore_ps(p, v16_mask_at(n, 0), a.a);
 	_mm256_maskstore_ps((float *)p + 8, v16_mask_at(n, 8), a.b);
 }
-LANES_INLINE v16 v16_add(v16 a, v16 b) { return (v16){ _mm256_add_ps(a.a, b.a), _mm256_add_ps(a.b, b.b) }; }
-LANES_INLINE v16 v16_sub(v16 a, v16 b) { return (v16){ _mm256_sub_ps(a.a, b.a), _mm256_sub_ps(a.b, b.b) }; }
-LANES_INLINE v16 v16_mul(v16 a, v16 b) { return (v16){ _mm256_mul_ps(a.a, b.a), _mm256_mul_ps(a.b, b.b) }; }
-LANES_INLINE v16 v16_div(v16 a, v16 b) { return (v16){ _mm256_div_ps(a.a, b.a), _mm256_div_ps(a.b, b.b) }; }
-LANES_INLINE v16 v16_max(v16 a, v16 b) { return (v16){ _mm256_max_ps(a.a, b.a), _mm256_max_ps(a.b, b.b) }; }
-LANES_INLINE v16 v16_min(v16 a, v16 b) { return (v16){ _mm256_min_ps(a.a, b.a), _mm256_min_ps(a.b, b.b) }; }
+LANES_INLINE v16 v16_add(v16 a, v16 b)
+{
+	return (v16){ _mm256_add_ps(a.a, b.a), _mm256_add_ps(a.b, b.b) };
+}
+LANES_INLINE v16 v16_sub(v16 a, v16 b)
+{
+	return (v16){ _mm256_sub_ps(a.a, b.a), _mm256_sub_ps(a.b, b.b) };
+}
+LANES_INLINE v16 v16_mul(v16 a, v16 b)
+{
+	return (v16){ _mm256_mul_ps(a.a, b.a), _mm256_mul_ps(a.b, b.b) };
+}
+LANES_INLINE v16 v16_div(v16 a, v16 b)
+{
+	return (v16){ _mm256_div_ps(a.a, b.a), _mm256_div_ps(a.b, b.b) };
+}
+LANES_INLINE v16 v16_max(v16 a, v16 b)
+{
+	return (v16){ _mm256_max_ps(a.a, b.a), _mm256_max_ps(a.b, b.b) };
+}
+LANES_INLINE v16 v16_min(v16 a, v16 b)
+{
+	return (v16){ _mm256_min_ps(a.a, b.a), _mm256_min_ps(a.b, b.b) };
+}
 LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
 {
 	return (v16){ _mm256_fmadd_ps(a.a, b.a, c.a), _mm256_fmadd_ps(a.b, b.b, c.b) };
@@ -232,7 +309,7 @@ LANES_INLINE v16 v16_fma_n(v16 a, v16 b, v16 c, int n)
 	v16 r = v16_fma(a, b, c);
 
 	return (v16){ _mm256_blendv_ps(c.a, r.a, _mm256_castsi256_ps(v16_mask_at(n, 0))),
-	              _mm256_blendv_ps(c.b, r.b, _mm256_castsi256_ps(v16_mask_at(n, 8))) };
+		      _mm256_blendv_ps(c.b, r.b, _mm256_castsi256_ps(v16_mask_at(n, 8))) };
 }
 LANES_INLINE v16 v16_abs(v16 a)
 {
@@ -250,7 +327,10 @@ LANES_INLINE __m256 v16_scale2_half(__m256 p, __m256 t)
 	h = _mm256_sub_epi32(k, h);
 	return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(h, one), 23)));
 }
-LANES_INLINE v16 v16_scale2(v16 p, v16 t) { return (v16){ v16_scale2_half(p.a, t.a), v16_scale2_half(p.b, t.b) }; }
+LANES_INLINE v16 v16_scale2(v16 p, v16 t)
+{
+	return (v16){ v16_scale2_half(p.a, t.a), v16_scale2_half(p.b, t.b) };
+}
 LANES_INLINE void v16_store_i8(void *p, v16 a)
 {
 	__m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(a.a), _mm256_cvtps_epi32(a.b));
@@ -261,7 +341,8 @@ LANES_INLINE void v16_store_i8(void *p, v16 a)
 LANES_INLINE __m256i v16_half_to_bf16(__m256 a)
 {
 	__m256i u = _mm256_castps_si256(a), top = _mm256_srli_epi32(u, 16);
-	__m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), _mm256_and_si256(top, _mm256_set1_epi32(1)));
+	__m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)),
+	                             _mm256_and_si256(top, _mm256_set1_epi32(1)));
 	__m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
 
 	return _mm256_blendv_epi8(_mm256_srli_epi32(r, 16), _mm256_or_si256(top, _mm256_set1_epi32(0x40)), nan);
@@ -295,12 +376,22 @@ LANES_INLINE float v16_top(v16 a)
 
 #define LANES(name) name##_scalar
 
-typedef struct { float v[16]; } v16;
+typedef struct {
+	float v[16];
+} v16;
 
 #define LANES_EACH for (int i = 0; i < 16; i++)
 
-LANES_INLINE v16 v16_set1(float f) { v16 r; LANES_EACH r.v[i] = f; return r; }
-LANES_INLINE v16 v16_zero(void) { return v16_set1(0.0f); }
+LANES_INLINE v16 v16_set1(float f)
+{
+	v16 r;
+	LANES_EACH r.v[i] = f;
+	return r;
+}
+LANES_INLINE v16 v16_zero(void)
+{
+	return v16_set1(0.0f);
+}
 LANES_INLINE v16 v16_load_n(const void *p, int n)
 {
 	v16 r = v16_zero();
@@ -308,7 +399,10 @@ LANES_INLINE v16 v16_load_n(const void *p, int n)
 	memcpy(r.v, p, (size_t)n * sizeof(float));
 	return r;
 }
-LANES_INLINE v16 v16_load(const void *p) { return v16_load_n(p, 16); }
+LANES_INLINE v16 v16_load(const void *p)
+{
+	return v16_load_n(p, 16);
+}
 LANES_INLINE v16 v16_load_bf16_n(const void *p, int n)
 {
 	uint16_t t[16] = { 0 };
@@ -318,7 +412,10 @@ LANES_INLINE v16 v16_load_bf16_n(const void *p, int n)
 	LANES_EACH r.v[i] = bf16_to_float(t[i]);
 	return r;
 }
-LANES_INLINE v16 v16_load_bf16(const void *p) { return v16_load_bf16_n(p, 16); }
+LANES_INLINE v16 v16_load_bf16(const void *p)
+{
+	return v16_load_bf16_n(p, 16);
+}
 LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 {
 	uint16_t t[16] = { 0 };
@@ -328,36 +425,82 @@ LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
 	LANES_EACH r.v[i] = f16_to_float(t[i]);
 	return r;
 }
-LANES_INLINE v16 v16_load_f16(const void *p) { return v16_load_f16_n(p, 16); }
-LANES_INLINE v16 v16_load_u8(const void *p) { v16 r; LANES_EACH r.v[i] = ((const uint8_t *)p)[i]; return r; }
+LANES_INLINE v16 v16_load_f16(const void *p)
+{
+	return v16_load_f16_n(p, 16);
+}
+LANES_INLINE v16 v16_load_u8(const void *p)
+{
+	v16 r;
+	LANES_EACH r.v[i] = ((const uint8_t *)p)[i];
+	return r;
+}
 LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
 	v16 r;
 
-	LANES_EACH {
+	LANES_EACH
+	{
 		uint8_t b = ((const uint8_t *)p)[i];
 
 		r.v[i] = (b & 0x80 ? -256.0f : 256.0f) * f16_to_float((uint16_t)((b & 0x7f) << 7));
 	}
 	return r;
 }
-LANES_INLINE void v16_store_n(void *p, v16 a, int n) { memcpy(p, a.v, (size_t)n * sizeof(float)); }
-LANES_INLINE void v16_store(void *p, v16 a) { v16_store_n(p, a, 16); }
-LANES_INLINE v16 v16_add(v16 a, v16 b) { LANES_EACH a.v[i] += b.v[i]; return a; }
-LANES_INLINE v16 v16_sub(v16 a, v16 b) { LANES_EACH a.v[i] -= b.v[i]; return a; }
-LANES_INLINE v16 v16_mul(v16 a, v16 b) { LANES_EACH a.v[i] *= b.v[i]; return a; }
-LANES_INLINE v16 v16_div(v16 a, v16 b) { LANES_EACH a.v[i] /= b.v[i]; return a; }
-LANES_INLINE v16 v16_max(v16 a, v16 b) { LANES_EACH a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i]; return a; }
-LANES_INLINE v16 v16_min(v16 a, v16 b) { LANES_EACH a.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i]; return a; }
+LANES_INLINE void v16_store_n(void *p, v16 a, int n)
+{
+	memcpy(p, a.v, (size_t)n * sizeof(float));
+}
+LANES_INLINE void v16_store(void *p, v16 a)
+{
+	v16_store_n(p, a, 16);
+}
+LANES_INLINE v16 v16_add(v16 a, v16 b)
+{
+	LANES_EACH a.v[i] += b.v[i];
+	return a;
+}
+LANES_INLINE v16 v16_sub(v16 a, v16 b)
+{
+	LANES_EACH a.v[i] -= b.v[i];
+	return a;
+}
+LANES_INLINE v16 v16_mul(v16 a, v16 b)
+{
+	LANES_EACH a.v[i] *= b.v[i];
+	return a;
+}
+LANES_INLINE v16 v16_div(v16 a, v16 b)
+{
+	LANES_EACH a.v[i] /= b.v[i];
+	return a;
+}
+LANES_INLINE v16 v16_max(v16 a, v16 b)
+{
+	LANES_EACH a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+	return a;
+}
+LANES_INLINE v16 v16_min(v16 a, v16 b)
+{
+	LANES_EACH a.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i];
+	return a;
+}
 LANES_INLINE v16 v16_fma_n(v16 a, v16 b, v16 c, int n)
 {
 	for (int i = 0; i < n; i++)
 		c.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
 	return c;
 }
-LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c) { return v16_fma_n(a, b, c, 16); }
-LANES_INLINE v16 v16_abs(v16 a) { LANES_EACH a.v[i] = __builtin_fabsf(a.v[i]); return a; }
-LANES_INLINE float v16_pow2(uint32_t k)         /* 2^(int)k for k in [-126, 127] */
+LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+	return v16_fma_n(a, b, c, 16);
+}
+LANES_INLINE v16 v16_abs(v16 a)
+{
+	LANES_EACH a.v[i] = __builtin_fabsf(a.v[i]);
+	return a;
+}
+LANES_INLINE float v16_pow2(uint32_t k) /* 2^(int)k for k in [-126, 127] */
 {
 	float f;
 
@@ -367,7 +510,8 @@ LANES_INLINE float v16_pow2(uint32_t k)         /* 2^(int)k for k in [-126, 127]
 }
 LANES_INLINE v16 v16_scale2(v16 p, v16 t)
 {
-	LANES_EACH {
+	LANES_EACH
+	{
 		uint32_t u;
 		int32_t k, h;
 
@@ -412,7 +556,7 @@ LANES_INLINE float v16_top(v16 a)
 /* Nearest integer, ties to even, for |a| < 2^22. */
 LANES_INLINE v16 v16_rint(v16 a)
 {
-	v16 magic = v16_set1(12582912.0f);      /* 1.5 * 2^23: below it floats have no fraction left */
+	v16 magic = v16_set1(12582912.0f); /* 1.5 * 2^23: below it floats have no fraction left */
 
 	return v16_sub(v16_add(a, magic), magic);
 }
@@ -422,7 +566,7 @@ LANES_INLINE v16 v16_rint(v16 a)
 #if defined(__AVX512F__)
 enum { LANES_ABREAST = 4 };
 #else
-enum { LANES_ABREAST = 1 };     /* with AVX2 one is two already, and registers are few */
+enum { LANES_ABREAST = 1 }; /* with AVX2 one is two already, and registers are few */
 #endif
 #define ABREAST(n) _Pragma("GCC unroll 4") for (int v = 0; v < (n); v++)
 
@@ -434,10 +578,10 @@ LANES_INLINE void v16_exps(v16 *x, const int N)
 	v16 magic = v16_set1(12582912.0f), t[LANES_ABREAST], r[LANES_ABREAST], p[LANES_ABREAST];
 
 	ABREAST(N) x[v] = v16_max(v16_set1(-104.0f), x[v]);
-	ABREAST(N) x[v] = v16_min(v16_set1(89.0f), x[v]);       /* this order keeps a NaN */
+	ABREAST(N) x[v] = v16_min(v16_set1(89.0f), x[v]); /* this order keeps a NaN */
 	ABREAST(N) t[v] = v16_fma(x[v], v16_set1(0x1.715476p+0f), magic);
 	ABREAST(N) p[v] = v16_sub(t[v], magic);
-	ABREAST(N) r[v] = v16_fma(p[v], v16_set1(-0x1.62e4p-1f), x[v]);         /* ln 2 in two parts, the first of 14 bits */
+	ABREAST(N) r[v] = v16_fma(p[v], v16_set1(-0x1.62e4p-1f), x[v]); /* ln 2 in two parts, the first of 14 bits */
 	ABREAST(N) r[v] = v16_fma(p[v], v16_set1(-0x1.7f7d1cp-20f), r[v]);
 	ABREAST(N) p[v] = v16_set1(1.0f / 5040);
 #pragma GCC unroll 7

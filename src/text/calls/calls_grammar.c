@@ -13,9 +13,9 @@ struct tool {
 	const char *name;
 	size_t n_name;
 	const struct json *parameters;
-	bool free;                      /* its arguments are any object */
-	int node;                       /* of its arguments */
-	int *rest;                      /* tagged: of each key of the plan what of its value is no string; -1: nothing */
+	bool free; /* its arguments are any object */
+	int node;  /* of its arguments */
+	int *rest; /* tagged: of each key of the plan what of its value is no string; -1: nothing */
 };
 
 static void spell_parameter(struct buf *out, const char *p, size_t n)
@@ -79,7 +79,8 @@ static int arguments_node(struct builder *b, struct tool *t)
 }
 
 /* A node of all calls in JSON. */
-static int calls_in_json(struct builder *b, const struct json *list, const struct tool *tool, int n, const char *arguments)
+static int calls_in_json(struct builder *b, const struct json *list, const struct tool *tool, int n,
+                         const char *arguments)
 {
 	struct set s = { .obj = arena_zalloc(&b->pool.a, (size_t)n * sizeof *s.obj), .n_obj = n };
 
@@ -188,7 +189,8 @@ static int32_t word_node(struct grammar *g, const struct dfa *d)
 	return g->n_node - 1;
 }
 
-static int make_tagged(struct compiler *c, struct grammar *g, const struct tool *t, const struct obj_plan *p, struct shape *s)
+static int make_tagged(struct compiler *c, struct grammar *g, const struct tool *t, const struct obj_plan *p,
+                       struct shape *s)
 {
 	struct builder *b = &c->b;
 	int *key_of = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *key_of);
@@ -265,7 +267,7 @@ static int make_free(struct compiler *c, struct grammar *g, struct shape *s)
 	s->other_at = arena_zalloc(&b->pool.a, (size_t)d->n + 1);
 	s->label_at = arena_zalloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *s->label_at);
 	s->label = arena_zalloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *s->label);
-	for (int i = 0, q = 0; i < 12; q = i < 11 ? dfa_step(d, q, (uint8_t)"</function>"[i]) : q, i++)
+	for (int i = 0, q = 0; i < 12; q = i < 11 ? dfa_step(d, q, (uint8_t) "</function>"[i]) : q, i++)
 		s->other_at[q] = true;
 	for (int q = 0, n = 0; q < d->n; q++) {
 		if (!s->other_at[q] || q == 0 || q == dfa_step(d, 0, '<'))
@@ -394,7 +396,7 @@ static bool python_name(const char *p, size_t n, bool dots)
 	return n > 0 && n <= 200;
 }
 
-enum { KEYWORDS_MAX = 60 };     /* that may come at one place: see net.c */
+enum { KEYWORDS_MAX = 60 }; /* that may come at one place: see net.c */
 
 /* Arguments that can be held so: one form of object, all of whose keys are names. */
 static bool keywords(const struct compiler *c, const struct tool *t, const struct obj_plan **p)
@@ -507,8 +509,8 @@ static int make_python(struct compiler *c, struct grammar *g, const struct tool 
 		}
 		put(&r, one, expr_text(&r, ")", 1));
 	}
-	rc = r.n_expr < EXPRS_MAX && r.n_rule < RULES_MAX ? net_make(&r, 0, &c->b.pool, g, c->b.err)
-	                                                  : err_set(c->b.err, E_LIMIT, "too many tools");
+	rc = r.n_expr < EXPRS_MAX && r.n_rule < RULES_MAX ? net_make(&r, 0, &c->b.pool, g, c->b.err) :
+	                                                    err_set(c->b.err, E_LIMIT, "too many tools");
 	buf_fini(&text);
 	rules_fini(&r);
 	return rc;

@@ -61,5 +61,9 @@ static void lead(struct buf *out, const char *function)
 }
 
 const struct dialect dialect_hermes = {
-	.name = "hermes", .open = "<tool_call>", .begins = begins, .read = read_call, .lead = lead,
+	.name = "hermes",
+	.open = "<tool_call>",
+	.begins = begins,
+	.read = read_call,
+	.lead = lead,
 };

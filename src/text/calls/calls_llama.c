@@ -81,7 +81,7 @@ static enum progress read_call(struct split *s, bool over)
 		return over ? CALL_DONE : CALL_MORE;
 	if (s->held.p[at] == ';') {
 		split_drop(s, at + 1);
-		s->content_begun = false;       /* a call may begin here, too */
+		s->content_begun = false; /* a call may begin here, too */
 	} else {
 		s->malformed = true;
 	}
@@ -96,5 +96,9 @@ static void lead(struct buf *out, const char *function)
 }
 
 const struct dialect dialect_llama = {
-	.name = "llama", .open = "", .begins = begins, .read = read_call, .lead = lead,
+	.name = "llama",
+	.open = "",
+	.begins = begins,
+	.read = read_call,
+	.lead = lead,
 };

@@ -14,10 +14,13 @@ static const char python_tag[] = "<|python_tag|>";
 
 struct reader {
 	const char *p, *end;
-	bool cut;               /* the text ended where more was expected */
+	bool cut; /* the text ended where more was expected */
 };
 
-static void skip(struct reader *r) { r->p += blanks(r->p, (size_t)(r->end - r->p)); }
+static void skip(struct reader *r)
+{
+	r->p += blanks(r->p, (size_t)(r->end - r->p));
+}
 
 static bool at_end(struct reader *r)
 {
@@ -38,7 +41,8 @@ static bool take(struct reader *r, char c)
 
 static bool word_char(char c, bool first)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && ((c >= '0' && c <= '9') || c == '-'));
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+	       (!first && ((c >= '0' && c <= '9') || c == '-'));
 }
 
 /* A name, with dots and dashes for functions. */
@@ -115,7 +119,7 @@ static bool container(struct reader *r, struct buf *out, int depth)
 	for (int i = 0; !take(r, close); i++) {
 		if (r->cut || (i && (!take(r, ',') || r->cut)))
 			return false;
-		if (i && take(r, close))        /* a comma may end the list */
+		if (i && take(r, close)) /* a comma may end the list */
 			break;
 		if (i)
 			buf_putc(out, ',');
@@ -134,9 +138,11 @@ static bool container(struct reader *r, struct buf *out, int depth)
 
 static bool value(struct reader *r, struct buf *out, int depth)
 {
-	static const struct { const char *python, *json; } words[] = {
-		{ "True", "true" }, { "False", "false" }, { "None", "null" }, { "true", "true" }, { "false", "false" },
-		{ "null", "null" },
+	static const struct {
+		const char *python, *json;
+	} words[] = {
+		{ "True", "true" }, { "False", "false" }, { "None", "null" },
+		{ "true", "true" }, { "false", "false" }, { "null", "null" },
 	};
 	const char *from;
 	struct json *j;
@@ -278,5 +284,9 @@ static void lead(struct buf *out, const char *function)
 }
 
 const struct dialect dialect_python = {
-	.name = "python", .open = "", .begins = begins, .read = read_call, .lead = lead,
+	.name = "python",
+	.open = "",
+	.begins = begins,
+	.read = read_call,
+	.lead = lead,
 };

@@ -19,7 +19,7 @@
 #include "text/grammar/shapes.h"
 
 enum { NAME_MAX_BYTES = 200 };
-enum { NAME, BETWEEN, STRING, OTHER, AFTER };           /* stages */
+enum { NAME, BETWEEN, STRING, OTHER, AFTER }; /* stages */
 
 static const char function_tag[] = "<function=", function_end[] = "</function>";
 static const char parameter_tag[] = "<parameter=", parameter_end[] = "</parameter>", call_end[] = "</tool_call>";
@@ -73,7 +73,7 @@ static enum verdict begins(const struct split *s, const char *p, size_t n, bool 
 
 /* ---- what a schema allows ---- */
 
-enum { LOOK_MAX = 1000 };       /* schemas looked at for one argument: references may go in circles */
+enum { LOOK_MAX = 1000 }; /* schemas looked at for one argument: references may go in circles */
 
 struct looking {
 	const struct json *root;
@@ -84,9 +84,16 @@ static unsigned kinds_of(struct looking *l, const struct json *schema, int depth
 
 static unsigned kind_named(const struct json *type)
 {
-	static const struct { const char *name; unsigned bits; } names[] = {
-		{ "string", 1u << JSON_STRING }, { "integer", 1u << JSON_INT }, { "number", 1u << JSON_INT | 1u << JSON_DOUBLE },
-		{ "boolean", 1u << JSON_BOOL }, { "object", 1u << JSON_OBJECT }, { "array", 1u << JSON_ARRAY },
+	static const struct {
+		const char *name;
+		unsigned bits;
+	} names[] = {
+		{ "string", 1u << JSON_STRING },
+		{ "integer", 1u << JSON_INT },
+		{ "number", 1u << JSON_INT | 1u << JSON_DOUBLE },
+		{ "boolean", 1u << JSON_BOOL },
+		{ "object", 1u << JSON_OBJECT },
+		{ "array", 1u << JSON_ARRAY },
 		{ "null", 1u << JSON_NULL },
 	};
 	size_t n;
@@ -110,7 +117,8 @@ static unsigned kinds_of_all(struct looking *l, const struct json *list, int dep
 /* As bits of enum json_kind; 0: it does not say. */
 static unsigned kinds_of(struct looking *l, const struct json *schema, int depth)
 {
-	const struct json *type = json_get(schema, "type"), *list = json_get(schema, "enum"), *one = json_get(schema, "const");
+	const struct json *type = json_get(schema, "type"), *list = json_get(schema, "enum"),
+			  *one = json_get(schema, "const");
 	unsigned bits = kind_named(type);
 	const char *ref;
 	size_t n;
@@ -127,8 +135,8 @@ static unsigned kinds_of(struct looking *l, const struct json *schema, int depth
 		bits |= 1u << json_kind(one);
 	if ((ref = json_str(json_get(schema, "$ref"), &n)) && ref[0] == '#' && l->root)
 		bits |= kinds_of(l, schema_at(l->root, ref + 1), depth + 1);
-	return bits | kinds_of_all(l, json_get(schema, "anyOf"), depth) | kinds_of_all(l, json_get(schema, "oneOf"), depth) |
-	       kinds_of_all(l, json_get(schema, "allOf"), depth);
+	return bits | kinds_of_all(l, json_get(schema, "anyOf"), depth) |
+	       kinds_of_all(l, json_get(schema, "oneOf"), depth) | kinds_of_all(l, json_get(schema, "allOf"), depth);
 }
 
 unsigned argument_kinds(const struct json *parameters, const char *key)
@@ -141,8 +149,13 @@ unsigned argument_kinds(const struct json *parameters, const char *key)
 /* A whole value that need not be a string.  Templates write what is true as Python does. */
 static void put_other(struct split *s, const char *p, size_t n)
 {
-	static const struct { const char *word, *json; enum json_kind kind; } words[] = {
-		{ "True", "true", JSON_BOOL }, { "False", "false", JSON_BOOL }, { "None", "null", JSON_NULL },
+	static const struct {
+		const char *word, *json;
+		enum json_kind kind;
+	} words[] = {
+		{ "True", "true", JSON_BOOL },
+		{ "False", "false", JSON_BOOL },
+		{ "None", "null", JSON_NULL },
 	};
 	struct json *j = json_parse(p, n, 0, NULL);
 	struct buf b;
@@ -151,7 +164,8 @@ static void put_other(struct split *s, const char *p, size_t n)
 	if (j && (s->call.kinds & 1u << json_kind(j)))
 		json_put(&b, j);
 	for (size_t i = 0; i < 3 && !b.n; i++)
-		if (s->call.kinds & 1u << words[i].kind && n == strlen(words[i].word) && !strncasecmp(p, words[i].word, n))
+		if (s->call.kinds & 1u << words[i].kind && n == strlen(words[i].word) &&
+		    !strncasecmp(p, words[i].word, n))
 			buf_puts(&b, words[i].json);
 	/* Not what the schema wants, but what the model said. */
 	if (!b.n && j && !(s->call.kinds & 1u << JSON_STRING))
@@ -228,7 +242,7 @@ static bool between(struct split *s, bool over, enum progress *end)
 		} else {
 			s->call.stage = OTHER;
 		}
-		s->call.depth = 1;      /* the line break after the tag belongs to the form */
+		s->call.depth = 1; /* the line break after the tag belongs to the form */
 		split_drop(s, at + used);
 		return true;
 	}
@@ -239,7 +253,7 @@ static bool between(struct split *s, bool over, enum progress *end)
 		*end = broken(s);
 		split_drop(s, s->held.n);
 	} else {
-		finish(s);              /* the rest is no part of a call */
+		finish(s); /* the rest is no part of a call */
 		*end = broken(s);
 	}
 	return false;
@@ -358,5 +372,9 @@ static void lead(struct buf *out, const char *function)
 }
 
 const struct dialect dialect_tagged = {
-	.name = "tagged", .open = "<tool_call>", .begins = begins, .read = read_call, .lead = lead,
+	.name = "tagged",
+	.open = "<tool_call>",
+	.begins = begins,
+	.read = read_call,
+	.lead = lead,
 };

@@ -94,7 +94,8 @@ static enum verdict literal(const char *p, size_t n, size_t *at, const char *tex
 	return CALL_YES;
 }
 
-enum verdict json_call_head(const char *p, size_t n, const char *const *keys, const char **name, size_t *n_name, size_t *at)
+enum verdict json_call_head(const char *p, size_t n, const char *const *keys, const char **name, size_t *n_name,
+                            size_t *at)
 {
 	enum verdict v;
 	size_t k;
@@ -197,7 +198,7 @@ bool json_call_whole(struct split *s, const char *p, size_t n, const char *const
 	for (; *keys && !a; keys++) {
 		char key[24];
 
-		len = strlen(*keys) - 2;        /* without its quotes */
+		len = strlen(*keys) - 2; /* without its quotes */
 		memcpy(key, *keys + 1, len);
 		key[len] = 0;
 		a = json_get(j, key);

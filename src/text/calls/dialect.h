@@ -8,16 +8,16 @@
 #include "text/calls/split.h"
 #include "text/jinja/template.h"
 
-enum verdict { CALL_NO, CALL_MAYBE, CALL_YES };         /* MAYBE: more text will tell */
+enum verdict { CALL_NO, CALL_MAYBE, CALL_YES }; /* MAYBE: more text will tell */
 
 enum progress {
-	CALL_MORE,              /* more text is needed */
-	CALL_DONE,              /* the call is over: whole (CALL_END was put), or broken off (malformed) */
+	CALL_MORE, /* more text is needed */
+	CALL_DONE, /* the call is over: whole (CALL_END was put), or broken off (malformed) */
 };
 
 struct dialect {
 	const char *name;
-	const char *open;       /* what stands before a call.  "": a call can only begin the content */
+	const char *open; /* what stands before a call.  "": a call can only begin the content */
 	/* Is p[0..n), which follows `open`, a call, as far as can be told?  over: there is no more. */
 	enum verdict (*begins)(const struct split *s, const char *p, size_t n, bool over);
 	/* After a YES: takes what it can from s->held, which begins after `open`, and
@@ -40,24 +40,25 @@ extern const struct dialect dialect_tagged, dialect_hermes, dialect_llama, diale
 /* ---- for dialects (split.c) ---- */
 
 void split_piece(struct split *s, enum piece_kind kind, const char *p, size_t n);
-void split_call(struct split *s, const char *name, size_t n);   /* CALL */
+void split_call(struct split *s, const char *name, size_t n); /* CALL */
 /* Drops the first n held bytes. */
 void split_drop(struct split *s, size_t n);
-bool split_knows(const struct split *s, const char *name, size_t n);    /* is it one of the tools? */
+bool split_knows(const struct split *s, const char *name, size_t n); /* is it one of the tools? */
 /* The schema of that tool's arguments; NULL when nothing is said. */
 const struct json *split_parameters(const struct split *s, const char *name, size_t n);
 /* What an argument may be, as bits of enum json_kind; 0: its schema does not say.  Of
  * tagged calls, whose values are bare text: what may be a string alone, or anything, is one. */
 unsigned argument_kinds(const struct json *parameters, const char *key);
 
-size_t blanks(const char *p, size_t n);                         /* at the beginning */
+size_t blanks(const char *p, size_t n); /* at the beginning */
 /* The end of the JSON value that begins at p[0], brackets and strings minded, or 0
  * when it is not there yet. */
 size_t json_extent(const char *p, size_t n);
 
 /* {"name": NAME, KEY: ... as calls in JSON begin.  YES: *name and *at are set, the
  * value of KEY begins at p + *at, and it is an object. */
-enum verdict json_call_head(const char *p, size_t n, const char *const *keys, const char **name, size_t *n_name, size_t *at);
+enum verdict json_call_head(const char *p, size_t n, const char *const *keys, const char **name, size_t *n_name,
+                            size_t *at);
 /* For a dialect's read, with s->held beginning with such a call (s->call.stage is 0 until
  * then): the object itself.  MORE, or DONE when the object is closed, or with `malformed`; DONE again
  * from then on, while what follows is looked at. */

@@ -9,7 +9,10 @@
 
 static const char think_open[] = "<think>", think_close[] = "</think>";
 
-static bool blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+static bool blank(char c)
+{
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
 
 void split_init(struct split *s, bool thinking, const struct json *tools, const struct dialect *const *dialects)
 {
@@ -49,8 +52,14 @@ static bool ends_with(const char *p, size_t n, const char *tag)
 	return n >= len && !memcmp(p + n - len, tag, len);
 }
 
-bool split_opens(const char *p, size_t n) { return ends_with(p, n, think_open); }
-bool split_closes(const char *p, size_t n) { return ends_with(p, n, think_close); }
+bool split_opens(const char *p, size_t n)
+{
+	return ends_with(p, n, think_open);
+}
+bool split_closes(const char *p, size_t n)
+{
+	return ends_with(p, n, think_close);
+}
 
 /* ---- pieces ---- */
 
@@ -85,7 +94,10 @@ void split_call(struct split *s, const char *name, size_t n)
 	buf_put(&s->call.name, name, n);
 }
 
-void split_drop(struct split *s, size_t n) { buf_drop(&s->held, n); }
+void split_drop(struct split *s, size_t n)
+{
+	buf_drop(&s->held, n);
+}
 
 /* Moves the first n held bytes out. */
 static void emit(struct split *s, enum piece_kind kind, size_t n)
@@ -109,7 +121,10 @@ static const struct json *function_of(const struct split *s, const char *name, s
 	return NULL;
 }
 
-bool split_knows(const struct split *s, const char *name, size_t n) { return function_of(s, name, n); }
+bool split_knows(const struct split *s, const char *name, size_t n)
+{
+	return function_of(s, name, n);
+}
 
 const struct json *split_parameters(const struct split *s, const char *name, size_t n)
 {
@@ -316,4 +331,7 @@ void split_put(struct split *s, const char *p, size_t n)
 	run(s, false);
 }
 
-void split_end(struct split *s) { run(s, true); }
+void split_end(struct split *s)
+{
+	run(s, true);
+}

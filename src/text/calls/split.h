@@ -20,15 +20,16 @@
 struct dialect;
 
 enum piece_kind {
-	PIECE_THINKING, PIECE_CONTENT,
-	PIECE_CALL,             /* a call begins: the function's name */
-	PIECE_ARGUMENTS,        /* its arguments as JSON text, one object if it is whole; there always are some */
-	PIECE_CALL_END,         /* it is whole; no text */
+	PIECE_THINKING,
+	PIECE_CONTENT,
+	PIECE_CALL,      /* a call begins: the function's name */
+	PIECE_ARGUMENTS, /* its arguments as JSON text, one object if it is whole; there always are some */
+	PIECE_CALL_END,  /* it is whole; no text */
 };
 
 struct piece {
 	enum piece_kind kind;
-	size_t at, n;                   /* bytes of split.text */
+	size_t at, n; /* bytes of split.text */
 };
 
 enum split_state { SPLIT_START, SPLIT_THINK, SPLIT_TEXT, SPLIT_CALL };
@@ -39,18 +40,18 @@ struct split {
 	struct piece *piece;
 	int n_piece, cap_piece;
 
-	int n_call, n_whole;            /* begun so far, and ended as they should */
+	int n_call, n_whole; /* begun so far, and ended as they should */
 	bool malformed;
 	enum split_state state;
 
 	/* The splitter's own, and the dialects'. */
-	const struct json *tools;       /* as the request gave them; NULL: calls are not looked for */
+	const struct json *tools; /* as the request gave them; NULL: calls are not looked for */
 	const struct dialect *const *dialects;
-	bool skip_blanks;               /* at the beginning of a part */
+	bool skip_blanks; /* at the beginning of a part */
 	bool content_begun;
-	struct buf held;                /* not certain yet */
-	const struct dialect *dialect;  /* whose call is being read */
-	struct {                        /* of that call; zeroed as it begins */
+	struct buf held;               /* not certain yet */
+	const struct dialect *dialect; /* whose call is being read */
+	struct {                       /* of that call; zeroed as it begins */
 		int stage, n_argument, depth;
 		bool in_string, escaped;
 		unsigned kinds;

@@ -10,13 +10,13 @@
 
 /* An object with all that its layers say put together. */
 struct obj_plan {
-	struct key *key;                /* node: all that is said of its value */
+	struct key *key; /* node: all that is said of its value */
 	bool *need;
 	int n_key;
-	const struct dfa *names;        /* of all other members; label: index of their node */
+	const struct dfa *names; /* of all other members; label: index of their node */
 	int *other;
 	int n_other;
-	bool any_name;                  /* no name is told from another but the properties' */
+	bool any_name; /* no name is told from another but the properties' */
 	int64_t min, max;
 };
 
@@ -26,21 +26,24 @@ struct arr_plan {
 };
 
 struct planned {
-	struct obj_plan *obj;           /* [set.n_obj] */
-	struct arr_plan *arr;           /* [set.n_arr] */
+	struct obj_plan *obj; /* [set.n_obj] */
+	struct arr_plan *arr; /* [set.n_arr] */
 	bool *obj_ok, *arr_ok;
-	bool ok;                        /* some value is in it */
+	bool ok; /* some value is in it */
 };
 
 struct compiler {
 	struct builder b;
-	struct planned *plan;           /* [b.n_node], grows with it */
+	struct planned *plan; /* [b.n_node], grows with it */
 	int n_plan;
-	int32_t *id;                    /* of the nodes that are kept */
-	bool python;                    /* None, True and False are written so */
+	int32_t *id; /* of the nodes that are kept */
+	bool python; /* None, True and False are written so */
 };
 
-static inline uint32_t limit(int64_t n) { return n < 0 ? NO_LIMIT : (uint32_t)n; }
+static inline uint32_t limit(int64_t n)
+{
+	return n < 0 ? NO_LIMIT : (uint32_t)n;
+}
 
 /* Plans all nodes that there are, and those that this makes.  Later: which of them
  * some value fulfils. */

@@ -16,23 +16,23 @@ struct change {
 	unsigned char phase, seen;
 	bool may_think, trying;
 	unsigned char marks;
-	short content, call;            /* steps of the matchers */
+	short content, call; /* steps of the matchers */
 };
 
 struct constraint {
 	struct mask_source source;
 	struct constraint_rules r;
-	int32_t id_think, id_open, id_close, id_break;  /* -1: no token */
-	struct matcher *content, *call;         /* NULL: free */
+	int32_t id_think, id_open, id_close, id_break; /* -1: no token */
+	struct matcher *content, *call;                /* NULL: free */
 
 	enum phase phase;
-	int seen;                       /* bytes of the tag looked for that the text ends with */
+	int seen; /* bytes of the tag looked for that the text ends with */
 	bool may_think;
-	bool trying;                    /* what was said may be the beginning of a call without tags */
-	int marks;                      /* that it has */
+	bool trying; /* what was said may be the beginning of a call without tags */
+	int marks;   /* that it has */
 	struct change *past;
 	int n_past, cap_past;
-	uint32_t *mask;                 /* where the matcher's own does not do */
+	uint32_t *mask; /* where the matcher's own does not do */
 	size_t n_word;
 };
 
@@ -80,7 +80,10 @@ static size_t look_for(struct constraint *k, const char *tag, const char *p, siz
 	return n;
 }
 
-static bool is(const char *p, size_t n, const char *text) { return text && n == strlen(text) && !memcmp(p, text, n); }
+static bool is(const char *p, size_t n, const char *text)
+{
+	return text && n == strlen(text) && !memcmp(p, text, n);
+}
 
 static bool blank(const char *p, size_t n)
 {
@@ -178,7 +181,9 @@ static size_t take_content(struct constraint *k, const char *p, size_t n, struct
 static void accept(struct mask_source *m, int32_t token)
 {
 	struct constraint *k = (struct constraint *)m;
-	struct change c = { (unsigned char)k->phase, (unsigned char)k->seen, k->may_think, k->trying, (unsigned char)k->marks, 0, 0 };
+	struct change c = {
+		(unsigned char)k->phase, (unsigned char)k->seen, k->may_think, k->trying, (unsigned char)k->marks, 0, 0
+	};
 	size_t n = 0, used = 0;
 	const char *p = tokenizer_token_bytes(k->r.tokenizer, token, &n);
 	bool found;
@@ -200,9 +205,9 @@ static void accept(struct mask_source *m, int32_t token)
 				c.call = (short)(c.call + steps);
 			}
 			break;
-		case START: case CONTENT: case AFTER:
-			used = take_content(k, p, n, &c);
-			break;
+		case START:
+		case CONTENT:
+		case AFTER: used = take_content(k, p, n, &c); break;
 		case CALL:
 			if (k->r.call_alone && k->may_think && is(p, n, think_open)) {
 				/* It must call, and has not begun to. */
@@ -275,7 +280,8 @@ static const uint32_t *mask(struct mask_source *m)
 			if (k->r.end[i] >= 0 && k->r.end[i] < vocab_size(k->r.vocab))
 				k->mask[k->r.end[i] / 32] &= ~(1u << k->r.end[i] % 32);
 		return k->mask;
-	case START: case CONTENT:
+	case START:
+	case CONTENT:
 		if (!k->content)
 			return NULL;
 		if (k->phase == CONTENT && !matcher_complete(k->content))

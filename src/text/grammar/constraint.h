@@ -21,18 +21,18 @@
 
 struct constraint_rules {
 	const struct tokenizer *tokenizer;
-	const struct vocab *vocab;      /* made by constraint_vocab; both must outlive the constraint */
-	bool thinking;                  /* the answer begins inside a thought */
-	bool may_think;                 /* or it may begin with <think> */
-	struct grammar *content;        /* NULL: free */
-	struct grammar *call;           /* between the tags, line breaks aside; NULL: free */
-	const char *call_open, *call_close;     /* each one token; NULL without calls, or where they have no tags: */
-	bool call_alone;                /* calls are the whole answer.  It is free until it is one for certain: when
+	const struct vocab *vocab;          /* made by constraint_vocab; both must outlive the constraint */
+	bool thinking;                      /* the answer begins inside a thought */
+	bool may_think;                     /* or it may begin with <think> */
+	struct grammar *content;            /* NULL: free */
+	struct grammar *call;               /* between the tags, line breaks aside; NULL: free */
+	const char *call_open, *call_close; /* each one token; NULL without calls, or where they have no tags: */
+	bool call_alone;                    /* calls are the whole answer.  It is free until it is one for certain: when
 	                                 * all before and `mark` for the n_mark-th time is as `call` has it */
 	char mark;
 	int n_mark;
-	bool must_call;                 /* it is one from its beginning; then content does not count */
-	const int32_t *end;             /* tokens that end an answer */
+	bool must_call;     /* it is one from its beginning; then content does not count */
+	const int32_t *end; /* tokens that end an answer */
 	int n_end;
 };
 

@@ -13,7 +13,10 @@ void dfa_pool_init(struct dfa_pool *p)
 	arena_init(&p->a);
 }
 
-void dfa_pool_fini(struct dfa_pool *p) { arena_fini(&p->a); }
+void dfa_pool_fini(struct dfa_pool *p)
+{
+	arena_fini(&p->a);
+}
 
 static bool spend(struct dfa_pool *p, size_t work)
 {
@@ -294,8 +297,9 @@ static void utf8_same(struct nfa *f, int from, uint32_t lo, uint32_t hi, int to)
 
 void nfa_utf8(struct nfa *f, int from, uint32_t lo, uint32_t hi, int to)
 {
-	static const uint32_t part[][2] = { { 0, 0x7F }, { 0x80, 0x7FF }, { 0x800, 0xD7FF }, { 0xE000, 0xFFFF },
-	                                    { 0x10000, 0x10FFFF } };
+	static const uint32_t part[][2] = {
+		{ 0, 0x7F }, { 0x80, 0x7FF }, { 0x800, 0xD7FF }, { 0xE000, 0xFFFF }, { 0x10000, 0x10FFFF }
+	};
 
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
 		uint32_t a = lo > part[i][0] ? lo : part[i][0], b = hi < part[i][1] ? hi : part[i][1];
@@ -344,12 +348,12 @@ void nfa_chars(struct nfa *f, int from, uint32_t lo, uint32_t hi, int to)
 struct sets {
 	struct dfa_pool *p;
 	const struct nfa *f;
-	int32_t *pool;                  /* members, one set after another */
+	int32_t *pool; /* members, one set after another */
 	size_t n_pool, cap_pool;
-	size_t *at;                     /* where set i begins; it ends where i + 1 begins */
+	size_t *at; /* where set i begins; it ends where i + 1 begins */
 	int n, cap;
-	int32_t *slot;                  /* open addressing by content */
-	uint32_t *mark, epoch;          /* by state: epoch when it is in the set at hand */
+	int32_t *slot;         /* open addressing by content */
+	uint32_t *mark, epoch; /* by state: epoch when it is in the set at hand */
 	int32_t *cur, *stack;
 	int n_cur;
 };
@@ -607,7 +611,8 @@ static struct dfa *pair(struct dfa_pool *p, const struct dfa *a, const struct df
 				continue;
 			id = ids_of(&ids, (uint64_t)(ta + 1) << 32 | (uint64_t)(tb + 1), &is_new);
 			if (is_new)
-				draft_state(&d, pair_label(m, ta < 0 ? -1 : a->label[ta], tb < 0 ? -1 : b->label[tb], bit));
+				draft_state(&d,
+				            pair_label(m, ta < 0 ? -1 : a->label[ta], tb < 0 ? -1 : b->label[tb], bit));
 			d.next[s * d.n_cls + c] = id;
 		}
 	}
@@ -625,7 +630,10 @@ struct dfa *dfa_or(struct dfa_pool *p, const struct dfa *a, const struct dfa *b)
 	return a == b ? (struct dfa *)(uintptr_t)a : pair(p, a, b, OR, 0);
 }
 
-struct dfa *dfa_minus(struct dfa_pool *p, const struct dfa *a, const struct dfa *b) { return pair(p, a, b, MINUS, 0); }
+struct dfa *dfa_minus(struct dfa_pool *p, const struct dfa *a, const struct dfa *b)
+{
+	return pair(p, a, b, MINUS, 0);
+}
 
 struct dfa *dfa_mark(struct dfa_pool *p, const struct dfa *a, const struct dfa *b, int bit)
 {

@@ -14,16 +14,16 @@
 #include "base/alloc.h"
 
 enum {
-	DFA_STATES_MAX = 40000,         /* of one automaton */
-	DFA_CELLS_MAX = 8000000,        /* states times classes of a pool: 32 MB */
-	DFA_WORK_MAX = 20000000,        /* steps of construction; about a second */
+	DFA_STATES_MAX = 40000,  /* of one automaton */
+	DFA_CELLS_MAX = 8000000, /* states times classes of a pool: 32 MB */
+	DFA_WORK_MAX = 20000000, /* steps of construction; about a second */
 	NFA_EDGES_MAX = 400000,
 };
 
 struct dfa_pool {
 	struct arena a;
 	size_t n_cell, work;
-	const char *why;                /* NULL: nothing was refused */
+	const char *why; /* NULL: nothing was refused */
 };
 
 void dfa_pool_init(struct dfa_pool *p);
@@ -33,10 +33,10 @@ void dfa_pool_fini(struct dfa_pool *p);
  * reached.  n is 0 for the empty language. */
 struct dfa {
 	int n, n_cls;
-	uint8_t cls[256];               /* bytes that no state tells apart */
-	int32_t *next;                  /* [n * n_cls]; -1: no way */
-	int32_t *label;                 /* [n]; -1: not accepting */
-	bool *last;                     /* [n]: no way out */
+	uint8_t cls[256]; /* bytes that no state tells apart */
+	int32_t *next;    /* [n * n_cls]; -1: no way */
+	int32_t *label;   /* [n]; -1: not accepting */
+	bool *last;       /* [n]: no way out */
 };
 
 static inline int dfa_step(const struct dfa *d, int s, uint8_t b)
@@ -52,7 +52,7 @@ int dfa_match(const struct dfa *d, const char *p, size_t n);
 enum nfa_kind { NFA_BYTES, NFA_EMPTY, NFA_BEGIN, NFA_END };
 
 struct nfa_edge {
-	int32_t to, more;               /* more: next edge of the same state, -1 ends */
+	int32_t to, more; /* more: next edge of the same state, -1 ends */
 	uint8_t kind, lo, hi;
 };
 
@@ -61,7 +61,7 @@ struct nfa_edge {
  * a pattern inside a JSON string. */
 struct nfa {
 	struct nfa_edge *edge;
-	int32_t *head, *label;          /* by state; label -1: not accepting */
+	int32_t *head, *label; /* by state; label -1: not accepting */
 	int n_edge, cap_edge, n, cap;
 };
 
@@ -90,16 +90,16 @@ struct dfa_lazy {
 	uint64_t first;
 	bool (*step)(const void *ctx, uint64_t s, char byte, uint64_t *to);
 	bool (*accept)(const void *ctx, uint64_t s);
-	const char *bytes;              /* those that step may take */
+	const char *bytes; /* those that step may take */
 };
 
 struct dfa *dfa_from_lazy(struct dfa_pool *p, const struct dfa_lazy *l);
 
 /* ---- from others ---- */
 
-struct dfa *dfa_and(struct dfa_pool *p, const struct dfa *a, const struct dfa *b);      /* labels of a */
-struct dfa *dfa_or(struct dfa_pool *p, const struct dfa *a, const struct dfa *b);       /* a's label, else b's */
-struct dfa *dfa_minus(struct dfa_pool *p, const struct dfa *a, const struct dfa *b);    /* labels of a */
+struct dfa *dfa_and(struct dfa_pool *p, const struct dfa *a, const struct dfa *b);   /* labels of a */
+struct dfa *dfa_or(struct dfa_pool *p, const struct dfa *a, const struct dfa *b);    /* a's label, else b's */
+struct dfa *dfa_minus(struct dfa_pool *p, const struct dfa *a, const struct dfa *b); /* labels of a */
 /* a, with `bit` set in the labels of what b accepts. */
 struct dfa *dfa_mark(struct dfa_pool *p, const struct dfa *a, const struct dfa *b, int bit);
 /* a with label map[label] for each; -1 drops it. */

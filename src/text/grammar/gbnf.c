@@ -95,7 +95,7 @@ struct reader {
 	struct rules *r;
 	const char *p;
 	size_t n, at;
-	int rule;                       /* that is being read; -1: none */
+	int rule; /* that is being read; -1: none */
 	int depth;
 	struct err *err;
 };
@@ -115,7 +115,10 @@ static int too_many(const struct reader *g, const char *what)
 	return rules_fail(g->r, g->rule, g->at, g->err, E_LIMIT, "%s", what);
 }
 
-static char peek(const struct reader *g) { return g->at < g->n ? g->p[g->at] : 0; }
+static char peek(const struct reader *g)
+{
+	return g->at < g->n ? g->p[g->at] : 0;
+}
 
 static bool eat(struct reader *g, char c)
 {
@@ -141,7 +144,10 @@ static void skip(struct reader *g, bool lines)
 	}
 }
 
-static bool name_char(char c) { return isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.'; }
+static bool name_char(char c)
+{
+	return isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.';
+}
 
 static size_t name_length(const struct reader *g)
 {
@@ -241,7 +247,7 @@ static void invert(struct rules *r, int e)
 	int from = r->expr[e].range, n = r->expr[e].n_range;
 	uint32_t next = 0;
 
-	if (n)          /* of [^] there is none, and perhaps no array */
+	if (n) /* of [^] there is none, and perhaps no array */
 		qsort(r->range + from, (size_t)n, sizeof *r->range, by_low);
 	r->expr[e].range = r->n_range;
 	r->expr[e].n_range = 0;
@@ -367,7 +373,9 @@ static int read_element(struct reader *g)
 		size_t n = name_length(g);
 
 		if (!n)
-			return bad(g, "nothing that is known (this reads GBNF: \"text\", [class], ., (group), the name of a rule)");
+			return bad(
+				g,
+				"nothing that is known (this reads GBNF: \"text\", [class], ., (group), the name of a rule)");
 		if ((rule = rules_named(g->r, g->p + at, n, at)) < 0)
 			return too_many(g, "more than 2000 rules");
 		g->r->expr[e].rule = rule;
@@ -423,7 +431,8 @@ static int read_sequence(struct reader *g, bool inside)
 			int again = expr_new(g->r, EXPR_REPEAT, g->r->expr[e].at);
 
 			if (again < 0 || k == 8)
-				return too_many(g, again < 0 ? "more than 100000 elements" : "more than 8 repetitions of repetitions");
+				return too_many(g, again < 0 ? "more than 100000 elements" :
+				                               "more than 8 repetitions of repetitions");
 			g->r->expr[again].first = e;
 			g->r->expr[again].min = min;
 			g->r->expr[again].max = max;
@@ -526,7 +535,8 @@ int grammar_compile_gbnf(const char *text, size_t n, struct grammar **out, struc
 		rc = read_rule(&g);
 	for (int i = 0; i < r.n_rule && !rc; i++) {
 		if (r.rule[i].body < 0)
-			rc = rules_fail(&r, -1, r.rule[i].at, err, E_MISSING, "there is no rule \"%.60s\"", r.rule[i].name);
+			rc = rules_fail(&r, -1, r.rule[i].at, err, E_MISSING, "there is no rule \"%.60s\"",
+			                r.rule[i].name);
 		else if (!strcmp(r.rule[i].name, "root"))
 			root = i;
 	}

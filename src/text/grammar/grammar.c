@@ -89,7 +89,7 @@ static int plan_others(struct builder *b, const struct obj_shape *o, struct obj_
 				return builder_fail(b, E_LIMIT, at, "too many key patterns meet here");
 			if (k == n_kind)
 				kinds[n_kind++] = d->label[s];
-			d->label[s] = k;        /* the automaton is ours: relabel made it */
+			d->label[s] = k; /* the automaton is ours: relabel made it */
 		}
 	}
 	if (builder_check(b, at))
@@ -271,9 +271,11 @@ static int check_apart(struct compiler *c)
 		const struct apart *a = &c->b.apart[i];
 
 		if (c->plan[a->node].ok)
-			return builder_fail(&c->b, E_UNSUPPORTED, a->at,
-			                    "an array or object can be in branch %d and in branch %d; \"oneOf\" of such is not "
-			                    "supported (use \"anyOf\", or tell them apart by a constant)", a->i, a->k);
+			return builder_fail(
+				&c->b, E_UNSUPPORTED, a->at,
+				"an array or object can be in branch %d and in branch %d; \"oneOf\" of such is not "
+				"supported (use \"anyOf\", or tell them apart by a constant)",
+				a->i, a->k);
 	}
 	return 0;
 }
@@ -284,7 +286,7 @@ static int check_apart(struct compiler *c)
  * The part of the automaton that spells properties is a tree, so that lists are
  * short: a property is in those of the states that its own letters lead through. */
 void shape_labels(struct builder *b, struct shape *s, const struct key *key, const int *key_of,
-                         void (*spell)(struct buf *out, const char *p, size_t n))
+                  void (*spell)(struct buf *out, const char *p, size_t n))
 {
 	const struct dfa *d = s->d;
 	int32_t *n_at = xcalloc((size_t)d->n + 2, sizeof *n_at);
@@ -436,7 +438,10 @@ static void make_array(struct compiler *c, const struct arr_plan *p, struct shap
 	s->rest = c->id[p->rest];
 }
 
-void shape_word(struct shape *s, const struct dfa *d) { *s = (struct shape){ .kind = SHAPE_WORD, .d = d }; }
+void shape_word(struct shape *s, const struct dfa *d)
+{
+	*s = (struct shape){ .kind = SHAPE_WORD, .d = d };
+}
 
 /* Of the words null, true and false those that d has. */
 static const struct dfa *in_python(struct dfa_pool *p, const struct dfa *d)
@@ -520,7 +525,7 @@ int compiler_finish(struct compiler *c, struct grammar *g, int rc, struct gramma
 	if (rc) {
 		free(g);
 	} else {
-		g->pool = c->b.pool;    /* with all that the tables point to */
+		g->pool = c->b.pool; /* with all that the tables point to */
 		dfa_pool_init(&c->b.pool);
 		*out = g;
 	}
@@ -560,7 +565,10 @@ int grammar_compile(const struct json *schema, struct grammar **out, struct err 
 	return compiler_finish(&c, g, rc, out);
 }
 
-void grammar_ref(struct grammar *g) { atomic_fetch_add(&g->refs, 1); }
+void grammar_ref(struct grammar *g)
+{
+	atomic_fetch_add(&g->refs, 1);
+}
 
 void grammar_unref(struct grammar *g)
 {
@@ -571,4 +579,3 @@ void grammar_unref(struct grammar *g)
 	dfa_pool_fini(&g->pool);
 	free(g);
 }
-

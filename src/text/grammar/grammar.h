@@ -48,13 +48,13 @@ int grammar_compile_gbnf(const char *text, size_t n, struct grammar **out, struc
 int grammar_compile_regex(const char *re, size_t n, struct grammar **out, struct err *err);
 int grammar_compile_choice(const struct json *list, struct grammar **out, struct err *err);
 void grammar_ref(struct grammar *g);
-void grammar_unref(struct grammar *g);                  /* NULL is allowed */
+void grammar_unref(struct grammar *g); /* NULL is allowed */
 
 /* ---- a walk ---- */
 
 struct matcher;
 
-struct matcher *matcher_new(struct grammar *g);         /* holds a reference */
+struct matcher *matcher_new(struct grammar *g); /* holds a reference */
 struct matcher *matcher_copy(const struct matcher *m);
 void matcher_free(struct matcher *m);
 
@@ -71,8 +71,8 @@ void matcher_back(struct matcher *m, int n);
 void matcher_restart(struct matcher *m, int before, bool after);
 enum { MATCHER_BREAKS_MAX = 2 };
 
-bool matcher_complete(const struct matcher *m);         /* what was taken is a whole value */
-bool matcher_whole(const struct matcher *m);            /* and nothing may follow it */
+bool matcher_complete(const struct matcher *m); /* what was taken is a whole value */
+bool matcher_whole(const struct matcher *m);    /* and nothing may follow it */
 
 /* ---- masks ---- */
 

@@ -83,12 +83,15 @@ struct counted {
  * begins at each byte that is no continuation and does not follow inside an
  * escape.  place: 0 outside, 1 between characters, 2 after a backslash, 3 to 6
  * before the digits of \u, 7 closed. */
-struct place { uint64_t count; int place, state; };
+struct place {
+	uint64_t count;
+	int place, state;
+};
 
 static struct place place_of(const struct counted *c, uint64_t s)
 {
 	return (struct place){ s / ((uint64_t)c->of->n * 8), (int)(s / (uint64_t)c->of->n % 8),
-	                       (int)(s % (uint64_t)c->of->n) };
+		               (int)(s % (uint64_t)c->of->n) };
 }
 
 static bool counted_step(const void *ctx, uint64_t s, char byte, uint64_t *to)
@@ -172,7 +175,10 @@ struct bare {
 /* q: where the string is, + 1; 0: it can only end.  k: bytes of the end that were
  * read.  broke: a line break stands before them, or (k 0) was the last byte.  fine:
  * the text before that break is a whole string. */
-struct bare_at { int q, k; bool broke, fine; };
+struct bare_at {
+	int q, k;
+	bool broke, fine;
+};
 
 static uint64_t bare_pack(const struct bare *b, struct bare_at at)
 {
@@ -225,7 +231,7 @@ static bool bare_step(const void *ctx, uint64_t s, char c, uint64_t *to)
 		next.broke = at.broke;
 		next.fine = at.fine;
 	} else if (c == b->end[0]) {
-		next.k = 1;             /* no break before it: what stands there is text */
+		next.k = 1; /* no break before it: what stands there is text */
 	} else if (c == '\n') {
 		next.broke = true;
 		next.fine = at.q && bare_whole(b->of, at.q - 1);
@@ -264,7 +270,10 @@ struct dfa *lexeme_bare(struct dfa_pool *p, const struct dfa *of, const char *en
 
 /* ---- texts ---- */
 
-void texts_init(struct texts *t) { nfa_init(&t->f); }
+void texts_init(struct texts *t)
+{
+	nfa_init(&t->f);
+}
 
 void texts_put(struct texts *t, const char *p, size_t n, int32_t label)
 {
@@ -284,7 +293,7 @@ struct dfa *texts_finish(struct dfa_pool *p, struct texts *t)
 int decimal_parse(struct decimal *d, const char *s)
 {
 	char digit[2 * NUMBER_DIGITS_MAX + 1];
-	long point = 0, exponent;       /* digits before the point */
+	long point = 0, exponent; /* digits before the point */
 	int n = 0;
 	bool after = false;
 
@@ -299,7 +308,7 @@ int decimal_parse(struct decimal *d, const char *s)
 			continue;
 		}
 		if (!n && *s == '0') {
-			point -= after;         /* a zero in front says nothing but where the point is */
+			point -= after; /* a zero in front says nothing but where the point is */
 			continue;
 		}
 		if (n < (int)sizeof digit - 1)
@@ -411,7 +420,7 @@ struct dfa *lexeme_number(struct dfa_pool *p)
 struct dfa *lexeme_decimal(struct dfa_pool *p, bool integer)
 {
 	int n = integer ? INTEGER_DIGITS_MAX : DECIMAL_DIGITS_MAX, sign, whole, end;
-	int more[DECIMAL_DIGITS_MAX + 1];       /* behind the point, with so many digits left */
+	int more[DECIMAL_DIGITS_MAX + 1]; /* behind the point, with so many digits left */
 	struct nfa f;
 	struct dfa *out;
 
@@ -549,7 +558,7 @@ static bool bound_accept(const void *ctx, uint64_t s)
 	if (!m && (at == 4 ? count : 0) < b->d.n_part)
 		m = -1;
 	if (negative && zero && !m)
-		m = 0;                  /* -0 */
+		m = 0; /* -0 */
 	else if (negative && b->d.negative)
 		m = -m;
 	else if (negative != b->d.negative)
@@ -564,13 +573,14 @@ struct dfa *lexeme_bound(struct dfa_pool *p, const struct decimal *d, bool below
 {
 	struct bound b = { *d, below, open };
 
-	return dfa_from_lazy(p, &(struct dfa_lazy){ &b, 0 + pack(0, 0, 0, 1), bound_step, bound_accept, "0123456789.-" });
+	return dfa_from_lazy(p,
+	                     &(struct dfa_lazy){ &b, 0 + pack(0, 0, 0, 1), bound_step, bound_accept, "0123456789.-" });
 }
 
 /* ---- multiples ---- */
 
 struct multiple {
-	uint64_t m;                     /* d times ten to the power of part */
+	uint64_t m; /* d times ten to the power of part */
 	int part;
 };
 

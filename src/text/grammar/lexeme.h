@@ -11,9 +11,9 @@
 #include "text/grammar/dfa.h"
 
 enum {
-	NUMBER_DIGITS_MAX = 24,         /* before the point, and after it: a number ends some time */
-	DECIMAL_DIGITS_MAX = 15,        /* in all, where bounds are to hold: a double tells all of these apart */
-	INTEGER_DIGITS_MAX = 18,        /* fits in 64 bits */
+	NUMBER_DIGITS_MAX = 24,  /* before the point, and after it: a number ends some time */
+	DECIMAL_DIGITS_MAX = 15, /* in all, where bounds are to hold: a double tells all of these apart */
+	INTEGER_DIGITS_MAX = 18, /* fits in 64 bits */
 	MULTIPLE_STATES_MAX = 20000,
 };
 
@@ -39,7 +39,7 @@ struct texts {
 };
 void texts_init(struct texts *t);
 void texts_put(struct texts *t, const char *p, size_t n, int32_t label);
-struct dfa *texts_finish(struct dfa_pool *p, struct texts *t);          /* and fini */
+struct dfa *texts_finish(struct dfa_pool *p, struct texts *t); /* and fini */
 
 /* A decimal number without exponent: digits before and after the point, no zeros
  * at the outer ends. */

@@ -16,7 +16,7 @@ enum {
 	 * Blanks are counted: 1 after a lone one, 2 + k after a line break and k more. */
 	INDENT_MAX = 40,
 	HISTORY_FIRST = 64,
-	FRAMES_MANY = 20000,            /* half a megabyte */
+	FRAMES_MANY = 20000, /* half a megabyte */
 };
 
 /* After a value in a tagged call; behind BARE_END where the value has brought the rest. */
@@ -140,8 +140,11 @@ static void begin(struct matcher *m, uint32_t before, uint32_t after, struct thr
 	if (!m->g->net || before)
 		put(out, frame_make(m, (struct frame){ SHAPE_BEGIN, MATCHER_BREAKS_MAX - before, after, 0, -1, 0 }));
 	if (m->g->net)
-		leave(m, frame_make(m, (struct frame){ m->g->net->shape, 0, 0, 0,
-		                                       frame_make(m, (struct frame){ SHAPE_END, after, 0, 0, -1, 0 }), 0 }), out);
+		leave(m,
+		      frame_make(m,
+		                 (struct frame){ m->g->net->shape, 0, 0, 0,
+		                                 frame_make(m, (struct frame){ SHAPE_END, after, 0, 0, -1, 0 }), 0 }),
+		      out);
 }
 
 /* ---- steps ---- */
@@ -153,12 +156,19 @@ static int blank(int w, uint8_t c)
 	return w >= 2 && w < 2 + INDENT_MAX && (c == ' ' || c == '\t') ? w + 1 : -1;
 }
 
-static uint32_t place(enum phase p, int sub) { return (uint32_t)p << 24 | (uint32_t)sub; }
+static uint32_t place(enum phase p, int sub)
+{
+	return (uint32_t)p << 24 | (uint32_t)sub;
+}
 
-static uint32_t up_to(uint32_t n, uint32_t cap) { return n < cap ? n : cap; }
+static uint32_t up_to(uint32_t n, uint32_t cap)
+{
+	return n < cap ? n : cap;
+}
 
 /* A word of shape sh goes from state `from` to `to` by c.  a: its characters. */
-static void word_step(struct matcher *m, int32_t sh, int from, uint32_t a, int32_t parent, uint8_t c, struct threads *out)
+static void word_step(struct matcher *m, int32_t sh, int from, uint32_t a, int32_t parent, uint8_t c,
+                      struct threads *out)
 {
 	const struct shape *s = &m->g->shape[sh];
 	int to = s->d->n ? dfa_step(s->d, from, c) : -1;
@@ -200,8 +210,8 @@ static void enter(struct matcher *m, int32_t node, struct frame around, uint8_t 
 	for (int32_t i = g->first[node]; i < g->first[node + 1]; i++) {
 		const struct shape *s = &g->shape[i];
 
-		if (s->kind == SHAPE_WORD || s->kind == SHAPE_CALLS ? !s->d->n || dfa_step(s->d, 0, c) < 0
-		                                                    : c != (s->kind == SHAPE_ARRAY ? '[' : '{'))
+		if (s->kind == SHAPE_WORD || s->kind == SHAPE_CALLS ? !s->d->n || dfa_step(s->d, 0, c) < 0 :
+		                                                      c != (s->kind == SHAPE_ARRAY ? '[' : '{'))
 			continue;
 		if (parent < 0)
 			parent = frame_make(m, around);
@@ -238,7 +248,9 @@ static void array_step(struct matcher *m, struct frame f, uint8_t c, struct thre
 		return;
 	}
 	if (f.a < s->max) {
-		uint32_t cap = s->max != NO_LIMIT ? s->max : s->min > (uint32_t)s->n_node ? s->min : (uint32_t)s->n_node;
+		uint32_t cap = s->max != NO_LIMIT           ? s->max :
+		               s->min > (uint32_t)s->n_node ? s->min :
+		                                              (uint32_t)s->n_node;
 		int32_t node = f.a < (uint32_t)s->n_node ? s->node[f.a] : s->rest;
 
 		f.at = place(AT_AFTER, 0);
@@ -249,7 +261,10 @@ static void array_step(struct matcher *m, struct frame f, uint8_t c, struct thre
 
 /* Which members may come after `next` properties are passed and `n` members were
  * written: properties lo to hi, and perhaps others. */
-struct room { int64_t lo, hi; bool others; };
+struct room {
+	int64_t lo, hi;
+	bool others;
+};
 
 static struct room room_of(const struct shape *s, uint32_t next, uint32_t n)
 {
@@ -261,9 +276,9 @@ static struct room room_of(const struct shape *s, uint32_t next, uint32_t n)
 	if (left < r.hi)
 		r.hi = left;
 	if (s->max != NO_LIMIT && (int64_t)n + 1 + s->n_need[next] > s->max)
-		r.lo = need;            /* only what is required has a place; none: past hi */
+		r.lo = need; /* only what is required has a place; none: past hi */
 	r.others = s->n_other && need == s->n_node && n + 1 >= s->min && (s->max == NO_LIMIT || n < s->max);
-	if (s->tagged)                  /* the end is spelled like a key */
+	if (s->tagged) /* the end is spelled like a key */
 		r.others = need == s->n_node && n >= s->min;
 	return r;
 }
@@ -286,7 +301,10 @@ bool key_may(const struct shape *s, int state, uint32_t a, uint32_t b)
 	return lo < s->label_at[state + 1] && s->label[lo] <= r.hi;
 }
 
-bool key_may_other(const struct shape *s, uint32_t a, uint32_t b) { return room_of(s, a, b).others; }
+bool key_may_other(const struct shape *s, uint32_t a, uint32_t b)
+{
+	return room_of(s, a, b).others;
+}
 
 static void key_step(struct matcher *m, struct frame f, int from, uint8_t c, struct threads *out)
 {
@@ -357,7 +375,10 @@ static void object_step(struct matcher *m, struct frame f, uint8_t c, struct thr
 		f.b = up_to(f.b + 1, s->max == NO_LIMIT ? s->min : s->max);
 		enter(m, next, f, c, out);
 		return;
-	case AT_FIRST: case AT_NEXT: case AT_AFTER: case N_PHASE: break;
+	case AT_FIRST:
+	case AT_NEXT:
+	case AT_AFTER:
+	case N_PHASE: break;
 	}
 	if (next >= 0 && (at != AT_AFTER || may_close)) {
 		f.at = place(at, next);
@@ -536,7 +557,7 @@ struct matcher *matcher_new(struct grammar *g)
 
 	grammar_ref(g);
 	m->g = g;
-	m->cap_frame = 64;              /* a power of two: the hash is masked */
+	m->cap_frame = 64; /* a power of two: the hash is masked */
 	m->frame = xmalloc((size_t)m->cap_frame * sizeof *m->frame);
 	m->bucket = xmalloc((size_t)m->cap_frame * sizeof *m->bucket);
 	rehash(m);
@@ -606,7 +627,8 @@ static void walk_apart(struct matcher *m, struct threads *t, const char *p, size
 		const struct dfa *d;
 		int state;
 
-		if (!(d = frame_word(m, &f, &state)) || m->g->shape[f.shape].kind != SHAPE_WORD || m->g->shape[f.shape].counted) {
+		if (!(d = frame_word(m, &f, &state)) || m->g->shape[f.shape].kind != SHAPE_WORD ||
+		    m->g->shape[f.shape].counted) {
 			rest.id[rest.n++] = t->id[i];
 			continue;
 		}

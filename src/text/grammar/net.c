@@ -11,17 +11,17 @@
 #include "text/grammar/rules.h"
 
 enum {
-	STATES_MAX = 50000,             /* of the network, and as many edges */
-	STEPS_MAX = 200000,             /* of all places */
-	WORK_MAX = 4000000,             /* edges of all words before they are automata */
-	NESTED_MAX = 3000,              /* calls of the functions below: of 200 bytes of stack or so */
+	STATES_MAX = 50000, /* of the network, and as many edges */
+	STEPS_MAX = 200000, /* of all places */
+	WORK_MAX = 4000000, /* edges of all words before they are automata */
+	NESTED_MAX = 3000,  /* calls of the functions below: of 200 bytes of stack or so */
 };
 
 enum edge_kind { EDGE_EMPTY, EDGE_WORD, EDGE_VALUE, EDGE_CALL };
 
 struct edge {
-	int32_t from, to, x;            /* x: the word's shape, the value's node, the rule */
-	int32_t more, more_in;          /* the next edge of the same `from`; of the same `to` */
+	int32_t from, to, x;   /* x: the word's shape, the value's node, the rule */
+	int32_t more, more_in; /* the next edge of the same `from`; of the same `to` */
 	uint8_t kind;
 };
 
@@ -29,23 +29,23 @@ struct maker {
 	struct rules *r;
 	struct dfa_pool *p;
 	struct err *err;
-	int rule;                       /* at hand */
+	int rule; /* at hand */
 	int nested;
 	size_t work;
 
 	struct edge *edge;
 	int n_edge, cap_edge;
-	int32_t *out, *in, *rule_of;    /* by state: first edges, -1 none */
+	int32_t *out, *in, *rule_of; /* by state: first edges, -1 none */
 	int n_state, cap_state;
-	int32_t *start, *end;           /* by rule; -1: not made */
-	int32_t *todo;                  /* rules to be made */
+	int32_t *start, *end; /* by rule; -1: not made */
+	int32_t *todo;        /* rules to be made */
 	int n_todo;
-	bool *regular;                  /* by expression */
-	int32_t *word, *word_of_rule;   /* shapes of expressions that were made words, of whole rules; NO_WORD, NOT_YET */
-	const struct dfa **d;           /* by shape */
+	bool *regular;                /* by expression */
+	int32_t *word, *word_of_rule; /* shapes of expressions that were made words, of whole rules; NO_WORD, NOT_YET */
+	const struct dfa **d;         /* by shape */
 	int n_word, cap_word;
 
-	bool *live, *can, *empty, *can_be_empty;        /* states, rules: to the end at all; without a byte */
+	bool *live, *can, *empty, *can_be_empty; /* states, rules: to the end at all; without a byte */
 };
 enum { NOT_YET = -1, NO_WORD = -2 };
 
@@ -62,9 +62,11 @@ static int too_much(struct maker *m, size_t at)
 /* ---- what is regular ---- */
 
 struct refs {
-	int32_t *left;                  /* by rule: those in it that are not known to be regular */
-	struct { int32_t owner, more; } *ref;
-	int32_t *first;                 /* by rule: where it stands */
+	int32_t *left; /* by rule: those in it that are not known to be regular */
+	struct {
+		int32_t owner, more;
+	} * ref;
+	int32_t *first; /* by rule: where it stands */
 	int n, cap;
 };
 
@@ -90,8 +92,9 @@ static int note(struct maker *m, struct refs *f, int owner, int e, bool last)
 		f->left[owner]++;
 	}
 	for (int c = x->first; c >= 0 && !rc; c = m->r->expr[c].next)
-		rc = note(m, f, owner, c, last && (x->kind == EXPR_ALT || (x->kind == EXPR_SEQ && m->r->expr[c].next < 0) ||
-		                                   (x->kind == EXPR_REPEAT && x->max == 1)));
+		rc = note(m, f, owner, c,
+		          last && (x->kind == EXPR_ALT || (x->kind == EXPR_SEQ && m->r->expr[c].next < 0) ||
+		                   (x->kind == EXPR_REPEAT && x->max == 1)));
 	m->nested--;
 	return rc;
 }
@@ -147,7 +150,8 @@ static int put_word(struct maker *m, struct nfa *f, int e, int from, int to, int
 	const struct expr *x = &m->r->expr[e];
 	int rc = 0, at = from, next;
 
-	if (m->nested > NESTED_MAX || f->n_edge > NFA_EDGES_MAX || f->n > NFA_EDGES_MAX || m->work + (size_t)f->n > WORK_MAX)
+	if (m->nested > NESTED_MAX || f->n_edge > NFA_EDGES_MAX || f->n > NFA_EDGES_MAX ||
+	    m->work + (size_t)f->n > WORK_MAX)
 		return too_much(m, x->at);
 	m->nested++;
 	switch (x->kind) {
@@ -193,7 +197,8 @@ static int put_word(struct maker *m, struct nfa *f, int e, int from, int to, int
 			rc = put_word(m, f, x->first, next, at, begin);
 		}
 		break;
-	case EXPR_WORD: case EXPR_VALUE: break;         /* by themselves: see word_of */
+	case EXPR_WORD:
+	case EXPR_VALUE: break; /* by themselves: see word_of */
 	}
 	m->nested--;
 	return rc;
@@ -305,7 +310,7 @@ static void call_edge(struct maker *m, int from, int to, int rule)
 	edge_new(m, EDGE_CALL, from, to, rule);
 	if (m->start[rule] >= 0)
 		return;
-	m->start[rule] = m->end[rule] = 0;      /* soon */
+	m->start[rule] = m->end[rule] = 0; /* soon */
 	m->todo[m->n_todo++] = rule;
 }
 
@@ -406,8 +411,8 @@ static int put_rules(struct maker *m, int root, int whole)
 		m->rule = m->todo[i];
 		m->start[m->rule] = state_new(m);
 		m->end[m->rule] = state_new(m);
-		rc = put_expr(m, m->rule == root && m->regular[whole] ? whole : m->r->rule[m->rule].body, m->start[m->rule],
-		              m->end[m->rule]);
+		rc = put_expr(m, m->rule == root && m->regular[whole] ? whole : m->r->rule[m->rule].body,
+		              m->start[m->rule], m->end[m->rule]);
 	}
 	return rc;
 }
@@ -419,7 +424,7 @@ static int put_rules(struct maker *m, int root, int whole)
 static void find_ends(struct maker *m, bool words, bool *state, bool *rule)
 {
 	int32_t *stack = xmalloc(size_mul((size_t)m->n_state + 1, sizeof *stack)), n = 0;
-	int32_t *wait = xmalloc(size_mul((size_t)m->r->n_rule + 1, sizeof *wait));      /* by rule: edges that need it */
+	int32_t *wait = xmalloc(size_mul((size_t)m->r->n_rule + 1, sizeof *wait)); /* by rule: edges that need it */
 	int32_t *more = xmalloc(size_mul((size_t)m->n_edge + 1, sizeof *more));
 
 	memset(wait, 0xFF, (size_t)m->r->n_rule * sizeof *wait);
@@ -458,14 +463,14 @@ static void find_ends(struct maker *m, bool words, bool *state, bool *rule)
 /* ---- places ---- */
 
 struct places {
-	int32_t *place;                 /* by state; -1: none */
-	int32_t *state;                 /* by place */
+	int32_t *place; /* by state; -1: none */
+	int32_t *state; /* by place */
 	int n;
 	struct net_step *step;
 	int n_step, cap_step;
-	int32_t *at;                    /* by place */
+	int32_t *at; /* by place */
 	bool *ends;
-	uint32_t *mark, epoch;          /* by state */
+	uint32_t *mark, epoch; /* by state */
 	int32_t *stack;
 };
 
@@ -507,15 +512,19 @@ static void make_place(struct maker *m, struct places *p, int place)
 				p->step = xrealloc(p->step, size_mul((size_t)p->cap_step, sizeof *p->step));
 			}
 			p->step[p->n_step++] = (struct net_step){
-				.shape = x->kind == EDGE_WORD ? x->x : -1, .node = x->kind == EDGE_VALUE ? x->x : -1,
-				.rule = x->kind == EDGE_CALL ? place_of(p, m->start[x->x]) : -1, .to = place_of(p, x->to),
+				.shape = x->kind == EDGE_WORD ? x->x : -1,
+				.node = x->kind == EDGE_VALUE ? x->x : -1,
+				.rule = x->kind == EDGE_CALL ? place_of(p, m->start[x->x]) : -1,
+				.to = place_of(p, x->to),
 			};
 		}
 	}
 	p->at[place + 1] = p->n_step;
 }
 
-struct begins { int32_t n, depth; };    /* n -1: being looked at; 0: not yet */
+struct begins {
+	int32_t n, depth;
+}; /* n -1: being looked at; 0: not yet */
 
 /* How many words may begin at a place.  A rule that begins with itself comes back to
  * where it is being looked at. */
@@ -528,8 +537,9 @@ static int count_begins(struct maker *m, const struct places *p, struct begins *
 		return 0;
 	m->rule = rule;
 	if (b[place].n < 0)
-		return fail(m, m->r->rule[rule].at, E_UNSUPPORTED,
-		            "it begins with itself (left recursion), which is not supported; write it with * or with the rule at the end");
+		return fail(
+			m, m->r->rule[rule].at, E_UNSUPPORTED,
+			"it begins with itself (left recursion), which is not supported; write it with * or with the rule at the end");
 	b[place].n = -1;
 	for (int i = p->at[place]; i < p->at[place + 1] && !rc; i++) {
 		const struct net_step *s = &p->step[i];
@@ -551,7 +561,8 @@ static int count_begins(struct maker *m, const struct places *p, struct begins *
 	if (!rc && depth >= RULES_DEPTH_MAX)
 		rc = fail(m, m->r->rule[rule].at, E_LIMIT, "more than 200 rules begin with each other");
 	if (!rc && n > THREADS_MAX)
-		rc = fail(m, m->r->rule[rule].at, E_LIMIT, "more than 64 alternatives with rules that hold themselves begin at one place");
+		rc = fail(m, m->r->rule[rule].at, E_LIMIT,
+		          "more than 64 alternatives with rules that hold themselves begin at one place");
 	b[place] = (struct begins){ n ? n : 1, depth + 1 };
 	return rc;
 }

@@ -8,9 +8,9 @@
 #include "base/utf8.h"
 
 enum {
-	DEPTH_MAX = 100,        /* groups in groups */
-	REPEAT_MAX = 10000,     /* in {m,n} */
-	RANGES_MAX = 256,       /* of one class */
+	DEPTH_MAX = 100,    /* groups in groups */
+	REPEAT_MAX = 10000, /* in {m,n} */
+	RANGES_MAX = 256,   /* of one class */
 	CHAR_MAX_CP = 0x10FFFF,
 };
 
@@ -18,7 +18,7 @@ struct re {
 	const char *p;
 	size_t n, at;
 	int depth;
-	bool text;              /* as it is and from beginning to end; not inside of a JSON string */
+	bool text; /* as it is and from beginning to end; not inside of a JSON string */
 	struct nfa f;
 	struct err *err;
 };
@@ -33,8 +33,14 @@ static int bad(struct re *r, int code, const char *what)
 	return err_set(r->err, code, "%s at byte %zu of the regular expression", what, r->at);
 }
 
-static bool at_end(const struct re *r) { return r->at >= r->n; }
-static char peek(const struct re *r) { return r->at < r->n ? r->p[r->at] : 0; }
+static bool at_end(const struct re *r)
+{
+	return r->at >= r->n;
+}
+static char peek(const struct re *r)
+{
+	return r->at < r->n ? r->p[r->at] : 0;
+}
 
 static bool eat(struct re *r, char c)
 {
@@ -91,8 +97,9 @@ static int invert(struct re *r, struct ranges *s)
 static int named_class(struct re *r, char c, struct ranges *out)
 {
 	static const uint32_t digit[] = { '0', '9' }, word[] = { '0', '9', 'A', 'Z', '_', '_', 'a', 'z' };
-	static const uint32_t space[] = { 9, 13, 32, 32, 0xA0, 0xA0, 0x1680, 0x1680, 0x2000, 0x200A, 0x2028, 0x2029,
-	                                  0x202F, 0x202F, 0x205F, 0x205F, 0x3000, 0x3000, 0xFEFF, 0xFEFF };
+	static const uint32_t space[] = { 9,      13,     32,     32,     0xA0,   0xA0,   0x1680,
+		                          0x1680, 0x2000, 0x200A, 0x2028, 0x2029, 0x202F, 0x202F,
+		                          0x205F, 0x205F, 0x3000, 0x3000, 0xFEFF, 0xFEFF };
 	int low = tolower((unsigned char)c);
 	const uint32_t *set = low == 'd' ? digit : low == 'w' ? word : space;
 	size_t n = low == 'd' ? sizeof digit : low == 'w' ? sizeof word : sizeof space;
@@ -116,7 +123,8 @@ static int hex(struct re *r, int n, uint32_t *out)
 
 		if (!isxdigit((unsigned char)c))
 			return bad(r, E_FORMAT, "no hexadecimal digit");
-		*out = *out * 16 + (uint32_t)(isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10);
+		*out = *out * 16 +
+		       (uint32_t)(isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10);
 	}
 	return 0;
 }
@@ -139,7 +147,8 @@ static int unicode_escape(struct re *r, uint32_t *out)
 		return 0;
 	}
 	rc = hex(r, 4, out);
-	if (!rc && *out >= 0xD800 && *out < 0xDC00 && r->at + 1 < r->n && r->p[r->at] == '\\' && r->p[r->at + 1] == 'u') {
+	if (!rc && *out >= 0xD800 && *out < 0xDC00 && r->at + 1 < r->n && r->p[r->at] == '\\' &&
+	    r->p[r->at + 1] == 'u') {
 		r->at += 2;
 		if (!(rc = hex(r, 4, &low)))
 			*out = 0x10000 + ((*out - 0xD800) << 10) + ((low - 0xDC00) & 0x3FF);
@@ -221,7 +230,7 @@ static int class(struct re *r, struct ranges *set)
 			r->at++;
 			if ((rc = member(r, set, &hi)) < 0)
 				return rc;
-			if (!rc) {      /* [a-\d] is a, - and the digits */
+			if (!rc) { /* [a-\d] is a, - and the digits */
 				if ((rc = add_range(r, set, '-', '-')))
 					return rc;
 				hi = lo;
@@ -259,7 +268,8 @@ static int group(struct re *r, int from)
 	if (eat(r, '?')) {
 		if (!eat(r, ':')) {
 			if (peek(r) != '<' || (r->at + 1 < r->n && strchr("=!", r->p[r->at + 1])))
-				return bad(r, E_UNSUPPORTED, "a group of another kind than (?:, which is not supported,");
+				return bad(r, E_UNSUPPORTED,
+				           "a group of another kind than (?:, which is not supported,");
 			while (!at_end(r) && !eat(r, '>'))
 				r->at++;
 		}
@@ -465,7 +475,8 @@ int pattern_compile_text(struct dfa_pool *p, const char *re, size_t n, struct df
 #define HOUR "([01][0-9]|2[0-3])"
 #define TIME HOUR ":[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?([Zz]|[+-]" HOUR ":[0-5][0-9])"
 #define LEAP "([0-9][0-9](0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
-#define DATE "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)" \
+#define DATE                                                                                     \
+	"([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)" \
 	"|02-(0[1-9]|1[0-9]|2[0-8]))|" LEAP "-02-29)"
 #define BYTE "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 #define IPV4 BYTE "(\\." BYTE "){3}"
@@ -477,18 +488,20 @@ int pattern_compile_text(struct dfa_pool *p, const char *re, size_t n, struct df
 #define PCT "%[0-9A-Fa-f]{2}"
 #define UCHAR "([A-Za-z0-9._~!$&'()*+,;=:@/?-]|" PCT ")"
 
-static const struct { const char *name, *re; } formats[] = {
+static const struct {
+	const char *name, *re;
+} formats[] = {
 	{ "date", "^" DATE "$" },
 	{ "time", "^" TIME "$" },
 	{ "date-time", "^" DATE "[Tt]" TIME "$" },
 	{ "duration", "^P([0-9]{1,9}W|([0-9]{1,9}Y([0-9]{1,9}M([0-9]{1,9}D)?)?|[0-9]{1,9}M([0-9]{1,9}D)?|[0-9]{1,9}D)"
-	  "(T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?"
-	  "|T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))$" },
+	              "(T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?"
+	              "|T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))$" },
 	{ "uuid", "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$" },
 	{ "ipv4", "^" IPV4 "$" },
-	{ "ipv6", "^((" H16 ":){7}" H16 "|(" H16 ":){6}" IPV4 "|(" H16 ":){1,7}:|(" H16 ":){1,6}:" H16
-	  "|(" H16 ":){1,5}(:" H16 "){1,2}|(" H16 ":){1,4}(:" H16 "){1,3}|(" H16 ":){1,3}(:" H16 "){1,4}"
-	  "|(" H16 ":){1,2}(:" H16 "){1,5}|" H16 ":(:" H16 "){1,6}|:(:" H16 "){1,7}|::)$" },
+	{ "ipv6", "^((" H16 ":){7}" H16 "|(" H16 ":){6}" IPV4 "|(" H16 ":){1,7}:|(" H16 ":){1,6}:" H16 "|(" H16
+	          ":){1,5}(:" H16 "){1,2}|(" H16 ":){1,4}(:" H16 "){1,3}|(" H16 ":){1,3}(:" H16 "){1,4}"
+	          "|(" H16 ":){1,2}(:" H16 "){1,5}|" H16 ":(:" H16 "){1,6}|:(:" H16 "){1,7}|::)$" },
 	{ "hostname", "^" HOST "$" },
 	{ "email", "^" ATEXT "(\\." ATEXT "){0,3}@" HOST "$" },
 	{ "uri", "^[A-Za-z][A-Za-z0-9+.-]*:(" UCHAR "|//\\[[0-9A-Fa-f:.]{2,45}\\])" UCHAR "*(#" UCHAR "*)?$" },
@@ -497,8 +510,8 @@ static const struct { const char *name, *re; } formats[] = {
 };
 
 /* The others of the specification; what it does not know says nothing. */
-static const char *const known_formats[] = { "idn-email", "idn-hostname", "iri", "iri-reference", "uri-template",
-                                             "relative-json-pointer", "regex", NULL };
+static const char *const known_formats[] = { "idn-email",    "idn-hostname",          "iri",   "iri-reference",
+	                                     "uri-template", "relative-json-pointer", "regex", NULL };
 
 int pattern_format(struct dfa_pool *p, const char *name, struct dfa **out, struct err *err)
 {

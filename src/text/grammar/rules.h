@@ -12,42 +12,44 @@
 enum {
 	RULES_MAX = 2000,
 	EXPRS_MAX = 100000,
-	RULES_DEPTH_MAX = 200,          /* groups in groups; rules in rules before a character is read */
-	RULES_REPEAT_MAX = 10000,       /* in {m,n} */
+	RULES_DEPTH_MAX = 200,    /* groups in groups; rules in rules before a character is read */
+	RULES_REPEAT_MAX = 10000, /* in {m,n} */
 };
 
 enum expr_kind { EXPR_TEXT, EXPR_CLASS, EXPR_WORD, EXPR_RULE, EXPR_VALUE, EXPR_SEQ, EXPR_ALT, EXPR_REPEAT };
 
 struct expr {
 	enum expr_kind kind;
-	int32_t first, next;            /* SEQ, ALT, REPEAT: what is in it; -1 ends */
-	int32_t rule;                   /* RULE: its number; VALUE: a node of the grammar's tables */
-	int32_t min, max;               /* REPEAT; max -1: any number */
-	const char *p;                  /* TEXT, p[0..n) */
+	int32_t first, next; /* SEQ, ALT, REPEAT: what is in it; -1 ends */
+	int32_t rule;        /* RULE: its number; VALUE: a node of the grammar's tables */
+	int32_t min, max;    /* REPEAT; max -1: any number */
+	const char *p;       /* TEXT, p[0..n) */
 	size_t n;
-	int32_t range, n_range;         /* CLASS: some of rules.range, by themselves */
-	const struct dfa *d;            /* WORD */
-	size_t at;                      /* where it stands in the text */
-	bool loop;                      /* RULE: the rule it stands in, as its last: goes back to its beginning */
+	int32_t range, n_range; /* CLASS: some of rules.range, by themselves */
+	const struct dfa *d;    /* WORD */
+	size_t at;              /* where it stands in the text */
+	bool loop;              /* RULE: the rule it stands in, as its last: goes back to its beginning */
 };
 
 struct rule {
 	const char *name;
 	size_t n_name, at;
-	int32_t body;                   /* -1: it was not given yet */
-	bool regular;                   /* no rule that holds itself is in it */
+	int32_t body; /* -1: it was not given yet */
+	bool regular; /* no rule that holds itself is in it */
 };
 
 struct rules {
-	const char *text;               /* for messages; NULL: made by us */
+	const char *text; /* for messages; NULL: made by us */
 	size_t n_text;
 	struct expr *expr;
 	int n_expr, cap_expr;
 	struct rule *rule;
 	int n_rule, cap_rule;
-	struct { uint32_t lo, hi; } *range;
+	struct {
+		uint32_t lo, hi;
+	} * range;
 	int n_range, cap_range;
-	struct arena a;                 /* texts */
+	struct arena a; /* texts */
 };
 
 void rules_init(struct rules *r, const char *text, size_t n);
@@ -57,7 +59,7 @@ void rules_fini(struct rules *r);
 int rules_named(struct rules *r, const char *name, size_t n, size_t at);
 /* -1: there are too many. */
 int expr_new(struct rules *r, enum expr_kind kind, size_t at);
-int expr_text(struct rules *r, const char *p, size_t n);        /* copied */
+int expr_text(struct rules *r, const char *p, size_t n); /* copied */
 /* Adds characters to a CLASS; those of one class follow each other. */
 void expr_range(struct rules *r, int e, uint32_t lo, uint32_t hi);
 /* Says which rule, and where it is. */

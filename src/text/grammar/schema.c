@@ -96,7 +96,7 @@ static int count(struct reader *r, const char *key, int64_t deflt, int64_t *out)
 	if (*out < 0)
 		return wrong(r, key, "a whole number from 0", v);
 	if (*out > COUNT_MAX)
-		*out = key[1] == 'a' ? -1 : COUNT_MAX;  /* max...: as good as none */
+		*out = key[1] == 'a' ? -1 : COUNT_MAX; /* max...: as good as none */
 	return 0;
 }
 
@@ -104,9 +104,12 @@ static int count(struct reader *r, const char *key, int64_t deflt, int64_t *out)
 
 static int one_type(struct reader *r, const struct json *v, unsigned *types)
 {
-	static const struct { const char *name; unsigned bits; } known[] = {
-		{ "null", T_NULL }, { "boolean", T_BOOL }, { "integer", T_INT }, { "number", T_INT | T_NUM },
-		{ "string", T_STR }, { "array", T_ARR }, { "object", T_OBJ },
+	static const struct {
+		const char *name;
+		unsigned bits;
+	} known[] = {
+		{ "null", T_NULL },  { "boolean", T_BOOL }, { "integer", T_INT }, { "number", T_INT | T_NUM },
+		{ "string", T_STR }, { "array", T_ARR },    { "object", T_OBJ },
 	};
 	size_t n;
 	const char *s = json_str(v, &n);
@@ -177,7 +180,8 @@ static int read_bound(struct reader *r, const char *key, const char *flag, bool 
 
 static int read_number(struct reader *r, unsigned types, const struct dfa **out)
 {
-	static const char *const keys[] = { "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf" };
+	static const char *const keys[] = { "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+		                            "multipleOf" };
 	const struct json *v = json_get(r->j, "multipleOf");
 	const struct dfa *d = types & T_NUM ? r->b->all.decimal : r->b->all.integer;
 	struct decimal m;
@@ -253,7 +257,8 @@ static int read_string(struct reader *r, struct set *s)
 	}
 	s->str = x;
 	if (d) {
-		*x = (struct str_shape){ x->min || x->max >= 0 ? lexeme_length(&r->b->pool, d, x->min, x->max) : d, 0, -1 };
+		*x = (struct str_shape){ x->min || x->max >= 0 ? lexeme_length(&r->b->pool, d, x->min, x->max) : d, 0,
+			                 -1 };
 		s->n_str = x->d && x->d->n;
 		return builder_check(r->b, r->at);
 	}
@@ -283,8 +288,8 @@ static int read_array(struct reader *r, struct set *s)
 	bool unique = false;
 	int rc;
 
-	if ((rc = member(r, "prefixItems", JSON_ARRAY, "an array", &prefix)) || (rc = count(r, "minItems", 0, &a->min)) ||
-	    (rc = count(r, "maxItems", -1, &a->max)))
+	if ((rc = member(r, "prefixItems", JSON_ARRAY, "an array", &prefix)) ||
+	    (rc = count(r, "minItems", 0, &a->min)) || (rc = count(r, "maxItems", -1, &a->max)))
 		return rc;
 	l->rest = NODE_ANY;
 	/* Before 2020-12 an array under items is what prefixItems is now. */
@@ -327,8 +332,8 @@ static int read_keys(struct reader *r, struct obj_layer *l)
 	    (rc = member(r, "patternProperties", JSON_OBJECT, "an object", &patterns)))
 		return rc;
 	if (json_len(properties) > KEYS_MAX)
-		return builder_fail(r->b, E_LIMIT, below(r->b, r->at, "properties"), "%zu properties; at most %d are done",
-		                    json_len(properties), KEYS_MAX);
+		return builder_fail(r->b, E_LIMIT, below(r->b, r->at, "properties"),
+		                    "%zu properties; at most %d are done", json_len(properties), KEYS_MAX);
 	l->key = arena_zalloc(&r->b->pool.a, (json_len(properties) + 1) * sizeof *l->key);
 	for (c = json_first(properties); json_next(&c, &key, &v);) {
 		struct key *k = &l->key[l->n_key++];
@@ -442,12 +447,14 @@ static int constant_object(struct builder *b, const struct json *v, const char *
 	const char *key;
 
 	if (json_len(v) > KEYS_MAX)
-		return builder_fail(b, E_LIMIT, at, "a constant of %zu members; at most %d are done", json_len(v), KEYS_MAX);
+		return builder_fail(b, E_LIMIT, at, "a constant of %zu members; at most %d are done", json_len(v),
+		                    KEYS_MAX);
 	l->key = arena_zalloc(&b->pool.a, (json_len(v) + 1) * sizeof *l->key);
 	for (c = json_first(v); json_next(&c, &key, &value);) {
 		struct key *k = &l->key[l->n_key++];
 
-		*k = (struct key){ arena_strndup(&b->pool.a, key, strlen(key)), strlen(key), node_of(b, value, at, true) };
+		*k = (struct key){ arena_strndup(&b->pool.a, key, strlen(key)), strlen(key),
+			           node_of(b, value, at, true) };
 		if (k->node < 0)
 			return k->node;
 	}
@@ -481,10 +488,13 @@ static int one_constant(struct builder *b, const struct json *v, const char *at,
 		json_to_bool(v, &yes);
 		texts_put(&text[kind = 1], yes ? "true" : "false", yes ? 4 : 5, 0);
 		break;
-	case JSON_INT: case JSON_DOUBLE:
+	case JSON_INT:
+	case JSON_DOUBLE:
 		if (decimal_parse(&d, json_number_text(v)))
-			return builder_fail(b, E_LIMIT, at, "%.40s has more digits than the %d before and after the point that are done",
-			                    json_number_text(v), NUMBER_DIGITS_MAX);
+			return builder_fail(
+				b, E_LIMIT, at,
+				"%.40s has more digits than the %d before and after the point that are done",
+				json_number_text(v), NUMBER_DIGITS_MAX);
 		decimal_text(&d, number);
 		texts_put(&text[kind = 2], number, strlen(number), 0);
 		break;
@@ -495,7 +505,8 @@ static int one_constant(struct builder *b, const struct json *v, const char *at,
 		texts_put(&text[kind = 3], out.p, out.n, 0);
 		buf_fini(&out);
 		break;
-	case JSON_ARRAY: case JSON_OBJECT:
+	case JSON_ARRAY:
+	case JSON_OBJECT:
 		rc = json_kind(v) == JSON_ARRAY ? constant_array(b, v, at, &one) : constant_object(b, v, at, &one);
 		return rc ? rc : set_or(b, s, &one, at);
 	}
@@ -560,7 +571,8 @@ static int read_constants(struct reader *r, struct set *s)
 		if (!(rc = constants(r->b, v, NULL, below(r->b, r->at, "enum"), &only)))
 			rc = set_and(r->b, s, &only, r->at);
 	}
-	if (!rc && has_member(r->j, "const", &v) && !(rc = constants(r->b, NULL, v, below(r->b, r->at, "const"), &only)))
+	if (!rc && has_member(r->j, "const", &v) &&
+	    !(rc = constants(r->b, NULL, v, below(r->b, r->at, "const"), &only)))
 		rc = set_and(r->b, s, &only, r->at);
 	return rc;
 }
@@ -569,7 +581,10 @@ static int read_constants(struct reader *r, struct set *s)
 
 static int hex_value(char c)
 {
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+	return c >= '0' && c <= '9' ? c - '0' :
+	       c >= 'a' && c <= 'f' ? c - 'a' + 10 :
+	       c >= 'A' && c <= 'F' ? c - 'A' + 10 :
+	                              -1;
 }
 
 /* One part of a pointer, %XX and ~0 ~1 undone; *p moves to the next '/' or the end. */
@@ -655,7 +670,8 @@ static int read_ref(struct reader *r, struct set *s)
 		return rc;
 	ref = json_str(v, &n);
 	if (ref[0] != '#')
-		return builder_fail(r->b, E_UNSUPPORTED, at, "\"%.60s\" is outside of this schema; only #... is supported", ref);
+		return builder_fail(r->b, E_UNSUPPORTED, at,
+		                    "\"%.60s\" is outside of this schema; only #... is supported", ref);
 	to = !ref[1] || ref[1] == '/' ? schema_at(r->b->root, ref + 1) : by_anchor(r->b->root, ref + 1, 0);
 	if (!to)
 		return builder_fail(r->b, E_MISSING, at, "\"%.60s\" is not in this schema", ref);
@@ -734,8 +750,11 @@ static int read_combinations(struct reader *r, struct set *s)
 /* Keywords that restrict and are not done.  What asks for nothing may stand there. */
 static int refuse(struct reader *r)
 {
-	static const char *const no[] = { "if", "contains", "dependentRequired", "dependentSchemas", "dependencies",
-	                                  "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef" };
+	static const char *const no[] = {
+		"if",           "contains",         "dependentRequired",     "dependentSchemas",
+		"dependencies", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef",
+		"$recursiveRef"
+	};
 
 	for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
 		const struct json *v = json_get(r->j, no[i]);
@@ -753,7 +772,8 @@ static int refuse(struct reader *r)
 		size_t n;
 
 		if (json_str(json_get(r->j, "$id"), &n)[0] != '#')
-			return builder_fail(r->b, E_UNSUPPORTED, below(r->b, r->at, "$id"), "\"$id\" inside a schema is not supported");
+			return builder_fail(r->b, E_UNSUPPORTED, below(r->b, r->at, "$id"),
+			                    "\"$id\" inside a schema is not supported");
 	}
 	return 0;
 }

@@ -83,7 +83,8 @@ void builder_fini(struct builder *b)
 
 static int full(struct builder *b, const char *at)
 {
-	return builder_fail(b, E_LIMIT, at, "the schema has too many parts: more than %d, with those that combinations make",
+	return builder_fail(b, E_LIMIT, at,
+	                    "the schema has too many parts: more than %d, with those that combinations make",
 	                    NODES_MAX);
 }
 
@@ -222,14 +223,17 @@ int node_expand(struct builder *b, int id)
 	b->depth--;
 	if (rc)
 		return rc;
-	b->node[id].set = s;            /* the table may have moved */
+	b->node[id].set = s; /* the table may have moved */
 	b->node[id].state = SET_DONE;
 	return 0;
 }
 
 /* ---- sets ---- */
 
-static void *list(struct builder *b, size_t n, size_t size) { return arena_zalloc(&b->pool.a, size_mul(n + 1, size)); }
+static void *list(struct builder *b, size_t n, size_t size)
+{
+	return arena_zalloc(&b->pool.a, size_mul(n + 1, size));
+}
 
 void set_any(struct builder *b, struct set *s)
 {
@@ -249,8 +253,14 @@ void set_any(struct builder *b, struct set *s)
 	s->n_str = s->n_arr = s->n_obj = 1;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < 0 ? b : b < 0 ? a : a < b ? a : b;
+}
+static int64_t most(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
 
 static const struct dfa *both(struct builder *b, const struct dfa *x, const struct dfa *y)
 {
@@ -287,7 +297,8 @@ const struct dfa *set_strings_of(struct builder *b, const struct set *s)
 		const struct dfa *one = x->d;
 
 		if (!one)
-			one = x->min || x->max >= 0 ? lexeme_length(&b->pool, b->all.plain, x->min, x->max) : b->all.plain;
+			one = x->min || x->max >= 0 ? lexeme_length(&b->pool, b->all.plain, x->min, x->max) :
+			                              b->all.plain;
 		d = d ? dfa_or(&b->pool, d, one) : one;
 	}
 	return d;
@@ -346,8 +357,9 @@ static int too_many(struct builder *b, const char *at)
 
 int set_and(struct builder *b, struct set *s, const struct set *t, const char *at)
 {
-	struct set out = { .null = both(b, s->null, t->null), .boolean = both(b, s->boolean, t->boolean),
-	                   .number = both(b, s->number, t->number) };
+	struct set out = { .null = both(b, s->null, t->null),
+		           .boolean = both(b, s->boolean, t->boolean),
+		           .number = both(b, s->number, t->number) };
 	const struct set *any = &b->node[NODE_ANY].set;
 
 	if (s->n_str * t->n_str > SHAPES_MAX || s->n_arr * t->n_arr > SHAPES_MAX || s->n_obj * t->n_obj > SHAPES_MAX)
@@ -361,16 +373,18 @@ int set_and(struct builder *b, struct set *s, const struct set *t, const char *a
 	/* What says nothing leaves the other as it is. */
 	for (int i = 0; i < s->n_arr; i++)
 		for (int k = 0; k < t->n_arr; k++) {
-			struct arr_shape *a = s->arr[i] == any->arr[0] || s->arr[i] == t->arr[k] ? t->arr[k]
-			                      : t->arr[k] == any->arr[0] ? s->arr[i] : arr_and(b, s->arr[i], t->arr[k]);
+			struct arr_shape *a = s->arr[i] == any->arr[0] || s->arr[i] == t->arr[k] ? t->arr[k] :
+			                      t->arr[k] == any->arr[0]                           ? s->arr[i] :
+			                                                 arr_and(b, s->arr[i], t->arr[k]);
 
 			if (a)
 				out.arr[out.n_arr++] = a;
 		}
 	for (int i = 0; i < s->n_obj; i++)
 		for (int k = 0; k < t->n_obj; k++) {
-			struct obj_shape *o = s->obj[i] == any->obj[0] || s->obj[i] == t->obj[k] ? t->obj[k]
-			                      : t->obj[k] == any->obj[0] ? s->obj[i] : obj_and(b, s->obj[i], t->obj[k]);
+			struct obj_shape *o = s->obj[i] == any->obj[0] || s->obj[i] == t->obj[k] ? t->obj[k] :
+			                      t->obj[k] == any->obj[0]                           ? s->obj[i] :
+			                                                 obj_and(b, s->obj[i], t->obj[k]);
 
 			if (o)
 				out.obj[out.n_obj++] = o;
@@ -386,8 +400,9 @@ static const struct dfa *either(struct builder *b, const struct dfa *x, const st
 
 int set_or(struct builder *b, struct set *s, const struct set *t, const char *at)
 {
-	struct set out = { .null = either(b, s->null, t->null), .boolean = either(b, s->boolean, t->boolean),
-	                   .number = either(b, s->number, t->number) };
+	struct set out = { .null = either(b, s->null, t->null),
+		           .boolean = either(b, s->boolean, t->boolean),
+		           .number = either(b, s->number, t->number) };
 
 	if (s->n_str + t->n_str > SHAPES_MAX || s->n_arr + t->n_arr > SHAPES_MAX || s->n_obj + t->n_obj > SHAPES_MAX)
 		return too_many(b, at);
@@ -519,8 +534,10 @@ int set_one(struct builder *b, struct set *s, const struct set *const *part, int
 	}
 	/* What two branches allow without a word is in no answer, whatever others say. */
 	for (int i = 0; i < n; i++) {
-		struct set shapes = { .arr = part[i]->arr, .n_arr = all_arr < 2 ? part[i]->n_arr : 0, .obj = part[i]->obj,
-		                      .n_obj = all_obj < 2 ? part[i]->n_obj : 0 };
+		struct set shapes = { .arr = part[i]->arr,
+			              .n_arr = all_arr < 2 ? part[i]->n_arr : 0,
+			              .obj = part[i]->obj,
+			              .n_obj = all_obj < 2 ? part[i]->n_obj : 0 };
 
 		kept[i] = shapes;
 		for (int k = 0; k < i && !rc; k++)
@@ -554,8 +571,9 @@ static const struct dfa *without(struct builder *b, const struct dfa *all, const
 int set_not(struct builder *b, struct set *s, const struct set *t, const char *at)
 {
 	const struct set *any = &b->node[NODE_ANY].set;
-	struct set out = { .null = without(b, b->all.null, t->null), .boolean = without(b, b->all.boolean, t->boolean),
-	                   .number = t->number ? without(b, once_spelled(b), t->number) : b->all.number };
+	struct set out = { .null = without(b, b->all.null, t->null),
+		           .boolean = without(b, b->all.boolean, t->boolean),
+		           .number = t->number ? without(b, once_spelled(b), t->number) : b->all.number };
 	bool all_arr = false, all_obj = false;
 
 	for (int i = 0; i < t->n_arr; i++)
@@ -564,7 +582,8 @@ int set_not(struct builder *b, struct set *s, const struct set *t, const char *a
 		all_obj |= says_nothing_obj(t->obj[i]);
 	if ((t->n_arr && !all_arr) || (t->n_obj && !all_obj))
 		return builder_fail(b, E_UNSUPPORTED, at, "\"not\" of a schema that looks inside %s is not supported",
-		                    t->n_obj && !all_obj ? "objects (it says nothing of \"type\", or \"object\")" : "arrays");
+		                    t->n_obj && !all_obj ? "objects (it says nothing of \"type\", or \"object\")" :
+		                                           "arrays");
 	if (!t->n_arr) {
 		out.arr = any->arr;
 		out.n_arr = any->n_arr;

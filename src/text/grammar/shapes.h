@@ -16,19 +16,19 @@
 
 enum {
 	NODES_MAX = 20000,
-	SHAPES_MAX = 200,               /* of one type in one set */
-	KEYS_MAX = 2000,                /* of one object */
+	SHAPES_MAX = 200, /* of one type in one set */
+	KEYS_MAX = 2000,  /* of one object */
 	LAYERS_MAX = 64,
 	PATTERNS_MAX = 16,
-	NEST_MAX = 100,                 /* of sets that need each other to be made */
-	COUNT_MAX = 1 << 30,            /* of items, characters, members; more is no limit */
+	NEST_MAX = 100,      /* of sets that need each other to be made */
+	COUNT_MAX = 1 << 30, /* of items, characters, members; more is no limit */
 };
 
-enum { NODE_ANY, NODE_NEVER };          /* the first two nodes */
+enum { NODE_ANY, NODE_NEVER }; /* the first two nodes */
 
 struct str_shape {
-	const struct dfa *d;            /* of the one spelling; NULL: any string */
-	int64_t min, max;               /* characters, where d is NULL; max -1: any number */
+	const struct dfa *d; /* of the one spelling; NULL: any string */
+	int64_t min, max;    /* characters, where d is NULL; max -1: any number */
 };
 
 struct key {
@@ -41,18 +41,21 @@ struct key {
 struct obj_layer {
 	struct key *key;
 	int n_key;
-	struct { const struct dfa *d; int node; } pattern[PATTERNS_MAX];
+	struct {
+		const struct dfa *d;
+		int node;
+	} pattern[PATTERNS_MAX];
 	int n_pattern;
-	int rest;                       /* for members that none of these name */
+	int rest; /* for members that none of these name */
 };
 
 struct obj_shape {
 	const struct obj_layer *layer[LAYERS_MAX];
 	int n_layer;
-	struct key *need;               /* node is not used */
+	struct key *need; /* node is not used */
 	int n_need;
 	int64_t min, max;
-	const struct dfa *names;        /* of all keys; NULL: any */
+	const struct dfa *names; /* of all keys; NULL: any */
 };
 
 struct arr_layer {
@@ -66,7 +69,7 @@ struct arr_shape {
 };
 
 struct set {
-	const struct dfa *null, *boolean, *number;      /* NULL: not allowed */
+	const struct dfa *null, *boolean, *number; /* NULL: not allowed */
 	struct str_shape *str;
 	struct arr_shape **arr;
 	struct obj_shape **obj;
@@ -74,9 +77,9 @@ struct set {
 };
 
 struct node {
-	const struct json *schema;      /* or the constant; NULL: all of `part` at once */
-	const struct json *root;        /* where its references begin */
-	const char *at;                 /* JSON pointer */
+	const struct json *schema; /* or the constant; NULL: all of `part` at once */
+	const struct json *root;   /* where its references begin */
+	const char *at;            /* JSON pointer */
 	bool constant;
 	int *part, n_part;
 	enum { SET_NONE, SET_BUSY, SET_DONE } state;
@@ -91,11 +94,11 @@ struct apart {
 };
 
 struct builder {
-	struct dfa_pool pool;           /* its arena holds everything here */
-	const struct json *root;        /* of what is read at the moment */
+	struct dfa_pool pool;    /* its arena holds everything here */
+	const struct json *root; /* of what is read at the moment */
 	struct node *node;
 	int n_node, cap_node;
-	int32_t *by_json, *by_part;     /* open addressing, -1 empty */
+	int32_t *by_json, *by_part; /* open addressing, -1 empty */
 	int cap_slot;
 	struct apart *apart;
 	int n_apart, cap_apart;
@@ -103,7 +106,7 @@ struct builder {
 	struct err *err;
 	struct {
 		const struct dfa *null, *boolean, *number, *decimal, *integer, *string, *plain;
-		const struct dfa *bare, *once;  /* NULL until asked for */
+		const struct dfa *bare, *once; /* NULL until asked for */
 	} all;
 };
 

@@ -18,49 +18,49 @@
 #include "text/grammar/tables.h"
 
 enum {
-	TOKEN_BYTES_MAX = 512,          /* longer ones never match */
-	KEPT_MASKS = 16,                /* per walk: 32 kB each at 250,000 tokens */
-	KEPT_SHEETS = 64,               /* likewise */
-	MASK_WORK_MAX = 1000000,        /* frames stepped for one mask, some 50 ms; past it longer tokens are left out */
-	EXITS_MAX = 20000,              /* kept of a word */
-	EXITS_MANY = 100,               /* ends of a word: it pays to look at what may follow first */
+	TOKEN_BYTES_MAX = 512,   /* longer ones never match */
+	KEPT_MASKS = 16,         /* per walk: 32 kB each at 250,000 tokens */
+	KEPT_SHEETS = 64,        /* likewise */
+	MASK_WORK_MAX = 1000000, /* frames stepped for one mask, some 50 ms; past it longer tokens are left out */
+	EXITS_MAX = 20000,       /* kept of a word */
+	EXITS_MANY = 100,        /* ends of a word: it pays to look at what may follow first */
 };
 
 struct trie_node {
 	uint8_t byte;
-	uint16_t depth;                 /* of what the byte leads to: 1 below the root */
-	uint32_t up, end;               /* the node above; the one after all that is below */
-	int32_t first, n;               /* its tokens in `sorted` */
+	uint16_t depth;   /* of what the byte leads to: 1 below the root */
+	uint32_t up, end; /* the node above; the one after all that is below */
+	int32_t first, n; /* its tokens in `sorted` */
 };
 
 /* Where a token ends a word: what comes after it, node and below, must be walked. */
 struct word_exit {
 	uint32_t node;
-	int32_t state;                  /* accepting */
-	uint32_t chars;                 /* that the token began */
+	int32_t state;  /* accepting */
+	uint32_t chars; /* that the token began */
 };
 
 /* What the tokens do to one word in one state. */
 struct sheet {
 	const struct dfa *d;
 	int state;
-	uint32_t a, b;                  /* of a key: see key_may; else 0 */
-	bool key, any_key;              /* any_key: of plain strings, whatever they are keys of */
-	uint32_t *mask;                 /* tokens that stay in it, or end where it may; not those of the exits below, */
-	struct word_exit *exit;         /* which are all where characters count or any_key is; else those that go on */
+	uint32_t a, b;          /* of a key: see key_may; else 0 */
+	bool key, any_key;      /* any_key: of plain strings, whatever they are keys of */
+	uint32_t *mask;         /* tokens that stay in it, or end where it may; not those of the exits below, */
+	struct word_exit *exit; /* which are all where characters count or any_key is; else those that go on */
 	int n_exit, cap_exit;
-	bool apart;                     /* so: the exits' own tokens are not in the mask */
-	bool many;                      /* too many to be kept; not of those that are apart */
+	bool apart; /* so: the exits' own tokens are not in the mask */
+	bool many;  /* too many to be kept; not of those that are apart */
 	const struct vocab *v;
 	/* For counting words: the tokens of the mask by the characters that they begin;
 	 * those with k are by_chars[chars_at[k]..chars_at[k + 1]). */
 	int32_t *by_chars, *chars_at;
 };
-enum { CHARS_MAX = TOKEN_BYTES_MAX };   /* no token begins more */
+enum { CHARS_MAX = TOKEN_BYTES_MAX }; /* no token begins more */
 
 struct vocab {
 	int32_t n;
-	int n_word;                     /* of 32 bits in a mask */
+	int n_word; /* of 32 bits in a mask */
 	struct trie_node *node;
 	uint32_t n_node;
 	int32_t *sorted;
@@ -77,14 +77,20 @@ struct masks {
 	const struct vocab *v;
 	struct sheet sheet[KEPT_SHEETS];
 	int n_sheet, at_sheet;
-	struct { struct threads t; uint32_t *mask; } kept[KEPT_MASKS];
+	struct {
+		struct threads t;
+		uint32_t *mask;
+	} kept[KEPT_MASKS];
 	int n_kept, at_kept;
-	struct threads *level;          /* [depth_max + 1] of a walk */
-	uint32_t *part;                 /* a mask to work in */
-	uint64_t work_end;              /* of the mask at hand */
+	struct threads *level; /* [depth_max + 1] of a walk */
+	uint32_t *part;        /* a mask to work in */
+	uint64_t work_end;     /* of the mask at hand */
 };
 
-static void set_bit(uint32_t *mask, int32_t id) { mask[id / 32] |= 1u << id % 32; }
+static void set_bit(uint32_t *mask, int32_t id)
+{
+	mask[id / 32] |= 1u << id % 32;
+}
 
 /* ---- building ---- */
 
@@ -113,7 +119,7 @@ static void add_node(struct vocab *v, size_t *cap, uint8_t byte, size_t depth)
 
 static void build_trie(struct vocab *v, const struct entry *e, int n)
 {
-	uint32_t open[TOKEN_BYTES_MAX + 1] = { 0 };     /* nodes from the root to the last token */
+	uint32_t open[TOKEN_BYTES_MAX + 1] = { 0 }; /* nodes from the root to the last token */
 	size_t cap = 0, depth = 0;
 
 	add_node(v, &cap, 0, 0);
@@ -295,7 +301,10 @@ void vocab_free(struct vocab *v)
 	free(v);
 }
 
-int32_t vocab_size(const struct vocab *v) { return v->n; }
+int32_t vocab_size(const struct vocab *v)
+{
+	return v->n;
+}
 
 /* ---- masks of a walk ---- */
 
@@ -480,7 +489,8 @@ static bool first_bytes(struct matcher *m, bool *first)
 }
 
 /* What goes on behind the ends of a word, where they are too many to be kept. */
-static void or_ends(struct matcher *m, const struct vocab *v, const struct frame *f, const struct sheet *s, uint32_t *mask)
+static void or_ends(struct matcher *m, const struct vocab *v, const struct frame *f, const struct sheet *s,
+                    uint32_t *mask)
 {
 	const struct dfa *d = s->d;
 	int32_t state[TOKEN_BYTES_MAX + 1], label = -1;
@@ -515,14 +525,15 @@ static void or_ends(struct matcher *m, const struct vocab *v, const struct frame
 	frame_drop(m, frames);
 }
 
-static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const struct dfa *d, int state, uint32_t *mask)
+static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const struct dfa *d, int state,
+                    uint32_t *mask)
 {
 	struct frame f = m->frame[id];
 	const struct shape *shape = &m->g->shape[f.shape];
 	const struct sheet *s = sheet_of(m, v, &f, d, state);
 	uint32_t least = 0, most = NO_LIMIT;
 	int frames = m->n_frame, after = frames;
-	int64_t label = -1;             /* what level[0] stands behind; -1: it was not made */
+	int64_t label = -1; /* what level[0] stands behind; -1: it was not made */
 	bool first[256];
 
 	if (shape->kind == SHAPE_WORD && shape->counted) {
@@ -543,7 +554,7 @@ static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const 
 
 		if (x->chars < least || x->chars > most)
 			continue;
-		if (s->any_key) {       /* this one may be a property's */
+		if (s->any_key) { /* this one may be a property's */
 			end = state_at(v, d, state, x->node);
 			if (end < 0 || !key_may(shape, end, f.a, f.b))
 				continue;

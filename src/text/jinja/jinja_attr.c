@@ -79,7 +79,7 @@ static const char *find_last(struct jrender *r, const char *p, size_t n, const s
 	for (const char *q = p + (n - what->n);; q--) {
 		if ((!what->n || *q == *what->p) && !memcmp(q, what->p, what->n))
 			return q;
-		jr_steps(r, what->n && *q == *what->p ? what->n / 16 + 1 : (uint64_t)!((q - p) & 15));
+		jr_steps(r, what->n && *q == *what->p ? what->n / 16 + 1 : (uint64_t) !((q - p) & 15));
 		if (q == p)
 			return NULL;
 	}
@@ -402,8 +402,9 @@ static struct value m_replace(struct jrender *r, struct value self, const struct
 	struct value arg[3];
 
 	args_bind(r, "replace", "- - -", a, arg, 2);
-	return keep(r, self, str_replace(r, self.s, other(r, self, arg_str(r, "replace", arg[0])),
-	                                 other(r, self, arg_str(r, "replace", arg[1])), arg_int(r, arg[2], -1)));
+	return keep(r, self,
+	            str_replace(r, self.s, other(r, self, arg_str(r, "replace", arg[0])),
+	                        other(r, self, arg_str(r, "replace", arg[1])), arg_int(r, arg[2], -1)));
 }
 
 static struct value m_join(struct jrender *r, struct value self, const struct jargs *a)
@@ -575,10 +576,10 @@ static struct value is_all(struct jrender *r, struct value self, const struct ja
 	return v_bool(any);
 }
 
-#define IS(fn, what) \
+#define IS(fn, what)                                                                        \
 	static struct value fn(struct jrender *r, struct value self, const struct jargs *a) \
-	{ \
-		return is_all(r, self, a, what); \
+	{                                                                                   \
+		return is_all(r, self, a, what);                                            \
 	}
 IS(m_isalpha, IS_ALPHA)
 IS(m_isdecimal, IS_DECIMAL)
@@ -626,7 +627,7 @@ static struct value m_items(struct jrender *r, struct value self, const struct j
 static struct value m_copy(struct jrender *r, struct value self, const struct jargs *a)
 {
 	no_args(r, "copy", a);
-	return self;    /* nothing can change either of them */
+	return self; /* nothing can change either of them */
 }
 
 static struct value m_list_count(struct jrender *r, struct value self, const struct jargs *a)
@@ -678,38 +679,93 @@ static struct value m_changed(struct jrender *r, struct value self, const struct
 
 /* ---- lookup ---- */
 
-#define DEF(kind, name, fn) { name, sizeof name - 1, kind, false, fn }
-#define REFUSE(kind, name) { name, sizeof name - 1, kind, true, NULL }
+#define DEF(kind, name, fn)                            \
+	{                                              \
+		name, sizeof name - 1, kind, false, fn \
+	}
+#define REFUSE(kind, name)                              \
+	{                                               \
+		name, sizeof name - 1, kind, true, NULL \
+	}
 static const struct jmethod_def methods[] = {
-	DEF(V_DICT, "get", m_get), DEF(V_DICT, "items", m_items), DEF(V_DICT, "keys", m_keys),
-	DEF(V_DICT, "values", m_values), DEF(V_DICT, "copy", m_copy), DEF(V_DICT, "fromkeys", NULL),
-	REFUSE(V_DICT, "clear"), REFUSE(V_DICT, "pop"), REFUSE(V_DICT, "popitem"), REFUSE(V_DICT, "setdefault"),
+	DEF(V_DICT, "get", m_get),
+	DEF(V_DICT, "items", m_items),
+	DEF(V_DICT, "keys", m_keys),
+	DEF(V_DICT, "values", m_values),
+	DEF(V_DICT, "copy", m_copy),
+	DEF(V_DICT, "fromkeys", NULL),
+	REFUSE(V_DICT, "clear"),
+	REFUSE(V_DICT, "pop"),
+	REFUSE(V_DICT, "popitem"),
+	REFUSE(V_DICT, "setdefault"),
 	REFUSE(V_DICT, "update"),
 
-	DEF(V_STR, "split", m_split), DEF(V_STR, "rsplit", m_rsplit), DEF(V_STR, "strip", m_strip),
-	DEF(V_STR, "lstrip", m_lstrip), DEF(V_STR, "rstrip", m_rstrip), DEF(V_STR, "startswith", m_startswith),
-	DEF(V_STR, "endswith", m_endswith), DEF(V_STR, "replace", m_replace), DEF(V_STR, "join", m_join),
-	DEF(V_STR, "upper", m_upper), DEF(V_STR, "lower", m_lower), DEF(V_STR, "title", m_title),
-	DEF(V_STR, "capitalize", m_capitalize), DEF(V_STR, "find", m_find), DEF(V_STR, "rfind", m_rfind),
-	DEF(V_STR, "index", m_index), DEF(V_STR, "rindex", m_rindex), DEF(V_STR, "count", m_count),
-	DEF(V_STR, "splitlines", m_splitlines), DEF(V_STR, "partition", m_partition),
-	DEF(V_STR, "rpartition", m_rpartition), DEF(V_STR, "removeprefix", m_removeprefix),
-	DEF(V_STR, "removesuffix", m_removesuffix), DEF(V_STR, "ljust", m_ljust), DEF(V_STR, "rjust", m_rjust),
-	DEF(V_STR, "center", m_center), DEF(V_STR, "zfill", m_zfill), DEF(V_STR, "format", m_format),
-	DEF(V_STR, "isalpha", m_isalpha), DEF(V_STR, "isdecimal", m_isdecimal), DEF(V_STR, "isdigit", m_isdigit),
-	DEF(V_STR, "isnumeric", m_isnumeric), DEF(V_STR, "isalnum", m_isalnum), DEF(V_STR, "isspace", m_isspace),
-	DEF(V_STR, "isascii", m_isascii), DEF(V_STR, "isupper", m_isupper), DEF(V_STR, "islower", m_islower),
-	DEF(V_STR, "casefold", NULL), DEF(V_STR, "encode", NULL), DEF(V_STR, "expandtabs", NULL),
-	DEF(V_STR, "format_map", NULL), DEF(V_STR, "isidentifier", NULL), DEF(V_STR, "isprintable", NULL),
-	DEF(V_STR, "istitle", NULL), DEF(V_STR, "maketrans", NULL), DEF(V_STR, "swapcase", NULL),
+	DEF(V_STR, "split", m_split),
+	DEF(V_STR, "rsplit", m_rsplit),
+	DEF(V_STR, "strip", m_strip),
+	DEF(V_STR, "lstrip", m_lstrip),
+	DEF(V_STR, "rstrip", m_rstrip),
+	DEF(V_STR, "startswith", m_startswith),
+	DEF(V_STR, "endswith", m_endswith),
+	DEF(V_STR, "replace", m_replace),
+	DEF(V_STR, "join", m_join),
+	DEF(V_STR, "upper", m_upper),
+	DEF(V_STR, "lower", m_lower),
+	DEF(V_STR, "title", m_title),
+	DEF(V_STR, "capitalize", m_capitalize),
+	DEF(V_STR, "find", m_find),
+	DEF(V_STR, "rfind", m_rfind),
+	DEF(V_STR, "index", m_index),
+	DEF(V_STR, "rindex", m_rindex),
+	DEF(V_STR, "count", m_count),
+	DEF(V_STR, "splitlines", m_splitlines),
+	DEF(V_STR, "partition", m_partition),
+	DEF(V_STR, "rpartition", m_rpartition),
+	DEF(V_STR, "removeprefix", m_removeprefix),
+	DEF(V_STR, "removesuffix", m_removesuffix),
+	DEF(V_STR, "ljust", m_ljust),
+	DEF(V_STR, "rjust", m_rjust),
+	DEF(V_STR, "center", m_center),
+	DEF(V_STR, "zfill", m_zfill),
+	DEF(V_STR, "format", m_format),
+	DEF(V_STR, "isalpha", m_isalpha),
+	DEF(V_STR, "isdecimal", m_isdecimal),
+	DEF(V_STR, "isdigit", m_isdigit),
+	DEF(V_STR, "isnumeric", m_isnumeric),
+	DEF(V_STR, "isalnum", m_isalnum),
+	DEF(V_STR, "isspace", m_isspace),
+	DEF(V_STR, "isascii", m_isascii),
+	DEF(V_STR, "isupper", m_isupper),
+	DEF(V_STR, "islower", m_islower),
+	DEF(V_STR, "casefold", NULL),
+	DEF(V_STR, "encode", NULL),
+	DEF(V_STR, "expandtabs", NULL),
+	DEF(V_STR, "format_map", NULL),
+	DEF(V_STR, "isidentifier", NULL),
+	DEF(V_STR, "isprintable", NULL),
+	DEF(V_STR, "istitle", NULL),
+	DEF(V_STR, "maketrans", NULL),
+	DEF(V_STR, "swapcase", NULL),
 	DEF(V_STR, "translate", NULL),
 
-	DEF(V_LIST, "count", m_list_count), DEF(V_LIST, "index", m_list_index), DEF(V_LIST, "copy", m_copy),
-	REFUSE(V_LIST, "append"), REFUSE(V_LIST, "clear"), REFUSE(V_LIST, "extend"), REFUSE(V_LIST, "insert"),
-	REFUSE(V_LIST, "pop"), REFUSE(V_LIST, "remove"), REFUSE(V_LIST, "reverse"), REFUSE(V_LIST, "sort"),
-	DEF(V_TUPLE, "count", m_list_count), DEF(V_TUPLE, "index", m_list_index),
-	DEF(V_LOOP, "cycle", m_cycle), DEF(V_LOOP, "changed", m_changed),
-	DEF(V_INT, "bit_length", NULL), DEF(V_INT, "to_bytes", NULL), DEF(V_FLOAT, "is_integer", NULL),
+	DEF(V_LIST, "count", m_list_count),
+	DEF(V_LIST, "index", m_list_index),
+	DEF(V_LIST, "copy", m_copy),
+	REFUSE(V_LIST, "append"),
+	REFUSE(V_LIST, "clear"),
+	REFUSE(V_LIST, "extend"),
+	REFUSE(V_LIST, "insert"),
+	REFUSE(V_LIST, "pop"),
+	REFUSE(V_LIST, "remove"),
+	REFUSE(V_LIST, "reverse"),
+	REFUSE(V_LIST, "sort"),
+	DEF(V_TUPLE, "count", m_list_count),
+	DEF(V_TUPLE, "index", m_list_index),
+	DEF(V_LOOP, "cycle", m_cycle),
+	DEF(V_LOOP, "changed", m_changed),
+	DEF(V_INT, "bit_length", NULL),
+	DEF(V_INT, "to_bytes", NULL),
+	DEF(V_FLOAT, "is_integer", NULL),
 };
 
 static const struct jmethod_def *method_find(int kind, const char *name, size_t n)
@@ -801,8 +857,7 @@ static bool attribute(struct jrender *r, struct value v, struct jstr *name, stru
 	struct jmethod *m;
 	struct value *a;
 
-	if (v.kind != V_SPACE && name->n > 4 && !memcmp(name->p, "__", 2) &&
-	    !memcmp(name->p + name->n - 2, "__", 2)) {
+	if (v.kind != V_SPACE && name->n > 4 && !memcmp(name->p, "__", 2) && !memcmp(name->p + name->n - 2, "__", 2)) {
 		*out = v_undef(name, UNDEF_UNSAFE);
 		return true;
 	}
@@ -891,7 +946,10 @@ struct value v_getitem(struct jrender *r, struct value v, struct value key)
 	return v_undef(v_to_str(r, key), UNDEF_ATTR + v.kind);
 }
 
-static bool is_bound(struct value v) { return v.kind == V_NONE || v.kind == V_INT || v.kind == V_BOOL; }
+static bool is_bound(struct value v)
+{
+	return v.kind == V_NONE || v.kind == V_INT || v.kind == V_BOOL;
+}
 
 struct value v_slice(struct jrender *r, struct value v, struct value from, struct value to, struct value step)
 {
@@ -912,7 +970,7 @@ struct value v_slice(struct jrender *r, struct value v, struct value from, struc
 	if (k > 0) {
 		a = clamp(r, from, 0, n);
 		b = clamp(r, to, n, n);
-	} else {                /* bounds of a walk to the left lie one lower */
+	} else { /* bounds of a walk to the left lie one lower */
 		int64_t x = arg_int(r, from.kind == V_NONE ? v_int(n) : from, 0);
 		int64_t y = arg_int(r, to.kind == V_NONE ? v_int(0) : to, 0);
 

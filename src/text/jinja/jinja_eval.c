@@ -77,7 +77,10 @@ _Noreturn static void bad_operands(struct jrender *r, const char *op, struct val
 	jr_fail(r, E_ARG, "unsupported operand types for %s: '%s' and '%s'", op, v_type(a), v_type(b));
 }
 
-_Noreturn static void too_big(struct jrender *r) { jr_fail(r, E_UNSUPPORTED, "integer beyond 64 bits"); }
+_Noreturn static void too_big(struct jrender *r)
+{
+	jr_fail(r, E_UNSUPPORTED, "integer beyond 64 bits");
+}
 
 static struct value join_lists(struct jrender *r, struct value a, struct value b)
 {
@@ -142,7 +145,10 @@ static struct value repeat(struct jrender *r, struct value a, int64_t n)
 	return a.kind == V_LIST ? v_list(l) : v_tuple(l);
 }
 
-static bool repeatable(struct value v) { return v.kind == V_STR || v.kind == V_LIST || v.kind == V_TUPLE; }
+static bool repeatable(struct value v)
+{
+	return v.kind == V_STR || v.kind == V_LIST || v.kind == V_TUPLE;
+}
 
 static struct value multiply(struct jrender *r, struct value a, struct value b)
 {
@@ -175,7 +181,7 @@ static struct value int_power(struct jrender *r, int64_t base, int64_t e)
 		return v_int(e ? base : 1);
 	if (base == -1)
 		return v_int(e % 2 ? -1 : 1);
-	for (; e; e--)          /* at most 63 rounds before it overflows */
+	for (; e; e--) /* at most 63 rounds before it overflows */
 		if (__builtin_mul_overflow(out, base, &out))
 			too_big(r);
 	return v_int(out);
@@ -240,10 +246,8 @@ struct value v_binary(struct jrender *r, int op, struct value a, struct value b)
 	int64_t i, k, out;
 
 	switch (op) {
-	case OP_ADD:
-		return v_add(r, a, b);
-	case OP_MUL:
-		return multiply(r, a, b);
+	case OP_ADD: return v_add(r, a, b);
+	case OP_MUL: return multiply(r, a, b);
 	case OP_SUB:
 		if (v_as_int(a, &i) && v_as_int(b, &k)) {
 			if (__builtin_sub_overflow(i, k, &out))
@@ -429,23 +433,16 @@ static struct value eval_node(struct jrender *r, struct jrec *rec, const struct 
 			return jr_eval(r, rec, n->c);
 		return v_undef_hint(r, "the inline if-expression evaluated to false and has no else");
 	case N_OR:
-	case N_AND:
-		v = jr_eval(r, rec, n->a);
-		return v_true(r, v) == (n->kind == N_OR) ? v : jr_eval(r, rec, n->b);
-	case N_NOT:
-		return v_bool(!v_true(r, jr_eval(r, rec, n->a)));
+	case N_AND: v = jr_eval(r, rec, n->a); return v_true(r, v) == (n->kind == N_OR) ? v : jr_eval(r, rec, n->b);
+	case N_NOT: return v_bool(!v_true(r, jr_eval(r, rec, n->a)));
 	case N_NEG:
-	case N_POS:
-		return eval_negate(r, jr_eval(r, rec, n->a), n->kind == N_NEG);
-	case N_BINARY:
-		v = jr_eval(r, rec, n->a);
-		return v_binary(r, n->op, v, jr_eval(r, rec, n->b));
+	case N_POS: return eval_negate(r, jr_eval(r, rec, n->a), n->kind == N_NEG);
+	case N_BINARY: v = jr_eval(r, rec, n->a); return v_binary(r, n->op, v, jr_eval(r, rec, n->b));
 	case N_TEST:
 		v = jr_eval(r, rec, n->a);
 		eval_args(r, rec, n, &a);
 		return v_bool(n->test->call(r, v, &a));
-	case N_ATTR:
-		return v_getattr(r, jr_eval(r, rec, n->a), n->value.s);
+	case N_ATTR: return v_getattr(r, jr_eval(r, rec, n->a), n->value.s);
 	case N_ITEM: return eval_item(r, rec, n);
 	case N_CALL: return eval_call(r, rec, n);
 	case N_FILTER: return eval_filter(r, rec, n, NULL);
@@ -595,11 +592,18 @@ static enum flow run_for(struct jrender *r, struct jrec *rec, const struct node 
 {
 	struct value items = jr_eval(r, rec, n->b), v, missing = { .kind = V_MISSING };
 	struct jloop *l = jr_alloc(r, sizeof *l);
-	bool done = false;      /* some pass ran to its end: only that keeps else away, as in Jinja */
+	bool done = false; /* some pass ran to its end: only that keeps else away, as in Jinja */
 
 	r->line = n->line;
-	*l = (struct jloop){ .src = iter_open(r, items), .node = n, .rec = rec, .prev = missing, .cur = missing,
-	                     .next = missing, .index0 = -1, .length = -1, .last_changed = missing };
+	*l = (struct jloop){ .src = iter_open(r, items),
+		             .node = n,
+		             .rec = rec,
+		             .prev = missing,
+		             .cur = missing,
+		             .next = missing,
+		             .index0 = -1,
+		             .length = -1,
+		             .last_changed = missing };
 	if (v_has_len(items) && !n->c)
 		l->length = v_len(r, items);
 	enter_scope(r, rec, &n->scope2);
@@ -697,9 +701,7 @@ static enum flow run_one(struct jrender *r, struct jrec *rec, const struct node 
 		return flow;
 	case N_IF: return run_if(r, rec, n);
 	case N_FOR: return run_for(r, rec, n);
-	case N_SET:
-		assign(r, rec, n->a, jr_eval(r, rec, n->b));
-		return flow;
+	case N_SET: assign(r, rec, n->a, jr_eval(r, rec, n->b)); return flow;
 	case N_SETBLOCK:
 		flow = capture(r, rec, n, &text);
 		if (flow == FLOW_NEXT)
@@ -710,20 +712,14 @@ static enum flow run_one(struct jrender *r, struct jrec *rec, const struct node 
 		if (flow == FLOW_NEXT)
 			v_put_str(r, r->out, eval_filter(r, rec, n->b, &text));
 		return flow;
-	case N_MACRO:
-		*slot(rec, n->ref) = new_macro(r, rec, n);
-		return flow;
-	case N_CALLBLOCK:
-		run_call_block(r, rec, n);
-		return flow;
+	case N_MACRO: *slot(rec, n->ref) = new_macro(r, rec, n); return flow;
+	case N_CALLBLOCK: run_call_block(r, rec, n); return flow;
 	case N_WITH:
 		for (uint32_t i = 0; i < n->list.n; i++)
 			assign(r, rec, n->list.v[i], jr_eval(r, rec, n->orelse.v[i]));
 		enter_scope(r, rec, &n->scope);
 		return run(r, rec, &n->body);
-	case N_SCOPE:
-		enter_scope(r, rec, &n->scope);
-		return run(r, rec, &n->body);
+	case N_SCOPE: enter_scope(r, rec, &n->scope); return run(r, rec, &n->body);
 	case N_BREAK: return FLOW_BREAK;
 	default: return FLOW_CONTINUE;
 	}

@@ -50,7 +50,10 @@ void args_bind(struct jrender *r, const char *what, const char *names, const str
 	}
 }
 
-static bool given(struct value v) { return v.kind != V_MISSING && v.kind != V_NONE; }
+static bool given(struct value v)
+{
+	return v.kind != V_MISSING && v.kind != V_NONE;
+}
 
 static int64_t int_arg(struct jrender *r, const char *what, struct value v, int64_t deflt)
 {
@@ -112,7 +115,10 @@ static struct jgen *gen_new(struct jrender *r, enum gen_op op, struct value src)
 	return g;
 }
 
-static struct value v_gen(struct jgen *g) { return (struct value){ .kind = V_GEN, .gen = g }; }
+static struct value v_gen(struct jgen *g)
+{
+	return (struct value){ .kind = V_GEN, .gen = g };
+}
 
 /* On the first pull: what Python's generator function does before its loop. */
 static void gen_start(struct jrender *r, struct jgen *g)
@@ -404,8 +410,7 @@ static struct value f_sort(struct jrender *r, struct value self, const struct ja
 		struct jlist *key = list_new(r, n_paths);
 
 		for (k = 0; k < n_paths; k++)
-			key->v[k] = folded(r, follow(r, paths[k], l->v[i], (struct value){ .kind = V_MISSING }),
-			                   fold);
+			key->v[k] = folded(r, follow(r, paths[k], l->v[i], (struct value){ .kind = V_MISSING }), fold);
 		keys[i] = v_list(key);
 	}
 	v_sort(r, keys, l->v, l->n, v_true(r, arg[0]));
@@ -575,8 +580,9 @@ static struct value f_indent(struct jrender *r, struct value self, const struct 
 		v_fail_undef(r, self);
 	if (self.kind != V_STR)
 		jr_fail(r, E_ARG, "indent: must be str, not %s", v_type(self));
-	by = arg[0].kind == V_STR ? arg[0].s : v_binary(r, OP_MUL, v_str(str_lit(r, " ")),
-	                                                v_int(int_arg(r, "indent", arg[0], 4))).s;
+	by = arg[0].kind == V_STR ?
+	             arg[0].s :
+	             v_binary(r, OP_MUL, v_str(str_lit(r, " ")), v_int(int_arg(r, "indent", arg[0], 4))).s;
 	first = v_true(r, arg[1]);
 	blank = v_true(r, arg[2]);
 	sb_init(&b);
@@ -617,7 +623,7 @@ static struct value f_format(struct jrender *r, struct value self, const struct 
 
 static struct value f_from_json(struct jrender *r, struct value self, const struct jargs *a)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	struct value v;
 
 	args_bind(r, "from_json", "", a, NULL, 0);
@@ -754,39 +760,106 @@ static struct value f_attr(struct jrender *r, struct value self, const struct ja
 }
 
 static const struct jfilter filters[] = {
-	{ "abs", f_abs }, { "attr", f_attr }, { "batch", f_batch }, { "capitalize", f_capitalize },
-	{ "count", f_length }, { "d", f_default }, { "default", f_default }, { "dictsort", f_dictsort },
-	{ "e", f_escape }, { "escape", f_escape }, { "first", f_first }, { "float", f_float }, { "format", f_format },
-	{ "from_json", f_from_json }, { "indent", f_indent }, { "int", f_int }, { "items", f_items },
-	{ "join", f_join }, { "last", f_last }, { "length", f_length }, { "list", f_list }, { "lower", f_lower },
-	{ "map", f_map }, { "max", f_max }, { "min", f_min }, { "reject", f_reject }, { "rejectattr", f_rejectattr },
-	{ "replace", f_replace }, { "reverse", f_reverse }, { "round", f_round }, { "safe", f_safe },
-	{ "select", f_select }, { "selectattr", f_selectattr }, { "sort", f_sort }, { "string", f_string },
-	{ "sum", f_sum }, { "title", f_title }, { "tojson", f_tojson }, { "trim", f_trim }, { "unique", f_unique },
+	{ "abs", f_abs },
+	{ "attr", f_attr },
+	{ "batch", f_batch },
+	{ "capitalize", f_capitalize },
+	{ "count", f_length },
+	{ "d", f_default },
+	{ "default", f_default },
+	{ "dictsort", f_dictsort },
+	{ "e", f_escape },
+	{ "escape", f_escape },
+	{ "first", f_first },
+	{ "float", f_float },
+	{ "format", f_format },
+	{ "from_json", f_from_json },
+	{ "indent", f_indent },
+	{ "int", f_int },
+	{ "items", f_items },
+	{ "join", f_join },
+	{ "last", f_last },
+	{ "length", f_length },
+	{ "list", f_list },
+	{ "lower", f_lower },
+	{ "map", f_map },
+	{ "max", f_max },
+	{ "min", f_min },
+	{ "reject", f_reject },
+	{ "rejectattr", f_rejectattr },
+	{ "replace", f_replace },
+	{ "reverse", f_reverse },
+	{ "round", f_round },
+	{ "safe", f_safe },
+	{ "select", f_select },
+	{ "selectattr", f_selectattr },
+	{ "sort", f_sort },
+	{ "string", f_string },
+	{ "sum", f_sum },
+	{ "title", f_title },
+	{ "tojson", f_tojson },
+	{ "trim", f_trim },
+	{ "unique", f_unique },
 	{ "upper", f_upper },
 };
 
-#define FIND(table) \
-	for (size_t i = 0; i < sizeof table / sizeof *table; i++) \
+#define FIND(table)                                                                \
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)                  \
 		if (strlen(table[i].name) == n && !memcmp(table[i].name, name, n)) \
-			return &table[i]; \
+			return &table[i];                                          \
 	return NULL
 
-const struct jfilter *filter_find(const char *name, size_t n) { FIND(filters); }
+const struct jfilter *filter_find(const char *name, size_t n)
+{
+	FIND(filters);
+}
 
 /* ---- tests ---- */
 
-static bool t_defined(struct jrender *r, struct value v, const struct jargs *a) { return v.kind != V_UNDEF; }
-static bool t_undefined(struct jrender *r, struct value v, const struct jargs *a) { return v.kind == V_UNDEF; }
-static bool t_none(struct jrender *r, struct value v, const struct jargs *a) { return v.kind == V_NONE; }
-static bool t_boolean(struct jrender *r, struct value v, const struct jargs *a) { return v.kind == V_BOOL; }
-static bool t_false(struct jrender *r, struct value v, const struct jargs *a) { return v.kind == V_BOOL && !v.b; }
-static bool t_true(struct jrender *r, struct value v, const struct jargs *a) { return v.kind == V_BOOL && v.b; }
-static bool t_integer(struct jrender *r, struct value v, const struct jargs *a) { return v.kind == V_INT; }
-static bool t_float(struct jrender *r, struct value v, const struct jargs *a) { return v.kind == V_FLOAT; }
-static bool t_number(struct jrender *r, struct value v, const struct jargs *a) { return v_is_number(v); }
-static bool t_string(struct jrender *r, struct value v, const struct jargs *a) { return v.kind == V_STR; }
-static bool t_mapping(struct jrender *r, struct value v, const struct jargs *a) { return v.kind == V_DICT; }
+static bool t_defined(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind != V_UNDEF;
+}
+static bool t_undefined(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind == V_UNDEF;
+}
+static bool t_none(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind == V_NONE;
+}
+static bool t_boolean(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind == V_BOOL;
+}
+static bool t_false(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind == V_BOOL && !v.b;
+}
+static bool t_true(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind == V_BOOL && v.b;
+}
+static bool t_integer(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind == V_INT;
+}
+static bool t_float(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind == V_FLOAT;
+}
+static bool t_number(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v_is_number(v);
+}
+static bool t_string(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind == V_STR;
+}
+static bool t_mapping(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return v.kind == V_DICT;
+}
 
 static bool t_sequence(struct jrender *r, struct value v, const struct jargs *a)
 {
@@ -813,8 +886,14 @@ static bool remainder_is(struct jrender *r, struct value v, int64_t by, int64_t 
 	return v_eq(r, v_binary(r, OP_MOD, v, v_int(by)), v_int(want));
 }
 
-static bool t_odd(struct jrender *r, struct value v, const struct jargs *a) { return remainder_is(r, v, 2, 1); }
-static bool t_even(struct jrender *r, struct value v, const struct jargs *a) { return remainder_is(r, v, 2, 0); }
+static bool t_odd(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return remainder_is(r, v, 2, 1);
+}
+static bool t_even(struct jrender *r, struct value v, const struct jargs *a)
+{
+	return remainder_is(r, v, 2, 0);
+}
 
 static struct value only_arg(struct jrender *r, const char *what, const struct jargs *a)
 {
@@ -838,14 +917,14 @@ static bool t_sameas(struct jrender *r, struct value v, const struct jargs *a)
 
 static bool t_lower(struct jrender *r, struct value v, const struct jargs *a)
 {
-	struct jargs none = {0};
+	struct jargs none = { 0 };
 
 	return v_true(r, jr_call(r, v_getattr(r, v_str(v_to_str(r, v)), str_lit(r, "islower")), &none));
 }
 
 static bool t_upper(struct jrender *r, struct value v, const struct jargs *a)
 {
-	struct jargs none = {0};
+	struct jargs none = { 0 };
 
 	return v_true(r, jr_call(r, v_getattr(r, v_str(v_to_str(r, v)), str_lit(r, "isupper")), &none));
 }
@@ -860,10 +939,10 @@ static bool t_test(struct jrender *r, struct value v, const struct jargs *a)
 	return v.kind == V_STR && test_find(v.s->p, v.s->n);
 }
 
-#define COMPARE(fn, op) \
+#define COMPARE(fn, op)                                                          \
 	static bool fn(struct jrender *r, struct value v, const struct jargs *a) \
-	{ \
-		return v_compare(r, op, v, only_arg(r, "test", a)); \
+	{                                                                        \
+		return v_compare(r, op, v, only_arg(r, "test", a));              \
 	}
 COMPARE(t_eq, OP_EQ)
 COMPARE(t_ne, OP_NE)
@@ -875,22 +954,55 @@ COMPARE(t_in, OP_IN)
 #undef COMPARE
 
 static const struct jtest tests[] = {
-	{ "defined", t_defined }, { "undefined", t_undefined }, { "none", t_none }, { "boolean", t_boolean },
-	{ "false", t_false }, { "true", t_true }, { "integer", t_integer }, { "float", t_float },
-	{ "number", t_number }, { "string", t_string }, { "mapping", t_mapping }, { "sequence", t_sequence },
-	{ "iterable", t_iterable }, { "callable", t_callable }, { "escaped", t_escaped }, { "odd", t_odd },
-	{ "even", t_even }, { "divisibleby", t_divisibleby }, { "sameas", t_sameas }, { "lower", t_lower },
-	{ "upper", t_upper }, { "filter", t_filter }, { "test", t_test }, { "in", t_in },
-	{ "==", t_eq }, { "eq", t_eq }, { "equalto", t_eq }, { "!=", t_ne }, { "ne", t_ne }, { ">", t_gt },
-	{ "gt", t_gt }, { "greaterthan", t_gt }, { ">=", t_ge }, { "ge", t_ge }, { "<", t_lt }, { "lt", t_lt },
-	{ "lessthan", t_lt }, { "<=", t_le }, { "le", t_le },
+	{ "defined", t_defined },
+	{ "undefined", t_undefined },
+	{ "none", t_none },
+	{ "boolean", t_boolean },
+	{ "false", t_false },
+	{ "true", t_true },
+	{ "integer", t_integer },
+	{ "float", t_float },
+	{ "number", t_number },
+	{ "string", t_string },
+	{ "mapping", t_mapping },
+	{ "sequence", t_sequence },
+	{ "iterable", t_iterable },
+	{ "callable", t_callable },
+	{ "escaped", t_escaped },
+	{ "odd", t_odd },
+	{ "even", t_even },
+	{ "divisibleby", t_divisibleby },
+	{ "sameas", t_sameas },
+	{ "lower", t_lower },
+	{ "upper", t_upper },
+	{ "filter", t_filter },
+	{ "test", t_test },
+	{ "in", t_in },
+	{ "==", t_eq },
+	{ "eq", t_eq },
+	{ "equalto", t_eq },
+	{ "!=", t_ne },
+	{ "ne", t_ne },
+	{ ">", t_gt },
+	{ "gt", t_gt },
+	{ "greaterthan", t_gt },
+	{ ">=", t_ge },
+	{ "ge", t_ge },
+	{ "<", t_lt },
+	{ "lt", t_lt },
+	{ "lessthan", t_lt },
+	{ "<=", t_le },
+	{ "le", t_le },
 };
 
-const struct jtest *test_find(const char *name, size_t n) { FIND(tests); }
+const struct jtest *test_find(const char *name, size_t n)
+{
+	FIND(tests);
+}
 
 /* ---- functions ---- */
 
-enum { RANGE_MAX = 100000 };    /* as in Jinja's sandbox */
+enum { RANGE_MAX = 100000 }; /* as in Jinja's sandbox */
 
 static struct value g_range(struct jrender *r, const struct jargs *a)
 {
@@ -903,7 +1015,7 @@ static struct value g_range(struct jrender *r, const struct jargs *a)
 		*g = (struct jrange){ 0, int_arg(r, "range", arg[0], 0), 1, 0 };
 	else
 		*g = (struct jrange){ int_arg(r, "range", arg[0], 0), int_arg(r, "range", arg[1], 0),
-		                      int_arg(r, "range", arg[2], 1), 0 };
+			              int_arg(r, "range", arg[2], 1), 0 };
 	if (!g->step)
 		jr_fail(r, E_ARG, "range() arg 3 must not be zero");
 	n = g->step > 0 ? ((__int128)g->stop - g->start + g->step - 1) / g->step :
@@ -941,7 +1053,10 @@ static struct jdict *make_dict(struct jrender *r, const char *what, const struct
 	return o;
 }
 
-static struct value g_dict(struct jrender *r, const struct jargs *a) { return v_dict(make_dict(r, "dict", a)); }
+static struct value g_dict(struct jrender *r, const struct jargs *a)
+{
+	return v_dict(make_dict(r, "dict", a));
+}
 
 static struct value g_namespace(struct jrender *r, const struct jargs *a)
 {
@@ -961,7 +1076,7 @@ static struct value g_raise_exception(struct jrender *r, const struct jargs *a)
 static struct value g_strftime_now(struct jrender *r, const struct jargs *a)
 {
 	struct value arg[1];
-	struct tm tm = {0};
+	struct tm tm = { 0 };
 	char text[1024], *format;
 	time_t now = (time_t)r->now;
 	size_t n;
@@ -984,8 +1099,14 @@ static struct value g_strftime_now(struct jrender *r, const struct jargs *a)
 }
 
 static const struct jfunc funcs[] = {
-	{ "range", g_range }, { "dict", g_dict }, { "namespace", g_namespace },
-	{ "raise_exception", g_raise_exception }, { "strftime_now", g_strftime_now },
+	{ "range", g_range },
+	{ "dict", g_dict },
+	{ "namespace", g_namespace },
+	{ "raise_exception", g_raise_exception },
+	{ "strftime_now", g_strftime_now },
 };
 
-const struct jfunc *func_find(const char *name, size_t n) { FIND(funcs); }
+const struct jfunc *func_find(const char *name, size_t n)
+{
+	FIND(funcs);
+}

@@ -106,7 +106,7 @@ bool parse_int(const char *p, size_t n, int base, int64_t *out)
 			base = of;
 			p += 2;
 			n -= 2;
-			after_digit = true;     /* 0x_1 is allowed */
+			after_digit = true; /* 0x_1 is allowed */
 		}
 	}
 	if (base == 0)
@@ -157,7 +157,7 @@ double round_to(double v, int64_t digits)
 	if (digits < -310)
 		return copysign(0.0, v);
 	if (digits >= 0) {
-		snprintf(t, sizeof t, "%.*f", (int)digits, v);  /* rounds the exact value, half to even */
+		snprintf(t, sizeof t, "%.*f", (int)digits, v); /* rounds the exact value, half to even */
 		return strtod(t, NULL);
 	}
 	scale = pow(10, (double)-digits);
@@ -168,10 +168,10 @@ double round_to(double v, int64_t digits)
 
 struct spec {
 	bool left, plus, blank, zero, alt;
-	int width, precision;   /* precision -1: none */
+	int width, precision; /* precision -1: none */
 };
 
-enum { SPEC_MAX = 1000 };       /* widest field; a template has no use for more */
+enum { SPEC_MAX = 1000 }; /* widest field; a template has no use for more */
 
 static int spec_number(struct jrender *r, const char **p, const char *end)
 {
@@ -239,8 +239,8 @@ static void put_number(struct jrender *r, struct sb *b, const struct spec *sp, i
 	}
 	jr_steps(r, 20 + (sp->precision > 0 ? (uint64_t)sp->precision : 0));
 	if (strchr("eEfFgG", conv)) {
-		snprintf(f, sizeof f, "%%%s%s%s.*%c", sp->plus ? "+" : "", sp->blank ? " " : "",
-		         sp->alt ? "#" : "", conv);
+		snprintf(f, sizeof f, "%%%s%s%s.*%c", sp->plus ? "+" : "", sp->blank ? " " : "", sp->alt ? "#" : "",
+		         conv);
 		n = snprintf(t, sizeof t, f, sp->precision < 0 ? 6 : sp->precision, v_as_double(v));
 	} else {
 		if (!v_as_int(v, &i)) {
@@ -297,12 +297,19 @@ static void put_conversion(struct jrender *r, struct sb *b, const struct spec *s
 		}
 		put_field(r, b, sp, s, false, 0);
 		return;
-	case 'd': case 'i': case 'u': case 'o': case 'x': case 'X':
-	case 'e': case 'E': case 'f': case 'F': case 'g': case 'G':
-		put_number(r, b, sp, conv == 'u' ? 'd' : conv, v);
-		return;
-	default:
-		jr_fail(r, E_ARG, "unsupported format character (0x%x)", conv & 0xff);
+	case 'd':
+	case 'i':
+	case 'u':
+	case 'o':
+	case 'x':
+	case 'X':
+	case 'e':
+	case 'E':
+	case 'f':
+	case 'F':
+	case 'g':
+	case 'G': put_number(r, b, sp, conv == 'u' ? 'd' : conv, v); return;
+	default: jr_fail(r, E_ARG, "unsupported format character (0x%x)", conv & 0xff);
 	}
 }
 
@@ -310,8 +317,7 @@ struct value format_percent(struct jrender *r, struct jstr *fmt, struct value ar
 {
 	const char *p = fmt->p, *end = p + fmt->n, *from = p, *key_end;
 	struct jlist one = { 1, &args }, *list = args.kind == V_TUPLE ? args.l : &one;
-	bool mapping = args.kind == V_DICT || args.kind == V_LIST || args.kind == V_RANGE ||
-	               args.kind == V_UNDEF;
+	bool mapping = args.kind == V_DICT || args.kind == V_LIST || args.kind == V_RANGE || args.kind == V_UNDEF;
 	size_t next = 0;
 	struct spec sp;
 	struct sb b;
@@ -528,37 +534,22 @@ static void dump_value(struct jrender *r, struct dump *d, struct value v, int le
 {
 	jr_enter(r);
 	switch (v.kind) {
-	case V_NONE:
-		sb_puts(r, &d->b, "null");
-		break;
-	case V_BOOL:
-		sb_puts(r, &d->b, v.b ? "true" : "false");
-		break;
-	case V_INT:
-		put_int(r, &d->b, v.i);
-		break;
-	case V_FLOAT:
-		dump_float(r, d, v.d);
-		break;
-	case V_STR:
-		dump_str(r, d, v.s);
-		break;
+	case V_NONE: sb_puts(r, &d->b, "null"); break;
+	case V_BOOL: sb_puts(r, &d->b, v.b ? "true" : "false"); break;
+	case V_INT: put_int(r, &d->b, v.i); break;
+	case V_FLOAT: dump_float(r, d, v.d); break;
+	case V_STR: dump_str(r, d, v.s); break;
 	case V_LIST:
-	case V_TUPLE:
-		dump_list(r, d, v.l, level);
-		break;
-	case V_DICT:
-		dump_dict(r, d, v.o, level);
-		break;
-	default:
-		jr_fail(r, E_ARG, "Object of type %s is not JSON serializable", v_type(v));
+	case V_TUPLE: dump_list(r, d, v.l, level); break;
+	case V_DICT: dump_dict(r, d, v.o, level); break;
+	default: jr_fail(r, E_ARG, "Object of type %s is not JSON serializable", v_type(v));
 	}
 	jr_leave(r);
 }
 
 struct value v_tojson(struct jrender *r, struct value v, const struct jargs *a)
 {
-	struct dump d = {0};
+	struct dump d = { 0 };
 	struct value arg[4];
 	int64_t width;
 

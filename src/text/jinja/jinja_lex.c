@@ -14,11 +14,11 @@
 
 struct lexer {
 	struct jcompile *c;
-	const char *p;          /* newlines are \n alone */
+	const char *p; /* newlines are \n alone */
 	size_t n, at;
 	int line;
-	bool line_starting;     /* what was consumed last ended with a newline */
-	char *stack;            /* closing brackets that are due */
+	bool line_starting; /* what was consumed last ended with a newline */
+	char *stack;        /* closing brackets that are due */
 	size_t depth, cap_depth;
 };
 
@@ -176,12 +176,16 @@ static void lex_comment(struct lexer *x)
 
 /* ---- inside of a tag ---- */
 
-static const struct { const char *s; enum tkind kind; } operators[] = {
-	{ "//", T_FLOORDIV }, { "**", T_POW }, { "==", T_EQ }, { "!=", T_NE }, { ">=", T_GE }, { "<=", T_LE },
-	{ "+", T_ADD }, { "-", T_SUB }, { "/", T_DIV }, { "*", T_MUL }, { "%", T_MOD }, { "~", T_TILDE },
-	{ "[", T_LBRACKET }, { "]", T_RBRACKET }, { "(", T_LPAREN }, { ")", T_RPAREN }, { "{", T_LBRACE },
-	{ "}", T_RBRACE }, { ">", T_GT }, { "<", T_LT }, { "=", T_ASSIGN }, { ".", T_DOT }, { ":", T_COLON },
-	{ "|", T_PIPE }, { ",", T_COMMA }, { ";", T_SEMICOLON },
+static const struct {
+	const char *s;
+	enum tkind kind;
+} operators[] = {
+	{ "//", T_FLOORDIV }, { "**", T_POW },   { "==", T_EQ },      { "!=", T_NE },      { ">=", T_GE },
+	{ "<=", T_LE },       { "+", T_ADD },    { "-", T_SUB },      { "/", T_DIV },      { "*", T_MUL },
+	{ "%", T_MOD },       { "~", T_TILDE },  { "[", T_LBRACKET }, { "]", T_RBRACKET }, { "(", T_LPAREN },
+	{ ")", T_RPAREN },    { "{", T_LBRACE }, { "}", T_RBRACE },   { ">", T_GT },       { "<", T_LT },
+	{ "=", T_ASSIGN },    { ".", T_DOT },    { ":", T_COLON },    { "|", T_PIPE },     { ",", T_COMMA },
+	{ ";", T_SEMICOLON },
 };
 
 static void balance(struct lexer *x, char c)
@@ -201,7 +205,10 @@ static void balance(struct lexer *x, char c)
 	}
 }
 
-static bool digit(int c) { return c >= '0' && c <= '9'; }
+static bool digit(int c)
+{
+	return c >= '0' && c <= '9';
+}
 
 /* Digits with single underscores between them; returns the end. */
 static size_t digits_end(const struct lexer *x, size_t at)
@@ -242,10 +249,12 @@ static void lex_number(struct lexer *x)
 
 		base = c == 'x' ? 16 : c == 'o' ? 8 : c == 'b' ? 2 : 10;
 		if (base != 10) {
-			for (end = at + 2; end < x->n && (x->p[end] == '_' || digit(x->p[end]) ||
-			     (base == 16 && (x->p[end] | 32) >= 'a' && (x->p[end] | 32) <= 'f')); end++)
+			for (end = at + 2;
+			     end < x->n && (x->p[end] == '_' || digit(x->p[end]) ||
+			                    (base == 16 && (x->p[end] | 32) >= 'a' && (x->p[end] | 32) <= 'f'));
+			     end++)
 				;
-		} else {                /* zeros only: "012" is the two numbers 0 and 12 */
+		} else { /* zeros only: "012" is the two numbers 0 and 12 */
 			for (end = at + 1; end < x->n && x->p[end] == '0'; end++)
 				;
 		}
@@ -344,7 +353,7 @@ static size_t unescape(struct lexer *x, const char *p, size_t n, char *out)
 				jc_fail(x->c, E_UNSUPPORTED, x->line, "escape U+%04X in string: not a character", cp);
 		} else if (p[i] == 'N') {
 			jc_fail(x->c, E_UNSUPPORTED, x->line, "\\N escape in string");
-		} else {                /* an unknown escape stays, backslash and all */
+		} else { /* an unknown escape stays, backslash and all */
 			out[o++] = '\\';
 			continue;
 		}

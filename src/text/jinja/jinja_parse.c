@@ -27,8 +27,14 @@ static struct node *parse_or(struct jcompile *c);
 static struct node *parse_unary(struct jcompile *c, bool with_filter);
 static struct nodes parse_body(struct jcompile *c, const char *const *ends);
 
-static struct token *cur(struct jcompile *c) { return &c->tok[c->at]; }
-static struct token *peek(struct jcompile *c) { return &c->tok[c->at + (c->at + 1 < c->n_tok)]; }
+static struct token *cur(struct jcompile *c)
+{
+	return &c->tok[c->at];
+}
+static struct token *peek(struct jcompile *c)
+{
+	return &c->tok[c->at + (c->at + 1 < c->n_tok)];
+}
 
 static struct token *next(struct jcompile *c)
 {
@@ -44,7 +50,10 @@ static bool token_is(const struct token *t, const char *name)
 	return t->kind == T_NAME && t->n == strlen(name) && !memcmp(t->p, name, t->n);
 }
 
-static bool at_name(struct jcompile *c, const char *name) { return token_is(cur(c), name); }
+static bool at_name(struct jcompile *c, const char *name)
+{
+	return token_is(cur(c), name);
+}
 
 static bool skip(struct jcompile *c, enum tkind kind)
 {
@@ -65,9 +74,42 @@ static bool skip_name(struct jcompile *c, const char *name)
 static const char *describe(const struct token *t, char text[64])
 {
 	static const char *const names[] = {
-		"end of template", "template text", "{{", "}}", "{%", "%}", "name", "string", "integer", "float",
-		"+", "-", "/", "//", "*", "%", "**", "~", "[", "]", "(", ")", "{", "}", "==", "!=", ">", ">=", "<",
-		"<=", "=", ".", ":", "|", ",", ";",
+		"end of template",
+		"template text",
+		"{{",
+		"}}",
+		"{%",
+		"%}",
+		"name",
+		"string",
+		"integer",
+		"float",
+		"+",
+		"-",
+		"/",
+		"//",
+		"*",
+		"%",
+		"**",
+		"~",
+		"[",
+		"]",
+		"(",
+		")",
+		"{",
+		"}",
+		"==",
+		"!=",
+		">",
+		">=",
+		"<",
+		"<=",
+		"=",
+		".",
+		":",
+		"|",
+		",",
+		";",
 	};
 	int len = t->n < 40 ? (int)t->n : 40;
 
@@ -156,7 +198,10 @@ static void enter(struct jcompile *c)
 		jc_fail(c, E_LIMIT, cur(c)->line, "nested more than %d deep", c->t->lim.nest_max);
 }
 
-static void leave(struct jcompile *c) { c->nest--; }
+static void leave(struct jcompile *c)
+{
+	c->nest--;
+}
 
 static struct node *unary(struct jcompile *c, enum nkind kind, int line, struct node *a)
 {
@@ -192,7 +237,7 @@ static struct node *parse_tuple(struct jcompile *c, int mode, const char *end_na
 {
 	int line = cur(c)->line;
 	bool is_tuple = false;
-	struct vec v = {0};
+	struct vec v = { 0 };
 	struct node *n;
 	char text[64];
 
@@ -223,7 +268,7 @@ static struct node *parse_tuple(struct jcompile *c, int mode, const char *end_na
 static struct node *parse_list(struct jcompile *c)
 {
 	struct node *n = make(c, N_LIST, next(c)->line);
-	struct vec v = {0};
+	struct vec v = { 0 };
 
 	while (cur(c)->kind != T_RBRACKET) {
 		if (v.n.n)
@@ -240,7 +285,7 @@ static struct node *parse_list(struct jcompile *c)
 static struct node *parse_dict(struct jcompile *c)
 {
 	struct node *n = make(c, N_DICT, next(c)->line);
-	struct vec keys = {0}, values = {0};
+	struct vec keys = { 0 }, values = { 0 };
 
 	while (cur(c)->kind != T_RBRACE) {
 		if (keys.n.n)
@@ -297,8 +342,7 @@ static struct node *parse_primary(struct jcompile *c)
 			n->name = t->name;
 		}
 		return n;
-	case T_STRING:
-		return parse_strings(c);
+	case T_STRING: return parse_strings(c);
 	case T_INT:
 	case T_FLOAT:
 		next(c);
@@ -312,12 +356,9 @@ static struct node *parse_primary(struct jcompile *c)
 		leave(c);
 		expect(c, T_RPAREN);
 		return n;
-	case T_LBRACKET:
-		return parse_list(c);
-	case T_LBRACE:
-		return parse_dict(c);
-	default:
-		jc_fail(c, E_FORMAT, t->line, "unexpected %s", describe(t, text));
+	case T_LBRACKET: return parse_list(c);
+	case T_LBRACE: return parse_dict(c);
+	default: jc_fail(c, E_FORMAT, t->line, "unexpected %s", describe(t, text));
 	}
 }
 
@@ -345,7 +386,7 @@ static struct node *parse_subscript(struct jcompile *c, struct node *of)
 {
 	struct token *t = next(c), *attr;
 	struct node *n, *key;
-	struct vec v = {0};
+	struct vec v = { 0 };
 
 	if (t->kind == T_DOT) {
 		attr = next(c);
@@ -381,7 +422,7 @@ static struct node *parse_subscript(struct jcompile *c, struct node *of)
 static void parse_args(struct jcompile *c, struct node *n)
 {
 	struct token *open = expect(c, T_LPAREN);
-	struct vec v = {0};
+	struct vec v = { 0 };
 	uint32_t cap = 0;
 	bool ok = true, comma = false;
 
@@ -409,8 +450,8 @@ static void parse_args(struct jcompile *c, struct node *n)
 			}
 			for (uint32_t i = 0; i < n->n_kw; i++)
 				if (n->kw[i].id == key->name)
-					jc_fail(c, E_FORMAT, key->line, "repeated keyword argument '%.*s'",
-					        (int)key->n, key->p);
+					jc_fail(c, E_FORMAT, key->line, "repeated keyword argument '%.*s'", (int)key->n,
+					        key->p);
 			n->kw[n->n_kw++] = (struct keyword){ c->t->names[key->name].str, key->name, parse_expr(c) };
 			c->t->names[key->name].stored = true;
 		} else {
@@ -452,14 +493,9 @@ static struct node *parse_postfix(struct jcompile *c, struct node *n)
 	for (;;) {
 		switch (cur(c)->kind) {
 		case T_DOT:
-		case T_LBRACKET:
-			n = parse_subscript(c, n);
-			break;
-		case T_LPAREN:
-			n = parse_call(c, n);
-			break;
-		default:
-			return n;
+		case T_LBRACKET: n = parse_subscript(c, n); break;
+		case T_LPAREN: n = parse_call(c, n); break;
+		default: return n;
 		}
 	}
 }
@@ -469,7 +505,7 @@ static struct node *parse_test(struct jcompile *c, struct node *of)
 	bool negated = skip_name(c, "not");
 	struct token *t = expect(c, T_NAME);
 	struct node *n = make(c, N_TEST, t->line), *arg;
-	struct vec v = {0};
+	struct vec v = { 0 };
 	enum tkind k = cur(c)->kind;
 
 	n->a = of;
@@ -533,8 +569,11 @@ static struct node *parse_product(struct jcompile *c)
 
 	for (;;) {
 		struct token *t = cur(c);
-		int op = t->kind == T_MUL ? OP_MUL : t->kind == T_DIV ? OP_DIV : t->kind == T_FLOORDIV ? OP_FLOORDIV :
-		         t->kind == T_MOD ? OP_MOD : -1;
+		int op = t->kind == T_MUL      ? OP_MUL :
+		         t->kind == T_DIV      ? OP_DIV :
+		         t->kind == T_FLOORDIV ? OP_FLOORDIV :
+		         t->kind == T_MOD      ? OP_MOD :
+		                                 -1;
 
 		if (op < 0)
 			return n;
@@ -547,7 +586,7 @@ static struct node *parse_concat(struct jcompile *c)
 {
 	int line = cur(c)->line;
 	struct node *first = parse_product(c), *n;
-	struct vec v = {0};
+	struct vec v = { 0 };
 
 	if (cur(c)->kind != T_TILDE)
 		return first;
@@ -591,7 +630,7 @@ static struct node *parse_compare(struct jcompile *c)
 {
 	int line = cur(c)->line, op;
 	struct node *first = parse_sum(c), *n;
-	struct vec v = {0};
+	struct vec v = { 0 };
 	uint8_t *ops = NULL;
 	uint32_t cap = 0;
 
@@ -774,7 +813,7 @@ static struct node *parse_if(struct jcompile *c, int line)
 {
 	static const char *const ends[] = { "elif", "else", "endif", NULL };
 	struct node *n = make(c, N_IF, line), *branch = n;
-	struct vec v = {0};
+	struct vec v = { 0 };
 
 	for (;;) {
 		branch->a = parse_tuple(c, TUPLE_NO_COND, NULL, false);
@@ -796,7 +835,7 @@ static struct node *parse_if(struct jcompile *c, int line)
 /* "(a, b=1)" of a macro or call block. */
 static void parse_signature(struct jcompile *c, struct node *n)
 {
-	struct vec params = {0}, defaults = {0};
+	struct vec params = { 0 }, defaults = { 0 };
 
 	expect(c, T_LPAREN);
 	while (cur(c)->kind != T_RPAREN) {
@@ -857,7 +896,7 @@ static struct node *parse_call_block(struct jcompile *c, int line)
 static struct node *parse_with(struct jcompile *c, int line)
 {
 	struct node *n = make(c, N_WITH, line);
-	struct vec targets = {0}, values = {0};
+	struct vec targets = { 0 }, values = { 0 };
 
 	while (cur(c)->kind != T_BLOCK_END) {
 		if (targets.n.n)
@@ -875,7 +914,7 @@ static struct node *parse_with(struct jcompile *c, int line)
 static struct node *parse_print(struct jcompile *c, int line)
 {
 	struct node *n = make(c, N_OUTPUT, line);
-	struct vec v = {0};
+	struct vec v = { 0 };
 
 	while (cur(c)->kind != T_BLOCK_END) {
 		if (v.n.n)
@@ -895,7 +934,7 @@ static struct node *parse_simple_scope(struct jcompile *c, int line, const char 
 		while (skip(c, T_PIPE))
 			n->b = parse_filter(c, n->b);
 		n->body = parse_until(c, end);
-	} else {                /* a function of its own in Jinja: no loop to break out of */
+	} else { /* a function of its own in Jinja: no loop to break out of */
 		n->body = macro_body(c, end);
 	}
 	return n;
@@ -944,7 +983,7 @@ static struct node *parse_statement(struct jcompile *c)
  * {%), or the end of the template when ends is NULL. */
 static struct nodes parse_nodes(struct jcompile *c, const char *const *ends)
 {
-	struct vec body = {0}, out = {0};
+	struct vec body = { 0 }, out = { 0 };
 	struct node *n;
 
 	for (;;) {
@@ -967,7 +1006,7 @@ static struct nodes parse_nodes(struct jcompile *c, const char *const *ends)
 			n = make(c, N_OUTPUT, out.n.v[0]->line);
 			n->list = out.n;
 			add(c, &body, n);
-			out = (struct vec){0};
+			out = (struct vec){ 0 };
 		}
 		if (t->kind == T_EOF) {
 			if (ends)

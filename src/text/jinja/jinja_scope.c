@@ -20,14 +20,14 @@
  * until the branches are merged. */
 struct binding {
 	struct binding *outer;
-	struct binding *sibling;        /* next of the same scope */
+	struct binding *sibling; /* next of the same scope */
 	struct frame *frame;
 	int name;
 	uint16_t slot;
 	enum load_kind load;
-	struct binding *from;           /* LOAD_ALIAS */
+	struct binding *from; /* LOAD_ALIAS */
 	bool visible, stored;
-	int count;                      /* branches that store it, while merging */
+	int count; /* branches that store it, while merging */
 };
 
 struct fn {
@@ -77,7 +77,10 @@ static struct binding *visible_from(struct binding *b)
 	return b;
 }
 
-static struct binding *find(struct scoper *s, int name) { return visible_from(s->c->t->names[name].top); }
+static struct binding *find(struct scoper *s, int name)
+{
+	return visible_from(s->c->t->names[name].top);
+}
 
 /* The name as scopes outside of the current one know it. */
 static struct binding *find_outer(struct scoper *s, int name)
@@ -262,32 +265,21 @@ static void look_nodes(struct scoper *s, const struct nodes *list)
 		const struct node *n = list->v[i];
 
 		switch (n->kind) {
-		case N_OUTPUT:
-			look_expr(s, n);
-			break;
+		case N_OUTPUT: look_expr(s, n); break;
 		case N_SET:
 			look_expr(s, n->b);
 			look_target(s, n->a, false);
 			break;
-		case N_SETBLOCK:
-			look_target(s, n->a, false);
-			break;
-		case N_IF:
-			look_if(s, n);
-			break;
+		case N_SETBLOCK: look_target(s, n->a, false); break;
+		case N_IF: look_if(s, n); break;
 		case N_FOR:
-		case N_CALLBLOCK:
-			look_expr(s, n->b);
-			break;
-		case N_MACRO:
-			store_name(s, n->name);
-			break;
+		case N_CALLBLOCK: look_expr(s, n->b); break;
+		case N_MACRO: store_name(s, n->name); break;
 		case N_WITH:
 			for (uint32_t k = 0; k < n->orelse.n; k++)
 				look_expr(s, n->orelse.v[k]);
 			break;
-		default:        /* inner scopes wait for the second pass */
-			break;
+		default: /* inner scopes wait for the second pass */ break;
 		}
 	}
 }
@@ -551,9 +543,7 @@ static void resolve_nodes(struct scoper *s, struct nodes *list)
 		struct node *n = list->v[i];
 
 		switch (n->kind) {
-		case N_OUTPUT:
-			resolve_expr(s, n);
-			break;
+		case N_OUTPUT: resolve_expr(s, n); break;
 		case N_SET:
 			resolve_expr(s, n->b);
 			resolve_expr(s, n->a);
@@ -562,18 +552,10 @@ static void resolve_nodes(struct scoper *s, struct nodes *list)
 			resolve_expr(s, n->a);
 			resolve_inner(s, n, n->b);
 			break;
-		case N_FILTERBLOCK:
-			resolve_inner(s, n, n->b);
-			break;
-		case N_SCOPE:
-			resolve_inner(s, n, NULL);
-			break;
-		case N_IF:
-			resolve_if(s, n);
-			break;
-		case N_FOR:
-			resolve_for(s, n);
-			break;
+		case N_FILTERBLOCK: resolve_inner(s, n, n->b); break;
+		case N_SCOPE: resolve_inner(s, n, NULL); break;
+		case N_IF: resolve_if(s, n); break;
+		case N_FOR: resolve_for(s, n); break;
 		case N_MACRO:
 			n->ref = ref_to(s, find(s, n->name));
 			resolve_macro(s, n);
@@ -582,11 +564,8 @@ static void resolve_nodes(struct scoper *s, struct nodes *list)
 			resolve_expr(s, n->b);
 			resolve_macro(s, n->c);
 			break;
-		case N_WITH:
-			resolve_with(s, n);
-			break;
-		default:
-			break;
+		case N_WITH: resolve_with(s, n); break;
+		default: break;
 		}
 	}
 }
@@ -594,7 +573,7 @@ static void resolve_nodes(struct scoper *s, struct nodes *list)
 void jinja_scope(struct jcompile *c)
 {
 	struct scoper s = { .c = c };
-	struct fn fn = {0};
+	struct fn fn = { 0 };
 	struct frame f;
 
 	open_frame(&s, &f, &fn);

@@ -15,7 +15,10 @@
 
 enum { SB_FIRST = 64 };
 
-void sb_init(struct sb *b) { *b = (struct sb){ .max = SIZE_MAX }; }
+void sb_init(struct sb *b)
+{
+	*b = (struct sb){ .max = SIZE_MAX };
+}
 
 void sb_reserve(struct jrender *r, struct sb *b, size_t more)
 {
@@ -66,7 +69,10 @@ void sb_put(struct jrender *r, struct sb *b, const char *p, size_t n, uint32_t o
 	add_run(r, b, b->n, origin);
 }
 
-void sb_puts(struct jrender *r, struct sb *b, const char *s) { sb_put(r, b, s, strlen(s), ORIGIN_TEXT); }
+void sb_puts(struct jrender *r, struct sb *b, const char *s)
+{
+	sb_put(r, b, s, strlen(s), ORIGIN_TEXT);
+}
 
 /* Index of the run that byte `at` lies in. */
 static uint32_t run_at(const struct jstr *s, size_t at)
@@ -100,7 +106,10 @@ void sb_put_sub(struct jrender *r, struct sb *b, const struct jstr *s, size_t fr
 	}
 }
 
-void sb_put_str(struct jrender *r, struct sb *b, const struct jstr *s) { sb_put_sub(r, b, s, 0, s->n); }
+void sb_put_str(struct jrender *r, struct sb *b, const struct jstr *s)
+{
+	sb_put_sub(r, b, s, 0, s->n);
+}
 
 void sb_one_origin(struct sb *b, uint32_t origin)
 {
@@ -137,7 +146,10 @@ struct jstr *str_copy(struct jrender *r, const char *p, size_t n)
 	return str_new(r, q, n, ORIGIN_TEXT);
 }
 
-struct jstr *str_lit(struct jrender *r, const char *s) { return str_new(r, s, strlen(s), ORIGIN_TEXT); }
+struct jstr *str_lit(struct jrender *r, const char *s)
+{
+	return str_new(r, s, strlen(s), ORIGIN_TEXT);
+}
 
 struct jstr *str_sub(struct jrender *r, struct jstr *s, size_t from, size_t to)
 {
@@ -218,8 +230,12 @@ struct jstr *str_escape(struct jrender *r, struct jstr *s)
 	jr_steps(r, s->n / 4);
 	sb_init(&b);
 	for (size_t i = 0; i < s->n; i++) {
-		const char *esc = s->p[i] == '&' ? "&amp;" : s->p[i] == '<' ? "&lt;" : s->p[i] == '>' ? "&gt;" :
-		                  s->p[i] == '\'' ? "&#39;" : s->p[i] == '"' ? "&#34;" : NULL;
+		const char *esc = s->p[i] == '&'  ? "&amp;" :
+		                  s->p[i] == '<'  ? "&lt;" :
+		                  s->p[i] == '>'  ? "&gt;" :
+		                  s->p[i] == '\'' ? "&#39;" :
+		                  s->p[i] == '"'  ? "&#34;" :
+		                                    NULL;
 
 		if (!esc)
 			continue;
@@ -268,7 +284,10 @@ bool str_eq(const struct jstr *a, const struct jstr *b)
 	return a->n == b->n && !memcmp(a->p, b->p, a->n);
 }
 
-bool str_is(const struct jstr *a, const char *b) { return a->n == strlen(b) && !memcmp(a->p, b, a->n); }
+bool str_is(const struct jstr *a, const char *b)
+{
+	return a->n == strlen(b) && !memcmp(a->p, b, a->n);
+}
 
 /* Order of code points, which UTF-8 keeps. */
 int str_cmp(const struct jstr *a, const struct jstr *b)
@@ -281,8 +300,7 @@ int str_cmp(const struct jstr *a, const struct jstr *b)
 bool is_space(uint32_t c)
 {
 	return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-	       c == 0x3000;
+	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 size_t space_at(const char *p, size_t n)
@@ -328,7 +346,10 @@ size_t line_break_at(const char *p, size_t n)
 	return 0;
 }
 
-const char *mem_find(const char *p, size_t n, const char *what, size_t m) { return memmem(p, n, what, m); }
+const char *mem_find(const char *p, size_t n, const char *what, size_t m)
+{
+	return memmem(p, n, what, m);
+}
 
 /* ---- transformations ---- */
 
@@ -379,7 +400,7 @@ struct jstr *str_replace(struct jrender *r, struct jstr *s, const struct jstr *o
 			sb_put_str(r, &b, with);
 			at += old->n;
 			from = at;
-		} else {                /* between all characters, and at both ends */
+		} else { /* between all characters, and at both ends */
 			sb_put_sub(r, &b, s, from, at);
 			sb_put_str(r, &b, with);
 			from = at++;
@@ -397,11 +418,24 @@ struct jstr *str_replace(struct jrender *r, struct jstr *s, const struct jstr *o
 /* Upper-case forms of more than one character (Unicode's SpecialCasing), those
  * without a rule of construction: code point, then its capitals. */
 static const uint16_t wide_upper[][4] = {
-	{ 0xDF, 'S', 'S' }, { 0x149, 0x2BC, 'N' }, { 0x1F0, 'J', 0x30C }, { 0x390, 0x399, 0x308, 0x301 },
-	{ 0x3B0, 0x3A5, 0x308, 0x301 }, { 0x587, 0x535, 0x552 }, { 0x1E96, 'H', 0x331 }, { 0x1E97, 'T', 0x308 },
-	{ 0x1E98, 'W', 0x30A }, { 0x1E99, 'Y', 0x30A }, { 0x1E9A, 'A', 0x2BE }, { 0xFB00, 'F', 'F' },
-	{ 0xFB01, 'F', 'I' }, { 0xFB02, 'F', 'L' }, { 0xFB03, 'F', 'F', 'I' }, { 0xFB04, 'F', 'F', 'L' },
-	{ 0xFB05, 'S', 'T' }, { 0xFB06, 'S', 'T' },
+	{ 0xDF, 'S', 'S' },
+	{ 0x149, 0x2BC, 'N' },
+	{ 0x1F0, 'J', 0x30C },
+	{ 0x390, 0x399, 0x308, 0x301 },
+	{ 0x3B0, 0x3A5, 0x308, 0x301 },
+	{ 0x587, 0x535, 0x552 },
+	{ 0x1E96, 'H', 0x331 },
+	{ 0x1E97, 'T', 0x308 },
+	{ 0x1E98, 'W', 0x30A },
+	{ 0x1E99, 'Y', 0x30A },
+	{ 0x1E9A, 'A', 0x2BE },
+	{ 0xFB00, 'F', 'F' },
+	{ 0xFB01, 'F', 'I' },
+	{ 0xFB02, 'F', 'L' },
+	{ 0xFB03, 'F', 'F', 'I' },
+	{ 0xFB04, 'F', 'F', 'L' },
+	{ 0xFB05, 'S', 'T' },
+	{ 0xFB06, 'S', 'T' },
 };
 
 enum fold { FOLD_UPPER, FOLD_LOWER, FOLD_TITLE };
@@ -456,7 +490,7 @@ static void put_folded(struct jrender *r, struct sb *b, const struct jstr *s, si
 	char out[16];
 	size_t n = 0;
 
-	jr_steps(r, cp < 0x80 ? 1 : cp == 0x3A3 ? 20 : 5);       /* what looking up its case costs */
+	jr_steps(r, cp < 0x80 ? 1 : cp == 0x3A3 ? 20 : 5); /* what looking up its case costs */
 	if (cp < 0x80) {
 		if (how == FOLD_LOWER ? cp >= 'A' && cp <= 'Z' : cp >= 'a' && cp <= 'z')
 			cp ^= 32;
@@ -475,10 +509,12 @@ static void put_folded(struct jrender *r, struct sb *b, const struct jstr *s, si
 		for (size_t i = 0; i < sizeof wide_upper / sizeof *wide_upper && !n; i++)
 			for (int k = 1; wide_upper[i][0] == cp && k < 4 && wide_upper[i][k]; k++)
 				n += (size_t)utf8_encode(how == FOLD_TITLE && k > 1 && wide_upper[i][k] < 0x80 ?
-				                         wide_upper[i][k] | 32u : wide_upper[i][k], out + n);
+				                                 wide_upper[i][k] | 32u :
+				                                 wide_upper[i][k],
+				                         out + n);
 		if (!n) {
 			cp = (uint32_t)(how == FOLD_TITLE ? utf8proc_totitle((utf8proc_int32_t)cp) :
-			                utf8proc_toupper((utf8proc_int32_t)cp));
+			                                    utf8proc_toupper((utf8proc_int32_t)cp));
 			n = (size_t)utf8_encode(cp, out);
 		}
 	}
@@ -501,9 +537,18 @@ static struct jstr *fold(struct jrender *r, struct jstr *s, enum fold first, enu
 	return sb_str(r, &b);
 }
 
-struct jstr *str_upper(struct jrender *r, struct jstr *s) { return fold(r, s, FOLD_UPPER, FOLD_UPPER); }
-struct jstr *str_lower(struct jrender *r, struct jstr *s) { return fold(r, s, FOLD_LOWER, FOLD_LOWER); }
-struct jstr *str_capitalize(struct jrender *r, struct jstr *s) { return fold(r, s, FOLD_TITLE, FOLD_LOWER); }
+struct jstr *str_upper(struct jrender *r, struct jstr *s)
+{
+	return fold(r, s, FOLD_UPPER, FOLD_UPPER);
+}
+struct jstr *str_lower(struct jrender *r, struct jstr *s)
+{
+	return fold(r, s, FOLD_LOWER, FOLD_LOWER);
+}
+struct jstr *str_capitalize(struct jrender *r, struct jstr *s)
+{
+	return fold(r, s, FOLD_TITLE, FOLD_LOWER);
+}
 
 /* str.title() begins a word after anything without case; Jinja's filter begins
  * one after whitespace and - ( { [ <, and capitalises with upper(). */

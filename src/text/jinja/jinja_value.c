@@ -12,7 +12,10 @@
 
 #include "base/utf8.h"
 
-struct value v_undef_hint(struct jrender *r, const char *hint) { return v_undef(str_lit(r, hint), UNDEF_HINT); }
+struct value v_undef_hint(struct jrender *r, const char *hint)
+{
+	return v_undef(str_lit(r, hint), UNDEF_HINT);
+}
 
 struct value v_pair(struct jrender *r, struct value a, struct value b)
 {
@@ -23,7 +26,10 @@ struct value v_pair(struct jrender *r, struct value a, struct value b)
 	return v_tuple(l);
 }
 
-bool v_is_number(struct value v) { return v.kind == V_INT || v.kind == V_BOOL || v.kind == V_FLOAT; }
+bool v_is_number(struct value v)
+{
+	return v.kind == V_INT || v.kind == V_BOOL || v.kind == V_FLOAT;
+}
 
 bool v_as_int(struct value v, int64_t *out)
 {
@@ -31,16 +37,19 @@ bool v_as_int(struct value v, int64_t *out)
 	return v.kind == V_INT || v.kind == V_BOOL;
 }
 
-double v_as_double(struct value v) { return v.kind == V_FLOAT ? v.d : v.kind == V_BOOL ? v.b : (double)v.i; }
+double v_as_double(struct value v)
+{
+	return v.kind == V_FLOAT ? v.d : v.kind == V_BOOL ? v.b : (double)v.i;
+}
 
 static const char *kind_name(int kind)
 {
 	static const char *const names[] = {
-		[V_MISSING] = "missing", [V_UNDEF] = "Undefined", [V_NONE] = "NoneType", [V_BOOL] = "bool",
-		[V_INT] = "int", [V_FLOAT] = "float", [V_STR] = "str", [V_LIST] = "list", [V_TUPLE] = "tuple",
-		[V_DICT] = "dict", [V_VIEW] = "dict view", [V_RANGE] = "range", [V_GEN] = "generator",
-		[V_SPACE] = "Namespace", [V_MACRO] = "Macro", [V_FUNC] = "function", [V_METHOD] = "method",
-		[V_LOOP] = "LoopContext",
+		[V_MISSING] = "missing", [V_UNDEF] = "Undefined",  [V_NONE] = "NoneType",  [V_BOOL] = "bool",
+		[V_INT] = "int",         [V_FLOAT] = "float",      [V_STR] = "str",        [V_LIST] = "list",
+		[V_TUPLE] = "tuple",     [V_DICT] = "dict",        [V_VIEW] = "dict view", [V_RANGE] = "range",
+		[V_GEN] = "generator",   [V_SPACE] = "Namespace",  [V_MACRO] = "Macro",    [V_FUNC] = "function",
+		[V_METHOD] = "method",   [V_LOOP] = "LoopContext",
 	};
 
 	return names[kind];
@@ -53,7 +62,10 @@ const char *v_type(struct value v)
 	return v.kind == V_VIEW ? views[v.aux] : v.kind == V_STR && v.s->markup ? "Markup" : kind_name(v.kind);
 }
 
-static int shown(const struct jstr *s) { return s->n < 100 ? (int)s->n : 100; }
+static int shown(const struct jstr *s)
+{
+	return s->n < 100 ? (int)s->n : 100;
+}
 
 void v_fail_undef(struct jrender *r, struct value v)
 {
@@ -135,14 +147,10 @@ bool v_eq(struct jrender *r, struct value a, struct value b)
 		break;
 	case V_RANGE:
 		eq = a.range->n == b.range->n && (!a.range->n || (a.range->start == b.range->start &&
-		     (a.range->n == 1 || a.range->step == b.range->step)));
+		                                                  (a.range->n == 1 || a.range->step == b.range->step)));
 		break;
-	case V_METHOD:
-		eq = a.method->def == b.method->def && same(a.method->self, b.method->self);
-		break;
-	default:
-		eq = false;
-		break;
+	case V_METHOD: eq = a.method->def == b.method->def && same(a.method->self, b.method->self); break;
+	default: eq = false; break;
 	}
 	jr_leave(r);
 	return eq;
@@ -207,8 +215,7 @@ bool v_in(struct jrender *r, struct value v, struct value in)
 			jr_fail(r, E_ARG, "'in <string>' requires string as left operand, not %s", v_type(v));
 		jr_bytes(r, in.s->n);
 		return mem_find(in.s->p, in.s->n, v.s->p, v.s->n) != NULL;
-	case V_DICT:
-		return dict_get(r, in.o, v) != NULL;
+	case V_DICT: return dict_get(r, in.o, v) != NULL;
 	case V_RANGE:
 		if (!v_as_int(v, &i))
 			return false;
@@ -293,8 +300,11 @@ static void put_repr_str(struct jrender *r, struct sb *b, const struct jstr *s)
 		else if (cp == '\n' || cp == '\r' || cp == '\t')
 			n = snprintf(esc, sizeof esc, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
 		else if (!printable(cp))
-			n = snprintf(esc, sizeof esc, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" :
-			             "\\U%08x", cp);
+			n = snprintf(esc, sizeof esc,
+			             cp < 0x100   ? "\\x%02x" :
+			             cp < 0x10000 ? "\\u%04x" :
+			                            "\\U%08x",
+			             cp);
 		if (!n)
 			continue;
 		sb_put(r, b, s->p + from, i - from, origin);
@@ -339,37 +349,19 @@ void v_put_repr(struct jrender *r, struct sb *b, struct value v)
 {
 	jr_enter(r);
 	switch (v.kind) {
-	case V_UNDEF:
-		sb_puts(r, b, "Undefined");
-		break;
-	case V_NONE:
-		sb_puts(r, b, "None");
-		break;
-	case V_BOOL:
-		sb_puts(r, b, v.b ? "True" : "False");
-		break;
-	case V_INT:
-		put_int(r, b, v.i);
-		break;
-	case V_FLOAT:
-		put_float(r, b, v.d);
-		break;
-	case V_STR:
-		put_repr_str(r, b, v.s);
-		break;
-	case V_LIST:
-		put_repr_items(r, b, v, "[", "]");
-		break;
-	case V_TUPLE:
-		put_repr_items(r, b, v, "(", ")");
-		break;
+	case V_UNDEF: sb_puts(r, b, "Undefined"); break;
+	case V_NONE: sb_puts(r, b, "None"); break;
+	case V_BOOL: sb_puts(r, b, v.b ? "True" : "False"); break;
+	case V_INT: put_int(r, b, v.i); break;
+	case V_FLOAT: put_float(r, b, v.d); break;
+	case V_STR: put_repr_str(r, b, v.s); break;
+	case V_LIST: put_repr_items(r, b, v, "[", "]"); break;
+	case V_TUPLE: put_repr_items(r, b, v, "(", ")"); break;
 	case V_VIEW:
 		sb_puts(r, b, v_type(v));
 		put_repr_items(r, b, v, "([", "])");
 		break;
-	case V_DICT:
-		put_repr_dict(r, b, v.o);
-		break;
+	case V_DICT: put_repr_dict(r, b, v.o); break;
 	case V_SPACE:
 		sb_puts(r, b, "<Namespace ");
 		put_repr_dict(r, b, v.o);
@@ -386,7 +378,7 @@ void v_put_repr(struct jrender *r, struct sb *b, struct value v)
 		}
 		sb_puts(r, b, ")");
 		break;
-	default:        /* Python prints an address here; no prompt can depend on it */
+	default: /* Python prints an address here; no prompt can depend on it */
 		sb_puts(r, b, "<");
 		sb_puts(r, b, v_type(v));
 		sb_puts(r, b, " object>");
@@ -426,7 +418,10 @@ struct jstr *v_to_str(struct jrender *r, struct value v)
 	return sb_str(r, &b);
 }
 
-struct jstr *v_soft_str(struct jrender *r, struct value v) { return v.kind == V_STR ? v.s : v_to_str(r, v); }
+struct jstr *v_soft_str(struct jrender *r, struct value v)
+{
+	return v.kind == V_STR ? v.s : v_to_str(r, v);
+}
 
 /* ---- containers ---- */
 
@@ -469,7 +464,7 @@ bool v_hashable(struct value v)
 	if (v.kind == V_TUPLE) {
 		for (size_t i = 0; i < v.l->n; i++)
 			if (v.l->v[i].kind == V_TUPLE || !v_hashable(v.l->v[i]))
-				return false;   /* tuples within tuples: no template has such a key */
+				return false; /* tuples within tuples: no template has such a key */
 		return true;
 	}
 	return v.kind != V_LIST && v.kind != V_DICT && v.kind != V_VIEW;
@@ -478,13 +473,13 @@ bool v_hashable(struct value v)
 static uint64_t mix(uint64_t h)
 {
 	h ^= h >> 32;
-	h *= 0x9E3779B97F4A7C15u;       /* 2^64 / golden ratio: spreads neighbours */
+	h *= 0x9E3779B97F4A7C15u; /* 2^64 / golden ratio: spreads neighbours */
 	return h ^ h >> 29;
 }
 
 static uint64_t hash_bytes(const char *p, size_t n)
 {
-	uint64_t h = 0xcbf29ce484222325u;       /* FNV-1a */
+	uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
 
 	for (size_t i = 0; i < n; i++)
 		h = (h ^ (unsigned char)p[i]) * 0x100000001b3u;
@@ -522,11 +517,11 @@ struct jdict *dict_new(struct jrender *r)
 {
 	struct jdict *o = jr_alloc(r, sizeof *o);
 
-	*o = (struct jdict){0};
+	*o = (struct jdict){ 0 };
 	return o;
 }
 
-enum { DICT_SMALL = 8 };        /* up to here a scan beats an index */
+enum { DICT_SMALL = 8 }; /* up to here a scan beats an index */
 
 static void dict_index(struct jrender *r, struct jdict *o)
 {
@@ -665,10 +660,8 @@ bool iter_next(struct jrender *r, struct jiter *it, struct value *out)
 			return false;
 		*out = v_int(range_at(v.range, (int64_t)it->i++));
 		return true;
-	case V_GEN:
-		return gen_next(r, v.gen, out);
-	default:
-		return false;
+	case V_GEN: return gen_next(r, v.gen, out);
+	default: return false;
 	}
 }
 

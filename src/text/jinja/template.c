@@ -61,14 +61,14 @@ struct jstr *jc_str(struct jcompile *c, const char *p, size_t n)
 	s->p = p;
 	s->n = n;
 	s->chars = NO_CHARS;
-	str_chars(s);           /* counted now: renderings share it */
+	str_chars(s); /* counted now: renderings share it */
 	return s;
 }
 
 /* Names are interned: one id for each spelling. */
 int jc_name(struct jcompile *c, const char *p, size_t n)
 {
-	uint64_t h = 0xcbf29ce484222325u;       /* FNV-1a */
+	uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
 	struct jname *old = c->t->names, *nm;
 	size_t k;
 
@@ -111,7 +111,7 @@ int jc_name(struct jcompile *c, const char *p, size_t n)
 int template_open(struct template **out, const char *src, size_t n, const struct template_limits *limits,
                   struct err *err)
 {
-	struct err local = {0};
+	struct err local = { 0 };
 	struct template *t;
 	struct jcompile *c;
 	size_t bad;
@@ -234,17 +234,10 @@ struct value v_from_json(struct jrender *r, const struct json *j, uint32_t origi
 	size_t n;
 
 	switch (json_kind(j)) {
-	case JSON_BOOL:
-		json_to_bool(j, &flag);
-		return v_bool(flag);
-	case JSON_INT:
-		json_to_int(j, &i);
-		return v_int(i);
-	case JSON_DOUBLE:
-		return v_float(strtod(json_number_text(j), NULL));
-	case JSON_STRING:
-		s = json_str(j, &n);
-		return str_from(r, s, n, origin, copy);
+	case JSON_BOOL: json_to_bool(j, &flag); return v_bool(flag);
+	case JSON_INT: json_to_int(j, &i); return v_int(i);
+	case JSON_DOUBLE: return v_float(strtod(json_number_text(j), NULL));
+	case JSON_STRING: s = json_str(j, &n); return str_from(r, s, n, origin, copy);
 	case JSON_ARRAY:
 		jr_enter(r);
 		l = list_new(r, json_len(j));
@@ -262,8 +255,7 @@ struct value v_from_json(struct jrender *r, const struct json *j, uint32_t origi
 		}
 		jr_leave(r);
 		return v_dict(o);
-	default:
-		return v_none();
+	default: return v_none();
 	}
 }
 
@@ -335,7 +327,7 @@ static int check_input(const struct template_input *in, struct err *err)
 
 void template_output_init(struct template_output *o)
 {
-	*o = (struct template_output){0};
+	*o = (struct template_output){ 0 };
 	buf_init(&o->text);
 }
 
@@ -343,7 +335,7 @@ void template_output_fini(struct template_output *o)
 {
 	buf_fini(&o->text);
 	free(o->runs);
-	*o = (struct template_output){0};
+	*o = (struct template_output){ 0 };
 	buf_init(&o->text);
 }
 
@@ -365,7 +357,7 @@ static void give(const struct sb *b, struct template_output *out)
 int template_render(const struct template *t, const struct template_input *in, struct template_output *out,
                     struct err *err)
 {
-	struct err local = {0};
+	struct err local = { 0 };
 	struct jrender *r;
 	int code = check_input(in, err);
 	struct sb *b;

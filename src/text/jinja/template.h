@@ -25,14 +25,14 @@ struct template;
 
 /* Every bound on what a template may cost.  A zero field means the default. */
 struct template_limits {
-	size_t source_max;      /* bytes of template text; default 1 MiB (the largest known has 17 KB) */
-	int nest_max;           /* nested tags and brackets; a chain of operators may be 4 times as long; 100 */
-	uint64_t steps_max;     /* expressions evaluated, elements visited, 16-byte units moved; 20 million,
+	size_t source_max;  /* bytes of template text; default 1 MiB (the largest known has 17 KB) */
+	int nest_max;       /* nested tags and brackets; a chain of operators may be 4 times as long; 100 */
+	uint64_t steps_max; /* expressions evaluated, elements visited, 16-byte units moved; 20 million,
 	                         * some seconds */
-	size_t memory_max;      /* bytes held during one rendering, inputs excluded; 256 MiB */
-	size_t output_max;      /* bytes of the prompt; 64 MiB */
-	int depth_max;          /* nested evaluations, macro calls included; 1200 (about 0.5 MiB of stack) */
-	int call_max;           /* nested macro calls; 100 */
+	size_t memory_max;  /* bytes held during one rendering, inputs excluded; 256 MiB */
+	size_t output_max;  /* bytes of the prompt; 64 MiB */
+	int depth_max;      /* nested evaluations, macro calls included; 1200 (about 0.5 MiB of stack) */
+	int call_max;       /* nested macro calls; 100 */
 };
 
 /* Compiles src[0..n), UTF-8.  On error *out is NULL and the message names the
@@ -40,25 +40,25 @@ struct template_limits {
  * filter, test, function or method), E_LIMIT.  limits may be NULL. */
 int template_open(struct template **out, const char *src, size_t n, const struct template_limits *limits,
                   struct err *err);
-void template_close(struct template *t);       /* NULL is allowed */
+void template_close(struct template *t); /* NULL is allowed */
 
 /* What a rendering sees.  All pointers are borrowed for the call. */
 struct template_input {
-	const struct json *messages;    /* array of objects */
-	const struct json *tools;       /* array, or NULL: none in the template */
-	const struct json *extra;       /* object of further variables (enable_thinking, documents), or NULL */
+	const struct json *messages; /* array of objects */
+	const struct json *tools;    /* array, or NULL: none in the template */
+	const struct json *extra;    /* object of further variables (enable_thinking, documents), or NULL */
 	bool add_generation_prompt;
-	const char *bos_token;          /* NULL: not defined in the template */
+	const char *bos_token; /* NULL: not defined in the template */
 	const char *eos_token;
-	int64_t now;                    /* seconds since 1970, for strftime_now (local time) */
+	int64_t now; /* seconds since 1970, for strftime_now (local time) */
 };
 
 /* A stretch of output with one origin.  Runs follow one another and cover the
  * whole text: run i is [runs[i-1].end, runs[i].end). */
 struct template_run {
 	size_t end;
-	int message;            /* index of the message whose strings it came from; -1: none */
-	bool user;              /* text out of messages, tools or extra: never to be read as special tokens */
+	int message; /* index of the message whose strings it came from; -1: none */
+	bool user;   /* text out of messages, tools or extra: never to be read as special tokens */
 };
 
 struct template_output {

@@ -12,9 +12,9 @@ enum { NONE = UINT32_MAX, ROOT = 0 };
 
 /* One edge of the trie, and the node at its end. */
 struct added_node {
-	uint64_t edge;          /* parent << 8 | byte, + 1; 0: empty */
-	uint32_t number;        /* of the node; the root is 0 */
-	uint32_t token;         /* that ends here, or NONE */
+	uint64_t edge;   /* parent << 8 | byte, + 1; 0: empty */
+	uint32_t number; /* of the node; the root is 0 */
+	uint32_t token;  /* that ends here, or NONE */
 };
 
 void added_init(struct added *a, const struct added_token *token, size_t n_bytes)
@@ -29,7 +29,7 @@ void added_init(struct added *a, const struct added_token *token, size_t n_bytes
 void added_fini(struct added *a)
 {
 	free(a->node);
-	*a = (struct added){0};
+	*a = (struct added){ 0 };
 }
 
 static struct added_node *edge(const struct added *a, uint32_t from, unsigned char byte)
@@ -63,19 +63,25 @@ bool added_put(struct added *a, const char *p, size_t n, uint32_t k)
 
 static bool is_space(uint32_t c)
 {
-	return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-		c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+	return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+	       (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 static bool is_word(uint32_t c)
 {
 	switch (utf8proc_category((utf8proc_int32_t)c)) {
-	case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT: case UTF8PROC_CATEGORY_LM:
-	case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME:
-	case UTF8PROC_CATEGORY_ND: case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC:
-		return true;
-	default:
-		return c == 0x200C || c == 0x200D;
+	case UTF8PROC_CATEGORY_LU:
+	case UTF8PROC_CATEGORY_LL:
+	case UTF8PROC_CATEGORY_LT:
+	case UTF8PROC_CATEGORY_LM:
+	case UTF8PROC_CATEGORY_LO:
+	case UTF8PROC_CATEGORY_MN:
+	case UTF8PROC_CATEGORY_MC:
+	case UTF8PROC_CATEGORY_ME:
+	case UTF8PROC_CATEGORY_ND:
+	case UTF8PROC_CATEGORY_NL:
+	case UTF8PROC_CATEGORY_PC: return true;
+	default: return c == 0x200C || c == 0x200D;
 	}
 }
 
@@ -112,7 +118,7 @@ static void take_in_space(const char *p, size_t n, size_t at, struct added_match
 }
 
 bool added_next(const struct added *a, const char *p, size_t n, size_t at, added_may *may, void *ctx,
-	struct added_match *m)
+                struct added_match *m)
 {
 	if (!a->n)
 		return false;
@@ -137,7 +143,7 @@ bool added_next(const struct added *a, const char *p, size_t n, size_t at, added
 		if (!best)
 			continue;
 		if (best->single_word && !stands_alone(p, n, i, end)) {
-			i = end - 1;            /* as the reference: the match is spent */
+			i = end - 1; /* as the reference: the match is spent */
 			continue;
 		}
 		*m = (struct added_match){ best, i, end, i, end };

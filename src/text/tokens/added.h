@@ -20,7 +20,7 @@ struct added {
 	struct added_node *node; /* open addressing by (parent, byte) */
 	uint32_t mask, n_node;
 	const struct added_token *token; /* the tokens that added_put numbers point into */
-	bool first[256];        /* some token begins with this byte */
+	bool first[256];                 /* some token begins with this byte */
 	size_t n;
 };
 
@@ -33,8 +33,8 @@ bool added_put(struct added *a, const char *p, size_t n, uint32_t k);
 
 struct added_match {
 	const struct added_token *token;
-	size_t start, end;      /* with the white space that the flags take in */
-	size_t from, to;        /* the content alone */
+	size_t start, end; /* with the white space that the flags take in */
+	size_t from, to;   /* the content alone */
 };
 
 /* Whether a special token may stand at [start, end). */
@@ -43,6 +43,6 @@ typedef bool added_may(void *ctx, size_t start, size_t end);
 /* The first match at or after at in p[0..n), the longest of those that begin
  * there; its start is at least at.  may is asked about special tokens. */
 bool added_next(const struct added *a, const char *p, size_t n, size_t at, added_may *may, void *ctx,
-	struct added_match *m);
+                struct added_match *m);
 
 #endif

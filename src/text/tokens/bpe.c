@@ -19,19 +19,19 @@ enum { SHORT_PIECE = 64 };
 #define NO_PAIR UINT64_MAX
 
 struct bpe_merge {
-	uint64_t pair;          /* left id << 32 | right id; NO_PAIR empty */
+	uint64_t pair; /* left id << 32 | right id; NO_PAIR empty */
 	uint32_t rank;
 	int32_t id;
 };
 
 struct bpe_sym {
-	int32_t id;             /* -1: joined to the symbol before it */
-	uint32_t prev, next;    /* offsets of the neighbours' first bytes */
+	int32_t id;          /* -1: joined to the symbol before it */
+	uint32_t prev, next; /* offsets of the neighbours' first bytes */
 };
 
 struct bpe_cand {
-	uint64_t key;           /* rank << 32 | offset: the order of merging */
-	uint32_t end;           /* where the pair ends; tells a pair that has changed */
+	uint64_t key; /* rank << 32 | offset: the order of merging */
+	uint32_t end; /* where the pair ends; tells a pair that has changed */
 	int32_t id;
 };
 
@@ -49,9 +49,9 @@ static int byte_of(uint32_t cp)
 	if (cp < 0x100)
 		return stands_for_itself(cp) ? (int)cp : -1;
 	if (cp <= 0x120)
-		return (int)(cp - 0x100);               /* 0x00..0x20 */
+		return (int)(cp - 0x100); /* 0x00..0x20 */
 	if (cp <= 0x142)
-		return (int)(cp - 0x121 + 0x7F);        /* 0x7F..0xA0 */
+		return (int)(cp - 0x121 + 0x7F); /* 0x7F..0xA0 */
 	return cp == 0x143 ? 0xAD : -1;
 }
 
@@ -267,7 +267,7 @@ void bpe_scratch_fini(struct bpe_scratch *s)
 {
 	free(s->sym);
 	free(s->heap);
-	*s = (struct bpe_scratch){0};
+	*s = (struct bpe_scratch){ 0 };
 }
 
 /* ---- loading ---- */
@@ -295,8 +295,9 @@ static int check_options(const struct json *model, struct err *err)
 	    (e = json_get_double(model, "dropout", 0, &dropout, err)))
 		return err_prefix(err, "model");
 	if (fallback)
-		return err_set(err, E_UNSUPPORTED, "model byte_fallback: SentencePiece-style BPE is not done, "
-			"only byte-level");
+		return err_set(err, E_UNSUPPORTED,
+		               "model byte_fallback: SentencePiece-style BPE is not done, "
+		               "only byte-level");
 	if (dropout != 0)
 		return err_set(err, E_UNSUPPORTED, "model dropout %g: only 0 is done", dropout);
 	return 0;
@@ -317,10 +318,10 @@ static int measure_vocab(const struct json *vocab, int32_t *n_ids, size_t *n_byt
 	for (c = json_first(vocab); json_next(&c, &key, &v);) {
 		if (json_to_int(v, &id))
 			return err_set(err, E_FORMAT, "vocab: id of \"%.40s\" must be an integer, is %s", key,
-				json_kind_name(json_kind(v)));
+			               json_kind_name(json_kind(v)));
 		if (id < 0 || id >= TOKENIZER_IDS_MAX)
-			return err_set(err, E_LIMIT, "vocab: id %lld of \"%.40s\" is outside [0, %d)",
-				(long long)id, key, TOKENIZER_IDS_MAX);
+			return err_set(err, E_LIMIT, "vocab: id %lld of \"%.40s\" is outside [0, %d)", (long long)id,
+			               key, TOKENIZER_IDS_MAX);
 		if (id >= *n_ids)
 			*n_ids = (int32_t)id + 1;
 		*n_bytes += strlen(key);
@@ -339,7 +340,8 @@ static int load_vocab(struct bpe *b, const struct json *vocab, struct err *err)
 	int e;
 
 	if (json_kind(vocab) != JSON_OBJECT)
-		return err_set(err, E_FORMAT, "model vocab: must be an object, is %s", json_kind_name(json_kind(vocab)));
+		return err_set(err, E_FORMAT, "model vocab: must be an object, is %s",
+		               json_kind_name(json_kind(vocab)));
 	if ((e = measure_vocab(vocab, &b->n_tok, &n_bytes, err)))
 		return e;
 	b->tok = xcalloc((size_t)b->n_tok, sizeof *b->tok);
@@ -356,7 +358,7 @@ static int load_vocab(struct bpe *b, const struct json *vocab, struct err *err)
 		json_to_int(v, &id);
 		if (b->tok[id].p)
 			return err_set(err, E_FORMAT, "vocab: id %d belongs to two tokens, the second is \"%.40s\"",
-				(int)id, key);
+			               (int)id, key);
 		if (n < 0) {
 			/* Outside the alphabet: merging never yields it, decoding gives it as it is. */
 			memcpy(to, key, len);
@@ -378,7 +380,8 @@ static int load_vocab(struct bpe *b, const struct json *vocab, struct err *err)
 		b->byte_id[i] = bpe_find(b, &byte, 1);
 		/* 0xC0, 0xC1 and 0xF5 to 0xFF occur in no UTF-8 text. */
 		if (b->byte_id[i] < 0 && i != 0xC0 && i != 0xC1 && i < 0xF5)
-			return err_set(err, E_UNSUPPORTED, "vocab: has no token for byte 0x%02X; byte-level BPE needs all", i);
+			return err_set(err, E_UNSUPPORTED,
+			               "vocab: has no token for byte 0x%02X; byte-level BPE needs all", i);
 	}
 	return 0;
 }
@@ -411,7 +414,7 @@ static int merge_halves(const struct json *m, size_t i, struct buf *tmp, size_t 
 	n[1] = n[0] < 0 ? -1 : bpe_unmap(s[1], len[1], tmp->p + n[0]);
 	if (n[1] < 0)
 		return err_set(err, E_FORMAT, "merges[%zu]: \"%.40s\" is not in the byte-level alphabet", i,
-			s[n[0] < 0 ? 0 : 1]);
+		               s[n[0] < 0 ? 0 : 1]);
 	*left = (size_t)n[0];
 	*right = (size_t)n[1];
 	return 0;
@@ -431,7 +434,9 @@ static int load_merge(struct bpe *b, const struct json *m, size_t i, struct buf 
 	id = bpe_find(b, tmp->p, nl + nr);
 	if (left < 0 || right < 0 || id < 0 || !nl || !nr)
 		return err_set(err, E_FORMAT, "merges[%zu]: its %s is not in the vocab", i,
-			left < 0 || !nl ? "left half" : right < 0 || !nr ? "right half" : "result");
+		               left < 0 || !nl  ? "left half" :
+		               right < 0 || !nr ? "right half" :
+		                                  "result");
 	pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 	h = mix(pair ^ b->seed);
 	while (b->merge[h & b->merge_mask].pair != NO_PAIR && b->merge[h & b->merge_mask].pair != pair)
@@ -449,7 +454,8 @@ static int load_merges(struct bpe *b, const struct json *merges, struct err *err
 	int e = 0;
 
 	if (json_kind(merges) != JSON_ARRAY)
-		return err_set(err, E_FORMAT, "model merges: must be an array, is %s", json_kind_name(json_kind(merges)));
+		return err_set(err, E_FORMAT, "model merges: must be an array, is %s",
+		               json_kind_name(json_kind(merges)));
 	if (n > TOKENIZER_MERGES_MAX)
 		return err_set(err, E_LIMIT, "merges: %zu, more than %d", n, TOKENIZER_MERGES_MAX);
 	size = table_size(n);
@@ -471,8 +477,7 @@ int bpe_open(struct bpe *b, const struct json *model, struct err *err)
 	*b = (struct bpe){ .seed = rng_os_seed() };
 	if ((e = check_options(model, err)) ||
 	    (e = json_get_bool(model, "ignore_merges", false, &b->whole_first, err)) ||
-	    (e = load_vocab(b, json_get(model, "vocab"), err)) ||
-	    (e = load_merges(b, json_get(model, "merges"), err)))
+	    (e = load_vocab(b, json_get(model, "vocab"), err)) || (e = load_merges(b, json_get(model, "merges"), err)))
 		bpe_close(b);
 	return e;
 }
@@ -483,5 +488,5 @@ void bpe_close(struct bpe *b)
 	free(b->pool);
 	free(b->slot);
 	free(b->merge);
-	*b = (struct bpe){0};
+	*b = (struct bpe){ 0 };
 }

@@ -13,23 +13,23 @@
 #include "text/tokens/tokenizer.h"
 
 struct bpe_token {
-	const char *p;          /* NULL: no token has this id */
+	const char *p; /* NULL: no token has this id */
 	uint32_t n;
 };
 
 struct bpe_merge;
 
 struct bpe {
-	struct bpe_token *tok;  /* by id; tokenizer.c lengthens it by the added tokens */
+	struct bpe_token *tok; /* by id; tokenizer.c lengthens it by the added tokens */
 	int32_t n_tok;
-	char *pool;             /* bytes of the vocabulary */
-	int32_t *slot;          /* open addressing, by bytes; -1 empty */
+	char *pool;    /* bytes of the vocabulary */
+	int32_t *slot; /* open addressing, by bytes; -1 empty */
 	uint32_t slot_mask;
 	struct bpe_merge *merge; /* open addressing, by the pair of ids */
 	uint32_t merge_mask;
-	int32_t byte_id[256];   /* -1: the byte cannot occur in UTF-8 and has no token */
-	bool whole_first;       /* ignore_merges: a piece that is a token is that token */
-	uint64_t seed;          /* of both hashes, so that no file can aim at collisions */
+	int32_t byte_id[256]; /* -1: the byte cannot occur in UTF-8 and has no token */
+	bool whole_first;     /* ignore_merges: a piece that is a token is that token */
+	uint64_t seed;        /* of both hashes, so that no file can aim at collisions */
 };
 
 int bpe_open(struct bpe *b, const struct json *model, struct err *err);

@@ -16,9 +16,9 @@
 
 struct detok {
 	const struct tokenizer *t;
-	bool skip_special;      /* special tokens leave no text, and do not part what is around them */
+	bool skip_special; /* special tokens leave no text, and do not part what is around them */
 	int n_held;
-	char held[4];           /* the beginning of a character */
+	char held[4]; /* the beginning of a character */
 };
 
 void detok_init(struct detok *d, const struct tokenizer *t, bool skip_special);

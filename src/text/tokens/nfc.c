@@ -14,7 +14,7 @@ enum { DECOMPOSED_MAX = 4, NO_INDEX = UINT16_MAX };
 
 void nfc_init(struct nfc *f)
 {
-	*f = (struct nfc){0};
+	*f = (struct nfc){ 0 };
 	buf_init(&f->out);
 }
 
@@ -33,17 +33,16 @@ static bool inert(uint32_t cp)
 
 	if (cp < 0x300)
 		return true;
-	if (cp >= 0x1160 && cp <= 0x11FF)       /* vowels and finals of Hangul join by rule, not by table */
+	if (cp >= 0x1160 && cp <= 0x11FF) /* vowels and finals of Hangul join by rule, not by table */
 		return false;
 	q = utf8proc_get_property((utf8proc_int32_t)cp);
-	return !q->combining_class && q->comb_index == NO_INDEX &&
-		(q->decomp_seqindex == NO_INDEX || q->decomp_type);
+	return !q->combining_class && q->comb_index == NO_INDEX && (q->decomp_seqindex == NO_INDEX || q->decomp_type);
 }
 
 /* Sorts the marks cp[0..n) by combining class, equal ones staying in order. */
 static void sort_marks(int32_t *cp, int32_t *tmp, size_t n)
 {
-	size_t start[257] = {0};
+	size_t start[257] = { 0 };
 
 	if (n < 2)
 		return;
@@ -80,8 +79,8 @@ static void put_run(struct nfc *f, const char *p, size_t n)
 	}
 	for (size_t i = 0; i < n;) {
 		i += (size_t)utf8_decode(p + i, n - i, &cp);
-		len = utf8proc_decompose_char((utf8proc_int32_t)cp, f->cp + n_cp,
-			(utf8proc_ssize_t)(f->cap_cp - n_cp), UTF8PROC_DECOMPOSE, NULL);
+		len = utf8proc_decompose_char((utf8proc_int32_t)cp, f->cp + n_cp, (utf8proc_ssize_t)(f->cap_cp - n_cp),
+		                              UTF8PROC_DECOMPOSE, NULL);
 		assert(len >= 0 && (size_t)len <= f->cap_cp - n_cp);
 		n_cp += (size_t)len;
 	}

@@ -19,10 +19,10 @@ struct nfc_change {
 };
 
 struct nfc {
-	struct buf out;                 /* the normalised text, when nfc_run says so */
-	struct nfc_change *change;      /* in order */
+	struct buf out;            /* the normalised text, when nfc_run says so */
+	struct nfc_change *change; /* in order */
 	size_t n_change, cap_change;
-	int32_t *cp, *sorted;           /* code points of the run at hand */
+	int32_t *cp, *sorted; /* code points of the run at hand */
 	size_t cap_cp;
 };
 

@@ -13,22 +13,24 @@
 
 enum {
 	STAGES_MAX = 16,
-	DEPTH_MAX = 8,                  /* of Sequence in Sequence */
-	PATTERN_MAX = 1 << 14,          /* bytes; o200k's has 400 */
+	DEPTH_MAX = 8,         /* of Sequence in Sequence */
+	PATTERN_MAX = 1 << 14, /* bytes; o200k's has 400 */
 	/* Steps of one match: 10 million is PCRE2's own default, and a run of letters
 	 * costs the known patterns a few steps per byte of it. */
-	STEPS_MIN = 10000000, STEPS_PER_BYTE = 16,
-	JIT_STACK_MIN = 32 << 10, JIT_STACK_MAX = 1 << 20,
-	HEAP_KIB_MAX = 64 << 10,        /* of the interpreter, where there is no JIT */
+	STEPS_MIN = 10000000,
+	STEPS_PER_BYTE = 16,
+	JIT_STACK_MIN = 32 << 10,
+	JIT_STACK_MAX = 1 << 20,
+	HEAP_KIB_MAX = 64 << 10, /* of the interpreter, where there is no JIT */
 	/* The step limit sees no loop inside the JIT that cannot backtrack, so a look-ahead
 	 * over the rest of the text is caught by the clock.  Known patterns need 0.1 s per MB. */
-	SECONDS_MIN = 10, SECONDS_PER_MB = 4,
-	CLOCK_EVERY = 64,               /* matches between looks at the clock */
+	SECONDS_MIN = 10,
+	SECONDS_PER_MB = 4,
+	CLOCK_EVERY = 64, /* matches between looks at the clock */
 };
 
 /* GPT-2's expression, which ByteLevel with use_regex stands for. */
-static const char gpt2_pattern[] =
-	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 /* Unicode's White_Space; PCRE2's own \s has U+180E besides. */
 #define WHITE_SPACE "\\t-\\r\\x{20}\\x{85}\\p{Z}"
@@ -36,7 +38,7 @@ static const char gpt2_pattern[] =
 enum behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 
 struct stage {
-	pcre2_code *re;                 /* NULL: the stage that adds a space in front */
+	pcre2_code *re; /* NULL: the stage that adds a space in front */
 	bool jit;
 	bool invert;
 	enum behavior behavior;
@@ -45,7 +47,7 @@ struct stage {
 struct pretok {
 	struct stage stage[STAGES_MAX];
 	int n;
-	bool byte_level;                /* seen; nothing may follow it */
+	bool byte_level; /* seen; nothing may follow it */
 };
 
 struct pretok_run {
@@ -113,8 +115,8 @@ static int translate_escape(struct scan *s, bool in_class)
 		buf_put(s->out, what, 2);
 		buf_put(s->out, s->p + s->i, len);
 		s->i += len;
-	} else if (c && (strchr("SdDrntf", c) || (c >= ' ' && c < 0x7F && c != '_' &&
-	    !(c >= '0' && c <= '9') && !((c | 32) >= 'a' && (c | 32) <= 'z')))) {
+	} else if (c && (strchr("SdDrntf", c) || (c >= ' ' && c < 0x7F && c != '_' && !(c >= '0' && c <= '9') &&
+	                                          !((c | 32) >= 'a' && (c | 32) <= 'z')))) {
 		buf_put(s->out, what, 2);
 	} else {
 		return lacking(s, at, c > ' ' && c < 0x7F ? what : "a backslash");
@@ -194,7 +196,7 @@ int pretok_translate(const char *re, size_t n, struct buf *out, struct err *err)
 
 /* Compiles re[0..n) into a new stage; plain means no expression but the bytes. */
 static int add_regex(struct pretok *p, const char *re, size_t n, bool plain, enum behavior behavior, bool invert,
-	struct err *err)
+                     struct err *err)
 {
 	uint32_t flags = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
 	pcre2_compile_context *ctx;
@@ -230,7 +232,7 @@ static int add_regex(struct pretok *p, const char *re, size_t n, bool plain, enu
 		pcre2_get_error_message(code, (PCRE2_UCHAR *)msg, sizeof msg);
 		return err_set(err, E_UNSUPPORTED, "regex: %s, in \"%.200s\"", msg, re);
 	}
-	p->n++;                                 /* from here pretok_close frees it */
+	p->n++; /* from here pretok_close frees it */
 	st->behavior = behavior;
 	st->invert = invert;
 	pcre2_pattern_info(st->re, PCRE2_INFO_MATCHEMPTY, &empty);
@@ -244,7 +246,8 @@ static int add_regex(struct pretok *p, const char *re, size_t n, bool plain, enu
 
 static int add_split(struct pretok *p, const struct json *j, struct err *err)
 {
-	static const char *const name[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
+	static const char *const name[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+		                            "Contiguous" };
 	const struct json *pattern = json_get(j, "pattern");
 	const char *behavior, *s;
 	bool invert;
@@ -278,7 +281,7 @@ static int add_byte_level(struct pretok *p, const struct json *j, struct err *er
 	if (space) {
 		if (p->n == STAGES_MAX)
 			return err_set(err, E_LIMIT, "more than %d stages", STAGES_MAX);
-		p->stage[p->n++] = (struct stage){0};
+		p->stage[p->n++] = (struct stage){ 0 };
 	}
 	if (regex && (e = add_regex(p, gpt2_pattern, strlen(gpt2_pattern), false, ISOLATED, false, err)))
 		return e;
@@ -296,7 +299,7 @@ static int add_stage(struct pretok *p, const struct json *j, int depth, struct e
 		return err_set(err, E_LIMIT, "Sequence nested deeper than %d", DEPTH_MAX);
 	if (json_kind(j) != JSON_OBJECT)
 		return err_set(err, E_UNSUPPORTED, "must be an object that ends in ByteLevel, is %s",
-			json_kind_name(json_kind(j)));
+		               json_kind_name(json_kind(j)));
 	if ((e = json_get_str(j, "type", "", &type, err)))
 		return e;
 	if (!strcmp(type, "Sequence")) {
@@ -390,7 +393,7 @@ struct joiner {
 	struct pretok_run *r;
 	int stage;
 	const char *p;
-	size_t start, end;              /* held back; start == end: nothing */
+	size_t start, end; /* held back; start == end: nothing */
 	bool held_match, last_match;
 };
 
@@ -417,17 +420,10 @@ static int join(struct joiner *j, size_t start, size_t end, bool match)
 		if (match)
 			return 0;
 		break;
-	case ISOLATED:
-		break;
-	case CONTIGUOUS:
-		extend = match == j->held_match;
-		break;
-	case MERGED_WITH_PREVIOUS:
-		extend = match && !j->last_match;
-		break;
-	case MERGED_WITH_NEXT:
-		extend = !match && j->held_match;
-		break;
+	case ISOLATED: break;
+	case CONTIGUOUS: extend = match == j->held_match; break;
+	case MERGED_WITH_PREVIOUS: extend = match && !j->last_match; break;
+	case MERGED_WITH_NEXT: extend = !match && j->held_match; break;
 	}
 	j->last_match = match;
 	if (extend && j->start < j->end) {
@@ -450,7 +446,7 @@ static int gave_up(struct pretok_run *r, const char *at, const char *why)
 	bool inside = at >= r->text && at <= r->text + r->n_text;
 
 	return err_set(r->err, E_LIMIT, "pre_tokenizer: gave up at byte %zu of %zu: %s",
-		inside ? (size_t)(at - r->text) : (size_t)0, r->n_text, why);
+	               inside ? (size_t)(at - r->text) : (size_t)0, r->n_text, why);
 }
 
 static int split_regex(struct pretok_run *r, int stage, const char *p, size_t n)
@@ -462,9 +458,8 @@ static int split_regex(struct pretok_run *r, int stage, const char *p, size_t n)
 	int e, rc;
 
 	while (done < n) {
-		rc = st->jit ?
-			pcre2_jit_match(st->re, (PCRE2_SPTR)p, n, done, 0, r->match[stage], r->ctx) :
-			pcre2_match(st->re, (PCRE2_SPTR)p, n, done, PCRE2_NO_UTF_CHECK, r->match[stage], r->ctx);
+		rc = st->jit ? pcre2_jit_match(st->re, (PCRE2_SPTR)p, n, done, 0, r->match[stage], r->ctx) :
+		               pcre2_match(st->re, (PCRE2_SPTR)p, n, done, PCRE2_NO_UTF_CHECK, r->match[stage], r->ctx);
 		if (rc == PCRE2_ERROR_NOMATCH)
 			break;
 		if (rc < 0 || o[1] <= o[0] || o[0] < done || o[1] > n) {

@@ -16,7 +16,7 @@ struct pretok;
 
 /* pre is the value of "pre_tokenizer". */
 int pretok_open(struct pretok **out, const struct json *pre, struct err *err);
-void pretok_close(struct pretok *p);                    /* NULL is allowed */
+void pretok_close(struct pretok *p); /* NULL is allowed */
 
 /* What one caller needs while splitting n bytes in all (the time allowed depends on
  * it); not shared between threads. */

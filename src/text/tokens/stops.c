@@ -10,9 +10,9 @@
 
 struct stop {
 	char *p;
-	uint16_t *fail;         /* fail[k]: the longest border of p[0..k) */
+	uint16_t *fail; /* fail[k]: the longest border of p[0..k) */
 	size_t n;
-	size_t matched;         /* the text ends in p[0..matched) */
+	size_t matched; /* the text ends in p[0..matched) */
 };
 
 static void stop_open(struct stop *st, const char *p, size_t n)

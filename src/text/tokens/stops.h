@@ -20,15 +20,15 @@ struct stop;
 struct stops {
 	struct stop *stop;
 	int n;
-	struct buf held;        /* the longest end of the text that begins a stop */
-	int hit;                /* index of the stop that was found, or -1 */
+	struct buf held; /* the longest end of the text that begins a stop */
+	int hit;         /* index of the stop that was found, or -1 */
 };
 
 /* Copies n strings of UTF-8.  E_ARG for an empty or an invalid one, E_LIMIT for too
  * many or too long; then s is as after stops_fini. */
 int stops_init(struct stops *s, const char *const *text, const size_t *len, int n, struct err *err);
 void stops_fini(struct stops *s);
-void stops_reset(struct stops *s);                      /* for a new text */
+void stops_reset(struct stops *s); /* for a new text */
 
 /* Takes text[0..n) and appends to out what is safe.  True once a stop is found;
  * from then on nothing comes out. */

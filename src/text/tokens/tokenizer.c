@@ -19,34 +19,40 @@
 #include "text/tokens/pretok.h"
 
 enum {
-	AROUND_MAX = 16,        /* tokens before, and after, a text */
+	AROUND_MAX = 16, /* tokens before, and after, a text */
 	NORMALIZER_DEPTH_MAX = 8,
 };
 
 struct tokenizer {
-	struct bpe bpe;         /* its tok table holds the added tokens too */
+	struct bpe bpe; /* its tok table holds the added tokens too */
 	struct pretok *pretok;
 	bool nfc;
 	struct added_token *added;
 	size_t n_added;
 	char *added_pool;
-	struct added raw, norm; /* found before and after normalising */
-	bool *special, *is_added;       /* by id */
+	struct added raw, norm;   /* found before and after normalising */
+	bool *special, *is_added; /* by id */
 	int32_t prefix[AROUND_MAX], suffix[AROUND_MAX];
 	size_t n_prefix, n_suffix;
 };
 
 /* ---- tokens ---- */
 
-void tokens_init(struct tokens *v) { *v = (struct tokens){0}; }
+void tokens_init(struct tokens *v)
+{
+	*v = (struct tokens){ 0 };
+}
 
 void tokens_fini(struct tokens *v)
 {
 	free(v->id);
-	*v = (struct tokens){0};
+	*v = (struct tokens){ 0 };
 }
 
-void tokens_reset(struct tokens *v) { v->n = 0; }
+void tokens_reset(struct tokens *v)
+{
+	v->n = 0;
+}
 
 void tokens_put(struct tokens *v, int32_t id)
 {
@@ -138,7 +144,7 @@ static int load_template(struct tokenizer *t, const struct json *j, struct err *
 		if ((e = json_get_str(sp, "id", "", &name, err)))
 			return err_prefix(err, "TemplateProcessing");
 		if ((e = put_around(t, json_get(json_get(known, name), "ids"), seen ? t->suffix : t->prefix,
-		    seen ? &t->n_suffix : &t->n_prefix, err)))
+		                    seen ? &t->n_suffix : &t->n_prefix, err)))
 			return e;
 	}
 	return seen ? 0 : err_set(err, E_FORMAT, "TemplateProcessing: \"single\" has no Sequence");
@@ -163,7 +169,7 @@ static int load_post(struct tokenizer *t, const struct json *j, int depth, struc
 				return e;
 		return 0;
 	}
-	if (!strcmp(type, "ByteLevel"))         /* trims offsets, which nobody here asks for */
+	if (!strcmp(type, "ByteLevel")) /* trims offsets, which nobody here asks for */
 		return 0;
 	if (strcmp(type, "TemplateProcessing"))
 		return err_set(err, E_UNSUPPORTED, "type \"%.40s\" is not done", type);
@@ -174,7 +180,7 @@ static int load_post(struct tokenizer *t, const struct json *j, int depth, struc
 
 /* Reads entry i of added_tokens into *a; the content goes to pool. */
 static int read_added(const struct json *j, size_t i, struct added_token *a, const char **content, size_t *n,
-	struct err *err)
+                      struct err *err)
 {
 	int64_t id;
 	int e;
@@ -183,10 +189,10 @@ static int read_added(const struct json *j, size_t i, struct added_token *a, con
 		return err_set(err, E_FORMAT, "added_tokens[%zu]: must have an integer id and a string content", i);
 	if (id < 0 || id >= TOKENIZER_IDS_MAX)
 		return err_set(err, E_LIMIT, "added_tokens[%zu]: id %lld is outside [0, %d)", i, (long long)id,
-			TOKENIZER_IDS_MAX);
+		               TOKENIZER_IDS_MAX);
 	if (*n > TOKENIZER_ADDED_BYTES_MAX)
 		return err_set(err, E_LIMIT, "added_tokens[%zu]: content of %zu bytes, more than %d", i, *n,
-			TOKENIZER_ADDED_BYTES_MAX);
+		               TOKENIZER_ADDED_BYTES_MAX);
 	a->id = (int32_t)id;
 	if ((e = json_get_bool(j, "special", false, &a->special, err)) ||
 	    (e = json_get_bool(j, "normalized", !a->special, &a->normalized, err)) ||
@@ -198,8 +204,8 @@ static int read_added(const struct json *j, size_t i, struct added_token *a, con
 }
 
 /* Puts content under a's id, which may be a new one or the vocabulary's own. */
-static int claim_id(struct tokenizer *t, const struct added_token *a, const char *content, size_t n,
-	int32_t n_vocab, struct err *err)
+static int claim_id(struct tokenizer *t, const struct added_token *a, const char *content, size_t n, int32_t n_vocab,
+                    struct err *err)
 {
 	struct bpe *b = &t->bpe;
 	char byte[TOKENIZER_ADDED_BYTES_MAX];
@@ -212,11 +218,11 @@ static int claim_id(struct tokenizer *t, const struct added_token *a, const char
 	} else if (b->tok[a->id].p) {
 		const struct bpe_token *tok = &b->tok[a->id];
 		bool same = a->id < n_vocab && ((len >= 0 && tok->n == (size_t)len && !memcmp(tok->p, byte, tok->n)) ||
-			(tok->n == n && !memcmp(tok->p, content, n)));
+		                                (tok->n == n && !memcmp(tok->p, content, n)));
 
 		if (!same)
-			return err_set(err, E_FORMAT, "added_tokens: id %d of \"%.*s\" belongs to another token",
-				a->id, (int)n, content);
+			return err_set(err, E_FORMAT, "added_tokens: id %d of \"%.*s\" belongs to another token", a->id,
+			               (int)n, content);
 	}
 	b->tok[a->id] = (struct bpe_token){ content, (uint32_t)n };
 	return 0;
@@ -277,7 +283,7 @@ static int load(struct tokenizer *t, const struct json *root, struct err *err)
 		return err_set(err, E_FORMAT, "must be an object, is %s", json_kind_name(json_kind(root)));
 	if (json_kind(json_get(root, "model")) != JSON_OBJECT)
 		return err_set(err, E_FORMAT, "model: must be an object, is %s",
-			json_kind_name(json_kind(json_get(root, "model"))));
+		               json_kind_name(json_kind(json_get(root, "model"))));
 	if ((e = load_normalizer(t, json_get(root, "normalizer"), 0, err)) ||
 	    (e = check_decoder(json_get(root, "decoder"), 0, err)) ||
 	    (e = pretok_open(&t->pretok, json_get(root, "pre_tokenizer"), err)) ||
@@ -335,7 +341,10 @@ void tokenizer_close(struct tokenizer *t)
 
 /* ---- asking ---- */
 
-int32_t tokenizer_size(const struct tokenizer *t) { return t->bpe.n_tok; }
+int32_t tokenizer_size(const struct tokenizer *t)
+{
+	return t->bpe.n_tok;
+}
 
 const char *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t *n)
 {
@@ -390,8 +399,8 @@ struct encoder {
 	struct pretok_run *run;
 	struct bpe_scratch scratch;
 	struct nfc nfc;
-	const struct nfc *traced;       /* positions are of its result, or NULL: of the source */
-	size_t base;                    /* where the source at hand begins in the text */
+	const struct nfc *traced; /* positions are of its result, or NULL: of the source */
+	size_t base;              /* where the source at hand begins in the text */
 	struct tokens *out;
 	struct err *err;
 };
@@ -432,7 +441,7 @@ static void on_piece(void *ctx, const char *p, size_t n)
 
 /* Text in which tokens of set may stand; what is between them goes to next. */
 static int encode_between(struct encoder *c, const struct added *set, const char *p, size_t n,
-	int (*next)(struct encoder *, const char *, size_t))
+                          int (*next)(struct encoder *, const char *, size_t))
 {
 	struct added_match m;
 	size_t at = 0, base = c->base;
@@ -481,15 +490,16 @@ static int check_text(const char *text, size_t n, const struct text_range *user,
 		return err_set(err, E_ARG, "text: invalid UTF-8 at byte %zu (0x%02X)", at, (unsigned char)text[at]);
 	for (size_t i = 0; i < n_user; i++) {
 		if (user[i].start < last || user[i].end < user[i].start || user[i].end > n)
-			return err_set(err, E_ARG, "text: range %zu, bytes %zu to %zu, is out of order or beyond %zu bytes",
-				i, user[i].start, user[i].end, n);
+			return err_set(err, E_ARG,
+			               "text: range %zu, bytes %zu to %zu, is out of order or beyond %zu bytes", i,
+			               user[i].start, user[i].end, n);
 		last = user[i].end;
 	}
 	return 0;
 }
 
 int tokenizer_encode_ranges(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-	const struct text_range *user, size_t n_user, struct tokens *out, struct err *err)
+                            const struct text_range *user, size_t n_user, struct tokens *out, struct err *err)
 {
 	struct encoder c = { .t = t, .flags = flags, .user = user, .n_user = n_user, .out = out, .err = err };
 	size_t before = out->n;
@@ -516,8 +526,8 @@ int tokenizer_encode_ranges(const struct tokenizer *t, const char *text, size_t 
 	return 0;
 }
 
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-	struct tokens *out, struct err *err)
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags, struct tokens *out,
+                     struct err *err)
 {
 	return tokenizer_encode_ranges(t, text, n, flags, NULL, 0, out, err);
 }

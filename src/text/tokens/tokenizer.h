@@ -18,11 +18,11 @@
 #include "base/err.h"
 
 enum {
-	TOKENIZER_IDS_MAX = 1 << 20,    /* ids are below this; the largest vocabularies known have 262,144 */
+	TOKENIZER_IDS_MAX = 1 << 20, /* ids are below this; the largest vocabularies known have 262,144 */
 	TOKENIZER_MERGES_MAX = 1 << 22,
 	TOKENIZER_ADDED_MAX = 1 << 16,
 	TOKENIZER_ADDED_BYTES_MAX = 256, /* of one added token: bounds the work per byte of text */
-	TOKENIZER_TEXT_MAX = 1 << 28,   /* bytes of one text */
+	TOKENIZER_TEXT_MAX = 1 << 28,    /* bytes of one text */
 };
 
 /* Token ids that grow. */
@@ -33,14 +33,14 @@ struct tokens {
 
 void tokens_init(struct tokens *v);
 void tokens_fini(struct tokens *v);
-void tokens_reset(struct tokens *v);                    /* empty, memory kept */
+void tokens_reset(struct tokens *v); /* empty, memory kept */
 void tokens_put(struct tokens *v, int32_t id);
 
 struct tokenizer;
 
 /* Reads json[0..n), which may be freed afterwards. */
 int tokenizer_open(struct tokenizer **out, const char *json, size_t n, struct err *err);
-void tokenizer_close(struct tokenizer *t);              /* NULL is allowed */
+void tokenizer_close(struct tokenizer *t); /* NULL is allowed */
 
 /* Ids are in [0, size).  An embedding may have more rows; those are no tokens. */
 int32_t tokenizer_size(const struct tokenizer *t);
@@ -77,8 +77,8 @@ enum {
 /* Appends the ids of text[0..n) to out.  E_ARG names the first byte that is not
  * UTF-8; E_LIMIT when the text is too long or a pattern of the file works too
  * hard on it.  After an error out is as it was. */
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-	struct tokens *out, struct err *err);
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags, struct tokens *out,
+                     struct err *err);
 
 /* Bytes [start, end) of a text. */
 struct text_range {
@@ -89,10 +89,9 @@ struct text_range {
  * is read where it would touch a byte of user[0..n_user), so nobody can write the
  * end of their own turn.  The ranges are sorted and do not overlap (E_ARG). */
 int tokenizer_encode_ranges(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-	const struct text_range *user, size_t n_user, struct tokens *out, struct err *err);
+                            const struct text_range *user, size_t n_user, struct tokens *out, struct err *err);
 
 /* Appends the text of id[0..n) as struct detok (detok.h) yields it. */
-void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool skip_special,
-	struct buf *out);
+void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool skip_special, struct buf *out);
 
 #endif
