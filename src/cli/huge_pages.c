@@ -50,8 +50,8 @@ static size_t weight_bytes(const struct store *st)
 {
 	size_t n = 0;
 
-	for (int i = 0; st && i < st->n_shard; i++)
-		n += st->shard[i].map.n;
+	for (int i = 0; st && i < st->n_file; i++)
+		n += st->file[i].map.n;
 	return n;
 }
 

@@ -40,20 +40,31 @@ static void put_check(struct sha256 *h, const void *p, size_t n)
 	sha256_field(h, &c, sizeof(c));
 }
 
-static int put_file(struct sha256 *h, const char *path, bool needed, struct err *err)
+static int put_file(struct sha256 *h, const char *path, struct err *err)
 {
 	struct file_map m;
 	int rc = file_map_open(&m, path, err);
 
-	if (rc == E_MISSING && !needed) {
-		sha256_field(h, "", 0);
-		return 0;
-	}
 	if (rc)
 		return rc;
 	sha256_field(h, m.p, m.n);
 	file_map_close(&m);
 	return 0;
+}
+
+static int put_document(struct sha256 *h, const struct store *st, const char *name, bool needed, struct err *err)
+{
+	struct buf b;
+	int rc;
+
+	buf_init(&b);
+	rc = store_document(st, name, &b, err);
+	if (rc == E_MISSING && !needed)
+		rc = 0;
+	if (!rc)
+		sha256_field(h, b.p, b.n);
+	buf_fini(&b);
+	return rc;
 }
 
 /* What the library's functions give: they come with the machine, in versions for
@@ -170,9 +181,9 @@ static void memory_write(const struct memory *m, const char *dir, const char *pa
 	buf_fini(&tmp);
 }
 
-static struct check128 sum_of(struct memory *m, const struct safetensors *shard, const char *path)
+static struct check128 sum_of(struct memory *m, const struct store_file *f)
 {
-	struct known k = { .id = shard->map.id };
+	struct known k = { .id = f->map.id };
 	struct file_id now;
 	struct timespec ts;
 	int at = 0;
@@ -182,9 +193,9 @@ static struct check128 sum_of(struct memory *m, const struct safetensors *shard,
 	if (at < m->n)
 		return m->v[at].sum;
 	clock_gettime(CLOCK_REALTIME, &ts);
-	k.sum = check128(shard->map.p, shard->map.n, NULL, 0);
+	k.sum = check128(f->map.p, f->map.n, NULL, 0);
 	/* As it was before, and for long enough: it may be remembered. */
-	if (!file_id_get(path, &now, NULL) && same_file(&now, &k.id) &&
+	if (!file_id_get(f->path, &now, NULL) && same_file(&now, &k.id) &&
 	    (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - k.id.changed_ns > SETTLED_NS) {
 		/* The oldest line goes when there are too many. */
 		if (m->n == REMEMBERED - 1)
@@ -203,9 +214,8 @@ static void put_weights(struct sha256 *h, const struct store *st, const char *di
 	buf_init(&path);
 	buf_printf(&path, "%s/%s", dir, file_name);
 	memory_read(&m, path.p);
-	for (int i = 0; i < st->n_shard; i++) {
-		const struct safetensors *shard = &st->shard[i];
-		struct check128 c = sum_of(&m, shard, shard->n ? shard->v[0].file : "");
+	for (int i = 0; i < st->n_file; i++) {
+		struct check128 c = sum_of(&m, &st->file[i]);
 
 		sha256_field(h, &c, sizeof(c));
 	}
@@ -223,7 +233,7 @@ static int put_template(struct sha256 *h, const struct session *s, const struct 
 	char *text;
 
 	if (o->template_file)
-		return put_file(h, o->template_file, true, err);
+		return put_file(h, o->template_file, err);
 	text = store_chat_template(s->store, &none);
 	put_text(h, text);
 	free(text);
@@ -260,11 +270,11 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 	put_caches(&h, s->model);
 	put_functions(&h);
 	put_weights(&h, s->store, o->disk_dir);
-	rc = put_file(&h, "/proc/self/exe", true, err);
+	rc = put_file(&h, "/proc/self/exe", err);
 	if (!rc)
-		rc = put_file(&h, s->store->config_path, true, err);
+		rc = put_document(&h, s->store, "config.json", true, err);
 	if (!rc)
-		rc = put_file(&h, store_path(s->store, "tokenizer.json"), false, err);
+		rc = put_document(&h, s->store, "tokenizer.json", false, err);
 	if (!rc)
 		rc = put_template(&h, s, o, err);
 	sha256_end(&h, out);
@@ -284,7 +294,7 @@ int identity_of_draft(const struct session *s, const struct options *o, const st
 	put_caches(&h, s->drafts.model);
 	if (st) {
 		put_weights(&h, st, o->disk_dir);
-		rc = put_file(&h, st->config_path, true, err);
+		rc = put_document(&h, st, "config.json", true, err);
 	}
 	sha256_end(&h, out);
 	return rc;

@@ -105,7 +105,7 @@ static void print_params(const struct model *m, const struct store *st)
 	printf("parameters     %s used; %s in the files\n", count_text(a, sizeof(a), m->shape.params),
 	       count_text(b, sizeof(b), all));
 	printf("weights        %s used; ", bytes_text(a, sizeof(a), (double)m->shape.weight_bytes));
-	printf("%s in %d file%s\n", bytes_text(b, sizeof(b), (double)file), st->n_shard, st->n_shard == 1 ? "" : "s");
+	printf("%s in %d file%s\n", bytes_text(b, sizeof(b), (double)file), st->n_file, st->n_file == 1 ? "" : "s");
 }
 
 static void print_shape(const struct model *m, const struct store *st)
@@ -167,7 +167,7 @@ static void print_tensors(const struct store *st)
 	for (size_t i = 0; i < st->n; i++) {
 		const struct tensor *t = st->v[i];
 
-		printf("%-8s %-24s %s%s%s\n", dtype_name(t->type), shape_text(shape, sizeof(shape), t->dim, t->n_dim),
+		printf("%-8s %-24s %s%s%s\n", tensor_type_name(t), shape_text(shape, sizeof(shape), t->dim, t->n_dim),
 		       t->name, t->used ? "" : "  ignored: ", t->used ? "" : t->ignored);
 	}
 }

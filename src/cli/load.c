@@ -17,7 +17,7 @@
 #include "base/rng.h"
 #include "cli/identity.h"
 
-enum { TOKENIZER_JSON_MAX = 256 << 20, TEMPLATE_MAX = 4 << 20 }; /* bytes; the largest known have 33 MB and 17 KB */
+enum { TEMPLATE_MAX = 4 << 20 }; /* bytes; the largest known has 17 KB */
 
 /* ---- which model ---- */
 
@@ -103,12 +103,12 @@ static void read_weights(const struct store *st)
 	size_t total = 0, done = 0;
 	volatile uint8_t sum = 0;
 
-	for (int i = 0; i < st->n_shard; i++)
-		total += st->shard[i].map.n;
+	for (int i = 0; i < st->n_file; i++)
+		total += st->file[i].map.n;
 	if (total > machine_bytes() / 4 * 3)
 		return; /* the end would push out the beginning */
-	for (int i = 0; i < st->n_shard; i++) {
-		const struct file_map *map = &st->shard[i].map;
+	for (int i = 0; i < st->n_file; i++) {
+		const struct file_map *map = &st->file[i].map;
 
 		if (in_memory(map)) {
 			done += map->n;
@@ -130,17 +130,19 @@ static void read_weights(const struct store *st)
 
 static int open_tokenizer(struct session *s, unsigned what, struct err *err)
 {
-	const char *path = store_path(s->store, "tokenizer.json");
+	static const char name[] = "tokenizer.json";
 	struct buf json;
 	int rc;
 
-	if (!file_exists(path))
-		return what & LOAD_TOKENIZER ? err_set(err, E_MISSING, "%s: not there, and text needs it", path) : 0;
 	progress(s->store->name, "tokenizer", -1);
 	buf_init(&json);
-	rc = file_read(path, TOKENIZER_JSON_MAX, &json, err);
-	if (!rc && tokenizer_open(&s->tok, json.p, json.n, err))
-		rc = err_prefix(err, "%s", path);
+	rc = store_document(s->store, name, &json, err);
+	if (rc == E_MISSING)
+		rc = !(what & LOAD_TOKENIZER) ?
+		             0 :
+		             err_set(err, E_MISSING, "%s: not there, and text needs it", store_place(s->store, name));
+	else if (!rc && tokenizer_open(&s->tok, json.p, json.n, err))
+		rc = err_prefix(err, "%s", store_place(s->store, name));
 	buf_fini(&json);
 	return rc;
 }

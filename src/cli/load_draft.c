@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "store/store.h"
 
-enum { TOKENIZER_JSON_MAX = 256 << 20 };
 /* Text of ended sequences that ngram looks into: some megabytes. */
 enum { TEXT_MAX = 1 << 18 };
 
@@ -22,12 +21,15 @@ static bool only_head(const struct store *st)
 
 static int same_tokens(const struct drafts *d, const struct model *m, const struct tokenizer *tok, struct err *err)
 {
-	const char *path = store_path(d->store, "tokenizer.json");
 	struct tokenizer *own = NULL;
 	struct buf json;
-	int rc;
+	int rc = E_MISSING;
 
-	if (!tok || !file_exists(path)) {
+	buf_init(&json);
+	if (tok)
+		rc = store_document(d->store, "tokenizer.json", &json, err);
+	if (rc == E_MISSING) {
+		buf_fini(&json);
 		if (d->model->shape.vocab == m->shape.vocab)
 			return 0;
 		return err_set(err, E_UNSUPPORTED,
@@ -35,10 +37,8 @@ static int same_tokens(const struct drafts *d, const struct model *m, const stru
 		               "tokenizer to compare",
 		               d->store->name, d->model->shape.vocab, m->shape.vocab);
 	}
-	buf_init(&json);
-	rc = file_read(path, TOKENIZER_JSON_MAX, &json, err);
 	if (!rc && tokenizer_open(&own, json.p, json.n, err))
-		rc = err_prefix(err, "%s", path);
+		rc = err_prefix(err, "%s", store_place(d->store, "tokenizer.json"));
 	buf_fini(&json);
 	if (!rc)
 		rc = draft_vocabulary(tok, own, d->store->name, err);

@@ -67,12 +67,12 @@ struct store_run *store_runs(const struct store *st, int *n)
 	int n_unread, k = 0;
 	struct store_run *unread = unread_runs(st, &n_unread), *v;
 
-	v = xcalloc((size_t)(n_unread + st->n_shard + st->n_room + 1), sizeof *v);
+	v = xcalloc((size_t)(n_unread + st->n_file + st->n_room + 1), sizeof *v);
 	*n = 0;
 	for (int i = 0; i < st->n_room; i++)
 		add_run(v, n, (struct store_run){ .p = st->room[i].p, .n = st->room[i].used });
-	for (int i = 0; i < st->n_shard; i++) {
-		const struct file_map *map = &st->shard[i].map;
+	for (int i = 0; i < st->n_file; i++) {
+		const struct file_map *map = &st->file[i].map;
 		const uint8_t *at = map->p, *end = map->p + map->n;
 
 		/* No stream crosses from a file to another: those of this one are together. */
@@ -108,8 +108,8 @@ struct move {
 
 static void drop(const struct store *st, struct store_run run)
 {
-	for (int i = 0; i < st->n_shard; i++) {
-		const struct file_map *map = &st->shard[i].map;
+	for (int i = 0; i < st->n_file; i++) {
+		const struct file_map *map = &st->file[i].map;
 
 		if (run.p >= map->p && run.p < map->p + map->n)
 			file_map_drop(map, (size_t)(run.p - map->p), (size_t)(run.p - map->p) + run.n);

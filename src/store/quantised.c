@@ -191,7 +191,7 @@ static int plain(struct store *st, struct tensor *t, const struct wanted *m, str
 		               t->name, dtype_name(t->type));
 	if (!shape_is(t, m, m->cols))
 		return shape_error(st, t, m, m->cols, err);
-	if ((code = all_rows(t, m, &rows, err)))
+	if ((code = all_rows(t, m, &rows, err)) || (code = store_data(st, t, err)))
 		return code;
 	if ((code = weight_plain(out, t->name, t->type, rows, m->cols, t->data, t->bytes, err)))
 		return code;
@@ -281,6 +281,9 @@ static int coded(struct store *st, const char *path, struct tensor *w, struct te
 		buf_fini(&name);
 	}
 	if (code || (code = check_coded(st, &e, w, s, b, m, err)) || (code = all_rows(w, m, &rows, err)))
+		return code;
+	if ((code = store_data(st, w, err)) || (code = store_data(st, s, err)) ||
+	    (b && (code = store_data(st, b, err))))
 		return code;
 	code = weight_coded(out, w->name, e.mode, e.bits, e.group, rows, m->cols, w->data, w->bytes, s->data, s->bytes,
 	                    b ? b->data : NULL, b ? b->bytes : 0, s->type, err);

@@ -19,17 +19,6 @@ enum { NAME_MAX_BYTES = 200 };
 /* Root, tensor, shape: nothing in a header is nested deeper. */
 enum { HEADER_DEPTH = 4 };
 
-char *shape_text(char *buf, size_t cap, const int64_t *dim, int n_dim)
-{
-	size_t n = (size_t)snprintf(buf, cap, "[");
-
-	for (int i = 0; i < n_dim && n < cap; i++)
-		n += (size_t)snprintf(buf + n, cap - n, "%s%" PRId64, i ? ", " : "", dim[i]);
-	if (n < cap)
-		snprintf(buf + n, cap - n, "]");
-	return buf;
-}
-
 static uint64_t load_u64le(const uint8_t *p)
 {
 	uint64_t v = 0;

@@ -16,30 +16,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "quant/coded/blocks.h"
-
-enum { TENSOR_DIMS = 8 }; /* most dimensions; a convolution in a vision tower has 5 */
-
-struct tensor {
-	const char *name;
-	const char *file; /* as given to open */
-	enum dtype type;
-	int n_dim; /* 0: a scalar, one element */
-	int64_t dim[TENSOR_DIMS];
-	int64_t count;       /* elements: the product of dim */
-	const uint8_t *data; /* in the mapping */
-	size_t bytes;
-
-	/* What became of it, kept by the store: see store_weight and store_ignore. */
-	int used;
-	int64_t elements;           /* as the model sees it: coded words unpacked, their scales 0 */
-	const struct format *fmt;   /* when handed out as a matrix: how it is written */
-	int group;                  /* of fmt; 0: none */
-	size_t stored;              /* of that matrix: bytes with scales and biases */
-	const char *ignored;        /* why; NULL while neither used nor ignored */
-	const struct weight *whole; /* the matrix, where it may be laid out in blocks (store_move); NULL: it may not */
-	struct blocks blocks;       /* of it, once they are there */
-};
+#include "store/tensor.h"
 
 struct safetensors {
 	struct file_map map;
@@ -56,9 +33,6 @@ int safetensors_open(struct safetensors *s, const char *path, struct err *err);
 int safetensors_open_bytes(struct safetensors *s, const char *path, const void *p, size_t n, struct err *err);
 void safetensors_close(struct safetensors *s);
 struct tensor *safetensors_find(const struct safetensors *s, const char *name);
-
-/* "[512, 64]" into buf, which is returned. */
-char *shape_text(char *buf, size_t cap, const int64_t *dim, int n_dim);
 
 /* A tensor to be written; data in its own type, row-major. */
 struct tensor_out {

@@ -3,10 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "store/store.h"
-
-enum { TEMPLATE_MAX = 4 << 20 }; /* the longest known template has 17 KB */
 
 static int add_ids(const struct json *j, int32_t *out, int n, int max)
 {
@@ -49,13 +46,13 @@ int store_sampling(const struct store *st, struct store_sampling *io, struct err
 	    (code = json_get_double(j, "min_p", io->min_p, &io->min_p, err)) ||
 	    (code = json_get_double(j, "repetition_penalty", io->repetition_penalty, &io->repetition_penalty, err)) ||
 	    (code = json_get_int(j, "top_k", io->top_k, &top_k, err)))
-		return err_prefix(err, "%s", store_path(st, "generation_config.json"));
+		return err_prefix(err, "%s", store_place(st, "generation_config.json"));
 	if (io->temperature < 0 || io->top_p < 0 || io->top_p > 1 || io->min_p < 0 || io->min_p > 1 ||
 	    io->repetition_penalty <= 0 || top_k < 0 || top_k > INT32_MAX)
 		return err_set(err, E_FORMAT,
 		               "%s: sampling out of range: temperature %g, top_p %g, min_p %g, "
 		               "repetition_penalty %g, top_k %" PRId64,
-		               store_path(st, "generation_config.json"), io->temperature, io->top_p, io->min_p,
+		               store_place(st, "generation_config.json"), io->temperature, io->top_p, io->min_p,
 		               io->repetition_penalty, top_k);
 	io->top_k = (int)top_k;
 	if (!sample)
@@ -96,20 +93,24 @@ static char *of_config(const struct json *j)
 
 char *store_chat_template(const struct store *st, struct err *err)
 {
-	const char *path = store_path(st, "chat_template.jinja");
+	struct err none = { 0 };
+	struct json *j = NULL;
 	char *text = NULL;
 	struct buf b;
+	int code;
 
 	buf_init(&b);
-	if (file_exists(path)) {
-		if (!file_read(path, TEMPLATE_MAX, &b, err))
-			text = buf_take(&b);
-	} else if (!(text = of_config(json_get(st->tokenizer_config, "chat_template"))) &&
-	           file_exists(path = store_path(st, "chat_template.json"))) {
-		struct json *j = NULL;
-
-		if (!file_read(path, TEMPLATE_MAX, &b, err) && !(j = json_parse(b.p, b.n, 0, err)))
-			err_prefix(err, "%s", path);
+	code = store_document(st, "chat_template.jinja", &b, &none);
+	if (!code) {
+		text = buf_take(&b);
+	} else if (code != E_MISSING) {
+		err_set(err, code, "%s", none.msg);
+	} else if (!(text = of_config(json_get(st->tokenizer_config, "chat_template")))) {
+		code = store_document(st, "chat_template.json", &b, &none);
+		if (code && code != E_MISSING)
+			err_set(err, code, "%s", none.msg);
+		else if (!code && !(j = json_parse(b.p, b.n, 0, err)))
+			err_prefix(err, "%s", store_place(st, "chat_template.json"));
 		text = of_config(json_get(j, "chat_template"));
 		json_free(j);
 	}

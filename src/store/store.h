@@ -1,9 +1,10 @@
 /* store.h - a model as it lies on disk: its settings and its named tensors.
  *
- * Opens a Hugging Face folder, or the same folder converted by mlx-lm: the JSON
- * files are read, the safetensors are mapped read-only and never copied whole.
- * Nothing is ever downloaded.  Serves the loader (src/model/) and the commands;
- * knows nothing of architectures.
+ * A container (container.h) reads the files: a Hugging Face folder, the same
+ * folder converted by mlx-lm, a GGUF file.  Tensors are mapped read-only and never
+ * copied whole; settings are documents, asked for by name.  Nothing is ever
+ * downloaded.  Serves the loader (src/model/) and the commands; knows nothing of
+ * architectures.
  *
  * Tensors are handed out as weights in the number format they are stored in.
  * Every request states the shape that the config implies, and a disagreement is
@@ -21,7 +22,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "quant/format.h"
-#include "store/safetensors.h"
+#include "store/container.h"
 
 /* Parameters of one coded module, from config.json. */
 struct quant_entry {
@@ -39,16 +40,17 @@ struct store_room {
 
 struct store {
 	struct arena arena;
-	const char *dir;               /* the folder, as opened */
-	const char *name;              /* what a person calls the model: "org/name" or the folder's last part */
+	struct container box;
+	const char *dir;               /* the folder or file, as opened */
+	const char *name;              /* what a person calls the model: "org/name" or the path's last part */
 	struct json *config;           /* config.json, whole */
 	const struct json *text;       /* its text_config, or config itself */
 	struct json *generation;       /* generation_config.json; NULL when absent */
 	struct json *tokenizer_config; /* tokenizer_config.json; NULL when absent */
-	const char *config_path;       /* for messages */
-	struct safetensors *shard;
-	int n_shard;
-	struct tensor **v; /* every tensor of every shard, by name */
+	const char *config_path;       /* where config.json is, for messages */
+	const struct store_file *file; /* the mapped files */
+	int n_file;
+	struct tensor **v; /* every tensor of every file, by name */
 	size_t n;
 	bool coded; /* the config has a quantization section; then dflt holds */
 	struct quant_entry dflt, *entry;
@@ -58,19 +60,32 @@ struct store {
 	bool rows_moved; /* it has begun to move what has no blocks */
 };
 
-/* MODEL as a person writes it: the path of a folder, or a name like
+/* MODEL as a person writes it: the path of a folder or file, or a name like
  * "Qwen/Qwen3.5-4B" that is looked up in the Hugging Face cache on disk
  * (HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub,
  * ~/.cache/huggingface/hub).  E_MISSING says where it looked. */
 int store_open(struct store **out, const char *model, struct err *err);
 void store_close(struct store *st);
+/* The same of what lies at path, with the container ops (NULL: whichever matches); name is what a person calls it. */
+int store_open_as(struct store **out, const struct container_ops *ops, const char *path, const char *name,
+                  struct err *err);
 
-/* The folder of MODEL, by the same rules, into out. */
+/* The folder or file of MODEL, by the same rules, into out. */
 int store_locate(const char *model, struct buf *out, struct err *err);
+
+/* ---- documents ---- */
+
+/* Appends the text that Hugging Face keeps under that name beside the tensors ("tokenizer.json"), from a file or
+ * made from metadata: the one way to what a model says of itself.  E_MISSING when it has none.  One thread at a time. */
+int store_document(const struct store *st, const char *name, struct buf *out, struct err *err);
+/* Where that document is or would be, for messages; in the store's arena. */
+const char *store_place(const struct store *st, const char *name);
 
 /* ---- tensors ---- */
 
 struct tensor *store_find(const struct store *st, const char *name);
+/* Makes sure that t->data is there: some tensors are made when they are first used. */
+int store_data(struct store *st, struct tensor *t, struct err *err);
 /* A tensor's name with the first of the prefixes under which it exists; NULL
  * when there is none.  Returns the prefix. */
 const char *store_prefix(const struct store *st, const char *const *prefix, const char *name);
@@ -141,8 +156,5 @@ int store_sampling(const struct store *st, struct store_sampling *io, struct err
  * chat_template.jinja, then tokenizer_config.json (a string, or a list of which
  * "default" counts), then chat_template.json.  Caller frees. */
 char *store_chat_template(const struct store *st, struct err *err);
-
-/* Path of a file in the folder (in the store's arena), whether it exists or not. */
-const char *store_path(const struct store *st, const char *file);
 
 #endif

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver.h"
+#include "store/safetensors.h"
 
 enum { ROWS = 128, LAYERS_MAX = 64, IN_TREE = 2 };
 

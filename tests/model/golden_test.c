@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver.h"
+#include "store/safetensors.h"
 
 static const float TOLERANCE = 1e-3f;
 enum { LONG_MAX = 700 };

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "../check.h"
 #include "driver.h"
+#include "store/safetensors.h"
 
 enum { ROWS = 128 };
 static const float TOLERANCE = 1e-3f;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "driver.h"
 #include "model/rotary.h"
+#include "store/safetensors.h"
 
 enum { POSITIONS = 9, HEADS = 2 };
 

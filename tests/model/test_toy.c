@@ -14,6 +14,7 @@
 #include "model/conf.h"
 #include "model/rotary.h"
 #include "model/work.h"
+#include "store/safetensors.h"
 
 /* ---- the architecture: this much is a new model ---- */
 

@@ -21,6 +21,7 @@
 #include "base/pages.h"
 #include "base/rng.h"
 #include "folder.h"
+#include "store/safetensors.h"
 #include "store/store.h"
 
 enum { MB = 1 << 20, PIECE = 32 * MB };
@@ -431,7 +432,7 @@ static void test_rows(void **state)
 	size_t file;
 
 	open_folder();
-	file = st->shard[0].map.n;
+	file = st->file[0].map.n;
 	sums_of(before);
 	assert_int_equal(move(&a, ARITH_F32), file / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES);
 	for (int i = 0; i < MATRICES; i++)
@@ -463,11 +464,11 @@ static void test_runs(void **state)
 	int n;
 
 	open_folder();
-	file = st->shard[0].map.n;
+	file = st->file[0].map.n;
 	run = store_runs(st, &n);
 	assert_int_equal(n, 1);
 	assert_int_equal(run[0].n, file);
-	assert_ptr_equal(run[0].file, &st->shard[0].map);
+	assert_ptr_equal(run[0].file, &st->file[0].map);
 	free(run);
 	move(&a, ARITH_FAST);
 	run = store_runs(st, &n);

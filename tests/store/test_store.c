@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "folder.h"
+#include "store/safetensors.h"
 #include "store/store.h"
 
 /* The message must hold each of the parts, separated by '|', and be one line. */

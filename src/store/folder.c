@@ -1,0 +1,274 @@
+/* folder.c - the container of Hugging Face and mlx-lm: a folder with config.json and safetensors.
+ *
+ * Documents are its files.  Tensors are those of the shards that
+ * model.safetensors.index.json names, or of all model*.safetensors. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "store/container.h"
+#include "store/safetensors.h"
+
+enum {
+	TEMPLATE_MAX = 4 << 20,    /* the longest known template has 17 KB */
+	DOCUMENT_MAX = 64 << 20,   /* a tokenizer_config.json with many added tokens has some MB */
+	TOKENIZER_MAX = 256 << 20, /* as much again as the largest known */
+	INDEX_MAX = 256 << 20,     /* 2.4T parameters, one tensor per expert: 28 MB */
+	SHARDS_MAX = 4096,
+};
+
+struct folder {
+	struct container *c;
+	struct safetensors *shard;
+};
+
+static const char *folder_path(const struct folder *f, const char *file)
+{
+	return arena_printf(&f->c->arena, "%s/%s", f->c->path, file);
+}
+
+/* ---- documents ---- */
+
+static bool match(const char *path)
+{
+	return dir_exists(path);
+}
+
+static int open_folder(struct container *c, struct err *err)
+{
+	struct folder *f = arena_zalloc(&c->arena, sizeof *f);
+
+	f->c = c;
+	c->own = f;
+	return 0;
+}
+
+static size_t most_of(const char *name)
+{
+	return !strcmp(name, "tokenizer.json")     ? TOKENIZER_MAX :
+	       !strncmp(name, "chat_template", 13) ? TEMPLATE_MAX :
+	                                             DOCUMENT_MAX;
+}
+
+static const char *place(struct container *c, const char *name)
+{
+	return folder_path(c->own, name);
+}
+
+static int document(struct container *c, const char *name, struct buf *out, struct err *err)
+{
+	const char *path = place(c, name);
+
+	if (!file_exists(path))
+		return err_set(err, E_MISSING,
+		               "%s: missing; a model folder has config.json, tokenizer.json and *.safetensors", path);
+	return file_read(path, most_of(name), out, err);
+}
+
+/* ---- the list of shards ---- */
+
+static int by_string(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+struct names {
+	const char **v;
+	size_t n, cap;
+};
+
+static void names_add(struct names *l, const char *name)
+{
+	if (l->n == l->cap)
+		l->v = xrealloc(l->v, size_mul(l->cap = l->cap ? 2 * l->cap : 16, sizeof *l->v));
+	l->v[l->n++] = name;
+}
+
+static void names_sort_unique(struct names *l)
+{
+	size_t n = 0;
+
+	if (l->n)
+		qsort(l->v, l->n, sizeof *l->v, by_string);
+	for (size_t i = 0; i < l->n; i++)
+		if (!n || strcmp(l->v[n - 1], l->v[i]))
+			l->v[n++] = l->v[i];
+	l->n = n;
+}
+
+/* The files that an index names.  A name is one in this folder, never a path. */
+static int shards_of_index(struct folder *f, const struct json *index, const char *path, struct names *out,
+                           struct err *err)
+{
+	const struct json *map = json_get(index, "weight_map"), *value;
+	const char *tensor, *file;
+	struct json_cursor c;
+
+	if (json_kind(map) != JSON_OBJECT)
+		return err_set(err, E_FORMAT, "%s: \"weight_map\" is %s, not an object", path,
+		               map ? json_kind_name(json_kind(map)) : "missing");
+	for (c = json_first(map); json_next(&c, &tensor, &value);) {
+		file = json_str(value, NULL);
+		if (!file || !*file || *file == '.' || strchr(file, '/'))
+			return err_set(err, E_FORMAT,
+			               "%s: tensor %.200s: \"%.80s\" is not the name of a file in this folder", path,
+			               tensor, file ? file : "");
+		if (!out->n || strcmp(out->v[out->n - 1], file))
+			names_add(out, file);
+		if (out->n > 65536) /* alternating names; keep the list short */
+			names_sort_unique(out);
+	}
+	names_sort_unique(out);
+	for (size_t i = 0; i < out->n; i++) {
+		size_t expects = 0, total = json_len(map);
+		const char *first = "";
+
+		out->v[i] = arena_strndup(&f->c->arena, out->v[i], strlen(out->v[i]));
+		if (file_exists(folder_path(f, out->v[i])))
+			continue;
+		for (c = json_first(map); json_next(&c, &tensor, &value);)
+			if (!strcmp(json_str(value, NULL), out->v[i]) && !expects++)
+				first = tensor;
+		return err_set(err, E_MISSING, "%s: missing; %s expects %zu of its %zu tensors there, first %.200s",
+		               folder_path(f, out->v[i]), path, expects, total, first);
+	}
+	return 0;
+}
+
+/* model*.safetensors, as mlx-lm takes them; all of "-of-NNNNN" must be there. */
+static int shards_of_folder(struct folder *f, struct names *out, struct err *err)
+{
+	DIR *d = opendir(f->c->path);
+	struct dirent *e;
+	int number, total, most = 0;
+	size_t numbered = 0;
+
+	while (d && (e = readdir(d))) {
+		size_t n = strlen(e->d_name);
+
+		if (!strncmp(e->d_name, "model", 5) && n > 12 && !strcmp(e->d_name + n - 12, ".safetensors")) {
+			names_add(out, arena_strndup(&f->c->arena, e->d_name, n));
+			if (sscanf(e->d_name, "model-%d-of-%d.safetensors", &number, &total) == 2) {
+				numbered++;
+				most = total > most ? total : most;
+			}
+		}
+	}
+	if (d)
+		closedir(d);
+	names_sort_unique(out);
+	if (numbered && numbered < (size_t)most)
+		return err_set(err, E_MISSING, "%s: %zu of %d shards model-*-of-%05d.safetensors are there", f->c->path,
+		               numbered, most, most);
+	if (!out->n)
+		return err_set(err, E_MISSING, "%s: no model*.safetensors in this folder", f->c->path);
+	return 0;
+}
+
+/* What the index says is where must be there. */
+static int check_index(const struct folder *f, const struct json *index, const char *path, struct err *err)
+{
+	const struct json *value;
+	const char *name;
+	struct json_cursor c;
+
+	for (c = json_first(json_get(index, "weight_map")); json_next(&c, &name, &value);) {
+		const struct tensor *t = tensors_find(f->c->v, f->c->n, name);
+		const char *file = json_str(value, NULL), *at;
+
+		if (!t)
+			return err_set(err, E_MISSING, "%s: tensor %.200s: not in %.80s, where the index places it",
+			               path, name, file);
+		at = strrchr(t->file, '/');
+		if (strcmp(at ? at + 1 : t->file, file))
+			return err_set(err, E_FORMAT, "%s: tensor %.200s: in %s, the index places it in %.80s", path,
+			               name, t->file, file);
+	}
+	return 0;
+}
+
+static int open_shards(struct folder *f, const struct names *l, struct err *err)
+{
+	struct container *c = f->c;
+	size_t n = 0;
+
+	if (l->n > SHARDS_MAX)
+		return err_set(err, E_LIMIT, "%s: %zu shards: at most %d are read", c->path, l->n, SHARDS_MAX);
+	f->shard = arena_zalloc(&c->arena, size_mul(l->n, sizeof *f->shard));
+	c->file = arena_zalloc(&c->arena, size_mul(l->n, sizeof *c->file));
+	for (size_t i = 0; i < l->n; i++) {
+		struct safetensors *s = &f->shard[i];
+		const char *path = folder_path(f, l->v[i]);
+		int code = safetensors_open(s, path, err);
+
+		if (code)
+			return code;
+		c->file[c->n_file++] = (struct store_file){ path, s->map };
+		n += s->n;
+		if (s->hole_bytes)
+			log_info("%s: %zu bytes belong to no tensor", path, s->hole_bytes);
+	}
+	c->v = arena_alloc(&c->arena, size_mul(n + 1, sizeof *c->v));
+	for (int i = 0; i < c->n_file; i++)
+		for (size_t j = 0; j < f->shard[i].n; j++)
+			c->v[c->n++] = &f->shard[i].v[j];
+	tensors_sort(c->v, c->n);
+	return 0;
+}
+
+static int read_index(struct folder *f, const char *path, struct json **out, struct err *err)
+{
+	struct buf b;
+	int code;
+
+	*out = NULL;
+	if (!file_exists(path))
+		return 0;
+	buf_init(&b);
+	code = file_read(path, INDEX_MAX, &b, err);
+	if (!code && !(*out = json_parse(b.p, b.n, 0, err)))
+		code = err_prefix(err, "%s", path);
+	buf_fini(&b);
+	return code;
+}
+
+static int tensors(struct container *c, struct err *err)
+{
+	struct folder *f = c->own;
+	const char *path = folder_path(f, "model.safetensors.index.json");
+	struct names list = { 0 };
+	struct json *index;
+	int code = read_index(f, path, &index, err);
+
+	if (!code)
+		code = index ? shards_of_index(f, index, path, &list, err) : shards_of_folder(f, &list, err);
+	if (!code)
+		code = open_shards(f, &list, err);
+	if (!code && index)
+		code = check_index(f, index, path, err);
+	json_free(index);
+	free(list.v);
+	return code;
+}
+
+static void close_folder(struct container *c)
+{
+	struct folder *f = c->own;
+
+	for (int i = 0; i < c->n_file; i++)
+		safetensors_close(&f->shard[i]);
+}
+
+const struct container_ops folder_container = {
+	.name = "folder",
+	.match = match,
+	.open = open_folder,
+	.tensors = tensors,
+	.close = close_folder,
+	.document = document,
+	.place = place,
+};
