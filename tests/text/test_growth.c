@@ -85,11 +85,15 @@ static struct grammar *tools_of(const struct words *w, enum kind kind, enum call
 	buf_putc(&s, '[');
 	for (int i = 0; i < w->n; i++)
 		if (kind == NAMES)
-			buf_printf(&s, "%s{\"function\":{\"name\":\"%s\",\"parameters\":{\"type\":\"object\",\"properties\":{},"
-			               "\"additionalProperties\":false}}}",
-			           i ? "," : "", w->p[i]);
+			buf_printf(
+				&s,
+				"%s{\"function\":{\"name\":\"%s\",\"parameters\":{\"type\":\"object\",\"properties\":{},"
+				"\"additionalProperties\":false}}}",
+				i ? "," : "", w->p[i]);
 	if (kind == KEYS) {
-		buf_puts(&s, "{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{");
+		buf_puts(
+			&s,
+			"{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{");
 		for (int i = 0; i < w->n; i++)
 			buf_printf(&s, "%s\"%s\":{\"type\":\"null\"}", i ? "," : "", w->p[i]);
 		buf_puts(&s, "}}}}");
@@ -125,7 +129,8 @@ static struct grammar *list_of(const struct words *w, enum kind kind)
 		for (int i = 0; i < w->n; i++)
 			buf_printf(&s, kind == RULES ? "%s\"%s\"" : "%s%s", i ? "|" : "", w->p[i]);
 		buf_puts(&s, kind == RULES ? "" : ")");
-		rc = kind == RULES ? grammar_compile_gbnf(s.p, s.n, &g, &err) : grammar_compile_regex(s.p, s.n, &g, &err);
+		rc = kind == RULES ? grammar_compile_gbnf(s.p, s.n, &g, &err) :
+		                     grammar_compile_regex(s.p, s.n, &g, &err);
 	}
 	CHECK(!rc, "%d words as %d: %s", w->n, kind, err.msg);
 	buf_fini(&s);
@@ -136,13 +141,18 @@ static struct grammar *list_of(const struct words *w, enum kind kind)
 static void wrap(struct buf *out, const char *word, enum kind kind, enum calls_form form)
 {
 	static const char *const named[] = { "{\"name\": \"%s\", \"arguments\": {}}", "<function=%s>\n</function>",
-	                                     "{\"name\": \"%s\", \"parameters\": {}}", "[%s()]" };
+		                             "{\"name\": \"%s\", \"parameters\": {}}", "[%s()]" };
 	static const char *const keyed[] = { "{\"name\": \"f\", \"arguments\": {\"%s\": null}}",
-	                                     "<function=f>\n<parameter=%s>\nnull\n</parameter>\n</function>",
-	                                     "{\"name\": \"f\", \"parameters\": {\"%s\": null}}", "[f(%s=None)]" };
+		                             "<function=f>\n<parameter=%s>\nnull\n</parameter>\n</function>",
+		                             "{\"name\": \"f\", \"parameters\": {\"%s\": null}}", "[f(%s=None)]" };
 
 	buf_reset(out);
-	buf_printf(out, kind == NAMES ? named[form] : kind == KEYS ? keyed[form] : kind == ENUM ? "\"%s\"" : "%s", word);
+	buf_printf(out,
+	           kind == NAMES ? named[form] :
+	           kind == KEYS  ? keyed[form] :
+	           kind == ENUM  ? "\"%s\"" :
+	                           "%s",
+	           word);
 }
 
 static void check_words(const struct words *w, enum kind kind, enum calls_form form, uint64_t *seed)
@@ -165,8 +175,8 @@ static void check_words(const struct words *w, enum kind kind, enum calls_form f
 				word.p[made_dice(seed, len)] ^= 3;
 			buf_putc(&word, 0);
 			wrap(&text, word.p, kind, form);
-			CHECK(takes(g, text.p, text.n) == words_have(w, word.p, word.n - 1), "%d words, kind %d, form %d: %.300s", w->n, kind,
-			      form, text.p);
+			CHECK(takes(g, text.p, text.n) == words_have(w, word.p, word.n - 1),
+			      "%d words, kind %d, form %d: %.300s", w->n, kind, form, text.p);
 		}
 	}
 	buf_fini(&word);
@@ -182,7 +192,8 @@ static void test_words(void)
 
 	for (int total = 8; total <= (quick ? 600 : 3000); total += total >= 140 ? 97 : quick ? 3 : 1)
 		for (int kind = 0; kind < N_KIND; kind++) {
-			int len = kind >= NAMES || total % 2 ? 2 + (int)made_dice(&seed, 24) : total, n = total / len + 1;
+			int len = kind >= NAMES || total % 2 ? 2 + (int)made_dice(&seed, 24) : total,
+			    n = total / len + 1;
 			int forms = kind >= NAMES ? 4 : 1;
 			struct words w;
 

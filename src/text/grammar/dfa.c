@@ -250,7 +250,10 @@ void nfa_empty(struct nfa *f, int from, int to, enum nfa_kind kind)
 	add_edge(f, from, (struct nfa_edge){ .to = to, .kind = (uint8_t)kind });
 }
 
-void nfa_accept(struct nfa *f, int state, int32_t label) { f->label[state] = label; }
+void nfa_accept(struct nfa *f, int state, int32_t label)
+{
+	f->label[state] = label;
+}
 
 int nfa_text(struct nfa *f, int from, const char *p, size_t n)
 {
