@@ -13,7 +13,7 @@ static void *need(void *p, size_t n)
 {
 	if (!p && n) {
 		fprintf(stderr, "weft: out of memory: cannot get %zu bytes\n", n);
-		abort();
+		fault_abort();
 	}
 	return p;
 }
@@ -24,7 +24,7 @@ size_t size_mul(size_t n, size_t size)
 
 	if (__builtin_mul_overflow(n, size, &out)) {
 		fprintf(stderr, "weft: size overflow: %zu times %zu bytes\n", n, size);
-		abort();
+		fault_abort();
 	}
 	return out;
 }
@@ -145,7 +145,7 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
 	n = vsnprintf(NULL, 0, fmt, ap);
 	va_end(ap);
 	if (n < 0)
-		abort();
+		fault_abort();
 	p = arena_alloc(a, (size_t)n + 1);
 	va_start(ap, fmt);
 	vsnprintf(p, (size_t)n + 1, fmt, ap);

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/err.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 /* Fetched once: a lookup by name each time would cost more than a short digest. */
@@ -24,7 +25,7 @@ static void need(int ok)
 	if (ok)
 		return;
 	log_error("libcrypto gives no SHA-256");
-	abort();
+	fault_abort();
 }
 
 void sha256_init(struct sha256 *s)

@@ -1,16 +1,20 @@
 /* fault.c - see fault.h.
  *
- * abort() raises SIGABRT with its own lock given back, so a handler may leave it
- * by a jump (POSIX allows that: the handler "does not return").  What the thread
- * blocks is put back before the jump and not by it, so a guard costs no system call. */
+ * What fails within a guard jumps out of it by itself: no signal is raised, and no other
+ * program's code stands between.  So SIGABRT means that somebody else gave up: the
+ * allocator about its own books, a library, a sanitizer. */
 #include "base/fault.h"
 
+#include <assert.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
+
+#include "base/file.h"
+#include "base/log.h"
 
 struct guard {
 	sigjmp_buf env;
@@ -22,39 +26,72 @@ static _Thread_local struct guard *innermost;
 static _Thread_local int locks; /* of fault_lock and fault_locked */
 static _Thread_local long alloc_left;
 static _Thread_local bool alloc_guarded;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void on_abort(int signal_number, siginfo_t *info, void *context)
+void fault_abort(void)
 {
-	struct sigaction plain;
-
-	if (innermost && innermost->locks == locks) {
-		pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
+	if (innermost && innermost->locks == locks)
 		siglongjmp(innermost->env, 1);
-	}
-	/* Nobody's request, or more than one's: as if there were no handler. */
-	memset(&plain, 0, sizeof plain);
-	plain.sa_handler = SIG_DFL;
-	sigaction(SIGABRT, &plain, NULL);
-	raise(signal_number);
+	abort();
 }
 
-static void install(void)
+/* In place of the C library's, for assert.  Its names and types are given. */
+void __assert_fail(const char *what, const char *file, unsigned int line, const char *function)
 {
-	struct sigaction sa;
-
-	memset(&sa, 0, sizeof sa);
-	sa.sa_sigaction = on_abort;
-	sa.sa_flags = SA_SIGINFO;
-	sigemptyset(&sa.sa_mask);
-	sigaction(SIGABRT, &sa, NULL);
+	fprintf(stderr, "weft: %s:%u: %s: assertion `%s' failed\n", file, line, function, what);
+	fault_abort();
 }
+
+/* ---- signals that end the program ---- */
+
+static const struct {
+	int number;
+	const char *words;
+} deadly[] = {
+	{ SIGABRT, "aborted outside of any guarded work: memory may be damaged, so the program ends at once" },
+	{ SIGSEGV, "memory that is not there was used (SIGSEGV): the program ends at once" },
+	{ SIGBUS, "memory that its file no longer holds was used (SIGBUS): the program ends at once" },
+	{ SIGILL, "an instruction that this processor lacks (SIGILL): the program ends at once" },
+	{ SIGFPE, "an arithmetic fault (SIGFPE): the program ends at once" },
+};
+enum { N_DEADLY = sizeof deadly / sizeof *deadly };
+
+static struct sigaction before[N_DEADLY];
+
+static void on_deadly(int number, siginfo_t *info, void *context)
+{
+	int i = 0;
+
+	(void)context;
+	if (number == SIGBUS && file_map_mend(info->si_addr))
+		return;
+	while (i + 1 < N_DEADLY && deadly[i].number != number)
+		i++;
+	log_last_words(deadly[i].words);
+	/* What happens then is as it would be without this: a core file, a sanitizer's report. */
+	sigaction(number, &before[i], NULL);
+	raise(number);
+}
+
+void fault_install(void)
+{
+	for (int i = 0; i < N_DEADLY; i++) {
+		struct sigaction sa;
+
+		memset(&sa, 0, sizeof sa);
+		sa.sa_sigaction = on_deadly;
+		/* The stack that sanitizers set aside, where there is one. */
+		sa.sa_flags = SA_SIGINFO | SA_ONSTACK;
+		sigemptyset(&sa.sa_mask);
+		sigaction(deadly[i].number, &sa, &before[i]);
+	}
+}
+
+/* ---- guards ---- */
 
 bool fault_guard(void (*fn)(void *arg), void *arg)
 {
 	struct guard g;
 
-	pthread_once(&once, install);
 	g.outer = innermost;
 	g.locks = locks;
 	if (sigsetjmp(g.env, 0)) {
@@ -88,7 +125,7 @@ void fault_locked(pthread_mutex_t *m, void (*fn)(void *arg), void *arg)
 	whole = fault_guard(fn, arg);
 	fault_unlock(m);
 	if (!whole)
-		abort();
+		fault_abort();
 }
 
 void fault_alloc_at(long n)

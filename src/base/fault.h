@@ -5,16 +5,26 @@
  * request, whose data nobody else looks at: what it had allocated is lost (a
  * leak, once, in place of a crash), so the caller gives up that data unlooked at.
  * Locks that such work takes are taken as below: one that is left locked would
- * stop everybody.  Damage that is noticed as a signal other than SIGABRT still
- * ends the program: memory may be wrong everywhere. */
+ * stop everybody.
+ *
+ * Only failures that this program finds by itself are survived: assertions and fault_abort.
+ * Whatever comes as a signal (the allocator's report of a damaged heap, a wild pointer)
+ * ends the program, since memory may be wrong everywhere and a lock may be held. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
+/* Ends the innermost guarded call of this thread, or, outside of any, the program. */
+void fault_abort(void) __attribute__((noreturn));
+
+/* From here on a deadly signal says so in the log before it ends the program; and a file that
+ * became shorter under its mapping does not end it (file.h).  Once, before threads. */
+void fault_install(void);
+
 /* Calls fn(arg).  False: it was broken off; what went wrong is on standard error.
- * Any thread; calls may nest.  Takes over SIGABRT when first called. */
+ * Any thread; calls may nest. */
 bool fault_guard(void (*fn)(void *arg), void *arg);
 
 /* Around changes of what requests share: until it is unlocked a failure ends the

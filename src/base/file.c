@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,6 +37,78 @@ int file_id_get(const char *path, struct file_id *out, struct err *err)
 
 enum { OWN_PIECE = 32 << 20 };
 
+/* ---- files that become shorter ---- */
+
+/* The mappings there are.  A slot is taken by its path, filled, and then shown by its address: the
+ * handler reads it at any moment. */
+enum { MAPPINGS_MAX = 4096 }; /* as many files as models are cut into, and more; the rest are not mended */
+static struct mapping {
+	_Atomic(char *) path;
+	_Atomic(const uint8_t *) p;
+	size_t n;
+} mappings[MAPPINGS_MAX];
+static _Atomic(const char *) lost;
+
+static void mapping_show(const char *path, const void *p, size_t n)
+{
+	char *name = xstrdup(path);
+
+	for (int i = 0; i < MAPPINGS_MAX; i++) {
+		char *none = NULL;
+
+		if (!atomic_compare_exchange_strong(&mappings[i].path, &none, name))
+			continue;
+		mappings[i].n = n;
+		atomic_store(&mappings[i].p, p);
+		return;
+	}
+	free(name);
+}
+
+static void mapping_hide(const void *p)
+{
+	for (int i = 0; i < MAPPINGS_MAX; i++) {
+		char *name;
+
+		if (atomic_load(&mappings[i].p) != p)
+			continue;
+		atomic_store(&mappings[i].p, NULL);
+		name = atomic_exchange(&mappings[i].path, NULL);
+		if (name != atomic_load(&lost)) /* which is kept for good */
+			free(name);
+		return;
+	}
+}
+
+const char *file_lost(void)
+{
+	return atomic_load_explicit(&lost, memory_order_acquire);
+}
+
+bool file_map_mend(const void *address)
+{
+	uintptr_t at = (uintptr_t)address;
+	int e = errno;
+
+	for (int i = 0; i < MAPPINGS_MAX; i++) {
+		uintptr_t from = (uintptr_t)atomic_load(&mappings[i].p);
+		const char *none = NULL;
+
+		if (!from || at < from || at - from >= mappings[i].n)
+			continue;
+		/* First, so that nobody reads zeros before it can know. */
+		atomic_compare_exchange_strong(&lost, &none, atomic_load(&mappings[i].path));
+		/* One page: those beside it may be the process's own already (file_map_own). */
+		at &= ~(uintptr_t)(PAGE_BYTES - 1);
+		if (mmap((void *)at, PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+		    MAP_FAILED)
+			return false;
+		errno = e;
+		return true;
+	}
+	return false;
+}
+
 static void *map_whole(int fd, size_t n)
 {
 	void *room = n >= HUGE_PAGE_BYTES ? pages_room(n, false) : NULL, *p;
@@ -57,7 +130,8 @@ int file_map_open(struct file_map *m, const char *path, struct err *err)
 	int fd;
 
 	*m = (struct file_map){ 0 };
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* O_NONBLOCK: to open a pipe would wait for who writes to it, before its kind can be seen. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return err_set(err, errno == ENOENT ? E_MISSING : E_IO, "%s: %s", path, strerror(errno));
 	if (fstat(fd, &st)) {
@@ -82,6 +156,7 @@ int file_map_open(struct file_map *m, const char *path, struct err *err)
 		return err_set(err, E_IO, "%s: mmap of %lld bytes: %s", path, (long long)st.st_size, strerror(e));
 	}
 	close(fd);
+	mapping_show(path, p, (size_t)st.st_size);
 	m->p = p;
 	m->n = (size_t)st.st_size;
 	m->id = id_of(&st);
@@ -90,6 +165,8 @@ int file_map_open(struct file_map *m, const char *path, struct err *err)
 
 void file_map_close(struct file_map *m)
 {
+	if (m->p)
+		mapping_hide(m->p);
 	if (m->p)
 		munmap((void *)(uintptr_t)m->p, m->n);
 	*m = (struct file_map){ 0 };

@@ -17,9 +17,10 @@ struct file_id {
 };
 int file_id_get(const char *path, struct file_id *out, struct err *err);
 
-/* A file mapped read-only.  Stays valid until closed, whatever happens to the
- * name; truncation of the file underneath is not survived (SIGBUS), as for
- * every mapping. */
+/* A file mapped read-only.  Stays valid until closed, whatever happens to the name.  Where the
+ * file becomes shorter, the bytes that it lost read as zeros after fault_install, and
+ * file_lost names it from then on: whoever computed with the mapping asks that before it gives
+ * anything out.  Without fault_install the program ends (SIGBUS), as with every mapping. */
 struct file_map {
 	const uint8_t *p;
 	size_t n;
@@ -29,6 +30,13 @@ struct file_map {
 /* A file of a huge page's size (2 MB) or more begins at the start of one. */
 int file_map_open(struct file_map *m, const char *path, struct err *err);
 void file_map_close(struct file_map *m);
+
+/* The path of a mapped file that became shorter while its bytes were read; NULL: none did.  For good.
+ * Any thread, at the cost of a load. */
+const char *file_lost(void);
+/* For fault.c's handler of SIGBUS: is this address within a mapping whose file became shorter?  Then it
+ * can be read from here on. */
+bool file_map_mend(const void *address);
 
 /* Replaces the whole huge pages within bytes [from, to) of the mapping, from the front, by memory of
  * the process's own with the same bytes at the same addresses, which the system may hold in huge pages:

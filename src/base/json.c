@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/utf8.h"
 
 enum { DEPTH_DEFAULT = 64 };
@@ -175,7 +176,7 @@ static struct json *parse_text(const char *p, size_t n, int depth_max, struct er
 
 	tok = json_tokener_new_ex(depth_max > 0 ? depth_max : DEPTH_DEFAULT);
 	if (!tok)
-		abort();
+		fault_abort();
 	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	root = json_tokener_parse_ex(tok, p, (int)n);
 	e = json_tokener_get_error(tok);

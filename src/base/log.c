@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -99,4 +100,20 @@ void log_at(enum log_level level, const char *fmt, ...)
 	vsnprintf(line, sizeof line, fmt, ap);
 	va_end(ap);
 	log_record(level, line, NULL);
+}
+
+void log_last_words(const char *message)
+{
+	bool json = atomic_load(&format_now) == LOG_JSON;
+	const char *const part[] = { json ? "{\"level\":\"error\",\"message\":\"weft: " : "weft: ", message,
+		                     json ? "\"}\n" : "\n" };
+	char line[400];
+	size_t n = 0;
+
+	/* Neither stdio nor the heap: whoever was interrupted may hold their locks. */
+	for (int i = 0; i < 3; i++)
+		for (const char *p = part[i]; *p && n < sizeof line; p++)
+			line[n++] = *p;
+	if (write(STDERR_FILENO, line, n) < 0)
+		return; /* nobody is left to tell */
 }

@@ -26,6 +26,9 @@ void log_at(enum log_level level, const char *fmt, ...) __attribute__((format(pr
  * become blanks. */
 void log_record(enum log_level level, const char *message, const char *members);
 
+/* A line for the end, at level error, without a time: from a signal handler. */
+void log_last_words(const char *message);
+
 #define log_error(...) log_at(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...) log_at(LOG_WARN, __VA_ARGS__)
 #define log_info(...) log_at(LOG_INFO, __VA_ARGS__)

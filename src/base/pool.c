@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 
 enum { SPIN = 4000, CACHE_LINE = 64 };
 
@@ -129,7 +130,7 @@ struct pool *pool_new(int n_threads)
 	struct pool *p = aligned_alloc(CACHE_LINE, (sizeof *p + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 
 	if (!p)
-		abort();
+		fault_abort();
 	if (n_threads < 1)
 		n_threads = 1;
 	*p = (struct pool){ .n_threads = n_threads };
@@ -137,7 +138,7 @@ struct pool *pool_new(int n_threads)
 	pthread_cond_init(&p->wake, NULL);
 	p->run = aligned_alloc(CACHE_LINE, (size_t)n_threads * sizeof *p->run);
 	if (!p->run)
-		abort();
+		fault_abort();
 	for (int i = 0; i < n_threads; i++)
 		p->run[i] = (struct run){ 0 };
 	p->begin = xcalloc((size_t)n_threads + 1, sizeof *p->begin);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/fault.h"
+
 uint64_t rng_place(uint64_t seed, uint64_t position)
 {
 	return rng_mix(rng_mix(seed + 0x9E3779B97F4A7C15u) ^ position * 0xD1342543DE82EF95u);
@@ -29,6 +31,6 @@ uint64_t rng_os_seed(void)
 	uint64_t s;
 
 	if (getentropy(&s, sizeof s))
-		abort();
+		fault_abort();
 	return s;
 }

@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/json.h"
 #include "cli/bench_load.h"
 
@@ -235,7 +236,7 @@ static void fire(struct bench *b, int i)
 	buf_init(&s->line);
 	s->conn = evhttp_connection_base_new(b->base, NULL, b->address, (ev_uint16_t)b->port);
 	if (!req || !s->conn)
-		abort();
+		fault_abort();
 	evhttp_connection_set_timeout(s->conn, b->o->timeout);
 	evhttp_request_set_chunked_cb(req, on_chunk);
 	evhttp_add_header(head, "Host", b->host);
@@ -340,7 +341,7 @@ static struct event_base *precise_base(void)
 	struct event_base *base;
 
 	if (!c || event_config_set_flag(c, EVENT_BASE_FLAG_PRECISE_TIMER) || !(base = event_base_new_with_config(c)))
-		abort();
+		fault_abort();
 	event_config_free(c);
 	return base;
 }
@@ -352,7 +353,7 @@ static void run(struct bench *b)
 	b->next = evtimer_new(b->base, on_next, b);
 	b->stop = evsignal_new(b->base, SIGINT, on_stop, b);
 	if (!b->next || !b->stop)
-		abort();
+		fault_abort();
 	event_add(b->stop, NULL);
 	b->start = clock_monotonic_ns();
 	on_next(-1, 0, b);

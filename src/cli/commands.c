@@ -1,7 +1,10 @@
 /* commands.c - the list of commands, and the way to one of them. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/fault.h"
 #include "cli/cli.h"
 
 static const char about_model[] = "MODEL is a folder with config.json, tokenizer.json and safetensors, or a name like\n"
@@ -239,9 +242,22 @@ static int dispatch(int argc, char **argv)
 	return c ? run(c, argc - 1 - n, argv + 1 + n) : usage_error(word);
 }
 
+/* A standard descriptor that is closed would be the next that is opened: the log might go to
+ * a socket. */
+static void open_standard(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+			_exit(EXIT_WORK);
+}
+
 int cli_main(int argc, char **argv)
 {
-	int rc = dispatch(argc, argv);
+	int rc;
+
+	open_standard();
+	fault_install();
+	rc = dispatch(argc, argv);
 
 	/* A full disk must not look like success. */
 	if (!rc && (fflush(stdout) || ferror(stdout))) {

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/fault.h"
 #include "cli/cli.h"
 #include "server/past.h"
 
@@ -710,7 +711,7 @@ static void defaults(const struct command *c, struct options *o)
 
 		if (op->deflt && own == (i >= N_OPTION) && (own || op->kind != K_INTS) && set(o, op, op->deflt, &err)) {
 			fprintf(stderr, "%s\n", err.msg);
-			abort();
+			fault_abort();
 		}
 	}
 	o->cpu = cpu_detect();

@@ -220,6 +220,7 @@ struct engine {
 	struct disk *disk; /* NULL: none */
 	struct proof proof;
 	bool ending; /* the engine closes: nothing more is kept */
+	bool lost;   /* a file of the model became shorter: nothing can be computed any more */
 	struct batch batch;
 	struct pass pass;
 	size_t logits_bytes, hidden_bytes; /* hidden: when a drafter follows the model */

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "engine/core.h"
 
@@ -455,6 +456,52 @@ static void finish_all_left(struct engine *e, bool all)
 		finish_left(e, s->run[i], all, now);
 }
 
+/* The weights are not what they were: what was computed with them is nobody's answer. */
+static bool lost(struct engine *e)
+{
+	const char *path = file_lost();
+
+	if (path && !e->lost)
+		log_error(
+			"%s became shorter while it was served: every request fails until the server is started again",
+			path);
+	e->lost = path != NULL;
+	return e->lost;
+}
+
+static void fail_lost(struct engine *e, struct request *r)
+{
+	err_set(&r->err, E_IO, "the model cannot be computed any more: %s became shorter while it was served",
+	        file_lost());
+	verify_end(r, FINISH_ERROR);
+	engine_finish(e, r);
+}
+
+static void fail_all_lost(struct engine *e)
+{
+	struct request *next;
+
+	for (struct request *r = fair_each(e, NULL); r; r = next) {
+		next = fair_each(e, r);
+		fail_lost(e, r);
+	}
+	while (e->sched.n_run)
+		fail_lost(e, e->sched.run[e->sched.n_run - 1]);
+}
+
+/* The step's rows count as taken, so that the caches are whole. */
+static void drop_step(struct engine *e)
+{
+	for (int i = 0; i < e->batch.n_item; i++) {
+		const struct span *span = &e->batch.span[i];
+		int keep = span->n - span->n_draft;
+
+		caches_settle(&e->m->caches, span, keep);
+		e->batch.item[i].req->pos += keep;
+	}
+	fail_all_lost(e);
+}
+
 static void admit(struct engine *e)
 {
 	struct request *r, *next;
@@ -476,6 +523,8 @@ static void admit(struct engine *e)
 	}
 	e->ending = closing;
 	finish_all_left(e, closing);
+	if (lost(e))
+		fail_all_lost(e);
 }
 
 static void pass_set(struct engine *e)
@@ -533,6 +582,11 @@ static bool step(struct engine *e)
 	}
 	pass_set(e);
 	e->m->ops->forward(e->m, &e->pass);
+	if (lost(e)) {
+		drop_step(e);
+		engine_show_stats(e);
+		return true;
+	}
 	for (int i = 0; i < b->n_item; i++) {
 		struct batch_item *it = &b->item[i];
 		int keep = verify(e, it), sure = b->span[i].n - b->span[i].n_draft;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "server/generate.h"
 #include "server/inside.h"
 #include "server/routes.h"
@@ -74,7 +75,7 @@ static void tree_prep(struct exchange *x)
 	buf_puts(&t->out, ",\"nodes\":[");
 	rc = engine_prefix_walk(x->srv->served.engine, put_node, t);
 	if (rc == E_FAULT)
-		abort(); /* what was this request's own fault there is so here */
+		fault_abort(); /* what was this request's own fault there is so here */
 	if (rc)
 		gone(&x->problem);
 	buf_puts(&t->out, "]}\n");

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "server/inside.h"
 
@@ -499,7 +500,7 @@ void conn_open(struct server *s, int fd, const char *peer, bool counted)
 	c->bev = bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
 	c->timer = evtimer_new(s->base, on_timer, c);
 	if (!c->bev || !c->timer)
-		abort();
+		fault_abort();
 	c->next = s->conns;
 	if (c->next)
 		c->next->prev = c;

@@ -21,7 +21,7 @@ void random_id(char out[24])
 
 	/* 22 digits of base 62 hold 131 bits.  The modulo's bias costs less than one of them. */
 	if (getrandom(r, sizeof r, 0) != (ssize_t)sizeof r)
-		abort();
+		fault_abort();
 	for (int i = 0; i < 22; i++)
 		out[i] = digit[r[i] % 62];
 	out[22] = 0;

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "server/inside.h"
@@ -278,7 +279,7 @@ static void keep_alive(struct generation *g)
 		return;
 	g->tick = event_new(g->x->srv->base, -1, EV_PERSIST, on_tick, g);
 	if (!g->tick)
-		abort();
+		fault_abort();
 	event_add(g->tick, &every);
 }
 

@@ -3,6 +3,7 @@
  * While there is work, the age of the last step (or of the work, when that is
  * younger) is what tells whether the engine is stuck: a process whose engine
  * hangs answers HTTP as well as ever. */
+#include "base/file.h"
 #include "server/inside.h"
 #include "server/routes.h"
 
@@ -14,7 +15,9 @@ static void ready(struct exchange *x)
 	struct buf b;
 
 	engine_stats(s->served.engine, &e);
-	if (e.stuck_ns > (int64_t)s->opts.stuck_ms * 1000000)
+	if (file_lost())
+		status = "model lost";
+	else if (e.stuck_ns > (int64_t)s->opts.stuck_ms * 1000000)
 		status = "stuck";
 	else if (s->stopping)
 		status = "stopping";

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "server/chat.h"
 #include "server/inside.h"
@@ -261,6 +262,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	int r;
 
 	*out = NULL;
+	signal(SIGPIPE, SIG_IGN); /* from the first line of the log on: its reader may be gone */
 	s->opts = *opts;
 	s->host = xstrdup(opts->host);
 	s->opts.host = s->host;
@@ -282,7 +284,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 		goto fail;
 	s->base = event_base_new();
 	if (!s->base)
-		abort();
+		fault_abort();
 	if (pipe2(s->pipe, O_NONBLOCK | O_CLOEXEC)) {
 		r = err_set(err, E_IO, "pipe: %s", strerror(errno));
 		goto fail;
@@ -293,7 +295,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	s->on_term = evsignal_new(s->base, SIGTERM, on_stop, s);
 	s->on_int = evsignal_new(s->base, SIGINT, on_stop, s);
 	if (!s->ring || !s->accept_again || !s->grace || !s->on_term || !s->on_int)
-		abort();
+		fault_abort();
 	if ((r = listen_on(s, err)))
 		goto fail;
 	*out = s;
@@ -320,7 +322,6 @@ void server_begin(struct server *s, const struct served *served)
 	s->one_system = served->tmpl && chat_one_system(served);
 	s->object_arguments = served->tmpl && chat_object_arguments(served);
 	workers_open(s, s->opts.prep_threads);
-	signal(SIGPIPE, SIG_IGN);
 	event_add(s->ring, NULL);
 	event_add(s->on_term, NULL);
 	event_add(s->on_int, NULL);

@@ -366,6 +366,36 @@ static void test_fault_locks(void **state)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+static void do_foreign(void *arg)
+{
+	(void)arg;
+	abort();
+}
+
+/* An abort that is not this program's own (the allocator's, a library's) ends the process, within a
+ * guard too, and says so. */
+static void test_fault_foreign(void **state)
+{
+	char said[500] = "";
+	int status, out[2];
+	pid_t child;
+
+	assert_int_equal(pipe(out), 0);
+	child = fork();
+	if (!child) {
+		dup2(out[1], STDERR_FILENO);
+		fault_install();
+		fault_guard(do_foreign, NULL);
+		_exit(0);
+	}
+	close(out[1]);
+	assert_true(read(out[0], said, sizeof said - 1) > 0);
+	close(out[0]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	assert_non_null(strstr(said, "aborted outside of any guarded work"));
+}
+
 static void *do_in_thread(void *arg)
 {
 	int one = 1, n = 0;
@@ -427,12 +457,13 @@ static void test_fault(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_err),          cmocka_unit_test(test_buf),
-		cmocka_unit_test(test_arena),        cmocka_unit_test(test_json_values),
-		cmocka_unit_test(test_json_refuses), cmocka_unit_test(test_json_pairs),
-		cmocka_unit_test(test_json_double),  cmocka_unit_test(test_utf8),
-		cmocka_unit_test(test_pool),         cmocka_unit_test(test_rng),
-		cmocka_unit_test(test_fault),        cmocka_unit_test(test_fault_locks),
+		cmocka_unit_test(test_err),           cmocka_unit_test(test_buf),
+		cmocka_unit_test(test_arena),         cmocka_unit_test(test_json_values),
+		cmocka_unit_test(test_json_refuses),  cmocka_unit_test(test_json_pairs),
+		cmocka_unit_test(test_json_double),   cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_pool),          cmocka_unit_test(test_rng),
+		cmocka_unit_test(test_fault),         cmocka_unit_test(test_fault_locks),
+		cmocka_unit_test(test_fault_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/rng.h"
 
@@ -152,10 +154,42 @@ static void test_small(void **state)
 	}
 }
 
+/* The last test: what is lost is lost for good. */
+static void test_shorter(void **state)
+{
+	make(3 * HUGE_PAGE);
+	fault_install();
+	assert_null(file_lost());
+	assert_int_equal(ftruncate(fd, HUGE_PAGE), 0);
+	assert_true(in_order(0, HUGE_PAGE, 0));
+	assert_null(file_lost());
+	for (size_t i = HUGE_PAGE; i < map.n; i++)
+		assert_int_equal(map.p[i], 0);
+	assert_string_equal(file_lost(), path);
+	drop();
+	assert_string_equal(file_lost(), path);
+}
+
+/* A pipe in a file's place is refused, and not waited for. */
+static void test_pipe(void **state)
+{
+	struct err err;
+
+	strcpy(path + sizeof path - 7, "XXXXXX");
+	fd = mkstemp(path);
+	close(fd);
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(file_map_open(&map, path, &err), E_IO);
+	assert_non_null(strstr(err.msg, "not a regular file"));
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_own), cmocka_unit_test(test_range),
-		                            cmocka_unit_test(test_small) };
+		                            cmocka_unit_test(test_small), cmocka_unit_test(test_pipe),
+		                            cmocka_unit_test(test_shorter) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

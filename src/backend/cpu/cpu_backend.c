@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 
 void *room_get(struct room *r, size_t bytes)
 {
@@ -15,7 +16,7 @@ void *room_get(struct room *r, size_t bytes)
 		r->cap = (bytes + bytes / 4 + 4095) / 4096 * 4096;
 		r->p = aligned_alloc(64, r->cap);
 		if (!r->p)
-			abort();
+			fault_abort();
 	}
 	return r->p;
 }

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 
 enum {
 	STAGES_MAX = 16,
@@ -221,7 +222,7 @@ static int add_regex(struct pretok *p, const char *re, size_t n, bool plain, enu
 	/* In Oniguruma ^ and $ always mean lines, and only \n ends one. */
 	flags = plain ? PCRE2_UTF | PCRE2_LITERAL : flags | PCRE2_MULTILINE;
 	if (!(ctx = pcre2_compile_context_create(NULL)))
-		abort();
+		fault_abort();
 	pcre2_set_newline(ctx, PCRE2_NEWLINE_LF);
 	st->re = pcre2_compile((PCRE2_SPTR)b.p, b.n, flags, &code, &at, ctx);
 	pcre2_compile_context_free(ctx);
@@ -361,13 +362,13 @@ struct pretok_run *pretok_run_new(const struct pretok *p, size_t n)
 	/* Where there is no JIT the stack is NULL, and unused. */
 	r->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
 	if (!r->ctx)
-		abort();
+		fault_abort();
 	pcre2_jit_stack_assign(r->ctx, NULL, r->stack);
 	pcre2_set_heap_limit(r->ctx, HEAP_KIB_MAX);
 	for (int i = 0; i < p->n; i++) {
 		buf_init(&r->spaced[i]);
 		if (p->stage[i].re && !(r->match[i] = pcre2_match_data_create(1, NULL)))
-			abort();
+			fault_abort();
 	}
 	return r;
 }
