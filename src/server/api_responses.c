@@ -117,46 +117,20 @@ static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 	return field_value(g->body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p);
 }
 
-/* The messages that templates see.  Many know one system message, at the beginning:
- * instructions and what follows of its kind are joined. */
+/* The messages that templates see: instructions before all others. */
 static void put_messages(const struct json *instructions, const struct buf *history, struct buf *out)
 {
-	struct buf all, system;
-	struct json *list;
 	const char *s;
-	size_t n, i = 0;
+	size_t n;
 
-	buf_init(&all);
-	buf_init(&system);
-	buf_printf(&all, "[%s]", history->p);
-	list = json_parse(all.p, all.n, 200, NULL);
-	if ((s = json_str(instructions, &n)))
-		buf_put(&system, s, n);
-	for (; i < json_len(list); i++) {
-		const struct json *m = json_at(list, i);
-
-		if (strcmp(json_str(json_get(m, "role"), &n), "system"))
-			break;
-		if (system.n)
-			buf_puts(&system, "\n\n");
-		s = json_str(json_get(m, "content"), &n);
-		buf_put(&system, s, n);
-	}
 	buf_putc(out, '[');
-	if (system.n) {
+	if ((s = json_str(instructions, &n)) && n) {
 		buf_puts(out, "{\"role\":\"system\",\"content\":");
-		json_put_str(out, system.p, system.n);
-		buf_putc(out, '}');
+		json_put_str(out, s, n);
+		buf_puts(out, history->n ? "}," : "}");
 	}
-	for (; i < json_len(list); i++) {
-		if (out->n > 1)
-			buf_putc(out, ',');
-		json_put(out, json_at(list, i));
-	}
+	buf_put(out, history->p, history->n);
 	buf_putc(out, ']');
-	json_free(list);
-	buf_fini(&all);
-	buf_fini(&system);
 }
 
 /* An item of the request as it is listed: with an id, and text in parts. */

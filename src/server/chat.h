@@ -32,12 +32,6 @@ void chat_fini(struct chat *c);
 
 /* Fills g->prompt[0], marks, tools, dialects and lead. */
 int chat_prompt(struct generation *g, struct chat *c, struct problem *p);
-/* Does the template take one system message, and no second one?  Then those that
- * stand at the beginning are joined. */
-bool chat_one_system(const struct served *d);
-/* Does the template take a call's arguments as an object, and not as text?  Then text
- * that is none becomes one. */
-bool chat_object_arguments(const struct served *d);
 /* The prompt's text alone, for those who want to see it. */
 int chat_text(struct generation *g, struct chat *c, struct buf *out, struct problem *p);
 

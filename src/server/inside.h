@@ -11,6 +11,7 @@
 #include "server/exchange.h"
 #include "server/metrics.h"
 #include "server/response_store.h"
+#include "server/roles.h"
 #include "server/server.h"
 
 struct event_base;
@@ -33,9 +34,9 @@ struct server {
 	char *host, *cors_origin;
 	struct clients clients;
 	struct turns *turns;
-	int64_t created;                   /* seconds since 1970 */
-	int longest_token;                 /* bytes */
-	bool one_system, object_arguments; /* see chat.h */
+	int64_t created;    /* seconds since 1970 */
+	int longest_token;  /* bytes */
+	struct roles roles; /* of a model with a chat template */
 
 	struct event_base *base;
 	struct evconnlistener *listener;

@@ -319,8 +319,8 @@ void server_begin(struct server *s, const struct served *served)
 		if (tokenizer_token_bytes(served->tokenizer, id, &n) && (int)n > s->longest_token)
 			s->longest_token = (int)n;
 	}
-	s->one_system = served->tmpl && chat_one_system(served);
-	s->object_arguments = served->tmpl && chat_object_arguments(served);
+	if (served->tmpl)
+		roles_try(&s->roles, &s->served);
 	workers_open(s, s->opts.prep_threads);
 	event_add(s->ring, NULL);
 	event_add(s->on_term, NULL);

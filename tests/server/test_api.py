@@ -233,7 +233,16 @@ class Prompts(Shared):
         self.assertEqual(s.post("/apply-template", body).json()["prompt"], "A\n\nBC")
         self.assertEqual(s.post("/apply-template", user("C")).json()["prompt"], "C")
         body["messages"].append({"role": "system", "content": "D"})
-        self.assertEqual(s.post("/apply-template", body).status, 400)
+        self.assertEqual(s.post("/apply-template", body).json()["prompt"], "A\n\nBC<system-reminder>\nD\n</system-reminder>")
+        # All APIs alike, and a reminder leaves what stood before it as it was.
+        talk = [{"role": "user", "content": "n1"}, {"role": "assistant", "content": "n2"}]
+        later = [{"role": "system", "content": "D"}, {"role": "user", "content": "n3"}]
+        want = len("n1n2<system-reminder>\nD\n</system-reminder>n3")
+        for path, body in ((CHAT, {"messages": talk + later}), ("/v1/messages", {"messages": talk + later}),
+                           ("/v1/responses", {"input": talk + [dict(later[0], role="developer"), later[1]]})):
+            r = s.post(path, dict(body, max_tokens=want) if path != "/v1/responses" else dict(body, max_output_tokens=want))
+            self.assertEqual(r.status, 200, r.text())
+            self.assertIn("n1n2<system-reminder>\\nD\\n</system-reminder>n3", r.text())
 
     def test_models(self):
         """Both APIs' clients ask there."""
@@ -630,7 +639,7 @@ class Responses(Shared):
             {"type": "function_call_output", "call_id": "c", "output": "E"}]}
         r = self.s.post(RESPONSES, body)
         self.assertEqual(r.status, 200, r.text())
-        self.assertEqual(r.json()["usage"]["input_tokens"], self.tokens("I\n\nDABCE2 tools"))
+        self.assertEqual(r.json()["usage"]["input_tokens"], self.tokens("IDABCE2 tools"))
 
     def test_errors(self):
         for body, status, param, words in [

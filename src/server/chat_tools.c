@@ -1,0 +1,122 @@
+/* chat_tools.c - the tools of a request, and what its answer is made to begin with. */
+#include <string.h>
+
+#include "server/chat_steps.h"
+#include "server/messages.h"
+#include "server/structured.h"
+
+static const char *tool_name(const struct json *tools, size_t i)
+{
+	size_t n;
+
+	return json_str(json_get(json_get(json_at(tools, i), "function"), "name"), &n);
+}
+
+int chat_use_tools(struct generation *g, struct chat *c, const struct json **shown, struct problem *p)
+{
+	bool found = c->use != TOOLS_NAMED;
+	int r;
+
+	*shown = NULL;
+	if (!json_len(c->tools)) {
+		if (c->use == TOOLS_ANY || c->use == TOOLS_NAMED)
+			return problem_set(p, 400, "invalid_value", c->tool_choice_field,
+			                   "%s wants a call, and there are no tools", c->tool_choice_field);
+		return 0;
+	}
+	if ((r = tools_check(c->tools, p)))
+		return r;
+	for (size_t i = 0; i < json_len(c->tools) && !found; i++)
+		found = !strcmp(tool_name(c->tools, i), c->named);
+	if (!found)
+		return problem_set(p, 400, "invalid_value", c->tool_choice_field,
+		                   "%s names \"%.60s\", which is none of the tools", c->tool_choice_field, c->named);
+	if (c->use == TOOLS_NONE)
+		return 0;
+	if (!template_uses(g->served->tmpl, "tools"))
+		return problem_set(p, 400, "unsupported_field", "tools",
+		                   "the chat template of this model takes no tools");
+	/* Of one tool, any is that one. */
+	if (c->use == TOOLS_ANY && json_len(c->tools) == 1) {
+		c->use = TOOLS_NAMED;
+		c->named = tool_name(c->tools, 0);
+	}
+	g->tools = *shown = c->tools;
+	g->dialects = dialects_of(g->served->tmpl);
+	return structured_calls(g, c->use == TOOLS_NAMED ? c->named : NULL,
+	                        c->use == TOOLS_ANY || c->use == TOOLS_NAMED, p);
+}
+/* ---- what the answer begins with ---- */
+
+static int lead_text(struct generation *g, const struct chat *c, struct tokens *out, struct problem *p)
+{
+	const struct dialect *d = dialect_taught(g->served->tmpl);
+	struct text_range name = { 0, 0 };
+	const char *at;
+	struct buf b;
+	struct err err;
+	int r;
+
+	if (!d)
+		return problem_set(p, 400, "unsupported_field", c->tool_choice_field,
+		                   "%s cannot ask for a call: how this model writes calls is not known",
+		                   c->tool_choice_field);
+	if (c->use == TOOLS_NAMED && strpbrk(c->named, "<>\"\\\n"))
+		return problem_set(p, 400, "invalid_value", c->tool_choice_field,
+		                   "%s: a name with < > \" \\ or a line break", c->tool_choice_field);
+	buf_init(&b);
+	if (g->thinking)
+		buf_puts(&b, "\n\n");
+	d->lead(&b, c->use == TOOLS_NAMED ? c->named : NULL);
+	/* The name is the client's, the rest is ours. */
+	if (c->use == TOOLS_NAMED && (at = strstr(b.p, c->named)))
+		name = (struct text_range){ (size_t)(at - b.p), (size_t)(at - b.p) + strlen(c->named) };
+	r = tokenizer_encode_ranges(g->served->tokenizer, b.p, b.n, TOKENIZE_SPECIAL, &name, name.end > 0, out, &err);
+	buf_fini(&b);
+	return r ? problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s: %s", c->tool_choice_field, err.msg) :
+	           0;
+}
+
+int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
+{
+	const struct tokenizer *t = g->served->tokenizer;
+	static const char end[] = "\n</think>";
+	int32_t open = tokenizer_find(t, "<think>", 7), close = tokenizer_find(t, "</think>", 8);
+	bool call = g->tools && (c->use == TOOLS_ANY || c->use == TOOLS_NAMED);
+	int r;
+
+	if (c->budget < 0 && !call)
+		return 0;
+	if (close < 0 && (c->budget >= 0 || g->thinking)) {
+		/* What never thinks needs no bound. */
+		if (!template_says(g->served->tmpl, "<think>") && !call)
+			return 0;
+		return problem_set(p, 400, "unsupported_field", call ? c->tool_choice_field : c->budget_field,
+		                   "%s: thinking cannot be ended, for </think> is no token of this model",
+		                   call ? c->tool_choice_field : c->budget_field);
+	}
+	g->lead = (struct lead){ .thinking = g->thinking,
+		                 .open = call ? -1 : open,
+		                 .close = close,
+		                 .think_max = c->budget > INT32_MAX ? -1 : (int)c->budget };
+	if (c->budget >= 0) {
+		if (tokenizer_encode(t, end, sizeof end - 1, TOKENIZE_SPECIAL, &g->lead_end, NULL))
+			g->lead_end.n = 0;
+		if (!g->lead_end.n || g->lead_end.id[g->lead_end.n - 1] != close) {
+			g->lead_end.n = 0;
+			tokens_put(&g->lead_end, close);
+		}
+	}
+	if (call) {
+		if ((r = lead_text(g, c, &g->lead_then, p)))
+			return r;
+		if (c->use == TOOLS_NAMED)
+			g->params.parallel = false;
+	}
+	g->lead.end = g->lead_end.id;
+	g->lead.n_end = (int)g->lead_end.n;
+	g->lead.then = g->lead_then.id;
+	g->lead.n_then = (int)g->lead_then.n;
+	g->led = true;
+	return 0;
+}

@@ -1,0 +1,41 @@
+/* roles.h - which turns a model's chat template takes, and conversations made to fit it.
+ *
+ * Clients put system messages anywhere, send several calls in one message, name calls as they like.  Many templates
+ * refuse that, or leave it out of the prompt without a word.  Each template is tried once with small conversations;
+ * then every conversation is rewritten to what it takes.  docs/roles.md says what becomes what, and why.
+ *
+ * A message is rewritten where it stands, as a function of itself and of the messages before it, so that a prompt is
+ * still the beginning of the next request's. */
+#ifndef SERVER_ROLES_H
+#define SERVER_ROLES_H
+
+#include <stdbool.h>
+
+#include "base/json.h"
+#include "server/server.h"
+
+/* What the template takes. */
+struct roles {
+	bool system;          /* a system message at the beginning */
+	bool several;         /* more than one of them there */
+	bool later;           /* one further on, in its place */
+	bool repeat;          /* two messages of the user in a row */
+	bool after_tool;      /* a message of the user after a tool's result */
+	bool after_assistant; /* two messages of the assistant in a row */
+	bool calls;           /* several calls in one message */
+	bool text_arguments;  /* a call's arguments as text */
+	bool long_ids;        /* ids of calls that have not nine letters or digits */
+	bool thinking;        /* a thought is looked for under "thinking", not "reasoning_content" */
+};
+
+/* Tries the template of d, which must not be NULL. */
+void roles_try(struct roles *r, const struct served *d);
+
+/* Takes an array of messages in the normal form of messages.h, gives another (or the same). */
+struct json *roles_fit(const struct roles *r, struct json *messages);
+
+/* Parses what was appended to b, in the place of messages, and empties b.  Text that is no JSON would be a fault of
+ * ours: then the messages stay as they are. */
+struct json *messages_instead(struct json *messages, struct buf *b);
+
+#endif
