@@ -5,13 +5,15 @@
 #include "cache/cache.h"
 
 #include <assert.h>
-#include <stdbool.h>
+#include <limits.h>
 #include <string.h>
+
+#include "base/buf.h"
 
 /* First bytes of a written set, read as little-endian numbers, and its layout's
  * version: {MAGIC, VERSION, caches, position}, then per cache its name, padded
  * with zeros to NAME_BYTES, and what the kind writes. */
-enum { MAGIC = 0x50534657, VERSION = 1, NAME_BYTES = 16 };
+enum { MAGIC = 0x50534657, VERSION = 1, NAME_BYTES = 16, HEAD_WORDS = 4 };
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "snapshots are written as memory has them");
 
@@ -23,8 +25,9 @@ void caches_add(struct caches *s, struct cache *c)
 	assert(o->name && o->name[0] && strlen(o->name) < NAME_BYTES);
 	assert(o->fini && o->close && o->reserve && o->settle && o->reach && o->rewind);
 	assert(o->foresee && o->capture && o->snap_reach && o->restore && o->drop && o->write && o->read);
-	assert(!o->page_bytes == !o->page_get && !o->page_bytes == !o->page_set);
-	assert(!o->page_bytes == !o->write_rest && !o->page_bytes == !o->read_rest);
+	assert(o->facts && o->describe);
+	assert(!o->page_get == !o->page_set && !o->page_get == !o->write_rest && !o->page_get == !o->read_rest);
+	assert(!o->need == !o->live && !o->need == !c->pool);
 	s->v[s->n++] = c;
 }
 
@@ -251,7 +254,7 @@ size_t snaps_room(const struct snaps *snaps)
 
 static int write_set(const struct snaps *snaps, bool rest, struct sink *to)
 {
-	uint32_t head[4] = { MAGIC, VERSION, (uint32_t)snaps->n, (uint32_t)snaps->pos };
+	uint32_t head[HEAD_WORDS] = { MAGIC, VERSION, (uint32_t)snaps->n, (uint32_t)snaps->pos };
 	int rc = to->put(to, head, sizeof head);
 
 	for (int i = 0; !rc && i < snaps->n; i++) {
@@ -289,7 +292,7 @@ int source_get(struct source *from, void *p, size_t n, struct err *err)
 static int read_all(struct caches *s, struct source *from, bool rest, const struct snaps *base, int n_page,
                     struct snaps *out, struct err *err)
 {
-	uint32_t head[4];
+	uint32_t head[HEAD_WORDS];
 	int rc = source_get(from, head, sizeof head, err);
 
 	if (rc)
@@ -353,12 +356,151 @@ int caches_read_rest(struct caches *s, struct source *from, const struct snaps *
 	return rc;
 }
 
+/* ---- numbers ---- */
+
+static struct cache_facts facts_of(const struct cache *c)
+{
+	struct cache_facts f = { 0 };
+
+	c->ops->facts(c, &f);
+	return f;
+}
+
+/* Is the pool of cache i not that of one before it? */
+static bool own_pool(const struct caches *s, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (s->v[k]->pool == s->v[i]->pool)
+			return false;
+	return s->v[i]->pool;
+}
+
+struct cache_pool caches_pool(const struct caches *s)
+{
+	struct cache_pool all = { 0 };
+
+	for (int i = 0; i < s->n; i++)
+		if (own_pool(s, i)) {
+			all.max += s->v[i]->pool->max;
+			all.used += s->v[i]->pool->used;
+		}
+	return all;
+}
+
+size_t caches_unit_bytes(const struct caches *s)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < s->n; i++)
+		n += s->v[i]->pool ? facts_of(s->v[i]).unit_bytes : 0;
+	return n;
+}
+
+size_t caches_need(const struct caches *s, int pos)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < s->n; i++)
+		n += s->v[i]->ops->need ? s->v[i]->ops->need(s->v[i], pos) : 0;
+	return n;
+}
+
+int caches_longest(const struct caches *s, int ctx_max)
+{
+	size_t max = caches_pool(s).max;
+	int least = 0, most = ctx_max;
+
+	while (least < most) {
+		int pos = most - (most - least) / 2;
+
+		if (caches_need(s, pos) <= max)
+			least = pos;
+		else
+			most = pos - 1;
+	}
+	return least;
+}
+
+size_t caches_live(const struct caches *s, const struct snaps *const *held, int n, const struct snaps *snaps, int pos)
+{
+	size_t live = 0;
+
+	for (int i = 0; i < s->n; i++)
+		if (s->v[i]->ops->live)
+			live += s->v[i]->ops->live(s->v[i], held, n, i, snaps ? snaps->v[i] : NULL, pos);
+	return live;
+}
+
+int caches_snaps_free(const struct caches *s, int most)
+{
+	for (int i = 0; i < s->n; i++) {
+		size_t n = s->v[i]->ops->snaps_free ? s->v[i]->ops->snaps_free(s->v[i]) : SIZE_MAX;
+
+		if (n < (size_t)most)
+			most = (int)n;
+	}
+	return most;
+}
+
+int caches_drafts_max(const struct caches *s)
+{
+	int most = INT_MAX;
+
+	for (int i = 0; i < s->n; i++) {
+		struct cache_facts f = facts_of(s->v[i]);
+
+		most = f.drafts_max < most ? f.drafts_max : most;
+	}
+	return most;
+}
+
+bool caches_go_back(const struct caches *s)
+{
+	bool all = true;
+
+	for (int i = 0; i < s->n; i++)
+		all &= facts_of(s->v[i]).goes_back;
+	return all;
+}
+
+size_t caches_rest_max(const struct caches *s)
+{
+	size_t n = HEAD_WORDS * sizeof(uint32_t) + (size_t)s->n * NAME_BYTES;
+
+	for (int i = 0; i < s->n; i++)
+		n += facts_of(s->v[i]).rest_max;
+	return n;
+}
+
+void caches_describe(const struct caches *s, struct buf *out)
+{
+	for (int i = 0; i < s->n; i++) {
+		buf_printf(out, "%s%s: ", i ? "; " : "", s->v[i]->ops->name);
+		s->v[i]->ops->describe(s->v[i], out);
+	}
+}
+
+/* ---- pieces ---- */
+
+int caches_page_rows(const struct caches *s)
+{
+	int rows = 0;
+
+	for (int i = 0; i < s->n; i++) {
+		struct cache_facts f = facts_of(s->v[i]);
+
+		assert(!f.page_rows || !rows || f.page_rows == rows);
+		rows = f.page_rows ? f.page_rows : rows;
+	}
+	return rows;
+}
+
 size_t caches_page_bytes(const struct caches *s)
 {
 	size_t n = 0;
 
 	for (int i = 0; i < s->n; i++)
-		n += s->v[i]->ops->page_bytes ? s->v[i]->ops->page_bytes(s->v[i]) : 0;
+		n += facts_of(s->v[i]).page_bytes;
 	return n;
 }
 
@@ -369,10 +511,10 @@ void snaps_page_get(const struct snaps *snaps, int page, void *out)
 	for (int i = 0; i < snaps->n; i++) {
 		const struct cache *c = snaps->v[i]->cache;
 
-		if (!c->ops->page_bytes)
+		if (!c->ops->page_get)
 			continue;
 		c->ops->page_get(snaps->v[i], page, at);
-		at += c->ops->page_bytes(c);
+		at += facts_of(c).page_bytes;
 	}
 }
 
@@ -383,9 +525,9 @@ void snaps_page_set(struct snaps *snaps, int page, const void *p)
 	for (int i = 0; i < snaps->n; i++) {
 		const struct cache *c = snaps->v[i]->cache;
 
-		if (!c->ops->page_bytes)
+		if (!c->ops->page_get)
 			continue;
 		c->ops->page_set(snaps->v[i], page, at);
-		at += c->ops->page_bytes(c);
+		at += facts_of(c).page_bytes;
 	}
 }

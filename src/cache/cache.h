@@ -17,14 +17,17 @@
 #ifndef CACHE_CACHE_H
 #define CACHE_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "backend/backend.h"
 #include "base/err.h"
 
+struct buf;
 struct cache;
 struct snap;
+struct snaps;
 
 /* Where a snapshot is written to and read from; all n bytes, or an error code. */
 struct sink {
@@ -35,6 +38,21 @@ struct source {
 };
 /* get, with a message for a person: what a kind's read verb calls. */
 int source_get(struct source *, void *p, size_t n, struct err *err);
+
+/* A budget in bytes for what grows with sequences and with what is kept of them. */
+struct cache_pool {
+	size_t max, used;
+};
+
+/* What never changes of a cache. */
+struct cache_facts {
+	int drafts_max;    /* most tentative rows of one span; INT_MAX: as many as it has */
+	bool goes_back;    /* a slot can go back to every position that it stood at */
+	size_t unit_bytes; /* its pool is taken from in pieces of this size; 0: it has no pool */
+	int page_rows;     /* positions of a whole page; 0: it keeps none */
+	size_t page_bytes; /* contents of a whole page */
+	size_t rest_max;   /* most bytes of a snapshot's contents beside whole pages */
+};
 
 struct cache_ops {
 	const char *name;
@@ -62,6 +80,9 @@ struct cache_ops {
 	void (*drop)(struct snap *);
 	int (*write)(const struct snap *, struct sink *);
 	int (*read)(struct cache *, struct source *, struct snap **, struct err *);
+	void (*facts)(const struct cache *, struct cache_facts *);
+	/* Appends a text that differs where the bytes of its snapshots mean something else. */
+	void (*describe)(const struct cache *, struct buf *);
 
 	/* Optional: NULL means there is truly nothing to do. */
 	void (*begin)(struct cache *, const struct span *, int n_span);
@@ -70,9 +91,17 @@ struct cache_ops {
 	 * snapshots hold and slots do not; what dropping this one would free now. */
 	size_t (*kept)(const struct cache *);
 	size_t (*alone)(const struct snap *);
-	/* For a kind that keeps whole pages of positions, all or none: a snapshot in
+	/* For a kind whose slots and snapshots draw on a pool (cache->pool), all or none.
+	 * need: bytes that a sequence which stands at pos holds at most.  live: bytes that slots
+	 * and the snapshots held[0..n)->v[at] have; with a snapshot, those among them of what it
+	 * needs to stand at pos. */
+	size_t (*need)(const struct cache *, int pos);
+	size_t (*live)(const struct cache *, const struct snaps *const *held, int n, int at, const struct snap *,
+	               int pos);
+	/* For a kind whose snapshots have a budget of their own: how many more it has room for. */
+	size_t (*snaps_free)(const struct cache *);
+	/* For a kind that keeps whole pages of positions (facts.page_rows), all or none: a snapshot in
 	 * pieces.  The rest is what its whole pages do not hold. */
-	size_t (*page_bytes)(const struct cache *);
 	void (*page_get)(const struct snap *, int page, void *out);
 	void (*page_set)(struct snap *, int page, const void *);
 	int (*write_rest)(const struct snap *, struct sink *);
@@ -85,7 +114,8 @@ struct cache_ops {
 struct cache {
 	const struct cache_ops *ops;
 	struct backend *be;
-	size_t snap_bytes; /* of live snapshots, each counted whole; the set's account */
+	struct cache_pool *pool; /* that it takes from; NULL: none */
+	size_t snap_bytes;       /* of live snapshots, each counted whole; the set's account */
 };
 
 /* Embedded first in each kind's snapshot.  bytes: what dropping it would free
@@ -145,56 +175,39 @@ size_t snaps_room(const struct snaps *);
 int snaps_write(const struct snaps *, struct sink *);
 int caches_read(struct caches *, struct source *, struct snaps *out, struct err *);
 
+/* ---- numbers, for budgets and plans ---- */
+
+/* The pools of all caches together. */
+struct cache_pool caches_pool(const struct caches *);
+size_t caches_unit_bytes(const struct caches *); /* one unit of each cache that has a pool; 0: none has */
+/* Bytes of the pools that a sequence which stands at pos holds at most. */
+size_t caches_need(const struct caches *, int pos);
+/* The longest sequence, up to ctx_max, for which the pools have room when it is alone. */
+int caches_longest(const struct caches *, int ctx_max);
+/* Bytes of the pools that slots and the n sets of held[] have; with a set (snaps), those among
+ * them of what it needs to stand at pos. */
+size_t caches_live(const struct caches *, const struct snaps *const *held, int n, const struct snaps *, int pos);
+/* How many sets of snapshots more budgets have room for, beside the pools; at most `most`. */
+int caches_snaps_free(const struct caches *, int most);
+int caches_drafts_max(const struct caches *); /* most tentative rows of one span */
+/* Can a slot go back to every position that it stood at?  Else a way back is a snapshot. */
+bool caches_go_back(const struct caches *);
+size_t caches_rest_max(const struct caches *); /* no snaps_write_rest has more bytes */
+/* Appends what the bytes of snapshots depend on beside the model: kinds, shapes, row formats. */
+void caches_describe(const struct caches *, struct buf *);
+
+/* ---- snapshots in pieces ---- */
+
 /* The same in pieces, so that what snapshots share is written once: whole pages,
  * each of page_bytes (all caches' in a row; 0: the set keeps no pages), and the
  * rest.  Reading begins with the rest: the first n_page whole pages are shared with
  * base (NULL: n_page is 0), and the others must be set before anything is restored. */
+int caches_page_rows(const struct caches *); /* positions of a page, one number for all caches; 0: no pages */
 size_t caches_page_bytes(const struct caches *);
 void snaps_page_get(const struct snaps *, int page, void *out);
 void snaps_page_set(struct snaps *, int page, const void *);
 int snaps_write_rest(const struct snaps *, struct sink *);
 int caches_read_rest(struct caches *, struct source *, const struct snaps *base, int n_page, struct snaps *out,
                      struct err *);
-
-/* ---- the kinds ---- */
-
-/* Paged keys and values (paged.c): reference-counted pages shared by sequences
- * and snapshots, copied before a shared one is written.  bytes_max bounds the
- * pool; memory is touched as it is used. */
-struct paged_opts {
-	int layers, heads, dim; /* attention layers; key/value heads; head size */
-	struct kv_rows rows;    /* rows.layer is copied */
-	int page_rows;          /* positions per page; 64 unless a test asks otherwise */
-	int slots, ctx_max;     /* sequences; longest sequence in positions */
-	size_t bytes_max;
-};
-/* NULL with E_UNSUPPORTED (a format that is not for heads of this size), E_LIMIT (no
- * page fits the budget, or memory) or E_FULL (refused). */
-struct cache *paged_open(struct backend *, const struct paged_opts *, struct err *);
-/* For the model: this step's view (valid from begin to settle). */
-const struct kv_view *paged_view(const struct cache *);
-/* For admission and metrics. */
-struct paged_stats {
-	int pages, pages_used, page_rows;
-	size_t page_bytes, row_bytes;
-};
-void paged_stats(const struct cache *, struct paged_stats *);
-/* Pages that slots and the n snapshots of held[] have; with a snapshot, those among
- * them of its first pos positions. */
-int paged_live(const struct cache *, const struct snap *const *held, int n, const struct snap *, int pos);
-
-/* Recurrent state (state.c): S and conv tail per slot, a tape for rows that are tentative
- * or that S need not know of yet, snapshots by copy within snap_bytes_max. */
-struct state_opts {
-	struct state_shape shape;
-	int slots;
-	int tape_rows; /* most tentative rows of one span */
-	size_t snap_bytes_max;
-};
-/* NULL with E_FULL when the backend refuses. */
-struct cache *state_open(struct backend *, const struct state_opts *, struct err *);
-const struct state_view *state_view(const struct cache *);
-size_t state_slot_bytes(const struct state_shape *);                /* S and tails of one sequence, all layers */
-size_t state_tape_bytes(const struct state_shape *, int tape_rows); /* the tape of one sequence, all layers */
 
 #endif

@@ -13,7 +13,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cache/cache.h"
+#include "base/buf.h"
+#include "cache/kinds.h"
 
 /* Written snapshots: a head of HEAD_WORDS numbers, FORMAT_BYTES of format name for
  * the keys and for the values of each layer, then the pages in order, each as in memory but with the rows that the
@@ -42,6 +43,7 @@ struct paged_snap {
 struct paged {
 	struct cache cache;
 	struct paged_opts o;
+	struct cache_pool pool;
 	struct kv_layer *layer;                   /* [layers] */
 	size_t row_bytes, body_bytes, page_bytes; /* a position; page_rows of them; rounded up */
 	int page_max;                             /* of one sequence */
@@ -82,14 +84,17 @@ static int32_t page_take(struct paged *p)
 	page = p->free_page[--p->n_free];
 	assert(p->ref[page] == 0);
 	p->ref[page] = 1;
+	p->pool.used += p->page_bytes;
 	return page;
 }
 
 static void page_drop(struct paged *p, int32_t page)
 {
 	assert(p->ref[page] > 0);
-	if (--p->ref[page] == 0)
-		p->free_page[p->n_free++] = page;
+	if (--p->ref[page])
+		return;
+	p->free_page[p->n_free++] = page;
+	p->pool.used -= p->page_bytes;
 }
 
 static struct table *table_of(const struct paged *p, int slot)
@@ -265,8 +270,9 @@ static int paged_restore(struct cache *c, int slot, const struct snap *snap, int
 	return 0;
 }
 
-/* By looking at all tables: asked once or twice in a step, it costs less than a
- * second count of every page would. */
+/* What is alive is found by looking at all tables: asked once or twice in a step, that costs
+ * less than a second count of every page would. */
+
 /* Sets the marks of the pages of a table or a snapshot; how many were not as such. */
 static int mark(const struct paged *p, const int32_t *page, int n, bool set)
 {
@@ -279,7 +285,7 @@ static int mark(const struct paged *p, const int32_t *page, int n, bool set)
 	return changed;
 }
 
-static int mark_live(const struct paged *p, const struct snap *const *held, int n, bool set)
+static int mark_live(const struct paged *p, const struct snaps *const *held, int n, int at, bool set)
 {
 	int changed = 0;
 
@@ -290,33 +296,37 @@ static int mark_live(const struct paged *p, const struct snap *const *held, int 
 		changed += mark(p, t->page, t->n, set);
 	}
 	for (int i = 0; i < n; i++) {
-		const struct paged_snap *s = (const struct paged_snap *)held[i];
+		const struct paged_snap *s = (const struct paged_snap *)held[i]->v[at];
 
 		changed += mark(p, s->page, s->n, set);
 	}
 	return changed;
 }
 
-int paged_live(const struct cache *c, const struct snap *const *held, int n, const struct snap *snap, int pos)
+static size_t paged_live(const struct cache *c, const struct snaps *const *held, int n, int at, const struct snap *snap,
+                         int pos)
 {
 	const struct paged_snap *s = (const struct paged_snap *)snap;
 	const struct paged *p = paged_of(c);
-	int live = mark_live(p, held, n, true);
+	int live = mark_live(p, held, n, at, true);
 
 	if (s) {
 		live = 0;
 		for (int i = 0; i < pages_for(p, pos); i++)
 			live += p->seen[s->page[i]];
 	}
-	mark_live(p, held, n, false);
-	return live;
+	mark_live(p, held, n, at, false);
+	return (size_t)live * p->page_bytes;
+}
+
+static size_t paged_need(const struct cache *c, int pos)
+{
+	return (size_t)pages_for(paged_of(c), pos) * paged_of(c)->page_bytes;
 }
 
 static size_t paged_kept(const struct cache *c)
 {
-	const struct paged *p = paged_of(c);
-
-	return (size_t)(p->pages - p->n_free - paged_live(c, NULL, 0, NULL, 0)) * p->page_bytes;
+	return paged_of(c)->pool.used - paged_live(c, NULL, 0, 0, NULL, 0);
 }
 
 /* Who shares a page shares all before it, so the pages held by this snapshot
@@ -431,11 +441,6 @@ static int paged_write(const struct snap *snap, struct sink *to)
 static int paged_write_rest(const struct snap *snap, struct sink *to)
 {
 	return write_from(snap, snap->pos / paged_of(snap->cache)->o.page_rows, to);
-}
-
-static size_t paged_page_bytes(const struct cache *c)
-{
-	return paged_of(c)->body_bytes;
 }
 
 static int32_t whole_page(const struct snap *snap, int i)
@@ -554,6 +559,28 @@ static int paged_read_rest(struct cache *c, struct source *from, const struct sn
 
 /* ---- the books, and the whole ---- */
 
+static void paged_facts(const struct cache *c, struct cache_facts *f)
+{
+	const struct paged *p = paged_of(c);
+
+	f->drafts_max = INT_MAX;
+	f->goes_back = true;
+	f->unit_bytes = p->page_bytes;
+	f->page_rows = p->o.page_rows;
+	f->page_bytes = p->body_bytes;
+	f->rest_max = HEAD_WORDS * sizeof(uint32_t) + 2 * (size_t)p->o.layers * FORMAT_BYTES + p->body_bytes;
+}
+
+static void paged_describe(const struct cache *c, struct buf *out)
+{
+	const struct paged *p = paged_of(c);
+
+	buf_printf(out, "%d heads of %d, %d rows a page", p->o.heads, p->o.dim, p->o.page_rows);
+	for (int i = 0; i < p->o.layers; i++)
+		buf_printf(out, "%s%s/%s", i ? " " : ", ", p->layer[i].fmt[KV_KEYS]->name,
+		           p->layer[i].fmt[KV_VALUES]->name);
+}
+
 static void paged_check(const struct cache *c)
 {
 	const struct paged *p = paged_of(c);
@@ -577,6 +604,7 @@ static void paged_check(const struct cache *c)
 		assert(ref[p->free_page[i]] == 0);
 		ref[p->free_page[i]] = 1; /* twice on the stack would fail the line above */
 	}
+	assert(p->pool.used == (size_t)(p->pages - p->n_free) * p->page_bytes);
 	for (int i = 0; i < p->pages; i++)
 		assert(ref[i] > 0); /* neither held nor free: lost */
 	free(ref);
@@ -614,7 +642,10 @@ static const struct cache_ops paged_ops = {
 	.drop = paged_drop,
 	.write = paged_write,
 	.read = paged_read,
-	.page_bytes = paged_page_bytes,
+	.facts = paged_facts,
+	.describe = paged_describe,
+	.need = paged_need,
+	.live = paged_live,
 	.page_get = paged_page_get,
 	.page_set = paged_page_set,
 	.write_rest = paged_write_rest,
@@ -659,7 +690,7 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 
 	assert(o->layers > 0 && o->heads > 0 && o->dim > 0 && o->page_rows > 0 && o->slots > 0 && o->ctx_max > 0);
 	p = xcalloc(1, sizeof *p);
-	p->cache = (struct cache){ .ops = &paged_ops, .be = be };
+	p->cache = (struct cache){ .ops = &paged_ops, .be = be, .pool = &p->pool };
 	p->o = *o;
 	if (page_size(p, err))
 		goto fail;
@@ -668,6 +699,7 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 		pages = INT_MAX;
 	p->pages = (int)pages;
 	p->pool_bytes = pages * p->page_bytes;
+	p->pool.max = p->pool_bytes;
 	if (!pages) {
 		err_set(err, E_LIMIT, "kv cache: a budget of %zu bytes, one page of %d positions has %zu", o->bytes_max,
 		        o->page_rows, p->page_bytes);

@@ -18,7 +18,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cache/cache.h"
+#include "base/buf.h"
+#include "cache/kinds.h"
 
 /* Written snapshots: a head of HEAD_WORDS numbers and BACKEND_BYTES of the
  * backend's name (S lies in that backend's own order), then S, then the tails. */
@@ -376,6 +377,29 @@ static int state_read(struct cache *c, struct source *from, struct snap **out, s
 	return 0;
 }
 
+/* ---- numbers ---- */
+
+static size_t state_snaps_free(const struct cache *c)
+{
+	return (state_of(c)->o.snap_bytes_max - c->snap_bytes) / state_of(c)->slot_bytes;
+}
+
+static void state_facts(const struct cache *c, struct cache_facts *f)
+{
+	const struct state *st = state_of(c);
+
+	f->drafts_max = st->o.tape_rows;
+	f->rest_max = HEAD_WORDS * sizeof(uint32_t) + BACKEND_BYTES + st->slot_bytes;
+}
+
+static void state_describe(const struct cache *c, struct buf *out)
+{
+	const struct state_shape *h = &state_of(c)->o.shape;
+
+	buf_printf(out, "%d layers of %d x %d in %d (%d) heads, %d channels of %d", h->layers, h->dim_k, h->dim_v,
+	           h->heads_v, h->heads_k, h->conv_channels, h->conv_width);
+}
+
 /* ---- the books, and the whole ---- */
 
 static void state_check(const struct cache *c)
@@ -420,6 +444,9 @@ static const struct cache_ops state_ops = {
 	.drop = state_drop,
 	.write = state_write,
 	.read = state_read,
+	.facts = state_facts,
+	.describe = state_describe,
+	.snaps_free = state_snaps_free,
 	.begin = state_begin,
 	.check = state_check,
 };

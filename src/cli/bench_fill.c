@@ -25,16 +25,14 @@ static void forward(struct model *m, struct pass *p)
 {
 	const struct shape *s = &m->shape;
 	size_t cols = (size_t)s->heads_kv * (size_t)s->dim;
-	struct attn attn = { .heads = s->heads_kv, .heads_kv = s->heads_kv, .dim = s->dim, .scale = 1 };
 
 	for (int layer = 0; layer < s->layers_attn; layer++) {
-		float *q, *k, *v;
+		float *k, *v;
 
 		pass_reset(p);
-		q = random_rows(p, cols, (uint64_t)layer * 3);
-		k = random_rows(p, cols, (uint64_t)layer * 3 + 1);
-		v = random_rows(p, cols, (uint64_t)layer * 3 + 2);
-		p->be->ops->kv_append(p, &attn, q, cols, (size_t)s->dim, k, v, paged_view(m->kv), layer);
+		k = random_rows(p, cols, (uint64_t)layer * 2);
+		v = random_rows(p, cols, (uint64_t)layer * 2 + 1);
+		model_fill(m, p, layer, k, v);
 	}
 	for (size_t i = 0; i < (size_t)p->n_logit * (size_t)s->vocab; i++)
 		p->logits[i] = 0;

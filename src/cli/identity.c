@@ -243,17 +243,14 @@ static int put_template(struct sha256 *h, const struct session *s, const struct 
 /* The numbers in a model's caches are of these sizes and formats. */
 static void put_caches(struct sha256 *h, const struct model *m)
 {
-	struct paged_stats kv = { 0 };
+	struct buf text;
 
-	if (m->kv)
-		paged_stats(m->kv, &kv);
 	put_text(h, m->arch);
 	sha256_field(h, &m->opts.arith, sizeof(m->opts.arith));
-	for (int i = 0; i < m->shape.layers_attn; i++) {
-		put_text(h, kv_rows_at(&m->opts.kv, i).k->name);
-		put_text(h, kv_rows_at(&m->opts.kv, i).v->name);
-	}
-	sha256_field(h, &kv.page_rows, sizeof(kv.page_rows));
+	buf_init(&text);
+	caches_describe(&m->caches, &text);
+	sha256_field(h, text.p, text.n);
+	buf_fini(&text);
 }
 
 int identity_of(const struct session *s, const struct options *o, struct digest *out, struct err *err)

@@ -133,9 +133,9 @@ static void print_plan(const struct model *m, const struct options *o, const str
 {
 	const struct shape *s = &m->shape;
 	struct kv_rows kv = { .layer = layer }, plain = model_kv_default(ARITH_FAST);
-	size_t row = model_kv_row_bytes(s, &kv), state = s->layers_rec ? state_slot_bytes(&s->state) : 0;
+	size_t row = model_kv_row_bytes(s, &kv), state = model_snap_bytes(s);
 	int ctx = o->ctx_size ? o->ctx_size : s->ctx_max, rows = step_rows_of(o, s);
-	double pages = (double)o->parallel * (double)model_kv_pages(ctx) * (double)model_kv_page_bytes(s, &kv);
+	double pages = (double)o->parallel * (double)model_pool_bytes(s, &kv, ctx);
 	double states = (double)o->parallel * (double)state;
 	double work = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
 	double kept = o->kv_bytes && (double)o->kv_bytes < pages ? (double)o->kv_bytes : pages;

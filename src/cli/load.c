@@ -293,9 +293,7 @@ static size_t plan_total(const struct plan *p)
 /* Bytes that a sequence at its longest could use, and all. */
 static size_t kv_one(const struct session *s, const struct model_opts *mo)
 {
-	const struct shape *shape = &s->model->shape;
-
-	return shape->layers_attn ? size_mul(model_kv_page_bytes(shape, &mo->kv), model_kv_pages(mo->ctx_max)) : 0;
+	return model_pool_bytes(&s->model->shape, &mo->kv, mo->ctx_max);
 }
 
 static size_t kv_most(const struct session *s, const struct model_opts *mo)
@@ -350,28 +348,25 @@ static int fit_context(const struct session *s, const struct options *o, struct 
 {
 	enum { LEAST = 256 }; /* tokens: instructions, a question, a short answer */
 	const struct shape *shape = &s->model->shape;
-	size_t page, row, fits;
-	int least;
+	int least, fits;
 
 	p->ctx_asked = mo->ctx_max;
 	if (p->kv >= kv_one(s, mo) || mo->ctx_max > shape->ctx_max) /* that, model_attach refuses */
 		return 0;
-	page = model_kv_page_bytes(shape, &mo->kv);
-	row = model_kv_row_bytes(shape, &mo->kv);
-	fits = p->kv / page * (page / row);
+	fits = model_longest(shape, &mo->kv, p->kv, mo->ctx_max);
 	least = mo->ctx_max < LEAST ? mo->ctx_max : LEAST;
-	if (fits < (size_t)least)
+	if (fits < least)
 		return err_set(err, E_LIMIT,
-		               "%s leaves %zu KB for keys and values, which hold %zu tokens of %zu bytes; a context of "
+		               "%s leaves %zu KB for keys and values, which hold %d tokens of %zu bytes; a context of "
 		               "%d is the least",
 		               o->kv_bytes     ? "--kv-bytes" :
 		               o->memory_bytes ? "--memory" :
 		                                 "the machine's memory",
-		               p->kv / 1024, fits, row, least);
+		               p->kv / 1024, fits, model_kv_row_bytes(shape, &mo->kv), least);
 	if (o->ctx_size)
-		log_warn("--ctx-size %d: memory for keys and values holds %zu tokens, and that is the context",
+		log_warn("--ctx-size %d: memory for keys and values holds %d tokens, and that is the context",
 		         o->ctx_size, fits);
-	mo->ctx_max = (int)fits;
+	mo->ctx_max = fits;
 	return 0;
 }
 
@@ -467,8 +462,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		.kv.layer = s->kv,
 	};
 	plan.weights = (size_t)s->model->shape.weight_bytes;
-	plan.states = size_mul((size_t)mo.slots, state_slot_bytes(&s->model->shape.state) +
-	                                                 state_tape_bytes(&s->model->shape.state, mo.tape_rows));
+	plan.states = size_mul((size_t)mo.slots, model_slot_bytes(&s->model->shape, mo.tape_rows));
 	eo.n_draft = drafts_tokens(o);
 	plan.step = engine_step_bytes(s->model, &eo);
 	plan.draft = drafts_plan(&s->drafts, o, mo.ctx_max, o->memory_bytes ? o->memory_bytes : machine_bytes());
@@ -479,7 +473,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		return rc;
 	mo.kv_bytes = plan.kv;
 	/* Beside the kept ones, two for `logits --resume-at`. */
-	mo.snap_bytes = plan.prefix + 2 * state_slot_bytes(&s->model->shape.state);
+	mo.snap_bytes = plan.prefix + 2 * model_snap_bytes(&s->model->shape);
 	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */
 	eo.prefix_bytes = o->disk_dir ? plan.prefix / 5 * 4 : plan.prefix;
 	eo.verify_share = o->verify_cache;

@@ -96,7 +96,7 @@ int drafts_tokens(const struct options *o)
 
 size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_t memory)
 {
-	size_t prefix = o->prefix_bytes < memory / 8 ? o->prefix_bytes : memory / 8, page;
+	size_t prefix = o->prefix_bytes < memory / 8 ? o->prefix_bytes : memory / 8, least;
 	const struct shape *s = d->model ? &d->model->shape : NULL;
 	struct kv_rows kv = model_kv_default(o->arith);
 	size_t most, states;
@@ -105,13 +105,13 @@ size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_
 		return 0;
 	if (ctx_max > s->ctx_max)
 		ctx_max = s->ctx_max;
-	page = model_kv_page_bytes(s, &kv);
-	most = size_mul(page, size_mul((size_t)o->parallel, model_kv_pages(ctx_max)));
+	least = model_pool_bytes(s, &kv, 1);
+	most = size_mul((size_t)o->parallel, model_pool_bytes(s, &kv, ctx_max));
 	d->kv_bytes = most < memory / 16 ? most : memory / 16;
-	if (d->kv_bytes < page)
-		d->kv_bytes = page;
+	if (d->kv_bytes < least)
+		d->kv_bytes = least;
 	d->prefix_bytes = prefix / 8;
-	states = size_mul((size_t)o->parallel + 1, state_slot_bytes(&s->state));
+	states = size_mul((size_t)o->parallel + 1, model_snap_bytes(s));
 	return d->kv_bytes + d->prefix_bytes + 2 * states + (size_t)s->weight_bytes;
 }
 
@@ -124,7 +124,7 @@ static int open_model(struct drafts *d, const struct options *o, struct model *m
 		.kv_bytes = d->kv_bytes,
 		.ctx_max = m->opts.ctx_max < s->ctx_max ? m->opts.ctx_max : s->ctx_max,
 		.step_rows = DRAFT_WAITING_MAX + o->parallel,
-		.snap_bytes = d->prefix_bytes + size_mul((size_t)o->parallel + 1, state_slot_bytes(&s->state)),
+		.snap_bytes = d->prefix_bytes + size_mul((size_t)o->parallel + 1, model_snap_bytes(s)),
 	};
 	int rc;
 

@@ -192,8 +192,8 @@ struct engine {
 	const struct tokenizer *tok;
 	struct engine_opts opts;
 	struct clock *clock;
-	int ctx_max;          /* longest sequence in positions */
-	int pages, page_rows; /* of the page pool; 0: the model has none */
+	int ctx_max;       /* longest sequence in positions */
+	size_t pool_bytes; /* of the pools that sequences grow in; 0: the model has none */
 
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -252,8 +252,6 @@ void sched_remove(struct engine *e, struct request *r);
 bool sched_fill(struct engine *e);
 /* Moves a running sequence to another slot (if one is free) through a snapshot. */
 int sched_resume(struct engine *e, struct request *r, struct err *err);
-/* Pages that n positions take. */
-int sched_pages(const struct engine *e, int n);
 
 /* ---- draft.c ---- */
 void drafting_init(struct drafting *g, int seqs_max, int n_drafter);

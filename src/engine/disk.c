@@ -542,12 +542,10 @@ void disk_stats(struct engine *e, struct disk_stats *io)
 
 /* ---- open and close ---- */
 
-enum { HEADS = 1 << 16 }; /* bytes, more than any; the part-filled page and the state are the rest */
-
 static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct model *m, const struct digest *of)
 {
 	struct disk *d = xcalloc(1, sizeof(*d));
-	struct paged_stats kv = { 0 };
+	int rows = caches_page_rows(&m->caches);
 
 	d->tier = (struct prefix_tier){ .kept = kept, .left = left, .dropped = dropped, .find = find, .fetch = fetch };
 	d->e = e;
@@ -555,11 +553,9 @@ static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct mod
 	d->caches = &m->caches;
 	d->of = of;
 	d->pending_end = &d->pending;
-	if (m->kv)
-		paged_stats(m->kv, &kv);
-	d->page_rows = kv.page_rows ? kv.page_rows : INT_MAX; /* without pages all is the rest */
+	d->page_rows = rows ? rows : INT_MAX; /* without pages all is the rest */
 	d->page_bytes = caches_page_bytes(&m->caches);
-	d->snap_max = d->page_bytes + state_slot_bytes(&m->shape.state) + HEADS;
+	d->snap_max = caches_rest_max(&m->caches);
 	return d;
 }
 

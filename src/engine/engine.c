@@ -90,8 +90,7 @@ static void *copy(const void *p, int n, size_t size)
 static int ask_check(const struct engine *e, const struct ask *a, int *out_max, struct err *err)
 {
 	int vocab = e->m->shape.vocab;
-	int64_t pool = e->pages ? (int64_t)e->pages * e->page_rows : e->ctx_max;
-	int fits = pool < e->ctx_max ? (int)pool : e->ctx_max;
+	int fits = caches_longest(&e->m->caches, e->ctx_max);
 	int least = a->max_tokens > 0;
 
 	if (a->n_prompt < 1)
@@ -296,16 +295,14 @@ static int64_t run_tokens(const struct engine *e)
 void engine_show_stats(struct engine *e)
 {
 	struct engine_stats *s = &e->stats;
-	struct paged_stats kv;
+	size_t unit = caches_unit_bytes(&e->m->caches);
 
 	s->running = e->sched.n_run;
 	s->waiting = e->sched.fair.n_started;
 	s->prefill_rate = pace_rate(&e->pace, s->running > 0);
 	s->decode_step_ns = (int64_t)e->pace.base_ns;
-	if (e->m->kv) {
-		paged_stats(e->m->kv, &kv);
-		s->kv_pages_used = kv.pages_used;
-	}
+	if (unit)
+		s->kv_pages_used = (int)((caches_pool(&e->m->caches).used + unit - 1) / unit);
 	s->prefix_bytes = e->prefix.bytes;
 	s->prefix_entries = e->prefix.n_state;
 	s->prefix_evicted = e->prefix.evicted;
@@ -704,9 +701,9 @@ static int opts_check(const struct model *m, const struct engine_opts *o, struct
 		return err_set(err, E_ARG, "a queue of %d requests; at least 1 is needed", o->queue_max);
 	if (o->n_draft < 0 || o->n_draft > DRAFT_MAX)
 		return err_set(err, E_ARG, "%d drafted tokens asked for; at most %d are done", o->n_draft, DRAFT_MAX);
-	if (m->state && o->n_draft > m->opts.tape_rows)
+	if (o->n_draft > caches_drafts_max(&m->caches))
 		return err_set(err, E_ARG, "%d drafted tokens asked of an engine over a model made for %d", o->n_draft,
-		               m->opts.tape_rows);
+		               caches_drafts_max(&m->caches));
 	return 0;
 }
 
@@ -794,7 +791,6 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
                 struct err *err)
 {
 	struct engine *e;
-	struct paged_stats kv;
 	int rc = opts_check(m, opts, err);
 
 	*out = NULL;
@@ -814,12 +810,9 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	pace_init(&e->pace, e->opts.decode_gap_ms, m->shape.experts, m->shape.experts_used);
 	e->miss = 1;
 	e->ctx_max = m->opts.ctx_max ? m->opts.ctx_max : m->shape.ctx_max;
-	if (m->kv) {
-		paged_stats(m->kv, &kv);
-		e->pages = kv.pages;
-		e->page_rows = kv.page_rows;
-	}
-	e->stats.kv_pages = e->pages;
+	e->pool_bytes = caches_pool(&m->caches).max;
+	if (e->pool_bytes)
+		e->stats.kv_pages = (int)(e->pool_bytes / caches_unit_bytes(&m->caches));
 	e->stats.slots = opts->seqs_max;
 	e->stats.parked_bytes_max = opts->park_bytes;
 	for (int i = 0; i < opts->n_drafter; i++)

@@ -168,15 +168,9 @@ int reuse_places(struct engine *e, const struct request *r, struct place_at *at,
  * is kept goes before it is known what the new one is worth. */
 static int room(const struct engine *e)
 {
-	const struct model *m = e->m;
-	size_t n = PASSED_MAX, one;
+	int n = caches_snaps_free(&e->m->caches, PASSED_MAX + e->sched.n_pass) - e->sched.n_pass;
 
-	if (m->state) {
-		one = state_slot_bytes(&m->shape.state);
-		n = (m->opts.snap_bytes - m->state->snap_bytes) / one;
-		n -= n < (size_t)e->sched.n_pass ? n : (size_t)e->sched.n_pass;
-	}
-	return n < PASSED_MAX ? (int)n : PASSED_MAX;
+	return n > 0 ? n : 0;
 }
 
 int reuse_cut(struct engine *e, const struct request *r)

@@ -71,48 +71,43 @@ void sched_remove(struct engine *e, struct request *r)
 	assert(!"a running request is in the list");
 }
 
-int sched_pages(const struct engine *e, int n)
-{
-	return e->page_rows ? n / e->page_rows + (n % e->page_rows != 0) : 0;
-}
-
-/* Pages that r will hold soon: its tokens so far and as much of its answer as is
- * set aside for, and as much again whenever that is used up. */
-static int target(const struct engine *e, const struct request *r)
+/* Bytes of the pools that r will hold soon: its tokens so far and as much of its answer as
+ * is set aside for, and as much again whenever that is used up. */
+static int64_t target(const struct engine *e, const struct request *r)
 {
 	int64_t part = e->opts.answer_reserve, n_out = r->n_tok - r->n_prompt;
 	int64_t n = (n_out / part + 1) * part;
 
-	return sched_pages(e, r->n_prompt + (int)(n < r->out_max ? n : r->out_max));
+	return (int64_t)caches_need(&e->m->caches, r->n_prompt + (int)(n < r->out_max ? n : r->out_max));
 }
 
-/* Pages that are missing for r to have what it will hold beside what the running
+/* Bytes of the pools that are missing for r to have what it will hold beside what the running
  * ones do and will, and pins; other kept prefixes and parked sequences give theirs up. */
 static int64_t lacks(struct engine *e, const struct request *r)
 {
+	const struct caches *caches = &e->m->caches;
+	int64_t need = target(e, r), max = (int64_t)e->pool_bytes;
+	const struct snaps *const *pinned;
 	struct prefix_hit hit = { 0 };
-	const struct snap *const *pinned;
-	int64_t need = target(e, r);
 	int n_pinned;
 
-	if (!e->pages || !e->sched.n_run)
+	if (!max || !e->sched.n_run)
 		return 0;
 	for (int i = 0; i < e->sched.n_run; i++) {
 		const struct request *o = e->sched.run[i];
-		int more = target(e, o) - sched_pages(e, o->pos);
+		int64_t more = target(e, o) - (int64_t)caches_need(caches, o->pos);
 
 		need += more > 0 ? more : 0;
 	}
-	pinned = prefix_pinned(&e->prefix, e->m->kv, &n_pinned);
-	need += paged_live(e->m->kv, pinned, n_pinned, NULL, 0);
+	pinned = prefix_pinned(&e->prefix, &n_pinned);
+	need += (int64_t)caches_live(caches, pinned, n_pinned, NULL, 0);
 	/* What of its prefix is held all the same it shares. */
-	if (need > e->pages && !r->no_cache && !r->park.pos) {
+	if (need > max && !r->no_cache && !r->park.pos) {
 		prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
-		for (int i = 0; hit.at && i < hit.snaps->n; i++)
-			if (hit.snaps->v[i]->cache == e->m->kv)
-				need -= paged_live(e->m->kv, pinned, n_pinned, hit.snaps->v[i], hit.at);
+		if (hit.at)
+			need -= (int64_t)caches_live(caches, pinned, n_pinned, hit.snaps, hit.at);
 	}
-	return need > e->pages ? need - e->pages : 0;
+	return need > max ? need - max : 0;
 }
 
 /* From the waiting into a slot. */
@@ -232,7 +227,7 @@ static bool make_room(struct engine *e, struct request *r)
 	if (!v)
 		return s->n_free && !lack;
 	/* One gives way for one; of a sequence whose memory cannot be kept much is lost. */
-	if (lack > sched_pages(e, v->pos) || (lack && !e->opts.park_bytes))
+	if (lack > (int64_t)caches_need(&e->m->caches, v->pos) || (lack && !e->opts.park_bytes))
 		return false;
 	preempt(e, v, lack > 0);
 	e->stats.yielded++;
@@ -536,8 +531,8 @@ bool sched_fill(struct engine *e)
 			struct request *r = s->run[0];
 
 			err_set(&r->err, E_FULL,
-			        "no memory for position %d of a sequence alone in the pool (%d pages of %d)", r->pos,
-			        e->pages, e->page_rows);
+			        "no memory for position %d of a sequence alone in the pool (%zu bytes)", r->pos,
+			        e->pool_bytes);
 			verify_end(r, FINISH_ERROR);
 			engine_finish(e, r);
 			return false;

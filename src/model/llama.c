@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cache/kinds.h"
 #include "model/attention.h"
 #include "model/conf.h"
 #include "model/families.h"

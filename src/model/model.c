@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cache/kinds.h"
 
 enum { PAGE_ROWS = 64 }; /* positions per KV page: the step of allocation, see docs/design.md */
 
@@ -122,8 +123,7 @@ static int complete(struct model *m, const struct model_opts *opts, struct err *
 		o->kv = model_kv_default(o->arith);
 	}
 	if (!o->kv_bytes)
-		o->kv_bytes = size_mul(model_kv_page_bytes(&m->shape, &o->kv),
-		                       size_mul((size_t)o->slots, model_kv_pages(o->ctx_max)));
+		o->kv_bytes = size_mul((size_t)o->slots, model_pool_bytes(&m->shape, &o->kv, o->ctx_max));
 	return 0;
 }
 
@@ -161,6 +161,18 @@ static int open_caches(struct model *m, struct err *err)
 			return err->code;
 		caches_add(&m->caches, m->state);
 	}
+	if (s->carry) {
+		struct carry_opts o = {
+			.bytes = (size_t)s->carry * sizeof(float),
+			.slots = m->opts.slots,
+			.snap_bytes_max = m->opts.snap_bytes,
+		};
+
+		m->carry = carry_open(m->be, &o, err);
+		if (!m->carry)
+			return err->code;
+		caches_add(&m->caches, m->carry);
+	}
 	return 0;
 }
 
@@ -194,9 +206,9 @@ void model_close(struct model *m)
 	free(m);
 }
 
-size_t model_kv_page_bytes(const struct shape *s, const struct kv_rows *kv)
+float *model_carried(const struct model *m, int slot)
 {
-	return model_kv_row_bytes(s, kv) * PAGE_ROWS;
+	return carry_row(m->carry, slot);
 }
 
 size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv)
@@ -213,7 +225,44 @@ struct kv_rows model_kv_default(enum arith arith)
 	return kv_rows_of(kv_format_find(arith == ARITH_F32 ? "f32" : "bf16"));
 }
 
-size_t model_kv_pages(int ctx)
+size_t model_pool_bytes(const struct shape *s, const struct kv_rows *kv, int ctx)
 {
-	return ((size_t)ctx + PAGE_ROWS - 1) / PAGE_ROWS;
+	size_t pages = ((size_t)ctx + PAGE_ROWS - 1) / PAGE_ROWS;
+
+	return size_mul(size_mul(model_kv_row_bytes(s, kv), PAGE_ROWS), pages);
+}
+
+int model_longest(const struct shape *s, const struct kv_rows *kv, size_t bytes, int ctx)
+{
+	int least = 0, most = ctx;
+
+	while (least < most) {
+		int pos = most - (most - least) / 2;
+
+		if (model_pool_bytes(s, kv, pos) <= bytes)
+			least = pos;
+		else
+			most = pos - 1;
+	}
+	return least;
+}
+
+size_t model_slot_bytes(const struct shape *s, int tape_rows)
+{
+	size_t n = (size_t)s->carry * sizeof(float);
+
+	return s->layers_rec ? n + state_slot_bytes(&s->state) + state_tape_bytes(&s->state, tape_rows) : n;
+}
+
+size_t model_snap_bytes(const struct shape *s)
+{
+	return (s->layers_rec ? state_slot_bytes(&s->state) : 0) + (size_t)s->carry * sizeof(float);
+}
+
+void model_fill(const struct model *m, struct pass *p, int layer, float *k, const float *v)
+{
+	const struct shape *s = &m->shape;
+	const struct attn attn = { .heads_kv = s->heads_kv, .dim = s->dim, .scale = 1 };
+
+	p->be->ops->kv_append(p, &attn, NULL, 0, 0, k, v, paged_view(m->kv), layer);
 }

@@ -24,8 +24,9 @@ struct shape {
 	int ctx_max;                           /* max_position_embeddings */
 	int heads_kv, dim;                     /* attention cache row; 0 when there is none */
 	struct state_shape state;              /* recurrent state; layers 0 when there is none */
-	int64_t params;                        /* elements of all used tensors, logical */
-	int64_t weight_bytes;                  /* stored bytes of all used tensors */
+	int carry;            /* floats of a row that each sequence carries along (model_carried); 0: none */
+	int64_t params;       /* elements of all used tensors, logical */
+	int64_t weight_bytes; /* stored bytes of all used tensors */
 };
 
 /* How much to provide for.  Everything is a budget chosen at start. */
@@ -62,9 +63,9 @@ struct model {
 	struct model_opts opts;
 	struct backend *be;
 	struct caches caches;
-	struct cache *kv, *state; /* the ones in caches, by kind; NULL when not used */
-	struct arena arena;       /* everything the model owns */
-	const char *arch;         /* the matching entry of ops->arch */
+	struct cache *kv, *state, *carry; /* the ones in caches, by kind, for src/model alone; NULL when not used */
+	struct arena arena;               /* everything the model owns */
+	const char *arch;                 /* the matching entry of ops->arch */
 };
 
 /* Reads config.json of an opened store, picks the architecture, binds its
@@ -78,18 +79,30 @@ void model_close(struct model *m);
 int model_bind(struct model **out, struct store *st, struct err *err);
 int model_bind_as(struct model **out, const struct model_ops *ops, const char *arch, struct store *st, struct err *err);
 /* The draft head of a bound model, from its own folder or another one; a model of
- * its own with a row of keys and values per token, and one row of the model's
- * hidden as its recurrent state (which forward does not touch).  To be attached
- * like any, and closed before `of`.  E_UNSUPPORTED: this architecture has none. */
+ * its own with a row of keys and values per token, which carries one row of the
+ * model's hidden along (model_carried).  To be attached like any, and closed before
+ * `of`.  E_UNSUPPORTED: this architecture has none. */
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err);
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err);
 
-/* Sizes for plans: bytes of one position and of one page over all attention
- * layers; pages that ctx positions take. */
+/* The carried row of a slot, shape.carry floats in backend memory.  forward does not touch it; who
+ * uses the model writes it before it has the sequence captured, and finds it after a restore. */
+float *model_carried(const struct model *m, int slot);
+
+/* Sizes for plans, before there are caches: keys and values of one position over all layers. */
 size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv);
-size_t model_kv_page_bytes(const struct shape *s, const struct kv_rows *kv);
 struct kv_rows model_kv_default(enum arith arith);
-size_t model_kv_pages(int ctx);
+/* Pages of a sequence of ctx positions; the longest sequence, up to ctx, that so many bytes hold. */
+size_t model_pool_bytes(const struct shape *s, const struct kv_rows *kv, int ctx);
+int model_longest(const struct shape *s, const struct kv_rows *kv, size_t bytes, int ctx);
+/* Of each sequence whatever its length, with room for so many tentative rows; of each snapshot
+ * beside pages. */
+size_t model_slot_bytes(const struct shape *s, int tape_rows);
+size_t model_snap_bytes(const struct shape *s);
+
+/* For measuring: makes k and v, [n_row][heads_kv * dim], the keys and values of the pass's rows in an
+ * attention layer, counted among those; k is spoiled. */
+void model_fill(const struct model *m, struct pass *p, int layer, float *k, const float *v);
 
 extern const struct model_ops *const models[]; /* models.c; NULL-ended */
 

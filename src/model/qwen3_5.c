@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cache/kinds.h"
 #include "model/attention.h"
 #include "model/conf.h"
 #include "model/families.h"
@@ -547,9 +548,11 @@ static int head_config(struct head *d, const struct model *of, struct store *st,
 		return err_set(err, E_UNSUPPORTED,
 		               "%s: a draft head for %d dimensions and %d tokens; the model has %d and %d",
 		               st->config_path, s->hidden, s->vocab, of->shape.hidden, of->shape.vocab);
-	s->layers = s->layers_attn = s->layers_rec = 1;
+	s->layers = s->layers_attn = 1;
+	s->layers_rec = 0;
 	s->layers_moe = p->sparse[0];
-	s->state = (struct state_shape){ .layers = 1, .conv_channels = s->hidden, .conv_width = 2 };
+	s->state = (struct state_shape){ 0 };
+	s->carry = s->hidden;
 	return 0;
 }
 

@@ -260,24 +260,61 @@ static void check_kept(const struct life *l)
 	     "%zu bytes kept, %zu and %d pages are", caches_kept(&l->w.set), rest, pages_kept(l, -1));
 }
 
-static void check_books(struct life *l)
+/* Numbers for budgets, as the naive account has them. */
+static void check_numbers(const struct life *l)
 {
-	caches_check(&l->w.set);
-	if (l->op % 8 == 0)
-		check_kept(l);
+	struct cache_pool pool = caches_pool(&l->w.set);
+	int free = l->w.kind[STATE] ? (int)(l->w.state.snap_bytes_max / state_slot_bytes(&l->w.state.shape)) :
+	                              KEPT_MAX + 1;
+	int longest = caches_longest(&l->w.set, l->w.ctx_max);
+	size_t page_bytes = 0;
+
+	if (l->w.kind[CARRY] && free > (int)(l->w.carry.snap_bytes_max / l->w.carry.bytes))
+		free = (int)(l->w.carry.snap_bytes_max / l->w.carry.bytes);
 	if (l->w.kind[PAGED]) {
 		struct paged_stats st;
 
 		paged_stats(l->w.kind[PAGED], &st);
 		must(l, st.pages_used == pages_used(l), "%d pages used, %d are held", st.pages_used, pages_used(l));
+		must(l, pool.max == (size_t)st.pages * st.page_bytes, "a pool of %zu bytes, %d pages", pool.max,
+		     st.pages);
+		page_bytes = st.page_bytes;
 	}
+	must(l, pool.used == (size_t)pages_used(l) * page_bytes, "%zu bytes of the pool, %d pages", pool.used,
+	     pages_used(l));
+	for (int s = 0; s < l->w.slots; s++) {
+		const struct seq *q = &l->seq[s];
+		int pos = q->pos + (q->reserved ? q->span.n : 0);
+
+		must(l, caches_need(&l->w.set, pos) == (size_t)q->pages.n * page_bytes,
+		     "position %d needs %zu bytes, %d pages are there", pos, caches_need(&l->w.set, pos), q->pages.n);
+	}
+	must(l, longest == l->w.ctx_max || caches_need(&l->w.set, longest + 1) > pool.max, "%d positions fit, no more",
+	     longest);
+	must(l, caches_need(&l->w.set, longest) <= pool.max, "%d positions do not fit", longest);
+	free -= l->w.kind[STATE] || l->w.kind[CARRY] ? kept_count(l) : 0;
+	must(l, caches_snaps_free(&l->w.set, KEPT_MAX) == (free < KEPT_MAX ? free : KEPT_MAX),
+	     "room for %d snapshots, not %d", caches_snaps_free(&l->w.set, KEPT_MAX), free);
+	must(l, caches_drafts_max(&l->w.set) == (l->w.kind[STATE] ? l->w.state.tape_rows : INT_MAX), "%d drafts",
+	     caches_drafts_max(&l->w.set));
+	must(l, caches_go_back(&l->w.set) == (!l->w.kind[STATE] && !l->w.kind[POOLED]), "whether slots can go back");
+}
+
+static void check_books(struct life *l)
+{
+	caches_check(&l->w.set);
+	check_numbers(l);
+	if (l->op % 8 == 0)
+		check_kept(l);
 	count.checks++;
 }
 
-static bool can_stand(const struct life *l, int at, int pos)
+static bool can_stand(const struct life *l, int at, int pos, bool snap)
 {
 	int g = l->w.pooled.group;
 
+	if (l->w.kind[CARRY] && snap && pos != at && pos != 0)
+		return false;
 	if (l->w.kind[STATE] && pos != at && pos != 0)
 		return false;
 	if (l->w.kind[POOLED] && pos < at - at % g && pos % g)
@@ -285,11 +322,12 @@ static bool can_stand(const struct life *l, int at, int pos)
 	return true;
 }
 
-static int where(const struct life *l, int at, int pos)
+/* The largest position that a slot (or a snapshot) which stands at `at` can go to. */
+static int where(const struct life *l, int at, int pos, bool snap)
 {
 	if (pos > at)
 		pos = at;
-	while (!can_stand(l, at, pos))
+	while (!can_stand(l, at, pos, snap))
 		pos--;
 	return pos;
 }
@@ -308,6 +346,8 @@ static size_t snap_bytes(const struct life *l, int pos)
 		n += state_slot_bytes(&l->w.state.shape);
 	if (l->w.kind[POOLED])
 		n += (size_t)pooled_blocks(l->w.pooled.group, pos) * POOLED_BLOCK * sizeof(uint64_t);
+	if (l->w.kind[CARRY])
+		n += l->w.carry.bytes;
 	return n;
 }
 
@@ -334,7 +374,38 @@ static bool room_to_keep(const struct life *l, int pos)
 		return false;
 	if (l->w.kind[POOLED] && blocks_used(l) + pooled_blocks(l->w.pooled.group, pos) > l->w.pooled.blocks_max)
 		return false;
+	if (l->w.kind[CARRY] && (size_t)(kept_count(l) + 1) * l->w.carry.bytes > l->w.carry.snap_bytes_max)
+		return false;
 	return true;
+}
+
+/* The row that the owner of slot s has it carry: of the tokens, so that no two are alike. */
+static uint64_t carried(const struct life *l, const int32_t *tok, int pos)
+{
+	uint64_t h = 17;
+
+	for (int i = 0; i < pos; i++)
+		h = prefix_hash(h, tok[i]);
+	return h;
+}
+
+static void put_carried(struct life *l, int s)
+{
+	uint64_t row = carried(l, l->seq[s].tok, l->seq[s].pos);
+
+	if (l->w.kind[CARRY])
+		l->w.be->ops->write(l->w.be, carry_row(l->w.kind[CARRY], s), &row, sizeof row);
+}
+
+static void check_carried(struct life *l, int s)
+{
+	uint64_t row;
+
+	if (!l->w.kind[CARRY] || !l->seq[s].pos)
+		return;
+	l->w.be->ops->read(l->w.be, &row, carry_row(l->w.kind[CARRY], s), sizeof row);
+	must(l, row == carried(l, l->seq[s].tok, l->seq[s].pos), "slot %d carries another row to position %d", s,
+	     l->seq[s].pos);
 }
 
 static struct kept *kept_free(struct life *l)
@@ -384,11 +455,11 @@ static void do_foresee(struct life *l, const struct span *span, int n)
 		struct seq *q = &l->seq[sp->slot];
 
 		for (int pos = sp->pos + 1; pos < sp->pos + sp->n - sp->n_draft; pos++) {
-			bool room = !l->w.kind[POOLED];
+			bool never = l->w.kind[POOLED] || l->w.kind[CARRY], room = !never;
 			int rc;
 
 			/* The set takes back nothing of what one kind refuses after another. */
-			if (!chance(l, 4) || q->n_seen == SEEN_MAX || (l->w.kind[POOLED] && l->w.kind[STATE]))
+			if (!chance(l, 4) || q->n_seen == SEEN_MAX || (never && l->w.kind[STATE]))
 				continue;
 			room = room && room_to_keep(l, pos);
 			l->doing = "foresee";
@@ -431,6 +502,7 @@ static struct kept *do_capture(struct life *l, int s)
 	l->doing = "capture";
 	if (!k || !q->pos)
 		return NULL;
+	put_carried(l, s);
 	arm(l);
 	rc = caches_capture(&l->w.set, s, q->pos, &k->snaps);
 	room = !refused(l) && room;
@@ -459,7 +531,7 @@ static void do_restore(struct life *l, int s)
 	l->doing = "restore";
 	ask = draw(l, CTX_MAX);
 	pos = snaps_reach(&k->snaps, ask);
-	want = where(l, k->pos, ask);
+	want = where(l, k->pos, ask, true);
 	must(l, pos == want, "a snapshot at %d asked for %d offers %d, not %d", k->pos, ask, pos, want);
 	if (chance(l, 2)) {
 		pos = k->pos;
@@ -477,6 +549,7 @@ static void do_restore(struct life *l, int s)
 	memcpy(q->tok, k->tok, (size_t)pos * sizeof *q->tok);
 	q->pages = k->pages;
 	set_pos(l, s, pos);
+	check_carried(l, s);
 	count.restores++;
 }
 
@@ -489,8 +562,8 @@ static void do_rewind(struct life *l, int s)
 	if (chance(l, 2) && q->pos > 8)
 		pos = q->pos - draw(l, 8);
 	to = caches_rewind(&l->w.set, s, q->pos, pos);
-	must(l, to == where(l, q->pos, pos), "from %d to %d arrived at %d, not %d", q->pos, pos, to,
-	     where(l, q->pos, pos));
+	must(l, to == where(l, q->pos, pos, false), "from %d to %d arrived at %d, not %d", q->pos, pos, to,
+	     where(l, q->pos, pos, false));
 	count.rewinds++;
 	count.rewinds_exact += to == pos;
 	for (int i = q->n_seen; i-- > 0;)
@@ -933,6 +1006,13 @@ static void life_open(struct life *l, const struct truth *truth, unsigned combo)
 		} else if (k == STATE) {
 			w->state.snap_bytes_max = state_slot_bytes(&w->state.shape) * (size_t)draw(l, KEPT_MAX + 2) + 3;
 			c = state_open(w->be, &w->state, &err);
+		} else if (k == CARRY) {
+			w->carry = (struct carry_opts){
+				.bytes = sizeof(uint64_t),
+				.slots = w->slots,
+				.snap_bytes_max = sizeof(uint64_t) * (size_t)draw(l, KEPT_MAX + 2) + 3
+			};
+			c = carry_open(w->be, &w->carry, &err);
 		} else {
 			whole = w->slots * pooled_blocks(w->pooled.group, w->ctx_max);
 			w->pooled.blocks_max = tight == 0 ? draw(l, whole + 1) : tight * whole;
@@ -994,6 +1074,7 @@ static void check_tables(void)
 		offsetof(struct cache_ops, capture), offsetof(struct cache_ops, snap_reach),
 		offsetof(struct cache_ops, restore), offsetof(struct cache_ops, drop),
 		offsetof(struct cache_ops, write),   offsetof(struct cache_ops, read),
+		offsetof(struct cache_ops, facts),   offsetof(struct cache_ops, describe),
 	};
 
 	for (size_t i = 0; i <= sizeof required / sizeof *required; i++) {

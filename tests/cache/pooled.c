@@ -2,10 +2,12 @@
 #include "pooled.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "world.h"
 
 enum { VERSION = 1, BLOCK_BYTES = POOLED_BLOCK * sizeof(uint64_t) };
@@ -275,6 +277,16 @@ static size_t pooled_shed(struct cache *c, size_t want)
 	return freed;
 }
 
+static void pooled_facts(const struct cache *c, struct cache_facts *f)
+{
+	f->drafts_max = INT_MAX;
+}
+
+static void pooled_describe(const struct cache *c, struct buf *out)
+{
+	buf_printf(out, "groups of %d", pooled_of(c)->o.group);
+}
+
 static void pooled_check(const struct cache *c)
 {
 	const struct pooled *p = pooled_of(c);
@@ -318,6 +330,8 @@ static const struct cache_ops pooled_ops = {
 	.drop = pooled_drop,
 	.write = pooled_write,
 	.read = pooled_read,
+	.facts = pooled_facts,
+	.describe = pooled_describe,
 	.shed = pooled_shed,
 	.check = pooled_check,
 };

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "world.h"
 
-const char *const kind_name[KINDS] = { "paged", "state", "pooled" };
+const char *const kind_name[KINDS] = { "paged", "state", "pooled", "carry" };
 bool toy_far;
 
 /* Formats of two sizes, so that layers and sides differ. */

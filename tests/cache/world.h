@@ -6,10 +6,10 @@
 #ifndef CACHE_WORLD_H
 #define CACHE_WORLD_H
 
-#include "cache/cache.h"
+#include "cache/kinds.h"
 #include "pooled.h"
 
-enum kind { PAGED, STATE, POOLED, KINDS };
+enum kind { PAGED, STATE, POOLED, CARRY, KINDS };
 extern const char *const kind_name[KINDS];
 
 struct world {
@@ -21,6 +21,7 @@ struct world {
 	struct paged_opts paged;
 	struct state_opts state;
 	struct pooled_opts pooled;
+	struct carry_opts carry;
 };
 
 /* One span with its tokens, those before it included: tok[0 .. pos + n). */

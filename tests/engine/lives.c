@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "cache/kinds.h"
 #include "engine/core.h"
 #include "text/tokens/detok.h"
 

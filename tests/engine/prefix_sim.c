@@ -27,6 +27,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "cache/kinds.h"
 #include "engine/prefix/place.h"
 #include "engine/prefix/prefix.h"
 #include "lives.h"

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "cache/kinds.h"
 #include "engine/core.h"
 #include "guess.h"
 #include "lives.h"

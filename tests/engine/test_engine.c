@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "cache/kinds.h"
 #include "lives.h"
 #include "toy.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "cache/kinds.h"
 #include "driver.h"
 #include "lives.h"
 
@@ -65,7 +66,7 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 		/* Pages for one whole sequence and a bit: the answers do not fit together. */
 		struct kv_rows kv = model_kv_default(ARITH_FAST);
 
-		mo.kv_bytes = model_kv_page_bytes(&m->shape, &kv) * (model_kv_pages(CTX) + 2);
+		mo.kv_bytes = model_pool_bytes(&m->shape, &kv, CTX) + 2 * model_pool_bytes(&m->shape, &kv, 1);
 	}
 	if (drafts) {
 		struct model_opts so = mo;

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "cache/kinds.h"
 #include "lives.h"
 #include "toy.h"
 

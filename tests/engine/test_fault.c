@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "cache/kinds.h"
 #include "engine/core.h"
 #include "lives.h"
 #include "toy.h"

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cache/kinds.h"
 #include "engine/core.h"
 #include "guess.h"
 #include "lives.h"
@@ -308,8 +309,8 @@ static void dump(void)
 		        r->n_tok - r->n_prompt, r->pos, r->slot, r->park.pos, (long long)w.one[i].idle,
 		        (long long)r->ahead, r->n_preempted);
 	}
-	fprintf(stderr, "%d pages of %d rows, %d run, %d slots free, starving %p\n", w.e->pages, w.e->page_rows,
-	        w.e->sched.n_run, w.e->sched.n_free, (void *)w.e->sched.starving);
+	fprintf(stderr, "a pool of %zu bytes, %d run, %d slots free, starving %p\n", w.e->pool_bytes, w.e->sched.n_run,
+	        w.e->sched.n_free, (void *)w.e->sched.starving);
 }
 
 static void say_seed(int signal_number)

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "cache/kinds.h"
 #include "engine/core.h"
 #include "lives.h"
 #include "toy.h"

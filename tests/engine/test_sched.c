@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cache/kinds.h"
 #include "engine/pace.h"
 #include "lives.h"
 #include "toy.h"

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "cache/kinds.h"
 #include "quant/format.h"
 
 enum { DIM = 16 }; /* of the cache row: the hash of a token lies in its first four bytes */

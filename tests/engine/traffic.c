@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "cache/kinds.h"
 #include "lives.h"
 #include "toy.h"
 

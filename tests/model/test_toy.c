@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cache/kinds.h"
 #include "driver.h"
 #include "folder.h"
 #include "model/attention.h"

@@ -174,7 +174,8 @@ static bool leave(struct draft_model *g, struct draft_ask *a)
 	struct seq *s = &g->seq[a->seq.slot];
 
 	assert(s->pos == a->seq.n_tok);
-	while (g->m->state && caches_capture(&g->m->caches, a->seq.slot, s->pos, &g->back[a->seq.slot]))
+	while (!caches_go_back(&g->m->caches) &&
+	       caches_capture(&g->m->caches, a->seq.slot, s->pos, &g->back[a->seq.slot]))
 		if (!prefix_shrink(&g->prefix))
 			return false;
 	return true;
@@ -185,7 +186,7 @@ static void go_back(struct draft_model *g, struct draft_ask *a, int pos)
 	struct caches *caches = &g->m->caches;
 	int slot = a->seq.slot, n_tok = a->seq.n_tok;
 
-	if (!g->m->state) {
+	if (caches_go_back(caches)) {
 		caches_rewind(caches, slot, pos, n_tok);
 		return;
 	}

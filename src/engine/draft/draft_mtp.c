@@ -34,7 +34,6 @@ struct seq {
 struct mtp {
 	struct drafter d;
 	struct model *m;
-	struct caches kv; /* the head's keys and values without its carried hidden */
 	struct draft_pass pass;
 	struct prefix prefix;
 	struct seq *seq;       /* [seqs_max] */
@@ -51,10 +50,10 @@ static char *wait_row(const struct mtp *g, int slot, int i)
 	return g->waiting + ((size_t)slot * DRAFT_WAITING_MAX + (size_t)i) * g->row_bytes;
 }
 
-/* What the state cache carries for the slot: the hidden of the last token. */
+/* What the head's caches carry for the slot: the hidden of the last token. */
 static char *carried(const struct mtp *g, int slot)
 {
-	return (char *)state_view(g->m->state)->tail + (size_t)slot * g->row_bytes;
+	return (char *)model_carried(g->m, slot);
 }
 
 static void copy(const struct mtp *g, char *to, const char *from, int n)
@@ -315,7 +314,7 @@ static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 
 		if (s->id != ask[i].seq.id || !s->guessed)
 			continue;
-		caches_rewind(&g->kv, ask[i].seq.slot, s->pos - s->base + s->guessed, s->pos - s->base);
+		caches_rewind(&g->m->caches, ask[i].seq.slot, s->pos - s->base + s->guessed, s->pos - s->base);
 		s->guessed = 0;
 	}
 }
@@ -385,7 +384,7 @@ int draft_mtp_open(struct drafter **out, struct model *m, int seqs_max, size_t p
 
 	*out = NULL;
 	assert(rows >= DRAFT_WAITING_MAX + seqs_max);
-	assert(m->kv && m->state && m->shape.state.conv_channels == m->shape.hidden && seqs_max <= m->opts.slots);
+	assert(m->shape.carry == m->shape.hidden && seqs_max <= m->opts.slots);
 	g->d.ops = &mtp_ops;
 	g->m = m;
 	g->row_bytes = (size_t)m->shape.hidden * sizeof(float);
@@ -399,7 +398,6 @@ int draft_mtp_open(struct drafter **out, struct model *m, int seqs_max, size_t p
 	g->zero = be->ops->alloc(be, g->row_bytes);
 	g->pass.pass.given = (const float *)g->given;
 	g->pass.pass.hidden = (float *)g->hidden;
-	g->kv.v[g->kv.n++] = m->kv;
 	g->in = xcalloc((size_t)seqs_max, sizeof(struct draft_ask *));
 	prefix_init(&g->prefix, &m->caches, prefix_bytes);
 	if (!g->waiting || !g->given || !g->hidden || !g->zero) {

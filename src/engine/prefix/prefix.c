@@ -535,7 +535,7 @@ void prefix_fini(struct prefix *p)
 	p->tier = NULL; /* what is on disk stays there */
 	prefix_drop(p, NULL, NULL);
 	free(p->pin);
-	free(p->pin_snap);
+	free(p->pin_snaps);
 	assert(!p->tree && !p->own_bytes && !p->ghost_bytes && !p->n_state && !p->n_node);
 }
 
@@ -943,21 +943,19 @@ int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err 
 	if (p->n_pinned == p->pin_room) {
 		p->pin_room = p->pin_room ? 2 * p->pin_room : 8;
 		p->pin = xrealloc(p->pin, size_mul((size_t)p->pin_room, sizeof(*p->pin)));
-		p->pin_snap = xrealloc(p->pin_snap, size_mul((size_t)p->pin_room, sizeof(*p->pin_snap)));
+		p->pin_snaps = xrealloc(p->pin_snaps, size_mul((size_t)p->pin_room, sizeof(*p->pin_snaps)));
 	}
 	p->pin[p->n_pinned++] = node;
 	node->pinned = true;
 	return 0;
 }
 
-const struct snap *const *prefix_pinned(const struct prefix *p, const struct cache *cache, int *n)
+const struct snaps *const *prefix_pinned(const struct prefix *p, int *n)
 {
-	*n = 0;
+	*n = p->n_pinned;
 	for (int k = 0; k < p->n_pinned; k++)
-		for (int i = 0; i < p->pin[k]->snaps.n; i++)
-			if (p->pin[k]->snaps.v[i]->cache == cache)
-				p->pin_snap[(*n)++] = p->pin[k]->snaps.v[i];
-	return p->pin_snap;
+		p->pin_snaps[k] = &p->pin[k]->snaps;
+	return p->pin_snaps;
 }
 
 void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg)

@@ -54,8 +54,8 @@ struct prefix {
 	size_t own_bytes;   /* tokens and nodes */
 	size_t ghost_bytes; /* of that, leaves without a state */
 	int n_state, n_pinned, n_node;
-	struct prefix_node **pin;     /* [n_pinned] of [pin_room] */
-	const struct snap **pin_snap; /* [pin_room] for prefix_pinned */
+	struct prefix_node **pin;       /* [n_pinned] of [pin_room] */
+	const struct snaps **pin_snaps; /* [pin_room] for prefix_pinned */
 	int pin_room;
 	uint64_t clock; /* counts lookups that were used */
 	uint64_t next_id;
@@ -133,9 +133,8 @@ int32_t *prefix_path(const struct prefix_node *node, const char **salt, int *n);
 /* A pinned state goes only when a running sequence cannot move without its pages.
  * E_FULL: pins would hold more than half of the budget; E_MISSING: no state. */
 int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err *err);
-/* That cache's snapshots among the pinned states, *n of them; the store's, until the
- * next call. */
-const struct snap *const *prefix_pinned(const struct prefix *p, const struct cache *cache, int *n);
+/* The snapshots of the pinned states, *n of them; the store's, until the next call. */
+const struct snaps *const *prefix_pinned(const struct prefix *p, int *n);
 /* Calls fn for every node, parents first. */
 void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg);
 /* Asserts its own books. */
