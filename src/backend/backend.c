@@ -35,11 +35,15 @@ size_t state_tail_floats(const struct state_shape *s)
 	return (size_t)(s->conv_width > 0 ? s->conv_width - 1 : 0) * (size_t)s->conv_channels;
 }
 
-/* Convolution input, key, decay, and the update's right factor. */
-size_t state_tape_floats(const struct state_shape *s)
+struct state_tape state_tape(const struct state_shape *s)
 {
-	return round16((size_t)s->conv_channels + (size_t)s->heads_k * (size_t)s->dim_k + (size_t)s->heads_v +
-	               (size_t)s->heads_v * (size_t)s->dim_v);
+	struct state_tape t = { .key = (size_t)s->conv_channels, .decay_n = 1 };
+
+	t.decay = t.key + (size_t)s->heads_k * (size_t)s->dim_k;
+	t.update = t.decay + (size_t)s->heads_v * (size_t)t.decay_n;
+	t.key2 = t.update2 = t.update + (size_t)s->heads_v * (size_t)s->dim_v;
+	t.floats = round16(t.update2);
+	return t;
 }
 
 size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *rows, int heads, int dim, int page_rows)

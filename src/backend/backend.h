@@ -106,10 +106,20 @@ size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *r
  * Where the view says so (keep), the pass copies S and the tail on the way, as they are
  * after some of an item's sure rows: what the sequence would hold had it stopped there. Such
  * an item is not still. */
+
+/* How S moves from token to token; equations, parameters and costs stand in the rule's file. */
+enum recur_rule_id {
+	RECUR_DELTA, /* gated delta net: backend/cpu/rule_delta.c */
+	RECUR_FIXED, /* linear attention with a fixed decay per head: rule_fixed.c */
+	RECUR_RULES
+};
 struct state_shape {
 	int layers;
-	int heads_k, heads_v, dim_k, dim_v; /* gated delta net; heads_v = 0: none */
-	int conv_channels, conv_width;
+	int heads_k, heads_v, dim_k, dim_v; /* of S; heads_v = 0: none */
+	int conv_channels, conv_width;      /* width 0: no convolution */
+	enum recur_rule_id rule;
+	/* [layers][heads_v][dim_k][dim_v] what a decay per element of S is computed with; NULL but for rules that say so */
+	const float *const *rate;
 };
 struct state_keep {
 	int item, row;   /* after so many rows of the item, 0 < row <= n - n_draft */
@@ -128,7 +138,21 @@ struct state_view {
 };
 size_t state_floats(const struct state_shape *s); /* S of one layer, padding included */
 size_t state_tail_floats(const struct state_shape *s);
-size_t state_tape_floats(const struct state_shape *s); /* one row of one layer */
+
+/* One row of one layer on the tape: conv_channels inputs of the convolution, then these, at so many floats. */
+struct state_tape {
+	size_t key;           /* [heads_k][dim_k] left factors of the updates */
+	size_t decay;         /* [heads_v][decay_n] */
+	size_t update;        /* [heads_v][dim_v] right factors */
+	size_t key2, update2; /* [heads_v][dim_k], [heads_v][dim_v] of rules with two updates per token */
+	size_t floats;        /* of the row, padding included */
+	int decay_n;
+};
+struct state_tape state_tape(const struct state_shape *s);
+static inline size_t state_tape_floats(const struct state_shape *s)
+{
+	return state_tape(s).floats;
+}
 static inline float *state_tape_row(const struct state_view *v, int slot, int layer, int row)
 {
 	size_t at = ((size_t)slot * (size_t)v->shape.layers + (size_t)layer) * (size_t)v->tape_rows + (size_t)row;
@@ -161,15 +185,35 @@ struct attn {
 	struct rope rope;
 };
 
-struct delta {
-	struct state_shape shape;    /* one layer's sizes */
-	const float *conv;           /* [width][channels], newest input last */
-	const float *a_log_exp;      /* [heads_v] exp(A_log) */
-	const float *dt_bias;        /* [heads_v] */
-	const float *norm;           /* [dim_v] plain gain of the gated norm */
-	float eps;                   /* of the gated norm; q, k: 1e-6 on the sum */
-	bool sigmoid_gate;           /* output gate: sigmoid instead of SiLU */
+/* A short causal convolution of some channels of a recurrent layer, each by itself:
+ * y = act(bias + sum of w[j] times the input of width - 1 - j tokens before). */
+struct conv {
+	const float *w;    /* [width][n], newest input last */
+	const float *bias; /* [n] or NULL */
+	bool silu;         /* act is SiLU; else none */
+};
+
+/* A recurrent layer between its projections.  Which fields a rule reads stands in its file. */
+struct recur {
+	const float *conv,
+		*conv_bias;     /* [width][channels] and [channels] or NULL; conv NULL: x is not to be convolved */
+	const float *a_log_exp; /* [heads_v] exp(A_log) */
+	const float *dt_bias;
+	const float *decay; /* [heads_v] fixed */
+	float beta_scale;   /* of beta; 0: 1 */
+	/* What comes out: norm(o) * gain * act(z), or norm(o * act(z)) * gain where the gate comes first. */
+	const float *norm; /* gain [dim_v] of a norm per head, or [heads_v * dim_v] of norm_cols; NULL: no norm */
+	float eps;         /* of that norm */
+	bool sigmoid_gate; /* act: sigmoid instead of SiLU */
+	bool gate_first;
+	int norm_cols;               /* columns of one norm, over several heads; 0: a head's */
 	const struct weight *reader; /* of out: see struct linear */
+};
+/* Its inputs, by the rule; z NULL: no gate, and no norm. */
+struct recur_in {
+	const float *x; /* [n_row][2 heads_k dim_k + heads_v dim_v] */
+	const float *z; /* [n_row][heads_v * dim_v] */
+	const float *b, *a;
 };
 
 struct moe {
@@ -206,11 +250,14 @@ struct backend_ops {
 	 * lies like q; out *= sigmoid(gate). */
 	void (*attend)(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
 	               size_t q_head, const struct kv_view *, int layer);
-	/* The gated delta layer between its projections: convolution with SiLU, q and k
-	 * normalised, gates, recurrence, gated norm.  qkv[row][channels] (q, k, v),
-	 * z[row][heads_v * dim_v], b and a [row][heads_v]; out like z. */
-	void (*delta)(struct pass *, float *out, const struct delta *, const float *qkv, const float *z, const float *b,
-	              const float *a, const struct state_view *, int layer);
+	/* out[j][n_row][n] = the j-th convolution of in[n_row][n], which are channels [at, at + n) of the layer:
+	 * for layers that convolve apart from their recurrence, or have no other. */
+	void (*conv)(struct pass *, float *out, const struct conv *, int n_conv, const float *in, int at, int n,
+	             const struct state_view *, int layer);
+	/* A recurrent layer between its projections, out[n_row][heads_v * dim_v]: convolution, the view's rule,
+	 * norm and gate. */
+	void (*recur)(struct pass *, float *out, const struct recur *, const struct recur_in *,
+	              const struct state_view *, int layer);
 	/* Between passes: make the first keep > 0 tape rows of the slot part of S and tail,
 	 * all layers. */
 	void (*tape_apply)(struct backend *, const struct state_view *, int slot, int keep);

@@ -165,27 +165,50 @@ static void timed_attend(struct pass *p, float *out, const struct attn *a, const
 	add(of(p), "attend", "", t, &c);
 }
 
-static void timed_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z,
-                        const float *b, const float *a, const struct state_view *view, int layer)
+/* Bytes of tails and S, and of tape rows, that a step moves in one layer. */
+static double state_bytes(const struct pass *p, const struct state_view *view, double state, double tape_row)
 {
-	const struct state_shape *s = &view->shape;
-	struct op_cost c = {
-		/* S'k, S'q, the decay and the update, each of an element of S what a multiplication and an addition
-		 * take: of the decay a multiplication alone is needed, which takes as long. */
-		.float_ops = 8.0 * p->n_row * (double)state_floats(s),
-	};
-	int64_t t;
+	double n = 0;
 
 	for (int i = 0; i < p->n_item; i++) {
 		int taped = p->span[i].n - state_taped(view, &p->span[i]);
 
-		c.bytes += (view->still[p->span[i].slot] ? 4.0 : 8.0) *
-		           (double)(state_floats(s) + state_tail_floats(s));
-		c.bytes += 4.0 * (view->owed[p->span[i].slot] + taped) * (double)state_tape_floats(s);
+		n += (view->still[p->span[i].slot] ? 4.0 : 8.0) * state;
+		n += 4.0 * (view->owed[p->span[i].slot] + taped) * tape_row;
 	}
-	t = clock_monotonic_ns();
-	of(p)->inner->delta(p, out, d, qkv, z, b, a, view, layer);
-	add(of(p), "delta", "", t, &c);
+	return n;
+}
+
+static void timed_conv(struct pass *p, float *out, const struct conv *conv, int n_conv, const float *in, int at, int n,
+                       const struct state_view *view, int layer)
+{
+	const struct state_shape *s = &view->shape;
+	struct op_cost c = {
+		.float_ops = 2.0 * p->n_row * n_conv * n * s->conv_width,
+		.bytes = state_bytes(p, view, (s->conv_width - 1.0) * n, n),
+	};
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->conv(p, out, conv, n_conv, in, at, n, view, layer);
+	add(of(p), "conv", "", t, &c);
+}
+
+static void timed_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,
+                        const struct state_view *view, int layer)
+{
+	const struct state_shape *s = &view->shape;
+	size_t tail = r->conv ? state_tail_floats(s) : 0, tape = state_tape_floats(s);
+	struct op_cost c = {
+		/* S'k, S'q, the decay and the update, each of an element of S what a multiplication and an addition
+		 * take: of the decay a multiplication alone is needed, which takes as long. */
+		.float_ops = 8.0 * p->n_row * (double)state_floats(s),
+		.bytes = state_bytes(p, view, (double)(state_floats(s) + tail),
+		                     (double)(r->conv ? tape : tape - (size_t)s->conv_channels)),
+	};
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->recur(p, out, r, in, view, layer);
+	add(of(p), "recur", "", t, &c);
 }
 
 static void timed_moe(struct pass *p, float *x, const struct moe *m, const float *in, int n, int cols)
@@ -233,7 +256,8 @@ void profile_start(struct profile *f, struct backend *be)
 	f->ops.linear = timed_linear;
 	f->ops.kv_append = timed_kv_append;
 	f->ops.attend = timed_attend;
-	f->ops.delta = timed_delta;
+	f->ops.conv = timed_conv;
+	f->ops.recur = timed_recur;
 	f->ops.moe = timed_moe;
 	f->ops.gather = timed_gather;
 	be->profile = f;

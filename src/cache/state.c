@@ -23,7 +23,7 @@
 
 /* Written snapshots: a head of HEAD_WORDS numbers and BACKEND_BYTES of the
  * backend's name (S lies in that backend's own order), then S, then the tails. */
-enum { VERSION = 1, HEAD_WORDS = 11, BACKEND_BYTES = 16 };
+enum { VERSION = 2, HEAD_WORDS = 12, BACKEND_BYTES = 16 };
 
 /* Rows of the tape beside the tentative ones of a span, so decoding writes S every LATE + 1
  * tokens.  Each costs what a row of S's arithmetic does, every time S is read. */
@@ -291,7 +291,8 @@ static void head_fill(const struct state *st, int pos, uint32_t head[HEAD_WORDS]
 		                             (uint32_t)h->conv_channels,
 		                             (uint32_t)h->conv_width,
 		                             (uint32_t)state_floats(h),
-		                             (uint32_t)state_tail_floats(h) };
+		                             (uint32_t)state_tail_floats(h),
+		                             (uint32_t)h->rule };
 
 	memcpy(head, words, sizeof words);
 	memset(backend, 0, BACKEND_BYTES);
@@ -323,9 +324,9 @@ static int state_write(const struct snap *snap, struct sink *to)
 static int head_check(const struct state *st, const uint32_t *head, const char *backend, struct err *err)
 {
 	static const char *const name[HEAD_WORDS] = {
-		"version",           NULL,          "layers",          "key heads",
-		"value heads",       "key size",    "value size",      "channels",
-		"convolution width", "floats of S", "floats of a tail"
+		"version",           NULL,          "layers",           "key heads",
+		"value heads",       "key size",    "value size",       "channels",
+		"convolution width", "floats of S", "floats of a tail", "rule"
 	};
 	uint32_t want[HEAD_WORDS];
 	char want_backend[BACKEND_BYTES];

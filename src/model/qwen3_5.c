@@ -35,7 +35,7 @@ struct part {
 };
 
 struct mixer { /* a gated delta net layer */
-	struct delta op;
+	struct recur op;
 	struct part *part;
 	int n_part;
 	struct weight out;
@@ -283,8 +283,6 @@ static void bind_mixer(struct binder *b, struct mixer *x, const struct qwen *q, 
 	else
 		bind_inputs(b, x, q, d, i);
 	bind_weight(b, &x->out, q->m.shape.hidden, q->width[TO_Z], "layers.%d.linear_attn.out_proj", i);
-	x->op.shape = *d;
-	x->op.shape.layers = 1;
 	x->op.reader = &x->out;
 	x->op.conv = conv_of(
 		b, bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i),
@@ -409,7 +407,7 @@ static void mixer_forward(const struct qwen *q, struct pass *p, const struct lay
 			n_job = 0;
 		}
 	}
-	ops->delta(p, out, &d->op, in[TO_QKV], in[TO_Z], in[TO_B], in[TO_A], state, y->index);
+	ops->recur(p, out, &d->op, &(struct recur_in){ in[TO_QKV], in[TO_Z], in[TO_B], in[TO_A] }, state, y->index);
 	ops->linear(p, &o, 1, out, p->n_row, q->width[TO_Z]);
 	p->work_used = mark;
 }

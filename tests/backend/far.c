@@ -136,10 +136,16 @@ static void far_attend(struct pass *p, float *out, const struct attn *a, const f
 	FAR(attend, out, a, q, gate, q_row, q_head, view, layer);
 }
 
-static void far_delta(struct pass *p, float *out, const struct delta *d, const float *qkv, const float *z,
-                      const float *b, const float *a, const struct state_view *view, int layer)
+static void far_conv(struct pass *p, float *out, const struct conv *c, int n_conv, const float *in, int at, int n,
+                     const struct state_view *view, int layer)
 {
-	FAR(delta, out, d, qkv, z, b, a, view, layer);
+	FAR(conv, out, c, n_conv, in, at, n, view, layer);
+}
+
+static void far_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,
+                      const struct state_view *view, int layer)
+{
+	FAR(recur, out, r, in, view, layer);
 }
 
 static void far_tape_apply(struct backend *be, const struct state_view *view, int slot, int keep)
@@ -180,7 +186,8 @@ static const struct backend_ops far_ops = {
 	.linear = far_linear,
 	.kv_append = far_kv_append,
 	.attend = far_attend,
-	.delta = far_delta,
+	.conv = far_conv,
+	.recur = far_recur,
 	.tape_apply = far_tape_apply,
 	.moe = far_moe,
 	.gather = far_gather,

@@ -213,7 +213,12 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	float *o_eight = o_norm + n * COLS, *o_half = o_eight + n * COLS, *o_moe = o_half + n * COLS;
 	float *o_moe_half = o_moe + n * COLS, *o_wide = o_moe_half + n * COLS;
 	struct attn at_ = { HEADS, HEADS_KV, DIM, 0.2f, gain_d, gain_d, 1e-6f, { freq, NF, 1 } };
-	struct delta d = { w->st.shape, conv, decay, dt_bias, gain_v, 1e-6f, layer == 1 };
+	struct recur d = { .conv = conv,
+		           .a_log_exp = decay,
+		           .dt_bias = dt_bias,
+		           .norm = gain_v,
+		           .eps = 1e-6f,
+		           .sigmoid_gate = layer == 1 };
 	struct moe m = { EXPERTS, TOP_K, INNER,      SHARED,     true,       &router,   gate,
 		         up,      down,  &shared[0], &shared[1], &shared[2], &shared[3] };
 	struct moe m_half = { EXPERTS, TOP_K, INNER, 0, false, &router, half_gate, half_up, half_down };
@@ -236,7 +241,7 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	op->linear(p, job, 6, normed, p->n_row, COLS);
 	op->kv_append(p, &at_, q, Q, 2 * DIM, k, v, &w->kv, layer);
 	op->attend(p, o_attn, &at_, q, q + DIM, Q, 2 * DIM, &w->kv, layer);
-	op->delta(p, o_delta, &d, qkv, z, b, a, &w->st, layer);
+	op->recur(p, o_delta, &d, &(struct recur_in){ qkv, z, b, a }, &w->st, layer);
 	op->moe(p, o_moe, &m, normed, p->n_row, COLS);
 	op->moe(p, o_moe_half, &m_half, normed, p->n_row, COLS);
 	op->read(p->be, out, y, n * OUT * 4);

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/op_kernels.h"
+#include "backend/cpu/recur_kernels.h"
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "golden.h"
@@ -51,6 +52,17 @@ static const struct op_table *ops_of(enum cpu_level level)
 		return &op_table_avx2;
 #endif
 	return &op_table_scalar;
+}
+
+static const struct recur_table *recur_of(enum cpu_level level)
+{
+#if defined(__x86_64__)
+	if (level == CPU_AVX512)
+		return &recur_table_avx512;
+	if (level == CPU_AVX2)
+		return &recur_table_avx2;
+#endif
+	return &recur_table_scalar;
 }
 
 static uint64_t counter;
@@ -104,7 +116,6 @@ static size_t s_at(int dim_k, int dim_v, int i, int c)
 
 static void golden_delta(const struct golden *g, enum cpu_level level, const char *name, const char *init)
 {
-	const struct op_table *op = ops_of(level);
 	char key[64];
 	int dk[4], dv[4], hk, heads, n;
 	const float *q, *k, *v, *gate, *b, *s0 = NULL, *want, *want_s;
@@ -133,26 +144,27 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 	alpha = xcalloc((size_t)n * 3, 4);
 	beta = alpha + n;
 	kq = beta + n;
-	spare = xcalloc((size_t)dim_k * DELTA_SPARE, 4);
+	spare = xcalloc((size_t)dim_k * RECUR_SPARE, 4);
 	for (int h = 0; h < heads; h++) {
 		int j = h / (heads / hk);
-		struct delta_rows r = {
+		struct recur_rows r = {
 			.q = q + j * dim_k,
 			.k = k + j * dim_k,
+			.put = k + j * dim_k,
 			.v = v + h * dim_v,
-			.alpha = alpha,
+			.decay = alpha,
 			.beta = beta,
 			.out = out,
 			.n = 1,
 			.n_sure = 1,
-			.kq = kq,
+			.dot = kq,
 		};
 
 		memset(s, 0, (size_t)tiles * 16 * (size_t)dim_k * 4);
 		for (int c = 0; c < dim_v; c++)
 			for (int i = 0; i < dim_k; i++)
 				s[s_at(dim_k, dim_v, i, c)] = s0 ? s0[(h * dim_v + c) * dim_k + i] : 0;
-		for (int t = 0; t < n; t++, r.q += hk * dim_k, r.k += hk * dim_k, r.v += heads * dim_v) {
+		for (int t = 0; t < n; t++, r.q += hk * dim_k, r.k += hk * dim_k, r.put = r.k, r.v += heads * dim_v) {
 			double dot = 0;
 
 			/* The reference stores alpha = exp(g) as g. */
@@ -162,7 +174,7 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 				dot += (double)r.k[i] * (double)r.q[i];
 			kq[0] = (float)dot;
 			r.out = out;
-			op->delta_head(s, dim_k, dim_v, &r, spare);
+			recur_of(level)->head[HEAD_DELTA](s, dim_k, dim_v, &r, spare);
 			for (int c = 0; c < dim_v; c++)
 				bad = fmax(bad, fabs((double)out[c] - (double)want[(t * heads + h) * dim_v + c]));
 		}
@@ -466,7 +478,9 @@ static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int 
 	bool still = false;
 	struct span sp = { 0, 0, n, 0 };
 	struct pass p = { .be = be, .n_row = n, .n_item = 1, .span = &sp, .row = &row };
-	struct delta d = { sh, conv, decay, dt, gain, 1e-6f, sig };
+	struct recur d = {
+		.conv = conv, .a_log_exp = decay, .dt_bias = dt, .norm = gain, .eps = 1e-6f, .sigmoid_gate = sig
+	};
 	struct state_view view = { .shape = sh, .s = xcalloc(state_floats(&sh), 4), .owed = &owed, .still = &still };
 	float *last = xmalloc((size_t)((width - 1) * ch) * 4 + 4);
 
@@ -490,7 +504,7 @@ static void test_delta(enum cpu_level level, int n, int hk, int hv, int dk, int 
 		memcpy(last + i * ch, at < 0 ? tail + (width - 1 + at) * ch : qkv + at * ch, (size_t)ch * 4);
 	}
 	view.tail = tail;
-	be->ops->delta(&p, out, &d, qkv, z, b, a, &view, 0);
+	be->ops->recur(&p, out, &d, &(struct recur_in){ qkv, z, b, a }, &view, 0);
 	check(!memcmp(last, tail, (size_t)((width - 1) * ch) * 4), "convolution tail", level, 0, 0);
 	for (int t = 0; t < n; t++)
 		for (int h = 0; h < hv; h++) {

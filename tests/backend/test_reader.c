@@ -124,7 +124,12 @@ static bool run(struct backend *be, enum arith arith, const struct layer *y, int
 	struct linear gate = { .w = &y->gate, .out = mid, .ld = INNER, .up = &up, .reader = readers ? &y->down : NULL };
 	struct linear down = { .w = &y->down, .out = x, .ld = HIDDEN, .add = true };
 	struct linear out = { .w = &y->out, .out = x + ROWS * HIDDEN, .ld = HIDDEN, .add = true };
-	struct delta d = { st.shape, conv, gains + 8, gains, gains, 1e-6f, false, readers ? &y->out : NULL };
+	struct recur d = { .conv = conv,
+		           .a_log_exp = gains + 8,
+		           .dt_bias = gains,
+		           .norm = gains,
+		           .eps = 1e-6f,
+		           .reader = readers ? &y->out : NULL };
 	bool unwritten;
 
 	for (int i = 0; i < HV; i++)
@@ -142,7 +147,7 @@ static bool run(struct backend *be, enum arith arith, const struct layer *y, int
 	for (int i = 0; i < HIDDEN; i++)
 		x[i] += mid[n * HIDDEN + i];
 	memset(mid, 0xff, ROWS * INNER * sizeof *mid);
-	be->ops->delta(&p, mid, &d, qkv, z, b, a, &st, 0);
+	be->ops->recur(&p, mid, &d, &(struct recur_in){ qkv, z, b, a }, &st, 0);
 	unwritten &= isnan(mid[0]);
 	be->ops->linear(&p, &out, 1, mid, n, Z);
 	free(in), free(qkv), free(z), free(b), free(a), free(conv), free(gains), free(mid);

@@ -1,4 +1,4 @@
-/* cpu_truth.c - the CPU backend's attention and gated delta layers, on inputs made
+/* cpu_truth.c - the CPU backend's attention and recurrent layers, of every rule, on inputs made
  * from tokens.
  *
  * The truth is a sequence that was never interrupted: the same tokens in caches of
@@ -48,6 +48,7 @@ static void cpu_open(struct world *w, uint64_t bits)
 	w->paged.dim = w->paged.rows.layer ? 64 : (int[]){ 16, 8, 24, 20 }[bits >> 3 & 3];
 	h->layers = 1 + (int)(bits >> 5 & 1);
 	h->heads_k = 1 + (int)(bits >> 6 & 1);
+	h->rule = (enum recur_rule_id)((bits >> 13 & 7) % RECUR_RULES);
 	h->heads_v = h->heads_k * (1 + (int)(bits >> 7 & 1));
 	h->dim_k = (int[]){ 8, 16, 12, 5 }[bits >> 8 & 3];
 	h->dim_v = (int[]){ 16, 8, 32, 7 }[bits >> 10 & 3];
@@ -176,23 +177,26 @@ static void attend(struct rows *r, const struct world *w, const struct cache *c,
 static void recur(struct rows *r, const struct world *w, const struct cache *c, int layer)
 {
 	const struct state_shape *h = &w->state.shape;
-	float conv[FILL_MAX * 4], decay[FILL_MAX], bias[FILL_MAX], gain[FILL_MAX];
-	const struct delta d = {
-		.shape = *h, .conv = conv, .a_log_exp = decay, .dt_bias = bias, .norm = gain, .eps = 1e-6f
+	float conv[FILL_MAX * 4], rate[FILL_MAX], decay[FILL_MAX], bias[FILL_MAX], gain[FILL_MAX];
+	const struct recur d = {
+		.conv = conv, .a_log_exp = rate, .decay = decay, .dt_bias = bias, .norm = gain, .eps = 1e-6f
 	};
 	int cols = h->heads_v * h->dim_v;
 
 	fill(conv, h->conv_channels * h->conv_width, 11);
-	fill(decay, h->heads_v, 12);
-	for (int i = 0; i < h->heads_v; i++)
-		decay[i] = fabsf(decay[i]) * 0.1f; /* slow, so that old rows are still felt */
+	fill(rate, h->heads_v, 12);
+	for (int i = 0; i < h->heads_v; i++) {
+		rate[i] = fabsf(rate[i]) * 0.1f; /* slow, so that old rows are still felt */
+		decay[i] = 1.0f - rate[i];
+	}
 	fill(bias, h->heads_v, 13);
 	fill(gain, h->dim_v, 14);
 	rows_fill(r, 0, h->conv_channels, 8 * layer + 3);
 	rows_fill(r, 1, cols, 8 * layer + 4);
 	rows_fill(r, 2, h->heads_v, 8 * layer + 5);
 	rows_fill(r, 3, h->heads_v, 8 * layer + 6);
-	w->be->ops->delta(&r->p, r->f[4], &d, r->f[0], r->f[1], r->f[2], r->f[3], state_view(c), layer);
+	w->be->ops->recur(&r->p, r->f[4], &d, &(struct recur_in){ r->f[0], r->f[1], r->f[2], r->f[3] }, state_view(c),
+	                  layer);
 	rows_hash(r, 4, cols, STATE);
 }
 

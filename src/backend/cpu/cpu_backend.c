@@ -189,7 +189,8 @@ static const struct backend_ops cpu_ops = {
 	.linear = cpu_linear,
 	.kv_append = cpu_kv_append,
 	.attend = cpu_attend,
-	.delta = cpu_delta,
+	.conv = cpu_conv,
+	.recur = cpu_recur,
 	.tape_apply = cpu_tape_apply,
 	.moe = cpu_moe,
 	.gather = cpu_gather,
@@ -206,11 +207,12 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level)
 		.ops = &cpu_ops, .level = level, .threads = pool_threads(c->pool), .joins = pool_joins(c->pool)
 	};
 	c->op = &op_table_scalar;
+	c->recur = &recur_table_scalar;
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)
-		c->op = &op_table_avx2;
+		c->op = &op_table_avx2, c->recur = &recur_table_avx2;
 	if (level >= CPU_AVX512)
-		c->op = &op_table_avx512;
+		c->op = &op_table_avx512, c->recur = &recur_table_avx512;
 #endif
 	vec_kernels(&c->vec, level);
 	c->quantise = acts_quantiser(level);

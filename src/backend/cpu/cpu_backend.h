@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/op_kernels.h"
+#include "backend/cpu/recur_kernels.h"
 #include "base/pool.h"
 
 /* Memory that grows to the largest operation seen and is kept. */
@@ -34,6 +35,7 @@ struct cpu_backend {
 	struct backend be;
 	struct pool *pool;
 	const struct op_table *op;
+	const struct recur_table *recur;
 	struct vec_kernels vec;
 	acts_quantise_fn *quantise;
 	acts_tile_fn *tile, *pair;  /* NULL: its kernels read no tiles */
@@ -116,8 +118,10 @@ void cpu_kv_append(struct pass *, const struct attn *, float *q, size_t q_row, s
                    const struct kv_view *, int layer);
 void cpu_attend(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
                 size_t q_head, const struct kv_view *, int layer);
-void cpu_delta(struct pass *, float *out, const struct delta *, const float *qkv, const float *z, const float *b,
-               const float *a, const struct state_view *, int layer);
+void cpu_conv(struct pass *, float *out, const struct conv *, int n_conv, const float *in, int at, int n,
+              const struct state_view *, int layer);
+void cpu_recur(struct pass *, float *out, const struct recur *, const struct recur_in *, const struct state_view *,
+               int layer);
 void cpu_tape_apply(struct backend *, const struct state_view *, int slot, int keep);
 void cpu_moe(struct pass *, float *x, const struct moe *, const float *in, int n, int cols);
 

@@ -11,22 +11,6 @@
 enum {
 	ATTN_BLOCK = 64,    /* keys of one online-softmax step, at absolute positions */
 	ATTN_SEGMENT = 256, /* keys whose partial is merged in order; a multiple of the block */
-	CONV_MAX = 8,       /* widest convolution */
-	DELTA_SPARE = 64,   /* columns of S that a level takes at once, at most */
-};
-
-/* Tokens of one item for one value head, after n_old of which S lacks the updates.  Strides are in floats. */
-struct delta_rows {
-	const float *old_k, *old_alpha, *old_delta; /* [dim_k], one, [dim_v] of the first; rows tape_ld apart */
-	int n_old;
-	const float *q, *k;             /* normalised q and k [dim_k] of token 0, rows kq_ld apart */
-	const float *v;                 /* [n][dim_v] */
-	const float *alpha, *beta, *kq; /* [n]; kq: k . q */
-	float *out;                     /* [n][dim_v] */
-	size_t kq_ld;
-	int n, n_sure; /* S is written as it is after the old tokens and n_sure; not if n_sure = 0 < n */
-	float *tape;   /* delta of token n_sure; rows tape_ld apart */
-	size_t tape_ld;
 };
 
 struct op_table {
@@ -53,13 +37,6 @@ struct op_table {
 	/* out = acc / sum, times sigmoid(gate) unless gate is NULL. */
 	void (*attn_out)(float *out, const float *acc, float sum, const float *gate, int dim);
 
-	/* Convolution and SiLU of n channels of `rows` tokens, written out_ld apart; x [width - 1 + rows] rows in
-	 * their order, of which token i sees those from x[i] to x[i + width - 1]; w [width <= CONV_MAX] rows w_ld apart. */
-	void (*conv_silu)(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld,
-	                  int width, int n);
-	/* S of one head, [dim_v / 32][dim_k][32] and [dim_k][16] for what is left,
-	 * through the tokens; spare: DELTA_SPARE floats a row of S. */
-	void (*delta_head)(float *s, int dim_k, int dim_v, const struct delta_rows *t, float *spare);
 	/* out = norm(in) * gain * act(z), act SiLU or sigmoid */
 	void (*gated_norm)(float *out, const float *in, const float *z, int n, const float *gain, float eps,
 	                   bool sigmoid);
