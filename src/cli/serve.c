@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/load.h"
+#include "server/gate.h"
 #include "server/server.h"
 
 /* Written whole and then moved, so that whoever waits for it never reads half; but what is
@@ -102,6 +103,11 @@ int cmd_serve(const struct options *o)
 		else
 			log_info("serving %s at http://%s%s%s:%d", served.name, six ? "[" : "", o->host, six ? "]" : "",
 			         server_port(server));
+		if (!gate_is_local(o->host) && strncmp(o->host, "unix:", 5) && !o->api_key && !o->api_key_file)
+			log_warn(
+				"--host %s without --api-key: everybody who can reach this machine may use the model, see what "
+				"is cached and stop requests",
+				o->host);
 		rc = server_run(server, &err);
 	}
 	/* The engine may call into the server until it is closed. */

@@ -206,23 +206,6 @@ static void put_date(struct buf *b)
 	           t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
 }
 
-/* May a page of this origin read our replies?  The option is "*" or a list. */
-static bool cors_allows(const char *list, struct http_slice origin)
-{
-	if (!list || !origin.n)
-		return false;
-	if (!strcmp(list, "*"))
-		return true;
-	while (*list) {
-		size_t n = strcspn(list, ",");
-
-		if (n == origin.n && !memcmp(list, origin.p, n))
-			return true;
-		list += n + (list[n] == ',');
-	}
-	return false;
-}
-
 static void put_cors(const struct conn *c, struct buf *b)
 {
 	struct http_slice origin = http_field(&c->http, "origin"),
@@ -326,7 +309,7 @@ static void head_complete(struct conn *c)
 	c->head_only = http_slice_is(c->http.method, "HEAD");
 	c->request_1_0 = c->http.minor == 0;
 	c->last = !c->http.keep_alive;
-	c->cors = cors_allows(c->srv->opts.cors_origin, http_field(&c->http, "origin"));
+	c->cors = gate_allows(&c->srv->gate, &c->http);
 	c->route = exchange_route(c->srv, &c->http, &p);
 	if (!c->route) {
 		/* A body that nobody wants is not read to its end. */

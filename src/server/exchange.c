@@ -62,6 +62,10 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 	char allow[sizeof p->allow] = "";
 	bool anthropic = h->path.n > 13 && !memcmp(h->path.p, "/v1/messages/", 13);
 
+	if (gate_check(&s->gate, h, p)) {
+		p->anthropic = anthropic;
+		return NULL;
+	}
 	if (s->opts.cors_origin && http_slice_is(h->method, "OPTIONS"))
 		return &preflight;
 
@@ -84,7 +88,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 			p->anthropic = anthropic;
 			return NULL;
 		}
-		if (coded.n && strncasecmp(coded.p, "identity", coded.n)) {
+		if (coded.n && (coded.n != 8 || strncasecmp(coded.p, "identity", 8))) {
 			problem_set(p, 415, NULL, NULL, "bodies are not decoded: send it without Content-Encoding");
 			p->anthropic = anthropic;
 			return NULL;

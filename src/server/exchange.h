@@ -92,7 +92,7 @@ struct exchange {
 	struct exchange *next; /* among the workers' jobs, or at rest */
 };
 
-/* Who answers this request.  NULL with *p filled: nobody (404, 405, 401). */
+/* Who answers this request.  NULL with *p filled: nobody (401, 403, 404, 405, 415). */
 const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p);
 
 /* A request of c is complete; body is taken over (left empty). */

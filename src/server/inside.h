@@ -9,6 +9,7 @@
 #include "server/clients.h"
 #include "server/conn.h"
 #include "server/exchange.h"
+#include "server/gate.h"
 #include "server/metrics.h"
 #include "server/response_store.h"
 #include "server/roles.h"
@@ -32,6 +33,7 @@ struct server {
 	struct server_opts opts;
 	struct served served;
 	char *host, *cors_origin;
+	struct gate gate;
 	struct clients clients;
 	struct turns *turns;
 	int64_t created;    /* seconds since 1970 */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -208,6 +209,7 @@ static void raise_descriptors(int connections)
 static int listen_unix(struct server *s, const char *path, struct err *err)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct stat st;
 	int fd;
 
 	if (!*path || strlen(path) >= sizeof a.sun_path)
@@ -217,6 +219,11 @@ static int listen_unix(struct server *s, const char *path, struct err *err)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return err_set(err, E_IO, "socket: %s", strerror(errno));
+	/* A file refuses a connection as well as a dead server's socket does. */
+	if (!lstat(path, &st) && !S_ISSOCK(st.st_mode)) {
+		close(fd);
+		return err_set(err, E_ARG, "host \"%s\": %s is there and no socket; it is left alone", s->host, path);
+	}
 	if (connect(fd, (const struct sockaddr *)&a, sizeof a) && errno == ECONNREFUSED)
 		unlink(path);
 	close(fd);
@@ -270,6 +277,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	if (opts->cors_origin)
 		s->cors_origin = xstrdup(opts->cors_origin);
 	s->opts.cors_origin = s->cors_origin;
+	s->gate = (struct gate){ .origins = s->cors_origin, .local = gate_is_local(s->host) };
 	s->created = (int64_t)time(NULL);
 	s->mail_tail = &s->mail;
 	s->pipe[0] = s->pipe[1] = -1;

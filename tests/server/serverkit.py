@@ -244,11 +244,11 @@ def request(method, path, body=None, headers=None):
         body = json.dumps(body)
     if isinstance(body, str):
         body = body.encode()
-    out = "%s %s HTTP/1.1\r\nHost: test\r\n" % (method, path)
-    for name, value in (headers or {}).items():
-        out += "%s: %s\r\n" % (name, value)
+    fields = {"Host": "localhost"}
     if body is not None:
-        out += "Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
+        fields.update({"Content-Type": "application/json", "Content-Length": len(body)})
+    fields.update(headers or {})
+    out = "%s %s HTTP/1.1\r\n" % (method, path) + "".join("%s: %s\r\n" % kv for kv in fields.items())
     return out.encode() + b"\r\n" + (body or b"")
 
 

@@ -39,8 +39,9 @@ class Doors(unittest.TestCase):
         ask = {"Origin": "http://a.test", "Access-Control-Request-Method": "POST",
                "Access-Control-Request-Headers": "authorization, x-thing"}
         s = self.serve()        # without the option nobody is let in
+        self.assertEqual(s.ask("OPTIONS", CHAT).headers["allow"], "POST")
         r = s.ask("OPTIONS", CHAT, headers=ask)
-        self.assertEqual((r.status, r.headers["allow"]), (405, "POST"))
+        self.assertEqual((r.status, r.error()["code"]), (403, "foreign_origin"))
         self.assertFalse([h for h in r.headers if h.startswith("access-control")])
         s = self.serve(cors_origin="http://b.test,http://a.test", api_key="sesame")
         r = s.ask("OPTIONS", CHAT, headers=ask)
@@ -66,6 +67,34 @@ class Doors(unittest.TestCase):
         c.close()
         r = s.post(COMPLETIONS, {"prompt": "ab", "max_tokens": 1, "stream": True}, {"Origin": "http://any.test"})
         self.assertEqual(r.headers["access-control-allow-origin"], "http://any.test")
+
+    def test_pages_of_elsewhere(self):
+        s = self.serve()
+        body = {"prompt": "ab", "max_tokens": 1}
+        ours = "127.0.0.1:%d" % s.port
+        for headers, status in (
+                ({"Origin": "http://evil.test"}, 403), ({"Origin": "null"}, 403), ({"Origin": "http://" + ours, "Host": ours}, 200),
+                ({"Origin": "http://evil.test", "Host": "evil.test"}, 403),         # a name that was rebound
+                ({"Host": "evil.test:%d" % s.port}, 403), ({"Host": "127.0.0.1.evil.test"}, 403), ({"Host": "notlocalhost"}, 403),
+                ({"Host": "localhost"}, 200), ({"Host": "a.localhost:1"}, 200), ({"Host": "[::1]:8080"}, 200), ({"Host": "127.1.2.3"}, 200),
+                ({"Content-Type": "text/plain"}, 415), ({"Content-Type": "Text/Plain; charset=utf-8"}, 415),
+                ({"Content-Type": "multipart/form-data; boundary=x"}, 415), ({"Content-Type": "application/x-www-form-urlencoded"}, 200),
+                ({"Content-Encoding": "i"}, 415), ({"Content-Encoding": "Identity"}, 200)):
+            self.assertEqual(s.post(COMPLETIONS, body, headers).status, status, headers)
+        self.assertEqual(s.ask("GET", "/v1/cache", headers={"Host": "evil.test"}).status, 403)
+        s = self.serve(cors_origin="https://good.test")
+        for headers, status in (({"Origin": "https://good.test", "Host": "good.test"}, 200), ({"Origin": "http://good.test"}, 403)):
+            self.assertEqual(s.post(COMPLETIONS, body, headers).status, status, headers)
+
+    def test_unix_leaves_files_alone(self):
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "notes.txt")
+            with open(path, "w") as f:
+                f.write("precious")
+            with self.assertRaisesRegex(RuntimeError, "no socket"):
+                stub(host="unix:" + path)
+            with open(path) as f:
+                self.assertEqual(f.read(), "precious")
 
     def test_unix_socket(self):
         with tempfile.TemporaryDirectory() as d:

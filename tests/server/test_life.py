@@ -209,7 +209,7 @@ class Leaving(Test):
         s.until("counted", **{CANCELLED % ("disconnect", "body"): 3})
         # A header that is not complete is no request yet.
         c = s.connect()
-        c.send(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\n")
+        c.send(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n")
         c.close()
         s.until("gone", connections=1)
         self.assertEqual(cancelled(s, "disconnect"), {"body": 3})
@@ -439,7 +439,7 @@ class Stopping(Test):
         idle, half = s.connect(), s.connect()
         idle.request("GET", "/health")
         idle.reply()
-        half.send(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n{")
+        half.send(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
         s.until("both there", connections=3)
         s.signal()
         self.assertEqual(s.wait(), 0)

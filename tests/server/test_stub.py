@@ -18,10 +18,10 @@ ENDLESS = 50000         # tokens: an answer no test waits for
 
 
 class Messages(SharedStub):
-    HEAD = "POST /v1/completions HTTP/1.1\r\nHost: h\r\n"
+    HEAD = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
     # Each must be refused with this status and the connection closed, and what
     # follows (a request that would be answered) never be read as one.
-    SMUGGLED = "GET /health HTTP/1.1\r\nHost: h\r\n\r\n"
+    SMUGGLED = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     REFUSED = [
         (400, HEAD + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n"),
         (400, HEAD + "Content-Length: 5\r\nContent-Length: 5\r\n\r\n"),
@@ -42,19 +42,19 @@ class Messages(SharedStub):
         (400, HEAD + "X\x01: b\r\n\r\n"),
         (400, HEAD + "Host: other\r\n\r\n"),
         (400, "GET /health HTTP/1.1\r\n\r\n"),
-        (400, "GET /health HTTP/1.1\nHost: h\n\n"),
+        (400, "GET /health HTTP/1.1\nHost: localhost\n\n"),
         (400, "GET /health\r\n\r\n"),
-        (400, "GET  /health HTTP/1.1\r\nHost: h\r\n\r\n"),
-        (505, "GET /health HTTP/3.0\r\nHost: h\r\n\r\n"),
+        (400, "GET  /health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        (505, "GET /health HTTP/3.0\r\nHost: localhost\r\n\r\n"),
         (400, HEAD + "Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n"),
         (400, HEAD + "Transfer-Encoding: chunked\r\n\r\n2\n{}\r\n0\r\n\r\n"),
         (400, HEAD + "Transfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n"),
         (413, HEAD + "Transfer-Encoding: chunked\r\n\r\nfffffffff\r\n"),
         (413, HEAD + "Content-Length: 99999999999\r\n\r\n"),
         (417, HEAD + "Expect: the-unexpected\r\nContent-Length: 2\r\n\r\n{}"),
-        (431, "GET /health HTTP/1.1\r\nHost: h\r\n" + "".join("X%d: y\r\n" % i for i in range(120)) + "\r\n"),
-        (431, "GET /health HTTP/1.1\r\nHost: h\r\nX: " + "y" * 40000 + "\r\n\r\n"),
-        (414, "GET /" + "y" * 9000 + " HTTP/1.1\r\nHost: h\r\n\r\n"),
+        (431, "GET /health HTTP/1.1\r\nHost: localhost\r\n" + "".join("X%d: y\r\n" % i for i in range(120)) + "\r\n"),
+        (431, "GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + "y" * 40000 + "\r\n\r\n"),
+        (414, "GET /" + "y" * 9000 + " HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     ]
 
     def test_refused(self):
@@ -131,7 +131,7 @@ class Messages(SharedStub):
     def test_chunked_body(self):
         c = self.s.connect()
         body = b'{"prompt": "ab", "max_tokens": 1}'
-        c.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+        c.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         for i in range(0, len(body), 5):
             part = body[i:i + 5]
             c.send(b"%x;ext=1\r\n%s\r\n" % (len(part), part))
@@ -144,12 +144,12 @@ class Messages(SharedStub):
     def test_expect_continue(self):
         c = self.s.connect()
         body = b'{"prompt": "ab", "max_tokens": 1}'
-        c.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        c.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
         self.assertEqual(c.reply().status, 100)
         c.send(body)
         self.assertEqual(c.reply().status, 200)
         # What would be refused is refused at once, without inviting the body.
-        c.send("POST /nothing HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
+        c.send("POST /nothing HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
         self.assertEqual(c.reply().status, 404)
         self.assertTrue(c.closed())
         c.close()
@@ -328,7 +328,7 @@ class Bodies(SharedStub):
         self.assertEqual(r.status, 413)
         self.assertIn("1000002 arrays and objects", r.error()["message"])
         c = self.s.connect()
-        c.send("POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % (CHAT, 100 << 20))
+        c.send("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (CHAT, 100 << 20))
         self.assertEqual(c.reply().status, 413)
         self.assertTrue(c.closed())
         c.close()
@@ -648,7 +648,7 @@ class Limits(unittest.TestCase):
     def test_body_limit(self):
         s = self.serve(body_max=1000)
         c = s.connect()
-        c.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n")
+        c.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n")
         r = c.reply()           # before a byte of the body was sent
         self.assertEqual(r.status, 413)
         self.assertTrue(c.closed())
