@@ -1,9 +1,9 @@
 /* cli.h - the commands of the program, their options, and what they share.
  *
  * A command is one file with one function, and one line in commands.c.  Every
- * option is one line of the table in options.c, from which parsing and --help
- * are made; an option belongs to one or more commands.  To add one: a field
- * here, a line there. */
+ * option is one line of option_table.c, from which parsing, --help, the manual
+ * page and completions are made; an option belongs to one or more commands.  To
+ * add one: a field here, a line there. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -29,7 +29,9 @@ enum {
 	CMD_PPL = 128,
 	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH | CMD_PPL, /* those that load a model */
 	CMD_CHAT = CMD_SERVE | CMD_RUN,                                      /* those that speak */
-	CMD_ALL = 255,
+	CMD_ALL = 255, /* but those that print texts made from the table, which have --help alone: */
+	CMD_COMPLETION = 256,
+	CMD_MAN = 512,
 };
 
 struct ints {
@@ -141,10 +143,11 @@ struct options {
 	/* all */
 	enum log_level log_level;
 	enum log_format log_format;
-	bool help;
+	bool help, help_all;
+	const char *config; /* file of options; NULL: none */
 
 	/* For release only. */
-	void *owned[8];
+	void **owned;
 	int n_owned;
 };
 
@@ -163,12 +166,15 @@ extern const struct command commands[]; /* commands.c; ends with name NULL */
 /* Exit statuses: the work failed; the command line is wrong. */
 enum { EXIT_WORK = 1, EXIT_USAGE = 2 };
 
-/* Reads argv[0..argc) (after the command's name).  E_ARG names the word that is
- * wrong and hints at what may have been meant.  Strings point into argv. */
+/* Reads argv[0..argc) (after the command's name); what it leaves open comes from the
+ * variables WEFT_NAME, and what they leave open from the file that --config names.
+ * E_ARG names the word that is wrong and hints at what may have been meant.  Strings
+ * point into argv, the environment and memory that options_fini releases. */
 int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err);
 void options_fini(struct options *o);
-/* The command's help, made from its texts and the table, to standard output. */
-void options_help(const struct command *c);
+/* The command's help, made from its texts and the table, to standard output; all:
+ * with the options that few people need. */
+void options_help(const struct command *c, bool all);
 /* The one of n names that looks most like word, or NULL when none does. */
 const char *closest(const char *word, const char *const *name, int n);
 
@@ -183,6 +189,8 @@ int cmd_tokenize(const struct options *o);
 int cmd_bench(const struct options *o);
 int cmd_ppl(const struct options *o);
 int cmd_bench_serve(const struct options *o);
+int cmd_completion(const struct options *o);
+int cmd_man(const struct options *o);
 
 /* Prints "weft COMMAND: message" and returns EXIT_WORK. */
 int cli_fail(const char *command, const struct err *err);

@@ -31,17 +31,19 @@ const struct command commands[] = {
 	{
 		"run",
 		CMD_RUN,
-		"[MODEL]",
+		"[MODEL] ['QUESTION']",
 		"answer once, or hold a conversation in the terminal",
-		"With -p, or with standard input from a pipe or file, prints one answer on standard\n"
-		"output, and statistics on standard error. Without, a conversation: Ctrl-C stops the\n"
-		"answer, Ctrl-D ends. /help there lists what else can be typed.\n\n"
+		"With a question, or with standard input from a pipe or file, prints one answer on\n"
+		"standard output, and statistics on standard error; what is piped in follows the\n"
+		"question. Without, a conversation: Ctrl-C stops the answer, Ctrl-D ends. /help there\n"
+		"lists what else can be typed. A lone argument is QUESTION when it has a blank in it\n"
+		"and names no model.\n\n"
 		"With --url a server answers, this one or another with the OpenAI API; nothing is\n"
 		"loaded here, and MODEL is the server's name for one (left out, its first).\n\n",
 		"  weft run\n"
-		"  weft run -p 'What is the capital of Peru?' --temp 0\n"
+		"  weft run 'What is the capital of Peru?' --temp 0\n"
 		"  weft run --url http://127.0.0.1:8080\n"
-		"  git diff | weft run Qwen/Qwen3.5-4B --think off --system-prompt 'Summarise this change.'\n",
+		"  git diff | weft run Qwen/Qwen3.5-4B 'Summarise this change.' --think off\n",
 		cmd_run,
 	},
 	{
@@ -120,6 +122,27 @@ const struct command commands[] = {
 		"  weft bench serve http://127.0.0.1:8000/v1 --model Qwen/Qwen3.5-4B --prefixes 4 --abort 0.1 --json\n",
 		cmd_bench_serve,
 	},
+	{
+		"completion",
+		CMD_COMPLETION,
+		"bash|zsh|fish",
+		"print a script that completes commands and options in a shell",
+		"Prints a completion script for one of the shells.",
+		"  weft completion bash > ~/.local/share/bash-completion/completions/weft\n"
+		"  weft completion zsh > ~/.zfunc/_weft\n"
+		"  weft completion fish > ~/.config/fish/completions/weft.fish\n",
+		cmd_completion,
+	},
+	{
+		"man",
+		CMD_MAN,
+		"",
+		"print the manual page",
+		"Prints the manual page of the program, with every option, in the form that man reads.",
+		"  weft man | man -l -\n"
+		"  weft man > ~/.local/share/man/man1/weft.1\n",
+		cmd_man,
+	},
 	{ NULL },
 };
 
@@ -137,28 +160,59 @@ static void help(void)
 	for (const struct command *c = commands; c->name; c++)
 		printf("  %-12s %s\n", c->name, c->what);
 	printf("\n%s\n\n"
-	       "`weft COMMAND --help` lists a command's options; `weft --version` names the version.\n",
+	       "`weft COMMAND --help` shows the options that people need most, `weft COMMAND --help all`\n"
+	       "every one; `weft --version` names the version.\n",
 	       about_model);
 }
 
-static void help_command(const struct command *c)
+static void help_command(const struct command *c, bool all)
 {
 	struct command whole = *c;
 	char about[1200];
 
-	snprintf(about, sizeof(about), "%s%s", c->about, c->bit == CMD_BENCH_SERVE ? "" : about_model);
+	snprintf(about, sizeof(about), "%s%s", c->about,
+	         c->bit & (CMD_BENCH_SERVE | CMD_COMPLETION | CMD_MAN) ? "" : about_model);
 	whole.about = about;
-	options_help(&whole);
+	options_help(&whole, all);
+}
+
+/* Commands that people bring from other programs, and what takes their place; NULL: none of these. */
+static const char *foreign_command(const char *word)
+{
+	static const struct {
+		const char *word, *instead;
+	} table[] = {
+		{ "pull", "nothing is downloaded; get a model with `hf download NAME`, then `weft serve NAME`" },
+		{ "download", "nothing is downloaded; get a model with `hf download NAME`, then `weft serve NAME`" },
+		{ "list", "models are folders and names in the Hugging Face cache; `hf cache scan` lists those" },
+		{ "ls", "models are folders and names in the Hugging Face cache; `hf cache scan` lists those" },
+		{ "ps", "a server runs one model; GET /v1/models and /health of it say which, and how it is" },
+		{ "show", "`weft inspect MODEL` shows what a model is" },
+		{ "chat", "`weft run MODEL` holds a conversation" },
+		{ "generate", "`weft run MODEL -p TEXT` answers once" },
+		{ "stop", "Ctrl-C or SIGTERM ends a server" },
+		{ "rm", "models are folders; remove the folder" },
+	};
+
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		if (!strcmp(word, table[i].word))
+			return table[i].instead;
+	return NULL;
 }
 
 static int usage_error(const char *word)
 {
+	const char *instead = foreign_command(word);
 	const char *name[16];
 	const char *hint;
 	int n = 0;
 
 	for (const struct command *c = commands; c->name; c++)
 		name[n++] = c->name;
+	if (instead) {
+		fprintf(stderr, "weft: there is no command '%s': %s\n", word, instead);
+		return EXIT_USAGE;
+	}
 	hint = closest(word, name, n);
 	fprintf(stderr, "weft: unknown command '%s'", word);
 	if (hint)
@@ -200,7 +254,7 @@ static int run(const struct command *c, int argc, char **argv)
 	int rc = options_parse(c, argc, argv, &o, &err);
 
 	if (!rc && o.help) {
-		help_command(c);
+		help_command(c, o.help_all);
 	} else if (rc) {
 		fprintf(stderr, "weft %s: %s\n`weft %s --help` lists the options.\n", c->name, err.msg, c->name);
 		rc = EXIT_USAGE;
@@ -227,14 +281,14 @@ static int dispatch(int argc, char **argv)
 		c = find(argc - 2, argv + 2, &n);
 		if (!c)
 			return usage_error(argv[2]);
-		help_command(c);
+		help_command(c, argc > 2 + n && !strcmp(argv[2 + n], "all"));
 		return 0;
 	}
 	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
 		help();
 		return 0;
 	}
-	if (!strcmp(word, "--version") || !strcmp(word, "version")) {
+	if (!strcmp(word, "--version") || !strcmp(word, "-v") || !strcmp(word, "version")) {
 		printf("weft %s\n", WEFT_VERSION);
 		return 0;
 	}

@@ -1,393 +1,20 @@
-/* options.c - the one table of options; parsing and help are made from it. */
-#include <assert.h>
+/* options.c - from words, the environment and a file to struct options; see cli.h. */
+#include <ctype.h>
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/fault.h"
-#include "cli/cli.h"
+#include "base/file.h"
+#include "cli/option_table.h"
 #include "server/past.h"
 
-enum kind {
-	K_FLAG,
-	K_INT,
-	K_INT64,
-	K_SIZE,
-	K_DOUBLE,
-	K_TEXT,
-	K_INTS,
-	K_CPU,
-	K_ARITH,
-	K_THINK,
-	K_DRAFT,
-	K_LOG,
-	K_LOG_FORMAT,
-	K_REPLAY,
-	K_AGAINST
-};
-
-#define AT(field) offsetof(struct options, field)
-enum { NONE = 0 }; /* no "was set" flag: offset 0 is the model's */
-
-struct option {
-	unsigned commands;
-	const char *name;   /* without the dashes */
-	const char *letter; /* short form, without its dash; NULL: none */
-	const char *also;   /* other long names, separated by spaces; read, not shown */
-	enum kind kind;
-	size_t at, set_at; /* fields of struct options */
-	double min, max;   /* K_INT, K_INT64, K_DOUBLE */
-	const char *arg;   /* its value in the help; NULL: takes none */
-	const char *deflt; /* as a person would write it; NULL: zero, and the help says what that means */
-	const char *group;
-	const char *help;
-};
-
-static const char group_model[] = "Model and engine", group_answer[] = "Answers", group_server[] = "Server",
-		  group_this[] = "This command", group_all[] = "General";
-
-static const struct option table[] = {
-	{ CMD_RUN, "prompt", "p", NULL, K_TEXT, AT(prompt), NONE, 0, 0, "TEXT", NULL, group_this,
-	  "answer TEXT, print the answer on standard output and end" },
-	{ CMD_RUN, "system-prompt", "sys", "system", K_TEXT, AT(system), NONE, 0, 0, "TEXT", NULL, group_this,
-	  "system message before the conversation" },
-	{ CMD_RUN, "url", NULL, NULL, K_TEXT, AT(url), NONE, 0, 0, "URL", NULL, group_this,
-	  "ask a server with the OpenAI API, as http://127.0.0.1:8080 or unix:/path; MODEL is its name for the model" },
-	{ CMD_RUN, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_this,
-	  "with --url: the server's key; else the variable WEFT_API_KEY" },
-	{ CMD_RUN, "show-thinking", NULL, NULL, K_FLAG, AT(show_thinking), NONE, 0, 0, NULL, NULL, group_this,
-	  "with -p or a pipe: print the thinking as well as the answer" },
-	{ CMD_LOGITS, "ids", NULL, NULL, K_TEXT, AT(ids), NONE, 0, 0, "FILE", NULL, group_this,
-	  "JSON array of token ids" },
-	{ CMD_PPL, "text", "f", NULL, K_TEXT, AT(text_file), NONE, 0, 0, "FILE", NULL, group_this,
-	  "text to read; a form feed (the byte 12) begins a new one" },
-	{ CMD_PPL, "ids", NULL, NULL, K_TEXT, AT(ids), NONE, 0, 0, "FILE", NULL, group_this,
-	  "token ids to read instead: a JSON array, or an array of them, one for each text" },
-	{ CMD_PPL, "against", NULL, NULL, K_AGAINST, AT(against), NONE, 0, 0, "bf16|exact|none", "bf16", group_this,
-	  "what to compare with: the 16-bit cache under the same --arith; the reference arithmetic with a float32 cache; "
-	  "or nothing, for perplexity alone" },
-	{ CMD_PPL, "json", NULL, NULL, K_FLAG, AT(ppl_json), NONE, 0, 0, NULL, NULL, group_this,
-	  "print one JSON object" },
-	{ CMD_LOGITS, "out", "o", NULL, K_TEXT, AT(out), NONE, 0, 0, "FILE", NULL, group_this,
-	  "safetensors file to write: logits [n, V] float32" },
-	{ CMD_LOGITS, "split", NULL, NULL, K_INTS, AT(split), NONE, 1, INT_MAX, "N,N,..", NULL, group_this,
-	  "sizes of the prefill chunks, used in turn" },
-	{ CMD_LOGITS, "greedy", NULL, NULL, K_INT, AT(greedy), NONE, 0, INT_MAX, "N", "0", group_this,
-	  "then decode N tokens: adds greedy_ids [N] and step_logits [N, V]; row 0 is the prompt's last" },
-	{ CMD_LOGITS, "alongside", NULL, NULL, K_INT, AT(alongside), NONE, 0, 1024, "N", "0", group_this,
-	  "N other sequences with other tokens share every step" },
-	{ CMD_LOGITS, "resume-at", NULL, NULL, K_INT, AT(resume_at), NONE, 0, INT_MAX, "K", "0", group_this,
-	  "at position K: capture, restore into a new sequence, go on" },
-	{ CMD_LOGITS, "warm", NULL, NULL, K_TEXT, AT(warm), NONE, 0, 0, "FILE", NULL, group_this,
-	  "run these ids first and take what both begin with from the store" },
-	{ CMD_INSPECT, "tensors", NULL, NULL, K_FLAG, AT(tensors), NONE, 0, 0, NULL, NULL, group_this,
-	  "list every tensor, and why it is ignored if it is" },
-	{ CMD_TOKENIZE, "pieces", NULL, NULL, K_FLAG, AT(pieces), NONE, 0, 0, NULL, NULL, group_this,
-	  "print the text of each id beside it" },
-	{ CMD_TOKENIZE | CMD_PPL, "special", NULL, NULL, K_FLAG, AT(special), NONE, 0, 0, NULL, NULL, group_this,
-	  "text that spells a special token becomes that token" },
-	{ CMD_TOKENIZE, "around", NULL, NULL, K_FLAG, AT(around), NONE, 0, 0, NULL, NULL, group_this,
-	  "add the tokens that the tokenizer puts around a text" },
-
-	{ CMD_BENCH, "prompt-tokens", "p", "n-prompt", K_INTS, AT(bench_prompt), NONE, 0, INT_MAX, "N,N,..", "512",
-	  group_this, "lengths of prompts to compute, a row for each; 0: none" },
-	{ CMD_BENCH, "output-tokens", "n", "n-gen", K_INTS, AT(bench_output), NONE, 0, INT_MAX, "N,N,..", "64",
-	  group_this, "numbers of tokens to decode, a row for each; 0: none" },
-	{ CMD_BENCH, "depth", "d", "n-depth", K_INTS, AT(bench_depth), NONE, 0, INT_MAX, "N,N,..", "0", group_this,
-	  "tokens that every sequence has before; each row for each depth" },
-	{ CMD_BENCH, "depth-filled", NULL, NULL, K_FLAG, AT(bench_fill), NONE, 0, 0, NULL, NULL, group_this,
-	  "what comes before is not computed but random numbers: long contexts at once, and no other speed" },
-	{ CMD_BENCH, "batch", "b", NULL, K_INTS, AT(bench_batch), NONE, 1, 256, "N,N,..", "1", group_this,
-	  "sequences that decode together; each row of --output-tokens for each" },
-	{ CMD_BENCH, "repetitions", "r", NULL, K_INT, AT(bench_repeat), NONE, 1, 1000, "N", "5", group_this,
-	  "measurements of a row, of which the median is printed, after one that is not counted" },
-	{ CMD_BENCH, "profile", NULL, NULL, K_FLAG, AT(bench_profile), NONE, 0, 0, NULL, NULL, group_this,
-	  "one more of each, with a clock around every operation: where the time goes" },
-	{ CMD_BENCH, "json", NULL, NULL, K_FLAG, AT(bench_json), NONE, 0, 0, NULL, NULL, group_this,
-	  "print a JSON array, an object for each row" },
-
-	{ CMD_BENCH_SERVE, "requests", NULL, "num-prompts", K_INT, AT(bench_requests), NONE, 1, 10000000, "N", "100",
-	  group_this, "requests in all" },
-	{ CMD_BENCH_SERVE, "rate", NULL, "request-rate", K_DOUBLE, AT(bench_rate), NONE, 0, 1e6, "R", "1", group_this,
-	  "mean arrivals a second, as a Poisson process; 0: all at once" },
-	{ CMD_BENCH_SERVE, "prompt-tokens", NULL, NULL, K_INTS, AT(bench_prompt), NONE, 1, INT_MAX, "N,N,..",
-	  "64,256,1024", group_this,
-	  "lengths of a prompt's own text, one of them for each request; in words, of about a token each" },
-	{ CMD_BENCH_SERVE, "output-tokens", NULL, NULL, K_INTS, AT(bench_output), NONE, 1, INT_MAX, "N,N,..",
-	  "16,64,256", group_this, "max_tokens, one of them for each request" },
-	{ CMD_BENCH_SERVE, "prefixes", NULL, NULL, K_INT, AT(bench_prefixes), NONE, 0, 1 << 20, "N", "0", group_this,
-	  "so many texts that prompts share as their beginning; each request takes one" },
-	{ CMD_BENCH_SERVE, "prefix-tokens", NULL, NULL, K_INT, AT(bench_prefix_words), NONE, 1, INT_MAX, "N", "512",
-	  group_this, "length of each" },
-	{ CMD_BENCH_SERVE, "abort", NULL, NULL, K_DOUBLE, AT(bench_abort), NONE, 0, 1, "SHARE", "0", group_this,
-	  "share of requests that leave before their answer is complete" },
-	{ CMD_BENCH_SERVE, "completions", NULL, NULL, K_FLAG, AT(bench_completions), NONE, 0, 0, NULL, NULL, group_this,
-	  "use /v1/completions; else /v1/chat/completions" },
-	{ CMD_BENCH_SERVE, "ignore-eos", NULL, NULL, K_FLAG, AT(bench_ignore_eos), NONE, 0, 0, NULL, NULL, group_this,
-	  "answers run to max_tokens, on servers that know ignore_eos" },
-	{ CMD_BENCH_SERVE, "json", NULL, NULL, K_FLAG, AT(bench_json), NONE, 0, 0, NULL, NULL, group_this,
-	  "print one JSON object, times in seconds" },
-	{ CMD_BENCH_SERVE, "seed", "s", NULL, K_INT64, AT(seed), NONE, 0, 9e15, "N", "0", group_this,
-	  "of the plan: the same seed sends the same requests at the same times" },
-	{ CMD_BENCH_SERVE, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0, 100, "T",
-	  NULL, group_this, "temperature; else the server's" },
-	{ CMD_BENCH_SERVE, "user", NULL, NULL, K_TEXT, AT(bench_user), NONE, 0, 0, "NAME", NULL, group_this,
-	  "sent as `user`: whom servers that share fairly count the load for" },
-	{ CMD_BENCH_SERVE, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_this,
-	  "sent as Authorization: Bearer KEY" },
-	{ CMD_BENCH_SERVE, "timeout", NULL, NULL, K_INT, AT(timeout), NONE, 1, 86400, "SECONDS", "600", group_this,
-	  "a request on whose connection nothing moves for so long has failed" },
-
-	{ CMD_SERVE, "host", NULL, NULL, K_TEXT, AT(host), NONE, 0, 0, "ADDRESS", "127.0.0.1", group_server,
-	  "address to listen on; 0.0.0.0 for all; unix:/PATH for a socket in the file system" },
-	{ CMD_SERVE, "port", NULL, NULL, K_INT, AT(port), NONE, 0, 65535, "N", "8080", group_server,
-	  "port to listen on; 0: one that is free" },
-	{ CMD_SERVE, "port-file", NULL, NULL, K_TEXT, AT(port_file), NONE, 0, 0, "FILE", NULL, group_server,
-	  "write the port here once the server answers" },
-	{ CMD_SERVE, "alias", "a", NULL, K_TEXT, AT(alias), NONE, 0, 0, "NAME", NULL, group_server,
-	  "the model's name in the API; else its own" },
-	{ CMD_SERVE, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_server,
-	  "ask every client for this key" },
-	{ CMD_SERVE, "api-key-file", NULL, NULL, K_TEXT, AT(api_key_file), NONE, 0, 0, "FILE", NULL, group_server,
-	  "a line 'NAME KEY' for each client; the name stands in the log, and shares are between names" },
-	{ CMD_SERVE, "cors-origin", NULL, NULL, K_TEXT, AT(cors_origin), NONE, 0, 0, "ORIGIN", NULL, group_server,
-	  "let pages of this origin ask from a browser; several separated by commas, or * for all" },
-	{ CMD_SERVE, "strict", NULL, NULL, K_FLAG, AT(strict), NONE, 0, 0, NULL, NULL, group_server,
-	  "refuse requests with fields that are not known; else a header of the reply lists them" },
-	{ CMD_SERVE, "queue", NULL, NULL, K_INT, AT(queue), NONE, 1, 1 << 20, "N", "256", group_server,
-	  "requests that may wait; one more is refused" },
-	{ CMD_SERVE, "queue-seconds", NULL, NULL, K_DOUBLE, AT(queue_seconds), NONE, 0, 1e6, "SECONDS", "120",
-	  group_server, "prompts that may wait, in seconds of computing them at the measured rate; 0: any" },
-	{ CMD_SERVE, "max-connections", NULL, NULL, K_INT, AT(connections), NONE, 1, 1 << 20, "N", "1024", group_server,
-	  "connections at once" },
-	{ CMD_SERVE, "max-body", NULL, NULL, K_SIZE, AT(body_bytes), NONE, 0, 0, "SIZE", "64M", group_server,
-	  "largest request body" },
-	{ CMD_SERVE, "sse-keep-alive", NULL, NULL, K_INT, AT(keep_alive), NONE, 0, 3600, "SECONDS", "15", group_server,
-	  "send a comment in a stream that has been quiet for so long, as in a long prefill; 0: none" },
-	{ CMD_SERVE, "response-store-bytes", NULL, NULL, K_SIZE, AT(response_bytes), NONE, 0, 0, "SIZE", "64M",
-	  group_server, "memory for answers of /v1/responses that later requests may go on from; 0: keep none" },
-	{ CMD_SERVE, "timeout", "to", NULL, K_INT, AT(timeout), NONE, 1, 86400, "SECONDS", "60", group_server,
-	  "time for the body of a request to arrive; its header has a sixth of that" },
-	{ CMD_SERVE, "client-stall-timeout", NULL, NULL, K_INT, AT(stall), NONE, 1, 86400, "SECONDS", "30",
-	  group_server, "a client that leaves its answer unread for so long is given up" },
-	{ CMD_SERVE, "idle-timeout", NULL, NULL, K_INT, AT(idle), NONE, 1, 86400, "SECONDS", "75", group_server,
-	  "a connection without a request is closed after so long" },
-	{ CMD_SERVE, "grace-seconds", NULL, NULL, K_INT, AT(grace), NONE, 0, 86400, "SECONDS", "30", group_server,
-	  "after SIGTERM: answers may go on for so long; new requests get 503" },
-	{ CMD_SERVE, "watchdog-seconds", NULL, NULL, K_INT, AT(stuck), NONE, 1, 86400, "SECONDS", "120", group_server,
-	  "work and no step for so long: /health is 503.  Should be longer than the longest step" },
-	{ CMD_SERVE, "turn-replay", NULL, NULL, K_REPLAY, AT(turn_replay), NONE, 0, 0, "off|text|all", "all",
-	  group_server,
-	  "answers that clients send back rewritten are taken as they were; text: but for their thinking" },
-	{ CMD_SERVE, "turn-memory", NULL, NULL, K_SIZE, AT(turn_bytes), NONE, 0, 0, "SIZE", "64M", group_server,
-	  "memory for the answers that this needs" },
-	{ CMD_SERVE, "drop-volatile-lines", NULL, NULL, K_FLAG, AT(drop_volatile), NONE, 0, 0, NULL, NULL, group_server,
-	  "leave lines out of system messages that change with every request and mean nothing, as Claude Code's billing header" },
-	{ CMD_SERVE, "log-prompts", NULL, NULL, K_FLAG, AT(log_prompts), NONE, 0, 0, NULL, NULL, group_server,
-	  "log the text of every prompt; else it is in no log" },
-
-	{ CMD_CHAT, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0, 100, "T", NULL,
-	  group_answer, "temperature; 0: always the likeliest token.  Else what the checkpoint suggests, or 1" },
-	{ CMD_CHAT, "top-p", NULL, NULL, K_DOUBLE, AT(top_p), AT(top_p_set), 0, 1, "P", NULL, group_answer,
-	  "keep the likeliest tokens up to this share.  Else the checkpoint's, or 1 (all)" },
-	{ CMD_CHAT, "top-k", NULL, NULL, K_INT, AT(top_k), AT(top_k_set), 0, INT_MAX, "K", NULL, group_answer,
-	  "keep the K likeliest tokens.  Else the checkpoint's, or 0 (all)" },
-	{ CMD_CHAT, "min-p", NULL, NULL, K_DOUBLE, AT(min_p), AT(min_p_set), 0, 1, "P", NULL, group_answer,
-	  "drop tokens less likely than P times the likeliest.  Else the checkpoint's, or 0 (off)" },
-	{ CMD_CHAT, "repetition-penalty", NULL, "repeat-penalty", K_DOUBLE, AT(repetition_penalty), AT(repetition_set),
-	  0, 100, "X", NULL, group_answer,
-	  "divides the score of tokens seen before.  Else the checkpoint's, or 1 (off)" },
-	{ CMD_CHAT, "presence-penalty", NULL, NULL, K_DOUBLE, AT(presence_penalty), NONE, -2, 2, "X", "0", group_answer,
-	  "taken from the score of tokens used in the answer" },
-	{ CMD_CHAT, "frequency-penalty", NULL, NULL, K_DOUBLE, AT(frequency_penalty), NONE, -2, 2, "X", "0",
-	  group_answer, "the same, for each use" },
-	{ CMD_CHAT, "max-tokens", "n", "predict n-predict", K_INT, AT(max_tokens), NONE, -1, INT_MAX, "N", "-1",
-	  group_answer, "longest answer in tokens; -1: until the context ends" },
-	{ CMD_CHAT, "seed", "s", NULL, K_INT64, AT(seed), NONE, -1, 9e15, "N", "-1", group_answer,
-	  "of the random numbers; -1: a new one for each answer" },
-	{ CMD_CHAT, "think", NULL, NULL, K_THINK, AT(think), NONE, 0, 0, "on|off", NULL, group_answer,
-	  "let the model think before it answers, where its template can; else the template decides" },
-	{ CMD_CHAT, "chat-template", NULL, "chat-template-file", K_TEXT, AT(template_file), NONE, 0, 0, "FILE", NULL,
-	  group_answer, "Jinja template to use instead of the model's" },
-	{ CMD_CHAT, "chat-template-args", NULL, "chat-template-kwargs", K_TEXT, AT(template_args), NONE, 0, 0, "JSON",
-	  NULL, group_answer, "object of further variables for the template, as {\"enable_thinking\": false}" },
-
-	{ CMD_ALL & ~CMD_INSPECT, "model", "m", NULL, K_TEXT, AT(model), NONE, 0, 0, "MODEL", NULL, group_model,
-	  "the same as the argument MODEL" },
-	{ CMD_PPL, "ctx-size", "c", "max-model-len", K_INT, AT(ctx_size), NONE, 0, INT_MAX, "N", "0", group_model,
-	  "longest piece of a text that is read at once; 0: 2048, or as the model allows" },
-	{ (CMD_ENGINE & ~(CMD_BENCH | CMD_PPL)) | CMD_INSPECT, "ctx-size", "c", "max-model-len", K_INT, AT(ctx_size),
-	  NONE, 0, INT_MAX, "N", "0", group_model,
-	  "longest sequence in tokens, answer included; 0: as the model allows" },
-	{ CMD_SERVE | CMD_INSPECT, "parallel", "np", "max-num-seqs", K_INT, AT(parallel), NONE, 1, 1024, "N", "8",
-	  group_model, "sequences computed at once; others wait" },
-	{ CMD_ENGINE, "threads", "t", NULL, K_INT, AT(threads), NONE, 0, 1024, "N", "0", group_model,
-	  "compute threads; 0: one per processor" },
-	{ CMD_ENGINE, "prefill-step-size", NULL, "ubatch-size", K_INT, AT(step_rows), NONE, 0, 65536, "N", "0",
-	  group_model, "most tokens computed in one step; 0: 256, with a mixture of experts 1024" },
-	{ CMD_SERVE, "decode-gap-ms", NULL, NULL, K_INT, AT(decode_gap), NONE, 1, 60000, "MS", "100", group_model,
-	  "while prompts are computed, running answers get a token at least so often (or one decode step, where that is longer)" },
-	{ CMD_SERVE, "answer-reserve", NULL, NULL, K_INT, AT(answer_reserve), NONE, 1, INT_MAX, "N", "512", group_model,
-	  "tokens of an answer that memory is set aside for before it starts; longer answers take what is free, and may "
-	  "have to wait for it half way.  A large N: never" },
-	{ CMD_ENGINE, "memory", NULL, NULL, K_SIZE, AT(memory_bytes), NONE, 0, 0, "SIZE", "0", group_model,
-	  "memory for everything, the mapped weights included; what is left open below is shared out of it.  0: as below" },
-	{ CMD_SERVE | CMD_RUN | CMD_BENCH, "no-huge-pages", NULL, NULL, K_FLAG, AT(small_pages), NONE, 0, 0, NULL, NULL,
-	  group_model,
-	  "leave the weights where the system maps them.  Else, where all that is planned fits into what memory is available, they "
-	  "are laid out for the processor and moved to huge pages in the background, which makes steps shorter" },
-	{ (CMD_ENGINE & ~CMD_BENCH) | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(kv_bytes), NONE, 0, 0, "SIZE",
-	  "0", group_model,
-	  "memory for keys and values; 0: what --parallel sequences of --ctx-size and kept prefixes need, at most a quarter of the machine's" },
-	{ CMD_ENGINE | CMD_INSPECT, "kv-bits", NULL, NULL, K_TEXT, AT(kv_ask.bits), NONE, 0, 0, "N", NULL, group_model,
-	  "bits of a number in keys and values: 16 (bf16), 8, 4, 3.5, 3, 2.5 or 2; of a half, keys get the lower and values "
-	  "the higher.  Default: 16.  Drafters' own stay at 16" },
-	{ CMD_ENGINE | CMD_INSPECT, "kv-key-bits", NULL, NULL, K_TEXT, AT(kv_ask.key_bits), NONE, 0, 0, "N", NULL,
-	  group_model, "of keys alone: 16, 8, 4, 3 or 2" },
-	{ CMD_ENGINE | CMD_INSPECT, "kv-value-bits", NULL, NULL, K_TEXT, AT(kv_ask.value_bits), NONE, 0, 0, "N", NULL,
-	  group_model, "of values alone" },
-	{ CMD_ENGINE | CMD_INSPECT, "kv-quant-scheme", NULL, NULL, K_TEXT, AT(kv_ask.scheme), NONE, 0, 0,
-	  "auto|uniform|turboquant", NULL, group_model,
-	  "how: steps of one size between the ends of a group (8, 4 bits), or a "
-	  "rotation and a codebook (4, 3, 2).  Default auto: uniform at 8 bits, else turboquant" },
-	{ CMD_ENGINE | CMD_INSPECT, "kv-group-size", NULL, NULL, K_INT, AT(kv_ask.group), NONE, 1, 4096, "N", NULL,
-	  group_model, "uniform: numbers that share a step.  Default: 64, or 32 where heads ask for it" },
-	{ CMD_ENGINE | CMD_INSPECT, "kv-skip-layers", NULL, NULL, K_TEXT, AT(kv_ask.skip), NONE, 0, 0, "LIST", NULL,
-	  group_model,
-	  "attention layers, counted from 0, that stay at 16 bits: first, last, numbers, as first,3,last; or none.  Default: none" },
-	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL,
-	  group_model, "memory for kept prompt prefixes; 0: keep none.  Default: an eighth of the machine's" },
-	{ CMD_SERVE | CMD_RUN, "prompt-cache-dir", NULL, NULL, K_TEXT, AT(disk_dir), NONE, 0, 0, "DIR", NULL,
-	  group_model,
-	  "folder for kept prompt prefixes, so that they outlive memory and the program; it holds what prompts say" },
-	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes", NULL, NULL, K_SIZE, AT(disk_bytes), NONE, 0, 0, "SIZE", "20G",
-	  group_model, "with --prompt-cache-dir: size of the folder" },
-	{ CMD_SERVE, "verify-cache", NULL, NULL, K_DOUBLE, AT(verify_cache), NONE, 0, 1, "P", "0", group_model,
-	  "compute this share of the prefixes that were reused again when idle, and compare byte for byte" },
-	{ CMD_CHAT, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|mtp|auto", "auto",
-	  group_model,
-	  "who guesses ahead: nobody, a search in the text, --draft-model, the model's own draft head, or all there "
-	  "are.  Answers are the same; they come faster" },
-	{ CMD_LOGITS, "draft", NULL, "draft-kind", K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|mtp|auto",
-	  "none", group_this, "who guesses ahead while decoding; changes no bit" },
-	{ CMD_BENCH, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|mtp|auto", "none",
-	  group_model, "decode with this guessing ahead as well, and say how much faster that is" },
-	{ CMD_ENGINE & ~CMD_PPL, "draft-model", "md", NULL, K_TEXT, AT(draft_model), NONE, 0, 0, "MODEL", NULL,
-	  group_model, "smaller model with the same tokens, or a folder with a draft head, to guess ahead with" },
-	{ CMD_ENGINE & ~CMD_PPL, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8",
-	  group_model, "most tokens guessed ahead per step; fewer where they do not pay" },
-	{ CMD_SERVE | CMD_RUN | CMD_BENCH, "draft-fixed", NULL, NULL, K_FLAG, AT(draft_fixed), NONE, 0, 0, NULL, NULL,
-	  group_model, "for measuring: always guess --num-draft-tokens ahead, whether it pays or not" },
-	{ CMD_SERVE | CMD_RUN | CMD_BENCH, "draft-pretend", NULL, "synthetic-acceptance", K_DOUBLE, AT(draft_pretend),
-	  NONE, 0, 1, "SHARE", "0", group_model,
-	  "for planning: take this share of guesses for right.  What is answered then means nothing" },
-	{ CMD_ENGINE, "cpu", NULL, NULL, K_CPU, AT(cpu), NONE, 0, 0, "LEVEL", NULL, group_model,
-	  "use no newer instructions than scalar, avx2, avxvnni, avx512, avx512bf16 or amx; else the best this machine has" },
-	{ CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(arith), NONE, 0, 0, "f32|fast", "fast", group_model,
-	  "f32: reference arithmetic; fast: what serving uses" },
-
-	{ CMD_ALL, "log-level", NULL, NULL, K_LOG, AT(log_level), NONE, 0, 0, "LEVEL", NULL, group_all,
-	  "error, warn, info or debug, to standard error.  Default: info for `serve`, else warn" },
-	{ CMD_ALL, "log-format", NULL, NULL, K_LOG_FORMAT, AT(log_format), NONE, 0, 0, "text|json", NULL, group_all,
-	  "json: one object for each line (default text)" },
-	{ CMD_ALL, "help", "h", NULL, K_FLAG, AT(help), NONE, 0, 0, NULL, NULL, group_all, "this text" },
-};
-enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
-
-/* ---- options that would do nothing ---- */
-
-static bool no_folder(const struct options *o)
-{
-	return !o->disk_dir;
-}
-static bool no_url(const struct options *o)
-{
-	return !o->url;
-}
-static bool url(const struct options *o)
-{
-	return o->url != NULL;
-}
-static bool url_args(const struct options *o)
-{
-	return o->url && o->template_args;
-}
-static bool no_store(const struct options *o)
-{
-	return !o->prefix_bytes;
-}
-static bool no_replay(const struct options *o)
-{
-	return o->turn_replay == REPLAY_OFF;
-}
-static bool no_draft(const struct options *o)
-{
-	return o->draft_kind == DRAFT_NONE && o->n_draft;
-}
-static bool no_bench_draft(const struct options *o)
-{
-	return no_draft(o) && !o->draft_model && o->draft_pretend == 0;
-}
-static bool no_tokens(const struct options *o)
-{
-	return !o->n_draft;
-}
-static bool pretends(const struct options *o)
-{
-	return o->draft_pretend > 0;
-}
-static bool no_prefixes(const struct options *o)
-{
-	return !o->bench_prefixes;
-}
-
-static bool all_zero(const struct ints *v)
-{
-	for (int i = 0; i < v->n; i++)
-		if (v->v[i])
-			return false;
-	return true;
-}
-
-static bool no_output(const struct options *o)
-{
-	return all_zero(&o->bench_output);
-}
-
-/* An option that was given and cannot have an effect beside the others is a mistake of
- * whoever typed it, and refused.  (What load.c and others must look closer for, they refuse.)
- * Not so what `bench` measures: scripts go through batches and depths, 0 and 1 among them. */
-static const struct idle {
-	unsigned commands;
-	const char *names; /* options, separated by spaces; NULL: ... */
-	const char *group; /* ... all of a group but the model */
-	bool (*is)(const struct options *o);
-	const char *why; /* after "does nothing " */
-} idle[] = {
-	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes", NULL, no_folder, "without --prompt-cache-dir" },
-	{ CMD_SERVE, "verify-cache", NULL, no_store, "with --prompt-cache-bytes 0" },
-	{ CMD_SERVE, "turn-memory", NULL, no_replay, "with --turn-replay off" },
-	{ CMD_RUN, "api-key", NULL, no_url, "without --url" },
-	{ CMD_RUN, "chat-template", NULL, url, "with --url: the server has the template" },
-	{ CMD_RUN, "think", NULL, url_args,
-	  "with --url beside --chat-template-args; enable_thinking can be one of those" },
-	{ CMD_RUN, NULL, group_model, url, "with --url: the server has the model" },
-	{ CMD_CHAT | CMD_LOGITS, "num-draft-tokens draft-fixed draft-pretend", NULL, no_draft,
-	  "while nobody guesses ahead (--draft-kind none)" },
-	{ CMD_BENCH, "num-draft-tokens draft-fixed", NULL, no_bench_draft,
-	  "without --draft-kind, --draft-model or --draft-pretend" },
-	{ CMD_CHAT | CMD_LOGITS | CMD_BENCH, "draft-model draft-fixed draft-pretend", NULL, no_tokens,
-	  "with --num-draft-tokens 0" },
-	{ CMD_CHAT | CMD_BENCH, "draft-model", NULL, pretends, "with --draft-pretend" },
-	{ CMD_BENCH, "draft-kind draft-model draft-pretend", NULL, no_output,
-	  "without --output-tokens: prompts are computed with no guesses" },
-	{ CMD_BENCH_SERVE, "prefix-tokens", NULL, no_prefixes, "without --prefixes" },
-};
+enum { CONFIG_BYTES_MAX = 1 << 20 };
 
 /* ---- values ---- */
 
@@ -445,11 +72,10 @@ static void *own(struct options *o, void *before, void *p)
 
 	while (i < o->n_owned && (!before || o->owned[i] != before))
 		i++;
-	assert(i < (int)(sizeof(o->owned) / sizeof(o->owned[0])));
 	if (i < o->n_owned)
 		free(before);
 	else
-		o->n_owned++;
+		o->owned = xrealloc(o->owned, (size_t)++o->n_owned * sizeof *o->owned);
 	o->owned[i] = p;
 	return p;
 }
@@ -524,6 +150,22 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 	return err_set(err, E_ARG, "--%s: '%s' is not one of %s", op->name, text, op->arg);
 }
 
+/* text NULL: the option stands on the command line, without a value. */
+static int flag(const char *text, bool *out)
+{
+	static const char *const yes[] = { "true", "on", "yes", "1" }, *const no[] = { "false", "off", "no", "0" };
+
+	*out = !text;
+	for (int i = 0; text && i < 4; i++) {
+		if (!strcasecmp(text, yes[i]))
+			*out = true;
+		else if (strcasecmp(text, no[i]))
+			continue;
+		return 0;
+	}
+	return text ? E_ARG : 0;
+}
+
 static int set(struct options *o, const struct option *op, const char *text, struct err *err)
 {
 	void *at = field(o, op->at);
@@ -531,7 +173,14 @@ static int set(struct options *o, const struct option *op, const char *text, str
 	double d;
 
 	switch (op->kind) {
-	case K_FLAG: *(bool *)at = true; break;
+	case K_FLAG:
+		if (flag(text, at))
+			return err_set(err, E_ARG, "--%s: '%s' is neither true nor false", op->name, text);
+		break;
+	case K_HELP:
+		o->help = true;
+		o->help_all = text != NULL;
+		break;
 	case K_TEXT: *(const char **)at = text; break;
 	case K_INT:
 	case K_INT64:
@@ -556,34 +205,22 @@ static int set(struct options *o, const struct option *op, const char *text, str
 	case K_INTS: return ints(o, op, text, err);
 	default: return choice(op, text, o, err);
 	}
-	if (op->set_at != NONE)
+	if (op->set_at != 0)
 		*(bool *)field(o, op->set_at) = true;
 	return 0;
 }
 
 /* ---- the command line ---- */
 
-static bool is_among(const char *word, size_t n, const char *list)
-{
-	while (list && *list) {
-		size_t k = strcspn(list, " ");
-
-		if (k == n && !memcmp(list, word, n))
-			return true;
-		list += k + (list[k] == ' ');
-	}
-	return false;
-}
-
 static const struct option *find(const struct command *c, const char *word, size_t n, bool is_long)
 {
-	for (int i = 0; i < N_OPTION; i++) {
-		const struct option *op = &table[i];
+	for (int i = 0; i < n_options; i++) {
+		const struct option *op = &option_table[i];
 
 		if (!(op->commands & c->bit))
 			continue;
-		if (is_long ? is_among(word, n, op->name) || is_among(word, n, op->also) :
-		              is_among(word, n, op->letter))
+		if (is_long ? option_named(word, n, op->name) || option_named(word, n, op->also) :
+		              option_named(word, n, op->letter))
 			return op;
 	}
 	return NULL;
@@ -631,21 +268,54 @@ const char *closest(const char *word, const char *const *name, int n)
 	return best;
 }
 
+/* Options that people bring from other programs, and what takes their place; NULL: none of these. */
+static const char *foreign_option(const char *name)
+{
+	static const struct {
+		const char *names, *instead;
+	} table[] = {
+		{ "ngl gpu-layers n-gpu-layers", "it computes on the processor" },
+		{ "hf hf-repo hfr hf-file",
+		  "nothing is downloaded; get the model with `hf download NAME`, then `weft serve NAME`" },
+		{ "jinja", "chat templates are always read as Jinja" },
+		{ "cb cont-batching enable-chunked-prefill", "requests always run together" },
+		{ "fa flash-attn", "attention always runs in blocks" },
+		{ "slots", "GET /slots is always there" },
+		{ "mlock", "weights are moved into memory of the process where there is room" },
+		{ "ctk ctv cache-type-k cache-type-v",
+		  "--kv-key-bits and --kv-value-bits choose the format of the cache" },
+		{ "enable-prefix-caching cache-prompt", "prefixes are always kept; --prompt-cache-bytes bounds them" },
+		{ "tensor-parallel-size tp", "it computes on one machine's processor" },
+		{ "gpu-memory-utilization", "--memory bounds all memory" },
+		{ "served-model-name", "--alias names the model in the API" },
+		{ "reasoning-format reasoning-parser tool-call-parser enable-auto-tool-choice",
+		  "thinking and tool calls are found by the model's template" },
+	};
+
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		if (option_named(name, strlen(name), table[i].names))
+			return table[i].instead;
+	return NULL;
+}
+
 static int unknown(const struct command *c, const char *word, struct err *err)
 {
-	const char *name[N_OPTION], *hint, *others = NULL;
+	const char *name[OPTION_MAX], *hint, *others = NULL, *foreign;
 	const char *bare = word + strspn(word, "-");
 	size_t len = strcspn(bare, "=");
 	int n = 0;
 	char *plain = xstrndup(bare, len);
 
-	for (int i = 0; i < N_OPTION; i++)
-		if (table[i].commands & c->bit)
-			name[n++] = table[i].name;
-		else if (!strcmp(table[i].name, plain))
-			others = table[i].name;
+	for (int i = 0; i < n_options; i++)
+		if (option_table[i].commands & c->bit)
+			name[n++] = option_table[i].name;
+		else if (!strcmp(option_table[i].name, plain))
+			others = option_table[i].name;
+	foreign = others ? NULL : foreign_option(plain);
 	hint = closest(plain, name, n);
 	free(plain);
+	if (foreign)
+		return err_set(err, E_ARG, "%.*s is not an option of weft: %s", (int)strcspn(word, "="), word, foreign);
 	if (others)
 		return err_set(err, E_ARG, "%.*s is not an option of `weft %s`, but of another command",
 		               (int)strcspn(word, "="), word, c->name);
@@ -655,48 +325,149 @@ static int unknown(const struct command *c, const char *word, struct err *err)
 	return err_set(err, E_ARG, "unknown option %.*s", (int)strcspn(word, "="), word);
 }
 
-/* given[] beside table[]. */
-static int refuse_idle(const struct command *c, const struct options *o, const bool given[N_OPTION], struct err *err)
-{
-	for (size_t k = 0; k < sizeof(idle) / sizeof(idle[0]); k++) {
-		const struct idle *d = &idle[k];
+/* What the command line says: options and their values, in order, and words. */
+struct words {
+	struct {
+		const struct option *op;
+		const char *text; /* NULL: the option takes no value */
+	} * option;
+	int n_option;
+	const char *word[2];
+	int n_word;
+};
 
-		if (!(d->commands & c->bit) || !d->is(o))
-			continue;
-		for (int i = 0; i < N_OPTION; i++) {
-			const struct option *op = &table[i];
-
-			if (given[i] && (is_among(op->name, strlen(op->name), d->names) ||
-			                 (op->group == d->group && op->at != AT(model))))
-				return err_set(err, E_ARG, "--%s does nothing %s", op->name, d->why);
-		}
-	}
-	return 0;
-}
-
-/* One option at argv[i]; how many words it took, or a code. */
-static int take(const struct command *c, int argc, char **argv, int i, struct options *o, bool given[N_OPTION],
-                struct err *err)
+/* One option at argv[i]; how many words it takes, or a code. */
+static int take(const struct command *c, int argc, char **argv, int i, struct words *w, struct err *err)
 {
 	bool is_long = argv[i][1] == '-';
 	const char *word = argv[i] + 1 + is_long, *eq = strchr(word, '=');
 	size_t n = eq ? (size_t)(eq - word) : strlen(word);
 	const struct option *op = find(c, word, n, is_long);
-	int rc;
+	const char *text = eq ? eq + 1 : op && op->arg && i + 1 < argc ? argv[i + 1] : NULL;
+	bool follows = text && !eq;
 
 	if (!op)
 		return unknown(c, argv[i], err);
-	given[op - table] = true;
-	if (!op->arg) {
-		if (eq)
-			return err_set(err, E_ARG, "%s: --%s takes no value", argv[i], op->name);
-		rc = set(o, op, NULL, err);
-		return rc ? rc : 1;
-	}
-	if (!eq && i + 1 >= argc)
+	if (op->kind == K_HELP && (!text || strcmp(text, "all"))) {
+		text = NULL;
+		follows = false;
+	} else if (!op->arg && eq) {
+		return err_set(err, E_ARG, "%s: --%s takes no value", argv[i], op->name);
+	} else if (op->arg && !text) {
 		return err_set(err, E_ARG, "%s needs a value: --%s %s", argv[i], op->name, op->arg);
-	rc = set(o, op, eq ? eq + 1 : argv[i + 1], err);
-	return rc ? rc : eq ? 1 : 2;
+	}
+	w->option[w->n_option].op = op;
+	w->option[w->n_option++].text = text;
+	return follows ? 2 : 1;
+}
+
+/* Divides the command line into options and words, without looking at values. */
+static int divide(const struct command *c, int argc, char **argv, struct words *w, struct err *err)
+{
+	int word_max = c->bit & (CMD_TOKENIZE | CMD_RUN) ? 2 : c->bit & CMD_MAN ? 0 : 1, used;
+	bool only_words = false;
+
+	for (int i = 0; i < argc; i += used) {
+		used = 1;
+		if (!only_words && !strcmp(argv[i], "--")) {
+			only_words = true;
+		} else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
+			used = take(c, argc, argv, i, w, err);
+			if (used < 0)
+				return used;
+		} else if (w->n_word == word_max) {
+			return err_set(err, E_ARG, "'%s' is one argument too many (usage: weft %s %s)", argv[i],
+			               c->name, c->args);
+		} else {
+			w->word[w->n_word++] = argv[i];
+		}
+	}
+	return 0;
+}
+
+/* ---- the environment and the file ---- */
+
+/* WEFT_KV_BITS of "kv-bits".  The model's variable counts only where no option or word
+ * names a model, and is read there (load.c). */
+static int set_from_environment(const struct command *c, struct options *o, struct err *err)
+{
+	for (int i = 0; i < n_options; i++) {
+		const struct option *op = &option_table[i];
+		char name[64] = "WEFT_";
+		const char *text;
+		size_t n = strlen(name);
+		int rc;
+
+		if (!(op->commands & c->bit) || op->kind == K_HELP || !strcmp(op->name, "model"))
+			continue;
+		for (const char *p = op->name; *p && n + 1 < sizeof name; p++)
+			name[n++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+		name[n] = 0;
+		text = getenv(name);
+		rc = text && *text ? set(o, op, text, err) : 0;
+		if (rc)
+			return err_prefix(err, "the variable %s", name);
+	}
+	return 0;
+}
+
+/* One line of the file, which is cut at its end; changes it. */
+static int set_from_line(const struct command *c, struct options *o, char *line, struct err *err)
+{
+	char *name = line + strspn(line, " \t\r"), *end = name + strcspn(name, " \t\r="), *text = end;
+	size_t n;
+
+	if (!*name || *name == '#')
+		return 0;
+	text += strspn(text, " \t\r");
+	if (*text == '=')
+		text += 1 + strspn(text + 1, " \t\r");
+	*end = 0;
+	n = strlen(text);
+	while (n && strchr(" \t\r", text[n - 1]))
+		text[--n] = 0;
+	if (n > 1 && (*text == '"' || *text == '\'') && text[n - 1] == *text) {
+		text[n - 1] = 0;
+		text++;
+	}
+	for (int i = 0, known = 0; i <= n_options; i++) {
+		const struct option *op = &option_table[i];
+
+		if (i == n_options)
+			return known ? 0 : unknown(c, name, err); /* of another command: a file may serve several */
+		if (!option_named(name, strlen(name), op->name) && !option_named(name, strlen(name), op->also))
+			continue;
+		known = 1;
+		if ((op->commands & c->bit) && op->kind != K_HELP && op->at != offsetof(struct options, config))
+			return *text || op->kind == K_FLAG ?
+			               set(o, op, *text ? text : NULL, err) :
+			               err_set(err, E_ARG, "%s needs a value: %s = %s", name, name, op->arg);
+	}
+	return 0;
+}
+
+static int set_from_file(const struct command *c, struct options *o, const char *path, struct err *err)
+{
+	struct buf b;
+	char *text, *next;
+	int rc;
+
+	buf_init(&b);
+	rc = file_read(path, CONFIG_BYTES_MAX, &b, err);
+	if (rc) {
+		buf_fini(&b);
+		return rc;
+	}
+	text = own(o, NULL, buf_take(&b));
+	for (int line = 1; text && !rc; text = next, line++) {
+		next = strchr(text, '\n');
+		if (next)
+			*next++ = 0;
+		rc = set_from_line(c, o, text, err);
+		if (rc)
+			err_prefix(err, "%s:%d", path, line);
+	}
+	return rc;
 }
 
 static void defaults(const struct command *c, struct options *o)
@@ -705,11 +476,12 @@ static void defaults(const struct command *c, struct options *o)
 
 	memset(o, 0, sizeof(*o));
 	/* Others' first: two commands may give one field different defaults. */
-	for (int i = 0; i < 2 * N_OPTION; i++) {
-		const struct option *op = &table[i % N_OPTION];
+	for (int i = 0; i < 2 * n_options; i++) {
+		const struct option *op = &option_table[i % n_options];
 		bool own = op->commands & c->bit;
 
-		if (op->deflt && own == (i >= N_OPTION) && (own || op->kind != K_INTS) && set(o, op, op->deflt, &err)) {
+		if (op->deflt && own == (i >= n_options) && (own || op->kind != K_INTS) &&
+		    set(o, op, op->deflt, &err)) {
 			fprintf(stderr, "%s\n", err.msg);
 			fault_abort();
 		}
@@ -724,115 +496,73 @@ static void defaults(const struct command *c, struct options *o)
 	o->log_level = c->bit == CMD_SERVE ? LOG_INFO : LOG_WARN;
 }
 
-int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err)
+/* What follows from the words that are no options. */
+static int take_words(const struct command *c, const struct words *w, struct options *o, struct err *err)
 {
-	const char *word[2] = { NULL };
-	int n_word = 0, word_max = c->bit & CMD_TOKENIZE ? 2 : 1, used, rc;
-	bool only_words = false, given[N_OPTION] = { false };
+	bool two = c->bit & (CMD_TOKENIZE | CMD_RUN); /* MODEL and TEXT */
 
-	defaults(c, o);
-	for (int i = 0; i < argc; i += used) {
-		used = 1;
-		if (!only_words && !strcmp(argv[i], "--")) {
-			only_words = true;
-		} else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
-			used = take(c, argc, argv, i, o, given, err);
-			if (used < 0)
-				return used;
-		} else if (n_word == word_max) {
-			return err_set(err, E_ARG, "'%s' is one argument too many (usage: weft %s %s)", argv[i],
-			               c->name, c->args);
-		} else {
-			word[n_word++] = argv[i];
-		}
-	}
-	rc = o->help ? 0 : refuse_idle(c, o, given, err);
-	if (rc)
-		return rc;
 	if (c->bit == CMD_BENCH_SERVE) {
-		o->url = word[0];
+		o->url = w->word[0];
 		return o->url || o->help ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");
 	}
-	if (n_word && o->model && word_max == 1)
-		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->model, word[0]);
-	if (o->model && n_word == 2)
-		return err_set(err, E_ARG, "'%s' is one argument too many beside --model", word[1]);
-	if (o->model || (c->bit == CMD_TOKENIZE && n_word == 1))
-		o->text = word[0]; /* tokenize looks whether a lone word is a model */
-	else if (n_word) {
-		o->model = word[0];
-		o->text = word[1];
+	if (w->n_word && o->model && !two)
+		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->model, w->word[0]);
+	if (o->model && w->n_word == 2)
+		return err_set(err, E_ARG, "'%s' is one argument too many beside --model", w->word[1]);
+	if (o->model || (two && w->n_word == 1 && !o->prompt)) {
+		o->text = w->word[0]; /* run and tokenize look whether a lone word is a model */
+	} else if (w->n_word) {
+		o->model = w->word[0];
+		o->text = w->word[1];
 	}
-	return kv_policy_parse(&o->kv, &o->kv_ask, err);
+	if (c->bit == CMD_RUN && w->n_word == 2 && o->prompt)
+		return err_set(err, E_ARG, "two questions were asked: -p '%s' and '%s'", o->prompt, o->text);
+	return 0;
+}
+
+/* The file, then the environment, then the command line: what comes later counts. */
+static int set_all(const struct command *c, const struct words *w, struct options *o, bool *given, struct err *err)
+{
+	const char *config = getenv("WEFT_CONFIG");
+	int rc = 0;
+
+	for (int i = 0; i < w->n_option; i++)
+		if (w->option[i].op->at == offsetof(struct options, config))
+			config = w->option[i].text;
+	if (config && *config)
+		rc = set_from_file(c, o, config, err);
+	if (!rc)
+		rc = set_from_environment(c, o, err);
+	for (int i = 0; i < w->n_option && !rc; i++) {
+		given[w->option[i].op - option_table] = true;
+		rc = set(o, w->option[i].op, w->option[i].text, err);
+	}
+	return rc;
+}
+
+int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err)
+{
+	struct words w = { .option = xcalloc((size_t)argc + 1, sizeof *w.option) };
+	bool given[OPTION_MAX] = { false };
+	int rc;
+
+	defaults(c, o);
+	rc = divide(c, argc, argv, &w, err);
+	if (!rc)
+		rc = set_all(c, &w, o, given, err);
+	if (!rc && !o->help)
+		rc = options_refuse_idle(c, o, given, err);
+	if (!rc)
+		rc = take_words(c, &w, o, err);
+	free(w.option);
+	return rc ? rc : kv_policy_parse(&o->kv, &o->kv_ask, err);
 }
 
 void options_fini(struct options *o)
 {
 	for (int i = 0; i < o->n_owned; i++)
 		free(o->owned[i]);
+	free(o->owned);
+	o->owned = NULL;
 	o->n_owned = 0;
-}
-
-/* ---- help ---- */
-
-/* Text broken at spaces to a width, each line after the first indented. */
-static void wrapped(const char *text, int indent, int column, int width)
-{
-	while (*text) {
-		int n = (int)strcspn(text, " ");
-
-		if (column > indent && column + 1 + n > width) {
-			printf("\n%*s", indent, "");
-			column = indent;
-		} else if (column > indent) {
-			putchar(' ');
-			column++;
-		}
-		printf("%.*s", n, text);
-		column += n;
-		text += n;
-		text += strspn(text, " ");
-	}
-	putchar('\n');
-}
-
-static void help_option(const struct option *op)
-{
-	enum { INDENT = 30, WIDTH = 100 };
-	char left[80], *help;
-	struct buf b;
-
-	snprintf(left, sizeof(left), "  %s%s%s--%s%s%s", op->letter ? "-" : "", op->letter ? op->letter : "",
-	         op->letter ? ", " : "    ", op->name, op->arg ? " " : "", op->arg ? op->arg : "");
-	buf_init(&b);
-	buf_puts(&b, op->help);
-	if (op->deflt)
-		buf_printf(&b, " (default %s)", op->deflt);
-	help = buf_take(&b);
-	if (strlen(left) + 2 > INDENT)
-		printf("%s\n%*s", left, INDENT, "");
-	else
-		printf("%-*s", INDENT, left);
-	wrapped(help, INDENT, INDENT, WIDTH);
-	free(help);
-}
-
-void options_help(const struct command *c)
-{
-	static const char *const group[] = { group_this, group_answer, group_server, group_model, group_all };
-
-	printf("usage: weft %s [options] %s\n\n%s\n", c->name, c->args, c->about);
-	for (size_t g = 0; g < sizeof(group) / sizeof(group[0]); g++) {
-		bool any = false;
-
-		for (int i = 0; i < N_OPTION; i++) {
-			if (table[i].group != group[g] || !(table[i].commands & c->bit))
-				continue;
-			if (!any)
-				printf("\n%s:\n", group[g]);
-			any = true;
-			help_option(&table[i]);
-		}
-	}
-	printf("\nExamples:\n%s", c->examples);
 }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -37,6 +38,7 @@ struct talk {
 	const char *name;      /* of the model */
 	struct buf messages;   /* JSON objects, separated by commas */
 	bool conversation;
+	bool nothing_asked; /* the command line and standard input were empty */
 	bool err_tty, out_tty;
 
 	/* Of the answer under way. */
@@ -439,6 +441,38 @@ static int answer_messages(struct talk *t, struct err *err)
 
 /* ---- once ---- */
 
+/* Whether something was piped or redirected into the program: not a terminal, and not what a
+ * service manager or a script leaves open with nothing to come. */
+static bool stdin_is_piped(void)
+{
+	struct stat st;
+
+	return !fstat(STDIN_FILENO, &st) && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+/* The text of -p, then what is piped in, an empty line between them; one of them may be missing. */
+static int read_question(struct talk *t, struct buf *text, struct err *err)
+{
+	const struct options *o = t->o;
+	size_t n;
+	int rc = 0;
+
+	buf_puts(text, o->prompt ? o->prompt : "");
+	if (o->prompt && *o->prompt)
+		buf_puts(text, "\n\n");
+	n = text->n;
+	if (!o->prompt || stdin_is_piped())
+		rc = file_read_fd(STDIN_FILENO, "standard input", STDIN_MAX, text, err);
+	if (!rc && text->n == n && n) {
+		text->n -= 2; /* nothing came: the text alone */
+		text->p[text->n] = '\0';
+	}
+	t->nothing_asked = !rc && (!text->n || strspn(text->p, " \t\r\n") == text->n);
+	if (t->nothing_asked)
+		rc = err_set(err, E_ARG, "nothing was asked: -p TEXT and standard input are empty");
+	return rc;
+}
+
 static int once(struct talk *t, struct err *err)
 {
 	struct tokens ids;
@@ -446,10 +480,7 @@ static int once(struct talk *t, struct err *err)
 	int rc = 0;
 
 	buf_init(&text);
-	if (t->o->prompt)
-		buf_puts(&text, t->o->prompt);
-	else
-		rc = file_read_fd(STDIN_FILENO, "standard input", STDIN_MAX, &text, err);
+	rc = read_question(t, &text, err);
 	catch_interrupts(); /* until now, reading too, it ended the program */
 	if (!rc && (t->remote || t->s.tmpl)) {
 		message_put(t, "user", text.p, text.n);
@@ -603,11 +634,32 @@ static int converse(struct talk *t, struct err *err)
 	return 0;
 }
 
-int cmd_run(const struct options *o)
+/* Whether the lone argument asks something, rather than naming a model here or at the server. */
+static bool is_question(const struct options *o, const char *word)
 {
+	struct buf folder;
+	bool found;
+
+	if (!strpbrk(word, " \t\n?"))
+		return false;
+	buf_init(&folder);
+	found = !o->url && !store_locate(word, &folder, NULL);
+	buf_fini(&folder);
+	return !found;
+}
+
+int cmd_run(const struct options *given)
+{
+	struct options own = *given;
+	const struct options *o = &own;
 	struct talk t = { .o = o };
 	struct err err;
 	int rc;
+
+	if (o->text && (o->model || is_question(o, o->text)))
+		own.prompt = o->text;
+	else if (o->text)
+		own.model = o->text;
 
 	setlocale(LC_CTYPE, "");
 	buf_init(&t.messages);
@@ -634,5 +686,8 @@ int cmd_run(const struct options *o)
 	buf_fini(&t.messages);
 	buf_fini(&t.thinking);
 	buf_fini(&t.answer);
-	return rc ? cli_fail("run", &err) : 0;
+	if (!rc)
+		return 0;
+	cli_fail("run", &err);
+	return t.nothing_asked ? EXIT_USAGE : EXIT_WORK;
 }

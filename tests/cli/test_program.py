@@ -9,6 +9,7 @@ prints, never for time to pass; a limit on the whole run is the caller's.
 import json
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -22,7 +23,7 @@ bundled = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../models
 if not os.path.exists(bundled):
     print(f"skipped: {os.path.normpath(bundled)} missing")
     sys.exit(77)
-env = {k: v for k, v in os.environ.items() if k != "WEFT_MODEL"}
+env = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
 env["TERM"] = "xterm"
 
 
@@ -38,7 +39,8 @@ def test_usage():
     p = run("srve", code=2)
     assert "unknown command 'srve'; did you mean 'serve'?" in p.stderr and not p.stdout
     commands = re.findall(r"^  (\w+(?: \w+)?)  ", run("--help").stdout, re.M)
-    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "bench", "bench serve"], commands
+    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "bench", "bench serve",
+                        "completion", "man"], commands
     for c in commands:
         text = run(*c.split(), "--help").stdout
         assert text.startswith(f"usage: weft {c} ") and "\nExamples:\n" in text, c
@@ -56,6 +58,60 @@ def test_usage():
     assert "/no/such" in run("run", "-p", "x", code=1, WEFT_MODEL="/no/such").stderr
     p = run("run", "-c", "99999999", "-p", "x", code=1)
     assert "99999999" in p.stderr and p.stderr.count("\n") == 1, p.stderr
+
+
+def test_short_help():
+    few, all_ = run("serve", "--help").stdout, run("serve", "--help", "all").stdout
+    options = lambda text: re.findall(r"^  (?:-\w+, |    )--([a-z-]+)", text, re.M)
+    assert 10 <= len(options(few)) <= 20 and len(options(all_)) > 60, (options(few), len(options(all_)))
+    assert f"{len(options(all_)) - len(options(few))} options more: weft serve --help all" in few
+    assert set(options(few)) < set(options(all_)) and run("help", "serve", "all").stdout == all_
+    for word, instead in [("pull", "hf download"), ("list", "cache"), ("ps", "/v1/models"), ("chat", "weft run")]:
+        p = run(word, "x", code=2)
+        assert instead in p.stderr and "did you mean" not in p.stderr, p.stderr
+    for option, instead in [("-ngl", "processor"), ("--jinja", "Jinja"), ("-hf", "hf download"), ("-cb", "together")]:
+        p = run("serve", option, "1", code=2)
+        assert instead in p.stderr and "did you mean" not in p.stderr, p.stderr
+
+
+def test_sources():
+    """The command line counts more than the environment, and that more than the file."""
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "options")
+        context = lambda *args, **env: re.search(r"sequences of (\d+) tokens", run("inspect", *args, **env).stdout)[1]
+
+        def write(text):
+            with open(path, "w") as f:
+                f.write(text)
+        write("# what is common to all\nctx-size = 128\n\nport=1 \r\n  strict\nhost '::1'\n")
+        assert context("--config", path) == "128" and context(WEFT_CONFIG=path) == "128"
+        assert context("--config", path, WEFT_CTX_SIZE="256") == "256"
+        assert context("--config", path, "--ctx-size", "512", WEFT_CTX_SIZE="256") == "512"
+        assert context(WEFT_CTX_SIZE="") == context()
+        assert "the variable WEFT_CTX_SIZE: --ctx-size: 'x' is not" in run("inspect", code=2, WEFT_CTX_SIZE="x").stderr
+        for text, want in [("a\nprot = 1", ":1: unknown option a"), ("prot = 1", "did you mean --port?"),
+                           ("port = x", ":1: --port: 'x' is not a whole number"), ("port", "port needs a value"),
+                           ("strict = maybe", "--strict: 'maybe' is neither true nor false")]:
+            write(text)
+            assert want in run("serve", "--config", path, code=2).stderr, text
+        p = run("serve", "--config", os.path.join(d, "none"), code=2)
+        assert os.path.join(d, "none") in p.stderr, p.stderr
+
+
+def test_shells():
+    script = run("completion", "bash").stdout
+    ask = lambda *words: subprocess.run(
+        ["bash", "-c", script + "\nCOMP_WORDS=(" + " ".join(map(shlex.quote, words)) + f"); COMP_CWORD={len(words) - 1}; "
+         "_weft; echo ${COMPREPLY[@]}"], capture_output=True, text=True, check=True).stdout.split()
+    assert ask("weft", "ser") == ["serve"]
+    assert ask("weft", "serve", "--prompt-cache-d") == ["--prompt-cache-dir", "--prompt-cache-disk-bytes"]
+    assert ask("weft", "run", "--think", "o") == ["on", "off"]
+    assert ask("weft", "inspect", "--port") == []
+    assert "#compdef weft" in run("completion", "zsh").stdout and "complete -c weft" in run("completion", "fish").stdout
+    assert "not bash, zsh or fish" in run("completion", "csh", code=2).stderr
+    page = run("man").stdout
+    for option in re.findall(r"--([a-z-]+)", run("serve", "--help", "all").stdout):
+        assert "\\-\\-" + option.replace("-", "\\-") in page, option
 
 
 def test_tokenize():
@@ -92,6 +148,23 @@ def test_once():
     assert a == b != c
     assert run(*ask, "--log-level", "error", "-p", "x").stderr == ""
     assert run("run", "-n", "0", "-p", "x").stdout == ""
+
+
+def test_question():
+    """One word with blanks asks; what is piped in follows it; nothing at all is an error."""
+    prompt = lambda p: int(re.search(r"prompt (\d+) tokens", p.stderr)[1])
+    alone = run("run", "-n", "1", "-p", "What is it?")
+    assert prompt(run("run", "-n", "1", "What is it?")) == prompt(alone)
+    model = os.path.dirname(bundled)
+    assert prompt(run("run", "-n", "1", model, "What is it?")) == prompt(alone)
+    assert prompt(run("run", "-n", "1", "-m", model, "What is it?")) == prompt(alone)
+    joined, typed = run("run", "-n", "1", "-p", "Say", stdin="this."), run("run", "-n", "1", stdin="Say\n\nthis.")
+    assert prompt(joined) == prompt(typed) and joined.stdout == typed.stdout
+    for p in run("run", "-p", "", code=2), run("run", stdin=" \n", code=2), run("run", code=2):
+        assert "nothing was asked" in p.stderr and not p.stdout
+    assert "two questions" in run("run", "-p", "a", model, "b c", code=2).stderr
+    assert "one argument too many" in run("run", "a", "b", "c", code=2).stderr
+    assert "hello" in run("run", "hello", stdin="x", code=1).stderr      # no blank: a model's name
 
 
 def test_memory():

@@ -1,0 +1,58 @@
+/* option_table.h - every option of every command: what parsing, help, the manual page
+ * and completions are made from.  Inside src/cli/. */
+#ifndef CLI_OPTION_TABLE_H
+#define CLI_OPTION_TABLE_H
+
+#include "cli/cli.h"
+
+/* In option.commands: one of the dozen that `--help` shows; `--help all` shows the rest too. */
+enum { CMD_COMMON = 1 << 16 };
+
+enum kind {
+	K_FLAG, /* bool; no value on the command line */
+	K_HELP, /* bool; a value "all" may follow */
+	K_INT,
+	K_INT64,
+	K_SIZE,
+	K_DOUBLE,
+	K_TEXT,
+	K_INTS,
+	K_CPU,
+	K_ARITH,
+	K_THINK,
+	K_DRAFT,
+	K_LOG,
+	K_LOG_FORMAT,
+	K_REPLAY,
+	K_AGAINST
+};
+
+struct option {
+	unsigned commands;
+	const char *name;   /* without the dashes */
+	const char *letter; /* short form, without its dash; NULL: none */
+	const char *also;   /* other long names, separated by spaces; read, not shown */
+	enum kind kind;
+	size_t at, set_at; /* fields of struct options; set_at 0: no flag says that it was given */
+	double min, max;   /* K_INT, K_INT64, K_DOUBLE */
+	const char *arg;   /* its value in the help; NULL: takes none */
+	const char *deflt; /* as a person would write it; NULL: zero, and the help says what that means */
+	const char *group; /* one of option_groups */
+	const char *help;
+};
+
+extern const struct option option_table[];
+extern const int n_options;
+enum { OPTION_MAX = 256 };                /* n_options is below */
+extern const char *const option_groups[]; /* in the order of the help; NULL-ended */
+/* Whether a command with these bits has the option. */
+static inline bool option_is_of(const struct option *op, unsigned command)
+{
+	return (op->commands & command) != 0;
+}
+/* Whether word[0..n) is one of the names in list, which blanks separate; list may be NULL. */
+bool option_named(const char *word, size_t n, const char *list);
+/* E_ARG when an option of given[n_options] cannot have an effect beside the others in o. */
+int options_refuse_idle(const struct command *c, const struct options *o, const bool *given, struct err *err);
+
+#endif
