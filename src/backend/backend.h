@@ -57,8 +57,21 @@ struct pass {
 float *pass_floats(struct pass *p, size_t n);
 void pass_reset(struct pass *p);
 
-/* One product over a shared input: out = in W' (+ bias), or out += with add, or with up
- * out = silu(in W' + bias) * (in up' + its bias). */
+/* What a feed-forward block applies to its gate g, or, where there is no gate, to its one product. */
+enum act {
+	ACT_NONE,
+	ACT_SILU,      /* g sigmoid(g) */
+	ACT_GELU_TANH, /* g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))) / 2 */
+	ACT_RELU2,     /* max(g, 0)^2 */
+	ACT_CLAMPED,   /* min(g, limit) sigmoid(alpha min(g, limit)), times 1 + the factor clamped to [-limit, limit] */
+};
+struct activation {
+	enum act kind;
+	float alpha, limit; /* ACT_CLAMPED's alone, which needs a factor */
+};
+
+/* One product over a shared input: out = act(in W' + bias), with up times (in up' + its bias); or out += that with
+ * add, which goes without act and up. */
 enum { LINEAR_JOBS = 16 }; /* most products of one call of linear */
 struct linear {
 	const struct weight *w;
@@ -66,10 +79,11 @@ struct linear {
 	size_t ld;
 	const float *bias;       /* [w->rows] or NULL */
 	bool add;                /* out += product: the residual stream */
-	const struct linear *up; /* as many outputs; its out and ld are not looked at.  NULL: none */
+	const struct linear *up; /* as many outputs; only its w and bias are looked at.  NULL: none */
 	/* out is read by the next linear alone, as its in, and that is one product with this weight: a backend
 	 * may keep it in whatever form it wants there and leave the floats unwritten.  NULL: anyone may read it. */
 	const struct weight *reader;
+	struct activation act;
 };
 
 /* A sequence's keys and values.  A page holds page_rows positions of all
@@ -169,12 +183,14 @@ static inline int state_taped_at(const struct state_view *v, const struct span *
 	return v->still[sp->slot] ? v->owed[sp->slot] : 0;
 }
 
-/* Rotary embedding: cos and sin of pos * freq[i] scaled by mscale, on the first
- * 2 * n_freq dims, pairs (i, i + n_freq). */
+/* Rotary embedding: cos and sin of pos * freq[i] scaled by mscale turn n_freq pairs of a head's dims, by default
+ * (i, i + n_freq).  n_freq 0: nothing is rotated. */
 struct rope {
 	const float *freq; /* [n_freq] radians per position */
 	int n_freq;
 	float mscale;
+	int apart;     /* pairs are (i, i + apart); 0: n_freq */
+	bool adjacent; /* pairs are (2 i, 2 i + 1) */
 };
 
 struct attn {
@@ -183,6 +199,12 @@ struct attn {
 	const float *q_norm, *k_norm; /* [dim] gains or NULL; RMS norm per head before the rotation */
 	float eps;
 	struct rope rope;
+	bool v_norm;        /* RMS norm of the values per head, without a gain */
+	int window;         /* a row at pos sees (pos - window, pos]; 0: all positions up to its own */
+	float softcap;      /* a score is softcap tanh(scale q . k / softcap); 0: scale q . k */
+	const float *sinks; /* [heads] a score of each head's that takes weight and has no value; NULL: none */
+	float q_bend;       /* queries times 1 + q_bend ln(1 + pos / q_bend_every), rounded down; */
+	int q_bend_every;   /* 0: none */
 };
 
 /* A short causal convolution of some channels of a recurrent layer, each by itself:
@@ -216,15 +238,33 @@ struct recur_in {
 	const float *b, *a;
 };
 
+/* How a mixture scores its experts by the router's logits. */
+enum moe_route {
+	ROUTE_SOFTMAX, /* softmax over all experts, of which the top_k largest are taken */
+	ROUTE_TOP,     /* the top_k largest logits are taken, then softmax over these */
+	ROUTE_SIGMOID, /* a sigmoid of each, of which the top_k largest are taken */
+};
+
 struct moe {
 	int experts, top_k, inner, shared_inner; /* shared_inner 0: none */
-	bool normalise;                          /* divide by the sum of the chosen */
-	const struct weight *router;             /* [experts][cols] */
-	/* Stacks over the experts: rows of expert e begin at e * inner (gate, up)
-	 * and e * cols (down).  A fused gate_up stack has gate_up_stride = 2 * inner
-	 * and up = gate + inner rows. */
-	const struct weight *gate, *up, *down; /* [experts] each; gate and up of one group size, down of one */
-	const struct weight *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: none */
+	bool normalise;                          /* divide by norm_eps + the sum of the chosen */
+	const struct weight *router;             /* [experts][its cols] */
+	/* Stacks over the experts, one weight each; those of one kind have one group size.  gate NULL: act(up).  up NULL:
+	 * gate has 2 * inner rows, of which the even ones are the gate and the odd ones the factor. */
+	const struct weight *gate, *up, *down;
+	/* An expert for all rows; NULL: none.  Without shared_router it counts as it is, else times a sigmoid. */
+	const struct weight *shared_gate, *shared_up, *shared_down, *shared_router;
+	struct activation act;
+	enum moe_route route;
+	/* All by expert and NULL for none: added to the logits; added to the scores for the choice, not for the weight;
+	 * times the weight. */
+	const float *router_bias, *select_bias, *expert_scale;
+	const float *gate_bias, *up_bias, *down_bias; /* [experts][rows of each] or NULL */
+	/* Experts in groups of one size, of which those with the largest sums of two scores are chosen from; groups 0: no
+	 * groups.  An expert of another group has score 0, or none at all with groups_strict. */
+	int groups, groups_used;
+	bool groups_strict;
+	float scale, norm_eps; /* the weights' factor, 0: 1 */
 };
 
 struct backend_ops {
@@ -241,13 +281,15 @@ struct backend_ops {
 	void (*norm)(struct pass *, float *out, const float *in, int n, int cols, const float *gain, float eps);
 	/* All jobs share in[n][cols].  Jobs may differ in format. */
 	void (*linear)(struct pass *, const struct linear *job, int n_job, const float *in, int n, int cols);
-	/* q[row][heads * q_ld/heads...]: norms and rotates the queries in place and
-	 * the keys, and writes keys and values to the cache at the rows' positions.
-	 * Query head h of a row begins at q + row * q_row + h * q_head. */
+	/* Norms and rotates the queries in place and the keys, and writes keys and values to the cache at the rows'
+	 * positions.  Query head h of a row begins at q + row * q_row + h * q_head.  v may be k: the values are the
+	 * keys before norm and rotation.  k and v NULL: the queries alone, for a layer that reads what another layer
+	 * of the step has written; one call serves both since they share their cosines and a barrier. */
 	void (*kv_append)(struct pass *, const struct attn *, float *q, size_t q_row, size_t q_head, float *k,
 	                  const float *v, const struct kv_view *, int layer);
-	/* out[row][heads * dim]; a row sees positions 0 .. its own.  gate (NULL: none)
-	 * lies like q; out *= sigmoid(gate). */
+	/* out[row][heads * dim]; a row sees positions 0 .. its own, or those of its window, and takes nothing from
+	 * others, not even zero times what is there: rows before every window may be gone.  gate (NULL: none) lies
+	 * like q; out *= sigmoid(gate). */
 	void (*attend)(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
 	               size_t q_head, const struct kv_view *, int layer);
 	/* out[j][n_row][n] = the j-th convolution of in[n_row][n], which are channels [at, at + n) of the layer:
@@ -261,8 +303,16 @@ struct backend_ops {
 	/* Between passes: make the first keep > 0 tape rows of the slot part of S and tail,
 	 * all layers. */
 	void (*tape_apply)(struct backend *, const struct state_view *, int slot, int keep);
-	/* x += the mixture's output for in. */
-	void (*moe)(struct pass *, float *x, const struct moe *, const float *in, int n, int cols);
+	/* out = the mixture's output for in, or out += it with add; out may be in.  by: what the routers read, rows of
+	 * the router's cols; NULL: in. */
+	void (*moe)(struct pass *, float *out, bool add, const struct moe *, const float *in, const float *by, int n,
+	            int cols);
+	/* x += scale * y */
+	void (*add)(struct pass *, float *x, const float *y, int n, int cols, float scale);
+	/* x = scale * x; with a cap other than 0 x = cap tanh(scale * x / cap) */
+	void (*map)(struct pass *, float *x, int n, int cols, float scale, float cap);
+	/* x *= y, whose rows are y_ld floats apart */
+	void (*mul)(struct pass *, float *x, const float *y, size_t y_ld, int n, int cols);
 	/* out[i] = in[index[i]] */
 	void (*gather)(struct pass *, float *out, const float *in, const int32_t *index, int n, int cols);
 

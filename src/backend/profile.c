@@ -136,7 +136,7 @@ static void timed_linear(struct pass *p, const struct linear *job, int n_job, co
 static void timed_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
                             const float *v, const struct kv_view *view, int layer)
 {
-	struct op_cost c = { .bytes = kv_bytes(view, layer) * p->n_row };
+	struct op_cost c = { .bytes = k ? kv_bytes(view, layer) * p->n_row : 0 };
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->kv_append(p, a, q, q_row, q_head, k, v, view, layer);
@@ -211,8 +211,11 @@ static void timed_recur(struct pass *p, float *out, const struct recur *r, const
 	add(of(p), "recur", "", t, &c);
 }
 
-static void timed_moe(struct pass *p, float *x, const struct moe *m, const float *in, int n, int cols)
+static void timed_moe(struct pass *p, float *out, bool add_to, const struct moe *m, const float *in, const float *by,
+                      int n, int cols)
 {
+	const struct weight *all[] = { m->gate, m->up, m->down };
+	const struct weight *shared[] = { m->shared_gate, m->shared_up, m->shared_down };
 	struct op_cost c = { 0 };
 	double picks = (double)n * m->top_k, missed = 1;
 	int64_t t;
@@ -220,18 +223,43 @@ static void timed_moe(struct pass *p, float *x, const struct moe *m, const float
 	for (int i = 0; i < n; i++)
 		missed *= 1 - (double)m->top_k / m->experts;
 	add_product(&c, p, m->router, n, 1);
-	/* As if every expert were like the first. */
-	add_product(&c, p, &m->gate[0], picks, m->experts * (1 - missed));
-	add_product(&c, p, &m->up[0], picks, m->experts * (1 - missed));
-	add_product(&c, p, &m->down[0], picks, m->experts * (1 - missed));
-	if (m->shared_inner) {
-		add_product(&c, p, m->shared_gate, n, 1);
-		add_product(&c, p, m->shared_up, n, 1);
-		add_product(&c, p, m->shared_down, n, 1);
+	for (int i = 0; i < 3; i++) {
+		/* As if every expert were like the first. */
+		if (all[i])
+			add_product(&c, p, all[i], picks, m->experts * (1 - missed));
+		if (m->shared_inner && shared[i])
+			add_product(&c, p, shared[i], n, 1);
 	}
 	t = clock_monotonic_ns();
-	of(p)->inner->moe(p, x, m, in, n, cols);
+	of(p)->inner->moe(p, out, add_to, m, in, by, n, cols);
 	add(of(p), "moe", "", t, &c);
+}
+
+static void timed_add(struct pass *p, float *x, const float *y, int n, int cols, float scale)
+{
+	struct op_cost c = { .float_ops = 2.0 * n * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->add(p, x, y, n, cols, scale);
+	add(of(p), "add", "", t, &c);
+}
+
+static void timed_map(struct pass *p, float *x, int n, int cols, float scale, float cap)
+{
+	struct op_cost c = { .float_ops = (cap != 0 ? 20.0 : 1.0) * n * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->map(p, x, n, cols, scale, cap);
+	add(of(p), "map", "", t, &c);
+}
+
+static void timed_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n, int cols)
+{
+	struct op_cost c = { .float_ops = 1.0 * n * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->mul(p, x, y, y_ld, n, cols);
+	add(of(p), "mul", "", t, &c);
 }
 
 static void timed_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
@@ -259,6 +287,9 @@ void profile_start(struct profile *f, struct backend *be)
 	f->ops.conv = timed_conv;
 	f->ops.recur = timed_recur;
 	f->ops.moe = timed_moe;
+	f->ops.add = timed_add;
+	f->ops.map = timed_map;
+	f->ops.mul = timed_mul;
 	f->ops.gather = timed_gather;
 	be->profile = f;
 	be->ops = &f->ops;

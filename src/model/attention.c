@@ -4,27 +4,62 @@
 #include "model/model.h"
 #include "model/work.h"
 
+static void bind_projections(struct binder *b, struct attention *a, const struct attention_form *f, const char *at,
+                             int layer)
+{
+	int dim = f->op.dim, q = f->op.heads * dim * (f->gated ? 2 : 1), kv = f->op.heads_kv * dim;
+	struct weight all;
+
+	if (f->fused) {
+		bind_weight(b, &all, q + 2 * kv, f->hidden, "layers.%d.%s.qkv_proj", layer, at);
+		if (b->code)
+			return;
+		a->q = weight_rows(&all, 0, q);
+		a->k = weight_rows(&all, q, kv);
+		a->v = weight_rows(&all, q + kv, kv);
+		return;
+	}
+	bind_weight(b, &a->q, q, f->hidden, "layers.%d.%s.q_proj", layer, at);
+	if (!f->no_kv)
+		bind_weight(b, &a->k, kv, f->hidden, "layers.%d.%s.k_proj", layer, at);
+	if (!f->no_kv && !f->v_is_k)
+		bind_weight(b, &a->v, kv, f->hidden, "layers.%d.%s.v_proj", layer, at);
+}
+
+static void bind_norms(struct binder *b, struct attention *a, const struct attention_form *f, const char *at, int layer)
+{
+	int heads = f->norms_whole ? f->op.heads : 1, heads_kv = f->norms_whole ? f->op.heads_kv : 1;
+	const float *q, *k = NULL;
+
+	q = bind_floats(b, heads * f->op.dim, f->norm_add, "layers.%d.%s.q_norm.weight", layer, at);
+	if (!f->no_kv)
+		k = bind_floats(b, heads_kv * f->op.dim, f->norm_add, "layers.%d.%s.k_norm.weight", layer, at);
+	*(f->norms_whole ? &a->norm_q : &a->op.q_norm) = q;
+	*(f->norms_whole ? &a->norm_k : &a->op.k_norm) = k;
+}
+
 void attention_bind(struct binder *b, struct attention *a, const struct attention_form *f, int layer)
 {
 	int dim = f->op.dim, q = f->op.heads * dim, kv = f->op.heads_kv * dim;
+	const char *at = f->at ? f->at : "self_attn";
 
 	a->op = f->op;
 	a->gated = f->gated;
-	bind_weight(b, &a->q, f->gated ? 2 * q : q, f->hidden, "layers.%d.self_attn.q_proj", layer);
-	bind_weight(b, &a->k, kv, f->hidden, "layers.%d.self_attn.k_proj", layer);
-	bind_weight(b, &a->v, kv, f->hidden, "layers.%d.self_attn.v_proj", layer);
-	bind_weight(b, &a->o, f->hidden, q, "layers.%d.self_attn.o_proj", layer);
-	if (f->norms) {
-		a->op.q_norm = bind_floats(b, dim, f->norm_add, "layers.%d.self_attn.q_norm.weight", layer);
-		a->op.k_norm = bind_floats(b, dim, f->norm_add, "layers.%d.self_attn.k_norm.weight", layer);
-	}
+	a->v_is_k = f->v_is_k;
+	a->no_kv = f->no_kv;
+	bind_projections(b, a, f, at, layer);
+	bind_weight(b, &a->o, f->hidden, q, "layers.%d.%s.o_proj", layer, at);
+	if (f->norms || f->norms_whole)
+		bind_norms(b, a, f, at, layer);
 	if (f->bias_qkv) {
-		a->bias_q = bind_floats(b, f->gated ? 2 * q : q, 0, "layers.%d.self_attn.q_proj.bias", layer);
-		a->bias_k = bind_floats(b, kv, 0, "layers.%d.self_attn.k_proj.bias", layer);
-		a->bias_v = bind_floats(b, kv, 0, "layers.%d.self_attn.v_proj.bias", layer);
+		a->bias_q = bind_floats(b, f->gated ? 2 * q : q, 0, "layers.%d.%s.q_proj.bias", layer, at);
+		a->bias_k = bind_floats(b, kv, 0, "layers.%d.%s.k_proj.bias", layer, at);
+		a->bias_v = bind_floats(b, kv, 0, "layers.%d.%s.v_proj.bias", layer, at);
 	}
 	if (f->bias_o)
-		a->bias_o = bind_floats(b, f->hidden, 0, "layers.%d.self_attn.o_proj.bias", layer);
+		a->bias_o = bind_floats(b, f->hidden, 0, "layers.%d.%s.o_proj.bias", layer, at);
+	if (f->sinks)
+		a->op.sinks = bind_floats(b, f->op.heads, 0, "layers.%d.%s.sinks", layer, at);
 }
 
 size_t attention_floats(const struct attention *a, int n_row)
@@ -33,24 +68,41 @@ size_t attention_floats(const struct attention *a, int n_row)
 	       work_floats_of(n_row, a->o.cols);
 }
 
-void attention_forward(struct pass *p, const struct attention *a, float *x, const float *h, const struct kv_view *kv,
-                       int layer)
+/* Keys and values to k and v, which alias where the values are the keys; their products join q's. */
+static int kv_jobs(struct pass *p, const struct attention *a, struct linear *job, float **k, float **v)
+{
+	size_t row = (size_t)a->k.rows, n = (size_t)p->n_row * row;
+
+	*k = *v = NULL;
+	if (a->no_kv)
+		return 0;
+	*k = *v = pass_floats(p, n);
+	job[0] = (struct linear){ .w = &a->k, .out = *k, .ld = row, .bias = a->bias_k };
+	if (a->v_is_k)
+		return 1;
+	*v = pass_floats(p, n);
+	job[1] = (struct linear){ .w = &a->v, .out = *v, .ld = row, .bias = a->bias_v };
+	return 2;
+}
+
+void attention_forward(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
+                       const struct kv_view *kv, int layer)
 {
 	const struct backend_ops *ops = p->be->ops;
 	size_t mark = p->work_used, q_row = (size_t)a->q.rows, q_head = q_row / (size_t)a->op.heads;
-	size_t kv_row = (size_t)a->k.rows, n = (size_t)p->n_row;
-	float *q = pass_floats(p, n * q_row), *k = pass_floats(p, n * kv_row), *v = pass_floats(p, n * kv_row);
-	float *out = pass_floats(p, n * (size_t)a->o.cols);
-	struct linear in[] = {
-		{ &a->q, q, q_row, a->bias_q, false },
-		{ &a->k, k, kv_row, a->bias_k, false },
-		{ &a->v, v, kv_row, a->bias_v, false },
-	};
-	struct linear o = { &a->o, x, (size_t)a->o.rows, a->bias_o, true };
+	float *q = pass_floats(p, (size_t)p->n_row * q_row), *k, *v, *mixed;
+	struct linear in[3] = { { .w = &a->q, .out = q, .ld = q_row, .bias = a->bias_q } };
+	struct linear o = { .w = &a->o, .out = out, .ld = (size_t)a->o.rows, .bias = a->bias_o, .add = add };
+	int n_in = 1 + kv_jobs(p, a, in + 1, &k, &v);
 
-	ops->linear(p, in, 3, h, p->n_row, a->q.cols);
+	mixed = pass_floats(p, (size_t)p->n_row * (size_t)a->o.cols);
+	ops->linear(p, in, n_in, h, p->n_row, a->q.cols);
+	if (a->norm_q)
+		ops->norm(p, q, q, p->n_row, a->q.rows, a->norm_q, a->op.eps);
+	if (a->norm_k)
+		ops->norm(p, k, k, p->n_row, a->k.rows, a->norm_k, a->op.eps);
 	ops->kv_append(p, &a->op, q, q_row, q_head, k, v, kv, layer);
-	ops->attend(p, out, &a->op, q, a->gated ? q + a->op.dim : NULL, q_row, q_head, kv, layer);
-	ops->linear(p, &o, 1, out, p->n_row, a->o.cols);
+	ops->attend(p, mixed, &a->op, q, a->gated ? q + a->op.dim : NULL, q_row, q_head, kv, layer);
+	ops->linear(p, &o, 1, mixed, p->n_row, a->o.cols);
 	p->work_used = mark;
 }

@@ -5,28 +5,35 @@
 #include "backend/backend.h"
 #include "model/bind.h"
 
-/* What an architecture chooses, the same for all its layers. */
+/* What an architecture chooses for a layer. */
 struct attention_form {
 	int hidden;
-	struct attn op; /* sizes, scale, eps, rope; the norms are each layer's */
-	bool gated;     /* q_proj holds per head dim queries, then dim gates */
-	bool norms;     /* q_norm, k_norm before the rotation */
-	float norm_add; /* 1 when those are stored without their 1 */
+	struct attn op;   /* sizes, scale, eps, rope, window; gains and sinks are each layer's own */
+	bool gated;       /* q_proj holds per head dim queries, then dim gates */
+	bool norms;       /* q_norm, k_norm before the rotation, per head */
+	bool norms_whole; /* the same over all heads of a row together */
+	float norm_add;   /* 1 when those are stored without their 1 */
 	bool bias_qkv, bias_o;
+	bool sinks;
+	bool fused;     /* qkv_proj in place of q_proj, k_proj, v_proj: their rows in this order */
+	bool v_is_k;    /* no v_proj: the values are what k_proj gives */
+	bool no_kv;     /* no k_proj and v_proj: reads what another layer of the step has written */
+	const char *at; /* the block's name in its layer; NULL: "self_attn" */
 };
 
 struct attention {
 	struct attn op;
-	bool gated;
-	struct weight q, k, v, o;
+	bool gated, v_is_k, no_kv;
+	struct weight q, k, v, o;                       /* k, v: no rows where there are none */
 	const float *bias_q, *bias_k, *bias_v, *bias_o; /* or NULL */
+	const float *norm_q, *norm_k;                   /* of whole rows; or NULL */
 };
 
 /* layers.N.self_attn.* */
 void attention_bind(struct binder *b, struct attention *a, const struct attention_form *f, int layer);
-/* x += attention(h); h[n_row][hidden].  layer: index in the cache. */
-void attention_forward(struct pass *p, const struct attention *a, float *x, const float *h, const struct kv_view *kv,
-                       int layer);
+/* out = attention(h), or out += it with add; h[n_row][hidden], which may be out.  layer: index in the cache. */
+void attention_forward(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
+                       const struct kv_view *kv, int layer);
 size_t attention_floats(const struct attention *a, int n_row);
 
 #endif

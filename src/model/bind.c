@@ -58,7 +58,7 @@ void bind_rows_only(struct binder *b, struct weight *w)
 		store_rows_only(b->st, w);
 }
 
-const float *bind_floats(struct binder *b, int n, float add, const char *fmt, ...)
+const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
 {
 	char path[PATH_BYTES];
 	const float *out = NULL;

@@ -32,7 +32,7 @@ void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols,
 /* w is read otherwise than by products, or by those of ARITH_F32, or in parts of a few rows: no blocks of it. */
 void bind_rows_only(struct binder *b, struct weight *w);
 /* n floats of the tensor of that full name, each plus add; NULL after a failure. */
-const float *bind_floats(struct binder *b, int n, float add, const char *fmt, ...)
+const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
 /* The prefix under which embed_tokens lies, of those that checkpoints use;

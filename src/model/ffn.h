@@ -1,31 +1,60 @@
-/* ffn.h - the feed-forward block: gated MLP or mixture of experts.  Inside src/model/. */
+/* ffn.h - the feed-forward block: MLP, gated or not, or mixture of experts.  Inside src/model/. */
 #ifndef MODEL_FFN_H
 #define MODEL_FFN_H
 
 #include "backend/backend.h"
 #include "model/bind.h"
+#include "model/conf.h"
 
 struct ffn {
 	int hidden;
-	struct weight gate, up, down;                 /* the MLP, or the shared expert */
+	struct weight gate, up, down; /* the MLP, or the shared expert; gate: no rows where there is none */
 	const float *bias_gate, *bias_up, *bias_down; /* or NULL */
-	struct moe moe;                               /* experts 0: a plain MLP */
+	struct activation act;
+	struct moe moe; /* experts 0: a plain MLP */
 	struct weight router, shared_router;
 };
 
-struct moe_form {
-	int experts, top_k, inner, shared_inner;
-	bool normalise;
+/* Names are printf arguments behind layers.N.; NULL: what is said here. */
+struct ffn_form {
+	int inner;
+	bool bias;
+	struct activation act;
+	bool gateless;       /* down(act(up)): no gate_proj */
+	bool fused;          /* gate_up_proj in place of gate_proj and up_proj: gate rows, then up rows */
+	const char *at;      /* "mlp" */
+	const char *proj[3]; /* "gate_proj", "up_proj", "down_proj"; all or none */
 };
 
+struct moe_form {
+	int experts, top_k, inner, shared_inner; /* shared_inner 0: no shared expert */
+	bool normalise;
+	struct activation act;
+	enum moe_route route;
+	int groups, groups_used;
+	bool groups_strict;
+	float scale, norm_eps;
+	bool gateless;
+	bool shared_plain;       /* the shared expert has no router of its own */
+	bool router_bias, bias;  /* PATH.bias of the router; of the experts' products */
+	const char *at;          /* "mlp" */
+	const char *router;      /* in at: "gate" */
+	const char *select_bias; /* in at: "gate.e_score_correction_bias"; NULL: there is none */
+	const char *shared;      /* in at: "shared_expert" */
+	const char *proj[3];     /* of the experts: "gate_proj", "up_proj", "down_proj"; all or none */
+};
+
+/* hidden_act or hidden_activation; silu when neither is there. */
+struct activation ffn_read_act(struct conf *c);
+
 /* layers.N.mlp.{gate,up,down}_proj */
-void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, int inner, bool bias, int layer);
+void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, const struct ffn_form *form, int layer);
 /* layers.N.mlp.gate and the experts in any of the layouts that exist: fused
  * stacks (experts.gate_up_proj), one tensor per expert (experts.E.gate_proj),
- * stacks of mlx (switch_mlp.gate_proj); and a shared expert when there is one. */
+ * stacks of mlx (switch_mlp.gate_proj and others); and a shared expert when there is one. */
 void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_form *form, int layer);
-/* x += ffn(h); h[n_row][hidden] */
-void ffn_forward(struct pass *p, const struct ffn *f, float *x, const float *h);
+/* out = ffn(h), or out += it with add; h[n_row][hidden], which may be out. */
+void ffn_forward(struct pass *p, const struct ffn *f, float *out, bool add, const float *h);
 size_t ffn_floats(const struct ffn *f, int n_row);
 
 #endif

@@ -24,6 +24,7 @@
 #include "model/families.h"
 #include "model/ffn.h"
 #include "model/rotary.h"
+#include "model/trunk.h"
 #include "model/work.h"
 
 /* Where a product of the delta net's input goes. */
@@ -53,8 +54,7 @@ struct layer {
 struct qwen {
 	struct model m;
 	float eps;
-	struct weight embed, head;
-	const float *norm;
+	struct trunk trunk;
 	float norm_add; /* of its files */
 	struct layer *layer;
 	int width[TO_COUNT]; /* columns of qkv, z, b, a */
@@ -66,7 +66,7 @@ struct plan {
 	struct state_shape delta;
 	bool *full;   /* [layers] */
 	bool *sparse; /* [layers] mixture of experts */
-	int inner;
+	struct ffn_form ffn;
 	struct moe_form moe;
 	bool sigmoid_gate, tied;
 	float norm_add; /* 1 for files that hold zero-centred norms */
@@ -117,7 +117,7 @@ static void read_ffn(const struct model *m, struct conf *c, struct plan *p, int 
 	int step = conf_int_or(c, "decoder_sparse_step", 1, 1, CONF_LAYERS_MAX);
 
 	p->sparse = arena_zalloc(a, (size_t)layers * sizeof *p->sparse);
-	p->inner = conf_int_or(c, "intermediate_size", 0, 0, CONF_DIM_MAX);
+	p->ffn.inner = conf_int_or(c, "intermediate_size", 0, 0, CONF_DIM_MAX);
 	/* Of a dense model the keys of the mixture are absent. */
 	if (is(m, "qwen3_5") || is(m, "qwen3_5_text"))
 		p->moe.experts = conf_int_or(c, "num_experts", 0, 0, 1 << 16);
@@ -147,7 +147,6 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	struct shape *s = &q->m.shape;
 	struct attention_form *f = &p->attn;
 	struct rotary_defaults d = { .theta = 0, .partial = 0.25 };
-	const char *act = conf_str_or(c, "hidden_act", "silu");
 
 	s->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
 	s->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
@@ -157,8 +156,7 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	f->op.heads_kv = conf_int(c, "num_key_value_heads", 1, CONF_HEADS_MAX);
 	f->op.dim = conf_int(c, "head_dim", 2, CONF_HEAD_DIM_MAX);
 	q->eps = (float)conf_double(c, "rms_norm_eps");
-	if (strcmp(act, "silu") && strcmp(act, "swish"))
-		conf_fail(c, E_UNSUPPORTED, "hidden_act: \"%.40s\" is not done; only silu", act);
+	p->ffn.act = p->moe.act = ffn_read_act(c);
 	if (!conf_bool_or(c, "attn_output_gate", true))
 		conf_fail(c, E_UNSUPPORTED, "attn_output_gate: false is no model that is known");
 	if (!c->code && f->op.heads % f->op.heads_kv)
@@ -310,7 +308,7 @@ static void bind_layer(struct binder *b, struct qwen *q, const struct plan *p, i
 	if (p->sparse[i])
 		ffn_bind_moe(b, &y->ffn, hidden, &p->moe, i);
 	else
-		ffn_bind_dense(b, &y->ffn, hidden, p->inner, false, i);
+		ffn_bind_dense(b, &y->ffn, hidden, &p->ffn, i);
 }
 
 static void ignore_the_rest(struct store *st)
@@ -350,8 +348,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	bind_find_prefix(&b);
 	p.norm_add = norms_lack_one(&b, &p, m->shape.layers);
 	p.attn.norm_add = q->norm_add = p.norm_add;
-	bind_embedding(&b, &q->embed, &q->head, m->shape.vocab, m->shape.hidden, p.tied);
-	q->norm = bind_floats(&b, m->shape.hidden, p.norm_add, "norm.weight");
+	trunk_bind(&b, &q->trunk, m->shape.vocab, m->shape.hidden, p.tied, q->eps, p.norm_add);
 	q->layer = arena_zalloc(&m->arena, size_mul((size_t)m->shape.layers, sizeof *q->layer));
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(&b, q, &p, i, index[p.full[i]]++);
@@ -374,7 +371,7 @@ static size_t mixer_floats(const struct qwen *q, int n_row)
 static size_t work_floats(const struct model *m, int n_row, int n_logit)
 {
 	const struct qwen *q = (const struct qwen *)m;
-	size_t most = 2 * work_floats_of(n_logit, m->shape.hidden);
+	size_t most = trunk_end_floats(&q->trunk, n_logit);
 
 	for (int i = 0; i < m->shape.layers; i++) {
 		const struct layer *y = &q->layer[i];
@@ -419,33 +416,21 @@ static void forward(struct model *m, struct pass *p)
 	const struct kv_view *kv = m->kv ? paged_view(m->kv) : NULL;
 	const struct state_view *state = m->state ? state_view(m->state) : NULL;
 	int hidden = m->shape.hidden;
-	float *x, *h, *last;
-	struct linear head = { &q->head, p->logits, (size_t)m->shape.vocab, NULL, false };
+	float *x = trunk_begin(p, &q->trunk), *h;
 
-	pass_reset(p);
-	x = pass_floats(p, (size_t)p->n_row * (size_t)hidden);
 	h = pass_floats(p, (size_t)p->n_row * (size_t)hidden);
-	ops->embed(p, x, &q->embed);
 	for (int i = 0; i < m->shape.layers; i++) {
 		const struct layer *y = &q->layer[i];
 
 		ops->norm(p, h, x, p->n_row, hidden, y->norm_in, q->eps);
 		if (y->full)
-			attention_forward(p, &y->attn, x, h, kv, y->index);
+			attention_forward(p, &y->attn, x, true, h, kv, y->index);
 		else
 			mixer_forward(q, p, y, x, h, state);
 		ops->norm(p, h, x, p->n_row, hidden, y->norm_post, q->eps);
-		ffn_forward(p, &y->ffn, x, h);
+		ffn_forward(p, &y->ffn, x, true, h);
 	}
-	if (p->hidden)
-		ops->norm(p, p->hidden, x, p->n_row, hidden, q->norm, q->eps);
-	if (!p->n_logit)
-		return;
-	last = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
-	h = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
-	ops->gather(p, last, x, p->logit_row, p->n_logit, hidden);
-	ops->norm(p, h, last, p->n_logit, hidden, q->norm, q->eps);
-	ops->linear(p, &head, 1, h, p->n_logit, hidden);
+	trunk_end(p, &q->trunk, x);
 }
 
 /* ---- the draft head (multi-token prediction) ----
@@ -482,7 +467,7 @@ static void head_forward(struct model *m, struct pass *p)
 	size_t rows = (size_t)n * (size_t)hidden, mark;
 	float *x, *h, *both, *in;
 	struct linear fc = { &d->fc, NULL, (size_t)hidden, NULL, false };
-	struct linear out = { &d->q.head, p->logits, (size_t)m->shape.vocab, NULL, false };
+	struct linear out = { &d->q.trunk.head, p->logits, (size_t)m->shape.vocab, NULL, false };
 
 	if (!d->twine)
 		d->twine = arena_alloc(&m->arena, 2 * (size_t)m->opts.step_rows * sizeof *d->twine);
@@ -496,7 +481,7 @@ static void head_forward(struct model *m, struct pass *p)
 	mark = p->work_used;
 	both = pass_floats(p, 2 * rows);
 	in = pass_floats(p, 2 * rows);
-	ops->embed(p, x, &d->q.embed);
+	ops->embed(p, x, &d->q.trunk.embed);
 	ops->norm(p, both, x, n, hidden, d->norm_embed, d->q.eps);
 	ops->norm(p, both + rows, p->given, n, hidden, d->norm_given, d->q.eps);
 	ops->gather(p, in, both, d->twine, 2 * n, hidden);
@@ -504,11 +489,11 @@ static void head_forward(struct model *m, struct pass *p)
 	ops->linear(p, &fc, 1, in, n, 2 * hidden);
 	p->work_used = mark;
 	ops->norm(p, h, x, n, hidden, y->norm_in, d->q.eps);
-	attention_forward(p, &y->attn, x, h, paged_view(m->kv), 0);
+	attention_forward(p, &y->attn, x, true, h, paged_view(m->kv), 0);
 	ops->norm(p, h, x, n, hidden, y->norm_post, d->q.eps);
-	ffn_forward(p, &y->ffn, x, h);
+	ffn_forward(p, &y->ffn, x, true, h);
 	h = p->hidden ? p->hidden : pass_floats(p, rows);
-	ops->norm(p, h, x, n, hidden, d->q.norm, d->q.eps);
+	ops->norm(p, h, x, n, hidden, d->q.trunk.norm, d->q.eps);
 	if (!p->n_logit)
 		return;
 	in = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
@@ -565,8 +550,7 @@ static int bind_head(struct model **out, const struct model *of, struct store *s
 	d->q.m.ops = &head_ops;
 	d->q.m.arch = of->arch; /* as the config is read */
 	arena_init(&d->q.m.arena);
-	d->q.embed = q->embed;
-	d->q.head = q->head;
+	d->q.trunk = q->trunk;
 	b.prefix = store_prefix(st, head_prefix, "fc.weight");
 	if (!b.prefix)
 		b.code = err_set(err, E_MISSING, "%s: no draft head: mtp.fc.weight is not there", st->dir);
@@ -579,7 +563,7 @@ static int bind_head(struct model **out, const struct model *of, struct store *s
 		bind_weight(&b, &d->fc, hidden, 2 * hidden, "fc");
 		d->norm_embed = bind_floats(&b, hidden, p.norm_add, "pre_fc_norm_embedding.weight");
 		d->norm_given = bind_floats(&b, hidden, p.norm_add, "pre_fc_norm_hidden.weight");
-		d->q.norm = bind_floats(&b, hidden, p.norm_add, "norm.weight");
+		d->q.trunk.norm = bind_floats(&b, hidden, p.norm_add, "norm.weight");
 		bind_layer(&b, &d->q, &p, 0, 0);
 	}
 	if (b.code) {

@@ -156,9 +156,25 @@ static void far_tape_apply(struct backend *be, const struct state_view *view, in
 	away(be);
 }
 
-static void far_moe(struct pass *p, float *x, const struct moe *m, const float *in, int n, int cols)
+static void far_moe(struct pass *p, float *out, bool add, const struct moe *m, const float *in, const float *by, int n,
+                    int cols)
 {
-	FAR(moe, x, m, in, n, cols);
+	FAR(moe, out, add, m, in, by, n, cols);
+}
+
+static void far_add(struct pass *p, float *x, const float *y, int n, int cols, float scale)
+{
+	FAR(add, x, y, n, cols, scale);
+}
+
+static void far_map(struct pass *p, float *x, int n, int cols, float scale, float cap)
+{
+	FAR(map, x, n, cols, scale, cap);
+}
+
+static void far_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n, int cols)
+{
+	FAR(mul, x, y, y_ld, n, cols);
 }
 
 static void far_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
@@ -190,6 +206,9 @@ static const struct backend_ops far_ops = {
 	.recur = far_recur,
 	.tape_apply = far_tape_apply,
 	.moe = far_moe,
+	.add = far_add,
+	.map = far_map,
+	.mul = far_mul,
 	.gather = far_gather,
 	.close = far_close,
 };

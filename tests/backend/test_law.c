@@ -45,8 +45,8 @@ static const int lengths[SEQS] = { 70, 1, 1090 }; /* the last crosses a segment 
 /* ---- the weights, one set for all worlds ---- */
 
 static struct weight w_plain, w_four, w_eight, w_half, router, shared[4], gate[EXPERTS], up[EXPERTS], down[EXPERTS];
-static struct weight half_gate[EXPERTS], half_up[EXPERTS], half_down[EXPERTS];
-static float *conv, *decay, *dt_bias, *gain_v, *gain_d, *gain_c, *freq, *bias;
+static struct weight half_gate[EXPERTS], half_up[EXPERTS], half_down[EXPERTS], half_narrow[EXPERTS];
+static float *conv, *decay, *dt_bias, *gain_v, *gain_d, *gain_c, *freq, *bias, *bias_experts;
 
 static float at(uint64_t seed, uint64_t i)
 {
@@ -119,6 +119,7 @@ static void weights_make(void)
 		half(&half_gate[e], 500 + (uint64_t)e, INNER, COLS);
 		half(&half_up[e], 600 + (uint64_t)e, INNER, COLS);
 		half(&half_down[e], 700 + (uint64_t)e, COLS, INNER);
+		half(&half_narrow[e], 800 + (uint64_t)e, COLS, INNER / 2);
 	}
 	affine(&shared[0], 410, 4, SHARED, COLS);
 	affine(&shared[1], 420, 4, SHARED, COLS);
@@ -134,6 +135,7 @@ static void weights_make(void)
 	gain_c = floats(55, COLS);
 	freq = floats(56, NF);
 	bias = floats(57, WIDE);
+	bias_experts = floats(58, EXPERTS * COLS);
 }
 
 /* ---- a world: a backend with caches for all sequences ---- */
@@ -219,17 +221,50 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 		           .norm = gain_v,
 		           .eps = 1e-6f,
 		           .sigmoid_gate = layer == 1 };
-	struct moe m = { EXPERTS, TOP_K, INNER,      SHARED,     true,       &router,   gate,
-		         up,      down,  &shared[0], &shared[1], &shared[2], &shared[3] };
-	struct moe m_half = { EXPERTS, TOP_K, INNER, 0, false, &router, half_gate, half_up, half_down };
+	struct moe m = {
+		.experts = EXPERTS,
+		.top_k = TOP_K,
+		.inner = INNER,
+		.shared_inner = SHARED,
+		.normalise = true,
+		.router = &router,
+		.gate = gate,
+		.up = up,
+		.down = down,
+		.shared_gate = &shared[0],
+		.shared_up = &shared[1],
+		.shared_down = &shared[2],
+		.shared_router = &shared[3],
+		.act = { .kind = layer ? ACT_GELU_TANH : ACT_SILU },
+		.route = layer ? ROUTE_SIGMOID : ROUTE_SOFTMAX,
+		.select_bias = layer ? bias : NULL,
+		.scale = layer ? 2.5f : 0,
+		.expert_scale = layer ? gain_d : NULL,
+	};
+	/* Gates and factors in turn, and experts of one product. */
+	struct moe m_half = {
+		.experts = EXPERTS,
+		.top_k = TOP_K,
+		.inner = layer ? INNER / 2 : INNER,
+		.router = &router,
+		.gate = layer ? half_gate : NULL,
+		.up = layer ? NULL : half_up,
+		.down = layer ? half_narrow : half_down,
+		.act = { layer ? ACT_CLAMPED : ACT_RELU2, 1.7f, 0.5f },
+		.route = ROUTE_TOP,
+		.router_bias = bias,
+		.gate_bias = bias_experts,
+		.up_bias = bias_experts,
+		.down_bias = bias_experts,
+	};
 	struct linear gated = { .w = &w_half, .bias = gain_c };
 	struct linear job[6] = {
 		{ &w_plain, o_wide, WIDE, bias, false },
-		{ &w_four, o_wide + n * WIDE, WIDE, NULL, false },
+		{ &w_four, o_wide + n * WIDE, WIDE, NULL, false, .act = { .kind = ACT_RELU2 } },
 		{ &w_four, o_wide + 2 * n * WIDE, WIDE, bias, true },
 		{ &w_eight, o_eight, COLS, NULL, false },
 		{ &w_half, o_half, COLS, NULL, true },
-		{ &w_eight, o_norm, COLS, NULL, false, &gated },
+		{ &w_eight, o_norm, COLS, NULL, false, &gated, .act = { .kind = ACT_SILU } },
 	};
 
 	p->be->ops->write(p->be, x, in, n * IN * 4);
@@ -242,8 +277,11 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	op->kv_append(p, &at_, q, Q, 2 * DIM, k, v, &w->kv, layer);
 	op->attend(p, o_attn, &at_, q, q + DIM, Q, 2 * DIM, &w->kv, layer);
 	op->recur(p, o_delta, &d, &(struct recur_in){ qkv, z, b, a }, &w->st, layer);
-	op->moe(p, o_moe, &m, normed, p->n_row, COLS);
-	op->moe(p, o_moe_half, &m_half, normed, p->n_row, COLS);
+	op->moe(p, o_moe, true, &m, normed, NULL, p->n_row, COLS);
+	op->moe(p, o_moe_half, false, &m_half, normed, c, p->n_row, COLS);
+	op->map(p, o_moe_half, p->n_row, COLS, 0.7f, layer ? 3 : 0);
+	op->mul(p, o_moe_half, normed, COLS, p->n_row, COLS);
+	op->add(p, o_moe_half, o_moe, p->n_row, COLS, 0.22f);
 	op->read(p->be, out, y, n * OUT * 4);
 }
 

@@ -97,7 +97,7 @@ static void golden_activations(const struct golden *g, enum cpu_level level)
 
 	for (int i = 0; i < n; i++)
 		one[i] = 1;
-	op->swiglu(out, x, one, n);
+	op->gate(out, x, one, n, &(struct activation){ ACT_SILU, 0, 0 });
 	near("silu", level, out, golden_get(g, "act.silu", d), (size_t)n, 2e-6);
 	op->sigmoid(out, x, n);
 	near("sigmoid", level, out, golden_get(g, "act.sigmoid", d), (size_t)n, 2e-7);
@@ -567,8 +567,20 @@ static void test_moe(enum cpu_level level, int n, int experts, int k, int inner,
 	float *sg = random_floats((size_t)(shared * COLS), 1), *su = random_floats((size_t)(shared * COLS), 1);
 	float *sd = random_floats((size_t)(shared * COLS), 1), *sr = random_floats(COLS, 1);
 	struct weight w[8], *we = xcalloc((size_t)experts * 3, sizeof *we);
-	struct moe m = { experts,          k,     inner, shared, normalise, &w[0], we, we + experts,
-		         we + 2 * experts, &w[1], &w[2], &w[3],  &w[4] };
+	struct moe m = { experts,
+		         k,
+		         inner,
+		         shared,
+		         normalise,
+		         &w[0],
+		         we,
+		         we + experts,
+		         we + 2 * experts,
+		         &w[1],
+		         &w[2],
+		         &w[3],
+		         &w[4],
+		         .act = { .kind = ACT_SILU } };
 	struct backend *be = backend_cpu_open(2, level);
 	struct pass p = { .be = be };
 	double *want = xcalloc((size_t)(n * COLS), 8), worst = 0;
@@ -638,7 +650,7 @@ static void test_moe(enum cpu_level level, int n, int experts, int k, int inner,
 	}
 	for (int i = 0; i < n * COLS; i++)
 		want[i] += (double)x[i];
-	be->ops->moe(&p, x, &m, in, n, COLS);
+	be->ops->moe(&p, x, true, &m, in, NULL, n, COLS);
 	for (int i = 0; i < n * COLS; i++)
 		worst = fmax(worst, fabs(want[i] - (double)x[i]));
 	check(worst <= 1e-3, "moe", level, worst, 1e-3);
@@ -675,6 +687,68 @@ static void test_exp(enum cpu_level level)
 	      "exp at its ends", level, 0, 0);
 }
 
+static double activated(enum act kind, double g)
+{
+	switch (kind) {
+	case ACT_SILU: return g * sigmoid(g);
+	case ACT_GELU_TANH: return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
+	case ACT_RELU2: return g > 0 ? g * g : 0;
+	case ACT_CLAMPED: return fmin(g, 7) * sigmoid(1.702 * fmin(g, 7));
+	case ACT_NONE: break;
+	}
+	return g;
+}
+
+/* Activations with a factor and without, products gated by them, and the operations between blocks. */
+static void test_gates(enum cpu_level level)
+{
+	enum { N = 1000, ROWS = 3, COLS = 5, LD = 9 };
+	float *g = random_floats(N, 12), *u = random_floats(N, 12), out[N], x[ROWS * COLS], y[ROWS * LD];
+	struct backend *be = backend_cpu_open(2, level);
+	struct pass p = { .be = be, .n_row = ROWS };
+
+	for (enum act kind = ACT_NONE; kind <= ACT_CLAMPED; kind++) {
+		struct activation act = { kind, 1.702f, 7 };
+		double worst[2] = { 0, 0 };
+
+		for (int gated = 0; gated < 2; gated++) {
+			if (kind == ACT_CLAMPED && !gated)
+				continue;
+			ops_of(level)->gate(out, g, gated ? u : NULL, N, &act);
+			for (int i = 0; i < N; i++) {
+				double by = !gated              ? 1 :
+				            kind == ACT_CLAMPED ? 1 + fmin(fmax((double)u[i], -7), 7) :
+				                                  (double)u[i];
+				double want = activated(kind, (double)g[i]) * by;
+
+				worst[gated] = fmax(worst[gated], fabs((double)out[i] - want) / (1 + fabs(want)));
+			}
+		}
+		check(worst[0] < 2e-6 && worst[1] < 2e-6, "activation", level, fmax(worst[0], worst[1]), 2e-6);
+		g[3] = NAN;
+		ops_of(level)->gate(out, g, u, N, &act);
+		check(isnan(out[3]), "activation keeps what is no number", level, (double)out[3], 0);
+		g[3] = 0.5f;
+	}
+	for (int i = 0; i < ROWS * COLS; i++)
+		x[i] = g[i];
+	for (int i = 0; i < ROWS * LD; i++)
+		y[i] = u[i];
+	be->ops->add(&p, x, u, ROWS, COLS, 0.22f);
+	be->ops->map(&p, x, ROWS, COLS, 0.5f, 30);
+	be->ops->mul(&p, x, y, LD, ROWS, COLS);
+	be->ops->map(&p, x, ROWS, COLS, 3, 0);
+	for (int i = 0; i < ROWS * COLS; i++) {
+		double want = 30 * tanh(0.5 * ((double)g[i] + 0.22 * (double)u[i]) / 30);
+
+		want *= 3 * (double)y[i / COLS * LD + i % COLS];
+		check(fabs((double)x[i] - want) < 1e-3, "add, map, mul", level, fabs((double)x[i] - want), 1e-3);
+	}
+	be->ops->close(be);
+	free(g);
+	free(u);
+}
+
 static void test_small(enum cpu_level level)
 {
 	struct backend *be = backend_cpu_open(2, level);
@@ -685,7 +759,8 @@ static void test_small(enum cpu_level level)
 	double want[37], worst = 0;
 	float *one = xcalloc(37 * 37, 4), *two = xcalloc(37 * 37, 4);
 	struct weight w, w2;
-	struct linear up = { .w = &w2, .bias = u }, gate = { .w = &w, .out = out, .ld = 37, .bias = gain, .up = &up };
+	struct linear up = { .w = &w2, .bias = u },
+		      gate = { .w = &w, .out = out, .ld = 37, .bias = gain, .up = &up, .act = { .kind = ACT_SILU } };
 	struct err err;
 
 	be->ops->norm(&p, out, x, 3, 37, gain, 1e-5f);
@@ -735,6 +810,7 @@ int main(void)
 	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
 		golden &= golden_all(l);
 		test_exp(l);
+		test_gates(l);
 		test_small(l);
 		test_attention(l, "f32", 16, 40, 6, 2, 64);
 		test_attention(l, "bf16", 7, 33, 4, 4, 32);

@@ -121,7 +121,12 @@ static bool run(struct backend *be, enum arith arith, const struct layer *y, int
 	/* What is not written is not a number, and where nothing may be read twice it is drawn anew. */
 	float *mid = xmalloc(ROWS * INNER * sizeof *mid);
 	struct linear up = { .w = &y->up, .bias = gains };
-	struct linear gate = { .w = &y->gate, .out = mid, .ld = INNER, .up = &up, .reader = readers ? &y->down : NULL };
+	struct linear gate = { .w = &y->gate,
+		               .out = mid,
+		               .ld = INNER,
+		               .up = &up,
+		               .reader = readers ? &y->down : NULL,
+		               .act = { .kind = ACT_SILU } };
 	struct linear down = { .w = &y->down, .out = x, .ld = HIDDEN, .add = true };
 	struct linear out = { .w = &y->out, .out = x + ROWS * HIDDEN, .ld = HIDDEN, .add = true };
 	struct recur d = { .conv = conv,

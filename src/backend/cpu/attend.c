@@ -1,4 +1,4 @@
-/* attend.c - keys and values into their pages, and attention over them.
+/* attend.c - attention over keys and values in their pages.
  *
  * Softmax runs online over blocks of ATTN_BLOCK keys at absolute positions, and
  * every ATTN_SEGMENT keys make a partial (max, sum, acc) that is merged in
@@ -13,86 +13,6 @@
 #include <string.h>
 
 #include "backend/cpu/attend.h"
-
-static void layer_kernels(struct kv_kernels kv[2], const struct kv_layer *y, enum cpu_level level)
-{
-	for (enum kv_side side = KV_KEYS; side <= KV_VALUES; side++)
-		y->fmt[side]->kernels(&kv[side], level);
-}
-
-struct append {
-	struct pass *p;
-	struct cpu_backend *c;
-	const struct attn *a;
-	float *q, *k;
-	const float *v;
-	size_t q_row, q_head;
-	const struct kv_view *view;
-	int layer;
-	struct kv_kernels kv[2];
-};
-
-static void append_rows(void *ctx, int begin, int end)
-{
-	struct append *d = ctx;
-	const struct attn *a = d->a;
-	const struct op_table *op = d->c->op;
-	const struct kv_kernels *keys = &d->kv[KV_KEYS], *values = &d->kv[KV_VALUES];
-	size_t kv_row = (size_t)a->heads_kv * (size_t)a->dim;
-	int nf = a->rope.n_freq;
-	float *cs = cpu_my_scratch(d->c), *sn = cs + nf;
-
-	for (int r = begin; r < end; r++) {
-		int item = d->p->item[r], pos = d->p->pos[r];
-
-		for (int i = 0; i < nf; i++) {
-			float angle = (float)pos * a->rope.freq[i];
-
-			cs[i] = cosf(angle) * a->rope.mscale;
-			sn[i] = sinf(angle) * a->rope.mscale;
-		}
-		for (int h = 0; h < a->heads; h++) {
-			float *q = d->q + (size_t)r * d->q_row + (size_t)h * d->q_head;
-
-			if (a->q_norm)
-				op->norm(q, q, a->dim, a->q_norm, a->eps);
-			op->rope(q, cs, sn, nf);
-			if (keys->turn)
-				keys->turn(q, a->dim);
-		}
-		for (int h = 0; h < a->heads_kv; h++) {
-			float *k = d->k + (size_t)r * kv_row + (size_t)h * (size_t)a->dim;
-			const float *v = d->v + (size_t)r * kv_row + (size_t)h * (size_t)a->dim;
-
-			if (a->k_norm)
-				op->norm(k, k, a->dim, a->k_norm, a->eps);
-			op->rope(k, cs, sn, nf);
-			keys->encode(kv_at(d->view, item, d->layer, KV_KEYS, h, pos), k, a->dim, KV_KEYS);
-			values->encode(kv_at(d->view, item, d->layer, KV_VALUES, h, pos), v, a->dim, KV_VALUES);
-		}
-	}
-}
-
-void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
-                   const float *v, const struct kv_view *view, int layer)
-{
-	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct append d = { .p = p,
-		            .c = c,
-		            .a = a,
-		            .q = q,
-		            .k = k,
-		            .v = v,
-		            .q_row = q_row,
-		            .q_head = q_head,
-		            .view = view,
-		            .layer = layer };
-
-	layer_kernels(d.kv, &view->layer[layer], c->be.level);
-	assert(view->heads == a->heads_kv && view->dim == a->dim && 2 * a->rope.n_freq <= a->dim);
-	cpu_scratch(c, (size_t)a->rope.n_freq * 2 * sizeof(float) + 64);
-	cpu_range(c, append_rows, &d, p->n_row, 1);
-}
 
 enum {
 	TOGETHER = 16,   /* queries that go over a block at a time: they stay in the first cache */

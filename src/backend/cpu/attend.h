@@ -53,6 +53,12 @@ static inline uint8_t *kv_at(const struct kv_view *v, int item, int layer, enum 
 	return v->base + (size_t)page * v->page_bytes + y->at[side] + row * y->row_bytes[side];
 }
 
+static inline void layer_kernels(struct kv_kernels kv[2], const struct kv_layer *y, enum cpu_level level)
+{
+	for (enum kv_side side = KV_KEYS; side <= KV_VALUES; side++)
+		y->fmt[side]->kernels(&kv[side], level);
+}
+
 static inline int queries_of(const struct attend *d, const struct unit *u)
 {
 	return u->n_row * d->group;

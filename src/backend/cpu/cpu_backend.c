@@ -109,8 +109,9 @@ struct rows_job {
 	const float *in, *b;
 	const int32_t *index;
 	const struct weight *table;
+	size_t ld; /* of in */
 	int cols;
-	float eps;
+	float eps, by, cap;
 };
 
 static int grain_rows(int cols)
@@ -153,6 +154,60 @@ static void cpu_norm(struct pass *p, float *out, const float *in, int n, int col
 	cpu_range(c, norm_rows, &j, n, grain_rows(cols));
 }
 
+static void add_rows(void *ctx, int begin, int end)
+{
+	struct rows_job *j = ctx;
+
+	for (int i = begin; i < end; i++)
+		j->c->op->axpy(j->out + (size_t)i * (size_t)j->cols, j->by, j->in + (size_t)i * j->ld, j->cols);
+}
+
+static void cpu_add(struct pass *p, float *x, const float *y, int n, int cols, float scale)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct rows_job j = { .c = c, .out = x, .in = y, .ld = (size_t)cols, .cols = cols, .by = scale };
+
+	cpu_range(c, add_rows, &j, n, grain_rows(cols));
+}
+
+static void map_rows(void *ctx, int begin, int end)
+{
+	struct rows_job *j = ctx;
+
+	for (int i = begin; i < end; i++) {
+		float *x = j->out + (size_t)i * (size_t)j->cols;
+
+		if (j->cap != 0)
+			j->c->op->cap(x, j->by, j->cap, j->cols);
+		else
+			j->c->op->scale(x, j->by, j->cols);
+	}
+}
+
+static void cpu_map(struct pass *p, float *x, int n, int cols, float scale, float cap)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct rows_job j = { .c = c, .out = x, .cols = cols, .by = scale, .cap = cap };
+
+	cpu_range(c, map_rows, &j, n, grain_rows(cols));
+}
+
+static void mul_rows(void *ctx, int begin, int end)
+{
+	struct rows_job *j = ctx;
+
+	for (int i = begin; i < end; i++)
+		j->c->op->mul(j->out + (size_t)i * (size_t)j->cols, j->in + (size_t)i * j->ld, j->cols);
+}
+
+static void cpu_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n, int cols)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct rows_job j = { .c = c, .out = x, .in = y, .ld = y_ld, .cols = cols };
+
+	cpu_range(c, mul_rows, &j, n, grain_rows(cols));
+}
+
 static void cpu_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
 {
 	for (int i = 0; i < n; i++)
@@ -193,6 +248,9 @@ static const struct backend_ops cpu_ops = {
 	.recur = cpu_recur,
 	.tape_apply = cpu_tape_apply,
 	.moe = cpu_moe,
+	.add = cpu_add,
+	.map = cpu_map,
+	.mul = cpu_mul,
 	.gather = cpu_gather,
 	.close = cpu_close,
 };

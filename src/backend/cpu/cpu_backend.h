@@ -104,7 +104,9 @@ struct product {
 	size_t ld;
 	const float *bias;
 	bool add;
-	/* silu(x w + bias) * (x_up up + bias_up) in place of the former alone; NULL: that. */
+	struct activation act; /* of x w + bias */
+	bool pairs;            /* outputs of w are gate and factor in turn: out has half as many */
+	/* act(x w + bias) * (x_up up + bias_up) in place of the former alone; NULL: that. */
 	const struct weight *up;
 	const struct acts *x_up;
 	const float *bias_up;
@@ -123,6 +125,7 @@ void cpu_conv(struct pass *, float *out, const struct conv *, int n_conv, const 
 void cpu_recur(struct pass *, float *out, const struct recur *, const struct recur_in *, const struct state_view *,
                int layer);
 void cpu_tape_apply(struct backend *, const struct state_view *, int slot, int keep);
-void cpu_moe(struct pass *, float *x, const struct moe *, const float *in, int n, int cols);
+void cpu_moe(struct pass *, float *out, bool add, const struct moe *, const float *in, const float *by, int n,
+             int cols);
 
 #endif

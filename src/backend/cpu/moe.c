@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/route.h"
 
 /* Columns of a row that are summed at a time; and in c->acts, where the rows by expert are. */
 enum { COMBINE_COLS = 512, BY_EXPERT = ACTS_MAX - 1 };
@@ -15,8 +16,9 @@ enum { COMBINE_COLS = 512, BY_EXPERT = ACTS_MAX - 1 };
 struct mix {
 	struct cpu_backend *c;
 	const struct moe *m;
-	const float *in;
-	float *x;
+	const float *in, *by; /* rows of cols, and of the router's cols */
+	float *out;
+	bool add;
 	int n, cols;
 	float *logit;              /* [n][experts], then probabilities */
 	float *weight;             /* [n][top_k] */
@@ -29,62 +31,20 @@ struct mix {
 	float *shared_gated, *shared_down, *shared_logit;
 };
 
-/* The top_k largest of p in falling order; of equals the lower index comes first.  Fewer than
- * that when there are NaN: then what is left of weight is NaN. */
-static void choose(const float *p, int experts, int k, int *expert, float *weight)
-{
-	for (int j = 0; j < k; j++) {
-		expert[j] = j;
-		weight[j] = -1.0f;
-	}
-	for (int i = 0; i < experts; i++) {
-		int j = k;
-
-		if (!(p[i] > weight[k - 1]))
-			continue;
-		for (; j > 0 && p[i] > weight[j - 1]; j--)
-			if (j < k) {
-				expert[j] = expert[j - 1];
-				weight[j] = weight[j - 1];
-			}
-		expert[j] = i;
-		weight[j] = p[i];
-	}
-	for (int j = 0; j < k; j++)
-		weight[j] = weight[j] < 0.0f ? NAN : weight[j];
-}
-
-/* Softmax over all experts, then the top_k largest. */
 static void route(void *ctx, int begin, int end)
 {
 	struct mix *d = ctx;
-	int experts = d->m->experts, k = d->m->top_k, *expert = cpu_my_scratch(d->c);
+	size_t experts = (size_t)d->m->experts, k = (size_t)d->m->top_k;
+	int *expert = cpu_my_scratch(d->c);
 	float *weight = (float *)(expert + k);
 
-	for (int r = begin; r < end; r++) {
-		float *p = d->logit + (size_t)r * (size_t)experts, *w = d->weight + (size_t)r * (size_t)k;
-		float top = p[0], sum = 0.0f;
+	for (int i = begin; i < end; i++) {
+		size_t r = (size_t)i;
 
-		for (int i = 1; i < experts; i++)
-			top = p[i] > top ? p[i] : top;
-		for (int i = 0; i < experts; i++)
-			p[i] -= top;
-		d->c->op->exp(p, p, experts);
-		for (int i = 0; i < experts; i++)
-			sum += p[i];
-		/* Where no other thread writes beside it. */
-		choose(p, experts, k, expert, weight);
-		memcpy(d->expert + (size_t)r * (size_t)k, expert, (size_t)k * sizeof *expert);
-		memcpy(w, weight, (size_t)k * sizeof *weight);
-		for (int j = 0; j < k; j++)
-			w[j] /= sum;
-		if (d->m->normalise) {
-			sum = 0.0f;
-			for (int j = 0; j < k; j++)
-				sum += w[j];
-			for (int j = 0; j < k; j++)
-				w[j] /= sum;
-		}
+		/* First to where no other thread writes beside it. */
+		route_row(d->c->op, d->m, d->logit + r * experts, expert, weight, weight + k);
+		memcpy(d->expert + r * k, expert, k * sizeof *expert);
+		memcpy(d->weight + r * k, weight, k * sizeof *weight);
 	}
 }
 
@@ -120,23 +80,25 @@ static void group_rows(struct mix *d)
 	d->first[d->n_used] = picks;
 }
 
-/* One product for each expert that has rows, from its rows of d->acts; up NULL: none. */
-static struct product *expert_jobs(struct mix *d, const struct weight *w, const struct weight *up, float *out)
+/* One product for each expert that has rows, from its rows of d->acts; like: bias, activation and factor of the first
+ * expert's, of which each expert has its own.  outputs: of a row. */
+static struct product *expert_jobs(struct mix *d, const struct weight *w, float *out, int outputs, struct product like)
 {
 	struct product *job = d->job;
 
 	for (int i = 0; i < d->n_used; i++) {
-		const struct weight *of = &w[d->used[i]];
+		size_t e = (size_t)d->used[i];
 
-		*job++ = (struct product){
-			.w = of,
-			.x = &d->acts[i],
-			.r1 = d->acts[i].rows,
-			.out = out + (size_t)d->first[i] * (size_t)of->rows,
-			.ld = (size_t)of->rows,
-			.up = up ? &up[d->used[i]] : NULL,
-			.x_up = &d->acts[i],
-		};
+		*job = like;
+		job->w = &w[e];
+		job->x = job->x_up = &d->acts[i];
+		job->r1 = d->acts[i].rows;
+		job->out = out + (size_t)d->first[i] * (size_t)outputs;
+		job->ld = (size_t)outputs;
+		job->up = like.up ? &like.up[e] : NULL;
+		job->bias = like.bias ? like.bias + e * (size_t)w->rows : NULL;
+		job->bias_up = like.bias_up ? like.bias_up + e * (size_t)w->rows : NULL;
+		job++;
 	}
 	return job;
 }
@@ -163,7 +125,10 @@ static void combine(void *ctx, int begin, int end)
 				op->sigmoid(&g, d->shared_logit + r, 1);
 			op->axpy(t, g, d->shared_down + (size_t)r * cols + (size_t)o, n);
 		}
-		op->add(d->x + (size_t)r * cols + (size_t)o, t, n);
+		if (d->add)
+			op->add(d->out + (size_t)r * cols + (size_t)o, t, n);
+		else
+			memcpy(d->out + (size_t)r * cols + (size_t)o, t, (size_t)n * sizeof *t);
 	}
 }
 
@@ -202,22 +167,67 @@ static void route_all(struct mix *d)
 	struct acts a;
 	int n = 0;
 
-	cpu_acts(d->c, &a, d->in, d->n, d->cols, 0, 0);
+	cpu_acts(d->c, &a, d->by, d->n, m->router->cols, 0, 0);
 	job[n++] = (struct product){ .w = m->router, .x = &a, .r1 = d->n, .out = d->logit, .ld = (size_t)m->experts };
 	if (d->shared_logit)
 		job[n++] = (struct product){
 			.w = m->shared_router, .x = &a, .r1 = d->n, .out = d->shared_logit, .ld = 1
 		};
 	cpu_products(d->c, ARITH_F32, job, n);
-	cpu_scratch(d->c, (size_t)m->top_k * (sizeof(int) + sizeof(float)));
+	cpu_scratch(d->c, (size_t)m->top_k * (sizeof(int) + sizeof(float)) + route_scratch_bytes(m));
 	cpu_range(d->c, route, d, d->n, 1);
 	group_rows(d);
 }
 
-void cpu_moe(struct pass *p, float *x, const struct moe *m, const float *in, int n, int cols)
+/* The shared expert's two products, of all rows. */
+static struct product shared_in(struct mix *d, struct acts *acts, int *n_acts, enum arith arith)
+{
+	const struct moe *m = d->m;
+	const struct weight *w = m->shared_gate ? m->shared_gate : m->shared_up;
+	struct product job = {
+		.w = w,
+		.x = cpu_acts_for(d->c, acts, n_acts, w, arith, d->in, d->n),
+		.r1 = d->n,
+		.out = d->shared_gated,
+		.ld = (size_t)m->shared_inner,
+		.act = m->act,
+	};
+
+	if (m->shared_gate) {
+		job.up = m->shared_up;
+		job.x_up = cpu_acts_for(d->c, acts, n_acts, m->shared_up, arith, d->in, d->n);
+	}
+	return job;
+}
+
+static struct product shared_out(struct mix *d, struct acts *acts, int *n_acts, enum arith arith)
+{
+	const struct weight *w = d->m->shared_down;
+
+	return (struct product){
+		.w = w,
+		.x = cpu_acts_for(d->c, acts, n_acts, w, arith, d->shared_gated, d->n),
+		.r1 = d->n,
+		.out = d->shared_down,
+		.ld = (size_t)d->cols,
+	};
+}
+
+static void check(const struct moe *m)
+{
+	assert(m->top_k >= 1 && m->top_k <= m->experts && (m->gate || m->up));
+	assert(m->act.kind != ACT_CLAMPED || m->gate);
+	assert(!m->groups || (m->experts % m->groups == 0 && m->groups_used >= 1 && m->groups_used <= m->groups &&
+	                      m->top_k <= m->experts / m->groups * m->groups_used));
+}
+
+void cpu_moe(struct pass *p, float *out, bool add, const struct moe *m, const float *in, const float *by, int n,
+             int cols)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct mix d = { .c = c, .m = m, .in = in, .x = x, .n = n, .cols = cols };
+	struct mix d = { .c = c, .m = m, .in = in, .by = by ? by : in, .out = out, .add = add, .n = n, .cols = cols };
+	const struct weight *first = m->gate ? m->gate : m->up;
+	struct product like = { .act = m->act, .bias = m->gate ? m->gate_bias : m->up_bias };
 	struct acts acts[ACTS_MAX], gated = { .rows = n * m->top_k, .cols = m->inner, .ld = (size_t)m->inner };
 	const struct acts *from;
 	struct product *job;
@@ -225,39 +235,28 @@ void cpu_moe(struct pass *p, float *x, const struct moe *m, const float *in, int
 
 	if (n <= 0)
 		return;
-	assert(m->top_k >= 1 && m->top_k <= m->experts);
+	check(m);
 	mix_room(&d);
 	route_all(&d);
 
-	from = cpu_acts_for(c, acts, &n_acts, &m->gate[0], p->arith, in, n);
-	cpu_acts_runs(c, d.acts, d.first, d.n_used, from, d.row, cpu_act_group(c, &m->gate[0], p->arith, ACTS_TILED),
+	like.pairs = m->gate && !m->up;
+	like.up = m->gate ? m->up : NULL;
+	like.bias_up = like.up ? m->up_bias : NULL;
+	from = cpu_acts_for(c, acts, &n_acts, first, p->arith, in, n);
+	cpu_acts_runs(c, d.acts, d.first, d.n_used, from, d.row, cpu_act_group(c, first, p->arith, ACTS_TILED),
 	              BY_EXPERT);
-	job = expert_jobs(&d, m->gate, m->up, d.gated);
+	job = expert_jobs(&d, first, d.gated, m->inner, like);
 	if (m->shared_inner)
-		*job++ = (struct product){
-			.w = m->shared_gate,
-			.x = cpu_acts_for(c, acts, &n_acts, m->shared_gate, p->arith, in, n),
-			.up = m->shared_up,
-			.x_up = cpu_acts_for(c, acts, &n_acts, m->shared_up, p->arith, in, n),
-			.r1 = n,
-			.out = d.shared_gated,
-			.ld = (size_t)m->shared_inner,
-		};
+		*job++ = shared_in(&d, acts, &n_acts, p->arith);
 	cpu_products(c, p->arith, d.job, (int)(job - d.job));
 
 	gated.f = d.gated;
-	cpu_acts_runs(c, d.acts, d.first, d.n_used, &gated, NULL, cpu_act_group(c, &m->down[0], p->arith, ACTS_TILED),
+	cpu_acts_runs(c, d.acts, d.first, d.n_used, &gated, NULL, cpu_act_group(c, m->down, p->arith, ACTS_TILED),
 	              BY_EXPERT);
-	job = expert_jobs(&d, m->down, NULL, d.down);
+	job = expert_jobs(&d, m->down, d.down, cols, (struct product){ .bias = m->down_bias });
 	n_acts = 0;
 	if (m->shared_inner)
-		*job++ = (struct product){
-			.w = m->shared_down,
-			.x = cpu_acts_for(c, acts, &n_acts, m->shared_down, p->arith, d.shared_gated, n),
-			.r1 = n,
-			.out = d.shared_down,
-			.ld = (size_t)cols,
-		};
+		*job++ = shared_out(&d, acts, &n_acts, p->arith);
 	cpu_products(c, p->arith, d.job, (int)(job - d.job));
 	cpu_range(c, combine, &d, n * ((cols + COMBINE_COLS - 1) / COMBINE_COLS), 2);
 }

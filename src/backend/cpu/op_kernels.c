@@ -40,15 +40,50 @@ static void l2norm(float *x, int n, float scale)
 	v16_store_n(x + i, v16_mul(v16_mul(v16_load_n(x + i, m), r), s), m);
 }
 
-static void swiglu(float *out, const float *gate, const float *up, int n)
+/* g by their activation; the factors u are there where act has one, and may be changed by it. */
+LANES_INLINE void activate(v16 *g, v16 *u, const struct activation *act, const enum act kind, const int N)
+{
+	v16 d[LANES_ABREAST], alpha = v16_set1(act->alpha), high = v16_set1(act->limit), low = v16_set1(-act->limit);
+
+	if (kind == ACT_SILU)
+		v16_silus(g, N);
+	if (kind == ACT_GELU_TANH)
+		v16_gelus(g, N);
+	if (kind == ACT_RELU2) {
+		ABREAST(N) g[v] = v16_max(v16_zero(), g[v]); /* this order keeps a NaN */
+		ABREAST(N) g[v] = v16_mul(g[v], g[v]);
+	}
+	if (kind == ACT_CLAMPED) {
+		ABREAST(N) g[v] = v16_min(high, g[v]);
+		ABREAST(N) d[v] = v16_mul(alpha, g[v]);
+		v16_sigmoids(d, N);
+		ABREAST(N) g[v] = v16_mul(g[v], d[v]);
+		ABREAST(N) u[v] = v16_add(v16_max(low, v16_min(high, u[v])), v16_set1(1.0f));
+	}
+}
+
+LANES_INLINE void gate_as(float *out, const float *gate, const float *up, int n, const struct activation *act,
+                          const enum act kind)
 {
 	CHUNKS_ABREAST(n)
 	{
-		v16 g[LANES_ABREAST];
+		v16 g[LANES_ABREAST], u[LANES_ABREAST];
 
 		ABREAST(V) g[v] = v16_load_n(gate + i + 16 * v, m);
-		v16_silus(g, V);
-		ABREAST(V) v16_store_n(out + i + 16 * v, v16_mul(g[v], v16_load_n(up + i + 16 * v, m)), m);
+		ABREAST(V) u[v] = up ? v16_load_n(up + i + 16 * v, m) : v16_set1(1.0f);
+		activate(g, u, act, kind, V);
+		ABREAST(V) v16_store_n(out + i + 16 * v, up ? v16_mul(g[v], u[v]) : g[v], m);
+	}
+}
+
+static void gate(float *out, const float *gate, const float *up, int n, const struct activation *act)
+{
+	switch (act->kind) {
+	case ACT_NONE: gate_as(out, gate, up, n, act, ACT_NONE); break;
+	case ACT_SILU: gate_as(out, gate, up, n, act, ACT_SILU); break;
+	case ACT_GELU_TANH: gate_as(out, gate, up, n, act, ACT_GELU_TANH); break;
+	case ACT_RELU2: gate_as(out, gate, up, n, act, ACT_RELU2); break;
+	case ACT_CLAMPED: gate_as(out, gate, up, n, act, ACT_CLAMPED); break;
 	}
 }
 
@@ -98,15 +133,45 @@ static void add(float *y, const float *x, int n)
 	v16_store_n(y + i, v16_add(v16_load_n(y + i, m), v16_load_n(x + i, m)), m);
 }
 
-static void rope(float *x, const float *cos, const float *sin, int n)
+static void mul(float *y, const float *x, int n)
+{
+	CHUNKS(n)
+	v16_store_n(y + i, v16_mul(v16_load_n(y + i, m), v16_load_n(x + i, m)), m);
+}
+
+static void scale(float *x, float f, int n)
+{
+	v16 a = v16_set1(f);
+
+	CHUNKS(n)
+	v16_store_n(x + i, v16_mul(v16_load_n(x + i, m), a), m);
+}
+
+/* tanh z = 1 - 2 / (1 + e^2z) */
+static void cap_(float *x, float f, float cap, int n)
+{
+	v16 by = v16_set1(2.0f * f / cap), one = v16_set1(1.0f), two = v16_set1(2.0f), c = v16_set1(cap);
+
+	CHUNKS_ABREAST(n)
+	{
+		v16 a[LANES_ABREAST];
+
+		ABREAST(V) a[v] = v16_mul(v16_load_n(x + i + 16 * v, m), by);
+		v16_exps(a, V);
+		ABREAST(V) a[v] = v16_sub(one, v16_div(two, v16_add(one, a[v])));
+		ABREAST(V) v16_store_n(x + i + 16 * v, v16_mul(a[v], c), m);
+	}
+}
+
+static void rope(float *x, const float *cos, const float *sin, int n, int apart)
 {
 	CHUNKS(n)
 	{
-		v16 a = v16_load_n(x + i, m), b = v16_load_n(x + n + i, m);
+		v16 a = v16_load_n(x + i, m), b = v16_load_n(x + apart + i, m);
 		v16 c = v16_load_n(cos + i, m), s = v16_load_n(sin + i, m);
 
 		v16_store_n(x + i, v16_sub(v16_mul(a, c), v16_mul(b, s)), m);
-		v16_store_n(x + n + i, v16_add(v16_mul(b, c), v16_mul(a, s)), m);
+		v16_store_n(x + apart + i, v16_add(v16_mul(b, c), v16_mul(a, s)), m);
 	}
 }
 
@@ -151,14 +216,6 @@ static void softmax_block(float *s, const int *see, int n, float scale, float *m
 	v16_store_n(max, next, n);
 	v16_store_n(sum, v16_fma(v16_load_n(sum, n), c, v16_load_n(l, n)), n);
 	v16_store_n(corr, c, n);
-}
-
-static void scale(float *x, float f, int n)
-{
-	v16 a = v16_set1(f);
-
-	CHUNKS(n)
-	v16_store_n(x + i, v16_mul(v16_load_n(x + i, m), a), m);
 }
 
 static void merge(float *acc, float *max, float *sum, const float *a, float am, float l, int dim)
@@ -218,11 +275,13 @@ static void gated_norm(float *out, const float *in, const float *z, int n, const
 const struct op_table LANES(op_table) = {
 	.norm = norm,
 	.l2norm = l2norm,
-	.swiglu = swiglu,
+	.gate = gate,
 	.sigmoid = sigmoid,
 	.exp = exp_,
 	.axpy = axpy,
 	.add = add,
+	.mul = mul,
+	.cap = cap_,
 	.rope = rope,
 	.softmax_block = softmax_block,
 	.scale = scale,

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "backend/backend.h"
 #include "base/cpu.h"
 
 enum {
@@ -18,20 +19,24 @@ struct op_table {
 	void (*norm)(float *out, const float *in, int n, const float *gain, float eps);
 	/* x *= rsqrt(sum x^2 + 1e-6) * scale */
 	void (*l2norm)(float *x, int n, float scale);
-	void (*swiglu)(float *out, const float *gate, const float *up, int n);
+	/* out = act(gate), times up unless up is NULL; out may be either. */
+	void (*gate)(float *out, const float *gate, const float *up, int n, const struct activation *act);
 	void (*sigmoid)(float *out, const float *in, int n);
 	void (*exp)(float *out, const float *in, int n);
 	/* y += a * x */
 	void (*axpy)(float *y, float a, const float *x, int n);
 	void (*add)(float *y, const float *x, int n);
-	/* Pairs (i, i + n) of x by cos and sin. */
-	void (*rope)(float *x, const float *cos, const float *sin, int n);
+	void (*mul)(float *y, const float *x, int n);
+	/* x *= f; x = cap tanh(f x / cap) */
+	void (*scale)(float *x, float f, int n);
+	void (*cap)(float *x, float f, float cap, int n);
+	/* Pairs (i, i + apart) of x, i < n, by cos and sin. */
+	void (*rope)(float *x, const float *cos, const float *sin, int n, int apart);
 
 	/* One block of scores s[n][ATTN_BLOCK] of n <= 16 queries, see[j] of them real: scales them,
 	 * moves the running maxima and sums, leaves the weights in s (0 from see[j] on) and in
 	 * corr[j] what to multiply the accumulator by. */
 	void (*softmax_block)(float *s, const int *see, int n, float scale, float *max, float *sum, float *corr);
-	void (*scale)(float *x, float f, int n);
 	/* (max, sum, acc) absorbs a segment's (m, l, a). */
 	void (*merge)(float *acc, float *max, float *sum, const float *a, float m, float l, int dim);
 	/* out = acc / sum, times sigmoid(gate) unless gate is NULL. */

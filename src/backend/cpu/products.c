@@ -30,13 +30,44 @@ static bool waits(struct cpu_backend *c, const struct product *j, enum arith ari
 {
 	int rows = j->r1 - j->r0, asking = arith == ARITH_FAST ? cpu_kernels(c, j->w->fmt)->asking : 0;
 
-	return j->add || j->up || j->made || (rows >= MANY && !(asking && rows >= asking));
+	return j->add || j->up || j->act.kind || j->pairs || j->made || (rows >= MANY && !(asking && rows >= asking));
 }
 
 static void add_bias(const struct cpu_backend *c, float *to, size_t ld, int rows, const float *bias, int n)
 {
 	for (int r = 0; r < rows && bias; r++)
 		c->op->add(to + (size_t)r * ld, bias, n);
+}
+
+/* row[n] holds gates and factors in turn: n / 2 outputs. */
+static void gate_pairs(const struct cpu_backend *c, float *out, const float *row, int n, const struct activation *act)
+{
+	enum { ONCE = 64 };
+
+	for (int i = 0; i < n / 2; i += ONCE) {
+		float g[ONCE], u[ONCE];
+		int m = n / 2 - i < ONCE ? n / 2 - i : ONCE;
+
+		for (int k = 0; k < m; k++) {
+			g[k] = row[2 * (i + k)];
+			u[k] = row[2 * (i + k) + 1];
+		}
+		c->op->gate(out + i, g, u, m, act);
+	}
+}
+
+/* One row of a part that waited: row[n] to its place, with what is done to it on the way. */
+static void row_put(const struct cpu_backend *c, const struct product *j, float *at, const float *row, const float *up,
+                    int n)
+{
+	if (j->pairs)
+		gate_pairs(c, at, row, n, &j->act);
+	else if (j->up || j->act.kind)
+		c->op->gate(at, row, up, n, &j->act);
+	else if (j->add)
+		c->op->add(at, row, n);
+	else if (at != row)
+		memcpy(at, row, (size_t)n * sizeof *at);
 }
 
 static void product_part(void *ctx, int index)
@@ -47,7 +78,7 @@ static void product_part(void *ctx, int index)
 	const struct product *j = &d->job[t->job];
 	uint8_t *scratch = cpu_my_scratch(d->c);
 	bool wait = waits(d->c, j, d->arith);
-	float *out = j->out + t->o0, *to = wait ? (float *)(scratch + d->tmp_at) : out;
+	float *out = j->out + t->o0 / (j->pairs ? 2 : 1), *to = wait ? (float *)(scratch + d->tmp_at) : out;
 	float *up = (float *)(scratch + d->up_at);
 	int n = t->o1 - t->o0, rows = j->r1 - j->r0;
 	size_t ld = wait ? (size_t)n : j->ld;
@@ -65,12 +96,7 @@ static void product_part(void *ctx, int index)
 
 		for (int i = 0; i < n && !j->made && r + AHEAD < rows; i += LINE)
 			__builtin_prefetch(at + AHEAD * j->ld + i, 1);
-		if (j->up)
-			c->op->swiglu(at, row, up + (size_t)r * ld, n);
-		else if (j->add)
-			c->op->add(at, row, n);
-		else if (!j->made)
-			memcpy(at, row, (size_t)n * sizeof *at);
+		row_put(c, j, at, row, j->up ? up + (size_t)r * ld : NULL, n);
 		if (j->made)
 			cpu_made_put(c, j->made, r, t->o0, row, n);
 	}
@@ -182,12 +208,12 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 	if (n <= 0)
 		return;
 	taken = cpu_made_take(c, acts, in, n, job->w);
-	assert(!taken || (n_job == 1 && !job->up));
+	assert(!taken || (n_job == 1 && !job->up && !job->act.kind));
 	n_acts = taken;
 	for (int i = 0; i < n_job; i++) {
 		const struct linear *j = &job[i];
 
-		assert(j->w->cols == cols);
+		assert(j->w->cols == cols && !(j->add && j->act.kind) && (j->act.kind != ACT_CLAMPED || j->up));
 		product[i] = (struct product){
 			.w = j->w,
 			.x = cpu_acts_for(c, acts, &n_acts, j->w, p->arith, in, n),
@@ -196,6 +222,7 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 			.ld = j->ld,
 			.bias = j->bias,
 			.add = j->add,
+			.act = j->act,
 		};
 		assert(!j->reader || (n_job == 1 && !j->add && j->reader->cols == j->w->rows));
 		if (n >= MANY && !taken) /* of few rows groups are cut */

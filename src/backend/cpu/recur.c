@@ -17,6 +17,8 @@
 
 enum { BLOCK = 64 }; /* tokens, at least; a block with tentative ones has all that are left */
 
+static const struct activation silu = { .kind = ACT_SILU };
+
 static const struct recur_rule *const rules[RECUR_RULES] = {
 	[RECUR_DELTA] = &rule_delta,
 	[RECUR_FIXED] = &rule_fixed,
@@ -161,7 +163,7 @@ static void gate_rows(const struct recur_part *k, int i0, int n, int h)
 		if (r->norm)
 			j->c->op->gated_norm(to, row, z, dim, r->norm, r->eps, r->sigmoid_gate);
 		else
-			j->c->op->swiglu(to, z, row, dim);
+			j->c->op->gate(to, z, row, dim, &silu);
 		if (j->made)
 			cpu_made_put(j->c, j->made, j->rows.p->row[k->item] + i0 + i, h * dim, row, dim);
 	}
@@ -355,7 +357,7 @@ static void finish_row(const struct recur_job *j, int row)
 
 	for (int c = 0; c < cols; c += step) {
 		if (r->gate_first) {
-			op->swiglu(x + c, z + c, x + c, step);
+			op->gate(x + c, z + c, x + c, step, &silu);
 			op->norm(x + c, x + c, step, r->norm + c, r->eps);
 		} else {
 			op->gated_norm(x + c, x + c, z + c, step, r->norm + c, r->eps, r->sigmoid_gate);

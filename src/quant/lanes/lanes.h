@@ -614,6 +614,18 @@ LANES_INLINE void v16_silus(v16 *x, const int N)
 	ABREAST(N) x[v] = v16_div(x[v], d[v]);
 }
 
+/* GELU by the tanh form: x (1 + tanh y) / 2 = x / (1 + e^-2y) with y = sqrt(2 / pi) (x + 0.044715 x^3). */
+LANES_INLINE void v16_gelus(v16 *x, const int N)
+{
+	v16 d[LANES_ABREAST], y[LANES_ABREAST];
+
+	ABREAST(N) y[v] = v16_mul(x[v], x[v]);
+	ABREAST(N) y[v] = v16_fma(y[v], v16_set1(0x1.2444f2p-4f), v16_set1(0x1.988454p+0f));
+	ABREAST(N) y[v] = v16_mul(y[v], x[v]);
+	v16_logistic_divisors(d, y, N);
+	ABREAST(N) x[v] = v16_div(x[v], d[v]);
+}
+
 LANES_INLINE v16 v16_exp(v16 x)
 {
 	v16_exps(&x, 1);

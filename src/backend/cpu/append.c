@@ -1,0 +1,147 @@
+/* append.c - queries, keys and values made ready for attention: normed, rotated, and keys and values written to their
+ * pages. */
+#include <assert.h>
+#include <math.h>
+
+#include "backend/cpu/attend.h"
+
+struct append {
+	struct pass *p;
+	struct cpu_backend *c;
+	const struct attn *a;
+	float *q, *k;
+	const float *v;
+	size_t q_row, q_head;
+	const struct kv_view *view;
+	int layer;
+	struct kv_kernels kv[2];
+};
+
+/* A thread's memory: cosines and sines of a position, and one head of values. */
+struct desk {
+	float *cos, *sin, *v;
+};
+
+static size_t desk_floats(const struct attn *a)
+{
+	return 2 * (size_t)a->rope.n_freq + (size_t)a->dim;
+}
+
+static void angles(const struct desk *k, const struct rope *r, int pos)
+{
+	for (int i = 0; i < r->n_freq; i++) {
+		float angle = (float)pos * r->freq[i];
+
+		k->cos[i] = cosf(angle) * r->mscale;
+		k->sin[i] = sinf(angle) * r->mscale;
+	}
+}
+
+/* Pairs of neighbours, by way of two vectors. */
+static void rotate_adjacent(const struct op_table *op, const struct desk *k, float *x, int n)
+{
+	enum { ONCE = 64 };
+	float t[2 * ONCE];
+
+	for (int i = 0; i < n; i += ONCE) {
+		int m = n - i < ONCE ? n - i : ONCE;
+
+		for (int j = 0; j < m; j++) {
+			t[j] = x[2 * (i + j)];
+			t[m + j] = x[2 * (i + j) + 1];
+		}
+		op->rope(t, k->cos + i, k->sin + i, m, m);
+		for (int j = 0; j < m; j++) {
+			x[2 * (i + j)] = t[j];
+			x[2 * (i + j) + 1] = t[m + j];
+		}
+	}
+}
+
+static void rotate(const struct append *d, const struct desk *k, float *x)
+{
+	const struct rope *r = &d->a->rope;
+
+	if (r->adjacent)
+		rotate_adjacent(d->c->op, k, x, r->n_freq);
+	else
+		d->c->op->rope(x, k->cos, k->sin, r->n_freq, r->apart ? r->apart : r->n_freq);
+}
+
+static void queries(const struct append *d, const struct desk *k, int r)
+{
+	const struct attn *a = d->a;
+	int bend = a->q_bend_every ? d->p->pos[r] / a->q_bend_every : 0;
+
+	for (int h = 0; h < a->heads; h++) {
+		float *q = d->q + (size_t)r * d->q_row + (size_t)h * d->q_head;
+
+		if (a->q_norm)
+			d->c->op->norm(q, q, a->dim, a->q_norm, a->eps);
+		rotate(d, k, q);
+		if (bend)
+			d->c->op->scale(q, 1.0f + a->q_bend * logf(1.0f + (float)bend), a->dim);
+		if (d->kv[KV_KEYS].turn)
+			d->kv[KV_KEYS].turn(q, a->dim);
+	}
+}
+
+/* The value goes first: it may be the key as it is before norm and rotation. */
+static void key_and_value(const struct append *d, const struct desk *desk, int r, int h)
+{
+	const struct attn *a = d->a;
+	int item = d->p->item[r], pos = d->p->pos[r];
+	size_t at = ((size_t)r * (size_t)a->heads_kv + (size_t)h) * (size_t)a->dim;
+	const float *v = d->v + at;
+	float *k = d->k + at;
+
+	if (a->v_norm) {
+		d->c->op->norm(desk->v, v, a->dim, NULL, a->eps);
+		v = desk->v;
+	}
+	d->kv[KV_VALUES].encode(kv_at(d->view, item, d->layer, KV_VALUES, h, pos), v, a->dim, KV_VALUES);
+	if (a->k_norm)
+		d->c->op->norm(k, k, a->dim, a->k_norm, a->eps);
+	rotate(d, desk, k);
+	d->kv[KV_KEYS].encode(kv_at(d->view, item, d->layer, KV_KEYS, h, pos), k, a->dim, KV_KEYS);
+}
+
+static void append_rows(void *ctx, int begin, int end)
+{
+	const struct append *d = ctx;
+	struct desk k = { .cos = cpu_my_scratch(d->c) };
+
+	k.sin = k.cos + d->a->rope.n_freq;
+	k.v = k.sin + d->a->rope.n_freq;
+	for (int r = begin; r < end; r++) {
+		angles(&k, &d->a->rope, d->p->pos[r]);
+		queries(d, &k, r);
+		for (int h = 0; h < d->a->heads_kv && d->k; h++)
+			key_and_value(d, &k, r, h);
+	}
+}
+
+void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
+                   const float *v, const struct kv_view *view, int layer)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct append d = {
+		.p = p,
+		.c = c,
+		.a = a,
+		.q = q,
+		.k = k,
+		.v = v,
+		.q_row = q_row,
+		.q_head = q_head,
+		.view = view,
+		.layer = layer,
+	};
+	int reach = a->rope.adjacent ? 2 * a->rope.n_freq :
+	                               a->rope.n_freq + (a->rope.apart ? a->rope.apart : a->rope.n_freq);
+
+	layer_kernels(d.kv, &view->layer[layer], c->be.level);
+	assert(view->heads == a->heads_kv && view->dim == a->dim && reach <= a->dim && !k == !v);
+	cpu_scratch(c, desk_floats(a) * sizeof(float) + 64);
+	cpu_range(c, append_rows, &d, p->n_row, 1);
+}

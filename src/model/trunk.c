@@ -1,0 +1,70 @@
+/* trunk.c - see trunk.h. */
+#include "model/trunk.h"
+
+#include "model/work.h"
+
+void trunk_bind(struct binder *b, struct trunk *t, int vocab, int hidden, bool tied, float eps, float norm_add)
+{
+	t->hidden = hidden;
+	t->vocab = vocab;
+	t->eps = eps;
+	t->embed_scale = t->logit_scale = 1;
+	if (!b->prefix)
+		bind_find_prefix(b);
+	bind_embedding(b, &t->embed, &t->head, vocab, hidden, tied);
+	t->norm = bind_floats(b, hidden, norm_add, "norm.weight");
+}
+
+float *trunk_begin(struct pass *p, const struct trunk *t)
+{
+	float *x;
+
+	pass_reset(p);
+	x = pass_floats(p, (size_t)p->n_row * (size_t)t->hidden);
+	p->be->ops->embed(p, x, &t->embed);
+	if (t->embed_scale != 1)
+		p->be->ops->map(p, x, p->n_row, t->hidden, t->embed_scale, 0);
+	return x;
+}
+
+void trunk_end(struct pass *p, const struct trunk *t, const float *x)
+{
+	const struct backend_ops *ops = p->be->ops;
+	struct linear head = { .w = &t->head, .out = p->logits, .ld = (size_t)t->vocab };
+	size_t mark = p->work_used, n = (size_t)p->n_logit * (size_t)t->hidden;
+	float *last, *h;
+
+	if (p->hidden)
+		ops->norm(p, p->hidden, x, p->n_row, t->hidden, t->norm, t->eps);
+	if (!p->n_logit)
+		return;
+	last = pass_floats(p, n);
+	h = pass_floats(p, n);
+	ops->gather(p, last, x, p->logit_row, p->n_logit, t->hidden);
+	ops->norm(p, h, last, p->n_logit, t->hidden, t->norm, t->eps);
+	ops->linear(p, &head, 1, h, p->n_logit, t->hidden);
+	if (t->logit_scale != 1 || t->logit_cap != 0)
+		ops->map(p, p->logits, p->n_logit, t->vocab, t->logit_scale, t->logit_cap);
+	p->work_used = mark;
+}
+
+size_t trunk_begin_floats(const struct trunk *t, int n_row)
+{
+	return work_floats_of(n_row, t->hidden);
+}
+
+size_t trunk_end_floats(const struct trunk *t, int n_logit)
+{
+	return 2 * work_floats_of(n_logit, t->hidden);
+}
+
+void join_add(struct pass *p, const struct join *j, float *x, float *y, int cols)
+{
+	const struct backend_ops *ops = p->be->ops;
+
+	if (y == x)
+		return;
+	if (j->norm)
+		ops->norm(p, y, y, p->n_row, cols, j->norm, j->eps);
+	ops->add(p, x, y, p->n_row, cols, j->scale != 0 ? j->scale : 1);
+}

@@ -1,0 +1,43 @@
+/* trunk.h - what stands around the layers of every model: the embedding below them, the last norm and the output
+ * matrix above, and the residual stream that their blocks' outputs join.  Inside src/model/. */
+#ifndef MODEL_TRUNK_H
+#define MODEL_TRUNK_H
+
+#include "backend/backend.h"
+#include "model/bind.h"
+
+struct trunk {
+	int hidden, vocab;
+	struct weight embed, head;
+	const float *norm; /* gain of the last norm */
+	float eps;
+	float embed_scale;            /* x = embed_scale E[token] */
+	float logit_scale, logit_cap; /* logits = cap tanh(scale y / cap); cap 0: scale y */
+};
+
+/* Finds the prefix of the file set, unless the binder has one, and binds embed_tokens, norm and lm_head; scales are 1 and the cap 0 unless the
+ * caller changes them.  norm_add: 1 for norms stored without their 1. */
+void trunk_bind(struct binder *b, struct trunk *t, int vocab, int hidden, bool tied, float eps, float norm_add);
+/* Begins a pass: returns x[n_row][hidden], the embeddings of its tokens, in the pass's work memory. */
+float *trunk_begin(struct pass *p, const struct trunk *t);
+/* Ends it: fills p->hidden, where it is asked for, and p->logits from the residual stream x. */
+void trunk_end(struct pass *p, const struct trunk *t, const float *x);
+/* Work memory: of what trunk_begin returns, and of trunk_end. */
+size_t trunk_begin_floats(const struct trunk *t, int n_row);
+size_t trunk_end_floats(const struct trunk *t, int n_logit);
+
+/* How a block's output y joins the residual stream: x += scale norm(y).  A zeroed join is the plain x += y. */
+struct join {
+	const float *norm; /* gain; NULL: no norm stands between */
+	float eps;
+	float scale; /* 0: 1 */
+};
+/* Where the block writes: x itself, which it then adds to, where nothing stands between, else spare[n_row][cols]. */
+static inline float *join_to(const struct join *j, float *x, float *spare)
+{
+	return j->norm || (j->scale != 0 && j->scale != 1) ? spare : x;
+}
+/* After the block has written y = join_to(...); y is overwritten. */
+void join_add(struct pass *p, const struct join *j, float *x, float *y, int cols);
+
+#endif
