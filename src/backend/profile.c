@@ -46,7 +46,7 @@ static void add(struct profile *f, const char *op, const char *what, int64_t sin
 
 static double weight_bytes(const struct weight *w)
 {
-	double scales = w->group ? (double)(w->cols / w->group) * dtype_size(w->scale_type) * (w->biases ? 2 : 1) : 0;
+	double scales = (double)weight_scale_bytes(w) * (w->biases ? 2 : 1);
 
 	return (double)w->rows * ((double)w->row_bytes + scales);
 }

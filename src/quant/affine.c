@@ -19,8 +19,8 @@ static void decode(float *out, const struct weight *w, int o)
 	}
 }
 
-#define AFFINE(b)                                                                               \
-	static const struct coding coding##b = { .bits = b, .scale_unit = 1.0f, .bias = true }; \
+#define AFFINE(b)                                                                                                     \
+	static const struct coding coding##b = { .bits = b, .most = (1 << b) - 1, .scale_unit = 1.0f, .bias = true }; \
 	const struct format format_affine##b = { "affine" #b, b, decode, coded_kernels, &coding##b }
 
 AFFINE(2);

@@ -16,8 +16,9 @@
  *   coded weights under ARITH_FAST: activations are int8 with one scale per
  *     group; per group the integer sum is exact; per output the float steps are
  *       acc = fma(scale[o][g], xscale[r][g] * (float)isum, acc)
- *       acc = fma(bias[o][g],  xscale[r][g] * (float)xsum[r][g], acc)   (affine)
- *     over rising g.
+ *       acc = fma(bias[o][g],  xscale[r][g] * (float)xsum[r][g], acc)   (where there is a bias)
+ *     over rising g.  Of a type of GGUF a group is 16 or 32 inputs, those that share its smallest scale;
+ *     scale and bias are its products of a block's scale and a group's, which are exact (gguf/gguf.h).
  *   bf16 weights under ARITH_FAST at levels avx512bf16 and amx: activations are rounded to bf16;
  *     per output and block of 32 inputs, the last filled up with zeros,
  *       even = fma(x[2 i], w[2 i], even), odd = fma(x[2 i + 1], w[2 i + 1], odd)
@@ -92,11 +93,15 @@ struct weight {
 	int group;           /* inputs that share a scale; 0: format has none */
 	const uint8_t *data; /* row o begins at data + o * row_bytes */
 	size_t row_bytes;
-	const uint8_t *scales, *biases; /* [rows][cols / group] of scale_type; biases may be NULL */
+	/* [rows][cols / group] of scale_type; biases may be NULL, and both are where scales lie in the rows. */
+	const uint8_t *scales, *biases;
 	enum dtype scale_type;
 	struct blocks *blocks; /* blocks.h; of the tensor of which these are rows blocks_row and on; NULL: never */
 	int blocks_row;
 };
+
+/* Bytes of a row's scales, and of its biases if it has any; 0: they do not lie apart from the row. */
+size_t weight_scale_bytes(const struct weight *w);
 
 /* Rows [first, first + n) as a weight of their own: one expert of a stack, one half of a fused pair. */
 struct weight weight_rows(const struct weight *w, int first, int n);

@@ -1,24 +1,19 @@
 /* formats.c - the lists: weight formats, cache row formats; describing a matrix. */
 #include <string.h>
 
+#include "quant/gguf/gguf_list.h"
 #include "quant/levels.h"
 
 extern const struct format format_f32, format_f16, format_affine2, format_affine3, format_affine4, format_affine5,
 	format_affine6, format_affine8, format_mxfp4, format_nvfp4, format_mxfp8;
+#define DECLARE(type) extern const struct format format_##type;
+GGUF_TYPES(DECLARE)
 
-const struct format *const formats[] = { &format_f32,
-	                                 &format_f16,
-	                                 &format_bf16,
-	                                 &format_affine2,
-	                                 &format_affine3,
-	                                 &format_affine4,
-	                                 &format_affine5,
-	                                 &format_affine6,
-	                                 &format_affine8,
-	                                 &format_mxfp4,
-	                                 &format_nvfp4,
-	                                 &format_mxfp8,
-	                                 NULL };
+const struct format *const formats[] = { &format_f32,           &format_f16,     &format_bf16,    &format_affine2,
+	                                 &format_affine3,       &format_affine4, &format_affine5, &format_affine6,
+	                                 &format_affine8,       &format_mxfp4,   &format_nvfp4,   &format_mxfp8,
+#define ENTRY(type) &format_##type,
+	                                 GGUF_TYPES(ENTRY) NULL };
 
 const struct format *format_find(const char *name)
 {
@@ -142,20 +137,21 @@ size_t weight_scratch_bytes(const struct weight *w)
 	return ((most > direct ? most : direct) + 63) / 64 * 64;
 }
 
+size_t weight_scale_bytes(const struct weight *w)
+{
+	return w->scales ? (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type) : 0;
+}
+
 struct weight weight_rows(const struct weight *w, int first, int n)
 {
 	struct weight r = *w;
 
 	r.rows = n;
 	r.data += (size_t)first * w->row_bytes;
-	if (w->group) {
-		size_t at = (size_t)first * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type);
-
-		if (r.scales)
-			r.scales += at;
-		if (r.biases)
-			r.biases += at;
-	}
+	if (r.scales)
+		r.scales += (size_t)first * weight_scale_bytes(w);
+	if (r.biases)
+		r.biases += (size_t)first * weight_scale_bytes(w);
 	r.blocks_row += first;
 	return r;
 }

@@ -6,7 +6,7 @@
 #include "quant/levels.h"
 
 static const float e2m1[16] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6 };
-static const uint8_t e2m1_code[16] = { 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0 };
+const uint8_t e2m1_code[16] = { 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0 };
 
 static void decode(float *out, const struct weight *w, int o)
 {
@@ -22,6 +22,6 @@ static void decode(float *out, const struct weight *w, int o)
 	}
 }
 
-static const struct coding coding = { .bits = 4, .zero = 12, .lut = e2m1_code, .scale_unit = 0.5f };
+static const struct coding coding = { .bits = 4, .most = 24, .zero = 12, .lut = e2m1_code, .scale_unit = 0.5f };
 const struct format format_mxfp4 = { "mxfp4", 4, decode, coded_kernels, &coding };
 const struct format format_nvfp4 = { "nvfp4", 4, decode, coded_kernels, &coding };

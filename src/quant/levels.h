@@ -151,6 +151,8 @@ size_t bf16_scratch_avx512bf16(int cols), bf16_scratch_amx(int cols);
 /* Attention over bf16 rows, where there are dot products of bf16 (or multiply-adds that are faster, as of weights) or tiles. */
 extern const struct kv_tiles kv_tiles_dot, kv_tiles_floats, kv_tiles_amx;
 
+/* E2M1 codes to twice their value plus 12. */
+extern const uint8_t e2m1_code[16];
 /* MLX's reading of E4M3: 0x7f is 480, there is no NaN. */
 float e4m3_mlx(uint8_t b);
 

@@ -22,7 +22,7 @@ enum { STREAMS = 3 };
 static void streams_of(struct store_run run[STREAMS], const struct weight *w, int first, int n)
 {
 	struct weight part = weight_rows(w, first, n);
-	size_t scales = w->group ? (size_t)n * (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type) : 0;
+	size_t scales = (size_t)n * weight_scale_bytes(w);
 
 	run[0] = (struct store_run){ .p = part.data, .n = (size_t)n * w->row_bytes };
 	run[1] = (struct store_run){ .p = part.scales, .n = scales };

@@ -19,21 +19,41 @@
 #include "base/alloc.h"
 #include "fenced.h"
 #include "golden.h"
+#include "quant/gguf/gguf.h"
 #include "quant/levels.h"
 
 /* ---- a random weight and its truth ---- */
 
+/* Of a type of GGUF, whose blocks have their scales, bits are 0, and halves of their first scales begin at byte `half`. */
 struct kind {
 	const char *name, *mode;
 	int bits, group;
 	enum dtype plain;
+	int half, halves;
 };
+#define GGUF(name, group, half, halves)                 \
+	{                                               \
+		name, "gguf", 0, group, 0, half, halves \
+	}
 static const struct kind kinds[] = {
 	{ "f32", NULL, 32, 0, DT_F32 },   { "f16", NULL, 16, 0, DT_F16 },   { "bf16", NULL, 16, 0, DT_BF16 },
 	{ "affine2", "affine", 2, 0, 0 }, { "affine3", "affine", 3, 0, 0 }, { "affine4", "affine", 4, 0, 0 },
 	{ "affine5", "affine", 5, 0, 0 }, { "affine6", "affine", 6, 0, 0 }, { "affine8", "affine", 8, 0, 0 },
 	{ "mxfp4", "mxfp4", 4, 32, 0 },   { "nvfp4", "nvfp4", 4, 16, 0 },   { "mxfp8", "mxfp8", 8, 32, 0 },
+	GGUF("Q4_0", 32, 0, 1),           GGUF("Q4_1", 32, 0, 2),           GGUF("Q5_0", 32, 0, 1),
+	GGUF("Q5_1", 32, 0, 2),           GGUF("Q8_0", 32, 0, 1),           GGUF("Q2_K", 16, 80, 2),
+	GGUF("Q3_K", 16, 108, 1),         GGUF("Q4_K", 32, 0, 2),           GGUF("Q5_K", 32, 0, 2),
+	GGUF("Q6_K", 16, 208, 1),         GGUF("IQ2_XXS", 32, 0, 1),        GGUF("IQ2_XS", 16, 0, 1),
+	GGUF("IQ2_S", 16, 0, 1),          GGUF("IQ3_XXS", 32, 0, 1),        GGUF("IQ3_S", 32, 0, 1),
+	GGUF("IQ1_S", 32, 0, 1),          GGUF("IQ1_M", 16, 0, 0),          GGUF("IQ4_NL", 32, 0, 1),
+	GGUF("IQ4_XS", 32, 0, 1),         GGUF("TQ1_0", 32, 52, 1),         GGUF("TQ2_0", 32, 64, 1),
+	GGUF("MXFP4", 32, 0, 0),          GGUF("NVFP4", 16, 0, 0),          GGUF("Q1_0", 32, 0, 1),
+	GGUF("Q2_0", 32, 0, 1),
 };
+static bool is_gguf(const struct kind *k)
+{
+	return k->mode && !k->bits;
+}
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static const char *const value_name[VALUES] = { "random",          "all codes largest", "scales zero",
@@ -106,6 +126,26 @@ static void sample_lay_out(struct sample *s)
 	}
 }
 
+/* Blocks of a type; their first scales are numbers. */
+static int sample_gguf(struct sample *s, const struct kind *k, int rows, int cols, enum value v, int at_end,
+                       size_t skip)
+{
+	const struct gguf_type *type = gguf_type_named(k->name);
+	size_t n = (size_t)rows * (size_t)(cols / type->block) * (size_t)type->block_bytes;
+	struct err err;
+
+	fence_make(&s->data, n, at_end, skip);
+	fill_codes(s->data.p, n, v);
+	for (size_t b = 0; b < n; b += (size_t)type->block_bytes)
+		for (int i = 0; i < k->halves; i++) {
+			uint8_t *half = s->data.p + b + k->half + 2 * i;
+			uint16_t h = v == V_ZERO_SCALE ? 0 : v == V_TINY ? f16_random() & 0x83ff : f16_random();
+
+			memcpy(half, &h, sizeof h);
+		}
+	return weight_gguf(&s->w, "sample", type, rows, cols, s->data.p, n, &err);
+}
+
 static void sample_make(struct sample *s, const struct kind *k, int rows, int cols, int group, enum dtype st,
                         enum value v)
 {
@@ -115,8 +155,11 @@ static void sample_make(struct sample *s, const struct kind *k, int rows, int co
 
 	memset(s, 0, sizeof *s);
 	n = (size_t)rows * (size_t)cols * (size_t)k->bits / 8;
-	fence_make(&s->data, n, at_end, skip);
-	if (!k->mode) {
+	if (!is_gguf(k))
+		fence_make(&s->data, n, at_end, skip);
+	if (is_gguf(k)) {
+		rc = sample_gguf(s, k, rows, cols, v, at_end, skip);
+	} else if (!k->mode) {
 		size_t size = (size_t)dtype_size(k->plain);
 
 		for (size_t i = 0; i < n; i += size)
@@ -189,6 +232,29 @@ static float scale_at(const struct weight *w, const uint8_t *p, int o, int g)
 }
 
 static const int twice_e2m1[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+
+/* The same of blocks, whose readers test_gguf compares with the reference. */
+static float truth_blocks(const struct weight *w, const uint8_t *code, int o, const struct acts *x, int r)
+{
+	const struct coding *c = w->fmt->coding;
+	int groups = w->cols / w->group;
+	float acc = 0;
+
+	for (int g = 0; g < groups; g++) {
+		float xs = x->scale[r * groups + g], scale, bias;
+		long isum = 0, xsum = 0;
+
+		for (int i = g * w->group; i < (g + 1) * w->group; i++) {
+			isum += (long)(code[i] - c->zero) * x->q[r * x->cols + i];
+			xsum += x->q[r * x->cols + i];
+		}
+		coding_scale(&scale, &bias, w, o, g);
+		acc = fmaf(scale, xs * (float)isum, acc);
+		if (c->bias)
+			acc = fmaf(bias, xs * (float)xsum, acc);
+	}
+	return acc;
+}
 
 /* The order of roundings that format.h promises for coded weights. */
 static float truth_coded(const struct kind *k, const struct weight *w, int o, const struct acts *x, int r)
@@ -424,7 +490,12 @@ static void check_truth(const struct kind *k, const struct sample *s, const stru
 				sum += a * b;
 				size += fabs(a * b);
 				/* scale * code and bias may cancel in b: their sizes count */
-				if (coded && !k->group)
+				if (coded && is_gguf(k)) {
+					float scale, bias;
+
+					coding_scale(&scale, &bias, &s->w, o, i / h->group);
+					size += fabs(a * (double)bias) * 2;
+				} else if (coded && !k->group)
 					size += fabs(a * (double)scale_at(&s->w, s->w.biases, o, i / h->group)) * 2;
 			}
 			double off = fabs(sum - (double)want[r * h->rows + o]);
@@ -455,7 +526,11 @@ static struct shape shape_of(const struct kind *k, int turn, int most)
 		           .st = scale_types[turn / VALUES % 3] };
 
 	h.group = k->group ? k->group : groups[pick(10)];
-	if (k->mode) {
+	if (is_gguf(k)) {
+		int block = gguf_type_named(k->name)->block;
+
+		h.cols = block * (1 + pick(block < 256 ? 40 : 5));
+	} else if (k->mode) {
 		h.cols = h.group * (1 + pick(pick(4) ? 9 : 40));
 		if (pick(3) == 0)
 			h.cols = (h.cols + 511) / 512 * 512 / h.group * h.group + h.group;
@@ -518,6 +593,7 @@ static void round_mul(const struct kind *k, struct shape h)
 	struct sample s;
 	struct rows x;
 	float *decoded, *want, *want_fast, *want_pairs;
+	uint8_t *code;
 	bool fast, pairs = !k->mode && k->plain == DT_BF16;
 
 	sample_make(&s, k, h.rows, h.cols, h.group, h.st, h.v);
@@ -525,15 +601,22 @@ static void round_mul(const struct kind *k, struct shape h)
 	want = xmalloc((size_t)h.rows * (size_t)h.n * 12);
 	want_fast = want + h.rows * h.n;
 	want_pairs = want_fast + h.rows * h.n;
-	for (int o = 0; o < h.rows; o++)
+	code = xmalloc((size_t)h.rows * (size_t)h.cols);
+	for (int o = 0; o < h.rows; o++) {
 		s.bare.fmt->decode(decoded + (size_t)o * (size_t)h.cols, &s.bare, o);
+		if (is_gguf(k))
+			coding_row(code + (size_t)o * (size_t)h.cols, &s.w, o);
+	}
 	rows_make(&x, h.n, h.cols, h.group, h.v, CPU_SCALAR);
 	fast = s.w.fmt->coding != NULL;
 	for (int r = 0; r < h.n; r++)
 		for (int o = 0; o < h.rows; o++) {
 			want[r * h.rows + o] = truth_dot(x.a.f + (size_t)r * (size_t)h.cols,
 			                                 decoded + (size_t)o * (size_t)h.cols, h.cols);
-			if (fast)
+			if (fast && is_gguf(k))
+				want_fast[r * h.rows + o] = truth_blocks(&s.w, code + (size_t)o * (size_t)h.cols, o,
+				                                         &x.a, r);
+			else if (fast)
 				want_fast[r * h.rows + o] = truth_coded(k, &s.w, o, &x.a, r);
 			want_pairs[r * h.rows + o] = truth_pairs(decoded + (size_t)o * (size_t)h.cols,
 			                                         x.a.f + (size_t)r * (size_t)h.cols, h.cols);
@@ -552,6 +635,7 @@ static void round_mul(const struct kind *k, struct shape h)
 	}
 	sample_drop(&s);
 	rows_drop(&x);
+	free(code);
 	free(decoded);
 	free(want);
 }
@@ -794,7 +878,7 @@ static bool check_golden(const char *file)
 			void *scratch;
 			size_t groups;
 
-			if (!k->mode || (k->group && j))
+			if (!k->mode || is_gguf(k) || (k->group && j))
 				goto next;
 			if (k->group)
 				snprintf(base, sizeof base, "%s", k->mode);
@@ -913,7 +997,7 @@ static void bench(const struct kind *k)
 	static const int ns[] = { 1, 2, 4, 8, 64, 256 };
 	int group = k->group ? k->group : 64, cols = 3584;
 	/* One row: more than the third cache holds.  Many rows: a matrix of a layer. */
-	int rows = (int)(100e6 * 8 / k->bits / cols) / 96 * 96;
+	int stored = format_find(k->name)->bits, rows = (int)(100e6 * 8 / stored / cols) / 96 * 96;
 	struct sample s;
 
 	sample_make(&s, k, rows, cols, k->mode ? group : 0, DT_BF16, V_RANDOM);
@@ -935,7 +1019,7 @@ static void bench(const struct kind *k)
 				while (acts_pairer(l) && !x.a.pairs)
 					rows_pair(&x, l);
 			t = bench_once(kn.mul[ARITH_FAST], &w, &x.a, n, out, scratch);
-			bytes = (double)w.rows * ((double)w.row_bytes + (w.group ? (double)cols / w.group * 4 : 0));
+			bytes = (double)w.rows * ((double)w.row_bytes + 2 * (double)weight_scale_bytes(&w));
 			if (n == 1)
 				printf("  1 row %5.1f GB/s", bytes / t * 1e-9);
 			else
@@ -960,7 +1044,10 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < KINDS; i++) {
 		bool wanted = check_wanted(&o, kinds[i].name);
 
-		for (int r = 0; r < o.rounds && wanted && !o.bench && failures < 20; r++)
+		/* Types of GGUF share their kernels. */
+		int rounds = is_gguf(&kinds[i]) ? (o.rounds + 2) / 3 : o.rounds;
+
+		for (int r = 0; r < rounds && wanted && !o.bench && failures < 20; r++)
 			round_mul(&kinds[i], shape_of(&kinds[i], r, o.quick ? QUICK : ALL));
 		for (int t = 0; t < turns_of_blocks(&kinds[i]) && wanted && !o.bench && failures < 20; t++)
 			round_mul(&kinds[i], shape_of_blocks(&kinds[i], t));

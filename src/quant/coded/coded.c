@@ -6,12 +6,24 @@
 
 #include "quant/levels.h"
 
+/* Stored codes to codes. */
+static void code_values(uint8_t *code, const struct coding *c, int n)
+{
+	for (int i = 0; i < n && c->lut; i++)
+		code[i] = c->lut[code[i]];
+}
+
 void coding_row(uint8_t *out, const struct weight *w, int o)
 {
 	const struct coding *c = w->fmt->coding;
 	const uint8_t *p = w->data + (size_t)o * w->row_bytes, *blocks = blocks_of(w);
 	unsigned mask = (1u << c->bits) - 1;
 
+	if (c->block) {
+		file_block_codes(out, w, o, 0, w->cols);
+		code_values(out, c, w->cols);
+		return;
+	}
 	if (blocks) { /* to the end of out, so that what becomes of a byte never stands before it */
 		uint8_t *row = out + (size_t)w->cols - (size_t)w->cols * (size_t)c->bits / 8;
 
@@ -32,9 +44,18 @@ void coding_row(uint8_t *out, const struct weight *w, int o)
 			v |= (unsigned)p[(bit >> 3) + 1] << (8 - shift);
 		out[i] = (uint8_t)(v & mask);
 	}
-	if (c->lut)
-		for (int i = 0; i < w->cols; i++)
-			out[i] = c->lut[out[i]];
+	code_values(out, c, w->cols);
+}
+
+/* Out of the block that has group g. */
+static void one_scale(float *scale, float *bias, const struct weight *w, int o, int g)
+{
+	float scales[FILE_BLOCK_GROUPS], biases[FILE_BLOCK_GROUPS] = { 0 };
+	int groups = w->fmt->coding->block->length / w->group;
+
+	file_block_scales(scales, biases, w, o, g / groups * groups, groups);
+	*scale = scales[g % groups];
+	*bias = biases[g % groups];
 }
 
 void coding_scale(float *scale, float *bias, const struct weight *w, int o, int g)
@@ -46,6 +67,10 @@ void coding_scale(float *scale, float *bias, const struct weight *w, int o, int 
 
 	if (blocks) {
 		block_scale(scale, bias, w, blocks, o, g);
+		return;
+	}
+	if (c->block) {
+		one_scale(scale, bias, w, o, g);
 		return;
 	}
 	*bias = 0.0f;

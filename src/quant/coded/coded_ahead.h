@@ -8,7 +8,7 @@
  * only asks for memory. */
 __attribute__((always_inline)) static inline void coded_ask_scales(const struct weight *w, int o, int n)
 {
-	size_t row = (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type), at = (size_t)o * row;
+	size_t row = weight_scale_bytes(w), at = (size_t)o * row;
 
 	for (size_t i = 0; i < (size_t)n * row; i += 64) {
 		__builtin_prefetch(w->scales + at + i, 0, 3);

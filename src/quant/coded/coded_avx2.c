@@ -18,7 +18,8 @@
 #include "quant/coded/coded_avx2.h"
 #include "quant/levels.h"
 
-enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM }; /* STREAM: any other width */
+/* STREAM: any other width; UNPACKED: a byte each, of rows in blocks. */
+enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM, UNPACKED, UNPACKED_LUT, HOWS };
 
 #if defined(__AVXVNNI__)
 enum { TILE_ROWS = 6, BYTES_LESS = 0 };
@@ -33,27 +34,34 @@ struct codes {
 	/* Any width: the bytes of codes 0-7 and 8-15 of a lane, a factor that moves
 	 * each to the top of its 16 bits, one whose product's upper half is the code. */
 	__m256i low, high, lift, drop;
-	int bits;
+	int bits, less;
 };
+
+/* What codes that do not fit seven bits are taken less. */
+static int codes_less(const struct coding *c)
+{
+	return c->most > 127 ? BYTES_LESS : 0;
+}
 
 static struct codes codes_make(const struct coding *c)
 {
-	struct codes s = { .bits = c->bits };
+	struct codes s = { .bits = c->block ? 8 : c->bits };
 	uint8_t low[16], high[16];
 	uint16_t lift[8];
 
 	s.lut = c->lut ? _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)c->lut)) : _mm256_setzero_si256();
 	for (int k = 0; k < 8; k++) {
-		low[2 * k] = (uint8_t)(k * c->bits / 8);
-		low[2 * k + 1] = (uint8_t)(k * c->bits / 8 + 1);
-		high[2 * k] = (uint8_t)(low[2 * k] + c->bits);
-		high[2 * k + 1] = (uint8_t)(low[2 * k + 1] + c->bits);
-		lift[k] = (uint16_t)(1 << (16 - c->bits - k * c->bits % 8));
+		low[2 * k] = (uint8_t)(k * s.bits / 8);
+		low[2 * k + 1] = (uint8_t)(k * s.bits / 8 + 1);
+		high[2 * k] = (uint8_t)(low[2 * k] + s.bits);
+		high[2 * k + 1] = (uint8_t)(low[2 * k + 1] + s.bits);
+		lift[k] = (uint16_t)(1 << (16 - s.bits - k * s.bits % 8));
 	}
 	s.low = _mm256_broadcastsi128_si256(_mm_loadu_si128((void *)low));
 	s.high = _mm256_broadcastsi128_si256(_mm_loadu_si128((void *)high));
 	s.lift = _mm256_broadcastsi128_si256(_mm_loadu_si128((void *)lift));
-	s.drop = _mm256_set1_epi16((short)(1 << c->bits));
+	s.drop = _mm256_set1_epi16((short)(1 << s.bits));
+	s.less = codes_less(c);
 	return s;
 }
 
@@ -71,9 +79,11 @@ INLINE __m256i codes_at(const struct codes *s, const uint8_t *row, int k, int co
 		memcpy(last, p, left < 2 * lane ? left : 2 * lane);
 		p = last;
 	}
-	if (how == BYTES) {
+	if (how == BYTES || how == UNPACKED || how == UNPACKED_LUT) {
 		v = _mm256_loadu_si256((const void *)p);
-		return BYTES_LESS ? _mm256_xor_si256(v, _mm256_set1_epi8(-128)) : v;
+		if (how == UNPACKED_LUT)
+			v = _mm256_shuffle_epi8(s->lut, v);
+		return s->less ? _mm256_xor_si256(v, _mm256_set1_epi8(-128)) : v;
 	}
 	v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)p)),
 	                            _mm_loadu_si128((const void *)(p + lane)), 1);
@@ -168,6 +178,10 @@ void LEVEL(coded_scales)(float *scale, float *bias, size_t step, const struct we
 {
 	int groups = w->cols / w->group;
 
+	if (w->fmt->coding->block) {
+		file_block_lanes(scale, bias, step, w, o, n);
+		return;
+	}
 	scales_make(scale, step, w, false, o, n, 0, groups);
 	if (w->fmt->coding->bias)
 		scales_make(bias, step, w, true, o, n, 0, groups);
@@ -265,7 +279,7 @@ INLINE void panel_fill(uint8_t *panel, const struct codes *s, const uint8_t *con
 	for (int k = k0; k < k1; k += 32, panel += 512) {
 		int n_quads = k1 - k < 32 ? (k1 - k) / 4 : 8;
 
-		for (int i = 0; i < s->bits; i++) {
+		for (int i = 0; i < s->bits && how < UNPACKED; i++) {
 			_mm_prefetch(ahead + (size_t)k * 2 * (size_t)s->bits + 64 * i, _MM_HINT_T1);
 			_mm_prefetch(row[(k / 32 * s->bits + i) % 16] + NEAR + (size_t)k / 8 * (size_t)s->bits,
 			             _MM_HINT_T0);
@@ -370,11 +384,11 @@ PANEL(NIBBLES)
 PANEL(NIBBLES_LUT)
 PANEL(BYTES)
 PANEL(STREAM)
-static panel_fn *const panels[4] = {
-	[NIBBLES] = panel_NIBBLES,
-	[NIBBLES_LUT] = panel_NIBBLES_LUT,
-	[BYTES] = panel_BYTES,
-	[STREAM] = panel_STREAM,
+PANEL(UNPACKED)
+PANEL(UNPACKED_LUT)
+static panel_fn *const panels[HOWS] = {
+	[NIBBLES] = panel_NIBBLES, [NIBBLES_LUT] = panel_NIBBLES_LUT, [BYTES] = panel_BYTES,
+	[STREAM] = panel_STREAM,   [UNPACKED] = panel_UNPACKED,       [UNPACKED_LUT] = panel_UNPACKED_LUT,
 };
 
 #define TILE(wide, R)                                                                                       \
@@ -405,9 +419,12 @@ static tile_fn *const tiles[][TILE_ROWS] = {
 /* Quads whose products are summed in 16 bits. */
 static int tile_wide(const struct coding *c, int group)
 {
-	if (TILE_ROWS == 6 || c->bits == 8)
+	enum { MOST_16 = 32767, PAIR = 2 * 127 };
+	int fit = MOST_16 / (PAIR * c->most);
+
+	if (TILE_ROWS == 6 || fit < 2)
 		return 1;
-	return c->bits > 5 ? 2 : c->bits > 4 || c->lut || group % 32 ? 4 : 8;
+	return fit < 4 ? 2 : fit < 8 || group % 32 ? 4 : 8;
 }
 
 double LEVEL(coded_peak)(int64_t n)
@@ -444,6 +461,21 @@ double LEVEL(coded_peak)(int64_t n)
 	return 2.0 * 32 * CHAINS * WIDE * (double)n;
 }
 
+/* Inputs [k, k + n) of n_out outputs whose rows are blocks; what is beyond the last output repeats it. */
+static void block_panel(uint8_t *panel, const struct codes *codes, enum how how, const struct weight *w, int o,
+                        int n_out, int k, int n)
+{
+	uint8_t code[16][PANEL_INPUTS];
+	const uint8_t *row[16];
+
+	for (int i = 0; i < 16; i++) {
+		row[i] = code[i < n_out ? i : n_out - 1];
+		if (i < n_out)
+			file_block_codes(code[i], w, o + i, k, n);
+	}
+	panels[how](panel, codes, row, 0, n, n);
+}
+
 /* Rows [d->r0, d->r0 + n) by outputs o .. o + n_out - 1. */
 static void block(float *out, size_t ld, struct product *d, const struct codes *codes, enum how how, int o, int n_out,
                   int n, uint8_t *panel)
@@ -457,7 +489,10 @@ static void block(float *out, size_t ld, struct product *d, const struct codes *
 	memset(d->acc, 0, (size_t)n * 16 * sizeof *d->acc);
 	for (int g0 = 0, g1; g0 < d->groups; g0 = g1) {
 		g1 = g0 + step < d->groups ? g0 + step : d->groups;
-		panels[how](panel, codes, row, g0 * w->group, g1 * w->group, w->cols);
+		if (w->fmt->coding->block)
+			block_panel(panel, codes, how, w, o, n_out, g0 * w->group, (g1 - g0) * w->group);
+		else
+			panels[how](panel, codes, row, g0 * w->group, g1 * w->group, w->cols);
 		for (int r = 0; r < n; r += TILE_ROWS)
 			tiles[wide][n - r < TILE_ROWS ? n - r - 1 : TILE_ROWS - 1](d, panel, r, g0, g1);
 	}
@@ -465,11 +500,18 @@ static void block(float *out, size_t ld, struct product *d, const struct codes *
 		memcpy(out + (size_t)r * ld, d->acc + 16 * r, (size_t)n_out * sizeof *out);
 }
 
+static enum how how_of(const struct coding *c)
+{
+	if (c->block)
+		return c->lut ? UNPACKED_LUT : UNPACKED;
+	return c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
+}
+
 void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                       int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
-	enum how how = c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
+	enum how how = how_of(c);
 	int groups = w->cols / w->group;
 	struct codes codes = codes_make(c);
 	float *scale = scratch, *bias = scale + 16 * (size_t)groups, *acc = bias + 16 * (size_t)groups;
@@ -482,7 +524,7 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 		.scale = scale,
 		.bias = c->bias ? bias : NULL,
 		.groups = groups,
-		.zero = c->zero - (how == BYTES ? BYTES_LESS : 0),
+		.zero = c->zero - codes_less(c),
 	};
 
 	assert(x->cols == w->cols && x->group == w->group);

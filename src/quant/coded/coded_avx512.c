@@ -135,6 +135,10 @@ static void scales_of(float *scale, float *bias, size_t step, const struct weigh
 		}
 		return;
 	}
+	if (c->block) {
+		file_block_lanes(scale, bias, step, w, o, n);
+		return;
+	}
 	if (c->bias && w->scale_type == DT_BF16 && c->scale_unit == 1.0f) {
 		scales_paired(scale, bias, step, w, o, n);
 		return;
@@ -481,6 +485,24 @@ INLINE void codes_of_16(uint8_t *to, const struct coded_span *c, const enum how 
 	}
 }
 
+/* The same where rows are blocks. */
+static void codes_of_blocked(uint8_t *to, const struct coded_span *c, const bool has_lut, __m512i lut)
+{
+	uint8_t code[FILE_BLOCK_MOST] __attribute__((aligned(64)));
+
+	for (int i = 0; i < 16; i++)
+		for (int k = c->k0; k < c->k1; k += FILE_BLOCK_MOST) {
+			int n = c->k1 - k < FILE_BLOCK_MOST ? c->k1 - k : FILE_BLOCK_MOST;
+			uint8_t *at = to + i * c->inputs + 16 * (k - c->k0);
+
+			file_block_codes(code, c->w, c->o + (i < c->n ? i : c->n - 1), k, n);
+			for (int j = 0; j < n && has_lut; j += 64)
+				_mm512_store_si512(code + j, _mm512_shuffle_epi8(lut, _mm512_load_si512(code + j)));
+			for (int j = 0; j < n; j += c->inputs)
+				memcpy(at + 16 * j, code + j, (size_t)c->inputs);
+		}
+}
+
 void coded_codes_avx512(uint8_t *to, const struct coded_span *span)
 {
 	const struct coding *c = span->w->fmt->coding;
@@ -504,6 +526,8 @@ void coded_codes_avx512(uint8_t *to, const struct coded_span *span)
 	case NIBBLES: codes_of_16(to, span, NIBBLES, lut, NULL); break;
 	case NIBBLES_LUT: codes_of_16(to, span, NIBBLES_LUT, lut, NULL); break;
 	case BYTES: codes_of_16(to, span, BYTES, lut, NULL); break;
+	case UNPACKED: codes_of_blocked(to, span, false, lut); break;
+	case UNPACKED_LUT: codes_of_blocked(to, span, true, lut); break;
 	default: s = stream_make(c->bits); codes_of_16(to, span, STREAM, lut, &s);
 	}
 }
@@ -573,7 +597,7 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 	enum how how = how_of(c);
 	/* 16 or 32 codes a group, or whole blocks of 64 or 128. */
 	int size = w->group == 16 ? 3 : w->group == 32 ? 2 : w->group % 128 == 0 ? 0 : w->group % 64 == 0 ? 1 : -1;
-	direct_fn *const *direct = size < 0 ? NULL : directs[how][size];
+	direct_fn *const *direct = size < 0 || c->block ? NULL : directs[how][size];
 
 	if (size == 1 && w->group != 64 && c->bits == 4)
 		direct = NULL; /* 192 and the like: no whole blocks of nibbles */

@@ -10,11 +10,13 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* How codes are stored, seen by the kernels. */
-enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM };
+/* How codes are stored, seen by the kernels.  UNPACKED: a byte each, out of rows in blocks. */
+enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM, UNPACKED, UNPACKED_LUT };
 
 static inline enum how how_of(const struct coding *c)
 {
+	if (c->block)
+		return c->lut ? UNPACKED_LUT : UNPACKED;
 	return c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
 }
 

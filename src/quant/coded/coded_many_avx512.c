@@ -60,8 +60,9 @@ INLINE void panel_nibbles(uint8_t *panel, const uint8_t *const row[16], int cols
 	}
 }
 
+/* lut: of codes that it makes others of; NULL: it does not. */
 INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, size_t next, bool is_stream,
-                        const struct stream *s)
+                        const struct stream *s, const __m512i *lut)
 {
 	for (int k = 0; k < cols; k += 64) {
 		int have = cols - k < 64 ? cols - k : 64;
@@ -79,7 +80,29 @@ INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, 
 		}
 		transpose16(t);
 		for (int j = 0; j < have / 4; j++)
-			_mm512_storeu_si512(panel + (size_t)(k / 4 + j) * 128, t[j]);
+			_mm512_storeu_si512(panel + (size_t)(k / 4 + j) * 128,
+			                    lut ? _mm512_shuffle_epi8(*lut, t[j]) : t[j]);
+	}
+}
+
+/* Inputs [k0, k1) of outputs o .. o + n_out - 1, n_out <= 16, whose rows are blocks; what is beyond the last repeats it. */
+static void panel_unpacked(uint8_t *panel, const struct weight *w, int o, int n_out, int k0, int k1, const __m512i *lut)
+{
+	uint8_t code[16][FILE_BLOCK_MOST];
+	const uint8_t *row[16];
+
+	for (int k = k0; k < k1; k += FILE_BLOCK_MOST, panel += 128 * FILE_BLOCK_MOST / 4) {
+		int n = k1 - k < FILE_BLOCK_MOST ? k1 - k : FILE_BLOCK_MOST;
+
+		for (int i = 0; i < 16; i++) {
+			row[i] = code[i < n_out ? i : n_out - 1];
+			if (i < n_out)
+				file_block_codes(code[i], w, o + i, k, n);
+		}
+		if (lut)
+			panel_bytes(panel, row, n, 0, false, NULL, lut);
+		else
+			panel_bytes(panel, row, n, 0, false, NULL, NULL);
 	}
 }
 
@@ -253,7 +276,13 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 				panel_blocks(to, from, (k1 - k0) / BLOCK_INPUTS, 8);
 			continue;
 		}
+		if (c->block) {
+			int first = 16 * h < n_out ? 16 * h : 0;
 
+			panel_unpacked(to, w, o + first, n_out - first < 16 ? n_out - first : 16, k0, k1,
+			               c->lut ? &m->lut : NULL);
+			continue;
+		}
 		for (int i = 0; i < 16; i++) { /* what is beyond the last output repeats it */
 			int at = 16 * h + i < n_out ? 16 * h + i : n_out - 1;
 
@@ -262,8 +291,8 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 		switch (how_of(c)) {
 		case NIBBLES: panel_nibbles(to, row, k1 - k0, next, false, m->lut); break;
 		case NIBBLES_LUT: panel_nibbles(to, row, k1 - k0, next, true, m->lut); break;
-		case BYTES: panel_bytes(to, row, k1 - k0, next, false, NULL); break;
-		default: panel_bytes(to, row, k1 - k0, next, true, &m->stream);
+		case BYTES: panel_bytes(to, row, k1 - k0, next, false, NULL, NULL); break;
+		default: panel_bytes(to, row, k1 - k0, next, true, &m->stream, NULL);
 		}
 	}
 }
