@@ -35,14 +35,26 @@ size_t state_tail_floats(const struct state_shape *s)
 	return (size_t)(s->conv_width > 0 ? s->conv_width - 1 : 0) * (size_t)s->conv_channels;
 }
 
+static int decay_floats(const struct state_shape *s)
+{
+	switch (s->rule) {
+	case RECUR_KDA:
+	case RECUR_RWKV7: return s->dim_k;
+	case RECUR_SCAN: return s->dim_v;
+	default: return 1;
+	}
+}
+
 struct state_tape state_tape(const struct state_shape *s)
 {
-	struct state_tape t = { .key = (size_t)s->conv_channels, .decay_n = 1 };
+	struct state_tape t = { .key = (size_t)s->conv_channels, .decay_n = decay_floats(s) };
+	size_t heads = (size_t)s->heads_v, two = s->rule == RECUR_RWKV7 ? heads : 0;
 
 	t.decay = t.key + (size_t)s->heads_k * (size_t)s->dim_k;
-	t.update = t.decay + (size_t)s->heads_v * (size_t)t.decay_n;
-	t.key2 = t.update2 = t.update + (size_t)s->heads_v * (size_t)s->dim_v;
-	t.floats = round16(t.update2);
+	t.update = t.decay + heads * (size_t)t.decay_n;
+	t.key2 = t.update + heads * (size_t)s->dim_v;
+	t.update2 = t.key2 + two * (size_t)s->dim_k;
+	t.floats = round16(t.update2 + two * (size_t)s->dim_v);
 	return t;
 }
 

@@ -125,6 +125,10 @@ size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *r
 enum recur_rule_id {
 	RECUR_DELTA, /* gated delta net: backend/cpu/rule_delta.c */
 	RECUR_FIXED, /* linear attention with a fixed decay per head: rule_fixed.c */
+	RECUR_SSM,   /* Mamba-2: rule_ssm.c */
+	RECUR_KDA,   /* gated delta with a decay per key channel: rule_kda.c */
+	RECUR_SCAN,  /* Mamba's selective scan: rule_scan.c */
+	RECUR_RWKV7, /* rule_rwkv7.c */
 	RECUR_RULES
 };
 struct state_shape {
@@ -220,9 +224,13 @@ struct recur {
 	const float *conv,
 		*conv_bias;     /* [width][channels] and [channels] or NULL; conv NULL: x is not to be convolved */
 	const float *a_log_exp; /* [heads_v] exp(A_log) */
-	const float *dt_bias;
-	const float *decay; /* [heads_v] fixed */
-	float beta_scale;   /* of beta; 0: 1 */
+	const float *dt_bias;   /* [heads_v], by key [heads_v][dim_k], by channel [heads_v][dim_v] */
+	const float *decay;     /* [heads_v] fixed */
+	const float *skip;      /* D: [heads_v], by channel [heads_v][dim_v] */
+	float dt_min, dt_max;   /* bounds of dt */
+	float gate_floor;       /* least logarithm of a decay; 0: none */
+	const float *key_gain, *key_rate, *bonus, *norm_bias; /* k_k, k_a, r_k, all [heads_v][dim]; of RWKV-7 */
+	float beta_scale;                                     /* of beta; 0: 1 */
 	/* What comes out: norm(o) * gain * act(z), or norm(o * act(z)) * gain where the gate comes first. */
 	const float *norm; /* gain [dim_v] of a norm per head, or [heads_v * dim_v] of norm_cols; NULL: no norm */
 	float eps;         /* of that norm */

@@ -29,6 +29,18 @@ static const struct kv_format *format_for(uint64_t bits, int dim)
 			return kv_formats[i % (uint64_t)n];
 }
 
+/* The largest scan's rates, of any layer; slow, so that old rows are still felt. */
+static void rates_make(struct state_shape *h)
+{
+	enum { MOST = 2 * 16 * 32 };
+	static float rate[MOST];
+	static const float *const layers[2] = { rate, rate };
+
+	for (int i = 0; i < MOST; i++)
+		rate[i] = -0.01f * (float)(1 + i % 37);
+	h->rate = layers;
+}
+
 static void cpu_open(struct world *w, uint64_t bits)
 {
 	static struct kv_pair pairs[2]; /* by layer */
@@ -49,11 +61,19 @@ static void cpu_open(struct world *w, uint64_t bits)
 	h->layers = 1 + (int)(bits >> 5 & 1);
 	h->heads_k = 1 + (int)(bits >> 6 & 1);
 	h->rule = (enum recur_rule_id)((bits >> 13 & 7) % RECUR_RULES);
+	if (h->rule == RECUR_SCAN)
+		h->heads_k = 1;
 	h->heads_v = h->heads_k * (1 + (int)(bits >> 7 & 1));
+	if (h->rule == RECUR_KDA || h->rule == RECUR_FIXED || h->rule == RECUR_RWKV7)
+		h->heads_v = h->heads_k;
 	h->dim_k = (int[]){ 8, 16, 12, 5 }[bits >> 8 & 3];
 	h->dim_v = (int[]){ 16, 8, 32, 7 }[bits >> 10 & 3];
-	h->conv_channels = 2 * h->heads_k * h->dim_k + h->heads_v * h->dim_v;
+	if (h->rule == RECUR_RWKV7)
+		h->dim_v = h->dim_k;
+	h->conv_channels = (h->rule == RECUR_SCAN ? 0 : 2 * h->heads_k * h->dim_k) + h->heads_v * h->dim_v;
 	h->conv_width = 2 + (int)(bits >> 12 & 1) * 2;
+	if (h->rule == RECUR_SCAN)
+		rates_make(h);
 }
 
 /* n numbers in [-1, 1) that follow from h. */
@@ -174,29 +194,62 @@ static void attend(struct rows *r, const struct world *w, const struct cache *c,
 	rows_hash(r, 3, cols, PAGED);
 }
 
+/* x as the rule wants it: convolved before, or not. */
+static bool convolved_before(const struct state_shape *h)
+{
+	return h->rule == RECUR_SSM || h->rule == RECUR_SCAN || h->rule == RECUR_RWKV7;
+}
+
 static void recur(struct rows *r, const struct world *w, const struct cache *c, int layer)
 {
 	const struct state_shape *h = &w->state.shape;
+	const struct backend_ops *op = w->be->ops;
 	float conv[FILL_MAX * 4], rate[FILL_MAX], decay[FILL_MAX], bias[FILL_MAX], gain[FILL_MAX];
-	const struct recur d = {
-		.conv = conv, .a_log_exp = rate, .decay = decay, .dt_bias = bias, .norm = gain, .eps = 1e-6f
-	};
-	int cols = h->heads_v * h->dim_v;
+	struct recur d = { .conv = conv,
+		           .conv_bias = bias,
+		           .a_log_exp = rate,
+		           .decay = decay,
+		           .dt_bias = bias,
+		           .skip = gain,
+		           .dt_max = 1e9f,
+		           .norm = gain,
+		           .eps = 1e-6f,
+		           .key_gain = gain,
+		           .key_rate = rate,
+		           .bonus = bias,
+		           .norm_bias = bias };
+	const struct conv before = { conv, bias, true };
+	int cols = h->heads_v * h->dim_v, gates = h->heads_v * state_tape(h).decay_n;
+	struct recur_in in = { r->f[0], r->f[1], r->f[2], r->f[3] };
 
 	fill(conv, h->conv_channels * h->conv_width, 11);
-	fill(rate, h->heads_v, 12);
-	for (int i = 0; i < h->heads_v; i++) {
+	fill(rate, FILL_MAX, 12);
+	for (int i = 0; i < FILL_MAX; i++) {
 		rate[i] = fabsf(rate[i]) * 0.1f; /* slow, so that old rows are still felt */
 		decay[i] = 1.0f - rate[i];
 	}
-	fill(bias, h->heads_v, 13);
-	fill(gain, h->dim_v, 14);
+	fill(bias, FILL_MAX, 13);
+	fill(gain, FILL_MAX, 14);
 	rows_fill(r, 0, h->conv_channels, 8 * layer + 3);
 	rows_fill(r, 1, cols, 8 * layer + 4);
-	rows_fill(r, 2, h->heads_v, 8 * layer + 5);
-	rows_fill(r, 3, h->heads_v, 8 * layer + 6);
-	w->be->ops->recur(&r->p, r->f[4], &d, &(struct recur_in){ r->f[0], r->f[1], r->f[2], r->f[3] }, state_view(c),
-	                  layer);
+	rows_fill(r, 2,
+	          h->rule == RECUR_SCAN ? 2 * h->dim_k :
+	          h->rule == RECUR_KDA  ? h->heads_v :
+	                                  gates,
+	          8 * layer + 5);
+	rows_fill(r, 3, gates, 8 * layer + 6);
+	if (convolved_before(h)) {
+		op->conv(&r->p, r->f[5], &before, 1, r->f[0], 0, h->conv_channels, state_view(c), layer);
+		d.conv = NULL;
+		in.x = r->f[5];
+	}
+	if (h->rule == RECUR_RWKV7)
+		in.z = NULL; /* norms by itself */
+	else if (h->rule == RECUR_SCAN)
+		d.norm = NULL;
+	else if (h->rule == RECUR_SSM)
+		d.norm_cols = cols, d.gate_first = true;
+	op->recur(&r->p, r->f[4], &d, &in, state_view(c), layer);
 	rows_hash(r, 4, cols, STATE);
 }
 

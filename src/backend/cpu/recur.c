@@ -20,8 +20,8 @@ enum { BLOCK = 64 }; /* tokens, at least; a block with tentative ones has all th
 static const struct activation silu = { .kind = ACT_SILU };
 
 static const struct recur_rule *const rules[RECUR_RULES] = {
-	[RECUR_DELTA] = &rule_delta,
-	[RECUR_FIXED] = &rule_fixed,
+	[RECUR_DELTA] = &rule_delta, [RECUR_FIXED] = &rule_fixed, [RECUR_SSM] = &rule_ssm,
+	[RECUR_KDA] = &rule_kda,     [RECUR_SCAN] = &rule_scan,   [RECUR_RWKV7] = &rule_rwkv7,
 };
 
 static int slot_of(const struct recur_job *j, int item)
@@ -419,7 +419,7 @@ void cpu_recur(struct pass *p, float *out, const struct recur *r, const struct r
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	const struct state_shape *s = &view->shape;
 	const struct recur_rule *rule = rules[s->rule];
-	int cols = 2 * s->heads_k * s->dim_k + s->heads_v * s->dim_v;
+	int cols = (rule->no_keys ? 0 : 2 * s->heads_k * s->dim_k) + s->heads_v * s->dim_v;
 	struct recur_job j = {
 		.rows = { p, view, in->x, layer, 0, s->conv_channels },
 		.c = c,

@@ -45,6 +45,7 @@ struct recur_rule {
 	int key_rows;
 	/* Parts are single value heads, and several share a key head; x comes convolved. */
 	bool shared_keys;
+	bool no_keys; /* x holds values alone */
 	/* Fills kq of rows [i, i + n) as far as it does not depend on the value head. */
 	void (*keys)(const struct recur_part *, int i, int n);
 	/* Value head h of them: v, beta, dot and decays, and in t where the kernel finds decay, k, q, put ... */
@@ -65,6 +66,6 @@ static inline const float *recur_row(const struct recur_part *k, const float *in
 /* x = softplus(x), which beyond 20 is x in float.  work [n]. */
 void recur_softplus(const struct recur_job *, float *x, float *work, int n);
 
-extern const struct recur_rule rule_delta, rule_fixed;
+extern const struct recur_rule rule_delta, rule_fixed, rule_ssm, rule_kda, rule_scan, rule_rwkv7;
 
 #endif

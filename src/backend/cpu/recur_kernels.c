@@ -69,6 +69,33 @@ static void conv(float *out, size_t out_ld, const float *const *x, int rows, con
 	}
 }
 
+/* ---- floats ---- */
+
+/* max(x, 0) + ln(1 + t), t = e^-|x|; ln(1 + t) = 2 artanh(s), s = t / (2 + t) <= 1/3: the series to s^15. */
+static void softplus(float *out, const float *in, int n)
+{
+	static const float series[] = { 2.0f / 13, 2.0f / 11, 2.0f / 9, 2.0f / 7, 2.0f / 5, 2.0f / 3, 2.0f };
+
+	CHUNKS(n)
+	{
+		v16 x = v16_load_n(in + i, m), t = v16_exp(v16_sub(v16_zero(), v16_abs(x))), s, s2;
+		v16 sum = v16_set1(2.0f / 15);
+
+		s = v16_div(t, v16_add(v16_set1(2.0f), t));
+		s2 = v16_mul(s, s);
+#pragma GCC unroll 7
+		for (int j = 0; j < 7; j++)
+			sum = v16_fma(sum, s2, v16_set1(series[j]));
+		v16_store_n(out + i, v16_fma(sum, s, v16_max(v16_zero(), x)), m);
+	}
+}
+
+static void mul(float *out, const float *a, const float *b, int n)
+{
+	CHUNKS(n)
+	v16_store_n(out + i, v16_mul(v16_load_n(a + i, m), v16_load_n(b + i, m)), m);
+}
+
 /* ---- the recurrences of products ---- */
 
 /* What the kernels differ in, known when they are compiled: K is one of enum recur_head. */
@@ -438,6 +465,8 @@ static void scan(float *s, int dim_k, int dim_v, const struct recur_rows *r, flo
 
 const struct recur_table LANES(recur_table) = {
 	.conv = conv,
+	.softplus = softplus,
+	.mul = mul,
 	.head = { [HEAD_DELTA] = delta,
 	          [HEAD_INSERT] = insert,
 	          [HEAD_DELTA_BY_KEY] = delta_by_key,

@@ -59,6 +59,10 @@ struct recur_table {
 	 * w [width <= CONV_MAX] rows w_ld apart. */
 	void (*conv)(float *out, size_t out_ld, const float *const *x, int rows, const float *w, size_t w_ld,
 	             const float *bias, int width, int n, bool silu);
+	/* out = ln(1 + e^in), within 2e-7 of it relatively. */
+	void (*softplus)(float *out, const float *in, int n);
+	/* out = a * b */
+	void (*mul)(float *out, const float *a, const float *b, int n);
 	recur_head_fn *head[RECUR_HEADS];
 };
 extern const struct recur_table recur_table_scalar, recur_table_avx2, recur_table_avx512;
