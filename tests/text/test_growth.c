@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "made_vocab.h"
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 
 static bool takes(struct grammar *g, const char *p, size_t n)
 {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allowance.h"
 #include "text/grammar/compile.h"
 #include "text/calls/dialect.h"
 #include "text/grammar/lexeme.h"
@@ -12,6 +13,7 @@
 struct tool {
 	const char *name;
 	size_t n_name;
+	const struct json *json_name;
 	const struct json *parameters;
 	bool free; /* its arguments are any object */
 	int node;  /* of its arguments */
@@ -47,14 +49,16 @@ static int read_tools(const struct json *list, const char *only, struct tool *to
 		int rc;
 
 		*t = (struct tool){ .parameters = json_get(f, "parameters") };
-		t->name = json_str(json_get(f, "name"), &t->n_name);
+		t->json_name = json_get(f, "name");
+		t->name = json_str(t->json_name, &t->n_name);
 		if (!t->name || (only && strcmp(only, t->name)))
 			continue;
 		json_to_bool(json_get(f, "strict"), &strict);
 		if (json_kind(t->parameters) != JSON_OBJECT || !json_len(t->parameters)) {
 			t->free = true;
 		} else if ((rc = grammar_compile(t->parameters, &g, &why))) {
-			if (strict)
+			/* It was not this schema that was too much, but all of them. */
+			if (strict || allowance_why())
 				return err_set(err, rc, "tool \"%.60s\": %.400s", t->name, why.msg);
 			t->free = true;
 		}
@@ -64,38 +68,37 @@ static int read_tools(const struct json *list, const char *only, struct tool *to
 	return *n ? 0 : err_set(err, E_ARG, "there is no tool");
 }
 
-static int arguments_node(struct builder *b, struct tool *t)
+/* Any object. */
+static int object_node(struct builder *b)
 {
 	const struct set *any = &b->node[NODE_ANY].set;
 	struct set objects = { .obj = any->obj, .n_obj = any->n_obj };
-	int part[2];
 
-	part[0] = node_made(b, &objects, "");
-	if (t->free || part[0] < 0)
-		return part[0];
+	return node_made(b, &objects, "");
+}
+
+static int arguments_node(struct builder *b, const struct tool *t, int object)
+{
+	int part[2] = { object };
+
+	if (t->free || object < 0)
+		return object;
 	b->root = t->parameters;
 	part[1] = node_of(b, t->parameters, "", false);
 	return part[1] < 0 ? part[1] : node_all(b, part, 2);
 }
 
 /* A node of all calls in JSON. */
-static int calls_in_json(struct builder *b, const struct json *list, const struct tool *tool, int n,
-                         const char *arguments)
+static int calls_in_json(struct builder *b, const struct tool *tool, int n, const char *arguments)
 {
 	struct set s = { .obj = arena_zalloc(&b->pool.a, (size_t)n * sizeof *s.obj), .n_obj = n };
 
 	for (int i = 0; i < n; i++) {
 		struct obj_layer *l = arena_zalloc(&b->pool.a, sizeof *l);
-		const struct json *name = NULL;
 
-		for (size_t k = 0; k < json_len(list) && !name; k++) {
-			name = json_get(json_get(json_at(list, k), "function"), "name");
-			if (json_kind(name) != JSON_STRING || strcmp(json_str(name, &(size_t){ 0 }), tool[i].name))
-				name = NULL;
-		}
 		l->key = arena_zalloc(&b->pool.a, 2 * sizeof *l->key);
 		l->n_key = 2;
-		l->key[0] = (struct key){ "name", 4, node_of(b, name, "", true) };
+		l->key[0] = (struct key){ "name", 4, node_of(b, tool[i].json_name, "", true) };
 		l->key[1] = (struct key){ arguments, strlen(arguments), tool[i].node };
 		l->rest = NODE_NEVER;
 		if (l->key[0].node < 0)
@@ -104,6 +107,62 @@ static int calls_in_json(struct builder *b, const struct json *list, const struc
 		*s.obj[i] = (struct obj_shape){ .layer = { l }, .n_layer = 1, .need = l->key, .n_need = 2, .max = -1 };
 	}
 	return node_made(b, &s, "");
+}
+
+/* { and "name": as a walk through an object takes them (matcher.c), up to the name. */
+static int json_head(struct nfa *f)
+{
+	int key = nfa_state(f), open = nfa_text(f, 0, "{", 1), one = nfa_text(f, open, " ", 1), to;
+	int at = nfa_text(f, open, "\n", 1);
+
+	nfa_empty(f, open, key, NFA_EMPTY);
+	nfa_empty(f, one, key, NFA_EMPTY);
+	for (int i = 0; i < INDENT_MAX; i++, at = to) {
+		nfa_empty(f, at, key, NFA_EMPTY);
+		to = nfa_state(f);
+		nfa_bytes(f, at, ' ', ' ', to);
+		nfa_bytes(f, at, '\t', '\t', to);
+	}
+	nfa_empty(f, at, key, NFA_EMPTY);
+	at = nfa_text(f, key, "\"name\":", 7);
+	to = nfa_text(f, at, " ", 1);
+	nfa_empty(f, at, to, NFA_EMPTY);
+	return to;
+}
+
+/* Calls in JSON begin with one word for all, which spells the name; else each tool would be a thread of
+ * its own up to there, and of these there are THREADS_MAX.  root: the node of calls_in_json, whose shapes
+ * are in the tables. */
+static int make_heads(struct compiler *c, struct grammar *g, int root, const struct tool *tool, int n)
+{
+	struct builder *b = &c->b;
+	struct shape calls = { .kind = SHAPE_CALLS };
+	struct nfa f;
+	struct buf text;
+	int at;
+
+	calls.node = arena_zalloc(&b->pool.a, (size_t)n * sizeof *calls.node);
+	nfa_init(&f);
+	buf_init(&text);
+	at = json_head(&f);
+	for (int i = 0; i < n; i++) {
+		if (!c->plan[root].obj_ok[i])
+			continue;
+		buf_reset(&text);
+		put_plain(&text, tool[i].name, tool[i].n_name);
+		nfa_accept(&f, nfa_text(&f, at, text.p, text.n), calls.n_node);
+		calls.node[calls.n_node] = g->first[c->id[root]] + calls.n_node;
+		calls.n_node++;
+	}
+	buf_fini(&text);
+	calls.d = dfa_from_nfa(&b->pool, &f);
+	nfa_fini(&f);
+	if (builder_check(b, ""))
+		return E_LIMIT;
+	g->shape[g->n_shape++] = calls;
+	g->first[++g->n_node] = g->n_shape;
+	g->root = g->n_node - 1;
+	return 0;
 }
 
 /* A tagged call has one list of parameters: the arguments must be one form of object,
@@ -156,13 +215,6 @@ static int split_values(struct compiler *c, struct tool *t, const struct obj_pla
 	return 0;
 }
 
-static const struct dfa *any_bare(struct builder *b)
-{
-	if (!b->all.bare)
-		b->all.bare = lexeme_bare(&b->pool, b->all.plain, BARE_VALUE_END);
-	return b->all.bare;
-}
-
 /* Strings as bare text; those counted to more than can be told apart are not counted. */
 static const struct dfa *bare_strings(struct builder *b, const struct set *s)
 {
@@ -178,7 +230,7 @@ static const struct dfa *bare_strings(struct builder *b, const struct set *s)
 		if (!few.str[i].d && (few.str[i].max > COUNTED_MAX || few.str[i].min > COUNTED_MAX))
 			few.str[i] = (struct str_shape){ .max = -1 };
 	d = set_strings_of(b, &few);
-	return d == b->all.plain ? any_bare(b) : lexeme_bare(&b->pool, d, BARE_VALUE_END);
+	return d == b->all.plain ? b->all.bare : lexeme_bare(&b->pool, d, BARE_VALUE_END);
 }
 
 static int32_t word_node(struct grammar *g, const struct dfa *d)
@@ -233,7 +285,7 @@ static int make_free(struct compiler *c, struct grammar *g, struct shape *s)
 {
 	enum { NAME_CHARS_MAX = 60 };
 	struct builder *b = &c->b;
-	const struct dfa *bare = any_bare(b), *d;
+	const struct dfa *d;
 	struct nfa f;
 	int at, end;
 
@@ -262,7 +314,7 @@ static int make_free(struct compiler *c, struct grammar *g, struct shape *s)
 	nfa_fini(&f);
 	if (builder_check(b, ""))
 		return E_LIMIT;
-	s->bare[0] = word_node(g, bare);
+	s->bare[0] = word_node(g, b->all.bare);
 	/* What can be reached: the end from where it begins, the parameter from all others. */
 	s->other_at = arena_zalloc(&b->pool.a, (size_t)d->n + 1);
 	s->label_at = arena_zalloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *s->label_at);
@@ -284,7 +336,7 @@ static int make_calls(struct compiler *c, struct grammar *g, const struct tool *
 	struct shape calls = { .kind = SHAPE_CALLS, .n_node = n };
 	struct texts heads;
 	struct buf text;
-	int rc = 0;
+	int rc = 0, free_at = -1;
 
 	calls.node = arena_zalloc(&b->pool.a, (size_t)n * sizeof *calls.node);
 	texts_init(&heads);
@@ -297,10 +349,18 @@ static int make_calls(struct compiler *c, struct grammar *g, const struct tool *
 		buf_reset(&text);
 		buf_printf(&text, "<function=%s>\n", tool[i].name);
 		texts_put(&heads, text.p, text.n, i);
-		rc = held ? make_tagged(c, g, &tool[i], p, &s) : make_free(c, g, &s);
+		/* Those that are free are one shape, however many they are. */
+		if (!held && free_at < 0)
+			rc = make_free(c, g, &s);
+		else if (held)
+			rc = make_tagged(c, g, &tool[i], p, &s);
 		if (rc)
 			break;
-		calls.node[i] = g->n_shape;
+		calls.node[i] = !held && free_at >= 0 ? free_at : g->n_shape;
+		if (!held && free_at >= 0)
+			continue;
+		if (!held)
+			free_at = g->n_shape;
 		g->first[g->n_node] = g->n_shape;
 		g->shape[g->n_shape++] = s;
 		g->first[++g->n_node] = g->n_shape;
@@ -527,6 +587,23 @@ static int check_names(const struct tool *t, enum calls_form form, struct err *e
 	return 0;
 }
 
+/* What stands in calls of that form: all of them; the values that are no bare text; or the keywords' values. */
+static void use_nodes(struct compiler *c, enum calls_form form, int root, const struct tool *tool, int n)
+{
+	const struct obj_plan *p;
+
+	compiler_use(c, root >= 0 ? root : NODE_ANY);
+	for (int i = 0; i < n && root < 0; i++) {
+		if (tool[i].free || !one_form(c, &tool[i], &p))
+			continue;
+		for (int k = 0; k < p->n_key; k++)
+			if (form == CALLS_PYTHON)
+				compiler_use(c, p->key[k].node);
+			else if (tool[i].rest && tool[i].rest[k] >= 0)
+				compiler_use(c, tool[i].rest[k]);
+	}
+}
+
 int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, bool several,
                           struct grammar **out, struct err *err)
 {
@@ -537,7 +614,7 @@ int grammar_compile_calls(const struct json *tools, enum calls_form form, const 
 	const struct obj_plan *p;
 	size_t extra = 2;
 	bool in_json = form == CALLS_JSON || form == CALLS_LLAMA;
-	int n = 0, root = -1, rc = read_tools(tools, only, tool, &n, err);
+	int n = 0, root = -1, object, rc = read_tools(tools, only, tool, &n, err);
 
 	*out = NULL;
 	if (rc) {
@@ -545,28 +622,32 @@ int grammar_compile_calls(const struct json *tools, enum calls_form form, const 
 		return rc;
 	}
 	builder_init(&c.b, tools, err ? err : &own);
+	object = object_node(&c.b);
 	for (int i = 0; i < n && !rc; i++) {
-		tool[i].node = arguments_node(&c.b, &tool[i]);
+		tool[i].node = arguments_node(&c.b, &tool[i], object);
 		rc = tool[i].node < 0 ? tool[i].node : check_names(&tool[i], form, c.b.err);
 	}
 	if (!rc && in_json) {
-		root = calls_in_json(&c.b, tools, tool, n, form == CALLS_JSON ? "arguments" : "parameters");
+		root = calls_in_json(&c.b, tool, n, form == CALLS_JSON ? "arguments" : "parameters");
 		rc = root < 0 ? root : 0;
 	}
 	if (!rc && !(rc = compiler_plan(&c)))
-		compiler_find_ok(&c);
+		rc = compiler_find_ok(&c);
 	for (int i = 0; i < n && !rc && form == CALLS_TAGGED; i++)
 		if (!tool[i].free && one_form(&c, &tool[i], &p) && !(rc = split_values(&c, &tool[i], p)))
 			extra += (size_t)p->n_key;
 	extra += 2 * (size_t)n;
 	if (!rc && form == CALLS_TAGGED && !(rc = compiler_plan(&c)))
-		compiler_find_ok(&c);
+		rc = compiler_find_ok(&c);
 	/* Whether branches are apart was found tool by tool. */
 	if (!rc && in_json && !c.plan[root].ok)
 		rc = builder_fail(&c.b, E_FORMAT, "", "no call fulfils it");
 	if (!rc) {
 		g = compiler_grammar();
+		use_nodes(&c, form, root, tool, n);
 		rc = compiler_tables(&c, g, root, extra);
+		if (!rc && in_json)
+			rc = make_heads(&c, g, root, tool, n);
 		if (!rc && form == CALLS_TAGGED)
 			rc = make_calls(&c, g, tool, n);
 		if (!rc && form == CALLS_LLAMA)

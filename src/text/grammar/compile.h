@@ -34,8 +34,9 @@ struct planned {
 
 struct compiler {
 	struct builder b;
-	struct planned *plan; /* [b.n_node], grows with it */
-	int n_plan;
+	struct planned *plan; /* [b.n_node] */
+	int n_plan, cap_plan;
+	bool *used;  /* [n_plan] it is in the grammar: compiler_use */
 	int32_t *id; /* of the nodes that are kept */
 	bool python; /* None, True and False are written so */
 };
@@ -48,9 +49,11 @@ static inline uint32_t limit(int64_t n)
 /* Plans all nodes that there are, and those that this makes.  Later: which of them
  * some value fulfils. */
 int compiler_plan(struct compiler *c);
-void compiler_find_ok(struct compiler *c);
+int compiler_find_ok(struct compiler *c);
 
 struct grammar *compiler_grammar(void);
+/* node, and all that values of it hold, are in the grammar; others get no tables. */
+void compiler_use(struct compiler *c, int node);
 /* Into g.  root: a node, or -1; extra: room for so many more nodes and shapes. */
 int compiler_tables(struct compiler *c, struct grammar *g, int root, size_t extra);
 /* Takes over all that c made; frees it after an error. */

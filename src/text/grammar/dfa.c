@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "base/allowance.h"
 
 void dfa_pool_init(struct dfa_pool *p)
 {
@@ -18,11 +19,15 @@ void dfa_pool_fini(struct dfa_pool *p)
 	arena_fini(&p->a);
 }
 
-static bool spend(struct dfa_pool *p, size_t work)
+bool dfa_spend(struct dfa_pool *p, size_t work)
 {
 	p->work += work;
 	if (p->work > DFA_WORK_MAX && !p->why)
 		p->why = "it takes too much work to prepare";
+	if (p->a.used > DFA_BYTES_MAX && !p->why)
+		p->why = "it takes too much memory to prepare";
+	if (!allowance_spend(work) && !p->why)
+		p->why = allowance_why();
 	return !p->why;
 }
 
@@ -213,6 +218,7 @@ void nfa_fini(struct nfa *f)
 	free(f->edge);
 	free(f->head);
 	free(f->label);
+	memset(f, 0, sizeof *f);
 }
 
 int nfa_state(struct nfa *f)
@@ -355,7 +361,9 @@ struct sets {
 	size_t n_pool, cap_pool;
 	size_t *at; /* where set i begins; it ends where i + 1 begins */
 	int n, cap;
-	int32_t *slot;         /* open addressing by content */
+	int32_t *slot;  /* open addressing by content; n_slot, a power of two, is more than twice n */
+	uint64_t *hash; /* of each set */
+	uint32_t n_slot;
 	uint32_t *mark, epoch; /* by state: epoch when it is in the set at hand */
 	int32_t *cur, *stack;
 	int n_cur;
@@ -392,35 +400,62 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Where a set of this hash stands, or may begin to. */
+static uint32_t slot_of(const struct sets *s, uint64_t h)
+{
+	return (uint32_t)(h >> 20) & (s->n_slot - 1);
+}
+
+static void slots_grow(struct sets *s)
+{
+	s->n_slot = s->n_slot ? 2 * s->n_slot : 128;
+	s->slot = xrealloc(s->slot, size_mul(s->n_slot, sizeof *s->slot));
+	memset(s->slot, 0xFF, s->n_slot * sizeof *s->slot);
+	for (int i = 0; i < s->n; i++) {
+		uint32_t k = slot_of(s, s->hash[i]);
+
+		while (s->slot[k] >= 0)
+			k = (k + 1) & (s->n_slot - 1);
+		s->slot[k] = i;
+	}
+}
+
+/* Adds the set at hand. */
+static int set_new(struct sets *s, uint64_t h)
+{
+	if (s->n + 1 >= s->cap) {
+		s->cap = s->cap ? 2 * s->cap : 64;
+		s->at = xrealloc(s->at, size_mul((size_t)s->cap + 1, sizeof *s->at));
+		s->hash = xrealloc(s->hash, size_mul((size_t)s->cap, sizeof *s->hash));
+	}
+	if (s->n_pool + (size_t)s->n_cur > s->cap_pool) {
+		s->cap_pool = 2 * (s->n_pool + (size_t)s->n_cur);
+		s->pool = xrealloc(s->pool, size_mul(s->cap_pool, sizeof *s->pool));
+	}
+	s->at[s->n] = s->n_pool;
+	s->hash[s->n] = h;
+	if (s->n_cur)
+		memcpy(s->pool + s->n_pool, s->cur, (size_t)s->n_cur * sizeof *s->cur);
+	s->n_pool += (size_t)s->n_cur;
+	s->at[s->n + 1] = s->n_pool;
+	return s->n++;
+}
+
 /* The number of the set at hand, a new one if it was not met before. */
 static int set_id(struct sets *s)
 {
 	uint64_t h = 1469598103934665603u;
-	uint32_t mask = 4 * DFA_STATES_MAX - 1;
 
 	qsort(s->cur, (size_t)s->n_cur, sizeof *s->cur, by_value);
 	for (int i = 0; i < s->n_cur; i++)
 		h = (h ^ (uint64_t)(uint32_t)s->cur[i]) * 1099511628211u;
-	/* The table's size is no power of two, so a remainder. */
-	for (uint32_t k = (uint32_t)((h >> 20) % mask);; k = (k + 1) % mask) {
+	if (2 * ((uint32_t)s->n + 1) > s->n_slot)
+		slots_grow(s);
+	for (uint32_t k = slot_of(s, h);; k = (k + 1) & (s->n_slot - 1)) {
 		int id = s->slot[k];
 
-		if (id < 0) {
-			if (s->n + 1 >= s->cap) {
-				s->cap = s->cap ? 2 * s->cap : 64;
-				s->at = xrealloc(s->at, size_mul((size_t)s->cap + 1, sizeof *s->at));
-			}
-			if (s->n_pool + (size_t)s->n_cur > s->cap_pool) {
-				s->cap_pool = 2 * (s->n_pool + (size_t)s->n_cur);
-				s->pool = xrealloc(s->pool, size_mul(s->cap_pool, sizeof *s->pool));
-			}
-			s->at[s->n] = s->n_pool;
-			memcpy(s->pool + s->n_pool, s->cur, (size_t)s->n_cur * sizeof *s->cur);
-			s->n_pool += (size_t)s->n_cur;
-			s->at[s->n + 1] = s->n_pool;
-			s->slot[k] = s->n;
-			return s->n++;
-		}
+		if (id < 0)
+			return s->slot[k] = set_new(s, h);
 		if (s->at[id + 1] - s->at[id] == (size_t)s->n_cur &&
 		    !memcmp(s->pool + s->at[id], s->cur, (size_t)s->n_cur * sizeof *s->cur))
 			return id;
@@ -488,8 +523,20 @@ static void follow(struct sets *s, int id, uint8_t b, bool begin)
 			if (s->f->edge[e].kind == NFA_BYTES && b >= s->f->edge[e].lo && b <= s->f->edge[e].hi)
 				add_closed(s, s->f->edge[e].to, begin, false);
 	}
-	spend(s->p, edges + (size_t)s->n_cur + 1);
+	dfa_spend(s->p, edges + (size_t)s->n_cur + 1);
 	free(from);
+}
+
+/* Which classes may lead on from set id.  Classes are in the order of bytes. */
+static void find_busy(const struct sets *s, int id, const uint8_t cls[256], bool busy[256])
+{
+	memset(busy, 0, 256);
+	busy[cls['"']] = id > 0; /* end edges are open there: follow looks */
+	for (size_t i = s->at[id]; i < s->at[id + 1]; i++)
+		for (int32_t e = s->f->head[s->pool[i]]; e >= 0; e = s->f->edge[e].more)
+			if (s->f->edge[e].kind == NFA_BYTES)
+				memset(busy + cls[s->f->edge[e].lo], 1,
+				       (size_t)(cls[s->f->edge[e].hi] - cls[s->f->edge[e].lo]) + 1);
 }
 
 struct dfa *dfa_from_nfa(struct dfa_pool *p, const struct nfa *f)
@@ -497,14 +544,14 @@ struct dfa *dfa_from_nfa(struct dfa_pool *p, const struct nfa *f)
 	struct sets s = { .p = p, .f = f };
 	struct draft d = { 0 };
 	uint8_t sample[256];
+	bool busy[256];
 
 	if (f->n_edge > NFA_EDGES_MAX)
 		p->why = "it needs too many states";
-	if (p->why)
+	/* What is as long as the edges are many, also where nothing comes of it. */
+	if (p->why || !dfa_spend(p, (size_t)(f->n_edge + f->n) / 8))
 		return NULL;
 	d.n_cls = classes_of(f, d.cls, sample);
-	s.slot = xmalloc(4 * DFA_STATES_MAX * sizeof *s.slot);
-	memset(s.slot, 0xFF, 4 * DFA_STATES_MAX * sizeof *s.slot);
 	s.mark = xcalloc((size_t)f->n, sizeof *s.mark);
 	s.cur = xmalloc(size_mul((size_t)f->n + 1, sizeof *s.cur));
 	s.stack = xmalloc(size_mul((size_t)f->n + 1, sizeof *s.stack));
@@ -513,9 +560,12 @@ struct dfa *dfa_from_nfa(struct dfa_pool *p, const struct nfa *f)
 	set_id(&s);
 	draft_state(&d, set_label(&s, 0));
 	for (int id = 0; id < s.n && !too_many(p, s.n, d.n_cls); id++) {
+		find_busy(&s, id, d.cls, busy);
 		for (int c = 0; c < d.n_cls && !p->why; c++) {
 			int to;
 
+			if (!busy[c])
+				continue;
 			follow(&s, id, sample[c], id == 0);
 			if (!s.n_cur)
 				continue;
@@ -530,6 +580,7 @@ struct dfa *dfa_from_nfa(struct dfa_pool *p, const struct nfa *f)
 	free(s.pool);
 	free(s.at);
 	free(s.slot);
+	free(s.hash);
 	free(s.mark);
 	free(s.cur);
 	free(s.stack);
@@ -550,7 +601,7 @@ struct dfa *dfa_from_lazy(struct dfa_pool *p, const struct dfa_lazy *l)
 		d.cls[(uint8_t)*b] = (uint8_t)d.n_cls++;
 	ids_of(&ids, l->first, &is_new);
 	draft_state(&d, l->accept(l->ctx, l->first) ? 0 : -1);
-	for (int s = 0; s < ids.n && !too_many(p, ids.n, d.n_cls) && spend(p, (size_t)d.n_cls); s++) {
+	for (int s = 0; s < ids.n && !too_many(p, ids.n, d.n_cls) && dfa_spend(p, (size_t)d.n_cls); s++) {
 		for (const char *b = l->bytes; *b; b++) {
 			uint64_t to;
 			int id;
@@ -569,21 +620,29 @@ struct dfa *dfa_from_lazy(struct dfa_pool *p, const struct dfa_lazy *l)
 
 /* ---- two at once ---- */
 
-enum mode { AND, OR, MINUS, MARK };
+enum mode { AND, OR, MINUS, MARK, KEYS };
 
-static int32_t pair_label(enum mode m, int32_t a, int32_t b, int bit)
+struct pairing {
+	enum mode mode;
+	int bit;            /* MARK */
+	const int32_t *map; /* KEYS */
+};
+
+static int32_t pair_label(const struct pairing *m, int32_t a, int32_t b)
 {
-	switch (m) {
+	switch (m->mode) {
 	case AND: return b >= 0 ? a : -1;
 	case OR: return a >= 0 ? a : b;
 	case MINUS: return b < 0 ? a : -1;
-	case MARK: return a < 0 ? -1 : a | (b >= 0) << bit;
+	case MARK: return a < 0 ? -1 : a | (b >= 0) << m->bit;
+	case KEYS: return a == DFA_DROPPED ? -1 : a >= 0 ? a : b >= 0 ? m->map[b] : -1;
 	}
 	return -1;
 }
 
-static struct dfa *pair(struct dfa_pool *p, const struct dfa *a, const struct dfa *b, enum mode m, int bit)
+static struct dfa *pair(struct dfa_pool *p, const struct dfa *a, const struct dfa *b, const struct pairing *m)
 {
+	bool either = m->mode == OR || m->mode == KEYS;
 	struct draft d = { 0 };
 	struct ids ids = { 0 }, cls = { 0 };
 	int ca[256], cb[256];
@@ -602,20 +661,19 @@ static struct dfa *pair(struct dfa_pool *p, const struct dfa *a, const struct df
 	ids_fini(&cls);
 	/* A state of one, and of the other; 0 where there is none. */
 	ids_of(&ids, (uint64_t)(a->n ? 1 : 0) << 32 | (b->n ? 1 : 0), &is_new);
-	draft_state(&d, pair_label(m, a->n ? a->label[0] : -1, b->n ? b->label[0] : -1, bit));
-	for (int s = 0; s < ids.n && !too_many(p, ids.n, d.n_cls) && spend(p, (size_t)d.n_cls); s++) {
+	draft_state(&d, pair_label(m, a->n ? a->label[0] : -1, b->n ? b->label[0] : -1));
+	for (int s = 0; s < ids.n && !too_many(p, ids.n, d.n_cls) && dfa_spend(p, (size_t)d.n_cls); s++) {
 		int sa = (int)(ids.key[s] >> 32) - 1, sb = (int)(ids.key[s] & 0xFFFFFFFF) - 1;
 
 		for (int c = 0; c < d.n_cls; c++) {
 			int ta = sa < 0 ? -1 : a->next[sa * a->n_cls + ca[c]];
 			int tb = sb < 0 ? -1 : b->next[sb * b->n_cls + cb[c]], id;
 
-			if ((ta < 0 && (m != OR || tb < 0)) || (tb < 0 && m == AND))
+			if ((ta < 0 && (!either || tb < 0)) || (tb < 0 && m->mode == AND))
 				continue;
 			id = ids_of(&ids, (uint64_t)(ta + 1) << 32 | (uint64_t)(tb + 1), &is_new);
 			if (is_new)
-				draft_state(&d,
-				            pair_label(m, ta < 0 ? -1 : a->label[ta], tb < 0 ? -1 : b->label[tb], bit));
+				draft_state(&d, pair_label(m, ta < 0 ? -1 : a->label[ta], tb < 0 ? -1 : b->label[tb]));
 			d.next[s * d.n_cls + c] = id;
 		}
 	}
@@ -625,22 +683,27 @@ static struct dfa *pair(struct dfa_pool *p, const struct dfa *a, const struct df
 
 struct dfa *dfa_and(struct dfa_pool *p, const struct dfa *a, const struct dfa *b)
 {
-	return a == b ? (struct dfa *)(uintptr_t)a : pair(p, a, b, AND, 0);
+	return a == b ? (struct dfa *)(uintptr_t)a : pair(p, a, b, &(struct pairing){ .mode = AND });
 }
 
 struct dfa *dfa_or(struct dfa_pool *p, const struct dfa *a, const struct dfa *b)
 {
-	return a == b ? (struct dfa *)(uintptr_t)a : pair(p, a, b, OR, 0);
+	return a == b ? (struct dfa *)(uintptr_t)a : pair(p, a, b, &(struct pairing){ .mode = OR });
 }
 
 struct dfa *dfa_minus(struct dfa_pool *p, const struct dfa *a, const struct dfa *b)
 {
-	return pair(p, a, b, MINUS, 0);
+	return pair(p, a, b, &(struct pairing){ .mode = MINUS });
 }
 
 struct dfa *dfa_mark(struct dfa_pool *p, const struct dfa *a, const struct dfa *b, int bit)
 {
-	return pair(p, a, b, MARK, bit);
+	return pair(p, a, b, &(struct pairing){ .mode = MARK, .bit = bit });
+}
+
+struct dfa *dfa_keys(struct dfa_pool *p, const struct dfa *keys, const struct dfa *names, const int32_t *map)
+{
+	return pair(p, keys, names, &(struct pairing){ .mode = KEYS, .map = map });
 }
 
 struct dfa *dfa_relabel(struct dfa_pool *p, const struct dfa *a, const int32_t *map)
@@ -660,6 +723,6 @@ struct dfa *dfa_relabel(struct dfa_pool *p, const struct dfa *a, const int32_t *
 		memcpy(d.next + (size_t)s * (size_t)d.n_cls, a->next + (size_t)s * (size_t)d.n_cls,
 		       (size_t)d.n_cls * sizeof *d.next);
 	}
-	spend(p, (size_t)a->n);
+	dfa_spend(p, (size_t)a->n);
 	return draft_finish(p, &d);
 }

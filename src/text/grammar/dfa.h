@@ -18,6 +18,7 @@ enum {
 	DFA_CELLS_MAX = 8000000, /* states times classes of a pool: 32 MB */
 	DFA_WORK_MAX = 20000000, /* steps of construction; about a second */
 	NFA_EDGES_MAX = 400000,
+	DFA_BYTES_MAX = 256 << 20, /* of a pool's memory */
 };
 
 struct dfa_pool {
@@ -25,6 +26,9 @@ struct dfa_pool {
 	size_t n_cell, work;
 	const char *why; /* NULL: nothing was refused */
 };
+
+/* Charges the pool, and the request that it is made for (base/allowance.h).  False: p->why says why not. */
+bool dfa_spend(struct dfa_pool *p, size_t work);
 
 void dfa_pool_init(struct dfa_pool *p);
 void dfa_pool_fini(struct dfa_pool *p);
@@ -66,7 +70,7 @@ struct nfa {
 };
 
 void nfa_init(struct nfa *f);
-void nfa_fini(struct nfa *f);
+void nfa_fini(struct nfa *f); /* again does nothing */
 int nfa_state(struct nfa *f);
 /* `state` accepts, with this label.  Use this, not f->label[nfa_text(f, ...)]: C may read f->label before the call moves it. */
 void nfa_accept(struct nfa *f, int state, int32_t label);
@@ -102,6 +106,10 @@ struct dfa *dfa_or(struct dfa_pool *p, const struct dfa *a, const struct dfa *b)
 struct dfa *dfa_minus(struct dfa_pool *p, const struct dfa *a, const struct dfa *b); /* labels of a */
 /* a, with `bit` set in the labels of what b accepts. */
 struct dfa *dfa_mark(struct dfa_pool *p, const struct dfa *a, const struct dfa *b, int bit);
+/* What `keys` accepts, with its label, DFA_DROPPED dropping it; else what `names` accepts, with map[its label],
+ * -1 dropping it. */
+struct dfa *dfa_keys(struct dfa_pool *p, const struct dfa *keys, const struct dfa *names, const int32_t *map);
+enum { DFA_DROPPED = INT32_MAX };
 /* a with label map[label] for each; -1 drops it. */
 struct dfa *dfa_relabel(struct dfa_pool *p, const struct dfa *a, const int32_t *map);
 

@@ -8,8 +8,9 @@
 
 /* ---- objects ---- */
 
-static int find_key(const struct key *key, int n, const struct key *k)
+static int find_key(struct builder *b, const struct key *key, int n, const struct key *k)
 {
+	dfa_spend(&b->pool, (size_t)n / 16 + 1);
 	for (int i = 0; i < n; i++)
 		if (key[i].n == k->n && !memcmp(key[i].p, k->p, k->n))
 			return i;
@@ -37,7 +38,7 @@ static int node_of_key(struct builder *b, const struct obj_shape *o, const struc
 		return NODE_NEVER;
 	for (int i = 0; i < o->n_layer; i++) {
 		const struct obj_layer *l = o->layer[i];
-		int at = find_key(l->key, l->n_key, k), before = n;
+		int at = find_key(b, l->key, l->n_key, k), before = n;
 
 		if (at >= 0)
 			part[n++] = l->key[at].node;
@@ -69,9 +70,9 @@ static int plan_others(struct builder *b, const struct obj_shape *o, struct obj_
 			if (j == n_pattern)
 				pattern[n_pattern++] = o->layer[i]->pattern[k].d;
 		}
-	if (!n_pattern && !o->names && !p->n_key) {
-		/* Nothing to tell apart: any spelling will do. */
-		d = (struct dfa *)(uintptr_t)b->all.string;
+	if (!n_pattern && !o->names) {
+		/* Where nothing is to be told apart any spelling will do. */
+		d = (struct dfa *)(uintptr_t)(p->n_key ? b->all.plain : b->all.string);
 		kinds[n_kind++] = 0;
 	} else {
 		d = dfa_and(&b->pool, o->names ? o->names : b->all.plain, b->all.plain);
@@ -131,17 +132,17 @@ static int plan_object(struct builder *b, const struct obj_shape *o, struct obj_
 	p->min = o->min;
 	p->max = o->max;
 	for (int i = 0; i < o->n_layer; i++)
-		for (int k = 0; k < o->layer[i]->n_key; k++)
-			if (find_key(p->key, p->n_key, &o->layer[i]->key[k]) < 0)
+		for (int k = 0; k < o->layer[i]->n_key && !b->pool.why; k++)
+			if (find_key(b, p->key, p->n_key, &o->layer[i]->key[k]) < 0)
 				p->key[p->n_key++] = o->layer[i]->key[k];
 	for (int i = 0; i < o->n_need; i++) {
-		int at_key = find_key(p->key, p->n_key, &o->need[i]);
+		int at_key = find_key(b, p->key, p->n_key, &o->need[i]);
 
 		if (at_key < 0)
 			p->key[at_key = p->n_key++] = o->need[i];
 		p->need[at_key] = true;
 	}
-	for (int i = 0; i < p->n_key; i++)
+	for (int i = 0; i < p->n_key && !b->pool.why; i++)
 		if ((p->key[i].node = node_of_key(b, o, &p->key[i])) < 0)
 			return p->key[i].node;
 	return plan_others(b, o, p, at);
@@ -204,10 +205,14 @@ int compiler_plan(struct compiler *c)
 {
 	int rc = 0;
 
-	if (!c->plan)
-		c->plan = xcalloc(NODES_MAX, sizeof *c->plan);
-	for (; c->n_plan < c->b.n_node && !rc; c->n_plan++)
+	for (; c->n_plan < c->b.n_node && !rc; c->n_plan++) {
+		if (c->n_plan == c->cap_plan) {
+			c->cap_plan = c->cap_plan ? 2 * c->cap_plan : 64;
+			c->plan = xrealloc(c->plan, size_mul((size_t)c->cap_plan, sizeof *c->plan));
+		}
+		c->plan[c->n_plan] = (struct planned){ 0 };
 		rc = plan_node(c, c->n_plan);
+	}
 	return rc;
 }
 
@@ -241,12 +246,14 @@ static int64_t arr_room(const struct compiler *c, const struct arr_plan *p)
 	return c->plan[p->rest].ok ? -1 : p->n_prefix;
 }
 
-void compiler_find_ok(struct compiler *c)
+int compiler_find_ok(struct compiler *c)
 {
 	bool again = true;
 
 	while (again) {
 		again = false;
+		if (!dfa_spend(&c->b.pool, (size_t)c->n_plan))
+			return builder_check(&c->b, "");
 		for (int id = 0; id < c->n_plan; id++) {
 			const struct set *s = &c->b.node[id].set;
 			struct planned *p = &c->plan[id];
@@ -263,6 +270,7 @@ void compiler_find_ok(struct compiler *c)
 			p->ok = ok;
 		}
 	}
+	return 0;
 }
 
 static int check_apart(struct compiler *c)
@@ -296,7 +304,7 @@ void shape_labels(struct builder *b, struct shape *s, const struct key *key, con
 	s->other_at = arena_zalloc(&b->pool.a, (size_t)d->n + 1);
 	for (int q = 0; q < d->n; q++)
 		s->other_at[q] = d->label[q] >= s->n_node;
-	while (again) {
+	while (again && dfa_spend(&b->pool, (size_t)(d->n * d->n_cls) / 8)) {
 		again = false;
 		for (int q = d->n - 1; q >= 0; q--)
 			for (int c = 0; c < d->n_cls && !s->other_at[q]; c++) {
@@ -376,10 +384,10 @@ void shape_needs(struct shape *s, const struct obj_plan *p, const int *key_of)
 static int make_object(struct compiler *c, const struct obj_plan *p, struct shape *s, const char *at)
 {
 	struct builder *b = &c->b;
-	struct texts mine, all;
+	struct texts keys;
 	int32_t *map = arena_zalloc(&b->pool.a, ((size_t)p->n_other + 1) * sizeof *map);
 	int *key_of = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *key_of);
-	const struct dfa *others, *keys;
+	const struct dfa *own, *names;
 	struct buf text;
 
 	*s = (struct shape){ .kind = SHAPE_OBJECT, .min = limit(p->min), .max = limit(p->max) };
@@ -387,16 +395,16 @@ static int make_object(struct compiler *c, const struct obj_plan *p, struct shap
 	s->other = arena_zalloc(&b->pool.a, ((size_t)p->n_other + 1) * sizeof *s->other);
 	s->next_need = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *s->next_need);
 	s->n_need = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *s->n_need);
-	texts_init(&mine);
-	texts_init(&all);
+	texts_init(&keys);
 	buf_init(&text);
 	for (int i = 0; i < p->n_key; i++) {
+		bool ok = c->plan[p->key[i].node].ok;
+
 		buf_reset(&text);
 		put_plain(&text, p->key[i].p, p->key[i].n);
-		texts_put(&all, text.p, text.n, 0);
-		if (!c->plan[p->key[i].node].ok)
+		texts_put(&keys, text.p, text.n, ok ? s->n_node : DFA_DROPPED);
+		if (!ok)
 			continue;
-		texts_put(&mine, text.p, text.n, s->n_node);
 		key_of[s->n_node] = i;
 		s->node[s->n_node++] = c->id[p->key[i].node];
 	}
@@ -407,22 +415,19 @@ static int make_object(struct compiler *c, const struct obj_plan *p, struct shap
 		if (map[i] >= 0)
 			s->other[s->n_other++] = c->id[p->other[i]];
 	}
-	keys = texts_finish(&b->pool, &mine);
-	others = texts_finish(&b->pool, &all);
+	own = texts_finish(&b->pool, &keys);
 	/* Any string's automaton stays the one it is: its masks are shared. */
-	if (p->n_key || p->names != b->all.string || !s->n_other) {
-		others = p->n_key ? dfa_minus(&b->pool, p->names, others) : p->names;
-		if (others)
-			others = dfa_relabel(&b->pool, others, map);
-		others = p->n_key ? dfa_or(&b->pool, keys, others) : others;
-	} else {
-		others = p->names;
-	}
+	if (!p->n_key && p->names == b->all.string && s->n_other)
+		names = p->names;
+	else if (s->n_other || s->n_node < p->n_key)
+		names = dfa_keys(&b->pool, own, s->n_other ? p->names : own, map);
+	else
+		names = own;
 	if (builder_check(b, at))
 		return E_LIMIT;
-	s->d = others;
+	s->d = names;
 	shape_labels(b, s, p->key, key_of, put_plain);
-	if (p->any_name && s->n_other && others != b->all.string)
+	if (p->any_name && s->n_other && names != b->all.string)
 		twin_states(b, s);
 	return 0;
 }
@@ -486,6 +491,45 @@ static int make_node(struct compiler *c, struct grammar *g, int id)
 	return rc;
 }
 
+static void use(struct compiler *c, int32_t *todo, int *n, int node)
+{
+	if (c->used[node] || !c->plan[node].ok)
+		return;
+	c->used[node] = true;
+	todo[(*n)++] = node;
+}
+
+void compiler_use(struct compiler *c, int node)
+{
+	int32_t *todo;
+	int n = 0;
+
+	if (!c->used)
+		c->used = xcalloc((size_t)c->n_plan, 1);
+	if (c->used[node])
+		return;
+	todo = xmalloc(size_mul((size_t)c->n_plan + 1, sizeof *todo));
+	use(c, todo, &n, node);
+	while (n) {
+		const struct planned *p = &c->plan[todo[--n]];
+		const struct set *s = &c->b.node[todo[n]].set;
+
+		for (int i = 0; i < s->n_obj; i++) {
+			for (int k = 0; k < p->obj[i].n_key && p->obj_ok[i]; k++)
+				use(c, todo, &n, p->obj[i].key[k].node);
+			for (int k = 0; k < p->obj[i].n_other && p->obj_ok[i]; k++)
+				use(c, todo, &n, p->obj[i].other[k]);
+		}
+		for (int i = 0; i < s->n_arr; i++) {
+			for (int k = 0; k < p->arr[i].n_prefix && p->arr_ok[i]; k++)
+				use(c, todo, &n, p->arr[i].prefix[k]);
+			if (p->arr_ok[i])
+				use(c, todo, &n, p->arr[i].rest);
+		}
+	}
+	free(todo);
+}
+
 /* extra: room for so many more nodes and shapes. */
 int compiler_tables(struct compiler *c, struct grammar *g, int root, size_t extra)
 {
@@ -497,7 +541,7 @@ int compiler_tables(struct compiler *c, struct grammar *g, int root, size_t extr
 	for (int id = 0; id < c->n_plan; id++) {
 		const struct set *s = &b->node[id].set;
 
-		c->id[id] = c->plan[id].ok ? g->n_node++ : -1;
+		c->id[id] = c->used && c->used[id] ? g->n_node++ : -1;
 		n_shape += 3 + (size_t)(s->n_str + s->n_arr + s->n_obj);
 	}
 	g->shape = arena_zalloc(&b->pool.a, (n_shape + extra) * sizeof *g->shape);
@@ -522,6 +566,7 @@ int compiler_finish(struct compiler *c, struct grammar *g, int rc, struct gramma
 {
 	free(c->plan);
 	free(c->id);
+	free(c->used);
 	if (rc) {
 		free(g);
 	} else {
@@ -552,17 +597,23 @@ int grammar_compile(const struct json *schema, struct grammar **out, struct err 
 	builder_init(&c.b, schema, err ? err : &own);
 	root = node_of(&c.b, schema, "", false);
 	rc = root < 0 ? root : compiler_plan(&c);
-	if (!rc) {
-		compiler_find_ok(&c);
+	if (!rc)
+		rc = compiler_find_ok(&c);
+	if (!rc)
 		rc = check_apart(&c);
-	}
 	if (!rc && !c.plan[root].ok)
 		rc = builder_fail(&c.b, E_FORMAT, "", "no value fulfils it");
 	if (!rc) {
 		g = compiler_grammar();
+		compiler_use(&c, root);
 		rc = compiler_tables(&c, g, root, 0);
 	}
 	return compiler_finish(&c, g, rc, out);
+}
+
+size_t grammar_bytes(const struct grammar *g)
+{
+	return g->pool.a.used;
 }
 
 void grammar_ref(struct grammar *g)

@@ -47,6 +47,7 @@ enum { GBNF_BYTES_MAX = 100000 };
 int grammar_compile_gbnf(const char *text, size_t n, struct grammar **out, struct err *err);
 int grammar_compile_regex(const char *re, size_t n, struct grammar **out, struct err *err);
 int grammar_compile_choice(const struct json *list, struct grammar **out, struct err *err);
+size_t grammar_bytes(const struct grammar *g); /* of its tables */
 void grammar_ref(struct grammar *g);
 void grammar_unref(struct grammar *g); /* NULL is allowed */
 

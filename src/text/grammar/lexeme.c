@@ -280,11 +280,16 @@ void texts_put(struct texts *t, const char *p, size_t n, int32_t label)
 	nfa_accept(&t->f, nfa_text(&t->f, 0, p, n), label);
 }
 
+void texts_fini(struct texts *t)
+{
+	nfa_fini(&t->f);
+}
+
 struct dfa *texts_finish(struct dfa_pool *p, struct texts *t)
 {
 	struct dfa *d = dfa_from_nfa(p, &t->f);
 
-	nfa_fini(&t->f);
+	texts_fini(t);
 	return d;
 }
 

@@ -40,6 +40,7 @@ struct texts {
 void texts_init(struct texts *t);
 void texts_put(struct texts *t, const char *p, size_t n, int32_t label);
 struct dfa *texts_finish(struct dfa_pool *p, struct texts *t); /* and fini */
+void texts_fini(struct texts *t);
 
 /* A decimal number without exponent: digits before and after the point, no zeros
  * at the outer ends. */

@@ -13,8 +13,7 @@
 enum {
 	/* White space is what people and models write, and no more, so that nobody can
 	 * fill an answer with it: nothing, one blank, or a line break and indentation.
-	 * Blanks are counted: 1 after a lone one, 2 + k after a line break and k more. */
-	INDENT_MAX = 40,
+	 * Blanks are counted: 1 after a lone one, 2 + k after a line break and k more, up to INDENT_MAX. */
 	HISTORY_FIRST = 64,
 	FRAMES_MANY = 20000, /* half a megabyte */
 };
@@ -185,7 +184,18 @@ static void word_step(struct matcher *m, int32_t sh, int from, uint32_t a, int32
 		put(out, frame_make(m, (struct frame){ sh, (uint32_t)to, a, 0, parent, 0 }));
 }
 
-/* The head of a call, up to its arguments. */
+/* A head was spelled, and what it stands before is of shape s: parameters, or an object whose first
+ * property was in the head. */
+static void behind_head(const struct shape *s, struct frame *f)
+{
+	f->at = s->tagged ? place(AT_FIRST, 0) : place(AT_AFTER, 0);
+	if (s->tagged)
+		return;
+	f->a = 1;
+	f->b = up_to(1, s->max == NO_LIMIT ? s->min : s->max);
+}
+
+/* The head of a call, up to its parameters or behind its name. */
 static void calls_step(struct matcher *m, struct frame f, uint8_t c, struct threads *out)
 {
 	const struct shape *s = &m->g->shape[f.shape];
@@ -196,7 +206,7 @@ static void calls_step(struct matcher *m, struct frame f, uint8_t c, struct thre
 	f.at = (uint32_t)to;
 	if (s->d->label[to] >= 0) {
 		f.shape = s->node[s->d->label[to]];
-		f.at = m->g->shape[f.shape].kind == SHAPE_OBJECT ? place(AT_FIRST, 0) : 0;
+		behind_head(&m->g->shape[f.shape], &f);
 	}
 	put(out, frame_make(m, f));
 }

@@ -40,28 +40,32 @@ void put_plain(struct buf *out, const char *p, size_t n)
 	buf_putc(out, '"');
 }
 
+/* A place is only told in messages, which show the beginning of it. */
+enum { AT_BYTES_MAX = 160 };
+
 static const char *below(struct builder *b, const char *at, const char *key)
 {
-	struct buf out;
-	char *s;
+	char out[2 * AT_BYTES_MAX + 4];
+	size_t n = strlen(at);
 
-	buf_init(&out);
-	buf_puts(&out, at);
-	buf_putc(&out, '/');
-	for (; *key; key++) {
-		if (*key == '~' || *key == '/')
-			buf_puts(&out, *key == '~' ? "~0" : "~1");
-		else
-			buf_putc(&out, *key);
+	if (n >= AT_BYTES_MAX)
+		return at;
+	memcpy(out, at, n);
+	out[n++] = '/';
+	for (; *key && n < 2 * AT_BYTES_MAX; key++) {
+		if (*key == '~' || *key == '/') {
+			out[n++] = '~';
+			out[n++] = *key == '~' ? '0' : '1';
+		} else {
+			out[n++] = *key;
+		}
 	}
-	s = arena_strndup(&b->pool.a, out.p, out.n);
-	buf_fini(&out);
-	return s;
+	return arena_strndup(&b->pool.a, out, n);
 }
 
 static const char *below_i(struct builder *b, const char *at, size_t i)
 {
-	return arena_printf(&b->pool.a, "%s/%zu", at, i);
+	return strlen(at) < AT_BYTES_MAX ? arena_printf(&b->pool.a, "%s/%zu", at, i) : at;
 }
 
 static int wrong(struct reader *r, const char *key, const char *expected, const struct json *found)
@@ -529,9 +533,8 @@ static int constants(struct builder *b, const struct json *list, const struct js
 	for (size_t i = 0; list && i < json_len(list) && !rc; i++)
 		rc = one_constant(b, json_at(list, i), at, text, n_text, s);
 	for (int i = 0; i < 4; i++) {
-		struct dfa *made = texts_finish(&b->pool, &text[i]);
-
-		d[i] = n_text[i] ? made : NULL;
+		d[i] = n_text[i] ? texts_finish(&b->pool, &text[i]) : NULL;
+		texts_fini(&text[i]);
 	}
 	s->null = d[0];
 	s->boolean = d[1];
@@ -637,27 +640,6 @@ const struct json *schema_at(const struct json *j, const char *p)
 	return *p ? NULL : j;
 }
 
-static const struct json *by_anchor(const struct json *j, const char *name, int depth)
-{
-	const struct json *v, *found = NULL;
-	struct json_cursor c;
-	const char *key, *s;
-	size_t n;
-
-	if (depth > NEST_MAX)
-		return NULL;
-	if ((s = json_str(json_get(j, "$anchor"), &n)) && !strcmp(s, name))
-		return j;
-	if ((s = json_str(json_get(j, "$id"), &n)) && s[0] == '#' && !strcmp(s + 1, name))
-		return j;
-	for (size_t i = 0; json_kind(j) == JSON_ARRAY && i < json_len(j) && !found; i++)
-		found = by_anchor(json_at(j, i), name, depth + 1);
-	for (c = json_first(j); json_kind(j) == JSON_OBJECT && !found && json_next(&c, &key, &v);)
-		if (strcmp(key, "enum") && strcmp(key, "const"))
-			found = by_anchor(v, name, depth + 1);
-	return found;
-}
-
 static int read_ref(struct reader *r, struct set *s)
 {
 	const struct json *v, *to = NULL;
@@ -672,7 +654,11 @@ static int read_ref(struct reader *r, struct set *s)
 	if (ref[0] != '#')
 		return builder_fail(r->b, E_UNSUPPORTED, at,
 		                    "\"%.60s\" is outside of this schema; only #... is supported", ref);
-	to = !ref[1] || ref[1] == '/' ? schema_at(r->b->root, ref + 1) : by_anchor(r->b->root, ref + 1, 0);
+	dfa_spend(&r->b->pool, n / 16);
+	to = !ref[1] || ref[1] == '/' ? schema_at(r->b->root, ref + 1) :
+	                                anchors_find(&r->b->anchors, &r->b->pool, r->b->root, ref + 1);
+	if ((rc = builder_check(r->b, at)))
+		return rc;
 	if (!to)
 		return builder_fail(r->b, E_MISSING, at, "\"%.60s\" is not in this schema", ref);
 	id = node_of(r->b, to, ref + 1, false);

@@ -25,15 +25,43 @@ int builder_check(struct builder *b, const char *at)
 	return b->pool.why ? builder_fail(b, E_LIMIT, at, "%s", b->pool.why) : 0;
 }
 
-static const struct dfa *texts(struct dfa_pool *p, const char *one, const char *other)
+static uint64_t hash_json(const struct json *schema)
 {
-	struct texts t;
+	return (uint64_t)(uintptr_t)schema * 0x9E3779B97F4A7C15u >> 32;
+}
 
-	texts_init(&t);
-	texts_put(&t, one, strlen(one), 0);
-	if (other)
-		texts_put(&t, other, strlen(other), 0);
-	return texts_finish(p, &t);
+static uint64_t hash_parts(const int *part, int n)
+{
+	uint64_t h = 7;
+
+	for (int i = 0; i < n; i++)
+		h = (h ^ (uint64_t)part[i]) * 0x9E3779B97F4A7C15u;
+	return h >> 32;
+}
+
+/* The first empty slot from where this hash belongs. */
+static int32_t *empty_slot(const struct builder *b, int32_t *table, uint64_t h)
+{
+	while (table[h & (b->n_slot - 1)] >= 0)
+		h++;
+	return &table[h & (b->n_slot - 1)];
+}
+
+static void slots_grow(struct builder *b)
+{
+	b->n_slot = b->n_slot ? 2 * b->n_slot : 256;
+	b->by_json = xrealloc(b->by_json, size_mul(b->n_slot, sizeof *b->by_json));
+	b->by_part = xrealloc(b->by_part, size_mul(b->n_slot, sizeof *b->by_part));
+	memset(b->by_json, 0xFF, b->n_slot * sizeof *b->by_json);
+	memset(b->by_part, 0xFF, b->n_slot * sizeof *b->by_part);
+	for (int i = 0; i < b->n_node; i++) {
+		const struct node *n = &b->node[i];
+
+		if (n->n_part)
+			*empty_slot(b, b->by_part, hash_parts(n->part, n->n_part)) = i;
+		else if (!n->made)
+			*empty_slot(b, b->by_json, hash_json(n->schema)) = i;
+	}
 }
 
 static int new_node(struct builder *b)
@@ -42,7 +70,9 @@ static int new_node(struct builder *b)
 		b->cap_node = b->cap_node ? 2 * b->cap_node : 64;
 		b->node = xrealloc(b->node, size_mul((size_t)b->cap_node, sizeof *b->node));
 	}
-	b->node[b->n_node] = (struct node){ .at = "" };
+	if (2 * ((uint64_t)b->n_node + 1) > b->n_slot)
+		slots_grow(b);
+	b->node[b->n_node] = (struct node){ .at = "", .made = true };
 	return b->n_node++;
 }
 
@@ -52,18 +82,7 @@ void builder_init(struct builder *b, const struct json *root, struct err *err)
 	dfa_pool_init(&b->pool);
 	b->root = root;
 	b->err = err;
-	b->cap_slot = 4 * NODES_MAX;
-	b->by_json = xmalloc((size_t)b->cap_slot * sizeof *b->by_json);
-	b->by_part = xmalloc((size_t)b->cap_slot * sizeof *b->by_part);
-	memset(b->by_json, 0xFF, (size_t)b->cap_slot * sizeof *b->by_json);
-	memset(b->by_part, 0xFF, (size_t)b->cap_slot * sizeof *b->by_part);
-	b->all.null = texts(&b->pool, "null", NULL);
-	b->all.boolean = texts(&b->pool, "true", "false");
-	b->all.number = lexeme_number(&b->pool);
-	b->all.decimal = lexeme_decimal(&b->pool, false);
-	b->all.integer = lexeme_decimal(&b->pool, true);
-	b->all.string = lexeme_string(&b->pool);
-	b->all.plain = lexeme_plain_string(&b->pool);
+	b->all = *stock();
 	new_node(b);
 	new_node(b);
 	b->node[NODE_ANY].state = b->node[NODE_NEVER].state = SET_DONE;
@@ -77,6 +96,7 @@ void builder_fini(struct builder *b)
 	free(b->by_json);
 	free(b->by_part);
 	free(b->apart);
+	anchors_fini(&b->anchors);
 }
 
 /* ---- nodes ---- */
@@ -90,8 +110,7 @@ static int full(struct builder *b, const char *at)
 
 int node_of(struct builder *b, const struct json *schema, const char *at, bool constant)
 {
-	uint64_t h = (uint64_t)(uintptr_t)schema * 0x9E3779B97F4A7C15u >> 32;
-	int32_t *slot;
+	uint64_t h = hash_json(schema);
 	bool yes;
 	int id;
 
@@ -102,13 +121,14 @@ int node_of(struct builder *b, const struct json *schema, const char *at, bool c
 		                    json_kind_name(json_kind(schema)));
 	if (!constant && !json_len(schema))
 		return NODE_ANY;
-	for (;; h++) {
-		slot = &b->by_json[h % (uint64_t)b->cap_slot];
-		if (*slot < 0)
+	for (uint64_t k = h;; k++) {
+		int32_t there = b->by_json[k & (b->n_slot - 1)];
+
+		if (there < 0)
 			break;
 		/* null has no address of its own. */
-		if (b->node[*slot].schema == schema && b->node[*slot].constant == constant && schema)
-			return *slot;
+		if (b->node[there].schema == schema && b->node[there].constant == constant && schema)
+			return there;
 	}
 	if (b->n_node == NODES_MAX)
 		return full(b, at);
@@ -117,7 +137,8 @@ int node_of(struct builder *b, const struct json *schema, const char *at, bool c
 	b->node[id].root = b->root;
 	b->node[id].constant = constant;
 	b->node[id].at = arena_strndup(&b->pool.a, at, strlen(at));
-	*slot = id;
+	b->node[id].made = false;
+	*empty_slot(b, b->by_json, h) = id;
 	return id;
 }
 
@@ -131,8 +152,7 @@ static int by_value(const void *x, const void *y)
 int node_all(struct builder *b, const int *part, int n)
 {
 	int *v, m = 0, id, n_flat = 0;
-	uint64_t h = 7;
-	int32_t *slot;
+	uint64_t h;
 
 	for (int i = 0; i < n; i++)
 		n_flat += b->node[part[i]].n_part ? b->node[part[i]].n_part : 1;
@@ -155,14 +175,14 @@ int node_all(struct builder *b, const int *part, int n)
 			v[m++] = v[i];
 	if (m < 2)
 		return m ? v[0] : NODE_ANY;
-	for (int i = 0; i < m; i++)
-		h = (h ^ (uint64_t)v[i]) * 0x9E3779B97F4A7C15u;
-	for (h >>= 32;; h++) {
-		slot = &b->by_part[h % (uint64_t)b->cap_slot];
-		if (*slot < 0)
+	h = hash_parts(v, m);
+	for (uint64_t k = h;; k++) {
+		int32_t there = b->by_part[k & (b->n_slot - 1)];
+
+		if (there < 0)
 			break;
-		if (b->node[*slot].n_part == m && !memcmp(b->node[*slot].part, v, (size_t)m * sizeof *v))
-			return *slot;
+		if (b->node[there].n_part == m && !memcmp(b->node[there].part, v, (size_t)m * sizeof *v))
+			return there;
 	}
 	if (b->n_node == NODES_MAX)
 		return full(b, b->node[v[0]].at);
@@ -170,7 +190,7 @@ int node_all(struct builder *b, const int *part, int n)
 	b->node[id].part = v;
 	b->node[id].n_part = m;
 	b->node[id].at = b->node[v[0]].at;
-	*slot = id;
+	*empty_slot(b, b->by_part, h) = id;
 	return id;
 }
 
@@ -232,6 +252,7 @@ int node_expand(struct builder *b, int id)
 
 static void *list(struct builder *b, size_t n, size_t size)
 {
+	dfa_spend(&b->pool, n * size / 256 + 1);
 	return arena_zalloc(&b->pool.a, size_mul(n + 1, size));
 }
 
@@ -458,13 +479,6 @@ static bool says_nothing_obj(const struct obj_shape *o)
 	return !o->min && o->max < 0 && !o->n_need && !o->names;
 }
 
-static const struct dfa *once_spelled(struct builder *b)
-{
-	if (!b->all.once)
-		b->all.once = lexeme_once(&b->pool);
-	return b->all.once;
-}
-
 /* What is in one of d[0..n) and in no other; NULL stands for the empty. */
 static const struct dfa *once(struct builder *b, const struct dfa *const *d, int n)
 {
@@ -520,7 +534,7 @@ int set_one(struct builder *b, struct set *s, const struct set *const *part, int
 	}
 	/* A number that is spelled two ways must be in the same branches by both. */
 	for (int i = 0; i < n && numbers > 1; i++)
-		d[i] = d[i] ? both(b, d[i], once_spelled(b)) : NULL;
+		d[i] = d[i] ? both(b, d[i], b->all.once) : NULL;
 	out.number = once(b, d, n);
 	for (int i = 0; i < n; i++) {
 		bool arr = false, obj = false;
@@ -573,7 +587,7 @@ int set_not(struct builder *b, struct set *s, const struct set *t, const char *a
 	const struct set *any = &b->node[NODE_ANY].set;
 	struct set out = { .null = without(b, b->all.null, t->null),
 		           .boolean = without(b, b->all.boolean, t->boolean),
-		           .number = t->number ? without(b, once_spelled(b), t->number) : b->all.number };
+		           .number = t->number ? without(b, b->all.once, t->number) : b->all.number };
 	bool all_arr = false, all_obj = false;
 
 	for (int i = 0; i < t->n_arr; i++)

@@ -12,7 +12,9 @@
 #define TEXT_SHAPES_H
 
 #include "base/json.h"
+#include "text/grammar/anchors.h"
 #include "text/grammar/dfa.h"
+#include "text/grammar/stock.h"
 
 enum {
 	NODES_MAX = 20000,
@@ -81,6 +83,7 @@ struct node {
 	const struct json *root;   /* where its references begin */
 	const char *at;            /* JSON pointer */
 	bool constant;
+	bool made; /* of a set, and found by nothing */
 	int *part, n_part;
 	enum { SET_NONE, SET_BUSY, SET_DONE } state;
 	struct set set;
@@ -98,16 +101,14 @@ struct builder {
 	const struct json *root; /* of what is read at the moment */
 	struct node *node;
 	int n_node, cap_node;
-	int32_t *by_json, *by_part; /* open addressing, -1 empty */
-	int cap_slot;
+	int32_t *by_json, *by_part; /* open addressing, -1 empty; n_slot, a power of two, is more than twice n_node */
+	uint64_t n_slot;
+	struct anchors anchors;
 	struct apart *apart;
 	int n_apart, cap_apart;
 	int depth;
 	struct err *err;
-	struct {
-		const struct dfa *null, *boolean, *number, *decimal, *integer, *string, *plain;
-		const struct dfa *bare, *once; /* NULL until asked for */
-	} all;
+	struct stock all;
 };
 
 int builder_fail(struct builder *b, int code, const char *at, const char *fmt, ...)

@@ -27,7 +27,8 @@ struct shape {
 	bool tagged;
 	bool any_key; /* its one property stands for all there may be */
 	int32_t *bare;
-	/* CALLS: d spells <function=NAME>, node[label] is the shape of what follows. */
+	/* CALLS: d spells <function=NAME>, or {"name": "NAME" as an object does; node[label] is the shape of what
+	 * follows: parameters, or the object whose first property that was. */
 
 	int32_t *node; /* array: of the first items; object: of its properties */
 	int n_node;
@@ -96,6 +97,7 @@ enum { SHAPE_END = -1, SHAPE_BEGIN = -2 };
 
 enum {
 	THREADS_MAX = 64,             /* more are left out, which makes fewer texts possible and none wrong */
+	INDENT_MAX = 40,              /* blanks after a line break */
 	OFFERS_MAX = 4 * THREADS_MAX, /* words and values that places may offer in one step; likewise */
 	UNDO_MAX = 4000,              /* steps that a walk keeps at least */
 	FRAME_END = 0,
