@@ -136,6 +136,8 @@ struct state_shape {
 	int heads_k, heads_v, dim_k, dim_v; /* of S; heads_v = 0: none */
 	int conv_channels, conv_width;      /* width 0: no convolution */
 	enum recur_rule_id rule;
+	/* Value head h reads key head h mod heads_k; else h / (heads_v / heads_k). */
+	bool tiled;
 	/* [layers][heads_v][dim_k][dim_v] what a decay per element of S is computed with; NULL but for rules that say so */
 	const float *const *rate;
 };

@@ -100,6 +100,8 @@ static void read_delta(struct conf *c, struct plan *p)
 	d->dim_k = conf_int(c, "linear_key_head_dim", 1, CONF_HEAD_DIM_MAX);
 	d->dim_v = conf_int(c, "linear_value_head_dim", 1, CONF_HEAD_DIM_MAX);
 	d->conv_width = conf_int(c, "linear_conv_kernel_dim", 2, 8);
+	/* Not Hugging Face's: files whose value heads lie so that head n belongs to key head n mod (key heads). */
+	d->tiled = conf_bool_or(c, "linear_value_heads_tiled", false);
 	d->conv_channels = 2 * d->heads_k * d->dim_k + d->heads_v * d->dim_v;
 	if (!c->code && d->heads_v % d->heads_k)
 		conf_fail(c, E_FORMAT, "linear_num_value_heads: %d is not a multiple of linear_num_key_heads %d",

@@ -100,9 +100,35 @@ static double scale_yarn(struct scaling *s, double *f, int n)
 	return yarn_gain(factor, 1);
 }
 
+/* A divisor per frequency.  Hugging Face has a list of them for long texts and one for short; where both are the
+ * same, frequencies do not depend on the length. */
+static double scale_divided(struct scaling *s, double *f, int n)
+{
+	const struct json *list[] = { conf_get(s->c, "long_factor"), conf_get(s->c, "short_factor") };
+
+	if (!conf_get(s->c, "attention_factor") || json_len(list[0]) != (size_t)n || json_len(list[1]) != (size_t)n) {
+		conf_fail(s->c, E_UNSUPPORTED,
+		          "rope_type \"longrope\" with %zu long and %zu short factors for %d frequencies; "
+		          "done with as many, and an attention_factor",
+		          json_len(list[0]), json_len(list[1]), n);
+		return 1;
+	}
+	for (int i = 0; i < n; i++) {
+		double by = 0, same = 0;
+
+		if (json_to_double(json_at(list[0], (size_t)i), &by) ||
+		    json_to_double(json_at(list[1], (size_t)i), &same) || by != same)
+			conf_fail(s->c, E_UNSUPPORTED,
+			          "rope_type \"longrope\" whose long_factor and short_factor differ is not "
+			          "done by this version: its frequencies depend on the length of the sequence");
+		f[i] /= positive(s->c, "long_factor", by);
+	}
+	return positive(s->c, "attention_factor", conf_double(s->c, "attention_factor"));
+}
+
 static void refuse(struct conf *c, const char *type)
 {
-	if (!strcmp(type, "dynamic") || !strcmp(type, "longrope") || !strcmp(type, "su"))
+	if (!strcmp(type, "dynamic") || !strcmp(type, "su"))
 		conf_fail(c, E_UNSUPPORTED,
 		          "rope_type \"%s\" is not done by this version: its frequencies depend on the "
 		          "length of the sequence",
@@ -161,6 +187,8 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 		scale_llama3(&s, f, s.dims / 2);
 	else if (!strcmp(type, "yarn"))
 		gain = scale_yarn(&s, f, s.dims / 2);
+	else if (!strcmp(type, "longrope"))
+		gain = scale_divided(&s, f, s.dims / 2);
 	else if (strcmp(type, "default") && strcmp(type, "mrope")) /* mrope of text is plain */
 		refuse(&r, type);
 	freq = arena_alloc(a, sizeof *freq * (size_t)(s.dims / 2));

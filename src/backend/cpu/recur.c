@@ -112,11 +112,27 @@ void recur_softplus(const struct recur_job *j, float *x, float *work, int n)
 
 /* ---- a value head ---- */
 
+/* The value heads of key head hk are first, first + step ... */
+static int first_head(const struct state_shape *s, int hk)
+{
+	return s->tiled ? hk : hk * (s->heads_v / s->heads_k);
+}
+
+static int head_step(const struct state_shape *s)
+{
+	return s->tiled ? s->heads_k : 1;
+}
+
+static int key_head(const struct state_shape *s, int h)
+{
+	return s->tiled ? h % s->heads_k : h / (s->heads_v / s->heads_k);
+}
+
 /* The first n rows of a layer's tape, as value head h's old ones. */
 static void old_rows(const struct state_shape *s, const struct state_tape *at, struct recur_rows *t, const float *tape,
                      int n, int h)
 {
-	int hk = h / (s->heads_v / s->heads_k);
+	int hk = key_head(s, h);
 
 	t->old_k = tape + at->key + (size_t)(hk * s->dim_k);
 	t->old_decay = tape + at->decay + (size_t)h * (size_t)at->decay_n;
@@ -233,32 +249,54 @@ static void head_rows(const struct recur_part *k, int i0, int n, int h)
 
 /* ---- a part ---- */
 
-/* The channels of x that key head hk and its value heads read, where they are their own: q, k, values. */
+/* The columns of all value heads that key head hk's own are: in one range, or one per head. */
 struct range {
 	int c, n;
 };
-static void channels_of(const struct state_shape *s, int hk, struct range r[3])
+static int value_ranges(const struct state_shape *s)
 {
-	int values = s->heads_v / s->heads_k * s->dim_v;
-
-	r[0] = (struct range){ hk * s->dim_k, s->dim_k };
-	r[1] = (struct range){ (s->heads_k + hk) * s->dim_k, s->dim_k };
-	r[2] = (struct range){ 2 * s->heads_k * s->dim_k + hk * values, values };
+	return s->tiled ? s->heads_v / s->heads_k : 1;
 }
 
-/* Copies what the sequence would hold had it stopped at `keep`, of value heads [h, h + n). */
+static struct range value_range(const struct state_shape *s, int hk, int i)
+{
+	int heads = s->heads_v / s->heads_k / value_ranges(s);
+
+	return (struct range){ (first_head(s, hk) + i * head_step(s)) * s->dim_v, heads * s->dim_v };
+}
+
+/* The channels of x that key head hk and its value heads read, where they are their own: q, k, values. */
+static int channel_ranges(const struct state_shape *s)
+{
+	return 2 + value_ranges(s);
+}
+
+static struct range channel_range(const struct state_shape *s, int hk, int i)
+{
+	struct range r;
+
+	if (i < 2)
+		return (struct range){ (i * s->heads_k + hk) * s->dim_k, s->dim_k };
+	r = value_range(s, hk, i - 2);
+	r.c += 2 * s->heads_k * s->dim_k;
+	return r;
+}
+
+/* Copies what the sequence would hold had it stopped at `keep`, of n value heads from h on. */
 static void keep_part(const struct recur_part *k, const struct state_keep *keep, int h, int n)
 {
 	const struct recur_job *j = k->j;
-	size_t head = head_floats(j->s), at = (size_t)h * head;
-	struct range r[3];
+	size_t head = head_floats(j->s), layer = (size_t)j->rows.layer * state_floats(j->s);
+	const float *s = state_of(j->rows.view, slot_of(j, k->item), j->rows.layer);
 
-	memcpy(keep->s + (size_t)j->rows.layer * state_floats(j->s) + at,
-	       state_of(j->rows.view, slot_of(j, k->item), j->rows.layer) + at, (size_t)n * head * sizeof *keep->s);
-	channels_of(j->s, k->hk, r);
-	for (int i = 0; i < 3 && j->r->conv; i++)
+	for (int i = 0, at = h; i < n; i++, at += head_step(j->s))
+		memcpy(keep->s + layer + (size_t)at * head, s + (size_t)at * head, head * sizeof *keep->s);
+	for (int i = 0; i < channel_ranges(j->s) && j->r->conv; i++) {
+		struct range r = channel_range(j->s, k->hk, i);
+
 		conv_tail_after(&j->rows, keep->tail + (size_t)j->rows.layer * state_tail_floats(j->s), k->item,
-		                keep->row, r[i].c, r[i].n);
+		                keep->row, r.c, r.n);
+	}
 }
 
 static void prefetch(const float *x, int n)
@@ -272,30 +310,31 @@ static void prefetch(const float *x, int n)
 static void prefetch_head(const struct recur_job *j, int item, int hk)
 {
 	const struct state_shape *s = j->s;
-	int group = s->heads_v / s->heads_k;
-	struct range r[3];
 
-	channels_of(s, hk, r);
 	for (int i = 1 - s->conv_width; i < 1 && j->r->conv; i++)
-		for (int c = 0; c < 3; c++)
-			prefetch(conv_input(&j->rows, item, i, r[c].c), r[c].n);
+		for (int c = 0; c < channel_ranges(s); c++) {
+			struct range r = channel_range(s, hk, c);
+
+			prefetch(conv_input(&j->rows, item, i, r.c), r.n);
+		}
 	for (int i = 0; i < owed(j, item); i++) {
 		const float *tape = state_tape_row(j->rows.view, slot_of(j, item), j->rows.layer, i);
 
 		prefetch(tape + j->tape.key + (size_t)(hk * s->dim_k), s->dim_k);
-		prefetch(tape + j->tape.update + (size_t)(hk * group * s->dim_v), group * s->dim_v);
+		for (int c = 0; c < value_ranges(s); c++)
+			prefetch(tape + j->tape.update + value_range(s, hk, c).c, value_range(s, hk, c).n);
 	}
 }
 
-/* Rows [i, i + n) of the item through value heads [h, h + heads) of key head k->hk. */
+/* Rows [i, i + n) of the item through the part's value heads, from h on, of key head k->hk. */
 static void block_rows(const struct recur_part *k, int i, int n, int h)
 {
 	const struct recur_job *j = k->j;
 	int from = taped(j, k->item) > i ? taped(j, k->item) : i;
 
 	j->rule->keys(k, i, n);
-	for (int v = h; v < h + j->heads; v++)
-		head_rows(k, i, n, v);
+	for (int v = 0; v < j->heads; v++)
+		head_rows(k, i, n, h + v * head_step(j->s));
 	/* Not before: the old ones may lie there.  Keys of several parts are taped when all are done. */
 	for (int t = from; t < i + n && !j->rule->shared_keys; t++)
 		memcpy(conv_taped_row(&j->rows, k->item, t) + j->tape.key + (size_t)(k->hk * j->s->dim_k),
@@ -307,14 +346,15 @@ static void conv_end(const struct recur_part *k)
 {
 	const struct recur_job *j = k->j;
 	int slot = slot_of(j, k->item);
-	struct range r[3];
 
-	channels_of(j->s, k->hk, r);
-	for (int i = 0; i < 3 && !j->rows.view->still[slot]; i++)
-		conv_tail_after(&j->rows, tail_of(j->rows.view, slot, j->rows.layer), k->item, taped(j, k->item),
-		                r[i].c, r[i].n);
-	for (int i = 0; i < 3; i++)
-		conv_tape(&j->rows, k->item, r[i].c, r[i].n);
+	for (int i = 0; i < channel_ranges(j->s); i++) {
+		struct range r = channel_range(j->s, k->hk, i);
+
+		if (!j->rows.view->still[slot])
+			conv_tail_after(&j->rows, tail_of(j->rows.view, slot, j->rows.layer), k->item,
+			                taped(j, k->item), r.c, r.n);
+		conv_tape(&j->rows, k->item, r.c, r.n);
+	}
 }
 
 /* Parts: item x heads. */
@@ -322,12 +362,13 @@ static void recur_part(void *ctx, int part)
 {
 	const struct recur_job *j = ctx;
 	const struct state_shape *s = j->s;
-	int parts = s->heads_v / j->heads, item = part / parts, h = part % parts * j->heads;
+	int parts = s->heads_v / j->heads, item = part / parts;
+	int h = j->rule->shared_keys ? part % parts : first_head(s, part % parts);
 	int rows = j->rows.p->span[item].n;
 	struct recur_part k = part_of(j);
 
 	k.item = item;
-	k.hk = h / (s->heads_v / s->heads_k);
+	k.hk = key_head(s, h);
 	if (rows < BLOCK && k.hk + 1 < s->heads_k && !j->rule->shared_keys)
 		prefetch_head(j, item, k.hk + 1);
 	for (int i = 0, n; i < rows; i += n) {
