@@ -7,10 +7,12 @@
 #include "base/fault.h"
 #include "cli/cli.h"
 
-static const char about_model[] = "MODEL is a folder with config.json, tokenizer.json and safetensors, or a name like\n"
-				  "Qwen/Qwen3.5-4B that is in the Hugging Face cache on disk. Nothing is downloaded.\n"
-				  "Left out, it is the folder that the environment variable WEFT_MODEL names, or else\n"
-				  "the small model that comes with the program.";
+static const char about_model[] =
+	"MODEL is a GGUF file, a folder with config.json, tokenizer.json and safetensors, or a\n"
+	"name like Qwen/Qwen3.5-4B (or org/name:Q4_K_M) that is in the Hugging Face cache on\n"
+	"disk. Nothing is downloaded.\n"
+	"Left out, it is the folder that the environment variable WEFT_MODEL names, or else\n"
+	"the small model that comes with the program.";
 
 const struct command commands[] = {
 	{

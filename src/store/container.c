@@ -14,9 +14,8 @@ int container_open(struct container *c, const struct container_ops *ops, const c
 			ops = containers[i];
 	if (!ops)
 		return err_set(err, E_ARG,
-		               "%s: no model that is known; MODEL is a folder that holds config.json and "
-		               "*.safetensors, or a GGUF file",
-		               path);
+		               "%s: is %s; MODEL is a folder that holds config.json and *.safetensors, or a GGUF file",
+		               path, file_exists(path) ? "a file of another kind" : "not there");
 	assert(ops->name && ops->match && ops->open && ops->tensors && ops->close && ops->document && ops->place);
 	c->ops = ops;
 	return ops->open(c, err);

@@ -1,4 +1,4 @@
-/* hub.c - from the MODEL a person writes to a folder on disk.
+/* hub.c - from the MODEL a person writes to a folder or file on disk.
  *
  * The cache layout is the hub library's: models--ORG--NAME/refs/main holds a
  * commit, snapshots/COMMIT/ the files (links into blobs/). */
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "store/pick.h"
 #include "store/store.h"
 
 /* Letters, digits and "-_." with at most one '/', as the hub allows; nothing
@@ -97,19 +98,35 @@ static int locate_in_cache(const char *name, struct buf *out, struct err *err)
 	return code;
 }
 
-int store_locate(const char *model, struct buf *out, struct err *err)
+/* The folder of model, which is one or a name of the cache. */
+static int locate_folder(const char *model, struct buf *out, struct err *err)
 {
-	buf_reset(out);
 	if (dir_exists(model)) {
 		buf_puts(out, model);
 		while (out->n > 1 && out->p[out->n - 1] == '/')
 			out->p[--out->n] = 0;
 		return 0;
 	}
-	if (file_exists(model))
-		return err_set(err, E_ARG, "%s is a file; MODEL is a folder that holds config.json and *.safetensors",
-		               model);
 	if (is_hub_name(model))
 		return locate_in_cache(model, out, err);
 	return err_set(err, E_MISSING, "%s: no such folder", model);
+}
+
+int store_locate(const char *model, struct buf *out, struct err *err)
+{
+	const char *colon = strrchr(model, ':'), *type = NULL;
+	char *name;
+	int code;
+
+	buf_reset(out);
+	if (file_exists(model)) {
+		buf_puts(out, model);
+		return 0;
+	}
+	if (!dir_exists(model) && colon && colon > model && colon[1] && !strchr(colon, '/'))
+		type = colon + 1;
+	name = xstrndup(model, type ? (size_t)(colon - model) : strlen(model));
+	code = locate_folder(name, out, err);
+	free(name);
+	return code ? code : pick_file(out, type, err);
 }

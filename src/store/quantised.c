@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quant/gguf/gguf.h"
+
 /* Names in the config are those after mlx's own renaming, or before it. */
 static const char *normalised(const char *path)
 {
@@ -186,17 +188,25 @@ static int plain(struct store *st, struct tensor *t, const struct wanted *m, str
 {
 	int rows, code;
 
-	if (t->type != DT_F32 && t->type != DT_F16 && t->type != DT_BF16)
+	if (!t->format && t->type != DT_F32 && t->type != DT_F16 && t->type != DT_BF16)
 		return err_set(err, E_FORMAT, "%s: tensor %s: is %s, a matrix is read as BF16, F16 or F32", t->file,
 		               t->name, dtype_name(t->type));
 	if (!shape_is(t, m, m->cols))
 		return shape_error(st, t, m, m->cols, err);
 	if ((code = all_rows(t, m, &rows, err)) || (code = store_data(st, t, err)))
 		return code;
-	if ((code = weight_plain(out, t->name, t->type, rows, m->cols, t->data, t->bytes, err)))
+	if (t->format && !gguf_type_named(t->format))
+		code = err_set(err, E_UNSUPPORTED, "%s: tensor %s: number format %s is not known", t->file, t->name,
+		               t->format);
+	else if (t->format)
+		code = weight_gguf(out, t->name, gguf_type_named(t->format), rows, m->cols, t->data, t->bytes, err);
+	else
+		code = weight_plain(out, t->name, t->type, rows, m->cols, t->data, t->bytes, err);
+	if (code)
 		return code;
 	t->used++;
 	t->fmt = out->fmt;
+	t->group = out->group;
 	t->stored = t->bytes;
 	keep_for_blocks(st, t, m, out);
 	return 0;

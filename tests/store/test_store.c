@@ -203,7 +203,7 @@ static void test_folder_errors(void **state)
 	open_fails(dir, E_FORMAT, "config.json|array");
 	folder_puts(dir, "config.json", "{\"model_type\":\"llama\"}");
 	open_fails(dir, E_MISSING, "no model*.safetensors");
-	open_fails(folder_path(dir, "config.json"), E_ARG, "is a file");
+	open_fails(folder_path(dir, "config.json"), E_ARG, "config.json: is a file of another kind");
 
 	folder_put_tensors(dir, "model-00001-of-00002.safetensors", ONE("a"), 8);
 	open_fails(dir, E_MISSING, "1 of 2 shards");

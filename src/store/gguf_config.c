@@ -1,0 +1,186 @@
+/* gguf_config.c - config.json from the metadata, by architecture.
+ *
+ * Members are Hugging Face's, so that binders need not know where they come from.
+ * Sizes are as the metadata says; binders compare them with the tensors. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "store/gguf_conf.h"
+
+static int64_t vocabulary(struct gguf_conf *c)
+{
+	const struct gguf_info *t = gguf_tensor_info(c->m, "token_embd.weight");
+
+	if (!t)
+		gguf_conf_fail(c, E_MISSING, "tensor token_embd.weight: missing");
+	return t ? t->ne[1] : 1;
+}
+
+static int64_t head_dim(struct gguf_conf *c)
+{
+	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED);
+	int64_t width = gguf_conf_int(c, "embedding_length", GGUF_NEEDED);
+
+	return gguf_conf_int(c, "attention.key_length", heads > 0 ? width / heads : 0);
+}
+
+/* A choice of rotation, biases and windows aside, what all have. */
+static void put_common(struct gguf_conf *c)
+{
+	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED);
+
+	gguf_put_int(c, "hidden_size", gguf_conf_int(c, "embedding_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_hidden_layers", c->m->blocks - c->m->drafts);
+	gguf_put_int(c, "vocab_size", vocabulary(c));
+	gguf_put_int(c, "max_position_embeddings", gguf_conf_int(c, "context_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_attention_heads", heads);
+	gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", NAN));
+	gguf_put_bool(c, "tie_word_embeddings", !gguf_tensor_info(c->m, "output.weight"));
+	gguf_put_str(c, "hidden_act", "silu");
+}
+
+static void put_attention(struct gguf_conf *c, double theta)
+{
+	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED), dim = head_dim(c);
+
+	gguf_put_int(c, "num_key_value_heads", gguf_conf_int(c, "attention.head_count_kv", heads));
+	gguf_put_int(c, "head_dim", dim);
+	if (!c->code && gguf_conf_int(c, "attention.value_length", dim) != dim)
+		gguf_conf_fail(c, E_UNSUPPORTED, "key %s.attention.value_length: %" PRId64 ", keys have %" PRId64,
+		               c->m->arch->name, gguf_conf_int(c, "attention.value_length", dim), dim);
+	gguf_put_rope(c, dim, theta);
+}
+
+static bool has_tensor(const struct gguf_conf *c, const char *name)
+{
+	return gguf_tensor_info(c->m, name) != NULL;
+}
+
+void gguf_config_plain(struct gguf_conf *c)
+{
+	put_common(c);
+	put_attention(c, 10000);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_bool(c, "attention_bias", has_tensor(c, "blk.0.attn_q.bias") || has_tensor(c, "blk.0.attn_qkv.bias"));
+}
+
+void gguf_config_qwen2(struct gguf_conf *c)
+{
+	gguf_config_plain(c);
+}
+
+void gguf_config_llama(struct gguf_conf *c)
+{
+	if (gguf_conf_int(c, "expert_count", 0))
+		gguf_conf_fail(c, E_UNSUPPORTED, "key llama.expert_count: %" PRId64 ": Mixtral's mixture is not done",
+		               gguf_conf_int(c, "expert_count", 0));
+	gguf_config_plain(c);
+	gguf_put_bool(c, "mlp_bias", has_tensor(c, "blk.0.ffn_gate.bias"));
+}
+
+static void put_experts(struct gguf_conf *c)
+{
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_int(c, "moe_intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
+	gguf_put_bool(c, "norm_topk_prob", gguf_conf_bool(c, "expert_weights_norm", true));
+}
+
+void gguf_config_qwen3_moe(struct gguf_conf *c)
+{
+	gguf_config_plain(c);
+	put_experts(c);
+}
+
+/* ---- gated delta nets ---- */
+
+/* Which blocks are attention: a list, or every n-th. */
+static void put_layer_types(struct gguf_conf *c)
+{
+	int64_t every = gguf_conf_int(c, "full_attention_interval", 4);
+
+	if (!c->code && every < 1)
+		gguf_conf_fail(c, E_FORMAT, "key %s.full_attention_interval: %" PRId64, c->m->arch->name, every);
+	if (c->code)
+		return;
+	gguf_put_name(c, "layer_types");
+	buf_putc(c->out, '[');
+	for (int64_t i = 0; i < c->m->blocks - c->m->drafts && !c->code; i++) {
+		bool recurrent = gguf_conf_block_int(c, "attention.recurrent_layers", i, (i + 1) % every != 0);
+
+		buf_puts(c->out, i ? "," : "");
+		json_put_cstr(c->out, recurrent ? "linear_attention" : "full_attention");
+	}
+	buf_putc(c->out, ']');
+}
+
+static void put_delta(struct gguf_conf *c)
+{
+	int64_t dim = gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED),
+		values = gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED);
+	int64_t inner = gguf_conf_int(c, "ssm.inner_size", GGUF_NEEDED);
+
+	if (!c->code && (dim < 1 || values < 1 || values > INT32_MAX || dim > INT32_MAX || inner != dim * values))
+		gguf_conf_fail(c, E_FORMAT,
+		               "key %s.ssm.inner_size: %" PRId64 ", %" PRId64 " heads of %" PRId64 " are wanted",
+		               c->m->arch->name, inner, values, dim);
+	gguf_put_int(c, "linear_num_key_heads", gguf_conf_int(c, "ssm.group_count", GGUF_NEEDED));
+	gguf_put_int(c, "linear_num_value_heads", values);
+	gguf_put_int(c, "linear_key_head_dim", dim);
+	gguf_put_int(c, "linear_value_head_dim", dim);
+	gguf_put_int(c, "linear_conv_kernel_dim", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
+}
+
+static void put_hybrid(struct gguf_conf *c)
+{
+	put_common(c);
+	put_attention(c, 10000);
+	put_layer_types(c);
+	put_delta(c);
+	gguf_copy_int(c, "intermediate_size", "feed_forward_length");
+	if (gguf_conf_int(c, "expert_count", 0)) {
+		put_experts(c);
+		gguf_put_int(c, "shared_expert_intermediate_size",
+		             gguf_conf_int(c, "expert_shared_feed_forward_length", 0));
+	}
+	if (c->m->drafts)
+		gguf_put_int(c, "mtp_num_hidden_layers", c->m->drafts);
+}
+
+void gguf_config_qwen3_next(struct gguf_conf *c)
+{
+	put_hybrid(c);
+}
+
+/* Value head n of these files belongs to key head n mod (key heads). */
+void gguf_config_qwen3_5(struct gguf_conf *c)
+{
+	put_hybrid(c);
+	gguf_put_bool(c, "linear_value_heads_tiled", true);
+}
+
+/* ---- the document ---- */
+
+int gguf_config(const struct gguf_model *m, struct buf *out, struct err *err)
+{
+	struct gguf_conf c = { .m = m, .out = out, .err = err };
+	int32_t stop[GGUF_STOPS];
+	int n = 0;
+
+	buf_putc(out, '{');
+	gguf_put_str(&c, "model_type", m->arch->model_type);
+	m->arch->config(&c);
+	if (!c.code)
+		c.code = gguf_stops(m, stop, &n, err);
+	if (!c.code && n) {
+		gguf_put_name(&c, "eos_token_id");
+		for (int i = 0; i < n; i++)
+			buf_printf(out, "%c%" PRId32, i ? ',' : '[', stop[i]);
+		buf_putc(out, ']');
+	}
+	buf_putc(out, '}');
+	return c.code;
+}

@@ -1,0 +1,81 @@
+/* gguf_model.h - a model in GGUF files, seen with Hugging Face's names.  Inside src/store/.
+ *
+ * gguf_container.c opens the files and is the container; gguf_names.c says which tensor is
+ * which; gguf_fix.c undoes what converters did to weights; gguf_config.c writes
+ * config.json from the metadata, gguf_tokens.c tokenizer.json, gguf_settings.c the
+ * other documents. */
+#ifndef STORE_GGUF_MODEL_H
+#define STORE_GGUF_MODEL_H
+
+#include "store/container.h"
+#include "store/gguf_file.h"
+
+struct gguf_model;
+
+struct gguf_tensor {
+	struct tensor t; /* as the store sees it */
+	const struct gguf_info *from;
+	const struct gguf_fix *fix; /* NULL: as in the file */
+	int part;                   /* of those that come from one tensor of the file */
+};
+
+/* What a converter did to a tensor, undone. */
+struct gguf_fix {
+	/* Sets another shape (and count, bytes, type) than the file's; NULL: the same. */
+	int (*shape)(const struct gguf_model *m, struct gguf_tensor *t, struct err *err);
+	/* Writes the tensor's bytes; NULL: they are the file's. */
+	void (*fill)(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to);
+};
+
+/* One line of a table of names.  Several lines may name one tensor: it becomes several. */
+struct gguf_name {
+	const char *gguf; /* behind "blk.N.", or whole */
+	const char *hf;   /* behind "model.layers.N.", or whole */
+	const struct gguf_fix *fix;
+	int part;
+};
+
+/* Appends the members of config.json that this architecture has. */
+struct gguf_conf;
+typedef void gguf_config_fn(struct gguf_conf *c);
+
+struct gguf_arch {
+	const char *name;              /* general.architecture */
+	const char *model_type;        /* of config.json */
+	const struct gguf_name *names; /* looked up before the common ones; ends with .gguf NULL */
+	gguf_config_fn *config;
+	bool mtp_apart; /* draft heads are mtp.*, not layers behind the last */
+};
+
+struct gguf_model {
+	struct gguf *part; /* part[0] has the metadata */
+	int n_part;
+	const struct gguf_arch *arch;
+	int64_t blocks, drafts; /* block_count; how many of them, at the end, are draft heads */
+};
+
+/* gguf_names.c */
+const struct gguf_arch *gguf_arch_find(const char *name); /* NULL: not known */
+void gguf_arch_list(struct buf *out);                     /* "llama, qwen2, ..." */
+extern const struct gguf_name gguf_block_names[], gguf_top_names[], gguf_draft_names[];
+
+/* gguf_fix.c */
+extern const struct gguf_fix gguf_permuted, gguf_third, gguf_log_minus, gguf_minus_one, gguf_conv, gguf_row, gguf_ba;
+
+/* A tensor of any of the parts; NULL: none. */
+const struct gguf_info *gguf_tensor_info(const struct gguf_model *m, const char *name);
+
+/* gguf_config.c: the members of config.json by architecture */
+gguf_config_fn gguf_config_plain, gguf_config_llama, gguf_config_qwen2, gguf_config_qwen3_moe, gguf_config_qwen3_next,
+	gguf_config_qwen3_5;
+
+/* ---- documents ---- */
+enum { GGUF_STOPS = 32, GGUF_TOKENS_MAX = 1 << 20 };
+/* Ids that end an answer, at most GGUF_STOPS: gguf_settings.c. */
+int gguf_stops(const struct gguf_model *m, int32_t *id, int *n, struct err *err);
+int gguf_config(const struct gguf_model *m, struct buf *out, struct err *err);
+int gguf_tokenizer(const struct gguf_model *m, struct buf *out, struct err *err);
+int gguf_tokenizer_config(const struct gguf_model *m, struct buf *out, struct err *err);
+int gguf_generation_config(const struct gguf_model *m, struct buf *out, struct err *err);
+
+#endif

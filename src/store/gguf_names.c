@@ -1,0 +1,119 @@
+/* gguf_names.c - which tensor is which: GGUF's names and Hugging Face's.
+ *
+ * One table of the names that most architectures share, and one per architecture
+ * of what it has beside or otherwise.  A name in no table stays as it is, and the
+ * store says that nothing used it. */
+#include <string.h>
+
+#include "store/gguf_model.h"
+
+const struct gguf_name gguf_top_names[] = {
+	{ "token_embd.weight", "model.embed_tokens.weight", NULL, 0 },
+	{ "output.weight", "lm_head.weight", NULL, 0 },
+	{ "output.bias", "lm_head.bias", NULL, 0 },
+	{ "output_norm.weight", "model.norm.weight", NULL, 0 },
+	{ "output_norm.bias", "model.norm.bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+const struct gguf_name gguf_block_names[] = {
+	{ "attn_norm.weight", "input_layernorm.weight", NULL, 0 },
+	{ "ffn_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
+	{ "attn_q.weight", "self_attn.q_proj.weight", NULL, 0 },
+	{ "attn_q.bias", "self_attn.q_proj.bias", NULL, 0 },
+	{ "attn_k.weight", "self_attn.k_proj.weight", NULL, 0 },
+	{ "attn_k.bias", "self_attn.k_proj.bias", NULL, 0 },
+	{ "attn_v.weight", "self_attn.v_proj.weight", NULL, 0 },
+	{ "attn_v.bias", "self_attn.v_proj.bias", NULL, 0 },
+	{ "attn_qkv.weight", "self_attn.q_proj.weight", &gguf_third, 0 },
+	{ "attn_qkv.weight", "self_attn.k_proj.weight", &gguf_third, 1 },
+	{ "attn_qkv.weight", "self_attn.v_proj.weight", &gguf_third, 2 },
+	{ "attn_qkv.bias", "self_attn.q_proj.bias", &gguf_third, 0 },
+	{ "attn_qkv.bias", "self_attn.k_proj.bias", &gguf_third, 1 },
+	{ "attn_qkv.bias", "self_attn.v_proj.bias", &gguf_third, 2 },
+	{ "attn_output.weight", "self_attn.o_proj.weight", NULL, 0 },
+	{ "attn_output.bias", "self_attn.o_proj.bias", NULL, 0 },
+	{ "attn_q_norm.weight", "self_attn.q_norm.weight", NULL, 0 },
+	{ "attn_k_norm.weight", "self_attn.k_norm.weight", NULL, 0 },
+	{ "attn_sinks.weight", "self_attn.sinks", NULL, 0 },
+	{ "ffn_gate.weight", "mlp.gate_proj.weight", NULL, 0 },
+	{ "ffn_gate.bias", "mlp.gate_proj.bias", NULL, 0 },
+	{ "ffn_up.weight", "mlp.up_proj.weight", NULL, 0 },
+	{ "ffn_up.bias", "mlp.up_proj.bias", NULL, 0 },
+	{ "ffn_down.weight", "mlp.down_proj.weight", NULL, 0 },
+	{ "ffn_down.bias", "mlp.down_proj.bias", NULL, 0 },
+	{ "ffn_gate_inp.weight", "mlp.gate.weight", NULL, 0 },
+	{ "ffn_gate_exps.weight", "mlp.switch_mlp.gate_proj.weight", NULL, 0 },
+	{ "ffn_up_exps.weight", "mlp.switch_mlp.up_proj.weight", NULL, 0 },
+	{ "ffn_down_exps.weight", "mlp.switch_mlp.down_proj.weight", NULL, 0 },
+	{ "ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj", NULL, 0 },
+	{ "ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight", &gguf_row, 0 },
+	{ "ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", NULL, 0 },
+	{ "ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight", NULL, 0 },
+	{ "ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+/* Of a draft head that Hugging Face keeps apart, under "mtp.". */
+const struct gguf_name gguf_draft_names[] = {
+	{ "nextn.eh_proj.weight", "mtp.fc.weight", NULL, 0 },
+	{ "nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight", NULL, 0 },
+	{ "nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight", NULL, 0 },
+	{ "nextn.shared_head_norm.weight", "mtp.norm.weight", NULL, 0 },
+	{ "nextn.embed_tokens.weight", "mtp.embed_tokens.weight", NULL, 0 },
+	{ "nextn.shared_head_head.weight", "mtp.shared_head.head.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name none[] = { { NULL, NULL, NULL, 0 } };
+
+/* The rows of q and k, in pairs for the other rotation. */
+static const struct gguf_name llama[] = {
+	{ "attn_q.weight", "self_attn.q_proj.weight", &gguf_permuted, 0 },
+	{ "attn_q.bias", "self_attn.q_proj.bias", &gguf_permuted, 0 },
+	{ "attn_k.weight", "self_attn.k_proj.weight", &gguf_permuted, 0 },
+	{ "attn_k.bias", "self_attn.k_proj.bias", &gguf_permuted, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+/* Gated delta nets.  Norms hold 1 + w, as mlx's files do: the model tells by the axes of the convolution. */
+static const struct gguf_name qwen35[] = {
+	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
+	{ "attn_qkv.weight", "linear_attn.in_proj_qkv.weight", NULL, 0 },
+	{ "attn_gate.weight", "linear_attn.in_proj_z.weight", NULL, 0 },
+	{ "ssm_beta.weight", "linear_attn.in_proj_b.weight", NULL, 0 },
+	{ "ssm_alpha.weight", "linear_attn.in_proj_a.weight", NULL, 0 },
+	{ "ssm_ba.weight", "linear_attn.in_proj_b.weight", &gguf_ba, 0 },
+	{ "ssm_ba.weight", "linear_attn.in_proj_a.weight", &gguf_ba, 1 },
+	{ "ssm_in.weight", "linear_attn.in_proj_qkvz.weight", NULL, 0 },
+	{ "ssm_conv1d.weight", "linear_attn.conv1d.weight", &gguf_conv, 0 },
+	{ "ssm_a", "linear_attn.A_log", &gguf_log_minus, 0 },
+	{ "ssm_dt.bias", "linear_attn.dt_bias", NULL, 0 },
+	{ "ssm_norm.weight", "linear_attn.norm.weight", NULL, 0 },
+	{ "ssm_out.weight", "linear_attn.out_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_arch archs[] = {
+	{ "llama", "llama", llama, gguf_config_llama, false },
+	{ "qwen2", "qwen2", none, gguf_config_qwen2, false },
+	{ "qwen3", "qwen3", none, gguf_config_plain, false },
+	{ "qwen3moe", "qwen3_moe", none, gguf_config_qwen3_moe, false },
+	{ "qwen3next", "qwen3_next", qwen35, gguf_config_qwen3_next, true },
+	{ "qwen35", "qwen3_5_text", qwen35, gguf_config_qwen3_5, true },
+	{ "qwen35moe", "qwen3_5_moe_text", qwen35, gguf_config_qwen3_5, true },
+};
+
+const struct gguf_arch *gguf_arch_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+		if (!strcmp(archs[i].name, name))
+			return &archs[i];
+	return NULL;
+}
+
+void gguf_arch_list(struct buf *out)
+{
+	for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+		buf_printf(out, "%s%s", i ? ", " : "", archs[i].name);
+}

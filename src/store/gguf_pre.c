@@ -1,0 +1,103 @@
+/* gguf_pre.c - see gguf_pre.h.
+ *
+ * Expressions are those of the tokenizers' authors, as tokenizer.json has them;
+ * where llama.cpp, which made the names, reads one otherwise (cases of ASCII letters
+ * alone, marks), so does the expression here, since the ids are the file's promise. */
+#include "store/gguf_pre.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* 's 't 're 've 'm 'll 'd in any case. */
+#define SHORT "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
+#define REST "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define WORDS(digits) SHORT "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" REST
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
+/* Letters in two classes, so that a word is cut where capitals begin. */
+#define UPPER "(?:(?![a-z])\\p{L})"
+#define LOWER "(?:(?![A-Z])\\p{L})"
+#define CASED(tail, digits)                                                                                  \
+	"[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" tail "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" tail \
+	"|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" REST
+#define MARKED(tail, digits)                                                                                       \
+	"[^\\r\\n\\p{L}\\p{N}]?(?:" UPPER "|\\p{M})*(?:" LOWER "|\\p{M})+" tail "|[^\\r\\n\\p{L}\\p{N}]?(?:" UPPER \
+	"|\\p{M})+(?:" LOWER "|\\p{M})*" tail "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" REST
+#define DEEPSEEK3                                                                                           \
+	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+" \
+	"| ?[\\p{P}\\p{S}]+[\\r\\n]*" REST
+#define CJK "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
+#define HAN_TO_HANGUL "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
+/* Brackets, bars and full stops of many scripts. */
+#define POROS " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{0964}\\x{06d4}\\x{060c})]+"
+
+static const struct gguf_pre table[] = {
+	{ "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral lfm2 midm-2.0 jina-v5-nano",
+	  { WORDS("\\p{N}{1,3}") },
+	  true,
+	  true },
+	{ "dbrx smaug-bpe chatglm-bpe glm4", { WORDS("\\p{N}{1,3}") }, false, false },
+	{ "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2",
+	  { WORDS("\\p{N}") },
+	  false,
+	  false },
+	{ "qwen35",
+	  { SHORT "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" REST },
+	  false,
+	  false },
+	{ "gpt-2 phi-2 jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code roberta-bpe mellum gigachat a.x-4.0 exaone4 "
+	  "modern-bert mpt olmo jais trillion granite-docling",
+	  { GPT2 },
+	  false,
+	  false },
+	{ "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", { "\\p{N}", GPT2 }, false, false },
+	{ "default", { "[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]" }, false, false },
+	{ "falcon", { "[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]" }, false, false },
+	{ "gpt-4o llama4 kanana2 talkie minimax-m2", { CASED("(?:" SHORT ")?", "\\p{N}{1,3}") }, false, false },
+	{ "tekken", { CASED("", "\\p{N}") }, true, true },
+	{ "deepseek-coder", { "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", HAN_TO_HANGUL, "\\p{N}" }, false, false },
+	{ "deepseek-v3 hunyuan-dense joyai-llm", { "\\p{N}{1,3}", CJK, DEEPSEEK3 }, false, false },
+	{ "poro-chat bloom gpt3-finnish", { POROS }, false, false },
+	{ "viking", { POROS, "\\p{N}" }, false, false },
+	{ "bailingmoe bailingmoe2 llada-moe",
+	  { "'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+	    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+" },
+	  false,
+	  false },
+	{ "seed-coder",
+	  { SHORT "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" REST },
+	  false,
+	  false },
+	{ "jais-2",
+	  { SHORT
+	    "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)"
+	    "|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)"
+	    "|\\s{1,2}(?!\\S)|\\s{1}" },
+	  false,
+	  false },
+	{ "exaone-moe",
+	  { SHORT "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?"
+	          "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+" },
+	  false,
+	  false },
+	{ "minicpm5", { "\\p{N}{1,3}", WORDS("\\p{N}+") }, true, false },
+	{ "tiny_aya cohere2moe",
+	  { "[0-9]{1,3}(?=(?:[0-9]{3})*\\b)", CASED("(?:" SHORT ")?", "\\p{N}{1,3}") },
+	  false,
+	  false },
+	{ "superbpe", { "\\p{N}+", "(?=(\\d{3})+(?!\\d))" }, false, false },
+	{ "laguna", { "[^\\n]+|[\\n]+", WORDS("\\p{N}") }, false, false },
+	{ "granite-embed-multi-97m", { MARKED("", "\\p{N}{1,3}") }, true, false },
+};
+
+const struct gguf_pre *gguf_pre_find(const char *name, int n)
+{
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		for (const char *p = table[i].names; *p; p += strspn(p, " ")) {
+			size_t len = strcspn(p, " ");
+
+			if (len == (size_t)n && !memcmp(p, name, len))
+				return &table[i];
+			p += len;
+		}
+	return NULL;
+}

@@ -1,0 +1,19 @@
+/* gguf_pre.h - how tokenizers of GGUF files cut text before merging, by name.  Inside src/store/. */
+#ifndef STORE_GGUF_PRE_H
+#define STORE_GGUF_PRE_H
+
+#include <stdbool.h>
+
+enum { GGUF_PRE_STEPS = 6 };
+
+struct gguf_pre {
+	const char *names;                /* "qwen2 deepseek-r1-qwen ...": those that cut so */
+	const char *step[GGUF_PRE_STEPS]; /* expressions, each over the pieces that the one before left */
+	bool whole_first;                 /* a piece that is a token is that token (ignore_merges) */
+	bool bos;                         /* a begin token goes before a text, if the file does not say */
+};
+
+/* NULL: no such name. */
+const struct gguf_pre *gguf_pre_find(const char *name, int n);
+
+#endif

@@ -1,0 +1,409 @@
+/* GGUF files: the cases of tests/golden/_gguf/container, then files made here: what of the metadata and the
+ * tensors becomes of Hugging Face's, split files, files picked from folders, and what is refused with what words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "folder.h"
+#include "gguf_made.h"
+#include "store/store.h"
+
+static const char *cases; /* tests/golden/_gguf/container */
+
+static void assert_says(const struct err *err, const char *part)
+{
+	if (!strstr(err->msg, part))
+		fail_msg("\"%s\" does not say \"%s\"", err->msg, part);
+}
+
+/* ---- the cases ---- */
+
+static void test_cases(void **state)
+{
+	struct json *list;
+	struct buf b;
+	struct err err;
+	int n[2] = { 0 };
+
+	buf_init(&b);
+	assert_int_equal(file_read(folder_path(cases, "cases.json"), 1 << 20, &b, NULL), 0);
+	list = json_parse(b.p, b.n, 0, NULL);
+	assert_non_null(list);
+	for (size_t i = 0; i < json_len(list); i++) {
+		const char *name = json_str(json_get(json_at(list, i), "file"), NULL);
+		bool accept = !strcmp(json_str(json_get(json_at(list, i), "expect"), NULL), "accept");
+		struct gguf g;
+		int code = gguf_open(&g, folder_path(cases, name), &err);
+
+		/* Refusing the other byte order with a message is fine, says its line. */
+		if (!strcmp(name, "v3_big_endian.gguf"))
+			accept = false;
+		if ((code == 0) != accept)
+			fail_msg("%s: %s", name, code ? err.msg : "was accepted");
+		if (code)
+			assert_says(&err, name);
+		else
+			gguf_close(&g);
+		n[accept]++;
+	}
+	assert_true(n[0] > 30 && n[1] > 5);
+	json_free(list);
+	buf_fini(&b);
+}
+
+/* Any file cut anywhere is refused or has lost nothing that it says. */
+static void test_truncated(void **state)
+{
+	struct buf b;
+	struct gguf g;
+	struct err err;
+
+	buf_init(&b);
+	assert_int_equal(file_read(folder_path(cases, "v3.gguf"), 1 << 20, &b, NULL), 0);
+	assert_int_equal(gguf_open_bytes(&g, "whole", b.p, b.n, &err), 0);
+	assert_int_equal(g.n_info, 2);
+	assert_non_null(gguf_info(&g, g.info[1].name));
+	gguf_close(&g);
+	for (size_t n = 0; n + 32 < b.n; n++) {
+		uint8_t *copy = malloc(n + 1);
+
+		memcpy(copy, b.p, n);
+		assert_int_not_equal(gguf_open_bytes(&g, "cut", copy, n, &err), 0);
+		assert_says(&err, "cut: ");
+		free(copy);
+	}
+	buf_fini(&b);
+}
+
+static void test_values(void **state)
+{
+	static const uint32_t list[] = { 7, 8, 9 };
+	struct gguf_made m;
+	struct gguf g;
+	struct buf b;
+	struct err err;
+	int64_t v;
+	double d;
+
+	gguf_made_init(&m);
+	gguf_made_u32(&m, "u", 4000000000u);
+	gguf_made_f32(&m, "f", 1.5f);
+	gguf_made_u32s(&m, "l", list, 3);
+	gguf_made_str(&m, "s", "text");
+	buf_init(&b);
+	gguf_made_file(&m, &b);
+	assert_int_equal(gguf_open_bytes(&g, "v.gguf", b.p, b.n, &err), 0);
+	assert_int_equal(gguf_int(&g, gguf_find(&g, "u"), 0, &v, &err), 0);
+	assert_int_equal(v, 4000000000);
+	assert_int_equal(gguf_int(&g, gguf_find(&g, "u"), 5, &v, &err), 0); /* a scalar holds everywhere */
+	assert_int_equal(gguf_int(&g, gguf_find(&g, "l"), 2, &v, &err), 0);
+	assert_int_equal(v, 9);
+	assert_int_equal(gguf_int(&g, gguf_find(&g, "l"), 3, &v, &err), E_FORMAT);
+	assert_says(&err, "key l: has 3 elements, number 3");
+	assert_int_equal(gguf_int(&g, gguf_find(&g, "f"), 0, &v, &err), E_FORMAT); /* no float is an integer */
+	assert_says(&err, "key f: is f32, an integer is wanted");
+	assert_int_equal(gguf_float(&g, gguf_find(&g, "f"), 0, &d, &err), 0);
+	assert_true(d == 1.5);
+	assert_int_equal(gguf_float(&g, gguf_find(&g, "u"), 0, &d, &err), 0);
+	assert_int_equal(gguf_float(&g, gguf_find(&g, "s"), 0, &d, &err), E_FORMAT);
+	assert_null(gguf_find(&g, "x"));
+	gguf_close(&g);
+	buf_fini(&b);
+	gguf_made_fini(&m);
+}
+
+/* ---- a model ---- */
+
+enum { WIDTH = 8, ROWS = 8 };
+
+/* A llama of one block with heads of 4: q has 2 heads, k one. */
+static void llama_keys(struct gguf_made *m)
+{
+	gguf_made_str(m, "general.architecture", "llama");
+	gguf_made_u32(m, "llama.block_count", 1);
+	gguf_made_u32(m, "llama.context_length", 64);
+	gguf_made_u32(m, "llama.embedding_length", WIDTH);
+	gguf_made_u32(m, "llama.feed_forward_length", 16);
+	gguf_made_u32(m, "llama.attention.head_count", 2);
+	gguf_made_u32(m, "llama.attention.head_count_kv", 1);
+	gguf_made_f32(m, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+	gguf_made_f32(m, "llama.rope.freq_base", 500000);
+}
+
+static void tensor(struct gguf_made *m, const char *name, int64_t cols, int64_t rows)
+{
+	int64_t ne[] = { cols, rows, 0 }, n = cols * (rows ? rows : 1);
+	float f[WIDTH * 64];
+
+	for (int64_t i = 0; i < n; i++)
+		f[i] = (float)i;
+	gguf_made_tensor(m, name, 0, ne, f, (size_t)n * sizeof *f);
+}
+
+static void llama_tensors(struct gguf_made *m)
+{
+	tensor(m, "token_embd.weight", WIDTH, 20);
+	tensor(m, "output_norm.weight", WIDTH, 0);
+	tensor(m, "blk.0.attn_q.weight", WIDTH, 8);
+	tensor(m, "blk.0.attn_k.weight", WIDTH, 4);
+	tensor(m, "blk.0.attn_v.weight", WIDTH, 4);
+	tensor(m, "rope_freqs.weight", 2, 0);
+	tensor(m, "odd.weight", 3, 0);
+}
+
+static void put_file(const char *dir, const char *name, const struct gguf_made *m)
+{
+	struct buf b;
+
+	buf_init(&b);
+	gguf_made_file(m, &b);
+	folder_put(dir, name, b.p, b.n);
+	buf_fini(&b);
+}
+
+static int64_t whole(const struct json *j, const char *key)
+{
+	int64_t v = -1;
+
+	json_to_int(json_get(j, key), &v);
+	return v;
+}
+
+static void test_model(void **state)
+{
+	/* Row r of a head of 4 in the file: pairs 0 2 1 3 of Hugging Face's halves. */
+	static const int from[ROWS] = { 0, 2, 1, 3, 4, 6, 5, 7 };
+	char *dir = folder_new();
+	struct gguf_made m;
+	struct store *st;
+	struct weight w;
+	struct err err = { 0 };
+	double eps = 0;
+
+	gguf_made_init(&m);
+	llama_keys(&m);
+	/* 0 divides by nothing */
+	llama_tensors(&m);
+	put_file(dir, "m.gguf", &m);
+	assert_int_equal(store_open(&st, folder_path(dir, "m.gguf"), &err), E_FORMAT);
+	assert_says(&err, "tensor rope_freqs.weight: element 0 is 0");
+	gguf_made_fini(&m);
+
+	gguf_made_init(&m);
+	llama_keys(&m);
+	m.n_infos = 0;
+	tensor(&m, "token_embd.weight", WIDTH, 20);
+	tensor(&m, "blk.0.attn_q.weight", WIDTH, 8);
+	tensor(&m, "blk.0.attn_v.weight", WIDTH, 4);
+	tensor(&m, "odd.weight", 3, 0);
+	put_file(dir, "m.gguf", &m);
+	assert_int_equal(store_open(&st, dir, &err), 0); /* a folder with one file in it */
+	assert_string_equal(json_str(json_get(st->config, "model_type"), NULL), "llama");
+	assert_int_equal(whole(st->config, "hidden_size"), WIDTH);
+	assert_int_equal(whole(st->config, "vocab_size"), 20);
+	assert_int_equal(whole(st->config, "head_dim"), 4);
+	assert_int_equal(whole(st->config, "num_key_value_heads"), 1);
+	json_to_double(json_get(st->config, "rms_norm_eps"), &eps);
+	assert_true(eps == 1e-5); /* the decimal that was meant, not the float's */
+	assert_non_null(store_find(st, "model.embed_tokens.weight"));
+	assert_non_null(store_find(st, "odd.weight"));
+	assert_null(store_find(st, "lm_head.weight"));
+	assert_null(store_find(st, "model.layers.0.self_attn.q_proj.weight")->data);
+	assert_int_equal(store_weight(st, "model.layers.0.self_attn.q_proj", ROWS, WIDTH, &w, &err), 0);
+	for (int r = 0; r < ROWS; r++) {
+		float f;
+
+		memcpy(&f, w.data + (size_t)r * w.row_bytes, sizeof f);
+		assert_int_equal((int)f, from[r] * WIDTH);
+	}
+	store_close(st);
+	gguf_made_fini(&m);
+	folder_remove(dir);
+}
+
+static void refused(const char *dir, const struct gguf_made *m, int code, const char *says)
+{
+	struct store *st;
+	struct err err = { 0 };
+
+	put_file(dir, "r.gguf", m);
+	assert_int_equal(store_open(&st, folder_path(dir, "r.gguf"), &err), code);
+	assert_says(&err, "r.gguf");
+	assert_says(&err, says);
+}
+
+static void test_refused(void **state)
+{
+	static const char *const tokens[] = { "a", "b", "a" };
+	static const uint32_t two[] = { 1, 1 };
+	char *dir = folder_new();
+	struct gguf_made m;
+
+	gguf_made_init(&m);
+	refused(dir, &m, E_FORMAT, "key general.architecture: missing");
+	gguf_made_str(&m, "general.architecture", "mamba\x7f");
+	refused(dir, &m, E_UNSUPPORTED, "known: llama");
+	gguf_made_fini(&m);
+
+	gguf_made_init(&m);
+	gguf_made_str(&m, "general.architecture", "llama");
+	refused(dir, &m, E_MISSING, "key llama.block_count: missing");
+	gguf_made_u32(&m, "llama.block_count", 100000);
+	refused(dir, &m, E_FORMAT, "llama.block_count: 100000 blocks");
+	gguf_made_fini(&m);
+
+	gguf_made_init(&m);
+	llama_keys(&m);
+	refused(dir, &m, E_MISSING, "token_embd.weight: missing");
+	tensor(&m, "token_embd.weight", WIDTH, 20);
+	tensor(&m, "blk.0.attn_q.weight", WIDTH, 6);
+	refused(dir, &m, E_FORMAT, "tensor blk.0.attn_q.weight: 6 rows are not whole heads of 4");
+	gguf_made_fini(&m);
+
+	gguf_made_init(&m);
+	llama_keys(&m);
+	tensor(&m, "token_embd.weight", WIDTH, 20);
+	gguf_made_strs(&m, "tokenizer.ggml.tokens", tokens, 3);
+	refused(dir, &m, E_FORMAT, "tokens 0 and 2 have the same 1 bytes");
+	gguf_made_fini(&m);
+
+	gguf_made_init(&m);
+	llama_keys(&m);
+	tensor(&m, "token_embd.weight", WIDTH, 20);
+	gguf_made_strs(&m, "tokenizer.ggml.tokens", tokens, 2);
+	gguf_made_u32(&m, "tokenizer.ggml.eos_token_id", 2);
+	refused(dir, &m, E_FORMAT, "tokenizer.ggml.eos_token_id: 2, there are 2 tokens");
+	gguf_made_u32s(&m, "tokenizer.ggml.token_type", two, 1);
+	refused(dir, &m, E_FORMAT, "tokenizer.ggml.token_type: 1 elements, there are 2 tokens");
+	gguf_made_fini(&m);
+	folder_remove(dir);
+}
+
+/* ---- split files ---- */
+
+static void put_part(const char *dir, const char *name, int no, uint32_t count, uint32_t total, const char *holds)
+{
+	struct gguf_made m;
+
+	gguf_made_init(&m);
+	if (!no)
+		llama_keys(&m);
+	gguf_made_u32(&m, "split.no", (uint32_t)no);
+	gguf_made_u32(&m, "split.count", count);
+	gguf_made_u32(&m, "split.tensors.count", total);
+	if (holds)
+		tensor(&m, holds, WIDTH, 4);
+	put_file(dir, name, &m);
+	gguf_made_fini(&m);
+}
+
+static void test_split(void **state)
+{
+	char *dir = folder_new();
+	struct store *st;
+	struct err err = { 0 };
+
+	put_part(dir, "m-00001-of-00002.gguf", 0, 2, 2, "token_embd.weight");
+	assert_int_equal(store_open(&st, dir, &err), E_MISSING);
+	assert_says(&err, "m-00002-of-00002.gguf");
+	put_part(dir, "m-00002-of-00002.gguf", 1, 2, 2, "blk.0.attn_v.weight");
+	for (int i = 0; i < 2; i++) {
+		const char *name = i ? "m-00002-of-00002.gguf" : "m-00001-of-00002.gguf";
+
+		assert_int_equal(store_open(&st, folder_path(dir, name), &err), 0);
+		assert_int_equal(st->n, 2);
+		assert_int_equal(st->n_file, 2);
+		assert_true(strstr(store_find(st, "model.layers.0.self_attn.v_proj.weight")->file, "00002-of") != NULL);
+		store_close(st);
+	}
+	assert_int_equal(store_open(&st, dir, &err), 0); /* one model */
+	store_close(st);
+	put_part(dir, "m-00002-of-00002.gguf", 1, 2, 3, "token_embd.weight");
+	assert_int_equal(store_open(&st, dir, &err), E_FORMAT);
+	assert_says(&err, "tensor model.embed_tokens.weight: also in");
+	put_part(dir, "m-00002-of-00002.gguf", 0, 2, 2, NULL);
+	assert_int_equal(store_open(&st, dir, &err), E_FORMAT);
+	assert_says(&err, "split.no 0 and split.count 2, its name says part 2 of 2");
+	put_part(dir, "m-00001-of-00002.gguf", 0, 2, 9, NULL);
+	put_part(dir, "m-00002-of-00002.gguf", 1, 2, 9, NULL);
+	assert_int_equal(store_open(&st, dir, &err), E_FORMAT);
+	assert_says(&err, "split.tensors.count: 9, the 2 parts have 0");
+	folder_remove(dir);
+	dir = folder_new();
+	put_part(dir, "renamed.gguf", 0, 2, 2, "token_embd.weight");
+	assert_int_equal(store_open(&st, dir, &err), E_FORMAT);
+	assert_says(&err, "one of 2 parts");
+	folder_remove(dir);
+}
+
+/* ---- which file ---- */
+
+static void test_pick(void **state)
+{
+	char *dir = folder_new(), hub[8192];
+	struct buf at;
+	struct err err = { 0 };
+	char model[8192];
+
+	buf_init(&at);
+	put_part(dir, "x-Q4_K_M.gguf", 0, 0, 1, "token_embd.weight");
+	put_part(dir, "mmproj-F16.gguf", 0, 0, 1, NULL);
+	assert_int_equal(store_locate(dir, &at, &err), 0);
+	assert_non_null(strstr(at.p, "/x-Q4_K_M.gguf"));
+	put_part(dir, "x-Q8_0.gguf", 0, 0, 1, "token_embd.weight");
+	put_part(dir, "BIG/x-BF16-00001-of-00002.gguf", 0, 2, 2, NULL);
+	put_part(dir, "BIG/x-BF16-00002-of-00002.gguf", 1, 2, 2, NULL);
+	assert_int_equal(store_locate(dir, &at, &err), E_ARG);
+	assert_says(&err, "3 GGUF files");
+	assert_says(&err, "x-Q4_K_M.gguf, x-Q8_0.gguf");
+	snprintf(model, sizeof model, "%s:q8_0", dir);
+	assert_int_equal(store_locate(model, &at, &err), 0);
+	assert_non_null(strstr(at.p, "/x-Q8_0.gguf"));
+	snprintf(model, sizeof model, "%s:BF16", dir);
+	assert_int_equal(store_locate(model, &at, &err), 0);
+	assert_non_null(strstr(at.p, "/BIG/x-BF16-00001-of-00002.gguf"));
+	snprintf(model, sizeof model, "%s:Q4_K", dir); /* not Q4_K_M */
+	assert_int_equal(store_locate(model, &at, &err), E_MISSING);
+	assert_says(&err, "no GGUF file of type Q4_K; there are:");
+	folder_put_tensors(dir, "model.safetensors", "{}", 0); /* the folder itself is a model */
+	assert_int_equal(store_locate(dir, &at, &err), 0);
+	assert_string_equal(at.p, dir);
+
+	snprintf(hub, sizeof hub, "%s/hub", dir);
+	setenv("HF_HUB_CACHE", hub, 1);
+	folder_puts(dir, "hub/models--Org--M-GGUF/refs/main", "0a");
+	put_part(dir, "hub/models--Org--M-GGUF/snapshots/0a/M-Q4_K_M.gguf", 0, 0, 1, NULL);
+	put_part(dir, "hub/models--Org--M-GGUF/snapshots/0a/M-Q6_K.gguf", 0, 0, 1, NULL);
+	assert_int_equal(store_locate("Org/M-GGUF:Q6_K", &at, &err), 0);
+	assert_non_null(strstr(at.p, "/snapshots/0a/M-Q6_K.gguf"));
+	assert_int_equal(store_locate("Org/M-GGUF", &at, &err), E_ARG);
+	unsetenv("HF_HUB_CACHE");
+	buf_fini(&at);
+	folder_remove(dir);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cases), cmocka_unit_test(test_truncated), cmocka_unit_test(test_values),
+		cmocka_unit_test(test_model), cmocka_unit_test(test_refused),   cmocka_unit_test(test_split),
+		cmocka_unit_test(test_pick),
+	};
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: test_gguf tests/golden/_gguf/container\n");
+		return 2;
+	}
+	cases = argv[1];
+	log_set_level(LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
