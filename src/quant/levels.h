@@ -153,6 +153,17 @@ extern const struct kv_tiles kv_tiles_dot, kv_tiles_floats, kv_tiles_amx;
 
 /* E2M1 codes to twice their value plus 12. */
 extern const uint8_t e2m1_code[16];
+/* Planes (coded/planes.h), of 16 outputs from o on unless said otherwise: scales and biases of all groups to
+ * scale[g * step] and bias[g * step]; codes of inputs [k0, k1) as quads to to[quad * step]; products of at most FEW_TWICE
+ * rows, whole 16 outputs.  The AVX2 form takes codes beyond 127 128 less. */
+typedef void planes_lanes_fn(float *scale, float *bias, size_t step, const struct weight *w, const uint8_t *planes,
+                             int o);
+typedef void planes_panel_fn(uint8_t *to, size_t step, const struct weight *w, const uint8_t *planes, int o, int k0,
+                             int k1);
+planes_lanes_fn planes_lanes_avx2, planes_lanes_avxvnni, planes_lanes_avx512;
+planes_panel_fn planes_panel_avx2, planes_panel_avxvnni, planes_panel_avx512;
+weight_mul_fn planes_few_avx2, planes_few_avxvnni, planes_few_avx512;
+
 /* MLX's reading of E4M3: 0x7f is 480, there is no NaN. */
 float e4m3_mlx(uint8_t b);
 

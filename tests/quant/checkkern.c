@@ -556,7 +556,9 @@ static struct shape shape_of_blocks(const struct kind *k, int turn)
 	static const int many[] = { 24, 31, 33, 64, 68, 136, 260 };
 	static const enum dtype scale_types[] = { DT_BF16, DT_F16, DT_F32 };
 	int n = turn < BLOCKS_EACH ? turn + 1 : many[turn < BLOCKS_MANY ? turn - BLOCKS_EACH : 0],
-	    group = k->mode ? 64 : 0;
+	    group = is_gguf(k) ? k->group :
+	            k->mode    ? 64 :
+	                         0;
 
 	if (turn >= BLOCKS_MANY)
 		return (struct shape){ .rows = pick(2) ? 128 + pick(140) : 16 * (8 + pick(9)),
@@ -567,6 +569,13 @@ static struct shape shape_of_blocks(const struct kind *k, int turn)
 			               .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)),
 			               .whole = pick(3) > 0 };
 
+	if (is_gguf(k))
+		return (struct shape){ .rows = 16 * (n > 100 ? 1 + pick(2) : 1 + pick(4)),
+			               .cols = n > 100 ? 1280 : 256 * (1 + pick(3)),
+			               .group = group,
+			               .n = n,
+			               .v = (enum value)(pick(2) ? V_RANDOM : pick(VALUES)),
+			               .whole = pick(2) };
 	return (struct shape){ .rows = n == 136            ? 48 :
 		                       n == 260 || n == 64 ? 16 + pick(2) :
 		                       pick(2)             ? 16 + pick(20) :
@@ -585,7 +594,7 @@ static struct shape shape_of_blocks(const struct kind *k, int turn)
 /* How many of these are for it: runs are those of codes. */
 static int turns_of_blocks(const struct kind *k)
 {
-	return k->mode ? k->group ? 0 : BLOCKS_TURNS : k->plain == DT_BF16 ? BLOCKS_MANY : 0;
+	return is_gguf(k) ? BLOCKS_MANY : k->mode ? k->group ? 0 : BLOCKS_TURNS : k->plain == DT_BF16 ? BLOCKS_MANY : 0;
 }
 
 static void round_mul(const struct kind *k, struct shape h)
@@ -992,9 +1001,41 @@ static double bench_read(const struct weight *w)
 	return (double)n * 8 / best * 1e-9;
 }
 
-static void bench(const struct kind *k)
+/* One line of it: `of` is the weight, or what its blocks are of. */
+static void bench_line(const struct kind *k, const struct weight *of, const char *what, enum cpu_level l)
 {
 	static const int ns[] = { 1, 2, 4, 8, 64, 256 };
+	struct kernels kn;
+
+	of->fmt->kernels(&kn, l);
+	printf("%-8s %-7s %s", k->name, cpu_level_name(l), what);
+	for (size_t i = 0; i < sizeof ns / sizeof *ns; i++) {
+		int n = ns[i], m = n > 8 ? 960 : of->rows;
+		struct weight w = weight_rows(of, 0, m < of->rows ? m : of->rows);
+		float *out = xmalloc((size_t)w.rows * (size_t)n * 4);
+		void *scratch = aligned_alloc(64, (weight_scratch_bytes(&w) + 63) / 64 * 64);
+		struct rows x;
+		double t, bytes;
+
+		rows_make(&x, n, w.cols, w.group, V_RANDOM, l);
+		if (!k->mode && n >= ACTS_TILED)
+			while (acts_pairer(l) && !x.a.pairs)
+				rows_pair(&x, l);
+		t = bench_once(kn.mul[ARITH_FAST], &w, &x.a, n, out, scratch);
+		bytes = (double)w.rows * ((double)w.row_bytes + 2 * (double)weight_scale_bytes(&w));
+		if (n == 1)
+			printf("  1 row %5.1f GB/s", bytes / t * 1e-9);
+		else
+			printf("  %d: %4.0f Gop/s", n, 2.0 * w.rows * w.cols * n / t * 1e-9);
+		rows_drop(&x);
+		free(out);
+		free(scratch);
+	}
+	printf("\n");
+}
+
+static void bench(const struct kind *k)
+{
 	int group = k->group ? k->group : 64, cols = 3584;
 	/* One row: more than the third cache holds.  Many rows: a matrix of a layer. */
 	int stored = format_find(k->name)->bits, rows = (int)(100e6 * 8 / stored / cols) / 96 * 96;
@@ -1003,32 +1044,13 @@ static void bench(const struct kind *k)
 	sample_make(&s, k, rows, cols, k->mode ? group : 0, DT_BF16, V_RANDOM);
 	for (enum cpu_level l = CPU_AVX2; l <= cpu_detect(); l++) {
 		struct kernels kn;
+		char what[64];
 
 		s.w.fmt->kernels(&kn, l);
-		printf("%-8s %-7s read %4.1f GB/s", k->name, cpu_level_name(l), bench_read(&s.w));
-		for (size_t i = 0; i < sizeof ns / sizeof *ns; i++) {
-			int n = ns[i], m = n > 8 ? 960 : rows;
-			struct weight w = weight_rows(&s.w, 0, m < rows ? m : rows);
-			float *out = xmalloc((size_t)w.rows * (size_t)n * 4);
-			void *scratch = aligned_alloc(64, (weight_scratch_bytes(&w) + 63) / 64 * 64);
-			struct rows x;
-			double t, bytes;
-
-			rows_make(&x, n, cols, k->mode ? group : 0, V_RANDOM, l);
-			if (!k->mode && n >= ACTS_TILED)
-				while (acts_pairer(l) && !x.a.pairs)
-					rows_pair(&x, l);
-			t = bench_once(kn.mul[ARITH_FAST], &w, &x.a, n, out, scratch);
-			bytes = (double)w.rows * ((double)w.row_bytes + 2 * (double)weight_scale_bytes(&w));
-			if (n == 1)
-				printf("  1 row %5.1f GB/s", bytes / t * 1e-9);
-			else
-				printf("  %d: %4.0f Gop/s", n, 2.0 * w.rows * cols * n / t * 1e-9);
-			rows_drop(&x);
-			free(out);
-			free(scratch);
-		}
-		printf("\n");
+		snprintf(what, sizeof what, "read %4.1f GB/s", bench_read(&s.w));
+		bench_line(k, &s.w, what, l);
+		if (s.bare.blocks && kn.blocks)
+			bench_line(k, &s.bare, "  from blocks ", l);
 	}
 	sample_drop(&s);
 }
@@ -1049,7 +1071,8 @@ int main(int argc, char **argv)
 
 		for (int r = 0; r < rounds && wanted && !o.bench && failures < 20; r++)
 			round_mul(&kinds[i], shape_of(&kinds[i], r, o.quick ? QUICK : ALL));
-		for (int t = 0; t < turns_of_blocks(&kinds[i]) && wanted && !o.bench && failures < 20; t++)
+		for (int t = 0; t < turns_of_blocks(&kinds[i]) && wanted && !o.bench && failures < 20;
+		     t += o.quick && is_gguf(&kinds[i]) ? 1 + pick(6) : 1)
 			round_mul(&kinds[i], shape_of_blocks(&kinds[i], t));
 		if (wanted && o.bench)
 			bench(&kinds[i]);

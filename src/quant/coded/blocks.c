@@ -8,17 +8,22 @@
  * ones, so that either, masked, is four codes as inputs have them.  Blocks of 16 outputs follow each other by groups, and those of the
  * next 16 outputs follow them: whatever a kernel reads of a matrix is one run of memory.
  *
+ * Rows that carry their scales become planes (planes.h).
+ *
  * Of bf16 a block is 32 lines of pairs of inputs of the 16 outputs, 32 bits each, as bf16_dots512.h multiplies them: of inputs
  * a b c d, one after the other, first c (the lower half) and a, then d and b. */
 #include <assert.h>
 #include <string.h>
 
+#include "quant/coded/planes.h"
 #include "quant/levels.h"
 
 bool blocks_fit(const struct weight *w)
 {
 	bool codes = w->fmt->coding && coded_is_g64(w) && w->scale_type == DT_BF16;
 
+	if (planes_fit(w))
+		return true;
 	return (codes || (w->fmt == &format_bf16 && w->cols % BLOCK_INPUTS == 0)) && w->rows % BLOCK_OUT == 0;
 }
 
@@ -114,6 +119,8 @@ void blocks_fill(uint8_t *to, const struct weight *w, int first, int n)
 	for (int o = first; o < first + n; o += BLOCK_OUT, to += blocks_of_rows(w))
 		if (!w->fmt->coding)
 			fill_pairs(to, w, o);
+		else if (w->fmt->coding->block)
+			planes_fill(to, w, o);
 		else
 			for (int i = 0; i < BLOCK_OUT; i++)
 				fill_codes(to + 4 * i, w, o + i);

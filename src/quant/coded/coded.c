@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "quant/coded/planes.h"
 #include "quant/levels.h"
 
 /* Stored codes to codes. */
@@ -19,6 +20,10 @@ void coding_row(uint8_t *out, const struct weight *w, int o)
 	const uint8_t *p = w->data + (size_t)o * w->row_bytes, *blocks = blocks_of(w);
 	unsigned mask = (1u << c->bits) - 1;
 
+	if (c->block && blocks) {
+		planes_row(out, w, blocks, o);
+		return;
+	}
 	if (c->block) {
 		file_block_codes(out, w, o, 0, w->cols);
 		code_values(out, c, w->cols);
@@ -65,6 +70,10 @@ void coding_scale(float *scale, float *bias, const struct weight *w, int o, int 
 	size_t at = ((size_t)o * (size_t)(w->cols / w->group) + (size_t)g) * size;
 	const uint8_t *blocks = blocks_of(w);
 
+	if (c->block && blocks) {
+		planes_scale(scale, bias, w, blocks, o, g);
+		return;
+	}
 	if (blocks) {
 		block_scale(scale, bias, w, blocks, o, g);
 		return;

@@ -466,12 +466,12 @@ void coded_mul_amx(float *out, size_t ld, const struct weight *weight, int o0, i
 		coded_whole_blocks(coded_mul_amx, out, ld, w, o0, o1, x, r0, r1, scratch);
 		return;
 	}
-	if (blocks_of(w) && r1 - r0 >= ACTS_TILED && r1 - r0 <= FEW_TWICE) {
+	if (blocks_of(w) && !w->fmt->coding->block && r1 - r0 >= ACTS_TILED && r1 - r0 <= FEW_TWICE) {
 		blocks_few_amx(out, ld, w, block_at(w, blocks_of(w), o0, 0), (o1 - o0) / BLOCK_OUT, x, r0, r1, scratch);
 		return;
 	}
-	if (r1 - r0 < ACTS_TILED || (r1 - r0 <= FEW_ROWS && coded_is_g64(w)) || w->group % 32 ||
-	    w->group > TILED_INPUTS / 2) {
+	if (r1 - r0 < ACTS_TILED || (w->fmt->coding->block && blocks_of(w) && r1 - r0 <= FEW_TWICE) ||
+	    (r1 - r0 <= FEW_ROWS && coded_is_g64(w)) || w->group % 32 || w->group > TILED_INPUTS / 2) {
 		coded_mul_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
 		return;
 	}

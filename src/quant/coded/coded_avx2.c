@@ -178,6 +178,10 @@ void LEVEL(coded_scales)(float *scale, float *bias, size_t step, const struct we
 {
 	int groups = w->cols / w->group;
 
+	if (w->fmt->coding->block && blocks_of(w)) {
+		LEVEL(planes_lanes)(scale, bias, step, w, blocks_of(w), o);
+		return;
+	}
 	if (w->fmt->coding->block) {
 		file_block_lanes(scale, bias, step, w, o, n);
 		return;
@@ -468,6 +472,10 @@ static void block_panel(uint8_t *panel, const struct codes *codes, enum how how,
 	uint8_t code[16][PANEL_INPUTS];
 	const uint8_t *row[16];
 
+	if (blocks_of(w)) {
+		LEVEL(planes_panel)(panel, BLOCK_LINE, w, blocks_of(w), o, k, k + n);
+		return;
+	}
 	for (int i = 0; i < 16; i++) {
 		row[i] = code[i < n_out ? i : n_out - 1];
 		if (i < n_out)
@@ -507,8 +515,8 @@ static enum how how_of(const struct coding *c)
 	return c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
 }
 
-void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                      int r1, void *scratch)
+static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                     int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	enum how how = how_of(c);
@@ -528,10 +536,6 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 	};
 
 	assert(x->cols == w->cols && x->group == w->group);
-	if (blocks_of(w)) {
-		coded_whole_blocks(LEVEL(blocks_mul), out, ld, w, o0, o1, x, r0, r1, scratch);
-		return;
-	}
 	if (coded_is_g64(w)) {
 		int begin = o0;
 
@@ -559,4 +563,24 @@ void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *w, int o0, int
 			block(out + (o - o0), ld, &d, &codes, how, o, n_out, n, panel);
 		}
 	}
+}
+
+/* Of weights whose blocks are planes, whole 16 outputs. */
+static void mul_planes(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch)
+{
+	(r1 - r0 <= FEW_TWICE ? LEVEL(planes_few) : mul_rows)(out, ld, w, o0, o1, x, r0, r1, scratch);
+}
+
+void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0,
+                      int r1, void *scratch)
+{
+	struct weight rows;
+	const struct weight *w = blocks_settled(&rows, weight);
+
+	if (blocks_of(w))
+		coded_whole_blocks(w->fmt->coding->block ? mul_planes : LEVEL(blocks_mul), out, ld, w, o0, o1, x, r0,
+		                   r1, scratch);
+	else
+		mul_rows(out, ld, w, o0, o1, x, r0, r1, scratch);
 }

@@ -123,6 +123,13 @@ static void scales_of(float *scale, float *bias, size_t step, const struct weigh
 	int groups = w->cols / w->group;
 	const uint8_t *blocks = blocks_of(w);
 
+	if (blocks && c->block) {
+		if (n)
+			planes_lanes_avx512(scale, bias, step, w, blocks, o);
+		else
+			file_block_lanes(scale, bias, step, w, o, 0);
+		return;
+	}
 	if (blocks) {
 		const uint8_t *at = block_at(w, blocks, o, 1) - BLOCK_LINE;
 
@@ -503,12 +510,35 @@ static void codes_of_blocked(uint8_t *to, const struct coded_span *c, const bool
 		}
 }
 
+/* The same of planes: 16 quads of 16 outputs, turned. */
+static void codes_of_planes(uint8_t *to, const struct coded_span *c)
+{
+	__m512i v[16];
+
+	for (int k = c->k0; k < c->k1; k += BLOCK_INPUTS, to += 16 * BLOCK_INPUTS) {
+		planes_panel_avx512((uint8_t *)v, BLOCK_LINE, c->w, blocks_of(c->w), c->o, k, k + BLOCK_INPUTS);
+		transpose16(v);
+		for (int i = 0; i < 16; i++) {
+			if (c->inputs == BLOCK_INPUTS) {
+				_mm512_store_si512(to + BLOCK_INPUTS * i, v[i]);
+				continue;
+			}
+			_mm256_store_si256((void *)(to + 32 * i), _mm512_castsi512_si256(v[i]));
+			_mm256_store_si256((void *)(to + 32 * (16 + i)), _mm512_extracti64x4_epi64(v[i], 1));
+		}
+	}
+}
+
 void coded_codes_avx512(uint8_t *to, const struct coded_span *span)
 {
 	const struct coding *c = span->w->fmt->coding;
 	__m512i lut = c->lut ? _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)c->lut)) : _mm512_setzero_si512();
 	struct stream s;
 
+	if (c->block && blocks_of(span->w)) {
+		codes_of_planes(to, span);
+		return;
+	}
 	if (blocks_of(span->w)) {
 		const struct weight *w = span->w;
 		const uint8_t *at = block_at(w, blocks_of(w), span->o, span->k0 / BLOCK_INPUTS);
@@ -590,6 +620,13 @@ static void mul_blocks_panels(float *out, size_t ld, const struct weight *w, int
 	mul_blocks(out, ld, w, o0, o1, x, r0, r1, scratch, true);
 }
 
+/* Whole 16 outputs of planes. */
+static void mul_planes(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch)
+{
+	(r1 - r0 <= FEW_TWICE ? planes_few_avx512 : coded_many_avx512)(out, ld, w, o0, o1, x, r0, r1, scratch);
+}
+
 static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                      int r1, void *scratch)
 {
@@ -625,7 +662,7 @@ static void mul(float *out, size_t ld, const struct weight *weight, int o0, int 
 
 	assert(x->cols == w->cols && x->group == w->group);
 	if (blocks_of(w))
-		coded_whole_blocks(blocks, out, ld, w, o0, o1, x, r0, r1, scratch);
+		coded_whole_blocks(w->fmt->coding->block ? mul_planes : blocks, out, ld, w, o0, o1, x, r0, r1, scratch);
 	else
 		mul_rows(out, ld, w, o0, o1, x, r0, r1, scratch);
 }

@@ -267,6 +267,10 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 		const uint8_t *row[16];
 		uint8_t *to = m->code + 64 * h;
 
+		if (blocks && c->block) {
+			planes_panel_avx512(to, 128, w, blocks, o + (16 * h < n_out ? 16 * h : 0), k0, k1);
+			continue;
+		}
 		if (blocks) { /* what is beyond the last output, likewise */
 			const uint8_t *from = block_at(w, blocks, o + (16 * h < n_out ? 16 * h : 0), k0 / BLOCK_INPUTS);
 
@@ -321,7 +325,7 @@ INLINE void ask(struct panel *t, const struct weight *w, int o, int i, int n, in
 		size_t bytes;
 
 		t->ahead = blocks_share(w, at, from, w->cols - from < stretch ? w->cols : from + stretch, &bytes);
-		t->hop = block_bytes(w) / BLOCK_OUT;
+		t->hop = block_bytes(w) / BLOCK_OUT * (size_t)w->group / BLOCK_INPUTS;
 	}
 	if (outputs > 1)
 		coded_ask_codes(w, o + share + 1, outputs - 1, k, stretch);
@@ -334,8 +338,7 @@ static void mul_panel(float *out, size_t ld, const struct weight *w, int o, int 
 	const struct coding *c = w->fmt->coding;
 	int rows = r1 - r0, n = (rows + TILE_ROWS - 1) / TILE_ROWS;
 	int stretch = w->cols <= WHOLE || w->group > STRETCH ? w->cols : STRETCH / w->group * w->group;
-	bool early = rows <= FEW
-	&&stretch == w->cols;
+	bool early = stretch == w->cols && rows <= FEW;
 	struct panel t = { .code = m->code, .x = x, .group = w->group, .zero = c->zero };
 
 	panel_scales(m, w, o, n_out);

@@ -17,14 +17,29 @@ struct coding {
 	const struct file_block *block;
 };
 
-/* A block of such a row, as the file has it: readers in plain C, which are the truth. */
-enum { FILE_BLOCK_MOST = 256, FILE_BLOCK_GROUPS = 16 }; /* elements and groups of one at most */
-struct file_block {
-	int length, bytes, group;                       /* elements, bytes; elements that share a scale */
-	void (*codes)(uint8_t *code, const uint8_t *b); /* stored codes: [length] */
-	/* [length / group]; bias is left as it is where the coding has none. */
-	void (*scales)(float *scale, float *bias, const uint8_t *b);
+/* What a block says about its scales, and how a group's scale (and bias) follow; d and m are halves of the block. */
+enum scale_kind {
+	SCALE_HALF,      /* d; a block is a group */
+	SCALE_HALVES,    /* d and, as bias, m; a block is a group */
+	SCALE_TIMES,     /* d times the group's s, an int8, times scale_unit */
+	SCALE_TIMES_MIN, /* d times the group's s, bias - m times its min, both uint8 */
+	SCALE_E8M0,      /* 2^(s - 128), s a byte: half of what E8M0 says, for codes that are doubled */
+	SCALE_UE4M3,     /* half of E4M3 s, whose sign counts for nothing and whose 0x7f is 0 */
 };
+enum { FILE_BLOCK_MOST = 256, FILE_BLOCK_GROUPS = 16 }; /* elements and groups of one at most */
+struct scale_parts {
+	uint16_t d, m;
+	uint8_t s[FILE_BLOCK_GROUPS], min[FILE_BLOCK_GROUPS];
+};
+/* A block of such a row, as the file has it: readers in plain C, which are the truth. */
+struct file_block {
+	int length, bytes, group; /* elements, bytes; elements that share a scale */
+	enum scale_kind kind;
+	void (*codes)(uint8_t *code, const uint8_t *b);          /* stored codes: [length] */
+	void (*scales)(struct scale_parts *p, const uint8_t *b); /* those members that the kind has */
+};
+/* The scale and bias of group g of a block. */
+void scale_of_parts(float *scale, float *bias, const struct coding *c, const struct scale_parts *p, int g);
 /* Stored codes of inputs [k, k + n) of row o; scales and biases of groups [g, g + n).  Whole blocks. */
 void file_block_codes(uint8_t *code, const struct weight *w, int o, int k, int n);
 void file_block_scales(float *scale, float *bias, const struct weight *w, int o, int g, int n);

@@ -19,6 +19,12 @@ static void put_point(uint8_t *code, unsigned point, unsigned signs, int n, int 
 		code[j] = (uint8_t)((point >> bits * j & ((1u << bits) - 1)) | (signs >> j & 1) << bits);
 }
 
+/* Scales are n and a half, times a power of two that the coding has. */
+static uint8_t odd(unsigned n)
+{
+	return (uint8_t)(2 * n + 1);
+}
+
 /* ---- IQ2 ---- */
 
 /* 8, 25, 43 (and nothing), then negative, plus 43. */
@@ -35,11 +41,11 @@ static void codes_iq2_xxs(uint8_t *code, const uint8_t *b)
 	}
 }
 
-static void scales_iq2_xxs(float *scale, float *bias, const uint8_t *b)
+static void scales_iq2_xxs(struct scale_parts *p, const uint8_t *b)
 {
-	(void)bias;
+	p->d = u16_at(b);
 	for (int g = 0; g < GROUPS_32; g++)
-		scale[g] = half_at(b) * (0.5f + (float)(u32_at(b + 6 + 8 * g) >> 28)) * 0.25f;
+		p->s[g] = odd(u32_at(b + 6 + 8 * g) >> 28);
 }
 
 static void codes_iq2_xs(uint8_t *code, const uint8_t *b)
@@ -61,22 +67,21 @@ static void codes_iq2_s(uint8_t *code, const uint8_t *b)
 }
 
 /* Of 16 inputs, two scales in each of 8 bytes. */
-static void scales_iq2(float *scale, float d, const uint8_t *sc)
+static void scales_iq2(struct scale_parts *p, const uint8_t *b, const uint8_t *sc)
 {
+	p->d = u16_at(b);
 	for (int g = 0; g < GROUPS_16; g++)
-		scale[g] = d * (0.5f + (float)(sc[g / 2] >> 4 * (g & 1) & 15)) * 0.25f;
+		p->s[g] = odd(sc[g / 2] >> 4 * (g & 1) & 15);
 }
 
-static void scales_iq2_xs(float *scale, float *bias, const uint8_t *b)
+static void scales_iq2_xs(struct scale_parts *p, const uint8_t *b)
 {
-	(void)bias;
-	scales_iq2(scale, half_at(b), b + 66);
+	scales_iq2(p, b, b + 66);
 }
 
-static void scales_iq2_s(float *scale, float *bias, const uint8_t *b)
+static void scales_iq2_s(struct scale_parts *p, const uint8_t *b)
 {
-	(void)bias;
-	scales_iq2(scale, half_at(b), b + 74);
+	scales_iq2(p, b, b + 74);
 }
 
 /* ---- IQ3 ---- */
@@ -95,11 +100,11 @@ static void codes_iq3_xxs(uint8_t *code, const uint8_t *b)
 	}
 }
 
-static void scales_iq3_xxs(float *scale, float *bias, const uint8_t *b)
+static void scales_iq3_xxs(struct scale_parts *p, const uint8_t *b)
 {
-	(void)bias;
+	p->d = u16_at(b);
 	for (int g = 0; g < GROUPS_32; g++)
-		scale[g] = half_at(b) * (0.5f + (float)(u32_at(b + 66 + 4 * g) >> 28)) * 0.5f;
+		p->s[g] = odd(u32_at(b + 66 + 4 * g) >> 28);
 }
 
 static void codes_iq3_s(uint8_t *code, const uint8_t *b)
@@ -111,11 +116,11 @@ static void codes_iq3_s(uint8_t *code, const uint8_t *b)
 	}
 }
 
-static void scales_iq3_s(float *scale, float *bias, const uint8_t *b)
+static void scales_iq3_s(struct scale_parts *p, const uint8_t *b)
 {
-	(void)bias;
+	p->d = u16_at(b);
 	for (int g = 0; g < GROUPS_32; g++)
-		scale[g] = half_at(b) * (float)(1 + 2 * (b[106 + g / 2] >> 4 * (g & 1) & 15));
+		p->s[g] = odd(b[106 + g / 2] >> 4 * (g & 1) & 15);
 }
 
 /* ---- IQ1 ---- */
@@ -123,7 +128,6 @@ static void scales_iq3_s(float *scale, float *bias, const uint8_t *b)
 /* -1, 0, 1 and an eighth more (and nothing), then an eighth less: 8 times that, plus 9. */
 static const uint8_t iq1_code[16] = { 2, 10, 18, 9, 0, 8, 16, 9 };
 enum { IQ1_BITS = 2 };
-#define EIGHTH 0.125f
 
 static void put_shifted(uint8_t *code, unsigned point, bool less)
 {
@@ -139,11 +143,11 @@ static void codes_iq1_s(uint8_t *code, const uint8_t *b)
 	}
 }
 
-static void scales_iq1_s(float *scale, float *bias, const uint8_t *b)
+static void scales_iq1_s(struct scale_parts *p, const uint8_t *b)
 {
-	(void)bias;
+	p->d = u16_at(b);
 	for (int g = 0; g < GROUPS_32; g++)
-		scale[g] = half_at(b) * (float)(2 * (u16_at(b + 34 + 2 * g) >> 12 & 7) + 1) * EIGHTH;
+		p->s[g] = odd(u16_at(b + 34 + 2 * g) >> 12 & 7);
 }
 
 static void codes_iq1_m(uint8_t *code, const uint8_t *b)
@@ -156,29 +160,28 @@ static void codes_iq1_m(uint8_t *code, const uint8_t *b)
 }
 
 /* The block's scale is what the upper four bits of four words make. */
-static void scales_iq1_m(float *scale, float *bias, const uint8_t *b)
+static void scales_iq1_m(struct scale_parts *p, const uint8_t *b)
 {
 	unsigned d = 0;
 
-	(void)bias;
 	for (int i = 0; i < 4; i++)
 		d |= (unsigned)(u16_at(b + 48 + 2 * i) >> 12) << 4 * i;
+	p->d = (uint16_t)d;
 	for (int g = 0; g < GROUPS_16; g++)
-		scale[g] = f16_to_float((uint16_t)d) *
-		           (float)(2 * (u16_at(b + 48 + 2 * (g / 4)) >> 3 * (g % 4) & 7) + 1) * EIGHTH;
+		p->s[g] = odd(u16_at(b + 48 + 2 * (g / 4)) >> 3 * (g % 4) & 7);
 }
 
-GGUF_TYPE(16, iq2_xxs, "IQ2_XXS", 2, 256, 32, 66, codes_iq2_xxs, scales_iq2_xxs, .bits = 3, .most = 86, .zero = 43,
-          .lut = iq2_code);
-GGUF_TYPE(17, iq2_xs, "IQ2_XS", 2, 256, 16, 74, codes_iq2_xs, scales_iq2_xs, .bits = 3, .most = 86, .zero = 43,
-          .lut = iq2_code);
-GGUF_TYPE(22, iq2_s, "IQ2_S", 2, 256, 16, 82, codes_iq2_s, scales_iq2_s, .bits = 3, .most = 86, .zero = 43,
-          .lut = iq2_code);
-GGUF_TYPE(18, iq3_xxs, "IQ3_XXS", 3, 256, 32, 98, codes_iq3_xxs, scales_iq3_xxs, .bits = 4, .most = 124, .zero = 62,
-          .lut = iq3_xxs_code);
-GGUF_TYPE(21, iq3_s, "IQ3_S", 3, 256, 32, 110, codes_iq3_s, scales_iq3_s, .bits = 4, .most = 30, .zero = 15,
-          .lut = iq3_s_code);
-GGUF_TYPE(19, iq1_s, "IQ1_S", 1, 256, 32, 50, codes_iq1_s, scales_iq1_s, .bits = 3, .most = 18, .zero = 9,
-          .lut = iq1_code);
-GGUF_TYPE(29, iq1_m, "IQ1_M", 1, 256, 16, 56, codes_iq1_m, scales_iq1_m, .bits = 3, .most = 18, .zero = 9,
-          .lut = iq1_code);
+GGUF_TYPE(16, iq2_xxs, "IQ2_XXS", 2, 256, 32, 66, SCALE_TIMES, codes_iq2_xxs, scales_iq2_xxs, .bits = 3, .most = 86,
+          .zero = 43, .lut = iq2_code, .scale_unit = 0.125f);
+GGUF_TYPE(17, iq2_xs, "IQ2_XS", 2, 256, 16, 74, SCALE_TIMES, codes_iq2_xs, scales_iq2_xs, .bits = 3, .most = 86,
+          .zero = 43, .lut = iq2_code, .scale_unit = 0.125f);
+GGUF_TYPE(22, iq2_s, "IQ2_S", 2, 256, 16, 82, SCALE_TIMES, codes_iq2_s, scales_iq2_s, .bits = 3, .most = 86, .zero = 43,
+          .lut = iq2_code, .scale_unit = 0.125f);
+GGUF_TYPE(18, iq3_xxs, "IQ3_XXS", 3, 256, 32, 98, SCALE_TIMES, codes_iq3_xxs, scales_iq3_xxs, .bits = 4, .most = 124,
+          .zero = 62, .lut = iq3_xxs_code, .scale_unit = 0.25f);
+GGUF_TYPE(21, iq3_s, "IQ3_S", 3, 256, 32, 110, SCALE_TIMES, codes_iq3_s, scales_iq3_s, .bits = 4, .most = 30,
+          .zero = 15, .lut = iq3_s_code, .scale_unit = 1.0f);
+GGUF_TYPE(19, iq1_s, "IQ1_S", 1, 256, 32, 50, SCALE_TIMES, codes_iq1_s, scales_iq1_s, .bits = 3, .most = 18, .zero = 9,
+          .lut = iq1_code, .scale_unit = 0.125f);
+GGUF_TYPE(29, iq1_m, "IQ1_M", 1, 256, 16, 56, SCALE_TIMES, codes_iq1_m, scales_iq1_m, .bits = 3, .most = 18, .zero = 9,
+          .lut = iq1_code, .scale_unit = 0.125f);

@@ -20,13 +20,13 @@ static void codes_q2_k(uint8_t *code, const uint8_t *b)
 	two_bits(code, b + 16);
 }
 
-static void scales_q2_k(float *scale, float *bias, const uint8_t *b)
+static void scales_q2_k(struct scale_parts *p, const uint8_t *b)
 {
-	float d = half_at(b + 80), m = half_at(b + 82);
-
+	p->d = u16_at(b + 80);
+	p->m = u16_at(b + 82);
 	for (int g = 0; g < 16; g++) {
-		scale[g] = d * (float)(b[g] & 15);
-		bias[g] = -(m * (float)(b[g] >> 4));
+		p->s[g] = b[g] & 15;
+		p->min[g] = b[g] >> 4;
 	}
 }
 
@@ -40,15 +40,13 @@ static void codes_q3_k(uint8_t *code, const uint8_t *b)
 			code[32 * g + i] |= (uint8_t)((b[i] >> g & 1) << 2);
 }
 
-static void scales_q3_k(float *scale, float *bias, const uint8_t *b)
+static void scales_q3_k(struct scale_parts *p, const uint8_t *b)
 {
-	float d = half_at(b + 108);
-
-	(void)bias;
+	p->d = u16_at(b + 108);
 	for (int g = 0; g < 16; g++) {
 		int low = b[96 + g % 8] >> (g < 8 ? 0 : 4) & 15, high = b[104 + g % 4] >> 2 * (g / 4) & 3;
 
-		scale[g] = d * (float)((low | high << 4) - 32);
+		p->s[g] = (uint8_t)((low | high << 4) - 32);
 	}
 }
 
@@ -78,17 +76,15 @@ static void codes_q5_k(uint8_t *code, const uint8_t *b)
 }
 
 /* Eight scales and eight minima of 6 bits in 12 bytes. */
-static void scales_q4_k(float *scale, float *bias, const uint8_t *b)
+static void scales_q4_k(struct scale_parts *p, const uint8_t *b)
 {
-	float d = half_at(b), m = half_at(b + 2);
 	const uint8_t *c = b + 4;
 
+	p->d = u16_at(b);
+	p->m = u16_at(b + 2);
 	for (int g = 0; g < 8; g++) {
-		int s = g < 4 ? c[g] & 63 : (c[g + 4] & 15) | c[g - 4] >> 6 << 4;
-		int min = g < 4 ? c[g + 4] & 63 : c[g + 4] >> 4 | c[g] >> 6 << 4;
-
-		scale[g] = d * (float)s;
-		bias[g] = -(m * (float)min);
+		p->s[g] = (uint8_t)(g < 4 ? c[g] & 63 : (c[g + 4] & 15) | c[g - 4] >> 6 << 4);
+		p->min[g] = (uint8_t)(g < 4 ? c[g + 4] & 63 : c[g + 4] >> 4 | c[g] >> 6 << 4);
 	}
 }
 
@@ -106,13 +102,10 @@ static void codes_q6_k(uint8_t *code, const uint8_t *b)
 			}
 }
 
-static void scales_q6_k(float *scale, float *bias, const uint8_t *b)
+static void scales_q6_k(struct scale_parts *p, const uint8_t *b)
 {
-	float d = half_at(b + 208);
-
-	(void)bias;
-	for (int g = 0; g < 16; g++)
-		scale[g] = d * (float)(int8_t)b[192 + g];
+	p->d = u16_at(b + 208);
+	memcpy(p->s, b + 192, 16);
 }
 
 /* ---- IQ4_XS ---- */
@@ -126,14 +119,13 @@ static void codes_iq4_xs(uint8_t *code, const uint8_t *b)
 		}
 }
 
-static void scales_iq4_xs(float *scale, float *bias, const uint8_t *b)
+static void scales_iq4_xs(struct scale_parts *p, const uint8_t *b)
 {
-	float d = half_at(b);
 	int high = u16_at(b + 2);
 
-	(void)bias;
+	p->d = u16_at(b);
 	for (int g = 0; g < 8; g++)
-		scale[g] = d * (float)(((b[4 + g / 2] >> 4 * (g & 1) & 15) | (high >> 2 * g & 3) << 4) - 32);
+		p->s[g] = (uint8_t)(((b[4 + g / 2] >> 4 * (g & 1) & 15) | (high >> 2 * g & 3) << 4) - 32);
 }
 
 /* ---- TQ1_0, TQ2_0 ---- */
@@ -164,30 +156,31 @@ static void codes_tq2_0(uint8_t *code, const uint8_t *b)
 	two_bits(code, b);
 }
 
-static void scales_same(float *scale, const uint8_t *b)
+static void scales_tq1_0(struct scale_parts *p, const uint8_t *b)
 {
-	for (int g = 0; g < 8; g++)
-		scale[g] = half_at(b);
+	p->d = u16_at(b + 52);
+	memset(p->s, 1, sizeof p->s);
 }
 
-static void scales_tq1_0(float *scale, float *bias, const uint8_t *b)
+static void scales_tq2_0(struct scale_parts *p, const uint8_t *b)
 {
-	(void)bias;
-	scales_same(scale, b + 52);
+	p->d = u16_at(b + 64);
+	memset(p->s, 1, sizeof p->s);
 }
 
-static void scales_tq2_0(float *scale, float *bias, const uint8_t *b)
-{
-	(void)bias;
-	scales_same(scale, b + 64);
-}
-
-GGUF_TYPE(10, q2_k, "Q2_K", 2, 256, 16, 84, codes_q2_k, scales_q2_k, .bits = 2, .most = 3, .bias = true);
-GGUF_TYPE(11, q3_k, "Q3_K", 3, 256, 16, 110, codes_q3_k, scales_q3_k, .bits = 3, .most = 7, .zero = 4);
-GGUF_TYPE(12, q4_k, "Q4_K", 4, 256, 32, 144, codes_q4_k, scales_q4_k, .bits = 4, .most = 15, .bias = true);
-GGUF_TYPE(13, q5_k, "Q5_K", 5, 256, 32, 176, codes_q5_k, scales_q4_k, .bits = 5, .most = 31, .bias = true);
-GGUF_TYPE(14, q6_k, "Q6_K", 6, 256, 16, 210, codes_q6_k, scales_q6_k, .bits = 6, .most = 63, .zero = 32);
-GGUF_TYPE(23, iq4_xs, "IQ4_XS", 4, 256, 32, 136, codes_iq4_xs, scales_iq4_xs, .bits = 4, .most = 240, .zero = 127,
-          .lut = gguf_nl_code);
-GGUF_TYPE(34, tq1_0, "TQ1_0", 2, 256, 32, 54, codes_tq1_0, scales_tq1_0, .bits = 2, .most = 3, .zero = 1);
-GGUF_TYPE(35, tq2_0, "TQ2_0", 2, 256, 32, 66, codes_tq2_0, scales_tq2_0, .bits = 2, .most = 3, .zero = 1);
+GGUF_TYPE(10, q2_k, "Q2_K", 2, 256, 16, 84, SCALE_TIMES_MIN, codes_q2_k, scales_q2_k, .bits = 2, .most = 3,
+          .bias = true, .scale_unit = 1.0f);
+GGUF_TYPE(11, q3_k, "Q3_K", 3, 256, 16, 110, SCALE_TIMES, codes_q3_k, scales_q3_k, .bits = 3, .most = 7, .zero = 4,
+          .scale_unit = 1.0f);
+GGUF_TYPE(12, q4_k, "Q4_K", 4, 256, 32, 144, SCALE_TIMES_MIN, codes_q4_k, scales_q4_k, .bits = 4, .most = 15,
+          .bias = true, .scale_unit = 1.0f);
+GGUF_TYPE(13, q5_k, "Q5_K", 5, 256, 32, 176, SCALE_TIMES_MIN, codes_q5_k, scales_q4_k, .bits = 5, .most = 31,
+          .bias = true, .scale_unit = 1.0f);
+GGUF_TYPE(14, q6_k, "Q6_K", 6, 256, 16, 210, SCALE_TIMES, codes_q6_k, scales_q6_k, .bits = 6, .most = 63, .zero = 32,
+          .scale_unit = 1.0f);
+GGUF_TYPE(23, iq4_xs, "IQ4_XS", 4, 256, 32, 136, SCALE_TIMES, codes_iq4_xs, scales_iq4_xs, .bits = 4, .most = 240,
+          .zero = 127, .lut = gguf_nl_code, .scale_unit = 1.0f);
+GGUF_TYPE(34, tq1_0, "TQ1_0", 2, 256, 32, 54, SCALE_TIMES, codes_tq1_0, scales_tq1_0, .bits = 2, .most = 3, .zero = 1,
+          .scale_unit = 1.0f);
+GGUF_TYPE(35, tq2_0, "TQ2_0", 2, 256, 32, 66, SCALE_TIMES, codes_tq2_0, scales_tq2_0, .bits = 2, .most = 3, .zero = 1,
+          .scale_unit = 1.0f);

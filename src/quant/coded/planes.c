@@ -1,0 +1,164 @@
+/* planes.c - filling planes, and reading them in plain C (planes.h). */
+#include <assert.h>
+#include <string.h>
+
+#include "quant/coded/planes.h"
+#include "quant/levels.h"
+
+bool planes_fit(const struct weight *w)
+{
+	return w->fmt->coding && w->fmt->coding->block && w->cols % BLOCK_INPUTS == 0 && w->rows % BLOCK_OUT == 0;
+}
+
+/* How many values of d (and m) a row has. */
+static size_t scale_blocks(const struct weight *w)
+{
+	return (size_t)(w->cols / w->fmt->coding->block->length);
+}
+
+struct plane_scales planes_scales(const struct weight *w)
+{
+	enum scale_kind kind = w->fmt->coding->block->kind;
+	bool halves = kind != SCALE_E8M0 && kind != SCALE_UE4M3, bytes = kind != SCALE_HALF && kind != SCALE_HALVES;
+	size_t d = scale_blocks(w) * BLOCK_OUT * sizeof(uint16_t), s = (size_t)(w->cols / w->group) * BLOCK_OUT;
+	struct plane_scales at = { .d = 0 };
+
+	at.m = halves ? d : 0;
+	at.s = at.m + (kind == SCALE_HALVES || kind == SCALE_TIMES_MIN ? d : 0);
+	at.min = at.s + (bytes ? s : 0);
+	at.end = at.min + (kind == SCALE_TIMES_MIN ? s : 0);
+	at.end = (at.end + BLOCK_LINE - 1) / BLOCK_LINE * BLOCK_LINE;
+	return at;
+}
+
+size_t planes_head(const struct weight *w)
+{
+	return planes_scales(w).end;
+}
+
+size_t planes_code_bytes(const struct coding *c)
+{
+	return (size_t)(planes_low(c->bits) + planes_high(c->bits)) * 2 * BLOCK_LINE;
+}
+
+/* ---- in ---- */
+
+static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct weight *w, int o, int i)
+{
+	const struct file_block *b = w->fmt->coding->block;
+	const uint8_t *p = w->data + (size_t)(o + i) * w->row_bytes;
+	int per = b->length / b->group;
+	bool d = at->m > at->d, m = at->s > at->m, s = at->min > at->s, min = b->kind == SCALE_TIMES_MIN;
+
+	for (size_t n = 0; n < scale_blocks(w); n++, p += b->bytes) {
+		size_t half = (n * BLOCK_OUT + (size_t)i) * sizeof(uint16_t);
+		struct scale_parts parts;
+
+		b->scales(&parts, p);
+		if (d)
+			memcpy(to + at->d + half, &parts.d, sizeof parts.d);
+		if (m)
+			memcpy(to + at->m + half, &parts.m, sizeof parts.m);
+		for (size_t g = 0; g < (size_t)per && s; g++) {
+			size_t byte = (n * (size_t)per + g) * BLOCK_OUT + (size_t)i;
+
+			to[at->s + byte] = parts.s[g];
+			if (min)
+				to[at->min + byte] = parts.min[g];
+		}
+	}
+}
+
+/* `bits` bits of 64 codes, from bit `from` on, to the places of one output in lines at `to`. */
+static void put_bits(uint8_t *to, const uint8_t *code, int from, int bits)
+{
+	int per = 8 / bits;
+	uint32_t mask = 0x01010101u * ((1u << bits) - 1);
+
+	for (int q = 0; q < PLANE_QUADS; q += per, to += BLOCK_LINE) {
+		uint32_t line = 0;
+
+		for (int j = 0; j < per; j++) {
+			uint32_t v;
+
+			memcpy(&v, code + 4 * (q + j), sizeof v);
+			line |= (v >> from & mask) << bits * j;
+		}
+		memcpy(to, &line, sizeof line);
+	}
+}
+
+static void fill_codes(uint8_t *to, const struct weight *w, int o, int i)
+{
+	const struct coding *c = w->fmt->coding;
+	int step = c->block->length > BLOCK_INPUTS ? c->block->length : BLOCK_INPUTS;
+	int low = planes_low(c->bits), high = planes_high(c->bits);
+	uint8_t code[FILE_BLOCK_MOST];
+
+	for (int k = 0; k < w->cols; k += step) {
+		int n = w->cols - k < step ? w->cols - k : step;
+
+		file_block_codes(code, w, o + i, k, n);
+		for (int j = 0; j < n; j += BLOCK_INPUTS, to += planes_code_bytes(c)) {
+			put_bits(to + 4 * i, code + j, 0, low);
+			if (high)
+				put_bits(to + 4 * i + 2 * low * BLOCK_LINE, code + j, low, high);
+		}
+	}
+}
+
+void planes_fill(uint8_t *to, const struct weight *w, int o)
+{
+	struct plane_scales at = planes_scales(w);
+
+	assert(planes_fit(w) && o % BLOCK_OUT == 0);
+	memset(to, 0, at.end);
+	for (int i = 0; i < BLOCK_OUT; i++) {
+		fill_scales(to, &at, w, o, i);
+		fill_codes(to + at.end, w, o, i);
+	}
+}
+
+/* ---- out ---- */
+
+static const uint8_t *planes_at(const struct weight *w, const uint8_t *planes, int o)
+{
+	return planes + (size_t)(o / BLOCK_OUT) * blocks_of_rows(w);
+}
+
+static unsigned bits_of(const uint8_t *lines, int input, int bits)
+{
+	int quad = input / 4, per = 8 / bits;
+
+	return lines[quad / per * BLOCK_LINE + input % 4] >> bits * (quad % per) & ((1u << bits) - 1);
+}
+
+void planes_row(uint8_t *code, const struct weight *w, const uint8_t *planes, int o)
+{
+	const struct coding *c = w->fmt->coding;
+	const uint8_t *at = planes_at(w, planes, o) + planes_scales(w).end + (size_t)(o % BLOCK_OUT) * 4;
+	int low = planes_low(c->bits), high = planes_high(c->bits);
+
+	for (int k = 0; k < w->cols; k += BLOCK_INPUTS, at += planes_code_bytes(c))
+		for (int i = 0; i < BLOCK_INPUTS; i++) {
+			unsigned v = bits_of(at, i, low);
+
+			if (high)
+				v |= bits_of(at + 2 * low * BLOCK_LINE, i, high) << low;
+			*code++ = c->lut ? c->lut[v] : (uint8_t)v;
+		}
+}
+
+void planes_scale(float *scale, float *bias, const struct weight *w, const uint8_t *planes, int o, int g)
+{
+	const struct coding *c = w->fmt->coding;
+	const uint8_t *p = planes_at(w, planes, o);
+	struct plane_scales at = planes_scales(w);
+	size_t half = (size_t)(g * w->group / c->block->length * BLOCK_OUT + o % BLOCK_OUT) * sizeof(uint16_t);
+	size_t byte = (size_t)(g * BLOCK_OUT + o % BLOCK_OUT);
+	struct scale_parts parts = { .s = { p[at.s + byte] }, .min = { p[at.min + byte] } };
+
+	memcpy(&parts.d, p + at.d + half, sizeof parts.d);
+	memcpy(&parts.m, p + at.m + half, sizeof parts.m);
+	scale_of_parts(scale, bias, c, &parts, 0);
+}

@@ -1,0 +1,45 @@
+/* planes.h - inside quant/: blocks (blocks.h) of weights whose rows are blocks that carry their scales (struct file_block).
+ *
+ * The rows of 16 outputs lie together: first their scales, as small as the file has them, then their codes, 64 inputs at a
+ * time.  Of a quad of inputs, four bytes of each output make a vector of 64 bytes, [16][4], which is what a dot product of
+ * bytes takes; codes of fewer bits share lines:
+ *
+ *   low     8, 4 or 2 bits of each code: 16, 8 or 4 lines; quad q is at bits low * (q % (8 / low)) of line q / (8 / low)
+ *   high    2, 1 or no further bits: 4, 2 or no lines likewise, behind the low ones
+ *
+ * So nothing is turned while it is multiplied, and what is read is one run of memory of hardly more bytes than the file
+ * has.  Scales of n groups (or of the blocks of the file where these have more groups), 16 outputs side by side:
+ *
+ *   SCALE_HALF  d[n]      SCALE_HALVES  d[n] m[n]      SCALE_E8M0, SCALE_UE4M3  s[n]
+ *   SCALE_TIMES  d[blocks] s[n]                        SCALE_TIMES_MIN  d[blocks] m[blocks] s[n] min[n]
+ *
+ * filled up to a whole line. */
+#ifndef QUANT_PLANES_H
+#define QUANT_PLANES_H
+
+#include "quant/coded/blocks_layout.h"
+
+enum { PLANE_QUADS = BLOCK_INPUTS / 4 };
+
+/* Bits of a code in low and high lines. */
+static inline int planes_low(int bits)
+{
+	return bits == 8 ? 8 : bits >= 4 ? 4 : 2;
+}
+static inline int planes_high(int bits)
+{
+	return bits - planes_low(bits);
+}
+/* Where scales lie, in bytes from the first of 16 outputs. */
+struct plane_scales {
+	size_t d, m, s, min, end; /* end: where codes begin */
+};
+struct plane_scales planes_scales(const struct weight *w);
+bool planes_fit(const struct weight *w);
+/* 16 outputs from o on. */
+void planes_fill(uint8_t *to, const struct weight *w, int o);
+/* Row o, codes with the table applied; scale and bias of one of its groups.  planes: those of w. */
+void planes_row(uint8_t *code, const struct weight *w, const uint8_t *planes, int o);
+void planes_scale(float *scale, float *bias, const struct weight *w, const uint8_t *planes, int o, int g);
+
+#endif

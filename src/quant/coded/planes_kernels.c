@@ -1,0 +1,490 @@
+/* planes_kernels.c - products over planes (planes.h) of one to FEW_TWICE rows; the bits of coded.c.  Compiled for AVX2,
+ * AVX-VNNI and AVX-512.
+ *
+ * A line has four codes of each of 16 outputs: what it is multiplied with is the same for all, so sums stay in lanes and a
+ * group ends with its float steps, nothing turned.  First the scales of 16 outputs become floats, then the codes are
+ * read, in their order, by up to ROWS_MOST rows at a time.  Codes of n bits come out of their lines by shifts and masks
+ * that all rows share.  How codes are stored, which is what differs between formats, is a constant of a kernel (SHAPES).
+ *
+ * A group's integer sum begins with -zero times the sum of its activations, which takes no instruction.
+ *
+ * Without vpdpbusd pairs of products are added in 16 bits, as many as the largest code allows; codes that do not fit seven
+ * bits, and those out of a table, are taken 128 less if need be and multiplied one by one as |w| by x with w's sign. */
+#include <assert.h>
+#include <immintrin.h>
+#include <string.h>
+
+#include "quant/coded/planes.h"
+#include "quant/levels.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(__AVX512VNNI__)
+#define LEVEL(name) name##_avx512
+typedef __m512i ints;
+typedef __m512 floats;
+enum { LANES = 16, ROWS_MOST = 8, VNNI = 1 };
+#define I(name) _mm512_##name
+#define BITS(name) _mm512_##name##_si512
+#elif defined(__AVXVNNI__)
+#define LEVEL(name) name##_avxvnni
+#else
+#define LEVEL(name) name##_avx2
+#endif
+#if !defined(__AVX512VNNI__)
+typedef __m256i ints;
+typedef __m256 floats;
+#define I(name) _mm256_##name
+#define BITS(name) _mm256_##name##_si256
+#if defined(__AVXVNNI__)
+enum { LANES = 8, ROWS_MOST = 4, VNNI = 1 };
+#else
+enum { LANES = 8, ROWS_MOST = 4, VNNI = 0 };
+#endif
+#endif
+enum { HALVES = BLOCK_OUT / LANES, HALF = BLOCK_LINE / HALVES, AHEAD = 2816 };
+
+/* ---- scales ---- */
+
+INLINE __m256 halves_at(const uint8_t *p)
+{
+	return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+}
+
+INLINE __m256i bytes_at(const uint8_t *p)
+{
+	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));
+}
+
+INLINE __m256 e8m0_halves(const uint8_t *p)
+{
+	__m256i e = bytes_at(p), tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), e);
+	__m256i v = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+
+	return _mm256_castsi256_ps(_mm256_blendv_epi8(v, tiny, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+}
+
+INLINE __m256 ue4m3_halves(const uint8_t *p)
+{
+	__m128i b = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)p));
+	__m128i none = _mm_cmpeq_epi16(b, _mm_set1_epi16(0x7f));
+	__m128i h = _mm_slli_epi16(_mm_and_si128(b, _mm_set1_epi16(0x7f)), 7);
+
+	return _mm256_mul_ps(_mm256_cvtph_ps(_mm_andnot_si128(none, h)), _mm256_set1_ps(128.0f));
+}
+
+/* Of half h (of 8 lanes) of group g, of block n of the file. */
+INLINE void scale_lanes(float *scale, float *bias, const uint8_t *p, const struct plane_scales *at, size_t n, size_t g,
+                        float unit, const enum scale_kind kind, int h)
+{
+	const uint8_t *d = p + at->d + (n * BLOCK_OUT + 8 * (size_t)h) * 2, *m = d + (at->m - at->d);
+	const uint8_t *s = p + at->s + g * BLOCK_OUT + 8 * (size_t)h, *min = s + (at->min - at->s);
+	__m256i v;
+
+	switch (kind) {
+	case SCALE_HALF: _mm256_storeu_ps(scale, halves_at(d)); break;
+	case SCALE_HALVES:
+		_mm256_storeu_ps(scale, halves_at(d));
+		_mm256_storeu_ps(bias, halves_at(m));
+		break;
+	case SCALE_TIMES:
+		v = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)s));
+		_mm256_storeu_ps(
+			scale, _mm256_mul_ps(_mm256_mul_ps(halves_at(d), _mm256_cvtepi32_ps(v)), _mm256_set1_ps(unit)));
+		break;
+	case SCALE_TIMES_MIN:
+		_mm256_storeu_ps(scale, _mm256_mul_ps(halves_at(d), _mm256_cvtepi32_ps(bytes_at(s))));
+		_mm256_storeu_ps(bias, _mm256_xor_ps(_mm256_mul_ps(halves_at(m), _mm256_cvtepi32_ps(bytes_at(min))),
+		                                     _mm256_set1_ps(-0.0f)));
+		break;
+	case SCALE_E8M0: _mm256_storeu_ps(scale, e8m0_halves(s)); break;
+	case SCALE_UE4M3: _mm256_storeu_ps(scale, ue4m3_halves(s)); break;
+	}
+}
+
+INLINE void scales_run(float *scale, float *bias, size_t step, const struct weight *w, const uint8_t *p,
+                       const enum scale_kind kind)
+{
+	const struct plane_scales at = planes_scales(w);
+	size_t groups = (size_t)(w->cols / w->group), per = (size_t)(w->fmt->coding->block->length / w->group);
+	float unit = w->fmt->coding->scale_unit;
+
+	for (size_t g = 0, n = 0, j = 0; g < groups; g++) {
+		for (int h = 0; h < 2; h++)
+			scale_lanes(scale + g * step + 8 * h, bias + g * step + 8 * h, p, &at, n, g, unit, kind, h);
+		if (++j == per) {
+			n++;
+			j = 0;
+		}
+	}
+}
+
+void LEVEL(planes_lanes)(float *scale, float *bias, size_t step, const struct weight *w, const uint8_t *planes, int o)
+{
+	const uint8_t *p = planes + (size_t)(o / BLOCK_OUT) * blocks_of_rows(w);
+
+	assert(o % BLOCK_OUT == 0);
+	switch (w->fmt->coding->block->kind) {
+	case SCALE_HALF: scales_run(scale, bias, step, w, p, SCALE_HALF); break;
+	case SCALE_HALVES: scales_run(scale, bias, step, w, p, SCALE_HALVES); break;
+	case SCALE_TIMES: scales_run(scale, bias, step, w, p, SCALE_TIMES); break;
+	case SCALE_TIMES_MIN: scales_run(scale, bias, step, w, p, SCALE_TIMES_MIN); break;
+	case SCALE_E8M0: scales_run(scale, bias, step, w, p, SCALE_E8M0); break;
+	case SCALE_UE4M3: scales_run(scale, bias, step, w, p, SCALE_UE4M3); break;
+	}
+}
+
+/* ---- codes ---- */
+
+INLINE ints line_at(const uint8_t *at, int line)
+{
+	return BITS(load)((const void *)(at + BLOCK_LINE * line));
+}
+
+/* Bits [0, bits) of a quad out of lines at `at`, moved up by `up`. */
+INLINE ints quad_bits(const uint8_t *at, int q, const int bits, const int up)
+{
+	const int per = 8 / bits, shift = bits * (q % per) - up;
+	ints v = line_at(at, q / per);
+
+	v = shift > 0 ? I(srli_epi16)(v, (unsigned)shift) : shift < 0 ? I(slli_epi16)(v, (unsigned)-shift) : v;
+	return BITS(and)(v, I(set1_epi8)((char)(((1 << bits) - 1) << up)));
+}
+
+/* Quad q of the 64 inputs at `at`. */
+INLINE ints quad_at(const uint8_t *at, int q, const int low, const int high, const bool has_lut, ints lut)
+{
+	ints v = low == 8 ? line_at(at, q) : quad_bits(at, q, low, 0);
+
+	if (high)
+		v = BITS(or)(v, quad_bits(at + 2 * low * BLOCK_LINE, q, high, low));
+	return has_lut ? I(shuffle_epi8)(lut, v) : v;
+}
+
+INLINE ints lut_of(const struct coding *c, int less)
+{
+	uint8_t lut[16];
+
+	for (int i = 0; i < 16; i++)
+		lut[i] = c->lut ? c->lut[i] ^ (less ? 0x80 : 0) : 0;
+#if defined(__AVX512VNNI__)
+	return _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)lut));
+#else
+	return _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)lut));
+#endif
+}
+
+/* ---- rows ---- */
+
+/* What a group of a row is multiplied with. */
+struct beside {
+	float scale, scaled_sum;
+	int32_t start; /* -zero times the sum */
+};
+
+struct rows {
+	const int8_t *q; /* of the first of them, [rows][cols] */
+	size_t cols;
+	const struct beside *beside; /* [groups][rows] */
+	int groups, less;
+};
+
+INLINE ints four_at(const int8_t *q)
+{
+	int32_t four;
+
+	memcpy(&four, q, sizeof four);
+	return I(set1_epi32)(four);
+}
+
+INLINE ints dots(ints acc, ints u, const int8_t *q)
+{
+#if defined(__AVX512VNNI__)
+	__asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(u), "m"(*(const int32_t *)(const void *)q));
+	return acc;
+#elif defined(__AVXVNNI__)
+	ints x = four_at(q);
+
+	__asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(u), "x"(x));
+	return acc;
+#else
+	(void)u;
+	(void)q;
+	return acc;
+#endif
+}
+
+#if !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+/* acc plus pairs of products in 16 bits. */
+INLINE ints widen(ints acc, ints p)
+{
+	return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
+}
+
+INLINE ints pairs_signed(ints w, ints x)
+{
+	return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+#endif
+
+/* Quads whose products fit into 16 bits together; 0: none, signed. */
+INLINE int quads_wide(const int low, const int high, const bool has_lut)
+{
+	const int most = (1 << (low + high)) - 1, fit = 32767 / (2 * 127 * most);
+
+	return has_lut || fit < 2 ? 0 : fit < 4 ? 2 : fit < 8 ? 4 : 8;
+}
+
+/* Sums of a group of R rows from quad q0 of the block on. */
+INLINE void group_sums(ints sum[], const uint8_t *at, int q0, const int8_t *const q[], const struct rows *x, ints lut,
+                       const int low, const int high, const bool has_lut, const int group, const int R)
+{
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+	(void)x;
+#pragma GCC unroll 8
+	for (int i = q0; i < q0 + group / 4; i++) {
+		ints v = quad_at(at, i, low, high, has_lut, lut);
+
+#pragma GCC unroll 8
+		for (int r = 0; r < R; r++)
+			sum[r] = dots(sum[r], v, q[r] + 4 * i);
+	}
+#else
+	const int wide = quads_wide(low, high, has_lut);
+	const ints less = _mm256_set1_epi8((char)(low == 8 && x->less ? 0x80 : 0));
+	ints pairs[ROWS_MOST];
+
+	for (int r = 0; r < R; r++)
+		pairs[r] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+	for (int i = q0; i < q0 + group / 4; i++) {
+		ints v = quad_at(at, i, low, high, has_lut, lut);
+
+		if (low == 8)
+			v = _mm256_xor_si256(v, less);
+#pragma GCC unroll 8
+		for (int r = 0; r < R; r++) {
+			ints xs = four_at(q[r] + 4 * i);
+
+			if (!wide) {
+				sum[r] = widen(sum[r], pairs_signed(v, xs));
+				continue;
+			}
+			pairs[r] = i % wide ? _mm256_add_epi16(pairs[r], _mm256_maddubs_epi16(v, xs)) :
+			                      _mm256_maddubs_epi16(v, xs);
+			if ((i + 1) % wide == 0 || i + 1 == q0 + group / 4)
+				sum[r] = widen(sum[r], pairs[r]);
+		}
+	}
+#endif
+}
+
+/* The lanes of half h of 16 outputs by R rows. */
+INLINE void lanes_run(float *out, size_t ld, const uint8_t *at, const float *scale, const float *bias,
+                      const struct rows *x, ints lut, const int low, const int high, const bool has_lut,
+                      const int group, const int R)
+{
+	const struct beside *beside = x->beside;
+	const int8_t *q[ROWS_MOST];
+	floats acc[ROWS_MOST];
+
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++) {
+		acc[r] = I(setzero_ps)();
+		q[r] = x->q + (size_t)r * x->cols;
+	}
+	for (int g = 0; g < x->groups; at += (low + high) * 2 * BLOCK_LINE) {
+#pragma GCC unroll 12
+		for (int i = 0; i < (low + high) * 2; i++)
+			__asm__ volatile("prefetcht0 %0" : : "m"(at[BLOCK_LINE * i + AHEAD]));
+#pragma GCC unroll 4
+		for (int k = 0; k < BLOCK_INPUTS / group; k++, g++, beside += R) {
+			floats s = I(loadu_ps)(scale + BLOCK_OUT * g);
+			ints sum[ROWS_MOST];
+
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++)
+				sum[r] = I(set1_epi32)(beside[r].start);
+			group_sums(sum, at, k * group / 4, q, x, lut, low, high, has_lut, group, R);
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++)
+				acc[r] = I(fmadd_ps)(s, I(mul_ps)(I(cvtepi32_ps)(sum[r]), I(set1_ps)(beside[r].scale)),
+				                     acc[r]);
+			if (!bias)
+				continue;
+			s = I(loadu_ps)(bias + BLOCK_OUT * g);
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++)
+				acc[r] = I(fmadd_ps)(s, I(set1_ps)(beside[r].scaled_sum), acc[r]);
+		}
+#pragma GCC unroll 8
+		for (int r = 0; r < R; r++)
+			q[r] += BLOCK_INPUTS;
+	}
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
+		I(storeu_ps)(out + (size_t)r * ld, acc[r]);
+}
+
+/* How codes lie, whether they go through a table, and groups: each has kernels of its own. */
+#define SHAPES(X)          \
+	X(8, 0, false, 32) \
+	X(4, 0, false, 32) \
+	X(4, 0, true, 32)  \
+	X(4, 0, true, 16)  \
+	X(4, 1, false, 32) \
+	X(4, 2, false, 16) \
+	X(2, 1, false, 16) \
+	X(2, 1, true, 16)  \
+	X(2, 1, true, 32)  \
+	X(2, 0, false, 16) \
+	X(2, 0, false, 32)
+
+typedef void few_fn(float *, size_t, const uint8_t *, const float *, const float *, const struct rows *, ints);
+#define FEW(low, high, lut, group, R)                                                                    \
+	static void few_##low##_##high##_##lut##_##group##_##R(float *out, size_t ld, const uint8_t *at, \
+	                                                       const float *scale, const float *bias,    \
+	                                                       const struct rows *x, ints table)         \
+	{                                                                                                \
+		lanes_run(out, ld, at, scale, bias, x, table, low, high, lut, group, R);                 \
+	}
+#if defined(__AVX512VNNI__)
+#define FEWS(low, high, lut, group)   \
+	FEW(low, high, lut, group, 1) \
+	FEW(low, high, lut, group, 2) \
+	FEW(low, high, lut, group, 3) \
+	FEW(low, high, lut, group, 4) \
+	FEW(low, high, lut, group, 5) \
+	FEW(low, high, lut, group, 6) \
+	FEW(low, high, lut, group, 7) \
+	FEW(low, high, lut, group, 8)
+#define NAMED(low, high, lut, group, R) few_##low##_##high##_##lut##_##group##_##R
+#define ENTRY(low, high, lut, group)                                                                           \
+	{ low,                                                                                                 \
+	  high,                                                                                                \
+	  lut,                                                                                                 \
+	  group,                                                                                               \
+	  { NAMED(low, high, lut, group, 1), NAMED(low, high, lut, group, 2), NAMED(low, high, lut, group, 3), \
+	    NAMED(low, high, lut, group, 4), NAMED(low, high, lut, group, 5), NAMED(low, high, lut, group, 6), \
+	    NAMED(low, high, lut, group, 7), NAMED(low, high, lut, group, 8) } },
+#else
+#define FEWS(low, high, lut, group)   \
+	FEW(low, high, lut, group, 1) \
+	FEW(low, high, lut, group, 2) \
+	FEW(low, high, lut, group, 3) \
+	FEW(low, high, lut, group, 4)
+#define NAMED(low, high, lut, group, R) few_##low##_##high##_##lut##_##group##_##R
+#define ENTRY(low, high, lut, group)                                                                           \
+	{ low,                                                                                                 \
+	  high,                                                                                                \
+	  lut,                                                                                                 \
+	  group,                                                                                               \
+	  { NAMED(low, high, lut, group, 1), NAMED(low, high, lut, group, 2), NAMED(low, high, lut, group, 3), \
+	    NAMED(low, high, lut, group, 4) } },
+#endif
+SHAPES(FEWS)
+static const struct shape {
+	int low, high;
+	bool lut;
+	int group;
+	few_fn *few[ROWS_MOST]; /* by rows */
+} shapes[] = { SHAPES(ENTRY) };
+
+static const struct shape *shape_of(const struct weight *w)
+{
+	const struct coding *c = w->fmt->coding;
+
+	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+		if (shapes[i].low == planes_low(c->bits) && shapes[i].high == planes_high(c->bits) &&
+		    shapes[i].lut == (c->lut != NULL) && shapes[i].group == w->group)
+			return &shapes[i];
+	assert(!"a coding that no kernel of planes is for");
+	return NULL;
+}
+
+/* Rows r0 .. r0 + n - 1 for all of groups. */
+static void beside_fill(struct beside *to, const struct acts *x, int r0, int n, int zero)
+{
+	size_t groups = (size_t)(x->cols / x->group), at = (size_t)r0 * groups;
+
+	for (size_t g = 0; g < groups; g++)
+		for (size_t r = 0; r < (size_t)n; r++) {
+			size_t from = at + r * groups + g;
+
+			*to++ = (struct beside){ x->scale[from], x->scaled_sum[from], -zero * x->sum[from] };
+		}
+}
+
+/* What codes of 8 bits are taken less. */
+static int less_of(const struct coding *c)
+{
+	return !VNNI && c->most > 127 ? 128 : 0;
+}
+
+void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch)
+{
+	const struct coding *c = w->fmt->coding;
+	const struct shape *shape = shape_of(w);
+	size_t groups = (size_t)(w->cols / w->group), codes = planes_scales(w).end, step = blocks_of_rows(w);
+	int less = less_of(c), rows = r1 - r0, of = (rows + ROWS_MOST - 1) / ROWS_MOST;
+	const uint8_t *planes = blocks_of(w), *at = planes + (size_t)(o0 / BLOCK_OUT) * step + codes;
+	float *scale = scratch, *bias = scale + BLOCK_OUT * groups;
+	struct beside *beside = (struct beside *)(void *)(bias + BLOCK_OUT * groups);
+	ints lut = lut_of(c, less);
+
+	assert(rows <= FEW_TWICE && o0 % BLOCK_OUT == 0 && o1 % BLOCK_OUT == 0 && x->group == w->group);
+	for (int i = 0; i < of; i++) {
+		int r = part_begin(rows, i, of);
+
+		beside_fill(beside + groups * (size_t)r, x, r0 + r, part_begin(rows, i + 1, of) - r, c->zero - less);
+	}
+	for (int o = o0; o < o1; o += BLOCK_OUT, at += step) {
+		LEVEL(planes_lanes)(scale, bias, BLOCK_OUT, w, planes, o);
+		for (int i = 0; i < of; i++) {
+			int r = part_begin(rows, i, of), n = part_begin(rows, i + 1, of) - r;
+			struct rows part = { x->q + (size_t)(r0 + r) * (size_t)x->cols, (size_t)x->cols,
+				             beside + groups * (size_t)r, (int)groups, less };
+
+			for (int h = 0; h < HALVES; h++)
+				shape->few[n - 1](out + (size_t)r * ld + (o - o0) + LANES * h, ld, at + HALF * h,
+				                  scale + LANES * h, c->bias ? bias + LANES * h : NULL, &part, lut);
+		}
+	}
+}
+
+/* ---- for kernels that multiply panels of unpacked codes ---- */
+
+INLINE void panel_run(uint8_t *to, size_t step, const uint8_t *at, int n, ints lut, ints less, const int low,
+                      const int high, const bool has_lut)
+{
+	for (int k = 0; k < n; k += BLOCK_INPUTS, at += (low + high) * 2 * BLOCK_LINE)
+#pragma GCC unroll 16
+		for (int q = 0; q < PLANE_QUADS; q++, to += step)
+#pragma GCC unroll 2
+			for (int h = 0; h < HALVES; h++)
+				BITS(storeu)
+	((void *)(to + HALF * h), BITS(xor)(quad_at(at + HALF * h, q, low, high, has_lut, lut), less));
+}
+
+void LEVEL(planes_panel)(uint8_t *to, size_t step, const struct weight *w, const uint8_t *planes, int o, int k0, int k1)
+{
+	const struct coding *c = w->fmt->coding;
+	const uint8_t *at = planes + (size_t)(o / BLOCK_OUT) * blocks_of_rows(w) + planes_scales(w).end +
+	                    (size_t)(k0 / BLOCK_INPUTS) * planes_code_bytes(c);
+	ints lut = lut_of(c, 0), less = I(set1_epi8)((char)(less_of(c) ? 0x80 : 0));
+	int n = k1 - k0;
+
+	assert(o % BLOCK_OUT == 0 && k0 % BLOCK_INPUTS == 0 && n % BLOCK_INPUTS == 0);
+	switch (c->bits * 2 + (c->lut != NULL)) {
+	case 2 * 8: panel_run(to, step, at, n, lut, less, 8, 0, false); break;
+	case 2 * 6: panel_run(to, step, at, n, lut, less, 4, 2, false); break;
+	case 2 * 5: panel_run(to, step, at, n, lut, less, 4, 1, false); break;
+	case 2 * 4: panel_run(to, step, at, n, lut, less, 4, 0, false); break;
+	case 2 * 4 + 1: panel_run(to, step, at, n, lut, less, 4, 0, true); break;
+	case 2 * 3: panel_run(to, step, at, n, lut, less, 2, 1, false); break;
+	case 2 * 3 + 1: panel_run(to, step, at, n, lut, less, 2, 1, true); break;
+	case 2 * 2: panel_run(to, step, at, n, lut, less, 2, 0, false); break;
+	default: assert(!"a coding that has no planes");
+	}
+}
