@@ -86,7 +86,8 @@ struct options {
 	const char *host;
 	int port;
 	const char *port_file;
-	const char *alias; /* name of the model in the API; NULL: its own */
+	const char *alias; /* names of the model in the API, separated by commas; NULL: its own */
+	bool any_model;    /* every name names it */
 	const char *api_key, *api_key_file;
 	const char *cors_origin;
 	bool strict;

@@ -1,7 +1,9 @@
 /* serve.c - `weft serve`: a model behind HTTP. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/load.h"
@@ -50,13 +52,19 @@ static void fill_opts(const struct options *o, struct server_opts *so)
 	so->drop_volatile = o->drop_volatile;
 }
 
-static void fill_served(const struct options *o, struct session *s, struct served *d)
+/* first: takes the first of the names in --alias, to be freed. */
+static void fill_served(const struct options *o, struct session *s, struct served *d, char **first)
 {
+	size_t n = o->alias ? strcspn(o->alias, ",") : 0;
+
+	*first = n ? xstrndup(o->alias, n) : NULL;
 	*d = (struct served){
 		.engine = s->engine,
 		.tokenizer = s->tok,
 		.tmpl = s->tmpl,
-		.name = o->alias ? o->alias : s->store->name,
+		.name = n ? *first : s->store->name,
+		.aliases = n && o->alias[n] ? o->alias + n + 1 : NULL,
+		.any_model = o->any_model,
 		.bos_token = s->bos,
 		.eos_token = s->eos,
 		.eos = s->eos_id,
@@ -81,6 +89,7 @@ int cmd_serve(const struct options *o)
 	struct served served;
 	struct session s;
 	struct err err;
+	char *first;
 	int rc;
 
 	fill_opts(o, &so);
@@ -90,7 +99,7 @@ int cmd_serve(const struct options *o)
 		server_close(server);
 		return cli_fail("serve", &err);
 	}
-	fill_served(o, &s, &served);
+	fill_served(o, &s, &served, &first);
 	if (!served.tmpl)
 		log_warn("%s has no chat template: only /v1/completions will answer", served.name);
 	server_begin(server, &served);
@@ -115,5 +124,6 @@ int cmd_serve(const struct options *o)
 	s.engine = NULL;
 	server_close(server);
 	session_close(&s);
+	free(first);
 	return rc ? cli_fail("serve", &err) : 0;
 }

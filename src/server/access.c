@@ -33,6 +33,8 @@ static void put_line(struct buf *b, const struct exchange *x, double whole_ms)
 			buf_printf(b, ", %.1f tokens/s", a->rate);
 	}
 	buf_printf(b, ", %.0f ms", whole_ms);
+	if (x->warned.n)
+		buf_printf(b, "; %s", x->warned.p);
 	if (*a->why)
 		buf_printf(b, ": %s", a->why);
 }
@@ -58,6 +60,8 @@ static void put_members(struct buf *b, const struct exchange *x, double whole_ms
 	           ",\"prompt\":%d,\"cached\":%d,\"output\":%d,\"queue_ms\":%.3f,\"first_token_ms\":%.3f"
 	           ",\"tokens_per_second\":%.3f,\"total_ms\":%.3f",
 	           a->n_prompt, a->n_cached, a->n_output, ms(a->queue_ns), ms(a->first_ns), a->rate, whole_ms);
+	if (x->warned.n)
+		put_member(b, "warning", x->warned.p);
 	if (*a->why)
 		put_member(b, "error", a->why);
 }

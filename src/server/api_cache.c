@@ -295,22 +295,22 @@ static int read_drop(const struct json *body, struct prefix_spot *spot, struct p
 	static const struct field known[] = { { "node" }, { "cache_salt" }, { "all" }, { NULL } };
 	static const struct field *const tables[] = { known, NULL };
 	const struct json *salt = NULL;
-	struct buf unknown;
+	struct warnings w;
 	bool all = false;
 	size_t n;
 	int r;
 
-	buf_init(&unknown);
-	if ((r = fields_check(body, NULL, tables, &unknown, p)) || (r = read_node(body, &spot->id, p)) ||
+	warnings_init(&w);
+	if ((r = fields_check(body, NULL, tables, &w, p)) || (r = read_node(body, &spot->id, p)) ||
 	    (r = field_value(body, "cache_salt", JSON_STRING, &salt, p)) || (r = field_bool(body, "all", &all, p)))
 		;
-	else if (unknown.n)
-		r = problem_set(p, 400, "unknown_field", NULL, "unknown fields: %s", unknown.p);
+	else if (w.unknown.n)
+		r = problem_set(p, 400, "unknown_field", NULL, "unknown fields: %s", w.unknown.p);
 	else if ((spot->id != 0) + (salt != NULL) + all != 1)
 		r = problem_set(p, 400, "missing_field", NULL,
 		                "what is to be dropped: one of \"node\", \"cache_salt\" and \"all\": true");
 	spot->salt = json_str(salt, &n);
-	buf_fini(&unknown);
+	warnings_fini(&w);
 	return r;
 }
 

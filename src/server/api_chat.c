@@ -29,7 +29,7 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	int r;
 
 	if ((r = params_read(a, g->body, g->served, p)) || (r = read_logprobs(a, g->body, p)) ||
-	    (r = field_int(g->body, "max_completion_tokens", 0, INT32_MAX, &a->max_tokens, p)))
+	    (r = params_max_tokens(a, g->body, "max_completion_tokens", p)))
 		return r;
 	return chat_read(g, c, p);
 }
@@ -97,7 +97,48 @@ struct news {
 	struct buf thinking, content, calls;
 };
 
-static void take_news(struct choice *c, struct news *w, bool stream)
+/* The tool that is being called, when it is no function. */
+static bool calls_custom(const struct generation *g, const struct choice *c)
+{
+	const struct tool_kind *k = tool_kinds_find(&g->kinds, c->called.p, c->called.n);
+
+	return k && k->custom;
+}
+
+static void begin_call(const struct generation *g, struct choice *c, const char *name, size_t n, struct buf *b,
+                       bool stream)
+{
+	const struct tool_kind *kind = tool_kinds_find(&g->kinds, name, n);
+	bool custom = kind && kind->custom;
+
+	buf_reset(&c->called);
+	buf_put(&c->called, name, n);
+	if (b->n)
+		buf_puts(b, "\"}},");
+	buf_putc(b, '{');
+	if (stream)
+		buf_printf(b, "\"index\":%d,", c->told_calls);
+	buf_printf(b, "\"id\":\"call_%s\",\"type\":\"%s\",\"%s\":{\"name\":", chat_call_id(c, c->told_calls++),
+	           custom ? "custom" : "function", custom ? "custom" : "function");
+	json_put_str(b, name, n);
+	buf_printf(b, ",\"%s\":\"", custom ? "input" : "arguments");
+}
+
+static void put_custom_input(const struct choice *c, struct buf *b)
+{
+	struct buf input;
+
+	buf_init(&input);
+	/* The piece before the end is the arguments. */
+	if (c->told && c->split.piece[c->told - 1].kind == PIECE_ARGUMENTS)
+		tool_get_input(c->split.text.p + c->split.piece[c->told - 1].at, c->split.piece[c->told - 1].n, &input);
+	if (!b->n)
+		buf_printf(b, "{\"index\":%d,\"custom\":{\"input\":\"", c->told_calls - 1);
+	json_put_inside(b, input.p, input.n);
+	buf_fini(&input);
+}
+
+static void take_news(const struct generation *g, struct choice *c, struct news *w, bool stream)
 {
 	struct piece p;
 	bool begins;
@@ -110,25 +151,21 @@ static void take_news(struct choice *c, struct news *w, bool stream)
 		struct buf *b = &w->calls;
 
 		switch (p.kind) {
-		case PIECE_THINKING: buf_put(&w->thinking, text, p.n); break;
+		case PIECE_THINKING: buf_put(&w->thinking, text, g->hide_thinking ? 0 : p.n); break;
 		case PIECE_CONTENT: buf_put(&w->content, text, p.n); break;
-		case PIECE_CALL:
-			if (b->n)
-				buf_puts(b, "\"}},");
-			buf_putc(b, '{');
-			if (stream)
-				buf_printf(b, "\"index\":%d,", c->told_calls);
-			buf_printf(b, "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":",
-			           chat_call_id(c, c->told_calls++));
-			json_put_str(b, text, p.n);
-			buf_puts(b, ",\"arguments\":\"");
-			break;
+		case PIECE_CALL: begin_call(g, c, text, p.n, b, stream); break;
 		case PIECE_ARGUMENTS:
+			/* The input of a custom tool is told when it is whole. */
+			if (calls_custom(g, c))
+				break;
 			if (!b->n)
 				buf_printf(b, "{\"index\":%d,\"function\":{\"arguments\":\"", c->told_calls - 1);
 			json_put_inside(b, text, p.n);
 			break;
-		case PIECE_CALL_END: break;
+		case PIECE_CALL_END:
+			if (calls_custom(g, c))
+				put_custom_input(c, b);
+			break;
 		}
 	}
 	if (w->calls.n)
@@ -156,7 +193,7 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 	struct news w;
 	int count = 0;
 
-	take_news(c, &w, true);
+	take_news(g, c, &w, true);
 	if (w.thinking.n || w.content.n || w.calls.n || c->logprobs[0].n) {
 		chunk_begin(g, c, out);
 		put_text(out, "reasoning_content", &w.thinking, &count);
@@ -205,7 +242,7 @@ static void whole(struct generation *g, struct buf *out)
 		struct news w;
 		int count = 1;
 
-		take_news(c, &w, false);
+		take_news(g, c, &w, false);
 		buf_printf(out, "%s{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", i ? "," : "[",
 		           c->index);
 		if (w.calls.n && !w.content.n)

@@ -17,7 +17,7 @@ static const struct field completion_fields[] = {
 	{ "echo", "false" },
 	{ "suffix", "\"\"" },
 	{ "prompt_embeds", "" },
-	{ "max_completion_tokens", "", "use max_tokens" },
+	SYNONYM("max_completion_tokens", "max_tokens"),
 	{ "top_logprobs", "", "logprobs is the number of alternatives" },
 	{ "messages", "", CHAT },
 	{ "tools", "[]", CHAT },
@@ -33,7 +33,7 @@ static const struct field completion_fields[] = {
 	{ "chat_template_kwargs", "{}", CHAT },
 	{ "return_progress", "false", CHAT },
 	{ "input", "", "use prompt" },
-	{ "max_output_tokens", "", "use max_tokens" },
+	SYNONYM("max_output_tokens", "max_tokens"),
 	{ NULL },
 };
 #undef CHAT
@@ -100,24 +100,15 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 {
 	static const struct field *const tables[] = { completion_fields, form_fields, params_fields, NULL };
 	struct params *a = &g->params;
-	struct json *body = body_parse(bytes, n, p);
-	const struct json *model;
+	struct json *body = body_read(bytes, n, tables, &a->warnings, p);
 	int64_t top = -1;
 	int r;
 
 	if (!body)
 		return p->status;
 	g->body = body;
-	if ((r = fields_check(body, NULL, tables, &a->unknown, p)) ||
-	    (r = field_value(body, "model", JSON_STRING, &model, p)))
+	if ((r = model_read(g, body, p)))
 		return r;
-	if (model) {
-		size_t n_name;
-		const char *name = json_str(model, &n_name);
-
-		if ((r = model_known(g->served, name, n_name, p)))
-			return r;
-	}
 	if ((r = params_read(a, body, g->served, p)) || (r = field_int(body, "logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
 		return r;
 	if (top >= 0) {

@@ -31,22 +31,22 @@ static const struct field message_fields[] = {
 	{ "n", "1" },
 	{ "logprobs", "false|0" },
 	{ "stream_options", "{}" },
-	{ "stop", "", "use stop_sequences" },
-	{ "service_tier", "\"auto\"|\"standard_only\"" },
-	{ "container", "" },
-	{ "mcp_servers", "[]" },
-	{ "context_management", "{}" },
+	SYNONYM("stop", "stop_sequences"),
+	IGNORED("service_tier", "\"auto\"|\"standard_only\""),
+	IGNORED("container", ""),
+	IGNORED("mcp_servers", "[]"),
+	IGNORED("context_management", "{}"),
 	{ "output_format" },
-	{ "speed", "" },
-	{ "diagnostics", "{}", "cache_report tells why a prompt was not cached" },
-	{ "compaction", "" },
+	IGNORED("speed", "\"standard\""),
+	IGNORED("diagnostics", "{}"),
+	IGNORED("compaction", ""),
 	{ "thread", "" },
-	{ "fallbacks", "[]|\"default\"" },
-	{ "fallback_credit_token", "" },
-	{ "billing_policy", "{\"bill_to\":\"self\"}" },
+	IGNORED("fallbacks", "[]|\"default\""),
+	IGNORED("fallback_credit_token", ""),
+	IGNORED("billing_policy", "{\"bill_to\":\"self\"}"),
 	/* of the other APIs */
-	{ "max_completion_tokens", "", "use max_tokens" },
-	{ "max_output_tokens", "", "use max_tokens" },
+	SYNONYM("max_completion_tokens", "max_tokens"),
+	SYNONYM("max_output_tokens", "max_tokens"),
 	{ "input", "", "use messages" },
 	{ "prompt", "", "use messages" },
 	{ "instructions", "", "use system" },
@@ -79,7 +79,7 @@ static int read_choice(struct generation *g, struct chat *c, const struct json *
 	int r;
 
 	if ((r = field_value(body, "tool_choice", JSON_OBJECT, &v, p)) || !v ||
-	    (r = fields_check(v, "tool_choice", tables, &g->params.unknown, p)))
+	    (r = fields_check(v, "tool_choice", tables, &g->params.warnings, p)))
 		return r;
 	type = json_get(v, "type");
 	s = json_str(type, &n);
@@ -97,7 +97,7 @@ static int read_choice(struct generation *g, struct chat *c, const struct json *
 static int read_thinking(struct generation *g, struct chat *c, const struct json *body, struct problem *p)
 {
 	static const struct field in_thinking[] = { { "type" }, { "budget_tokens" }, { "display" }, { NULL } };
-	static const struct field in_output[] = { { "effort" }, { "format" }, { "task_budget", "" }, { NULL } };
+	static const struct field in_output[] = { { "effort" }, { "format" }, IGNORED("task_budget", ""), { NULL } };
 	static const struct field *const thinking[] = { in_thinking, NULL }, *const output[] = { in_output, NULL };
 	const struct json *v, *o, *effort, *display;
 	const char *s;
@@ -106,14 +106,14 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 
 	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) ||
 	    (r = field_value(body, "output_config", JSON_OBJECT, &o, p)) ||
-	    (v && (r = fields_check(v, "thinking", thinking, &g->params.unknown, p))) ||
-	    (o && (r = fields_check(o, "output_config", output, &g->params.unknown, p))) ||
+	    (v && (r = fields_check(v, "thinking", thinking, &g->params.warnings, p))) ||
+	    (o && (r = fields_check(o, "output_config", output, &g->params.warnings, p))) ||
 	    (r = field_value(v, "display", JSON_STRING, &display, p)))
 		return r;
 	if ((s = json_str(display, &n))) {
 		if (strcmp(s, "summarized") && strcmp(s, "omitted"))
 			return field_wrong(p, "thinking.display", "summarized or omitted", display);
-		g->omit_thinking = *s == 'o';
+		g->hide_thinking = *s == 'o';
 	}
 	if (v) {
 		s = json_str(json_get(v, "type"), &n);
@@ -124,9 +124,11 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 		if ((r = field_int(v, "budget_tokens", 0, INT32_MAX, &c->budget, p)))
 			return r;
 		if (c->think == 1 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking") &&
-		    !template_says(g->served->tmpl, "<think>"))
-			return problem_set(p, 400, "unsupported_field", "thinking",
-			                   "thinking: this model's chat template knows none");
+		    !template_says(g->served->tmpl, "<think>")) {
+			warnings_add(&g->params.warnings.ignored, NULL, "thinking");
+			c->think = -1;
+			c->budget = -1;
+		}
 	}
 	if ((r = structured_format(g, json_get(o, "format"), "output_config.format", p)) ||
 	    (r = structured_format(g, json_get(body, "output_format"), "output_format", p)))
@@ -159,7 +161,7 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	s = json_str(json_get(json_at(v, json_len(v) - 1), "role"), &n);
 	c->go_on = s && !strcmp(s, "assistant");
 	buf_init(&b);
-	if (json_len(tools) && !(r = anthropic_tools(tools, &g->params.unknown, &b, p)))
+	if (json_len(tools) && !(r = tools_of_messages(tools, &g->params.warnings, &b, p)))
 		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
 	buf_fini(&b);
 	return r;
@@ -181,7 +183,7 @@ static void put_usage_anthropic(const struct generation *g, struct buf *out)
 	/* What was read from the cache does not count as input there. */
 	buf_printf(
 		out,
-		"{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"
+		"{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_creation\":null,\"server_tool_use\":null,\"service_tier\":\"standard\",\"inference_geo\":null,\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"
 		"\"output_tokens_details\":{\"thinking_tokens\":%d}",
 		u.prompt - u.cached, u.cached, u.output, u.thought);
 	put_cache_report(g, out);
@@ -205,6 +207,7 @@ static void put_stop(const struct choice *c, struct buf *out)
 		json_put_cstr(out, c->stop_text);
 	else
 		buf_puts(out, "null");
+	buf_puts(out, ",\"stop_details\":null,\"container\":null");
 }
 
 static void first(struct generation *g, struct choice *c, struct buf *out)
@@ -213,7 +216,9 @@ static void first(struct generation *g, struct choice *c, struct buf *out)
 	event_named(out, "message_start");
 	buf_puts(out, "{\"type\":\"message_start\",\"message\":");
 	put_head(g, out);
-	buf_puts(out, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":");
+	buf_puts(
+		out,
+		",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"stop_details\":null,\"container\":null,\"usage\":");
 	put_usage_anthropic(g, out);
 	buf_puts(out, "}}");
 	event_end(out);
@@ -255,7 +260,7 @@ static void block_start(struct choice *c, const struct piece *p, struct buf *out
 		c->block_open = BLOCK_CALL;
 		break;
 	default:
-		buf_puts(out, "{\"type\":\"text\",\"text\":\"\"}}");
+		buf_puts(out, "{\"type\":\"text\",\"text\":\"\",\"citations\":null}}");
 		c->block_open = BLOCK_TEXT;
 		break;
 	}
@@ -265,7 +270,7 @@ static void block_start(struct choice *c, const struct piece *p, struct buf *out
 /* With display omitted a thought is a block without its text. */
 static bool omitted(const struct generation *g, const struct piece *p)
 {
-	return g->omit_thinking && p->kind == PIECE_THINKING;
+	return g->hide_thinking && p->kind == PIECE_THINKING;
 }
 
 static void delta(struct generation *g, struct choice *c, struct buf *out)
@@ -375,7 +380,7 @@ static void whole(struct generation *g, struct buf *out)
 			continue;
 		}
 		buf_puts(out, p->kind == PIECE_THINKING ? "{\"type\":\"thinking\",\"thinking\":" :
-		                                          "{\"type\":\"text\",\"text\":");
+		                                          "{\"type\":\"text\",\"citations\":null,\"text\":");
 		json_put_str(out, c->split.text.p + p->at, omitted(g, p) ? 0 : p->n);
 		if (p->kind == PIECE_THINKING)
 			buf_printf(out, ",\"signature\":\"%s\"", signature);

@@ -1,23 +1,25 @@
 /* api_models.c - GET /v1/models and /v1/models/{id}: with what clients of the OpenAI
  * API look for and what those of Anthropic's do, for both ask there. */
+#include <string.h>
 #include <time.h>
 
 #include "server/inside.h"
 #include "server/routes.h"
 
-static void put_model(struct buf *b, const struct server *s)
+/* name[0..n): one of the served model's. */
+static void put_model(struct buf *b, const struct server *s, const char *name, size_t n)
 {
 	time_t created = (time_t)s->created;
 	struct tm utc;
 	char when[40];
 
 	buf_puts(b, "{\"id\":");
-	json_put_cstr(b, s->served.name);
+	json_put_str(b, name, n);
 	buf_printf(
 		b,
 		",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weft\",\"max_model_len\":%d,\"type\":\"model\",\"display_name\":",
 		(long long)s->created, s->served.ctx_max);
-	json_put_cstr(b, s->served.name);
+	json_put_str(b, name, n);
 	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&created, &utc));
 	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d}", when, s->served.ctx_max,
 	           s->served.ctx_max);
@@ -25,15 +27,22 @@ static void put_model(struct buf *b, const struct server *s)
 
 static void list(struct exchange *x)
 {
+	const struct served *d = &x->srv->served;
+	const char *at = d->aliases, *name = d->name, *next;
+	size_t n = strlen(name), len;
 	struct buf b;
 
 	buf_init(&b);
 	buf_puts(&b, "{\"object\":\"list\",\"data\":[");
-	put_model(&b, x->srv);
+	put_model(&b, x->srv, name, n);
+	while ((next = served_alias(&at, &len))) {
+		buf_putc(&b, ',');
+		put_model(&b, x->srv, name = next, n = len);
+	}
 	buf_puts(&b, "],\"has_more\":false,\"first_id\":");
-	json_put_cstr(&b, x->srv->served.name);
+	json_put_cstr(&b, d->name);
 	buf_puts(&b, ",\"last_id\":");
-	json_put_cstr(&b, x->srv->served.name);
+	json_put_str(&b, name, n);
 	buf_puts(&b, "}\n");
 	exchange_reply(x, 200, "application/json", b.p, b.n);
 	buf_fini(&b);
@@ -41,6 +50,8 @@ static void list(struct exchange *x)
 
 static void one(struct exchange *x)
 {
+	const char *own = x->srv->served.name;
+	bool same = !strcmp(x->rest.p, "default");
 	struct problem p;
 	struct buf b;
 
@@ -49,7 +60,7 @@ static void one(struct exchange *x)
 		return;
 	}
 	buf_init(&b);
-	put_model(&b, x->srv);
+	put_model(&b, x->srv, same ? own : x->rest.p, same ? strlen(own) : x->rest.n);
 	buf_putc(&b, '\n');
 	exchange_reply(x, 200, "application/json", b.p, b.n);
 	buf_fini(&b);

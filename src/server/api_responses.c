@@ -1,4 +1,4 @@
-/* api_responses.c - POST /v1/responses and GET, DELETE /v1/responses/{id}, in the
+/* api_responses.c - POST /v1/responses, in the
  * shapes of OpenAI's Responses API.  An answer is a list of items: reasoning,
  * message, function_call; a finished one is kept for later requests to go on from
  * (response_store.h). */
@@ -6,11 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "server/chat.h"
 #include "server/from_responses.h"
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/structured.h"
+
+/* What is kept of a request until its answer is there. */
+struct responses {
+	struct buf history; /* the conversation so far, as messages */
+	struct buf items;   /* what was asked, as it is listed */
+	bool summary;       /* thoughts are told as their own summary: clients that ask for one show nothing else */
+};
+
+static void *own_new(void)
+{
+	struct responses *own = xcalloc(1, sizeof *own);
+
+	buf_init(&own->history);
+	buf_init(&own->items);
+	return own;
+}
+
+static void own_free(void *p)
+{
+	struct responses *own = p;
+
+	buf_fini(&own->history);
+	buf_fini(&own->items);
+	free(own);
+}
 
 static const struct field response_fields[] = {
 	{ "input" },
@@ -27,22 +53,23 @@ static const struct field response_fields[] = {
 	{ "chat_template_kwargs" },
 	{ "return_progress" },
 	{ "include" },
+	{ "verbosity", "\"medium\"", "use text.verbosity", FIELD_IGNORED },
 	{ "top_logprobs" },
 	{ "n", "1" },
 	{ "logprobs", "false|0", "use include: message.output_text.logprobs" },
-	{ "truncation", "\"disabled\"", "a prompt is never cut in silence" },
-	{ "max_tokens", "", "use max_output_tokens" },
-	{ "background", "false" },
+	IGNORED("truncation", "\"disabled\""),
+	SYNONYM("max_tokens", "max_output_tokens"),
+	IGNORED("background", "false"),
 	{ "conversation", "" },
 	{ "prompt", "" },
-	{ "max_tool_calls", "" },
+	IGNORED("max_tool_calls", ""),
 	{ "messages", "", "use input" },
-	{ "context_management", "[]" },
-	{ "moderation", "" },
+	IGNORED("context_management", "[]"),
+	IGNORED("moderation", ""),
 	/* of the other APIs */
-	{ "max_completion_tokens", "", "use max_output_tokens" },
+	SYNONYM("max_completion_tokens", "max_output_tokens"),
 	{ "system", "", "use instructions" },
-	{ "stop_sequences", "[]", "use stop" },
+	SYNONYM("stop_sequences", "stop"),
 	{ "response_format", "{\"type\":\"text\"}", "use text.format" },
 	{ "output_config", "{}", "use reasoning.effort and text.format" },
 	{ "reasoning_effort", "", "use reasoning.effort" },
@@ -57,38 +84,15 @@ static const struct field response_fields[] = {
 
 /* ---- reading ---- */
 
-static int read_choice(struct chat *c, const struct json *body, struct problem *p)
-{
-	const struct json *v = json_get(body, "tool_choice");
-	const char *s;
-	size_t n;
-
-	if (json_kind(v) == JSON_NULL)
-		return 0;
-	if ((s = json_str(v, &n))) {
-		if (strcmp(s, "auto") && strcmp(s, "none") && strcmp(s, "required"))
-			return field_wrong(p, "tool_choice", "auto, none, required or an object that names a function",
-			                   v);
-		c->use = *s == 'a' ? TOOLS_AUTO : *s == 'n' ? TOOLS_NONE : TOOLS_ANY;
-		return 0;
-	}
-	s = json_str(json_get(v, "type"), &n);
-	if (s && strcmp(s, "function"))
-		return problem_set(p, 400, "unsupported_field", "tool_choice",
-		                   "tool_choice of type \"%.40s\" is not supported by this server", s);
-	if (!(c->named = json_str(json_get(v, "name"), &n)))
-		return field_wrong(p, "tool_choice.name", "a string", json_get(v, "name"));
-	c->use = TOOLS_NAMED;
-	return 0;
-}
-
 static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 {
 	static const struct field in_reasoning[] = {
-		{ "effort" }, { "summary" }, { "generate_summary" }, { "context", "\"auto\"" }, { NULL }
+		{ "effort" }, { "summary" }, { "generate_summary" }, IGNORED("context", "\"auto\""), { NULL }
 	};
-	static const struct field in_text[] = { { "format" }, { "verbosity", "\"medium\"" }, { NULL } };
-	static const struct field in_stream[] = { { "include_obfuscation", "false" }, { "include_usage" }, { NULL } };
+	static const struct field in_text[] = { { "format" }, IGNORED("verbosity", "\"medium\""), { NULL } };
+	static const struct field in_stream[] = { IGNORED("include_obfuscation", "false"),
+		                                  { "include_usage" },
+		                                  { NULL } };
 	static const struct {
 		const char *name;
 		const struct field *fields;
@@ -97,6 +101,7 @@ static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 		{ "text", in_text },
 		{ "stream_options", in_stream },
 	};
+	struct responses *own = g->own;
 	const struct json *v, *effort;
 	size_t n;
 	int r;
@@ -106,12 +111,14 @@ static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 		const struct field *const tables[] = { objects[i].fields, NULL };
 
 		if ((r = field_value(g->body, objects[i].name, JSON_OBJECT, &v, p)) ||
-		    (v && (r = fields_check(v, objects[i].name, tables, &g->params.unknown, p))))
+		    (v && (r = fields_check(v, objects[i].name, tables, &g->params.warnings, p))))
 			return r;
 	}
 	if ((r = field_value(json_get(g->body, "reasoning"), "effort", JSON_STRING, &effort, p)))
 		return r;
 	c->effort = json_str(effort, &n);
+	own->summary = json_kind(json_get(json_get(g->body, "reasoning"), "summary")) == JSON_STRING ||
+	               json_kind(json_get(json_get(g->body, "reasoning"), "generate_summary")) == JSON_STRING;
 	if ((r = structured_format(g, json_get(json_get(g->body, "text"), "format"), "text.format", p)))
 		return r;
 	return field_value(g->body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p);
@@ -194,6 +201,7 @@ static void put_input_items(const struct json *input, struct buf *out)
 
 static int read_input(struct generation *g, struct chat *c, struct problem *p)
 {
+	struct responses *own = g->own;
 	const struct json *previous, *instructions;
 	const char *id;
 	size_t n;
@@ -203,16 +211,16 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 	    (r = field_value(g->body, "instructions", JSON_STRING, &instructions, p)))
 		return r;
 	if ((id = json_str(previous, &n)) &&
-	    (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &g->history)))
+	    (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &own->history)))
 		return problem_set(p, 404, "previous_response_not_found", "previous_response_id",
 		                   "there is no response \"%.60s\" here, or no longer", id);
-	if ((r = responses_input(json_get(g->body, "input"), &g->history, p)))
+	if ((r = responses_input(json_get(g->body, "input"), &own->history, p)))
 		return r;
-	if (!g->history.n)
+	if (!own->history.n)
 		return problem_set(p, 400, "invalid_value", "input", "input is empty");
 	if (g->params.store)
-		put_input_items(json_get(g->body, "input"), &g->items);
-	put_messages(instructions, &g->history, &c->messages);
+		put_input_items(json_get(g->body, "input"), &own->items);
+	put_messages(instructions, &own->history, &c->messages);
 	return 0;
 }
 
@@ -237,8 +245,7 @@ static int read_include(struct params *a, const struct json *body, struct proble
 		if (!strcmp(s, "message.output_text.logprobs"))
 			a->logprobs = true;
 		else if (strcmp(s, "reasoning.encrypted_content")) /* reasoning is there in plain text */
-			return problem_set(p, 400, "unsupported_field", at,
-			                   "%s: \"%.60s\" is not supported by this server", at, s);
+			warnings_add(&a->warnings.ignored, "include", s);
 	}
 	params_logprobs(a, (int)top);
 	return 0;
@@ -301,13 +308,13 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	a->store = true;
 	if ((r = field_bool(body, "store", &a->store, p)) ||
 	    (r = field_bool(body, "parallel_tool_calls", &a->parallel, p)) ||
-	    (r = field_int(body, "max_output_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
+	    (r = params_max_tokens(a, body, "max_output_tokens", p)) ||
 	    (r = field_bool(body, "return_progress", &a->progress, p)) || (r = read_wishes(g, c, p)) ||
-	    (r = field_value(body, "tools", JSON_ARRAY, &tools, p)) || (r = read_choice(c, body, p)) ||
-	    (r = read_input(g, c, p)))
+	    (r = field_value(body, "tools", JSON_ARRAY, &tools, p)) ||
+	    (r = chat_choice(c, json_get(body, "tool_choice"), p)) || (r = read_input(g, c, p)))
 		return r;
 	buf_init(&b);
-	if (json_len(tools) && !(r = responses_tools(tools, &b, p)))
+	if (json_len(tools) && !(r = tools_of_responses(tools, &g->kinds, &g->params.warnings, &b, p)))
 		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
 	buf_fini(&b);
 	if (!r)
@@ -324,7 +331,25 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 
 /* ---- items ---- */
 
-static const char *const prefix_of[] = { [PIECE_THINKING] = "rs", [PIECE_CONTENT] = "msg", [PIECE_CALL] = "fc" };
+/* What a piece begins: an item of the answer. */
+enum item { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL, ITEM_CUSTOM };
+static const char *const prefix_of[] = { "rs", "msg", "fc", "ctc" };
+
+static const struct tool_kind *kind_of(const struct generation *g, const struct choice *c, int i)
+{
+	return tool_kinds_find(&g->kinds, c->split.text.p + c->split.piece[i].at, c->split.piece[i].n);
+}
+
+static enum item item_of(const struct generation *g, const struct choice *c, int i)
+{
+	const struct tool_kind *k;
+
+	switch (c->split.piece[i].kind) {
+	case PIECE_THINKING: return ITEM_REASONING;
+	case PIECE_CALL: return (k = kind_of(g, c, i)) && k->custom ? ITEM_CUSTOM : ITEM_CALL;
+	default: return ITEM_MESSAGE;
+	}
+}
 
 /* Logprobs are of the tokens of messages: an array for each of the first of them, and
  * what the next event of a stream is to tell. */
@@ -366,32 +391,70 @@ static void put_logprobs(const struct choice *c, int i, struct buf *out)
 	buf_putc(out, ']');
 }
 
-/* Item k of the answer, which piece i began.  open: as it is announced, still empty. */
-static void put_item(struct choice *c, int i, int k, const char *status, bool open, struct buf *out)
+static void put_input(const struct choice *c, int i, struct buf *out)
 {
 	const struct piece *p = &c->split.piece[i];
-	const char *text = c->split.text.p, *id = chat_call_id(c, k);
+	struct buf input;
 
-	buf_printf(out, "{\"id\":\"%s_%s\",", prefix_of[p->kind], id);
-	switch (p->kind) {
-	case PIECE_THINKING:
-		buf_puts(out, "\"type\":\"reasoning\",\"summary\":[],\"content\":[");
+	buf_init(&input);
+	if (i + 1 < c->split.n_piece)
+		tool_get_input(c->split.text.p + p[1].at, p[1].n, &input);
+	json_put_str(out, input.p, input.n);
+	buf_fini(&input);
+}
+
+/* A call's members, from its id on. */
+static void put_call(const struct generation *g, const struct choice *c, int i, const char *id, bool open,
+                     struct buf *out)
+{
+	const struct tool_kind *k = kind_of(g, c, i);
+	const struct piece *p = &c->split.piece[i];
+	const char *text = c->split.text.p;
+	bool custom = k && k->custom;
+
+	buf_printf(out,
+	           "\"type\":\"%s\",\"call_id\":\"call_%s\",\"name\":", custom ? "custom_tool_call" : "function_call",
+	           id);
+	if (k)
+		json_put_cstr(out, k->own);
+	else
+		json_put_str(out, text + p->at, p->n);
+	if (k && k->space) {
+		buf_puts(out, ",\"namespace\":");
+		json_put_cstr(out, k->space);
+	}
+	buf_puts(out, custom ? ",\"input\":" : ",\"arguments\":");
+	if (open)
+		buf_puts(out, "\"\"");
+	else if (custom)
+		put_input(c, i, out);
+	else
+		json_put_str(out, text + p[1].at, p[1].n);
+}
+
+/* Item k of the answer, which piece i began.  open: as it is announced, still empty. */
+static void put_item(const struct generation *g, struct choice *c, int i, int k, const char *status, bool open,
+                     struct buf *out)
+{
+	const struct responses *own = g->own;
+	const struct piece *p = &c->split.piece[i];
+	const char *text = c->split.text.p, *id = chat_call_id(c, k);
+	enum item item = item_of(g, c, i);
+
+	buf_printf(out, "{\"id\":\"%s_%s\",", prefix_of[item], id);
+	switch (item) {
+	case ITEM_REASONING:
+		buf_printf(out, "\"type\":\"reasoning\",%s",
+		           own->summary ? "\"summary\":[" : "\"summary\":[],\"content\":[");
 		if (!open) {
-			buf_puts(out, "{\"type\":\"reasoning_text\",\"text\":");
+			buf_printf(out, "{\"type\":\"%s_text\",\"text\":", own->summary ? "summary" : "reasoning");
 			json_put_str(out, text + p->at, p->n);
 			buf_putc(out, '}');
 		}
 		break;
-	case PIECE_CALL:
-		buf_printf(out, "\"type\":\"function_call\",\"call_id\":\"call_%s\",\"name\":", id);
-		json_put_str(out, text + p->at, p->n);
-		buf_puts(out, ",\"arguments\":");
-		if (open)
-			buf_puts(out, "\"\"");
-		else
-			json_put_str(out, text + p[1].at, p[1].n);
-		break;
-	default:
+	case ITEM_CALL:
+	case ITEM_CUSTOM: put_call(g, c, i, id, open, out); break;
+	case ITEM_MESSAGE:
 		buf_puts(out, "\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
 		if (!open) {
 			buf_puts(out, "{\"type\":\"output_text\",\"annotations\":[]");
@@ -402,7 +465,7 @@ static void put_item(struct choice *c, int i, int k, const char *status, bool op
 		}
 		break;
 	}
-	buf_printf(out, "%s,\"status\":\"%s\"}", p->kind == PIECE_CALL ? "" : "]", status);
+	buf_printf(out, "%s,\"status\":\"%s\"}", item >= ITEM_CALL ? "" : "]", status);
 }
 
 static bool begins_item(const struct piece *p)
@@ -421,7 +484,7 @@ static const char *status_of(const struct choice *c, int i)
 	return c->done && c->finish == FINISH_LENGTH ? "incomplete" : "completed";
 }
 
-static void put_output(struct choice *c, struct buf *out)
+static void put_output(const struct generation *g, struct choice *c, struct buf *out)
 {
 	int k = 0;
 
@@ -431,7 +494,7 @@ static void put_output(struct choice *c, struct buf *out)
 			continue;
 		if (k)
 			buf_putc(out, ',');
-		put_item(c, i, k++, status_of(c, i), false, out);
+		put_item(g, c, i, k++, status_of(c, i), false, out);
 	}
 	buf_putc(out, ']');
 }
@@ -458,14 +521,14 @@ static void put_response(struct generation *g, const char *status, const struct 
 	buf_puts(out, over && c->finish == FINISH_LENGTH ? "{\"reason\":\"max_output_tokens\"}" : "null");
 	buf_puts(out, ",\"output\":");
 	if (over)
-		put_output(c, out);
+		put_output(g, c, out);
 	else
 		buf_puts(out, "[]");
 	buf_put(out, g->echo.p, g->echo.n);
 	if (over)
 		buf_printf(
 			out,
-			",\"usage\":{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d},\"output_tokens\":%d,"
+			",\"usage\":{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,\"cache_write_tokens\":0},\"output_tokens\":%d,"
 			"\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d",
 			u.prompt, u.cached, u.output, u.thought, u.prompt + u.output);
 	if (over) {
@@ -529,6 +592,7 @@ static void put_answer(struct choice *c, struct buf *out)
 /* The response in its last state, which is also kept. */
 static void put_last(struct generation *g, struct buf *out)
 {
+	struct responses *own = g->own;
 	struct choice *c = &g->choice[0];
 	size_t at = out->n;
 	struct buf object;
@@ -539,10 +603,10 @@ static void put_last(struct generation *g, struct buf *out)
 		return;
 	buf_init(&object);
 	buf_put(&object, out->p + at, out->n - at);
-	put_answer(c, &g->history);
+	put_answer(c, &own->history);
 	snprintf(id, sizeof id, "resp_%s", g->x->id);
 	response_store_put(&g->x->srv->responses, id, g->x->key,
-	                   (const struct buf *[N_KEPT]){ &object, &g->history, &g->items });
+	                   (const struct buf *[N_KEPT]){ &object, &own->history, &own->items });
 	buf_fini(&object);
 }
 
@@ -578,15 +642,18 @@ static void first(struct generation *g, struct choice *c, struct buf *out)
 /* An event about the open item, up to its own members. */
 static void about_item(struct generation *g, struct choice *c, const char *type, struct buf *out)
 {
+	const struct responses *own = g->own;
 	int k = c->n_block - 1;
 
 	begin(g, type, out);
 	buf_printf(out, ",\"output_index\":%d", k);
 	if (strncmp(type, "response.output_item.", 21)) {
-		const struct piece *p = &c->split.piece[c->block_piece];
+		enum item item = item_of(g, c, c->block_piece);
 
-		buf_printf(out, ",\"item_id\":\"%s_%s\"", prefix_of[p->kind], chat_call_id(c, k));
-		if (p->kind != PIECE_CALL)
+		buf_printf(out, ",\"item_id\":\"%s_%s\"", prefix_of[item], chat_call_id(c, k));
+		if (item == ITEM_REASONING && own->summary)
+			buf_puts(out, ",\"summary_index\":0");
+		else if (item <= ITEM_MESSAGE)
 			buf_puts(out, ",\"content_index\":0");
 	}
 }
@@ -595,55 +662,107 @@ static void item_event(struct generation *g, struct choice *c, bool added, struc
 {
 	about_item(g, c, added ? "response.output_item.added" : "response.output_item.done", out);
 	buf_puts(out, ",\"item\":");
-	put_item(c, c->block_piece, c->n_block - 1, added ? "in_progress" : status_of(c, c->block_piece), added, out);
+	put_item(g, c, c->block_piece, c->n_block - 1, added ? "in_progress" : status_of(c, c->block_piece), added,
+	         out);
 	put_end(out);
 }
 
-static void part_event(struct generation *g, struct choice *c, const char *type, const char *text, size_t n,
-                       struct buf *out)
+/* The events that tell an item of text, by how it is told. */
+struct voice {
+	const char *part, *delta, *done, *part_added, *part_done;
+};
+
+static const struct voice *voice_of(const struct generation *g, const struct choice *c)
 {
-	about_item(g, c, type, out);
-	if (c->split.piece[c->block_piece].kind == PIECE_THINKING)
-		buf_puts(out, ",\"part\":{\"type\":\"reasoning_text\",\"text\":");
-	else
-		buf_puts(out, ",\"part\":{\"type\":\"output_text\",\"annotations\":[]");
-	if (c->split.piece[c->block_piece].kind != PIECE_THINKING) {
-		if (n)
-			put_logprobs(c, c->block_piece, out);
-		else
-			buf_puts(out, ",\"logprobs\":[]");
-		buf_puts(out, ",\"text\":");
-	}
+	static const struct voice voices[] = {
+		{ "{\"type\":\"output_text\",\"annotations\":[]", "response.output_text.delta",
+		  "response.output_text.done", "response.content_part.added", "response.content_part.done" },
+		{ "{\"type\":\"reasoning_text\"", "response.reasoning_text.delta", "response.reasoning_text.done",
+		  "response.content_part.added", "response.content_part.done" },
+		{ "{\"type\":\"summary_text\"", "response.reasoning_summary_text.delta",
+		  "response.reasoning_summary_text.done", "response.reasoning_summary_part.added",
+		  "response.reasoning_summary_part.done" },
+	};
+	const struct responses *own = g->own;
+
+	if (item_of(g, c, c->block_piece) == ITEM_MESSAGE)
+		return &voices[0];
+	return &voices[own->summary ? 2 : 1];
+}
+
+static void part_event(struct generation *g, struct choice *c, bool added, const char *text, size_t n, struct buf *out)
+{
+	const struct voice *voice = voice_of(g, c);
+
+	about_item(g, c, added ? voice->part_added : voice->part_done, out);
+	buf_printf(out, ",\"part\":%s", voice->part);
+	if (item_of(g, c, c->block_piece) == ITEM_MESSAGE && n)
+		put_logprobs(c, c->block_piece, out);
+	else if (item_of(g, c, c->block_piece) == ITEM_MESSAGE)
+		buf_puts(out, ",\"logprobs\":[]");
+	buf_puts(out, ",\"text\":");
 	json_put_str(out, text, n);
 	buf_putc(out, '}');
 	put_end(out);
 }
 
+/* The input of a custom tool comes as one delta, for it stands inside of the arguments that the model wrote. */
+static void custom_ends(struct generation *g, struct choice *c, struct buf *out)
+{
+	static const struct {
+		const char *type, *member;
+	} events[] = {
+		{ "response.custom_tool_call_input.delta", "delta" },
+		{ "response.custom_tool_call_input.done", "input" },
+	};
+
+	for (int i = 0; i < 2; i++) {
+		about_item(g, c, events[i].type, out);
+		buf_printf(out, ",\"%s\":", events[i].member);
+		put_input(c, c->block_piece, out);
+		put_end(out);
+	}
+}
+
+static void call_ends(struct generation *g, struct choice *c, struct buf *out)
+{
+	const struct piece *p = &c->split.piece[c->block_piece];
+	const struct tool_kind *k = kind_of(g, c, c->block_piece);
+	const char *text = c->split.text.p;
+
+	about_item(g, c, "response.function_call_arguments.done", out);
+	buf_puts(out, ",\"name\":");
+	if (k)
+		json_put_cstr(out, k->own);
+	else
+		json_put_str(out, text + p->at, p->n);
+	buf_puts(out, ",\"arguments\":");
+	json_put_str(out, text + p[1].at, p[1].n);
+	put_end(out);
+}
+
+static void text_ends(struct generation *g, struct choice *c, struct buf *out)
+{
+	const struct piece *p = &c->split.piece[c->block_piece];
+	const char *text = c->split.text.p;
+
+	about_item(g, c, voice_of(g, c)->done, out);
+	buf_puts(out, ",\"text\":");
+	json_put_str(out, text + p->at, p->n);
+	if (p->kind == PIECE_CONTENT)
+		put_logprobs(c, c->block_piece, out);
+	put_end(out);
+	part_event(g, c, false, text + p->at, p->n, out);
+}
+
 static void item_ends(struct generation *g, struct choice *c, struct buf *out)
 {
-	const char *text = c->split.text.p;
-	const struct piece *p;
-
 	if (!c->block_open)
 		return; /* there may be no piece at all */
-	p = &c->split.piece[c->block_piece];
-	if (p->kind == PIECE_CALL) {
-		about_item(g, c, "response.function_call_arguments.done", out);
-		buf_puts(out, ",\"name\":");
-		json_put_str(out, text + p->at, p->n);
-		buf_puts(out, ",\"arguments\":");
-		json_put_str(out, text + p[1].at, p[1].n);
-		put_end(out);
-	} else {
-		about_item(g, c,
-		           p->kind == PIECE_THINKING ? "response.reasoning_text.done" : "response.output_text.done",
-		           out);
-		buf_puts(out, ",\"text\":");
-		json_put_str(out, text + p->at, p->n);
-		if (p->kind == PIECE_CONTENT)
-			put_logprobs(c, c->block_piece, out);
-		put_end(out);
-		part_event(g, c, "response.content_part.done", text + p->at, p->n, out);
+	switch (item_of(g, c, c->block_piece)) {
+	case ITEM_CALL: call_ends(g, c, out); break;
+	case ITEM_CUSTOM: custom_ends(g, c, out); break;
+	default: text_ends(g, c, out); break;
 	}
 	item_event(g, c, false, out);
 	c->block_open = BLOCK_NONE;
@@ -657,7 +776,7 @@ static void item_begins(struct generation *g, struct choice *c, struct buf *out)
 	c->block_open = BLOCK_TEXT;
 	item_event(g, c, true, out);
 	if (c->split.piece[c->block_piece].kind != PIECE_CALL)
-		part_event(g, c, "response.content_part.added", "", 0, out);
+		part_event(g, c, true, "", 0, out);
 }
 
 static void delta(struct generation *g, struct choice *c, struct buf *out)
@@ -666,15 +785,15 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 	bool begins;
 
 	while (chat_next(c, &p, &begins)) {
+		bool call;
+
 		if (begins && begins_item(&p))
 			item_begins(g, c, out);
-		if (p.kind == PIECE_CALL || p.kind == PIECE_CALL_END)
+		call = c->split.piece[c->block_piece].kind == PIECE_CALL;
+		if (p.kind == PIECE_CALL || p.kind == PIECE_CALL_END ||
+		    (call && item_of(g, c, c->block_piece) == ITEM_CUSTOM))
 			continue;
-		about_item(g, c,
-		           p.kind == PIECE_THINKING ? "response.reasoning_text.delta" :
-		           p.kind == PIECE_CONTENT  ? "response.output_text.delta" :
-		                                      "response.function_call_arguments.delta",
-		           out);
+		about_item(g, c, call ? "response.function_call_arguments.delta" : voice_of(g, c)->delta, out);
 		buf_puts(out, ",\"delta\":");
 		json_put_str(out, c->split.text.p + p.at, p.n);
 		if (p.kind == PIECE_CONTENT) {
@@ -723,6 +842,8 @@ static void whole(struct generation *g, struct buf *out)
 const struct family responses_family = {
 	.path = "/v1/responses",
 	.id_prefix = "resp_",
+	.own_new = own_new,
+	.own_free = own_free,
 	.read = read_body,
 	.open = chat_open,
 	.token = token,
@@ -749,147 +870,3 @@ const struct api responses_api = {
 	.abandon = generation_abandon,
 	.stop = generation_stop,
 };
-
-/* ---- what is kept ---- */
-
-static void none(struct exchange *x)
-{
-	struct problem p;
-
-	problem_set(&p, 404, "response_not_found", NULL, "there is no response \"%.60s\" here, or no longer",
-	            x->rest.p);
-	exchange_refuse(x, &p);
-}
-
-/* One of a query's values, up to the next &; NULL: it is not there. */
-static const char *query_value(const struct exchange *x, const char *name, size_t *n)
-{
-	size_t len = strlen(name);
-
-	for (const char *p = x->query.n ? x->query.p : NULL; p; p = strchr(p, '&')) {
-		p += *p == '&';
-		if (strncmp(p, name, len) || p[len] != '=')
-			continue;
-		*n = strcspn(p + len + 1, "&");
-		return p + len + 1;
-	}
-	return NULL;
-}
-
-static const char *item_id(const struct json *item)
-{
-	size_t n;
-	const char *s = json_str(json_get(item, "id"), &n);
-
-	return s ? s : "";
-}
-
-static void put_id(struct buf *out, const char *name, const struct json *item)
-{
-	buf_printf(out, ",\"%s\":", name);
-	if (item)
-		json_put_cstr(out, item_id(item));
-	else
-		buf_puts(out, "null");
-}
-
-/* GET /v1/responses/{id}/input_items: limit (20), order (desc), after. */
-static void list_items(struct exchange *x, const struct buf *kept)
-{
-	enum { LIMIT = 20, LIMIT_MAX = 100 };
-	const char *limit, *order, *after;
-	size_t n_limit = 0, n_order = 0, n_after = 0, n, from = 0, to;
-	struct json *items;
-	struct buf b;
-	long most = LIMIT;
-	bool rising;
-
-	limit = query_value(x, "limit", &n_limit);
-	order = query_value(x, "order", &n_order);
-	after = query_value(x, "after", &n_after);
-	if (limit)
-		most = strtol(limit, NULL, 10);
-	rising = order && n_order == 3 && !memcmp(order, "asc", 3);
-	if (most < 1 || most > LIMIT_MAX || (order && !rising && (n_order != 4 || memcmp(order, "desc", 4)))) {
-		struct problem p;
-
-		problem_set(&p, 400, "invalid_value", most < 1 || most > LIMIT_MAX ? "limit" : "order",
-		            "limit must be from 1 to %d, order asc or desc", LIMIT_MAX);
-		exchange_refuse(x, &p);
-		return;
-	}
-	buf_init(&b);
-	buf_printf(&b, "[%s]", kept->n ? kept->p : "");
-	items = json_parse(b.p, b.n, 200, NULL);
-	buf_reset(&b);
-	n = json_len(items);
-	for (size_t i = 0; after && i < n; i++) {
-		const char *id = item_id(json_at(items, rising ? i : n - 1 - i));
-
-		if (strlen(id) == n_after && !memcmp(id, after, n_after))
-			from = i + 1;
-	}
-	to = n - from > (size_t)most ? from + (size_t)most : n;
-	buf_puts(&b, "{\"object\":\"list\",\"data\":[");
-	for (size_t i = from; i < to; i++) {
-		if (i > from)
-			buf_putc(&b, ',');
-		json_put(&b, json_at(items, rising ? i : n - 1 - i));
-	}
-	buf_putc(&b, ']');
-	put_id(&b, "first_id", from < to ? json_at(items, rising ? from : n - 1 - from) : NULL);
-	put_id(&b, "last_id", from < to ? json_at(items, rising ? to - 1 : n - to) : NULL);
-	buf_printf(&b, ",\"has_more\":%s}\n", to < n ? "true" : "false");
-	exchange_reply(x, 200, "application/json", b.p, b.n);
-	json_free(items);
-	buf_fini(&b);
-}
-
-static void get(struct exchange *x)
-{
-	static const char list[] = "/input_items";
-	size_t n = x->rest.n, len = sizeof list - 1, n_stream;
-	bool items = n > len && !memcmp(x->rest.p + n - len, list, len);
-	const char *stream = query_value(x, "stream", &n_stream);
-	struct buf b;
-
-	if (stream && n_stream == 4 && !memcmp(stream, "true", 4)) {
-		struct problem p;
-
-		problem_set(&p, 400, "unsupported_field", "stream",
-		            "stream is not supported by this server: what is kept comes whole");
-		exchange_refuse(x, &p);
-		return;
-	}
-	buf_init(&b);
-	if (items)
-		x->rest.p[x->rest.n -= len] = 0;
-	if (!response_store_get(&x->srv->responses, x->rest.p, x->key, items ? KEPT_ITEMS : KEPT_OBJECT, &b)) {
-		none(x);
-	} else if (items) {
-		list_items(x, &b);
-	} else {
-		buf_putc(&b, '\n');
-		exchange_reply(x, 200, "application/json", b.p, b.n);
-	}
-	buf_fini(&b);
-}
-
-static void drop(struct exchange *x)
-{
-	struct buf b;
-
-	if (!response_store_drop(&x->srv->responses, x->rest.p, x->key)) {
-		none(x);
-		return;
-	}
-	buf_init(&b);
-	buf_puts(&b, "{\"id\":");
-	json_put_cstr(&b, x->rest.p);
-	buf_puts(&b, ",\"object\":\"response\",\"deleted\":true}\n");
-	exchange_reply(x, 200, "application/json", b.p, b.n);
-	buf_fini(&b);
-}
-
-const struct api response_get_api = { .ready = get };
-const struct api response_drop_api = { .ready = drop };

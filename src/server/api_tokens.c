@@ -2,8 +2,11 @@
  * a prompt becomes, without an answer.  Names are those of vLLM and llama.cpp, of
  * which either may be used. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "base/utf8.h"
 #include "server/chat.h"
 #include "server/inside.h"
 #include "server/routes.h"
@@ -15,6 +18,16 @@ static const struct field tokenize_fields[] = {
 	{ "model" },       { "prompt" },        { "content" },     { "messages" },          { "add_special_tokens" },
 	{ "add_special" }, { "parse_special" }, { "with_pieces" }, { "return_token_strs" }, { NULL },
 };
+
+/* How tokens are told: as llama-server has it, {"id", "piece"} each; or as vLLM, beside their ids. */
+struct telling {
+	bool pieces, strings;
+};
+
+static void *telling_new(void)
+{
+	return xcalloc(1, sizeof(struct telling));
+}
 
 static int read_text(struct generation *g, const char *name, bool around, struct problem *p)
 {
@@ -51,6 +64,7 @@ static int read_tokenize(struct generation *g, const char *bytes, size_t n, stru
 	static const struct field *const text[] = { tokenize_fields, NULL }, *const chat[] = { tokenize_fields,
 		                                                                               chat_fields, form_fields,
 		                                                                               params_fields, NULL };
+	struct telling *own = g->own;
 	bool is_chat;
 	int r;
 
@@ -58,9 +72,9 @@ static int read_tokenize(struct generation *g, const char *bytes, size_t n, stru
 		return p->status;
 	generation_prompts(g, 1);
 	is_chat = json_kind(json_get(g->body, "messages")) != JSON_NULL;
-	if ((r = fields_check(g->body, NULL, is_chat ? chat : text, &g->params.unknown, p)) ||
-	    (r = chat_model(g, g->body, p)) || (r = field_bool(g->body, "with_pieces", &g->pieces, p)) ||
-	    (r = field_bool(g->body, "return_token_strs", &g->pieces, p)))
+	if ((r = fields_check(g->body, NULL, is_chat ? chat : text, &g->params.warnings, p)) ||
+	    (r = model_read(g, g->body, p)) || (r = field_bool(g->body, "with_pieces", &own->pieces, p)) ||
+	    (r = field_bool(g->body, "return_token_strs", &own->strings, p)))
 		return r;
 	if (is_chat + (json_get(g->body, "prompt") != NULL) + (json_get(g->body, "content") != NULL) > 1)
 		return problem_set(p, 400, "invalid_value", "prompt",
@@ -76,25 +90,48 @@ static int read_tokenize(struct generation *g, const char *bytes, size_t n, stru
 	                   "prompt (or content, or messages) is missing: what is to be tokenised");
 }
 
-static const struct family tokenize_family = { .path = "/tokenize", .any_length = true, .read = read_tokenize };
+static const struct family tokenize_family = {
+	.path = "/tokenize", .any_length = true, .read = read_tokenize, .own_new = telling_new, .own_free = free
+};
 
 static void tokenize_prep(struct exchange *x)
 {
 	generation_prep(x, &tokenize_family);
 }
 
+/* A token's text, or its bytes where they are no text of their own; and the end of its object. */
+static void put_piece(const struct served *d, int32_t id, struct buf *out)
+{
+	size_t n = 0;
+	const char *p = tokenizer_token_bytes(d->tokenizer, id, &n);
+
+	if (p && utf8_valid(p, n) == n) {
+		json_put_str(out, p, n);
+	} else {
+		buf_putc(out, '[');
+		for (size_t i = 0; p && i < n; i++)
+			buf_printf(out, "%s%u", i ? "," : "", (unsigned char)p[i]);
+		buf_putc(out, ']');
+	}
+	buf_putc(out, '}');
+}
+
 static void tokenize_ready(struct exchange *x)
 {
 	const struct generation *g = x->work;
+	const struct telling *own = g->own;
 	const struct tokens *t = &g->prompt[0];
 	struct buf b;
 
 	buf_init(&b);
 	buf_printf(&b, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":[", t->n, g->served->ctx_max);
-	for (size_t i = 0; i < t->n; i++)
-		buf_printf(&b, "%s%d", i ? "," : "", t->id[i]);
+	for (size_t i = 0; i < t->n; i++) {
+		buf_printf(&b, own->pieces ? "%s{\"id\":%d,\"piece\":" : "%s%d", i ? "," : "", t->id[i]);
+		if (own->pieces)
+			put_piece(g->served, t->id[i], &b);
+	}
 	buf_putc(&b, ']');
-	if (g->pieces) {
+	if (own->strings) {
 		buf_puts(&b, ",\"token_strs\":[");
 		for (size_t i = 0; i < t->n; i++) {
 			if (i)
@@ -130,7 +167,7 @@ static int read_detokenize(struct generation *g, const char *bytes, size_t n, st
 	if (!(g->body = body_parse(bytes, n, p)))
 		return p->status;
 	generation_prompts(g, 1);
-	if ((r = fields_check(g->body, NULL, tables, &g->params.unknown, p)) || (r = chat_model(g, g->body, p)) ||
+	if ((r = fields_check(g->body, NULL, tables, &g->params.warnings, p)) || (r = model_read(g, g->body, p)) ||
 	    (r = field_value(g->body, "tokens", JSON_ARRAY, &v, p)) ||
 	    (r = field_bool(g->body, "skip_special_tokens", &skip, p)))
 		return r;

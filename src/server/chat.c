@@ -25,31 +25,17 @@ void chat_fini(struct chat *c)
 	buf_fini(&c->messages);
 }
 
-int chat_model(struct generation *g, const struct json *body, struct problem *p)
-{
-	const struct json *v;
-	const char *name;
-	size_t n;
-	int r;
-
-	if ((r = field_value(body, "model", JSON_STRING, &v, p)) || !v)
-		return r;
-	name = json_str(v, &n);
-	return model_known(g->served, name, n, p);
-}
-
 int chat_body(struct generation *g, const char *bytes, size_t n, const struct field *const *tables, chat_step *read,
               chat_step *make, struct problem *p)
 {
 	struct chat c;
 	int r;
 
-	if (!(g->body = body_parse(bytes, n, p)))
+	if (!(g->body = body_read(bytes, n, tables, &g->params.warnings, p)))
 		return p->status;
 	generation_prompts(g, 1);
 	chat_init(&c);
-	if (!(r = fields_check(g->body, NULL, tables, &g->params.unknown, p)) && !(r = chat_model(g, g->body, p)) &&
-	    !(r = read(g, &c, p)))
+	if (!(r = model_read(g, g->body, p)) && !(r = read(g, &c, p)))
 		r = make(g, &c, p);
 	chat_fini(&c);
 	return r;

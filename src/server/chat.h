@@ -15,11 +15,12 @@ struct chat {
 	int n_message;            /* once it was rendered */
 	const struct json *tools; /* array in the OpenAI API's form; NULL: none */
 	enum tool_use use;
-	const char *named;         /* of TOOLS_NAMED */
-	const struct json *kwargs; /* variables of the template, over all else; NULL: none */
-	const char *effort;        /* "none" "minimal" "low" "medium" "high" "xhigh" "max"; NULL: not said */
-	int think;                 /* 1 yes, 0 no, -1 as the template has it */
-	int64_t budget;            /* tokens of thought; -1: no bound */
+	const char *named;          /* of TOOLS_NAMED */
+	const struct json *allowed; /* array of the tools that may be called; NULL: all may */
+	const struct json *kwargs;  /* variables of the template, over all else; NULL: none */
+	const char *effort;         /* "none" "minimal" "low" "medium" "high" "xhigh" "max"; NULL: not said */
+	int think;                  /* 1 yes, 0 no, -1 as the template has it */
+	int64_t budget;             /* tokens of thought; -1: no bound */
 	bool add_generation_prompt;
 	bool go_on; /* the last message is the assistant's, and the answer is the rest of it */
 	/* What errors call the fields. */
@@ -32,11 +33,11 @@ void chat_fini(struct chat *c);
 
 /* Fills g->prompt[0], marks, tools, dialects and lead. */
 int chat_prompt(struct generation *g, struct chat *c, struct problem *p);
+/* tool_choice, in the form of chat completions or of the Responses API. */
+int chat_choice(struct chat *c, const struct json *v, struct problem *p);
 /* The prompt's text alone, for those who want to see it. */
 int chat_text(struct generation *g, struct chat *c, struct buf *out, struct problem *p);
 
-/* The body's model must be the one that is served. */
-int chat_model(struct generation *g, const struct json *body, struct problem *p);
 /* A family's body: parses it into g->body, checks that its names are in the tables and
  * its model is the one that is served, has read fill *c (and g->params), then make the
  * prompt of it. */

@@ -24,11 +24,11 @@ const struct field chat_fields[] = {
 	{ "function_call", "\"auto\"|\"none\"", "use tool_choice" },
 	{ "audio", "" },
 	{ "modalities", "[\"text\"]" },
-	{ "prediction", "" },
-	{ "web_search_options", "" },
-	{ "verbosity", "\"medium\"" },
-	{ "reasoning", "", "use reasoning_effort" },
-	{ "include_reasoning", "true" },
+	IGNORED("prediction", ""),
+	IGNORED("web_search_options", ""),
+	IGNORED("verbosity", "\"medium\""),
+	{ "reasoning" },
+	{ "include_reasoning" },
 	{ "chat_template", "" },
 	{ "continue_final_message" },
 	{ "add_special_tokens", "false" },
@@ -36,10 +36,10 @@ const struct field chat_fields[] = {
 	{ "mm_processor_kwargs", "{}" },
 	{ "echo", "false" },
 	{ "suffix", "\"\"" },
-	{ "moderation", "" },
+	IGNORED("moderation", ""),
 	/* of the other APIs */
-	{ "max_output_tokens", "", "use max_completion_tokens" },
-	{ "stop_sequences", "[]", "use stop" },
+	SYNONYM("max_output_tokens", "max_completion_tokens"),
+	SYNONYM("stop_sequences", "stop"),
 	{ "system", "", "use a message of that role" },
 	{ "input", "", "use messages" },
 	{ "instructions", "", "use a message of role system" },
@@ -47,39 +47,8 @@ const struct field chat_fields[] = {
 	{ NULL },
 };
 
-static int read_choice(struct chat *c, const struct json *body, struct problem *p)
-{
-	const struct json *v = json_get(body, "tool_choice"), *type, *name;
-	const char *s;
-	size_t n;
-
-	if (json_kind(v) == JSON_NULL)
-		return 0;
-	if ((s = json_str(v, &n))) {
-		if (!strcmp(s, "auto"))
-			c->use = TOOLS_AUTO;
-		else if (!strcmp(s, "none"))
-			c->use = TOOLS_NONE;
-		else if (!strcmp(s, "required"))
-			c->use = TOOLS_ANY;
-		else
-			return field_wrong(p, "tool_choice", "auto, none, required or an object that names a function",
-			                   v);
-		return 0;
-	}
-	type = json_get(v, "type");
-	name = json_get(json_get(v, "function"), "name");
-	if (json_kind(v) == JSON_OBJECT && (s = json_str(type, &n)) && strcmp(s, "function"))
-		return problem_set(p, 400, "unsupported_field", "tool_choice",
-		                   "tool_choice of type \"%.40s\" is not supported by this server", s);
-	if (!(c->named = json_str(name, &n)))
-		return field_wrong(p, "tool_choice.function.name", "a string", name);
-	c->use = TOOLS_NAMED;
-	return 0;
-}
-
 /* {"type": "enabled" or "disabled", "budget_tokens": N}, as some servers have it. */
-static int read_thinking(struct chat *c, const struct json *body, struct buf *unknown, struct problem *p)
+static int read_thinking(struct chat *c, const struct json *body, struct warnings *w, struct problem *p)
 {
 	static const struct field known[] = { { "type" }, { "budget_tokens" }, { NULL } };
 	static const struct field *const tables[] = { known, NULL };
@@ -89,7 +58,7 @@ static int read_thinking(struct chat *c, const struct json *body, struct buf *un
 	int r;
 
 	if ((r = field_value(body, "thinking", JSON_OBJECT, &v, p)) || !v ||
-	    (r = fields_check(v, "thinking", tables, unknown, p)))
+	    (r = fields_check(v, "thinking", tables, w, p)))
 		return r;
 	type = json_str(json_get(v, "type"), &n);
 	if (!type || (strcmp(type, "enabled") && strcmp(type, "disabled") && strcmp(type, "adaptive")))
@@ -97,6 +66,37 @@ static int read_thinking(struct chat *c, const struct json *body, struct buf *un
 	if (strcmp(type, "adaptive"))
 		c->think = *type == 'e';
 	return field_int(v, "budget_tokens", 0, INT32_MAX, &c->budget, p);
+}
+
+/* {"effort", "max_tokens", "exclude", "enabled"} as routers of many models have it. */
+static int read_reasoning(struct generation *g, struct chat *c, struct problem *p)
+{
+	static const struct field known[] = { { "effort" },  { "max_tokens" },       { "exclude" },
+		                              { "enabled" }, IGNORED("summary", ""), IGNORED("context", "\"auto\""),
+		                              { NULL } };
+	static const struct field *const tables[] = { known, NULL };
+	const struct json *v, *effort;
+	bool told = true, enabled = false;
+	size_t n;
+	int r;
+
+	if ((r = field_value(g->body, "reasoning", JSON_OBJECT, &v, p)) ||
+	    (r = field_bool(g->body, "include_reasoning", &told, p)))
+		return r;
+	g->hide_thinking = !told;
+	if (!v)
+		return 0;
+	if ((r = fields_check(v, "reasoning", tables, &g->params.warnings, p)) ||
+	    (r = field_value(v, "effort", JSON_STRING, &effort, p)) ||
+	    (r = field_int(v, "max_tokens", 0, INT32_MAX, &c->budget, p)) ||
+	    (r = field_bool(v, "exclude", &g->hide_thinking, p)) || (r = field_bool(v, "enabled", &enabled, p)))
+		return r;
+	if (effort)
+		c->effort = json_str(effort, &n);
+	if (json_kind(json_get(v, "enabled")) == JSON_BOOL && g->served->tmpl &&
+	    template_uses(g->served->tmpl, "enable_thinking"))
+		c->think = enabled;
+	return 0;
 }
 
 /* vLLM's field, or that of Mistral's and DeepSeek's APIs in the last message. */
@@ -117,6 +117,21 @@ static int read_go_on(struct chat *c, const struct json *body, struct problem *p
 	return 0;
 }
 
+static int read_tools(struct generation *g, struct chat *c, struct problem *p)
+{
+	const struct json *tools;
+	struct buf b;
+	int r;
+
+	if ((r = field_value(g->body, "tools", JSON_ARRAY, &tools, p)) || !json_len(tools))
+		return r;
+	buf_init(&b);
+	if (!(r = tools_of_chat(tools, &g->kinds, &g->params.warnings, &b, p)))
+		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	return r;
+}
+
 int chat_read(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *body = g->body, *effort;
@@ -124,11 +139,11 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 	size_t n;
 	int r;
 
-	if ((r = field_value(body, "tools", JSON_ARRAY, &c->tools, p)) || (r = read_choice(c, body, p)) ||
+	if ((r = read_tools(g, c, p)) || (r = chat_choice(c, json_get(body, "tool_choice"), p)) ||
 	    (r = field_bool(body, "parallel_tool_calls", &g->params.parallel, p)) ||
 	    (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
 	    (r = field_value(body, "reasoning_effort", JSON_STRING, &effort, p)) ||
-	    (r = read_thinking(c, body, &g->params.unknown, p)) ||
+	    (r = read_thinking(c, body, &g->params.warnings, p)) ||
 	    (r = field_bool(body, "enable_thinking", &think, p)) ||
 	    (r = field_int(body, "thinking_token_budget", 0, INT32_MAX, &c->budget, p)) ||
 	    (r = field_int(body, "thinking_budget", 0, INT32_MAX, &c->budget, p)) ||
@@ -136,9 +151,16 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 	    (r = field_bool(body, "add_generation_prompt", &c->add_generation_prompt, p)) ||
 	    (r = read_go_on(c, body, p)))
 		return r;
-	c->effort = json_str(effort, &n);
+	if ((r = read_reasoning(g, c, p)))
+		return r;
+	if (effort)
+		c->effort = json_str(effort, &n);
 	if (json_kind(json_get(body, "enable_thinking")) == JSON_BOOL)
 		c->think = think;
+	/* A model that never thinks does what is asked here. */
+	if (!c->think && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking") &&
+	    !template_says(g->served->tmpl, "<think>"))
+		c->think = -1;
 	if (c->think >= 0 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking"))
 		return problem_set(p, 400, "unsupported_field", "enable_thinking",
 		                   "the chat template of this model does not let thinking be turned on or off");

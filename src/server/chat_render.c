@@ -18,7 +18,7 @@ static int64_t budget_of(const char *effort)
 	return !strcmp(effort, "minimal") ? 256 : !strcmp(effort, "low") ? 1024 : !strcmp(effort, "medium") ? 4096 : -1;
 }
 
-static int use_effort(const struct generation *g, struct chat *c, struct problem *p)
+static int use_effort(struct generation *g, struct chat *c, struct problem *p)
 {
 	static const char *const efforts[] = { "none", "minimal", "low", "medium", "high", "xhigh", "max" };
 	const struct template *t = g->served->tmpl;
@@ -32,9 +32,12 @@ static int use_effort(const struct generation *g, struct chat *c, struct problem
 		return problem_set(p, 400, "invalid_value", c->effort_field,
 		                   "%s must be none, minimal, low, medium, high, xhigh or max; found \"%.40s\"",
 		                   c->effort_field, c->effort);
-	if (!template_uses(t, "enable_thinking") && !template_says(t, "<think>"))
-		return problem_set(p, 400, "unsupported_field", c->effort_field,
-		                   "%s: this model's chat template knows no thinking", c->effort_field);
+	/* More thought of a model that has none asks for nothing that it could do. */
+	if (!template_uses(t, "enable_thinking") && !template_says(t, "<think>")) {
+		if (i)
+			warnings_add(&g->params.warnings.ignored, NULL, c->effort_field);
+		return 0;
+	}
 	if (c->think < 0)
 		c->think = i > 0;
 	if (c->budget < 0)
@@ -93,7 +96,7 @@ static void tell_unused(struct generation *g, const struct json *kwargs)
 		return;
 	for (c = json_first(kwargs); json_next(&c, &key, &v);)
 		if (!template_uses(g->served->tmpl, key))
-			field_unknown(&g->params.unknown, "chat_template_kwargs", key);
+			warnings_add(&g->params.warnings.unknown, "chat_template_kwargs", key);
 }
 /* ---- the prompt ---- */
 

@@ -12,9 +12,122 @@ static const char *tool_name(const struct json *tools, size_t i)
 	return json_str(json_get(json_get(json_at(tools, i), "function"), "name"), &n);
 }
 
+/* ---- tool_choice ---- */
+
+static int choice_mode(struct chat *c, const struct json *v, const char *at, struct problem *p)
+{
+	static const struct {
+		const char *name;
+		enum tool_use use;
+	} modes[] = {
+		{ "auto", TOOLS_AUTO },
+		{ "none", TOOLS_NONE },
+		{ "required", TOOLS_ANY },
+	};
+	size_t n;
+	const char *s = json_str(v, &n);
+
+	for (size_t i = 0; s && i < sizeof modes / sizeof *modes; i++) {
+		if (!strcmp(s, modes[i].name)) {
+			c->use = modes[i].use;
+			return 0;
+		}
+	}
+	return field_wrong(p, at, "auto, none, required or an object that names a function", v);
+}
+
+int chat_choice(struct chat *c, const struct json *v, struct problem *p)
+{
+	const struct json *type = json_get(v, "type"), *name = json_get(v, "name"), *own;
+	size_t n;
+	const char *s = json_str(type, &n);
+
+	if (json_kind(v) == JSON_NULL)
+		return 0;
+	if (json_kind(v) != JSON_OBJECT)
+		return choice_mode(c, v, "tool_choice", p);
+	if (s && !strcmp(s, "allowed_tools")) {
+		own = json_get(v, "allowed_tools") ? json_get(v, "allowed_tools") : v;
+		c->allowed = json_get(own, "tools");
+		if (json_kind(c->allowed) != JSON_ARRAY)
+			return field_wrong(p, "tool_choice.tools", "an array of tools", c->allowed);
+		return choice_mode(c, json_get(own, "mode"), "tool_choice.mode", p);
+	}
+	if (s && strcmp(s, "function") && strcmp(s, "custom"))
+		return problem_set(p, 400, "unsupported_field", "tool_choice",
+		                   "tool_choice of type \"%.40s\" is not supported by this server", s);
+	/* Beside the type in the Responses API, in an object of that name in the other. */
+	if (!name)
+		name = json_get(json_get(v, s && *s == 'c' ? "custom" : "function"), "name");
+	if (!(c->named = json_str(name, &n)))
+		return field_wrong(p, "tool_choice.name", "a string", name);
+	c->use = TOOLS_NAMED;
+	return 0;
+}
+
+/* ---- tools ---- */
+
+/* Its place in the list, or the list's length. */
+static size_t find_tool(const struct json *tools, const char *name)
+{
+	size_t i = 0;
+
+	while (i < json_len(tools) && strcmp(tool_name(tools, i), name))
+		i++;
+	return i;
+}
+
+static bool has_tool(const struct json *tools, const char *name)
+{
+	return find_tool(tools, name) < json_len(tools);
+}
+
+/* The name by which the model knows the tool that the client names so. */
+static const char *flat_name(const struct generation *g, const struct json *tools, const char *name)
+{
+	for (int i = 0; i < g->kinds.n && !has_tool(tools, name); i++)
+		if (!strcmp(g->kinds.kind[i].own, name))
+			return g->kinds.kind[i].name;
+	return name;
+}
+
+/* What tool_choice says, about these tools: of one that must be called, any is that one. */
+static int settle_choice(struct generation *g, struct chat *c, const struct json *callable, struct problem *p)
+{
+	if (c->use == TOOLS_NAMED)
+		c->named = flat_name(g, c->tools, c->named);
+	if (c->use == TOOLS_NAMED && !has_tool(c->tools, c->named))
+		return problem_set(p, 400, "invalid_value", c->tool_choice_field,
+		                   "%s names \"%.60s\", which is none of the tools", c->tool_choice_field, c->named);
+	if (c->allowed && !json_len(callable))
+		return problem_set(p, 400, "invalid_value", c->tool_choice_field, "%s allows none of the tools",
+		                   c->tool_choice_field);
+	if (c->use == TOOLS_ANY && json_len(callable) == 1) {
+		c->use = TOOLS_NAMED;
+		c->named = tool_name(c->tools, find_tool(c->tools, tool_name(callable, 0)));
+	}
+	return 0;
+}
+
+static int hold_calls(struct generation *g, struct chat *c, struct problem *p)
+{
+	struct json *callable;
+	struct buf b;
+	int r;
+
+	buf_init(&b);
+	tools_callable(c->tools, c->allowed, &g->kinds, &b);
+	callable = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	if (!(r = settle_choice(g, c, callable, p)))
+		r = structured_calls(g, callable, c->use == TOOLS_NAMED ? c->named : NULL,
+		                     c->use == TOOLS_ANY || c->use == TOOLS_NAMED, p);
+	json_free(callable);
+	return r;
+}
+
 int chat_use_tools(struct generation *g, struct chat *c, const struct json **shown, struct problem *p)
 {
-	bool found = c->use != TOOLS_NAMED;
 	int r;
 
 	*shown = NULL;
@@ -26,26 +139,16 @@ int chat_use_tools(struct generation *g, struct chat *c, const struct json **sho
 	}
 	if ((r = tools_check(c->tools, p)))
 		return r;
-	for (size_t i = 0; i < json_len(c->tools) && !found; i++)
-		found = !strcmp(tool_name(c->tools, i), c->named);
-	if (!found)
-		return problem_set(p, 400, "invalid_value", c->tool_choice_field,
-		                   "%s names \"%.60s\", which is none of the tools", c->tool_choice_field, c->named);
 	if (c->use == TOOLS_NONE)
 		return 0;
 	if (!template_uses(g->served->tmpl, "tools"))
 		return problem_set(p, 400, "unsupported_field", "tools",
 		                   "the chat template of this model takes no tools");
-	/* Of one tool, any is that one. */
-	if (c->use == TOOLS_ANY && json_len(c->tools) == 1) {
-		c->use = TOOLS_NAMED;
-		c->named = tool_name(c->tools, 0);
-	}
 	g->tools = *shown = c->tools;
 	g->dialects = dialects_of(g->served->tmpl);
-	return structured_calls(g, c->use == TOOLS_NAMED ? c->named : NULL,
-	                        c->use == TOOLS_ANY || c->use == TOOLS_NAMED, p);
+	return hold_calls(g, c, p);
 }
+
 /* ---- what the answer begins with ---- */
 
 static int lead_text(struct generation *g, const struct chat *c, struct tokens *out, struct problem *p)

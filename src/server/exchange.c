@@ -127,6 +127,7 @@ static struct exchange *take(struct server *s)
 	x->srv = s;
 	buf_init(&x->body);
 	buf_init(&x->rest);
+	buf_init(&x->warned);
 	buf_init(&x->query);
 	if (s->n_all == s->cap_all) {
 		s->cap_all = s->cap_all ? 2 * s->cap_all : 64;
@@ -154,6 +155,7 @@ static void put_to_rest(struct exchange *x)
 	forget_body(x);
 	buf_fini(&x->body);
 	buf_fini(&x->rest);
+	buf_fini(&x->warned);
 	buf_fini(&x->query);
 	x->stage = AT_REST;
 	x->next = s->rest;

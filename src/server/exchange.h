@@ -81,6 +81,7 @@ struct exchange {
 	int64_t deadline_ns;    /* clock; 0: none */
 	int64_t t_begin;        /* clock when the request was complete */
 	void *work;             /* the api's own */
+	struct buf warned;      /* for the log: what of the request was not honoured */
 	struct problem problem; /* of prep; status 0: none */
 	int status;             /* replied with; 0: not yet */
 	enum exchange_state stage;

@@ -42,43 +42,169 @@ static bool is_neutral(const struct field *f, const struct json *v)
 	return found;
 }
 
-void field_unknown(struct buf *unknown, const char *at, const char *name)
-{
-	enum { NAME_MAX_SHOWN = 60, LIST_MAX = 1000 };
+/* ---- warnings ---- */
 
-	if (unknown->n > LIST_MAX)
-		return;
-	if (unknown->n)
-		buf_puts(unknown, ", ");
-	if (at)
-		buf_printf(unknown, "%s.", at);
-	/* As it may stand in a header: what else it holds becomes '?'. */
-	for (int i = 0; name[i] && i < NAME_MAX_SHOWN; i++)
-		buf_putc(unknown, name[i] > 0x20 && name[i] < 0x7f && name[i] != ',' ? name[i] : '?');
+void warnings_init(struct warnings *w)
+{
+	buf_init(&w->unknown);
+	buf_init(&w->ignored);
+	buf_init(&w->tools);
 }
 
-int fields_check(const struct json *object, const char *at, const struct field *const *tables, struct buf *unknown,
+void warnings_fini(struct warnings *w)
+{
+	buf_fini(&w->unknown);
+	buf_fini(&w->ignored);
+	buf_fini(&w->tools);
+}
+
+bool warnings_some(const struct warnings *w)
+{
+	return w->unknown.n || w->ignored.n || w->tools.n;
+}
+
+void warnings_put(const struct warnings *w, struct buf *out)
+{
+	const struct {
+		const char *about;
+		const struct buf *list;
+	} kinds[] = {
+		{ "unknown fields", &w->unknown },
+		{ "ignored fields", &w->ignored },
+		{ "tools left out", &w->tools },
+	};
+	int count = 0;
+
+	for (int i = 0; i < 3; i++)
+		if (kinds[i].list->n)
+			buf_printf(out, "%s%s: %s", count++ ? "; " : "", kinds[i].about, kinds[i].list->p);
+}
+
+/* Does the list hold the entry that was appended to it at that byte? */
+static bool listed(const struct buf *list, size_t at)
+{
+	const char *entry = list->p + at;
+	size_t n = list->n - at;
+
+	for (const char *s = list->p; s < entry; s += strcspn(s, ",") + 2)
+		if (strcspn(s, ",") == n && !memcmp(s, entry, n))
+			return true;
+	return false;
+}
+
+void warnings_add(struct buf *list, const char *at, const char *name)
+{
+	enum { NAME_MAX_SHOWN = 60, LIST_MAX = 1000 };
+	size_t before = list->n, from;
+
+	if (list->n > LIST_MAX)
+		return;
+	if (list->n)
+		buf_puts(list, ", ");
+	from = list->n;
+	if (at)
+		buf_printf(list, "%s.", at);
+	/* As it may stand in a header: what else it holds becomes '?'. */
+	for (int i = 0; name[i] && i < NAME_MAX_SHOWN; i++)
+		buf_putc(list, name[i] > 0x20 && name[i] < 0x7f && name[i] != ',' && name[i] != ';' ? name[i] : '?');
+	if (listed(list, from)) {
+		list->n = before;
+		list->p[before] = 0;
+	}
+}
+
+/* ---- tables ---- */
+
+static int check_one(const struct field *f, const struct json *v, const char *at, const char *name, struct warnings *w,
+                     struct problem *p)
+{
+	char path[120];
+
+	if (!f) {
+		warnings_add(&w->unknown, at, name);
+		return 0;
+	}
+	if (json_kind(v) == JSON_NULL || (f->neutral && is_neutral(f, v)) || (!f->neutral && f->rule != FIELD_IGNORED))
+		return 0;
+	if (f->rule == FIELD_IGNORED) {
+		warnings_add(&w->ignored, at, name);
+		return 0;
+	}
+	snprintf(path, sizeof path, "%s%s%s", at ? at : "", at ? "." : "", name);
+	return problem_set(p, 400, "unsupported_field", path, "%s is not supported by this server%s%s", path,
+	                   f->hint ? ": " : "", f->hint ? f->hint : "");
+}
+
+int fields_check(const struct json *object, const char *at, const struct field *const *tables, struct warnings *w,
                  struct problem *p)
 {
 	struct json_cursor c = json_first(object);
 	const struct json *v;
 	const char *name;
-	char path[120];
+	int r = 0;
 
-	while (json_next(&c, &name, &v)) {
-		const struct field *f = lookup(tables, name);
+	while (!r && json_next(&c, &name, &v))
+		r = check_one(lookup(tables, name), v, at, name, w, p);
+	return r;
+}
 
-		if (!f) {
-			field_unknown(unknown, at, name);
+static bool is_synonym(const struct field *const *tables, const char *name, const struct field **f)
+{
+	*f = lookup(tables, name);
+	return *f && (*f)->rule == FIELD_SYNONYM;
+}
+
+/* The body with its synonyms under the names that are read; of a field that is there under both, the latter counts.
+ * Takes body. */
+static struct json *rename_synonyms(struct json *body, const struct field *const *tables)
+{
+	struct json_cursor c = json_first(body);
+	const struct field *f;
+	const struct json *v;
+	const char *name;
+	struct json *other;
+	struct buf b;
+	int some = 0, count = 0;
+
+	while (json_next(&c, &name, &v))
+		some += is_synonym(tables, name, &f);
+	if (!some)
+		return body;
+	buf_init(&b);
+	buf_putc(&b, '{');
+	for (c = json_first(body); json_next(&c, &name, &v);) {
+		bool other_name = is_synonym(tables, name, &f);
+
+		if (other_name && json_kind(json_get(body, f->hint)) != JSON_NULL)
 			continue;
-		}
-		if (!f->neutral || json_kind(v) == JSON_NULL || is_neutral(f, v))
-			continue;
-		snprintf(path, sizeof path, "%s%s%s", at ? at : "", at ? "." : "", name);
-		return problem_set(p, 400, "unsupported_field", path, "%s is not supported by this server%s%s", path,
-		                   f->hint ? ": " : "", f->hint ? f->hint : "");
+		if (count++)
+			buf_putc(&b, ',');
+		json_put_cstr(&b, other_name ? f->hint : name);
+		buf_putc(&b, ':');
+		json_put(&b, v);
 	}
-	return 0;
+	buf_putc(&b, '}');
+	other = json_parse(b.p, b.n, NEST_MAX, NULL);
+	buf_fini(&b);
+	if (!other)
+		return body;
+	json_free(body);
+	return other;
+}
+
+struct json *body_read(const char *bytes, size_t n, const struct field *const *tables, struct warnings *w,
+                       struct problem *p)
+{
+	struct json *body = body_parse(bytes, n, p);
+
+	if (!body)
+		return NULL;
+	body = rename_synonyms(body, tables);
+	if (fields_check(body, NULL, tables, w, p)) {
+		json_free(body);
+		return NULL;
+	}
+	return body;
 }
 
 /* "the string \"hot\"", cut when it is long. */
@@ -109,6 +235,15 @@ int field_wrong(struct problem *p, const char *name, const char *expected, const
 
 	describe(found, text, sizeof text);
 	return problem_set(p, 400, "invalid_type", name, "%s must be %s; found %s", name, expected, text);
+}
+
+/* A number of the right kind that is out of range. */
+static int out_of_range(struct problem *p, const char *name, const char *expected, const struct json *found)
+{
+	field_wrong(p, name, expected, found);
+	if (json_kind(found) == JSON_INT || json_kind(found) == JSON_DOUBLE)
+		p->code = "invalid_value";
+	return p->status;
 }
 
 static const struct json *present(const struct json *body, const char *name)
@@ -155,7 +290,7 @@ int field_int(const struct json *body, const char *name, int64_t min, int64_t ma
 		else
 			snprintf(expected, sizeof expected, "a whole number from %lld to %lld", (long long)min,
 			         (long long)max);
-		return field_wrong(p, name, expected, v);
+		return out_of_range(p, name, expected, v);
 	}
 	*out = i;
 	return 0;
@@ -172,7 +307,7 @@ int field_number(const struct json *body, const char *name, double min, double m
 	/* Written so that a NaN would be refused, too. */
 	if (json_to_double(v, &d) || !(d >= min && d <= max)) {
 		snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
-		return field_wrong(p, name, expected, v);
+		return out_of_range(p, name, expected, v);
 	}
 	*out = d;
 	return 0;

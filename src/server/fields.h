@@ -11,21 +11,53 @@
 #include "base/json.h"
 #include "server/problem.h"
 
-/* What is known of a top-level field.  neutral NULL: it is honoured (or harmless)
- * whatever it says.  Else the field is not supported, and only these values, JSON
- * texts between '|', may stand there: they ask for nothing.  null always may. */
-struct field {
-	const char *name, *neutral;
-	const char *hint; /* NULL, or what to do instead */
+/* What becomes of a field that clients send.  The one rule: what asks for less, or for another service around the same
+ * answer, is ignored and told; what would change the text is honoured or refused by name; an unknown field is treated
+ * as one that is ignored, and never better than a known one. */
+enum field_rule {
+	FIELD_HONOURED, /* it is read, or changes nothing that a client could see */
+	FIELD_REFUSED,  /* a 400 that names it */
+	FIELD_IGNORED,  /* told in the warnings; a 400 with --strict */
+	FIELD_SYNONYM,  /* another name of the field `hint`, and read as that */
 };
 
-/* Checks every member of object, which is the body (at NULL) or what stands there at
- * that path, against the tables (each ends with name NULL).  Names in none of them go
- * to unknown. */
-int fields_check(const struct json *object, const char *at, const struct field *const *tables, struct buf *unknown,
+/* One field.  neutral: JSON texts between '|' that ask for nothing, so that rule does not apply; null never asks for
+ * anything.  NULL: every value counts as honoured, unless a rule is given. */
+struct field {
+	const char *name, *neutral;
+	const char *hint;     /* NULL, or what to do instead */
+	enum field_rule rule; /* 0 with neutral: FIELD_REFUSED */
+};
+#define IGNORED(name, neutral)                     \
+	{                                          \
+		name, neutral, NULL, FIELD_IGNORED \
+	}
+#define SYNONYM(name, of)                     \
+	{                                     \
+		name, NULL, of, FIELD_SYNONYM \
+	}
+
+/* What a reply tells of its request: names, separated by ", ". */
+struct warnings {
+	struct buf unknown, ignored, tools; /* fields, fields, kinds of tools that were left out */
+};
+void warnings_init(struct warnings *w);
+void warnings_fini(struct warnings *w);
+bool warnings_some(const struct warnings *w);
+/* Appends "unknown fields: ...; ignored fields: ...; tools left out: ...", fit to stand in a header; nothing when there
+ * are none. */
+void warnings_put(const struct warnings *w, struct buf *out);
+/* Appends a name to one of the lists, once.  at: the path of the object it stands in, or NULL. */
+void warnings_add(struct buf *list, const char *at, const char *name);
+
+/* Checks every member of object, which is the body (at NULL) or what stands there at that path, against the tables
+ * (each ends with name NULL). */
+int fields_check(const struct json *object, const char *at, const struct field *const *tables, struct warnings *w,
                  struct problem *p);
-/* Appends a name (at as above) to what is told of unknown ones, separated by ", ". */
-void field_unknown(struct buf *unknown, const char *at, const char *name);
+/* body_parse, synonyms replaced by the names that are read, and fields_check: the object, to be freed with json_free,
+ * or NULL with *p filled. */
+struct json *body_read(const char *bytes, size_t n, const struct field *const *tables, struct warnings *w,
+                       struct problem *p);
 
 int field_bool(const struct json *body, const char *name, bool *out, struct problem *p);
 int field_int(const struct json *body, const char *name, int64_t min, int64_t max, int64_t *out,

@@ -14,7 +14,28 @@ static bool str_is(const struct json *j, const char *text)
 	return s && !strcmp(s, text);
 }
 
-/* The text of a block of type text. */
+static int joined(const struct json *v, const char *at, struct buf *out, struct problem *p);
+
+/* A document whose source is text, or blocks of text. */
+static int document(const struct json *block, const char *at, struct buf *out, struct problem *p)
+{
+	const struct json *source = json_get(block, "source"), *type = json_get(source, "type");
+	char where[120];
+	size_t n;
+
+	snprintf(where, sizeof where, "%.90s.source.type", at);
+	if (str_is(type, "text") && json_str(json_get(source, "data"), &n)) {
+		buf_put(out, json_str(json_get(source, "data"), &n), n);
+		return 0;
+	}
+	if (str_is(type, "content")) {
+		snprintf(where, sizeof where, "%.90s.source.content", at);
+		return joined(json_get(source, "content"), where, out, p);
+	}
+	return problem_set(p, 400, "unsupported_content", where, "%s: this server reads documents of text only", where);
+}
+
+/* The text of a block. */
 static int text_of(const struct json *block, const char *at, struct buf *out, struct problem *p)
 {
 	const struct json *type = json_get(block, "type"), *text = json_get(block, "text");
@@ -25,6 +46,18 @@ static int text_of(const struct json *block, const char *at, struct buf *out, st
 	snprintf(where, sizeof where, "%.90s.type", at);
 	if (json_kind(type) != JSON_STRING)
 		return field_wrong(p, where, "a string", type);
+	if (str_is(type, "document"))
+		return document(block, at, out, p);
+	if (str_is(type, "search_result")) {
+		snprintf(where, sizeof where, "%.90s.content", at);
+		return joined(json_get(block, "content"), where, out, p);
+	}
+	/* Tools are never deferred here: the one that is named is there already. */
+	if (str_is(type, "tool_reference")) {
+		s = json_str(json_get(block, "tool_name"), &n);
+		buf_printf(out, "%sThe tool %s is available.", out->n ? "\n" : "", s ? s : "");
+		return 0;
+	}
 	if (!str_is(type, "text"))
 		return problem_set(
 			p, 400, "unsupported_content", where,
@@ -156,48 +189,95 @@ static int tool_use(const struct json *block, const char *at, struct buf *calls,
 	return 0;
 }
 
-static int assistant_blocks(const struct json *v, const char *at, struct buf *out, struct problem *p)
-{
+/* What the assistant said and called, until a result comes. */
+struct said {
 	struct buf text, thinking, calls;
-	char where[100];
+};
+
+static void put_said(struct said *t, struct buf *out)
+{
+	put_message(out, "assistant", &t->text);
+	if (t->thinking.n) {
+		buf_puts(out, ",\"reasoning_content\":");
+		json_put_str(out, t->thinking.p, t->thinking.n);
+	}
+	if (t->calls.n)
+		buf_printf(out, ",\"tool_calls\":[%s]", t->calls.p);
+	buf_putc(out, '}');
+	buf_reset(&t->text);
+	buf_reset(&t->thinking);
+	buf_reset(&t->calls);
+}
+
+/* What a tool that the API's provider ran brought: a message of its own, as JSON. */
+static void put_hosted_result(const struct json *block, struct said *t, struct buf *out)
+{
+	struct buf text;
+
+	put_said(t, out);
+	buf_init(&text);
+	json_put(&text, json_get(block, "content"));
+	put_message(out, "tool", &text);
+	buf_puts(out, ",\"tool_call_id\":");
+	json_put(out, json_get(block, "tool_use_id"));
+	buf_putc(out, '}');
+	buf_fini(&text);
+}
+
+static bool ends_with(const struct json *type, const char *end)
+{
+	size_t n, len = strlen(end);
+	const char *s = json_str(type, &n);
+
+	return s && n >= len && !memcmp(s + n - len, end, len);
+}
+
+static int assistant_block(const struct json *block, const char *at, struct said *t, struct buf *out, struct problem *p)
+{
+	const struct json *type = json_get(block, "type");
+	char field[120];
 	const char *s;
 	size_t n;
+
+	if (str_is(type, "thinking")) {
+		snprintf(field, sizeof field, "%.90s.thinking", at);
+		if (!(s = json_str(json_get(block, "thinking"), &n)))
+			return field_wrong(p, field, "a string", json_get(block, "thinking"));
+		buf_put(&t->thinking, s, n);
+		return 0;
+	}
+	if (str_is(type, "tool_use") || str_is(type, "server_tool_use") || str_is(type, "mcp_tool_use"))
+		return tool_use(block, at, &t->calls, p);
+	if (ends_with(type, "_tool_result")) {
+		put_hosted_result(block, t, out);
+		return 0;
+	}
+	if (str_is(type, "redacted_thinking") || str_is(type, "compaction") || str_is(type, "fallback"))
+		return 0; /* nobody can read that */
+	return text_of(block, at, &t->text, p);
+}
+
+static int assistant_blocks(const struct json *v, const char *at, struct buf *out, struct problem *p)
+{
+	struct said t;
+	char where[100];
+	size_t n = json_len(v);
 	int r = 0;
 
-	buf_init(&text);
-	buf_init(&thinking);
-	buf_init(&calls);
-	for (size_t i = 0; i < json_len(v) && !r; i++) {
-		const struct json *block = json_at(v, i), *type = json_get(block, "type");
-
+	buf_init(&t.text);
+	buf_init(&t.thinking);
+	buf_init(&t.calls);
+	for (size_t i = 0; i < n && !r; i++) {
 		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
-		if (str_is(type, "thinking")) {
-			char field[120];
-
-			snprintf(field, sizeof field, "%.90s.thinking", where);
-			if ((s = json_str(json_get(block, "thinking"), &n)))
-				buf_put(&thinking, s, n);
-			else
-				r = field_wrong(p, field, "a string", json_get(block, "thinking"));
-		} else if (str_is(type, "tool_use")) {
-			r = tool_use(block, where, &calls, p);
-		} else if (!str_is(type, "redacted_thinking")) { /* nobody can read that */
-			r = text_of(block, where, &text, p);
-		}
+		r = assistant_block(json_at(v, i), where, &t, out, p);
 	}
-	if (!r) {
-		put_message(out, "assistant", &text);
-		if (thinking.n) {
-			buf_puts(out, ",\"reasoning_content\":");
-			json_put_str(out, thinking.p, thinking.n);
-		}
-		if (calls.n)
-			buf_printf(out, ",\"tool_calls\":[%s]", calls.p);
-		buf_putc(out, '}');
-	}
-	buf_fini(&text);
-	buf_fini(&thinking);
-	buf_fini(&calls);
+	/* After a result there may be nothing more. */
+	if (!r && (t.text.n || t.thinking.n || t.calls.n || !n ||
+	           !ends_with(json_get(json_at(v, n - 1), "type"), "_tool_result")))
+		put_said(&t, out);
+	buf_fini(&t.text);
+	buf_fini(&t.thinking);
+	buf_fini(&t.calls);
 	return r;
 }
 
@@ -257,68 +337,4 @@ int anthropic_messages(const struct json *body, struct buf *out, struct problem 
 		r = message(json_at(messages, i), i, out, p);
 	buf_putc(out, ']');
 	return r;
-}
-
-int anthropic_tools(const struct json *tools, struct buf *unknown, struct buf *out, struct problem *p)
-{
-	static const struct field known[] = {
-		{ "type" },
-		{ "name" },
-		{ "description" },
-		{ "input_schema" },
-		{ "strict" },
-		{ "cache_control" },
-		{ "eager_input_streaming" }, /* harmless */
-		{ "defer_loading", "false" },
-		{ "allowed_callers", "[\"direct\"]" },
-		{ "input_examples", "[]", "show them in the description" },
-		{ NULL },
-	};
-	static const struct field *const tables[] = { known, NULL };
-	char at[60];
-	int r;
-
-	buf_putc(out, '[');
-	for (size_t i = 0; i < json_len(tools); i++) {
-		const struct json *t = json_at(tools, i), *type = json_get(t, "type");
-		const struct json *about = json_get(t, "description"), *schema = json_get(t, "input_schema"),
-				  *strict = json_get(t, "strict");
-		size_t n;
-
-		snprintf(at, sizeof at, "tools[%zu]", i);
-		if (json_kind(t) != JSON_OBJECT)
-			return field_wrong(p, at, "an object", t);
-		snprintf(at, sizeof at, "tools[%zu].type", i);
-		if (json_kind(type) != JSON_NULL && !str_is(type, "custom"))
-			return json_kind(type) == JSON_STRING ?
-			               problem_set(p, 400, "unsupported_field", at,
-			                           "%s is \"%.60s\": only tools of the client's own are supported", at,
-			                           json_str(type, &n)) :
-			               field_wrong(p, at, "\"custom\"", type);
-		snprintf(at, sizeof at, "tools[%zu].name", i);
-		if (json_kind(json_get(t, "name")) != JSON_STRING)
-			return field_wrong(p, at, "a string", json_get(t, "name"));
-		snprintf(at, sizeof at, "tools[%zu].input_schema", i);
-		if (json_kind(schema) != JSON_OBJECT)
-			return field_wrong(p, at, "an object", schema);
-		snprintf(at, sizeof at, "tools[%zu]", i);
-		if ((r = fields_check(t, at, tables, unknown, p)))
-			return r;
-		buf_puts(out, i ? ",{\"type\":\"function\",\"function\":{\"name\":" :
-		                  "{\"type\":\"function\",\"function\":{\"name\":");
-		json_put(out, json_get(t, "name"));
-		if (json_kind(about) != JSON_NULL) {
-			buf_puts(out, ",\"description\":");
-			json_put(out, about);
-		}
-		if (json_kind(strict) != JSON_NULL) {
-			buf_puts(out, ",\"strict\":");
-			json_put(out, strict);
-		}
-		buf_puts(out, ",\"parameters\":");
-		json_put(out, schema);
-		buf_puts(out, "}}");
-	}
-	buf_putc(out, ']');
-	return 0;
 }

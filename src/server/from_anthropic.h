@@ -4,15 +4,11 @@
 #define SERVER_FROM_ANTHROPIC_H
 
 #include "base/json.h"
-#include "server/problem.h"
+#include "server/fields.h"
 
 /* system and messages of body, as one array in the form of messages_normal.  Blocks
  * of text are joined; thinking becomes reasoning_content, tool_use tool_calls, and
  * each tool_result a message of the role tool. */
 int anthropic_messages(const struct json *body, struct buf *out, struct problem *p);
-
-/* tools: {"name", "description", "input_schema"} becomes a function.  unknown as of
- * fields_check. */
-int anthropic_tools(const struct json *tools, struct buf *unknown, struct buf *out, struct problem *p);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/fields.h"
+#include "server/tool_kinds.h"
 
 /* What the assistant did, until somebody else says something. */
 struct turn {
@@ -114,45 +114,73 @@ static int message(const struct json *m, const char *at, struct turn *t, struct 
 	return r;
 }
 
-static int call(const struct json *item, const char *at, struct turn *t, struct problem *p)
+/* A call: arguments as JSON text. */
+static void put_call(struct turn *t, const struct json *id, const char *name, const char *arguments, size_t n)
 {
-	const struct json *name = json_get(item, "name"), *args = json_get(item, "arguments");
-	struct json *j = NULL;
-	char where[100];
-	const char *s;
-	size_t n;
+	struct json *j = json_parse(arguments, n, 0, NULL);
 
-	snprintf(where, sizeof where, "%.80s.name", at);
-	if (json_kind(name) != JSON_STRING)
-		return field_wrong(p, where, "a string", name);
-	snprintf(where, sizeof where, "%.80s.arguments", at);
-	if (!(s = json_str(args, &n)))
-		return field_wrong(p, where, "a string", args);
 	buf_puts(&t->calls, t->calls.n ? ",{\"id\":" : "{\"id\":");
-	json_put(&t->calls, json_get(item, "call_id"));
+	json_put(&t->calls, id);
 	buf_puts(&t->calls, ",\"type\":\"function\",\"function\":{\"name\":");
-	json_put(&t->calls, name);
+	json_put_cstr(&t->calls, name);
 	buf_puts(&t->calls, ",\"arguments\":");
 	/* Templates walk through arguments that are an object. */
-	j = json_parse(s, n, 0, NULL);
-	json_put(&t->calls, json_kind(j) == JSON_OBJECT ? j : args);
+	if (json_kind(j) == JSON_OBJECT)
+		json_put(&t->calls, j);
+	else
+		json_put_str(&t->calls, arguments, n);
 	json_free(j);
 	buf_puts(&t->calls, "}}");
 	t->some = true;
+}
+
+/* A function_call, or a custom_tool_call. */
+static int call(const struct json *item, const char *at, bool custom, struct turn *t, struct problem *p)
+{
+	const struct json *v = json_get(item, custom ? "input" : "arguments"), *own = json_get(item, "name");
+	size_t n;
+	const char *name = json_str(own, &n), *space = json_str(json_get(item, "namespace"), &n), *s;
+	struct buf flat, input;
+	char where[100];
+
+	snprintf(where, sizeof where, "%.80s.name", at);
+	if (!name)
+		return field_wrong(p, where, "a string", own);
+	snprintf(where, sizeof where, "%.80s.%s", at, custom ? "input" : "arguments");
+	if (!(s = json_str(v, &n)))
+		return field_wrong(p, where, "a string", v);
+	buf_init(&flat);
+	buf_init(&input);
+	tool_flat_name(space, name, &flat);
+	if (custom)
+		tool_put_input(s, n, &input);
+	else
+		buf_put(&input, s, n);
+	put_call(t, json_get(item, "call_id"), flat.p, input.p, input.n);
+	buf_fini(&flat);
+	buf_fini(&input);
 	return 0;
 }
 
 static int output(const struct json *item, const char *at, struct turn *t, struct buf *out, struct problem *p)
 {
+	const struct json *v = json_get(item, "output");
 	char where[100];
 	struct buf text;
-	int r;
+	int r = 0;
 
 	snprintf(where, sizeof where, "%.80s.output", at);
-	if (json_kind(json_get(item, "output")) == JSON_NULL)
-		return field_wrong(p, where, "a string or an array of parts", json_get(item, "output"));
+	if (json_kind(v) == JSON_NULL)
+		v = json_get(item, "tools"); /* of a search for tools */
+	if (json_kind(v) == JSON_NULL)
+		return field_wrong(p, where, "a string or an array of parts", v);
 	buf_init(&text);
-	if (!(r = text_of(json_get(item, "output"), where, &text, p))) {
+	/* What a shell or a search brought has no parts of text. */
+	if (json_kind(v) == JSON_OBJECT || (json_kind(v) == JSON_ARRAY && !json_get(json_at(v, 0), "type")))
+		json_put(&text, v);
+	else
+		r = text_of(v, where, &text, p);
+	if (!r) {
 		end_turn(t, out);
 		put_role(out, "tool");
 		json_put_str(out, text.p, text.n);
@@ -164,35 +192,118 @@ static int output(const struct json *item, const char *at, struct turn *t, struc
 	return r;
 }
 
+/* What the API's provider ran: "web_search_call" is a call of web_search.  where: the member that says what was asked;
+ * brought: what came back, in the same item or (NULL) in another or nowhere. */
+static const struct {
+	const char *type, *where, *brought;
+} hosted[] = {
+	{ "web_search_call", "action", NULL },
+	{ "file_search_call", "queries", "results" },
+	{ "code_interpreter_call", "code", "outputs" },
+	{ "computer_call", "action", NULL },
+	{ "image_generation_call", NULL, NULL },
+	{ "local_shell_call", "action", NULL },
+	{ "shell_call", "action", NULL },
+	{ "apply_patch_call", "operation", NULL },
+	{ "mcp_call", "arguments", "output" },
+	{ "mcp_list_tools", NULL, NULL },
+	{ "tool_search_call", "arguments", NULL },
+};
+
+static void hosted_call(const struct json *item, size_t k, struct turn *t, struct buf *out)
+{
+	const char *type = hosted[k].type, *name;
+	const struct json *asked = hosted[k].where ? json_get(item, hosted[k].where) : NULL;
+	const struct json *brought = hosted[k].brought ? json_get(item, hosted[k].brought) : NULL;
+	const struct json *id = json_get(item, "call_id") ? json_get(item, "call_id") : json_get(item, "id");
+	struct buf own, arguments;
+	size_t n;
+
+	buf_init(&own);
+	buf_init(&arguments);
+	if ((name = json_str(json_get(item, "name"), &n)))
+		buf_puts(&own, name);
+	else
+		buf_put(&own, type,
+		        strlen(type) - (strlen(type) > 5 && !strcmp(type + strlen(type) - 5, "_call") ? 5 : 0));
+	/* An object is the arguments, and so is text that is called so; other values are their one member. */
+	if (json_kind(asked) == JSON_OBJECT) {
+		json_put(&arguments, asked);
+	} else if (asked && !strcmp(hosted[k].where, "arguments") && json_str(asked, &n)) {
+		buf_put(&arguments, json_str(asked, &n), n);
+	} else if (json_kind(asked) != JSON_NULL) {
+		buf_printf(&arguments, "{\"%s\":", hosted[k].where);
+		json_put(&arguments, asked);
+		buf_putc(&arguments, '}');
+	}
+	put_call(t, id, own.p, arguments.n ? arguments.p : "{}", arguments.n ? arguments.n : 2);
+	if (json_kind(brought) != JSON_NULL) {
+		buf_reset(&own);
+		if (json_str(brought, &n))
+			buf_put(&own, json_str(brought, &n), n);
+		else
+			json_put(&own, brought);
+		end_turn(t, out);
+		put_role(out, "tool");
+		json_put_str(out, own.p, own.n);
+		buf_puts(out, ",\"tool_call_id\":");
+		json_put(out, id);
+		buf_putc(out, '}');
+	}
+	buf_fini(&own);
+	buf_fini(&arguments);
+}
+
+static int reasoning(const struct json *v, const char *at, struct turn *t, struct problem *p)
+{
+	char where[80];
+	int r;
+
+	t->some = true;
+	snprintf(where, sizeof where, "%.40s.content", at);
+	if ((r = text_of(json_get(v, "content"), where, &t->thinking, p)) || t->thinking.n)
+		return r;
+	snprintf(where, sizeof where, "%.40s.summary", at);
+	return text_of(json_get(v, "summary"), where, &t->thinking, p);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	return strlen(s) >= strlen(end) && !strcmp(s + strlen(s) - strlen(end), end);
+}
+
 static int item(const struct json *v, size_t i, struct turn *t, struct buf *out, struct problem *p)
 {
 	const struct json *type = json_get(v, "type");
-	char at[60], where[80];
 	size_t n;
-	int r;
+	const char *s = json_str(type, &n);
+	char at[60], where[80];
 
 	snprintf(at, sizeof at, "input[%zu]", i);
 	if (json_kind(v) != JSON_OBJECT)
 		return field_wrong(p, at, "an object", v);
 	if (json_kind(type) == JSON_NULL || str_is(type, "message"))
 		return message(v, at, t, out, p);
-	if (str_is(type, "function_call"))
-		return call(v, at, t, p);
-	if (str_is(type, "function_call_output"))
-		return output(v, at, t, out, p);
-	if (str_is(type, "reasoning")) {
-		t->some = true;
-		snprintf(where, sizeof where, "%.40s.content", at);
-		if ((r = text_of(json_get(v, "content"), where, &t->thinking, p)) || t->thinking.n)
-			return r;
-		snprintf(where, sizeof where, "%.40s.summary", at);
-		return text_of(json_get(v, "summary"), where, &t->thinking, p);
-	}
 	snprintf(where, sizeof where, "%.40s.type", at);
-	if (json_kind(type) != JSON_STRING)
+	if (!s)
 		return field_wrong(p, where, "a string", type);
+	if (!strcmp(s, "function_call") || !strcmp(s, "custom_tool_call"))
+		return call(v, at, *s == 'c', t, p);
+	if (ends_with(s, "_output"))
+		return output(v, at, t, out, p);
+	if (!strcmp(s, "reasoning"))
+		return reasoning(v, at, t, p);
+	for (size_t k = 0; k < sizeof hosted / sizeof *hosted; k++) {
+		if (!strcmp(s, hosted[k].type)) {
+			hosted_call(v, k, t, out);
+			return 0;
+		}
+	}
+	/* They carry nothing that could be read here. */
+	if (!strcmp(s, "compaction") || !strcmp(s, "mcp_approval_request") || !strcmp(s, "mcp_approval_response"))
+		return 0;
 	return problem_set(p, 400, "unsupported_content", where, "%s is \"%.40s\", which this server does not support",
-	                   where, json_str(type, &n));
+	                   where, s);
 }
 
 int responses_input(const struct json *input, struct buf *out, struct problem *p)
@@ -222,45 +333,4 @@ int responses_input(const struct json *input, struct buf *out, struct problem *p
 	buf_fini(&t.text);
 	buf_fini(&t.calls);
 	return r;
-}
-
-int responses_tools(const struct json *tools, struct buf *out, struct problem *p)
-{
-	char at[60];
-
-	buf_putc(out, '[');
-	for (size_t i = 0; i < json_len(tools); i++) {
-		const struct json *t = json_at(tools, i), *type = json_get(t, "type"), *v;
-		struct json_cursor c;
-		const char *key;
-		size_t n;
-		int count = 0;
-
-		snprintf(at, sizeof at, "tools[%zu]", i);
-		if (json_kind(t) != JSON_OBJECT)
-			return field_wrong(p, at, "an object", t);
-		snprintf(at, sizeof at, "tools[%zu].type", i);
-		if (json_kind(type) != JSON_STRING)
-			return field_wrong(p, at, "\"function\"", type);
-		if (!str_is(type, "function"))
-			return problem_set(p, 400, "unsupported_field", at,
-			                   "%s is \"%.60s\": only functions of the client's own are supported", at,
-			                   json_str(type, &n));
-		snprintf(at, sizeof at, "tools[%zu].name", i);
-		if (json_kind(json_get(t, "name")) != JSON_STRING)
-			return field_wrong(p, at, "a string", json_get(t, "name"));
-		buf_puts(out, i ? ",{\"type\":\"function\",\"function\":{" : "{\"type\":\"function\",\"function\":{");
-		for (c = json_first(t); json_next(&c, &key, &v);) {
-			if (!strcmp(key, "type") || json_kind(v) == JSON_NULL)
-				continue;
-			if (count++)
-				buf_putc(out, ',');
-			json_put_cstr(out, key);
-			buf_putc(out, ':');
-			json_put(out, v);
-		}
-		buf_puts(out, "}}");
-	}
-	buf_putc(out, ']');
-	return 0;
 }

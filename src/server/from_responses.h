@@ -8,10 +8,8 @@
 
 /* input, a string or an array of items, appended to out as messages, separated by
  * commas, also from what out holds.  What the assistant did without anybody between
- * (reasoning, text, calls) is one message. */
+ * (reasoning, text, calls) is one message.  Calls of custom tools have their input as the one argument; those that the
+ * API's provider ran are calls like any, with what they brought as their result. */
 int responses_input(const struct json *input, struct buf *out, struct problem *p);
-
-/* tools: {"type": "function", "name", ...} becomes {"type", "function": {...}}. */
-int responses_tools(const struct json *tools, struct buf *out, struct problem *p);
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "server/inside.h"
+#include "server/routes.h"
 #include "server/structured.h"
 
 enum {
@@ -24,6 +25,19 @@ enum {
 };
 
 /* ---- on a worker ---- */
+
+int model_read(struct generation *g, const struct json *body, struct problem *p)
+{
+	const struct json *v;
+	const char *name;
+	size_t n;
+	int r;
+
+	if ((r = field_value(body, "model", JSON_STRING, &v, p)) || !v)
+		return r;
+	name = json_str(v, &n);
+	return model_known(g->served, name, n, p);
+}
 
 void generation_prompts(struct generation *g, int n)
 {
@@ -93,10 +107,17 @@ static int check_lengths(const struct generation *g, struct problem *p)
 
 static int check_strict(const struct generation *g, struct problem *p)
 {
-	if (!g->served->strict || !g->params.unknown.n)
+	const struct warnings *w = &g->params.warnings;
+	struct buf b;
+
+	if (!g->served->strict || !warnings_some(w))
 		return 0;
-	return problem_set(p, 400, "unknown_field", NULL, "unknown fields, which this server was told to refuse: %s",
-	                   g->params.unknown.p);
+	buf_init(&b);
+	warnings_put(w, &b);
+	problem_set(p, 400, w->unknown.n ? "unknown_field" : "unsupported_field", NULL,
+	            "this server was told to refuse what it does not honour: %s", b.p);
+	buf_fini(&b);
+	return p->status;
 }
 
 /* Whom the request counts for, where its key does not say. */
@@ -148,8 +169,7 @@ struct generation *generation_new(const struct served *served, const struct fami
 	g->served = served;
 	g->created = (int64_t)time(NULL);
 	params_init(&g->params, g->served);
-	buf_init(&g->history);
-	buf_init(&g->items);
+	g->own = fam->own_new ? fam->own_new() : NULL;
 	buf_init(&g->echo);
 	tokens_init(&g->lead_end);
 	tokens_init(&g->lead_then);
@@ -170,6 +190,8 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	if (g->params.cache_report && g->params.stream)
 		g->params.include_usage = true;
 	name_client(x, g->body);
+	buf_reset(&x->warned);
+	warnings_put(&g->params.warnings, &x->warned);
 	if (!x->problem.status && x->srv->opts.log_prompts)
 		log_prompts(g);
 	if (!x->problem.status && log_wants(LOG_DEBUG))
@@ -180,6 +202,16 @@ void generation_prep(struct exchange *x, const struct family *fam)
 		json_free(g->body);
 		g->body = NULL;
 	}
+}
+
+/* The header that tells what of the request was not honoured. */
+static void put_warnings(const struct generation *g, struct buf *header)
+{
+	if (!warnings_some(&g->params.warnings))
+		return;
+	buf_puts(header, "x-weft-warning: ");
+	warnings_put(&g->params.warnings, header);
+	buf_puts(header, "\r\n");
 }
 
 /* ---- to the engine ---- */
@@ -291,8 +323,7 @@ static void begin_stream(struct generation *g)
 	buf_init(&out);
 	/* The second keeps a proxy of the nginx kind from gathering the stream. */
 	buf_puts(&extra, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
-	if (g->params.unknown.n)
-		buf_printf(&extra, "x-weft-warning: unknown fields: %s\r\n", g->params.unknown.p);
+	put_warnings(g, &extra);
 	conn_stream_begin(g->x->conn, "text/event-stream; charset=utf-8", extra.p);
 	g->streaming = true;
 	g->x->status = 200;
@@ -309,6 +340,7 @@ void choice_open(struct generation *g, struct choice *c)
 {
 	tokens_init(&c->said);
 	buf_init(&c->text);
+	buf_init(&c->called);
 	for (int k = 0; k < 4; k++)
 		buf_init(&c->logprobs[k]);
 	if (g->fam->open)
@@ -481,8 +513,7 @@ void generation_reply(struct generation *g, const struct buf *body)
 	struct buf extra;
 
 	buf_init(&extra);
-	if (g->params.unknown.n)
-		buf_printf(&extra, "x-weft-warning: unknown fields: %s\r\n", g->params.unknown.p);
+	put_warnings(g, &extra);
 	x->status = 200;
 	if (x->conn)
 		conn_reply(x->conn, 200, "application/json", extra.p, body->p, body->n);
@@ -600,14 +631,15 @@ void generation_free(struct generation *g)
 		split_fini(&c->split);
 		free(c->id);
 		buf_fini(&c->text);
+		buf_fini(&c->called);
 		tokens_fini(&c->said);
 		for (int k = 0; k < 4; k++)
 			buf_fini(&c->logprobs[k]);
 	}
 	for (int i = 0; i < g->n_prompt; i++)
 		tokens_fini(&g->prompt[i]);
-	buf_fini(&g->history);
-	buf_fini(&g->items);
+	if (g->fam->own_free)
+		g->fam->own_free(g->own);
 	buf_fini(&g->echo);
 	grammar_unref(g->content);
 	grammar_unref(g->calls);
@@ -621,6 +653,7 @@ void generation_free(struct generation *g)
 	free(g->prefill);
 	json_free(g->body);
 	json_free(g->made);
+	tool_kinds_fini(&g->kinds);
 	params_fini(&g->params);
 	free(g);
 }

@@ -17,6 +17,7 @@
 #include "server/params.h"
 #include "server/prompt.h"
 #include "server/server.h"
+#include "server/tool_kinds.h"
 #include "text/grammar/grammar.h"
 #include "text/calls/split.h"
 
@@ -39,7 +40,8 @@ struct choice {
 	size_t told_bytes;  /* ... and bytes of the next */
 	bool told_begun;
 	int told_calls;
-	bool enough; /* what else the model says is not wanted */
+	struct buf called; /* the function whose call is being told */
+	bool enough;       /* what else the model says is not wanted */
 	enum { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL } block_open;
 	int n_block, block_piece; /* of an answer in blocks or items: begun; which piece began the last */
 	char (*id)[24];           /* of calls */
@@ -56,6 +58,9 @@ struct family {
 	const char *path; /* for the log */
 	const char *id_prefix;
 	bool any_length; /* the prompt is only looked at: it may be too long to be answered */
+	/* What the family keeps of each of its requests; NULL: nothing. */
+	void *(*own_new)(void);
+	void (*own_free)(void *own);
 	/* Worker: reads the body into g->params and g->prompt.  Returns 0 or *p's status. */
 	int (*read)(struct generation *g, const char *body, size_t n, struct problem *p);
 	void (*open)(struct generation *g, struct choice *c);
@@ -96,22 +101,21 @@ struct generation {
 	struct json *body;           /* kept while choices look at its tools */
 	struct json *made;           /* of body's parts, in the form they are used in; NULL: nothing */
 	const struct json *tools;    /* of body or made, where calls are to be looked for; NULL: not */
+	struct tool_kinds kinds;     /* of tools that are no functions */
 	const struct dialect *const *dialects;
 	struct lead lead; /* when led; its arrays are lead_end and lead_then */
 	struct tokens lead_end, lead_then;
 	bool led;
 	bool thinking;           /* the prompt ends inside <think> */
 	bool may_think;          /* the answer may begin with it */
-	bool omit_thinking;      /* messages: it is not told */
+	bool hide_thinking;      /* thoughts are not told */
 	struct grammar *content; /* what content is held to (structured.h); NULL: free */
 	struct grammar *calls;   /* what calls are held to; NULL: free */
 	bool must_call;
 	const struct vocab *vocab; /* with either */
 	char *prefill;             /* text that the answer goes on from, or NULL */
-	struct buf history;        /* responses: the conversation so far */
-	struct buf items;          /* responses: what was asked, as it is listed */
 	struct buf echo;           /* what a reply repeats of its request, or is made of */
-	bool pieces;               /* tokenize: say what each token stands for */
+	void *own;                 /* the family's, made by its own_new */
 	int sequence;              /* number of the next event */
 	int64_t created;           /* seconds since 1970 */
 
@@ -138,6 +142,9 @@ void generation_stop(struct exchange *x, const struct problem *p);
 
 /* Replies with a whole JSON body, and the header that names unknown fields; ends the exchange. */
 void generation_reply(struct generation *g, const struct buf *body);
+
+/* The body's model must be one that is served (routes.h). */
+int model_read(struct generation *g, const struct json *body, struct problem *p);
 
 /* Room for n prompts; each is to be filled with the family's tokens. */
 void generation_prompts(struct generation *g, int n);

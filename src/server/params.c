@@ -34,6 +34,10 @@ const struct field params_fields[] = {
 	{ "priority" },
 	{ "speculation" },
 	{ "num_draft_tokens" },
+	/* of other servers */
+	SYNONYM("max_new_tokens", "max_tokens"),
+	SYNONYM("num_predict", "max_tokens"),
+	SYNONYM("repeat_last_n", "repetition_context_size"),
 	/* harmless: they change no token */
 	{ "user" },
 	{ "metadata" },
@@ -41,6 +45,10 @@ const struct field params_fields[] = {
 	{ "prompt_cache_key" },
 	{ "prompt_cache_retention" },
 	{ "prompt_cache_options" },
+	{ "cache_control" },
+	{ "keep_alive" },
+	{ "id_slot" },
+	{ "timings_per_token" },
 	/* known, and not done: only what asks for nothing may stand there */
 	{ "best_of", "1", "n gives several answers" },
 	{ "use_beam_search", "false" },
@@ -62,7 +70,7 @@ const struct field params_fields[] = {
 	{ "guided_grammar", "" },
 	{ "structured_outputs", "" },
 	{ "json_schema", "{}" },
-	{ "guided_decoding_backend", "" },
+	{ "guided_decoding_backend" },
 	{ "guided_whitespace_pattern", "" },
 	{ "structural_tag", "" },
 	{ "grammar", "\"\"" },
@@ -73,17 +81,17 @@ const struct field params_fields[] = {
 	{ "turn_replay" },
 	{ "kv_transfer_params", "" },
 	{ "vllm_xargs", "{}" },
-	{ "service_tier", "\"auto\"|\"default\"" },
-	{ "store", "false", "nothing is stored" },
-	{ "n_predict", "-1", "use max_tokens" },
-	{ "repeat_penalty", "1|1.0", "use repetition_penalty" },
+	IGNORED("service_tier", "\"auto\"|\"default\""),
+	IGNORED("store", "false"),
+	SYNONYM("n_predict", "max_tokens"),
+	SYNONYM("repeat_penalty", "repetition_penalty"),
 	{ "typical_p", "1|1.0" },
 	{ "tfs_z", "1|1.0" },
 	{ "mirostat", "0" },
 	{ "dry_multiplier", "0|0.0" },
 	{ "xtc_probability", "0|0.0" },
 	{ "dynatemp_range", "0|0.0" },
-	{ "cache_prompt", "true" },
+	{ "cache_prompt" },
 	{ "adapters", "" },
 	{ "adapter", "" },
 	{ "lora", "[]" },
@@ -100,7 +108,7 @@ void params_init(struct params *a, const struct served *d)
 	a->sampling = d->sampling;
 	a->seeded = d->seeded;
 	a->skip_special = true;
-	buf_init(&a->unknown);
+	warnings_init(&a->warnings);
 }
 
 void params_fini(struct params *a)
@@ -108,7 +116,7 @@ void params_fini(struct params *a)
 	for (int i = 0; i < a->n_stop; i++)
 		free(a->stop[i]);
 	free(a->cache_salt);
-	buf_fini(&a->unknown);
+	warnings_fini(&a->warnings);
 }
 
 /* ---- what is not a plain number ---- */
@@ -212,9 +220,10 @@ static int read_bias(struct params *a, const struct json *body, const struct ser
 
 static int read_stream(struct params *a, const struct json *body, struct problem *p)
 {
-	static const struct field known[] = {
-		{ "include_usage" }, { "include_obfuscation", "false" }, { "continuous_usage_stats", "false" }, { NULL }
-	};
+	static const struct field known[] = { { "include_usage" },
+		                              IGNORED("include_obfuscation", "false"),
+		                              IGNORED("continuous_usage_stats", "false"),
+		                              { NULL } };
 	static const struct field *const tables[] = { known, NULL };
 	const struct json *v;
 	int r;
@@ -225,7 +234,7 @@ static int read_stream(struct params *a, const struct json *body, struct problem
 	if (!a->stream)
 		return problem_set(p, 400, "invalid_value", "stream_options",
 		                   "stream_options is only for stream: true");
-	if ((r = fields_check(v, "stream_options", tables, &a->unknown, p)))
+	if ((r = fields_check(v, "stream_options", tables, &a->warnings, p)))
 		return r;
 	return field_bool(v, "include_usage", &a->include_usage, p);
 }
@@ -305,6 +314,16 @@ static int check_names(const struct json *body, struct problem *p)
 	return 0;
 }
 
+int params_max_tokens(struct params *a, const struct json *body, const char *name, struct problem *p)
+{
+	int64_t n = -1;
+	int r = field_int(body, name, -1, INT32_MAX, &n, p);
+
+	if (!r && n >= 0)
+		a->max_tokens = n;
+	return r;
+}
+
 int params_sampling(struct params *a, const struct json *body, const struct served *d, struct problem *p)
 {
 	int64_t n = 1, priority = 0, n_draft = DRAFT_MAX;
@@ -314,7 +333,7 @@ int params_sampling(struct params *a, const struct json *body, const struct serv
 
 	if ((r = check_names(body, p)) || (r = read_cache(a, body, p)) || (r = read_sampling(a, body, p)) ||
 	    (r = params_stop(a, body, "stop", p)) || (r = read_stop_tokens(a, body, d, p)) ||
-	    (r = read_bias(a, body, d, p)) || (r = field_int(body, "max_tokens", 0, INT32_MAX, &a->max_tokens, p)) ||
+	    (r = read_bias(a, body, d, p)) || (r = params_max_tokens(a, body, "max_tokens", p)) ||
 	    (r = field_int(body, "n", 1, N_MAX, &n, p)) || (r = field_bool(body, "ignore_eos", &a->ignore_eos, p)) ||
 	    (r = field_bool(body, "skip_special_tokens", &a->skip_special, p)) ||
 	    (r = field_int(body, "priority", -1000, 1000, &priority, p)) ||

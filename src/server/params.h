@@ -11,8 +11,8 @@
 #include "server/server.h"
 
 enum {
-	CHOICES_MAX = 64, /* answers of one request: n times the prompts */
-	N_MAX = 16,       /* n */
+	CHOICES_MAX = 128, /* answers of one request: n times the prompts */
+	N_MAX = 128,       /* n */
 	STOPS_MAX = 16,
 	STOP_BYTES_MAX = 1024,
 	STOP_TOKENS_MAX = 64,
@@ -38,8 +38,8 @@ struct params {
 	bool logprobs;
 	int top_logprobs;
 	struct logit_bias bias[BIAS_MAX];
-	struct buf unknown; /* names of fields that nobody knows */
-	char *cache_salt;   /* NULL: none */
+	struct warnings warnings;
+	char *cache_salt; /* NULL: none */
 	bool cache_report, turn_replay;
 };
 
@@ -53,6 +53,8 @@ void params_fini(struct params *a);
 int params_sampling(struct params *a, const struct json *body, const struct served *d, struct problem *p);
 /* All but logprobs, whose meaning differs between the families. */
 int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p);
+/* The most tokens of the answer; -1 there counts as absent. */
+int params_max_tokens(struct params *a, const struct json *body, const char *name, struct problem *p);
 /* Adds the strings of that field to a->stop. */
 int params_stop(struct params *a, const struct json *body, const char *field, struct problem *p);
 /* The tokens' logarithms are wanted when a->logprobs, with top alternatives. */

@@ -38,12 +38,32 @@ const struct route routes[] = {
 	{ .path = NULL },
 };
 
+const char *served_alias(const char **at, size_t *n)
+{
+	const char *own = *at;
+
+	if (!own || !*own)
+		return NULL;
+	*n = strcspn(own, ",");
+	*at = own + *n + (own[*n] == ',');
+	return own;
+}
+
+static bool is_name(const char *name, size_t n, const char *own)
+{
+	return n == strlen(own) && !memcmp(name, own, n);
+}
+
 int model_known(const struct served *d, const char *name, size_t n, struct problem *p)
 {
-	const char *own = d->name;
+	size_t len;
+	bool known = d->any_model || is_name(name, n, d->name) || is_name(name, n, "default");
 
-	if ((n == strlen(own) && memcmp(name, own, n) == 0) || (n == 7 && memcmp(name, "default", 7) == 0))
-		return 0;
-	return problem_set(p, 404, "model_not_found", "model", "the model \"%.*s\" is not served here; \"%s\" is",
-	                   (int)(n < 200 ? n : 200), name, own);
+	for (const char *at = d->aliases, *own; (own = served_alias(&at, &len)) && !known;)
+		known = n == len && !memcmp(name, own, n);
+	return known ? 0 :
+	               problem_set(
+			       p, 404, "model_not_found", "model",
+			       "the model \"%.*s\" is not served here; \"%s\" is (--alias and --any-model give it other names)",
+			       (int)(n < 200 ? n : 200), name, d->name);
 }

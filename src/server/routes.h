@@ -14,7 +14,9 @@ struct served;
 struct family;
 extern const struct family chat_family, completions_family, messages_family, responses_family;
 
-/* 0, or a 404 in *p that names both: is name the served model's, or "default"? */
+/* Walks through served.aliases, which *at is at first: the next name, of *n bytes, or NULL. */
+const char *served_alias(const char **at, size_t *n);
+/* 0, or a 404 in *p that names both: is name one of the served model's, or "default"? */
 int model_known(const struct served *d, const char *name, size_t n, struct problem *p);
 
 #endif

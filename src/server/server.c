@@ -373,6 +373,7 @@ void server_close(struct server *s)
 			x->route->api->drop(x);
 		buf_fini(&x->body);
 		buf_fini(&x->rest);
+		buf_fini(&x->warned);
 		free(x);
 	}
 	free(s->all);

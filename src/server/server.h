@@ -25,6 +25,8 @@ struct served {
 	const struct tokenizer *tokenizer;
 	const struct template *tmpl;       /* NULL: no chat, only completions */
 	const char *name;                  /* in the API; "default" names it too */
+	const char *aliases;               /* further names, separated by commas; NULL: none */
+	bool any_model;                    /* every name names it */
 	const char *bos_token, *eos_token; /* for the template; NULL: none */
 	const int32_t *eos;                /* ids that end an answer */
 	int n_eos;

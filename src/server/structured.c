@@ -151,7 +151,7 @@ int structured_format(struct generation *g, const struct json *format, const cha
 		return 0;
 	if (json_kind(format) != JSON_OBJECT)
 		return field_wrong(p, field, "an object", format);
-	if ((r = fields_check(format, field, tables, &g->params.unknown, p)))
+	if ((r = fields_check(format, field, tables, &g->params.warnings, p)))
 		return r;
 	snprintf(name, sizeof name, "%s.type", field);
 	s = json_str(type, &n);
@@ -167,7 +167,7 @@ int structured_format(struct generation *g, const struct json *format, const cha
 		snprintf(name, sizeof name, "%s.json_schema", field);
 		if (json_kind(wrapped) != JSON_OBJECT)
 			return field_wrong(p, name, "an object", wrapped);
-		if ((r = fields_check(wrapped, name, tables, &g->params.unknown, p)))
+		if ((r = fields_check(wrapped, name, tables, &g->params.warnings, p)))
 			return r;
 		schema = json_get(wrapped, "schema");
 	}
@@ -212,7 +212,7 @@ static int structured_outputs(struct generation *g, const struct json *v, struct
 	if (json_kind(v) != JSON_OBJECT)
 		return field_wrong(p, "structured_outputs",
 		                   "an object with \"json\", \"regex\", \"choice\" or \"grammar\"", v);
-	if ((r = fields_check(v, "structured_outputs", tables, &g->params.unknown, p)) ||
+	if ((r = fields_check(v, "structured_outputs", tables, &g->params.warnings, p)) ||
 	    (r = field_bool(v, "json_object", &object, p)))
 		return r;
 	if (object && (r = hold(g, FORM_SCHEMA, NULL, "structured_outputs.json_object", p)))
@@ -290,7 +290,7 @@ static bool strict(const struct json *tools)
 	return yes;
 }
 
-int structured_calls(struct generation *g, const char *only, bool must, struct problem *p)
+int structured_calls(struct generation *g, const struct json *tools, const char *only, bool must, struct problem *p)
 {
 	int i = g->tools ? form_taught(g) : -1;
 	bool several = g->params.parallel && !(must && only);
@@ -305,14 +305,14 @@ int structured_calls(struct generation *g, const char *only, bool must, struct p
 	g->must_call = must;
 	buf_init(&key);
 	buf_printf(&key, "%d %d %s ", form, several, only ? only : "");
-	json_put(&key, g->tools);
+	json_put(&key, tools);
 	if (g->x)
 		g->calls = kept_grammar(g->x->srv, &key);
-	if (!g->calls && !(rc = grammar_compile_calls(g->tools, form, only, several, &g->calls, &err)) && g->x)
+	if (!g->calls && !(rc = grammar_compile_calls(tools, form, only, several, &g->calls, &err)) && g->x)
 		keep_grammar(g->x->srv, &key, g->calls);
 	buf_fini(&key);
 	/* What Python cannot say is said freely. */
-	if (form == CALLS_PYTHON && (rc == E_LIMIT || rc == E_UNSUPPORTED) && !strict(g->tools))
+	if (form == CALLS_PYTHON && (rc == E_LIMIT || rc == E_UNSUPPORTED) && !strict(tools))
 		return 0;
 	if (rc)
 		return problem_set(p, 400, rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema", "tools",

@@ -15,10 +15,9 @@ int structured_format(struct generation *g, const struct json *format, const cha
 extern const struct field form_fields[];
 int structured_fields(struct generation *g, const struct json *body, struct problem *p);
 
-/* g->tools' calls are held to their schemas, where the form that the model was taught
- * is one that can be: sets g->calls.  only: the one that may be called, or NULL; must: one
- * must be. */
-int structured_calls(struct generation *g, const char *only, bool must, struct problem *p);
+/* Calls are held to the schemas of the functions in tools, where the form that the model was taught is one that can be:
+ * sets g->calls.  only: the one that may be called, or NULL; must: one must be. */
+int structured_calls(struct generation *g, const struct json *tools, const char *only, bool must, struct problem *p);
 
 /* For one choice, with the tokens that end it; NULL: its answer is free. */
 struct mask_source *structured_mask(const struct generation *g, const int32_t *end, int n_end);

@@ -81,9 +81,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		json_free(j);
 		buf_fini(&b);
 	}
-	for (size_t i = 0; i < g->params.unknown.n; i++)
-		if (g->params.unknown.p[i] < 0x20 || g->params.unknown.p[i] == 0x7f)
+	buf_init(&b);
+	warnings_put(&g->params.warnings, &b);
+	for (size_t i = 0; i < b.n; i++)
+		if (b.p[i] < 0x20 || b.p[i] == 0x7f)
 			abort();
+	buf_fini(&b);
 	generation_free(g);
 	return 0;
 }

@@ -60,6 +60,10 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		says = arg + 5;
 		return 0;
 	}
+	if (!strncmp(arg, "aliases=", 8))
+		return d->aliases = arg + 8, 0;
+	if (!strcmp(arg, "any_model=1"))
+		return d->any_model = true, 0;
 	if (!strcmp(arg, "strict=1"))
 		return d->strict = true, 0;
 	if (!strncmp(arg, "cors_origin=", 12)) {

@@ -306,6 +306,14 @@ class Company(unittest.TestCase):
         for t in threads:
             t.join()
         self.assertEqual(together, alone)
+        # A tool without parameters takes none, however its schema says so.
+        for more in ({}, {"parameters": None}, {"parameters": {}}, {"parameters": {"type": "object", "properties": {}}}):
+            now = {"type": "function", "function": dict(more, name="now")}
+            r = self.s.post(CHAT, {"messages": [{"role": "user", "content": "What time is it?"}], "tools": [now], "temperature": 1,
+                                   "seed": 3, "tool_choice": "required", "max_tokens": 60})
+            self.assertEqual(r.status, 200, r.text())
+            call, = r.json()["choices"][0]["message"]["tool_calls"]
+            self.assertEqual((call["function"]["name"], call["function"]["arguments"]), ("now", "{}"))
         strict = {"type": "function", "function": {"name": "s", "strict": True, "parameters": {
             "type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}}}
         r = self.s.post(CHAT, {"messages": [{"role": "user", "content": "x"}], "tools": [strict]})

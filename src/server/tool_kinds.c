@@ -1,0 +1,414 @@
+/* tool_kinds.c - see tool_kinds.h. */
+#include "server/tool_kinds.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static const char input_schema[] = "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":\"string\"%s}},"
+				   "\"required\":[\"input\"],\"additionalProperties\":false}";
+
+static bool str_is(const struct json *j, const char *text)
+{
+	size_t n;
+	const char *s = json_str(j, &n);
+
+	return s && !strcmp(s, text);
+}
+
+/* ---- kinds ---- */
+
+void tool_kinds_fini(struct tool_kinds *k)
+{
+	for (int i = 0; i < k->n; i++) {
+		free(k->kind[i].name);
+		free(k->kind[i].own);
+		free(k->kind[i].space);
+	}
+	free(k->kind);
+	*k = (struct tool_kinds){ 0 };
+}
+
+const struct tool_kind *tool_kinds_find(const struct tool_kinds *k, const char *name, size_t n)
+{
+	for (int i = 0; i < k->n; i++)
+		if (strlen(k->kind[i].name) == n && !memcmp(k->kind[i].name, name, n))
+			return &k->kind[i];
+	return NULL;
+}
+
+void tool_flat_name(const char *space, const char *name, struct buf *out)
+{
+	size_t n = space ? strlen(space) : 0;
+
+	if (n)
+		buf_printf(out, "%s%s", space, n > 1 && !strcmp(space + n - 2, "__") ? "" : "__");
+	buf_puts(out, name);
+}
+
+static const struct tool_kind *add_kind(struct tool_kinds *k, const char *space, const char *own, bool custom)
+{
+	struct tool_kind *kind;
+	struct buf name;
+
+	buf_init(&name);
+	tool_flat_name(space, own, &name);
+	k->kind = xrealloc(k->kind, size_mul((size_t)k->n + 1, sizeof *k->kind));
+	kind = &k->kind[k->n++];
+	*kind = (struct tool_kind){
+		.name = buf_take(&name), .own = xstrdup(own), .space = space ? xstrdup(space) : NULL, .custom = custom
+	};
+	return kind;
+}
+
+void tool_put_input(const char *input, size_t n, struct buf *out)
+{
+	buf_puts(out, "{\"input\":");
+	json_put_str(out, input, n);
+	buf_putc(out, '}');
+}
+
+void tool_get_input(const char *arguments, size_t n, struct buf *out)
+{
+	struct json *j = json_parse(arguments, n, 200, NULL);
+	size_t len;
+	const char *s = json_str(json_get(j, "input"), &len);
+
+	/* Of a call that broke off, what there is. */
+	if (s)
+		buf_put(out, s, len);
+	else
+		buf_put(out, arguments, n);
+	json_free(j);
+}
+
+/* ---- one tool ---- */
+
+struct making {
+	struct tool_kinds *k;
+	struct warnings *w;
+	struct buf *out;
+	struct problem *p;
+	int n; /* tools made so far */
+};
+
+static void begin_tool(struct making *m, const char *name)
+{
+	buf_puts(m->out, m->n++ ? ",{\"type\":\"function\",\"function\":{\"name\":" :
+	                          "{\"type\":\"function\",\"function\":{\"name\":");
+	json_put_cstr(m->out, name);
+}
+
+static void leave_out(struct making *m, const struct json *type)
+{
+	size_t n;
+
+	warnings_add(&m->w->tools, NULL, json_str(type, &n));
+}
+
+static int name_of(struct making *m, const struct json *t, const char *at, const char **name)
+{
+	char where[100];
+	size_t n;
+
+	if ((*name = json_str(json_get(t, "name"), &n)))
+		return 0;
+	snprintf(where, sizeof where, "%.80s.name", at);
+	return field_wrong(m->p, where, "a string", json_get(t, "name"));
+}
+
+/* A custom tool: {"name", "description", "format"}. */
+static int put_custom(struct making *m, const struct json *t, const char *at, const char *space)
+{
+	const struct json *format = json_get(t, "format"), *grammar = json_get(format, "grammar");
+	const struct json *of = json_kind(grammar) == JSON_OBJECT ? grammar : format,
+			  *rules = json_get(of, "definition");
+	bool expression = str_is(json_get(of, "syntax"), "regex");
+	const char *name, *text, *definition;
+	struct buf about, pattern;
+	size_t n = 0, n_rules = 0;
+	int r;
+
+	if ((r = name_of(m, t, at, &name)))
+		return r;
+	begin_tool(m, add_kind(m->k, space, name, true)->name);
+	buf_init(&about);
+	buf_init(&pattern);
+	if ((text = json_str(json_get(t, "description"), &n)))
+		buf_put(&about, text, n);
+	definition = json_str(rules, &n_rules);
+	if (definition && expression) {
+		buf_puts(&pattern, ",\"pattern\":");
+		buf_puts(&pattern, "");
+		json_put(&pattern, rules);
+	} else if (definition) {
+		/* It is told and not held to. */
+		buf_printf(&about, "%sThe input follows this grammar:\n", about.n ? "\n\n" : "");
+		buf_put(&about, definition, n_rules);
+	}
+	buf_puts(m->out, ",\"description\":");
+	json_put_str(m->out, about.p, about.n);
+	buf_puts(m->out, ",\"parameters\":");
+	buf_printf(m->out, input_schema, pattern.p);
+	buf_puts(m->out, "}}");
+	buf_fini(&about);
+	buf_fini(&pattern);
+	return 0;
+}
+
+/* A function, all of whose members but the type are told. */
+static int put_function(struct making *m, const struct json *t, const char *at, const char *space)
+{
+	static const char *const ours[] = { "type", "name", "defer_loading", "output_schema" };
+	struct json_cursor c;
+	const struct json *v;
+	const char *key, *name;
+	int r;
+
+	if ((r = name_of(m, t, at, &name)))
+		return r;
+	begin_tool(m, space ? add_kind(m->k, space, name, false)->name : name);
+	for (c = json_first(t); json_next(&c, &key, &v);) {
+		bool own = json_kind(v) == JSON_NULL;
+
+		for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+			own |= !strcmp(key, ours[i]);
+		if (own)
+			continue;
+		buf_putc(m->out, ',');
+		json_put_cstr(m->out, key);
+		buf_putc(m->out, ':');
+		json_put(m->out, v);
+	}
+	buf_puts(m->out, "}}");
+	return 0;
+}
+
+static void tell_deferred(struct making *m, const struct json *t)
+{
+	bool deferred = false;
+
+	json_to_bool(json_get(t, "defer_loading"), &deferred);
+	if (deferred)
+		warnings_add(&m->w->ignored, "tools", "defer_loading");
+}
+
+/* One of /v1/responses: space is the namespace that it stands in, or NULL. */
+static int put_responses(struct making *m, const struct json *t, const char *at, const char *space)
+{
+	const struct json *type = json_get(t, "type"), *inner = json_get(t, "tools");
+	const char *name;
+	char where[120];
+	int r = 0;
+
+	if (json_kind(t) != JSON_OBJECT)
+		return field_wrong(m->p, at, "an object", t);
+	snprintf(where, sizeof where, "%.80s.type", at);
+	if (json_kind(type) != JSON_STRING)
+		return field_wrong(m->p, where, "a string", type);
+	tell_deferred(m, t);
+	if (str_is(type, "function"))
+		return put_function(m, t, at, space);
+	if (str_is(type, "custom"))
+		return put_custom(m, t, at, space);
+	if (!str_is(type, "namespace") || space) {
+		leave_out(m, type);
+		return 0;
+	}
+	if ((r = name_of(m, t, at, &name)))
+		return r;
+	snprintf(where, sizeof where, "%.80s.tools", at);
+	if (json_kind(inner) != JSON_ARRAY)
+		return field_wrong(m->p, where, "an array of functions", inner);
+	for (size_t i = 0; i < json_len(inner) && !r; i++) {
+		snprintf(where, sizeof where, "%.80s.tools[%zu]", at, i);
+		r = put_responses(m, json_at(inner, i), where, name);
+	}
+	return r;
+}
+
+/* One of /v1/chat/completions. */
+static int put_chat(struct making *m, const struct json *t, const char *at, const char *space)
+{
+	const struct json *type = json_get(t, "type");
+	char where[100];
+
+	(void)space;
+	tell_deferred(m, t);
+	if (str_is(type, "custom")) {
+		snprintf(where, sizeof where, "%.80s.custom", at);
+		if (json_kind(json_get(t, "custom")) != JSON_OBJECT)
+			return field_wrong(m->p, where, "an object with a name", json_get(t, "custom"));
+		return put_custom(m, json_get(t, "custom"), where, NULL);
+	}
+	if (json_kind(type) == JSON_STRING && !str_is(type, "function")) {
+		leave_out(m, type);
+		return 0;
+	}
+	/* As it is: what is wrong with it is found by tools_check. */
+	if (m->n++)
+		buf_putc(m->out, ',');
+	json_put(m->out, t);
+	return 0;
+}
+
+static int put_messages(struct making *m, const struct json *t, const char *at, const char *space)
+{
+	static const struct field known[] = {
+		{ "type" },
+		{ "name" },
+		{ "description" },
+		{ "input_schema" },
+		{ "strict" },
+		{ "cache_control" }, /* harmless */
+		{ "eager_input_streaming" },
+		IGNORED("defer_loading", "false"),
+		IGNORED("allowed_callers", "[\"direct\"]"),
+		IGNORED("input_examples", "[]"),
+		{ NULL },
+	};
+	static const struct field *const tables[] = { known, NULL };
+	const struct json *type = json_get(t, "type"), *schema = json_get(t, "input_schema");
+	const struct json *about = json_get(t, "description"), *strict = json_get(t, "strict");
+	const char *name;
+	char where[100];
+	int r;
+
+	(void)space;
+	if (json_kind(t) != JSON_OBJECT)
+		return field_wrong(m->p, at, "an object", t);
+	snprintf(where, sizeof where, "%.80s.type", at);
+	if (json_kind(type) != JSON_NULL && json_kind(type) != JSON_STRING)
+		return field_wrong(m->p, where, "a string", type);
+	if (json_kind(type) == JSON_STRING && !str_is(type, "custom")) {
+		leave_out(m, type);
+		return 0;
+	}
+	snprintf(where, sizeof where, "%.80s.input_schema", at);
+	if (json_kind(schema) != JSON_OBJECT)
+		return field_wrong(m->p, where, "an object", schema);
+	/* One name for all of them: of two hundred tools each would fill the header. */
+	if ((r = name_of(m, t, at, &name)) || (r = fields_check(t, "tools", tables, m->w, m->p)))
+		return r;
+	begin_tool(m, name);
+	if (json_kind(about) != JSON_NULL) {
+		buf_puts(m->out, ",\"description\":");
+		json_put(m->out, about);
+	}
+	if (json_kind(strict) != JSON_NULL) {
+		buf_puts(m->out, ",\"strict\":");
+		json_put(m->out, strict);
+	}
+	buf_puts(m->out, ",\"parameters\":");
+	json_put(m->out, schema);
+	buf_puts(m->out, "}}");
+	return 0;
+}
+
+/* ---- all of a request ---- */
+
+typedef int put_tool(struct making *m, const struct json *t, const char *at, const char *space);
+
+static int put_all(struct making *m, const struct json *tools, put_tool *put)
+{
+	char at[60];
+	int r = 0;
+
+	buf_putc(m->out, '[');
+	for (size_t i = 0; i < json_len(tools) && !r; i++) {
+		snprintf(at, sizeof at, "tools[%zu]", i);
+		r = put(m, json_at(tools, i), at, NULL);
+	}
+	buf_putc(m->out, ']');
+	return r;
+}
+
+int tools_of_chat(const struct json *tools, struct tool_kinds *k, struct warnings *w, struct buf *out,
+                  struct problem *p)
+{
+	return put_all(&(struct making){ .k = k, .w = w, .out = out, .p = p }, tools, put_chat);
+}
+
+int tools_of_responses(const struct json *tools, struct tool_kinds *k, struct warnings *w, struct buf *out,
+                       struct problem *p)
+{
+	return put_all(&(struct making){ .k = k, .w = w, .out = out, .p = p }, tools, put_responses);
+}
+
+int tools_of_messages(const struct json *tools, struct warnings *w, struct buf *out, struct problem *p)
+{
+	return put_all(&(struct making){ .w = w, .out = out, .p = p }, tools, put_messages);
+}
+
+/* ---- what may be called ---- */
+
+/* Does the schema of a function's parameters name none?  It may be absent, null, {}, or say that they are an object
+ * and no more. */
+static bool takes_nothing(const struct json *schema)
+{
+	static const char *const plain[] = { "type", "properties", "required", "title", "description", "$schema" };
+	struct json_cursor c = json_first(schema);
+	const struct json *v;
+	const char *key;
+
+	if (json_kind(schema) != JSON_OBJECT)
+		return true;
+	while (json_next(&c, &key, &v)) {
+		bool known = false;
+
+		for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+			known |= !strcmp(key, plain[i]);
+		if (!known || (!strcmp(key, "properties") && json_len(v)) ||
+		    (!strcmp(key, "required") && json_len(v)) || (!strcmp(key, "type") && !str_is(v, "object")))
+			return false;
+	}
+	return true;
+}
+
+static bool is_allowed(const struct json *allowed, const struct tool_kinds *k, const char *name, size_t n)
+{
+	const struct tool_kind *kind = tool_kinds_find(k, name, n);
+
+	for (size_t i = 0; i < json_len(allowed); i++) {
+		const struct json *t = json_at(allowed, i), *own = json_get(t, "name");
+
+		if (!own)
+			own = json_get(json_get(t, "function"), "name");
+		if (!own)
+			own = json_get(json_get(t, "custom"), "name");
+		if (str_is(own, name) || (kind && str_is(own, kind->own)))
+			return true;
+	}
+	return false;
+}
+
+void tools_callable(const struct json *list, const struct json *allowed, const struct tool_kinds *k, struct buf *out)
+{
+	int count = 0;
+
+	buf_putc(out, '[');
+	for (size_t i = 0; i < json_len(list); i++) {
+		const struct json *f = json_get(json_at(list, i), "function"), *strict = json_get(f, "strict");
+		size_t n;
+		const char *name = json_str(json_get(f, "name"), &n);
+
+		if (!name || (allowed && !is_allowed(allowed, k, name, n)))
+			continue;
+		buf_puts(out, count++ ? ",{\"type\":\"function\",\"function\":{\"name\":" :
+		                        "{\"type\":\"function\",\"function\":{\"name\":");
+		json_put_str(out, name, n);
+		buf_puts(out, ",\"parameters\":");
+		if (takes_nothing(json_get(f, "parameters")))
+			buf_puts(out, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}");
+		else
+			json_put(out, json_get(f, "parameters"));
+		if (json_kind(strict) != JSON_NULL) {
+			buf_puts(out, ",\"strict\":");
+			json_put(out, strict);
+		}
+		buf_puts(out, "}}");
+	}
+	buf_putc(out, ']');
+}
