@@ -41,7 +41,7 @@ static bool is_null(const struct json *j)
 /* What json-c lets pass even when strict: NaN and Infinity, control characters
  * in strings, and integers beyond 64 bits, which it clamps.  Returns the offset
  * of the first, or n. */
-static size_t refused_at(const char *p, size_t n, const char **why)
+static size_t refused_at(const char *p, size_t n, bool python, const char **why)
 {
 	size_t i = 0;
 
@@ -58,7 +58,7 @@ static size_t refused_at(const char *p, size_t n, const char **why)
 					i++;
 			}
 			i++;
-		} else if (c == 'N' || c == 'I' || (c == '-' && i + 1 < n && p[i + 1] == 'I')) {
+		} else if (!python && (c == 'N' || c == 'I' || (c == '-' && i + 1 < n && p[i + 1] == 'I'))) {
 			*why = "NaN and Infinity are not JSON";
 			return i;
 		} else if (c == '-' || (c >= '0' && c <= '9')) {
@@ -144,9 +144,9 @@ static bool write_out_pairs(const char *p, size_t n, struct buf *out)
 	return any;
 }
 
-static struct json *parse_text(const char *p, size_t n, int depth_max, struct err *err);
+static struct json *parse_text(const char *p, size_t n, int depth_max, bool python, struct err *err);
 
-struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err)
+static struct json *parse(const char *p, size_t n, int depth_max, bool python, struct err *err)
 {
 	struct json *root;
 	struct buf b;
@@ -161,12 +161,23 @@ struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err)
 		return NULL;
 	}
 	buf_init(&b);
-	root = write_out_pairs(p, n, &b) ? parse_text(b.p, b.n, depth_max, err) : parse_text(p, n, depth_max, err);
+	root = write_out_pairs(p, n, &b) ? parse_text(b.p, b.n, depth_max, python, err) :
+	                                   parse_text(p, n, depth_max, python, err);
 	buf_fini(&b);
 	return root;
 }
 
-static struct json *parse_text(const char *p, size_t n, int depth_max, struct err *err)
+struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err)
+{
+	return parse(p, n, depth_max, false, err);
+}
+
+struct json *json_parse_python(const char *p, size_t n, int depth_max, struct err *err)
+{
+	return parse(p, n, depth_max, true, err);
+}
+
+static struct json *parse_text(const char *p, size_t n, int depth_max, bool python, struct err *err)
 {
 	struct json_tokener *tok;
 	struct json_object *root;
@@ -203,7 +214,7 @@ static struct json *parse_text(const char *p, size_t n, int depth_max, struct er
 			err_set(err, E_FORMAT, "JSON: %s at byte %zu", json_tokener_error_desc(e), end);
 		return NULL;
 	}
-	if ((at = refused_at(p, n, &why)) < n) {
+	if ((at = refused_at(p, n, python, &why)) < n) {
 		json_object_put(root);
 		err_set(err, E_FORMAT, "JSON: %s, at byte %zu", why, at);
 		return NULL;

@@ -24,6 +24,8 @@ enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_DOUBLE, JSON_STRING, JSON_
  * Returns the root, to be freed with json_free, or NULL with err set; the
  * message names the byte offset. */
 struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err);
+/* The same for files that Python wrote, which has Infinity and NaN among its numbers. */
+struct json *json_parse_python(const char *p, size_t n, int depth_max, struct err *err);
 void json_free(struct json *root);
 
 enum json_kind json_kind(const struct json *j); /* NULL reads as JSON_NULL */

@@ -31,9 +31,11 @@ static void bind_norms(struct binder *b, struct attention *a, const struct atten
 	int heads = f->norms_whole ? f->op.heads : 1, heads_kv = f->norms_whole ? f->op.heads_kv : 1;
 	const float *q, *k = NULL;
 
-	q = bind_floats(b, heads * f->op.dim, f->norm_add, "layers.%d.%s.q_norm.weight", layer, at);
+	q = bind_floats(b, heads * f->op.dim, f->norm_add, "layers.%d.%s.%s.weight", layer, at,
+	                f->q_norm ? f->q_norm : "q_norm");
 	if (!f->no_kv)
-		k = bind_floats(b, heads_kv * f->op.dim, f->norm_add, "layers.%d.%s.k_norm.weight", layer, at);
+		k = bind_floats(b, heads_kv * f->op.dim, f->norm_add, "layers.%d.%s.%s.weight", layer, at,
+		                f->k_norm ? f->k_norm : "k_norm");
 	*(f->norms_whole ? &a->norm_q : &a->op.q_norm) = q;
 	*(f->norms_whole ? &a->norm_k : &a->op.k_norm) = k;
 }
@@ -48,7 +50,7 @@ void attention_bind(struct binder *b, struct attention *a, const struct attentio
 	a->v_is_k = f->v_is_k;
 	a->no_kv = f->no_kv;
 	bind_projections(b, a, f, at, layer);
-	bind_weight(b, &a->o, f->hidden, q, "layers.%d.%s.o_proj", layer, at);
+	bind_weight(b, &a->o, f->hidden, q, "layers.%d.%s.%s", layer, at, f->o_proj ? f->o_proj : "o_proj");
 	if (f->norms || f->norms_whole)
 		bind_norms(b, a, f, at, layer);
 	if (f->bias_qkv) {

@@ -75,25 +75,30 @@ const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt
 
 /* Hugging Face with and without a vision tower, mlx-lm and mlx-vlm. */
 static const char *const prefixes[] = {
-	"model.language_model.", "language_model.model.", "model.", "language_model.", "", NULL
+	"model.language_model.", "language_model.model.", "model.", "language_model.", "backbone.", "", NULL
 };
 /* lm_head stands outside the trunk. */
 static const char *const head_prefixes[] = { "", "language_model.", "model.", "model.language_model.", NULL };
 
-void bind_find_prefix(struct binder *b)
+void bind_find_prefix(struct binder *b, const char *embed)
 {
+	char name[64], whole[80];
+
 	if (b->code)
 		return;
-	b->prefix = store_prefix(b->st, prefixes, "embed_tokens.weight");
+	snprintf(name, sizeof name, "%s.weight", embed);
+	snprintf(whole, sizeof whole, "model.%s", name);
+	b->prefix = store_prefix(b->st, prefixes, name);
 	if (!b->prefix)
-		b->code = store_missing(b->st, "model.embed_tokens.weight", b->err);
+		b->code = store_missing(b->st, whole, b->err);
 }
 
-void bind_embedding(struct binder *b, struct weight *embed, struct weight *head, int vocab, int hidden, bool tied)
+void bind_embedding(struct binder *b, struct weight *embed, struct weight *head, const char *name, int vocab,
+                    int hidden, bool tied)
 {
 	const char *trunk = b->prefix, *p;
 
-	bind_weight(b, embed, vocab, hidden, "embed_tokens");
+	bind_weight(b, embed, vocab, hidden, "%s", name);
 	if (b->code)
 		return;
 	p = store_prefix(b->st, head_prefixes, "lm_head.weight");

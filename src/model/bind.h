@@ -35,11 +35,12 @@ void bind_rows_only(struct binder *b, struct weight *w);
 const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* The prefix under which embed_tokens lies, of those that checkpoints use;
+/* The prefix under which the embedding lies, of those that checkpoints use;
  * fails when there is none. */
-void bind_find_prefix(struct binder *b);
+void bind_find_prefix(struct binder *b, const char *embed);
 /* Embedding and output matrix.  tied: what the config says; the presence of
  * lm_head counts more.  *head = *embed when tied. */
-void bind_embedding(struct binder *b, struct weight *embed, struct weight *head, int vocab, int hidden, bool tied);
+void bind_embedding(struct binder *b, struct weight *embed, struct weight *head, const char *name, int vocab,
+                    int hidden, bool tied);
 
 #endif

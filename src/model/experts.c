@@ -88,20 +88,20 @@ static bool has(const struct mixture *x, const char *path)
 	       bind_has(x->b, "layers.%d.%s.%s.weight", x->layer, x->at, path);
 }
 
-static bool has_stacks(const struct mixture *x, const char *in)
-{
-	return bind_has(x->b, "layers.%d.%s.%s.%s.weight", x->layer, x->at, in, x->proj[1]);
-}
-
 static void bind_layout(struct mixture *x)
 {
 	static const char *const stacks[] = { "switch_mlp", "experts.switch_glu", "experts" };
+	static const char *const names[][3] = { { "gate_proj", "up_proj", "down_proj" }, { NULL, "fc1", "fc2" } };
 
-	for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++)
-		if (has_stacks(x, stacks[i])) {
-			bind_stacks(x, stacks[i]);
-			return;
-		}
+	for (size_t i = 0; i < 3 * (sizeof stacks / sizeof *stacks); i++) {
+		const char *const *proj = i % 3 ? names[i % 3 - 1] : x->proj;
+
+		if (!bind_has(x->b, "layers.%d.%s.%s.%s.weight", x->layer, x->at, stacks[i / 3], proj[1]))
+			continue;
+		x->proj = proj;
+		bind_stacks(x, stacks[i / 3]);
+		return;
+	}
 	if (bind_has(x->b, "layers.%d.%s.experts.gate_up_proj_blocks", x->layer, x->at))
 		bind_pairs(x);
 	else if (has(x, "experts.gate_up_proj"))
@@ -170,7 +170,8 @@ static void bind_router(struct mixture *x, struct ffn *f)
 {
 	const struct moe_form *m = x->m;
 
-	bind_weight(x->b, &f->router, m->experts, x->hidden, "layers.%d.%s.%s", x->layer, x->at, x->router);
+	bind_weight(x->b, &f->router, m->experts, m->router_cols ? m->router_cols : x->hidden, "layers.%d.%s.%s",
+	            x->layer, x->at, x->router);
 	bind_rows_only(x->b, &f->router); /* multiplied in floats */
 	if (m->router_bias)
 		x->moe->router_bias = bind_floats(x->b, m->experts, 0, "layers.%d.%s.%s.bias", x->layer, x->at,

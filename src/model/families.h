@@ -4,7 +4,8 @@
 
 #include "model/model.h"
 
-extern const struct model_ops qwen3_5_ops; /* qwen3_5.c: Qwen3.5 to 3.8, dense and MoE, and Qwen3-Next */
-extern const struct model_ops llama_ops;   /* llama.c: llama, qwen2, qwen3, qwen3_moe */
+extern const struct model_ops qwen3_5_ops;    /* qwen3_5.c: Qwen3.5 to 3.8, dense and MoE, and Qwen3-Next */
+extern const struct model_ops llama_ops;      /* llama.c: llama, qwen2, qwen3, qwen3_moe */
+extern const struct model_ops nemotron_h_ops; /* nemotron_h.c: Nemotron-H, Nano 2, Nemotron 3 */
 
 #endif

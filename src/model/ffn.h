@@ -35,6 +35,7 @@ struct moe_form {
 	bool groups_strict;
 	float scale, norm_eps;
 	bool gateless;
+	int router_cols;         /* what the router reads; 0: what the experts read */
 	bool shared_plain;       /* the shared expert has no router of its own */
 	bool router_bias, bias;  /* PATH.bias of the router; of the experts' products */
 	const char *at;          /* "mlp" */

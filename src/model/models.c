@@ -5,5 +5,6 @@
 const struct model_ops *const models[] = {
 	&qwen3_5_ops,
 	&llama_ops,
+	&nemotron_h_ops,
 	NULL,
 };

@@ -347,7 +347,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	q->width[TO_QKV] = p.delta.conv_channels;
 	q->width[TO_Z] = p.delta.heads_v * p.delta.dim_v;
 	q->width[TO_B] = q->width[TO_A] = p.delta.heads_v;
-	bind_find_prefix(&b);
+	bind_find_prefix(&b, "embed_tokens");
 	p.norm_add = norms_lack_one(&b, &p, m->shape.layers);
 	p.attn.norm_add = q->norm_add = p.norm_add;
 	trunk_bind(&b, &q->trunk, m->shape.vocab, m->shape.hidden, p.tied, q->eps, p.norm_add);

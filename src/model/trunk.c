@@ -5,14 +5,20 @@
 
 void trunk_bind(struct binder *b, struct trunk *t, int vocab, int hidden, bool tied, float eps, float norm_add)
 {
+	trunk_bind_as(b, t, &(struct trunk_names){ "embed_tokens", "norm" }, vocab, hidden, tied, eps, norm_add);
+}
+
+void trunk_bind_as(struct binder *b, struct trunk *t, const struct trunk_names *names, int vocab, int hidden, bool tied,
+                   float eps, float norm_add)
+{
 	t->hidden = hidden;
 	t->vocab = vocab;
 	t->eps = eps;
 	t->embed_scale = t->logit_scale = 1;
 	if (!b->prefix)
-		bind_find_prefix(b);
-	bind_embedding(b, &t->embed, &t->head, vocab, hidden, tied);
-	t->norm = bind_floats(b, hidden, norm_add, "norm.weight");
+		bind_find_prefix(b, names->embed);
+	bind_embedding(b, &t->embed, &t->head, names->embed, vocab, hidden, tied);
+	t->norm = bind_floats(b, hidden, norm_add, "%s.weight", names->norm);
 }
 
 float *trunk_begin(struct pass *p, const struct trunk *t)

@@ -18,6 +18,12 @@ struct trunk {
 /* Finds the prefix of the file set, unless the binder has one, and binds embed_tokens, norm and lm_head; scales are 1 and the cap 0 unless the
  * caller changes them.  norm_add: 1 for norms stored without their 1. */
 void trunk_bind(struct binder *b, struct trunk *t, int vocab, int hidden, bool tied, float eps, float norm_add);
+/* The same with other names than embed_tokens and norm. */
+struct trunk_names {
+	const char *embed, *norm;
+};
+void trunk_bind_as(struct binder *b, struct trunk *t, const struct trunk_names *names, int vocab, int hidden, bool tied,
+                   float eps, float norm_add);
 /* Begins a pass: returns x[n_row][hidden], the embeddings of its tokens, in the pass's work memory. */
 float *trunk_begin(struct pass *p, const struct trunk *t);
 /* Ends it: fills p->hidden, where it is asked for, and p->logits from the residual stream x. */

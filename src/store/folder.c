@@ -230,7 +230,7 @@ static int read_index(struct folder *f, const char *path, struct json **out, str
 		return 0;
 	buf_init(&b);
 	code = file_read(path, INDEX_MAX, &b, err);
-	if (!code && !(*out = json_parse(b.p, b.n, 0, err)))
+	if (!code && !(*out = json_parse_python(b.p, b.n, 0, err)))
 		code = err_prefix(err, "%s", path);
 	buf_fini(&b);
 	return code;

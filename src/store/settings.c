@@ -109,7 +109,7 @@ char *store_chat_template(const struct store *st, struct err *err)
 		code = store_document(st, "chat_template.json", &b, &none);
 		if (code && code != E_MISSING)
 			err_set(err, code, "%s", none.msg);
-		else if (!code && !(j = json_parse(b.p, b.n, 0, err)))
+		else if (!code && !(j = json_parse_python(b.p, b.n, 0, err)))
 			err_prefix(err, "%s", store_place(st, "chat_template.json"));
 		text = of_config(json_get(j, "chat_template"));
 		json_free(j);

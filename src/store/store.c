@@ -40,7 +40,7 @@ static int read_json(struct store *st, const char *name, bool optional, struct j
 	buf_init(&b);
 	code = store_document(st, name, &b, err);
 	if (!code) {
-		*out = json_parse(b.p, b.n, 0, err);
+		*out = json_parse_python(b.p, b.n, 0, err);
 		if (!*out)
 			code = err_prefix(err, "%s", store_place(st, name));
 		else if (json_kind(*out) != JSON_OBJECT)

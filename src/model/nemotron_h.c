@@ -1,0 +1,255 @@
+/* nemotron_h.c - Nemotron-H, Nemotron Nano 2 and Nemotron 3.
+ *
+ *     h = E[token];  per layer:  h += mixer(rms(h));  logits = rms(h) lm_head'
+ *
+ * The mixer is one of four by the layer's letter: Mamba-2 (M) with its norm by groups, attention without
+ * positions (*), an MLP of relu squared without a gate (-), a mixture of those (E) beside a shared expert.
+ * In the larger ones the mixture works on a projection of its input (latent), which its router and
+ * the shared expert do not. */
+#include <math.h>
+#include <string.h>
+
+#include "model/decoder.h"
+#include "model/families.h"
+#include "model/mamba.h"
+#include "model/work.h"
+
+struct plan {
+	struct attention_form attn;
+	struct mamba_form mamba;
+	struct ffn_form mlp;
+	struct moe_form moe;
+	int latent; /* width of the mixture's input; 0: the model's */
+	char *kind; /* [layers] M, *, - or E */
+	bool tied;
+};
+
+/* ---- config ---- */
+
+static char kind_of(const char *name)
+{
+	static const struct {
+		const char *name;
+		char kind;
+	} names[] = {
+		{ "mamba", 'M' }, { "attention", '*' }, { "full_attention", '*' }, { "mlp", '-' }, { "moe", 'E' }
+	};
+
+	for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
+		if (!strcmp(name, names[i].name))
+			return names[i].kind;
+	return 0;
+}
+
+static void read_kinds(struct conf *c, struct plan *p, int layers, struct arena *a)
+{
+	const char *pattern = conf_str_or(c, "hybrid_override_pattern", NULL);
+	const struct json *list = conf_get(c, "layers_block_type");
+
+	if (!list)
+		list = conf_get(c, "layer_types");
+	if (c->code)
+		return;
+	p->kind = arena_zalloc(a, (size_t)layers);
+	if ((pattern ? strlen(pattern) : json_len(list)) != (size_t)layers) {
+		conf_fail(c, E_FORMAT,
+		          "hybrid_override_pattern or layers_block_type: %zu layers, num_hidden_layers is %d",
+		          pattern ? strlen(pattern) : json_len(list), layers);
+		return;
+	}
+	for (int i = 0; i < layers; i++) {
+		p->kind[i] = pattern ? pattern[i] : kind_of(json_str(json_at(list, (size_t)i), NULL));
+		if (!p->kind[i] || !strchr("M*-E", p->kind[i]))
+			conf_fail(c, E_UNSUPPORTED, "layer %d is of a kind that is not known; known: M, *, -, E", i);
+	}
+}
+
+static void read_moe(struct conf *c, struct plan *p)
+{
+	struct moe_form *m = &p->moe;
+
+	m->experts = conf_int(c, "n_routed_experts", 1, 1 << 16);
+	m->top_k = conf_int(c, "num_experts_per_tok", 1, m->experts);
+	m->inner = conf_int(c, "moe_intermediate_size", 1, CONF_DIM_MAX);
+	m->shared_inner = conf_int(c, "moe_shared_expert_intermediate_size", 0, CONF_DIM_MAX);
+	m->normalise = conf_bool_or(c, "norm_topk_prob", true);
+	m->groups = conf_int_or(c, "n_group", 1, 1, m->experts);
+	m->groups_used = conf_int_or(c, "topk_group", 1, 1, m->groups);
+	m->scale = (float)conf_double_or(c, "routed_scaling_factor", 1);
+	m->norm_eps = 1e-20f;
+	m->route = ROUTE_SIGMOID;
+	m->act.kind = ACT_RELU2;
+	m->gateless = m->shared_plain = true;
+	m->at = "mixer";
+	m->select_bias = "gate.e_score_correction_bias";
+	m->shared = "shared_experts";
+	p->latent = conf_int_or(c, "moe_latent_size", 0, 0, CONF_DIM_MAX);
+}
+
+static void read_attention(struct stack *s, struct conf *c, struct plan *p)
+{
+	struct attn *op = &p->attn.op;
+
+	op->heads = conf_int(c, "num_attention_heads", 1, CONF_HEADS_MAX);
+	op->heads_kv = conf_int_or(c, "num_key_value_heads", op->heads, 1, CONF_HEADS_MAX);
+	op->dim = conf_int_or(c, "head_dim",
+	                      conf_int_or(c, "attention_head_dim", s->m.shape.hidden / op->heads, 2, CONF_HEAD_DIM_MAX),
+	                      2, CONF_HEAD_DIM_MAX);
+	if (!c->code && op->heads % op->heads_kv)
+		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d", op->heads,
+		          op->heads_kv);
+	op->scale = 1.0f / sqrtf((float)op->dim);
+	op->eps = s->trunk.eps;
+	p->attn.hidden = s->m.shape.hidden;
+	p->attn.at = "mixer";
+	p->attn.bias_qkv = p->attn.bias_o = conf_bool_or(c, "attention_bias", false);
+	s->m.shape.heads_kv = op->heads_kv;
+	s->m.shape.dim = op->dim;
+}
+
+static void read_mamba(struct conf *c, struct plan *p)
+{
+	struct mamba_form *f = &p->mamba;
+
+	mamba_sizes(f, c, conf_int(c, "mamba_num_heads", 1, CONF_HEADS_MAX),
+	            conf_int(c, "mamba_head_dim", 1, CONF_HEAD_DIM_MAX), conf_int(c, "n_groups", 1, CONF_HEADS_MAX),
+	            conf_int(c, "ssm_state_size", 1, CONF_HEAD_DIM_MAX), conf_int(c, "conv_kernel", 2, 8));
+	mamba_read_limits(f, c);
+	f->bias = conf_bool_or(c, "mamba_proj_bias", false) || conf_bool_or(c, "use_bias", false);
+	f->conv_bias = conf_bool_or(c, "use_conv_bias", true);
+	f->norm = true;
+	f->norm_cols = f->shape.heads_v / f->shape.heads_k * f->shape.dim_v;
+	f->at = "mixer";
+}
+
+static void read_config(struct stack *s, struct conf *c, struct plan *p)
+{
+	struct shape *h = &s->m.shape;
+	const char *act = conf_str_or(c, "mlp_hidden_act", "relu2");
+
+	h->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
+	h->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
+	h->vocab = conf_int(c, "vocab_size", 1, CONF_VOCAB_MAX);
+	h->ctx_max = conf_int(c, "max_position_embeddings", 1, CONF_CTX_MAX);
+	s->trunk.eps = (float)conf_double_or(c, "layer_norm_epsilon", conf_double_or(c, "norm_eps", 1e-5));
+	p->tied = conf_bool_or(c, "tie_word_embeddings", false);
+	if (strcmp(act, "relu2"))
+		conf_fail(c, E_UNSUPPORTED, "mlp_hidden_act: \"%.40s\" is not done; only relu2", act);
+	p->mlp = (struct ffn_form){ .inner = conf_int_or(c, "intermediate_size", 0, 0, CONF_DIM_MAX),
+		                    .bias = conf_bool_or(c, "mlp_bias", false),
+		                    .act = { .kind = ACT_RELU2 },
+		                    .gateless = true,
+		                    .at = "mixer" };
+	read_kinds(c, p, h->layers, &s->m.arena);
+	if (c->code)
+		return;
+	if (strchr(p->kind, '*') || memchr(p->kind, '*', (size_t)h->layers))
+		read_attention(s, c, p);
+	if (memchr(p->kind, 'M', (size_t)h->layers))
+		read_mamba(c, p);
+	if (memchr(p->kind, 'E', (size_t)h->layers))
+		read_moe(c, p);
+}
+
+/* ---- the latent mixture ---- */
+
+struct latent {
+	struct ffn experts, shared; /* of the latent; of the model's width */
+	struct weight down, up;
+};
+
+static void latent_run(struct pass *p, const struct block *y, float *out, bool add, const float *h,
+                       const struct stack_views *v)
+{
+	const struct backend_ops *ops = p->be->ops;
+	const struct latent *x = y->own;
+	size_t mark = p->work_used, cols = (size_t)x->down.rows;
+	float *in = pass_floats(p, (size_t)p->n_row * cols), *mixed = pass_floats(p, (size_t)p->n_row * cols);
+	struct linear down = { .w = &x->down, .out = in, .ld = cols };
+	struct linear up = { .w = &x->up, .out = out, .ld = (size_t)x->up.rows, .add = add };
+
+	ops->linear(p, &down, 1, h, p->n_row, x->down.cols);
+	ops->moe(p, mixed, false, &x->experts.moe, in, h, p->n_row, x->down.rows);
+	ops->linear(p, &up, 1, mixed, p->n_row, x->up.cols);
+	if (x->shared.up.rows)
+		ffn_forward(p, &x->shared, out, true, h);
+	p->work_used = mark;
+}
+
+static size_t latent_room(const struct block *y, int n_row)
+{
+	const struct latent *x = y->own;
+
+	return 2 * work_floats_of(n_row, x->down.rows) + (x->shared.up.rows ? ffn_floats(&x->shared, n_row) : 0);
+}
+
+static const struct block_ops latent_block = { latent_run, latent_room };
+
+static void add_latent(struct stack *s, struct binder *b, const struct plan *p, const float *norm, int layer)
+{
+	struct latent *x = arena_zalloc(b->arena, sizeof *x);
+	struct moe_form routed = p->moe;
+	struct ffn_form shared = p->mlp;
+
+	routed.shared_inner = 0;
+	routed.router_cols = s->m.shape.hidden;
+	ffn_bind_moe(b, &x->experts, p->latent, &routed, layer);
+	shared.inner = p->moe.shared_inner;
+	shared.at = "mixer.shared_experts";
+	if (shared.inner)
+		ffn_bind_dense(b, &x->shared, s->m.shape.hidden, &shared, layer);
+	bind_weight(b, &x->down, p->latent, s->m.shape.hidden, "layers.%d.mixer.fc1_latent_proj", layer);
+	bind_weight(b, &x->up, s->m.shape.hidden, p->latent, "layers.%d.mixer.fc2_latent_proj", layer);
+	s->m.shape.layers_moe++;
+	stack_add(s, &latent_block, x, norm);
+}
+
+/* ---- tensors ---- */
+
+static void bind_layer(struct stack *s, struct binder *b, const struct plan *p, int i)
+{
+	const float *norm = bind_floats(b, s->m.shape.hidden, 0, "layers.%d.norm.weight", i);
+
+	switch (p->kind[i]) {
+	case 'M': stack_add_mamba(s, b, &p->mamba, norm, i); break;
+	case '*': stack_add_attention(s, b, &p->attn, norm, i); break;
+	case '-': stack_add_ffn(s, b, &p->mlp, norm, i); break;
+	default:
+		if (p->latent)
+			add_latent(s, b, p, norm, i);
+		else
+			stack_add_moe(s, b, &p->moe, norm, i);
+	}
+}
+
+static int bind(struct model *m, struct store *st, struct err *err)
+{
+	struct stack *s = (struct stack *)m;
+	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct conf c = decoder_conf(st, err);
+	struct plan p = { 0 };
+
+	read_config(s, &c, &p);
+	if (c.code)
+		return c.code;
+	stack_init(s, m->shape.layers);
+	trunk_bind_as(&b, &s->trunk, &(struct trunk_names){ "embeddings", "norm_f" }, m->shape.vocab, m->shape.hidden,
+	              p.tied, s->trunk.eps, 0);
+	for (int i = 0; i < m->shape.layers && !b.code; i++)
+		bind_layer(s, &b, &p, i);
+	m->shape.experts = p.moe.experts;
+	m->shape.experts_used = p.moe.top_k;
+	if (!b.code)
+		store_ignore(st, "mtp.", "draft head: not read by this version");
+	return b.code;
+}
+
+static const char *const arch[] = { "nemotron_h", NULL };
+
+const struct model_ops nemotron_h_ops = {
+	.arch = arch,
+	.size = sizeof(struct stack),
+	.bind = bind,
+	.forward = stack_forward,
+	.work_floats = stack_work_floats,
+};

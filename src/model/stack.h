@@ -1,0 +1,61 @@
+/* stack.h - models whose layers are blocks of several kinds: hybrids.  Inside src/model/.
+ *
+ *     h = scale E[token];  per block:  h += s norm(block(norm(h)));  logits = scale norm(h) lm_head'
+ *
+ * A family reads its config, adds its blocks in order, and leaves work memory and forward to the stack.  A
+ * kind of block is a struct of its own behind struct block_ops. */
+#ifndef MODEL_STACK_H
+#define MODEL_STACK_H
+
+#include "model/attention.h"
+#include "model/ffn.h"
+#include "model/model.h"
+#include "model/trunk.h"
+
+struct block;
+
+/* The caches of a pass, as blocks read them; NULL where the model has none. */
+struct stack_views {
+	const struct kv_view *kv;
+	const struct state_view *state;
+};
+
+struct block_ops {
+	/* out = block(h), or out += it with add; h[n_row][hidden], which may be out. */
+	void (*forward)(struct pass *, const struct block *, float *out, bool add, const float *h,
+	                const struct stack_views *);
+	/* Work memory of forward. */
+	size_t (*floats)(const struct block *, int n_row);
+};
+
+struct block {
+	const struct block_ops *ops;
+	void *own;         /* the kind's struct */
+	const float *norm; /* gain of the norm before it; NULL: none */
+	bool beside;       /* reads what the block before it reads, its norm included */
+	struct join join;
+	int layer; /* its index in its cache */
+};
+
+struct stack {
+	struct model m;
+	struct trunk trunk;
+	struct block *block;
+	int n_block;
+	bool besides; /* some block is beside another */
+};
+
+/* Memory for as many blocks as a family adds at most. */
+void stack_init(struct stack *s, int blocks);
+struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own, const float *norm);
+/* An attention block, which takes the next layer of the keys' and values' cache; a feed-forward block. */
+struct block *stack_add_attention(struct stack *s, struct binder *b, const struct attention_form *f, const float *norm,
+                                  int layer);
+struct block *stack_add_ffn(struct stack *s, struct binder *b, const struct ffn_form *f, const float *norm, int layer);
+struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_form *f, const float *norm, int layer);
+struct ffn *stack_ffn(struct block *b);
+
+size_t stack_work_floats(const struct model *m, int n_row, int n_logit);
+void stack_forward(struct model *m, struct pass *p);
+
+#endif
