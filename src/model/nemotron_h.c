@@ -6,7 +6,6 @@
  * positions (*), an MLP of relu squared without a gate (-), a mixture of those (E) beside a shared expert.
  * In the larger ones the mixture works on a projection of its input (latent), which its router and
  * the shared expert do not. */
-#include <math.h>
 #include <string.h>
 
 #include "model/decoder.h"
@@ -86,27 +85,6 @@ static void read_moe(struct conf *c, struct plan *p)
 	p->latent = conf_int_or(c, "moe_latent_size", 0, 0, CONF_DIM_MAX);
 }
 
-static void read_attention(struct stack *s, struct conf *c, struct plan *p)
-{
-	struct attn *op = &p->attn.op;
-
-	op->heads = conf_int(c, "num_attention_heads", 1, CONF_HEADS_MAX);
-	op->heads_kv = conf_int_or(c, "num_key_value_heads", op->heads, 1, CONF_HEADS_MAX);
-	op->dim = conf_int_or(c, "head_dim",
-	                      conf_int_or(c, "attention_head_dim", s->m.shape.hidden / op->heads, 2, CONF_HEAD_DIM_MAX),
-	                      2, CONF_HEAD_DIM_MAX);
-	if (!c->code && op->heads % op->heads_kv)
-		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d", op->heads,
-		          op->heads_kv);
-	op->scale = 1.0f / sqrtf((float)op->dim);
-	op->eps = s->trunk.eps;
-	p->attn.hidden = s->m.shape.hidden;
-	p->attn.at = "mixer";
-	p->attn.bias_qkv = p->attn.bias_o = conf_bool_or(c, "attention_bias", false);
-	s->m.shape.heads_kv = op->heads_kv;
-	s->m.shape.dim = op->dim;
-}
-
 static void read_mamba(struct conf *c, struct plan *p)
 {
 	struct mamba_form *f = &p->mamba;
@@ -127,10 +105,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	struct shape *h = &s->m.shape;
 	const char *act = conf_str_or(c, "mlp_hidden_act", "relu2");
 
-	h->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
-	h->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
-	h->vocab = conf_int(c, "vocab_size", 1, CONF_VOCAB_MAX);
-	h->ctx_max = conf_int(c, "max_position_embeddings", 1, CONF_CTX_MAX);
+	stack_read(s, c);
 	s->trunk.eps = (float)conf_double_or(c, "layer_norm_epsilon", conf_double_or(c, "norm_eps", 1e-5));
 	p->tied = conf_bool_or(c, "tie_word_embeddings", false);
 	if (strcmp(act, "relu2"))
@@ -143,8 +118,9 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	read_kinds(c, p, h->layers, &s->m.arena);
 	if (c->code)
 		return;
-	if (strchr(p->kind, '*') || memchr(p->kind, '*', (size_t)h->layers))
-		read_attention(s, c, p);
+	if (memchr(p->kind, '*', (size_t)h->layers))
+		stack_read_attention(s, c, &p->attn);
+	p->attn.at = "mixer";
 	if (memchr(p->kind, 'M', (size_t)h->layers))
 		read_mamba(c, p);
 	if (memchr(p->kind, 'E', (size_t)h->layers))

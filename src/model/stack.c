@@ -2,9 +2,38 @@
 #include "model/stack.h"
 
 #include <assert.h>
+#include <math.h>
 
 #include "cache/kinds.h"
 #include "model/work.h"
+
+void stack_read(struct stack *s, struct conf *c)
+{
+	struct shape *h = &s->m.shape;
+
+	h->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
+	h->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
+	h->vocab = conf_int(c, "vocab_size", 1, CONF_VOCAB_MAX);
+	h->ctx_max = conf_int(c, "max_position_embeddings", 1, CONF_CTX_MAX);
+}
+
+void stack_read_attention(struct stack *s, struct conf *c, struct attention_form *f)
+{
+	struct attn *op = &f->op;
+
+	op->heads = conf_int(c, "num_attention_heads", 1, CONF_HEADS_MAX);
+	op->heads_kv = conf_int_or(c, "num_key_value_heads", op->heads, 1, CONF_HEADS_MAX);
+	op->dim = conf_int_or(c, "head_dim", s->m.shape.hidden / op->heads, 2, CONF_HEAD_DIM_MAX);
+	if (!c->code && op->heads % op->heads_kv)
+		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d", op->heads,
+		          op->heads_kv);
+	op->scale = 1.0f / sqrtf((float)op->dim);
+	op->eps = s->trunk.eps;
+	f->hidden = s->m.shape.hidden;
+	f->bias_qkv = f->bias_o = conf_bool_or(c, "attention_bias", false);
+	s->m.shape.heads_kv = op->heads_kv;
+	s->m.shape.dim = op->dim;
+}
 
 void stack_init(struct stack *s, int blocks)
 {
@@ -66,6 +95,11 @@ struct block *stack_add_ffn(struct stack *s, struct binder *b, const struct ffn_
 
 	ffn_bind_dense(b, y, s->m.shape.hidden, f, layer);
 	return stack_add(s, &ffn_block, y, norm);
+}
+
+struct block *stack_add_ready(struct stack *s, struct ffn *f, const float *norm)
+{
+	return stack_add(s, &ffn_block, f, norm);
 }
 
 struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_form *f, const float *norm, int layer)

@@ -45,6 +45,10 @@ struct stack {
 	bool besides; /* some block is beside another */
 };
 
+/* hidden_size, num_hidden_layers, vocab_size and max_position_embeddings into shape. */
+void stack_read(struct stack *s, struct conf *c);
+/* Heads, head size, biases and scale of the usual keys into f and shape; without rope and norms. */
+void stack_read_attention(struct stack *s, struct conf *c, struct attention_form *f);
 /* Memory for as many blocks as a family adds at most. */
 void stack_init(struct stack *s, int blocks);
 struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own, const float *norm);
@@ -53,6 +57,8 @@ struct block *stack_add_attention(struct stack *s, struct binder *b, const struc
                                   int layer);
 struct block *stack_add_ffn(struct stack *s, struct binder *b, const struct ffn_form *f, const float *norm, int layer);
 struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_form *f, const float *norm, int layer);
+/* The same around one that is bound already. */
+struct block *stack_add_ready(struct stack *s, struct ffn *f, const float *norm);
 struct ffn *stack_ffn(struct block *b);
 
 size_t stack_work_floats(const struct model *m, int n_row, int n_logit);

@@ -19,10 +19,26 @@
 static const float TOLERANCE = 1e-3f;
 enum { LONG_MAX = 700 };
 
-static const char *const families[] = {
-	"qwen3_5", "qwen3_5_tied", "qwen3_5_moe", "qwen3_5_vl",     "qwen3_next",        "qwen3", "qwen3_moe", "qwen2",
-	"llama",   "llama2",       "nemotron_h",  "nemotron_h_moe", "nemotron_h_latent", NULL
-};
+static const char *const families[] = { "qwen3_5",
+	                                "qwen3_5_tied",
+	                                "qwen3_5_moe",
+	                                "qwen3_5_vl",
+	                                "qwen3_next",
+	                                "qwen3",
+	                                "qwen3_moe",
+	                                "qwen2",
+	                                "llama",
+	                                "llama2",
+	                                "nemotron_h",
+	                                "nemotron_h_moe",
+	                                "nemotron_h_latent",
+	                                "mamba2",
+	                                "granitemoehybrid",
+	                                "granitemoehybrid_dense",
+	                                "falcon_h1",
+	                                "lfm2",
+	                                "lfm2_moe",
+	                                NULL };
 
 /* ---- the vectors ---- */
 

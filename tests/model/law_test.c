@@ -456,8 +456,23 @@ static int check_policies(const char *folder, int quick)
 
 /* hf-bf16 or hf-f32: which there is differs by family. */
 static const char *const families[] = {
-	"qwen3_5", "qwen3_5_tied", "qwen3_5_moe",    "qwen3_next",        "qwen3", "qwen3_moe", "qwen2",
-	"llama",   "llama2",       "nemotron_h_moe", "nemotron_h_latent",
+	"qwen3_5",
+	"qwen3_5_tied",
+	"qwen3_5_moe",
+	"qwen3_next",
+	"qwen3",
+	"qwen3_moe",
+	"qwen2",
+	"llama",
+	"llama2",
+	"nemotron_h_moe",
+	"nemotron_h_latent",
+	"mamba2",
+	"granitemoehybrid",
+	"granitemoehybrid_dense",
+	"falcon_h1",
+	"lfm2",
+	"lfm2_moe",
 };
 static const char *const variants[] = { "mlx-q4", "hf-bf16", "hf-f32" };
 enum { BF16 = 1 };

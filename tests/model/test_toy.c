@@ -45,8 +45,8 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	rotary_read(&f.op.rope, &c, &d, s->dim, &s->ctx_max, &m->arena);
 	if (c.code)
 		return c.code;
-	bind_find_prefix(&b);
-	bind_embedding(&b, &t->embed, &t->head, s->vocab, s->hidden, true);
+	bind_find_prefix(&b, "embed_tokens");
+	bind_embedding(&b, &t->embed, &t->head, "embed_tokens", s->vocab, s->hidden, true);
 	attention_bind(&b, &t->attn, &f, 0);
 	return b.code;
 }
