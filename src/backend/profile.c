@@ -143,6 +143,14 @@ static void timed_kv_append(struct pass *p, const struct attn *a, float *q, size
 	add(of(p), "kv_append", "", t, &c);
 }
 
+/* Positions of which n rows from pos on see something. */
+static int seen(const struct attn *a, int pos, int n)
+{
+	int first = a->window && pos >= a->window ? pos - a->window + 1 : 0;
+
+	return pos + n - first;
+}
+
 static void timed_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
                          size_t q_row, size_t q_head, const struct kv_view *view, int layer)
 {
@@ -153,9 +161,9 @@ static void timed_attend(struct pass *p, float *out, const struct attn *a, const
 	int64_t t;
 
 	for (int i = 0; i < p->n_item; i++)
-		c.bytes += kv_bytes(view, layer) * (p->span[i].pos + p->span[i].n);
+		c.bytes += kv_bytes(view, layer) * seen(a, p->span[i].pos, p->span[i].n);
 	for (int r = 0; r < p->n_row; r++)
-		ops += 4.0 * a->heads * a->dim * (p->pos[r] + 1);
+		ops += 4.0 * a->heads * a->dim * seen(a, p->pos[r], 1);
 	if (p->arith == ARITH_FAST && kv_tiles(pair, a->dim, p->be->level))
 		c.bf16_ops = ops;
 	else

@@ -34,7 +34,9 @@
  *     what a row does not see counts as zero.  Segments merge in rising order,
  *       acc = fma(new, 2^((its max - max) c), acc 2^((old max - max) c)), sum likewise,
  *     and last 0 is added.  Everywhere else rows are plain floats, and attend.c has
- *     the order of softmax.
+ *     the order of softmax.  A position outside of a row's window has weight 0 and is not read;
+ *     segments and blocks wholly outside are left out.  A sink is merged last, as a segment
+ *     of sum 1 and no values, in the order of attend.c.
  *
  * So all levels give the same bits as well, but for bf16 weights and for attention over bf16
  * rows, of which those with a dot product of bf16 give other bits than those without;

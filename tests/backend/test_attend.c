@@ -20,14 +20,31 @@ static const int lengths[SEQS] = { LONGEST, 70 };
 
 struct shape {
 	int dim, heads, heads_kv;
+	int window; /* 0: none */
+	bool sinks;
+	float cap;
 };
 static const struct shape shapes[] = {
-	{ 64, 6, 2 },  { 256, 8, 2 }, { 128, 8, 1 }, { 64, 16, 1 }, { 32, 2, 2 },
-	{ 96, 20, 1 }, { 80, 6, 2 },  { 24, 6, 2 },  { 64, 40, 1 },
+	{ 64, 6, 2 },
+	{ 256, 8, 2 },
+	{ 128, 8, 1 },
+	{ 64, 16, 1 },
+	{ 32, 2, 2 },
+	{ 96, 20, 1 },
+	{ 80, 6, 2 },
+	{ 24, 6, 2 },
+	{ 64, 40, 1 },
+	{ 64, 8, 2, 128, true },
+	{ 64, 6, 2, 24, false },
+	{ 256, 4, 1, 300, false },
+	{ 32, 4, 1, 1 },
+	{ 64, 4, 2, 0, true },
+	{ 64, 4, 2, 90, true, 5 },
 };
 
 static const struct shape *shape;
 static const char *format;
+static float *sinks;                                /* [heads] */
 static float *in_q[SEQS], *in_k[SEQS], *in_v[SEQS]; /* [length][heads or heads_kv][dim] */
 static int failures;
 
@@ -56,6 +73,7 @@ struct world {
 	struct kv_layer layer;
 	struct kv_view view;
 	int32_t page[SEQS * PAGES], page_of[SEQS * PAGES];
+	int gone[SEQS]; /* pages that no row sees any more */
 	size_t bytes, work_bytes;
 	uint8_t *work;
 	float *out[SEQS]; /* [length][heads * dim] */
@@ -117,7 +135,10 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 	struct attn a = { .heads = shape->heads,
 		          .heads_kv = shape->heads_kv,
 		          .dim = shape->dim,
-		          .scale = 1 / sqrtf((float)shape->dim) };
+		          .scale = 1 / sqrtf((float)shape->dim),
+		          .window = shape->window,
+		          .softcap = shape->cap,
+		          .sinks = shape->sinks ? sinks : NULL };
 	const struct backend_ops *op = w->be->ops;
 	float *q, *k, *v, *out;
 
@@ -157,6 +178,22 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 				         out + (size_t)r * q_row(), q_row() * 4);
 }
 
+/* What no row from pos on sees becomes no number, in whole pages: a cache may have given them away. */
+static void forget(struct world *w, int slot, int pos)
+{
+	int pages = shape->window && pos >= shape->window ? (pos - shape->window + 1) / w->view.page_rows : 0;
+	uint8_t *none;
+
+	if (w->gone[slot] >= pages)
+		return;
+	none = xmalloc(w->view.page_bytes);
+	memset(none, 0xff, w->view.page_bytes);
+	for (int *i = &w->gone[slot]; *i < pages; ++*i)
+		w->be->ops->write(w->be, w->view.base + w->view.page_bytes * (size_t)w->page_of[slot * PAGES + *i],
+		                  none, w->view.page_bytes);
+	free(none);
+}
+
 /* All sequences together, in steps of `longest` rows of each and some wrong ones behind
  * them; of the long sequence rows before `from` in one step. */
 static void run(struct world *w, int longest, int wrong, int from)
@@ -182,6 +219,8 @@ static void run(struct world *w, int longest, int wrong, int from)
 		if (!n)
 			return;
 		step(w, span, keep, n);
+		for (int i = 0; i < SEQS; i++)
+			forget(w, i, at[i]);
 	}
 }
 
@@ -261,10 +300,25 @@ static float exp_truth(float x)
 	return e;
 }
 
+/* The first position that row r sees. */
+static int first_of(int r)
+{
+	return shape->window && r >= shape->window ? r - shape->window + 1 : 0;
+}
+
+static void sink_truth(float *out, float max, float *sum, float sink)
+{
+	float top = sink > max ? sink : max, c = exp_truth(max - top);
+
+	*sum = fmaf(*sum, c, exp_truth(sink - top));
+	for (int i = 0; i < shape->dim; i++)
+		out[i] *= c;
+}
+
 /* Query head h of row r of a sequence over bf16 rows where there are no tiles. */
 static void plain_truth(float *out, int seq, int r, int h)
 {
-	int dim = shape->dim, g = h / (shape->heads / shape->heads_kv), n = r + 1;
+	int dim = shape->dim, g = h / (shape->heads / shape->heads_kv), n = r + 1, first = first_of(r);
 	float scale = 1 / sqrtf((float)dim), max = -INFINITY, sum = 0;
 	const float *q = in_q[seq] + (size_t)r * q_row() + (size_t)(h * dim);
 	float *row = xmalloc((size_t)dim * 4), *acc = xmalloc((size_t)dim * 4), *s = xmalloc((size_t)n * 4);
@@ -274,10 +328,14 @@ static void plain_truth(float *out, int seq, int r, int h)
 	for (int t = 0; t < n; t++) {
 		for (int i = 0; i < dim; i++)
 			row[i] = bf16_to_float(float_to_bf16(in_k[seq][(size_t)t * kv_row() + (size_t)(g * dim + i)]));
-		s[t] = vec.dot(q, row, dim) * scale;
+		s[t] = vec.dot(q, row, dim);
+		if (shape->cap != 0)
+			op_table_scalar.cap(&s[t], scale, shape->cap, 1);
+		else
+			s[t] *= scale;
 	}
 	memset(out, 0, (size_t)dim * 4);
-	for (int begin = 0; begin < n; begin += ATTN_SEGMENT) {
+	for (int begin = first / ATTN_SEGMENT * ATTN_SEGMENT; begin < n; begin += ATTN_SEGMENT) {
 		int end = begin + ATTN_SEGMENT < n ? begin + ATTN_SEGMENT : n;
 		float m = -INFINITY, l = 0, next, f, f2;
 
@@ -285,12 +343,15 @@ static void plain_truth(float *out, int seq, int r, int h)
 		for (int at = begin; at < end; at += ATTN_BLOCK) {
 			int to = at + ATTN_BLOCK < end ? at + ATTN_BLOCK : end;
 			float part[16] = { 0 }, top = m, corr;
+			int from = at > first ? at : first;
 
-			for (int t = at; t < to; t++)
+			if (from >= to)
+				continue;
+			for (int t = from; t < to; t++)
 				top = s[t] > top ? s[t] : top;
 			corr = exp_truth(m - top);
 			m = top;
-			for (int t = at; t < to; t++) {
+			for (int t = from; t < to; t++) {
 				s[t] = exp_truth(s[t] - m);
 				part[(t - at) % 16] += s[t];
 			}
@@ -300,7 +361,7 @@ static void plain_truth(float *out, int seq, int r, int h)
 			l = fmaf(l, corr, part[0]);
 			for (int i = 0; i < dim; i++) {
 				acc[i] *= corr;
-				for (int t = at; t < to; t++)
+				for (int t = from; t < to; t++)
 					acc[i] = fmaf(s[t],
 					              bf16_to_float(float_to_bf16(
 							      in_v[seq][(size_t)t * kv_row() + (size_t)(g * dim + i)])),
@@ -315,6 +376,8 @@ static void plain_truth(float *out, int seq, int r, int h)
 		for (int i = 0; i < dim; i++)
 			out[i] = fmaf(acc[i], f2, out[i] * f);
 	}
+	if (shape->sinks)
+		sink_truth(out, max, &sum, sinks[h]);
 	for (int i = 0; i < dim; i++)
 		out[i] *= 1.0f / sum;
 	free(row);
@@ -326,7 +389,7 @@ static void plain_truth(float *out, int seq, int r, int h)
  * are apart. */
 static void tiles_truth(float *out, int seq, int r, int h, double *worst)
 {
-	int dim = shape->dim, g = h / (shape->heads / shape->heads_kv), n = r + 1;
+	int dim = shape->dim, g = h / (shape->heads / shape->heads_kv), n = r + 1, first = first_of(r);
 	float scale = 1 / sqrtf((float)dim), c = scale * 0x1.715476p+0f, max = -INFINITY, sum = 0;
 	const float *q = in_q[seq] + (size_t)r * q_row() + (size_t)(h * dim);
 	float *k = xcalloc((size_t)(n + KV_SEGMENT) * (size_t)dim, 4),
@@ -344,20 +407,20 @@ static void tiles_truth(float *out, int seq, int r, int h, double *worst)
 			v[t * dim + i] = half(in_v[seq][(size_t)t * kv_row() + (size_t)(g * dim + i)]);
 			e[t] += (double)q[i] * (double)k[t * dim + i] * (double)scale;
 		}
-		top = fmax(top, e[t]);
+		top = t < first ? top : fmax(top, e[t]);
 		s[t] = 0;
 		for (int i = 0; i < dim; i += 32)
 			s[t] = block_sum(s[t], qh + i, k + t * dim + i);
 	}
 	memset(out, 0, (size_t)dim * 4);
-	for (int begin = 0; begin < n; begin += KV_SEGMENT) {
+	for (int begin = first / KV_SEGMENT * KV_SEGMENT; begin < n; begin += KV_SEGMENT) {
 		int end = begin + KV_SEGMENT < n ? begin + KV_SEGMENT : n;
 		float m = -INFINITY, part[2] = { 0, 0 }, l, next, f, f2;
 
 		for (int t = begin; t < end; t++)
-			m = s[t] > m ? s[t] : m;
+			m = t >= first && s[t] > m ? s[t] : m;
 		for (int t = begin; t < begin + KV_SEGMENT; t++) {
-			s[t] = t < end ? half(exp2_truth((s[t] - m) * c)) : 0;
+			s[t] = t >= first && t < end ? half(exp2_truth((s[t] - m) * c)) : 0;
 			part[t % 2] += s[t];
 		}
 		l = part[0] + part[1];
@@ -378,10 +441,16 @@ static void tiles_truth(float *out, int seq, int r, int h, double *worst)
 		for (int i = 0; i < dim; i++)
 			out[i] = fmaf(acc[i], f2, out[i] * f);
 	}
+	for (int i = 0; i < dim; i++)
+		out[i] += 0.0f;
+	if (shape->sinks) {
+		sink_truth(out, max * scale, &sum, sinks[h]);
+		all = exp((double)sinks[h] - top);
+	}
 	for (int t = 0; t < n; t++)
-		all += e[t] = exp(e[t] - top);
+		all += e[t] = t < first ? 0 : exp(e[t] - top);
 	for (int i = 0; i < dim; i++) {
-		out[i] = (out[i] + 0.0f) * (1.0f / sum);
+		out[i] *= 1.0f / sum;
 		for (int t = 0; t < n; t++)
 			d[i] += e[t] / all * (double)v[t * dim + i];
 		*worst = fmax(*worst, fabs(d[i] - (double)out[i]));
@@ -451,8 +520,21 @@ static void signs_of_zero(enum cpu_level top)
 	world_close(&truth);
 }
 
+/* A value that is no number, in the window of some rows and behind that of the others, whoever shares their unit. */
+static void behind_a_window(enum cpu_level top)
+{
+	for (size_t i = 0; i < kv_row(); i++)
+		in_v[0][300 * kv_row() + i] = i % 2 ? INFINITY : -INFINITY;
+	world_open(&truth, backend_cpu_open(1, top), 64);
+	run(&truth, 1, 0, 0);
+	try("behind a window", top, 1, 64, LONGEST, 0, 0, false);
+	try("behind a window", top, 2, 16, 37, 2, 0, false);
+	world_close(&truth);
+}
+
 static void inputs_make(void)
 {
+	sinks = numbers(400, (size_t)shape->heads, 3);
 	for (int s = 0; s < SEQS; s++) {
 		in_q[s] = numbers(100 + (uint64_t)s, (size_t)lengths[s] * q_row(), 4);
 		in_k[s] = numbers(200 + (uint64_t)s, (size_t)lengths[s] * kv_row(), 2);
@@ -462,6 +544,7 @@ static void inputs_make(void)
 
 static void inputs_free(void)
 {
+	free(sinks);
 	for (int s = 0; s < SEQS; s++) {
 		free(in_q[s]);
 		free(in_k[s]);
@@ -501,7 +584,7 @@ int main(int argc, char **argv)
 		format = "bf16";
 		world_open(&truth, backend_cpu_open(1, top), 64);
 		run(&truth, LONGEST, 0, 0);
-		stated_order(kv_tiles(both, shape->dim, top) != NULL);
+		stated_order(kv_tiles(both, shape->dim, top) != NULL && shape->cap == 0);
 		try("rows", top, 1, 64, 1, 0, LONGEST - (quick ? 10 : 300), false);
 		try("drafts", top, 3, 5, 7, 4, quick ? 480 : 0, true);
 		if (!quick) {
@@ -519,11 +602,16 @@ int main(int argc, char **argv)
 			if (l != CPU_AVXVNNI && (!quick || !i)) /* what AVX2 does */
 				many_and_few("bf16", l, quick);
 		for (size_t f = 0; f < sizeof coded / sizeof *coded; f++)
-			if ((!quick || !i) && kv_format_find(coded[f])->row_bytes(shape->dim))
+			if ((!quick || !i) && !(shape->window && f % 2) &&
+			    kv_format_find(coded[f])->row_bytes(shape->dim))
 				many_and_few(coded[f], top, quick);
 		if (shape->heads == 40) {
 			format = "bf16";
 			signs_of_zero(top);
+		}
+		if (shape->window) {
+			format = "bf16";
+			behind_a_window(top);
 		}
 		inputs_free();
 	}

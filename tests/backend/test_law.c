@@ -215,6 +215,7 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	float *o_eight = o_norm + n * COLS, *o_half = o_eight + n * COLS, *o_moe = o_half + n * COLS;
 	float *o_moe_half = o_moe + n * COLS, *o_wide = o_moe_half + n * COLS;
 	struct attn at_ = { HEADS, HEADS_KV, DIM, 0.2f, gain_d, gain_d, 1e-6f, { freq, NF, 1 } };
+	struct attn local = at_;
 	struct recur d = { .conv = conv,
 		           .a_log_exp = decay,
 		           .dt_bias = dt_bias,
@@ -267,6 +268,13 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 		{ &w_eight, o_norm, COLS, NULL, false, &gated, .act = { .kind = ACT_SILU } },
 	};
 
+	local.window = 77;
+	local.sinks = gain_c;
+	local.v_norm = true;
+	local.rope.adjacent = true;
+	local.q_bend = 0.1f;
+	local.q_bend_every = 32;
+	at_.rope.apart = DIM / 2;
 	p->be->ops->write(p->be, x, in, n * IN * 4);
 	memset(out, 0, n * OUT * 4);
 	for (size_t i = 0; i < n * COLS; i++)
@@ -274,8 +282,8 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	op->write(p->be, y, out, n * OUT * 4);
 	op->norm(p, normed, c, p->n_row, COLS, gain_c, 1e-6f);
 	op->linear(p, job, 6, normed, p->n_row, COLS);
-	op->kv_append(p, &at_, q, Q, 2 * DIM, k, v, &w->kv, layer);
-	op->attend(p, o_attn, &at_, q, q + DIM, Q, 2 * DIM, &w->kv, layer);
+	op->kv_append(p, layer ? &local : &at_, q, Q, 2 * DIM, k, layer ? k : v, &w->kv, layer);
+	op->attend(p, o_attn, layer ? &local : &at_, q, q + DIM, Q, 2 * DIM, &w->kv, layer);
 	op->recur(p, o_delta, &d, &(struct recur_in){ qkv, z, b, a }, &w->st, layer);
 	op->moe(p, o_moe, true, &m, normed, NULL, p->n_row, COLS);
 	op->moe(p, o_moe_half, false, &m_half, normed, c, p->n_row, COLS);

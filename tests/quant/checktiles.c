@@ -4,7 +4,7 @@
  *
  *   checktiles [--seed N] [--rounds N]
  *
- * Values end at an unreadable page, what is written is fenced, positions that a query does not
+ * Values end at an unreadable page, what lies before every window is no number, what is written is fenced, positions that a query does not
  * see may be anything; a kernel that dies of a signal is reported by name. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ enum { WAYS = 0 };
 struct sample {
 	int dim, n, nq; /* positions that lie there, queries */
 	float q[KV_QUERIES][DIM_MOST];
-	int32_t see[KV_QUERIES];
+	int32_t from[KV_QUERIES], see[KV_QUERIES];
 	struct fence rows[2][RUNS];
 	struct kv_segment seg;
 };
@@ -61,12 +61,13 @@ static uint16_t mostly(int kind)
 	return number(pick(8) ? kind : pick(3));
 }
 
-static void run_make(struct fence *f, int rows, int known, int dim, int kind)
+/* Rows [begin, known) of the run are numbers. */
+static void run_make(struct fence *f, int rows, int begin, int known, int dim, int kind)
 {
 	uint8_t *p = fence_make(f, (size_t)(rows * dim) * 2, 1, 0);
 
 	for (int i = 0; i < rows * dim; i++) {
-		uint16_t h = i < known * dim ? mostly(kind) : pick(2) ? 0x7fff : 0xff80;
+		uint16_t h = i >= begin * dim && i < known * dim ? mostly(kind) : pick(2) ? 0x7fff : 0xff80;
 
 		memcpy(p + 2 * i, &h, 2);
 	}
@@ -79,23 +80,35 @@ static void sample_make(struct sample *s)
 	s->dim = 32 * (1 + pick(pick(2) ? 8 : 16));
 	s->n = pick(3) ? 1 + pick(KV_SEGMENT) : KV_SEGMENT;
 	s->nq = 1 + pick(pick(2) ? 8 : KV_QUERIES);
-	s->seg.n = s->n;
-	for (int i = 0; i * KV_RUN < s->n; i++) {
-		int left = s->n - i * KV_RUN, here = left < KV_RUN ? left : KV_RUN;
-
-		run_make(&s->rows[KV_KEYS][i], KV_RUN, here, s->dim, key_kind);
-		run_make(&s->rows[KV_VALUES][i], here, here, s->dim, value_kind);
-		s->seg.key[i] = s->rows[KV_KEYS][i].p;
-		s->seg.value[i] = s->rows[KV_VALUES][i].p;
-	}
-	for (int j = 0; j < s->nq; j++)
-		for (int i = 0; i < s->dim; i++)
-			s->q[j][i] = bf16_to_float(mostly(q_kind)) * (pick(2) ? 1 : 1 + 0.01f * uniform());
 	most = pick(3) ? s->n : 1 + pick(s->n);
 	for (int j = 0; j < KV_QUERIES; j++)
 		s->see[j] = j >= s->nq - 1 ? most : most - pick(pick(2) ? 4 : most + 1);
 	for (int j = s->nq - 2; j >= 0; j--)
 		s->see[j] = s->see[j] < s->see[j + 1] ? s->see[j] : s->see[j + 1];
+	/* Half of them with windows: those of later queries begin later. */
+	s->from[0] = pick(2) ? pick(s->see[0] > 0 ? s->see[0] : 1) : 0;
+	for (int j = 1; j < KV_QUERIES; j++) {
+		int room = (s->see[j] > 0 ? s->see[j] : 1) - s->from[j - 1];
+
+		s->from[j] = s->from[j - 1] + (s->from[0] && room > 0 ? pick(room) : 0);
+	}
+	s->seg.n = s->n;
+	s->seg.first = s->from[0];
+	for (int i = 0; i * KV_RUN < s->n; i++) {
+		int left = s->n - i * KV_RUN, here = left < KV_RUN ? left : KV_RUN, begin = s->from[0] - i * KV_RUN;
+
+		run_make(&s->rows[KV_KEYS][i], KV_RUN, begin, here, s->dim, key_kind);
+		run_make(&s->rows[KV_VALUES][i], here, begin, here, s->dim, value_kind);
+		s->seg.key[i] = s->rows[KV_KEYS][i].p;
+		s->seg.value[i] = s->rows[KV_VALUES][i].p;
+	}
+	for (int i = 0; i < s->seg.first / KV_RUN; i++) {
+		s->seg.key[i] = s->seg.key[s->seg.first / KV_RUN];
+		s->seg.value[i] = s->seg.value[s->seg.first / KV_RUN];
+	}
+	for (int j = 0; j < s->nq; j++)
+		for (int i = 0; i < s->dim; i++)
+			s->q[j][i] = bf16_to_float(mostly(q_kind)) * (pick(2) ? 1 : 1 + 0.01f * uniform());
 }
 
 static void sample_drop(struct sample *s)
@@ -115,14 +128,18 @@ static int attend(struct result *out, const struct way *w, const struct sample *
 {
 	const struct kv_tiles *t = w->tiles;
 	const float *q[KV_QUERIES];
-	int32_t see[KV_QUERIES];
+	int32_t from[KV_QUERIES], see[KV_QUERIES];
+	struct kv_segment seg = s->seg;
 	const uint8_t *ask[3] = { fence_nothing(), fence_nothing(), fence_nothing() };
 	struct fence queries, laid, work, acc, max, sum;
-	struct kv_attend a = { .n = n, .fresh = pick(2), .ask = ask, .n_ask = pick(4), .see = see, .seg = &s->seg };
+	struct kv_attend a = {
+		.n = n, .fresh = pick(2), .ask = ask, .n_ask = pick(4), .from = from, .see = see, .seg = &seg
+	};
 	int sig;
 
 	for (int j = 0; j < KV_QUERIES; j++)
-		see[j] = s->see[at + (j < n ? j : n - 1)];
+		from[j] = s->from[at + (j < n ? j : n - 1)], see[j] = s->see[at + (j < n ? j : n - 1)];
+	seg.first = from[0];
 	a.queries = fence_make(&queries, t->query_bytes(s->dim), 1, 0);
 	a.laid = fence_make(&laid, t->laid_bytes(s->dim), 1, 0);
 	a.work = fence_make(&work, t->work_bytes, 1, 0);
@@ -133,7 +150,7 @@ static int attend(struct result *out, const struct way *w, const struct sample *
 		q[j] = s->q[at + j];
 	sig = GUARD(t->queries(queries.p, q, n, s->dim, w->few));
 	if (!sig && !w->few)
-		sig = GUARD(t->lay(laid.p, &s->seg, see[n - 1], s->dim));
+		sig = GUARD(t->lay(laid.p, &seg, see[n - 1], s->dim));
 	if (w->few)
 		a.laid = NULL;
 	if (!sig)

@@ -3,7 +3,9 @@
  * Softmax runs online over blocks of ATTN_BLOCK keys at absolute positions, and
  * every ATTN_SEGMENT keys make a partial (max, sum, acc) that is merged in
  * rising order: always, so that spreading the segments of a long context over
- * threads changes no bit.  Pages only say where a position's row lies.
+ * threads changes no bit.  Pages only say where a position's row lies.  Segments
+ * and blocks of which a window shows nothing are passed over: their weights
+ * would be zeros, which change no sum.
  *
  * A unit of many queries goes over a block some queries at a time, while the block is in
  * the second cache: opened as floats once for all of them.  For few the kernels read the
@@ -93,42 +95,46 @@ static bool opened(const struct attend *d, const struct unit *u)
 	return d->opens && queries_of(d, u) >= OPEN_LEAST;
 }
 
-static void block_open(const struct attend *d, const struct unit *u, const struct desk *k, int at, int n)
+static void block_open(const struct attend *d, const struct unit *u, const struct desk *k, int at, int from, int n)
 {
 	for (enum kv_side side = d->kv[KV_KEYS].score_opened ? KV_KEYS : KV_VALUES; side <= KV_VALUES; side++)
-		for (int i = 0, run; i < n; i += run) {
+		for (int i = from, run; i < n; i += run) {
 			const uint8_t *rows = rows_at(d, u, side, at + i, n - i, &run);
 
 			d->kv[side].open(k->open[side] + i * KV_PANEL, rows, run, d->a->dim);
 		}
 }
 
+/* Scores of keys [at + from, at + n). */
 static void scores(const struct attend *d, const struct unit *u, const struct desk *k, const uint8_t *q, int nq, int at,
-                   int n, struct kv_ahead *next)
+                   int from, int n, struct kv_ahead *next)
 {
 	const struct kv_kernels *keys = &d->kv[KV_KEYS];
 
 	if (opened(d, u) && keys->score_opened) {
-		keys->score_opened(k->s, ATTN_BLOCK, q, nq, k->open[KV_KEYS], n, d->a->dim);
+		keys->score_opened(k->s + from, ATTN_BLOCK, q, nq, k->open[KV_KEYS] + from * KV_PANEL, n - from,
+		                   d->a->dim);
 		return;
 	}
-	for (int i = 0, run; i < n; i += run) {
+	for (int i = from, run; i < n; i += run) {
 		const uint8_t *rows = rows_at(d, u, KV_KEYS, at + i, n - i, &run);
 
 		keys->score(k->s + i, ATTN_BLOCK, q, nq, rows, run, d->a->dim, next);
 	}
 }
 
+/* Values of the same. */
 static void mixes(const struct attend *d, const struct unit *u, const struct desk *k, float *acc, const float *s,
-                  int nq, int at, int n, struct kv_ahead *next)
+                  int nq, int at, int from, int n, struct kv_ahead *next)
 {
 	const struct kv_kernels *values = &d->kv[KV_VALUES];
 
 	if (opened(d, u)) {
-		values->mix_opened(acc, s, ATTN_BLOCK, nq, k->open[KV_VALUES], n, d->a->dim);
+		values->mix_opened(acc, s + from, ATTN_BLOCK, nq, k->open[KV_VALUES] + from * KV_PANEL, n - from,
+		                   d->a->dim);
 		return;
 	}
-	for (int i = 0, run; i < n; i += run) {
+	for (int i = from, run; i < n; i += run) {
 		const uint8_t *rows = rows_at(d, u, KV_VALUES, at + i, n - i, &run);
 
 		values->mix(acc, s + i, ATTN_BLOCK, nq, rows, run, d->a->dim, next);
@@ -147,51 +153,89 @@ static struct kv_ahead ahead_of(const struct attend *d, const struct unit *u, en
 	return (struct kv_ahead){ rows, rows + (size_t)run * d->view->layer[d->layer].row_bytes[side] };
 }
 
-/* Rows [r, r + n_row) of the unit over keys [at, at + n), of which the last of them sees all;
+/* What a row sees of the block at `at`, as positions in it: [from, see). */
+struct sight {
+	int from, see;
+};
+
+static struct sight sight_of(const struct attend *d, int row, int at, int n)
+{
+	struct sight t = { first_seen(d, row) - at, d->p->pos[row] + 1 - at };
+
+	t.from = t.from > 0 ? t.from : 0;
+	t.see = t.see < n ? t.see : n;
+	return t;
+}
+
+/* Scores to weights, of rows [row, row + n_row) of the pass, the first of which has query j0 of the unit. */
+static void softmax(const struct attend *d, struct desk *k, int row, int n_row, size_t j0, int at, int n)
+{
+	int dim = d->a->dim, nq = n_row * d->group;
+	float scale = d->a->softcap != 0 ? 1.0f : d->a->scale;
+
+	for (int j = 0, m; j < nq; j += m) {
+		int from[16], see[16];
+		float corr[16];
+
+		m = nq - j < 16 ? nq - j : 16;
+		for (int i = 0; i < m; i++) {
+			struct sight t = sight_of(d, row + (j + i) / d->group, at, n);
+
+			from[i] = t.from;
+			see[i] = t.see;
+			if (d->a->softcap != 0)
+				d->c->op->cap(k->s + (j + i) * ATTN_BLOCK + t.from, d->a->scale, d->a->softcap,
+				              t.see - t.from);
+		}
+		d->c->op->softmax_block(k->s + j * ATTN_BLOCK, from, see, m, scale, k->m + j0 + j, k->l + j0 + j, corr);
+		for (int i = 0; i < m; i++)
+			if (corr[i] != 1.0f)
+				d->c->op->scale(k->acc + (j0 + (size_t)(j + i)) * (size_t)dim, corr[i], dim);
+	}
+}
+
+/* Rows [r, r + n_row) of the unit over keys [at, at + n), of which the last of them sees the last and each sees some;
  * `next` keys follow. */
 static void attend_block(const struct attend *d, const struct unit *u, struct desk *k, int r, int n_row, int at, int n,
                          int next)
 {
-	const int *pos = d->p->pos + u->row + r;
-	int dim = d->a->dim, group = d->group;
+	int dim = d->a->dim, group = d->group, row = u->row + r, from = sight_of(d, row, at, n).from;
 	size_t j0 = (size_t)(r * group);
 	float *acc = k->acc + j0 * (size_t)dim;
-	struct kv_ahead ahead = ahead_of(d, u, KV_VALUES, at, n);
+	struct kv_ahead ahead = ahead_of(d, u, KV_VALUES, at + from, n - from);
 
-	scores(d, u, k, k->q + j0 * d->q_bytes, n_row * group, at, n, &ahead);
+	scores(d, u, k, k->q + j0 * d->q_bytes, n_row * group, at, from, n, &ahead);
 	kv_ask_rest(&ahead);
-	for (int j = 0, m; j < n_row * group; j += m) {
-		int see[16];
-		float corr[16];
-
-		m = n_row * group - j < 16 ? n_row * group - j : 16;
-		for (int i = 0; i < m; i++) {
-			see[i] = pos[(j + i) / group] + 1 - at;
-			see[i] = see[i] < n ? see[i] : n;
-		}
-		d->c->op->softmax_block(k->s + j * ATTN_BLOCK, see, m, d->a->scale, k->m + j0 + j, k->l + j0 + j, corr);
-		for (int i = 0; i < m; i++)
-			if (corr[i] != 1.0f)
-				d->c->op->scale(acc + (size_t)(j + i) * (size_t)dim, corr[i], dim);
-	}
+	softmax(d, k, row, n_row, j0, at, n);
 	ahead = ahead_of(d, u, KV_KEYS, at + ATTN_BLOCK, next < ATTN_BLOCK ? next : ATTN_BLOCK);
-	/* Rows that see less than the others go alone: a key beyond a row must not even add
+	/* Rows that see less than the others go alone: a key that a row does not see must not even add
 	 * zero times itself. */
 	for (int i = 0, m; i < n_row; i += m) {
-		int see = pos[i] + 1 - at < n ? pos[i] + 1 - at : n;
+		struct sight t = sight_of(d, row + i, at, n);
 
-		for (m = 1; i + m < n_row && see == n; m++)
+		for (m = 1; i + m < n_row && !t.from && t.see == n && !sight_of(d, row + i + m, at, n).from; m++)
 			;
 		mixes(d, u, k, acc + (size_t)(i * group) * (size_t)dim, k->s + (size_t)(i * group) * ATTN_BLOCK,
-		      m * group, at, see, &ahead);
+		      m * group, at, t.from, t.see, &ahead);
 	}
+}
+
+/* The rows of the unit that see something of [at, at + n), from *r on; returns how many. */
+static int rows_seeing(const struct attend *d, const struct unit *u, int at, int n, int *r)
+{
+	int end = u->n_row;
+
+	for (*r = 0; *r < end && d->p->pos[u->row + *r] < at;)
+		++*r;
+	while (end > *r && first_seen(d, u->row + end - 1) >= at + n)
+		end--;
+	return end - *r;
 }
 
 /* One segment for all queries of the unit: k->acc, k->m, k->l. */
 static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg)
 {
-	const int *pos = d->p->pos + u->row;
-	int nq = queries_of(d, u), all = pos[u->n_row - 1] + 1;
+	int nq = queries_of(d, u), all = d->p->pos[u->row + u->n_row - 1] + 1, first = first_seen(d, u->row);
 	int begin = seg * ATTN_SEGMENT, end = all < begin + ATTN_SEGMENT ? all : begin + ATTN_SEGMENT;
 
 	memset(k->acc, 0, (size_t)nq * (size_t)d->a->dim * sizeof *k->acc);
@@ -199,20 +243,17 @@ static void attend_segment(const struct attend *d, const struct unit *u, struct 
 		k->m[j] = -INFINITY;
 		k->l[j] = 0.0f;
 	}
+	begin = first > begin ? first / ATTN_BLOCK * ATTN_BLOCK : begin;
 	for (int at = begin, n; at < end; at += n) {
-		int r = 0;
+		int r, rows;
 
 		n = end - at < ATTN_BLOCK ? end - at : ATTN_BLOCK;
-		while (pos[r] < at) /* rows that stand before this block */
-			r++;
-		if (opened(d, u))
-			block_open(d, u, k, at, n);
-		for (int m; r < u->n_row; r += m) {
-			int see;
-
-			m = u->n_row - r < rows_together(d) ? u->n_row - r : rows_together(d);
-			see = pos[r + m - 1] + 1 - at;
-			attend_block(d, u, k, r, m, at, see < n ? see : n, all - at - n);
+		rows = rows_seeing(d, u, at, n, &r);
+		if (opened(d, u) && rows)
+			block_open(d, u, k, at, sight_of(d, u->row + r, at, n).from, n);
+		for (int m; rows > 0; r += m, rows -= m) {
+			m = rows < rows_together(d) ? rows : rows_together(d);
+			attend_block(d, u, k, r, m, at, sight_of(d, u->row + r + m - 1, at, n).see, all - at - n);
 		}
 	}
 }
@@ -240,6 +281,9 @@ void merged_finish(const struct attend *d, const struct unit *u, const struct pa
 		/* By tiles the sign of a zero may hang on values that the row does not see, times zero. */
 		for (size_t i = 0; d->tiles && i < dim; i++)
 			acc[i] += 0.0f;
+		if (d->a->sinks) /* the maxima of tiles are of scores before their scale */
+			d->c->op->sink(acc, d->tiles ? all->m[j] * d->a->scale : all->m[j], &all->l[j],
+			               d->a->sinks[head], d->a->dim);
 		if (d->kv[KV_VALUES].turn_back)
 			d->kv[KV_VALUES].turn_back(acc, d->a->dim);
 		d->c->op->attn_out(d->out + ((size_t)row * (size_t)d->a->heads + (size_t)head) * dim, acc, all->l[j],
@@ -247,10 +291,12 @@ void merged_finish(const struct attend *d, const struct unit *u, const struct pa
 	}
 }
 
-/* A row that does not reach into the segment takes nothing from it. */
+/* A row that sees nothing of the segment takes nothing from it. */
 static bool row_in_segment(const struct attend *d, const struct unit *u, int j, int seg)
 {
-	return d->p->pos[u->row + j / d->group] >= seg * ATTN_SEGMENT;
+	int row = u->row + j / d->group;
+
+	return d->p->pos[row] >= seg * ATTN_SEGMENT && first_seen(d, row) < (seg + 1) * ATTN_SEGMENT;
 }
 
 static void attend_unit(void *ctx, int part)
@@ -262,7 +308,7 @@ static void attend_unit(void *ctx, int part)
 
 	load_queries(d, u, k.q);
 	merged_init(d, u, &k.all);
-	for (int seg = 0; seg < segments_of(d, u); seg++) {
+	for (int seg = segment_first(d, u); seg < segments_end(d, u); seg++) {
 		attend_segment(d, u, &k, seg);
 		for (int j = 0; j < queries_of(d, u); j++)
 			if (row_in_segment(d, u, j, seg))
@@ -275,12 +321,13 @@ static void attend_unit(void *ctx, int part)
 static void attend_part(void *ctx, int part)
 {
 	struct attend *d = ctx;
-	int unit = part / d->n_seg, seg = part % d->n_seg, dim = d->a->dim;
+	int unit = part / d->n_seg, dim = d->a->dim, seg;
 	const struct unit *u = &d->unit[unit];
 	struct desk k = desk_of(d);
-	float *to = partial_at(d, unit, seg);
+	float *to = partial_at(d, unit, part % d->n_seg);
 
-	if (seg >= segments_of(d, u))
+	seg = segment_first(d, u) + part % d->n_seg;
+	if (seg >= segments_end(d, u))
 		return;
 	load_queries(d, u, k.q);
 	attend_segment(d, u, &k, seg);
@@ -299,8 +346,8 @@ static void attend_merge(void *ctx, int unit)
 	struct desk k = desk_of(d);
 
 	merged_init(d, u, &k.all);
-	for (int seg = 0; seg < segments_of(d, u); seg++) {
-		const float *from = partial_at(d, unit, seg);
+	for (int seg = segment_first(d, u); seg < segments_end(d, u); seg++) {
+		const float *from = partial_at(d, unit, seg - segment_first(d, u));
 
 		for (int j = 0; j < queries_of(d, u); j++, from += dim + 2)
 			if (row_in_segment(d, u, j, seg))
@@ -332,14 +379,15 @@ static int units_cut(struct attend *d, struct unit *unit, int rows)
 	d->n_seg = 1;
 	d->rows_most = 0;
 	for (int r = 0, n; r < p->n_row; r += n) {
+		struct unit *u = &unit[n_unit++];
 		int seg;
 
 		for (n = 1; r + n < p->n_row && n < rows && p->item[r + n] == p->item[r]; n++)
 			;
-		seg = p->pos[r + n - 1] / ATTN_SEGMENT + 1;
+		*u = (struct unit){ r, n, 0 };
+		seg = segments_end(d, u) - segment_first(d, u);
 		d->n_seg = seg > d->n_seg ? seg : d->n_seg;
 		d->rows_most = n > d->rows_most ? n : d->rows_most;
-		unit[n_unit++] = (struct unit){ r, n, 0 };
 	}
 	of_head = n_unit;
 	for (int h = 1; h < d->a->heads_kv; h++)
@@ -348,10 +396,10 @@ static int units_cut(struct attend *d, struct unit *unit, int rows)
 	return n_unit;
 }
 
-/* What a unit takes, in no unit: it goes over all that its last row sees. */
+/* What a unit takes, in no unit: it goes over all that its first or last row sees. */
 static int64_t unit_cost(const struct attend *d, const struct unit *u)
 {
-	return (int64_t)u->n_row * (d->p->pos[u->row + u->n_row - 1] + 1);
+	return (int64_t)u->n_row * (d->p->pos[u->row + u->n_row - 1] + 1 - first_seen(d, u->row));
 }
 
 /* A run of units of equal cost for each thread; begin as pool_run_cut has it. */
@@ -397,7 +445,7 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	assert(a->heads % a->heads_kv == 0);
 	layer_kernels(d.kv, &view->layer[layer], c->be.level);
 	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
-	if (p->arith == ARITH_FAST)
+	if (p->arith == ARITH_FAST && a->softcap == 0) /* which tiles have no word for */
 		d.tiles = kv_tiles(
 			(struct kv_pair){ view->layer[layer].fmt[KV_KEYS], view->layer[layer].fmt[KV_VALUES] }, a->dim,
 			c->be.level);

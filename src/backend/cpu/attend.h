@@ -34,14 +34,28 @@ static inline size_t partial_floats(const struct attend *d)
 	return (size_t)(d->rows_most * d->group) * (size_t)(d->a->dim + 2) + 2 * KV_TILES_LINE;
 }
 
+/* The first position that a row of the pass sees. */
+static inline int first_seen(const struct attend *d, int row)
+{
+	int first = d->a->window ? d->p->pos[row] - d->a->window + 1 : 0;
+
+	return first > 0 ? first : 0;
+}
+
+/* Segments of which the unit's rows see something: [segment_first, segments_end). */
+static inline int segment_first(const struct attend *d, const struct unit *u)
+{
+	return first_seen(d, u->row) / ATTN_SEGMENT;
+}
+static inline int segments_end(const struct attend *d, const struct unit *u)
+{
+	return d->p->pos[u->row + u->n_row - 1] / ATTN_SEGMENT + 1;
+}
+
+/* Of the seg-th segment of a unit, counted from its first. */
 static inline float *partial_at(const struct attend *d, int unit, int seg)
 {
 	return d->partial + ((size_t)unit * (size_t)d->n_seg + (size_t)seg) * partial_floats(d);
-}
-
-static inline int segments_of(const struct attend *d, const struct unit *u)
-{
-	return d->p->pos[u->row + u->n_row - 1] / ATTN_SEGMENT + 1;
 }
 
 static inline uint8_t *kv_at(const struct kv_view *v, int item, int layer, enum kv_side side, int head, int pos)

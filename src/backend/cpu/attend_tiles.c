@@ -100,23 +100,47 @@ static int sees(const struct attend *d, const struct unit *u, int j, int seg)
 	return n < ATTN_SEGMENT ? n : ATTN_SEGMENT;
 }
 
-/* Where the first n positions of a segment lie, in runs. */
-static void segment_lay(const struct attend *d, const struct unit *u, struct desk *k, struct kv_segment *s, int seg,
-                        int n)
+/* The first position of a segment that query j of the unit sees; from ATTN_SEGMENT on: none. */
+static int sees_from(const struct attend *d, const struct unit *u, int j, int seg)
 {
-	int item = d->p->item[u->row], begin = seg * ATTN_SEGMENT;
+	int first = first_seen(d, u->row + j / d->group) - seg * ATTN_SEGMENT;
 
+	return first > 0 ? first : 0;
+}
+
+/* Queries [j0, *end) of the unit see something of the segment; returns j0. */
+static int queries_seeing(const struct attend *d, const struct unit *u, int seg, int *end)
+{
+	int j = 0;
+
+	*end = queries_of(d, u);
+	while (j < *end && sees(d, u, j, seg) < 1)
+		j++;
+	while (*end > j && sees_from(d, u, *end - 1, seg) >= ATTN_SEGMENT)
+		--*end;
+	return j;
+}
+
+/* Where positions [first, n) of a segment lie, in runs. */
+static void segment_lay(const struct attend *d, const struct unit *u, struct desk *k, struct kv_segment *s, int seg,
+                        int first, int n)
+{
+	int item = d->p->item[u->row], begin = seg * ATTN_SEGMENT, least = first / KV_RUN;
+
+	s->first = first;
 	s->n = n;
 	for (enum kv_side side = KV_KEYS; side <= KV_VALUES; side++) {
 		const uint8_t **run = side == KV_KEYS ? s->key : s->value;
 		size_t bytes = d->view->layer[d->layer].row_bytes[side];
 
-		for (int i = 0; i < n && !runs_lie(d); i++)
+		for (int i = first; i < n && !runs_lie(d); i++)
 			memcpy(k->copy[side] + (size_t)i * bytes,
 			       kv_at(d->view, item, d->layer, side, u->kv_head, begin + i), bytes);
-		for (int i = 0; i * KV_RUN < n; i++)
+		for (int i = least; i * KV_RUN < n; i++)
 			run[i] = runs_lie(d) ? kv_at(d->view, item, d->layer, side, u->kv_head, begin + i * KV_RUN) :
 			                       k->copy[side] + (size_t)(i * KV_RUN) * bytes;
+		for (int i = 0; i < least; i++)
+			run[i] = run[least];
 	}
 }
 
@@ -128,11 +152,11 @@ static void ahead_lay(const struct attend *d, const struct unit *u, struct desk 
 	int calls = k->few ? 1 : (queries_of(d, u) + KV_QUERIES - 1) / KV_QUERIES - k->fresh, n;
 
 	h->n = 0;
-	if (++seg >= segments_of(d, u) || calls < 1 || !runs_lie(d))
+	if (++seg >= segments_end(d, u) || calls < 1 || !runs_lie(d))
 		return;
 	n = sees(d, u, queries_of(d, u) - 1, seg);
 	for (enum kv_side side = KV_KEYS; side <= (k->few ? KV_KEYS : KV_VALUES); side++)
-		for (int i = 0; i < n; i += KV_RUN)
+		for (int i = sees_from(d, u, 0, seg) / KV_RUN * KV_RUN; i < n; i += KV_RUN)
 			h->run[h->n++] = kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head,
 			                       seg * ATTN_SEGMENT + i);
 	h->each = (h->n + calls - 1) / calls;
@@ -146,17 +170,18 @@ static struct partial partial_of(const struct attend *d, int unit, int seg)
 	return (struct partial){ p, p + nq * (size_t)d->a->dim, p + nq * (size_t)(d->a->dim + 1) + KV_TILES_LINE };
 }
 
-/* Queries [j0, j1) of the unit over the first `most` positions of a segment at most; to NULL: merged at once. */
+/* Queries [j0, j1) of the unit, which see something of the segment, over its first `most` positions at most; to NULL: merged at once. */
 static void attend_queries(const struct attend *d, const struct unit *u, struct desk *k, const struct kv_segment *s,
                            int seg, int j0, int j1, int most, const struct partial *to)
 {
 	int dim = d->a->dim, n;
 
 	for (int at = j0 / KV_QUERIES * KV_QUERIES; at < j1; at += n) {
-		int32_t see[KV_QUERIES];
+		int32_t from[KV_QUERIES], see[KV_QUERIES];
 		struct kv_attend a = { .acc = k->acc,
 			               .max = k->m,
 			               .sum = k->l,
+			               .from = from,
 			               .see = see,
 			               .seg = s,
 			               .work = k->work,
@@ -164,12 +189,11 @@ static void attend_queries(const struct attend *d, const struct unit *u, struct 
 		int first = at > j0 ? at : j0;
 
 		n = j1 - at < KV_QUERIES ? j1 - at : KV_QUERIES;
-		while (first < at + n && sees(d, u, first, seg) < 1)
-			first++;
-		if (first == at + n)
-			continue;
 		for (int i = 0; i < KV_QUERIES; i++) {
-			see[i] = sees(d, u, at + (i < n ? i : n - 1), seg);
+			int j = at + (i < n ? i : n - 1);
+
+			from[i] = sees_from(d, u, j, seg);
+			see[i] = sees(d, u, j, seg);
 			see[i] = see[i] < most ? see[i] : most;
 		}
 		a.queries = k->q + (size_t)(at / KV_QUERIES) * d->tiles->query_bytes(dim);
@@ -195,27 +219,39 @@ static void attend_queries(const struct attend *d, const struct unit *u, struct 
 	}
 }
 
-/* A key beyond a row must not even add zero times itself.  Zero times a number adds
- * nothing; where the values beyond the unit's first row are not all numbers, each row gets
- * a layout of its own, with zeros beyond it. */
+/* Values that the unit's rows all see, [begin, end), may be anything: the others are numbers, of which zero times adds
+ * nothing. */
+static bool others_finite(const struct attend *d, const struct unit *u, const struct kv_segment *s, int seg, int j0,
+                          int j1)
+{
+	int begin = sees_from(d, u, j1 - 1, seg), end = sees(d, u, j0, seg);
+
+	if (begin >= end)
+		return d->tiles->finite(s, s->first, s->n, d->a->dim);
+	return d->tiles->finite(s, s->first, begin, d->a->dim) && d->tiles->finite(s, end, s->n, d->a->dim);
+}
+
+/* A key that a row does not see must not even add zero times itself: where the values that some row does not see are not
+ * all numbers, each row gets a layout of its own, with zeros for them. */
 static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg,
                            const struct partial *to)
 {
-	int nq = queries_of(d, u), n = sees(d, u, nq - 1, seg), least = sees(d, u, 0, seg);
+	int j1, j0 = queries_seeing(d, u, seg, &j1);
 	struct kv_segment s;
 
-	segment_lay(d, u, k, &s, seg, n);
-	if (d->tiles->finite(&s, least > 0 ? least : 0, n, d->a->dim)) {
+	if (j0 == j1)
+		return;
+	segment_lay(d, u, k, &s, seg, sees_from(d, u, j0, seg), sees(d, u, j1 - 1, seg));
+	if (others_finite(d, u, &s, seg, j0, j1)) {
 		if (!k->few)
-			d->tiles->lay(k->laid, &s, n, d->a->dim);
-		attend_queries(d, u, k, &s, seg, 0, nq, n, to);
+			d->tiles->lay(k->laid, &s, s.n, d->a->dim);
+		attend_queries(d, u, k, &s, seg, j0, j1, s.n, to);
 		return;
 	}
-	for (int j = 0; j < nq; j += d->group) {
+	for (int j = j0; j < j1; j += d->group) {
 		int see = sees(d, u, j, seg);
 
-		if (see < 1)
-			continue;
+		s.first = sees_from(d, u, j, seg);
 		if (!k->few)
 			d->tiles->lay(k->laid, &s, see, d->a->dim);
 		attend_queries(d, u, k, &s, seg, j, j + d->group, see, to);
@@ -230,7 +266,7 @@ void attend_tiles_unit(void *ctx, int part)
 
 	k.fresh = true;
 	merged_init(d, u, &k.all);
-	for (int seg = 0, n = segments_of(d, u); seg < n; seg++) {
+	for (int seg = segment_first(d, u), n = segments_end(d, u); seg < n; seg++) {
 		bool asked;
 
 		ahead_lay(d, u, &k, seg);
@@ -244,17 +280,18 @@ void attend_tiles_unit(void *ctx, int part)
 void attend_tiles_part(void *ctx, int part)
 {
 	const struct attend *d = ctx;
-	int unit = part / d->n_seg, seg = part % d->n_seg;
+	int unit = part / d->n_seg, nth = part % d->n_seg;
 	const struct unit *u = &d->unit[unit];
+	int seg = segment_first(d, u) + nth;
 	struct partial to;
 	struct desk k;
 
-	if (seg >= segments_of(d, u))
+	if (seg >= segments_end(d, u))
 		return;
-	to = partial_of(d, unit, seg);
+	to = partial_of(d, unit, nth);
 	k = desk_of(d, u);
 	/* Few: the segment before is most often of this thread, which asked for this one's keys. */
-	k.fresh = !k.few || seg == 0;
+	k.fresh = !k.few || nth == 0;
 	k.ahead.n = 0;
 	if (k.few)
 		ahead_lay(d, u, &k, seg);
@@ -265,19 +302,16 @@ void attend_tiles_merge(void *ctx, int unit)
 {
 	const struct attend *d = ctx;
 	const struct unit *u = &d->unit[unit];
-	int nq = queries_of(d, u);
 	struct desk k;
 
 	desk_lay(d, &k, cpu_my_scratch(d->c));
 	merged_init(d, u, &k.all);
-	for (int seg = 0; seg < segments_of(d, u); seg++) {
-		struct partial p = partial_of(d, unit, seg);
-		int j = 0;
+	for (int seg = segment_first(d, u); seg < segments_end(d, u); seg++) {
+		struct partial p = partial_of(d, unit, seg - segment_first(d, u));
+		int end, j = queries_seeing(d, u, seg, &end);
 
-		while (sees(d, u, j, seg) < 1)
-			j++;
 		d->tiles->merge(k.all.acc + (size_t)j * (size_t)d->a->dim, k.all.m + j, k.all.l + j,
-		                p.acc + (size_t)j * (size_t)d->a->dim, p.m + j, p.l + j, nq - j, d->a->dim,
+		                p.acc + (size_t)j * (size_t)d->a->dim, p.m + j, p.l + j, end - j, d->a->dim,
 		                d->a->scale);
 	}
 	merged_finish(d, u, &k.all);

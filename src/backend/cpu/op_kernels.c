@@ -177,7 +177,8 @@ static void rope(float *x, const float *cos, const float *sin, int n, int apart)
 
 /* First all maxima, then what follows from them, then all weights: what one query waits for
  * is another's work. */
-static void softmax_block(float *s, const int *see, int n, float scale, float *max, float *sum, float *corr)
+static void softmax_block(float *s, const int *from, const int *see, int n, float scale, float *max, float *sum,
+                          float *corr)
 {
 	float m[16], l[16];
 	v16 f = v16_set1(scale), old = v16_load_n(max, n), next, c;
@@ -187,6 +188,8 @@ static void softmax_block(float *s, const int *see, int n, float scale, float *m
 		float *p = s + j * ATTN_BLOCK;
 		v16 top = v16_set1(-INFINITY);
 
+		for (int i = 0; i < from[j]; i++)
+			p[i] = -INFINITY;
 		for (int i = see[j]; i < ATTN_BLOCK; i++)
 			p[i] = -INFINITY;
 		for (int i = 0; i < ATTN_BLOCK; i += 16)
@@ -228,6 +231,15 @@ static void merge(float *acc, float *max, float *sum, const float *a, float am, 
 	v16_store_n(acc + i, v16_fma(v16_load_n(a + i, m), f2, v16_mul(v16_load_n(acc + i, m), f1)), m);
 	*max = top;
 	*sum = __builtin_fmaf(l, c2, *sum * c1);
+}
+
+static void sink(float *acc, float max, float *sum, float score, int dim)
+{
+	float top = score > max ? score : max, c = exp1(max - top);
+
+	*sum = __builtin_fmaf(*sum, c, exp1(score - top));
+	if (c != 1.0f)
+		scale(acc, c, dim);
 }
 
 static void attn_out(float *out, const float *acc, float sum, const float *gate, int dim)
@@ -286,6 +298,7 @@ const struct op_table LANES(op_table) = {
 	.softmax_block = softmax_block,
 	.scale = scale,
 	.merge = merge,
+	.sink = sink,
 	.attn_out = attn_out,
 	.gated_norm = gated_norm,
 };

@@ -33,12 +33,15 @@ struct op_table {
 	/* Pairs (i, i + apart) of x, i < n, by cos and sin. */
 	void (*rope)(float *x, const float *cos, const float *sin, int n, int apart);
 
-	/* One block of scores s[n][ATTN_BLOCK] of n <= 16 queries, see[j] of them real: scales them,
-	 * moves the running maxima and sums, leaves the weights in s (0 from see[j] on) and in
-	 * corr[j] what to multiply the accumulator by. */
-	void (*softmax_block)(float *s, const int *see, int n, float scale, float *max, float *sum, float *corr);
+	/* One block of scores s[n][ATTN_BLOCK] of n <= 16 queries, of which [from[j], see[j]) are real and at least
+	 * one is: scales them, moves the running maxima and sums, leaves the weights in s (0 for what is not real)
+	 * and in corr[j] what to multiply the accumulator by. */
+	void (*softmax_block)(float *s, const int *from, const int *see, int n, float scale, float *max, float *sum,
+	                      float *corr);
 	/* (max, sum, acc) absorbs a segment's (m, l, a). */
 	void (*merge)(float *acc, float *max, float *sum, const float *a, float m, float l, int dim);
+	/* (max, sum, acc) absorbs a score that has no value. */
+	void (*sink)(float *acc, float max, float *sum, float score, int dim);
 	/* out = acc / sum, times sigmoid(gate) unless gate is NULL. */
 	void (*attn_out)(float *out, const float *acc, float sum, const float *gate, int dim);
 

@@ -58,16 +58,17 @@ static void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim)
 	const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
 	size_t step = (size_t)dim * 2;
 
-	for (int at = 0; at < n; at += BLOCK)
+	for (int at = seg->first / BLOCK * BLOCK; at < n; at += BLOCK)
 		for (int i = 0; i < 16; i++) {
 			int r = at + 2 * i;
+			bool seen[2] = { r >= seg->first && r < n, r + 1 >= seg->first && r + 1 < n };
 			const uint8_t *a = seg->value[r < n ? r / KV_RUN : 0] + (size_t)(r % KV_RUN) * step,
 				      *b = a + step;
 			uint8_t *p = to + (size_t)(at / BLOCK) * 2 * T_SIZE + i * T_BYTES;
 
 			for (int k = 0; k < dim; k += BLOCK, a += T_BYTES, b += T_BYTES, p += KV_BLOCKS * 2 * T_SIZE) {
-				__m512i x = r < n ? _mm512_loadu_si512(a) : _mm512_setzero_si512();
-				__m512i y = r + 1 < n ? _mm512_loadu_si512(b) : _mm512_setzero_si512();
+				__m512i x = seen[0] ? _mm512_loadu_si512(a) : _mm512_setzero_si512();
+				__m512i y = seen[1] ? _mm512_loadu_si512(b) : _mm512_setzero_si512();
 
 				_mm_prefetch((const char *)a + AHEAD, _MM_HINT_T0);
 				_mm_prefetch((const char *)b + AHEAD, _MM_HINT_T0);
@@ -126,9 +127,10 @@ INLINE void ask_part(const struct kv_attend *a, size_t run_bytes, size_t part)
 INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, const bool two, const bool fresh)
 {
 	size_t step = (size_t)dim * 2, far = query_bytes(dim) / 2;
-	int last = (a->seg->n - 1) / KV_RUN;
+	int last = (a->seg->n - 1) / KV_RUN, first = a->seg->first / BLOCK;
 
-	for (int i = 0; i < n; i++, s += BLOCK * 16) {
+	s += first * BLOCK * 16;
+	for (int i = first; i < n; i++, s += BLOCK * 16) {
 		const uint8_t *q = a->queries, *key[2], *next[2];
 
 		for (int h = 0; h < 2; h++) {
@@ -166,15 +168,17 @@ INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, cons
 INLINE void mix_run(const struct kv_attend *a, const uint8_t *w, int n, int dim, const bool two)
 {
 	size_t step = (size_t)dim * sizeof(float), far = KV_BLOCKS * T_SIZE;
+	int first = a->seg->first / BLOCK;
 
 	__asm__ volatile("" : : : "memory");
 	for (int d = 0; d < dim; d += 32) {
-		const uint8_t *v = a->laid + (size_t)d / 32 * KV_BLOCKS * 2 * T_SIZE, *p = w;
+		const uint8_t *v = a->laid + ((size_t)d / 32 * KV_BLOCKS + (size_t)first) * 2 * T_SIZE;
+		const uint8_t *p = w + (size_t)first * T_SIZE;
 		float *to = a->acc + d;
 
 		sums_zero();
 #pragma GCC unroll 4
-		for (int b = 0; b < n; b++, v += 2 * T_SIZE, p += T_SIZE) {
+		for (int b = first; b < n; b++, v += 2 * T_SIZE, p += T_SIZE) {
 			_tile_loadd(6, v, T_BYTES);
 			_tile_loadd(4, p, T_BYTES);
 			_tile_dpbf16ps(0, 4, 6);
@@ -197,7 +201,7 @@ static void attend(const struct kv_attend *a, int dim, float scale)
 	int n = (a->see[a->n - 1] + BLOCK - 1) / BLOCK;
 	bool two = a->n > 16;
 
-	assert(n > 0 && n <= KV_BLOCKS && a->see[a->n - 1] <= a->seg->n && a->laid && scale > 0);
+	assert(n > a->seg->first / BLOCK && n <= KV_BLOCKS && a->see[a->n - 1] <= a->seg->n && a->laid && scale > 0);
 	tile_config_whole();
 	if (two && a->fresh)
 		scores_run(k->s[0], a, n, dim, true, true);
@@ -206,7 +210,8 @@ static void attend(const struct kv_attend *a, int dim, float scale)
 	else
 		scores_run(k->s[0], a, n, dim, false, true);
 	for (int t = 0; t <= two; t++)
-		kv_weights(k->w[t], k->s[t], a->see + 16 * t, n, scale, a->max + 16 * t, a->sum + 16 * t);
+		kv_weights(k->w[t], k->s[t], a->from + 16 * t, a->see + 16 * t, a->seg->first / BLOCK, n, scale,
+		           a->max + 16 * t, a->sum + 16 * t);
 	if (two)
 		mix_run(a, k->w[0], n, dim, true);
 	else

@@ -95,26 +95,29 @@ static size_t keys_bytes(int dim)
 INLINE void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim, const bool floats)
 {
 	uint8_t *panel = to + keys_bytes(dim);
+	int first = seg->first, begin = first / BLOCK * BLOCK;
 
-	for (int r = 0; r < (n + DOTS_ROWS - 1) / DOTS_ROWS * DOTS_ROWS; r++) {
+	to += (size_t)begin * row_bytes(dim);
+	for (int r = begin; r < (n + DOTS_ROWS - 1) / DOTS_ROWS * DOTS_ROWS; r++) {
 		const uint8_t *from = row_at(seg->key, r, dim);
 
 		for (size_t k = 0; k < row_bytes(dim); k += LINE, to += LINE)
 			_mm512_store_si512(to, dots_paired(_mm512_loadu_si512(from + k)));
 	}
-	for (int at = 0; at < n; at += BLOCK)
+	for (int at = begin; at < n; at += BLOCK)
 		for (int j = 0; j < PAIRS; j++) {
 			int u = at + dots_upper_of(j), l = at + dots_lower_of(j);
-			const uint8_t *upper = row_at(seg->value, u < n ? u : 0, dim),
-				      *lower = row_at(seg->value, l < n ? l : 0, dim);
+			bool upper_seen = u >= first && u < n, lower_seen = l >= first && l < n;
+			const uint8_t *upper = row_at(seg->value, upper_seen ? u : 0, dim),
+				      *lower = row_at(seg->value, lower_seen ? l : 0, dim);
 
 			for (int k = 0; k < dim; k += BLOCK, upper += LINE, lower += LINE) {
 				uint8_t *block = panel + (size_t)(k / BLOCK) * panel_bytes(KV_SEGMENT, floats) +
 				                 panel_bytes(at, floats);
 				__m512i pair[2];
 
-				values_paired(pair, u < n ? _mm512_loadu_si512(upper) : _mm512_setzero_si512(),
-				              l < n ? _mm512_loadu_si512(lower) : _mm512_setzero_si512());
+				values_paired(pair, upper_seen ? _mm512_loadu_si512(upper) : _mm512_setzero_si512(),
+				              lower_seen ? _mm512_loadu_si512(lower) : _mm512_setzero_si512());
 				dots_panel_store(block, WIDE, j, pair[0], floats);
 				dots_panel_store(block + LINE, WIDE, j, pair[1], floats);
 			}
@@ -155,22 +158,29 @@ static int asked_lines(const struct asking *a)
 
 /* ---- many queries ---- */
 
-/* Scores of n positions. */
+/* The first position of the block in which the segment begins. */
+static int begin_of(const struct kv_segment *seg)
+{
+	return seg->first / BLOCK * BLOCK;
+}
+
+/* Scores of positions below n. */
 INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int dim, struct asking *next, const int V,
                         const bool floats)
 {
-	struct dots d = { .out = k->s[0],
+	int begin = begin_of(a->seg);
+	struct dots d = { .out = k->s[0] + begin * KV_LANES,
 		          .ld = KV_LANES,
 		          .beside = KV_SCORES,
 		          .panel = a->queries,
 		          .step = WIDE,
 		          .vector = LINE,
-		          .x = a->laid,
+		          .x = a->laid + (size_t)begin * row_bytes(dim),
 		          .row = row_bytes(dim),
 		          .block = LINE,
 		          .n = dim / BLOCK,
 		          .mask = { 0xffff, 0xffff } };
-	int tiles = (n + DOTS_ROWS - 1) / DOTS_ROWS, lines = (asked_lines(next) + tiles - 1) / tiles;
+	int tiles = (n - begin + DOTS_ROWS - 1) / DOTS_ROWS, lines = (asked_lines(next) + tiles - 1) / tiles;
 
 	for (int i = 0; i < tiles; i++, d.out += DOTS_ROWS * KV_LANES, d.x += DOTS_ROWS * d.row) {
 		ask(next, lines);
@@ -178,23 +188,24 @@ INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int
 	}
 }
 
-/* n blocks of positions. */
+/* Blocks of positions below n. */
 INLINE void many_mix(const struct kv_attend *a, const struct kv_work *k, int n, int dim, const bool floats)
 {
+	int begin = begin_of(a->seg), first = begin / BLOCK;
 	struct dots d = { .ld = (size_t)dim,
 		          .beside = KV_LANES,
-		          .panel = a->laid + keys_bytes(dim),
+		          .panel = a->laid + keys_bytes(dim) + panel_bytes(begin, floats),
 		          .step = WIDE,
 		          .vector = LINE,
 		          .row = LINE,
 		          .block = KV_LANES * LINE,
-		          .n = n,
+		          .n = n - first,
 		          .mask = { 0xffff, 0xffff } };
 
 	for (int i = 0; i < dim; i += BLOCK, d.panel += panel_bytes(KV_SEGMENT, floats))
 		for (int q = 0; q < a->n; q += DOTS_ROWS) {
 			d.out = a->acc + (size_t)q * (size_t)dim + i;
-			d.x = k->w[q / KV_LANES] + (size_t)(q % KV_LANES) * LINE;
+			d.x = k->w[q / KV_LANES] + (size_t)(first * KV_LANES + q % KV_LANES) * LINE;
 			dots_tile(&d, true, DOTS_ROWS, 2, floats);
 		}
 }
@@ -204,19 +215,22 @@ INLINE void many_mix(const struct kv_attend *a, const struct kv_work *k, int n, 
 /* In the order in which they are read and AHEAD before it: the segment's keys, its values, keys that follow. */
 static struct asking few_asking(const uint8_t **run, const struct kv_attend *a, int n, int dim)
 {
-	int runs = (n + KV_RUN - 1) / KV_RUN, m = 0;
+	int runs = (n + KV_RUN - 1) / KV_RUN, first = a->seg->first / KV_RUN, m = 0;
 
-	for (int i = AHEAD; i < 2 * runs; i++)
-		run[m++] = i < runs ? a->seg->key[i] : a->seg->value[i - runs];
+	for (int i = first + AHEAD; i < runs; i++)
+		run[m++] = a->seg->key[i];
+	for (int i = first; i < runs; i++)
+		run[m++] = a->seg->value[i];
 	for (int i = 0; i < a->n_ask && i < AHEAD; i++)
 		run[m++] = a->ask[i];
 	return asking(run, m, dim);
 }
 
-/* R queries' scores of n positions, the others' 0. */
+/* R queries' scores of positions below n, the others' 0. */
 INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, struct asking *next, const int R)
 {
-	for (int i = 0; i < n; i += TURNED, s += TURNED * KV_LANES) {
+	s += begin_of(a->seg) * KV_LANES;
+	for (int i = begin_of(a->seg); i < n; i += TURNED, s += TURNED * KV_LANES) {
 		const uint8_t *x = a->queries, *key = a->seg->key[i / KV_RUN];
 		__m512 acc[FEW];
 		__m512i t[TURNED];
@@ -242,7 +256,7 @@ INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, stru
 	}
 }
 
-/* A block of values, from position `at` on, of which those below n are read, for DOTS_ROWS queries. */
+/* A block of values, from position `at` on, of which those of [seg->first, n) are read, for DOTS_ROWS queries. */
 INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg, int at, int n, int dim,
                       struct asking *next, const bool whole)
 {
@@ -256,14 +270,16 @@ INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg
 			ask(next, BLOCK);
 #pragma GCC unroll 16
 		for (int j = 0; j < PAIRS; j++) {
-			int u = at + dots_upper_of(j), l = at + dots_lower_of(j);
+			int u = at + dots_upper_of(j), l = at + dots_lower_of(j), first = seg->first;
 			__m512i pair[2];
 
 			values_paired(pair,
-			              whole || u < n ? _mm512_loadu_si512(row_at(seg->value, u, dim) + 2 * k) :
-			                               _mm512_setzero_si512(),
-			              whole || l < n ? _mm512_loadu_si512(row_at(seg->value, l, dim) + 2 * k) :
-			                               _mm512_setzero_si512());
+			              whole || (u >= first && u < n) ?
+			                      _mm512_loadu_si512(row_at(seg->value, u, dim) + 2 * k) :
+			                      _mm512_setzero_si512(),
+			              whole || (l >= first && l < n) ?
+			                      _mm512_loadu_si512(row_at(seg->value, l, dim) + 2 * k) :
+			                      _mm512_setzero_si512());
 #pragma GCC unroll 4
 			for (int r = 0; r < DOTS_ROWS; r++) {
 				__m512i weights = _mm512_set1_epi32(
@@ -293,12 +309,12 @@ INLINE void few_mix(const struct kv_attend *a, const struct kv_work *k, int n, i
 	int blocks = (n + BLOCK - 1) / BLOCK;
 
 	memset(a->acc, 0, (size_t)((a->n + DOTS_ROWS - 1) / DOTS_ROWS * DOTS_ROWS) * (size_t)dim * sizeof(float));
-	for (int b = 0; b < blocks; b++)
+	for (int b = begin_of(a->seg) / BLOCK; b < blocks; b++)
 		for (int q = 0; q < a->n; q += DOTS_ROWS) {
 			float *acc = a->acc + (size_t)q * (size_t)dim;
 			const uint8_t *w = k->w[0] + (size_t)b * KV_LANES * LINE + (size_t)q * LINE;
 
-			if ((b + 1) * BLOCK <= n)
+			if ((b + 1) * BLOCK <= n && b * BLOCK >= a->seg->first)
 				few_block(acc, w, a->seg, b * BLOCK, n, dim, q ? NULL : next, true);
 			else
 				few_block(acc, w, a->seg, b * BLOCK, n, dim, q ? NULL : next, false);
@@ -341,13 +357,14 @@ static void attend(const struct kv_attend *a, int dim, float scale, scores_fn *s
 	const uint8_t *run[2 * KV_SEGMENT / KV_RUN + AHEAD];
 	struct asking next = a->laid ? asking(a->ask, a->n_ask, dim) : few_asking(run, a, n, dim);
 
-	assert(n > 0 && n <= a->seg->n && scale > 0);
+	assert(n > a->seg->first && n <= a->seg->n && scale > 0);
 	_mm_setcsr(mode | DOTS_ZEROS);
 	scores(k, a, n, dim, &next);
 	_mm_setcsr(mode);
 	for (int t = 0; t * KV_LANES < a->n; t++)
-		kv_weights_paired(k->w[t], k->s[t], a->see + KV_LANES * t, (n + BLOCK - 1) / BLOCK, scale,
-		                  a->max + KV_LANES * t, a->sum + KV_LANES * t);
+		kv_weights_paired(k->w[t], k->s[t], a->from + KV_LANES * t, a->see + KV_LANES * t,
+		                  begin_of(a->seg) / BLOCK, (n + BLOCK - 1) / BLOCK, scale, a->max + KV_LANES * t,
+		                  a->sum + KV_LANES * t);
 	_mm_setcsr(mode | DOTS_ZEROS);
 	mix(a, k, n, dim, &next);
 	_mm_setcsr(mode);

@@ -40,26 +40,31 @@ INLINE __m512 weight(const float *s, int i, __m512 top, __m512 c)
 	return exp2_down(_mm512_mul_ps(_mm512_sub_ps(_mm512_load_ps(s + i * KV_LANES), top), c));
 }
 
-INLINE void weights(uint8_t *w, float *s, const int32_t *see, int n, float scale, float *max, float *sum,
-                    const bool paired)
+INLINE void weights(uint8_t *w, float *s, const int32_t *from, const int32_t *see, int first, int n, float scale,
+                    float *max, float *sum, const bool paired)
 {
 	const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
 	                                       6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
 	const __m512 none = _mm512_set1_ps(-INFINITY), c = binary(scale);
 	__m512i sees = _mm512_loadu_si512(see);
-	int least = _mm512_reduce_min_epi32(sees);
+	__m512i begins = _mm512_loadu_si512(from);
+	int least = _mm512_reduce_min_epi32(sees), most = _mm512_reduce_max_epi32(begins), begin = first * KV_SUMMED;
 	__m512 top[4] = { none, none, none, none };
 	__m512 part[2] = { _mm512_setzero_ps(), _mm512_setzero_ps() }; /* of even and odd positions */
 
-	for (int i = least > 0 ? least : 0; i < n * KV_SUMMED; i++)
+	for (int i = begin; i < most && i < n * KV_SUMMED; i++)
+		_mm512_mask_store_ps(s + i * 16, _mm512_cmpgt_epi32_mask(begins, _mm512_set1_epi32(i)), none);
+	for (int i = least > begin ? least : begin; i < n * KV_SUMMED; i++)
 		_mm512_mask_store_ps(s + i * 16, _mm512_cmple_epi32_mask(sees, _mm512_set1_epi32(i)), none);
-	for (int i = 0; i < n * KV_SUMMED; i += 4)
+	for (int i = begin; i < n * KV_SUMMED; i += 4)
 #pragma GCC unroll 4
 		for (int j = 0; j < 4; j++)
 			top[j] = _mm512_max_ps(_mm512_load_ps(s + (i + j) * 16), top[j]);
 	top[0] = _mm512_max_ps(_mm512_max_ps(top[0], top[1]), _mm512_max_ps(top[2], top[3]));
 	_mm512_store_ps(max, top[0]);
-	for (int b = 0; b < n; b++, s += KV_SUMMED * KV_LANES, w += KV_LANES * LINE) {
+	s += begin * KV_LANES;
+	w += first * KV_LANES * LINE;
+	for (int b = first; b < n; b++, s += KV_SUMMED * KV_LANES, w += KV_LANES * LINE) {
 		__m512i t[16];
 
 #pragma GCC unroll 16
@@ -91,14 +96,16 @@ INLINE void weights(uint8_t *w, float *s, const int32_t *see, int n, float scale
 	_mm512_store_ps(sum, _mm512_add_ps(part[0], part[1]));
 }
 
-void kv_weights(uint8_t *w, float *s, const int32_t *see, int n, float scale, float *max, float *sum)
+void kv_weights(uint8_t *w, float *s, const int32_t *from, const int32_t *see, int first, int n, float scale,
+                float *max, float *sum)
 {
-	weights(w, s, see, n, scale, max, sum, false);
+	weights(w, s, from, see, first, n, scale, max, sum, false);
 }
 
-void kv_weights_paired(uint8_t *w, float *s, const int32_t *see, int n, float scale, float *max, float *sum)
+void kv_weights_paired(uint8_t *w, float *s, const int32_t *from, const int32_t *see, int first, int n, float scale,
+                       float *max, float *sum)
 {
-	weights(w, s, see, n, scale, max, sum, true);
+	weights(w, s, from, see, first, n, scale, max, sum, true);
 }
 
 bool kv_finite_bf16(const struct kv_segment *seg, int from, int to, int dim)

@@ -19,9 +19,11 @@ struct kv_work {
 	uint8_t w[2][2 * KV_SCORES]; /* [block][query][32 positions] weights, bf16 */
 };
 
-/* Scores of n blocks of positions to weights, 64-byte aligned both; of positions that a query does not see whatever
- * stands there, and 0.  max and sum: of each query's scores, and of its weights. */
-typedef void kv_weights_fn(uint8_t *w, float *s, const int32_t *see, int n, float scale, float *max, float *sum);
+/* Scores of blocks [first, n) of positions to weights, 64-byte aligned both; of positions that a query does not see,
+ * those outside of [from, see), whatever stands there, and 0.  max and sum: of each query's scores, and of its
+ * weights. */
+typedef void kv_weights_fn(uint8_t *w, float *s, const int32_t *from, const int32_t *see, int first, int n, float scale,
+                           float *max, float *sum);
 kv_weights_fn kv_weights;        /* positions in their order */
 kv_weights_fn kv_weights_paired; /* each four a b c d as c a d b, for dot products */
 

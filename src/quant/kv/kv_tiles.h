@@ -21,10 +21,11 @@ enum {
 	KV_TILES_LINE = 16, /* floats that max, sum and the like are a multiple of */
 };
 
-/* The first n positions of a segment.  All 16 rows of the keys' last run can be read,
- * whatever is in them; of values only the rows below n. */
+/* Positions [first, n) of a segment, of which it is never said what lies before them.  All 16 rows of the keys' runs
+ * can be read, whatever is in them; of values only the rows of these positions.  Runs before the one of `first` are
+ * that one again. */
 struct kv_segment {
-	int n;
+	int first, n;
 	const uint8_t *key[KV_SEGMENT / KV_RUN], *value[KV_SEGMENT / KV_RUN];
 };
 
@@ -39,8 +40,9 @@ struct kv_attend {
 		*ask; /* [n_ask] runs of rows to be fetched there meanwhile; for few, rows that are read next, of
 	                                 * which the first are enough */
 	int n_ask;
-	const int32_t *see; /* [KV_QUERIES] positions of the segment that each sees, none more than the
-	                                 * n-th, who sees at least one; who sees none gets nothing of use */
+	/* [KV_QUERIES] Each sees positions [from, see) of the segment; neither falls from query to query, the first
+	 * sees none before seg->first.  The n-th sees at least one; one that sees none gets nothing of use. */
+	const int32_t *from, *see;
 	const struct kv_segment *seg;
 	const uint8_t *laid; /* by `lay`, as many positions as the n-th sees; NULL: read as they lie by few queries */
 	void *work;
@@ -53,7 +55,7 @@ struct kv_tiles {
 	int few; /* so many queries need nothing laid; 0: all do */
 	/* n <= KV_QUERIES queries of dim floats each; few: all that there are, and nothing will be laid for them. */
 	void (*queries)(uint8_t *to, const float *const *q, int n, int dim, bool few);
-	/* The first n positions; as zeros the values up to the next multiple of 32. */
+	/* Positions [seg->first, n); as zeros the values beside them in whole blocks of 32. */
 	void (*lay)(uint8_t *to, const struct kv_segment *seg, int n, int dim);
 	/* Values [from, to) have neither infinities nor NaN: zero times them adds nothing. */
 	bool (*finite)(const struct kv_segment *seg, int from, int to, int dim);
