@@ -256,7 +256,7 @@ def test_bench():
         assert "floor_fraction_vectors" not in r, "nothing is int8 in these weights"
     assert [r["steps"] for r in rows[2:4]] == [3, 3]
     profile = json.loads(run("bench", "-p", "0", "-n", "4", "-r", "1", "-d", "100", "--profile", "--json").stdout)[0]["profile"]
-    assert {"embed", "norm", "linear", "attend", "delta"} <= {o["operation"] for o in profile["operations"]}, profile
+    assert {"embed", "norm", "linear", "attend", "recur"} <= {o["operation"] for o in profile["operations"]}, profile
     assert all(o["seconds"] > 0 and o["calls"] >= 4 for o in profile["operations"]), profile
     assert sum(o["seconds"] for o in profile["operations"]) < profile["seconds"]
     # A context that was made up costs what a computed one does.  Rows come by their time, several of one operation.
