@@ -18,6 +18,8 @@ float *pass_floats(struct pass *p, size_t n)
 void pass_reset(struct pass *p)
 {
 	p->work_used = 0;
+	if (p->be->ops->begin)
+		p->be->ops->begin(p);
 }
 
 static size_t round16(size_t n)

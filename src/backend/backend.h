@@ -21,6 +21,7 @@
 
 #include "base/err.h"
 #include "quant/format.h"
+#include "quant/placed.h"
 
 /* What caches and operations need know of one sequence in one step. */
 struct span {
@@ -55,6 +56,7 @@ struct pass {
 
 /* n floats of work memory, 64-byte aligned.  Asserts that the plan was right. */
 float *pass_floats(struct pass *p, size_t n);
+/* Begins a pass: its tables are set, and all work memory is free. */
 void pass_reset(struct pass *p);
 
 /* What a feed-forward block applies to its gate g, or, where there is no gate, to its one product. */
@@ -277,6 +279,15 @@ struct moe {
 	float scale, norm_eps; /* the weights' factor, 0: 1 */
 };
 
+/* How placed matrices are packed: in one thread, any, which others may compute beside. */
+struct pack_opts {
+	enum arith arith; /* of the passes that read them */
+	bool huge_rows;   /* what is not packed goes to huge pages */
+	/* Asked before each piece of 32 MB, with the bytes done so far; false ends the packing. */
+	bool (*more)(void *arg, size_t done);
+	void *arg;
+};
+
 struct backend_ops {
 	const char *name;
 
@@ -285,6 +296,22 @@ struct backend_ops {
 	void (*write)(struct backend *, void *far, const void *near, size_t);
 	void (*read)(struct backend *, void *near, const void *far, size_t); /* waits for what came before */
 	void (*copy)(struct backend *, void *dst, const void *src, size_t);  /* both far */
+
+	/* Optional; NULL: operations read the host's memory, whatever it is.
+	 * Weights and vectors are named by their host addresses in all operations.  A model places what it
+	 * will name before its first pass, and takes it back after its last; memory may be placed by several
+	 * models.  A backend that computes elsewhere makes its own copies here and looks them up by address.
+	 * The bytes stay as they are meanwhile.  E_FULL where they do not fit. */
+	int (*place)(struct backend *, const struct placed *v, int n, struct err *);
+	void (*unplace)(struct backend *, const struct placed *v, int n);
+	/* Optional; NULL: nothing to gain.  Lays placed matrices out as the backend reads them best; the bits of
+	 * passes are the same before, meanwhile and after.  Returns the bytes laid out; ends early where the
+	 * system gives no memory. */
+	size_t (*pack)(struct backend *, const struct pack_opts *);
+
+	/* Optional; NULL: operations read the host's.  The tables of a step (tok, pos, item, span, row,
+	 * logit_row) are complete: the backend may bring them over.  Called by pass_reset. */
+	void (*begin)(struct pass *);
 
 	/* Rows are n rows of `cols` floats, one after the other, unless said. */
 	void (*embed)(struct pass *, float *out, const struct weight *table);

@@ -96,6 +96,16 @@ void arena_reset(struct arena *a)
 	arena_fini(a);
 }
 
+bool arena_next(const struct arena *a, const struct arena_block **at, const void **p, size_t *n)
+{
+	*at = *at ? (*at)->next : a->head;
+	if (!*at)
+		return false;
+	*p = (*at)->mem;
+	*n = (*at)->used;
+	return true;
+}
+
 void *arena_alloc(struct arena *a, size_t n)
 {
 	struct arena_block *b = a->head;

@@ -6,6 +6,7 @@
 #ifndef BASE_ALLOC_H
 #define BASE_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 void *xmalloc(size_t n);
@@ -30,6 +31,8 @@ struct arena {
 
 void arena_init(struct arena *a);
 void arena_fini(struct arena *a);
+/* The pieces of memory that hold what was handed out: *at NULL begins, false ends. */
+bool arena_next(const struct arena *a, const struct arena_block **at, const void **p, size_t *n);
 void arena_reset(struct arena *a);             /* frees all but keeps the arena usable */
 void *arena_alloc(struct arena *a, size_t n);  /* uninitialised */
 void *arena_zalloc(struct arena *a, size_t n); /* zeroed */

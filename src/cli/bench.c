@@ -275,7 +275,7 @@ static void take_ceilings(struct bench *b, struct bench_row *r)
 	struct ceilings before = b->ceilings;
 
 	b->ceilings = (struct ceilings){ 0 };
-	ceilings_measure(&b->ceilings, b->pool, b->s.store, b->s.be->level);
+	ceilings_measure(&b->ceilings, b->pool, b->s.be);
 	r->ceilings.read = most(before.read, b->ceilings.read);
 	r->ceilings.int8 = most(before.int8, b->ceilings.int8);
 	r->ceilings.int8_vectors = most(before.int8_vectors, b->ceilings.int8_vectors);
@@ -366,7 +366,7 @@ static int run_all(struct bench *b, struct err *err)
 	if (!o->bench_json)
 		fwrite(head.p, 1, head.n, stdout);
 	buf_fini(&head);
-	ceilings_measure(&b->ceilings, b->pool, b->s.store, b->s.be->level);
+	ceilings_measure(&b->ceilings, b->pool, b->s.be);
 	for (int d = 0; d < o->bench_depth.n; d++) {
 		int depth = o->bench_depth.v[d];
 

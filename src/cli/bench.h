@@ -17,7 +17,7 @@ struct ceilings {
 };
 
 /* Measures for some tenths of a second; what is better than before stays. */
-void ceilings_measure(struct ceilings *c, struct pool *pool, const struct store *st, enum cpu_level level);
+void ceilings_measure(struct ceilings *c, struct pool *pool, const struct backend *be);
 
 struct bench_row {
 	int n_prompt, n_gen; /* one of the two is 0 */

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "backend/cpu/pack.h"
 #include "base/clock.h"
 #include "cli/bench.h"
 
@@ -23,7 +24,7 @@ static const struct pattern {
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
 struct probe {
-	const struct store_run *piece; /* by part */
+	const struct pack_run *piece; /* by part */
 	const struct pattern *pattern;
 	quant_peak_fn *peak;
 	int64_t n;  /* rounds of a part */
@@ -34,16 +35,16 @@ struct probe {
 static _Atomic uint64_t sink;
 
 /* The first pieces of what products read, at most `most`; shreds between matrices only where there is nothing else. */
-static int pieces_of(const struct store *st, struct store_run *piece, int most)
+static int pieces_of(const struct backend *be, struct pack_run *piece, int most)
 {
 	enum { SHRED = PIECE / 64 };
 	int n, k = 0;
-	struct store_run *run = store_runs(st, &n);
+	struct pack_run *run = pack_runs(be, &n);
 
 	for (int i = 0; i < n; i++)
 		for (size_t at = 0; at < run[i].n && k < most && (run[i].n >= SHRED || !k); at += PIECE)
-			piece[k++] = (struct store_run){ .p = run[i].p + at,
-				                         .n = run[i].n - at < PIECE ? run[i].n - at : PIECE };
+			piece[k++] = (struct pack_run){ .p = run[i].p + at,
+				                        .n = run[i].n - at < PIECE ? run[i].n - at : PIECE };
 	free(run);
 	return k;
 }
@@ -121,13 +122,13 @@ static double peak_rate(struct pool *pool, quant_peak_fn *peak)
 	return best;
 }
 
-static double read_rate(struct pool *pool, const struct store *st)
+static double read_rate(struct pool *pool, const struct backend *be)
 {
 	enum { MOST = 256 }; /* pieces: a gigabyte, more than caches hold */
-	struct store_run piece[MOST];
+	struct pack_run piece[MOST];
 	struct probe p = { .piece = piece };
 	double best = 0, bytes = 0;
-	int parts = pieces_of(st, piece, MOST);
+	int parts = pieces_of(be, piece, MOST);
 
 	for (int i = 0; i < parts; i++)
 		bytes += (double)piece[i].n;
@@ -184,12 +185,12 @@ static void keep_best(double *best, double v)
 	*best = v > *best ? v : *best;
 }
 
-void ceilings_measure(struct ceilings *c, struct pool *pool, const struct store *st, enum cpu_level level)
+void ceilings_measure(struct ceilings *c, struct pool *pool, const struct backend *be)
 {
 	struct peaks peaks;
 
-	quant_peaks(&peaks, level);
-	keep_best(&c->read, read_rate(pool, st));
+	quant_peaks(&peaks, be->level);
+	keep_best(&c->read, read_rate(pool, be));
 	keep_best(&c->int8, peak_rate(pool, peaks.int8));
 	if (peaks.int8_vectors)
 		keep_best(&c->int8_vectors, peak_rate(pool, peaks.int8_vectors));

@@ -94,12 +94,10 @@ static void *move(void *arg)
 	/* Of this thread alone.  Where it is not granted it is merely less polite. */
 	if (h->threaded)
 		setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
-	for (int i = 0; i < 2 && h->of.store[i]; i++)
-		all += store_move(h->of.store[i], &(struct store_move){ .level = h->of.level,
-		                                                        .arith = h->of.arith,
-		                                                        .huge_rows = h->huge,
-		                                                        .more = more,
-		                                                        .arg = h });
+	if (h->of.be->ops->pack)
+		all = h->of.be->ops->pack(
+			h->of.be,
+			&(struct pack_opts){ .arith = h->of.arith, .huge_rows = h->huge, .more = more, .arg = h });
 	log_debug("%zu MB of weights moved to memory of their own in %.1f s", all / MB,
 	          (double)(clock_monotonic_ns() - begin) / 1e9);
 	return NULL;

@@ -3,7 +3,7 @@
  * Mapped files come in pages of 4 KB, and a step that reads gigabytes of them waits for
  * their addresses as well; and kernels read some matrices faster in another order than the file's: see
  * docs/performance.md, "Huge pages".  So the weights are laid out anew or copied into
- * memory of the process's own behind the program's back (store_move), by a thread
+ * memory of the process's own behind the program's back (the backend's pack), by a thread
  * that gets what processor time nobody else wants, and that lets answers go first. */
 #ifndef CLI_HUGE_PAGES_H
 #define CLI_HUGE_PAGES_H
@@ -15,9 +15,9 @@
 #include "store/store.h"
 
 struct huge_pages_of {
-	struct store *store[2]; /* whose weights; NULL: none */
-	struct engine *engine;  /* that reads them ... */
-	enum cpu_level level;   /* ... with these kernels */
+	struct store *store[2]; /* of the models whose weights be has; NULL: none */
+	struct backend *be;
+	struct engine *engine; /* that reads them */
 	enum arith arith;
 	size_t planned; /* bytes of memory that all is to take, the weights among them */
 };
@@ -35,7 +35,7 @@ struct huge_pages {
  * of the machine's (or the control group's) memory available?  Then from now on h moves weights;
  * otherwise, as after the end, h does nothing.  now: returns when all is moved.
  * Between two pieces of 32 MB it waits until the engine has nothing to do, but not for
- * more than a second.  Stores and engine must stay until huge_pages_end. */
+ * more than a second.  Stores, backend and engine must stay until huge_pages_end. */
 void huge_pages_begin(struct huge_pages *h, const struct huge_pages_of *of, bool now);
 /* Does not wait for more than a piece of 32 MB.  Also of an h of zeros. */
 void huge_pages_end(struct huge_pages *h);

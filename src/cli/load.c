@@ -511,7 +511,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		huge_pages_begin(&s->huge,
 		                 &(struct huge_pages_of){ .store = { s->store, s->drafts.store },
 		                                          .engine = s->engine,
-		                                          .level = s->be->level,
+		                                          .be = s->be,
 		                                          .arith = o->arith,
 		                                          .planned = plan_total(&plan) },
 		                 what & LOAD_HUGE_NOW);

@@ -58,6 +58,11 @@ void bind_rows_only(struct binder *b, struct weight *w)
 		store_rows_only(b->st, w);
 }
 
+float *bind_table(struct binder *b, size_t n)
+{
+	return arena_alloc(&b->m->vectors, size_mul(n, sizeof(float)));
+}
+
 const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
 {
 	char path[PATH_BYTES];
@@ -69,7 +74,7 @@ const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt
 	va_start(ap, fmt);
 	path_of(b, path, fmt, ap);
 	va_end(ap);
-	b->code = store_floats(b->st, b->arena, path, n, add, &out, b->err);
+	b->code = store_floats(b->st, &b->m->vectors, path, n, add, &out, b->err);
 	return out;
 }
 

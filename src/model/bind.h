@@ -8,15 +8,15 @@
 
 #include <stdbool.h>
 
-#include "base/alloc.h"
 #include "base/err.h"
+#include "model/model.h"
 #include "quant/format.h"
 #include "store/store.h"
 
 struct binder {
 	struct store *st;
-	struct arena *arena; /* of the model: vectors and tables */
-	const char *prefix;  /* "model.", "language_model.model.", ... */
+	struct model *m;    /* whose arenas take what is made */
+	const char *prefix; /* "model.", "language_model.model.", ... */
 	struct err *err;
 	int code;
 };
@@ -31,6 +31,8 @@ void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols,
 	__attribute__((format(printf, 6, 7)));
 /* w is read otherwise than by products, or by those of ARITH_F32, or in parts of a few rows: no blocks of it. */
 void bind_rows_only(struct binder *b, struct weight *w);
+/* n floats for the binder to fill, that operations may be given: a table made of tensors or of the config. */
+float *bind_table(struct binder *b, size_t n);
 /* n floats of the tensor of that full name, each plus add; NULL after a failure. */
 const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

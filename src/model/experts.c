@@ -19,7 +19,7 @@ static const char *name_or(const char *name, const char *usual)
 
 static struct weight *stack_of(const struct mixture *x)
 {
-	return arena_zalloc(x->b->arena, (size_t)x->m->experts * sizeof(struct weight));
+	return arena_zalloc(&x->b->m->arena, (size_t)x->m->experts * sizeof(struct weight));
 }
 
 /* [E, 2 I, H] under in: of each expert the gate rows, then the up rows. */

@@ -87,7 +87,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 		                    .act = ffn_read_act(c),
 		                    .at = "feed_forward" };
 	stack_read_attention(s, c, &p->attn);
-	rotary_read(&p->attn.op.rope, c, &r, p->attn.op.dim, &h->ctx_max, &s->m.arena);
+	rotary_read(&p->attn.op.rope, c, &r, p->attn.op.dim, &h->ctx_max, &s->m.vectors);
 	p->attn.op.scale *= (float)(in * in * factor(c, "key_multiplier"));
 	p->attn_in = (float)in;
 	p->attn_out = (float)(in * factor(c, "attention_out_multiplier"));
@@ -126,7 +126,7 @@ static const float *gain_times(struct binder *b, const float *gain, int n, float
 
 	if (b->code)
 		return NULL;
-	g = arena_alloc(b->arena, (size_t)n * sizeof *g);
+	g = bind_table(b, (size_t)n);
 	for (int i = 0; i < n; i++)
 		g[i] = gain[i] * f;
 	return g;
@@ -149,7 +149,7 @@ static void bind_layer(struct stack *s, struct binder *b, const struct plan *p, 
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct stack *s = (struct stack *)m;
-	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = decoder_conf(st, err);
 	struct plan p = { 0 };
 

@@ -73,7 +73,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	p->attn.op.scale = (float)conf_double_or(c, "attention_multiplier", p->attn.op.scale);
 	if (!strcmp(position, "rope"))
 		rotary_read(&p->attn.op.rope, c, &(struct rotary_defaults){ .theta = 10000, .partial = 1 },
-		            p->attn.op.dim, &h->ctx_max, &s->m.arena);
+		            p->attn.op.dim, &h->ctx_max, &s->m.vectors);
 	read_moe(c, p);
 	if (c->code)
 		return;
@@ -112,7 +112,7 @@ static struct block *add_ffn(struct stack *s, struct binder *b, const struct pla
 	struct ffn *f;
 
 	if (!p->moe.experts) {
-		f = arena_zalloc(b->arena, sizeof *f);
+		f = arena_zalloc(&b->m->arena, sizeof *f);
 		bind_shared(b, f, hidden, p->shared, i);
 		return stack_add_ready(s, f, norm);
 	}
@@ -142,7 +142,7 @@ static void bind_layer(struct stack *s, struct binder *b, const struct plan *p, 
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct stack *s = (struct stack *)m;
-	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = decoder_conf(st, err);
 	struct plan p = { 0 };
 

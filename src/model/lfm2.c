@@ -71,7 +71,7 @@ static const struct block_ops conv_block = { conv_run, conv_room };
 
 static void add_conv(struct stack *s, struct binder *b, const struct plan *p, const float *norm, int layer)
 {
-	struct short_conv *x = arena_zalloc(b->arena, sizeof *x);
+	struct short_conv *x = arena_zalloc(&b->m->arena, sizeof *x);
 	int hidden = s->m.shape.hidden;
 	struct weight in;
 
@@ -166,7 +166,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	p->attn.q_norm = "q_layernorm";
 	p->attn.k_norm = "k_layernorm";
 	p->attn.o_proj = "out_proj";
-	rotary_read(&p->attn.op.rope, c, &r, p->attn.op.dim, &s->m.shape.ctx_max, &s->m.arena);
+	rotary_read(&p->attn.op.rope, c, &r, p->attn.op.dim, &s->m.shape.ctx_max, &s->m.vectors);
 	read_layers(c, p, s->m.shape.layers, &s->m.arena);
 	read_ffn(s, c, p);
 }
@@ -192,7 +192,7 @@ static void bind_layer(struct stack *s, struct binder *b, const struct plan *p, 
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct stack *s = (struct stack *)m;
-	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = decoder_conf(st, err);
 	struct plan p = { 0 };
 

@@ -61,7 +61,7 @@ static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 	if (conf_bool_or(c, "use_sliding_window", false))
 		conf_fail(c, E_UNSUPPORTED, "use_sliding_window: true is not done by this version");
 	decoder_windows(d, c, 0, &p->all);
-	rotary_read(&a->op.rope, c, &r, a->op.dim, &s->ctx_max, &d->m.arena);
+	rotary_read(&a->op.rope, c, &r, a->op.dim, &s->ctx_max, &d->m.vectors);
 	if (is(d, "qwen3_moe"))
 		read_moe(d, c, p);
 	if (!p->all.ffn.inner && !p->all.moe.experts)
@@ -71,7 +71,7 @@ static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct decoder *d = (struct decoder *)m;
-	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = decoder_conf(st, err);
 	struct plan p = { 0 };
 

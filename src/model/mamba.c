@@ -50,7 +50,7 @@ const float *mamba_conv(struct binder *b, const float *w, int channels, int widt
 
 	if (b->code)
 		return NULL;
-	t = arena_alloc(b->arena, (size_t)channels * (size_t)width * sizeof *t);
+	t = bind_table(b, (size_t)channels * (size_t)width);
 	for (int c = 0; c < channels; c++)
 		for (int i = 0; i < width; i++)
 			t[i * channels + c] = w[c * width + i] * (scale ? scale[c] : 1.0f);
@@ -63,7 +63,7 @@ const float *mamba_exp(struct binder *b, const float *a, int n)
 
 	if (b->code)
 		return NULL;
-	e = arena_alloc(b->arena, (size_t)n * sizeof *e);
+	e = bind_table(b, (size_t)n);
 	for (int i = 0; i < n; i++)
 		e[i] = expf(a[i]);
 	return e;
@@ -78,7 +78,7 @@ static float *channel_scale(struct binder *b, const struct mamba_form *f)
 
 	if (!f->scale)
 		return NULL;
-	scale = arena_alloc(b->arena, (size_t)s->conv_channels * sizeof *scale);
+	scale = bind_table(b, (size_t)s->conv_channels);
 	for (int c = 0; c < s->conv_channels; c++)
 		scale[c] = f->scale[c < inner ? 1 : c < inner + states ? 2 : 3];
 	return scale;
@@ -170,7 +170,7 @@ static const struct block_ops mamba_block = { mamba_run, mamba_room };
 struct block *stack_add_mamba(struct stack *s, struct binder *b, const struct mamba_form *f, const float *norm,
                               int layer)
 {
-	struct mamba *x = arena_zalloc(b->arena, sizeof *x);
+	struct mamba *x = arena_zalloc(&b->m->arena, sizeof *x);
 	struct block *y = stack_add(s, &mamba_block, x, norm);
 	int hidden = s->m.shape.hidden;
 

@@ -35,7 +35,7 @@ static bool read_config(struct stack *s, struct conf *c, struct mamba_form *f)
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct stack *s = (struct stack *)m;
-	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = decoder_conf(st, err);
 	struct mamba_form f = { 0 };
 	bool tied = read_config(s, &c, &f);

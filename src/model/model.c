@@ -67,7 +67,9 @@ int model_bind_as(struct model **out, const struct model_ops *ops, const char *a
 	*out = NULL;
 	m->ops = ops;
 	m->arch = arch;
+	m->st = st;
 	arena_init(&m->arena);
+	arena_init(&m->vectors);
 	code = ops->bind(m, st, err);
 	if (code) {
 		model_close(m);
@@ -96,10 +98,15 @@ int model_bind(struct model **out, struct store *st, struct err *err)
 
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err)
 {
+	int code;
+
 	*out = NULL;
 	if (!of->ops->bind_head)
 		return err_set(err, E_UNSUPPORTED, "%s: no draft head is known for model_type %s", st->dir, of->arch);
-	return of->ops->bind_head(out, of, st, err);
+	code = of->ops->bind_head(out, of, st, err);
+	if (!code)
+		(*out)->st = st;
+	return code;
 }
 
 /* What opts leaves open, and what does not fit. */
@@ -176,6 +183,27 @@ static int open_caches(struct model *m, struct err *err)
 	return 0;
 }
 
+/* The tensors that were handed out, and the vectors made of some. */
+static int place(struct model *m, struct err *err)
+{
+	const struct arena_block *block = NULL;
+	const void *p;
+	size_t bytes;
+	int n, code;
+
+	if (!m->be->ops->place)
+		return 0;
+	m->placed = store_placed(m->st, &n);
+	while (arena_next(&m->vectors, &block, &p, &bytes)) {
+		m->placed = xrealloc(m->placed, size_mul((size_t)n + 1, sizeof *m->placed));
+		m->placed[n++] = (struct placed){ .p = p, .bytes = bytes };
+	}
+	code = m->be->ops->place(m->be, m->placed, n, err);
+	if (!code)
+		m->n_placed = n;
+	return code;
+}
+
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err)
 {
 	struct err own;
@@ -183,6 +211,8 @@ int model_attach(struct model *m, struct backend *be, const struct model_opts *o
 
 	m->be = be;
 	code = complete(m, opts, err);
+	if (!code)
+		code = place(m, err);
 	return code ? code : open_caches(m, err ? err : &own);
 }
 
@@ -202,7 +232,11 @@ void model_close(struct model *m)
 	if (!m)
 		return;
 	caches_fini(&m->caches);
+	if (m->n_placed)
+		m->be->ops->unplace(m->be, m->placed, m->n_placed);
+	free(m->placed);
 	arena_fini(&m->arena);
+	arena_fini(&m->vectors);
 	free(m);
 }
 

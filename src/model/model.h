@@ -64,8 +64,12 @@ struct model {
 	struct backend *be;
 	struct caches caches;
 	struct cache *kv, *state, *carry; /* the ones in caches, by kind, for src/model alone; NULL when not used */
-	struct arena arena;               /* everything the model owns */
-	const char *arch;                 /* the matching entry of ops->arch */
+	struct arena arena;               /* everything the model owns, but */
+	struct arena vectors;             /* the floats it made for operations: placed with the backend */
+	struct store *st;                 /* that it was bound from */
+	struct placed *placed;            /* with the backend, from model_attach on */
+	int n_placed;
+	const char *arch; /* the matching entry of ops->arch */
 };
 
 /* Reads config.json of an opened store, picks the architecture, binds its

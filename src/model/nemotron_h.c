@@ -163,7 +163,7 @@ static const struct block_ops latent_block = { latent_run, latent_room };
 
 static void add_latent(struct stack *s, struct binder *b, const struct plan *p, const float *norm, int layer)
 {
-	struct latent *x = arena_zalloc(b->arena, sizeof *x);
+	struct latent *x = arena_zalloc(&b->m->arena, sizeof *x);
 	struct moe_form routed = p->moe;
 	struct ffn_form shared = p->mlp;
 
@@ -201,7 +201,7 @@ static void bind_layer(struct stack *s, struct binder *b, const struct plan *p, 
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct stack *s = (struct stack *)m;
-	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = decoder_conf(st, err);
 	struct plan p = { 0 };
 

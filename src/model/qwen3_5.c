@@ -171,7 +171,7 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	f->bias_qkv = f->bias_o = conf_bool_or(c, "attention_bias", false);
 	f->op.scale = 1.0f / sqrtf((float)f->op.dim);
 	f->op.eps = q->eps;
-	rotary_read(&f->op.rope, c, &d, f->op.dim, &s->ctx_max, &q->m.arena);
+	rotary_read(&f->op.rope, c, &d, f->op.dim, &s->ctx_max, &q->m.vectors);
 	read_layers(c, p, s->layers, &q->m.arena);
 	read_delta(c, p);
 	read_ffn(&q->m, c, p, s->layers, &q->m.arena);
@@ -216,7 +216,7 @@ static void bind_inputs(struct binder *b, struct mixer *x, const struct qwen *q,
 {
 	struct weight w[TO_COUNT];
 
-	x->part = arena_zalloc(b->arena, TO_COUNT * sizeof *x->part);
+	x->part = arena_zalloc(&b->m->arena, TO_COUNT * sizeof *x->part);
 	bind_weight(b, &w[TO_QKV], q->width[TO_QKV], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_qkv", i);
 	bind_weight(b, &w[TO_Z], q->width[TO_Z], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_z", i);
 	bind_weight(b, &w[TO_B], q->width[TO_B], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_b", i);
@@ -234,7 +234,7 @@ static void bind_grouped_inputs(struct binder *b, struct mixer *x, const struct 
 	int k0 = d->heads_k * dk, v0 = 2 * k0;
 	struct weight qkvz, ba;
 
-	x->part = arena_zalloc(b->arena, 6 * (size_t)d->heads_k * sizeof *x->part);
+	x->part = arena_zalloc(&b->m->arena, 6 * (size_t)d->heads_k * sizeof *x->part);
 	bind_weight(b, &qkvz, d->heads_k * rows, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_qkvz", i);
 	bind_weight(b, &ba, 2 * d->heads_v, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_ba", i);
 	bind_rows_only(b, &ba); /* cut into parts of a few rows */
@@ -254,7 +254,7 @@ static const float *exp_of(struct binder *b, const float *a, int n)
 
 	if (b->code)
 		return NULL;
-	e = arena_alloc(b->arena, (size_t)n * sizeof *e);
+	e = bind_table(b, (size_t)n);
 	for (int i = 0; i < n; i++)
 		e[i] = expf(a[i]);
 	return e;
@@ -267,7 +267,7 @@ static const float *conv_of(struct binder *b, const float *w, int channels, int 
 
 	if (b->code)
 		return NULL;
-	t = arena_alloc(b->arena, (size_t)channels * (size_t)width * sizeof *t);
+	t = bind_table(b, (size_t)channels * (size_t)width);
 	for (int c = 0; c < channels; c++)
 		for (int i = 0; i < width; i++)
 			t[i * channels + c] = w[c * width + i];
@@ -329,7 +329,7 @@ static void ignore_the_rest(struct store *st)
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct qwen *q = (struct qwen *)m;
-	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = { .j = st->text,
 		          .file = st->config_path,
 		          .where = st->text == st->config ? "" : "text_config.",
@@ -545,13 +545,14 @@ static int bind_head(struct model **out, const struct model *of, struct store *s
 {
 	const struct qwen *q = (const struct qwen *)of;
 	struct head *d = xcalloc(1, sizeof *d);
-	struct binder b = { .st = st, .arena = &d->q.m.arena, .err = err };
+	struct binder b = { .st = st, .m = &d->q.m, .err = err };
 	struct plan p = { 0 };
 	int hidden = of->shape.hidden;
 
 	d->q.m.ops = &head_ops;
 	d->q.m.arch = of->arch; /* as the config is read */
 	arena_init(&d->q.m.arena);
+	arena_init(&d->q.m.vectors);
 	d->q.trunk = q->trunk;
 	b.prefix = store_prefix(st, head_prefix, "fc.weight");
 	if (!b.prefix)
@@ -560,7 +561,7 @@ static int bind_head(struct model **out, const struct model *of, struct store *s
 		b.code = head_config(d, of, st, &p, err);
 	if (!b.code) {
 		p.norm_add = p.attn.norm_add = q->norm_add;
-		d->q.layer = arena_zalloc(b.arena, sizeof *d->q.layer);
+		d->q.layer = arena_zalloc(&b.m->arena, sizeof *d->q.layer);
 		p.full[0] = true;
 		bind_weight(&b, &d->fc, hidden, 2 * hidden, "fc");
 		d->norm_embed = bind_floats(&b, hidden, p.norm_add, "pre_fc_norm_embedding.weight");

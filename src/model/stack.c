@@ -68,7 +68,7 @@ static const struct block_ops attention_block = { attention_run, attention_room 
 struct block *stack_add_attention(struct stack *s, struct binder *b, const struct attention_form *f, const float *norm,
                                   int layer)
 {
-	struct attention *a = arena_zalloc(b->arena, sizeof *a);
+	struct attention *a = arena_zalloc(&b->m->arena, sizeof *a);
 	struct block *y = stack_add(s, &attention_block, a, norm);
 
 	attention_bind(b, a, f, layer);
@@ -91,7 +91,7 @@ static const struct block_ops ffn_block = { ffn_run, ffn_room };
 
 struct block *stack_add_ffn(struct stack *s, struct binder *b, const struct ffn_form *f, const float *norm, int layer)
 {
-	struct ffn *y = arena_zalloc(b->arena, sizeof *y);
+	struct ffn *y = arena_zalloc(&b->m->arena, sizeof *y);
 
 	ffn_bind_dense(b, y, s->m.shape.hidden, f, layer);
 	return stack_add(s, &ffn_block, y, norm);
@@ -104,7 +104,7 @@ struct block *stack_add_ready(struct stack *s, struct ffn *f, const float *norm)
 
 struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_form *f, const float *norm, int layer)
 {
-	struct ffn *y = arena_zalloc(b->arena, sizeof *y);
+	struct ffn *y = arena_zalloc(&b->m->arena, sizeof *y);
 
 	ffn_bind_moe(b, y, s->m.shape.hidden, f, layer);
 	s->m.shape.layers_moe++;

@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/pages.h"
 #include "store/quantised.h"
 
 enum { WARN_MAX = 16 }; /* unknown tensors named one by one before a count */
@@ -134,9 +133,6 @@ void store_close(struct store *st)
 	if (!st)
 		return;
 	container_close(&st->box);
-	for (int i = 0; i < st->n_room; i++)
-		pages_free(st->room[i].p, st->room[i].n);
-	free(st->room);
 	json_free(st->config);
 	json_free(st->generation);
 	json_free(st->tokenizer_config);
@@ -211,6 +207,39 @@ int store_floats(struct store *st, struct arena *a, const char *name, int64_t co
 	t->used++;
 	*out = f;
 	return 0;
+}
+
+/* ---- memory ---- */
+
+void store_rows_only(struct store *st, struct weight *w)
+{
+	struct tensor *t = store_find(st, w->name);
+
+	w->blocks = NULL;
+	if (t)
+		t->whole = NULL;
+}
+
+static const struct file_map *mapping_of(const struct store *st, const uint8_t *p)
+{
+	for (int i = 0; i < st->n_file; i++)
+		if (p >= st->file[i].map.p && p < st->file[i].map.p + st->file[i].map.n)
+			return &st->file[i].map;
+	return NULL;
+}
+
+struct placed *store_placed(const struct store *st, int *n)
+{
+	struct placed *v = xcalloc(st->n + 1, sizeof *v);
+
+	*n = 0;
+	for (size_t i = 0; i < st->n; i++) {
+		const struct tensor *t = st->v[i];
+
+		if (t->used && t->data && t->bytes)
+			v[(*n)++] = (struct placed){ t->data, t->bytes, t->whole, mapping_of(st, t->data) };
+	}
+	return v;
 }
 
 /* ---- what is left over ---- */

@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "quant/format.h"
+#include "quant/placed.h"
 #include "store/container.h"
 
 /* Parameters of one coded module, from config.json. */
@@ -30,12 +31,6 @@ struct quant_entry {
 	const char *mode; /* "affine", "mxfp4", "mxfp8", "nvfp4" */
 	int bits, group;
 	bool plain; /* the config says: not coded */
-};
-
-/* Blocks of some matrices, one after the other. */
-struct store_room {
-	uint8_t *p;
-	size_t used, n;
 };
 
 struct store {
@@ -55,9 +50,6 @@ struct store {
 	bool coded; /* the config has a quantization section; then dflt holds */
 	struct quant_entry dflt, *entry;
 	size_t n_entry;
-	struct store_room *room; /* what store_move made */
-	int n_room;
-	bool rows_moved; /* it has begun to move what has no blocks */
 };
 
 /* MODEL as a person writes it: the path of a folder or file, or a name like
@@ -112,32 +104,13 @@ void store_ignore(struct store *st, const char *pattern, const char *why);
  * used nor ignored. */
 void store_report(struct store *st);
 
-/* ---- memory of the process's own ---- */
+/* ---- memory ---- */
 
-/* A matrix of this store that is not read by ARITH_FAST's products alone, or cut where no blocks begin: it stays as rows. */
+/* w is read otherwise than by products of ARITH_FAST, or cut where no packed block begins: it is never packed. */
 void store_rows_only(struct store *st, struct weight *w);
 
-struct store_move {
-	enum cpu_level level; /* whose kernels multiply, with what arithmetic */
-	enum arith arith;
-	bool huge_rows; /* what has no blocks goes to huge pages */
-	/* Asked before each piece of 32 MB, with the bytes done so far; ends it by saying no. */
-	bool (*more)(void *arg, size_t done);
-	void *arg;
-};
-/* Lays matrices out in blocks where the level's kernels read these (struct weight.blocks), and moves what else the
- * files hold to huge pages at the same addresses (file_map_own).  One thread at a time, any; others may multiply meanwhile:
- * the bits are the same at any moment.  Resident memory stays what it was but for the matrix on its way.  Returns
- * the bytes moved; ends early where the system gives no memory, and what was moved stays so until store_close. */
-size_t store_move(struct store *st, const struct store_move *how);
-
-/* The memory that products read now, in runs; the caller frees them.  Not while store_move is at work. */
-struct store_run {
-	const uint8_t *p;
-	size_t n;
-	const struct file_map *file; /* in whose mapping; NULL: blocks */
-};
-struct store_run *store_runs(const struct store *st, int *n);
+/* The bytes of all tensors that were handed out; the caller frees the list.  It is valid until store_close. */
+struct placed *store_placed(const struct store *st, int *n);
 
 /* ---- settings ---- */
 

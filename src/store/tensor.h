@@ -27,7 +27,7 @@ struct tensor {
 	int group;                  /* of fmt; 0: none */
 	size_t stored;              /* of that matrix: bytes with scales and biases */
 	const char *ignored;        /* why; NULL while neither used nor ignored */
-	const struct weight *whole; /* the matrix, where it may be laid out in blocks (store_move); NULL: it may not */
+	const struct weight *whole; /* the matrix, where it may be packed into blocks; NULL: it may not */
 	struct blocks blocks;       /* of it, once they are there */
 };
 

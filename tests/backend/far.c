@@ -2,16 +2,40 @@
 #include "far.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/alloc.h"
 
-enum { AREAS = 256 };
+enum { AREAS = 4096, COPIES = 1024, TWINS = 8192, LISTS = 4, CONVS = 8 };
+
+/* Memory that a model has placed: the host's bytes, and the copy that operations read. */
+struct copy {
+	struct placed is;
+	uint8_t *far;
+	uint8_t *host; /* what the host's bytes were, which are spoilt meanwhile; NULL: they are of a file */
+	int models;
+};
+
+/* A weight as operations of the inner backend know it.  Its address stays: struct linear.reader compares it. */
+struct twin {
+	struct weight of, to;
+	const struct weight *at;
+};
 
 struct far {
 	struct backend be;
 	struct backend *inner;
+	struct copy copy[COPIES];
+	int n_copy;
+	struct twin *twin[TWINS];
+	int n_twin;
+	struct weight *list[LISTS]; /* of experts, for one operation */
+	int n_list;
+	const struct pass *of; /* the pass whose tables are there */
+	struct pass tables;
 	struct {
 		void *p;
 		size_t bytes;
@@ -41,7 +65,17 @@ static struct pass near_pass(struct pass *p)
 {
 	struct pass q = *p;
 
-	q.be = near_be(p->be)->inner;
+	struct far *f = near_be(p->be);
+
+	q.be = f->inner;
+	if (f->of == p) {
+		q.tok = f->tables.tok;
+		q.pos = f->tables.pos;
+		q.item = f->tables.item;
+		q.span = f->tables.span;
+		q.row = f->tables.row;
+		q.logit_row = f->tables.logit_row;
+	}
 	return q;
 }
 
@@ -102,50 +136,272 @@ static void far_copy(struct backend *be, void *to, const void *from, size_t n)
 	away(be);
 }
 
+/* ---- what is placed ---- */
+
+static struct copy *copy_of(struct far *f, const void *p)
+{
+	for (int i = 0; i < f->n_copy; i++)
+		if ((const uint8_t *)p >= f->copy[i].is.p && (const uint8_t *)p < f->copy[i].is.p + f->copy[i].is.bytes)
+			return &f->copy[i];
+	return NULL;
+}
+
+/* The copy of what is at host address p.  Once a model has placed anything, everything must be. */
+static const void *over(struct far *f, const void *p)
+{
+	struct copy *c = p && f->n_copy ? copy_of(f, p) : NULL;
+
+	if (!p || !f->n_copy)
+		return p;
+	assert(c && "an operation was given memory that was not placed");
+	return c->far + ((const uint8_t *)p - c->is.p);
+}
+
+/* A mapped file cannot be written; its pages become unreadable.  A vector becomes no number. */
+static void spoil(struct copy *c)
+{
+	if (c->is.file) {
+		mprotect((void *)(uintptr_t)c->is.file->p, c->is.file->n, PROT_NONE);
+		return;
+	}
+	c->host = xmalloc(c->is.bytes);
+	memcpy(c->host, c->is.p, c->is.bytes);
+	memset((void *)(uintptr_t)c->is.p, 0xff, c->is.bytes);
+}
+
+static void mend(struct copy *c)
+{
+	if (c->is.file)
+		mprotect((void *)(uintptr_t)c->is.file->p, c->is.file->n, PROT_READ);
+	else
+		memcpy((void *)(uintptr_t)c->is.p, c->host, c->is.bytes);
+	free(c->host);
+}
+
+static int far_place(struct backend *be, const struct placed *v, int n, struct err *err)
+{
+	struct far *f = (struct far *)be;
+	int before = f->n_copy;
+
+	for (int i = 0; i < n; i++) {
+		struct copy *c = copy_of(f, v[i].p);
+
+		if (c) {
+			c->models++;
+			continue;
+		}
+		assert(f->n_copy < COPIES);
+		c = &f->copy[f->n_copy++];
+		*c = (struct copy){ .is = v[i], .models = 1 };
+		c->far = be->ops->alloc(be, v[i].bytes);
+		be->ops->write(be, c->far, v[i].p, v[i].bytes);
+	}
+	for (int i = before; i < f->n_copy; i++)
+		spoil(&f->copy[i]);
+	return 0;
+}
+
+static void far_unplace(struct backend *be, const struct placed *v, int n)
+{
+	struct far *f = (struct far *)be;
+
+	for (int i = 0; i < n; i++) {
+		struct copy *c = copy_of(f, v[i].p);
+
+		assert(c && c->models > 0);
+		if (--c->models)
+			continue;
+		mend(c);
+		be->ops->free(be, c->far, c->is.bytes);
+		*c = f->copy[--f->n_copy];
+	}
+}
+
+static const struct weight *weight_over(struct far *f, const struct weight *w)
+{
+	struct twin *t = NULL;
+
+	if (!w || !f->n_copy)
+		return w;
+	for (int i = 0; i < f->n_twin && !t; i++)
+		if (f->twin[i]->at == w)
+			t = f->twin[i];
+	if (!t) {
+		assert(f->n_twin < TWINS);
+		t = f->twin[f->n_twin++] = xcalloc(1, sizeof *t);
+		t->at = w;
+	} else if (!memcmp(&t->of, w, sizeof *w)) {
+		return &t->to;
+	}
+	t->of = t->to = *w;
+	t->to.data = over(f, w->data);
+	t->to.scales = over(f, w->scales);
+	t->to.biases = over(f, w->biases);
+	t->to.blocks = NULL;
+	return &t->to;
+}
+
+/* n weights one after the other; valid until the operation ends. */
+static const struct weight *list_over(struct far *f, const struct weight *w, int n)
+{
+	struct weight *v;
+
+	if (!w || !f->n_copy)
+		return w;
+	assert(f->n_list < LISTS);
+	v = f->list[f->n_list++] = xcalloc((size_t)n, sizeof *v);
+	for (int i = 0; i < n; i++)
+		v[i] = *weight_over(f, &w[i]);
+	return v;
+}
+
+static void lists_end(struct far *f)
+{
+	while (f->n_list)
+		free(f->list[--f->n_list]);
+}
+
+/* ---- the tables of a step ---- */
+
+static const void *table_over(struct backend *be, const void *host, size_t bytes)
+{
+	void *p;
+
+	if (!host || !bytes)
+		return host;
+	p = be->ops->alloc(be, bytes);
+	be->ops->write(be, p, host, bytes);
+	return p;
+}
+
+static void tables_end(struct far *f)
+{
+	const struct pass *t = &f->tables;
+	size_t rows = (size_t)t->n_row * sizeof *t->tok;
+	struct backend *be = &f->be;
+
+	if (!f->of)
+		return;
+	be->ops->free(be, (void *)(uintptr_t)t->tok, rows);
+	be->ops->free(be, (void *)(uintptr_t)t->pos, rows);
+	be->ops->free(be, (void *)(uintptr_t)t->item, rows);
+	be->ops->free(be, (void *)(uintptr_t)t->span, (size_t)t->n_item * sizeof *t->span);
+	be->ops->free(be, (void *)(uintptr_t)t->row, (size_t)t->n_item * sizeof *t->row);
+	if (t->n_logit)
+		be->ops->free(be, (void *)(uintptr_t)t->logit_row, (size_t)t->n_logit * sizeof *t->logit_row);
+	f->of = NULL;
+}
+
+static void far_begin(struct pass *p)
+{
+	struct far *f = (struct far *)p->be;
+	size_t rows = (size_t)p->n_row * sizeof *p->tok;
+
+	tables_end(f);
+	f->tables = *p;
+	f->tables.tok = table_over(p->be, p->tok, rows);
+	f->tables.pos = table_over(p->be, p->pos, rows);
+	f->tables.item = table_over(p->be, p->item, rows);
+	f->tables.span = table_over(p->be, p->span, (size_t)p->n_item * sizeof *p->span);
+	f->tables.row = table_over(p->be, p->row, (size_t)p->n_item * sizeof *p->row);
+	f->tables.logit_row = table_over(p->be, p->logit_row, (size_t)p->n_logit * sizeof *p->logit_row);
+	f->of = p;
+}
+
+/* ---- operations ---- */
+
 #define FAR(op, ...)                              \
 	do {                                      \
 		struct pass q_ = near_pass(p);    \
 		q_.be->ops->op(&q_, __VA_ARGS__); \
+		lists_end((struct far *)p->be);   \
 		away(p->be);                      \
 	} while (0)
 
 static void far_embed(struct pass *p, float *out, const struct weight *w)
 {
-	FAR(embed, out, w);
+	FAR(embed, out, weight_over((struct far *)p->be, w));
 }
 
 static void far_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
 {
-	FAR(norm, out, in, n, cols, gain, eps);
+	FAR(norm, out, in, n, cols, over((struct far *)p->be, gain), eps);
 }
 
 static void far_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols)
 {
-	FAR(linear, job, n_job, in, n, cols);
+	struct far *f = (struct far *)p->be;
+	struct linear over_there[LINEAR_JOBS], up[LINEAR_JOBS];
+
+	for (int i = 0; i < n_job; i++) {
+		over_there[i] = job[i];
+		over_there[i].w = weight_over(f, job[i].w);
+		over_there[i].bias = over(f, job[i].bias);
+		over_there[i].reader = weight_over(f, job[i].reader);
+		if (!job[i].up)
+			continue;
+		up[i] = *job[i].up;
+		up[i].w = weight_over(f, up[i].w);
+		up[i].bias = over(f, up[i].bias);
+		over_there[i].up = &up[i];
+	}
+	FAR(linear, over_there, n_job, in, n, cols);
+}
+
+static struct attn attn_over(struct far *f, const struct attn *a)
+{
+	struct attn to = *a;
+
+	to.q_norm = over(f, a->q_norm);
+	to.k_norm = over(f, a->k_norm);
+	to.sinks = over(f, a->sinks);
+	to.rope.freq = over(f, a->rope.freq);
+	return to;
 }
 
 static void far_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
                           const float *v, const struct kv_view *view, int layer)
 {
-	FAR(kv_append, a, q, q_row, q_head, k, v, view, layer);
+	struct attn to = attn_over((struct far *)p->be, a);
+
+	FAR(kv_append, &to, q, q_row, q_head, k, v, view, layer);
 }
 
 static void far_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
                        size_t q_row, size_t q_head, const struct kv_view *view, int layer)
 {
-	FAR(attend, out, a, q, gate, q_row, q_head, view, layer);
+	struct attn to = attn_over((struct far *)p->be, a);
+
+	FAR(attend, out, &to, q, gate, q_row, q_head, view, layer);
 }
 
 static void far_conv(struct pass *p, float *out, const struct conv *c, int n_conv, const float *in, int at, int n,
                      const struct state_view *view, int layer)
 {
-	FAR(conv, out, c, n_conv, in, at, n, view, layer);
+	struct far *f = (struct far *)p->be;
+	struct conv to[CONVS];
+
+	assert(n_conv <= CONVS);
+	for (int i = 0; i < n_conv; i++) {
+		to[i] = c[i];
+		to[i].w = over(f, c[i].w);
+		to[i].bias = over(f, c[i].bias);
+	}
+	FAR(conv, out, to, n_conv, in, at, n, view, layer);
 }
 
 static void far_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,
                       const struct state_view *view, int layer)
 {
-	FAR(recur, out, r, in, view, layer);
+	struct far *f = (struct far *)p->be;
+	struct recur to = *r;
+	const float **vector[] = { &to.conv, &to.conv_bias, &to.a_log_exp, &to.dt_bias, &to.decay,    &to.skip,
+		                   &to.norm, &to.key_gain,  &to.key_rate,  &to.bonus,   &to.norm_bias };
+
+	for (size_t i = 0; i < sizeof vector / sizeof *vector; i++)
+		*vector[i] = over(f, *vector[i]);
+	to.reader = weight_over(f, r->reader);
+	FAR(recur, out, &to, in, view, layer);
 }
 
 static void far_tape_apply(struct backend *be, const struct state_view *view, int slot, int keep)
@@ -159,7 +415,21 @@ static void far_tape_apply(struct backend *be, const struct state_view *view, in
 static void far_moe(struct pass *p, float *out, bool add, const struct moe *m, const float *in, const float *by, int n,
                     int cols)
 {
-	FAR(moe, out, add, m, in, by, n, cols);
+	struct far *f = (struct far *)p->be;
+	struct moe to = *m;
+	const float **vector[] = { &to.router_bias, &to.select_bias, &to.expert_scale,
+		                   &to.gate_bias,   &to.up_bias,     &to.down_bias };
+	const struct weight **weight[] = { &to.router, &to.shared_gate, &to.shared_up, &to.shared_down,
+		                           &to.shared_router };
+
+	for (size_t i = 0; i < sizeof vector / sizeof *vector; i++)
+		*vector[i] = over(f, *vector[i]);
+	for (size_t i = 0; i < sizeof weight / sizeof *weight; i++)
+		*weight[i] = weight_over(f, *weight[i]);
+	to.gate = list_over(f, m->gate, m->experts);
+	to.up = list_over(f, m->up, m->experts);
+	to.down = list_over(f, m->down, m->experts);
+	FAR(moe, out, add, &to, in, by, n, cols);
 }
 
 static void far_add(struct pass *p, float *x, const float *y, int n, int cols, float scale)
@@ -179,13 +449,19 @@ static void far_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n
 
 static void far_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
 {
-	FAR(gather, out, in, index, n, cols);
+	struct far *f = (struct far *)p->be;
+
+	FAR(gather, out, in, f->of == p && index == p->logit_row ? f->tables.logit_row : index, n, cols);
 }
 
 static void far_close(struct backend *be)
 {
-	struct far *f = near_be(be);
+	struct far *f = (struct far *)be;
 
+	tables_end(f);
+	near_be(be);
+	for (int i = 0; i < f->n_twin; i++)
+		free(f->twin[i]);
 	f->inner->ops->close(f->inner);
 	free(f);
 }
@@ -197,6 +473,9 @@ static const struct backend_ops far_ops = {
 	.write = far_write,
 	.read = far_read,
 	.copy = far_copy,
+	.place = far_place,
+	.unplace = far_unplace,
+	.begin = far_begin,
 	.embed = far_embed,
 	.norm = far_norm,
 	.linear = far_linear,

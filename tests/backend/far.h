@@ -1,6 +1,10 @@
 /* far.h - a backend whose memory is far away: the CPU backend with everything that
  * alloc() gave out unreadable except while one of its operations runs.  Code
- * that follows a pointer it should not, as it may not on a GPU, dies of SIGSEGV. */
+ * that follows a pointer it should not, as it may not on a GPU, dies of SIGSEGV.
+ *
+ * What models place it copies there and spoils where it was: vectors become no numbers,
+ * mapped files unreadable.  An operation that is given other weights or vectors than placed
+ * ones dies of an assert.  The tables of a step are copied when it begins. */
 #ifndef TESTS_BACKEND_FAR_H
 #define TESTS_BACKEND_FAR_H
 

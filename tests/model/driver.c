@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "far.h"
 
 int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o, struct err *err)
 {
@@ -25,6 +26,8 @@ int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o
 
 	d->m = m;
 	d->be = backend_cpu_open(o->threads, o->level);
+	if (o->far)
+		d->be = far_open(d->be);
 	if ((code = model_attach(m, d->be, &mo, err)))
 		return code;
 	d->rows_max = o->step_rows;

@@ -29,6 +29,7 @@ struct driver_opts {
 	enum cpu_level level;
 	int slots, ctx_max, step_rows, tape_rows;
 	struct kv_rows kv; /* empty: what goes with arith */
+	bool far;          /* behind the far backend (far.h) */
 };
 
 /* One sequence's part of a step. */

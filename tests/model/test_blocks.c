@@ -25,7 +25,7 @@ static void lay_out(struct driver *d)
 {
 	size_t in_blocks = 0;
 
-	store_move(d->st, &(struct store_move){ .level = d->be->level, .arith = ARITH_FAST, .more = more });
+	d->be->ops->pack(d->be, &(struct pack_opts){ .arith = ARITH_FAST, .more = more });
 	for (size_t i = 0; i < d->st->n; i++)
 		in_blocks += atomic_load(&d->st->v[i]->blocks.at) != NULL;
 	CHECK(in_blocks, "nothing is in blocks");

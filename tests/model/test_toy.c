@@ -30,7 +30,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	struct toy *t = (struct toy *)m;
 	struct shape *s = &m->shape;
 	struct conf c = { .j = st->text, .file = st->config_path, .where = "", .err = err };
-	struct binder b = { .st = st, .arena = &m->arena, .err = err };
+	struct binder b = { .st = st, .m = m, .err = err };
 	struct rotary_defaults d = { .partial = 1 };
 	struct attention_form f = { 0 };
 

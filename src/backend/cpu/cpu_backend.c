@@ -1,5 +1,6 @@
 /* cpu_backend.c - the CPU backend: opening it, its memory, and the small operations. */
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/pack.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -226,6 +227,7 @@ static void cpu_close(struct backend *be)
 	free(c->parts.p);
 	free(c->made_room.p);
 	free(c->work.p);
+	pack_free(c->pack);
 	pool_free(c->pool);
 	free(c->scratch);
 	free(c->kernels);
@@ -239,6 +241,9 @@ static const struct backend_ops cpu_ops = {
 	.write = cpu_write,
 	.read = cpu_read,
 	.copy = cpu_copy,
+	.place = cpu_place,
+	.unplace = cpu_unplace,
+	.pack = cpu_pack,
 	.embed = cpu_embed,
 	.norm = cpu_norm,
 	.linear = cpu_linear,
@@ -261,6 +266,7 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level)
 	int n = 0;
 
 	c->pool = pool_new(threads);
+	c->pack = pack_new();
 	c->be = (struct backend){
 		.ops = &cpu_ops, .level = level, .threads = pool_threads(c->pool), .joins = pool_joins(c->pool)
 	};

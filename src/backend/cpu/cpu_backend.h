@@ -44,6 +44,7 @@ struct cpu_backend {
 	struct room acts[ACTS_MAX]; /* quantised activations */
 	struct room parts;          /* how a product is cut */
 	struct room work;           /* of the operation in progress */
+	struct pack *pack;          /* what models have placed: pack.h */
 	struct made made;           /* by the last operation, for the next linear */
 	struct room made_room;
 };

@@ -1,4 +1,4 @@
-/* test_move.c - weights into memory of the process's own: what they hold stays, whatever of them has moved, whoever
+/* test_pack.c - weights into memory of the process's own: what they hold stays, whatever of them has moved, whoever
  * reads them meanwhile, and whenever that ends. */
 #include <limits.h>
 #include <pthread.h>
@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "backend/cpu/pack.h"
 #include "base/buf.h"
 #include "base/digest.h"
 #include "base/log.h"
@@ -183,6 +184,24 @@ static void know_pairs(void)
 	matrices[PAIRS].blocks = matrices[EXPERTS].blocks = k.blocks;
 }
 
+static struct backend *be;
+static struct placed *placed;
+static int n_placed;
+
+static void place_weights(void)
+{
+	struct err err = { 0 };
+
+	placed = store_placed(st, &n_placed);
+	assert_int_equal(be->ops->place(be, placed, n_placed, &err), 0);
+}
+
+static void unplace_weights(void)
+{
+	be->ops->unplace(be, placed, n_placed);
+	free(placed);
+}
+
 static void open_folder(void)
 {
 	struct err err = { 0 };
@@ -196,6 +215,15 @@ static void open_folder(void)
 		                 0);
 	}
 	know_pairs();
+	be = backend_cpu_open(1, best_with_blocks());
+	place_weights();
+}
+
+static void close_folder(void)
+{
+	unplace_weights();
+	be->ops->close(be);
+	store_close(st);
 }
 
 static bool in_blocks(int i)
@@ -310,9 +338,7 @@ static bool ask(void *arg, size_t done)
 
 static size_t move(struct asked *a, enum arith arith)
 {
-	return store_move(
-		st, &(struct store_move){
-			    .level = best_with_blocks(), .arith = arith, .huge_rows = true, .more = ask, .arg = a });
+	return be->ops->pack(be, &(struct pack_opts){ .arith = arith, .huge_rows = true, .more = ask, .arg = a });
 }
 
 /* Other bytes in the whole file, which a second call puts right: what has not moved shows them. */
@@ -373,7 +399,7 @@ static void test_all(void **state)
 		assert_int_equal(before[i] == after[i], matrices[i].blocks);
 	assert_int_equal(sum_of(PLAIN, 300, 600), middle); /* in huge pages */
 	turn_file();
-	store_close(st);
+	close_folder();
 }
 
 /* Told to end in the middle of the big one, which is then as it was; a second call makes it. */
@@ -383,7 +409,7 @@ static void test_end(void **state)
 	struct asked a = { .most = 1 }, rest = { .most = INT_MAX };
 	size_t small = all_blocks() - block_bytes_of(&matrices[BIG]), moved;
 	int n;
-	struct store_run *run;
+	struct pack_run *run;
 
 	open_folder();
 	sums_of(before);
@@ -394,7 +420,7 @@ static void test_end(void **state)
 	assert_int_equal(moved, small);
 	for (int i = 0; i < MATRICES; i++)
 		assert_int_equal(in_blocks(i), matrices[i].blocks && i != BIG);
-	run = store_runs(st, &n);
+	run = pack_runs(be, &n);
 	assert_null(run[0].file);
 	assert_int_equal(run[0].n, small);
 	free(run);
@@ -404,7 +430,7 @@ static void test_end(void **state)
 	assert_true(in_blocks(BIG));
 	sums_of(after);
 	assert_memory_equal(before, after, sizeof before);
-	store_close(st);
+	close_folder();
 }
 
 static void test_no_memory(void **state)
@@ -421,7 +447,7 @@ static void test_no_memory(void **state)
 		assert_false(in_blocks(i));
 	sums_of(after);
 	assert_memory_equal(before, after, sizeof before);
-	store_close(st);
+	close_folder();
 }
 
 /* Where nobody reads blocks all rows go to huge pages; and what is to stay rows does. */
@@ -441,10 +467,12 @@ static void test_rows(void **state)
 	assert_int_equal(move(&a, ARITH_FAST), 0);
 	sums_of(after);
 	assert_memory_equal(before, after, sizeof before);
-	store_close(st);
+	close_folder();
 
 	open_folder();
+	unplace_weights();
 	store_rows_only(st, weight[BIG]);
+	place_weights();
 	assert_null(weight[BIG][0].blocks);
 	a = (struct asked){ .most = INT_MAX };
 	assert_in_range(move(&a, ARITH_FAST), all_blocks() - 4 * MB + word_bytes(&matrices[PLAIN]), file);
@@ -452,26 +480,26 @@ static void test_rows(void **state)
 		assert_int_equal(in_blocks(i), matrices[i].blocks && i != BIG);
 	sums_of(after);
 	assert_memory_equal(before, after, sizeof before);
-	store_close(st);
+	close_folder();
 }
 
 /* Each byte of the file is in one run, or in blocks. */
 static void test_runs(void **state)
 {
 	struct asked a = { .most = INT_MAX };
-	struct store_run *run;
+	struct pack_run *run;
 	size_t file, bytes = 0;
 	int n;
 
 	open_folder();
 	file = st->file[0].map.n;
-	run = store_runs(st, &n);
+	run = pack_runs(be, &n);
 	assert_int_equal(n, 1);
 	assert_int_equal(run[0].n, file);
 	assert_ptr_equal(run[0].file, &st->file[0].map);
 	free(run);
 	move(&a, ARITH_FAST);
-	run = store_runs(st, &n);
+	run = pack_runs(be, &n);
 	for (int i = 0; i < n; i++) {
 		bytes += run[i].n;
 		assert_int_equal(run[i].file != NULL, i > 0);
@@ -482,7 +510,7 @@ static void test_runs(void **state)
 	assert_int_equal(run[0].n, all_blocks());
 	assert_int_equal(bytes, file);
 	free(run);
-	store_close(st);
+	close_folder();
 }
 
 /* ---- beside who multiplies ---- */
@@ -532,7 +560,7 @@ static void test_beside(void **state)
 	pthread_join(thread, NULL);
 	assert_true(m.moved > all_blocks());
 	sem_destroy(&m.begin);
-	store_close(st);
+	close_folder();
 }
 
 int main(void)

@@ -1,0 +1,16 @@
+/* placed.h - host memory of a model that operations will be given pointers into: what a
+ * store lists and a backend is told of (backend.h, place). */
+#ifndef QUANT_PLACED_H
+#define QUANT_PLACED_H
+
+#include "base/file.h"
+#include "quant/format.h"
+
+struct placed {
+	const uint8_t *p; /* host address: in operations it names the bytes, wherever the backend has them */
+	size_t bytes;
+	const struct weight *whole;  /* the matrix that begins here, if it may be packed (blocks.h); else NULL */
+	const struct file_map *file; /* the mapping that p lies in; NULL: none */
+};
+
+#endif
