@@ -59,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct generation *g;
 	struct problem p = { 0 };
 	struct err err;
+	struct buf b;
 
 	if (!size)
 		return 0;
@@ -68,7 +69,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		check(g, d);
 	} else {
-		struct buf b;
 		struct json *j;
 
 		if (p.status < 400 || p.status > 599 || !*p.message || !*http_reason(p.status))
