@@ -321,7 +321,8 @@ struct backend_ops {
 	/* Norms and rotates the queries in place and the keys, and writes keys and values to the cache at the rows'
 	 * positions.  Query head h of a row begins at q + row * q_row + h * q_head.  v may be k: the values are the
 	 * keys before norm and rotation.  k and v NULL: the queries alone, for a layer that reads what another layer
-	 * of the step has written; one call serves both since they share their cosines and a barrier. */
+	 * of the step has written; one call serves both since they share their cosines and a barrier.  view NULL, and k:
+	 * rows that no cache holds. */
 	void (*kv_append)(struct pass *, const struct attn *, float *q, size_t q_row, size_t q_head, float *k,
 	                  const float *v, const struct kv_view *, int layer);
 	/* out[row][heads * dim]; a row sees positions 0 .. its own, or those of its window, and takes nothing from

@@ -11,7 +11,8 @@ static void bind_projections(struct binder *b, struct attention *a, const struct
 	struct weight all;
 
 	if (f->fused) {
-		bind_weight(b, &all, q + 2 * kv, f->hidden, "layers.%d.%s.qkv_proj", layer, at);
+		bind_weight(b, &all, q + 2 * kv, f->hidden, "layers.%d.%s.%s", layer, at,
+		            f->qkv_proj ? f->qkv_proj : "qkv_proj");
 		if (b->code)
 			return;
 		a->q = weight_rows(&all, 0, q);

@@ -19,8 +19,8 @@ struct attention_form {
 	bool v_is_k;    /* no v_proj: the values are what k_proj gives */
 	bool no_kv;     /* no k_proj and v_proj: reads what another layer of the step has written */
 	const char *at; /* the block's name in its layer; NULL: "self_attn" */
-	/* Names in it; NULL: "o_proj", "q_norm", "k_norm". */
-	const char *o_proj, *q_norm, *k_norm;
+	/* Names in it; NULL: "o_proj", "q_norm", "k_norm", "qkv_proj". */
+	const char *o_proj, *q_norm, *k_norm, *qkv_proj;
 };
 
 struct attention {

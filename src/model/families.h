@@ -11,5 +11,7 @@ extern const struct model_ops mamba2_ops;     /* mamba2.c: Mamba-2 */
 extern const struct model_ops granite_h_ops;  /* granite_h.c: Granite 4, hybrid and dense */
 extern const struct model_ops falcon_h1_ops;  /* falcon_h1.c: Falcon-H1 */
 extern const struct model_ops lfm2_ops;       /* lfm2.c: LFM2, dense and MoE */
+extern const struct model_ops jamba_ops;      /* jamba.c: Jamba */
+extern const struct model_ops bailing_ops;    /* bailing.c: Ring and Ling 2.x */
 
 #endif

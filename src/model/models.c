@@ -3,5 +3,6 @@
 #include "model/families.h"
 
 const struct model_ops *const models[] = {
-	&qwen3_5_ops, &llama_ops, &nemotron_h_ops, &mamba2_ops, &granite_h_ops, &falcon_h1_ops, &lfm2_ops, NULL,
+	&qwen3_5_ops,   &llama_ops, &nemotron_h_ops, &mamba2_ops,  &granite_h_ops,
+	&falcon_h1_ops, &lfm2_ops,  &jamba_ops,      &bailing_ops, NULL,
 };

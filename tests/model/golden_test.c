@@ -38,6 +38,8 @@ static const char *const families[] = { "qwen3_5",
 	                                "falcon_h1",
 	                                "lfm2",
 	                                "lfm2_moe",
+	                                "jamba",
+	                                "bailing_moe_linear",
 	                                NULL };
 
 /* ---- the vectors ---- */

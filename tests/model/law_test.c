@@ -489,6 +489,8 @@ static const char *const families[] = {
 	"falcon_h1",
 	"lfm2",
 	"lfm2_moe",
+	"jamba",
+	"bailing_moe_linear",
 };
 static const char *const variants[] = { "mlx-q4", "hf-bf16", "hf-f32" };
 enum { BF16 = 1 };

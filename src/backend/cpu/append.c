@@ -140,8 +140,10 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 	int reach = a->rope.adjacent ? 2 * a->rope.n_freq :
 	                               a->rope.n_freq + (a->rope.apart ? a->rope.apart : a->rope.n_freq);
 
-	layer_kernels(d.kv, &view->layer[layer], c->be.level);
-	assert(view->heads == a->heads_kv && view->dim == a->dim && reach <= a->dim && !k == !v);
+	if (view)
+		layer_kernels(d.kv, &view->layer[layer], c->be.level);
+	assert(!view || (view->heads == a->heads_kv && view->dim == a->dim));
+	assert(reach <= a->dim && !k == !v && (view || !k));
 	cpu_scratch(c, desk_floats(a) * sizeof(float) + 64);
 	cpu_range(c, append_rows, &d, p->n_row, 1);
 }
