@@ -18,13 +18,16 @@
 
 enum {
 	ALLOWANCE_STEPS = 40000000, /* beside what its bytes cost: about a second */
-	ALLOWANCE_PER_BYTE = 8,     /* of a body: one pass through parser, template and tokeniser, and slack */
+	ALLOWANCE_TEXTS = 4, /* JSON texts of the largest size, one after another or at once: a request is read twice or
+	                            * three times on its way, and arguments of calls are JSON in strings */
+	ALLOWANCE_PER_BYTE = 8, /* of a body: one pass through parser, template and tokeniser, and slack */
 };
 
 struct allowance {
-	uint64_t left;           /* steps */
-	const atomic_bool *gone; /* nobody waits any more; NULL: somebody does */
-	const char *why;         /* it may not go on; NULL: it may */
+	uint64_t left;             /* steps */
+	size_t containers, values; /* of JSON, left */
+	const atomic_bool *gone;   /* nobody waits any more; NULL: somebody does */
+	const char *why;           /* it may not go on; NULL: it may */
 };
 
 /* Begins the allowance of a request of n bytes for this thread; w lives until allowance_end. */
@@ -33,6 +36,11 @@ void allowance_end(void);
 
 /* Charges steps.  False: stop, soon. */
 bool allowance_spend(uint64_t steps);
+/* A JSON text of so many is about to be read.  Its arrays and objects cost memory, whatever its bytes say, so they are
+ * counted by themselves: of one text up to JSON_CONTAINERS_MAX and JSON_VALUES_MAX (json.h).  False: stop, soon. */
+bool allowance_read(size_t containers, size_t values);
+/* Is there one? */
+bool allowance_on(void);
 /* Why this thread's work has to stop; NULL: it need not. */
 const char *allowance_why(void);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allowance.h"
 #include "base/fault.h"
 #include "base/utf8.h"
 
@@ -144,6 +145,24 @@ static bool write_out_pairs(const char *p, size_t n, struct buf *out)
 	return any;
 }
 
+void json_weigh(const char *p, size_t n, size_t *containers, size_t *values)
+{
+	*containers = 0;
+	*values = 1;
+	for (size_t i = 0; i < n; i++) {
+		switch (p[i]) {
+		case '"':
+			for (i++; i < n && p[i] != '"'; i++)
+				if (p[i] == '\\')
+					i++;
+			break;
+		case '[':
+		case '{': ++*containers; break;
+		case ',': ++*values; break;
+		}
+	}
+}
+
 static struct json *parse_text(const char *p, size_t n, int depth_max, bool python, struct err *err);
 
 static struct json *parse(const char *p, size_t n, int depth_max, bool python, struct err *err)
@@ -155,6 +174,16 @@ static struct json *parse(const char *p, size_t n, int depth_max, bool python, s
 	if (n > (size_t)1 << 30) {
 		err_set(err, E_LIMIT, "JSON of %zu bytes: more than %d", n, 1 << 30);
 		return NULL;
+	}
+	if (allowance_on()) {
+		size_t containers, values;
+
+		json_weigh(p, n, &containers, &values);
+		if (!allowance_read(containers, values) || !allowance_spend(n / 4 + 5 * values)) {
+			err_set(err, E_LIMIT, "JSON of %zu arrays and objects and %zu values: %s", containers, values,
+			        allowance_why());
+			return NULL;
+		}
 	}
 	if ((at = utf8_valid(p, n)) < n) {
 		err_set(err, E_FORMAT, "JSON: invalid UTF-8 at byte %zu", at);
@@ -177,6 +206,41 @@ struct json *json_parse_python(const char *p, size_t n, int depth_max, struct er
 	return parse(p, n, depth_max, true, err);
 }
 
+/* How much of p[0..n) the parser is given at once, so that a request that nobody waits for ends soon.  It is cut
+ * behind a comma where there is one, else between two characters: the parser checks UTF-8 call by call. */
+static size_t piece_of(const char *p, size_t n)
+{
+	enum { PIECE = 64 << 10, NEAR = 4 << 10 };
+	const char *comma;
+	size_t k = PIECE;
+
+	if (n <= PIECE)
+		return n;
+	if ((comma = memrchr(p + PIECE - NEAR, ',', NEAR)))
+		return (size_t)(comma - p) + 1;
+	while (k && (p[k] & 0xC0) == 0x80)
+		k--;
+	return k;
+}
+
+/* *end: bytes that were read.  json_tokener_continue: the text ends, or the allowance does, before the value. */
+static struct json_object *feed(struct json_tokener *tok, const char *p, size_t n, size_t *end)
+{
+	struct json_object *root = NULL;
+
+	for (*end = 0; *end < n && allowance_spend(1);) {
+		size_t k = piece_of(p + *end, n - *end);
+
+		root = json_tokener_parse_ex(tok, p + *end, (int)k);
+		if (json_tokener_get_error(tok) != json_tokener_continue) {
+			*end += json_tokener_get_parse_end(tok);
+			return root;
+		}
+		*end += k;
+	}
+	return root;
+}
+
 static struct json *parse_text(const char *p, size_t n, int depth_max, bool python, struct err *err)
 {
 	struct json_tokener *tok;
@@ -189,23 +253,19 @@ static struct json *parse_text(const char *p, size_t n, int depth_max, bool pyth
 	if (!tok)
 		fault_abort();
 	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	root = json_tokener_parse_ex(tok, p, (int)n);
-	e = json_tokener_get_error(tok);
-	if (e == json_tokener_continue && n) {
+	root = feed(tok, p, n, &end);
+	e = n ? json_tokener_get_error(tok) : json_tokener_continue;
+	if (e == json_tokener_continue && end == n && n) {
 		/* A bare number ends only at a byte that cannot belong to it. */
-		json_object_put(root);
-		json_tokener_reset(tok);
-		struct buf b;
-
-		buf_init(&b);
-		buf_put(&b, p, n);
-		buf_putc(&b, '\n');
-		root = json_tokener_parse_ex(tok, b.p, (int)b.n);
+		root = json_tokener_parse_ex(tok, "\n", 1);
 		e = json_tokener_get_error(tok);
-		buf_fini(&b);
 	}
-	end = json_tokener_get_parse_end(tok);
 	json_tokener_free(tok);
+	if (allowance_why()) {
+		json_object_put(root);
+		err_set(err, E_LIMIT, "JSON of %zu bytes: %s", n, allowance_why());
+		return NULL;
+	}
 	if (e != json_tokener_success) {
 		json_object_put(root);
 		if (e == json_tokener_continue || !n)

@@ -16,6 +16,14 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+/* Of one text that a request brings (allowance.h).  A value costs up to some hundred bytes of memory and may
+ * have been two bytes of JSON, so both are bounded: some 100 MB each at most.  A token array of a million ids,
+ * or fifty thousand messages, still fit. */
+enum {
+	JSON_CONTAINERS_MAX = 200 << 10,
+	JSON_VALUES_MAX = 2 << 20,
+};
+
 struct json; /* a value; lives as long as its root */
 
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_DOUBLE, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
@@ -26,6 +34,8 @@ enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_DOUBLE, JSON_STRING, JSON_
 struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err);
 /* The same for files that Python wrote, which has Infinity and NaN among its numbers. */
 struct json *json_parse_python(const char *p, size_t n, int depth_max, struct err *err);
+/* Arrays and objects, and values, of a text, counted without parsing it. */
+void json_weigh(const char *p, size_t n, size_t *containers, size_t *values);
 void json_free(struct json *root);
 
 enum json_kind json_kind(const struct json *j); /* NULL reads as JSON_NULL */

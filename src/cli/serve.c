@@ -70,6 +70,7 @@ static void fill_served(const struct options *o, struct session *s, struct serve
 		.eos = s->eos_id,
 		.n_eos = s->n_eos,
 		.ctx_max = s->model->opts.ctx_max,
+		.queue_max = o->queue,
 		.vocab = tokenizer_size(s->tok),
 		.max_tokens = o->max_tokens,
 		.sampling = s->sampling,

@@ -85,7 +85,7 @@ static void tree_ready(struct exchange *x)
 {
 	struct tree *t = x->work;
 
-	exchange_reply(x, 200, "application/json", t->out.p, t->out.n);
+	exchange_reply_whole(x, 200, "application/json", &t->out);
 }
 
 static void tree_drop(struct exchange *x)

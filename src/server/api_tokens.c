@@ -6,18 +6,45 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/utf8.h"
 #include "server/chat.h"
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/structured.h"
 
-/* ---- /tokenize: text, or messages through the template ---- */
+/* Replies are made where the request is read, on a worker: they may be many times as long as it, and the loop
+ * serves everybody.  They lie in g->echo until then. */
+static void reply_ready(struct exchange *x)
+{
+	struct generation *g = x->work;
 
-static const struct field tokenize_fields[] = {
-	{ "model" },       { "prompt" },        { "content" },     { "messages" },          { "add_special_tokens" },
-	{ "add_special" }, { "parse_special" }, { "with_pieces" }, { "return_token_strs" }, { NULL },
-};
+	generation_reply(g, &g->echo);
+}
+
+/* Text that was left in g->echo, under both names that clients look for. */
+static void put_text(struct generation *g)
+{
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, "{\"prompt\":");
+	json_put_str(&b, g->echo.p, g->echo.n);
+	buf_puts(&b, ",\"content\":");
+	json_put_str(&b, g->echo.p, g->echo.n);
+	buf_puts(&b, "}\n");
+	buf_fini(&g->echo);
+	g->echo = b;
+}
+
+static void prep(struct exchange *x, const struct family *fam, void (*put)(struct generation *g))
+{
+	generation_prep(x, fam);
+	if (!x->problem.status)
+		put(x->work);
+}
+
+/* ---- /tokenize: text, or messages through the template ---- */
 
 /* How tokens are told: as llama-server has it, {"id", "piece"} each; or as vLLM, beside their ids. */
 struct telling {
@@ -28,6 +55,53 @@ static void *telling_new(void)
 {
 	return xcalloc(1, sizeof(struct telling));
 }
+
+/* A token's text, or its bytes where they are no text of their own; and the end of its object. */
+static void put_piece(const struct served *d, int32_t id, struct buf *out)
+{
+	size_t n = 0;
+	const char *p = tokenizer_token_bytes(d->tokenizer, id, &n);
+
+	if (p && utf8_valid(p, n) == n) {
+		json_put_str(out, p, n);
+	} else {
+		buf_putc(out, '[');
+		for (size_t i = 0; p && i < n; i++)
+			buf_printf(out, "%s%u", i ? "," : "", (unsigned char)p[i]);
+		buf_putc(out, ']');
+	}
+	buf_putc(out, '}');
+}
+
+static void put_tokens(struct generation *g)
+{
+	const struct telling *own = g->own;
+	const struct tokens *t = &g->prompt[0];
+	struct buf *b = &g->echo;
+
+	buf_printf(b, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":[", t->n, g->served->ctx_max);
+	for (size_t i = 0; i < t->n && allowance_spend(1); i++) {
+		buf_printf(b, own->pieces ? "%s{\"id\":%d,\"piece\":" : "%s%d", i ? "," : "", t->id[i]);
+		if (own->pieces)
+			put_piece(g->served, t->id[i], b);
+	}
+	buf_putc(b, ']');
+	if (own->strings) {
+		buf_puts(b, ",\"token_strs\":[");
+		for (size_t i = 0; i < t->n && allowance_spend(1); i++) {
+			if (i)
+				buf_putc(b, ',');
+			put_token(g->served, t->id[i], b);
+		}
+		buf_putc(b, ']');
+	}
+	buf_puts(b, "}\n");
+}
+
+static const struct field tokenize_fields[] = {
+	{ "model" },       { "prompt" },        { "content" },     { "messages" },          { "add_special_tokens" },
+	{ "add_special" }, { "parse_special" }, { "with_pieces" }, { "return_token_strs" }, { NULL },
+};
 
 static int read_text(struct generation *g, const char *name, bool around, struct problem *p)
 {
@@ -96,58 +170,12 @@ static const struct family tokenize_family = {
 
 static void tokenize_prep(struct exchange *x)
 {
-	generation_prep(x, &tokenize_family);
-}
-
-/* A token's text, or its bytes where they are no text of their own; and the end of its object. */
-static void put_piece(const struct served *d, int32_t id, struct buf *out)
-{
-	size_t n = 0;
-	const char *p = tokenizer_token_bytes(d->tokenizer, id, &n);
-
-	if (p && utf8_valid(p, n) == n) {
-		json_put_str(out, p, n);
-	} else {
-		buf_putc(out, '[');
-		for (size_t i = 0; p && i < n; i++)
-			buf_printf(out, "%s%u", i ? "," : "", (unsigned char)p[i]);
-		buf_putc(out, ']');
-	}
-	buf_putc(out, '}');
-}
-
-static void tokenize_ready(struct exchange *x)
-{
-	const struct generation *g = x->work;
-	const struct telling *own = g->own;
-	const struct tokens *t = &g->prompt[0];
-	struct buf b;
-
-	buf_init(&b);
-	buf_printf(&b, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":[", t->n, g->served->ctx_max);
-	for (size_t i = 0; i < t->n; i++) {
-		buf_printf(&b, own->pieces ? "%s{\"id\":%d,\"piece\":" : "%s%d", i ? "," : "", t->id[i]);
-		if (own->pieces)
-			put_piece(g->served, t->id[i], &b);
-	}
-	buf_putc(&b, ']');
-	if (own->strings) {
-		buf_puts(&b, ",\"token_strs\":[");
-		for (size_t i = 0; i < t->n; i++) {
-			if (i)
-				buf_putc(&b, ',');
-			put_token(g->served, t->id[i], &b);
-		}
-		buf_putc(&b, ']');
-	}
-	buf_puts(&b, "}\n");
-	generation_reply(x->work, &b);
-	buf_fini(&b);
+	prep(x, &tokenize_family, put_tokens);
 }
 
 const struct api tokenize_api = {
 	.prep = tokenize_prep,
-	.ready = tokenize_ready,
+	.ready = reply_ready,
 	.drop = generation_drop,
 	.abandon = generation_abandon,
 };
@@ -189,28 +217,12 @@ static const struct family detokenize_family = { .path = "/detokenize", .any_len
 
 static void detokenize_prep(struct exchange *x)
 {
-	generation_prep(x, &detokenize_family);
-}
-
-/* Text that was left in g->echo, under both names that clients look for. */
-static void text_ready(struct exchange *x)
-{
-	const struct generation *g = x->work;
-	struct buf b;
-
-	buf_init(&b);
-	buf_puts(&b, "{\"prompt\":");
-	json_put_str(&b, g->echo.p, g->echo.n);
-	buf_puts(&b, ",\"content\":");
-	json_put_str(&b, g->echo.p, g->echo.n);
-	buf_puts(&b, "}\n");
-	generation_reply(x->work, &b);
-	buf_fini(&b);
+	prep(x, &detokenize_family, put_text);
 }
 
 const struct api detokenize_api = {
 	.prep = detokenize_prep,
-	.ready = text_ready,
+	.ready = reply_ready,
 	.drop = generation_drop,
 	.abandon = generation_abandon,
 };
@@ -233,12 +245,12 @@ static const struct family template_family = { .path = "/apply-template", .any_l
 
 static void template_prep(struct exchange *x)
 {
-	generation_prep(x, &template_family);
+	prep(x, &template_family, put_text);
 }
 
 const struct api template_api = {
 	.prep = template_prep,
-	.ready = text_ready,
+	.ready = reply_ready,
 	.drop = generation_drop,
 	.abandon = generation_abandon,
 };

@@ -144,6 +144,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	struct conn *c = arg;
 	int64_t now = clock_monotonic_ns(), at = due(c);
 
+	server_turn(c->srv);
 	(void)fd;
 	(void)what;
 	if (!at)
@@ -243,7 +244,7 @@ static void put_head(struct conn *c, struct buf *b, int code, const char *type, 
 		buf_puts(b, "Connection: close\r\n");
 }
 
-void conn_reply(struct conn *c, int code, const char *type, const char *extra, const char *p, size_t n)
+static void put_reply_head(struct conn *c, int code, const char *type, const char *extra, size_t n)
 {
 	struct buf b;
 
@@ -251,10 +252,39 @@ void conn_reply(struct conn *c, int code, const char *type, const char *extra, c
 	put_head(c, &b, code, type, extra);
 	buf_printf(&b, "Content-Length: %zu\r\n\r\n", n);
 	put(c, b.p, b.n);
-	if (!c->head_only)
-		put(c, p, n);
 	buf_fini(&b);
 	metrics_reply(&c->srv->metrics, code);
+}
+
+void conn_reply(struct conn *c, int code, const char *type, const char *extra, const char *p, size_t n)
+{
+	put_reply_head(c, code, type, extra, n);
+	if (!c->head_only)
+		put(c, p, n);
+}
+
+static void free_body(const void *p, size_t n, void *arg)
+{
+	(void)n;
+	(void)arg;
+	free((void *)(uintptr_t)p);
+}
+
+void conn_reply_whole(struct conn *c, int code, const char *type, const char *extra, struct buf *body)
+{
+	size_t n = body->n;
+	char *p;
+
+	put_reply_head(c, code, type, extra, n);
+	if (c->head_only || !n)
+		return;
+	p = buf_take(body);
+	if (evbuffer_add_reference(output(c), p, n, free_body, NULL)) {
+		free(p);
+		fault_abort();
+	}
+	if (!event_pending(c->timer, EV_TIMEOUT, NULL))
+		arm(c);
 }
 
 void conn_stream_begin(struct conn *c, const char *type, const char *extra)
@@ -350,17 +380,41 @@ static void body_complete(struct conn *c)
 	exchange_begin(c, c->route, &c->body);
 }
 
+/* What the parser is given: within a guard, since bodies are the largest thing that grows here. */
+struct feeding {
+	struct conn *c;
+	const char *p;
+	size_t n, used;
+	enum http_status status;
+};
+
+static void feed(void *arg)
+{
+	struct feeding *f = arg;
+
+	f->status = http_feed(&f->c->http, f->p, f->n, &f->used, &f->c->body);
+}
+
 /* Feeds the parser one stretch of input.  False: nothing more can be done now. */
 static bool read_some(struct conn *c)
 {
 	struct evbuffer_iovec v = { .iov_base = "" };
+	struct feeding f;
 	enum http_status status;
 	size_t used;
 
 	evbuffer_peek(input(c), -1, NULL, &v, 1);
 	if (!v.iov_len && c->state != CONN_BODY)
 		return false;
-	status = http_feed(&c->http, v.iov_base, v.iov_len, &used, &c->body);
+	f = (struct feeding){ c, v.iov_base, v.iov_len, 0, HTTP_BAD };
+	if (!fault_guard(feed, &f)) {
+		/* The body is as it was before it grew; nothing else of the server's was touched. */
+		c->srv->metrics.faults++;
+		refuse(c, 503, "there is no memory for the body of this request");
+		return false;
+	}
+	status = f.status;
+	used = f.used;
 	if (used)
 		evbuffer_drain(input(c), used);
 	if (c->state == CONN_IDLE && !http_idle(&c->http))
@@ -417,6 +471,7 @@ static void on_read(struct bufferevent *bev, void *arg)
 {
 	struct conn *c = arg;
 
+	server_turn(c->srv);
 	(void)bev;
 	if (c->state == CONN_FLUSH || c->state == CONN_LINGER) {
 		evbuffer_drain(input(c), evbuffer_get_length(input(c)));
@@ -436,6 +491,7 @@ static void on_write(struct bufferevent *bev, void *arg)
 {
 	struct conn *c = arg;
 
+	server_turn(c->srv);
 	(void)bev;
 	if (c->state == CONN_FLUSH && !waiting_out(c) && c->eof) {
 		conn_close(c, CAUSE_LEFT);
@@ -453,6 +509,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 {
 	struct conn *c = arg;
 
+	server_turn(c->srv);
 	(void)bev;
 	/* A client that shuts its side has left, but may still read what is on its way. */
 	if ((what & BEV_EVENT_EOF) && !c->x && waiting_out(c) && c->state != CONN_LINGER) {

@@ -2,6 +2,7 @@
 #include "server/exchange.h"
 
 #include <assert.h>
+#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <sys/random.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -143,11 +145,50 @@ static void forget_body(struct exchange *x)
 	x->body_counted = 0;
 }
 
+/* ---- a deadline while it is prepared ---- */
+
+static void cancel(struct exchange *x, enum cause why, const struct problem *p);
+
+static void on_late(evutil_socket_t fd, short what, void *arg)
+{
+	struct exchange *x = arg;
+	struct problem p;
+
+	server_turn(x->srv);
+	if (x->stage != PREPARING || x->cancelled || !x->conn)
+		return;
+	problem_set(&p, 504, "deadline", NULL, "the deadline passed while the request was prepared");
+	cancel(x, CAUSE_DEADLINE, &p);
+}
+
+static void arm_late(struct exchange *x)
+{
+	int64_t left = x->deadline_ns - clock_monotonic_ns();
+	struct timeval tv;
+
+	if (!x->deadline_ns)
+		return;
+	if (!x->late)
+		x->late = evtimer_new(x->srv->base, on_late, x);
+	if (!x->late)
+		fault_abort();
+	left = left > 0 ? left : 0;
+	tv = (struct timeval){ left / 1000000000, left % 1000000000 / 1000 };
+	event_add(x->late, &tv);
+}
+
+static void disarm_late(struct exchange *x)
+{
+	if (x->late)
+		event_del(x->late);
+}
+
 static void put_to_rest(struct exchange *x)
 {
 	struct server *s = x->srv;
 
 	assert(!x->conn);
+	disarm_late(x);
 	if (x->route->api->drop)
 		x->route->api->drop(x);
 	access_log(x);
@@ -157,6 +198,9 @@ static void put_to_rest(struct exchange *x)
 	buf_fini(&x->rest);
 	buf_fini(&x->warned);
 	buf_fini(&x->query);
+	if (x->heavy)
+		workers_trim(s);
+	x->heavy = false;
 	x->stage = AT_REST;
 	x->next = s->rest;
 	s->rest = x;
@@ -291,8 +335,13 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 		}
 	}
 	if (route->api->prep) {
+		struct problem p;
+
 		x->stage = PREPARING;
-		workers_give(c->srv, x);
+		if (workers_give(c->srv, x, &p))
+			exchange_refuse(x, &p);
+		else
+			arm_late(x);
 	} else {
 		x->stage = RUNNING;
 		guarded(x, route->api->ready);
@@ -315,11 +364,11 @@ void exchange_leave(struct exchange *x, enum cause why)
 	if (!x->cancelled)
 		x->cause = why;
 	atomic_store(&x->gone, true);
-	if (x->stage != PREPARING) {
-		put_to_rest(x);
-	} else if (!x->cancelled) { /* the worker's post ends it */
+	if (x->stage == PREPARING && !x->cancelled)
 		exchange_cancelled(x, LEFT_PREPARING);
-	}
+	/* Of one that is at work the worker's post is the end. */
+	if (x->stage != PREPARING || workers_take_back(x->srv, x))
+		put_to_rest(x);
 }
 
 void exchange_cancelled(struct exchange *x, enum left_at at)
@@ -341,6 +390,8 @@ static void cancel(struct exchange *x, enum cause why, const struct problem *p)
 		atomic_store(&x->gone, true);
 		exchange_cancelled(x, LEFT_PREPARING);
 		x->cancel_problem = *p;
+		if (workers_take_back(x->srv, x))
+			exchange_refuse(x, p);
 	} else if (x->route->api->stop) {
 		x->route->api->stop(x, p);
 	} else {
@@ -381,6 +432,14 @@ void exchange_reply(struct exchange *x, int code, const char *type, const char *
 	x->status = code;
 	if (x->conn)
 		conn_reply(x->conn, code, type, NULL, p, n);
+	exchange_end(x);
+}
+
+void exchange_reply_whole(struct exchange *x, int code, const char *type, struct buf *body)
+{
+	x->status = code;
+	if (x->conn)
+		conn_reply_whole(x->conn, code, type, NULL, body);
 	exchange_end(x);
 }
 
@@ -436,13 +495,26 @@ static void do_prep(void *x)
 	((struct exchange *)x)->route->api->prep(x);
 }
 
+/* What is above either costs memory that the system is to have back. */
+enum { HEAVY_BYTES = 256 << 10, HEAVY_STEPS = 4000000 };
+
 void exchange_prepare(struct exchange *x)
 {
+	struct allowance a;
+	size_t n = x->body.n;
+	uint64_t all;
+
+	allowance_begin(&a, n, &x->gone);
+	all = a.left;
 	if (!atomic_load(&x->gone) && !fault_guard(do_prep, x)) {
 		x->work = NULL; /* half made, and not to be looked at */
 		problem_set(&x->problem, 500, "internal_error", NULL, "a fault in the server ended this request");
 		x->faulted = true;
 	}
+	allowance_end();
+	if (a.why && !x->problem.status)
+		problem_set(&x->problem, 400, "too_much_work", NULL, "%s", a.why);
+	x->heavy = n > HEAVY_BYTES || all - a.left > HEAVY_STEPS;
 	pthread_mutex_lock(&x->srv->lock);
 	x->prepared = true;
 	post(x);
@@ -453,6 +525,7 @@ static void deliver(struct exchange *x, bool prepared)
 {
 	if (x->stage == PREPARING && prepared) {
 		x->stage = RUNNING;
+		disarm_late(x);
 		forget_body(x);
 		x->srv->metrics.faults += x->faulted;
 		if (!x->conn)

@@ -24,12 +24,13 @@
 #include "server/problem.h"
 
 struct conn;
+struct event;
 struct server;
 struct exchange;
 
 struct api {
-	/* Worker thread, may take long; should look at x->gone between its steps.
-	 * NULL: nothing to do there. */
+	/* Worker thread, may take long; what it works with charges the request's allowance (base/allowance.h), and
+	 * stops when x->gone says that nobody waits.  NULL: nothing to do there. */
 	void (*prep)(struct exchange *x);
 	void (*ready)(struct exchange *x);
 	/* Events wait in the engine, or the connection has room again.  NULL when
@@ -76,9 +77,11 @@ struct exchange {
 	bool cache_report;       /* asked for by header */
 	bool anthropic;          /* its client speaks that API: so a header says */
 	bool faulted;            /* prep was broken off */
+	bool heavy;              /* it took much memory */
 	bool cancelled;          /* by us; the client is told cancel_problem */
 	struct problem cancel_problem;
 	int64_t deadline_ns;    /* clock; 0: none */
+	struct event *late;     /* fires at the deadline while it is prepared; NULL: not made yet */
 	int64_t t_begin;        /* clock when the request was complete */
 	void *work;             /* the api's own */
 	struct buf warned;      /* for the log: what of the request was not honoured */
@@ -118,6 +121,8 @@ void exchange_notify(void *x);
 void exchange_refuse(struct exchange *x, const struct problem *p);
 /* Replies with a whole JSON body and ends the exchange. */
 void exchange_reply(struct exchange *x, int code, const char *type, const char *p, size_t n);
+/* The same with a body that is taken over. */
+void exchange_reply_whole(struct exchange *x, int code, const char *type, struct buf *body);
 
 /* 128 bits from the operating system in base 62: not to be guessed. */
 void random_id(char out[24]);

@@ -6,11 +6,6 @@
 
 enum {
 	NEST_MAX = 64,
-	/* A value costs up to some hundred bytes of memory and may have been two bytes
-	 * of JSON, so both are bounded: some 100 MB each at most.  A token array of a
-	 * million ids, or fifty thousand messages, still fit. */
-	CONTAINERS_MAX = 200 << 10,
-	VALUES_MAX = 2 << 20,
 };
 
 static const struct field *lookup(const struct field *const *tables, const char *name)
@@ -328,25 +323,6 @@ int field_value(const struct json *body, const char *name, enum json_kind kind, 
 	return 0;
 }
 
-/* Containers and values of a JSON text, counted without parsing it. */
-static void weigh(const char *p, size_t n, size_t *containers, size_t *values)
-{
-	*containers = 0;
-	*values = 1;
-	for (size_t i = 0; i < n; i++) {
-		switch (p[i]) {
-		case '"':
-			for (i++; i < n && p[i] != '"'; i++)
-				if (p[i] == '\\')
-					i++;
-			break;
-		case '[':
-		case '{': ++*containers; break;
-		case ',': ++*values; break;
-		}
-	}
-}
-
 struct json *body_parse(const char *bytes, size_t n, struct problem *p)
 {
 	size_t containers, values;
@@ -357,11 +333,11 @@ struct json *body_parse(const char *bytes, size_t n, struct problem *p)
 		problem_set(p, 400, "invalid_json", NULL, "the request has no body; a JSON object is expected");
 		return NULL;
 	}
-	weigh(bytes, n, &containers, &values);
-	if (containers > CONTAINERS_MAX || values > VALUES_MAX) {
+	json_weigh(bytes, n, &containers, &values);
+	if (containers > JSON_CONTAINERS_MAX || values > JSON_VALUES_MAX) {
 		problem_set(p, 413, NULL, NULL,
 		            "the body holds %zu arrays and objects and %zu values; at most %d and %d are read",
-		            containers, values, CONTAINERS_MAX, VALUES_MAX);
+		            containers, values, JSON_CONTAINERS_MAX, JSON_VALUES_MAX);
 		return NULL;
 	}
 	body = json_parse(bytes, n, NEST_MAX, &err);

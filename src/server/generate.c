@@ -295,6 +295,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	static const char comment[] = ": keep-alive\n\n";
 	struct generation *g = arg;
 
+	server_turn(g->x->srv);
 	(void)fd;
 	(void)what;
 	if (!g->sent && conn_has_room(g->x->conn))
@@ -507,7 +508,7 @@ static void fail(struct generation *g, const struct err *err)
 	break_off(g, &p);
 }
 
-void generation_reply(struct generation *g, const struct buf *body)
+void generation_reply(struct generation *g, struct buf *body)
 {
 	struct exchange *x = g->x;
 	struct buf extra;
@@ -516,7 +517,7 @@ void generation_reply(struct generation *g, const struct buf *body)
 	put_warnings(g, &extra);
 	x->status = 200;
 	if (x->conn)
-		conn_reply(x->conn, 200, "application/json", extra.p, body->p, body->n);
+		conn_reply_whole(x->conn, 200, "application/json", extra.p, body);
 	buf_fini(&extra);
 	exchange_end(x);
 }
@@ -619,6 +620,20 @@ void generation_stop(struct exchange *x, const struct problem *p)
 	break_off(g, p);
 }
 
+static void drop_json(void *p)
+{
+	json_free(p);
+}
+
+/* Values by the hundred thousand take a while. */
+static void discard(const struct generation *g, struct json *j)
+{
+	if (g->x && g->x->heavy && j)
+		workers_discard(g->x->srv, drop_json, j);
+	else
+		json_free(j);
+}
+
 void generation_free(struct generation *g)
 {
 	if (g->tick)
@@ -651,8 +666,8 @@ void generation_free(struct generation *g)
 	past_fini(&g->past);
 	free(g->header);
 	free(g->prefill);
-	json_free(g->body);
-	json_free(g->made);
+	discard(g, g->body);
+	discard(g, g->made);
 	tool_kinds_fini(&g->kinds);
 	params_fini(&g->params);
 	free(g);

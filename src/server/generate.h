@@ -140,8 +140,8 @@ void generation_drop(struct exchange *x);
 void generation_abandon(struct exchange *x);
 void generation_stop(struct exchange *x, const struct problem *p);
 
-/* Replies with a whole JSON body, and the header that names unknown fields; ends the exchange. */
-void generation_reply(struct generation *g, const struct buf *body);
+/* Replies with a whole JSON body, which is taken over, and the header that names unknown fields; ends the exchange. */
+void generation_reply(struct generation *g, struct buf *body);
 
 /* The body's model must be one that is served (routes.h). */
 int model_read(struct generation *g, const struct json *body, struct problem *p);

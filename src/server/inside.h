@@ -14,18 +14,10 @@
 #include "server/response_store.h"
 #include "server/roles.h"
 #include "server/server.h"
+#include "server/workers.h"
 
 struct event_base;
 struct evconnlistener;
-
-/* Threads that prepare exchanges: one queue, first come first served. */
-struct workers {
-	pthread_t *thread;
-	int n;
-	pthread_cond_t more;
-	struct exchange *head, **tail; /* under the server's lock */
-	bool stop;
-};
 
 enum { KEPT_CALLS = 16 }; /* sets of tools, compiled */
 
@@ -47,6 +39,9 @@ struct server {
 	int port;
 	const char *unix_path; /* to be removed at the end; NULL: a port is bound */
 	bool stopping;
+	struct {
+		int64_t wall, cpu;
+	} turn, longest; /* of the loop, in ns: when this one began (0: not yet); the longest */
 
 	struct conn *conns;
 	int n_busy;            /* connections with an answer that is not all out */
@@ -73,13 +68,10 @@ struct server {
 	unsigned at_call;
 };
 
-/* workers.c */
-void workers_open(struct server *s, int n);
-void workers_give(struct server *s, struct exchange *x);
-void workers_close(struct server *s); /* finishes what is queued */
-
 /* server.c */
-void server_ring(struct server *s);      /* any thread */
+void server_ring(struct server *s); /* any thread */
+/* First in every callback: the turn of the loop begins with the first of them. */
+void server_turn(struct server *s);
 void server_conn_gone(struct server *s); /* a connection was closed */
 
 #endif

@@ -326,6 +326,11 @@ static void put_server(const struct page *p, const struct server *s)
 
 	gauge(p, "connections", "Open connections.", s->n_conn);
 	counter(p, "connections_refused_total", "Connections beyond the limit.", m->refused_connections);
+	gauge(p, "loop_longest_seconds", "Longest turn so far of the loop that serves all connections.",
+	      (double)s->longest.wall / 1e9);
+	gauge(p, "loop_longest_cpu_seconds",
+	      "Longest turn in time of its processor: others that ran meanwhile do not count.",
+	      (double)s->longest.cpu / 1e9);
 	describe(p, "http_replies_total", "counter", "Replies by class of status.");
 	for (int i = 0; i < 6; i++)
 		if (class[i])
@@ -339,6 +344,14 @@ static void put_server(const struct page *p, const struct server *s)
 	gauge(p, "turn_bytes", "Bytes of those.", (double)turns.bytes);
 	gauge(p, "turn_bytes_max", "Budget of those.", (double)turns.bytes_max);
 	counter(p, "turns_evicted_total", "Of these, those that had to go.", turns.evicted);
+}
+
+static void put_workers(const struct page *p, const struct workers_stats *w)
+{
+	gauge(p, "prep_running", "Requests being parsed, templated and tokenised.", w->working);
+	gauge(p, "prep_waiting", "Requests that wait for it.", w->waiting);
+	gauge(p, "prep_seconds", "How long the oldest of those has been at it.", (double)w->oldest_ns / 1e9);
+	counter(p, "prep_refused_total", "Requests that were not taken, so many waiting already.", w->refused);
 }
 
 static void put_request_success(const struct page *p, const struct engine_stats *e)
@@ -355,7 +368,7 @@ static void put_request_success(const struct page *p, const struct engine_stats 
 		labelled(p, "request_success_total", "finished_reason", reason[i], e->finished[i]);
 }
 
-void metrics_put(struct buf *b, const struct server *s, const struct engine_stats *e)
+void metrics_put(struct buf *b, const struct server *s, const struct engine_stats *e, const struct workers_stats *w)
 {
 	struct page own = { b, "weft_", "" }, vllm = { b, "vllm:", "" };
 	struct buf model;
@@ -368,6 +381,7 @@ void metrics_put(struct buf *b, const struct server *s, const struct engine_stat
 	put_shared(&own, false, &s->metrics, e);
 	put_engine(&own, e);
 	put_server(&own, s);
+	put_workers(&own, w);
 	buf_reset(&model);
 	buf_puts(&model, "model_name=");
 	json_put_cstr(&model, s->served.name);
@@ -380,12 +394,14 @@ void metrics_put(struct buf *b, const struct server *s, const struct engine_stat
 static void ready(struct exchange *x)
 {
 	struct server *s = x->srv;
+	struct workers_stats w;
 	struct engine_stats e;
 	struct buf b;
 
 	engine_stats(s->served.engine, &e);
+	workers_stats(s, &w);
 	buf_init(&b);
-	metrics_put(&b, s, &e);
+	metrics_put(&b, s, &e, &w);
 	exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", b.p, b.n);
 	buf_fini(&b);
 }

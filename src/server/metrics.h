@@ -20,6 +20,7 @@ struct histogram {
 };
 
 struct server;
+struct workers_stats;
 
 /* Where a request was when it was cancelled, and why it was. */
 enum left_at { LEFT_BODY, LEFT_PREPARING, LEFT_QUEUED, LEFT_PREFILL, LEFT_DECODE, LEFT_STAGES };
@@ -55,6 +56,6 @@ void metrics_refused_connection(struct metrics *m);
 
 /* Appends the page in Prometheus' text format 0.0.4: our own names, then those
  * of vLLM for what has the same meaning there, since gateways scrape them. */
-void metrics_put(struct buf *b, const struct server *s, const struct engine_stats *e);
+void metrics_put(struct buf *b, const struct server *s, const struct engine_stats *e, const struct workers_stats *w);
 
 #endif

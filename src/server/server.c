@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "server/chat.h"
@@ -41,7 +42,7 @@ void server_opts_default(struct server_opts *o)
 		.connections_max = 1024,
 		.body_max = 64 << 20,
 		.response_bytes = 64 << 20,
-		.prep_threads = 2,
+		.prep_threads = 3, /* of which one client has two */
 		.head_ms = 10000,
 		.body_ms = 60000,
 		.idle_ms = 75000,
@@ -69,6 +70,7 @@ static void on_ring(evutil_socket_t fd, short what, void *arg)
 	char sink[64];
 	bool stop;
 
+	server_turn(s);
 	(void)what;
 	while (read(fd, sink, sizeof sink) == (ssize_t)sizeof sink)
 		;
@@ -101,6 +103,7 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
 
+	server_turn(s);
 	(void)fd;
 	(void)what;
 	event_base_loopbreak(s->base);
@@ -111,6 +114,7 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 	struct server *s = arg;
 	struct timeval tv = { s->opts.grace_ms / 1000, s->opts.grace_ms % 1000 * 1000 };
 
+	server_turn(s);
 	(void)fd;
 	(void)what;
 	if (s->stopping) {
@@ -154,6 +158,7 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
 	struct server *s = arg;
 	char peer[64];
 
+	server_turn(s);
 	(void)l;
 	(void)len;
 	address(sa, peer, sizeof peer);
@@ -174,6 +179,7 @@ static void on_accept_error(struct evconnlistener *l, void *arg)
 	struct server *s = arg;
 	struct timeval tv = { 0, 100000 }; /* a tenth of a second: others may close meanwhile */
 
+	server_turn(s);
 	log_error("accept: %s", strerror(errno));
 	evconnlistener_disable(l);
 	event_add(s->accept_again, &tv);
@@ -335,9 +341,42 @@ void server_begin(struct server *s, const struct served *served)
 	event_add(s->on_int, NULL);
 }
 
+static int64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void server_turn(struct server *s)
+{
+	if (s->turn.wall)
+		return;
+	s->turn.wall = clock_monotonic_ns();
+	s->turn.cpu = cpu_ns();
+}
+
+static void end_turn(struct server *s)
+{
+	int64_t wall = clock_monotonic_ns() - s->turn.wall, cpu = cpu_ns() - s->turn.cpu;
+
+	if (!s->turn.wall)
+		return;
+	s->longest.wall = wall > s->longest.wall ? wall : s->longest.wall;
+	s->longest.cpu = cpu > s->longest.cpu ? cpu : s->longest.cpu;
+	s->turn.wall = 0;
+}
+
 int server_run(struct server *s, struct err *err)
 {
-	if (event_base_dispatch(s->base) < 0)
+	int r;
+
+	do {
+		r = event_base_loop(s->base, EVLOOP_ONCE);
+		end_turn(s);
+	} while (!r && !event_base_got_break(s->base));
+	if (r < 0)
 		return err_set(err, E_IO, "the event loop failed: %s", strerror(errno));
 	s->stopping = true;
 	while (s->conns)
@@ -351,7 +390,7 @@ void server_close(struct server *s)
 {
 	if (!s)
 		return;
-	if (s->workers.thread)
+	if (s->workers.v)
 		workers_close(s);
 	if (s->base) {
 		s->stopping = true;
@@ -374,6 +413,8 @@ void server_close(struct server *s)
 		buf_fini(&x->body);
 		buf_fini(&x->rest);
 		buf_fini(&x->warned);
+		if (x->late)
+			event_free(x->late);
 		free(x);
 	}
 	free(s->all);

@@ -30,9 +30,10 @@ struct served {
 	const char *bos_token, *eos_token; /* for the template; NULL: none */
 	const int32_t *eos;                /* ids that end an answer */
 	int n_eos;
-	int ctx_max;                      /* positions of one sequence */
-	int vocab;                        /* ids are below this */
-	int32_t max_tokens;               /* of a request that names none; -1: until the context ends */
+	int ctx_max;        /* positions of one sequence */
+	int queue_max;      /* requests that may wait, in the engine or for being prepared; 0: any number here */
+	int vocab;          /* ids are below this */
+	int32_t max_tokens; /* of a request that names none; -1: until the context ends */
 	struct sampler_params sampling;   /* of a request that names none */
 	bool seeded;                      /* sampling.seed counts; else every answer gets a new one */
 	bool strict;                      /* a field nobody knows is an error, not a warning */

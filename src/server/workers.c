@@ -1,32 +1,151 @@
-/* workers.c - the threads that parse, template and tokenise: see inside.h. */
+/* workers.c - see workers.h. */
+#include "server/workers.h"
+
 #include <assert.h>
+#include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "server/inside.h"
+
+/* ---- the ring ---- */
+
+static struct line *line_of(struct workers *w, const char *client)
+{
+	struct line **at = &w->ring, *l;
+
+	for (; *at; at = &(*at)->next)
+		if (!strcmp((*at)->client, client))
+			return *at;
+	l = xcalloc(1, sizeof *l);
+	snprintf(l->client, sizeof l->client, "%s", client);
+	l->tail = &l->head;
+	return *at = l;
+}
+
+/* Who has nothing more stands in it no longer. */
+static void line_forget(struct workers *w, struct line *l)
+{
+	struct line **at = &w->ring;
+
+	if (l->n_waiting || l->n_working)
+		return;
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	free(l);
+}
+
+static void line_to_end(struct workers *w, struct line *l)
+{
+	struct line **at = &w->ring;
+
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	while (*at)
+		at = &(*at)->next;
+	*at = l;
+	l->next = NULL;
+}
+
+/* The client whose turn it is, and that has not all the workers it may have. */
+static struct line *line_next(const struct workers *w)
+{
+	int most = w->n > 1 ? w->n - 1 : 1;
+	struct line *l = w->ring;
+
+	while (l && (!l->n_waiting || l->n_working >= most))
+		l = l->next;
+	return l;
+}
+
+static struct exchange *take(struct workers *w, struct line *l)
+{
+	struct exchange *x = l->head;
+
+	if (!(l->head = x->next))
+		l->tail = &l->head;
+	x->next = NULL;
+	l->n_waiting--;
+	w->n_waiting--;
+	return x;
+}
+
+/* ---- a worker ---- */
+
+/* One exchange of l; the lock is held before and after. */
+static void work_on(struct worker *me, struct line *l)
+{
+	struct server *s = me->srv;
+	struct workers *w = &s->workers;
+	struct exchange *x = take(w, l);
+
+	line_to_end(w, l);
+	l->n_working++;
+	w->n_working++;
+	me->since = clock_monotonic_ns();
+	pthread_mutex_unlock(&s->lock);
+	exchange_prepare(x);
+	pthread_mutex_lock(&s->lock);
+	me->since = 0;
+	w->n_working--;
+	l->n_working--;
+	line_forget(w, l);
+	/* The client may have had more than it might have at work. */
+	if (w->n_waiting)
+		pthread_cond_signal(&w->more);
+}
+
+/* True: there was something. */
+static bool tidy(struct server *s)
+{
+	struct workers *w = &s->workers;
+	struct rubbish *r = w->rubbish;
+	bool trim = w->trim;
+
+	w->rubbish = NULL;
+	w->trim = false;
+	if (!r && !trim)
+		return false;
+	pthread_mutex_unlock(&s->lock);
+	while (r) {
+		struct rubbish *next = r->next;
+
+		r->drop(r->p);
+		free(r);
+		r = next;
+	}
+	if (trim)
+		malloc_trim(0);
+	pthread_mutex_lock(&s->lock);
+	return true;
+}
 
 static void *work(void *arg)
 {
-	struct server *s = arg;
+	struct worker *me = arg;
+	struct server *s = me->srv;
 	struct workers *w = &s->workers;
 
 	pthread_mutex_lock(&s->lock);
 	for (;;) {
-		struct exchange *x = w->head;
+		struct line *l = line_next(w);
 
-		if (!x) {
-			if (w->stop)
-				break;
-			pthread_cond_wait(&w->more, &s->lock);
+		if (l)
+			work_on(me, l);
+		else if (tidy(s))
 			continue;
-		}
-		if (!(w->head = x->next))
-			w->tail = &w->head;
-		x->next = NULL;
-		pthread_mutex_unlock(&s->lock);
-		exchange_prepare(x);
-		pthread_mutex_lock(&s->lock);
+		else if (w->stop && !w->n_waiting)
+			break;
+		else
+			pthread_cond_wait(&w->more, &s->lock);
 	}
+	/* Whoever waits for a client's other request to end. */
+	pthread_cond_broadcast(&w->more);
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
 }
@@ -36,25 +155,16 @@ void workers_open(struct server *s, int n)
 	struct workers *w = &s->workers;
 
 	assert(n >= 1);
-	w->tail = &w->head;
 	pthread_cond_init(&w->more, NULL);
-	w->thread = xcalloc((size_t)n, sizeof *w->thread);
-	for (w->n = 0; w->n < n; w->n++)
-		if (pthread_create(&w->thread[w->n], NULL, work, s))
-			break;
-	assert(w->n > 0);
-}
-
-void workers_give(struct server *s, struct exchange *x)
-{
-	struct workers *w = &s->workers;
-
+	w->v = xcalloc((size_t)n, sizeof *w->v);
 	pthread_mutex_lock(&s->lock);
-	x->next = NULL;
-	*w->tail = x;
-	w->tail = &x->next;
-	pthread_cond_signal(&w->more);
+	for (w->n = 0; w->n < n; w->n++) {
+		w->v[w->n].srv = s;
+		if (pthread_create(&w->v[w->n].thread, NULL, work, &w->v[w->n]))
+			break;
+	}
 	pthread_mutex_unlock(&s->lock);
+	assert(w->n > 0);
 }
 
 void workers_close(struct server *s)
@@ -66,9 +176,131 @@ void workers_close(struct server *s)
 	pthread_cond_broadcast(&w->more);
 	pthread_mutex_unlock(&s->lock);
 	for (int i = 0; i < w->n; i++)
-		pthread_join(w->thread[i], NULL);
+		pthread_join(w->v[i].thread, NULL);
 	w->n = 0;
-	free(w->thread);
-	w->thread = NULL;
+	free(w->v);
+	w->v = NULL;
 	pthread_cond_destroy(&w->more);
+}
+
+/* ---- from the loop ---- */
+
+/* The bound of all that waits; own of it and `here` of it wait here.  What the engine takes from a client it
+ * judges itself. */
+static int judge(struct server *s, int own, int here, struct problem *p)
+{
+	int max = s->served.queue_max;
+	struct engine_stats e;
+
+	/* Where nobody waits here the engine has the say: what is given may not be for it. */
+	if (!max || !here)
+		return 0;
+	engine_stats(s->served.engine, &e);
+	if (here + e.waiting >= max)
+		problem_set(p, 503, "overloaded", NULL, "%d requests are waiting and the queue holds %d",
+		            here + e.waiting, max);
+	else if (own && own >= max - here)
+		problem_set(p, 429, "client_over_share", NULL,
+		            "%d requests of this client are waiting and its share of the queue is %d", own, max - here);
+	else
+		return 0;
+	p->retry_after = 1;
+	return p->status;
+}
+
+int workers_give(struct server *s, struct exchange *x, struct problem *p)
+{
+	struct workers *w = &s->workers;
+	int own = 0, here, r;
+	struct line *l;
+
+	pthread_mutex_lock(&s->lock);
+	here = w->n_waiting;
+	for (l = w->ring; l; l = l->next)
+		if (!strcmp(l->client, x->client))
+			own = l->n_waiting;
+	pthread_mutex_unlock(&s->lock);
+	/* Without the lock, for the engine has its own; and only this thread adds. */
+	r = judge(s, own, here, p);
+	pthread_mutex_lock(&s->lock);
+	w->refused += r != 0;
+	if (!r) {
+		l = line_of(w, x->client);
+		x->next = NULL;
+		*l->tail = x;
+		l->tail = &x->next;
+		l->n_waiting++;
+		w->n_waiting++;
+		pthread_cond_signal(&w->more);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+bool workers_take_back(struct server *s, struct exchange *x)
+{
+	struct workers *w = &s->workers;
+	bool found = false;
+
+	pthread_mutex_lock(&s->lock);
+	for (struct line *l = w->ring; l && !found; l = l->next) {
+		struct exchange **at = &l->head;
+
+		while (*at && *at != x)
+			at = &(*at)->next;
+		if (!*at)
+			continue;
+		*at = x->next;
+		if (l->tail == &x->next)
+			l->tail = at;
+		x->next = NULL;
+		l->n_waiting--;
+		w->n_waiting--;
+		line_forget(w, l);
+		found = true;
+		break;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+void workers_discard(struct server *s, void (*drop)(void *p), void *p)
+{
+	struct rubbish *r = s->workers.v ? xmalloc(sizeof *r) : NULL;
+
+	if (!r) {
+		drop(p);
+		return;
+	}
+	pthread_mutex_lock(&s->lock);
+	*r = (struct rubbish){ drop, p, s->workers.rubbish };
+	s->workers.rubbish = r;
+	pthread_cond_signal(&s->workers.more);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void workers_trim(struct server *s)
+{
+	if (!s->workers.v)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->workers.trim = true;
+	pthread_cond_signal(&s->workers.more);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void workers_stats(struct server *s, struct workers_stats *out)
+{
+	struct workers *w = &s->workers;
+	int64_t now = clock_monotonic_ns();
+
+	*out = (struct workers_stats){ 0 };
+	pthread_mutex_lock(&s->lock);
+	out->waiting = w->n_waiting;
+	out->working = w->n_working;
+	out->refused = w->refused;
+	for (int i = 0; i < w->n; i++)
+		if (w->v[i].since && now - w->v[i].since > out->oldest_ns)
+			out->oldest_ns = now - w->v[i].since;
+	pthread_mutex_unlock(&s->lock);
 }

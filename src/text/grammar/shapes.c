@@ -76,6 +76,8 @@ static int new_node(struct builder *b)
 	return b->n_node++;
 }
 
+enum { BUILDER_STEPS = 500 }; /* what a schema costs that says nothing */
+
 void builder_init(struct builder *b, const struct json *root, struct err *err)
 {
 	memset(b, 0, sizeof *b);
@@ -83,6 +85,7 @@ void builder_init(struct builder *b, const struct json *root, struct err *err)
 	b->root = root;
 	b->err = err;
 	b->all = *stock();
+	dfa_spend(&b->pool, BUILDER_STEPS);
 	new_node(b);
 	new_node(b);
 	b->node[NODE_ANY].state = b->node[NODE_NEVER].state = SET_DONE;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allowance.h"
 #include "base/utf8.h"
 #include "text/jinja/jinja.h"
 
@@ -199,6 +200,8 @@ void *jr_array(struct jrender *r, size_t n, size_t size)
 void jr_steps(struct jrender *r, uint64_t n)
 {
 	r->steps += n;
+	if (!allowance_spend(n))
+		jr_fail(r, E_LIMIT, "%s", allowance_why());
 	if (r->steps > r->lim->steps_max || r->steps < n)
 		jr_fail(r, E_LIMIT, "more than %llu steps", (unsigned long long)r->lim->steps_max);
 }
@@ -206,6 +209,8 @@ void jr_steps(struct jrender *r, uint64_t n)
 void jr_enter(struct jrender *r)
 {
 	r->steps++;
+	if (!allowance_spend(1))
+		jr_fail(r, E_LIMIT, "%s", allowance_why());
 	if (r->steps > r->lim->steps_max)
 		jr_fail(r, E_LIMIT, "more than %llu steps", (unsigned long long)r->lim->steps_max);
 	if (++r->depth > r->lim->depth_max)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/rng.h"
 #include "base/utf8.h"
 
@@ -222,11 +223,12 @@ static void encode_long(const struct bpe *b, struct bpe_scratch *s, const char *
 	heap = s->heap;
 	for (size_t i = 0; i < n; i++)
 		sym[i] = (struct bpe_sym){ b->byte_id[(unsigned char)p[i]], (uint32_t)i - 1, (uint32_t)i + 1 };
-	for (size_t i = 0; i < n; i++)
+	/* A piece may be a whole text: what is broken off here is not used. */
+	for (size_t i = 0; i < n && allowance_spend(0); i++)
 		n_heap += candidate(b, sym, (uint32_t)i, n, &heap[n_heap]);
 	for (size_t i = n_heap / 2; i-- > 0;)
 		sift_down(heap, n_heap, i);
-	while (n_heap) {
+	while (n_heap && allowance_spend(1)) {
 		struct bpe_cand top = heap[0];
 		uint32_t i = (uint32_t)top.key, right;
 

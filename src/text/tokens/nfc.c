@@ -7,6 +7,7 @@
 #include <utf8proc.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/utf8.h"
 
 /* The longest canonical decomposition of one character has 4 code points. */
@@ -113,6 +114,7 @@ static void do_run(struct nfc *f, const char *p, size_t *copied, size_t start, s
 {
 	size_t to;
 
+	allowance_spend((end - start) / 2);
 	buf_put(&f->out, p + *copied, start - *copied);
 	to = f->out.n;
 	put_run(f, p + start, end - start);
@@ -128,7 +130,7 @@ bool nfc_run(struct nfc *f, const char *p, size_t n)
 
 	buf_reset(&f->out);
 	f->n_change = 0;
-	while (i < n) {
+	while (i < n && allowance_spend(0)) {
 		size_t run = last;
 
 		/* All bytes of characters below U+0300 are below 0xCC. */

@@ -9,6 +9,7 @@
 #include <pcre2.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/clock.h"
 #include "base/fault.h"
 
@@ -472,6 +473,8 @@ static int split_regex(struct pretok_run *r, int stage, const char *p, size_t n)
 		}
 		if (++r->n_match % CLOCK_EVERY == 0 && clock_monotonic_ns() > r->deadline)
 			return gave_up(r, p + done, "out of time");
+		if (!allowance_spend(1))
+			return gave_up(r, p + done, allowance_why());
 		size_t from = o[0], to = o[1];
 
 		if ((e = join(&j, done, from, false)) || (e = join(&j, from, to, true)))

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "text/tokens/added.h"
@@ -436,6 +437,8 @@ static void on_piece(void *ctx, const char *p, size_t n)
 {
 	struct encoder *c = ctx;
 
+	if (!allowance_spend(n / 2 + 1))
+		return; /* encode_pieces says so */
 	bpe_encode(&c->t->bpe, &c->scratch, p, n, c->out);
 }
 
@@ -465,7 +468,11 @@ static int encode_between(struct encoder *c, const struct added *set, const char
 
 static int encode_pieces(struct encoder *c, const char *p, size_t n)
 {
-	return pretok_split(c->run, p, n, on_piece, c, c->err);
+	int e = pretok_split(c->run, p, n, on_piece, c, c->err);
+
+	if (!e && allowance_why())
+		e = err_set(c->err, E_LIMIT, "text of %zu bytes: %s", n, allowance_why());
+	return e;
 }
 
 static int encode_normalised(struct encoder *c, const char *p, size_t n)
