@@ -101,8 +101,8 @@ struct ask {
 	struct sampler_params sampling; /* end_token unset: stop_token */
 	const int32_t *stop_token;      /* end the answer, not part of it */
 	int n_stop_token;
-	const char *const *stop; /* strings, likewise */
-	int n_stop;
+	const char *const *stop;  /* strings, likewise */
+	int n_stop;               /* of stop; not looked for in thoughts and tokens that are lead's */
 	bool skip_special;        /* special tokens give no text */
 	const struct lead *lead;  /* NULL: every token is the model's */
 	bool no_cache;            /* neither use nor keep a prefix */

@@ -90,6 +90,11 @@ int lead_ahead(const struct lead_run *r, int32_t *out, int max)
 	return n;
 }
 
+bool lead_thinks(const struct lead_run *r)
+{
+	return r->at == LEAD_THOUGHT || r->at == LEAD_END;
+}
+
 void lead_take(struct lead_run *r, int32_t token)
 {
 	switch (r->at) {

@@ -24,6 +24,8 @@ int32_t lead_next(const struct lead_run *r);
 /* The same for the tokens after it: how many are settled already, at most max, into
  * out. */
 int lead_ahead(const struct lead_run *r, int32_t *out, int max);
+/* Is the next token part of a thought?  The one that ends it is. */
+bool lead_thinks(const struct lead_run *r);
 /* token is now part of the answer. */
 void lead_take(struct lead_run *r, int32_t token);
 

@@ -30,8 +30,9 @@ static int tokens_until(const struct request *r, uint32_t end)
 	return n;
 }
 
-/* The text that the newest token makes certain, in r->shown. */
-static void show_text(struct request *r, int32_t token)
+/* The text that the newest token makes certain, in r->shown.  stops: stop strings end the answer here; they do in what
+ * the model says for its answer, not in thoughts nor in tokens that it was given. */
+static void show_text(struct request *r, int32_t token, bool stops)
 {
 	buf_reset(&r->piece);
 	buf_reset(&r->shown);
@@ -41,7 +42,9 @@ static void show_text(struct request *r, int32_t token)
 	r->text_n += (uint32_t)r->piece.n;
 	if (r->n_stop)
 		r->text_end[r->n_tok - 1 - r->n_prompt] = r->text_n + (uint32_t)r->detok.n_held;
-	if (stops_put(&r->stops, r->piece.p, r->piece.n, &r->shown)) {
+	if (!stops) {
+		buf_put(&r->shown, r->piece.p, r->piece.n);
+	} else if (stops_put(&r->stops, r->piece.p, r->piece.n, &r->shown)) {
 		verify_end(r, FINISH_STOP);
 		r->stop_text = r->stop[r->stops.hit];
 		r->end_pos = r->n_prompt + tokens_until(r, r->text_out + (uint32_t)r->shown.n);
@@ -67,10 +70,11 @@ void verify_flush(struct request *r, struct event *ev)
 static void take_token(struct engine *e, struct request *r, const struct pick *pick)
 {
 	struct event ev = { .kind = EV_TOKEN, .token = pick->token, .pick = *pick };
+	bool given = lead_next(&r->lead) >= 0, free_text = !given && !lead_thinks(&r->lead);
 
 	if (!r->t_first)
 		r->t_first = engine_now(e);
-	if (is_stop_token(r, pick->token)) {
+	if (!given && is_stop_token(r, pick->token)) {
 		verify_end(r, FINISH_STOP);
 		return;
 	}
@@ -85,7 +89,7 @@ static void take_token(struct engine *e, struct request *r, const struct pick *p
 	lead_take(&r->lead, pick->token);
 	if (r->mask)
 		r->mask->ops->accept(r->mask, pick->token);
-	show_text(r, pick->token);
+	show_text(r, pick->token, free_text);
 	if (!r->ending && r->mask && r->mask->ops->whole(r->mask))
 		verify_end(r, FINISH_STOP);
 	if (!r->ending && r->n_tok == r->n_prompt + r->out_max)

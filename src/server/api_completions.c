@@ -3,9 +3,11 @@
  * prompt is a string, an array of strings, an array of token ids, or an array of
  * those; several prompts give several choices, n of each, in order. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "server/generate.h"
+#include "base/alloc.h"
+#include "server/complete.h"
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/structured.h"
@@ -14,8 +16,9 @@
 static const struct field completion_fields[] = {
 	{ "prompt" },
 	{ "add_special_tokens" },
-	{ "echo", "false" },
-	{ "suffix", "\"\"" },
+	{ "echo" },
+	{ "suffix" },
+	{ "prompt_logprobs" },
 	{ "prompt_embeds", "" },
 	SYNONYM("max_completion_tokens", "max_tokens"),
 	{ "top_logprobs", "", "logprobs is the number of alternatives" },
@@ -37,6 +40,20 @@ static const struct field completion_fields[] = {
 	{ NULL },
 };
 #undef CHAT
+
+/* What is told of the prompt. */
+struct telling_prompt {
+	bool echo; /* its text stands before the answer's */
+	int top;   /* prompt_logprobs: alternatives of each of its tokens; -1: none are told */
+};
+
+static void *own_new(void)
+{
+	struct telling_prompt *own = xcalloc(1, sizeof *own);
+
+	own->top = -1;
+	return own;
+}
 
 /* ---- reading ---- */
 
@@ -70,7 +87,7 @@ static int read_one(struct generation *g, int i, const struct json *v, const cha
 	return field_wrong(p, name, "a string or an array of token ids", v);
 }
 
-static int read_prompts(struct generation *g, const struct json *body, struct problem *p)
+int completion_prompts(struct generation *g, const struct json *body, struct problem *p)
 {
 	const struct json *v = json_get(body, "prompt");
 	bool around = true, several;
@@ -96,6 +113,49 @@ static int read_prompts(struct generation *g, const struct json *body, struct pr
 	return r;
 }
 
+/* The logarithms of the prompt's own tokens: it is said again, token by token, which nothing else may take part in. */
+static int read_echo(struct generation *g, const struct json *body, struct problem *p)
+{
+	struct telling_prompt *own = g->own;
+	const struct sampler_params *s = &g->params.sampling;
+	int64_t top = -1;
+	int r;
+
+	if ((r = field_bool(body, "echo", &own->echo, p)) ||
+	    (r = field_int(body, "prompt_logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
+		return r;
+	own->top = (int)top;
+	g->tell_prompt = top >= 0 || (own->echo && g->params.logprobs);
+	if (g->tell_prompt && (g->content || s->presence_penalty != 0 || s->frequency_penalty != 0 || s->min_tokens))
+		return problem_set(
+			p, 400, "invalid_value", top >= 0 ? "prompt_logprobs" : "echo",
+			"%s: log-probabilities of a prompt are told of answers without a form, penalties and min_tokens",
+			top >= 0 ? "prompt_logprobs" : "echo");
+	/* Harnesses that score a prompt ask for one token and cut it off: an end of the answer is that token, too. */
+	if (g->tell_prompt && g->params.max_tokens == 1)
+		g->params.ignore_eos = true;
+	if (top >= 0 && top > g->params.sampling.n_logprobs)
+		g->params.sampling.n_logprobs = (int)top;
+	return 0;
+}
+
+static int read_suffix(struct generation *g, const struct json *body, struct problem *p)
+{
+	const struct json *suffix, *prompt = json_get(body, "prompt");
+	const char *before, *after;
+	size_t n = 0, n_after = 0;
+	int r;
+
+	if ((r = field_value(body, "suffix", JSON_STRING, &suffix, p)))
+		return r;
+	after = json_str(suffix, &n_after);
+	if (!after || !n_after)
+		return completion_prompts(g, body, p);
+	if (!(before = json_str(prompt, &n)))
+		return field_wrong(p, "prompt", "a string, for there is a suffix", prompt);
+	return fim_prompt(g, before, n, after, n_after, "suffix", p);
+}
+
 static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
 	static const struct field *const tables[] = { completion_fields, form_fields, params_fields, NULL };
@@ -115,9 +175,9 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 		a->logprobs = true;
 		params_logprobs(a, (int)top);
 	}
-	if ((r = structured_fields(g, body, p)))
+	if ((r = structured_fields(g, body, p)) || (r = read_echo(g, body, p)))
 		return r;
-	return read_prompts(g, body, p);
+	return read_suffix(g, body, p);
 }
 
 /* ---- writing ---- */
@@ -130,30 +190,106 @@ static void comma(struct buf *b)
 		buf_putc(b, ',');
 }
 
+static void put_tops(const struct generation *g, const struct event *ev, int most, struct buf *out)
+{
+	buf_putc(out, '{');
+	for (int i = 0; i < ev->pick.n_top && i < most; i++) {
+		if (i)
+			buf_putc(out, ',');
+		put_token(g->served, ev->pick.top[i].token, out);
+		buf_putc(out, ':');
+		put_logprob(out, ev->pick.top[i].logprob);
+	}
+	buf_putc(out, '}');
+}
+
+/* A token and its logarithms; ev NULL: of the prompt's first, which follows nothing and so has none. */
+static void put_logprobs(const struct generation *g, struct choice *c, int32_t token, const struct event *ev)
+{
+	for (int i = 0; i < 4; i++)
+		comma(&c->logprobs[i]);
+	put_token(g->served, token, &c->logprobs[TOKENS]);
+	buf_printf(&c->logprobs[TEXT_OFFSET], "%zu", c->text_at);
+	if (ev) {
+		put_logprob(&c->logprobs[TOKEN_LOGPROBS], ev->pick.logprob);
+		put_tops(g, ev, g->params.top_logprobs, &c->logprobs[TOP_LOGPROBS]);
+	} else {
+		buf_puts(&c->logprobs[TOKEN_LOGPROBS], "null");
+		buf_puts(&c->logprobs[TOP_LOGPROBS], "null");
+	}
+}
+
+/* An element of vLLM's prompt_logprobs: the token and its alternatives, by id. */
+static void put_prompt_logprob(const struct generation *g, struct choice *c, const struct event *ev)
+{
+	const struct telling_prompt *own = g->own;
+	struct buf *b = &c->called;
+	bool seen = false;
+
+	comma(b);
+	buf_putc(b, '{');
+	for (int i = 0; i < ev->pick.n_top && i < own->top; i++) {
+		seen |= ev->pick.top[i].token == ev->token;
+		buf_printf(b, "%s\"%d\":{\"rank\":%d,\"logprob\":", i ? "," : "", ev->pick.top[i].token, i + 1);
+		put_logprob(b, ev->pick.top[i].logprob);
+		buf_puts(b, ",\"decoded_token\":");
+		put_token(g->served, ev->pick.top[i].token, b);
+		buf_putc(b, '}');
+	}
+	if (!seen) {
+		buf_printf(b, "%s\"%d\":{\"rank\":null,\"logprob\":", b->p[b->n - 1] == '{' ? "" : ",", ev->token);
+		put_logprob(b, ev->pick.logprob);
+		buf_puts(b, ",\"decoded_token\":");
+		put_token(g->served, ev->token, b);
+		buf_putc(b, '}');
+	}
+	buf_putc(b, '}');
+}
+
+static void add_text(struct choice *c, const char *p, size_t n)
+{
+	buf_put(&c->text, p, n);
+	/* Offsets count characters, as clients' strings do. */
+	for (size_t i = 0; i < n; i++)
+		c->text_at += ((unsigned char)p[i] & 0xc0) != 0x80;
+}
+
+/* The prompt's text where its tokens are not said; its first token where they are. */
+static void open_text(struct generation *g, struct choice *c)
+{
+	const struct telling_prompt *own = g->own;
+	const struct tokens *prompt = &g->prompt[c->prompt];
+	struct buf text;
+
+	c->n_told = g->tell_prompt ? (int)prompt->n - 1 : 0;
+	if (own->top >= 0)
+		buf_puts(&c->called, "null");
+	if (!own->echo)
+		return;
+	if (g->tell_prompt && g->params.logprobs)
+		put_logprobs(g, c, prompt->id[0], NULL);
+	buf_init(&text);
+	tokenizer_decode(g->served->tokenizer, prompt->id, g->tell_prompt ? 1 : prompt->n, g->params.skip_special,
+	                 &text);
+	add_text(c, text.p, text.n);
+	buf_fini(&text);
+}
+
 static void token(struct generation *g, struct choice *c, const struct event *ev)
 {
-	buf_put(&c->text, ev->text, ev->n_text);
-	if (g->params.logprobs && ev->kind == EV_TOKEN) {
-		struct buf *top = &c->logprobs[TOP_LOGPROBS];
+	const struct telling_prompt *own = g->own;
+	bool prompt = ev->kind == EV_TOKEN && c->n_told > 0;
 
-		for (int i = 0; i < 4; i++)
-			comma(&c->logprobs[i]);
-		put_token(g->served, ev->token, &c->logprobs[TOKENS]);
-		put_logprob(&c->logprobs[TOKEN_LOGPROBS], ev->pick.logprob);
-		buf_printf(&c->logprobs[TEXT_OFFSET], "%zu", c->text_at);
-		buf_putc(top, '{');
-		for (int i = 0; i < ev->pick.n_top; i++) {
-			if (i)
-				buf_putc(top, ',');
-			put_token(g->served, ev->pick.top[i].token, top);
-			buf_putc(top, ':');
-			put_logprob(top, ev->pick.top[i].logprob);
-		}
-		buf_putc(top, '}');
+	if (prompt) {
+		c->n_told--;
+		if (own->top >= 0)
+			put_prompt_logprob(g, c, ev);
+		if (!own->echo)
+			return;
 	}
-	/* Offsets count characters, as clients' strings do. */
-	for (size_t i = 0; i < ev->n_text; i++)
-		c->text_at += ((unsigned char)ev->text[i] & 0xc0) != 0x80;
+	if (g->params.logprobs && ev->kind == EV_TOKEN)
+		put_logprobs(g, c, ev->token, ev);
+	add_text(c, ev->text, ev->n_text);
 }
 
 static void end(struct generation *g, struct choice *c)
@@ -165,6 +301,7 @@ static void end(struct generation *g, struct choice *c)
 static void put_choice(const struct generation *g, struct choice *c, const char *finish, struct buf *out)
 {
 	static const char *const name[] = { "tokens", "token_logprobs", "top_logprobs", "text_offset" };
+	const struct telling_prompt *own = g->own;
 
 	buf_printf(out, "{\"index\":%d,\"text\":", c->index);
 	json_put_str(out, c->text.p, c->text.n);
@@ -181,6 +318,8 @@ static void put_choice(const struct generation *g, struct choice *c, const char 
 	} else {
 		buf_puts(out, ",\"logprobs\":null");
 	}
+	if (own->top >= 0 && finish)
+		buf_printf(out, ",\"prompt_logprobs\":[%s]", c->called.p);
 	if (finish)
 		buf_printf(out, ",\"finish_reason\":\"%s\"}", finish);
 	else
@@ -231,6 +370,9 @@ const struct family completions_family = {
 	.path = "/v1/completions",
 	.id_prefix = "cmpl-",
 	.read = read_body,
+	.own_new = own_new,
+	.own_free = free,
+	.open = open_text,
 	.token = token,
 	.end = end,
 	.delta = delta,

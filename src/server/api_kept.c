@@ -146,5 +146,41 @@ static void drop(struct exchange *x)
 	buf_fini(&b);
 }
 
+/* POST /v1/responses/{id}/cancel: whatever is kept has ended, and is told as it is; and what else stands there. */
+static void cancel(struct exchange *x)
+{
+	static const char end[] = "/cancel";
+	size_t n = x->rest.n, len = sizeof end - 1;
+	struct problem p;
+	struct buf b;
+
+	if (n <= len || memcmp(x->rest.p + n - len, end, len)) {
+		problem_set(&p, 404, NULL, NULL, "there is nothing to be posted at /v1/responses/%.60s", x->rest.p);
+		exchange_refuse(x, &p);
+		return;
+	}
+	x->rest.p[x->rest.n -= len] = 0;
+	buf_init(&b);
+	if (response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_OBJECT, &b)) {
+		buf_putc(&b, '\n');
+		exchange_reply(x, 200, "application/json", b.p, b.n);
+	} else {
+		none(x);
+	}
+	buf_fini(&b);
+}
+
+static void compact(struct exchange *x)
+{
+	struct problem p;
+
+	problem_set(
+		&p, 404, "unsupported", NULL,
+		"this server compacts no conversations: send the whole of it, for what was computed before is kept");
+	exchange_refuse(x, &p);
+}
+
+const struct api response_cancel_api = { .ready = cancel };
+const struct api response_compact_api = { .ready = compact };
 const struct api response_get_api = { .ready = get };
 const struct api response_drop_api = { .ready = drop };

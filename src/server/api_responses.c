@@ -870,3 +870,36 @@ const struct api responses_api = {
 	.abandon = generation_abandon,
 	.stop = generation_stop,
 };
+
+/* ---- counting ---- */
+
+static void count(struct exchange *x)
+{
+	struct generation *g = x->work;
+	struct buf b;
+
+	buf_init(&b);
+	buf_printf(&b, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}\n", g->prompt[0].n);
+	generation_reply(g, &b);
+	buf_fini(&b);
+}
+
+static const struct family input_tokens_family = {
+	.path = "/v1/responses/input_tokens",
+	.any_length = true,
+	.read = read_body,
+	.own_new = own_new,
+	.own_free = own_free,
+};
+
+static void prep_count(struct exchange *x)
+{
+	generation_prep(x, &input_tokens_family);
+}
+
+const struct api input_tokens_api = {
+	.prep = prep_count,
+	.ready = count,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
+};

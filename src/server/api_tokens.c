@@ -9,6 +9,7 @@
 #include "base/allowance.h"
 #include "base/utf8.h"
 #include "server/chat.h"
+#include "server/complete.h"
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/structured.h"
@@ -257,6 +258,33 @@ const struct api template_api = {
 
 /* ---- /props ---- */
 
+/* What llama-server's clients look for. */
+static void put_llama_members(struct buf *b, const struct server *s)
+{
+	const struct served *d = &s->served;
+	struct engine_stats st = { 0 };
+
+	engine_stats(d->engine, &st);
+	buf_printf(
+		b,
+		",\"default_generation_settings\":{\"id\":0,\"n_ctx\":%d,\"params\":{\"n_predict\":%d,\"temperature\":",
+		d->ctx_max, d->max_tokens);
+	json_put_double(b, (double)d->sampling.temperature);
+	buf_puts(b, ",\"top_p\":");
+	json_put_double(b, (double)d->sampling.top_p);
+	buf_printf(b, ",\"top_k\":%d}},\"total_slots\":%d,\"model_alias\":", d->sampling.top_k, st.slots);
+	json_put_cstr(b, d->name);
+	buf_puts(b, ",\"model_path\":");
+	json_put_cstr(b, d->name);
+	buf_printf(
+		b,
+		",\"modalities\":{\"vision\":false,\"audio\":false},\"infill\":%s,\"chat_template\":\"\",\"bos_token\":",
+		fim_known(d->tokenizer) ? "true" : "false");
+	json_put_cstr(b, d->bos_token ? d->bos_token : "");
+	buf_puts(b, ",\"eos_token\":");
+	json_put_cstr(b, d->eos_token ? d->eos_token : "");
+}
+
 static void props(struct exchange *x)
 {
 	const struct served *d = &x->srv->served;
@@ -289,8 +317,10 @@ static void props(struct exchange *x)
 	buf_printf(
 		&b,
 		"},\"limits\":{\"connections\":%d,\"body_bytes\":%lld,\"response_store_bytes\":%zu,\"choices\":%d,\"stop_strings\":%d,"
-		"\"top_logprobs\":%d}}\n",
+		"\"top_logprobs\":%d}",
 		o->connections_max, (long long)o->body_max, o->response_bytes, N_MAX, STOPS_MAX, TOP_LOGPROBS_MAX);
+	put_llama_members(&b, x->srv);
+	buf_puts(&b, "}\n");
 	exchange_reply(x, 200, "application/json", b.p, b.n);
 	buf_fini(&b);
 }

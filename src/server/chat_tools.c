@@ -188,7 +188,10 @@ int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 	bool call = g->tools && (c->use == TOOLS_ANY || c->use == TOOLS_NAMED);
 	int r;
 
-	if (c->budget < 0 && !call)
+	/* Stop strings end the answer, not the thought before it: the engine must know which is which. */
+	bool thinks = close >= 0 && (g->thinking || (g->may_think && open >= 0));
+
+	if (c->budget < 0 && !call && !(g->params.n_stop && thinks))
 		return 0;
 	if (close < 0 && (c->budget >= 0 || g->thinking)) {
 		/* What never thinks needs no bound. */

@@ -114,7 +114,7 @@ static void answer_problem(struct conn *c, const struct problem *p, bool known)
 	buf_init(&extra);
 	problem_put(&b, p);
 	buf_printf(&extra, "x-request-id: %s\r\n", id);
-	if (p->anthropic)
+	if (p->shape == SHAPE_ANTHROPIC)
 		buf_printf(&extra, "request-id: %s\r\n", id);
 	if (*p->allow)
 		buf_printf(&extra, "Allow: %s\r\n", p->allow);
@@ -134,7 +134,7 @@ static void refuse(struct conn *c, int code, const char *why)
 	struct problem p;
 
 	problem_set(&p, code, NULL, NULL, "%s", why);
-	p.anthropic = c->route && c->route->anthropic;
+	p.shape = c->route ? c->route->shape : SHAPE_OPENAI;
 	c->last = true;
 	answer_problem(c, &p, false);
 }
@@ -230,7 +230,7 @@ static void put_head(struct conn *c, struct buf *b, int code, const char *type, 
 	buf_printf(b, "Content-Type: %s\r\n", type);
 	if (c->x)
 		buf_printf(b, "x-request-id: %s\r\n", c->x->request_id);
-	if (c->x && c->x->route->anthropic) /* its clients look for this name */
+	if (c->x && c->x->route->shape == SHAPE_ANTHROPIC) /* its clients look for this name */
 		buf_printf(b, "request-id: %s\r\n", c->x->request_id);
 	if (c->cors)
 		put_cors(c, b);

@@ -31,6 +31,18 @@ void random_id(char out[24])
 
 /* ---- who answers ---- */
 
+/* The path that was meant: base URLs that end with /v1 get another one, and some clients end paths with a slash. */
+static struct http_slice meant(struct http_slice path)
+{
+	if (path.n > 7 && !memcmp(path.p, "/v1/v1/", 7)) {
+		path.p += 3;
+		path.n -= 3;
+	}
+	if (path.n > 1 && path.p[path.n - 1] == '/')
+		path.n--;
+	return path;
+}
+
 static bool path_matches(const struct route *r, struct http_slice path)
 {
 	size_t n = strlen(r->path);
@@ -62,19 +74,20 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 	struct http_slice coded = http_field(h, "content-encoding");
 	int key;
 	char allow[sizeof p->allow] = "";
-	bool anthropic = h->path.n > 13 && !memcmp(h->path.p, "/v1/messages/", 13);
+	enum error_shape shape = h->path.n > 13 && !memcmp(h->path.p, "/v1/messages/", 13) ? SHAPE_ANTHROPIC :
+	                                                                                     SHAPE_OPENAI;
 
 	if (gate_check(&s->gate, h, p)) {
-		p->anthropic = anthropic;
+		p->shape = shape;
 		return NULL;
 	}
 	if (s->opts.cors_origin && http_slice_is(h->method, "OPTIONS"))
 		return &preflight;
 
 	for (const struct route *r = routes; r->path; r++) {
-		if (!path_matches(r, h->path))
+		if (!path_matches(r, meant(h->path)))
 			continue;
-		anthropic = r->anthropic;
+		shape = r->shape;
 		if (!takes(r, h)) {
 			size_t n = strlen(allow);
 
@@ -87,17 +100,17 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		if (!r->open && clients_admit(&s->clients, h, &key)) {
 			problem_set(p, 401, "invalid_api_key", NULL,
 			            "this server wants its API key: Authorization: Bearer KEY, or x-api-key: KEY");
-			p->anthropic = anthropic;
+			p->shape = shape;
 			return NULL;
 		}
 		if (coded.n && (coded.n != 8 || strncasecmp(coded.p, "identity", 8))) {
 			problem_set(p, 415, NULL, NULL, "bodies are not decoded: send it without Content-Encoding");
-			p->anthropic = anthropic;
+			p->shape = shape;
 			return NULL;
 		}
 		if (s->stopping && r->api->prep) {
 			problem_stopping(p);
-			p->anthropic = anthropic;
+			p->shape = shape;
 			return NULL;
 		}
 		return r;
@@ -107,10 +120,12 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		            h->method.p, (int)(h->path.n < 200 ? h->path.n : 200), h->path.p, allow);
 		memcpy(p->allow, allow, sizeof allow);
 	} else {
-		problem_set(p, 404, NULL, NULL, "there is nothing at %.*s", (int)(h->path.n < 200 ? h->path.n : 200),
-		            h->path.p);
+		problem_set(
+			p, 404, NULL, NULL,
+			"there is nothing at %.*s; what there is begins with /v1/ (chat/completions, messages, responses, models)",
+			(int)(h->path.n < 200 ? h->path.n : 200), h->path.p);
 	}
-	p->anthropic = anthropic;
+	p->shape = shape;
 	return NULL;
 }
 
@@ -268,7 +283,7 @@ static void break_down(struct exchange *x)
 	x->conn = NULL;
 	if (c && c->x == x && x->status == 0) {
 		problem_set(&p, 500, "internal_error", NULL, "%s", text);
-		p.anthropic = x->route->anthropic;
+		p.shape = x->route->shape;
 		x->status = p.status;
 		buf_init(&b);
 		problem_put(&b, &p);
@@ -297,7 +312,7 @@ static void guarded(struct exchange *x, void (*fn)(struct exchange *x))
 void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 {
 	struct exchange *x = take(c->srv);
-	struct http_slice rest = c->http.path;
+	struct http_slice rest = meant(c->http.path);
 
 	x->conn = c;
 	c->x = x;
@@ -448,7 +463,7 @@ void exchange_refuse(struct exchange *x, const struct problem *p)
 	struct problem shaped = *p;
 	struct buf b, extra;
 
-	shaped.anthropic = x->route->anthropic;
+	shaped.shape = x->route->shape;
 	x->status = p->status;
 	snprintf(x->access.why, sizeof x->access.why, "%s", p->message);
 	if (x->conn) {

@@ -50,7 +50,7 @@ struct route {
 	bool prefix;    /* path is the beginning: the rest is x->rest */
 	bool post, del; /* POST or DELETE; else GET and HEAD */
 	bool open;      /* needs no API key */
-	bool anthropic; /* errors in that API's shape */
+	enum error_shape shape;
 	const struct api *api;
 };
 

@@ -240,14 +240,17 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 	const struct params *a = &g->params;
 	const struct served *d = g->served;
 	const struct tokens *prompt = &g->prompt[c->prompt];
+	int told = g->tell_prompt ? (int)prompt->n - 1 : 0;
+	/* What the prompt holds is a function of its tokens whether they are read or said. */
+	struct lead whole = { .open = -1, .close = -1, .think_max = -1, .then = prompt->id + 1, .n_then = told };
 	int32_t stop[STOP_TOKENS_MAX + EOS_TOKENS_MAX];
 	int64_t room = d->ctx_max - (int64_t)prompt->n;
 	struct refusal why = { 0 };
 	struct err err;
 	struct ask ask = {
 		.prompt = prompt->id,
-		.n_prompt = (int)prompt->n,
-		.max_tokens = (int)(a->max_tokens < 0 || a->max_tokens > room ? room : a->max_tokens),
+		.n_prompt = (int)prompt->n - told,
+		.max_tokens = told + (int)(a->max_tokens < 0 || a->max_tokens > room ? room : a->max_tokens),
 		.sampling = a->sampling,
 		.stop_token = stop,
 		.stop = (const char *const *)a->stop,
@@ -257,7 +260,9 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		.n_mark = g->n_mark,
 		.mark_kind = g->mark_kind,
 		.cache_salt = a->cache_salt,
-		.lead = g->led ? &g->lead : NULL,
+		.lead = told   ? &whole :
+		        g->led ? &g->lead :
+		                 NULL,
 		.priority = a->priority,
 		.n_draft = a->n_draft,
 		.client = client_number(g->x->client),
@@ -308,7 +313,8 @@ static void keep_alive(struct generation *g)
 	int ms = g->x->srv->opts.keep_alive_ms;
 	struct timeval every = { ms / 1000, ms % 1000 * 1000 };
 
-	if (!ms)
+	/* Other streams have no comments. */
+	if (!ms || g->fam->stream_type)
 		return;
 	g->tick = event_new(g->x->srv->base, -1, EV_PERSIST, on_tick, g);
 	if (!g->tick)
@@ -325,7 +331,8 @@ static void begin_stream(struct generation *g)
 	/* The second keeps a proxy of the nginx kind from gathering the stream. */
 	buf_puts(&extra, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
 	put_warnings(g, &extra);
-	conn_stream_begin(g->x->conn, "text/event-stream; charset=utf-8", extra.p);
+	conn_stream_begin(g->x->conn, g->fam->stream_type ? g->fam->stream_type : "text/event-stream; charset=utf-8",
+	                  extra.p);
 	g->streaming = true;
 	g->x->status = 200;
 	for (int i = 0; i < g->n_choice; i++)
@@ -370,7 +377,7 @@ void generation_ready(struct exchange *x)
 		}
 	}
 	/* The engine has its copies. */
-	for (int i = 0; i < g->n_prompt && !g->params.cache_report; i++)
+	for (int i = 0; i < g->n_prompt && !g->params.cache_report && !g->tell_prompt; i++)
 		tokens_fini(&g->prompt[i]);
 	if (g->params.stream)
 		begin_stream(g);
@@ -433,6 +440,10 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 	c->n_accepted = ev->n_accepted;
 	c->n_rejected = ev->n_rejected;
 	c->n_output = ev->n_output;
+	if (g->tell_prompt) {
+		c->n_prompt = (int)g->prompt[c->prompt].n;
+		c->n_output -= c->n_prompt - ev->n_prompt;
+	}
 	g->queue_ns = ev->queue_ns;
 	if (!c->index)
 		g->prefix = ev->prefix;
@@ -468,7 +479,7 @@ static void break_off(struct generation *g, const struct problem *why)
 	struct problem p = *why;
 	struct buf out;
 
-	p.anthropic = x->route->anthropic;
+	p.shape = x->route->shape;
 	if (!g->streaming) {
 		exchange_refuse(x, &p);
 		return;

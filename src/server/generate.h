@@ -40,7 +40,8 @@ struct choice {
 	size_t told_bytes;  /* ... and bytes of the next */
 	bool told_begun;
 	int told_calls;
-	struct buf called; /* the function whose call is being told */
+	struct buf called; /* the function whose call is being told; completions: prompt_logprobs */
+	int n_told;        /* completions: tokens of the prompt that are still to be said */
 	bool enough;       /* what else the model says is not wanted */
 	enum { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL } block_open;
 	int n_block, block_piece; /* of an answer in blocks or items: begun; which piece began the last */
@@ -57,7 +58,8 @@ struct generation;
 struct family {
 	const char *path; /* for the log */
 	const char *id_prefix;
-	bool any_length; /* the prompt is only looked at: it may be too long to be answered */
+	const char *stream_type; /* of its streams; NULL: text/event-stream */
+	bool any_length;         /* the prompt is only looked at: it may be too long to be answered */
 	/* What the family keeps of each of its requests; NULL: nothing. */
 	void *(*own_new)(void);
 	void (*own_free)(void *own);
@@ -106,6 +108,7 @@ struct generation {
 	struct lead lead; /* when led; its arrays are lead_end and lead_then */
 	struct tokens lead_end, lead_then;
 	bool led;
+	bool tell_prompt;        /* all of a prompt but its first token is output, with log-probabilities */
 	bool thinking;           /* the prompt ends inside <think> */
 	bool may_think;          /* the answer may begin with it */
 	bool hide_thinking;      /* thoughts are not told */

@@ -63,8 +63,14 @@ static void put_anthropic(struct buf *b, const struct problem *p)
 
 void problem_put(struct buf *b, const struct problem *p)
 {
-	if (p->anthropic) {
+	if (p->shape == SHAPE_ANTHROPIC) {
 		put_anthropic(b, p);
+		return;
+	}
+	if (p->shape == SHAPE_OLLAMA) {
+		buf_puts(b, "{\"error\":");
+		json_put_cstr(b, p->message);
+		buf_putc(b, '}');
 		return;
 	}
 	buf_puts(b, "{\"error\":{\"message\":");

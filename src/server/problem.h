@@ -6,6 +6,9 @@
 
 #include "base/buf.h"
 
+/* How errors are written: as the OpenAI API does, as Anthropic's does, or {"error": MESSAGE} as ollama. */
+enum error_shape { SHAPE_OPENAI, SHAPE_ANTHROPIC, SHAPE_OLLAMA };
+
 struct problem {
 	int status;              /* HTTP; 0: no problem */
 	const char *type, *code; /* code NULL: null */
@@ -13,7 +16,7 @@ struct problem {
 	char message[640];
 	int retry_after; /* seconds; 0: says nothing */
 	char allow[40];  /* of a 405 */
-	bool anthropic;  /* the shape */
+	enum error_shape shape;
 };
 
 /* Fills *p and returns status, so that "return problem_set(...)" reads well.

@@ -118,7 +118,7 @@ test('it comes again when there is no room', async () => {
 	const small = await serve('--parallel', '1', '--queue', '1');
 	try {
 		const busy = new AbortController();
-		const hold = () => fetch(`${small.url}/v1/completions`, { method: 'POST', signal: busy.signal,
+		const hold = () => fetch(`${small.url}/v1/completions`, { method: 'POST', signal: busy.signal, headers: { 'content-type': 'application/json' },
 			body: JSON.stringify({ prompt: 'On and on', max_tokens: 3500, ignore_eos: true }) }).catch(() => {});
 		const held = [hold()];
 		await small.until('one runs', async () => (await small.health()).running === 1);

@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (p.status < 400 || p.status > 599 || !*p.message || !*http_reason(p.status))
 			abort();
 		buf_init(&b);
-		p.anthropic = data[0] & 2;
+		p.shape = data[0] % 3;
 		problem_put(&b, &p);
 		if (!(j = json_parse(b.p, b.n, 0, &err)))
 			abort();

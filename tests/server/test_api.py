@@ -691,7 +691,7 @@ class Responses(Shared):
         last = events(self.s.post(RESPONSES, {"input": "say fail", "stream": True}))[-1]
         self.assertEqual((last[0], last[1]["response"]["status"], last[1]["response"]["error"]["message"]),
                          ("response.failed", "failed", "the stub was told to fail"))
-        self.assertEqual(self.s.ask("PUT", RESPONSES + "/x").headers["allow"], "GET, HEAD, DELETE")
+        self.assertEqual(self.s.ask("PUT", RESPONSES + "/x").headers["allow"], "POST, GET, HEAD, DELETE")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """`weft serve` with a real model: clients that leave in every stage, slow ones
 beside quick ones, answers that do not depend on company.
 Run as: test_serve.py WEFT MODEL"""
+import array
 import errno
 import json
+import math
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -319,6 +322,62 @@ class Company(unittest.TestCase):
         r = self.s.post(CHAT, {"messages": [{"role": "user", "content": "x"}], "tools": [strict]})
         self.assertEqual((r.status, r.error()["code"]), (400, "unsupported_schema"), r.text())
         self.assertIn("/properties/a/uniqueItems", r.error()["message"])
+
+    def test_stops_are_for_the_answer(self):
+        """A stop string that stands in the thought ends nothing there; where it stands in the answer, it does."""
+        body = {"messages": [{"role": "user", "content": "What is 3 + 4?"}], "temperature": 0, "max_tokens": 200,
+                "reasoning_effort": "low"}
+        m = self.s.post(CHAT, body).json()["choices"][0]["message"]
+        thought, answer = m["reasoning_content"], m["content"]
+        self.assertTrue(thought and answer)
+        n = 0
+        for stop in sorted(set(thought)):
+            r = self.s.post(CHAT, dict(body, stop=[stop])).json()["choices"][0]
+            self.assertEqual((r["message"]["reasoning_content"], r["message"]["content"]), (thought, answer.split(stop)[0]), stop)
+            n += 1
+        self.assertGreater(n, 3)
+
+    def test_logprobs_of_prompts(self):
+        """What evaluations ask for (echo with logprobs) are the numbers of `weft logits`."""
+        ids = self.s.post("/tokenize", {"prompt": "The capital of France is Paris, and 3 + 4 is 7."}).json()["tokens"]
+        with tempfile.TemporaryDirectory() as d:
+            path, out = os.path.join(d, "ids.json"), os.path.join(d, "out.safetensors")
+            with open(path, "w") as f:
+                json.dump(ids, f)
+            subprocess.run([WEFT, "logits", MODEL, "--ids", path, "--out", out], check=True, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+            with open(out, "rb") as f:
+                data = f.read()
+        size = struct.unpack("<Q", data[:8])[0]
+        about = json.loads(data[8:8 + size])["logits"]
+        rows, vocab = about["shape"]
+        flat = array.array("f", data[8 + size + about["data_offsets"][0]:8 + size + about["data_offsets"][1]])
+        want = [None]
+        best = [None]
+        for i in range(rows - 1):
+            row = flat[i * vocab:(i + 1) * vocab]
+            top = max(row)
+            want.append(row[ids[i + 1]] - top - math.log(math.fsum(math.exp(v - top) for v in row)))
+            best.append(row.index(top))
+        for more in ({}, {"stream": True}, {"stop": [" "]}):
+            r = self.s.post(COMPLETIONS, dict({"prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}, **more))
+            self.assertEqual(r.status, 200, r.text())
+            parts = [e["choices"][0] for e in r.events()] if "stream" in more else r.json()["choices"]
+            got = sum((c["logprobs"]["token_logprobs"] for c in parts if c["logprobs"]), [])[:len(ids)]
+            tops = sum((c["logprobs"]["top_logprobs"] for c in parts if c["logprobs"]), [])[:len(ids)]
+            self.assertEqual(got[0], None)
+            for i in range(1, len(ids)):
+                self.assertAlmostEqual(got[i], want[i], delta=2e-4)
+                text = self.s.post("/detokenize", {"tokens": [best[i]]}).json()["prompt"]
+                self.assertEqual(list(tops[i]), [text] if "\ufffd" not in text else list(tops[i]))
+        # A task of several choices, scored as harnesses do it: the same winner, and the same sums.
+        for ending in (" Paris", " Rome", " 7."):
+            whole = self.s.post("/tokenize", {"prompt": "The capital of France is" + ending}).json()["tokens"]
+            n = len(self.s.post("/tokenize", {"prompt": "The capital of France is"}).json()["tokens"])
+            body = {"prompt": whole, "max_tokens": 1, "logprobs": 1, "echo": True, "seed": 1234, "temperature": 0}
+            a = sum(self.s.post(COMPLETIONS, body).json()["choices"][0]["logprobs"]["token_logprobs"][n:-1])
+            b = self.s.post(COMPLETIONS, {"prompt": whole, "max_tokens": 1, "prompt_logprobs": 0}).json()["choices"][0]["prompt_logprobs"]
+            self.assertAlmostEqual(a, sum(b[i][str(whole[i])]["logprob"] for i in range(n, len(whole))), delta=1e-6)
 
     def test_reader_that_does_not_read(self):
         n_tokens = 200 if QUICK else 1000

@@ -300,8 +300,6 @@ class Bodies(SharedStub):
         (COMPLETIONS, {"prompt": [1, -2]}, 400, "prompt[1]", "-2"),
         (COMPLETIONS, {"prompt": []}, 400, "prompt", "empty"),
         (COMPLETIONS, {"prompt": ["x"] * 129}, 400, "prompt", "129 prompts"),
-        (COMPLETIONS, {"prompt": "x", "echo": True}, 400, "echo", "not supported"),
-        (COMPLETIONS, {"prompt": "x", "suffix": "y"}, 400, "suffix", "not supported"),
         (COMPLETIONS, {"prompt": "x", "best_of": 3}, 400, "best_of", "n gives"),
         (COMPLETIONS, {"prompt": "x", "logprobs": 21}, 400, "logprobs", "0 to 20"),
     ]

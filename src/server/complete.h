@@ -1,0 +1,18 @@
+/* complete.h - what the endpoints share whose prompts are text that goes on. */
+#ifndef SERVER_COMPLETE_H
+#define SERVER_COMPLETE_H
+
+#include "server/generate.h"
+
+/* The member "prompt" of body: a string, an array of strings, an array of token ids, or an array of those.  Fills
+ * g->prompt.  0, or *p's status. */
+int completion_prompts(struct generation *g, const struct json *body, struct problem *p);
+
+/* A prompt that asks for what stands between two texts, where the model has tokens for that; fills g->prompt[0].
+ * field is what errors call the wish. */
+int fim_prompt(struct generation *g, const char *before, size_t n_before, const char *after, size_t n_after,
+               const char *field, struct problem *p);
+/* Has it such tokens? */
+bool fim_known(const struct tokenizer *t);
+
+#endif

@@ -1,0 +1,201 @@
+"""The endpoints of llama-server and ollama, paths that were meant, and what the Responses API has beside answers.
+Run as: test_others.py STUB_SERVER TOKENIZER.JSON"""
+import json
+import sys
+import unittest
+
+from serverkit import CHAT, COMPLETIONS, SharedStub, stub, user
+
+RESPONSES = "/v1/responses"
+
+
+def lines(r):
+    return [json.loads(line) for line in r.text().splitlines()]
+
+
+class Paths(SharedStub):
+    def test_meant(self):
+        for path in ("/chat/completions", "/v1/chat/completions/", "/v1/v1/chat/completions"):
+            r = self.s.post(path, user("ab", max_tokens=2))
+            self.assertEqual((r.status, r.json()["choices"][0]["message"]["content"]), (200, "abab"), path)
+        for path in ("/models", "/v1/models/", "/v1/v1/models", "/v1/v1/models/stub"):
+            self.assertEqual(self.s.ask("GET", path).status, 200, path)
+        for path in ("/messages", "/v1/v1/messages", "/v1/v1/messages/count_tokens/"):
+            self.assertEqual(self.s.post(path, user("ab", max_tokens=2)).status, 200, path)
+        self.assertEqual(self.s.post("/responses", {"input": "ab", "max_output_tokens": 2}).status, 200)
+        self.assertEqual(self.s.post("/completions", {"prompt": "ab", "max_tokens": 2}).json()["choices"][0]["text"], "abab")
+        r = self.s.post("/v2/chat", {})
+        self.assertEqual(r.status, 404)
+        self.assertIn("/v1/", r.error()["message"])
+
+
+class Responses(SharedStub):
+    def test_input_tokens(self):
+        body = {"input": [{"role": "user", "content": "AB"}, {"role": "developer", "content": "C"}], "instructions": "D"}
+        r = self.s.post(RESPONSES + "/input_tokens", body)
+        self.assertEqual(r.json(), {"object": "response.input_tokens",
+                                    "input_tokens": self.s.post(RESPONSES, dict(body, max_output_tokens=1)).json()["usage"]["input_tokens"]})
+
+    def test_cancel_and_compact(self):
+        whole = self.s.post(RESPONSES, {"input": "AB", "max_output_tokens": 2}).json()
+        self.assertEqual(self.s.post("%s/%s/cancel" % (RESPONSES, whole["id"]), {}).json(), whole)
+        for path in ("/resp_none/cancel", "/cancel", "/resp_none/zork"):
+            self.assertEqual(self.s.post(RESPONSES + path, {}).status, 404, path)
+        r = self.s.post(RESPONSES + "/compact", {"input": "AB"})
+        self.assertEqual((r.status, r.error()["code"]), (404, "unsupported"))
+
+
+class Llama(SharedStub):
+    def test_completion(self):
+        body = {"prompt": "abc", "n_predict": 5, "cache_prompt": True, "id_slot": -1, "repeat_penalty": 1.1, "timings_per_token": True}
+        r = self.s.post("/completion", body)
+        self.assertEqual(r.status, 200, r.text())
+        self.assertNotIn("x-weft-warning", r.headers)
+        r = r.json()
+        self.assertEqual((r["content"], r["stop"], r["stop_type"], r["tokens_predicted"], r["tokens_evaluated"]),
+                         (("abc" * 5)[:len(r["content"])], True, "limit", 5, r["tokens_evaluated"]))
+        parts = [json.loads(p[6:]) for p in self.s.post("/completion", dict(body, stream=True)).text().split("\n\n")[:-1]]
+        self.assertEqual("".join(p["content"] for p in parts), r["content"])
+        self.assertEqual([p["stop"] for p in parts], [False] * (len(parts) - 1) + [True])
+        self.assertEqual(sum(len(p["tokens"]) for p in parts), 5)
+        r = self.s.post("/completion", dict(body, stop=["c"])).json()
+        self.assertEqual(r["content"].rstrip("c"), r["content"])
+        self.assertEqual(self.s.post("/completion", {"prompt": ["ab", "cd"], "n_predict": 2}).json()[1]["content"][:1], "c")
+
+    def test_infill(self):
+        """This tokenizer has the tokens or has not: both are told."""
+        body = {"input_prefix": "def f(", "input_suffix": "return", "n_predict": 2,
+                "input_extra": [{"filename": "a.py", "text": "x"}]}
+        r = self.s.post("/infill", body)
+        known = self.s.ask("GET", "/props").json()["infill"]
+        self.assertEqual(r.status, 200 if known else 400, r.text())
+        again = self.s.post(COMPLETIONS, {"prompt": "def f(", "suffix": "return", "max_tokens": 2})
+        self.assertEqual(again.status, r.status)
+        if not known:
+            self.assertIn("fill in the middle", r.error()["message"])
+            self.assertEqual(again.error()["param"], "suffix")
+
+    def test_slots_and_props(self):
+        slots = self.s.ask("GET", "/slots").json()
+        props = self.s.ask("GET", "/props").json()
+        self.assertEqual(len(slots), props["total_slots"])
+        self.assertEqual(props["default_generation_settings"]["n_ctx"], 100000)
+        self.assertEqual(props["modalities"], {"vision": False, "audio": False})
+        for name in ("chat_template", "model_path", "bos_token", "eos_token"):
+            self.assertIsInstance(props[name], str)
+
+    def test_pieces(self):
+        ids = self.s.post("/tokenize", {"content": "ab é"}).json()["tokens"]
+        pieces = self.s.post("/tokenize", {"content": "ab é", "with_pieces": True}).json()["tokens"]
+        self.assertEqual([p["id"] for p in pieces], ids)
+        raw = b"".join(p["piece"].encode() if isinstance(p["piece"], str) else bytes(p["piece"]) for p in pieces)
+        self.assertEqual(raw.decode(), "ab é")
+
+
+class Prompts(SharedStub):
+    """The logarithms of prompts: the stub gives every token the same, so it is shapes that are looked at."""
+
+    def test_echo(self):
+        plain = self.s.post(COMPLETIONS, {"prompt": "a b c d", "max_tokens": 3, "temperature": 0}).json()
+        r = self.s.post(COMPLETIONS, {"prompt": "a b c d", "max_tokens": 3, "echo": True}).json()
+        self.assertEqual(r["choices"][0]["text"], "a b c d" + plain["choices"][0]["text"])
+        n = plain["usage"]["prompt_tokens"]
+        for stream in (False, True):
+            body = {"prompt": "a b c d", "max_tokens": 3, "echo": True, "logprobs": 1, "stream": stream,
+                    **({"stream_options": {"include_usage": True}} if stream else {})}
+            r = self.s.post(COMPLETIONS, body)
+            self.assertEqual(r.status, 200, r.text())
+            parts = [e["choices"][0] for e in r.events() if e["choices"]] if stream else r.json()["choices"]
+            usage = r.events()[-1]["usage"] if stream else r.json()["usage"]
+            lp = {k: sum((p["logprobs"][k] for p in parts if p["logprobs"]), []) for k in
+                  ("tokens", "token_logprobs", "top_logprobs", "text_offset")}
+            self.assertEqual({k: len(v) for k, v in lp.items()}, dict.fromkeys(lp, n + 3))
+            self.assertEqual((lp["token_logprobs"][0], lp["top_logprobs"][0], lp["text_offset"][0]), (None, None, 0))
+            self.assertTrue(all(v is not None for v in lp["token_logprobs"][1:]))
+            self.assertEqual("".join(lp["tokens"]), "".join(p["text"] for p in parts))
+            self.assertEqual("".join(lp["tokens"][:n]), "a b c d")
+            self.assertEqual((usage["prompt_tokens"], usage["completion_tokens"]), (n, 3))
+
+    def test_prompt_logprobs(self):
+        r = self.s.post(COMPLETIONS, {"prompt": "a b c d", "max_tokens": 2, "prompt_logprobs": 1}).json()
+        c = r["choices"][0]
+        self.assertEqual(len(c["prompt_logprobs"]), r["usage"]["prompt_tokens"])
+        self.assertIsNone(c["prompt_logprobs"][0])
+        self.assertTrue(all(isinstance(v, dict) and v for v in c["prompt_logprobs"][1:]))
+        self.assertNotIn("a b c d", c["text"])
+        self.assertEqual(self.s.post(COMPLETIONS, {"prompt": "a", "prompt_logprobs": 1, "presence_penalty": 1}).status, 400)
+
+    def test_128(self):
+        r = self.s.post(COMPLETIONS, {"prompt": "a", "max_tokens": 1, "n": 128}).json()
+        self.assertEqual(len(r["choices"]), 128)
+
+
+class Ollama(SharedStub):
+    def test_chat(self):
+        body = user("ab", model="stub:latest", keep_alive="5m", options={"num_predict": 4, "num_ctx": 4096, "temperature": 0, "seed": 1})
+        r = self.s.post("/api/chat", body)
+        self.assertEqual((r.status, r.headers["content-type"]), (200, "application/x-ndjson"), r.text())
+        self.assertNotIn("x-weft-warning", r.headers)
+        parts = lines(r)
+        self.assertEqual([p["done"] for p in parts], [False] * (len(parts) - 1) + [True])
+        text = "".join(p["message"]["content"] for p in parts)
+        last = parts[-1]
+        self.assertEqual((last["done_reason"], last["eval_count"]), ("length", 4))
+        self.assertGreater(last["prompt_eval_count"], 0)
+        whole = self.s.post("/api/chat", dict(body, stream=False)).json()
+        self.assertEqual((whole["message"]["content"], whole["done"]), (text, True))
+
+    def test_think(self):
+        body = user("hm</think>yes", think=True, stream=False, options={"num_predict": 9})
+        m = self.s.post("/api/chat", body).json()["message"]
+        self.assertEqual(m["thinking"], "hm")
+        self.assertTrue(m["content"].startswith("yes"))
+
+    def test_tools(self):
+        s = stub(says="<tool_call>")
+        self.addCleanup(s.close)
+        said = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}}]
+        body = user(said, tools=tools, options={"num_predict": 40})
+        for stream in (True, False):
+            calls = [c for p in lines(s.post("/api/chat", dict(body, stream=stream))) for c in p["message"].get("tool_calls", [])]
+            self.assertEqual(calls[0]["function"], {"name": "f", "arguments": {"a": 1}})
+        back = {"messages": [{"role": "user", "content": "n1"}, {"role": "assistant", "content": "", "tool_calls": [calls[0]]},
+                             {"role": "tool", "tool_name": "f", "content": "n2"}], "stream": False, "options": {"num_predict": 4}}
+        self.assertEqual(s.post("/api/chat", back).json()["message"]["content"], "n1n2")
+
+    def test_generate(self):
+        body = {"model": "stub", "prompt": "ab", "system": "S", "stream": False, "options": {"num_predict": 3}}
+        self.assertEqual(self.s.post("/api/generate", body).json()["response"][:3], "Sab")
+        raw = {"prompt": "ab", "raw": True, "options": {"num_predict": 2}}
+        self.assertEqual("".join(p["response"] for p in lines(self.s.post("/api/generate", raw))), "abab")
+
+    def test_format(self):
+        r = self.s.post("/api/chat", user("x", format={"type": "object", "uniqueItems": 5, "not": {"type": "object"}}, stream=False))
+        self.assertEqual(r.status, 400)         # it reached the compiler
+        self.assertEqual(self.s.post("/api/chat", user("x", format="json", stream=False, options={"num_predict": 2})).status, 200)
+
+    def test_models(self):
+        self.assertEqual([m["name"] for m in self.s.ask("GET", "/api/tags").json()["models"]], ["stub"])
+        self.assertEqual(self.s.ask("GET", "/api/ps").json()["models"][0]["model"], "stub")
+        self.assertTrue(self.s.ask("GET", "/api/version").json()["version"])
+        for body in ({"model": "stub:latest"}, {"name": "stub"}):
+            r = self.s.post("/api/show", body).json()
+            self.assertEqual(r["capabilities"][:2], ["completion", "tools"])
+            self.assertEqual(r["model_info"]["weft.context_length"], 100000)
+
+    def test_errors(self):
+        for path, body, status, words in (
+                ("/api/chat", user("x", model="llama3"), 404, "llama3"), ("/api/chat", {}, 400, "messages"),
+                ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, 400, "images"),
+                ("/api/chat", user("x", options=5), 400, "options"), ("/api/embed", {"input": "x"}, 501, "/api/embed"),
+                ("/api/show", {"model": "other"}, 404, "other"), ("/api/chat", user("say fail", stream=False), 500, "stub")):
+            with self.subTest(path=path, body=body):
+                r = self.s.post(path, body)
+                self.assertEqual(r.status, status, r.text())
+                self.assertIn(words, r.json()["error"])
+        self.assertIn("stub", lines(self.s.post("/api/chat", user("say fail")))[-1]["error"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[3:])
