@@ -97,6 +97,11 @@ void decoder_bind(struct binder *b, struct decoder *d, const struct decoder_plan
 	s->experts_used = p->moe.top_k;
 }
 
+void decoder_bind_attention(struct binder *b, struct decoder *d, const struct attention_form *f, int i)
+{
+	attention_bind(b, &d->layer[i].attn, f, i);
+}
+
 void decoder_bind_layer(struct binder *b, struct decoder *d, const struct decoder_plan *p, int i, bool dense)
 {
 	struct decoder_layer *y = &d->layer[i];
@@ -105,7 +110,7 @@ void decoder_bind_layer(struct binder *b, struct decoder *d, const struct decode
 
 	y->norm_attn = bind_floats(b, hidden, f.norm_add, "layers.%d.input_layernorm.weight", i);
 	y->norm_ffn = bind_floats(b, hidden, f.norm_add, "layers.%d.post_attention_layernorm.weight", i);
-	attention_bind(b, &y->attn, &f, i);
+	decoder_bind_attention(b, d, &f, i);
 	if (p->moe.experts && !dense) {
 		ffn_bind_moe(b, &y->ffn, hidden, &p->moe, i);
 		d->m.shape.layers_moe++;

@@ -35,7 +35,7 @@ struct decoder_plan {
 	struct attention_form attn; /* what all layers have */
 	struct ffn_form ffn;
 	struct moe_form moe; /* experts 0: dense */
-	bool tied, mlp_bias;
+	bool tied;
 	int window;  /* of the layers that are local */
 	bool *local; /* [layers]; a layer that sees a window alone */
 };
@@ -61,6 +61,8 @@ struct attention_form decoder_attention(const struct decoder_plan *p, int i);
 
 /* Embedding, last norm, output matrix, and memory for the layers. */
 void decoder_bind(struct binder *b, struct decoder *d, const struct decoder_plan *p, float norm_add);
+/* Attention of layer i, for a family whose norms have other names or places. */
+void decoder_bind_attention(struct binder *b, struct decoder *d, const struct attention_form *f, int i);
 /* input_layernorm and post_attention_layernorm as norms before the blocks; attention; a dense MLP unless the plan
  * has experts and layer i is not `dense`. */
 void decoder_bind_layer(struct binder *b, struct decoder *d, const struct decoder_plan *p, int i, bool dense);

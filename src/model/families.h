@@ -4,14 +4,19 @@
 
 #include "model/model.h"
 
-extern const struct model_ops qwen3_5_ops;    /* qwen3_5.c: Qwen3.5 to 3.8, dense and MoE, and Qwen3-Next */
-extern const struct model_ops llama_ops;      /* llama.c: llama, qwen2, qwen3, qwen3_moe */
-extern const struct model_ops nemotron_h_ops; /* nemotron_h.c: Nemotron-H, Nano 2, Nemotron 3 */
-extern const struct model_ops mamba2_ops;     /* mamba2.c: Mamba-2 */
-extern const struct model_ops granite_h_ops;  /* granite_h.c: Granite 4, hybrid and dense */
-extern const struct model_ops falcon_h1_ops;  /* falcon_h1.c: Falcon-H1 */
-extern const struct model_ops lfm2_ops;       /* lfm2.c: LFM2, dense and MoE */
-extern const struct model_ops jamba_ops;      /* jamba.c: Jamba */
-extern const struct model_ops bailing_ops;    /* bailing.c: Ring and Ling 2.x */
+/* llama.c: llama, mistral, ministral3, qwen2 and qwen3 with their mixtures, smollm3, phi3, granite */
+extern const struct model_ops llama_ops;
+extern const struct model_ops qwen3_5_ops;     /* qwen3_5.c: Qwen3.5 to 3.8, dense and MoE, and Qwen3-Next */
+extern const struct model_ops gemma3_ops;      /* gemma3.c: Gemma 3 */
+extern const struct model_ops gpt_oss_ops;     /* gpt_oss.c: gpt-oss */
+extern const struct model_ops olmo_ops;        /* olmo.c: OLMo 2 and 3 */
+extern const struct model_ops sigmoid_moe_ops; /* sigmoid_moe.c: GLM-4.5, MiniMax M2 */
+extern const struct model_ops nemotron_h_ops;  /* nemotron_h.c: Nemotron-H, Nano 2, Nemotron 3 */
+extern const struct model_ops mamba2_ops;      /* mamba2.c: Mamba-2 */
+extern const struct model_ops granite_h_ops;   /* granite_h.c: Granite 4, hybrid and dense */
+extern const struct model_ops falcon_h1_ops;   /* falcon_h1.c: Falcon-H1 */
+extern const struct model_ops lfm2_ops;        /* lfm2.c: LFM2, dense and MoE */
+extern const struct model_ops jamba_ops;       /* jamba.c: Jamba */
+extern const struct model_ops bailing_ops;     /* bailing.c: Ring and Ling 2.x */
 
 #endif

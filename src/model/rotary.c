@@ -134,16 +134,18 @@ static void refuse(struct conf *c, const char *type)
 		          "length of the sequence",
 		          type);
 	else
-		conf_fail(c, E_UNSUPPORTED, "rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn",
-		          type);
+		conf_fail(c, E_UNSUPPORTED,
+		          "rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn, proportional", type);
 }
 
-/* The part of the config that holds the scaling, as a conf of its own. */
-static struct conf scaling_part(struct conf *c, const struct json **params)
+/* The part of the config that holds the scaling, as a conf of its own; *own: it is of these layers alone. */
+static struct conf scaling_part(struct conf *c, const struct rotary_defaults *d, const struct json **params, bool *own)
 {
-	const struct json *j = conf_get(c, "rope_parameters");
+	const struct json *j = conf_get(c, "rope_parameters"), *of = d->kind ? json_get(j, d->kind) : NULL;
 	struct conf r = *c;
 
+	*own = json_kind(of) == JSON_OBJECT;
+	j = *own ? of : j;
 	*params = j;
 	r.j = j ? j : conf_get(c, "rope_scaling");
 	r.where = j ? "rope_parameters." : "rope_scaling.";
@@ -155,24 +157,37 @@ static struct conf scaling_part(struct conf *c, const struct json **params)
 	return r;
 }
 
+static double read_theta(struct conf *c, struct conf *r, const struct rotary_defaults *d, bool own)
+{
+	const char *key = d->theta_key && !own ? d->theta_key : "rope_theta";
+	double theta;
+
+	if (!(d->theta_key && !own) && r->j && conf_get(r, "rope_theta"))
+		theta = conf_double(r, "rope_theta");
+	else
+		theta = d->theta > 0 ? conf_double_or(c, key, d->theta) : conf_double(c, key);
+	if (!c->code && !(theta > 1 && isfinite(theta)))
+		conf_fail(c, E_FORMAT, "%s: %g is not above 1", key, theta);
+	return theta;
+}
+
 void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults *d, int dim, int *ctx_max,
                  struct arena *a)
 {
 	const struct json *params;
-	struct conf r = scaling_part(c, &params);
-	const char *type = conf_str_or(&r, "rope_type", conf_str_or(&r, "type", "default"));
+	bool own;
+	struct conf r = scaling_part(c, d, &params, &own);
+	const char *said = conf_str_or(&r, "rope_type", conf_str_or(&r, "type", "default"));
+	const char *type = d->unscaled && !own ? "default" : said;
+	bool whole = !strcmp(type,
+	                     "proportional"); /* frequencies are those of the whole head, of which the first rotate */
 	double partial = conf_double_or(&r, "partial_rotary_factor",
 	                                conf_double_or(c, "partial_rotary_factor", d->partial));
 	double f[CONF_HEAD_DIM_MAX / 2], gain = 1;
 	struct scaling s = { .c = &r, .ctx = *ctx_max, .ctx_max = ctx_max };
 	float *freq;
 
-	if (params && conf_get(&r, "rope_theta"))
-		s.theta = conf_double(&r, "rope_theta");
-	else
-		s.theta = d->theta > 0 ? conf_double_or(c, "rope_theta", d->theta) : conf_double(c, "rope_theta");
-	if (!c->code && !(s.theta > 1 && isfinite(s.theta)))
-		conf_fail(c, E_FORMAT, "rope_theta: %g is not above 1", s.theta);
+	s.theta = read_theta(c, &r, d, own);
 	s.dims = partial > 0 && partial <= 1 ? (int)(dim * partial) : 0;
 	if (!c->code && (s.dims < 2 || s.dims % 2))
 		conf_fail(c, E_FORMAT, "partial_rotary_factor: %g of %d dims is not a positive even number of dims",
@@ -180,8 +195,8 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 	if (c->code || r.code)
 		goto out;
 	for (int i = 0; i < s.dims / 2; i++)
-		f[i] = pow(s.theta, -2.0 * i / s.dims);
-	if (!strcmp(type, "linear"))
+		f[i] = pow(s.theta, -2.0 * i / (whole ? dim : s.dims));
+	if (!strcmp(type, "linear") || (whole && conf_get(&r, "factor")))
 		scale_linear(&s, f, s.dims / 2);
 	else if (!strcmp(type, "llama3"))
 		scale_llama3(&s, f, s.dims / 2);
@@ -189,12 +204,12 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 		gain = scale_yarn(&s, f, s.dims / 2);
 	else if (!strcmp(type, "longrope"))
 		gain = scale_divided(&s, f, s.dims / 2);
-	else if (strcmp(type, "default") && strcmp(type, "mrope")) /* mrope of text is plain */
+	else if (!whole && strcmp(type, "default") && strcmp(type, "mrope")) /* mrope of text is plain */
 		refuse(&r, type);
 	freq = arena_alloc(a, sizeof *freq * (size_t)(s.dims / 2));
 	for (int i = 0; i < s.dims / 2; i++)
 		freq[i] = (float)f[i];
-	*out = (struct rope){ freq, s.dims / 2, (float)gain };
+	*out = (struct rope){ freq, s.dims / 2, (float)gain, .apart = whole ? dim / 2 : 0 };
 out:
 	if (!c->code)
 		c->code = r.code;

@@ -9,10 +9,16 @@
 struct rotary_defaults {
 	double theta;   /* 0: the config must name it */
 	double partial; /* share of the head's dims that rotate */
+	/* Layers of which rope_parameters has an entry of its own, as "full_attention"; NULL, or no such entry: that of
+	 * all. */
+	const char *kind;
+	/* theta in the place of rope_theta; with entries by kind nothing. */
+	const char *theta_key;
+	bool unscaled; /* rope_scaling is not for these layers; with entries by kind nothing */
 };
 
 /* Reads rope_parameters, or rope_theta with rope_scaling, in the text part of a
- * config: default, linear, llama3 and yarn.  dim: size of a head.  Types whose
+ * config: default, linear, llama3, yarn and proportional.  dim: size of a head.  Types whose
  * frequencies depend on the length of the sequence (dynamic, longrope) are
  * refused: keys already cached would be wrong.  *ctx_max grows to what yarn
  * stretches to. */

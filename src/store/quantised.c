@@ -95,6 +95,8 @@ int coded_read_config(struct store *st, struct err *err)
 
 	if (!section)
 		return 0;
+	if (method && !strcmp(method, "mxfp4"))
+		return 0; /* gpt-oss: blocks and scales say themselves that they are */
 	if (method && strcmp(method, "mlx"))
 		return err_set(err, E_UNSUPPORTED,
 		               "%s: quantization method \"%.40s\" is not read by this version; it reads "
@@ -314,6 +316,53 @@ static int coded(struct store *st, const char *path, struct tensor *w, struct te
 	return 0;
 }
 
+static struct tensor *find_part(const struct store *st, const char *path, const char *suffix)
+{
+	struct buf name;
+	struct tensor *t;
+
+	buf_init(&name);
+	buf_printf(&name, "%s%s", path, suffix);
+	t = store_find(st, name.p);
+	buf_fini(&name);
+	return t;
+}
+
+/* gpt-oss as Hugging Face has it: path_blocks [n][rows][cols / 32][16] and path_scales [n][rows][cols / 32], which are
+ * mxfp4's codes and scales with the groups as a dimension of their own. */
+static int mxfp4_blocks(struct store *st, struct tensor *w, struct tensor *s, const struct wanted *m,
+                        struct weight *out, struct err *err)
+{
+	const int64_t codes[] = { m->n, m->rows, m->cols / 32, 16 };
+	int skip = m->n == 0, rows, code;
+
+	if (w->type != DT_U8 || s->type != DT_U8)
+		return err_set(err, E_FORMAT, "%s: tensors %s and %s: are %s and %s, mxfp4 is U8", w->file, w->name,
+		               s->name, tensor_type_name(w), tensor_type_name(s));
+	if (m->cols % 32)
+		return err_set(err, E_FORMAT, "%s: tensor %s: %d inputs are not whole groups of 32", w->file, w->name,
+		               m->cols);
+	if (w->n_dim != 4 - skip || memcmp(w->dim, codes + skip, (size_t)(4 - skip) * sizeof *codes))
+		return store_shape_error(st, w, codes + skip, 4 - skip, err);
+	if (s->n_dim != 3 - skip || memcmp(s->dim, codes + skip, (size_t)(3 - skip) * sizeof *codes))
+		return store_shape_error(st, s, codes + skip, 3 - skip, err);
+	if ((code = all_rows(w, m, &rows, err)) || (code = store_data(st, w, err)) || (code = store_data(st, s, err)))
+		return code;
+	code = weight_coded(out, w->name, "mxfp4", 4, 32, rows, m->cols, w->data, w->bytes, s->data, s->bytes, NULL, 0,
+	                    s->type, err);
+	if (code)
+		return code;
+	w->used++;
+	s->used++;
+	w->elements = (int64_t)rows * m->cols;
+	s->elements = 0;
+	w->fmt = out->fmt;
+	w->group = out->group;
+	w->stored = w->bytes + s->bytes;
+	keep_for_blocks(st, w, m, out);
+	return 0;
+}
+
 static int matrix(struct store *st, const char *path, const struct wanted *m, struct weight *out, struct err *err)
 {
 	const struct quant_entry *e = coded_entry(st, path);
@@ -327,7 +376,9 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 	if (!w)
 		w = store_find(st, path); /* a stack without the suffix */
 	if (!w) {
-		code = store_missing(st, name.p, err);
+		s = find_part(st, path, "_scales");
+		w = s ? find_part(st, path, "_blocks") : NULL;
+		code = w ? mxfp4_blocks(st, w, s, m, out, err) : store_missing(st, name.p, err);
 		goto out;
 	}
 	buf_reset(&name);

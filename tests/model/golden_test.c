@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/file.h"
@@ -40,6 +41,13 @@ static const char *const families[] = { "qwen3_5",
 	                                "lfm2_moe",
 	                                "jamba",
 	                                "bailing_moe_linear",
+	                                "gemma3_text",
+	                                "gemma3_mm",
+	                                "gpt_oss",
+	                                "ministral3",
+	                                "olmo3",
+	                                "glm4_moe",
+	                                "minimax_m2",
 	                                NULL };
 
 /* ---- the vectors ---- */
@@ -133,14 +141,15 @@ static float greedy(struct driver *d, const struct golden *g, const float *last_
 	return most;
 }
 
-static void run(struct driver *d, const char *folder, struct result *r)
+/* The vectors of name and, with longer, those of a prompt of 600. */
+static void run(struct driver *d, const char *folder, const char *name, bool longer, struct result *r)
 {
 	static const int ones[] = { 1 }, mixed[] = { 1, 7, 64 };
 	float *got = xmalloc((size_t)LONG_MAX * (size_t)d->vocab * sizeof *got);
 	struct golden g;
 	char path[4300];
 
-	snprintf(path, sizeof path, "%s/golden.safetensors", folder);
+	snprintf(path, sizeof path, "%s/%s.safetensors", folder, name);
 	if (golden_open(&g, path, 0) || g.vocab != d->vocab || g.n_prompt > LONG_MAX) {
 		printf("%s: unusable\n", path);
 		exit(1);
@@ -159,7 +168,7 @@ static void run(struct driver *d, const char *folder, struct result *r)
 
 	r->longer = -1;
 	snprintf(path, sizeof path, "%s/golden_long.safetensors", folder);
-	if (!golden_open(&g, path, 1)) {
+	if (longer && !golden_open(&g, path, 1)) {
 		driver_feed(d, 0, 0, g.prompt, g.n_prompt, NULL, 0, got);
 		r->longer = fmaxf(against(&g, got), greedy(d, &g, got + (size_t)(g.n_prompt - 1) * (size_t)g.vocab));
 		caches_close(&d->m->caches, 0);
@@ -168,7 +177,8 @@ static void run(struct driver *d, const char *folder, struct result *r)
 	free(got);
 }
 
-static int check(const char *root, const char *name)
+/* model: what is opened; folder: where its vectors are. */
+static int check_as(const char *model, const char *folder, const char *vectors, bool long_too, const char *name)
 {
 	struct driver_opts o = { .arith = ARITH_F32,
 		                 .threads = 2,
@@ -180,15 +190,14 @@ static int check(const char *root, const char *name)
 	struct err err;
 	struct driver d;
 	struct result r;
-	char folder[4096], longer[32] = "-";
+	char longer[32] = "-";
 	int ok;
 
-	snprintf(folder, sizeof folder, "%s/%s", root, name);
-	if (driver_open(&d, folder, &o, &err)) {
+	if (driver_open(&d, model, &o, &err)) {
 		printf("FAIL %-24s %s\n", name, err.msg);
 		return 1;
 	}
-	run(&d, folder, &r);
+	run(&d, folder, vectors, long_too, &r);
 	driver_close(&d);
 	ok = r.one <= TOLERANCE && r.single <= TOLERANCE && r.chunks <= TOLERANCE && r.greedy <= TOLERANCE &&
 	     r.longer <= TOLERANCE;
@@ -197,6 +206,65 @@ static int check(const char *root, const char *name)
 	printf("%s %-24s one %.1e  single %.1e  chunks %.1e  greedy %.1e  long %s\n", ok ? "ok  " : "FAIL", name,
 	       (double)r.one, (double)r.single, (double)r.chunks, (double)r.greedy, longer);
 	return !ok;
+}
+
+/* A folder with the tensors of another and its config, in which the one `was` is `now`. */
+static void changed_folder(char *to, const char *from, const char *was, const char *now)
+{
+	char path[4300];
+	struct buf config;
+	struct err err;
+	FILE *f;
+	char *at;
+
+	buf_init(&config);
+	snprintf(path, sizeof path, "%s/config.json", from);
+	if (!mkdtemp(to) || file_read(path, 1 << 20, &config, &err) || !(at = strstr(config.p, was)))
+		exit(printf("%s: no %s\n", path, was) > 0);
+	snprintf(path, sizeof path, "%s/config.json", to);
+	f = fopen(path, "w");
+	fprintf(f, "%.*s%s%s", (int)(at - config.p), config.p, now, at + strlen(was));
+	fclose(f);
+	for (int i = 0; i < 2; i++) {
+		static const char *const file[] = { "model.safetensors", "model.safetensors.index.json" };
+		char target[4300];
+
+		snprintf(target, sizeof target, "%s/%s", from, file[i]);
+		snprintf(path, sizeof path, "%s/%s", to, file[i]);
+		if (file_exists(target) && symlink(target, path))
+			exit(printf("%s: cannot be made\n", path) > 0);
+	}
+	buf_fini(&config);
+}
+
+static void drop_folder(const char *folder)
+{
+	static const char *const file[] = { "config.json", "model.safetensors", "model.safetensors.index.json" };
+	char path[4300];
+
+	for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+		snprintf(path, sizeof path, "%s/%s", folder, file[i]);
+		unlink(path);
+	}
+	rmdir(folder);
+}
+
+/* gpt-oss: golden.safetensors knows only whole borders of the YaRN ramp, golden_hfyarn.safetensors does what the config
+ * says.  With the config changed the former, which alone has a long prompt, is right as well. */
+static int check(const char *root, const char *name)
+{
+	char folder[4096], path[4300], changed[] = "/tmp/golden-XXXXXX";
+	int bad;
+
+	snprintf(folder, sizeof folder, "%s/%s", root, name);
+	snprintf(path, sizeof path, "%s/golden_hfyarn.safetensors", folder);
+	if (!file_exists(path))
+		return check_as(folder, folder, "golden", true, name);
+	bad = check_as(folder, folder, "golden_hfyarn", false, name);
+	changed_folder(changed, folder, "\"truncate\": false", "\"truncate\": true");
+	bad += check_as(changed, folder, "golden", true, name);
+	drop_folder(changed);
+	return bad;
 }
 
 static int by_string(const void *a, const void *b)

@@ -491,6 +491,12 @@ static const char *const families[] = {
 	"lfm2_moe",
 	"jamba",
 	"bailing_moe_linear",
+	"gemma3_text",
+	"gpt_oss",
+	"ministral3",
+	"olmo3",
+	"glm4_moe",
+	"minimax_m2",
 };
 static const char *const variants[] = { "mlx-q4", "hf-bf16", "hf-f32" };
 enum { BF16 = 1 };

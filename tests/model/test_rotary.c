@@ -28,12 +28,12 @@ static float rotate(const struct rope *r, const float *x, const float *want, int
 		const float *v = x + (size_t)row * (size_t)dim, *w = want + (size_t)row * (size_t)dim;
 
 		for (int i = 0; i < dim; i++) {
-			int k = i % r->n_freq;
+			int apart = r->apart ? r->apart : r->n_freq, k = i % apart < r->n_freq ? i % apart : 0;
 			float a = (float)(pos + row % POSITIONS) * r->freq[k], c = cosf(a) * r->mscale,
 			      s = sinf(a) * r->mscale;
-			float got = i >= 2 * r->n_freq ? v[i] :
-			            i < r->n_freq      ? v[i] * c - v[i + r->n_freq] * s :
-			                                 v[i] * c + v[i - r->n_freq] * s;
+			float got = i >= 2 * apart || i % apart >= r->n_freq ? v[i] :
+			            i < apart                                ? v[i] * c - v[i + apart] * s :
+			                                                       v[i] * c + v[i - apart] * s;
 
 			most = fmaxf(most, fabsf(got - w[i]));
 		}
@@ -82,8 +82,7 @@ static int check_case(const struct safetensors *s, const char *name, const struc
 	struct arena a;
 	bool traditional = false;
 	int ctx_max, bad = 0;
-	int refused = !strncmp(name, "dynamic", 7) || !strncmp(name, "longrope", 8) ||
-	              !strncmp(name, "proportional", 12);
+	int refused = !strncmp(name, "dynamic", 7) || !strncmp(name, "longrope", 8);
 
 	json_to_int(json_get(c, "dims"), &dims);
 	json_to_int(json_get(c, "head_dim"), &dim);
