@@ -70,7 +70,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 		conf_fail(c, E_UNSUPPORTED, "position_embedding_type: \"%.40s\" is not known; known: nope, rope",
 		          position);
 	stack_read_attention(s, c, &p->attn);
-	p->attn.op.scale = (float)conf_double_or(c, "attention_multiplier", p->attn.op.scale);
+	p->attn.op.scale = (float)conf_double_or(c, "attention_multiplier", (double)p->attn.op.scale);
 	if (!strcmp(position, "rope"))
 		rotary_read(&p->attn.op.rope, c, &(struct rotary_defaults){ .theta = 10000, .partial = 1 },
 		            p->attn.op.dim, &h->ctx_max, &s->m.vectors);

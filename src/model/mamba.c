@@ -34,12 +34,12 @@ void mamba_sizes(struct mamba_form *f, struct conf *c, int heads, int head_dim, 
 void mamba_read_limits(struct mamba_form *f, struct conf *c)
 {
 	const struct json *limit = conf_get(c, "time_step_limit");
-	double lo = 0, hi = INFINITY;
+	double lo = 0, hi = HUGE_VAL;
 
 	if (limit && (json_len(limit) != 2 || json_to_double(json_at(limit, 0), &lo)))
 		conf_fail(c, E_FORMAT, "time_step_limit: is not two numbers");
 	if (limit && json_to_double(json_at(limit, 1), &hi))
-		hi = INFINITY; /* as "inf" or null */
+		hi = HUGE_VAL; /* as "inf" or null */
 	f->dt_min = (float)lo;
 	f->dt_max = (float)hi;
 }

@@ -37,7 +37,7 @@ static void put_common(struct gguf_conf *c)
 	gguf_put_int(c, "vocab_size", vocabulary(c));
 	gguf_put_int(c, "max_position_embeddings", gguf_conf_int(c, "context_length", GGUF_NEEDED));
 	gguf_put_int(c, "num_attention_heads", heads);
-	gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", NAN));
+	gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", (double)NAN));
 	gguf_put_bool(c, "tie_word_embeddings", !gguf_tensor_info(c->m, "output.weight"));
 	gguf_put_str(c, "hidden_act", "silu");
 }
