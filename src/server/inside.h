@@ -10,6 +10,7 @@
 #include "server/conn.h"
 #include "server/exchange.h"
 #include "server/gate.h"
+#include "server/grammar_store.h"
 #include "server/metrics.h"
 #include "server/response_store.h"
 #include "server/roles.h"
@@ -18,8 +19,6 @@
 
 struct event_base;
 struct evconnlistener;
-
-enum { KEPT_CALLS = 16 }; /* sets of tools, compiled */
 
 struct server {
 	struct server_opts opts;
@@ -59,13 +58,9 @@ struct server {
 	bool stop_asked;                    /* under lock */
 	struct workers workers;
 	pthread_mutex_t vocab_lock;
-	/* For structured.c, under vocab_lock; vocab is constant once it is made. */
+	/* For structured.c: made under vocab_lock, constant once it is there. */
 	struct vocab *vocab;
-	struct {
-		char *key;
-		struct grammar *grammar;
-	} calls[KEPT_CALLS];
-	unsigned at_call;
+	struct grammar_store grammars;
 };
 
 /* server.c */

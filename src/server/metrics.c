@@ -346,6 +346,17 @@ static void put_server(const struct page *p, const struct server *s)
 	counter(p, "turns_evicted_total", "Of these, those that had to go.", turns.evicted);
 }
 
+static void put_grammars(const struct page *p, struct grammar_store *store)
+{
+	struct grammar_store_stats g;
+
+	grammar_store_stats(store, &g);
+	gauge(p, "grammars", "Compiled tools and forms that are kept.", g.n);
+	gauge(p, "grammar_bytes", "Bytes of their tables.", (double)g.bytes);
+	counter(p, "grammar_hits_total", "Requests whose tools or form were found there.", g.hits);
+	counter(p, "grammar_misses_total", "Requests whose tools or form were compiled.", g.misses);
+}
+
 static void put_workers(const struct page *p, const struct workers_stats *w)
 {
 	gauge(p, "prep_running", "Requests being parsed, templated and tokenised.", w->working);
@@ -368,7 +379,7 @@ static void put_request_success(const struct page *p, const struct engine_stats 
 		labelled(p, "request_success_total", "finished_reason", reason[i], e->finished[i]);
 }
 
-void metrics_put(struct buf *b, const struct server *s, const struct engine_stats *e, const struct workers_stats *w)
+void metrics_put(struct buf *b, struct server *s, const struct engine_stats *e, const struct workers_stats *w)
 {
 	struct page own = { b, "weft_", "" }, vllm = { b, "vllm:", "" };
 	struct buf model;
@@ -382,6 +393,7 @@ void metrics_put(struct buf *b, const struct server *s, const struct engine_stat
 	put_engine(&own, e);
 	put_server(&own, s);
 	put_workers(&own, w);
+	put_grammars(&own, &s->grammars);
 	buf_reset(&model);
 	buf_puts(&model, "model_name=");
 	json_put_cstr(&model, s->served.name);

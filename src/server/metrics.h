@@ -56,6 +56,6 @@ void metrics_refused_connection(struct metrics *m);
 
 /* Appends the page in Prometheus' text format 0.0.4: our own names, then those
  * of vLLM for what has the same meaning there, since gateways scrape them. */
-void metrics_put(struct buf *b, const struct server *s, const struct engine_stats *e, const struct workers_stats *w);
+void metrics_put(struct buf *b, struct server *s, const struct engine_stats *e, const struct workers_stats *w);
 
 #endif

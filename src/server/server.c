@@ -291,6 +291,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	response_store_init(&s->responses, opts->response_bytes);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->vocab_lock, NULL);
+	grammar_store_init(&s->grammars);
 	raise_descriptors(opts->connections_max);
 	s->turns = turns_new(opts->turn_bytes);
 	r = clients_open(&s->clients, opts->api_key, opts->api_key_file, err);
@@ -426,10 +427,7 @@ void server_close(struct server *s)
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->vocab_lock);
 	vocab_free(s->vocab);
-	for (int i = 0; i < KEPT_CALLS; i++) {
-		free(s->calls[i].key);
-		grammar_unref(s->calls[i].grammar);
-	}
+	grammar_store_fini(&s->grammars);
 	if (s->unix_path)
 		unlink(s->unix_path);
 	response_store_fini(&s->responses);

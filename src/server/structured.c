@@ -59,34 +59,17 @@ static int compile(enum form form, const struct json *v, struct grammar **out, s
 	return E_ARG;
 }
 
-/* Agents send the same tools and forms with each request: those compiled last are kept. */
-static struct grammar *kept_grammar(struct server *s, const struct buf *key)
+/* What a grammar is made of, in one number; buf is emptied. */
+static struct digest key_of(struct buf *made_of)
 {
-	struct grammar *g = NULL;
+	struct digest d;
+	struct sha256 h;
 
-	fault_lock(&s->vocab_lock);
-	for (int i = 0; i < KEPT_CALLS && !g; i++)
-		if (s->calls[i].key && !strcmp(s->calls[i].key, key->p)) {
-			g = s->calls[i].grammar;
-			grammar_ref(g);
-		}
-	fault_unlock(&s->vocab_lock);
-	return g;
-}
-
-static void keep_grammar(struct server *s, const struct buf *key, struct grammar *g)
-{
-	char *copy = xstrndup(key->p, key->n);
-	int i;
-
-	fault_lock(&s->vocab_lock);
-	i = s->at_call++ % KEPT_CALLS;
-	free(s->calls[i].key);
-	grammar_unref(s->calls[i].grammar);
-	s->calls[i].key = copy;
-	s->calls[i].grammar = g;
-	grammar_ref(g);
-	fault_unlock(&s->vocab_lock);
+	sha256_init(&h);
+	sha256_put(&h, made_of->p, made_of->n);
+	sha256_end(&h, &d);
+	buf_fini(made_of);
+	return d;
 }
 
 static int hold(struct generation *g, enum form form, const struct json *v, const char *field, struct problem *p)
@@ -94,7 +77,8 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 	bool schema = form == FORM_SCHEMA;
 	struct grammar *made_now = NULL;
 	struct json *made = NULL;
-	struct buf key;
+	struct digest key;
+	struct buf text;
 	struct err err;
 	size_t n;
 	int rc;
@@ -110,17 +94,17 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 		return field_wrong(p, field, "a JSON schema", v);
 	if (schema && !v)
 		made = json_parse("{\"type\":\"object\"}", 17, 0, NULL);
-	buf_init(&key);
-	buf_printf(&key, "content %d ", (int)form);
-	json_put(&key, made ? made : v);
+	buf_init(&text);
+	buf_printf(&text, "content %d ", (int)form);
+	json_put(&text, made ? made : v);
+	key = key_of(&text);
 	if (g->x)
-		g->content = kept_grammar(g->x->srv, &key);
+		g->content = grammar_store_find(&g->x->srv->grammars, &key);
 	rc = g->content ? 0 : compile(form, made ? made : v, &made_now, &err);
 	if (made_now)
 		g->content = made_now;
 	if (made_now && g->x)
-		keep_grammar(g->x->srv, &key, g->content);
-	buf_fini(&key);
+		grammar_store_keep(&g->x->srv->grammars, &key, g->content);
 	json_free(made);
 	if (rc)
 		return problem_set(p, 400,
@@ -295,7 +279,8 @@ int structured_calls(struct generation *g, const struct json *tools, const char 
 	int i = g->tools ? form_taught(g) : -1;
 	bool several = g->params.parallel && !(must && only);
 	enum calls_form form;
-	struct buf key;
+	struct digest key;
+	struct buf text;
 	struct err err;
 	int rc = 0;
 
@@ -303,14 +288,15 @@ int structured_calls(struct generation *g, const struct json *tools, const char 
 		return 0;
 	form = call_forms[i].form;
 	g->must_call = must;
-	buf_init(&key);
-	buf_printf(&key, "%d %d %s ", form, several, only ? only : "");
-	json_put(&key, tools);
+	buf_init(&text);
+	buf_printf(&text, "calls %d %d ", form, several);
+	json_put(&text, tools);
+	buf_puts(&text, only ? only : "");
+	key = key_of(&text);
 	if (g->x)
-		g->calls = kept_grammar(g->x->srv, &key);
+		g->calls = grammar_store_find(&g->x->srv->grammars, &key);
 	if (!g->calls && !(rc = grammar_compile_calls(tools, form, only, several, &g->calls, &err)) && g->x)
-		keep_grammar(g->x->srv, &key, g->calls);
-	buf_fini(&key);
+		grammar_store_keep(&g->x->srv->grammars, &key, g->calls);
 	/* What Python cannot say is said freely. */
 	if (form == CALLS_PYTHON && (rc == E_LIMIT || rc == E_UNSUPPORTED) && !strict(tools))
 		return 0;

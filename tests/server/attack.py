@@ -1,0 +1,366 @@
+"""A standing attacker: what breaks servers, done to one `weft serve` on a loopback port, while a well-behaved stream
+runs and the largest gap between its chunks is taken down.
+
+    attack.py WEFT MODEL [--rounds N] [--seed N]
+
+One round takes seconds and is what the suite runs; more of them draw other sizes and orders.  Each attack says what must
+hold: a reply with a status that is meant, a server that is there afterwards, nothing left running, memory given back, the
+answer that a cold server gives.  Prints a line for each with how often it was tried; docs/reliability.md has the table.
+Chaos of many clients against a cold lone server is soak.py's.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+
+from serverkit import CHAT, COMPLETIONS, PATIENCE, Conn, Gone, Server, sanitized
+
+QUICK = os.environ.get("WEFT_TEST_QUICK")
+LOOP_MAX = 0.02         # seconds of processor of one turn of the loop
+GIVEN_BACK = 32         # MB of resident memory that may be left a second after
+
+EXPLODES = "^(a|b)*a(a|b){20}$"
+
+
+def tools(n, parameters):
+    return [{"type": "function", "function": {"name": "tool_%d" % i, "parameters": parameters}} for i in range(n)]
+
+
+def chat(content="hi", **more):
+    return dict({"messages": [{"role": "user", "content": content}], "max_tokens": 4, "temperature": 0}, **more)
+
+
+class Target(Server):
+    """A server, and what a test asks of its process."""
+
+    def __init__(self, weft, model, *options, env=None, before=()):
+        super().__init__(list(before) + [weft, "serve", model, "--port", "0", "--port-file", "{port_file}"] + list(options), env=env)
+
+    def resident(self):
+        with open("/proc/%d/status" % self.proc.pid) as f:
+            return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) / 1024
+
+    def alive(self):
+        r = self.post(COMPLETIONS, {"prompt": "still there?", "max_tokens": 2})
+        assert r.status == 200, (r.status, r.text(), self.text()[-3000:])
+
+
+class Stream(threading.Thread):
+    """One well-behaved client; its streams follow each other, and the largest gap between two chunks is kept."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.s, self.gap, self.n, self.stop, self.error = server, 0, 0, threading.Event(), None
+
+    def run(self):
+        try:
+            while not self.stop.is_set():
+                self.one()
+        except Exception as e:
+            self.error = e
+
+    def one(self):
+        c = self.s.connect()
+        c.request("POST", COMPLETIONS, {"prompt": "A long story:", "max_tokens": 400, "ignore_eos": True, "stream": True, "user": "good"})
+        last = None
+        while b"[DONE]" not in c.buf:
+            c.buf = c.buf[-16:]
+            c.more()
+            now = time.monotonic()
+            if last:
+                self.gap = max(self.gap, now - last)
+            last = now
+            self.n += 1
+        c.close()
+
+
+class Attack:
+    def __init__(self, args):
+        self.args, self.dice, self.report = args, random.Random(args.seed), []
+
+    def serve(self, *options, **more):
+        return Target(self.args.weft, self.args.model, *options, **more)
+
+    # ---- one server, several attacks, a good client beside them ----
+
+    def framing(self, s):
+        """Requests that two parsers could read differently, and some that are none."""
+        head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+        body = '{"prompt":"x","max_tokens":1}'
+        cases = [head + "Content-Length: %d\r\nContent-Length: 4\r\n\r\n%s" % (len(body), body),
+                 head + "Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % len(body),
+                 head + "Content-Length : 4\r\n\r\nabcd", head + "Content-Length: 4\r\n X: folded\r\n\r\nabcd",
+                 head.replace("\r\n", "\n") + "\n", head + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+                 head + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", head + "Transfer-Encoding: gzip\r\n\r\n",
+                 "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01\x02\x00\x01", "GET / HTTP/9.9\r\n\r\n",
+                 head + "".join("X%d: y\r\n" % i for i in range(200)) + "\r\n", "GET /" + "a" * 20000 + " HTTP/1.1\r\n\r\n",
+                 head + "Content-Length: %d\r\n\r\n" % (1 << 63), head + "Expect: miracles\r\nContent-Length: 1\r\n\r\n"]
+        cases += [head + "Content-Length: %s\r\n\r\n%s" % (v, body) for v in ("+29", "-1", "0x1d", "29,29", "")]
+        for case in cases:
+            c = s.connect()
+            c.send(case if isinstance(case, bytes) else case.encode("latin-1"))
+            c.half_close()
+            text = c.rest()
+            c.close()
+            status = int(text[9:12]) if text.startswith(b"HTTP/1.1 ") else None
+            assert status is None or 400 <= status < 600, (case[:80], text[:200])
+        # Nothing of them is taken for the next request.
+        c = s.connect()
+        c.send(head + "Content-Length: %d\r\n\r\n%s" % (len(body), body) + "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert c.reply().status == 200
+        assert c.reply().json()["status"] == "ok"
+        c.close()
+        return len(cases)
+
+    def bombs(self, s):
+        """Bodies that ask for far more work or memory than they have bytes."""
+        n = 4 if QUICK else 8
+        deep = {}
+        for _ in range(60):
+            deep = {"anyOf": [deep, {"type": "null"}]}
+        held = [
+            chat(tools=tools(400 * n, {"type": "object", "properties": {"a": {"type": "string", "pattern": EXPLODES}}})),
+            chat(tools=tools(120 * n, {"type": "object"})),
+            chat(guided_json={"allOf": [{"$ref": "#n"}] * (250 * n), "$defs": dict({str(i): [] for i in range(5000 * n)},
+                                                                                   z={"$anchor": "n", "type": "object"})}),
+            chat(guided_json={"type": "string", "pattern": "((a{1,50}){1,50}){1,50}"}), chat(guided_json=deep),
+            chat(guided_json={"properties": {"k" * 50000: {"anyOf": [{"const": i} for i in range(400)]}}}),
+            chat(guided_regex="(a|b)*a(a|b){25}"), chat(guided_grammar='root ::= "a" (("b" root){50}){50}'),
+            chat(guided_grammar="root ::= " + "(" * 5000), chat(guided_choice=["x%08d" % i for i in range(1250 * n)]),
+            chat(guided_choice=["y" * (1 << k) for k in range(14)]), chat(stop=["s" * 1000] * 4),
+        ]
+        for size in (100000, 1000000) if not QUICK else (100000,):
+            args = '{"a":[' + "{}," * size + "1]}"
+            held.append({"max_tokens": 4, "messages": [
+                {"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [
+                    {"id": "c", "type": "function", "function": {"name": "f", "arguments": args}}]}, {"role": "user", "content": "y"}]})
+        self.dice.shuffle(held)
+        for body in held:
+            r = s.post(CHAT, body)
+            assert r.status in (200, 400, 413), (r.status, r.text()[:300])
+            s.alive()
+        # A choice that crosses every growth of its automaton is still one that can be chosen.
+        r = s.post(CHAT, chat(guided_choice=["z" * 200], max_tokens=300))
+        assert r.json()["choices"][0]["message"]["content"] == "z" * 200, r.text()
+        return len(held) + 1
+
+    def large(self, s):
+        """Each endpoint's large body: the loop serves others meanwhile."""
+        n = 1 << (19 if QUICK else 21)
+        for path, body in (("/tokenize", {"prompt": "a" * n}), ("/tokenize", {"prompt": "a b " * (n // 4), "return_token_strs": True}),
+                           ("/detokenize", {"tokens": [i % 400 for i in range(n // 8)]}),
+                           ("/apply-template", {"messages": [{"role": "user", "content": "x" * n}]}),
+                           ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "why " * (n // 4)}]}),
+                           (COMPLETIONS, {"prompt": "a " * n}), (CHAT, chat("b " * n)), ("/v1/responses", {"input": "c " * n}),
+                           ("/v1/messages", {"max_tokens": 4, "messages": [{"role": "user", "content": "d " * n}]})):
+            r = s.post(path, body)
+            assert r.status in (200, 400, 413), (path, r.status, r.text()[:300])
+        assert s.ask("GET", "/v1/cache").status == 200
+        return 10
+
+    def flood(self, s):
+        """Idle connections, clients that never read, resets in the midst of a stream."""
+        n = 40 if QUICK else 150
+        idle = [s.connect() for _ in range(n)]
+        deaf = []
+        for i in range(4):
+            c = s.connect(rcvbuf=2048)
+            c.request("POST", COMPLETIONS, {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True, "logprobs": 5, "n": 2})
+            deaf.append(c)
+        for i in range(n // 4):
+            c = s.connect()
+            c.request("POST", COMPLETIONS, {"prompt": "reset %d" % i, "max_tokens": 100, "ignore_eos": True, "stream": True})
+            if i % 2:
+                c.more()
+            c.reset()
+        s.alive()
+        for c in idle + deaf:
+            c.close()
+        return n + 4 + n // 4
+
+    def leaving(self, s):
+        """Work that nobody waits for ends: by leaving, by DELETE, by a deadline."""
+        size = 8 << 20      # far more seconds than the whole of this may take
+        slow = json.dumps({"prompt": "a" * size})
+        c = s.connect()
+        c.request("POST", "/tokenize", slow)
+        s.at_least("weft_prep_running", 1)
+        c.close()
+        c = s.connect()
+        c.request("POST", "/tokenize", slow, {"x-request-id": "doomed"})
+        s.at_least("weft_prep_running", 1)
+        while s.ask("DELETE", "/v1/requests/doomed").status == 404:
+            pass            # its body is still on the way
+        assert c.reply().status == 499
+        c.close()
+        r = s.post("/tokenize", slow, {"x-request-deadline-ms": "60"})
+        assert (r.status, r.error()["code"]) == (504, "deadline"), r.text()[:200]
+        s.until("nothing is prepared", prep_running=0, prep_waiting=0)
+        return 3
+
+    def turns(self, s):
+        """One client's heavy requests do not stand before another's: a worker is left for it."""
+        heavy = json.dumps(chat(tools=tools(200, {"type": "object", "properties": {"a": {"type": "string", "pattern": EXPLODES}}})))
+        conns = []
+        for i in range(8):
+            c = Conn(s.port)
+            c.request("POST", CHAT, heavy, {"Authorization": "Bearer bad-key"})
+            conns.append(c)
+        r = s.post(CHAT, chat("good"), {"Authorization": "Bearer good-key"})
+        assert r.status == 200, r.text()
+        c = Conn(s.port)        # whoever asked first is not all done when the other one is
+        c.request("GET", "/metrics", headers={"Authorization": "Bearer good-key"})
+        text = c.reply().text()
+        c.close()
+        waiting = sum(float(re.search(r"^weft_prep_%s (\S+)" % k, text, re.M).group(1)) for k in ("running", "waiting"))
+        assert waiting > 0, "eight heavy requests were done before one light one"
+        for c in conns:
+            assert c.reply().status == 400
+            c.close()
+        return 9
+
+    # ---- servers of their own ----
+
+    def shrinking(self):
+        """A model file that is cut while it is served: errors, not a lost process."""
+        with tempfile.TemporaryDirectory() as d:
+            model = os.path.join(d, "m")
+            shutil.copytree(self.args.model, model)
+            s = Target(self.args.weft, model, "--no-huge-pages")
+            s.alive()
+            os.truncate(os.path.join(model, "model.safetensors"), 4096)
+            for i in range(3):
+                r = s.post(COMPLETIONS, {"prompt": "after %d" % i, "max_tokens": 2})
+                assert r.status == 500 and "became shorter" in r.error()["message"], (r.status, r.text())
+            r = s.ask("GET", "/health")
+            assert (r.status, r.json()["status"]) == (503, "model lost"), r.text()
+            s.close()
+        return 4
+
+    def no_memory(self):
+        """A body for which there is no memory ends itself alone."""
+        if sanitized(self.args.weft):
+            return 0
+        s = self.serve("--kv-bytes", "8M", "--prompt-cache-bytes", "8M", "--no-huge-pages", "--ctx-size", "256", "--parallel", "1", "--threads", "1")
+        with open("/proc/%d/statm" % s.proc.pid) as f:
+            now = int(f.read().split()[0]) * resource.getpagesize()
+        resource.prlimit(s.proc.pid, resource.RLIMIT_AS, (now + (48 << 20), now + (48 << 20)))
+        c = s.connect()
+        c.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (60 << 20))
+        try:
+            for _ in range(60):
+                c.send(b"x" * (1 << 20))
+            status = c.reply().status
+        except (OSError, Gone):
+            status = 503        # the connection was closed before all of it was sent
+        c.close()
+        assert status in (503, 413, 400), status
+        s.alive()
+        s.close()
+        return 1
+
+    def stores(self):
+        """kill -9, then kept prefixes on disk with flipped, cut and added bytes: the answers of a cold server."""
+        bodies = [{"prompt": "The story of number %d. " % i + "It goes on and on. " * 20, "max_tokens": 12, "temperature": 0} for i in range(6)]
+        cold = self.serve("--prompt-cache-bytes", "0")
+        truth = [cold.post(COMPLETIONS, b).json()["choices"][0]["text"] for b in bodies]
+        cold.close()
+        asked = 0
+        with tempfile.TemporaryDirectory() as d:
+            for _ in range(2 if QUICK else 4):
+                s = self.serve("--prompt-cache-dir", d)
+                for b, want in zip(bodies, truth):
+                    got = s.post(COMPLETIONS, b).json()["choices"][0]["text"]
+                    assert got == want, (got, want)
+                    asked += 1
+                s.signal(signal.SIGKILL)
+                s.wait()
+                s.log.close()
+                s.dir.cleanup()
+                files = sorted(os.path.join(at, f) for at, _, names in os.walk(d) for f in names)
+                for path in self.dice.sample(files, min(len(files), 6)):
+                    size = os.path.getsize(path)
+                    with open(path, "r+b") as f:
+                        how = self.dice.randrange(3)
+                        if how == 0 and size:
+                            f.seek(self.dice.randrange(size))
+                            f.write(bytes([self.dice.randrange(256)]))
+                        elif how == 1:
+                            f.truncate(self.dice.randrange(size + 1))
+                        else:
+                            f.seek(0, 2)
+                            f.write(b"more")
+        return asked
+
+    # ---- all of it ----
+
+    def beside(self, s, what):
+        good = Stream(s)
+        good.start()
+        n = what(s)
+        good.stop.set()
+        good.join(PATIENCE)
+        assert not good.error and good.n, (what.__name__, good.error)
+        self.say(what.__name__, n, "largest gap of a stream %.3f s" % good.gap)
+
+    def say(self, name, n, result):
+        self.report.append((name, n))
+        print("%-10s %5d tries; %s" % (name, n, result), flush=True)
+
+    def round(self):
+        s = self.serve("--queue", "64", "--timeout", "60")
+        s.alive()
+        for what in (self.framing, self.bombs, self.large, self.flood, self.leaving):
+            self.beside(s, what)
+        s.until("nothing is left running", requests_running=0, requests_waiting=0, prep_running=0)
+        m = s.metrics()
+        longest, before = m["weft_loop_longest_cpu_seconds"], s.resident()
+        print("longest turn of the loop: %.1f ms of processor, %.1f ms by the clock" % (1e3 * longest, 1e3 * m["weft_loop_longest_seconds"]))
+        if not sanitized(self.args.weft):
+            assert longest < LOOP_MAX, "a turn of the loop took %.1f ms of processor" % (1e3 * longest)
+            self.memory(s, before)
+        s.close()
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("good good-key\nbad bad-key\n")
+            keys.flush()
+            s = self.serve("--api-key-file", keys.name)
+            self.say("turns", self.turns(s), "the light client was answered first")
+            s.close()
+        self.say("shrinking", self.shrinking(), "500 each, /health 503")
+        self.say("no_memory", self.no_memory(), "503, and the next is answered")
+        self.say("stores", self.stores(), "the answers of a cold server")
+
+    def memory(self, s, before):
+        s.post("/tokenize", {"prompt": "m" * (8 << 20)})
+        end = time.monotonic() + PATIENCE       # how soon is a matter of the machine; that it comes is not
+        while (now := s.resident()) > before + GIVEN_BACK and time.monotonic() < end:
+            time.sleep(0.1)
+        print("resident: %.0f MB before a request of 8 MB, %.0f MB after it" % (before, now))
+        assert now <= before + GIVEN_BACK, (before, now)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("weft")
+    p.add_argument("model")
+    p.add_argument("--rounds", type=int, default=1)
+    p.add_argument("--seed", type=int, default=1)
+    a = Attack(p.parse_args())
+    if not os.path.exists(os.path.join(a.args.model, "model.safetensors")):
+        print("skipped: %s has no model.safetensors" % a.args.model)
+        sys.exit(77)
+    for _ in range(a.args.rounds):
+        a.round()
+    print("%d tries" % sum(n for _, n in a.report))
+
+
+main()
