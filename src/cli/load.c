@@ -17,7 +17,8 @@
 #include "base/rng.h"
 #include "cli/identity.h"
 
-enum { TEMPLATE_MAX = 4 << 20 }; /* bytes; the largest known has 17 KB */
+static const double PLACE_SHARE = 0.01; /* of a prompt's time may go into copies of states for later prompts */
+enum { TEMPLATE_MAX = 4 << 20 };        /* bytes; the largest known has 17 KB */
 
 /* ---- which model ---- */
 
@@ -476,6 +477,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	mo.snap_bytes = plan.prefix + 2 * model_snap_bytes(&s->model->shape);
 	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */
 	eo.prefix_bytes = o->disk_dir ? plan.prefix / 5 * 4 : plan.prefix;
+	eo.place_share = PLACE_SHARE;
 	eo.verify_share = o->verify_cache;
 	eo.verify_seed = rng_os_seed();
 	eo.park_bytes = plan.parked;

@@ -31,9 +31,8 @@
 #include "text/tokens/stops.h"
 
 #define AHEAD_NONE UINT64_MAX
-/* Places that a prompt may pass in one step; it ends at the next.  It has few but those
- * of its grid, which are hundreds of rows apart. */
-enum { PASSED_MAX = 4 };
+/* Places that a prompt may pass in one step; it ends at the next.  And the near ones of an answer. */
+enum { PASSED_MAX = 32, NEAR_MAX = PLACE_TAIL / PLACE_NEAR * 2 };
 
 /* A request, which is also the sequence it makes. */
 struct request {
@@ -74,13 +73,17 @@ struct request {
 	int progress;     /* of the prompt, as last told */
 	int split_at;     /* chunks taken, for split */
 	/* Of the prefix store: see reuse.c. */
-	int learned;                        /* prefixes up to this length need no more snapshots */
-	int kept_at;                        /* the last state kept or resumed from, on the way to pos */
+	int learned; /* the last place on the way, or where it resumed: prefixes up to here need no more snapshots */
+	int kept_at; /* the last state kept or resumed from, on the way to pos */
 	struct place_at passed[PASSED_MAX]; /* in this step: where its state will have been foreseen */
 	int n_passed;
-	int junction;   /* where it leaves what was known; 0: no state is wanted there */
-	uint64_t ahead; /* age of the running request it waits for; AHEAD_NONE: none */
-	int ahead_at;   /* ... to come this far */
+	struct place_pitch pitch;      /* since it was admitted last */
+	int told_at;                   /* the last place that the disk was told of */
+	int near_at[NEAR_MAX], n_near; /* in the answer: rising, those that may be given up ... */
+	int stays_at;                  /* ... and the last before them that is not */
+	int junction;                  /* where it leaves what was known; 0: no state is wanted there */
+	uint64_t ahead;                /* age of the running request it waits for; AHEAD_NONE: none */
+	int ahead_at;                  /* ... to come this far */
 	struct prefix_report report;
 	int reported; /* rows before this position were given to on_logits */
 
@@ -154,7 +157,7 @@ struct sched {
 	uint64_t round;           /* counts attempts to fill a step */
 	struct chosen *pick;      /* [seqs_max] prompts chosen for the step */
 	int n_pick;
-	int n_pass; /* places that they pass: states for which there must be room */
+	int n_pass; /* states that the pass copies on its way, so far */
 	bool quick; /* the step is kept short for one of them, or one that decodes */
 };
 

@@ -534,6 +534,7 @@ static void pass_set(struct engine *e)
 	p->n_item = b->n_item;
 	p->n_logit = b->n_logit;
 	caches_begin(&e->m->caches, b->span, b->n_item);
+	e->sched.n_pass = 0;
 	for (int i = 0; i < b->n_item; i++)
 		reuse_foresee(e, i);
 }

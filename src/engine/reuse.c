@@ -26,6 +26,23 @@ static struct request *running(const struct engine *e, uint64_t age)
 	return NULL;
 }
 
+/* What a state costs beside a row of a prompt, and what the budget has of them. */
+static struct place_pitch pitch_of(const struct engine *e, int n)
+{
+	struct place_cost c = { .anywhere = e->prefix.anywhere || caches_go_back(&e->m->caches) };
+
+	if (e->prefix.place_bytes) {
+		c.states = (double)e->prefix.bytes_max / (double)e->prefix.place_bytes;
+		c.token = e->prefix.token_bytes / (double)e->prefix.place_bytes;
+	}
+	c.share = e->opts.place_share;
+	if (c.share > 0) {
+		c.copy_ns = e->pace.keep_ns;
+		c.row_ns = e->pace.row_ns;
+	}
+	return place_pitch(&c, n);
+}
+
 /* ---- the beginning ---- */
 
 int reuse_start(struct engine *e, struct request *r)
@@ -59,6 +76,9 @@ int reuse_start(struct engine *e, struct request *r)
 	}
 out:
 	known = hit.report.junction;
+	r->pitch = pitch_of(e, r->n_prompt);
+	r->told_at = hit.at;
+	r->n_near = 0;
 	/* What all prompts have in common, a template's first tokens, is worth no state of its own. */
 	r->junction = known > hit.at && known >= PLACE_APART ? known : 0;
 	r->kept_at = hit.at;
@@ -129,18 +149,13 @@ bool reuse_waits(struct engine *e, struct request *r)
 /* ---- on the way ---- */
 
 /* The first position after pos where r's state is to be kept, and what for, when the last
- * one that is stands at kept_at; n_tok: none. */
-static int next_place(struct engine *e, const struct request *r, int pos, int kept_at, enum place *kind)
+ * place before it was at `last`; n_tok: none. */
+static int next_place(struct engine *e, const struct request *r, int pos, int last, enum place *kind)
 {
-	const struct place_at *at = place_after(&r->plan, pos);
-	int next = r->n_tok;
+	int next = place_next(&r->plan, &r->pitch, pos, last, kind);
 
-	while (at && at->pos - kept_at < PLACE_APART)
-		at = place_after(&r->plan, at->pos);
-	if (at && at->pos < next) {
-		next = at->pos;
-		*kind = at->kind;
-	}
+	if (next >= r->n_prompt)
+		next = r->n_tok;
 	if (r->junction > pos && r->junction < next) {
 		next = r->junction;
 		*kind = PLACE_JUNCTION;
@@ -155,30 +170,38 @@ static int next_place(struct engine *e, const struct request *r, int pos, int ke
 
 int reuse_places(struct engine *e, const struct request *r, struct place_at *at, int n)
 {
-	int pos = r->pos > r->learned ? r->pos : r->learned, kept_at = r->kept_at, i = 0;
+	int last = r->learned, pos = r->pos > last ? r->pos : last, i = 0;
 
 	if (!uses_store(e, r))
 		return 0;
-	while (i < n && (pos = next_place(e, r, pos, kept_at, &at[i].kind)) < r->n_tok)
-		kept_at = at[i++].pos = pos;
+	while (i < n && (pos = next_place(e, r, pos, last, &at[i].kind)) < r->n_tok)
+		last = at[i++].pos = pos;
 	return i;
-}
-
-/* States that this step can copy on its way beside those that it will already: none that
- * is kept goes before it is known what the new one is worth. */
-static int room(const struct engine *e)
-{
-	int n = caches_snaps_free(&e->m->caches, PASSED_MAX + e->sched.n_pass) - e->sched.n_pass;
-
-	return n > 0 ? n : 0;
 }
 
 int reuse_cut(struct engine *e, const struct request *r)
 {
 	struct place_at at[PASSED_MAX + 1];
-	int n = room(e);
 
-	return reuse_places(e, r, at, n + 1) > n ? at[n].pos : r->n_tok;
+	return reuse_places(e, r, at, PASSED_MAX + 1) > PASSED_MAX ? at[PASSED_MAX].pos : r->n_tok;
+}
+
+/* Will the pass copy what is needed to stand at this place?  Where memory is short, only
+ * if that is worth more than something that is kept. */
+static bool foresee(struct engine *e, struct request *r, int item, const struct place_at *at)
+{
+	struct prefix *p = &e->prefix;
+	struct prefix_key key = key_of(e, r, at->kind);
+	int above = r->n_passed ? r->passed[r->n_passed - 1].pos : 0;
+
+	if (!prefix_room(p, &key, r->tok, at->pos, above, (size_t)e->sched.n_pass * p->place_bytes))
+		return false;
+	if (caches_foresee(&e->m->caches, e->batch.span, item, at->pos) &&
+	    (!prefix_outbid(p, &key, r->tok, at->pos, above) ||
+	     caches_foresee(&e->m->caches, e->batch.span, item, at->pos)))
+		return false;
+	e->sched.n_pass++;
+	return true;
 }
 
 void reuse_foresee(struct engine *e, int item)
@@ -191,10 +214,20 @@ void reuse_foresee(struct engine *e, int item)
 	r->n_passed = 0;
 	n = sure > 1 ? reuse_places(e, r, at, PASSED_MAX) : 0;
 	for (int i = 0; i < n && at[i].pos < span->pos + sure; i++) {
-		r->learned = at[i].pos;
-		if (!caches_foresee(&e->m->caches, e->batch.span, item, at[i].pos))
+		if (foresee(e, r, item, &at[i]))
 			r->passed[r->n_passed++] = at[i];
+		r->learned = at[i].pos;
 	}
+}
+
+/* Is it of the grid and so near the last place that the disk was told of that it is not
+ * worth writing?  Answers are written at their end. */
+static bool is_fine(struct request *r, int pos, enum place kind)
+{
+	if (kind == PLACE_GRID && (pos >= r->n_prompt || place_coarse(r->told_at, r->n_prompt) > pos))
+		return true;
+	r->told_at = pos;
+	return false;
 }
 
 void reuse_passed(struct engine *e, struct request *r)
@@ -202,6 +235,7 @@ void reuse_passed(struct engine *e, struct request *r)
 	for (int i = 0; i < r->n_passed; i++) {
 		struct prefix_key key = key_of(e, r, r->passed[i].kind);
 
+		key.fine = is_fine(r, r->passed[i].pos, r->passed[i].kind);
 		if (prefix_learn(&e->prefix, &key, r->slot, r->tok, r->passed[i].pos))
 			r->kept_at = r->passed[i].pos;
 	}
@@ -222,23 +256,88 @@ static bool keep(struct engine *e, struct request *r, const struct prefix_key *k
 	return kept;
 }
 
+/* ---- in the answer ---- */
+
+/* The last PLACE_TAIL tokens of an answer have places near each other, wherever it ends:
+ * they are kept on the way, and given up where it has gone on. */
+
+static int near_in_answer(const struct engine *e, const struct request *r)
+{
+	double copies = e->pace.keep_ns * e->sched.n_run, share = e->opts.place_share, step_ns = e->pace.base_ns;
+	int near = r->pitch.near;
+
+	while (share > 0 && step_ns > 0 && near < PLACE_COARSE && copies > share * near * step_ns)
+		near *= 2;
+	return near;
+}
+
+/* The next step may go on by its drafts: a place is due before it would be passed. */
+static bool due_in_answer(const struct engine *e, const struct request *r)
+{
+	int near, step;
+
+	if (r->pitch.near == PLACE_NEVER || r->pos < r->n_prompt || r->n_tok - r->pos != 1)
+		return false;
+	near = near_in_answer(e, r);
+	step = 1 + (e->opts.n_draft < near / 2 ? e->opts.n_draft : near / 2);
+	return r->pos - r->learned + step > near;
+}
+
+/* The places since the last that stays: of two that are a step apart the later one does. */
+static void thin_answer(struct engine *e, struct request *r)
+{
+	int n = 0;
+
+	if (!r->n_near)
+		r->stays_at = r->learned;
+	if (r->pos - r->stays_at > r->pitch.step && r->n_near)
+		r->stays_at = r->near_at[r->n_near - 1];
+	if (r->n_near == NEAR_MAX) {
+		memmove(r->near_at, r->near_at + 1, (NEAR_MAX - 1) * sizeof(*r->near_at));
+		r->n_near--;
+	}
+	r->near_at[r->n_near++] = r->pos;
+	for (int i = 0; i < r->n_near; i++)
+		if (r->near_at[i] > r->pos - PLACE_TAIL)
+			r->near_at[n++] = r->near_at[i];
+		else if (r->near_at[i] != r->stays_at)
+			prefix_forget(&e->prefix, r->salt, r->tok, r->near_at[i]);
+	r->n_near = n;
+}
+
+/* ---- where it stands ---- */
+
+static void keep_here(struct engine *e, struct request *r, enum place kind)
+{
+	struct prefix_key key = key_of(e, r, kind);
+
+	if (kind == PLACE_GRID && !prefix_room(&e->prefix, &key, r->tok, r->pos, 0, 0))
+		return;
+	key.fine = is_fine(r, r->pos, kind);
+	if (keep(e, r, &key))
+		r->kept_at = r->pos;
+}
+
 void reuse_moved(struct engine *e, struct request *r)
 {
 	enum place kind = PLACE_GRID;
-	struct prefix_key key;
 	int at = r->learned;
-	bool passed = false;
+	bool passed = false, answer = false;
 
 	if (!uses_store(e, r) || r->pos <= r->learned)
 		return;
 	/* Rows of drafts may carry it past a place: the first position after serves as well. */
-	while (at < r->pos && (at = next_place(e, r, at, r->kept_at, &kind)) <= r->pos && at < r->n_tok)
+	while (at < r->pos && (at = next_place(e, r, at, at, &kind)) <= r->pos && at < r->n_tok)
 		passed = true;
+	if (!passed && due_in_answer(e, r)) {
+		kind = PLACE_GRID;
+		passed = answer = true;
+	}
 	if (!passed)
 		return;
-	key = key_of(e, r, kind);
-	if (keep(e, r, &key))
-		r->kept_at = r->pos;
+	keep_here(e, r, kind);
+	if (answer)
+		thin_answer(e, r);
 	r->learned = r->pos;
 }
 

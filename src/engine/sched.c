@@ -401,7 +401,7 @@ static void choose(struct engine *e, int room, bool decoding)
 	struct place_at at[PASSED_MAX + 1];
 	int n_at, kept;
 
-	s->n_pick = s->n_pass = 0;
+	s->n_pick = 0;
 	s->quick = one_ends(s);
 	if (s->starving && s->n_free && room && !s->gave_way)
 		join(e, s->starving);
@@ -434,7 +434,6 @@ static void choose(struct engine *e, int room, bool decoding)
 		}
 		r->hurry = ends_soon(e, r, n);
 		s->quick |= r->hurry;
-		s->n_pass += kept - (kept && at[kept - 1].pos == r->pos + n);
 		share -= (double)n / most + kept * keeping;
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };

@@ -208,6 +208,7 @@ struct sim {
 	struct backend be;
 	struct caches caches;
 	struct prefix prefix;
+	int states;
 	int64_t prompt, computed;
 	int64_t now;
 };
@@ -229,6 +230,7 @@ static void sim_open(struct sim *s, int states, bool kv)
 	size_t state_bytes, per_token;
 
 	memset(s, 0, sizeof(*s));
+	s->states = states;
 	s->be = (struct backend){ .ops = &nowhere, .threads = 1 };
 	po.dim = 32;
 	per_token = 2 * fmt->row_bytes(po.dim);
@@ -265,7 +267,19 @@ static void keep(struct sim *s, const struct text *x, int pos, enum place kind)
 {
 	struct prefix_key key = { .kind = kind, .now = s->now };
 
-	prefix_learn(&s->prefix, &key, SLOT, x->tok, pos);
+	if (kind == PLACE_END || prefix_room(&s->prefix, &key, x->tok, pos, 0, 0))
+		prefix_learn(&s->prefix, &key, SLOT, x->tok, pos);
+}
+
+static struct place_pitch pitch_of(const struct sim *s, int n)
+{
+	const struct prefix *p = &s->prefix;
+
+	if (!p->place_bytes)
+		return place_pitch(&(struct place_cost){ 0 }, n);
+	return place_pitch(&(struct place_cost){ .states = (double)p->bytes_max / (double)p->place_bytes,
+	                                         .token = p->token_bytes / (double)p->place_bytes },
+	                   n);
 }
 
 /* One request, as reuse.c would have it: x->tok[0..n_prompt) and then the answer. */
@@ -273,38 +287,32 @@ static void serve(struct sim *s, const struct text *x, int n_prompt)
 {
 	struct prefix_hit hit;
 	struct place_plan plan;
-	int pos, kept, junction;
+	struct place_pitch pitch;
+	int pos, junction;
 
 	s->now++;
 	prefix_find(&s->prefix, "", x->tok, n_prompt, &hit);
 	if (hit.at)
 		CHECK(!caches_restore(&s->caches, SLOT, hit.snaps, hit.at), "restore");
 	prefix_use(&s->prefix, &hit, s->now);
-	pos = kept = hit.at;
+	pos = hit.at;
 	junction = hit.report.junction > hit.at ? hit.report.junction : 0;
 	s->prompt += n_prompt;
 	s->computed += n_prompt - pos;
 	place_plan_init(&plan, n_prompt, x->mark, x->kind, x->n_mark);
+	pitch = pitch_of(s, n_prompt);
 	for (;;) {
-		const struct place_at *at = place_after(&plan, pos);
-		int next = n_prompt;
 		enum place kind = PLACES;
+		int next = place_next(&plan, &pitch, pos, pos, &kind);
 
-		while (at && at->pos - kept < PLACE_APART)
-			at = place_after(&plan, at->pos);
-		if (at && at->pos < next) {
-			next = at->pos;
-			kind = at->kind;
-		}
 		if (junction > pos && junction < next) {
 			next = junction;
 			kind = PLACE_JUNCTION;
 		}
 		advance(s, &pos, next);
-		if (kind == PLACES)
+		if (next == n_prompt)
 			break;
 		keep(s, x, pos, kind);
-		kept = pos;
 	}
 	place_plan_fini(&plan);
 	advance(s, &pos, x->n - 1);

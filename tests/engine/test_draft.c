@@ -304,8 +304,9 @@ static void test_cell(const struct cell *c, struct guesser *guess)
 	CHECK(!memcmp(&l.got, &plain.l.got, sizeof(l.got)), "the answers differ");
 	CHECK(l.cached == plain.l.cached && l.row_max == plain.l.row_max, "cached %d, %d", l.cached, plain.l.cached);
 	turn_draft = next_turn(&b, &l);
-	CHECK(turn_plain == turn_draft, "the next turn finds %d positions, and %d after plain decoding", turn_draft,
-	      turn_plain);
+	/* A stop string may end the answer between two places, and steps of drafts have others. */
+	CHECK(turn_plain == turn_draft || (c->stop && abs(turn_plain - turn_draft) < PLACE_NEAR),
+	      "the next turn finds %d positions, and %d after plain decoding", turn_draft, turn_plain);
 	CHECK(steps_b <= steps_a, "%d steps for %d", (int)steps_b, (int)steps_a);
 	if (guess->how == GUESS_RIGHT && c->max_tokens > 2 && c->stop == 0) {
 		CHECK((l.end.n_accepted > 0 || c->told == 2 || c->told == 3) && !l.end.n_rejected,

@@ -281,9 +281,9 @@ static void test_prefix(void)
 	t[n] = 17;
 	run_prefix(&g, &b, t, n + 1, 50 + a.got.n - 1);
 	life_free(&b);
-	/* Leaving the path before its first snapshot: nothing to stand at in a recurrent state. */
+	/* Leaving the path between two snapshots: a recurrent state stands at the one before. */
 	t[30] = (t[30] + 1) % 250;
-	run_prefix(&g, &b, t, 50, 0);
+	run_prefix(&g, &b, t, 50, 16);
 	life_free(&b);
 	/* A prompt of one token, twice. */
 	run_prefix(&g, &b, t + 3, 1, 0);
@@ -355,7 +355,7 @@ static void test_marks(void)
 	run_one(&l, &g);
 	life_free(&l);
 	t[40]++;
-	run_prefix(&g, &l, t, 50, 31);
+	run_prefix(&g, &l, t, 50, 40);
 	life_free(&l);
 	t[25]++;
 	run_prefix(&g, &l, t, 50, 20);

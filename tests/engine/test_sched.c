@@ -767,7 +767,7 @@ static void test_gap_keeping(void)
 		struct world w;
 		int steps = 0, kept = 0;
 
-		world_open(&w, roomy, (struct engine_opts){ .prefix_bytes = 4 << 20 });
+		world_open(&w, roomy, (struct engine_opts){ .prefix_bytes = 4 << 20, .place_share = 0.01 });
 		w.base_ns = cost[i].base * MS;
 		w.row_ns = cost[i].row * MS;
 		keeper = &w;

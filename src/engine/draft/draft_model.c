@@ -97,12 +97,12 @@ static void keep(struct draft_model *g, const struct draft_seq *a, enum place ki
 /* Where the rows after pos must end: at the next length worth keeping, or at the end. */
 static int next_cut(const struct draft_model *g, int pos, const struct draft_seq *a, enum place *kind)
 {
-	const struct place_at *at = keeps(g, a) ? place_after(a->plan, pos) : NULL;
+	struct place_at at;
 
-	if (!at || at->pos >= a->n_tok)
+	if (!keeps(g, a) || !place_after(a->plan, pos, &at) || at.pos >= a->n_tok)
 		return a->n_tok;
-	*kind = at->kind;
-	return at->pos;
+	*kind = at.kind;
+	return at.pos;
 }
 
 static bool add(struct draft_model *g, struct draft_ask *a, int pos, const int32_t *tok, int n, bool logits)

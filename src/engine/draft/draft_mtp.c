@@ -183,13 +183,14 @@ static int follow_one(struct mtp *g, const struct draft_run *run, const char *hi
 	const struct draft_seq *a = &run->seq;
 	struct seq *s = &g->seq[a->slot];
 	int at = a->pos - run->n, done = 0, computed = 0;
-	const struct place_at *place;
+	struct place_at place;
+	bool placed;
 
 	if (s->id != a->id || at != s->pos - 1 + s->n)
 		seq_open(g, a, at);
 	if (!a->follow)
 		done = shed(g, a->slot, run->n);
-	place = keeps(g, a) ? place_after(a->plan, at + done) : NULL;
+	placed = keeps(g, a) && place_after(a->plan, at + done, &place);
 	while (done < run->n) {
 		int n;
 
@@ -199,16 +200,16 @@ static int follow_one(struct mtp *g, const struct draft_run *run, const char *hi
 			computed += DRAFT_WAITING_MAX;
 		}
 		n = run->n - done < DRAFT_WAITING_MAX - s->n ? run->n - done : DRAFT_WAITING_MAX - s->n;
-		if (place && place->pos <= a->pos && n > place->pos - at - done)
-			n = place->pos - at - done;
+		if (placed && place.pos <= a->pos && n > place.pos - at - done)
+			n = place.pos - at - done;
 		copy(g, wait_row(g, a->slot, s->n), hidden + (size_t)(run->row + done) * g->row_bytes, n);
 		s->n += n;
 		done += n;
-		if (place && place->pos == at + done) {
-			keep(g, a, place->kind, at + done);
+		if (placed && place.pos == at + done) {
+			keep(g, a, place.kind, at + done);
 			if (s->id != a->id)
 				return computed;
-			place = place_after(a->plan, at + done);
+			placed = place_after(a->plan, at + done, &place);
 		}
 	}
 	return computed;

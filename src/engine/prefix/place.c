@@ -1,6 +1,8 @@
 /* place.c - see place.h. */
 #include "engine/prefix/place.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,9 +33,6 @@ const char *prefix_source_name(enum prefix_source source)
 
 /* ---- where ---- */
 
-/* The grid's finest step, and how near a place it is superfluous. */
-enum { GRID = 512, GRID_APART = GRID / 2, GRID_LEVELS = 16 };
-
 static void add(struct place_plan *p, int pos, enum place kind)
 {
 	int i = p->n++;
@@ -52,33 +51,19 @@ static bool near(const struct place_plan *p, int pos, int d)
 	return false;
 }
 
-/* Multiples of GRID * 2^j within twice that of the tail: a prompt that parts from
- * this one at distance d from its end replays less than the next power of two,
- * and a longer prompt's grid keeps most of a shorter one's. */
-static void add_grid(struct place_plan *p, int n_prompt)
-{
-	for (int j = 0; j < GRID_LEVELS && GRID << j < n_prompt; j++) {
-		int step = GRID << j;
-
-		for (int pos = (n_prompt - 1) / step * step; pos > 0 && n_prompt - pos <= 2 * step; pos -= step)
-			if (!near(p, pos, GRID_APART))
-				add(p, pos, PLACE_GRID);
-	}
-}
-
 void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const unsigned char *kind, int n_mark)
 {
 	int last = n_prompt - 1;
 
 	p->n = 0;
-	p->at = xmalloc(size_mul((size_t)n_mark + 1 + 2 * GRID_LEVELS, sizeof(*p->at)));
+	p->n_prompt = n_prompt;
+	p->at = xmalloc(size_mul((size_t)n_mark + 1, sizeof(*p->at)));
 	for (int i = 0; i < n_mark; i++)
 		if (mark[i] > 0 && mark[i] < n_prompt && !near(p, mark[i], 1))
 			add(p, mark[i], kind ? (enum place)kind[i] : PLACE_USER);
 	/* The same prompt again: all but its last token.  Unless a mark is as good. */
 	if (last > 0 && !near(p, last, PLACE_APART))
 		add(p, last, PLACE_PROMPT);
-	add_grid(p, n_prompt);
 }
 
 void place_plan_fini(struct place_plan *p)
@@ -86,12 +71,126 @@ void place_plan_fini(struct place_plan *p)
 	free(p->at);
 }
 
-const struct place_at *place_after(const struct place_plan *p, int pos)
+/* The nearest fixed place after pos that is not too near the last one kept; NULL: none. */
+static const struct place_at *fixed_after(const struct place_plan *p, int pos, int kept)
 {
 	for (int i = 0; i < p->n; i++)
-		if (p->at[i].pos > pos)
+		if (p->at[i].pos > pos && p->at[i].pos - kept >= PLACE_APART)
 			return &p->at[i];
 	return NULL;
+}
+
+/* ---- the grid ---- */
+
+/* So a prompt that parts from it at a distance d from the end replays less than the next power of two. */
+int place_coarse(int pos, int n)
+{
+	int64_t best = n;
+
+	for (int64_t step = PLACE_COARSE; step < n; step *= 2) {
+		int64_t from = n - 2 * step > pos + 1 ? n - 2 * step : pos + 1, at = (from + step - 1) / step * step;
+
+		best = at < best ? at : best;
+	}
+	return (int)best;
+}
+
+bool place_after(const struct place_plan *p, int pos, struct place_at *out)
+{
+	int at = place_coarse(pos, p->n_prompt);
+
+	/* None near a fixed one. */
+	while (at < p->n_prompt && near(p, at, PLACE_COARSE / 2))
+		at = place_coarse(at, p->n_prompt);
+	*out = (struct place_at){ at, PLACE_GRID };
+	for (int i = p->n - 1; i >= 0; i--)
+		if (p->at[i].pos > pos && p->at[i].pos <= out->pos)
+			*out = p->at[i];
+	return out->pos < p->n_prompt;
+}
+
+/* Doublings after which nothing is denser than a prompt is long. */
+enum { STEP_MOST = 1 << 20 };
+
+/* Short prompts' places near their end are paid for as if they were this long: a
+ * millisecond or two, which the next prompt saves many times over. */
+enum { TAIL_SHARE = 512 };
+
+/* Places of a prompt of n tokens when the first level has so many, at least 1. */
+static double places_of(double first, int step, int n)
+{
+	double all = 0, far = 0, level = step * first;
+
+	while (far + level < n) {
+		all += first;
+		far += level;
+		level *= 2;
+	}
+	return all + (n - far) / level * first;
+}
+
+struct place_pitch place_pitch(const struct place_cost *c, int n)
+{
+	struct place_pitch g = { .step = PLACE_STEP, .near = PLACE_NEAR, .dense = INT_MAX };
+	double copy = c->row_ns > 0 ? c->copy_ns / c->row_ns / c->share : 0; /* tokens that pay for one */
+
+	if (c->anywhere)
+		return (struct place_pitch){ .step = PLACE_NEVER, .near = PLACE_NEVER, .dense = PLACE_NEVER };
+	while (copy > g.step && g.step < STEP_MOST)
+		g.step *= 2;
+	while (g.near < g.step && copy * PLACE_TAIL / g.near > TAIL_SHARE * (1 - copy / g.step))
+		g.near *= 2;
+	if (c->states > 0) {
+		double room = (c->states - c->token * n) / 2, first = n / g.step + 1;
+
+		while (g.near < g.step && room < 4 * PLACE_TAIL / g.near)
+			g.near *= 2;
+		while (first > 1 && places_of(first, g.step, n) > room)
+			first *= 0.75;
+		g.dense = (int)fmin(INT_MAX, first * g.step);
+	}
+	g.dense = g.dense > PLACE_TAIL ? g.dense : PLACE_TAIL;
+	return g;
+}
+
+/* How far after `kept` the next place may be, when the prompt ends at n. */
+static int gap_at(const struct place_pitch *g, int kept, int n)
+{
+	int64_t dense = g->dense, far = n - kept, step = g->step;
+	int gap;
+
+	if (far <= PLACE_TAIL + g->near)
+		return g->near;
+	while (far > dense && step < n) {
+		dense = 2 * dense + g->dense;
+		step *= 2;
+	}
+	gap = step < n ? (int)step : n;
+	return gap < far - PLACE_TAIL ? gap : (int)far - PLACE_TAIL;
+}
+
+int place_next(const struct place_plan *p, const struct place_pitch *g, int pos, int kept, enum place *kind)
+{
+	int gap = gap_at(g, kept, p->n_prompt);
+	const struct place_at *fixed = fixed_after(p, pos, kept);
+	int end = fixed ? fixed->pos : p->n_prompt, next = kept + gap, round = gap / 2;
+
+	if (gap < end - kept) {
+		/* Multiples of half a step are those of other prompts too.  Two gaps that
+		 * one place cuts are made even. */
+		if (end - kept <= 2 * gap)
+			next = kept + (end - kept + 1) / 2;
+		else if (round > 1 && next / round * round > kept)
+			next = next / round * round;
+		next = next > pos ? next : pos + 1;
+		if (next < end) {
+			*kind = PLACE_GRID;
+			return next;
+		}
+	}
+	if (fixed)
+		*kind = fixed->kind;
+	return end;
 }
 
 /* ---- what it is worth ---- */
@@ -100,10 +199,10 @@ const struct place_at *place_after(const struct place_plan *p, int pos)
  * fresh places, and at those that a prompt landed at, passed by, or both. */
 enum { PRIOR = 4 };
 static const double prior[PLACES][4] = {
-	[PLACE_SYSTEM] = { 0.5, 1, 0.5, 1 },       [PLACE_USER] = { 0.3, 0.3, 0.05, 0.1 },
-	[PLACE_HEADER] = { 0.3, 0.3, 0.03, 0.05 }, [PLACE_PROMPT] = { 0.2, 0.2, 0.03, 0.05 },
-	[PLACE_END] = { 0.6, 0.3, 0.05, 0.05 },    [PLACE_JUNCTION] = { 0.3, 0.3, 0.1, 0.3 },
-	[PLACE_GRID] = { 0.02, 0.1, 0.01, 0.05 },  [PLACE_LEFT] = { 0.3, 0.2, 0.03, 0.03 },
+	[PLACE_SYSTEM] = { 0.5, 1, 0.5, 1 },        [PLACE_USER] = { 0.3, 0.3, 0.05, 0.1 },
+	[PLACE_HEADER] = { 0.3, 0.3, 0.03, 0.05 },  [PLACE_PROMPT] = { 0.2, 0.2, 0.03, 0.05 },
+	[PLACE_END] = { 0.6, 0.3, 0.05, 0.05 },     [PLACE_JUNCTION] = { 0.3, 0.3, 0.1, 0.3 },
+	[PLACE_GRID] = { 0.002, 0.1, 0.001, 0.05 }, [PLACE_LEFT] = { 0.3, 0.2, 0.03, 0.03 },
 };
 /* Of that, by what came since: nothing, few parted, many parted; and if it was left. */
 static const double prior_since[PARTEDS][2] = { { 1, 0.7 }, { 0.05, 0.05 }, { 0.6, 0.2 } };

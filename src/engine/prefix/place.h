@@ -17,19 +17,48 @@ struct place_at {
 	enum place kind;
 };
 
-/* Where one prompt's states are kept: rising, apart from each other. */
+/* Where one prompt's states are kept whatever lies between: rising, apart from each other. */
 struct place_plan {
 	struct place_at *at;
-	int n;
+	int n, n_prompt;
 };
 
 /* From the prompt's length and its marks (rising; kind NULL: unknown), of which
- * those outside (0, n_prompt) are ignored.  The end of the prompt and a grid that
- * is denser toward the tail are added.  Owned: place_plan_fini. */
+ * those outside (0, n_prompt) are ignored.  The end of the prompt is added.
+ * Owned: place_plan_fini. */
 void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const unsigned char *kind, int n_mark);
 void place_plan_fini(struct place_plan *p);
-/* The first place after pos; NULL: none. */
-const struct place_at *place_after(const struct place_plan *p, int pos);
+
+/* The first place after pos for one to whom states are dear (drafters, disk): a fixed one, or
+ * one of a grid of multiples of PLACE_COARSE * 2^j within twice that of the prompt's end.
+ * False: none. */
+enum { PLACE_COARSE = 512 };
+int place_coarse(int pos, int n); /* the next of the grid after pos for a prompt of n tokens; n: none */
+bool place_after(const struct place_plan *p, int pos, struct place_at *out);
+
+/* The grid: how many tokens apart places are, so that a prompt that parts from another
+ * between two marks replays no more.  Within PLACE_TAIL of the end they are `near` apart.
+ * Before that they are `step` apart as far as `dense` from the end, twice that for twice
+ * as much, and so on: there are dense / step places for each doubling of the length. */
+enum { PLACE_STEP = 64, PLACE_NEAR = 16, PLACE_TAIL = 64, PLACE_NEVER = 1 << 28 };
+struct place_pitch {
+	int step, near, dense;
+};
+
+/* What a state costs beside what it may save. */
+struct place_cost {
+	double copy_ns, row_ns; /* a state's copy; a prompt token's computing; 0: not known yet */
+	double share;           /* most of a prompt's time that copies may take */
+	double states, token; /* that the budget holds; a token's keys and values, as part of one.  0: not known yet */
+	bool anywhere;        /* one state serves for all positions before it: no grid */
+};
+/* For a prompt of n tokens: PLACE_STEP and PLACE_NEAR apart, or so many times twice that as the
+ * costs demand; and what half of the budget does not hold is left out far from the end. */
+struct place_pitch place_pitch(const struct place_cost *c, int n);
+
+/* The first position after pos at which a state is to be kept, given that the last one
+ * before it is at `kept` <= pos (0: none); the prompt's length: none. */
+int place_next(const struct place_plan *p, const struct place_pitch *g, int pos, int kept, enum place *kind);
 
 /* How often places are returned to, learned while serving: the chance that the next
  * prompt lands at a place is taken to be a factor of its kind and rank, times one of

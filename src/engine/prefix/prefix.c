@@ -20,6 +20,7 @@ struct prefix_node {
 	enum place_parted parted; /* since `recent` */
 	bool placed;              /* a state was meant to be here; false: only a fork of the way */
 	bool lost, pinned;
+	bool fine; /* of the grid: the tier below is not told of it */
 	bool read; /* came from the tier below, and was not used since */
 	int n, end;
 	int32_t *tok; /* [n] what follows the parent's end */
@@ -402,7 +403,7 @@ static void detach(struct prefix *p, struct prefix_node *e)
 
 static void evict(struct prefix *p, struct prefix_node *e)
 {
-	if (p->tier) {
+	if (p->tier && !e->fine) {
 		int32_t *tok = path_of(e);
 
 		p->tier->left(p->tier, e->tree->salt, tok, e->end, &e->snaps);
@@ -418,33 +419,42 @@ static void count(struct prefix *p)
 	p->bytes = caches_kept(p->caches) + p->own_bytes;
 }
 
+static double own_chance(const struct prefix *p, const struct prefix_node *e)
+{
+	return e->placed ? place_chance(&p->odds, &e->under->kin, e->kind, rank_of(p, e), age_of(p, e)) : 0;
+}
+
+/* The chance that the next prompt lands at a place below top that has no state at or above
+ * it there. */
+static double chance_below(const struct prefix *p, struct prefix_node *top)
+{
+	struct prefix_node *d = top->child;
+	double chance = 0;
+
+	while (d) {
+		if (!has_state(d))
+			chance += own_chance(p, d);
+		if (!has_state(d) && d->child) {
+			d = d->child;
+			continue;
+		}
+		while (d != top && !d->next)
+			d = d->parent;
+		d = d == top ? NULL : d->next;
+	}
+	return chance;
+}
+
 /* Expected replay that one byte of e's memory saves.  Prompts whose last known
  * place is e or a place without a state below it resume at e; without e they
  * would at the state above. */
 static double worth(const struct prefix *p, struct prefix_node *e, size_t bytes)
 {
 	const struct prefix_node *up = e->parent;
-	double chance = 0;
 
 	while (!is_root(up) && !has_state(up))
 		up = up->parent;
-	for (struct prefix_node *d = e; d;) {
-		struct prefix_node *skip = NULL;
-
-		if (d != e && has_state(d)) {
-			skip = d;
-		} else if (d->placed) {
-			chance += place_chance(&p->odds, &d->under->kin, d->kind, rank_of(p, d), age_of(p, d));
-		}
-		if (!skip) {
-			d = next_in(e, d);
-			continue;
-		}
-		while (skip != e && !skip->next)
-			skip = skip->parent;
-		d = skip == e ? NULL : skip->next;
-	}
-	return chance * (e->end - up->end) / (double)(bytes + 1);
+	return (own_chance(p, e) + chance_below(p, e)) * (e->end - up->end) / (double)(bytes + 1);
 }
 
 /* The state to go first; room: among those that give room to slots, for as much of it
@@ -654,6 +664,7 @@ static void placed(struct prefix *p, struct prefix_node *e, const struct prefix_
 	e->used = p->clock;
 	e->used_ns = key->now;
 	touch(p, e);
+	e->fine = key->fine && (!e->placed || e->fine);
 	if (e->placed)
 		return;
 	e->placed = true;
@@ -734,7 +745,10 @@ static bool give(struct prefix *p, const struct prefix_key *key, const int32_t *
 
 	if (!e)
 		return false;
-	if (p->tier)
+	p->place_bytes = snaps_alone(&e->snaps);
+	p->token_bytes = (double)(e->snaps.bytes - p->place_bytes) / n;
+	p->anywhere = n > 1 && snaps_reach(&e->snaps, n - 1) == n - 1;
+	if (p->tier && !e->fine)
 		p->tier->kept(p->tier, e->tree->salt, tok, n);
 	prefix_trim(p);
 	return true;
@@ -764,6 +778,87 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 		}
 	p->captured++;
 	return give(p, key, tok, n, &snaps);
+}
+
+/* What worth() would say of a state at the end of tok[0..n), when one will be at `above`. */
+static double worth_at(const struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above)
+{
+	struct prefix_tree *t = tree_of(p, key->salt);
+	const struct place_kin none = { { 0 }, { 0 } };
+	struct prefix_node *e = NULL;
+	enum place kind = key->kind;
+	int landed = 0, passes = 0;
+	double chance = 0;
+	struct way w;
+
+	if (t) {
+		w = follow(t, tok, n);
+		e = w.whole;
+		/* What was known below, the prompt that passes here comes to itself: its grid is not for that. */
+		if (key->kind == PLACE_GRID)
+			chance = 0;
+		else if (w.part)
+			chance = has_state(w.part) ? 0 : own_chance(p, w.part) + chance_below(p, w.part);
+		else if (w.depth == n)
+			chance = chance_below(p, e);
+		if (!w.part && w.depth == n && e->placed) {
+			kind = e->kind;
+			landed = e->landed;
+			passes = e->passes;
+		}
+		for (struct prefix_node *a = e; !is_root(a) && a->end > above; a = a->parent)
+			if (has_state(a) && a->end < n)
+				above = a->end;
+	}
+	chance += place_chance(&p->odds,
+	                       !e           ? &none :
+	                       heads_kin(e) ? &e->kin :
+	                                      &e->under->kin,
+	                       kind, place_rank(landed, passes, PARTED_NOT, false), 0);
+	return chance * (n - above) / (double)(p->place_bytes + 1);
+}
+
+bool prefix_outbid(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above)
+{
+	struct prefix_node *e = least(p, false, false);
+
+	return e && worth(p, e, snaps_alone(&e->snaps)) <= worth_at(p, key, tok, n, above) && evict_one(p, e);
+}
+
+bool prefix_room(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above, size_t pending)
+{
+	size_t bytes = p->place_bytes + sizeof(struct prefix_node) + PLACE_STEP * sizeof(*tok) + pending;
+
+	if (!p->bytes_max)
+		return false;
+	for (count(p); p->bytes + bytes > p->bytes_max; count(p))
+		if (!prefix_outbid(p, key, tok, n, above))
+			return false;
+	return true;
+}
+
+void prefix_forget(struct prefix *p, const char *salt, const int32_t *tok, int n)
+{
+	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_node *e;
+	struct way w;
+
+	if (!t)
+		return;
+	w = follow(t, tok, n);
+	e = w.whole;
+	if (w.depth < n || w.part || is_root(e) || e->kind != PLACE_GRID || !e->placed || e->pinned || e->landed ||
+	    e->hits)
+		return;
+	if (has_state(e))
+		detach(p, e);
+	count_out(p, e);
+	e->placed = false;
+	count_in(p, e);
+	if (e->child)
+		join(p, e);
+	else
+		remove_leaf(p, e);
 }
 
 const struct snaps *prefix_snaps(const struct prefix *p, const char *salt, const int32_t *tok, int n)

@@ -62,6 +62,12 @@ struct prefix {
 	struct place_odds odds;
 	uint64_t fresh; /* of the last 64 lookups, the latest in bit 0: it began afresh */
 	int64_t captured, evicted;
+	/* Of the state that was captured last: bytes that no other holds, those that others may, for
+	 * each token, and whether it serves for all positions before it, so that others on its way
+	 * are of no use. */
+	size_t place_bytes;
+	double token_bytes;
+	bool anywhere;
 };
 
 struct prefix_hit {
@@ -85,11 +91,20 @@ struct prefix_key {
 	const char *salt; /* NULL and "" are one */
 	enum place kind;
 	uint64_t by; /* the request that computed it */
+	bool fine;   /* of the grid, and too near others for the tier below */
 	int64_t now;
 };
 /* Keeps tok[0..n), at whose end the slot stands.  False: nothing was kept, the
  * budget or memory being too small; true also when it was there. */
 bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n);
+/* Would prefix_learn keep tok[0..n)?  Makes room for it beside `pending` bytes that are being
+ * captured, the last of them at `above` (0: none).  False: it would be the first to go. */
+bool prefix_room(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above, size_t pending);
+/* Drops the state that is worth least, if that is no more than this one would be. */
+bool prefix_outbid(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above);
+/* The state of the grid at the end of exactly tok[0..n) is of no use any longer: it goes, and
+ * nothing is remembered of it, unless somebody used it. */
+void prefix_forget(struct prefix *p, const char *salt, const int32_t *tok, int n);
 /* The same of snapshots that were captured before, at the end of tok[0..n); taken over. */
 bool prefix_give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps);
 /* Hangs a state that was read (caches_read) in at the end of tok[0..n); snaps are the
