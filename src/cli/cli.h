@@ -29,7 +29,8 @@ enum {
 	CMD_PPL = 128,
 	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH | CMD_PPL, /* those that load a model */
 	CMD_CHAT = CMD_SERVE | CMD_RUN,                                      /* those that speak */
-	CMD_ALL = 255, /* but those that print texts made from the table, which have --help alone: */
+	CMD_QUANTIZE = 1024,
+	CMD_ALL = 255 | CMD_QUANTIZE, /* but those that print texts made from the table, which have --help alone: */
 	CMD_COMPLETION = 256,
 	CMD_MAN = 512,
 };
@@ -132,8 +133,12 @@ struct options {
 
 	/* ppl; ids and special are others' too */
 	const char *text_file;
-	enum against { AGAINST_BF16, AGAINST_EXACT, AGAINST_NONE } against;
+	enum against { AGAINST_BF16, AGAINST_EXACT, AGAINST_NONE, AGAINST_MODEL } against;
+	const char *against_model; /* NULL: none, else against is AGAINST_MODEL */
 	bool ppl_json;
+
+	/* quantize; out and text_file are others' too */
+	const char *quant_type, *imatrix;
 
 	/* inspect */
 	bool tensors;
@@ -189,6 +194,7 @@ int cmd_inspect(const struct options *o);
 int cmd_tokenize(const struct options *o);
 int cmd_bench(const struct options *o);
 int cmd_ppl(const struct options *o);
+int cmd_quantize(const struct options *o);
 int cmd_bench_serve(const struct options *o);
 int cmd_completion(const struct options *o);
 int cmd_man(const struct options *o);

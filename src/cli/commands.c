@@ -98,6 +98,19 @@ const struct command commands[] = {
 		cmd_ppl,
 	},
 	{
+		"quantize",
+		CMD_QUANTIZE,
+		"MODEL --type TYPE --out PATH",
+		"write a model in fewer bits",
+		"Writes the model's matrices in another number format. A GGUF type or mix makes a GGUF\n"
+		"file of a GGUF file (F32, F16, BF16 or Q8_0); affine2 to affine8 and mxfp4 make a folder\n"
+		"as mlx-lm writes it, of a folder or GGUF file. Memory stays small whatever the size. What\n"
+		"is made has another name until it is whole; cut off, the same command goes on where it was.\n\n",
+		"  weft quantize model-BF16.gguf --type Q4_K_M --out model-Q4_K_M.gguf --imatrix imatrix.gguf\n"
+		"  weft quantize Qwen/Qwen3.5-4B --type affine4 --out Qwen3.5-4B-4bit --text book.txt\n",
+		cmd_quantize,
+	},
+	{
 		"bench",
 		CMD_BENCH,
 		"[MODEL]",
@@ -193,6 +206,8 @@ static const char *foreign_command(const char *word)
 		{ "chat", "`weft run MODEL` holds a conversation" },
 		{ "generate", "`weft run MODEL -p TEXT` answers once" },
 		{ "stop", "Ctrl-C or SIGTERM ends a server" },
+		{ "quantise", "it is spelt `weft quantize`" },
+		{ "convert", "`weft quantize MODEL --type TYPE --out PATH` writes a model in fewer bits" },
 		{ "rm", "models are folders; remove the folder" },
 	};
 

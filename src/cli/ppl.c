@@ -284,6 +284,8 @@ static void print_table(struct ppl *w, const struct gap_summary *g)
 	setting(&b, &w->s);
 	if (w->compare) {
 		buf_puts(&b, "\nagainst        ");
+		if (w->o->against == AGAINST_MODEL)
+			buf_printf(&b, "%s, ", w->base.store->name);
 		setting(&b, &w->base);
 	}
 	buf_printf(&b, "\n\nperplexity     %.4f", g->ppl_q);
@@ -359,6 +361,8 @@ static int complete(const struct options *given, struct options *o, struct err *
 		               o->text_file, o->ids);
 	if (o->special && o->ids)
 		return err_set(err, E_ARG, "--special is about --text, and --ids %s was given", o->ids);
+	if (o->against_model)
+		o->against = AGAINST_MODEL;
 	o->parallel = o->queue = 1;
 	o->prefix_bytes = 0;
 	o->n_draft = 0;
@@ -374,13 +378,21 @@ static int complete(const struct options *given, struct options *o, struct err *
 static int open_base(struct ppl *w, struct err *err)
 {
 	struct options o = *w->o;
+	int rc;
 
-	o.kv = (struct kv_policy){ .key.bits = 16, .value.bits = 16, .skip = "none" };
+	if (w->o->against == AGAINST_MODEL)
+		o.model = w->o->against_model;
+	else
+		o.kv = (struct kv_policy){ .key.bits = 16, .value.bits = 16, .skip = "none" };
 	if (w->o->against == AGAINST_EXACT) {
 		o.arith = ARITH_F32;
 		o.kv = (struct kv_policy){ .skip = "none" };
 	}
-	return session_open(&w->base, &o, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND, err);
+	rc = session_open(&w->base, &o, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND, err);
+	if (!rc && w->base.model->shape.vocab != w->vocab)
+		rc = err_set(err, E_ARG, "%s has a vocabulary of %d, %s one of %d", w->base.store->name,
+		             w->base.model->shape.vocab, w->s.store->name, w->vocab);
+	return rc;
 }
 
 int cmd_ppl(const struct options *given)

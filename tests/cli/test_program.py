@@ -39,8 +39,8 @@ def test_usage():
     p = run("srve", code=2)
     assert "unknown command 'srve'; did you mean 'serve'?" in p.stderr and not p.stdout
     commands = re.findall(r"^  (\w+(?: \w+)?)  ", run("--help").stdout, re.M)
-    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "bench", "bench serve",
-                        "completion", "man"], commands
+    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "quantize", "bench",
+                        "bench serve", "completion", "man"], commands
     for c in commands:
         text = run(*c.split(), "--help").stdout
         assert text.startswith(f"usage: weft {c} ") and "\nExamples:\n" in text, c

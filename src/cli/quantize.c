@@ -1,0 +1,153 @@
+/* quantize.c - `weft quantize MODEL --type TYPE --out PATH`: a model in fewer bits.
+ *
+ * A type of GGUF, or a mix of them, makes a GGUF file of a GGUF file; affineN and mxfp4 make a folder as mlx-lm writes it,
+ * of anything that weft reads in 8 bits or more. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/load.h"
+#include "export/to_folder.h"
+#include "store/gguf_file.h"
+
+struct quantize {
+	const struct options *o;
+	const struct mix *mix; /* NULL: a folder of this kind */
+	struct folder_kind kind;
+	struct imatrix importance;
+	struct buf from, words;
+};
+
+/* ---- what is asked ---- */
+
+static int read_ask(struct quantize *q, struct err *err)
+{
+	const struct options *o = q->o;
+
+	if (!o->quant_type || !o->out)
+		return err_set(err, E_ARG, "--%s is needed", o->quant_type ? "out PATH" : "type TYPE");
+	q->mix = mix_find(o->quant_type);
+	if (!q->mix && strncmp(o->quant_type, "affine", 6) && strcmp(o->quant_type, "mxfp4"))
+		return err_set(err, E_ARG, "--type %s: a GGUF type or mix (%s), affine2 to affine8 or mxfp4",
+		               o->quant_type, mix_names());
+	if (!q->mix && folder_kind_parse(&q->kind, o->quant_type, err))
+		return err_prefix(err, "--%s", "type");
+	if (access(o->out, F_OK) == 0)
+		return err_set(err, E_ARG, "--out %s: is there already", o->out);
+	return 0;
+}
+
+/* What makes a job that was cut off the same as this one. */
+static int name_job(struct quantize *q, struct err *err)
+{
+	struct file_id id;
+	int rc = 0;
+
+	buf_printf(&q->words, "weft quantize 1: %s to %s", q->from.p, q->o->quant_type);
+	if (file_exists(q->from.p) && !(rc = file_id_get(q->from.p, &id, err)))
+		buf_printf(&q->words, ", %llu bytes of %lld", (unsigned long long)id.bytes, (long long)id.modified_ns);
+	if (!rc && q->o->imatrix && !(rc = file_id_get(q->o->imatrix, &id, err)))
+		buf_printf(&q->words, ", importance %llu bytes of %lld", (unsigned long long)id.bytes,
+		           (long long)id.modified_ns);
+	return rc;
+}
+
+static void progress(void *arg, size_t done, size_t all)
+{
+	(void)arg;
+	if (!isatty(STDERR_FILENO))
+		return;
+	if (done >= all)
+		fputs("\r\033[K", stderr);
+	else
+		fprintf(stderr, "\r\033[K%zu of %zu MB", done >> 20, all >> 20);
+	fflush(stderr);
+}
+
+/* ---- doing it ---- */
+
+static int to_gguf(struct quantize *q, const struct export_ask *ask, struct err *err)
+{
+	if (!gguf_is(q->from.p))
+		return err_set(err, E_UNSUPPORTED,
+		               "%s: %s is made of a GGUF file; of a folder affine2 to affine8 and mxfp4", q->from.p,
+		               q->mix->name);
+	return export_gguf(q->from.p, q->mix, ask, err);
+}
+
+/* Bound to its model, so that the store knows which tensors are matrices. */
+static int to_folder(struct quantize *q, const struct export_ask *ask, struct err *err)
+{
+	struct store *st = NULL;
+	struct model *m = NULL;
+	int rc = store_open(&st, q->from.p, err);
+
+	if (!rc)
+		rc = model_bind(&m, st, err);
+	if (!rc)
+		rc = export_folder(st, &q->kind, ask, err);
+	if (m)
+		model_close(m);
+	store_close(st);
+	return rc;
+}
+
+static int make(struct quantize *q, struct err *err)
+{
+	struct export_ask ask = { .to = q->o->out,
+		                  .importance = q->o->imatrix ? &q->importance : NULL,
+		                  .progress = progress };
+	int rc = q->o->imatrix ? imatrix_read(&q->importance, q->o->imatrix, err) : 0;
+
+	if (!rc)
+		rc = name_job(q, err);
+	if (rc)
+		return rc;
+	ask.words = q->words.p;
+	ask.pool = pool_new(q->o->threads ? q->o->threads : cpu_count());
+	rc = q->mix ? to_gguf(q, &ask, err) : to_folder(q, &ask, err);
+	pool_free(ask.pool);
+	imatrix_fini(&q->importance);
+	return rc;
+}
+
+/* What it cost, on a text: as `weft ppl` with the model that it was made from beside it. */
+static int measure(const struct quantize *q)
+{
+	struct options o = *q->o;
+
+	o.model = q->o->out;
+	o.against_model = q->from.p;
+	o.against = AGAINST_MODEL;
+	return cmd_ppl(&o);
+}
+
+int cmd_quantize(const struct options *o)
+{
+	struct quantize q = { .o = o };
+	struct err err;
+	int rc = read_ask(&q, &err), status = 0;
+
+	if (rc) {
+		cli_fail("quantize", &err);
+		return EXIT_USAGE;
+	}
+	buf_init(&q.from);
+	buf_init(&q.words);
+	if (o->model)
+		rc = store_locate(o->model, &q.from, &err);
+	else
+		rc = model_name(o, &q.from, &err);
+	if (!rc)
+		rc = make(&q, &err);
+	if (!rc && o->text_file)
+		status = measure(&q);
+	buf_fini(&q.from);
+	buf_fini(&q.words);
+	return rc ? cli_fail("quantize", &err) : status;
+}

@@ -1,0 +1,318 @@
+/* to_folder.c - see to_folder.h. */
+#include "export/to_folder.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "quant/encode/encode.h"
+
+enum { LEAST_BITS = 8, HEAD_ALIGN = 8 };
+
+int folder_kind_parse(struct folder_kind *k, const char *text, struct err *err)
+{
+	static const int widths[] = { 2, 3, 4, 5, 6, 8 }, groups[] = { 32, 64, 128 };
+	int n = 0;
+
+	*k = (struct folder_kind){ "affine", 0, 64 };
+	if (!strcmp(text, "mxfp4")) {
+		*k = (struct folder_kind){ "mxfp4", 4, 32 };
+		return 0;
+	}
+	if (sscanf(text, "affine%dg%d%n", &k->bits, &k->group, &n) == 2 ||
+	    sscanf(text, "affine%d%n", &k->bits, &n) == 1)
+		for (size_t i = 0; i < 18 && !text[n]; i++)
+			if (k->bits == widths[i / 3] && k->group == groups[i % 3])
+				return 0;
+	return err_set(err, E_ARG,
+	               "type '%s': affine2, 3, 4, 5, 6 or 8, also with g32, g64 or g128 behind it, or mxfp4", text);
+}
+
+/* ---- what becomes of a tensor ---- */
+
+struct plan {
+	struct store *st;
+	const struct folder_kind *kind;
+	const struct export_ask *ask;
+	struct item *item;
+	int n;
+	struct buf head; /* JSON, open */
+	size_t at;       /* bytes of data so far */
+};
+
+static bool ends(const char *s, const char *with)
+{
+	size_t n = strlen(s), w = strlen(with);
+
+	return n >= w && !strcmp(s + n - w, with);
+}
+
+/* Small, and one bit of it sends a token elsewhere. */
+static bool is_router(const char *name)
+{
+	return ends(name, ".gate.weight") || ends(name, ".router.weight") || ends(name, "shared_expert_gate.weight") ||
+	       ends(name, "router.proj.weight");
+}
+
+static bool is_coded(const struct plan *p, const struct tensor *t)
+{
+	int64_t cols = t->n_dim ? t->dim[t->n_dim - 1] : 0;
+
+	return t->fmt && t->n_dim >= 2 && !is_router(t->name) && cols % p->kind->group == 0 &&
+	       cols * p->kind->bits % 32 == 0;
+}
+
+static void header_entry(struct plan *p, const char *stem, const char *suffix, const char *type, const struct tensor *t,
+                         int64_t last, size_t bytes)
+{
+	struct buf name;
+
+	buf_init(&name);
+	buf_printf(&name, "%s%s", stem, suffix);
+	buf_puts(&p->head, p->head.n > 1 ? "," : "");
+	json_put_str(&p->head, name.p, name.n);
+	buf_printf(&p->head, ":{\"dtype\":\"%s\",\"shape\":[", type);
+	for (int d = 0; d + 1 < t->n_dim; d++)
+		buf_printf(&p->head, "%" PRId64 ",", t->dim[d]);
+	if (t->n_dim)
+		buf_printf(&p->head, "%" PRId64, last);
+	buf_printf(&p->head, "],\"data_offsets\":[%zu,%zu]}", p->at, p->at + bytes);
+	p->at += bytes;
+	buf_fini(&name);
+}
+
+static void encode_affine(const struct item *it, uint8_t *const out[ITEM_STREAMS], const float *x)
+{
+	affine_encode(out[0], (uint16_t *)(void *)out[1], (uint16_t *)(void *)out[2], x, it->w.cols, it->bits,
+	              it->group, it->importance);
+}
+
+static void encode_mxfp4(const struct item *it, uint8_t *const out[ITEM_STREAMS], const float *x)
+{
+	mxfp4_encode(out[0], out[1], x, it->w.cols, it->importance);
+}
+
+static void encode_bf16(const struct item *it, uint8_t *const out[ITEM_STREAMS], const float *x)
+{
+	gguf_encode(out[0], gguf_type_named("BF16"), x, it->w.cols, NULL);
+}
+
+/* t as a matrix of floats to be read. */
+static int source_make(struct item *it, const struct tensor *t, struct err *err)
+{
+	int64_t cols = t->n_dim ? t->dim[t->n_dim - 1] : 1, rows = cols ? t->count / cols : 0;
+
+	if (cols > INT_MAX || rows > INT_MAX)
+		return err_set(err, E_LIMIT, "%s: tensor %s: %" PRId64 " rows of %" PRId64 ", at most %d are read",
+		               t->file, t->name, rows, cols, INT_MAX);
+	if (t->format)
+		return weight_gguf(&it->w, t->name, gguf_type_named(t->format), (int)rows, (int)cols, t->data, t->bytes,
+		                   err);
+	return weight_plain(&it->w, t->name, t->type, (int)rows, (int)cols, t->data, t->bytes, err);
+}
+
+/* Codes, scales and biases. */
+static int add_coded(struct plan *p, struct item *it, const struct tensor *t, struct err *err)
+{
+	const struct folder_kind *k = p->kind;
+	bool affine = !strcmp(k->mode, "affine");
+	int stem = (int)strlen(t->name) - (ends(t->name, ".weight") ? (int)strlen(".weight") : 0),
+	    rc = source_make(it, t, err);
+	int64_t cols = t->dim[t->n_dim - 1];
+	const struct importance *im = imatrix_find(p->ask->importance, t->name, (int)cols);
+	char name[512];
+	size_t rows;
+
+	if (rc)
+		return rc;
+	if (it->w.fmt->coding && it->w.fmt->bits < LEAST_BITS)
+		return err_set(err, E_UNSUPPORTED,
+		               "%s: tensor %s is %s: what has fewer than %d bits is not quantised again", t->file,
+		               t->name, it->w.fmt->name, LEAST_BITS);
+	rows = (size_t)it->w.rows;
+	snprintf(name, sizeof name, "%.*s", stem, t->name);
+	it->encode = affine ? encode_affine : encode_mxfp4;
+	it->bits = k->bits;
+	it->group = k->group;
+	it->stack = 1;
+	if (im && im->stack * im->cols == (int)cols)
+		it->importance = im->v;
+	it->row_bytes[0] = (size_t)cols * (size_t)k->bits / 8;
+	it->row_bytes[1] = (size_t)(cols / k->group) * (affine ? 2 : 1);
+	it->row_bytes[2] = affine ? it->row_bytes[1] : 0;
+	it->at[0] = p->at;
+	header_entry(p, name, t->name + stem, "U32", t, cols * k->bits / 32, rows * it->row_bytes[0]);
+	it->at[1] = p->at;
+	header_entry(p, name, ".scales", affine ? "BF16" : "U8", t, cols / k->group, rows * it->row_bytes[1]);
+	it->at[2] = p->at;
+	if (affine)
+		header_entry(p, name, ".biases", "BF16", t, cols / k->group, rows * it->row_bytes[2]);
+	return 0;
+}
+
+static int add_tensor(struct plan *p, struct tensor *t, struct err *err)
+{
+	struct item *it = &p->item[p->n++];
+	int64_t last = t->n_dim ? t->dim[t->n_dim - 1] : 1;
+	int rc = store_data(p->st, t, err);
+
+	*it = (struct item){ .name = t->name, .at[0] = p->at };
+	if (rc || is_coded(p, t))
+		return rc ? rc : add_coded(p, it, t, err);
+	if (t->format) { /* no type of safetensors */
+		rc = source_make(it, t, err);
+		it->encode = encode_bf16;
+		it->row_bytes[0] = (size_t)last * 2;
+		header_entry(p, t->name, "", "BF16", t, last, (size_t)t->count * 2);
+		return rc;
+	}
+	it->bytes = t->data;
+	it->n = t->bytes;
+	header_entry(p, t->name, "", dtype_name(t->type), t, last, t->bytes);
+	return 0;
+}
+
+static int plan_make(struct plan *p, struct err *err)
+{
+	int rc = 0;
+	uint64_t n;
+
+	buf_putc(&p->head, '{');
+	for (size_t i = 0; i < p->st->n && !rc; i++)
+		rc = add_tensor(p, p->st->v[i], err);
+	buf_putc(&p->head, '}');
+	while (p->head.n % HEAD_ALIGN)
+		buf_putc(&p->head, ' ');
+	n = p->head.n;
+	buf_reserve(&p->head, sizeof n);
+	memmove(p->head.p + sizeof n, p->head.p, p->head.n);
+	memcpy(p->head.p, &n, sizeof n);
+	p->head.n += sizeof n;
+	for (int i = 0; i < p->n; i++)
+		for (int k = 0; k < ITEM_STREAMS; k++)
+			p->item[i].at[k] += p->head.n;
+	return rc;
+}
+
+/* ---- documents ---- */
+
+static int write_text(const char *dir, const char *name, const struct buf *text, struct err *err)
+{
+	struct buf path;
+	FILE *f;
+	int rc = 0;
+
+	buf_init(&path);
+	buf_printf(&path, "%s/%s", dir, name);
+	f = fopen(path.p, "w");
+	if (!f || fwrite(text->p, 1, text->n, f) != text->n)
+		rc = err_set(err, E_IO, "%s: cannot be written: %s", path.p, strerror(errno));
+	if (f && fclose(f) && !rc)
+		rc = err_set(err, E_IO, "%s: cannot be written: %s", path.p, strerror(errno));
+	buf_fini(&path);
+	return rc;
+}
+
+/* config.json with what was done added, under both names that readers look for. */
+static int write_config(const struct plan *p, const char *dir, struct err *err)
+{
+	struct buf text;
+	struct json_cursor c;
+	const char *key;
+	const struct json *value;
+	int rc;
+
+	buf_init(&text);
+	buf_putc(&text, '{');
+	for (c = json_first(p->st->config); json_next(&c, &key, &value);) {
+		json_put_cstr(&text, key);
+		buf_puts(&text, ": ");
+		json_put(&text, value);
+		buf_puts(&text, ",\n");
+	}
+	for (int i = 0; i < 2; i++)
+		buf_printf(&text, "%s\"%s\": {\"group_size\": %d, \"bits\": %d, \"mode\": \"%s\"}", i ? ",\n" : "",
+		           i ? "quantization_config" : "quantization", p->kind->group, p->kind->bits, p->kind->mode);
+	buf_puts(&text, "}\n");
+	rc = write_text(dir, "config.json", &text, err);
+	buf_fini(&text);
+	return rc;
+}
+
+static int write_documents(const struct plan *p, const char *dir, struct err *err)
+{
+	static const char *const names[] = {
+		"tokenizer.json",     "tokenizer_config.json",    "generation_config.json", "chat_template.jinja",
+		"chat_template.json", "special_tokens_map.json",  "added_tokens.json",      "vocab.json",
+		"merges.txt",         "preprocessor_config.json", "processor_config.json"
+	};
+	int rc = write_config(p, dir, err);
+
+	for (size_t i = 0; i < sizeof names / sizeof *names && !rc; i++) {
+		struct buf text;
+
+		buf_init(&text);
+		rc = store_document(p->st, names[i], &text, err);
+		rc = rc == E_MISSING ? 0 : rc ? rc : write_text(dir, names[i], &text, err);
+		buf_fini(&text);
+	}
+	return rc;
+}
+
+/* ---- all of it ---- */
+
+static int write_model(struct plan *p, const char *dir, struct err *err)
+{
+	struct buf path;
+	int rc;
+
+	buf_init(&path);
+	buf_printf(&path, "%s/model.safetensors", dir);
+	rc = write_rows(&(struct write_job){ .path = path.p,
+	                                     .words = p->ask->words,
+	                                     .head = p->head.p,
+	                                     .head_bytes = p->head.n,
+	                                     .bytes = p->head.n + p->at,
+	                                     .item = p->item,
+	                                     .n = p->n,
+	                                     .pool = p->ask->pool,
+	                                     .progress = p->ask->progress,
+	                                     .arg = p->ask->arg },
+	                err);
+	buf_fini(&path);
+	return rc;
+}
+
+int export_folder(struct store *st, const struct folder_kind *kind, const struct export_ask *ask, struct err *err)
+{
+	struct plan p = { .st = st, .kind = kind, .ask = ask, .item = xcalloc(st->n + 1, sizeof *p.item) };
+	struct buf dir;
+	int rc = 0;
+
+	buf_init(&dir);
+	buf_init(&p.head);
+	buf_printf(&dir, "%s.partial", ask->to);
+	if (st->coded)
+		rc = err_set(err, E_UNSUPPORTED, "%s: is quantised already; take the model that it was made from",
+		             st->dir);
+	if (!rc)
+		rc = plan_make(&p, err);
+	if (!rc && mkdir(dir.p, 0777) && errno != EEXIST)
+		rc = err_set(err, E_IO, "%s: cannot be made: %s", dir.p, strerror(errno));
+	if (!rc)
+		rc = write_model(&p, dir.p, err);
+	if (!rc)
+		rc = write_documents(&p, dir.p, err);
+	if (!rc && rename(dir.p, ask->to))
+		rc = err_set(err, E_IO, "%s: cannot be renamed to %s: %s", dir.p, ask->to, strerror(errno));
+	buf_fini(&p.head);
+	buf_fini(&dir);
+	free(p.item);
+	return rc;
+}

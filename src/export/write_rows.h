@@ -1,0 +1,47 @@
+/* write_rows.h - writes a model file of any size in bounded memory, and goes on where it was cut off.
+ *
+ * A file is a head, which is whole in memory, and items: bytes that are copied, or matrices whose rows are decoded, encoded
+ * and written at their place, some at a time, by all threads.  While it is made it is PATH.partial, and beside it
+ * PATH.partial.done says of what job it is and how many items are safely on disk; a job of the same words goes on
+ * there.  PATH itself appears when all is written.  One thread at a time. */
+#ifndef EXPORT_WRITE_ROWS_H
+#define EXPORT_WRITE_ROWS_H
+
+#include "base/err.h"
+#include "base/pool.h"
+#include "quant/format.h"
+
+enum { ITEM_STREAMS = 3 }; /* codes, scales, biases */
+
+struct item {
+	const char *name; /* for messages */
+	/* Copied to at[0]; encode NULL. */
+	const uint8_t *bytes;
+	size_t n;
+	/* Or rows of w, each to stream i at at[i] + row * row_bytes[i]. */
+	struct weight w;
+	void (*encode)(const struct item *it, uint8_t *const out[ITEM_STREAMS], const float *x);
+	size_t at[ITEM_STREAMS], row_bytes[ITEM_STREAMS]; /* row_bytes 0: no such stream */
+	const void *how;                                  /* the encoder's own: a type */
+	int bits, group;                                  /* likewise */
+	const float *importance;                          /* [stack][cols] or NULL; rows / stack rows share one */
+	int stack;
+};
+
+struct write_job {
+	const char *path, *words; /* words: what makes two jobs the same */
+	const void *head;
+	size_t head_bytes, bytes; /* bytes: of the whole file */
+	const struct item *item;
+	int n;
+	struct pool *pool;
+	size_t safe_bytes; /* written between two notes of what is done; 0: 64 MB */
+	/* After each item; NULL: nobody looks.  Bytes of the file done and in all. */
+	void (*progress)(void *arg, size_t done, size_t all);
+	void *arg;
+};
+
+/* E_IO; E_FORMAT: a row that cannot be encoded (not a number, too large).  What was written stays for the next try. */
+int write_rows(const struct write_job *job, struct err *err);
+
+#endif

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""weft quantize: what it makes is read again, says what it cost, and is whole or not there.
+
+The source of folders is the bundled model; of GGUF files those of ../shared, if they are there."""
+import json, os, resource, subprocess, sys, tempfile
+
+weft, models, shared = sys.argv[1:4]
+tiny = os.path.join(models, "weft-tiny")
+gguf = os.path.join(os.environ.get("WEFT_SHARED", shared), "golden/_gguf/models/llama")
+failures = 0
+
+
+def check(ok, what):
+    global failures
+    if not ok:
+        print("FAIL", what)
+        failures += 1
+
+
+def run(*args, **more):
+    p = subprocess.run([weft, *args], capture_output=True, text=True, timeout=250, **more)
+    return p.returncode, p.stdout, p.stderr
+
+
+def kl(model, against, ids):
+    code, out, err = run("ppl", model, "--ids", ids, "--against-model", against, "--json")
+    check(code == 0, f"ppl {model}: {err}")
+    return json.loads(out)["kl_mean"] if code == 0 else 1e9
+
+
+def kinds(model):
+    code, out, err = run("inspect", model)
+    check(code == 0, f"inspect {model}: {err}")
+    return out
+
+
+def small_files():
+    """A limit on the size of files: a disk that is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+
+with tempfile.TemporaryDirectory() as tmp:
+    ids = os.path.join(tmp, "ids.json")
+    with open(ids, "w") as f:
+        json.dump([(7 * i * i + 3 * i) % 300 for i in range(96)], f)
+    at = lambda name: os.path.join(tmp, name)
+
+    # Folders.
+    cost = {}
+    for kind, name in (("affine4", "affine4"), ("affine8g32", "affine8"), ("mxfp4", "mxfp4")):
+        code, out, err = run("quantize", tiny, "--type", kind, "--out", at(kind))
+        check(code == 0, f"{kind}: {err}")
+        check(name in kinds(at(kind)), f"{kind}: matrices of {name}")
+        check(not os.path.exists(at(kind) + ".partial"), f"{kind}: nothing is left")
+        check(not any("partial" in f for f in os.listdir(at(kind))), f"{kind}: nothing is left inside")
+        cost[kind] = kl(at(kind), tiny, ids)
+    check(cost["affine8g32"] < 0.01 < cost["affine4"] < cost["mxfp4"] < 1, f"what they cost: {cost}")
+    one = open(at("affine4/model.safetensors"), "rb").read()
+    code, out, err = run("quantize", tiny, "--type", "affine4", "--out", at("again"), "--threads", "1")
+    check(open(at("again/model.safetensors"), "rb").read() == one, "one thread writes the same bytes")
+
+    # A full disk, and on.
+    code, out, err = run("quantize", tiny, "--type", "affine4", "--out", at("full"), preexec_fn=small_files)
+    check(code != 0 and not os.path.exists(at("full")), "a full disk leaves nothing of that name")
+    code, out, err = run("quantize", tiny, "--type", "affine4", "--out", at("full"))
+    check(code == 0 and open(at("full/model.safetensors"), "rb").read() == one, f"and then it is whole: {err}")
+
+    # The same question twice gives the same answer, as of every model.
+    answers = {run("run", at("affine4"), "What is the capital of Peru?", "--temp", "0", "-n", "12")[1] for _ in range(2)}
+    check(len(answers) == 1, "it answers")
+
+    # Refusals.
+    for args, what in (
+        (["--type", "affine4", "--out", at("affine4")], "is there already"),
+        (["--type", "affine7", "--out", at("x")], "affine2"),
+        (["--type", "q9", "--out", at("x")], "Q4_K_M"),
+        (["--type", "affine4"], "--out"),
+        (["--out", at("x")], "--type"),
+    ):
+        code, out, err = run("quantize", tiny, *args)
+        check(code == 2 and what in err, f"{args}: {code} {err}")
+    for model, kind, what in ((at("affine4"), "affine4", "already"), (tiny, "Q4_0", "GGUF file")):
+        code, out, err = run("quantize", model, "--type", kind, "--out", at("x"))
+        check(code == 1 and what in err, f"{kind} of {model}: {code} {err}")
+
+    if not os.path.isdir(gguf):
+        print(f"skipped: {gguf} missing")
+        sys.exit(1 if failures else 77)
+
+    # GGUF files, beside what the reference made of the same one.
+    plain = os.path.join(gguf, "bf16.gguf")
+    for kind in ("Q4_0", "Q4_K_M", "IQ4_XS", "Q8_0", "BF16"):
+        code, out, err = run("quantize", plain, "--type", kind, "--out", at(kind + ".gguf"))
+        check(code == 0, f"{kind}: {err}")
+        cost[kind] = kl(at(kind + ".gguf"), plain, ids)
+    check(cost["BF16"] == 0, f"the same numbers cost nothing: {cost}")
+    check(cost["Q8_0"] < cost["Q4_K_M"] < cost["Q4_0"], f"what they cost: {cost}")
+    theirs = kl(os.path.join(gguf, "q4_0.gguf"), plain, ids)
+    check(cost["Q4_0"] < theirs, f"Q4_0 costs {cost['Q4_0']}, the reference's {theirs}")
+    code, out, err = run("quantize", at("Q4_0.gguf"), "--type", "Q8_0", "--out", at("x.gguf"))
+    check(code == 1 and "not quantised again" in err, f"twice: {code} {err}")
+    code, out, err = run("quantize", plain, "--type", "affine4", "--out", at("folder"))
+    check(code == 0 and "affine4" in kinds(at("folder")), f"a folder of a GGUF file: {err}")
+
+sys.exit(1 if failures else 0)
