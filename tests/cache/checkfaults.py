@@ -15,7 +15,7 @@ LIVES = ["--lives", "400", "--ops", "300"]
 def how(run):
 	"""What the program died of; None: it did not, or not of a check."""
 	text = run.stdout + run.stderr
-	found = re.search(r"^(FAILED: .*|.*Assertion `.*|.*ERROR: AddressSanitizer.*|.*runtime error.*)$", text, re.M)
+	found = re.search(r"^(FAILED: .*|.*[Aa]ssertion `.*|.*ERROR: AddressSanitizer.*|.*runtime error.*)$", text, re.M)
 	if found and run.returncode in (1, -signal.SIGABRT):
 		return found.group(1)
 	return None

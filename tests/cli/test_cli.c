@@ -120,8 +120,8 @@ static void test_refused(void **state)
 	refused("logits", "1,7,64", "--split", "1,0");
 	refused("logits", "1,7,64", "--split", "");
 	refused("run", "takes no value", "--show-thinking=1", NULL);
-	refused("run", "one argument too many", "a", "b");
-	refused("run", "two models", "--model=a", "b");
+	refused("serve", "one argument too many", "a", "b");
+	refused("serve", "two models", "--model=a", "b");
 }
 
 /* An option that cannot have an effect beside the others is refused; where it has one, and
