@@ -60,22 +60,38 @@ struct state_tape state_tape(const struct state_shape *s)
 	return t;
 }
 
-size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *rows, int heads, int dim, int page_rows)
+size_t kv_group_lay(struct kv_layer *layer, const struct kv_group *g, const struct kv_rows *rows, int page_rows)
 {
+	const int dim[2] = { [KV_KEYS] = g->dim_k, [KV_VALUES] = g->dim_v };
 	size_t at = 0;
 
-	for (int i = 0; i < layers; i++) {
+	for (int i = 0; i < g->layers; i++) {
 		struct kv_pair pair = kv_rows_at(rows, i);
-		const struct kv_format *fmt[2] = { [KV_KEYS] = pair.k, [KV_VALUES] = pair.v };
+		const struct kv_format *fmt[2] = { [KV_KEYS] = pair.k, [KV_VALUES] = g->latent ? pair.k : pair.v };
 
 		for (enum kv_side side = KV_KEYS; side <= KV_VALUES; side++) {
-			size_t row = fmt[side]->row_bytes(dim);
+			bool shared = g->latent && side == KV_VALUES;
+			size_t row = shared ? layer[i].row_bytes[KV_KEYS] : fmt[side]->row_bytes(dim[side]);
 
 			layer[i].fmt[side] = fmt[side];
 			layer[i].row_bytes[side] = row;
-			layer[i].at[side] = at;
-			at += (size_t)heads * (size_t)page_rows * row;
+			layer[i].at[side] = shared ? layer[i].at[KV_KEYS] : at;
+			at += shared ? 0 : (size_t)g->heads * (size_t)page_rows * row;
 		}
 	}
 	return at;
+}
+
+size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *rows, int heads, int dim, int page_rows)
+{
+	struct kv_group g = { .layers = layers, .heads = heads, .dim_k = dim, .dim_v = dim };
+
+	return kv_group_lay(layer, &g, rows, page_rows);
+}
+
+size_t kv_group_head_bytes(const struct kv_group *g, struct kv_pair pair)
+{
+	size_t k = pair.k->row_bytes(g->dim_k), v = g->latent ? 0 : pair.v->row_bytes(g->dim_v);
+
+	return k && (v || g->latent) ? k + v : 0;
 }

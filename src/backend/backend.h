@@ -88,9 +88,16 @@ struct linear {
 	struct activation act;
 };
 
-/* A sequence's keys and values.  A page holds page_rows positions of all
- * attention layers: [layer][k, v][head][page_rows][row bytes], and row bytes
- * differ by layer and side. */
+/* Layers whose keys and values have one geometry and one reach. */
+struct kv_group {
+	int layers, heads; /* heads: of keys and values */
+	int dim_k, dim_v;  /* of a head's row of keys, of values */
+	bool latent;       /* values are the first dim_v numbers of the key's row, and are stored nowhere else */
+	int window;        /* a row at pos sees (pos - window, pos]; 0: all positions up to its own */
+};
+
+/* A sequence's keys and values in the layers of a group.  A page holds page_rows positions:
+ * [layer][k, v][head][page_rows][row bytes], and row bytes differ by layer and side. */
 struct kv_layer {
 	const struct kv_format *fmt[2]; /* by enum kv_side */
 	size_t row_bytes[2];
@@ -100,12 +107,20 @@ struct kv_view {
 	uint8_t *base; /* page 0 */
 	size_t page_bytes;
 	const struct kv_layer *layer;
-	int page_rows, heads, dim;
-	const int32_t *page; /* [n_item][page_max] page numbers */
+	int page_rows, heads, dim; /* dim: of keys */
+	int dim_v;
+	int window;           /* the group's */
+	const int32_t *page;  /* [n_item][page_max] page numbers; -1 where there is none any longer */
+	const int32_t *first; /* [n_item] the first that there is: rows of pages before it are gone.  NULL: all are 0 */
 	int page_max;
 };
-/* Fills layer[layers] for pages of page_rows; returns a page's bytes. */
+/* Fills layer[layers] for pages of page_rows; returns a page's bytes.  Of a latent group the
+ * values' row lies where the key's does. */
+size_t kv_group_lay(struct kv_layer *layer, const struct kv_group *g, const struct kv_rows *rows, int page_rows);
+/* The same of a group whose keys and values are of one size. */
 size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *rows, int heads, int dim, int page_rows);
+/* Bytes of a head's keys and values of one position; 0: one of the formats is not for heads of this size. */
+size_t kv_group_head_bytes(const struct kv_group *g, struct kv_pair pair);
 
 /* Recurrent state.  Per slot and recurrent layer: S, heads_v x dim_k x dim_v
  * floats in an order that is the backend's own (state_floats), and the conv

@@ -26,7 +26,8 @@ void caches_add(struct caches *s, struct cache *c)
 	assert(o->fini && o->close && o->reserve && o->settle && o->reach && o->rewind);
 	assert(o->foresee && o->capture && o->snap_reach && o->restore && o->drop && o->write && o->read);
 	assert(o->facts && o->describe);
-	assert(!o->page_get == !o->page_set && !o->page_get == !o->write_rest && !o->page_get == !o->read_rest);
+	assert(!o->page_get == !o->page_set && !o->page_get == !o->page_first && !o->page_get == !o->page_wanted);
+	assert(!o->page_get == !o->write_rest && !o->page_get == !o->read_rest);
 	assert(!o->need == !o->live && !o->need == !c->pool);
 	s->v[s->n++] = c;
 }
@@ -495,39 +496,67 @@ int caches_page_rows(const struct caches *s)
 	return rows;
 }
 
-size_t caches_page_bytes(const struct caches *s)
+int caches_parts(const struct caches *s)
 {
-	size_t n = 0;
+	int n = 0;
 
 	for (int i = 0; i < s->n; i++)
-		n += facts_of(s->v[i]).page_bytes;
+		n += s->v[i]->ops->page_get != NULL;
 	return n;
 }
 
-void snaps_page_get(const struct snaps *snaps, int page, void *out)
+/* The cache that is a part. */
+static int cache_of(const struct caches *s, int part)
 {
-	char *at = out;
+	int i = 0;
 
-	for (int i = 0; i < snaps->n; i++) {
-		const struct cache *c = snaps->v[i]->cache;
-
-		if (!c->ops->page_get)
-			continue;
-		c->ops->page_get(snaps->v[i], page, at);
-		at += facts_of(c).page_bytes;
-	}
+	for (; i < s->n; i++)
+		if (s->v[i]->ops->page_get && part-- == 0)
+			break;
+	assert(i < s->n);
+	return i;
 }
 
-void snaps_page_set(struct snaps *snaps, int page, const void *p)
+static struct snap *snap_of(const struct snaps *snaps, int part)
 {
-	const char *at = p;
+	int i = 0;
 
-	for (int i = 0; i < snaps->n; i++) {
-		const struct cache *c = snaps->v[i]->cache;
+	for (; i < snaps->n; i++)
+		if (snaps->v[i]->cache->ops->page_get && part-- == 0)
+			break;
+	assert(i < snaps->n);
+	return snaps->v[i];
+}
 
-		if (!c->ops->page_get)
-			continue;
-		c->ops->page_set(snaps->v[i], page, at);
-		at += facts_of(c).page_bytes;
-	}
+size_t caches_page_bytes(const struct caches *s, int part)
+{
+	return facts_of(s->v[cache_of(s, part)]).page_bytes;
+}
+
+int caches_page_first(const struct caches *s, int part, int pos)
+{
+	const struct cache *c = s->v[cache_of(s, part)];
+
+	return c->ops->page_first(c, pos);
+}
+
+int snaps_page_wanted(const struct snaps *snaps, int part)
+{
+	const struct snap *snap = snap_of(snaps, part);
+
+	return snap->cache->ops->page_wanted(snap);
+}
+
+void snaps_page_get(const struct snaps *snaps, int part, int page, void *out)
+{
+	const struct snap *snap = snap_of(snaps, part);
+
+	snap->cache->ops->page_get(snap, page, out);
+}
+
+void snaps_page_set(struct snaps *snaps, int part, int page, const void *p)
+{
+	struct snap *snap = snap_of(snaps, part);
+
+	snap->cache->ops->page_set(snap, page, p);
 }

@@ -1,7 +1,7 @@
 /* cache.h - what a model remembers of a sequence between two steps.
  *
- * A cache is one kind of memory for all the layers that use that kind: one
- * paged cache for every attention layer, one state cache for every recurrent
+ * A cache is one kind of memory for all the layers that agree in its geometry: one
+ * paged cache for each group of attention layers, one state cache for every recurrent
  * layer.  Everything outside src/cache/ and src/model/ handles the whole set
  * through the functions below and never asks what kind a cache is.
  *
@@ -102,10 +102,12 @@ struct cache_ops {
 	size_t (*snaps_free)(const struct cache *);
 	/* For a kind that keeps whole pages of positions (facts.page_rows), all or none: a snapshot in
 	 * pieces.  The rest is what its whole pages do not hold. */
+	int (*page_first)(const struct cache *, int pos); /* a snapshot at pos has the whole pages from this one on */
+	int (*page_wanted)(const struct snap *);          /* of one from read_rest: the first page still to be set */
 	void (*page_get)(const struct snap *, int page, void *out);
 	void (*page_set)(struct snap *, int page, const void *);
 	int (*write_rest)(const struct snap *, struct sink *);
-	/* The first n_page whole pages are base's, the other ones still to be set. */
+	/* Whole pages before n_page are base's, as far as it has them; the others are still to be set. */
 	int (*read_rest)(struct cache *, struct source *, const struct snap *base, int n_page, struct snap **,
 	                 struct err *);
 	void (*check)(const struct cache *); /* asserts its own books */
@@ -126,7 +128,7 @@ struct snap {
 	size_t bytes;
 };
 
-enum { CACHES_MAX = 4 };
+enum { CACHES_MAX = 8 };
 struct caches {
 	struct cache *v[CACHES_MAX];
 	int n;
@@ -198,14 +200,18 @@ void caches_describe(const struct caches *, struct buf *);
 
 /* ---- snapshots in pieces ---- */
 
-/* The same in pieces, so that what snapshots share is written once: whole pages,
- * each of page_bytes (all caches' in a row; 0: the set keeps no pages), and the
- * rest.  Reading begins with the rest: the first n_page whole pages are shared with
- * base (NULL: n_page is 0), and the others must be set before anything is restored. */
-int caches_page_rows(const struct caches *); /* positions of a page, one number for all caches; 0: no pages */
-size_t caches_page_bytes(const struct caches *);
-void snaps_page_get(const struct snaps *, int page, void *out);
-void snaps_page_set(struct snaps *, int page, const void *);
+/* The same in pieces, so that what snapshots share is written once: whole pages and the rest.  Each
+ * cache that keeps pages is a part of its own; a snapshot at pos has the whole pages of a part from
+ * caches_page_first(pos) to pos / page_rows.  Reading begins with the rest: of a part the whole pages
+ * before n_page are shared with base (NULL: n_page is 0) as far as base has them; those from
+ * snaps_page_wanted on must be set before anything is restored. */
+int caches_page_rows(const struct caches *); /* positions of a page, one number for all parts; 0: no pages */
+int caches_parts(const struct caches *);
+size_t caches_page_bytes(const struct caches *, int part);
+int caches_page_first(const struct caches *, int part, int pos);
+int snaps_page_wanted(const struct snaps *, int part);
+void snaps_page_get(const struct snaps *, int part, int page, void *out);
+void snaps_page_set(struct snaps *, int part, int page, const void *);
 int snaps_write_rest(const struct snaps *, struct sink *);
 int caches_read_rest(struct caches *, struct source *, const struct snaps *base, int n_page, struct snaps *out,
                      struct err *);

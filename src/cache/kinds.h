@@ -8,19 +8,24 @@
 
 #include "cache/cache.h"
 
-/* Paged keys and values (paged.c): reference-counted pages shared by sequences
- * and snapshots, copied before a shared one is written.  bytes_max bounds the
- * pool; memory is touched as it is used. */
+/* Paged keys and values of a group of layers (paged.c): reference-counted pages shared by
+ * sequences and snapshots, copied before a shared one is written, and given back once
+ * every row of them is out of the group's window.  Memory is touched as it is used. */
 struct paged_opts {
-	int layers, heads, dim; /* attention layers; key/value heads; head size */
-	struct kv_rows rows;    /* rows.layer is copied */
-	int page_rows;          /* positions per page; 64 unless a test asks otherwise */
-	int slots, ctx_max;     /* sequences; longest sequence in positions */
+	struct kv_group group;
+	struct kv_rows rows;     /* rows.layer is copied */
+	int page_rows;           /* positions per page; 64 unless a test asks otherwise */
+	int slots, ctx_max;      /* sequences; longest sequence in positions */
+	int step_rows;           /* most rows of one span; for groups with a window */
+	struct cache_pool *pool; /* the budget, which several caches may share; NULL: bytes_max of its own */
 	size_t bytes_max;
 };
 /* NULL with E_UNSUPPORTED (a format that is not for heads of this size), E_LIMIT (no
  * page fits the budget, or memory) or E_FULL (refused). */
 struct cache *paged_open(struct backend *, const struct paged_opts *, struct err *);
+/* Pages of page_rows that a sequence which stands at pos needs at most: with a window (0: none) those of the window
+ * and of a step, wherever pages begin. */
+int paged_need_pages(int window, int step_rows, int page_rows, int pos);
 /* For the model: this step's view (valid from begin to settle). */
 const struct kv_view *paged_view(const struct cache *);
 /* For tests. */

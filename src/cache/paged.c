@@ -1,12 +1,19 @@
-/* paged.c - keys and values in pages that sequences and snapshots share.
+/* paged.c - keys and values of one group of layers, in pages that sequences and snapshots share.
  *
- * A page holds page_rows positions of all attention layers.  Its books are on
+ * A page holds page_rows positions of all layers of the group.  Its books are on
  * the host: a reference count per page, a page table per slot, a list of page
  * numbers per snapshot.  A row once settled is never written again, so sharing
  * needs no more than a count; only the last, part-filled page of a sequence can
  * be written while somebody else holds it, and that one is copied first.
  *
- * Between steps a slot's table has exactly the pages that its position needs. */
+ * Between steps a slot's table ends with the page that its position needs.  With a window it
+ * begins with the first page that the next row can see: settle gives back those before it, so
+ * a slot can go back only as far as the rows of that window are still there, and a snapshot
+ * holds the pages of one window.  A position inside a step may need pages that settle gives
+ * back; where it was foreseen a snapshot of it holds them from then on.
+ *
+ * Groups may draw on one pool of bytes.  Each then has address space for all of it, of which
+ * only what is used becomes resident. */
 #include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -19,14 +26,14 @@
 /* Written snapshots: a head of HEAD_WORDS numbers, FORMAT_BYTES of format name for
  * the keys and for the values of each layer, then the pages in order, each as in memory but with the rows that the
  * position needs and no others. */
-enum { VERSION = 2, HEAD_WORDS = 7, FORMAT_BYTES = 16 };
+enum { VERSION = 3, HEAD_WORDS = 9, FORMAT_BYTES = 16 };
 
 /* Pages start on a cache line whatever a row's size. */
 enum { PAGE_ALIGN = 64 };
 
 struct table {
-	int32_t *page; /* [page_max], n in use */
-	int n;
+	int32_t *page; /* [page_max], those from first to n in use */
+	int first, n;
 	/* Between reserve and settle: rows promised, and the shared page that the
 	 * last one replaces.  begin copies it, rewind puts it back.  -1: none. */
 	int reserved;
@@ -36,14 +43,16 @@ struct table {
 struct paged_snap {
 	struct snap snap;
 	struct paged_snap *prev, *next;
-	int n;
-	int32_t page[];
+	int slot;       /* while it is foreseen: whose */
+	int first, n;   /* holds the pages of a sequence from first to n */
+	int shared;     /* read over another's: pages before this one are that one's */
+	int32_t page[]; /* [n - first] */
 };
 
 struct paged {
 	struct cache cache;
 	struct paged_opts o;
-	struct cache_pool pool;
+	struct cache_pool own;                    /* where no other pool was given */
 	struct kv_layer *layer;                   /* [layers] */
 	size_t row_bytes, body_bytes, page_bytes; /* a position; page_rows of them; rounded up */
 	int page_max;                             /* of one sequence */
@@ -55,8 +64,10 @@ struct paged {
 	struct table *table;     /* [slots] */
 	int32_t *pages_of_slots; /* what the tables point into */
 	int32_t *view_page;      /* [slots][page_max] */
+	int32_t *view_first;     /* [slots] */
 	struct kv_view view;
 	struct paged_snap *snaps;
+	int n_foreseen;  /* among them */
 	uint8_t *bounce; /* one page, for write and read */
 	uint8_t *seen;   /* [pages] for kept; zero between calls */
 };
@@ -71,20 +82,43 @@ static int pages_for(const struct paged *p, int pos)
 	return pos / p->o.page_rows + (pos % p->o.page_rows != 0);
 }
 
+/* The first page with a row that the next one, at pos, can see. */
+static int first_for(const struct paged *p, int pos)
+{
+	int window = p->o.group.window;
+
+	return window && pos >= window ? (pos - window + 1) / p->o.page_rows : 0;
+}
+
+/* The nearest position at or before pos where rows from page `first` on suffice, for one that stands at `at`. */
+static int nearest(const struct paged *p, int first, int at, int pos)
+{
+	if (pos >= at)
+		return at;
+	return first_for(p, pos) >= first ? pos : 0;
+}
+
 static uint8_t *page_at(const struct paged *p, int32_t page)
 {
 	return p->base + (size_t)page * p->page_bytes;
+}
+
+static bool has_room(const struct paged *p, int pages)
+{
+	const struct cache_pool *pool = p->cache.pool;
+
+	return pages <= p->n_free && (size_t)pages * p->page_bytes <= pool->max - pool->used;
 }
 
 static int32_t page_take(struct paged *p)
 {
 	int32_t page;
 
-	assert(p->n_free > 0);
+	assert(has_room(p, 1));
 	page = p->free_page[--p->n_free];
 	assert(p->ref[page] == 0);
 	p->ref[page] = 1;
-	p->pool.used += p->page_bytes;
+	p->cache.pool->used += p->page_bytes;
 	return page;
 }
 
@@ -94,7 +128,7 @@ static void page_drop(struct paged *p, int32_t page)
 	if (--p->ref[page])
 		return;
 	p->free_page[p->n_free++] = page;
-	p->pool.used -= p->page_bytes;
+	p->cache.pool->used -= p->page_bytes;
 }
 
 static struct table *table_of(const struct paged *p, int slot)
@@ -103,110 +137,33 @@ static struct table *table_of(const struct paged *p, int slot)
 	return &p->table[slot];
 }
 
+/* Gives back the pages from n on, and, when none is left, begins anew. */
 static void table_cut(struct paged *p, struct table *t, int n)
 {
 	assert(n <= t->n);
-	while (t->n > n)
+	while (t->n > n && t->n > t->first)
 		page_drop(p, t->page[--t->n]);
+	if (!n)
+		t->first = t->n = 0;
 }
 
-/* ---- the step ---- */
-
-static int paged_reserve(struct cache *c, const struct span *sp)
+/* Gives back the pages before n. */
+static void table_age(struct paged *p, struct table *t, int n)
 {
-	struct paged *p = paged_of(c);
-	struct table *t = table_of(p, sp->slot);
-	int want, copy;
-
-	assert(sp->n <= p->o.ctx_max - sp->pos);
-	assert(!t->reserved && t->n == pages_for(p, sp->pos));
-	want = pages_for(p, sp->pos + sp->n);
-	copy = sp->pos % p->o.page_rows && p->ref[t->page[t->n - 1]] > 1;
-	if (want - t->n + copy > p->n_free)
-		return E_FULL;
-	if (copy) {
-		t->shared = t->page[t->n - 1];
-		t->page[t->n - 1] = page_take(p);
-	}
-	while (t->n < want)
-		t->page[t->n++] = page_take(p);
-	t->reserved = sp->n;
-	return 0;
+	while (t->first < n)
+		page_drop(p, t->page[t->first++]);
 }
 
-static void paged_begin(struct cache *c, const struct span *sp, int n_span)
-{
-	struct paged *p = paged_of(c);
-
-	assert(n_span <= p->o.slots);
-	for (int i = 0; i < n_span; i++) {
-		struct table *t = table_of(p, sp[i].slot);
-
-		assert(t->reserved == sp[i].n);
-		if (t->shared >= 0) {
-			int32_t page = t->page[sp[i].pos / p->o.page_rows];
-
-			c->be->ops->copy(c->be, page_at(p, page), page_at(p, t->shared), p->body_bytes);
-			page_drop(p, t->shared);
-			t->shared = -1;
-		}
-		memcpy(p->view_page + (size_t)i * (size_t)p->page_max, t->page, (size_t)t->n * sizeof *t->page);
-	}
-}
-
-static void paged_settle(struct cache *c, const struct span *sp, int keep)
-{
-	struct paged *p = paged_of(c);
-	struct table *t = table_of(p, sp->slot);
-
-	assert(t->reserved == sp->n && t->shared < 0);
-	t->reserved = 0;
-	table_cut(p, t, pages_for(p, sp->pos + keep));
-}
-
-/* ---- between steps ---- */
-
-static int paged_reach(const struct cache *c, int slot, int at, int pos)
-{
-	return pos < at ? pos : at;
-}
-
-static void paged_rewind(struct cache *c, int slot, int pos)
-{
-	struct paged *p = paged_of(c);
-	struct table *t = table_of(p, slot);
-
-	if (t->shared >= 0) {
-		int32_t *last = &t->page[pos / p->o.page_rows];
-
-		page_drop(p, *last);
-		*last = t->shared;
-		t->shared = -1;
-	}
-	t->reserved = 0;
-	table_cut(p, t, pages_for(p, pos));
-}
-
-static void paged_close(struct cache *c, int slot)
-{
-	struct paged *p = paged_of(c);
-	struct table *t = table_of(p, slot);
-
-	if (t->shared >= 0)
-		page_drop(p, t->shared);
-	t->shared = -1;
-	t->reserved = 0;
-	table_cut(p, t, 0);
-}
-
-/* ---- snapshots ---- */
+/* ---- a snapshot's memory ---- */
 
 static struct paged_snap *snap_new(struct paged *p, int pos)
 {
-	int n = pages_for(p, pos);
-	struct paged_snap *s = xmalloc(sizeof *s + (size_t)n * sizeof *s->page);
+	int first = first_for(p, pos), n = pages_for(p, pos);
+	struct paged_snap *s = xmalloc(sizeof *s + (size_t)(n - first) * sizeof *s->page);
 
-	s->snap = (struct snap){ .cache = &p->cache, .pos = pos, .bytes = (size_t)n * p->page_bytes };
+	s->snap = (struct snap){ .cache = &p->cache, .pos = pos, .bytes = (size_t)(n - first) * p->page_bytes };
+	s->slot = -1;
+	s->first = s->shared = first;
 	s->n = n;
 	s->prev = NULL;
 	s->next = p->snaps;
@@ -224,14 +181,154 @@ static void paged_drop(struct snap *snap)
 	*(s->prev ? &s->prev->next : &p->snaps) = s->next;
 	if (s->next)
 		s->next->prev = s->prev;
-	for (int i = s->n; i-- > 0;)
-		page_drop(p, s->page[i]);
+	for (int i = s->n; i-- > s->first;)
+		page_drop(p, s->page[i - s->first]);
 	free(s);
 }
 
-/* Rows once written stay: whatever lies before where a slot stands can be captured. */
+/* Of a slot that has the rows before pos. */
+static struct paged_snap *snap_of_slot(struct paged *p, const struct table *t, int pos)
+{
+	struct paged_snap *s = snap_new(p, pos);
+
+	assert(t->first <= s->first && t->n >= s->n);
+	for (int i = s->first; i < s->n; i++) {
+		s->page[i - s->first] = t->page[i];
+		p->ref[t->page[i]]++;
+	}
+	return s;
+}
+
+/* Foreseen snapshots past pos of the slot (-1: of all) that nobody captured. */
+static void forget(struct paged *p, int slot, int pos)
+{
+	for (struct paged_snap *s = p->n_foreseen ? p->snaps : NULL, *next; s; s = next) {
+		next = s->next;
+		if (s->slot < 0 || (slot >= 0 && s->slot != slot) || s->snap.pos <= pos)
+			continue;
+		paged_drop(&s->snap);
+		p->n_foreseen--;
+	}
+}
+
+/* ---- the step ---- */
+
+static int paged_reserve(struct cache *c, const struct span *sp)
+{
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, sp->slot);
+	int want, copy;
+
+	assert(sp->n <= p->o.ctx_max - sp->pos && (!p->o.group.window || sp->n <= p->o.step_rows));
+	assert(!t->reserved && t->n == pages_for(p, sp->pos));
+	want = pages_for(p, sp->pos + sp->n);
+	copy = sp->pos % p->o.page_rows && p->ref[t->page[t->n - 1]] > 1;
+	if (!has_room(p, want - t->n + copy))
+		return E_FULL;
+	if (copy) {
+		t->shared = t->page[t->n - 1];
+		t->page[t->n - 1] = page_take(p);
+	}
+	while (t->n < want)
+		t->page[t->n++] = page_take(p);
+	t->reserved = sp->n;
+	return 0;
+}
+
+static void view_item(struct paged *p, int item, const struct table *t)
+{
+	int32_t *page = p->view_page + (size_t)item * (size_t)p->page_max;
+
+	for (int i = 0; i < t->first; i++)
+		page[i] = -1;
+	memcpy(page + t->first, t->page + t->first, (size_t)(t->n - t->first) * sizeof *page);
+	p->view_first[item] = t->first;
+}
+
+static void paged_begin(struct cache *c, const struct span *sp, int n_span)
+{
+	struct paged *p = paged_of(c);
+
+	assert(n_span <= p->o.slots);
+	forget(p, -1, 0);
+	for (int i = 0; i < n_span; i++) {
+		struct table *t = table_of(p, sp[i].slot);
+
+		assert(t->reserved == sp[i].n);
+		if (t->shared >= 0) {
+			int32_t page = t->page[sp[i].pos / p->o.page_rows];
+
+			c->be->ops->copy(c->be, page_at(p, page), page_at(p, t->shared), p->body_bytes);
+			page_drop(p, t->shared);
+			t->shared = -1;
+		}
+		view_item(p, i, t);
+	}
+}
+
+static void paged_settle(struct cache *c, const struct span *sp, int keep)
+{
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, sp->slot);
+
+	assert(t->reserved == sp->n && t->shared < 0);
+	t->reserved = 0;
+	table_cut(p, t, pages_for(p, sp->pos + keep));
+	table_age(p, t, first_for(p, sp->pos + keep));
+}
+
+/* ---- between steps ---- */
+
+static int paged_reach(const struct cache *c, int slot, int at, int pos)
+{
+	const struct paged *p = paged_of(c);
+
+	return nearest(p, table_of(p, slot)->first, at, pos);
+}
+
+static void paged_rewind(struct cache *c, int slot, int pos)
+{
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, slot);
+
+	if (t->shared >= 0) {
+		int32_t *last = &t->page[pos / p->o.page_rows];
+
+		page_drop(p, *last);
+		*last = t->shared;
+		t->shared = -1;
+	}
+	t->reserved = 0;
+	forget(p, slot, pos);
+	table_cut(p, t, pages_for(p, pos));
+}
+
+static void paged_close(struct cache *c, int slot)
+{
+	struct paged *p = paged_of(c);
+	struct table *t = table_of(p, slot);
+
+	if (t->shared >= 0)
+		page_drop(p, t->shared);
+	t->shared = -1;
+	t->reserved = 0;
+	forget(p, slot, 0);
+	table_cut(p, t, 0);
+}
+
+/* ---- snapshots ---- */
+
+/* Rows once written stay, so without a window all that lies before where a slot stands can be
+ * captured.  With one, settle gives pages back: the snapshot is made now, of pages that this step
+ * will fill. */
 static int paged_foresee(struct cache *c, const struct span *sp, int item, int pos)
 {
+	struct paged *p = paged_of(c);
+
+	if (!p->o.group.window)
+		return 0;
+	snap_of_slot(p, table_of(p, sp[item].slot), pos)->slot = sp[item].slot;
+	p->n_foreseen++;
 	return 0;
 }
 
@@ -239,20 +336,20 @@ static struct snap *paged_capture(struct cache *c, int slot, int pos)
 {
 	struct paged *p = paged_of(c);
 	struct table *t = table_of(p, slot);
-	struct paged_snap *s;
 
-	assert(!t->reserved && t->n >= pages_for(p, pos));
-	s = snap_new(p, pos);
-	for (int i = 0; i < s->n; i++) {
-		s->page[i] = t->page[i];
-		p->ref[s->page[i]]++;
-	}
-	return &s->snap;
+	for (struct paged_snap *s = p->n_foreseen ? p->snaps : NULL; s; s = s->next)
+		if (s->slot == slot && s->snap.pos == pos) {
+			s->slot = -1;
+			p->n_foreseen--;
+			return &s->snap;
+		}
+	assert(!t->reserved);
+	return &snap_of_slot(p, t, pos)->snap;
 }
 
 static int paged_snap_reach(const struct snap *snap, int pos)
 {
-	return pos < snap->pos ? pos : snap->pos;
+	return nearest(paged_of(snap->cache), ((const struct paged_snap *)snap)->first, snap->pos, pos);
 }
 
 static int paged_restore(struct cache *c, int slot, const struct snap *snap, int pos)
@@ -261,10 +358,11 @@ static int paged_restore(struct cache *c, int slot, const struct snap *snap, int
 	struct paged *p = paged_of(c);
 	struct table *t = table_of(p, slot);
 
-	assert(t->n == 0 && !t->reserved && pos <= snap->pos);
+	assert(t->n == 0 && !t->reserved && pos <= snap->pos && first_for(p, pos) >= s->first);
+	t->first = first_for(p, pos);
 	t->n = pages_for(p, pos);
-	for (int i = 0; i < t->n; i++) {
-		t->page[i] = s->page[i];
+	for (int i = t->first; i < t->n; i++) {
+		t->page[i] = s->page[i - s->first];
 		p->ref[t->page[i]]++;
 	}
 	return 0;
@@ -293,12 +391,15 @@ static int mark_live(const struct paged *p, const struct snaps *const *held, int
 		const struct table *t = &p->table[i];
 
 		changed += mark(p, &t->shared, t->shared >= 0, set);
-		changed += mark(p, t->page, t->n, set);
+		changed += mark(p, t->page + t->first, t->n - t->first, set);
 	}
+	/* What a step foresaw is its slot's still. */
+	for (const struct paged_snap *s = p->n_foreseen ? p->snaps : NULL; s; s = s->next)
+		changed += s->slot < 0 ? 0 : mark(p, s->page, s->n - s->first, set);
 	for (int i = 0; i < n; i++) {
 		const struct paged_snap *s = (const struct paged_snap *)held[i]->v[at];
 
-		changed += mark(p, s->page, s->n, set);
+		changed += mark(p, s->page, s->n - s->first, set);
 	}
 	return changed;
 }
@@ -312,24 +413,37 @@ static size_t paged_live(const struct cache *c, const struct snaps *const *held,
 
 	if (s) {
 		live = 0;
-		for (int i = 0; i < pages_for(p, pos); i++)
-			live += p->seen[s->page[i]];
+		for (int i = first_for(p, pos); i < pages_for(p, pos); i++)
+			live += p->seen[s->page[i - s->first]];
 	}
 	mark_live(p, held, n, at, false);
 	return (size_t)live * p->page_bytes;
 }
 
+int paged_need_pages(int window, int step_rows, int page_rows, int pos)
+{
+	int n = (pos + page_rows - 1) / page_rows, most = n;
+
+	if (window)
+		most = (window + step_rows - 2 + page_rows - 1) / page_rows + 1;
+	return most < n ? most : n;
+}
+
 static size_t paged_need(const struct cache *c, int pos)
 {
-	return (size_t)pages_for(paged_of(c), pos) * paged_of(c)->page_bytes;
+	const struct paged *p = paged_of(c);
+
+	return (size_t)paged_need_pages(p->o.group.window, p->o.step_rows, p->o.page_rows, pos) * p->page_bytes;
 }
 
 static size_t paged_kept(const struct cache *c)
 {
-	return paged_of(c)->pool.used - paged_live(c, NULL, 0, 0, NULL, 0);
+	const struct paged *p = paged_of(c);
+
+	return (size_t)(p->pages - p->n_free) * p->page_bytes - paged_live(c, NULL, 0, 0, NULL, 0);
 }
 
-/* Who shares a page shares all before it, so the pages held by this snapshot
+/* Without a window, who shares a page shares all before it, so the pages held by this snapshot
  * alone are its last. */
 static size_t paged_alone(const struct snap *snap)
 {
@@ -337,8 +451,12 @@ static size_t paged_alone(const struct snap *snap)
 	const struct paged *p = paged_of(snap->cache);
 	int n = 0;
 
-	while (n < s->n && p->ref[s->page[s->n - 1 - n]] == 1)
-		n++;
+	for (int i = s->n; i-- > s->first;) {
+		if (p->ref[s->page[i - s->first]] == 1)
+			n++;
+		else if (!p->o.group.window)
+			break;
+	}
 	return (size_t)n * p->page_bytes;
 }
 
@@ -346,11 +464,14 @@ static size_t paged_alone(const struct snap *snap)
  * but the position. */
 static void head_fill(const struct paged *p, int pos, uint32_t head[HEAD_WORDS])
 {
+	const struct kv_group *g = &p->o.group;
 	const uint32_t words[HEAD_WORDS] = { VERSION,
 		                             (uint32_t)pos,
-		                             (uint32_t)p->o.layers,
-		                             (uint32_t)p->o.heads,
-		                             (uint32_t)p->o.dim,
+		                             (uint32_t)g->layers,
+		                             (uint32_t)g->heads,
+		                             (uint32_t)g->dim_k,
+		                             (uint32_t)g->dim_v,
+		                             (uint32_t)g->window,
 		                             (uint32_t)p->o.page_rows,
 		                             (uint32_t)p->row_bytes };
 
@@ -373,35 +494,40 @@ static int page_rows_at(const struct paged *p, int pos, int i)
 }
 
 /* A part-filled page lies in the bounce buffer; rows of it pass one after the
- * other, layer by layer.  Those above may be another sequence's. */
+ * other, layer by layer.  Those above may be another sequence's.  Run i of a page with so many
+ * rows; NULL: it has no more. */
+static uint8_t *run_at(const struct paged *p, int i, int rows, size_t *bytes)
+{
+	const struct kv_group *g = &p->o.group;
+	int sides = g->latent ? 1 : 2, h = i % g->heads, side = i / g->heads % sides, layer = i / g->heads / sides;
+	const struct kv_layer *y = &p->layer[layer];
+
+	if (layer == g->layers)
+		return NULL;
+	*bytes = (size_t)rows * y->row_bytes[side];
+	return p->bounce + y->at[side] + (size_t)h * (size_t)p->o.page_rows * y->row_bytes[side];
+}
+
 static int rows_put(const struct paged *p, int rows, struct sink *to)
 {
+	const uint8_t *at;
+	size_t n;
 	int rc = 0;
 
-	for (int i = 0; !rc && i < 2 * p->o.layers; i++) {
-		const struct kv_layer *y = &p->layer[i / 2];
-		size_t row = y->row_bytes[i % 2];
-
-		for (int h = 0; !rc && h < p->o.heads; h++)
-			rc = to->put(to, p->bounce + y->at[i % 2] + (size_t)h * (size_t)p->o.page_rows * row,
-			             (size_t)rows * row);
-	}
+	for (int i = 0; !rc && (at = run_at(p, i, rows, &n)); i++)
+		rc = to->put(to, at, n);
 	return rc;
 }
 
 static int rows_get(const struct paged *p, int rows, struct source *from, struct err *err)
 {
+	uint8_t *at;
+	size_t n;
 	int rc = 0;
 
 	memset(p->bounce, 0, p->body_bytes);
-	for (int i = 0; !rc && i < 2 * p->o.layers; i++) {
-		const struct kv_layer *y = &p->layer[i / 2];
-		size_t row = y->row_bytes[i % 2];
-
-		for (int h = 0; !rc && h < p->o.heads; h++)
-			rc = source_get(from, p->bounce + y->at[i % 2] + (size_t)h * (size_t)p->o.page_rows * row,
-			                (size_t)rows * row, err);
-	}
+	for (int i = 0; !rc && (at = run_at(p, i, rows, &n)); i++)
+		rc = source_get(from, at, n, err);
 	return rc;
 }
 
@@ -417,14 +543,14 @@ static int write_from(const struct snap *snap, int from, struct sink *to)
 
 	head_fill(p, snap->pos, head);
 	rc = to->put(to, head, sizeof head);
-	for (int i = 0; !rc && i < 2 * p->o.layers; i++) {
+	for (int i = 0; !rc && i < 2 * p->o.group.layers; i++) {
 		format_fill(p, i, format);
 		rc = to->put(to, format, sizeof format);
 	}
-	for (int i = from; !rc && i < s->n; i++) {
+	for (int i = from > s->first ? from : s->first; !rc && i < s->n; i++) {
 		int rows = page_rows_at(p, snap->pos, i);
 
-		be->ops->read(be, p->bounce, page_at(p, s->page[i]), p->body_bytes);
+		be->ops->read(be, p->bounce, page_at(p, s->page[i - s->first]), p->body_bytes);
 		if (rows == p->o.page_rows)
 			rc = to->put(to, p->bounce, p->body_bytes);
 		else
@@ -445,8 +571,20 @@ static int paged_write_rest(const struct snap *snap, struct sink *to)
 
 static int32_t whole_page(const struct snap *snap, int i)
 {
-	assert(i >= 0 && i < snap->pos / paged_of(snap->cache)->o.page_rows);
-	return ((const struct paged_snap *)snap)->page[i];
+	const struct paged_snap *s = (const struct paged_snap *)snap;
+
+	assert(i >= s->first && i < snap->pos / paged_of(snap->cache)->o.page_rows);
+	return s->page[i - s->first];
+}
+
+static int paged_page_first(const struct cache *c, int pos)
+{
+	return first_for(paged_of(c), pos);
+}
+
+static int paged_page_wanted(const struct snap *snap)
+{
+	return ((const struct paged_snap *)snap)->shared;
 }
 
 static void paged_page_get(const struct snap *snap, int i, void *out)
@@ -461,15 +599,15 @@ static void paged_page_set(struct snap *snap, int i, const void *from)
 	struct paged *p = paged_of(snap->cache);
 	int32_t page = whole_page(snap, i);
 
-	assert(p->ref[page] == 1);
+	assert(p->ref[page] == 1 && i >= ((struct paged_snap *)snap)->shared);
 	p->cache.be->ops->write(p->cache.be, page_at(p, page), from, p->body_bytes);
 }
 
 static int head_check(const struct paged *p, const uint32_t *head, struct err *err)
 {
-	static const char *const name[HEAD_WORDS] = {
-		"version", NULL, "layers", "heads", "head size", "rows per page", "bytes per position"
-	};
+	static const char *const name[HEAD_WORDS] = { "version",           NULL,         "layers", "heads",
+		                                      "key size",          "value size", "window", "rows per page",
+		                                      "bytes per position" };
 	uint32_t want[HEAD_WORDS];
 
 	head_fill(p, 0, want);
@@ -485,7 +623,7 @@ static int head_check(const struct paged *p, const uint32_t *head, struct err *e
 
 static int formats_check(const struct paged *p, struct source *from, struct err *err)
 {
-	for (int i = 0; i < 2 * p->o.layers; i++) {
+	for (int i = 0; i < 2 * p->o.group.layers; i++) {
 		char format[FORMAT_BYTES], want[FORMAT_BYTES];
 		int rc = source_get(from, format, sizeof format, err);
 
@@ -500,7 +638,26 @@ static int formats_check(const struct paged *p, struct source *from, struct err 
 	return 0;
 }
 
-/* The first n_page pages are base's; whole: the others are read, otherwise only the
+/* A snapshot at pos of whose pages those before n_page are base's, if it has them, and the others new.  NULL: no room. */
+static struct paged_snap *snap_over(struct paged *p, int pos, const struct snap *base, int n_page)
+{
+	int first = first_for(p, pos), n = pages_for(p, pos), shared = first;
+	struct paged_snap *s;
+
+	if (base && n_page > first && ((const struct paged_snap *)base)->first <= first)
+		shared = n_page;
+	if (!has_room(p, n - shared))
+		return NULL;
+	s = snap_new(p, pos);
+	s->shared = shared;
+	for (int i = first; i < n; i++) {
+		s->page[i - first] = i < shared ? whole_page(base, i) : page_take(p);
+		p->ref[s->page[i - first]] += i < shared;
+	}
+	return s;
+}
+
+/* Pages before n_page are base's, where it has them; whole: the others are read, otherwise only the
  * part-filled one. */
 static int read_from(struct cache *c, struct source *from, const struct snap *base, int n_page, bool whole,
                      struct snap **out, struct err *err)
@@ -508,7 +665,7 @@ static int read_from(struct cache *c, struct source *from, const struct snap *ba
 	struct paged *p = paged_of(c);
 	struct paged_snap *s;
 	uint32_t head[HEAD_WORDS];
-	int n, rc;
+	int pos, rc;
 
 	rc = source_get(from, head, sizeof head, err);
 	if (!rc)
@@ -517,26 +674,22 @@ static int read_from(struct cache *c, struct source *from, const struct snap *ba
 		rc = formats_check(p, from, err);
 	if (rc)
 		return rc;
-	n = pages_for(p, (int)head[1]);
-	if (n_page > (int)head[1] / p->o.page_rows)
-		return err_set(err, E_FORMAT, "kv snapshot: position %u, %d whole pages are known", (unsigned)head[1],
-		               n_page);
-	if (n - n_page > p->n_free)
-		return err_set(err, E_FULL, "kv snapshot: %d pages, %d are free", n - n_page, p->n_free);
-	s = snap_new(p, (int)head[1]);
-	for (int i = 0; i < n; i++) {
-		s->page[i] = i < n_page ? whole_page(base, i) : page_take(p);
-		p->ref[s->page[i]] += i < n_page;
-	}
-	for (int i = whole ? 0 : (int)head[1] / p->o.page_rows; !rc && i < n; i++) {
-		int rows = page_rows_at(p, s->snap.pos, i);
+	pos = (int)head[1];
+	if (n_page > pos / p->o.page_rows)
+		return err_set(err, E_FORMAT, "kv snapshot: position %d, %d whole pages are known", pos, n_page);
+	s = snap_over(p, pos, base, n_page);
+	if (!s)
+		return err_set(err, E_FULL, "kv snapshot: %d pages, of which %d may be known; %d are free",
+		               pages_for(p, pos) - first_for(p, pos), n_page, p->n_free);
+	for (int i = whole ? s->first : pos / p->o.page_rows; !rc && i < s->n; i++) {
+		int rows = page_rows_at(p, pos, i);
 
 		if (rows == p->o.page_rows)
 			rc = source_get(from, p->bounce, p->body_bytes, err);
 		else
 			rc = rows_get(p, rows, from, err);
 		if (!rc)
-			c->be->ops->write(c->be, page_at(p, s->page[i]), p->bounce, p->body_bytes);
+			c->be->ops->write(c->be, page_at(p, s->page[i - s->first]), p->bounce, p->body_bytes);
 	}
 	if (rc) {
 		paged_drop(&s->snap);
@@ -564,19 +717,23 @@ static void paged_facts(const struct cache *c, struct cache_facts *f)
 	const struct paged *p = paged_of(c);
 
 	f->drafts_max = INT_MAX;
-	f->goes_back = true;
+	f->goes_back = !p->o.group.window;
 	f->unit_bytes = p->page_bytes;
 	f->page_rows = p->o.page_rows;
 	f->page_bytes = p->body_bytes;
-	f->rest_max = HEAD_WORDS * sizeof(uint32_t) + 2 * (size_t)p->o.layers * FORMAT_BYTES + p->body_bytes;
+	f->rest_max = HEAD_WORDS * sizeof(uint32_t) + 2 * (size_t)p->o.group.layers * FORMAT_BYTES + p->body_bytes;
 }
 
 static void paged_describe(const struct cache *c, struct buf *out)
 {
 	const struct paged *p = paged_of(c);
+	const struct kv_group *g = &p->o.group;
 
-	buf_printf(out, "%d heads of %d, %d rows a page", p->o.heads, p->o.dim, p->o.page_rows);
-	for (int i = 0; i < p->o.layers; i++)
+	buf_printf(out, "%d heads of %d and %d%s, %d rows a page", g->heads, g->dim_k, g->dim_v,
+	           g->latent ? " within" : "", p->o.page_rows);
+	if (g->window)
+		buf_printf(out, ", a window of %d", g->window);
+	for (int i = 0; i < g->layers; i++)
 		buf_printf(out, "%s%s/%s", i ? " " : ", ", p->layer[i].fmt[KV_KEYS]->name,
 		           p->layer[i].fmt[KV_VALUES]->name);
 }
@@ -585,26 +742,32 @@ static void paged_check(const struct cache *c)
 {
 	const struct paged *p = paged_of(c);
 	int32_t *ref = xcalloc((size_t)p->pages, sizeof *ref);
+	int foreseen = 0;
 
 	for (int i = 0; i < p->o.slots; i++) {
 		const struct table *t = &p->table[i];
 
-		for (int k = 0; k < t->n; k++)
+		assert(t->first <= t->n);
+		for (int k = t->first; k < t->n; k++)
 			ref[t->page[k]]++;
 		if (t->shared >= 0)
 			ref[t->shared]++;
 	}
 	for (const struct paged_snap *s = p->snaps; s; s = s->next) {
-		assert(s->snap.cache == c && s->n == pages_for(p, s->snap.pos));
-		for (int k = 0; k < s->n; k++)
+		assert(s->snap.cache == c && s->n == pages_for(p, s->snap.pos) &&
+		       s->first == first_for(p, s->snap.pos));
+		for (int k = 0; k < s->n - s->first; k++)
 			ref[s->page[k]]++;
+		foreseen += s->slot >= 0;
 	}
+	assert(foreseen == p->n_foreseen);
 	assert(!memcmp(ref, p->ref, (size_t)p->pages * sizeof *ref));
 	for (int i = 0; i < p->n_free; i++) {
 		assert(ref[p->free_page[i]] == 0);
 		ref[p->free_page[i]] = 1; /* twice on the stack would fail the line above */
 	}
-	assert(p->pool.used == (size_t)(p->pages - p->n_free) * p->page_bytes);
+	assert(p->cache.pool->used >= (size_t)(p->pages - p->n_free) * p->page_bytes);
+	assert(p->cache.pool != &p->own || p->own.used == (size_t)(p->pages - p->n_free) * p->page_bytes);
 	for (int i = 0; i < p->pages; i++)
 		assert(ref[i] > 0); /* neither held nor free: lost */
 	free(ref);
@@ -614,13 +777,17 @@ static void paged_fini(struct cache *c)
 {
 	struct paged *p = paged_of(c);
 
+	forget(p, -1, 0);
 	assert(!p->snaps);
+	for (int i = 0; i < p->o.slots; i++)
+		paged_close(c, i);
 	c->be->ops->free(c->be, p->base, p->pool_bytes);
 	free(p->ref);
 	free(p->free_page);
 	free(p->table);
 	free(p->pages_of_slots);
 	free(p->view_page);
+	free(p->view_first);
 	free(p->bounce);
 	free(p->seen);
 	free(p->layer);
@@ -646,6 +813,8 @@ static const struct cache_ops paged_ops = {
 	.describe = paged_describe,
 	.need = paged_need,
 	.live = paged_live,
+	.page_first = paged_page_first,
+	.page_wanted = paged_page_wanted,
 	.page_get = paged_page_get,
 	.page_set = paged_page_set,
 	.write_rest = paged_write_rest,
@@ -660,86 +829,103 @@ static const struct cache_ops paged_ops = {
 static int page_size(struct paged *p, struct err *err)
 {
 	const struct paged_opts *o = &p->o;
+	const struct kv_group *g = &o->group;
 	size_t n = 0;
 	bool over = false;
 
-	for (int i = 0; i < (o->rows.layer ? o->layers : 1); i++) {
+	for (int i = 0; i < (o->rows.layer ? g->layers : 1); i++) {
 		struct kv_pair pair = kv_rows_at(&o->rows, i);
-		size_t bytes = kv_pair_bytes(pair, o->dim);
+		size_t bytes = kv_group_head_bytes(g, pair);
 
 		if (!bytes)
 			return err_set(err, E_UNSUPPORTED, "kv cache: rows of %s and %s are not for heads of %d",
-			               pair.k->name, pair.v->name, o->dim);
+			               pair.k->name, pair.v->name, g->dim_k);
 		over |= __builtin_add_overflow(n, bytes, &n);
 	}
 	if (!o->rows.layer)
-		over |= __builtin_mul_overflow((size_t)o->layers, n, &n);
-	if (over || __builtin_mul_overflow((size_t)o->heads, n, &p->row_bytes) ||
+		over |= __builtin_mul_overflow((size_t)g->layers, n, &n);
+	if (over || __builtin_mul_overflow((size_t)g->heads, n, &p->row_bytes) ||
 	    __builtin_mul_overflow((size_t)o->page_rows, p->row_bytes, &p->body_bytes) || p->row_bytes > UINT32_MAX ||
 	    p->body_bytes > SIZE_MAX - PAGE_ALIGN)
-		return err_set(err, E_LIMIT, "kv cache: %d layers of %d heads of %d do not fit memory", o->layers,
-		               o->heads, o->dim);
+		return err_set(err, E_LIMIT, "kv cache: %d layers of %d heads of %d do not fit memory", g->layers,
+		               g->heads, g->dim_k);
 	p->page_bytes = (p->body_bytes + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
 	return 0;
 }
 
-struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct err *err)
+/* As many pages as the budget has bytes for. */
+static int pool_open(struct paged *p, struct err *err)
 {
-	struct paged *p;
-	size_t pages;
+	size_t max = p->o.pool ? p->o.pool->max : p->o.bytes_max, pages = max / p->page_bytes;
+	struct backend *be = p->cache.be;
 
-	assert(o->layers > 0 && o->heads > 0 && o->dim > 0 && o->page_rows > 0 && o->slots > 0 && o->ctx_max > 0);
-	p = xcalloc(1, sizeof *p);
-	p->cache = (struct cache){ .ops = &paged_ops, .be = be, .pool = &p->pool };
-	p->o = *o;
-	if (page_size(p, err))
-		goto fail;
-	pages = o->bytes_max / p->page_bytes;
 	if (pages > INT_MAX)
 		pages = INT_MAX;
 	p->pages = (int)pages;
 	p->pool_bytes = pages * p->page_bytes;
-	p->pool.max = p->pool_bytes;
-	if (!pages) {
-		err_set(err, E_LIMIT, "kv cache: a budget of %zu bytes, one page of %d positions has %zu", o->bytes_max,
-		        o->page_rows, p->page_bytes);
-		goto fail;
-	}
+	p->own.max = p->pool_bytes;
+	p->cache.pool = p->o.pool ? p->o.pool : &p->own;
+	if (!pages)
+		return err_set(err, E_LIMIT, "kv cache: a budget of %zu bytes, one page of %d positions has %zu", max,
+		               p->o.page_rows, p->page_bytes);
 	p->base = be->ops->alloc(be, p->pool_bytes);
-	if (!p->base) {
-		err_set(err, E_FULL, "kv cache: no %zu bytes for %d pages", p->pool_bytes, p->pages);
-		goto fail;
-	}
-	p->layer = xcalloc((size_t)o->layers, sizeof *p->layer);
-	kv_layers_lay(p->layer, o->layers, &o->rows, o->heads, o->dim, o->page_rows);
-	p->o.rows.layer = NULL;
-	for (int i = 0; i < 2 * o->layers; i++)
-		assert(strlen(p->layer[i / 2].fmt[i % 2]->name) < FORMAT_BYTES);
-	p->page_max = pages_for(p, o->ctx_max);
+	if (!p->base)
+		return err_set(err, E_FULL, "kv cache: no %zu bytes for %d pages", p->pool_bytes, p->pages);
 	p->ref = xcalloc(pages, sizeof *p->ref);
+	p->seen = xcalloc(pages, sizeof *p->seen);
 	p->free_page = xmalloc(size_mul(pages, sizeof *p->free_page));
 	for (int i = p->pages; i-- > 0;)
 		p->free_page[p->n_free++] = i; /* low pages go out first */
-	p->table = xcalloc((size_t)o->slots, sizeof *p->table);
-	p->pages_of_slots = xmalloc(size_mul((size_t)o->slots, (size_t)p->page_max * sizeof *p->pages_of_slots));
-	p->view_page = xmalloc(size_mul((size_t)o->slots, (size_t)p->page_max * sizeof *p->view_page));
-	for (int i = 0; i < o->slots; i++)
-		p->table[i] = (struct table){ .page = p->pages_of_slots + (size_t)i * (size_t)p->page_max,
-			                      .shared = -1 };
+	return 0;
+}
+
+static void tables_open(struct paged *p)
+{
+	size_t slots = (size_t)p->o.slots, all;
+
+	p->page_max = pages_for(p, p->o.ctx_max);
+	all = size_mul(slots, (size_t)p->page_max);
+	p->table = xcalloc(slots, sizeof *p->table);
+	p->pages_of_slots = xmalloc(size_mul(all, sizeof *p->pages_of_slots));
+	p->view_page = xmalloc(size_mul(all, sizeof *p->view_page));
+	p->view_first = xcalloc(slots, sizeof *p->view_first);
+	for (size_t i = 0; i < slots; i++)
+		p->table[i] = (struct table){ .page = p->pages_of_slots + i * (size_t)p->page_max, .shared = -1 };
+}
+
+struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct err *err)
+{
+	const struct kv_group *g = &o->group;
+	struct paged *p;
+
+	assert(g->layers > 0 && g->heads > 0 && g->dim_k > 0 && g->dim_v > 0 && g->window >= 0);
+	assert(o->page_rows > 0 && o->slots > 0 && o->ctx_max > 0 && (!g->window || o->step_rows > 0));
+	p = xcalloc(1, sizeof *p);
+	p->cache = (struct cache){ .ops = &paged_ops, .be = be };
+	p->o = *o;
+	if (page_size(p, err) || pool_open(p, err)) {
+		free(p);
+		return NULL;
+	}
+	p->layer = xcalloc((size_t)g->layers, sizeof *p->layer);
+	kv_group_lay(p->layer, g, &o->rows, o->page_rows);
+	p->o.rows.layer = NULL;
+	for (int i = 0; i < 2 * g->layers; i++)
+		assert(strlen(p->layer[i / 2].fmt[i % 2]->name) < FORMAT_BYTES);
+	tables_open(p);
 	p->bounce = xmalloc(p->body_bytes);
-	p->seen = xcalloc(pages, sizeof *p->seen);
 	p->view = (struct kv_view){ .base = p->base,
 		                    .page_bytes = p->page_bytes,
 		                    .layer = p->layer,
 		                    .page_rows = o->page_rows,
-		                    .heads = o->heads,
-		                    .dim = o->dim,
+		                    .heads = g->heads,
+		                    .dim = g->dim_k,
+		                    .dim_v = g->dim_v,
+		                    .window = g->window,
 		                    .page = p->view_page,
+		                    .first = p->view_first,
 		                    .page_max = p->page_max };
 	return &p->cache;
-fail:
-	free(p);
-	return NULL;
 }
 
 const struct kv_view *paged_view(const struct cache *c)

@@ -24,14 +24,14 @@ static float *random_rows(struct pass *p, size_t cols, uint64_t stream)
 static void forward(struct model *m, struct pass *p)
 {
 	const struct shape *s = &m->shape;
-	size_t cols = (size_t)s->heads_kv * (size_t)s->dim;
 
 	for (int layer = 0; layer < s->layers_attn; layer++) {
+		const struct kv_group *g = &s->kv[shape_kv_place(s, layer).group];
 		float *k, *v;
 
 		pass_reset(p);
-		k = random_rows(p, cols, (uint64_t)layer * 2);
-		v = random_rows(p, cols, (uint64_t)layer * 2 + 1);
+		k = random_rows(p, (size_t)g->heads * (size_t)g->dim_k, (uint64_t)layer * 2);
+		v = random_rows(p, (size_t)g->heads * (size_t)g->dim_v, (uint64_t)layer * 2 + 1);
 		model_fill(m, p, layer, k, v);
 	}
 	for (size_t i = 0; i < (size_t)p->n_logit * (size_t)s->vocab; i++)

@@ -108,6 +108,23 @@ static void print_params(const struct model *m, const struct store *st)
 	printf("%s in %d file%s\n", bytes_text(b, sizeof(b), (double)file), st->n_file, st->n_file == 1 ? "" : "s");
 }
 
+/* Attention layers by size and reach. */
+static void print_groups(const struct shape *s)
+{
+	for (int g = 0; g < s->n_kv; g++) {
+		const struct kv_group *v = &s->kv[g];
+
+		printf("%-14s %d key/value heads of %d", g ? "" : "attention", v->heads, v->dim_k);
+		if (v->dim_v != v->dim_k)
+			printf(" and %d", v->dim_v);
+		if (s->n_kv > 1 || v->window)
+			printf(", %d layers", v->layers);
+		if (v->window)
+			printf(", a window of %d", v->window);
+		printf("\n");
+	}
+}
+
 static void print_shape(const struct model *m, const struct store *st)
 {
 	const struct shape *s = &m->shape;
@@ -121,12 +138,26 @@ static void print_shape(const struct model *m, const struct store *st)
 		printf("; %d with a mixture of experts (%d of %d per token)", s->layers_moe, s->experts_used,
 		       s->experts);
 	printf("\nwidth          %d; vocabulary %d rows; context %d\n", s->hidden, s->vocab, s->ctx_max);
-	if (s->layers_attn)
-		printf("attention      %d key/value heads of %d\n", s->heads_kv, s->dim);
+	print_groups(s);
 	if (s->layers_rec)
 		printf("recurrent      %d key heads of %d, %d value heads of %d; convolution over %d channels, width %d\n",
 		       s->state.heads_k, s->state.dim_k, s->state.heads_v, s->state.dim_v, s->state.conv_channels,
 		       s->state.conv_width);
+}
+
+/* Keys and values at most, by group where there are several or one with a window. */
+static void print_kv_plan(const struct shape *s, const struct model_opts *mo, int ctx, int parallel)
+{
+	char b[32];
+
+	for (int g = 0; g < s->n_kv && (s->n_kv > 1 || s->kv[0].window); g++) {
+		printf("    %3d layers %12s  ", s->kv[g].layers,
+		       bytes_text(b, sizeof(b), (double)parallel * (double)model_pool_bytes(s, mo, g, ctx)));
+		if (s->kv[g].window && s->kv[g].window < ctx)
+			printf("a window of %d tokens and a step of %d\n", s->kv[g].window, mo->step_rows);
+		else
+			printf("all tokens\n");
+	}
 }
 
 static void print_plan(const struct model *m, const struct options *o, const struct kv_pair *layer)
@@ -135,7 +166,8 @@ static void print_plan(const struct model *m, const struct options *o, const str
 	struct kv_rows kv = { .layer = layer }, plain = model_kv_default(ARITH_FAST);
 	size_t row = model_kv_row_bytes(s, &kv), state = model_snap_bytes(s);
 	int ctx = o->ctx_size ? o->ctx_size : s->ctx_max, rows = step_rows_of(o, s);
-	double pages = (double)o->parallel * (double)model_pool_bytes(s, &kv, ctx);
+	struct model_opts mo = { .kv = kv, .step_rows = rows };
+	double pages = (double)o->parallel * (double)model_pool_bytes(s, &mo, -1, ctx);
 	double states = (double)o->parallel * (double)state;
 	double work = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
 	double kept = o->kv_bytes && (double)o->kv_bytes < pages ? (double)o->kv_bytes : pages;
@@ -153,6 +185,7 @@ static void print_plan(const struct model *m, const struct options *o, const str
 	printf("\nmemory for %d sequence%s of %d tokens\n", o->parallel, o->parallel == 1 ? "" : "s", ctx);
 	printf("  weights      %12s  mapped from the files\n", bytes_text(b, sizeof(b), (double)s->weight_bytes));
 	printf("  keys, values %12s%s\n", bytes_text(b, sizeof(b), kept), kept < pages ? "  (--kv-bytes)" : "");
+	print_kv_plan(s, &mo, ctx, o->parallel);
 	printf("  states       %12s\n", bytes_text(b, sizeof(b), states));
 	printf("  a step       %12s  of %d tokens, logits of each included\n", bytes_text(b, sizeof(b), work), rows);
 	printf("  together     %12s\n", bytes_text(b, sizeof(b), (double)s->weight_bytes + kept + states + work));

@@ -294,7 +294,7 @@ static size_t plan_total(const struct plan *p)
 /* Bytes that a sequence at its longest could use, and all. */
 static size_t kv_one(const struct session *s, const struct model_opts *mo)
 {
-	return model_pool_bytes(&s->model->shape, &mo->kv, mo->ctx_max);
+	return model_pool_bytes(&s->model->shape, mo, -1, mo->ctx_max);
 }
 
 static size_t kv_most(const struct session *s, const struct model_opts *mo)
@@ -354,7 +354,7 @@ static int fit_context(const struct session *s, const struct options *o, struct 
 	p->ctx_asked = mo->ctx_max;
 	if (p->kv >= kv_one(s, mo) || mo->ctx_max > shape->ctx_max) /* that, model_attach refuses */
 		return 0;
-	fits = model_longest(shape, &mo->kv, p->kv, mo->ctx_max);
+	fits = model_longest(shape, mo, p->kv, mo->ctx_max);
 	least = mo->ctx_max < LEAST ? mo->ctx_max : LEAST;
 	if (fits < least)
 		return err_set(err, E_LIMIT,
@@ -414,8 +414,18 @@ static int ctx_default(const struct session *s, const struct options *o)
 
 int kv_of_options(struct kv_pair **layer, const struct options *o, const struct shape *shape, struct err *err)
 {
+	struct kv_dims *dim = xcalloc((size_t)shape->layers_attn + 1, sizeof(*dim));
+	int rc;
+
+	for (int i = 0; i < shape->layers_attn; i++) {
+		const struct kv_group *g = &shape->kv[shape_kv_place(shape, i).group];
+
+		dim[i] = (struct kv_dims){ g->dim_k, g->latent ? g->dim_k : g->dim_v };
+	}
 	*layer = xcalloc((size_t)shape->layers_attn + 1, sizeof(**layer));
-	return kv_policy_apply(&o->kv, shape->layers_attn, shape->dim, model_kv_default(o->arith).all.k, *layer, err);
+	rc = kv_policy_apply(&o->kv, shape->layers_attn, dim, model_kv_default(o->arith).all.k, *layer, err);
+	free(dim);
+	return rc;
 }
 
 void kv_describe(struct buf *out, const struct kv_pair *layer, const struct shape *shape)

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/load.h"
 #include "store/store.h"
 
 /* Text of ended sequences that ngram looks into: some megabytes. */
@@ -98,15 +99,16 @@ size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_
 {
 	size_t prefix = o->prefix_bytes < memory / 8 ? o->prefix_bytes : memory / 8, least;
 	const struct shape *s = d->model ? &d->model->shape : NULL;
-	struct kv_rows kv = model_kv_default(o->arith);
+	struct model_opts mo;
 	size_t most, states;
 
 	if (!s || !drafts_tokens(o))
 		return 0;
 	if (ctx_max > s->ctx_max)
 		ctx_max = s->ctx_max;
-	least = model_pool_bytes(s, &kv, 1);
-	most = size_mul((size_t)o->parallel, model_pool_bytes(s, &kv, ctx_max));
+	mo = (struct model_opts){ .kv = model_kv_default(o->arith), .step_rows = step_rows_of(o, s) };
+	least = model_pool_bytes(s, &mo, -1, 1);
+	most = size_mul((size_t)o->parallel, model_pool_bytes(s, &mo, -1, ctx_max));
 	d->kv_bytes = most < memory / 16 ? most : memory / 16;
 	if (d->kv_bytes < least)
 		d->kv_bytes = least;

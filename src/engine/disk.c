@@ -37,12 +37,21 @@ struct inquiry {
 	int64_t deadline;
 };
 
+/* A chain of keys over the whole pages of a prefix.  The first is the one that snapshots hang on; it
+ * keys the pages of a cache that keeps all of them, if the set has one.  Pages of any other cache, as
+ * one with a window, of which a snapshot has the last alone, have a chain of their own. */
+enum { CHAINS_MAX = CACHES_MAX + 1 };
+struct chain {
+	int part; /* of the set; -1: no pages */
+	size_t page_bytes;
+};
+
 /* A state to be written. */
 struct pending {
 	struct pending *next;
 	char *salt;
 	int32_t *tok;
-	int n, page; /* pages before this one are done */
+	int n, done; /* so many of its pages (piece_at) are done */
 	struct digest *key;
 };
 
@@ -55,7 +64,9 @@ struct disk {
 	struct caches *caches;
 	const struct digest *of; /* the drafter that keeps it; NULL: the model */
 	struct spill *spill;     /* one for all */
-	size_t page_bytes, snap_max;
+	struct chain chain[CHAINS_MAX];
+	int n_chain;
+	size_t snap_max;
 	int page_rows;
 	struct pending *pending, **pending_end;
 	int n_pending;
@@ -69,7 +80,8 @@ struct disk {
 	char *salt;
 	int32_t *tok; /* [at] */
 	struct digest *key;
-	int at; /* where the snapshot stands */
+	int at;       /* where the snapshot stands */
+	int at_chain; /* whose pages are being read */
 	int64_t deadline;
 	struct snaps snaps; /* being put together; n == 0: its rest has not come yet */
 	int shared;         /* pages that are not read: memory has them */
@@ -77,19 +89,62 @@ struct disk {
 
 /* ---- keys ---- */
 
+/* Those of all chains, one after the other: key_of. */
 static struct digest *keys_of(const struct disk *d, const char *salt, const int32_t *tok, int n)
 {
-	struct digest *key = xmalloc(size_mul((size_t)(n / d->page_rows) + 1, sizeof(*key)));
+	size_t each = (size_t)(n / d->page_rows) + 1;
+	struct digest *key = xmalloc(size_mul(size_mul((size_t)d->n_chain, each), sizeof(*key)));
 	struct buf b;
 
-	/* A drafter's lie beside the model's under salts of their own. */
-	buf_init(&b);
-	if (d->of)
-		buf_put(&b, d->of->b, sizeof(d->of->b));
-	buf_puts(&b, salt);
-	spill_keys(d->spill, b.n ? b.p : "", b.n, tok, n, key);
-	buf_fini(&b);
+	/* A drafter's lie beside the model's under salts of their own, and so do those of further chains:
+	 * no salt of a request has a byte of 0. */
+	for (int c = 0; c < d->n_chain; c++) {
+		const char own[2] = { 0, (char)c };
+
+		buf_init(&b);
+		if (c)
+			buf_put(&b, own, sizeof(own));
+		if (d->of)
+			buf_put(&b, d->of->b, sizeof(d->of->b));
+		buf_puts(&b, salt);
+		spill_keys(d->spill, b.n ? b.p : "", b.n, tok, n, key + (size_t)c * each);
+		buf_fini(&b);
+	}
 	return key;
+}
+
+static const struct digest *key_of(const struct disk *d, const struct digest *key, int n, int chain)
+{
+	return key + (size_t)chain * ((size_t)(n / d->page_rows) + 1);
+}
+
+/* The whole pages of a chain that a snapshot at n has are those from here to n / page_rows. */
+static int first_page(const struct disk *d, int chain, int n)
+{
+	int part = d->chain[chain].part, end = n / d->page_rows;
+	int first = part < 0 ? end : caches_page_first(d->caches, part, n);
+
+	return first < end ? first : end;
+}
+
+/* The i-th of all pages of a snapshot at n; false: it has not so many. */
+static bool piece_at(const struct disk *d, int n, int i, int *chain, int *page)
+{
+	for (*chain = 0; *chain < d->n_chain; ++*chain) {
+		int first = first_page(d, *chain, n);
+
+		*page = first + i;
+		if (*page < n / d->page_rows)
+			return true;
+		i -= n / d->page_rows - first;
+	}
+	return false;
+}
+
+static void use(struct disk *d, const struct digest *key, const int32_t *tok, int n)
+{
+	for (int c = 0; c < d->n_chain; c++)
+		spill_use(d->spill, key_of(d, key, n, c), tok, n);
 }
 
 /* ---- writing ---- */
@@ -105,47 +160,50 @@ static int rest_put(struct sink *to, const void *p, size_t n)
 	return 0;
 }
 
-static void *page_copy(const struct disk *d, const struct snaps *snaps, int page)
+static void *page_copy(const struct disk *d, const struct snaps *snaps, int chain, int page)
 {
-	void *p = xmalloc(d->page_bytes);
+	void *p = xmalloc(d->chain[chain].page_bytes);
 
-	snaps_page_get(snaps, page, p);
+	snaps_page_get(snaps, d->chain[chain].part, page, p);
 	return p;
 }
 
-/* Hands over the pieces of a snapshot that are wanted, from page *page on, as many
+/* Hands over the pieces of a snapshot that are wanted, from its *done-th page on, as many
  * as `bytes` allow but at least one; true: all are done.  wait: stops, rather than
  * lose a piece, where the queue is full. */
 static bool hand_over(struct disk *d, const struct snaps *snaps, const struct digest *key, const int32_t *tok, int n,
-                      int *page, size_t bytes, bool wait)
+                      int *done, size_t bytes, bool wait)
 {
-	struct spill_piece p = { SPILL_PAGE, 0, tok, key };
 	struct rest rest = { .sink.put = rest_put };
-	size_t done = 0;
+	struct spill_piece p;
+	int chain, page;
+	size_t sum = 0;
 
-	for (; *page < n / d->page_rows; ++*page) {
-		p.pos = (*page + 1) * d->page_rows;
+	for (; piece_at(d, n, *done, &chain, &page); ++*done) {
+		size_t size = d->chain[chain].page_bytes;
+
+		p = (struct spill_piece){ SPILL_PAGE, (page + 1) * d->page_rows, tok, key_of(d, key, n, chain) };
 		if (!spill_wants(d->spill, &p))
 			continue;
-		if (done + d->page_bytes > bytes && done)
+		if (sum + size > bytes && sum)
 			return false;
-		if (wait && !spill_room(d->spill, d->page_bytes))
+		if (wait && !spill_room(d->spill, size))
 			return false;
-		spill_put(d->spill, &p, page_copy(d, snaps, *page), d->page_bytes);
-		done += d->page_bytes;
+		spill_put(d->spill, &p, page_copy(d, snaps, chain, page), size);
+		sum += size;
 	}
 	p = (struct spill_piece){ SPILL_SNAP, n, tok, key };
 	if (spill_wants(d->spill, &p)) {
-		if ((done && done + d->snap_max > bytes) || (wait && !spill_room(d->spill, d->snap_max)))
+		if ((sum && sum + d->snap_max > bytes) || (wait && !spill_room(d->spill, d->snap_max)))
 			return false;
 		buf_init(&rest.buf);
 		buf_reserve(&rest.buf, d->snap_max);
 		snaps_write_rest(snaps, &rest.sink);
-		done = rest.buf.n;
-		assert(done <= d->snap_max);
-		spill_put(d->spill, &p, buf_take(&rest.buf), done);
+		sum = rest.buf.n;
+		assert(sum <= d->snap_max);
+		spill_put(d->spill, &p, buf_take(&rest.buf), sum);
 	}
-	spill_use(d->spill, key, tok, n);
+	use(d, key, tok, n);
 	return true;
 }
 
@@ -195,19 +253,19 @@ static bool write_some(struct disk *d, size_t bytes)
 {
 	struct pending *w = d->pending;
 	const struct snaps *snaps;
-	int page;
+	int done;
 
 	if (!w)
 		return false;
 	snaps = prefix_snaps(d->prefix, w->salt, w->tok, w->n);
-	page = w->page;
+	done = w->done;
 	if (snaps) {
 		if (!w->key) {
 			w->key = keys_of(d, w->salt, w->tok, w->n);
-			spill_use(d->spill, w->key, w->tok, w->n);
+			use(d, w->key, w->tok, w->n);
 		}
-		if (!hand_over(d, snaps, w->key, w->tok, w->n, &w->page, bytes, true))
-			return w->page > page;
+		if (!hand_over(d, snaps, w->key, w->tok, w->n, &w->done, bytes, true))
+			return w->done > done;
 	}
 	pending_free(pending_take(d)); /* written, or no longer in memory: then left() saw to it */
 	return true;
@@ -219,24 +277,24 @@ static void left(struct prefix_tier *tier, const char *salt, const int32_t *tok,
 	struct disk *d = (struct disk *)tier;
 	struct digest *key;
 	struct spill_piece p;
+	int done = 0, chain, page;
 	size_t bytes;
-	int page = 0;
 
 	if (spill_read_only(d->spill))
 		return;
 	key = keys_of(d, salt, tok, n);
 	p = (struct spill_piece){ SPILL_SNAP, n, tok, key };
 	bytes = spill_wants(d->spill, &p) ? d->snap_max : 0;
-	for (int i = 1; i <= n / d->page_rows; i++) {
-		p = (struct spill_piece){ SPILL_PAGE, i * d->page_rows, tok, key };
+	for (int i = 0; piece_at(d, n, i, &chain, &page); i++) {
+		p = (struct spill_piece){ SPILL_PAGE, (page + 1) * d->page_rows, tok, key_of(d, key, n, chain) };
 		if (spill_wants(d->spill, &p))
-			bytes += d->page_bytes;
+			bytes += d->chain[chain].page_bytes;
 	}
 	if (bytes && (bytes > LEAVE_BYTES || !spill_room(d->spill, bytes))) {
 		d->dropped++;
 	} else {
-		spill_use(d->spill, key, tok, n);
-		hand_over(d, snaps, key, tok, n, &page, SIZE_MAX, false);
+		use(d, key, tok, n);
+		hand_over(d, snaps, key, tok, n, &done, SIZE_MAX, false);
 	}
 	free(key);
 }
@@ -260,6 +318,20 @@ static void read_over(struct disk *d, bool brought)
 	d->given_up += !brought;
 }
 
+/* The pages of a chain from this one on; with the snapshot's rest before those of the first. */
+static void chain_begin(struct disk *d, int chain, int page)
+{
+	d->at_chain = chain;
+	d->load = spill_load_open(d->spill, &(struct spill_want){ .tok = d->tok,
+	                                                          .key = key_of(d, d->key, d->at, chain),
+	                                                          .pos = d->at,
+	                                                          .page = page,
+	                                                          .page_bytes = d->chain[chain].page_bytes,
+	                                                          .snap_max = chain ? 0 : d->snap_max,
+	                                                          .notify = piece_came,
+	                                                          .notify_arg = d->e });
+}
+
 /* Over the pages that memory has of the same tokens. */
 static void load_begin(struct disk *d, bool share)
 {
@@ -268,14 +340,20 @@ static void load_begin(struct disk *d, bool share)
 	d->shared = 0;
 	if (share && prefix_alike(d->prefix, d->salt, d->tok, &alike))
 		d->shared = alike / d->page_rows;
-	d->load = spill_load_open(d->spill, &(struct spill_want){ .tok = d->tok,
-	                                                          .key = d->key,
-	                                                          .pos = d->at,
-	                                                          .page = d->shared,
-	                                                          .page_bytes = d->page_bytes,
-	                                                          .snap_max = d->snap_max,
-	                                                          .notify = piece_came,
-	                                                          .notify_arg = d->e });
+	chain_begin(d, 0, d->chain[0].part < 0 ? d->at / d->page_rows : d->shared);
+}
+
+/* The pages of the next chain; false: there is none. */
+static bool load_on(struct disk *d)
+{
+	int chain = d->at_chain + 1, page, end = d->at / d->page_rows;
+
+	if (chain == d->n_chain)
+		return false;
+	spill_load_close(d->load);
+	page = snaps_page_wanted(&d->snaps, d->chain[chain].part);
+	chain_begin(d, chain, page < end ? page : end);
+	return true;
 }
 
 static void read_begin(struct disk *d, const char *salt, const int32_t *tok, int at, int64_t deadline)
@@ -348,7 +426,7 @@ static void take(struct disk *d, struct spill_got *got)
 	int rc = 0;
 
 	if (got->kind == SPILL_PAGE)
-		snaps_page_set(&d->snaps, got->page, got->payload);
+		snaps_page_set(&d->snaps, d->chain[d->at_chain].part, got->page, got->payload);
 	else
 		rc = take_rest(d, got, &err);
 	free(got->payload);
@@ -382,7 +460,11 @@ static bool read_some(struct disk *d, size_t bytes)
 				return done > 0;
 			__attribute__((fallthrough)); /* it takes longer than computing would */
 		case SPILL_FAIL: read_over(d, false); return true;
-		case SPILL_END: read_done(d); return true;
+		case SPILL_END:
+			if (load_on(d))
+				break;
+			read_done(d);
+			return true;
 		}
 	}
 	return done > 0;
@@ -396,7 +478,8 @@ static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *t
 
 	if (d->load)
 		read_over(d, false);
-	spill_drop(d->spill, key, tok, n);
+	for (int c = 0; c < (key ? d->n_chain : 1); c++)
+		spill_drop(d->spill, key ? key_of(d, key, n, c) : NULL, tok, n);
 	free(key);
 }
 
@@ -407,12 +490,19 @@ static int find(struct prefix_tier *tier, const char *salt, const int32_t *tok, 
 {
 	struct disk *d = (struct disk *)tier;
 	struct digest *key;
+	bool complete = false;
 	int at;
 
 	if (n < 1)
 		return 0;
 	key = keys_of(d, salt, tok, n);
-	at = spill_find(d->spill, key, tok, n);
+	for (at = n + 1; at && !complete;) {
+		at = spill_find(d->spill, key, d->chain[0].part >= 0, tok, at - 1);
+		complete = true;
+		for (int c = 1; at && c < d->n_chain; c++)
+			complete &= spill_find_run(d->spill, key_of(d, key, n, c), first_page(d, c, at),
+			                           at / d->page_rows);
+	}
 	free(key);
 	return at;
 }
@@ -425,11 +515,17 @@ static double compute_ns(const struct engine *e, int n)
 	return rate > 0 ? n / rate * 1e9 : 0;
 }
 
+/* As if memory had all pages before `from`. */
 static double read_ns(struct disk *d, int from, int at)
 {
+	double bytes = (double)d->snap_max;
 	struct disk_stats st;
-	double bytes = (double)d->snap_max + (double)d->page_bytes * (at / d->page_rows - from / d->page_rows);
 
+	for (int c = 0; c < d->n_chain; c++) {
+		int first = first_page(d, c, at), have = from / d->page_rows;
+
+		bytes += (double)d->chain[c].page_bytes * (at / d->page_rows - (have > first ? have : first));
+	}
 	spill_stats(d->spill, &st);
 	return bytes * (st.read_bytes ? (double)st.read_ns / (double)st.read_bytes : 1e9 / READ_RATE);
 }
@@ -542,6 +638,20 @@ void disk_stats(struct engine *e, struct disk_stats *io)
 
 /* ---- open and close ---- */
 
+/* The first part that keeps all its pages goes with the snapshots. */
+static void chains_open(struct disk *d)
+{
+	int parts = caches_parts(d->caches), whole = 0;
+
+	while (whole < parts && caches_page_first(d->caches, whole, INT_MAX))
+		whole++;
+	d->chain[d->n_chain++] = whole < parts ? (struct chain){ whole, caches_page_bytes(d->caches, whole) } :
+	                                         (struct chain){ -1, 0 };
+	for (int i = 0; i < parts; i++)
+		if (i != whole)
+			d->chain[d->n_chain++] = (struct chain){ i, caches_page_bytes(d->caches, i) };
+}
+
 static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct model *m, const struct digest *of)
 {
 	struct disk *d = xcalloc(1, sizeof(*d));
@@ -554,7 +664,7 @@ static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct mod
 	d->of = of;
 	d->pending_end = &d->pending;
 	d->page_rows = rows ? rows : INT_MAX; /* without pages all is the rest */
-	d->page_bytes = caches_page_bytes(&m->caches);
+	chains_open(d);
 	d->snap_max = caches_rest_max(&m->caches);
 	return d;
 }
@@ -598,7 +708,8 @@ int disk_open(struct engine *e, struct err *err)
 	add_drafters(e, first);
 	for (struct disk *d = first; d; d = d->next) {
 		snap = d->snap_max > snap ? d->snap_max : snap;
-		page = d->page_bytes > page ? d->page_bytes : page;
+		for (int c = 0; c < d->n_chain; c++)
+			page = d->chain[c].page_bytes > page ? d->chain[c].page_bytes : page;
 	}
 	so.page_rows = first->page_rows;
 	so.queue_bytes = o->prefix_bytes / 4;

@@ -65,6 +65,15 @@ void attention_bind(struct binder *b, struct attention *a, const struct attentio
 		a->op.sinks = bind_floats(b, f->op.heads, 0, "layers.%d.%s.sinks", layer, at);
 }
 
+int attention_keep(struct model *m, const struct attention_form *f, struct kv_place *out, struct err *err)
+{
+	const struct kv_group g = {
+		.heads = f->op.heads_kv, .dim_k = f->op.dim, .dim_v = f->op.dim, .window = f->op.window
+	};
+
+	return model_kv_add(m, &g, out, err);
+}
+
 size_t attention_floats(const struct attention *a, int n_row)
 {
 	return work_floats_of(n_row, a->q.rows) + 2 * work_floats_of(n_row, a->k.rows) +

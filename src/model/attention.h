@@ -33,6 +33,9 @@ struct attention {
 
 /* layers.N.self_attn.* */
 void attention_bind(struct binder *b, struct attention *a, const struct attention_form *f, int layer);
+/* One layer more of such keys and values, to be read at *out: model_kv_add. */
+struct kv_place;
+int attention_keep(struct model *m, const struct attention_form *f, struct kv_place *out, struct err *err);
 /* out = attention(h), or out += it with add; h[n_row][hidden], which may be out.  layer: index in the cache. */
 void attention_forward(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
                        const struct kv_view *kv, int layer);

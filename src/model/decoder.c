@@ -36,7 +36,7 @@ void decoder_read(struct decoder *d, struct conf *c, const struct decoder_defaul
 	struct attn *op = &a->op;
 
 	s->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
-	s->layers = s->layers_attn = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
+	s->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
 	s->vocab = int_or(c, "vocab_size", f->vocab, 1, CONF_VOCAB_MAX);
 	s->ctx_max = int_or(c, "max_position_embeddings", f->ctx, 1, CONF_CTX_MAX);
 	op->heads = int_or(c, "num_attention_heads", f->heads, 1, CONF_HEADS_MAX);
@@ -55,8 +55,6 @@ void decoder_read(struct decoder *d, struct conf *c, const struct decoder_defaul
 	a->hidden = s->hidden;
 	op->scale = 1.0f / sqrtf((float)op->dim);
 	op->eps = d->eps;
-	s->heads_kv = op->heads_kv;
-	s->dim = op->dim;
 }
 
 void decoder_windows(struct decoder *d, struct conf *c, int every, struct decoder_plan *p)
@@ -100,6 +98,8 @@ void decoder_bind(struct binder *b, struct decoder *d, const struct decoder_plan
 void decoder_bind_attention(struct binder *b, struct decoder *d, const struct attention_form *f, int i)
 {
 	attention_bind(b, &d->layer[i].attn, f, i);
+	if (!f->no_kv && !b->code)
+		b->code = attention_keep(&d->m, f, &d->layer[i].kv, b->err);
 }
 
 void decoder_bind_layer(struct binder *b, struct decoder *d, const struct decoder_plan *p, int i, bool dense)
@@ -157,7 +157,6 @@ static const float *normed(struct pass *p, const struct decoder *d, const float 
 void decoder_forward(struct model *m, struct pass *p)
 {
 	const struct decoder *d = (const struct decoder *)m;
-	const struct kv_view *kv = paged_view(m->kv);
 	float *x = trunk_begin(p, &d->trunk), *h, *to;
 
 	h = pass_floats(p, (size_t)p->n_row * (size_t)d->trunk.hidden);
@@ -165,7 +164,8 @@ void decoder_forward(struct model *m, struct pass *p)
 		const struct decoder_layer *y = &d->layer[i];
 
 		to = join_to(&y->join_attn, x, h);
-		attention_forward(p, &y->attn, to, to == x, normed(p, d, y->norm_attn, x, h), kv, i);
+		attention_forward(p, &y->attn, to, to == x, normed(p, d, y->norm_attn, x, h),
+		                  paged_view(m->kv[y->kv.group]), y->kv.index);
 		join_add(p, &y->join_attn, x, to, d->trunk.hidden);
 		to = join_to(&y->join_ffn, x, h);
 		ffn_forward(p, &y->ffn, to, to == x, normed(p, d, y->norm_ffn, x, h));

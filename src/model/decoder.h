@@ -20,6 +20,8 @@ struct decoder_layer {
 	const float *norm_attn, *norm_ffn; /* gains of the norms before the blocks; NULL: none */
 	struct join join_attn, join_ffn;   /* how their outputs meet the residual stream */
 	struct attention attn;
+	struct kv_place
+		kv; /* where its keys and values are; a layer without its own: those of the layer that it shares */
 	struct ffn ffn;
 };
 

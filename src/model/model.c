@@ -130,7 +130,34 @@ static int complete(struct model *m, const struct model_opts *opts, struct err *
 		o->kv = model_kv_default(o->arith);
 	}
 	if (!o->kv_bytes)
-		o->kv_bytes = size_mul((size_t)o->slots, model_pool_bytes(&m->shape, &o->kv, o->ctx_max));
+		o->kv_bytes = size_mul((size_t)o->slots, model_pool_bytes(&m->shape, o, -1, o->ctx_max));
+	return 0;
+}
+
+/* The pages of group g. */
+static int open_group(struct model *m, int g, struct err *err)
+{
+	const struct shape *s = &m->shape;
+	struct kv_pair *layer = xcalloc((size_t)s->kv[g].layers, sizeof *layer);
+	struct paged_opts o = {
+		.group = s->kv[g],
+		.rows.layer = layer,
+		.page_rows = PAGE_ROWS,
+		.slots = m->opts.slots,
+		.ctx_max = m->opts.ctx_max,
+		.step_rows = m->opts.step_rows,
+		.pool = s->n_kv > 1 ? &m->pool : NULL,
+		.bytes_max = m->opts.kv_bytes,
+	};
+
+	for (int i = 0; i < s->layers_attn; i++)
+		if (shape_kv_place(s, i).group == g)
+			layer[shape_kv_place(s, i).index] = kv_rows_at(&m->opts.kv, i);
+	m->kv[g] = paged_open(m->be, &o, err);
+	free(layer);
+	if (!m->kv[g])
+		return err->code;
+	caches_add(&m->caches, m->kv[g]);
 	return 0;
 }
 
@@ -138,22 +165,12 @@ static int open_caches(struct model *m, struct err *err)
 {
 	const struct shape *s = &m->shape;
 
-	if (s->layers_attn) {
-		struct paged_opts o = {
-			.layers = s->layers_attn,
-			.heads = s->heads_kv,
-			.dim = s->dim,
-			.rows = m->opts.kv,
-			.page_rows = PAGE_ROWS,
-			.slots = m->opts.slots,
-			.ctx_max = m->opts.ctx_max,
-			.bytes_max = m->opts.kv_bytes,
-		};
+	m->pool.max = m->opts.kv_bytes;
+	for (int g = 0; g < s->n_kv; g++) {
+		int code = open_group(m, g, err);
 
-		m->kv = paged_open(m->be, &o, err);
-		if (!m->kv)
-			return err->code;
-		caches_add(&m->caches, m->kv);
+		if (code)
+			return code;
 	}
 	if (s->layers_rec) {
 		struct state_opts o = {
@@ -245,13 +262,63 @@ float *model_carried(const struct model *m, int slot)
 	return carry_row(m->carry, slot);
 }
 
-size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv)
+void shape_kv_plain(struct shape *s, int layers, int heads, int dim)
+{
+	s->layers_attn = layers;
+	s->n_kv = layers > 0;
+	s->kv[0] = (struct kv_group){ .layers = layers, .heads = heads, .dim_k = dim, .dim_v = dim };
+	s->place = NULL;
+}
+
+static bool group_alike(const struct kv_group *a, const struct kv_group *b)
+{
+	return a->heads == b->heads && a->dim_k == b->dim_k && a->dim_v == b->dim_v && a->latent == b->latent &&
+	       a->window == b->window;
+}
+
+int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err)
+{
+	struct shape *s = &m->shape;
+	int at = 0;
+
+	while (at < s->n_kv && !group_alike(&s->kv[at], g))
+		at++;
+	if (at == KV_GROUPS)
+		return err_set(err, E_UNSUPPORTED, "attention layers of more than %d sizes and windows", KV_GROUPS);
+	if (at == s->n_kv) {
+		s->kv[s->n_kv++] = *g;
+		s->kv[at].layers = 0;
+	}
+	if (!s->place)
+		s->place = arena_zalloc(&m->arena, size_mul((size_t)s->layers, sizeof *s->place));
+	assert(s->layers_attn < s->layers);
+	*out = (struct kv_place){ at, s->kv[at].layers++ };
+	s->place[s->layers_attn++] = *out;
+	return 0;
+}
+
+struct kv_place shape_kv_place(const struct shape *s, int layer)
+{
+	return s->place ? s->place[layer] : (struct kv_place){ 0, layer };
+}
+
+/* Of group g (-1: of all). */
+static size_t row_bytes(const struct shape *s, const struct kv_rows *kv, int g)
 {
 	size_t n = 0;
 
-	for (int i = 0; i < s->layers_attn; i++)
-		n += (size_t)s->heads_kv * kv_pair_bytes(kv_rows_at(kv, i), s->dim);
+	for (int i = 0; i < s->layers_attn; i++) {
+		int at = shape_kv_place(s, i).group;
+
+		if (g < 0 || g == at)
+			n += (size_t)s->kv[at].heads * kv_group_head_bytes(&s->kv[at], kv_rows_at(kv, i));
+	}
 	return n;
+}
+
+size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv)
+{
+	return row_bytes(s, kv, -1);
 }
 
 struct kv_rows model_kv_default(enum arith arith)
@@ -259,21 +326,25 @@ struct kv_rows model_kv_default(enum arith arith)
 	return kv_rows_of(kv_format_find(arith == ARITH_F32 ? "f32" : "bf16"));
 }
 
-size_t model_pool_bytes(const struct shape *s, const struct kv_rows *kv, int ctx)
+size_t model_pool_bytes(const struct shape *s, const struct model_opts *o, int group, int ctx)
 {
-	size_t pages = ((size_t)ctx + PAGE_ROWS - 1) / PAGE_ROWS;
+	size_t n = 0;
 
-	return size_mul(size_mul(model_kv_row_bytes(s, kv), PAGE_ROWS), pages);
+	for (int g = 0; g < s->n_kv; g++)
+		if (group < 0 || group == g)
+			n += size_mul(size_mul(row_bytes(s, &o->kv, g), PAGE_ROWS),
+			              (size_t)paged_need_pages(s->kv[g].window, o->step_rows, PAGE_ROWS, ctx));
+	return n;
 }
 
-int model_longest(const struct shape *s, const struct kv_rows *kv, size_t bytes, int ctx)
+int model_longest(const struct shape *s, const struct model_opts *o, size_t bytes, int ctx)
 {
 	int least = 0, most = ctx;
 
 	while (least < most) {
 		int pos = most - (most - least) / 2;
 
-		if (model_pool_bytes(s, kv, pos) <= bytes)
+		if (model_pool_bytes(s, o, -1, pos) <= bytes)
 			least = pos;
 		else
 			most = pos - 1;
@@ -295,8 +366,9 @@ size_t model_snap_bytes(const struct shape *s)
 
 void model_fill(const struct model *m, struct pass *p, int layer, float *k, const float *v)
 {
-	const struct shape *s = &m->shape;
-	const struct attn attn = { .heads_kv = s->heads_kv, .dim = s->dim, .scale = 1 };
+	struct kv_place at = shape_kv_place(&m->shape, layer);
+	const struct kv_group *g = &m->shape.kv[at.group];
+	const struct attn attn = { .heads_kv = g->heads, .dim = g->dim_k, .scale = 1 };
 
-	p->be->ops->kv_append(p, &attn, NULL, 0, 0, k, v, paged_view(m->kv), layer);
+	p->be->ops->kv_append(p, &attn, NULL, 0, 0, k, v, paged_view(m->kv[at.group]), at.index);
 }

@@ -17,16 +17,24 @@
 
 struct model;
 
+/* Where a layer's keys and values lie: in which group, and which of its layers it is. */
+struct kv_place {
+	int group, index;
+};
+enum { KV_GROUPS = 4 };
+
 struct shape {
-	int layers, layers_attn, layers_rec;   /* all; with attention; recurrent */
+	int layers, layers_attn, layers_rec;   /* all; with keys and values of their own; recurrent */
 	int layers_moe, experts, experts_used; /* layers with a mixture; of how many, how many per token */
 	int hidden, vocab;                     /* rows of the embedding (may exceed the tokenizer's) */
 	int ctx_max;                           /* max_position_embeddings */
-	int heads_kv, dim;                     /* attention cache row; 0 when there is none */
-	struct state_shape state;              /* recurrent state; layers 0 when there is none */
-	int carry;            /* floats of a row that each sequence carries along (model_carried); 0: none */
-	int64_t params;       /* elements of all used tensors, logical */
-	int64_t weight_bytes; /* stored bytes of all used tensors */
+	struct kv_group kv[KV_GROUPS];         /* [n_kv] the attention layers by geometry and reach */
+	int n_kv;
+	struct kv_place *place;   /* [layers_attn] in the model's order; NULL: all in one group */
+	struct state_shape state; /* recurrent state; layers 0 when there is none */
+	int carry;                /* floats of a row that each sequence carries along (model_carried); 0: none */
+	int64_t params;           /* elements of all used tensors, logical */
+	int64_t weight_bytes;     /* stored bytes of all used tensors */
 };
 
 /* How much to provide for.  Everything is a budget chosen at start. */
@@ -63,11 +71,13 @@ struct model {
 	struct model_opts opts;
 	struct backend *be;
 	struct caches caches;
-	struct cache *kv, *state, *carry; /* the ones in caches, by kind, for src/model alone; NULL when not used */
-	struct arena arena;               /* everything the model owns, but */
-	struct arena vectors;             /* the floats it made for operations: placed with the backend */
-	struct store *st;                 /* that it was bound from */
-	struct placed *placed;            /* with the backend, from model_attach on */
+	struct cache_pool pool; /* of the groups of keys and values, when there are several */
+	/* Those in caches, by kind, for src/model alone; NULL when not used. */
+	struct cache *kv[KV_GROUPS], *state, *carry;
+	struct arena arena;    /* everything the model owns, but */
+	struct arena vectors;  /* the floats it made for operations: placed with the backend */
+	struct store *st;      /* that it was bound from */
+	struct placed *placed; /* with the backend, from model_attach on */
 	int n_placed;
 	const char *arch; /* the matching entry of ops->arch */
 };
@@ -93,18 +103,27 @@ int model_attach(struct model *m, struct backend *be, const struct model_opts *o
  * uses the model writes it before it has the sequence captured, and finds it after a restore. */
 float *model_carried(const struct model *m, int slot);
 
+/* For bind: the attention layers are `layers` alike, which see everything. */
+void shape_kv_plain(struct shape *s, int layers, int heads, int dim);
+/* For bind, layer by layer: one more of this geometry and reach (g->layers is not looked at).  Its group is that of
+ * earlier ones like it.  E_UNSUPPORTED: it would be a group too many. */
+int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err);
+/* Of an attention layer, counted among those with keys and values of their own. */
+struct kv_place shape_kv_place(const struct shape *s, int layer);
+
 /* Sizes for plans, before there are caches: keys and values of one position over all layers. */
 size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv);
 struct kv_rows model_kv_default(enum arith arith);
-/* Pages of a sequence of ctx positions; the longest sequence, up to ctx, that so many bytes hold. */
-size_t model_pool_bytes(const struct shape *s, const struct kv_rows *kv, int ctx);
-int model_longest(const struct shape *s, const struct kv_rows *kv, size_t bytes, int ctx);
+/* Pages that a sequence of ctx positions needs at most, of one group or (-1) of all; the longest sequence, up to
+ * ctx, that so many bytes hold.  Of o only kv and step_rows are looked at. */
+size_t model_pool_bytes(const struct shape *s, const struct model_opts *o, int group, int ctx);
+int model_longest(const struct shape *s, const struct model_opts *o, size_t bytes, int ctx);
 /* Of each sequence whatever its length, with room for so many tentative rows; of each snapshot
  * beside pages. */
 size_t model_slot_bytes(const struct shape *s, int tape_rows);
 size_t model_snap_bytes(const struct shape *s);
 
-/* For measuring: makes k and v, [n_row][heads_kv * dim], the keys and values of the pass's rows in an
+/* For measuring: makes k and v, [n_row][heads * dim_k and dim_v of the layer's group], the keys and values of the pass's rows in an
  * attention layer, counted among those; k is spoiled. */
 void model_fill(const struct model *m, struct pass *p, int layer, float *k, const float *v);
 

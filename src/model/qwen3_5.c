@@ -149,6 +149,7 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	struct shape *s = &q->m.shape;
 	struct attention_form *f = &p->attn;
 	struct rotary_defaults d = { .theta = 0, .partial = 0.25 };
+	int full = 0;
 
 	s->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
 	s->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
@@ -176,14 +177,13 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	read_delta(c, p);
 	read_ffn(&q->m, c, p, s->layers, &q->m.arena);
 	for (int i = 0; i < s->layers; i++) {
-		s->layers_attn += p->full[i];
+		full += p->full[i];
 		s->layers_moe += p->sparse[i];
 	}
 	s->experts = p->moe.experts;
 	s->experts_used = p->moe.top_k;
-	s->layers_rec = s->layers - s->layers_attn;
-	s->heads_kv = f->op.heads_kv;
-	s->dim = f->op.dim;
+	s->layers_rec = s->layers - full;
+	shape_kv_plain(s, full, f->op.heads_kv, f->op.dim);
 	s->state = p->delta;
 	s->state.layers = s->layers_rec;
 }
@@ -415,7 +415,7 @@ static void forward(struct model *m, struct pass *p)
 {
 	const struct qwen *q = (const struct qwen *)m;
 	const struct backend_ops *ops = p->be->ops;
-	const struct kv_view *kv = m->kv ? paged_view(m->kv) : NULL;
+	const struct kv_view *kv = m->kv[0] ? paged_view(m->kv[0]) : NULL;
 	const struct state_view *state = m->state ? state_view(m->state) : NULL;
 	int hidden = m->shape.hidden;
 	float *x = trunk_begin(p, &q->trunk), *h;
@@ -491,7 +491,7 @@ static void head_forward(struct model *m, struct pass *p)
 	ops->linear(p, &fc, 1, in, n, 2 * hidden);
 	p->work_used = mark;
 	ops->norm(p, h, x, n, hidden, y->norm_in, d->q.eps);
-	attention_forward(p, &y->attn, x, true, h, paged_view(m->kv), 0);
+	attention_forward(p, &y->attn, x, true, h, paged_view(m->kv[0]), 0);
 	ops->norm(p, h, x, n, hidden, y->norm_post, d->q.eps);
 	ffn_forward(p, &y->ffn, x, true, h);
 	h = p->hidden ? p->hidden : pass_floats(p, rows);
@@ -533,8 +533,9 @@ static int head_config(struct head *d, const struct model *of, struct store *st,
 		return err_set(err, E_UNSUPPORTED,
 		               "%s: a draft head for %d dimensions and %d tokens; the model has %d and %d",
 		               st->config_path, s->hidden, s->vocab, of->shape.hidden, of->shape.vocab);
-	s->layers = s->layers_attn = 1;
+	s->layers = 1;
 	s->layers_rec = 0;
+	shape_kv_plain(s, 1, p->attn.op.heads_kv, p->attn.op.dim);
 	s->layers_moe = p->sparse[0];
 	s->state = (struct state_shape){ 0 };
 	s->carry = s->hidden;

@@ -31,8 +31,6 @@ void stack_read_attention(struct stack *s, struct conf *c, struct attention_form
 	op->eps = s->trunk.eps;
 	f->hidden = s->m.shape.hidden;
 	f->bias_qkv = f->bias_o = conf_bool_or(c, "attention_bias", false);
-	s->m.shape.heads_kv = op->heads_kv;
-	s->m.shape.dim = op->dim;
 }
 
 void stack_init(struct stack *s, int blocks)
@@ -55,7 +53,7 @@ struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own,
 static void attention_run(struct pass *p, const struct block *b, float *out, bool add, const float *h,
                           const struct stack_views *v)
 {
-	attention_forward(p, b->own, out, add, h, v->kv, b->layer);
+	attention_forward(p, b->own, out, add, h, v->kv[b->kv.group], b->kv.index);
 }
 
 static size_t attention_room(const struct block *b, int n_row)
@@ -72,7 +70,8 @@ struct block *stack_add_attention(struct stack *s, struct binder *b, const struc
 	struct block *y = stack_add(s, &attention_block, a, norm);
 
 	attention_bind(b, a, f, layer);
-	y->layer = s->m.shape.layers_attn++;
+	if (!b->code)
+		b->code = attention_keep(&s->m, f, &y->kv, b->err);
 	return y;
 }
 
@@ -132,11 +131,13 @@ size_t stack_work_floats(const struct model *m, int n_row, int n_logit)
 void stack_forward(struct model *m, struct pass *p)
 {
 	const struct stack *s = (const struct stack *)m;
-	const struct stack_views v = { m->kv ? paged_view(m->kv) : NULL, m->state ? state_view(m->state) : NULL };
+	struct stack_views v = { .state = m->state ? state_view(m->state) : NULL };
 	int hidden = m->shape.hidden;
 	size_t floats = (size_t)p->n_row * (size_t)hidden;
 	float *x = trunk_begin(p, &s->trunk), *h = pass_floats(p, floats), *y = s->besides ? pass_floats(p, floats) : h;
 
+	for (int g = 0; g < m->shape.n_kv; g++)
+		v.kv[g] = paged_view(m->kv[g]);
 	for (int i = 0; i < s->n_block; i++) {
 		const struct block *b = &s->block[i];
 		float *to = join_to(&b->join, x, y);

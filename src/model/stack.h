@@ -16,7 +16,7 @@ struct block;
 
 /* The caches of a pass, as blocks read them; NULL where the model has none. */
 struct stack_views {
-	const struct kv_view *kv;
+	const struct kv_view *kv[KV_GROUPS];
 	const struct state_view *state;
 };
 
@@ -34,7 +34,8 @@ struct block {
 	const float *norm; /* gain of the norm before it; NULL: none */
 	bool beside;       /* reads what the block before it reads, its norm included */
 	struct join join;
-	int layer; /* its index in its cache */
+	int layer;          /* its index in the cache of states */
+	struct kv_place kv; /* of its keys and values */
 };
 
 struct stack {

@@ -24,44 +24,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/rng.h"
-#include "world.h"
-
-enum { SLOTS_MAX = 8, CTX_MAX = 160, KEPT_MAX = 12, STEP_MAX = 24, TAPE_MAX = 6, SEEN_MAX = 3 };
-
-/* A page as the naive account knows it: a number never used again. */
-struct pages {
-	int id[CTX_MAX];
-	int n;
-};
-
-struct seq {
-	int32_t tok[CTX_MAX + STEP_MAX];
-	int pos;
-	struct pages pages;
-	/* While a span is reserved. */
-	struct span span;
-	bool reserved;
-	struct pages before;        /* what it goes back to when it does not run */
-	int seen[SEEN_MAX], n_seen; /* positions of the last step foreseen and not captured */
-};
-
-struct kept {
-	struct snaps snaps;
-	int32_t tok[CTX_MAX];
-	int pos; /* 0: free */
-	struct pages pages;
-};
-
-struct life {
-	struct world w;
-	uint64_t seed, number, drawn;
-	struct seq seq[SLOTS_MAX];
-	struct kept kept[KEPT_MAX];
-	int next_id;
-	int op;
-	const char *doing;
-	bool armed;
-};
+#include "life.h"
 
 static struct {
 	uint64_t rows, steps, drafts_kept, drafts_cut, rewinds, rewinds_exact, captures, restores, trips, pieces,
@@ -72,8 +35,7 @@ static struct {
 	uint64_t unreserved, preempted, checks, shed;
 } count;
 
-static void fail(const struct life *l, const char *fmt, ...) __attribute__((format(printf, 2, 3), noreturn));
-static void fail(const struct life *l, const char *fmt, ...)
+void fail(const struct life *l, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -86,12 +48,10 @@ static void fail(const struct life *l, const char *fmt, ...)
 	for (int k = 0; k < KINDS; k++)
 		if (l->w.kind[k])
 			printf(" %s", kind_name[k]);
-	printf("; %d slots, %d rows per page, group %d\n", l->w.slots, l->w.paged.page_rows, l->w.pooled.group);
+	printf("; %d slots, %d rows per page, group %d\n", l->w.slots, l->w.paged[0].page_rows, l->w.pooled.group);
 	fflush(stdout);
 	exit(1);
 }
-
-#define must(l, cond, ...) ((cond) ? (void)0 : fail(l, __VA_ARGS__))
 
 /* Uniform in [0, n). */
 static int draw(struct life *l, int n)
@@ -122,184 +82,6 @@ static bool refused(struct life *l)
 	return fired;
 }
 
-/* ---- the naive account ---- */
-
-static int pages_for(const struct life *l, int pos)
-{
-	return (pos + l->w.paged.page_rows - 1) / l->w.paged.page_rows;
-}
-
-static int holders(const struct life *l, int id)
-{
-	int n = 0;
-
-	for (int s = 0; s < l->w.slots; s++) {
-		for (int i = 0; i < l->seq[s].pages.n; i++)
-			n += l->seq[s].pages.id[i] == id;
-		/* a page that is about to be replaced is held until the step begins */
-		if (l->seq[s].reserved)
-			for (int i = 0; i < l->seq[s].before.n; i++)
-				n += l->seq[s].before.id[i] == id && l->seq[s].pages.id[i] != id;
-	}
-	for (int k = 0; k < KEPT_MAX; k++)
-		for (int i = 0; l->kept[k].pos && i < l->kept[k].pages.n; i++)
-			n += l->kept[k].pages.id[i] == id;
-	return n;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
-
-static int pages_used(const struct life *l)
-{
-	static int id[(2 * SLOTS_MAX + KEPT_MAX) * CTX_MAX];
-	int n = 0, distinct = 0;
-
-	for (int s = 0; s < l->w.slots; s++) {
-		const struct seq *q = &l->seq[s];
-
-		memcpy(id + n, q->pages.id, (size_t)q->pages.n * sizeof *id);
-		n += q->pages.n;
-		if (q->reserved) {
-			memcpy(id + n, q->before.id, (size_t)q->before.n * sizeof *id);
-			n += q->before.n;
-		}
-	}
-	for (int k = 0; k < KEPT_MAX; k++) {
-		if (!l->kept[k].pos)
-			continue;
-		memcpy(id + n, l->kept[k].pages.id, (size_t)l->kept[k].pages.n * sizeof *id);
-		n += l->kept[k].pages.n;
-	}
-	qsort(id, (size_t)n, sizeof *id, by_value);
-	for (int i = 0; i < n; i++)
-		distinct += i == 0 || id[i] != id[i - 1];
-	return distinct;
-}
-
-static int kept_count(const struct life *l)
-{
-	int n = 0;
-
-	for (int k = 0; k < KEPT_MAX; k++)
-		n += l->kept[k].pos > 0;
-	return n;
-}
-
-static int seen_count(const struct life *l)
-{
-	int n = 0;
-
-	for (int s = 0; s < l->w.slots; s++)
-		n += l->seq[s].n_seen;
-	return n;
-}
-
-static int blocks_used(const struct life *l)
-{
-	int n = 0, g = l->w.pooled.group;
-
-	for (int s = 0; s < l->w.slots; s++)
-		n += pooled_blocks(g, l->seq[s].pos + (l->seq[s].reserved ? l->seq[s].span.n : 0));
-	for (int k = 0; k < KEPT_MAX; k++)
-		if (l->kept[k].pos)
-			n += pooled_blocks(g, l->kept[k].pos);
-	return n;
-}
-
-/* Pages that some snapshot holds and no slot; of one snapshot (k >= 0), those that
- * nobody else holds. */
-static int pages_kept(const struct life *l, int k)
-{
-	int n = 0;
-
-	for (int i = 0; i < KEPT_MAX; i++) {
-		const struct pages *p = &l->kept[i].pages;
-
-		for (int j = 0; l->kept[i].pos && j < p->n && (k < 0 || i == k); j++) {
-			int before = 0, slots = 0, all = holders(l, p->id[j]);
-
-			for (int o = 0; o < KEPT_MAX; o++)
-				for (int x = 0; l->kept[o].pos && x < l->kept[o].pages.n; x++) {
-					slots += l->kept[o].pages.id[x] == p->id[j];
-					before += o < i && l->kept[o].pages.id[x] == p->id[j];
-				}
-			slots = all - slots;
-			n += k < 0 ? !slots && !before : all == 1;
-		}
-	}
-	return n;
-}
-
-static void check_kept(const struct life *l)
-{
-	size_t page_bytes = 0, rest = 0;
-
-	if (l->w.kind[PAGED]) {
-		struct paged_stats st;
-
-		paged_stats(l->w.kind[PAGED], &st);
-		page_bytes = st.page_bytes;
-	}
-	for (int k = 0; k < KEPT_MAX; k++) {
-		size_t own;
-
-		if (!l->kept[k].pos)
-			continue;
-		own = l->kept[k].snaps.bytes - (size_t)l->kept[k].pages.n * page_bytes;
-		rest += own;
-		must(l, snaps_room(&l->kept[k].snaps) == (size_t)pages_kept(l, k) * page_bytes,
-		     "dropping gives %zu bytes of pages, not %d pages", snaps_room(&l->kept[k].snaps),
-		     pages_kept(l, k));
-		must(l, snaps_alone(&l->kept[k].snaps) == own + (size_t)pages_kept(l, k) * page_bytes,
-		     "dropping frees %zu bytes", snaps_alone(&l->kept[k].snaps));
-	}
-	must(l, caches_kept(&l->w.set) == rest + (size_t)pages_kept(l, -1) * page_bytes,
-	     "%zu bytes kept, %zu and %d pages are", caches_kept(&l->w.set), rest, pages_kept(l, -1));
-}
-
-/* Numbers for budgets, as the naive account has them. */
-static void check_numbers(const struct life *l)
-{
-	struct cache_pool pool = caches_pool(&l->w.set);
-	int free = l->w.kind[STATE] ? (int)(l->w.state.snap_bytes_max / state_slot_bytes(&l->w.state.shape)) :
-	                              KEPT_MAX + 1;
-	int longest = caches_longest(&l->w.set, l->w.ctx_max);
-	size_t page_bytes = 0;
-
-	if (l->w.kind[CARRY] && free > (int)(l->w.carry.snap_bytes_max / l->w.carry.bytes))
-		free = (int)(l->w.carry.snap_bytes_max / l->w.carry.bytes);
-	if (l->w.kind[PAGED]) {
-		struct paged_stats st;
-
-		paged_stats(l->w.kind[PAGED], &st);
-		must(l, st.pages_used == pages_used(l), "%d pages used, %d are held", st.pages_used, pages_used(l));
-		must(l, pool.max == (size_t)st.pages * st.page_bytes, "a pool of %zu bytes, %d pages", pool.max,
-		     st.pages);
-		page_bytes = st.page_bytes;
-	}
-	must(l, pool.used == (size_t)pages_used(l) * page_bytes, "%zu bytes of the pool, %d pages", pool.used,
-	     pages_used(l));
-	for (int s = 0; s < l->w.slots; s++) {
-		const struct seq *q = &l->seq[s];
-		int pos = q->pos + (q->reserved ? q->span.n : 0);
-
-		must(l, caches_need(&l->w.set, pos) == (size_t)q->pages.n * page_bytes,
-		     "position %d needs %zu bytes, %d pages are there", pos, caches_need(&l->w.set, pos), q->pages.n);
-	}
-	must(l, longest == l->w.ctx_max || caches_need(&l->w.set, longest + 1) > pool.max, "%d positions fit, no more",
-	     longest);
-	must(l, caches_need(&l->w.set, longest) <= pool.max, "%d positions do not fit", longest);
-	free -= l->w.kind[STATE] || l->w.kind[CARRY] ? kept_count(l) : 0;
-	must(l, caches_snaps_free(&l->w.set, KEPT_MAX) == (free < KEPT_MAX ? free : KEPT_MAX),
-	     "room for %d snapshots, not %d", caches_snaps_free(&l->w.set, KEPT_MAX), free);
-	must(l, caches_drafts_max(&l->w.set) == (l->w.kind[STATE] ? l->w.state.tape_rows : INT_MAX), "%d drafts",
-	     caches_drafts_max(&l->w.set));
-	must(l, caches_go_back(&l->w.set) == (!l->w.kind[STATE] && !l->w.kind[POOLED]), "whether slots can go back");
-}
-
 static void check_books(struct life *l)
 {
 	caches_check(&l->w.set);
@@ -309,54 +91,36 @@ static void check_books(struct life *l)
 	count.checks++;
 }
 
-static bool can_stand(const struct life *l, int at, int pos, bool snap)
-{
-	int g = l->w.pooled.group;
-
-	if (l->w.kind[CARRY] && snap && pos != at && pos != 0)
-		return false;
-	if (l->w.kind[STATE] && pos != at && pos != 0)
-		return false;
-	if (l->w.kind[POOLED] && pos < at - at % g && pos % g)
-		return false;
-	return true;
-}
-
-/* The largest position that a slot (or a snapshot) which stands at `at` can go to. */
-static int where(const struct life *l, int at, int pos, bool snap)
-{
-	if (pos > at)
-		pos = at;
-	while (!can_stand(l, at, pos, snap))
-		pos--;
-	return pos;
-}
-
-static size_t snap_bytes(const struct life *l, int pos)
-{
-	size_t n = 0;
-
-	if (l->w.kind[PAGED]) {
-		struct paged_stats st;
-
-		paged_stats(l->w.kind[PAGED], &st);
-		n += (size_t)pages_for(l, pos) * st.page_bytes;
-	}
-	if (l->w.kind[STATE])
-		n += state_slot_bytes(&l->w.state.shape);
-	if (l->w.kind[POOLED])
-		n += (size_t)pooled_blocks(l->w.pooled.group, pos) * POOLED_BLOCK * sizeof(uint64_t);
-	if (l->w.kind[CARRY])
-		n += l->w.carry.bytes;
-	return n;
-}
-
 /* ---- what a life does ---- */
 
+/* Goes back to, or has just come to, pos. */
 static void set_pos(struct life *l, int s, int pos)
 {
-	l->seq[s].pos = pos;
-	l->seq[s].pages.n = pages_for(l, pos);
+	struct seq *q = &l->seq[s];
+
+	q->pos = pos;
+	for (int g = 0; g < GROUPS; g++) {
+		q->pages[g].n = pages_for(l, pos);
+		q->pages[g].first = pos ? q->pages[g].first : 0;
+	}
+}
+
+/* What no later row sees is given back: after a step, and of what is restored. */
+static void age(struct life *l, struct pages p[GROUPS], int pos)
+{
+	for (int g = 0; g < GROUPS; g++)
+		if (p[g].first < first_for(l, g, pos))
+			p[g].first = first_for(l, g, pos);
+}
+
+/* The pages of q that it takes to stand at pos. */
+static void pages_at(const struct life *l, const struct seq *q, int pos, struct pages out[GROUPS])
+{
+	memcpy(out, q->pages, sizeof q->pages);
+	for (int g = 0; g < GROUPS; g++) {
+		out[g].first = first_for(l, g, pos);
+		out[g].n = pages_for(l, pos);
+	}
 }
 
 static void do_close(struct life *l, int s)
@@ -365,28 +129,6 @@ static void do_close(struct life *l, int s)
 	caches_close(&l->w.set, s);
 	l->seq[s].n_seen = 0;
 	set_pos(l, s, 0);
-}
-
-static bool room_to_keep(const struct life *l, int pos)
-{
-	if (l->w.kind[STATE] && (size_t)(kept_count(l) + seen_count(l) + 1) * state_slot_bytes(&l->w.state.shape) >
-	                                l->w.state.snap_bytes_max)
-		return false;
-	if (l->w.kind[POOLED] && blocks_used(l) + pooled_blocks(l->w.pooled.group, pos) > l->w.pooled.blocks_max)
-		return false;
-	if (l->w.kind[CARRY] && (size_t)(kept_count(l) + 1) * l->w.carry.bytes > l->w.carry.snap_bytes_max)
-		return false;
-	return true;
-}
-
-/* The row that the owner of slot s has it carry: of the tokens, so that no two are alike. */
-static uint64_t carried(const struct life *l, const int32_t *tok, int pos)
-{
-	uint64_t h = 17;
-
-	for (int i = 0; i < pos; i++)
-		h = prefix_hash(h, tok[i]);
-	return h;
 }
 
 static void put_carried(struct life *l, int s)
@@ -431,8 +173,8 @@ static void do_drop(struct life *l, struct kept *k)
 	k->pos = 0;
 }
 
-/* What was captured of slot s at pos is now k's. */
-static void take(struct life *l, struct kept *k, int s, int pos)
+/* What was captured of slot s at pos, with these pages, is now k's. */
+static void take(struct life *l, struct kept *k, int s, int pos, const struct pages pages[GROUPS])
 {
 	struct seq *q = &l->seq[s];
 
@@ -440,9 +182,16 @@ static void take(struct life *l, struct kept *k, int s, int pos)
 	     k->snaps.pos, k->snaps.bytes, pos, snap_bytes(l, pos));
 	k->pos = pos;
 	memcpy(k->tok, q->tok, (size_t)pos * sizeof *k->tok);
-	k->pages = q->pages;
-	k->pages.n = pages_for(l, pos);
+	memcpy(k->pages, pages, sizeof k->pages);
 	count.captures++;
+}
+
+static bool window_before_state(const struct life *l)
+{
+	for (int i = 0; i < l->w.set.n; i++)
+		if (l->w.set.v[i] == l->w.kind[WINDOW] || l->w.set.v[i] == l->w.kind[STATE])
+			return l->w.set.v[i] == l->w.kind[WINDOW] && l->w.kind[STATE];
+	return false;
 }
 
 /* Positions inside the step at which states will be captured, perhaps. */
@@ -459,7 +208,8 @@ static void do_foresee(struct life *l, const struct span *span, int n)
 			int rc;
 
 			/* The set takes back nothing of what one kind refuses after another. */
-			if (!chance(l, 4) || q->n_seen == SEEN_MAX || (never && l->w.kind[STATE]))
+			if (!chance(l, 4) || q->n_seen == SEEN_MAX ||
+			    (never && (l->w.kind[STATE] || l->w.kind[WINDOW])))
 				continue;
 			room = room && room_to_keep(l, pos);
 			l->doing = "foresee";
@@ -467,8 +217,13 @@ static void do_foresee(struct life *l, const struct span *span, int n)
 			rc = caches_foresee(&l->w.set, span, i, pos);
 			room = !refused(l) && room;
 			must(l, rc == (room ? 0 : E_FULL), "returned %d, there was %s", rc, room ? "room" : "no room");
-			if (!rc)
-				q->seen[q->n_seen++] = pos;
+			if (rc && !window_before_state(l))
+				continue;
+			q->seen[q->n_seen].pos = pos;
+			q->seen[q->n_seen].lost = rc;
+			pages_at(l, q, pos, q->seen[q->n_seen].pages);
+			/* Without a window the slot's own pages do. */
+			q->seen[q->n_seen++].pages[PAGED].n = 0;
 		}
 	}
 }
@@ -478,15 +233,20 @@ static struct kept *do_capture_inside(struct life *l, int s)
 {
 	struct seq *q = &l->seq[s];
 	struct kept *k = kept_free(l);
+	struct pages pages[GROUPS];
 	int i, pos;
 
 	if (!k || !q->n_seen)
 		return NULL;
 	l->doing = "capture inside a step";
 	i = draw(l, q->n_seen);
-	pos = q->seen[i];
+	pos = q->seen[i].pos;
+	if (q->seen[i].lost)
+		return NULL;
 	must(l, !caches_capture(&l->w.set, s, pos, &k->snaps), "position %d was foreseen", pos);
-	take(l, k, s, pos);
+	pages_at(l, q, pos, pages);
+	pages[WINDOW] = q->seen[i].pages[WINDOW];
+	take(l, k, s, pos, pages);
 	q->seen[i] = q->seen[--q->n_seen];
 	count.inside++;
 	return k;
@@ -497,6 +257,7 @@ static struct kept *do_capture(struct life *l, int s)
 	struct seq *q = &l->seq[s];
 	struct kept *k = kept_free(l);
 	bool room = room_to_keep(l, q->pos);
+	struct pages pages[GROUPS];
 	int rc;
 
 	l->doing = "capture";
@@ -512,7 +273,8 @@ static struct kept *do_capture(struct life *l, int s)
 		count.full[1]++;
 		return NULL;
 	}
-	take(l, k, s, q->pos);
+	pages_at(l, q, q->pos, pages);
+	take(l, k, s, q->pos, pages);
 	return k;
 }
 
@@ -531,7 +293,7 @@ static void do_restore(struct life *l, int s)
 	l->doing = "restore";
 	ask = draw(l, CTX_MAX);
 	pos = snaps_reach(&k->snaps, ask);
-	want = where(l, k->pos, ask, true);
+	want = where(l, k->pages, k->pos, ask, true);
 	must(l, pos == want, "a snapshot at %d asked for %d offers %d, not %d", k->pos, ask, pos, want);
 	if (chance(l, 2)) {
 		pos = k->pos;
@@ -547,8 +309,9 @@ static void do_restore(struct life *l, int s)
 		return;
 	}
 	memcpy(q->tok, k->tok, (size_t)pos * sizeof *q->tok);
-	q->pages = k->pages;
+	memcpy(q->pages, k->pages, sizeof q->pages);
 	set_pos(l, s, pos);
+	age(l, q->pages, pos);
 	check_carried(l, s);
 	count.restores++;
 }
@@ -562,12 +325,12 @@ static void do_rewind(struct life *l, int s)
 	if (chance(l, 2) && q->pos > 8)
 		pos = q->pos - draw(l, 8);
 	to = caches_rewind(&l->w.set, s, q->pos, pos);
-	must(l, to == where(l, q->pos, pos, false), "from %d to %d arrived at %d, not %d", q->pos, pos, to,
-	     where(l, q->pos, pos, false));
+	must(l, to == where(l, q->pages, q->pos, pos, false), "from %d to %d arrived at %d, not %d", q->pos, pos, to,
+	     where(l, q->pages, q->pos, pos, false));
 	count.rewinds++;
 	count.rewinds_exact += to == pos;
 	for (int i = q->n_seen; i-- > 0;)
-		if (q->seen[i] > to)
+		if (q->seen[i].pos > to)
 			q->seen[i] = q->seen[--q->n_seen];
 	set_pos(l, s, to);
 }
@@ -635,9 +398,29 @@ static void do_hostile(struct life *l, const struct bytes *good)
 	count.hostile++;
 }
 
+/* The pages of a snapshot that is read, like one with pages k over the first n of another's (NULL:
+ * of none).  Returns whether there is room for those that are new. */
+static bool new_pages(struct life *l, const struct pages k[GROUPS], const struct kept *base, int n,
+                      struct pages out[GROUPS])
+{
+	int more[GROUPS] = { 0 };
+
+	memcpy(out, k, GROUPS * sizeof *out);
+	for (int g = 0; g < GROUPS; g++) {
+		bool over = base && base->pages[g].first <= k[g].first;
+
+		for (int i = k[g].first; i < k[g].n; i++) {
+			out[g].id[i] = over && i < n ? base->pages[g].id[i] : ++l->next_id;
+			more[g] += !over || i >= n;
+		}
+	}
+	return room_for_pages(l, more);
+}
+
 static void do_trip(struct life *l)
 {
 	struct kept *k = kept_any(l), *to = kept_free(l);
+	struct pages pages[GROUPS];
 	struct bytes once, again;
 	struct err err = { 0 };
 	bool room;
@@ -657,12 +440,7 @@ static void do_trip(struct life *l)
 		do_hostile(l, &once);
 	l->doing = "write and read";
 	room = room_to_keep(l, k->pos);
-	if (l->w.kind[PAGED]) {
-		struct paged_stats st;
-
-		paged_stats(l->w.kind[PAGED], &st);
-		room = room && pages_used(l) + pages_for(l, k->pos) <= st.pages;
-	}
+	room = room && new_pages(l, k->pages, NULL, 0, pages);
 	arm(l);
 	rc = caches_read(&l->w.set, &once.source, &to->snaps, &err);
 	room = !refused(l) && room;
@@ -671,9 +449,7 @@ static void do_trip(struct life *l)
 		must(l, once.at == once.buf.n, "%zu of %zu bytes were read", once.at, once.buf.n);
 		to->pos = k->pos;
 		memcpy(to->tok, k->tok, (size_t)k->pos * sizeof *k->tok);
-		to->pages.n = pages_for(l, k->pos);
-		for (int i = 0; i < to->pages.n; i++)
-			to->pages.id[i] = ++l->next_id;
+		memcpy(to->pages, pages, sizeof pages);
 		must(l, to->snaps.bytes == snap_bytes(l, to->pos), "%zu bytes, not %zu", to->snaps.bytes,
 		     snap_bytes(l, to->pos));
 		must(l, !snaps_write(&to->snaps, &again.sink), "write failed");
@@ -695,41 +471,77 @@ static int common_pages(const struct life *l, const struct kept *a, const struct
 
 	while (i < n && a->tok[i] == b->tok[i])
 		i++;
-	return l->w.kind[PAGED] ? i / l->w.paged.page_rows : 0;
+	return l->w.kind[PAGED] || l->w.kind[WINDOW] ? i / l->w.paged[0].page_rows : 0;
+}
+
+/* Bytes of the whole pages of a snapshot. */
+static size_t whole_bytes(const struct life *l, int pos)
+{
+	size_t n = 0;
+
+	for (int part = 0; part < caches_parts(&l->w.set); part++) {
+		int whole = pos / caches_page_rows(&l->w.set) - caches_page_first(&l->w.set, part, pos);
+
+		n += whole > 0 ? (size_t)whole * caches_page_bytes(&l->w.set, part) : 0;
+	}
+	return n;
+}
+
+/* Sets those pages of `to` that were not read over base's. */
+static void set_pages(struct life *l, const struct kept *from, struct kept *to, const struct kept *base, int n)
+{
+	int part = 0;
+
+	for (int i = 0; i < l->w.set.n; i++) {
+		enum kind g = l->w.set.v[i] == l->w.kind[PAGED] ? PAGED : WINDOW;
+		int first, want, wanted;
+		void *page;
+
+		if (l->w.set.v[i] != l->w.kind[g])
+			continue;
+		first = first_for(l, g, to->pos);
+		want = base && base->pages[g].first <= first && n > first ? n : first;
+		wanted = snaps_page_wanted(&to->snaps, part);
+		must(l, caches_page_first(&l->w.set, part, to->pos) == first,
+		     "position %d begins with page %d of %s, not %d", to->pos,
+		     caches_page_first(&l->w.set, part, to->pos), kind_name[g], first);
+		must(l, wanted == want, "pages of %s from %d on are wanted, not from %d", kind_name[g], wanted, want);
+		page = xmalloc(caches_page_bytes(&l->w.set, part));
+		for (; want < to->pos / l->w.paged[g].page_rows; want++) {
+			snaps_page_get(&from->snaps, part, want, page);
+			snaps_page_set(&to->snaps, part, want, page);
+		}
+		free(page);
+		part++;
+	}
+	must(l, part == caches_parts(&l->w.set), "%d parts, not %d", caches_parts(&l->w.set), part);
 }
 
 /* As do_trip, but page by page, over the pages of a snapshot that has some of them. */
 static void do_pieces(struct life *l)
 {
 	struct kept *k = kept_any(l), *to = kept_free(l), *base = kept_any(l);
+	struct pages pages[GROUPS];
 	struct bytes rest, once, again;
 	struct err err = { 0 };
-	size_t page_bytes = caches_page_bytes(&l->w.set);
-	void *page = xmalloc(page_bytes + 1);
 	bool room;
 	int rc, n;
 
 	l->doing = "write and read in pieces";
-	if (!k || !to) {
-		free(page);
+	if (!k || !to)
 		return;
-	}
+	for (int i = 0; i < 8 && !(base && base != k && common_pages(l, base, k)); i++)
+		base = kept_any(l);
 	n = base ? common_pages(l, base, k) : 0;
-	n = n ? draw(l, n + 1) : 0;
+	n = n && chance(l, 2) ? draw(l, n + 1) : n;
 	bytes_init(&rest);
 	bytes_init(&once);
 	bytes_init(&again);
 	must(l, !snaps_write(&k->snaps, &once.sink), "write failed");
 	must(l, !snaps_write_rest(&k->snaps, &rest.sink), "write of the rest failed");
 	room = room_to_keep(l, k->pos);
-	if (l->w.kind[PAGED]) {
-		struct paged_stats st;
-
-		paged_stats(l->w.kind[PAGED], &st);
-		room = room && pages_used(l) + pages_for(l, k->pos) - n <= st.pages;
-		must(l, once.buf.n == rest.buf.n + (size_t)(k->pos / l->w.paged.page_rows) * page_bytes,
-		     "the sum is not the whole");
-	}
+	room = new_pages(l, k->pages, base, n, pages) && room;
+	must(l, once.buf.n == rest.buf.n + whole_bytes(l, k->pos), "the sum is not the whole");
 	arm(l);
 	rc = caches_read_rest(&l->w.set, &rest.source, n ? &base->snaps : NULL, n, &to->snaps, &err);
 	room = !refused(l) && room;
@@ -737,13 +549,8 @@ static void do_pieces(struct life *l)
 	if (!rc) {
 		to->pos = k->pos;
 		memcpy(to->tok, k->tok, (size_t)k->pos * sizeof *k->tok);
-		to->pages.n = pages_for(l, k->pos);
-		for (int i = 0; i < to->pages.n; i++)
-			to->pages.id[i] = i < n ? base->pages.id[i] : ++l->next_id;
-		for (int i = n; l->w.kind[PAGED] && i < k->pos / l->w.paged.page_rows; i++) {
-			snaps_page_get(&k->snaps, i, page);
-			snaps_page_set(&to->snaps, i, page);
-		}
+		memcpy(to->pages, pages, sizeof pages);
+		set_pages(l, k, to, base, n);
 		must(l, to->snaps.bytes == snap_bytes(l, to->pos), "%zu bytes, not %zu", to->snaps.bytes,
 		     snap_bytes(l, to->pos));
 		must(l, !snaps_write(&to->snaps, &again.sink), "write failed");
@@ -757,7 +564,6 @@ static void do_pieces(struct life *l)
 	buf_fini(&rest.buf);
 	buf_fini(&once.buf);
 	buf_fini(&again.buf);
-	free(page);
 }
 
 /* ---- a step ---- */
@@ -765,17 +571,12 @@ static void do_pieces(struct life *l)
 static bool room_to_step(const struct life *l, int s, const struct span *sp)
 {
 	const struct seq *q = &l->seq[s];
+	int more[GROUPS];
 
-	if (l->w.kind[PAGED]) {
-		int need = pages_for(l, sp->pos + sp->n) - q->pages.n;
-		struct paged_stats st;
-
-		if (sp->pos % l->w.paged.page_rows && holders(l, q->pages.id[q->pages.n - 1]) > 1)
-			need++;
-		paged_stats(l->w.kind[PAGED], &st);
-		if (need > st.pages - pages_used(l))
-			return false;
-	}
+	for (int g = 0; g < GROUPS; g++)
+		more[g] = pages_for(l, sp->pos + sp->n) - q->pages[g].n + shares_last(l, s, g);
+	if (!room_for_pages(l, more))
+		return false;
 	if (l->w.kind[POOLED]) {
 		int g = l->w.pooled.group, need = pooled_blocks(g, sp->pos + sp->n) - pooled_blocks(g, sp->pos);
 
@@ -788,11 +589,12 @@ static bool room_to_step(const struct life *l, int s, const struct span *sp)
 static bool try_reserve(struct life *l, int s, const struct span *sp)
 {
 	struct seq *q = &l->seq[s];
-	bool room = room_to_step(l, s, sp), shared;
+	bool room = room_to_step(l, s, sp), shared[GROUPS];
 	int rc;
 
 	l->doing = "reserve";
-	shared = sp->pos % l->w.paged.page_rows && holders(l, q->pages.id[q->pages.n - 1]) > 1;
+	for (int g = 0; g < GROUPS; g++)
+		shared[g] = shares_last(l, s, g);
 	arm(l);
 	rc = caches_reserve(&l->w.set, sp);
 	room = !refused(l) && room;
@@ -803,11 +605,15 @@ static bool try_reserve(struct life *l, int s, const struct span *sp)
 		check_books(l);
 		return false;
 	}
-	q->before = q->pages;
-	if (shared)
-		q->pages.id[q->pages.n - 1] = ++l->next_id;
-	while (q->pages.n < pages_for(l, sp->pos + sp->n))
-		q->pages.id[q->pages.n++] = ++l->next_id;
+	memcpy(q->before, q->pages, sizeof q->before);
+	for (int g = 0; g < GROUPS; g++) {
+		struct pages *p = &q->pages[g];
+
+		if (shared[g])
+			p->id[p->n - 1] = ++l->next_id;
+		while (p->n < pages_for(l, sp->pos + sp->n))
+			p->id[p->n++] = ++l->next_id;
+	}
 	q->span = *sp;
 	q->reserved = true;
 	return true;
@@ -820,7 +626,7 @@ static void do_unreserve(struct life *l, int s)
 	l->doing = "unreserve";
 	caches_unreserve(&l->w.set, &q->span);
 	q->reserved = false;
-	q->pages = q->before;
+	memcpy(q->pages, q->before, sizeof q->pages);
 	check_books(l);
 	count.unreserved++;
 }
@@ -880,6 +686,7 @@ static void run_step(struct life *l, const struct span *span, int n)
 		caches_settle(&l->w.set, sp, keep);
 		q->reserved = false;
 		set_pos(l, sp->slot, sp->pos + keep);
+		age(l, q->pages, q->pos);
 		count.rows += (uint64_t)sp->n;
 		count.drafts_kept += (uint64_t)(keep - (sp->n - sp->n_draft));
 		count.drafts_cut += (uint64_t)(sp->n - keep);
@@ -946,9 +753,9 @@ static void do_any(struct life *l)
 		do_close(l, s);
 	else if (what < 93)
 		do_trip(l);
-	else if (what < 95)
+	else if (what < 96)
 		do_pieces(l);
-	else if (what < 96) {
+	else if (what < 97) {
 		l->doing = "shed";
 		count.shed += caches_shed(&l->w.set, (size_t)draw(l, 1000));
 	} else {
@@ -967,6 +774,35 @@ static void add(struct world *w, enum kind k, struct cache *c)
 	caches_add(&w->set, c);
 }
 
+static size_t page_of(const struct paged_opts *o)
+{
+	size_t page = 0;
+
+	for (int y = 0; y < o->group.layers; y++)
+		page += kv_group_head_bytes(&o->group, kv_rows_at(&o->rows, y));
+	page *= (size_t)o->group.heads * (size_t)o->page_rows;
+	return (page + 63) / 64 * 64;
+}
+
+/* A budget for each group, or one for both, that holds at least a page of each. */
+static void pools_open(struct life *l, unsigned combo, int tight)
+{
+	size_t least = 0, all = 0;
+	bool both = combo & 1u << PAGED && combo & 1u << WINDOW && chance(l, 2);
+
+	for (int g = 0; g < GROUPS; g++) {
+		struct paged_opts *o = &l->w.paged[g];
+		int whole = l->w.slots * pages_for(l, l->w.ctx_max);
+		size_t pages = (size_t)(tight == 0 ? 1 + draw(l, whole) : tight * whole), page = page_of(o);
+
+		o->bytes_max = page * pages + 63;
+		o->pool = both ? &l->w.pool : NULL;
+		all += o->bytes_max;
+		least = page > least ? page : least;
+	}
+	l->w.pool.max = all > least ? all : least;
+}
+
 /* A life's caches, in any order, with budgets from starving to ample. */
 static void life_open(struct life *l, const struct truth *truth, unsigned combo)
 {
@@ -980,12 +816,17 @@ static void life_open(struct life *l, const struct truth *truth, unsigned combo)
 	w->slots = 1 + draw(l, SLOTS_MAX);
 	w->ctx_max = 4 + draw(l, CTX_MAX - 4);
 	w->step_rows = chance(l, 4) ? 1 + draw(l, 3) : STEP_MAX;
-	w->paged = (struct paged_opts){ .page_rows = rows[draw(l, 9)], .slots = w->slots, .ctx_max = w->ctx_max };
+	w->paged[PAGED] = (struct paged_opts){
+		.page_rows = rows[draw(l, 9)], .slots = w->slots, .ctx_max = w->ctx_max, .step_rows = w->step_rows
+	};
+	w->paged[WINDOW] = w->paged[PAGED];
+	w->paged[WINDOW].group.window = 1 + draw(l, chance(l, 2) ? 8 : 100);
 	w->state = (struct state_opts){ .slots = w->slots, .tape_rows = draw(l, TAPE_MAX + 1) };
 	w->pooled = (struct pooled_opts){
 		.group = 2 + draw(l, 5), .slots = w->slots, .ctx_max = w->ctx_max, .step_rows = w->step_rows
 	};
 	truth->open(w, rng_bits(l->seed, l->drawn++, l->number));
+	pools_open(l, combo, tight);
 	for (int i = 0; i < KINDS; i++) {
 		enum kind k = (enum kind)((first + i) % KINDS);
 		struct cache *c = NULL;
@@ -993,16 +834,8 @@ static void life_open(struct life *l, const struct truth *truth, unsigned combo)
 
 		if (!(combo & 1u << k))
 			continue;
-		if (k == PAGED) {
-			size_t page = 0;
-
-			for (int y = 0; y < w->paged.layers; y++)
-				page += kv_pair_bytes(kv_rows_at(&w->paged.rows, y), w->paged.dim);
-			page *= (size_t)w->paged.heads * (size_t)w->paged.page_rows;
-			page = (page + 63) / 64 * 64;
-			whole = w->slots * pages_for(l, w->ctx_max);
-			w->paged.bytes_max = page * (size_t)(tight == 0 ? 1 + draw(l, whole) : tight * whole) + 63;
-			c = paged_open(w->be, &w->paged, &err);
+		if ((int)k < GROUPS) {
+			c = paged_open(w->be, &w->paged[k], &err);
 		} else if (k == STATE) {
 			w->state.snap_bytes_max = state_slot_bytes(&w->state.shape) * (size_t)draw(l, KEPT_MAX + 2) + 3;
 			c = state_open(w->be, &w->state, &err);
@@ -1118,10 +951,10 @@ static void check_refusals(void)
 	struct world *w = &l->w;
 
 	toy_truth.open(w, 0x35);
-	w->paged.page_rows = 4;
-	w->paged.slots = w->state.slots = 2;
-	w->paged.ctx_max = 16;
-	w->paged.bytes_max = 1 << 16;
+	w->paged[0].page_rows = 4;
+	w->paged[0].slots = w->state.slots = 2;
+	w->paged[0].ctx_max = 16;
+	w->paged[0].bytes_max = 1 << 16;
 	w->state.tape_rows = 2;
 	for (int k = 0; k < 2; k++)
 		for (int nth = 1;; nth++) {
@@ -1129,7 +962,7 @@ static void check_refusals(void)
 			struct cache *c;
 
 			toy_backend_refuse(w->be, nth);
-			c = k ? state_open(w->be, &w->state, &err) : paged_open(w->be, &w->paged, &err);
+			c = k ? state_open(w->be, &w->state, &err) : paged_open(w->be, &w->paged[0], &err);
 			toy_backend_refuse(w->be, 0);
 			if (c) {
 				c->ops->fini(c);
@@ -1139,14 +972,14 @@ static void check_refusals(void)
 			must(l, err.code == E_FULL && err.msg[0], "code %d: %s", err.code, err.msg);
 			must(l, !toy_backend_live(w->be), "%zu bytes left", toy_backend_live(w->be));
 		}
-	w->paged.bytes_max = 3;
+	w->paged[0].bytes_max = 3;
 	{
 		struct err err = { 0 };
 
-		must(l, !paged_open(w->be, &w->paged, &err) && err.code == E_LIMIT, "a pool of no page opened");
-		w->paged.bytes_max = SIZE_MAX;
-		w->paged.heads = w->paged.layers = w->paged.page_rows = INT_MAX;
-		must(l, !paged_open(w->be, &w->paged, &err) && err.code == E_LIMIT, "a page beyond memory opened");
+		must(l, !paged_open(w->be, &w->paged[0], &err) && err.code == E_LIMIT, "a pool of no page opened");
+		w->paged[0].bytes_max = SIZE_MAX;
+		w->paged[0].group.heads = w->paged[0].group.layers = w->paged[0].page_rows = INT_MAX;
+		must(l, !paged_open(w->be, &w->paged[0], &err) && err.code == E_LIMIT, "a page beyond memory opened");
 	}
 	w->be->ops->close(w->be);
 	free(l);

@@ -41,23 +41,32 @@ static void rates_make(struct state_shape *h)
 	h->rate = layers;
 }
 
+/* A group of keys and values: rows of any formats, or plain ones in heads of any size. */
+static void group_make(struct paged_opts *o, struct kv_pair pairs[2], uint64_t bits)
+{
+	struct kv_group *g = &o->group;
+
+	o->rows = kv_rows_of(kv_formats[bits & 1]);
+	if (bits >> 16 & 1) {
+		o->rows.layer = pairs;
+		for (int i = 0; i < 4; i++)
+			*(i % 2 ? &pairs[i / 2].v : &pairs[i / 2].k) = format_for(bits >> (17 + 8 * i) & 255, 64);
+	}
+	g->layers = 1 + (int)(bits >> 1 & 1);
+	g->heads = 1 + (int)(bits >> 2 & 1);
+	g->dim_k = g->dim_v = o->rows.layer ? 64 : (int[]){ 16, 8, 24, 20 }[bits >> 3 & 3];
+}
+
 static void cpu_open(struct world *w, uint64_t bits)
 {
-	static struct kv_pair pairs[2]; /* by layer */
+	static struct kv_pair pairs[GROUPS][2]; /* by layer */
 	const int level = (int)cpu_detect();
 	struct state_shape *h = &w->state.shape;
 
 	w->be = backend_cpu_open(cpu_threads, (enum cpu_level)(bits % (uint64_t)(level + 1)));
 	bits >>= 8;
-	w->paged.rows = kv_rows_of(kv_formats[bits & 1]);
-	if (bits >> 16 & 1) {
-		w->paged.rows.layer = pairs;
-		for (int i = 0; i < 4; i++)
-			*(i % 2 ? &pairs[i / 2].v : &pairs[i / 2].k) = format_for(bits >> (17 + 8 * i) & 255, 64);
-	}
-	w->paged.layers = 1 + (int)(bits >> 1 & 1);
-	w->paged.heads = 1 + (int)(bits >> 2 & 1);
-	w->paged.dim = w->paged.rows.layer ? 64 : (int[]){ 16, 8, 24, 20 }[bits >> 3 & 3];
+	for (int g = 0; g < GROUPS; g++)
+		group_make(&w->paged[g], pairs[g], g ? mix(bits, 5) : bits);
 	h->layers = 1 + (int)(bits >> 5 & 1);
 	h->heads_k = 1 + (int)(bits >> 6 & 1);
 	h->rule = (enum recur_rule_id)((bits >> 13 & 7) % RECUR_RULES);
@@ -169,29 +178,30 @@ static void rows_hash(struct rows *r, int which, int cols, enum kind kind)
 		r->out[i][kind] = hash(r->out[i][kind], r->f[which] + i * cols, cols);
 }
 
-static void attend(struct rows *r, const struct world *w, const struct cache *c, int layer)
+static void attend(struct rows *r, const struct world *w, const struct cache *c, enum kind kind, int layer)
 {
 	static const float freq[FREQS] = { 1.0f, 0.03f };
-	const struct paged_opts *o = &w->paged;
+	const struct kv_group *o = &w->paged[kind].group;
 	const struct backend_ops *op = w->be->ops;
 	float gain[FILL_MAX];
 	const struct attn a = { .heads = o->heads * GROUP,
 		                .heads_kv = o->heads,
-		                .dim = o->dim,
+		                .dim = o->dim_k,
 		                .scale = 0.4f,
 		                .q_norm = gain,
 		                .k_norm = gain,
 		                .eps = 1e-6f,
+		                .window = o->window,
 		                .rope = { .freq = freq, .n_freq = FREQS, .mscale = 1.0f } };
-	int cols = a.heads * a.dim, kv_cols = a.heads_kv * a.dim;
+	int salt = 8 * layer + 64 * (int)kind, cols = a.heads * a.dim, kv_cols = a.heads_kv * a.dim;
 
 	fill(gain, a.dim, 5);
-	rows_fill(r, 0, cols, 8 * layer);
-	rows_fill(r, 1, kv_cols, 8 * layer + 1);
-	rows_fill(r, 2, kv_cols, 8 * layer + 2);
+	rows_fill(r, 0, cols, salt);
+	rows_fill(r, 1, kv_cols, salt + 1);
+	rows_fill(r, 2, kv_cols, salt + 2);
 	op->kv_append(&r->p, &a, r->f[0], (size_t)cols, (size_t)a.dim, r->f[1], r->f[2], paged_view(c), layer);
 	op->attend(&r->p, r->f[3], &a, r->f[0], NULL, (size_t)cols, (size_t)a.dim, paged_view(c), layer);
-	rows_hash(r, 3, cols, PAGED);
+	rows_hash(r, 3, cols, kind);
 }
 
 /* x as the rule wants it: convolved before, or not. */
@@ -259,9 +269,10 @@ static void run(struct world *w, struct cache *const kind[KINDS], const struct i
 
 	rows_init(&r, w, it, n);
 	for (int i = 0; i < r.p.n_row; i++)
-		r.out[i][PAGED] = r.out[i][STATE] = 0;
-	for (int layer = 0; kind[PAGED] && layer < w->paged.layers; layer++)
-		attend(&r, w, kind[PAGED], layer);
+		r.out[i][PAGED] = r.out[i][WINDOW] = r.out[i][STATE] = 0;
+	for (int g = 0; g < GROUPS; g++)
+		for (int layer = 0; kind[g] && layer < w->paged[g].group.layers; layer++)
+			attend(&r, w, kind[g], (enum kind)g, layer);
 	for (int layer = 0; kind[STATE] && layer < w->state.shape.layers; layer++)
 		recur(&r, w, kind[STATE], layer);
 	rows_fini(&r);
@@ -276,17 +287,24 @@ static void cpu_forward(struct world *w, const struct item *it, int n)
 
 static void cpu_oracle(struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
 {
-	struct paged_opts paged = w->paged;
 	struct state_opts state = w->state;
 	struct cache *kind[KINDS] = { NULL };
 	struct caches set = { .n = 0 };
 	uint64_t(*all)[KINDS] = xcalloc((size_t)n, sizeof *all);
 
-	paged.slots = state.slots = 1;
-	paged.page_rows = 64;
-	paged.bytes_max = (size_t)1 << 21;
-	if (w->kind[PAGED])
-		caches_add(&set, kind[PAGED] = paged_open(w->be, &paged, NULL));
+	state.slots = 1;
+	for (int g = 0; g < GROUPS; g++) {
+		struct paged_opts o = w->paged[g];
+
+		/* Of which nothing is ever given back. */
+		o.group.window = 0;
+		o.slots = 1;
+		o.page_rows = 64;
+		o.pool = NULL;
+		o.bytes_max = (size_t)1 << 21;
+		if (w->kind[g])
+			caches_add(&set, kind[g] = paged_open(w->be, &o, NULL));
+	}
 	if (w->kind[STATE])
 		caches_add(&set, kind[STATE] = state_open(w->be, &state, NULL));
 	for (int at = 0, rows; at < n; at += rows) {

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "world.h"
 
-const char *const kind_name[KINDS] = { "paged", "state", "pooled", "carry" };
+const char *const kind_name[KINDS] = { "paged", "window", "state", "pooled", "carry" };
 bool toy_far;
 
 /* Formats of two sizes, so that layers and sides differ. */
@@ -33,12 +33,18 @@ static const struct kv_pair toy_pair[2][2] = {
 static void toy_open(struct world *w, uint64_t bits)
 {
 	w->be = toy_backend_open(toy_far);
-	w->paged.rows = kv_rows_of(&toy_format);
-	if (bits >> 7 & 3)
-		w->paged.rows.layer = toy_pair[bits >> 8 & 1];
-	w->paged.layers = 1 + (int)(bits & 1);
-	w->paged.heads = 1 + (int)(bits >> 1 & 1);
-	w->paged.dim = (int[]){ 8, 3, 5, 1 }[bits >> 2 & 3];
+	for (int g = 0; g < GROUPS; g++, bits = bits >> 10 | bits << 54) {
+		struct kv_group *y = &w->paged[g].group;
+
+		w->paged[g].rows = kv_rows_of(&toy_format);
+		if (bits >> 7 & 3)
+			w->paged[g].rows.layer = toy_pair[bits >> 8 & 1];
+		y->layers = 1 + (int)(bits & 1);
+		y->heads = 1 + (int)(bits >> 1 & 1);
+		y->dim_k = (int[]){ 8, 3, 5, 1 }[bits >> 2 & 3];
+		y->dim_v = (int[]){ y->dim_k, y->dim_k, 4, 7 }[bits >> 4 & 3];
+		y->latent = y->dim_v < y->dim_k;
+	}
 	w->state.shape = (struct state_shape){ .layers = 1 + (int)(bits >> 4 & 1),
 		                               .heads_k = 1,
 		                               .heads_v = 1,
@@ -65,6 +71,12 @@ static uint64_t input(int32_t tok, int pos, int layer)
 	return (uint32_t)mix(mix((uint64_t)tok, (uint64_t)pos), (uint64_t)layer);
 }
 
+/* The first position that a row sees. */
+static int seen_from(const struct kv_group *g, int pos)
+{
+	return g->window && pos >= g->window ? pos - g->window + 1 : 0;
+}
+
 /* ---- through the views ---- */
 
 static uint8_t *kv_at(const struct kv_view *v, int item, int layer, int kv, int head, int pos)
@@ -72,14 +84,35 @@ static uint8_t *kv_at(const struct kv_view *v, int item, int layer, int kv, int 
 	int32_t page = v->page[item * v->page_max + pos / v->page_rows];
 	const struct kv_layer *y = &v->layer[layer];
 
+	assert(page >= 0 && pos / v->page_rows >= v->first[item]);
 	return v->base + (size_t)page * v->page_bytes + y->at[kv] +
 	       (size_t)(head * v->page_rows + pos % v->page_rows) * y->row_bytes[kv];
 }
 
-static void attend(const struct world *w, const struct item *it, int n)
+/* The row of a head, key or value, as it stands in the cache, and as it must stand there. */
+static uint64_t row_at(const struct kv_view *v, int item, int layer, int kv, int head, int pos)
 {
-	const struct kv_view *v = paged_view(w->kind[PAGED]);
+	uint64_t row = 0;
 
+	memcpy(&row, kv_at(v, item, layer, kv, head, pos), (size_t)(kv ? v->dim_v : v->dim));
+	return row;
+}
+
+static uint64_t row_of(const struct kv_group *g, uint64_t h, int layer, int kv, int head)
+{
+	int n = kv ? g->dim_v : g->dim_k;
+	uint64_t row = kv_row(h, layer, g->latent ? 0 : kv, head);
+
+	return n < 8 ? row & (((uint64_t)1 << 8 * n) - 1) : row;
+}
+
+static void attend(const struct world *w, enum kind kind, const struct item *it, int n)
+{
+	const struct kv_view *v = paged_view(w->kind[kind]);
+	const struct kv_group *g = &w->paged[kind].group;
+	int sides = g->latent ? 1 : 2;
+
+	assert(v->window == g->window && v->heads == g->heads && v->dim == g->dim_k && v->dim_v == g->dim_v);
 	for (int i = 0; i < n; i++) {
 		uint64_t h = 0;
 
@@ -87,29 +120,24 @@ static void attend(const struct world *w, const struct item *it, int n)
 			h = prefix_hash(h, it[i].tok[pos]);
 			if (pos < it[i].span.pos)
 				continue;
-			for (int k = 0; k < w->paged.layers * 2 * v->heads; k++) {
-				int layer = k / v->heads / 2, kv = k / v->heads % 2, head = k % v->heads;
-				uint64_t row = kv_row(h, layer, kv, head);
+			for (int k = 0; k < g->layers * sides * v->heads; k++) {
+				int layer = k / v->heads / sides, kv = k / v->heads % sides, head = k % v->heads;
+				uint64_t row = row_of(g, h, layer, kv, head);
 
-				memcpy(kv_at(v, i, layer, kv, head, pos), &row, (size_t)v->dim);
+				memcpy(kv_at(v, i, layer, kv, head, pos), &row, (size_t)(kv ? v->dim_v : v->dim));
 			}
 		}
 	}
-	for (int i = 0; i < n; i++) {
-		uint64_t seen = 0;
+	for (int i = 0; i < n; i++)
+		for (int at = it[i].span.pos; at < it[i].span.pos + it[i].span.n; at++) {
+			uint64_t seen = 0;
 
-		for (int pos = 0; pos < it[i].span.pos + it[i].span.n; pos++) {
-			for (int k = 0; k < w->paged.layers * 2 * v->heads; k++) {
-				uint64_t row = 0;
-
-				memcpy(&row, kv_at(v, i, k / v->heads / 2, k / v->heads % 2, k % v->heads, pos),
-				       (size_t)v->dim);
-				seen = mix(seen, row);
-			}
-			if (pos >= it[i].span.pos)
-				it[i].out[pos - it[i].span.pos][PAGED] = seen;
+			for (int pos = seen_from(g, at); pos <= at; pos++)
+				for (int k = 0; k < g->layers * 2 * v->heads; k++)
+					seen = mix(seen,
+					           row_at(v, i, k / v->heads / 2, k / v->heads % 2, k % v->heads, pos));
+			it[i].out[at - it[i].span.pos][kind] = seen;
 		}
-	}
 }
 
 static uint64_t state_hash(uint64_t h, const uint32_t *s, size_t n, const uint32_t *tail, size_t m)
@@ -209,8 +237,9 @@ void toy_pool(const struct world *w, const struct item *it, int n)
 static void toy_forward(struct world *w, const struct item *it, int n)
 {
 	toy_gate(w->be, true);
-	if (w->kind[PAGED])
-		attend(w, it, n);
+	for (int k = 0; k < GROUPS; k++)
+		if (w->kind[k])
+			attend(w, (enum kind)k, it, n);
 	if (w->kind[STATE])
 		recur(w, it, n);
 	if (w->kind[POOLED])
@@ -220,24 +249,25 @@ static void toy_forward(struct world *w, const struct item *it, int n)
 
 /* ---- from the tokens alone ---- */
 
-static void oracle_paged(const struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
+static void oracle_paged(const struct world *w, enum kind kind, const int32_t *tok, int first, int n,
+                         uint64_t (*out)[KINDS])
 {
-	uint64_t h = 0, seen = 0;
+	const struct kv_group *g = &w->paged[kind].group;
+	uint64_t *h = xcalloc((size_t)n, sizeof *h);
 
-	for (int pos = 0; pos < n; pos++) {
-		h = prefix_hash(h, tok[pos]);
-		for (int layer = 0; layer < w->paged.layers; layer++)
-			for (int kv = 0; kv < 2; kv++)
-				for (int head = 0; head < w->paged.heads; head++) {
-					uint64_t row = kv_row(h, layer, kv, head);
+	for (int pos = 0; pos < n; pos++)
+		h[pos] = prefix_hash(pos ? h[pos - 1] : 0, tok[pos]);
+	for (int at = first; at < n; at++) {
+		uint64_t seen = 0;
 
-					if (w->paged.dim < 8)
-						row &= ((uint64_t)1 << 8 * w->paged.dim) - 1;
-					seen = mix(seen, row);
-				}
-		if (pos >= first)
-			out[pos - first][PAGED] = seen;
+		for (int pos = seen_from(g, at); pos <= at; pos++)
+			for (int layer = 0; layer < g->layers; layer++)
+				for (int kv = 0; kv < 2; kv++)
+					for (int head = 0; head < g->heads; head++)
+						seen = mix(seen, row_of(g, h[pos], layer, kv, head));
+		out[at - first][kind] = seen;
 	}
+	free(h);
 }
 
 static void oracle_state(const struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
@@ -282,8 +312,9 @@ void toy_pool_oracle(const struct world *w, const int32_t *tok, int first, int n
 
 static void toy_oracle(struct world *w, const int32_t *tok, int first, int n, uint64_t (*out)[KINDS])
 {
-	if (w->kind[PAGED])
-		oracle_paged(w, tok, first, n, out);
+	for (int k = 0; k < GROUPS; k++)
+		if (w->kind[k])
+			oracle_paged(w, (enum kind)k, tok, first, n, out);
 	if (w->kind[STATE])
 		oracle_state(w, tok, first, n, out);
 	if (w->kind[POOLED])

@@ -9,7 +9,9 @@
 #include "cache/kinds.h"
 #include "pooled.h"
 
-enum kind { PAGED, STATE, POOLED, CARRY, KINDS };
+/* The first GROUPS are paged caches, without a window and with one. */
+enum kind { PAGED, WINDOW, STATE, POOLED, CARRY, KINDS };
+enum { GROUPS = 2 };
 extern const char *const kind_name[KINDS];
 
 struct world {
@@ -18,7 +20,8 @@ struct world {
 	struct caches set;
 	struct cache *kind[KINDS];     /* NULL: not in this life */
 	int slots, ctx_max, step_rows; /* step_rows: most rows of one span */
-	struct paged_opts paged;
+	struct paged_opts paged[GROUPS];
+	struct cache_pool pool; /* of both, when they have one */
 	struct state_opts state;
 	struct pooled_opts pooled;
 	struct carry_opts carry;

@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "cache/kinds.h"
 #include "engine/core.h"
 #include "text/tokens/detok.h"
 
@@ -205,10 +204,7 @@ static bool cut(const struct life *l, struct buf *text, struct answer *a)
 
 int life_room(const struct model *m)
 {
-	struct paged_stats kv;
-
-	paged_stats(m->kv, &kv);
-	return kv.pages < m->opts.ctx_max / kv.page_rows ? kv.pages * kv.page_rows : m->opts.ctx_max;
+	return caches_longest(&m->caches, m->opts.ctx_max);
 }
 
 void life_alone(const struct life *l, const struct model *m, int room, const struct tokenizer *t, truth_fn *truth,

@@ -223,17 +223,19 @@ static void sim_open(struct sim *s, int states, bool kv)
 		                     .dim_v = 128,
 		                     .conv_channels = 16,
 		                     .conv_width = 4 };
-	struct paged_opts po = {
-		.layers = 1, .heads = 1, .rows = kv_rows_of(fmt), .page_rows = PAGE_ROWS, .slots = 1, .ctx_max = CTX
-	};
+	struct paged_opts po = { .group = { .layers = 1, .heads = 1 },
+		                 .rows = kv_rows_of(fmt),
+		                 .page_rows = PAGE_ROWS,
+		                 .slots = 1,
+		                 .ctx_max = CTX };
 	struct state_opts so = { .slots = 1, .snap_bytes_max = SIZE_MAX / 2 };
 	size_t state_bytes, per_token;
 
 	memset(s, 0, sizeof(*s));
 	s->states = states;
 	s->be = (struct backend){ .ops = &nowhere, .threads = 1 };
-	po.dim = 32;
-	per_token = 2 * fmt->row_bytes(po.dim);
+	po.group.dim_k = po.group.dim_v = 32;
+	per_token = 2 * fmt->row_bytes(po.group.dim_k);
 	/* As many heads as make a state of the right size. */
 	shape.heads_v = shape.heads_k = (int)(per_token * STATE_TOKENS * (kv ? 1 : 1000) / (4 * 128 * 128 * 4) + 1);
 	so.shape = shape;

@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
 	mo.kv = model_kv_default(ARITH_FAST);
 	mo.snap_bytes = eo.prefix_bytes;
-	mo.kv_bytes = model_pool_bytes(&m->shape, &mo.kv, 8 * mo.ctx_max);
+	mo.kv_bytes = model_pool_bytes(&m->shape, &mo, -1, 8 * mo.ctx_max);
 	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
 	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
 	table(e, m->shape.vocab, runs);

@@ -145,7 +145,7 @@ int world_find(struct spill *s, const int32_t *tok, int n)
 	struct digest key[LONGEST / ROWS + 1];
 
 	spill_keys(s, NULL, 0, tok, n, key);
-	return spill_find(s, key, tok, n);
+	return spill_find(s, key, true, tok, n);
 }
 
 /* ---- the folder as the system sees it ---- */

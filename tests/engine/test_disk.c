@@ -537,6 +537,7 @@ static void test_lives(uint64_t seed)
 		rig_close(&g);
 		g.toy.page_rows = 1 << dice(&s, 5);
 		g.toy.attention_only = seed % 4 == 3;
+		g.toy.window = seed % 3 == 1 ? 0 : 1 + (int)(seed * 11 % 90);
 		g.toy.snaps = 2 + (int)dice(&s, 12);
 		g.toy.pages = (int)dice(&s, 2) * (CTX / g.toy.page_rows + 5);
 		g.eo.prefix_bytes = 1 << (15 + dice(&s, 6));

@@ -92,7 +92,7 @@ static void rig_close(struct rig *g)
 	struct paged_stats kv;
 
 	engine_close(g->e);
-	paged_stats(g->m->kv, &kv);
+	paged_stats(g->m->kv[0], &kv);
 	CHECK(kv.pages_used == 0, "%d pages are still in use", kv.pages_used);
 	toy_close(g->m);
 }
@@ -687,6 +687,7 @@ static void test_lives(uint64_t seed)
 		         .step_rows = 128,
 		         .page_rows = 1 << dice(&s, 5),
 		         .snaps = 1 + (int)dice(&s, 20),
+		         .window = seed % 3 == 1 ? 1 + (int)(seed * 7 % 60) : 0,
 		         .attention_only = !dice(&s, 4) },
 		.rows = dice(&s, 3) ? 1 + (int)dice(&s, 128) : 1 + (int)dice(&s, 3),
 		.queue = LIVES_MAX,

@@ -328,7 +328,7 @@ int main(int argc, char **argv)
 	buf_fini(&json);
 	be = backend_cpu_open(1, cpu_detect());
 	CHECK(!store_open(&st, argv[2], &err) && !model_bind(&m, st, &err), "%s", err.msg);
-	dim = m->shape.dim;
+	dim = m->shape.kv[0].dim_k;
 	vocab = m->shape.vocab < 2000 ? m->shape.vocab : 2000;
 	model_close(m);
 	for (int i = 0; kv_formats[i]; i++) {

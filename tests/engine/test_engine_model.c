@@ -64,9 +64,9 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
 	if (seed % 2) {
 		/* Pages for one whole sequence and a bit: the answers do not fit together. */
-		struct kv_rows kv = model_kv_default(ARITH_FAST);
+		struct model_opts one = { .kv = model_kv_default(ARITH_FAST), .step_rows = mo.step_rows };
 
-		mo.kv_bytes = model_pool_bytes(&m->shape, &kv, CTX) + 2 * model_pool_bytes(&m->shape, &kv, 1);
+		mo.kv_bytes = model_pool_bytes(&m->shape, &one, -1, CTX) + 2 * model_pool_bytes(&m->shape, &one, -1, 1);
 	}
 	if (drafts) {
 		struct model_opts so = mo;
@@ -96,10 +96,10 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	/* Where it is not asked for, what a draft costs decides: on a busy machine there may be none. */
 	if (drafts && (eo.draft_fixed || es.drafter[1].drafted))
 		CHECK(es.drafter[1].accepted > es.drafter[1].drafted / 2, "a model that does not know itself");
-	if (m->kv) {
+	if (m->kv[0]) {
 		struct paged_stats kv;
 
-		paged_stats(m->kv, &kv);
+		paged_stats(m->kv[0], &kv);
 		CHECK(kv.pages_used == 0, "%d pages are still in use", kv.pages_used);
 	}
 	model_close(m);

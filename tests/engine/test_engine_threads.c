@@ -175,7 +175,7 @@ int main(void)
 		life_read(&last[i], true);
 		life_free(&last[i]);
 	}
-	paged_stats(m->kv, &kv);
+	paged_stats(m->kv[0], &kv);
 	CHECK(kv.pages_used == 0, "%d pages are still in use", kv.pages_used);
 	toy_close(m);
 	tokenizer_close(tok);

@@ -141,11 +141,11 @@ static void world_close(struct world *w, int want_errors)
 		prefix_check(&w->e->prefix);
 	}
 	engine_close(w->e);
-	paged_stats(w->m->kv, &kv);
+	paged_stats(w->m->kv[0], &kv);
 	CHECK(!kv.pages_used, "%d pages are in use", kv.pages_used);
 	for (int i = 0; i < 2; i++)
 		w->drafter[i]->ops->close(w->drafter[i]);
-	paged_stats(w->small->kv, &kv);
+	paged_stats(w->small->kv[0], &kv);
 	CHECK(!kv.pages_used, "%d pages are in use by the drafter", kv.pages_used);
 	toy_close(w->m);
 	toy_close(w->small);

@@ -116,6 +116,7 @@ static void world_open(uint64_t seed)
 	to.step_rows = roll(3) ? 1 + (int)roll(12) : 128;
 	to.snaps = 1 + (int)roll(12);
 	to.attention_only = !roll(4);
+	to.window = seed % 3 ? 0 : 1 + (int)(seed * 7 % 60);
 	/* From just enough for one to enough for three. */
 	whole = CTX / to.page_rows + 1;
 	to.pages = whole + (int)roll(2 * (uint64_t)whole);
@@ -192,7 +193,7 @@ static void world_close(void)
 		w.by_model->ops->close(w.by_model);
 		toy_close(w.small);
 	}
-	paged_stats(w.m->kv, &kv);
+	paged_stats(w.m->kv[0], &kv);
 	CHECK(!kv.pages_used, "seed %llu: %d pages are still in use", (unsigned long long)w.seed, kv.pages_used);
 	toy_close(w.m);
 }

@@ -231,9 +231,9 @@ static void store_life(uint64_t seed)
 		if (!dice(&s, 30)) {
 			struct paged_stats before, after;
 
-			paged_stats(m->kv, &before);
+			paged_stats(m->kv[0], &before);
 			if (prefix_evict(&p, dice(&s, 2))) {
-				paged_stats(m->kv, &after);
+				paged_stats(m->kv[0], &after);
 				CHECK(after.pages_used < before.pages_used, "evicted, and no page is free for it");
 			}
 		}
@@ -700,7 +700,7 @@ static void test_verify(bool attention_only)
 	engine_stats(g.e, &s);
 	CHECK(s.verified == 4 && !s.verify_failed, "%d verified", (int)s.verified);
 	/* Memory goes bad: the next hit is wrong, is found out, and is not there again. */
-	kv = paged_view(g.m->kv);
+	kv = paged_view(g.m->kv[0]);
 	for (int i = 0; i < to.pages; i++)
 		kv->base[(size_t)i * kv->page_bytes] ^= 1;
 	life_init(&l, 1, 250, 1);

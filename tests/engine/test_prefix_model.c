@@ -53,7 +53,7 @@ static void folder(const char *path, int from, int to, int every)
 	CHECK(!store_open(&st, path, &err), "%s", err.msg);
 	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
 	mo.kv = model_kv_default(ARITH_FAST);
-	mo.kv_bytes = model_pool_bytes(&m->shape, &mo.kv, 1) * 4000;
+	mo.kv_bytes = model_pool_bytes(&m->shape, &mo, -1, 1) * 4000;
 	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
 	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
 	rows.vocab = (size_t)m->shape.vocab;

@@ -77,7 +77,7 @@ static void world_close(struct world *w)
 	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.stuck_ns, "%d running, %d waiting", s.running,
 	      s.waiting);
 	engine_close(w->e);
-	paged_stats(w->m->kv, &kv);
+	paged_stats(w->m->kv[0], &kv);
 	CHECK(kv.pages_used == 0, "%d pages are still in use", kv.pages_used);
 	toy_close(w->m);
 }

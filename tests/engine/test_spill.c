@@ -121,7 +121,7 @@ static void test_find(void **state)
 		tok[at] ^= 1;
 	}
 	spill_keys(s, "tenant", 6, tok, 60, key);
-	assert_int_equal(spill_find(s, key, tok, 60), 0);
+	assert_int_equal(spill_find(s, key, true, tok, 60), 0);
 	assert_int_equal(spill_find_pages(s, key, 15), 0);
 	spill_keys(s, "", 0, tok, 60, key);
 	assert_int_equal(spill_find_pages(s, key, 15), 15);
@@ -714,16 +714,16 @@ static void test_drop_all(void **state)
 	spill_close(s);
 	s = open_plain();
 	for (int k = 0; k < 2; k++)
-		assert_int_equal(spill_find(s, key[k], t, n), n);
+		assert_int_equal(spill_find(s, key[k], true, t, n), n);
 	spill_drop(s, NULL, NULL, 0);
 	for (int k = 0; k < 2; k++)
-		assert_int_equal(spill_find(s, key[k], t, n), 0);
+		assert_int_equal(spill_find(s, key[k], true, t, n), 0);
 	spill_flush(s); /* what is still there is not written again */
 	world_put(s, t, n);
 	spill_close(s);
 	s = open_plain();
 	assert_int_equal(world_find(s, t, n), n);
-	assert_int_equal(spill_find(s, key[1], t, n), 0);
+	assert_int_equal(spill_find(s, key[1], true, t, n), 0);
 	assert_int_equal(world_files(dir, ".snap").files, 1);
 	spill_close(s);
 }

@@ -110,31 +110,80 @@ static void fill(float *out, bool poison, uint32_t state, uint32_t sum)
 	out[TOY_POISON] -= 1000; /* comes in prompts alone */
 }
 
+/* What the row of a window at pos holds: of the token and of all rows that it sees, so of everything before. */
+static uint32_t fold(uint32_t seen, int32_t tok, int pos)
+{
+	return mix(seen + 0x77, tok, pos);
+}
+
 void toy_logits(const struct model *m, const int32_t *tok, int n, float *out)
 {
-	uint32_t state = 0, sum = 0;
+	int window = ((const struct toy *)m)->o.window;
+	uint32_t state = 0, sum = 0, *row = window ? xcalloc((size_t)n, sizeof(*row)) : NULL;
 
 	for (int i = 0; i < n; i++) {
 		if (m->state)
 			state = mix(state, tok[i], i);
 		sum += mark_of(tok[i], i);
+		if (!window)
+			continue;
+		for (int k = i >= window ? i - window + 1 : 0; k < i; k++)
+			row[i] = mix(row[i], (int)row[k], k);
+		row[i] = fold(row[i], tok[i], i);
 	}
-	fill(out, tok[n - 1] == TOY_POISON, state, sum);
+	fill(out, tok[n - 1] == TOY_POISON, state, sum + (window ? row[n - 1] : 0));
+	free(row);
 }
 
 static uint8_t *row_at(const struct kv_view *v, int item, int pos)
 {
 	int32_t page = v->page[(size_t)item * (size_t)v->page_max + (size_t)(pos / v->page_rows)];
 
+	assert(page >= 0 && pos / v->page_rows >= v->first[item]);
 	return v->base + (size_t)page * v->page_bytes + (size_t)(pos % v->page_rows) * v->layer[0].row_bytes[KV_KEYS];
+}
+
+/* Appends the row of the window at pos; returns it. */
+static uint32_t window_row(const struct kv_view *v, int item, int32_t tok, int pos)
+{
+	uint32_t row = 0, seen;
+
+	for (int k = pos >= v->window ? pos - v->window + 1 : 0; k < pos; k++) {
+		memcpy(&seen, row_at(v, item, k), sizeof(seen));
+		row = mix(row, (int)seen, k);
+	}
+	row = fold(row, tok, pos);
+	memcpy(row_at(v, item, pos), &row, sizeof(row));
+	return row;
+}
+
+/* Passes the state over a row; *ahead: the state after the item's last row. */
+static uint32_t state_row(const struct state_view *sv, const struct pass *p, int row, uint32_t *ahead)
+{
+	const struct span *span = &p->span[p->item[row]];
+	int pos = p->pos[row], taped = pos - span->pos - state_taped(sv, span);
+	uint32_t state;
+
+	if (pos == span->pos)
+		*ahead = state_after(sv, span->slot, sv->owed[span->slot]);
+	state = mix(*ahead, p->tok[row], pos);
+	for (int i = 0; i < sv->n_keep; i++)
+		if (sv->keep[i].item == p->item[row] && sv->keep[i].row == pos - span->pos + 1)
+			memcpy(sv->keep[i].s, &state, sizeof(state));
+	if (taped < 0)
+		memcpy(state_at(sv, span->slot), &state, sizeof(state));
+	else
+		tape_put(sv, span->slot, state_taped_at(sv, span) + taped, p->tok[row], pos);
+	*ahead = state;
+	return state;
 }
 
 static void forward(struct model *m, struct pass *p)
 {
-	const struct kv_view *kv = paged_view(m->kv);
+	const struct kv_view *kv = paged_view(m->kv[0]), *window = m->kv[1] ? paged_view(m->kv[1]) : NULL;
 	const struct state_view *sv = m->state ? state_view(m->state) : NULL;
 	const struct toy_opts *o = &((struct toy *)m)->o;
-	uint32_t ahead = 0; /* the state after an item's last row */
+	uint32_t ahead = 0;
 	int logit = 0;
 
 	if (o->on_forward)
@@ -147,22 +196,10 @@ static void forward(struct model *m, struct pass *p)
 
 		assert(pos == p->span[item].pos + row - p->row[item] && pos < p->span[item].pos + p->span[item].n);
 		memcpy(row_at(kv, item, pos), &mark, sizeof(mark));
-		if (sv) {
-			const struct span *span = &p->span[item];
-			int taped = pos - span->pos - state_taped(sv, span);
-
-			if (pos == span->pos)
-				ahead = state_after(sv, span->slot, sv->owed[span->slot]);
-			state = mix(ahead, p->tok[row], pos);
-			for (int i = 0; i < sv->n_keep; i++)
-				if (sv->keep[i].item == item && sv->keep[i].row == pos - span->pos + 1)
-					memcpy(sv->keep[i].s, &state, sizeof(state));
-			if (taped < 0)
-				memcpy(state_at(sv, span->slot), &state, sizeof(state));
-			else
-				tape_put(sv, span->slot, state_taped_at(sv, span) + taped, p->tok[row], pos);
-			ahead = state;
-		}
+		if (window)
+			sum = window_row(window, item, p->tok[row], pos);
+		if (sv)
+			state = state_row(sv, p, row, &ahead);
 		if (logit == p->n_logit || p->logit_row[logit] != row)
 			continue;
 		for (int i = 0; i <= pos; i++) {
@@ -191,13 +228,14 @@ struct model *toy_open(const struct toy_opts *o)
 	const struct kv_format *fmt = kv_format_find("f32");
 	size_t page_bytes = 2 * (size_t)o->page_rows * fmt->row_bytes(DIM);
 	int pages = o->pages ? o->pages : o->slots * (o->ctx_max / o->page_rows + 1) + 1;
-	struct paged_opts po = { .layers = 1,
-		                 .heads = 1,
-		                 .dim = DIM,
+	struct kv_group group = { .layers = 1, .heads = 1, .dim_k = DIM, .dim_v = DIM };
+	struct paged_opts po = { .group = group,
 		                 .rows = kv_rows_of(fmt),
 		                 .page_rows = o->page_rows,
 		                 .slots = o->slots,
 		                 .ctx_max = o->ctx_max,
+		                 .step_rows = o->step_rows,
+		                 .pool = o->window ? &m->pool : NULL,
 		                 .bytes_max = (size_t)pages * page_bytes };
 	struct state_opts so = { .shape = shape,
 		                 .slots = o->slots,
@@ -212,24 +250,31 @@ struct model *toy_open(const struct toy_opts *o)
 	m->be = &t->be;
 	m->arch = "toy";
 	m->shape = (struct shape){ .layers = 2,
-		                   .layers_attn = 1,
+		                   .layers_attn = o->window ? 2 : 1,
 		                   .layers_rec = 1,
 		                   .hidden = 1,
 		                   .vocab = TOY_VOCAB,
 		                   .ctx_max = o->ctx_max,
-		                   .heads_kv = 1,
-		                   .dim = DIM,
+		                   .kv = { group, group },
+		                   .n_kv = o->window ? 2 : 1,
 		                   .state = shape };
 	m->opts = (struct model_opts){ .slots = o->slots,
 		                       .ctx_max = o->ctx_max,
 		                       .step_rows = o->step_rows,
 		                       .tape_rows = DRAFT_MAX,
 		                       .snap_bytes = so.snap_bytes_max };
-	m->kv = paged_open(m->be, &po, NULL);
-	assert(m->kv);
-	paged_stats(m->kv, &ps);
-	assert(ps.pages == pages);
-	caches_add(&m->caches, m->kv);
+	m->pool.max = 2 * po.bytes_max;
+	m->kv[0] = paged_open(m->be, &po, NULL);
+	assert(m->kv[0]);
+	paged_stats(m->kv[0], &ps);
+	assert(ps.pages == (o->window ? 2 * pages : pages));
+	caches_add(&m->caches, m->kv[0]);
+	if (o->window) {
+		po.group.window = m->shape.kv[1].window = o->window;
+		m->kv[1] = paged_open(m->be, &po, NULL);
+		assert(m->kv[1]);
+		caches_add(&m->caches, m->kv[1]);
+	}
 	if (!o->attention_only) {
 		m->state = state_open(m->be, &so, NULL);
 		assert(m->state);

@@ -16,8 +16,11 @@ enum { TOY_VOCAB = 300, TOY_POISON = 299 }; /* a row of that token has no number
 
 struct toy_opts {
 	int slots, ctx_max, step_rows;
-	int page_rows, pages;                                /* pages 0: enough for all */
-	int snaps;                                           /* state snapshots that fit; 0: 64 */
+	int page_rows, pages; /* pages 0: enough for all */
+	int snaps;            /* state snapshots that fit; 0: 64 */
+	/* A second group of keys and values, whose rows see so many positions and each depend on all
+	 * that those depend on; it shares the pages' budget.  0: none. */
+	int window;
 	bool attention_only;                                 /* no recurrent state: every prefix can be stood at */
 	void (*on_forward)(void *arg, const struct pass *p); /* called by each step, or NULL */
 	void *on_forward_arg;

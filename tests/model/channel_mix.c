@@ -249,8 +249,8 @@ static void open_model(struct driver *d, const char *folder, bool naive)
 		o.kv = kv_rows_of(kv_format_find("bf16"));
 	if (driver_open(d, folder, &o, &err))
 		die(&err);
-	w.heads = d->m->shape.heads_kv;
-	w.dim = d->m->shape.dim;
+	w.heads = d->m->shape.kv[0].heads;
+	w.dim = d->m->shape.kv[0].dim_k;
 	assert(d->m->shape.layers_attn <= LAYERS && w.heads <= HEADS && w.dim <= DIM);
 }
 

@@ -34,17 +34,18 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	struct rotary_defaults d = { .partial = 1 };
 	struct attention_form f = { 0 };
 
-	s->layers = s->layers_attn = 1;
+	s->layers = 1;
 	f.hidden = s->hidden = conf_int(&c, "hidden_size", 1, CONF_DIM_MAX);
 	s->vocab = conf_int(&c, "vocab_size", 1, CONF_VOCAB_MAX);
 	s->ctx_max = conf_int(&c, "max_position_embeddings", 1, CONF_CTX_MAX);
 	f.op.heads = conf_int(&c, "num_attention_heads", 1, CONF_HEADS_MAX);
-	f.op.heads_kv = s->heads_kv = conf_int(&c, "num_key_value_heads", 1, CONF_HEADS_MAX);
-	f.op.dim = s->dim = conf_int(&c, "head_dim", 2, CONF_HEAD_DIM_MAX);
-	f.op.scale = 1.0f / sqrtf((float)s->dim);
-	rotary_read(&f.op.rope, &c, &d, s->dim, &s->ctx_max, &m->arena);
+	f.op.heads_kv = conf_int(&c, "num_key_value_heads", 1, CONF_HEADS_MAX);
+	f.op.dim = conf_int(&c, "head_dim", 2, CONF_HEAD_DIM_MAX);
+	f.op.scale = 1.0f / sqrtf((float)f.op.dim);
+	rotary_read(&f.op.rope, &c, &d, f.op.dim, &s->ctx_max, &m->arena);
 	if (c.code)
 		return c.code;
+	shape_kv_plain(s, 1, f.op.heads_kv, f.op.dim);
 	bind_find_prefix(&b, "embed_tokens");
 	bind_embedding(&b, &t->embed, &t->head, "embed_tokens", s->vocab, s->hidden, true);
 	attention_bind(&b, &t->attn, &f, 0);
@@ -67,7 +68,7 @@ static void forward(struct model *m, struct pass *p)
 	pass_reset(p);
 	x = pass_floats(p, (size_t)p->n_row * (size_t)hidden);
 	p->be->ops->embed(p, x, &t->embed);
-	attention_forward(p, &t->attn, x, true, x, paged_view(m->kv), 0);
+	attention_forward(p, &t->attn, x, true, x, paged_view(m->kv[0]), 0);
 	last = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
 	p->be->ops->gather(p, last, x, p->logit_row, p->n_logit, hidden);
 	p->be->ops->linear(p, &head, 1, last, p->n_logit, hidden);

@@ -25,13 +25,16 @@ static void refuses(struct kv_ask ask, const char *one, const char *other)
 static void becomes(struct kv_ask ask, int dim, const char *want)
 {
 	struct kv_pair layer[LAYERS];
+	struct kv_dims dims[LAYERS];
 	struct kv_policy p;
 	struct buf text;
 	struct err err;
 
+	for (int i = 0; i < LAYERS; i++)
+		dims[i] = (struct kv_dims){ dim, dim };
 	buf_init(&text);
 	CHECK(!parse(&p, ask, &err), "%s", err.msg);
-	if (kv_policy_apply(&p, LAYERS, dim, kv_format_find("bf16"), layer, &err))
+	if (kv_policy_apply(&p, LAYERS, dims, kv_format_find("bf16"), layer, &err))
 		buf_puts(&text, err.msg);
 	else
 		kv_layers_describe(&text, layer, LAYERS);

@@ -479,12 +479,26 @@ int spill_find_pages(struct spill *s, const struct digest *key, int n_page)
 	return n;
 }
 
-int spill_find(struct spill *s, const struct digest *key, const int32_t *tok, int n)
+bool spill_find_run(struct spill *s, const struct digest *key, int from, int to)
 {
-	int rows = s->o.page_rows, best = 0;
+	bool all;
 
 	pthread_mutex_lock(&s->lock);
-	for (int i = s->dropping ? -1 : find_pages(s, key, n / rows); i >= 0 && !best; i--) {
+	all = !s->dropping;
+	for (int i = from; i < to && all; i++)
+		all = on_disk(spill_index_find(&s->index, SPILL_PAGE, &key[i + 1], 0, 0));
+	pthread_mutex_unlock(&s->lock);
+	return all;
+}
+
+int spill_find(struct spill *s, const struct digest *key, bool pages, const int32_t *tok, int n)
+{
+	int rows = s->o.page_rows, best = 0, most = n / rows;
+
+	pthread_mutex_lock(&s->lock);
+	if (pages)
+		most = find_pages(s, key, most);
+	for (int i = s->dropping ? -1 : most; i >= 0 && !best; i--) {
 		struct spill_entry *e = NULL;
 
 		while ((e = spill_index_next(&s->index, &key[i], e)))

@@ -85,9 +85,11 @@ void spill_bad(struct spill *s, const struct spill_piece *p);
  * is found from now on, and until the files are gone, nothing at all. */
 void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, int n);
 
-/* The largest position <= n at which a snapshot and all whole pages before it are
+/* The largest position <= n at which a snapshot and, with pages, all whole pages before it are
  * there; 0: none.  Says nothing of damage yet. */
-int spill_find(struct spill *s, const struct digest *key, const int32_t *tok, int n);
+int spill_find(struct spill *s, const struct digest *key, bool pages, const int32_t *tok, int n);
+/* Are the whole pages from `from` to `to` there? */
+bool spill_find_run(struct spill *s, const struct digest *key, int from, int to);
 /* Whole pages of the prefix that are there. */
 int spill_find_pages(struct spill *s, const struct digest *key, int n_page);
 

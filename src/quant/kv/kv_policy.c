@@ -223,18 +223,20 @@ static int side_format(const struct kv_policy *p, const struct kv_bits *s, int d
 	return 0;
 }
 
-int kv_policy_apply(const struct kv_policy *p, int layers, int dim, const struct kv_format *plain,
+int kv_policy_apply(const struct kv_policy *p, int layers, const struct kv_dims *dim, const struct kv_format *plain,
                     struct kv_pair *layer, struct err *err)
 {
-	struct kv_pair covered, rest = { plain, plain };
 	int rc = skip_fits(p->skip, layers, err);
 
-	if (!rc)
-		rc = side_format(p, &p->key, dim, plain, &covered.k, err);
-	if (!rc)
-		rc = side_format(p, &p->value, dim, plain, &covered.v, err);
-	for (int i = 0; i < layers && !rc; i++)
-		layer[i] = skips(p->skip, layers, i) ? rest : covered;
+	for (int i = 0; i < layers && !rc; i++) {
+		struct kv_pair covered;
+
+		rc = side_format(p, &p->key, dim[i].k, plain, &covered.k, err);
+		if (!rc)
+			rc = side_format(p, &p->value, dim[i].v, plain, &covered.v, err);
+		if (!rc)
+			layer[i] = skips(p->skip, layers, i) ? (struct kv_pair){ plain, plain } : covered;
+	}
 	return rc;
 }
 

@@ -42,10 +42,13 @@ int kv_policy_parse(struct kv_policy *p, const struct kv_ask *ask, struct err *e
 /* Nothing is kept in fewer than 16 bits. */
 bool kv_policy_plain(const struct kv_policy *p);
 
-/* The formats of `layers` attention layers with heads of `dim`, in order; plain: of
+/* The formats of `layers` attention layers, in order, each with heads of its own sizes; plain: of
  * what is not quantised.  E_ARG: a layer or a group that this model has not;
  * E_UNSUPPORTED: a format that is not for its heads. */
-int kv_policy_apply(const struct kv_policy *p, int layers, int dim, const struct kv_format *plain,
+struct kv_dims {
+	int k, v;
+};
+int kv_policy_apply(const struct kv_policy *p, int layers, const struct kv_dims *dim, const struct kv_format *plain,
                     struct kv_pair *layer, struct err *err);
 
 /* For a person: "keys u8g64, values u4g64 in attention layers 1-6; bf16 in attention layers 0, 7 of 8". */
