@@ -207,8 +207,202 @@ static void test_words(void)
 		}
 }
 
+/* ---- expressions ---- */
+
+/* A random expression, which is spelled three ways and read naively. */
+enum part_kind { LETTERS, SET, SEQUENCE, EITHER, REPEAT };
+struct part {
+	enum part_kind kind;
+	char letters[24]; /* LETTERS; SET: any of them */
+	struct part *in[6];
+	int n;
+	int min, max; /* REPEAT; max -1: any number */
+};
+
+static struct part *part_make(int depth, uint64_t *seed)
+{
+	struct part *p = xcalloc(1, sizeof *p);
+	uint64_t dice = made_dice(seed, depth ? 10 : 4);
+
+	p->kind = dice < 3 ? LETTERS : dice < 4 ? SET : dice < 7 ? SEQUENCE : dice < 9 ? EITHER : REPEAT;
+	if (p->kind == LETTERS || p->kind == SET) {
+		int n = p->kind == SET ? 2 : 1 + (int)made_dice(seed, 20);
+
+		for (int i = 0; i < n; i++)
+			p->letters[i] = (char)('a' + made_dice(seed, 3));
+		return p;
+	}
+	p->n = p->kind == REPEAT ? 1 : 2 + (int)made_dice(seed, 4);
+	for (int i = 0; i < p->n; i++)
+		p->in[i] = part_make(depth - 1, seed);
+	p->min = (int)made_dice(seed, 3);
+	p->max = made_dice(seed, 3) ? p->min + 1 + (int)made_dice(seed, 3) : -1;
+	return p;
+}
+
+static void part_free(struct part *p)
+{
+	for (int i = 0; i < p->n; i++)
+		part_free(p->in[i]);
+	free(p);
+}
+
+/* As an expression, or as rules. */
+static void part_spell(const struct part *p, bool rules, struct buf *out)
+{
+	switch (p->kind) {
+	case LETTERS: buf_printf(out, rules ? "\"%s\" " : "%s", p->letters); return;
+	case SET: buf_printf(out, "[%s]%s", p->letters, rules ? " " : ""); return;
+	case SEQUENCE:
+	case EITHER:
+	case REPEAT: break;
+	}
+	buf_putc(out, '(');
+	for (int i = 0; i < p->n; i++) {
+		if (i && p->kind == EITHER)
+			buf_putc(out, '|');
+		part_spell(p->in[i], rules, out);
+	}
+	buf_putc(out, ')');
+	if (p->kind == REPEAT && p->max < 0)
+		buf_printf(out, "{%d,}", p->min);
+	else if (p->kind == REPEAT)
+		buf_printf(out, "{%d,%d}", p->min, p->max);
+}
+
+/* Some text of it. */
+static void part_text(const struct part *p, struct buf *out, uint64_t *seed)
+{
+	int n = p->kind == REPEAT ? p->min + (int)made_dice(seed, p->max < 0 ? 3 : (uint64_t)(p->max - p->min + 1)) :
+	                            p->n;
+
+	if (p->kind == LETTERS)
+		buf_puts(out, p->letters);
+	else if (p->kind == SET)
+		buf_putc(out, p->letters[made_dice(seed, 2)]);
+	else if (p->kind == EITHER)
+		part_text(p->in[made_dice(seed, (uint64_t)n)], out, seed);
+	else
+		for (int i = 0; i < n; i++)
+			part_text(p->in[p->kind == REPEAT ? 0 : i], out, seed);
+}
+
+enum { TEXT_MAX = 400 };
+struct places {
+	bool at[TEXT_MAX + 1];
+};
+
+/* Where p can end that begins at one of `from`. */
+static struct places part_ends(const struct part *p, const char *text, size_t n, struct places from)
+{
+	struct places to = { 0 }, more;
+	size_t len = p->kind == SET ? 1 : strlen(p->letters);
+	int i = 0;
+
+	switch (p->kind) {
+	case LETTERS:
+	case SET:
+		for (size_t k = 0; k + len <= n; k++)
+			if (from.at[k] && (p->kind == SET ? memchr(p->letters, text[k], 2) != NULL :
+			                                    !memcmp(text + k, p->letters, len)))
+				to.at[k + len] = true;
+		return to;
+	case SEQUENCE:
+		for (i = 0; i < p->n; i++)
+			from = part_ends(p->in[i], text, n, from);
+		return from;
+	case EITHER:
+		for (i = 0; i < p->n; i++) {
+			more = part_ends(p->in[i], text, n, from);
+			for (size_t k = 0; k <= n; k++)
+				to.at[k] |= more.at[k];
+		}
+		return to;
+	case REPEAT: break;
+	}
+	for (i = 0; i < p->min; i++)
+		from = part_ends(p->in[0], text, n, from);
+	for (to = from; p->max < 0 ? i <= (int)n + p->min : i < p->max; i++) {
+		from = part_ends(p->in[0], text, n, from);
+		for (size_t k = 0; k <= n; k++)
+			to.at[k] |= from.at[k];
+	}
+	return to;
+}
+
+static struct grammar *part_grammar(const struct part *p, int how)
+{
+	struct grammar *g;
+	struct json *j;
+	struct err err;
+	struct buf s;
+	int rc;
+
+	buf_init(&s);
+	buf_puts(&s, how == 0 ? "" : how == 1 ? "root ::= " : "{\"type\":\"string\",\"pattern\":\"^(");
+	part_spell(p, how == 1, &s);
+	buf_puts(&s, how == 2 ? ")$\"}" : "");
+	if (how == 2) {
+		j = json_parse(s.p, s.n, 0, &err);
+		CHECK(j, "%s", err.msg);
+		rc = grammar_compile(j, &g, &err);
+		json_free(j);
+	} else {
+		rc = how ? grammar_compile_gbnf(s.p, s.n, &g, &err) : grammar_compile_regex(s.p, s.n, &g, &err);
+	}
+	CHECK(!rc || rc == E_LIMIT, "%s: %s", s.p, err.msg);
+	buf_fini(&s);
+	return rc ? NULL : g;
+}
+
+static void test_expressions(void)
+{
+	int rounds = getenv("WEFT_TEST_QUICK") ? 25 : 120, held = 0;
+	uint64_t seed = 99;
+
+	for (int round = 0; round < rounds; round++) {
+		struct part *p = part_make(1 + round % 5, &seed);
+
+		for (int how = 0; how < 3; how++) {
+			struct grammar *g = part_grammar(p, how);
+
+			for (int k = 0; g && k < 12; k++) {
+				struct places from = { .at = { true } };
+				struct buf s;
+				bool want;
+
+				buf_init(&s);
+				part_text(p, &s, &seed);
+				if (s.n > TEXT_MAX)
+					s.n = TEXT_MAX;
+				if (s.n && k % 3 == 1)
+					s.p[made_dice(&seed, s.n)] = (char)('a' + made_dice(&seed, 3));
+				if (s.n && k % 3 == 2)
+					s.n = made_dice(&seed, s.n);
+				want = part_ends(p, s.p, s.n, from).at[s.n];
+				if (how == 2) {
+					struct buf quoted;
+
+					buf_init(&quoted);
+					json_put_str(&quoted, s.p, s.n);
+					buf_fini(&s);
+					s = quoted;
+				}
+				CHECK(takes(g, s.p, s.n) == want, "round %d, spelled %d: \"%.*s\" is %s", round, how,
+				      (int)s.n, s.p, want ? "in it" : "not in it");
+				held++;
+				buf_fini(&s);
+			}
+			grammar_unref(g);
+		}
+		part_free(p);
+	}
+	CHECK(held > rounds * 20, "only %d texts were held to a grammar: the expressions are too large", held);
+}
+
 int main(void)
 {
 	test_words();
+	test_expressions();
 	return 0;
 }

@@ -1,0 +1,158 @@
+/* Whatever a request's answer may be held to, through every compiler and within a request's allowance: a choice of
+ * the input's lines (held to a naive reading), tools in each form, a schema, rules, an expression.  What compiles is
+ * walked by the input's own bytes; what a mask allows is taken, and what it does not is not. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/allowance.h"
+#include "text/grammar/grammar.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Tokens: all bytes, and some longer pieces. */
+static const char *token(void *ctx, int32_t id, size_t *n)
+{
+	static const char *const more[] = { "ab", "aab", "\",", "{\"", "\": ", "12", "\n\n", "name" };
+	static char bytes[256];
+
+	(void)ctx;
+	if (id >= 256) {
+		*n = strlen(more[id - 256]);
+		return more[id - 256];
+	}
+	bytes[id] = (char)id;
+	*n = 1;
+	return &bytes[id];
+}
+enum { N_TOKEN = 264 };
+
+static void check_mask(struct matcher *m, const struct vocab *v)
+{
+	uint32_t mask[(N_TOKEN + 31) / 32];
+
+	memcpy(mask, matcher_mask(m, v), sizeof mask);
+	for (int i = 0; i < N_TOKEN; i++) {
+		size_t n;
+		const char *p = token(NULL, i, &n);
+		bool in = mask[i / 32] >> i % 32 & 1, can = matcher_put(m, p, n);
+
+		if (can)
+			matcher_back(m, 1);
+		if (in && !can)
+			abort();
+	}
+}
+
+static bool takes(struct grammar *g, const char *p, size_t n)
+{
+	struct matcher *m = matcher_new(g);
+	bool yes = true;
+
+	for (size_t i = 0; i < n && yes; i++)
+		yes = matcher_put(m, p + i, 1);
+	yes = yes && matcher_complete(m);
+	matcher_free(m);
+	return yes;
+}
+
+/* The lines as a list of strings; those that are no UTF-8 are not in it as they are. */
+static struct json *lines(const char *p, size_t n)
+{
+	struct json *j;
+	struct buf b;
+
+	buf_init(&b);
+	buf_putc(&b, '[');
+	for (size_t at = 0; at <= n;) {
+		const char *end = at < n ? memchr(p + at, '\n', n - at) : NULL;
+		size_t len = end ? (size_t)(end - p) - at : n - at;
+
+		buf_puts(&b, at ? "," : "");
+		json_put_str(&b, p + at, len);
+		at += len + 1;
+	}
+	buf_putc(&b, ']');
+	j = json_parse(b.p, b.n, 0, NULL);
+	buf_fini(&b);
+	return j;
+}
+
+static int choice(const char *p, size_t n, struct grammar **g, struct err *err)
+{
+	struct json *j = lines(p, n);
+	int rc = j ? grammar_compile_choice(j, g, err) : E_FORMAT;
+
+	for (size_t i = 0; !rc && i < json_len(j) && i < 50; i++) {
+		size_t len;
+		const char *one = json_str(json_at(j, i), &len);
+
+		if (len && !takes(*g, one, len))
+			abort();
+	}
+	json_free(j);
+	return rc;
+}
+
+static int compile(int how, const char *p, size_t n, struct grammar **g, struct err *err)
+{
+	struct json *j;
+	int rc;
+
+	switch (how % 8) {
+	case 0: return choice(p, n, g, err);
+	case 1: return grammar_compile_gbnf(p, n, g, err);
+	case 2: return grammar_compile_regex(p, n, g, err);
+	default: break;
+	}
+	if (!(j = json_parse(p, n, 0, NULL)))
+		return E_FORMAT;
+	rc = how % 8 == 3 ? grammar_compile(j, g, err) :
+	                    grammar_compile_calls(j, (enum calls_form)(how % 8 - 4), NULL, how & 8, g, err);
+	json_free(j);
+	return rc;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const char *text = (const char *)data + 1;
+	struct grammar *g = NULL;
+	struct matcher *m;
+	struct allowance a;
+	static struct vocab *v;
+	struct err err;
+	int rc;
+
+	if (!size)
+		return 0;
+	size--;
+	allowance_begin(&a, size, NULL);
+	rc = compile(*data, text, size, &g, &err);
+	allowance_end();
+	if (rc)
+		return 0;
+	m = matcher_new(g);
+	grammar_unref(g);
+	v = v ? v : vocab_new(N_TOKEN, token, NULL);
+	for (size_t i = 0; i < size && i < 300 && !matcher_whole(m); i++) {
+		int c = 0;
+
+		if (i % 16 == 0)
+			check_mask(m, v);
+		/* The next byte of the input that may come, or any. */
+		if (matcher_put(m, text + i, 1))
+			continue;
+		for (; c < 256; c++) {
+			char b = (char)(c + text[i]);
+
+			if (matcher_put(m, &b, 1))
+				break;
+		}
+		if (c == 256 && !matcher_complete(m))
+			abort();
+		if (c == 256)
+			break;
+	}
+	matcher_free(m);
+	return 0;
+}
