@@ -154,6 +154,16 @@ static const float *normed(struct pass *p, const struct decoder *d, const float 
 	return h;
 }
 
+void decoder_attend(const struct decoder *d, struct pass *p, int i, float *x, float *h)
+{
+	const struct decoder_layer *y = &d->layer[i];
+	float *to = join_to(&y->join_attn, x, h);
+
+	attention_forward(p, &y->attn, to, to == x, normed(p, d, y->norm_attn, x, h), paged_view(d->m.kv[y->kv.group]),
+	                  y->kv.index);
+	join_add(p, &y->join_attn, x, to, d->trunk.hidden);
+}
+
 void decoder_forward(struct model *m, struct pass *p)
 {
 	const struct decoder *d = (const struct decoder *)m;
@@ -163,10 +173,7 @@ void decoder_forward(struct model *m, struct pass *p)
 	for (int i = 0; i < m->shape.layers; i++) {
 		const struct decoder_layer *y = &d->layer[i];
 
-		to = join_to(&y->join_attn, x, h);
-		attention_forward(p, &y->attn, to, to == x, normed(p, d, y->norm_attn, x, h),
-		                  paged_view(m->kv[y->kv.group]), y->kv.index);
-		join_add(p, &y->join_attn, x, to, d->trunk.hidden);
+		decoder_attend(d, p, i, x, h);
 		to = join_to(&y->join_ffn, x, h);
 		ffn_forward(p, &y->ffn, to, to == x, normed(p, d, y->norm_ffn, x, h));
 		join_add(p, &y->join_ffn, x, to, d->trunk.hidden);

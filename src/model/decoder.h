@@ -71,6 +71,8 @@ void decoder_bind_layer(struct binder *b, struct decoder *d, const struct decode
 /* Tensors of towers and draft heads are not read. */
 void decoder_ignore(struct store *st);
 
+/* x += attention of layer i, through its norms; h[n_row][hidden] is spoiled. */
+void decoder_attend(const struct decoder *d, struct pass *p, int i, float *x, float *h);
 size_t decoder_work_floats(const struct model *m, int n_row, int n_logit);
 void decoder_forward(struct model *m, struct pass *p);
 

@@ -1,11 +1,14 @@
 /* experts.c - the tensors of a mixture of experts, in the layouts that checkpoints use; see ffn.h. */
 #include "model/ffn.h"
 
+#include <stdio.h>
+
 /* A mixture on its way: names with their defaults, and where its weights go. */
 struct mixture {
 	struct binder *b;
 	const struct moe_form *m;
-	const char *at, *router, *shared;
+	char at[64]; /* "mlp." or whatever comes before the names */
+	const char *router, *shared;
 	const char *const *proj;
 	int hidden, layer;
 	struct weight *gate, *up, *down; /* [experts] each */
@@ -27,8 +30,8 @@ static void bind_halves(struct mixture *x, const char *in, const char *out)
 {
 	int inner = x->m->inner;
 
-	bind_stack(x->b, x->gate, x->m->experts, 2 * inner, x->hidden, "layers.%d.%s.%s", x->layer, x->at, in);
-	bind_stack(x->b, x->down, x->m->experts, x->hidden, inner, "layers.%d.%s.%s", x->layer, x->at, out);
+	bind_stack(x->b, x->gate, x->m->experts, 2 * inner, x->hidden, "layers.%d.%s%s", x->layer, x->at, in);
+	bind_stack(x->b, x->down, x->m->experts, x->hidden, inner, "layers.%d.%s%s", x->layer, x->at, out);
 	for (int e = 0; e < x->m->experts && !x->b->code; e++) {
 		struct weight both = x->gate[e];
 
@@ -42,15 +45,15 @@ static void bind_pairs(struct mixture *x)
 {
 	const struct moe_form *m = x->m;
 
-	bind_stack(x->b, x->gate, m->experts, 2 * m->inner, x->hidden, "layers.%d.%s.experts.gate_up_proj", x->layer,
+	bind_stack(x->b, x->gate, m->experts, 2 * m->inner, x->hidden, "layers.%d.%sexperts.gate_up_proj", x->layer,
 	           x->at);
-	bind_stack(x->b, x->down, m->experts, x->hidden, m->inner, "layers.%d.%s.experts.down_proj", x->layer, x->at);
+	bind_stack(x->b, x->down, m->experts, x->hidden, m->inner, "layers.%d.%sexperts.down_proj", x->layer, x->at);
 	x->up = NULL;
 	if (!m->bias)
 		return;
 	x->moe->gate_bias = bind_floats(x->b, (int64_t)m->experts * 2 * m->inner, 0,
-	                                "layers.%d.%s.experts.gate_up_proj_bias", x->layer, x->at);
-	x->moe->down_bias = bind_floats(x->b, (int64_t)m->experts * x->hidden, 0, "layers.%d.%s.experts.down_proj_bias",
+	                                "layers.%d.%sexperts.gate_up_proj_bias", x->layer, x->at);
+	x->moe->down_bias = bind_floats(x->b, (int64_t)m->experts * x->hidden, 0, "layers.%d.%sexperts.down_proj_bias",
 	                                x->layer, x->at);
 }
 
@@ -64,9 +67,9 @@ static void bind_stacks(struct mixture *x, const char *in)
 	for (int i = m->gateless; i < 3; i++) {
 		int rows = i < 2 ? m->inner : x->hidden, cols = i < 2 ? x->hidden : m->inner;
 
-		bind_stack(x->b, to[i], m->experts, rows, cols, "layers.%d.%s.%s.%s", x->layer, x->at, in, x->proj[i]);
+		bind_stack(x->b, to[i], m->experts, rows, cols, "layers.%d.%s%s.%s", x->layer, x->at, in, x->proj[i]);
 		if (m->bias)
-			*bias[i] = bind_floats(x->b, (int64_t)m->experts * rows, 0, "layers.%d.%s.%s.%s.bias", x->layer,
+			*bias[i] = bind_floats(x->b, (int64_t)m->experts * rows, 0, "layers.%d.%s%s.%s.bias", x->layer,
 			                       x->at, in, x->proj[i]);
 	}
 }
@@ -79,13 +82,13 @@ static void bind_each(struct mixture *x)
 	for (int e = 0; e < x->m->experts; e++)
 		for (int i = x->m->gateless; i < 3; i++)
 			bind_weight(x->b, &to[i][e], i < 2 ? x->m->inner : x->hidden, i < 2 ? x->hidden : x->m->inner,
-			            "layers.%d.%s.experts.%d.%s", x->layer, x->at, e, x->proj[i]);
+			            "layers.%d.%sexperts.%d.%s", x->layer, x->at, e, x->proj[i]);
 }
 
 static bool has(const struct mixture *x, const char *path)
 {
-	return bind_has(x->b, "layers.%d.%s.%s", x->layer, x->at, path) ||
-	       bind_has(x->b, "layers.%d.%s.%s.weight", x->layer, x->at, path);
+	return bind_has(x->b, "layers.%d.%s%s", x->layer, x->at, path) ||
+	       bind_has(x->b, "layers.%d.%s%s.weight", x->layer, x->at, path);
 }
 
 static void bind_layout(struct mixture *x)
@@ -96,13 +99,13 @@ static void bind_layout(struct mixture *x)
 	for (size_t i = 0; i < 3 * (sizeof stacks / sizeof *stacks); i++) {
 		const char *const *proj = i % 3 ? names[i % 3 - 1] : x->proj;
 
-		if (!bind_has(x->b, "layers.%d.%s.%s.%s.weight", x->layer, x->at, stacks[i / 3], proj[1]))
+		if (!bind_has(x->b, "layers.%d.%s%s.%s.weight", x->layer, x->at, stacks[i / 3], proj[1]))
 			continue;
 		x->proj = proj;
 		bind_stacks(x, stacks[i / 3]);
 		return;
 	}
-	if (bind_has(x->b, "layers.%d.%s.experts.gate_up_proj_blocks", x->layer, x->at))
+	if (bind_has(x->b, "layers.%d.%sexperts.gate_up_proj_blocks", x->layer, x->at))
 		bind_pairs(x);
 	else if (has(x, "experts.gate_up_proj"))
 		bind_halves(x, "experts.gate_up_proj", "experts.down_proj");
@@ -156,13 +159,13 @@ static void bind_shared(struct mixture *x, struct ffn *f)
 
 	for (int i = m->gateless; i < 3; i++)
 		bind_weight(x->b, to[i], i < 2 ? m->shared_inner : x->hidden, i < 2 ? x->hidden : m->shared_inner,
-		            "layers.%d.%s.%s.%s", x->layer, x->at, x->shared, usual[i]);
+		            "layers.%d.%s%s.%s", x->layer, x->at, x->shared, usual[i]);
 	x->moe->shared_gate = m->gateless ? NULL : &f->gate;
 	x->moe->shared_up = &f->up;
 	x->moe->shared_down = &f->down;
 	if (m->shared_plain)
 		return;
-	bind_weight(x->b, &f->shared_router, 1, x->hidden, "layers.%d.%s.%s_gate", x->layer, x->at, x->shared);
+	bind_weight(x->b, &f->shared_router, 1, x->hidden, "layers.%d.%s%s_gate", x->layer, x->at, x->shared);
 	x->moe->shared_router = &f->shared_router;
 }
 
@@ -170,14 +173,14 @@ static void bind_router(struct mixture *x, struct ffn *f)
 {
 	const struct moe_form *m = x->m;
 
-	bind_weight(x->b, &f->router, m->experts, m->router_cols ? m->router_cols : x->hidden, "layers.%d.%s.%s",
+	bind_weight(x->b, &f->router, m->experts, m->router_cols ? m->router_cols : x->hidden, "layers.%d.%s%s",
 	            x->layer, x->at, x->router);
 	bind_rows_only(x->b, &f->router); /* multiplied in floats */
 	if (m->router_bias)
-		x->moe->router_bias = bind_floats(x->b, m->experts, 0, "layers.%d.%s.%s.bias", x->layer, x->at,
+		x->moe->router_bias = bind_floats(x->b, m->experts, 0, "layers.%d.%s%s.bias", x->layer, x->at,
 		                                  x->router);
 	if (m->select_bias)
-		x->moe->select_bias = bind_floats(x->b, m->experts, 0, "layers.%d.%s.%s", x->layer, x->at,
+		x->moe->select_bias = bind_floats(x->b, m->experts, 0, "layers.%d.%s%s", x->layer, x->at,
 		                                  m->select_bias);
 }
 
@@ -190,11 +193,11 @@ void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_
 		.hidden = hidden,
 		.layer = layer,
 		.moe = &f->moe,
-		.at = name_or(m->at, "mlp"),
 		.router = name_or(m->router, "gate"),
 		.shared = name_or(m->shared, "shared_expert"),
 	};
 
+	snprintf(x.at, sizeof x.at, "%s%s", name_or(m->at, "mlp"), m->at && !*m->at ? "" : ".");
 	x.proj = m->proj[0] ? m->proj : usual;
 	f->hidden = hidden;
 	f->moe = (struct moe){

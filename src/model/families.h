@@ -8,6 +8,7 @@
 extern const struct model_ops llama_ops;
 extern const struct model_ops qwen3_5_ops;     /* qwen3_5.c: Qwen3.5 to 3.8, dense and MoE, and Qwen3-Next */
 extern const struct model_ops gemma3_ops;      /* gemma3.c: Gemma 3 */
+extern const struct model_ops gemma4_ops;      /* gemma4.c: Gemma 4 */
 extern const struct model_ops gpt_oss_ops;     /* gpt_oss.c: gpt-oss */
 extern const struct model_ops olmo_ops;        /* olmo.c: OLMo 2 and 3 */
 extern const struct model_ops sigmoid_moe_ops; /* sigmoid_moe.c: GLM-4.5, MiniMax M2 */

@@ -38,7 +38,7 @@ struct moe_form {
 	int router_cols;         /* what the router reads; 0: what the experts read */
 	bool shared_plain;       /* the shared expert has no router of its own */
 	bool router_bias, bias;  /* PATH.bias of the router; of the experts' products */
-	const char *at;          /* "mlp" */
+	const char *at;          /* "mlp"; "": straight in the layer */
 	const char *router;      /* in at: "gate" */
 	const char *select_bias; /* in at: "gate.e_score_correction_bias"; NULL: there is none */
 	const char *shared;      /* in at: "shared_expert" */
