@@ -30,6 +30,30 @@
 /* Brackets, bars and full stops of many scripts. */
 #define POROS " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{0964}\\x{06d4}\\x{060c})]+"
 
+/* Letters of scripts with cases. */
+#define CASE_LETTERS "[\\p{Lu}\\p{Ll}\\p{Lt}]"
+/* The gpt-4o shape with marks as both kinds of letters. */
+#define O200K(digits, tail, last)                                                                                    \
+	"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" tail             \
+	"|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" tail "|" digits \
+	"| ?[^\\s\\p{L}\\p{N}]+[\\r\\n" last "]*" REST
+/* The same without Han, which stands alone. */
+#define KIMI                                                                                                                               \
+	"\\p{Han}+|[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}])*(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}])+(?:" SHORT \
+	")?"                                                                                                                               \
+	"|[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}])+(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}])*(?:" SHORT          \
+	")?"                                                                                                                               \
+	"|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" REST
+/* Runs of Korean, of East Asian punctuation, of Bopomofo, of Han and Kana. */
+#define YOUTU                                                                                                                                   \
+	"[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}\\x{2014}\\x{ff1a}\\x{ff1b}\\x{ff0c}" \
+	"\\x{3001}-\\x{303f}\\x{fe30}-\\x{fe4f}]+|[\\x{3105}-\\x{312f}]+|[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
+#define ASIAN                                                                                                                                    \
+	"[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fdf}" \
+	"\\x{0e40}-\\x{0e7f}\\x{0e80}-\\x{0eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}\\x{aa60}-\\x{aa7f}\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+"
+/* Three digits at a time, counted from the right. */
+#define THREES "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))"
+
 static const struct gguf_pre table[] = {
 	{ "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral lfm2 midm-2.0 jina-v5-nano",
 	  { WORDS("\\p{N}{1,3}") },
@@ -81,12 +105,27 @@ static const struct gguf_pre table[] = {
 	  false },
 	{ "minicpm5", { "\\p{N}{1,3}", WORDS("\\p{N}+") }, true, false },
 	{ "tiny_aya cohere2moe",
-	  { "[0-9]{1,3}(?=(?:[0-9]{3})*\\b)", CASED("(?:" SHORT ")?", "\\p{N}{1,3}") },
+	  { "[0-9]{1,3}(?=(?:[0-9]{3})*(?![0-9A-Za-z_]))", O200K("\\p{N}{1,3}", "(?:" SHORT ")?", "/") },
 	  false,
 	  false },
-	{ "superbpe", { "\\p{N}+", "(?=(\\d{3})+(?!\\d))" }, false, false },
+	{ "superbpe", { "\\p{N}+", THREES }, false, false },
+	{ "deepseek-llm",
+	  { "[\\r\\n]", "\\s?" CASE_LETTERS "+",
+	    "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+", "\\s+$",
+	    HAN_TO_HANGUL, "\\p{N}+" },
+	  false,
+	  false },
+	{ "youtu", { YOUTU, O200K("\\p{N}", "(?:" SHORT ")?", "/") }, true, false },
+	{ "kimi-k2", { KIMI }, false, false },
+	{ "afmoe", { THREES, ASIAN, DEEPSEEK3 }, false, false },
+	{ "chameleon",
+	  { "<sentinel:[0-9]+>|(?:IMGIMG)(?:(?:A|B|C|D|E|F|G|H|I){1,4})Z", "(?:[\\t\\n]|    |  )", "\\p{N}",
+	    "[\\p{P}!-/:-@\\[-`{-~]", GPT2 },
+	  false,
+	  true },
+
 	{ "laguna", { "[^\\n]+|[\\n]+", WORDS("\\p{N}") }, false, false },
-	{ "granite-embed-multi-97m", { MARKED("", "\\p{N}{1,3}") }, true, false },
+	{ "granite-embed-multi-97m", { MARKED("(?:" SHORT ")?", "\\p{N}{1,3}") }, true, false },
 };
 
 const struct gguf_pre *gguf_pre_find(const char *name, int n)

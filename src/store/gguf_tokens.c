@@ -74,14 +74,42 @@ static void put_text(struct writer *w, int32_t id)
 	json_put_str(w->out, s.p, s.n);
 }
 
-/* {"text": id ...} */
+/* [["text", score] ...] by id. */
+static void put_list(struct writer *w)
+{
+	buf_puts(w->out, "\"vocab\":[");
+	for (size_t i = 0; i < w->v.n && !w->code; i++) {
+		buf_puts(w->out, i ? ",[" : "[");
+		put_text(w, (int32_t)i);
+		buf_printf(w->out, ",%.9g]", w->v.score ? (double)w->v.score[i] : 0);
+	}
+	buf_putc(w->out, ']');
+}
+
+static void put_scored(struct writer *w)
+{
+	if (!w->v.score && !w->code)
+		w->code = err_set(w->err, E_MISSING, "%s: key tokenizer.ggml.scores: missing", w->v.g->path);
+	put_list(w);
+}
+
+static bool has_zero_bytes(const struct gguf_vocab *v)
+{
+	for (size_t i = 0; i < v->n; i++)
+		if (memchr(v->tok[i].p, 0, v->tok[i].n))
+			return true;
+	return false;
+}
+
+/* {"text": id ...}, unless a text holds a byte that no member's name can. */
 static void put_vocab(struct writer *w)
 {
+	if (has_zero_bytes(&w->v)) {
+		put_list(w);
+		return;
+	}
 	buf_puts(w->out, "\"vocab\":{");
 	for (size_t i = 0; i < w->v.n && !w->code; i++) {
-		if (memchr(w->v.tok[i].p, 0, w->v.tok[i].n))
-			w->code = err_set(w->err, E_UNSUPPORTED,
-			                  "%s: key tokenizer.ggml.tokens: token %zu holds a 0 byte", w->v.g->path, i);
 		buf_puts(w->out, i ? "," : "");
 		put_text(w, (int32_t)i);
 		buf_printf(w->out, ":%zu", i);
@@ -219,13 +247,212 @@ static void put_byte_level(struct writer *w)
 	buf_putc(w->out, '}');
 }
 
+/* ---- SentencePiece ---- */
+
+static void put_prepend(struct writer *w, const char *type)
+{
+	buf_printf(w->out, "{\"type\":\"%s\",\"prepend\":\"" SPACE "\"},", type);
+}
+
+static void put_space_replaced(struct writer *w)
+{
+	buf_puts(w->out, "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE "\"}");
+}
+
+/* strip: the space that was put before a text. */
+static void put_space_decoder(struct writer *w, bool strip)
+{
+	buf_puts(
+		w->out,
+		"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" SPACE
+		"\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}");
+	if (strip)
+		buf_puts(w->out, ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}");
+	buf_puts(w->out, "]},");
+}
+
+static void put_unknown(struct writer *w)
+{
+	int32_t id = key_id(w, "unknown_token_id");
+
+	if (id >= 0)
+		buf_printf(w->out, "\"unk_id\":%" PRId32 ",", id);
+}
+
+static void put_sentencepiece(struct writer *w)
+{
+	bool space = key_bool(w, "tokenizer.ggml.add_space_prefix", true);
+
+	put_ends(w, true, false);
+	buf_puts(w->out, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+	if (space)
+		put_prepend(w, "Prepend");
+	put_space_replaced(w);
+	buf_puts(w->out, "]},");
+	put_space_decoder(w, space);
+	buf_puts(w->out, "\"model\":{\"type\":\"ScoredBPE\",\"byte_fallback\":true,");
+	put_unknown(w);
+	put_scored(w);
+	buf_putc(w->out, '}');
+}
+
+/* Pairs of characters; words are cut at ends of lines alone. */
+static void put_gemma4(struct writer *w)
+{
+	put_ends(w, true, false);
+	buf_puts(w->out, "\"normalizer\":");
+	put_space_replaced(w);
+	buf_puts(w->out, ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[^\\\\n]+|\\\\n+\"},"
+	                 "\"behavior\":\"Isolated\",\"invert\":false},");
+	put_space_decoder(w, false);
+	buf_puts(w->out, "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,");
+	put_unknown(w);
+	put_vocab(w);
+	buf_putc(w->out, ',');
+	put_merges(w);
+	buf_putc(w->out, '}');
+}
+
+/* u8[] as base64. */
+static void put_charsmap(struct writer *w)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const struct gguf_value *v = gguf_find(w->v.g, "tokenizer.ggml.precompiled_charsmap");
+
+	if (!v || !v->array || (v->kind != GGUF_U8 && v->kind != GGUF_I8) || !v->n)
+		return;
+	buf_puts(w->out, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
+	for (uint64_t i = 0; i < v->n; i += 3) {
+		uint32_t bits = (uint32_t)v->p[i] << 16;
+
+		bits |= i + 1 < v->n ? (uint32_t)v->p[i + 1] << 8 : 0;
+		bits |= i + 2 < v->n ? (uint32_t)v->p[i + 2] : 0;
+		buf_putc(w->out, digits[bits >> 18]);
+		buf_putc(w->out, digits[bits >> 12 & 63]);
+		buf_putc(w->out, i + 1 < v->n ? digits[bits >> 6 & 63] : '=');
+		buf_putc(w->out, i + 2 < v->n ? digits[bits & 63] : '=');
+	}
+	buf_puts(w->out, "\"},");
+}
+
+static void put_unigram(struct writer *w)
+{
+	bool space = key_bool(w, "tokenizer.ggml.add_space_prefix", true);
+
+	put_ends(w, false, true);
+	buf_puts(w->out, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+	put_charsmap(w);
+	if (key_bool(w, "tokenizer.ggml.remove_extra_whitespaces", false))
+		buf_puts(
+			w->out,
+			"{\"type\":\"Strip\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"},");
+	if (space)
+		put_prepend(w, "PrependWord");
+	put_space_replaced(w);
+	buf_puts(w->out, "]},");
+	put_space_decoder(w, space);
+	buf_puts(w->out, "\"model\":{\"type\":\"Unigram\",");
+	put_unknown(w);
+	put_scored(w);
+	buf_putc(w->out, '}');
+}
+
+/* ---- words ---- */
+
+/* The file marks what begins a word; Hugging Face what does not. */
+static void put_word(struct writer *w, int32_t id)
+{
+	struct gguf_string s = w->v.tok[id];
+	bool begins = s.n > strlen(SPACE) && !memcmp(s.p, SPACE, strlen(SPACE));
+
+	if (begins)
+		s = (struct gguf_string){ s.p + strlen(SPACE), s.n - strlen(SPACE) };
+	buf_puts(w->out, begins || w->v.type[id] != GGUF_NORMAL ? "\"" : "\"##");
+	json_put_inside(w->out, s.p, s.n);
+	buf_printf(w->out, "\":%" PRId32, id);
+}
+
+static void put_wordpiece(struct writer *w)
+{
+	int32_t unknown = key_id(w, "unknown_token_id");
+
+	put_post(w, key_bool(w, "tokenizer.ggml.add_bos_token", true) ? key_id(w, "bos_token_id") : -1,
+	         key_bool(w, "tokenizer.ggml.add_eos_token", true) ? key_id(w, "seperator_token_id") : -1);
+	buf_puts(
+		w->out,
+		"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},{\"type\":\"Replace\",\"pattern\":"
+		"{\"Regex\":\"\\\\p{M}+\"},\"content\":\"\"},{\"type\":\"BertNormalizer\",\"strip_accents\":false}]},"
+		"\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\",\"cleanup\":false},"
+		"\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":1000000,");
+	if (unknown >= 0)
+		buf_printf(w->out, "\"unk_id\":%" PRId32 ",", unknown);
+	buf_puts(w->out, "\"vocab\":{");
+	for (size_t i = 0; i < w->v.n && !w->code; i++) {
+		buf_puts(w->out, i ? "," : "");
+		put_word(w, (int32_t)i);
+	}
+	buf_puts(w->out, "}}");
+}
+
+/* ---- the longest match ---- */
+
+/* GPT-2's alphabet: a printable character for each byte. */
+static void put_alphabet(struct buf *out, uint8_t byte)
+{
+	static const uint8_t from[] = { 0x21, 0xA1, 0xAE }, to[] = { 0x7E, 0xAC, 0xFF };
+	char text[4];
+	uint32_t cp = 0x100;
+
+	for (int i = 0; i < 3; i++)
+		if (byte >= from[i] && byte <= to[i])
+			cp = byte;
+	for (int b = 0; cp >= 0x100 && b < byte; b++)
+		cp += !(b >= 0x21 && b <= 0x7E) && !(b >= 0xA1 && b <= 0xAC) && b < 0xAE;
+	json_put_inside(out, text, (size_t)utf8_encode(cp, text));
+}
+
+/* One byte of a token's text, in which some are escaped; moves *at behind it. */
+static uint8_t unescaped(struct gguf_string s, size_t *at)
+{
+	static const char letters[] = "tnr\\'\"", bytes[] = "\t\n\r\\'\"";
+	char c = s.p[(*at)++];
+	const char *known;
+
+	if (c != '\\' || *at == s.n)
+		return (uint8_t)c;
+	c = s.p[(*at)++];
+	if (c == 'x' && s.n - *at >= 2) {
+		char hex[3] = { s.p[*at], s.p[*at + 1], 0 };
+
+		*at += 2;
+		return (uint8_t)strtoul(hex, NULL, 16);
+	}
+	known = c ? strchr(letters, c) : NULL;
+	return (uint8_t)(known ? bytes[known - letters] : c);
+}
+
+static void put_longest(struct writer *w)
+{
+	put_ends(w, false, false);
+	buf_puts(w->out, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},"
+	                 "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"Longest\",\"vocab\":{");
+	for (size_t i = 0; i < w->v.n && !w->code; i++) {
+		buf_puts(w->out, i ? ",\"" : "\"");
+		for (size_t at = 0; at < w->v.tok[i].n;)
+			put_alphabet(w->out, unescaped(w->v.tok[i], &at));
+		buf_printf(w->out, "\":%zu", i);
+	}
+	buf_puts(w->out, "}}");
+}
+
 /* ---- the document ---- */
 
 static const struct {
 	const char *model;
 	void (*put)(struct writer *w);
 } kinds[] = {
-	{ "gpt2", put_byte_level },
+	{ "gpt2", put_byte_level }, { "llama", put_sentencepiece }, { "gemma4", put_gemma4 },
+	{ "t5", put_unigram },      { "bert", put_wordpiece },      { "rwkv", put_longest },
 };
 
 int gguf_tokenizer(const struct gguf_model *m, struct buf *out, struct err *err)

@@ -272,7 +272,7 @@ static void expect_pieces(const char *pre, const char *text, const char *want)
 	json_free(j);
 	r = pretok_run_new(p, strlen(text));
 	buf_init(&b);
-	assert_int_equal(pretok_split(r, text, strlen(text), put_piece, &b, &err), 0);
+	assert_int_equal(pretok_split(r, text, strlen(text), true, put_piece, &b, &err), 0);
 	assert_string_equal(b.p, want);
 	buf_fini(&b);
 	pretok_run_free(r);
@@ -316,16 +316,18 @@ static void test_refused(void **state)
 		struct toy toy;
 		const char *says;
 	} c[] = {
-		{ { .model = "\"byte_fallback\":true," }, "byte_fallback" },
 		{ { .model = "\"dropout\":0.1," }, "dropout" },
 		{ { .model = "\"continuing_subword_prefix\":\"##\"," }, "continuing_subword_prefix" },
 		{ { .model = "\"end_of_word_suffix\":\"</w>\"," }, "end_of_word_suffix" },
-		{ { .normalizer = "{\"type\":\"Lowercase\"}" }, "Lowercase" },
-		{ { .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Strip\"}]}" },
-		  "Strip" },
+		{ { .normalizer = "{\"type\":\"Nmt\"}" }, "Nmt" },
+		{ { .normalizer = "{\"type\":\"Prepend\"}" }, "text of at most" },
+		{ { .normalizer = "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAE\"}" }, "in 2" },
+		{ { .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Nmt\"}]}" },
+		  "Nmt" },
 		{ { .normalizer = "[]" }, "normalizer" },
 		{ { .pre = "null" }, "pre_tokenizer" },
-		{ { .pre = "{\"type\":\"Metaspace\"}" }, "Metaspace" },
+		{ { .pre = "{\"type\":\"Metaspace\"}" }, "ByteLevel is not in the pre_tokenizer" },
+		{ { .pre = "{\"type\":\"Metaspace\",\"prepend_scheme\":\"last\"}" }, "last" },
 		{ { .pre = "{\"type\":\"Digits\"}" }, "ByteLevel" },
 		{ { .pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}" },
 		  "after ByteLevel" },
@@ -344,13 +346,15 @@ static void test_refused(void **state)
 		{ { .pre = TOY_SPLIT("(?R)a") }, "(?" },
 		{ { .pre = TOY_SPLIT("(*ANY)a") }, "(*" },
 		{ { .pre = TOY_SPLIT("\\\\p{Nothing}") }, "regex" },
-		{ { .post = "{\"type\":\"BertProcessing\"}" }, "BertProcessing" },
+		{ { .post = "{\"type\":\"BertProcessing\"}" }, "cls" },
+		{ { .model = "\"type\":\"Words\"," }, "Words" },
 		{ { .post = "{\"type\":\"TemplateProcessing\",\"single\":[]}" }, "Sequence" },
 		{ { .post = "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{}}],"
 		            "\"special_tokens\":{\"x\":{\"ids\":[999]}}}" },
 		  "no token" },
 		{ { .decoder = "null" }, "decoder" },
-		{ { .decoder = "{\"type\":\"WordPiece\"}" }, "WordPiece" },
+		{ { .decoder = "{\"type\":\"WordPiece\"}" }, "in the pre_tokenizer and not in the decoder" },
+		{ { .decoder = "{\"type\":\"CTC\"}" }, "CTC" },
 		{ { .vocab = ",\"zz\":97" }, "two tokens" },
 		{ { .vocab = ",\"zz\":-1" }, "outside" },
 		{ { .vocab = ",\"zz\":1048576" }, "outside" },

@@ -8,54 +8,22 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
-enum { NONE = UINT32_MAX, ROOT = 0 };
-
-/* One edge of the trie, and the node at its end. */
-struct added_node {
-	uint64_t edge;   /* parent << 8 | byte, + 1; 0: empty */
-	uint32_t number; /* of the node; the root is 0 */
-	uint32_t token;  /* that ends here, or NONE */
-};
-
 void added_init(struct added *a, const struct added_token *token, size_t n_bytes)
 {
-	uint32_t size = 16;
-
-	while (size < 2 * n_bytes)
-		size *= 2;
-	*a = (struct added){ .node = xcalloc(size, sizeof *a->node), .mask = size - 1, .n_node = 1, .token = token };
+	*a = (struct added){ .token = token };
+	trie_init(&a->trie, n_bytes);
 }
 
 void added_fini(struct added *a)
 {
-	free(a->node);
+	trie_fini(&a->trie);
 	*a = (struct added){ 0 };
-}
-
-static struct added_node *edge(const struct added *a, uint32_t from, unsigned char byte)
-{
-	uint64_t key = ((uint64_t)from << 8 | byte) + 1;
-	uint64_t h = (key ^ key >> 15) * 0x9E3779B97F4A7C15u >> 20;
-
-	while (a->node[h & a->mask].edge && a->node[h & a->mask].edge != key)
-		h++;
-	return &a->node[h & a->mask];
 }
 
 bool added_put(struct added *a, const char *p, size_t n, uint32_t k)
 {
-	struct added_node *e = NULL;
-	uint32_t at = ROOT;
-
-	for (size_t i = 0; i < n; i++) {
-		e = edge(a, at, (unsigned char)p[i]);
-		if (!e->edge)
-			*e = (struct added_node){ ((uint64_t)at << 8 | (unsigned char)p[i]) + 1, a->n_node++, NONE };
-		at = e->number;
-	}
-	if (e->token != NONE)
+	if (!trie_put(&a->trie, p, n, k))
 		return false;
-	e->token = k;
 	a->first[(unsigned char)p[0]] = true;
 	a->n++;
 	return true;
@@ -123,20 +91,18 @@ bool added_next(const struct added *a, const char *p, size_t n, size_t at, added
 	if (!a->n)
 		return false;
 	for (size_t i = at; i < n; i++) {
-		uint32_t from = ROOT;
+		uint32_t from = TRIE_ROOT, number;
 		const struct added_token *best = NULL;
 		size_t end = 0;
 
 		if (!a->first[(unsigned char)p[i]])
 			continue;
 		for (size_t k = i; k < n; k++) {
-			const struct added_node *e = edge(a, from, (unsigned char)p[k]);
-
-			if (!e->edge)
+			from = trie_step(&a->trie, from, (unsigned char)p[k], &number);
+			if (from == TRIE_NONE)
 				break;
-			from = e->number;
-			if (e->token != NONE && (!a->token[e->token].special || may(ctx, i, k + 1))) {
-				best = &a->token[e->token];
+			if (number != TRIE_NONE && (!a->token[number].special || may(ctx, i, k + 1))) {
+				best = &a->token[number];
 				end = k + 1;
 			}
 		}

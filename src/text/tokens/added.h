@@ -9,16 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "text/tokens/trie.h"
+
 struct added_token {
 	int32_t id;
 	bool special, normalized, lstrip, rstrip, single_word;
 };
 
-struct added_node;
-
 struct added {
-	struct added_node *node; /* open addressing by (parent, byte) */
-	uint32_t mask, n_node;
+	struct trie trie;
 	const struct added_token *token; /* the tokens that added_put numbers point into */
 	bool first[256];                 /* some token begins with this byte */
 	size_t n;

@@ -1,8 +1,9 @@
-/* bpe.c - see bpe.h.
+/* bpe.c - see token_model.h: pairs joined by the order in which they were learnt.
  *
  * Byte pair encoding as in Sennrich et al., arXiv:1508.07909: of all neighbouring
  * pairs the one learnt first is joined, the leftmost of equals, until none is
- * left.  Short pieces scan an array; longer ones use a heap of candidates. */
+ * left.  Short pieces scan an array; longer ones use a heap of candidates.  The
+ * first symbols are bytes where the vocabulary is byte-level, else characters. */
 #include "text/tokens/bpe.h"
 
 #include <assert.h>
@@ -13,8 +14,9 @@
 #include "base/allowance.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "text/tokens/token_model.h"
 
-/* Below this the scan's n * n / 2 steps are cheaper than a heap. */
+/* Below this many symbols the scan's n * n / 2 steps are cheaper than a heap. */
 enum { SHORT_PIECE = 64 };
 
 #define NO_PAIR UINT64_MAX
@@ -25,14 +27,21 @@ struct bpe_merge {
 	int32_t id;
 };
 
+struct bpe {
+	struct bpe_merge *merge; /* open addressing, by the pair of ids */
+	uint32_t merge_mask;
+	bool whole_first; /* ignore_merges: a piece that is a token is that token */
+	uint64_t seed;
+};
+
 struct bpe_sym {
 	int32_t id;          /* -1: joined to the symbol before it */
-	uint32_t prev, next; /* offsets of the neighbours' first bytes */
+	uint32_t prev, next; /* numbers of the neighbours */
 };
 
 struct bpe_cand {
-	uint64_t key; /* rank << 32 | offset: the order of merging */
-	uint32_t end; /* where the pair ends; tells a pair that has changed */
+	uint64_t key; /* rank << 32 | symbol: the order of merging */
+	uint32_t end; /* the symbol behind the pair; tells a pair that has changed */
 	int32_t id;
 };
 
@@ -71,54 +80,11 @@ long bpe_unmap(const char *s, size_t n, char *out)
 	return len;
 }
 
-/* ---- hashes ---- */
-
-static uint64_t mix(uint64_t h)
-{
-	h = (h ^ h >> 32) * 0xD6E8FEB86659FD93u;
-	return h ^ h >> 32;
-}
-
-static uint64_t hash_bytes(uint64_t seed, const char *p, size_t n)
-{
-	uint64_t h = seed ^ n, w;
-
-	for (; n >= 8; p += 8, n -= 8) {
-		memcpy(&w, p, 8);
-		h = mix(h ^ w);
-	}
-	w = 0;
-	memcpy(&w, p, n);
-	return mix(mix(h ^ w) + seed);
-}
-
-/* A power of two with a third or more left empty. */
-static uint32_t table_size(size_t n)
-{
-	uint32_t size = 16;
-
-	while (size < n + n / 2)
-		size *= 2;
-	return size;
-}
-
-int32_t bpe_find(const struct bpe *b, const char *p, size_t n)
-{
-	for (uint64_t h = hash_bytes(b->seed, p, n);; h++) {
-		int32_t id = b->slot[h & b->slot_mask];
-
-		if (id < 0)
-			return -1;
-		if (b->tok[id].n == n && !memcmp(b->tok[id].p, p, n))
-			return id;
-	}
-}
-
 static const struct bpe_merge *find_merge(const struct bpe *b, int32_t left, int32_t right)
 {
 	uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 
-	for (uint64_t h = mix(pair ^ b->seed);; h++) {
+	for (uint64_t h = lexicon_mix(pair ^ b->seed);; h++) {
 		const struct bpe_merge *m = &b->merge[h & b->merge_mask];
 
 		if (m->pair == pair)
@@ -128,15 +94,40 @@ static const struct bpe_merge *find_merge(const struct bpe *b, int32_t left, int
 	}
 }
 
+/* ---- the first symbols ---- */
+
+/* Of p[0..n), into id[n]; returns how many. */
+static size_t first_symbols(const struct token_model *m, const char *p, size_t n, int32_t *id)
+{
+	struct tokens one = { id, 0, n }; /* never grows: a character leaves at most as many as it has bytes */
+	bool fused = false;
+
+	for (size_t i = 0, len; i < n; i += len) {
+		int32_t k;
+
+		len = 1;
+		if (m->byte_level) {
+			id[one.n++] = m->byte_id[(unsigned char)p[i]];
+			continue;
+		}
+		len = token_model_char(p + i, n - i);
+		k = token_model_find(m, p + i, len);
+		if (k < 0) {
+			token_model_lacking(m, p + i, len, &fused, &one);
+			continue;
+		}
+		id[one.n++] = k;
+		fused = false;
+	}
+	return one.n;
+}
+
 /* ---- merging ---- */
 
-static void encode_short(const struct bpe *b, const char *p, size_t n, struct tokens *out)
+static void join_few(const struct bpe *b, int32_t *id, size_t n, struct tokens *out)
 {
-	int32_t id[SHORT_PIECE];
 	const struct bpe_merge *m[SHORT_PIECE]; /* of id[i] with id[i + 1] */
 
-	for (size_t i = 0; i < n; i++)
-		id[i] = b->byte_id[(unsigned char)p[i]];
 	for (size_t i = 0; i + 1 < n; i++)
 		m[i] = find_merge(b, id[i], id[i + 1]);
 	for (;;) {
@@ -207,22 +198,13 @@ static bool candidate(const struct bpe *b, const struct bpe_sym *sym, uint32_t i
 	return true;
 }
 
-static void encode_long(const struct bpe *b, struct bpe_scratch *s, const char *p, size_t n, struct tokens *out)
+static void join_many(const struct bpe *b, const int32_t *id, size_t n, struct bpe_sym *sym, struct bpe_cand *heap,
+                      struct tokens *out)
 {
-	struct bpe_sym *sym;
-	struct bpe_cand *heap;
 	size_t n_heap = 0;
 
-	if (s->cap < n) {
-		s->cap = n;
-		s->sym = xrealloc(s->sym, size_mul(n, sizeof *s->sym));
-		/* n - 1 pairs at first, and each of at most n - 1 merges adds two where it takes one. */
-		s->heap = xrealloc(s->heap, size_mul(2 * n, sizeof *s->heap));
-	}
-	sym = s->sym;
-	heap = s->heap;
 	for (size_t i = 0; i < n; i++)
-		sym[i] = (struct bpe_sym){ b->byte_id[(unsigned char)p[i]], (uint32_t)i - 1, (uint32_t)i + 1 };
+		sym[i] = (struct bpe_sym){ id[i], (uint32_t)i - 1, (uint32_t)i + 1 };
 	/* A piece may be a whole text: what is broken off here is not used. */
 	for (size_t i = 0; i < n && allowance_spend(0); i++)
 		n_heap += candidate(b, sym, (uint32_t)i, n, &heap[n_heap]);
@@ -252,144 +234,42 @@ static void encode_long(const struct bpe *b, struct bpe_scratch *s, const char *
 		tokens_put(out, sym[i].id);
 }
 
-void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const char *p, size_t n, struct tokens *out)
+static void encode(const struct token_model *m, struct token_work *w, const char *p, size_t n, struct tokens *out)
 {
-	int32_t id;
+	const struct bpe *b = m->own;
+	struct bpe_cand *heap;
+	struct bpe_sym *sym;
+	int32_t *id, whole;
 
-	assert(n > 0 && n <= TOKENIZER_TEXT_MAX);
-	if (b->whole_first && (id = bpe_find(b, p, n)) >= 0)
-		tokens_put(out, id);
-	else if (n <= SHORT_PIECE)
-		encode_short(b, p, n, out);
+	assert(n > 0 && n <= 3 * (size_t)TOKENIZER_TEXT_MAX);
+	if (b->whole_first && (whole = token_model_find(m, p, n)) >= 0) {
+		tokens_put(out, whole);
+		return;
+	}
+	/* n - 1 pairs at first, and each of at most n - 1 merges adds two where it takes one. */
+	heap = token_work_get(w, size_mul(n, 2 * sizeof *heap + sizeof *sym + sizeof *id));
+	sym = (struct bpe_sym *)(heap + 2 * n);
+	id = (int32_t *)(sym + n);
+	n = first_symbols(m, p, n, id);
+	if (n <= SHORT_PIECE)
+		join_few(b, id, n, out);
 	else
-		encode_long(b, s, p, n, out);
-}
-
-void bpe_scratch_fini(struct bpe_scratch *s)
-{
-	free(s->sym);
-	free(s->heap);
-	*s = (struct bpe_scratch){ 0 };
+		join_many(b, id, n, sym, heap, out);
 }
 
 /* ---- loading ---- */
 
-/* Options of the BPE model that change what it does, and that we lack. */
-static int check_options(const struct json *model, struct err *err)
+static long spelt(const struct token_model *m, const char *s, size_t n, char *out)
 {
-	static const char *const affix[] = { "continuing_subword_prefix", "end_of_word_suffix" };
-	const char *type, *s;
-	double dropout;
-	bool fallback;
-	int e;
-
-	if ((e = json_get_str(model, "type", "BPE", &type, err)))
-		return err_prefix(err, "model");
-	if (strcmp(type, "BPE"))
-		return err_set(err, E_UNSUPPORTED, "model type \"%s\": only BPE is done", type);
-	for (int i = 0; i < 2; i++) {
-		if ((e = json_get_str(model, affix[i], "", &s, err)))
-			return err_prefix(err, "model");
-		if (*s)
-			return err_set(err, E_UNSUPPORTED, "model %s \"%s\": only none is done", affix[i], s);
-	}
-	if ((e = json_get_bool(model, "byte_fallback", false, &fallback, err)) ||
-	    (e = json_get_double(model, "dropout", 0, &dropout, err)))
-		return err_prefix(err, "model");
-	if (fallback)
-		return err_set(err, E_UNSUPPORTED,
-		               "model byte_fallback: SentencePiece-style BPE is not done, "
-		               "only byte-level");
-	if (dropout != 0)
-		return err_set(err, E_UNSUPPORTED, "model dropout %g: only 0 is done", dropout);
-	return 0;
-}
-
-/* First pass over the vocabulary: how many ids and bytes it needs. */
-static int measure_vocab(const struct json *vocab, int32_t *n_ids, size_t *n_bytes, struct err *err)
-{
-	struct json_cursor c;
-	const struct json *v;
-	const char *key;
-	int64_t id;
-
-	*n_ids = 0;
-	*n_bytes = 0;
-	if (json_len(vocab) > TOKENIZER_IDS_MAX)
-		return err_set(err, E_LIMIT, "vocab: %zu tokens, more than %d", json_len(vocab), TOKENIZER_IDS_MAX);
-	for (c = json_first(vocab); json_next(&c, &key, &v);) {
-		if (json_to_int(v, &id))
-			return err_set(err, E_FORMAT, "vocab: id of \"%.40s\" must be an integer, is %s", key,
-			               json_kind_name(json_kind(v)));
-		if (id < 0 || id >= TOKENIZER_IDS_MAX)
-			return err_set(err, E_LIMIT, "vocab: id %lld of \"%.40s\" is outside [0, %d)", (long long)id,
-			               key, TOKENIZER_IDS_MAX);
-		if (id >= *n_ids)
-			*n_ids = (int32_t)id + 1;
-		*n_bytes += strlen(key);
-	}
-	return *n_ids ? 0 : err_set(err, E_FORMAT, "vocab: is empty");
-}
-
-static int load_vocab(struct bpe *b, const struct json *vocab, struct err *err)
-{
-	struct json_cursor c;
-	const struct json *v;
-	const char *key;
-	size_t n_bytes;
-	uint32_t size;
-	char *to;
-	int e;
-
-	if (json_kind(vocab) != JSON_OBJECT)
-		return err_set(err, E_FORMAT, "model vocab: must be an object, is %s",
-		               json_kind_name(json_kind(vocab)));
-	if ((e = measure_vocab(vocab, &b->n_tok, &n_bytes, err)))
-		return e;
-	b->tok = xcalloc((size_t)b->n_tok, sizeof *b->tok);
-	b->pool = to = xmalloc(n_bytes + 1);
-	size = table_size(json_len(vocab));
-	b->slot_mask = size - 1;
-	b->slot = xmalloc(size_mul(size, sizeof *b->slot));
-	memset(b->slot, 0xFF, size * sizeof *b->slot);
-	for (c = json_first(vocab); json_next(&c, &key, &v);) {
-		size_t len = strlen(key);
-		long n = bpe_unmap(key, len, to);
-		int64_t id = 0;
-
-		json_to_int(v, &id);
-		if (b->tok[id].p)
-			return err_set(err, E_FORMAT, "vocab: id %d belongs to two tokens, the second is \"%.40s\"",
-			               (int)id, key);
-		if (n < 0) {
-			/* Outside the alphabet: merging never yields it, decoding gives it as it is. */
-			memcpy(to, key, len);
-			b->tok[id] = (struct bpe_token){ to, (uint32_t)len };
-			to += len;
-			continue;
-		}
-		b->tok[id] = (struct bpe_token){ to, (uint32_t)n };
-		uint64_t h = hash_bytes(b->seed, to, (size_t)n);
-
-		while (b->slot[h & b->slot_mask] >= 0)
-			h++;
-		b->slot[h & b->slot_mask] = (int32_t)id;
-		to += n;
-	}
-	for (int i = 0; i < 256; i++) {
-		char byte = (char)i;
-
-		b->byte_id[i] = bpe_find(b, &byte, 1);
-		/* 0xC0, 0xC1 and 0xF5 to 0xFF occur in no UTF-8 text. */
-		if (b->byte_id[i] < 0 && i != 0xC0 && i != 0xC1 && i < 0xF5)
-			return err_set(err, E_UNSUPPORTED,
-			               "vocab: has no token for byte 0x%02X; byte-level BPE needs all", i);
-	}
-	return 0;
+	if (m->byte_level)
+		return bpe_unmap(s, n, out);
+	memcpy(out, s, n);
+	return (long)n;
 }
 
 /* Writes both halves of merge i to tmp and their lengths in bytes. */
-static int merge_halves(const struct json *m, size_t i, struct buf *tmp, size_t *left, size_t *right, struct err *err)
+static int merge_halves(const struct token_model *model, const struct json *m, size_t i, struct buf *tmp, size_t *left,
+                        size_t *right, struct err *err)
 {
 	const char *s[2];
 	size_t len[2];
@@ -412,8 +292,8 @@ static int merge_halves(const struct json *m, size_t i, struct buf *tmp, size_t 
 	}
 	buf_reset(tmp);
 	buf_reserve(tmp, len[0] + len[1]);
-	n[0] = bpe_unmap(s[0], len[0], tmp->p);
-	n[1] = n[0] < 0 ? -1 : bpe_unmap(s[1], len[1], tmp->p + n[0]);
+	n[0] = spelt(model, s[0], len[0], tmp->p);
+	n[1] = n[0] < 0 ? -1 : spelt(model, s[1], len[1], tmp->p + n[0]);
 	if (n[1] < 0)
 		return err_set(err, E_FORMAT, "merges[%zu]: \"%.40s\" is not in the byte-level alphabet", i,
 		               s[n[0] < 0 ? 0 : 1]);
@@ -422,25 +302,26 @@ static int merge_halves(const struct json *m, size_t i, struct buf *tmp, size_t 
 	return 0;
 }
 
-static int load_merge(struct bpe *b, const struct json *m, size_t i, struct buf *tmp, struct err *err)
+static int load_merge(const struct token_model *model, struct bpe *b, const struct json *m, size_t i, struct buf *tmp,
+                      struct err *err)
 {
 	size_t nl = 0, nr = 0;
 	int32_t left, right, id;
 	uint64_t pair, h;
 	int e;
 
-	if ((e = merge_halves(m, i, tmp, &nl, &nr, err)))
+	if ((e = merge_halves(model, m, i, tmp, &nl, &nr, err)))
 		return e;
-	left = bpe_find(b, tmp->p, nl);
-	right = bpe_find(b, tmp->p + nl, nr);
-	id = bpe_find(b, tmp->p, nl + nr);
+	left = lexicon_find(&model->words, tmp->p, nl);
+	right = lexicon_find(&model->words, tmp->p + nl, nr);
+	id = lexicon_find(&model->words, tmp->p, nl + nr);
 	if (left < 0 || right < 0 || id < 0 || !nl || !nr)
 		return err_set(err, E_FORMAT, "merges[%zu]: its %s is not in the vocab", i,
 		               left < 0 || !nl  ? "left half" :
 		               right < 0 || !nr ? "right half" :
 		                                  "result");
 	pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-	h = mix(pair ^ b->seed);
+	h = lexicon_mix(pair ^ b->seed);
 	while (b->merge[h & b->merge_mask].pair != NO_PAIR && b->merge[h & b->merge_mask].pair != pair)
 		h++;
 	/* Of a repeated pair the last rank counts, as in the reference implementation. */
@@ -448,7 +329,7 @@ static int load_merge(struct bpe *b, const struct json *m, size_t i, struct buf 
 	return 0;
 }
 
-static int load_merges(struct bpe *b, const struct json *merges, struct err *err)
+static int load_merges(const struct token_model *model, struct bpe *b, const struct json *merges, struct err *err)
 {
 	size_t n = json_len(merges);
 	struct buf tmp;
@@ -460,35 +341,57 @@ static int load_merges(struct bpe *b, const struct json *merges, struct err *err
 		               json_kind_name(json_kind(merges)));
 	if (n > TOKENIZER_MERGES_MAX)
 		return err_set(err, E_LIMIT, "merges: %zu, more than %d", n, TOKENIZER_MERGES_MAX);
-	size = table_size(n);
+	size = lexicon_table_size(n);
 	b->merge_mask = size - 1;
 	b->merge = xmalloc(size_mul(size, sizeof *b->merge));
 	for (uint32_t i = 0; i < size; i++)
 		b->merge[i].pair = NO_PAIR;
 	buf_init(&tmp);
 	for (size_t i = 0; i < n && !e; i++)
-		e = load_merge(b, json_at(merges, i), i, &tmp, err);
+		e = load_merge(model, b, json_at(merges, i), i, &tmp, err);
 	buf_fini(&tmp);
 	return e;
 }
 
-int bpe_open(struct bpe *b, const struct json *model, struct err *err)
+/* Every byte of a text must be a token: what merging begins with. */
+static int find_bytes(struct token_model *m, struct err *err)
 {
+	for (int i = 0; i < 256; i++) {
+		char byte = (char)i;
+
+		m->byte_id[i] = lexicon_find(&m->words, &byte, 1);
+		/* 0xC0, 0xC1 and 0xF5 to 0xFF occur in no UTF-8 text. */
+		if (m->byte_id[i] < 0 && i != 0xC0 && i != 0xC1 && i < 0xF5)
+			return err_set(err, E_UNSUPPORTED,
+			               "vocab: has no token for byte 0x%02X; byte-level BPE needs all", i);
+	}
+	return 0;
+}
+
+static int open_bpe(struct token_model *m, const struct json *model, struct err *err)
+{
+	struct bpe *b = xcalloc(1, sizeof *b);
 	int e;
 
-	*b = (struct bpe){ .seed = rng_os_seed() };
-	if ((e = check_options(model, err)) ||
-	    (e = json_get_bool(model, "ignore_merges", false, &b->whole_first, err)) ||
-	    (e = load_vocab(b, json_get(model, "vocab"), err)) || (e = load_merges(b, json_get(model, "merges"), err)))
-		bpe_close(b);
-	return e;
+	m->own = b;
+	b->seed = rng_os_seed();
+	if ((e = token_model_without(model, "continuing_subword_prefix", err)) ||
+	    (e = token_model_without(model, "end_of_word_suffix", err)) ||
+	    (e = token_model_without(model, "dropout", err)) ||
+	    (e = lexicon_open(&m->words, json_get(model, "vocab"), m->byte_level ? bpe_unmap : NULL, err)))
+		return e;
+	if ((e = json_get_bool(model, "ignore_merges", false, &b->whole_first, err)))
+		return err_prefix(err, "model");
+	e = m->byte_level ? find_bytes(m, err) : token_model_fallback(m, model, err);
+	return e ? e : load_merges(m, b, json_get(model, "merges"), err);
 }
 
-void bpe_close(struct bpe *b)
+static void close_bpe(struct token_model *m)
 {
-	free(b->tok);
-	free(b->pool);
-	free(b->slot);
+	struct bpe *b = m->own;
+
 	free(b->merge);
-	*b = (struct bpe){ 0 };
+	free(b);
 }
+
+const struct token_model_ops bpe_model = { "BPE", open_bpe, close_bpe, encode };

@@ -9,7 +9,7 @@ static const char replacement[] = "\xEF\xBF\xBD";
 
 void detok_init(struct detok *d, const struct tokenizer *t, bool skip_special)
 {
-	*d = (struct detok){ .t = t, .skip_special = skip_special };
+	*d = (struct detok){ .t = t, .skip_special = skip_special, .strip = tokenizer_begin_strip(t) };
 }
 
 /* Length of the longest beginning of a character at p[0..n), of which p[0..n) is
@@ -57,6 +57,12 @@ void detok_put(struct detok *d, int32_t id, struct buf *out)
 
 	if (!p || (d->skip_special && tokenizer_is_special(d->t, id)))
 		return;
+	for (; n && d->strip && *p == ' '; d->strip--) {
+		p++;
+		n--;
+	}
+	if (n)
+		d->strip = 0;
 	i = start = finish_held(d, p, n, out);
 	tail = utf8_incomplete_tail(p + i, n - i);
 	n -= tail;
@@ -82,4 +88,5 @@ void detok_flush(struct detok *d, struct buf *out)
 	if (d->n_held)
 		buf_puts(out, replacement);
 	d->n_held = 0;
+	d->strip = tokenizer_begin_strip(d->t);
 }

@@ -17,6 +17,7 @@
 struct detok {
 	const struct tokenizer *t;
 	bool skip_special; /* special tokens leave no text, and do not part what is around them */
+	int strip;         /* spaces that the text may still lose at its beginning */
 	int n_held;
 	char held[4]; /* the beginning of a character */
 };

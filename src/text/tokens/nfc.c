@@ -10,8 +10,18 @@
 #include "base/allowance.h"
 #include "base/utf8.h"
 
-/* The longest canonical decomposition of one character has 4 code points. */
-enum { DECOMPOSED_MAX = 4, NO_INDEX = UINT16_MAX };
+/* The longest canonical decomposition of one character has 4 code points; the longest compatible one has 18, of a
+ * character of three bytes. */
+enum { DECOMPOSED_MAX = 6, NO_INDEX = UINT16_MAX };
+
+static bool composes(enum nfc_form form)
+{
+	return form == FORM_C || form == FORM_KC;
+}
+static bool compatible(enum nfc_form form)
+{
+	return form == FORM_KC || form == FORM_KD;
+}
 
 void nfc_init(struct nfc *f)
 {
@@ -28,16 +38,19 @@ void nfc_fini(struct nfc *f)
 }
 
 /* Neither changes nor joins what stands before it: text can be cut before it. */
-static bool inert(uint32_t cp)
+static bool inert(enum nfc_form form, uint32_t cp)
 {
 	const utf8proc_property_t *q;
 
-	if (cp < 0x300)
+	if (cp < (form == FORM_C ? 0x300 : 0x80))
 		return true;
+	if (!composes(form) && cp >= 0xAC00 && cp <= 0xD7A3) /* Hangul falls apart by rule, not by table */
+		return false;
 	if (cp >= 0x1160 && cp <= 0x11FF) /* vowels and finals of Hangul join by rule, not by table */
 		return false;
 	q = utf8proc_get_property((utf8proc_int32_t)cp);
-	return !q->combining_class && q->comb_index == NO_INDEX && (q->decomp_seqindex == NO_INDEX || q->decomp_type);
+	return !q->combining_class && q->comb_index == NO_INDEX &&
+	       (q->decomp_seqindex == NO_INDEX || (q->decomp_type && !compatible(form)));
 }
 
 /* Sorts the marks cp[0..n) by combining class, equal ones staying in order. */
@@ -80,8 +93,9 @@ static void put_run(struct nfc *f, const char *p, size_t n)
 	}
 	for (size_t i = 0; i < n;) {
 		i += (size_t)utf8_decode(p + i, n - i, &cp);
-		len = utf8proc_decompose_char((utf8proc_int32_t)cp, f->cp + n_cp, (utf8proc_ssize_t)(f->cap_cp - n_cp),
-		                              UTF8PROC_DECOMPOSE, NULL);
+		len = utf8proc_decompose_char(
+			(utf8proc_int32_t)cp, f->cp + n_cp, (utf8proc_ssize_t)(f->cap_cp - n_cp),
+			compatible(f->form) ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT : UTF8PROC_DECOMPOSE, NULL);
 		assert(len >= 0 && (size_t)len <= f->cap_cp - n_cp);
 		n_cp += (size_t)len;
 	}
@@ -91,7 +105,9 @@ static void put_run(struct nfc *f, const char *p, size_t n)
 		sort_marks(f->cp + mark, f->sorted, i - mark);
 		mark = i + 1;
 	}
-	len = utf8proc_normalize_utf32(f->cp, (utf8proc_ssize_t)n_cp, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+	len = (utf8proc_ssize_t)n_cp;
+	if (composes(f->form))
+		len = utf8proc_normalize_utf32(f->cp, len, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
 	assert(len >= 0);
 	for (utf8proc_ssize_t i = 0; i < len; i++) {
 		char out[4];
@@ -134,7 +150,7 @@ bool nfc_run(struct nfc *f, const char *p, size_t n)
 		size_t run = last;
 
 		/* All bytes of characters below U+0300 are below 0xCC. */
-		if ((unsigned char)p[i] < 0xCC) {
+		if ((unsigned char)p[i] < (f->form == FORM_C ? 0xCC : 0x80)) {
 			last = i;
 			i += (unsigned char)p[i] < 0x80 ? 1 : 2;
 			continue;
@@ -142,7 +158,7 @@ bool nfc_run(struct nfc *f, const char *p, size_t n)
 		size_t len = (size_t)utf8_decode(p + i, n - i, &cp);
 
 		assert(len);
-		if (inert(cp)) {
+		if (inert(f->form, cp)) {
 			last = i;
 			i += len;
 			continue;
@@ -151,7 +167,7 @@ bool nfc_run(struct nfc *f, const char *p, size_t n)
 			last = i;
 			i += len;
 			len = i < n ? (size_t)utf8_decode(p + i, n - i, &cp) : 0;
-		} while (len && !inert(cp));
+		} while (len && !inert(f->form, cp));
 		do_run(f, p, &copied, run, i);
 	}
 	if (!f->n_change) {

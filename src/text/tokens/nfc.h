@@ -1,4 +1,4 @@
-/* nfc.h - Unicode normalisation form C of UTF-8 text, for tokenizer.c.
+/* nfc.h - Unicode normalisation forms of UTF-8 text, for tokenizer.c and normal.c.
  *
  * Most text is in the form already: only the runs around characters that could
  * change are taken apart, and what changed is written down, so that positions in
@@ -18,7 +18,10 @@ struct nfc_change {
 	size_t from, from_end, to, to_end;
 };
 
+enum nfc_form { FORM_C, FORM_D, FORM_KC, FORM_KD };
+
 struct nfc {
+	enum nfc_form form;        /* the caller sets it after nfc_init, which leaves C */
 	struct buf out;            /* the normalised text, when nfc_run says so */
 	struct nfc_change *change; /* in order */
 	size_t n_change, cap_change;

@@ -40,7 +40,9 @@ static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|
 enum behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 
 struct stage {
-	pcre2_code *re; /* NULL: the stage that adds a space in front */
+	pcre2_code *re; /* NULL: a stage that changes pieces: */
+	char meta[8];   /* Metaspace's character in place of each space; "": a space is put in front */
+	enum { NEVER, FIRST, ALWAYS } prepend; /* it, before a piece that has none there */
 	bool jit;
 	bool invert;
 	enum behavior behavior;
@@ -63,6 +65,7 @@ struct pretok_run {
 	struct err *err;
 	const char *text;
 	size_t n_text;
+	bool first; /* the text at hand begins the whole */
 	int64_t deadline;
 	unsigned n_match;
 };
@@ -196,21 +199,15 @@ int pretok_translate(const char *re, size_t n, struct buf *out, struct err *err)
 	return e;
 }
 
-/* Compiles re[0..n) into a new stage; plain means no expression but the bytes. */
-static int add_regex(struct pretok *p, const char *re, size_t n, bool plain, enum behavior behavior, bool invert,
-                     struct err *err)
+static int compile(const char *re, size_t n, bool plain, pcre2_code **out, struct err *err)
 {
 	uint32_t flags = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
 	pcre2_compile_context *ctx;
-	struct stage *st;
 	PCRE2_SIZE at;
 	struct buf b;
-	uint32_t empty;
 	int e = 0, code;
 
-	if (p->n == STAGES_MAX)
-		return err_set(err, E_LIMIT, "more than %d stages", STAGES_MAX);
-	st = &p->stage[p->n];
+	*out = NULL;
 	buf_init(&b);
 	if (plain)
 		buf_put(&b, re, n);
@@ -225,15 +222,36 @@ static int add_regex(struct pretok *p, const char *re, size_t n, bool plain, enu
 	if (!(ctx = pcre2_compile_context_create(NULL)))
 		fault_abort();
 	pcre2_set_newline(ctx, PCRE2_NEWLINE_LF);
-	st->re = pcre2_compile((PCRE2_SPTR)b.p, b.n, flags, &code, &at, ctx);
+	*out = pcre2_compile((PCRE2_SPTR)b.p, b.n, flags, &code, &at, ctx);
 	pcre2_compile_context_free(ctx);
 	buf_fini(&b);
-	if (!st->re) {
+	if (!*out) {
 		char msg[128];
 
 		pcre2_get_error_message(code, (PCRE2_UCHAR *)msg, sizeof msg);
 		return err_set(err, E_UNSUPPORTED, "regex: %s, in \"%.200s\"", msg, re);
 	}
+	return 0;
+}
+
+int pretok_compile(const char *re, size_t n, struct pcre2_real_code_8 **out, struct err *err)
+{
+	return compile(re, n, false, out, err);
+}
+
+/* Compiles re[0..n) into a new stage; plain means no expression but the bytes. */
+static int add_regex(struct pretok *p, const char *re, size_t n, bool plain, enum behavior behavior, bool invert,
+                     struct err *err)
+{
+	struct stage *st;
+	uint32_t empty;
+	int e;
+
+	if (p->n == STAGES_MAX)
+		return err_set(err, E_LIMIT, "more than %d stages", STAGES_MAX);
+	st = &p->stage[p->n];
+	if ((e = compile(re, n, plain, &st->re, err)))
+		return e;
 	p->n++; /* from here pretok_close frees it */
 	st->behavior = behavior;
 	st->invert = invert;
@@ -291,6 +309,52 @@ static int add_byte_level(struct pretok *p, const struct json *j, struct err *er
 	return 0;
 }
 
+/* Spaces become another character, one may be put in front, and words are cut before it. */
+static int add_metaspace(struct pretok *p, const struct json *j, struct err *err)
+{
+	const char *with, *scheme;
+	struct stage *st;
+	bool split, space;
+	int e;
+
+	if ((e = json_get_str(j, "replacement", "\xE2\x96\x81", &with, err)) ||
+	    (e = json_get_bool(j, "add_prefix_space", true, &space, err)) ||
+	    (e = json_get_str(j, "prepend_scheme", space ? "always" : "never", &scheme, err)) ||
+	    (e = json_get_bool(j, "split", true, &split, err)))
+		return err_prefix(err, "Metaspace");
+	if (!*with || strlen(with) >= sizeof st->meta)
+		return err_set(err, E_FORMAT, "Metaspace replacement \"%.40s\": must be one character", with);
+	if (strcmp(scheme, "always") && strcmp(scheme, "first") && strcmp(scheme, "never"))
+		return err_set(err, E_UNSUPPORTED, "Metaspace prepend_scheme \"%.40s\" is not done", scheme);
+	if (p->n == STAGES_MAX)
+		return err_set(err, E_LIMIT, "more than %d stages", STAGES_MAX);
+	st = &p->stage[p->n++];
+	*st = (struct stage){ .prepend = *scheme == 'a' ? ALWAYS : *scheme == 'f' ? FIRST : NEVER };
+	strcpy(st->meta, with);
+	return split ? add_regex(p, with, strlen(with), true, MERGED_WITH_NEXT, false, err) : 0;
+}
+
+/* White space is dropped, and BERT's punctuation stands alone. */
+static const char white[] = "\\s+", punctuation[] = "[!-/:-@\\[-`{-~\\p{P}]",
+		  words[] = "[\\p{L}\\p{M}\\p{N}\\p{Pc}]+|[^\\p{L}\\p{M}\\p{N}\\p{Pc}\\s]+";
+
+/* Types without options of their own that are expressions.  1: it is none of them. */
+static int add_fixed(struct pretok *p, const char *type, struct err *err)
+{
+	int e;
+
+	if (!strcmp(type, "WhitespaceSplit"))
+		return add_regex(p, white, strlen(white), false, REMOVED, false, err);
+	if (!strcmp(type, "Whitespace"))
+		return add_regex(p, words, strlen(words), false, REMOVED, true, err);
+	if (!strcmp(type, "Punctuation"))
+		return add_regex(p, punctuation, strlen(punctuation), false, ISOLATED, false, err);
+	if (strcmp(type, "BertPreTokenizer"))
+		return 1;
+	e = add_regex(p, white, strlen(white), false, REMOVED, false, err);
+	return e ? e : add_regex(p, punctuation, strlen(punctuation), false, ISOLATED, false, err);
+}
+
 static int add_stage(struct pretok *p, const struct json *j, int depth, struct err *err)
 {
 	const char *type;
@@ -300,8 +364,7 @@ static int add_stage(struct pretok *p, const struct json *j, int depth, struct e
 	if (depth > DEPTH_MAX)
 		return err_set(err, E_LIMIT, "Sequence nested deeper than %d", DEPTH_MAX);
 	if (json_kind(j) != JSON_OBJECT)
-		return err_set(err, E_UNSUPPORTED, "must be an object that ends in ByteLevel, is %s",
-		               json_kind_name(json_kind(j)));
+		return err_set(err, E_UNSUPPORTED, "must be an object, is %s", json_kind_name(json_kind(j)));
 	if ((e = json_get_str(j, "type", "", &type, err)))
 		return e;
 	if (!strcmp(type, "Sequence")) {
@@ -323,17 +386,23 @@ static int add_stage(struct pretok *p, const struct json *j, int depth, struct e
 			return err_prefix(err, "Digits");
 		return add_regex(p, "\\p{N}", 5, false, each ? ISOLATED : CONTIGUOUS, false, err);
 	}
-	return err_set(err, E_UNSUPPORTED, "type \"%.40s\" is not done", type);
+	if (!strcmp(type, "Metaspace"))
+		return add_metaspace(p, j, err);
+	e = add_fixed(p, type, err);
+	return e <= 0 ? e : err_set(err, E_UNSUPPORTED, "type \"%.40s\" is not done", type);
+}
+
+bool pretok_byte_level(const struct pretok *p)
+{
+	return p->byte_level;
 }
 
 int pretok_open(struct pretok **out, const struct json *pre, struct err *err)
 {
 	struct pretok *p = xcalloc(1, sizeof *p);
-	int e = add_stage(p, pre, 0, err);
+	int e = json_kind(pre) == JSON_NULL ? 0 : add_stage(p, pre, 0, err);
 
 	*out = NULL;
-	if (!e && !p->byte_level)
-		e = err_set(err, E_UNSUPPORTED, "no ByteLevel in it; only byte-level BPE is done");
 	if (e) {
 		pretok_close(p);
 		return err_prefix(err, "pre_tokenizer");
@@ -486,6 +555,33 @@ static int split_regex(struct pretok_run *r, int stage, const char *p, size_t n)
 	return pass_on(&j);
 }
 
+/* A stage that changes a piece makes a copy of it. */
+static int change_piece(struct pretok_run *r, int stage, const char *p, size_t n)
+{
+	const struct stage *st = &r->p->stage[stage];
+	struct buf *b = &r->spaced[stage];
+	size_t len = strlen(st->meta);
+
+	if (!len && *p == ' ')
+		return split_from(r, stage + 1, p, n);
+	buf_reset(b);
+	if (!len)
+		buf_putc(b, ' ');
+	for (size_t i = 0; i < n; i++)
+		if (len && p[i] == ' ')
+			buf_put(b, st->meta, len);
+		else
+			buf_putc(b, p[i]);
+	if (len && (st->prepend == ALWAYS || (st->prepend == FIRST && r->first && p == r->text)) &&
+	    (b->n < len || memcmp(b->p, st->meta, len))) {
+		buf_reserve(b, len);
+		memmove(b->p + len, b->p, b->n + 1);
+		memcpy(b->p, st->meta, len);
+		b->n += len;
+	}
+	return split_from(r, stage + 1, b->p, b->n);
+}
+
 static int split_from(struct pretok_run *r, int stage, const char *p, size_t n)
 {
 	if (stage == r->p->n) {
@@ -494,20 +590,17 @@ static int split_from(struct pretok_run *r, int stage, const char *p, size_t n)
 	}
 	if (r->p->stage[stage].re)
 		return split_regex(r, stage, p, n);
-	if (*p == ' ')
-		return split_from(r, stage + 1, p, n);
-	buf_reset(&r->spaced[stage]);
-	buf_putc(&r->spaced[stage], ' ');
-	buf_put(&r->spaced[stage], p, n);
-	return split_from(r, stage + 1, r->spaced[stage].p, n + 1);
+	return change_piece(r, stage, p, n);
 }
 
-int pretok_split(struct pretok_run *r, const char *text, size_t n, pretok_fn *fn, void *ctx, struct err *err)
+int pretok_split(struct pretok_run *r, const char *text, size_t n, bool first, pretok_fn *fn, void *ctx,
+                 struct err *err)
 {
 	uint64_t steps = STEPS_MIN + (uint64_t)n * STEPS_PER_BYTE;
 
 	if (!n)
 		return 0;
+	r->first = first;
 	r->fn = fn;
 	r->fn_ctx = ctx;
 	r->err = err;

@@ -1,8 +1,8 @@
 /* tokenizer.c - see tokenizer.h.
  *
- * The way of a text: added tokens that match the raw text; NFC of what is between
- * them; added tokens that match the normalised text; pieces (pretok.c); merging
- * (bpe.c). */
+ * The way of a text: added tokens that match the raw text; what is between them
+ * normalised (nfc.c, or a chain of steps, normal.c); added tokens that match the
+ * normalised text; pieces (pretok.c); tokens (token_model.h). */
 #include "text/tokens/tokenizer.h"
 
 #include <assert.h>
@@ -15,9 +15,12 @@
 #include "base/utf8.h"
 #include "text/tokens/added.h"
 #include "text/tokens/bpe.h"
+#include "text/tokens/token_decoder.h"
 #include "text/tokens/detok.h"
 #include "text/tokens/nfc.h"
+#include "text/tokens/normal.h"
 #include "text/tokens/pretok.h"
+#include "text/tokens/token_model.h"
 
 enum {
 	AROUND_MAX = 16, /* tokens before, and after, a text */
@@ -25,11 +28,16 @@ enum {
 };
 
 struct tokenizer {
-	struct bpe bpe; /* its tok table holds the added tokens too */
+	struct token_model model; /* its words hold the added tokens too */
 	struct pretok *pretok;
-	bool nfc;
+	bool nfc;              /* the only step of normalising */
+	struct normal *normal; /* other steps; NULL: none */
+	struct decoder decoder;
+	struct token_text *text; /* by id: what a token stands for; NULL: its bytes */
+	struct buf text_pool;
 	struct added_token *added;
 	size_t n_added;
+	struct token_text *added_text; /* [n_added] contents */
 	char *added_pool;
 	struct added raw, norm;   /* found before and after normalising */
 	bool *special, *is_added; /* by id */
@@ -66,47 +74,26 @@ void tokens_put(struct tokens *v, int32_t id)
 
 /* ---- loading ---- */
 
-static int load_normalizer(struct tokenizer *t, const struct json *j, int depth, struct err *err)
+/* NFC alone, in whatever Sequences, has a way of its own. */
+static bool only_nfc(const struct json *j, int depth)
 {
-	const char *type;
-	int e;
+	const char *type = json_str(json_get(j, "type"), NULL);
+	const struct json *list = json_get(j, "normalizers");
 
-	if (json_kind(j) == JSON_NULL)
-		return 0;
-	if (json_kind(j) != JSON_OBJECT)
-		return err_set(err, E_FORMAT, "normalizer: must be an object, is %s", json_kind_name(json_kind(j)));
-	if (depth > NORMALIZER_DEPTH_MAX)
-		return err_set(err, E_LIMIT, "normalizer: Sequence nested deeper than %d", NORMALIZER_DEPTH_MAX);
-	if ((e = json_get_str(j, "type", "", &type, err)))
-		return err_prefix(err, "normalizer");
-	if (!strcmp(type, "Sequence")) {
-		const struct json *list = json_get(j, "normalizers");
-
-		for (size_t i = 0; i < json_len(list); i++)
-			if ((e = load_normalizer(t, json_at(list, i), depth + 1, err)))
-				return e;
-		return 0;
-	}
-	if (strcmp(type, "NFC"))
-		return err_set(err, E_UNSUPPORTED, "normalizer type \"%.40s\": only NFC is done", type);
-	t->nfc = true;
-	return 0;
+	if (!type || depth > NORMALIZER_DEPTH_MAX)
+		return false;
+	if (strcmp(type, "Sequence"))
+		return !strcmp(type, "NFC");
+	for (size_t i = 0; i < json_len(list); i++)
+		if (!only_nfc(json_at(list, i), depth + 1))
+			return false;
+	return json_len(list) > 0;
 }
 
-static int check_decoder(const struct json *j, int depth, struct err *err)
+static int load_normalizer(struct tokenizer *t, const struct json *j, struct err *err)
 {
-	const char *type;
-	int e;
-
-	if (json_kind(j) != JSON_OBJECT || depth > 1)
-		return err_set(err, E_UNSUPPORTED, "decoder: must be ByteLevel, is %s", json_kind_name(json_kind(j)));
-	if ((e = json_get_str(j, "type", "", &type, err)))
-		return err_prefix(err, "decoder");
-	if (!strcmp(type, "Sequence") && json_len(json_get(j, "decoders")) == 1)
-		return check_decoder(json_at(json_get(j, "decoders"), 0), depth + 1, err);
-	if (strcmp(type, "ByteLevel"))
-		return err_set(err, E_UNSUPPORTED, "decoder type \"%.40s\": only ByteLevel is done", type);
-	return 0;
+	t->nfc = only_nfc(j, 0);
+	return t->nfc ? 0 : normal_open(&t->normal, j, err);
 }
 
 /* The ids of a special token of a template, onto to[]. */
@@ -119,7 +106,8 @@ static int put_around(const struct tokenizer *t, const struct json *ids, int32_t
 	for (size_t i = 0; i < json_len(ids); i++) {
 		if (*n == AROUND_MAX)
 			return err_set(err, E_LIMIT, "TemplateProcessing: more than %d tokens on one side", AROUND_MAX);
-		if (json_to_int(json_at(ids, i), &id) || id < 0 || id >= t->bpe.n_tok || !t->bpe.tok[id].p)
+		if (json_to_int(json_at(ids, i), &id) || id < 0 || id >= t->model.words.n_tok ||
+		    !t->model.words.tok[id].p)
 			return err_set(err, E_FORMAT, "TemplateProcessing: special token with an id that is no token");
 		to[(*n)++] = (int32_t)id;
 	}
@@ -151,6 +139,21 @@ static int load_template(struct tokenizer *t, const struct json *j, struct err *
 	return seen ? 0 : err_set(err, E_FORMAT, "TemplateProcessing: \"single\" has no Sequence");
 }
 
+/* "cls" before a text and "sep" behind it, each a text and its id. */
+static int load_pair(struct tokenizer *t, const struct json *j, struct err *err)
+{
+	int64_t cls, sep;
+
+	if (json_to_int(json_at(json_get(j, "cls"), 1), &cls) || json_to_int(json_at(json_get(j, "sep"), 1), &sep) ||
+	    cls < 0 || cls >= t->model.words.n_tok || sep < 0 || sep >= t->model.words.n_tok)
+		return err_set(err, E_FORMAT, "\"cls\" and \"sep\" must be pairs of a text and its id");
+	if (t->n_prefix || t->n_suffix)
+		return err_set(err, E_UNSUPPORTED, "two processors that put tokens around a text");
+	t->prefix[t->n_prefix++] = (int32_t)cls;
+	t->suffix[t->n_suffix++] = (int32_t)sep;
+	return 0;
+}
+
 static int load_post(struct tokenizer *t, const struct json *j, int depth, struct err *err)
 {
 	const char *type;
@@ -172,6 +175,8 @@ static int load_post(struct tokenizer *t, const struct json *j, int depth, struc
 	}
 	if (!strcmp(type, "ByteLevel")) /* trims offsets, which nobody here asks for */
 		return 0;
+	if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
+		return load_pair(t, j, err);
 	if (strcmp(type, "TemplateProcessing"))
 		return err_set(err, E_UNSUPPORTED, "type \"%.40s\" is not done", type);
 	if (t->n_prefix || t->n_suffix)
@@ -204,39 +209,43 @@ static int read_added(const struct json *j, size_t i, struct added_token *a, con
 	return 0;
 }
 
+/* Whether the vocabulary's token has this text, in the file's spelling or as bytes. */
+static bool same_token(const struct tokenizer *t, const struct token_text *tok, const char *content, size_t n)
+{
+	char byte[TOKENIZER_ADDED_BYTES_MAX];
+	long len = t->model.byte_level ? bpe_unmap(content, n, byte) : -1;
+
+	return (len >= 0 && tok->n == (size_t)len && !memcmp(tok->p, byte, tok->n)) ||
+	       (tok->n == n && !memcmp(tok->p, content, n));
+}
+
 /* Puts content under a's id, which may be a new one or the vocabulary's own. */
 static int claim_id(struct tokenizer *t, const struct added_token *a, const char *content, size_t n, int32_t n_vocab,
                     struct err *err)
 {
-	struct bpe *b = &t->bpe;
-	char byte[TOKENIZER_ADDED_BYTES_MAX];
-	long len = bpe_unmap(content, n, byte);
+	struct lexicon *l = &t->model.words;
 
-	if (a->id >= b->n_tok) {
-		b->tok = xrealloc(b->tok, ((size_t)a->id + 1) * sizeof *b->tok);
-		memset(b->tok + b->n_tok, 0, (size_t)(a->id + 1 - b->n_tok) * sizeof *b->tok);
-		b->n_tok = a->id + 1;
-	} else if (b->tok[a->id].p) {
-		const struct bpe_token *tok = &b->tok[a->id];
-		bool same = a->id < n_vocab && ((len >= 0 && tok->n == (size_t)len && !memcmp(tok->p, byte, tok->n)) ||
-		                                (tok->n == n && !memcmp(tok->p, content, n)));
-
-		if (!same)
-			return err_set(err, E_FORMAT, "added_tokens: id %d of \"%.*s\" belongs to another token", a->id,
-			               (int)n, content);
+	if (a->id >= l->n_tok) {
+		l->tok = xrealloc(l->tok, ((size_t)a->id + 1) * sizeof *l->tok);
+		memset(l->tok + l->n_tok, 0, (size_t)(a->id + 1 - l->n_tok) * sizeof *l->tok);
+		l->n_tok = a->id + 1;
+	} else if (l->tok[a->id].p && (a->id >= n_vocab || !same_token(t, &l->tok[a->id], content, n))) {
+		return err_set(err, E_FORMAT, "added_tokens: id %d of \"%.*s\" belongs to another token", a->id, (int)n,
+		               content);
 	}
-	b->tok[a->id] = (struct bpe_token){ content, (uint32_t)n };
+	/* The vocabulary's own bytes stay: lookups compare them. */
+	if (a->id >= n_vocab)
+		l->tok[a->id] = (struct token_text){ content, (uint32_t)n };
 	return 0;
 }
 
-static int load_added(struct tokenizer *t, const struct json *list, struct err *err)
+static int read_all_added(struct tokenizer *t, const struct json *list, struct err *err)
 {
 	size_t n_list = json_len(list), n_bytes = 0, n;
-	int32_t n_vocab = t->bpe.n_tok;
-	struct nfc nfc;
+	int32_t n_vocab = t->model.words.n_tok;
 	const char *p;
 	char *to;
-	int e = 0;
+	int e;
 
 	if (json_kind(list) != JSON_ARRAY && json_kind(list) != JSON_NULL)
 		return err_set(err, E_FORMAT, "added_tokens: must be an array, is %s", json_kind_name(json_kind(list)));
@@ -249,31 +258,123 @@ static int load_added(struct tokenizer *t, const struct json *list, struct err *
 		n_bytes += n;
 	}
 	t->n_added = n_list;
+	t->added_text = xcalloc(n_list + 1, sizeof *t->added_text);
 	t->added_pool = to = xmalloc(n_bytes + 1);
-	added_init(&t->raw, t->added, n_bytes);
-	/* A content can grow when normalised, by no more than a factor of three (UAX 15, stability table). */
-	added_init(&t->norm, t->added, 3 * n_bytes);
-	nfc_init(&nfc);
-	for (size_t i = 0; i < n_list && !e; i++) {
-		struct added_token *a = &t->added[i];
-
+	for (size_t i = 0; i < n_list; i++) {
 		p = json_str(json_get(json_at(list, i), "content"), &n);
 		memcpy(to, p, n);
-		if ((e = claim_id(t, a, to, n, n_vocab, err)))
-			break;
-		p = to;
+		t->added_text[i] = (struct token_text){ to, (uint32_t)n };
+		if ((e = claim_id(t, &t->added[i], to, n, n_vocab, err)))
+			return e;
 		to += n;
-		if (!n)
-			continue;
-		if (a->normalized && t->nfc && nfc_run(&nfc, p, n)) {
-			p = nfc.out.p;
-			n = nfc.out.n;
-		}
-		if (!added_put(a->normalized ? &t->norm : &t->raw, p, n, (uint32_t)i))
+	}
+	return 0;
+}
+
+/* What an added token looks like in a text that was normalised. */
+static int put_normalised(const struct tokenizer *t, struct nfc *nfc, struct normal_work *w, struct token_text text,
+                          struct buf *out, struct err *err)
+{
+	int e;
+
+	if (t->nfc && nfc_run(nfc, text.p, text.n))
+		buf_put(out, nfc->out.p, nfc->out.n);
+	else if (normal_run(t->normal, w, text.p, text.n, &e, err)) {
+		if (e)
+			return e;
+		buf_put(out, w->text.text.p, w->text.text.n);
+	} else {
+		buf_put(out, text.p, text.n);
+	}
+	return 0;
+}
+
+/* The two sets: of tokens found before, and after normalising. */
+static int find_added(struct tokenizer *t, struct err *err)
+{
+	size_t *end = xcalloc(t->n_added + 1, sizeof *end);
+	struct normal_work w;
+	struct buf text;
+	struct nfc nfc;
+	int e = 0;
+
+	buf_init(&text);
+	nfc_init(&nfc);
+	normal_work_init(&w);
+	for (size_t i = 0; i < t->n_added && !e; i++) {
+		if (t->added[i].normalized)
+			e = put_normalised(t, &nfc, &w, t->added_text[i], &text, err);
+		else
+			buf_put(&text, t->added_text[i].p, t->added_text[i].n);
+		end[i + 1] = text.n;
+	}
+	added_init(&t->raw, t->added, text.n);
+	added_init(&t->norm, t->added, text.n);
+	for (size_t i = 0; i < t->n_added && !e; i++) {
+		size_t n = end[i + 1] - end[i];
+		const char *p = text.p + end[i];
+
+		if (n && !added_put(t->added[i].normalized ? &t->norm : &t->raw, p, n, (uint32_t)i))
 			e = err_set(err, E_FORMAT, "added_tokens[%zu]: content \"%.*s\" occurs twice", i, (int)n, p);
 	}
+	normal_work_fini(&w);
 	nfc_fini(&nfc);
+	buf_fini(&text);
+	free(end);
 	return e;
+}
+
+static void mark_added(struct tokenizer *t)
+{
+	size_t n = (size_t)t->model.words.n_tok;
+
+	t->special = xcalloc(n, sizeof *t->special);
+	t->is_added = xcalloc(n, sizeof *t->is_added);
+	for (size_t i = 0; i < t->n_added; i++) {
+		t->special[t->added[i].id] = t->added[i].special;
+		t->is_added[t->added[i].id] = true;
+	}
+	t->model.hidden = t->special;
+	t->model.n_hidden = (int32_t)n;
+}
+
+/* What each token stands for in a text. */
+static void decode_all(struct tokenizer *t)
+{
+	const struct lexicon *l = &t->model.words;
+	size_t *end = xcalloc((size_t)l->n_tok + 1, sizeof *end);
+
+	t->text = xcalloc((size_t)l->n_tok, sizeof *t->text);
+	for (int32_t i = 0; i < l->n_tok; i++) {
+		if (l->tok[i].p && !t->decoder.byte_level && !t->is_added[i])
+			decoder_put(&t->decoder, l->tok[i].p, l->tok[i].n, &t->text_pool);
+		end[i + 1] = t->text_pool.n;
+	}
+	for (int32_t i = 0; i < l->n_tok; i++)
+		if (l->tok[i].p)
+			t->text[i] = t->decoder.byte_level ? l->tok[i] :
+			                                     (struct token_text){ t->text_pool.p + end[i],
+				                                                  (uint32_t)(end[i + 1] - end[i]) };
+	for (size_t i = 0; i < t->n_added; i++)
+		t->text[t->added[i].id] = t->added_text[i];
+	free(end);
+}
+
+static int load_model(struct tokenizer *t, const struct json *root, struct err *err)
+{
+	int e;
+
+	if (json_kind(json_get(root, "model")) != JSON_OBJECT)
+		return err_set(err, E_FORMAT, "model: must be an object, is %s",
+		               json_kind_name(json_kind(json_get(root, "model"))));
+	if ((e = load_normalizer(t, json_get(root, "normalizer"), err)) ||
+	    (e = decoder_open(&t->decoder, json_get(root, "decoder"), err)) ||
+	    (e = pretok_open(&t->pretok, json_get(root, "pre_tokenizer"), err)))
+		return e;
+	if (pretok_byte_level(t->pretok) != t->decoder.byte_level)
+		return err_set(err, E_UNSUPPORTED, "ByteLevel is %s the pre_tokenizer and %s the decoder",
+		               pretok_byte_level(t->pretok) ? "in" : "not in", t->decoder.byte_level ? "in" : "not in");
+	return token_model_open(&t->model, json_get(root, "model"), t->decoder.byte_level, err);
 }
 
 static int load(struct tokenizer *t, const struct json *root, struct err *err)
@@ -282,23 +383,13 @@ static int load(struct tokenizer *t, const struct json *root, struct err *err)
 
 	if (json_kind(root) != JSON_OBJECT)
 		return err_set(err, E_FORMAT, "must be an object, is %s", json_kind_name(json_kind(root)));
-	if (json_kind(json_get(root, "model")) != JSON_OBJECT)
-		return err_set(err, E_FORMAT, "model: must be an object, is %s",
-		               json_kind_name(json_kind(json_get(root, "model"))));
-	if ((e = load_normalizer(t, json_get(root, "normalizer"), 0, err)) ||
-	    (e = check_decoder(json_get(root, "decoder"), 0, err)) ||
-	    (e = pretok_open(&t->pretok, json_get(root, "pre_tokenizer"), err)) ||
-	    (e = bpe_open(&t->bpe, json_get(root, "model"), err)) ||
-	    (e = load_added(t, json_get(root, "added_tokens"), err)))
+	if ((e = load_model(t, root, err)) || (e = read_all_added(t, json_get(root, "added_tokens"), err)) ||
+	    (e = find_added(t, err)))
 		return e;
+	mark_added(t);
+	decode_all(t);
 	if ((e = load_post(t, json_get(root, "post_processor"), 0, err)))
 		return err_prefix(err, "post_processor");
-	t->special = xcalloc((size_t)t->bpe.n_tok, sizeof *t->special);
-	t->is_added = xcalloc((size_t)t->bpe.n_tok, sizeof *t->is_added);
-	for (size_t i = 0; i < t->n_added; i++) {
-		t->special[t->added[i].id] = t->added[i].special;
-		t->is_added[t->added[i].id] = true;
-	}
 	return 0;
 }
 
@@ -314,6 +405,7 @@ int tokenizer_open(struct tokenizer **out, const char *json, size_t n, struct er
 		return err ? err->code : E_FORMAT;
 	}
 	t = xcalloc(1, sizeof *t);
+	buf_init(&t->text_pool);
 	e = load(t, root, err);
 	json_free(root);
 	if (e) {
@@ -329,7 +421,12 @@ void tokenizer_close(struct tokenizer *t)
 {
 	if (!t)
 		return;
-	bpe_close(&t->bpe);
+	token_model_close(&t->model);
+	normal_close(t->normal);
+	decoder_close(&t->decoder);
+	free(t->text);
+	free(t->added_text);
+	buf_fini(&t->text_pool);
 	pretok_close(t->pretok);
 	added_fini(&t->raw);
 	added_fini(&t->norm);
@@ -344,38 +441,46 @@ void tokenizer_close(struct tokenizer *t)
 
 int32_t tokenizer_size(const struct tokenizer *t)
 {
-	return t->bpe.n_tok;
+	return t->model.words.n_tok;
 }
 
 const char *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t *n)
 {
-	if (id < 0 || id >= t->bpe.n_tok || !t->bpe.tok[id].p) {
+	if (id < 0 || id >= t->model.words.n_tok || !t->text[id].p) {
 		*n = 0;
 		return NULL;
 	}
-	*n = t->bpe.tok[id].n;
-	return t->bpe.tok[id].p;
+	*n = t->text[id].n;
+	return t->text[id].p;
+}
+
+int tokenizer_begin_strip(const struct tokenizer *t)
+{
+	return t->decoder.strip;
 }
 
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
 {
-	return id >= 0 && id < t->bpe.n_tok && t->special[id];
+	return id >= 0 && id < t->model.words.n_tok && t->special[id];
 }
 
 bool tokenizer_is_added(const struct tokenizer *t, int32_t id)
 {
-	return id >= 0 && id < t->bpe.n_tok && t->is_added[id];
+	return id >= 0 && id < t->model.words.n_tok && t->is_added[id];
 }
 
 int32_t tokenizer_find(const struct tokenizer *t, const char *p, size_t n)
 {
-	for (size_t i = 0; i < t->n_added; i++) {
-		const struct bpe_token *tok = &t->bpe.tok[t->added[i].id];
-
-		if (tok->n == n && !memcmp(tok->p, p, n))
+	for (size_t i = 0; i < t->n_added; i++)
+		if (t->added_text[i].n == n && !memcmp(t->added_text[i].p, p, n))
 			return t->added[i].id;
-	}
-	return bpe_find(&t->bpe, p, n);
+	if (t->decoder.byte_level)
+		return lexicon_find(&t->model.words, p, n);
+	/* Rare, and the table by bytes has the file's spelling. */
+	for (int32_t i = 0; i < t->model.words.n_tok; i++)
+		if (t->text[i].p && t->text[i].n == n && !memcmp(t->text[i].p, p, n))
+			return i;
+	return -1;
 }
 
 const int32_t *tokenizer_prefix(const struct tokenizer *t, size_t *n)
@@ -398,10 +503,12 @@ struct encoder {
 	const struct text_range *user;
 	size_t n_user;
 	struct pretok_run *run;
-	struct bpe_scratch scratch;
+	struct token_work work;
 	struct nfc nfc;
-	const struct nfc *traced; /* positions are of its result, or NULL: of the source */
-	size_t base;              /* where the source at hand begins in the text */
+	struct normal_work normal;
+	enum { SOURCE, NFC, NORMAL } traced; /* positions are of the text at hand, or of what normalising made of it */
+	size_t n_source;                     /* bytes of the latter's source */
+	size_t base;                         /* where the source at hand begins in the text */
 	struct tokens *out;
 	struct err *err;
 };
@@ -414,8 +521,10 @@ static bool may_be_special(void *ctx, size_t start, size_t end)
 
 	if (!(c->flags & TOKENIZE_SPECIAL))
 		return false;
-	if (c->traced)
-		nfc_source(c->traced, start, end, &start, &end);
+	if (c->traced == NFC)
+		nfc_source(&c->nfc, start, end, &start, &end);
+	else if (c->traced == NORMAL)
+		normal_source(&c->normal, c->n_source, start, end, &start, &end);
 	start += c->base;
 	end += c->base;
 	/* The first range that ends after start is the only one that can be in the way. */
@@ -439,7 +548,7 @@ static void on_piece(void *ctx, const char *p, size_t n)
 
 	if (!allowance_spend(n / 2 + 1))
 		return; /* encode_pieces says so */
-	bpe_encode(&c->t->bpe, &c->scratch, p, n, c->out);
+	c->t->model.ops->encode(&c->t->model, &c->work, p, n, c->out);
 }
 
 /* Text in which tokens of set may stand; what is between them goes to next. */
@@ -468,7 +577,7 @@ static int encode_between(struct encoder *c, const struct added *set, const char
 
 static int encode_pieces(struct encoder *c, const char *p, size_t n)
 {
-	int e = pretok_split(c->run, p, n, on_piece, c, c->err);
+	int e = pretok_split(c->run, p, n, c->base == 0, on_piece, c, c->err);
 
 	if (!e && allowance_why())
 		e = err_set(c->err, E_LIMIT, "text of %zu bytes: %s", n, allowance_why());
@@ -477,13 +586,22 @@ static int encode_pieces(struct encoder *c, const char *p, size_t n)
 
 static int encode_normalised(struct encoder *c, const char *p, size_t n)
 {
-	int e;
+	size_t base = c->base;
+	int e = 0;
 
-	if (!c->t->nfc || !nfc_run(&c->nfc, p, n))
+	if (c->t->nfc && nfc_run(&c->nfc, p, n)) {
+		c->traced = NFC;
+		e = encode_between(c, &c->t->norm, c->nfc.out.p, c->nfc.out.n, encode_pieces);
+	} else if (normal_run(c->t->normal, &c->normal, p, n, &e, c->err)) {
+		c->traced = NORMAL;
+		c->n_source = n;
+		if (!e)
+			e = encode_between(c, &c->t->norm, c->normal.text.text.p, c->normal.text.text.n, encode_pieces);
+	} else {
 		return encode_between(c, &c->t->norm, p, n, encode_pieces);
-	c->traced = &c->nfc;
-	e = encode_between(c, &c->t->norm, c->nfc.out.p, c->nfc.out.n, encode_pieces);
-	c->traced = NULL;
+	}
+	c->traced = SOURCE;
+	c->base = base;
 	return e;
 }
 
@@ -519,9 +637,11 @@ int tokenizer_encode_ranges(const struct tokenizer *t, const char *text, size_t 
 			tokens_put(out, t->prefix[i]);
 	c.run = pretok_run_new(t->pretok, n);
 	nfc_init(&c.nfc);
+	normal_work_init(&c.normal);
 	e = encode_between(&c, &t->raw, text, n, encode_normalised);
 	nfc_fini(&c.nfc);
-	bpe_scratch_fini(&c.scratch);
+	normal_work_fini(&c.normal);
+	token_work_fini(&c.work);
 	pretok_run_free(c.run);
 	if (e) {
 		out->n = before;

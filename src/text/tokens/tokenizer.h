@@ -1,8 +1,10 @@
 /* tokenizer.h - text to token ids and back, from a Hugging Face tokenizer.json.
  *
- * What is done: byte-level BPE (GPT-2's alphabet), as the Qwen, Llama-3 and GPT-4o
- * families use it: NFC, pre-tokenizers made of Split, Digits and ByteLevel, added
- * tokens, a TemplateProcessing that puts tokens before or after.  Anything else in
+ * What is done: byte-level BPE (GPT-2's alphabet) and BPE of characters with byte
+ * fallback, Unigram and WordPiece models, and two that Hugging Face does not have,
+ * "ScoredBPE" (SentencePiece's pairs by score, tiktoken's by rank) and "Longest"
+ * (RWKV's); normalizers (normal.h), pre-tokenizers (pretok.h), added tokens,
+ * decoders (token_decoder.h), processors that put tokens before or after.  Anything else in
  * the file is an error at open that names it; nothing is skipped in silence.
  *
  * An open tokenizer is constant: any number of threads may use one.  The file is
@@ -46,9 +48,13 @@ void tokenizer_close(struct tokenizer *t); /* NULL is allowed */
 int32_t tokenizer_size(const struct tokenizer *t);
 
 /* The bytes that a token stands for, or NULL when no token has this id (ids may
- * have holes).  An added token's bytes are its content.  Bytes of one token need
+ * have holes), as it is inside of a text: " the" for SentencePiece's "▁the" too.  An
+ * added token's bytes are its content.  Bytes of one token need
  * not be valid UTF-8. */
 const char *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t *n);
+
+/* Spaces that the beginning of a decoded text loses, if they are there. */
+int tokenizer_begin_strip(const struct tokenizer *t);
 
 /* Marked "special" in the file: not part of the text that a reader sees. */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
