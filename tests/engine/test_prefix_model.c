@@ -3,7 +3,11 @@
  * the next TAIL tokens are those of another model that computes each prompt from
  * nothing, bit for bit.
  *
- *     test_prefix_model [--every N] [--from K] [--to K] FOLDER... */
+ * With --random N they part at N places of a longer sequence in any order, so that a place
+ * meets what earlier ones left; what is replayed has a bound.
+ *
+ *     test_prefix_model [--every N] [--from K] [--to K] [--random N] FOLDER... */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +18,7 @@
 #include "engine/engine.h"
 #include "rows.h"
 
-enum { LONG = 1000, TAIL = 16, CTX = 1024, STEP = 256 };
+enum { LONG = 1000, LONGER = 4000, TAIL = 16, CTX = 4096, STEP = 256 };
 
 static void fork_at(int32_t *tok, const int32_t *base, int k, int which, int vocab)
 {
@@ -24,7 +28,20 @@ static void fork_at(int32_t *tok, const int32_t *base, int k, int which, int voc
 	tok[k] = (base[k] + 1 + which) % vocab; /* neither as the base goes on nor as the other does */
 }
 
-static void folder(const char *path, int from, int to, int every)
+/* One model that serves, and one that computes each prompt from nothing. */
+struct rig {
+	const char *path;
+	struct backend *be;
+	struct store *st;
+	struct model *m;
+	struct engine *e;
+	struct driver cold;
+	struct rows rows;
+	float *truth; /* [LONGER + TAIL][vocab] */
+	int32_t base[LONGER];
+};
+
+static void rig_open(struct rig *g, const char *path, int n)
 {
 	struct driver_opts o = {
 		.arith = ARITH_FAST, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = CTX, .step_rows = STEP
@@ -38,63 +55,96 @@ static void folder(const char *path, int from, int to, int every)
 		                  .queue_max = 4,
 		                  .prefix_bytes = (size_t)1 << 30,
 		                  .by_hand = true };
-	struct backend *be = backend_cpu_open(2, cpu_detect());
-	int32_t base[LONG + TAIL], tok[LONG + TAIL];
-	int64_t replayed = 0, again = 0, n = 0;
-	struct rows rows = { .most = TAIL };
-	struct driver cold;
-	struct engine *e;
-	struct store *st;
-	struct model *m;
 	struct err err;
-	float *truth;
 
-	CHECK(!driver_open(&cold, path, &o, &err), "%s", err.msg);
-	CHECK(!store_open(&st, path, &err), "%s", err.msg);
-	CHECK(!model_bind(&m, st, &err), "%s", err.msg);
+	*g = (struct rig){ .path = path, .be = backend_cpu_open(2, cpu_detect()), .rows.most = TAIL };
+	CHECK(!driver_open(&g->cold, path, &o, &err), "%s", err.msg);
+	CHECK(!store_open(&g->st, path, &err), "%s", err.msg);
+	CHECK(!model_bind(&g->m, g->st, &err), "%s", err.msg);
 	mo.kv = model_kv_default(ARITH_FAST);
-	mo.kv_bytes = model_pool_bytes(&m->shape, &mo, -1, 1) * 4000;
-	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
-	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
-	rows.vocab = (size_t)m->shape.vocab;
-	rows.row = xmalloc(TAIL * rows.vocab * sizeof(float));
-	truth = xmalloc((LONG + TAIL) * rows.vocab * sizeof(float));
-	for (int i = 0; i < LONG; i++)
-		base[i] = (int32_t)(rng_bits(7, (uint64_t)i, 3) % rows.vocab);
-	rows_ask(e, base, LONG, NULL);
-	for (int k = to; k >= from; k -= every)
-		for (int which = 0; which < 2; which++) {
-			struct prefix_report r;
+	mo.kv_bytes = model_pool_bytes(&g->m->shape, &mo, -1, 1) * 4000;
+	CHECK(!model_attach(g->m, g->be, &mo, &err), "%s", err.msg);
+	CHECK(!engine_open(&g->e, g->m, NULL, &eo, &err), "%s", err.msg);
+	g->rows.vocab = (size_t)g->m->shape.vocab;
+	g->rows.row = xmalloc(TAIL * g->rows.vocab * sizeof(float));
+	g->truth = xmalloc((LONGER + TAIL) * g->rows.vocab * sizeof(float));
+	for (int i = 0; i < n; i++)
+		g->base[i] = (int32_t)(rng_bits(7, (uint64_t)i, 3) % g->rows.vocab);
+	rows_ask(g->e, g->base, n, NULL);
+}
 
-			fork_at(tok, base, k, which, (int)rows.vocab);
-			rows.from = k;
-			r = rows_ask(e, tok, k + TAIL, &rows);
-			CHECK(rows.n == TAIL && r.resumed <= k, "k %d: %d rows, resumed at %d", k, rows.n, r.resumed);
-			CHECK(!which || !r.replayed, "k %d: %d tokens replayed by the second", k, r.replayed);
-			/* The second one's truth only now and then: it costs as much again. */
-			if (which && k % 5)
-				continue;
-			driver_feed(&cold, 0, 0, tok, k + TAIL, NULL, 0, truth);
-			caches_close(&cold.m->caches, 0);
-			CHECK(!memcmp(rows.row, truth + (size_t)k * rows.vocab, TAIL * rows.vocab * sizeof(float)),
-			      "%s: parted at %d, resumed at %d: logits differ from a cold run's", path, k, r.resumed);
-			*(which ? &again : &replayed) += r.replayed;
-			n += !which;
-		}
+static void rig_close(struct rig *g)
+{
+	free(g->truth);
+	free(g->rows.row);
+	engine_close(g->e);
+	model_close(g->m);
+	g->be->ops->close(g->be);
+	store_close(g->st);
+	driver_close(&g->cold);
+}
+
+/* A prompt that parts from the base at k; look: its logits are compared.  Returns how many tokens were replayed. */
+static int part(struct rig *g, int k, int which, bool look)
+{
+	int32_t tok[LONGER + TAIL];
+	struct prefix_report r;
+
+	fork_at(tok, g->base, k, which, (int)g->rows.vocab);
+	g->rows.from = k;
+	r = rows_ask(g->e, tok, k + TAIL, &g->rows);
+	CHECK(g->rows.n == TAIL && r.resumed <= k, "k %d: %d rows, resumed at %d", k, g->rows.n, r.resumed);
+	if (!look)
+		return r.replayed;
+	driver_feed(&g->cold, 0, 0, tok, k + TAIL, NULL, 0, g->truth);
+	caches_close(&g->cold.m->caches, 0);
+	CHECK(!memcmp(g->rows.row, g->truth + (size_t)k * g->rows.vocab, TAIL * g->rows.vocab * sizeof(float)),
+	      "%s: parted at %d, resumed at %d: logits differ from a cold run's", g->path, k, r.resumed);
+	return r.replayed;
+}
+
+static void each(const char *path, int from, int to, int every)
+{
+	static struct rig g;
+	int64_t replayed = 0, n = 0;
+
+	rig_open(&g, path, LONG);
+	for (int k = to; k >= from; k -= every, n++) {
+		int again;
+
+		replayed += part(&g, k, 0, true);
+		/* The second one's truth only now and then: it costs as much again. */
+		again = part(&g, k, 1, k % 5 == 0);
+		CHECK(!again, "k %d: %d tokens replayed by the second", k, again);
+	}
 	printf("%s: parted at %d places: equal; %.1f tokens replayed on the first visit\n", path, (int)n,
 	       (double)replayed / (double)n);
-	free(truth);
-	free(rows.row);
-	engine_close(e);
-	model_close(m);
-	be->ops->close(be);
-	store_close(st);
-	driver_close(&cold);
+	rig_close(&g);
+}
+
+/* A place at a distance d from the end of the base lies behind a kept one by d at most, or by 1024. */
+static void at_random(const char *path, int n)
+{
+	static struct rig g;
+	int64_t replayed = 0;
+	int most = 0;
+
+	rig_open(&g, path, LONGER);
+	for (int i = 0; i < n; i++) {
+		int k = 1 + (int)(rng_bits(11, (uint64_t)i, 5) % (LONGER - 1)), again = part(&g, k, i, true);
+
+		CHECK(again <= (LONGER - k > 1024 ? LONGER - k : 1024), "k %d: %d tokens replayed", k, again);
+		most = again > most ? again : most;
+		replayed += again;
+	}
+	printf("%s: parted at %d random places of %d: equal; %.1f tokens replayed, at most %d\n", path, n, LONGER,
+	       (double)replayed / n, most);
+	rig_close(&g);
 }
 
 int main(int argc, char **argv)
 {
-	int every = getenv("WEFT_TEST_QUICK") ? 97 : 37, from = 1, to = LONG - 1;
+	int every = getenv("WEFT_TEST_QUICK") ? 97 : 37, from = 1, to = LONG - 1, random = 0;
 
 	log_set_level(LOG_WARN);
 	for (int i = 1; i < argc; i++) {
@@ -104,8 +154,12 @@ int main(int argc, char **argv)
 			from = atoi(argv[++i]);
 		else if (!strcmp(argv[i], "--to"))
 			to = atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--random"))
+			random = atoi(argv[++i]);
+		else if (random)
+			at_random(argv[i], random);
 		else
-			folder(argv[i], from, to, every);
+			each(argv[i], from, to, every);
 	}
 	return 0;
 }
