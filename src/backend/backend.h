@@ -372,12 +372,20 @@ struct backend_ops {
 	void (*close)(struct backend *);
 };
 
+/* Who wants to see what matrices are multiplied with: n rows of w's inputs, ld floats apart.  Only ARITH_F32's products of
+ * the CPU backend show theirs, on the engine's thread, before they are computed. */
+struct observer {
+	void (*see)(void *arg, const struct weight *w, const float *x, size_t ld, int n);
+	void *arg;
+};
+
 struct backend {
 	const struct backend_ops *ops;
 	enum cpu_level level;
 	int threads;
-	struct profile *profile; /* NULL: nothing is counted; see backend/profile.h */
-	const uint64_t *joins;   /* times its threads were waited for, since it was opened */
+	const struct observer *observer; /* NULL: nobody; borrowed */
+	struct profile *profile;         /* NULL: nothing is counted; see backend/profile.h */
+	const uint64_t *joins;           /* times its threads were waited for, since it was opened */
 };
 
 /* backend/cpu: threads counts the caller's.  Never fails but by an empty heap. */

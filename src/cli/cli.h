@@ -138,7 +138,7 @@ struct options {
 	bool ppl_json;
 
 	/* quantize; out and text_file are others' too */
-	const char *quant_type, *imatrix;
+	const char *quant_type, *imatrix, *calibrate;
 
 	/* inspect */
 	bool tensors;

@@ -41,6 +41,8 @@ const struct option option_table[] = {
 	  "the GGUF file, or the folder, to be made" },
 	{ CMD_COMMON | CMD_QUANTIZE, "imatrix", NULL, NULL, K_TEXT, AT(imatrix), NONE, 0, 0, "FILE", NULL, group_this,
 	  "importance of each input, as llama.cpp's imatrix writes it (either form)" },
+	{ CMD_COMMON | CMD_QUANTIZE, "calibrate", NULL, NULL, K_TEXT, AT(calibrate), NONE, 0, 0, "FILE", NULL,
+	  group_this, "read this text first, and let inputs count as much as they are used in it" },
 	{ CMD_COMMON | CMD_QUANTIZE, "text", "f", NULL, K_TEXT, AT(text_file), NONE, 0, 0, "FILE", NULL, group_this,
 	  "then read this text with both models, and print how far the predictions are apart" },
 	{ CMD_PPL, "json", NULL, NULL, K_FLAG, AT(ppl_json), NONE, 0, 0, NULL, NULL, group_this,

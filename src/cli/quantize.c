@@ -11,6 +11,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/calibrate.h"
 #include "cli/load.h"
 #include "export/to_folder.h"
 #include "store/gguf_file.h"
@@ -37,6 +38,9 @@ static int read_ask(struct quantize *q, struct err *err)
 		               o->quant_type, mix_names());
 	if (!q->mix && folder_kind_parse(&q->kind, o->quant_type, err))
 		return err_prefix(err, "--%s", "type");
+	if (o->imatrix && o->calibrate)
+		return err_set(err, E_ARG, "--imatrix %s and --calibrate %s: one of them says what counts", o->imatrix,
+		               o->calibrate);
 	if (access(o->out, F_OK) == 0)
 		return err_set(err, E_ARG, "--out %s: is there already", o->out);
 	return 0;
@@ -51,6 +55,9 @@ static int name_job(struct quantize *q, struct err *err)
 	buf_printf(&q->words, "weft quantize 1: %s to %s", q->from.p, q->o->quant_type);
 	if (file_exists(q->from.p) && !(rc = file_id_get(q->from.p, &id, err)))
 		buf_printf(&q->words, ", %llu bytes of %lld", (unsigned long long)id.bytes, (long long)id.modified_ns);
+	if (!rc && q->o->calibrate && !(rc = file_id_get(q->o->calibrate, &id, err)))
+		buf_printf(&q->words, ", text %llu bytes of %lld", (unsigned long long)id.bytes,
+		           (long long)id.modified_ns);
 	if (!rc && q->o->imatrix && !(rc = file_id_get(q->o->imatrix, &id, err)))
 		buf_printf(&q->words, ", importance %llu bytes of %lld", (unsigned long long)id.bytes,
 		           (long long)id.modified_ns);
@@ -99,11 +106,11 @@ static int to_folder(struct quantize *q, const struct export_ask *ask, struct er
 
 static int make(struct quantize *q, struct err *err)
 {
-	struct export_ask ask = { .to = q->o->out,
-		                  .importance = q->o->imatrix ? &q->importance : NULL,
-		                  .progress = progress };
+	struct export_ask ask = { .to = q->o->out, .importance = &q->importance, .progress = progress };
 	int rc = q->o->imatrix ? imatrix_read(&q->importance, q->o->imatrix, err) : 0;
 
+	if (!rc && q->o->calibrate)
+		rc = calibrate(&q->importance, q->o, err);
 	if (!rc)
 		rc = name_job(q, err);
 	if (rc)

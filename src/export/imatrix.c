@@ -37,20 +37,76 @@ static struct importance *add(struct imatrix *m, const char *name, size_t n, int
 	it = &m->v[m->n++];
 	memcpy(copy, name, n);
 	copy[n] = 0;
-	*it = (struct importance){ copy, stack, cols,
+	*it = (struct importance){ copy, stack, cols, 0,
 		                   xmalloc(size_mul(size_mul((size_t)stack, (size_t)cols), sizeof(float))) };
 	return it;
+}
+
+void imatrix_add(struct imatrix *m, const char *name, const float *x, size_t ld, int n, int cols)
+{
+	struct importance *it = NULL;
+
+	for (int i = 0; i < m->n && !it; i++)
+		it = strcmp(m->v[i].name, name) || m->v[i].cols != cols ? NULL : &m->v[i];
+	if (!it) {
+		it = add(m, name, strlen(name), 1, cols);
+		memset(it->v, 0, (size_t)cols * sizeof *it->v);
+	}
+	for (int r = 0; r < n; r++)
+		for (int i = 0; i < cols; i++)
+			it->v[i] += x[(size_t)r * ld + (size_t)i] * x[(size_t)r * ld + (size_t)i];
+	it->rows += n;
+}
+
+/* Something for inputs that were always zero, so that their weights are not left to chance. */
+static void add_floor(struct importance *it)
+{
+	for (float *v = it->v; v < it->v + (size_t)it->stack * (size_t)it->cols; v += it->cols) {
+		double sum = 0;
+
+		for (int i = 0; i < it->cols; i++)
+			sum += (double)v[i];
+		for (int i = 0; i < it->cols; i++)
+			v[i] += sum > 0 ? (float)(1e-4 * sum / it->cols) : 1.0f;
+	}
+}
+
+void imatrix_finish(struct imatrix *m)
+{
+	for (int i = 0; i < m->n; i++) {
+		for (int k = 0; k < m->v[i].cols; k++)
+			m->v[i].v[k] = (float)((double)m->v[i].v[k] / m->v[i].rows);
+		add_floor(&m->v[i]);
+	}
+	if (m->n)
+		qsort(m->v, (size_t)m->n, sizeof *m->v, by_name);
+}
+
+void imatrix_rename(struct imatrix *m, const char *from, const char *to)
+{
+	const struct importance key = { .name = from };
+	const struct importance *it = m->n ? bsearch(&key, m->v, (size_t)m->n, sizeof *m->v, by_name) : NULL;
+	struct importance *copy;
+	struct importance was;
+
+	if (!it)
+		return;
+	was = *it;
+	copy = add(m, to, strlen(to), was.stack, was.cols);
+	memcpy(copy->v, was.v, (size_t)was.stack * (size_t)was.cols * sizeof *copy->v);
+	qsort(m->v, (size_t)m->n, sizeof *m->v, by_name);
 }
 
 /* What is no number, or negative, is an error of the file. */
 static int check(const struct imatrix *m, const char *path, struct err *err)
 {
-	const struct importance *it = &m->v[m->n - 1];
+	struct importance *it = &m->v[m->n - 1];
 
 	for (size_t i = 0; i < (size_t)it->stack * (size_t)it->cols; i++)
 		if (!(it->v[i] >= 0) || isinf(it->v[i]))
 			return err_set(err, E_FORMAT, "%s: %s: element %zu is %g, an importance is 0 or more", path,
 			               it->name, i, (double)it->v[i]);
+	add_floor(it);
 	return 0;
 }
 

@@ -4,17 +4,26 @@
 #ifndef EXPORT_IMATRIX_H
 #define EXPORT_IMATRIX_H
 
+#include <stddef.h>
+
 #include "base/err.h"
 
 struct importance {
 	const char *name; /* of the tensor: "blk.0.attn_q.weight" */
 	int stack, cols;  /* experts, or 1 */
+	double rows;      /* while it is gathered */
 	float *v;         /* [stack][cols] */
 };
 struct imatrix {
 	struct importance *v; /* by name */
 	int n;
 };
+
+/* Gathering one: the squares of n rows of cols numbers, ld apart, are added to what `name` has.  One thread. */
+void imatrix_add(struct imatrix *m, const char *name, const float *x, size_t ld, int n, int cols);
+/* To means; a name that another table knows by another one is added under it as well (imatrix_rename). */
+void imatrix_finish(struct imatrix *m);
+void imatrix_rename(struct imatrix *m, const char *from, const char *to);
 
 int imatrix_read(struct imatrix *m, const char *path, struct err *err);
 void imatrix_fini(struct imatrix *m);

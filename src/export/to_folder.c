@@ -137,6 +137,8 @@ static int add_coded(struct plan *p, struct item *it, const struct tensor *t, st
 		               t->name, it->w.fmt->name, LEAST_BITS);
 	rows = (size_t)it->w.rows;
 	snprintf(name, sizeof name, "%.*s", stem, t->name);
+	if (!im && t->origin)
+		im = imatrix_find(p->ask->importance, t->origin, (int)cols);
 	it->encode = affine ? encode_affine : encode_mxfp4;
 	it->bits = k->bits;
 	it->group = k->group;

@@ -253,6 +253,7 @@ static int add(struct container *c, struct gguf_tensor *t, const struct named *n
 		return 0;
 	t->fix = n->name[k]->fix;
 	t->part = n->name[k]->part;
+	t->t.origin = t->fix ? NULL : t->from->name;
 	return t->fix && t->fix->shape ? t->fix->shape(m, t, err) : 0;
 }
 

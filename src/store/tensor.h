@@ -12,6 +12,7 @@ enum { TENSOR_DIMS = 8 }; /* most dimensions; a convolution in a vision tower ha
 struct tensor {
 	const char *name;
 	const char *file;   /* as given to open */
+	const char *origin; /* its name there, if that is another and the elements are as the file has them; or NULL */
 	enum dtype type;    /* of the elements; not read where format is set */
 	const char *format; /* a number format whose scales lie inside a row's bytes ("q4_k"); NULL: plain elements */
 	int n_dim;          /* 0: a scalar, one element */

@@ -59,6 +59,22 @@ with tempfile.TemporaryDirectory() as tmp:
     code, out, err = run("quantize", tiny, "--type", "affine4", "--out", at("again"), "--threads", "1")
     check(open(at("again/model.safetensors"), "rb").read() == one, "one thread writes the same bytes")
 
+    # Inputs count as much as a text uses them: less is lost on such text.
+    text = at("text")
+    with open(os.path.join(models, "../tools/train/eval/held-out.txt"), "rb") as source, open(text, "wb") as f:
+        f.write(source.read(20000))
+    code, out, err = run("quantize", tiny, "--type", "affine3", "--out", at("three"), "--text", text)
+    check(code == 0 and "KL divergence" in out, f"what it cost is printed: {out} {err}")
+    code, out, err = run("quantize", tiny, "--type", "affine3", "--out", at("calibrated"), "--calibrate", text)
+    check(code == 0, f"calibrated: {err}")
+    lost = []
+    for name in ("three", "calibrated"):
+        code, out, err = run("ppl", at(name), "--text", text, "--against-model", tiny, "--json")
+        lost.append(json.loads(out)["kl_mean"])
+    check(lost[1] < lost[0], f"what counts more is kept better: {lost}")
+    code, out, err = run("quantize", tiny, "--type", "affine3", "--out", at("x"), "--calibrate", text, "--imatrix", text)
+    check(code == 2 and "one of them" in err, f"two importances: {code} {err}")
+
     # A full disk, and on.
     code, out, err = run("quantize", tiny, "--type", "affine4", "--out", at("full"), preexec_fn=small_files)
     check(code != 0 and not os.path.exists(at("full")), "a full disk leaves nothing of that name")
@@ -99,6 +115,12 @@ with tempfile.TemporaryDirectory() as tmp:
     check(cost["Q4_0"] < theirs, f"Q4_0 costs {cost['Q4_0']}, the reference's {theirs}")
     code, out, err = run("quantize", at("Q4_0.gguf"), "--type", "Q8_0", "--out", at("x.gguf"))
     check(code == 1 and "not quantised again" in err, f"twice: {code} {err}")
+    short = os.path.join(tmp, "short")
+    with open(short, "w") as f:
+        f.write("the capital of Peru " * 20)
+    code, out, err = run("quantize", plain, "--type", "Q4_0", "--out", at("counted.gguf"), "--calibrate", short)
+    check(code == 0, f"calibrated: {err}")
+    check(open(at("counted.gguf"), "rb").read() != open(at("Q4_0.gguf"), "rb").read(), "importance reaches GGUF's names")
     code, out, err = run("quantize", plain, "--type", "affine4", "--out", at("folder"))
     check(code == 0 and "affine4" in kinds(at("folder")), f"a folder of a GGUF file: {err}")
 

@@ -157,6 +157,16 @@ static void cut(struct part *part, int *begin, const struct product *job, int n,
 		begin[++t] = n_part;
 }
 
+static void show(const struct observer *o, const struct product *j)
+{
+	const struct acts *x = j->x;
+
+	if (x->f && j->r1 > j->r0)
+		o->see(o->arg, j->w, x->f + (size_t)j->r0 * x->ld, x->ld, j->r1 - j->r0);
+	if (x->f && j->r1 > j->r0 && j->up)
+		o->see(o->arg, j->up, x->f + (size_t)j->r0 * x->ld, x->ld, j->r1 - j->r0);
+}
+
 void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n)
 {
 	struct products_job d = { .c = c, .arith = arith, .job = job };
@@ -164,6 +174,8 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 	int step = PART_OUT_MOST, widest = 0, n_part = 0, threads = pool_threads(c->pool), *begin;
 	struct part *part;
 
+	for (int i = 0; i < n && c->be.observer && arith == ARITH_F32; i++)
+		show(c->be.observer, &job[i]);
 	for (int i = 0; i < n; i++)
 		outputs += (size_t)job[i].w->rows * (job[i].up ? 2 : 1);
 	if (threads > 1) {
