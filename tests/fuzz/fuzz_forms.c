@@ -127,6 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	size--;
 	allowance_begin(&a, size, NULL);
+	a.left = 1000000; /* more runs, and the same ends */
 	rc = compile(*data, text, size, &g, &err);
 	allowance_end();
 	if (rc)

@@ -123,7 +123,7 @@ class Attack:
 
     def bombs(self, s):
         """Bodies that ask for far more work or memory than they have bytes."""
-        n = 4 if QUICK else 8
+        n = 2 if QUICK else 8
         deep = {}
         for _ in range(60):
             deep = {"anyOf": [deep, {"type": "null"}]}
@@ -211,7 +211,7 @@ class Attack:
         """One client's heavy requests do not stand before another's: a worker is left for it."""
         heavy = json.dumps(chat(tools=tools(200, {"type": "object", "properties": {"a": {"type": "string", "pattern": EXPLODES}}})))
         conns = []
-        for i in range(8):
+        for i in range(4 if QUICK else 8):
             c = Conn(s.port)
             c.request("POST", CHAT, heavy, {"Authorization": "Bearer bad-key"})
             conns.append(c)
@@ -222,11 +222,11 @@ class Attack:
         text = c.reply().text()
         c.close()
         waiting = sum(float(re.search(r"^weft_prep_%s (\S+)" % k, text, re.M).group(1)) for k in ("running", "waiting"))
-        assert waiting > 0, "eight heavy requests were done before one light one"
+        assert waiting > 0, "all heavy requests were done before a light one"
         for c in conns:
             assert c.reply().status == 400
             c.close()
-        return 9
+        return len(conns) + 1
 
     # ---- servers of their own ----
 
