@@ -228,6 +228,8 @@ struct attn {
 	const float *sinks; /* [heads] a score of each head's that takes weight and has no value; NULL: none */
 	float q_bend;       /* queries times 1 + q_bend ln(1 + pos / q_bend_every), rounded down; */
 	int q_bend_every;   /* 0: none */
+	int norm_from;      /* of a key the norm leaves out so many dims before it */
+	bool v_is_key;      /* values are the keys as they are cached, normed and rotated; v is not looked at */
 };
 
 /* A short causal convolution of some channels of a recurrent layer, each by itself:
@@ -263,6 +265,14 @@ struct recur_in {
 	const float *x; /* [n_row][2 heads_k dim_k + heads_v dim_v] */
 	const float *z; /* [n_row][heads_v * dim_v] */
 	const float *b, *a;
+};
+
+/* A product for each head of a row: out[h] = [the last `rest` of in[h] | what is before them times w[h]'].  Heads of a
+ * row lie in_head and out_head floats apart, rows heads times as many. */
+struct by_head {
+	const struct weight *w; /* [heads] of one size, format and group */
+	int heads, rest;
+	size_t in_head, out_head;
 };
 
 /* How a mixture scores its experts by the router's logits. */
@@ -333,6 +343,7 @@ struct backend_ops {
 	void (*norm)(struct pass *, float *out, const float *in, int n, int cols, const float *gain, float eps);
 	/* All jobs share in[n][cols].  Jobs may differ in format. */
 	void (*linear)(struct pass *, const struct linear *job, int n_job, const float *in, int n, int cols);
+	void (*by_head)(struct pass *, float *out, const struct by_head *, const float *in, int n);
 	/* Norms and rotates the queries in place and the keys, and writes keys and values to the cache at the rows'
 	 * positions.  Query head h of a row begins at q + row * q_row + h * q_head.  v may be k: the values are the
 	 * keys before norm and rotation.  k and v NULL: the queries alone, for a layer that reads what another layer

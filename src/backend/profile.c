@@ -133,6 +133,20 @@ static void timed_linear(struct pass *p, const struct linear *job, int n_job, co
 	add(of(p), "linear", what, t, &c);
 }
 
+static void timed_by_head(struct pass *p, float *out, const struct by_head *h, const float *in, int n)
+{
+	struct op_cost c = { 0 };
+	char what[sizeof c.what];
+	int64_t t;
+
+	short_name(what, sizeof what, h->w[0].name ? h->w[0].name : "", 0);
+	for (int i = 0; i < h->heads; i++)
+		add_product(&c, p, &h->w[i], n, 1);
+	t = clock_monotonic_ns();
+	of(p)->inner->by_head(p, out, h, in, n);
+	add(of(p), "by_head", what, t, &c);
+}
+
 static void timed_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
                             const float *v, const struct kv_view *view, int layer)
 {
@@ -290,6 +304,7 @@ void profile_start(struct profile *f, struct backend *be)
 	f->ops.embed = timed_embed;
 	f->ops.norm = timed_norm;
 	f->ops.linear = timed_linear;
+	f->ops.by_head = timed_by_head;
 	f->ops.kv_append = timed_kv_append;
 	f->ops.attend = timed_attend;
 	f->ops.conv = timed_conv;

@@ -19,5 +19,7 @@ extern const struct model_ops falcon_h1_ops;   /* falcon_h1.c: Falcon-H1 */
 extern const struct model_ops lfm2_ops;        /* lfm2.c: LFM2, dense and MoE */
 extern const struct model_ops jamba_ops;       /* jamba.c: Jamba */
 extern const struct model_ops bailing_ops;     /* bailing.c: Ring and Ling 2.x */
+extern const struct model_ops deepseek_ops;    /* deepseek.c: DeepSeek-V3, Kimi-K2, GLM-4.7-Flash */
+extern const struct model_ops kimi_linear_ops; /* kimi_linear.c: Kimi-Linear */
 
 #endif

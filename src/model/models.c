@@ -2,8 +2,24 @@
 #include "model/model.h"
 #include "model/families.h"
 
+/* clang-format off */
 const struct model_ops *const models[] = {
-	&qwen3_5_ops,   &llama_ops,       &gemma3_ops,     &gemma4_ops,  &gpt_oss_ops,
-	&olmo_ops,      &sigmoid_moe_ops, &nemotron_h_ops, &mamba2_ops,  &granite_h_ops,
-	&falcon_h1_ops, &lfm2_ops,        &jamba_ops,      &bailing_ops, NULL,
+	&qwen3_5_ops,
+	&llama_ops,
+	&gemma3_ops,
+	&gemma4_ops,
+	&gpt_oss_ops,
+	&olmo_ops,
+	&sigmoid_moe_ops,
+	&nemotron_h_ops,
+	&mamba2_ops,
+	&granite_h_ops,
+	&falcon_h1_ops,
+	&lfm2_ops,
+	&jamba_ops,
+	&bailing_ops,
+	&deepseek_ops,
+	&kimi_linear_ops,
+	NULL,
 };
+/* clang-format on */

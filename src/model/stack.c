@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "cache/kinds.h"
 #include "model/work.h"
@@ -114,6 +115,17 @@ struct ffn *stack_ffn(struct block *b)
 {
 	assert(b->ops == &ffn_block);
 	return b->own;
+}
+
+void stack_ignore_layers(struct stack *s, struct binder *b, int n)
+{
+	char *name;
+
+	for (int i = s->m.shape.layers; i < s->m.shape.layers + n && !b->code; i++) {
+		name = arena_alloc(&s->m.arena, 64);
+		snprintf(name, 64, "%slayers.%d.", b->prefix, i);
+		store_ignore(b->st, name, "draft head: not read by this version");
+	}
 }
 
 /* ---- forward ---- */

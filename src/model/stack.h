@@ -62,6 +62,9 @@ struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_
 struct block *stack_add_ready(struct stack *s, struct ffn *f, const float *norm);
 struct ffn *stack_ffn(struct block *b);
 
+/* Layers behind the last, so many, are draft heads, which are not read. */
+void stack_ignore_layers(struct stack *s, struct binder *b, int n);
+
 size_t stack_work_floats(const struct model *m, int n_row, int n_logit);
 void stack_forward(struct model *m, struct pass *p);
 

@@ -390,6 +390,14 @@ static void far_conv(struct pass *p, float *out, const struct conv *c, int n_con
 	FAR(conv, out, to, n_conv, in, at, n, view, layer);
 }
 
+static void far_by_head(struct pass *p, float *out, const struct by_head *h, const float *in, int n)
+{
+	struct by_head to = *h;
+
+	to.w = list_over((struct far *)p->be, h->w, h->heads);
+	FAR(by_head, out, &to, in, n);
+}
+
 static void far_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,
                       const struct state_view *view, int layer)
 {
@@ -481,6 +489,7 @@ static const struct backend_ops far_ops = {
 	.linear = far_linear,
 	.kv_append = far_kv_append,
 	.attend = far_attend,
+	.by_head = far_by_head,
 	.conv = far_conv,
 	.recur = far_recur,
 	.tape_apply = far_tape_apply,

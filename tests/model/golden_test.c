@@ -51,6 +51,9 @@ static const char *const families[] = { "qwen3_5",
 	                                "olmo3",
 	                                "glm4_moe",
 	                                "minimax_m2",
+	                                "deepseek_v3",
+	                                "glm4_moe_lite",
+	                                "kimi_linear",
 	                                NULL };
 
 /* ---- the vectors ---- */
@@ -275,6 +278,19 @@ static int by_string(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Folders whose number formats are not read. */
+static const char *const unread[] = { "deepseek_v3/hf-fp8" };
+
+static int is_unread(const char *path)
+{
+	for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)
+		if (!strcmp(path, unread[i])) {
+			printf("----  %s: its number format is not read\n", path);
+			return 1;
+		}
+	return 0;
+}
+
 static int check_family(const char *root, const char *family)
 {
 	char path[4300], *variant[64];
@@ -297,7 +313,7 @@ static int check_family(const char *root, const char *family)
 	qsort(variant, (size_t)n, sizeof *variant, by_string);
 	for (int i = 0; i < n; i++) {
 		snprintf(path, sizeof path, "%s/%s", family, variant[i]);
-		bad += check(root, path);
+		bad += is_unread(path) ? 0 : check(root, path);
 		free(variant[i]);
 	}
 	return bad;

@@ -500,6 +500,9 @@ static const char *const families[] = {
 	"olmo3",
 	"glm4_moe",
 	"minimax_m2",
+	"deepseek_v3",
+	"glm4_moe_lite",
+	"kimi_linear",
 };
 static const char *const variants[] = { "mlx-q4", "hf-bf16", "hf-f32" };
 enum { BF16 = 1 };

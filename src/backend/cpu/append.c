@@ -86,24 +86,41 @@ static void queries(const struct append *d, const struct desk *k, int r)
 	}
 }
 
-/* The value goes first: it may be the key as it is before norm and rotation. */
+static void key(const struct append *d, const struct desk *desk, float *k)
+{
+	const struct attn *a = d->a;
+
+	if (a->k_norm)
+		d->c->op->norm(k + a->norm_from, k + a->norm_from, a->dim - a->norm_from, a->k_norm, a->eps);
+	rotate(d, desk, k);
+}
+
+/* The value goes first, since it may be the key as it is before norm and rotation; or last, where it is the key as it
+ * is then, and has perhaps no row of its own. */
 static void key_and_value(const struct append *d, const struct desk *desk, int r, int h)
 {
 	const struct attn *a = d->a;
 	int item = d->p->item[r], pos = d->p->pos[r];
 	size_t at = ((size_t)r * (size_t)a->heads_kv + (size_t)h) * (size_t)a->dim;
+	uint8_t *to_k = kv_at(d->view, item, d->layer, KV_KEYS, h, pos);
+	uint8_t *to_v = kv_at(d->view, item, d->layer, KV_VALUES, h, pos);
 	const float *v = d->v + at;
 	float *k = d->k + at;
 
+	if (a->v_is_key) {
+		key(d, desk, k);
+		if (to_v != to_k)
+			d->kv[KV_VALUES].encode(to_v, k, a->dim, KV_VALUES);
+		d->kv[KV_KEYS].encode(to_k, k, a->dim, KV_KEYS);
+		return;
+	}
 	if (a->v_norm) {
 		d->c->op->norm(desk->v, v, a->dim, NULL, a->eps);
 		v = desk->v;
 	}
-	d->kv[KV_VALUES].encode(kv_at(d->view, item, d->layer, KV_VALUES, h, pos), v, a->dim, KV_VALUES);
-	if (a->k_norm)
-		d->c->op->norm(k, k, a->dim, a->k_norm, a->eps);
-	rotate(d, desk, k);
-	d->kv[KV_KEYS].encode(kv_at(d->view, item, d->layer, KV_KEYS, h, pos), k, a->dim, KV_KEYS);
+	d->kv[KV_VALUES].encode(to_v, v, a->dim, KV_VALUES);
+	key(d, desk, k);
+	d->kv[KV_KEYS].encode(to_k, k, a->dim, KV_KEYS);
 }
 
 static void append_rows(void *ctx, int begin, int end)

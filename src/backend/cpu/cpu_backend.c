@@ -247,6 +247,7 @@ static const struct backend_ops cpu_ops = {
 	.embed = cpu_embed,
 	.norm = cpu_norm,
 	.linear = cpu_linear,
+	.by_head = cpu_by_head,
 	.kv_append = cpu_kv_append,
 	.attend = cpu_attend,
 	.conv = cpu_conv,

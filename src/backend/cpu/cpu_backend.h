@@ -116,6 +116,7 @@ struct product {
 void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n);
 
 /* The operations that have a file of their own. */
+void cpu_by_head(struct pass *, float *out, const struct by_head *, const float *in, int n);
 void cpu_linear(struct pass *, const struct linear *job, int n_job, const float *in, int n, int cols);
 void cpu_kv_append(struct pass *, const struct attn *, float *q, size_t q_row, size_t q_head, float *k, const float *v,
                    const struct kv_view *, int layer);

@@ -1,0 +1,100 @@
+/* deepseek.c - DeepSeek-V3 and R1, Kimi-K2, GLM-4.7-Flash (glm4_moe_lite): latent attention and mixtures.
+ *
+ *     h = E[token];  per layer:  h += mla(rms(h));  h += ffn(rms(h));  logits = rms(h) lm_head'
+ *
+ * The mixture scores by sigmoids, chooses with a bias and in groups (a rejected group scores 0, as in
+ * Hugging Face's code), and has an expert for all rows. */
+#include <string.h>
+
+#include "model/decoder.h"
+#include "model/families.h"
+#include "model/mla.h"
+
+struct plan {
+	struct mla_form attn;
+	struct ffn_form ffn;
+	struct moe_form moe;
+	int dense, every; /* first layers without experts; of the others every such has */
+	bool tied;
+};
+
+static void read_moe(struct conf *c, struct plan *p)
+{
+	struct moe_form *m = &p->moe;
+
+	m->experts = conf_int(c, "n_routed_experts", 1, 1 << 16);
+	m->top_k = conf_int(c, "num_experts_per_tok", 1, m->experts);
+	m->inner = conf_int(c, "moe_intermediate_size", 1, CONF_DIM_MAX);
+	m->shared_inner = m->inner * conf_int_or(c, "n_shared_experts", 0, 0, 64);
+	m->normalise = conf_bool_or(c, "norm_topk_prob", true);
+	m->groups = conf_int_or(c, "n_group", 1, 1, m->experts);
+	m->groups_used = conf_int_or(c, "topk_group", 1, 1, m->groups);
+	m->scale = (float)conf_double_or(c, "routed_scaling_factor", 1);
+	m->norm_eps = 1e-20f;
+	m->route = ROUTE_SIGMOID;
+	m->act = p->ffn.act;
+	m->shared_plain = true;
+	m->shared = "shared_experts";
+	m->select_bias = "gate.e_score_correction_bias";
+	p->dense = conf_int_or(c, "first_k_dense_replace", 0, 0, CONF_LAYERS_MAX);
+	p->every = conf_int_or(c, "moe_layer_freq", 1, 1, CONF_LAYERS_MAX);
+	if (strcmp(conf_str_or(c, "topk_method", "noaux_tc"), "noaux_tc"))
+		conf_fail(c, E_UNSUPPORTED, "topk_method: only noaux_tc is done");
+	if (strcmp(conf_str_or(c, "scoring_func", "sigmoid"), "sigmoid"))
+		conf_fail(c, E_UNSUPPORTED, "scoring_func: only sigmoid is done");
+}
+
+static void read_config(struct stack *s, struct conf *c, struct plan *p)
+{
+	stack_read(s, c);
+	s->trunk.eps = (float)conf_double(c, "rms_norm_eps");
+	p->tied = conf_bool_or(c, "tie_word_embeddings", false);
+	p->ffn = (struct ffn_form){ .inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX),
+		                    .act = ffn_read_act(c) };
+	mla_read(&p->attn, s, c, false);
+	read_moe(c, p);
+}
+
+static void bind_layer(struct stack *s, struct binder *b, const struct plan *p, int i)
+{
+	int hidden = s->m.shape.hidden;
+
+	stack_add_mla(s, b, &p->attn, bind_floats(b, hidden, 0, "layers.%d.input_layernorm.weight", i), i);
+	if (i >= p->dense && i % p->every == 0)
+		stack_add_moe(s, b, &p->moe, bind_floats(b, hidden, 0, "layers.%d.post_attention_layernorm.weight", i),
+		              i);
+	else
+		stack_add_ffn(s, b, &p->ffn, bind_floats(b, hidden, 0, "layers.%d.post_attention_layernorm.weight", i),
+		              i);
+}
+
+static int bind(struct model *m, struct store *st, struct err *err)
+{
+	struct stack *s = (struct stack *)m;
+	struct binder b = { .st = st, .m = m, .err = err };
+	struct conf c = decoder_conf(st, err);
+	struct plan p = { 0 };
+
+	read_config(s, &c, &p);
+	if (c.code)
+		return c.code;
+	stack_init(s, 2 * m->shape.layers);
+	trunk_bind(&b, &s->trunk, m->shape.vocab, m->shape.hidden, p.tied, s->trunk.eps, 0);
+	for (int i = 0; i < m->shape.layers && !b.code; i++)
+		bind_layer(s, &b, &p, i);
+	m->shape.experts = p.moe.experts;
+	m->shape.experts_used = p.moe.top_k;
+	if (!b.code)
+		stack_ignore_layers(s, &b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
+	return b.code ? b.code : c.code;
+}
+
+static const char *const arch[] = { "deepseek_v3", "kimi_k2", "glm4_moe_lite", NULL };
+
+const struct model_ops deepseek_ops = {
+	.arch = arch,
+	.size = sizeof(struct stack),
+	.bind = bind,
+	.forward = stack_forward,
+	.work_floats = stack_work_floats,
+};

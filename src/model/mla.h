@@ -1,0 +1,32 @@
+/* mla.h - latent attention (MLA; DeepSeek-V2, 2024, arXiv 2405.04434): keys and values of all heads are
+ * projections of one row.  Inside src/model/.
+ *
+ *     q = q_b rms(q_a u), or q_proj u          per head [q_nope | q_pe]
+ *     [c | k_pe] = kv_a u;  c = rms(c)         one row for all heads
+ *     score = (q_nope . Wk_h c + q_pe . k_pe) scale      out = o_proj (Wv_h sum of p c)
+ *
+ * The cache holds [k_pe | c] and nothing per head: Wk_h moves to the queries and Wv_h behind the sum (absorbed),
+ * so attention is that of one key head, whose values are its keys. Prompts are computed in the same way, since
+ * another order of roundings would break the law of the row. */
+#ifndef MODEL_MLA_H
+#define MODEL_MLA_H
+
+#include "model/conf.h"
+#include "model/stack.h"
+
+struct mla_form {
+	int hidden, heads;
+	int q_lora;             /* rank of the queries; 0: q_proj */
+	int kv_lora;            /* width of c */
+	int nope, rope, values; /* of a head: dims without positions and with; of its values */
+	float scale, norm_eps;
+	struct rope turn; /* of the rope dims */
+};
+
+/* q_lora_rank, kv_lora_rank, the heads' dims, scale with yarn's factor.  unturned: the rope dims
+ * are not rotated. */
+void mla_read(struct mla_form *f, struct stack *s, struct conf *c, bool unturned);
+/* Adds the block under layers.N.self_attn, which takes the next layer of the keys' and values' cache. */
+struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_form *f, const float *norm, int layer);
+
+#endif
