@@ -99,6 +99,10 @@ static void golden_activations(const struct golden *g, enum cpu_level level)
 		one[i] = 1;
 	op->gate(out, x, one, n, &(struct activation){ ACT_SILU, 0, 0 });
 	near("silu", level, out, golden_get(g, "act.silu", d), (size_t)n, 2e-6);
+	op->gate(out, x, NULL, n, &(struct activation){ ACT_GELU_TANH, 0, 0 });
+	near("gelu", level, out, golden_get(g, "act.gelu_approx", d), (size_t)n, 2e-6);
+	op->gate(out, x, NULL, n, &(struct activation){ ACT_RELU2, 0, 0 });
+	near("relu2", level, out, golden_get(g, "act.relu2", d), (size_t)n, 2e-6);
 	op->sigmoid(out, x, n);
 	near("sigmoid", level, out, golden_get(g, "act.sigmoid", d), (size_t)n, 2e-7);
 	free(out);
@@ -258,22 +262,24 @@ static float *swap(const float *x, int heads, int n, int dim)
 	return y;
 }
 
-static void golden_attention(const struct golden *g, enum cpu_level level)
+static void golden_attention(const struct golden *g, enum cpu_level level, bool sinks)
 {
 	int dq[4], dk[4];
 	float *q = swap(golden_get(g, "sdpa.q", dq), 6, 7, 64), *k = swap(golden_get(g, "sdpa.k", dk), 2, 19, 64);
 	float *v = swap(golden_get(g, "sdpa.v", dk), 2, 19, 64), *want, *out = xcalloc(19 * 6 * 64, 4);
 	float *all_q = xcalloc(19 * 6 * 64, 4);
 	struct attn a = { .heads = 6, .heads_kv = 2, .dim = 64, .scale = 0.125f };
+	const char *name = sinks ? "sdpa.causal_sinks" : "sdpa.causal";
 	struct seq s;
 
 	memcpy(all_q + 12 * 6 * 64, q, 7 * 6 * 64 * 4);
-	want = swap(golden_get(g, "sdpa.causal", dq), 6, 7, 64);
+	want = swap(golden_get(g, name, dq), 6, 7, 64);
+	a.sinks = sinks ? golden_get(g, "sdpa.sinks", dk) : NULL;
 	seq_open(&s, level, "f32", 5, 2, 64, 19);
 	seq_rows(&s, 0, 19);
 	s.be->ops->kv_append(&s.pass, &a, all_q, 6 * 64, 64, k, v, &s.view, 0);
 	s.be->ops->attend(&s.pass, out, &a, all_q, NULL, 6 * 64, 64, &s.view, 0);
-	near("sdpa", level, out + 12 * 6 * 64, want, 7 * 6 * 64, 2e-6);
+	near(name, level, out + 12 * 6 * 64, want, 7 * 6 * 64, 2e-6);
 	seq_close(&s);
 	free(q);
 	free(k);
@@ -284,13 +290,15 @@ static void golden_attention(const struct golden *g, enum cpu_level level)
 }
 
 static void golden_rope(const struct golden *g, enum cpu_level level, const char *name, double base, double factor,
-                        int rot, int offset)
+                        int rot, int offset, bool adjacent)
 {
 	char key[96];
 	int d[4];
 	const float *x, *want;
 	float *q, *k, *v, *to, freq[64];
-	struct attn a = { .heads = 2, .heads_kv = 2, .scale = 1, .rope = { freq, rot / 2, 1.0f } };
+	struct attn a = {
+		.heads = 2, .heads_kv = 2, .scale = 1, .rope = { freq, rot / 2, 1.0f, .adjacent = adjacent }
+	};
 	struct seq s;
 
 	snprintf(key, sizeof key, "%s.x", name);
@@ -333,11 +341,13 @@ static int golden_all(enum cpu_level level)
 	for (int i = 0; i < 3; i++) {
 		golden_delta(g, level, cases[i], "zero");
 		golden_delta(g, level, cases[i], "init");
-		golden_rope(r, level, "default_64", 1e4, 1, 64, offsets[i]);
-		golden_rope(r, level, "partial_16of64_theta1e7", 1e7, 1, 16, offsets[i]);
-		golden_rope(r, level, "linear8_64", 1e6, 8, 64, offsets[i]);
+		golden_rope(r, level, "default_64", 1e4, 1, 64, offsets[i], false);
+		golden_rope(r, level, "partial_16of64_theta1e7", 1e7, 1, 16, offsets[i], false);
+		golden_rope(r, level, "default_traditional_64", 1e4, 1, 64, offsets[i], true);
+		golden_rope(r, level, "linear8_64", 1e6, 8, 64, offsets[i], false);
 	}
-	golden_attention(g, level);
+	golden_attention(g, level, false);
+	golden_attention(g, level, true);
 	golden_close(g);
 	golden_close(r);
 	return 1;
