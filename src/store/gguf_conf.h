@@ -41,6 +41,8 @@ void gguf_put_name(struct gguf_conf *c, const char *member);
 void gguf_put_number(struct buf *b, double v);
 void gguf_conf_fail(struct gguf_conf *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* What all have: widths, layers, vocabulary, heads, eps; gguf_config.c. */
+void gguf_put_common(struct gguf_conf *c);
 /* rope_parameters of a head of dim elements; theta where the metadata names none. */
 void gguf_put_rope(struct gguf_conf *c, int64_t dim, double theta);
 

@@ -28,7 +28,7 @@ static int64_t head_dim(struct gguf_conf *c)
 }
 
 /* A choice of rotation, biases and windows aside, what all have. */
-static void put_common(struct gguf_conf *c)
+void gguf_put_common(struct gguf_conf *c)
 {
 	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED);
 
@@ -61,7 +61,7 @@ static bool has_tensor(const struct gguf_conf *c, const char *name)
 
 void gguf_config_plain(struct gguf_conf *c)
 {
-	put_common(c);
+	gguf_put_common(c);
 	put_attention(c, 10000);
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_bool(c, "attention_bias", has_tensor(c, "blk.0.attn_q.bias") || has_tensor(c, "blk.0.attn_qkv.bias"));
@@ -136,7 +136,7 @@ static void put_delta(struct gguf_conf *c)
 
 static void put_hybrid(struct gguf_conf *c)
 {
-	put_common(c);
+	gguf_put_common(c);
 	put_attention(c, 10000);
 	put_layer_types(c);
 	put_delta(c);

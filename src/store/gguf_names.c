@@ -94,6 +94,130 @@ static const struct gguf_name qwen35[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+/* Norms hold 1 + w. */
+static const struct gguf_name gemma3[] = {
+	{ "output_norm.weight", "model.norm.weight", &gguf_minus_one, 0 },
+	{ "attn_norm.weight", "input_layernorm.weight", &gguf_minus_one, 0 },
+	{ "post_attention_norm.weight", "post_attention_layernorm.weight", &gguf_minus_one, 0 },
+	{ "ffn_norm.weight", "pre_feedforward_layernorm.weight", &gguf_minus_one, 0 },
+	{ "post_ffw_norm.weight", "post_feedforward_layernorm.weight", &gguf_minus_one, 0 },
+	{ "attn_q_norm.weight", "self_attn.q_norm.weight", &gguf_minus_one, 0 },
+	{ "attn_k_norm.weight", "self_attn.k_norm.weight", &gguf_minus_one, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name gpt_oss[] = {
+	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
+	{ "ffn_gate_inp.weight", "mlp.router.weight", NULL, 0 },
+	{ "ffn_gate_inp.bias", "mlp.router.bias", NULL, 0 },
+	{ "ffn_gate_exps.bias", "mlp.switch_mlp.gate_proj.bias", NULL, 0 },
+	{ "ffn_up_exps.bias", "mlp.switch_mlp.up_proj.bias", NULL, 0 },
+	{ "ffn_down_exps.bias", "mlp.switch_mlp.down_proj.bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name glm4_moe[] = {
+	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
+	{ "ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight", NULL, 0 },
+	{ "ffn_up_shexp.weight", "mlp.shared_experts.up_proj.weight", NULL, 0 },
+	{ "ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight", NULL, 0 },
+	{ "exp_probs_b.bias", "mlp.gate.e_score_correction_bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name falcon_h1[] = {
+	{ "output_norm.weight", "model.final_layernorm.weight", NULL, 0 },
+	{ "ffn_norm", "pre_ff_layernorm.weight", NULL, 0 },
+	{ "ffn_norm.weight", "pre_ff_layernorm.weight", NULL, 0 },
+	{ "ffn_gate.weight", "feed_forward.gate_proj.weight", NULL, 0 },
+	{ "ffn_up.weight", "feed_forward.up_proj.weight", NULL, 0 },
+	{ "ffn_down.weight", "feed_forward.down_proj.weight", NULL, 0 },
+	{ "ssm_in.weight", "mamba.in_proj.weight", NULL, 0 },
+	{ "ssm_conv1d.weight", "mamba.conv1d.weight", &gguf_conv, 0 },
+	{ "ssm_conv1d.bias", "mamba.conv1d.bias", NULL, 0 },
+	{ "ssm_a", "mamba.A_log", &gguf_log_minus, 0 },
+	{ "ssm_d", "mamba.D", NULL, 0 },
+	{ "ssm_dt.bias", "mamba.dt_bias", NULL, 0 },
+	{ "ssm_norm.weight", "mamba.norm.weight", NULL, 0 },
+	{ "ssm_out.weight", "mamba.out_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name granite[] = {
+	{ "attn_q.weight", "self_attn.q_proj.weight", &gguf_permuted, 0 },
+	{ "attn_k.weight", "self_attn.k_proj.weight", &gguf_permuted, 0 },
+	{ "ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", NULL, 0 },
+	{ "ffn_gate_exps.weight", "block_sparse_moe.switch_mlp.gate_proj.weight", NULL, 0 },
+	{ "ffn_up_exps.weight", "block_sparse_moe.switch_mlp.up_proj.weight", NULL, 0 },
+	{ "ffn_down_exps.weight", "block_sparse_moe.switch_mlp.down_proj.weight", NULL, 0 },
+	{ "ffn_gate_shexp.weight", "mlp.gate_proj.weight", NULL, 0 },
+	{ "ffn_up_shexp.weight", "mlp.up_proj.weight", NULL, 0 },
+	{ "ffn_down_shexp.weight", "mlp.down_proj.weight", NULL, 0 },
+	{ "ffn_gate.weight", "mlp.gate_proj.weight", NULL, 0 },
+	{ "ffn_up.weight", "mlp.up_proj.weight", NULL, 0 },
+	{ "ffn_down.weight", "mlp.down_proj.weight", NULL, 0 },
+	{ "ssm_in.weight", "mamba.in_proj.weight", NULL, 0 },
+	{ "ssm_conv1d.weight", "mamba.conv1d.weight", &gguf_conv, 0 },
+	{ "ssm_conv1d.bias", "mamba.conv1d.bias", NULL, 0 },
+	{ "ssm_a", "mamba.A_log", &gguf_log_minus, 0 },
+	{ "ssm_d", "mamba.D", NULL, 0 },
+	{ "ssm_dt.bias", "mamba.dt_bias", NULL, 0 },
+	{ "ssm_norm.weight", "mamba.norm.weight", NULL, 0 },
+	{ "ssm_out.weight", "mamba.out_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name nemotron[] = {
+	{ "token_embd.weight", "model.embeddings.weight", NULL, 0 },
+	{ "output_norm.weight", "model.norm_f.weight", NULL, 0 },
+	{ "attn_norm.weight", "norm.weight", NULL, 0 },
+	{ "attn_q.weight", "mixer.q_proj.weight", NULL, 0 },
+	{ "attn_k.weight", "mixer.k_proj.weight", NULL, 0 },
+	{ "attn_v.weight", "mixer.v_proj.weight", NULL, 0 },
+	{ "attn_output.weight", "mixer.o_proj.weight", NULL, 0 },
+	{ "ffn_up.weight", "mixer.up_proj.weight", NULL, 0 },
+	{ "ffn_down.weight", "mixer.down_proj.weight", NULL, 0 },
+	{ "ffn_gate_inp.weight", "mixer.gate.weight", NULL, 0 },
+	{ "ffn_up_exps.weight", "mixer.switch_mlp.up_proj.weight", NULL, 0 },
+	{ "ffn_down_exps.weight", "mixer.switch_mlp.down_proj.weight", NULL, 0 },
+	{ "ffn_up_shexp.weight", "mixer.shared_experts.up_proj.weight", NULL, 0 },
+	{ "ffn_down_shexp.weight", "mixer.shared_experts.down_proj.weight", NULL, 0 },
+	{ "ffn_latent_down.weight", "mixer.fc1_latent_proj.weight", NULL, 0 },
+	{ "ffn_latent_up.weight", "mixer.fc2_latent_proj.weight", NULL, 0 },
+	{ "exp_probs_b.bias", "mixer.gate.e_score_correction_bias", NULL, 0 },
+	{ "ssm_in.weight", "mixer.in_proj.weight", NULL, 0 },
+	{ "ssm_conv1d.weight", "mixer.conv1d.weight", &gguf_conv, 0 },
+	{ "ssm_conv1d.bias", "mixer.conv1d.bias", NULL, 0 },
+	{ "ssm_a", "mixer.A_log", &gguf_log_minus, 0 },
+	{ "ssm_d", "mixer.D", NULL, 0 },
+	{ "ssm_dt.bias", "mixer.dt_bias", NULL, 0 },
+	{ "ssm_norm.weight", "mixer.norm.weight", NULL, 0 },
+	{ "ssm_out.weight", "mixer.out_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name lfm2[] = {
+	{ "token_embd_norm.weight", "model.embedding_norm.weight", NULL, 0 },
+	{ "output_norm.weight", "model.embedding_norm.weight", NULL, 0 },
+	{ "attn_norm.weight", "operator_norm.weight", NULL, 0 },
+	{ "ffn_norm.weight", "ffn_norm.weight", NULL, 0 },
+	{ "attn_q_norm.weight", "self_attn.q_layernorm.weight", NULL, 0 },
+	{ "attn_k_norm.weight", "self_attn.k_layernorm.weight", NULL, 0 },
+	{ "attn_output.weight", "self_attn.out_proj.weight", NULL, 0 },
+	{ "shortconv.conv.weight", "conv.conv.weight", NULL, 0 },
+	{ "shortconv.in_proj.weight", "conv.in_proj.weight", NULL, 0 },
+	{ "shortconv.out_proj.weight", "conv.out_proj.weight", NULL, 0 },
+	{ "ffn_gate.weight", "feed_forward.w1.weight", NULL, 0 },
+	{ "ffn_up.weight", "feed_forward.w3.weight", NULL, 0 },
+	{ "ffn_down.weight", "feed_forward.w2.weight", NULL, 0 },
+	{ "ffn_gate_inp.weight", "feed_forward.gate.weight", NULL, 0 },
+	{ "ffn_gate_exps.weight", "feed_forward.switch_mlp.gate_proj.weight", NULL, 0 },
+	{ "ffn_up_exps.weight", "feed_forward.switch_mlp.up_proj.weight", NULL, 0 },
+	{ "ffn_down_exps.weight", "feed_forward.switch_mlp.down_proj.weight", NULL, 0 },
+	{ "exp_probs_b.bias", "feed_forward.expert_bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_arch archs[] = {
 	{ "llama", "llama", llama, gguf_config_llama, false },
 	{ "qwen2", "qwen2", none, gguf_config_qwen2, false },
@@ -102,6 +226,15 @@ static const struct gguf_arch archs[] = {
 	{ "qwen3next", "qwen3_next", qwen35, gguf_config_qwen3_next, true },
 	{ "qwen35", "qwen3_5_text", qwen35, gguf_config_qwen3_5, true },
 	{ "qwen35moe", "qwen3_5_moe_text", qwen35, gguf_config_qwen3_5, true },
+	{ "gemma3", "gemma3_text", gemma3, gguf_config_gemma3, false },
+	{ "gpt-oss", "gpt_oss", gpt_oss, gguf_config_gpt_oss, false },
+	{ "glm4moe", "glm4_moe", glm4_moe, gguf_config_glm4_moe, false },
+	{ "falcon-h1", "falcon_h1", falcon_h1, gguf_config_falcon_h1, false },
+	{ "granitehybrid", "granitemoehybrid", granite, gguf_config_granite, false },
+	{ "nemotron_h", "nemotron_h", nemotron, gguf_config_nemotron, false },
+	{ "nemotron_h_moe", "nemotron_h", nemotron, gguf_config_nemotron, false },
+	{ "lfm2", "lfm2", lfm2, gguf_config_lfm2, false },
+	{ "lfm2moe", "lfm2_moe", lfm2, gguf_config_lfm2, false },
 };
 
 const struct gguf_arch *gguf_arch_find(const char *name)

@@ -1,0 +1,233 @@
+/* gguf_families.c - config.json of families beside the plain ones: windows, sigmoid routers, Mamba-2, short
+ * convolutions.  Members are those that their binders in src/model/ read. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/json.h"
+#include "store/gguf_conf.h"
+
+static bool has(const struct gguf_conf *c, const char *name)
+{
+	return gguf_tensor_info(c->m, name) != NULL;
+}
+
+/* The largest of a key's elements over the blocks. */
+static int64_t most(struct gguf_conf *c, const char *key)
+{
+	int64_t v = 0;
+
+	for (int64_t i = 0; i < c->m->blocks && !c->code; i++) {
+		int64_t of = gguf_conf_block_int(c, key, i, 0);
+
+		v = of > v ? of : v;
+	}
+	return v;
+}
+
+/* A list of names, one per block: `yes` where the key's element is not 0. */
+static void put_types(struct gguf_conf *c, const char *key, const char *yes, const char *no)
+{
+	gguf_put_name(c, "layer_types");
+	for (int64_t i = 0; i < c->m->blocks - c->m->drafts && !c->code; i++) {
+		buf_putc(c->out, i ? ',' : '[');
+		json_put_cstr(c->out, gguf_conf_block_int(c, key, i, 0) ? yes : no);
+	}
+	buf_putc(c->out, ']');
+}
+
+/* Sizes of attention where its key and value heads are 0 in blocks of another kind. */
+static void put_heads(struct gguf_conf *c, double theta)
+{
+	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED);
+	int64_t width = gguf_conf_int(c, "embedding_length", GGUF_NEEDED);
+	int64_t dim = gguf_conf_int(c, "attention.key_length", heads > 0 ? width / heads : 0);
+
+	gguf_put_int(c, "num_key_value_heads", most(c, "attention.head_count_kv"));
+	gguf_put_int(c, "head_dim", dim);
+	gguf_put_rope(c, dim, theta);
+}
+
+/* ---- windows ---- */
+
+/* Local layers have a rotation of their own; linear scaling is of the others. */
+void gguf_config_gemma3(struct gguf_conf *c)
+{
+	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED);
+	int64_t width = gguf_conf_int(c, "embedding_length", GGUF_NEEDED);
+	int64_t dim = gguf_conf_int(c, "attention.key_length", 256);
+	double factor = gguf_conf_float(c, "rope.scaling.factor", 1);
+	enum { BLOCKS_27B = 62 }; /* whose scores are scaled by another size; the metadata has no key for it */
+
+	gguf_put_common(c);
+	gguf_put_int(c, "num_key_value_heads", gguf_conf_int(c, "attention.head_count_kv", heads));
+	gguf_put_int(c, "head_dim", dim);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_str(c, "hidden_activation", "gelu_pytorch_tanh");
+	gguf_put_int(c, "query_pre_attn_scalar", c->m->blocks == BLOCKS_27B && heads > 0 ? width / heads : dim);
+	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
+	gguf_put_int(c, "sliding_window_pattern", gguf_conf_int(c, "attention.sliding_window_pattern", 6));
+	gguf_put_float(c, "rope_theta", gguf_conf_float(c, "rope.freq_base", 1e6));
+	gguf_put_float(c, "rope_local_base_freq", gguf_conf_float(c, "rope.freq_base_swa", 1e4));
+	gguf_copy_float(c, "attn_logit_softcapping", "attn_logit_softcapping");
+	gguf_copy_float(c, "final_logit_softcapping", "final_logit_softcapping");
+	if (factor == 1 || c->code)
+		return;
+	gguf_put_name(c, "rope_scaling");
+	buf_putc(c->out, '{');
+	gguf_put_str(c, "rope_type", "linear");
+	gguf_put_float(c, "factor", factor);
+	buf_putc(c->out, '}');
+}
+
+void gguf_config_gpt_oss(struct gguf_conf *c)
+{
+	gguf_put_common(c);
+	put_heads(c, 150000);
+	gguf_put_bool(c, "attention_bias", has(c, "blk.0.attn_q.bias"));
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_local_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
+}
+
+/* ---- sigmoid routers ---- */
+
+static void put_routed(struct gguf_conf *c)
+{
+	gguf_put_int(c, "n_routed_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_int(c, "moe_intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "n_group", gguf_conf_int(c, "expert_group_count", 1));
+	gguf_put_int(c, "topk_group", gguf_conf_int(c, "expert_group_used_count", 1));
+	gguf_put_bool(c, "norm_topk_prob", gguf_conf_bool(c, "expert_weights_norm", true));
+	gguf_put_float(c, "routed_scaling_factor", gguf_conf_float(c, "expert_weights_scale", 1));
+}
+
+void gguf_config_glm4_moe(struct gguf_conf *c)
+{
+	gguf_put_common(c);
+	put_heads(c, 10000);
+	put_routed(c);
+	gguf_put_bool(c, "attention_bias", has(c, "blk.0.attn_q.bias"));
+	gguf_put_bool(c, "use_qk_norm", has(c, "blk.0.attn_q_norm.weight"));
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
+	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+}
+
+/* ---- Mamba-2 ---- */
+
+/* Inner width over heads. */
+static int64_t mamba_head(struct gguf_conf *c)
+{
+	int64_t inner = gguf_conf_int(c, "ssm.inner_size", GGUF_NEEDED);
+	int64_t heads = gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED);
+
+	if (!c->code && (heads < 1 || inner < 1 || inner % heads))
+		gguf_conf_fail(c, E_FORMAT,
+		               "key %s.ssm.inner_size: %" PRId64 " is not whole heads, of which there are %" PRId64,
+		               c->m->arch->name, inner, heads);
+	return c->code ? 1 : inner / heads;
+}
+
+static void put_mamba(struct gguf_conf *c)
+{
+	gguf_put_int(c, "mamba_n_heads", gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED));
+	gguf_put_int(c, "mamba_d_head", mamba_head(c));
+	gguf_put_int(c, "mamba_d_ssm", gguf_conf_int(c, "ssm.inner_size", GGUF_NEEDED));
+	gguf_put_int(c, "mamba_n_groups", gguf_conf_int(c, "ssm.group_count", 1));
+	gguf_put_int(c, "mamba_d_state", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
+	gguf_put_int(c, "mamba_d_conv", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
+}
+
+/* Its multipliers are in the weights: the axes of the convolution tell the binder. */
+void gguf_config_falcon_h1(struct gguf_conf *c)
+{
+	gguf_put_common(c);
+	put_heads(c, 1e11);
+	put_mamba(c);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_bool(c, "mamba_conv_bias", has(c, "blk.0.ssm_conv1d.bias"));
+	gguf_put_bool(c, "mamba_rms_norm", has(c, "blk.0.ssm_norm.weight"));
+	gguf_put_bool(c, "mamba_norm_before_gate", false);
+}
+
+void gguf_config_granite(struct gguf_conf *c)
+{
+	int64_t experts = gguf_conf_int(c, "expert_count", 0);
+	int64_t inner = gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED);
+
+	gguf_put_common(c);
+	put_heads(c, 10000);
+	put_mamba(c);
+	put_types(c, "attention.head_count_kv", "attention", "mamba");
+	gguf_put_int(c, "intermediate_size", inner);
+	gguf_put_int(c, "shared_intermediate_size",
+	             experts ? gguf_conf_int(c, "expert_shared_feed_forward_length", 0) : inner);
+	gguf_put_int(c, "num_local_experts", experts);
+	if (experts)
+		gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_str(c, "position_embedding_type", gguf_conf_bool(c, "rope.scaling.finetuned", true) ? "rope" : "nope");
+	gguf_copy_float(c, "attention_multiplier", "attention.scale");
+	gguf_copy_float(c, "embedding_multiplier", "embedding_scale");
+	gguf_copy_float(c, "residual_multiplier", "residual_scale");
+	gguf_copy_float(c, "logits_scaling", "logit_scale");
+}
+
+/* One mixer per block: attention where it has key heads, experts or an MLP where it has a width, else Mamba. */
+static void put_pattern(struct gguf_conf *c, bool experts)
+{
+	gguf_put_name(c, "hybrid_override_pattern");
+	buf_putc(c->out, '"');
+	for (int64_t i = 0; i < c->m->blocks - c->m->drafts && !c->code; i++)
+		buf_putc(c->out, gguf_conf_block_int(c, "attention.head_count_kv", i, 0) ? '*' :
+		                 !gguf_conf_block_int(c, "feed_forward_length", i, 0)    ? 'M' :
+		                 experts                                                 ? 'E' :
+		                                                                           '-');
+	buf_putc(c->out, '"');
+}
+
+void gguf_config_nemotron(struct gguf_conf *c)
+{
+	bool experts = gguf_conf_int(c, "expert_count", 0) > 0;
+
+	gguf_put_common(c);
+	put_heads(c, 10000);
+	put_pattern(c, experts);
+	gguf_put_float(c, "layer_norm_epsilon", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", NAN));
+	gguf_put_str(c, "mlp_hidden_act", "relu2");
+	gguf_put_int(c, "intermediate_size", most(c, "feed_forward_length"));
+	gguf_put_int(c, "mamba_num_heads", gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED));
+	gguf_put_int(c, "mamba_head_dim", mamba_head(c));
+	gguf_put_int(c, "n_groups", gguf_conf_int(c, "ssm.group_count", 1));
+	gguf_put_int(c, "ssm_state_size", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
+	gguf_put_int(c, "conv_kernel", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
+	if (!experts)
+		return;
+	put_routed(c);
+	gguf_put_int(c, "moe_shared_expert_intermediate_size",
+	             gguf_conf_int(c, "expert_shared_feed_forward_length", 0));
+	gguf_copy_int(c, "moe_latent_size", "moe_latent_size");
+}
+
+/* ---- short convolutions ---- */
+
+void gguf_config_lfm2(struct gguf_conf *c)
+{
+	gguf_put_common(c);
+	put_heads(c, 1e6);
+	put_types(c, "attention.head_count_kv", "full_attention", "conv");
+	gguf_put_float(c, "norm_eps", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", NAN));
+	gguf_put_int(c, "conv_L_cache", gguf_conf_int(c, "shortconv.l_cache", GGUF_NEEDED));
+	gguf_put_bool(c, "block_auto_adjust_ff_dim", false);
+	gguf_put_int(c, "intermediate_size", most(c, "feed_forward_length"));
+	if (!gguf_conf_int(c, "expert_count", 0))
+		return;
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", 0));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_int(c, "moe_intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_dense_layers", gguf_conf_int(c, "leading_dense_block_count", 0));
+	gguf_put_bool(c, "norm_topk_prob", gguf_conf_bool(c, "expert_weights_norm", true));
+	gguf_put_bool(c, "use_expert_bias", true);
+	gguf_put_float(c, "routed_scaling_factor", gguf_conf_float(c, "expert_weights_scale", 1));
+}
