@@ -36,53 +36,87 @@ static float ue4m3_half(uint8_t v)
 	return v == 0x7f ? 0.0f : 128.0f * f16_to_float((uint16_t)((v & 0x7f) << 7));
 }
 
+/* Of all n groups of a block. */
+static void scales_of_parts(float *scale, float *bias, const struct coding *c, const struct scale_parts *p, int n)
+{
+	enum scale_kind kind = c->block->kind;
+	float d, m;
+
+	if (kind == SCALE_E8M0 || kind == SCALE_UE4M3) {
+		for (int g = 0; g < n; g++)
+			scale[g] = kind == SCALE_E8M0 ? e8m0_half(p->s[g]) : ue4m3_half(p->s[g]);
+		return;
+	}
+	d = f16_to_float(p->d);
+	if (kind == SCALE_TIMES) {
+		for (int g = 0; g < n; g++)
+			scale[g] = d * (float)(int8_t)p->s[g] * c->scale_unit;
+		return;
+	}
+	if (kind == SCALE_HALF) {
+		*scale = d;
+		return;
+	}
+	m = f16_to_float(p->m);
+	if (kind == SCALE_HALVES) {
+		*scale = d;
+		*bias = m;
+		return;
+	}
+	for (int g = 0; g < n; g++) {
+		scale[g] = d * (float)p->s[g];
+		bias[g] = -(m * (float)p->min[g]);
+	}
+}
+
 void scale_of_parts(float *scale, float *bias, const struct coding *c, const struct scale_parts *p, int g)
 {
-	*bias = 0.0f;
-	switch (c->block->kind) {
-	case SCALE_E8M0: *scale = e8m0_half(p->s[g]); break;
-	case SCALE_UE4M3: *scale = ue4m3_half(p->s[g]); break;
-	case SCALE_TIMES: *scale = f16_to_float(p->d) * (float)(int8_t)p->s[g] * c->scale_unit; break;
-	case SCALE_TIMES_MIN:
-		*scale = f16_to_float(p->d) * (float)p->s[g];
-		*bias = -(f16_to_float(p->m) * (float)p->min[g]);
-		break;
-	default:
-		*scale = f16_to_float(p->d);
-		if (c->block->kind == SCALE_HALVES)
-			*bias = f16_to_float(p->m);
-	}
+	float s[FILE_BLOCK_GROUPS], m[FILE_BLOCK_GROUPS] = { 0 };
+
+	scales_of_parts(s, m, c, p, g + 1);
+	*scale = s[g];
+	*bias = m[g];
 }
 
 void file_block_scales(float *scale, float *bias, const struct weight *w, int o, int g, int n)
 {
-	const struct file_block *b = w->fmt->coding->block;
+	const struct coding *c = w->fmt->coding;
 	const uint8_t *at = block_of(w, o, g * w->group);
-	int groups = b->length / b->group;
+	int groups = c->block->length / c->block->group;
 	struct scale_parts parts;
 
 	assert(n % groups == 0);
-	for (int i = 0; i < n; i += groups, at += b->bytes) {
-		b->scales(&parts, at);
-		for (int j = 0; j < groups; j++)
-			scale_of_parts(scale + i + j, bias + i + j, w->fmt->coding, &parts, j);
+	for (int i = 0; i < n; i += groups, at += c->block->bytes) {
+		c->block->scales(&parts, at);
+		scales_of_parts(scale + i, bias + i, c, &parts, groups);
 	}
 }
 
 void file_block_lanes(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
-	const struct file_block *b = w->fmt->coding->block;
-	int groups = w->cols / w->group, per = b->length / b->group;
-	float s[FILE_BLOCK_GROUPS], m[FILE_BLOCK_GROUPS] = { 0 };
+	const struct coding *c = w->fmt->coding;
+	int groups = w->cols / w->group, per = c->block->length / c->block->group;
+	float s[FILE_BLOCK_GROUPS] = { 0 }, m[FILE_BLOCK_GROUPS] = { 0 };
+	struct scale_parts parts;
 
-	for (int i = 0; i < 16; i++)
-		for (int g = 0; g < groups; g += per) {
-			if (i < n)
-				file_block_scales(s, m, w, o + i, g, per);
-			for (int j = 0; j < per; j++) {
-				scale[(size_t)(g + j) * step + (size_t)i] = i < n ? s[j] : 0.0f;
-				if (w->fmt->coding->bias)
-					bias[(size_t)(g + j) * step + (size_t)i] = i < n ? m[j] : 0.0f;
-			}
+	for (int i = 0; i < 16; i++) {
+		const uint8_t *at = i < n ? block_of(w, o + i, 0) : NULL;
+		float *to = scale + i, *to_bias = c->bias ? bias + i : NULL;
+
+		if (i == n) { /* zeros from here on */
+			memset(s, 0, sizeof s);
+			memset(m, 0, sizeof m);
 		}
+		for (int g = 0; g < groups; g += per) {
+			if (at) {
+				c->block->scales(&parts, at);
+				scales_of_parts(s, m, c, &parts, per);
+				at += c->block->bytes;
+			}
+			for (int j = 0; j < per; j++, to += step)
+				*to = s[j];
+			for (int j = 0; j < per && to_bias; j++, to_bias += step)
+				*to_bias = m[j];
+		}
+	}
 }
