@@ -318,6 +318,9 @@ struct backend_ops {
 
 	void *(*alloc)(struct backend *, size_t bytes); /* zeroed, 64-byte aligned, touched lazily; NULL: refused */
 	void (*free)(struct backend *, void *, size_t bytes);
+	/* Optional: what is there is not needed any longer and may be lost; its memory, as far as the system can
+	 * take it back, is free for others until it is written again. */
+	void (*discard)(struct backend *, void *, size_t bytes);
 	void (*write)(struct backend *, void *far, const void *near, size_t);
 	void (*read)(struct backend *, void *near, const void *far, size_t); /* waits for what came before */
 	void (*copy)(struct backend *, void *dst, const void *src, size_t);  /* both far */

@@ -39,9 +39,16 @@ struct source {
 /* get, with a message for a person: what a kind's read verb calls. */
 int source_get(struct source *, void *p, size_t n, struct err *err);
 
-/* A budget in bytes for what grows with sequences and with what is kept of them. */
+enum { CACHES_MAX = 8 };
+
+/* A budget in bytes for what grows with sequences and with what is kept of them.  Caches that share
+ * one are its members: what one has used and the system still holds is given back when another
+ * needs it. */
 struct cache_pool {
 	size_t max, used;
+	size_t resident; /* used now or before, and not given back to the system; at most max, where the backend can */
+	struct cache *member[CACHES_MAX];
+	int n_member;
 };
 
 /* What never changes of a cache. */
@@ -128,7 +135,6 @@ struct snap {
 	size_t bytes;
 };
 
-enum { CACHES_MAX = 8 };
 struct caches {
 	struct cache *v[CACHES_MAX];
 	int n;

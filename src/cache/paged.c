@@ -57,6 +57,7 @@ struct paged {
 	size_t row_bytes, body_bytes, page_bytes; /* a position; page_rows of them; rounded up */
 	int page_max;                             /* of one sequence */
 	int pages, n_free;
+	int fresh; /* pages at the bottom of free_page that no memory stands behind yet, or any longer */
 	uint8_t *base;
 	size_t pool_bytes;
 	int32_t *ref;            /* [pages] tables and snapshots that hold the page */
@@ -110,12 +111,36 @@ static bool has_room(const struct paged *p, int pages)
 	return pages <= p->n_free && (size_t)pages * p->page_bytes <= pool->max - pool->used;
 }
 
+/* Gives back to the system the memory of the page that is free for longest, of any member of the pool.  false: there
+ * is none. */
+static bool page_discard(struct cache_pool *pool)
+{
+	for (int i = 0; i < pool->n_member; i++) {
+		struct paged *p = paged_of(pool->member[i]);
+		struct backend *be = p->cache.be;
+
+		if (p->fresh == p->n_free || !be->ops->discard)
+			continue;
+		be->ops->discard(be, page_at(p, p->free_page[p->fresh++]), p->page_bytes);
+		pool->resident -= p->page_bytes;
+		return true;
+	}
+	return false;
+}
+
 static int32_t page_take(struct paged *p)
 {
+	struct cache_pool *pool = p->cache.pool;
 	int32_t page;
 
 	assert(has_room(p, 1));
 	page = p->free_page[--p->n_free];
+	if (p->fresh > p->n_free) {
+		p->fresh--;
+		pool->resident += p->page_bytes;
+		while (pool->resident > pool->max && page_discard(pool))
+			;
+	}
 	assert(p->ref[page] == 0);
 	p->ref[page] = 1;
 	p->cache.pool->used += p->page_bytes;
@@ -760,7 +785,8 @@ static void paged_check(const struct cache *c)
 			ref[s->page[k]]++;
 		foreseen += s->slot >= 0;
 	}
-	assert(foreseen == p->n_foreseen);
+	assert(foreseen == p->n_foreseen && p->fresh <= p->n_free);
+	assert(p->cache.pool->resident <= p->cache.pool->max || !c->be->ops->discard);
 	assert(!memcmp(ref, p->ref, (size_t)p->pages * sizeof *ref));
 	for (int i = 0; i < p->n_free; i++) {
 		assert(ref[p->free_page[i]] == 0);
@@ -773,6 +799,17 @@ static void paged_check(const struct cache *c)
 	free(ref);
 }
 
+static void pool_leave(struct paged *p)
+{
+	struct cache_pool *pool = p->cache.pool;
+	int i = 0;
+
+	while (pool->member[i] != &p->cache)
+		i++;
+	pool->member[i] = pool->member[--pool->n_member];
+	pool->resident -= (size_t)(p->n_free - p->fresh) * p->page_bytes;
+}
+
 static void paged_fini(struct cache *c)
 {
 	struct paged *p = paged_of(c);
@@ -781,6 +818,7 @@ static void paged_fini(struct cache *c)
 	assert(!p->snaps);
 	for (int i = 0; i < p->o.slots; i++)
 		paged_close(c, i);
+	pool_leave(p);
 	c->be->ops->free(c->be, p->base, p->pool_bytes);
 	free(p->ref);
 	free(p->free_page);
@@ -876,6 +914,9 @@ static int pool_open(struct paged *p, struct err *err)
 	p->free_page = xmalloc(size_mul(pages, sizeof *p->free_page));
 	for (int i = p->pages; i-- > 0;)
 		p->free_page[p->n_free++] = i; /* low pages go out first */
+	p->fresh = p->n_free;
+	assert(p->cache.pool->n_member < CACHES_MAX);
+	p->cache.pool->member[p->cache.pool->n_member++] = &p->cache;
 	return 0;
 }
 

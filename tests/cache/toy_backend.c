@@ -101,6 +101,15 @@ static void inside(const struct backend *be, const void *p, size_t n)
 	assert(!"not the backend's memory");
 }
 
+/* Lost at once, so that a page that somebody still reads shows. */
+static void toy_discard(struct backend *be, void *p, size_t n)
+{
+	inside(be, p, n);
+	toy_gate(be, true);
+	memset(p, 0xA5, n);
+	toy_gate(be, false);
+}
+
 static void toy_copy(struct backend *be, void *dst, const void *src, size_t n)
 {
 	inside(be, dst, n);
@@ -166,6 +175,7 @@ static const struct backend_ops toy_ops = {
 	.name = "toy",
 	.alloc = toy_alloc,
 	.free = toy_free,
+	.discard = toy_discard,
 	.write = toy_write,
 	.read = toy_read,
 	.copy = toy_copy,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fault.h"
@@ -78,6 +79,16 @@ static void *cpu_alloc(struct backend *be, size_t bytes)
 	madvise(p, bytes, MADV_HUGEPAGE); /* a state of megabytes is walked end to end every token */
 #endif
 	return p;
+}
+
+/* Whole pages of the system's within. */
+static void cpu_discard(struct backend *be, void *p, size_t bytes)
+{
+	uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + size - 1) / size * size;
+	uintptr_t to = ((uintptr_t)p + bytes) / size * size;
+
+	if (to > from)
+		madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
 static void cpu_free(struct backend *be, void *p, size_t bytes)
@@ -238,6 +249,7 @@ static const struct backend_ops cpu_ops = {
 	.name = "cpu",
 	.alloc = cpu_alloc,
 	.free = cpu_free,
+	.discard = cpu_discard,
 	.write = cpu_write,
 	.read = cpu_read,
 	.copy = cpu_copy,
