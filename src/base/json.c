@@ -171,8 +171,8 @@ static struct json *parse(const char *p, size_t n, int depth_max, bool python, s
 	struct buf b;
 	size_t at;
 
-	if (n > (size_t)1 << 30) {
-		err_set(err, E_LIMIT, "JSON of %zu bytes: more than %d", n, 1 << 30);
+	if (n > JSON_BYTES_MAX) {
+		err_set(err, E_LIMIT, "JSON of %zu bytes: more than %d", n, JSON_BYTES_MAX);
 		return NULL;
 	}
 	if (allowance_on()) {

@@ -22,6 +22,7 @@
 enum {
 	JSON_CONTAINERS_MAX = 200 << 10,
 	JSON_VALUES_MAX = 2 << 20,
+	JSON_BYTES_MAX = 1 << 30, /* of any text */
 };
 
 struct json; /* a value; lives as long as its root */

@@ -292,6 +292,11 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->vocab_lock, NULL);
 	grammar_store_init(&s->grammars);
+	if (opts->body_max > JSON_BYTES_MAX) {
+		r = err_set(err, E_ARG, "bodies of up to %lld bytes (--max-body): at most %d are read as JSON",
+		            (long long)opts->body_max, JSON_BYTES_MAX);
+		goto fail;
+	}
 	raise_descriptors(opts->connections_max);
 	s->turns = turns_new(opts->turn_bytes);
 	r = clients_open(&s->clients, opts->api_key, opts->api_key_file, err);

@@ -38,6 +38,7 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		{ "grace_ms", &o->grace_ms },
 		{ "stuck_ms", &o->stuck_ms },
 		{ "ctx", &d->ctx_max },
+		{ "queue_max", &d->queue_max },
 	};
 
 	if (!eq)

@@ -86,6 +86,10 @@ class Doors(unittest.TestCase):
         for headers, status in (({"Origin": "https://good.test", "Host": "good.test"}, 200), ({"Origin": "http://good.test"}, 403)):
             self.assertEqual(s.post(COMPLETIONS, body, headers).status, status, headers)
 
+    def test_body_max(self):
+        with self.assertRaisesRegex(RuntimeError, "max-body"):
+            stub(body_max=(1 << 30) + 1)
+
     def test_unix_leaves_files_alone(self):
         with tempfile.TemporaryDirectory() as d:
             path = os.path.join(d, "notes.txt")

@@ -88,6 +88,43 @@ class Deleting(Test):
         a.close()
         b.close()
 
+    def test_preparing_is_bounded(self):
+        """What waits to be prepared counts in the queue, no client gets all of it, and it goes on when the one
+        before it is cancelled."""
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write("a a-key\nb b-key\nc c-key\n")
+            f.flush()
+            s = self.serve(api_key_file=f.name, prep_threads=1, queue_max=4)
+        waiting = []
+
+        def ask(who, prompt="x", **headers):
+            c = s.connect()
+            c.request("POST", "/tokenize", {"prompt": prompt}, dict(headers, Authorization="Bearer %s-key" % who))
+            self.addCleanup(c.close)
+            return c
+
+        def wait(**want):
+            while not all("weft_prep_%s %d\n" % kv in s.ask("GET", "/metrics", headers={"Authorization": "Bearer a-key"}).text()
+                          for kv in want.items()):
+                pass
+
+        slow = ask("a", "a" * (4 << 20), **{"x-request-id": "slow"})
+        wait(running=1)
+        for who, n in (("a", 1), ("a", 2), ("b", 3), ("c", 4)):
+            waiting.append(ask(who))
+            wait(waiting=n)
+            if n == 2:
+                r = ask("a").reply()
+                self.assertEqual((r.status, r.error()["code"], r.headers["retry-after"]), (429, "client_over_share", "1"))
+        r = ask("b").reply()
+        self.assertEqual((r.status, r.error()["code"]), (503, "overloaded"))
+        health = s.ask("GET", "/health").json()
+        self.assertEqual((health["waiting"], health["preparing"]), (4, 1))
+        self.assertEqual(s.ask("DELETE", "/v1/requests/slow", headers={"Authorization": "Bearer a-key"}).status, 200)
+        self.assertEqual(slow.reply().status, 499)
+        for c in waiting:
+            self.assertEqual(c.reply().status, 200)
+
     def test_by_the_answers_id(self):
         s = self.serve()
         c = s.connect()
