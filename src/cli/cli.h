@@ -178,6 +178,8 @@ enum { EXIT_WORK = 1, EXIT_USAGE = 2 };
  * point into argv, the environment and memory that options_fini releases. */
 int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err);
 void options_fini(struct options *o);
+/* Sets one of the options of answers of `run`, by its long name.  text is copied.  E_ARG says what is wrong. */
+int options_set_answer(struct options *o, const char *name, const char *text, struct err *err);
 /* The command's help, made from its texts and the table, to standard output; all:
  * with the options that few people need. */
 void options_help(const struct command *c, bool all);

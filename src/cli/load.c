@@ -268,6 +268,21 @@ static int open_sampling(struct session *s, const struct options *o, struct err 
 	return 0;
 }
 
+int session_answer_options(struct session *s, const struct options *o, struct err *err)
+{
+	struct json *before = s->template_args;
+	int rc;
+
+	s->template_args = NULL;
+	rc = template_args(s, o, err);
+	if (rc) {
+		s->template_args = before;
+		return rc;
+	}
+	json_free(before);
+	return open_sampling(s, o, err);
+}
+
 /* ---- weights and engine ---- */
 
 static size_t least(size_t a, size_t b)

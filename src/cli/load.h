@@ -54,6 +54,9 @@ int model_name(const struct options *o, struct buf *out, struct err *err);
 int session_open(struct session *s, const struct options *o, unsigned what, struct err *err);
 void session_close(struct session *s);
 
+/* Sampling and template variables anew, after options of answers have changed. */
+int session_answer_options(struct session *s, const struct options *o, struct err *err);
+
 /* --prefill-step-size, or what suits a model where it is 0. */
 int step_rows_of(const struct options *o, const struct shape *shape);
 

@@ -45,6 +45,7 @@ extern const struct option option_table[];
 extern const int n_options;
 enum { OPTION_MAX = 256 };                /* n_options is below */
 extern const char *const option_groups[]; /* in the order of the help; NULL-ended */
+enum { OPTION_ANSWERS = 1 };              /* option_groups: what an answer is like */
 /* Whether a command with these bits has the option. */
 static inline bool option_is_of(const struct option *op, unsigned command)
 {

@@ -558,6 +558,25 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 	return rc ? rc : kv_policy_parse(&o->kv, &o->kv_ask, err);
 }
 
+int options_set_answer(struct options *o, const char *name, const char *text, struct err *err)
+{
+	const char *known[OPTION_MAX], *hint;
+	int n = 0;
+
+	for (int i = 0; i < n_options; i++) {
+		const struct option *op = &option_table[i];
+
+		if (!(op->commands & CMD_RUN) || op->group != option_groups[OPTION_ANSWERS])
+			continue;
+		known[n++] = op->name;
+		if (option_named(name, strlen(name), op->name) || option_named(name, strlen(name), op->also))
+			return set(o, op, own(o, NULL, xstrdup(text)), err);
+	}
+	hint = closest(name, known, n);
+	return err_set(err, E_ARG, "%s is not an option of answers%s%s", name, hint ? "; did you mean " : "",
+	               hint ? hint : "");
+}
+
 void options_fini(struct options *o)
 {
 	for (int i = 0; i < o->n_owned; i++)

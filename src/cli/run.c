@@ -1,443 +1,15 @@
-/* run.c - `weft run`: one answer, or a conversation in the terminal.
- *
- * The model is opened here, or lives behind a server (remote.h).  Standard output
- * carries the answer and nothing else when it is one answer.  A
- * conversation is a list of messages that is rendered anew for each turn; that
- * most of it was computed before is the engine's business (kept prefixes). */
-#include <errno.h>
-#include <histedit.h>
-#include <limits.h>
+/* run.c - `weft run`: one answer, or a conversation in the terminal. */
 #include <locale.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-#include <wchar.h>
 
-#include "base/alloc.h"
-#include "base/buf.h"
 #include "base/file.h"
-#include "base/log.h"
-#include "base/rng.h"
-#include "cli/load.h"
-#include "cli/remote.h"
-#include "text/calls/split.h"
+#include "cli/talk.h"
 
 enum { STDIN_MAX = 64 << 20 }; /* bytes of a prompt from standard input */
-enum { HISTORY_MAX = 500 };    /* lines */
-
-struct talk {
-	const struct options *o;
-	struct session s;      /* not with remote */
-	struct remote *remote; /* --url: who answers; NULL: the model of s */
-	const char *name;      /* of the model */
-	struct buf messages;   /* JSON objects, separated by commas */
-	bool conversation;
-	bool nothing_asked; /* the command line and standard input were empty */
-	bool err_tty, out_tty;
-
-	/* Of the answer under way. */
-	struct split split;
-	struct buf thinking, answer;
-	bool line_used; /* a line of progress stands on the terminal */
-	enum { SAID_NOTHING, SAID_THOUGHT, SAID_ANSWER } said;
-};
-
-/* ---- Ctrl-C ----
- *
- * The handler does its work on the main thread alone, which sets and clears the
- * pointer, so the request is there when the handler looks. */
-static struct request *_Atomic answering;
-static volatile sig_atomic_t interrupted;
-static pthread_t main_thread;
-
-static void on_interrupt(int sig)
-{
-	struct request *r;
-
-	if (!pthread_equal(pthread_self(), main_thread)) {
-		pthread_kill(main_thread, sig);
-		return;
-	}
-	r = atomic_load(&answering);
-	interrupted = 1;
-	if (r)
-		request_cancel(r);
-}
-
-/* Writing goes on behind an interrupt: stdio takes a broken write for a broken output. */
-static void catch_interrupts(void)
-{
-	struct sigaction sa = { .sa_handler = on_interrupt, .sa_flags = SA_RESTART };
-
-	sigemptyset(&sa.sa_mask);
-	main_thread = pthread_self();
-	sigaction(SIGINT, &sa, NULL);
-}
-
-/* ---- what is shown ---- */
-
-static void line_clear(struct talk *t)
-{
-	if (t->line_used)
-		fputs("\r\033[K", stderr);
-	t->line_used = false;
-}
-
-/* Text of a model on a terminal: no byte of it may move the cursor about. */
-static void show(struct talk *t, const char *p, size_t n)
-{
-	if (!t->out_tty) {
-		fwrite(p, 1, n, stdout);
-		return;
-	}
-	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)p[i];
-
-		putchar((c < 32 && c != '\n' && c != '\t') || c == 127 ? '?' : c);
-	}
-}
-
-static void show_thought(struct talk *t, const char *p, size_t n)
-{
-	buf_put(&t->thinking, p, n);
-	if (!t->conversation && !t->o->show_thinking) {
-		if (t->err_tty) {
-			fprintf(stderr, "\r\033[Kthinking: %zu characters", t->thinking.n);
-			t->line_used = true;
-		}
-		return;
-	}
-	line_clear(t);
-	if (t->said == SAID_NOTHING && t->out_tty)
-		fputs("\033[2m", stdout); /* faint */
-	t->said = SAID_THOUGHT;
-	show(t, p, n);
-	fflush(stdout);
-}
-
-static void thought_ends(struct talk *t)
-{
-	if (t->said != SAID_THOUGHT)
-		return;
-	fputs(t->out_tty ? "\033[0m\n\n" : "\n\n", stdout);
-}
-
-static void show_answer(struct talk *t, const char *p, size_t n)
-{
-	line_clear(t);
-	thought_ends(t);
-	t->said = SAID_ANSWER;
-	buf_put(&t->answer, p, n);
-	show(t, p, n);
-	fflush(stdout);
-}
-
-/* What became certain of the answer. */
-static void show_pieces(struct talk *t)
-{
-	struct split *s = &t->split;
-
-	for (int i = 0; i < s->n_piece; i++) {
-		const struct piece *p = &s->piece[i];
-
-		(p->kind == PIECE_THINKING ? show_thought : show_answer)(t, s->text.p + p->at, p->n);
-	}
-	split_taken(s);
-}
-
-static void show_progress(struct talk *t, const struct event *ev)
-{
-	if (!t->err_tty || ev->done == ev->total || ev->total - ev->cached <= t->s.step_rows)
-		return;
-	fprintf(stderr, "\r\033[Kreading the prompt: %d of %d tokens", ev->done, ev->total);
-	fflush(stderr);
-	t->line_used = true;
-}
-
-/* Nothing more comes of the answer: its line ends. */
-static void answer_ends(struct talk *t)
-{
-	line_clear(t);
-	if (t->said == SAID_THOUGHT && t->out_tty)
-		fputs("\033[0m", stdout);
-	if (t->out_tty || t->said != SAID_NOTHING)
-		putchar('\n');
-	fflush(stdout);
-}
-
-static void show_end(struct talk *t, const struct event *ev)
-{
-	double prefill = (double)ev->prefill_ns / 1e9, decode = (double)ev->decode_ns / 1e9;
-	int n_read = ev->n_prompt - ev->n_cached;
-
-	answer_ends(t);
-	if (log_get_level() < LOG_WARN)
-		return;
-	fprintf(stderr, "%s[prompt %d tokens, %d of them cached", t->err_tty ? "\033[2m" : "", ev->n_prompt,
-	        ev->n_cached);
-	if (prefill > 0 && n_read > 0)
-		fprintf(stderr, ", %.1f tokens/s", n_read / prefill);
-	fprintf(stderr, "; answer %d tokens", ev->n_output);
-	/* The first token's time belongs to the prompt. */
-	if (decode > 0 && ev->n_output > 1)
-		fprintf(stderr, ", %.1f tokens/s", (ev->n_output - 1) / decode);
-	if (ev->n_accepted + ev->n_rejected)
-		fprintf(stderr, "; %d of %d guesses right", ev->n_accepted, ev->n_accepted + ev->n_rejected);
-	if (ev->finish == FINISH_CANCEL || ev->finish == FINISH_LENGTH)
-		fputs(ev->finish == FINISH_CANCEL ? "; stopped" : "; cut at the limit", stderr);
-	fprintf(stderr, "]%s\n", t->err_tty ? "\033[0m" : "");
-}
-
-/* ---- messages to tokens ---- */
-
-static void message_put(struct talk *t, const char *role, const char *text, size_t n)
-{
-	struct buf *b = &t->messages;
-
-	buf_printf(b, "%s{\"role\":\"%s\",\"content\":", b->n ? "," : "", role);
-	json_put_str(b, text, n);
-	buf_putc(b, '}');
-}
-
-static void answer_put(struct talk *t)
-{
-	struct buf *b = &t->messages;
-
-	buf_printf(b, "%s{\"role\":\"assistant\",\"content\":", b->n ? "," : "");
-	json_put_str(b, t->answer.p, t->answer.n);
-	if (t->thinking.n) {
-		buf_puts(b, ",\"reasoning_content\":");
-		json_put_str(b, t->thinking.p, t->thinking.n);
-	}
-	buf_putc(b, '}');
-}
-
-static int encode(const struct tokenizer *tok, const struct template_output *out, struct tokens *ids, struct err *err)
-{
-	struct text_range *user = xcalloc(out->n_runs + 1, sizeof(*user));
-	size_t n = 0, at = 0;
-	int rc;
-
-	for (size_t i = 0; i < out->n_runs; at = out->runs[i++].end)
-		if (out->runs[i].user && out->runs[i].end > at)
-			user[n++] = (struct text_range){ at, out->runs[i].end };
-	rc = tokenizer_encode_ranges(tok, out->text.p, out->text.n, TOKENIZE_SPECIAL, user, n, ids, err);
-	free(user);
-	return rc;
-}
-
-/* The conversation as tokens; *mark is where the part ends that the next turn
- * will begin with too.  *thinks: the answer begins inside a thought. */
-static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, struct err *err)
-{
-	struct template_output out;
-	struct template_input in;
-	struct tokens bare;
-	struct json *messages;
-	struct buf b;
-	int rc;
-
-	buf_init(&b);
-	buf_printf(&b, "[%s]", t->messages.p);
-	messages = json_parse(b.p, b.n, 0, err);
-	buf_fini(&b);
-	if (!messages)
-		return err->code;
-	tokens_init(&bare);
-	template_output_init(&out);
-	in = (struct template_input){ .messages = messages,
-		                      .extra = t->s.template_args,
-		                      .bos_token = t->s.bos,
-		                      .eos_token = t->s.eos,
-		                      .now = (int64_t)time(NULL) };
-	rc = template_render(t->s.tmpl, &in, &out, err);
-	if (!rc)
-		rc = encode(t->s.tok, &out, &bare, err);
-	in.add_generation_prompt = true;
-	if (!rc)
-		rc = template_render(t->s.tmpl, &in, &out, err);
-	if (!rc)
-		rc = encode(t->s.tok, &out, ids, err);
-	if (!rc) {
-		*mark = 0;
-		while ((size_t)*mark < bare.n && (size_t)*mark < ids->n && bare.id[*mark] == ids->id[*mark])
-			++*mark;
-		*thinks = split_opens(out.text.p, out.text.n);
-	}
-	tokens_fini(&bare);
-	template_output_fini(&out);
-	json_free(messages);
-	return rc;
-}
-
-/* ---- an answer ---- */
-
-/* A conversation goes on behind an answer that was stopped; and where nobody could read it, cli_main says why. */
-static int stopped(const struct talk *t, struct err *err)
-{
-	return t->conversation || ferror(stdout) ? 0 : err_set(err, E_GONE, "stopped");
-}
-
-static int listen_to(struct talk *t, struct request *r, struct err *err)
-{
-	struct event ev;
-	int rc = 0;
-
-	while (request_wait(r, &ev)) {
-		if (ev.kind == EV_PROGRESS)
-			show_progress(t, &ev);
-		if (ev.kind != EV_TOKEN && ev.kind != EV_DONE)
-			continue;
-		split_put(&t->split, ev.text, ev.n_text);
-		show_pieces(t);
-		if (ferror(stdout))
-			request_cancel(r);
-		if (ev.kind != EV_DONE)
-			continue;
-		split_end(&t->split);
-		show_pieces(t);
-		if (ev.finish == FINISH_ERROR) {
-			*err = ev.err;
-			rc = ev.err.code;
-			line_clear(t);
-		} else {
-			show_end(t, &ev);
-		}
-		if (ev.finish == FINISH_CANCEL)
-			rc = stopped(t, err);
-	}
-	return rc;
-}
-
-static int answer(struct talk *t, const struct tokens *ids, int mark, bool thinks, struct err *err)
-{
-	struct ask ask = {
-		.prompt = ids->id,
-		.n_prompt = (int)ids->n,
-		.max_tokens = t->o->max_tokens < 0 ? INT_MAX : t->o->max_tokens,
-		.sampling = t->s.sampling,
-		.stop_token = t->s.eos_id,
-		.n_stop_token = t->s.n_eos,
-		.skip_special = true,
-		.mark = &mark,
-		.n_mark = mark > 0,
-		/* Nobody comes back to one answer alone: its prompt need not stop where a state is worth keeping. */
-		.no_cache = !t->conversation && !t->o->disk_dir,
-	};
-	struct request *r;
-	int rc;
-
-	ask.sampling.seed = t->o->seed < 0 ? rng_os_seed() : (uint64_t)t->o->seed;
-	split_init(&t->split, thinks, NULL, NULL);
-	buf_reset(&t->thinking);
-	buf_reset(&t->answer);
-	t->said = SAID_NOTHING;
-	rc = engine_submit(t->s.engine, &ask, &r, err);
-	if (!rc) {
-		atomic_store(&answering, r);
-		if (interrupted)
-			request_cancel(r);
-		rc = listen_to(t, r, err);
-		atomic_store(&answering, NULL);
-		request_free(r);
-	}
-	split_fini(&t->split);
-	return rc;
-}
-
-/* ---- an answer from elsewhere ---- */
-
-static void remote_shown(void)
-{
-	if (ferror(stdout))
-		interrupted = 1;
-}
-
-static void remote_thinking(void *arg, const char *p, size_t n)
-{
-	show_thought(arg, p, n);
-	remote_shown();
-}
-
-static void remote_content(void *arg, const char *p, size_t n)
-{
-	show_answer(arg, p, n);
-	remote_shown();
-}
-
-static void remote_progress(void *arg, int done, int total)
-{
-	struct talk *t = arg;
-
-	if (!t->err_tty || done >= total)
-		return;
-	fprintf(stderr, "\r\033[Kreading the prompt: %d of %d tokens", done, total);
-	fflush(stderr);
-	t->line_used = true;
-}
-
-static void remote_end(struct talk *t, const struct remote_answer *a)
-{
-	answer_ends(t);
-	if (log_get_level() < LOG_WARN)
-		return;
-	fprintf(stderr, "%s[", t->err_tty ? "\033[2m" : "");
-	if (a->n_prompt >= 0)
-		fprintf(stderr, "prompt %d tokens, %d of them cached; answer %d tokens, ", a->n_prompt,
-		        a->n_cached < 0 ? 0 : a->n_cached, a->n_output);
-	fprintf(stderr, "first after %.2f s", a->first);
-	if (a->n_output > 1 && a->whole > a->first)
-		fprintf(stderr, ", %.1f tokens/s", (a->n_output - 1) / (a->whole - a->first));
-	if (a->stopped || a->cut)
-		fputs(a->stopped ? "; stopped" : "; cut at the limit", stderr);
-	fprintf(stderr, "]%s\n", t->err_tty ? "\033[0m" : "");
-}
-
-static int answer_remote(struct talk *t, struct err *err)
-{
-	struct remote_answer a = { .thinking = remote_thinking,
-		                   .content = remote_content,
-		                   .progress = remote_progress,
-		                   .arg = t,
-		                   .stop = &interrupted };
-	int rc;
-
-	buf_reset(&t->thinking);
-	buf_reset(&t->answer);
-	t->said = SAID_NOTHING;
-	rc = remote_ask(t->remote, t->messages.p, &a, err);
-	if (rc) {
-		line_clear(t);
-		return rc;
-	}
-	remote_end(t, &a);
-	/* The server has its own way with thoughts of the past. */
-	buf_reset(&t->thinking);
-	return a.stopped ? stopped(t, err) : 0;
-}
-
-static int answer_messages(struct talk *t, struct err *err)
-{
-	if (t->remote)
-		return answer_remote(t, err);
-
-	struct tokens ids;
-	bool thinks = false;
-	int mark = 0, rc;
-
-	tokens_init(&ids);
-	rc = render(t, &ids, &mark, &thinks, err);
-	if (!rc)
-		rc = answer(t, &ids, mark, thinks, err);
-	tokens_fini(&ids);
-	return rc;
-}
 
 /* ---- once ---- */
 
@@ -481,10 +53,10 @@ static int once(struct talk *t, struct err *err)
 
 	buf_init(&text);
 	rc = read_question(t, &text, err);
-	catch_interrupts(); /* until now, reading too, it ended the program */
+	talk_catch_interrupts(); /* until now, reading too, it ended the program */
 	if (!rc && (t->remote || t->s.tmpl)) {
-		message_put(t, "user", text.p, text.n);
-		rc = answer_messages(t, err);
+		talk_message_put(t, "user", text.p, text.n);
+		rc = talk_ask(t, err);
 	} else if (!rc && t->o->system) {
 		rc = err_set(
 			err, E_ARG,
@@ -495,143 +67,11 @@ static int once(struct talk *t, struct err *err)
 		tokens_init(&ids);
 		rc = tokenizer_encode(t->s.tok, text.p, text.n, TOKENIZE_AROUND, &ids, err);
 		if (!rc)
-			rc = answer(t, &ids, 0, false, err);
+			rc = talk_go_on(t, &ids, err);
 		tokens_fini(&ids);
 	}
 	buf_fini(&text);
 	return rc;
-}
-
-/* ---- a conversation ---- */
-
-static char *prompt_of(EditLine *el)
-{
-	static char first[] = "> ";
-
-	return first;
-}
-
-static unsigned char drop_line(EditLine *el, int c)
-{
-	interrupted = 1;
-	return CC_EOF;
-}
-
-/* One message; a line that ends in a backslash goes on.  1, 0 at the end of input,
- * or -1 when Ctrl-C took it away. */
-static int read_message(EditLine *el, History *past, struct buf *out)
-{
-	HistEvent hev;
-	bool more;
-
-	buf_reset(out);
-	interrupted = 0;
-	do {
-		const char *line;
-		int n;
-
-		/* libedit shows its prompt before it takes over the terminal's keys; a Ctrl-D in
-		 * between would be lost. */
-		el_set(el, EL_PREP_TERM, 1);
-		line = el_gets(el, &n);
-		if (!line || n <= 0)
-			return interrupted ? -1 : 0;
-		buf_put(out, line, (size_t)n);
-		while (out->n && out->p[out->n - 1] == '\n')
-			out->p[--out->n] = '\0';
-		more = out->n && out->p[out->n - 1] == '\\';
-		if (more)
-			out->p[out->n - 1] = '\n';
-	} while (more);
-	if (out->n)
-		history(past, &hev, H_ENTER, out->p);
-	return 1;
-}
-
-static void say_help(void)
-{
-	puts("/new    forget the conversation\n"
-	     "/quit   end (so does Ctrl-D)\n"
-	     "/help   this list\n"
-	     "Ctrl-C stops an answer. A line that ends in \\ goes on in the next.");
-}
-
-static void begin(struct talk *t)
-{
-	buf_reset(&t->messages);
-	if (t->o->system)
-		message_put(t, "system", t->o->system, strlen(t->o->system));
-}
-
-static void turn(struct talk *t, const struct buf *text)
-{
-	size_t before = t->messages.n;
-	struct err err;
-
-	message_put(t, "user", text->p, text->n);
-	if (answer_messages(t, &err)) {
-		fprintf(stderr, "weft run: %s%s\n", err.msg,
-		        err.code == E_LIMIT ? "; /new begins another conversation" : "");
-	} else if (t->answer.n || t->thinking.n) {
-		answer_put(t);
-		return;
-	}
-	/* As if it had not been said. */
-	t->messages.n = before;
-	t->messages.p[before] = '\0';
-}
-
-static int converse(struct talk *t, struct err *err)
-{
-	EditLine *el;
-	History *past;
-	HistEvent hev;
-	struct buf text;
-	int got;
-
-	if (!t->remote && !t->s.tmpl)
-		return err_set(err, E_MISSING,
-		               "%s has no chat template, so it cannot hold a conversation; -p TEXT lets it go on "
-		               "with a text, --chat-template FILE gives it one",
-		               t->s.store->name);
-	el = el_init("weft", stdin, stdout, stderr);
-	past = history_init();
-	if (!el || !past)
-		return err_set(err, E_IO, "cannot set up line editing");
-	history(past, &hev, H_SETSIZE, HISTORY_MAX);
-	el_set(el, EL_PROMPT, prompt_of);
-	el_set(el, EL_EDITOR, "emacs");
-	el_set(el, EL_HIST, history, past);
-	/* Ctrl-C is a key while a line is edited, and a signal at all other times. */
-	el_wset(el, EL_ADDFN, L"weft-drop-line", L"drop the line", drop_line); /* the narrow form leaks */
-	el_set(el, EL_BIND, "^C", "weft-drop-line", NULL);
-	el_set(el, EL_SETTY, "-d", "-isig", NULL);
-	el_source(el, NULL);
-	buf_init(&text);
-	catch_interrupts(); /* until now it ended the program */
-	printf("%s. /help lists what can be typed besides messages; Ctrl-D ends.\n", t->name);
-	while ((got = read_message(el, past, &text))) {
-		if (got < 0) {
-			putchar('\n');
-			el_reset(el);
-		} else if (!strcmp(text.p, "/quit") || !strcmp(text.p, "/exit")) {
-			break;
-		} else if (!strcmp(text.p, "/new")) {
-			begin(t);
-		} else if (!strcmp(text.p, "/help")) {
-			say_help();
-		} else if (text.p[0] == '/' && !strpbrk(text.p, " \n")) {
-			printf("%s: not known; /help lists what is\n", text.p);
-		} else if (text.n) {
-			turn(t, &text);
-		}
-	}
-	if (!got)
-		putchar('\n');
-	buf_fini(&text);
-	history_end(past);
-	el_end(el);
-	return 0;
 }
 
 /* Whether the lone argument asks something, rather than naming a model here or at the server. */
@@ -652,10 +92,12 @@ int cmd_run(const struct options *given)
 {
 	struct options own = *given;
 	const struct options *o = &own;
-	struct talk t = { .o = o };
+	struct talk t = { .o = &own };
 	struct err err;
 	int rc;
 
+	own.owned = NULL; /* what the copy comes to own is its own */
+	own.n_owned = 0;
 	if (o->text && (o->model || is_question(o, o->text)))
 		own.prompt = o->text;
 	else if (o->text)
@@ -676,7 +118,7 @@ int cmd_run(const struct options *given)
 		                  &err);
 	if (!rc) {
 		t.name = t.remote ? remote_model(t.remote) : t.s.store->name;
-		begin(&t);
+		conversation_begin(&t);
 		rc = t.conversation ? converse(&t, &err) : once(&t, &err);
 		if (t.remote)
 			remote_close(t.remote);
@@ -686,6 +128,8 @@ int cmd_run(const struct options *given)
 	buf_fini(&t.messages);
 	buf_fini(&t.thinking);
 	buf_fini(&t.answer);
+	free(t.system);
+	options_fini(&own);
 	if (!rc)
 		return 0;
 	cli_fail("run", &err);

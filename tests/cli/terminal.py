@@ -5,6 +5,7 @@ import re
 import select
 import signal
 
+PROMPT = r"\n(?:\x1b\[\?2004[lh])*> "    # of `weft run`; the terminal is asked to mark what is pasted
 SILENCE = 60    # seconds before a program counts as hanging
 
 

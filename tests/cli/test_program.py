@@ -211,7 +211,7 @@ def Terminal(*args):
     return terminal.Terminal([weft, *args], env)
 
 
-PROMPT = r"\n> "
+PROMPT = terminal.PROMPT
 STATS = r"\[prompt (\d+) tokens, (\d+) of them cached[^]]*\]"
 
 
@@ -243,6 +243,72 @@ def test_conversation():
     t.until(PROMPT)
     t.type("/quit\r")
     assert t.end() == 0
+
+
+def test_commands():
+    """What begins with a slash, several lines as one message, and what is kept over runs."""
+    with tempfile.TemporaryDirectory() as d:
+        state = {**env, "XDG_STATE_HOME": d}
+        t = terminal.Terminal([weft, "run", "--temp", "0", "-n", "4"], state)
+        t.until("Ctrl-D ends.*?" + PROMPT)
+
+        def tokens(text):
+            t.type(text + "\r")
+            m = t.until(STATS)
+            t.until(PROMPT)
+            return int(m[1])
+
+        def says(text, want):
+            t.type(text + "\r")
+            t.until(want)
+            t.until(PROMPT)
+
+        one = tokens("Say this")
+        says("/undo", "1 questions is taken back")
+        says("/undo", "nothing was said")
+        three = tokens("Say\\\rthis\\\rtwice")
+        says("/new", "")
+        assert three > one
+        # The same three lines pasted, as a terminal marks them; and between quotes.
+        assert tokens("\x1b[200~Say\rthis\rtwice\x1b[201~") == three
+        says("/clear", "")
+        assert tokens('"""Say\rthis\rtwice"""') == three
+        says("/new", "")
+        assert tokens("\x1b[200~Say this\x1b[201~") == one
+        t.type("   \r")                 # blanks are no message
+        t.until(PROMPT)
+        t.type("/retry\r")
+        assert int(t.until(STATS)[1]) == one
+        t.until(PROMPT)
+        path = os.path.join(d, "talk.json")
+        says(f"/save {path}", "1 questions saved")
+        says(f"/save {path}", "cannot make")
+        saved = json.load(open(path))
+        assert [m["role"] for m in saved] == ["user", "assistant"] and saved[0]["content"] == "Say this"
+        says("/system Be brief.", "new conversation")
+        assert tokens("Say this") > one
+        says(f"/load {path}", "1 questions loaded")
+        assert tokens("And this") > one
+        with open(path, "w") as f:
+            f.write('[{"role": "robot", "content": "x"}]')
+        says(f"/load {path}", "not a list of messages")
+        says("/set temp x", "not a number")
+        says("/set tmp 1", "did you mean temp")
+        says("/set max-tokens 1", "")
+        says("/think maybe", "on.off")
+        says("/help", "/retry")
+        says("/nonsense", "not known")
+        t.type("/quit\r")
+        assert t.end() == 0
+        t = terminal.Terminal([weft, "run", "--temp", "0", "-n", "4"], state)
+        t.until("Ctrl-D ends.*?" + PROMPT)
+        t.type("\x12nonsen")            # Ctrl-R finds what an earlier run was told
+        t.until("/nonsense")
+        t.type("\x03")
+        t.until(PROMPT)
+        t.type("\x04")
+        assert t.end() == 0
+        assert stat.S_IMODE(os.stat(os.path.join(d, "weft/history")).st_mode) == 0o600
 
 
 def test_bench():

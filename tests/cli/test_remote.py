@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../server"))
 from serverkit import PATIENCE, Server
+import terminal
 from terminal import Terminal
 
 weft = os.path.abspath(sys.argv[1])
@@ -70,7 +71,7 @@ def test_unix_socket():
         s.close()
 
 
-PROMPT = r"\n> "
+PROMPT = terminal.PROMPT
 STATS = r"\[prompt (\d+) tokens, (\d+) of them cached[^]]*\]"
 
 

@@ -1,0 +1,352 @@
+/* converse.c - a conversation in the terminal: turns, and commands that begin with a slash. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/console.h"
+#include "cli/talk.h"
+
+enum { FILE_MAX = 64 << 20 }; /* bytes of a saved conversation */
+
+struct chat {
+	struct talk *t;
+	struct console *console;
+	size_t *turn; /* where each message of the user begins in t->messages */
+	int n_turn;
+	bool end;
+};
+
+/* ---- the list of messages ---- */
+
+void conversation_begin(struct talk *t)
+{
+	buf_reset(&t->messages);
+	if (t->o->system)
+		talk_message_put(t, "system", t->o->system, strlen(t->o->system));
+}
+
+static void cut_messages(struct talk *t, size_t n)
+{
+	t->messages.n = n;
+	if (t->messages.p)
+		t->messages.p[n] = '\0';
+}
+
+static void note_turn(struct chat *c)
+{
+	c->turn = xrealloc(c->turn, (size_t)(c->n_turn + 1) * sizeof *c->turn);
+	c->turn[c->n_turn++] = c->t->messages.n;
+}
+
+/* Asks with the messages; a failed answer is no turn. */
+static void ask(struct chat *c)
+{
+	struct talk *t = c->t;
+	struct err err;
+
+	if (talk_ask(t, &err)) {
+		fprintf(stderr, "weft run: %s%s\n", err.msg,
+		        err.code == E_LIMIT ? "; /new begins another conversation" : "");
+	} else if (t->answer.n || t->thinking.n) {
+		talk_answer_put(t);
+		return;
+	}
+	cut_messages(t, c->turn[--c->n_turn]);
+}
+
+static void turn(struct chat *c, const char *text)
+{
+	note_turn(c);
+	talk_message_put(c->t, "user", text, strlen(text));
+	ask(c);
+}
+
+static void begin(struct chat *c)
+{
+	c->n_turn = 0;
+	conversation_begin(c->t);
+}
+
+/* ---- commands ---- */
+
+static void say_help(struct chat *c, const char *rest);
+
+static void do_quit(struct chat *c, const char *rest)
+{
+	c->end = true;
+}
+
+static void do_new(struct chat *c, const char *rest)
+{
+	begin(c);
+}
+
+static void do_undo(struct chat *c, const char *rest)
+{
+	if (!c->n_turn) {
+		puts("nothing was said yet");
+		return;
+	}
+	cut_messages(c->t, c->turn[--c->n_turn]);
+	printf("the last of %d questions is taken back\n", c->n_turn + 1);
+}
+
+/* The user's last message, cut off from the answer to it; false: there is none. */
+static bool keep_last_question(struct chat *c, struct err *err)
+{
+	struct talk *t = c->t;
+	struct buf whole;
+	struct json *list;
+	size_t at = c->turn[c->n_turn - 1], n;
+	const char *text;
+
+	buf_init(&whole);
+	buf_printf(&whole, "[%s]", t->messages.p + at + (t->messages.p[at] == ','));
+	list = json_parse(whole.p, whole.n, 0, err);
+	buf_fini(&whole);
+	if (!list)
+		return false;
+	text = json_str(json_get(json_at(list, 0), "content"), &n);
+	cut_messages(t, at);
+	if (text)
+		talk_message_put(t, "user", text, n);
+	json_free(list);
+	return text != NULL;
+}
+
+static void do_retry(struct chat *c, const char *rest)
+{
+	struct err err;
+
+	if (!c->n_turn)
+		puts("nothing was said yet");
+	else if (keep_last_question(c, &err))
+		ask(c);
+}
+
+static void do_system(struct chat *c, const char *rest)
+{
+	struct talk *t = c->t;
+
+	free(t->system);
+	t->system = *rest ? xstrdup(rest) : NULL;
+	t->o->system = t->system;
+	begin(c);
+	puts(*rest ? "a new conversation, with that system message" : "a new conversation, without a system message");
+}
+
+/* One option of answers, as on the command line. */
+static void set_option(struct chat *c, const char *name, const char *value)
+{
+	struct talk *t = c->t;
+	struct err err;
+	int rc = options_set_answer(t->o, name, value, &err);
+
+	if (!rc && !t->remote)
+		rc = session_answer_options(&t->s, t->o, &err);
+	if (rc)
+		fprintf(stderr, "weft run: %s\n", err.msg);
+}
+
+static void do_think(struct chat *c, const char *rest)
+{
+	if (*rest)
+		set_option(c, "think", rest);
+	else
+		puts("/think on, or /think off");
+}
+
+static void do_set(struct chat *c, const char *rest)
+{
+	char name[40];
+	size_t n = strcspn(rest, " ");
+
+	if (!n || !rest[n] || n >= sizeof name) {
+		puts("/set NAME VALUE, as /set temp 0.7; names are those of `weft run --help all` under Answers");
+		return;
+	}
+	memcpy(name, rest, n);
+	name[n] = '\0';
+	set_option(c, name, rest + n + strspn(rest + n, " "));
+}
+
+static void do_save(struct chat *c, const char *rest)
+{
+	FILE *f = *rest ? fopen(rest, "wx") : NULL;
+
+	if (!*rest) {
+		puts("/save FILE");
+	} else if (!f) {
+		fprintf(stderr, "weft run: cannot make %s: %m\n", rest);
+	} else {
+		bool bad = fprintf(f, "[%s]\n", c->t->messages.n ? c->t->messages.p : "") < 0;
+
+		if (fclose(f) || bad)
+			fprintf(stderr, "weft run: cannot write %s: %m\n", rest);
+		else
+			printf("%d questions saved\n", c->n_turn);
+	}
+}
+
+/* Whether each of list is a message with a role that is known and a text. */
+static bool are_messages(const struct json *list)
+{
+	static const char *const roles[] = { "system", "user", "assistant" };
+
+	for (size_t i = 0; i < json_len(list); i++) {
+		const char *role = json_str(json_get(json_at(list, i), "role"), NULL);
+		bool known = false;
+
+		for (int k = 0; role && k < 3; k++)
+			known |= !strcmp(role, roles[k]);
+		if (!known || !json_str(json_get(json_at(list, i), "content"), NULL))
+			return false;
+	}
+	return json_kind(list) == JSON_ARRAY;
+}
+
+static void take_messages(struct chat *c, const struct json *list)
+{
+	struct buf *b = &c->t->messages;
+
+	buf_reset(b);
+	c->n_turn = 0;
+	for (size_t i = 0; i < json_len(list); i++) {
+		const struct json *m = json_at(list, i);
+
+		if (!strcmp(json_str(json_get(m, "role"), NULL), "user"))
+			note_turn(c);
+		buf_puts(b, i ? "," : "");
+		json_put(b, m);
+	}
+	printf("%d questions loaded\n", c->n_turn);
+}
+
+static void do_load(struct chat *c, const char *rest)
+{
+	struct json *list = NULL;
+	struct buf text;
+	struct err err;
+
+	buf_init(&text);
+	if (!*rest)
+		puts("/load FILE");
+	else if (file_read(rest, FILE_MAX, &text, &err) || !(list = json_parse(text.p, text.n, 0, &err)))
+		fprintf(stderr, "weft run: %s: %s\n", rest, err.msg);
+	else if (!are_messages(list))
+		fprintf(stderr, "weft run: %s: is not a list of messages, each with role and content\n", rest);
+	else
+		take_messages(c, list);
+	json_free(list);
+	buf_fini(&text);
+}
+
+static const struct {
+	const char *name, *also, *arg, *what;
+	void (*run)(struct chat *c, const char *rest);
+} commands_of_chat[] = {
+	{ "/new", "/clear", "", "forget the conversation", do_new },
+	{ "/system", NULL, "TEXT", "begin anew with this system message", do_system },
+	{ "/undo", NULL, "", "take the last question and its answer back", do_undo },
+	{ "/retry", NULL, "", "answer the last question again", do_retry },
+	{ "/think", NULL, "on|off", "think before answers, where the model can", do_think },
+	{ "/set", NULL, "NAME VALUE", "an option of answers, as /set temp 0.7", do_set },
+	{ "/save", NULL, "FILE", "write the conversation to a new file", do_save },
+	{ "/load", NULL, "FILE", "go on with a saved conversation", do_load },
+	{ "/help", "/?", "", "this list", say_help },
+	{ "/quit", "/exit", "", "end (so does Ctrl-D)", do_quit },
+};
+enum { COMMANDS = sizeof commands_of_chat / sizeof *commands_of_chat };
+
+static void say_help(struct chat *c, const char *rest)
+{
+	for (int i = 0; i < COMMANDS; i++)
+		printf("%-8s %-11s %s\n", commands_of_chat[i].name, commands_of_chat[i].arg, commands_of_chat[i].what);
+	puts("Ctrl-C stops an answer, Ctrl-R searches what was typed. A line that ends in \\ goes on in the\n"
+	     "next, as does all between two lines of \"\"\"; pasted lines are one message.");
+}
+
+static bool is_word(const char *text, size_t n, const char *word)
+{
+	return word && strlen(word) == n && !memcmp(text, word, n);
+}
+
+/* Runs the command that text begins with; false: it is none, but a message. */
+static bool command(struct chat *c, const char *text)
+{
+	size_t n = strcspn(text, " \n");
+
+	if (*text != '/')
+		return false;
+	for (int i = 0; i < COMMANDS; i++)
+		if (is_word(text, n, commands_of_chat[i].name) || is_word(text, n, commands_of_chat[i].also)) {
+			commands_of_chat[i].run(c, text + n + strspn(text + n, " "));
+			return true;
+		}
+	/* A path or a word of several lines is a message. */
+	if (memchr(text + 1, '/', n - 1) || strchr(text, '\n'))
+		return false;
+	printf("%.*s: not known; /help lists what is\n", (int)n, text);
+	return true;
+}
+
+/* ---- the loop ---- */
+
+/* $XDG_STATE_HOME/weft/history or ~/.local/state/weft/history; NULL: nowhere. */
+static char *history_path(void)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	struct err none;
+	struct buf b;
+
+	if (!(state && *state) && !(home && *home))
+		return NULL;
+	buf_init(&b);
+	buf_printf(&b, "%s%s/weft", state && *state ? state : home, state && *state ? "" : "/.local/state");
+	if (dir_make(b.p, &none)) {
+		buf_fini(&b);
+		return NULL;
+	}
+	buf_puts(&b, "/history");
+	return buf_take(&b);
+}
+
+int converse(struct talk *t, struct err *err)
+{
+	struct chat c = { .t = t };
+	char *history = history_path();
+	struct buf text;
+	int got, rc;
+
+	if (!t->remote && !t->s.tmpl) {
+		free(history);
+		return err_set(err, E_MISSING,
+		               "%s has no chat template, so it cannot hold a conversation; -p TEXT lets it go on "
+		               "with a text, --chat-template FILE gives it one",
+		               t->s.store->name);
+	}
+	rc = console_open(&c.console, history, talk_interrupt, err);
+	free(history);
+	if (rc)
+		return rc;
+	buf_init(&text);
+	talk_catch_interrupts(); /* until now it ended the program */
+	printf("%s. /help lists what can be typed besides messages; Ctrl-D ends.\n", t->name);
+	while (!c.end) {
+		talk_forget_interrupt();
+		got = console_read(c.console, &text);
+		if (got <= 0)
+			putchar('\n');
+		if (!got)
+			break;
+		if (got > 0 && strspn(text.p, " \t\n") < text.n && !command(&c, text.p))
+			turn(&c, text.p);
+	}
+	buf_fini(&text);
+	free(c.turn);
+	console_close(c.console);
+	return 0;
+}

@@ -1,0 +1,51 @@
+/* talk.h - messages to an answer that is shown as it comes: what `weft run` does, once or in a
+ * conversation.  The model is opened here, or lives behind a server (remote.h). */
+#ifndef CLI_TALK_H
+#define CLI_TALK_H
+
+#include "base/buf.h"
+#include "cli/load.h"
+#include "cli/remote.h"
+#include "text/calls/split.h"
+
+struct talk {
+	struct options *o;     /* a copy of the command's, which /set changes */
+	struct session s;      /* not with remote */
+	struct remote *remote; /* --url: who answers; NULL: the model of s */
+	const char *name;      /* of the model */
+	struct buf messages;   /* JSON objects, separated by commas */
+	char *system;          /* of /system; NULL: the options' */
+	bool conversation;
+	bool nothing_asked; /* the command line and standard input were empty */
+	bool err_tty, out_tty;
+
+	/* Of the answer under way. */
+	struct split split;
+	struct buf thinking, answer;
+	bool line_used; /* a line of progress stands on the terminal */
+	enum { SAID_NOTHING, SAID_THOUGHT, SAID_ANSWER } said;
+};
+
+/* From now on Ctrl-C ends the answer under way, and not the program.  One thread, the main one. */
+void talk_catch_interrupts(void);
+/* Whether Ctrl-C came since it was forgotten. */
+bool talk_interrupted(void);
+void talk_interrupt(void);
+void talk_forget_interrupt(void);
+
+/* Appends a message; role is a plain word. */
+void talk_message_put(struct talk *t, const char *role, const char *text, size_t n);
+/* Appends the answer that came last, with its thinking. */
+void talk_answer_put(struct talk *t);
+
+/* Asks with the messages, or goes on with ids where there is no template; shows the answer and, on
+ * standard error, what it took.  Its text stands in t->answer and t->thinking. */
+int talk_ask(struct talk *t, struct err *err);
+int talk_go_on(struct talk *t, const struct tokens *ids, struct err *err);
+
+/* converse.c: turns until the user ends them. */
+int converse(struct talk *t, struct err *err);
+/* The system message of the options, if any, and no other. */
+void conversation_begin(struct talk *t);
+
+#endif
