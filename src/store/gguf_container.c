@@ -272,12 +272,14 @@ static const char *beside_fused(const struct container *c, const struct gguf_inf
 
 static int add_info(struct container *c, const struct gguf *g, const struct gguf_info *from, struct err *err)
 {
-	const char *down = beside_fused(c, from);
+	const struct gguf_model *m = c->own;
+	const struct gguf_name *own[PER_TENSOR];
+	const char *down = find_names(m->arch->names, "ffn_down_exps.weight", own) ? NULL : beside_fused(c, from);
 	struct gguf_name renamed = { .hf = down };
 	struct named n;
 	int code = 0;
 
-	name_of(c->own, from->name, &n);
+	name_of(m, from->name, &n);
 	if (down)
 		n.name[0] = &renamed;
 	for (int k = 0; k < (n.n ? n.n : 1) && !code; k++) {

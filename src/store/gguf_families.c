@@ -2,6 +2,8 @@
  * convolutions.  Members are those that their binders in src/model/ read. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "store/gguf_conf.h"
@@ -77,6 +79,90 @@ void gguf_config_gemma3(struct gguf_conf *c)
 	gguf_put_str(c, "rope_type", "linear");
 	gguf_put_float(c, "factor", factor);
 	buf_putc(c->out, '}');
+}
+
+/* Blocks whose attention sees a window; the others are global, with heads of another size. */
+static bool windowed(struct gguf_conf *c, int64_t i)
+{
+	return gguf_conf_block_int(c, "attention.sliding_window_pattern", i, 1) != 0;
+}
+
+static int64_t first_global(struct gguf_conf *c)
+{
+	for (int64_t i = 0; i < c->m->blocks && !c->code; i++)
+		if (!windowed(c, i))
+			return i;
+	return 0;
+}
+
+/* Divisors of 1 rotate, far larger ones do not: which share of the frequencies turns. */
+static double turning_share(struct gguf_conf *c)
+{
+	const struct gguf_info *t = gguf_tensor_info(c->m, "rope_freqs.weight");
+	int64_t n = 0;
+
+	if (!t || strcmp(t->type->name, "F32"))
+		return 1;
+	for (; n < t->count; n++) {
+		float f;
+
+		memcpy(&f, t->data + 4 * n, sizeof f);
+		if (!(f < 1e20f))
+			break;
+	}
+	return (double)n / (double)t->count;
+}
+
+static void put_gemma4_ropes(struct gguf_conf *c)
+{
+	double full = gguf_conf_float(c, "rope.freq_base", 1e6), local = gguf_conf_float(c, "rope.freq_base_swa", 1e4);
+
+	gguf_put_name(c, "rope_parameters");
+	buf_puts(c->out, "{\"full_attention\":{");
+	gguf_put_str(c, "rope_type", "proportional");
+	gguf_put_float(c, "rope_theta", full);
+	gguf_put_float(c, "partial_rotary_factor", turning_share(c));
+	buf_puts(c->out, "},\"sliding_attention\":{");
+	gguf_put_str(c, "rope_type", "default");
+	gguf_put_float(c, "rope_theta", local);
+	buf_puts(c->out, "}}");
+}
+
+static void put_gemma4_attention(struct gguf_conf *c)
+{
+	int64_t global = first_global(c), dim = gguf_conf_int(c, "attention.key_length", GGUF_NEEDED);
+	char value[64];
+
+	snprintf(value, sizeof value, "blk.%" PRId64 ".attn_v.weight", global);
+	gguf_put_int(c, "head_dim", gguf_conf_int(c, "attention.key_length_swa", dim));
+	gguf_put_int(c, "global_head_dim", dim);
+	gguf_put_int(c, "num_key_value_heads", gguf_conf_block_int(c, "attention.head_count_kv", global ? 0 : 1, 1));
+	gguf_put_int(c, "num_global_key_value_heads", gguf_conf_block_int(c, "attention.head_count_kv", global, 1));
+	gguf_put_bool(c, "attention_k_eq_v", !has(c, value));
+	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
+	gguf_put_int(c, "num_kv_shared_layers", gguf_conf_int(c, "attention.shared_kv_layers", 0));
+	put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
+	put_gemma4_ropes(c);
+}
+
+void gguf_config_gemma4(struct gguf_conf *c)
+{
+	int64_t experts = gguf_conf_int(c, "expert_count", 0);
+	int64_t inner = gguf_conf_block_int(c, "feed_forward_length", 0, GGUF_NEEDED);
+
+	gguf_put_common(c);
+	put_gemma4_attention(c);
+	gguf_put_str(c, "hidden_activation", "gelu_pytorch_tanh");
+	gguf_put_int(c, "intermediate_size", inner);
+	gguf_put_bool(c, "use_double_wide_mlp", most(c, "feed_forward_length") > inner);
+	gguf_put_int(c, "hidden_size_per_layer_input", gguf_conf_int(c, "embedding_length_per_layer_input", 0));
+	gguf_copy_float(c, "final_logit_softcapping", "final_logit_softcapping");
+	gguf_put_bool(c, "enable_moe_block", experts > 0);
+	if (!experts)
+		return;
+	gguf_put_int(c, "num_experts", experts);
+	gguf_put_int(c, "top_k_experts", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_int(c, "moe_intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
 }
 
 void gguf_config_gpt_oss(struct gguf_conf *c)

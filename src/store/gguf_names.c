@@ -106,6 +106,30 @@ static const struct gguf_name gemma3[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+static const struct gguf_name gemma4[] = {
+	{ "per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight", NULL, 0 },
+	{ "per_layer_model_proj.weight", "model.per_layer_model_projection.weight", NULL, 0 },
+	{ "per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight", NULL, 0 },
+	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
+	{ "ffn_norm.weight", "pre_feedforward_layernorm.weight", NULL, 0 },
+	{ "post_ffw_norm.weight", "post_feedforward_layernorm.weight", NULL, 0 },
+	{ "post_ffw_norm_1.weight", "post_feedforward_layernorm_1.weight", NULL, 0 },
+	{ "post_ffw_norm_2.weight", "post_feedforward_layernorm_2.weight", NULL, 0 },
+	{ "pre_ffw_norm_2.weight", "pre_feedforward_layernorm_2.weight", NULL, 0 },
+	{ "layer_output_scale.weight", "layer_scalar", NULL, 0 },
+	{ "inp_gate.weight", "per_layer_input_gate.weight", NULL, 0 },
+	{ "proj.weight", "per_layer_projection.weight", NULL, 0 },
+	{ "post_norm.weight", "post_per_layer_input_norm.weight", NULL, 0 },
+	{ "ffn_gate_inp.weight", "router.proj.weight", NULL, 0 },
+	{ "ffn_gate_inp.scale", "router.scale", NULL, 0 },
+	{ "ffn_down_exps.scale", "router.per_expert_scale", NULL, 0 },
+	{ "ffn_gate_up_exps.weight", "experts.gate_up_proj.weight", NULL, 0 },
+	{ "ffn_gate_exps.weight", "experts.gate_proj.weight", NULL, 0 },
+	{ "ffn_up_exps.weight", "experts.up_proj.weight", NULL, 0 },
+	{ "ffn_down_exps.weight", "experts.down_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_name gpt_oss[] = {
 	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
 	{ "ffn_gate_inp.weight", "mlp.router.weight", NULL, 0 },
@@ -227,6 +251,7 @@ static const struct gguf_arch archs[] = {
 	{ "qwen35", "qwen3_5_text", qwen35, gguf_config_qwen3_5, true },
 	{ "qwen35moe", "qwen3_5_moe_text", qwen35, gguf_config_qwen3_5, true },
 	{ "gemma3", "gemma3_text", gemma3, gguf_config_gemma3, false },
+	{ "gemma4", "gemma4_text", gemma4, gguf_config_gemma4, false },
 	{ "gpt-oss", "gpt_oss", gpt_oss, gguf_config_gpt_oss, false },
 	{ "glm4moe", "glm4_moe", glm4_moe, gguf_config_glm4_moe, false },
 	{ "falcon-h1", "falcon_h1", falcon_h1, gguf_config_falcon_h1, false },
