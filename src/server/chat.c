@@ -106,6 +106,21 @@ static void keep_header(struct generation *g, const struct prompt *prompt)
 		g->header = xstrndup(prompt->out.text.p + at, prompt->out.text.n - at);
 }
 
+/* Is what stands before calls, or its beginning, a special token?  Such give no text unless they are asked for. */
+static bool special_calls(const struct generation *g)
+{
+	const struct tokenizer *t = g->served->tokenizer;
+
+	for (int i = 0; g->dialects[i]; i++) {
+		const char *open = g->dialects[i]->open, *end = strpbrk(open, ">]");
+		int32_t id = end ? tokenizer_find(t, open, (size_t)(end - open) + 1) : -1;
+
+		if (id >= 0 && tokenizer_is_special(t, id))
+			return true;
+	}
+	return false;
+}
+
 int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 {
 	struct prompt prompt;
@@ -116,6 +131,9 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 		r = tokenize(g, &prompt, p);
 	if (!r) {
 		keep_header(g, &prompt);
+		g->dialects = dialects_of(g->served->tmpl);
+		if (special_calls(g))
+			g->params.skip_special = false;
 		g->thinking = c->add_generation_prompt && split_opens(prompt.out.text.p, prompt.out.text.n);
 		if (c->go_on)
 			g->thinking = chat_in_thought(g->prefill);

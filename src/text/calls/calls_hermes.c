@@ -13,7 +13,7 @@
 static const char *const keys[] = { "\"arguments\"", "\"parameters\"", NULL };
 static const char call_end[] = "</tool_call>";
 
-static enum verdict begins(const struct split *s, const char *p, size_t n, bool over)
+static enum verdict begins(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
 {
 	const char *name;
 	size_t n_name, at = blanks(p, n), k;

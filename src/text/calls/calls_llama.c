@@ -46,7 +46,7 @@ static bool own_key(const char *p, size_t n)
 	return false;
 }
 
-static enum verdict begins(const struct split *s, const char *p, size_t n, bool over)
+static enum verdict begins(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
 {
 	const char *name;
 	size_t n_name, at, k;

@@ -2,6 +2,7 @@
  *
  *     [NAME(key=value, ...), NAME(...)]               Llama 3.2 and 4, when asked for it
  *     <|python_tag|>NAME.call(key="value", ...)       Llama 3.1, of functions it was trained on
+ *     <|tool_call_start|>[NAME(key=value, ...)]<|tool_call_end|>      LFM2; and Olmo 3 between its own tags
  *
  * Values are Python's literals and become JSON when a call is whole. */
 #include <string.h>
@@ -258,7 +259,7 @@ static enum verdict calls(const char *p, size_t n, size_t *used, struct split *s
 	return good ? CALL_YES : r.cut ? CALL_MAYBE : CALL_NO;
 }
 
-static enum verdict begins(const struct split *s, const char *p, size_t n, bool over)
+static enum verdict begins(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
 {
 	size_t used;
 
@@ -275,6 +276,100 @@ static enum progress read_call(struct split *s, bool over)
 	split_drop(s, used);
 	return CALL_DONE;
 }
+
+/* ---- between tags ---- */
+
+/* All calls of p[0..n), in brackets with commas between, or one to a line.  put: into s. */
+static bool enclosed(const char *p, size_t n, struct split *s, bool put)
+{
+	struct reader r = { p, p + n, false };
+	bool list = take(&r, '['), good = true;
+	int count = 0;
+
+	r.cut = false;
+	for (skip(&r); good && r.p < r.end && *r.p != ']'; skip(&r)) {
+		const char *name;
+		size_t n_name;
+		struct buf b;
+
+		if (count++ && list && !take(&r, ','))
+			return false;
+		buf_init(&b);
+		good = call(&r, false, &name, &n_name, &b);
+		if (good && put) {
+			split_call(s, name, n_name);
+			split_piece(s, PIECE_ARGUMENTS, b.p, b.n);
+			split_piece(s, PIECE_CALL_END, "", 0);
+		}
+		buf_fini(&b);
+	}
+	good = good && count && (!list || take(&r, ']'));
+	skip(&r);
+	return good && r.p == r.end;
+}
+
+/* The bytes before the closing tag; MAYBE: it is not there yet.  At the end of the text it may be missing. */
+static enum verdict body_of(const struct dialect *d, const char *p, size_t n, bool over, size_t *body, size_t *used)
+{
+	const char *close = d->form, *at = memmem(p, n, close, strlen(close));
+
+	if (!at && !over)
+		return CALL_MAYBE;
+	*body = at ? (size_t)(at - p) : n;
+	*used = at ? *body + strlen(close) : n;
+	return CALL_YES;
+}
+
+static enum verdict begins_enclosed(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
+{
+	size_t body, used;
+
+	if (body_of(d, p, n, over, &body, &used) != CALL_YES)
+		return CALL_MAYBE;
+	return enclosed(p, body, (struct split *)s, false) ? CALL_YES : CALL_NO;
+}
+
+static enum progress read_enclosed(struct split *s, bool over)
+{
+	size_t body = 0, used = 0;
+
+	body_of(s->dialect, s->held.p, s->held.n, true, &body, &used);
+	(void)over;
+	enclosed(s->held.p, body, s, true);
+	split_drop(s, used);
+	return CALL_DONE;
+}
+
+static void lead_lfm(struct buf *out, const char *function)
+{
+	buf_puts(out, "<|tool_call_start|>[");
+	if (function)
+		buf_printf(out, "%s(", function);
+}
+
+static void lead_olmo(struct buf *out, const char *function)
+{
+	buf_puts(out, "<function_calls>");
+	if (function)
+		buf_printf(out, "%s(", function);
+}
+
+const struct dialect dialect_lfm = {
+	.name = "lfm",
+	.open = "<|tool_call_start|>",
+	.begins = begins_enclosed,
+	.read = read_enclosed,
+	.lead = lead_lfm,
+	.form = "<|tool_call_end|>",
+};
+const struct dialect dialect_olmo = {
+	.name = "olmo",
+	.open = "<function_calls>",
+	.begins = begins_enclosed,
+	.read = read_enclosed,
+	.lead = lead_olmo,
+	.form = "</function_calls>",
+};
 
 static void lead(struct buf *out, const char *function)
 {

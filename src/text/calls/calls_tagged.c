@@ -52,7 +52,7 @@ static enum verdict tag_name(const char *p, size_t n, const char *tag, const cha
 }
 
 /* One that is known by its first tag and the next, so that talk of calls is none. */
-static enum verdict begins(const struct split *s, const char *p, size_t n, bool over)
+static enum verdict begins(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
 {
 	const char *name;
 	size_t len, used, at = blanks(p, n);
@@ -146,8 +146,7 @@ unsigned argument_kinds(const struct json *parameters, const char *key)
 	return kinds_of(&l, json_get(json_get(parameters, "properties"), key), 0);
 }
 
-/* A whole value that need not be a string.  Templates write what is true as Python does. */
-static void put_other(struct split *s, const char *p, size_t n)
+void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n)
 {
 	static const struct {
 		const char *word, *json;
@@ -158,23 +157,31 @@ static void put_other(struct split *s, const char *p, size_t n)
 		{ "None", "null", JSON_NULL },
 	};
 	struct json *j = json_parse(p, n, 0, NULL);
+	size_t before = out->n;
+
+	if (j && (kinds & 1u << json_kind(j)))
+		json_put(out, j);
+	/* Templates write what is true as Python does. */
+	for (size_t i = 0; i < 3 && out->n == before; i++)
+		if (kinds & 1u << words[i].kind && n == strlen(words[i].word) && !strncasecmp(p, words[i].word, n))
+			buf_puts(out, words[i].json);
+	/* Not what the schema wants, but what the model said. */
+	if (out->n == before && j && kinds && !(kinds & 1u << JSON_STRING))
+		json_put(out, j);
+	if (out->n == before)
+		json_put_str(out, p, n);
+	json_free(j);
+}
+
+/* A whole value that need not be a string. */
+static void put_other(struct split *s, const char *p, size_t n)
+{
 	struct buf b;
 
 	buf_init(&b);
-	if (j && (s->call.kinds & 1u << json_kind(j)))
-		json_put(&b, j);
-	for (size_t i = 0; i < 3 && !b.n; i++)
-		if (s->call.kinds & 1u << words[i].kind && n == strlen(words[i].word) &&
-		    !strncasecmp(p, words[i].word, n))
-			buf_puts(&b, words[i].json);
-	/* Not what the schema wants, but what the model said. */
-	if (!b.n && j && !(s->call.kinds & 1u << JSON_STRING))
-		json_put(&b, j);
-	if (!b.n)
-		json_put_str(&b, p, n);
+	bare_value_put(&b, s->call.kinds, p, n);
 	split_piece(s, PIECE_ARGUMENTS, b.p, b.n);
 	buf_fini(&b);
-	json_free(j);
 }
 
 /* ---- reading ---- */

@@ -6,20 +6,48 @@
 /* ---- the list ---- */
 
 /* Models mix up the two that begin with <tool_call>, so both are read. */
+#define LIST(...)                       \
+	(const struct dialect *const[]) \
+	{                               \
+		__VA_ARGS__, NULL       \
+	}
 static const struct dialect *const tagged[] = { &dialect_tagged, &dialect_hermes, NULL };
-static const struct dialect *const hermes[] = { &dialect_hermes, &dialect_tagged, NULL };
-static const struct dialect *const llama[] = { &dialect_llama, &dialect_python, NULL };
-static const struct dialect *const python[] = { &dialect_python, NULL };
 
 /* A template that says `mark` teaches list[0]; the first that fits. */
 static const struct {
 	const char *mark, *but_not;
 	const struct dialect *const *list;
 } taught[] = {
-	{ "<function=", NULL, tagged },
-	{ "<tool_call>", "<arg_key>", hermes },
-	{ "Environment: ipython", NULL, llama },
-	{ "[func_name1(", NULL, python },
+	{ "<|channel|>commentary", NULL,
+	  LIST(&dialect_harmony, &dialect_harmony_role, &dialect_harmony_analysis, &dialect_harmony_bare) },
+	{ "<|tool_call>", NULL, LIST(&dialect_gemma) },
+	{ "<minimax:tool_call>", NULL, LIST(&dialect_minimax) },
+	{ "<seed:tool_call>", NULL, LIST(&dialect_seed) },
+	{ "\xef\xbd\x9c"
+	  "DSML\xef\xbd\x9c",
+	  NULL, LIST(&dialect_dsml, &dialect_dsml_calls) },
+	{ "tool\xe2\x96\x81"
+	  "call\xe2\x96\x81"
+	  "begin",
+	  NULL, LIST(&dialect_deepseek) },
+	{ "<|tool_call_begin|>", NULL, LIST(&dialect_kimi) },
+	{ "<arg_key>", NULL, LIST(&dialect_glm, &dialect_hermes) },
+	{ "[ARGS]", NULL, LIST(&dialect_mistral, &dialect_list_mistral) },
+	{ "[TOOL_CALLS]", NULL, LIST(&dialect_list_mistral, &dialect_mistral) },
+	{ "<|START_ACTION|>", NULL, LIST(&dialect_list_cohere) },
+	{ "<|tools_prefix|>", NULL, LIST(&dialect_list_apertus) },
+	{ "<|tool_call_start|>", NULL, LIST(&dialect_lfm) },
+	{ "<|tool_list_start|>", NULL, LIST(&dialect_lfm) },
+	{ "List of tools: [", "<tool_call>", LIST(&dialect_lfm) },
+	{ "<TOOLCALL>", NULL, LIST(&dialect_list_nemotron) },
+	{ "<|tool_call|>", NULL, LIST(&dialect_list_granite) },
+	{ "<tool_calls>", NULL, LIST(&dialect_list_apriel) },
+	{ "<function_calls>", "invoke", LIST(&dialect_olmo) },
+	{ "<tool_call>", "<function=", LIST(&dialect_hermes, &dialect_tagged) },
+	{ "<function=example_function_name>{", NULL, LIST(&dialect_functionary, &dialect_tagged) },
+	{ "<function=", NULL, LIST(&dialect_tagged, &dialect_hermes) },
+	{ "Environment: ipython", NULL, LIST(&dialect_llama, &dialect_python) },
+	{ "[func_name1(", NULL, LIST(&dialect_python) },
 };
 
 static const struct dialect *const *lookup(const struct template *t)
@@ -133,25 +161,21 @@ enum verdict json_call_head(const char *p, size_t n, const char *const *keys, co
  * around them, what follows. */
 enum { HEAD, ARGUMENTS, CLOSING, TAIL };
 
-/* From the value of KEY on, up to the end of the object around it. */
-static enum progress read_rest(struct split *s, bool over)
+enum verdict text_match(const char *p, size_t n, const char *text)
+{
+	size_t len = strlen(text);
+
+	if (n < len)
+		return memcmp(p, text, n) ? CALL_NO : CALL_MAYBE;
+	return memcmp(p, text, len) ? CALL_NO : CALL_YES;
+}
+
+enum progress json_arguments_read(struct split *s, bool over)
 {
 	const char *p = s->held.p;
 	size_t n = s->held.n, i = 0;
 	struct json *j;
 
-	if (s->call.stage == CLOSING) {
-		i = blanks(p, n);
-		if (i == n) {
-			s->malformed |= over;
-			return over ? CALL_DONE : CALL_MORE;
-		}
-		if (p[i] == '}')
-			split_drop(s, i + 1);
-		else
-			s->malformed = true;
-		return CALL_DONE;
-	}
 	for (; i < n; i++) {
 		if (s->call.in_string) {
 			if (s->call.escaped)
@@ -172,7 +196,7 @@ static enum progress read_rest(struct split *s, bool over)
 	buf_put(&s->call.arguments, p, i);
 	split_piece(s, PIECE_ARGUMENTS, p, i);
 	split_drop(s, i);
-	if (s->call.depth) {
+	if (s->call.depth || !s->call.arguments.n) {
 		s->malformed |= over;
 		return over ? CALL_DONE : CALL_MORE;
 	}
@@ -181,6 +205,31 @@ static enum progress read_rest(struct split *s, bool over)
 	s->malformed |= json_kind(j) != JSON_OBJECT;
 	json_free(j);
 	split_piece(s, PIECE_CALL_END, "", 0);
+	return CALL_DONE;
+}
+
+/* From the value of KEY on, up to the end of the object around it. */
+static enum progress read_rest(struct split *s, bool over)
+{
+	const char *p = s->held.p;
+	size_t n = s->held.n, i = 0;
+
+	if (s->call.stage == CLOSING) {
+		i = blanks(p, n);
+		if (i == n) {
+			s->malformed |= over;
+			return over ? CALL_DONE : CALL_MORE;
+		}
+		if (p[i] == '}')
+			split_drop(s, i + 1);
+		else
+			s->malformed = true;
+		return CALL_DONE;
+	}
+	if (json_arguments_read(s, over) == CALL_MORE)
+		return CALL_MORE;
+	if (s->call.depth)
+		return CALL_DONE; /* it broke off */
 	s->call.stage = CLOSING;
 	return read_rest(s, over);
 }

@@ -15,11 +15,18 @@ enum progress {
 	CALL_DONE, /* the call is over: whole (CALL_END was put), or broken off (malformed) */
 };
 
+/* What stands around thoughts, and text that is of the form and no part of the answer. */
+struct speech {
+	const char *think_open, *think_close;
+	bool reopens;             /* thoughts may begin anywhere */
+	const char *const *noise; /* ends with NULL */
+};
+
 struct dialect {
 	const char *name;
 	const char *open; /* what stands before a call.  "": a call can only begin the content */
 	/* Is p[0..n), which follows `open`, a call, as far as can be told?  over: there is no more. */
-	enum verdict (*begins)(const struct split *s, const char *p, size_t n, bool over);
+	enum verdict (*begins)(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over);
 	/* After a YES: takes what it can from s->held, which begins after `open`, and
 	 * puts pieces.  Called again as more is held.  What it leaves in held when it is
 	 * done is content, or the next call. */
@@ -27,6 +34,8 @@ struct dialect {
 	/* The beginning of a call of that function (NULL: of any), to make a model call. It
 	 * ends where a token is likely to: models are at a loss inside of one. */
 	void (*lead)(struct buf *out, const char *function);
+	const struct speech *speech; /* of the models that are taught it; NULL: <think>, and no noise */
+	const void *form;            /* the file's own, where several dialects share their functions */
 };
 
 /* The dialects that an answer to this template's prompts may be written in, the one
@@ -36,6 +45,12 @@ const struct dialect *const *dialects_of(const struct template *t);
 const struct dialect *dialect_taught(const struct template *t);
 
 extern const struct dialect dialect_tagged, dialect_hermes, dialect_llama, dialect_python;
+extern const struct dialect dialect_list_mistral, dialect_list_granite, dialect_list_nemotron, dialect_list_apriel,
+	dialect_list_cohere, dialect_list_apertus;
+extern const struct dialect dialect_mistral, dialect_kimi, dialect_deepseek, dialect_functionary, dialect_harmony,
+	dialect_harmony_role, dialect_harmony_analysis, dialect_harmony_bare;
+extern const struct dialect dialect_glm, dialect_minimax, dialect_seed, dialect_dsml, dialect_dsml_calls;
+extern const struct dialect dialect_lfm, dialect_olmo, dialect_gemma;
 
 /* ---- for dialects (split.c) ---- */
 
@@ -63,6 +78,12 @@ enum verdict json_call_head(const char *p, size_t n, const char *const *keys, co
  * then): the object itself.  MORE, or DONE when the object is closed, or with `malformed`; DONE again
  * from then on, while what follows is looked at. */
 enum progress json_call_read(struct split *s, const char *const *keys, bool over);
+/* Arguments that begin s->held, passed on as they are written up to the end of their object, and CALL_END. */
+enum progress json_arguments_read(struct split *s, bool over);
+/* A value of bare text as the JSON that one of those kinds (0: any) would be; else a string. */
+void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n);
+/* p[0..n) against text: MAYBE while it may still become it. */
+enum verdict text_match(const char *p, size_t n, const char *text);
 /* A call that has another order: whole.  true: it was one, and with put it was put. */
 bool json_call_whole(struct split *s, const char *p, size_t n, const char *const *keys, bool put);
 

@@ -8,6 +8,8 @@
 #include "text/calls/dialect.h"
 
 static const char think_open[] = "<think>", think_close[] = "</think>";
+static const char *const no_noise[] = { NULL };
+static const struct speech plain = { think_open, think_close, false, no_noise };
 
 static bool blank(char c)
 {
@@ -21,6 +23,7 @@ void split_init(struct split *s, bool thinking, const struct json *tools, const 
 	s->skip_blanks = thinking;
 	s->tools = tools;
 	s->dialects = dialects;
+	s->speech = dialects && dialects[0]->speech ? dialects[0]->speech : &plain;
 	buf_init(&s->held);
 	buf_init(&s->text);
 	buf_init(&s->call.name);
@@ -175,15 +178,16 @@ static void drop_blanks(struct split *s)
 
 static bool in_start(struct split *s, bool over)
 {
-	size_t at = blanks(s->held.p, s->held.n), len = sizeof think_open - 1, left = s->held.n - at;
+	const char *open = s->speech->think_open;
+	size_t at = blanks(s->held.p, s->held.n), len = strlen(open), left = s->held.n - at;
 
-	if (left >= len && !memcmp(s->held.p + at, think_open, len)) {
+	if (left >= len && !memcmp(s->held.p + at, open, len)) {
 		buf_drop(&s->held, at + len);
 		s->state = SPLIT_THINK;
 		s->skip_blanks = true;
 		return true;
 	}
-	if (left < len && !over && !memcmp(s->held.p + at, think_open, left))
+	if (left < len && !over && !memcmp(s->held.p + at, open, left))
 		return false;
 	s->state = SPLIT_TEXT;
 	return true;
@@ -191,12 +195,12 @@ static bool in_start(struct split *s, bool over)
 
 static bool in_think(struct split *s, bool over)
 {
-	const char *tag;
-	size_t n;
+	const char *close = s->speech->think_close, *tag;
+	size_t n, len = strlen(close);
 
 	drop_blanks(s);
-	tag = memmem(s->held.p, s->held.n, think_close, sizeof think_close - 1);
-	n = tag ? (size_t)(tag - s->held.p) : s->held.n - (over ? 0 : partial(s->held.p, s->held.n, think_close));
+	tag = memmem(s->held.p, s->held.n, close, len);
+	n = tag ? (size_t)(tag - s->held.p) : s->held.n - (over ? 0 : partial(s->held.p, s->held.n, close));
 	emit(s, PIECE_THINKING, n - blanks_at_end(s->held.p, n));
 	if (!tag) {
 		if (over)
@@ -204,10 +208,41 @@ static bool in_think(struct split *s, bool over)
 		return false;
 	}
 	/* What was emitted moved the tag. */
-	buf_drop(&s->held, blanks(s->held.p, s->held.n) + sizeof think_close - 1);
+	buf_drop(&s->held, blanks(s->held.p, s->held.n) + len);
 	s->state = SPLIT_TEXT;
 	s->skip_blanks = true;
 	return true;
+}
+
+/* Noise, or the beginning of another thought: the first of them in held, or SIZE_MAX; *len its length, *thought what it
+ * is.  *safe: neither begins before that byte, whatever follows. */
+static size_t find_form(const struct split *s, size_t *len, bool *thought, size_t *safe)
+{
+	const struct speech *form = s->speech;
+	size_t best = SIZE_MAX;
+
+	*safe = s->held.n;
+	for (size_t i = 0;; i++) {
+		const char *text = form->noise[i] ? form->noise[i] : form->reopens ? form->think_open : NULL, *at;
+		size_t k;
+
+		if (!text)
+			break;
+		at = memmem(s->held.p, s->held.n, text, strlen(text));
+		k = at ? (size_t)(at - s->held.p) : SIZE_MAX;
+		/* Of two that begin there the longer. */
+		if (at && (k < best || (k == best && strlen(text) > *len))) {
+			best = k;
+			*len = strlen(text);
+			*thought = !form->noise[i];
+		}
+		k = s->held.n - partial(s->held.p, s->held.n, text);
+		if (k < *safe)
+			*safe = k;
+		if (!form->noise[i])
+			break;
+	}
+	return best;
 }
 
 /* The first place in held, from `from` on, where a call opens; SIZE_MAX when there
@@ -253,7 +288,7 @@ static enum verdict call_at(struct split *s, size_t at, bool over)
 		if (s->held.n - at < len || memcmp(s->held.p + at, d->open, len))
 			continue;
 		opened |= len > 0;
-		v = d->begins(s, s->held.p + at + len, s->held.n - at - len, over);
+		v = d->begins(s, d, s->held.p + at + len, s->held.n - at - len, over);
 		if (v == CALL_YES) {
 			buf_drop(&s->held, at + len);
 			s->dialect = d;
@@ -272,31 +307,67 @@ static enum verdict call_at(struct split *s, size_t at, bool over)
 	return all;
 }
 
+/* Content up to byte n, without the blanks before what follows it. */
+static size_t emit_before(struct split *s, size_t n)
+{
+	size_t some = n - blanks_at_end(s->held.p, n);
+
+	emit(s, PIECE_CONTENT, some);
+	return n - some;
+}
+
+/* Could held[at..] still become what stands before a call? */
+static bool may_open(const struct split *s, size_t at)
+{
+	for (int i = 0; s->tools && s->dialects[i]; i++) {
+		const char *open = s->dialects[i]->open;
+		size_t n = s->held.n - at;
+
+		if (n < strlen(open) && !memcmp(s->held.p + at, open, n))
+			return true;
+	}
+	return false;
+}
+
+static bool take_form(struct split *s, size_t at, size_t len, bool thought)
+{
+	buf_drop(&s->held, emit_before(s, at) + len);
+	s->skip_blanks = true;
+	if (thought)
+		s->state = SPLIT_THINK;
+	return true;
+}
+
 static bool in_text(struct split *s, bool over)
 {
-	size_t at, safe, n;
+	size_t at = SIZE_MAX, safe = s->held.n, form, form_safe, len = 0;
+	bool thought = false;
 	enum verdict v;
 
 	drop_blanks(s);
-	if (!s->tools || !s->held.n) {
-		emit(s, PIECE_CONTENT, s->held.n);
+	if (!s->held.n)
 		return false;
-	}
-	at = find_open(s, &safe);
+	form = find_form(s, &len, &thought, &form_safe);
+	if (s->tools)
+		at = find_open(s, &safe);
+	if (form != SIZE_MAX && form < at)
+		return (over || !may_open(s, form)) && take_form(s, form, len, thought);
 	if (at != SIZE_MAX && (at < s->held.n || s->content_begun)) {
-		n = at - blanks_at_end(s->held.p, at);
-		emit(s, PIECE_CONTENT, n);
-		at -= n;
+		at = emit_before(s, at);
 		v = call_at(s, at, over);
+		if (v == CALL_NO && form != SIZE_MAX && s->held.n >= at &&
+		    find_form(s, &len, &thought, &form_safe) == at)
+			return take_form(s, at, len, thought);
 		if (v != CALL_NO)
 			return v == CALL_YES;
 		/* Its first byte is content, and so no call begins there. */
 		emit(s, PIECE_CONTENT, at + 1);
 		return s->held.n > 0;
 	}
+	safe = form_safe < safe ? form_safe : safe;
 	if (over)
 		safe = s->held.n;
-	else
+	else if (s->tools || s->speech != &plain)
 		safe -= blanks_at_end(s->held.p, safe);
 	emit(s, PIECE_CONTENT, safe);
 	return false;

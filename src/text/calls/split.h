@@ -18,6 +18,7 @@
 #include "base/json.h"
 
 struct dialect;
+struct speech;
 
 enum piece_kind {
 	PIECE_THINKING,
@@ -47,7 +48,8 @@ struct split {
 	/* The splitter's own, and the dialects'. */
 	const struct json *tools; /* as the request gave them; NULL: calls are not looked for */
 	const struct dialect *const *dialects;
-	bool skip_blanks; /* at the beginning of a part */
+	const struct speech *speech; /* of the first of them */
+	bool skip_blanks;            /* at the beginning of a part */
 	bool content_begun;
 	struct buf held;               /* not certain yet */
 	const struct dialect *dialect; /* whose call is being read */

@@ -1,0 +1,217 @@
+/* calls_gemma.c - calls as the Gemma 4 templates teach them:
+ *
+ *     <|tool_call>call:NAME{key:<|"|>text<|"|>,n:5,list:[true,null],o:{k:1.5}}<tool_call|>
+ *
+ * Keys are bare, strings stand between marks of their own; a call is told when it is whole. */
+#include <string.h>
+
+#include "text/calls/dialect.h"
+
+enum { NEST_MAX = 32, NAME_BYTES_MAX = 200 };
+
+static const char quote[] = "<|\"|>", call_end[] = "<tool_call|>", word[] = "call:";
+
+struct reader {
+	const char *p, *end;
+	bool cut; /* the text ended where more was expected */
+};
+
+static bool at_end(struct reader *r)
+{
+	r->p += blanks(r->p, (size_t)(r->end - r->p));
+	if (r->p < r->end)
+		return false;
+	r->cut = true;
+	return true;
+}
+
+static bool take(struct reader *r, char c)
+{
+	if (at_end(r) || *r->p != c)
+		return false;
+	r->p++;
+	return true;
+}
+
+static bool take_quote(struct reader *r)
+{
+	size_t left = (size_t)(r->end - r->p), len = sizeof quote - 1;
+
+	if (left < len && !memcmp(r->p, quote, left))
+		r->cut = true;
+	if (left < len || memcmp(r->p, quote, len))
+		return false;
+	r->p += len;
+	return true;
+}
+
+/* Text up to the next mark; or a string as JSON has it, which models write as well. */
+static bool string(struct reader *r, struct buf *out)
+{
+	const char *at;
+
+	if (at_end(r))
+		return false;
+	if (*r->p == '"') {
+		size_t n = json_extent(r->p, (size_t)(r->end - r->p));
+
+		r->cut |= !n;
+		buf_put(out, r->p, n);
+		r->p += n;
+		return n > 0;
+	}
+	if (!take_quote(r))
+		return false;
+	if (!(at = memmem(r->p, (size_t)(r->end - r->p), quote, sizeof quote - 1))) {
+		r->cut = true;
+		return false;
+	}
+	json_put_str(out, r->p, (size_t)(at - r->p));
+	r->p = at + sizeof quote - 1;
+	return true;
+}
+
+static bool value(struct reader *r, struct buf *out, int depth);
+
+static bool key(struct reader *r, struct buf *out)
+{
+	const char *from;
+
+	if (at_end(r))
+		return false;
+	if (*r->p == '<' || *r->p == '"')
+		return string(r, out) && take(r, ':');
+	for (from = r->p; r->p < r->end && *r->p != ':' && !strchr("{}[],", *r->p);)
+		r->p++;
+	json_put_str(out, from, (size_t)(r->p - from));
+	return r->p > from && take(r, ':');
+}
+
+static bool container(struct reader *r, struct buf *out, int depth)
+{
+	char open = *r->p++, close = open == '[' ? ']' : '}';
+
+	buf_putc(out, open);
+	for (int i = 0; !take(r, close); i++) {
+		if (r->cut || (i && !take(r, ',')))
+			return false;
+		if (i)
+			buf_putc(out, ',');
+		if (open == '{') {
+			if (!key(r, out))
+				return false;
+			buf_putc(out, ':');
+		}
+		if (!value(r, out, depth + 1))
+			return false;
+	}
+	buf_putc(out, close);
+	return true;
+}
+
+static bool value(struct reader *r, struct buf *out, int depth)
+{
+	const char *from;
+	struct json *j;
+
+	if (at_end(r) || depth > NEST_MAX)
+		return false;
+	if (*r->p == '<' || *r->p == '"')
+		return string(r, out);
+	if (*r->p == '{' || *r->p == '[')
+		return container(r, out, depth);
+	for (from = r->p; r->p < r->end && !strchr(",]}", *r->p);)
+		r->p++;
+	if (r->p == r->end) {
+		r->cut = true;
+		return false;
+	}
+	/* A number, true, false or null; a bare word is a string. */
+	if ((j = json_parse(from, (size_t)(r->p - from), 0, NULL)))
+		json_put(out, j);
+	else
+		json_put_str(out, from, (size_t)(r->p - from));
+	json_free(j);
+	return true;
+}
+
+static enum verdict whole(const char *p, size_t n, const char **name, size_t *n_name, struct buf *out, size_t *used)
+{
+	struct reader r = { p, p + n, false };
+	enum verdict v = text_match(p, n, word);
+	bool good;
+
+	if (v != CALL_YES)
+		return v;
+	r.p += sizeof word - 1;
+	for (*name = r.p; r.p < r.end && *r.p != '{';)
+		r.p++;
+	*n_name = (size_t)(r.p - *name);
+	if (*n_name > NAME_BYTES_MAX || memchr(*name, '<', *n_name) || memchr(*name, '\n', *n_name))
+		return CALL_NO;
+	if (r.p == r.end)
+		return CALL_MAYBE;
+	good = *n_name && container(&r, out, 0);
+	*used = (size_t)(r.p - p);
+	return good ? CALL_YES : r.cut ? CALL_MAYBE : CALL_NO;
+}
+
+static enum verdict begins(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
+{
+	const char *name;
+	size_t n_name, used;
+	enum verdict v;
+	struct buf b;
+
+	(void)s;
+	(void)d;
+	(void)over;
+	buf_init(&b);
+	v = whole(p, n, &name, &n_name, &b, &used);
+	buf_fini(&b);
+	return v;
+}
+
+static enum progress read_call(struct split *s, bool over)
+{
+	size_t n_name = 0, used = 0;
+	const char *name = NULL;
+	enum verdict v;
+	struct buf b;
+
+	if (!s->call.stage) {
+		buf_init(&b);
+		whole(s->held.p, s->held.n, &name, &n_name, &b, &used);
+		split_call(s, name, n_name);
+		split_piece(s, PIECE_ARGUMENTS, b.p, b.n);
+		split_piece(s, PIECE_CALL_END, "", 0);
+		split_drop(s, used);
+		buf_fini(&b);
+		s->call.stage = 1;
+	}
+	v = text_match(s->held.p, s->held.n, call_end);
+	if (v == CALL_MAYBE && !over)
+		return CALL_MORE;
+	if (v == CALL_YES)
+		split_drop(s, sizeof call_end - 1);
+	return CALL_DONE;
+}
+
+static void lead(struct buf *out, const char *function)
+{
+	buf_puts(out, "<|tool_call>call:");
+	if (function)
+		buf_printf(out, "%s{", function);
+}
+
+static const char *const noise[] = { "<|tool_response>", "<turn|>", NULL };
+static const struct speech gemma = { "<|channel>thought", "<channel|>", true, noise };
+
+const struct dialect dialect_gemma = {
+	.name = "gemma",
+	.open = "<|tool_call>",
+	.begins = begins,
+	.read = read_call,
+	.lead = lead,
+	.speech = &gemma,
+};

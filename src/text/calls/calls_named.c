@@ -1,0 +1,206 @@
+/* calls_named.c - calls whose name stands before their arguments, and these are JSON:
+ *
+ *     [TOOL_CALLS]NAME[ARGS]{...}                     Mistral; [CALL_ID]ID may stand before [ARGS]
+ *     <|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}<|tool_call_end|>      Kimi
+ *     TAG NAME SEP {...} TAG, and TAG function SEP NAME, a fence with {...} TAG          DeepSeek V3.1, and R1 and V3
+ *     <function=NAME>{...}</function>                 Functionary and Llama's own
+ *     <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>     Harmony (gpt-oss)
+ *
+ * Arguments are passed on as they are written. */
+#include <string.h>
+
+#include "text/calls/dialect.h"
+
+enum { NAME_BYTES_MAX = 200, HEAD_BYTES_MAX = 600 };
+
+struct named_form {
+	const char *prefix; /* of the name, which is left off */
+	const char *end;    /* after the name and whatever belongs to it: the arguments follow */
+	const char *cut;    /* characters that end the name before that */
+	const char *close;  /* after the arguments; may be missing at the end */
+	bool kind_first;    /* "function" and the separator may stand before the name, a fence round the arguments */
+};
+
+enum { HEAD, ARGUMENTS, TAIL }; /* stages */
+
+struct head {
+	const char *name;
+	size_t n_name, at; /* the arguments begin at `at` */
+};
+
+static bool name_char(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || strchr("_-.:/", c) ||
+	       (unsigned char)c >= 0x80;
+}
+
+/* What stands after the open tag, up to the arguments. */
+static enum verdict read_head(const struct named_form *f, const char *p, size_t n, bool over, struct head *h)
+{
+	const char *end = memmem(p, n, f->end, strlen(f->end));
+	size_t used, len;
+
+	if (!end)
+		return n > HEAD_BYTES_MAX || over ? CALL_NO : CALL_MAYBE;
+	used = (size_t)(end - p) + strlen(f->end);
+	h->name = p + blanks(p, (size_t)(end - p));
+	len = (size_t)(end - h->name);
+	if (f->kind_first && len == 8 && !memcmp(h->name, "function", 8)) {
+		h->name = p + used;
+		end = memchr(h->name, '\n', n - used);
+		if (!end)
+			return n - used > NAME_BYTES_MAX || over ? CALL_NO : CALL_MAYBE;
+		len = (size_t)(end - h->name);
+		used = (size_t)(end - p);
+	}
+	if (len > strlen(f->prefix) && !memcmp(h->name, f->prefix, strlen(f->prefix))) {
+		h->name += strlen(f->prefix);
+		len -= strlen(f->prefix);
+	}
+	for (h->n_name = 0; h->n_name < len && name_char(h->name[h->n_name]) && !strchr(f->cut, h->name[h->n_name]);)
+		h->n_name++;
+	if (!h->n_name || h->n_name > NAME_BYTES_MAX ||
+	    (h->n_name < len && !strchr(f->cut, h->name[h->n_name]) && h->name[h->n_name] != ' '))
+		return CALL_NO;
+	used += blanks(p + used, n - used);
+	if (f->kind_first && used < n && p[used] == '`') {
+		const char *brace = memchr(p + used, '{', n - used);
+
+		if (!brace)
+			return n - used > 20 || over ? CALL_NO : CALL_MAYBE;
+		used = (size_t)(brace - p);
+	}
+	h->at = used;
+	if (used == n)
+		return over ? CALL_YES : CALL_MAYBE;
+	return p[used] == '{' || text_match(p + used, n - used, f->close) == CALL_YES ? CALL_YES : CALL_NO;
+}
+
+static enum verdict begins(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
+{
+	struct head h;
+
+	(void)s;
+	return read_head(d->form, p, n, over, &h);
+}
+
+/* The closing tag, a fence before it; what else stands there is content. */
+static enum progress tail(struct split *s, const struct named_form *f, bool over)
+{
+	size_t at = blanks(s->held.p, s->held.n);
+	enum verdict v;
+
+	if (f->kind_first) {
+		v = text_match(s->held.p + at, s->held.n - at, "```");
+		if (v == CALL_MAYBE && !over)
+			return CALL_MORE;
+		if (v == CALL_YES) {
+			at += 3;
+			at += blanks(s->held.p + at, s->held.n - at);
+		}
+	}
+	v = text_match(s->held.p + at, s->held.n - at, f->close);
+	if (v == CALL_MAYBE && !over && *f->close)
+		return CALL_MORE;
+	if (v == CALL_YES)
+		split_drop(s, at + strlen(f->close));
+	return CALL_DONE;
+}
+
+static enum progress read_call(struct split *s, bool over)
+{
+	const struct named_form *f = s->dialect->form;
+	struct head h;
+
+	if (s->call.stage == HEAD) {
+		read_head(f, s->held.p, s->held.n, over, &h);
+		split_call(s, h.name, h.n_name);
+		split_drop(s, h.at);
+		s->call.stage = ARGUMENTS;
+		/* A function that takes nothing may be called without any. */
+		if (!s->held.n) {
+			split_piece(s, PIECE_ARGUMENTS, "{", 1);
+			s->malformed = true;
+			return CALL_DONE;
+		}
+		if (*s->held.p != '{') {
+			split_piece(s, PIECE_ARGUMENTS, "{}", 2);
+			split_piece(s, PIECE_CALL_END, "", 0);
+			s->call.stage = TAIL;
+		}
+	}
+	if (s->call.stage == ARGUMENTS) {
+		if (json_arguments_read(s, over) == CALL_MORE)
+			return CALL_MORE;
+		if (s->call.depth)
+			return CALL_DONE;
+		s->call.stage = TAIL;
+	}
+	return tail(s, f, over);
+}
+
+static void lead_of(const struct dialect *d, struct buf *out, const char *function, const char *before,
+                    const char *after)
+{
+	const struct named_form *f = d->form;
+
+	buf_printf(out, "%s%s%s", before, d->open, f->prefix);
+	if (function)
+		buf_printf(out, "%s%s", function, after);
+}
+
+#define BAR "\xef\xbd\x9c" /* of DeepSeek's tokens */
+#define DASH "\xe2\x96\x81"
+#define DS(a, b, c) "<" BAR a DASH b DASH c BAR ">"
+
+static const char *const kimi_noise[] = { "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", NULL };
+static const struct speech kimi = { "<think>", "</think>", false, kimi_noise };
+static const char *const deepseek_noise[] = { DS("tool", "calls", "begin"), DS("tool", "calls", "end"), NULL };
+static const struct speech deepseek = { "<think>", "</think>", false, deepseek_noise };
+static const char *const mistral_noise[] = { NULL };
+static const struct speech mistral = { "[THINK]", "[/THINK]", true, mistral_noise };
+static const char *const harmony_noise[] = {
+	"<|start|>assistant",
+	"<|channel|>final<|message|>",
+	"<|channel|>commentary<|message|>",
+	"<|channel|>final <|constrain|>json<|message|>",
+	"<|end|>",
+	"<|return|>",
+	"<|call|>",
+	NULL,
+};
+static const struct speech harmony = { "<|channel|>analysis<|message|>", "<|end|>", true, harmony_noise };
+
+static const struct named_form mistral_form = { "", "[ARGS]", "[", "", false };
+static const struct named_form kimi_form = { "functions.", "<|tool_call_argument_begin|>", ":", "<|tool_call_end|>",
+	                                     false };
+static const struct named_form deepseek_form = { "", "<" BAR "tool" DASH "sep" BAR ">", "", DS("tool", "call", "end"),
+	                                         true };
+static const struct named_form functionary_form = { "", ">", "", "</function>", false };
+static const struct named_form harmony_form = { "functions.", "<|message|>", "<", "<|call|>", false };
+
+#define LEAD(id, before, after)                                       \
+	static void id##_lead(struct buf *out, const char *function)  \
+	{                                                             \
+		lead_of(&dialect_##id, out, function, before, after); \
+	}
+LEAD(mistral, "", "[ARGS]")
+LEAD(kimi, "<|tool_calls_section_begin|>", ":0<|tool_call_argument_begin|>")
+LEAD(deepseek, DS("tool", "calls", "begin"), "<" BAR "tool" DASH "sep" BAR ">")
+LEAD(functionary, "", ">")
+LEAD(harmony, "", " <|constrain|>json<|message|>")
+
+#define DIALECT(id, called, tag, whose)                                                                               \
+	{                                                                                                             \
+		.name = called, .open = tag, .begins = begins, .read = read_call, .lead = id##_lead, .speech = whose, \
+		.form = &id##_form                                                                                    \
+	}
+const struct dialect dialect_mistral = DIALECT(mistral, "mistral", "[TOOL_CALLS]", &mistral);
+const struct dialect dialect_kimi = DIALECT(kimi, "kimi", "<|tool_call_begin|>", &kimi);
+const struct dialect dialect_deepseek = DIALECT(deepseek, "deepseek", DS("tool", "call", "begin"), &deepseek);
+const struct dialect dialect_functionary = DIALECT(functionary, "functionary", "<function=", NULL);
+/* The recipient stands behind the channel or behind the role, which the prompt may have said already. */
+const struct dialect dialect_harmony = DIALECT(harmony, "harmony", "<|channel|>commentary to=", &harmony);
+const struct dialect dialect_harmony_role = DIALECT(harmony, "harmony", "<|start|>assistant to=", &harmony);
+const struct dialect dialect_harmony_analysis = DIALECT(harmony, "harmony", "<|channel|>analysis to=", &harmony);
+const struct dialect dialect_harmony_bare = DIALECT(harmony, "harmony", " to=functions.", &harmony);
