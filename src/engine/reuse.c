@@ -48,7 +48,7 @@ static struct place_pitch pitch_of(const struct engine *e, int n)
 int reuse_start(struct engine *e, struct request *r)
 {
 	struct caches *caches = &e->m->caches;
-	struct prefix_hit hit = { .report = { .first_diff = -1, .was = -1 } };
+	struct prefix_hit hit = { .report = { .first_diff = -1, .was = -1, .place = PLACES } };
 	int known;
 
 	r->ahead = AHEAD_NONE;
@@ -64,6 +64,7 @@ int reuse_start(struct engine *e, struct request *r)
 		hit.report.source = PREFIX_NONE;
 		hit.report.reason = PREFIX_NO_MEMORY;
 		hit.report.resumed = 0;
+		hit.report.place = PLACES;
 		hit.report.replayed = hit.report.junction;
 	}
 	if (hit.at && running(e, prefix_by(hit.node)))
@@ -381,6 +382,7 @@ void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok,
 			out->source = PREFIX_DISK;
 			out->reason = PREFIX_HIT;
 			out->resumed = far;
+			out->place = PLACES;
 			out->junction = far > out->junction ? far : out->junction;
 			out->replayed = out->junction - far;
 			out->node = 0;
@@ -401,6 +403,7 @@ void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok,
 		out->reason = PREFIX_HIT;
 		out->resumed = out->junction = most;
 		out->replayed = 0;
+		out->place = PLACE_JUNCTION;
 		out->node = 0;
 	}
 }

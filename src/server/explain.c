@@ -52,11 +52,18 @@ static void put_diff(struct buf *out, const struct tokenizer *t, const struct ex
 void explain_put(struct buf *out, const struct tokenizer *t, const struct explained *x, const struct prefix_report *r,
                  bool secret)
 {
+	bool kept = r->source != PREFIX_NONE && r->place < PLACES;
+
 	buf_printf(out,
 	           "{\"prompt_tokens\":%zu,\"resumed_at\":%d,\"replayed\":%d,\"computed\":%zu,\"source\":\"%s\","
-	           "\"reason\":\"%s\",\"first_diff\":",
+	           "\"reason\":\"%s\",\"place\":",
 	           x->ids->n, r->resumed, r->replayed, x->ids->n - (size_t)r->resumed, prefix_source_name(r->source),
 	           prefix_reason_name(r->reason));
+	if (kept)
+		buf_printf(out, "\"%s\"", place_name(r->place));
+	else
+		buf_puts(out, "null");
+	buf_printf(out, ",\"denser_grid_saves\":%d,\"first_diff\":", prefix_spared(r));
 	put_diff(out, t, x, r, secret);
 	buf_printf(out, ",\"turns\":{\"recognised\":%d,\"tokens\":%d}}", x->n_turn, x->n_turn_token);
 }

@@ -17,7 +17,7 @@ struct explained {
 };
 
 /* Appends an object: {"prompt_tokens", "resumed_at", "replayed", "computed",
- * "source", "reason", "first_diff", "turns"}.  secret: what other prompts say is
+ * "source", "reason", "place", "denser_grid_saves", "first_diff", "turns"}.  secret: what other prompts say is
  * not this client's business, so the token that was there is left out. */
 void explain_put(struct buf *out, const struct tokenizer *t, const struct explained *x, const struct prefix_report *r,
                  bool secret);

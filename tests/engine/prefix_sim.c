@@ -1,9 +1,9 @@
 /* prefix_sim.c - how many prompt tokens the prefix store saves, over made-up
  * traffic and with the real tree, placement and eviction.
  *
- *     prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv]
+ *     prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv] [--coarse]
  *
- * Prints for each kind of traffic the share of prompt tokens that are computed
+ * The last five kinds are of a quarter of the seeds and of the requests.  Prints for each kind of traffic the share of prompt tokens that are computed
  * with room for 2, 8 and 32 states, with room for everything, and what one would
  * compute who has room for 8 and knows what will be asked.  Without options
  * it also fails when the share at 8 is further from that with all than it was.  The caches are
@@ -19,7 +19,12 @@
  * (3 %).  Thinking chats: 300-2000 tokens of thought before each answer, which
  * later prompts leave out.  One-offs: 2000 tokens of instructions, a question, one
  * or two turns.  A chat's or agent's first turn is followed by a request for a
- * title, under another system prompt, half of the time.  Of the conversations that
+ * title, under another system prompt, half of the time.  Edits: a document of 2000-8000
+ * tokens without marks, of which 100 somewhere are rewritten before each request.  Fill in the
+ * middle: 300-3000 tokens before the cursor and 100-1500 after it, as an editor sends them while
+ * 2-12 tokens are typed between two requests.  Rewritten results: an agent that replaces an earlier
+ * tool result by 40 tokens before half of its rounds.  Branches: a chat in which every other
+ * turn is asked from the middle of an answer, the rest of it gone.  Of the conversations that
  * are open, the next request comes from the last one again (60 %) or any. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +72,7 @@ struct message {
 	int n, thought; /* tokens; of an answer: thought before it */
 };
 
-enum kind { AGENT, CHAT, THINKING, ONEOFF, TITLE };
+enum kind { AGENT, CHAT, THINKING, ONEOFF, EDIT, MIDDLE, REWRITE, BRANCH, KINDS, TITLE };
 enum { MESSAGES = 128, OPEN_MAX = 16 };
 struct talk {
 	enum kind kind;
@@ -112,6 +117,27 @@ static void begin(struct talk *t, enum kind kind)
 		say(t, USER, between(20, 300), 0);
 		t->left = between(2, 14);
 		break;
+	case EDIT:
+		for (int i = 0, n = between(20, 80); i < n; i++)
+			say(t, USER, 100, 0);
+		t->left = between(10, 40);
+		break;
+	case MIDDLE:
+		say(t, USER, between(300, 3000), 0);
+		say(t, USER, 4, 0);
+		say(t, USER, between(100, 1500), 0);
+		t->left = between(10, 40);
+		break;
+	case REWRITE:
+		say(t, SYSTEM, 3000, 1);
+		say(t, USER, between(200, 800), 0);
+		t->left = between(8, 40);
+		break;
+	case BRANCH:
+		say(t, SYSTEM, 200, 11);
+		say(t, USER, between(20, 300), 0);
+		t->left = between(4, 14);
+		break;
 	default:
 		say(t, SYSTEM, 2000, 20);
 		say(t, USER, between(50, 400), 0);
@@ -126,7 +152,28 @@ static bool go_on(struct talk *t)
 
 	if (--t->left <= 0 || t->n + 2 > MESSAGES)
 		return false;
-	if (t->kind == AGENT) {
+	if (t->kind == EDIT) {
+		t->n = last; /* what was answered is not part of the document */
+		t->m[between(0, t->n - 1)].key = rng_bits(++state, 1, 1);
+		return true;
+	}
+	if (t->kind == MIDDLE) {
+		t->n = last;
+		t->m[1].n += between(2, 12); /* what follows the cursor moves on */
+		return true;
+	}
+	if (t->kind == REWRITE && t->n > 5 && percent(50)) {
+		int i = 3 + 2 * between(0, (t->n - 4) / 2);
+
+		t->m[i].n = 40;
+		t->m[i].key = rng_bits(++state, 1, 1);
+	}
+	if (t->kind == BRANCH && percent(50)) {
+		t->m[last].n = between(1, t->m[last].n);
+		say(t, USER, between(20, 300), 0);
+		return true;
+	}
+	if (t->kind == AGENT || t->kind == REWRITE) {
 		say(t, TOOL, percent(70) ? between(100, 600) : between(600, 3000), 0);
 		return true;
 	}
@@ -182,6 +229,11 @@ static void render(struct text *x, const struct talk *t)
 	int last = 0;
 
 	x->n = x->n_mark = 0;
+	if (t->kind == EDIT || t->kind == MIDDLE) {
+		for (int i = 0; i < t->n; i++)
+			put(x, t->m[i].key, 0, t->m[i].n);
+		return;
+	}
 	for (int i = 0; i < t->n; i++)
 		if (t->m[i].role == USER)
 			last = i;
@@ -273,10 +325,14 @@ static void keep(struct sim *s, const struct text *x, int pos, enum place kind)
 		prefix_learn(&s->prefix, &key, SLOT, x->tok, pos);
 }
 
+static bool coarse; /* places 512 tokens apart: what the grid is compared with */
+
 static struct place_pitch pitch_of(const struct sim *s, int n)
 {
 	const struct prefix *p = &s->prefix;
 
+	if (coarse)
+		return (struct place_pitch){ .step = PLACE_COARSE, .near = PLACE_COARSE, .dense = 2 * PLACE_COARSE };
 	if (!p->place_bytes)
 		return place_pitch(&(struct place_cost){ 0 }, n);
 	return place_pitch(&(struct place_cost){ .states = (double)p->bytes_max / (double)p->place_bytes,
@@ -317,6 +373,10 @@ static void serve(struct sim *s, const struct text *x, int n_prompt)
 		keep(s, x, pos, kind);
 	}
 	place_plan_fini(&plan);
+	while (!coarse && x->n - 1 - pos > pitch.step) {
+		advance(s, &pos, pos + pitch.step);
+		keep(s, x, pos, PLACE_GRID);
+	}
 	advance(s, &pos, x->n - 1);
 	keep(s, x, pos, PLACE_END);
 	caches_close(&s->caches, SLOT);
@@ -365,14 +425,17 @@ static void remember(struct sim *all, const struct text *x, int n_prompt)
 	static bool here[CTX];
 	struct past *r = &past[n_past++];
 	struct place_plan plan;
+	struct place_pitch pitch;
 	struct prefix_hit hit;
+	enum place kind;
 	uint64_t sum = 1;
 
 	CHECK(n_past <= REQUESTS, "requests");
 	memset(here, 0, sizeof(here));
 	place_plan_init(&plan, n_prompt, x->mark, x->kind, x->n_mark);
-	for (int i = 0; i < plan.n; i++)
-		here[plan.at[i].pos] = true;
+	pitch = place_pitch(&(struct place_cost){ .states = 8 }, n_prompt);
+	for (int pos = 0; (pos = place_next(&plan, &pitch, pos, pos, &kind)) < n_prompt;)
+		here[pos] = true;
 	place_plan_fini(&plan);
 	prefix_find(&all->prefix, "", x->tok, n_prompt, &hit);
 	here[hit.report.junction] = here[x->n - 1] = true;
@@ -457,14 +520,26 @@ static double foreseen(int states)
 
 struct traffic {
 	const char *name;
-	int open;     /* conversations at once */
-	int share[4]; /* of AGENT, CHAT, THINKING, ONEOFF in a hundred */
-	double most;  /* points between 8 states and all that seeds 1..4 may show */
+	int open; /* conversations at once */
+	int share[KINDS];
+	double most;   /* points between 8 states and all that seeds 1..4 may show */
+	bool foreseen; /* 8 states are enough for one who knows what comes */
 };
 static const struct traffic traffics[] = {
-	{ "agents, 2 at once", 2, { 100, 0, 0, 0 }, 1 }, { "chats, 3 at once", 3, { 0, 100, 0, 0 }, 6.5 },
-	{ "thinking chats, 3", 3, { 0, 0, 100, 0 }, 6 }, { "one-offs", 2, { 0, 0, 0, 100 }, 1.2 },
-	{ "mix of 5", 5, { 35, 30, 20, 15 }, 5 },
+	{ "agents, 2 at once", 2, { [AGENT] = 100 }, 1, true },
+	{ "chats, 3 at once", 3, { [CHAT] = 100 }, 6.5, true },
+	{ "thinking chats, 3", 3, { [THINKING] = 100 }, 6, true },
+	{ "one-offs", 2, { [ONEOFF] = 100 }, 1.2, true },
+	{ "mix of 5", 5, { [AGENT] = 35, [CHAT] = 30, [THINKING] = 20, [ONEOFF] = 15 }, 5, true },
+	{ "edits, 2 documents", 2, { [EDIT] = 100 }, 0, false },
+	{ "fill in the middle, 2", 2, { [MIDDLE] = 100 }, 0, false },
+	{ "rewritten results, 2", 2, { [REWRITE] = 100 }, 0, false },
+	{ "branches, 3", 3, { [BRANCH] = 100 }, 0, false },
+	{ "mix of 6",
+	  6,
+	  { [AGENT] = 20, [CHAT] = 20, [EDIT] = 15, [MIDDLE] = 15, [REWRITE] = 15, [BRANCH] = 15 },
+	  0,
+	  false },
 };
 enum { TRAFFICS = sizeof(traffics) / sizeof(traffics[0]) };
 
@@ -472,20 +547,30 @@ static enum kind pick(const struct traffic *f)
 {
 	int d = between(0, 99), k = 0;
 
-	while (k < 3 && d >= f->share[k])
+	while (k < KINDS - 1 && d >= f->share[k])
 		d -= f->share[k++];
 	return (enum kind)k;
 }
 
 static struct text text;
-static bool quick;
+static bool quick, foresight;
 
 static void serve_all(struct sim *s, int n_sim, int n_prompt)
 {
-	if (!quick) /* foresight takes most of the time */
+	if (foresight) /* which takes most of the time */
 		remember(&s[n_sim - 1], &text, n_prompt);
 	for (int i = 0; i < n_sim; i++)
 		serve(&s[i], &text, n_prompt);
+}
+
+static bool is_agent(const struct talk *t)
+{
+	return t->kind == AGENT || t->kind == REWRITE;
+}
+
+static bool has_title(const struct talk *t)
+{
+	return t->kind != ONEOFF && t->kind != EDIT && t->kind != MIDDLE;
 }
 
 /* The answer that the model gives, and with it the tokens computed for it. */
@@ -496,8 +581,8 @@ static void answer(struct talk *t, struct sim *s, int n_sim)
 
 	render(&text, t);
 	n_prompt = text.n;
-	say(t, ANSWER, t->kind == AGENT ? between(50, 300) : between(100, 800), 0);
-	m->thought = t->kind == THINKING ? between(300, 2000) : t->kind == AGENT ? between(30, 300) : 0;
+	say(t, ANSWER, is_agent(t) ? between(50, 300) : t->kind == MIDDLE ? between(5, 30) : between(100, 800), 0);
+	m->thought = t->kind == THINKING ? between(300, 2000) : is_agent(t) ? between(30, 300) : 0;
 	put(&text, m->key, 100000, m->thought);
 	put(&text, m->key, 0, m->n);
 	put(&text, 2000, 0, 1);
@@ -534,7 +619,7 @@ static void run(const struct traffic *f, uint64_t seed, int requests, struct sim
 			last = between(0, f->open - 1);
 		t = &open[last];
 		answer(t, s, n_sim);
-		if (!t->titled && t->kind != ONEOFF && percent(50))
+		if (!t->titled && has_title(t) && percent(50))
 			title(t, s, n_sim);
 		t->titled = true;
 		if (!go_on(t))
@@ -544,8 +629,8 @@ static void run(const struct traffic *f, uint64_t seed, int requests, struct sim
 
 int main(int argc, char **argv)
 {
-	static const int budget[] = { 2, 8, 32, 0 };
-	enum { BUDGETS = 4 };
+	static const int budget[] = { 2, 8, 32, 128, 0 };
+	enum { BUDGETS = 5, ALL = BUDGETS - 1 };
 	int seeds, requests = 400;
 	uint64_t first = 1;
 	bool kv = false;
@@ -555,6 +640,8 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--kv"))
 			kv = true;
+		else if (!strcmp(argv[i], "--coarse"))
+			coarse = true;
 		else if (i + 1 < argc && !strcmp(argv[i], "--seeds"))
 			seeds = atoi(argv[++i]);
 		else if (i + 1 < argc && !strcmp(argv[i], "--first"))
@@ -562,33 +649,39 @@ int main(int argc, char **argv)
 		else if (i + 1 < argc && !strcmp(argv[i], "--requests"))
 			requests = atoi(argv[++i]);
 		else
-			CHECK(false, "prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv]");
+			CHECK(false, "prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv] [--coarse]");
 	}
 	printf("prompt tokens computed, in %%; seeds %d..%d, %d requests each%s\n", (int)first, (int)first + seeds - 1,
 	       requests, kv ? ", keys and values count" : "");
-	printf("%-20s %10s %8s %8s %8s %12s\n", "", "2 states", "8", "32", "all", "foreseen");
+	printf("%-22s %10s %8s %8s %8s %8s %12s\n", "", "2 states", "8", "32", "128", "all", "foreseen");
 	for (int k = 0; k < TRAFFICS; k++) {
 		double share[BUDGETS] = { 0 }, ahead = 0;
+		int n_seed;
 
-		for (int i = 0; i < seeds; i++) {
+		foresight = traffics[k].foreseen && !quick;
+		n_seed = traffics[k].foreseen ? seeds : (seeds + 3) / 4;
+
+		for (int i = 0; i < n_seed; i++) {
 			static struct sim s[BUDGETS];
 
 			for (int b = 0; b < BUDGETS; b++)
 				sim_open(&s[b], budget[b], kv);
-			run(&traffics[k], first + (uint64_t)i, requests, s, BUDGETS);
+			/* Those that part anywhere make trees of thousands of places, all of which are looked at. */
+			run(&traffics[k], first + (uint64_t)i, traffics[k].foreseen ? requests : requests / 4, s,
+			    BUDGETS);
 			for (int b = 0; b < BUDGETS; b++) {
 				prefix_check(&s[b].prefix);
-				share[b] += 100 * (double)s[b].computed / (double)s[b].prompt / seeds;
+				share[b] += 100 * (double)s[b].computed / (double)s[b].prompt / n_seed;
 				sim_close(&s[b]);
 			}
-			ahead += n_past ? 100 * foreseen(8) / seeds : 0;
+			ahead += n_past ? 100 * foreseen(8) / n_seed : 0;
 		}
-		CHECK(ahead < share[3] + 1, "%s: %.1f %% with foresight, %.1f %% with all", traffics[k].name, ahead,
-		      share[3]);
-		CHECK(argc > 1 || share[1] - share[3] < traffics[k].most + quick,
-		      "%s: %.1f %% with 8 states, %.1f %% with all", traffics[k].name, share[1], share[3]);
-		printf("%-20s %10.1f %8.1f %8.1f %8.1f %12.1f\n", traffics[k].name, share[0], share[1], share[2],
-		       share[3], ahead);
+		CHECK(ahead < share[ALL] + 1, "%s: %.1f %% with foresight, %.1f %% with all", traffics[k].name, ahead,
+		      share[ALL]);
+		CHECK(argc > 1 || !traffics[k].most || share[1] - share[ALL] < traffics[k].most + quick,
+		      "%s: %.1f %% with 8 states, %.1f %% with all", traffics[k].name, share[1], share[ALL]);
+		printf("%-22s %10.1f %8.1f %8.1f %8.1f %8.1f %12.1f\n", traffics[k].name, share[0], share[1], share[2],
+		       share[3], share[ALL], ahead);
 	}
 	return 0;
 }

@@ -1,13 +1,17 @@
-/* prefix_table.c - what the prefix store saves on four prompts: cold, the same
- * again (and once more), one that shares its beginning, and one that goes on.
+/* prefix_table.c - what the prefix store saves on five prompts: cold, the same
+ * again (and once more), one that shares its beginning, and one that goes on; as a
+ * chat renders them, with marks, and raw, without any.
  *
- *     prefix_table [--runs N] [--threads N] MODEL-FOLDER
+ *     prefix_table [--runs N] [--threads N] [--share X] MODEL-FOLDER
  *
  * Lengths and common beginnings are those of the table in mlx-lm's pull request
  * 1254: 571 tokens; again; 431 of which 424 are the same; 577 of which 564 are
  * the same.  As a chat's prompt, 424 is where system and tools end and 564 where
- * the header of the answer begins.  Every prompt is also run without the store,
- * and its 32 tokens and their probabilities must be the same to the last bit. */
+ * the header of the answer begins.  Every prompt follows the first directly, and is also
+ * run without the store: its 32 tokens and their probabilities must be the same to the last
+ * bit.  What a run adds to a cold prompt's time is in the row "cold".  --share is
+ * engine_opts.place_share; without it copies may take any time, and no replay is longer
+ * than the bound. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +20,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "engine/prefix/place.h"
 #include "lives.h"
 
 enum { SYSTEM = 424, HEADER = 564, FIRST = 571, SHARED = 431, LONGER = 577, ANSWER = 32, RUNS_MAX = 99 };
@@ -28,7 +33,8 @@ struct outcome {
 	double ms; /* to the first token */
 };
 
-static void ask_one(struct engine *e, const int32_t *tok, int n, const char *salt, bool cold, struct outcome *o)
+static void ask_one(struct engine *e, const int32_t *tok, int n, const char *salt, bool cold, bool raw,
+                    struct outcome *o)
 {
 	const int mark[] = { SYSTEM, HEADER };
 	const unsigned char kind[] = { PLACE_SYSTEM, PLACE_HEADER };
@@ -39,7 +45,7 @@ static void ask_one(struct engine *e, const int32_t *tok, int n, const char *sal
 		         .no_cache = cold,
 		         .mark = mark,
 		         .mark_kind = kind,
-		         .n_mark = 2 };
+		         .n_mark = raw ? 0 : 2 };
 	struct request *r;
 	struct event ev;
 	struct err err;
@@ -68,15 +74,16 @@ static int by_size(const void *a, const void *b)
 	return (d > 0) - (d < 0);
 }
 
-static void table(struct engine *e, int vocab, int runs)
+static void table(struct engine *e, int vocab, int runs, bool raw, bool bound)
 {
 	static const struct {
 		const char *name;
 		int n, same;
+		double founding; /* seconds of that table */
 	} row[] = {
-		{ "cold", FIRST, 0 },           { "the same again", FIRST, FIRST },
-		{ "and again", FIRST, FIRST },  { "shared beginning", SHARED, SYSTEM },
-		{ "extended", LONGER, HEADER },
+		{ "cold", FIRST, 0, 2.030 },           { "the same again", FIRST, FIRST, 0.314 },
+		{ "and again", FIRST, FIRST, 0.314 },  { "shared beginning", SHARED, SYSTEM, 0.397 },
+		{ "extended", LONGER, HEADER, 0.461 },
 	};
 	enum { COLD, SAME, THIRD, BEGINNING, EXTENDED, ROWS };
 	static const int at[ROWS] = { 0, HEADER, FIRST - 1, SYSTEM, HEADER };
@@ -84,8 +91,9 @@ static void table(struct engine *e, int vocab, int runs)
 
 	for (int i = 0; i < LONGER; i++)
 		base[i] = (int32_t)(rng_bits(11, (uint64_t)i, 1) % (uint64_t)vocab);
-	printf("| prompt | tokens | in common | resumed at | computed | first token, cold | first token | equal |\n"
-	       "|---|---|---|---|---|---|---|---|\n");
+	printf("%s\n\n| prompt | tokens | in common | resumed at | computed | first token, cold | first token | of cold | "
+	       "there | equal |\n|---|---|---|---|---|---|---|---|---|---|\n",
+	       raw ? "raw prompts" : "prompts of a chat");
 	for (int k = 0; k < ROWS; k++) {
 		double cold_ms[RUNS_MAX], ms[RUNS_MAX];
 		struct outcome cold = { 0 }, warm = { 0 }, first;
@@ -97,12 +105,12 @@ static void table(struct engine *e, int vocab, int runs)
 			char salt[32];
 
 			/* A salt of its own is a store of its own. */
-			snprintf(salt, sizeof(salt), "%d-%d", k, i);
-			ask_one(e, tok, row[k].n, NULL, true, &cold);
+			snprintf(salt, sizeof(salt), "%d-%d-%d", raw, k, i);
+			ask_one(e, tok, row[k].n, NULL, true, raw, &cold);
 			cold_ms[i] = cold.ms;
 			for (int before = 0; before < (k == THIRD ? 2 : k > COLD); before++)
-				ask_one(e, base, FIRST, salt, false, &first);
-			ask_one(e, tok, row[k].n, salt, false, &warm);
+				ask_one(e, base, FIRST, salt, false, raw, &first);
+			ask_one(e, tok, row[k].n, salt, false, raw, &warm);
 			ms[i] = warm.ms;
 			CHECK(warm.n == cold.n && !memcmp(warm.tok, cold.tok, sizeof(cold.tok)) &&
 			              !memcmp(warm.logprob, cold.logprob, sizeof(cold.logprob)),
@@ -110,12 +118,16 @@ static void table(struct engine *e, int vocab, int runs)
 		}
 		qsort(cold_ms, (size_t)runs, sizeof(*ms), by_size);
 		qsort(ms, (size_t)runs, sizeof(*ms), by_size);
-		printf("| %s | %d | %d | %d | %d | %.1f ms | %.1f ms | yes |\n", row[k].name, row[k].n, row[k].same,
-		       warm.report.resumed, row[k].n - warm.report.resumed, cold_ms[runs / 2], ms[runs / 2]);
+		printf("| %s | %d | %d | %d | %d | %.1f ms | %.1f ms | %.3f | %.3f | yes |\n", row[k].name, row[k].n,
+		       row[k].same, warm.report.resumed, row[k].n - warm.report.resumed, cold_ms[runs / 2],
+		       ms[runs / 2], ms[runs / 2] / cold_ms[runs / 2], row[k].founding / row[0].founding);
 		fflush(stdout);
-		CHECK(warm.report.resumed == at[k], "resumed at %d (%s)", warm.report.resumed,
+		CHECK(raw || warm.report.resumed == at[k], "resumed at %d (%s)", warm.report.resumed,
 		      prefix_reason_name(warm.report.reason));
+		CHECK(!bound || warm.report.replayed <= (k == BEGINNING ? PLACE_STEP : PLACE_NEAR), "%d replayed",
+		      warm.report.replayed);
 	}
+	printf("\n");
 }
 
 int main(int argc, char **argv)
@@ -135,9 +147,11 @@ int main(int argc, char **argv)
 			runs = atoi(argv[++i]);
 		else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
 			threads = atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--share") && i + 1 < argc)
+			eo.place_share = atof(argv[++i]);
 		else
 			path = argv[i];
-	CHECK(path && runs > 0 && runs <= RUNS_MAX, "prefix_table [--runs N] [--threads N] MODEL-FOLDER");
+	CHECK(path && runs > 0 && runs <= RUNS_MAX, "prefix_table [--runs N] [--threads N] [--share X] MODEL-FOLDER");
 	log_set_level(LOG_WARN);
 	be = backend_cpu_open(threads, cpu_detect());
 	CHECK(!store_open(&st, path, &err), "%s", err.msg);
@@ -147,7 +161,8 @@ int main(int argc, char **argv)
 	mo.kv_bytes = model_pool_bytes(&m->shape, &mo, -1, 8 * mo.ctx_max);
 	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
 	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
-	table(e, m->shape.vocab, runs);
+	for (int raw = 0; raw < 2; raw++)
+		table(e, m->shape.vocab, runs, raw, eo.place_share <= 0);
 	engine_close(e);
 	model_close(m);
 	be->ops->close(be);

@@ -41,6 +41,28 @@ struct prefix_report rows_ask(struct engine *e, const int32_t *tok, int n, struc
 	return report;
 }
 
+int rows_answer(struct engine *e, int32_t *tok, int n, int n_answer)
+{
+	struct ask a = { .prompt = tok, .n_prompt = n, .max_tokens = n_answer };
+	struct request *r;
+	struct event ev;
+	struct err err;
+	int got = 0;
+
+	sampler_params_init(&a.sampling);
+	a.sampling.temperature = 0;
+	CHECK(!engine_submit(e, &a, &r, &err), "%s", err.msg);
+	while (engine_step(e))
+		;
+	while (request_next(r, &ev)) {
+		if (ev.kind == EV_TOKEN)
+			tok[n + got++] = ev.token;
+		CHECK(ev.kind != EV_DONE || ev.finish == FINISH_LENGTH, "%s", ev.err.msg);
+	}
+	request_free(r);
+	return got ? n + got - 1 : n;
+}
+
 struct bytes {
 	struct sink sink;
 	struct buf buf;

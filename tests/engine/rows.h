@@ -19,6 +19,10 @@ struct rows {
  * Aborts when it does not end as it should. */
 struct prefix_report rows_ask(struct engine *e, const int32_t *tok, int n, struct rows *rows);
 
+/* The same with an answer of up to n_answer tokens, greedy, which are appended to tok.  Returns
+ * how many tokens there are then that the caches have seen: all but the answer's last. */
+int rows_answer(struct engine *e, int32_t *tok, int n, int n_answer);
+
 /* All that the caches hold of the slot, which stands at pos, as it would be written to
  * disk.  *out is the caller's to end. */
 void caches_bytes(struct caches *caches, int slot, int pos, struct buf *out);

@@ -8,6 +8,11 @@
 
 #include "base/alloc.h"
 
+int prefix_spared(const struct prefix_report *r)
+{
+	return r->replayed / PLACE_NEAR * PLACE_NEAR;
+}
+
 const char *place_name(enum place kind)
 {
 	static const char *const name[PLACES] = { "system", "user",     "header", "prompt",

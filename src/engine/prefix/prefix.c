@@ -587,6 +587,7 @@ static void report(const struct prefix *p, const struct way *w, int n, struct pr
 	r->junction = w->depth < n - 1 ? w->depth : n - 1;
 	r->replayed = r->junction - r->resumed;
 	r->node = out->node ? out->node->id : 0;
+	r->place = out->node ? out->node->kind : PLACES;
 	r->first_diff = r->was = -1;
 	if (w->depth < n && next) {
 		r->first_diff = w->depth;
@@ -608,9 +609,10 @@ void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, i
 	struct way w;
 	int most;
 
-	*out = (struct prefix_hit){
-		.report = { .first_diff = -1, .was = -1, .reason = p->bytes_max ? PREFIX_EMPTY : PREFIX_OFF }
-	};
+	*out = (struct prefix_hit){ .report = { .first_diff = -1,
+		                                .was = -1,
+		                                .place = PLACES,
+		                                .reason = p->bytes_max ? PREFIX_EMPTY : PREFIX_OFF } };
 	if (!t)
 		return;
 	w = follow(t, tok, n);

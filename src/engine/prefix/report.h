@@ -41,13 +41,17 @@ const char *prefix_source_name(enum prefix_source source); /* "none", "running",
 struct prefix_report {
 	enum prefix_source source;
 	enum prefix_reason reason;
-	int resumed;    /* positions that needed no computing */
-	int junction;   /* positions in common with what is known, at most one less than the prompt */
-	int replayed;   /* junction - resumed: known before and computed again */
-	int first_diff; /* index of the first token that differs from the nearest known text; -1: none does */
-	int32_t was;    /* the token known there; -1: none */
-	uint64_t node;  /* id of the node resumed from; 0: none */
+	int resumed;      /* positions that needed no computing */
+	int junction;     /* positions in common with what is known, at most one less than the prompt */
+	int replayed;     /* junction - resumed: known before and computed again */
+	int first_diff;   /* index of the first token that differs from the nearest known text; -1: none does */
+	int32_t was;      /* the token known there; -1: none */
+	enum place place; /* what the state resumed from was kept for; PLACES: there is none, or it is on disk */
+	uint64_t node;    /* id of the node resumed from; 0: none */
 };
+
+/* Of the replayed tokens, those that places 16 tokens apart would have spared. */
+int prefix_spared(const struct prefix_report *r);
 
 /* One node of the tree, as engine_prefix_walk shows it. */
 struct prefix_item {
