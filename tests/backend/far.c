@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 
-enum { AREAS = 4096, COPIES = 1024, TWINS = 8192, LISTS = 4, CONVS = 8 };
+enum { AREAS = 4096, COPIES = 1024, TWINS = 8192, LISTS = 4, RATES = 256, CONVS = 8 };
 
 /* Memory that a model has placed: the host's bytes, and the copy that operations read. */
 struct copy {
@@ -34,7 +34,8 @@ struct far {
 	int n_twin;
 	struct weight *list[LISTS]; /* of experts, for one operation */
 	int n_list;
-	const struct pass *of; /* the pass whose tables are there */
+	const float *rate[RATES]; /* of a view, for one operation */
+	const struct pass *of;    /* the pass whose tables are there */
 	struct pass tables;
 	struct {
 		void *p;
@@ -215,6 +216,12 @@ static void far_unplace(struct backend *be, const struct placed *v, int n)
 		be->ops->free(be, c->far, c->is.bytes);
 		*c = f->copy[--f->n_copy];
 	}
+}
+
+/* The same of what may be a placed vector or the backend's own memory. */
+static const void *over_if_placed(struct far *f, const void *p)
+{
+	return copy_of(f, p) ? over(f, p) : p;
 }
 
 static const struct weight *weight_over(struct far *f, const struct weight *w)
@@ -398,25 +405,42 @@ static void far_by_head(struct pass *p, float *out, const struct by_head *h, con
 	FAR(by_head, out, &to, in, n);
 }
 
+/* The view with the table of rates that its shape names; the list itself is the host's. */
+static struct state_view state_over(struct far *f, const struct state_view *view)
+{
+	struct state_view to = *view;
+	int n = view->shape.layers;
+
+	if (!view->shape.rate || !f->n_copy)
+		return to;
+	assert(n <= RATES);
+	for (int i = 0; i < n; i++)
+		f->rate[i] = over(f, view->shape.rate[i]);
+	to.shape.rate = f->rate;
+	return to;
+}
+
 static void far_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,
                       const struct state_view *view, int layer)
 {
 	struct far *f = (struct far *)p->be;
 	struct recur to = *r;
+	struct state_view there = state_over(f, view);
 	const float **vector[] = { &to.conv, &to.conv_bias, &to.a_log_exp, &to.dt_bias, &to.decay,    &to.skip,
 		                   &to.norm, &to.key_gain,  &to.key_rate,  &to.bonus,   &to.norm_bias };
 
 	for (size_t i = 0; i < sizeof vector / sizeof *vector; i++)
 		*vector[i] = over(f, *vector[i]);
 	to.reader = weight_over(f, r->reader);
-	FAR(recur, out, &to, in, view, layer);
+	FAR(recur, out, &to, in, &there, layer);
 }
 
 static void far_tape_apply(struct backend *be, const struct state_view *view, int slot, int keep)
 {
+	struct state_view there = state_over((struct far *)be, view);
 	struct far *f = near_be(be);
 
-	f->inner->ops->tape_apply(f->inner, view, slot, keep);
+	f->inner->ops->tape_apply(f->inner, &there, slot, keep);
 	away(be);
 }
 
@@ -442,7 +466,7 @@ static void far_moe(struct pass *p, float *out, bool add, const struct moe *m, c
 
 static void far_add(struct pass *p, float *x, const float *y, int n, int cols, float scale)
 {
-	FAR(add, x, y, n, cols, scale);
+	FAR(add, x, over_if_placed((struct far *)p->be, y), n, cols, scale);
 }
 
 static void far_map(struct pass *p, float *x, int n, int cols, float scale, float cap)
@@ -452,7 +476,7 @@ static void far_map(struct pass *p, float *x, int n, int cols, float scale, floa
 
 static void far_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n, int cols)
 {
-	FAR(mul, x, y, y_ld, n, cols);
+	FAR(mul, x, over_if_placed((struct far *)p->be, y), y_ld, n, cols);
 }
 
 static void far_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
