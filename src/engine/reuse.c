@@ -299,7 +299,7 @@ static void thin_answer(struct engine *e, struct request *r)
 	}
 	r->near_at[r->n_near++] = r->pos;
 	for (int i = 0; i < r->n_near; i++)
-		if (r->near_at[i] > r->pos - PLACE_TAIL)
+		if (r->near_at[i] > r->pos - PLACE_TAIL - PLACE_NEAR)
 			r->near_at[n++] = r->near_at[i];
 		else if (r->near_at[i] != r->stays_at)
 			prefix_forget(&e->prefix, r->salt, r->tok, r->near_at[i]);
