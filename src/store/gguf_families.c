@@ -280,7 +280,7 @@ void gguf_config_nemotron(struct gguf_conf *c)
 	gguf_put_common(c);
 	put_heads(c, 10000);
 	put_pattern(c, experts);
-	gguf_put_float(c, "layer_norm_epsilon", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", NAN));
+	gguf_put_float(c, "layer_norm_epsilon", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", (double)NAN));
 	gguf_put_str(c, "mlp_hidden_act", "relu2");
 	gguf_put_int(c, "intermediate_size", most(c, "feed_forward_length"));
 	gguf_put_int(c, "mamba_num_heads", gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED));
@@ -303,7 +303,7 @@ void gguf_config_lfm2(struct gguf_conf *c)
 	gguf_put_common(c);
 	put_heads(c, 1e6);
 	put_types(c, "attention.head_count_kv", "full_attention", "conv");
-	gguf_put_float(c, "norm_eps", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", NAN));
+	gguf_put_float(c, "norm_eps", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", (double)NAN));
 	gguf_put_int(c, "conv_L_cache", gguf_conf_int(c, "shortconv.l_cache", GGUF_NEEDED));
 	gguf_put_bool(c, "block_auto_adjust_ff_dim", false);
 	gguf_put_int(c, "intermediate_size", most(c, "feed_forward_length"));

@@ -1,4 +1,4 @@
-"""Requests in the shape in which coding agents and chat programs send them, rebuilt from users' recordings with content of our own:
+"""Requests in the shape in which coding agents and chat programs send them, rebuilt from what users reported (no captures), with content of our own:
 each is answered with nothing but a base URL, a key and any model's name.  Run as: test_recorded.py STUB_SERVER TOKENIZER.JSON"""
 import json
 import sys

@@ -1,6 +1,6 @@
 """Makes calls.json: answers with calls of functions as models write them, in every dialect, and what is meant.
 
-The kinds of trouble are those that users of other servers reported: arguments that hold brackets, quotes, tags or code; empty ones;
+The kinds of trouble are our own choice: arguments that hold brackets, quotes, tags or code; empty ones;
 numbers and truths; text and thoughts around calls; several calls; line breaks where templates have none; ends that are missing; names
 with dots and dashes.  Each kind is written in each dialect.  Run: make_calls.py > calls.json"""
 import json
