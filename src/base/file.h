@@ -40,7 +40,7 @@ bool file_map_mend(const void *address);
 
 /* Replaces the whole huge pages within bytes [from, to) of the mapping, from the front, by memory of
  * the process's own with the same bytes at the same addresses, which the system may hold in huge pages:
- * there are none for mapped files, and reading small ones is slower (docs/performance.md says by
+ * there are none for mapped files, and reading small ones is slower (docs/notes/kernels.md says by
  * how much).  Any thread; others may read the mapping meanwhile, and see the same bytes.
  * Before each piece of 32 MB, while the last is still mapped, asks more(arg, bytes done so
  * far), and ends when it says no.  Returns how many bytes it replaced; less than it could

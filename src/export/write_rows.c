@@ -79,11 +79,12 @@ static int note_read(const struct out *f)
 	size_t words = strlen(f->job->words);
 	struct buf text;
 	struct err err;
-	int done = 0;
+	int done = 0, rc = E_MISSING;
 
 	buf_init(&text);
-	if (file_exists(f->partial.p) && file_exists(f->note.p) && !file_read(f->note.p, words + 64, &text, &err) &&
-	    text.n > words && !memcmp(text.p, f->job->words, words) && text.p[words] == '\n')
+	if (file_exists(f->partial.p) && file_exists(f->note.p))
+		rc = file_read(f->note.p, words + 64, &text, &err);
+	if (!rc && text.n > words && !memcmp(text.p, f->job->words, words) && text.p[words] == '\n')
 		done = atoi(text.p + words + 1);
 	buf_fini(&text);
 	return done < 0 || done > f->job->n ? 0 : done;

@@ -21,7 +21,7 @@ __attribute__((always_inline)) static inline void coded_ask_scales(const struct 
  * that follow, whoever computes these, in RUNS runs of memory side by side, a line of each in
  * turn.  A processor brings in a page in rising order by itself, a few lines ahead and only while
  * lines of it are asked for, so several pages at a time keep more lines under way than one does
- * (docs/performance.md).  Where the weight ends, its last outputs again. */
+ * (docs/notes/kernels.md).  Where the weight ends, its last outputs again. */
 struct coded_ahead {
 	const uint8_t *at; /* the share's first line of the first run */
 	size_t hop;        /* from a run to the next */

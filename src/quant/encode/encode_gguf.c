@@ -159,7 +159,7 @@ static double group_codes(const struct search *q, struct found *f, int g)
 static void group_refine(const struct search *q, struct found *f, int g)
 {
 	int s0 = f->s[g], m0 = f->min[g], at = g * q->group, best_s = s0, best_m = m0;
-	double best = INFINITY;
+	double best = HUGE_VAL;
 
 	for (int s = s0 - 1; s <= s0 + 1; s++)
 		for (int m = m0 - (q->mins ? 1 : 0); m <= m0 + (q->mins ? 1 : 0); m++) {
@@ -241,7 +241,7 @@ static void long_descend(const struct search *q, struct found *best, const float
 
 static struct found long_search(const struct search *q)
 {
-	struct found best = { .err = INFINITY };
+	struct found best = { .err = HUGE_VAL };
 	float a[GROUPS], b[GROUPS] = { 0 };
 
 	/* Nothing but zeros, should no scale do. */

@@ -74,7 +74,7 @@ void mxfp4_encode(uint8_t *code, uint8_t *scale, const float *x, int cols, const
 		const float *w = weights_of(importance, k);
 		uint8_t q[GROUP];
 		float most = 0;
-		double best = INFINITY;
+		double best = HUGE_VAL;
 		int e, at = 0;
 
 		for (int i = 0; i < GROUP; i++)

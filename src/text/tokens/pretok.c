@@ -330,7 +330,7 @@ static int add_metaspace(struct pretok *p, const struct json *j, struct err *err
 		return err_set(err, E_LIMIT, "more than %d stages", STAGES_MAX);
 	st = &p->stage[p->n++];
 	*st = (struct stage){ .prepend = *scheme == 'a' ? ALWAYS : *scheme == 'f' ? FIRST : NEVER };
-	strcpy(st->meta, with);
+	memcpy(st->meta, with, strlen(with) + 1);
 	return split ? add_regex(p, with, strlen(with), true, MERGED_WITH_NEXT, false, err) : 0;
 }
 
