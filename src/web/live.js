@@ -158,7 +158,8 @@ function draw_tree(cache) {
 }
 
 async function order(verb, node) {
-  const reply = await fetch("/v1/cache/" + verb, { method: "POST", body: JSON.stringify({ node }), headers: headers() });
+  const reply = await fetch("/v1/cache/" + verb, { method: "POST", body: JSON.stringify({ node }),
+    headers: { "content-type": "application/json", ...headers() } });
   if (!reply.ok) settings("node").append(element("p", { class: "problem" }, await problem_of(reply)));
   tick();
 }

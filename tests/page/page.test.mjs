@@ -75,7 +75,8 @@ async function greedy(more = {}) {
 }
 
 async function by_api(body) {
-	const reply = await fetch(`${server.url}/v1/chat/completions`, { method: 'POST', body: JSON.stringify({ temperature: 0, ...body }) });
+	const reply = await fetch(`${server.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' },
+		body: JSON.stringify({ temperature: 0, ...body }) });
 	return (await reply.json()).choices[0].message;
 }
 
