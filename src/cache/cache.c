@@ -376,15 +376,22 @@ static bool own_pool(const struct caches *s, int i)
 	return s->v[i]->pool;
 }
 
-struct cache_pool caches_pool(const struct caches *s)
+/* Bytes that the pools may have together; never changes, unlike what is used of them. */
+static size_t pools_max(const struct caches *s)
 {
-	struct cache_pool all = { 0 };
+	size_t n = 0;
 
 	for (int i = 0; i < s->n; i++)
-		if (own_pool(s, i)) {
-			all.max += s->v[i]->pool->max;
-			all.used += s->v[i]->pool->used;
-		}
+		n += own_pool(s, i) ? s->v[i]->pool->max : 0;
+	return n;
+}
+
+struct cache_pool caches_pool(const struct caches *s)
+{
+	struct cache_pool all = { .max = pools_max(s) };
+
+	for (int i = 0; i < s->n; i++)
+		all.used += own_pool(s, i) ? s->v[i]->pool->used : 0;
 	return all;
 }
 
@@ -408,7 +415,7 @@ size_t caches_need(const struct caches *s, int pos)
 
 int caches_longest(const struct caches *s, int ctx_max)
 {
-	size_t max = caches_pool(s).max;
+	size_t max = pools_max(s);
 	int least = 0, most = ctx_max;
 
 	while (least < most) {

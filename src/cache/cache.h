@@ -190,7 +190,8 @@ struct cache_pool caches_pool(const struct caches *);
 size_t caches_unit_bytes(const struct caches *); /* one unit of each cache that has a pool; 0: none has */
 /* Bytes of the pools that a sequence which stands at pos holds at most. */
 size_t caches_need(const struct caches *, int pos);
-/* The longest sequence, up to ctx_max, for which the pools have room when it is alone. */
+/* The longest sequence, up to ctx_max, for which the pools have room when it is alone.  Any thread: what it reads
+ * never changes. */
 int caches_longest(const struct caches *, int ctx_max);
 /* Bytes of the pools that slots and the n sets of held[] have; with a set (snaps), those among
  * them of what it needs to stand at pos. */
