@@ -17,10 +17,8 @@
 #include "base/rng.h"
 #include "cli/identity.h"
 
-/* Share of a prompt's time that copies of states may take.  They are timed where a step ends, out of memory; a copy
- * loop into warm memory takes a third to a fifth of that, so less than this is spent on the way of a pass. */
-static const double PLACE_SHARE = 0.25;
-enum { TEMPLATE_MAX = 4 << 20 }; /* bytes; the largest known has 17 KB */
+static const double PLACE_SHARE = 0.01; /* of a prompt's time may go into copies of states for later prompts */
+enum { TEMPLATE_MAX = 4 << 20 };        /* bytes; the largest known has 17 KB */
 
 /* ---- which model ---- */
 
