@@ -80,7 +80,7 @@ struct request {
 	struct place_pitch pitch;      /* since it was admitted last */
 	int told_at;                   /* the last place that the disk was told of */
 	int near_at[NEAR_MAX], n_near; /* in the answer: rising, those that may be given up ... */
-	int stays_at;                  /* ... and the last before them that is not */
+	int stays_at;                  /* ... and the last before them that stays; 0: none yet */
 	int junction;                  /* where it leaves what was known; 0: no state is wanted there */
 	uint64_t ahead;                /* age of the running request it waits for; AHEAD_NONE: none */
 	int ahead_at;                  /* ... to come this far */

@@ -79,7 +79,7 @@ out:
 	known = hit.report.junction;
 	r->pitch = pitch_of(e, r->n_prompt);
 	r->told_at = hit.at;
-	r->n_near = 0;
+	r->n_near = r->stays_at = 0;
 	/* What all prompts have in common, a template's first tokens, is worth no state of its own. */
 	r->junction = known > hit.at && known >= PLACE_APART ? known : 0;
 	r->kept_at = hit.at;
@@ -284,15 +284,22 @@ static bool due_in_answer(const struct engine *e, const struct request *r)
 	return r->pos - r->learned + step > near;
 }
 
-/* The places since the last that stays: of two that are a step apart the later one does. */
+/* Takes the latest of the places that may be given up as one that stays. */
+static int stay(struct request *r)
+{
+	return r->n_near ? r->near_at[--r->n_near] : r->learned;
+}
+
+/* A place that stays is never further than a step from the one before it.  Of the others those go
+ * that the answer has left behind. */
 static void thin_answer(struct engine *e, struct request *r)
 {
 	int n = 0;
 
-	if (!r->n_near)
+	if (!r->stays_at)
 		r->stays_at = r->learned;
-	if (r->pos - r->stays_at > r->pitch.step && r->n_near)
-		r->stays_at = r->near_at[r->n_near - 1];
+	if (r->pos - r->stays_at > r->pitch.step)
+		r->stays_at = stay(r);
 	if (r->n_near == NEAR_MAX) {
 		memmove(r->near_at, r->near_at + 1, (NEAR_MAX - 1) * sizeof(*r->near_at));
 		r->n_near--;
@@ -301,7 +308,7 @@ static void thin_answer(struct engine *e, struct request *r)
 	for (int i = 0; i < r->n_near; i++)
 		if (r->near_at[i] > r->pos - PLACE_TAIL - PLACE_NEAR)
 			r->near_at[n++] = r->near_at[i];
-		else if (r->near_at[i] != r->stays_at)
+		else
 			prefix_forget(&e->prefix, r->salt, r->tok, r->near_at[i]);
 	r->n_near = n;
 }
