@@ -1,0 +1,69 @@
+/* media.h - rows of a prompt that bring their own embedding, such as those of an image.
+ *
+ * A media object stands for one image.  Whoever prepares a request makes it from decoded pixels: what is known then is
+ * its digest, how many rows it has and how they stand in the prompt.  Its vectors may come later: work() computes them
+ * a part at a time on the engine's thread, between steps, and only for a request that has to compute these rows, so a
+ * prompt whose image is in a kept prefix runs no tower.  docs/rows.md describes the way of such rows through the
+ * program.
+ *
+ * Everything but `vectors` is constant from the first reference on.  A media object may be shared by several requests. */
+#ifndef MODEL_MEDIA_H
+#define MODEL_MEDIA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/digest.h"
+#include "base/err.h"
+
+struct media;
+
+struct media_ops {
+	/* Computes a part of the vectors, which takes about ns nanoseconds or, where a part cannot be cut as short, a
+	 * little more.  On the engine's thread, between two steps, so the backend's threads are free; parts of other
+	 * media objects may come between two calls.  Returns 0, and `vectors` is set once they are complete; or an error
+	 * code, after which it is not called again.  NULL: the vectors are there from the beginning.
+	 * The vectors are a function of pixels and settings: not of ns, of the number of threads, of other media. */
+	int (*work)(struct media *, int64_t ns, struct err *);
+	/* The last reference is gone; any thread. */
+	void (*free)(struct media *);
+};
+
+enum { MEDIA_ROW = -1 }; /* in a layout: the next row of the media object */
+
+struct media {
+	const struct media_ops *ops;
+	atomic_int refs; /* 1 when it is made; media_ref, media_unref */
+	/* Of everything that the vectors are a function of: decoded pixels, the settings of preprocessing, and the
+	 * tower where a process has several.  Not the bytes of the file: another encoding of the same pixels is equal. */
+	struct digest digest;
+	int n;      /* rows */
+	int hidden; /* floats of a vector: shape.hidden of the text model */
+	int deep; /* vectors of each row beside the embedding, added to the residual stream after layers 0 .. deep - 1 */
+	/* n = grid_h * grid_w rows in raster order with rotary positions (b, b + row, b + column), after which text goes on
+	 * at b + max(grid_h, grid_w).  0: rotary positions are those of text. */
+	int grid_h, grid_w;
+	bool whole; /* attention among the rows goes both ways, in the layers that say so: a step has all of them or none */
+	/* What stands in a prompt for the image: token ids, and MEDIA_ROW n times.  A run of MEDIA_ROW is a span. */
+	const int32_t *layout;
+	int n_layout;
+	size_t bytes; /* of the vectors, once they are there: what keeping them costs */
+	/* [n][1 + deep][hidden] in the host's memory: per row its embedding, then what is added after layers.  NULL: not
+	 * computed yet.  Written once, by work. */
+	const float *vectors;
+};
+
+static inline struct media *media_ref(struct media *m)
+{
+	atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+	return m;
+}
+static inline void media_unref(struct media *m)
+{
+	if (m && atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) == 1)
+		m->ops->free(m);
+}
+
+#endif
