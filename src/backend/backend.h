@@ -65,7 +65,9 @@ enum act {
 	ACT_SILU,      /* g sigmoid(g) */
 	ACT_GELU_TANH, /* g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))) / 2 */
 	ACT_RELU2,     /* max(g, 0)^2 */
-	ACT_CLAMPED,   /* min(g, limit) sigmoid(alpha min(g, limit)), times 1 + the factor clamped to [-limit, limit] */
+	ACT_SIGMOID,
+	ACT_TANH,
+	ACT_CLAMPED, /* min(g, limit) sigmoid(alpha min(g, limit)), times 1 + the factor clamped to [-limit, limit] */
 };
 struct activation {
 	enum act kind;
@@ -344,6 +346,9 @@ struct backend_ops {
 	/* Rows are n rows of `cols` floats, one after the other, unless said. */
 	void (*embed)(struct pass *, float *out, const struct weight *table);
 	void (*norm)(struct pass *, float *out, const float *in, int n, int cols, const float *gain, float eps);
+	/* LayerNorm: (in - mean) * rsqrt(mean of squares of that + eps) * gain + bias. */
+	void (*layer_norm)(struct pass *, float *out, const float *in, int n, int cols, const float *gain,
+	                   const float *bias, float eps);
 	/* All jobs share in[n][cols].  Jobs may differ in format. */
 	void (*linear)(struct pass *, const struct linear *job, int n_job, const float *in, int n, int cols);
 	void (*by_head)(struct pass *, float *out, const struct by_head *, const float *in, int n);
@@ -380,6 +385,9 @@ struct backend_ops {
 	void (*map)(struct pass *, float *x, int n, int cols, float scale, float cap);
 	/* x *= y, whose rows are y_ld floats apart */
 	void (*mul)(struct pass *, float *x, const float *y, size_t y_ld, int n, int cols);
+	/* out = a + (b - a) * sigmoid(t), rows of out out_ld apart; b and t NULL: out = a. */
+	void (*blend)(struct pass *, float *out, size_t out_ld, const float *a, const float *b, const float *t, int n,
+	              int cols);
 	/* out[i] = in[index[i]] */
 	void (*gather)(struct pass *, float *out, const float *in, const int32_t *index, int n, int cols);
 

@@ -21,5 +21,6 @@ extern const struct model_ops jamba_ops;       /* jamba.c: Jamba */
 extern const struct model_ops bailing_ops;     /* bailing.c: Ring and Ling 2.x */
 extern const struct model_ops deepseek_ops;    /* deepseek.c: DeepSeek-V3, Kimi-K2, GLM-4.7-Flash */
 extern const struct model_ops kimi_linear_ops; /* kimi_linear.c: Kimi-Linear */
+extern const struct model_ops rwkv7_ops;       /* rwkv7.c: RWKV-7 */
 
 #endif

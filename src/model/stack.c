@@ -137,7 +137,8 @@ size_t stack_work_floats(const struct model *m, int n_row, int n_logit)
 
 	for (int i = 0; i < s->n_block; i++)
 		most = work_max(most, s->block[i].ops->floats(&s->block[i], n_row));
-	return trunk_begin_floats(&s->trunk, n_row) + (s->besides ? 2 : 1) * row + most;
+	return trunk_begin_floats(&s->trunk, n_row) + (s->besides ? 2 : 1) * row + work_floats_of(n_row, s->shared) +
+	       most;
 }
 
 void stack_forward(struct model *m, struct pass *p)
@@ -148,6 +149,8 @@ void stack_forward(struct model *m, struct pass *p)
 	size_t floats = (size_t)p->n_row * (size_t)hidden;
 	float *x = trunk_begin(p, &s->trunk), *h = pass_floats(p, floats), *y = s->besides ? pass_floats(p, floats) : h;
 
+	if (s->shared)
+		v.shared = pass_floats(p, (size_t)p->n_row * (size_t)s->shared);
 	for (int g = 0; g < m->shape.n_kv; g++)
 		v.kv[g] = paged_view(m->kv[g]);
 	for (int i = 0; i < s->n_block; i++) {
@@ -155,7 +158,7 @@ void stack_forward(struct model *m, struct pass *p)
 		float *to = join_to(&b->join, x, y);
 
 		if (b->norm && !b->beside)
-			p->be->ops->norm(p, h, x, p->n_row, hidden, b->norm, s->trunk.eps);
+			trunk_norm(p, &s->trunk, h, x, p->n_row, b->norm, b->bias);
 		b->ops->forward(p, b, to, to == x, b->norm ? h : x, &v);
 		join_add(p, &b->join, x, to, hidden);
 	}

@@ -18,6 +18,7 @@ struct block;
 struct stack_views {
 	const struct kv_view *kv[KV_GROUPS];
 	const struct state_view *state;
+	float *shared; /* [n_row][stack.shared], which a block fills for later ones; NULL: 0 columns */
 };
 
 struct block_ops {
@@ -32,6 +33,7 @@ struct block {
 	const struct block_ops *ops;
 	void *own;         /* the kind's struct */
 	const float *norm; /* gain of the norm before it; NULL: none */
+	const float *bias; /* of that norm, which is a LayerNorm then; NULL: RMS norm */
 	bool beside;       /* reads what the block before it reads, its norm included */
 	struct join join;
 	int layer;          /* its index in the cache of states */
@@ -43,6 +45,7 @@ struct stack {
 	struct trunk trunk;
 	struct block *block;
 	int n_block;
+	int shared;   /* columns of stack_views.shared */
 	bool besides; /* some block is beside another */
 };
 

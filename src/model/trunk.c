@@ -21,6 +21,15 @@ void trunk_bind_as(struct binder *b, struct trunk *t, const struct trunk_names *
 	t->norm = bind_floats(b, hidden, norm_add, "%s.weight", names->norm);
 }
 
+void trunk_norm(struct pass *p, const struct trunk *t, float *out, const float *in, int n, const float *gain,
+                const float *bias)
+{
+	if (bias)
+		p->be->ops->layer_norm(p, out, in, n, t->hidden, gain, bias, t->eps);
+	else
+		p->be->ops->norm(p, out, in, n, t->hidden, gain, t->eps);
+}
+
 float *trunk_begin(struct pass *p, const struct trunk *t)
 {
 	float *x;
@@ -30,6 +39,8 @@ float *trunk_begin(struct pass *p, const struct trunk *t)
 	p->be->ops->embed(p, x, &t->embed);
 	if (t->embed_scale != 1)
 		p->be->ops->map(p, x, p->n_row, t->hidden, t->embed_scale, 0);
+	if (t->first)
+		trunk_norm(p, t, x, x, p->n_row, t->first, t->first_bias);
 	return x;
 }
 
@@ -41,13 +52,13 @@ void trunk_end(struct pass *p, const struct trunk *t, const float *x)
 	float *last, *h;
 
 	if (p->hidden)
-		ops->norm(p, p->hidden, x, p->n_row, t->hidden, t->norm, t->eps);
+		trunk_norm(p, t, p->hidden, x, p->n_row, t->norm, t->norm_bias);
 	if (!p->n_logit)
 		return;
 	last = pass_floats(p, n);
 	h = pass_floats(p, n);
 	ops->gather(p, last, x, p->logit_row, p->n_logit, t->hidden);
-	ops->norm(p, h, last, p->n_logit, t->hidden, t->norm, t->eps);
+	trunk_norm(p, t, h, last, p->n_logit, t->norm, t->norm_bias);
 	ops->linear(p, &head, 1, h, p->n_logit, t->hidden);
 	if (t->logit_scale != 1 || t->logit_cap != 0)
 		ops->map(p, p->logits, p->n_logit, t->vocab, t->logit_scale, t->logit_cap);

@@ -10,6 +10,8 @@ struct trunk {
 	int hidden, vocab;
 	struct weight embed, head;
 	const float *norm; /* gain of the last norm */
+	/* With a bias that and all norms of the layers are LayerNorms, and a first one may follow the embedding. */
+	const float *norm_bias, *first, *first_bias;
 	float eps;
 	float embed_scale;            /* x = embed_scale E[token] */
 	float logit_scale, logit_cap; /* logits = cap tanh(scale y / cap); cap 0: scale y */
@@ -31,6 +33,10 @@ void trunk_end(struct pass *p, const struct trunk *t, const float *x);
 /* Work memory: of what trunk_begin returns, and of trunk_end. */
 size_t trunk_begin_floats(const struct trunk *t, int n_row);
 size_t trunk_end_floats(const struct trunk *t, int n_logit);
+
+/* A norm of n rows of the residual stream's width; bias NULL: RMS norm. */
+void trunk_norm(struct pass *p, const struct trunk *t, float *out, const float *in, int n, const float *gain,
+                const float *bias);
 
 /* How a block's output y joins the residual stream: x += scale norm(y).  A zeroed join is the plain x += y. */
 struct join {

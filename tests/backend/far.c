@@ -335,6 +335,14 @@ static void far_norm(struct pass *p, float *out, const float *in, int n, int col
 	FAR(norm, out, in, n, cols, over((struct far *)p->be, gain), eps);
 }
 
+static void far_layer_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain,
+                           const float *bias, float eps)
+{
+	struct far *f = (struct far *)p->be;
+
+	FAR(layer_norm, out, in, n, cols, over(f, gain), over(f, bias), eps);
+}
+
 static void far_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols)
 {
 	struct far *f = (struct far *)p->be;
@@ -479,6 +487,12 @@ static void far_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n
 	FAR(mul, x, over_if_placed((struct far *)p->be, y), y_ld, n, cols);
 }
 
+static void far_blend(struct pass *p, float *out, size_t out_ld, const float *a, const float *b, const float *t, int n,
+                      int cols)
+{
+	FAR(blend, out, out_ld, a, b, t, n, cols);
+}
+
 static void far_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
 {
 	struct far *f = (struct far *)p->be;
@@ -510,6 +524,7 @@ static const struct backend_ops far_ops = {
 	.begin = far_begin,
 	.embed = far_embed,
 	.norm = far_norm,
+	.layer_norm = far_layer_norm,
 	.linear = far_linear,
 	.kv_append = far_kv_append,
 	.attend = far_attend,
@@ -521,6 +536,7 @@ static const struct backend_ops far_ops = {
 	.add = far_add,
 	.map = far_map,
 	.mul = far_mul,
+	.blend = far_blend,
 	.gather = far_gather,
 	.close = far_close,
 };

@@ -703,6 +703,8 @@ static double activated(enum act kind, double g)
 	case ACT_SILU: return g * sigmoid(g);
 	case ACT_GELU_TANH: return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
 	case ACT_RELU2: return g > 0 ? g * g : 0;
+	case ACT_SIGMOID: return sigmoid(g);
+	case ACT_TANH: return tanh(g);
 	case ACT_CLAMPED: return fmin(g, 7) * sigmoid(1.702 * fmin(g, 7));
 	case ACT_NONE: break;
 	}
@@ -757,6 +759,49 @@ static void test_gates(enum cpu_level level)
 	be->ops->close(be);
 	free(g);
 	free(u);
+}
+
+/* LayerNorm, and what lies between two rows, at a length that is no multiple of lanes. */
+static void test_shift(enum cpu_level level)
+{
+	enum { ROWS = 3, COLS = 37, LD = 50 };
+	struct backend *be = backend_cpu_open(2, level);
+	struct pass p = { .be = be, .n_row = ROWS };
+	float *x = random_floats(ROWS * COLS, 2), *y = random_floats(ROWS * COLS, 3),
+	      *t = random_floats(ROWS * COLS, 4);
+	float *gain = random_floats(COLS, 1), *bias = random_floats(COLS, 5), out[ROWS * LD];
+	double worst = 0;
+
+	for (int i = 0; i < ROWS * COLS; i++)
+		x[i] += 7; /* a mean that is far from zero */
+	be->ops->layer_norm(&p, out, x, ROWS, COLS, gain, bias, 1e-5f);
+	for (int r = 0; r < ROWS; r++) {
+		double mean = 0, square = 0;
+
+		for (int i = 0; i < COLS; i++)
+			mean += (double)x[r * COLS + i] / COLS;
+		for (int i = 0; i < COLS; i++)
+			square += pow((double)x[r * COLS + i] - mean, 2) / COLS;
+		for (int i = 0; i < COLS; i++)
+			worst = fmax(worst,
+			             fabs(((double)x[r * COLS + i] - mean) / sqrt(square + 1e-5) * (double)gain[i] +
+			                  (double)bias[i] - (double)out[r * COLS + i]));
+	}
+	check(worst < 4e-6, "layer norm", level, worst, 4e-6);
+	be->ops->blend(&p, out, LD, x, y, t, ROWS, COLS);
+	worst = 0;
+	for (int i = 0; i < ROWS * COLS; i++)
+		worst = fmax(worst, fabs((double)x[i] + ((double)y[i] - (double)x[i]) * sigmoid((double)t[i]) -
+		                         (double)out[i / COLS * LD + i % COLS]));
+	check(worst < 2e-6, "blend", level, worst, 2e-6);
+	be->ops->blend(&p, out, LD, y, NULL, NULL, ROWS, COLS);
+	check(!memcmp(out + LD, y + COLS, COLS * sizeof *y), "blend with nothing", level, 0, 0);
+	be->ops->close(be);
+	free(x);
+	free(y);
+	free(t);
+	free(gain);
+	free(bias);
 }
 
 static void test_small(enum cpu_level level)
@@ -822,6 +867,7 @@ int main(void)
 		test_exp(l);
 		test_gates(l);
 		test_small(l);
+		test_shift(l);
 		test_attention(l, "f32", 16, 40, 6, 2, 64);
 		test_attention(l, "bf16", 7, 33, 4, 4, 32);
 		test_attention(l, "f32", 100, 1100, 4, 1, 40);

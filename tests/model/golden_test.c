@@ -54,6 +54,7 @@ static const char *const families[] = { "qwen3_5",
 	                                "deepseek_v3",
 	                                "glm4_moe_lite",
 	                                "kimi_linear",
+	                                "rwkv7",
 	                                NULL };
 
 /* ---- the vectors ---- */

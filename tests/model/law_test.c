@@ -503,6 +503,7 @@ static const char *const families[] = {
 	"deepseek_v3",
 	"glm4_moe_lite",
 	"kimi_linear",
+	"rwkv7",
 };
 static const char *const variants[] = { "mlx-q4", "hf-bf16", "hf-f32" };
 enum { BF16 = 1 };

@@ -118,10 +118,10 @@ enum { GRAIN = 8192 };
 struct rows_job {
 	struct cpu_backend *c;
 	float *out;
-	const float *in, *b;
+	const float *in, *b, *bias, *t;
 	const int32_t *index;
 	const struct weight *table;
-	size_t ld; /* of in */
+	size_t ld; /* of in; of out in blend */
 	int cols;
 	float eps, by, cap;
 };
@@ -164,6 +164,24 @@ static void cpu_norm(struct pass *p, float *out, const float *in, int n, int col
 	struct rows_job j = { .c = c, .out = out, .in = in, .b = gain, .cols = cols, .eps = eps };
 
 	cpu_range(c, norm_rows, &j, n, grain_rows(cols));
+}
+
+static void layer_norm_rows(void *ctx, int begin, int end)
+{
+	struct rows_job *j = ctx;
+
+	for (int i = begin; i < end; i++)
+		j->c->op->layer_norm(j->out + (size_t)i * (size_t)j->cols, j->in + (size_t)i * (size_t)j->cols, j->cols,
+		                     j->b, j->bias, j->eps);
+}
+
+static void cpu_layer_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain,
+                           const float *bias, float eps)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct rows_job j = { .c = c, .out = out, .in = in, .b = gain, .bias = bias, .cols = cols, .eps = eps };
+
+	cpu_range(c, layer_norm_rows, &j, n, grain_rows(cols));
 }
 
 static void add_rows(void *ctx, int begin, int end)
@@ -220,6 +238,28 @@ static void cpu_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n
 	cpu_range(c, mul_rows, &j, n, grain_rows(cols));
 }
 
+static void blend_rows(void *ctx, int begin, int end)
+{
+	struct rows_job *j = ctx;
+	size_t cols = (size_t)j->cols;
+
+	for (size_t i = (size_t)begin; i < (size_t)end; i++)
+		if (j->t)
+			j->c->op->blend(j->out + i * j->ld, j->in + i * cols, j->b + i * cols, j->t + i * cols,
+			                j->cols);
+		else
+			memcpy(j->out + i * j->ld, j->in + i * cols, cols * sizeof *j->out);
+}
+
+static void cpu_blend(struct pass *p, float *out, size_t out_ld, const float *a, const float *b, const float *t, int n,
+                      int cols)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct rows_job j = { .c = c, .out = out, .ld = out_ld, .in = a, .b = b, .t = t, .cols = cols };
+
+	cpu_range(c, blend_rows, &j, n, grain_rows(cols));
+}
+
 static void cpu_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
 {
 	for (int i = 0; i < n; i++)
@@ -258,6 +298,7 @@ static const struct backend_ops cpu_ops = {
 	.pack = cpu_pack,
 	.embed = cpu_embed,
 	.norm = cpu_norm,
+	.layer_norm = cpu_layer_norm,
 	.linear = cpu_linear,
 	.by_head = cpu_by_head,
 	.kv_append = cpu_kv_append,
@@ -269,6 +310,7 @@ static const struct backend_ops cpu_ops = {
 	.add = cpu_add,
 	.map = cpu_map,
 	.mul = cpu_mul,
+	.blend = cpu_blend,
 	.gather = cpu_gather,
 	.close = cpu_close,
 };

@@ -32,12 +32,44 @@ static void norm(float *out, const float *in, int n, const float *gain, float ep
 	}
 }
 
+static void layer_norm(float *out, const float *in, int n, const float *gain, const float *bias, float eps)
+{
+	v16 one = v16_set1(1.0f), total = v16_zero(), squares = v16_zero(), mean, r;
+
+	CHUNKS(n)
+	total = v16_fma_n(v16_load_n(in + i, m), one, total, m);
+	mean = v16_set1(v16_sum(total) / (float)n);
+	CHUNKS(n)
+	{
+		v16 d = v16_sub(v16_load_n(in + i, m), mean);
+
+		squares = v16_fma_n(d, d, squares, m);
+	}
+	r = v16_set1(1.0f / sqrtf(v16_sum(squares) / (float)n + eps));
+	CHUNKS(n)
+	{
+		v16 d = v16_mul(v16_sub(v16_load_n(in + i, m), mean), r);
+
+		v16_store_n(out + i, v16_fma(d, v16_load_n(gain + i, m), v16_load_n(bias + i, m)), m);
+	}
+}
+
 static void l2norm(float *x, int n, float scale)
 {
 	v16 r = v16_set1(1.0f / sqrtf(sum_squares(x, n) + 1e-6f)), s = v16_set1(scale);
 
 	CHUNKS(n)
 	v16_store_n(x + i, v16_mul(v16_mul(v16_load_n(x + i, m), r), s), m);
+}
+
+/* tanh z = 1 - 2 / (1 + e^2z) */
+LANES_INLINE void tanhs(v16 *z, const int N)
+{
+	v16 one = v16_set1(1.0f), two = v16_set1(2.0f);
+
+	ABREAST(N) z[v] = v16_mul(two, z[v]);
+	v16_exps(z, N);
+	ABREAST(N) z[v] = v16_sub(one, v16_div(two, v16_add(one, z[v])));
 }
 
 /* g by their activation; the factors u are there where act has one, and may be changed by it. */
@@ -53,6 +85,10 @@ LANES_INLINE void activate(v16 *g, v16 *u, const struct activation *act, const e
 		ABREAST(N) g[v] = v16_max(v16_zero(), g[v]); /* this order keeps a NaN */
 		ABREAST(N) g[v] = v16_mul(g[v], g[v]);
 	}
+	if (kind == ACT_SIGMOID)
+		v16_sigmoids(g, N);
+	if (kind == ACT_TANH)
+		tanhs(g, N);
 	if (kind == ACT_CLAMPED) {
 		ABREAST(N) g[v] = v16_min(high, g[v]);
 		ABREAST(N) d[v] = v16_mul(alpha, g[v]);
@@ -83,6 +119,8 @@ static void gate(float *out, const float *gate, const float *up, int n, const st
 	case ACT_SILU: gate_as(out, gate, up, n, act, ACT_SILU); break;
 	case ACT_GELU_TANH: gate_as(out, gate, up, n, act, ACT_GELU_TANH); break;
 	case ACT_RELU2: gate_as(out, gate, up, n, act, ACT_RELU2); break;
+	case ACT_SIGMOID: gate_as(out, gate, up, n, act, ACT_SIGMOID); break;
+	case ACT_TANH: gate_as(out, gate, up, n, act, ACT_TANH); break;
 	case ACT_CLAMPED: gate_as(out, gate, up, n, act, ACT_CLAMPED); break;
 	}
 }
@@ -96,6 +134,23 @@ static void sigmoid(float *out, const float *in, int n)
 		ABREAST(V) a[v] = v16_load_n(in + i + 16 * v, m);
 		v16_sigmoids(a, V);
 		ABREAST(V) v16_store_n(out + i + 16 * v, a[v], m);
+	}
+}
+
+static void blend(float *out, const float *a, const float *b, const float *t, int n)
+{
+	CHUNKS_ABREAST(n)
+	{
+		v16 s[LANES_ABREAST];
+
+		ABREAST(V) s[v] = v16_load_n(t + i + 16 * v, m);
+		v16_sigmoids(s, V);
+		ABREAST(V)
+		{
+			v16 from = v16_load_n(a + i + 16 * v, m), to = v16_load_n(b + i + 16 * v, m);
+
+			v16_store_n(out + i + 16 * v, v16_fma(v16_sub(to, from), s[v], from), m);
+		}
 	}
 }
 
@@ -286,6 +341,8 @@ static void gated_norm(float *out, const float *in, const float *z, int n, const
 
 const struct op_table LANES(op_table) = {
 	.norm = norm,
+	.layer_norm = layer_norm,
+	.blend = blend,
 	.l2norm = l2norm,
 	.gate = gate,
 	.sigmoid = sigmoid,

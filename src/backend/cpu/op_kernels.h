@@ -17,6 +17,10 @@ enum {
 struct op_table {
 	/* out = in * rsqrt(mean(in^2) + eps) * gain; gain NULL: 1. */
 	void (*norm)(float *out, const float *in, int n, const float *gain, float eps);
+	/* out = (in - mean) * rsqrt(mean((in - mean)^2) + eps) * gain + bias */
+	void (*layer_norm)(float *out, const float *in, int n, const float *gain, const float *bias, float eps);
+	/* out = a + (b - a) * sigmoid(t) */
+	void (*blend)(float *out, const float *a, const float *b, const float *t, int n);
 	/* x *= rsqrt(sum x^2 + 1e-6) * scale */
 	void (*l2norm)(float *x, int n, float scale);
 	/* out = act(gate), times up unless up is NULL; out may be either. */

@@ -91,16 +91,9 @@ static void finish(const struct recur_part *p, int i0, int n, int h)
 	int dim = p->j->s->dim_v;
 
 	for (int i = 0; i < n; i++) {
-		float *x = p->out + (size_t)(i * dim), mean = 0.0f, square = 0.0f;
+		float *x = p->out + (size_t)(i * dim);
 
-		for (int c = 0; c < dim; c++)
-			mean += x[c];
-		mean /= (float)dim;
-		for (int c = 0; c < dim; c++)
-			square += (x[c] - mean) * (x[c] - mean);
-		square = 1.0f / sqrtf(square / (float)dim + r->eps);
-		for (int c = 0; c < dim; c++)
-			x[c] = (x[c] - mean) * square * r->norm[h * dim + c] + r->norm_bias[h * dim + c];
+		p->j->c->op->layer_norm(x, x, dim, r->norm + h * dim, r->norm_bias + h * dim, r->eps);
 		p->j->c->op->axpy(x, p->beta[i], p->v + (size_t)(i * dim), dim);
 	}
 }
