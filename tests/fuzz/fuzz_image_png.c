@@ -1,0 +1,3 @@
+/* Any bytes that begin as this format does: see fuzz_image.h. */
+#define FUZZ_READER reader_png
+#include "fuzz_image.h"
