@@ -19,7 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/digest.h"
 #include "base/err.h"
+#include "base/reads.h"
 #include "quant/format.h"
 #include "quant/placed.h"
 
@@ -47,6 +49,10 @@ struct pass {
 	/* For drafting; backend memory, or NULL. */
 	float *hidden;      /* [n_row][hidden] written by forward: each row as the output matrix reads it */
 	const float *given; /* [n_row][hidden] read by a draft head: the model's hidden of the token before */
+	/* Items of which a row could not be computed, since an expert could not be read: their rows are worth nothing,
+	 * and those of the others what they always are.  NULL: nobody asked, and such a failure ends the program. */
+	bool *spoiled;     /* [n_item] */
+	struct err spoilt; /* why, of the first in this pass; code 0: none is */
 
 	/* Work memory of the pass: handed out by pass_floats, all given back by
 	 * pass_reset.  Sized once for the largest step. */
@@ -303,7 +309,41 @@ struct moe {
 	 * groups.  An expert of another group has score 0, or none at all with groups_strict. */
 	int groups, groups_used;
 	bool groups_strict;
-	float scale, norm_eps; /* the weights' factor, 0: 1 */
+	float scale, norm_eps;    /* the weights' factor, 0: 1 */
+	struct slot_layer *slots; /* the backend's own: its experts are read when they are used (stream); NULL: they lie
+	                           * where the weights say */
+};
+
+/* Experts that stay on disk and are read into slots when they are used: docs/experts-from-disk.md. */
+struct stream_file {
+	const struct file_map *map;
+	const char *path;
+};
+struct stream_opts {
+	enum arith arith;               /* of the passes */
+	size_t bytes;                   /* of all slots together */
+	const struct stream_file *file; /* [n_file] in which the checkpoint's experts lie */
+	int n_file;
+	const char *dir;          /* of packed slabs, made where they are missing; NULL: read from the checkpoint */
+	const struct digest *key; /* of the checkpoint, with dir */
+	enum reads_way way;
+	int depth;         /* reads under way at once; 0: as was measured best */
+	const char *trace; /* file that is told which experts each layer uses; NULL: none */
+	/* While slabs are packed; NULL: nobody is told. */
+	void (*progress)(void *arg, int percent);
+	void *progress_arg;
+};
+struct stream_stats {
+	int slots, slots_used, experts; /* experts: in all layers */
+	size_t slot_bytes;
+	const char *way; /* how it reads */
+	bool packed;
+	int64_t visits;            /* of layers */
+	int64_t used, hits;        /* experts that visits used; that were in a slot by then */
+	int64_t reads, read_bytes; /* experts and bytes that were read */
+	int64_t ahead, ahead_used; /* experts read before it was known, and how many of these were used */
+	int64_t wait_ns;           /* the engine waited for the disk */
+	int64_t failed;            /* experts that could not be read */
 };
 
 /* How placed matrices are packed: in one thread, any, which others may compute beside. */
@@ -338,6 +378,16 @@ struct backend_ops {
 	 * passes are the same before, meanwhile and after.  Returns the bytes laid out; ends early where the
 	 * system gives no memory. */
 	size_t (*pack)(struct backend *, const struct pack_opts *);
+
+	/* Optional; NULL: all experts are in memory.  Takes the experts of these mixtures, which are placed, out of what
+	 * products read and puts a number of slots in their place; before the first pass, once.  The bits of passes are
+	 * the same.  E_LIMIT: too few bytes for the experts of one row; E_UNSUPPORTED: they lie in no file; E_IO,
+	 * E_FORMAT: as slab_file.h says. */
+	int (*stream)(struct backend *, struct moe *const *mix, int n, const struct stream_opts *, struct err *);
+	/* Where stream is: between passes.  Fewer slots than there were, or up to as many; what is gone is free for
+	 * others.  Returns the bytes of those there are now. */
+	size_t (*stream_shrink)(struct backend *, size_t bytes);
+	void (*stream_stats)(const struct backend *, struct stream_stats *);
 
 	/* Optional; NULL: operations read the host's.  The tables of a step (tok, pos, item, span, row,
 	 * logit_row) are complete: the backend may bring them over.  Called by pass_reset. */

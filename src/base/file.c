@@ -35,6 +35,16 @@ int file_id_get(const char *path, struct file_id *out, struct err *err)
 	return 0;
 }
 
+int file_id_of(int fd, struct file_id *out)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -1;
+	*out = id_of(&st);
+	return 0;
+}
+
 enum { OWN_PIECE = 32 << 20 };
 
 /* ---- files that become shorter ---- */

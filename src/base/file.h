@@ -16,6 +16,8 @@ struct file_id {
 	int64_t changed_ns, modified_ns; /* st_ctim, st_mtim */
 };
 int file_id_get(const char *path, struct file_id *out, struct err *err);
+/* The same of an open file; -1, with errno. */
+int file_id_of(int fd, struct file_id *out);
 
 /* A file mapped read-only.  Stays valid until closed, whatever happens to the name.  Where the
  * file becomes shorter, the bytes that it lost read as zeros after fault_install, and

@@ -53,9 +53,11 @@ struct options {
 	int step_rows;
 	enum cpu_level cpu;
 	enum arith arith;
-	int decode_gap;       /* ms; see engine.h */
-	int answer_reserve;   /* tokens; see engine.h */
-	size_t memory_bytes;  /* for everything; 0: no such bound */
+	int decode_gap;      /* ms; see engine.h */
+	int answer_reserve;  /* tokens; see engine.h */
+	size_t memory_bytes; /* for everything; 0: no such bound */
+	size_t expert_bytes; /* for experts that stay on disk; 0: see load.c */
+	const char *expert_dir, *expert_trace, *expert_io;
 	bool small_pages;     /* weights stay where they are mapped */
 	size_t kv_bytes;      /* 0: see load.c */
 	struct kv_ask kv_ask; /* as written ... */

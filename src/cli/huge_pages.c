@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 enum { MB = 1 << 20, LEAST = 64 << 20 }; /* bytes of weights that are worth it */
 
@@ -24,26 +25,6 @@ static bool read_small(const char *path, struct buf *out)
 		return false;
 	buf_putc(out, 0);
 	return true;
-}
-
-/* Bytes that processes can still get without anybody's being pushed out: of the
- * machine and, where there is a limit, of the control group. */
-static size_t available_bytes(struct buf *b)
-{
-	size_t machine = 0, limit;
-	const char *at;
-
-	if (read_small("/proc/meminfo", b) && (at = strstr(b->p, "MemAvailable:")))
-		machine = (size_t)strtoull(at + strlen("MemAvailable:"), NULL, 10) * 1024;
-	if (!read_small("/sys/fs/cgroup/memory.max", b))
-		return machine;
-	limit = (size_t)strtoull(b->p, NULL, 10); /* "max": 0 */
-	return limit && limit < machine ? limit : machine;
-}
-
-static size_t machine_sixteenth(void)
-{
-	return (size_t)sysconf(_SC_PHYS_PAGES) / 16 * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 static size_t weight_bytes(const struct store *st)
@@ -74,15 +55,10 @@ static void let_answers_go_first(struct huge_pages *h)
 static bool more(void *arg, size_t done)
 {
 	struct huge_pages *h = arg;
-	bool enough;
-	struct buf b;
 
 	if (h->threaded)
 		let_answers_go_first(h);
-	buf_init(&b);
-	enough = available_bytes(&b) >= h->spare;
-	buf_fini(&b);
-	return enough && !atomic_load(&h->stop);
+	return memory_available() >= h->spare && !atomic_load(&h->stop);
 }
 
 static void *move(void *arg)
@@ -115,12 +91,12 @@ void huge_pages_begin(struct huge_pages *h, const struct huge_pages_of *of, bool
 	struct buf text;
 	bool fits;
 
-	*h = (struct huge_pages){ .of = *of, .spare = machine_sixteenth() };
+	*h = (struct huge_pages){ .of = *of, .spare = memory_total() / 16 };
 	if (weight_bytes(of->store[0]) + weight_bytes(of->store[1]) < LEAST)
 		return;
 	buf_init(&text);
 	h->huge = read_small("/sys/kernel/mm/transparent_hugepage/enabled", &text) && !strstr(text.p, "[never]");
-	fits = of->planned <= SIZE_MAX - h->spare && available_bytes(&text) >= of->planned + h->spare;
+	fits = of->planned <= SIZE_MAX - h->spare && memory_available() >= of->planned + h->spare;
 	buf_fini(&text);
 	if (!fits)
 		return;

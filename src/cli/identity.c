@@ -278,6 +278,20 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 	return rc;
 }
 
+int identity_of_weights(const struct store *st, const char *dir, struct digest *out, struct err *err)
+{
+	struct sha256 h;
+	int rc = dir_make(dir, err);
+
+	if (rc)
+		return rc;
+	sha256_init(&h);
+	put_text(&h, "weft, weights, 1");
+	put_weights(&h, st, dir);
+	sha256_end(&h, out);
+	return 0;
+}
+
 int identity_of_draft(const struct session *s, const struct options *o, const struct digest *of, struct digest *out,
                       struct err *err)
 {

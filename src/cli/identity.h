@@ -14,6 +14,9 @@
  * changes.  docs/prefix-disk.md has the reasons. */
 int identity_of(const struct session *s, const struct options *o, struct digest *out, struct err *err);
 
+/* The digest of all weights' bytes alone; dir, which is made, remembers them as above. */
+int identity_of_weights(const struct store *st, const char *dir, struct digest *out, struct err *err);
+
 /* The same of what the drafter over s->drafts.model keeps, which is attached; of: the
  * model's. */
 int identity_of_draft(const struct session *s, const struct options *o, const struct digest *of, struct digest *out,

@@ -14,6 +14,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/rng.h"
 #include "cli/identity.h"
 
@@ -70,13 +71,6 @@ static void progress(const char *name, const char *what, int percent)
 	fflush(stderr);
 }
 
-static size_t machine_bytes(void)
-{
-	long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-
-	return pages > 0 && bytes > 0 ? (size_t)pages * (size_t)bytes : (size_t)4 << 30;
-}
-
 /* Does touching a page of each megabyte read nothing?  mincore would say so of every
  * file that is another user's. */
 static bool in_memory(const struct file_map *map)
@@ -106,7 +100,7 @@ static void read_weights(const struct store *st)
 
 	for (int i = 0; i < st->n_file; i++)
 		total += st->file[i].map.n;
-	if (total > machine_bytes() / 4 * 3)
+	if (total > memory_total() / 4 * 3)
 		return; /* the end would push out the beginning */
 	for (int i = 0; i < st->n_file; i++) {
 		const struct file_map *map = &st->file[i].map;
@@ -124,6 +118,23 @@ static void read_weights(const struct store *st)
 			done += end - at;
 			progress(st->name, "weights", (int)(done * 100 / total));
 		}
+	}
+}
+
+/* The same of a model whose experts stay on disk: all other tensors. */
+static void read_without_experts(const struct store *st, const struct model *m)
+{
+	enum { PAGE = 4096 };
+	volatile uint8_t sum = 0;
+
+	for (size_t i = 0; i < st->n; i++) {
+		const struct tensor *t = st->v[i];
+
+		if (!t->used || !t->data || model_has_expert(m, t->data, t->bytes))
+			continue;
+		for (size_t at = 0; at < t->bytes; at += PAGE)
+			sum = (uint8_t)(sum + t->data[at]);
+		progress(st->name, "weights", (int)(i * 100 / st->n));
 	}
 }
 
@@ -285,6 +296,13 @@ int session_answer_options(struct session *s, const struct options *o, struct er
 
 /* ---- weights and engine ---- */
 
+static void packing(void *arg, int percent)
+{
+	const struct session *s = arg;
+
+	progress(s->store->name, "experts packed", percent);
+}
+
 static size_t least(size_t a, size_t b)
 {
 	return a < b ? a : b;
@@ -292,7 +310,8 @@ static size_t least(size_t a, size_t b)
 
 /* Where the memory goes. */
 struct plan {
-	size_t weights;        /* mapped: shared with the page cache */
+	size_t weights;        /* mapped: shared with the page cache; without experts that stay on disk */
+	size_t experts;        /* slots for those; 0: all experts are among the weights */
 	size_t step;           /* work memory and logits of the largest step */
 	size_t states;         /* of the running sequences, tapes included */
 	size_t kv;             /* the page pool */
@@ -303,7 +322,7 @@ struct plan {
 
 static size_t plan_total(const struct plan *p)
 {
-	return p->weights + p->step + p->states + p->kv + p->prefix + p->parked + p->draft;
+	return p->weights + p->experts + p->step + p->states + p->kv + p->prefix + p->parked + p->draft;
 }
 
 /* Bytes that a sequence at its longest could use, and all. */
@@ -326,35 +345,93 @@ static size_t pool_most(size_t most, size_t prefix)
 }
 
 /* What the options leave open: from the machine's memory, or out of --memory when
- * that was given.  Of what weights, step and states leave of it, keys and values
+ * that was given, or out of what there is where a mixture's experts do not fit beside
+ * the rest.  Of what weights, step and states leave of it, experts that stay on disk
+ * get three quarters, and of the rest keys and values
  * get five eighths, kept prefixes two and preempted sequences one: a hybrid
  * model's state at the end of a conversation is about as large as the keys and
  * values of some thousand tokens. */
-static int budgets(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
-                   struct err *err)
+static int share_out(const struct session *s, const struct options *o, const struct model_opts *mo, struct plan *p,
+                     size_t bound, struct err *err)
 {
 	enum { MB = 1 << 20 };
-	size_t machine = machine_bytes(), most = kv_most(s, mo), fixed, rest;
+	size_t most = kv_most(s, mo), experts = model_expert_bytes(s->model), fixed, rest;
 
-	p->prefix = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
-	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), machine / 4);
-	p->parked = least(most, machine / 16);
-	if (!o->memory_bytes)
-		return 0;
 	fixed = p->weights + p->step + p->states + p->draft + (o->kv_bytes ? p->kv : 0) +
 	        (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
-	if (fixed >= o->memory_bytes)
+	if (fixed >= bound)
 		return err_set(err, E_LIMIT,
 		               "--memory %zu MB: weights take %zu MB, a step %zu MB, states %zu MB, drafting %zu MB, "
 		               "keys and values and kept prefixes as asked for %zu MB; nothing is left",
-		               o->memory_bytes / MB, p->weights / MB, p->step / MB, p->states / MB, p->draft / MB,
+		               bound / MB, p->weights / MB, p->step / MB, p->states / MB, p->draft / MB,
 		               (fixed - p->weights - p->step - p->states - p->draft) / MB);
-	rest = o->memory_bytes - fixed;
+	rest = bound - fixed;
+	if (p->experts == SIZE_MAX)
+		p->experts = least(experts, rest / 4 * 3);
+	if (p->experts >= rest)
+		return err_set(err, E_LIMIT, "--memory %zu MB: %zu MB are left for experts, %zu MB were asked for",
+		               bound / MB, rest / MB, p->experts / MB);
+	rest -= p->experts;
 	if (o->prefix_bytes == SIZE_MAX)
 		p->prefix = rest / 8 * 2;
 	if (!o->kv_bytes)
 		p->kv = least(pool_most(most, p->prefix), rest / 8 * 5);
 	p->parked = least(most, rest / 8);
+	return 0;
+}
+
+static int budgets(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
+                   struct err *err)
+{
+	size_t machine = memory_total(), most = kv_most(s, mo), experts = model_expert_bytes(s->model);
+	size_t bound = o->memory_bytes ? o->memory_bytes : machine - machine / 16;
+
+	p->prefix = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
+	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), machine / 4);
+	p->parked = least(most, machine / 16);
+	p->experts = o->expert_bytes;
+	/* What a quarter of the rest is for has to fit as well. */
+	if (!p->experts && experts && plan_total(p) - (o->memory_bytes ? p->prefix + p->kv + p->parked : 0) > bound)
+		p->experts = SIZE_MAX;
+	if (p->experts)
+		p->weights -= experts;
+	return o->memory_bytes || p->experts == SIZE_MAX ? share_out(s, o, mo, p, bound, err) : 0;
+}
+
+/* The experts of the mixtures stay on disk. */
+static int stream_experts(struct session *s, const struct options *o, struct plan *p, struct err *err)
+{
+	struct stream_opts how = { .arith = o->arith,
+		                   .bytes = p->experts,
+		                   .dir = o->expert_dir,
+		                   .trace = o->expert_trace,
+		                   .progress = packing,
+		                   .progress_arg = s };
+	struct stream_stats now;
+	struct digest key;
+	int rc = 0;
+
+	if (o->expert_io && strcmp(o->expert_io, "auto")) {
+		how.way = !strcmp(o->expert_io, "io_uring") ? READS_URING :
+		          !strcmp(o->expert_io, "threads")  ? READS_THREADS :
+		                                              READS_BEST;
+		if (how.way == READS_BEST)
+			return err_set(err, E_ARG, "--expert-io %s: none of auto, io_uring, threads", o->expert_io);
+	}
+	if (o->expert_dir) {
+		progress(s->store->name, "which weights these are", -1);
+		rc = identity_of_weights(s->store, o->expert_dir, &key, err);
+		how.key = &key;
+	}
+	if (!rc)
+		rc = model_stream(s->model, &how, err);
+	if (rc)
+		return rc;
+	s->be->ops->stream_stats(s->be, &now);
+	p->experts = (size_t)now.slots * now.slot_bytes;
+	progress(s->store->name, NULL, 0);
+	log_info("experts on disk: slots for %d of %d, %zu KB each, read by %s from %s", now.slots, now.experts,
+	         now.slot_bytes / 1024, now.way, now.packed ? "packed slabs" : "the model");
 	return 0;
 }
 
@@ -411,11 +488,12 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 		snprintf(asked, sizeof(asked), " (of %d: keys and values of more do not fit)", p->ctx_asked);
 	log_info("context %d%s, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, asked,
 	         eo->seqs_max, eo->step_rows, eo->queue_max);
-	log_info("memory %zu MB: weights mapped %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
-	         "kept prefixes up to %zu, preempted up to %zu, drafting up to %zu",
-	         plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB, p->kv / MB,
-	         shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
-	         p->draft / MB);
+	log_info(
+		"memory %zu MB: weights mapped %zu, experts %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
+		"kept prefixes up to %zu, preempted up to %zu, drafting up to %zu",
+		plan_total(p) / MB, p->weights / MB, p->experts / MB, p->step / MB, p->states / MB, p->kv / MB,
+		shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
+		p->draft / MB);
 	for (int i = 0; i < eo->n_drafter; i++)
 		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
 }
@@ -491,7 +569,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	plan.states = size_mul((size_t)mo.slots, model_slot_bytes(&s->model->shape, mo.tape_rows));
 	eo.n_draft = drafts_tokens(o);
 	plan.step = engine_step_bytes(s->model, &eo);
-	plan.draft = drafts_plan(&s->drafts, o, mo.ctx_max, o->memory_bytes ? o->memory_bytes : machine_bytes());
+	plan.draft = drafts_plan(&s->drafts, o, mo.ctx_max, o->memory_bytes ? o->memory_bytes : memory_total());
 	rc = budgets(s, o, &mo, &plan, err);
 	if (!rc)
 		rc = fit_context(s, o, &mo, &plan, err);
@@ -510,6 +588,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	eo.disk_bytes = o->disk_bytes;
 	s->be = backend_cpu_open(o->threads ? o->threads : cpu_count(), o->cpu);
 	rc = model_attach(s->model, s->be, &mo, err);
+	if (!rc && plan.experts)
+		rc = stream_experts(s, o, &plan, err);
 	if (rc)
 		return rc;
 	if (o->disk_dir) {
@@ -518,7 +598,10 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		if (rc)
 			return rc;
 	}
-	read_weights(s->store);
+	if (plan.experts)
+		read_without_experts(s->store, s->model);
+	else
+		read_weights(s->store);
 	if (s->drafts.store)
 		read_weights(s->drafts.store);
 	progress(s->store->name, NULL, 0);

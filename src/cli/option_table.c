@@ -214,6 +214,16 @@ const struct option option_table[] = {
 	  "have to wait for it half way.  A large N: never" },
 	{ CMD_COMMON | CMD_ENGINE, "memory", NULL, NULL, K_SIZE, AT(memory_bytes), NONE, 0, 0, "SIZE", "0", group_model,
 	  "memory for everything, the mapped weights included; what is left open below is shared out of it.  0: as below" },
+	{ CMD_COMMON | CMD_ENGINE | CMD_INSPECT, "expert-memory", NULL, NULL, K_SIZE, AT(expert_bytes), NONE, 0, 0,
+	  "SIZE", "0", group_model,
+	  "memory for the experts of a mixture; the others are read from disk when they are used.  Answers are the same.  0: "
+	  "for all of them, or what the rest leaves of --memory or the machine" },
+	{ CMD_ENGINE, "expert-dir", NULL, NULL, K_TEXT, AT(expert_dir), NONE, 0, 0, "DIR", NULL, group_model,
+	  "with experts on disk: folder for a copy of them that is read faster, made once.  Else they are read from the model" },
+	{ CMD_ENGINE, "expert-trace", NULL, NULL, K_TEXT, AT(expert_trace), NONE, 0, 0, "FILE", NULL, group_model,
+	  "with experts on disk: write which experts each layer of each step used (docs/experts-from-disk.md)" },
+	{ CMD_ENGINE, "expert-io", NULL, NULL, K_TEXT, AT(expert_io), NONE, 0, 0, "auto|io_uring|threads", NULL,
+	  group_model, "how experts are read; auto: by io_uring where the system allows it" },
 	{ CMD_SERVE | CMD_RUN | CMD_BENCH, "no-huge-pages", NULL, NULL, K_FLAG, AT(small_pages), NONE, 0, 0, NULL, NULL,
 	  group_model,
 	  "leave the weights where the system maps them.  Else, where all that is planned fits into what memory is available, they "

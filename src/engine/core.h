@@ -110,7 +110,8 @@ struct request {
 
 	/* The end, once it is decided. */
 	bool ending;
-	bool broken; /* by a fault: sampler, lead, mask, detok, stops and text are not looked at again */
+	bool spoiled; /* a row of it could not be computed: its caches hold nothing that may be kept */
+	bool broken;  /* by a fault: sampler, lead, mask, detok, stops and text are not looked at again */
 	enum finish finish;
 	const char *stop_text;
 	int end_pos; /* the answer's text ends here; < pos after a stop string */
@@ -228,6 +229,7 @@ struct engine {
 	struct pass pass;
 	size_t logits_bytes, hidden_bytes; /* hidden: when a drafter follows the model */
 	float *row;                        /* [vocab] one row of logits, near */
+	bool *spoiled;                     /* [seqs_max] items of the step, as backend.h has it */
 	uint32_t *only;                    /* bits for [vocab], none set: room to allow one token */
 	struct drafting drafting;
 };

@@ -307,6 +307,8 @@ void engine_show_stats(struct engine *e)
 	s->prefix_entries = e->prefix.n_state;
 	s->prefix_evicted = e->prefix.evicted;
 	disk_own_stats(e, &s->disk);
+	if (e->m->be->ops->stream_stats)
+		e->m->be->ops->stream_stats(e->m->be, &s->experts);
 	pthread_mutex_lock(&e->lock);
 	e->shown = *s;
 	e->queue.rates = (struct queue_rates){
@@ -365,7 +367,7 @@ void engine_finish(struct engine *e, struct request *r)
 
 	ev.stage = stage_of(r);
 	/* Also what was computed for one who left: he may come again. */
-	if ((r->slot >= 0 || r->park.pos) && !e->ending)
+	if ((r->slot >= 0 || r->park.pos) && !e->ending && !r->spoiled)
 		reuse_end(e, r);
 	if (r->slot >= 0 && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH))
 		draft_learn(e, r);
@@ -486,6 +488,25 @@ static void fail_all_lost(struct engine *e)
 		fail_lost(e, e->sched.run[e->sched.n_run - 1]);
 }
 
+/* The rows of an item without an expert that could not be read are settled, so that the caches are whole, and its
+ * request ends; what was captured of it in this step is nobody's. */
+static bool end_spoiled(struct engine *e, int i)
+{
+	struct request *r = e->batch.item[i].req;
+	const struct span *span = &e->batch.span[i];
+
+	if (!e->spoiled[i])
+		return false;
+	caches_settle(&e->m->caches, span, span->n - span->n_draft);
+	r->pos += span->n - span->n_draft;
+	r->err = e->pass.spoilt;
+	r->spoiled = true;
+	r->n_passed = r->n_draft = r->n_draft_max = 0;
+	e->batch.item[i].keep = 0;
+	verify_end(r, FINISH_ERROR);
+	return true;
+}
+
 /* The step's rows count as taken, so that the caches are whole. */
 static void drop_step(struct engine *e)
 {
@@ -533,6 +554,8 @@ static void pass_set(struct engine *e)
 	p->n_row = b->n_row;
 	p->n_item = b->n_item;
 	p->n_logit = b->n_logit;
+	p->spoilt.code = 0;
+	memset(e->spoiled, 0, (size_t)b->n_item * sizeof *e->spoiled);
 	caches_begin(&e->m->caches, b->span, b->n_item);
 	e->sched.n_pass = 0;
 	for (int i = 0; i < b->n_item; i++)
@@ -587,8 +610,11 @@ static bool step(struct engine *e)
 	}
 	for (int i = 0; i < b->n_item; i++) {
 		struct batch_item *it = &b->item[i];
-		int keep = verify(e, it), sure = b->span[i].n - b->span[i].n_draft;
+		int keep, sure = b->span[i].n - b->span[i].n_draft;
 
+		if (end_spoiled(e, i))
+			continue;
+		keep = verify(e, it);
 		caches_settle(caches, &b->span[i], keep);
 		draft_judge(e, it->req, b->span[i].n_draft, keep - sure);
 		it->req->pos += keep;
@@ -740,6 +766,7 @@ static int pass_init(struct engine *e, struct err *err)
 		.span = b->span,
 		.row = b->first,
 		.logit_row = b->logit_row,
+		.spoiled = e->spoiled,
 	};
 	e->logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
 	p->work_cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));
@@ -780,6 +807,7 @@ static void engine_free(struct engine *e)
 	free(b->item_of);
 	free(b->logit_row);
 	free(e->row);
+	free(e->spoiled);
 	free(e->only);
 	drafting_fini(&e->drafting);
 	pthread_cond_destroy(&e->answered);
@@ -830,6 +858,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	batch_init(e);
 	e->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*e->row)));
 	e->only = xcalloc((size_t)m->shape.vocab / 32 + 1, sizeof(*e->only));
+	e->spoiled = xcalloc((size_t)opts->seqs_max, sizeof *e->spoiled);
 	rc = pass_init(e, err);
 	if (!rc)
 		rc = disk_open(e, err);

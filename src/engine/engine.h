@@ -257,6 +257,7 @@ struct engine_stats {
 	struct disk_stats disk;
 	int64_t prefix_evicted;
 	int64_t verified, verify_failed; /* hits computed again; of those, dropped for being wrong */
+	struct stream_stats experts;     /* that stay on disk; slots 0: none do */
 };
 void engine_stats(struct engine *e, struct engine_stats *out);
 

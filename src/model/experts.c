@@ -184,6 +184,12 @@ static void bind_router(struct mixture *x, struct ffn *f)
 		                                  m->select_bias);
 }
 
+static void list_mixture(struct model *m, struct moe *moe)
+{
+	m->mixture = xrealloc(m->mixture, size_mul((size_t)m->n_mixture + 1, sizeof *m->mixture));
+	m->mixture[m->n_mixture++] = moe;
+}
+
 void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_form *m, int layer)
 {
 	static const char *const usual[3] = { "gate_proj", "up_proj", "down_proj" };
@@ -215,6 +221,7 @@ void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_
 		.scale = m->scale,
 		.norm_eps = m->norm_eps,
 	};
+	list_mixture(b->m, &f->moe);
 	bind_router(&x, f);
 	bind_experts(&x);
 	if (m->shared_inner)

@@ -252,9 +252,71 @@ void model_close(struct model *m)
 	if (m->n_placed)
 		m->be->ops->unplace(m->be, m->placed, m->n_placed);
 	free(m->placed);
+	free(m->mixture);
 	arena_fini(&m->arena);
 	arena_fini(&m->vectors);
 	free(m);
+}
+
+/* ---- experts ---- */
+
+/* The matrices of an expert. */
+enum { MATRICES = 3 };
+static void matrices(const struct weight *w[MATRICES], const struct moe *x, int e)
+{
+	w[0] = x->gate ? &x->gate[e] : NULL;
+	w[1] = x->up ? &x->up[e] : NULL;
+	w[2] = &x->down[e];
+}
+
+size_t model_expert_bytes(const struct model *m)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < m->n_mixture; i++)
+		for (int e = 0; e < m->mixture[i]->experts; e++) {
+			const struct weight *w[MATRICES];
+
+			matrices(w, m->mixture[i], e);
+			for (int k = 0; k < MATRICES; k++)
+				if (w[k])
+					n += (size_t)w[k]->rows *
+					     (w[k]->row_bytes + weight_scale_bytes(w[k]) * (w[k]->biases ? 2 : 1));
+		}
+	return n;
+}
+
+bool model_has_expert(const struct model *m, const uint8_t *p, size_t n)
+{
+	for (int i = 0; i < m->n_mixture; i++)
+		for (int e = 0; e < m->mixture[i]->experts; e++) {
+			const struct weight *w[MATRICES];
+
+			matrices(w, m->mixture[i], e);
+			for (int k = 0; k < MATRICES; k++)
+				if (w[k] && ((w[k]->data >= p && w[k]->data < p + n) ||
+				             (w[k]->scales >= p && w[k]->scales < p + n) ||
+				             (w[k]->biases >= p && w[k]->biases < p + n)))
+					return true;
+		}
+	return false;
+}
+
+int model_stream(struct model *m, struct stream_opts *how, struct err *err)
+{
+	struct stream_file *file;
+
+	if (!m->n_mixture)
+		return err_set(err, E_UNSUPPORTED, "memory for experts: %s has none", m->st->name);
+	if (!m->be->ops->stream)
+		return err_set(err, E_UNSUPPORTED, "memory for experts: backend %s holds all of them",
+		               m->be->ops->name);
+	file = arena_alloc(&m->arena, size_mul((size_t)m->st->n_file + 1, sizeof *file));
+	for (int i = 0; i < m->st->n_file; i++)
+		file[i] = (struct stream_file){ &m->st->file[i].map, m->st->file[i].path };
+	how->file = file;
+	how->n_file = m->st->n_file;
+	return m->be->ops->stream(m->be, m->mixture, m->n_mixture, how, err);
 }
 
 float *model_carried(const struct model *m, int slot)

@@ -79,6 +79,8 @@ struct model {
 	struct store *st;      /* that it was bound from */
 	struct placed *placed; /* with the backend, from model_attach on */
 	int n_placed;
+	struct moe **mixture; /* [n_mixture] its mixtures of experts, in the order of its layers */
+	int n_mixture;
 	const char *arch; /* the matching entry of ops->arch */
 };
 
@@ -98,6 +100,13 @@ int model_bind_as(struct model **out, const struct model_ops *ops, const char *a
  * `of`.  E_UNSUPPORTED: this architecture has none. */
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err);
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err);
+
+/* Leaves the experts of all mixtures on disk (backend.h, stream); after model_attach, before the first pass.  The
+ * store's files are filled in here.  E_UNSUPPORTED: there are no mixtures, or this backend cannot. */
+int model_stream(struct model *m, struct stream_opts *how, struct err *err);
+/* Bytes of all experts as they are stored.  Is p one of them? */
+size_t model_expert_bytes(const struct model *m);
+bool model_has_expert(const struct model *m, const uint8_t *p, size_t n);
 
 /* The carried row of a slot, shape.carry floats in backend memory.  forward does not touch it; who
  * uses the model writes it before it has the sequence captured, and finds it after a restore. */

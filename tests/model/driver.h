@@ -28,8 +28,9 @@ struct driver_opts {
 	int threads;
 	enum cpu_level level;
 	int slots, ctx_max, step_rows, tape_rows;
-	struct kv_rows kv; /* empty: what goes with arith */
-	bool far;          /* behind the far backend (far.h) */
+	struct kv_rows kv;           /* empty: what goes with arith */
+	bool far;                    /* behind the far backend (far.h) */
+	struct stream_opts *experts; /* left on disk so; NULL: in memory */
 };
 
 /* One sequence's part of a step. */

@@ -1,6 +1,7 @@
 /* cpu_backend.c - the CPU backend: opening it, its memory, and the small operations. */
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/pack.h"
+#include "backend/cpu/slots.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -278,6 +279,7 @@ static void cpu_close(struct backend *be)
 	free(c->parts.p);
 	free(c->made_room.p);
 	free(c->work.p);
+	slots_free(c->slots);
 	pack_free(c->pack);
 	pool_free(c->pool);
 	free(c->scratch);
@@ -296,6 +298,9 @@ static const struct backend_ops cpu_ops = {
 	.place = cpu_place,
 	.unplace = cpu_unplace,
 	.pack = cpu_pack,
+	.stream = cpu_stream,
+	.stream_shrink = cpu_stream_shrink,
+	.stream_stats = cpu_stream_stats,
 	.embed = cpu_embed,
 	.norm = cpu_norm,
 	.layer_norm = cpu_layer_norm,

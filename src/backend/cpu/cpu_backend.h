@@ -45,6 +45,7 @@ struct cpu_backend {
 	struct room parts;          /* how a product is cut */
 	struct room work;           /* of the operation in progress */
 	struct pack *pack;          /* what models have placed: pack.h */
+	struct slots *slots;        /* experts that are read when they are used: slots.h; NULL: none */
 	struct made made;           /* by the last operation, for the next linear */
 	struct room made_room;
 };

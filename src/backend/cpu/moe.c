@@ -2,19 +2,35 @@
  * each row's experts in the order of their rank.
  *
  * An expert's product of a row does not depend on which other rows chose it, so
- * the grouping changes no bit. */
+ * the grouping changes no bit.  Nor does it depend on when it is made: experts that are
+ * read from disk (slots.h) come in several waves, those first that are there, and the
+ * sum waits for all of them. */
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/route.h"
+#include "backend/cpu/slots.h"
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "base/log.h"
 
 /* Columns of a row that are summed at a time; and in c->acts, where the rows by expert are. */
 enum { COMBINE_COLS = 512, BY_EXPERT = ACTS_MAX - 1 };
 
+/* Experts that are computed together. */
+struct wave {
+	int *first, *used; /* [n + 1] where the rows of each begin, and [n] which */
+	int *index;        /* [n] their places among all that are used */
+	int *row;          /* rows of the input, by expert */
+	int n, begin;      /* begin: rows of the waves before */
+};
+
 struct mix {
 	struct cpu_backend *c;
+	struct pass *p;
 	const struct moe *m;
 	const float *in, *by; /* rows of cols, and of the router's cols */
 	float *out;
@@ -23,11 +39,12 @@ struct mix {
 	float *logit;              /* [n][experts], then probabilities */
 	float *weight;             /* [n][top_k] */
 	int *expert, *place;       /* [n][top_k]: expert, and where in the order of experts */
-	int *row;                  /* [n * top_k] in that order */
+	int *row, *pick;           /* [n * top_k] in that order: row, and which of the row's picks */
 	int *first, *used, n_used; /* of the experts that have rows: where they begin, and which */
-	struct acts *acts;         /* [n_used] */
-	struct product *job;       /* [n_used + 1] */
-	float *gated, *down;       /* [n * top_k][inner or cols] in the order of experts */
+	struct wave wave;
+	struct acts *acts;   /* [n_used] */
+	struct product *job; /* [n_used + 1] */
+	float *gated, *down; /* [n * top_k][inner or cols] in the order of experts */
 	float *shared_gated, *shared_down, *shared_logit;
 };
 
@@ -65,6 +82,7 @@ static void group_rows(struct mix *d)
 	for (int i = 0; i < picks; i++) {
 		d->place[i] = at[d->expert[i]]++;
 		d->row[d->place[i]] = i / k;
+		d->pick[d->place[i]] = i;
 	}
 	/* at[e] is where expert e ends now. */
 	begin = d->n_used = 0;
@@ -80,24 +98,33 @@ static void group_rows(struct mix *d)
 	d->first[d->n_used] = picks;
 }
 
-/* One product for each expert that has rows, from its rows of d->acts; like: bias, activation and factor of the first
- * expert's, of which each expert has its own.  outputs: of a row. */
-static struct product *expert_jobs(struct mix *d, const struct weight *w, float *out, int outputs, struct product like)
+/* The matrix of the wave's i-th expert. */
+static const struct weight *matrix(const struct mix *d, int i, enum slab_part part)
 {
+	if (d->m->slots)
+		return &slots_view(d->m->slots, d->wave.index[i])->w[part];
+	return slab_weight(d->m, d->wave.used[i], part);
+}
+
+/* One product for each expert of the wave, from its rows of d->acts; like: bias, activation and factor of the first
+ * expert's, of which each expert has its own.  part: the factor's, if there is one, is SLAB_UP.  outputs: of a row. */
+static struct product *expert_jobs(struct mix *d, enum slab_part part, float *out, int outputs, struct product like)
+{
+	const struct wave *v = &d->wave;
 	struct product *job = d->job;
 
-	for (int i = 0; i < d->n_used; i++) {
-		size_t e = (size_t)d->used[i];
+	for (int i = 0; i < v->n; i++) {
+		size_t e = (size_t)v->used[i];
 
 		*job = like;
-		job->w = &w[e];
+		job->w = matrix(d, i, part);
 		job->x = job->x_up = &d->acts[i];
 		job->r1 = d->acts[i].rows;
-		job->out = out + (size_t)d->first[i] * (size_t)outputs;
+		job->out = out + (size_t)(v->begin + v->first[i]) * (size_t)outputs;
 		job->ld = (size_t)outputs;
-		job->up = like.up ? &like.up[e] : NULL;
-		job->bias = like.bias ? like.bias + e * (size_t)w->rows : NULL;
-		job->bias_up = like.bias_up ? like.bias_up + e * (size_t)w->rows : NULL;
+		job->up = like.up ? matrix(d, i, SLAB_UP) : NULL;
+		job->bias = like.bias ? like.bias + e * (size_t)job->w->rows : NULL;
+		job->bias_up = like.bias_up ? like.bias_up + e * (size_t)job->w->rows : NULL;
 		job++;
 	}
 	return job;
@@ -137,9 +164,9 @@ static void mix_room(struct mix *d)
 	const struct moe *m = d->m;
 	size_t rows = (size_t)d->n, picks = rows * (size_t)m->top_k, cols = (size_t)d->cols;
 	size_t experts = (size_t)m->experts, inner = (size_t)m->inner, shared = (size_t)m->shared_inner;
-	size_t each = sizeof *d->acts + sizeof *d->job + 2 * sizeof(int);
-	uint8_t *p = room_get(&d->c->work, 4 * (rows * (experts + shared + cols + 1) + picks * (4 + inner + cols)) +
-	                                           (experts + 1) * each + 13 * 64);
+	size_t each = sizeof *d->acts + sizeof *d->job + 5 * sizeof(int);
+	uint8_t *p = room_get(&d->c->work, 4 * (rows * (experts + shared + cols + 1) + picks * (6 + inner + cols)) +
+	                                           (experts + 1) * each + 17 * 64);
 
 	d->acts = room_take(&p, experts * sizeof *d->acts);
 	d->job = room_take(&p, (experts + 1) * sizeof *d->job);
@@ -150,6 +177,11 @@ static void mix_room(struct mix *d)
 	d->expert = room_take(&p, 4 * picks);
 	d->place = room_take(&p, 4 * picks);
 	d->row = room_take(&p, 4 * picks);
+	d->pick = room_take(&p, 4 * picks);
+	d->wave.first = room_take(&p, 4 * (experts + 1));
+	d->wave.used = room_take(&p, 4 * experts);
+	d->wave.index = room_take(&p, 4 * experts);
+	d->wave.row = room_take(&p, 4 * picks);
 	d->gated = room_take(&p, 4 * picks * inner);
 	d->down = room_take(&p, 4 * picks * cols);
 	if (m->shared_inner) {
@@ -213,6 +245,131 @@ static struct product shared_out(struct mix *d, struct acts *acts, int *n_acts, 
 	};
 }
 
+/* ---- experts, a wave at a time ---- */
+
+/* Rows whose expert could not be read are worth nothing, and so are the items that they belong to. */
+static void spoil(struct mix *d, int used)
+{
+	struct pass *p = d->p;
+
+	if (!p->spoiled) {
+		log_error("%s", slots_error(d->m->slots)->msg);
+		fault_abort();
+	}
+	if (!p->spoilt.code)
+		p->spoilt = *slots_error(d->m->slots);
+	for (int i = d->first[used]; i < d->first[used + 1]; i++) {
+		p->spoiled[p->item[d->row[i]]] = true;
+		memset(d->down + (size_t)d->place[d->pick[i]] * (size_t)d->cols, 0, (size_t)d->cols * sizeof *d->down);
+	}
+}
+
+/* Rows of the experts index[n] among the used ones, behind those of the waves before.  The floats of an expert that
+ * is lost have a place as well. */
+static void wave_of(struct mix *d, const int *index, int n)
+{
+	struct wave *v = &d->wave;
+	int rows = 0;
+
+	v->begin += v->n ? v->first[v->n] : 0;
+	v->n = 0;
+	for (int k = 0; k < n; k++) {
+		int i = index[k], many = d->first[i + 1] - d->first[i];
+
+		v->first[v->n] = rows;
+		v->used[v->n] = d->used[i];
+		v->index[v->n++] = i;
+		memcpy(v->row + rows, d->row + d->first[i], (size_t)many * sizeof *v->row);
+		for (int r = 0; r < many; r++)
+			d->place[d->pick[d->first[i] + r]] = v->begin + rows + r;
+		rows += many;
+	}
+	v->first[v->n] = rows;
+}
+
+/* Those of index[n] that could be read stay; the rows of the others are spoiled, at places of their own. */
+static int sort_out(struct mix *d, int *index, int n)
+{
+	int kept = 0, lost[1];
+
+	for (int k = 0; k < n; k++) {
+		if (slots_view(d->m->slots, index[k])) {
+			index[kept++] = index[k];
+			continue;
+		}
+		lost[0] = index[k];
+		wave_of(d, lost, 1);
+		spoil(d, index[k]);
+	}
+	return kept;
+}
+
+/* Both products of the wave's experts; with the shared expert's if it is the first. */
+static void compute(struct mix *d, bool with_shared)
+{
+	const struct moe *m = d->m;
+	const struct wave *v = &d->wave;
+	struct cpu_backend *c = d->c;
+	enum slab_part in = m->gate ? SLAB_GATE : SLAB_UP;
+	enum arith arith = d->p->arith;
+	struct product like = { .act = m->act,
+		                .bias = m->gate ? m->gate_bias : m->up_bias,
+		                .pairs = m->gate && !m->up,
+		                .up = m->gate ? m->up : NULL };
+	struct acts acts[ACTS_MAX], gated = { .rows = v->first[v->n], .cols = m->inner, .ld = (size_t)m->inner };
+	const struct weight *first = slab_weight(m, 0, in);
+	const struct acts *from;
+	struct product *job;
+	int n_acts = 0;
+
+	like.bias_up = like.up ? m->up_bias : NULL;
+	from = cpu_acts_for(c, acts, &n_acts, first, arith, d->in, d->n);
+	cpu_acts_runs(c, d->acts, v->first, v->n, from, v->row, cpu_act_group(c, first, arith, ACTS_TILED), BY_EXPERT);
+	job = expert_jobs(d, in, d->gated, m->inner, like);
+	if (with_shared)
+		*job++ = shared_in(d, acts, &n_acts, arith);
+	cpu_products(c, arith, d->job, (int)(job - d->job));
+
+	gated.f = d->gated + (size_t)v->begin * (size_t)m->inner;
+	cpu_acts_runs(c, d->acts, v->first, v->n, &gated, NULL, cpu_act_group(c, m->down, arith, ACTS_TILED),
+	              BY_EXPERT);
+	job = expert_jobs(d, SLAB_DOWN, d->down, d->cols, (struct product){ .bias = m->down_bias });
+	n_acts = 0;
+	if (with_shared)
+		*job++ = shared_out(d, acts, &n_acts, arith);
+	cpu_products(c, arith, d->job, (int)(job - d->job));
+}
+
+/* The arrays that group_rows made are the only wave. */
+static void compute_all(struct mix *d)
+{
+	d->wave = (struct wave){ .first = d->first, .used = d->used, .row = d->row, .n = d->n_used };
+	compute(d, d->m->shared_inner);
+}
+
+static void compute_waves(struct mix *d)
+{
+	struct slot_layer *y = d->m->slots;
+	int *index = xmalloc((size_t)d->m->experts * sizeof *index), n;
+	bool with_shared = d->m->shared_inner;
+
+	slots_visit(y, d->used, d->n_used);
+	while ((n = slots_ready(y, index))) {
+		n = sort_out(d, index, n);
+		if (n) {
+			wave_of(d, index, n);
+			compute(d, with_shared);
+			with_shared = false;
+			slots_release(y, index, n);
+		}
+	}
+	if (with_shared) { /* no expert could be read */
+		wave_of(d, NULL, 0);
+		compute(d, true);
+	}
+	free(index);
+}
+
 static void check(const struct moe *m)
 {
 	assert(m->top_k >= 1 && m->top_k <= m->experts && (m->gate || m->up));
@@ -225,38 +382,18 @@ void cpu_moe(struct pass *p, float *out, bool add, const struct moe *m, const fl
              int cols)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct mix d = { .c = c, .m = m, .in = in, .by = by ? by : in, .out = out, .add = add, .n = n, .cols = cols };
-	const struct weight *first = m->gate ? m->gate : m->up;
-	struct product like = { .act = m->act, .bias = m->gate ? m->gate_bias : m->up_bias };
-	struct acts acts[ACTS_MAX], gated = { .rows = n * m->top_k, .cols = m->inner, .ld = (size_t)m->inner };
-	const struct acts *from;
-	struct product *job;
-	int n_acts = 0;
+	struct mix d = {
+		.c = c, .p = p, .m = m, .in = in, .by = by ? by : in, .out = out, .add = add, .n = n, .cols = cols
+	};
 
 	if (n <= 0)
 		return;
 	check(m);
 	mix_room(&d);
 	route_all(&d);
-
-	like.pairs = m->gate && !m->up;
-	like.up = m->gate ? m->up : NULL;
-	like.bias_up = like.up ? m->up_bias : NULL;
-	from = cpu_acts_for(c, acts, &n_acts, first, p->arith, in, n);
-	cpu_acts_runs(c, d.acts, d.first, d.n_used, from, d.row, cpu_act_group(c, first, p->arith, ACTS_TILED),
-	              BY_EXPERT);
-	job = expert_jobs(&d, first, d.gated, m->inner, like);
-	if (m->shared_inner)
-		*job++ = shared_in(&d, acts, &n_acts, p->arith);
-	cpu_products(c, p->arith, d.job, (int)(job - d.job));
-
-	gated.f = d.gated;
-	cpu_acts_runs(c, d.acts, d.first, d.n_used, &gated, NULL, cpu_act_group(c, m->down, p->arith, ACTS_TILED),
-	              BY_EXPERT);
-	job = expert_jobs(&d, m->down, d.down, cols, (struct product){ .bias = m->down_bias });
-	n_acts = 0;
-	if (m->shared_inner)
-		*job++ = shared_out(&d, acts, &n_acts, p->arith);
-	cpu_products(c, p->arith, d.job, (int)(job - d.job));
+	if (m->slots)
+		compute_waves(&d);
+	else
+		compute_all(&d);
 	cpu_range(c, combine, &d, n * ((cols + COMBINE_COLS - 1) / COMBINE_COLS), 2);
 }

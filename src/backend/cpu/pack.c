@@ -28,7 +28,8 @@ struct pack_room {
 
 struct held {
 	struct placed is;
-	int models; /* that placed it */
+	int models;  /* that placed it */
+	bool unread; /* experts that are read from disk: see pack_without */
 };
 
 struct pack {
@@ -73,14 +74,16 @@ static void add_run(struct pack_run *v, int *n, struct pack_run run)
 		v[(*n)++] = run;
 }
 
-/* The streams of all that is laid out, by address. */
+/* The streams of all that is laid out or never read, by address. */
 static struct pack_run *unread_runs(const struct pack *k, int *n)
 {
 	struct pack_run *v = xcalloc(size_mul((size_t)k->n + 1, STREAMS), sizeof *v);
 
 	*n = 0;
 	for (int i = 0; i < k->n; i++)
-		if (laid_out(&k->v[i])) {
+		if (k->v[i].unread) {
+			v[(*n)++] = (struct pack_run){ .p = k->v[i].is.p, .n = k->v[i].is.bytes };
+		} else if (laid_out(&k->v[i])) {
 			streams_of(v + *n, k->v[i].is.whole, 0, k->v[i].is.whole->rows);
 			*n += STREAMS;
 		}
@@ -184,6 +187,50 @@ void cpu_unplace(struct backend *be, const struct placed *v, int n)
 		k->n_file = 0;
 }
 
+static void drop_unread(const struct pack *k);
+
+/* What was placed around p. */
+static struct held *held_around(struct pack *k, const uint8_t *p)
+{
+	int from = 0, to = k->n;
+
+	while (from < to) {
+		int mid = from + (to - from) / 2;
+
+		if (k->v[mid].is.p <= p)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return from && p < k->v[from - 1].is.p + k->v[from - 1].is.bytes ? &k->v[from - 1] : NULL;
+}
+
+static void leave_out(struct pack *k, const struct weight *w)
+{
+	struct pack_run run[STREAMS];
+
+	streams_of(run, w, 0, w->rows);
+	for (int i = 0; i < STREAMS; i++) {
+		struct held *h = run[i].n && run[i].p ? held_around(k, run[i].p) : NULL;
+
+		if (h)
+			h->unread = true;
+	}
+}
+
+void pack_without(struct pack *k, struct moe *const *mix, int n)
+{
+	for (int i = 0; i < n; i++)
+		for (int e = 0; e < mix[i]->experts; e++) {
+			const struct weight *stack[] = { mix[i]->gate, mix[i]->up, mix[i]->down };
+
+			for (int j = 0; j < 3; j++)
+				if (stack[j])
+					leave_out(k, &stack[j][e]);
+		}
+	drop_unread(k);
+}
+
 struct pack *pack_new(void)
 {
 	return xcalloc(1, sizeof(struct pack));
@@ -275,7 +322,7 @@ static bool wants(const struct held *h, const struct move *m)
 {
 	struct kernels k;
 
-	if (!h->is.whole || laid_out(h) || m->how->arith != ARITH_FAST)
+	if (!h->is.whole || h->unread || laid_out(h) || m->how->arith != ARITH_FAST)
 		return false;
 	h->is.whole->fmt->kernels(&k, m->level);
 	return k.blocks;

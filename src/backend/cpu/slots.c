@@ -1,0 +1,618 @@
+/* slots.c - see slots.h.
+ *
+ * A slot is free, being read, or ready.  Of a visit each wanted expert waits (for a slot to be read into), is on its
+ * way, is given out or released, or is lost.  Slots of wanted experts are pinned from the moment the visit has them
+ * until they are released, so a visit that wants more experts than there are slots goes through them in several turns. */
+#include "backend/cpu/slots.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/pack.h"
+#include "backend/policy.h"
+#include "backend/slab_file.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/pages.h"
+
+enum {
+	DEPTH = 16,      /* reads under way at once: docs/experts-from-disk.md, "Reading" */
+	AHEAD_SHARE = 4, /* at most one slot in so many holds what was read ahead */
+	WIDE_SHARE = 8,  /* a visit is wide that leaves at most one expert in so many unused */
+};
+
+enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
+struct slot {
+	enum slot_state state;
+	struct slot_layer *of;
+	int expert;
+	int pins;         /* 1: of the visit */
+	bool ahead;       /* read before it was known that it is used: stays until its layer's next visit */
+	int parts, error; /* reads that are not back; of one that is */
+	struct slab_lay lay;
+	struct slab_view view;
+};
+
+enum want_state { WANT_WAITS, WANT_COMES, WANT_GIVEN, WANT_LOST };
+struct want {
+	int expert, slot;
+	enum want_state state;
+};
+
+struct slot_layer {
+	struct slots *s;
+	struct moe *m;
+	int index;
+	int *slot; /* [experts] -1: in none */
+};
+
+struct slots {
+	struct cpu_backend *c;
+	struct slot_layer *layer; /* [n_layer] */
+	int n_layer, experts;
+	struct policy policy;
+
+	uint8_t *arena;
+	size_t slot_bytes, arena_bytes;
+	struct slot *slot; /* [n_most] of which n may be used */
+	int n, n_most, n_ahead;
+	int n_least; /* experts of one row: fewer slots would be none */
+
+	struct reads *reads;
+	struct slab_file packed; /* n 0: there is none */
+	struct read_file *file;  /* [n_file] the checkpoint's */
+	const struct stream_file *of;
+	int n_file;
+
+	struct slot_layer *visited;
+	struct want *want;  /* [n_want] */
+	int n_want, n_open; /* n_open: neither given nor lost */
+	bool wide;
+	struct err why; /* of the last read that failed */
+	FILE *trace;
+	enum arith arith;
+	struct stream_stats stats;
+};
+
+static uint8_t *slab_at(const struct slots *s, const struct slot *x)
+{
+	return s->arena + (size_t)(x - s->slot) * s->slot_bytes;
+}
+
+/* ---- who gives way ---- */
+
+static bool gives_way(const struct slot *x)
+{
+	return x->state == SLOT_READY && !x->pins && !x->ahead;
+}
+
+/* Is a to go before b? */
+static bool before(const struct slots *s, const struct slot *a, double a_count, const struct slot *b, double b_count)
+{
+	if (a_count != b_count)
+		return a_count < b_count;
+	return policy_distance(&s->policy, a->of->index) > policy_distance(&s->policy, b->of->index);
+}
+
+static struct slot *victim(struct slots *s)
+{
+	struct slot *best = NULL;
+	double least = 0;
+
+	for (int i = 0; i < s->n; i++) {
+		struct slot *x = &s->slot[i];
+		double count;
+
+		if (x->state == SLOT_FREE)
+			return x;
+		if (!gives_way(x))
+			continue;
+		count = policy_count(&s->policy, x->of->index, x->expert);
+		if (!best || before(s, x, count, best, least)) {
+			best = x;
+			least = count;
+		}
+	}
+	return best;
+}
+
+static void clear(struct slot *x)
+{
+	if (x->state != SLOT_FREE)
+		x->of->slot[x->expert] = -1;
+	x->state = SLOT_FREE;
+	x->pins = 0;
+	x->ahead = false;
+}
+
+/* ---- reading ---- */
+
+static void put_packed(struct slots *s, struct slot *x)
+{
+	const struct slab_entry *entry = &s->packed.entry[s->policy.base[x->of->index] + x->expert];
+	const struct read_ask ask = { .file = &s->packed.file,
+		                      .at = entry->at,
+		                      .to = slab_at(s, x),
+		                      .n = entry->bytes,
+		                      .need = entry->bytes,
+		                      .tag = (uint64_t)(x - s->slot) };
+
+	x->parts = 1;
+	s->stats.read_bytes += (int64_t)ask.n;
+	reads_put(s->reads, &ask);
+}
+
+static void put_checkpoint(struct slots *s, struct slot *x)
+{
+	struct slab_extent e[SLAB_EXTENTS];
+	int n = slab_lay_checkpoint(&x->lay, e, x->of->m, x->expert, s->of, s->n_file);
+
+	x->parts = n;
+	for (int i = 0; i < n; i++) {
+		const struct read_ask ask = { .file = &s->file[e[i].file],
+			                      .at = e[i].at,
+			                      .to = slab_at(s, x) + e[i].to,
+			                      .n = e[i].n,
+			                      .need = e[i].need,
+			                      .tag = (uint64_t)(x - s->slot) };
+
+		s->stats.read_bytes += (int64_t)ask.n;
+		reads_put(s->reads, &ask);
+	}
+}
+
+static bool packs(const void *arg, const struct weight *w)
+{
+	const struct slots *s = arg;
+
+	return s->arith == ARITH_FAST && cpu_kernels(s->c, w->fmt)->blocks && blocks_fit(w);
+}
+
+static void begin_read(struct slots *s, struct slot *x, struct slot_layer *y, int expert)
+{
+	clear(x);
+	x->state = SLOT_READING;
+	x->of = y;
+	x->expert = expert;
+	x->error = 0;
+	y->slot[expert] = (int)(x - s->slot);
+	s->stats.reads++;
+	if (!s->packed.n) {
+		put_checkpoint(s, x);
+		return;
+	}
+	slab_lay_packed(&x->lay, y->m, expert, packs, s);
+	put_packed(s, x);
+}
+
+/* What is wrong with a slab that has come; 0: nothing. */
+static int fault_of(struct slots *s, const struct slot *x, const struct read_file **file)
+{
+	const struct slab_entry *entry = s->packed.n ? &s->packed.entry[s->policy.base[x->of->index] + x->expert] :
+	                                               NULL;
+
+	*file = entry ? &s->packed.file : &s->file[0];
+	if (x->error)
+		return x->error;
+	for (int i = 0; i < s->n_file && !entry; i++)
+		if (!read_file_same(*file = &s->file[i]))
+			return ESTALE;
+	return entry && check64(slab_at(s, x), entry->bytes) != entry->check ? EBADMSG : 0;
+}
+
+static void lose(struct slots *s, struct slot *x, int fault, const struct read_file *file)
+{
+	s->stats.failed++;
+	err_set(&s->why, E_IO, "expert %d of mixture %d could not be read: %s: %s", x->expert, x->of->index, file->path,
+	        fault == ENODATA ? "the file ends too early" :
+	        fault == ESTALE  ? "the file was changed" :
+	        fault == EBADMSG ? "its bytes do not have their digest" :
+	                           strerror(fault));
+	log_error("%s", s->why.msg);
+	for (int i = 0; i < s->n_want && x->of == s->visited; i++)
+		if (s->want[i].state == WANT_COMES && s->want[i].slot == x - s->slot)
+			s->want[i].state = WANT_LOST;
+	clear(x);
+}
+
+/* One read has ended. */
+static void ended(struct slots *s, const struct read_done *done)
+{
+	struct slot *x = &s->slot[done->tag];
+	const struct read_file *file;
+	int fault;
+
+	if (done->error)
+		x->error = done->error;
+	if (--x->parts)
+		return;
+	fault = fault_of(s, x, &file);
+	if (fault) {
+		s->n_ahead -= x->ahead;
+		lose(s, x, fault, file);
+		return;
+	}
+	x->state = SLOT_READY;
+	slab_view(&x->view, slab_at(s, x), &x->lay, x->of->m, x->expert);
+}
+
+static bool harvest(struct slots *s, bool wait)
+{
+	int64_t began = wait ? clock_monotonic_ns() : 0;
+	struct read_done done;
+	bool some = false;
+
+	while (reads_next(s->reads, &done, wait && !some)) {
+		ended(s, &done);
+		some = true;
+	}
+	if (wait)
+		s->stats.wait_ns += clock_monotonic_ns() - began;
+	return some;
+}
+
+/* Sends for what the visit waits for, as far as there are slots. */
+static void send_for(struct slots *s)
+{
+	for (int i = 0; i < s->n_want; i++) {
+		struct want *w = &s->want[i];
+		struct slot *x;
+
+		if (w->state != WANT_WAITS)
+			continue;
+		x = victim(s);
+		if (!x)
+			return;
+		begin_read(s, x, s->visited, w->expert);
+		x->pins = 1;
+		w->slot = (int)(x - s->slot);
+		w->state = WANT_COMES;
+	}
+}
+
+/* Nothing is left to wait for, and this layer used nearly all of its experts: the next one will as well. */
+static void read_ahead(struct slots *s)
+{
+	struct slot_layer *next = &s->layer[(s->visited->index + 1) % s->n_layer];
+
+	if (!s->wide || next == s->visited)
+		return;
+	for (int e = 0; e < next->m->experts && s->n_ahead < s->n / AHEAD_SHARE; e++) {
+		struct slot *x = next->slot[e] < 0 ? victim(s) : NULL;
+
+		if (next->slot[e] >= 0)
+			continue;
+		if (!x || (x->state != SLOT_FREE && x->of == next))
+			return;
+		begin_read(s, x, next, e);
+		x->ahead = true;
+		s->n_ahead++;
+		s->stats.ahead++;
+	}
+}
+
+/* ---- a visit ---- */
+
+static void write_trace(struct slots *s, const struct slot_layer *y, const int *used, int n)
+{
+	if (!s->trace)
+		return;
+	fprintf(s->trace, "%d", y->index);
+	for (int i = 0; i < n; i++)
+		fprintf(s->trace, " %d", used[i]);
+	fputc('\n', s->trace);
+}
+
+/* The layer's turn has come: what was read ahead for it and is not used may go. */
+static void end_ahead(struct slots *s, const struct slot_layer *y)
+{
+	for (int i = 0; i < s->n_most && s->n_ahead; i++) {
+		struct slot *x = &s->slot[i];
+
+		if (!x->ahead || x->of != y)
+			continue;
+		x->ahead = false;
+		s->n_ahead--;
+		s->stats.ahead_used += x->pins > 0;
+	}
+}
+
+void slots_visit(struct slot_layer *y, const int *used, int n)
+{
+	struct slots *s = y->s;
+
+	assert(!s->n_open);
+	s->visited = y;
+	s->n_want = s->n_open = n;
+	s->wide = n >= y->m->experts - y->m->experts / WIDE_SHARE;
+	s->stats.visits++;
+	s->stats.used += n;
+	policy_visit(&s->policy, y->index);
+	for (int i = 0; i < n; i++) {
+		int at = y->slot[used[i]];
+
+		policy_use(&s->policy, y->index, used[i]);
+		s->want[i] = (struct want){ used[i], at, at < 0 ? WANT_WAITS : WANT_COMES };
+		if (at < 0)
+			continue;
+		s->stats.hits++;
+		s->slot[at].pins = 1;
+	}
+	end_ahead(s, y);
+	write_trace(s, y, used, n);
+	send_for(s);
+}
+
+/* Those of the visit that can be given out now. */
+static int take(struct slots *s, int *index)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->n_want; i++) {
+		struct want *w = &s->want[i];
+		bool there = w->state == WANT_COMES && s->slot[w->slot].state == SLOT_READY;
+
+		if (!there && !(w->state == WANT_LOST && w->slot >= 0))
+			continue;
+		if (there)
+			w->state = WANT_GIVEN;
+		else
+			w->slot = -1;
+		index[n++] = i;
+		s->n_open--;
+	}
+	return n;
+}
+
+int slots_ready(struct slot_layer *y, int *index)
+{
+	struct slots *s = y->s;
+
+	assert(s->visited == y);
+	harvest(s, false);
+	while (s->n_open) {
+		int n;
+
+		send_for(s);
+		n = take(s, index);
+		if (n) {
+			if (!s->n_open)
+				read_ahead(s);
+			return n;
+		}
+		if (!harvest(s, true))
+			assert(!"every slot is in use");
+	}
+	return 0;
+}
+
+void slots_release(struct slot_layer *y, const int *index, int n)
+{
+	struct slots *s = y->s;
+
+	for (int i = 0; i < n; i++) {
+		const struct want *w = &s->want[index[i]];
+
+		if (w->state == WANT_GIVEN)
+			s->slot[w->slot].pins = 0;
+	}
+	if (!s->n_open)
+		read_ahead(s);
+}
+
+const struct slab_view *slots_view(const struct slot_layer *y, int index)
+{
+	const struct want *w = &y->s->want[index];
+
+	return w->state == WANT_GIVEN ? &y->s->slot[w->slot].view : NULL;
+}
+
+const struct err *slots_error(const struct slot_layer *y)
+{
+	return &y->s->why;
+}
+
+/* ---- opening ---- */
+
+static int most_experts(const struct slots *s)
+{
+	int most = 0;
+
+	for (int i = 0; i < s->n_layer; i++)
+		most = s->layer[i].m->experts > most ? s->layer[i].m->experts : most;
+	return most;
+}
+
+/* The largest slab, and whether all experts lie in files. */
+static int measure(struct slots *s, const struct stream_opts *how, struct err *err)
+{
+	for (int i = 0; i < s->n_layer; i++)
+		for (int e = 0; e < s->layer[i].m->experts; e++) {
+			struct slab_extent x[SLAB_EXTENTS];
+			struct slab_lay lay;
+
+			if (how->dir)
+				slab_lay_packed(&lay, s->layer[i].m, e, packs, s);
+			else if (!slab_lay_checkpoint(&lay, x, s->layer[i].m, e, how->file, how->n_file))
+				return err_set(
+					err, E_UNSUPPORTED,
+					"%s: made when the model is opened, so that it cannot be read when it is "
+					"used; packed slabs can (--expert-dir)",
+					s->layer[i].m->down[e].name);
+			s->slot_bytes = lay.bytes > s->slot_bytes ? lay.bytes : s->slot_bytes;
+		}
+	return 0;
+}
+
+static int open_arena(struct slots *s, size_t bytes, struct err *err)
+{
+	size_t n = bytes / s->slot_bytes, least = 0;
+
+	for (int i = 0; i < s->n_layer; i++)
+		least = (size_t)s->layer[i].m->top_k > least ? (size_t)s->layer[i].m->top_k : least;
+	if (n < least)
+		return err_set(err, E_LIMIT,
+		               "memory for experts: %zu bytes hold %zu of them, a token uses %zu of a layer: %zu bytes "
+		               "are the least",
+		               bytes, n, least, least * s->slot_bytes);
+	n = n < (size_t)s->experts ? n : (size_t)s->experts;
+	s->arena_bytes = n * s->slot_bytes;
+	s->arena = pages_room(s->arena_bytes + PAGE_BYTES, true);
+	if (!s->arena)
+		return err_set(err, E_FULL, "memory for experts: the system does not give %zu bytes", s->arena_bytes);
+	pages_huge(s->arena, s->arena_bytes);
+	s->n = s->n_most = (int)n;
+	s->n_least = (int)least;
+	s->slot = xcalloc(n, sizeof *s->slot);
+	return 0;
+}
+
+static int open_files(struct slots *s, const struct stream_opts *how, struct err *err)
+{
+	s->file = xcalloc((size_t)how->n_file + 1, sizeof *s->file);
+	for (; s->n_file < how->n_file; s->n_file++) {
+		struct read_file *f = &s->file[s->n_file];
+		int rc = read_file_open(f, how->file[s->n_file].path, err);
+
+		if (rc)
+			return rc;
+		if (f->id.inode != how->file[s->n_file].map->id.inode ||
+		    f->id.modified_ns != how->file[s->n_file].map->id.modified_ns) {
+			read_file_close(f);
+			return err_set(err, E_IO, "%s: changed since it was opened", how->file[s->n_file].path);
+		}
+	}
+	return 0;
+}
+
+static int open_packed(struct slots *s, const struct stream_opts *how, struct moe *const *mix, int n, struct err *err)
+{
+	const struct slab_list list = { .mix = mix, .n_mix = n, .packs = packs, .packs_arg = s };
+
+	return slab_file_open(&s->packed, how->dir, how->key, &list, how, err);
+}
+
+static void open_layers(struct slots *s, struct moe *const *mix, int n)
+{
+	int *experts = xcalloc((size_t)n, sizeof *experts);
+
+	s->layer = xcalloc((size_t)n, sizeof *s->layer);
+	s->n_layer = n;
+	for (int i = 0; i < n; i++) {
+		experts[i] = mix[i]->experts;
+		s->experts += experts[i];
+		s->layer[i] = (struct slot_layer){ .s = s, .m = mix[i], .index = i };
+		s->layer[i].slot = xmalloc((size_t)experts[i] * sizeof(int));
+		memset(s->layer[i].slot, 0xff, (size_t)experts[i] * sizeof(int));
+	}
+	policy_init(&s->policy, experts, n, POLICY_HALF);
+	s->want = xcalloc((size_t)most_experts(s), sizeof *s->want);
+	free(experts);
+}
+
+static int open_slots(struct slots *s, struct moe *const *mix, int n, const struct stream_opts *how, struct err *err)
+{
+	int rc = measure(s, how, err);
+
+	if (!rc)
+		rc = open_arena(s, how->bytes, err);
+	if (!rc)
+		rc = how->dir ? open_packed(s, how, mix, n, err) : open_files(s, how, err);
+	if (!rc)
+		rc = reads_open(&s->reads, how->way, how->depth ? how->depth : DEPTH, err);
+	if (!rc && how->trace) {
+		s->trace = fopen(how->trace, "we");
+		if (!s->trace)
+			rc = err_set(err, E_IO, "%s: %s", how->trace, strerror(errno));
+	}
+	return rc;
+}
+
+int cpu_stream(struct backend *be, struct moe *const *mix, int n, const struct stream_opts *how, struct err *err)
+{
+	struct cpu_backend *c = (struct cpu_backend *)be;
+	struct slots *s = xcalloc(1, sizeof *s);
+	int rc;
+
+	assert(n > 0 && !c->slots);
+	s->c = c;
+	s->arith = how->arith;
+	s->of = how->file;
+	s->packed.file.fd = -1;
+	open_layers(s, mix, n);
+	rc = open_slots(s, mix, n, how, err);
+	if (rc) {
+		slots_free(s);
+		return rc;
+	}
+	for (int i = 0; i < n; i++)
+		mix[i]->slots = &s->layer[i];
+	c->slots = s;
+	pack_without(c->pack, mix, n);
+	return 0;
+}
+
+void slots_free(struct slots *s)
+{
+	if (!s)
+		return;
+	reads_close(s->reads);
+	slab_file_close(&s->packed);
+	for (int i = 0; i < s->n_file; i++)
+		read_file_close(&s->file[i]);
+	free(s->file);
+	if (s->trace)
+		fclose(s->trace);
+	if (s->arena)
+		pages_free(s->arena, s->arena_bytes + PAGE_BYTES);
+	for (int i = 0; i < s->n_layer; i++)
+		free(s->layer[i].slot);
+	policy_fini(&s->policy);
+	free(s->layer);
+	free(s->slot);
+	free(s->want);
+	free(s);
+}
+
+size_t cpu_stream_shrink(struct backend *be, size_t bytes)
+{
+	struct slots *s = ((struct cpu_backend *)be)->slots;
+	size_t n;
+
+	if (!s)
+		return 0;
+	while (harvest(s, true)) /* nothing is on its way into what goes */
+		;
+	n = bytes / s->slot_bytes;
+	n = n < (size_t)s->n_most ? n : (size_t)s->n_most;
+	n = n > (size_t)s->n_least ? n : (size_t)s->n_least;
+	for (int i = (int)n; i < s->n; i++) {
+		s->n_ahead -= s->slot[i].ahead;
+		clear(&s->slot[i]);
+	}
+	if ((int)n < s->n)
+		be->ops->discard(be, s->arena + n * s->slot_bytes, (size_t)(s->n - (int)n) * s->slot_bytes);
+	s->n = (int)n;
+	return n * s->slot_bytes;
+}
+
+void cpu_stream_stats(const struct backend *be, struct stream_stats *out)
+{
+	const struct slots *s = ((const struct cpu_backend *)be)->slots;
+
+	*out = (struct stream_stats){ 0 };
+	if (!s)
+		return;
+	*out = s->stats;
+	out->slots = s->n;
+	for (int i = 0; i < s->n; i++)
+		out->slots_used += s->slot[i].state == SLOT_READY;
+	out->experts = s->experts;
+	out->slot_bytes = s->slot_bytes;
+	out->way = reads_name(s->reads);
+	out->packed = s->packed.n > 0;
+}

@@ -1,0 +1,32 @@
+/* slots.h - inside backend/cpu/: memory for some of a model's experts, and who is in it.
+ *
+ * One arena is cut into slots of one size, that of the largest slab.  A layer that is computed visits: it says which
+ * experts it uses, and gets them in the order in which they are there, first those that are in slots already, then
+ * those that are read meanwhile.  What is being used stays; for what is read the policy (backend/policy.h) names who
+ * gives way.  All calls are the engine thread's. */
+#ifndef BACKEND_CPU_SLOTS_H
+#define BACKEND_CPU_SLOTS_H
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/slabs.h"
+
+struct slots;
+
+/* Operations of the backend's table; see backend.h. */
+int cpu_stream(struct backend *be, struct moe *const *mix, int n, const struct stream_opts *how, struct err *err);
+size_t cpu_stream_shrink(struct backend *be, size_t bytes);
+void cpu_stream_stats(const struct backend *be, struct stream_stats *out);
+void slots_free(struct slots *s); /* NULL is allowed */
+
+/* The layer uses experts used[n], all different.  Reading begins. */
+void slots_visit(struct slot_layer *y, const int *used, int n);
+/* Indices into `used` that are there now and were not given out before; waits for one.  Returns how many; 0: all were
+ * given out.  They stay until slots_release. */
+int slots_ready(struct slot_layer *y, int *index);
+/* Those that were given out are computed. */
+void slots_release(struct slot_layer *y, const int *index, int n);
+/* NULL: it could not be read, slots_error says why. */
+const struct slab_view *slots_view(const struct slot_layer *y, int index);
+const struct err *slots_error(const struct slot_layer *y);
+
+#endif

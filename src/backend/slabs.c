@@ -1,0 +1,174 @@
+/* slabs.c - see slabs.h. */
+#include "backend/slabs.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { LINE = 64 }; /* matrices begin at one */
+
+static size_t up_to(size_t n, size_t multiple)
+{
+	return (n + multiple - 1) / multiple * multiple;
+}
+
+/* A matrix by itself, without its stack's blocks. */
+static struct weight alone(const struct weight *w)
+{
+	struct weight own = *w;
+
+	own.blocks = NULL;
+	own.blocks_row = 0;
+	return own;
+}
+
+struct run {
+	const uint8_t *p;
+	size_t n;
+};
+
+/* Data, scales, biases; n 0: there are none. */
+static void runs_of(struct run run[SLAB_STREAMS], const struct weight *w)
+{
+	size_t scales = (size_t)w->rows * weight_scale_bytes(w);
+
+	run[0] = (struct run){ w->data, (size_t)w->rows * w->row_bytes };
+	run[1] = (struct run){ w->scales, w->scales ? scales : 0 };
+	run[2] = (struct run){ w->biases, w->biases ? scales : 0 };
+}
+
+/* ---- packed ---- */
+
+void slab_lay_packed(struct slab_lay *lay, const struct moe *m, int expert, slab_packs_fn *packs, const void *arg)
+{
+	size_t at = 0;
+
+	*lay = (struct slab_lay){ 0 };
+	for (enum slab_part i = 0; i < SLAB_PARTS; i++) {
+		const struct weight *w = slab_weight(m, expert, i);
+		struct run run[SLAB_STREAMS];
+		struct weight own;
+
+		if (!w)
+			continue;
+		own = alone(w);
+		lay->part[i].blocks = packs(arg, &own);
+		runs_of(run, w);
+		if (lay->part[i].blocks) {
+			run[0].n = blocks_bytes(&own);
+			run[1].n = run[2].n = 0;
+		}
+		for (int k = 0; k < SLAB_STREAMS; k++) {
+			lay->part[i].at[k] = at;
+			at += up_to(run[k].n, LINE);
+		}
+	}
+	lay->bytes = up_to(at, READ_ALIGN);
+}
+
+void slab_fill(uint8_t *slab, const struct slab_lay *lay, const struct moe *m, int expert)
+{
+	memset(slab, 0, lay->bytes);
+	for (enum slab_part i = 0; i < SLAB_PARTS; i++) {
+		const struct weight *w = slab_weight(m, expert, i);
+		struct run run[SLAB_STREAMS];
+		struct weight own;
+
+		if (!w)
+			continue;
+		own = alone(w);
+		if (lay->part[i].blocks) {
+			blocks_fill(slab + lay->part[i].at[0], &own, 0, own.rows);
+			continue;
+		}
+		runs_of(run, w);
+		for (int k = 0; k < SLAB_STREAMS; k++)
+			if (run[k].n)
+				memcpy(slab + lay->part[i].at[k], run[k].p, run[k].n);
+	}
+}
+
+/* ---- straight from the checkpoint ---- */
+
+static int file_with(const struct stream_file *file, int n_file, struct run run)
+{
+	for (int i = 0; i < n_file; i++) {
+		const struct file_map *map = file[i].map;
+
+		if (run.p >= map->p && run.p < map->p + map->n && run.n <= (size_t)(map->p + map->n - run.p))
+			return i;
+	}
+	return -1;
+}
+
+/* Whole pages of the file around a run, at the slab's end so far. */
+static struct slab_extent around(const struct stream_file *file, int at, struct run run, size_t to)
+{
+	uint64_t from = (uint64_t)(run.p - file[at].map->p), begin = from / READ_ALIGN * READ_ALIGN;
+
+	return (struct slab_extent){
+		.file = at,
+		.at = begin,
+		.need = (size_t)(from - begin) + run.n,
+		.n = up_to((size_t)(from - begin) + run.n, READ_ALIGN),
+		.to = to,
+	};
+}
+
+/* Does the run begin where the extent's last one ends?  Then one read brings both. */
+static bool goes_on(const struct slab_extent *x, const struct stream_file *file, int at, struct run run)
+{
+	return x->file == at && x->at + x->need == (uint64_t)(run.p - file[at].map->p);
+}
+
+int slab_lay_checkpoint(struct slab_lay *lay, struct slab_extent x[SLAB_EXTENTS], const struct moe *m, int expert,
+                        const struct stream_file *file, int n_file)
+{
+	int n = 0;
+
+	*lay = (struct slab_lay){ 0 };
+	for (enum slab_part i = 0; i < SLAB_PARTS; i++) {
+		const struct weight *w = slab_weight(m, expert, i);
+		struct run run[SLAB_STREAMS];
+
+		if (!w)
+			continue;
+		runs_of(run, w);
+		for (int k = 0; k < SLAB_STREAMS; k++) {
+			int at = run[k].n ? file_with(file, n_file, run[k]) : 0;
+
+			if (at < 0)
+				return 0;
+			if (!run[k].n)
+				continue;
+			if (n && goes_on(&x[n - 1], file, at, run[k])) {
+				x[n - 1].need += run[k].n;
+				x[n - 1].n = up_to(x[n - 1].need, READ_ALIGN);
+			} else {
+				x[n++] = around(file, at, run[k], lay->bytes);
+			}
+			lay->part[i].at[k] = x[n - 1].to + x[n - 1].need - run[k].n;
+			lay->bytes = x[n - 1].to + x[n - 1].n;
+		}
+	}
+	return n;
+}
+
+void slab_view(struct slab_view *v, const uint8_t *slab, const struct slab_lay *lay, const struct moe *m, int expert)
+{
+	for (enum slab_part i = 0; i < SLAB_PARTS; i++) {
+		const struct weight *of = slab_weight(m, expert, i);
+		const uint8_t *p = slab + lay->part[i].at[0];
+		struct weight *w = &v->w[i];
+
+		if (!of)
+			continue;
+		*w = alone(of);
+		w->data = p;
+		w->scales = of->scales ? slab + lay->part[i].at[1] : NULL;
+		w->biases = of->biases ? slab + lay->part[i].at[2] : NULL;
+		atomic_store_explicit(&v->blocks[i].at, lay->part[i].blocks ? p : NULL, memory_order_relaxed);
+		if (lay->part[i].blocks)
+			w->blocks = &v->blocks[i];
+	}
+}

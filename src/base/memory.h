@@ -1,0 +1,20 @@
+/* memory.h - how much memory this process may have, and how short it is: of the machine, of the control groups it is in
+ * (versions 1 and 2, up to the root), and by its resource limits, whichever is least. */
+#ifndef BASE_MEMORY_H
+#define BASE_MEMORY_H
+
+#include <stddef.h>
+
+/* What there is in all: the machine's memory, the least memory.max (or memory.limit_in_bytes) above this process, its
+ * RLIMIT_AS and RLIMIT_DATA.  Bytes; never 0. */
+size_t memory_total(void);
+/* What can still be had without anybody's being pushed out, pages of files that the system would drop included. */
+size_t memory_available(void);
+/* Share of the last ten seconds, 0 to 1, in which some of the group's (else the machine's) tasks waited for memory; 0
+ * where the system does not say. */
+double memory_pressure(void);
+
+/* Tests: paths begin with this in place of "". */
+extern const char *memory_root;
+
+#endif
