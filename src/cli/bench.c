@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cli/energy.h"
 
 enum { BATCH_MOST = 256, SLACK = 8 }; /* positions that decoding may run beyond what is timed */
 
@@ -31,6 +32,7 @@ struct bench {
 	struct request *req[BATCH_MOST];
 	int n_req;
 	struct profile profile;
+	struct energy energy;
 };
 
 /* ---- requests ---- */
@@ -147,6 +149,7 @@ struct took {
 	int64_t ns;
 	double steps, joins;
 	double tokens, drafted, accepted;
+	double joules; /* below 0: not counted */
 };
 
 static double drafted(const struct engine_stats *st)
@@ -176,6 +179,7 @@ static void start(struct bench *b, struct took *t)
 		profile_start(&b->profile, b->s.be);
 	}
 	engine_stats(b->s.engine, &st);
+	energy_begin(&b->energy);
 	*t = (struct took){ .drafted = -drafted(&st),
 		            .accepted = -accepted(&st),
 		            .steps = (double)st.steps,
@@ -188,6 +192,7 @@ static void stop(struct bench *b, struct took *t)
 	struct engine_stats st;
 
 	t->ns = clock_monotonic_ns() - t->ns;
+	t->joules = energy_joules(&b->energy);
 	engine_stats(b->s.engine, &st);
 	t->steps = (double)st.steps - t->steps;
 	t->drafted += drafted(&st);
@@ -276,6 +281,8 @@ static void take_ceilings(struct bench *b, struct bench_row *r)
 
 	b->ceilings = (struct ceilings){ 0 };
 	ceilings_measure(&b->ceilings, b->pool, b->s.be);
+	r->before = before;
+	r->after = b->ceilings;
 	r->ceilings.read = most(before.read, b->ceilings.read);
 	r->ceilings.int8 = most(before.int8, b->ceilings.int8);
 	r->ceilings.int8_vectors = most(before.int8_vectors, b->ceilings.int8_vectors);
@@ -311,6 +318,7 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 			r->all_steps += t.steps;
 			r->drafted += t.drafted;
 			r->accepted += t.accepted;
+			r->joules = t.joules < 0 || r->joules < 0 ? -1 : r->joules + t.joules;
 		}
 	}
 	qsort(r->rate, (size_t)r->n_run, sizeof *r->rate, compare);
@@ -422,6 +430,9 @@ int cmd_bench(const struct options *given)
 	struct err err;
 	int rc = complete(given, &o, &err);
 
+	if (!rc && o.bench_paired)
+		return bench_paired(&o, &err) ? cli_fail("bench", &err) : 0;
+	energy_open(&b.energy, ENERGY_ROOT);
 	if (!rc)
 		rc = session_open(&b.s, &o, LOAD_ENGINE | LOAD_BY_HAND | LOAD_HUGE_NOW, &err);
 	if (!rc) {

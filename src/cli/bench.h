@@ -24,10 +24,12 @@ struct bench_row {
 	int depth, batch;
 	bool drafts; /* decoding with guesses ahead */
 	int n_run;
-	double *rate; /* [n_run] tokens a second, sorted */
-	struct ceilings ceilings;
+	double *rate;             /* [n_run] tokens a second, sorted */
+	struct ceilings ceilings; /* the best of the two below */
+	struct ceilings before, after;
 	struct profile cost; /* of one run */
 	int64_t cost_ns;     /* how long that run took */
+	double joules;       /* of all runs that were timed and their tokens; below 0: the system counts none */
 	double tokens;       /* that came in it */
 	double steps, joins; /* steps of the engine in it; times threads were waited for */
 	/* With guesses: of all runs but the first; and what the same gave without. */
@@ -46,11 +48,18 @@ void bench_fill_end(struct bench_fill *f, struct model *m);
 void bench_name(const struct bench_row *r, char *out, size_t size);
 double bench_median(const struct bench_row *r);
 /* Tokens a second if nothing took longer than the ceilings ask for; *by says what
- * binds: "read" or "compute". */
+ * binds: "read" or "compute".  0: a ceiling is not known. */
 double bench_floor(const struct bench_row *r, const char **by);
 /* The same if there were no tiles of int8; 0: the level has none, nothing is
  * int8, or reading binds all the same. */
 double bench_floor_vectors(const struct bench_row *r);
+
+/* The largest change of a ceiling that binds the row, from before it to after: 0.1 where one was a tenth higher
+ * after or before; *name, *from and *to say which. */
+double bench_ceiling_moved(const struct bench_row *r, const char **name, double *from, double *to);
+
+/* Measures this program and o->bench_paired in turn, and prints. */
+int bench_paired(const struct options *o, struct err *err);
 
 void bench_print_head(const struct session *s, const struct options *o, struct buf *out);
 void bench_print_row(const struct bench_row *r, struct buf *out);

@@ -27,8 +27,8 @@ struct probe {
 	const struct pack_run *piece; /* by part */
 	const struct pattern *pattern;
 	quant_peak_fn *peak;
-	int64_t n;  /* rounds of a part */
-	double ops; /* of a part: written by all, the same */
+	int64_t n;          /* rounds of a part */
+	_Atomic double ops; /* of a part: written by all, the same */
 };
 
 /* Sums that nobody wants, so that the reads are not left out. */
@@ -88,11 +88,9 @@ static void read_part(void *ctx, int part)
 static void peak_part(void *ctx, int part)
 {
 	struct probe *p = ctx;
-	double ops = p->peak(p->n);
 
 	(void)part;
-	if (!pool_thread())
-		p->ops = ops;
+	atomic_store_explicit(&p->ops, p->peak(p->n), memory_order_relaxed);
 }
 
 static double seconds(struct pool *pool, pool_fn *fn, struct probe *p, int parts)

@@ -1,4 +1,5 @@
 /* bench_print.c - rows of `weft bench`, as a table and as JSON. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +26,55 @@ double bench_median(const struct bench_row *r)
 	return n ? (r->rate[(n - 1) / 2] + r->rate[n / 2]) / 2 : 0;
 }
 
+/* Seconds that an amount takes at that rate; infinite where the rate is not known. */
+static double seconds_of(double amount, double rate)
+{
+	return amount > 0 ? amount / rate : 0;
+}
+
 static double floor_at(const struct bench_row *r, double int8, const char **by)
 {
 	struct op_cost all = profile_total(&r->cost);
-	double read = all.bytes / r->ceilings.read;
-	double compute = all.int_ops / int8 + all.float_ops / r->ceilings.f32 +
-	                 (all.bf16_ops > 0 ? all.bf16_ops / r->ceilings.bf16 : 0);
+	double read = seconds_of(all.bytes, r->ceilings.read);
+	double compute = seconds_of(all.int_ops, int8) + seconds_of(all.float_ops, r->ceilings.f32) +
+	                 seconds_of(all.bf16_ops, r->ceilings.bf16);
+	double longer = read > compute ? read : compute;
 
 	*by = read > compute ? "read" : "compute";
-	return r->tokens / (read > compute ? read : compute);
+	return longer > 0 ? r->tokens / longer : 0;
+}
+
+static void take_moved(const char *name, double from, double to, const char **most, double *a, double *b)
+{
+	double high = from > to ? from : to, low = from > to ? to : from;
+
+	if (low > 0 && (!*most || high / low > (*a > *b ? *a / *b : *b / *a))) {
+		*most = name;
+		*a = from;
+		*b = to;
+	}
+}
+
+double bench_ceiling_moved(const struct bench_row *r, const char **name, double *from, double *to)
+{
+	struct op_cost all = profile_total(&r->cost);
+	const struct ceilings *a = &r->before, *b = &r->after;
+	const char *by;
+
+	*name = NULL;
+	*from = *to = 1;
+	bench_floor(r, &by);
+	if (!strcmp(by, "read"))
+		take_moved("read", a->read, b->read, name, from, to);
+	else {
+		if (all.int_ops > 0)
+			take_moved("int8", a->int8, b->int8, name, from, to);
+		if (all.float_ops > 0)
+			take_moved("f32", a->f32, b->f32, name, from, to);
+		if (all.bf16_ops > 0)
+			take_moved("bf16", a->bf16, b->bf16, name, from, to);
+	}
+	return (*from > *to ? *from / *to : *to / *from) - 1;
 }
 
 double bench_floor(const struct bench_row *r, const char **by)
@@ -68,6 +109,22 @@ void bench_print_head(const struct session *s, const struct options *o, struct b
 	           "share", "bound by", "read GB/s", "int8 Gop/s", "bf16 Gop/s", "f32 Gop/s");
 }
 
+/* What keeps the row's share of the floor from saying what it seems to say. */
+static void put_doubts(const struct bench_row *r, double median, double least, struct buf *out)
+{
+	const char *name;
+	double from, to;
+
+	if (least <= 0)
+		buf_printf(out, "%-20s no floor: a ceiling could not be measured\n", "");
+	else if (median > least)
+		buf_printf(out, "%-20s above its floor: the ceilings were measured while the machine gave less\n", "");
+	if (bench_ceiling_moved(r, &name, &from, &to) > 0.1)
+		buf_printf(out,
+		           "%-20s %s was at %.1f G/s before this row and %.1f after: measure again when it is quiet\n",
+		           "", name, from / 1e9, to / 1e9);
+}
+
 void bench_print_row(const struct bench_row *r, struct buf *out)
 {
 	const char *by;
@@ -75,9 +132,12 @@ void bench_print_row(const struct bench_row *r, struct buf *out)
 	char name[48];
 
 	bench_name(r, name, sizeof name);
-	buf_printf(out, "%-20s %9.1f %6.1f%% %9.1f %5.0f%%  %-8s %10.1f %12.0f ", name, median,
-	           100 * (r->rate[r->n_run - 1] - r->rate[0]) / median, least, 100 * median / least, by,
-	           r->ceilings.read / 1e9, r->ceilings.int8 / 1e9);
+	buf_printf(out, "%-20s %9.1f %6.1f%% ", name, median, 100 * (r->rate[r->n_run - 1] - r->rate[0]) / median);
+	if (least > 0)
+		buf_printf(out, "%9.1f %5.0f%%  %-8s", least, 100 * median / least, by);
+	else
+		buf_printf(out, "%9s %6s  %-8s", "none", "", "");
+	buf_printf(out, " %10.1f %12.0f ", r->ceilings.read / 1e9, r->ceilings.int8 / 1e9);
 	if (r->ceilings.bf16 > 0)
 		buf_printf(out, "%12.0f", r->ceilings.bf16 / 1e9);
 	else
@@ -86,6 +146,10 @@ void bench_print_row(const struct bench_row *r, struct buf *out)
 	if (vectors > 0)
 		buf_printf(out, "%-20s %9s %6s  %9.1f %5.0f%%  without tiles, at %.0f Gop/s of int8\n", "", "", "",
 		           vectors, 100 * median / vectors, r->ceilings.int8_vectors / 1e9);
+	put_doubts(r, median, least, out);
+	if (r->joules > 0)
+		buf_printf(out, "%-20s %.3f joules a token, of whatever ran on the processors\n", "",
+		           r->joules / r->all_tokens);
 	if (r->drafts)
 		buf_printf(out, "%-20s %8.2fx without; %.2f tokens a step; of %.0f guesses %.0f came true\n", "",
 		           median / r->plain, r->all_tokens / r->all_steps / r->batch, r->drafted, r->accepted);
@@ -182,8 +246,8 @@ static void put_profile(const struct bench_row *r, struct buf *b)
 
 void bench_print_json(const struct session *s, const struct options *o, const struct bench_row *r, struct buf *b)
 {
-	const char *by;
-	double median = bench_median(r), least = bench_floor(r, &by);
+	const char *by, *name_moved;
+	double median = bench_median(r), least = bench_floor(r, &by), from, to;
 	struct buf kv;
 	char name[48];
 
@@ -210,8 +274,11 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 		json_put_double(b, r->rate[i]);
 	}
 	buf_putc(b, ']');
-	put_number(b, "floor_tokens_per_second", least);
-	put_number(b, "floor_fraction", median / least);
+	put_number(b, "floor_tokens_per_second", least > 0 ? least : (double)NAN);
+	put_number(b, "floor_fraction", least > 0 ? median / least : (double)NAN);
+	put_number(b, "ceiling_moved", bench_ceiling_moved(r, &name_moved, &from, &to));
+	if (r->joules > 0)
+		put_number(b, "joules_per_token", r->joules / r->all_tokens);
 	if (bench_floor_vectors(r) > 0)
 		put_number(b, "floor_fraction_vectors", median / bench_floor_vectors(r));
 	if (r->drafts) {

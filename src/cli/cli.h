@@ -115,6 +115,7 @@ struct options {
 	struct ints bench_depth, bench_batch;
 	int bench_repeat;
 	bool bench_profile, bench_fill;
+	const char *bench_paired; /* another weft; NULL: this one alone is measured */
 
 	/* bench serve */
 	const char *url;        /* bench serve; run: a server that answers, NULL: the model itself does */

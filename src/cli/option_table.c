@@ -82,6 +82,8 @@ const struct option option_table[] = {
 	  "measurements of a row, of which the median is printed, after one that is not counted" },
 	{ CMD_BENCH, "profile", NULL, NULL, K_FLAG, AT(bench_profile), NONE, 0, 0, NULL, NULL, group_this,
 	  "one more of each, with a clock around every operation: where the time goes" },
+	{ CMD_BENCH, "paired", NULL, NULL, K_TEXT, AT(bench_paired), NONE, 0, 0, "PROGRAM", NULL, group_this,
+	  "run another build of weft in turn with this one, -r rounds, and print the ratio of their speeds" },
 	{ CMD_BENCH, "json", NULL, NULL, K_FLAG, AT(bench_json), NONE, 0, 0, NULL, NULL, group_this,
 	  "print a JSON array, an object for each row" },
 
@@ -351,6 +353,10 @@ static bool no_output(const struct options *o)
 {
 	return all_zero(&o->bench_output);
 }
+static bool paired(const struct options *o)
+{
+	return o->bench_paired != NULL;
+}
 
 /* An option that was given and cannot have an effect beside the others is a mistake of
  * whoever typed it, and refused.  (What load.c and others must look closer for, they refuse.)
@@ -379,6 +385,7 @@ static const struct idle {
 	{ CMD_CHAT | CMD_BENCH, "draft-model", NULL, pretends, "with --draft-pretend" },
 	{ CMD_BENCH, "draft-kind draft-model draft-pretend", NULL, no_output,
 	  "without --output-tokens: prompts are computed with no guesses" },
+	{ CMD_BENCH, "profile", NULL, paired, "with --paired: only speeds are compared" },
 	{ CMD_BENCH_SERVE, "prefix-tokens", NULL, no_prefixes, "without --prefixes" },
 };
 

@@ -1,14 +1,19 @@
-/* test_cli.c - the option table, and thinking parted from answers. */
+/* test_cli.c - the option table, and what `weft bench` says of a row. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "cli/bench.h"
 #include "cli/cli.h"
+#include "cli/energy.h"
 
 static const struct command *command(const char *name)
 {
@@ -215,13 +220,100 @@ static void test_idle(void **state)
 	assert_int_equal(parse("run", &o, &err, "--url=u", "--think=on", "--chat-template-args={}", NULL), E_ARG);
 }
 
+/* ---- bench ---- */
+
+/* A counter of the system: root/intel-rapl:i/name. */
+static void counter(const char *root, int i, const char *name, const char *value)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/intel-rapl:%d", root, i);
+	mkdir(path, 0700);
+	snprintf(path, sizeof path, "%s/intel-rapl:%d/%s", root, i, name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(value, f);
+	fclose(f);
+}
+
+static void test_energy(void **state)
+{
+	char root[] = "/tmp/weft-energy-XXXXXX", command[64];
+	struct energy e;
+
+	assert_non_null(mkdtemp(root));
+	energy_open(&e, root);
+	energy_begin(&e);
+	assert_true(energy_joules(&e) < 0); /* the system counts none */
+	counter(root, 0, "energy_uj", "1000000\n");
+	counter(root, 0, "max_energy_range_uj", "9000000\n");
+	counter(root, 1, "energy_uj", "8000000\n");
+	counter(root, 1, "max_energy_range_uj", "9000000\n");
+	counter(root, 2, "energy_uj", "5\n"); /* it does not say where it begins again */
+	energy_open(&e, root);
+	assert_int_equal(e.n, 2);
+	energy_begin(&e);
+	counter(root, 0, "energy_uj", "3500000\n");
+	counter(root, 1, "energy_uj", "250000\n"); /* began again */
+	assert_true(energy_joules(&e) == 2.5 + 1.25);
+	snprintf(command, sizeof command, "rm -r %s", root);
+	assert_int_equal(system(command), 0);
+	assert_true(energy_joules(&e) < 0);
+}
+
+/* Of 100 tokens that read 1 GB and take 20 G operations of int8. */
+static struct bench_row row_of(double *rate, double read, double int8)
+{
+	struct bench_row r = { .n_gen = 100, .batch = 1, .tokens = 100, .rate = rate, .n_run = 1, .cost.n = 1 };
+
+	r.cost.row[0] = (struct op_cost){ .op = "linear", .what = "", .bytes = 1e9, .int_ops = 20e9 };
+	r.before = r.after = r.ceilings = (struct ceilings){ .read = read, .int8 = int8, .f32 = 1e9 };
+	return r;
+}
+
+static void says(const struct bench_row *r, const char *what, bool does)
+{
+	struct buf out;
+
+	buf_init(&out);
+	bench_print_row(r, &out);
+	buf_putc(&out, '\0');
+	if (!strstr(out.p, what) == does)
+		fail_msg("'%s' is %s in: %s", what, does ? "not" : "", out.p);
+	buf_fini(&out);
+}
+
+/* A share of the floor is a share, or the row says what is wrong with it. */
+static void test_floor(void **state)
+{
+	double rate = 500, from, to;
+	struct bench_row r = row_of(&rate, 10e9, 400e9);
+	const char *by, *name;
+
+	assert_true(bench_floor(&r, &by) == 1000 && !strcmp(by, "read"));
+	says(&r, "50%  read", true);
+	says(&r, "floor", false);
+	says(&r, "quiet", false);
+	r.before.int8 = 100e9; /* binds nothing here */
+	says(&r, "quiet", false);
+	r.after.read = 8.5e9;
+	assert_true(bench_ceiling_moved(&r, &name, &from, &to) > 0.17 && !strcmp(name, "read"));
+	says(&r, "read was at 10.0 G/s before this row and 8.5 after", true);
+	rate = 1100;
+	says(&r, "above its floor", true);
+	r = row_of(&rate, 10e9, 0);
+	assert_true(bench_floor(&r, &by) == 0);
+	says(&r, "no floor", true);
+	says(&r, "inf", false);
+	says(&r, "nan", false);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults),
-		cmocka_unit_test(test_values),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_defaults), cmocka_unit_test(test_values), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_idle),     cmocka_unit_test(test_energy), cmocka_unit_test(test_floor),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -353,6 +353,35 @@ def test_bench():
     assert "the model has" in p.stderr, p.stderr
 
 
+def test_bench_paired():
+    """Each round runs both, who is first changing; a ratio is of one round."""
+    with tempfile.TemporaryDirectory() as d:
+        other, calls = os.path.join(d, "other"), os.path.join(d, "calls")
+
+        def say(text):
+            with open(other, "w") as f:
+                f.write("#!/bin/sh\necho \"$@\" >> %s\n%s\n" % (calls, text))
+            os.chmod(other, 0o700)
+        say("echo '[{\"test\":\"pp8\",\"tokens_per_second\":2},{\"test\":\"tg2\",\"tokens_per_second\":4}]'")
+        words = ["bench", "-p", "8", "-n", "2", "-r", "3", "-t", "1", "--paired", other]
+        rows = json.loads(run(*words, "--json").stdout)
+        assert [r["test"] for r in rows] == ["pp8", "tg2"] and [r["other_tokens_per_second"] for r in rows] == [2, 4], rows
+        for r in rows:
+            assert len(r["ratios"]) == 3 and r["ratio"] == sorted(r["ratios"])[1], r
+            assert abs(r["tokens_per_second"] / r["other_tokens_per_second"] / r["ratio"] - 1) < 1e-4, r
+        told = open(calls).read().splitlines()
+        assert told == ["bench -p 8 -n 2 -r 3 -t 1 --json --json --repetitions=1"] * 3, told
+        assert re.search(r"^tg2 +[0-9.]+ +4\.0 +[0-9.]+ +[0-9.]+ to ", run(*words).stdout, re.M)
+        for text, part in (("exit 3", "status 3"), ("kill -9 $$", "signal 9"), ("echo nonsense", "byte"), ("echo '[]'", "0 rows"),
+                           ("echo '[{\"test\":\"a\"},{}]'", "tokens_per_second"),
+                           ("echo '[{\"test\":\"pp9\",\"tokens_per_second\":2},{\"test\":\"tg2\",\"tokens_per_second\":4}]'", "pp9")):
+            say(text)
+            p = run(*words, code=1)
+            assert part in p.stderr and not p.stdout, (text, p.stderr)
+        p = run("bench", "--paired", os.path.join(d, "none"), "-p", "8", "-n", "0", code=1)
+        assert "does not start" in p.stderr, p.stderr
+
+
 def test_stop_answer():
     # Hot enough never to end by itself soon; the context is the only other limit.
     t = Terminal("run", "--temp", "50", "--seed", "1")
@@ -376,6 +405,6 @@ def test_interrupt_once():
 
 
 for name, test in list(globals().items()):
-    if name.startswith("test_"):
+    if name.startswith("test_") and (len(sys.argv) < 3 or name in sys.argv[2:]):
         test()
         print("ok", name)
