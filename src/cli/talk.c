@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "text/calls/dialect.h"
 
 /* ---- Ctrl-C ----
  *
@@ -253,7 +254,7 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 		*mark = 0;
 		while ((size_t)*mark < bare.n && (size_t)*mark < ids->n && bare.id[*mark] == ids->id[*mark])
 			++*mark;
-		*thinks = split_opens(out.text.p, out.text.n);
+		*thinks = split_opens(speech_of(t->s.tmpl), out.text.p, out.text.n);
 	}
 	tokens_fini(&bare);
 	template_output_fini(&out);
@@ -302,6 +303,7 @@ static int listen_to(struct talk *t, struct request *r, struct err *err)
 
 static int answer(struct talk *t, const struct tokens *ids, int mark, bool thinks, struct err *err)
 {
+	const struct speech *speech = t->s.tmpl ? speech_of(t->s.tmpl) : &speech_plain;
 	struct ask ask = {
 		.prompt = ids->id,
 		.n_prompt = (int)ids->n,
@@ -309,7 +311,7 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 		.sampling = t->s.sampling,
 		.stop_token = t->s.eos_id,
 		.n_stop_token = t->s.n_eos,
-		.skip_special = true,
+		.skip_special = speech == &speech_plain,
 		.mark = &mark,
 		.n_mark = mark > 0,
 		/* Nobody comes back to one answer alone: its prompt need not stop where a state is worth keeping. */
@@ -320,6 +322,7 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 
 	ask.sampling.seed = t->o->seed < 0 ? rng_os_seed() : (uint64_t)t->o->seed;
 	split_init(&t->split, thinks, NULL, NULL);
+	t->split.speech = speech;
 	buf_reset(&t->thinking);
 	buf_reset(&t->answer);
 	t->said = SAID_NOTHING;

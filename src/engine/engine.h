@@ -65,11 +65,14 @@ struct engine_opts {
 /* What an answer is made to say: tokens that are given where the model would have
  * chosen others.  They are output like any, with the model's own log-probabilities. */
 struct lead {
-	bool thinking;      /* the prompt ends inside a thought */
-	int32_t open;       /* else a first token that opens one; -1: nothing does */
+	bool thinking; /* the prompt ends inside a thought */
+	int32_t open;  /* else a first token that opens one, with those behind it; -1: nothing does */
+	const int32_t *opens;
+	int n_opens;
+	bool reopens;       /* that may open another thought anywhere; the bound is on all of them together */
 	int32_t close;      /* ends a thought; -1: nothing does */
 	int think_max;      /* tokens of thought; after them end[] is said.  -1: no bound */
-	const int32_t *end; /* ends a thought that was too long; its last is `close` */
+	const int32_t *end; /* ends a thought that was too long; `close` is one of these */
 	int n_end;
 	const int32_t *then; /* said right after the thought, or at once when there is none */
 	int n_then;

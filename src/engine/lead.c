@@ -27,7 +27,8 @@ static int check(const int32_t *id, int n, int vocab, struct err *err)
 /* No thought, or none any more. */
 static void after_thought(struct lead_run *r)
 {
-	r->at = r->l.n_then ? LEAD_THEN : LEAD_FREE;
+	r->at = r->l.n_then && !r->then_said ? LEAD_THEN : LEAD_FREE;
+	r->then_said = true;
 	r->i = 0;
 }
 
@@ -47,11 +48,13 @@ int lead_init(struct lead_run *r, const struct lead *l, int vocab, struct err *e
 		return 0;
 	if (l->think_max >= 0 && !l->n_end)
 		return err_set(err, E_ARG, "thought is bound to %d tokens and nothing ends it", l->think_max);
-	if ((rc = check(l->end, l->n_end, vocab, err)) || (rc = check(l->then, l->n_then, vocab, err)))
+	if ((rc = check(l->opens, l->n_opens, vocab, err)) || (rc = check(l->end, l->n_end, vocab, err)) ||
+	    (rc = check(l->then, l->n_then, vocab, err)))
 		return rc;
 	r->l = *l;
 	r->l.end = copy(l->end, l->n_end);
 	r->l.then = copy(l->then, l->n_then);
+	r->l.opens = copy(l->opens, l->n_opens);
 	if (l->thinking)
 		think(r);
 	else if (l->n_then || l->open < 0)
@@ -65,7 +68,8 @@ void lead_fini(struct lead_run *r)
 {
 	free((int32_t *)r->l.end);
 	free((int32_t *)r->l.then);
-	r->l.end = r->l.then = NULL;
+	free((int32_t *)r->l.opens);
+	r->l.end = r->l.then = r->l.opens = NULL;
 }
 
 int32_t lead_next(const struct lead_run *r)
@@ -95,13 +99,21 @@ bool lead_thinks(const struct lead_run *r)
 	return r->at == LEAD_THOUGHT || r->at == LEAD_END;
 }
 
+/* The token goes on with what opens a thought. */
+static bool opening(struct lead_run *r, int32_t token)
+{
+	if (r->l.open < 0 || token != (r->i ? r->l.opens[r->i - 1] : r->l.open))
+		return false;
+	if (r->i++ == r->l.n_opens)
+		think(r);
+	return true;
+}
+
 void lead_take(struct lead_run *r, int32_t token)
 {
 	switch (r->at) {
 	case LEAD_BEGIN:
-		if (token == r->l.open)
-			think(r);
-		else
+		if (!opening(r, token))
 			after_thought(r);
 		break;
 	case LEAD_THOUGHT:
@@ -116,9 +128,16 @@ void lead_take(struct lead_run *r, int32_t token)
 			after_thought(r);
 		break;
 	case LEAD_THEN:
-		if (++r->i == r->l.n_then)
+		if (++r->i == r->l.n_then) {
 			r->at = LEAD_FREE;
+			r->i = 0;
+		}
 		break;
-	case LEAD_FREE: break;
+	case LEAD_FREE:
+		if (r->l.reopens && !opening(r, token)) {
+			r->i = 0;
+			opening(r, token);
+		}
+		break;
 	}
 }

@@ -11,8 +11,9 @@
 struct lead_run {
 	struct lead l; /* its arrays are ours */
 	enum { LEAD_BEGIN, LEAD_THOUGHT, LEAD_END, LEAD_THEN, LEAD_FREE } at;
-	int i; /* of end[] or then[] */
+	int i; /* of end[] or then[]; BEGIN, FREE: tokens of what opens a thought */
 	int n_thought;
+	bool then_said; /* what comes after the first thought does not come after another */
 };
 
 /* Copies.  E_ARG: an id is not in [0, vocab), or a bound without an end. */

@@ -8,6 +8,7 @@
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/structured.h"
+#include "text/calls/dialect.h"
 
 static const struct field message_fields[] = {
 	{ "messages" },
@@ -124,7 +125,7 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 		if ((r = field_int(v, "budget_tokens", 0, INT32_MAX, &c->budget, p)))
 			return r;
 		if (c->think == 1 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking") &&
-		    !template_says(g->served->tmpl, "<think>")) {
+		    !speech_thinks(g->served->tmpl)) {
 			warnings_add(&g->params.warnings.ignored, NULL, "thinking");
 			c->think = -1;
 			c->budget = -1;

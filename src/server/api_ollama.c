@@ -12,6 +12,7 @@
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/structured.h"
+#include "text/calls/dialect.h"
 
 /* ---- reading ---- */
 
@@ -449,7 +450,7 @@ static void put_capabilities(const struct served *d, struct buf *b)
 	buf_puts(b, "[\"completion\"");
 	if (d->tmpl && template_uses(d->tmpl, "tools"))
 		buf_puts(b, ",\"tools\"");
-	if (d->tmpl && template_says(d->tmpl, "<think>"))
+	if (d->tmpl && speech_thinks(d->tmpl))
 		buf_puts(b, ",\"thinking\"");
 	if (fim_known(d->tokenizer))
 		buf_puts(b, ",\"insert\"");

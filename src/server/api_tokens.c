@@ -13,6 +13,7 @@
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/structured.h"
+#include "text/calls/dialect.h"
 
 /* Replies are made where the request is read, on a worker: they may be many times as long as it, and the loop
  * serves everybody.  They lie in g->echo until then. */
@@ -304,7 +305,7 @@ static void props(struct exchange *x)
 		buf_puts(&b, d->tmpl && template_uses(d->tmpl, "tools") ? "true" : "false");
 	buf_printf(&b, ",\"thinking\":%s,\"strict\":%s,\"sampling\":{\"temperature\":",
 	           d->tmpl && template_uses(d->tmpl, "enable_thinking") ? "\"by request\"" :
-	           d->tmpl && template_says(d->tmpl, "<think>")         ? "\"always\"" :
+	           d->tmpl && speech_thinks(d->tmpl)                    ? "\"always\"" :
 	                                                                  "false",
 	           d->strict ? "true" : "false");
 	json_put_double(&b, (double)s->temperature);

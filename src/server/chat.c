@@ -8,6 +8,7 @@
 #include "server/chat_steps.h"
 #include "server/inside.h"
 #include "server/routes.h"
+#include "text/calls/dialect.h"
 
 void chat_init(struct chat *c)
 {
@@ -106,19 +107,24 @@ static void keep_header(struct generation *g, const struct prompt *prompt)
 		g->header = xstrndup(prompt->out.text.p + at, prompt->out.text.n - at);
 }
 
-/* Is what stands before calls, or its beginning, a special token?  Such give no text unless they are asked for. */
-static bool special_calls(const struct generation *g)
+/* Does that text begin with a special token?  Such give no text unless they are asked for. */
+static bool begins_special(const struct tokenizer *t, const char *text)
+{
+	const char *end = strpbrk(text, ">]");
+	int32_t id = end ? tokenizer_find(t, text, (size_t)(end - text) + 1) : -1;
+
+	return id >= 0 && tokenizer_is_special(t, id);
+}
+
+/* Before calls, or around thoughts. */
+static bool special_parts(const struct generation *g)
 {
 	const struct tokenizer *t = g->served->tokenizer;
 
-	for (int i = 0; g->dialects[i]; i++) {
-		const char *open = g->dialects[i]->open, *end = strpbrk(open, ">]");
-		int32_t id = end ? tokenizer_find(t, open, (size_t)(end - open) + 1) : -1;
-
-		if (id >= 0 && tokenizer_is_special(t, id))
+	for (int i = 0; g->dialects[i]; i++)
+		if (begins_special(t, g->dialects[i]->open))
 			return true;
-	}
-	return false;
+	return begins_special(t, g->speech->think_open) || begins_special(t, g->speech->think_close);
 }
 
 int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
@@ -132,13 +138,14 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 	if (!r) {
 		keep_header(g, &prompt);
 		g->dialects = dialects_of(g->served->tmpl);
-		if (special_calls(g))
+		g->speech = speech_of(g->served->tmpl);
+		if (special_parts(g))
 			g->params.skip_special = false;
-		g->thinking = c->add_generation_prompt && split_opens(prompt.out.text.p, prompt.out.text.n);
+		g->thinking = c->add_generation_prompt && split_opens(g->speech, prompt.out.text.p, prompt.out.text.n);
 		if (c->go_on)
-			g->thinking = chat_in_thought(g->prefill);
-		g->may_think = !g->thinking && !c->go_on && template_says(g->served->tmpl, "<think>") &&
-		               !split_closes(prompt.out.text.p, prompt.out.text.n);
+			g->thinking = chat_in_thought(g->speech, g->prefill);
+		g->may_think = !g->thinking && !c->go_on && speech_thinks(g->served->tmpl) &&
+		               !split_closes(g->speech, prompt.out.text.p, prompt.out.text.n);
 		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark, g->mark_kind);
 		if (g->params.cache_report)
 			find_messages(g, c, &prompt);

@@ -4,6 +4,7 @@
 #include "server/chat.h"
 #include "server/messages.h"
 #include "server/structured.h"
+#include "text/calls/dialect.h"
 
 const struct field chat_fields[] = {
 	{ "messages" },
@@ -159,7 +160,7 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 		c->think = think;
 	/* A model that never thinks does what is asked here. */
 	if (!c->think && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking") &&
-	    !template_says(g->served->tmpl, "<think>"))
+	    !speech_thinks(g->served->tmpl))
 		c->think = -1;
 	if (c->think >= 0 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking"))
 		return problem_set(p, 400, "unsupported_field", "enable_thinking",

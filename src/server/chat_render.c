@@ -8,6 +8,7 @@
 #include "server/chat_steps.h"
 #include "server/inside.h"
 #include "server/roles.h"
+#include "text/calls/dialect.h"
 
 /* ---- thinking ---- */
 
@@ -24,16 +25,24 @@ static int use_effort(struct generation *g, struct chat *c, struct problem *p)
 	const struct template *t = g->served->tmpl;
 	size_t i = 0;
 
-	if (!c->effort || template_uses(t, "reasoning_effort"))
+	if (!c->effort)
 		return 0;
 	while (i < 7 && strcmp(c->effort, efforts[i]))
 		i++;
+	if (template_uses(t, "reasoning_effort")) {
+		/* Those of messages of their own know three efforts; to think nothing is the least of them, cut short. */
+		if (speech_of(t)->turn && i < 7) {
+			c->budget = !i && c->budget < 0 ? 0 : c->budget;
+			c->effort = i < 3 ? "low" : i > 3 ? "high" : "medium";
+		}
+		return 0;
+	}
 	if (i == 7)
 		return problem_set(p, 400, "invalid_value", c->effort_field,
 		                   "%s must be none, minimal, low, medium, high, xhigh or max; found \"%.40s\"",
 		                   c->effort_field, c->effort);
 	/* More thought of a model that has none asks for nothing that it could do. */
-	if (!template_uses(t, "enable_thinking") && !template_says(t, "<think>")) {
+	if (!template_uses(t, "enable_thinking") && !speech_thinks(t)) {
 		if (i)
 			warnings_add(&g->params.warnings.ignored, NULL, c->effort_field);
 		return 0;
@@ -225,13 +234,13 @@ static int cut_end(struct prompt *out, struct problem *p)
 }
 
 /* Does the text that an answer goes on from end inside of a thought? */
-bool chat_in_thought(const char *text)
+bool chat_in_thought(const struct speech *how, const char *text)
 {
 	const char *open = NULL, *close = NULL;
 
-	for (const char *at = text; (at = strstr(at, "<think>")); at++)
+	for (const char *at = text; (at = strstr(at, how->think_open)); at++)
 		open = at;
-	for (const char *at = text; (at = strstr(at, "</think>")); at++)
+	for (const char *at = text; (at = strstr(at, how->think_close)); at++)
 		close = at;
 	return open && (!close || close < open);
 }

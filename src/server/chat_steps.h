@@ -14,6 +14,6 @@ int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 /* chat_render.c: the prompt's text.  Calls chat_use_tools, whose result the template sees. */
 int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct problem *p);
 /* Does a text that an answer goes on from end inside of a thought? */
-bool chat_in_thought(const char *text);
+bool chat_in_thought(const struct speech *how, const char *text);
 
 #endif

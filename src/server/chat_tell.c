@@ -8,6 +8,8 @@
 void chat_open(struct generation *g, struct choice *c)
 {
 	split_init(&c->split, g->thinking, g->tools, g->dialects);
+	if (g->speech)
+		c->split.speech = g->speech;
 }
 
 void chat_token(struct generation *g, struct choice *c, const struct event *ev)

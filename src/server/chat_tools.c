@@ -4,6 +4,7 @@
 #include "server/chat_steps.h"
 #include "server/messages.h"
 #include "server/structured.h"
+#include "text/calls/dialect.h"
 
 static const char *tool_name(const struct json *tools, size_t i)
 {
@@ -169,7 +170,7 @@ static int lead_text(struct generation *g, const struct chat *c, struct tokens *
 		                   "%s: a name with < > \" \\ or a line break", c->tool_choice_field);
 	buf_init(&b);
 	if (g->thinking)
-		buf_puts(&b, "\n\n");
+		buf_puts(&b, g->speech->turn ? g->speech->turn : "\n\n");
 	d->lead(&b, c->use == TOOLS_NAMED ? c->named : NULL);
 	/* The name is the client's, the rest is ours. */
 	if (c->use == TOOLS_NAMED && (at = strstr(b.p, c->named)))
@@ -180,39 +181,62 @@ static int lead_text(struct generation *g, const struct chat *c, struct tokens *
 	           0;
 }
 
+/* What ends a thought that is too long: its tag, and what begins the content where something must; with tools it is the
+ * model that says what comes. */
+static void end_of_thought(struct generation *g, int32_t close)
+{
+	const struct speech *how = g->speech;
+	struct buf b;
+
+	buf_init(&b);
+	buf_printf(&b, "%s%s%s%s", how == &speech_plain ? "\n" : "", how->think_close, how->turn ? how->turn : "",
+	           how->content_open && !g->tools ? how->content_open : "");
+	if (tokenizer_encode(g->served->tokenizer, b.p, b.n, TOKENIZE_SPECIAL, &g->lead_end, NULL))
+		g->lead_end.n = 0;
+	buf_fini(&b);
+	for (size_t i = 0; i < g->lead_end.n; i++)
+		if (g->lead_end.id[i] == close)
+			return;
+	g->lead_end.n = 0;
+	tokens_put(&g->lead_end, close);
+}
+
 int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 {
 	const struct tokenizer *t = g->served->tokenizer;
-	static const char end[] = "\n</think>";
-	int32_t open = tokenizer_find(t, "<think>", 7), close = tokenizer_find(t, "</think>", 8);
-	bool call = g->tools && (c->use == TOOLS_ANY || c->use == TOOLS_NAMED);
+	const char *open = g->speech->think_open, *close_tag = g->speech->think_close;
+	int32_t close = tokenizer_find(t, close_tag, strlen(close_tag));
+	bool call = g->tools && (c->use == TOOLS_ANY || c->use == TOOLS_NAMED), thinks;
 	int r;
 
+	if (tokenizer_encode(t, open, strlen(open), TOKENIZE_SPECIAL, &g->lead_open, NULL))
+		g->lead_open.n = 0;
+	/* Text that ordinary tokens spell may be spelled by others. */
+	if (!g->lead_open.n || !tokenizer_is_added(t, g->lead_open.id[0]))
+		g->lead_open.n = 0;
 	/* Stop strings end the answer, not the thought before it: the engine must know which is which. */
-	bool thinks = close >= 0 && (g->thinking || (g->may_think && open >= 0));
-
+	thinks = close >= 0 && (g->thinking || (g->may_think && g->lead_open.n));
 	if (c->budget < 0 && !call && !(g->params.n_stop && thinks))
 		return 0;
 	if (close < 0 && (c->budget >= 0 || g->thinking)) {
 		/* What never thinks needs no bound. */
-		if (!template_says(g->served->tmpl, "<think>") && !call)
+		if (!speech_thinks(g->served->tmpl) && !call)
 			return 0;
 		return problem_set(p, 400, "unsupported_field", call ? c->tool_choice_field : c->budget_field,
-		                   "%s: thinking cannot be ended, for </think> is no token of this model",
-		                   call ? c->tool_choice_field : c->budget_field);
+		                   "%s: thinking cannot be ended, for %s is no token of this model",
+		                   call ? c->tool_choice_field : c->budget_field, close_tag);
 	}
 	g->lead = (struct lead){ .thinking = g->thinking,
-		                 .open = call ? -1 : open,
+		                 .open = call || !g->lead_open.n ? -1 : g->lead_open.id[0],
+		                 .opens = g->lead_open.id + 1,
+		                 .n_opens = g->lead_open.n ? (int)g->lead_open.n - 1 : 0,
+		                 .reopens = g->speech->reopens,
 		                 .close = close,
 		                 .think_max = c->budget > INT32_MAX ? -1 : (int)c->budget };
-	if (c->budget >= 0) {
-		if (tokenizer_encode(t, end, sizeof end - 1, TOKENIZE_SPECIAL, &g->lead_end, NULL))
-			g->lead_end.n = 0;
-		if (!g->lead_end.n || g->lead_end.id[g->lead_end.n - 1] != close) {
-			g->lead_end.n = 0;
-			tokens_put(&g->lead_end, close);
-		}
-	}
+	if (!g->lead.n_opens)
+		g->lead.opens = NULL;
+	if (c->budget >= 0)
+		end_of_thought(g, close);
 	if (call) {
 		if ((r = lead_text(g, c, &g->lead_then, p)))
 			return r;

@@ -171,6 +171,7 @@ struct generation *generation_new(const struct served *served, const struct fami
 	params_init(&g->params, g->served);
 	g->own = fam->own_new ? fam->own_new() : NULL;
 	buf_init(&g->echo);
+	tokens_init(&g->lead_open);
 	tokens_init(&g->lead_end);
 	tokens_init(&g->lead_then);
 	return g;
@@ -669,6 +670,7 @@ void generation_free(struct generation *g)
 	buf_fini(&g->echo);
 	grammar_unref(g->content);
 	grammar_unref(g->calls);
+	tokens_fini(&g->lead_open);
 	tokens_fini(&g->lead_end);
 	tokens_fini(&g->lead_then);
 	free(g->choice);

@@ -105,11 +105,12 @@ struct generation {
 	const struct json *tools;    /* of body or made, where calls are to be looked for; NULL: not */
 	struct tool_kinds kinds;     /* of tools that are no functions */
 	const struct dialect *const *dialects;
-	struct lead lead; /* when led; its arrays are lead_end and lead_then */
-	struct tokens lead_end, lead_then;
+	const struct speech *speech; /* what stands around thoughts */
+	struct lead lead;            /* when led; its arrays are lead_end and lead_then */
+	struct tokens lead_open, lead_end, lead_then;
 	bool led;
 	bool tell_prompt;        /* all of a prompt but its first token is output, with log-probabilities */
-	bool thinking;           /* the prompt ends inside <think> */
+	bool thinking;           /* the prompt ends inside a thought */
 	bool may_think;          /* the answer may begin with it */
 	bool hide_thinking;      /* thoughts are not told */
 	struct grammar *content; /* what content is held to (structured.h); NULL: free */

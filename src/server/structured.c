@@ -15,8 +15,14 @@ static void make_vocab(void *arg)
 {
 	struct server *s = arg;
 
-	if (!s->vocab)
-		s->vocab = constraint_vocab(s->served.tokenizer);
+	const struct dialect *d = s->served.tmpl ? dialect_taught(s->served.tmpl) : NULL;
+	struct call_marks marks = { .n = 0 };
+
+	if (s->vocab)
+		return;
+	if (d && d->held)
+		constraint_marks(s->served.tokenizer, d->marks, &marks);
+	s->vocab = constraint_vocab(s->served.tokenizer, &marks);
 }
 
 /* Made when it is first needed, on a worker: a walk over all tokens. */
@@ -274,31 +280,43 @@ static bool strict(const struct json *tools)
 	return yes;
 }
 
+static int compile_calls(struct generation *g, const struct dialect *d, int form, const struct json *tools,
+                         const char *only, bool several, struct err *err)
+{
+	struct call_marks marks;
+
+	if (form >= 0)
+		return grammar_compile_calls(tools, call_forms[form].form, only, several, &g->calls, err);
+	constraint_marks(g->served->tokenizer, d->marks, &marks);
+	return grammar_compile_spelled(tools, d->held, &marks, only, several, &g->calls, err);
+}
+
 int structured_calls(struct generation *g, const struct json *tools, const char *only, bool must, struct problem *p)
 {
 	int i = g->tools ? form_taught(g) : -1;
-	bool several = g->params.parallel && !(must && only);
-	enum calls_form form;
+	const struct dialect *d = g->tools ? dialect_taught(g->served->tmpl) : NULL;
+	bool several = g->params.parallel && !(must && only), python;
 	struct digest key;
 	struct buf text;
 	struct err err;
 	int rc = 0;
 
-	if (i < 0)
+	if (i < 0 && !(d && d->held))
 		return 0;
-	form = call_forms[i].form;
+	python = i < 0 ? d->held->spell == SPELL_PYTHON : call_forms[i].form == CALLS_PYTHON;
 	g->must_call = must;
 	buf_init(&text);
-	buf_printf(&text, "calls %d %d ", form, several);
+	buf_printf(&text, "calls %d %d ", i, several);
 	json_put(&text, tools);
 	buf_puts(&text, only ? only : "");
 	key = key_of(&text);
 	if (g->x)
 		g->calls = grammar_store_find(&g->x->srv->grammars, &key);
-	if (!g->calls && !(rc = grammar_compile_calls(tools, form, only, several, &g->calls, &err)) && g->x)
+	if (!g->calls && !(rc = compile_calls(g, d, i, tools, only, several, &err)) && g->x)
 		grammar_store_keep(&g->x->srv->grammars, &key, g->calls);
-	/* What Python cannot say is said freely. */
-	if (form == CALLS_PYTHON && (rc == E_LIMIT || rc == E_UNSUPPORTED) && !strict(tools))
+	/* What Python or Gemma's form cannot say is said freely. */
+	if ((python || (i < 0 && d->held->spell == SPELL_GEMMA)) && (rc == E_LIMIT || rc == E_UNSUPPORTED) &&
+	    !strict(tools))
 		return 0;
 	if (rc)
 		return problem_set(p, 400, rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema", "tools",
@@ -308,6 +326,19 @@ int structured_calls(struct generation *g, const struct json *tools, const char 
 	return 0;
 }
 
+/* Other dialects of the list have the same form behind another tag. */
+static void ways_to_open(const struct generation *g, const struct dialect *first, struct constraint_rules *r)
+{
+	for (int i = 0, n = 0; g->dialects[i] && n < CONSTRAINT_OPENS; i++) {
+		const struct dialect *d = g->dialects[i];
+
+		if (d == first || d->held != first->held)
+			continue;
+		r->also[n] = d->open;
+		r->opened[n++] = d->opened;
+	}
+}
+
 struct mask_source *structured_mask(const struct generation *g, const int32_t *end, int n_end)
 {
 	struct constraint_rules r = {
@@ -315,11 +346,18 @@ struct mask_source *structured_mask(const struct generation *g, const int32_t *e
 		.vocab = g->vocab,
 		.thinking = g->thinking,
 		.may_think = g->may_think,
+		.think_open = g->speech ? g->speech->think_open : NULL,
+		.think_close = g->speech ? g->speech->think_close : NULL,
+		.reopens = g->speech && g->speech->reopens,
+		.content_open = g->speech ? g->speech->content_open : NULL,
+		.turn = g->speech ? g->speech->turn : NULL,
 		.content = g->content,
 		.call = g->calls,
 		.end = end,
 		.n_end = n_end,
 	};
+	const struct dialect *d;
+	struct call_marks marks;
 	int i;
 
 	if ((!g->content && !g->calls) || !g->vocab)
@@ -330,6 +368,11 @@ struct mask_source *structured_mask(const struct generation *g, const int32_t *e
 		r.mark = call_forms[i].mark;
 		r.n_mark = call_forms[i].n_mark;
 		r.must_call = g->must_call;
+	} else if (i < 0 && g->calls && (d = dialect_taught(g->served->tmpl))->held) {
+		constraint_marks(g->served->tokenizer, d->marks, &marks);
+		r.marks = &marks;
+		r.call_open = d->open;
+		ways_to_open(g, d, &r);
 	} else if (g->tools) {
 		r.call_open = "<tool_call>";
 		r.call_close = "</tool_call>";

@@ -297,7 +297,7 @@ int main(int argc, char **argv)
 	CHECK(!file_read(path, 1 << 26, &text, &err), "%s", err.msg);
 	CHECK(!tokenizer_open(&tok, text.p, text.n, &err), "%s", err.msg);
 	buf_fini(&text);
-	vocab = constraint_vocab(tok);
+	vocab = constraint_vocab(tok, NULL);
 	end_id = tokenizer_find(tok, "<|im_end|>", 10);
 	CHECK(end_id >= 0 && tokenizer_is_added(tok, end_id), "<|im_end|>");
 	test_parts();

@@ -311,7 +311,8 @@ int main(void)
 	early(LLAMA, "{\"name\": \"f\", \"parameters\": {\"s\": \"abc", "f {\"s\": \"abc", tools);
 	early(LLAMA, "{\"answer\": 4", "{\"answer\": 4", tools);
 	early("<function=", "So <b", "So <b", tools);
-	if (!split_opens("a<think>\n", 9) || split_opens("<think>\n\n</think>\n", 18) || split_opens("", 0)) {
+	if (!split_opens(&speech_plain, "a<think>\n", 9) || split_opens(&speech_plain, "<think>\n\n</think>\n", 18) ||
+	    split_opens(&speech_plain, "", 0)) {
 		printf("split_opens\n");
 		failed++;
 	}

@@ -205,7 +205,11 @@ static void lead(struct buf *out, const char *function)
 }
 
 static const char *const noise[] = { "<|tool_response>", "<turn|>", NULL };
-static const struct speech gemma = { "<|channel>thought", "<channel|>", true, noise };
+static const struct speech gemma = {
+	.think_open = "<|channel>thought", .think_close = "<channel|>", .reopens = true, .noise = noise
+};
+static const struct calls_spelling held = { .spell = SPELL_GEMMA, .head = { "call:" }, .last = "<tool_call|>" };
+static const char *const marks[] = { quote, call_end, NULL };
 
 const struct dialect dialect_gemma = {
 	.name = "gemma",
@@ -214,4 +218,6 @@ const struct dialect dialect_gemma = {
 	.read = read_call,
 	.lead = lead,
 	.speech = &gemma,
+	.held = &held,
+	.marks = marks,
 };

@@ -20,18 +20,20 @@ struct tool {
 	int *rest; /* tagged: of each key of the plan what of its value is no string; -1: nothing */
 };
 
-static void spell_parameter(struct buf *out, const char *p, size_t n)
-{
-	buf_puts(out, "<parameter=");
-	buf_put(out, p, n);
-	buf_puts(out, ">\n");
-}
+/* How CALLS_TAGGED is written. */
+static const struct calls_spelling tagged_spelling = { .spell = SPELL_MARKED,
+	                                               .key = "<parameter=",
+	                                               .key_end = ">\n",
+	                                               .value_end = BARE_VALUE_END,
+	                                               .value_gap = "\n",
+	                                               .end = "</function>",
+	                                               .line = true };
 
 /* What may not stand in a tag. */
 static bool spells(const char *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (strchr("<>\n", p[i]))
+		if (strchr("<>\n\"", p[i]))
 			return false;
 	return n > 0 && n <= 200;
 }
@@ -193,7 +195,7 @@ static bool one_form(const struct compiler *c, const struct tool *t, const struc
 }
 
 /* Nodes for the part of each value that is written as JSON. */
-static int split_values(struct compiler *c, struct tool *t, const struct obj_plan *p)
+static int split_values(struct compiler *c, struct tool *t, const struct obj_plan *p, const struct calls_spelling *sp)
 {
 	struct builder *b = &c->b;
 
@@ -206,7 +208,7 @@ static int split_values(struct compiler *c, struct tool *t, const struct obj_pla
 		kinds = argument_kinds(t->parameters, key);
 		t->rest[i] = -1;
 		/* What is read as a string whatever it says is one. */
-		if (s.n_str && (!kinds || kinds == 1u << JSON_STRING))
+		if (s.n_str && (!kinds || kinds == 1u << JSON_STRING || sp->key_end_json))
 			continue;
 		s.n_str = 0;
 		if ((t->rest[i] = node_made(b, &s, "")) < 0)
@@ -216,7 +218,7 @@ static int split_values(struct compiler *c, struct tool *t, const struct obj_pla
 }
 
 /* Strings as bare text; those counted to more than can be told apart are not counted. */
-static const struct dfa *bare_strings(struct builder *b, const struct set *s)
+static const struct dfa *bare_strings(struct builder *b, const struct set *s, const struct calls_spelling *sp)
 {
 	enum { COUNTED_MAX = 500 };
 	struct set few = *s;
@@ -230,7 +232,10 @@ static const struct dfa *bare_strings(struct builder *b, const struct set *s)
 		if (!few.str[i].d && (few.str[i].max > COUNTED_MAX || few.str[i].min > COUNTED_MAX))
 			few.str[i] = (struct str_shape){ .max = -1 };
 	d = set_strings_of(b, &few);
-	return d == b->all.plain ? b->all.bare : lexeme_bare(&b->pool, d, BARE_VALUE_END);
+	if (!sp->line)
+		return lexeme_bare_to(&b->pool, d, sp->value_end);
+	/* That of any text is shared, and so are its masks. */
+	return d == b->all.plain && sp == &tagged_spelling ? b->all.bare : lexeme_bare(&b->pool, d, sp->value_end);
 }
 
 static int32_t word_node(struct grammar *g, const struct dfa *d)
@@ -241,11 +246,24 @@ static int32_t word_node(struct grammar *g, const struct dfa *d)
 	return g->n_node - 1;
 }
 
+/* What follows values. */
+static void put_value_end(struct builder *b, const struct calls_spelling *sp, struct shape *s)
+{
+	struct buf text;
+
+	buf_init(&text);
+	buf_printf(&text, "%s%s%s", sp->line ? "\n" : "", sp->value_end, sp->value_gap ? sp->value_gap : "");
+	s->value_end = arena_strndup(&b->pool.a, text.p, text.n);
+	s->bare_end = (uint32_t)(sp->line + strlen(sp->value_end));
+	buf_fini(&text);
+}
+
 static int make_tagged(struct compiler *c, struct grammar *g, const struct tool *t, const struct obj_plan *p,
-                       struct shape *s)
+                       const struct calls_spelling *sp, struct shape *s)
 {
 	struct builder *b = &c->b;
 	int *key_of = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *key_of);
+	struct key *spelled = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *spelled);
 	struct texts keys;
 	struct buf text;
 	size_t room = ((size_t)p->n_key + 1) * sizeof(int32_t);
@@ -263,30 +281,35 @@ static int make_tagged(struct compiler *c, struct grammar *g, const struct tool 
 		if (!c->plan[p->key[i].node].ok)
 			continue;
 		buf_reset(&text);
-		spell_parameter(&text, p->key[i].p, p->key[i].n);
+		buf_printf(&text, "%s%.*s%s", sp->key, (int)p->key[i].n, p->key[i].p,
+		           sp->key_end_json && t->rest[i] >= 0 ? sp->key_end_json : sp->key_end);
 		texts_put(&keys, text.p, text.n, s->n_node);
-		bare = bare_strings(b, &b->node[p->key[i].node].set);
+		spelled[s->n_node] = (struct key){ arena_strndup(&b->pool.a, text.p, text.n), text.n, 0 };
+		bare = bare_strings(b, &b->node[p->key[i].node].set, sp);
 		s->bare[s->n_node] = bare && bare->n ? word_node(g, bare) : -1;
 		s->node[s->n_node] = t->rest[i] >= 0 ? c->id[t->rest[i]] : -1;
 		key_of[s->n_node++] = i;
 	}
-	texts_put(&keys, "</function>", 11, s->n_node);
+	texts_put(&keys, sp->end, strlen(sp->end), s->n_node);
 	buf_fini(&text);
+	put_value_end(b, sp, s);
 	shape_needs(s, p, key_of);
 	s->d = texts_finish(&b->pool, &keys);
 	if (builder_check(b, ""))
 		return E_LIMIT;
-	shape_labels(b, s, p->key, key_of, spell_parameter);
+	shape_labels(b, s, spelled);
 	return 0;
 }
 
 /* Arguments that are free: any parameters, bare text each. */
-static int make_free(struct compiler *c, struct grammar *g, struct shape *s)
+static int make_free(struct compiler *c, struct grammar *g, const struct calls_spelling *sp, struct shape *s)
 {
 	enum { NAME_CHARS_MAX = 60 };
 	struct builder *b = &c->b;
 	const struct dfa *d;
+	size_t same = 0;
 	struct nfa f;
+	bool *both;
 	int at, end;
 
 	*s = (struct shape){ .kind = SHAPE_OBJECT, .tagged = true, .any_key = true, .max = NO_LIMIT, .n_node = 1 };
@@ -298,31 +321,44 @@ static int make_free(struct compiler *c, struct grammar *g, struct shape *s)
 	s->node[0] = -1;
 	nfa_init(&f);
 	end = nfa_state(&f);
-	nfa_accept(&f, nfa_text(&f, end, ">\n", 2), 0);
-	at = nfa_text(&f, 0, "<parameter=", 11);
+	nfa_accept(&f, nfa_text(&f, end, sp->key_end, strlen(sp->key_end)), 0);
+	at = nfa_text(&f, 0, sp->key, strlen(sp->key));
 	for (int i = 0; i < NAME_CHARS_MAX; i++) {
 		int to = nfa_state(&f);
 
-		nfa_utf8(&f, at, 0x20, '<' - 1, to);
+		nfa_utf8(&f, at, 0x20, '"' - 1, to);
+		nfa_utf8(&f, at, '"' + 1, '<' - 1, to);
 		nfa_utf8(&f, at, '=', '=', to);
 		nfa_utf8(&f, at, '>' + 1, 0x10FFFF, to);
 		nfa_empty(&f, to, end, NFA_EMPTY);
 		at = to;
 	}
-	nfa_accept(&f, nfa_text(&f, 0, "</function>", 11), 1);
+	nfa_accept(&f, nfa_text(&f, 0, sp->end, strlen(sp->end)), 1);
 	s->d = d = dfa_from_nfa(&b->pool, &f);
 	nfa_fini(&f);
 	if (builder_check(b, ""))
 		return E_LIMIT;
-	s->bare[0] = word_node(g, b->all.bare);
+	s->bare[0] = word_node(g, sp == &tagged_spelling ? b->all.bare :
+	                          sp->line               ? lexeme_bare(&b->pool, b->all.plain, sp->value_end) :
+	                                                   lexeme_bare_to(&b->pool, b->all.plain, sp->value_end));
+	put_value_end(b, sp, s);
+	if (builder_check(b, ""))
+		return E_LIMIT;
 	/* What can be reached: the end from where it begins, the parameter from all others. */
 	s->other_at = arena_zalloc(&b->pool.a, (size_t)d->n + 1);
+	both = arena_zalloc(&b->pool.a, (size_t)d->n + 1); /* states that keys and the end begin with */
 	s->label_at = arena_zalloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *s->label_at);
 	s->label = arena_zalloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *s->label);
-	for (int i = 0, q = 0; i < 12; q = i < 11 ? dfa_step(d, q, (uint8_t) "</function>"[i]) : q, i++)
+	while (sp->end[same] && sp->end[same] == sp->key[same])
+		same++;
+	for (size_t i = 0, q = 0; i <= strlen(sp->end); i++) {
 		s->other_at[q] = true;
+		both[q] = i <= same;
+		if (sp->end[i])
+			q = (size_t)dfa_step(d, (int)q, (uint8_t)sp->end[i]);
+	}
 	for (int q = 0, n = 0; q < d->n; q++) {
-		if (!s->other_at[q] || q == 0 || q == dfa_step(d, 0, '<'))
+		if (!s->other_at[q] || both[q])
 			s->label[n++] = 0;
 		s->label_at[q + 1] = n;
 	}
@@ -351,9 +387,9 @@ static int make_calls(struct compiler *c, struct grammar *g, const struct tool *
 		texts_put(&heads, text.p, text.n, i);
 		/* Those that are free are one shape, however many they are. */
 		if (!held && free_at < 0)
-			rc = make_free(c, g, &s);
+			rc = make_free(c, g, &tagged_spelling, &s);
 		else if (held)
-			rc = make_tagged(c, g, &tool[i], p, &s);
+			rc = make_tagged(c, g, &tool[i], p, &tagged_spelling, &s);
 		if (rc)
 			break;
 		calls.node[i] = !held && free_at >= 0 ? free_at : g->n_shape;
@@ -414,7 +450,13 @@ static int rule_expr(struct rules *r, const char *name, enum expr_kind kind)
 	return r->rule[rule].body = e;
 }
 
-/* e, and more of it behind `between`. */
+static void put_text(struct rules *r, int list, const char *text)
+{
+	if (text && *text)
+		put(r, list, expr_text(r, text, strlen(text)));
+}
+
+/* e, and more of it behind `between`, which is a character that a blank may follow, or a longer text. */
 static void put_several(struct rules *r, int list, int rule_or_node, bool value, const char *between)
 {
 	for (int i = 0; i < 2; i++) {
@@ -422,8 +464,9 @@ static void put_several(struct rules *r, int list, int rule_or_node, bool value,
 
 		if (i) {
 			to = put(r, put(r, list, list_expr(r, EXPR_REPEAT, 0, -1)), list_expr(r, EXPR_SEQ, 0, 0));
-			put(r, to, expr_text(r, between, 1));
-			put(r, put(r, to, list_expr(r, EXPR_REPEAT, 0, 1)), expr_text(r, " ", 1));
+			put_text(r, to, between);
+			if (between[0] > ' ' && !between[1])
+				put(r, put(r, to, list_expr(r, EXPR_REPEAT, 0, 1)), expr_text(r, " ", 1));
 		}
 		e = value ? value_expr(r, rule_or_node) : expr_new(r, EXPR_RULE, 0);
 		r->expr[e].rule = rule_or_node;
@@ -530,7 +573,8 @@ static void put_keywords(struct compiler *c, struct rules *r, int tool, const st
 	buf_fini(&key);
 }
 
-static int make_python(struct compiler *c, struct grammar *g, const struct tool *tool, int n, bool several)
+static int make_python(struct compiler *c, struct grammar *g, const struct tool *tool, int n,
+                       const struct calls_spelling *sp, bool several)
 {
 	struct rules r;
 	struct buf text;
@@ -540,15 +584,15 @@ static int make_python(struct compiler *c, struct grammar *g, const struct tool 
 	buf_init(&text);
 	all = rule_expr(&r, "root", EXPR_SEQ);
 	call = rule_expr(&r, "call", EXPR_ALT);
-	put(&r, all, expr_text(&r, "[", 1));
+	put_text(&r, all, sp->first);
 	if (several) {
-		put_several(&r, all, 1, false, ",");
+		put_several(&r, all, 1, false, sp->between);
 	} else {
 		int e = put(&r, all, expr_new(&r, EXPR_RULE, 0));
 
 		r.expr[e].rule = 1;
 	}
-	put(&r, all, expr_text(&r, "]", 1));
+	put_text(&r, all, sp->last);
 	for (int i = 0; i < n && r.n_expr < EXPRS_MAX - 100; i++) {
 		int one = put(&r, call, list_expr(&r, EXPR_SEQ, 0, 0)), e;
 		const struct obj_plan *p;
@@ -576,44 +620,202 @@ static int make_python(struct compiler *c, struct grammar *g, const struct tool 
 	return rc;
 }
 
+/* ---- calls as they are spelled ---- */
+
+/* Up to three digits, exactly nine letters or digits, or up to 40 of what ids are made of. */
+static int spell_some(struct nfa *f, int at, char what)
+{
+	int end = nfa_state(f), most = what == '\1' ? 3 : what == '\2' ? 9 : 40;
+
+	for (int i = 0, next; i < most; i++, at = next) {
+		next = nfa_state(f);
+		nfa_bytes(f, at, '0', '9', next);
+		if (what > '\1') {
+			nfa_bytes(f, at, 'a', 'z', next);
+			nfa_bytes(f, at, 'A', 'Z', next);
+		}
+		if (what > '\2') {
+			nfa_bytes(f, at, '-', '-', next);
+			nfa_bytes(f, at, '_', '_', next);
+			nfa_bytes(f, at, '.', '.', next);
+			nfa_bytes(f, at, ':', ':', next);
+		}
+		if (what != '\2' || i == 8)
+			nfa_empty(f, next, end, NFA_EMPTY);
+	}
+	return end;
+}
+
+static int spell_nfa(struct nfa *f, int at, const char *text)
+{
+	for (; *text; text++)
+		at = *text <= '\3' && *text > 0 ? spell_some(f, at, *text) : nfa_text(f, at, text, 1);
+	return at;
+}
+
+/* Where the calls of all tools begin: one word for all, behind which the arguments of the tool that it names stand. */
+static int32_t spelled_heads(struct compiler *c, struct grammar *g, const struct tool *tool, int n,
+                             const struct calls_spelling *sp, const int32_t *behind)
+{
+	struct shape calls = { .kind = SHAPE_CALLS, .values = sp->spell != SPELL_MARKED };
+	struct dfa_pool *p = &c->b.pool;
+	struct nfa f;
+
+	calls.node = arena_zalloc(&p->a, ((size_t)n + 1) * sizeof *calls.node);
+	nfa_init(&f);
+	for (int i = 0; i < n; i++) {
+		if (behind[i] < 0)
+			continue;
+		for (int h = 0; !h || sp->head[h]; h++)
+			for (int k = 0; !k || sp->behind[k]; k++) {
+				int at = spell_nfa(&f, 0, sp->head[h] ? sp->head[h] : "");
+
+				at = nfa_text(&f, at, tool[i].name, tool[i].n_name);
+				nfa_accept(&f, spell_nfa(&f, at, sp->behind[k] ? sp->behind[k] : ""), calls.n_node);
+			}
+		calls.node[calls.n_node++] = behind[i];
+	}
+	calls.d = dfa_from_nfa(p, &f);
+	nfa_fini(&f);
+	g->first[g->n_node] = g->n_shape;
+	g->shape[g->n_shape++] = calls;
+	g->first[++g->n_node] = g->n_shape;
+	return g->n_node - 1;
+}
+
+/* The shape of a tool's parameters between marks; those that are free are one, however many tools. */
+static int32_t marked_shape(struct compiler *c, struct grammar *g, const struct tool *t,
+                            const struct calls_spelling *sp, int32_t *free_at, int *rc)
+{
+	const struct obj_plan *p;
+	bool held = !t->free && t->rest && one_form(c, t, &p);
+	struct shape s;
+
+	if (!held && *free_at >= 0)
+		return *free_at;
+	*rc = held ? make_tagged(c, g, t, p, sp, &s) : make_free(c, g, sp, &s);
+	if (*rc)
+		return -1;
+	if (!held)
+		*free_at = g->n_shape;
+	g->first[g->n_node] = g->n_shape;
+	g->shape[g->n_shape++] = s;
+	g->first[++g->n_node] = g->n_shape;
+	return g->n_shape - 1;
+}
+
+/* What may stand behind arguments. */
+static const struct dfa *tails(struct dfa_pool *p, const struct calls_spelling *sp)
+{
+	const struct dfa *d;
+	struct nfa f;
+
+	nfa_init(&f);
+	for (int i = 0; sp->tail[i]; i++)
+		nfa_accept(&f, spell_nfa(&f, 0, sp->tail[i]), 0);
+	d = dfa_from_nfa(p, &f);
+	nfa_fini(&f);
+	return d;
+}
+
+static int make_spelled(struct compiler *c, struct grammar *g, const struct tool *tool, int n,
+                        const struct calls_spelling *sp, bool several)
+{
+	int32_t *behind = xcalloc((size_t)n + 1, sizeof *behind), free_at = -1, heads;
+	int rc = 0, all, call, e;
+	struct rules r;
+
+	for (int i = 0; i < n && !rc; i++)
+		behind[i] = sp->spell == SPELL_MARKED ? marked_shape(c, g, &tool[i], sp, &free_at, &rc) :
+		            c->plan[tool[i].node].ok  ? c->id[tool[i].node] :
+		                                        -1;
+	heads = rc ? -1 : spelled_heads(c, g, tool, n, sp, behind);
+	free(behind);
+	if (rc || (rc = builder_check(&c->b, "")))
+		return rc;
+	rules_init(&r, NULL, 0);
+	all = rule_expr(&r, "root", EXPR_SEQ);
+	call = rule_expr(&r, "call", EXPR_SEQ);
+	put(&r, call, value_expr(&r, heads));
+	if (sp->tail[0]) {
+		e = put(&r, call, expr_new(&r, EXPR_WORD, 0));
+		r.expr[e].d = tails(&c->b.pool, sp);
+	}
+	put_text(&r, all, sp->first);
+	if (several && sp->between) {
+		put_several(&r, all, 1, false, sp->between);
+	} else {
+		e = put(&r, all, expr_new(&r, EXPR_RULE, 0));
+		r.expr[e].rule = 1;
+	}
+	put_text(&r, all, sp->last);
+	rc = net_make(&r, 0, &c->b.pool, g, c->b.err);
+	rules_fini(&r);
+	return rc;
+}
+
 /* ---- all forms ---- */
 
-static int check_names(const struct tool *t, enum calls_form form, struct err *err)
+static int check_names(const struct tool *t, enum calls_spell spell, struct err *err)
 {
-	if (form == CALLS_TAGGED && !spells(t->name, t->n_name))
-		return err_set(err, E_ARG, "a tool's name with < or >, or of more than 200 bytes");
-	if (form == CALLS_PYTHON && !python_name(t->name, t->n_name, true))
+	if (spell == SPELL_PYTHON && !python_name(t->name, t->n_name, true))
 		return err_set(err, E_UNSUPPORTED, "a tool's name that is none in Python: \"%.60s\"", t->name);
+	if (!spells(t->name, t->n_name))
+		return err_set(err, E_ARG, "a tool's name with < > or \", or of more than 200 bytes");
 	return 0;
 }
 
-/* What stands in calls of that form: all of them; the values that are no bare text; or the keywords' values. */
-static void use_nodes(struct compiler *c, enum calls_form form, int root, const struct tool *tool, int n)
+/* What stands in calls of that form: all of them; the values that are no bare text; the keywords' values; or arguments. */
+static void use_nodes(struct compiler *c, enum calls_spell spell, int root, const struct tool *tool, int n)
 {
 	const struct obj_plan *p;
 
 	compiler_use(c, root >= 0 ? root : NODE_ANY);
 	for (int i = 0; i < n && root < 0; i++) {
+		if (spell == SPELL_JSON || spell == SPELL_GEMMA) {
+			compiler_use(c, tool[i].node);
+			continue;
+		}
 		if (tool[i].free || !one_form(c, &tool[i], &p))
 			continue;
 		for (int k = 0; k < p->n_key; k++)
-			if (form == CALLS_PYTHON)
+			if (spell == SPELL_PYTHON)
 				compiler_use(c, p->key[k].node);
 			else if (tool[i].rest && tool[i].rest[k] >= 0)
 				compiler_use(c, tool[i].rest[k]);
 	}
 }
 
-int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, bool several,
-                          struct grammar **out, struct err *err)
+/* The form of all tools' calls, and how it is spelled where it is not of the first four. */
+struct form {
+	enum calls_form form;
+	const struct calls_spelling *sp;
+	bool in_json, spelled, several;
+};
+
+static int make_form(struct compiler *c, struct grammar *g, const struct form *f, int root, const struct tool *tool,
+                     int n)
 {
-	struct compiler c = { .python = form == CALLS_PYTHON };
+	if (f->sp->spell == SPELL_PYTHON && (f->spelled || f->form == CALLS_PYTHON))
+		return make_python(c, g, tool, n, f->sp, f->several);
+	if (f->spelled)
+		return make_spelled(c, g, tool, n, f->sp, f->several);
+	if (f->form == CALLS_TAGGED)
+		return make_calls(c, g, tool, n);
+	return make_heads(c, g, root, tool, n);
+}
+
+static int compile_form(const struct json *tools, const struct form *f, const char *only, struct grammar **out,
+                        struct err *err)
+{
+	const struct calls_spelling *sp = f->sp;
+	struct compiler c = { .python = sp->spell == SPELL_PYTHON, .gemma = sp->spell == SPELL_GEMMA };
 	struct grammar *g = NULL;
 	struct err own;
 	struct tool *tool = xcalloc(json_len(tools) + 1, sizeof *tool);
 	const struct obj_plan *p;
 	size_t extra = 2;
-	bool in_json = form == CALLS_JSON || form == CALLS_LLAMA;
+	bool marked = sp->spell == SPELL_MARKED && !f->in_json;
 	int n = 0, root = -1, object, rc = read_tools(tools, only, tool, &n, err);
 
 	*out = NULL;
@@ -625,36 +827,94 @@ int grammar_compile_calls(const struct json *tools, enum calls_form form, const 
 	object = object_node(&c.b);
 	for (int i = 0; i < n && !rc; i++) {
 		tool[i].node = arguments_node(&c.b, &tool[i], object);
-		rc = tool[i].node < 0 ? tool[i].node : check_names(&tool[i], form, c.b.err);
+		rc = tool[i].node < 0 ? tool[i].node : f->in_json ? 0 : check_names(&tool[i], sp->spell, c.b.err);
 	}
-	if (!rc && in_json) {
-		root = calls_in_json(&c.b, tool, n, form == CALLS_JSON ? "arguments" : "parameters");
+	if (!rc && f->in_json) {
+		root = calls_in_json(&c.b, tool, n, f->form == CALLS_JSON ? "arguments" : "parameters");
 		rc = root < 0 ? root : 0;
 	}
 	if (!rc && !(rc = compiler_plan(&c)))
 		rc = compiler_find_ok(&c);
-	for (int i = 0; i < n && !rc && form == CALLS_TAGGED; i++)
-		if (!tool[i].free && one_form(&c, &tool[i], &p) && !(rc = split_values(&c, &tool[i], p)))
+	for (int i = 0; i < n && !rc && marked; i++)
+		if (!tool[i].free && one_form(&c, &tool[i], &p) && !(rc = split_values(&c, &tool[i], p, sp)))
 			extra += (size_t)p->n_key;
 	extra += 2 * (size_t)n;
-	if (!rc && form == CALLS_TAGGED && !(rc = compiler_plan(&c)))
+	if (!rc && marked && !(rc = compiler_plan(&c)))
 		rc = compiler_find_ok(&c);
 	/* Whether branches are apart was found tool by tool. */
-	if (!rc && in_json && !c.plan[root].ok)
+	if (!rc && f->in_json && !c.plan[root].ok)
 		rc = builder_fail(&c.b, E_FORMAT, "", "no call fulfils it");
 	if (!rc) {
 		g = compiler_grammar();
-		use_nodes(&c, form, root, tool, n);
+		use_nodes(&c, sp->spell, root, tool, n);
 		rc = compiler_tables(&c, g, root, extra);
-		if (!rc && in_json)
-			rc = make_heads(&c, g, root, tool, n);
-		if (!rc && form == CALLS_TAGGED)
-			rc = make_calls(&c, g, tool, n);
-		if (!rc && form == CALLS_LLAMA)
-			rc = make_llama(&c, g, several);
-		if (!rc && form == CALLS_PYTHON)
-			rc = make_python(&c, g, tool, n, several);
+		if (!rc)
+			rc = make_form(&c, g, f, root, tool, n);
+		if (!rc && f->form == CALLS_LLAMA)
+			rc = make_llama(&c, g, f->several);
 	}
 	free(tool);
 	return compiler_finish(&c, g, rc, out);
+}
+
+int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, bool several,
+                          struct grammar **out, struct err *err)
+{
+	static const struct calls_spelling json = { .spell = SPELL_JSON };
+	static const struct calls_spelling python = {
+		.spell = SPELL_PYTHON, .first = "[", .between = ",", .last = "]"
+	};
+	struct form f = { .form = form, .several = several, .in_json = form == CALLS_JSON || form == CALLS_LLAMA };
+
+	f.sp = f.in_json ? &json : form == CALLS_TAGGED ? &tagged_spelling : &python;
+	return compile_form(tools, &f, only, out, err);
+}
+
+/* text with marks in it, in the arena. */
+static const char *put_marks(struct arena *a, const char *text, const struct call_marks *marks)
+{
+	struct buf out;
+	const char *made;
+
+	if (!text)
+		return NULL;
+	buf_init(&out);
+	while (*text) {
+		int i = 0;
+
+		while (i < marks->n && strncmp(text, marks->text[i], strlen(marks->text[i])) != 0)
+			i++;
+		buf_putc(&out, i < marks->n ? (char)(MARK_FIRST + i) : *text);
+		text += i < marks->n ? strlen(marks->text[i]) : 1;
+	}
+	made = arena_strndup(a, out.p ? out.p : "", out.n);
+	buf_fini(&out);
+	return made;
+}
+
+int grammar_compile_spelled(const struct json *tools, const struct calls_spelling *sp, const struct call_marks *marks,
+                            const char *only, bool several, struct grammar **out, struct err *err)
+{
+	struct calls_spelling own = *sp;
+	const char **text[] = { &own.first,        &own.between,   &own.last,      &own.key, &own.key_end,
+		                &own.key_end_json, &own.value_end, &own.value_gap, &own.end };
+	struct form f = { .form = CALLS_TAGGED, .sp = &own, .spelled = true, .several = several };
+	struct arena a = { 0 };
+	int rc;
+
+	*out = NULL;
+	if (sp->spell == SPELL_GEMMA && !marks->n)
+		return err_set(err, E_UNSUPPORTED, "the mark of strings is no token of this model");
+	arena_init(&a);
+	for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+		*text[i] = put_marks(&a, *text[i], marks);
+	for (int i = 0; sp->head[i]; i++)
+		own.head[i] = put_marks(&a, sp->head[i], marks);
+	for (int i = 0; sp->behind[i]; i++)
+		own.behind[i] = put_marks(&a, sp->behind[i], marks);
+	for (int i = 0; sp->tail[i]; i++)
+		own.tail[i] = put_marks(&a, sp->tail[i], marks);
+	rc = compile_form(tools, &f, only, out, err);
+	arena_fini(&a);
+	return rc;
 }

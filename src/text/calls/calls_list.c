@@ -166,11 +166,31 @@ static void lead_of(const struct dialect *d, struct buf *out, const char *functi
 
 static const char *const cohere_noise[] = { "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>",
 	                                    NULL };
-static const struct speech cohere = { "<|START_THINKING|>", "<|END_THINKING|>", true, cohere_noise };
+static const struct speech cohere = {
+	.think_open = "<|START_THINKING|>", .think_close = "<|END_THINKING|>", .reopens = true, .noise = cohere_noise
+};
 static const char *const apertus_noise[] = { NULL };
-static const struct speech apertus = { "<|inner_prefix|>", "<|inner_suffix|>", true, apertus_noise };
+const struct speech speech_inner = {
+	.think_open = "<|inner_prefix|>", .think_close = "<|inner_suffix|>", .reopens = true, .noise = apertus_noise
+};
 
 #define NAMES "name", "arguments", "parameters"
+#define HEAD_NAME "{\"name\": \""
+#define HELD(id, what, ...)                                                                        \
+	static const struct calls_spelling id##_held = {                                           \
+		.spell = SPELL_JSON, .first = "[", .between = ",", .behind = { what }, __VA_ARGS__ \
+	};
+HELD(mistral, "\", \"arguments\": ", .head = { HEAD_NAME }, .tail = { "}", ", \"id\": \"\2\"}" }, .last = "]")
+HELD(granite, "\", \"arguments\": ", .head = { HEAD_NAME }, .tail = { "}" }, .last = "]")
+HELD(nemotron, "\", \"arguments\": ", .head = { HEAD_NAME }, .tail = { "}" }, .last = "]</TOOLCALL>")
+HELD(apriel, "\", \"arguments\": ", .head = { HEAD_NAME }, .tail = { "}", ", \"id\": \"\3\"}" },
+     .last = "]</tool_calls>")
+HELD(cohere, "\", \"parameters\": ",
+     .head = { "\n    {\"tool_call_id\": \"\1\", \"tool_name\": \"", "\n    {\"tool_name\": \"", "{\"tool_name\": \"" },
+     .tail = { "}" }, .last = "\n]<|END_ACTION|>")
+HELD(apertus, "\": ", .head = { "{\"" }, .tail = { "}" }, .last = "]<|tools_suffix|>")
+static const char *const marks[] = { "</TOOLCALL>", "</tool_calls>", "<|END_ACTION|>", "<|tools_suffix|>", NULL };
+
 #define DIALECT(id, called, tag, how, ...)                             \
 	static const struct list_form id##_form = { __VA_ARGS__ };     \
 	static void id##_lead(struct buf *out, const char *function)   \
@@ -183,7 +203,9 @@ static const struct speech apertus = { "<|inner_prefix|>", "<|inner_suffix|>", t
 		                                   .read = read_calls, \
 		                                   .lead = id##_lead,  \
 		                                   .speech = how,      \
-		                                   .form = &id##_form }
+		                                   .form = &id##_form, \
+		                                   .held = &id##_held, \
+		                                   .marks = marks }
 
 DIALECT(mistral, "mistral list", "[TOOL_CALLS]", NULL, "", NAMES, "[{\"name\": \"", "\", \"arguments\":");
 DIALECT(granite, "granite", "<|tool_call|>", NULL, "", NAMES, "[{\"name\": \"", "\", \"arguments\":");
@@ -191,4 +213,4 @@ DIALECT(nemotron, "nemotron", "<TOOLCALL>", NULL, "</TOOLCALL>", NAMES, "[{\"nam
 DIALECT(apriel, "apriel", "<tool_calls>", NULL, "</tool_calls>", NAMES, "[{\"name\": \"", "\", \"arguments\":");
 DIALECT(cohere, "cohere", "<|START_ACTION|>", &cohere, "<|END_ACTION|>", "tool_name", "parameters", "arguments",
         "[{\"tool_name\": \"", "\", \"parameters\":");
-DIALECT(apertus, "apertus", "<|tools_prefix|>", &apertus, "<|tools_suffix|>", NULL, NULL, NULL, "[{\"", "\":");
+DIALECT(apertus, "apertus", "<|tools_prefix|>", &speech_inner, "<|tools_suffix|>", NULL, NULL, NULL, "[{\"", "\":");

@@ -224,6 +224,9 @@ static enum progress read_call(struct split *s, bool over)
 static const struct marks glm = {
 	"", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "", "</tool_call>", false
 };
+static const struct marks glm_tight = {
+	"", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "", "</tool_call>", false
+};
 static const struct marks minimax = { "<invoke name=\"", "\">",       "<parameter name=\"",   "\">", "",
 	                              "</parameter>",    "</invoke>", "</minimax:tool_call>", false };
 static const struct marks seed = { "<function=",   ">",           "<parameter=",       ">",  "",
@@ -248,7 +251,59 @@ static const struct marks dsml_calls = { "<" DSML "invoke name=\"",
 	                                 true };
 
 static const char *const no_noise[] = { NULL };
-static const struct speech seeds = { "<seed:think>", "</seed:think>", false, no_noise };
+static const struct speech seeds = { .think_open = "<seed:think>", .think_close = "</seed:think>", .noise = no_noise };
+
+#define GLM(id, gap)                                                                                \
+	static const struct calls_spelling id##_held = { .spell = SPELL_MARKED,                     \
+		                                         .behind = { gap },                         \
+		                                         .key = "<arg_key>",                        \
+		                                         .key_end = "</arg_key>" gap "<arg_value>", \
+		                                         .value_end = "</arg_value>",               \
+		                                         .value_gap = gap,                          \
+		                                         .end = "</tool_call>" };
+GLM(glm, "\n")
+GLM(glm_tight, "")
+static const struct calls_spelling minimax_held = { .spell = SPELL_MARKED,
+	                                            .first = "\n",
+	                                            .between = "\n",
+	                                            .last = "\n</minimax:tool_call>",
+	                                            .head = { "<invoke name=\"" },
+	                                            .behind = { "\">\n" },
+	                                            .key = "<parameter name=\"",
+	                                            .key_end = "\">",
+	                                            .value_end = "</parameter>",
+	                                            .value_gap = "\n",
+	                                            .end = "</invoke>" };
+static const struct calls_spelling seed_held = { .spell = SPELL_MARKED,
+	                                         .first = "\n",
+	                                         .between = "\n",
+	                                         .last = "\n</seed:tool_call>",
+	                                         .head = { "<function=" },
+	                                         .behind = { ">\n" },
+	                                         .key = "<parameter=",
+	                                         .key_end = ">",
+	                                         .value_end = "</parameter>",
+	                                         .value_gap = "\n",
+	                                         .end = "</function>" };
+#define DSML_HELD(id, close)                                                                     \
+	static const struct calls_spelling id##_held = { .spell = SPELL_MARKED,                  \
+		                                         .first = "\n",                          \
+		                                         .between = "\n",                        \
+		                                         .last = "\n</" DSML close ">",          \
+		                                         .head = { "<" DSML "invoke name=\"" },  \
+		                                         .behind = { "\">\n" },                  \
+		                                         .key = "<" DSML "parameter name=\"",    \
+		                                         .key_end = "\" string=\"true\">",       \
+		                                         .key_end_json = "\" string=\"false\">", \
+		                                         .value_end = "</" DSML "parameter>",    \
+		                                         .value_gap = "\n",                      \
+		                                         .end = "</" DSML "invoke>" };
+DSML_HELD(dsml, "function_calls")
+DSML_HELD(dsml_calls, "tool_calls")
+static const char *const glm_marks[] = {
+	"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>", NULL
+};
+static const char *const other_marks[] = { "</minimax:tool_call>", "</seed:tool_call>", DSML, NULL };
 
 static void lead_of(const struct dialect *d, struct buf *out, const char *function)
 {
@@ -256,10 +311,10 @@ static void lead_of(const struct dialect *d, struct buf *out, const char *functi
 
 	buf_printf(out, "%s%s%s", d->open, *m->name ? "\n" : "", m->name);
 	if (function)
-		buf_printf(out, "%s%s\n", function, m->name_end);
+		buf_printf(out, "%s%s%s", function, m->name_end, d == &dialect_glm_tight ? "" : "\n");
 }
 
-#define DIALECT(id, called, tag, whose)                              \
+#define DIALECT(id, called, tag, whose, which)                       \
 	static void id##_lead(struct buf *out, const char *function) \
 	{                                                            \
 		lead_of(&dialect_##id, out, function);               \
@@ -270,9 +325,12 @@ static void lead_of(const struct dialect *d, struct buf *out, const char *functi
 		                              .read = read_call,     \
 		                              .lead = id##_lead,     \
 		                              .speech = whose,       \
-		                              .form = &id }
-DIALECT(glm, "glm", "<tool_call>", NULL);
-DIALECT(minimax, "minimax", "<minimax:tool_call>", NULL);
-DIALECT(seed, "seed", "<seed:tool_call>", &seeds);
-DIALECT(dsml, "deepseek tags", "<" DSML "function_calls>", NULL);
-DIALECT(dsml_calls, "deepseek tags", "<" DSML "tool_calls>", NULL);
+		                              .form = &id,           \
+		                              .held = &id##_held,    \
+		                              .marks = which }
+DIALECT(glm, "glm", "<tool_call>", NULL, glm_marks);
+DIALECT(glm_tight, "glm", "<tool_call>", NULL, glm_marks);
+DIALECT(minimax, "minimax", "<minimax:tool_call>", NULL, other_marks);
+DIALECT(seed, "seed", "<seed:tool_call>", &seeds, other_marks);
+DIALECT(dsml, "deepseek tags", "<" DSML "function_calls>", NULL, other_marks);
+DIALECT(dsml_calls, "deepseek tags", "<" DSML "tool_calls>", NULL, other_marks);

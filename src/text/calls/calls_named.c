@@ -154,11 +154,13 @@ static void lead_of(const struct dialect *d, struct buf *out, const char *functi
 #define DS(a, b, c) "<" BAR a DASH b DASH c BAR ">"
 
 static const char *const kimi_noise[] = { "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", NULL };
-static const struct speech kimi = { "<think>", "</think>", false, kimi_noise };
+static const struct speech kimi = { .think_open = "<think>", .think_close = "</think>", .noise = kimi_noise };
 static const char *const deepseek_noise[] = { DS("tool", "calls", "begin"), DS("tool", "calls", "end"), NULL };
-static const struct speech deepseek = { "<think>", "</think>", false, deepseek_noise };
+static const struct speech deepseek = { .think_open = "<think>", .think_close = "</think>", .noise = deepseek_noise };
 static const char *const mistral_noise[] = { NULL };
-static const struct speech mistral = { "[THINK]", "[/THINK]", true, mistral_noise };
+const struct speech speech_brackets = {
+	.think_open = "[THINK]", .think_close = "[/THINK]", .reopens = true, .noise = mistral_noise
+};
 static const char *const harmony_noise[] = {
 	"<|start|>assistant",
 	"<|channel|>final<|message|>",
@@ -169,7 +171,12 @@ static const char *const harmony_noise[] = {
 	"<|call|>",
 	NULL,
 };
-static const struct speech harmony = { "<|channel|>analysis<|message|>", "<|end|>", true, harmony_noise };
+static const struct speech harmony = { .think_open = "<|channel|>analysis<|message|>",
+	                               .think_close = "<|end|>",
+	                               .reopens = true,
+	                               .noise = harmony_noise,
+	                               .content_open = "<|channel|>final<|message|>",
+	                               .turn = "<|start|>assistant" };
 
 static const struct named_form mistral_form = { "", "[ARGS]", "[", "", false };
 static const struct named_form kimi_form = { "functions.", "<|tool_call_argument_begin|>", ":", "<|tool_call_end|>",
@@ -179,6 +186,32 @@ static const struct named_form deepseek_form = { "", "<" BAR "tool" DASH "sep" B
 static const struct named_form functionary_form = { "", ">", "", "</function>", false };
 static const struct named_form harmony_form = { "functions.", "<|message|>", "<", "<|call|>", false };
 
+/* ---- held to schemas ---- */
+
+#define SEP "<" BAR "tool" DASH "sep" BAR ">"
+static const struct calls_spelling mistral_held = { .behind = { "[ARGS]", "[CALL_ID]\2[ARGS]" } };
+static const struct calls_spelling kimi_held = { .head = { "functions." },
+	                                         .behind = { ":\1<|tool_call_argument_begin|>" },
+	                                         .last = "<|tool_call_end|>" };
+static const struct calls_spelling deepseek_held = { .behind = { SEP }, .last = DS("tool", "call", "end") };
+static const struct calls_spelling deepseek_fenced_held = { .head = { "function" SEP },
+	                                                    .behind = { "\n```json\n" },
+	                                                    .last = "\n```" DS("tool", "call", "end") };
+static const struct calls_spelling functionary_held = { .behind = { ">" }, .last = "</function>" };
+#define IN_CHANNEL(channel)                                                                                          \
+	channel " <|constrain|>json<|message|>", channel "<|constrain|>json<|message|>", channel " json<|message|>", \
+		channel "<|message|>"
+static const struct calls_spelling harmony_held = { .head = { "functions." },
+	                                            .behind = { IN_CHANNEL(""), IN_CHANNEL("<|channel|>commentary"),
+	                                                        IN_CHANNEL("<|channel|>analysis") },
+	                                            .last = "<|call|>" };
+static const char *const mistral_marks[] = { "[ARGS]", "[CALL_ID]", NULL };
+static const char *const kimi_marks[] = { "<|tool_call_argument_begin|>", "<|tool_call_end|>", NULL };
+static const char *const deepseek_marks[] = { SEP, DS("tool", "call", "end"), NULL };
+#define deepseek_fenced_marks deepseek_marks
+static const char *const functionary_marks[] = { NULL };
+static const char *const harmony_marks[] = { "<|channel|>", "<|constrain|>", "<|message|>", "<|call|>", NULL };
+
 #define LEAD(id, before, after)                                       \
 	static void id##_lead(struct buf *out, const char *function)  \
 	{                                                             \
@@ -187,20 +220,30 @@ static const struct named_form harmony_form = { "functions.", "<|message|>", "<"
 LEAD(mistral, "", "[ARGS]")
 LEAD(kimi, "<|tool_calls_section_begin|>", ":0<|tool_call_argument_begin|>")
 LEAD(deepseek, DS("tool", "calls", "begin"), "<" BAR "tool" DASH "sep" BAR ">")
+static void deepseek_fenced_lead(struct buf *out, const char *function)
+{
+	buf_printf(out, "%s%sfunction" SEP, DS("tool", "calls", "begin"), dialect_deepseek_fenced.open);
+	if (function)
+		buf_printf(out, "%s\n```json\n", function);
+}
 LEAD(functionary, "", ">")
 LEAD(harmony, "", " <|constrain|>json<|message|>")
 
-#define DIALECT(id, called, tag, whose)                                                                               \
+#define DIALECT(id, called, tag, whose, ...)                                                                          \
 	{                                                                                                             \
 		.name = called, .open = tag, .begins = begins, .read = read_call, .lead = id##_lead, .speech = whose, \
-		.form = &id##_form                                                                                    \
+		.form = &id##_form, .held = &id##_held, .marks = id##_marks, __VA_ARGS__                              \
 	}
-const struct dialect dialect_mistral = DIALECT(mistral, "mistral", "[TOOL_CALLS]", &mistral);
+#define deepseek_fenced_form deepseek_form
+const struct dialect dialect_mistral = DIALECT(mistral, "mistral", "[TOOL_CALLS]", &speech_brackets);
 const struct dialect dialect_kimi = DIALECT(kimi, "kimi", "<|tool_call_begin|>", &kimi);
 const struct dialect dialect_deepseek = DIALECT(deepseek, "deepseek", DS("tool", "call", "begin"), &deepseek);
+const struct dialect dialect_deepseek_fenced = DIALECT(deepseek_fenced, "deepseek", DS("tool", "call", "begin"),
+                                                       &deepseek);
 const struct dialect dialect_functionary = DIALECT(functionary, "functionary", "<function=", NULL);
 /* The recipient stands behind the channel or behind the role, which the prompt may have said already. */
 const struct dialect dialect_harmony = DIALECT(harmony, "harmony", "<|channel|>commentary to=", &harmony);
 const struct dialect dialect_harmony_role = DIALECT(harmony, "harmony", "<|start|>assistant to=", &harmony);
 const struct dialect dialect_harmony_analysis = DIALECT(harmony, "harmony", "<|channel|>analysis to=", &harmony);
-const struct dialect dialect_harmony_bare = DIALECT(harmony, "harmony", " to=functions.", &harmony);
+const struct dialect dialect_harmony_bare = DIALECT(harmony, "harmony", " to=functions.", &harmony,
+                                                    .opened = "functions.");

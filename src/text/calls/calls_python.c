@@ -349,10 +349,18 @@ static void lead_lfm(struct buf *out, const char *function)
 
 static void lead_olmo(struct buf *out, const char *function)
 {
-	buf_puts(out, "<function_calls>");
+	buf_puts(out, "<function_calls>\n");
 	if (function)
 		buf_printf(out, "%s(", function);
 }
+
+static const struct calls_spelling lfm_held = {
+	.spell = SPELL_PYTHON, .first = "[", .between = ",", .last = "]<|tool_call_end|>"
+};
+static const struct calls_spelling olmo_held = {
+	.spell = SPELL_PYTHON, .first = "\n", .between = "\n", .last = "\n</function_calls>"
+};
+static const char *const marks[] = { "<|tool_call_end|>", "</function_calls>", NULL };
 
 const struct dialect dialect_lfm = {
 	.name = "lfm",
@@ -361,6 +369,8 @@ const struct dialect dialect_lfm = {
 	.read = read_enclosed,
 	.lead = lead_lfm,
 	.form = "<|tool_call_end|>",
+	.held = &lfm_held,
+	.marks = marks,
 };
 const struct dialect dialect_olmo = {
 	.name = "olmo",
@@ -369,6 +379,8 @@ const struct dialect dialect_olmo = {
 	.read = read_enclosed,
 	.lead = lead_olmo,
 	.form = "</function_calls>",
+	.held = &olmo_held,
+	.marks = marks,
 };
 
 static void lead(struct buf *out, const char *function)

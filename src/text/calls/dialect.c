@@ -29,8 +29,13 @@ static const struct {
 	{ "tool\xe2\x96\x81"
 	  "call\xe2\x96\x81"
 	  "begin",
-	  NULL, LIST(&dialect_deepseek) },
+	  "```json", LIST(&dialect_deepseek, &dialect_deepseek_fenced) },
+	{ "tool\xe2\x96\x81"
+	  "call\xe2\x96\x81"
+	  "begin",
+	  NULL, LIST(&dialect_deepseek_fenced, &dialect_deepseek) },
 	{ "<|tool_call_begin|>", NULL, LIST(&dialect_kimi) },
+	{ "</arg_key><arg_value>", NULL, LIST(&dialect_glm_tight, &dialect_hermes) },
 	{ "<arg_key>", NULL, LIST(&dialect_glm, &dialect_hermes) },
 	{ "[ARGS]", NULL, LIST(&dialect_mistral, &dialect_list_mistral) },
 	{ "[TOOL_CALLS]", NULL, LIST(&dialect_list_mistral, &dialect_mistral) },
@@ -70,6 +75,26 @@ const struct dialect *dialect_taught(const struct template *t)
 	const struct dialect *const *list = lookup(t);
 
 	return list ? list[0] : NULL;
+}
+
+/* Templates that teach no calls, or none that are known here, and say how thoughts stand. */
+static const struct speech *const thinking[] = { &speech_plain, &speech_brackets, &speech_inner };
+
+const struct speech *speech_of(const struct template *t)
+{
+	const struct dialect *d = dialect_taught(t);
+
+	if (d && d->speech)
+		return d->speech;
+	for (size_t i = 0; i < sizeof thinking / sizeof *thinking; i++)
+		if (template_says(t, thinking[i]->think_open))
+			return thinking[i];
+	return &speech_plain;
+}
+
+bool speech_thinks(const struct template *t)
+{
+	return template_says(t, speech_of(t)->think_open);
 }
 
 /* ---- JSON ---- */

@@ -6,6 +6,7 @@
 #define TEXT_DIALECT_H
 
 #include "text/calls/split.h"
+#include "text/grammar/grammar.h"
 #include "text/jinja/template.h"
 
 enum verdict { CALL_NO, CALL_MAYBE, CALL_YES }; /* MAYBE: more text will tell */
@@ -20,6 +21,9 @@ struct speech {
 	const char *think_open, *think_close;
 	bool reopens;             /* thoughts may begin anywhere */
 	const char *const *noise; /* ends with NULL */
+	/* Where an answer is in messages of its own: what stands before the content, and before any but the first
+	 * message.  NULL: nothing does. */
+	const char *content_open, *turn;
 };
 
 struct dialect {
@@ -36,6 +40,11 @@ struct dialect {
 	void (*lead)(struct buf *out, const char *function);
 	const struct speech *speech; /* of the models that are taught it; NULL: <think>, and no noise */
 	const void *form;            /* the file's own, where several dialects share their functions */
+	/* How calls are held to the tools' schemas; NULL: they are not, or in one of the ways that structured.c names.
+	 * marks: which texts of it are tokens of their own, ended by NULL.  opened: what of `open` is part of it. */
+	const struct calls_spelling *held;
+	const char *const *marks;
+	const char *opened;
 };
 
 /* The dialects that an answer to this template's prompts may be written in, the one
@@ -43,16 +52,23 @@ struct dialect {
 const struct dialect *const *dialects_of(const struct template *t);
 /* The one it teaches, or NULL: none that is known. */
 const struct dialect *dialect_taught(const struct template *t);
+/* What stands around the thoughts of its models, whether they think or not: <think> where nothing else is known. */
+const struct speech *speech_of(const struct template *t);
+/* Do its models think? */
+bool speech_thinks(const struct template *t);
 
 extern const struct dialect dialect_tagged, dialect_hermes, dialect_llama, dialect_python;
 extern const struct dialect dialect_list_mistral, dialect_list_granite, dialect_list_nemotron, dialect_list_apriel,
 	dialect_list_cohere, dialect_list_apertus;
-extern const struct dialect dialect_mistral, dialect_kimi, dialect_deepseek, dialect_functionary, dialect_harmony,
-	dialect_harmony_role, dialect_harmony_analysis, dialect_harmony_bare;
-extern const struct dialect dialect_glm, dialect_minimax, dialect_seed, dialect_dsml, dialect_dsml_calls;
+extern const struct dialect dialect_mistral, dialect_kimi, dialect_deepseek, dialect_deepseek_fenced,
+	dialect_functionary, dialect_harmony, dialect_harmony_role, dialect_harmony_analysis, dialect_harmony_bare;
+extern const struct dialect dialect_glm, dialect_glm_tight, dialect_minimax, dialect_seed, dialect_dsml,
+	dialect_dsml_calls;
 extern const struct dialect dialect_lfm, dialect_olmo, dialect_gemma;
 
 /* ---- for dialects (split.c) ---- */
+
+extern const struct speech speech_plain, speech_brackets, speech_inner; /* <think>, [THINK], <|inner_prefix|> */
 
 void split_piece(struct split *s, enum piece_kind kind, const char *p, size_t n);
 void split_call(struct split *s, const char *name, size_t n); /* CALL */

@@ -7,9 +7,8 @@
 #include "base/alloc.h"
 #include "text/calls/dialect.h"
 
-static const char think_open[] = "<think>", think_close[] = "</think>";
 static const char *const no_noise[] = { NULL };
-static const struct speech plain = { think_open, think_close, false, no_noise };
+const struct speech speech_plain = { .think_open = "<think>", .think_close = "</think>", .noise = no_noise };
 
 static bool blank(char c)
 {
@@ -23,7 +22,7 @@ void split_init(struct split *s, bool thinking, const struct json *tools, const 
 	s->skip_blanks = thinking;
 	s->tools = tools;
 	s->dialects = dialects;
-	s->speech = dialects && dialects[0]->speech ? dialects[0]->speech : &plain;
+	s->speech = dialects && dialects[0]->speech ? dialects[0]->speech : &speech_plain;
 	buf_init(&s->held);
 	buf_init(&s->text);
 	buf_init(&s->call.name);
@@ -55,13 +54,13 @@ static bool ends_with(const char *p, size_t n, const char *tag)
 	return n >= len && !memcmp(p + n - len, tag, len);
 }
 
-bool split_opens(const char *p, size_t n)
+bool split_opens(const struct speech *how, const char *p, size_t n)
 {
-	return ends_with(p, n, think_open);
+	return ends_with(p, n, how->think_open);
 }
-bool split_closes(const char *p, size_t n)
+bool split_closes(const struct speech *how, const char *p, size_t n)
 {
-	return ends_with(p, n, think_close);
+	return ends_with(p, n, how->think_close);
 }
 
 /* ---- pieces ---- */
@@ -367,7 +366,7 @@ static bool in_text(struct split *s, bool over)
 	safe = form_safe < safe ? form_safe : safe;
 	if (over)
 		safe = s->held.n;
-	else if (s->tools || s->speech != &plain)
+	else if (s->tools || s->speech != &speech_plain)
 		safe -= blanks_at_end(s->held.p, safe);
 	emit(s, PIECE_CONTENT, safe);
 	return false;

@@ -71,9 +71,9 @@ void split_end(struct split *s);
 /* What came out was dealt with. */
 void split_taken(struct split *s);
 
-/* Does the prompt p[0..n) end with an open <think>? */
-bool split_opens(const char *p, size_t n);
+/* Does the prompt p[0..n) end with an open thought? */
+bool split_opens(const struct speech *how, const char *p, size_t n);
 /* Or with a closed one? */
-bool split_closes(const char *p, size_t n);
+bool split_closes(const struct speech *how, const char *p, size_t n);
 
 #endif

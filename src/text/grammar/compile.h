@@ -39,6 +39,7 @@ struct compiler {
 	bool *used;  /* [n_plan] it is in the grammar: compiler_use */
 	int32_t *id; /* of the nodes that are kept */
 	bool python; /* None, True and False are written so */
+	bool gemma;  /* strings stand between GEMMA_QUOTEs, keys are bare where they can be */
 };
 
 static inline uint32_t limit(int64_t n)
@@ -60,9 +61,12 @@ int compiler_tables(struct compiler *c, struct grammar *g, int root, size_t extr
 int compiler_finish(struct compiler *c, struct grammar *g, int rc, struct grammar **out);
 
 void shape_word(struct shape *s, const struct dfa *d);
-/* Of an object's shape: label_at, label and other_at; next_need and n_need. */
-void shape_labels(struct builder *b, struct shape *s, const struct key *key, const int *key_of,
-                  void (*spell)(struct buf *out, const char *p, size_t n));
+/* Of an object's shape: label_at, label and other_at; next_need and n_need.  spelled: [s->n_node] keys as d has them. */
+void shape_labels(struct builder *b, struct shape *s, const struct key *spelled);
 void shape_needs(struct shape *s, const struct obj_plan *p, const int *key_of);
+
+/* Strings of a set as words of Gemma's: text between marks, without escapes.  NULL: the pool is used up. */
+const struct dfa *gemma_strings(struct builder *b, const struct set *s);
+#define GEMMA_QUOTE "\xF8" /* the first of the marks (grammar.h) */
 
 #endif

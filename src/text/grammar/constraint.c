@@ -2,18 +2,30 @@
 #include "text/grammar/constraint.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 
-static const char think_open[] = "<think>", think_close[] = "</think>";
-
 enum phase { THOUGHT, START, CONTENT, CALL, AFTER };
+
+/* What is looked for in free text: a thought, and the ways in which calls open. */
+enum { LOOK_THOUGHT, LOOK_CALL, LOOKS = LOOK_CALL + 1 + CONSTRAINT_OPENS };
+
+/* Tokens that begin a part of an answer whose content is held. */
+struct opener {
+	struct tokens ids;
+	enum { OPEN_THOUGHT, OPEN_CONTENT, OPEN_CALL } part;
+	bool later; /* it is not the first part */
+};
+enum { OPENERS_MAX = 6, OPEN_TEXT_MAX = 64 };
 
 /* What a token changed, to be undone. */
 struct change {
-	unsigned char phase, seen;
+	unsigned char phase, seen[LOOKS];
+	unsigned char alive, n_opened;
+	bool later;
 	bool may_think, trying;
 	unsigned char marks;
 	short content, call; /* steps of the matchers */
@@ -23,10 +35,16 @@ struct constraint {
 	struct mask_source source;
 	struct constraint_rules r;
 	int32_t id_think, id_open, id_close, id_break; /* -1: no token */
-	struct matcher *content, *call;                /* NULL: free */
+	int32_t id_mark[MARKS_MOST];
+	struct opener opener[OPENERS_MAX]; /* none: one token opens a thought or a call, and content opens by itself */
+	int n_opener;
+	struct matcher *content, *call; /* NULL: free */
 
 	enum phase phase;
-	int seen; /* bytes of the tag looked for that the text ends with */
+	unsigned char seen[LOOKS]; /* bytes of each text looked for that the text ends with; [0] of a thought's end */
+	unsigned alive;            /* openers that what was said begins ... */
+	int n_opened;              /* ... with so many of their tokens */
+	bool later;                /* a part came before */
 	bool may_think;
 	bool trying; /* what was said may be the beginning of a call without tags */
 	int marks;   /* that it has */
@@ -36,16 +54,57 @@ struct constraint {
 	size_t n_word;
 };
 
-static const char *plain_bytes(void *ctx, int32_t id, size_t *n)
+static int32_t find(const struct tokenizer *t, const char *text)
 {
-	const struct tokenizer *t = ctx;
-
-	return tokenizer_is_added(t, id) ? NULL : tokenizer_token_bytes(t, id, n);
+	return text ? tokenizer_find(t, text, strlen(text)) : -1;
 }
 
-struct vocab *constraint_vocab(const struct tokenizer *t)
+/* What grammars know the marks by. */
+static const char mark_bytes[] = "\xF8\xF9\xFA\xFB\xFC\xFD\xFE";
+static_assert(sizeof mark_bytes == MARKS_MOST + 1, "a byte for each");
+
+struct words {
+	const struct tokenizer *t;
+	int32_t mark[MARKS_MOST];
+	int n;
+};
+
+static void find_marks(const struct tokenizer *t, const struct call_marks *marks, int32_t *id)
 {
-	return vocab_new(tokenizer_size(t), plain_bytes, (void *)(uintptr_t)t);
+	for (int i = 0; i < MARKS_MOST; i++)
+		id[i] = marks && i < marks->n ? find(t, marks->text[i]) : -1;
+}
+
+static const char *word_bytes(void *ctx, int32_t id, size_t *n)
+{
+	const struct words *w = ctx;
+
+	for (int i = 0; i < MARKS_MOST; i++) {
+		if (w->mark[i] == id) {
+			*n = 1;
+			return &mark_bytes[i];
+		}
+	}
+	return tokenizer_is_added(w->t, id) ? NULL : tokenizer_token_bytes(w->t, id, n);
+}
+
+struct vocab *constraint_vocab(const struct tokenizer *t, const struct call_marks *marks)
+{
+	struct words w = { .t = t };
+
+	find_marks(t, marks, w.mark);
+	return vocab_new(tokenizer_size(t), word_bytes, &w);
+}
+
+void constraint_marks(const struct tokenizer *t, const char *const *texts, struct call_marks *out)
+{
+	out->n = 0;
+	for (; texts && *texts && out->n < MARKS_MOST; texts++) {
+		int32_t id = find(t, *texts);
+
+		if (id >= 0 && tokenizer_is_added(t, id))
+			out->text[out->n++] = *texts;
+	}
 }
 
 /* ---- accepting ---- */
@@ -54,7 +113,7 @@ struct vocab *constraint_vocab(const struct tokenizer *t)
 static int follow(const char *tag, int seen, char c)
 {
 	size_t n = (size_t)seen + 1;
-	char text[64];
+	char text[OPEN_TEXT_MAX];
 
 	/* The longest end of what was seen and c that begins the tag. */
 	memcpy(text, tag, (size_t)seen);
@@ -70,11 +129,40 @@ static size_t look_for(struct constraint *k, const char *tag, const char *p, siz
 {
 	*found = false;
 	for (size_t i = 0; i < n; i++) {
-		k->seen = follow(tag, k->seen, p[i]);
-		if (!tag[k->seen]) {
-			k->seen = 0;
+		k->seen[0] = (unsigned char)follow(tag, k->seen[0], p[i]);
+		if (!tag[k->seen[0]]) {
+			k->seen[0] = 0;
 			*found = true;
 			return i + 1;
+		}
+	}
+	return n;
+}
+
+/* What is looked for in free text; NULL: nothing. */
+static const char *looked_for(const struct constraint *k, int what)
+{
+	if (what == LOOK_THOUGHT)
+		return k->r.reopens || (k->phase == START && k->may_think) ? k->r.think_open : NULL;
+	return what == LOOK_CALL ? k->r.call_open : k->r.also[what - LOOK_CALL - 1];
+}
+
+/* Reads up to the end of the first of them; returns the bytes taken, *found which it was, or -1. */
+static size_t look_for_any(struct constraint *k, const char *p, size_t n, int *found)
+{
+	*found = -1;
+	for (size_t i = 0; i < n; i++) {
+		for (int what = 0; what < LOOKS; what++) {
+			const char *text = looked_for(k, what);
+
+			if (!text)
+				continue;
+			k->seen[what] = (unsigned char)follow(text, k->seen[what], p[i]);
+			if (!text[k->seen[what]]) {
+				memset(k->seen, 0, sizeof k->seen);
+				*found = what;
+				return i + 1;
+			}
 		}
 	}
 	return n;
@@ -96,11 +184,32 @@ static bool blank(const char *p, size_t n)
 static void begin_call(struct constraint *k, struct change *c)
 {
 	k->phase = k->call ? CALL : AFTER;
-	k->seen = 0;
+	k->later = true;
+	memset(k->seen, 0, sizeof k->seen);
 	if (k->call) {
-		matcher_restart(k->call, 1, true);
+		matcher_restart(k->call, k->r.call_close ? 1 : 0, k->r.call_close);
 		c->call++;
 	}
+}
+
+static void begin_call_by(struct constraint *k, int what, struct change *c)
+{
+	const char *opened = what > LOOK_CALL ? k->r.opened[what - LOOK_CALL - 1] : NULL;
+
+	begin_call(k, c);
+	if (!opened || !k->call)
+		return;
+	if (matcher_put(k->call, opened, strlen(opened)))
+		c->call++;
+	else
+		k->phase = AFTER;
+}
+
+static void begin_thought(struct constraint *k)
+{
+	k->phase = THOUGHT;
+	k->may_think = false;
+	memset(k->seen, 0, sizeof k->seen);
 }
 
 /* Where content may begin, calls without tags may. */
@@ -137,15 +246,77 @@ static void try_call(struct constraint *k, const char *p, size_t n, struct chang
 	k->phase = CALL;
 }
 
-/* Content: returns the bytes taken. */
-static size_t take_content(struct constraint *k, const char *p, size_t n, struct change *c)
+/* Which openers may come next. */
+static bool opener_may(const struct constraint *k, int i)
 {
-	bool found;
+	const struct opener *o = &k->opener[i];
+
+	if (k->n_opened ? !(k->alive >> i & 1) : o->later != k->later)
+		return false;
+	if (o->part == OPEN_THOUGHT)
+		return k->n_opened || (k->later ? k->r.reopens : k->may_think);
+	return o->part == OPEN_CONTENT || k->call;
+}
+
+/* The token goes on with an opener, and may end one.  False: with none. */
+static bool take_opener(struct constraint *k, int32_t token, struct change *c)
+{
+	unsigned alive = 0;
+	int whole = -1;
+
+	for (int i = 0; i < k->n_opener; i++) {
+		const struct opener *o = &k->opener[i];
+
+		if (!opener_may(k, i) || (size_t)k->n_opened >= o->ids.n || o->ids.id[k->n_opened] != token)
+			continue;
+		alive |= 1u << i;
+		if (o->ids.n == (size_t)k->n_opened + 1)
+			whole = i;
+	}
+	if (!alive)
+		return false;
+	k->alive = alive;
+	k->n_opened++;
+	if (whole < 0)
+		return true;
+	k->n_opened = 0;
+	if (k->opener[whole].part == OPEN_THOUGHT)
+		begin_thought(k);
+	else if (k->opener[whole].part == OPEN_CALL)
+		begin_call(k, c);
+	else
+		k->phase = CONTENT;
+	return true;
+}
+
+/* Content that is held: returns the bytes taken. */
+static size_t take_held(struct constraint *k, int32_t token, const char *p, size_t n, struct change *c)
+{
+	if (k->phase == START && k->n_opener && take_opener(k, token, c))
+		return n;
+	if (k->phase == START && is(p, n, k->r.call_open)) {
+		begin_call(k, c);
+		return n;
+	}
+	if (matcher_put(k->content, p, n)) {
+		c->content++;
+		if (k->phase == START && !blank(p, n))
+			k->phase = CONTENT;
+		return n;
+	}
+	/* Not what the mask allowed: the answer was made to say it. */
+	k->phase = AFTER;
+	return 0;
+}
+
+/* Content: returns the bytes taken. */
+static size_t take_content(struct constraint *k, int32_t token, const char *p, size_t n, struct change *c)
+{
+	int found;
 	size_t used;
 
-	if (k->phase == START && k->may_think && is(p, n, think_open)) {
-		k->phase = THOUGHT;
-		k->may_think = false;
+	if (k->phase == START && k->may_think && is(p, n, k->r.think_open)) {
+		begin_thought(k);
 		return n;
 	}
 	if (k->trying) {
@@ -153,50 +324,80 @@ static size_t take_content(struct constraint *k, const char *p, size_t n, struct
 		if (k->phase == CALL)
 			return n;
 	}
-	if (k->content && k->phase != AFTER) {
-		if (k->phase == START && is(p, n, k->r.call_open)) {
-			begin_call(k, c);
-			return n;
+	if (k->content && k->phase != AFTER)
+		return take_held(k, token, p, n, c);
+	used = look_for_any(k, p, n, &found);
+	if (found == LOOK_THOUGHT)
+		begin_thought(k);
+	else if (found >= 0)
+		begin_call_by(k, found, c);
+	else if (k->phase == START && !blank(p, n) && !k->seen[LOOK_THOUGHT])
+		k->phase = CONTENT;
+	return used;
+}
+
+/* A token inside of a call: as its mark, where it is one. */
+static const char *in_grammar(const struct constraint *k, int32_t token, const char *p, size_t *n)
+{
+	for (int i = 0; i < MARKS_MOST; i++) {
+		if (k->id_mark[i] == token) {
+			*n = 1;
+			return &mark_bytes[i];
 		}
-		if (matcher_put(k->content, p, n)) {
-			c->content++;
-			if (k->phase == START && !blank(p, n))
-				k->phase = CONTENT;
-			return n;
-		}
-		/* Not what the mask allowed: the answer was made to say it. */
+	}
+	return p;
+}
+
+static size_t take_call(struct constraint *k, int32_t token, const char *p, size_t n, struct change *c)
+{
+	size_t len = n;
+	const char *text = in_grammar(k, token, p, &len);
+
+	if (k->r.call_alone && k->may_think && is(p, n, k->r.think_open)) {
+		/* It must call, and has not begun to. */
+		begin_thought(k);
+		return n;
+	}
+	if (k->r.call_close && matcher_complete(k->call) && is(p, n, k->r.call_close)) {
+		k->phase = AFTER;
+		return n;
+	}
+	if (!matcher_put(k->call, text, len)) {
 		k->phase = AFTER;
 		return 0;
 	}
-	if (k->phase == START && !blank(p, n))
-		k->phase = CONTENT;
-	if (!k->r.call_open)
-		return n;
-	used = look_for(k, k->r.call_open, p, n, &found);
-	if (found)
-		begin_call(k, c);
-	return used;
+	c->call++;
+	k->may_think = false;
+	if (!k->r.call_close && !k->r.call_alone && matcher_whole(k->call))
+		k->phase = AFTER;
+	return n;
 }
 
 static void accept(struct mask_source *m, int32_t token)
 {
 	struct constraint *k = (struct constraint *)m;
-	struct change c = {
-		(unsigned char)k->phase, (unsigned char)k->seen, k->may_think, k->trying, (unsigned char)k->marks, 0, 0
-	};
+	struct change c = { .phase = (unsigned char)k->phase,
+		            .alive = (unsigned char)k->alive,
+		            .n_opened = (unsigned char)k->n_opened,
+		            .later = k->later,
+		            .may_think = k->may_think,
+		            .trying = k->trying,
+		            .marks = (unsigned char)k->marks };
 	size_t n = 0, used = 0;
 	const char *p = tokenizer_token_bytes(k->r.tokenizer, token, &n);
 	bool found;
 	int steps = 0;
 
+	memcpy(c.seen, k->seen, sizeof c.seen);
 	for (; p && n; p += used, n -= used) {
 		used = n;
 		switch (k->phase) {
 		case THOUGHT:
-			used = look_for(k, think_close, p, n, &found);
+			used = look_for(k, k->r.think_close, p, n, &found);
 			if (found) {
 				k->phase = START;
 				k->may_think = false;
+				k->later = true;
 				if (k->content) {
 					matcher_restart(k->content, MATCHER_BREAKS_MAX, false);
 					c.content++;
@@ -207,22 +408,8 @@ static void accept(struct mask_source *m, int32_t token)
 			break;
 		case START:
 		case CONTENT:
-		case AFTER: used = take_content(k, p, n, &c); break;
-		case CALL:
-			if (k->r.call_alone && k->may_think && is(p, n, think_open)) {
-				/* It must call, and has not begun to. */
-				k->phase = THOUGHT;
-				k->may_think = false;
-			} else if (matcher_complete(k->call) && is(p, n, k->r.call_close)) {
-				k->phase = AFTER;
-			} else if (matcher_put(k->call, p, n)) {
-				c.call++;
-				k->may_think = false;
-			} else {
-				k->phase = AFTER;
-				used = 0;
-			}
-			break;
+		case AFTER: used = take_content(k, token, p, n, &c); break;
+		case CALL: used = take_call(k, token, p, n, &c); break;
 		}
 	}
 	if (k->n_past == k->cap_past) {
@@ -241,7 +428,10 @@ static void rollback(struct mask_source *m, int n)
 		const struct change *c = &k->past[--k->n_past];
 
 		k->phase = (enum phase)c->phase;
-		k->seen = c->seen;
+		memcpy(k->seen, c->seen, sizeof k->seen);
+		k->alive = c->alive;
+		k->n_opened = c->n_opened;
+		k->later = c->later;
 		k->may_think = c->may_think;
 		k->trying = c->trying;
 		k->marks = c->marks;
@@ -266,6 +456,19 @@ static void allow_end(struct constraint *k)
 		allow(k, k->r.end[i]);
 }
 
+/* What may open at the beginning of an answer whose content is held. */
+static void allow_open(struct constraint *k)
+{
+	for (int i = 0; i < k->n_opener; i++)
+		if (opener_may(k, i))
+			allow(k, k->opener[i].ids.id[k->n_opened]);
+	if (k->n_opener)
+		return;
+	if (k->may_think)
+		allow(k, k->id_think);
+	allow(k, k->id_open);
+}
+
 static const uint32_t *mask(struct mask_source *m)
 {
 	struct constraint *k = (struct constraint *)m;
@@ -286,13 +489,14 @@ static const uint32_t *mask(struct mask_source *m)
 			return NULL;
 		if (k->phase == CONTENT && !matcher_complete(k->content))
 			return matcher_mask(k->content, k->r.vocab);
-		memcpy(k->mask, matcher_mask(k->content, k->r.vocab), k->n_word * sizeof *k->mask);
-		if (matcher_complete(k->content))
+		if (k->phase == START && (k->n_opened || (k->r.content_open && k->n_opener)))
+			memset(k->mask, 0, k->n_word * sizeof *k->mask);
+		else
+			memcpy(k->mask, matcher_mask(k->content, k->r.vocab), k->n_word * sizeof *k->mask);
+		if (matcher_complete(k->content) && !k->n_opened)
 			allow_end(k);
-		if (k->phase == START && k->may_think)
-			allow(k, k->id_think);
 		if (k->phase == START)
-			allow(k, k->id_open);
+			allow_open(k);
 		return k->mask;
 	case CALL:
 		if (!matcher_complete(k->call) && !(k->r.call_alone && k->may_think))
@@ -300,7 +504,7 @@ static const uint32_t *mask(struct mask_source *m)
 		memcpy(k->mask, matcher_mask(k->call, k->r.vocab), k->n_word * sizeof *k->mask);
 		if (!matcher_complete(k->call))
 			allow(k, k->id_think);
-		else if (k->r.call_alone)
+		else if (k->r.call_alone || !k->r.call_close)
 			allow_end(k);
 		else
 			allow(k, k->id_close);
@@ -337,15 +541,59 @@ static void free_it(struct mask_source *m)
 	matcher_free(k->call);
 	grammar_unref(k->r.content);
 	grammar_unref(k->r.call);
+	for (int i = 0; i < k->n_opener; i++)
+		tokens_fini(&k->opener[i].ids);
 	free((void *)(uintptr_t)k->r.end);
 	free(k->past);
 	free(k->mask);
 	free(k);
 }
 
-static int32_t find(const struct tokenizer *t, const char *text)
+static void add_opener(struct constraint *k, int part, const char *text, bool later)
 {
-	return text ? tokenizer_find(t, text, strlen(text)) : -1;
+	struct opener *o = &k->opener[k->n_opener];
+	char whole[2 * OPEN_TEXT_MAX];
+
+	if (!text)
+		return;
+	snprintf(whole, sizeof whole, "%s%s", later && k->r.turn ? k->r.turn : "", text);
+	*o = (struct opener){ .part = part, .later = later };
+	tokens_init(&o->ids);
+	if (tokenizer_encode(k->r.tokenizer, whole, strlen(whole), TOKENIZE_SPECIAL, &o->ids, NULL) || !o->ids.n)
+		tokens_fini(&o->ids);
+	else
+		k->n_opener++;
+}
+
+/* Where parts do not open by one token each. */
+static void make_openers(struct constraint *k)
+{
+	if (!k->content || (!k->r.content_open && (k->id_think >= 0 || (!k->r.may_think && !k->r.reopens))))
+		return;
+	for (int later = 0; later < 2; later++) {
+		add_opener(k, OPEN_THOUGHT, k->r.think_open, later);
+		add_opener(k, OPEN_CONTENT, k->r.content_open, later);
+		add_opener(k, OPEN_CALL, k->call ? k->r.call_open : NULL, later);
+	}
+}
+
+static bool short_enough(const char *text)
+{
+	return !text || strlen(text) < OPEN_TEXT_MAX;
+}
+
+/* Texts looked for, as long as they may be. */
+static void settle_texts(struct constraint_rules *r)
+{
+	if (!r->think_open || !short_enough(r->think_open) || !short_enough(r->think_close)) {
+		r->think_open = "<think>";
+		r->think_close = "</think>";
+	}
+	if (!short_enough(r->call_open))
+		r->call_open = NULL;
+	for (int i = 0; i < CONSTRAINT_OPENS; i++)
+		if (!short_enough(r->also[i]))
+			r->also[i] = NULL;
 }
 
 struct mask_source *constraint_new(const struct constraint_rules *r)
@@ -360,12 +608,15 @@ struct mask_source *constraint_new(const struct constraint_rules *r)
 	if (r->n_end)
 		memcpy(end, r->end, (size_t)r->n_end * sizeof *end);
 	k->r.end = end;
-	k->id_think = find(r->tokenizer, think_open);
+	settle_texts(&k->r);
+	find_marks(r->tokenizer, r->marks, k->id_mark);
+	k->r.marks = NULL; /* the caller's */
+	k->id_think = find(r->tokenizer, k->r.think_open);
 	k->id_open = find(r->tokenizer, r->call_open);
 	k->id_close = find(r->tokenizer, r->call_close);
 	k->id_break = find(r->tokenizer, "\n");
 	/* Without a token for its end a call could not be left. */
-	if (r->call && (r->call_alone || (k->id_open >= 0 && k->id_close >= 0))) {
+	if (r->call && (r->call_alone || !r->call_close || (k->id_open >= 0 && k->id_close >= 0))) {
 		grammar_ref(r->call);
 		k->call = matcher_new(r->call);
 	} else {
@@ -376,7 +627,8 @@ struct mask_source *constraint_new(const struct constraint_rules *r)
 		k->content = matcher_new(r->content);
 	}
 	k->phase = r->thinking ? THOUGHT : START;
-	k->may_think = r->may_think && k->id_think >= 0;
+	make_openers(k);
+	k->may_think = r->may_think;
 	if (!r->thinking)
 		begin_alone(k, &steps);
 	k->n_word = ((size_t)vocab_size(r->vocab) + 31) / 32;

@@ -19,15 +19,26 @@
 #include "text/tokens/mask_source.h"
 #include "text/tokens/tokenizer.h"
 
+enum { CONSTRAINT_OPENS = 3 };
+
 struct constraint_rules {
 	const struct tokenizer *tokenizer;
-	const struct vocab *vocab;          /* made by constraint_vocab; both must outlive the constraint */
-	bool thinking;                      /* the answer begins inside a thought */
-	bool may_think;                     /* or it may begin with <think> */
-	struct grammar *content;            /* NULL: free */
-	struct grammar *call;               /* between the tags, line breaks aside; NULL: free */
-	const char *call_open, *call_close; /* each one token; NULL without calls, or where they have no tags: */
-	bool call_alone;                    /* calls are the whole answer.  It is free until it is one for certain: when
+	const struct vocab *vocab;            /* made by constraint_vocab; both must outlive the constraint */
+	bool thinking;                        /* the answer begins inside a thought */
+	bool may_think;                       /* or it may begin with one */
+	const char *think_open, *think_close; /* NULL: <think>, </think> */
+	bool reopens;                         /* thoughts may begin anywhere */
+	/* What stands before content, and before any part but the first; NULL: nothing does. */
+	const char *content_open, *turn;
+	struct grammar *content; /* NULL: free */
+	struct grammar *call;    /* between the tags, line breaks aside; NULL: free */
+	/* NULL without calls, or where they have no tags.  call_close is one token, and so is call_open; or call_close is
+	 * NULL, and the end of a call is part of its grammar.  Then calls may open in other ways, too: also[], of which
+	 * opened[] says what is part of the grammar already (NULL: nothing). */
+	const char *call_open, *call_close;
+	const char *also[CONSTRAINT_OPENS], *opened[CONSTRAINT_OPENS];
+	const struct call_marks *marks; /* of `call` and of the vocabulary; NULL: none */
+	bool call_alone;                /* calls are the whole answer.  It is free until it is one for certain: when
 	                                 * all before and `mark` for the n_mark-th time is as `call` has it */
 	char mark;
 	int n_mark;
@@ -36,8 +47,10 @@ struct constraint_rules {
 	int n_end;
 };
 
-/* The tokenizer's ordinary tokens. */
-struct vocab *constraint_vocab(const struct tokenizer *t);
+/* The tokenizer's ordinary tokens, and the marks, each as its byte. */
+struct vocab *constraint_vocab(const struct tokenizer *t, const struct call_marks *marks);
+/* Of these texts (NULL ends) those that are added tokens of the tokenizer. */
+void constraint_marks(const struct tokenizer *t, const char *const *texts, struct call_marks *out);
 
 /* Copies the rules.  Freed through its ops. */
 struct mask_source *constraint_new(const struct constraint_rules *r);

@@ -293,12 +293,10 @@ static int check_apart(struct compiler *c)
 /* For every state which labels can be reached: properties, and whether others can.
  * The part of the automaton that spells properties is a tree, so that lists are
  * short: a property is in those of the states that its own letters lead through. */
-void shape_labels(struct builder *b, struct shape *s, const struct key *key, const int *key_of,
-                  void (*spell)(struct buf *out, const char *p, size_t n))
+void shape_labels(struct builder *b, struct shape *s, const struct key *spelled)
 {
 	const struct dfa *d = s->d;
 	int32_t *n_at = xcalloc((size_t)d->n + 2, sizeof *n_at);
-	struct buf text;
 	bool again = true;
 
 	s->other_at = arena_zalloc(&b->pool.a, (size_t)d->n + 1);
@@ -314,20 +312,17 @@ void shape_labels(struct builder *b, struct shape *s, const struct key *key, con
 					again = s->other_at[q] = true;
 			}
 	}
-	buf_init(&text);
 	for (int fill = 0; fill < 2; fill++) {
 		for (int i = 0; i < s->n_node; i++) {
 			int q = 0;
 
-			buf_reset(&text);
-			spell(&text, key[key_of[i]].p, key[key_of[i]].n);
-			for (size_t k = 0; k <= text.n; k++) {
+			for (size_t k = 0; k <= spelled[i].n; k++) {
 				if (fill)
 					s->label[n_at[q]++] = i;
 				else
 					n_at[q + 1]++;
-				if (k < text.n)
-					q = dfa_step(d, q, (uint8_t)text.p[k]);
+				if (k < spelled[i].n)
+					q = dfa_step(d, q, (uint8_t)spelled[i].p[k]);
 			}
 		}
 		if (!fill) {
@@ -338,7 +333,6 @@ void shape_labels(struct builder *b, struct shape *s, const struct key *key, con
 			s->label = arena_zalloc(&b->pool.a, ((size_t)n_at[d->n] + 1) * sizeof *s->label);
 		}
 	}
-	buf_fini(&text);
 	free(n_at);
 }
 
@@ -381,13 +375,66 @@ void shape_needs(struct shape *s, const struct obj_plan *p, const int *key_of)
 	}
 }
 
+/* ---- Gemma's spelling ---- */
+
+const struct dfa *gemma_strings(struct builder *b, const struct set *s)
+{
+	enum { COUNTED_MAX = 500 };
+	struct set few = *s;
+
+	few.str = arena_zalloc(&b->pool.a, ((size_t)s->n_str + 1) * sizeof *few.str);
+	for (int i = 0; i < s->n_str; i++) {
+		few.str[i] = s->str[i];
+		if (!few.str[i].d && (few.str[i].max > COUNTED_MAX || few.str[i].min > COUNTED_MAX))
+			few.str[i] = (struct str_shape){ .max = -1 };
+	}
+	return lexeme_bare_between(&b->pool, set_strings_of(b, &few), GEMMA_QUOTE);
+}
+
+/* Keys that no schema names. */
+static const struct dfa *gemma_names(struct dfa_pool *p)
+{
+	enum { NAME_CHARS_MAX = 60 };
+	const struct dfa *d;
+	struct nfa f;
+	int at = 0;
+
+	nfa_init(&f);
+	for (int i = 0; i < NAME_CHARS_MAX; i++) {
+		int to = nfa_state(&f);
+
+		nfa_bytes(&f, at, 'a', 'z', to);
+		nfa_bytes(&f, at, 'A', 'Z', to);
+		nfa_bytes(&f, at, '_', '_', to);
+		if (i)
+			nfa_bytes(&f, at, '0', '9', to);
+		at = to;
+		nfa_accept(&f, at, 0);
+	}
+	d = dfa_from_nfa(p, &f);
+	nfa_fini(&f);
+	return d;
+}
+
+static void put_gemma_key(struct buf *out, const char *p, size_t n)
+{
+	bool plain = n > 0;
+
+	for (size_t i = 0; i < n; i++)
+		plain &= (p[i] & 0x80) || (p[i] > ' ' && !strchr("{}[],:<\"", p[i]));
+	buf_puts(out, plain ? "" : GEMMA_QUOTE);
+	buf_put(out, p, n);
+	buf_puts(out, plain ? "" : GEMMA_QUOTE);
+}
+
 static int make_object(struct compiler *c, const struct obj_plan *p, struct shape *s, const char *at)
 {
 	struct builder *b = &c->b;
 	struct texts keys;
 	int32_t *map = arena_zalloc(&b->pool.a, ((size_t)p->n_other + 1) * sizeof *map);
 	int *key_of = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *key_of);
-	const struct dfa *own, *names;
+	struct key *spelled = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *spelled);
+	const struct dfa *own, *names, *others = c->gemma ? p->any_name ? gemma_names(&b->pool) : NULL : p->names;
 	struct buf text;
 
 	*s = (struct shape){ .kind = SHAPE_OBJECT, .min = limit(p->min), .max = limit(p->max) };
@@ -401,33 +448,37 @@ static int make_object(struct compiler *c, const struct obj_plan *p, struct shap
 		bool ok = c->plan[p->key[i].node].ok;
 
 		buf_reset(&text);
-		put_plain(&text, p->key[i].p, p->key[i].n);
+		if (c->gemma)
+			put_gemma_key(&text, p->key[i].p, p->key[i].n);
+		else
+			put_plain(&text, p->key[i].p, p->key[i].n);
 		texts_put(&keys, text.p, text.n, ok ? s->n_node : DFA_DROPPED);
 		if (!ok)
 			continue;
+		spelled[s->n_node] = (struct key){ arena_strndup(&b->pool.a, text.p, text.n), text.n, 0 };
 		key_of[s->n_node] = i;
 		s->node[s->n_node++] = c->id[p->key[i].node];
 	}
 	buf_fini(&text);
 	shape_needs(s, p, key_of);
-	for (int i = 0; i < p->n_other; i++) {
+	for (int i = 0; others && i < p->n_other; i++) {
 		map[i] = c->plan[p->other[i]].ok ? s->n_node + s->n_other : -1;
 		if (map[i] >= 0)
 			s->other[s->n_other++] = c->id[p->other[i]];
 	}
 	own = texts_finish(&b->pool, &keys);
 	/* Any string's automaton stays the one it is: its masks are shared. */
-	if (!p->n_key && p->names == b->all.string && s->n_other)
-		names = p->names;
+	if (!p->n_key && others == b->all.string && s->n_other)
+		names = others;
 	else if (s->n_other || s->n_node < p->n_key)
-		names = dfa_keys(&b->pool, own, s->n_other ? p->names : own, map);
+		names = dfa_keys(&b->pool, own, s->n_other ? others : own, map);
 	else
 		names = own;
 	if (builder_check(b, at))
 		return E_LIMIT;
 	s->d = names;
-	shape_labels(b, s, p->key, key_of, put_plain);
-	if (p->any_name && s->n_other && names != b->all.string)
+	shape_labels(b, s, spelled);
+	if (p->any_name && !c->gemma && s->n_other && names != b->all.string)
 		twin_states(b, s);
 	return 0;
 }
@@ -473,7 +524,9 @@ static int make_node(struct compiler *c, struct grammar *g, int id)
 		shape_word(&g->shape[g->n_shape++], c->python ? in_python(&c->b.pool, set->boolean) : set->boolean);
 	if (set->number)
 		shape_word(&g->shape[g->n_shape++], set->number);
-	for (int i = 0; i < set->n_str; i++) {
+	if (set->n_str && c->gemma)
+		shape_word(&g->shape[g->n_shape++], gemma_strings(&c->b, set));
+	for (int i = 0; i < set->n_str && !c->gemma; i++) {
 		const struct str_shape *x = &set->str[i];
 		struct shape *s = &g->shape[g->n_shape++];
 

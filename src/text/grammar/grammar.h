@@ -40,6 +40,36 @@ enum calls_form { CALLS_JSON, CALLS_TAGGED, CALLS_LLAMA, CALLS_PYTHON };
 int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, bool several,
                           struct grammar **out, struct err *err);
 
+/* Texts that are one token each: mark i of the list is the byte MARK_FIRST + i, which no UTF-8 has, in a grammar and
+ * in what a matcher is given; so ordinary text that spells such a token is not taken for it, nor the other way. */
+enum { MARKS_MOST = 7, MARK_FIRST = 0xF8 };
+struct call_marks {
+	const char *text[MARKS_MOST];
+	int n;
+};
+
+/* Other calls, from what stands behind their first tag to what stands behind the last of them:
+ *
+ *     first CALL between CALL ... last        CALL: head NAME behind ARGUMENTS tail
+ *
+ * Any of head[], behind[] and tail[], of which no behind begins another; '\1' in them is a number of up to three
+ * digits, '\2' nine letters or digits, '\3' up to 40 of these and - _ . :
+ * Arguments: SPELL_JSON an object; SPELL_MARKED: key KEY key_end value value_end value_gap ... end, values bare
+ * text or JSON as in CALLS_TAGGED, of which bare text has key_end and JSON key_end_json (NULL: the same), and `line` says whether a line
+ * break stands before the end of bare text; SPELL_PYTHON: as in CALLS_PYTHON, of which only first, between and last
+ * count; SPELL_GEMMA: an object whose strings stand between marks[0], which must be there (else E_UNSUPPORTED). */
+enum calls_spell { SPELL_JSON, SPELL_MARKED, SPELL_PYTHON, SPELL_GEMMA };
+struct calls_spelling {
+	enum calls_spell spell;
+	const char *first, *between, *last; /* NULL as "" in all of these */
+	const char *head[4], *behind[16];   /* end with NULL */
+	const char *tail[3];
+	const char *key, *key_end, *key_end_json, *value_end, *value_gap, *end;
+	bool line;
+};
+int grammar_compile_spelled(const struct json *tools, const struct calls_spelling *sp, const struct call_marks *marks,
+                            const char *only, bool several, struct grammar **out, struct err *err);
+
 /* Rules as llama.cpp's GBNF writes them; text in which a regular expression
  * (pattern.h) is found from beginning to end; one of an array of strings.  Errors as
  * above; those of rules name the rule, its line and column. */

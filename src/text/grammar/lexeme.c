@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "text/grammar/grammar.h"
 
 /* ---- strings ---- */
 
@@ -170,11 +171,12 @@ struct bare {
 	const struct dfa *of;
 	const char *end;
 	int n_end;
+	bool line; /* a line break stands before the end */
 };
 
 /* q: where the string is, + 1; 0: it can only end.  k: bytes of the end that were
- * read.  broke: a line break stands before them, or (k 0) was the last byte.  fine:
- * the text before that break is a whole string. */
+ * read; n_end + 1: the mark that opens the text was not.  broke: a line break stands before them, or (k 0) was the
+ * last byte; or none is needed.  fine: the text before that break, or before the end, is a whole string. */
 struct bare_at {
 	int q, k;
 	bool broke, fine;
@@ -182,15 +184,15 @@ struct bare_at {
 
 static uint64_t bare_pack(const struct bare *b, struct bare_at at)
 {
-	return (((uint64_t)at.q * (uint64_t)(b->n_end + 1) + (uint64_t)at.k) * 2 + at.broke) * 2 + at.fine;
+	return (((uint64_t)at.q * (uint64_t)(b->n_end + 2) + (uint64_t)at.k) * 2 + at.broke) * 2 + at.fine;
 }
 
 static struct bare_at bare_unpack(const struct bare *b, uint64_t s)
 {
 	struct bare_at at = { .fine = s & 1, .broke = s >> 1 & 1 };
 
-	at.k = (int)(s / 4 % (uint64_t)(b->n_end + 1));
-	at.q = (int)(s / 4 / (uint64_t)(b->n_end + 1));
+	at.k = (int)(s / 4 % (uint64_t)(b->n_end + 2));
+	at.q = (int)(s / 4 / (uint64_t)(b->n_end + 2));
 	return at;
 }
 
@@ -225,14 +227,20 @@ static bool bare_step(const void *ctx, uint64_t s, char c, uint64_t *to)
 
 	if (at.k == b->n_end)
 		return false;
+	if (at.k > b->n_end) {
+		*to = bare_pack(b, (struct bare_at){ .q = at.q });
+		return c == b->end[0];
+	}
 	next.q = at.q ? bare_next(b->of, at.q - 1, c) + 1 : 0;
-	if (c == b->end[at.k]) {
+	if (c == b->end[at.k] && (at.k || b->line)) {
 		next.k = at.k + 1;
 		next.broke = at.broke;
 		next.fine = at.fine;
 	} else if (c == b->end[0]) {
-		next.k = 1; /* no break before it: what stands there is text */
-	} else if (c == '\n') {
+		next.k = 1; /* where a break is wanted there is none: what stands there is text */
+		next.broke = !b->line;
+		next.fine = !b->line && at.q && bare_whole(b->of, at.q - 1);
+	} else if (c == '\n' && b->line) {
 		next.broke = true;
 		next.fine = at.q && bare_whole(b->of, at.q - 1);
 	}
@@ -254,10 +262,12 @@ static bool bare_accept(const void *ctx, uint64_t s)
 	return bare_unpack(b, s).k == b->n_end;
 }
 
-struct dfa *lexeme_bare(struct dfa_pool *p, const struct dfa *of, const char *end)
+static struct dfa *bare_text(struct dfa_pool *p, const struct dfa *of, const char *end, bool line, bool opened)
 {
-	struct bare b = { of, end, (int)strlen(end) };
-	struct bare_at first = { 0 };
+	struct bare b = { of, end, (int)strlen(end), line };
+	struct bare_at first = { .k = opened ? b.n_end + 1 : 0 };
+	char bytes[270];
+	size_t n;
 	int q;
 
 	if (!of)
@@ -265,7 +275,28 @@ struct dfa *lexeme_bare(struct dfa_pool *p, const struct dfa *of, const char *en
 	q = of->n ? dfa_step(of, 0, '"') : -1;
 	/* No text at all is the break before the end alone. */
 	first.q = q + 1;
-	return dfa_from_lazy(p, &(struct dfa_lazy){ &b, bare_pack(&b, first), bare_step, bare_accept, all_bytes() });
+	/* An end may have marks in it (grammar.h), which are no bytes of a text. */
+	n = (size_t)snprintf(bytes, sizeof bytes - MARKS_MOST - 1, "%s", all_bytes());
+	for (int i = 0; i < MARKS_MOST; i++)
+		if (strchr(end, (char)(MARK_FIRST + i)))
+			bytes[n++] = (char)(MARK_FIRST + i);
+	bytes[n] = 0;
+	return dfa_from_lazy(p, &(struct dfa_lazy){ &b, bare_pack(&b, first), bare_step, bare_accept, bytes });
+}
+
+struct dfa *lexeme_bare(struct dfa_pool *p, const struct dfa *of, const char *end)
+{
+	return bare_text(p, of, end, true, false);
+}
+
+struct dfa *lexeme_bare_to(struct dfa_pool *p, const struct dfa *of, const char *end)
+{
+	return bare_text(p, of, end, false, false);
+}
+
+struct dfa *lexeme_bare_between(struct dfa_pool *p, const struct dfa *of, const char *mark)
+{
+	return bare_text(p, of, mark, false, true);
 }
 
 /* ---- texts ---- */

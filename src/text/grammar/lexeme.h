@@ -32,6 +32,9 @@ struct dfa *lexeme_length(struct dfa_pool *p, const struct dfa *of, int64_t min,
  * and `end`, which begins with '<', holds no other and does not occur in the text. */
 struct dfa *lexeme_bare(struct dfa_pool *p, const struct dfa *of, const char *end);
 #define BARE_VALUE_END "</parameter>"
+/* The same without the line break; and between two marks of one byte that no text has. */
+struct dfa *lexeme_bare_to(struct dfa_pool *p, const struct dfa *of, const char *end);
+struct dfa *lexeme_bare_between(struct dfa_pool *p, const struct dfa *of, const char *mark);
 
 /* A set of texts, each with its label; a text that is there twice has the lower. */
 struct texts {

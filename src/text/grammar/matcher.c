@@ -18,10 +18,6 @@ enum {
 	FRAMES_MANY = 20000, /* half a megabyte */
 };
 
-/* After a value in a tagged call; behind BARE_END where the value has brought the rest. */
-static const char value_end[] = "\n</parameter>\n";
-enum { BARE_END = sizeof value_end - 2 };
-
 #define FULL_SUB 0xFFFFFF
 
 /* ---- frames ---- */
@@ -204,7 +200,12 @@ static void calls_step(struct matcher *m, struct frame f, uint8_t c, struct thre
 	if (to < 0)
 		return;
 	f.at = (uint32_t)to;
-	if (s->d->label[to] >= 0) {
+	/* One tool's name may begin another's. */
+	if (s->d->label[to] >= 0 && !s->d->last[to])
+		put(out, frame_make(m, f));
+	if (s->d->label[to] >= 0 && s->values) {
+		f = (struct frame){ m->g->net->shape, 0, (uint32_t)s->node[s->d->label[to]], 1, f.parent, 0 };
+	} else if (s->d->label[to] >= 0) {
 		f.shape = s->node[s->d->label[to]];
 		behind_head(&m->g->shape[f.shape], &f);
 	}
@@ -331,6 +332,12 @@ static void key_step(struct matcher *m, struct frame f, int from, uint8_t c, str
 	put(out, frame_make(m, f));
 }
 
+/* Behind that much of what follows a value. */
+static uint32_t after_value(const struct shape *s, uint32_t sub)
+{
+	return s->value_end[sub] ? place(AT_AFTER, (int)sub) : place(AT_NEXT, 0);
+}
+
 /* In a tagged call. */
 static void tagged_step(struct matcher *m, struct frame f, uint8_t c, struct threads *out)
 {
@@ -342,9 +349,9 @@ static void tagged_step(struct matcher *m, struct frame f, uint8_t c, struct thr
 		f.at = place(AT_AFTER, 0);
 		enter(m, s->node[sub], f, c, out);
 	} else if (at == AT_AFTER) {
-		if (c != (uint8_t)value_end[sub])
+		if (c != (uint8_t)s->value_end[sub])
 			return;
-		f.at = value_end[sub + 1] ? place(AT_AFTER, sub + 1) : place(AT_NEXT, 0);
+		f.at = after_value(s, (uint32_t)sub + 1);
 		put(out, frame_make(m, f));
 	} else {
 		key_step(m, f, at == AT_KEY ? sub : 0, c, out);
@@ -472,14 +479,14 @@ void word_end(struct matcher *m, const struct frame *f, int state, struct thread
 		return;
 	}
 	if (label == s->n_node) {
-		put(out, f->parent);
+		leave(m, f->parent, out);
 		return;
 	}
 	next.a = s->any_key ? 0 : (uint32_t)label + 1;
 	next.b = up_to(f->b + 1, s->max == NO_LIMIT ? s->min : s->max);
 	if (s->bare[label] >= 0) {
 		/* Already in the text: its mask is kept, and a walk from outside would be long. */
-		next.at = place(AT_AFTER, BARE_END);
+		next.at = after_value(s, s->bare_end);
 		next.parent = frame_make(m, next);
 		put(out, frame_make(m, (struct frame){ m->g->first[s->bare[label]], 0, 0, 0, next.parent, 0 }));
 		next.parent = f->parent;

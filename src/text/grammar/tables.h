@@ -27,8 +27,11 @@ struct shape {
 	bool tagged;
 	bool any_key; /* its one property stands for all there may be */
 	int32_t *bare;
+	const char *value_end; /* what follows a value in JSON; from value_end[bare_end] on one that is bare, too */
+	uint32_t bare_end;
 	/* CALLS: d spells <function=NAME>, or {"name": "NAME" as an object does; node[label] is the shape of what
-	 * follows: parameters, or the object whose first property that was. */
+	 * follows: parameters, or the object whose first property that was.  values: it is a node, of the arguments. */
+	bool values;
 
 	int32_t *node; /* array: of the first items; object: of its properties */
 	int n_node;

@@ -1,0 +1,404 @@
+/* test_held.c [TEMPLATES] - calls of every dialect held to the tools' schemas: what a walk through the grammar writes
+ * is read back as calls of these tools with arguments that their schemas allow; what a template writes of a call in
+ * its history is what the grammar lets a model say; and what no schema allows is refused. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "../check.h"
+#include "text/calls/dialect.h"
+
+static const struct dialect *const dialects[] = {
+	&dialect_mistral,      &dialect_kimi,         &dialect_deepseek,      &dialect_deepseek_fenced,
+	&dialect_functionary,  &dialect_harmony,      &dialect_harmony_role,  &dialect_glm,
+	&dialect_glm_tight,    &dialect_minimax,      &dialect_seed,          &dialect_dsml,
+	&dialect_dsml_calls,   &dialect_lfm,          &dialect_olmo,          &dialect_gemma,
+	&dialect_list_mistral, &dialect_list_granite, &dialect_list_nemotron, &dialect_list_apriel,
+	&dialect_list_cohere,  &dialect_list_apertus,
+};
+enum { N_DIALECT = sizeof dialects / sizeof *dialects };
+
+static const char tools_text[] =
+	"[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{"
+	"\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":14},"
+	"\"unit\":{\"enum\":[\"c\",\"f\"]}},\"required\":[\"city\"],\"additionalProperties\":false}}},"
+	"{\"type\":\"function\",\"function\":{\"name\":\"get_all\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{"
+	"\"flag\":{\"type\":\"boolean\"},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":3},"
+	"\"deep\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"number\"},\"y z\":{\"type\":\"string\"}},"
+	"\"required\":[\"x\"],\"additionalProperties\":false},\"none\":{\"type\":\"null\"}},"
+	"\"required\":[\"flag\"],\"additionalProperties\":false}}},"
+	"{\"type\":\"function\",\"function\":{\"name\":\"now\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{},"
+	"\"additionalProperties\":false}}},"
+	"{\"type\":\"function\",\"function\":{\"name\":\"log\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{"
+	"\"text\":{\"type\":\"string\",\"maxLength\":20},\"meta\":{\"type\":\"object\",\"additionalProperties\":"
+	"{\"type\":\"integer\"}}},\"required\":[\"text\"],\"additionalProperties\":false}}}]";
+
+static struct json *tools;
+
+static void marks_of(const struct dialect *d, struct call_marks *m)
+{
+	m->n = 0;
+	for (const char *const *t = d->marks; *t && m->n < MARKS_MOST; t++)
+		m->text[m->n++] = *t;
+}
+
+static struct grammar *held(const struct dialect *d, const struct call_marks *m, bool several)
+{
+	struct grammar *g;
+	struct err err;
+
+	CHECK(!grammar_compile_spelled(tools, d->held, m, NULL, several, &g, &err), "%s: %s", d->name, err.msg);
+	return g;
+}
+
+/* ---- walks ---- */
+
+static const char *byte_of(void *ctx, int32_t id, size_t *n)
+{
+	static char all[256];
+
+	all[id] = (char)id;
+	*n = 1;
+	return &all[id];
+}
+
+struct rng {
+	uint64_t seed, at;
+};
+
+static uint64_t rng_u64(struct rng *r)
+{
+	return rng_bits(r->seed, r->at++, 0);
+}
+
+/* Text does not go on for ever: what may end it is preferred, in a third of the steps. */
+static uint8_t pick(const uint32_t *mask, struct rng *r)
+{
+	static const char ends[] = "\"<\n}])>,\xF8\xF9\xFA\xFB\xFC";
+	uint8_t can[256], some[256];
+	int n = 0, n_some = 0;
+
+	for (int i = 0; i < 256; i++) {
+		if (!(mask[i / 32] >> i % 32 & 1))
+			continue;
+		can[n++] = (uint8_t)i;
+		if (i && strchr(ends, i))
+			some[n_some++] = (uint8_t)i;
+	}
+	CHECK(n, "nothing may follow");
+	if (n_some && rng_u64(r) % 3 == 0)
+		return some[rng_u64(r) % (uint64_t)n_some];
+	return can[rng_u64(r) % (uint64_t)n];
+}
+
+static void put_spelled(struct buf *b, uint8_t c, const struct call_marks *m)
+{
+	if (c >= MARK_FIRST)
+		buf_puts(b, m->text[c - MARK_FIRST]);
+	else
+		buf_putc(b, (char)c);
+}
+
+/* Is the object what that tool's schema allows? */
+static bool fits(const char *name, size_t n, const struct json *arguments)
+{
+	for (size_t i = 0; i < json_len(tools); i++) {
+		const struct json *f = json_get(json_at(tools, i), "function");
+		size_t len;
+		const char *own = json_str(json_get(f, "name"), &len);
+		struct grammar *g;
+		struct matcher *m;
+		struct buf b;
+		bool yes;
+
+		if (len != n || memcmp(own, name, n) != 0)
+			continue;
+		CHECK(!grammar_compile(json_get(f, "parameters"), &g, NULL), "its own schema");
+		m = matcher_new(g);
+		buf_init(&b);
+		json_put(&b, arguments);
+		yes = matcher_put(m, b.p, b.n) && matcher_complete(m);
+		buf_fini(&b);
+		matcher_free(m);
+		grammar_unref(g);
+		return yes;
+	}
+	return false;
+}
+
+/* All that the text holds are whole calls of these tools. */
+static int read_back(const struct dialect *d, const struct buf *text)
+{
+	const struct dialect *const list[] = { d, NULL };
+	const char *name = NULL;
+	struct split s;
+	size_t n_name = 0;
+	struct buf args;
+	int n;
+
+	buf_init(&args);
+	split_init(&s, false, tools, list);
+	split_put(&s, text->p, text->n);
+	split_end(&s);
+	CHECK(!s.malformed && s.n_call == s.n_whole && s.n_call, "%s: %d of %d whole: %.*s", d->name, s.n_whole,
+	      s.n_call, (int)text->n, text->p);
+	for (int i = 0; i < s.n_piece; i++) {
+		const struct piece *p = &s.piece[i];
+		const char *at = s.text.p + p->at;
+		struct json *j;
+
+		CHECK(p->kind != PIECE_CONTENT && p->kind != PIECE_THINKING, "%s: content \"%.*s\" of %.*s", d->name,
+		      (int)p->n, at, (int)text->n, text->p);
+		if (p->kind == PIECE_CALL) {
+			name = at;
+			n_name = p->n;
+			buf_reset(&args);
+		} else if (p->kind == PIECE_ARGUMENTS) {
+			buf_put(&args, at, p->n);
+		} else {
+			j = json_parse(args.p, args.n, 0, NULL);
+			CHECK(j && fits(name, n_name, j), "%s: %.*s(%.*s) of %.*s", d->name, (int)n_name, name,
+			      (int)args.n, args.p, (int)text->n, text->p);
+			json_free(j);
+		}
+	}
+	n = s.n_call;
+	split_fini(&s);
+	buf_fini(&args);
+	return n;
+}
+
+static void walks(const struct dialect *d, int times)
+{
+	struct vocab *v = vocab_new(256, byte_of, NULL);
+	struct call_marks m;
+	struct grammar *g;
+	struct buf text;
+	struct rng r;
+	int most = 0;
+
+	marks_of(d, &m);
+	g = held(d, &m, true);
+	buf_init(&text);
+	for (int i = 0; i < times; i++) {
+		struct matcher *w = matcher_new(g);
+		int n;
+
+		r = (struct rng){ 77 + (uint64_t)i, 0 };
+		buf_reset(&text);
+		buf_puts(&text, d->open);
+		if (d->opened) {
+			CHECK(matcher_put(w, d->opened, strlen(d->opened)), "%s", d->name);
+		}
+		for (n = 0; n < 3000 && !matcher_complete(w); n++) {
+			uint8_t c = pick(matcher_mask(w, v), &r);
+
+			CHECK(matcher_put(w, (const char *)&c, 1), "%s: the mask had %02x after %.*s", d->name, c,
+			      (int)text.n, text.p);
+			put_spelled(&text, c, &m);
+		}
+		if (matcher_complete(w)) {
+			n = read_back(d, &text);
+			most = n > most ? n : most;
+		}
+		matcher_free(w);
+	}
+	CHECK(most, "%s: no walk ended", d->name);
+	CHECK(most > 1 || !d->held->between, "%s: never two calls", d->name);
+	buf_fini(&text);
+	grammar_unref(g);
+	vocab_free(v);
+}
+
+/* ---- what templates write ---- */
+
+/* text as a model whose marks are tokens says it. */
+static void as_tokens(struct buf *out, const char *p, size_t n, const struct call_marks *m)
+{
+	while (n) {
+		size_t len = 1;
+		int i = 0;
+
+		while (i < m->n && (n < strlen(m->text[i]) || memcmp(p, m->text[i], strlen(m->text[i])) != 0))
+			i++;
+		if (i < m->n)
+			len = strlen(m->text[i]);
+		buf_putc(out, i < m->n ? (char)(MARK_FIRST + i) : *p);
+		p += len;
+		n -= len;
+	}
+}
+
+/* The beginning of text[0..n) as a whole answer. */
+static bool takes(struct grammar *g, const struct dialect *d, const char *p, size_t n, const struct call_marks *m)
+{
+	struct matcher *w = matcher_new(g);
+	struct buf b;
+	size_t i = 0;
+
+	buf_init(&b);
+	as_tokens(&b, p, n, m);
+	if (d->opened)
+		matcher_put(w, d->opened, strlen(d->opened));
+	while (i < b.n && !matcher_complete(w) && matcher_put(w, b.p + i, 1))
+		i++;
+	n = matcher_complete(w);
+	if (!n)
+		fprintf(stderr, "%s: refused at byte %zu: %.*s\n", d->name, i, (int)b.n, b.p);
+	buf_fini(&b);
+	matcher_free(w);
+	return n;
+}
+
+static void refuses(const struct dialect *d)
+{
+	struct call_marks m;
+	struct grammar *g;
+	struct buf b;
+
+	marks_of(d, &m);
+	g = held(d, &m, false);
+	buf_init(&b);
+	d->lead(&b, "nosuch");
+	CHECK(strstr(b.p, d->open), "%s: its lead is no call: %s", d->name, b.p);
+	{
+		struct matcher *w = matcher_new(g);
+		const char *at = strstr(b.p, d->open) + strlen(d->open);
+		struct buf t;
+
+		buf_init(&t);
+		as_tokens(&t, at, strlen(at), &m);
+		CHECK(!matcher_put(w, t.p, t.n), "%s: a tool that is none", d->name);
+		buf_reset(&t);
+		buf_reset(&b);
+		d->lead(&b, "get");
+		at = strstr(b.p, d->open) + strlen(d->open);
+		as_tokens(&t, at, strlen(at), &m);
+		CHECK(matcher_put(w, t.p, t.n), "%s: what it is made to say is not what it is held to: %s", d->name,
+		      b.p);
+		buf_fini(&t);
+		matcher_free(w);
+	}
+	buf_fini(&b);
+	grammar_unref(g);
+}
+
+/* Templates want arguments as objects or as text, ids of one kind or another, results behind calls or not. */
+enum { TEXT_ARGUMENTS = 1, NAMED_ID = 2, CALL_LAST = 4, VARIANTS = 8 };
+
+static const char talk[] =
+	"[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{\"id\":\"%s\","
+	"\"type\":\"function\",\"function\":{\"name\":\"get\",\"arguments\":%s}}]}%s]";
+static const char result[] =
+	",{\"role\":\"tool\",\"tool_call_id\":\"abcDEF123\",\"name\":\"get\",\"content\":\"warm\"}";
+
+/* false: this template cannot render it. */
+static bool render(const struct template *t, int how, struct template_output *out)
+{
+	static const char object[] = "{\"city\": \"Lima\", \"days\": 3, \"unit\": \"c\"}";
+	char messages[1000];
+	struct template_input in = {
+		.tools = tools, .add_generation_prompt = !(how & CALL_LAST), .bos_token = "", .eos_token = ""
+	};
+	struct json *j;
+	struct buf quoted;
+	bool good;
+
+	buf_init(&quoted);
+	json_put_str(&quoted, object, strlen(object));
+	buf_putc(&quoted, 0);
+	snprintf(messages, sizeof messages, talk, how & CALL_LAST ? "null" : "\"\"",
+	         how & NAMED_ID ? "functions.get:0" : "abcDEF123", how & TEXT_ARGUMENTS ? quoted.p : object,
+	         how & CALL_LAST ? "" : result);
+	buf_fini(&quoted);
+	in.messages = j = json_parse(messages, strlen(messages), 0, NULL);
+	CHECK(j, "the conversation");
+	good = !template_render(t, &in, out, NULL);
+	json_free(j);
+	/* Arguments in a string, where the template wants them parsed, are no call that a model should repeat. */
+	return good && memmem(out->text.p, out->text.n, "Lima", 4) &&
+	       !memmem(out->text.p, out->text.n, "\\\"city", 6) && !memmem(out->text.p, out->text.n, "{{\"city", 7);
+}
+
+static int one_template(const char *path, const char *name)
+{
+	const struct dialect *d;
+	struct template_output out;
+	struct template *t = NULL;
+	struct call_marks m;
+	struct buf file;
+	struct err err;
+	int seen = 0;
+
+	buf_init(&file);
+	CHECK(!file_read(path, 1 << 20, &file, &err), "%s", err.msg);
+	if (template_open(&t, file.p, file.n, NULL, &err) || !(d = dialect_taught(t)) || !d->held) {
+		template_close(t);
+		buf_fini(&file);
+		return 0;
+	}
+	marks_of(d, &m);
+	for (int how = 0; how < VARIANTS; how++) {
+		const char *at, *end, *best = NULL;
+
+		d = dialect_taught(t);
+		template_output_init(&out);
+		if (render(t, how, &out)) {
+			struct grammar *g = held(d, &m, true);
+
+			/* The last place before the arguments where a call opens. */
+			end = memmem(out.text.p, out.text.n, "Lima", 4);
+			for (const struct dialect *const *l = dialects_of(t); *l; l++)
+				for (at = out.text.p; (at = strstr(at, (*l)->open)) && at < end; at++)
+					if ((*l)->held == d->held && (!best || at > best)) {
+						best = at;
+						d = *l;
+					}
+			if (best) {
+				at = best + strlen(d->open);
+				CHECK(takes(g, d, at, (size_t)(out.text.p + out.text.n - at), &m),
+				      "%s: what the template writes is refused", name);
+				seen = 1;
+			}
+			grammar_unref(g);
+		}
+		template_output_fini(&out);
+	}
+	if (!seen)
+		printf("%s: %s, but no call of its history was found\n", name, d->name);
+	template_close(t);
+	buf_fini(&file);
+	return seen;
+}
+
+int main(int argc, char **argv)
+{
+	DIR *folder = argc > 1 ? opendir(argv[1]) : NULL;
+	struct dirent *e;
+	char path[600];
+	int n = 0, times = getenv("WEFT_TEST_QUICK") ? 30 : 200;
+
+	tools = json_parse(tools_text, sizeof tools_text - 1, 0, NULL);
+	CHECK(tools, "the tools");
+	for (int i = 0; i < N_DIALECT; i++) {
+		walks(dialects[i], times);
+		/* It shares its lead with the one before. */
+		if (dialects[i] != &dialect_harmony_role)
+			refuses(dialects[i]);
+	}
+	while (folder && (e = readdir(folder))) {
+		if (!strstr(e->d_name, ".jinja"))
+			continue;
+		snprintf(path, sizeof path, "%s/%s", argv[1], e->d_name);
+		n += one_template(path, e->d_name);
+	}
+	if (folder)
+		closedir(folder);
+	json_free(tools);
+	printf("%d dialects held; calls of %d templates taken%s\n", N_DIALECT, n,
+	       folder ? "" : " (no folder of templates)");
+	return 0;
+}
