@@ -62,7 +62,7 @@ static int put_lay(void *arg, int i, const struct slab_lay *lay, const struct mo
 	sha256_put(h, &lay->bytes, sizeof lay->bytes);
 	for (enum slab_part k = 0; k < SLAB_PARTS; k++) {
 		const struct weight *w = slab_weight(m, expert, k);
-		const int64_t is[] = { lay->part[k].blocks, w ? w->rows : 0, w ? w->cols : 0, w ? w->group : 0 };
+		const int64_t is[] = { lay->part[k].packed, w ? w->rows : 0, w ? w->cols : 0, w ? w->group : 0 };
 
 		sha256_put(h, is, sizeof is);
 		sha256_put(h, lay->part[k].at, sizeof lay->part[k].at);

@@ -12,13 +12,13 @@ static size_t up_to(size_t n, size_t multiple)
 	return (n + multiple - 1) / multiple * multiple;
 }
 
-/* A matrix by itself, without its stack's blocks. */
+/* A matrix by itself, without the packed form of its stack. */
 static struct weight alone(const struct weight *w)
 {
 	struct weight own = *w;
 
-	own.blocks = NULL;
-	own.blocks_row = 0;
+	own.packed = NULL;
+	own.packed_row0 = 0;
 	return own;
 }
 
@@ -52,10 +52,10 @@ void slab_lay_packed(struct slab_lay *lay, const struct moe *m, int expert, slab
 		if (!w)
 			continue;
 		own = alone(w);
-		lay->part[i].blocks = packs(arg, &own);
+		lay->part[i].packed = packs(arg, &own);
 		runs_of(run, w);
-		if (lay->part[i].blocks) {
-			run[0].n = blocks_bytes(&own);
+		if (lay->part[i].packed) {
+			run[0].n = packed_bytes(&own);
 			run[1].n = run[2].n = 0;
 		}
 		for (int k = 0; k < SLAB_STREAMS; k++) {
@@ -77,8 +77,8 @@ void slab_fill(uint8_t *slab, const struct slab_lay *lay, const struct moe *m, i
 		if (!w)
 			continue;
 		own = alone(w);
-		if (lay->part[i].blocks) {
-			blocks_fill(slab + lay->part[i].at[0], &own, 0, own.rows);
+		if (lay->part[i].packed) {
+			packed_fill(slab + lay->part[i].at[0], &own, 0, own.rows);
 			continue;
 		}
 		runs_of(run, w);
@@ -167,8 +167,8 @@ void slab_view(struct slab_view *v, const uint8_t *slab, const struct slab_lay *
 		w->data = p;
 		w->scales = of->scales ? slab + lay->part[i].at[1] : NULL;
 		w->biases = of->biases ? slab + lay->part[i].at[2] : NULL;
-		atomic_store_explicit(&v->blocks[i].at, lay->part[i].blocks ? p : NULL, memory_order_relaxed);
-		if (lay->part[i].blocks)
-			w->blocks = &v->blocks[i];
+		atomic_store_explicit(&v->packed[i].at, lay->part[i].packed ? p : NULL, memory_order_relaxed);
+		if (lay->part[i].packed)
+			w->packed = &v->packed[i];
 	}
 }

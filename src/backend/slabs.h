@@ -1,6 +1,6 @@
 /* slabs.h - one expert of one layer as a run of bytes, and where its bytes are on disk.
  *
- * A slab holds the matrices of one expert, each in the layout that products read best: blocks (quant/coded/blocks.h) or
+ * A slab holds the matrices of one expert, each in the layout that products read best: packed (quant/packed.h) or
  * rows with their scales and biases.  Slabs come from a file of packed slabs, one read each (slab_file.h), or straight
  * from the checkpoint, where a matrix has up to three runs of bytes that lie apart. */
 #ifndef BACKEND_SLABS_H
@@ -9,7 +9,7 @@
 #include "backend/backend.h"
 #include "base/digest.h"
 #include "base/reads.h"
-#include "quant/coded/blocks.h"
+#include "quant/packed.h"
 
 enum slab_part { SLAB_GATE, SLAB_UP, SLAB_DOWN, SLAB_PARTS };
 enum { SLAB_STREAMS = 3, SLAB_EXTENTS = SLAB_PARTS * SLAB_STREAMS };
@@ -25,7 +25,7 @@ static inline const struct weight *slab_weight(const struct moe *m, int expert, 
 /* Where things lie in a slab. */
 struct slab_lay {
 	struct {
-		bool blocks;             /* at[0] has blocks; else data, scales, biases */
+		bool packed;             /* at[0] has the packed form; else data, scales, biases */
 		size_t at[SLAB_STREAMS]; /* in bytes from the slab's begin */
 	} part[SLAB_PARTS];
 	size_t bytes; /* a multiple of READ_ALIGN */
@@ -38,7 +38,7 @@ struct slab_extent {
 	size_t n, need, to; /* as struct read_ask has them; to: in the slab */
 };
 
-/* Is w of a kind that products read in blocks? */
+/* Is w of a kind that products read packed? */
 typedef bool slab_packs_fn(const void *arg, const struct weight *w);
 
 /* A packed slab. */
@@ -53,7 +53,7 @@ int slab_lay_checkpoint(struct slab_lay *lay, struct slab_extent x[SLAB_EXTENTS]
 /* The matrices of an expert whose slab lies at `slab`. */
 struct slab_view {
 	struct weight w[SLAB_PARTS];
-	struct blocks blocks[SLAB_PARTS];
+	struct packed packed[SLAB_PARTS];
 };
 void slab_view(struct slab_view *v, const uint8_t *slab, const struct slab_lay *lay, const struct moe *m, int expert);
 

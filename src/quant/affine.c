@@ -1,6 +1,6 @@
 /* affine.c - MLX affine groups: value = scale * code + bias, codes of 2 to 8
  * bits as one little-endian bit stream per row, any group that divides a row. */
-#include "quant/levels.h"
+#include "quant/coded/coded.h"
 
 static void decode(float *out, const struct weight *w, int o)
 {

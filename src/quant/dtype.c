@@ -145,3 +145,8 @@ void dtype_to_float(float *out, const void *p, enum dtype t, size_t n)
 		}
 	}
 }
+
+float e4m3_mlx(uint8_t b)
+{
+	return (b & 0x80 ? -256.0f : 256.0f) * f16_to_float((uint16_t)((b & 0x7f) << 7));
+}

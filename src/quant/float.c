@@ -1,6 +1,7 @@
 /* float.c - weights stored as plain numbers: f32, f16, bf16. */
-#include "quant/coded/blocks_layout.h"
-#include "quant/levels.h"
+#include "quant/bf16/bf16_kernels.h"
+#include "quant/coded/packed_layout.h"
+#include "quant/lanes/lane_table.h"
 
 static void decode_f32(float *out, const struct weight *w, int o)
 {
@@ -14,12 +15,12 @@ static void decode_f16(float *out, const struct weight *w, int o)
 
 static void decode_bf16(float *out, const struct weight *w, int o)
 {
-	const uint8_t *row = w->data + (size_t)o * w->row_bytes, *blocks = blocks_of(w);
+	const uint8_t *row = w->data + (size_t)o * w->row_bytes, *blocks = packed_of(w);
 
 	if (blocks) { /* to the end of out, so that what becomes of a number never stands before it */
 		uint8_t *end = (uint8_t *)(out + w->cols) - w->row_bytes;
 
-		block_row(end, w, blocks, o);
+		packed_read_row(end, w, blocks, o);
 		row = end;
 	}
 	dtype_to_float(out, row, DT_BF16, (size_t)w->cols);
@@ -42,11 +43,11 @@ static void kernels_bf16(struct kernels *k, enum cpu_level level)
 	if (level >= CPU_AVX512BF16) {
 		k->mul[ARITH_FAST] = level >= CPU_AMX ? bf16_mul_amx : bf16_dot_slow() ? bf16_mul_floats : bf16_mul_dot;
 		k->acts = ACTS_BF16;
-		k->blocks = level < CPU_AMX;
+		k->packed = level < CPU_AMX;
 	}
 #endif
 }
 
 const struct format format_f32 = { "f32", 32, decode_f32, kernels_f32, NULL };
 const struct format format_f16 = { "f16", 16, decode_f16, kernels_f16, NULL };
-const struct format format_bf16 = { "bf16", 16, decode_bf16, kernels_bf16, NULL };
+const struct format format_bf16 = { "bf16", 16, decode_bf16, kernels_bf16, NULL, true };

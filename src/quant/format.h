@@ -4,7 +4,7 @@
  * beside it, and one line in formats.c.  Weights stay where the file has them:
  * row-major, mapped read-only, any alignment; a kernel that wants another layout
  * makes it in its scratch, a panel at a time.  Beside, the commonest kinds may be had in
- * blocks (blocks.h), which whoever has the memory makes once and kernels then read instead.
+ * blocks (packed.h), which whoever has the memory makes once and kernels then read instead.
  *
  * The law of the row in this folder: out[r][o] is a function of row r of the
  * activations and row o of the weight alone, with one fixed order of roundings,
@@ -82,12 +82,13 @@ float bf16_to_float(uint16_t h);
 uint16_t float_to_bf16(float f); /* nearest even, NaN stays NaN */
 float f16_to_float(uint16_t h);
 uint16_t float_to_f16(float f); /* nearest even, NaN stays NaN */
+float e4m3_mlx(uint8_t b);      /* E4M3 as MLX reads it: 0x7f is 480, there is no NaN */
 
 /* The arithmetic of a pass: reference, or what serving uses. */
 enum arith { ARITH_F32, ARITH_FAST };
 
 /* A matrix of a model file: rows outputs by cols inputs, y = x W'.  Borrowed from the mapped file; never written. */
-struct blocks;
+struct packed;
 struct weight {
 	const struct format *fmt;
 	const char *name; /* tensor name, for messages */
@@ -98,8 +99,9 @@ struct weight {
 	/* [rows][cols / group] of scale_type; biases may be NULL, and both are where scales lie in the rows. */
 	const uint8_t *scales, *biases;
 	enum dtype scale_type;
-	struct blocks *blocks; /* blocks.h; of the tensor of which these are rows blocks_row and on; NULL: never */
-	int blocks_row;
+	/* The packed form (packed.h) of the tensor in which these are rows packed_row0 and on; NULL: never packed. */
+	struct packed *packed;
+	int packed_row0;
 };
 
 /* Bytes of a row's scales, and of its biases if it has any; 0: they do not lie apart from the row. */
@@ -138,11 +140,18 @@ typedef void acts_quantise_fn(int8_t *q, float *scale, int32_t *sum, float *scal
                               int group);
 acts_quantise_fn *acts_quantiser(enum cpu_level level);
 /* Lays out one tile from rows r0 .. r0 + rows - 1 of a, rows <= ACTS_TILE.  NULL: the level's kernels do not read tiles. */
-size_t acts_tile_bytes(int cols, int group);
+static inline size_t acts_tile_bytes(int cols, int group)
+{
+	return (size_t)ACTS_TILE * ((size_t)cols + (size_t)(cols / group) * 3 * sizeof(float));
+}
 typedef void acts_tile_fn(uint8_t *tile, const struct acts *a, int r0, int rows);
 acts_tile_fn *acts_tiler(enum cpu_level level);
-/* The same of pairs. */
-size_t acts_pairs_bytes(int cols);
+/* Lays out one tile of struct acts.pairs: 16 rows by blocks of 32 inputs of 2 bytes.  NULL: the level's kernels do not
+ * read pairs. */
+static inline size_t acts_pairs_bytes(int cols)
+{
+	return ((size_t)cols + 31) / 32 * 32 * ACTS_TILE * 2;
+}
 acts_tile_fn *acts_pairer(enum cpu_level level);
 
 /* out[r * ld + o - o0] = x[r] . w[o] for r in [r0, r1), o in [o0, o1).  scratch
@@ -155,11 +164,11 @@ enum acts_form { ACTS_FLOAT, ACTS_INT8, ACTS_BF16 }; /* f only; q and its scales
 struct kernels {
 	weight_mul_fn *mul[2]; /* by enum arith */
 	enum acts_form acts;   /* what ARITH_FAST wants */
-	/* From so many rows on ARITH_FAST's product asks for the lines that its outputs are written
-	 * to, rows of which may lie pages apart; 0: it never does. */
-	int asking;
-	/* ARITH_FAST's product reads blocks where there are any, and then nothing else of the weight. */
-	bool blocks;
+	/* From this many rows on, the product of ARITH_FAST prefetches its own output lines, since rows of outputs may lie
+	 * pages apart.  0: it never does. */
+	int prefetch_rows;
+	/* The product of ARITH_FAST reads the packed form where there is one, and then nothing else of the weight. */
+	bool packed;
 };
 
 struct coding;
@@ -171,6 +180,7 @@ struct format {
 	/* Fills k for a level: scalar first, then what is better. */
 	void (*kernels)(struct kernels *k, enum cpu_level level);
 	const struct coding *coding; /* what quant/'s integer kernels read; NULL: not theirs */
+	bool pairs;                  /* elements are bf16: the packed form is pairs of inputs, and so are activations */
 };
 
 size_t weight_scratch_bytes(const struct weight *w);
@@ -224,14 +234,14 @@ struct kv_ahead {
 	const uint8_t *at, *end;
 };
 /* Inlined: gcc 12 drops calls of a function that only asks for memory. */
-__attribute__((always_inline)) static inline void kv_ask(struct kv_ahead *a, int lines)
+__attribute__((always_inline)) static inline void kv_prefetch(struct kv_ahead *a, int lines)
 {
 	if (a->at >= a->end)
 		return;
 	for (int i = 0; i < lines; i++, a->at += 64)
 		__builtin_prefetch(a->at);
 }
-__attribute__((always_inline)) static inline void kv_ask_rest(struct kv_ahead *a)
+__attribute__((always_inline)) static inline void kv_prefetch_rest(struct kv_ahead *a)
 {
 	for (; a->at < a->end; a->at += 64)
 		__builtin_prefetch(a->at);

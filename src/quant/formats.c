@@ -1,19 +1,13 @@
-/* formats.c - the lists: weight formats, cache row formats; describing a matrix. */
+/* formats.c - the list of weight formats; describing a matrix. */
 #include <string.h>
 
-#include "quant/gguf/gguf_list.h"
-#include "quant/levels.h"
+#include "quant/bf16/bf16_kernels.h"
+#include "quant/coded/coded.h"
+#include "quant/format_list.h"
+#include "quant/lanes/lane_table.h"
 
-extern const struct format format_f32, format_f16, format_affine2, format_affine3, format_affine4, format_affine5,
-	format_affine6, format_affine8, format_mxfp4, format_nvfp4, format_mxfp8;
-#define DECLARE(type) extern const struct format format_##type;
-GGUF_TYPES(DECLARE)
-
-const struct format *const formats[] = { &format_f32,           &format_f16,     &format_bf16,    &format_affine2,
-	                                 &format_affine3,       &format_affine4, &format_affine5, &format_affine6,
-	                                 &format_affine8,       &format_mxfp4,   &format_nvfp4,   &format_mxfp8,
-#define ENTRY(type) &format_##type,
-	                                 GGUF_TYPES(ENTRY) NULL };
+#define ENTRY(name) &format_##name,
+const struct format *const formats[] = { QUANT_FORMATS(ENTRY) GGUF_TYPES(ENTRY) NULL };
 
 const struct format *format_find(const char *name)
 {
@@ -23,137 +17,18 @@ const struct format *format_find(const char *name)
 	return NULL;
 }
 
-const struct lane_table *lane_table(enum cpu_level level)
-{
-#if defined(__x86_64__)
-	if (level >= CPU_AVX512)
-		return &lane_table_avx512;
-	if (level >= CPU_AVX2)
-		return &lane_table_avx2;
-#endif
-	return &lane_table_scalar;
-}
-
-size_t acts_tile_bytes(int cols, int group)
-{
-	return (size_t)ACTS_TILE * ((size_t)cols + (size_t)(cols / group) * 3 * sizeof(float));
-}
-
-acts_tile_fn *acts_tiler(enum cpu_level level)
-{
-#if defined(__x86_64__)
-	if (level >= CPU_AMX)
-		return acts_tile_amx;
-#endif
-	return NULL;
-}
-
-/* 16 rows, blocks of 32 inputs of 2 bytes */
-size_t acts_pairs_bytes(int cols)
-{
-	return ((size_t)cols + 31) / 32 * 32 * ACTS_TILE * 2;
-}
-
-acts_tile_fn *acts_pairer(enum cpu_level level)
-{
-#if defined(__x86_64__)
-	if (level >= CPU_AVX512BF16)
-		return level >= CPU_AMX ? acts_pairs_amx : acts_pairs_avx512bf16;
-#endif
-	return NULL;
-}
-
-acts_quantise_fn *acts_quantiser(enum cpu_level level)
-{
-#if defined(__x86_64__)
-	if (level >= CPU_AVX512)
-		return acts_quantise_avx512;
-#endif
-	return lane_table(level)->quantise;
-}
-
-void vec_kernels(struct vec_kernels *k, enum cpu_level level)
-{
-	*k = lane_table(level)->vec;
-}
-
-void quant_peaks(struct peaks *p, enum cpu_level level)
-{
-	*p = (struct peaks){ .int8 = coded_peak_scalar, .f32 = lane_table(level)->peak };
-#if defined(__x86_64__)
-	if (level >= CPU_AVX2)
-		p->int8 = coded_peak_avx2;
-	if (level >= CPU_AVXVNNI && cpu_has_avxvnni())
-		p->int8 = coded_peak_avxvnni;
-	if (level >= CPU_AVX512)
-		p->int8 = coded_peak_avx512;
-	if (level >= CPU_AVX512BF16)
-		p->bf16 = bf16_dot_slow() ? p->f32 : bf16_peak_avx512bf16;
-	if (level >= CPU_AMX) {
-		p->int8_vectors = p->int8;
-		p->int8 = coded_peak_amx;
-		p->bf16 = bf16_peak_amx;
-	}
-#endif
-}
-
 size_t weight_scratch_bytes(const struct weight *w)
 {
-	size_t cols = (size_t)w->cols, groups = w->group ? cols / (size_t)w->group : 0;
-	/* Decoded rows and some of them packed, sums of these; scales and biases of four outputs as floats. */
-	size_t decoded = (DECODE_ROWS * cols + PACKED_OUT * (cols + 16) + PACKED_ROWS * PACKED_OUT * 16 +
-	                  8 * (groups + 16)) *
-	                 sizeof(float);
-	/* Codes of a panel, its scales and biases, sums in float. */
-	size_t panel = PANEL_OUT * cols + (2 * groups + TILED_ROWS) * PANEL_OUT * sizeof(float);
-	/* Scales and biases of 16 outputs, arranged rows, integer sums per 64 inputs. */
-	size_t direct = 32 * groups * sizeof(float) + DIRECT_ROWS * (cols + 128) + DIRECT_ROWS * 256 * (cols / 64 + 2);
-	/* Scales and biases of a panel, codes, sums in float, activations laid out here. */
-	size_t tiled = 2 * PANEL_OUT * groups * sizeof(float) +
-	               PANEL_OUT * (cols > TILED_INPUTS ? cols : TILED_INPUTS) +
-	               (size_t)TILED_ROWS * PANEL_OUT * sizeof(float) +
-	               (w->group ? TILED_HERE / ACTS_TILE * acts_tile_bytes(w->cols, w->group) : 0);
-	/* Scales and biases of 16 outputs, sums in float, a panel, arranged rows. */
-	size_t block = (32 * groups + 16 * BLOCK_ROWS) * sizeof(float) +
-	               16 * (size_t)(w->group > PANEL_INPUTS ? w->group : PANEL_INPUTS) + BLOCK_ROWS * cols;
-	/* A panel of codes, sums and scales and biases of 16 outputs, arranged rows with two numbers a
-	 * group, half as many where they are int16. */
-	size_t g64 = G64_PANEL + 16 * G64_ROWS * sizeof(float) + 32 * groups * sizeof(float) +
-	             G64_ROWS * (cols + 2 * groups * sizeof(float));
-	size_t most = decoded > panel ? decoded : panel;
+	size_t most = lane_scratch(w), more = w->fmt->coding ? coded_scratch(w) : 0;
 
-	most = most > tiled ? most : tiled;
-	most = most > g64 ? most : g64;
-	most = w->group && block > most ? block : most;
 #if defined(__x86_64__)
-	/* Of one row: its codes, as int16 at most, two numbers a group, scales and biases of 16 outputs. */
-	if (w->group && 2 * cols + 34 * groups * sizeof(float) + coded_one_scratch(w->cols) > most)
-		most = 2 * cols + 34 * groups * sizeof(float) + coded_one_scratch(w->cols);
-	if (!w->group && bf16_scratch_amx(w->cols) > most)
-		most = bf16_scratch_amx(w->cols);
-	if (!w->group && bf16_scratch_avx512bf16(w->cols) > most)
-		most = bf16_scratch_avx512bf16(w->cols);
+	if (w->fmt->pairs) {
+		size_t dots = bf16_scratch_avx512bf16(w->cols), tiles = bf16_scratch_amx(w->cols);
+
+		more = dots > tiles ? dots : tiles;
+	}
 #endif
-	return ((most > direct ? most : direct) + 63) / 64 * 64;
-}
-
-size_t weight_scale_bytes(const struct weight *w)
-{
-	return w->scales ? (size_t)(w->cols / w->group) * (size_t)dtype_size(w->scale_type) : 0;
-}
-
-struct weight weight_rows(const struct weight *w, int first, int n)
-{
-	struct weight r = *w;
-
-	r.rows = n;
-	r.data += (size_t)first * w->row_bytes;
-	if (r.scales)
-		r.scales += (size_t)first * weight_scale_bytes(w);
-	if (r.biases)
-		r.biases += (size_t)first * weight_scale_bytes(w);
-	r.blocks_row += first;
-	return r;
+	return ((most > more ? most : more) + 63) / 64 * 64;
 }
 
 static int check_bytes(const char *name, const char *what, size_t have, size_t rows, size_t row_bytes, struct err *err)

@@ -1,13 +1,6 @@
 /* fp8.c - mxfp8: E4M3 elements in groups of 32 with a power-of-two scale.  The
  * products are of floats at every arithmetic: 8-bit floats are no integers. */
-#include <string.h>
-
-#include "quant/levels.h"
-
-float e4m3_mlx(uint8_t b)
-{
-	return (b & 0x80 ? -256.0f : 256.0f) * f16_to_float((uint16_t)((b & 0x7f) << 7));
-}
+#include "quant/lanes/lane_table.h"
 
 static void decode(float *out, const struct weight *w, int o)
 {

@@ -9,7 +9,7 @@
 struct placed {
 	const uint8_t *p; /* host address: in operations it names the bytes, wherever the backend has them */
 	size_t bytes;
-	const struct weight *whole;  /* the matrix that begins here, if it may be packed (blocks.h); else NULL */
+	const struct weight *whole;  /* the matrix that begins here, if it may be packed (packed.h); else NULL */
 	const struct file_map *file; /* the mapping that p lies in; NULL: none */
 };
 

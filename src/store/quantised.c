@@ -176,9 +176,9 @@ static void keep_for_blocks(struct store *st, struct tensor *t, const struct wan
 {
 	struct weight *whole;
 
-	if (!blocks_fit(w) || m->rows % BLOCK_OUT)
+	if (!packed_fit(w) || m->rows % BLOCK_OUT)
 		return;
-	w->blocks = &t->blocks;
+	w->packed = &t->packed;
 	if (t->whole)
 		return;
 	whole = arena_alloc(&st->arena, sizeof *whole);

@@ -215,7 +215,7 @@ void store_rows_only(struct store *st, struct weight *w)
 {
 	struct tensor *t = store_find(st, w->name);
 
-	w->blocks = NULL;
+	w->packed = NULL;
 	if (t)
 		t->whole = NULL;
 }

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "quant/coded/blocks.h"
+#include "quant/packed.h"
 
 enum { TENSOR_DIMS = 8 }; /* most dimensions; a convolution in a vision tower has 5 */
 
@@ -29,7 +29,7 @@ struct tensor {
 	size_t stored;              /* of that matrix: bytes with scales and biases */
 	const char *ignored;        /* why; NULL while neither used nor ignored */
 	const struct weight *whole; /* the matrix, where it may be packed into blocks; NULL: it may not */
-	struct blocks blocks;       /* of it, once they are there */
+	struct packed packed;       /* of it, once they are there */
 };
 
 /* Sorts v by name; lookup in what is sorted, NULL when there is none of that name. */

@@ -244,7 +244,7 @@ static const struct weight *weight_over(struct far *f, const struct weight *w)
 	t->to.data = over(f, w->data);
 	t->to.scales = over(f, w->scales);
 	t->to.biases = over(f, w->biases);
-	t->to.blocks = NULL;
+	t->to.packed = NULL;
 	return &t->to;
 }
 

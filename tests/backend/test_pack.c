@@ -170,8 +170,8 @@ static enum cpu_level best_with_blocks(void)
 
 	do
 		weight[0][0].fmt->kernels(&k, level);
-	while (!k.blocks && level-- > CPU_SCALAR);
-	assert_true(k.blocks);
+	while (!k.packed && level-- > CPU_SCALAR);
+	assert_true(k.packed);
 	return level;
 }
 
@@ -181,7 +181,7 @@ static void know_pairs(void)
 	struct kernels k;
 
 	weight[PAIRS][0].fmt->kernels(&k, best_with_blocks());
-	matrices[PAIRS].blocks = matrices[EXPERTS].blocks = k.blocks;
+	matrices[PAIRS].blocks = matrices[EXPERTS].blocks = k.packed;
 }
 
 static struct backend *be;
@@ -228,7 +228,7 @@ static void close_folder(void)
 
 static bool in_blocks(int i)
 {
-	return weight[i][0].blocks && atomic_load(&weight[i][0].blocks->at);
+	return weight[i][0].packed && atomic_load(&weight[i][0].packed->at);
 }
 
 /* What the rows of a matrix stand for; of a large one every 37th, which is another of 16 each time. */
@@ -473,7 +473,7 @@ static void test_rows(void **state)
 	unplace_weights();
 	store_rows_only(st, weight[BIG]);
 	place_weights();
-	assert_null(weight[BIG][0].blocks);
+	assert_null(weight[BIG][0].packed);
 	a = (struct asked){ .most = INT_MAX };
 	assert_in_range(move(&a, ARITH_FAST), all_blocks() - 4 * MB + word_bytes(&matrices[PLAIN]), file);
 	for (int i = 0; i < MATRICES; i++)

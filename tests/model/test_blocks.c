@@ -27,7 +27,7 @@ static void lay_out(struct driver *d)
 
 	d->be->ops->pack(d->be, &(struct pack_opts){ .arith = ARITH_FAST, .more = more });
 	for (size_t i = 0; i < d->st->n; i++)
-		in_blocks += atomic_load(&d->st->v[i]->blocks.at) != NULL;
+		in_blocks += atomic_load(&d->st->v[i]->packed.at) != NULL;
 	CHECK(in_blocks, "nothing is in blocks");
 }
 
@@ -91,16 +91,16 @@ static bool reads_blocks(const char *folder, enum cpu_level level)
 	struct driver_opts o = {
 		.arith = ARITH_FAST, .threads = 1, .level = level, .slots = 1, .ctx_max = 64, .step_rows = 64
 	};
-	struct kernels k = { .blocks = false };
+	struct kernels k = { .packed = false };
 	struct driver d;
 	struct err err;
 
 	CHECK(!driver_open(&d, folder, &o, &err), "%s", err.msg);
-	for (size_t i = 0; i < d.st->n && !k.blocks; i++)
+	for (size_t i = 0; i < d.st->n && !k.packed; i++)
 		if (d.st->v[i]->whole)
 			d.st->v[i]->whole->fmt->kernels(&k, level);
 	driver_close(&d);
-	return k.blocks;
+	return k.packed;
 }
 
 int main(int argc, char **argv)

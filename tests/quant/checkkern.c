@@ -12,6 +12,7 @@
  * name.  Values are random, extreme, zero, denormal, huge. */
 #include <assert.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,9 @@
 #include "fenced.h"
 #include "golden.h"
 #include "quant/gguf/gguf.h"
-#include "quant/levels.h"
+#include "quant/bf16/bf16_kernels.h"
+#include "quant/coded/coded.h"
+#include "quant/packed.h"
 
 /* ---- a random weight and its truth ---- */
 
@@ -61,8 +64,8 @@ static const char *const value_name[VALUES] = { "random",          "all codes la
 
 struct sample {
 	struct weight w;
-	struct fence data, scales, biases, blocks;
-	struct blocks made;
+	struct fence data, scales, biases, packed;
+	struct packed made;
 	struct weight bare; /* w without what its blocks have */
 };
 
@@ -120,9 +123,9 @@ static void sample_lay_out(struct sample *s)
 {
 	int rows = s->w.rows;
 
-	for (int o = 0, some; o < rows && s->blocks.p; o += some) {
+	for (int o = 0, some; o < rows && s->packed.p; o += some) {
 		some = pick(2) ? rows - o : BLOCK_OUT;
-		blocks_fill(s->blocks.p + (size_t)o * (blocks_bytes(&s->w) / (size_t)rows), &s->w, o, some);
+		packed_fill(s->packed.p + (size_t)o * (packed_bytes(&s->w) / (size_t)rows), &s->w, o, some);
 	}
 }
 
@@ -190,12 +193,12 @@ static void sample_make(struct sample *s, const struct kind *k, int rows, int co
 		printf("%s\n", err.msg);
 	assert(!rc);
 	s->bare = s->w;
-	if (!blocks_fit(&s->w))
+	if (!packed_fit(&s->w))
 		return;
-	fence_make(&s->blocks, blocks_bytes(&s->w), 1, 0);
+	fence_make(&s->packed, packed_bytes(&s->w), 1, 0);
 	sample_lay_out(s);
-	atomic_store(&s->made.at, s->blocks.p);
-	s->bare.blocks = &s->made;
+	atomic_store(&s->made.at, s->packed.p);
+	s->bare.packed = &s->made;
 	s->bare.data = s->bare.scales = s->bare.biases = fence_nothing();
 }
 
@@ -204,7 +207,7 @@ static void sample_drop(struct sample *s)
 	fence_drop(&s->data);
 	fence_drop(&s->scales);
 	fence_drop(&s->biases);
-	fence_drop(&s->blocks);
+	fence_drop(&s->packed);
 }
 
 static unsigned code_at(const struct weight *w, int bit_count, int o, int i)
@@ -456,7 +459,7 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 
 	s->w.fmt->kernels(&kn, level);
 	check_with(k, &s->w, x, h, level, arith, kn.mul[arith], want);
-	if (s->bare.blocks && arith == ARITH_FAST && kn.blocks)
+	if (s->bare.packed && arith == ARITH_FAST && kn.packed)
 		check_with(k, &s->bare, x, h, level, arith, kn.mul[arith], want);
 #if defined(__x86_64__)
 	/* Of the two that a processor chooses from, each. */
@@ -464,10 +467,10 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 		weight_mul_fn *other = kn.mul[arith] == bf16_mul_dot ? bf16_mul_floats : bf16_mul_dot;
 
 		check_with(k, &s->w, x, h, level, arith, other, want);
-		if (s->bare.blocks)
+		if (s->bare.packed)
 			check_with(k, &s->bare, x, h, level, arith, other, want);
 	}
-	if (s->bare.blocks && k->mode && level == CPU_AVX512 && arith == ARITH_FAST)
+	if (s->bare.packed && k->mode && level == CPU_AVX512 && arith == ARITH_FAST)
 		check_with(k, &s->bare, x, h, level, arith,
 		           kn.mul[arith] == coded_mul_avx512 ? coded_mul_avx512_panels : coded_mul_avx512, want);
 #endif
@@ -1049,7 +1052,7 @@ static void bench(const struct kind *k)
 		s.w.fmt->kernels(&kn, l);
 		snprintf(what, sizeof what, "read %4.1f GB/s", bench_read(&s.w));
 		bench_line(k, &s.w, what, l);
-		if (s.bare.blocks && kn.blocks)
+		if (s.bare.packed && kn.packed)
 			bench_line(k, &s.bare, "  from blocks ", l);
 	}
 	sample_drop(&s);

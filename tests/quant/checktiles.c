@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "fenced.h"
 #include "quant/kv/kv_tiles.h"
-#include "quant/levels.h"
+#include "quant/coded/coded_kernels.h"
 
 enum { RUNS = KV_SEGMENT / KV_RUN, DIM_MOST = 512 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "quant/levels.h"
+#include "quant/lanes/lane_table.h"
 
 static void ternary_decode(float *out, const struct weight *w, int o)
 {

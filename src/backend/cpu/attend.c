@@ -205,7 +205,7 @@ static void attend_block(const struct attend *d, const struct unit *u, struct de
 	struct kv_ahead ahead = ahead_of(d, u, KV_VALUES, at + from, n - from);
 
 	scores(d, u, k, k->q + j0 * d->q_bytes, n_row * group, at, from, n, &ahead);
-	kv_ask_rest(&ahead);
+	kv_prefetch_rest(&ahead);
 	softmax(d, k, row, n_row, j0, at, n);
 	ahead = ahead_of(d, u, KV_KEYS, at + ATTN_BLOCK, next < ATTN_BLOCK ? next : ATTN_BLOCK);
 	/* Rows that see less than the others go alone: a key that a row does not see must not even add

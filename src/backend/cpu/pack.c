@@ -16,7 +16,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/alloc.h"
 #include "base/pages.h"
-#include "quant/coded/blocks.h"
+#include "quant/packed.h"
 
 enum { PIECE = 32 << 20, STRETCH = 4 << 20 }; /* bytes between two questions; that are there twice */
 
@@ -58,7 +58,7 @@ static void streams_of(struct pack_run run[STREAMS], const struct weight *w, int
 
 static bool laid_out(const struct held *h)
 {
-	return h->is.whole && atomic_load_explicit(&h->is.whole->blocks->at, memory_order_relaxed);
+	return h->is.whole && atomic_load_explicit(&h->is.whole->packed->at, memory_order_relaxed);
 }
 
 static int by_place(const void *a, const void *b)
@@ -285,7 +285,7 @@ static bool more(void *arg, size_t done)
 /* All blocks of w; false: told to end. */
 static bool fill(struct move *m, uint8_t *to, const struct weight *w)
 {
-	size_t some = blocks_bytes(w) / (size_t)(w->rows / BLOCK_OUT);
+	size_t some = packed_bytes(w) / (size_t)(w->rows / BLOCK_OUT);
 	int n;
 
 	for (int first = 0; first < w->rows; first += n, to += (size_t)(n / BLOCK_OUT) * some) {
@@ -299,7 +299,7 @@ static bool fill(struct move *m, uint8_t *to, const struct weight *w)
 		take = (m->left < STRETCH ? m->left : STRETCH) / some;
 		take = take ? take : 1;
 		n = take < (size_t)((w->rows - first) / BLOCK_OUT) ? (int)take * BLOCK_OUT : w->rows - first;
-		blocks_fill(to, w, first, n);
+		packed_fill(to, w, first, n);
 		drop_rows(m->pack, w, first, n);
 		take = (size_t)(n / BLOCK_OUT) * some;
 		m->done += take;
@@ -313,7 +313,7 @@ static bool fill(struct move *m, uint8_t *to, const struct weight *w)
 static int by_size(const void *a, const void *b)
 {
 	const struct weight *x = *(const struct weight *const *)a, *y = *(const struct weight *const *)b;
-	size_t m = blocks_bytes(x), n = blocks_bytes(y);
+	size_t m = packed_bytes(x), n = packed_bytes(y);
 
 	return m != n ? (m > n) - (m < n) : (x->data > y->data) - (x->data < y->data);
 }
@@ -325,7 +325,7 @@ static bool wants(const struct held *h, const struct move *m)
 	if (!h->is.whole || h->unread || laid_out(h) || m->how->arith != ARITH_FAST)
 		return false;
 	h->is.whole->fmt->kernels(&k, m->level);
-	return k.blocks;
+	return k.packed;
 }
 
 static struct pack_room *add_room(struct pack *k, size_t bytes)
@@ -363,7 +363,7 @@ static bool lay_out(struct move *m, const struct weight **w, int n)
 	bool go_on = true;
 
 	for (int i = 0; i < n; i++)
-		bytes += blocks_bytes(w[i]);
+		bytes += packed_bytes(w[i]);
 	room = add_room(m->pack, bytes);
 	if (!room)
 		return false;
@@ -376,8 +376,8 @@ static bool lay_out(struct move *m, const struct weight **w, int n)
 			m->done = before;
 			break;
 		}
-		room->used += blocks_bytes(w[i]);
-		atomic_store_explicit(&w[i]->blocks->at, to, memory_order_release);
+		room->used += packed_bytes(w[i]);
+		atomic_store_explicit(&w[i]->packed->at, to, memory_order_release);
 		drop_rows(m->pack, w[i], 0, w[i]->rows);
 	}
 	trim_room(m->pack);

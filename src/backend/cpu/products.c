@@ -28,9 +28,10 @@ enum { PART_OUT_LEAST = 48, PART_OUT = 96, PART_OUT_MOST = 960, GRAIN_OUT = 16, 
 
 static bool waits(struct cpu_backend *c, const struct product *j, enum arith arith)
 {
-	int rows = j->r1 - j->r0, asking = arith == ARITH_FAST ? cpu_kernels(c, j->w->fmt)->asking : 0;
+	int rows = j->r1 - j->r0, prefetch_rows = arith == ARITH_FAST ? cpu_kernels(c, j->w->fmt)->prefetch_rows : 0;
 
-	return j->add || j->up || j->act.kind || j->pairs || j->made || (rows >= MANY && !(asking && rows >= asking));
+	return j->add || j->up || j->act.kind || j->pairs || j->made ||
+	       (rows >= MANY && !(prefetch_rows && rows >= prefetch_rows));
 }
 
 static void add_bias(const struct cpu_backend *c, float *to, size_t ld, int rows, const float *bias, int n)

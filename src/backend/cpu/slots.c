@@ -169,7 +169,7 @@ static bool packs(const void *arg, const struct weight *w)
 {
 	const struct slots *s = arg;
 
-	return s->arith == ARITH_FAST && cpu_kernels(s->c, w->fmt)->blocks && blocks_fit(w);
+	return s->arith == ARITH_FAST && cpu_kernels(s->c, w->fmt)->packed && packed_fit(w);
 }
 
 static void begin_read(struct slots *s, struct slot *x, struct slot_layer *y, int expert)

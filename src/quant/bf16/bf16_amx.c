@@ -12,7 +12,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "quant/levels.h"
+#include "quant/bf16/bf16_kernels.h"
+#include "quant/kernel_rows.h"
 #include "quant/lanes/tile_config.h"
 #include "quant/lanes/transpose512.h"
 

@@ -2,16 +2,19 @@
  * order that format.h states for them, by bf16_dots512.h: the bits of bf16_amx.c.
  *
  * A block of 32 inputs of 16 outputs is wanted turned, so that a vector has a pair of inputs of all 16;
- * a row's pair is multiplied with it from where it lies.  Weights laid out (blocks.h) are read so as they lie.
+ * a row's pair is multiplied with it from where it lies.  Weights laid out (packed.h) are read so as they lie.
  * Rows of a file are turned first: for few rows between registers; for more, turned blocks of 32 outputs are kept
  * in the first cache for all rows. */
 #include <assert.h>
 #include <immintrin.h>
 #include <x86intrin.h>
 
+#include "base/part.h"
 #include "quant/bf16/bf16_dots512.h"
-#include "quant/coded/blocks_layout.h"
-#include "quant/levels.h"
+#include "quant/bf16/bf16_kernels.h"
+#include "quant/coded/packed_layout.h"
+#include "quant/kernel_rows.h"
+#include "quant/lanes/lane_table.h"
 #include "quant/lanes/transpose512.h"
 #include "quant/trial.h"
 
@@ -68,7 +71,7 @@ static struct lines lines_of(const struct weight *w, const uint8_t *blocks, int 
 	struct lines l = { .cols = w->cols };
 
 	if (blocks)
-		l.laid = block_at(w, blocks, o, 0);
+		l.laid = packed_at(w, blocks, o, 0);
 	for (int i = 0; i < OUT && !blocks; i++)
 		l.row[i] = w->data + (size_t)(o + (i < n ? i : n - 1)) * w->row_bytes;
 	return l;
@@ -143,7 +146,7 @@ INLINE void few_rows(const struct outputs *s, const uint8_t *x, size_t x_step, c
  * above, a block's lines are read at once and waited for: five eighths to nine tenths of what memory gives. */
 INLINE void few_laid(const struct outputs *s, const uint8_t *x, size_t x_step, const int R)
 {
-	const uint8_t *at = block_at(s->w, s->blocks, s->o, 0);
+	const uint8_t *at = packed_at(s->w, s->blocks, s->o, 0);
 	__m512 acc[FEW_ROWS];
 
 #pragma GCC unroll 8
@@ -201,7 +204,7 @@ INLINE void panel_turn(uint8_t *to, const struct outputs *s, int k0, int k1, con
                        const bool laid)
 {
 	const size_t next = (size_t)V * LINE;
-	size_t ahead = laid ? (size_t)V * blocks_of_rows(s->w) : (size_t)(OUT * V) * s->w->row_bytes;
+	size_t ahead = laid ? (size_t)V * packed_step(s->w) : (size_t)(OUT * V) * s->w->row_bytes;
 
 	for (int v = 0; v < V; v++, to += LINE) {
 		const struct lines l = lines_of(s->w, s->blocks, s->o + OUT * v, s->w->rows - s->o - OUT * v);
@@ -237,7 +240,7 @@ INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8
 {
 	const struct weight *w = s->w;
 	const bool as_it_lies = laid && !floats;
-	const size_t run = laid ? blocks_of_rows(w) : 0;
+	const size_t run = laid ? packed_step(w) : 0;
 	int tiles = (rows + DOTS_ROWS - 1) / DOTS_ROWS, each = (STRETCH / BLOCK * DOTS_PAIRS + tiles - 1) / tiles;
 	struct dots d = { .ld = s->ld,
 		          .beside = OUT,
@@ -253,9 +256,9 @@ INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8
 		const uint8_t *next = NULL;
 
 		if (as_it_lies) {
-			d.panel = block_at(w, s->blocks, s->o, 0) + (size_t)(k / BLOCK) * TURNED;
+			d.panel = packed_at(w, s->blocks, s->o, 0) + (size_t)(k / BLOCK) * TURNED;
 			next = end < w->cols ? d.panel + STRETCH / BLOCK * TURNED :
-			                       block_at(w, s->blocks, s->o + OUT * V, 0);
+			                       packed_at(w, s->blocks, s->o + OUT * V, 0);
 		} else {
 			panel_turn(panel, s, k, end, V, floats, laid);
 		}
@@ -328,7 +331,7 @@ static void mul(float *out, size_t ld, const struct weight *w, int o0, int o1, c
 {
 	int most = x->pairs ? TILED_ROWS : ACTS_TILE;
 	uint8_t *here = scratch + PANEL_BYTES;
-	const uint8_t *blocks = blocks_of(w);
+	const uint8_t *blocks = packed_of(w);
 	unsigned mode = _mm_getcsr();
 
 	assert(x->cols == w->cols);

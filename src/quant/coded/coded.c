@@ -1,185 +1,193 @@
-/* coded.c - the plain C product over coded weights, and reading codes and scales.
- * This is the truth that coded_avx2.c, coded_avx512.c and coded_amx.c repeat to
- * the bit. */
+/* coded.c - which kernel multiplies a weight of small codes: one table, by level, by how the weight lies in memory, and
+ * by the number of rows of activations. */
 #include <assert.h>
-#include <string.h>
+#include <limits.h>
 
-#include "quant/coded/planes.h"
-#include "quant/levels.h"
+#include "quant/coded/coded.h"
+#include "quant/coded/coded_kernels.h"
+#include "quant/lanes/lane_table.h"
 
-/* Stored codes to codes. */
-static void code_values(uint8_t *code, const struct coding *c, int n)
+/* How a weight lies in memory. */
+enum layout {
+	PACKED,    /* blocks of codes in groups of 64 (packed.c) */
+	PLANES_32, /* packed GGUF types (planes.h) with groups of 32 */
+	PLANES_16, /* packed GGUF types with groups of 16 */
+	ROWS_G64,  /* rows as the file has them, of weights that coded_is_g64 names */
+	ROWS_32,   /* other rows: groups of a multiple of 32, and at most half of what tiles unpack at a time */
+	ROWS_16,   /* other rows: groups of a multiple of 16 */
+	ROWS_ANY,
+	LAYOUTS
+};
+
+static enum layout layout_of(const struct weight *w)
 {
-	for (int i = 0; i < n && c->lut; i++)
-		code[i] = c->lut[code[i]];
+	bool tiled = w->group % 32 == 0 && w->group <= TILED_INPUTS / 2;
+
+	if (packed_of(w))
+		return !w->fmt->coding->block ? PACKED : tiled ? PLANES_32 : PLANES_16;
+	if (w->group % 16)
+		return ROWS_ANY;
+	return coded_is_g64(w) ? ROWS_G64 : tiled ? ROWS_32 : ROWS_16;
 }
 
-void coding_row(uint8_t *out, const struct weight *w, int o)
+/* The kernel for up to so many rows of activations; the next range has the one for more. */
+enum { RANGES = 3, ANY = INT_MAX };
+struct range {
+	int rows;
+	weight_mul_fn *mul;
+};
+typedef const struct range kernel_table[LAYOUTS][RANGES];
+
+#if defined(__x86_64__)
+#define TABLE_AVX2(level)                                                                                 \
+	{                                                                                                 \
+		[PACKED] = { { FEW_TWICE, packed_few_##level }, { ANY, packed_many_##level } },           \
+		[PLANES_32] = { { FEW_TWICE, planes_few_##level }, { ANY, coded_many_##level } },         \
+		[PLANES_16] = { { FEW_TWICE, planes_few_##level }, { ANY, coded_many_##level } },         \
+		[ROWS_G64] = { { FEW_TWICE, coded_few_##level }, { ANY, coded_g64_many_##level } },       \
+		[ROWS_32] = { { ANY, coded_many_##level } }, [ROWS_16] = { { ANY, coded_many_##level } }, \
+		[ROWS_ANY] = { { ANY, coded_mul_scalar } },                                               \
+	}
+static kernel_table table_avx2 = TABLE_AVX2(avx2);
+static kernel_table table_avxvnni = TABLE_AVX2(avxvnni);
+
+static kernel_table table_avx512 = {
+	[PACKED] = { { FEW_ROWS, packed_few_avx512 }, { ANY, packed_many_avx512 } },
+	[PLANES_32] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
+	[PLANES_16] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_G64] = { { FEW_TWICE, coded_few_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_32] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_16] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_ANY] = { { ANY, coded_mul_scalar } },
+};
+
+/* On processors that packed_many_slow names: the rows of PACKED differ from table_avx512. */
+static kernel_table table_avx512_panels = {
+	[PACKED] = { { FEW_ROWS, packed_few_avx512 },
+	             { PANELS_FROM - 1, packed_many_avx512 },
+	             { ANY, coded_many_avx512 } },
+	[PLANES_32] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
+	[PLANES_16] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_G64] = { { FEW_TWICE, coded_few_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_32] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_16] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_ANY] = { { ANY, coded_mul_scalar } },
+};
+
+/* A tile takes as long for 5 rows as for 16, so the fewest rows stay with vectors. */
+static kernel_table table_amx = {
+	[PACKED] = { { ACTS_TILED - 1, packed_few_avx512 }, { FEW_TWICE, packed_few_amx }, { ANY, coded_many_amx } },
+	[PLANES_32] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_amx } },
+	[PLANES_16] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_G64] = { { FEW_ROWS, coded_few_avx512 }, { ANY, coded_many_amx } },
+	[ROWS_32] = { { ACTS_TILED - 1, coded_direct_avx512 }, { ANY, coded_many_amx } },
+	[ROWS_16] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },
+	[ROWS_ANY] = { { ANY, coded_mul_scalar } },
+};
+_Static_assert(ACTS_TILED - 1 <= DIRECT_ROWS, "coded_direct_avx512 takes no more rows");
+
+static weight_mul_fn *kernel_for(kernel_table table, enum layout lies, int rows)
 {
-	const struct coding *c = w->fmt->coding;
-	const uint8_t *p = w->data + (size_t)o * w->row_bytes, *blocks = blocks_of(w);
-	unsigned mask = (1u << c->bits) - 1;
+	const struct range *r = table[lies];
 
-	if (c->block && blocks) {
-		planes_row(out, w, blocks, o);
-		return;
-	}
-	if (c->block) {
-		file_block_codes(out, w, o, 0, w->cols);
-		code_values(out, c, w->cols);
-		return;
-	}
-	if (blocks) { /* to the end of out, so that what becomes of a byte never stands before it */
-		uint8_t *row = out + (size_t)w->cols - (size_t)w->cols * (size_t)c->bits / 8;
-
-		block_row(row, w, blocks, o);
-		p = row;
-	}
-
-	if (c->bits == 8) {
-		if (p != out)
-			memcpy(out, p, (size_t)w->cols);
-		return;
-	}
-	for (int i = 0; i < w->cols; i++) {
-		size_t bit = (size_t)i * (size_t)c->bits;
-		unsigned shift = bit & 7, v = p[bit >> 3] >> shift;
-
-		if (shift + (unsigned)c->bits > 8)
-			v |= (unsigned)p[(bit >> 3) + 1] << (8 - shift);
-		out[i] = (uint8_t)(v & mask);
-	}
-	code_values(out, c, w->cols);
+	while (rows > r->rows)
+		r++;
+	return r->mul;
 }
 
-/* Out of the block that has group g. */
-static void one_scale(float *scale, float *bias, const struct weight *w, int o, int g)
+/* Kernels of packed weights take whole blocks, those of ROWS_G64 whole 16 outputs from o0 on.  The outputs before and
+ * after go another way; they are rare, since parts are cut at multiples of 16. */
+static void table_mul(kernel_table table, float *out, size_t ld, const struct weight *weight, int o0, int o1,
+                      const struct acts *x, int r0, int r1, void *scratch)
 {
-	float scales[FILE_BLOCK_GROUPS], biases[FILE_BLOCK_GROUPS] = { 0 };
-	int groups = w->fmt->coding->block->length / w->group;
-
-	file_block_scales(scales, biases, w, o, g / groups * groups, groups);
-	*scale = scales[g % groups];
-	*bias = biases[g % groups];
-}
-
-void coding_scale(float *scale, float *bias, const struct weight *w, int o, int g)
-{
-	const struct coding *c = w->fmt->coding;
-	size_t size = (size_t)dtype_size(w->scale_type);
-	size_t at = ((size_t)o * (size_t)(w->cols / w->group) + (size_t)g) * size;
-	const uint8_t *blocks = blocks_of(w);
-
-	if (c->block && blocks) {
-		planes_scale(scale, bias, w, blocks, o, g);
-		return;
-	}
-	if (blocks) {
-		block_scale(scale, bias, w, blocks, o, g);
-		return;
-	}
-	if (c->block) {
-		one_scale(scale, bias, w, o, g);
-		return;
-	}
-	*bias = 0.0f;
-	if (w->scale_type == DT_F8_E4M3)
-		*scale = e4m3_mlx(w->scales[at]);
-	else
-		dtype_to_float(scale, w->scales + at, w->scale_type, 1);
-	*scale *= c->scale_unit;
-	if (c->bias)
-		dtype_to_float(bias, w->biases + at, w->scale_type, 1);
-}
-
-float *coded_beside(float *to, const struct acts *x, int r0, int n)
-{
-	size_t groups = (size_t)(x->cols / x->group), at = (size_t)r0 * groups;
-
-	for (size_t g = 0; g < groups; g++)
-		for (size_t r = 0; r < (size_t)n; r++, to += 2) {
-			to[0] = x->scale[at + r * groups + g];
-			to[1] = x->scaled_sum[at + r * groups + g];
-		}
-	return to;
-}
-
-void coded_mul_scalar(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                      int r1, void *scratch)
-{
-	const struct coding *c = w->fmt->coding;
-	int groups = w->cols / w->group;
-	uint8_t *code = scratch;
+	struct weight copy;
+	const struct weight *w = packed_settled(&copy, weight);
+	enum layout lies = layout_of(w);
+	weight_mul_fn *mul = kernel_for(table, lies, r1 - r0), *rest = coded_mul_scalar;
+	int first = o0, last = o1;
 
 	assert(x->cols == w->cols && x->group == w->group);
-	for (int o = o0; o < o1; o++) {
-		coding_row(code, w, o);
-		for (int r = r0; r < r1; r++) {
-			const int8_t *q = x->q + (size_t)r * (size_t)x->cols;
-			float acc = 0.0f;
-
-			for (int g = 0; g < groups; g++) {
-				size_t at = (size_t)r * (size_t)groups + (size_t)g;
-				int32_t isum = -c->zero * x->sum[at];
-				float scale, bias;
-
-				for (int i = g * w->group; i < (g + 1) * w->group; i++)
-					isum += (int32_t)code[i] * q[i];
-				coding_scale(&scale, &bias, w, o, g);
-				acc = __builtin_fmaf(scale, x->scale[at] * (float)isum, acc);
-				if (c->bias)
-					acc = __builtin_fmaf(bias, x->scaled_sum[at], acc);
-			}
-			out[(size_t)(r - r0) * ld + (size_t)(o - o0)] = acc;
-		}
+	if (lies < ROWS_G64) {
+		first = (o0 + BLOCK_OUT - 1) / BLOCK_OUT * BLOCK_OUT;
+		last = o1 / BLOCK_OUT * BLOCK_OUT;
+	} else if (lies == ROWS_G64) {
+		last = o0 + (o1 - o0) / BLOCK_OUT * BLOCK_OUT;
+		rest = kernel_for(table, ROWS_32, r1 - r0);
 	}
+	if (first >= last)
+		first = last = o1;
+	if (o0 < first)
+		rest(out, ld, w, o0, first, x, r0, r1, scratch);
+	if (first < last)
+		mul(out + (first - o0), ld, w, first, last, x, r0, r1, scratch);
+	if (last < o1)
+		rest(out + (last - o0), ld, w, last, o1, x, r0, r1, scratch);
 }
 
-bool coded_is_g64(const struct weight *w)
-{
-	const struct coding *c = w->fmt->coding;
-
-	return w->group == 64 && c->bias && !c->lut && !c->zero && (c->bits == 4 || c->bits == 8) &&
-	       w->row_bytes % 64 == 0;
-}
-
-double coded_peak_scalar(int64_t n)
-{
-	enum { LENGTH = 64 };
-	uint8_t u[LENGTH];
-	int8_t s[LENGTH];
-	int32_t sum = 0;
-	volatile int32_t keep;
-
-	memset(u, 3, sizeof u);
-	memset(s, -5, sizeof s);
-	for (int64_t k = 0; k < n; k++) {
-		__asm__("" : "+m"(u), "+m"(s)); /* other values, for all the compiler knows */
-		for (int i = 0; i < LENGTH; i++)
-			sum += (int32_t)u[i] * s[i];
+/* struct kernels holds functions without a level, so each table has one. */
+#define MUL(level)                                                                                                  \
+	void coded_mul_##level(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, \
+	                       int r0, int r1, void *scratch)                                                       \
+	{                                                                                                           \
+		table_mul(table_##level, out, ld, w, o0, o1, x, r0, r1, scratch);                                   \
 	}
-	keep = sum;
-	(void)keep;
-	return 2.0 * LENGTH * (double)n;
-}
+MUL(avx2)
+MUL(avxvnni)
+MUL(avx512)
+MUL(avx512_panels)
+MUL(amx)
+#endif
+
+/* From so many rows on the kernels for many rows prefetch the lines of their outputs (struct kernels). */
+enum { PREFETCH_ROWS_512 = 17, PREFETCH_ROWS_TILED = 33 };
 
 void coded_kernels(struct kernels *k, enum cpu_level level)
 {
 	*k = (struct kernels){ .mul = { lane_table(level)->mul_decoded, coded_mul_scalar },
 		               .acts = ACTS_INT8,
-		               .blocks = true };
+		               .packed = true };
 #if defined(__x86_64__)
 	if (level >= CPU_AVX2)
 		k->mul[ARITH_FAST] = coded_mul_avx2;
 	if (level >= CPU_AVXVNNI && cpu_has_avxvnni())
 		k->mul[ARITH_FAST] = coded_mul_avxvnni;
 	if (level >= CPU_AVX512) {
-		k->mul[ARITH_FAST] = blocks_tiles_slow() ? coded_mul_avx512_panels : coded_mul_avx512;
-		k->asking = ASKING_512;
+		k->mul[ARITH_FAST] = packed_many_slow() ? coded_mul_avx512_panels : coded_mul_avx512;
+		k->prefetch_rows = PREFETCH_ROWS_512;
 	}
 	if (level >= CPU_AMX) {
 		k->mul[ARITH_FAST] = coded_mul_amx;
-		k->asking = ASKING_TILED;
+		k->prefetch_rows = PREFETCH_ROWS_TILED;
 	}
 #endif
+}
+
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/* What each family of kernels lays out in its scratch; the sums follow the order in which the kernel takes it. */
+size_t coded_scratch(const struct weight *w)
+{
+	size_t cols = (size_t)w->cols, groups = cols / (size_t)w->group;
+	/* Codes of a panel, its scales and biases, sums in float. */
+	size_t panel = PANEL_OUT * cols + (2 * groups + TILED_ROWS) * PANEL_OUT * sizeof(float);
+	/* Scales and biases of 16 outputs, arranged rows, integer sums per 64 inputs. */
+	size_t direct = 32 * groups * sizeof(float) + DIRECT_ROWS * (cols + 128) + DIRECT_ROWS * 256 * (cols / 64 + 2);
+	/* Scales and biases of a panel, codes, sums in float, activations laid out here. */
+	size_t tiled = 2 * PANEL_OUT * groups * sizeof(float) + PANEL_OUT * larger(cols, TILED_INPUTS) +
+	               (size_t)TILED_ROWS * PANEL_OUT * sizeof(float) +
+	               TILED_HERE / ACTS_TILE * acts_tile_bytes(w->cols, w->group);
+	/* Scales and biases of 16 outputs, sums in float, a panel, arranged rows. */
+	size_t block = (32 * groups + 16 * BLOCK_ROWS) * sizeof(float) + 16 * larger((size_t)w->group, PANEL_INPUTS) +
+	               BLOCK_ROWS * cols;
+	/* A panel of codes, sums and scales and biases of 16 outputs, arranged rows with two numbers a
+	 * group, half as many where they are int16. */
+	size_t g64 = G64_PANEL + 16 * G64_ROWS * sizeof(float) + 32 * groups * sizeof(float) +
+	             G64_ROWS * (cols + 2 * groups * sizeof(float));
+	/* One row: its codes, as int16 at most, two numbers a group, scales and biases of 16 outputs. */
+	size_t row = 2 * cols + 34 * groups * sizeof(float) + coded_row_scratch(w->cols);
+
+	return larger(larger(larger(panel, direct), larger(tiled, block)), larger(g64, row));
 }

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#include "quant/levels.h"
+#include "quant/coded/coded_kernels.h"
 #include "quant/lanes/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -139,8 +139,8 @@ INLINE void codes_of_blocks(uint8_t *to, const uint8_t *at, int n, size_t next, 
 /* Of what blocks have of inputs [k, end) of outputs o, o + 1 ...: where the share of one of 16 begins, and how long it is. */
 INLINE const uint8_t *blocks_share(const struct weight *w, int o, int k, int end, size_t *bytes)
 {
-	*bytes = (size_t)((end - k) / BLOCK_INPUTS) * block_bytes(w) / BLOCK_OUT;
-	return block_at(w, blocks_of(w), o, k / BLOCK_INPUTS) + (size_t)(o % BLOCK_OUT) * *bytes;
+	*bytes = (size_t)((end - k) / BLOCK_INPUTS) * packed_block_bytes(w) / BLOCK_OUT;
+	return packed_at(w, packed_of(w), o, k / BLOCK_INPUTS) + (size_t)(o % BLOCK_OUT) * *bytes;
 }
 
 INLINE void blocks_ask(const struct weight *w, int o, int n, int k, int end)
@@ -156,7 +156,7 @@ INLINE void blocks_ask(const struct weight *w, int o, int n, int k, int end)
 
 /* Asks for inputs [k, k + stretch) of n outputs from o on; beyond the last input, for those of
  * the next panel.  Inlined: gcc 12 drops calls of functions that do nothing but ask. */
-INLINE void coded_ask_codes(const struct weight *w, int o, int n, int k, int stretch)
+INLINE void coded_prefetch_codes(const struct weight *w, int o, int n, int k, int stretch)
 {
 	size_t bits = (size_t)w->fmt->coding->bits, at, end;
 
@@ -166,7 +166,7 @@ INLINE void coded_ask_codes(const struct weight *w, int o, int n, int k, int str
 	}
 	if (o + n > w->rows)
 		return;
-	if (blocks_of(w)) {
+	if (packed_of(w)) {
 		blocks_ask(w, o, n, k, w->cols - k < stretch ? w->cols : k + stretch);
 		return;
 	}

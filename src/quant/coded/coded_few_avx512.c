@@ -9,12 +9,12 @@
  * That counts because memory has to be kept busy meanwhile: lines of the outputs that
  * follow are asked for one by one between the products.  More than FEW_ROWS rows are two
  * times up to as many, one after the other for each 16 outputs.  One row goes another way,
- * where its part is long enough: coded_one_avx512.c. */
+ * where its part is long enough: coded_row_avx512.c. */
 #include <assert.h>
 #include <immintrin.h>
 
-#include "quant/coded/coded_ahead.h"
-#include "quant/levels.h"
+#include "quant/coded/coded_kernels.h"
+#include "quant/coded/coded_prefetch.h"
 #include "quant/lanes/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -197,8 +197,8 @@ static uint8_t *few_rows(struct few *d, uint8_t *to, const struct acts *x, int r
 	return (uint8_t *)q + (size_t)rows * (size_t)x->cols;
 }
 
-int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                     int r1, void *scratch)
+void coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                      int r1, void *scratch)
 {
 	size_t groups = (size_t)(w->cols / w->group);
 	int bits = w->fmt->coding->bits, rows = r1 - r0, first = rows > FEW_ROWS ? (rows + 1) / 2 : rows, o = o0;
@@ -213,7 +213,7 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 	if (rows > first)
 		to = few_rows(&d[1], to, x, r0 + first, rows - first);
 	if (rows == 1)
-		o = coded_one_avx512(out, w, o0, o1, d[0].q, d[0].beside, to);
+		o = coded_row_avx512(out, w, o0, o1, d[0].q, d[0].beside, to);
 	for (; o + OUT <= o1; o += OUT) {
 		float *at = out + (o - o0);
 
@@ -223,5 +223,4 @@ int coded_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int 
 		if (rows > first)
 			fews[bits == 8][rows - first - 1](at + (size_t)first * ld, ld, &d[1], o);
 	}
-	return o0 + (o1 - o0) / OUT * OUT;
 }

@@ -15,8 +15,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "base/part.h"
 #include "quant/coded/coded_avx512.h"
-#include "quant/levels.h"
+#include "quant/coded/planes.h"
 #include "quant/lanes/transpose512.h"
 
 enum { STRETCH = 512, WHOLE = 1024, TILE_ROWS = 6, FEW = 48 };
@@ -261,7 +262,7 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 {
 	const struct coding *c = w->fmt->coding;
 	size_t next = ahead ? PANEL_OUT * w->row_bytes : 0;
-	const uint8_t *blocks = blocks_of(w);
+	const uint8_t *blocks = packed_of(w);
 
 	for (int h = 0; h < 2; h++) {
 		const uint8_t *row[16];
@@ -272,7 +273,8 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 			continue;
 		}
 		if (blocks) { /* what is beyond the last output, likewise */
-			const uint8_t *from = block_at(w, blocks, o + (16 * h < n_out ? 16 * h : 0), k0 / BLOCK_INPUTS);
+			const uint8_t *from = packed_at(w, blocks, o + (16 * h < n_out ? 16 * h : 0),
+			                                k0 / BLOCK_INPUTS);
 
 			if (c->bits == 4)
 				panel_blocks(to, from, (k1 - k0) / BLOCK_INPUTS, 4);
@@ -320,15 +322,15 @@ INLINE void ask(struct panel *t, const struct weight *w, int o, int i, int n, in
 
 	t->hop = outputs && at < w->rows ? (size_t)w->group * bits / 8 : 0;
 	t->ahead = w->data + (size_t)(t->hop ? at : 0) * w->row_bytes + (size_t)(k < w->cols ? k : 0) * bits / 8;
-	if (t->hop && blocks_of(w)) {
+	if (t->hop && packed_of(w)) {
 		int from = k < w->cols ? k : 0;
 		size_t bytes;
 
 		t->ahead = blocks_share(w, at, from, w->cols - from < stretch ? w->cols : from + stretch, &bytes);
-		t->hop = block_bytes(w) / BLOCK_OUT * (size_t)w->group / BLOCK_INPUTS;
+		t->hop = packed_block_bytes(w) / BLOCK_OUT * (size_t)w->group / BLOCK_INPUTS;
 	}
 	if (outputs > 1)
-		coded_ask_codes(w, o + share + 1, outputs - 1, k, stretch);
+		coded_prefetch_codes(w, o + share + 1, outputs - 1, k, stretch);
 }
 
 /* n_out <= PANEL_OUT outputs from o on by rows [r0, r1), which are at most TILED_ROWS. */

@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "quant/levels.h"
+#include "quant/coding.h"
 
 static const uint8_t *block_of(const struct weight *w, int o, int k)
 {

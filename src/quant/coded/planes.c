@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "quant/coded/planes.h"
-#include "quant/levels.h"
 
 bool planes_fit(const struct weight *w)
 {
@@ -123,7 +122,7 @@ void planes_fill(uint8_t *to, const struct weight *w, int o)
 
 static const uint8_t *planes_at(const struct weight *w, const uint8_t *planes, int o)
 {
-	return planes + (size_t)(o / BLOCK_OUT) * blocks_of_rows(w);
+	return planes + (size_t)(o / BLOCK_OUT) * packed_step(w);
 }
 
 static unsigned bits_of(const uint8_t *lines, int input, int bits)

@@ -1,4 +1,4 @@
-/* planes.h - inside quant/: blocks (blocks.h) of weights whose rows are blocks that carry their scales (struct file_block).
+/* planes.h - inside quant/: blocks (packed.h) of weights whose rows are blocks that carry their scales (struct file_block).
  *
  * The rows of 16 outputs lie together: first their scales, as small as the file has them, then their codes, 64 inputs at a
  * time.  Of a quad of inputs, four bytes of each output make a vector of 64 bytes, [16][4], which is what a dot product of
@@ -17,7 +17,7 @@
 #ifndef QUANT_PLANES_H
 #define QUANT_PLANES_H
 
-#include "quant/coded/blocks_layout.h"
+#include "quant/coded/packed_layout.h"
 
 enum { PLANE_QUADS = BLOCK_INPUTS / 4 };
 
@@ -36,10 +36,19 @@ struct plane_scales {
 };
 struct plane_scales planes_scales(const struct weight *w);
 bool planes_fit(const struct weight *w);
-/* 16 outputs from o on. */
+/* Packs 16 outputs from o on. */
 void planes_fill(uint8_t *to, const struct weight *w, int o);
 /* Row o, codes with the table applied; scale and bias of one of its groups.  planes: those of w. */
 void planes_row(uint8_t *code, const struct weight *w, const uint8_t *planes, int o);
 void planes_scale(float *scale, float *bias, const struct weight *w, const uint8_t *planes, int o, int g);
+
+/* Of 16 outputs from o on: scales and biases of all groups, to scale[g * step] and bias[g * step]; codes of inputs
+ * [k0, k1) as quads, to to[quad * step].  The AVX2 form of the second subtracts 128 from codes that go beyond 127. */
+typedef void planes_lanes_fn(float *scale, float *bias, size_t step, const struct weight *w, const uint8_t *planes,
+                             int o);
+typedef void planes_panel_fn(uint8_t *to, size_t step, const struct weight *w, const uint8_t *planes, int o, int k0,
+                             int k1);
+planes_lanes_fn planes_lanes_avx2, planes_lanes_avxvnni, planes_lanes_avx512;
+planes_panel_fn planes_panel_avx2, planes_panel_avxvnni, planes_panel_avx512;
 
 #endif

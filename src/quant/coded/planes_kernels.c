@@ -14,8 +14,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "base/part.h"
+#include "quant/coded/coded_kernels.h"
 #include "quant/coded/planes.h"
-#include "quant/levels.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -121,7 +122,7 @@ INLINE void scales_run(float *scale, float *bias, size_t step, const struct weig
 
 void LEVEL(planes_lanes)(float *scale, float *bias, size_t step, const struct weight *w, const uint8_t *planes, int o)
 {
-	const uint8_t *p = planes + (size_t)(o / BLOCK_OUT) * blocks_of_rows(w);
+	const uint8_t *p = planes + (size_t)(o / BLOCK_OUT) * packed_step(w);
 
 	assert(o % BLOCK_OUT == 0);
 	switch (w->fmt->coding->block->kind) {
@@ -426,9 +427,9 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 {
 	const struct coding *c = w->fmt->coding;
 	const struct shape *shape = shape_of(w);
-	size_t groups = (size_t)(w->cols / w->group), codes = planes_scales(w).end, step = blocks_of_rows(w);
+	size_t groups = (size_t)(w->cols / w->group), codes = planes_scales(w).end, step = packed_step(w);
 	int less = less_of(c), rows = r1 - r0, of = (rows + ROWS_MOST - 1) / ROWS_MOST;
-	const uint8_t *planes = blocks_of(w), *at = planes + (size_t)(o0 / BLOCK_OUT) * step + codes;
+	const uint8_t *planes = packed_of(w), *at = planes + (size_t)(o0 / BLOCK_OUT) * step + codes;
 	float *scale = scratch, *bias = scale + BLOCK_OUT * groups;
 	struct beside *beside = (struct beside *)(void *)(bias + BLOCK_OUT * groups);
 	ints lut = lut_of(c, less);
@@ -470,7 +471,7 @@ INLINE void panel_run(uint8_t *to, size_t step, const uint8_t *at, int n, ints l
 void LEVEL(planes_panel)(uint8_t *to, size_t step, const struct weight *w, const uint8_t *planes, int o, int k0, int k1)
 {
 	const struct coding *c = w->fmt->coding;
-	const uint8_t *at = planes + (size_t)(o / BLOCK_OUT) * blocks_of_rows(w) + planes_scales(w).end +
+	const uint8_t *at = planes + (size_t)(o / BLOCK_OUT) * packed_step(w) + planes_scales(w).end +
 	                    (size_t)(k0 / BLOCK_INPUTS) * planes_code_bytes(c);
 	ints lut = lut_of(c, 0), less = I(set1_epi8)((char)(less_of(c) ? 0x80 : 0));
 	int n = k1 - k0;

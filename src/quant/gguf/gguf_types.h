@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "quant/coded/coded.h"
 #include "quant/gguf/gguf.h"
-#include "quant/levels.h"
 
 static inline uint16_t u16_at(const uint8_t *p)
 {

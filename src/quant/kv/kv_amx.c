@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "quant/kv/kv_softmax512.h"
-#include "quant/levels.h"
 #include "quant/lanes/tile_config.h"
 #include "quant/lanes/transpose512.h"
 

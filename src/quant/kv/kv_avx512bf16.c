@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "quant/bf16/bf16_dots512.h"
+#include "quant/bf16/bf16_kernels.h"
 #include "quant/kv/kv_softmax512.h"
-#include "quant/levels.h"
 #include "quant/lanes/transpose512.h"
 
 #define INLINE DOTS_INLINE

@@ -17,9 +17,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "quant/kv/kv_coded.h"
 #include "quant/kv/kv_open.h"
 #include "quant/lanes/lanes.h"
-#include "quant/levels.h"
 
 enum { Q_MOST = 127 * 128 }; /* of a query's codes: int16 */
 enum { MIX_ROWS = 16 };      /* of values: a batch */
@@ -376,7 +376,7 @@ LANES_INLINE void score(float *out, size_t ld, const uint8_t *q, int nq, const u
 	int i = 0;
 
 	for (; i + SCORE_R <= n; i += SCORE_R, rows += SCORE_R * row_bytes) {
-		kv_ask(next, (int)(SCORE_R * row_bytes + 63) / 64);
+		kv_prefetch(next, (int)(SCORE_R * row_bytes + 63) / 64);
 		score_rows(out + i, ld, q, nq, rows, dim, SCORE_R, bits, group);
 	}
 	for (; i < n; i++, rows += row_bytes)
@@ -476,7 +476,7 @@ LANES_INLINE void mix(float *acc, const float *p, size_t ld, int nq, const uint8
 		for (int c = 0; c < chunks; c++) {
 			int g = group ? c * KV_CHUNK / group : 0;
 
-			kv_ask(next, (int)((size_t)m * row_bytes / (size_t)chunks + 63) / 64);
+			kv_prefetch(next, (int)((size_t)m * row_bytes / (size_t)chunks + 63) / 64);
 			if (c * KV_CHUNK + KV_CHUNK > dim)
 				mix_chunk(acc + c * KV_CHUNK, acc_ld, p, ld, nq, rows + c * step, row_bytes, scale + g,
 				          bias + g, m, 2, bits, group);

@@ -5,8 +5,9 @@
 
 #include <string.h>
 
+#include "quant/kv/kv_coded.h"
+#include "quant/lanes/lane_table.h"
 #include "quant/lanes/lanes.h"
-#include "quant/levels.h"
 
 LANES_INLINE int kv_chunks(int dim)
 {

@@ -69,4 +69,8 @@ struct kv_tiles {
 /* NULL: not for these rows, this size of heads or this level. */
 const struct kv_tiles *kv_tiles(struct kv_pair fmt, int dim, enum cpu_level level);
 
+/* By the dot product of bf16, by the multiply-adds that it stands for where these are faster (the same bits), and by
+ * tiles. */
+extern const struct kv_tiles kv_tiles_dot, kv_tiles_floats, kv_tiles_amx;
+
 #endif

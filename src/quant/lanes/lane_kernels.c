@@ -5,8 +5,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "quant/coding.h"
+#include "quant/lanes/lane_table.h"
 #include "quant/lanes/lanes.h"
-#include "quant/levels.h"
 
 /* Tile of the many-row product: as many sums as registers hold. */
 #if defined(__AVX512F__)
@@ -559,7 +560,7 @@ LANES_INLINE void score_tile(float *out, size_t ld, const float *q, size_t q_ld,
 		v16 a[4];
 
 		if (next && k % line == 0)
-			kv_ask(next, K);
+			kv_prefetch(next, K);
 #pragma GCC unroll 4
 		for (int j = 0; j < Q; j++)
 			a[j] = v16_load(q + (size_t)j * q_ld + k);
@@ -655,7 +656,7 @@ LANES_INLINE void mix_tile(float *acc, size_t acc_ld, const float *p, size_t ld,
 		v16 b[4];
 
 		if (next)
-			kv_ask(next, (V * step + 63) / 64);
+			kv_prefetch(next, (V * step + 63) / 64);
 #pragma GCC unroll 4
 		for (int v = 0; v < V; v++)
 			b[v] = row_load(rows + v * step, t);

@@ -1,4 +1,4 @@
-/* coded_g64_avx2.h - affine codes of 4 or 8 bits in groups of 64 with AVX2: words of 8 outputs by some rows, in registers.
+/* coded_few_avx2.h - affine codes of 4 or 8 bits in groups of 64 with AVX2: words of 8 outputs by some rows, in registers.
  * For files that are compiled twice, as coded_avx2.h says.
  *
  * Without vpdpbusd eight pairs of products of 4 bits are summed in 16 bits (15 x 127 x 16 =
@@ -7,7 +7,7 @@
 #define QUANT_CODED_G64_AVX2_H
 
 #include "quant/coded/coded_avx2.h"
-#include "quant/levels.h"
+#include "quant/coded/coded_kernels.h"
 
 /* One row's activations to where groups are `step` bytes apart.  Of 4 bits of rows, of each eight 0 2 4 6 1 3 5 7; of 4 bits of
  * blocks and of 8 as they are, or of 8 without vpdpbusd as int16, of each four 0 2 1 3. */
@@ -92,9 +92,6 @@ INLINE void multiply(__m256i v[], __m256i high[], const __m256i c[8], const int8
 	}
 }
 
-/* Whole 16 outputs of w by at most G64_ROWS rows, half as many where they are int16; blocks: those of w from o0 on, or NULL. */
-void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int o0, int o1,
-                           const struct acts *x, int r0, int r1, void *scratch);
 /* Up to FEW_ROWS rows as blocks are multiplied with them. */
 struct block_rows {
 	const int8_t *q; /* [rows][row] */
@@ -105,8 +102,8 @@ struct block_rows {
 /* Rows r0 .. r0 + n - 1 of x; what of them is laid out stands from `to` on.  Returns where that ends. */
 int8_t *LEVEL(block_rows_of)(struct block_rows *d, int8_t *to, const struct acts *x, int r0, int n, int bits);
 /* n times 16 outputs of w, whose blocks those at `blocks` are. */
-void LEVEL(blocks_few)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
-                       const struct block_rows *d);
+void LEVEL(packed_rows)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
+                        const struct block_rows *d);
 
 /* Scales and biases of 8 outputs, of half a block's last line. */
 INLINE __m256 block_scales8(__m256i v)

@@ -1,4 +1,4 @@
-/* coded_amx.c - products over coded weights with tiles of int8; the bits of coded.c.
+/* coded_many_amx.c - products over coded weights with tiles of int8; the bits of coded.c.
  *
  * One tile instruction sums 64 inputs of 16 outputs by 16 rows: 2,048 operations a
  * cycle where vpdpbusd does 256.  Codes of 16 outputs are a tile as they lie, once
@@ -11,17 +11,15 @@
  * comes from far, the next codes and the lines outputs are written to, is asked for
  * a few lines at a time, before tiles that take longer than they do.
  *
- * Up to FEW_ROWS rows are left to coded_few_avx512.c where it takes the weights: a tile takes as long
- * for 8 rows as for 16.  What bounds few rows more is reading the weights.  For groups of 64 codes of 4 or 8 bits
+ * What bounds few rows is reading the weights.  For groups of 64 codes of 4 or 8 bits
  * two groups at a time become bytes, two groups before their turn, so that arithmetic
  * and memory need not wait for one another (few_run). */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
-#include "quant/coded/coded_ahead.h"
 #include "quant/coded/coded_avx512.h"
-#include "quant/levels.h"
+#include "quant/coded/coded_prefetch.h"
 #include "quant/lanes/tile_config.h"
 #include "quant/lanes/transpose512.h"
 
@@ -241,10 +239,10 @@ INLINE void few_codes(uint8_t *to, const struct weight *w, int o, int n_out, int
 {
 	const uint8_t *from = w->data + (size_t)o * w->row_bytes + (size_t)g * 8 * bits;
 	const uint8_t *next = ahead.at ? ahead.at + (size_t)(T_OUT * g) * 8 * bits / RUNS : NULL;
-	const uint8_t *blocks = blocks_of(w);
+	const uint8_t *blocks = packed_of(w);
 
 	if (blocks) {
-		codes_of_blocks(to, block_at(w, blocks, o, g), n, 0, bits);
+		codes_of_blocks(to, packed_at(w, blocks, o, g), n, 0, bits);
 		for (int k = 0; k < T_OUT * bits / 4 && next; k++)
 			_mm_prefetch(next + (size_t)(k % RUNS) * ahead.hop + LINE * (k / RUNS), _MM_HINT_T1);
 		return;
@@ -393,7 +391,7 @@ static void mul_panel(const struct weight *w, int o, int n_out, const struct row
 				for (int h = 0; h < halves; h++)
 					__builtin_prefetch(out + (size_t)j * r->ld + T_OUT * h, 1);
 			if (!span.ahead)
-				coded_ask_codes(w, o + share, PANEL_OUT * (i + 1) / n - share, span.k1, stretch);
+				coded_prefetch_codes(w, o + share, PANEL_OUT * (i + 1) / n - share, span.k1, stretch);
 			t.beside = (const float *)tile + at * 3 * T_ROWS;
 			t.q = (const int8_t *)tile + beside + (size_t)k * T_ROWS;
 			for (int h = 0; h < halves; h++) {
@@ -453,29 +451,13 @@ double coded_peak_amx(int64_t n)
 	return 2.0 * 2 * T_ROWS * T_OUT * T_BYTES * (double)n;
 }
 
-void coded_mul_amx(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0,
-                   int r1, void *scratch)
+void coded_many_amx(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                    void *scratch)
 {
-	struct weight rows_only;
-	const struct weight *w = blocks_settled(&rows_only, weight);
 	size_t tile_bytes = acts_tile_bytes(w->cols, w->group);
 	bool given = x->tiles && r0 % T_ROWS == 0;
 	struct room m;
 
-	if (blocks_of(w) && (o0 % BLOCK_OUT || o1 % BLOCK_OUT)) {
-		coded_whole_blocks(coded_mul_amx, out, ld, w, o0, o1, x, r0, r1, scratch);
-		return;
-	}
-	if (blocks_of(w) && !w->fmt->coding->block && r1 - r0 >= ACTS_TILED && r1 - r0 <= FEW_TWICE) {
-		blocks_few_amx(out, ld, w, block_at(w, blocks_of(w), o0, 0), (o1 - o0) / BLOCK_OUT, x, r0, r1, scratch);
-		return;
-	}
-	if (r1 - r0 < ACTS_TILED || (w->fmt->coding->block && blocks_of(w) && r1 - r0 <= FEW_TWICE) ||
-	    (r1 - r0 <= FEW_ROWS && coded_is_g64(w)) || w->group % 32 || w->group > TILED_INPUTS / 2) {
-		coded_mul_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
-		return;
-	}
-	assert(x->cols == w->cols && x->group == w->group);
 	lay_out(&m, scratch, w);
 	configure(w->group % T_BYTES ? 32 : T_BYTES);
 	for (int r = r0, most = given ? TILED_ROWS : TILED_HERE; r < r1; r += most) {

@@ -46,7 +46,17 @@ void file_block_scales(float *scale, float *bias, const struct weight *w, int o,
 /* Scales and biases of all groups of outputs o .. o + n - 1, n <= 16, to lanes 0 .. n - 1 of scale[g * step], the rest 0. */
 void file_block_lanes(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
 
-enum { OUT_ONCE = 16 }; /* outputs that kernels of few rows read at a time */
+/* The commonest weights: affine codes of 4 or 8 bits in groups of 64, whole lines of them. */
+static inline bool coded_is_g64(const struct weight *w)
+{
+	const struct coding *c = w->fmt->coding;
+
+	return w->group == 64 && c->bias && !c->lut && !c->zero && (c->bits == 4 || c->bits == 8) &&
+	       w->row_bytes % 64 == 0;
+}
+
+/* The codes of E2M1 numbers: twice the number plus 12. */
+extern const uint8_t e2m1_code[16];
 
 /* The codes of row o, lut applied: cols bytes. */
 void coding_row(uint8_t *out, const struct weight *w, int o);

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "quant/levels.h"
+#include "quant/lanes/lane_table.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -1,16 +1,15 @@
-/* blocks_amx.c - 5 to 16 rows over blocks of 16 outputs by 64 inputs (blocks.c) with tiles; the bits of coded.c.
+/* packed_few_amx.c - 5 to 16 rows over blocks of 16 outputs by 64 inputs (packed.c) with tiles; the bits of coded.c.
  *
  * The words of a block are what the tile instructions want of their second operand, [16 quads of
  * inputs][16 outputs][4]: of 8 bits where they lie, of 4 bits once each half of the words is a byte of
  * its own.  The first is rows of activations as they lie.  So nothing is turned, and what comes out is outputs in
  * lanes, as the float steps have them.  These, of one group, and unpacking the next but one are done beside the tiles of
- * the group between.  Up to 8 rows two runs of memory are read, as blocks_avx512.c does; the sums of more are as many
+ * the group between.  Up to 8 rows two runs of memory are read, as packed_few_avx512.c does; the sums of more are as many
  * registers as there are. */
 #include <assert.h>
 #include <immintrin.h>
 
 #include "quant/coded/coded_avx512.h"
-#include "quant/levels.h"
 #include "quant/lanes/tile_config.h"
 
 enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, TILE = 16 * LINE, AHEAD = 2816, RUNS_MOST = 2 };
@@ -155,8 +154,8 @@ FEW(8, 8, 2)
 FEW(8, 12, 1)
 FEW(8, 16, 1)
 
-void blocks_few_amx(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x,
-                    int r0, int r1, void *scratch)
+void packed_few_amx(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
+                    void *scratch)
 {
 	int rows = r1 - r0, bits = w->fmt->coding->bits;
 	struct room *m = scratch;
@@ -174,6 +173,6 @@ void blocks_few_amx(float *out, size_t ld, const struct weight *w, const uint8_t
 	assert(rows <= FEW_TWICE);
 	coded_beside((float *)(m + 1), x, r0, rows);
 	configure(rows);
-	fn(out, ld, blocks, n, &d, m);
+	fn(out, ld, packed_at(w, packed_of(w), o0, 0), (o1 - o0) / BLOCK_OUT, &d, m);
 	_tile_release();
 }

@@ -1,15 +1,15 @@
-/* coded_one_avx2.c - one row over affine codes of 4 or 8 bits in groups of 64 with AVX2; the bits of
- * coded.c.  Compiled twice, as coded_avx2.c is.
+/* coded_row_avx2.c - one row over affine codes of 4 or 8 bits in groups of 64 with AVX2; the bits of
+ * coded.c.  Compiled twice, as coded_many_avx2.c is.
  *
- * As coded_one_avx512.c: the outputs of both halves of a part are read as two runs of memory, a line
+ * As coded_row_avx512.c: the outputs of both halves of a part are read as two runs of memory, a line
  * of each in turn, and what else there is to do of the 2 x 16 outputs before comes in pieces between
  * two outputs: eight groups of 16 outputs, their scales with them.  Those of the outputs that are read
  * are asked for meanwhile, a line for as many codes as it stands for. */
 #include <assert.h>
 
-#include "quant/coded/coded_ahead.h"
 #include "quant/coded/coded_avx2.h"
-#include "quant/levels.h"
+#include "quant/coded/coded_kernels.h"
+#include "quant/coded/coded_prefetch.h"
 
 enum {
 	OUT = OUT_ONCE,
@@ -51,7 +51,7 @@ static void one_lay(struct one *d, uint8_t *p, int cols, int bits)
 	TAKE(sum[0], RUN * OUT * d->groups * sizeof *d->sum[0]);
 	TAKE(sum[1], RUN * OUT * d->groups * sizeof *d->sum[1]);
 #undef TAKE
-	assert(at <= coded_one_scratch(cols));
+	assert(at <= coded_row_scratch(cols));
 }
 
 /* Of each group of 4 bits the even inputs, then the odd ones; of 8 bits as they are, or as int16,
@@ -163,7 +163,7 @@ INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int3
 		__m256i a[RUN], b[RUN];
 
 		for (size_t i = 0; i < d->lines; i++)
-			coded_ask_next(asked);
+			coded_prefetch_next(asked);
 		four_groups(a, at, from, q, bits);
 		four_groups(b, at, from + bytes / 2, q + EIGHT / 2 * INPUTS(bits), bits);
 #pragma GCC unroll 2
@@ -224,7 +224,7 @@ static void two_runs(float *out, const struct one *d, int o, int n)
 {
 	size_t pieces = RUN * d->groups / EIGHT;
 	struct late late[RUN];
-	struct coded_asked asked = coded_asked_from(d->w, o, n);
+	struct coded_asked asked = coded_prefetcher_from(d->w, o, n);
 
 	for (int b = 0; b <= n; b += OUT) {
 		size_t done = b ? 0 : pieces; /* nothing was read before the first */
@@ -246,7 +246,7 @@ static void two_runs(float *out, const struct one *d, int o, int n)
 	}
 }
 
-int LEVEL(coded_one)(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside,
+int LEVEL(coded_row)(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside,
                      void *scratch)
 {
 	int n = (o1 - o0) / RUN / OUT * OUT, bits = w->fmt->coding->bits;

@@ -1,12 +1,13 @@
-/* coded_ahead.h - inside quant/: what kernels that read weights for few rows ask for ahead of its turn. */
+/* coded_prefetch.h - inside quant/: what kernels that read weights for few rows ask for ahead of its turn. */
 #ifndef QUANT_CODED_AHEAD_H
 #define QUANT_CODED_AHEAD_H
 
-#include "quant/coded/blocks_layout.h"
+#include "quant/coded/packed_layout.h"
+#include "quant/kernel_rows.h"
 
 /* Asks for the scales, and biases, of n outputs from o on.  Inlined: gcc 12 drops calls of a function that
  * only asks for memory. */
-__attribute__((always_inline)) static inline void coded_ask_scales(const struct weight *w, int o, int n)
+__attribute__((always_inline)) static inline void coded_prefetch_scales(const struct weight *w, int o, int n)
 {
 	size_t row = weight_scale_bytes(w), at = (size_t)o * row;
 
@@ -30,14 +31,14 @@ enum { RUNS = 4, AHEAD_BYTES = 32 << 10, AHEAD_MOST = 32 };
 static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
 {
 	int n = OUT_ONCE * w->row_bytes < AHEAD_BYTES ? AHEAD_MOST : OUT_ONCE, next = (o / n + 1) * n;
-	const uint8_t *blocks = blocks_of(w);
+	const uint8_t *blocks = packed_of(w);
 
 	if (next > w->rows - n)
 		next = w->rows > n ? w->rows - n : 0;
 	if (blocks) {
-		size_t run = (size_t)(n / BLOCK_OUT) * blocks_of_rows(w) / RUNS;
+		size_t run = (size_t)(n / BLOCK_OUT) * packed_step(w) / RUNS;
 
-		return (struct coded_ahead){ block_at(w, blocks, next, 0) + run * (size_t)(o % n) / (size_t)n, run };
+		return (struct coded_ahead){ packed_at(w, blocks, next, 0) + run * (size_t)(o % n) / (size_t)n, run };
 	}
 	return (struct coded_ahead){ w->data + ((size_t)next + (size_t)(o % n / RUNS)) * w->row_bytes,
 		                     (size_t)(n / RUNS) * w->row_bytes };
@@ -51,7 +52,8 @@ struct coded_asked {
 	unsigned n;
 };
 /* Asks for the first lines at once, so that later ones come a line early. */
-__attribute__((always_inline)) static inline struct coded_asked coded_asked_from(const struct weight *w, int o, int n)
+__attribute__((always_inline)) static inline struct coded_asked coded_prefetcher_from(const struct weight *w, int o,
+                                                                                      int n)
 {
 	struct coded_asked a = { .n = 0 };
 
@@ -65,7 +67,7 @@ __attribute__((always_inline)) static inline struct coded_asked coded_asked_from
 		__builtin_prefetch(a.at[i]);
 	return a;
 }
-__attribute__((always_inline)) static inline void coded_ask_next(struct coded_asked *a)
+__attribute__((always_inline)) static inline void coded_prefetch_next(struct coded_asked *a)
 {
 	__builtin_prefetch(a->at[a->n++ % (2 * ONE_RUNS)] += 64);
 }

@@ -1,4 +1,4 @@
-/* blocks_avx512.c - up to 8 rows over blocks of 16 outputs by 64 inputs (blocks.c); the bits of coded.c.
+/* packed_few_avx512.c - up to 8 rows over blocks of 16 outputs by 64 inputs (packed.c); the bits of coded.c.
  *
  * A line of a block has one word of each of 16 outputs: what it is multiplied with is the same for
  * all, so that sums stay in lanes and a group ends with its float steps, nothing turned.  As long as
@@ -9,7 +9,6 @@
 #include <immintrin.h>
 
 #include "quant/coded/coded_avx512.h"
-#include "quant/levels.h"
 
 enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, AHEAD = 2816, AHEAD_ALONE = 8448, RUNS_MOST = 2, ROWS_TWICE = 4 };
 
@@ -156,15 +155,16 @@ static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
 };
 
-void blocks_few_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
-                       const struct acts *x, int r0, int r1, void *scratch)
+void packed_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch)
 {
 	struct rows d = { .q = x->q + (size_t)r0 * (size_t)x->cols,
 		          .cols = (size_t)x->cols,
 		          .beside = scratch,
 		          .groups = x->cols / x->group };
+	const uint8_t *blocks = packed_at(w, packed_of(w), o0, 0);
 
-	assert(r1 - r0 <= FEW_ROWS);
+	assert(r1 - r0 <= FEW_ROWS && o0 % BLOCK_OUT == 0 && o1 % BLOCK_OUT == 0);
 	coded_beside(scratch, x, r0, r1 - r0);
-	fews[w->fmt->coding->bits == 8][r1 - r0 - 1](out, ld, blocks, n, &d);
+	fews[w->fmt->coding->bits == 8][r1 - r0 - 1](out, ld, blocks, (o1 - o0) / BLOCK_OUT, &d);
 }

@@ -1,9 +1,9 @@
-/* blocks_tiles_avx512.c - nine rows and more over blocks of 16 outputs by 64 inputs (blocks.c) with vpdpbusd; the
+/* packed_many_avx512.c - nine rows and more over blocks of 16 outputs by 64 inputs (packed.c) with vpdpbusd; the
  * bits of coded.c.
  *
  * A tile of up to six rows by 32 outputs, two blocks side by side, runs over all inputs with its sums in registers and
  * reads codes as they lie: nothing is unpacked beforehand, so nine rows go nearly as fast, each, as 256.  Where
- * instructions that only move bits have ports of their own (blocks_tiles_slow), what binds is those that multiply: of 228
+ * instructions that only move bits have ports of their own (packed_many_slow), what binds is those that multiply: of 228
  * instructions of a group and six rows 192 are products and 36 float steps.
  *
  * Meanwhile a tile asks for its share of the next 32 outputs, a run of lines, since memory gives more to who asks in
@@ -11,8 +11,8 @@
 #include <assert.h>
 #include <immintrin.h>
 
+#include "base/part.h"
 #include "quant/coded/coded_avx512.h"
-#include "quant/levels.h"
 #include "quant/trial.h"
 
 enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, TILE_ROWS = 6, SIDES = 2, ONCE_BYTES = 480 << 10 }; /* of activations */
@@ -158,13 +158,15 @@ static void ask_share(struct tiling *t, const uint8_t *at, size_t n, int i, int 
 	t->lines = (int)(lines / (size_t)t->groups + (size_t)of - 1) / of;
 }
 
-void blocks_tiles_avx512(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
-                         const struct acts *x, int r0, int r1)
+void packed_many_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                        int r1, void *scratch)
 {
+	const uint8_t *blocks = packed_at(w, packed_of(w), o0, 0);
+	int n = (o1 - o0) / OUT;
 	int bits = w->fmt->coding->bits, of = (r1 - r0 + TILE_ROWS - 1) / TILE_ROWS,
 	    once = ONCE_BYTES / w->cols / TILE_ROWS;
-	size_t step = blocks_of_rows(w);
-	const uint8_t *end = blocks_of(w) + step * (size_t)(w->rows / OUT);
+	size_t step = packed_step(w);
+	const uint8_t *end = packed_of(w) + step * (size_t)(w->rows / OUT);
 	struct tiling t = { .x = x, .step = step, .groups = w->cols / w->group };
 
 	assert(r1 - r0 > FEW_ROWS && x->cols == w->cols && w->group == BLOCK_INPUTS);
@@ -226,7 +228,7 @@ static double products_beside(void)
 	return products(true);
 }
 
-bool blocks_tiles_slow(void)
+bool packed_many_slow(void)
 {
 	static atomic_int known;
 

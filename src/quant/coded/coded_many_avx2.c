@@ -1,4 +1,4 @@
-/* coded_avx2.c - products over coded weights with AVX2; the bits of coded.c.  Compiled
+/* coded_many_avx2.c - products over coded weights with AVX2; the bits of coded.c.  Compiled
  * twice: with AVX-VNNI vpdpbusd sums four products at once, without it vpmaddubsw two.
  *
  * Without, pairs of products are summed in 16 bits: eight pairs of codes of up to 4 bits
@@ -7,16 +7,17 @@
  * multiplied as |w| by x with w's sign (128 x 127 x 2 = 32512 just fits), and 128
  * times the sum of x is added back.
  *
- * The commonest weights: coded_g64_avx2.c.  Of the others, codes of 16 outputs are unpacked,
+ * The commonest weights: coded_few_avx2.c.  Of the others, codes of 16 outputs are unpacked,
  * PANEL_INPUTS inputs at a time, into quads of inputs, [inputs / 4][16][4], and
  * tiles of 1 to TILE_ROWS rows run over them. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
-#include "quant/coded/coded_ahead.h"
 #include "quant/coded/coded_avx2.h"
-#include "quant/levels.h"
+#include "quant/coded/coded_kernels.h"
+#include "quant/coded/coded_prefetch.h"
+#include "quant/coded/planes.h"
 
 /* STREAM: any other width; UNPACKED: a byte each, of rows in blocks. */
 enum how { NIBBLES, NIBBLES_LUT, BYTES, STREAM, UNPACKED, UNPACKED_LUT, HOWS };
@@ -178,8 +179,8 @@ void LEVEL(coded_scales)(float *scale, float *bias, size_t step, const struct we
 {
 	int groups = w->cols / w->group;
 
-	if (w->fmt->coding->block && blocks_of(w)) {
-		LEVEL(planes_lanes)(scale, bias, step, w, blocks_of(w), o);
+	if (w->fmt->coding->block && packed_of(w)) {
+		LEVEL(planes_lanes)(scale, bias, step, w, packed_of(w), o);
 		return;
 	}
 	if (w->fmt->coding->block) {
@@ -189,7 +190,7 @@ void LEVEL(coded_scales)(float *scale, float *bias, size_t step, const struct we
 	scales_make(scale, step, w, false, o, n, 0, groups);
 	if (w->fmt->coding->bias)
 		scales_make(bias, step, w, true, o, n, 0, groups);
-	coded_ask_scales(w, o + 16, 16);
+	coded_prefetch_scales(w, o + 16, 16);
 }
 
 void LEVEL(coded_scales_eight)(float *scale, float *bias, size_t step, const struct weight *w, int o, int g)
@@ -472,8 +473,8 @@ static void block_panel(uint8_t *panel, const struct codes *codes, enum how how,
 	uint8_t code[16][PANEL_INPUTS];
 	const uint8_t *row[16];
 
-	if (blocks_of(w)) {
-		LEVEL(planes_panel)(panel, BLOCK_LINE, w, blocks_of(w), o, k, k + n);
+	if (packed_of(w)) {
+		LEVEL(planes_panel)(panel, BLOCK_LINE, w, packed_of(w), o, k, k + n);
 		return;
 	}
 	for (int i = 0; i < 16; i++) {
@@ -515,8 +516,8 @@ static enum how how_of(const struct coding *c)
 	return c->bits == 4 ? (c->lut ? NIBBLES_LUT : NIBBLES) : c->bits == 8 ? BYTES : STREAM;
 }
 
-static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                     int r1, void *scratch)
+void LEVEL(coded_many)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch)
 {
 	const struct coding *c = w->fmt->coding;
 	enum how how = how_of(c);
@@ -535,19 +536,6 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 		.zero = c->zero - codes_less(c),
 	};
 
-	assert(x->cols == w->cols && x->group == w->group);
-	if (coded_is_g64(w)) {
-		int begin = o0;
-
-		o0 = LEVEL(coded_g64)(out, ld, w, o0, o1, x, r0, r1, scratch);
-		out += o0 - begin;
-		if (o0 == o1)
-			return;
-	}
-	if (w->group % 16) {
-		coded_mul_scalar(out, ld, w, o0, o1, x, r0, r1, scratch);
-		return;
-	}
 	for (int n; r0 < r1; r0 += n, out += (size_t)n * ld) {
 		n = r1 - r0 < BLOCK_ROWS ? r1 - r0 : BLOCK_ROWS;
 		d.r0 = r0;
@@ -563,24 +551,4 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 			block(out + (o - o0), ld, &d, &codes, how, o, n_out, n, panel);
 		}
 	}
-}
-
-/* Of weights whose blocks are planes, whole 16 outputs. */
-static void mul_planes(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                       int r1, void *scratch)
-{
-	(r1 - r0 <= FEW_TWICE ? LEVEL(planes_few) : mul_rows)(out, ld, w, o0, o1, x, r0, r1, scratch);
-}
-
-void LEVEL(coded_mul)(float *out, size_t ld, const struct weight *weight, int o0, int o1, const struct acts *x, int r0,
-                      int r1, void *scratch)
-{
-	struct weight rows;
-	const struct weight *w = blocks_settled(&rows, weight);
-
-	if (blocks_of(w))
-		coded_whole_blocks(w->fmt->coding->block ? mul_planes : LEVEL(blocks_mul), out, ld, w, o0, o1, x, r0,
-		                   r1, scratch);
-	else
-		mul_rows(out, ld, w, o0, o1, x, r0, r1, scratch);
 }

@@ -1,18 +1,18 @@
-/* coded_g64_avx2.c - products over affine codes of 4 or 8 bits in groups of 64 with AVX2; the bits
- * of coded.c.  Compiled twice, as coded_avx2.c is.
+/* coded_few_avx2.c - products over affine codes of 4 or 8 bits in groups of 64 with AVX2; the bits
+ * of coded.c.  Compiled twice, as coded_many_avx2.c is.
  *
  * Few rows go as in coded_few_avx512.c, in half as many lanes: codes of 8 outputs are turned, so
  * that a vector has a quad of inputs of each, and multiplied where they are, in registers; lines of
  * the outputs that follow are asked for one by one between the products.  One row, where its part is
- * long enough: coded_one_avx2.c.  For many rows codes of 16 outputs are made once, and FEW_ROWS rows at
+ * long enough: coded_row_avx2.c.  For many rows codes of 16 outputs are made once, and FEW_ROWS rows at
  * a time run over them.
- * Both kinds of codes as in coded_g64_avx2.h. */
+ * Both kinds of codes as in coded_few_avx2.h. */
 #include <assert.h>
 #include <string.h>
 
-#include "quant/coded/coded_ahead.h"
-#include "quant/coded/coded_g64_avx2.h"
-#include "quant/levels.h"
+#include "quant/coded/coded_few_avx2.h"
+#include "quant/coded/coded_kernels.h"
+#include "quant/coded/coded_prefetch.h"
 
 /* NEAR bytes on lies what an output reads next: it is asked for into the first cache. */
 enum { OUT = OUT_ONCE, LANES = 8, LINE = 64, GROUP = 64, NEAR = 256 };
@@ -246,25 +246,6 @@ static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
 };
 
-void LEVEL(coded_inputs)(int8_t *to, size_t step, const int8_t *q, int cols, int bits, bool blocks)
-{
-	const __m128i halves = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
-	const __m128i pairs = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-
-	for (int g = 0; g < cols; g += GROUP, to += step)
-		for (int i = 0; i < GROUP; i += 16) {
-			__m128i v = _mm_loadu_si128((const void *)(q + g + i));
-
-			if (bits == 4 && !blocks)
-				_mm_storeu_si128((void *)(to + i), _mm_shuffle_epi8(v, halves));
-			else if (bits == 4 || VNNI)
-				_mm_storeu_si128((void *)(to + i), v);
-			else
-				_mm256_storeu_si256((void *)(to + 2 * i),
-				                    _mm256_cvtepi8_epi16(_mm_shuffle_epi8(v, pairs)));
-		}
-}
-
 /* Rows [r0, r0 + rows) as the kernels want them, from `to` on; returns where they end. */
 static int8_t *few_rows(struct few *d, int8_t *to, const struct acts *x, int r0, int rows, int bits, bool blocks)
 {
@@ -280,22 +261,22 @@ static int8_t *few_rows(struct few *d, int8_t *to, const struct acts *x, int r0,
 	return to + line * n * groups;
 }
 
-static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0, int r1,
-                    void *scratch)
+void LEVEL(coded_few)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                      int r1, void *scratch)
 {
 	int bits = w->fmt->coding->bits, rows = r1 - r0, first = rows > FEW_ROWS ? (rows + 1) / 2 : rows;
 	float *scale = scratch;
 	struct few d[2] = { { .w = w, .scale = scale }, { .w = w, .scale = scale } };
 	int8_t *to = (int8_t *)(scale + 2 * OUT * (size_t)(w->cols / w->group));
 
-	assert(rows <= FEW_TWICE);
+	assert(rows <= FEW_TWICE && coded_is_g64(w));
 	to = few_rows(&d[0], to, x, r0, first, bits, false);
 	if (first < rows)
 		few_rows(&d[1], to, x, r0 + first, rows - first, bits, false);
 	if (rows == 1) {
 		int begin = o0;
 
-		o0 = LEVEL(coded_one)(out, w, o0, o1, x->q + (size_t)r0 * (size_t)x->cols, d[0].beside, to);
+		o0 = LEVEL(coded_row)(out, w, o0, o1, x->q + (size_t)r0 * (size_t)x->cols, d[0].beside, to);
 		out += o0 - begin;
 	}
 	for (int o = o0; o + OUT <= o1; o += OUT, out += OUT) {
@@ -308,8 +289,9 @@ static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o
 	}
 }
 
-void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int o0, int o1,
-                           const struct acts *x, int r0, int r1, void *scratch)
+/* At most G64_ROWS rows, half as many where they are int16; blocks: those of w from o0 on, or NULL for rows. */
+static void many_of(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int o0, int o1,
+                    const struct acts *x, int r0, int r1, void *scratch)
 {
 	int groups = w->cols / w->group, bits = w->fmt->coding->bits, rows = r1 - r0,
 	    whole = rows / FEW_ROWS * FEW_ROWS;
@@ -336,8 +318,9 @@ void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, const 
 		for (int g0 = 0, g1; g0 < groups; g0 = g1) {
 			g1 = g0 + step < groups ? g0 + step : groups;
 			if (blocks)
-				(bits == 4 ? panel_of_blocks_4 : panel_of_blocks_8)(
-					panel, scale + 2 * OUT * g0, blocks + (size_t)g0 * block_bytes(w), g1 - g0);
+				(bits == 4 ? panel_of_blocks_4 :
+				             panel_of_blocks_8)(panel, scale + 2 * OUT * g0,
+				                                blocks + (size_t)g0 * packed_block_bytes(w), g1 - g0);
 			else
 				(bits == 4 ? panel_4 : panel_8)(panel, w, o, g0, g1);
 			for (int r = 0; r < whole; r += FEW_ROWS)
@@ -347,28 +330,38 @@ void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, const 
 		for (int r = 0; r < whole; r++)
 			memcpy(out + (size_t)r * ld, sums + r * OUT, OUT * sizeof *sums);
 		if (whole < rows && blocks)
-			LEVEL(blocks_few)(out + (size_t)whole * ld, ld, w, blocks, 1, &left);
+			LEVEL(packed_rows)(out + (size_t)whole * ld, ld, w, blocks, 1, &left);
 		else if (whole < rows)
 			fews[bits == 8][rows - whole - 1](out + (size_t)whole * ld, ld, &d[whole / FEW_ROWS], o, none);
 		if (blocks)
-			blocks += blocks_of_rows(w);
+			blocks += packed_step(w);
 	}
 }
 
-int LEVEL(coded_g64)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                     int r1, void *scratch)
+/* Cuts many rows to what a panel is used for at a time.  What is left at the end may be few. */
+INLINE void mul_many(weight_mul_fn *few, float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int o0,
+                     int o1, const struct acts *x, int r0, int r1, void *scratch)
 {
 	int most = INPUTS(w->fmt->coding->bits) > GROUP ? G64_ROWS / 2 : G64_ROWS;
 
-	assert(coded_is_g64(w));
-	if (o1 - o0 < OUT)
-		return o0;
 	for (int n; r0 < r1; r0 += n, out += (size_t)n * ld) {
 		n = r1 - r0 < most ? r1 - r0 : most;
 		if (n <= FEW_TWICE)
-			mul_few(out, ld, w, o0, o1, x, r0, r0 + n, scratch);
+			few(out, ld, w, o0, o1, x, r0, r0 + n, scratch);
 		else
-			LEVEL(coded_g64_many)(out, ld, w, NULL, o0, o1, x, r0, r0 + n, scratch);
+			many_of(out, ld, w, blocks, o0, o1, x, r0, r0 + n, scratch);
 	}
-	return o0 + (o1 - o0) / OUT * OUT;
+}
+
+void LEVEL(coded_g64_many)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                           int r1, void *scratch)
+{
+	mul_many(LEVEL(coded_few), out, ld, w, NULL, o0, o1, x, r0, r1, scratch);
+}
+
+void LEVEL(packed_many)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                        int r1, void *scratch)
+{
+	assert(o0 % OUT == 0 && o1 % OUT == 0);
+	mul_many(LEVEL(packed_few), out, ld, w, packed_at(w, packed_of(w), o0, 0), o0, o1, x, r0, r1, scratch);
 }

@@ -7,8 +7,8 @@
  * fused multiply-adds over rising rows. */
 #include <assert.h>
 
+#include "quant/lanes/lane_table.h"
 #include "quant/lanes/lanes.h"
-#include "quant/levels.h"
 
 /* A register and how many make sixteen lanes; tiles of as many sums as there are
  * registers: queries by rows of scores, queries by registers of values. */

@@ -1,16 +1,16 @@
-/* blocks_avx2.c - products over blocks of 16 outputs by 64 inputs (blocks.c) with AVX2; the bits of coded.c.
- * Compiled twice, as coded_avx2.c is.
+/* packed_few_avx2.c - products over blocks of 16 outputs by 64 inputs (packed.c) with AVX2; the bits of coded.c.
+ * Compiled twice, as coded_many_avx2.c is.
  *
  * Half a line of a block has one word of each of 8 outputs: what it is multiplied with is the same for
  * all, so that sums stay in lanes and a group ends with its float steps, nothing turned.  A few rows read
- * two runs of memory side by side, as blocks_avx512.c does; from some rows on there is more to gain from sums in
+ * two runs of memory side by side, as packed_few_avx512.c does; from some rows on there is more to gain from sums in
  * registers, 8 outputs at a time, and the next 16 outputs are asked for meanwhile.  More than FEW_TWICE rows:
- * coded_g64_avx2.c. */
+ * coded_few_avx2.c. */
 #include <assert.h>
 
-#include "quant/coded/coded_ahead.h"
-#include "quant/coded/coded_g64_avx2.h"
-#include "quant/levels.h"
+#include "quant/coded/coded_few_avx2.h"
+#include "quant/coded/coded_kernels.h"
+#include "quant/coded/coded_prefetch.h"
 
 enum {
 	OUT = BLOCK_OUT,
@@ -259,10 +259,29 @@ static few_fn *const fews[2][FEW_ROWS] = {
 	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
 };
 
-void LEVEL(blocks_few)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
-                       const struct block_rows *d)
+void LEVEL(packed_rows)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,
+                        const struct block_rows *d)
 {
 	fews[w->fmt->coding->bits == 8][d->n - 1](out, ld, blocks, n, w->cols / BLOCK_INPUTS, d);
+}
+
+void LEVEL(coded_inputs)(int8_t *to, size_t step, const int8_t *q, int cols, int bits, bool blocks)
+{
+	const __m128i halves = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+	const __m128i pairs = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+
+	for (int g = 0; g < cols; g += BLOCK_INPUTS, to += step)
+		for (int i = 0; i < BLOCK_INPUTS; i += 16) {
+			__m128i v = _mm_loadu_si128((const void *)(q + g + i));
+
+			if (bits == 4 && !blocks)
+				_mm_storeu_si128((void *)(to + i), _mm_shuffle_epi8(v, halves));
+			else if (bits == 4 || VNNI)
+				_mm_storeu_si128((void *)(to + i), v);
+			else
+				_mm256_storeu_si256((void *)(to + 2 * i),
+				                    _mm256_cvtepi8_epi16(_mm_shuffle_epi8(v, pairs)));
+		}
 }
 
 int8_t *LEVEL(block_rows_of)(struct block_rows *d, int8_t *to, const struct acts *x, int r0, int n, int bits)
@@ -283,38 +302,24 @@ int8_t *LEVEL(block_rows_of)(struct block_rows *d, int8_t *to, const struct acts
 	return to + (size_t)n * d->row;
 }
 
-/* At most FEW_TWICE rows. */
-static void mul_few(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n, const struct acts *x,
-                    int r0, int r1, void *scratch)
+void LEVEL(packed_few)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                       int r1, void *scratch)
 {
-	int bits = w->fmt->coding->bits, rows = r1 - r0, first = rows > FEW_ROWS ? (rows + 1) / 2 : rows;
+	const uint8_t *blocks = packed_at(w, packed_of(w), o0, 0);
+	int n = (o1 - o0) / OUT, bits = w->fmt->coding->bits, rows = r1 - r0;
+	int first = rows > FEW_ROWS ? (rows + 1) / 2 : rows;
 	struct block_rows d[2];
 	int8_t *to = LEVEL(block_rows_of)(&d[0], scratch, x, r0, first, bits);
 
-	assert(rows <= FEW_TWICE);
+	assert(rows <= FEW_TWICE && o0 % OUT == 0 && o1 % OUT == 0);
 	if (rows == first) {
-		LEVEL(blocks_few)(out, ld, w, blocks, n, &d[0]);
+		LEVEL(packed_rows)(out, ld, w, blocks, n, &d[0]);
 		return;
 	}
 	LEVEL(block_rows_of)(&d[1], to, x, r0 + first, rows - first, bits);
-	for (int i = 0; i < n; i++, out += OUT, blocks += blocks_of_rows(w)) { /* the second time out of a cache */
-		LEVEL(blocks_few)(out, ld, w, blocks, 1, &d[0]);
-		LEVEL(blocks_few)(out + (size_t)first * ld, ld, w, blocks, 1, &d[1]);
-	}
-}
-
-void LEVEL(blocks_mul)(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
-                       int r1, void *scratch)
-{
-	int most = INPUTS(w->fmt->coding->bits) > BLOCK_INPUTS ? G64_ROWS / 2 : G64_ROWS;
-	const uint8_t *blocks = block_at(w, blocks_of(w), o0, 0);
-
-	assert(o0 % OUT == 0 && o1 % OUT == 0 && x->cols == w->cols && x->group == w->group);
-	for (int n; r0 < r1; r0 += n, out += (size_t)n * ld) {
-		n = r1 - r0 < most ? r1 - r0 : most;
-		if (n <= FEW_TWICE)
-			mul_few(out, ld, w, blocks, (o1 - o0) / OUT, x, r0, r0 + n, scratch);
-		else
-			LEVEL(coded_g64_many)(out, ld, w, blocks, o0, o1, x, r0, r0 + n, scratch);
+	/* The second half of the rows reads the blocks out of a cache. */
+	for (int i = 0; i < n; i++, out += OUT, blocks += packed_step(w)) {
+		LEVEL(packed_rows)(out, ld, w, blocks, 1, &d[0]);
+		LEVEL(packed_rows)(out + (size_t)first * ld, ld, w, blocks, 1, &d[1]);
 	}
 }

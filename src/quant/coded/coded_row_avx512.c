@@ -1,4 +1,4 @@
-/* coded_one_avx512.c - one row over affine codes of 4 or 8 bits in groups of 64; the bits of coded.c.
+/* coded_row_avx512.c - one row over affine codes of 4 or 8 bits in groups of 64; the bits of coded.c.
  *
  * Decoding one sequence is reading, and memory gives most when it is read as two runs side by side,
  * a line of each in turn, asked for a bit less than a page ahead (docs/notes/kernels.md, Tried).  So
@@ -11,8 +11,8 @@
 #include <assert.h>
 #include <immintrin.h>
 
-#include "quant/coded/coded_ahead.h"
-#include "quant/levels.h"
+#include "quant/coded/coded_kernels.h"
+#include "quant/coded/coded_prefetch.h"
 #include "quant/lanes/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -57,7 +57,7 @@ static void one_lay(struct one *d, uint8_t *p, int cols)
 	TAKE(sum[0], RUN * OUT * d->padded * sizeof *d->sum[0]);
 	TAKE(sum[1], RUN * OUT * d->padded * sizeof *d->sum[1]);
 #undef TAKE
-	assert(at <= coded_one_scratch(cols));
+	assert(at <= coded_row_scratch(cols));
 }
 
 /* Sums of a line's codes; of 4 bits those of its first group are in the lower half, and at most 8 products in a
@@ -142,10 +142,10 @@ INLINE void read_outputs(const struct one *d, const uint8_t *const at[RUN], int3
 	for (size_t from = 0; from < d->w->row_bytes; from += 2 * half, q += WHOLE * GROUP, sum += WHOLE) {
 		__m512i a[RUN], b[RUN];
 
-		coded_ask_next(asked);
+		coded_prefetch_next(asked);
 		half_sums(a, at, from, q, bits);
 		if (from + half < d->w->row_bytes) {
-			coded_ask_next(asked);
+			coded_prefetch_next(asked);
 			half_sums(b, at, from + half, q + HALF * GROUP, bits);
 		} else {
 #pragma GCC unroll 2
@@ -264,7 +264,7 @@ INLINE void late_until(const struct one *d, struct late late[RUN], const uint8_t
 INLINE void two_runs(float *out, const struct one *d, int o, int n, late_fn *fn, const int bits)
 {
 	size_t pieces = RUN * d->padded / WHOLE;
-	struct coded_asked asked = coded_asked_from(d->w, o, n);
+	struct coded_asked asked = coded_prefetcher_from(d->w, o, n);
 	struct late late[RUN];
 	const uint8_t *data = d->w->data, *ahead[RUN];
 	size_t row = d->w->row_bytes;
@@ -303,7 +303,7 @@ static void two_runs_8(float *out, const struct one *d, int o, int n)
 	two_runs(out, d, o, n, d->w->scale_type == DT_BF16 ? late_8_bf16 : late_8_f16, 8);
 }
 
-int coded_one_avx512(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside,
+int coded_row_avx512(float *out, const struct weight *w, int o0, int o1, const int8_t *q, const float *beside,
                      void *scratch)
 {
 	int n = (o1 - o0) / RUN / OUT * OUT;

@@ -1,4 +1,4 @@
-/* blocks.c - weights in blocks of 16 outputs by 64 inputs, which kernels read as they lie.
+/* packed.c - weights in blocks of 16 outputs by 64 inputs, which kernels read as they lie.
  *
  * Rows of a file are four streams of memory to a kernel that reads a few of them: codes of two runs
  * of outputs, scales and biases, in lines that end anywhere; and outputs become lanes only by turning
@@ -16,20 +16,19 @@
 #include <string.h>
 
 #include "quant/coded/planes.h"
-#include "quant/levels.h"
 
-bool blocks_fit(const struct weight *w)
+bool packed_fit(const struct weight *w)
 {
 	bool codes = w->fmt->coding && coded_is_g64(w) && w->scale_type == DT_BF16;
 
 	if (planes_fit(w))
 		return true;
-	return (codes || (w->fmt == &format_bf16 && w->cols % BLOCK_INPUTS == 0)) && w->rows % BLOCK_OUT == 0;
+	return (codes || (w->fmt->pairs && w->cols % BLOCK_INPUTS == 0)) && w->rows % BLOCK_OUT == 0;
 }
 
-size_t blocks_bytes(const struct weight *w)
+size_t packed_bytes(const struct weight *w)
 {
-	return (size_t)(w->rows / BLOCK_OUT) * blocks_of_rows(w);
+	return (size_t)(w->rows / BLOCK_OUT) * packed_step(w);
 }
 
 /* Nibbles 0 to 3 of a word to bytes. */
@@ -113,10 +112,10 @@ static void fill_pairs(uint8_t *to, const struct weight *w, int o)
 				four_in(to + 4 * i + 2 * BLOCK_LINE * k, from + i * w->row_bytes + FOUR * k);
 }
 
-void blocks_fill(uint8_t *to, const struct weight *w, int first, int n)
+void packed_fill(uint8_t *to, const struct weight *w, int first, int n)
 {
-	assert(blocks_fit(w) && first % BLOCK_OUT == 0 && n % BLOCK_OUT == 0);
-	for (int o = first; o < first + n; o += BLOCK_OUT, to += blocks_of_rows(w))
+	assert(packed_fit(w) && first % BLOCK_OUT == 0 && n % BLOCK_OUT == 0);
+	for (int o = first; o < first + n; o += BLOCK_OUT, to += packed_step(w))
 		if (!w->fmt->coding)
 			fill_pairs(to, w, o);
 		else if (w->fmt->coding->block)
@@ -126,25 +125,10 @@ void blocks_fill(uint8_t *to, const struct weight *w, int first, int n)
 				fill_codes(to + 4 * i, w, o + i);
 }
 
-void coded_whole_blocks(weight_mul_fn *mul, float *out, size_t ld, const struct weight *w, int o0, int o1,
-                        const struct acts *x, int r0, int r1, void *scratch)
-{
-	int first = (o0 + BLOCK_OUT - 1) / BLOCK_OUT * BLOCK_OUT, last = o1 / BLOCK_OUT * BLOCK_OUT;
-
-	if (first >= last)
-		first = last = o1;
-	if (o0 < first)
-		coded_mul_scalar(out, ld, w, o0, first, x, r0, r1, scratch);
-	if (first < last)
-		mul(out + (first - o0), ld, w, first, last, x, r0, r1, scratch);
-	if (last < o1)
-		coded_mul_scalar(out + (last - o0), ld, w, last, o1, x, r0, r1, scratch);
-}
-
-void block_row(uint8_t *row, const struct weight *w, const uint8_t *blocks, int o)
+void packed_read_row(uint8_t *row, const struct weight *w, const uint8_t *blocks, int o)
 {
 	const struct coding *c = w->fmt->coding;
-	const uint8_t *at = block_at(w, blocks, o, 0) + (size_t)(o % BLOCK_OUT) * 4;
+	const uint8_t *at = packed_at(w, blocks, o, 0) + (size_t)(o % BLOCK_OUT) * 4;
 
 	if (!c) {
 		for (int i = 0; i < w->cols / 4; i++, row += FOUR, at += 2 * BLOCK_LINE)
@@ -156,9 +140,9 @@ void block_row(uint8_t *row, const struct weight *w, const uint8_t *blocks, int 
 			copy_word(row, at, word_out, c->bits);
 }
 
-void block_scale(float *scale, float *bias, const struct weight *w, const uint8_t *blocks, int o, int g)
+void packed_read_scale(float *scale, float *bias, const struct weight *w, const uint8_t *blocks, int o, int g)
 {
-	const uint8_t *at = block_at(w, blocks, o, g + 1) - BLOCK_LINE + (size_t)(o % BLOCK_OUT) * 4;
+	const uint8_t *at = packed_at(w, blocks, o, g + 1) - BLOCK_LINE + (size_t)(o % BLOCK_OUT) * 4;
 
 	dtype_to_float(scale, at, DT_BF16, 1);
 	dtype_to_float(bias, at + 2, DT_BF16, 1);

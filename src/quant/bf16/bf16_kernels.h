@@ -1,0 +1,20 @@
+/* bf16_kernels.h - inside quant/: products of bf16 weights under ARITH_FAST, at levels that have a dot product of bf16
+ * or tiles of it. */
+#ifndef QUANT_BF16_KERNELS_H
+#define QUANT_BF16_KERNELS_H
+
+#include "quant/format.h"
+
+/* By vdpbf16ps, by the multiply-adds that it stands for (the same bits), and by tiles. */
+weight_mul_fn bf16_mul_dot, bf16_mul_floats, bf16_mul_amx;
+/* Is bf16_mul_floats faster on this processor than bf16_mul_dot?  The first call measures both for some microseconds;
+ * that is a backend being opened, so no product waits.  Any thread: two threads that measure at once may differ, and
+ * either answer gives the same bits. */
+bool bf16_dot_slow(void);
+/* struct acts.pairs as the level's kernels read it. */
+acts_tile_fn acts_pairs_avx512bf16, acts_pairs_amx;
+quant_peak_fn bf16_peak_avx512bf16, bf16_peak_amx;
+/* Scratch bytes for a weight of so many inputs. */
+size_t bf16_scratch_avx512bf16(int cols), bf16_scratch_amx(int cols);
+
+#endif

@@ -1,0 +1,90 @@
+/* coding.c - codes and scales of a weight read in plain C, wherever it has them: in rows, in the blocks of a file,
+ * packed.  This is what the kernels' ways of reading are compared with. */
+#include <string.h>
+
+#include "quant/coded/planes.h"
+
+/* Stored codes to codes. */
+static void code_values(uint8_t *code, const struct coding *c, int n)
+{
+	for (int i = 0; i < n && c->lut; i++)
+		code[i] = c->lut[code[i]];
+}
+
+void coding_row(uint8_t *out, const struct weight *w, int o)
+{
+	const struct coding *c = w->fmt->coding;
+	const uint8_t *p = w->data + (size_t)o * w->row_bytes, *blocks = packed_of(w);
+	unsigned mask = (1u << c->bits) - 1;
+
+	if (c->block && blocks) {
+		planes_row(out, w, blocks, o);
+		return;
+	}
+	if (c->block) {
+		file_block_codes(out, w, o, 0, w->cols);
+		code_values(out, c, w->cols);
+		return;
+	}
+	if (blocks) { /* to the end of out, so that what becomes of a byte never stands before it */
+		uint8_t *row = out + (size_t)w->cols - (size_t)w->cols * (size_t)c->bits / 8;
+
+		packed_read_row(row, w, blocks, o);
+		p = row;
+	}
+
+	if (c->bits == 8) {
+		if (p != out)
+			memcpy(out, p, (size_t)w->cols);
+		return;
+	}
+	for (int i = 0; i < w->cols; i++) {
+		size_t bit = (size_t)i * (size_t)c->bits;
+		unsigned shift = bit & 7, v = p[bit >> 3] >> shift;
+
+		if (shift + (unsigned)c->bits > 8)
+			v |= (unsigned)p[(bit >> 3) + 1] << (8 - shift);
+		out[i] = (uint8_t)(v & mask);
+	}
+	code_values(out, c, w->cols);
+}
+
+/* Out of the block that has group g. */
+static void one_scale(float *scale, float *bias, const struct weight *w, int o, int g)
+{
+	float scales[FILE_BLOCK_GROUPS], biases[FILE_BLOCK_GROUPS] = { 0 };
+	int groups = w->fmt->coding->block->length / w->group;
+
+	file_block_scales(scales, biases, w, o, g / groups * groups, groups);
+	*scale = scales[g % groups];
+	*bias = biases[g % groups];
+}
+
+void coding_scale(float *scale, float *bias, const struct weight *w, int o, int g)
+{
+	const struct coding *c = w->fmt->coding;
+	size_t size = (size_t)dtype_size(w->scale_type);
+	size_t at = ((size_t)o * (size_t)(w->cols / w->group) + (size_t)g) * size;
+	const uint8_t *blocks = packed_of(w);
+
+	if (c->block && blocks) {
+		planes_scale(scale, bias, w, blocks, o, g);
+		return;
+	}
+	if (blocks) {
+		packed_read_scale(scale, bias, w, blocks, o, g);
+		return;
+	}
+	if (c->block) {
+		one_scale(scale, bias, w, o, g);
+		return;
+	}
+	*bias = 0.0f;
+	if (w->scale_type == DT_F8_E4M3)
+		*scale = e4m3_mlx(w->scales[at]);
+	else
+		dtype_to_float(scale, w->scales + at, w->scale_type, 1);
+	*scale *= c->scale_unit;
+	if (c->bias)
+		dtype_to_float(bias, w->biases + at, w->scale_type, 1);
+}
