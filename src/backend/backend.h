@@ -39,13 +39,24 @@ struct pass {
 	struct backend *be;
 	enum arith arith;
 	int n_row, n_item, n_logit;
-	const int32_t *tok;       /* [n_row] token ids */
-	const int32_t *pos;       /* [n_row] absolute positions */
+	const int32_t *tok;       /* [n_row] token ids; below 0: the row is brought[~tok] */
+	const int32_t *pos;       /* [n_row] absolute positions, in the caches */
 	const int32_t *item;      /* [n_row] index into span */
 	const struct span *span;  /* [n_item] */
 	const int32_t *row;       /* [n_item] first row of the item */
 	const int32_t *logit_row; /* [n_logit] rising */
 	float *logits;            /* [n_logit][vocab] backend memory, written by forward */
+
+	/* Rows that bring their own vectors (docs/rows.md): an embedding, and what is added to the residual stream after the
+	 * first layers of some families.  Host memory, brought_cols floats each. */
+	const float *const *brought; /* [n_brought] */
+	int n_brought, brought_cols;
+	/* [n_row][3] rotary positions: time, height, width.  NULL: all three are pos. */
+	const int32_t *rope_pos;
+	/* [n_row] the last position that a row sees where attention goes both ways (struct attn): of a row inside a
+	 * stretch, which the step has whole, the stretch's last; else its own.  NULL: all rows' own. */
+	const int32_t *see;
+	const int32_t *adapter; /* [n_item] foreseen: which low-rank addition to the weights; NULL: none */
 	/* For drafting; backend memory, or NULL. */
 	float *hidden;      /* [n_row][hidden] written by forward: each row as the output matrix reads it */
 	const float *given; /* [n_row][hidden] read by a draft head: the model's hidden of the token before */
@@ -222,6 +233,8 @@ struct rope {
 	float mscale;
 	int apart;     /* pairs are (i, i + apart); 0: n_freq */
 	bool adjacent; /* pairs are (2 i, 2 i + 1) */
+	/* [n_freq] which of a row's rotary positions turns each pair: 0 time, 1 height, 2 width.  NULL: time. */
+	const uint8_t *axis;
 };
 
 struct attn {
@@ -232,6 +245,7 @@ struct attn {
 	struct rope rope;
 	bool v_norm;        /* RMS norm of the values per head, without a gain */
 	int window;         /* a row at pos sees (pos - window, pos]; 0: all positions up to its own */
+	bool both_ways;     /* rows see up to the pass's `see` instead of their own position */
 	float softcap;      /* a score is softcap tanh(scale q . k / softcap); 0: scale q . k */
 	const float *sinks; /* [heads] a score of each head's that takes weight and has no value; NULL: none */
 	float q_bend;       /* queries times 1 + q_bend ln(1 + pos / q_bend_every), rounded down; */
@@ -394,7 +408,11 @@ struct backend_ops {
 	void (*begin)(struct pass *);
 
 	/* Rows are n rows of `cols` floats, one after the other, unless said. */
+	/* Rows that bring their own vectors get the table's row 0. */
 	void (*embed)(struct pass *, float *out, const struct weight *table);
+	/* Of rows that bring their own vectors: level 0 writes their embedding to x[row], level l adds what follows
+	 * after layer l - 1.  Others are left as they are. */
+	void (*bring)(struct pass *, float *x, int cols, int level);
 	void (*norm)(struct pass *, float *out, const float *in, int n, int cols, const float *gain, float eps);
 	/* LayerNorm: (in - mean) * rsqrt(mean of squares of that + eps) * gain + bias. */
 	void (*layer_norm)(struct pass *, float *out, const float *in, int n, int cols, const float *gain,

@@ -105,6 +105,15 @@ static void timed_embed(struct pass *p, float *out, const struct weight *table)
 	add(of(p), "embed", "", t, &c);
 }
 
+static void timed_bring(struct pass *p, float *x, int cols, int level)
+{
+	struct op_cost c = { .bytes = (double)p->n_brought * cols * sizeof *x };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->bring(p, x, cols, level);
+	add(of(p), "bring", "", t, &c);
+}
+
 static void timed_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
 {
 	struct op_cost c = { .float_ops = 4.0 * n * cols };
@@ -302,6 +311,7 @@ void profile_start(struct profile *f, struct backend *be)
 	f->inner = be->ops;
 	f->ops = *be->ops;
 	f->ops.embed = timed_embed;
+	f->ops.bring = timed_bring;
 	f->ops.norm = timed_norm;
 	f->ops.linear = timed_linear;
 	f->ops.by_head = timed_by_head;

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/brought.h"
 #include "engine/draft/draft.h"
 #include "engine/disk.h"
 #include "engine/draft/draft_gain.h"
@@ -27,6 +28,7 @@
 #include "engine/prefix/prefix.h"
 #include "engine/queue.h"
 #include "engine/sampler.h"
+#include "engine/spans.h"
 #include "text/tokens/detok.h"
 #include "text/tokens/stops.h"
 
@@ -60,7 +62,8 @@ struct request {
 
 	/* The sequence.  tok[n_prompt..n_tok) is the answer so far.  Between two steps
 	 * every cache stands at pos and pos < n_tok, but when max_tokens is 0. */
-	int32_t *tok; /* [n_prompt + out_max] */
+	int32_t *tok; /* [n_prompt + out_max]; below 0: rows of a span (spans.h) */
+	struct brought brought;
 	int n_tok, pos;
 	int slot;          /* -1: not running */
 	bool started;      /* was admitted once */
@@ -135,6 +138,10 @@ struct batch {
 	int32_t *first;               /* [seqs_max] item[i].row, as pass wants it */
 	int32_t *tok, *pos, *item_of; /* [step_rows] */
 	int32_t *logit_row;           /* [logit_rows] */
+	int32_t *rope, *see;          /* [step_rows][3] and [step_rows], as pass has them */
+	const float **brought;        /* [step_rows] */
+	bool turns, whole;            /* rope, see are other than pos */
+	int n_brought;
 	int n_item, n_row, n_logit;
 	int n_prompt;      /* rows of prompts among them ... */
 	double prompt_pos; /* ... and their mean position */
@@ -221,7 +228,8 @@ struct engine {
 	double miss;     /* share of prompt tokens not found in kept prefixes, lately */
 	double hold_ns;  /* how long a request runs, lately */
 	struct prefix prefix;
-	struct disk *disk; /* NULL: none */
+	struct span_ids spans; /* any thread */
+	struct disk *disk;     /* NULL: none */
 	struct proof proof;
 	bool ending; /* the engine closes: nothing more is kept */
 	bool lost;   /* a file of the model became shorter: nothing can be computed any more */
@@ -253,7 +261,7 @@ void sched_fini(struct engine *e);
 /* Takes it out of wherever it is; a running one's slot is closed. */
 void sched_remove(struct engine *e, struct request *r);
 /* Chooses the rows of this step, lets those join whose turn it is and reserves the
- * memory; preempts when nothing can move otherwise.  false: nobody runs. */
+ * memory; preempts when nothing can move otherwise.  false: nobody runs, or all wait for vectors (brought.h). */
 bool sched_fill(struct engine *e);
 /* Moves a running sequence to another slot (if one is free) through a snapshot. */
 int sched_resume(struct engine *e, struct request *r, struct err *err);

@@ -46,13 +46,21 @@ struct chain {
 	size_t page_bytes;
 };
 
+/* What a prefix is called on disk.  The ids of rows that bring their own vectors (spans.h) are this process's own: each is
+ * recorded as 31 bits of a digest of the span and the row, and the keys of whole pages stand for the whole digest. */
+struct names {
+	int32_t *tok;       /* [n] as they are recorded */
+	struct digest *key; /* of all chains: key_of */
+	int n;              /* less than was asked for where a span is not known any longer */
+};
+
 /* A state to be written. */
 struct pending {
 	struct pending *next;
 	char *salt;
 	int32_t *tok;
-	int n, done; /* so many of its pages (piece_at) are done */
-	struct digest *key;
+	int n, done;        /* so many of its pages (piece_at) are done */
+	struct names names; /* key NULL: not made yet */
 };
 
 /* The tier of one store: the engine's, or one of a drafter's. */
@@ -79,7 +87,7 @@ struct disk {
 	struct spill_load *load; /* NULL: none */
 	char *salt;
 	int32_t *tok; /* [at] */
-	struct digest *key;
+	struct names names;
 	int at;       /* where the snapshot stands */
 	int at_chain; /* whose pages are being read */
 	int64_t deadline;
@@ -89,12 +97,91 @@ struct disk {
 
 /* ---- keys ---- */
 
-/* Those of all chains, one after the other: key_of. */
-static struct digest *keys_of(const struct disk *d, const char *salt, const int32_t *tok, int n)
+/* Rows of a span behind the last whole page by which a snapshot knows the span: some 120 bits. */
+enum { ROWS_SURE = 4 };
+
+static int32_t row_word(const struct digest *span, int row)
 {
-	size_t each = (size_t)(n / d->page_rows) + 1;
-	struct digest *key = xmalloc(size_mul(size_mul((size_t)d->n_chain, each), sizeof(*key)));
+	uint64_t h = check64(span->b, sizeof(span->b)) + (uint64_t)row;
+
+	return (int32_t)(check64(&h, sizeof(h)) | 0x80000000u);
+}
+
+/* Adds rows [i, end) of one span, of which `row` come before, to what the keys of their pages stand for. */
+static void more_put(const struct disk *d, struct digest *more, const struct digest *span, int i, int end, int row)
+{
+	for (; i < end; i++, row++) {
+		struct digest *m = &more[i / d->page_rows];
+		const int32_t at[] = { i, row };
+		struct sha256 h;
+
+		if (row && i % d->page_rows)
+			continue; /* its first row of the page stands for all */
+		sha256_init(&h);
+		sha256_put(&h, m->b, sizeof(m->b));
+		sha256_put(&h, at, sizeof(at));
+		sha256_put(&h, span->b, sizeof(span->b));
+		sha256_end(&h, m);
+	}
+}
+
+/* Fills names->tok and n; returns what whole pages stand for beside it, to be freed; NULL: there are no spans. */
+static struct digest *words_of(const struct disk *d, const int32_t *tok, int n, struct names *names)
+{
+	struct digest *more = NULL, span;
+	int end;
+
+	names->tok = xmalloc(size_mul((size_t)n + 1, sizeof(*tok)));
+	for (int i = 0; i < n; i = end) {
+		for (end = i + 1; end < n && tok[i] < 0 && tok[end] == tok[i]; end++)
+			;
+		names->tok[i] = tok[i];
+		if (tok[i] >= 0)
+			continue;
+		if (!span_digest(&d->e->spans, tok[i], &span)) {
+			n = i;
+			break;
+		}
+		if (!more)
+			more = xcalloc((size_t)(n / d->page_rows) + 1, sizeof(*more));
+		for (int k = i; k < end; k++)
+			names->tok[k] = row_word(&span, k - i);
+		more_put(d, more, &span, i, end, 0);
+	}
+	names->n = n;
+	return more;
+}
+
+/* Is a snapshot at n known by too few rows of a span? */
+static bool is_weak(const struct disk *d, const int32_t *tok, int n)
+{
+	int end;
+
+	for (int i = n - n % d->page_rows; i < n; i = end) {
+		for (end = i + 1; end < n && tok[i] < 0 && tok[end] == tok[i]; end++)
+			;
+		if (tok[i] < 0 && end - i < ROWS_SURE && (!i || tok[i - 1] != tok[i]))
+			return true;
+	}
+	return false;
+}
+
+static void names_free(struct names *names)
+{
+	free(names->tok);
+	free(names->key);
+	*names = (struct names){ 0 };
+}
+
+/* Keys are those of all chains, one after the other: key_of. */
+static struct names names_of(const struct disk *d, const char *salt, const int32_t *tok, int n)
+{
+	struct names names;
+	struct digest *more = words_of(d, tok, n, &names), *key;
+	size_t each = (size_t)(names.n / d->page_rows) + 1;
 	struct buf b;
+
+	names.key = key = xmalloc(size_mul(size_mul((size_t)d->n_chain, each), sizeof(*key)));
 
 	/* A drafter's lie beside the model's under salts of their own, and so do those of further chains:
 	 * no salt of a request has a byte of 0. */
@@ -107,10 +194,11 @@ static struct digest *keys_of(const struct disk *d, const char *salt, const int3
 		if (d->of)
 			buf_put(&b, d->of->b, sizeof(d->of->b));
 		buf_puts(&b, salt);
-		spill_keys(d->spill, b.n ? b.p : "", b.n, tok, n, key + (size_t)c * each);
+		spill_keys_more(d->spill, b.n ? b.p : "", b.n, names.tok, names.n, more, key + (size_t)c * each);
 		buf_fini(&b);
 	}
-	return key;
+	free(more);
+	return names;
 }
 
 static const struct digest *key_of(const struct disk *d, const struct digest *key, int n, int chain)
@@ -171,9 +259,12 @@ static void *page_copy(const struct disk *d, const struct snaps *snaps, int chai
 /* Hands over the pieces of a snapshot that are wanted, from its *done-th page on, as many
  * as `bytes` allow but at least one; true: all are done.  wait: stops, rather than
  * lose a piece, where the queue is full. */
-static bool hand_over(struct disk *d, const struct snaps *snaps, const struct digest *key, const int32_t *tok, int n,
-                      int *done, size_t bytes, bool wait)
+static bool hand_over(struct disk *d, const struct snaps *snaps, const struct names *names, int *done, size_t bytes,
+                      bool wait)
 {
+	const struct digest *key = names->key;
+	const int32_t *tok = names->tok;
+	int n = names->n;
 	struct rest rest = { .sink.put = rest_put };
 	struct spill_piece p;
 	int chain, page;
@@ -211,7 +302,7 @@ static void pending_free(struct pending *w)
 {
 	free(w->salt);
 	free(w->tok);
-	free(w->key);
+	names_free(&w->names);
 	free(w);
 }
 
@@ -232,7 +323,7 @@ static void kept(struct prefix_tier *tier, const char *salt, const int32_t *tok,
 	struct disk *d = (struct disk *)tier;
 	struct pending *w;
 
-	if (spill_read_only(d->spill))
+	if (spill_read_only(d->spill) || is_weak(d, tok, n))
 		return;
 	if (d->n_pending == PENDING_MAX) {
 		pending_free(pending_take(d));
@@ -260,11 +351,11 @@ static bool write_some(struct disk *d, size_t bytes)
 	snaps = prefix_snaps(d->prefix, w->salt, w->tok, w->n);
 	done = w->done;
 	if (snaps) {
-		if (!w->key) {
-			w->key = keys_of(d, w->salt, w->tok, w->n);
-			use(d, w->key, w->tok, w->n);
+		if (!w->names.key) {
+			w->names = names_of(d, w->salt, w->tok, w->n);
+			use(d, w->names.key, w->names.tok, w->names.n);
 		}
-		if (!hand_over(d, snaps, w->key, w->tok, w->n, &w->done, bytes, true))
+		if (w->names.n == w->n && !hand_over(d, snaps, &w->names, &w->done, bytes, true))
 			return w->done > done;
 	}
 	pending_free(pending_take(d)); /* written, or no longer in memory: then left() saw to it */
@@ -275,28 +366,29 @@ static bool write_some(struct disk *d, size_t bytes)
 static void left(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n, const struct snaps *snaps)
 {
 	struct disk *d = (struct disk *)tier;
-	struct digest *key;
+	struct names names;
 	struct spill_piece p;
 	int done = 0, chain, page;
 	size_t bytes;
 
-	if (spill_read_only(d->spill))
+	if (spill_read_only(d->spill) || is_weak(d, tok, n))
 		return;
-	key = keys_of(d, salt, tok, n);
-	p = (struct spill_piece){ SPILL_SNAP, n, tok, key };
+	names = names_of(d, salt, tok, n);
+	p = (struct spill_piece){ SPILL_SNAP, n, names.tok, names.key };
 	bytes = spill_wants(d->spill, &p) ? d->snap_max : 0;
 	for (int i = 0; piece_at(d, n, i, &chain, &page); i++) {
-		p = (struct spill_piece){ SPILL_PAGE, (page + 1) * d->page_rows, tok, key_of(d, key, n, chain) };
+		p = (struct spill_piece){ SPILL_PAGE, (page + 1) * d->page_rows, names.tok,
+			                  key_of(d, names.key, n, chain) };
 		if (spill_wants(d->spill, &p))
 			bytes += d->chain[chain].page_bytes;
 	}
-	if (bytes && (bytes > LEAVE_BYTES || !spill_room(d->spill, bytes))) {
+	if (names.n < n || (bytes && (bytes > LEAVE_BYTES || !spill_room(d->spill, bytes)))) {
 		d->dropped++;
 	} else {
-		use(d, key, tok, n);
-		hand_over(d, snaps, key, tok, n, &done, SIZE_MAX, false);
+		use(d, names.key, names.tok, n);
+		hand_over(d, snaps, &names, &done, SIZE_MAX, false);
 	}
-	free(key);
+	names_free(&names);
 }
 
 /* ---- reading ---- */
@@ -313,7 +405,7 @@ static void read_over(struct disk *d, bool brought)
 	snaps_drop(&d->snaps);
 	free(d->salt);
 	free(d->tok);
-	free(d->key);
+	names_free(&d->names);
 	d->load = NULL;
 	d->given_up += !brought;
 }
@@ -322,8 +414,8 @@ static void read_over(struct disk *d, bool brought)
 static void chain_begin(struct disk *d, int chain, int page)
 {
 	d->at_chain = chain;
-	d->load = spill_load_open(d->spill, &(struct spill_want){ .tok = d->tok,
-	                                                          .key = key_of(d, d->key, d->at, chain),
+	d->load = spill_load_open(d->spill, &(struct spill_want){ .tok = d->names.tok,
+	                                                          .key = key_of(d, d->names.key, d->at, chain),
 	                                                          .pos = d->at,
 	                                                          .page = page,
 	                                                          .page_bytes = d->chain[chain].page_bytes,
@@ -358,10 +450,16 @@ static bool load_on(struct disk *d)
 
 static void read_begin(struct disk *d, const char *salt, const int32_t *tok, int at, int64_t deadline)
 {
+	struct names names = names_of(d, salt, tok, at);
+
+	if (names.n < at) { /* another thread's spans pushed out one of these since it was found */
+		names_free(&names);
+		return;
+	}
 	d->salt = xstrdup(salt);
 	d->tok = xmalloc(size_mul((size_t)at, sizeof(*tok)));
 	memcpy(d->tok, tok, (size_t)at * sizeof(*tok));
-	d->key = keys_of(d, salt, tok, at);
+	d->names = names;
 	d->at = at;
 	d->deadline = deadline;
 	d->loads++;
@@ -436,7 +534,7 @@ static void take(struct disk *d, struct spill_got *got)
 	} else if (rc) {
 		if (rc != E_FULL) {
 			log_warn("prompt cache: a snapshot from disk does not fit: %s", err.msg);
-			spill_bad(d->spill, &(struct spill_piece){ SPILL_SNAP, d->at, d->tok, d->key });
+			spill_bad(d->spill, &(struct spill_piece){ SPILL_SNAP, d->at, d->names.tok, d->names.key });
 		}
 		read_over(d, false);
 	}
@@ -474,13 +572,16 @@ static bool read_some(struct disk *d, size_t bytes)
 static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
 {
 	struct disk *d = (struct disk *)tier;
-	struct digest *key = salt ? keys_of(d, salt, tok, n) : NULL;
+	struct names names = { 0 };
 
 	if (d->load)
 		read_over(d, false);
-	for (int c = 0; c < (key ? d->n_chain : 1); c++)
-		spill_drop(d->spill, key ? key_of(d, key, n, c) : NULL, tok, n);
-	free(key);
+	if (salt) /* what is under a span that is not known any longer is dropped with all beside it */
+		names = names_of(d, salt, tok, n);
+	for (int c = 0; c < (salt ? d->n_chain : 1); c++)
+		spill_drop(d->spill, salt ? key_of(d, names.key, names.n, c) : NULL, salt ? names.tok : tok,
+		           salt ? names.n : n);
+	names_free(&names);
 }
 
 /* ---- who waits ---- */
@@ -489,21 +590,22 @@ static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *t
 static int find(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
 {
 	struct disk *d = (struct disk *)tier;
-	struct digest *key;
+	struct names names;
 	bool complete = false;
 	int at;
 
 	if (n < 1)
 		return 0;
-	key = keys_of(d, salt, tok, n);
+	names = names_of(d, salt, tok, n);
+	n = names.n;
 	for (at = n + 1; at && !complete;) {
-		at = spill_find(d->spill, key, d->chain[0].part >= 0, tok, at - 1);
+		at = spill_find(d->spill, names.key, d->chain[0].part >= 0, names.tok, at - 1);
 		complete = true;
 		for (int c = 1; at && c < d->n_chain; c++)
-			complete &= spill_find_run(d->spill, key_of(d, key, n, c), first_page(d, c, at),
+			complete &= spill_find_run(d->spill, key_of(d, names.key, n, c), first_page(d, c, at),
 			                           at / d->page_rows);
 	}
-	free(key);
+	names_free(&names);
 	return at;
 }
 

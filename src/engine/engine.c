@@ -13,6 +13,8 @@
 /* What engine_opts means by 0.  A token every tenth of a second is faster than
  * most read; 512 tokens are more than most answers have. */
 enum { GAP_MS = 100, ANSWER_RESERVE = 512 };
+/* Images that are known again, some 56 bytes each. */
+enum { SPANS = 1 << 16 };
 
 int64_t engine_now(const struct engine *e)
 {
@@ -31,6 +33,7 @@ void request_unref(struct request *r)
 	free(r->salt);
 	place_plan_fini(&r->plan);
 	free(r->tok);
+	brought_fini(&r->brought);
 	if (r->broken) {
 		request_give_up(r);
 		return;
@@ -103,10 +106,15 @@ static int ask_check(const struct engine *e, const struct ask *a, int *out_max, 
 	if (a->n_prompt > fits - least)
 		return err_set(err, E_LIMIT, "the prompt has %d tokens and the page pool holds %d, the answer included",
 		               a->n_prompt, fits);
-	for (int i = 0; i < a->n_prompt; i++)
-		if (a->prompt[i] < 0 || a->prompt[i] >= vocab)
+	if (brought_check(e, a, err))
+		return err->code;
+	for (int i = 0, s = 0; i < a->n_prompt; i++) {
+		if (s < a->n_span && i == a->span[s].at)
+			i += a->span[s++].n - 1;
+		else if (a->prompt[i] < 0 || a->prompt[i] >= vocab)
 			return err_set(err, E_ARG, "prompt token %d is %d and the model's ids end at %d", i,
 			               a->prompt[i], vocab - 1);
+	}
 	for (int i = 0; i < a->n_split; i++)
 		if (a->split[i] < 1)
 			return err_set(err, E_ARG, "split size %d is %d; at least 1 is needed", i, a->split[i]);
@@ -230,9 +238,9 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->salt = xstrdup(a->cache_salt ? a->cache_salt : "");
 	place_plan_init(&r->plan, a->n_prompt, a->mark, a->mark_kind, a->n_mark);
 	r->ahead = AHEAD_NONE;
-	r->no_cache = a->no_cache;
+	r->no_cache = !brought_init(&r->brought, e, a->span, a->n_span, r->tok) || a->no_cache;
 	r->n_draft_max = a->n_draft < 0 ? 0 : a->n_draft && a->n_draft < DRAFT_MAX ? a->n_draft : DRAFT_MAX;
-	r->resume_at = a->resume_at;
+	r->resume_at = brought_ceil(&r->brought, a->resume_at);
 	r->priority = a->priority;
 	r->deadline_ns = a->deadline_ns ? a->deadline_ns : INT64_MAX;
 	r->on_logits = a->on_logits;
@@ -556,6 +564,9 @@ static void pass_set(struct engine *e)
 	p->n_logit = b->n_logit;
 	p->spoilt.code = 0;
 	memset(e->spoiled, 0, (size_t)b->n_item * sizeof *e->spoiled);
+	p->n_brought = b->n_brought;
+	p->rope_pos = b->turns ? b->rope : NULL;
+	p->see = b->whole ? b->see : NULL;
 	caches_begin(&e->m->caches, b->span, b->n_item);
 	e->sched.n_pass = 0;
 	for (int i = 0; i < b->n_item; i++)
@@ -591,15 +602,21 @@ static bool step(struct engine *e)
 	struct caches *caches = &e->m->caches;
 	struct batch *b = &e->batch;
 	int64_t began = engine_now(e), filled;
+	bool towered;
 
 	admit(e);
 	draft_propose(e);
 	filled = engine_now(e);
+	towered = brought_work(e);
+	if (towered) { /* neither step nor drafts took this long */
+		began += engine_now(e) - filled;
+		filled = engine_now(e);
+	}
 	if (!sched_fill(e)) {
 		bool did = disk_idle(e);
 
 		engine_show_stats(e);
-		return did;
+		return did || towered;
 	}
 	pass_set(e);
 	e->m->ops->forward(e->m, &e->pass);
@@ -746,6 +763,9 @@ static void batch_init(struct engine *e)
 	b->pos = xcalloc(rows, sizeof(*b->pos));
 	b->item_of = xcalloc(rows, sizeof(*b->item_of));
 	b->logit_row = xcalloc((size_t)e->opts.logit_rows, sizeof(*b->logit_row));
+	b->rope = xcalloc(3 * rows, sizeof(*b->rope));
+	b->see = xcalloc(rows, sizeof(*b->see));
+	b->brought = xcalloc(rows, sizeof(*b->brought));
 }
 
 /* The pass of the largest step, in the backend's memory. */
@@ -767,6 +787,8 @@ static int pass_init(struct engine *e, struct err *err)
 		.row = b->first,
 		.logit_row = b->logit_row,
 		.spoiled = e->spoiled,
+		.brought = b->brought,
+		.brought_cols = (1 + m->shape.deep) * m->shape.hidden,
 	};
 	e->logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
 	p->work_cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));
@@ -806,6 +828,10 @@ static void engine_free(struct engine *e)
 	free(b->pos);
 	free(b->item_of);
 	free(b->logit_row);
+	free(b->rope);
+	free(b->see);
+	free(b->brought);
+	span_ids_fini(&e->spans);
 	free(e->row);
 	free(e->spoiled);
 	free(e->only);
@@ -855,6 +881,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	queue_init(&e->queue, opts->queue_max, opts->queue_seconds, opts->seqs_max);
 	sched_init(&e->sched, opts->seqs_max);
 	prefix_init(&e->prefix, &m->caches, opts->prefix_bytes);
+	span_ids_init(&e->spans, SPANS);
 	batch_init(e);
 	e->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*e->row)));
 	e->only = xcalloc((size_t)m->shape.vocab / 32 + 1, sizeof(*e->only));

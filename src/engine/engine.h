@@ -21,6 +21,7 @@
 #include "engine/draft/draft.h"
 #include "engine/prefix/report.h"
 #include "engine/sampler.h"
+#include "model/media.h"
 #include "model/model.h"
 #include "text/tokens/mask_source.h"
 #include "text/tokens/tokenizer.h"
@@ -96,11 +97,20 @@ struct refusal {
 /* How far a request came. */
 enum request_stage { STAGE_QUEUED, STAGE_PREFILL, STAGE_DECODE, STAGE_PREEMPTED, N_STAGE };
 
+/* Rows of a prompt that bring their own vectors: docs/rows.md. */
+struct ask_span {
+	int at, n;           /* prompt[at .. at + n); the ids there are not looked at */
+	struct media *media; /* submit takes a reference of its own */
+	int from;            /* the media object's rows [from, from + n) */
+};
+
 /* What is asked.  What pointers show is copied by submit, but
  * refusal, and mask, which it takes. */
 struct ask {
 	const int32_t *prompt;
-	int n_prompt;                   /* >= 1 */
+	int n_prompt;                /* >= 1 */
+	const struct ask_span *span; /* rising, apart */
+	int n_span;
 	int max_tokens;                 /* >= 0; 0: only the prompt is computed.  Cut to what context and memory hold */
 	struct sampler_params sampling; /* end_token unset: stop_token */
 	const int32_t *stop_token;      /* end the answer, not part of it */
@@ -138,7 +148,9 @@ struct ask {
 	/* For `weft logits` and tests. */
 	const int *split; /* prefill chunk sizes, cycled; NULL: the scheduler's own */
 	int n_split;
-	int resume_at; /* at this position: capture, give the slot back, restore, go on; 0: never */
+	/* At this position: capture, give the slot back, restore, go on; 0: never.  Inside a stretch that is not cut: at its
+	 * end. */
+	int resume_at;
 	/* Every computed row in rising position; row is valid during the call. */
 	void (*on_logits)(void *arg, int pos, const float *row, int vocab);
 	void *on_logits_arg;
@@ -211,6 +223,8 @@ struct prefix_spot {
 	const char *salt; /* NULL: "" */
 	const int32_t *tok;
 	int n;
+	const struct ask_span *span; /* of tok */
+	int n_span;
 };
 /* fn is called on the engine's thread for every node, parents first; what item
  * points to is valid during the call.  E_FAULT: one call of fn was broken off

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/fault.h"
 #include "engine/core.h"
 
@@ -75,9 +76,24 @@ static int command(struct engine *e, struct command *c)
 
 /* ---- the orders ---- */
 
+/* The spot's tokens, those of spans by the ids of their rows; to be freed. */
+static int32_t *ids_of(struct engine *e, const struct prefix_spot *s)
+{
+	int32_t *tok = xmalloc(size_mul((size_t)s->n + 1, sizeof *tok));
+
+	if (s->n)
+		memcpy(tok, s->tok, (size_t)s->n * sizeof *tok);
+	brought_ids(e, s->span, s->n_span, tok);
+	return tok;
+}
+
 static struct prefix_node *find(struct engine *e, const struct prefix_spot *s)
 {
-	return prefix_at(&e->prefix, s->id, s->salt, s->tok, s->n);
+	int32_t *tok = ids_of(e, s);
+	struct prefix_node *node = prefix_at(&e->prefix, s->id, s->salt, tok, s->n);
+
+	free(tok);
+	return node;
 }
 
 struct sight {
@@ -136,7 +152,10 @@ static void run_pin(struct engine *e, struct command *c)
 
 static void run_explain(struct engine *e, struct command *c)
 {
-	reuse_explain(e, c->spot->salt, c->spot->tok, c->spot->n, c->report);
+	int32_t *tok = ids_of(e, c->spot);
+
+	reuse_explain(e, c->spot->salt, tok, c->spot->n, c->report);
+	free(tok);
 }
 
 int engine_prefix_walk(struct engine *e, void (*fn)(void *arg, const struct prefix_item *item), void *arg)

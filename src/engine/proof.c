@@ -23,6 +23,8 @@ struct proof_job {
 	char *salt;
 	int32_t *tok; /* [n], and one more of no meaning */
 	int n;
+	struct ask_span *span;
+	int n_span;
 };
 
 /* More are not remembered: on a busy machine they would never be done. */
@@ -32,6 +34,9 @@ enum { STREAM = 0x70726f66 };
 
 static void job_free(struct proof_job *j)
 {
+	for (int i = 0; i < j->n_span; i++)
+		media_unref(j->span[i].media);
+	free(j->span);
 	free(j->salt);
 	free(j->tok);
 	free(j);
@@ -48,12 +53,29 @@ void proof_fini(struct proof *p)
 	}
 }
 
+static void take_spans(struct proof_job *j, const struct brought *b)
+{
+	j->span = b->n ? xcalloc((size_t)b->n, sizeof(*j->span)) : NULL;
+	for (int i = 0; i < b->n && b->span[i].at + b->span[i].n <= j->n; i++)
+		j->span[j->n_span++] = (struct ask_span){ b->span[i].at, b->span[i].n, media_ref(b->span[i].media),
+			                                  b->span[i].from };
+}
+
+/* Does the prefix end inside a span, so that its ids are not those of a prompt? */
+static bool parts_span(const struct brought *b, int hit)
+{
+	for (int i = 0; i < b->n; i++)
+		if (b->span[i].at < hit && b->span[i].at + b->span[i].n > hit)
+			return true;
+	return false;
+}
+
 void proof_draw(struct engine *e, const struct request *r, int hit)
 {
 	struct proof *p = &e->proof;
 	struct proof_job **at = &p->job, *j;
 
-	if (!(e->opts.verify_share > 0) || p->n_job == JOBS_MAX)
+	if (!(e->opts.verify_share > 0) || p->n_job == JOBS_MAX || parts_span(&r->brought, hit))
 		return;
 	if (rng_uniform(e->opts.verify_seed, p->drawn++, STREAM) >= e->opts.verify_share)
 		return;
@@ -62,6 +84,7 @@ void proof_draw(struct engine *e, const struct request *r, int hit)
 	j->tok = xcalloc((size_t)hit + 1, sizeof(*j->tok));
 	memcpy(j->tok, r->tok, (size_t)hit * sizeof(*j->tok));
 	j->n = hit;
+	take_spans(j, &r->brought);
 	while (*at)
 		at = &(*at)->next;
 	*at = j;
@@ -110,6 +133,8 @@ void proof_begin(struct engine *e)
 		return;
 	ask.prompt = p->job->tok;
 	ask.n_prompt = p->job->n;
+	ask.span = p->job->span;
+	ask.n_span = p->job->n_span;
 	sampler_params_init(&ask.sampling);
 	if (engine_submit(e, &ask, &p->req, &err)) {
 		log_warn("engine: a kept prefix of %d tokens cannot be verified: %s", p->job->n, err.msg);

@@ -45,6 +45,17 @@ static struct place_pitch pitch_of(const struct engine *e, int n)
 
 /* ---- the beginning ---- */
 
+/* The longest known prefix at which r can go on: none that ends inside a stretch that is not cut. */
+static void find(const struct engine *e, const struct request *r, struct prefix_hit *hit)
+{
+	int floor;
+
+	prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, hit);
+	floor = brought_floor(&r->brought, hit->at);
+	if (floor < hit->at)
+		prefix_find(&e->prefix, r->salt, r->tok, floor + 1, hit);
+}
+
 int reuse_start(struct engine *e, struct request *r)
 {
 	struct caches *caches = &e->m->caches;
@@ -56,7 +67,7 @@ int reuse_start(struct engine *e, struct request *r)
 		hit.report.reason = r->no_cache ? PREFIX_BYPASS : PREFIX_OFF;
 		goto out;
 	}
-	prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+	find(e, r, &hit);
 	if (hit.at && caches_restore(caches, r->slot, hit.snaps, hit.at)) {
 		caches_close(caches, r->slot); /* no room even for that: as if there were none */
 		hit.at = 0;
@@ -127,11 +138,11 @@ bool reuse_waits(struct engine *e, struct request *r)
 		if (o->priority < r->priority)
 			continue; /* nobody waits for the work of one who is served after him */
 		most = common(o, r->tok, r->n_tok);
-		most = most < r->n_tok - 1 ? most : r->n_tok - 1;
+		most = brought_floor(&r->brought, most < r->n_tok - 1 ? most : r->n_tok - 1);
 		if (most <= o->pos || most < SHARE_MIN || (r->ahead != AHEAD_NONE && most <= r->ahead_at))
 			continue;
 		if (hit.at < 0)
-			prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+			find(e, r, &hit);
 		if (most - hit.at < SHARE_MIN)
 			continue;
 		r->ahead = o->age;
@@ -141,7 +152,7 @@ bool reuse_waits(struct engine *e, struct request *r)
 		return true;
 	if (!e->prefix.tier)
 		return false;
-	prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+	find(e, r, &hit);
 	if (e->prefix.tier->fetch(e->prefix.tier, r->salt, r->tok, r->n_tok, hit.at))
 		return true;
 	return draft_fetches(e, r);
@@ -153,7 +164,7 @@ bool reuse_waits(struct engine *e, struct request *r)
  * place before it was at `last`; n_tok: none. */
 static int next_place(struct engine *e, const struct request *r, int pos, int last, enum place *kind)
 {
-	int next = place_next(&r->plan, &r->pitch, pos, last, kind);
+	int next = place_next(&r->plan, &r->pitch, pos, last, kind), floor;
 
 	if (next >= r->n_prompt)
 		next = r->n_tok;
@@ -166,7 +177,11 @@ static int next_place(struct engine *e, const struct request *r, int pos, int la
 			next = w->ahead_at;
 			*kind = PLACE_JUNCTION;
 		}
-	return next;
+	if (next == r->n_tok)
+		return next;
+	/* A stretch that is not cut has a place before it, or after it. */
+	floor = brought_floor(&r->brought, next);
+	return floor > pos ? floor : brought_ceil(&r->brought, next);
 }
 
 int reuse_places(struct engine *e, const struct request *r, struct place_at *at, int n)

@@ -270,6 +270,25 @@ static int next_cut(struct engine *e, const struct request *r)
 	return cut;
 }
 
+/* What the step's next row reads beside its caches: r's at pos. */
+static void row_put(struct engine *e, const struct request *r, int pos)
+{
+	struct batch *b = &e->batch;
+	const float *brought = brought_row(&r->brought, e, pos);
+
+	b->tok[b->n_row] = pos < r->n_tok ? r->tok[pos] : r->draft[pos - r->n_tok];
+	b->pos[b->n_row] = pos;
+	if (brought) {
+		b->tok[b->n_row] = ~b->n_brought;
+		b->brought[b->n_brought++] = brought;
+	}
+	brought_rope(&r->brought, pos, b->rope + 3 * b->n_row);
+	b->see[b->n_row] = brought_sees(&r->brought, pos);
+	b->turns |= b->rope[3 * b->n_row] != pos || b->rope[3 * b->n_row + 1] != pos ||
+	            b->rope[3 * b->n_row + 2] != pos;
+	b->whole |= b->see[b->n_row] != pos;
+}
+
 /* Reserves memory for the next n positions of r, of which the last n_draft hold
  * its drafts, and makes them an item.  Drafts push nothing else out of memory. */
 static bool add(struct engine *e, struct request *r, int n, int n_draft)
@@ -297,8 +316,7 @@ static bool add(struct engine *e, struct request *r, int n, int n_draft)
 	b->span[b->n_item] = span;
 	b->first[b->n_item] = b->n_row;
 	for (int i = 0; i < n; i++) {
-		b->tok[b->n_row] = r->pos + i < r->n_tok ? r->tok[r->pos + i] : r->draft[r->pos + i - r->n_tok];
-		b->pos[b->n_row] = r->pos + i;
+		row_put(e, r, r->pos + i);
 		b->item_of[b->n_row] = b->n_item;
 		if (r->pos + i >= from)
 			b->logit_row[b->n_logit++] = b->n_row;
@@ -312,6 +330,20 @@ static bool add(struct engine *e, struct request *r, int n, int n_draft)
 static bool decodes(const struct request *r)
 {
 	return r->n_tok - r->pos == 1;
+}
+
+/* n rows of r's prompt, as far as their vectors are there and no stretch is cut: one that they begin with is taken whole
+ * where `left` rows hold it. */
+static int uncut(const struct request *r, int n, int left)
+{
+	const struct brought *b = &r->brought;
+	int end;
+
+	n = brought_ready(b, r->pos, r->pos + n) - r->pos;
+	end = brought_floor(b, r->pos + n);
+	if (n && end == r->pos)
+		end = brought_ceil(b, r->pos + n);
+	return end - r->pos <= left ? end - r->pos : 0;
 }
 
 /* Rows of r's prompt for a step that has `left` of `room` free, of which the pace
@@ -396,7 +428,7 @@ static void choose(struct engine *e, int room, bool decoding)
 	double keeping = pace_keeping(&e->pace, decoding, 1);
 	double share = 1 - pace_keeping(&e->pace, decoding, count_ending(s)); /* of the step's time for prompts */
 	int spared = 0, left = room, logits = e->opts.logit_rows - s->n_run * (1 + e->opts.n_draft) - s->n_free, n,
-	    most;
+	    most, fit;
 	struct request *r;
 	struct place_at at[PASSED_MAX + 1];
 	int n_at, kept;
@@ -414,18 +446,16 @@ static void choose(struct engine *e, int room, bool decoding)
 		most = pace_rows(&e->pace, decoding, r->pos);
 		n = (int)ceil(share * most);
 		n = chunk(e, r, room, left, n);
-		if (r->on_logits) {
-			/* Each has the logits of one row for sure; beyond those, what nobody may want. */
-			n = n < 1 + (logits > 0 ? logits : 0) ? n : 1 + (logits > 0 ? logits : 0);
-			logits -= n - 1;
-		}
+		/* Each has the logits of one row for sure; beyond those, what nobody may want. */
+		fit = r->on_logits && 1 + logits < left ? 1 + (logits > 0 ? logits : 0) : left;
+		n = uncut(r, n < fit ? n : fit, fit);
 		r->skip = s->round;
 		if (!n)
 			continue;
 		n_at = reuse_places(e, r, at, PASSED_MAX + 1);
 		kept = places_in(at, n_at, r->pos + n);
 		if (kept && keeping > 0 && !r->n_split && (double)n / most + kept * keeping > share) {
-			n = beside_copies(at, kept, r->pos, most, keeping, share);
+			n = uncut(r, beside_copies(at, kept, r->pos, most, keeping, share), fit);
 			kept = places_in(at, kept, r->pos + n);
 		}
 		if (s->quick && !ends_soon(e, r, n)) {
@@ -434,6 +464,7 @@ static void choose(struct engine *e, int room, bool decoding)
 		}
 		r->hurry = ends_soon(e, r, n);
 		s->quick |= r->hurry;
+		logits -= r->on_logits ? n - 1 : 0;
 		share -= (double)n / most + kept * keeping;
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };
@@ -468,7 +499,7 @@ static void fill_decoding(struct engine *e, int left)
 		int spare = left > n_decode && (!s->quick || ends(r)) ? left - n_decode : 0, n_row = b->n_row;
 		int n_draft = r->n_draft < spare ? r->n_draft : spare;
 
-		if (!decodes(r) || r->skip == s->round)
+		if (!decodes(r) || r->skip == s->round || brought_waits(r))
 			continue;
 		add(e, r, 1 + n_draft, n_draft);
 		left -= b->n_row - n_row;
@@ -490,7 +521,8 @@ static void fill(struct engine *e)
 	choose(e, room, n_decode > 0);
 	for (int i = 0; i < s->n_pick; i++)
 		n_prompt += s->pick[i].n;
-	b->n_item = b->n_row = b->n_logit = 0;
+	b->n_item = b->n_row = b->n_logit = b->n_brought = 0;
+	b->turns = b->whole = false;
 	fill_decoding(e, e->opts.step_rows - n_prompt);
 	b->n_prompt = 0;
 	b->prompt_pos = 0;
@@ -509,6 +541,15 @@ static void fill(struct engine *e)
 		b->prompt_pos /= b->n_prompt;
 }
 
+/* For vectors of their next rows. */
+static bool all_wait(const struct sched *s)
+{
+	for (int i = 0; i < s->n_run; i++)
+		if (!brought_waits(s->run[i]))
+			return false;
+	return true;
+}
+
 bool sched_fill(struct engine *e)
 {
 	struct sched *s = &e->sched;
@@ -520,6 +561,8 @@ bool sched_fill(struct engine *e)
 		fill(e);
 		if (e->batch.n_item || !s->n_run)
 			return s->n_run > 0;
+		if (!s->refused && all_wait(s))
+			return false;
 		if (!s->refused)
 			continue; /* those that were to decode gave way; the others have their turn now */
 		if (s->n_run == 1 && prefix_yield(&e->prefix))

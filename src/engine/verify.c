@@ -170,7 +170,7 @@ int verify(struct engine *e, struct batch_item *it)
 	for (int i = 0; i < it->n_logit; i++) {
 		int row = e->batch.logit_row[it->logit + i], pos = e->batch.pos[row], n_tok = r->n_tok;
 
-		if (r->ending || pos >= r->n_tok || e->batch.tok[row] != r->tok[pos])
+		if (r->ending || pos >= r->n_tok || (e->batch.tok[row] >= 0 && e->batch.tok[row] != r->tok[pos]))
 			break; /* a draft that is not part of the answer, and what follows it */
 		if (pos - span->pos >= keep)
 			keep = pos - span->pos + 1;

@@ -43,7 +43,7 @@ static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 		return;
 	if (!conf_get(c, "hidden_activation") && !conf_get(c, "hidden_act"))
 		p->all.ffn.act.kind = ACT_GELU_TANH;
-	a->norms = true;
+	a->norms = a->op.both_ways = true;
 	a->norm_add = 1;
 	a->bias_qkv = a->bias_o = conf_bool_or(c, "attention_bias", false);
 	a->op.scale = (float)(1 / sqrt(conf_double_or(c, "query_pre_attn_scalar", 256)));

@@ -13,6 +13,7 @@
  * are e = (rms(M h / sqrt(hidden)) + sqrt(dim) E'[token]) / sqrt(2), a row for each layer.  Routers read the residual
  * stream through a norm of their own. */
 #include <math.h>
+#include <string.h>
 
 #include "cache/kinds.h"
 #include "model/decoder.h"
@@ -94,6 +95,7 @@ static void read_config(struct gemma4 *g, struct conf *c, struct plan *p)
 	a->op.v_norm = true;
 	rotary_read(&a->op.rope, c, &local, a->op.dim, &s->ctx_max, &d->m.vectors);
 	read_full(d, c, p);
+	a->op.both_ways = !strcmp(conf_str_or(c, "use_bidirectional_attention", ""), "vision"); /* not full layers */
 	decoder_windows(d, c, 6, &p->all);
 	if (!conf_get(c, "layer_types"))
 		p->all.local[s->layers - 1] = false;

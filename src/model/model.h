@@ -28,7 +28,8 @@ struct shape {
 	int layers_moe, experts, experts_used; /* layers with a mixture; of how many, how many per token */
 	int hidden, vocab;                     /* rows of the embedding (may exceed the tokenizer's) */
 	int ctx_max;                           /* max_position_embeddings */
-	struct kv_group kv[KV_GROUPS];         /* [n_kv] the attention layers by geometry and reach */
+	int deep; /* vectors of a brought row that are added to the residual stream after layers 0 .. deep - 1 */
+	struct kv_group kv[KV_GROUPS]; /* [n_kv] the attention layers by geometry and reach */
 	int n_kv;
 	struct kv_place *place;   /* [layers_attn] in the model's order; NULL: all in one group */
 	struct state_shape state; /* recurrent state; layers 0 when there is none */

@@ -126,6 +126,37 @@ static double scale_divided(struct scaling *s, double *f, int n)
 	return positive(s->c, "attention_factor", conf_double(s->c, "attention_factor"));
 }
 
+/* Multimodal rotary positions: mrope_section says how many frequencies turn by time, height and width, one after the
+ * other, or, interleaved, height as i mod 3 = 1 and width as i mod 3 = 2 as far as their sections go and time elsewhere
+ * (Qwen2-VL, arXiv 2409.12191; interleaved: Qwen3-VL). */
+static const uint8_t *read_axes(struct conf *c, int n, struct arena *a)
+{
+	const struct json *list = conf_get(c, "mrope_section");
+	bool mixed = conf_bool_or(c, "mrope_interleaved", false);
+	int64_t size[3] = { 0 };
+	uint8_t *axis;
+
+	if (!list)
+		return NULL;
+	for (size_t i = 0; i < 3; i++)
+		if (json_len(list) != 3 || json_to_int(json_at(list, i), &size[i]) || size[i] < 0 || size[i] > n) {
+			conf_fail(c, E_FORMAT, "mrope_section: is not three numbers of 0 to %d", n);
+			return NULL;
+		}
+	if (size[0] + size[1] + size[2] != n) {
+		conf_fail(c, E_FORMAT, "mrope_section: %d and %d and %d are not the %d frequencies there are",
+		          (int)size[0], (int)size[1], (int)size[2], n);
+		return NULL;
+	}
+	axis = arena_alloc(a, (size_t)n);
+	for (int i = 0; i < n; i++)
+		if (mixed)
+			axis[i] = (uint8_t)(i % 3 && i < 3 * size[i % 3] ? i % 3 : 0);
+		else
+			axis[i] = (uint8_t)((i >= size[0]) + (i >= size[0] + size[1]));
+	return axis;
+}
+
 static void refuse(struct conf *c, const char *type)
 {
 	if (!strcmp(type, "dynamic") || !strcmp(type, "su"))
@@ -210,6 +241,7 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 	for (int i = 0; i < s.dims / 2; i++)
 		freq[i] = (float)f[i];
 	*out = (struct rope){ freq, s.dims / 2, (float)gain, .apart = whole ? dim / 2 : 0 };
+	out->axis = read_axes(&r, s.dims / 2, a);
 out:
 	if (!c->code)
 		c->code = r.code;

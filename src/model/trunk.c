@@ -39,6 +39,8 @@ float *trunk_begin(struct pass *p, const struct trunk *t)
 	p->be->ops->embed(p, x, &t->embed);
 	if (t->embed_scale != 1)
 		p->be->ops->map(p, x, p->n_row, t->hidden, t->embed_scale, 0);
+	if (p->n_brought)
+		p->be->ops->bring(p, x, t->hidden, 0);
 	if (t->first)
 		trunk_norm(p, t, x, x, p->n_row, t->first, t->first_bias);
 	return x;

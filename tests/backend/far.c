@@ -76,6 +76,9 @@ static struct pass near_pass(struct pass *p)
 		q.span = f->tables.span;
 		q.row = f->tables.row;
 		q.logit_row = f->tables.logit_row;
+		q.rope_pos = f->tables.rope_pos;
+		q.see = f->tables.see;
+		q.brought = f->tables.brought;
 	}
 	return q;
 }
@@ -281,6 +284,29 @@ static const void *table_over(struct backend *be, const void *host, size_t bytes
 	return p;
 }
 
+static size_t brought_bytes(const struct pass *p)
+{
+	return (size_t)p->n_brought * (size_t)p->brought_cols * sizeof(float);
+}
+
+/* Rows that bring their vectors, side by side. */
+static const float *const *brought_over(struct backend *be, const struct pass *p)
+{
+	size_t cols = (size_t)p->brought_cols;
+	const float **row;
+	float *all;
+
+	if (!p->n_brought)
+		return NULL;
+	row = xcalloc((size_t)p->n_brought, sizeof *row);
+	all = be->ops->alloc(be, brought_bytes(p));
+	for (int i = 0; i < p->n_brought; i++) {
+		row[i] = all + (size_t)i * cols;
+		be->ops->write(be, all + (size_t)i * cols, p->brought[i], cols * sizeof *all);
+	}
+	return row;
+}
+
 static void tables_end(struct far *f)
 {
 	const struct pass *t = &f->tables;
@@ -296,6 +322,11 @@ static void tables_end(struct far *f)
 	be->ops->free(be, (void *)(uintptr_t)t->row, (size_t)t->n_item * sizeof *t->row);
 	if (t->n_logit)
 		be->ops->free(be, (void *)(uintptr_t)t->logit_row, (size_t)t->n_logit * sizeof *t->logit_row);
+	be->ops->free(be, (void *)(uintptr_t)t->rope_pos, 3 * rows);
+	be->ops->free(be, (void *)(uintptr_t)t->see, rows);
+	if (t->n_brought)
+		be->ops->free(be, (void *)(uintptr_t)t->brought[0], brought_bytes(t));
+	free((void *)(uintptr_t)t->brought);
 	f->of = NULL;
 }
 
@@ -312,6 +343,9 @@ static void far_begin(struct pass *p)
 	f->tables.span = table_over(p->be, p->span, (size_t)p->n_item * sizeof *p->span);
 	f->tables.row = table_over(p->be, p->row, (size_t)p->n_item * sizeof *p->row);
 	f->tables.logit_row = table_over(p->be, p->logit_row, (size_t)p->n_logit * sizeof *p->logit_row);
+	f->tables.rope_pos = table_over(p->be, p->rope_pos, 3 * rows);
+	f->tables.see = table_over(p->be, p->see, rows);
+	f->tables.brought = brought_over(p->be, p);
 	f->of = p;
 }
 
@@ -328,6 +362,11 @@ static void far_begin(struct pass *p)
 static void far_embed(struct pass *p, float *out, const struct weight *w)
 {
 	FAR(embed, out, weight_over((struct far *)p->be, w));
+}
+
+static void far_bring(struct pass *p, float *x, int cols, int level)
+{
+	FAR(bring, x, cols, level);
 }
 
 static void far_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
@@ -371,6 +410,7 @@ static struct attn attn_over(struct far *f, const struct attn *a)
 	to.k_norm = over(f, a->k_norm);
 	to.sinks = over(f, a->sinks);
 	to.rope.freq = over(f, a->rope.freq);
+	to.rope.axis = over(f, a->rope.axis);
 	return to;
 }
 
@@ -523,6 +563,7 @@ static const struct backend_ops far_ops = {
 	.unplace = far_unplace,
 	.begin = far_begin,
 	.embed = far_embed,
+	.bring = far_bring,
 	.norm = far_norm,
 	.layer_norm = far_layer_norm,
 	.linear = far_linear,

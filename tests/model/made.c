@@ -93,8 +93,10 @@ void made_qwen_config(struct buf *out, const struct made_qwen *q)
 	else
 		buf_printf(out, ",\"intermediate_size\":%d", q->inner);
 	if (!q->next)
-		buf_printf(out, ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e7,"
-		                "\"partial_rotary_factor\":0.25,\"mrope_section\":[11,11,10]}}");
+		buf_printf(out,
+		           ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e7,"
+		           "\"partial_rotary_factor\":0.25,\"mrope_section\":[%d,%d,%d]}}",
+		           (q->dim / 8 + 2) / 3, (q->dim / 8 + 1) / 3, q->dim / 8 / 3);
 	buf_putc(out, '}');
 }
 

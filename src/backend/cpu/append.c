@@ -27,10 +27,13 @@ static size_t desk_floats(const struct attn *a)
 	return 2 * (size_t)a->rope.n_freq + (size_t)a->dim;
 }
 
-static void angles(const struct desk *k, const struct rope *r, int pos)
+static void angles(const struct desk *k, const struct rope *r, const struct pass *p, int row)
 {
+	const int32_t plain[] = { p->pos[row], p->pos[row], p->pos[row] };
+	const int32_t *pos = p->rope_pos ? p->rope_pos + 3 * row : plain;
+
 	for (int i = 0; i < r->n_freq; i++) {
-		float angle = (float)pos * r->freq[i];
+		float angle = (float)pos[r->axis ? r->axis[i] : 0] * r->freq[i];
 
 		k->cos[i] = cosf(angle) * r->mscale;
 		k->sin[i] = sinf(angle) * r->mscale;
@@ -131,7 +134,7 @@ static void append_rows(void *ctx, int begin, int end)
 	k.sin = k.cos + d->a->rope.n_freq;
 	k.v = k.sin + d->a->rope.n_freq;
 	for (int r = begin; r < end; r++) {
-		angles(&k, &d->a->rope, d->p->pos[r]);
+		angles(&k, &d->a->rope, d->p, r);
 		queries(d, &k, r);
 		for (int h = 0; h < d->a->heads_kv && d->k; h++)
 			key_and_value(d, &k, r, h);

@@ -160,7 +160,7 @@ struct sight {
 
 static struct sight sight_of(const struct attend *d, int row, int at, int n)
 {
-	struct sight t = { first_seen(d, row) - at, d->p->pos[row] + 1 - at };
+	struct sight t = { first_seen(d, row) - at, last_seen(d, row) + 1 - at };
 
 	t.from = t.from > 0 ? t.from : 0;
 	t.see = t.see < n ? t.see : n;
@@ -225,7 +225,7 @@ static int rows_seeing(const struct attend *d, const struct unit *u, int at, int
 {
 	int end = u->n_row;
 
-	for (*r = 0; *r < end && d->p->pos[u->row + *r] < at;)
+	for (*r = 0; *r < end && last_seen(d, u->row + *r) < at;)
 		++*r;
 	while (end > *r && first_seen(d, u->row + end - 1) >= at + n)
 		end--;
@@ -235,7 +235,7 @@ static int rows_seeing(const struct attend *d, const struct unit *u, int at, int
 /* One segment for all queries of the unit: k->acc, k->m, k->l. */
 static void attend_segment(const struct attend *d, const struct unit *u, struct desk *k, int seg)
 {
-	int nq = queries_of(d, u), all = d->p->pos[u->row + u->n_row - 1] + 1, first = first_seen(d, u->row);
+	int nq = queries_of(d, u), all = last_seen(d, u->row + u->n_row - 1) + 1, first = first_seen(d, u->row);
 	int begin = seg * ATTN_SEGMENT, end = all < begin + ATTN_SEGMENT ? all : begin + ATTN_SEGMENT;
 
 	memset(k->acc, 0, (size_t)nq * (size_t)d->a->dim * sizeof *k->acc);
@@ -296,7 +296,7 @@ static bool row_in_segment(const struct attend *d, const struct unit *u, int j, 
 {
 	int row = u->row + j / d->group;
 
-	return d->p->pos[row] >= seg * ATTN_SEGMENT && first_seen(d, row) < (seg + 1) * ATTN_SEGMENT;
+	return last_seen(d, row) >= seg * ATTN_SEGMENT && first_seen(d, row) < (seg + 1) * ATTN_SEGMENT;
 }
 
 static void attend_unit(void *ctx, int part)
@@ -399,7 +399,7 @@ static int units_cut(struct attend *d, struct unit *unit, int rows)
 /* What a unit takes, in no unit: it goes over all that its first or last row sees. */
 static int64_t unit_cost(const struct attend *d, const struct unit *u)
 {
-	return (int64_t)u->n_row * (d->p->pos[u->row + u->n_row - 1] + 1 - first_seen(d, u->row));
+	return (int64_t)u->n_row * (last_seen(d, u->row + u->n_row - 1) + 1 - first_seen(d, u->row));
 }
 
 /* A run of units of equal cost for each thread; begin as pool_run_cut has it. */

@@ -42,6 +42,12 @@ static inline int first_seen(const struct attend *d, int row)
 	return first > 0 ? first : 0;
 }
 
+/* The last one. */
+static inline int last_seen(const struct attend *d, int row)
+{
+	return d->a->both_ways && d->p->see ? d->p->see[row] : d->p->pos[row];
+}
+
 /* Segments of which the unit's rows see something: [segment_first, segments_end). */
 static inline int segment_first(const struct attend *d, const struct unit *u)
 {
@@ -49,7 +55,7 @@ static inline int segment_first(const struct attend *d, const struct unit *u)
 }
 static inline int segments_end(const struct attend *d, const struct unit *u)
 {
-	return d->p->pos[u->row + u->n_row - 1] / ATTN_SEGMENT + 1;
+	return last_seen(d, u->row + u->n_row - 1) / ATTN_SEGMENT + 1;
 }
 
 /* Of the seg-th segment of a unit, counted from its first. */

@@ -95,7 +95,7 @@ static struct desk desk_of(const struct attend *d, const struct unit *u)
 /* How many positions of a segment query j of the unit sees; below 1: none. */
 static int sees(const struct attend *d, const struct unit *u, int j, int seg)
 {
-	int n = d->p->pos[u->row + j / d->group] + 1 - seg * ATTN_SEGMENT;
+	int n = last_seen(d, u->row + j / d->group) + 1 - seg * ATTN_SEGMENT;
 
 	return n < ATTN_SEGMENT ? n : ATTN_SEGMENT;
 }

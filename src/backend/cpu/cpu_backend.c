@@ -137,8 +137,10 @@ static void embed_rows(void *ctx, int begin, int end)
 	struct rows_job *j = ctx;
 
 	for (int i = begin; i < end; i++) {
-		assert(j->index[i] >= 0 && j->index[i] < j->table->rows);
-		j->table->fmt->decode(j->out + (size_t)i * (size_t)j->cols, j->table, j->index[i]);
+		int row = j->index[i] < 0 ? 0 : j->index[i];
+
+		assert(row < j->table->rows);
+		j->table->fmt->decode(j->out + (size_t)i * (size_t)j->cols, j->table, row);
 	}
 }
 
@@ -148,6 +150,23 @@ static void cpu_embed(struct pass *p, float *out, const struct weight *table)
 	struct rows_job j = { .c = c, .out = out, .index = p->tok, .table = table, .cols = table->cols };
 
 	cpu_range(c, embed_rows, &j, p->n_row, grain_rows(table->cols));
+}
+
+static void cpu_bring(struct pass *p, float *x, int cols, int level)
+{
+	for (int i = 0; i < p->n_row; i++) {
+		const float *v;
+
+		if (p->tok[i] >= 0)
+			continue;
+		assert(~p->tok[i] < p->n_brought && (level + 1) * cols <= p->brought_cols);
+		v = p->brought[~p->tok[i]] + (size_t)level * (size_t)cols;
+		if (level)
+			for (int c = 0; c < cols; c++)
+				x[(size_t)i * (size_t)cols + (size_t)c] += v[c];
+		else
+			memcpy(x + (size_t)i * (size_t)cols, v, (size_t)cols * sizeof *x);
+	}
 }
 
 static void norm_rows(void *ctx, int begin, int end)
@@ -302,6 +321,7 @@ static const struct backend_ops cpu_ops = {
 	.stream_shrink = cpu_stream_shrink,
 	.stream_stats = cpu_stream_stats,
 	.embed = cpu_embed,
+	.bring = cpu_bring,
 	.norm = cpu_norm,
 	.layer_norm = cpu_layer_norm,
 	.linear = cpu_linear,

@@ -20,7 +20,7 @@ struct seq {
 	uint64_t id; /* 0: nothing here */
 	bool open;   /* false: only `pos` was looked up, the caches are empty */
 	int pos;     /* tokens computed; the caches stand there */
-	bool dead;   /* cannot be computed: a token that the model lacks */
+	bool dead;   /* cannot be computed: a token that the model lacks, or a row that is none */
 };
 
 struct draft_model {
@@ -119,7 +119,7 @@ static bool add(struct draft_model *g, struct draft_ask *a, int pos, const int32
 static bool knows(const struct draft_model *g, const int32_t *tok, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (tok[i] >= g->m->shape.vocab)
+		if (tok[i] < 0 || tok[i] >= g->m->shape.vocab)
 			return false;
 	return true;
 }

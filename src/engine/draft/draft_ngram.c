@@ -170,7 +170,7 @@ static void propose_one(void *arg)
 			ask->out[ask->n] = ask->out[next - n]; /* the end repeats itself */
 		else
 			break;
-		if (ask->out[ask->n] == SEPARATOR)
+		if (ask->out[ask->n] < 0) /* the separator, or a row that is no token */
 			break;
 	}
 }

@@ -9,9 +9,11 @@
 static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 {
 	for (int i = 0; i < n_ask; i++) {
+		int32_t last = ask[i].seq.tok[ask[i].seq.n_tok - 1];
+
 		/* Any token that is surely one: what was said last. */
 		for (ask[i].n = 0; ask[i].n < ask[i].max; ask[i].n++)
-			ask[i].out[ask[i].n] = ask[i].seq.tok[ask[i].seq.n_tok - 1];
+			ask[i].out[ask[i].n] = last < 0 ? 0 : last;
 	}
 }
 

@@ -88,6 +88,13 @@ static void key_root(const struct digest *model, const void *salt, size_t n, str
 
 void spill_keys(const struct spill *s, const void *salt, size_t n_salt, const int32_t *tok, int n, struct digest *key)
 {
+	spill_keys_more(s, salt, n_salt, tok, n, NULL, key);
+}
+
+void spill_keys_more(const struct spill *s, const void *salt, size_t n_salt, const int32_t *tok, int n,
+                     const struct digest *more, struct digest *key)
+{
+	static const struct digest none;
 	int rows = s->o.page_rows;
 
 	key_root(&s->o.model, salt, n_salt, key);
@@ -97,6 +104,8 @@ void spill_keys(const struct spill *s, const void *salt, size_t n_salt, const in
 		sha256_init(&h);
 		sha256_put(&h, key[i].b, sizeof(key[i].b));
 		sha256_put(&h, tok + (size_t)i * (size_t)rows, (size_t)rows * sizeof(*tok));
+		if (more && memcmp(&more[i], &none, sizeof(none)))
+			sha256_put(&h, more[i].b, sizeof(more[i].b));
 		sha256_end(&h, &key[i + 1]);
 	}
 }

@@ -53,6 +53,9 @@ bool spill_read_only(const struct spill *s); /* another process has the folder *
 /* The keys of tok[0..n): key[0] of the empty prefix under this salt, key[i] of the
  * first i whole pages, for i up to n / page_rows. */
 void spill_keys(const struct spill *s, const void *salt, size_t n_salt, const int32_t *tok, int n, struct digest *key);
+/* The same where keys stand for more than tokens: more[i] is what whole page i does beside its own; zeros: nothing. */
+void spill_keys_more(const struct spill *s, const void *salt, size_t n_salt, const int32_t *tok, int n,
+                     const struct digest *more, struct digest *key);
 
 /* A piece of the prefix tok[0..pos) with keys key[0..pos / page_rows].  A page is
  * the whole page that ends at pos. */
