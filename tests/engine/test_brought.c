@@ -1,0 +1,675 @@
+/* test_brought.c - rows that bring their own vectors, over real architectures: whatever is cut, cached, drafted, shared,
+ * preempted or restarted around them, each row's logits are those of the same prompt alone and cold, bit for bit.
+ *
+ * The prompts have pictures of made-up vectors, with grids, in one run and side by side, divided in two with a token
+ * between, and with rows that see each other both ways.
+ *
+ *     test_brought FOLDER... */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "engine/core.h"
+#include "driver.h"
+#include "rows.h"
+#include "spill_world.h"
+
+enum { PROMPT = 190, ANSWER = 10, CTX = 256, STEP = 96, SPANS = 5, ALL = PROMPT + ANSWER, PARTS = 3 };
+
+static int64_t stands(struct clock *c)
+{
+	return 1;
+}
+
+static struct clock still = { stands };
+
+/* ---- pictures ---- */
+
+struct picture {
+	struct media m;
+	float *made;
+	int parts; /* that are still to be computed */
+	bool fails;
+};
+
+static int live, worked;
+
+static int picture_work(struct media *m, int64_t ns, struct err *err)
+{
+	struct picture *p = (struct picture *)m;
+
+	CHECK(!m->vectors && ns > 0, "asked for what is there");
+	worked++;
+	if (p->fails)
+		return err_set(err, E_FORMAT, "a picture that cannot be computed");
+	if (!--p->parts)
+		m->vectors = p->made;
+	return 0;
+}
+
+static void picture_free(struct media *m)
+{
+	free(((struct picture *)m)->made);
+	free(m);
+	live--;
+}
+
+static const struct media_ops picture_ops = { picture_work, picture_free };
+
+/* h x w rows; parts 0: the vectors are there.  Equal seeds give equal pictures. */
+static struct media *picture(const struct model *m, uint64_t seed, int h, int w, bool grid, bool whole, int parts)
+{
+	struct picture *p = xcalloc(1, sizeof *p);
+	size_t n = (size_t)(h * w), cols = (size_t)m->shape.hidden;
+	struct sha256 s;
+
+	p->m = (struct media){ .ops = &picture_ops,
+		               .refs = 1,
+		               .n = (int)n,
+		               .hidden = (int)cols,
+		               .grid_h = grid ? h : 0,
+		               .grid_w = grid ? w : 0,
+		               .whole = whole };
+	sha256_init(&s);
+	sha256_put(&s, &seed, sizeof seed);
+	sha256_end(&s, &p->m.digest);
+	p->made = xmalloc(n * cols * sizeof(float));
+	for (size_t i = 0; i < n * cols; i++)
+		p->made[i] = (float)(rng_uniform(seed, i, 5) - 0.5);
+	p->parts = parts;
+	p->m.vectors = parts ? NULL : p->made;
+	live++;
+	return &p->m;
+}
+
+/* A prompt with pictures. */
+struct prompt {
+	int32_t tok[ALL];
+	struct ask_span span[SPANS];
+};
+
+/* seed: of the text; pics: of the pictures. */
+static void prompt_make(struct prompt *q, const struct model *m, uint64_t seed, uint64_t pics, int parts)
+{
+	static const struct {
+		int at, h, w, from, n;
+		bool grid, whole;
+	} form[SPANS] = {
+		{ 11, 3, 4, 0, 12, true, false },   { 23, 1, 9, 0, 9, false, false },   { 60, 5, 6, 0, 30, true, true },
+		{ 100, 1, 14, 0, 6, false, false }, { 107, 1, 14, 6, 8, false, false },
+	};
+	static struct media *divided;
+
+	for (int i = 0; i < ALL; i++)
+		q->tok[i] = (int32_t)(rng_bits(seed, (uint64_t)i, 3) % (uint64_t)m->shape.vocab);
+	for (int i = 0; i < SPANS; i++) {
+		struct media *p = form[i].from ? media_ref(divided) :
+		                                 picture(m, pics + (uint64_t)i, form[i].h, form[i].w, form[i].grid,
+		                                         form[i].whole, parts);
+
+		divided = p;
+		q->span[i] = (struct ask_span){ form[i].at, form[i].n, p, form[i].from };
+	}
+}
+
+static void prompt_free(struct prompt *q)
+{
+	for (int i = 0; i < SPANS; i++)
+		media_unref(q->span[i].media);
+}
+
+/* ---- an engine ---- */
+
+struct how {
+	int threads, slots, step_rows;
+	bool tight; /* memory for hardly more than one */
+	bool drafts, far;
+	const char *kv, *dir;
+	size_t prefix_bytes;
+	double verify;
+};
+
+struct rig {
+	struct backend *be;
+	struct model *m;
+	struct engine *e;
+	struct drafter *d;
+};
+
+static struct rig rig_open(struct store *st, const struct how *h)
+{
+	struct model_opts mo = { .arith = ARITH_FAST,
+		                 .slots = h->slots,
+		                 .ctx_max = CTX,
+		                 .step_rows = STEP,
+		                 .tape_rows = 4,
+		                 .snap_bytes = (size_t)1 << 30,
+		                 .kv = h->kv ? kv_rows_of(kv_format_find(h->kv)) : model_kv_default(ARITH_FAST) };
+	struct engine_opts eo = { .seqs_max = h->slots,
+		                  .step_rows = h->step_rows,
+		                  .logit_rows = h->step_rows,
+		                  .queue_max = 8,
+		                  .prefix_bytes = h->prefix_bytes,
+		                  .by_hand = true,
+		                  .answer_reserve = 4,
+		                  .park_bytes = (size_t)1 << 26,
+		                  .disk_dir = h->dir,
+		                  .disk_bytes = (uint64_t)1 << 30,
+		                  .disk_io = h->dir ? world_io() : NULL,
+		                  .verify_share = h->verify,
+		                  .clock = &still };
+	struct rig g = { .be = backend_cpu_open(h->threads, cpu_detect()) };
+	struct err err;
+
+	CHECK(!model_bind(&g.m, st, &err), "%s", err.msg);
+	if (h->tight)
+		mo.kv_bytes = model_pool_bytes(&g.m->shape, &mo, -1, CTX) +
+		              2 * model_pool_bytes(&g.m->shape, &mo, -1, 1);
+	CHECK(!model_attach(g.m, g.be, &mo, &err), "%s", err.msg);
+	if (h->drafts) {
+		eo.drafter[0] = g.d = draft_ngram_open(h->slots, 1000);
+		eo.n_drafter = 1;
+		eo.n_draft = 4;
+		eo.draft_fixed = true;
+	}
+	CHECK(!engine_open(&g.e, g.m, NULL, &eo, &err), "%s", err.msg);
+	return g;
+}
+
+static void rig_close(struct rig *g)
+{
+	engine_close(g->e);
+	if (g->d)
+		g->d->ops->close(g->d);
+	model_close(g->m);
+	g->be->ops->close(g->be);
+}
+
+/* ---- one request ---- */
+
+struct run {
+	struct ask a;
+	struct request *r;
+	float *row; /* [ALL][vocab] */
+	size_t vocab;
+	int32_t got[ANSWER];
+	int n_got, first; /* first: the first row that was computed */
+	struct event end;
+	bool done;
+};
+
+static void keep_row(void *arg, int pos, const float *row, int vocab)
+{
+	struct run *u = arg;
+
+	CHECK(pos < ALL, "row %d", pos);
+	u->first = u->first < 0 || pos < u->first ? pos : u->first;
+	memcpy(u->row + (size_t)pos * u->vocab, row, u->vocab * sizeof *row);
+}
+
+static void run_begin(struct run *u, const struct rig *g, const struct prompt *q)
+{
+	float *row = u->row;
+
+	u->vocab = (size_t)g->m->shape.vocab;
+	u->row = row ? row : xmalloc(ALL * u->vocab * sizeof *row);
+	u->n_got = 0;
+	u->first = -1;
+	u->done = false;
+	u->a.prompt = q->tok;
+	u->a.n_prompt = PROMPT;
+	u->a.span = q->span;
+	u->a.n_span = SPANS;
+	u->a.max_tokens = ANSWER;
+	sampler_params_init(&u->a.sampling);
+	u->a.sampling.temperature = 0;
+	u->a.on_logits = keep_row;
+	u->a.on_logits_arg = u;
+}
+
+static void run_submit(struct run *u, const struct rig *g)
+{
+	struct err err;
+
+	CHECK(!engine_submit(g->e, &u->a, &u->r, &err), "%s", err.msg);
+}
+
+static void run_read(struct run *u)
+{
+	struct event ev;
+
+	while (request_next(u->r, &ev)) {
+		if (ev.kind == EV_TOKEN)
+			u->got[u->n_got++] = ev.token;
+		if (ev.kind == EV_DONE) {
+			u->end = ev;
+			u->done = true;
+		}
+	}
+}
+
+static void run_end(struct run *u, const struct rig *g)
+{
+	while (engine_step(g->e))
+		;
+	run_read(u);
+	CHECK(u->done, "no end");
+	request_free(u->r);
+}
+
+/* Rows from `from` on, and the answer. */
+static void same(const struct run *u, const struct run *want, const char *what)
+{
+	int from = u->first;
+
+	CHECK(u->end.finish == FINISH_LENGTH, "%s: %s", what, u->end.err.msg);
+	CHECK(u->n_got == ANSWER && !memcmp(u->got, want->got, sizeof u->got), "%s: another answer", what);
+	for (int i = from; i < ALL - 1; i++)
+		CHECK(!memcmp(u->row + (size_t)i * u->vocab, want->row + (size_t)i * u->vocab,
+		              u->vocab * sizeof(float)),
+		      "%s: row %d differs", what, i);
+}
+
+static struct run ask(const struct rig *g, const struct prompt *q, const struct run *want, const char *what)
+{
+	struct run u = { 0 };
+
+	run_begin(&u, g, q);
+	run_submit(&u, g);
+	run_end(&u, g);
+	if (want)
+		same(&u, want, what);
+	return u;
+}
+
+/* ---- the ways ---- */
+
+static const struct how plain = { .threads = 2, .slots = 3, .step_rows = STEP };
+
+static void splits(struct store *st, const struct prompt *q, const struct run *want)
+{
+	static const int size[][3] = { { 1, 1, 1 }, { 7, 7, 7 }, { 64, 64, 64 }, { 5, 1, 40 }, { 13, 90, 2 } };
+
+	for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+		struct how h = plain;
+		struct run u = { 0 };
+		struct rig g;
+
+		h.threads = 1 + (int)i % 3;
+		g = rig_open(st, &h);
+		run_begin(&u, &g, q);
+		u.a.split = size[i];
+		u.a.n_split = 3;
+		run_submit(&u, &g);
+		run_end(&u, &g);
+		same(&u, want, "split");
+		free(u.row);
+		rig_close(&g);
+	}
+}
+
+static void resumes(struct store *st, const struct prompt *q, const struct run *want)
+{
+	static const int at[] = { 12, 17, 23, 25, 60, 75, 89, 90, 103, 106, 110, 115, 150 };
+	struct rig g = rig_open(st, &plain);
+
+	for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+		struct run u = { 0 };
+
+		run_begin(&u, &g, q);
+		u.a.resume_at = at[i];
+		run_submit(&u, &g);
+		run_end(&u, &g);
+		same(&u, want, "resumed at");
+		free(u.row);
+	}
+	rig_close(&g);
+}
+
+/* Beside two others, one with other pictures; drafts on top; with vectors that come in parts. */
+static void alongside(struct store *st, const struct prompt *q, const struct prompt *other, const struct run *want)
+{
+	for (int k = 0; k < 4; k++) {
+		struct how h = plain;
+		struct run u = { 0 }, v = { 0 }, w = { 0 };
+		struct prompt late;
+		struct rig g;
+
+		h.drafts = k & 1;
+		h.tight = k & 2;
+		g = rig_open(st, &h);
+		prompt_make(&late, g.m, 1, 100, PARTS);
+		run_begin(&w, &g, other);
+		w.a.on_logits = NULL;
+		run_submit(&w, &g);
+		engine_step(g.e);
+		run_begin(&u, &g, q);
+		run_submit(&u, &g);
+		engine_step(g.e);
+		run_begin(&v, &g, &late);
+		run_submit(&v, &g);
+		while (engine_step(g.e))
+			;
+		run_end(&w, &g);
+		run_end(&u, &g);
+		run_end(&v, &g);
+		same(&u, want, "alongside");
+		same(&v, want, "alongside, vectors in parts");
+		free(u.row);
+		free(v.row);
+		free(w.row);
+		prompt_free(&late);
+		rig_close(&g);
+	}
+}
+
+/* One slot, taken by a more urgent request again and again. */
+static void preempted(struct store *st, const struct prompt *q, const struct run *want)
+{
+	struct how h = plain;
+	struct rig g;
+	struct run u = { 0 };
+	int n = 0;
+
+	h.slots = 1;
+	g = rig_open(st, &h);
+	run_begin(&u, &g, q);
+	u.a.split = (const int[]){ 9 };
+	u.a.n_split = 1;
+	run_submit(&u, &g);
+	for (int i = 0; i < 12; i++) {
+		struct run v = { 0 };
+
+		engine_step(g.e);
+		run_begin(&v, &g, q);
+		v.a.priority = 5;
+		v.a.on_logits = NULL;
+		v.a.max_tokens = 1;
+		run_submit(&v, &g);
+		while (!v.done && engine_step(g.e))
+			run_read(&v);
+		request_free(v.r);
+		free(v.row);
+		n++;
+	}
+	run_end(&u, &g);
+	CHECK(u.end.n_preempted > 3, "%d of %d preempted", u.end.n_preempted, n);
+	same(&u, want, "preempted");
+	free(u.row);
+	rig_close(&g);
+}
+
+/* Kept prefixes: found with equal pictures made anew, up to the first that differs with others;
+ * after a cancel in the middle; on disk and after a restart. */
+static void kept(struct store *st, const struct prompt *q, const struct run *want)
+{
+	struct how h = plain;
+	struct prompt again, swapped, shorter;
+	struct run u, c = { 0 };
+	struct rig g;
+	char dir[PATH_MAX];
+
+	world_dir(dir);
+	h.prefix_bytes = (size_t)1 << 28;
+	h.dir = dir;
+	g = rig_open(st, &h);
+	run_begin(&c, &g, q);
+	c.a.split = (const int[]){ 20 };
+	c.a.n_split = 1;
+	run_submit(&c, &g);
+	for (int i = 0; i < 5; i++)
+		engine_step(g.e);
+	request_cancel(c.r);
+	run_end(&c, &g);
+	CHECK(c.end.finish == FINISH_CANCEL, "not cancelled");
+	free(c.row);
+	u = ask(&g, q, want, "after a cancel");
+	CHECK(u.end.n_cached > 0, "nothing was kept of what was cancelled");
+	free(u.row);
+	prompt_make(&again, g.m, 1, 100, PARTS);
+	worked = 0;
+	u = ask(&g, &again, want, "the same pictures again");
+	CHECK(u.end.n_cached >= PROMPT - 20 && !worked, "%d cached, %d parts computed", u.end.n_cached, worked);
+	free(u.row);
+	for (int i = 0; i < SPANS; i++) {
+		/* Another picture of the same size in one place; the two of the divided one are one. */
+		uint64_t pics[] = { 100, 101, 102, 103, 103 };
+
+		prompt_make(&swapped, g.m, 1, 100, 0);
+		prompt_make(&shorter, g.m, 1, pics[i] + 1000 - (uint64_t)i, 0);
+		media_unref(swapped.span[i].media);
+		swapped.span[i].media = media_ref(shorter.span[i].media);
+		if (i >= 3) {
+			media_unref(swapped.span[7 - i].media);
+			swapped.span[7 - i].media = media_ref(shorter.span[i].media);
+		}
+		u = ask(&g, &swapped, NULL, NULL);
+		CHECK(u.end.n_cached <= swapped.span[i == 4 ? 3 : i].at,
+		      "picture %d is another: %d of its prompt cached", i, u.end.n_cached);
+		CHECK(memcmp(u.row + (size_t)(PROMPT - 1) * u.vocab, want->row + (size_t)(PROMPT - 1) * u.vocab,
+		             u.vocab * sizeof(float)),
+		      "picture %d has no say", i);
+		free(u.row);
+		prompt_free(&swapped);
+		prompt_free(&shorter);
+	}
+	rig_close(&g);
+	g = rig_open(st, &h);
+	worked = 0;
+	u = ask(&g, &again, want, "after a restart");
+	CHECK(u.end.prefix.source == PREFIX_DISK && u.end.n_cached >= PROMPT - 20 && !worked, "%d cached from %s",
+	      u.end.n_cached, prefix_source_name(u.end.prefix.source));
+	free(u.row);
+	prompt_free(&again);
+	/* Other pictures under a table of ids that begins anew: first ids are equal, nothing else. */
+	rig_close(&g);
+	g = rig_open(st, &h);
+	prompt_make(&swapped, g.m, 1, 2000, 0);
+	u = ask(&g, &swapped, NULL, NULL);
+	CHECK(u.end.n_cached <= swapped.span[0].at, "other pictures: %d cached from disk", u.end.n_cached);
+	free(u.row);
+	prompt_free(&swapped);
+	rig_close(&g);
+	world_remove(dir);
+}
+
+/* The engine computes what was found again, with the pictures, and compares. */
+static void proved(struct store *st, const struct prompt *q, const struct run *want)
+{
+	struct how h = plain;
+	struct engine_stats es;
+	struct rig g;
+	struct run u;
+
+	h.prefix_bytes = (size_t)1 << 28;
+	h.verify = 1;
+	g = rig_open(st, &h);
+	for (int i = 0; i < 3; i++) {
+		u = ask(&g, q, want, "proved");
+		free(u.row);
+	}
+	engine_stats(g.e, &es);
+	CHECK(es.verified == 2 && !es.verify_failed, "%d of %d wrong", (int)es.verify_failed, (int)es.verified);
+	rig_close(&g);
+}
+
+static void row_formats(struct store *st, const struct prompt *q)
+{
+	static const char *const name[] = { "f32", "u8g32", "tq4" };
+
+	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+		struct how h = plain;
+		struct run want, u = { 0 };
+		struct rig g;
+
+		h.kv = name[i];
+		if (!kv_format_find(name[i]))
+			continue;
+		g = rig_open(st, &h);
+		want = ask(&g, q, NULL, NULL);
+		run_begin(&u, &g, q);
+		u.a.split = (const int[]){ 17, 3 };
+		u.a.n_split = 2;
+		run_submit(&u, &g);
+		run_end(&u, &g);
+		same(&u, &want, name[i]);
+		free(u.row);
+		free(want.row);
+		rig_close(&g);
+	}
+}
+
+/* Vectors that are the embeddings of tokens, without a grid, give what the tokens give. */
+static void as_tokens(struct store *st, float scale)
+{
+	static const char *const path[] = { "language_model.model.embed_tokens", "model.embed_tokens" };
+	struct rig g = rig_open(st, &plain);
+	int hidden = g.m->shape.hidden, rc = E_MISSING;
+	struct run want = { 0 }, u;
+	struct prompt q;
+	struct weight w;
+	struct err err;
+
+	for (size_t i = 0; i < sizeof path / sizeof *path && rc; i++)
+		rc = store_weight(st, path[i], g.m->shape.vocab, hidden, &w, &err);
+	CHECK(!rc, "%s", err.msg);
+	prompt_make(&q, g.m, 7, 300, 0);
+	for (int i = 0; i < SPANS; i++) {
+		struct media *m = q.span[i].media;
+
+		m->grid_h = m->grid_w = 0;
+		m->whole = false;
+		for (int k = 0; k < q.span[i].n; k++) {
+			float *to = ((struct picture *)m)->made + (size_t)(q.span[i].from + k) * (size_t)hidden;
+
+			w.fmt->decode(to, &w, q.tok[q.span[i].at + k]);
+			for (int c = 0; c < hidden; c++)
+				to[c] *= scale;
+		}
+	}
+	run_begin(&want, &g, &q);
+	want.a.n_span = 0;
+	run_submit(&want, &g);
+	run_end(&want, &g);
+	u = ask(&g, &q, &want, "vectors of tokens");
+	free(want.row);
+	free(u.row);
+	prompt_free(&q);
+	rig_close(&g);
+}
+
+/* What cannot be computed is refused, or ends its own request alone. */
+static void refused(struct store *st, const struct prompt *q, const struct run *want)
+{
+	struct rig g = rig_open(st, &plain);
+	struct run u = { 0 }, v = { 0 };
+	struct prompt bad;
+	struct err err;
+
+	run_begin(&u, &g, q);
+#define REFUSED(code, change, back)                                                           \
+	do {                                                                                  \
+		struct prompt p_ = *q;                                                        \
+		struct media m_ = *q->span[2].media;                                          \
+		struct ask_span *s = p_.span;                                                 \
+		u.a.prompt = p_.tok;                                                          \
+		u.a.span = s;                                                                 \
+		u.a.n_span = SPANS;                                                           \
+		(void)m_;                                                                     \
+		change;                                                                       \
+		CHECK(engine_submit(g.e, &u.a, &u.r, &err) == code, "not refused: " #change); \
+	} while (0)
+	REFUSED(E_ARG, s[1].at = 22, );
+	REFUSED(E_ARG, s[4].n = 9, );
+	REFUSED(E_ARG, s[4].from = -1, );
+	REFUSED(E_ARG, s[4].at = PROMPT - 7, );
+	REFUSED(E_ARG, s[0].n = 11, );
+	REFUSED(E_ARG, (s[2].media = &m_, m_.hidden++), );
+	REFUSED(E_ARG, (s[2].media = &m_, m_.deep++), );
+	REFUSED(E_ARG, (s[2].media = &m_, m_.grid_h++), );
+	REFUSED(E_ARG, p_.tok[0] = -3, );
+	REFUSED(E_LIMIT, (s[2].media = &m_, m_.grid_h = 0, m_.n = s[2].n = STEP, u.a.n_span = 3), );
+	prompt_make(&bad, g.m, 1, 500, PARTS);
+	((struct picture *)bad.span[2].media)->fails = true;
+	run_begin(&u, &g, &bad);
+	run_submit(&u, &g);
+	run_begin(&v, &g, q);
+	run_submit(&v, &g);
+	run_end(&v, &g);
+	run_read(&u);
+	CHECK(u.done && u.end.finish == FINISH_ERROR && u.end.err.code == E_FORMAT, "a picture that fails");
+	request_free(u.r);
+	same(&v, want, "beside one whose picture fails");
+	free(u.row);
+	free(v.row);
+	prompt_free(&bad);
+	rig_close(&g);
+}
+
+/* Three tokens, one that begins a picture of 2 x 3 rows, one that ends it, two more (Qwen2-VL's example); and what sees
+ * what where the picture's rows see each other. */
+static void positions(void)
+{
+	static const int want[][3] = { { 0, 0, 0 }, { 1, 1, 1 }, { 2, 2, 2 }, { 3, 3, 3 }, { 4, 4, 4 },
+		                       { 4, 4, 5 }, { 4, 4, 6 }, { 4, 5, 4 }, { 4, 5, 5 }, { 4, 5, 6 },
+		                       { 7, 7, 7 }, { 8, 8, 8 }, { 9, 9, 9 } };
+	struct media m = { .n = 6, .grid_h = 2, .grid_w = 3, .whole = true };
+	struct brought_span span = { .media = &m, .at = 4, .n = 6, .rope = 4, .after = 7 };
+	struct brought b = { .span = &span, .n = 1 };
+
+	for (int i = 0; i < 13; i++) {
+		int in = i > 4 && i < 10;
+		int32_t got[3];
+
+		brought_rope(&b, i, got);
+		CHECK(!memcmp(got, want[i], sizeof got), "row %d: %d %d %d", i, got[0], got[1], got[2]);
+		CHECK(brought_sees(&b, i) == (i >= 4 && i < 10 ? 9 : i), "row %d sees %d", i, brought_sees(&b, i));
+		CHECK(brought_floor(&b, i) == (in ? 4 : i) && brought_ceil(&b, i) == (in ? 10 : i), "row %d cuts", i);
+	}
+}
+
+static void folder(const char *path)
+{
+	struct prompt q, other;
+	struct run want;
+	struct store *st;
+	struct how one = plain;
+	struct rig g;
+	struct err err;
+
+	CHECK(!store_open(&st, path, &err), "%s", err.msg);
+	one.threads = 1;
+	g = rig_open(st, &one);
+	prompt_make(&q, g.m, 1, 100, 0);
+	prompt_make(&other, g.m, 2, 200, 0);
+	want = ask(&g, &q, NULL, NULL);
+	CHECK(want.end.finish == FINISH_LENGTH, "%s", want.end.err.msg);
+	rig_close(&g);
+	splits(st, &q, &want);
+	resumes(st, &q, &want);
+	alongside(st, &q, &other, &want);
+	preempted(st, &q, &want);
+	kept(st, &q, &want);
+	proved(st, &q, &want);
+	row_formats(st, &q);
+	as_tokens(st, strstr(path, "gemma") ? 8 : 1); /* the square root of 64, by which Gemma scales */
+	refused(st, &q, &want);
+	printf("%s: rows that bring their vectors: split, resumed, alongside, drafted, preempted, kept, from disk\n",
+	       path);
+	prompt_free(&q);
+	prompt_free(&other);
+	free(want.row);
+	store_close(st);
+	CHECK(!live, "%d pictures are left", live);
+}
+
+int main(int argc, char **argv)
+{
+	log_set_level(LOG_ERROR);
+	positions();
+	for (int i = 1; i < argc; i++)
+		folder(argv[i]);
+	return 0;
+}
