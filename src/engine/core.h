@@ -113,8 +113,7 @@ struct request {
 
 	/* The end, once it is decided. */
 	bool ending;
-	bool spoiled; /* a row of it could not be computed: its caches hold nothing that may be kept */
-	bool broken;  /* by a fault: sampler, lead, mask, detok, stops and text are not looked at again */
+	bool broken; /* by a fault: sampler, lead, mask, detok, stops and text are not looked at again */
 	enum finish finish;
 	const char *stop_text;
 	int end_pos; /* the answer's text ends here; < pos after a stop string */

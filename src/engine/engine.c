@@ -375,7 +375,7 @@ void engine_finish(struct engine *e, struct request *r)
 
 	ev.stage = stage_of(r);
 	/* Also what was computed for one who left: he may come again. */
-	if ((r->slot >= 0 || r->park.pos) && !e->ending && !r->spoiled)
+	if ((r->slot >= 0 || r->park.pos) && !e->ending)
 		reuse_end(e, r);
 	if (r->slot >= 0 && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH))
 		draft_learn(e, r);
@@ -508,7 +508,6 @@ static bool end_spoiled(struct engine *e, int i)
 	caches_settle(&e->m->caches, span, span->n - span->n_draft);
 	r->pos += span->n - span->n_draft;
 	r->err = e->pass.spoilt;
-	r->spoiled = true;
 	r->n_passed = r->n_draft = r->n_draft_max = 0;
 	e->batch.item[i].keep = 0;
 	verify_end(r, FINISH_ERROR);

@@ -72,6 +72,7 @@ struct slots {
 	struct want *want;  /* [n_want] */
 	int n_want, n_open; /* n_open: neither given nor lost */
 	bool wide;
+	bool told;      /* the log of a read that failed, in this visit */
 	struct err why; /* of the last read that failed */
 	FILE *trace;
 	enum arith arith;
@@ -212,7 +213,9 @@ static void lose(struct slots *s, struct slot *x, int fault, const struct read_f
 	        fault == ESTALE  ? "the file was changed" :
 	        fault == EBADMSG ? "its bytes do not have their digest" :
 	                           strerror(fault));
-	log_error("%s", s->why.msg);
+	if (!s->told)
+		log_error("%s", s->why.msg);
+	s->told = true;
 	for (int i = 0; i < s->n_want && x->of == s->visited; i++)
 		if (s->want[i].state == WANT_COMES && s->want[i].slot == x - s->slot)
 			s->want[i].state = WANT_LOST;
@@ -329,6 +332,7 @@ void slots_visit(struct slot_layer *y, const int *used, int n)
 	s->visited = y;
 	s->n_want = s->n_open = n;
 	s->wide = n >= y->m->experts - y->m->experts / WIDE_SHARE;
+	s->told = false;
 	s->stats.visits++;
 	s->stats.used += n;
 	policy_visit(&s->policy, y->index);

@@ -1,0 +1,279 @@
+/* Reads of experts that fail (docs/experts-from-disk.md): those requests end that needed the expert, with an error that
+ * names it; the others' answers are what they are alone, and the next request that needs it reads it again.
+ *
+ *     test_experts FOLDER */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "base/reads.h"
+#include "../check.h"
+#include "driver.h"
+
+enum { CTX = 128, STEP = 64, SLOTS = 4, PROMPT = 70, ANSWER = 24 };
+
+struct world {
+	struct store *st;
+	struct backend *be;
+	struct model *m;
+	struct engine *e;
+};
+
+static void open_world(struct world *w, const char *folder, struct stream_opts *how)
+{
+	struct model_opts mo = {
+		.arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP, .snap_bytes = 1 << 23
+	};
+	struct engine_opts eo = {
+		.seqs_max = SLOTS, .queue_max = 16, .by_hand = true, .step_rows = STEP, .prefix_bytes = 1 << 22
+	};
+	struct err err;
+
+	w->be = backend_cpu_open(1, cpu_detect());
+	CHECK(!store_open(&w->st, folder, &err), "%s", err.msg);
+	CHECK(!model_bind(&w->m, w->st, &err), "%s", err.msg);
+	CHECK(!model_attach(w->m, w->be, &mo, &err), "%s", err.msg);
+	CHECK(!how || !model_stream(w->m, how, &err), "%s", err.msg);
+	CHECK(!engine_open(&w->e, w->m, NULL, &eo, &err), "%s", err.msg);
+}
+
+static void close_world(struct world *w)
+{
+	engine_close(w->e);
+	model_close(w->m);
+	w->be->ops->close(w->be);
+	store_close(w->st);
+}
+
+struct answer {
+	int32_t tok[ANSWER];
+	int n;
+	enum finish finish;
+	struct err err;
+	struct request *req;
+};
+
+static void ask(struct world *w, int i, struct answer *a)
+{
+	int32_t prompt[PROMPT];
+	struct ask k = { .prompt = prompt, .n_prompt = PROMPT, .max_tokens = ANSWER };
+	struct err err;
+
+	*a = (struct answer){ 0 };
+	for (int j = 0; j < PROMPT; j++)
+		prompt[j] = 3 + (i * 37 + j * 11) % 200;
+	sampler_params_init(&k.sampling);
+	k.sampling.temperature = 0;
+	CHECK(!engine_submit(w->e, &k, &a->req, &err), "%s", err.msg);
+}
+
+static bool look(struct answer *a)
+{
+	struct event ev;
+
+	while (a->req && request_next(a->req, &ev)) {
+		if (ev.kind == EV_TOKEN)
+			a->tok[a->n++] = ev.token;
+		if (ev.kind != EV_DONE)
+			continue;
+		a->finish = ev.finish;
+		a->err = ev.err;
+		request_free(a->req);
+		a->req = NULL;
+	}
+	return !a->req;
+}
+
+static void run(struct world *w, struct answer *a, int n)
+{
+	for (bool all = false; !all;) {
+		all = true;
+		engine_step(w->e);
+		for (int i = 0; i < n; i++)
+			all &= look(&a[i]);
+	}
+}
+
+static bool same(const struct answer *a, const struct answer *b)
+{
+	return a->n == b->n && !memcmp(a->tok, b->tok, (size_t)a->n * sizeof *a->tok);
+}
+
+/* ---- a disk that fails ---- */
+
+static atomic_int reads_left; /* until the one that fails; < 0: none does */
+
+static int fail_one(const struct read_ask *a)
+{
+	return atomic_fetch_sub(&reads_left, 1) == 0 ? EIO : 0;
+}
+
+/* Four requests; the k-th read fails. */
+static int one_failure(const char *folder, struct stream_opts *how, const struct answer *want, int k)
+{
+	struct answer got[SLOTS], again;
+	struct world w;
+	int ended = 0;
+
+	open_world(&w, folder, how);
+	for (int i = 0; i < SLOTS; i++)
+		ask(&w, i, &got[i]);
+	atomic_store(&reads_left, k);
+	reads_fault = fail_one;
+	run(&w, got, SLOTS);
+	reads_fault = NULL;
+	for (int i = 0; i < SLOTS; i++) {
+		if (got[i].finish != FINISH_ERROR) {
+			CHECK(same(&got[i], &want[i]), "read %d fails: request %d has another answer", k, i);
+			continue;
+		}
+		ended++;
+		CHECK(got[i].err.code == E_IO && strstr(got[i].err.msg, "expert"), "%s", got[i].err.msg);
+		CHECK(got[i].n < ANSWER && !memcmp(got[i].tok, want[i].tok, (size_t)got[i].n * sizeof *got[i].tok),
+		      "read %d fails: request %d had wrong tokens before", k, i);
+		ask(&w, i, &again);
+		run(&w, &again, 1);
+		CHECK(same(&again, &want[i]), "read %d failed: request %d asked again has another answer", k, i);
+	}
+	close_world(&w);
+	return ended;
+}
+
+/* ---- a file that changes ---- */
+
+static char path[256];
+
+static void damage(const char *dir, off_t at, off_t length)
+{
+	char cmd[512];
+	struct stat st;
+	FILE *f;
+	int fd;
+
+	snprintf(cmd, sizeof cmd, "ls %s/*.experts", dir);
+	f = popen(cmd, "r");
+	CHECK(f && fgets(path, sizeof path, f), "no packed experts in %s", dir);
+	pclose(f);
+	path[strcspn(path, "\n")] = 0;
+	fd = open(path, O_RDWR);
+	CHECK(fd >= 0 && !fstat(fd, &st), "%s", path);
+	if (length)
+		CHECK(!ftruncate(fd, st.st_size - length), "truncate");
+	for (off_t i = at; i < st.st_size - length && !length; i += 4096)
+		CHECK(pwrite(fd, "damage", 6, i) == 6, "write");
+	close(fd);
+}
+
+/* After the engine has it open; every later read is wrong. */
+static void changed(const char *folder, struct stream_opts how, off_t at, off_t length, const char *says)
+{
+	struct answer a;
+	struct world w;
+
+	open_world(&w, folder, &how);
+	damage(how.dir, at, length);
+	ask(&w, 1, &a);
+	run(&w, &a, 1);
+	CHECK(a.finish == FINISH_ERROR && strstr(a.err.msg, says), "%s", a.err.msg);
+	close_world(&w);
+}
+
+static void refused(const char *folder, struct stream_opts *how, const char *says)
+{
+	struct world w = { .be = backend_cpu_open(1, cpu_detect()) };
+	struct model_opts mo = { .arith = ARITH_FAST, .slots = 1, .ctx_max = CTX, .step_rows = STEP };
+	struct err err = { 0 };
+
+	CHECK(!store_open(&w.st, folder, &err) && !model_bind(&w.m, w.st, &err) && !model_attach(w.m, w.be, &mo, &err),
+	      "%s", err.msg);
+	CHECK(model_stream(w.m, how, &err) && strstr(err.msg, says), "%s, not %s", err.msg, says);
+	model_close(w.m);
+	w.be->ops->close(w.be);
+	store_close(w.st);
+}
+
+static int files_in(const char *dir)
+{
+	char cmd[512], line[32] = "";
+	FILE *f;
+
+	snprintf(cmd, sizeof cmd, "ls -A %s | wc -l", dir);
+	f = popen(cmd, "r");
+	CHECK(f && fgets(line, sizeof line, f), "%s", cmd);
+	pclose(f);
+	return atoi(line);
+}
+
+/* Files may not grow beyond so much, as on a disk without room: what packing began is not left there. */
+static void no_room(const char *folder, struct stream_opts *how)
+{
+	struct rlimit was, few = { 64 << 10, 64 << 10 };
+
+	CHECK(!getrlimit(RLIMIT_FSIZE, &was), "getrlimit");
+	few.rlim_max = was.rlim_max;
+	signal(SIGXFSZ, SIG_IGN);
+	CHECK(!setrlimit(RLIMIT_FSIZE, &few), "setrlimit");
+	refused(folder, how, "packed experts");
+	CHECK(!setrlimit(RLIMIT_FSIZE, &was), "setrlimit");
+	CHECK(!files_in(how->dir), "something is left in %s", how->dir);
+}
+
+static void files(const char *folder, struct stream_opts how)
+{
+	struct digest key = { "of this test" };
+	char dir[] = "/tmp/weft-experts-XXXXXX", cmd[64];
+
+	CHECK(mkdtemp(dir), "mkdtemp");
+	how.dir = dir;
+	how.key = &key;
+	no_room(folder, &how);
+	changed(folder, how, 4096, 0, "digest");
+	CHECK(!unlink(path), "unlink");
+	changed(folder, how, 0, 200 << 10, "ends too early");
+	refused(folder, &how, "are wanted");
+	damage(dir, 0, 0);
+	refused(folder, &how, "not a file of packed experts");
+	snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+	CHECK(!system(cmd), "%s", cmd);
+}
+
+int main(int argc, char **argv)
+{
+	struct stream_opts how = { .arith = ARITH_FAST, .bytes = 1 };
+	struct answer want[SLOTS];
+	struct world w;
+	int ended = 0, spared = 0;
+
+	log_set_level(LOG_ERROR);
+	CHECK(argc == 2, "test_experts FOLDER");
+	open_world(&w, argv[1], NULL);
+	for (int i = 0; i < SLOTS; i++) {
+		ask(&w, i, &want[i]);
+		run(&w, &want[i], 1);
+	}
+	close_world(&w);
+	how.bytes = 400 << 10;
+	for (int i = 0; i < 2; i++) {
+		how.way = i ? READS_THREADS : READS_BEST;
+		for (int k = 3; k < 400; k = k * 3 + 1) {
+			int n = one_failure(argv[1], &how, want, k);
+
+			ended += n;
+			spared += n ? SLOTS - n : 0;
+		}
+	}
+	CHECK(ended && spared, "%d requests ended, %d beside them did not", ended, spared);
+	files(argv[1], how);
+	printf("%d requests ended, %d beside them did not\n", ended, spared);
+	return 0;
+}
