@@ -146,6 +146,7 @@ static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
 
 /* The clock of a run, and what it counts beside. */
 struct took {
+	struct stream_stats experts;
 	int64_t ns;
 	double steps, joins;
 	double tokens, drafted, accepted;
@@ -184,6 +185,7 @@ static void start(struct bench *b, struct took *t)
 		            .accepted = -accepted(&st),
 		            .steps = (double)st.steps,
 		            .joins = (double)*b->s.be->joins,
+		            .experts = st.experts,
 		            .ns = clock_monotonic_ns() };
 }
 
@@ -198,6 +200,28 @@ static void stop(struct bench *b, struct took *t)
 	t->drafted += drafted(&st);
 	t->accepted += accepted(&st);
 	t->joins = (double)*b->s.be->joins - t->joins;
+	st.experts.used -= t->experts.used;
+	st.experts.hits -= t->experts.hits;
+	st.experts.reads -= t->experts.reads;
+	st.experts.read_bytes -= t->experts.read_bytes;
+	st.experts.wait_ns -= t->experts.wait_ns;
+	st.experts.ahead -= t->experts.ahead;
+	st.experts.ahead_used -= t->experts.ahead_used;
+	t->experts = st.experts;
+}
+
+static void add_experts(struct bench_experts *x, const struct took *t)
+{
+	x->slots = t->experts.slots;
+	x->of = t->experts.experts;
+	x->seconds += (double)t->ns / 1e9;
+	x->used += (double)t->experts.used;
+	x->hits += (double)t->experts.hits;
+	x->reads += (double)t->experts.reads;
+	x->bytes += (double)t->experts.read_bytes;
+	x->wait += (double)t->experts.wait_ns / 1e9;
+	x->ahead += (double)t->experts.ahead;
+	x->ahead_used += (double)t->experts.ahead_used;
 }
 
 static int run_prompt(struct bench *b, const struct bench_row *r, struct took *t, struct err *err)
@@ -315,6 +339,7 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 		} else {
 			r->rate[r->n_run++] = t.tokens * 1e9 / (double)t.ns;
 			r->all_tokens += t.tokens;
+			add_experts(&r->experts, &t);
 			r->all_steps += t.steps;
 			r->drafted += t.drafted;
 			r->accepted += t.accepted;
@@ -324,6 +349,12 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 	qsort(r->rate, (size_t)r->n_run, sizeof *r->rate, compare);
 	if (!rc)
 		take_ceilings(b, r);
+	if (!rc && r->experts.slots) {
+		struct stream_stats now;
+
+		b->s.be->ops->stream_stats(b->s.be, &now);
+		r->experts.disk = bench_disk(b->s.store, now.slot_bytes, b->seed);
+	}
 	return rc;
 }
 

@@ -34,7 +34,17 @@ struct bench_row {
 	double steps, joins; /* steps of the engine in it; times threads were waited for */
 	/* With guesses: of all runs but the first; and what the same gave without. */
 	double all_tokens, all_steps, drafted, accepted, plain;
+	/* With experts on disk, of all runs but the first: their time, experts used, found, read; bytes read; seconds the
+	 * engine waited for them; and what the disk gives a second. */
+	struct bench_experts {
+		int slots, of;
+		double seconds, used, hits, reads, bytes, wait, ahead, ahead_used, disk;
+	} experts;
 };
+
+/* Bytes a second that reads of `slab` bytes at random places of the model's largest file get, past the page cache;
+ * 0: it cannot be read so. */
+double bench_disk(const struct store *st, size_t slab, uint64_t seed);
 
 /* Between the two, steps write random keys and values and compute nothing. */
 struct bench_fill {

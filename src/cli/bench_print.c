@@ -125,6 +125,33 @@ static void put_doubts(const struct bench_row *r, double median, double least, s
 		           "", name, from / 1e9, to / 1e9);
 }
 
+/* Tokens a second that reading what was not in memory allows; 0: nothing was read, or the disk is not known. */
+static double disk_floor(const struct bench_row *r)
+{
+	const struct bench_experts *x = &r->experts;
+
+	return x->bytes > 0 ? r->all_tokens * x->disk / x->bytes : 0;
+}
+
+static void put_experts(const struct bench_row *r, struct buf *out)
+{
+	const struct bench_experts *x = &r->experts;
+	double median = bench_median(r), least = disk_floor(r);
+
+	if (!x->slots)
+		return;
+	buf_printf(out,
+	           "%-20s experts: slots for %d of %d, %.1f %% there; %.2f MB read a token, %.0f ms waited a second",
+	           "", x->slots, x->of, x->used > 0 ? 100 * x->hits / x->used : 0, x->bytes / 1e6 / r->all_tokens,
+	           1e3 * x->wait / x->seconds);
+	if (x->ahead > 0)
+		buf_printf(out, "; %.0f read ahead, %.0f %% used", x->ahead, 100 * x->ahead_used / x->ahead);
+	if (least > 0)
+		buf_printf(out, "\n%-20s disk: %.2f GB/s, %.0f %% of it used; its floor %.2f tokens/s, share %.0f %%",
+		           "", x->disk / 1e9, 100 * x->bytes / x->seconds / x->disk, least, 100 * median / least);
+	buf_putc(out, '\n');
+}
+
 void bench_print_row(const struct bench_row *r, struct buf *out)
 {
 	const char *by;
@@ -147,6 +174,7 @@ void bench_print_row(const struct bench_row *r, struct buf *out)
 		buf_printf(out, "%-20s %9s %6s  %9.1f %5.0f%%  without tiles, at %.0f Gop/s of int8\n", "", "", "",
 		           vectors, 100 * median / vectors, r->ceilings.int8_vectors / 1e9);
 	put_doubts(r, median, least, out);
+	put_experts(r, out);
 	if (r->joules > 0)
 		buf_printf(out, "%-20s %.3f joules a token, of whatever ran on the processors\n", "",
 		           r->joules / r->all_tokens);
@@ -281,6 +309,17 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 		put_number(b, "joules_per_token", r->joules / r->all_tokens);
 	if (bench_floor_vectors(r) > 0)
 		put_number(b, "floor_fraction_vectors", median / bench_floor_vectors(r));
+	if (r->experts.slots) {
+		const struct bench_experts *x = &r->experts;
+
+		put_number(b, "expert_slots", x->slots);
+		put_number(b, "experts", x->of);
+		put_number(b, "expert_hits", x->used > 0 ? x->hits / x->used : (double)NAN);
+		put_number(b, "expert_bytes_per_token", x->bytes / r->all_tokens);
+		put_number(b, "disk_bytes_per_second", x->disk);
+		put_number(b, "disk_share", x->disk > 0 ? x->bytes / x->seconds / x->disk : (double)NAN);
+		put_number(b, "disk_floor_tokens_per_second", x->bytes > 0 ? disk_floor(r) : (double)NAN);
+	}
 	if (r->drafts) {
 		put_number(b, "speedup", median / r->plain);
 		put_number(b, "tokens_per_step", r->all_tokens / r->all_steps / r->batch);

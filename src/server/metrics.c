@@ -232,6 +232,25 @@ static void put_drafts(const struct page *p, const struct engine_stats *e)
 		labelled(p, "draft_rounds_total", "drafter", e->drafter[i].name, e->drafter[i].rounds);
 }
 
+/* Experts that stay on disk; nothing where all are in memory. */
+static void put_experts(const struct page *p, const struct stream_stats *x)
+{
+	if (!x->slots)
+		return;
+	gauge(p, "expert_slots", "Experts there is memory for.", x->slots);
+	gauge(p, "expert_slots_used", "Experts in memory.", x->slots_used);
+	gauge(p, "experts", "Experts of all layers.", x->experts);
+	gauge(p, "expert_bytes", "Memory of those slots.", (double)x->slots * (double)x->slot_bytes);
+	counter(p, "experts_used_total", "Experts that steps used, once for each layer and step.", x->used);
+	counter(p, "expert_hits_total", "Of these, those that were in memory, or on the way.", x->hits);
+	counter(p, "expert_reads_total", "Experts read.", x->reads);
+	counter(p, "expert_read_bytes_total", "Bytes read.", x->read_bytes);
+	counter(p, "experts_ahead_total", "Of those read, those before it was known that they are used.", x->ahead);
+	counter(p, "experts_ahead_used_total", "Of these, those that then were.", x->ahead_used);
+	counter(p, "experts_failed_total", "Experts that could not be read.", x->failed);
+	counter(p, "expert_wait_seconds_total", "Time that steps waited for the disk.", x->wait_ns / 1000000000);
+}
+
 /* Kept prefixes on disk; nothing without a folder for them. */
 static void put_disk(const struct page *p, const struct disk_stats *d)
 {
@@ -295,6 +314,7 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	        e->verified);
 	counter(p, "prefix_wrong_total", "Of these, the ones that differed and were dropped.", e->verify_failed);
 	put_disk(p, &e->disk);
+	put_experts(p, &e->experts);
 	describe(p, "prefix_lookups_total", "counter", "Requests, by why they were not resumed further on.");
 	for (int i = 0; i < PREFIX_REASONS; i++)
 		labelled(p, "prefix_lookups_total", "reason", prefix_reason_name(i), e->prefix_reason[i]);
