@@ -2,8 +2,9 @@
  *
  *     h = E[token];  per layer:  h += mamba(rms(h));  logits = rms(h) lm_head'
  *
- * The norm after the gate goes over the whole width, as Hugging Face's modules compute it; the original
- * code's goes by groups, which differs where there is more than one. */
+ * The norm after the gate goes by the groups of B and C, as in the code that the published models were trained with.
+ * Hugging Face's modules take it over the whole width, which differs where there is more than one group; a config that
+ * says norm_groups: 1 gets that.  norm_before_gate is not looked at: no implementation does. */
 #include "model/decoder.h"
 #include "model/families.h"
 #include "model/mamba.h"
@@ -14,6 +15,7 @@ enum { CTX = 1 << 20 };
 static bool read_config(struct stack *s, struct conf *c, struct mamba_form *f)
 {
 	struct shape *h = &s->m.shape;
+	int groups;
 
 	h->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
 	h->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
@@ -27,7 +29,10 @@ static bool read_config(struct stack *s, struct conf *c, struct mamba_form *f)
 	f->bias = conf_bool_or(c, "use_bias", false);
 	f->conv_bias = conf_bool_or(c, "use_conv_bias", true);
 	f->norm = conf_bool_or(c, "rms_norm", true);
-	f->norm_cols = f->shape.heads_v * f->shape.dim_v;
+	groups = conf_int_or(c, "norm_groups", f->shape.heads_k, 1, CONF_HEADS_MAX);
+	f->norm_cols = f->shape.heads_v * f->shape.dim_v / groups;
+	if (!c->code && f->shape.heads_v % groups)
+		conf_fail(c, E_FORMAT, "norm_groups: %d does not divide num_heads %d", groups, f->shape.heads_v);
 	f->at = "mixer";
 	return conf_bool_or(c, "tie_word_embeddings", false);
 }

@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""Makes tiny model folders with random weights and the logits of naive.py: tools/golden/make.py OUT [FAMILY...]
+
+A folder holds config.json, model.safetensors (bf16, Hugging Face's names) and golden.safetensors: prompt_ids,
+prompt_logits, greedy_ids, and step_logits, whose row 0 is that of the last prompt token.  Seeds are tried until the
+best logit of every step leads by 0.02, so that greedy ids do not hang on a rounding.
+"""
+import json
+import os
+import random
+import struct
+import sys
+
+import naive
+
+VOCAB, PROMPT, STEPS = 64, 44, 12
+BASE = {'vocab_size': VOCAB, 'hidden_size': 32, 'num_hidden_layers': 2, 'num_attention_heads': 4,
+        'num_key_value_heads': 2, 'intermediate_size': 48, 'rms_norm_eps': 1e-5, 'rope_theta': 10000.0,
+        'hidden_act': 'silu', 'max_position_embeddings': 1024, 'tie_word_embeddings': False, 'torch_dtype': 'bfloat16'}
+
+
+def attention_tensors(t, at, c, d, bias=False, fused=False, whole=False):
+    h, n, m = c['hidden_size'], c['num_attention_heads'], c['num_key_value_heads']
+    if fused:
+        t[at + 'qkv_proj.weight'] = [(n + 2 * m) * d, h]
+    else:
+        for s, k in (('q', n), ('k', m), ('v', m)):
+            t[f'{at}{s}_proj.weight'] = [k * d, h]
+            if bias:
+                t[f'{at}{s}_proj.bias'] = [k * d]
+    if whole:
+        t[at + 'q_norm.weight'], t[at + 'k_norm.weight'] = [n * d], [m * d]
+    t[at + 'o_proj.weight'] = [h, n * d]
+
+
+def mlp_tensors(t, at, h, inner, fused=False):
+    if fused:
+        t[at + 'gate_up_proj.weight'] = [2 * inner, h]
+    else:
+        t[at + 'gate_proj.weight'], t[at + 'up_proj.weight'] = [inner, h], [inner, h]
+    t[at + 'down_proj.weight'] = [h, inner]
+
+
+def decoder(c, norms, d=8, embed='embed_tokens', ffn=None, **attention):
+    """Shapes by name of a model whose layers are attention and MLP."""
+    h, t = c['hidden_size'], {}
+    t[f'model.{embed}.weight'] = [VOCAB, h]
+    t['model.norm.weight'] = [h]
+    if not c['tie_word_embeddings']:
+        t['lm_head.weight'] = [VOCAB, h]
+    for i in range(c['num_hidden_layers']):
+        at = f'model.layers.{i}.'
+        for n in norms:
+            t[f'{at}{n}.weight'] = [h]
+        attention_tensors(t, at + 'self_attn.', c, d, **attention)
+        ffn(t, at + 'mlp.', i) if ffn else mlp_tensors(t, at + 'mlp.', h, c['intermediate_size'],
+                                                       attention.get('fused', False))
+    return t
+
+
+TWO = ['input_layernorm', 'post_attention_layernorm']
+OLMO = ['post_attention_layernorm', 'post_feedforward_layernorm']
+
+
+def granite():
+    c = dict(BASE, model_type='granite', tie_word_embeddings=True, embedding_multiplier=2.0, attention_multiplier=0.2,
+             residual_multiplier=1.6, logits_scaling=0.125, attention_bias=False, mlp_bias=False)
+    return c, decoder(c, TWO), naive.granite
+
+
+def smollm3():
+    c = dict(BASE, model_type='smollm3', no_rope_layers=[1, 0], no_rope_layer_interval=2, use_sliding_window=False,
+             attention_bias=False, mlp_bias=False)
+    return c, decoder(c, TWO), naive.smollm3
+
+
+def phi3():
+    c = dict(BASE, model_type='phi3', partial_rotary_factor=0.75, sliding_window=13, rope_scaling=None,
+             num_attention_heads=2,
+             num_key_value_heads=1, original_max_position_embeddings=1024)
+    return c, decoder(c, TWO, d=16, fused=True), naive.phi3
+
+
+def qwen2_moe():
+    c = dict(BASE, model_type='qwen2_moe', num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16,
+             shared_expert_intermediate_size=32, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[0],
+             use_sliding_window=False, sliding_window=1024, max_window_layers=2)
+
+    def ffn(t, at, i):
+        h = c['hidden_size']
+        if i in c['mlp_only_layers']:
+            return mlp_tensors(t, at, h, c['intermediate_size'])
+        t[at + 'gate.weight'], t[at + 'shared_expert_gate.weight'] = [c['num_experts'], h], [1, h]
+        mlp_tensors(t, at + 'shared_expert.', h, c['shared_expert_intermediate_size'])
+        for e in range(c['num_experts']):
+            mlp_tensors(t, f'{at}experts.{e}.', h, c['moe_intermediate_size'])
+    return c, decoder(c, TWO, ffn=ffn, bias=True), naive.qwen2_moe
+
+
+def olmo2():
+    c = dict(BASE, model_type='olmo2', attention_bias=False, rope_theta=500000.0)
+    return c, decoder(c, OLMO, whole=True), naive.olmo2
+
+
+def glm4():
+    c = dict(BASE, model_type='glm4', head_dim=16, attention_bias=True, partial_rotary_factor=0.5)
+    t = decoder(c, TWO + ['post_self_attn_layernorm', 'post_mlp_layernorm'], d=16, bias=True)
+    for i in range(c['num_hidden_layers']):
+        for s in ('gate_proj', 'up_proj'):
+            t.pop(f'model.layers.{i}.mlp.{s}.weight')
+        t[f'model.layers.{i}.mlp.gate_up_proj.weight'] = [2 * c['intermediate_size'], c['hidden_size']]
+    return c, t, naive.glm4
+
+
+def gemma2():
+    c = dict(BASE, model_type='gemma2', head_dim=16, hidden_act='gelu_pytorch_tanh', tie_word_embeddings=True,
+             hidden_activation='gelu_pytorch_tanh', sliding_window=9, query_pre_attn_scalar=24,
+             attn_logit_softcapping=3.0, final_logit_softcapping=4.0, attention_bias=False)
+    return c, decoder(c, TWO + ['pre_feedforward_layernorm', 'post_feedforward_layernorm'], d=16), naive.gemma2
+
+
+def olmo_hybrid():
+    c = dict(BASE, model_type='olmo_hybrid', layer_types=['linear_attention', 'full_attention'], attention_bias=False,
+             num_key_value_heads=4, linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=12,
+             linear_value_head_dim=24, linear_conv_kernel_dim=4, linear_allow_neg_eigval=True,
+             rope_parameters={'rope_theta': None, 'rope_type': 'default'})
+    c.pop('rope_theta')
+    t, h = decoder(c, OLMO, whole=True), c['hidden_size']
+    for name in list(t):
+        if name.startswith('model.layers.0.self_attn') or name.startswith('model.layers.0.post_feed'):
+            t.pop(name)
+    t['model.layers.0.input_layernorm.weight'] = [h]
+    at = 'model.layers.0.linear_attn.'
+    for s, rows in (('q', 24), ('k', 24), ('v', 48)):
+        t[f'{at}{s}_proj.weight'], t[f'{at}{s}_conv1d.weight'] = [rows, h], [rows, 1, 4]
+    t[at + 'a_proj.weight'], t[at + 'b_proj.weight'], t[at + 'g_proj.weight'] = [2, h], [2, h], [48, h]
+    t[at + 'A_log'], t[at + 'dt_bias'], t[at + 'o_norm.weight'], t[at + 'o_proj.weight'] = [2], [2], [24], [h, 48]
+    return c, t, naive.olmo_hybrid
+
+
+def bailing_v3(lora=False):
+    c = dict(BASE, model_type='bailing_hybrid', architectures=['BailingMoeV3ForCausalLM'], num_attention_heads=2,
+             num_key_value_heads=2, head_dim=16, layer_group_size=2, first_k_dense_replace=1, num_experts=8,
+             num_experts_per_tok=3, num_shared_experts=1, moe_intermediate_size=16,
+             moe_shared_expert_intermediate_size=16, n_group=4, topk_group=2, routed_scaling_factor=2.5,
+             norm_topk_prob=True, moe_router_enable_expert_bias=True, score_function='sigmoid', q_lora_rank=24,
+             kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, qk_head_dim=24, v_head_dim=16,
+             rope_interleave=True, short_conv_kernel_size=4, kda_safe_gate=True, kda_lower_bound=-5.0,
+             no_kda_lora=not lora, gated_attention_proj_granularity_type='element_wise' if lora else 'head_wise',
+             use_bias=False, use_qkv_bias=False, rope_scaling=None, rope_theta=6000000.0)
+    h, n, d, t = c['hidden_size'], 2, 16, {}
+    t['model.word_embeddings.weight'], t['lm_head.weight'], t['model.norm.weight'] = [VOCAB, h], [VOCAB, h], [h]
+    for i in range(2):
+        for s in TWO:
+            t[f'model.layers.{i}.{s}.weight'] = [h]
+    at = 'model.layers.0.attention.'
+    for s in 'qkv':
+        t[f'{at}{s}_proj.weight'], t[f'{at}{s}_conv1d.weight'] = [n * d, h], [n * d, 1, 4]
+    for s in 'fg':
+        if lora:
+            t[f'{at}{s}_a_proj.weight'], t[f'{at}{s}_b_proj.weight'] = [d, h], [n * d, d]
+        else:
+            t[f'{at}{s}_proj.weight'] = [n * d, h]
+    t[at + 'b_proj.weight'], t[at + 'A_log'], t[at + 'dt_bias'] = [n, h], [n], [n * d]
+    t[at + 'o_norm.weight'], t[at + 'o_proj.weight'] = [d], [h, n * d]
+    mlp_tensors(t, 'model.layers.0.mlp.', h, c['intermediate_size'])
+    at = 'model.layers.1.attention.'
+    t[at + 'q_a_proj.weight'], t[at + 'q_a_layernorm.weight'], t[at + 'q_b_proj.weight'] = [24, h], [24], [n * 24, 24]
+    t[at + 'kv_a_proj_with_mqa.weight'], t[at + 'kv_a_layernorm.weight'] = [40, h], [32]
+    t[at + 'kv_b_proj.weight'], t[at + 'dense.weight'] = [n * 32, 32], [h, n * 16]
+    t[at + 'g_proj.weight'] = [n * 16 if lora else n, h]
+    at = 'model.layers.1.mlp.'
+    t[at + 'gate.weight'], t[at + 'gate.expert_bias'] = [8, h], [8]
+    mlp_tensors(t, at + 'shared_experts.', h, 16)
+    for e in range(8):
+        mlp_tensors(t, f'{at}experts.{e}.', h, 16)
+    return c, t, naive.bailing_v3
+
+
+def mamba2():
+    c = {'model_type': 'mamba2', 'vocab_size': VOCAB, 'hidden_size': 32, 'num_hidden_layers': 2, 'num_heads': 4,
+         'head_dim': 16, 'n_groups': 2, 'state_size': 16, 'conv_kernel': 4, 'expand': 2, 'layer_norm_epsilon': 1e-5,
+         'rms_norm': True, 'norm_before_gate': True, 'use_bias': False, 'use_conv_bias': True, 'hidden_act': 'silu',
+         'tie_word_embeddings': False, 'torch_dtype': 'bfloat16'}
+    t = {'backbone.embeddings.weight': [VOCAB, 32], 'lm_head.weight': [VOCAB, 32], 'backbone.norm_f.weight': [32]}
+    for i in range(2):
+        at = f'backbone.layers.{i}.'
+        t[at + 'norm.weight'] = [32]
+        at += 'mixer.'
+        t[at + 'in_proj.weight'], t[at + 'conv1d.weight'], t[at + 'conv1d.bias'] = [196, 32], [128, 1, 4], [128]
+        t[at + 'A_log'], t[at + 'D'], t[at + 'dt_bias'] = [4], [4], [4]
+        t[at + 'norm.weight'], t[at + 'out_proj.weight'] = [64], [32, 64]
+    return c, t, naive.mamba2
+
+
+FAMILIES = {'granite': granite, 'smollm3': smollm3, 'phi3': phi3, 'qwen2_moe': qwen2_moe, 'olmo2': olmo2, 'glm4': glm4,
+            'gemma2': gemma2, 'olmo_hybrid': olmo_hybrid, 'bailing_v3': bailing_v3,
+            'bailing_v3_lora': lambda: bailing_v3(True), 'mamba2_grouped': mamba2}
+
+
+def fill(shape, gauss):
+    return [fill(shape[1:], gauss) for _ in range(shape[0])] if len(shape) > 1 else [gauss() for _ in range(shape[0])]
+
+
+def random_tensors(shapes, config, rng):
+    """Products keep the size of their inputs; gains lie around 1, or around 0 where 1 is added to them."""
+    out = {}
+    for name, shape in shapes.items():
+        mean, by = 0.0, 1.3 / shape[-1] ** 0.5
+        if name.endswith(('norm.weight', 'layernorm.weight')):
+            mean, by = (0.7 if config['model_type'] == 'gemma2' else 1.0), 0.2
+        elif len(shape) == 1:
+            by = 0.3
+        elif 'embed' in name:
+            by = 1.0 if not config['tie_word_embeddings'] else 0.1 if config['model_type'] == 'gemma2' else 0.2
+        elif name == 'lm_head.weight':
+            by = 3.0 / shape[-1] ** 0.5
+        elif 'conv1d' in name:
+            by = 0.5
+        out[name] = fill(shape, lambda: naive.bf16(rng.gauss(mean, by)))
+    return out
+
+
+def flat(x):
+    return [v for row in x for v in flat(row)] if isinstance(x[0], list) else x
+
+
+def shape_of(x):
+    return [len(x)] + (shape_of(x[0]) if isinstance(x[0], list) else [])
+
+
+def packed(kind, values):
+    if kind == 'BF16':
+        return b''.join(struct.pack('<f', v)[2:] for v in values)
+    return struct.pack('<%d%s' % (len(values), {'I32': 'i', 'F32': 'f'}[kind]), *values)
+
+
+def write_safetensors(path, tensors):
+    """{name: (kind, nested list) or (kind, shape, bytes)}"""
+    header, data = {}, b''
+    for name, t in sorted(tensors.items()):
+        raw, shape = (t[2], t[1]) if len(t) == 3 else (packed(t[0], flat(t[1])), shape_of(t[1]))
+        header[name] = {'dtype': t[0], 'shape': shape, 'data_offsets': [len(data), len(data) + len(raw)]}
+        data += raw
+    head = json.dumps(header, separators=(',', ':')).encode()
+    head += b' ' * (-len(head) % 8)
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<Q', len(head)) + head + data)
+
+
+def run(forward, weights, config, rng):
+    ids = [rng.randrange(VOCAB) for _ in range(PROMPT)]
+    prompt = forward(weights, config, ids)
+    greedy, steps, margin = [], [prompt[-1]], 9e9
+    for i in range(STEPS):
+        order = sorted(steps[-1], reverse=True)
+        margin = min(margin, order[0] - order[1])
+        if margin < 0.02:
+            return None
+        greedy.append(steps[-1].index(order[0]))
+        if i + 1 < STEPS:
+            steps.append(forward(weights, config, ids + greedy)[-1])
+    return {'prompt_ids': ('I32', ids), 'greedy_ids': ('I32', greedy), 'prompt_logits': ('F32', prompt),
+            'step_logits': ('F32', steps)}
+
+
+def make(out, family):
+    config, shapes, forward = FAMILIES[family]()
+    for seed in range(1, 50):
+        rng = random.Random(f'{family} {seed}')
+        weights = random_tensors(shapes, config, rng)
+        golden = run(forward, weights, config, rng)
+        if golden and len(set(golden['greedy_ids'][1])) > STEPS // 2:
+            break
+    folder = os.path.join(out, family, 'hf-bf16')
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, 'config.json'), 'w') as f:
+        json.dump(config, f, indent=1)
+        f.write('\n')
+    write_safetensors(os.path.join(folder, 'model.safetensors'), {n: ('BF16', t) for n, t in weights.items()})
+    write_safetensors(os.path.join(folder, 'golden.safetensors'), golden)
+    spread = flat(golden['prompt_logits'][1])
+    print(f'{family}: seed {seed}, logits within {min(spread):.1f} to {max(spread):.1f}, '
+          f'{len(set(golden["greedy_ids"][1]))} of {STEPS} greedy ids differ')
+
+
+def main():
+    for family in sys.argv[2:] or FAMILIES:
+        make(sys.argv[1], family)
+
+
+if __name__ == '__main__':
+    main()

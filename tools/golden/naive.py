@@ -1,0 +1,411 @@
+"""Naive forward passes in float64: what the families' published equations say, token by token, without caches.
+
+Written from the specifications of the families and not from weft's C, so that the two check each other.  Everything is
+plain lists: a row is a list of floats, a matrix a list of rows, and a model a function from token ids to a row of logits
+for each of them.  Slow and short on purpose.  make.py writes the vectors that tests read.
+"""
+import math
+from operator import mul
+
+
+# ---- numbers ----
+
+def dot(a, b):
+    return sum(map(mul, a, b))
+
+
+def linear(w, x, bias=None):
+    y = [dot(row, x) for row in w]
+    return [a + b for a, b in zip(y, bias)] if bias else y
+
+
+def add(a, b, by=1.0):
+    return [x + by * y for x, y in zip(a, b)]
+
+
+def rms(x, gain=None, eps=1e-6, one=0.0):
+    r = 1.0 / math.sqrt(dot(x, x) / len(x) + eps)
+    return [v * r * (g + one) for v, g in zip(x, gain)] if gain else [v * r for v in x]
+
+
+def unit(x):
+    r = 1.0 / math.sqrt(dot(x, x) + 1e-6)
+    return [v * r for v in x]
+
+
+def sigmoid(v):
+    return 1.0 / (1.0 + math.exp(-v)) if v >= 0 else math.exp(v) / (1.0 + math.exp(v))
+
+
+def silu(v):
+    return v * sigmoid(v)
+
+
+def gelu_tanh(v):
+    return 0.5 * v * (1.0 + math.tanh(math.sqrt(2.0 / math.pi) * (v + 0.044715 * v ** 3)))
+
+
+def softplus(v):
+    return v if v > 30 else math.log1p(math.exp(v))
+
+
+def softmax(x):
+    top = max(x)
+    e = [math.exp(v - top) for v in x]
+    total = sum(e)
+    return [v / total for v in e]
+
+
+def heads_of(x, n):
+    d = len(x) // n
+    return [x[i * d:(i + 1) * d] for i in range(n)]
+
+
+def best(x, k):
+    """The places of the k largest; the lower place of equal ones."""
+    return sorted(range(len(x)), key=lambda i: (-x[i], i))[:k]
+
+
+def rope(x, pos, theta, dims=None, adjacent=False):
+    """Turns the first dims of x: pairs half of dims apart, or adjacent ones."""
+    dims = len(x) if dims is None else dims
+    out = list(x)
+    for i in range(dims // 2):
+        a, b = (2 * i, 2 * i + 1) if adjacent else (i, i + dims // 2)
+        c, s = math.cos(pos * theta ** (-2.0 * i / dims)), math.sin(pos * theta ** (-2.0 * i / dims))
+        out[a], out[b] = x[a] * c - x[b] * s, x[b] * c + x[a] * s
+    return out
+
+
+# ---- blocks: functions from the rows of a sequence to as many rows ----
+
+def attend(q, k, v, scale, window=0, cap=0.0):
+    """q [rows][heads][d], k and v [rows][heads of keys][...]; a row sees `window` rows, itself included."""
+    out = []
+    for t, row in enumerate(q):
+        share, y, first = len(row) // len(k[0]), [], max(0, t - window + 1) if window else 0
+        for h, one in enumerate(row):
+            z = [scale * dot(one, k[j][h // share]) for j in range(first, t + 1)]
+            p = softmax([cap * math.tanh(s / cap) for s in z] if cap else z)
+            y += [dot(p, [v[j][h // share][c] for j in range(first, t + 1)]) for c in range(len(v[0][0]))]
+        out.append(y)
+    return out
+
+
+def attention(w, x, c, layer):
+    """The usual block.  c says what differs: theta (None: no positions), dims, adjacent, norms, scale, window, cap."""
+    n, m = c['num_attention_heads'], c['num_key_value_heads']
+    f = c['_attention'](layer)
+    q, k, v = [], [], []
+    for pos, u in enumerate(x):
+        if 'qkv_proj' in w:
+            y, d = linear(w['qkv_proj'], u), len(w['qkv_proj']) // (n + 2 * m)
+            a, b, e = y[:n * d], y[n * d:(n + m) * d], y[(n + m) * d:]
+        else:
+            a, b, e = (linear(w[s + '_proj'], u, w.get(s + '_proj.bias')) for s in 'qkv')
+        if f.get('whole'):
+            a, b = rms(a, w['q_norm'], f['eps']), rms(b, w['k_norm'], f['eps'])
+        a, b = heads_of(a, n), heads_of(b, m)
+        if f.get('theta'):
+            a, b = ([rope(h, pos, f['theta'], f.get('dims'), f.get('adjacent', False)) for h in r] for r in (a, b))
+        q.append(a), k.append(b), v.append(heads_of(e, m))
+    scale = f.get('scale', len(q[0][0]) ** -0.5)
+    return [linear(w['o_proj'], y) for y in attend(q, k, v, scale, f.get('window', 0), f.get('cap', 0.0))]
+
+
+def mlp(w, x, act=silu):
+    if 'gate_up_proj' in w:
+        y = linear(w['gate_up_proj'], x)
+        gate, up = y[:len(y) // 2], y[len(y) // 2:]
+    else:
+        gate, up = linear(w['gate_proj'], x), linear(w['up_proj'], x)
+    return linear(w['down_proj'], [act(g) * u for g, u in zip(gate, up)])
+
+
+def part(w, path):
+    """The tensors under a path, named by what follows it; .weight is left out of names."""
+    out = {}
+    for name, t in w.items():
+        if name.startswith(path + '.'):
+            rest = name[len(path) + 1:]
+            out[rest[:-7] if rest.endswith('.weight') else rest] = t
+    return out
+
+
+def convolve(w, rows, bias=None):
+    """Causal, each channel by itself, then SiLU; w [channels][width], newest input last."""
+    bias = bias or [0.0] * len(w)
+    out = []
+    for t in range(len(rows)):
+        out.append([silu(bias[c] + sum(w[c][j] * rows[t - len(w[c]) + 1 + j][c] for j in range(len(w[c]))
+                                       if t - len(w[c]) + 1 + j >= 0)) for c in range(len(w))])
+    return out
+
+
+def delta(q, k, v, decay, beta):
+    """One head: S <- diag(decay) S, then S <- S + k (beta (v - S'k))', o = S'q; decay a row of [dk] per token."""
+    s, out = [[0.0] * len(v[0]) for _ in k[0]], []
+    for t in range(len(q)):
+        s = [[a * y for y in row] for a, row in zip(decay[t], s)]
+        e = [beta[t] * (v[t][c] - sum(k[t][i] * s[i][c] for i in range(len(s)))) for c in range(len(v[t]))]
+        s = [add(row, e, k[t][i]) for i, row in enumerate(s)]
+        out.append([sum(q[t][i] * s[i][c] for i in range(len(s))) for c in range(len(v[t]))])
+    return out
+
+
+def columns(w, name):
+    """A convolution's weight [channels][1][width] without its middle."""
+    return [row[0] if isinstance(row[0], list) else row for row in w[name]]
+
+
+# ---- families: {tensors}, config, ids -> rows of logits ----
+
+def embedded(w, ids, name='model.embed_tokens.weight', by=1.0):
+    return [[by * v for v in w[name][i]] for i in ids]
+
+
+def headed(w, rows, eps, one=0.0, embed='model.embed_tokens.weight'):
+    head = w.get('lm_head.weight', w[embed])
+    return [linear(head, rms(x, w['model.norm.weight'], eps, one)) for x in rows]
+
+
+def pre_norm_model(w, c, ids, ffn=None):
+    """h += s attention(norm h); h += s ffn(norm h): llama and its kin."""
+    eps, s = c['rms_norm_eps'], c.get('residual_multiplier', 1.0)
+    h = embedded(w, ids, by=c.get('embedding_multiplier', 1.0))
+    for i in range(c['num_hidden_layers']):
+        p = part(w, f'model.layers.{i}')
+        y = attention(part(p, 'self_attn') or part(w, f'model.layers.{i}.self_attn'),
+                      [rms(x, p['input_layernorm'], eps) for x in h], c, i)
+        h = [add(x, b, s) for x, b in zip(h, y)]
+        for t, x in enumerate(h):
+            u = rms(x, p['post_attention_layernorm'], eps)
+            h[t] = add(x, (ffn or mlp)(part(w, f'model.layers.{i}.mlp'), u), s)
+    return [[v / c.get('logits_scaling', 1.0) for v in row] for row in headed(w, h, eps)]
+
+
+def granite(w, c, ids):
+    c = dict(c, _attention=lambda i: {'theta': c['rope_theta'], 'scale': c['attention_multiplier']})
+    return pre_norm_model(w, c, ids)
+
+
+def smollm3(w, c, ids):
+    c = dict(c, _attention=lambda i: {'theta': c['rope_theta'] if c['no_rope_layers'][i] else None})
+    return pre_norm_model(w, c, ids)
+
+
+def phi3(w, c, ids):
+    dims = int(c['hidden_size'] // c['num_attention_heads'] * c['partial_rotary_factor'])
+    c = dict(c, _attention=lambda i: {'theta': c['rope_theta'], 'dims': dims, 'window': c['sliding_window']})
+    return pre_norm_model(w, c, ids)
+
+
+def qwen2_moe(w, c, ids):
+    def ffn(p, x):
+        if 'gate' not in p:
+            return mlp(p, x)
+        score = softmax(linear(p['gate'], x))
+        chosen = best(score, c['num_experts_per_tok'])
+        total = sum(score[e] for e in chosen) if c['norm_topk_prob'] else 1.0
+        y = [sigmoid(linear(p['shared_expert_gate'], x)[0]) * v for v in mlp(part_of(p, 'shared_expert'), x)]
+        for e in chosen:
+            y = add(y, mlp(part_of(p, f'experts.{e}'), x), score[e] / total)
+        return y
+    return pre_norm_model(w, dict(c, _attention=lambda i: {'theta': c['rope_theta']}), ids, ffn)
+
+
+def part_of(p, path):
+    """part() of what has lost its .weight already."""
+    return {n[len(path) + 1:]: t for n, t in p.items() if n.startswith(path + '.')}
+
+
+def olmo2(w, c, ids):
+    """Norms behind the blocks alone; those of queries and keys over the whole projected row."""
+    eps = c['rms_norm_eps']
+    h = embedded(w, ids)
+    c = dict(c, _attention=lambda i: {'theta': c['rope_theta'], 'whole': True, 'eps': eps})
+    for i in range(c['num_hidden_layers']):
+        h = olmo_layer(w, c, i, h)
+    return headed(w, h, eps)
+
+
+def olmo_layer(w, c, i, h):
+    p, eps = part(w, f'model.layers.{i}'), c['rms_norm_eps']
+    y = attention(part(w, f'model.layers.{i}.self_attn'), h, c, i)
+    h = [add(x, rms(b, p['post_attention_layernorm'], eps)) for x, b in zip(h, y)]
+    m = part(w, f'model.layers.{i}.mlp')
+    return [add(x, rms(mlp(m, x), p['post_feedforward_layernorm'], eps)) for x in h]
+
+
+def olmo_hybrid(w, c, ids):
+    """Gated delta net with norms before it; attention without positions and with norms behind it."""
+    eps, h = c['rms_norm_eps'], embedded(w, ids)
+    c = dict(c, _attention=lambda i: {'theta': None, 'whole': True, 'eps': eps})
+    for i, kind in enumerate(c['layer_types']):
+        if kind == 'full_attention':
+            h = olmo_layer(w, c, i, h)
+            continue
+        p = part(w, f'model.layers.{i}')
+        y = olmo_delta(part(w, f'model.layers.{i}.linear_attn'), c, [rms(x, p['input_layernorm'], eps) for x in h])
+        h = [add(x, b) for x, b in zip(h, y)]
+        m = part(w, f'model.layers.{i}.mlp')
+        h = [add(x, mlp(m, rms(x, p['post_attention_layernorm'], eps))) for x in h]
+    return headed(w, h, eps)
+
+
+def olmo_delta(p, c, x):
+    nk, nv = c['linear_num_key_heads'], c['linear_num_value_heads']
+    q, k, v = ([heads_of(r, n) for r in convolve(columns(p, s + '_conv1d'), [linear(p[s + '_proj'], u) for u in x])]
+               for s, n in (('q', nk), ('k', nk), ('v', nv)))
+    a, b, z = ([linear(p[s + '_proj'], u) for u in x] for s in 'abg')
+    dk, rows = len(q[0][0]), range(len(x))
+    out = [[] for _ in rows]
+    for h in range(nv):
+        g = h // (nv // nk)
+        decay = [[math.exp(-math.exp(p['A_log'][h]) * softplus(a[t][h] + p['dt_bias'][h]))] * dk for t in rows]
+        beta = [(2.0 if c['linear_allow_neg_eigval'] else 1.0) * sigmoid(b[t][h]) for t in rows]
+        o = delta([[s * dk ** -0.5 for s in unit(q[t][g])] for t in rows], [unit(k[t][g]) for t in rows],
+                  [v[t][h] for t in rows], decay, beta)
+        for t in rows:
+            gate = heads_of(z[t], nv)[h]
+            out[t] += [y * silu(s) for y, s in zip(rms(o[t], p['o_norm'], 1e-5), gate)]
+    return [linear(p['o_proj'], y) for y in out]
+
+
+def gemma2(w, c, ids):
+    eps, cap = c['rms_norm_eps'], c['final_logit_softcapping']
+    h = embedded(w, ids, by=bf16(math.sqrt(c['hidden_size'])))
+    f = {'theta': c['rope_theta'], 'scale': c['query_pre_attn_scalar'] ** -0.5, 'cap': c['attn_logit_softcapping']}
+    c = dict(c, _attention=lambda i: dict(f, window=0 if i % 2 else c['sliding_window']))
+    for i in range(c['num_hidden_layers']):
+        p = part(w, f'model.layers.{i}')
+        y = attention(part(w, f'model.layers.{i}.self_attn'), [rms(x, p['input_layernorm'], eps, 1.0) for x in h], c, i)
+        h = [add(x, rms(b, p['post_attention_layernorm'], eps, 1.0)) for x, b in zip(h, y)]
+        m = part(w, f'model.layers.{i}.mlp')
+        y = [mlp(m, rms(x, p['pre_feedforward_layernorm'], eps, 1.0), gelu_tanh) for x in h]
+        h = [add(x, rms(b, p['post_feedforward_layernorm'], eps, 1.0)) for x, b in zip(h, y)]
+    return [[cap * math.tanh(v / cap) for v in row] for row in headed(w, h, eps, 1.0)]
+
+
+def bf16(v):
+    import struct
+    u = struct.unpack('<I', struct.pack('<f', v))[0]
+    u = (u + 0x7FFF + (u >> 16 & 1)) & 0xFFFF0000
+    return struct.unpack('<f', struct.pack('<I', u))[0]
+
+
+def glm4(w, c, ids):
+    eps, h = c['rms_norm_eps'], embedded(w, ids)
+    dims = int(c['head_dim'] * c['partial_rotary_factor'])
+    c = dict(c, _attention=lambda i: {'theta': c['rope_theta'], 'dims': dims, 'adjacent': True})
+    for i in range(c['num_hidden_layers']):
+        p = part(w, f'model.layers.{i}')
+        y = attention(part(w, f'model.layers.{i}.self_attn'), [rms(x, p['input_layernorm'], eps) for x in h], c, i)
+        h = [add(x, rms(b, p['post_self_attn_layernorm'], eps)) for x, b in zip(h, y)]
+        m = part(w, f'model.layers.{i}.mlp')
+        y = [mlp(m, rms(x, p['post_attention_layernorm'], eps)) for x in h]
+        h = [add(x, rms(b, p['post_mlp_layernorm'], eps)) for x, b in zip(h, y)]
+    return headed(w, h, eps)
+
+
+def mamba2(w, c, ids):
+    """Mamba-2 alone.  The norm behind the gate goes by groups, as in the original code."""
+    eps = c['layer_norm_epsilon']
+    h = embedded(w, ids, 'backbone.embeddings.weight')
+    for i in range(c['num_hidden_layers']):
+        p = part(w, f'backbone.layers.{i}')
+        y = ssm(part(w, f'backbone.layers.{i}.mixer'), c, [rms(x, p['norm'], eps) for x in h])
+        h = [add(x, b) for x, b in zip(h, y)]
+    return [linear(w['lm_head.weight'], rms(x, w['backbone.norm_f.weight'], eps)) for x in h]
+
+
+def ssm(p, c, x):
+    n, d, g, states = c['num_heads'], c['head_dim'], c['n_groups'], c['state_size']
+    inner, rows = n * d, [linear(p['in_proj'], u) for u in x]
+    z, dt = [r[:inner] for r in rows], [r[-n:] for r in rows]
+    mixed = convolve(columns(p, 'conv1d'), [r[inner:-n] for r in rows], p['conv1d.bias'])
+    s, out = [[[0.0] * states for _ in range(d)] for _ in range(n)], []
+    for t, row in enumerate(mixed):
+        y = []
+        b, e = heads_of(row[inner:inner + g * states], g), heads_of(row[inner + g * states:], g)
+        for h in range(n):
+            step = softplus(dt[t][h] + p['dt_bias'][h])
+            keep, of = math.exp(-step * math.exp(p['A_log'][h])), h * g // n
+            for k in range(d):
+                v = row[h * d + k]
+                s[h][k] = [keep * a + step * v * q for a, q in zip(s[h][k], b[of])]
+                y.append(dot(s[h][k], e[of]) + p['D'][h] * v)
+        y = [a * silu(q) for a, q in zip(y, z[t])]
+        y = sum((rms(q, None, c['layer_norm_epsilon']) for q in heads_of(y, g)), [])
+        out.append(linear(p['out_proj'], [a * q for a, q in zip(y, p['norm'])]))
+    return out
+
+
+def bailing_v3(w, c, ids):
+    """Ling 3.0: Kimi Delta Attention with a bounded decay, latent attention with a gate, mixture in groups."""
+    eps, every = c['rms_norm_eps'], c['layer_group_size']
+    h = embedded(w, ids, 'model.word_embeddings.weight')
+    for i in range(c['num_hidden_layers']):
+        p, a = part(w, f'model.layers.{i}'), part(w, f'model.layers.{i}.attention')
+        full = (i + 1) % every == 0 or i >= c['num_hidden_layers'] // every * every
+        y = (latent if full else kda)(a, c, [rms(x, p['input_layernorm'], eps) for x in h])
+        h = [add(x, b) for x, b in zip(h, y)]
+        m = part(w, f'model.layers.{i}.mlp')
+        ffn = mlp if i < c['first_k_dense_replace'] else lambda q, u: grouped_moe(q, c, u)
+        h = [add(x, ffn(m, rms(x, p['post_attention_layernorm'], eps))) for x in h]
+    return headed(w, h, eps, embed='model.word_embeddings.weight')
+
+
+def kda(p, c, x):
+    n, d, rows = c['num_attention_heads'], c['head_dim'], range(len(x))
+    q, k, v = ([heads_of(r, n) for r in convolve(columns(p, s + '_conv1d'), [linear(p[s + '_proj'], u) for u in x])]
+               for s in 'qkv')
+    if 'f_proj' in p:
+        f, z = ([heads_of(linear(p[s + '_proj'], u), n) for u in x] for s in 'fg')
+    else:
+        f, z = ([heads_of(linear(p[s + '_b_proj'], linear(p[s + '_a_proj'], u)), n) for u in x] for s in 'fg')
+    b, bias = [linear(p['b_proj'], u) for u in x], heads_of(p['dt_bias'], n)
+    out = [[] for _ in rows]
+    for h in range(n):
+        rate = math.exp(p['A_log'][h])
+        decay = [[math.exp(c['kda_lower_bound'] * sigmoid(rate * (y + s))) for y, s in zip(f[t][h], bias[h])]
+                 for t in rows]
+        o = delta([[s * d ** -0.5 for s in unit(q[t][h])] for t in rows], [unit(k[t][h]) for t in rows],
+                  [v[t][h] for t in rows], decay, [sigmoid(b[t][h]) for t in rows])
+        for t in rows:
+            out[t] += [y * sigmoid(s) for y, s in zip(rms(o[t], p['o_norm'], c['rms_norm_eps']), z[t][h])]
+    return [linear(p['o_proj'], y) for y in out]
+
+
+def latent(p, c, x):
+    n, dn, dr, dv = c['num_attention_heads'], c['qk_nope_head_dim'], c['qk_rope_head_dim'], c['v_head_dim']
+    r, q, k, v = c['kv_lora_rank'], [], [], []
+    for pos, u in enumerate(x):
+        a = linear(p['q_b_proj'], rms(linear(p['q_a_proj'], u), p['q_a_layernorm'], 1e-6))
+        q.append([y[:dn] + rope(y[dn:], pos, c['rope_theta'], adjacent=True) for y in heads_of(a, n)])
+        y = linear(p['kv_a_proj_with_mqa'], u)
+        shared = rope(y[r:], pos, c['rope_theta'], adjacent=True)
+        heads = heads_of(linear(p['kv_b_proj'], rms(y[:r], p['kv_a_layernorm'], 1e-6)), n)
+        k.append([s[:dn] + shared for s in heads])
+        v.append([s[dn:] for s in heads])
+    out = []
+    for u, y in zip(x, attend(q, k, v, (dn + dr) ** -0.5)):
+        g = [sigmoid(s) for s in linear(p['g_proj'], u)]
+        each = 1 if len(g) > n else dv
+        out.append(linear(p['dense'], [s * g[i // each] for i, s in enumerate(y)]))
+    return out
+
+
+def grouped_moe(p, c, x):
+    score = [sigmoid(s) for s in linear(p['gate'], x)]
+    biased = add(score, p['gate.expert_bias'])
+    size = len(score) // c['n_group']
+    sums = [sum(sorted(biased[g * size:(g + 1) * size])[-2:]) for g in range(c['n_group'])]
+    kept = best(sums, c['topk_group'])
+    masked = [s if e // size in kept else -math.inf for e, s in enumerate(biased)]
+    chosen = best(masked, c['num_experts_per_tok'])
+    total = sum(score[e] for e in chosen) + 1e-20
+    y = mlp(part_of(p, 'shared_experts'), x)
+    for e in chosen:
+        y = add(y, mlp(part_of(p, f'experts.{e}'), x), c['routed_scaling_factor'] * score[e] / total)
+    return y
