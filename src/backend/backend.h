@@ -451,8 +451,8 @@ struct backend_ops {
 	void (*add)(struct pass *, float *x, const float *y, int n, int cols, float scale);
 	/* x = scale * x; with a cap other than 0 x = cap tanh(scale * x / cap) */
 	void (*map)(struct pass *, float *x, int n, int cols, float scale, float cap);
-	/* x *= y, whose rows are y_ld floats apart */
-	void (*mul)(struct pass *, float *x, const float *y, size_t y_ld, int n, int cols);
+	/* x *= y, whose rows are y_ld floats apart and whose every number is for `each` columns of x side by side */
+	void (*mul)(struct pass *, float *x, const float *y, size_t y_ld, int each, int n, int cols);
 	/* out = a + (b - a) * sigmoid(t), rows of out out_ld apart; b and t NULL: out = a. */
 	void (*blend)(struct pass *, float *out, size_t out_ld, const float *a, const float *b, const float *t, int n,
 	              int cols);

@@ -284,13 +284,33 @@ static void timed_map(struct pass *p, float *x, int n, int cols, float scale, fl
 	add(of(p), "map", "", t, &c);
 }
 
-static void timed_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n, int cols)
+static void timed_mul(struct pass *p, float *x, const float *y, size_t y_ld, int each, int n, int cols)
 {
 	struct op_cost c = { .float_ops = 1.0 * n * cols };
 	int64_t t = clock_monotonic_ns();
 
-	of(p)->inner->mul(p, x, y, y_ld, n, cols);
+	of(p)->inner->mul(p, x, y, y_ld, each, n, cols);
 	add(of(p), "mul", "", t, &c);
+}
+
+static void timed_layer_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain,
+                             const float *bias, float eps)
+{
+	struct op_cost c = { .float_ops = 7.0 * n * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->layer_norm(p, out, in, n, cols, gain, bias, eps);
+	add(of(p), "layer_norm", "", t, &c);
+}
+
+static void timed_blend(struct pass *p, float *out, size_t out_ld, const float *a, const float *b, const float *by,
+                        int n, int cols)
+{
+	struct op_cost c = { .float_ops = (by ? 20.0 : 0.0) * n * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->blend(p, out, out_ld, a, b, by, n, cols);
+	add(of(p), "blend", "", t, &c);
 }
 
 static void timed_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
@@ -313,6 +333,8 @@ void profile_start(struct profile *f, struct backend *be)
 	f->ops.embed = timed_embed;
 	f->ops.bring = timed_bring;
 	f->ops.norm = timed_norm;
+	f->ops.layer_norm = timed_layer_norm;
+	f->ops.blend = timed_blend;
 	f->ops.linear = timed_linear;
 	f->ops.by_head = timed_by_head;
 	f->ops.kv_append = timed_kv_append;

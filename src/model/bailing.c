@@ -1,20 +1,25 @@
-/* bailing.c - Ring and Ling 2.x (bailing_moe_linear): linear attention of fixed decay, some layers of
- * softmax attention, mixtures in groups.
+/* bailing.c - Ring and Ling: 2.x (bailing_moe_linear), 2.5 and 2.6, and 3.0 (both bailing_hybrid).
  *
  *     h = E[token];  per layer:  h += mixer(rms(h));  h += ffn(rms(h));  logits = rms(h) lm_head'
+ *
+ * Layers i with (i + 1) a multiple of layer_group_size, and those after the last whole group, are full: softmax
+ * attention in 2.x, latent attention in 2.5 and later, in 3.0 with a gate on its values.  The others are Kimi Delta
+ * Attention in 3.0 (kda.h), and before it linear attention of fixed decay:
  *
  *     [q | k | v] = query_key_value u;  q, k = rope(rms(q)), rope(rms(k)) by head
  *     dense (rms by groups(recurrence(q, k, v)) sigmoid(g_proj u))           (backend/cpu/rule_fixed.c)
  *
- * Head h of layer i decays by exp(-slope_h f(i)), slopes as ALiBi's, f = 1 - (i - 1) / (L - 1) + 1e-5 as in
- * Hugging Face's code, above 1 in the first layer. Layers i with (i + 1) a multiple of layer_group_size, and
- * those after the last whole group, are softmax attention. */
+ * whose head h in layer i decays by exp(-slope_h f(i)), slopes as ALiBi's, f = 1 - (i - 1) / (L - 1) + 1e-5 as in
+ * Hugging Face's code, above 1 in the first layer.  Mixtures choose within groups, of which a rejected one has no
+ * score at all. */
 #include <math.h>
 #include <string.h>
 
 #include "cache/kinds.h"
 #include "model/decoder.h"
 #include "model/families.h"
+#include "model/kda.h"
+#include "model/mla.h"
 #include "model/stack.h"
 #include "model/work.h"
 
@@ -24,6 +29,9 @@ struct plan {
 	struct moe_form moe;
 	int group, dense, norms; /* layers of a group; first layers without experts; norms of a linear layer's output */
 	bool tied;
+	bool hybrid, delta; /* full layers are latent attention; the others Kimi Delta Attention */
+	struct mla_form mla;
+	struct kda_form kda;
 };
 
 /* ---- linear attention ---- */
@@ -150,6 +158,41 @@ static void read_moe(struct conf *c, struct plan *p)
 		conf_fail(c, E_UNSUPPORTED, "score_function: only sigmoid is done");
 }
 
+/* One model_type names two recurrences. */
+static bool is_delta(struct conf *c)
+{
+	const char *class = json_str(json_at(conf_get(c, "architectures"), 0), NULL);
+
+	if (!class)
+		return conf_get(c, "kda_lower_bound");
+	return strstr(class, "MoeV3") || (!strstr(class, "MoeV2") && conf_get(c, "kda_lower_bound"));
+}
+
+static void read_hybrid(struct stack *s, struct conf *c, struct plan *p)
+{
+	const char *gate = conf_str_or(c, "gated_attention_proj_granularity_type", "");
+
+	p->delta = is_delta(c);
+	mla_read(&p->mla, s, c, false);
+	p->mla.at = "attention";
+	p->mla.o_proj = "dense";
+	if (!strcmp(gate, "head_wise"))
+		p->mla.gates = p->mla.heads;
+	else if (!strcmp(gate, "element_wise"))
+		p->mla.gates = p->mla.heads * p->mla.values;
+	else if (*gate)
+		conf_fail(c, E_UNSUPPORTED,
+		          "gated_attention_proj_granularity_type: \"%.40s\" is none of head_wise, element_wise", gate);
+	p->kda = (struct kda_form){ .heads = p->attn.op.heads,
+		                    .dim = p->attn.op.dim,
+		                    .width = conf_int_or(c, "short_conv_kernel_size", 4, 2, 8),
+		                    .at = "attention" };
+	if (conf_bool_or(c, "kda_safe_gate", true))
+		p->kda.floor = (float)conf_double_or(c, "kda_lower_bound", -5);
+	if (conf_get(c, "swiglu_limit"))
+		conf_fail(c, E_UNSUPPORTED, "swiglu_limit: limits of activations are not done by this version");
+}
+
 static void read_config(struct stack *s, struct conf *c, struct plan *p)
 {
 	struct rotary_defaults r = { .theta = 0, .partial = 0.5 };
@@ -174,6 +217,9 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	p->norms = conf_int_or(c, "group_norm_size", 1, 1, CONF_HEADS_MAX);
 	p->ffn = (struct ffn_form){ .inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX),
 		                    .act = ffn_read_act(c) };
+	p->hybrid = !strcmp(s->m.arch, "bailing_hybrid");
+	if (p->hybrid)
+		read_hybrid(s, c, p);
 	if (!c->code && p->attn.op.heads * p->attn.op.dim % p->norms)
 		conf_fail(c, E_FORMAT, "group_norm_size: %d does not divide %d heads of %d", p->norms, p->attn.op.heads,
 		          p->attn.op.dim);
@@ -185,10 +231,16 @@ static void bind_layer(struct stack *s, struct binder *b, struct plan *p, int i)
 	int hidden = s->m.shape.hidden, layers = s->m.shape.layers;
 	const float *norm = bind_floats(b, hidden, 0, "layers.%d.input_layernorm.weight", i);
 
-	if ((i + 1) % p->group == 0 || i >= layers / p->group * p->group)
-		stack_add_attention(s, b, &p->attn, norm, i);
-	else
+	if ((i + 1) % p->group == 0 || i >= layers / p->group * p->group) {
+		if (p->hybrid)
+			stack_add_mla(s, b, &p->mla, norm, i);
+		else
+			stack_add_attention(s, b, &p->attn, norm, i);
+	} else if (p->delta) {
+		stack_add_kda(s, b, &p->kda, norm, i);
+	} else {
 		add_linear(s, b, p, norm, i);
+	}
 	norm = bind_floats(b, hidden, 0, "layers.%d.post_attention_layernorm.weight", i);
 	if (i < p->dense) {
 		stack_add_ffn(s, b, &p->ffn, norm, i);
@@ -216,10 +268,12 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		bind_layer(s, &b, &p, i);
 	m->shape.experts = p.moe.experts;
 	m->shape.experts_used = p.moe.top_k;
-	return b.code;
+	if (!b.code)
+		stack_ignore_layers(s, &b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
+	return b.code ? b.code : c.code;
 }
 
-static const char *const arch[] = { "bailing_moe_linear", NULL };
+static const char *const arch[] = { "bailing_moe_linear", "bailing_hybrid", NULL };
 
 const struct model_ops bailing_ops = {
 	.arch = arch,

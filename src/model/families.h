@@ -7,7 +7,7 @@
 /* llama.c: llama, mistral, ministral3, qwen2 and qwen3 with their mixtures, smollm3, phi3, granite */
 extern const struct model_ops llama_ops;
 extern const struct model_ops qwen3_5_ops;     /* qwen3_5.c: Qwen3.5 to 3.8, dense and MoE, and Qwen3-Next */
-extern const struct model_ops gemma3_ops;      /* gemma3.c: Gemma 3 */
+extern const struct model_ops gemma3_ops;      /* gemma3.c: Gemma 2 and 3 */
 extern const struct model_ops gemma4_ops;      /* gemma4.c: Gemma 4 */
 extern const struct model_ops gpt_oss_ops;     /* gpt_oss.c: gpt-oss */
 extern const struct model_ops olmo_ops;        /* olmo.c: OLMo 2 and 3 */
@@ -18,9 +18,11 @@ extern const struct model_ops granite_h_ops;   /* granite_h.c: Granite 4, hybrid
 extern const struct model_ops falcon_h1_ops;   /* falcon_h1.c: Falcon-H1 */
 extern const struct model_ops lfm2_ops;        /* lfm2.c: LFM2, dense and MoE */
 extern const struct model_ops jamba_ops;       /* jamba.c: Jamba */
-extern const struct model_ops bailing_ops;     /* bailing.c: Ring and Ling 2.x */
+extern const struct model_ops bailing_ops;     /* bailing.c: Ring and Ling 2.x to 3.0 */
 extern const struct model_ops deepseek_ops;    /* deepseek.c: DeepSeek-V3, Kimi-K2, GLM-4.7-Flash */
 extern const struct model_ops kimi_linear_ops; /* kimi_linear.c: Kimi-Linear */
+extern const struct model_ops glm4_ops;        /* glm4.c: GLM-4, GLM-Z1 */
+extern const struct model_ops olmo_hybrid_ops; /* olmo_hybrid.c: Olmo-Hybrid */
 extern const struct model_ops rwkv7_ops;       /* rwkv7.c: RWKV-7 */
 
 #endif

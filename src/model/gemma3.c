@@ -1,11 +1,14 @@
-/* gemma3.c - Gemma 3: text, also of its multimodal folders.
+/* gemma3.c - Gemma 2, and Gemma 3: text, also of its multimodal folders.
  *
  *     h = bf16(sqrt(hidden)) E[token]
  *     per layer:  h += rms0(attention(rms0(h)));  h += rms0(ffn(rms0(h)))
  *     logits = rms0(h) E'
  *
- * rms0 is zero-centred: its gain is 1 + w.  Most layers see a window, with a rotary table of their own. */
+ * rms0 is zero-centred: its gain is 1 + w.  Most layers see a window, with a rotary table of their own.
+ * Gemma 2 caps the scores of attention and the logits, has no norms of queries and keys, and a window in every other
+ * layer, the first included. */
 #include <math.h>
+#include <string.h>
 
 #include "model/decoder.h"
 #include "model/families.h"
@@ -21,14 +24,25 @@ static const struct decoder_defaults defaults = {
 	.tied = true,
 };
 
+static const struct decoder_defaults defaults_2 = {
+	.vocab = 256000,
+	.ctx = 8192,
+	.heads = 8,
+	.heads_kv = 4,
+	.dim = 256,
+	.eps = 1e-6,
+	.tied = true,
+};
+
 struct plan {
+	bool two; /* Gemma 2 */
 	struct decoder_plan all;
 	struct rope local;
 };
 
 static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 {
-	struct rotary_defaults full = { .theta = 1e6, .partial = 1, .kind = "full_attention" };
+	struct rotary_defaults full = { .theta = p->two ? 1e4 : 1e6, .partial = 1, .kind = "full_attention" };
 	struct rotary_defaults local = { .theta = 1e4,
 		                         .partial = 1,
 		                         .kind = "sliding_attention",
@@ -38,18 +52,21 @@ static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 	struct shape *s = &d->m.shape;
 	int every;
 
-	decoder_read(d, c, &defaults, &p->all);
+	if (p->two)
+		local = full;
+	decoder_read(d, c, p->two ? &defaults_2 : &defaults, &p->all);
 	if (c->code)
 		return;
 	if (!conf_get(c, "hidden_activation") && !conf_get(c, "hidden_act"))
 		p->all.ffn.act.kind = ACT_GELU_TANH;
-	a->norms = a->op.both_ways = true;
+	a->norms = a->op.both_ways = !p->two;
 	a->norm_add = 1;
 	a->bias_qkv = a->bias_o = conf_bool_or(c, "attention_bias", false);
 	a->op.scale = (float)(1 / sqrt(conf_double_or(c, "query_pre_attn_scalar", 256)));
-	a->op.softcap = (float)conf_double_or(c, "attn_logit_softcapping", 0);
+	a->op.softcap = (float)conf_double_or(c, "attn_logit_softcapping", p->two ? 50 : 0);
 	every = conf_int_or(c, "sliding_window_pattern",
-	                    conf_int_or(c, "_sliding_window_pattern", 6, 1, CONF_LAYERS_MAX), 1, CONF_LAYERS_MAX);
+	                    conf_int_or(c, "_sliding_window_pattern", p->two ? 2 : 6, 1, CONF_LAYERS_MAX), 1,
+	                    CONF_LAYERS_MAX);
 	decoder_windows(d, c, every, &p->all);
 	rotary_read(&a->op.rope, c, &full, a->op.dim, &s->ctx_max, &d->m.vectors);
 	rotary_read(&p->local, c, &local, a->op.dim, &s->ctx_max, &d->m.vectors);
@@ -80,14 +97,14 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	struct decoder *d = (struct decoder *)m;
 	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = decoder_conf(st, err);
-	struct plan p = { 0 };
+	struct plan p = { .two = !strcmp(m->arch, "gemma2") };
 
 	read_config(d, &c, &p);
 	if (c.code)
 		return c.code;
 	decoder_bind(&b, d, &p.all, 1);
 	d->trunk.embed_scale = bf16_to_float(float_to_bf16(sqrtf((float)m->shape.hidden)));
-	d->trunk.logit_cap = (float)conf_double_or(&c, "final_logit_softcapping", 0);
+	d->trunk.logit_cap = (float)conf_double_or(&c, "final_logit_softcapping", p.two ? 30 : 0);
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(&b, d, &p, i);
 	if (!b.code)
@@ -95,7 +112,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	return b.code ? b.code : c.code;
 }
 
-static const char *const arch[] = { "gemma3_text", "gemma3", NULL };
+static const char *const arch[] = { "gemma2", "gemma3_text", "gemma3", NULL };
 
 const struct model_ops gemma3_ops = {
 	.arch = arch,

@@ -280,7 +280,7 @@ static void add_embedding(const struct gemma4 *g, struct pass *p, const struct m
 	struct linear out = { .w = &y->out, .out = h, .ld = (size_t)hidden };
 
 	ops->linear(p, &gate, 1, x, n, hidden);
-	ops->mul(p, gated, e, (size_t)g->proj.rows, n, g->dim);
+	ops->mul(p, gated, e, (size_t)g->proj.rows, 1, n, g->dim);
 	ops->linear(p, &out, 1, gated, n, g->dim);
 	join_add(p, &y->join, x, h, hidden);
 	p->work_used = mark;

@@ -59,7 +59,7 @@ static void scan_run(struct pass *p, const struct block *y, float *out, bool add
 	ops->linear(p, select, 3, convolved, p->n_row, s->x.rows);
 	ops->norm(p, low, low, p->n_row, s->dt_low.rows, s->norm_dt, s->eps);
 	ops->norm(p, bc, bc, 2 * p->n_row, s->states, NULL, s->eps);
-	ops->mul(p, bc, s->gain_bc, 0, p->n_row, 2 * s->states);
+	ops->mul(p, bc, s->gain_bc, 0, 1, p->n_row, 2 * s->states);
 	ops->linear(p, &dt, 1, low, p->n_row, s->dt_low.rows);
 	ops->recur(p, x, &s->op, &(struct recur_in){ .x = convolved, .z = z, .a = x, .b = bc }, v->state, y->layer);
 	ops->linear(p, &o, 1, x, p->n_row, s->x.rows);

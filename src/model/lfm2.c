@@ -53,9 +53,9 @@ static void conv_run(struct pass *p, const struct block *y, float *out, bool add
 	}
 	mixed = pass_floats(p, n * hidden);
 	ops->linear(p, job, TO_COUNT, h, p->n_row, x->out.rows);
-	ops->mul(p, in[TO_X], in[TO_B], hidden, p->n_row, x->out.rows);
+	ops->mul(p, in[TO_X], in[TO_B], hidden, 1, p->n_row, x->out.rows);
 	ops->conv(p, mixed, &x->conv, 1, in[TO_X], 0, x->out.rows, v->state, y->layer);
-	ops->mul(p, mixed, in[TO_C], hidden, p->n_row, x->out.rows);
+	ops->mul(p, mixed, in[TO_C], hidden, 1, p->n_row, x->out.rows);
 	ops->linear(p, &o, 1, mixed, p->n_row, x->out.cols);
 	p->work_used = mark;
 }

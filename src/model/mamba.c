@@ -57,6 +57,23 @@ const float *mamba_conv(struct binder *b, const float *w, int channels, int widt
 	return t;
 }
 
+const float *mamba_conv_qkv(struct binder *b, const int channels[3], int width, const char *at, int layer)
+{
+	int all = channels[0] + channels[1] + channels[2], first = 0;
+	bool mlx = bind_has(b, "layers.%d.%s.q_conv.conv.weight", layer, at);
+	float *t = bind_table(b, (size_t)all * (size_t)width);
+
+	for (int i = 0; i < 3; first += channels[i++]) {
+		const float *w = bind_floats(b, channels[i] * width, 0, "layers.%d.%s.%c%s.weight", layer, at, "qkv"[i],
+		                             mlx ? "_conv.conv" : "_conv1d");
+
+		for (int c = 0; c < channels[i] && !b->code; c++)
+			for (int j = 0; j < width; j++)
+				t[j * all + first + c] = w[c * width + j];
+	}
+	return t;
+}
+
 const float *mamba_exp(struct binder *b, const float *a, int n)
 {
 	float *e;

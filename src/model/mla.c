@@ -10,7 +10,7 @@
 
 struct mla {
 	struct attn op;
-	struct weight q_a, q, kv_a, c_rows, pe_rows, o; /* q_a: no rows where there is none */
+	struct weight q_a, q, kv_a, c_rows, pe_rows, o, gate; /* q_a, gate: no rows where there is none */
 	const float *norm_q;
 	struct weight *to_latent, *from_latent; /* [heads]: Wk_h transposed, [kv_lora][nope]; Wv_h [values][kv_lora] */
 	int nope, rope, values, kv_lora;
@@ -35,10 +35,11 @@ static double yarn_scale(struct conf *c)
 
 void mla_read(struct mla_form *f, struct stack *s, struct conf *c, bool unturned)
 {
-	struct rotary_defaults r = { .theta = 10000, .partial = 1 };
+	struct rotary_defaults r = { .theta = 10000, .partial = 1, .whole = true };
 	struct shape *h = &s->m.shape;
 
 	f->hidden = h->hidden;
+	f->at = "self_attn";
 	f->heads = conf_int(c, "num_attention_heads", 1, CONF_HEADS_MAX);
 	f->q_lora = conf_int_or(c, "q_lora_rank", 0, 0, CONF_DIM_MAX);
 	f->kv_lora = conf_int(c, "kv_lora_rank", 1, CONF_HEAD_DIM_MAX / 2);
@@ -84,19 +85,19 @@ static void transpose(struct binder *b, struct weight *out, const struct weight 
 }
 
 /* mlx cuts kv_b into two stacks; elsewhere it is one matrix, by head nope rows and then those of the values. */
-static void bind_kv_b(struct binder *b, struct mla *a, int heads, int layer)
+static void bind_kv_b(struct binder *b, struct mla *a, int heads, const char *at, int layer)
 {
 	int rows = a->nope + a->values;
 	struct weight kv_b;
 
 	a->to_latent = arena_zalloc(&b->m->arena, 2 * (size_t)heads * sizeof *a->to_latent);
 	a->from_latent = a->to_latent + heads;
-	if (bind_has(b, "layers.%d.self_attn.embed_q.weight", layer)) {
-		bind_stack(b, a->to_latent, heads, a->kv_lora, a->nope, "layers.%d.self_attn.embed_q", layer);
-		bind_stack(b, a->from_latent, heads, a->values, a->kv_lora, "layers.%d.self_attn.unembed_out", layer);
+	if (bind_has(b, "layers.%d.%s.embed_q.weight", layer, at)) {
+		bind_stack(b, a->to_latent, heads, a->kv_lora, a->nope, "layers.%d.%s.embed_q", layer, at);
+		bind_stack(b, a->from_latent, heads, a->values, a->kv_lora, "layers.%d.%s.unembed_out", layer, at);
 		return;
 	}
-	bind_weight(b, &kv_b, heads * rows, a->kv_lora, "layers.%d.self_attn.kv_b_proj", layer);
+	bind_weight(b, &kv_b, heads * rows, a->kv_lora, "layers.%d.%s.kv_b_proj", layer, at);
 	bind_rows_only(b, &kv_b); /* read in parts of one head */
 	for (int h = 0; h < heads && !b->code; h++) {
 		transpose(b, &a->to_latent[h], &kv_b, h * rows, a->nope);
@@ -107,14 +108,15 @@ static void bind_kv_b(struct binder *b, struct mla *a, int heads, int layer)
 static void bind_queries(struct binder *b, struct mla *a, const struct mla_form *f, int layer)
 {
 	int rows = f->heads * (f->nope + f->rope);
+	const char *at = f->at;
 
 	if (!f->q_lora) {
-		bind_weight(b, &a->q, rows, f->hidden, "layers.%d.self_attn.q_proj", layer);
+		bind_weight(b, &a->q, rows, f->hidden, "layers.%d.%s.q_proj", layer, at);
 		return;
 	}
-	bind_weight(b, &a->q_a, f->q_lora, f->hidden, "layers.%d.self_attn.q_a_proj", layer);
-	a->norm_q = bind_floats(b, f->q_lora, 0, "layers.%d.self_attn.q_a_layernorm.weight", layer);
-	bind_weight(b, &a->q, rows, f->q_lora, "layers.%d.self_attn.q_b_proj", layer);
+	bind_weight(b, &a->q_a, f->q_lora, f->hidden, "layers.%d.%s.q_a_proj", layer, at);
+	a->norm_q = bind_floats(b, f->q_lora, 0, "layers.%d.%s.q_a_layernorm.weight", layer, at);
+	bind_weight(b, &a->q, rows, f->q_lora, "layers.%d.%s.q_b_proj", layer, at);
 }
 
 /* ---- forward ---- */
@@ -136,6 +138,17 @@ static float *queries(struct pass *p, const struct mla *a, const float *h)
 	ops->norm(p, low, low, p->n_row, a->q_a.rows, a->norm_q, a->op.eps);
 	ops->linear(p, &job, 1, low, p->n_row, a->q.cols);
 	return q;
+}
+
+/* values *= sigmoid(gate h), a number for each head or for each value. */
+static void gate_values(struct pass *p, const struct mla *a, float *values, const float *h)
+{
+	size_t ld = (size_t)a->gate.rows;
+	float *gate = pass_floats(p, (size_t)p->n_row * ld);
+	struct linear job = { .w = &a->gate, .out = gate, .ld = ld, .act = { .kind = ACT_SIGMOID } };
+
+	p->be->ops->linear(p, &job, 1, h, p->n_row, a->gate.cols);
+	p->be->ops->mul(p, values, gate, ld, a->o.cols / a->gate.rows, p->n_row, a->o.cols);
 }
 
 static void mla_run(struct pass *p, const struct block *y, float *out, bool add, const float *h,
@@ -164,6 +177,8 @@ static void mla_run(struct pass *p, const struct block *y, float *out, bool add,
 	ops->kv_append(p, &a->op, absorbed, heads * dim, dim, row, row, v->kv[y->kv.group], y->kv.index);
 	ops->attend(p, mixed, &a->op, absorbed, NULL, heads * dim, dim, v->kv[y->kv.group], y->kv.index);
 	ops->by_head(p, values, &from, mixed + a->rope, p->n_row);
+	if (a->gate.rows)
+		gate_values(p, a, values, h);
 	ops->linear(p, &o, 1, values, p->n_row, a->o.cols);
 	p->work_used = mark;
 }
@@ -173,7 +188,8 @@ static size_t mla_room(const struct block *y, int n_row)
 	const struct mla *a = y->own;
 
 	return 2 * work_floats_of(n_row, a->op.heads * a->op.dim) + work_floats_of(n_row, a->op.dim) +
-	       work_floats_of(n_row, a->o.cols) + work_floats_of(n_row, a->q.rows) + work_floats_of(n_row, a->q_a.rows);
+	       work_floats_of(n_row, a->o.cols) + work_floats_of(n_row, a->q.rows) +
+	       work_floats_of(n_row, a->q_a.rows) + work_floats_of(n_row, a->gate.rows);
 }
 
 static const struct block_ops mla_block = { mla_run, mla_room };
@@ -182,6 +198,7 @@ struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_
 {
 	struct mla *a = arena_zalloc(&b->m->arena, sizeof *a);
 	struct block *y = stack_add(s, &mla_block, a, norm);
+	const char *at = f->at;
 
 	const struct kv_group row = {
 		.heads = 1, .dim_k = f->rope + f->kv_lora, .dim_v = f->rope + f->kv_lora, .latent = true
@@ -197,10 +214,13 @@ struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_
 		               .norm_from = f->rope,
 		               .v_is_key = true };
 	bind_queries(b, a, f, layer);
-	bind_weight(b, &a->kv_a, f->kv_lora + f->rope, f->hidden, "layers.%d.self_attn.kv_a_proj_with_mqa", layer);
-	a->op.k_norm = bind_floats(b, f->kv_lora, 0, "layers.%d.self_attn.kv_a_layernorm.weight", layer);
-	bind_kv_b(b, a, f->heads, layer);
-	bind_weight(b, &a->o, f->hidden, f->heads * f->values, "layers.%d.self_attn.o_proj", layer);
+	bind_weight(b, &a->kv_a, f->kv_lora + f->rope, f->hidden, "layers.%d.%s.kv_a_proj_with_mqa", layer, at);
+	a->op.k_norm = bind_floats(b, f->kv_lora, 0, "layers.%d.%s.kv_a_layernorm.weight", layer, at);
+	bind_kv_b(b, a, f->heads, f->at, layer);
+	bind_weight(b, &a->o, f->hidden, f->heads * f->values, "layers.%d.%s.%s", layer, at,
+	            f->o_proj ? f->o_proj : "o_proj");
+	if (f->gates)
+		bind_weight(b, &a->gate, f->gates, f->hidden, "layers.%d.%s.g_proj", layer, at);
 	if (!b->code) {
 		a->c_rows = weight_rows(&a->kv_a, 0, f->kv_lora);
 		a->pe_rows = weight_rows(&a->kv_a, f->kv_lora, f->rope);

@@ -21,12 +21,15 @@ struct mla_form {
 	int nope, rope, values; /* of a head: dims without positions and with; of its values */
 	float scale, norm_eps;
 	struct rope turn; /* of the rope dims */
+	/* Values times sigmoid(g_proj u) before o_proj, by so many numbers: heads, or heads * values; 0: no gate. */
+	int gates;
+	const char *at, *o_proj; /* the block's name in its layer, "self_attn", and a name in it; NULL: "o_proj" */
 };
 
 /* q_lora_rank, kv_lora_rank, the heads' dims, scale with yarn's factor.  unturned: the rope dims
  * are not rotated. */
 void mla_read(struct mla_form *f, struct stack *s, struct conf *c, bool unturned);
-/* Adds the block under layers.N.self_attn, which takes the next layer of the keys' and values' cache. */
+/* Adds the block, which takes the next layer of the keys' and values' cache. */
 struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_form *f, const float *norm, int layer);
 
 #endif

@@ -21,6 +21,8 @@ const struct model_ops *const models[] = {
 	&deepseek_ops,
 	&kimi_linear_ops,
 	&rwkv7_ops,
+	&glm4_ops,
+	&olmo_hybrid_ops,
 	NULL,
 };
 /* clang-format on */

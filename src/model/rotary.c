@@ -212,8 +212,9 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 	const char *type = d->unscaled && !own ? "default" : said;
 	bool whole = !strcmp(type,
 	                     "proportional"); /* frequencies are those of the whole head, of which the first rotate */
-	double partial = conf_double_or(&r, "partial_rotary_factor",
-	                                conf_double_or(c, "partial_rotary_factor", d->partial));
+	double partial = d->whole ? 1 :
+	                            conf_double_or(&r, "partial_rotary_factor",
+	                                           conf_double_or(c, "partial_rotary_factor", d->partial));
 	double f[CONF_HEAD_DIM_MAX / 2], gain = 1;
 	struct scaling s = { .c = &r, .ctx = *ctx_max, .ctx_max = ctx_max };
 	float *freq;

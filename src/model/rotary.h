@@ -14,6 +14,7 @@ struct rotary_defaults {
 	const char *kind;
 	/* theta in the place of rope_theta; with entries by kind nothing. */
 	const char *theta_key;
+	bool whole;    /* partial_rotary_factor is not for these layers */
 	bool unscaled; /* rope_scaling is not for these layers; with entries by kind nothing */
 };
 

@@ -92,7 +92,7 @@ static void time_run(struct pass *p, const struct block *y, float *out, bool add
 	ops->blend(p, x + 2 * inner, 3 * inner, v, a->first ? NULL : view->shared, a->first ? NULL : t, p->n_row, cols);
 	ops->recur(p, t, &a->op, &(struct recur_in){ .x = x, .a = w, .b = rate }, view->state, y->layer);
 	lora_run(p, &a->lora[LORA_G], mix + OF_G * all, w);
-	ops->mul(p, t, w, inner, p->n_row, cols);
+	ops->mul(p, t, w, inner, 1, p->n_row, cols);
 	ops->linear(p, &o, 1, t, p->n_row, cols);
 	p->work_used = mark;
 }

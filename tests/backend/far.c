@@ -522,9 +522,9 @@ static void far_map(struct pass *p, float *x, int n, int cols, float scale, floa
 	FAR(map, x, n, cols, scale, cap);
 }
 
-static void far_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n, int cols)
+static void far_mul(struct pass *p, float *x, const float *y, size_t y_ld, int each, int n, int cols)
 {
-	FAR(mul, x, over_if_placed((struct far *)p->be, y), y_ld, n, cols);
+	FAR(mul, x, over_if_placed((struct far *)p->be, y), y_ld, each, n, cols);
 }
 
 static void far_blend(struct pass *p, float *out, size_t out_ld, const float *a, const float *b, const float *t, int n,

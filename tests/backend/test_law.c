@@ -288,7 +288,7 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	op->moe(p, o_moe, true, &m, normed, NULL, p->n_row, COLS);
 	op->moe(p, o_moe_half, false, &m_half, normed, c, p->n_row, COLS);
 	op->map(p, o_moe_half, p->n_row, COLS, 0.7f, layer ? 3 : 0);
-	op->mul(p, o_moe_half, normed, COLS, p->n_row, COLS);
+	op->mul(p, o_moe_half, normed, COLS, 1, p->n_row, COLS);
 	op->add(p, o_moe_half, o_moe, p->n_row, COLS, 0.22f);
 	op->read(p->be, out, y, n * OUT * 4);
 }

@@ -748,12 +748,13 @@ static void test_gates(enum cpu_level level)
 		y[i] = u[i];
 	be->ops->add(&p, x, u, ROWS, COLS, 0.22f);
 	be->ops->map(&p, x, ROWS, COLS, 0.5f, 30);
-	be->ops->mul(&p, x, y, LD, ROWS, COLS);
+	be->ops->mul(&p, x, y, LD, 1, ROWS, COLS);
 	be->ops->map(&p, x, ROWS, COLS, 3, 0);
+	be->ops->mul(&p, x, u, 1, COLS, ROWS, COLS); /* a number a row */
 	for (int i = 0; i < ROWS * COLS; i++) {
 		double want = 30 * tanh(0.5 * ((double)g[i] + 0.22 * (double)u[i]) / 30);
 
-		want *= 3 * (double)y[i / COLS * LD + i % COLS];
+		want *= 3 * (double)y[i / COLS * LD + i % COLS] * (double)u[i / COLS];
 		check(fabs((double)x[i] - want) < 1e-3, "add, map, mul", level, fabs((double)x[i] - want), 1e-3);
 	}
 	be->ops->close(be);

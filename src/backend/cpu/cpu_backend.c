@@ -123,7 +123,7 @@ struct rows_job {
 	const int32_t *index;
 	const struct weight *table;
 	size_t ld; /* of in; of out in blend */
-	int cols;
+	int cols, each;
 	float eps, by, cap;
 };
 
@@ -246,15 +246,23 @@ static void mul_rows(void *ctx, int begin, int end)
 {
 	struct rows_job *j = ctx;
 
-	for (int i = begin; i < end; i++)
-		j->c->op->mul(j->out + (size_t)i * (size_t)j->cols, j->in + (size_t)i * j->ld, j->cols);
+	for (int i = begin; i < end; i++) {
+		float *x = j->out + (size_t)i * (size_t)j->cols;
+		const float *y = j->in + (size_t)i * j->ld;
+
+		if (j->each == 1)
+			j->c->op->mul(x, y, j->cols);
+		for (int k = 0; k * j->each < j->cols && j->each > 1; k++)
+			j->c->op->scale(x + (size_t)k * (size_t)j->each, y[k], j->each);
+	}
 }
 
-static void cpu_mul(struct pass *p, float *x, const float *y, size_t y_ld, int n, int cols)
+static void cpu_mul(struct pass *p, float *x, const float *y, size_t y_ld, int each, int n, int cols)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct rows_job j = { .c = c, .out = x, .in = y, .ld = y_ld, .cols = cols };
+	struct rows_job j = { .c = c, .out = x, .in = y, .ld = y_ld, .each = each, .cols = cols };
 
+	assert(each > 0 && cols % each == 0);
 	cpu_range(c, mul_rows, &j, n, grain_rows(cols));
 }
 
