@@ -201,7 +201,7 @@ static void whole(struct generation *g, struct buf *out)
 	buf_puts(out, several ? "]\n" : "\n");
 }
 
-static const struct family native_family = {
+const struct family native_family = {
 	.path = "/completion",
 	.id_prefix = "cmpl-",
 	.read = read_completion,
@@ -212,7 +212,7 @@ static const struct family native_family = {
 	.close = close_stream,
 	.whole = whole,
 };
-static const struct family infill_family = {
+const struct family infill_family = {
 	.path = "/infill",
 	.id_prefix = "cmpl-",
 	.read = read_infill,

@@ -420,18 +420,18 @@ static void whole(struct generation *g, struct buf *out)
 		.open = chat_open, .token = chat_token, .end = chat_end, .delta = delta, .last = last,       \
 		.close = close_stream, .error = error, .whole = whole                                        \
 	}
-static const struct family talk_family = FAMILY("/api/chat", read_talk);
-static const struct family generate_family = FAMILY("/api/generate", read_generate);
+const struct family ollama_chat_family = FAMILY("/api/chat", read_talk);
+const struct family ollama_generate_family = FAMILY("/api/generate", read_generate);
 #undef FAMILY
 
 static void prep_talk(struct exchange *x)
 {
-	generation_prep(x, &talk_family);
+	generation_prep(x, &ollama_chat_family);
 }
 
 static void prep_generate(struct exchange *x)
 {
-	generation_prep(x, &generate_family);
+	generation_prep(x, &ollama_generate_family);
 }
 
 #define API(step)                                                                                          \
@@ -518,11 +518,11 @@ static int read_show(struct generation *g, const char *bytes, size_t n, struct p
 	return r;
 }
 
-static const struct family show_family = { .path = "/api/show", .any_length = true, .read = read_show };
+const struct family ollama_show_family = { .path = "/api/show", .any_length = true, .read = read_show };
 
 static void prep_show(struct exchange *x)
 {
-	generation_prep(x, &show_family);
+	generation_prep(x, &ollama_show_family);
 }
 
 static void show(struct exchange *x)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/allowance.h"
+#include "text/calls/dialect.h"
 #include "text/grammar/grammar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -94,6 +95,25 @@ static int choice(const char *p, size_t n, struct grammar **g, struct err *err)
 	return rc;
 }
 
+/* Calls of dialects that are spelled; their marks are no tokens here, and so text. */
+static int spelled(int how, const struct json *tools, struct grammar **g, struct err *err)
+{
+	static const struct dialect *const dialects[] = {
+		&dialect_mistral,      &dialect_kimi,        &dialect_deepseek_fenced,
+		&dialect_harmony,      &dialect_glm,         &dialect_glm_tight,
+		&dialect_minimax,      &dialect_seed,        &dialect_dsml,
+		&dialect_lfm,          &dialect_olmo,        &dialect_gemma,
+		&dialect_list_mistral, &dialect_list_cohere, &dialect_list_apertus,
+		&dialect_functionary,
+	};
+	const struct dialect *d = dialects[(how >> 1) % (int)(sizeof dialects / sizeof *dialects)];
+	struct call_marks marks = { .n = 0 };
+
+	for (int i = 0; how & 0x40 && d->marks[i] && marks.n < MARKS_MOST; i++)
+		marks.text[marks.n++] = d->marks[i];
+	return grammar_compile_spelled(tools, d->held, &marks, NULL, how & 1, g, err);
+}
+
 static int compile(int how, const char *p, size_t n, struct grammar **g, struct err *err)
 {
 	struct json *j;
@@ -107,8 +127,11 @@ static int compile(int how, const char *p, size_t n, struct grammar **g, struct 
 	}
 	if (!(j = json_parse(p, n, 0, NULL)))
 		return E_FORMAT;
-	rc = how % 8 == 3 ? grammar_compile(j, g, err) :
-	                    grammar_compile_calls(j, (enum calls_form)(how % 8 - 4), NULL, how & 8, g, err);
+	if (how & 0x80)
+		rc = spelled(how & 0x7f, j, g, err);
+	else
+		rc = how % 8 == 3 ? grammar_compile(j, g, err) :
+		                    grammar_compile_calls(j, (enum calls_form)(how % 8 - 4), NULL, how & 8, g, err);
 	json_free(j);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* An answer's text into thinking, content and calls: cutting it elsewhere changes
  * nothing, and calls are JSON.  The first byte seeds the cuts and says whether tools
- * and an open thought are there, and which dialect is spoken. */
+ * and an open thought are there, and, from its third bit on, which dialects are spoken. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,22 +67,52 @@ static void check(const struct split *s)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char *const says[] = { "<function=", "<tool_call>", "Environment: ipython", "[func_name1(" };
-	static struct template *t[4];
+	static const char *const says[] = {
+		"<function=",
+		"<tool_call>",
+		"Environment: ipython",
+		"[func_name1(",
+		"<|channel|>commentary",
+		"<|tool_call>",
+		"<minimax:tool_call>",
+		"<seed:tool_call>",
+		"\xef\xbd\x9c"
+		"DSML\xef\xbd\x9c",
+		"tool\xe2\x96\x81"
+		"call\xe2\x96\x81"
+		"begin",
+		"<|tool_call_begin|>",
+		"<arg_key>",
+		"</arg_key><arg_value>",
+		"[ARGS]",
+		"[TOOL_CALLS]",
+		"<|START_ACTION|>",
+		"<|tools_prefix|>",
+		"<|tool_call_start|>",
+		"<TOOLCALL>",
+		"<|tool_call|>",
+		"<tool_calls>",
+		"<function_calls>invoke",
+		"<function=example_function_name>{",
+	};
+	enum { N = sizeof says / sizeof *says };
+	static struct template *t[N];
+	const struct dialect *const *spoken;
 	static struct json *tools;
 	struct split whole, cut;
 	struct buf a, b;
 
 	if (!tools)
 		tools = json_parse(tools_text, sizeof tools_text - 1, 0, NULL);
-	for (int i = 0; i < 4 && !t[i]; i++)
+	for (int i = 0; i < N && !t[i]; i++)
 		template_open(&t[i], says[i], strlen(says[i]), NULL, NULL);
 	if (!size)
 		return 0;
 	buf_init(&a);
 	buf_init(&b);
-	split_init(&whole, data[0] & 1, data[0] & 2 ? tools : NULL, dialects_of(t[data[0] >> 2 & 3]));
-	split_init(&cut, data[0] & 1, data[0] & 2 ? tools : NULL, dialects_of(t[data[0] >> 2 & 3]));
+	spoken = dialects_of(t[(data[0] >> 2) % N]);
+	split_init(&whole, data[0] & 1, data[0] & 2 ? tools : NULL, spoken);
+	split_init(&cut, data[0] & 1, data[0] & 2 ? tools : NULL, spoken);
 	run(&whole, (const char *)data + 1, size - 1, 0);
 	run(&cut, (const char *)data + 1, size - 1, 1 + data[0] * 2654435761u);
 	check(&whole);

@@ -2,7 +2,8 @@
  *
  *     <|tool_call>call:NAME{key:<|"|>text<|"|>,n:5,list:[true,null],o:{k:1.5}}<tool_call|>
  *
- * Keys are bare, strings stand between marks of their own; a call is told when it is whole. */
+ * Keys are bare, strings stand between marks of their own; a call is told when it is whole.  Models also write strings as
+ * JSON or Python do, '=' for ':', and parentheses for the outer braces. */
 #include <string.h>
 
 #include "text/calls/dialect.h"
@@ -45,6 +46,35 @@ static bool take_quote(struct reader *r)
 	return true;
 }
 
+/* A string as Python has it: up to a quotation mark before what may follow a value, or to the mark that should have opened it. */
+static bool single_quoted(struct reader *r, struct buf *out)
+{
+	const char *from = ++r->p;
+
+	for (; r->p < r->end; r->p++) {
+		size_t left = (size_t)(r->end - r->p), len = sizeof quote - 1, k;
+
+		if (*r->p == '<' && left < len && !memcmp(r->p, quote, left))
+			break;
+		if (*r->p == '<' && left >= len && !memcmp(r->p, quote, len)) {
+			json_put_str(out, from, (size_t)(r->p - from));
+			r->p += len;
+			return true;
+		}
+		if (*r->p != '\'' || (k = 1 + blanks(r->p + 1, left - 1)) > left)
+			continue;
+		if (k == left)
+			break;
+		if (strchr(",]})", r->p[k])) {
+			json_put_str(out, from, (size_t)(r->p - from));
+			r->p++;
+			return true;
+		}
+	}
+	r->cut = true;
+	return false;
+}
+
 /* Text up to the next mark; or a string as JSON has it, which models write as well. */
 static bool string(struct reader *r, struct buf *out)
 {
@@ -60,6 +90,8 @@ static bool string(struct reader *r, struct buf *out)
 		r->p += n;
 		return n > 0;
 	}
+	if (*r->p == '\'')
+		return single_quoted(r, out);
 	if (!take_quote(r))
 		return false;
 	if (!(at = memmem(r->p, (size_t)(r->end - r->p), quote, sizeof quote - 1))) {
@@ -80,24 +112,24 @@ static bool key(struct reader *r, struct buf *out)
 	if (at_end(r))
 		return false;
 	if (*r->p == '<' || *r->p == '"')
-		return string(r, out) && take(r, ':');
-	for (from = r->p; r->p < r->end && *r->p != ':' && !strchr("{}[],", *r->p);)
+		return string(r, out) && (take(r, ':') || take(r, '='));
+	for (from = r->p; r->p < r->end && *r->p != ':' && *r->p != '=' && !strchr("{}[],)", *r->p);)
 		r->p++;
 	json_put_str(out, from, (size_t)(r->p - from));
-	return r->p > from && take(r, ':');
+	return r->p > from && (take(r, ':') || take(r, '='));
 }
 
 static bool container(struct reader *r, struct buf *out, int depth)
 {
-	char open = *r->p++, close = open == '[' ? ']' : '}';
+	char open = *r->p++, close = open == '[' ? ']' : open == '(' ? ')' : '}';
 
-	buf_putc(out, open);
+	buf_putc(out, open == '(' ? '{' : open);
 	for (int i = 0; !take(r, close); i++) {
 		if (r->cut || (i && !take(r, ',')))
 			return false;
 		if (i)
 			buf_putc(out, ',');
-		if (open == '{') {
+		if (open != '[') {
 			if (!key(r, out))
 				return false;
 			buf_putc(out, ':');
@@ -105,7 +137,7 @@ static bool container(struct reader *r, struct buf *out, int depth)
 		if (!value(r, out, depth + 1))
 			return false;
 	}
-	buf_putc(out, close);
+	buf_putc(out, open == '(' ? '}' : close);
 	return true;
 }
 
@@ -116,11 +148,11 @@ static bool value(struct reader *r, struct buf *out, int depth)
 
 	if (at_end(r) || depth > NEST_MAX)
 		return false;
-	if (*r->p == '<' || *r->p == '"')
+	if (*r->p == '<' || *r->p == '"' || *r->p == '\'')
 		return string(r, out);
 	if (*r->p == '{' || *r->p == '[')
 		return container(r, out, depth);
-	for (from = r->p; r->p < r->end && !strchr(",]}", *r->p);)
+	for (from = r->p; r->p < r->end && !strchr(",]})", *r->p);)
 		r->p++;
 	if (r->p == r->end) {
 		r->cut = true;
@@ -144,7 +176,7 @@ static enum verdict whole(const char *p, size_t n, const char **name, size_t *n_
 	if (v != CALL_YES)
 		return v;
 	r.p += sizeof word - 1;
-	for (*name = r.p; r.p < r.end && *r.p != '{';)
+	for (*name = r.p; r.p < r.end && *r.p != '{' && *r.p != '(';)
 		r.p++;
 	*n_name = (size_t)(r.p - *name);
 	if (*n_name > NAME_BYTES_MAX || memchr(*name, '<', *n_name) || memchr(*name, '\n', *n_name))

@@ -9,22 +9,40 @@
 #include "text/calls/dialect.h"
 
 static const char *const keys[] = { "\"parameters\"", "\"arguments\"", NULL };
-static const char python_tag[] = "<|python_tag|>";
+/* What may stand before the call, and behind it: Llama 4 has tags of its own, and small models write a fence. */
+static const char *const before[] = { "<|python_tag|>", "<|python_start|>", "```json\n", NULL };
+static const char *const behind[] = { "<|python_end|>", "```", NULL };
+
+/* Does the text begin with one of these?  MAYBE while it may. */
+static enum verdict one_of(const char *const *list, const char *p, size_t n, const char **found)
+{
+	bool maybe = false;
+
+	for (; *list; list++) {
+		enum verdict v = text_match(p, n, *list);
+
+		*found = *list;
+		if (v == CALL_YES)
+			return v;
+		maybe |= v == CALL_MAYBE;
+	}
+	return maybe ? CALL_MAYBE : CALL_NO;
+}
 
 /* Bytes of blanks, the tag and blanks.  MAYBE: the text ends within the tag. */
 static enum verdict skip_tag(const char *p, size_t n, size_t *at)
 {
-	size_t len = sizeof python_tag - 1;
+	enum verdict v;
 
 	*at = blanks(p, n);
 	if (*at == n)
 		return CALL_MAYBE;
-	if (p[*at] == '<') {
-		if (memcmp(p + *at, python_tag, n - *at < len ? n - *at : len))
-			return CALL_NO;
-		if (n - *at < len)
-			return CALL_MAYBE;
-		*at += len;
+	if (p[*at] == '<' || p[*at] == '`') {
+		const char *found;
+
+		if ((v = one_of(before, p + *at, n - *at, &found)) != CALL_YES)
+			return v;
+		*at += strlen(found);
 		*at += blanks(p + *at, n - *at);
 	}
 	return *at < n ? CALL_YES : CALL_MAYBE;
@@ -34,7 +52,7 @@ static enum verdict skip_tag(const char *p, size_t n, size_t *at)
  * call's, as far as it is there? */
 static bool own_key(const char *p, size_t n)
 {
-	static const char *const own[] = { "\"name\"", "\"parameters\"", "\"arguments\"" };
+	static const char *const own[] = { "\"name\"", "\"type\"", "\"parameters\"", "\"arguments\"" };
 	size_t at = blanks(p, n);
 
 	for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
@@ -67,6 +85,7 @@ static enum verdict begins(const struct split *s, const struct dialect *d, const
 
 static enum progress read_call(struct split *s, bool over)
 {
+	const char *end;
 	size_t at;
 
 	if (!s->call.stage) {
@@ -79,6 +98,14 @@ static enum progress read_call(struct split *s, bool over)
 	at = blanks(s->held.p, s->held.n);
 	if (at == s->held.n)
 		return over ? CALL_DONE : CALL_MORE;
+	switch (one_of(behind, s->held.p + at, s->held.n - at, &end)) {
+	case CALL_YES: split_drop(s, at + strlen(end)); return CALL_DONE;
+	case CALL_MAYBE:
+		if (!over)
+			return CALL_MORE;
+		break;
+	case CALL_NO: break;
+	}
 	if (s->held.p[at] == ';') {
 		split_drop(s, at + 1);
 		s->content_begun = false; /* a call may begin here, too */

@@ -58,22 +58,83 @@ static enum verdict head(const struct marks *m, const char *p, size_t n, bool ov
 	return whole ? CALL_YES : over ? CALL_NO : CALL_MAYBE;
 }
 
+/* A call whose first argument has lost the mark before its key: bytes of the function's name, or 0.  The name is that of
+ * a tool, what is left of p[0..n) the name of one of its arguments. */
+static size_t lost_key(const struct split *s, const char *p, size_t n)
+{
+	size_t len = split_prefix(s, p, n), at = len + blanks(p + len, n - len);
+	struct buf key;
+	bool known;
+
+	if (!len || at == n)
+		return 0;
+	buf_init(&key);
+	buf_put(&key, p + at, n - at);
+	known = json_get(json_get(split_parameters(s, p, len), "properties"), key.p);
+	buf_fini(&key);
+	return known ? len : 0;
+}
+
+/* The mark before the first key is missing, or is the call's own once more. */
+static enum verdict begins_without_mark(const struct split *s, const struct dialect *d, const char *p, size_t n,
+                                        size_t at, size_t n_name)
+{
+	const struct marks *m = d->form;
+	const char *next = p + at + n_name, *end;
+	size_t left = n - at - n_name;
+
+	if (*m->name_end || n_name == 0)
+		return CALL_NO;
+	if (text_match(next, left, m->key_end) == CALL_YES)
+		return lost_key(s, p + at, n_name) ? CALL_YES : CALL_NO;
+	if (text_match(next, left, d->open) != CALL_YES || !split_knows(s, p + at, n_name))
+		return text_match(next, left, m->key_end) == CALL_MAYBE ||
+		                       text_match(next, left, d->open) == CALL_MAYBE ?
+		               CALL_MAYBE :
+		               CALL_NO;
+	next += strlen(d->open);
+	left -= strlen(d->open);
+	end = memmem(next, left, m->key_end, strlen(m->key_end));
+	if (memchr(next, '\n', end ? (size_t)(end - next) : left))
+		return CALL_NO;
+	return end ? CALL_YES : left > NAME_BYTES_MAX ? CALL_NO : CALL_MAYBE;
+}
+
+/* Arguments as one object, in place of marks. */
+static enum verdict whole_object(const char *p, size_t n, size_t *used)
+{
+	struct json *j;
+	bool good;
+
+	if (!n || *p != '{')
+		return n ? CALL_NO : CALL_MAYBE;
+	if (!(*used = json_extent(p, n)))
+		return CALL_MAYBE;
+	j = json_parse(p, *used, 200, NULL);
+	good = json_kind(j) == JSON_OBJECT;
+	json_free(j);
+	return good ? CALL_YES : CALL_NO;
+}
+
 /* The name and, so that talk of calls is none, an argument or the end behind it. */
 static enum verdict begins(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
 {
 	const struct marks *m = d->form;
-	size_t at, n_name, used;
+	size_t at, n_name, used, object;
 	enum verdict v = head(m, p, n, over, &at, &n_name, &used), key, end;
 
-	(void)s;
 	if (v != CALL_YES)
 		return v;
+	if ((v = begins_without_mark(s, d, p, n, at, n_name)) == CALL_YES)
+		return v;
 	used += blanks(p + used, n - used);
+	if (*m->name && used < n && p[used] == '{')
+		return whole_object(p + used, n - used, &object);
 	key = text_match(p + used, n - used, m->key);
 	end = text_match(p + used, n - used, *m->end ? m->end : m->close);
 	if (key == CALL_YES || end == CALL_YES)
 		return CALL_YES;
-	return !over && (key == CALL_MAYBE || end == CALL_MAYBE) ? CALL_MAYBE : CALL_NO;
+	return !over && (v == CALL_MAYBE || key == CALL_MAYBE || end == CALL_MAYBE) ? CALL_MAYBE : CALL_NO;
 }
 
 static void end_function(struct split *s)
@@ -153,6 +214,21 @@ static bool arguments(struct split *s, const struct marks *m, bool over, enum pr
 	enum verdict key = text_match(p, n, m->key), over_now = text_match(p, n, stop);
 
 	*end = CALL_MORE;
+	if (!s->call.n_argument && whole_object(p, n, &used) == CALL_YES) {
+		split_piece(s, PIECE_ARGUMENTS, p, used);
+		split_piece(s, PIECE_CALL_END, "", 0);
+		split_drop(s, at + used);
+		s->call.in_string = true; /* the object is there, and the end of the call is waited for */
+		return true;
+	}
+	if (s->call.in_string) {
+		if (over_now == CALL_MAYBE && !over)
+			return false;
+		split_drop(s, over_now == CALL_YES ? at + strlen(stop) : 0);
+		s->call.in_string = false;
+		s->call.stage = AFTER;
+		return true;
+	}
 	if (over_now == CALL_YES) {
 		end_function(s);
 		split_drop(s, at + (*m->end ? strlen(m->end) : 0));
@@ -180,9 +256,17 @@ static void begin_function(struct split *s, const struct marks *m, bool over)
 	size_t at = 0, n_name = 0, used = 0;
 
 	head(m, s->held.p, s->held.n, over, &at, &n_name, &used);
+	if (!*m->name_end && text_match(s->held.p + at + n_name, s->held.n - at - n_name, m->key_end) == CALL_YES)
+		used = at + (n_name = lost_key(s, s->held.p + at, n_name));
 	split_call(s, s->held.p + at, n_name);
 	split_drop(s, used);
 	s->call.stage = ARGUMENTS;
+	if (text_match(s->held.p, s->held.n, s->dialect->open) == CALL_YES && !*m->name_end)
+		split_drop(s, strlen(s->dialect->open));
+	else if (used != at + n_name || *m->name_end || !s->held.n || strchr("<\r\n", *s->held.p))
+		return;
+	split_drop(s, blanks(s->held.p, s->held.n));
+	split_put_back(s, m->key);
 }
 
 /* After a function: the call's end, or another function of it. */
@@ -305,6 +389,69 @@ static const char *const glm_marks[] = {
 };
 static const char *const other_marks[] = { "</minimax:tool_call>", "</seed:tool_call>", DSML, NULL };
 
+/* Without what stands around all calls, of a tool that is known. */
+static enum verdict begins_bare(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
+{
+	const struct marks *m = d->form;
+	const char *end = memmem(p, n, m->name_end, strlen(m->name_end));
+	size_t len = end ? (size_t)(end - p) : n;
+
+	(void)over;
+	if (!end)
+		return len > NAME_BYTES_MAX ? CALL_NO : CALL_MAYBE;
+	return split_knows(s, p, len) ? CALL_YES : CALL_NO;
+}
+
+static enum progress read_bare(struct split *s, bool over)
+{
+	const struct marks *m = s->dialect->form;
+
+	if (s->call.stage == FUNCTION && !s->call.escaped) {
+		split_put_back(s, m->name);
+		s->call.escaped = true;
+	}
+	return read_call(s, over);
+}
+
+/* GLM: a name and an object, where marks should be. */
+static enum verdict begins_json(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
+{
+	size_t at = blanks(p, n), len = split_prefix(s, p + at, n - at), used;
+
+	(void)d;
+	(void)over;
+	if (!len)
+		return CALL_NO;
+	at += len;
+	at += blanks(p + at, n - at);
+	return whole_object(p + at, n - at, &used);
+}
+
+static enum progress read_json(struct split *s, bool over)
+{
+	static const char close[] = "</tool_call>";
+	size_t at = blanks(s->held.p, s->held.n), len = split_prefix(s, s->held.p + at, s->held.n - at), used = 0;
+	enum verdict v;
+
+	if (!s->call.stage) {
+		split_call(s, s->held.p + at, len);
+		at += len;
+		at += blanks(s->held.p + at, s->held.n - at);
+		whole_object(s->held.p + at, s->held.n - at, &used);
+		split_piece(s, PIECE_ARGUMENTS, s->held.p + at, used);
+		split_piece(s, PIECE_CALL_END, "", 0);
+		split_drop(s, at + used);
+		s->call.stage = AFTER;
+		at = blanks(s->held.p, s->held.n);
+	}
+	v = text_match(s->held.p + at, s->held.n - at, close);
+	if (v == CALL_MAYBE && !over)
+		return CALL_MORE;
+	if (v == CALL_YES)
+		split_drop(s, at + sizeof close - 1);
+	return CALL_DONE;
+}
+
 static void lead_of(const struct dialect *d, struct buf *out, const char *function)
 {
 	const struct marks *m = d->form;
@@ -334,3 +481,12 @@ DIALECT(minimax, "minimax", "<minimax:tool_call>", NULL, other_marks);
 DIALECT(seed, "seed", "<seed:tool_call>", &seeds, other_marks);
 DIALECT(dsml, "deepseek tags", "<" DSML "function_calls>", NULL, other_marks);
 DIALECT(dsml_calls, "deepseek tags", "<" DSML "tool_calls>", NULL, other_marks);
+const struct dialect dialect_dsml_bare = { .name = "deepseek tags",
+	                                   .open = "<" DSML "invoke name=\"",
+	                                   .begins = begins_bare,
+	                                   .read = read_bare,
+	                                   .lead = dsml_lead,
+	                                   .form = &dsml };
+const struct dialect dialect_glm_json = {
+	.name = "glm", .open = "<tool_call>", .begins = begins_json, .read = read_json, .lead = glm_lead, .form = &glm
+};

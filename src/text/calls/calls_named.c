@@ -153,10 +153,18 @@ static void lead_of(const struct dialect *d, struct buf *out, const char *functi
 #define DASH "\xe2\x96\x81"
 #define DS(a, b, c) "<" BAR a DASH b DASH c BAR ">"
 
-static const char *const kimi_noise[] = { "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", NULL };
-static const struct speech kimi = { .think_open = "<think>", .think_close = "</think>", .noise = kimi_noise };
+static const char *const kimi_noise[] = { "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>",
+	                                  "<|tool_call_section_begin|>", "<|tool_call_section_end|>", NULL };
+static const char *const kimi_breaks[] = { "<|tool_calls_section_begin|>", "<|tool_call_section_begin|>",
+	                                   "<|tool_call_begin|>", NULL };
+static const struct speech kimi = {
+	.think_open = "<think>", .think_close = "</think>", .noise = kimi_noise, .breaks = kimi_breaks
+};
 static const char *const deepseek_noise[] = { DS("tool", "calls", "begin"), DS("tool", "calls", "end"), NULL };
-static const struct speech deepseek = { .think_open = "<think>", .think_close = "</think>", .noise = deepseek_noise };
+static const char *const deepseek_breaks[] = { DS("tool", "calls", "begin"), DS("tool", "call", "begin"), NULL };
+static const struct speech deepseek = {
+	.think_open = "<think>", .think_close = "</think>", .noise = deepseek_noise, .breaks = deepseek_breaks
+};
 static const char *const mistral_noise[] = { NULL };
 const struct speech speech_brackets = {
 	.think_open = "[THINK]", .think_close = "[/THINK]", .reopens = true, .noise = mistral_noise

@@ -111,12 +111,12 @@ static bool string(struct reader *r, struct buf *out)
 	return take(r, quote);
 }
 
-/* [v, ...] or {k: v, ...} */
+/* [v, ...], which may be a tuple, or {k: v, ...} */
 static bool container(struct reader *r, struct buf *out, int depth)
 {
-	char open = *r->p++, close = open == '[' ? ']' : '}';
+	char open = *r->p++, close = open == '[' ? ']' : open == '(' ? ')' : '}';
 
-	buf_putc(out, open);
+	buf_putc(out, open == '(' ? '[' : open);
 	for (int i = 0; !take(r, close); i++) {
 		if (r->cut || (i && (!take(r, ',') || r->cut)))
 			return false;
@@ -133,7 +133,7 @@ static bool container(struct reader *r, struct buf *out, int depth)
 		if (!value(r, out, depth + 1))
 			return false;
 	}
-	buf_putc(out, close);
+	buf_putc(out, open == '(' ? ']' : close);
 	return true;
 }
 
@@ -154,7 +154,7 @@ static bool value(struct reader *r, struct buf *out, int depth)
 		return false;
 	if (*r->p == '"' || *r->p == '\'')
 		return string(r, out);
-	if (*r->p == '[' || *r->p == '{')
+	if (*r->p == '[' || *r->p == '{' || *r->p == '(')
 		return container(r, out, depth);
 	from = r->p;
 	while (r->p < r->end && (word_char(*r->p, false) || *r->p == '.' || *r->p == '+'))

@@ -266,6 +266,48 @@ static bool between(struct split *s, bool over, enum progress *end)
 	return false;
 }
 
+/* A line that begins another parameter of the tool: then the end of this one was forgotten.  NULL: none is there; *held bytes
+ * at the end of the text may yet become one. */
+static const char *next_parameter(const struct split *s, size_t *held)
+{
+	const struct json *known = json_get(split_parameters(s, s->call.name.p, s->call.name.n), "properties");
+	const char *at = s->held.p, *end = at + s->held.n;
+
+	*held = 0;
+	while (at < end && (at = memchr(at, '\n', (size_t)(end - at)))) {
+		const char *name;
+		size_t len, used;
+		enum verdict v = tag_name(at + 1, (size_t)(end - at) - 1, parameter_tag, &name, &len, &used);
+		struct buf key;
+		bool own;
+
+		if (v == CALL_MAYBE) {
+			*held = (size_t)(end - at);
+			return NULL;
+		}
+		at++;
+		if (v == CALL_NO)
+			continue;
+		buf_init(&key);
+		buf_put(&key, name, len);
+		own = json_get(known, key.p);
+		buf_fini(&key);
+		if (own)
+			return at - 1;
+	}
+	return NULL;
+}
+
+/* Where a value ends: *skip bytes there belong to the form.  NULL: not yet; *held as above. */
+static const char *value_stop(const struct split *s, size_t *skip, size_t *held)
+{
+	const char *end = memmem(s->held.p, s->held.n, parameter_end, strlen(parameter_end)), *next;
+
+	next = next_parameter(s, held);
+	*skip = next && (!end || next < end) ? 0 : strlen(parameter_end);
+	return *skip ? end : next;
+}
+
 static void skip_break(struct split *s)
 {
 	if (s->call.depth && s->held.n) {
@@ -278,15 +320,15 @@ static void skip_break(struct split *s)
 static bool string(struct split *s, bool over, enum progress *end)
 {
 	const char *at;
-	size_t n;
+	size_t n, skip, held;
 
 	skip_break(s);
-	at = memmem(s->held.p, s->held.n, parameter_end, strlen(parameter_end));
+	at = value_stop(s, &skip, &held);
 	if (at) {
 		n = (size_t)(at - s->held.p);
-		put_part(s, s->held.p, n && at[-1] == '\n' ? n - 1 : n);
+		put_part(s, s->held.p, n && skip && at[-1] == '\n' ? n - 1 : n);
 		split_piece(s, PIECE_ARGUMENTS, "\"", 1);
-		split_drop(s, n + strlen(parameter_end));
+		split_drop(s, n + skip);
 		s->call.stage = BETWEEN;
 		return true;
 	}
@@ -296,7 +338,7 @@ static bool string(struct split *s, bool over, enum progress *end)
 
 		while (k && memcmp(s->held.p + n - k, parameter_end, k))
 			k--;
-		n -= k;
+		n -= k > held ? k : held;
 		if (n && s->held.p[n - 1] == '\n')
 			n--;
 		n -= utf8_incomplete_tail(s->held.p, n);
@@ -310,10 +352,10 @@ static bool string(struct split *s, bool over, enum progress *end)
 static bool other(struct split *s, bool over, enum progress *end)
 {
 	const char *at;
-	size_t n;
+	size_t n, skip, held;
 
 	skip_break(s);
-	at = memmem(s->held.p, s->held.n, parameter_end, strlen(parameter_end));
+	at = value_stop(s, &skip, &held);
 	if (!at) {
 		*end = CALL_MORE;
 		if (over) {
@@ -324,8 +366,8 @@ static bool other(struct split *s, bool over, enum progress *end)
 		return false;
 	}
 	n = (size_t)(at - s->held.p);
-	put_other(s, s->held.p, n && at[-1] == '\n' ? n - 1 : n);
-	split_drop(s, n + strlen(parameter_end));
+	put_other(s, s->held.p, n && skip && at[-1] == '\n' ? n - 1 : n);
+	split_drop(s, n + skip);
 	s->call.stage = BETWEEN;
 	return true;
 }
@@ -371,6 +413,39 @@ static enum progress read_call(struct split *s, bool over)
 	return end;
 }
 
+/* Models forget the wrapper's beginning: then the function must be one of the tools. */
+static enum verdict begins_bare(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
+{
+	const char *end = memchr(p, '>', n);
+	size_t len = end ? (size_t)(end - p) : n;
+	enum verdict v, w;
+
+	if (len > NAME_MAX_BYTES || memchr(p, '\n', len) || memchr(p, '<', len) || (end && !split_knows(s, p, len)))
+		return CALL_NO;
+	if (!end)
+		return CALL_MAYBE;
+	len++;
+	len += blanks(p + len, n - len);
+	v = literal(p + len, n - len, parameter_tag);
+	w = literal(p + len, n - len, function_end);
+	if (v == CALL_YES || w == CALL_YES)
+		return CALL_YES;
+	return v == CALL_MAYBE || w == CALL_MAYBE ? CALL_MAYBE : CALL_NO;
+}
+
+static enum progress read_bare(struct split *s, bool over)
+{
+	if (s->call.stage == NAME)
+		split_put_back(s, function_tag);
+	if (s->call.stage == AFTER && over && !s->held.n)
+		return CALL_DONE;
+	if (read_call(s, over) == CALL_MORE)
+		return CALL_MORE;
+	/* Without a wrapper nothing is missing behind it. */
+	s->malformed &= s->call.stage != AFTER;
+	return CALL_DONE;
+}
+
 static void lead(struct buf *out, const char *function)
 {
 	buf_puts(out, "<tool_call>\n<function");
@@ -383,5 +458,12 @@ const struct dialect dialect_tagged = {
 	.open = "<tool_call>",
 	.begins = begins,
 	.read = read_call,
+	.lead = lead,
+};
+const struct dialect dialect_tagged_bare = {
+	.name = "tagged",
+	.open = "<function=",
+	.begins = begins_bare,
+	.read = read_bare,
 	.lead = lead,
 };

@@ -11,7 +11,7 @@
 	{                               \
 		__VA_ARGS__, NULL       \
 	}
-static const struct dialect *const tagged[] = { &dialect_tagged, &dialect_hermes, NULL };
+static const struct dialect *const tagged[] = { &dialect_tagged, &dialect_hermes, &dialect_tagged_bare, NULL };
 
 /* A template that says `mark` teaches list[0]; the first that fits. */
 static const struct {
@@ -25,7 +25,7 @@ static const struct {
 	{ "<seed:tool_call>", NULL, LIST(&dialect_seed) },
 	{ "\xef\xbd\x9c"
 	  "DSML\xef\xbd\x9c",
-	  NULL, LIST(&dialect_dsml, &dialect_dsml_calls) },
+	  NULL, LIST(&dialect_dsml, &dialect_dsml_calls, &dialect_dsml_bare) },
 	{ "tool\xe2\x96\x81"
 	  "call\xe2\x96\x81"
 	  "begin",
@@ -35,8 +35,8 @@ static const struct {
 	  "begin",
 	  NULL, LIST(&dialect_deepseek_fenced, &dialect_deepseek) },
 	{ "<|tool_call_begin|>", NULL, LIST(&dialect_kimi) },
-	{ "</arg_key><arg_value>", NULL, LIST(&dialect_glm_tight, &dialect_hermes) },
-	{ "<arg_key>", NULL, LIST(&dialect_glm, &dialect_hermes) },
+	{ "</arg_key><arg_value>", NULL, LIST(&dialect_glm_tight, &dialect_glm_json, &dialect_hermes) },
+	{ "<arg_key>", NULL, LIST(&dialect_glm, &dialect_glm_json, &dialect_hermes) },
 	{ "[ARGS]", NULL, LIST(&dialect_mistral, &dialect_list_mistral) },
 	{ "[TOOL_CALLS]", NULL, LIST(&dialect_list_mistral, &dialect_mistral) },
 	{ "<|START_ACTION|>", NULL, LIST(&dialect_list_cohere) },
@@ -48,9 +48,9 @@ static const struct {
 	{ "<|tool_call|>", NULL, LIST(&dialect_list_granite) },
 	{ "<tool_calls>", NULL, LIST(&dialect_list_apriel) },
 	{ "<function_calls>", "invoke", LIST(&dialect_olmo) },
-	{ "<tool_call>", "<function=", LIST(&dialect_hermes, &dialect_tagged) },
+	{ "<tool_call>", "<function=", LIST(&dialect_hermes, &dialect_tagged, &dialect_tagged_bare) },
 	{ "<function=example_function_name>{", NULL, LIST(&dialect_functionary, &dialect_tagged) },
-	{ "<function=", NULL, LIST(&dialect_tagged, &dialect_hermes) },
+	{ "<function=", NULL, LIST(&dialect_tagged, &dialect_hermes, &dialect_tagged_bare) },
 	{ "Environment: ipython", NULL, LIST(&dialect_llama, &dialect_python) },
 	{ "[func_name1(", NULL, LIST(&dialect_python) },
 };

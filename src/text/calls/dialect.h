@@ -21,6 +21,8 @@ struct speech {
 	const char *think_open, *think_close;
 	bool reopens;             /* thoughts may begin anywhere */
 	const char *const *noise; /* ends with NULL */
+	/* What ends a thought that was not closed, and is no part of it; ends with NULL, or is NULL. */
+	const char *const *breaks;
 	/* Where an answer is in messages of its own: what stands before the content, and before any but the first
 	 * message.  NULL: nothing does. */
 	const char *content_open, *turn;
@@ -57,13 +59,13 @@ const struct speech *speech_of(const struct template *t);
 /* Do its models think? */
 bool speech_thinks(const struct template *t);
 
-extern const struct dialect dialect_tagged, dialect_hermes, dialect_llama, dialect_python;
+extern const struct dialect dialect_tagged, dialect_tagged_bare, dialect_hermes, dialect_llama, dialect_python;
 extern const struct dialect dialect_list_mistral, dialect_list_granite, dialect_list_nemotron, dialect_list_apriel,
 	dialect_list_cohere, dialect_list_apertus;
 extern const struct dialect dialect_mistral, dialect_kimi, dialect_deepseek, dialect_deepseek_fenced,
 	dialect_functionary, dialect_harmony, dialect_harmony_role, dialect_harmony_analysis, dialect_harmony_bare;
 extern const struct dialect dialect_glm, dialect_glm_tight, dialect_minimax, dialect_seed, dialect_dsml,
-	dialect_dsml_calls;
+	dialect_dsml_calls, dialect_dsml_bare, dialect_glm_json;
 extern const struct dialect dialect_lfm, dialect_olmo, dialect_gemma;
 
 /* ---- for dialects (split.c) ---- */
@@ -72,8 +74,11 @@ extern const struct speech speech_plain, speech_brackets, speech_inner; /* <thin
 
 void split_piece(struct split *s, enum piece_kind kind, const char *p, size_t n);
 void split_call(struct split *s, const char *name, size_t n); /* CALL */
-/* Drops the first n held bytes. */
+/* Drops the first n held bytes; or puts text before them. */
 void split_drop(struct split *s, size_t n);
+void split_put_back(struct split *s, const char *text);
+/* The longest beginning of p[0..n) that is a tool's name; 0: none is. */
+size_t split_prefix(const struct split *s, const char *p, size_t n);
 bool split_knows(const struct split *s, const char *name, size_t n); /* is it one of the tools? */
 /* The schema of that tool's arguments; NULL when nothing is said. */
 const struct json *split_parameters(const struct split *s, const char *name, size_t n);

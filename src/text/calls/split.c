@@ -101,6 +101,17 @@ void split_drop(struct split *s, size_t n)
 	buf_drop(&s->held, n);
 }
 
+void split_put_back(struct split *s, const char *text)
+{
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, text);
+	buf_put(&b, s->held.p, s->held.n);
+	buf_fini(&s->held);
+	s->held = b;
+}
+
 /* Moves the first n held bytes out. */
 static void emit(struct split *s, enum piece_kind kind, size_t n)
 {
@@ -126,6 +137,20 @@ static const struct json *function_of(const struct split *s, const char *name, s
 bool split_knows(const struct split *s, const char *name, size_t n)
 {
 	return function_of(s, name, n);
+}
+
+size_t split_prefix(const struct split *s, const char *p, size_t n)
+{
+	size_t best = 0;
+
+	for (size_t i = 0; i < json_len(s->tools); i++) {
+		size_t len;
+		const char *own = json_str(json_get(json_get(json_at(s->tools, i), "function"), "name"), &len);
+
+		if (own && len > best && len <= n && !memcmp(own, p, len))
+			best = len;
+	}
+	return best;
 }
 
 const struct json *split_parameters(const struct split *s, const char *name, size_t n)
@@ -192,14 +217,35 @@ static bool in_start(struct split *s, bool over)
 	return true;
 }
 
+/* The first place in held where the thought ends; *len: bytes there that are no part of what follows.  NULL: nowhere, and
+ * the last *held of the bytes may be the beginning of it. */
+static const char *think_end(const struct split *s, size_t *len, size_t *held)
+{
+	const char *close = s->speech->think_close, *first = memmem(s->held.p, s->held.n, close, strlen(close));
+
+	*len = strlen(close);
+	*held = partial(s->held.p, s->held.n, close);
+	for (const char *const *b = s->speech->breaks; b && *b; b++) {
+		const char *at = memmem(s->held.p, s->held.n, *b, strlen(*b));
+		size_t k = partial(s->held.p, s->held.n, *b);
+
+		if (at && (!first || at < first)) {
+			first = at;
+			*len = 0;
+		}
+		*held = k > *held ? k : *held;
+	}
+	return first;
+}
+
 static bool in_think(struct split *s, bool over)
 {
-	const char *close = s->speech->think_close, *tag;
-	size_t n, len = strlen(close);
+	const char *tag;
+	size_t n, len, held;
 
 	drop_blanks(s);
-	tag = memmem(s->held.p, s->held.n, close, len);
-	n = tag ? (size_t)(tag - s->held.p) : s->held.n - (over ? 0 : partial(s->held.p, s->held.n, close));
+	tag = think_end(s, &len, &held);
+	n = tag ? (size_t)(tag - s->held.p) : s->held.n - (over ? 0 : held);
 	emit(s, PIECE_THINKING, n - blanks_at_end(s->held.p, n));
 	if (!tag) {
 		if (over)
