@@ -191,6 +191,7 @@ struct state_view {
 	const bool *still;             /* [slot] */
 	const struct state_keep *keep; /* [n_keep] in any order; no two at one row of an item */
 	int n_keep;
+	int64_t *keep_ns; /* to which threads add their parts of the time that these copies take; NULL: nobody asks */
 };
 size_t state_floats(const struct state_shape *s); /* S of one layer, padding included */
 size_t state_tail_floats(const struct state_shape *s);

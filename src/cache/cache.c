@@ -104,6 +104,24 @@ int caches_foresee(struct caches *s, const struct span *sp, int item, int pos)
 	return 0;
 }
 
+bool caches_prepare(struct caches *s)
+{
+	bool more = false;
+
+	for (int i = 0; i < s->n && !more; i++)
+		more = s->v[i]->ops->prepare && s->v[i]->ops->prepare(s->v[i]);
+	return more;
+}
+
+double caches_copy_ns(const struct caches *s)
+{
+	double ns = 0;
+
+	for (int i = 0; i < s->n; i++)
+		ns += s->v[i]->ops->copy_ns ? s->v[i]->ops->copy_ns(s->v[i]) : 0;
+	return ns;
+}
+
 void caches_settle(struct caches *s, const struct span *sp, int keep)
 {
 	span_check(sp);

@@ -105,6 +105,11 @@ struct cache_ops {
 	size_t (*need)(const struct cache *, int pos);
 	size_t (*live)(const struct cache *, const struct snaps *const *held, int n, int at, const struct snap *,
 	               int pos);
+	/* For a kind whose snapshots are copies: makes a little of the memory ready that the next ones
+	 * take, within their budget; false: there is enough.  What one takes on the way of a pass, in ns
+	 * of all threads together; 0: not known yet. */
+	bool (*prepare)(struct cache *);
+	double (*copy_ns)(const struct cache *);
 	/* For a kind whose snapshots have a budget of their own: how many more it has room for. */
 	size_t (*snaps_free)(const struct cache *);
 	/* For a kind that keeps whole pages of positions (facts.page_rows), all or none: a snapshot in
@@ -153,6 +158,11 @@ void caches_begin(struct caches *, const struct span *, int n_span);
  * settle does not fail, until the next begin, unless the slot goes back before it or is closed.
  * E_FULL: it must not be called. */
 int caches_foresee(struct caches *, const struct span *sp, int item, int pos);
+/* While there is nothing else to do: makes a little of the memory ready that snapshots will take, less than
+ * a millisecond's work but where the system has to find it.  False: there is enough. */
+bool caches_prepare(struct caches *);
+/* What the copies of one foreseen set take of a pass, lately; 0: not known yet. */
+double caches_copy_ns(const struct caches *);
 void caches_settle(struct caches *, const struct span *, int keep);
 /* Go back to pos, or to the nearest position before it where every cache can
  * stand: a recurrent state may have only 0 to offer.  Returns that position. */

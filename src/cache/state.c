@@ -38,6 +38,17 @@ struct state_snap {
 	char *data; /* the backend's: S of all layers, tails of all layers */
 };
 
+/* Memory of snapshots that nobody holds: written before, so that the next copy costs what it writes.  The system zeroes
+ * what is new, page by page, which takes three times as long as the copy, and more where the machine is a guest. */
+enum { SPARES_MAX = 32, SPARE_SHARE = 4 /* and at most this part of the budget */ };
+
+struct spares {
+	char *data[SPARES_MAX];
+	int n, n_max;
+	char *half; /* one that is being made ready, NULL: none, ... */
+	size_t at;  /* ... and how far */
+};
+
 /* S or the tails of all slots, and of one more that is never written, so that it
  * stays zero.  No bytes: the model has none, base is NULL. */
 struct part {
@@ -63,6 +74,10 @@ struct state {
 	struct state_snap **seen; /* [n_seen] of [seen_room] */
 	int n_seen, seen_room;
 	struct state_keep *keep; /* [seen_room] */
+	bool fresh;              /* one of them went into memory that was new */
+	struct spares spares;
+	int64_t keep_ns; /* what the pass spent on them */
+	double copy_ns;  /* of late, for one; 0: not known */
 };
 
 static struct state *state_of(const struct cache *c)
@@ -96,6 +111,60 @@ static char *part_of(const struct state *st, int i, int slot)
 
 /* ---- a snapshot's memory ---- */
 
+static char *data_get(struct state *st)
+{
+	struct spares *p = &st->spares;
+	char *data = p->half;
+
+	if (p->n)
+		return p->data[--p->n];
+	st->fresh = true;
+	p->half = NULL;
+	return data ? data : st->cache.be->ops->alloc(st->cache.be, st->slot_bytes);
+}
+
+static void data_give(struct state *st, char *data)
+{
+	struct spares *p = &st->spares;
+
+	if (p->n + !!p->half < p->n_max)
+		p->data[p->n++] = data;
+	else
+		st->cache.be->ops->free(st->cache.be, data, st->slot_bytes);
+}
+
+/* Snapshots that there is memory for, with those that there are. */
+static size_t snaps_made(const struct state *st)
+{
+	return (size_t)(st->n_snap + st->spares.n + !!st->spares.half);
+}
+
+/* Bytes are written, zeros, so that the system must have them there. */
+static bool state_prepare(struct cache *c)
+{
+	struct state *st = state_of(c);
+	struct spares *p = &st->spares;
+	size_t left = st->slot_bytes - p->at, n = left < PIECE ? left : PIECE;
+	char *zeros;
+
+	if (!p->half) {
+		if (p->n == p->n_max || (snaps_made(st) + 1) * st->slot_bytes > st->o.snap_bytes_max)
+			return false;
+		p->half = c->be->ops->alloc(c->be, st->slot_bytes);
+		p->at = 0;
+		return p->half;
+	}
+	zeros = xcalloc(1, n);
+	c->be->ops->write(c->be, p->half + p->at, zeros, n);
+	free(zeros);
+	p->at += n;
+	if (p->at == st->slot_bytes) {
+		p->data[p->n++] = p->half;
+		p->half = NULL;
+	}
+	return true;
+}
+
 static struct state_snap *snap_new(struct state *st, int pos)
 {
 	struct state_snap *s;
@@ -103,7 +172,7 @@ static struct state_snap *snap_new(struct state *st, int pos)
 
 	if (st->slot_bytes > st->o.snap_bytes_max - st->snap_bytes)
 		return NULL;
-	data = st->cache.be->ops->alloc(st->cache.be, st->slot_bytes);
+	data = data_get(st);
 	if (!data)
 		return NULL;
 	s = xmalloc(sizeof *s);
@@ -120,7 +189,7 @@ static void state_drop(struct snap *snap)
 
 	st->snap_bytes -= snap->bytes;
 	st->n_snap--;
-	snap->cache->be->ops->free(snap->cache->be, ((struct state_snap *)snap)->data, snap->bytes);
+	data_give(st, ((struct state_snap *)snap)->data);
 	free(snap);
 }
 
@@ -147,12 +216,24 @@ static void forget(struct state *st, int slot, int pos)
 
 /* Zeroing waits for the first step from 0: a slot that is restored instead is
  * overwritten whole. */
+/* What a copy on the way of the last pass took.  One that was held up by something else must not count for long. */
+static void learn_cost(struct state *st)
+{
+	double ns = (double)st->keep_ns / (st->view.n_keep ? st->view.n_keep : 1);
+
+	if (ns > 0 && !st->fresh)
+		st->copy_ns += (!st->copy_ns ? 1 : ns < st->copy_ns ? 0.5 : 0.1) * (ns - st->copy_ns);
+	st->keep_ns = 0;
+	st->fresh = false;
+}
+
 static void state_begin(struct cache *c, const struct span *sp, int n_span)
 {
 	struct state *st = state_of(c);
 	struct backend *be = c->be;
 
 	assert(n_span <= st->o.slots);
+	learn_cost(st);
 	forget(st, -1, 0);
 	st->view.n_keep = 0;
 	for (int i = 0; i < n_span; i++) {
@@ -385,6 +466,11 @@ static size_t state_snaps_free(const struct cache *c)
 	return (state_of(c)->o.snap_bytes_max - c->snap_bytes) / state_of(c)->slot_bytes;
 }
 
+static double state_copy_ns(const struct cache *c)
+{
+	return state_of(c)->copy_ns;
+}
+
 static void state_facts(const struct cache *c, struct cache_facts *f)
 {
 	const struct state *st = state_of(c);
@@ -409,6 +495,8 @@ static void state_check(const struct cache *c)
 
 	assert(st->snap_bytes <= st->o.snap_bytes_max);
 	assert(st->snap_bytes == (size_t)st->n_snap * st->slot_bytes);
+	assert(st->spares.n + !!st->spares.half <= st->spares.n_max);
+	assert(snaps_made(st) * st->slot_bytes <= st->o.snap_bytes_max);
 }
 
 static void state_fini(struct cache *c)
@@ -417,6 +505,10 @@ static void state_fini(struct cache *c)
 
 	forget(st, -1, 0);
 	assert(st->n_snap == 0);
+	if (st->spares.half)
+		c->be->ops->free(c->be, st->spares.half, st->slot_bytes);
+	for (int i = 0; i < st->spares.n; i++)
+		c->be->ops->free(c->be, st->spares.data[i], st->slot_bytes);
 	for (int k = 0; k < PARTS; k++)
 		if (st->part[k].base)
 			c->be->ops->free(c->be, st->part[k].base, ((size_t)st->o.slots + 1) * st->part[k].bytes);
@@ -449,8 +541,17 @@ static const struct cache_ops state_ops = {
 	.describe = state_describe,
 	.snaps_free = state_snaps_free,
 	.begin = state_begin,
+	.prepare = state_prepare,
+	.copy_ns = state_copy_ns,
 	.check = state_check,
 };
+
+static int spares_max(const struct state *st)
+{
+	size_t n = st->o.snap_bytes_max / SPARE_SHARE / st->slot_bytes;
+
+	return n < SPARES_MAX ? (int)n : SPARES_MAX;
+}
 
 struct cache *state_open(struct backend *be, const struct state_opts *o, struct err *err)
 {
@@ -489,7 +590,9 @@ struct cache *state_open(struct backend *be, const struct state_opts *o, struct 
 		                        .tape = got[2],
 		                        .tape_rows = rows_of_tape(&o->shape, o->tape_rows),
 		                        .owed = st->owed,
-		                        .still = st->still };
+		                        .still = st->still,
+		                        .keep_ns = &st->keep_ns };
+	st->spares.n_max = spares_max(st);
 	if (refused) {
 		state_fini(&st->cache);
 		return NULL;

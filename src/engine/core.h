@@ -224,6 +224,7 @@ struct engine {
 	struct sched sched;
 	struct pace pace;
 	int64_t keep_ns; /* of this step: copying states that are kept */
+	bool prepared;   /* memory for the next states is ready, or nobody wants any */
 	double miss;     /* share of prompt tokens not found in kept prefixes, lately */
 	double hold_ns;  /* how long a request runs, lately */
 	struct prefix prefix;

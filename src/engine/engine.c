@@ -701,12 +701,16 @@ static void *run(void *arg)
 	do {
 		pthread_mutex_lock(&e->lock);
 		while (!e->closing && !e->inbox && !commands_wait(e) && !proof_wants(e) && !e->sched.fair.n_waiting &&
-		       !e->sched.n_run && !disk_busy(e))
+		       !e->sched.n_run && !disk_busy(e) && e->prepared)
 			pthread_cond_wait(&e->wake, &e->lock);
 		closing = e->closing;
 		pthread_mutex_unlock(&e->lock);
-		if (!step(e) && ((e->sched.fair.n_waiting && e->prefix.tier) || disk_busy(e)))
+		if (step(e))
+			e->prepared = !e->prefix.bytes_max;
+		else if ((e->sched.fair.n_waiting && e->prefix.tier) || disk_busy(e))
 			doze(e);
+		else
+			e->prepared = e->prepared || !caches_prepare(&e->m->caches);
 	} while (!closing);
 	return NULL;
 }
@@ -881,6 +885,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	sched_init(&e->sched, opts->seqs_max);
 	prefix_init(&e->prefix, &m->caches, opts->prefix_bytes);
 	span_ids_init(&e->spans, SPANS);
+	e->prepared = !opts->prefix_bytes;
 	batch_init(e);
 	e->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*e->row)));
 	e->only = xcalloc((size_t)m->shape.vocab / 32 + 1, sizeof(*e->only));

@@ -40,7 +40,8 @@ struct engine_opts {
 	int logit_rows;       /* most rows of a step that can have logits; 0: what answers need.  More of them
 	                                 * make asks with on_logits faster */
 	size_t prefix_bytes;  /* budget of kept prefixes; 0: keep none */
-	double place_share;   /* most of a prompt's time that copying states to be kept may take; 0: any */
+	double copy_ns; /* what a state's copy on the way of a pass is taken to cost (tests); 0: what was measured */
+	double place_share; /* most of a prompt's time that copying states to be kept may take; 0: any */
 	/* This share of the hits is computed again when the engine is idle, and compared
 	 * byte for byte; which ones follows from the seed.  0: none. */
 	double verify_share;

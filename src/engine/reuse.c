@@ -26,6 +26,14 @@ static struct request *running(const struct engine *e, uint64_t age)
 	return NULL;
 }
 
+/* Of one on the way of a pass, or what is known of one where a step ended. */
+static double copy_ns(const struct engine *e)
+{
+	double ns = caches_copy_ns(&e->m->caches);
+
+	return ns > 0 ? ns : e->pace.keep_ns;
+}
+
 /* What a state costs beside a row of a prompt, and what the budget has of them. */
 static struct place_pitch pitch_of(const struct engine *e, int n)
 {
@@ -37,7 +45,7 @@ static struct place_pitch pitch_of(const struct engine *e, int n)
 	}
 	c.share = e->opts.place_share;
 	if (c.share > 0) {
-		c.copy_ns = e->pace.keep_ns;
+		c.copy_ns = e->opts.copy_ns > 0 ? e->opts.copy_ns : copy_ns(e);
 		c.row_ns = e->pace.row_ns;
 	}
 	return place_pitch(&c, n);

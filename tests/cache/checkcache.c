@@ -32,7 +32,7 @@ static struct {
 	uint64_t full[4]; /* reserve, capture, restore, read */
 	uint64_t refused; /* allocations by the backend */
 	uint64_t inside;  /* captured inside a step */
-	uint64_t unreserved, preempted, checks, shed;
+	uint64_t unreserved, preempted, checks, shed, prepared;
 } count;
 
 void fail(const struct life *l, const char *fmt, ...)
@@ -758,6 +758,10 @@ static void do_any(struct life *l)
 	else if (what < 97) {
 		l->doing = "shed";
 		count.shed += caches_shed(&l->w.set, (size_t)draw(l, 1000));
+	} else if (what < 98) {
+		l->doing = "prepare";
+		for (int n = 1 + draw(l, 8); n && caches_prepare(&l->w.set); n--)
+			count.prepared++;
 	} else {
 		struct kept *k = kept_any(l);
 
@@ -995,9 +999,10 @@ static void report(void)
 	       (unsigned long long)count.captures, (unsigned long long)count.restores, (unsigned long long)count.inside,
 	       (unsigned long long)count.trips, (unsigned long long)count.pieces, (unsigned long long)count.hostile,
 	       (unsigned long long)count.unreserved, (unsigned long long)count.preempted);
-	printf("full: reserve %llu, capture %llu, restore %llu, read %llu (%llu refused); books checked %llu times\n",
+	printf("full: reserve %llu, capture %llu, restore %llu, read %llu (%llu refused); %llu pieces made ready; books checked %llu times\n",
 	       (unsigned long long)count.full[0], (unsigned long long)count.full[1], (unsigned long long)count.full[2],
-	       (unsigned long long)count.full[3], (unsigned long long)count.refused, (unsigned long long)count.checks);
+	       (unsigned long long)count.full[3], (unsigned long long)count.refused, (unsigned long long)count.prepared,
+	       (unsigned long long)count.checks);
 }
 
 int main(int argc, char **argv)

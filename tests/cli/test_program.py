@@ -233,7 +233,7 @@ def test_conversation():
     t.until(PROMPT)
     t.type("What is the capital of France?\r")
     again = t.until(STATS)
-    # From the place before the answer's header: nearer ones are not kept (PLACE_APART).
+    # From its last token but one, or where copies are dear from the place before the answer's header.
     assert again[1] == first[1] and int(first[1]) - 8 <= int(again[2]) < int(first[1]), again[0]
     t.until(PROMPT)
     t.type("\x1b[A")                    # history

@@ -2,7 +2,7 @@
  * again (and once more), one that shares its beginning, and one that goes on; as a
  * chat renders them, with marks, and raw, without any.
  *
- *     prefix_table [--runs N] [--threads N] [--share X] MODEL-FOLDER
+ *     prefix_table [--runs N | --pairs N] [--threads N] [--share X] MODEL-FOLDER
  *
  * Lengths and common beginnings are those of the table in mlx-lm's pull request
  * 1254: 571 tokens; again; 431 of which 424 are the same; 577 of which 564 are
@@ -11,7 +11,7 @@
  * run without the store: its 32 tokens and their probabilities must be the same to the last
  * bit.  What a run adds to a cold prompt's time is in the row "cold".  --share is
  * engine_opts.place_share; without it copies may take any time, and no replay is longer
- * than the bound. */
+ * than the bound.  --pairs runs nothing but cold prompts, in turn without and with the store. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,14 +33,15 @@ struct outcome {
 	double ms; /* to the first token */
 };
 
-static void ask_one(struct engine *e, const int32_t *tok, int n, const char *salt, bool cold, bool raw,
-                    struct outcome *o)
+/* Like a server's that had a moment before: the memory of the next states is there. */
+static void ask_one(struct engine *e, struct model *m, const int32_t *tok, int n, const char *salt, bool cold, bool raw,
+                    int answer, struct outcome *o)
 {
 	const int mark[] = { SYSTEM, HEADER };
 	const unsigned char kind[] = { PLACE_SYSTEM, PLACE_HEADER };
 	struct ask a = { .prompt = tok,
 		         .n_prompt = n,
-		         .max_tokens = ANSWER,
+		         .max_tokens = answer,
 		         .cache_salt = salt,
 		         .no_cache = cold,
 		         .mark = mark,
@@ -53,8 +54,12 @@ static void ask_one(struct engine *e, const int32_t *tok, int n, const char *sal
 	*o = (struct outcome){ .ms = -1 };
 	sampler_params_init(&a.sampling);
 	a.sampling.temperature = 0;
+	while (caches_prepare(&m->caches))
+		;
 	CHECK(!engine_submit(e, &a, &r, &err), "%s", err.msg);
-	while (request_wait(r, &ev)) {
+	while (engine_step(e))
+		;
+	while (request_next(r, &ev)) {
 		if (ev.kind == EV_TOKEN) {
 			o->tok[o->n] = ev.token;
 			o->logprob[o->n++] = ev.pick.logprob;
@@ -74,7 +79,7 @@ static int by_size(const void *a, const void *b)
 	return (d > 0) - (d < 0);
 }
 
-static void table(struct engine *e, int vocab, int runs, bool raw, bool bound)
+static void table(struct engine *e, struct model *m, int runs, bool raw, bool bound)
 {
 	static const struct {
 		const char *name;
@@ -86,8 +91,9 @@ static void table(struct engine *e, int vocab, int runs, bool raw, bool bound)
 		{ "extended", LONGER, HEADER, 0.461 },
 	};
 	enum { COLD, SAME, THIRD, BEGINNING, EXTENDED, ROWS };
-	static const int at[ROWS] = { 0, HEADER, FIRST - 1, SYSTEM, HEADER };
+	static const int at[ROWS] = { 0, FIRST - 1, FIRST - 1, SYSTEM, HEADER };
 	int32_t base[LONGER], tok[LONGER];
+	int vocab = m->shape.vocab;
 
 	for (int i = 0; i < LONGER; i++)
 		base[i] = (int32_t)(rng_bits(11, (uint64_t)i, 1) % (uint64_t)vocab);
@@ -106,11 +112,11 @@ static void table(struct engine *e, int vocab, int runs, bool raw, bool bound)
 
 			/* A salt of its own is a store of its own. */
 			snprintf(salt, sizeof(salt), "%d-%d-%d", raw, k, i);
-			ask_one(e, tok, row[k].n, NULL, true, raw, &cold);
+			ask_one(e, m, tok, row[k].n, NULL, true, raw, ANSWER, &cold);
 			cold_ms[i] = cold.ms;
 			for (int before = 0; before < (k == THIRD ? 2 : k > COLD); before++)
-				ask_one(e, base, FIRST, salt, false, raw, &first);
-			ask_one(e, tok, row[k].n, salt, false, raw, &warm);
+				ask_one(e, m, base, FIRST, salt, false, raw, ANSWER, &first);
+			ask_one(e, m, tok, row[k].n, salt, false, raw, ANSWER, &warm);
 			ms[i] = warm.ms;
 			CHECK(warm.n == cold.n && !memcmp(warm.tok, cold.tok, sizeof(cold.tok)) &&
 			              !memcmp(warm.logprob, cold.logprob, sizeof(cold.logprob)),
@@ -130,11 +136,36 @@ static void table(struct engine *e, int vocab, int runs, bool raw, bool bound)
 	printf("\n");
 }
 
+/* What keeping states adds to a cold prompt: pairs without and with the store, one after the other. */
+static void cold_pairs(struct engine *e, struct model *m, int pairs, bool raw)
+{
+	double ms[RUNS_MAX];
+	int32_t tok[FIRST];
+
+	for (int i = 0; i < FIRST; i++)
+		tok[i] = (int32_t)(rng_bits(12, (uint64_t)i, 1) % (uint64_t)m->shape.vocab);
+	for (int i = 0; i < pairs; i++) {
+		struct outcome without, with;
+		char salt[32];
+
+		snprintf(salt, sizeof(salt), "cold-%d-%d", raw, i);
+		ask_one(e, m, tok, FIRST, NULL, true, raw, 1, &without);
+		ask_one(e, m, tok, FIRST, salt, false, raw, 1, &with);
+		ms[i] = with.ms / without.ms;
+	}
+	qsort(ms, (size_t)pairs, sizeof(*ms), by_size);
+	printf("%s, %d pairs: first token with the store %.3f of without (%.3f to %.3f); a copy %.2f ms\n",
+	       raw ? "raw" : "chat", pairs, ms[pairs / 2], ms[pairs / 4], ms[pairs * 3 / 4],
+	       caches_copy_ns(&m->caches) / 1e6);
+}
+
 int main(int argc, char **argv)
 {
 	struct model_opts mo = { .arith = ARITH_FAST, .slots = 1, .ctx_max = 1024, .step_rows = 256 };
-	struct engine_opts eo = { .seqs_max = 1, .step_rows = 256, .queue_max = 4, .prefix_bytes = (size_t)2 << 30 };
-	int runs = 5, threads = cpu_count();
+	struct engine_opts eo = {
+		.seqs_max = 1, .step_rows = 256, .queue_max = 4, .prefix_bytes = (size_t)2 << 30, .by_hand = true
+	};
+	int runs = 5, pairs = 0, threads = cpu_count();
 	const char *path = NULL;
 	struct backend *be;
 	struct engine *e;
@@ -147,11 +178,14 @@ int main(int argc, char **argv)
 			runs = atoi(argv[++i]);
 		else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
 			threads = atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--pairs") && i + 1 < argc)
+			pairs = atoi(argv[++i]);
 		else if (!strcmp(argv[i], "--share") && i + 1 < argc)
 			eo.place_share = atof(argv[++i]);
 		else
 			path = argv[i];
-	CHECK(path && runs > 0 && runs <= RUNS_MAX, "prefix_table [--runs N] [--threads N] [--share X] MODEL-FOLDER");
+	CHECK(path && runs > 0 && runs <= RUNS_MAX && pairs >= 0 && pairs <= RUNS_MAX,
+	      "prefix_table [--runs N | --pairs N] [--threads N] [--share X] MODEL-FOLDER");
 	log_set_level(LOG_WARN);
 	be = backend_cpu_open(threads, cpu_detect());
 	CHECK(!store_open(&st, path, &err), "%s", err.msg);
@@ -161,8 +195,10 @@ int main(int argc, char **argv)
 	mo.kv_bytes = model_pool_bytes(&m->shape, &mo, -1, 8 * mo.ctx_max);
 	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
 	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
-	for (int raw = 0; raw < 2; raw++)
-		table(e, m->shape.vocab, runs, raw, eo.place_share <= 0);
+	for (int raw = 0; raw < 2 && pairs; raw++)
+		cold_pairs(e, m, pairs, raw);
+	for (int raw = 0; raw < 2 && !pairs; raw++)
+		table(e, m, runs, raw, eo.place_share <= 0);
 	engine_close(e);
 	model_close(m);
 	be->ops->close(be);

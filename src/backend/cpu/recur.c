@@ -14,6 +14,11 @@
 #include <assert.h>
 #include <math.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "base/clock.h"
 
 enum { BLOCK = 64 }; /* tokens, at least; a block with tentative ones has all that are left */
 
@@ -282,6 +287,20 @@ static struct range channel_range(const struct state_shape *s, int hk, int i)
 	return r;
 }
 
+/* Copies n floats past the caches: nobody reads the copy soon, and what a pass works on stays there. */
+static void stream(float *to, const float *from, size_t n)
+{
+#ifdef __SSE2__
+	if (((uintptr_t)to | (uintptr_t)from) % 16 == 0 && n % 4 == 0) {
+		for (size_t i = 0; i < n; i += 4)
+			_mm_stream_ps(to + i, _mm_load_ps(from + i));
+		_mm_sfence();
+		return;
+	}
+#endif
+	memcpy(to, from, n * sizeof *to);
+}
+
 /* Copies what the sequence would hold had it stopped at `keep`, of n value heads from h on. */
 static void keep_part(const struct recur_part *k, const struct state_keep *keep, int h, int n)
 {
@@ -290,13 +309,25 @@ static void keep_part(const struct recur_part *k, const struct state_keep *keep,
 	const float *s = state_of(j->rows.view, slot_of(j, k->item), j->rows.layer);
 
 	for (int i = 0, at = h; i < n; i++, at += head_step(j->s))
-		memcpy(keep->s + layer + (size_t)at * head, s + (size_t)at * head, head * sizeof *keep->s);
+		stream(keep->s + layer + (size_t)at * head, s + (size_t)at * head, head);
 	for (int i = 0; i < channel_ranges(j->s) && j->r->conv; i++) {
 		struct range r = channel_range(j->s, k->hk, i);
 
 		conv_tail_after(&j->rows, keep->tail + (size_t)j->rows.layer * state_tail_floats(j->s), k->item,
 		                keep->row, r.c, r.n);
 	}
+}
+
+/* The same of the part's heads, and what it took is counted. */
+static void keep_timed(const struct recur_part *k, const struct state_keep *keep, int h)
+{
+	const struct recur_job *j = k->j;
+	int64_t *ns = j->rows.view->keep_ns;
+	int64_t began = ns ? clock_monotonic_ns() : 0;
+
+	keep_part(k, keep, h, j->heads);
+	if (ns)
+		__atomic_fetch_add(ns, (clock_monotonic_ns() - began) / pool_threads(j->c->pool), __ATOMIC_RELAXED);
 }
 
 static void prefetch(const float *x, int n)
@@ -379,7 +410,7 @@ static void recur_part(void *ctx, int part)
 			n = keep->row - i;
 		block_rows(&k, i, n, h);
 		if (keep && keep->row == i + n)
-			keep_part(&k, keep, h, j->heads);
+			keep_timed(&k, keep, h);
 	}
 	if (j->r->conv)
 		conv_end(&k);

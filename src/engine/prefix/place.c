@@ -193,9 +193,13 @@ int place_next(const struct place_plan *p, const struct place_pitch *g, int pos,
 			return next;
 		}
 	}
-	if (fixed)
+	if (fixed) {
 		*kind = fixed->kind;
-	return end;
+		return end;
+	}
+	/* Where places cost little the same prompt again replays nothing, the first time too. */
+	*kind = PLACE_GRID;
+	return g->near == PLACE_NEAR && pos < end - 1 && kept < end - 1 ? end - 1 : end;
 }
 
 /* ---- what it is worth ---- */
