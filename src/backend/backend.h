@@ -81,6 +81,7 @@ enum act {
 	ACT_NONE,
 	ACT_SILU,      /* g sigmoid(g) */
 	ACT_GELU_TANH, /* g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))) / 2 */
+	ACT_GELU_ERF,  /* g (1 + erf(g / sqrt 2)) / 2 */
 	ACT_RELU2,     /* max(g, 0)^2 */
 	ACT_SIGMOID,
 	ACT_TANH,
@@ -361,6 +362,15 @@ struct stream_stats {
 	int64_t failed;            /* experts that could not be read */
 };
 
+/* Rotary embedding by places on a grid: the angles of axis 0 and of axis 1 are apart.  A head's 2 * 2 * freqs dims are
+ * pairs (i, i + 2 freqs), the first freqs of them of axis 0; with halves the first half of the head is of axis 0 and the
+ * second of axis 1, each with pairs (i, i + freqs). */
+struct grid_rope {
+	const float *cos[2], *sin[2]; /* by axis: [places][freqs] backend memory */
+	int freqs;
+	bool halves;
+};
+
 /* How placed matrices are packed: in one thread, any, which others may compute beside. */
 struct pack_opts {
 	enum arith arith; /* of the passes that read them */
@@ -448,6 +458,15 @@ struct backend_ops {
 	 * the router's cols; NULL: in. */
 	void (*moe)(struct pass *, float *out, bool add, const struct moe *, const float *in, const float *by, int n,
 	            int cols);
+	/* out[n][heads][out_dim] = in[n][heads][in_dim], cut or filled up with zeros; with a rope rotated by the rows'
+	 * places at[n], a host table.  out may be in where the dims are equal. */
+	void (*heads)(struct pass *, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
+	              const struct grid_rope *, const int32_t (*at)[2]);
+	/* x = act(x) * y, for products that something stands between */
+	void (*gate)(struct pass *, float *x, const float *y, int n, int cols, const struct activation *act);
+	/* x = min(max(x * gain + shift, low), high); gain and shift are of columns, NULL: 1 and 0 */
+	void (*affine)(struct pass *, float *x, int n, int cols, const float *gain, const float *shift, float low,
+	               float high);
 	/* x += scale * y */
 	void (*add)(struct pass *, float *x, const float *y, int n, int cols, float scale);
 	/* x = scale * x; with a cap other than 0 x = cap tanh(scale * x / cap) */

@@ -39,6 +39,19 @@ void bind_weight(struct binder *b, struct weight *out, int rows, int cols, const
 	b->code = store_weight(b->st, path, rows, cols, out, b->err);
 }
 
+void bind_flat(struct binder *b, struct weight *out, int rows, int cols, const char *fmt, ...)
+{
+	char path[PATH_BYTES];
+	va_list ap;
+
+	if (b->code)
+		return;
+	va_start(ap, fmt);
+	path_of(b, path, fmt, ap);
+	va_end(ap);
+	b->code = store_flat(b->st, path, rows, cols, out, b->err);
+}
+
 void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols, const char *fmt, ...)
 {
 	char path[PATH_BYTES];

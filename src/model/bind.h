@@ -1,4 +1,4 @@
-/* bind.h - tensors taken from a store one after the other, one error for all.  Inside src/model/.
+/* bind.h - tensors taken from a store one after the other, one error for all.  For src/model/ and src/vision/.
  *
  * Paths are printf formats under the prefix of the file set.  The first failure
  * stays in code and err; later calls do nothing, so that a binder reads as the
@@ -25,6 +25,9 @@ bool bind_has(const struct binder *b, const char *fmt, ...) __attribute__((forma
 
 /* PATH.weight, [rows][cols]. */
 void bind_weight(struct binder *b, struct weight *out, int rows, int cols, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+/* The same of a tensor with more dimensions: cols is the product of all but the first. */
+void bind_flat(struct binder *b, struct weight *out, int rows, int cols, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 /* A stack [n][rows][cols], as n weights. */
 void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols, const char *fmt, ...)

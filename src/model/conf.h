@@ -1,4 +1,4 @@
-/* conf.h - config.json read key by key, one error for all of them.  Inside src/model/.
+/* conf.h - config.json read key by key, one error for all of them.  For src/model/ and src/vision/.
  *
  * The first failure stays in code and err; later calls return harmless values,
  * so that a reader can be a list of lines and look once at the end.  A key

@@ -140,6 +140,7 @@ const struct quant_entry *coded_entry(const struct store *st, const char *path)
 /* A matrix asked for: n = 0 for [rows][cols], else a stack [n][rows][cols]. */
 struct wanted {
 	int n, rows, cols;
+	bool flat; /* cols is the product of all dimensions but the first */
 };
 
 static int shape_is(const struct tensor *t, const struct wanted *m, int64_t last)
@@ -147,6 +148,8 @@ static int shape_is(const struct tensor *t, const struct wanted *m, int64_t last
 	int64_t dim[3] = { m->n, m->rows, last };
 	int skip = m->n == 0;
 
+	if (m->flat)
+		return t->n_dim > 0 && t->dim[0] == m->rows && t->count == (int64_t)m->rows * last;
 	if (t->n_dim != 3 - skip)
 		return 0;
 	for (int i = 0; i < t->n_dim; i++)
@@ -402,6 +405,13 @@ out:
 int store_weight(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err)
 {
 	struct wanted m = { 0, rows, cols };
+
+	return matrix(st, path, &m, out, err);
+}
+
+int store_flat(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err)
+{
+	struct wanted m = { .rows = rows, .cols = cols, .flat = true };
 
 	return matrix(st, path, &m, out, err);
 }

@@ -87,6 +87,8 @@ const char *store_prefix(const struct store *st, const char *const *prefix, cons
  * their presence says so.  A config entry counts for the path after the leading
  * "model." and "language_model." are taken off both. */
 int store_weight(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err);
+/* The same of a tensor with more dimensions: cols is the product of all but the first, as of a convolution's kernel. */
+int store_flat(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err);
 /* The same for a stack [n][rows][cols]: n weights into out[0..n). */
 int store_stack(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err);
 /* A small tensor as floats in the arena: count elements, in any shape whose other

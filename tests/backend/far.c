@@ -512,6 +512,25 @@ static void far_moe(struct pass *p, float *out, bool add, const struct moe *m, c
 	FAR(moe, out, add, &to, in, by, n, cols);
 }
 
+static void far_heads(struct pass *p, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
+                      const struct grid_rope *rope, const int32_t (*at)[2])
+{
+	FAR(heads, out, out_dim, in, in_dim, n, heads, rope, at);
+}
+
+static void far_gate(struct pass *p, float *x, const float *y, int n, int cols, const struct activation *act)
+{
+	FAR(gate, x, y, n, cols, act);
+}
+
+static void far_affine(struct pass *p, float *x, int n, int cols, const float *gain, const float *shift, float low,
+                       float high)
+{
+	struct far *f = (struct far *)p->be;
+
+	FAR(affine, x, n, cols, over(f, gain), over(f, shift), low, high);
+}
+
 static void far_add(struct pass *p, float *x, const float *y, int n, int cols, float scale)
 {
 	FAR(add, x, over_if_placed((struct far *)p->be, y), n, cols, scale);
@@ -574,6 +593,9 @@ static const struct backend_ops far_ops = {
 	.recur = far_recur,
 	.tape_apply = far_tape_apply,
 	.moe = far_moe,
+	.heads = far_heads,
+	.gate = far_gate,
+	.affine = far_affine,
 	.add = far_add,
 	.map = far_map,
 	.mul = far_mul,

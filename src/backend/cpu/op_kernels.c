@@ -54,6 +54,20 @@ static void layer_norm(float *out, const float *in, int n, const float *gain, co
 	}
 }
 
+static void affine(float *x, int n, const float *gain, const float *shift, float low, float high)
+{
+	v16 lo = v16_set1(low), hi = v16_set1(high);
+
+	CHUNKS(n)
+	{
+		v16 a = v16_load_n(x + i, m);
+
+		a = v16_fma(a, gain ? v16_load_n(gain + i, m) : v16_set1(1.0f),
+		            shift ? v16_load_n(shift + i, m) : v16_zero());
+		v16_store_n(x + i, v16_min(hi, v16_max(lo, a)), m); /* this order keeps a NaN */
+	}
+}
+
 static void l2norm(float *x, int n, float scale)
 {
 	v16 r = v16_set1(1.0f / sqrtf(sum_squares(x, n) + 1e-6f)), s = v16_set1(scale);
@@ -81,6 +95,8 @@ LANES_INLINE void activate(v16 *g, v16 *u, const struct activation *act, const e
 		v16_silus(g, N);
 	if (kind == ACT_GELU_TANH)
 		v16_gelus(g, N);
+	if (kind == ACT_GELU_ERF)
+		v16_gelus_erf(g, N);
 	if (kind == ACT_RELU2) {
 		ABREAST(N) g[v] = v16_max(v16_zero(), g[v]); /* this order keeps a NaN */
 		ABREAST(N) g[v] = v16_mul(g[v], g[v]);
@@ -118,6 +134,7 @@ static void gate(float *out, const float *gate, const float *up, int n, const st
 	case ACT_NONE: gate_as(out, gate, up, n, act, ACT_NONE); break;
 	case ACT_SILU: gate_as(out, gate, up, n, act, ACT_SILU); break;
 	case ACT_GELU_TANH: gate_as(out, gate, up, n, act, ACT_GELU_TANH); break;
+	case ACT_GELU_ERF: gate_as(out, gate, up, n, act, ACT_GELU_ERF); break;
 	case ACT_RELU2: gate_as(out, gate, up, n, act, ACT_RELU2); break;
 	case ACT_SIGMOID: gate_as(out, gate, up, n, act, ACT_SIGMOID); break;
 	case ACT_TANH: gate_as(out, gate, up, n, act, ACT_TANH); break;
@@ -343,6 +360,7 @@ const struct op_table LANES(op_table) = {
 	.norm = norm,
 	.layer_norm = layer_norm,
 	.blend = blend,
+	.affine = affine,
 	.l2norm = l2norm,
 	.gate = gate,
 	.sigmoid = sigmoid,

@@ -21,6 +21,8 @@ struct op_table {
 	void (*layer_norm)(float *out, const float *in, int n, const float *gain, const float *bias, float eps);
 	/* out = a + (b - a) * sigmoid(t) */
 	void (*blend)(float *out, const float *a, const float *b, const float *t, int n);
+	/* x = min(max(x * gain + shift, low), high); gain and shift may be NULL. */
+	void (*affine)(float *x, int n, const float *gain, const float *shift, float low, float high);
 	/* x *= rsqrt(sum x^2 + 1e-6) * scale */
 	void (*l2norm)(float *x, int n, float scale);
 	/* out = act(gate), times up unless up is NULL; out may be either. */

@@ -1,0 +1,344 @@
+/* tower.c - see tower.h: binding a tower, and what is known of an image before it runs. */
+#include "vision/tower.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "vision/tower_parts.h"
+
+static const struct tower_family *const families[] = { &tower_qwen,   &tower_qwen2_5, &tower_gemma3,
+	                                               &tower_gemma4, &tower_lfm2,    &tower_pixtral };
+
+/* ---- for families ---- */
+
+enum { PATH = 160 };
+
+/* "path", "path.name" or "path.i.name" */
+static void path_of(char out[PATH], const char *path, int i, const char *name)
+{
+	if (i >= 0)
+		snprintf(out, PATH, "%s.%d.%s", path, i, name);
+	else
+		snprintf(out, PATH, "%s%s%s", path, *name ? "." : "", name);
+}
+
+void bind_linear(struct binder *b, struct tower_linear *l, int rows, int cols, const char *path, int i,
+                 const char *name, bool bias)
+{
+	char p[PATH];
+
+	path_of(p, path, i, name);
+	*l = (struct tower_linear){ 0 };
+	bind_weight(b, &l->w, rows, cols, "%s", p);
+	if (bias)
+		l->bias = bind_floats(b, rows, 0, "%s.bias", p);
+}
+
+void bind_norm(struct binder *b, struct tower_norm *n, enum tower_norm_kind kind, int cols, float add, float eps,
+               const char *path, int i, const char *name)
+{
+	char p[PATH];
+
+	path_of(p, path, i, name);
+	*n = (struct tower_norm){ .kind = kind, .eps = eps };
+	n->gain = bind_floats(b, cols, add, "%s.weight", p);
+	if (kind == TOWER_NORM_LAYER)
+		n->bias = bind_floats(b, cols, 0, "%s.bias", p);
+}
+
+const float *bind_host_table(struct binder *b, int rows, int cols, const char *path)
+{
+	const float *out = NULL;
+	char name[PATH * 2];
+
+	if (b->code)
+		return NULL;
+	snprintf(name, sizeof name, "%s%s%s", b->prefix, path, bind_has(b, "%s.weight", path) ? ".weight" : "");
+	b->code = store_floats(b->st, &b->m->arena, name, (int64_t)rows * cols, 0, &out, b->err);
+	return out;
+}
+
+void bind_patches(struct binder *b, struct tower *t, const char *path, bool bias)
+{
+	const struct picture_form *f = &t->form;
+	char name[PATH * 2];
+	const struct tensor *kernel;
+
+	if (b->code)
+		return;
+	snprintf(name, sizeof name, "%s%s.weight", b->prefix, path);
+	kernel = store_find(t->st, name);
+	t->channels_last = kernel && kernel->n_dim >= 4 && kernel->dim[kernel->n_dim - 1] == 3;
+	bind_flat(b, &t->embed[0].w, t->hidden, 3 * f->frames * f->patch * f->patch, "%s", path);
+	if (bias)
+		t->embed[0].bias = bind_floats(b, t->hidden, 0, "%s.bias", path);
+}
+
+int layout_plain(const struct tower *t, const struct picture_plan *p, int32_t *out)
+{
+	for (int i = 0; i < p->rows; i++)
+		out[i] = MEDIA_ROW;
+	return p->rows;
+}
+
+/* ---- open ---- */
+
+static bool is_of(const struct tower_family *f, const char *type)
+{
+	for (int i = 0; f->types[i]; i++)
+		if (!strcmp(f->types[i], type))
+			return true;
+	return false;
+}
+
+static const struct tower_family *family_of(const char *type)
+{
+	for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+		if (is_of(families[i], type))
+			return families[i];
+	return NULL;
+}
+
+/* The processor's settings: a file of their own, or one for all kinds of input. */
+static int read_processor(struct tower *t, struct err *err)
+{
+	static const char *const file[] = { "preprocessor_config.json", "processor_config.json" };
+	int rc = 0;
+
+	for (int i = 0; i < 2 && !rc; i++) {
+		struct json *j = NULL;
+		const struct json *part;
+		struct buf text;
+
+		buf_init(&text);
+		rc = store_document(t->st, file[i], &text, err);
+		if (!rc && !(j = json_parse_python(text.p, text.n, 0, err)))
+			rc = err_prefix(err, "%s", store_place(t->st, file[i]));
+		buf_fini(&text);
+		if (rc == E_MISSING) {
+			rc = 0;
+			continue;
+		}
+		part = json_get(j, "image_processor");
+		if (!rc && (part || i == 0))
+			rc = picture_read(&t->form, part ? part : j, store_place(t->st, file[i]), err);
+		json_free(j);
+	}
+	return rc;
+}
+
+/* A view's patches and rows have to come out whole. */
+static int check_shape(const struct tower *t, const char *file, struct err *err)
+{
+	int head = t->rope == ROPE_NONE ? 1 : 4;
+
+	if (t->dim < 1 || t->heads * t->dim > CONF_DIM_MAX || t->dim % head)
+		return err_set(err, E_FORMAT, "%s: vision_config: %d heads of %d", file, t->heads, t->dim);
+	if (t->form.area_min > t->form.area_max && (t->form.size == SIZE_AREA || t->form.size == SIZE_TILES))
+		return err_set(err, E_FORMAT, "%s: images of at least %lld and at most %lld pixels", file,
+		               (long long)t->form.area_min, (long long)t->form.area_max);
+	return 0;
+}
+
+static int bind_tower(struct tower *t, struct binder *b, struct conf *c, struct err *err)
+{
+	int rc;
+
+	t->out = conf_int(&(struct conf){ .j = t->st->text, .file = c->file, .where = "text_config.", .err = err },
+	                  "hidden_size", 1, CONF_DIM_MAX);
+	t->family->bind(t, b, c);
+	rc = c->code ? c->code : b->code;
+	if (rc)
+		return rc;
+	if (!t->dim)
+		t->dim = t->hidden / t->heads;
+	if (t->scale == 0)
+		t->scale = 1.0f / sqrtf((float)t->dim);
+	rc = read_processor(t, err);
+	return rc ? rc : check_shape(t, c->file, err);
+}
+
+static int32_t token_of(const struct store *st)
+{
+	const struct json *j = json_get(st->config, "image_token_id");
+	int64_t id;
+
+	if (!j)
+		j = json_get(st->config, "image_token_index");
+	return j && !json_to_int(j, &id) && id >= 0 && id < CONF_VOCAB_MAX ? (int32_t)id : -1;
+}
+
+int tower_open(struct tower **out, struct store *st, struct err *err)
+{
+	const struct json *vision = json_get(st->config, "vision_config");
+	const char *type = json_str(json_get(st->config, "model_type"), NULL);
+	const struct tower_family *f = type ? family_of(type) : NULL;
+	struct conf c = { .j = vision, .file = st->config_path, .where = "vision_config.", .err = err };
+	const char *prefix;
+	struct tower *t;
+	int rc;
+
+	*out = NULL;
+	if (json_kind(vision) != JSON_OBJECT || !f || !(prefix = store_prefix(st, f->prefix, f->shown_by)))
+		return 0;
+	t = xcalloc(1, sizeof *t);
+	t->st = st;
+	t->family = f;
+	arena_init(&t->holder.arena);
+	arena_init(&t->holder.vectors);
+	t->image_token = token_of(st);
+	rc = bind_tower(t, &(struct binder){ .st = st, .m = &t->holder, .prefix = prefix, .err = err }, &c, err);
+	if (!rc && t->image_token < 0)
+		rc = err_set(err, E_MISSING, "%s: image_token_id: missing, and a tower needs it", st->config_path);
+	if (rc) {
+		tower_close(t);
+		return rc;
+	}
+	*out = t;
+	return 0;
+}
+
+/* ---- a backend ---- */
+
+/* The store's tensors and the tables that were made for operations. */
+static int place(struct tower *t, struct err *err)
+{
+	const struct arena_block *at = NULL;
+	const void *p;
+	size_t bytes;
+	int n, rc;
+
+	t->placed = store_placed(t->st, &n);
+	while (arena_next(&t->holder.vectors, &at, &p, &bytes)) {
+		t->placed = xrealloc(t->placed, size_mul((size_t)n + 1, sizeof *t->placed));
+		t->placed[n++] = (struct placed){ .p = p, .bytes = bytes };
+	}
+	if (!t->be->ops->place)
+		return 0;
+	rc = t->be->ops->place(t->be, t->placed, n, err);
+	t->n_placed = rc ? 0 : n;
+	return rc;
+}
+
+int tower_attach(struct tower *t, struct backend *be, enum arith arith, const struct tower_tokens *tokens,
+                 struct err *err)
+{
+	int unit = arith == ARITH_FAST ? 32 : 16;
+
+	t->be = be;
+	t->arith = arith;
+	t->wide = (t->dim + unit - 1) / unit * unit;
+	for (int i = 0; i < TOWER_MARKS; i++)
+		t->mark[i] = -1;
+	for (int i = 0; t->family->marks[i] && tokens; i++)
+		t->mark[i] = tokens->id(tokens->arg, t->family->marks[i]);
+	return place(t, err);
+}
+
+void tower_close(struct tower *t)
+{
+	if (!t)
+		return;
+	if (t->n_placed)
+		t->be->ops->unplace(t->be, t->placed, t->n_placed);
+	free(t->placed);
+	arena_fini(&t->holder.arena);
+	arena_fini(&t->holder.vectors);
+	free(t);
+}
+
+static void count(const struct tower *t, struct tower_info *i)
+{
+	for (size_t k = 0; k < t->st->n; k++) {
+		const struct tensor *s = t->st->v[k];
+
+		if (s->used &&
+		    (strstr(s->name, "vision") || strstr(s->name, "visual") || strstr(s->name, "multi_modal"))) {
+			i->params += s->elements;
+			i->bytes += (int64_t)s->bytes;
+		}
+	}
+}
+
+struct tower_info tower_info(const struct tower *t)
+{
+	struct tower_info i = { .family = t->family->name,
+		                .depth = t->depth,
+		                .hidden = t->hidden,
+		                .heads = t->heads,
+		                .patch = t->form.patch,
+		                .merge = t->form.merge,
+		                .out = t->out,
+		                .deep = t->n_deep,
+		                .image_token = t->image_token,
+		                .both_ways = t->both_ways };
+
+	count(t, &i);
+	return i;
+}
+
+const struct picture_form *tower_form(const struct tower *t)
+{
+	return &t->form;
+}
+
+/* ---- in a prompt ---- */
+
+/* Does the layout stand in ids, its first row at `at`?  A mark whose id is not known matches anything. */
+static bool stands_at(const struct tower *t, const struct media *m, const int32_t *ids, int n, int begin)
+{
+	if (begin < 0 || begin + m->n_layout > n)
+		return false;
+	for (int i = 0; i < m->n_layout; i++) {
+		int32_t want = m->layout[i] == MEDIA_ROW ? t->image_token : m->layout[i];
+
+		if (want >= 0 && ids[begin + i] != want)
+			return false;
+	}
+	return true;
+}
+
+static int replace(const struct media *m, int32_t *ids, int *n, int at, struct err *err)
+{
+	for (int i = 0; i < m->n_layout; i++)
+		if (m->layout[i] != MEDIA_ROW && m->layout[i] < 0)
+			return err_set(err, E_MISSING,
+			               "the tokenizer has no token for the marks around an image's rows");
+	memmove(ids + at + m->n_layout, ids + at + 1, (size_t)(*n - at - 1) * sizeof *ids);
+	memcpy(ids + at, m->layout, (size_t)m->n_layout * sizeof *ids);
+	*n += m->n_layout - 1;
+	return 0;
+}
+
+int tower_expand(const struct tower *t, const struct media *m, int32_t *ids, int *n, int *at, int *rows_at,
+                 struct err *err)
+{
+	int first = *at, before = 0, run = 0, rc;
+
+	while (first < *n && ids[first] != t->image_token)
+		first++;
+	if (first == *n)
+		return err_set(err, E_MISSING, "no placeholder (token %d) is left for an image", t->image_token);
+	while (m->layout[before] != MEDIA_ROW)
+		before++;
+	*rows_at = first;
+	if (stands_at(t, m, ids, *n, first - before)) {
+		*at = first - before + m->n_layout;
+		return 0;
+	}
+	while (first + run < *n && ids[first + run] == t->image_token)
+		run++;
+	if (run != 1)
+		return err_set(err, E_FORMAT, "%d placeholders at %d, where the image has %d rows", run, first, m->n);
+	rc = replace(m, ids, n, first, err);
+	for (int i = 0; i < m->n_layout && !rc; i++)
+		if (ids[first + i] == MEDIA_ROW)
+			ids[first + i] = t->image_token;
+	*rows_at = first + before;
+	*at = first + m->n_layout;
+	return rc;
+}
