@@ -220,7 +220,11 @@ bool brought_work(struct engine *e)
 	if (!r)
 		return false;
 	m = span_of(&r->brought, r->pos)->media;
-	if (m->ops->work(m, part_ns(e), &r->err)) {
+	if (m->broken)
+		err_set(&r->err, E_IO, "an image's vectors could not be computed");
+	else if (m->ops->work(m, part_ns(e), &r->err))
+		m->broken = true;
+	if (m->broken) {
 		verify_end(r, FINISH_ERROR);
 		engine_finish(e, r);
 	}

@@ -6,7 +6,7 @@
  * prompt whose image is in a kept prefix runs no tower.  docs/rows.md describes the way of such rows through the
  * program.
  *
- * Everything but `vectors` is constant from the first reference on.  A media object may be shared by several requests. */
+ * Everything but `vectors` and `broken` is constant from the first reference on.  A media object may be shared by several requests. */
 #ifndef MODEL_MEDIA_H
 #define MODEL_MEDIA_H
 
@@ -24,7 +24,7 @@ struct media_ops {
 	/* Computes a part of the vectors, which takes about ns nanoseconds or, where a part cannot be cut as short, a
 	 * little more.  On the engine's thread, between two steps, so the backend's threads are free; parts of other
 	 * media objects may come between two calls.  Returns 0, and `vectors` is set once they are complete; or an error
-	 * code, after which it is not called again.  NULL: the vectors are there from the beginning.
+	 * code, after which it is not called again, and `broken` is set.  NULL: the vectors are there from the beginning.
 	 * The vectors are a function of pixels and settings: not of ns, of the number of threads, of other media. */
 	int (*work)(struct media *, int64_t ns, struct err *);
 	/* The last reference is gone; any thread. */
@@ -53,6 +53,7 @@ struct media {
 	/* [n][1 + deep][hidden] in the host's memory: per row its embedding, then what is added after layers.  NULL: not
 	 * computed yet.  Written once, by work. */
 	const float *vectors;
+	atomic_bool broken; /* set by the engine: work said that there will be no vectors */
 };
 
 static inline struct media *media_ref(struct media *m)

@@ -132,7 +132,11 @@ static struct generation *read_prompt(struct exchange *x, bool one)
 
 static struct prefix_spot spot_of(const struct generation *g)
 {
-	return (struct prefix_spot){ .salt = g->params.cache_salt, .tok = g->prompt[0].id, .n = (int)g->prompt[0].n };
+	return (struct prefix_spot){ .salt = g->params.cache_salt,
+		                     .tok = g->prompt[0].id,
+		                     .n = (int)g->prompt[0].n,
+		                     .span = g->images.span,
+		                     .n_span = g->images.n_span };
 }
 
 static void explain_prep(struct exchange *x)

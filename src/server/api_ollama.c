@@ -31,7 +31,7 @@ static const struct field ollama_fields[] = {
 	{ "keep_alive" }, /* the model always stays */
 	{ "logprobs", "false" },
 	{ "top_logprobs", "0" },
-	{ "images", "[]" },
+	{ "images" },
 	{ "template", "\"\"" },
 	IGNORED("context", "[]"),
 	IGNORED("truncate", ""),
@@ -61,34 +61,53 @@ static void put_text_member(struct buf *out, const char *name, const char *text)
 	buf_printf(out, ":%s", text);
 }
 
-/* A message: its thought under the other name, its images refused by the name that they have there. */
+/* Text and a list of images in base64 as the parts of a message's content. */
+static void put_seen(struct buf *out, const struct json *text, const struct json *images)
+{
+	buf_puts(out, "[{\"type\":\"text\",\"text\":");
+	if (json_kind(text) == JSON_STRING)
+		json_put(out, text);
+	else
+		buf_puts(out, "\"\"");
+	buf_putc(out, '}');
+	for (size_t i = 0; i < json_len(images); i++) {
+		buf_puts(out, ",{\"type\":\"image\",\"image\":");
+		json_put(out, json_at(images, i));
+		buf_putc(out, '}');
+	}
+	buf_putc(out, ']');
+}
+
+/* A message: its thought under the other name, its images as parts of its content. */
 static int put_message(const struct json *m, size_t i, struct buf *out, struct problem *p)
 {
 	struct json_cursor c = json_first(m);
 	const struct json *v;
 	const char *key;
 	char at[60];
-	struct buf own;
+	struct buf own, seen;
 
 	snprintf(at, sizeof at, "messages[%zu]", i);
 	if (json_kind(m) != JSON_OBJECT)
 		return field_wrong(p, at, "an object with role and content", m);
-	snprintf(at, sizeof at, "messages[%zu].images", i);
-	if (json_len(json_get(m, "images")))
-		return problem_set(p, 400, "unsupported_content", at, "%s: this server reads text only", at);
 	buf_init(&own);
+	buf_init(&seen);
+	put_seen(&seen, json_get(m, "content"), json_get(m, "images"));
 	buf_putc(&own, '{');
 	while (json_next(&c, &key, &v)) {
 		if (!strcmp(key, "thinking"))
 			put_member(&own, "reasoning_content", v);
 		else if (!strcmp(key, "tool_name"))
 			put_member(&own, "name", v);
+		else if (!strcmp(key, "content") && json_len(json_get(m, "images")))
+			put_text_member(&own, key, seen.p);
 		else if (strcmp(key, "images"))
 			put_member(&own, key, v);
 	}
 	buf_putc(&own, '}');
 	buf_put(out, own.p, own.n);
 	buf_fini(&own);
+	buf_fini(&seen);
 	return 0;
 }
 
@@ -128,7 +147,9 @@ static void put_question(const struct json *body, struct buf *out)
 		buf_puts(&list, "},");
 	}
 	buf_puts(&list, "{\"role\":\"user\",\"content\":");
-	if (json_kind(prompt) == JSON_STRING)
+	if (json_len(json_get(body, "images")))
+		put_seen(&list, prompt, json_get(body, "images"));
+	else if (json_kind(prompt) == JSON_STRING)
 		json_put(&list, prompt);
 	else
 		buf_puts(&list, "\"\"");

@@ -214,7 +214,7 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 	    (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &own->history)))
 		return problem_set(p, 404, "previous_response_not_found", "previous_response_id",
 		                   "there is no response \"%.60s\" here, or no longer", id);
-	if ((r = responses_input(json_get(g->body, "input"), &own->history, p)))
+	if ((r = responses_input(json_get(g->body, "input"), &g->images, &own->history, p)))
 		return r;
 	if (!own->history.n)
 		return problem_set(p, 400, "invalid_value", "input", "input is empty");

@@ -127,6 +127,14 @@ static bool special_parts(const struct generation *g)
 	return begins_special(t, g->speech->think_open) || begins_special(t, g->speech->think_close);
 }
 
+/* After everything that counts tokens by their text. */
+static int expand_images(struct generation *g, struct problem *p)
+{
+	const struct image_places places[] = { { g->mark, g->n_mark }, { g->message_at, g->n_message } };
+
+	return images_expand(&g->images, &g->prompt[0], places, 2, p);
+}
+
 int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 {
 	struct prompt prompt;
@@ -149,8 +157,10 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark, g->mark_kind);
 		if (g->params.cache_report)
 			find_messages(g, c, &prompt);
-		r = chat_set_lead(g, c, p);
+		r = expand_images(g, p);
 	}
+	if (!r)
+		r = chat_set_lead(g, c, p);
 	prompt_fini(&prompt);
 	return r;
 }

@@ -167,5 +167,5 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 		                   "the chat template of this model does not let thinking be turned on or off");
 	if ((r = structured_fields(g, body, p)))
 		return r;
-	return messages_normal(json_get(body, "messages"), &c->messages, p);
+	return messages_normal(json_get(body, "messages"), &g->images, &c->messages, p);
 }

@@ -253,7 +253,7 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 		.eos_token = g->served->eos_token,
 		.now = (int64_t)time(NULL),
 	};
-	struct json *messages, *extra;
+	struct json *messages, *extra, *parts;
 	const struct json *tools;
 	struct err err;
 	int r;
@@ -281,6 +281,14 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 		}
 	}
 	messages = recall(g, messages, tools, extra);
+	if ((parts = images_parts(&g->images, messages, p))) {
+		json_free(messages);
+		messages = parts;
+	} else if (p->status) {
+		json_free(messages);
+		json_free(extra);
+		return p->status;
+	}
 	c->n_message = (int)json_len(messages);
 	in.messages = messages;
 	in.tools = tools;

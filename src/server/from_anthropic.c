@@ -14,10 +14,10 @@ static bool str_is(const struct json *j, const char *text)
 	return s && !strcmp(s, text);
 }
 
-static int joined(const struct json *v, const char *at, struct buf *out, struct problem *p);
+static int joined(const struct json *v, const char *at, struct buf *out, struct images *im, struct problem *p);
 
 /* A document whose source is text, or blocks of text. */
-static int document(const struct json *block, const char *at, struct buf *out, struct problem *p)
+static int document(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
 {
 	const struct json *source = json_get(block, "source"), *type = json_get(source, "type");
 	char where[120];
@@ -30,13 +30,31 @@ static int document(const struct json *block, const char *at, struct buf *out, s
 	}
 	if (str_is(type, "content")) {
 		snprintf(where, sizeof where, "%.90s.source.content", at);
-		return joined(json_get(source, "content"), where, out, p);
+		return joined(json_get(source, "content"), where, out, im, p);
 	}
 	return problem_set(p, 400, "unsupported_content", where, "%s: this server reads documents of text only", where);
 }
 
-/* The text of a block. */
-static int text_of(const struct json *block, const char *at, struct buf *out, struct problem *p)
+/* {"type": "image", "source": {"type": "base64", "data"} or {"type": "url", "url"}}. */
+static int image(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
+{
+	const struct json *source = json_get(block, "source"), *type = json_get(source, "type");
+	const char *name = str_is(type, "url") ? "url" : "data", *s;
+	char where[120];
+	size_t n;
+
+	snprintf(where, sizeof where, "%.90s.source.type", at);
+	if (!str_is(type, "base64") && !str_is(type, "url"))
+		return problem_set(p, 400, "unsupported_content", where,
+		                   "%s: this server reads images of source type \"base64\"", where);
+	snprintf(where, sizeof where, "%.90s.source.%s", at, name);
+	if (!(s = json_str(json_get(source, name), &n)))
+		return field_wrong(p, where, "a string", json_get(source, name));
+	return images_url(im, s, n, where, out, p);
+}
+
+/* The text of a block, or the mark of its image. */
+static int text_of(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
 {
 	const struct json *type = json_get(block, "type"), *text = json_get(block, "text");
 	char where[120];
@@ -47,11 +65,13 @@ static int text_of(const struct json *block, const char *at, struct buf *out, st
 	if (json_kind(type) != JSON_STRING)
 		return field_wrong(p, where, "a string", type);
 	if (str_is(type, "document"))
-		return document(block, at, out, p);
+		return document(block, at, out, im, p);
 	if (str_is(type, "search_result")) {
 		snprintf(where, sizeof where, "%.90s.content", at);
-		return joined(json_get(block, "content"), where, out, p);
+		return joined(json_get(block, "content"), where, out, im, p);
 	}
+	if (str_is(type, "image"))
+		return image(block, at, out, im, p);
 	/* Tools are never deferred here: the one that is named is there already. */
 	if (str_is(type, "tool_reference")) {
 		s = json_str(json_get(block, "tool_name"), &n);
@@ -59,10 +79,9 @@ static int text_of(const struct json *block, const char *at, struct buf *out, st
 		return 0;
 	}
 	if (!str_is(type, "text"))
-		return problem_set(
-			p, 400, "unsupported_content", where,
-			"%s is \"%.40s\": this server reads text only, so a block here must be of type \"text\"", where,
-			json_str(type, &n));
+		return problem_set(p, 400, "unsupported_content", where,
+		                   "%s is \"%.40s\": this server reads blocks of type \"text\" and \"image\" here",
+		                   where, json_str(type, &n));
 	snprintf(where, sizeof where, "%.90s.text", at);
 	if (!(s = json_str(text, &n)))
 		return field_wrong(p, where, "a string", text);
@@ -71,7 +90,7 @@ static int text_of(const struct json *block, const char *at, struct buf *out, st
 }
 
 /* A string, or an array of blocks of text. */
-static int joined(const struct json *v, const char *at, struct buf *out, struct problem *p)
+static int joined(const struct json *v, const char *at, struct buf *out, struct images *im, struct problem *p)
 {
 	char where[100];
 	const char *s;
@@ -88,7 +107,7 @@ static int joined(const struct json *v, const char *at, struct buf *out, struct 
 		return field_wrong(p, at, "a string or an array of blocks", v);
 	for (size_t i = 0; i < json_len(v) && !r; i++) {
 		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
-		r = text_of(json_at(v, i), where, out, p);
+		r = text_of(json_at(v, i), where, out, im, p);
 	}
 	return r;
 }
@@ -101,7 +120,7 @@ static void put_message(struct buf *out, const char *role, const struct buf *tex
 	json_put_str(out, text->p, text->n);
 }
 
-static int tool_result(const struct json *block, const char *at, struct buf *out, struct problem *p)
+static int tool_result(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
 {
 	const struct json *id = json_get(block, "tool_use_id"), *is_error = json_get(block, "is_error");
 	bool failed = false;
@@ -117,7 +136,7 @@ static int tool_result(const struct json *block, const char *at, struct buf *out
 		return field_wrong(p, where, "true or false", is_error);
 	buf_init(&text);
 	snprintf(where, sizeof where, "%.90s.content", at);
-	if (!(r = joined(json_get(block, "content"), where, &text, p))) {
+	if (!(r = joined(json_get(block, "content"), where, &text, im, p))) {
 		put_message(out, "tool", &text);
 		buf_puts(out, ",\"tool_call_id\":");
 		json_put(out, id);
@@ -138,7 +157,7 @@ static void flush_user(struct buf *out, struct buf *text, bool *some)
 }
 
 /* Text and results, in their order. */
-static int user_blocks(const struct json *v, const char *at, struct buf *out, struct problem *p)
+static int user_blocks(const struct json *v, const char *at, struct buf *out, struct images *im, struct problem *p)
 {
 	char where[100];
 	struct buf text;
@@ -152,9 +171,9 @@ static int user_blocks(const struct json *v, const char *at, struct buf *out, st
 		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
 		if (str_is(json_get(block, "type"), "tool_result")) {
 			flush_user(out, &text, &some);
-			r = tool_result(block, where, out, p);
+			r = tool_result(block, where, out, im, p);
 		} else {
-			r = text_of(block, where, &text, p);
+			r = text_of(block, where, &text, im, p);
 			some = true;
 		}
 	}
@@ -254,7 +273,7 @@ static int assistant_block(const struct json *block, const char *at, struct said
 	}
 	if (str_is(type, "redacted_thinking") || str_is(type, "compaction") || str_is(type, "fallback"))
 		return 0; /* nobody can read that */
-	return text_of(block, at, &t->text, p);
+	return text_of(block, at, &t->text, NULL, p);
 }
 
 static int assistant_blocks(const struct json *v, const char *at, struct buf *out, struct problem *p)
@@ -281,7 +300,7 @@ static int assistant_blocks(const struct json *v, const char *at, struct buf *ou
 	return r;
 }
 
-static int message(const struct json *m, size_t i, struct buf *out, struct problem *p)
+static int message(const struct json *m, size_t i, struct buf *out, struct images *im, struct problem *p)
 {
 	const struct json *role = json_get(m, "role"), *v = json_get(m, "content");
 	bool assistant = str_is(role, "assistant"), system = str_is(role, "system");
@@ -299,11 +318,11 @@ static int message(const struct json *m, size_t i, struct buf *out, struct probl
 	if (json_kind(v) == JSON_ARRAY && !assistant && !json_len(v))
 		return problem_set(p, 400, "invalid_value", at, "%s is empty: at least one block is needed", at);
 	if (json_kind(v) == JSON_ARRAY && !system)
-		return (assistant ? assistant_blocks : user_blocks)(v, at, out, p);
+		return assistant ? assistant_blocks(v, at, out, p) : user_blocks(v, at, out, im, p);
 	if (json_kind(v) == JSON_NULL && !assistant)
 		return field_wrong(p, at, "a string or an array of blocks", v);
 	buf_init(&text);
-	if (!(r = joined(v, at, &text, p))) {
+	if (!(r = joined(v, at, &text, assistant || system ? NULL : im, p))) {
 		put_message(out, assistant ? "assistant" : system ? "system" : "user", &text);
 		buf_putc(out, '}');
 	}
@@ -311,7 +330,7 @@ static int message(const struct json *m, size_t i, struct buf *out, struct probl
 	return r;
 }
 
-int anthropic_messages(const struct json *body, struct buf *out, struct problem *p)
+int anthropic_messages(const struct json *body, struct buf *out, struct images *im, struct problem *p)
 {
 	const struct json *system = json_get(body, "system"), *messages = json_get(body, "messages");
 	size_t n = json_len(messages);
@@ -327,14 +346,14 @@ int anthropic_messages(const struct json *body, struct buf *out, struct problem 
 	buf_putc(out, '[');
 	if (json_kind(system) != JSON_NULL) {
 		buf_init(&text);
-		if (!(r = joined(system, "system", &text, p)) && text.n) {
+		if (!(r = joined(system, "system", &text, NULL, p)) && text.n) {
 			put_message(out, "system", &text);
 			buf_putc(out, '}');
 		}
 		buf_fini(&text);
 	}
 	for (size_t i = 0; i < n && !r; i++)
-		r = message(json_at(messages, i), i, out, p);
+		r = message(json_at(messages, i), i, out, im, p);
 	buf_putc(out, ']');
 	return r;
 }

@@ -5,10 +5,11 @@
 
 #include "base/json.h"
 #include "server/fields.h"
+#include "server/images.h"
 
 /* system and messages of body, as one array in the form of messages_normal.  Blocks
  * of text are joined; thinking becomes reasoning_content, tool_use tool_calls, and
- * each tool_result a message of the role tool. */
-int anthropic_messages(const struct json *body, struct buf *out, struct problem *p);
+ * each tool_result a message of the role tool.  Images become marks (images.h). */
+int anthropic_messages(const struct json *body, struct buf *out, struct images *im, struct problem *p);
 
 #endif

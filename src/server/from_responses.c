@@ -7,7 +7,7 @@
 #include "server/tool_kinds.h"
 
 /* What the assistant did, until somebody else says something. */
-struct turn {
+struct spoken {
 	struct buf thinking, text, calls;
 	bool some;
 };
@@ -25,7 +25,7 @@ static void put_role(struct buf *out, const char *role)
 	buf_printf(out, "%s{\"role\":\"%s\",\"content\":", out->n ? "," : "", role);
 }
 
-static void end_turn(struct turn *t, struct buf *out)
+static void end_turn(struct spoken *t, struct buf *out)
 {
 	if (t->some) {
 		put_role(out, "assistant");
@@ -44,8 +44,24 @@ static void end_turn(struct turn *t, struct buf *out)
 	t->some = false;
 }
 
-/* A string, or parts with text, joined. */
-static int text_of(const struct json *v, const char *at, struct buf *out, struct problem *p)
+/* {"type": "input_image", "image_url": URL}. */
+static int image(const struct json *part, struct images *im, const char *at, struct buf *out, struct problem *p)
+{
+	const struct json *url = json_get(part, "image_url");
+	char where[140];
+	const char *s;
+	size_t n;
+
+	if (json_kind(url) == JSON_OBJECT)
+		url = json_get(url, "url");
+	snprintf(where, sizeof where, "%.90s.image_url", at);
+	if (!(s = json_str(url, &n)))
+		return field_wrong(p, where, "a data URL: there are no files here that a file_id could name", url);
+	return images_url(im, s, n, where, out, p);
+}
+
+/* A string, or parts with text, joined, and marks of images between; im NULL: none may stand here. */
+static int text_of(const struct json *v, struct images *im, const char *at, struct buf *out, struct problem *p)
 {
 	static const char *const kinds[] = { "input_text", "output_text",  "text",
 		                             "refusal",    "summary_text", "reasoning_text" };
@@ -71,9 +87,18 @@ static int text_of(const struct json *v, const char *at, struct buf *out, struct
 		snprintf(where, sizeof where, "%.80s[%zu].type", at, i);
 		if (json_kind(type) != JSON_STRING)
 			return field_wrong(p, where, "a string", type);
+		if (str_is(type, "input_image")) {
+			int r;
+
+			snprintf(where, sizeof where, "%.80s[%zu]", at, i);
+			if ((r = image(part, im, where, out, p)))
+				return r;
+			continue;
+		}
 		if (k == 6)
 			return problem_set(p, 400, "unsupported_content", where,
-			                   "%s is \"%.40s\": this server reads text only", where, json_str(type, &n));
+			                   "%s is \"%.40s\": this server reads text and images only", where,
+			                   json_str(type, &n));
 		snprintf(where, sizeof where, "%.80s[%zu].text", at, i);
 		if (!(s = json_str(text, &n)))
 			return field_wrong(p, where, "a string", text);
@@ -82,7 +107,8 @@ static int text_of(const struct json *v, const char *at, struct buf *out, struct
 	return 0;
 }
 
-static int message(const struct json *m, const char *at, struct turn *t, struct buf *out, struct problem *p)
+static int message(const struct json *m, struct images *im, const char *at, struct spoken *t, struct buf *out,
+                   struct problem *p)
 {
 	static const char *const roles[] = { "user", "system", "developer", "assistant" };
 	const struct json *role = json_get(m, "role");
@@ -99,12 +125,12 @@ static int message(const struct json *m, const char *at, struct turn *t, struct 
 	snprintf(where, sizeof where, "%.80s.content", at);
 	if (k == 3) {
 		t->some = true;
-		return text_of(json_get(m, "content"), where, &t->text, p);
+		return text_of(json_get(m, "content"), NULL, where, &t->text, p);
 	}
 	if (json_kind(json_get(m, "content")) == JSON_NULL)
 		return field_wrong(p, where, "a string or an array of parts", json_get(m, "content"));
 	buf_init(&text);
-	if (!(r = text_of(json_get(m, "content"), where, &text, p))) {
+	if (!(r = text_of(json_get(m, "content"), k ? NULL : im, where, &text, p))) {
 		end_turn(t, out);
 		put_role(out, k ? "system" : "user");
 		json_put_str(out, text.p, text.n);
@@ -115,7 +141,7 @@ static int message(const struct json *m, const char *at, struct turn *t, struct 
 }
 
 /* A call: arguments as JSON text. */
-static void put_call(struct turn *t, const struct json *id, const char *name, const char *arguments, size_t n)
+static void put_call(struct spoken *t, const struct json *id, const char *name, const char *arguments, size_t n)
 {
 	struct json *j = json_parse(arguments, n, 0, NULL);
 
@@ -135,7 +161,7 @@ static void put_call(struct turn *t, const struct json *id, const char *name, co
 }
 
 /* A function_call, or a custom_tool_call. */
-static int call(const struct json *item, const char *at, bool custom, struct turn *t, struct problem *p)
+static int call(const struct json *item, const char *at, bool custom, struct spoken *t, struct problem *p)
 {
 	const struct json *v = json_get(item, custom ? "input" : "arguments"), *own = json_get(item, "name");
 	size_t n;
@@ -162,7 +188,8 @@ static int call(const struct json *item, const char *at, bool custom, struct tur
 	return 0;
 }
 
-static int output(const struct json *item, const char *at, struct turn *t, struct buf *out, struct problem *p)
+static int output(const struct json *item, struct images *im, const char *at, struct spoken *t, struct buf *out,
+                  struct problem *p)
 {
 	const struct json *v = json_get(item, "output");
 	char where[100];
@@ -179,7 +206,7 @@ static int output(const struct json *item, const char *at, struct turn *t, struc
 	if (json_kind(v) == JSON_OBJECT || (json_kind(v) == JSON_ARRAY && !json_get(json_at(v, 0), "type")))
 		json_put(&text, v);
 	else
-		r = text_of(v, where, &text, p);
+		r = text_of(v, im, where, &text, p);
 	if (!r) {
 		end_turn(t, out);
 		put_role(out, "tool");
@@ -210,7 +237,7 @@ static const struct {
 	{ "tool_search_call", "arguments", NULL },
 };
 
-static void hosted_call(const struct json *item, size_t k, struct turn *t, struct buf *out)
+static void hosted_call(const struct json *item, size_t k, struct spoken *t, struct buf *out)
 {
 	const char *type = hosted[k].type, *name;
 	const struct json *asked = hosted[k].where ? json_get(item, hosted[k].where) : NULL;
@@ -254,17 +281,17 @@ static void hosted_call(const struct json *item, size_t k, struct turn *t, struc
 	buf_fini(&arguments);
 }
 
-static int reasoning(const struct json *v, const char *at, struct turn *t, struct problem *p)
+static int reasoning(const struct json *v, const char *at, struct spoken *t, struct problem *p)
 {
 	char where[80];
 	int r;
 
 	t->some = true;
 	snprintf(where, sizeof where, "%.40s.content", at);
-	if ((r = text_of(json_get(v, "content"), where, &t->thinking, p)) || t->thinking.n)
+	if ((r = text_of(json_get(v, "content"), NULL, where, &t->thinking, p)) || t->thinking.n)
 		return r;
 	snprintf(where, sizeof where, "%.40s.summary", at);
-	return text_of(json_get(v, "summary"), where, &t->thinking, p);
+	return text_of(json_get(v, "summary"), NULL, where, &t->thinking, p);
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -272,7 +299,7 @@ static bool ends_with(const char *s, const char *end)
 	return strlen(s) >= strlen(end) && !strcmp(s + strlen(s) - strlen(end), end);
 }
 
-static int item(const struct json *v, size_t i, struct turn *t, struct buf *out, struct problem *p)
+static int item(const struct json *v, struct images *im, size_t i, struct spoken *t, struct buf *out, struct problem *p)
 {
 	const struct json *type = json_get(v, "type");
 	size_t n;
@@ -283,14 +310,14 @@ static int item(const struct json *v, size_t i, struct turn *t, struct buf *out,
 	if (json_kind(v) != JSON_OBJECT)
 		return field_wrong(p, at, "an object", v);
 	if (json_kind(type) == JSON_NULL || str_is(type, "message"))
-		return message(v, at, t, out, p);
+		return message(v, im, at, t, out, p);
 	snprintf(where, sizeof where, "%.40s.type", at);
 	if (!s)
 		return field_wrong(p, where, "a string", type);
 	if (!strcmp(s, "function_call") || !strcmp(s, "custom_tool_call"))
 		return call(v, at, *s == 'c', t, p);
 	if (ends_with(s, "_output"))
-		return output(v, at, t, out, p);
+		return output(v, im, at, t, out, p);
 	if (!strcmp(s, "reasoning"))
 		return reasoning(v, at, t, p);
 	for (size_t k = 0; k < sizeof hosted / sizeof *hosted; k++) {
@@ -306,9 +333,9 @@ static int item(const struct json *v, size_t i, struct turn *t, struct buf *out,
 	                   where, s);
 }
 
-int responses_input(const struct json *input, struct buf *out, struct problem *p)
+int responses_input(const struct json *input, struct images *im, struct buf *out, struct problem *p)
 {
-	struct turn t = { .some = false };
+	struct spoken t = { .some = false };
 	const char *s;
 	size_t n;
 	int r = 0;
@@ -327,7 +354,7 @@ int responses_input(const struct json *input, struct buf *out, struct problem *p
 	buf_init(&t.text);
 	buf_init(&t.calls);
 	for (size_t i = 0; i < json_len(input) && !r; i++)
-		r = item(json_at(input, i), i, &t, out, p);
+		r = item(json_at(input, i), im, i, &t, out, p);
 	end_turn(&t, out);
 	buf_fini(&t.thinking);
 	buf_fini(&t.text);

@@ -168,6 +168,7 @@ struct generation *generation_new(const struct served *served, const struct fami
 	g->fam = fam;
 	g->served = served;
 	g->created = (int64_t)time(NULL);
+	g->images.sight = served->sight;
 	params_init(&g->params, g->served);
 	g->own = fam->own_new ? fam->own_new() : NULL;
 	buf_init(&g->echo);
@@ -182,6 +183,7 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	struct generation *g = generation_new(&x->srv->served, fam);
 
 	g->x = x;
+	g->images.store = &x->srv->images;
 	g->params.cache_report = x->cache_report;
 	x->work = g;
 	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem) &&
@@ -251,6 +253,8 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 	struct ask ask = {
 		.prompt = prompt->id,
 		.n_prompt = (int)prompt->n - told,
+		.span = g->images.span,
+		.n_span = g->images.n_span,
 		.max_tokens = told + (int)(a->max_tokens < 0 || a->max_tokens > room ? room : a->max_tokens),
 		.sampling = a->sampling,
 		.stop_token = stop,
@@ -676,6 +680,7 @@ void generation_free(struct generation *g)
 	free(g->choice);
 	free(g->prompt);
 	free(g->message_at);
+	images_fini(&g->images);
 	past_fini(&g->past);
 	free(g->header);
 	free(g->prefill);

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "server/exchange.h"
 #include "server/explain.h"
+#include "server/images.h"
 #include "server/past.h"
 #include "server/params.h"
 #include "server/prompt.h"
@@ -93,6 +94,7 @@ struct generation {
 	struct params params;
 	struct tokens *prompt; /* [n_prompt] */
 	int n_prompt;
+	struct images images;        /* of a chat: its one prompt's */
 	int mark[MARKS_MAX], n_mark; /* of the one prompt of a chat; see struct ask */
 	unsigned char mark_kind[MARKS_MAX];
 	int *message_at, n_message;  /* with cache_report: see explain.h; NULL: not known */

@@ -11,6 +11,7 @@
 #include "server/exchange.h"
 #include "server/gate.h"
 #include "server/grammar_store.h"
+#include "server/images.h"
 #include "server/metrics.h"
 #include "server/response_store.h"
 #include "server/roles.h"
@@ -52,6 +53,7 @@ struct server {
 	size_t n_all, cap_all;
 	struct metrics metrics;
 	struct response_store responses;
+	struct image_store images;
 
 	pthread_mutex_t lock;
 	struct exchange *mail, **mail_tail; /* wants the IO thread; under lock */

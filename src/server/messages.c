@@ -14,7 +14,24 @@ static bool str_is(const struct json *j, const char *text)
 	return s && n == strlen(text) && !memcmp(s, text, n);
 }
 
-static int text_part(const struct json *part, const char *at, struct buf *text, struct problem *p)
+/* {"type": "image_url", "image_url": URL or {"url": URL}}, and what others call so. */
+static int image_part(const struct json *part, const char *type, struct images *im, const char *at, struct buf *text,
+                      struct problem *p)
+{
+	const struct json *v = json_get(part, !strcmp(type, "image") ? "image" : "image_url");
+	char where[140];
+	const char *s;
+	size_t n;
+
+	if (json_kind(v) == JSON_OBJECT)
+		v = json_get(v, "url");
+	snprintf(where, sizeof where, "%.90s.%s", at, !strcmp(type, "image") ? "image" : "image_url");
+	if (!(s = json_str(v, &n)))
+		return field_wrong(p, where, "a data URL, or an object with a url", v);
+	return images_url(im, s, n, where, text, p);
+}
+
+static int text_part(const struct json *part, struct images *im, const char *at, struct buf *text, struct problem *p)
 {
 	const struct json *type = json_get(part, "type"), *t;
 	char where[120];
@@ -26,10 +43,12 @@ static int text_part(const struct json *part, const char *at, struct buf *text, 
 	snprintf(where, sizeof where, "%.90s.type", at);
 	if (json_kind(type) != JSON_STRING)
 		return field_wrong(p, where, "a string", type);
+	if (str_is(type, "image_url") || str_is(type, "image") || str_is(type, "input_image"))
+		return image_part(part, json_str(type, &n), im, at, text, p);
 	if (!str_is(type, "text") && !str_is(type, "refusal"))
 		return problem_set(p, 400, "unsupported_content", where,
-		                   "%s is \"%.40s\": this server reads text only, so a part must be of type \"text\"",
-		                   where, json_str(type, &n));
+		                   "%s is \"%.40s\": this server reads parts of type \"text\" and \"image_url\"", where,
+		                   json_str(type, &n));
 	t = json_get(part, json_str(type, &n));
 	snprintf(where, sizeof where, "%.90s.%s", at, json_str(type, &n));
 	if (!(s = json_str(t, &n)))
@@ -38,7 +57,8 @@ static int text_part(const struct json *part, const char *at, struct buf *text, 
 	return 0;
 }
 
-static int content(const struct json *c, int i, struct buf *out, struct problem *p)
+/* im NULL: no images. */
+static int content(const struct json *c, int i, struct images *im, struct buf *out, struct problem *p)
 {
 	char at[60];
 	struct buf text;
@@ -57,7 +77,7 @@ static int content(const struct json *c, int i, struct buf *out, struct problem 
 		buf_init(&text);
 		for (size_t k = 0; k < json_len(c) && !r; k++) {
 			snprintf(at, sizeof at, "messages[%d].content[%zu]", i, k);
-			r = text_part(json_at(c, k), at, &text, p);
+			r = text_part(json_at(c, k), im, at, &text, p);
 		}
 		json_put_str(out, text.p, text.n);
 		buf_fini(&text);
@@ -136,7 +156,7 @@ static int tool_calls(const struct json *calls, int i, struct buf *out, struct p
 	return 0;
 }
 
-static int message(const struct json *m, int i, struct buf *out, struct problem *p)
+static int message(const struct json *m, int i, struct images *im, struct buf *out, struct problem *p)
 {
 	static const char *const roles[] = { "system", "developer", "user", "assistant", "tool" };
 	const struct json *role = json_get(m, "role"), *v;
@@ -160,7 +180,7 @@ static int message(const struct json *m, int i, struct buf *out, struct problem 
 	buf_puts(out, "{\"role\":");
 	json_put_cstr(out, k == 1 ? "system" : roles[k]);
 	buf_puts(out, ",\"content\":");
-	if ((r = content(json_get(m, "content"), i, out, p)))
+	if ((r = content(json_get(m, "content"), i, k == 2 || k == 4 ? im : NULL, out, p)))
 		return r;
 	for (c = json_first(m); json_next(&c, &key, &v);) {
 		if (!strcmp(key, "role") || !strcmp(key, "content") || json_kind(v) == JSON_NULL)
@@ -184,7 +204,7 @@ static int message(const struct json *m, int i, struct buf *out, struct problem 
 	return 0;
 }
 
-int messages_normal(const struct json *messages, struct buf *out, struct problem *p)
+int messages_normal(const struct json *messages, struct images *im, struct buf *out, struct problem *p)
 {
 	int r;
 
@@ -198,7 +218,7 @@ int messages_normal(const struct json *messages, struct buf *out, struct problem
 	for (size_t i = 0; i < json_len(messages); i++) {
 		if (i)
 			buf_putc(out, ',');
-		if ((r = message(json_at(messages, i), (int)i, out, p)))
+		if ((r = message(json_at(messages, i), (int)i, im, out, p)))
 			return r;
 	}
 	buf_putc(out, ']');

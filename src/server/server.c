@@ -42,6 +42,7 @@ void server_opts_default(struct server_opts *o)
 		.connections_max = 1024,
 		.body_max = 64 << 20,
 		.response_bytes = 64 << 20,
+		.image_bytes = 64 << 20,
 		.prep_threads = 3, /* of which one client has two */
 		.head_ms = 10000,
 		.body_ms = 60000,
@@ -289,6 +290,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	s->pipe[0] = s->pipe[1] = -1;
 	metrics_init(&s->metrics);
 	response_store_init(&s->responses, opts->response_bytes);
+	image_store_init(&s->images, opts->image_bytes);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->vocab_lock, NULL);
 	grammar_store_init(&s->grammars);
@@ -436,6 +438,7 @@ void server_close(struct server *s)
 	if (s->unix_path)
 		unlink(s->unix_path);
 	response_store_fini(&s->responses);
+	image_store_fini(&s->images);
 	free(s->host);
 	clients_close(&s->clients);
 	turns_free(s->turns);

@@ -19,11 +19,21 @@
 #include "text/jinja/template.h"
 #include "text/tokens/tokenizer.h"
 
+/* What reads images for a model that sees. */
+struct sight {
+	int32_t placeholder; /* the token that the chat template writes for an image */
+	/* The bytes of an image file to a media object with one reference, of which docs/rows.md tells.  On several workers at
+	 * once, under their allowance.  E_FORMAT: no image, E_LIMIT: too large a one, others as they come. */
+	int (*image)(void *arg, const void *bytes, size_t n, struct media **out, struct err *err);
+	void *arg;
+};
+
 /* The one model served.  Borrowed until server_close. */
 struct served {
 	struct engine *engine;
 	const struct tokenizer *tokenizer;
 	const struct template *tmpl;       /* NULL: no chat, only completions */
+	const struct sight *sight;         /* NULL: it reads text only */
 	const char *name;                  /* in the API; "default" names it too */
 	const char *aliases;               /* further names, separated by commas; NULL: none */
 	bool any_model;                    /* every name names it */
@@ -47,6 +57,7 @@ struct server_opts {
 	const char *api_key_file; /* more keys; see clients.h.  NULL: none */
 	const char *cors_origin;  /* "*" or origins separated by commas, whose pages may ask; NULL: none */
 	int connections_max;      /* beyond it: 503 */
+	size_t image_bytes;       /* images that are kept, with what their towers computed; 0: none */
 	size_t response_bytes;    /* answers of /v1/responses that are kept; 0: none */
 	int64_t body_max;         /* bytes of one body; beyond it: 413 */
 	int prep_threads;

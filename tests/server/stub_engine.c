@@ -22,6 +22,7 @@
 #include "engine/lead.h"
 #include "engine/outbox.h"
 #include "stub_engine.h"
+#include "stub_sight.h"
 #include "text/tokens/detok.h"
 
 enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE, BROKEN, FAULT };
@@ -309,6 +310,29 @@ static void script_init(const struct engine *e, struct tokens *answer, const cha
 	}
 }
 
+/* "say rows": the answer is where rows bring their vectors, how many, of what digest, from which row on, and how many
+ * images were read so far. */
+static void tell_rows(const struct engine *e, const struct ask *a, struct tokens *answer)
+{
+	struct buf b;
+
+	buf_init(&b);
+	for (int i = 0; i < a->n_span; i++) {
+		const struct ask_span *s = &a->span[i];
+		char hex[9];
+
+		hex_put(hex, s->media->digest.b, 4);
+		buf_printf(&b, "%d+%d:%s.%d ", s->at, s->n, hex, s->from);
+		for (int k = 0; k < s->n; k++)
+			assert(a->prompt[s->at + k] == stub_sight.placeholder);
+	}
+	buf_printf(&b, "of %d, %d read", a->n_prompt, stub_sight_read());
+	tokens_reset(answer);
+	if (tokenizer_encode(e->tok, b.p, b.n, 0, answer, NULL))
+		abort();
+	buf_fini(&b);
+}
+
 static void fail_as_told(const char *text)
 {
 	assert(!strstr(text, "say assert"));
@@ -348,6 +372,8 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	}
 	script_init(e, &answer, text.p);
 	fail_as_told(text.p);
+	if (strstr(text.p, "say rows"))
+		tell_rows(e, a, &answer);
 	buf_fini(&text);
 	if (full || share || large || (late && a->deadline_ns))
 		tokens_fini(&answer);

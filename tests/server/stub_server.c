@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "server/server.h"
 #include "stub_engine.h"
+#include "stub_sight.h"
 
 /* Turns and nothing else; thinking and tools as the real ones show them. */
 static const char chat[] =
@@ -83,6 +84,10 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		return o->turn_replay = (enum turn_replay)atoi(arg + 12), 0;
 	if (!strncmp(arg, "turn_bytes=", 11))
 		return o->turn_bytes = (size_t)atoll(arg + 11), 0;
+	if (!strcmp(arg, "sight=1"))
+		return d->sight = &stub_sight, 0;
+	if (!strncmp(arg, "image_bytes=", 12))
+		return o->image_bytes = (size_t)atoll(arg + 12), 0;
 	if (!strcmp(arg, "slow=1"))
 		return slow = true, 0;
 	if (!strcmp(arg, "log_prompts=1"))

@@ -477,7 +477,7 @@ class Anthropic(Shared):
              "invalid_request_error", "messages[0].content[0].is_error must be true or false"),
             (user("x", metadata=5), 400, "invalid_request_error", "metadata must be an object"),
             ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, 400, "invalid_request_error",
-             'messages[0].content[0].type is "image"'),
+             "messages[0].content[0].source.type"),
             ({"messages": [{"role": "assistant", "content": ""}]}, 400, "invalid_request_error", "last message"),
             ({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": [
                 {"type": "tool_use", "id": "a", "name": "f", "input": {}}]}]}, 400, "invalid_request_error", "last message"),
@@ -672,7 +672,7 @@ class Responses(Shared):
             ({"input": [{"role": "king", "content": "x"}]}, 400, "input[0].role", "king"),
             ({"input": [{"type": "item_reference", "id": "x"}]}, 400, "input[0].type", "item_reference"),
             ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, 400,
-             "input[0].content[0].type", "text only"),
+             "input[0].content[0].image_url", "text only"),
             ({"input": "x", "tool_choice": {"type": "web_search"}}, 400, "tool_choice", "web_search"),
             ({"input": "x", "text": {"format": {"type": "json_schema"}}}, 400, "text.format.schema", "a JSON schema"),
             ({"input": "x", "reasoning": {"effort": "much"}}, 400, "reasoning.effort", "much"),

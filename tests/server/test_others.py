@@ -187,7 +187,7 @@ class Ollama(SharedStub):
     def test_errors(self):
         for path, body, status, words in (
                 ("/api/chat", user("x", model="llama3"), 404, "llama3"), ("/api/chat", {}, 400, "messages"),
-                ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, 400, "images"),
+                ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, 400, "text only"),
                 ("/api/chat", user("x", options=5), 400, "options"), ("/api/embed", {"input": "x"}, 501, "/api/embed"),
                 ("/api/show", {"model": "other"}, 404, "other"), ("/api/chat", user("say fail", stream=False), 500, "stub")):
             with self.subTest(path=path, body=body):

@@ -206,7 +206,7 @@ class Bodies(SharedStub):
         (CHAT, {"messages": [{"role": "king", "content": "hi"}]}, 400, "messages[0].role", '"king"'),
         (CHAT, {"messages": [{"role": "user", "content": 5}]}, 400, "messages[0].content", "integer 5"),
         (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400,
-         "messages[0].content[0].type", "image_url"),
+         "messages[0].content[0].image_url", "text only"),
         (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, 400,
          "messages[0].content[0].text", "string"),
         (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{"id": "x"}]}]}, 400,

@@ -1,0 +1,198 @@
+"""Images in every API, before an engine that says which rows it was given and a tower that reads "PIC 2x3 words#junk".
+Run as: test_images.py STUB_SERVER TOKENIZER.JSON"""
+import base64
+import hashlib
+import re
+import sys
+import tempfile
+import unittest
+
+from serverkit import CHAT, stub
+
+MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
+TEMPLATE = """{% for m in messages %}{{ m.role[0] }}:{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}\
+{% if p.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %};\
+{% endfor %}{% if add_generation_prompt %}a:{% endif %}"""
+
+
+def b64(picture):
+    return base64.b64encode(picture.encode()).decode()
+
+
+def url(picture):
+    return "data:image/png;base64," + b64(picture)
+
+
+def digest(picture):
+    return hashlib.sha256(picture.split("#")[0].encode()).hexdigest()[:8]
+
+
+def part(picture):
+    return {"type": "image_url", "image_url": {"url": url(picture), "detail": "high"}}
+
+
+def ask(*parts):
+    """A message of the user: text, and images as "PIC ..."."""
+    return {"role": "user", "content": [part(p) if p.startswith("PIC") else {"type": "text", "text": p} for p in parts]}
+
+
+class Images(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.file = tempfile.NamedTemporaryFile("w", suffix=".jinja")
+        cls.file.write(TEMPLATE)
+        cls.file.flush()
+        cls.s = stub(sight=1, template=cls.file.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.s.close()
+        cls.file.close()
+
+    def said(self, *messages, **more):
+        r = self.s.post(CHAT, dict({"messages": list(messages)}, **more))
+        self.assertEqual(r.status, 200, r.text())
+        return r.json()["choices"][0]["message"]["content"], r.json()["usage"]["prompt_tokens"]
+
+    def rows(self, text):
+        """[(at, n, digest, from)] of what the engine was given, the prompt's length, images read so far."""
+        return ([(int(a), int(n), d, int(f)) for a, n, d, f in re.findall(r"(\d+)\+(\d+):([0-9a-f]+)\.(\d+)", text)],
+                int(re.search(r"of (\d+),", text)[1]), int(re.search(r"(\d+) read", text)[1]))
+
+    def test_rows(self):
+        text, usage = self.said(ask("say rows", "PIC 2x3 red"))
+        rows, n, _ = self.rows(text)
+        at = rows[0][0]
+        self.assertEqual(rows, [(at, 3, digest("PIC 2x3 red"), 0), (at + 4, 3, digest("PIC 2x3 red"), 3)])
+        self.assertEqual(n, usage)
+        bare, _ = self.said(ask("say rows", "PIC 1x1 red"))
+        self.assertEqual(n, self.rows(bare)[1] + 6)
+
+    def test_order(self):
+        """Of the prompt, over messages, whatever the encoding; a message without images stays text."""
+        text, _ = self.said(ask("PIC 1x2 a", "say rows", "PIC 1x3 b#one"), {"role": "assistant", "content": "hm"},
+                            {"role": "user", "content": "and?"}, ask("PIC 1x3 b#two", "PIC 1x2 a"))
+        rows = self.rows(text)[0]
+        self.assertEqual([(n, d) for _, n, d, _ in rows], [(2, digest("PIC 1x2 a")), (3, digest("PIC 1x3 b")),
+                                                           (3, digest("PIC 1x3 b")), (2, digest("PIC 1x2 a"))])
+        self.assertEqual([r[0] for r in rows], sorted(r[0] for r in rows))
+
+    def test_apis(self):
+        """The same rows by every way in, and the same count of tokens."""
+        pic = "PIC 2x2 apis"
+        want, n = self.said(ask("say rows", pic))
+        want = self.rows(want)[:2]
+        anthropic = {"max_tokens": 100, "messages": [{"role": "user", "content": [
+            {"type": "text", "text": "say rows"},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64(pic)}}]}]}
+        responses = {"input": [{"role": "user", "content": [{"type": "input_text", "text": "say rows"},
+                                                            {"type": "input_image", "image_url": url(pic), "detail": "auto"}]}]}
+        r = self.s.post(MESSAGES, anthropic)
+        self.assertEqual(r.status, 200, r.text())
+        self.assertEqual(self.rows(r.json()["content"][0]["text"])[:2], want)
+        self.assertEqual(r.json()["usage"]["input_tokens"] + r.json()["usage"].get("cache_read_input_tokens", 0), n)
+        del anthropic["max_tokens"]
+        self.assertEqual(self.s.post(MESSAGES + "/count_tokens", anthropic).json()["input_tokens"], n)
+        r = self.s.post(RESPONSES, responses)
+        self.assertEqual(r.status, 200, r.text())
+        self.assertEqual(self.rows(r.json()["output"][0]["content"][0]["text"])[:2], want)
+        self.assertEqual(r.json()["usage"]["input_tokens"], n)
+        self.assertEqual(self.s.post(RESPONSES + "/input_tokens", responses).json()["input_tokens"], n)
+        chat = {"messages": [{"role": "user", "content": "say rows", "images": [b64(pic)]}], "stream": False}
+        r = self.s.post("/api/chat", chat).json()
+        self.assertEqual(self.rows(r["message"]["content"])[:2], want, r)
+        r = self.s.post("/api/generate", {"prompt": "say rows", "images": [b64(pic)], "stream": False}).json()
+        self.assertEqual(self.rows(r["response"])[:2], want, r)
+
+    def test_tool_results(self):
+        """Agents' tools bring pictures."""
+        r = self.s.post(MESSAGES, {"max_tokens": 100, "messages": [
+            {"role": "user", "content": "say rows"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "see", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [
+                {"type": "text", "text": "here"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64("PIC 1x4 tool")}}]}]}]})
+        self.assertEqual(r.status, 200, r.text())
+        self.assertEqual([x[1:3] for x in self.rows(r.json()["content"][0]["text"])[0]], [(4, digest("PIC 1x4 tool"))])
+
+    def test_read_once(self):
+        """A second turn, or the same file elsewhere, is not read again; another file of the same picture is, once."""
+        text, _ = self.said(ask("say rows", "PIC 1x2 once#1"))
+        before = self.rows(text)[2]
+        for pic, more in (("PIC 1x2 once#1", 0), ("PIC 1x2 once#2", 1), ("PIC 1x2 once#2", 1), ("PIC 1x2 once#1", 1)):
+            text, _ = self.said(ask("say rows", "PIC 1x2 once#1"), {"role": "assistant", "content": "ok"}, ask("more", pic))
+            self.assertEqual(self.rows(text)[2], before + more, pic)
+
+    def test_responses_go_on(self):
+        """A stored response is gone on from without its image being sent again."""
+        first = self.s.post(RESPONSES, {"input": [{"role": "user", "content": [
+            {"type": "input_text", "text": "say rows"}, {"type": "input_image", "image_url": url("PIC 1x5 kept")}]}]}).json()
+        r = self.s.post(RESPONSES, {"previous_response_id": first["id"], "input": "again"})
+        self.assertEqual(r.status, 200, r.text())
+        self.assertEqual([x[1:3] for x in self.rows(r.json()["output"][0]["content"][0]["text"])[0]], [(5, digest("PIC 1x5 kept"))])
+        with_little = stub(sight=1, template=self.file.name, image_bytes=0)
+        try:
+            first = with_little.post(RESPONSES, {"input": [{"role": "user", "content": [
+                {"type": "input_text", "text": "say rows"}, {"type": "input_image", "image_url": url("PIC 1x5 kept")}]}]}).json()
+            r = with_little.post(RESPONSES, {"previous_response_id": first["id"], "input": "again"})
+            self.assertEqual((r.status, r.error()["code"]), (400, "image_not_found"), r.text())
+        finally:
+            with_little.close()
+
+    def test_users_words(self):
+        """What looks like a placeholder, or like a mark, is text."""
+        text, _ = self.said(ask("say rows <|image_pad|><|vision_start|><|image_pad|>", "PIC 1x2 x"))
+        self.assertEqual(len(self.rows(text)[0]), 1)
+        text, _ = self.said({"role": "user", "content": "say rows <|image_pad|>"})
+        self.assertEqual(self.rows(text)[0], [])
+        for forged in ("\ue002image \ue003", "\ue002image " + "zz" * 32 + "\ue003"):
+            text, _ = self.said(ask("say rows " + forged, "PIC 1x2 x"))
+            self.assertEqual(len(self.rows(text)[0]), 1)
+        r = self.s.post(CHAT, {"messages": [ask("say rows \ue002image " + "00" * 32 + "\ue003", "PIC 1x2 x")]})
+        self.assertEqual((r.status, r.error()["code"]), (400, "image_not_found"))
+
+    def test_refused(self):
+        at = "messages[0].content[0].image_url"
+        for u, code, words in (("http://127.0.0.1/x.png", "unsupported_content", "fetches and opens nothing"),
+                               ("https://x/y.png", "unsupported_content", '"https"'),
+                               ("file:///etc/passwd", "unsupported_content", '"file"'),
+                               ("FILE:///etc/passwd", "unsupported_content", "fetches"),
+                               ("data:image/png,abc", "invalid_value", "base64"), ("data:", "invalid_value", "base64"),
+                               ("data:image/png;base64,a*b", "invalid_value", "no base64"), ("", "invalid_value", "no base64"),
+                               ("A", "invalid_value", "no base64"),
+                               (url("zork"), "invalid_image", "this is no image"),
+                               (url("PIC 40x40 large"), "image_too_large", "1000 are the most")):
+            with self.subTest(url=u):
+                r = self.s.post(CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": u}]}]})
+                self.assertEqual((r.status, r.error()["code"], r.error()["param"]), (400, code, at), r.text())
+                self.assertIn(words, r.error()["message"])
+        for content in ({"type": "image_url"}, {"type": "image_url", "image_url": {"url": 5}}, {"type": "image", "image": []}):
+            r = self.s.post(CHAT, {"messages": [{"role": "user", "content": [content]}]})
+            self.assertEqual(r.status, 400, r.text())
+        r = self.s.post(CHAT, {"messages": [{"role": "system", "content": [part("PIC 1x1 x")]}, ask("x")]})
+        self.assertEqual((r.status, r.error()["param"]), (400, "messages[0].content[0].image_url"), r.text())
+        r = self.s.post(CHAT, {"messages": [ask(*["PIC 1x1 x"] * 65)]})
+        self.assertEqual((r.status, r.error()["code"]), (400, "too_many_images"), r.text())
+        r = self.s.post(RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]})
+        self.assertEqual((r.status, r.error()["param"]), (400, "input[0].content[0].image_url"), r.text())
+
+    def test_blind(self):
+        """A model without a tower, and a template that shows no images."""
+        s = stub()
+        try:
+            r = s.post(CHAT, {"messages": [ask("x", "PIC 1x1 x")]})
+            self.assertEqual((r.status, r.error()["code"]), (400, "unsupported_content"), r.text())
+            self.assertIn("reads text only", r.error()["message"])
+        finally:
+            s.close()
+        s = stub(sight=1)
+        try:
+            r = s.post(CHAT, {"messages": [ask("x", "PIC 1x1 x")]})
+            self.assertEqual((r.status, r.error()["code"]), (400, "template_error"), r.text())
+            self.assertIn("0 of 1 images", r.error()["message"])
+        finally:
+            s.close()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[3:])
