@@ -99,6 +99,96 @@ static void tree_drop(struct exchange *x)
 
 const struct api cache_tree_api = { .prep = tree_prep, .ready = tree_ready, .drop = tree_drop };
 
+/* ---- a node's text ---- */
+
+struct told_node {
+	uint64_t id;
+	bool there;
+	int begin, end;
+	struct tokens tokens; /* of its run */
+	struct buf out;
+};
+
+/* Engine's thread: takes no longer than the copy. */
+static void find_node(void *arg, const struct prefix_item *item)
+{
+	struct told_node *t = arg;
+
+	if (item->id != t->id)
+		return;
+	t->there = true;
+	t->begin = item->begin;
+	t->end = item->end;
+	for (int i = 0; i < item->end - item->begin; i++)
+		tokens_put(&t->tokens, item->tok[i]);
+}
+
+static void put_text(struct buf *out, const struct tokenizer *tok, const struct tokens *ids)
+{
+	struct buf text;
+	size_t n;
+
+	buf_init(&text);
+	for (size_t i = 0; i < ids->n; i++) {
+		const char *p = tokenizer_token_bytes(tok, ids->id[i], &n);
+
+		if (p)
+			buf_put(&text, p, n);
+	}
+	json_put_str(out, text.p ? text.p : "", text.n);
+	buf_fini(&text);
+}
+
+static void node_prep(struct exchange *x)
+{
+	struct told_node *t = xcalloc(1, sizeof *t);
+	char *end;
+	int rc;
+
+	x->work = t;
+	tokens_init(&t->tokens);
+	buf_init(&t->out);
+	if (atomic_load(&x->srv->clients.apart)) {
+		problem_set(&x->problem, 403, "not_shown", NULL,
+		            "with several API keys, nobody is shown what prompts say: they may be somebody else's");
+		return;
+	}
+	t->id = strtoull(x->rest.p, &end, 10);
+	rc = engine_prefix_walk(x->srv->served.engine, find_node, t);
+	if (rc == E_FAULT)
+		fault_abort();
+	if (rc) {
+		gone(&x->problem);
+	} else if (!t->there || end != x->rest.p + x->rest.n) {
+		problem_set(&x->problem, 404, "not_kept", NULL, "no node of the tree has this id");
+	} else {
+		buf_printf(&t->out, "{\"object\":\"cache.node\",\"id\":%llu,\"begin\":%d,\"end\":%d,\"text\":",
+		           (unsigned long long)t->id, t->begin, t->end);
+		put_text(&t->out, x->srv->served.tokenizer, &t->tokens);
+		buf_puts(&t->out, "}\n");
+	}
+}
+
+static void node_ready(struct exchange *x)
+{
+	struct told_node *t = x->work;
+
+	exchange_reply_whole(x, 200, "application/json", &t->out);
+}
+
+static void node_drop(struct exchange *x)
+{
+	struct told_node *t = x->work;
+
+	if (t) {
+		tokens_fini(&t->tokens);
+		buf_fini(&t->out);
+	}
+	free(t);
+}
+
+const struct api cache_node_api = { .prep = node_prep, .ready = node_ready, .drop = node_drop };
+
 /* ---- a prompt ---- */
 
 /* Whose body this is: messages are also Anthropic's, which are known by a member that

@@ -77,15 +77,28 @@ static int read_file(struct clients *c, const char *path, struct err *err)
 	return r;
 }
 
+static void count_valid(struct clients *c)
+{
+	int valid = 0;
+
+	for (int i = 0; i < c->n; i++)
+		valid += c->key[i].secret != NULL;
+	atomic_store(&c->apart, valid > 1);
+}
+
 int clients_open(struct clients *c, const char *api_key, const char *path, struct err *err)
 {
-	*c = (struct clients){ 0 };
+	int r;
+
+	memset(c, 0, sizeof *c);
 	/* As of a variable that is not set; the server would be open to everybody. */
 	if (api_key && !*api_key)
 		return err_set(err, E_ARG, "the API key is empty; a server without keys is started without --api-key");
 	if (api_key)
 		add(c, NULL, 0, api_key, strlen(api_key));
-	return path ? read_file(c, path, err) : 0;
+	r = path ? read_file(c, path, err) : 0;
+	count_valid(c);
+	return r;
 }
 
 void clients_close(struct clients *c)
@@ -95,7 +108,44 @@ void clients_close(struct clients *c)
 		free(c->key[i].secret);
 	}
 	free(c->key);
-	*c = (struct clients){ 0 };
+	c->key = NULL;
+	c->n = 0;
+}
+
+static int number_of(const struct clients *c, const char *secret)
+{
+	for (int i = 0; i < c->n; i++)
+		if (c->key[i].secret && !strcmp(c->key[i].secret, secret))
+			return i;
+	return NO_KEY;
+}
+
+int clients_reload(struct clients *c, const char *api_key, const char *path, int *added, int *gone, struct err *err)
+{
+	struct clients now;
+	int r = clients_open(&now, api_key, path, err);
+
+	*added = *gone = 0;
+	for (int i = 0; !r && i < c->n; i++)
+		if (c->key[i].secret && number_of(&now, c->key[i].secret) == NO_KEY) {
+			free(c->key[i].secret);
+			c->key[i].secret = NULL;
+			++*gone;
+		}
+	for (int i = 0; !r && i < now.n; i++) {
+		int old = number_of(c, now.key[i].secret);
+
+		if (old == NO_KEY) {
+			add(c, now.key[i].name, strlen(now.key[i].name), now.key[i].secret, strlen(now.key[i].secret));
+			++*added;
+			continue;
+		}
+		free(c->key[old].name);
+		c->key[old].name = xstrndup(now.key[i].name, strlen(now.key[i].name));
+	}
+	clients_close(&now);
+	count_valid(c);
+	return r;
 }
 
 /* In time that does not depend on where the bytes differ. */
@@ -122,8 +172,8 @@ int clients_admit(const struct clients *c, const struct http *h, int *key)
 	else
 		bearer.p = NULL;
 	for (int i = 0; i < c->n; i++) /* all of them: the time tells nothing */
-		if ((bearer.p && same_secret(bearer, c->key[i].secret)) ||
-		    (other.p && same_secret(other, c->key[i].secret)))
+		if (c->key[i].secret && ((bearer.p && same_secret(bearer, c->key[i].secret)) ||
+		                         (other.p && same_secret(other, c->key[i].secret))))
 			*key = i;
 	return *key == NO_KEY ? E_ARG : 0;
 }
@@ -138,19 +188,30 @@ uint64_t client_number(const char *name)
 	return h ? h : 1;
 }
 
-void clients_name(const struct clients *c, int key, const char *user, size_t n_user, const char *peer,
-                  char out[CLIENT_MAX])
+/* Users write this, and it stands in the log between blanks. */
+static void make_word(char *name)
+{
+	for (char *p = name; *p; p++)
+		if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
+			*p = '?';
+}
+
+void client_name(const char *user, size_t n_user, const char *peer, char out[CLIENT_MAX])
 {
 	const char *port = strrchr(peer, ':');
 
-	if (key >= 0 && c->n > 1)
-		snprintf(out, CLIENT_MAX, "key:%s", c->key[key].name);
-	else if (n_user)
+	if (n_user)
 		snprintf(out, CLIENT_MAX, "user:%.*s", (int)(n_user < CLIENT_MAX ? n_user : CLIENT_MAX), user);
 	else
 		snprintf(out, CLIENT_MAX, "%.*s", port ? (int)(port - peer) : CLIENT_MAX, peer);
-	/* Users write this, and it stands in the log between blanks. */
-	for (char *p = out; *p; p++)
-		if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
-			*p = '?';
+	make_word(out);
+}
+
+bool clients_name(const struct clients *c, int key, char out[CLIENT_MAX])
+{
+	if (key == NO_KEY || !atomic_load(&c->apart))
+		return false;
+	snprintf(out, CLIENT_MAX, "key:%s", c->key[key].name);
+	make_word(out);
+	return true;
 }

@@ -6,6 +6,8 @@
 #ifndef SERVER_CLIENTS_H
 #define SERVER_CLIENTS_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,13 +16,17 @@
 
 enum { CLIENT_MAX = 96, NO_KEY = -1 };
 
+/* A key keeps its number for as long as the server runs, and no other gets it: answers that are kept, and requests
+ * under way, belong to it.  secret NULL: it is valid no more. */
 struct client_key {
 	char *name, *secret;
 };
 
 struct clients {
 	struct client_key *key;
-	int n; /* 0: anybody may ask */
+	int n; /* with those that are valid no more; 0: anybody may ask */
+	atomic_bool
+		apart; /* any thread: there is more than one valid key, so what is one's is hidden from the others */
 };
 
 /* api_key: NULL or "" for none.  path: a file with a line "NAME KEY" or "KEY" for
@@ -28,13 +34,17 @@ struct clients {
  * their number. */
 int clients_open(struct clients *c, const char *api_key, const char *path, struct err *err);
 void clients_close(struct clients *c);
+/* The same read again, as of SIGHUP: new keys count from now on, those that are gone no more.  After an error the old ones
+ * go on to count.  *added, *gone: how many.  IO thread, as clients_admit and clients_name. */
+int clients_reload(struct clients *c, const char *api_key, const char *path, int *added, int *gone, struct err *err);
 
 /* May this request pass?  *key: the number of its key, or NO_KEY without keys. */
 int clients_admit(const struct clients *c, const struct http *h, int *key);
 
-/* The client's name for key, user (NULL or "": none) and peer ("address:port"). */
-void clients_name(const struct clients *c, int key, const char *user, size_t n_user, const char *peer,
-                  char out[CLIENT_MAX]);
+/* The client's name where its key says it: false, and out as it was, where that tells nobody apart. */
+bool clients_name(const struct clients *c, int key, char out[CLIENT_MAX]);
+/* Any thread.  The name where no key says it, for user[0..n_user) (n_user 0: none) and peer ("address:port"). */
+void client_name(const char *user, size_t n_user, const char *peer, char out[CLIENT_MAX]);
 /* For the engine: a hash, never 0. */
 uint64_t client_number(const char *name);
 

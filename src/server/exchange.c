@@ -332,7 +332,9 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	x->cause = CAUSE_LEFT;
 	x->cancelled = x->faulted = false;
 	clients_admit(&c->srv->clients, &c->http, &x->key);
-	clients_name(&c->srv->clients, x->key, NULL, 0, c->peer, x->client);
+	x->keyed = clients_name(&c->srv->clients, x->key, x->client);
+	if (!x->keyed)
+		client_name(NULL, 0, c->peer, x->client);
 	atomic_store(&x->gone, false);
 	snprintf(x->peer, sizeof x->peer, "%s", c->peer);
 	random_id(x->id);

@@ -72,6 +72,7 @@ struct exchange {
 	char peer[64];
 	int key;                 /* which of the server's keys it came with, or NO_KEY */
 	char client[CLIENT_MAX]; /* whom it counts for; see clients.h */
+	bool keyed;              /* by its key, whatever the body says */
 	struct access access;    /* for the log */
 	enum cause cause;        /* why it was cancelled, if it is */
 	bool cache_report;       /* asked for by header */

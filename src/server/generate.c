@@ -127,11 +127,13 @@ static void name_client(struct exchange *x, const struct json *body)
 	const char *user = NULL;
 	size_t n = 0;
 
+	if (x->keyed)
+		return;
 	for (int i = 0; i < 2 && !user; i++)
 		user = json_str(json_get(body, names[i]), &n);
 	if (!user)
 		user = json_str(json_get(json_get(body, "metadata"), "user_id"), &n);
-	clients_name(&x->srv->clients, x->key, user, user ? n : 0, x->peer, x->client);
+	client_name(user, user ? n : 0, x->peer, x->client);
 }
 
 static void log_prompts(const struct generation *g)
@@ -752,7 +754,7 @@ void generation_explain(const struct generation *g, struct buf *out)
 		               .n_turn_token = g->past.n_token };
 
 	/* With several keys, what somebody else's prompt said is theirs. */
-	explain_put(out, g->served->tokenizer, &x, &g->prefix, g->x->srv->clients.n > 1);
+	explain_put(out, g->served->tokenizer, &x, &g->prefix, atomic_load(&g->x->srv->clients.apart));
 }
 
 void put_cache_report(const struct generation *g, struct buf *out)

@@ -24,7 +24,7 @@ struct evconnlistener;
 struct server {
 	struct server_opts opts;
 	struct served served;
-	char *host, *cors_origin;
+	char *host, *cors_origin, *api_key, *api_key_file;
 	struct gate gate;
 	struct clients clients;
 	struct turns *turns;
@@ -34,7 +34,7 @@ struct server {
 
 	struct event_base *base;
 	struct evconnlistener *listener;
-	struct event *ring, *accept_again, *grace, *on_term, *on_int;
+	struct event *ring, *accept_again, *grace, *on_term, *on_int, *on_hup;
 	int pipe[2]; /* rings the IO thread */
 	int port;
 	const char *unix_path; /* to be removed at the end; NULL: a port is bound */

@@ -110,6 +110,23 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 	event_base_loopbreak(s->base);
 }
 
+static void on_reload(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *s = arg;
+	struct err err;
+	int added, gone;
+
+	server_turn(s);
+	(void)fd;
+	(void)what;
+	if (!s->api_key_file)
+		log_info("SIGHUP: there is no --api-key-file to be read again");
+	else if (clients_reload(&s->clients, s->api_key, s->api_key_file, &added, &gone, &err))
+		log_error("SIGHUP: the old keys stay: %s", err.msg);
+	else
+		log_info("SIGHUP: read %s again: %d new, %d gone", s->api_key_file, added, gone);
+}
+
 static void on_stop(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
@@ -280,7 +297,10 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	s->opts = *opts;
 	s->host = xstrdup(opts->host);
 	s->opts.host = s->host;
-	s->opts.api_key = s->opts.api_key_file = NULL;
+	s->api_key = opts->api_key ? xstrdup(opts->api_key) : NULL;
+	s->api_key_file = opts->api_key_file ? xstrdup(opts->api_key_file) : NULL;
+	s->opts.api_key = s->api_key;
+	s->opts.api_key_file = s->api_key_file;
 	if (opts->cors_origin)
 		s->cors_origin = xstrdup(opts->cors_origin);
 	s->opts.cors_origin = s->cors_origin;
@@ -316,8 +336,12 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	s->grace = evtimer_new(s->base, on_grace, s);
 	s->on_term = evsignal_new(s->base, SIGTERM, on_stop, s);
 	s->on_int = evsignal_new(s->base, SIGINT, on_stop, s);
-	if (!s->ring || !s->accept_again || !s->grace || !s->on_term || !s->on_int)
+	s->on_hup = evsignal_new(s->base, SIGHUP, on_reload, s);
+	if (!s->ring || !s->accept_again || !s->grace || !s->on_term || !s->on_int || !s->on_hup)
 		fault_abort();
+	/* At a terminal that is closed, a server without a file of keys ends. */
+	if (s->api_key_file || !isatty(STDIN_FILENO))
+		event_add(s->on_hup, NULL);
 	if ((r = listen_on(s, err)))
 		goto fail;
 	*out = s;
@@ -406,7 +430,7 @@ void server_close(struct server *s)
 			conn_close(s->conns, CAUSE_STOP);
 		if (s->listener)
 			evconnlistener_free(s->listener);
-		struct event *const events[] = { s->ring, s->accept_again, s->grace, s->on_term, s->on_int };
+		struct event *const events[] = { s->ring, s->accept_again, s->grace, s->on_term, s->on_int, s->on_hup };
 
 		for (size_t i = 0; i < sizeof events / sizeof *events; i++)
 			if (events[i])
@@ -440,6 +464,8 @@ void server_close(struct server *s)
 	response_store_fini(&s->responses);
 	image_store_fini(&s->images);
 	free(s->host);
+	free(s->api_key);
+	free(s->api_key_file);
 	clients_close(&s->clients);
 	turns_free(s->turns);
 	free(s->cors_origin);

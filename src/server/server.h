@@ -54,7 +54,7 @@ struct server_opts {
 	const char *host;         /* an address, or unix:/path of a socket */
 	int port;                 /* 0: any free one */
 	const char *api_key;      /* NULL, and no file: anybody may ask */
-	const char *api_key_file; /* more keys; see clients.h.  NULL: none */
+	const char *api_key_file; /* more keys; see clients.h.  NULL: none.  SIGHUP has it read again */
 	const char *cors_origin;  /* "*" or origins separated by commas, whose pages may ask; NULL: none */
 	int connections_max;      /* beyond it: 503 */
 	size_t image_bytes;       /* images that are kept, with what their towers computed; 0: none */

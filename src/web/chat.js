@@ -1,319 +1,199 @@
-// chat.js - a conversation with the served model.
-//
-// turns is the conversation as it is sent; each turn has its element in the log.
-// Editing or making an answer again cuts the list and asks: what came before is
-// still kept by the server, which the figures under each answer show.
-import { element, events, headers, problem_of, settings } from "/server.js";
+// chat.js - the conversation that is shown, and asking.  One answer is written at a time; it belongs to its conversation,
+// which need not be the one that is shown.
+import "./tabs.js";
+import { Answer } from "./answer.js";
+import { any, take } from "./attach.js";
+import { button, by_id, element } from "./element.js";
+import { Conversation } from "./conversation.js";
+import * as keep from "./keep.js";
+import { load_markdown } from "./markdown.js";
+import * as shelf from "./shelf.js";
+import { look } from "./state.js";
+import { draw_turn, edit_in } from "./turn.js";
 
-const log = settings("log"), text = settings("text");
-const turns = [];               // { role, content, reasoning_content?, tool_calls?, tool_call_id?, box }
-let running = null;             // AbortController of the answer under way
+const NEAR = 60; // pixels from the end within which the log follows what is written
+const log = by_id("log"), turns = by_id("turns"), text = by_id("text");
+let conversation = new Conversation();
+let running = null; // an Answer
+let following = true;
 
-// ---- tabs ----
+// ---- what is shown ----
 
-const tabs = [settings("tab-chat"), settings("tab-live")];
-function show_tab(tab) {
-  for (const t of tabs) {
-    const on = t === tab;
-    t.setAttribute("aria-selected", on);
-    t.tabIndex = on ? 0 : -1;
-    settings(t.getAttribute("aria-controls")).hidden = !on;
-  }
-  document.dispatchEvent(new CustomEvent("view", { detail: tab.getAttribute("aria-controls") }));
+log.addEventListener("scroll", () => {
+  following = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR;
+});
+new ResizeObserver(() => {
+  if (following) log.scrollTop = log.scrollHeight;
+}).observe(turns);
+
+function follow() {
+  following = true;
+  log.scrollTop = log.scrollHeight;
 }
-for (const t of tabs) {
-  t.addEventListener("click", () => show_tab(t));
-  t.addEventListener("keydown", (e) => {
-    if (e.key !== "ArrowLeft" && e.key !== "ArrowRight") return;
-    const other = tabs[1 - tabs.indexOf(t)];
-    show_tab(other);
-    other.focus();
-  });
+
+function problem_box({ message, parent }) {
+  const again = parent === undefined ? [] : [element("div", { class: "acts" }, button("Try again", () => answer(parent)))];
+  return element("article", { class: "message failed", role: "alert" }, element("p", { class: "problem" }, message), ...again);
 }
 
-// ---- what is served ----
+function draw() {
+  const mine = running?.conversation === conversation ? running : null;
+  const whole = conversation.path(), asked = whole.findIndex((t) => t.id === mine?.parent);
+  const path = mine && !mine.from ? whole.slice(0, asked + 1) : whole;
+  const boxes = path.map((t, i) => (mine?.from === t ? mine.box : draw_turn(t, conversation, i === path.length - 1, acts)));
+  if (mine && !mine.from) boxes.push(mine.box);
+  if (conversation.problem && !mine) boxes.push(problem_box(conversation.problem));
+  turns.replaceChildren(...boxes);
+  by_id("empty").hidden = boxes.length > 0;
+  by_id("stop").hidden = !running;
+  by_id("send").disabled = running !== null;
+  if (mine) for (const b of turns.querySelectorAll(".acts button:not(.copy), .results button")) b.disabled = true;
+}
 
-async function learn_model() {
+async function show(c) {
+  conversation = c;
+  history.replaceState(null, "", c.turns.length ? "#" + c.id : location.pathname);
+  draw();
+  follow();
+  shelf.refresh(c.id);
+}
+
+async function keep_it(c) {
   try {
-    const reply = await fetch("/props", { headers: headers() });
-    if (!reply.ok) {
-      settings("model").textContent = await problem_of(reply);
-      return;
-    }
-    const props = await reply.json();
-    settings("model").textContent = `${props.model}, context ${props.context.toLocaleString()} tokens`;
-    for (const name of ["temperature", "top_p", "top_k", "min_p"])
-      settings(name).placeholder = props.sampling[name];
-    settings("think-field").hidden = props.thinking !== "by request";
+    await keep.save(c);
   } catch (e) {
-    settings("model").textContent = "the server does not answer: " + e.message;
+    by_id("undo").textContent = "This conversation is not kept: " + e.message;
   }
-}
-settings("key").addEventListener("change", learn_model);
-
-// ---- the log ----
-
-// Text with ``` blocks and `code` as elements; nothing is read as HTML.
-function rendered(source) {
-  const out = document.createDocumentFragment();
-  source.split(/```[^\n]*\n?/).forEach((part, i) => {
-    if (i % 2) {
-      out.append(element("pre", {}, element("code", {}, part)));
-      return;
-    }
-    part.split(/`([^`\n]+)`/).forEach((piece, j) => out.append(j % 2 ? element("code", {}, piece) : piece));
-  });
-  return out;
-}
-
-function at_end(change) {
-  const near = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-  change();
-  if (near) log.scrollTop = log.scrollHeight;
-}
-
-function add_box(role, who) {
-  settings("empty").hidden = true;
-  const box = element("article", { class: "message " + role }, element("div", { class: "who" }, who));
-  at_end(() => log.append(box));
-  return box;
-}
-
-function cut(from) {
-  for (const t of turns.splice(from)) t.box.remove();
-  for (const stray of log.querySelectorAll(".stray")) stray.remove();
-}
-
-function add_user(content) {
-  const turn = { role: "user", content, box: add_box("user", "You") };
-  const body = element("div", { class: "text" }, content);
-  turn.box.append(body, element("div", { class: "acts" }, element("button", {
-    type: "button", onclick: () => edit(turn, body),
-  }, "Edit")));
-  turns.push(turn);
-}
-
-function edit(turn, body) {
-  if (turn.box.querySelector("textarea")) return;
-  const area = element("textarea", { rows: "3", "aria-label": "Edited message" });
-  const done = (send) => {
-    area.remove();
-    row.remove();
-    body.hidden = acts.hidden = false;
-    if (!send || running) return;
-    cut(turns.indexOf(turn));
-    add_user(area.value);
-    answer();
-  };
-  const row = element("div", { class: "row" }, element("button", { type: "button", onclick: () => done(true) }, "Send"),
-    element("button", { type: "button", onclick: () => done(false) }, "Leave it"));
-  area.value = turn.content;
-  const acts = turn.box.querySelector(".acts");
-  body.hidden = acts.hidden = true;
-  body.after(area, row);
-  area.focus();
-}
-
-// ---- an answer ----
-
-function request() {
-  const body = {
-    messages: turns.map(({ box, ...turn }) => turn), stream: true, stream_options: { include_usage: true },
-    return_progress: true, cache_report: true,
-  };
-  if (settings("system").value.trim()) body.messages.unshift({ role: "system", content: settings("system").value });
-  for (const name of ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"])
-    if (settings(name).value !== "") body[name] = Number(settings(name).value);
-  if (settings("think").value && !settings("think-field").hidden)
-    body.chat_template_kwargs = { enable_thinking: settings("think").value === "true" };
-  if (settings("tools").value.trim()) body.tools = JSON.parse(settings("tools").value);
-  return body;
-}
-
-class Answer {
-  constructor() {
-    this.turn = { role: "assistant", content: "", box: add_box("assistant", "Model") };
-    this.begun = performance.now();
-    this.first = 0;
-    this.progress = element("progress", { "aria-label": "prompt computed" });
-    this.turn.box.append(this.progress);
-  }
-
-  part(name, make) {
-    if (!this[name]) at_end(() => this.turn.box.append(this[name] = make()));
-    return this[name];
-  }
-
-  think(more) {
-    const body = this.part("thought", () => element("details", {}, element("summary", {}, "Thinking"),
-      element("div", { class: "text" }))).lastChild;
-    this.turn.reasoning_content = (this.turn.reasoning_content ?? "") + more;
-    at_end(() => body.append(more));
-  }
-
-  // Tokens may come faster than a screen shows them: the text is laid out once a frame.
-  say(more) {
-    this.part("body", () => element("div", { class: "text" }));
-    this.turn.content += more;
-    this.frame ??= requestAnimationFrame(() => this.show());
-  }
-
-  show() {
-    cancelAnimationFrame(this.frame);
-    this.frame = null;
-    if (this.body) at_end(() => this.body.replaceChildren(rendered(this.turn.content)));
-  }
-
-  call(delta) {
-    const calls = this.turn.tool_calls ??= [];
-    const call = calls[delta.index] ??= { id: "", type: "function", function: { name: "", arguments: "" } };
-    this.call_boxes ??= [];
-    call.id ||= delta.id ?? "";
-    call.function.name += delta.function?.name ?? "";
-    call.function.arguments += delta.function?.arguments ?? "";
-    const box = this.call_boxes[delta.index] ??= element("div", { class: "call" });
-    if (!box.parentNode) this.turn.box.append(box);
-    at_end(() => box.replaceChildren("calls ", element("code", {}, call.function.name), " with ",
-      element("code", {}, call.function.arguments)));
-  }
-
-  take(event) {
-    if (event.error) throw new Error(event.error.message);
-    const p = event.prompt_progress;
-    if (p) {
-      this.progress.max = p.total;
-      this.progress.value = p.processed;
-    }
-    if (event.usage) this.usage = event.usage;
-    const delta = event.choices?.[0]?.delta;
-    if (event.choices?.[0]?.finish_reason) this.finish = event.choices[0].finish_reason;
-    if (!delta) return;
-    if (delta.reasoning_content || delta.content || delta.tool_calls) {
-      this.first ||= performance.now();
-      this.progress.hidden = true;
-    }
-    if (delta.reasoning_content) this.think(delta.reasoning_content);
-    if (delta.content) this.say(delta.content);
-    for (const c of delta.tool_calls ?? []) this.call(c);
-  }
-
-  // What the figures say; last, since a stopped answer has none of the server's.
-  end(stopped) {
-    this.show();
-    this.progress.remove();
-    const u = this.usage, parts = [];
-    const seconds = this.first ? (performance.now() - this.first) / 1000 : 0;
-    if (u) {
-      const cached = u.prompt_tokens_details?.cached_tokens ?? 0;
-      const d = u.completion_tokens_details ?? {};
-      parts.push(`prompt ${u.prompt_tokens} tokens, ${cached} of them kept from before`);
-      if (u.cache?.replayed) parts.push(`${u.cache.replayed} replayed`);
-      parts.push(`first token after ${((this.first || performance.now()) - this.begun).toFixed(0)} ms`);
-      // Of an answer that comes at once, as guessed ones do, a rate would say nothing.
-      if (u.completion_tokens > 1)
-        parts.push(`${u.completion_tokens} tokens` + (seconds < 0.1 ? ` within ${(1000 * seconds).toFixed(0)} ms`
-          : `, ${((u.completion_tokens - 1) / seconds).toFixed(1)} a second`));
-      if (d.accepted_prediction_tokens) parts.push(`${d.accepted_prediction_tokens} guessed right`);
-    }
-    if (this.finish === "length") parts.push("cut at the limit");
-    if (stopped) parts.push("stopped");
-    at_end(() => {
-      this.turn.box.append(element("div", { class: "stats" }, parts.join(" · ")));
-      const acts = element("div", { class: "acts" }, element("button", {
-        type: "button", onclick: () => again(this.turn),
-      }, "Make again"));
-      this.turn.box.append(acts);
-      if (this.turn.tool_calls?.length && !stopped) this.turn.box.append(this.results());
-    });
-  }
-
-  // The person plays the tool.
-  results() {
-    const form = element("form", {});
-    const areas = this.turn.tool_calls.map((c) => {
-      const area = element("textarea", { rows: "1", "aria-label": "Result of " + c.function.name });
-      area.placeholder = "Result of " + c.function.name;
-      form.append(area);
-      return area;
-    });
-    form.append(element("div", { class: "row" }, element("button", { type: "submit" }, "Send results")));
-    form.addEventListener("submit", (e) => {
-      e.preventDefault();
-      if (running) return;
-      this.turn.tool_calls.forEach((c, i) => {
-        const box = add_box("user", "Result of " + c.function.name);
-        box.append(element("div", { class: "text" }, areas[i].value));
-        turns.push({ role: "tool", tool_call_id: c.id, content: areas[i].value, box });
-      });
-      form.remove();
-      answer();
-    });
-    return form;
-  }
-}
-
-function again(turn) {
-  if (running) return;
-  cut(turns.indexOf(turn));
-  answer();
-}
-
-function show_running(on) {
-  settings("stop").hidden = !on;
-  settings("send").disabled = on;
-  settings("new").disabled = on;
-}
-
-async function answer() {
-  let body;
-  try {
-    body = request();
-  } catch (e) {
-    add_box("stray", "").append(element("p", { class: "problem" }, "Tools are no JSON: " + e.message));
-    return;
-  }
-  const a = new Answer();
-  let stopped = false;
-  running = new AbortController();
-  show_running(true);
-  try {
-    const reply = await fetch("/v1/chat/completions", {
-      method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json", ...headers() },
-      signal: running.signal,
-    });
-    if (!reply.ok) throw new Error(await problem_of(reply));
-    for await (const event of events(reply)) a.take(event);
-  } catch (e) {
-    if (e.name === "AbortError") stopped = true;
-    else a.turn.box.append(element("p", { class: "problem" }, e.message));
-  }
-  running = null;
-  show_running(false);
-  turns.push(a.turn);
-  a.end(stopped);
+  if (c === conversation) history.replaceState(null, "", "#" + c.id);
+  shelf.refresh(conversation.id);
 }
 
 // ---- asking ----
 
-settings("ask").addEventListener("submit", (e) => {
+// Has an answer written to the turn of this id, or has one that was cut go on.
+async function answer(parent, from = null) {
+  if (running) return;
+  const c = conversation, mine = new Answer(c, parent, from);
+  delete c.problem;
+  running = mine;
+  draw();
+  follow();
+  await mine.run();
+  running = null;
+  if (mine.problem) c.problem = { message: mine.problem.message, parent: mine.is_turn ? undefined : parent };
+  else if (!mine.is_turn) c.problem = { message: "Stopped before anything was said.", parent };
+  if (mine.problem?.status === 0) look();
+  if (from) {
+    delete from.cut;
+    Object.assign(from, mine.turn);
+  } else if (mine.is_turn) {
+    // Under the branch that was asked, which may not be the one that is shown by now.
+    if (c.turns.some((t) => t.id === parent)) c.add(parent, mine.turn);
+  }
+  draw();
+  if (c.turns.length) keep_it(c);
+}
+
+const acts = {
+  edit(turn, box) {
+    edit_in(box, turn.content, turn.role === "user" ? "Send" : "Keep", (content) => {
+      if (running || (!content.trim() && !turn.files && !turn.pictures)) return false;
+      const { id, parent, stats, cut, ...rest } = turn;
+      const added = conversation.add(parent, { ...rest, content });
+      if (turn.role === "user") {
+        answer(added.id);
+      } else {
+        draw();
+        keep_it(conversation);
+      }
+      return true;
+    });
+  },
+  again(turn) {
+    answer(turn.parent); // a branch beside this one
+  },
+  go_on(turn) {
+    answer(turn.parent, turn);
+  },
+  remove(turn) {
+    if (running) return;
+    conversation.remove(turn);
+    delete conversation.problem;
+    draw();
+    if (conversation.turns.length) keep_it(conversation);
+    else keep.remove(conversation.id).then(() => shelf.refresh());
+  },
+  show(turn) {
+    if (running?.conversation === conversation) return;
+    conversation.show(turn);
+    delete conversation.problem;
+    draw();
+    keep_it(conversation);
+  },
+  results(turn, values) {
+    if (running) return;
+    let at = turn.id;
+    turn.tool_calls.forEach((c, i) => {
+      at = conversation.add(at, { role: "tool", tool_call_id: c.id, name: c.function.name, content: values[i] }).id;
+    });
+    answer(at);
+  },
+};
+
+by_id("ask").addEventListener("submit", (e) => {
   e.preventDefault();
-  if (running || !text.value.trim()) return;
-  add_user(text.value);
+  if (running || (!text.value.trim() && !any())) return;
+  const turn = conversation.say({ content: text.value, ...take() });
   text.value = "";
-  answer();
+  fit();
+  keep_it(conversation);
+  answer(turn.id);
 });
+
+// The box is as high as its text, up to a third of the window.
+function fit() {
+  text.style.height = "auto";
+  text.style.height = `${Math.min(text.scrollHeight + 2, innerHeight / 3)}px`;
+}
+text.addEventListener("input", fit);
+
 text.addEventListener("keydown", (e) => {
+  if (e.key === "ArrowUp" && !text.value) {
+    const mine = [...turns.querySelectorAll(".message.user")].at(-1);
+    [...(mine?.querySelectorAll(".acts button") ?? [])].find((b) => b.textContent === "Edit")?.click();
+    e.preventDefault();
+  }
   if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
   e.preventDefault();
-  settings("ask").requestSubmit();
+  by_id("ask").requestSubmit();
 });
-settings("stop").addEventListener("click", () => running?.abort());
+by_id("stop").addEventListener("click", () => running?.abort.abort());
 document.addEventListener("keydown", (e) => {
-  if (e.key === "Escape") running?.abort();
+  if (e.key === "Escape" && !document.querySelector("dialog[open]")) running?.abort.abort();
 });
-settings("new").addEventListener("click", () => {
-  cut(0);
-  settings("empty").hidden = false;
+
+// ---- the beginning ----
+
+async function open(id) {
+  if (running?.conversation.id === id) {
+    show(running.conversation);
+    return;
+  }
+  const c = await keep.load(id);
+  show(c ?? new Conversation());
+}
+
+function fresh() {
+  show(new Conversation());
   text.focus();
+}
+
+keep.on_change(async (id) => {
+  if (id === conversation.id && !running) await open(id);
+  else shelf.refresh();
 });
-learn_model();
+shelf.begin({ open, fresh });
+look();
+await load_markdown();
+await open(location.hash.slice(1));
+if (!(await keep.is_kept())) by_id("undo").textContent = "This browser keeps nothing here: conversations go when the page is left.";

@@ -1,21 +1,46 @@
-"""Writes the page's files into a C source: embed.py OUT FILE..."""
+"""Writes the page's files into a C source: embed.py OUT FILE... -- [NAME=LIBRARY...]
+
+libraries.js says which libraries there are: its list is filled in here."""
+import json
 import os
 import sys
 
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
          ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+SLOT = b"const embedded = [];"
 
-with open(sys.argv[1], "w") as out:
-    out.write('#include "web/web.h"\n\n')
-    for i, path in enumerate(sys.argv[2:]):
-        data = open(path, "rb").read()
-        out.write("static const unsigned char file%d[] = {\n" % i)
-        for at in range(0, len(data), 20):
-            out.write("".join("%d," % b for b in data[at:at + 20]) + "\n")
-        out.write("};\n")
-    out.write("\nconst struct web_file web_files[] = {\n")
-    for i, path in enumerate(sys.argv[2:]):
+
+def parts(arguments):
+    """(name, bytes) of each file, libraries last."""
+    own, libraries = arguments[:arguments.index("--")], arguments[arguments.index("--") + 1:]
+    libraries = [a.split("=", 1) for a in libraries]
+    there = json.dumps([name for name, _ in libraries]).encode()
+    for path in own:
         name = os.path.basename(path)
-        out.write('\t{ "/%s", "%s", file%d, sizeof file%d },\n' %
-                  ("" if name == "index.html" else name, TYPES[os.path.splitext(name)[1]], i, i))
-    out.write("\t{ 0 },\n};\n")
+        with open(path, "rb") as f:
+            data = f.read()
+        if name == "libraries.js":
+            assert data.count(SLOT) == 1, "libraries.js has no place for the list of libraries"
+            data = data.replace(SLOT, b"const embedded = " + there + b";")
+        yield "" if name == "index.html" else name, TYPES[os.path.splitext(name)[1]], data
+    for name, path in libraries:
+        with open(path, "rb") as f:
+            yield name, TYPES[".js"], f.read()
+
+
+def main(target, arguments):
+    files = list(parts(arguments))
+    with open(target, "w") as out:
+        out.write('#include "web/web.h"\n\n')
+        for i, (_, _, data) in enumerate(files):
+            out.write("static const unsigned char file%d[] = {\n" % i)
+            for at in range(0, len(data), 20):
+                out.write("".join("%d," % b for b in data[at:at + 20]) + "\n")
+            out.write("};\n")
+        out.write("\nconst struct web_file web_files[] = {\n")
+        for i, (name, kind, _) in enumerate(files):
+            out.write('\t{ "%s", "%s", file%d, sizeof file%d },\n' % (name, kind, i, i))
+        out.write("\t{ 0 },\n};\n")
+
+
+main(sys.argv[1], sys.argv[2:])

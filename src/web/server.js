@@ -1,15 +1,16 @@
-// server.js - asking this server: one fetch with the API key, and reading a stream of events.
+// server.js - asking this server: requests with the API key, errors in its own words, streams of events.
+import { api_key } from "./settings.js";
 
-export const settings = (id) => document.getElementById(id);
-
-export function headers() {
-  const key = settings("key").value.trim();
-  return key ? { authorization: "Bearer " + key } : {};
+export class ServerError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status; // 0: there was no reply
+  }
 }
 
-// What went wrong, for a person: the server's own words when it has some.
-export async function problem_of(reply) {
+async function problem_of(reply) {
   const text = await reply.text();
+  if (reply.status === 401) return "this server wants its API key: type it in under Settings";
   try {
     return JSON.parse(text).error.message;
   } catch {
@@ -17,14 +18,36 @@ export async function problem_of(reply) {
   }
 }
 
-// One event after another, as objects, until [DONE] or the end.
+// A reply that is no error.  body: an object, sent as JSON.
+export async function ask(path, { method = "GET", body, signal } = {}) {
+  const headers = {};
+  let reply;
+  if (api_key()) headers.authorization = "Bearer " + api_key();
+  if (body) headers["content-type"] = "application/json";
+  try {
+    reply = await fetch(path, { method, headers, signal, body: body && JSON.stringify(body) });
+  } catch (e) {
+    if (e.name === "AbortError") throw e;
+    throw new ServerError("the server does not answer; is it still running?", 0);
+  }
+  if (!reply.ok) throw new ServerError(await problem_of(reply), reply.status);
+  return reply;
+}
+
+// One event after another, as objects, until [DONE].  A stream that ends without it was broken off.
 export async function* events(reply) {
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    rest += value;
+    let part;
+    try {
+      part = await reader.read();
+    } catch (e) {
+      if (e.name === "AbortError") throw e;
+      part = { done: true };
+    }
+    if (part.done) throw new ServerError("the connection to the server was lost", 0);
+    rest += part.value;
     for (let end; (end = rest.indexOf("\n\n")) >= 0; rest = rest.slice(end + 2)) {
       const data = rest.slice(0, end).split("\n").filter((l) => l.startsWith("data:"))
         .map((l) => l.slice(5).trimStart()).join("\n");
@@ -32,13 +55,4 @@ export async function* events(reply) {
       if (data) yield JSON.parse(data);
     }
   }
-}
-
-export function element(name, attributes = {}, ...children) {
-  const e = document.createElement(name);
-  for (const [k, v] of Object.entries(attributes))
-    if (k === "onclick") e.addEventListener("click", v);
-    else if (v !== null && v !== false) e.setAttribute(k, v === true ? "" : v);
-  e.append(...children);
-  return e;
 }

@@ -1,16 +1,16 @@
-/* web.h - the page that a browser gets from the server: files of this folder, in
- * the program.  No build step but their embedding, nothing from elsewhere. */
+/* web.h - the page that a browser gets from the server: files of this folder, in the program, and with them the
+ * libraries that read markdown, where the build found them (meson.build).  docs/page.md has the tour. */
 #ifndef WEB_WEB_H
 #define WEB_WEB_H
 
 #include <stddef.h>
 
 struct web_file {
-	const char *path; /* as asked for: "/", "/page.css" */
+	const char *name; /* "" for the page itself, which is asked for as "/"; else behind "/page/": "page.css" */
 	const char *type; /* Content-Type */
 	const unsigned char *p;
 	size_t n;
 };
-extern const struct web_file web_files[]; /* ends with path NULL */
+extern const struct web_file web_files[]; /* ends with name NULL */
 
 #endif

@@ -94,6 +94,27 @@ class Explaining(Test):
         tree = s.ask("GET", "/v1/cache", headers=ann).text()
         self.assertNotIn("swordfish", tree)
 
+    def test_text_of_nodes(self):
+        s = self.serve()
+        s.post(CHAT, ask("The password is swordfish, remember it."))
+        nodes = {n["id"]: n for n in s.ask("GET", "/v1/cache").json()["nodes"]}
+        whole = ""
+        for i, n in sorted(nodes.items(), key=lambda kv: kv[1]["begin"]):
+            r = s.ask("GET", "/v1/cache/nodes/%d" % i).json()
+            self.assertEqual((r["id"], r["begin"], r["end"]), (i, n["begin"], n["end"]))
+            whole += r["text"]
+        self.assertIn("The password is swordfish, remember it.", whole)
+        for bad in ("99999", "x", "", "1x", "-1", "18446744073709551616"):
+            self.assertEqual(s.ask("GET", "/v1/cache/nodes/" + bad).status, 404, bad)
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write("ann one\nbob two\n")
+            f.flush()
+            s = self.serve("--api-key-file", f.name)
+        ann = {"Authorization": "Bearer one"}
+        s.post(CHAT, ask("My password."), ann)
+        for n in s.ask("GET", "/v1/cache", headers=ann).json()["nodes"]:
+            self.assertEqual(s.ask("GET", "/v1/cache/nodes/%d" % n["id"], headers=ann).status, 403)
+
     def test_bad(self):
         s = self.serve()
         for path, body, status in (("explain", "{", 400), ("explain", {}, 400), ("explain", {"messages": []}, 400),

@@ -3,8 +3,10 @@ Run as: test_life.py STUB_SERVER TOKENIZER.JSON"""
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
+import time
 import unittest
 
 from serverkit import CHAT, COMPLETIONS, PATIENCE, request, sanitized, stub
@@ -156,6 +158,61 @@ class Deleting(Test):
             self.assertEqual(s.records("request")[-1]["client"], name)
         self.assertNotIn("secret", s.text())
 
+    def test_keys_read_again(self):
+        with tempfile.NamedTemporaryFile("w") as f:
+            def write(text):
+                f.seek(0)
+                f.truncate()
+                f.write(text)
+                f.flush()
+
+            def reads(words):
+                lines = s.text().count("SIGHUP")
+                s.signal(signal.SIGHUP)
+                end = time.monotonic() + PATIENCE
+                while s.text().count("SIGHUP") == lines and time.monotonic() < end:
+                    pass
+                self.assertIn(words, s.text().splitlines()[-1])
+
+            def status(key):
+                return s.ask("GET", "/metrics", headers={"Authorization": "Bearer " + key}).status
+
+            write("ann one\nbob two\n")
+            s = self.serve(api_key_file=f.name)
+            c = s.connect()
+            c.request("POST", COMPLETIONS, {"prompt": "say slow", "max_tokens": ENDLESS},
+                      {"Authorization": "Bearer one", "x-request-id": "r"})
+            while 'weft_requests_running 1\n' not in s.ask("GET", "/metrics", headers={"Authorization": "Bearer two"}).text():
+                pass
+            write("zoe three\nbob two\n")
+            reads("1 new, 1 gone")
+            self.assertEqual([status(k) for k in ("one", "two", "three")], [401, 200, 200])
+            # The new key is none of an old one's place: it does not find what that one asked for, which goes on.
+            two, three = {"Authorization": "Bearer two"}, {"Authorization": "Bearer three"}
+            for who in (two, three):
+                self.assertEqual(s.ask("DELETE", "/v1/requests/r", headers=who).status, 404)
+                self.assertEqual(s.ask("GET", "/v1/requests", headers=who).json()["data"], [])
+            # What cannot be read changes nothing.
+            for bad in ("", "a b c\n"):
+                write(bad)
+                reads("the old keys stay")
+                self.assertEqual([status(k) for k in ("one", "two", "three")], [401, 200, 200])
+            # A key that comes back is its old self.
+            write("ann one\nbob two\n")
+            reads("1 new, 1 gone")
+            self.assertEqual([status(k) for k in ("one", "two", "three")], [200, 200, 401])
+            self.assertEqual(s.ask("DELETE", "/v1/requests/r", headers={"Authorization": "Bearer one"}).status, 404)
+            c.close()
+            while 'weft_requests_running 0\n' not in s.ask("GET", "/metrics", headers=two).text():
+                pass
+        s.post(COMPLETIONS, {"prompt": "ab", "max_tokens": 1}, two)
+        self.assertIn(" key:bob ", s.text())
+
+    def test_hangup_without_keys(self):
+        s = self.serve()
+        s.signal(signal.SIGHUP)
+        self.assertEqual(s.ask("GET", "/health").status, 200)
+
     def test_bad_key_files(self):
         for text, words in (("", "no key"), ("# only\n", "no key"), ("a b c\n", "line 1"), ("\na\tb c", "line 2")):
             with tempfile.NamedTemporaryFile("w") as f:
@@ -164,6 +221,34 @@ class Deleting(Test):
                 with self.assertRaises(RuntimeError) as e:
                     stub(api_key_file=f.name)
                 self.assertIn(words, str(e.exception))
+
+
+class Listing(Test):
+    def test_each_stage(self):
+        s = self.serve()
+        want = {"queue": ("waiting", {"requests_waiting": 1}), "prefill": ("prefill", {"requests_running": 1}),
+                "slow": ("decode", {"requests_running": 1})}
+        self.assertEqual(s.ask("GET", "/v1/requests").json(), {"object": "list", "data": []})
+        for say, (state, there) in want.items():
+            with self.subTest(state=state):
+                c = s.connect()
+                c.request("POST", COMPLETIONS, {"prompt": "say " + say, "max_tokens": ENDLESS}, {"x-request-id": "mine-" + say})
+                s.until("there", **there)
+                if state == "decode":
+                    s.at_least("weft_steps_total", s.metrics()["weft_steps_total"] + 3)
+                rows = s.ask("GET", "/v1/requests").json()["data"]
+                self.assertEqual(len(rows), 1)
+                row = rows[0]
+                self.assertEqual((row["id"], row["path"], row["state"], row["client"], row["choice"], row["max_tokens"]),
+                                 ("mine-" + say, COMPLETIONS, state, "127.0.0.1", 0, ENDLESS))
+                self.assertGreater(row["prompt_tokens"], 0)
+                self.assertEqual(row["output_tokens"] > 0, state == "decode")
+                self.assertGreaterEqual(row["age_seconds"], 0)
+                s.ask("DELETE", "/v1/requests/mine-" + say)
+                c.reply()
+                c.close()
+                s.until("idle", requests_running=0, requests_waiting=0)
+        self.assertEqual(s.ask("GET", "/v1/requests").json()["data"], [])
 
 
 class Refusing(Test):

@@ -1,0 +1,145 @@
+// answer.js - an answer that is being written: a request, its stream, and what is shown meanwhile.
+import { element } from "./element.js";
+import { markdown } from "./markdown.js";
+import { ask, events } from "./server.js";
+import { request_fields, system_message } from "./settings.js";
+import { box_of, call_box, thought_box } from "./turn.js";
+
+// Of an answer that comes at once, as guessed ones do, a rate would say nothing.
+const SHORTEST_S = 0.1;
+// A long text takes longer to be formed than a frame lasts: of the time, at most this share goes into that.
+const DRAW_SHARE = 0.25;
+
+function stats_of(answer) {
+  const u = answer.usage, parts = [];
+  const begun = answer.first || performance.now(), seconds = (performance.now() - begun) / 1000;
+  if (u) {
+    const d = u.completion_tokens_details ?? {};
+    parts.push(`prompt ${u.prompt_tokens} tokens, ${u.prompt_tokens_details?.cached_tokens ?? 0} of them kept from before`);
+    if (u.cache?.replayed) parts.push(`${u.cache.replayed} replayed`);
+    parts.push(`first token after ${(begun - answer.begun).toFixed(0)} ms`);
+    if (u.completion_tokens > 1)
+      parts.push(`${u.completion_tokens} tokens` + (seconds < SHORTEST_S ? ` within ${(1000 * seconds).toFixed(0)} ms`
+        : `, ${((u.completion_tokens - 1) / seconds).toFixed(1)} a second`));
+    if (d.accepted_prediction_tokens) parts.push(`${d.accepted_prediction_tokens} guessed right`);
+  }
+  if (answer.turn.cut) parts.push({ length: "cut at the limit", stopped: "stopped", lost: "broken off" }[answer.turn.cut]);
+  return parts.join(" · ");
+}
+
+export class Answer {
+  // To the turn whose id is parent; or from: an answer that was cut, to go on with.
+  constructor(conversation, parent, from = null) {
+    this.conversation = conversation;
+    this.parent = parent;
+    this.from = from;
+    this.turn = { role: "assistant", content: from?.content ?? "" };
+    if (from?.reasoning_content) this.turn.reasoning_content = from.reasoning_content;
+    this.box = box_of("assistant");
+    this.progress = element("progress", { "aria-label": "prompt computed" });
+    this.thought = thought_box(true);
+    this.body = element("div", { class: "text" });
+    this.calls = element("div");
+    this.thought.hidden = true;
+    this.box.append(this.progress, this.thought, this.body, this.calls);
+    this.begun = performance.now();
+    this.first = 0;
+    this.problem = null;     // an Error
+    this.abort = new AbortController();
+    if (from) {
+      this.thought.lastChild.append(from.reasoning_content ?? "");
+      this.thought.hidden = !from.reasoning_content;
+      this.thought.open = false;
+      this.draw();
+    }
+  }
+
+  request() {
+    const body = { messages: this.conversation.messages(this.from?.id ?? this.parent), stream: true,
+      stream_options: { include_usage: true }, return_progress: true, cache_report: true, ...request_fields() };
+    const system = system_message();
+    if (system) body.messages.unshift(system);
+    if (this.from) {
+      body.continue_final_message = true;
+      body.add_generation_prompt = false;
+      delete body.messages.at(-1).reasoning_content;
+    }
+    return body;
+  }
+
+  draw() {
+    const began = performance.now();
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.body.replaceChildren(markdown(this.turn.content));
+    this.pause = (performance.now() - began) * (1 / DRAW_SHARE - 1);
+  }
+
+  // Tokens may come faster than a screen shows them.
+  draw_soon() {
+    this.timer ??= setTimeout(() => requestAnimationFrame(() => this.timer !== null && this.draw()), Math.max(this.pause ?? 0, 10));
+  }
+
+  // Open while thoughts come, unless the person closed them; folded once the answer begins.
+  think(more) {
+    this.turn.reasoning_content = (this.turn.reasoning_content ?? "") + more;
+    this.thought.hidden = false;
+    this.thought.lastChild.append(more);
+  }
+
+  say(more) {
+    if (this.turn.content === "") this.thought.open = false;
+    this.turn.content += more;
+    this.draw_soon();
+  }
+
+  call(delta) {
+    const calls = this.turn.tool_calls ??= [];
+    const call = calls[delta.index] ??= { id: "", type: "function", function: { name: "", arguments: "" } };
+    call.id ||= delta.id ?? "";
+    call.function.name += delta.function?.name ?? "";
+    call.function.arguments += delta.function?.arguments ?? "";
+    this.thought.open = false;
+    this.calls.replaceChildren(...calls.map(call_box));
+  }
+
+  take(event) {
+    if (event.error) throw new Error(event.error.message);
+    if (event.prompt_progress) {
+      this.progress.max = event.prompt_progress.total;
+      this.progress.value = event.prompt_progress.processed;
+    }
+    if (event.usage) this.usage = event.usage;
+    const choice = event.choices?.[0], delta = choice?.delta;
+    if (choice?.finish_reason === "length") this.turn.cut = "length";
+    if (!delta) return;
+    if (delta.reasoning_content || delta.content || delta.tool_calls) {
+      this.first ||= performance.now();
+      this.progress.hidden = true;
+    }
+    if (delta.reasoning_content) this.think(delta.reasoning_content);
+    if (delta.content) this.say(delta.content);
+    for (const c of delta.tool_calls ?? []) this.call(c);
+  }
+
+  // Until it is over, in whatever way.  Afterwards turn is the answer; or, where it has no text, problem says why, or it
+  // was stopped.
+  async run() {
+    try {
+      const reply = await ask("/v1/chat/completions", { method: "POST", body: this.request(), signal: this.abort.signal });
+      for await (const event of events(reply)) this.take(event);
+    } catch (e) {
+      this.turn.cut = e.name === "AbortError" ? "stopped" : "lost";
+      if (e.name !== "AbortError") this.problem = e;
+    }
+    clearTimeout(this.timer);
+    this.timer = null;
+    if (this.turn.cut) delete this.turn.tool_calls; // half of a call
+    this.turn.stats = stats_of(this);
+  }
+
+  // A failed answer without text is no turn.
+  get is_turn() {
+    return !this.turn.cut || this.turn.content !== "" || this.turn.cut === "length";
+  }
+}

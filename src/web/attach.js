@@ -1,0 +1,129 @@
+// attach.js - files that go along with the next message: dropped, pasted or chosen.
+//
+// Text goes into the message itself (conversation.js); pictures go as such, to models that see.
+import { button, by_id, bytes, element } from "./element.js";
+import { sees_pictures } from "./state.js";
+
+const TEXT_MOST = 4 << 20, PICTURE_MOST = 20 << 20; // bytes
+const PASTED_LONG = 4000; // characters: a longer paste becomes a file, so that the message stays readable
+const PICTURES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
+
+let files = [], pictures = [];
+
+// What is attached, given to the message that goes out.
+export function take() {
+  const out = {};
+  if (files.length) out.files = files;
+  if (pictures.length) out.pictures = pictures;
+  files = [];
+  pictures = [];
+  draw();
+  return out;
+}
+export const any = () => files.length + pictures.length > 0;
+
+function complain(text) {
+  by_id("attach-problem").textContent = text;
+}
+
+// A picture of an attachment.  A data: URL would need img-src data:, so it is shown as a blob of the same bytes.
+export function thumbnail(picture) {
+  const img = element("img", { class: "thumb", alt: picture.name });
+  fetch_bytes(picture.url).then((blob) => {
+    img.src = URL.createObjectURL(blob);
+    img.onload = () => URL.revokeObjectURL(img.src);
+  });
+  return img;
+}
+async function fetch_bytes(url) {
+  const [head, data] = url.split(",");
+  const raw = atob(data);
+  return new Blob([Uint8Array.from(raw, (c) => c.charCodeAt(0))], { type: /^data:([^;]+)/.exec(head)[1] });
+}
+
+export function chip(file, more = []) {
+  return element("span", { class: "chip" }, element("span", { class: "name" }, file.name),
+    element("span", { class: "size" }, bytes(new Blob([file.text]).size)), ...more);
+}
+
+function draw() {
+  const without = (list, one) => button("✕", () => {
+    list.splice(list.indexOf(one), 1);
+    draw();
+    by_id("text").focus();
+  }, { "aria-label": `Remove ${one.name}`, class: "plain-button" });
+  by_id("attached").replaceChildren(...files.map((f) => chip(f, [without(files, f)])),
+    ...pictures.map((p) => element("span", { class: "chip" }, thumbnail(p), without(pictures, p))));
+  by_id("attached").hidden = !any();
+}
+
+function data_url(file) {
+  return new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.onerror = () => failed(reader.error);
+    reader.readAsDataURL(file);
+  });
+}
+
+async function add(file) {
+  if (PICTURES.includes(file.type)) {
+    if (!sees_pictures()) complain(`${file.name}: this model sees no pictures`);
+    else if (file.size > PICTURE_MOST) complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(PICTURE_MOST)} are taken`);
+    else pictures.push({ name: file.name, url: await data_url(file) });
+    return;
+  }
+  if (file.size > TEXT_MOST) {
+    complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(TEXT_MOST)} of text are taken`);
+    return;
+  }
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    if (text.includes("\0")) throw new Error("binary");
+    files.push({ name: file.name, text });
+  } catch {
+    complain(`${file.name} is neither text in UTF-8 nor a picture`);
+  }
+}
+
+async function add_all(list) {
+  complain("");
+  for (const file of list) await add(file);
+  draw();
+  by_id("text").focus();
+}
+
+// ---- ways in ----
+
+by_id("attach").addEventListener("click", () => by_id("attach-file").click());
+by_id("attach-file").addEventListener("change", async (e) => {
+  await add_all([...e.target.files]);
+  e.target.value = "";
+});
+by_id("text").addEventListener("paste", (e) => {
+  const text = e.clipboardData.getData("text/plain");
+  if (e.clipboardData.files.length) {
+    e.preventDefault();
+    add_all([...e.clipboardData.files]);
+  } else if (text.length > PASTED_LONG) {
+    e.preventDefault();
+    add_all([new File([text], "pasted text", { type: "text/plain" })]);
+  }
+});
+
+const chat = by_id("chat");
+const has_files = (e) => e.dataTransfer?.types.includes("Files");
+chat.addEventListener("dragover", (e) => {
+  if (!has_files(e)) return;
+  e.preventDefault();
+  chat.classList.add("drop");
+});
+chat.addEventListener("dragleave", (e) => {
+  if (!chat.contains(e.relatedTarget)) chat.classList.remove("drop");
+});
+chat.addEventListener("drop", (e) => {
+  chat.classList.remove("drop");
+  if (!has_files(e)) return;
+  e.preventDefault();
+  add_all([...e.dataTransfer.files]);
+});

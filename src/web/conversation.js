@@ -1,0 +1,160 @@
+// conversation.js - a conversation as data: a tree of turns, of which one way from the root is shown.
+//
+// A turn is { id, parent, role, content } and what its role has besides: files and pictures of a user, reasoning_content,
+// tool_calls, stats and cut of an answer, tool_call_id and name of a tool's result.  Turns of one parent are branches:
+// editing a message or making an answer again adds one, and none is lost.  No element of the page is known here.
+
+const ROLES = ["user", "assistant", "tool"];
+const KIND = "weft conversations";
+
+export const new_id = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
+
+// A fence that no run of backticks in text closes.
+function fence_for(text) {
+  const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((run) => run.length));
+  return "`".repeat(longest + 1);
+}
+
+const file_text = (f) => `${f.name}:\n${fence_for(f.text)}\n${f.text}\n${fence_for(f.text)}\n\n`;
+
+function message_of(turn) {
+  const out = { role: turn.role, content: turn.content };
+  for (const name of ["reasoning_content", "tool_calls", "tool_call_id"]) if (turn[name]) out[name] = turn[name];
+  out.content = (turn.files ?? []).map(file_text).join("") + turn.content;
+  if (turn.pictures?.length)
+    out.content = [...turn.pictures.map((p) => ({ type: "image_url", image_url: { url: p.url } })),
+      { type: "text", text: out.content }];
+  return out;
+}
+
+export class Conversation {
+  constructor() {
+    this.id = new_id();
+    this.name = "";       // given by the person; "": it is called after its first message
+    this.changed = Date.now();
+    this.turns = [];
+    this.shown = {};      // id of a turn, or "" for the root: which of the branches after it is shown
+  }
+
+  get title() {
+    const words = (this.name || this.turns.find((t) => t.role === "user")?.content || "").trim().replace(/\s+/g, " ");
+    return words.length > 60 ? words.slice(0, 59) + "…" : words || "New conversation";
+  }
+
+  branches(parent) {
+    return this.turns.filter((t) => t.parent === parent);
+  }
+
+  // From the first turn to the last one shown.
+  path() {
+    const out = [];
+    for (let at = ""; ;) {
+      const kids = this.branches(at);
+      if (!kids.length) return out;
+      const turn = kids.find((t) => t.id === this.shown[at]) ?? kids[kids.length - 1];
+      out.push(turn);
+      at = turn.id;
+    }
+  }
+
+  get last() {
+    return this.path().at(-1) ?? null;
+  }
+
+  show(turn) {
+    this.shown[turn.parent] = turn.id;
+  }
+
+  // A turn after parent (an id, or "" for the root), shown from now on.
+  add(parent, turn) {
+    const added = { ...turn, id: new_id(), parent };
+    this.turns.push(added);
+    this.show(added);
+    this.changed = Date.now();
+    return added;
+  }
+
+  // A message of the person's.  One before it that was never answered gives way to it, and stays as a branch.
+  say(turn) {
+    const last = this.last;
+    return this.add(last?.role === "user" ? last.parent : last?.id ?? "", { role: "user", ...turn });
+  }
+
+  // With all that follows it.
+  remove(turn) {
+    const gone = new Set([turn.id]);
+    for (const t of this.turns) if (gone.has(t.parent)) gone.add(t.id); // a turn stands after its parent
+    this.turns = this.turns.filter((t) => !gone.has(t.id));
+    for (const id of gone) delete this.shown[id];
+    if (gone.has(this.shown[turn.parent])) delete this.shown[turn.parent];
+    this.changed = Date.now();
+  }
+
+  // As the API takes it, up to and with the turn of this id.
+  messages(upto) {
+    const path = this.path();
+    return path.slice(0, path.findIndex((t) => t.id === upto) + 1).map(message_of);
+  }
+
+  holds(words) {
+    return [this.title, ...this.turns.map((t) => t.content)].some((text) => text.toLowerCase().includes(words));
+  }
+
+  plain() {
+    const { id, name, changed, turns, shown } = this;
+    return { id, name, changed, turns, shown };
+  }
+
+  static from(plain) {
+    return Object.assign(new Conversation(), plain);
+  }
+}
+
+// ---- files of conversations ----
+
+export function exported(list) {
+  return JSON.stringify({ kind: KIND, version: 1, conversations: list.map((c) => c.plain()) }, null, 1);
+}
+
+const is_text = (v) => typeof v === "string";
+const optional = (v, good) => v === undefined || good(v);
+const list_of = (good) => (v) => Array.isArray(v) && v.every(good);
+const is_call = (c) => is_text(c?.id) && is_text(c.function?.name) && is_text(c.function.arguments);
+const is_picture = (p) => is_text(p?.name) && /^data:image\/(?:png|jpeg|webp|gif);base64,[A-Za-z0-9+/=]*$/.test(p.url);
+
+// A turn of a file, with the members that are known and no others; throws.
+function turn_from(t, earlier) {
+  const good = is_text(t?.id) && ROLES.includes(t.role) && is_text(t.content) && (t.parent === "" || earlier.has(t.parent)) &&
+    !earlier.has(t.id) && optional(t.files, list_of((f) => is_text(f?.name) && is_text(f.text))) &&
+    optional(t.pictures, list_of(is_picture)) && optional(t.tool_calls, list_of(is_call)) &&
+    ["reasoning_content", "stats", "cut", "tool_call_id", "name"].every((m) => optional(t[m], is_text));
+  if (!good) throw new Error("a turn of it has not the form of a turn");
+  const out = { id: t.id, parent: t.parent, role: t.role, content: t.content };
+  for (const m of ["files", "pictures", "tool_calls", "reasoning_content", "stats", "cut", "tool_call_id", "name"])
+    if (t[m] !== undefined) out[m] = t[m];
+  return out;
+}
+
+// Conversations of a file, each under an id of its own, so that what is here already stays; throws what is wrong.
+export function imported(text) {
+  let file;
+  try {
+    file = JSON.parse(text);
+  } catch {
+    throw new Error("the file is not JSON");
+  }
+  if (file?.kind !== KIND || file.version !== 1 || !Array.isArray(file.conversations))
+    throw new Error("the file holds no conversations of this page");
+  return file.conversations.map((plain) => {
+    const c = new Conversation(), earlier = new Set();
+    if (!Array.isArray(plain?.turns)) throw new Error("a conversation of it has no turns");
+    for (const t of plain.turns) {
+      c.turns.push(turn_from(t, earlier));
+      earlier.add(t.id);
+    }
+    c.name = is_text(plain.name) ? plain.name : "";
+    c.changed = Number.isFinite(plain.changed) ? plain.changed : Date.now();
+    for (const [at, id] of Object.entries(plain.shown ?? {})) if (is_text(id)) c.shown[at] = id;
+    return c;
+  });
+}

@@ -1,0 +1,65 @@
+// element.js - making and finding elements of the page.
+
+export const by_id = (id) => document.getElementById(id);
+
+function fill(e, attributes, children) {
+  for (const [name, value] of Object.entries(attributes))
+    if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
+  e.append(...children);
+  return e;
+}
+
+// An attribute whose name begins with "on" is a listener; null and false mean that there is none.  Children that are
+// strings become text.
+export function element(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+export function svg(name, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+export function button(label, onclick, attributes = {}) {
+  return element("button", { type: "button", onclick, ...attributes }, label);
+}
+
+export function bytes(n) {
+  const unit = ["B", "KB", "MB", "GB", "TB"];
+  let i = 0;
+  for (; n >= 1024 && i < unit.length - 1; i++) n /= 1024;
+  return n.toFixed(n < 10 && i ? 1 : 0) + " " + unit[i];
+}
+
+// Text to the clipboard.  Pages that came over plain HTTP from another machine have no clipboard of their own: there the
+// old command does it.
+async function to_clipboard(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = element("textarea", { class: "off-screen" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+// A button that copies what text() gives, and says that it has.
+export function copy_button(text, label = "Copy") {
+  const b = button(label, async () => {
+    try {
+      await to_clipboard(text());
+      b.textContent = "Copied";
+    } catch {
+      b.textContent = "Not copied";
+    }
+    setTimeout(() => { b.textContent = label; }, 1500);
+  }, { class: "copy" });
+  return b;
+}
+
+// A file for the person to keep.
+export function download(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}

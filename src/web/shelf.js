@@ -1,0 +1,110 @@
+// shelf.js - the list of conversations: found, named, taken away, brought back, sent to files and read from them.
+import { button, by_id, download, element } from "./element.js";
+import { exported, imported } from "./conversation.js";
+import { all, load, remove, save } from "./keep.js";
+
+let acts = null;      // { open(id), fresh() }
+let current = "";
+let drawn = 0;
+
+// Of the conversation that is shown: buttons for what can be done with it.
+function item(c) {
+  const open = button(c.title, () => {
+    acts.open(c.id);
+    show_drawer(false);
+  }, { class: "open", "aria-current": String(c.id === current), title: c.title });
+  const row = element("li", {}, open);
+  if (c.id !== current) return row;
+  row.append(element("div", { class: "acts" }, button("Rename", () => rename(c, row)),
+    button("Export", () => export_list([c], c.title)), button("Delete", () => take_away(c))));
+  return row;
+}
+
+export async function refresh(id = current) {
+  const mine = ++drawn;
+  current = id;
+  const words = by_id("search").value.trim().toLowerCase();
+  const list = (await all()).filter((c) => !words || c.holds(words));
+  if (mine !== drawn) return; // a later one is on its way
+  by_id("list").replaceChildren(...list.map(item));
+  by_id("list-note").textContent = list.length ? "" : words ? "None has these words." : "None yet; they stay in this browser.";
+}
+
+function rename(c, row) {
+  const input = element("input", { "aria-label": "New name", maxlength: "200" });
+  const form = element("form", { onsubmit: async (e) => {
+    e.preventDefault();
+    const there = await load(c.id);
+    if (there) {
+      there.name = input.value.trim();
+      await save(there);
+      acts.open(c.id);
+    }
+    refresh();
+  }, onkeydown: (e) => {
+    if (e.key !== "Escape") return;
+    e.stopPropagation();
+    refresh();
+  } }, input);
+  input.value = c.name || c.title;
+  row.replaceChildren(form);
+  input.select();
+}
+
+async function take_away(c) {
+  await remove(c.id);
+  if (c.id === current) acts.fresh();
+  else refresh();
+  by_id("undo").replaceChildren(`"${c.title}" is deleted. `, button("Bring it back", async () => {
+    await save(c);
+    by_id("undo").replaceChildren();
+    acts.open(c.id);
+  }));
+}
+
+// ---- files ----
+
+function export_list(list, name) {
+  download(`${name.replace(/[^\p{L}\p{N} ._-]/gu, "_").slice(0, 60)}.json`, "application/json", exported(list));
+}
+
+async function import_file(file) {
+  try {
+    const list = imported(await file.text());
+    for (const c of list) await save(c);
+    by_id("undo").textContent = `${list.length} read from ${file.name}.`;
+    if (list.length === 1) acts.open(list[0].id);
+  } catch (e) {
+    by_id("undo").textContent = `${file.name}: ${e.message}`;
+  }
+  refresh();
+}
+
+// ---- the drawer that it is on a narrow screen ----
+
+function show_drawer(on) {
+  by_id("shelf").classList.toggle("out", on);
+  by_id("shelf-toggle").setAttribute("aria-expanded", String(on));
+  if (on) by_id("search").focus();
+}
+
+export function begin(given) {
+  acts = given;
+  by_id("search").addEventListener("input", () => refresh());
+  by_id("new").addEventListener("click", () => {
+    acts.fresh();
+    show_drawer(false);
+  });
+  by_id("export").addEventListener("click", async () => export_list(await all(), "weft conversations"));
+  by_id("import").addEventListener("click", () => by_id("import-file").click());
+  by_id("import-file").addEventListener("change", async (e) => {
+    if (e.target.files[0]) await import_file(e.target.files[0]);
+    e.target.value = "";
+  });
+  by_id("shelf-toggle").addEventListener("click", () => show_drawer(!by_id("shelf").classList.contains("out")));
+  by_id("shelf").addEventListener("keydown", (e) => {
+    if (e.key !== "Escape" || !by_id("shelf").classList.contains("out")) return;
+    show_drawer(false);
+    by_id("shelf-toggle").focus();
+  });
+}

@@ -1,0 +1,94 @@
+// turn.js - one turn of a conversation on the page: its text, and what can be done with it.
+import { chip, thumbnail } from "./attach.js";
+import { button, copy_button, element } from "./element.js";
+import { markdown } from "./markdown.js";
+
+const WHO = { user: "You", assistant: "Model" };
+
+export function box_of(role, name) {
+  return element("article", { class: "message " + role }, element("div", { class: "who" }, name ?? WHO[role]));
+}
+
+// Thoughts, folded away once they are over.  The text is the second child.
+export function thought_box(open) {
+  return element("details", { class: "thought", open }, element("summary", {}, "Thinking"), element("div", { class: "text" }));
+}
+
+export function call_box(call) {
+  return element("div", { class: "call" }, "calls ", element("code", {}, call.function.name), " with ",
+    element("code", {}, call.function.arguments));
+}
+
+// ‹ 2 of 3 › : the branches at this turn.  show(turn) brings one up.
+function branches(turn, conversation, show) {
+  const all = conversation.branches(turn.parent), at = all.indexOf(turn);
+  if (all.length < 2) return [];
+  return [element("span", { class: "branches" },
+    button("‹", () => show(all[at - 1]), { "aria-label": "Earlier version", disabled: at === 0 }),
+    element("span", {}, `${at + 1} of ${all.length}`),
+    button("›", () => show(all[at + 1]), { "aria-label": "Later version", disabled: at === all.length - 1 }))];
+}
+
+// A form for what the tools answer: the person plays them.
+function results_form(turn, send) {
+  const areas = turn.tool_calls.map((c) => element("textarea", { rows: "1", placeholder: "Result of " + c.function.name,
+    "aria-label": "Result of " + c.function.name }));
+  return element("form", { class: "results", onsubmit: (e) => {
+    e.preventDefault();
+    send(areas.map((a) => a.value));
+  } }, ...areas, element("div", { class: "row" }, element("button", { type: "submit" }, "Send results")));
+}
+
+// Puts an editor in the place of the box's body.  done(text) says whether it may close.
+export function edit_in(box, text, label, done) {
+  if (box.querySelector(".editor")) return;
+  const area = element("textarea", { rows: String(Math.min(12, 2 + text.split("\n").length)), "aria-label": "Edited message" });
+  const close = () => {
+    editor.remove();
+    box.classList.remove("edited");
+  };
+  const editor = element("form", { class: "editor",
+    onsubmit: (e) => {
+      e.preventDefault();
+      if (done(area.value)) close();
+    },
+    onkeydown: (e) => {
+      if (e.key === "Escape") close();
+      else if (e.key !== "Enter" || !(e.ctrlKey || e.metaKey)) return;
+      else editor.requestSubmit();
+      e.stopPropagation();
+      e.preventDefault();
+    },
+  }, area, element("div", { class: "row" }, element("button", { type: "submit" }, label), button("Leave it", close)));
+  area.value = text;
+  box.append(editor);
+  box.classList.add("edited");
+  area.focus();
+}
+
+// acts: { edit, again, go_on, remove, show, results }, each of a turn and perhaps more.  last: nothing follows it.
+export function draw_turn(turn, conversation, last, acts) {
+  const box = box_of(turn.role, turn.role === "tool" ? "Result of " + (turn.name ?? "a tool") : undefined);
+  if (turn.reasoning_content) {
+    const thought = thought_box(false);
+    thought.lastChild.append(turn.reasoning_content);
+    box.append(thought);
+  }
+  const attached = [...(turn.files ?? []).map((f) => element("details", { class: "file" },
+    element("summary", {}, chip(f)), element("pre", { tabindex: "0" }, f.text))), ...(turn.pictures ?? []).map(thumbnail)];
+  if (attached.length) box.append(element("div", { class: "files" }, ...attached));
+  if (turn.content)
+    box.append(element("div", { class: "text" }, turn.role === "assistant" ? markdown(turn.content) : turn.content));
+  for (const c of turn.tool_calls ?? []) box.append(call_box(c));
+  if (turn.stats) box.append(element("div", { class: "stats" }, turn.stats));
+  const row = element("div", { class: "acts" }, ...branches(turn, conversation, acts.show), copy_button(() => turn.content, "Copy"));
+  if (turn.role !== "tool") row.append(button("Edit", () => acts.edit(turn, box)));
+  if (turn.role === "assistant") {
+    if (turn.cut && turn.content && last && !turn.tool_calls) row.append(button("Continue", () => acts.go_on(turn)));
+    row.append(button("Make again", () => acts.again(turn)));
+  }
+  row.append(button("Delete", () => acts.remove(turn)));
+  box.append(row);
+  if (turn.tool_calls && last && !turn.cut) box.append(results_form(turn, (values) => acts.results(turn, values)));
+  return box;
+}

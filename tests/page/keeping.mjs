@@ -1,0 +1,186 @@
+// What stays: conversations, their list, files of them, settings, presets; attachments.
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { another, answer, ask, model_says, now, picture, press, ready, said, says, set } from './kit.mjs';
+
+const dir = mkdtempSync(join(tmpdir(), 'weft-page-'));
+after(() => rmSync(dir, { recursive: true }));
+
+const titles = () => now.page.locator('#list .open').allInnerTexts();
+async function until_titles(want) {
+	await now.page.waitForFunction((w) => JSON.stringify([...document.querySelectorAll('#list .open')].map((b) => b.textContent)) === w,
+		JSON.stringify(want));
+}
+
+async function talk(...questions) {
+	for (const q of questions) {
+		await now.page.click('#new');
+		await ask(q);
+		await answer();
+	}
+}
+
+test('conversations are kept, found, named, deleted and brought back', async () => {
+	const { page } = now;
+	await model_says(says('about llamas'), says('about yaks'), says('third'));
+	await talk('First question', 'Second question');
+	await until_titles(['Second question', 'First question']);
+	await page.reload();
+	await ready();
+	// The one that was open is open again.
+	assert.equal(await said(await answer()), 'about yaks');
+	await page.fill('#search', 'LLAMA');
+	await until_titles(['First question']);
+	await page.locator('#list .open').click();
+	await page.getByText('about llamas').waitFor();
+	await page.fill('#search', '');
+	await until_titles(['Second question', 'First question']);
+	await page.locator('#list').getByRole('button', { name: 'Rename' }).click();
+	await page.getByLabel('New name').fill('Animals <b>');
+	await page.keyboard.press('Enter');
+	await until_titles(['Second question', 'Animals <b>']);
+	await picture('shelf');
+	await page.locator('#list').getByRole('button', { name: 'Delete' }).click();
+	await until_titles(['Second question']);
+	assert.equal(await page.locator('.message').count(), 0);
+	await page.getByRole('button', { name: 'Bring it back' }).click();
+	await until_titles(['Second question', 'Animals <b>']);
+	assert.equal(await said(await answer()), 'about llamas');
+	// A turn of it can go, and what is left stays.
+	await press(page.locator('.message.assistant'), 'Delete');
+	assert.equal(await page.locator('.message').count(), 1);
+	await page.reload();
+	await ready();
+	await page.locator('.message.user').waitFor();
+	assert.equal(await page.locator('.message').count(), 1);
+});
+
+test('two windows show the same conversation', async () => {
+	await model_says(says('one'));
+	await ask('First');
+	await answer();
+	const other = await another(now.page.url());
+	await other.locator('.message.assistant').waitFor();
+	await ask('Second');
+	await answer(1);
+	await other.locator('.message.assistant').nth(1).waitFor();
+});
+
+test('to a file and back', async () => {
+	const { page } = now;
+	await model_says(says('answer one'), says('answer two'), says('answer three'));
+	await talk('One', 'Two');
+	await press(page.locator('.message.assistant'), 'Make again');
+	await page.getByText('answer three').waitFor();
+	const [file] = await Promise.all([page.waitForEvent('download'), page.click('#export')]);
+	const path = join(dir, 'all.json');
+	await file.saveAs(path);
+	const saved = JSON.parse(readFileSync(path));
+	assert.equal(saved.conversations.length, 2);
+	for (let i = 0; i < 2; i++) {
+		await page.locator('#list .open').first().click();
+		await page.locator('#list').getByRole('button', { name: 'Delete' }).click();
+		await page.waitForFunction((n) => document.querySelectorAll('#list .open').length === n, 1 - i);
+	}
+	await page.setInputFiles('#import-file', path);
+	await until_titles(['Two', 'One']);
+	await page.locator('#list .open').first().click();
+	await page.getByText('2 of 2').waitFor();
+	await page.getByLabel('Earlier version').click();
+	assert.equal(await said(await answer()), 'answer two');
+	// One alone, under its name.
+	const [single] = await Promise.all([page.waitForEvent('download'), page.locator('#list').getByRole('button', { name: 'Export' }).click()]);
+	assert.equal(single.suggestedFilename(), 'Two.json');
+});
+
+test('a file that is none of ours changes nothing', async () => {
+	const { page } = now;
+	const good = { id: 'a', parent: '', role: 'user', content: 'x' };
+	const file = (turns) => JSON.stringify({ kind: 'weft conversations', version: 1, conversations: [{ turns }] });
+	const cases = ['no json', '[]', '{"kind":"other"}', file(5), file([{ ...good, role: 'system' }]), file([{ ...good, parent: 'none' }]),
+		file([good, good]), file([{ ...good, content: 5 }]), file([{ ...good, pictures: [{ name: 'x', url: 'https://evil.example/x.png' }] }]),
+		file([{ ...good, tool_calls: [{}] }]), file([{ ...good, files: [{ name: 'x' }] }]), file([null])];
+	for (const [i, text] of cases.entries()) {
+		const path = join(dir, `bad-${i}.json`);
+		writeFileSync(path, text);
+		await page.setInputFiles('#import-file', path);
+		await page.getByText(`bad-${i}.json: `).waitFor();
+	}
+	assert.deepEqual(await titles(), []);
+	// What it does not know is left behind.
+	writeFileSync(join(dir, 'more.json'), file([{ ...good, zork: '<img src=x onerror=alert(1)>' }]));
+	await page.setInputFiles('#import-file', join(dir, 'more.json'));
+	await until_titles(['x']);
+});
+
+test('settings are kept, and presets of them', async () => {
+	const { page } = now;
+	await set({ temperature: '0.3', system: 'Be terse.', 'preset-name': 'terse' });
+	await page.click('#settings-open');
+	await page.click('#preset-keep');
+	await picture('settings');
+	await page.click('#settings-reset');
+	await page.click('#settings-close');
+	const sent = await model_says(says('ok'));
+	await ask('a');
+	await answer();
+	assert.deepEqual(sent[0].messages, [{ role: 'user', content: 'a' }]);
+	await page.reload();
+	await ready();
+	await set({ preset: 'terse' });
+	await page.reload();
+	await ready();
+	await ask('b');
+	await answer(1);
+	assert.equal(sent[1].temperature, 0.3);
+	assert.deepEqual(sent[1].messages[0], { role: 'system', content: 'Be terse.' });
+	await page.click('#settings-open');
+	await page.selectOption('#preset', 'terse');
+	await page.click('#preset-drop');
+	assert.equal(await page.locator('#preset option').count(), 1);
+});
+
+// Files as a drop or a paste brings them: [name, type, bytes].
+const bring = (how, files, text = '') => now.page.evaluate(([h, list, t]) => {
+	const data = new DataTransfer();
+	for (const [name, type, bytes] of list) data.items.add(new File([new Uint8Array(bytes)], name, { type }));
+	if (t) data.setData('text/plain', t);
+	const [target, event] = h === 'drop' ? [document.getElementById('log'), new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true })]
+		: [document.getElementById('text'), new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })];
+	target.dispatchEvent(event);
+}, [how, files, text]);
+const utf8 = (text) => [...new TextEncoder().encode(text)];
+
+test('attachments as text: dropped, pasted, chosen, taken back', async () => {
+	const { page } = now;
+	const chips = page.locator('#attached .chip');
+	const sent = await model_says(says('read'));
+	await bring('drop', [['notes.txt', 'text/plain', utf8('first ``` note\n')], ['code.py', '', utf8('print("é")')]]);
+	await chips.nth(1).waitFor();
+	await bring('paste', [['log.txt', 'text/plain', utf8('log')]]);
+	await chips.nth(2).waitFor();
+	await page.getByLabel('Remove log.txt').click();
+	await bring('paste', [], 'long '.repeat(1000));
+	await page.getByText('pasted text').waitFor();
+	await page.getByLabel('Remove pasted text').click();
+	writeFileSync(join(dir, 'chosen.md'), '# chosen');
+	await page.setInputFiles('#attach-file', join(dir, 'chosen.md'));
+	await chips.nth(2).waitFor();
+	await picture('attached');
+	for (const [name, bytes] of [['latin.txt', [0xe9, 0x20]], ['zero.bin', [0, 1, 2]]]) {
+		await bring('drop', [[name, '', bytes]]);
+		await page.getByText(`${name} is neither text`).waitFor();
+	}
+	await bring('drop', [['cat.png', 'image/png', [137, 80]]]);
+	await page.getByText('sees no pictures').waitFor();
+	await ask('What is in them?');
+	await answer();
+	assert.equal(sent[0].messages[0].content, 'notes.txt:\n````\nfirst ``` note\n\n````\n\n' + 'code.py:\n```\nprint("é")\n```\n\n' +
+		'chosen.md:\n```\n# chosen\n```\n\nWhat is in them?');
+	assert.equal(await page.locator('.message.user .chip').count(), 3);
+	assert.equal(await page.locator('.message.user > .text').innerText(), 'What is in them?');
+	assert.equal(await chips.count(), 0);
+});

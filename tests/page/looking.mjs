@@ -1,0 +1,136 @@
+// The view into the engine; widths, colours, keys.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { answer, ask, by_api, greedy, now, open, picture, QUESTION, ready } from './kit.mjs';
+
+const endless = (signal) => fetch(`${now.server.url}/v1/chat/completions`, { method: 'POST', signal,
+	headers: { 'content-type': 'application/json', 'x-request-id': 'endless' },
+	body: JSON.stringify({ messages: [{ role: 'user', content: 'Repeat: a b c' }], max_tokens: 3900, ignore_eos: true, temperature: 0 }) })
+	.catch(() => null);
+
+test('the engine, by keyboard', async () => {
+	const { page } = now;
+	await greedy();
+	await ask('What is the capital of Spain?');
+	await answer();
+	await page.focus('#tab-chat');
+	await page.keyboard.press('ArrowRight');
+	await page.locator('.tile').first().waitFor();
+	assert.ok(await page.locator('.tile').count() >= 6);
+	assert.ok(await page.locator('.bar meter').count() >= 3);
+	const nodes = page.locator('#tree .node');
+	await nodes.first().waitFor();
+	const before = await nodes.count();
+	// A state to go on from, made to stay and then given up.
+	const held = page.locator('#tree .node:has(.state)').last();
+	await held.focus();
+	await page.keyboard.press('Enter');
+	// What a node's tokens say.
+	await page.waitForFunction(() => document.querySelector('#node pre')?.textContent.length > 1);
+	await page.getByRole('button', { name: 'Pin' }).click();
+	await page.locator('.state.pinned').first().waitFor();
+	await picture('engine');
+	await page.locator('#tree .node:has(.state.pinned)').last().click();
+	await page.getByRole('button', { name: 'Unpin' }).click();
+	await page.waitForFunction(() => !document.querySelector('.state.pinned'));
+	await page.getByRole('button', { name: 'Drop with all after it' }).click();
+	await page.waitForFunction((n) => document.querySelectorAll('#tree .node').length < n, before);
+	// A hit flashes.
+	await by_api({ messages: [{ role: 'user', content: 'What is the capital of Chile?' }] });
+	await page.waitForFunction((n) => document.querySelectorAll('#tree .node').length >= n, before - 1);
+	const flashed = page.locator('#tree .node.hit').first().waitFor({ state: 'attached' });
+	let seen = false;
+	const told = flashed.finally(() => { seen = true; });
+	while (!seen) await by_api({ messages: [{ role: 'user', content: 'What is the capital of Chile?' }] });
+	await told;
+});
+
+test('the text of a node is that of the prompt', async () => {
+	const { page } = now;
+	await by_api({ messages: [{ role: 'user', content: 'What is the capital of Xanadu?' }] });
+	await page.click('#tab-live');
+	await page.locator('#tree .node').first().waitFor();
+	const texts = [];
+	for (const id of (await (await fetch(`${now.server.url}/v1/cache`)).json()).nodes.map((n) => n.id))
+		texts.push((await (await fetch(`${now.server.url}/v1/cache/nodes/${id}`)).json()).text);
+	assert.ok(texts.some((t) => t.includes('Xanadu')));
+	await page.locator('#tree .node').first().click();
+	await page.waitForFunction((all) => all.includes(document.querySelector('#node pre')?.textContent), texts);
+});
+
+test('who runs and who waits, as rows; one is cancelled', async () => {
+	const { page } = now;
+	const own = new AbortController();
+	let ended = false;
+	await page.click('#tab-live');
+	await page.getByText('Nothing is under way.').waitFor();
+	// One after the other, as long as it takes: an answer may end before the view is drawn again.
+	const asked = (async () => {
+		while (!ended) await endless(own.signal);
+	})();
+	const row = page.locator('#requests tbody tr').first();
+	await row.waitFor();
+	assert.match(await page.locator('#requests').innerText(), /\/v1\/chat\/completions/);
+	await picture('requests');
+	ended = true;
+	await page.evaluate(() => document.querySelector('#requests button')?.click());
+	own.abort();
+	await asked;
+	await now.server.idle();
+	await page.getByText('Nothing is under way.').waitFor();
+});
+
+test('at phone width, light and dark', async () => {
+	const colours = [];
+	for (const colorScheme of ['light', 'dark']) {
+		await now.context.close();
+		await open({ viewport: { width: 360, height: 640 }, colorScheme });
+		const { page } = now;
+		await greedy();
+		await ask(QUESTION);
+		await answer();
+		for (const tab of ['#tab-chat', '#tab-live']) {
+			await page.click(tab);
+			if (tab === '#tab-live') await page.locator('.tile').first().waitFor();
+			const [inner, whole] = await page.evaluate(() => [innerWidth, document.documentElement.scrollWidth]);
+			assert.ok(whole <= inner, `${tab} is ${whole} wide on ${inner}`);
+			await picture(`phone-${colorScheme}-${tab.slice(5)}`);
+		}
+		await page.click('#tab-chat');
+		await page.click('#settings-open');
+		await picture(`phone-${colorScheme}-settings`);
+		await page.keyboard.press('Escape');
+		await page.click('#shelf-toggle');
+		await page.locator('#shelf.out').waitFor();
+		await picture(`phone-${colorScheme}-shelf`);
+		await page.keyboard.press('Escape');
+		await page.waitForFunction(() => !document.querySelector('#shelf.out'));
+		colours.push(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+	}
+	assert.notEqual(colours[0], colours[1]);
+});
+
+test('everything is reached and has a name by keyboard', async () => {
+	const { page } = now;
+	await greedy();
+	await ask(QUESTION);
+	await answer();
+	await page.focus('#tab-chat');
+	const names = new Set();
+	for (let i = 0; i < 40; i++) {
+		await page.keyboard.press('Tab');
+		names.add(await page.evaluate(() => {
+			const e = document.activeElement;
+			return e === document.body ? '' : e.getAttribute('aria-label') ?? e.labels?.[0]?.textContent ?? e.textContent.trim();
+		}));
+		if (await page.evaluate(() => document.activeElement.id === 'attach')) break;
+	}
+	for (const name of ['Settings', 'New conversation', 'Search in conversations', 'Export all', 'Import', 'Conversation', 'Edit', 'Make again',
+		'Delete', 'Copy', 'Message', 'Attach']) assert.ok(names.has(name), `${name} is not among ${[...names].join(', ')}`);
+	// The arrow key in an empty box takes up the last message.
+	await page.focus('#text');
+	await page.keyboard.press('ArrowUp');
+	assert.equal(await page.getByLabel('Edited message').inputValue(), QUESTION);
+	await page.keyboard.press('Escape');
+	assert.equal(await page.getByLabel('Edited message').count(), 0);
+});

@@ -1,0 +1,244 @@
+// Asking and answers: stop, edit, make again, branches, continue, thinking, tools, failures.  What the model says is judged
+// by what the API says to the same request.
+import assert from 'node:assert/strict';
+import { createServer, request } from 'node:http';
+import { test } from 'node:test';
+import { serve } from '../clients/server.mjs';
+import { answer, ask, by_api, greedy, model_says, now, open, picture, press, QUESTION, ready, said, says, set } from './kit.mjs';
+
+const TOOLS = [{
+	type: 'function', function: {
+		name: 'get_weather', description: 'Current weather in a city.',
+		parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+	},
+}];
+
+// A way to the server on which an answer begins and never ends: only a client that
+// leaves ends it.
+async function faltering(to) {
+	const ENOUGH = 4096; // bytes of a stream that hold some text
+	const s = createServer((req, res) => {
+		const up = request(to + req.url, { method: req.method, headers: req.headers }, (reply) => {
+			let sent = 0;
+			res.writeHead(reply.statusCode, reply.headers);
+			if (!req.url.endsWith('/completions')) {
+				reply.pipe(res);
+				return;
+			}
+			reply.on('data', (chunk) => {
+				res.write(chunk);
+				if ((sent += chunk.length) > ENOUGH) reply.pause();
+			});
+		});
+		up.on('error', () => res.destroy());
+		res.on('close', () => up.destroy());
+		req.pipe(up);
+	});
+	await new Promise((done) => s.listen(0, '127.0.0.1', done));
+	return s;
+}
+
+const kept = (stats) => Number(/(\d+) of them kept/.exec(stats)[1]);
+const user = (n) => now.page.locator('.message.user').nth(n);
+
+test('an answer, made again, edited, and the ways back', async () => {
+	const { page } = now;
+	await greedy();
+	await ask(QUESTION);
+	const first = await answer();
+	const capital = await said(first);
+	assert.equal(capital, (await by_api({ messages: [{ role: 'user', content: QUESTION }] })).content);
+	await press(first, 'Make again');
+	await first.getByText('2 of 2').waitFor();
+	assert.equal(await said(await answer()), capital);
+	assert.ok(kept(await first.locator('.stats').innerText()) > 0);
+	await ask('And of Italy?');
+	await answer(1);
+	await picture('chat');
+	await press(user(0), 'Edit');
+	await page.getByLabel('Edited message').fill('What is the capital of Peru?');
+	await press(user(0), 'Send');
+	await user(0).getByText('2 of 2').waitFor();
+	assert.equal(await said(await answer()), (await by_api({ messages: [{ role: 'user', content: 'What is the capital of Peru?' }] })).content);
+	assert.equal(await page.locator('.message').count(), 2);
+	await picture('branches');
+	// Back to the first question: all that came after it is there again, its two answers too.
+	await user(0).getByLabel('Earlier version').click();
+	assert.equal(await page.locator('.message').count(), 4);
+	assert.match(await page.locator('.message.user').nth(1).innerText(), /Italy/);
+	await page.locator('.message.assistant').first().getByLabel('Earlier version').click();
+	assert.equal(await page.locator('.message').count(), 2);
+	assert.match(await page.locator('.message.assistant').first().innerText(), /1 of 2/);
+	await page.getByRole('button', { name: 'New conversation' }).first().click();
+	assert.equal(await page.locator('.message').count(), 0);
+});
+
+test('stopped by Escape; an edit meanwhile stays in its editor', async () => {
+	const slow = await faltering(now.server.url);
+	try {
+		await now.context.close(); // a window of its own: Chromium judges what a page left behind by the next one's policy
+		await open({}, `http://127.0.0.1:${slow.address().port}`);
+		const { page } = now;
+		await greedy({ max_tokens: '3000' });
+		await page.route('**/v1/chat/completions', (route) => {
+			const body = { ...route.request().postDataJSON(), ignore_eos: true };
+			return route.continue({ postData: JSON.stringify(body) });
+		});
+		await ask('Repeat: one two three');
+		await page.waitForFunction(() => document.querySelector('.message.assistant > .text')?.textContent);
+		assert.equal(await user(0).getByRole('button', { name: 'Edit' }).isDisabled(), true);
+		assert.equal(await page.locator('#send').isEnabled(), false);
+		await page.keyboard.press('Escape');
+		assert.match(await (await answer()).locator('.stats').innerText(), /stopped/);
+		await now.server.idle();
+		assert.equal(await page.locator('#send').isEnabled(), true);
+	} finally {
+		await now.context.close();
+		slow.closeAllConnections();
+		slow.close();
+	}
+});
+
+test('thinking is open while it streams, and then folded', async () => {
+	const { page } = now;
+	// Whether it was ever open is noted as it happens.
+	await page.evaluate(() => {
+		globalThis.opened = false;
+		new MutationObserver(() => {
+			if (document.querySelector('details.thought[open]:not([hidden])')) globalThis.opened = true;
+		}).observe(document.getElementById('turns'), { subtree: true, childList: true, attributes: true });
+	});
+	await greedy({ think: 'true' });
+	await ask('What is 3 + 4?');
+	const thought = (await answer()).locator('details.thought');
+	assert.equal(await thought.count(), 1);
+	assert.equal(await page.evaluate(() => globalThis.opened), true);
+	assert.equal(await thought.evaluate((d) => d.open), false);
+	await thought.locator('summary').click();
+	assert.notEqual((await thought.locator('.text').innerText()).trim(), '');
+	await picture('thinking');
+});
+
+test('tools, there and back', async () => {
+	const { page } = now;
+	await greedy({ tools: JSON.stringify(TOOLS) });
+	await page.route('**/v1/chat/completions', (route) => {
+		const body = route.request().postDataJSON();
+		if (body.messages.length === 1) body.tool_choice = 'required';
+		return route.continue({ postData: JSON.stringify(body) });
+	});
+	await ask('What is the weather in Paris?');
+	const box = await answer();
+	assert.match(await box.locator('.call').innerText(), /get_weather/);
+	await box.getByLabel('Result of get_weather').fill('{"temperature": 18, "sky": "cloudy"}');
+	await press(box, 'Send results');
+	await answer(1);
+	assert.match(await page.locator('.message.tool').innerText(), /cloudy/);
+	await picture('tools');
+	await set({ tools: 'no json' });
+	await ask('And in Rome?');
+	await page.getByText('are no JSON').waitFor();
+});
+
+test('a failed answer is no turn', async () => {
+	const { page } = now;
+	now.expected = /status of 400|ERR_CONNECTION_REFUSED/;
+	const sent = await model_says(() => null, () => ({ status: 400, message: 'the prompt is too long' }), says('Lima.'), says('Rome.'));
+	await ask('And of Japan?');
+	await page.getByText('does not answer').waitFor();
+	await picture('failed');
+	assert.equal(await page.locator('.message.assistant').count(), 0);
+	await press(page.locator('.message.failed'), 'Try again');
+	await page.getByText('the prompt is too long').waitFor();
+	// A new message takes the place of the one that was never answered.
+	await ask('And of Peru?');
+	assert.equal(await said(await answer()), 'Lima.');
+	assert.deepEqual(sent.at(-1).messages, [{ role: 'user', content: 'And of Peru?' }]);
+	await user(0).getByText('2 of 2').waitFor();
+	await ask('And of Italy?');
+	await answer(1);
+	assert.deepEqual(sent.at(-1).messages.map((m) => m.content), ['And of Peru?', 'Lima.', 'And of Italy?']);
+});
+
+test('an answer that is cut goes on', async () => {
+	await greedy({ max_tokens: '3' });
+	await ask(QUESTION);
+	const box = await answer();
+	assert.match(await box.locator('.stats').innerText(), /cut at the limit/);
+	await greedy({ max_tokens: '' });
+	await press(box, 'Continue');
+	await now.page.waitForFunction(() => !/cut/.test(document.querySelector('.message.assistant .stats')?.textContent ?? 'cut'));
+	assert.equal(await said(await answer()), (await by_api({ messages: [{ role: 'user', content: QUESTION }] })).content);
+	assert.equal(await now.page.locator('.message').count(), 2);
+});
+
+test('an answer that breaks off is kept, and says so', async () => {
+	const sent = await model_says(says('The capital', { lost: true }), says(' is Paris.'));
+	await ask(QUESTION);
+	const box = await answer();
+	assert.match(await box.locator('.stats').innerText(), /broken off/);
+	await now.page.getByText('the connection to the server was lost').waitFor();
+	await press(box, 'Continue');
+	await now.page.getByText('The capital is Paris.').waitFor();
+	assert.equal(sent[1].continue_final_message, true);
+	assert.deepEqual(sent[1].messages.at(-1), { role: 'assistant', content: 'The capital' });
+});
+
+test('what the server refuses is said', async () => {
+	now.expected = /status of 400/;
+	await greedy({ max_tokens: '5', top_p: '7' });
+	await ask(QUESTION);
+	await now.page.getByText(/top_p must be/).waitFor();
+});
+
+test('sending scrolls to the end, whatever was in sight', async () => {
+	const { page } = now;
+	await model_says(says('line\n\n'.repeat(80)), says('second\n\n'.repeat(80)));
+	const from_end = () => page.evaluate(() => {
+		const log = document.getElementById('log');
+		return log.scrollHeight - log.scrollTop - log.clientHeight;
+	});
+	await ask('row\n'.repeat(60));
+	await answer();
+	await page.waitForFunction(() => document.getElementById('log').scrollTop > 0);
+	assert.ok(await from_end() < 60);
+	await page.evaluate(() => { document.getElementById('log').scrollTop = 0; });
+	await page.waitForFunction(() => document.getElementById('log').scrollTop === 0);
+	await ask('again');
+	await answer(1);
+	assert.ok(await from_end() < 60);
+});
+
+test('with an API key, kept as long as the window', async () => {
+	const own = await serve('--api-key', 'sesame');
+	now.expected = /status of 401/;
+	try {
+		await now.context.close();
+		await open({}, own.url);
+		const { page } = now;
+		await page.getByText('wants its API key').waitFor();
+		await set({ key: 'sesame' });
+		await page.getByText(/context [\d,]+ tokens/).waitFor();
+		await page.reload();
+		await ready();
+		await page.getByText(/context [\d,]+ tokens/).waitFor();
+		assert.equal(await page.evaluate(() => JSON.stringify(localStorage).includes('sesame')), false);
+		await ask(QUESTION);
+		await answer();
+	} finally {
+		await now.context.close();
+		await own.stop();
+	}
+});
+
+test('the title says the model, and when the server is gone', async () => {
+	const own = await serve('--alias', 'parrot');
+	now.expected = /ERR_CONNECTION_REFUSED|status of 401/;
+	await now.context.close();
+	await open({}, own.url);
+	await now.page.waitForFunction(() => document.title === 'parrot · weft');
+	await own.stop();
+	await ask(QUESTION);
+	await now.page.waitForFunction(() => document.title.startsWith('⚠ '));
+	assert.equal(await now.page.locator('#health').getAttribute('class'), 'bad');
+});
