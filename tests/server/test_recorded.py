@@ -1,6 +1,9 @@
-"""Requests in the shape in which coding agents and chat programs send them, rebuilt from what users reported (no captures), with content of our own:
-each is answered with nothing but a base URL, a key and any model's name.  Run as: test_recorded.py STUB_SERVER TOKENIZER.JSON"""
+"""Requests in the shape in which coding agents and chat programs send them, rebuilt from what users reported, with content of our own; and in recorded/
+those that the programs themselves sent when they were run against a server (Claude Code 2.1.197, Codex 0.169, opencode 1.18.33, Cline 3.0.65),
+texts, ids and descriptions replaced: each is answered with nothing but a base URL, a key and any model's name.
+Run as: test_recorded.py STUB_SERVER TOKENIZER.JSON"""
 import json
+import pathlib
 import sys
 import unittest
 
@@ -125,6 +128,19 @@ class Recorded(unittest.TestCase):
                     self.assertTrue(r.events()[0]["choices"])
                 else:
                     self.assertIn(r.json()["choices"][0]["finish_reason"], ("stop", "length", "tool_calls"))
+
+    def test_captures(self):
+        """What the programs sent, as it came: answered whole, and what is left out is named."""
+        told = {"codex": "tools left out: web_search", "claude_code": "context_management"}
+        for path in sorted((pathlib.Path(__file__).parent / "recorded").glob("*.json")):
+            with self.subTest(client=path.stem):
+                asked = json.loads(path.read_text())
+                r = self.post(asked["path"], asked["body"], {k: v for k, v in asked["headers"].items() if k != "Content-Type"})
+                self.assertIn("text/event-stream", r.headers["content-type"])
+                text = r.text()
+                self.assertTrue(any(end in text for end in ("[DONE]", "message_stop", "response.completed", "response.incomplete")), text[-300:])
+                self.assertNotIn('"error":{', text)
+                self.assertIn(told.get(path.stem, ""), r.headers.get("x-weft-warning", ""))
 
 
 if __name__ == "__main__":

@@ -95,9 +95,10 @@ static enum verdict begins_without_mark(const struct split *s, const struct dial
 	next += strlen(d->open);
 	left -= strlen(d->open);
 	end = memmem(next, left, m->key_end, strlen(m->key_end));
-	if (memchr(next, '\n', end ? (size_t)(end - next) : left))
+	left = end ? (size_t)(end - next) : left;
+	if (left > NAME_BYTES_MAX || memchr(next, '\n', left))
 		return CALL_NO;
-	return end ? CALL_YES : left > NAME_BYTES_MAX ? CALL_NO : CALL_MAYBE;
+	return end ? CALL_YES : CALL_MAYBE;
 }
 
 /* Arguments as one object, in place of marks. */

@@ -11,7 +11,7 @@
 
 #include "text/calls/dialect.h"
 
-enum { NAME_BYTES_MAX = 200, HEAD_BYTES_MAX = 600 };
+enum { NAME_BYTES_MAX = 200, HEAD_BYTES_MAX = 600, FENCE_BYTES_MAX = 20 };
 
 struct named_form {
 	const char *prefix; /* of the name, which is left off */
@@ -40,16 +40,21 @@ static enum verdict read_head(const struct named_form *f, const char *p, size_t 
 	const char *end = memmem(p, n, f->end, strlen(f->end));
 	size_t used, len;
 
+	/* What is too far away is so however the text is cut. */
+	if ((end ? (size_t)(end - p) : n) > HEAD_BYTES_MAX)
+		return CALL_NO;
 	if (!end)
-		return n > HEAD_BYTES_MAX || over ? CALL_NO : CALL_MAYBE;
+		return over ? CALL_NO : CALL_MAYBE;
 	used = (size_t)(end - p) + strlen(f->end);
 	h->name = p + blanks(p, (size_t)(end - p));
 	len = (size_t)(end - h->name);
 	if (f->kind_first && len == 8 && !memcmp(h->name, "function", 8)) {
 		h->name = p + used;
 		end = memchr(h->name, '\n', n - used);
+		if ((end ? (size_t)(end - h->name) : n - used) > NAME_BYTES_MAX)
+			return CALL_NO;
 		if (!end)
-			return n - used > NAME_BYTES_MAX || over ? CALL_NO : CALL_MAYBE;
+			return over ? CALL_NO : CALL_MAYBE;
 		len = (size_t)(end - h->name);
 		used = (size_t)(end - p);
 	}
@@ -66,8 +71,10 @@ static enum verdict read_head(const struct named_form *f, const char *p, size_t 
 	if (f->kind_first && used < n && p[used] == '`') {
 		const char *brace = memchr(p + used, '{', n - used);
 
+		if ((brace ? (size_t)(brace - (p + used)) : n - used) > FENCE_BYTES_MAX)
+			return CALL_NO;
 		if (!brace)
-			return n - used > 20 || over ? CALL_NO : CALL_MAYBE;
+			return over ? CALL_NO : CALL_MAYBE;
 		used = (size_t)(brace - p);
 	}
 	h->at = used;
