@@ -143,6 +143,12 @@ static uint8_t *row_at(const struct kv_view *v, int item, int pos)
 	return v->base + (size_t)page * v->page_bytes + (size_t)(pos % v->page_rows) * v->layer[0].row_bytes[KV_KEYS];
 }
 
+/* What stands in the row: a token, or the number that it brings. */
+static int32_t tok_of(const struct pass *p, int row)
+{
+	return p->tok[row] < 0 ? (int32_t)p->brought[~p->tok[row]][0] : p->tok[row];
+}
+
 /* Appends the row of the window at pos; returns it. */
 static uint32_t window_row(const struct kv_view *v, int item, int32_t tok, int pos)
 {
@@ -166,14 +172,14 @@ static uint32_t state_row(const struct state_view *sv, const struct pass *p, int
 
 	if (pos == span->pos)
 		*ahead = state_after(sv, span->slot, sv->owed[span->slot]);
-	state = mix(*ahead, p->tok[row], pos);
+	state = mix(*ahead, tok_of(p, row), pos);
 	for (int i = 0; i < sv->n_keep; i++)
 		if (sv->keep[i].item == p->item[row] && sv->keep[i].row == pos - span->pos + 1)
 			memcpy(sv->keep[i].s, &state, sizeof(state));
 	if (taped < 0)
 		memcpy(state_at(sv, span->slot), &state, sizeof(state));
 	else
-		tape_put(sv, span->slot, state_taped_at(sv, span) + taped, p->tok[row], pos);
+		tape_put(sv, span->slot, state_taped_at(sv, span) + taped, tok_of(p, row), pos);
 	*ahead = state;
 	return state;
 }
@@ -192,12 +198,12 @@ static void forward(struct model *m, struct pass *p)
 		return;
 	for (int row = 0; row < p->n_row; row++) {
 		int item = p->item[row], pos = p->pos[row];
-		uint32_t state = 0, sum = 0, mark = mark_of(p->tok[row], pos);
+		uint32_t state = 0, sum = 0, mark = mark_of(tok_of(p, row), pos);
 
 		assert(pos == p->span[item].pos + row - p->row[item] && pos < p->span[item].pos + p->span[item].n);
 		memcpy(row_at(kv, item, pos), &mark, sizeof(mark));
 		if (window)
-			sum = window_row(window, item, p->tok[row], pos);
+			sum = window_row(window, item, tok_of(p, row), pos);
 		if (sv)
 			state = state_row(sv, p, row, &ahead);
 		if (logit == p->n_logit || p->logit_row[logit] != row)
@@ -206,7 +212,7 @@ static void forward(struct model *m, struct pass *p)
 			memcpy(&mark, row_at(kv, item, i), sizeof(mark));
 			sum += mark;
 		}
-		fill(p->logits + (size_t)logit++ * TOY_VOCAB, p->tok[row] == TOY_POISON, state, sum);
+		fill(p->logits + (size_t)logit++ * TOY_VOCAB, tok_of(p, row) == TOY_POISON, state, sum);
 	}
 	assert(logit == p->n_logit);
 }

@@ -31,7 +31,7 @@ struct toy_opts {
 struct model *toy_open(const struct toy_opts *o);
 void toy_close(struct model *m);
 
-/* The truth: logits of the row at n - 1, of tok[0..n). */
+/* The truth: logits of the row at n - 1, of tok[0..n).  A row that brings its vector is the one number of it, below 0. */
 void toy_logits(const struct model *m, const int32_t *tok, int n, float *out);
 
 /* Byte-level tokenizer: ids 0..255 are the bytes, a few longer tokens, one special. */
