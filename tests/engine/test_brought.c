@@ -365,6 +365,46 @@ static void alongside(struct store *st, const struct prompt *q, const struct pro
 	}
 }
 
+/* While pictures are computed, an answer that runs has a token in every step, and a part is computed in each. */
+static void shared(struct store *st, const struct prompt *q)
+{
+	struct rig g = rig_open(st, &plain);
+	struct run u = { 0 }, v = { 0 };
+	struct prompt late;
+
+	prompt_make(&late, g.m, 1, 100, 8);
+	run_begin(&u, &g, q);
+	u.a.on_logits = NULL;
+	run_submit(&u, &g);
+	while (!u.n_got) {
+		engine_step(g.e);
+		run_read(&u);
+	}
+	worked = 0;
+	run_begin(&v, &g, &late);
+	v.a.on_logits = NULL;
+	run_submit(&v, &g);
+	while (!worked) { /* what is before the first picture */
+		CHECK(u.n_got < 5, "no picture is begun");
+		engine_step(g.e);
+		run_read(&u);
+	}
+	for (int i = 0; i < 4; i++) {
+		int had = u.n_got, parts = worked;
+
+		engine_step(g.e);
+		run_read(&u);
+		CHECK(u.n_got == had + 1 && worked == parts + 1, "step %d: %d tokens, %d parts", i, u.n_got - had,
+		      worked - parts);
+	}
+	run_end(&u, &g);
+	run_end(&v, &g);
+	free(u.row);
+	free(v.row);
+	prompt_free(&late);
+	rig_close(&g);
+}
+
 /* One slot, taken by a more urgent request again and again. */
 static void preempted(struct store *st, const struct prompt *q, const struct run *want)
 {
@@ -650,6 +690,7 @@ static void folder(const char *path)
 	splits(st, &q, &want);
 	resumes(st, &q, &want);
 	alongside(st, &q, &other, &want);
+	shared(st, &q);
 	preempted(st, &q, &want);
 	kept(st, &q, &want);
 	proved(st, &q, &want);
