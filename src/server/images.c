@@ -102,12 +102,18 @@ static void store_put(struct image_store *s, const struct digest *file, struct m
 
 /* ---- an image that comes ---- */
 
+static void show_none(struct images *im)
+{
+	while (im->n_shown)
+		media_unref(im->shown[--im->n_shown]);
+	im->n_span = 0;
+}
+
 void images_fini(struct images *im)
 {
 	for (int i = 0; i < im->n_came; i++)
 		media_unref(im->came[i]);
-	for (int i = 0; i < im->n_shown; i++)
-		media_unref(im->shown[i]);
+	show_none(im);
 	free(im->shown);
 	free(im->span);
 	*im = (struct images){ 0 };
@@ -189,9 +195,12 @@ static void put_mark(struct buf *text, const struct digest *d)
 	buf_printf(text, "%s%s%s", mark_open, hex, mark_close);
 }
 
-/* Takes over m. */
-static int came(struct images *im, struct media *m, struct buf *text)
+int images_take(struct images *im, struct media *m, struct buf *text)
 {
+	if (im->n_came == IMAGES_MAX) {
+		media_unref(m);
+		return E_LIMIT;
+	}
 	im->came[im->n_came++] = m;
 	put_mark(text, &m->digest);
 	return 0;
@@ -209,7 +218,7 @@ static int read_file(struct images *im, const uint8_t *bytes, size_t n, const ch
 	sha256_put(&h, bytes, n);
 	sha256_end(&h, &file);
 	if ((m = store_get(im->store, &file, NULL)))
-		return came(im, m, text);
+		return images_take(im, m, text);
 	if (im->sight->image(im->sight->arg, bytes, n, &m, &err))
 		return problem_set(p, 400, err.code == E_LIMIT ? "image_too_large" : "invalid_image", at, "%s: %s", at,
 		                   err.msg);
@@ -219,7 +228,7 @@ static int read_file(struct images *im, const uint8_t *bytes, size_t n, const ch
 		m = kept;
 	}
 	store_put(im->store, &file, m);
-	return came(im, m, text);
+	return images_take(im, m, text);
 }
 
 int images_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p)
@@ -359,6 +368,7 @@ struct json *images_parts(struct images *im, const struct json *messages, struct
 	size_t n;
 	int r = 0;
 
+	show_none(im);
 	for (size_t i = 0; i < json_len(messages) && !some; i++)
 		some = marked_content(json_at(messages, i), &n) != NULL;
 	if (!some || !im->sight)
@@ -423,6 +433,7 @@ int images_expand(struct images *im, struct tokens *ids, const struct image_plac
 	if (k != im->n_shown)
 		return problem_set(p, 400, "template_error", "messages",
 		                   "the chat template of this model shows %d of %d images", k, im->n_shown);
+	im->n_span = 0;
 	tokens_init(&out);
 	where = xmalloc(size_mul(ids->n + 1, sizeof *where));
 	k = 0;

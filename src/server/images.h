@@ -47,12 +47,14 @@ struct images {
 	int n_span;
 };
 void images_fini(struct images *im);
+/* Takes over m and appends its mark to text.  E_LIMIT: there are IMAGES_MAX, and m is let go. */
+int images_take(struct images *im, struct media *m, struct buf *text);
 
 /* Reads an image and appends its mark to text.  url: "data:image/...;base64,...", or the base64 alone.  at names the
  * field.  im NULL: no image may stand here.  Nothing is ever fetched or opened: other URLs are refused. */
 int images_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p);
 
-/* The messages with parts in place of marks; NULL: none has marks, or (p->status) an image is not here any longer. */
+/* The messages with parts in place of marks, whose images are those shown from here on; NULL: none has marks, or (p->status) an image is not here any longer. */
 struct json *images_parts(struct images *im, const struct json *messages, struct problem *p);
 
 /* Replaces the placeholders in ids, which are as many as there are images shown, by rows, and moves the n positions in
