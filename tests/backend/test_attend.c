@@ -46,6 +46,7 @@ static const struct shape *shape;
 static const char *format;
 static float *sinks;                                /* [heads] */
 static float *in_q[SEQS], *in_k[SEQS], *in_v[SEQS]; /* [length][heads or heads_kv][dim] */
+static int stretch[2];                              /* rows of sequence 0 that see each other, both ends; 0: none */
 static int failures;
 
 static size_t q_row(void)
@@ -122,7 +123,7 @@ static void world_close(struct world *w)
  * as those of a draft that is taken back may be, and what comes of them is dropped. */
 static void step(struct world *w, const struct span *span, const int *keep, int n_span)
 {
-	static int32_t pos[SEQS * LONGEST], item[SEQS * LONGEST], first[SEQS];
+	static int32_t pos[SEQS * LONGEST], item[SEQS * LONGEST], first[SEQS], see[SEQS * LONGEST];
 	struct pass p = { .be = w->be,
 		          .arith = ARITH_FAST,
 		          .n_item = n_span,
@@ -130,6 +131,7 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 		          .item = item,
 		          .span = span,
 		          .row = first,
+		          .see = see,
 		          .work = w->work,
 		          .work_cap = w->work_bytes };
 	struct attn a = { .heads = shape->heads,
@@ -137,6 +139,7 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 		          .dim = shape->dim,
 		          .scale = 1 / sqrtf((float)shape->dim),
 		          .window = shape->window,
+		          .both_ways = stretch[1] > 0,
 		          .softcap = shape->cap,
 		          .sinks = shape->sinks ? sinks : NULL };
 	const struct backend_ops *op = w->be->ops;
@@ -148,6 +151,9 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 		for (int j = 0; j < span[i].n; j++, p.n_row++) {
 			pos[p.n_row] = span[i].pos + j;
 			item[p.n_row] = i;
+			see[p.n_row] = pos[p.n_row];
+			if (!span[i].slot && pos[p.n_row] >= stretch[0] && pos[p.n_row] < stretch[1])
+				see[p.n_row] = stretch[1];
 		}
 	}
 	q = pass_floats(&p, (size_t)p.n_row * q_row());
@@ -532,6 +538,41 @@ static void behind_a_window(enum cpu_level top)
 	world_close(&truth);
 }
 
+/* Rows of a stretch see each other: each gives what its query would give at the stretch's last position, where a row sees
+ * as much; and the rows around it what they gave. */
+static void see_both_ways(enum cpu_level level, int page_rows, int longest, int threads)
+{
+	enum { FIRST = 250, LAST = 270 };
+	static const int rows[] = { FIRST - 1, FIRST, FIRST + 6, LAST - 1, LAST, LAST + 1, LONGEST - 1 };
+	size_t bytes = q_row() * sizeof(float);
+	float *last = in_q[0] + LAST * q_row(), *own = xmalloc(bytes);
+
+	memcpy(own, last, bytes);
+	stretch[0] = FIRST;
+	stretch[1] = LAST;
+	world_open(&other, backend_cpu_open(threads, level), page_rows);
+	run(&other, longest, 0, LAST + 1);
+	stretch[0] = stretch[1] = 0;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		bool inside = rows[i] >= FIRST && rows[i] <= LAST;
+
+		if (inside)
+			memcpy(last, in_q[0] + (size_t)rows[i] * q_row(), bytes);
+		world_open(&truth, backend_cpu_open(1, level), 64);
+		run(&truth, LONGEST, 0, 0);
+		memcpy(last, own, bytes);
+		if (memcmp(truth.out[0] + (size_t)(inside ? LAST : rows[i]) * q_row(),
+		           other.out[0] + (size_t)rows[i] * q_row(), bytes)) {
+			printf("FAIL both ways (%s, %s, %d threads, pages of %d): dim %d: row %d differs\n", format,
+			       cpu_level_name(level), threads, page_rows, shape->dim, rows[i]);
+			failures++;
+		}
+		world_close(&truth);
+	}
+	world_close(&other);
+	free(own);
+}
+
 static void inputs_make(void)
 {
 	sinks = numbers(400, (size_t)shape->heads, 3);
@@ -605,6 +646,14 @@ int main(int argc, char **argv)
 			if ((!quick || !i) && !(shape->window && f % 2) &&
 			    kv_format_find(coded[f])->row_bytes(shape->dim))
 				many_and_few(coded[f], top, quick);
+		if (i < 2) {
+			see_both_ways(top, 64, LONGEST, 2);
+			if (!quick)
+				see_both_ways(plain, 16, 37, 1);
+			format = "bf16";
+			see_both_ways(top, 16, 37, 3);
+			see_both_ways(plain, 64, LONGEST, 1);
+		}
 		if (shape->heads == 40) {
 			format = "bf16";
 			signs_of_zero(top);
