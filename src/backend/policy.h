@@ -38,7 +38,13 @@ static inline int policy_distance(const struct policy *p, int layer)
 	return (layer - p->now - 1 + p->layers) % p->layers;
 }
 
+/* Of two experts with these counts: does the first go? */
+static inline bool policy_before(const struct policy *p, int layer, double count, int layer2, double count2)
+{
+	return count != count2 ? count < count2 : policy_distance(p, layer) > policy_distance(p, layer2);
+}
+
 /* Visits after which a use counts half: chosen by replaying traces. */
-enum { POLICY_HALF = 16 };
+enum { POLICY_HALF = 12 };
 
 #endif

@@ -91,14 +91,6 @@ static bool gives_way(const struct slot *x)
 	return x->state == SLOT_READY && !x->pins && !x->ahead;
 }
 
-/* Is a to go before b? */
-static bool before(const struct slots *s, const struct slot *a, double a_count, const struct slot *b, double b_count)
-{
-	if (a_count != b_count)
-		return a_count < b_count;
-	return policy_distance(&s->policy, a->of->index) > policy_distance(&s->policy, b->of->index);
-}
-
 static struct slot *victim(struct slots *s)
 {
 	struct slot *best = NULL;
@@ -113,7 +105,7 @@ static struct slot *victim(struct slots *s)
 		if (!gives_way(x))
 			continue;
 		count = policy_count(&s->policy, x->of->index, x->expert);
-		if (!best || before(s, x, count, best, least)) {
+		if (!best || policy_before(&s->policy, x->of->index, count, best->of->index, least)) {
 			best = x;
 			least = count;
 		}
