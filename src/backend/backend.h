@@ -500,5 +500,8 @@ struct backend {
 
 /* backend/cpu: threads counts the caller's.  Never fails but by an empty heap. */
 struct backend *backend_cpu_open(int threads, enum cpu_level level);
+/* Memory that its operations come to hold for themselves, beside passes' work memory, in steps of n rows of `cols`:
+ * that of the mixture that takes most.  For plans. */
+size_t backend_cpu_own_bytes(struct moe *const *mix, int n_mix, int n, int cols);
 
 #endif

@@ -158,20 +158,21 @@ static size_t limit(int which)
 	return getrlimit((__rlimit_resource_t)which, &r) || r.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)r.rlim_cur;
 }
 
-static size_t meminfo(const char *name, size_t def)
+/* A line of kilobytes; def: there is none. */
+static size_t kilobytes(const char *path, const char *name, size_t def)
 {
 	struct buf b;
 	size_t kb;
 
 	buf_init(&b);
-	kb = read_small(&b, "/proc/meminfo") ? field(b.p, name, 0) : 0;
+	kb = read_small(&b, path) ? field(b.p, name, 0) : 0;
 	buf_fini(&b);
 	return kb ? kb * 1024 : def;
 }
 
 size_t memory_total(void)
 {
-	size_t machine = meminfo("MemTotal", (size_t)4 << 30);
+	size_t machine = kilobytes("/proc/meminfo", "MemTotal", (size_t)4 << 30);
 
 	machine = least(machine, least(limit(RLIMIT_AS), limit(RLIMIT_DATA)));
 	return least(machine, groups().total);
@@ -179,7 +180,12 @@ size_t memory_total(void)
 
 size_t memory_available(void)
 {
-	return least(meminfo("MemAvailable", memory_total()), groups().available);
+	return least(kilobytes("/proc/meminfo", "MemAvailable", memory_total()), groups().available);
+}
+
+size_t memory_own(void)
+{
+	return kilobytes("/proc/self/status", "RssAnon", 0);
 }
 
 double memory_pressure(void)

@@ -14,6 +14,9 @@ size_t memory_available(void);
  * where the system does not say. */
 double memory_pressure(void);
 
+/* What this process has in memory that no file stands for. */
+size_t memory_own(void);
+
 /* Tests: paths begin with this in place of "". */
 extern const char *memory_root;
 

@@ -144,7 +144,7 @@ struct options {
 	const char *quant_type, *imatrix, *calibrate;
 
 	/* inspect */
-	bool tensors;
+	bool tensors, plan;
 
 	/* tokenize */
 	bool pieces, special, around;

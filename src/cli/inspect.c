@@ -240,7 +240,7 @@ static void print_ignored(const struct store *st)
 		       bytes_text(b, sizeof(b), (double)r[k].bytes), r[k].first, r[k].why);
 }
 
-int cmd_inspect(const struct options *o)
+static int inspect_model(const struct options *o)
 {
 	struct kv_pair *kv = NULL;
 	struct model *m = NULL;
@@ -277,4 +277,30 @@ int cmd_inspect(const struct options *o)
 	store_close(st);
 	buf_fini(&name);
 	return rc ? cli_fail("inspect", &err) : 0;
+}
+
+/* What loading it would take: as far as that is known before. */
+static int inspect_memory(const struct options *o)
+{
+	struct session s;
+	struct err err;
+	struct buf out;
+	int rc = session_open(&s, o, LOAD_ENGINE | LOAD_TEMPLATE | LOAD_PLAN, &err);
+
+	if (rc)
+		return cli_fail("inspect", &err);
+	buf_init(&out);
+	plan_print(&s.plan, &out);
+	printf("memory for %d sequence%s of %d tokens\n%.*s", o->parallel, o->parallel == 1 ? "" : "s", s.plan.ctx_fits,
+	       (int)out.n, out.p);
+	buf_fini(&out);
+	session_close(&s);
+	return 0;
+}
+
+int cmd_inspect(const struct options *o)
+{
+	if (o->plan)
+		return inspect_memory(o);
+	return inspect_model(o);
 }

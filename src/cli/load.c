@@ -303,101 +303,6 @@ static void packing(void *arg, int percent)
 	progress(s->store->name, "experts packed", percent);
 }
 
-static size_t least(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
-/* Where the memory goes. */
-struct plan {
-	size_t weights;        /* mapped: shared with the page cache; without experts that stay on disk */
-	size_t experts;        /* slots for those; 0: all experts are among the weights */
-	size_t step;           /* work memory and logits of the largest step */
-	size_t states;         /* of the running sequences, tapes included */
-	size_t kv;             /* the page pool */
-	size_t prefix, parked; /* kept prefixes, their pages included; preempted sequences */
-	size_t draft;          /* all that guessing ahead takes */
-	int ctx_asked;         /* context before memory had its say */
-};
-
-static size_t plan_total(const struct plan *p)
-{
-	return p->weights + p->experts + p->step + p->states + p->kv + p->prefix + p->parked + p->draft;
-}
-
-/* Bytes that a sequence at its longest could use, and all. */
-static size_t kv_one(const struct session *s, const struct model_opts *mo)
-{
-	return model_pool_bytes(&s->model->shape, mo, -1, mo->ctx_max);
-}
-
-static size_t kv_most(const struct session *s, const struct model_opts *mo)
-{
-	return size_mul((size_t)mo->slots, kv_one(s, mo));
-}
-
-/* And with them the pages of kept prefixes, which lie in the same pool, or one
- * sequence at a time would leave no conversation but its own.  About half of what is
- * kept are states, which do not. */
-static size_t pool_most(size_t most, size_t prefix)
-{
-	return !most ? 0 : most > SIZE_MAX - prefix / 2 ? SIZE_MAX : most + prefix / 2;
-}
-
-/* What the options leave open: from the machine's memory, or out of --memory when
- * that was given, or out of what there is where a mixture's experts do not fit beside
- * the rest.  Of what weights, step and states leave of it, experts that stay on disk
- * get three quarters, and of the rest keys and values
- * get five eighths, kept prefixes two and preempted sequences one: a hybrid
- * model's state at the end of a conversation is about as large as the keys and
- * values of some thousand tokens. */
-static int share_out(const struct session *s, const struct options *o, const struct model_opts *mo, struct plan *p,
-                     size_t bound, struct err *err)
-{
-	enum { MB = 1 << 20 };
-	size_t most = kv_most(s, mo), experts = model_expert_bytes(s->model), fixed, rest;
-
-	fixed = p->weights + p->step + p->states + p->draft + (o->kv_bytes ? p->kv : 0) +
-	        (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
-	if (fixed >= bound)
-		return err_set(err, E_LIMIT,
-		               "--memory %zu MB: weights take %zu MB, a step %zu MB, states %zu MB, drafting %zu MB, "
-		               "keys and values and kept prefixes as asked for %zu MB; nothing is left",
-		               bound / MB, p->weights / MB, p->step / MB, p->states / MB, p->draft / MB,
-		               (fixed - p->weights - p->step - p->states - p->draft) / MB);
-	rest = bound - fixed;
-	if (p->experts == SIZE_MAX)
-		p->experts = least(experts, rest / 4 * 3);
-	if (p->experts >= rest)
-		return err_set(err, E_LIMIT, "--memory %zu MB: %zu MB are left for experts, %zu MB were asked for",
-		               bound / MB, rest / MB, p->experts / MB);
-	rest -= p->experts;
-	if (o->prefix_bytes == SIZE_MAX)
-		p->prefix = rest / 8 * 2;
-	if (!o->kv_bytes)
-		p->kv = least(pool_most(most, p->prefix), rest / 8 * 5);
-	p->parked = least(most, rest / 8);
-	return 0;
-}
-
-static int budgets(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
-                   struct err *err)
-{
-	size_t machine = memory_total(), most = kv_most(s, mo), experts = model_expert_bytes(s->model);
-	size_t bound = o->memory_bytes ? o->memory_bytes : machine - machine / 16;
-
-	p->prefix = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
-	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), machine / 4);
-	p->parked = least(most, machine / 16);
-	p->experts = o->expert_bytes;
-	/* What a quarter of the rest is for has to fit as well. */
-	if (!p->experts && experts && plan_total(p) - (o->memory_bytes ? p->prefix + p->kv + p->parked : 0) > bound)
-		p->experts = SIZE_MAX;
-	if (p->experts)
-		p->weights -= experts;
-	return o->memory_bytes || p->experts == SIZE_MAX ? share_out(s, o, mo, p, bound, err) : 0;
-}
-
 /* The experts of the mixtures stay on disk. */
 static int stream_experts(struct session *s, const struct options *o, struct plan *p, struct err *err)
 {
@@ -435,41 +340,6 @@ static int stream_experts(struct session *s, const struct options *o, struct pla
 	return 0;
 }
 
-/* No sequence is longer than the pool, so the context is not, for whoever asks. */
-static int fit_context(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
-                       struct err *err)
-{
-	enum { LEAST = 256 }; /* tokens: instructions, a question, a short answer */
-	const struct shape *shape = &s->model->shape;
-	int least, fits;
-
-	p->ctx_asked = mo->ctx_max;
-	if (p->kv >= kv_one(s, mo) || mo->ctx_max > shape->ctx_max) /* that, model_attach refuses */
-		return 0;
-	fits = model_longest(shape, mo, p->kv, mo->ctx_max);
-	least = mo->ctx_max < LEAST ? mo->ctx_max : LEAST;
-	if (fits < least)
-		return err_set(err, E_LIMIT,
-		               "%s leaves %zu KB for keys and values, which hold %d tokens of %zu bytes; a context of "
-		               "%d is the least",
-		               o->kv_bytes     ? "--kv-bytes" :
-		               o->memory_bytes ? "--memory" :
-		                                 "the machine's memory",
-		               p->kv / 1024, fits, model_kv_row_bytes(shape, &mo->kv), least);
-	if (o->ctx_size)
-		log_warn("--ctx-size %d: memory for keys and values holds %d tokens, and that is the context",
-		         o->ctx_size, fits);
-	mo->ctx_max = fits;
-	return 0;
-}
-
-int step_rows_of(const struct options *o, const struct shape *shape)
-{
-	enum { ROWS = 256, ROWS_EXPERTS = 1024 }; /* rows meet in an expert only when there are many */
-
-	return o->step_rows ? o->step_rows : shape->experts ? ROWS_EXPERTS : ROWS;
-}
-
 static void log_plan(const struct session *s, const struct engine_opts *eo, const struct plan *p)
 {
 	const struct model_opts *mo = &s->model->opts;
@@ -489,20 +359,13 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 	log_info("context %d%s, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, asked,
 	         eo->seqs_max, eo->step_rows, eo->queue_max);
 	log_info(
-		"memory %zu MB: weights mapped %zu, experts %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
+		"memory %zu MB: program %zu, weights mapped %zu, experts %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
 		"kept prefixes up to %zu, preempted up to %zu, drafting up to %zu",
-		plan_total(p) / MB, p->weights / MB, p->experts / MB, p->step / MB, p->states / MB, p->kv / MB,
-		shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
-		p->draft / MB);
+		plan_total(p) / MB, p->program / MB, p->weights / MB, p->experts / MB, p->step / MB, p->states / MB,
+		p->kv / MB, shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB,
+		p->parked / MB, p->draft / MB);
 	for (int i = 0; i < eo->n_drafter; i++)
 		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
-}
-
-static int ctx_default(const struct session *s, const struct options *o)
-{
-	int most = s->model->shape.ctx_max;
-
-	return o->ctx_default && o->ctx_default < most ? o->ctx_default : most;
 }
 
 int kv_of_options(struct kv_pair **layer, const struct options *o, const struct shape *shape, struct err *err)
@@ -557,27 +420,12 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		return rc;
 	s->step_rows = eo.step_rows = step_rows_of(o, &s->model->shape);
 	eo.logit_rows = what & LOAD_LOGITS ? s->step_rows : 0;
-	mo = (struct model_opts){
-		.arith = o->arith,
-		.slots = o->parallel,
-		.ctx_max = o->ctx_size ? o->ctx_size : ctx_default(s, o),
-		.step_rows = s->step_rows,
-		.tape_rows = drafts_tokens(o),
-		.kv.layer = s->kv,
-	};
-	plan.weights = (size_t)s->model->shape.weight_bytes;
-	plan.states = size_mul((size_t)mo.slots, model_slot_bytes(&s->model->shape, mo.tape_rows));
 	eo.n_draft = drafts_tokens(o);
-	plan.step = engine_step_bytes(s->model, &eo);
-	plan.draft = drafts_plan(&s->drafts, o, mo.ctx_max, o->memory_bytes ? o->memory_bytes : memory_total());
-	rc = budgets(s, o, &mo, &plan, err);
-	if (!rc)
-		rc = fit_context(s, o, &mo, &plan, err);
-	if (rc)
+	rc = plan_make(&plan, &mo, s, o, &eo, err);
+	if (rc || what & LOAD_PLAN) {
+		s->plan = plan;
 		return rc;
-	mo.kv_bytes = plan.kv;
-	/* Beside the kept ones, two for `logits --resume-at`. */
-	mo.snap_bytes = plan.prefix + 2 * model_snap_bytes(&s->model->shape);
+	}
 	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */
 	eo.prefix_bytes = o->disk_dir ? plan.prefix / 5 * 4 : plan.prefix;
 	eo.place_share = PLACE_SHARE;

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/huge_pages.h"
 #include "cli/load_draft.h"
+#include "cli/plan.h"
 #include "engine/engine.h"
 #include "model/model.h"
 #include "store/store.h"
@@ -22,6 +23,7 @@ enum {
 	LOAD_BY_HAND = 16,  /* the engine has no thread: the caller runs engine_step */
 	LOAD_HUGE = 32,     /* weights go to huge pages, if it may be: meanwhile ... */
 	LOAD_HUGE_NOW = 64, /* ... or before it is open */
+	LOAD_PLAN = 128,    /* with LOAD_ENGINE: no further than to say what it would take (session.plan) */
 };
 
 enum { EOS_MAX = 16 };
@@ -39,6 +41,7 @@ struct session {
 	int step_rows;      /* most tokens of a step: as the options say, or as suits the model */
 	struct kv_pair *kv; /* [layers_attn] how keys and values are written */
 
+	struct plan plan;
 	struct backend *be;
 	struct model *model;
 	struct drafts drafts;

@@ -159,14 +159,35 @@ static void combine(void *ctx, int begin, int end)
 	}
 }
 
+static size_t room_bytes(const struct moe *m, int n, int n_cols)
+{
+	size_t rows = (size_t)n, picks = rows * (size_t)m->top_k, cols = (size_t)n_cols;
+	size_t experts = (size_t)m->experts, inner = (size_t)m->inner, shared = (size_t)m->shared_inner;
+	size_t each = sizeof(struct acts) + sizeof(struct product) + 5 * sizeof(int);
+
+	return 4 * (rows * (experts + shared + cols + 1) + picks * (6 + inner + cols)) + (experts + 1) * each + 17 * 64;
+}
+
+size_t backend_cpu_own_bytes(struct moe *const *mix, int n_mix, int n, int cols)
+{
+	size_t most = 0;
+
+	for (int i = 0; i < n_mix; i++) {
+		/* Rows by expert are quantised once more, in codes and in tiles of them. */
+		size_t picks = (size_t)n * (size_t)mix[i]->top_k, acts = 2 * picks * (size_t)cols;
+		size_t own = room_bytes(mix[i], n, cols) + acts;
+
+		most = own > most ? own : most;
+	}
+	return most;
+}
+
 static void mix_room(struct mix *d)
 {
 	const struct moe *m = d->m;
 	size_t rows = (size_t)d->n, picks = rows * (size_t)m->top_k, cols = (size_t)d->cols;
 	size_t experts = (size_t)m->experts, inner = (size_t)m->inner, shared = (size_t)m->shared_inner;
-	size_t each = sizeof *d->acts + sizeof *d->job + 5 * sizeof(int);
-	uint8_t *p = room_get(&d->c->work, 4 * (rows * (experts + shared + cols + 1) + picks * (6 + inner + cols)) +
-	                                           (experts + 1) * each + 17 * 64);
+	uint8_t *p = room_get(&d->c->work, room_bytes(m, d->n, d->cols));
 
 	d->acts = room_take(&p, experts * sizeof *d->acts);
 	d->job = room_take(&p, (experts + 1) * sizeof *d->job);

@@ -1,0 +1,191 @@
+/* plan.c - see plan.h. */
+#include "cli/plan.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/load.h"
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+size_t plan_total(const struct plan *p)
+{
+	return p->program + p->weights + p->experts + p->step + p->states + p->kv + p->prefix + p->parked + p->draft;
+}
+
+/* Bytes that a sequence at its longest could use, and all. */
+static size_t kv_one(const struct session *s, const struct model_opts *mo)
+{
+	return model_pool_bytes(&s->model->shape, mo, -1, mo->ctx_max);
+}
+
+static size_t kv_most(const struct session *s, const struct model_opts *mo)
+{
+	return size_mul((size_t)mo->slots, kv_one(s, mo));
+}
+
+/* And with them the pages of kept prefixes, which lie in the same pool, or one
+ * sequence at a time would leave no conversation but its own.  About half of what is
+ * kept are states, which do not. */
+static size_t pool_most(size_t most, size_t prefix)
+{
+	return !most ? 0 : most > SIZE_MAX - prefix / 2 ? SIZE_MAX : most + prefix / 2;
+}
+
+/* What the options leave open: from the machine's memory, or out of --memory when
+ * that was given, or out of what there is where a mixture's experts do not fit beside
+ * the rest.  Of what weights, step and states leave of it, experts that stay on disk
+ * get three quarters, and of the rest keys and values
+ * get five eighths, kept prefixes two and preempted sequences one: a hybrid
+ * model's state at the end of a conversation is about as large as the keys and
+ * values of some thousand tokens. */
+static int share_out(const struct session *s, const struct options *o, const struct model_opts *mo, struct plan *p,
+                     size_t bound, struct err *err)
+{
+	enum { MB = 1 << 20 };
+	size_t most = kv_most(s, mo), experts = model_expert_bytes(s->model), fixed, rest;
+
+	fixed = p->program + p->weights + p->step + p->states + p->draft + (o->kv_bytes ? p->kv : 0) +
+	        (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
+	if (fixed >= bound)
+		return err_set(
+			err, E_LIMIT,
+			"--memory %zu MB: the program takes %zu MB, weights %zu MB, a step %zu MB, states %zu MB, drafting %zu MB, "
+			"keys and values and kept prefixes as asked for %zu MB; nothing is left",
+			bound / MB, p->program / MB, p->weights / MB, p->step / MB, p->states / MB, p->draft / MB,
+			(fixed - p->program - p->weights - p->step - p->states - p->draft) / MB);
+	rest = bound - fixed;
+	if (p->experts == SIZE_MAX)
+		p->experts = least(experts, rest / 4 * 3);
+	if (p->experts >= rest)
+		return err_set(err, E_LIMIT, "--memory %zu MB: %zu MB are left for experts, %zu MB were asked for",
+		               bound / MB, rest / MB, p->experts / MB);
+	rest -= p->experts;
+	if (o->prefix_bytes == SIZE_MAX)
+		p->prefix = rest / 8 * 2;
+	if (!o->kv_bytes)
+		p->kv = least(pool_most(most, p->prefix), rest / 8 * 5);
+	p->parked = least(most, rest / 8);
+	return 0;
+}
+
+static int budgets(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
+                   struct err *err)
+{
+	size_t machine = memory_total(), most = kv_most(s, mo), experts = model_expert_bytes(s->model);
+	size_t bound = o->memory_bytes ? o->memory_bytes : machine - machine / 16;
+
+	p->prefix = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
+	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), machine / 4);
+	p->parked = least(most, machine / 16);
+	p->experts = o->expert_bytes;
+	/* What a quarter of the rest is for has to fit as well. */
+	if (!p->experts && experts && plan_total(p) - (o->memory_bytes ? p->prefix + p->kv + p->parked : 0) > bound)
+		p->experts = SIZE_MAX;
+	if (p->experts)
+		p->weights -= experts;
+	return o->memory_bytes || p->experts == SIZE_MAX ? share_out(s, o, mo, p, bound, err) : 0;
+}
+
+/* No sequence is longer than the pool, so the context is not, for whoever asks. */
+static int fit_context(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
+                       struct err *err)
+{
+	enum { LEAST = 256 }; /* tokens: instructions, a question, a short answer */
+	const struct shape *shape = &s->model->shape;
+	int least, fits;
+
+	p->ctx_asked = mo->ctx_max;
+	if (p->kv >= kv_one(s, mo) || mo->ctx_max > shape->ctx_max) /* that, model_attach refuses */
+		return 0;
+	fits = model_longest(shape, mo, p->kv, mo->ctx_max);
+	least = mo->ctx_max < LEAST ? mo->ctx_max : LEAST;
+	if (fits < least)
+		return err_set(err, E_LIMIT,
+		               "%s leaves %zu KB for keys and values, which hold %d tokens of %zu bytes; a context of "
+		               "%d is the least",
+		               o->kv_bytes     ? "--kv-bytes" :
+		               o->memory_bytes ? "--memory" :
+		                                 "the machine's memory",
+		               p->kv / 1024, fits, model_kv_row_bytes(shape, &mo->kv), least);
+	if (o->ctx_size)
+		log_warn("--ctx-size %d: memory for keys and values holds %d tokens, and that is the context",
+		         o->ctx_size, fits);
+	mo->ctx_max = fits;
+	return 0;
+}
+
+int step_rows_of(const struct options *o, const struct shape *shape)
+{
+	enum { ROWS = 256, ROWS_EXPERTS = 1024 }; /* rows meet in an expert only when there are many */
+
+	return o->step_rows ? o->step_rows : shape->experts ? ROWS_EXPERTS : ROWS;
+}
+
+static int ctx_default(const struct session *s, const struct options *o)
+{
+	int most = s->model->shape.ctx_max;
+
+	return o->ctx_default && o->ctx_default < most ? o->ctx_default : most;
+}
+
+int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
+              const struct engine_opts *eo, struct err *err)
+{
+	size_t memory = o->memory_bytes ? o->memory_bytes : memory_total();
+	int rc;
+
+	*p = (struct plan){ .weights = (size_t)s->model->shape.weight_bytes };
+	*mo = (struct model_opts){
+		.arith = o->arith,
+		.slots = o->parallel,
+		.ctx_max = o->ctx_size ? o->ctx_size : ctx_default(s, o),
+		.step_rows = eo->step_rows,
+		.tape_rows = drafts_tokens(o),
+		.kv.layer = s->kv,
+	};
+	p->states = size_mul((size_t)mo->slots, model_slot_bytes(&s->model->shape, mo->tape_rows));
+	p->step = engine_step_bytes(s->model, eo);
+	p->program = memory_own() + backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture, eo->step_rows,
+	                                                  s->model->shape.hidden);
+	p->draft = drafts_plan(&s->drafts, o, mo->ctx_max, memory);
+	rc = budgets(s, o, mo, p, err);
+	if (!rc)
+		rc = fit_context(s, o, mo, p, err);
+	mo->kv_bytes = p->kv;
+	p->ctx_fits = mo->ctx_max;
+	/* Beside the kept ones, two for `logits --resume-at`. */
+	mo->snap_bytes = p->prefix + 2 * model_snap_bytes(&s->model->shape);
+	return rc;
+}
+
+static void put_part(struct buf *out, const char *name, size_t bytes, const char *what)
+{
+	if (bytes)
+		buf_printf(out, "  %-16s %10.1f MB  %s\n", name, (double)bytes / 1e6, what);
+}
+
+void plan_print(const struct plan *p, struct buf *out)
+{
+	size_t most = plan_total(p), now = most - p->kv - p->prefix - p->parked;
+
+	put_part(out, "program", p->program, "tokenizer, tables, what operations work in");
+	put_part(out, "weights", p->weights,
+	         p->experts ? "mapped from the files, without experts" : "mapped from the files");
+	put_part(out, "experts", p->experts, "slots; the other experts stay on disk");
+	put_part(out, "step", p->step, "");
+	put_part(out, "states", p->states, "");
+	put_part(out, "drafting", p->draft, "");
+	put_part(out, "together", now, "from the first request on");
+	put_part(out, "keys and values", p->kv, "at most");
+	put_part(out, "kept prefixes", p->prefix, "at most");
+	put_part(out, "preempted", p->parked, "at most");
+	put_part(out, "all", most, "at most");
+	buf_printf(out, "  of %.1f MB that there are, %.1f MB of them available now\n", (double)memory_total() / 1e6,
+	           (double)memory_available() / 1e6);
+}

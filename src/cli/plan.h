@@ -1,0 +1,37 @@
+/* plan.h - where the memory goes: decided before anything is loaded, by one owner.
+ *
+ * docs/memory.md says what each part is, how what is left open is shared out, and how far the plan is from what is
+ * measured. */
+#ifndef CLI_PLAN_H
+#define CLI_PLAN_H
+
+#include "base/buf.h"
+#include "engine/engine.h"
+#include "model/model.h"
+
+struct options;
+struct session;
+
+/* Where the memory goes, in bytes. */
+struct plan {
+	size_t weights;          /* mapped: shared with the page cache; without experts that stay on disk */
+	size_t experts;          /* slots for those; 0: all experts are among the weights */
+	size_t program;          /* what it holds already: tokenizer, tables, itself; and the backend's own */
+	size_t step;             /* work memory and logits of the largest step */
+	size_t states;           /* of the running sequences, tapes included */
+	size_t kv;               /* the page pool */
+	size_t prefix, parked;   /* kept prefixes, their pages included; preempted sequences */
+	size_t draft;            /* all that guessing ahead takes */
+	int ctx_asked, ctx_fits; /* context before memory had its say, and after */
+};
+
+size_t plan_total(const struct plan *p);
+/* Of a session whose model, drafters and formats of keys and values are bound; of eo step_rows, logit_rows and n_draft
+ * are looked at.  mo is complete then.  E_LIMIT: it does not fit. */
+int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
+              const struct engine_opts *eo, struct err *err);
+
+/* For a person: a line for each part, what is taken from the first request on and what at most. */
+void plan_print(const struct plan *p, struct buf *out);
+
+#endif
