@@ -275,8 +275,11 @@ struct tower_info tower_info(const struct tower *t)
 		                .out = t->out,
 		                .deep = t->n_deep,
 		                .image_token = t->image_token,
+		                .placeholder = t->image_token,
 		                .both_ways = t->both_ways };
 
+	if (t->family->written && t->mark[t->family->written - 1] >= 0)
+		i.placeholder = t->mark[t->family->written - 1];
 	count(t, &i);
 	return i;
 }

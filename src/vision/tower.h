@@ -39,6 +39,7 @@ struct tower_info {
 	int64_t params;      /* elements of its tensors */
 	int64_t bytes;       /* stored */
 	int32_t image_token; /* that stands for an image's row */
+	int32_t placeholder; /* that chat templates write for an image */
 	bool both_ways;      /* rows of an image see each other in the text model */
 };
 struct tower_info tower_info(const struct tower *t);

@@ -114,6 +114,7 @@ struct tower_family {
 	const char *const *marks;
 	/* The layout of an image into out, which has room for rows + 4 * (grid rows + tiles) + 8; returns its length. */
 	int (*layout)(const struct tower *t, const struct picture_plan *p, int32_t *out);
+	int written; /* 1 + the mark that chat templates write for an image; 0: the token of its rows */
 };
 extern const struct tower_family tower_qwen, tower_qwen2_5, tower_gemma3, tower_gemma4, tower_lfm2, tower_pixtral;
 

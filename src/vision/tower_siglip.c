@@ -190,7 +190,9 @@ static const char *const prefixes[] = { "vision_tower.vision_model.",
 static const char *const gemma3_types[] = { "gemma3", NULL };
 static const char *const lfm2_types[] = { "lfm2_vl", "lfm2-vl", NULL };
 
-const struct tower_family tower_gemma3 = { "gemma3",    gemma3_types, prefixes,     "embeddings.patch_embedding.weight",
-	                                   bind_gemma3, gemma3_marks, gemma3_layout };
+const struct tower_family tower_gemma3 = { "gemma3",      gemma3_types,
+	                                   prefixes,      "embeddings.patch_embedding.weight",
+	                                   bind_gemma3,   gemma3_marks,
+	                                   gemma3_layout, 2 };
 const struct tower_family tower_lfm2 = { "lfm2_vl", lfm2_types, prefixes,   "embeddings.patch_embedding.weight",
 	                                 bind_lfm2, lfm2_marks, lfm2_layout };
