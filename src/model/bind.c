@@ -23,7 +23,7 @@ bool bind_has(const struct binder *b, const char *fmt, ...)
 	va_start(ap, fmt);
 	path_of(b, path, fmt, ap);
 	va_end(ap);
-	return store_find(b->st, path) != NULL;
+	return store_has(b->st, path);
 }
 
 void bind_weight(struct binder *b, struct weight *out, int rows, int cols, const char *fmt, ...)

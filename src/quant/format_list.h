@@ -6,7 +6,8 @@
 
 #define QUANT_FORMATS(X) \
 	X(f32)           \
-	X(f16) X(bf16) X(affine2) X(affine3) X(affine4) X(affine5) X(affine6) X(affine8) X(mxfp4) X(nvfp4) X(mxfp8)
+	X(f16)           \
+	X(bf16) X(affine2) X(affine3) X(affine4) X(affine5) X(affine6) X(affine8) X(mxfp4) X(nvfp4) X(mxfp8) X(fp8)
 
 /* The tensor types of GGUF that matrices are made of, beside plain numbers: format_NAME and gguf_NAME of each.
    clang-format 14 does not come to an end with the list. */

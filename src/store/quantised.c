@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "quant/gguf/gguf.h"
+#include "store/foreign.h"
 
 /* Names in the config are those after mlx's own renaming, or before it. */
 static const char *normalised(const char *path)
@@ -97,10 +98,13 @@ int coded_read_config(struct store *st, struct err *err)
 		return 0;
 	if (method && !strcmp(method, "mxfp4"))
 		return 0; /* gpt-oss: blocks and scales say themselves that they are */
+	if (method && foreign_read_config(st, section, method, err, &code))
+		return code;
 	if (method && strcmp(method, "mlx"))
 		return err_set(err, E_UNSUPPORTED,
 		               "%s: quantization method \"%.40s\" is not read by this version; it reads "
-		               "plain (BF16, F16, F32) and MLX (affine, mxfp4, mxfp8, nvfp4) checkpoints",
+		               "plain (BF16, F16, F32), MLX (affine, mxfp4, mxfp8, nvfp4), fp8, awq, gptq and "
+		               "compressed-tensors checkpoints",
 		               st->config_path, method);
 	if ((code = read_entry(st, "quantization", section, &st->dflt, err)))
 		return code;
@@ -136,12 +140,6 @@ const struct quant_entry *coded_entry(const struct store *st, const char *path)
 }
 
 /* ---- matrices ---- */
-
-/* A matrix asked for: n = 0 for [rows][cols], else a stack [n][rows][cols]. */
-struct wanted {
-	int n, rows, cols;
-	bool flat; /* cols is the product of all dimensions but the first */
-};
 
 static int shape_is(const struct tensor *t, const struct wanted *m, int64_t last)
 {
@@ -371,8 +369,11 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 	const struct quant_entry *e = coded_entry(st, path);
 	struct tensor *w, *s;
 	struct buf name;
-	int code;
+	bool foreign;
+	int code = foreign_matrix(st, path, m, out, &foreign, err);
 
+	if (foreign)
+		return code;
 	buf_init(&name);
 	buf_printf(&name, "%s.weight", path);
 	w = store_find(st, name.p);
@@ -444,6 +445,7 @@ void coded_count_elements(struct store *st)
 {
 	struct buf path;
 
+	foreign_count_elements(st);
 	buf_init(&path);
 	for (size_t i = 0; i < st->n; i++) {
 		struct tensor *s = st->v[i], *w, *b;

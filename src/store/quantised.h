@@ -4,6 +4,12 @@
 
 #include "store/store.h"
 
+/* A matrix asked for: n = 0 for [rows][cols], else a stack [n][rows][cols]. */
+struct wanted {
+	int n, rows, cols;
+	bool flat; /* cols is the product of all dimensions but the first */
+};
+
 /* Reads "quantization" (or a "quantization_config" of the same form) into
  * st->coded, dflt and entry.  E_UNSUPPORTED for other quantisation methods. */
 int coded_read_config(struct store *st, struct err *err);

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "store/foreign.h"
 #include "store/quantised.h"
 
 enum { WARN_MAX = 16 }; /* unknown tensors named one by one before a count */
@@ -147,6 +148,23 @@ struct tensor *store_find(const struct store *st, const char *name)
 	return tensors_find(st->v, st->n, name);
 }
 
+bool store_has(const struct store *st, const char *name)
+{
+	size_t n = strlen(name), tail = strlen(".weight");
+	struct buf path;
+	bool has;
+
+	if (store_find(st, name))
+		return true;
+	if (n <= tail || strcmp(name + n - tail, ".weight"))
+		return false;
+	buf_init(&path);
+	buf_put(&path, name, n - tail);
+	has = foreign_has(st, path.p);
+	buf_fini(&path);
+	return has;
+}
+
 int store_data(struct store *st, struct tensor *t, struct err *err)
 {
 	return container_load(&st->box, t, err);
@@ -161,7 +179,7 @@ const char *store_prefix(const struct store *st, const char *const *prefix, cons
 	for (; *prefix && !found; prefix++) {
 		buf_reset(&b);
 		buf_printf(&b, "%s%s", *prefix, name);
-		if (store_find(st, b.p))
+		if (store_has(st, b.p))
 			found = *prefix;
 	}
 	buf_fini(&b);

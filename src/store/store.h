@@ -50,6 +50,11 @@ struct store {
 	bool coded; /* the config has a quantization section; then dflt holds */
 	struct quant_entry dflt, *entry;
 	size_t n_entry;
+	/* Of other quantisers (foreign.h): the bits of a code, 0 where the config names no such quantiser. */
+	struct {
+		int bits, block[2]; /* block: rows and inputs that share an FP8 scale */
+		bool awq, zeros_as_they_are;
+	} foreign;
 };
 
 /* MODEL as a person writes it: the path of a folder or file, or a name like
@@ -76,6 +81,8 @@ const char *store_place(const struct store *st, const char *name);
 /* ---- tensors ---- */
 
 struct tensor *store_find(const struct store *st, const char *name);
+/* Whether there is a tensor of that name, or, of a name that ends in ".weight", a matrix in another quantiser's words. */
+bool store_has(const struct store *st, const char *name);
 /* Makes sure that t->data is there: some tensors are made when they are first used. */
 int store_data(struct store *st, struct tensor *t, struct err *err);
 /* A tensor's name with the first of the prefixes under which it exists; NULL

@@ -23,11 +23,12 @@ struct tensor {
 
 	/* What became of it, kept by the store: see store_weight and store_ignore. */
 	int used;
-	int64_t elements;           /* as the model sees it: coded words unpacked, their scales 0 */
-	const struct format *fmt;   /* when handed out as a matrix: how it is written */
-	int group;                  /* of fmt; 0: none */
-	size_t stored;              /* of that matrix: bytes with scales and biases */
-	const char *ignored;        /* why; NULL while neither used nor ignored */
+	int64_t elements;          /* as the model sees it: coded words unpacked, their scales 0 */
+	const struct format *fmt;  /* when handed out as a matrix: how it is written */
+	int group;                 /* of fmt; 0: none */
+	size_t stored;             /* of that matrix: bytes with scales and biases */
+	const struct weight *made; /* that matrix, where its codes or scales were laid out anew; NULL: as in the file */
+	const char *ignored;       /* why; NULL while neither used nor ignored */
 	const struct weight *whole; /* the matrix, where it may be packed into blocks; NULL: it may not */
 	struct packed packed;       /* of it, once they are there */
 };

@@ -372,8 +372,13 @@ static const struct config_case config_cases[] = {
 	  "num_experts_per_tok: 5|1 and 4" },
 	{ &tiny_moe, "\"num_experts\":4", "\"num_experts\":8", E_FORMAT, "mlp.gate.weight|[4, 64]|[8, 64]" },
 	{ &tiny, "\"vocab_size\":128", "\"vocab_size\":256", E_FORMAT, "embed_tokens.weight|[128, 64]|[256, 64]" },
-	{ &tiny, "\"model_type\"", "\"quantization_config\":{\"quant_method\":\"fp8\"},\"model_type\"", E_UNSUPPORTED,
-	  "\"fp8\"" },
+	{ &tiny, "\"model_type\"", "\"quantization_config\":{\"quant_method\":\"bitsandbytes\"},\"model_type\"",
+	  E_UNSUPPORTED, "\"bitsandbytes\"" },
+	{ &tiny, "\"model_type\"", "\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":5},\"model_type\"",
+	  E_UNSUPPORTED, "quantization_config.bits: 5 bits" },
+	{ &tiny, "\"model_type\"",
+	  "\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"},\"model_type\"", E_UNSUPPORTED,
+	  "\"gemv\"|gemm" },
 	/* the config speaks of a coding that the tensors do not have */
 	{ &tiny, "\"model_type\"",
 	  "\"quantization\":{\"bits\":4,\"group_size\":64,\"model.layers.2.mlp.up_proj\":{\"bits\":8}},"

@@ -43,15 +43,15 @@ static const struct kind kinds[] = {
 	{ "affine2", "affine", 2, 0, 0 }, { "affine3", "affine", 3, 0, 0 }, { "affine4", "affine", 4, 0, 0 },
 	{ "affine5", "affine", 5, 0, 0 }, { "affine6", "affine", 6, 0, 0 }, { "affine8", "affine", 8, 0, 0 },
 	{ "mxfp4", "mxfp4", 4, 32, 0 },   { "nvfp4", "nvfp4", 4, 16, 0 },   { "mxfp8", "mxfp8", 8, 32, 0 },
-	GGUF("Q4_0", 32, 0, 1),           GGUF("Q4_1", 32, 0, 2),           GGUF("Q5_0", 32, 0, 1),
-	GGUF("Q5_1", 32, 0, 2),           GGUF("Q8_0", 32, 0, 1),           GGUF("Q2_K", 16, 80, 2),
-	GGUF("Q3_K", 16, 108, 1),         GGUF("Q4_K", 32, 0, 2),           GGUF("Q5_K", 32, 0, 2),
-	GGUF("Q6_K", 16, 208, 1),         GGUF("IQ2_XXS", 32, 0, 1),        GGUF("IQ2_XS", 16, 0, 1),
-	GGUF("IQ2_S", 16, 0, 1),          GGUF("IQ3_XXS", 32, 0, 1),        GGUF("IQ3_S", 32, 0, 1),
-	GGUF("IQ1_S", 32, 0, 1),          GGUF("IQ1_M", 16, 0, 0),          GGUF("IQ4_NL", 32, 0, 1),
-	GGUF("IQ4_XS", 32, 0, 1),         GGUF("TQ1_0", 32, 52, 1),         GGUF("TQ2_0", 32, 64, 1),
-	GGUF("MXFP4", 32, 0, 0),          GGUF("NVFP4", 16, 0, 0),          GGUF("Q1_0", 32, 0, 1),
-	GGUF("Q2_0", 32, 0, 1),
+	{ "fp8", "fp8", 8, 128, DT_F32 }, GGUF("Q4_0", 32, 0, 1),           GGUF("Q4_1", 32, 0, 2),
+	GGUF("Q5_0", 32, 0, 1),           GGUF("Q5_1", 32, 0, 2),           GGUF("Q8_0", 32, 0, 1),
+	GGUF("Q2_K", 16, 80, 2),          GGUF("Q3_K", 16, 108, 1),         GGUF("Q4_K", 32, 0, 2),
+	GGUF("Q5_K", 32, 0, 2),           GGUF("Q6_K", 16, 208, 1),         GGUF("IQ2_XXS", 32, 0, 1),
+	GGUF("IQ2_XS", 16, 0, 1),         GGUF("IQ2_S", 16, 0, 1),          GGUF("IQ3_XXS", 32, 0, 1),
+	GGUF("IQ3_S", 32, 0, 1),          GGUF("IQ1_S", 32, 0, 1),          GGUF("IQ1_M", 16, 0, 0),
+	GGUF("IQ4_NL", 32, 0, 1),         GGUF("IQ4_XS", 32, 0, 1),         GGUF("TQ1_0", 32, 52, 1),
+	GGUF("TQ2_0", 32, 64, 1),         GGUF("MXFP4", 32, 0, 0),          GGUF("NVFP4", 16, 0, 0),
+	GGUF("Q1_0", 32, 0, 1),           GGUF("Q2_0", 32, 0, 1),
 };
 static bool is_gguf(const struct kind *k)
 {
@@ -171,11 +171,14 @@ static void sample_make(struct sample *s, const struct kind *k, int rows, int co
 	} else {
 		fill_codes(s->data.p, n, v);
 		if (k->group)
-			st = k->group == 16 ? DT_F8_E4M3 : DT_F8_E8M0;
+			st = k->plain ? k->plain : k->group == 16 ? DT_F8_E4M3 : DT_F8_E8M0;
 		groups = (size_t)rows * (size_t)(cols / group);
 		fence_make(&s->scales, groups * (size_t)dtype_size(st), pick(4) > 0, (size_t)pick(9));
 		for (size_t i = 0; i < groups && k->group; i++)
-			s->scales.p[i] = scale_byte(st, v);
+			if (st == DT_F32)
+				put_number(s->scales.p + 4 * i, st, scale_value(v), v);
+			else
+				s->scales.p[i] = scale_byte(st, v);
 		if (!k->group) {
 			size_t size = (size_t)dtype_size(st);
 
@@ -890,7 +893,7 @@ static bool check_golden(const char *file)
 			void *scratch;
 			size_t groups;
 
-			if (!k->mode || is_gguf(k) || (k->group && j))
+			if (!k->mode || is_gguf(k) || (k->group && (j || k->plain)))
 				goto next;
 			if (k->group)
 				snprintf(base, sizeof base, "%s", k->mode);

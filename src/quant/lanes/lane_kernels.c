@@ -431,6 +431,14 @@ static float power_of_two(uint8_t b)
 	return f;
 }
 
+static float float_at(const uint8_t *p)
+{
+	float x;
+
+	memcpy(&x, p, sizeof x);
+	return x;
+}
+
 static void mul_mxfp8(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                       int r1, void *scratch)
 {
@@ -444,11 +452,12 @@ static void mul_mxfp8(float *out, size_t ld, const struct weight *w, int o0, int
 		for (int i = 0; i < n; i++) {
 			const uint8_t *p = w->data + (size_t)(o + i) * w->row_bytes;
 
-			const uint8_t *scale = w->scales + (size_t)(o + i) * (cols / (size_t)w->group);
+			size_t size = (size_t)dtype_size(w->scale_type);
+			const uint8_t *scale = w->scales + (size_t)(o + i) * (cols / (size_t)w->group) * size;
 			float *to = rows + (size_t)i * cols;
 
-			for (int k = 0; k < w->cols; scale++) {
-				v16 f = v16_set1(power_of_two(*scale));
+			for (int k = 0; k < w->cols; scale += size) {
+				v16 f = v16_set1(size == 1 ? power_of_two(*scale) : float_at(scale));
 
 				for (int end = k + w->group; k < end; k += 16)
 					v16_store(to + k, v16_mul(f, v16_load_e4m3(p + k)));
