@@ -22,6 +22,7 @@
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/reads.h"
+#include "base/stream_stats.h"
 #include "quant/format.h"
 #include "quant/placed.h"
 
@@ -330,6 +331,15 @@ struct moe {
 	                           * where the weights say */
 };
 
+/* How placed matrices are packed: in one thread, any, which others may compute beside. */
+struct pack_opts {
+	enum arith arith; /* of the passes that read them */
+	bool huge_rows;   /* what is not packed goes to huge pages */
+	/* Asked before each piece of 32 MB, with the bytes done so far; false ends the packing. */
+	bool (*more)(void *arg, size_t done);
+	void *arg;
+};
+
 /* Experts that stay on disk and are read into slots when they are used: docs/experts-from-disk.md. */
 struct stream_file {
 	const struct file_map *map;
@@ -349,19 +359,6 @@ struct stream_opts {
 	void (*progress)(void *arg, int percent);
 	void *progress_arg;
 };
-struct stream_stats {
-	int slots, slots_used, experts; /* experts: in all layers */
-	size_t slot_bytes;
-	const char *way; /* how it reads */
-	bool packed;
-	int64_t visits;            /* of layers */
-	int64_t used, hits;        /* experts that visits used; that were in a slot by then */
-	int64_t reads, read_bytes; /* experts and bytes that were read */
-	int64_t ahead, ahead_used; /* experts read before it was known, and how many of these were used */
-	int64_t wait_ns;           /* the engine waited for the disk */
-	int64_t failed;            /* experts that could not be read */
-};
-
 /* Rotary embedding by places on a grid: the angles of axis 0 and of axis 1 are apart.  A head's 2 * 2 * freqs dims are
  * pairs (i, i + 2 freqs), the first freqs of them of axis 0; with halves the first half of the head is of axis 0 and the
  * second of axis 1, each with pairs (i, i + freqs). */
@@ -369,15 +366,6 @@ struct grid_rope {
 	const float *cos[2], *sin[2]; /* by axis: [places][freqs] backend memory */
 	int freqs;
 	bool halves;
-};
-
-/* How placed matrices are packed: in one thread, any, which others may compute beside. */
-struct pack_opts {
-	enum arith arith; /* of the passes that read them */
-	bool huge_rows;   /* what is not packed goes to huge pages */
-	/* Asked before each piece of 32 MB, with the bytes done so far; false ends the packing. */
-	bool (*more)(void *arg, size_t done);
-	void *arg;
 };
 
 struct backend_ops {
@@ -491,11 +479,12 @@ struct observer {
 
 struct backend {
 	const struct backend_ops *ops;
-	enum cpu_level level;
-	int threads;
+	/* Names what the bits of results depend on, beside the model and the input: two backends of one arithmetic give the same
+	 * bits.  Of the CPU backend it is the level of instructions. */
+	const char *arithmetic;
+	int threads;                     /* that compute, the caller's included */
 	const struct observer *observer; /* NULL: nobody; borrowed */
 	struct profile *profile;         /* NULL: nothing is counted; see backend/profile.h */
-	const uint64_t *joins;           /* times its threads were waited for, since it was opened */
 };
 
 /* backend/cpu: threads counts the caller's.  Never fails but by an empty heap. */
@@ -503,5 +492,8 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level);
 /* Memory that its operations come to hold for themselves, beside passes' work memory, in steps of n rows of `cols`:
  * that of the mixture that takes most.  For plans. */
 size_t backend_cpu_own_bytes(struct moe *const *mix, int n_mix, int n, int cols);
+/* Of a backend that backend_cpu_open made: its level, and how often its threads were waited for since then. */
+enum cpu_level backend_cpu_level(const struct backend *be);
+uint64_t backend_cpu_joins(const struct backend *be);
 
 #endif

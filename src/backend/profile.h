@@ -28,11 +28,12 @@ struct profile {
 	int n;
 	struct backend_ops ops; /* the backend's with timers */
 	const struct backend_ops *inner;
+	enum cpu_level level;
 };
 
 /* Counts from now on, from zero, until profile_stop.  From the thread that runs
- * the passes, between two of them. */
-void profile_start(struct profile *, struct backend *);
+ * the passes, between two of them.  level: whose kernels say whether a product is of int8, bf16 or floats. */
+void profile_start(struct profile *, struct backend *, enum cpu_level level);
 void profile_stop(struct profile *, struct backend *);
 /* The sum of all rows. */
 struct op_cost profile_total(const struct profile *);

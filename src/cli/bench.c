@@ -177,14 +177,14 @@ static void start(struct bench *b, struct took *t)
 
 	if (b->s.be->profile) { /* what came before is not of it */
 		profile_stop(&b->profile, b->s.be);
-		profile_start(&b->profile, b->s.be);
+		profile_start(&b->profile, b->s.be, backend_cpu_level(b->s.be));
 	}
 	engine_stats(b->s.engine, &st);
 	energy_begin(&b->energy);
 	*t = (struct took){ .drafted = -drafted(&st),
 		            .accepted = -accepted(&st),
 		            .steps = (double)st.steps,
-		            .joins = (double)*b->s.be->joins,
+		            .joins = (double)backend_cpu_joins(b->s.be),
 		            .experts = st.experts,
 		            .ns = clock_monotonic_ns() };
 }
@@ -199,7 +199,7 @@ static void stop(struct bench *b, struct took *t)
 	t->steps = (double)st.steps - t->steps;
 	t->drafted += drafted(&st);
 	t->accepted += accepted(&st);
-	t->joins = (double)*b->s.be->joins - t->joins;
+	t->joins = (double)backend_cpu_joins(b->s.be) - t->joins;
 	st.experts.used -= t->experts.used;
 	st.experts.hits -= t->experts.hits;
 	st.experts.reads -= t->experts.reads;
@@ -327,7 +327,7 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 		struct took t;
 
 		if (counted)
-			profile_start(&b->profile, b->s.be);
+			profile_start(&b->profile, b->s.be, backend_cpu_level(b->s.be));
 		rc = run_once(b, r, &t, err);
 		if (counted) {
 			profile_stop(&b->profile, b->s.be);

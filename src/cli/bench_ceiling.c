@@ -187,7 +187,7 @@ void ceilings_measure(struct ceilings *c, struct pool *pool, const struct backen
 {
 	struct peaks peaks;
 
-	quant_peaks(&peaks, be->level);
+	quant_peaks(&peaks, backend_cpu_level(be));
 	keep_best(&c->read, read_rate(pool, be));
 	keep_best(&c->int8, peak_rate(pool, peaks.int8));
 	if (peaks.int8_vectors)

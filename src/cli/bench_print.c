@@ -102,7 +102,7 @@ void bench_print_head(const struct session *s, const struct options *o, struct b
 		out,
 		"%s: %s, %.0f million parameters, %.0f MB; %s, %d threads, %s arithmetic, up to %d tokens a step\nkeys and values: ",
 		s->store->name, s->model->arch, (double)s->model->shape.params / 1e6,
-		(double)s->model->shape.weight_bytes / 1e6, cpu_level_name(s->be->level), s->be->threads, arith_name(o),
+		(double)s->model->shape.weight_bytes / 1e6, s->be->arithmetic, s->be->threads, arith_name(o),
 		s->step_rows);
 	kv_describe(out, s->kv, &s->model->shape);
 	buf_printf(out, "\n\n%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s %12s\n", "test", "tokens/s", "spread", "floor",
@@ -288,8 +288,8 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 		b,
 		",\"level\":\"%s\",\"threads\":%d,\"arithmetic\":\"%s\",\"step_tokens\":%d,\"prompt\":%d,\"output\":%d,"
 		"\"depth\":%d,\"batch\":%d",
-		cpu_level_name(s->be->level), s->be->threads, arith_name(o), s->step_rows, r->n_prompt, r->n_gen,
-		r->depth, r->batch);
+		s->be->arithmetic, s->be->threads, arith_name(o), s->step_rows, r->n_prompt, r->n_gen, r->depth,
+		r->batch);
 	buf_init(&kv);
 	kv_describe(&kv, s->kv, &s->model->shape);
 	buf_puts(b, ",\"kv\":");

@@ -1,4 +1,5 @@
 /* huge_pages.c - see huge_pages.h. */
+#include "backend/backend.h"
 #include "cli/huge_pages.h"
 
 #include <stdlib.h>

@@ -262,7 +262,7 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 		return rc;
 	sha256_init(&h);
 	put_text(&h, "weft, what kept prefixes are a function of, 1");
-	put_text(&h, cpu_level_name(s->be->level));
+	put_text(&h, s->be->arithmetic);
 	put_text(&h, s->be->ops->name);
 	put_caches(&h, s->model);
 	put_functions(&h);

@@ -1,5 +1,6 @@
 /* load_draft.c - see load_draft.h. */
 #include "cli/load_draft.h"
+#include "engine/draft/draft.h"
 
 #include <string.h>
 

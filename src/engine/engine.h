@@ -18,16 +18,19 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/err.h"
-#include "engine/draft/draft.h"
+#include "base/stream_stats.h"
 #include "engine/prefix/report.h"
 #include "engine/sampler.h"
-#include "model/media.h"
-#include "model/model.h"
-#include "text/tokens/mask_source.h"
-#include "text/tokens/tokenizer.h"
 
+struct drafter;
+struct mask_source;
+struct media;
+struct model;
+struct tokenizer;
 struct engine;
 struct request; /* one submitted request, seen from outside */
+
+enum { DRAFT_MAX = 16, DRAFTERS_MAX = 4 }; /* tokens drafted at once; drafters of one engine */
 
 struct engine_opts {
 	int seqs_max;         /* running at once; <= model slots */

@@ -1,5 +1,6 @@
 /* model.c - picks the architecture, opens its caches; see model.h. */
 #include "model/model.h"
+#include "store/store.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -13,7 +13,9 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "cache/cache.h"
-#include "store/store.h"
+
+struct store;
+struct tensor;
 
 struct model;
 

@@ -1,5 +1,6 @@
 /* generate.c - see generate.h. */
 #include "server/generate.h"
+#include "text/tokens/mask_source.h"
 
 #include <assert.h>
 #include <event2/event.h>

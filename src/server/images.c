@@ -1,4 +1,5 @@
 /* images.c - see images.h. */
+#include "model/media.h"
 #include "server/images.h"
 
 #include <stdio.h>

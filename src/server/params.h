@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/draft/draft.h"
+#include "engine/engine.h"
 #include "engine/sampler.h"
 #include "server/fields.h"
 #include "server/server.h"

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
@@ -22,6 +23,8 @@
 #include "engine/engine.h"
 #include "engine/prefix/place.h"
 #include "lives.h"
+#include "model/model.h"
+#include "store/store.h"
 
 enum { SYSTEM = 424, HEADER = 564, FIRST = 571, SHARED = 431, LONGER = 577, ANSWER = 32, RUNS_MAX = 99 };
 

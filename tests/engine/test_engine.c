@@ -9,6 +9,8 @@
 #include "base/utf8.h"
 #include "cache/kinds.h"
 #include "lives.h"
+#include "model/model.h"
+#include "text/tokens/tokenizer.h"
 #include "toy.h"
 
 static struct tokenizer *tok;

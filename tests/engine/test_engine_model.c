@@ -11,7 +11,9 @@
 #include "base/log.h"
 #include "cache/kinds.h"
 #include "driver.h"
+#include "engine/draft/draft.h"
 #include "lives.h"
+#include "model/model.h"
 
 enum { CTX = 256, STEP = 128, SLOTS = 5, LIVES = 3 };
 

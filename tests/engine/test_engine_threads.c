@@ -9,6 +9,8 @@
 #include "base/rng.h"
 #include "cache/kinds.h"
 #include "lives.h"
+#include "model/model.h"
+#include "text/tokens/tokenizer.h"
 #include "toy.h"
 
 enum { CLIENTS = 5, ROUNDS = 40 };

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "lives.h"
+#include "model/media.h"
 #include "toy.h"
 
 enum { CTX = 256, MOST = 200, STEP = 48, TALKS = 24, PARTS = 40, ANSWER = 3, PICTURES = 12, SLOTS = 3 };

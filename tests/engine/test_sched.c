@@ -7,6 +7,7 @@
 #include "cache/kinds.h"
 #include "engine/pace.h"
 #include "lives.h"
+#include "model/model.h"
 #include "toy.h"
 
 enum { MS = 1000000 };

@@ -1,4 +1,6 @@
 /* toy.c - see toy.h. */
+#include "model/model.h"
+#include "text/tokens/tokenizer.h"
 #include "toy.h"
 
 #include <assert.h>

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "engine/engine.h"
 
 enum { TOY_VOCAB = 300, TOY_POISON = 299 }; /* a row of that token has no numbers for logits */

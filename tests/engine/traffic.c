@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "cache/kinds.h"
 #include "lives.h"
+#include "model/model.h"
 #include "toy.h"
 
 enum { SEED = 20, CTX = 20000, SLOTS = 16, GAP_MS = 100, EOS = 7, N_SHORT = 200 };

@@ -13,6 +13,7 @@
 #include "folder.h"
 #include "made.h"
 #include "model/model.h"
+#include "store/store.h"
 
 static void assert_says(const struct err *err, const char *parts)
 {

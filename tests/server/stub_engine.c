@@ -21,9 +21,11 @@
 #include "engine/engine.h"
 #include "engine/lead.h"
 #include "engine/outbox.h"
+#include "model/media.h"
 #include "stub_engine.h"
 #include "stub_sight.h"
 #include "text/tokens/detok.h"
+#include "text/tokens/mask_source.h"
 
 enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE, BROKEN, FAULT };
 

@@ -1,4 +1,5 @@
 /* stub_sight.c - see stub_sight.h. */
+#include "model/media.h"
 #include "stub_sight.h"
 
 #include <stdatomic.h>

@@ -358,9 +358,10 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level)
 
 	c->pool = pool_new(threads);
 	c->pack = pack_new();
-	c->be = (struct backend){
-		.ops = &cpu_ops, .level = level, .threads = pool_threads(c->pool), .joins = pool_joins(c->pool)
-	};
+	c->be = (struct backend){ .ops = &cpu_ops,
+		                  .arithmetic = cpu_level_name(level),
+		                  .threads = pool_threads(c->pool) };
+	c->level = level;
 	c->op = &op_table_scalar;
 	c->recur = &recur_table_scalar;
 #if defined(__x86_64__)
@@ -380,4 +381,14 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level)
 		formats[i]->kernels(&c->kernels[i], level);
 	c->scratch = xcalloc((size_t)pool_threads(c->pool), sizeof *c->scratch);
 	return &c->be;
+}
+
+enum cpu_level backend_cpu_level(const struct backend *be)
+{
+	return ((const struct cpu_backend *)be)->level;
+}
+
+uint64_t backend_cpu_joins(const struct backend *be)
+{
+	return *pool_joins(((const struct cpu_backend *)be)->pool);
 }

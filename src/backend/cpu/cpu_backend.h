@@ -33,6 +33,7 @@ struct made {
 
 struct cpu_backend {
 	struct backend be;
+	enum cpu_level level;
 	struct pool *pool;
 	const struct op_table *op;
 	const struct recur_table *recur;

@@ -19,13 +19,12 @@
 #include "backend/backend.h"
 #include "base/digest.h"
 #include "base/err.h"
+#include "engine/engine.h"
 #include "engine/prefix/place.h"
 #include "engine/sampler.h"
 #include "model/model.h"
 #include "text/tokens/mask_source.h"
 #include "text/tokens/tokenizer.h"
-
-enum { DRAFT_MAX = 16, DRAFTERS_MAX = 4 }; /* tokens of one run; drafters of one engine */
 
 /* One sequence, as a drafter sees it. */
 struct draft_seq {

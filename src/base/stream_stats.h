@@ -1,0 +1,23 @@
+/* stream_stats.h - counters of experts that stay on disk and are read into slots: a backend fills them, the engine passes
+ * them on, and the server shows them. */
+#ifndef BASE_STREAM_STATS_H
+#define BASE_STREAM_STATS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct stream_stats {
+	int slots, slots_used, experts; /* experts: in all layers */
+	size_t slot_bytes;
+	const char *way; /* how it reads */
+	bool packed;
+	int64_t visits;            /* of layers */
+	int64_t used, hits;        /* experts that visits used; that were in a slot by then */
+	int64_t reads, read_bytes; /* experts and bytes that were read */
+	int64_t ahead, ahead_used; /* experts read before it was known, and how many of these were used */
+	int64_t wait_ns;           /* the engine waited for the disk */
+	int64_t failed;            /* experts that could not be read */
+};
+
+#endif
