@@ -406,6 +406,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		.decode_gap_ms = o->decode_gap,
 		.answer_reserve = o->answer_reserve,
 		.by_hand = what & LOAD_BY_HAND,
+		.squeeze = !(what & LOAD_BY_HAND),
 	};
 	struct model_opts mo;
 	struct plan plan = { 0 };

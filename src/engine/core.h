@@ -197,6 +197,13 @@ struct proof {
 	uint64_t drawn;      /* coins so far */
 };
 
+/* squeeze.c: what experts' slots took at the start, in bytes, and take now. */
+struct squeeze {
+	size_t asked, slots;
+	size_t slot;     /* of one */
+	int64_t next_ns; /* when memory is looked at again */
+};
+
 struct engine {
 	struct model *m;
 	const struct tokenizer *tok;
@@ -231,6 +238,7 @@ struct engine {
 	struct span_ids spans; /* any thread */
 	struct disk *disk;     /* NULL: none */
 	struct proof proof;
+	struct squeeze squeeze;
 	bool ending; /* the engine closes: nothing more is kept */
 	bool lost;   /* a file of the model became shorter: nothing can be computed any more */
 	struct batch batch;
@@ -254,6 +262,11 @@ void engine_client_forget(struct engine *e, struct client *c);
 /* Ends a request, waiting or running: memory back, last event out, reference dropped. */
 void engine_finish(struct engine *e, struct request *r);
 void request_unref(struct request *r);
+
+/* ---- squeeze.c ---- */
+void squeeze_init(struct engine *e);
+/* Once a second, between two steps: gives memory back while it is short. */
+void squeeze_step(struct engine *e);
 
 /* ---- sched.c ---- */
 void sched_init(struct sched *s, int seqs_max);

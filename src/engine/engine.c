@@ -604,6 +604,7 @@ static bool step(struct engine *e)
 	bool towered;
 
 	admit(e);
+	squeeze_step(e);
 	draft_propose(e);
 	filled = engine_now(e);
 	towered = brought_work(e);
@@ -884,6 +885,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	queue_init(&e->queue, opts->queue_max, opts->queue_seconds, opts->seqs_max);
 	sched_init(&e->sched, opts->seqs_max);
 	prefix_init(&e->prefix, &m->caches, opts->prefix_bytes);
+	squeeze_init(e);
 	span_ids_init(&e->spans, SPANS);
 	e->prepared = !opts->prefix_bytes;
 	batch_init(e);

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "engine/engine.h"
 #include "base/reads.h"
 #include "../check.h"
@@ -29,14 +30,20 @@ struct world {
 	struct engine *e;
 };
 
+static struct clock *test_clock; /* NULL: the system's */
+
 static void open_world(struct world *w, const char *folder, struct stream_opts *how)
 {
 	struct model_opts mo = {
 		.arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP, .snap_bytes = 1 << 23
 	};
-	struct engine_opts eo = {
-		.seqs_max = SLOTS, .queue_max = 16, .by_hand = true, .step_rows = STEP, .prefix_bytes = 1 << 22
-	};
+	struct engine_opts eo = { .seqs_max = SLOTS,
+		                  .queue_max = 16,
+		                  .by_hand = true,
+		                  .step_rows = STEP,
+		                  .prefix_bytes = 1 << 22,
+		                  .squeeze = test_clock != NULL,
+		                  .clock = test_clock };
 	struct err err;
 
 	w->be = backend_cpu_open(1, cpu_detect());
@@ -247,6 +254,64 @@ static void files(const char *folder, struct stream_opts how)
 	CHECK(!system(cmd), "%s", cmd);
 }
 
+/* ---- memory that becomes short ---- */
+
+static void machine(const char *root, int available_kb)
+{
+	char at[256];
+	FILE *f;
+
+	snprintf(at, sizeof at, "%s/proc", root);
+	mkdir(at, 0700);
+	snprintf(at, sizeof at, "%s/proc/meminfo", root);
+	f = fopen(at, "w");
+	CHECK(f && fprintf(f, "MemTotal: 1000000 kB\nMemAvailable: %d kB\n", available_kb) > 0 && !fclose(f), "%s", at);
+}
+
+static int64_t fake_ns;
+static int64_t fake_now(struct clock *c)
+{
+	return fake_ns += 2000000000; /* each look is two seconds later: every step may give back */
+}
+
+static int slots_now(struct world *w)
+{
+	struct stream_stats s;
+
+	w->be->ops->stream_stats(w->be, &s);
+	return s.slots;
+}
+
+/* Slots go while memory is short, down to the experts of one row, and come back; answers stay what they are. */
+static void squeezed(const char *folder, struct stream_opts *how, const struct answer *want)
+{
+	char root[] = "/tmp/weft-experts-XXXXXX", cmd[64];
+	struct clock clock = { .now_ns = fake_now };
+	struct answer got;
+	struct world w;
+	int most, least;
+
+	CHECK(mkdtemp(root), "mkdtemp");
+	memory_root = root;
+	machine(root, 500000);
+	test_clock = &clock;
+	open_world(&w, folder, how);
+	most = slots_now(&w);
+	least = w.m->shape.experts_used;
+	for (int i = 0; i < SLOTS; i++) {
+		machine(root, i % 2 ? 500000 : 100);
+		ask(&w, i, &got);
+		run(&w, &got, 1);
+		CHECK(same(&got, &want[i]), "request %d has another answer while memory is short", i);
+		CHECK(slots_now(&w) == (i % 2 ? most : least), "request %d: %d slots of %d", i, slots_now(&w), most);
+	}
+	close_world(&w);
+	memory_root = "";
+	test_clock = NULL;
+	snprintf(cmd, sizeof cmd, "rm -rf %s", root);
+	CHECK(!system(cmd), "%s", cmd);
+}
+
 int main(int argc, char **argv)
 {
 	struct stream_opts how = { .arith = ARITH_FAST, .bytes = 1 };
@@ -274,6 +339,7 @@ int main(int argc, char **argv)
 	}
 	CHECK(ended && spared, "%d requests ended, %d beside them did not", ended, spared);
 	files(argv[1], how);
+	squeezed(argv[1], &how, want);
 	printf("%d requests ended, %d beside them did not\n", ended, spared);
 	return 0;
 }
