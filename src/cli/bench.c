@@ -354,8 +354,8 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 
 		b->s.be->ops->stream_stats(b->s.be, &now);
 		/* A row may get more than the probe, where others share the disk or the machine's host meters it. */
-		r->experts.disk =
-			most(bench_disk(b->s.store, now.slot_bytes, b->seed), r->experts.bytes / r->experts.seconds);
+		r->experts.disk = most(bench_disk(b->s.store, now.slot_bytes, b->seed),
+		                       r->experts.bytes / r->experts.seconds);
 	}
 	return rc;
 }

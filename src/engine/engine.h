@@ -58,7 +58,7 @@ struct engine_opts {
 	const struct spill_io *disk_io; /* NULL: the system's (tests) */
 	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
 	bool by_hand;                   /* no thread: the caller runs engine_step (tests) */
-	bool squeeze; /* gives memory back while the machine is short of it: docs/memory.md */
+	bool squeeze;                   /* gives memory back while the machine is short of it: docs/memory.md */
 	/* Asked in this order, the next when the one before had nothing to say; the
 	 * caller's, and closed by it after the engine. */
 	struct drafter *drafter[DRAFTERS_MAX];

@@ -368,6 +368,34 @@ static void compute_all(struct mix *d)
 	compute(d, d->m->shared_inner);
 }
 
+/* What the next layer's router says of what this one's read: half of it or more is what it will say of its own. */
+static void guess_next(struct mix *d)
+{
+	enum { FEW = 4 }; /* rows; of more, guesses are most of the experts */
+	struct slot_layer *next = d->n <= FEW
+	? slots_guessing(d->m->slots) : NULL;
+	const struct moe *m = next ? slots_mixture(next) : NULL;
+	int *expert = d->wave.used, n = 0;
+	struct product job;
+	struct acts a;
+
+	if (!m || m->experts != d->m->experts || m->top_k != d->m->top_k || m->router->cols != d->m->router->cols)
+		return;
+	cpu_acts(d->c, &a, d->by, d->n, m->router->cols, 0, 0);
+	job = (struct product){ .w = m->router, .x = &a, .r1 = d->n, .out = d->logit, .ld = (size_t)m->experts };
+	cpu_products(d->c, ARITH_F32, &job, 1);
+	cpu_scratch(d->c, (size_t)m->top_k * (sizeof(int) + sizeof(float)) + route_scratch_bytes(m));
+	for (int i = 0; i < d->n; i++) {
+		int *pick = cpu_my_scratch(d->c);
+		float *weight = (float *)(pick + m->top_k);
+
+		route_row(d->c->op, m, d->logit + (size_t)i * (size_t)m->experts, pick, weight, weight + m->top_k);
+		for (int k = 0; k < m->top_k && n < m->experts; k++)
+			expert[n++] = pick[k];
+	}
+	slots_guess(next, expert, n);
+}
+
 static void compute_waves(struct mix *d)
 {
 	struct slot_layer *y = d->m->slots;
@@ -388,6 +416,7 @@ static void compute_waves(struct mix *d)
 		wave_of(d, NULL, 0);
 		compute(d, true);
 	}
+	guess_next(d);
 	free(index);
 }
 

@@ -20,9 +20,11 @@
 #include "base/pages.h"
 
 enum {
-	DEPTH = 16,      /* reads under way at once: docs/experts-from-disk.md, "Reading" */
-	AHEAD_SHARE = 4, /* at most one slot in so many holds what was read ahead */
-	WIDE_SHARE = 8,  /* a visit is wide that leaves at most one expert in so many unused */
+	DEPTH = 16,         /* reads under way at once: docs/experts-from-disk.md, "Reading" */
+	AHEAD_SHARE = 4,    /* at most one slot in so many holds what was read ahead */
+	GUESSES = 256,      /* after so many it is judged whether they pay, ... */
+	GUESS_PAUSE = 8192, /* ... and where they do not, none is made for so many visits */
+	WIDE_SHARE = 8,     /* a visit is wide that leaves at most one expert in so many unused */
 };
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
@@ -31,6 +33,7 @@ struct slot {
 	struct slot_layer *of;
 	int expert;
 	int pins;         /* 1: of the visit */
+	bool guessed;     /* of ahead: by the layer before */
 	bool ahead;       /* read before it was known that it is used: stays until its layer's next visit */
 	int parts, error; /* reads that are not back; of one that is */
 	struct slab_lay lay;
@@ -69,8 +72,10 @@ struct slots {
 	int n_file;
 
 	struct slot_layer *visited;
-	struct want *want;  /* [n_want] */
-	int n_want, n_open; /* n_open: neither given nor lost */
+	struct want *want;         /* [n_want] */
+	int n_want, n_open;        /* n_open: neither given nor lost */
+	int guesses, guesses_used; /* lately */
+	int64_t guess_from;        /* the visit from which on guesses are made again */
 	bool wide;
 	bool told;      /* the log of a read that failed, in this visit */
 	struct err why; /* of the last read that failed */
@@ -119,7 +124,7 @@ static void clear(struct slot *x)
 		x->of->slot[x->expert] = -1;
 	x->state = SLOT_FREE;
 	x->pins = 0;
-	x->ahead = false;
+	x->ahead = x->guessed = false;
 }
 
 /* ---- reading ---- */
@@ -290,6 +295,50 @@ static void read_ahead(struct slots *s)
 	}
 }
 
+/* ---- guesses ---- */
+
+/* More than half must come true: each that does not has read a slab for nothing, and taken another's slot. */
+static void judge_guesses(struct slots *s)
+{
+	if (s->guesses < GUESSES)
+		return;
+	log_debug("experts guessed from the layer before: %d of %d were used", s->guesses_used, s->guesses);
+	if (s->guesses_used * 2 < s->guesses)
+		s->guess_from = s->stats.visits + GUESS_PAUSE;
+	s->guesses = s->guesses_used = 0;
+}
+
+struct slot_layer *slots_guessing(const struct slot_layer *y)
+{
+	struct slots *s = y->s;
+
+	judge_guesses(s);
+	return s->wide || y->index + 1 == s->n_layer || s->stats.visits < s->guess_from ? NULL :
+	                                                                                  &s->layer[y->index + 1];
+}
+
+const struct moe *slots_mixture(const struct slot_layer *y)
+{
+	return y->m;
+}
+
+void slots_guess(struct slot_layer *next, const int *expert, int n)
+{
+	struct slots *s = next->s;
+
+	for (int i = 0; i < n && s->n_ahead < s->n / AHEAD_SHARE; i++) {
+		struct slot *x = next->slot[expert[i]] < 0 ? victim(s) : NULL;
+
+		if (!x || (x->state != SLOT_FREE && x->of == next))
+			continue;
+		begin_read(s, x, next, expert[i]);
+		x->ahead = x->guessed = true;
+		s->n_ahead++;
+		s->guesses++;
+		s->stats.ahead++;
+	}
+}
+
 /* ---- a visit ---- */
 
 static void write_trace(struct slots *s, const struct slot_layer *y, const int *used, int n)
@@ -310,7 +359,8 @@ static void end_ahead(struct slots *s, const struct slot_layer *y)
 
 		if (!x->ahead || x->of != y)
 			continue;
-		x->ahead = false;
+		s->guesses_used += x->guessed && x->pins > 0;
+		x->ahead = x->guessed = false;
 		s->n_ahead--;
 		s->stats.ahead_used += x->pins > 0;
 	}

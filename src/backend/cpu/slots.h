@@ -25,6 +25,11 @@ void slots_visit(struct slot_layer *y, const int *used, int n);
 int slots_ready(struct slot_layer *y, int *index);
 /* Those that were given out are computed. */
 void slots_release(struct slot_layer *y, const int *index, int n);
+/* After the layer's experts are all given out, in steps of few rows: the layer whose experts may be guessed now, while
+ * the disk idles; NULL: none, or guesses have not paid lately.  Then those that it is likely to use. */
+struct slot_layer *slots_guessing(const struct slot_layer *y);
+const struct moe *slots_mixture(const struct slot_layer *y);
+void slots_guess(struct slot_layer *next, const int *expert, int n);
 /* NULL: it could not be read, slots_error says why. */
 const struct slab_view *slots_view(const struct slot_layer *y, int index);
 const struct err *slots_error(const struct slot_layer *y);
