@@ -167,6 +167,16 @@ static bool value(struct reader *r, struct buf *out, int depth)
 	return true;
 }
 
+/* Strings as JSON has them were passed on as they are written, and may be none. */
+static bool is_object(const struct buf *b)
+{
+	struct json *j = json_parse(b->p, b->n, 0, NULL);
+	bool good = json_kind(j) == JSON_OBJECT;
+
+	json_free(j);
+	return good;
+}
+
 static enum verdict whole(const char *p, size_t n, const char **name, size_t *n_name, struct buf *out, size_t *used)
 {
 	struct reader r = { p, p + n, false };
@@ -183,7 +193,7 @@ static enum verdict whole(const char *p, size_t n, const char **name, size_t *n_
 		return CALL_NO;
 	if (r.p == r.end)
 		return CALL_MAYBE;
-	good = *n_name && container(&r, out, 0);
+	good = *n_name && container(&r, out, 0) && is_object(out);
 	*used = (size_t)(r.p - p);
 	return good ? CALL_YES : r.cut ? CALL_MAYBE : CALL_NO;
 }
