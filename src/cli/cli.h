@@ -40,6 +40,11 @@ struct ints {
 	int n;
 };
 
+struct texts {
+	const char **v;
+	int n;
+};
+
 /* Every option of every command, with its default when it was not given. */
 struct options {
 	const char *model; /* NULL: the bundled one */
@@ -132,7 +137,8 @@ struct options {
 	const char *ids, *out;
 	struct ints split;
 	int greedy, alongside, resume_at;
-	const char *warm; /* ids to be run before; NULL: none */
+	const char *warm;    /* ids to be run before; NULL: none */
+	struct texts images; /* files */
 
 	/* ppl; ids and special are others' too */
 	const char *text_file;

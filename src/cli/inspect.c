@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "cli/load.h"
+#include "vision/tower.h"
 
 /* Matrices written alike. */
 struct kind {
@@ -220,7 +221,7 @@ static void print_ignored(const struct store *st)
 		const struct tensor *t = st->v[i];
 		int k = 0;
 
-		if (!t->ignored)
+		if (!t->ignored || t->used)
 			continue;
 		while (k < n && strcmp(r[k].why, t->ignored))
 			k++;
@@ -238,6 +239,26 @@ static void print_ignored(const struct store *st)
 	for (int k = 0; k < n; k++)
 		printf("%-14s %zu tensors, %s, from %s: %s\n", k ? "" : "ignored", r[k].n,
 		       bytes_text(b, sizeof(b), (double)r[k].bytes), r[k].first, r[k].why);
+}
+
+/* The tower, whose tensors are then no longer among the ignored ones. */
+static int print_tower(struct store *st, struct err *err)
+{
+	struct tower *t;
+	struct tower_info i;
+	char a[64], b[32];
+	int rc = tower_open(&t, st, err);
+
+	if (rc || !t)
+		return rc;
+	i = tower_info(t);
+	printf("images         %s: %d blocks of %d, %d heads; patches of %d, %d x %d to a row of the prompt%s\n",
+	       i.family, i.depth, i.hidden, i.heads, i.patch, i.merge, i.merge,
+	       i.both_ways ? ", rows see each other" : "");
+	printf("%-14s %s parameters, %s\n", "", count_text(a, sizeof(a), i.params),
+	       bytes_text(b, sizeof(b), (double)i.bytes));
+	tower_close(t);
+	return 0;
 }
 
 static int inspect_model(const struct options *o)
@@ -267,6 +288,9 @@ static int inspect_model(const struct options *o)
 		print_shape(m, st);
 		print_params(m, st);
 		print_formats(st);
+		rc = print_tower(st, &err);
+	}
+	if (!rc) {
 		print_ignored(st);
 		print_plan(m, o, kv);
 		if (o->tensors)

@@ -18,6 +18,8 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "cli/identity.h"
+#include "cli/load_image.h"
+#include "vision/tower.h"
 
 static const double PLACE_SHARE = 0.01; /* of a prompt's time may go into copies of states for later prompts */
 enum { TEMPLATE_MAX = 4 << 20 };        /* bytes; the largest known has 17 KB */
@@ -414,6 +416,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 
 	progress(s->store->name, NULL, 0); /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
+	if (!rc && what & LOAD_TOWER)
+		rc = tower_bind(s, err);
 	if (!rc)
 		rc = kv_of_options(&s->kv, o, &s->model->shape, err);
 	if (!rc)
@@ -438,6 +442,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	eo.disk_bytes = o->disk_bytes;
 	s->be = backend_cpu_open(o->threads ? o->threads : cpu_count(), o->cpu);
 	rc = model_attach(s->model, s->be, &mo, err);
+	if (!rc)
+		rc = tower_begin(s, o->arith, err);
 	if (!rc && plan.experts)
 		rc = stream_experts(s, o, &plan, err);
 	if (rc)
@@ -517,6 +523,7 @@ void session_close(struct session *s)
 	huge_pages_end(&s->huge);
 	engine_close(s->engine);
 	drafts_close(&s->drafts);
+	tower_close(s->tower);
 	model_close(s->model);
 	if (s->be)
 		s->be->ops->close(s->be);

@@ -24,7 +24,10 @@ enum {
 	LOAD_HUGE = 32,     /* weights go to huge pages, if it may be: meanwhile ... */
 	LOAD_HUGE_NOW = 64, /* ... or before it is open */
 	LOAD_PLAN = 128,    /* with LOAD_ENGINE: no further than to say what it would take (session.plan) */
+	LOAD_TOWER = 256,   /* what reads images, if the model has it */
 };
+
+struct tower;
 
 enum { EOS_MAX = 16 };
 
@@ -44,6 +47,7 @@ struct session {
 	struct plan plan;
 	struct backend *be;
 	struct model *model;
+	struct tower *tower; /* NULL: the model has none that is read, or nobody asked for it */
 	struct drafts drafts;
 	struct engine *engine;
 	struct huge_pages huge;

@@ -12,15 +12,20 @@
 #include "base/rng.h"
 #include "cli/ids.h"
 #include "cli/load.h"
+#include "cli/load_image.h"
+#include "model/media.h"
 #include "store/safetensors.h"
 
-enum { STEP_ROWS_MAX = 65536 };
+enum { STEP_ROWS_MAX = 65536, IMAGE_ROWS = 2048 };
 
 struct work {
 	const struct options *o;
 	struct session s;
 	struct ids prompt_file, warm_file;
-	const int32_t *ids, *warm; /* of the files */
+	struct media **media; /* [n_media] the images */
+	int n_media;
+	struct seen_ids prompt, before; /* the files' ids with images in full */
+	const int32_t *ids, *warm;
 	int32_t *greedy;
 	int n, n_greedy, n_warm; /* prompt; tokens decoded so far; the prompt before it */
 	int common;              /* tokens that both prompts begin with */
@@ -133,6 +138,8 @@ static int run_warm(struct work *w, struct err *err)
 	ask_init(&a, w);
 	a.prompt = w->warm;
 	a.n_prompt = w->n_warm;
+	a.span = w->before.span;
+	a.n_span = w->before.n_span;
 	a.mark = &w->common;
 	a.n_mark = 1;
 	a.on_logits = keep_common_row;
@@ -160,6 +167,8 @@ static int run(struct work *w, struct err *err)
 	ask_init(&a, w);
 	a.prompt = w->ids;
 	a.n_prompt = w->n;
+	a.span = w->prompt.span;
+	a.n_span = w->prompt.n_span;
 	a.max_tokens = w->o->greedy;
 	a.resume_at = w->o->resume_at;
 	a.on_logits = keep_row;
@@ -220,9 +229,43 @@ static int complete(const struct options *given, struct options *o, struct err *
 	if (most > STEP_ROWS_MAX / o->parallel)
 		return err_set(err, E_LIMIT, "--split: %d sequences of %d tokens are more than %d in a step",
 		               o->parallel, most, STEP_ROWS_MAX);
+	if (o->images.n && o->step_rows < IMAGE_ROWS) /* whose rows may not be cut */
+		o->step_rows = IMAGE_ROWS;
 	if (o->step_rows < most * o->parallel)
 		o->step_rows = most * o->parallel;
 	return 0;
+}
+
+/* The ids of both prompts, with images in them. */
+static int take_ids(struct work *w, struct err *err)
+{
+	int rc = 0;
+
+	w->media = xcalloc((size_t)w->o->images.n + 1, sizeof(struct media *));
+	for (int i = 0; i < w->o->images.n && !rc; i++, w->n_media += !rc)
+		rc = image_of_file(&w->s, w->o->images.v[i], &w->media[i], err);
+	if (!rc)
+		rc = images_into_ids(&w->s, w->media, w->n_media, w->prompt_file.id, w->prompt_file.n, false,
+		                     &w->prompt, err);
+	if (!rc)
+		rc = images_into_ids(&w->s, w->media, w->n_media, w->warm_file.id, w->warm_file.n, true, &w->before,
+		                     err);
+	w->ids = w->prompt.id;
+	w->n = w->prompt.n;
+	w->warm = w->before.id;
+	w->n_warm = w->before.n;
+	return rc;
+}
+
+static void drop_ids(struct work *w)
+{
+	seen_ids_fini(&w->prompt);
+	seen_ids_fini(&w->before);
+	for (int i = 0; i < w->n_media; i++)
+		media_unref(w->media[i]);
+	free(w->media);
+	ids_fini(&w->prompt_file);
+	ids_fini(&w->warm_file);
 }
 
 int cmd_logits(const struct options *given)
@@ -239,12 +282,10 @@ int cmd_logits(const struct options *given)
 	rc = ids_read_one(&w.prompt_file, o.ids, &err);
 	if (!rc && o.warm)
 		rc = ids_read_one(&w.warm_file, o.warm, &err);
-	w.ids = w.prompt_file.id;
-	w.n = w.prompt_file.n;
-	w.warm = w.warm_file.id;
-	w.n_warm = w.warm_file.n;
 	if (!rc)
-		rc = session_open(&w.s, &o, LOAD_ENGINE | LOAD_LOGITS, &err);
+		rc = session_open(&w.s, &o, LOAD_ENGINE | LOAD_LOGITS | (o.images.n ? LOAD_TOWER : 0), &err);
+	if (!rc)
+		rc = take_ids(&w, &err);
 	if (!rc) {
 		w.vocab = w.s.model->shape.vocab;
 		rc = check_ids(&w, &err);
@@ -258,9 +299,10 @@ int cmd_logits(const struct options *given)
 	}
 	if (!rc)
 		rc = write_out(&w, &err);
+	engine_close(w.s.engine); /* which has references to images */
+	w.s.engine = NULL;
+	drop_ids(&w);
 	session_close(&w.s);
-	ids_fini(&w.prompt_file);
-	ids_fini(&w.warm_file);
 	free(w.row);
 	free(w.seen);
 	free(w.greedy);

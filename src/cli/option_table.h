@@ -17,6 +17,7 @@ enum kind {
 	K_DOUBLE,
 	K_TEXT,
 	K_INTS,
+	K_TEXTS, /* each time that it is given adds one */
 	K_CPU,
 	K_ARITH,
 	K_THINK,

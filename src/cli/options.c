@@ -104,6 +104,17 @@ static int ints(struct options *o, const struct option *op, const char *text, st
 	                        op->min);
 }
 
+static void texts(struct options *o, const struct option *op, const char *text)
+{
+	struct texts *all = field(o, op->at);
+	const char **v = xcalloc((size_t)all->n + 1, sizeof *v);
+
+	if (all->n)
+		memcpy(v, all->v, (size_t)all->n * sizeof *v);
+	v[all->n++] = text;
+	all->v = own(o, all->v, v);
+}
+
 static int choice(const struct option *op, const char *text, struct options *o, struct err *err)
 {
 	if (op->kind == K_CPU) {
@@ -203,6 +214,7 @@ static int set(struct options *o, const struct option *op, const char *text, str
 			return err_set(err, E_ARG, "--%s: '%s' is not a size, as 500M or 2G", op->name, text);
 		break;
 	case K_INTS: return ints(o, op, text, err);
+	case K_TEXTS: texts(o, op, text); break;
 	default: return choice(op, text, o, err);
 	}
 	if (op->set_at != 0)

@@ -124,11 +124,12 @@ void decoder_ignore(struct store *st)
 	static const char *const tower[] = {
 		"vision_tower.",       "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector.",
 		"vision_model.",       "audio_tower.",        "model.audio_tower.",     "embed_vision.",
-		"model.embed_vision.", "embed_audio.",        "model.embed_audio.",
+		"model.embed_vision.", "embed_audio.",        "model.embed_audio.",     "visual.",
+		"model.visual.",
 	};
 
 	for (size_t i = 0; i < sizeof tower / sizeof *tower; i++)
-		store_ignore(st, tower[i], "vision or audio tower: this version reads text");
+		store_ignore(st, tower[i], "vision or audio tower: read when there are images");
 }
 
 /* ---- forward ---- */
@@ -177,6 +178,8 @@ void decoder_forward(struct model *m, struct pass *p)
 		to = join_to(&y->join_ffn, x, h);
 		ffn_forward(p, &y->ffn, to, to == x, normed(p, d, y->norm_ffn, x, h));
 		join_add(p, &y->join_ffn, x, to, d->trunk.hidden);
+		if (p->n_brought && i < m->shape.deep)
+			p->be->ops->bring(p, x, d->trunk.hidden, i + 1);
 	}
 	trunk_end(p, &d->trunk, x);
 }

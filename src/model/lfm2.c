@@ -204,12 +204,14 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	              m->shape.hidden, p.tied, s->trunk.eps, 0);
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(s, &b, &p, i);
+	if (!b.code && st->text != st->config)
+		decoder_ignore(st);
 	m->shape.experts = p.moe.experts;
 	m->shape.experts_used = p.moe.top_k;
 	return b.code;
 }
 
-static const char *const arch[] = { "lfm2", "lfm2_moe", NULL };
+static const char *const arch[] = { "lfm2", "lfm2_moe", "lfm2_vl", "lfm2-vl", NULL };
 
 const struct model_ops lfm2_ops = {
 	.arch = arch,

@@ -142,13 +142,23 @@ static void bind_layer(struct binder *b, struct decoder *d, const struct plan *p
 	d->layer[i].join_attn.scale = d->layer[i].join_ffn.scale = p->residual;
 }
 
+/* Models that see, whose text part is that of another family. */
+static const char *const seeing[][2] = { { "qwen2_5_vl", "qwen2" },
+	                                 { "qwen3_vl", "qwen3" },
+	                                 { "qwen3_vl_moe", "qwen3_moe" } };
+
 /* Of mistral3 only the wrapper is known; what is in it says itself. */
 static void choose_kind(struct decoder *d, struct conf *c, struct store *st, struct plan *p)
 {
 	p->kind = decoder_kind(d, st);
 	if (strcmp(d->m.arch, "mistral3"))
 		p->kind = d->m.arch;
-	else if (!is(p, "ministral3") && !is(p, "mistral"))
+	for (size_t i = 0; i < sizeof seeing / sizeof *seeing; i++)
+		if (is(p, seeing[i][0]))
+			p->kind = seeing[i][1];
+	if (strcmp(d->m.arch, "mistral3"))
+		return;
+	if (!is(p, "ministral3") && !is(p, "mistral"))
 		conf_fail(c, E_UNSUPPORTED,
 		          "model_type: \"%.40s\" in a mistral3 is not known; known: ministral3, mistral", p->kind);
 }
@@ -171,14 +181,16 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	}
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(&b, d, &p, i);
-	if (!b.code && st->text != st->config)
+	/* Vectors of earlier blocks of the tower, of which each row of an image brings as many. */
+	m->shape.deep = (int)json_len(json_get(json_get(st->config, "vision_config"), "deepstack_visual_indexes"));
+	if (!b.code && (st->text != st->config || json_get(st->config, "vision_config")))
 		decoder_ignore(st);
 	return b.code ? b.code : c.code;
 }
 
 static const char *const arch[] = {
-	"llama", "mistral",   "ministral3", "mistral3", "qwen2",   "qwen2_moe",
-	"qwen3", "qwen3_moe", "smollm3",    "phi3",     "granite", NULL,
+	"llama",   "mistral", "ministral3", "mistral3",   "qwen2",    "qwen2_moe",    "qwen3", "qwen3_moe",
+	"smollm3", "phi3",    "granite",    "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", NULL,
 };
 
 const struct model_ops llama_ops = {

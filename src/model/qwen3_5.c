@@ -321,7 +321,7 @@ static void ignore_the_rest(struct store *st)
 	static const char *const drafts[] = { "mtp.", "model.mtp.", "language_model.mtp." };
 
 	for (size_t i = 0; i < sizeof vision / sizeof *vision; i++)
-		store_ignore(st, vision[i], "vision tower: this version reads text");
+		store_ignore(st, vision[i], "vision tower: read when there are images");
 	for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++)
 		store_ignore(st, drafts[i], "draft head: read when it is asked to draft");
 }

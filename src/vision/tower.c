@@ -190,7 +190,7 @@ int tower_open(struct tower **out, struct store *st, struct err *err)
 	t->family = f;
 	arena_init(&t->holder.arena);
 	arena_init(&t->holder.vectors);
-	t->image_token = token_of(st);
+	t->image_token = t->placeholder = token_of(st);
 	rc = bind_tower(t, &(struct binder){ .st = st, .m = &t->holder, .prefix = prefix, .err = err }, &c, err);
 	if (!rc && t->image_token < 0)
 		rc = err_set(err, E_MISSING, "%s: image_token_id: missing, and a tower needs it", st->config_path);
@@ -233,9 +233,12 @@ int tower_attach(struct tower *t, struct backend *be, enum arith arith, const st
 	t->arith = arith;
 	t->wide = (t->dim + unit - 1) / unit * unit;
 	for (int i = 0; i < TOWER_MARKS; i++)
-		t->mark[i] = -1;
-	for (int i = 0; t->family->marks[i] && tokens; i++)
-		t->mark[i] = tokens->id(tokens->arg, t->family->marks[i]);
+		t->mark[i] = TOWER_UNKNOWN;
+	for (int i = 0; t->family->marks[i] && tokens; i++) {
+		int32_t id = tokens->id(tokens->arg, t->family->marks[i]);
+
+		t->mark[i] = id < 0 ? TOWER_UNKNOWN : id;
+	}
 	return place(t, err);
 }
 
@@ -275,11 +278,9 @@ struct tower_info tower_info(const struct tower *t)
 		                .out = t->out,
 		                .deep = t->n_deep,
 		                .image_token = t->image_token,
-		                .placeholder = t->image_token,
+		                .placeholder = t->placeholder,
 		                .both_ways = t->both_ways };
 
-	if (t->family->written && t->mark[t->family->written - 1] >= 0)
-		i.placeholder = t->mark[t->family->written - 1];
 	count(t, &i);
 	return i;
 }
@@ -308,7 +309,7 @@ static bool stands_at(const struct tower *t, const struct media *m, const int32_
 static int replace(const struct media *m, int32_t *ids, int *n, int at, struct err *err)
 {
 	for (int i = 0; i < m->n_layout; i++)
-		if (m->layout[i] != MEDIA_ROW && m->layout[i] < 0)
+		if (m->layout[i] == TOWER_UNKNOWN)
 			return err_set(err, E_MISSING,
 			               "the tokenizer has no token for the marks around an image's rows");
 	memmove(ids + at + m->n_layout, ids + at + 1, (size_t)(*n - at - 1) * sizeof *ids);
@@ -317,23 +318,30 @@ static int replace(const struct media *m, int32_t *ids, int *n, int at, struct e
 	return 0;
 }
 
-int tower_expand(const struct tower *t, const struct media *m, int32_t *ids, int *n, int *at, int *rows_at,
+/* A placeholder that is no row itself, and not the mark before rows. */
+static bool lone_placeholder(const struct tower *t, const int32_t *ids, int n, int at)
+{
+	return t->placeholder != t->image_token && ids[at] == t->placeholder &&
+	       !(at + 1 < n && ids[at + 1] == t->image_token);
+}
+
+int tower_expand(const struct tower *t, const struct media *m, int32_t *ids, int *n, int *at, int *layout_at,
                  struct err *err)
 {
 	int first = *at, before = 0, run = 0, rc;
 
-	while (first < *n && ids[first] != t->image_token)
+	while (first < *n && ids[first] != t->image_token && !lone_placeholder(t, ids, *n, first))
 		first++;
 	if (first == *n)
 		return err_set(err, E_MISSING, "no placeholder (token %d) is left for an image", t->image_token);
 	while (m->layout[before] != MEDIA_ROW)
 		before++;
-	*rows_at = first;
 	if (stands_at(t, m, ids, *n, first - before)) {
-		*at = first - before + m->n_layout;
+		*layout_at = first - before;
+		*at = *layout_at + m->n_layout;
 		return 0;
 	}
-	while (first + run < *n && ids[first + run] == t->image_token)
+	while (first + run < *n && ids[first + run] == ids[first])
 		run++;
 	if (run != 1)
 		return err_set(err, E_FORMAT, "%d placeholders at %d, where the image has %d rows", run, first, m->n);
@@ -341,7 +349,7 @@ int tower_expand(const struct tower *t, const struct media *m, int32_t *ids, int
 	for (int i = 0; i < m->n_layout && !rc; i++)
 		if (ids[first + i] == MEDIA_ROW)
 			ids[first + i] = t->image_token;
-	*rows_at = first + before;
+	*layout_at = first;
 	*at = first + m->n_layout;
 	return rc;
 }

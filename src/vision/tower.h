@@ -39,7 +39,7 @@ struct tower_info {
 	int64_t params;      /* elements of its tensors */
 	int64_t bytes;       /* stored */
 	int32_t image_token; /* that stands for an image's row */
-	int32_t placeholder; /* that chat templates write for an image */
+	int32_t placeholder; /* that templates write for an image */
 	bool both_ways;      /* rows of an image see each other in the text model */
 };
 struct tower_info tower_info(const struct tower *t);
@@ -52,8 +52,8 @@ int tower_image(struct media **out, struct tower *t, const struct image *im, int
 
 /* An image in a prompt of ids.  `at` begins at 0 and goes on behind the image: the next placeholder is found; where the
  * image's layout stands there already it is taken as it is, and a single placeholder is replaced by the layout.  ids has
- * room for n + n_layout - 1 ids, *n is changed.  E_FORMAT: a run of another length.  E_MISSING: no placeholder is left. */
-int tower_expand(const struct tower *t, const struct media *m, int32_t *ids, int *n, int *at, int *rows_at,
+ * room for n + n_layout - 1 ids, *n is changed; *layout_at is where the layout begins.  E_FORMAT: a run of another length.  E_MISSING: no placeholder is left. */
+int tower_expand(const struct tower *t, const struct media *m, int32_t *ids, int *n, int *at, int *layout_at,
                  struct err *err);
 
 #endif

@@ -68,7 +68,7 @@ enum tower_rope {
 	ROPE_HALVES,    /* the head's first half by the column, the second by the row: theta^(-4 i / dim) */
 };
 
-enum { TOWER_MARKS = 8, TOWER_DEEP = 8 };
+enum { TOWER_MARKS = 8, TOWER_DEEP = 8, TOWER_UNKNOWN = -2 /* a mark that the tokenizer lacks; not MEDIA_ROW */ };
 
 struct tower {
 	struct model holder; /* of which only the arenas are used: what binders put tables into */
@@ -92,8 +92,8 @@ struct tower {
 	int deep_after[TOWER_DEEP], n_deep; /* blocks */
 	bool both_ways, grid_places;        /* media: whole; rotary positions by row and column */
 
-	/* Token ids: of a row; marks that the family's layout has, -1 where the tokenizer has none. */
-	int32_t image_token, mark[TOWER_MARKS];
+	/* Token ids: of a row; of an image as templates write it; marks that the family's layout has, or TOWER_UNKNOWN. */
+	int32_t image_token, placeholder, mark[TOWER_MARKS];
 
 	struct backend *be;
 	enum arith arith;
@@ -114,7 +114,6 @@ struct tower_family {
 	const char *const *marks;
 	/* The layout of an image into out, which has room for rows + 4 * (grid rows + tiles) + 8; returns its length. */
 	int (*layout)(const struct tower *t, const struct picture_plan *p, int32_t *out);
-	int written; /* 1 + the mark that chat templates write for an image; 0: the token of its rows */
 };
 extern const struct tower_family tower_qwen, tower_qwen2_5, tower_gemma3, tower_gemma4, tower_lfm2, tower_pixtral;
 

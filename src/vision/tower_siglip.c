@@ -85,6 +85,7 @@ static void bind_gemma3(struct tower *t, struct binder *b, struct conf *c)
 		return;
 	}
 	t->form.merge = grid / side;
+	t->placeholder = conf_int_or(&top, "boi_token_index", t->image_token, 0, CONF_VOCAB_MAX);
 	t->both_ways = true;
 	t->places = PLACES_TABLE;
 	t->side = grid;
@@ -172,7 +173,9 @@ static int lfm2_layout(const struct tower *t, const struct picture_plan *p, int3
 			                            (p->view[v].grid_w / t->form.merge) };
 
 		if (tiles && v < tiles && tiles > 1)
-			out[n++] = t->mark[3] < 0 ? -1 : t->mark[3] + 10 * (v / p->tile_cols) + v % p->tile_cols;
+			out[n++] = t->mark[3] == TOWER_UNKNOWN ?
+			                   TOWER_UNKNOWN :
+			                   t->mark[3] + 10 * (v / p->tile_cols) + v % p->tile_cols;
 		else if (tiles > 1)
 			out[n++] = t->mark[2];
 		n += layout_plain(t, &one, out + n);
@@ -190,9 +193,7 @@ static const char *const prefixes[] = { "vision_tower.vision_model.",
 static const char *const gemma3_types[] = { "gemma3", NULL };
 static const char *const lfm2_types[] = { "lfm2_vl", "lfm2-vl", NULL };
 
-const struct tower_family tower_gemma3 = { "gemma3",      gemma3_types,
-	                                   prefixes,      "embeddings.patch_embedding.weight",
-	                                   bind_gemma3,   gemma3_marks,
-	                                   gemma3_layout, 2 };
+const struct tower_family tower_gemma3 = { "gemma3",    gemma3_types, prefixes,     "embeddings.patch_embedding.weight",
+	                                   bind_gemma3, gemma3_marks, gemma3_layout };
 const struct tower_family tower_lfm2 = { "lfm2_vl", lfm2_types, prefixes,   "embeddings.patch_embedding.weight",
 	                                 bind_lfm2, lfm2_marks, lfm2_layout };

@@ -347,6 +347,56 @@ static void check_law(const char *folder, enum arith arith)
 	rig_close(&away);
 }
 
+/* ---- in a prompt ---- */
+
+enum { ID_BEFORE = 5, ID_MARK = 100 };
+
+/* Every text is a token. */
+static int32_t made_id(void *arg, const char *text)
+{
+	return ID_MARK + (int32_t)strlen(text);
+}
+
+/* A single placeholder becomes the layout; what is in full already stays; another length is refused. */
+static void check_expand(const char *folder)
+{
+	const struct tower_tokens tokens = { made_id, NULL };
+	struct err err = { 0 };
+	struct rig r;
+	struct media *m;
+	int32_t ids[1000] = { ID_BEFORE, 0, ID_BEFORE }, want[1000];
+	int n = 3, at = 0, layout, rows = 0, again, image;
+
+	rig_open(&r, folder, ARITH_F32, 1, false);
+	tower_close(r.t);
+	CHECK(!tower_open(&r.t, r.st, &err) && !tower_attach(r.t, r.be, ARITH_F32, &tokens, &err), "%s", err.msg);
+	image = tower_info(r.t).image_token;
+	m = media_of(&r, "c448x300");
+	ids[1] = tower_info(r.t).placeholder;
+	CHECK(!tower_expand(r.t, m, ids, &n, &at, &layout, &err), "%s", err.msg);
+	CHECK(n == 2 + m->n_layout && layout == 1 && at == 1 + m->n_layout && ids[n - 1] == ID_BEFORE, "%d ids", n);
+	for (int i = 0; i < m->n_layout; i++) {
+		rows += m->layout[i] == MEDIA_ROW;
+		CHECK(ids[1 + i] == (m->layout[i] == MEDIA_ROW ? image : m->layout[i]), "%d: %d", i, ids[1 + i]);
+		CHECK(m->layout[i] == MEDIA_ROW || m->layout[i] >= ID_MARK, "%d", m->layout[i]);
+	}
+	CHECK(rows == m->n, "%d rows in the layout, %d there are", rows, m->n);
+	memcpy(want, ids, sizeof want);
+	again = n;
+	at = 0;
+	CHECK(!tower_expand(r.t, m, ids, &again, &at, &layout, &err) && again == n && layout == 1, "%s", err.msg);
+	CHECK(!memcmp(want, ids, sizeof want), "ids in full were changed");
+	CHECK(tower_expand(r.t, m, ids, &again, &at, &layout, &err) == E_MISSING, "a second image in one place");
+	memmove(ids + n - 2, ids + n - 1, sizeof *ids); /* one short */
+	for (int i = 0; i < n; i++)
+		ids[i] = i && i < n - 2 ? image : ID_BEFORE;
+	again = n - 1;
+	at = 0;
+	CHECK(tower_expand(r.t, m, ids, &again, &at, &layout, &err) == E_FORMAT, "a run of another length");
+	media_unref(m);
+	rig_close(&r);
+}
+
 static void check_family(int i)
 {
 	struct safetensors s;
@@ -363,6 +413,7 @@ static void check_family(int i)
 		check_sizes(tower_form(r.t), families[i].sizes);
 	rig_close(&r);
 	safetensors_close(&s);
+	check_expand(folder);
 	check_vectors(folder, "vision.safetensors", families[i].fast);
 	check_law(folder, ARITH_F32);
 	snprintf(folder, sizeof folder, "%s/mlx-q4", families[i].folder);
