@@ -188,15 +188,30 @@ size_t memory_own(void)
 	return kilobytes("/proc/self/status", "RssAnon", 0);
 }
 
+/* The share in a file of PSI; below 0: it is not there. */
+static double pressure_in(struct buf *b, const char *path)
+{
+	const char *at = read_small(b, path) ? strstr(b->p, "some avg10=") : NULL;
+
+	return at ? strtod(at + strlen("some avg10="), NULL) / 100 : -1;
+}
+
 double memory_pressure(void)
 {
-	struct buf b;
-	double percent = 0;
-	const char *at;
+	enum { PATH = 4096 };
+	char group[PATH];
+	struct buf path, b;
+	double share = -1;
 
+	buf_init(&path);
 	buf_init(&b);
-	if (read_small(&b, "/proc/pressure/memory") && (at = strstr(b.p, "some avg10=")))
-		percent = strtod(at + strlen("some avg10="), NULL);
+	if (group_of(group, sizeof group, 0)) {
+		buf_printf(&path, "%s%s/memory.pressure", versions[0].mount, group);
+		share = pressure_in(&b, path.p);
+	}
+	if (share < 0)
+		share = pressure_in(&b, "/proc/pressure/memory");
+	buf_fini(&path);
 	buf_fini(&b);
-	return percent / 100;
+	return share > 0 ? share : 0;
 }

@@ -361,12 +361,11 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 		snprintf(asked, sizeof(asked), " (of %d: keys and values of more do not fit)", p->ctx_asked);
 	log_info("context %d%s, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, asked,
 	         eo->seqs_max, eo->step_rows, eo->queue_max);
-	log_info(
-		"memory %zu MB: program %zu, weights mapped %zu, experts %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
-		"kept prefixes up to %zu, preempted up to %zu, drafting up to %zu",
-		plan_total(p) / MB, p->program / MB, p->weights / MB, p->experts / MB, p->step / MB, p->states / MB,
-		p->kv / MB, shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB,
-		p->parked / MB, p->draft / MB);
+	log_info("memory %zu MB: weights mapped %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
+	         "kept prefixes up to %zu, preempted up to %zu, drafting up to %zu, program %zu, experts %zu",
+	         plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB, p->kv / MB,
+	         shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
+	         p->draft / MB, p->program / MB, p->experts / MB);
 	for (int i = 0; i < eo->n_drafter; i++)
 		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
 }
@@ -440,6 +439,9 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	eo.park_bytes = plan.parked;
 	eo.disk_dir = o->disk_dir;
 	eo.disk_bytes = o->disk_bytes;
+	if (!plan.experts && (o->expert_dir || o->expert_trace || o->expert_io))
+		log_warn("all experts fit into memory: --expert-dir, --expert-trace and --expert-io do nothing without "
+		         "--expert-memory");
 	s->be = backend_cpu_open(o->threads ? o->threads : cpu_count(), o->cpu);
 	rc = model_attach(s->model, s->be, &mo, err);
 	if (!rc)

@@ -134,6 +134,19 @@ static int ctx_default(const struct session *s, const struct options *o)
 	return o->ctx_default && o->ctx_default < most ? o->ctx_default : most;
 }
 
+/* What the process has by now, in coarse steps, so that one command gives one plan.  What a sanitizer keeps beside it is
+ * not the program's. */
+static size_t program_bytes(void)
+{
+	enum { STEP = 4 << 20 };
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return STEP;
+#else
+	return (memory_own() + STEP - 1) / STEP * STEP;
+#endif
+}
+
 int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
               const struct engine_opts *eo, struct err *err)
 {
@@ -151,8 +164,8 @@ int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const st
 	};
 	p->states = size_mul((size_t)mo->slots, model_slot_bytes(&s->model->shape, mo->tape_rows));
 	p->step = engine_step_bytes(s->model, eo);
-	p->program = memory_own() + backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture, eo->step_rows,
-	                                                  s->model->shape.hidden);
+	p->program = program_bytes() + backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture, eo->step_rows,
+	                                                     s->model->shape.hidden);
 	p->draft = drafts_plan(&s->drafts, o, mo->ctx_max, memory);
 	rc = budgets(s, o, mo, p, err);
 	if (!rc)

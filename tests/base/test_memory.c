@@ -71,6 +71,9 @@ int main(void)
 
 	put("proc/pressure/memory", "some avg10=12.50 avg60=0.00 avg300=0.00 total=0\nfull avg10=9.00\n");
 	CHECK(memory_pressure() == 0.125, "%f", memory_pressure());
+	put("proc/self/cgroup", "0::/a.slice/b\n");
+	put("sys/fs/cgroup/a.slice/b/memory.pressure", "some avg10=50.00 avg60=0.00 avg300=0.00 total=0\n");
+	CHECK(memory_pressure() == 0.5, "%f, of the group", memory_pressure());
 	put("proc/self/status", "VmRSS: 9 kB\nRssAnon:\t    300 kB\n");
 	CHECK(memory_own() == 307200, "%zu", memory_own());
 	snprintf(cmd, sizeof cmd, "rm -rf %s", root);

@@ -176,13 +176,13 @@ def test_memory():
     p = run("run", "--memory", "9M", "-p", "x", code=1)
     assert "--memory 9 MB" in p.stderr and "weights" in p.stderr, p.stderr
     # Less than a context: the context is what fits, for whoever asks.
-    p = run("run", "--memory", "13M", "-n", "1", "-p", "x", "--log-level", "info")
+    p = run("run", "--memory", "18M", "-n", "1", "-p", "x", "--log-level", "info")
     at = re.search(r"context (\d+) \(of (\d+): .*\((\d+) tokens\)", p.stderr, re.S)
     fits, of, tokens = map(int, at.groups())
     assert 256 <= fits < of and tokens - 64 < fits <= tokens, p.stderr
-    p = run("run", "--memory", "13M", "-c", str(of - 1), "-n", "1", "-p", "x ", "--log-level", "warn")
+    p = run("run", "--memory", "18M", "-c", str(of - 1), "-n", "1", "-p", "x ", "--log-level", "warn")
     assert f"--ctx-size {of - 1}" in p.stderr and f"holds {fits} tokens" in p.stderr, p.stderr
-    p = run("run", "--memory", "13M", "-n", "1", "-p", "x y " * fits, code=1)
+    p = run("run", "--memory", "18M", "-n", "1", "-p", "x y " * fits, code=1)
     assert f"context holds {fits}" in p.stderr, p.stderr
     assert "context of 256 is the least" in run("run", "--kv-bytes", "100K", "-p", "x", code=1).stderr
     run("run", "--kv-bytes", "100K", "-c", "64", "-n", "1", "-p", "x")
