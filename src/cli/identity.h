@@ -1,4 +1,4 @@
-/* identity.h - of what a kept prefix's numbers are a function, beside its tokens. */
+/* identity.h - the digest of everything that determines the numbers of a kept prefix, except its tokens. */
 #ifndef CLI_IDENTITY_H
 #define CLI_IDENTITY_H
 

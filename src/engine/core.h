@@ -254,7 +254,7 @@ int64_t engine_now(const struct engine *e);
 /* Any thread: what a waiting request waits for may be there. */
 void engine_wake(struct engine *e);
 void engine_show_stats(struct engine *e);
-/* r is admitted for the first time, or ends before: it is in the queue's books no more. */
+/* Takes r out of the books of the queue: it is admitted for the first time, or ends before that. */
 void engine_dequeue(struct engine *e, struct request *r);
 /* The ring of clients holds c, or lets go of it. */
 void engine_client_hold(struct engine *e, struct client *c);

@@ -395,9 +395,9 @@ static int places_in(const struct place_at *at, int n, int pos)
 	return n;
 }
 
-/* So many of the next rows from pos on that they and the copies of states on their way, n
- * at most, have place in a share of a step's time that would do for most rows: where a copy
- * has none, the row before it waits for the next step. */
+/* Number of prompt rows, starting at pos, that fit into `share` of a step together with the state
+ * copies on their way (at most n); the whole step holds `most` rows.  A copy that does not fit ends
+ * the chunk one row before it. */
 static int beside_copies(const struct place_at *at, int n, int pos, int most, double keeping, double share)
 {
 	for (; n; n--) {
@@ -469,7 +469,7 @@ static void choose(struct engine *e, int room, bool decoding)
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };
 	}
-	/* What others could have had of the step they are owed as if newcomers had had it. */
+	/* Charge the rows withheld from others to the newcomers' favour, so that fairness evens out later. */
 	s->fair.favour += spared;
 }
 

@@ -32,7 +32,7 @@ void bind_flat(struct binder *b, struct weight *out, int rows, int cols, const c
 /* A stack [n][rows][cols], as n weights. */
 void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));
-/* w is read otherwise than by products, or by those of ARITH_F32, or in parts of a few rows: no blocks of it. */
+/* Keeps w row-major: it is not read by fast products alone, or is sliced below 16 rows, so it cannot be packed. */
 void bind_rows_only(struct binder *b, struct weight *w);
 /* n floats for the binder to fill, that operations may be given: a table made of tensors or of the config. */
 float *bind_table(struct binder *b, size_t n);

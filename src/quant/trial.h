@@ -5,10 +5,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Does it for some microseconds; returns what it took, in a unit of its own. */
+/* Runs one way for some microseconds; returns the time, in any unit that both ways share. */
 typedef double trial_fn(void);
-/* way takes more than `by` times what other takes: by the best of some tries of each the first time it is asked, by
- * *known (zero at first, one per question) then.  Any thread: should two measure at once, each has its own answer that once. */
+/* Does `way` take more than `by` times as long as `other`?  The first call compares the best of some tries of each and stores the
+ * answer in *known (0 at first, one for each question).  Any thread: two threads that measure at once may get different answers. */
 bool trial_slower(atomic_int *known, trial_fn *way, trial_fn *other, double by);
 
 #endif

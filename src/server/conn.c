@@ -54,8 +54,8 @@ static int64_t stall_due(const struct conn *c)
 	return c->moved + stall;
 }
 
-/* When this connection must be looked at again; 0: never.  It is not idle while the last
- * answer is still on its way, and only from when that was gone. */
+/* When this connection must be looked at again; 0: never.  Idle time is counted from when the last
+ * answer had been sent completely. */
 static int64_t due(const struct conn *c)
 {
 	int64_t stall = stall_due(c);

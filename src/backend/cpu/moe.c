@@ -17,7 +17,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 
-/* Columns of a row that are summed at a time; and in c->acts, where the rows by expert are. */
+/* Columns of a row that are summed at a time; the index in c->acts of the rows grouped by expert. */
 enum { COMBINE_COLS = 512, BY_EXPERT = ACTS_MAX - 1 };
 
 /* Experts that are computed together. */

@@ -83,7 +83,7 @@ struct draft_accounts {
 	double step_ns;             /* what a step takes without drafts */
 	double may[DRAFT_ACCOUNTS]; /* [n] ns that may be lost; < 0: more than that is */
 };
-/* What took this long, or would have, is done. */
+/* Accounts ns of useful work: what the step took, or would have taken without drafts. */
 void draft_account_work(struct draft_accounts *a, double ns);
 void draft_account_spend(struct draft_accounts *a, int k, double ns);
 void draft_account_save(struct draft_accounts *a, int k, double ns);

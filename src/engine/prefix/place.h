@@ -7,8 +7,8 @@
 
 #include "engine/prefix/report.h"
 
-/* What nobody came back to yet is not kept so near the state before it: so many tokens
- * more in a step that computes the tail anyway cost next to nothing, a step of their
+/* A state that no request has resumed from yet is not kept closer than this to the state before it: computing
+ * this many tokens again, in a step that computes the tail anyway, costs next to nothing, while a step of their
  * own costs as much as one that decodes. */
 enum { PLACE_APART = 8 };
 
