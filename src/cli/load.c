@@ -343,6 +343,9 @@ static int stream_experts(struct session *s, const struct options *o, struct pla
 	return 0;
 }
 
+/* Rows of an image that see each other are computed in one step: Gemma's have up to 280, and others share the step. */
+enum { WHOLE_ROWS = 512 };
+
 static void log_plan(const struct session *s, const struct engine_opts *eo, const struct plan *p)
 {
 	const struct model_opts *mo = &s->model->opts;
@@ -423,7 +426,10 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		rc = drafts_bind(&s->drafts, o, s->model, s->store, s->tok, err);
 	if (rc)
 		return rc;
-	s->step_rows = eo.step_rows = step_rows_of(o, &s->model->shape);
+	s->step_rows = step_rows_of(o, &s->model->shape);
+	if (s->tower && tower_info(s->tower).both_ways && !o->step_rows && s->step_rows < WHOLE_ROWS)
+		s->step_rows = WHOLE_ROWS;
+	eo.step_rows = s->step_rows;
 	eo.logit_rows = what & LOAD_LOGITS ? s->step_rows : 0;
 	eo.n_draft = drafts_tokens(o);
 	rc = plan_make(&plan, &mo, s, o, &eo, err);
@@ -433,6 +439,9 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	}
 	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */
 	eo.prefix_bytes = o->disk_dir ? plan.prefix / 5 * 4 : plan.prefix;
+	/* An eighth is for images and what their towers computed: a row's vector is a fraction of its keys and values. */
+	s->image_bytes = s->tower ? eo.prefix_bytes / 8 : 0;
+	eo.prefix_bytes -= s->image_bytes;
 	eo.place_share = PLACE_SHARE;
 	eo.verify_share = o->verify_cache;
 	eo.verify_seed = rng_os_seed();

@@ -48,6 +48,7 @@ struct session {
 	struct backend *be;
 	struct model *model;
 	struct tower *tower; /* NULL: the model has none that is read, or nobody asked for it */
+	size_t image_bytes;  /* what images that are kept may take, of the budget of prefixes */
 	struct drafts drafts;
 	struct engine *engine;
 	struct huge_pages huge;

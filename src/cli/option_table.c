@@ -63,6 +63,8 @@ const struct option option_table[] = {
 	  "say what serving it would take of this machine's memory, part by part, and nothing else (docs/memory.md)" },
 	{ CMD_LOGITS, "image", NULL, NULL, K_TEXTS, AT(images), NONE, 0, 0, "FILE", NULL, group_this,
 	  "the k-th run of image placeholders in the ids stands for the k-th image; a run of one is expanded" },
+	{ CMD_RUN, "image", NULL, NULL, K_TEXTS, AT(images), NONE, 0, 0, "FILE", NULL, group_this,
+	  "an image that the first message shows; may be given several times" },
 	{ CMD_INSPECT, "tensors", NULL, NULL, K_FLAG, AT(tensors), NONE, 0, 0, NULL, NULL, group_this,
 	  "list every tensor, and why it is ignored if it is" },
 	{ CMD_TOKENIZE, "pieces", NULL, NULL, K_FLAG, AT(pieces), NONE, 0, 0, NULL, NULL, group_this,

@@ -114,12 +114,16 @@ int cmd_run(const struct options *given)
 		rc = remote_open(&t.remote, o, &err);
 	else
 		rc = session_open(&t.s, o,
-		                  LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (t.conversation ? LOAD_HUGE : 0u),
+		                  LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (o->images.n ? LOAD_TOWER : 0u) |
+		                          (t.conversation ? LOAD_HUGE : 0u),
 		                  &err);
 	if (!rc) {
 		t.name = t.remote ? remote_model(t.remote) : t.s.store->name;
 		conversation_begin(&t);
-		rc = t.conversation ? converse(&t, &err) : once(&t, &err);
+		rc = talk_images(&t, &err);
+		if (!rc)
+			rc = t.conversation ? converse(&t, &err) : once(&t, &err);
+		talk_images_end(&t);
 		if (t.remote)
 			remote_close(t.remote);
 		else

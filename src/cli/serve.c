@@ -7,8 +7,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/load.h"
+#include "cli/load_image.h"
 #include "server/gate.h"
 #include "server/server.h"
+#include "vision/tower.h"
 
 /* Written whole and then moved, so that whoever waits for it never reads half; but what is
  * no file, as /dev/stdout, stays what it is. */
@@ -83,11 +85,17 @@ static void fill_served(const struct options *o, struct session *s, struct serve
 	}
 }
 
+static int read_image(void *arg, const void *bytes, size_t n, struct media **out, struct err *err)
+{
+	return image_of_bytes(arg, bytes, n, out, err);
+}
+
 int cmd_serve(const struct options *o)
 {
 	struct server *server = NULL;
 	struct server_opts so;
 	struct served served;
+	struct sight sight;
 	struct session s;
 	struct err err;
 	char *first;
@@ -96,11 +104,17 @@ int cmd_serve(const struct options *o)
 	fill_opts(o, &so);
 	if (server_open(&server, &so, &err))
 		return cli_fail("serve", &err);
-	if (session_open(&s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_HUGE, &err)) {
+	if (session_open(&s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_HUGE | LOAD_TOWER, &err)) {
 		server_close(server);
 		return cli_fail("serve", &err);
 	}
 	fill_served(o, &s, &served, &first);
+	sight = (struct sight){ .image = read_image, .arg = &s };
+	if (s.tower) {
+		sight.placeholder = tower_info(s.tower).placeholder;
+		served.sight = &sight;
+		served.image_bytes = s.image_bytes;
+	}
 	if (!served.tmpl)
 		log_warn("%s has no chat template: only /v1/completions will answer", served.name);
 	server_begin(server, &served);

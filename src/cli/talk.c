@@ -3,7 +3,11 @@
  * Standard output carries the answer and nothing else when it is one answer.  A
  * conversation is a list of messages that is rendered anew for each turn; that
  * most of it was computed before is the engine's business (kept prefixes). */
+#include "cli/load_image.h"
 #include "cli/talk.h"
+#include "server/images.h"
+#include "vision/pixels/image.h"
+#include "vision/tower.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -182,13 +186,93 @@ static void show_end(struct talk *t, const struct event *ev)
 
 /* ---- messages to tokens ---- */
 
+struct talk_seen {
+	struct sight sight;
+	struct images images;
+	struct buf
+		shown; /* what stands for them in the first message: marks, or parts of a remote one; empty: said already */
+};
+
 void talk_message_put(struct talk *t, const char *role, const char *text, size_t n)
 {
 	struct buf *b = &t->messages;
 
 	buf_printf(b, "%s{\"role\":\"%s\",\"content\":", b->n ? "," : "", role);
-	json_put_str(b, text, n);
+	if (t->seen && t->seen->shown.n && !strcmp(role, "user")) {
+		struct buf *shown = &t->seen->shown;
+
+		if (t->remote)
+			buf_printf(b, "[%s{\"type\":\"text\",\"text\":", shown->p);
+		else
+			buf_put(shown, text, n);
+		json_put_str(b, t->remote ? text : shown->p, t->remote ? n : shown->n);
+		buf_puts(b, t->remote ? "}]" : "");
+		buf_reset(shown);
+	} else {
+		json_put_str(b, text, n);
+	}
 	buf_putc(b, '}');
+}
+
+/* As servers take them: a data URL. */
+static int put_remote_image(struct talk *t, const char *path, struct err *err)
+{
+	static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	struct buf file, *b = &t->seen->shown;
+	int rc;
+
+	buf_init(&file);
+	rc = file_read(path, image_limits_default.bytes, &file, err);
+	buf_puts(b, "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/");
+	buf_puts(b, file.n && (uint8_t)file.p[0] == 0xff ? "jpeg" : "png"); /* servers look at the bytes */
+	buf_puts(b, ";base64,");
+	for (size_t i = 0; i < file.n; i += 3) {
+		size_t left = file.n - i;
+		uint32_t v = (uint32_t)(uint8_t)file.p[i] << 16;
+
+		v |= left > 1 ? (uint32_t)(uint8_t)file.p[i + 1] << 8 : 0;
+		v |= left > 2 ? (uint32_t)(uint8_t)file.p[i + 2] : 0;
+		buf_putc(b, digit[v >> 18]);
+		buf_putc(b, digit[v >> 12 & 63]);
+		buf_putc(b, left > 1 ? digit[v >> 6 & 63] : '=');
+		buf_putc(b, left > 2 ? digit[v & 63] : '=');
+	}
+	buf_puts(b, "\"}},");
+	buf_fini(&file);
+	return rc;
+}
+
+int talk_images(struct talk *t, struct err *err)
+{
+	int rc = 0;
+
+	if (!t->o->images.n)
+		return 0;
+	t->seen = xcalloc(1, sizeof *t->seen);
+	buf_init(&t->seen->shown);
+	t->seen->sight.placeholder = t->s.tower ? tower_info(t->s.tower).placeholder : -1;
+	t->seen->images.sight = &t->seen->sight;
+	for (int i = 0; i < t->o->images.n && !rc; i++) {
+		const char *path = t->o->images.v[i];
+		struct media *m;
+
+		if (t->remote)
+			rc = put_remote_image(t, path, err);
+		else if (!(rc = image_of_file(&t->s, path, &m, err)) &&
+		         images_take(&t->seen->images, m, &t->seen->shown))
+			rc = err_set(err, E_LIMIT, "--image %s: one image more than %d", path, IMAGES_MAX);
+	}
+	return rc;
+}
+
+void talk_images_end(struct talk *t)
+{
+	if (!t->seen)
+		return;
+	images_fini(&t->seen->images);
+	buf_fini(&t->seen->shown);
+	free(t->seen);
+	t->seen = NULL;
 }
 
 void talk_answer_put(struct talk *t)
@@ -225,7 +309,8 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 	struct template_output out;
 	struct template_input in;
 	struct tokens bare;
-	struct json *messages;
+	struct problem problem = { 0 };
+	struct json *messages, *parts;
 	struct buf b;
 	int rc;
 
@@ -235,6 +320,10 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 	buf_fini(&b);
 	if (!messages)
 		return err->code;
+	if (t->seen && (parts = images_parts(&t->seen->images, messages, &problem))) {
+		json_free(messages);
+		messages = parts;
+	}
 	tokens_init(&bare);
 	template_output_init(&out);
 	in = (struct template_input){ .messages = messages,
@@ -255,6 +344,8 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 		while ((size_t)*mark < bare.n && (size_t)*mark < ids->n && bare.id[*mark] == ids->id[*mark])
 			++*mark;
 		*thinks = split_opens(speech_of(t->s.tmpl), out.text.p, out.text.n);
+		if (t->seen && images_expand(&t->seen->images, ids, &(struct image_places){ mark, 1 }, 1, &problem))
+			rc = err_set(err, E_ARG, "%s", problem.message);
 	}
 	tokens_fini(&bare);
 	template_output_fini(&out);
@@ -307,6 +398,8 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 	struct ask ask = {
 		.prompt = ids->id,
 		.n_prompt = (int)ids->n,
+		.span = t->seen ? t->seen->images.span : NULL,
+		.n_span = t->seen ? t->seen->images.n_span : 0,
 		.max_tokens = t->o->max_tokens < 0 ? INT_MAX : t->o->max_tokens,
 		.sampling = t->s.sampling,
 		.stop_token = t->s.eos_id,

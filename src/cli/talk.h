@@ -9,12 +9,13 @@
 #include "text/calls/split.h"
 
 struct talk {
-	struct options *o;     /* a copy of the command's, which /set changes */
-	struct session s;      /* not with remote */
-	struct remote *remote; /* --url: who answers; NULL: the model of s */
-	const char *name;      /* of the model */
-	struct buf messages;   /* JSON objects, separated by commas */
-	char *system;          /* of /system; NULL: the options' */
+	struct options *o;      /* a copy of the command's, which /set changes */
+	struct session s;       /* not with remote */
+	struct remote *remote;  /* --url: who answers; NULL: the model of s */
+	const char *name;       /* of the model */
+	struct buf messages;    /* JSON objects, separated by commas */
+	struct talk_seen *seen; /* images of the options; NULL: there are none */
+	char *system;           /* of /system; NULL: the options' */
 	bool conversation;
 	bool nothing_asked; /* the command line and standard input were empty */
 	bool err_tty, out_tty;
@@ -33,6 +34,9 @@ bool talk_interrupted(void);
 void talk_interrupt(void);
 void talk_forget_interrupt(void);
 
+/* Reads the images of the options, which the first message of the user will show. */
+int talk_images(struct talk *t, struct err *err);
+void talk_images_end(struct talk *t);
 /* Appends a message; role is a plain word. */
 void talk_message_put(struct talk *t, const char *role, const char *text, size_t n);
 /* Appends the answer that came last, with its thinking. */

@@ -42,7 +42,6 @@ void server_opts_default(struct server_opts *o)
 		.connections_max = 1024,
 		.body_max = 64 << 20,
 		.response_bytes = 64 << 20,
-		.image_bytes = 64 << 20,
 		.prep_threads = 3, /* of which one client has two */
 		.head_ms = 10000,
 		.body_ms = 60000,
@@ -310,7 +309,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	s->pipe[0] = s->pipe[1] = -1;
 	metrics_init(&s->metrics);
 	response_store_init(&s->responses, opts->response_bytes);
-	image_store_init(&s->images, opts->image_bytes);
+	image_store_init(&s->images, 0);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->vocab_lock, NULL);
 	grammar_store_init(&s->grammars);
@@ -359,6 +358,7 @@ int server_port(const struct server *s)
 void server_begin(struct server *s, const struct served *served)
 {
 	s->served = *served;
+	s->images.bytes_max = served->image_bytes;
 	for (int32_t id = 0; served->tokenizer && id < tokenizer_size(served->tokenizer); id++) {
 		size_t n = 0;
 

@@ -34,6 +34,7 @@ struct served {
 	const struct tokenizer *tokenizer;
 	const struct template *tmpl;       /* NULL: no chat, only completions */
 	const struct sight *sight;         /* NULL: it reads text only */
+	size_t image_bytes;                /* of images that are kept, with what their towers computed; 0: none */
 	const char *name;                  /* in the API; "default" names it too */
 	const char *aliases;               /* further names, separated by commas; NULL: none */
 	bool any_model;                    /* every name names it */
@@ -57,7 +58,6 @@ struct server_opts {
 	const char *api_key_file; /* more keys; see clients.h.  NULL: none.  SIGHUP has it read again */
 	const char *cors_origin;  /* "*" or origins separated by commas, whose pages may ask; NULL: none */
 	int connections_max;      /* beyond it: 503 */
-	size_t image_bytes;       /* images that are kept, with what their towers computed; 0: none */
 	size_t response_bytes;    /* answers of /v1/responses that are kept; 0: none */
 	int64_t body_max;         /* bytes of one body; beyond it: 413 */
 	int prep_threads;

@@ -87,7 +87,7 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 	if (!strcmp(arg, "sight=1"))
 		return d->sight = &stub_sight, 0;
 	if (!strncmp(arg, "image_bytes=", 12))
-		return o->image_bytes = (size_t)atoll(arg + 12), 0;
+		return d->image_bytes = (size_t)atoll(arg + 12), 0;
 	if (!strcmp(arg, "slow=1"))
 		return slow = true, 0;
 	if (!strcmp(arg, "log_prompts=1"))
@@ -114,7 +114,7 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 
 int main(int argc, char **argv)
 {
-	struct served d = { .name = "stub", .ctx_max = 100000, .max_tokens = -1 };
+	struct served d = { .name = "stub", .image_bytes = 1 << 20, .ctx_max = 100000, .max_tokens = -1 };
 	struct server_opts o;
 	struct tokenizer *tok;
 	struct template *tmpl;
