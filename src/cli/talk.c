@@ -118,13 +118,45 @@ static void thought_ends(struct talk *t)
 	fputs(t->out_tty ? "\033[0m\n\n" : "\n\n", stdout);
 }
 
+/* Colours are for terminals whose user wants some (no-color.org). */
+static bool shows_markdown(const struct talk *t)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return t->out_tty && !(no && *no) && term && strcmp(term, "dumb") != 0;
+}
+
+/* p NULL: the answer is over. */
+static void show_marked(struct talk *t, const char *p, size_t n)
+{
+	struct buf in, out;
+
+	buf_init(&in);
+	buf_init(&out);
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)p[i];
+
+		buf_putc(&in, (char)((c < 32 && c != '\n' && c != '\t') || c == 127 ? '?' : c));
+	}
+	if (p)
+		markdown_put(&t->markdown, in.p, in.n, &out);
+	else
+		markdown_end(&t->markdown, &out);
+	fwrite(out.p, 1, out.n, stdout);
+	buf_fini(&in);
+	buf_fini(&out);
+}
+
 static void show_answer(struct talk *t, const char *p, size_t n)
 {
 	line_clear(t);
 	thought_ends(t);
 	t->said = SAID_ANSWER;
 	buf_put(&t->answer, p, n);
-	show(t, p, n);
+	if (shows_markdown(t))
+		show_marked(t, p, n);
+	else
+		show(t, p, n);
 	fflush(stdout);
 }
 
@@ -154,6 +186,8 @@ static void show_progress(struct talk *t, const struct event *ev)
 static void answer_ends(struct talk *t)
 {
 	line_clear(t);
+	if (t->said == SAID_ANSWER && shows_markdown(t))
+		show_marked(t, NULL, 0);
 	if (t->said == SAID_THOUGHT && t->out_tty)
 		fputs("\033[0m", stdout);
 	if (t->out_tty || t->said != SAID_NOTHING)

@@ -3,6 +3,7 @@
 #ifndef CLI_TALK_H
 #define CLI_TALK_H
 
+#include "cli/markdown.h"
 #include "base/buf.h"
 #include "cli/load.h"
 #include "cli/remote.h"
@@ -22,6 +23,7 @@ struct talk {
 
 	/* Of the answer under way. */
 	struct split split;
+	struct markdown markdown; /* of the answer, at a terminal */
 	struct buf thinking, answer;
 	bool line_used; /* a line of progress stands on the terminal */
 	enum { SAID_NOTHING, SAID_THOUGHT, SAID_ANSWER } said;
