@@ -87,7 +87,7 @@ static struct size longest_size(const struct picture_form *f, int w, int h)
  * the image fills half of it. */
 static void best_tiles(const struct picture_form *f, int w, int h, int *rows, int *cols)
 {
-	double aspect = (double)w / h, nearest = INFINITY;
+	double aspect = (double)w / h, nearest = HUGE_VAL;
 
 	*rows = *cols = 1;
 	for (int n = f->tiles_min; n <= f->tiles_max; n++)

@@ -157,7 +157,8 @@ class Restart(Test):
 
     def test_dropped_node(self):
         """A node that only the disk remembers cannot be named, and says so; once it is wanted, dropping it reaches both, and
-        nothing else."""
+        nothing else. No place is named in numbers: the spacing of places follows the measured cost of copying a state, so
+        each conversation is compared with its own, and warming may keep places beyond those that the disk had."""
         reach = lambda s, a: s.post("/v1/cache/explain", a).json()["resumed_at"]
         gone, other = ASKS[3], dict(ASKS[3], cache_salt="x")
         s = self.serve()
@@ -169,8 +170,11 @@ class Restart(Test):
         r = s.post("/v1/cache/drop", {"node": ids[0]})
         self.assertEqual((r.status, r.error()["code"]), (404, "not_kept"))
         self.assertIn("/v1/cache/warm", r.error()["message"])
-        far = reach(s, other)
-        self.assertEqual((s.post("/v1/cache/warm", gone).json()["source"], reach(s, gone)), ("disk", far))
+        far, left = reach(s, gone), reach(s, other)
+        self.assertGreater(min(far, left), 0)
+        warm = s.post("/v1/cache/warm", gone).json()
+        self.assertEqual((warm["source"], warm["resumed_at"]), ("disk", far))
+        self.assertGreaterEqual(reach(s, gone), far)
         node = next(n for n in s.ask("GET", "/v1/cache").json()["nodes"] if n["end"] == far)
         self.assertFalse(node["salted"])
         self.assertGreater(s.post("/v1/cache/drop", {"node": node["id"]}).json()["dropped"], 0)
@@ -178,7 +182,7 @@ class Restart(Test):
         s.close()
         s = self.serve()
         self.assertLess(reach(s, gone), far)
-        self.assertEqual(reach(s, other), far)
+        self.assertEqual(reach(s, other), left)
         s.close()
 
 

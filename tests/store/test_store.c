@@ -222,8 +222,8 @@ static void test_folder_errors(void **state)
 		dir, "model.safetensors.index.json",
 		"{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"z\":\"model-00001-of-00002.safetensors\"}}");
 	open_fails(dir, E_MISSING, "tensor z:|model-00001-of-00002.safetensors");
-	folder_puts(dir, "config.json", "{\"quantization_config\":{\"quant_method\":\"awq\"}}");
-	open_fails(dir, E_UNSUPPORTED, "config.json|\"awq\"");
+	folder_puts(dir, "config.json", "{\"quantization_config\":{\"quant_method\":\"aqlm\"}}");
+	open_fails(dir, E_UNSUPPORTED, "config.json|\"aqlm\"");
 	folder_puts(dir, "config.json", "{\"quantization\":{\"bits\":4,\"mode\":\"nf4\"}}");
 	open_fails(dir, E_UNSUPPORTED, "config.json|nf4");
 	folder_remove(dir);
