@@ -22,6 +22,7 @@ async function transact(mode, what) {
   return new Promise((done, failed) => {
     const t = db.transaction(STORE, mode);
     const ask = what(t.objectStore(STORE));
+    t.commit?.(); // at once: a page that is left now would abort a transaction that is still open
     t.oncomplete = () => done(ask.result);
     t.onerror = t.onabort = () => failed(t.error ?? new Error("the browser could not keep it"));
   });
