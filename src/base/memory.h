@@ -14,7 +14,7 @@ size_t memory_available(void);
  * where the system does not say. */
 double memory_pressure(void);
 
-/* What this process has in memory that no file stands for. */
+/* Bytes of this process's resident memory that are anonymous: those of mapped files are not counted. */
 size_t memory_own(void);
 
 /* Tests: paths begin with this in place of "". */

@@ -1,10 +1,10 @@
-/* part.h - n things cut evenly into parts. */
+/* part.h - how n things are cut into parts that differ by at most one. */
 #ifndef BASE_PART_H
 #define BASE_PART_H
 
 #include <stdint.h>
 
-/* Where part i of `of` begins; part `of` begins at n. */
+/* The first thing of part i of `of`, 0 <= i <= of; it is n where i == of, so part i ends where part i + 1 begins. */
 static inline int part_begin(int n, int i, int of)
 {
 	return (int)((int64_t)n * i / of);

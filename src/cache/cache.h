@@ -161,7 +161,7 @@ int caches_foresee(struct caches *, const struct span *sp, int item, int pos);
 /* While there is nothing else to do: makes a little of the memory ready that snapshots will take, less than
  * a millisecond's work but where the system has to find it.  False: there is enough. */
 bool caches_prepare(struct caches *);
-/* What the copies of one foreseen set take of a pass, lately; 0: not known yet. */
+/* Nanoseconds by which copying one foreseen set lengthens a pass, of late; 0: none was measured yet. */
 double caches_copy_ns(const struct caches *);
 void caches_settle(struct caches *, const struct span *, int keep);
 /* Go back to pos, or to the nearest position before it where every cache can

@@ -214,9 +214,8 @@ static void forget(struct state *st, int slot, int pos)
 	st->n_seen = n;
 }
 
-/* Zeroing waits for the first step from 0: a slot that is restored instead is
- * overwritten whole. */
-/* What a copy on the way of the last pass took.  One that was held up by something else must not count for long. */
+/* Takes in what the last pass measured of its copies.  A longer time than is known counts for a tenth and a shorter one for
+ * half, since a copy may have been held up by something else.  Copies into fresh memory do not count. */
 static void learn_cost(struct state *st)
 {
 	double ns = (double)st->keep_ns / (st->view.n_keep ? st->view.n_keep : 1);
@@ -227,6 +226,8 @@ static void learn_cost(struct state *st)
 	st->fresh = false;
 }
 
+/* A slot that holds another sequence's state is zeroed here, before the first step from position 0, and not when it is
+ * given away: one that is restored instead is overwritten whole. */
 static void state_begin(struct cache *c, const struct span *sp, int n_span)
 {
 	struct state *st = state_of(c);

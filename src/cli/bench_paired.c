@@ -1,8 +1,8 @@
 /* bench_paired.c - `weft bench --paired OTHER`: two builds measured in turn.
  *
- * What else a machine does changes by the minute, so figures of two runs say little of two programs.  Here a round is
- * one run of each, one process after the other, who goes first changing from round to round; a ratio is that of one
- * round, and the median of the ratios is what a change gave.  Both get the command line that we got. */
+ * The load of a machine changes by the minute, so two separate runs cannot compare two programs.  A round runs each
+ * program once, in a process of its own, and the order alternates from round to round.  Each round gives a ratio; the
+ * median of the ratios is what a change gave.  Both programs get this program's command line. */
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>

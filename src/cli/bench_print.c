@@ -109,7 +109,7 @@ void bench_print_head(const struct session *s, const struct options *o, struct b
 	           "share", "bound by", "read GB/s", "int8 Gop/s", "bf16 Gop/s", "f32 Gop/s");
 }
 
-/* What keeps the row's share of the floor from saying what it seems to say. */
+/* Prints in words why the row's share of the floor may be wrong, a line for each reason; nothing where there is none. */
 static void put_doubts(const struct bench_row *r, double median, double least, struct buf *out)
 {
 	const char *name;

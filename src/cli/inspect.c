@@ -303,7 +303,7 @@ static int inspect_model(const struct options *o)
 	return rc ? cli_fail("inspect", &err) : 0;
 }
 
-/* What loading it would take: as far as that is known before. */
+/* Prints the bytes that loading the model would take, as they are planned before any weight is read. */
 static int inspect_memory(const struct options *o)
 {
 	struct session s;

@@ -108,7 +108,7 @@ static void take(struct markdown *m, char c, struct buf *out)
 	if (!m->inside && begin(m, c, out))
 		return;
 	if (!m->inside && m->n_held && m->held[0] != '*') {
-		/* What was held is no mark of a line; backticks mark code. */
+		/* The held characters turned out not to begin a block, so they are text; backticks among them begin code. */
 		int n = m->n_held;
 		char held = m->held[0];
 

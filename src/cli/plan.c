@@ -37,13 +37,10 @@ static size_t pool_most(size_t most, size_t prefix)
 	return !most ? 0 : most > SIZE_MAX - prefix / 2 ? SIZE_MAX : most + prefix / 2;
 }
 
-/* What the options leave open: from the machine's memory, or out of --memory when
- * that was given, or out of what there is where a mixture's experts do not fit beside
- * the rest.  Of what weights, step and states leave of it, experts that stay on disk
- * get three quarters, and of the rest keys and values
- * get five eighths, kept prefixes two and preempted sequences one: a hybrid
- * model's state at the end of a conversation is about as large as the keys and
- * values of some thousand tokens. */
+/* Sets the budgets that the options leave open, out of `bound`: --memory where it was given, else what the machine has.
+ * Experts that stay on disk get three quarters of what weights, step and states leave of it.  Of the remainder keys and
+ * values get five eighths, kept prefixes two and preempted sequences one, because a hybrid model's state at the end of a
+ * conversation is about as large as the keys and values of some thousand tokens. */
 static int share_out(const struct session *s, const struct options *o, const struct model_opts *mo, struct plan *p,
                      size_t bound, struct err *err)
 {
@@ -84,7 +81,8 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), machine / 4);
 	p->parked = least(most, machine / 16);
 	p->experts = o->expert_bytes;
-	/* What a quarter of the rest is for has to fit as well. */
+	/* Experts go to disk where all together is over the bound.  Under --memory the three budgets above do not count,
+	 * since share_out fits them to what is left. */
 	if (!p->experts && experts && plan_total(p) - (o->memory_bytes ? p->prefix + p->kv + p->parked : 0) > bound)
 		p->experts = SIZE_MAX;
 	if (p->experts)

@@ -36,11 +36,11 @@ void image_store_fini(struct image_store *s);
 enum { IMAGES_MAX = 64 };
 
 struct images {
-	const struct sight *sight; /* NULL: the model reads text only */
-	struct image_store *store; /* NULL: nothing is kept */
-	struct media *came[IMAGES_MAX];
+	const struct sight *sight;      /* NULL: the model reads text only */
+	struct image_store *store;      /* NULL: nothing is kept */
+	struct media *came[IMAGES_MAX]; /* with this request; each is a reference */
 	int n_came;
-	/* In the order of the prompt, once images_parts was called: borrowed of came, or references of the store's. */
+	/* In the order of the prompt, once images_parts was called; each is a reference of its own. */
 	struct media **shown;
 	int n_shown;
 	struct ask_span *span; /* of the prompt, once images_expand was called */
@@ -54,7 +54,8 @@ int images_take(struct images *im, struct media *m, struct buf *text);
  * field.  im NULL: no image may stand here.  Nothing is ever fetched or opened: other URLs are refused. */
 int images_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p);
 
-/* The messages with parts in place of marks, whose images are those shown from here on; NULL: none has marks, or (p->status) an image is not here any longer. */
+/* The messages with parts in place of marks; the images of the marks are those shown from here on.  Owned by the caller.
+ * NULL: no message has marks, or (p->status) an image is not here any longer. */
 struct json *images_parts(struct images *im, const struct json *messages, struct problem *p);
 
 /* Replaces the placeholders in ids, which are as many as there are images shown, by rows, and moves the n positions in

@@ -368,12 +368,13 @@ static void compute_all(struct mix *d)
 	compute(d, d->m->shared_inner);
 }
 
-/* What the next layer's router says of what this one's read: half of it or more is what it will say of its own. */
+/* Hints to the slots which experts the next layer will take: its router is asked with this layer's input, and at least
+ * half of its choices are those that it will make of its own. */
 static void guess_next(struct mix *d)
 {
 	enum { FEW = 4 }; /* rows; of more, guesses are most of the experts */
-	struct slot_layer *next = d->n <= FEW
-	? slots_guessing(d->m->slots) : NULL;
+	bool few = d->n <= FEW;
+	struct slot_layer *next = few ? slots_guessing(d->m->slots) : NULL;
 	const struct moe *m = next ? slots_mixture(next) : NULL;
 	int *expert = d->wave.used, n = 0;
 	struct product job;
