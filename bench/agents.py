@@ -33,7 +33,7 @@ WORDS = "the capital of Peru is Lima and what was in the file that you have read
 def serve(port, *more):
     command = [options.weft, "serve", options.model, "--port", str(port), "--threads", "1", *more]
     if options.ctx:
-        command += ["--ctx", str(options.ctx)]
+        command += ["--ctx-size", str(options.ctx)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     for _ in range(600):
         try:

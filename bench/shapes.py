@@ -13,6 +13,14 @@ SHAPES = {
     "qwen3.6-35b-a3b": Shape(2048, 40, 16, 2, 256, 16, 32, 0, False, 256, 8, 512),
 }
 
+Tower = namedtuple("Tower", "width depth heads inner")
+
+TOWERS = {
+    "qwen3.5-0.8b": Tower(768, 12, 12, 3072),
+    "qwen3.5-4b": Tower(1024, 24, 16, 4096),
+    "qwen3.6-35b-a3b": Tower(1152, 27, 16, 4304),
+}
+
 
 def byte_names():
     """The byte-level alphabet: printable bytes stand for themselves, the others for U+0100 and on."""

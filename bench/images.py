@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""What images cost whoever is beside them, and whoever sends them: bench/images.py WEFT MODEL [--side 1024] [--rounds 3] [-- OPTIONS]
+
+Starts a server on a model that sees images (bench/make-checkpoint SHAPE BITS DIR --tower), with these options of `weft serve`, and measures
+
+  gap     another's stream, in a process of its own: its gaps alone, while four images of one request come in, and while a text
+          of as many tokens does; how many of its steps the largest is longer;
+  first   seconds to the first token of a question about one image: cold, again with the image known (no tower runs, no row
+          is computed twice), and of a second turn; and of a text conversation with as many tokens, first and second turn.
+
+Every round sends images that the server never saw. Prints one JSON object, medians of the rounds in it.
+"""
+import argparse
+import base64
+import http.client
+import json
+import multiprocessing
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zlib
+
+WORDS = ("the of and to in is was for on that by this with are be from or as at it his not have an which you were but "
+         "had they all one we can her has there been if more when will would who so no").split()
+
+
+def png(side, seed):
+    """A noisy gradient: nothing that compresses to nothing."""
+    r = random.Random(seed)
+    noise = [r.randrange(64) for _ in range(4096)]
+    rows = []
+    for y in range(side):
+        base = y * 191 // side
+        row = bytearray(3 * side)
+        for c in range(3):
+            shift = r.randrange(4096)
+            row[c::3] = bytes(base + noise[(x + shift) & 4095] for x in range(side))
+        rows.append(b"\0" + bytes(row))
+    data = zlib.compress(b"".join(rows), 1)
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def part(side, seed):
+    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(side, seed)).decode()}}
+
+
+def text(tokens, seed):
+    r = random.Random(seed)
+    out = ""
+    while len(out) < tokens:            # the made checkpoints' tokens are bytes
+        out += r.choice(WORDS) + " "
+    return out[:tokens]
+
+
+class Server:
+    def __init__(self, weft, model, more):
+        self.file = tempfile.NamedTemporaryFile()
+        self.process = subprocess.Popen([weft, "serve", model, "--port", "0", "--port-file", self.file.name, *more], stderr=subprocess.DEVNULL)
+        while not open(self.file.name).read().strip():
+            if self.process.poll() is not None:
+                sys.exit("the server did not start")
+            time.sleep(0.05)
+        self.port = int(open(self.file.name).read())
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+    def warm(self):
+        """Two sequences at once, so that their memory was used before, one with an image."""
+        asks = [threading.Thread(target=self.ask, args=([{"role": "user", "content": [part(64, 1), {"type": "text", "text": t}]}], 64)) for t in "ab"]
+        for t in asks:
+            t.start()
+        for t in asks:
+            t.join()
+
+    @staticmethod
+    def body(messages, tokens):
+        return json.dumps({"messages": messages, "max_tokens": tokens, "stream": True, "temperature": 0, "ignore_eos": True,
+                           "logit_bias": {"97": 100},  # a made checkpoint says bytes that are no text: let each token be an "a"
+                           "stream_options": {"include_usage": True}}).encode()
+
+    def count(self, messages):
+        """Tokens of a prompt: nothing is computed, but images are decoded and kept."""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        c.request("POST", "/v1/responses/input_tokens", json.dumps({"input": [
+            {"role": "user", "content": [{"type": "input_image", "image_url": p["image_url"]["url"]} if "image_url" in p else
+                                         {"type": "input_text", "text": p["text"]} for p in m["content"]]} for m in messages]}),
+                  {"Content-Type": "application/json"})
+        return json.loads(c.getresponse().read())["input_tokens"]
+
+    def ask(self, messages, tokens, times=None):
+        return self.send(self.body(messages, tokens), times)
+
+    def send(self, body, times=None):
+        """Seconds to the first piece, the answer, usage; times receives the clock at each piece."""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        began, first, said, usage = time.monotonic(), None, "", None
+        c.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        r = c.getresponse()
+        if r.status != 200:
+            sys.exit(r.read().decode())
+        for line in r:
+            if not line.startswith(b"data: {"):
+                continue
+            e = json.loads(line[6:])
+            usage = e.get("usage") or usage
+            delta = e["choices"][0]["delta"] if e["choices"] else {}
+            if "content" in delta and "role" not in delta:
+                now = time.monotonic()
+                first = first or now - began
+                said += delta["content"]
+                if times is not None:
+                    times.append(now)
+        c.close()
+        return first, said, usage
+
+
+def median(v):
+    v = sorted(v)
+    return v[len(v) // 2]
+
+
+def gaps(times, begin, end):
+    return [b - a for a, b in zip(times, times[1:]) if a >= begin and b <= end] or [0.0]
+
+
+def watch(s, prompt, pipe):
+    """In a process of its own: a stream without end, the clock at each piece written to the pipe."""
+    class Times:
+        def append(self, t):
+            os.write(pipe, struct.pack("d", t))
+    s.ask([{"role": "user", "content": prompt}], 100000, Times())
+
+
+def gap_round(s, side, seed):
+    """Gaps of a stream that stands alone, beside four images of one request, and beside a text of as many tokens."""
+    images = [part(side, seed * 10 + i) for i in range(4)]
+    question = [{"role": "user", "content": images + [{"type": "text", "text": "what is this"}]}]
+    bodies = [s.body(question, 2), None]
+    n = s.count([{"role": "user", "content": [part(side, seed * 10 + 7)] * 4 + question[0]["content"][4:]}])
+    bodies[1] = s.body([{"role": "user", "content": text(n, seed + 1)}], 2)
+    r, w = os.pipe()
+    stream = multiprocessing.Process(target=watch, args=(s, text(40, seed), w), daemon=True)
+    stream.start()
+    os.close(w)
+    time.sleep(1)
+    marks = [time.monotonic()]
+    time.sleep(5)
+    marks.append(time.monotonic())
+    for body in bodies:
+        s.send(body)
+        marks.append(time.monotonic())
+    stream.terminate()
+    stream.join()
+    data = b""
+    while more := os.read(r, 1 << 16):
+        data += more
+    os.close(r)
+    times = [t for t, in struct.iter_unpack("d", data[:len(data) // 8 * 8])]
+    alone, images, words = (gaps(times, a, b) for a, b in zip(marks, marks[1:]))
+    step = median(alone)
+    out = {"tokens": n, "step_ms": 1e3 * step, "images_s": marks[2] - marks[1], "text_s": marks[3] - marks[2]}
+    for name, v in (("alone", alone), ("images", images), ("text", words)):
+        out[name + "_median_ms"], out[name + "_largest_ms"] = 1e3 * median(v), 1e3 * max(v)
+    out["steps_beyond_alone"] = (max(images) - max(alone)) / step
+    out["steps_beyond_text"] = (max(images) - max(words)) / step
+    return out
+
+
+def first_round(s, side, seed):
+    """Seconds to the first token, with an image and with a text as long."""
+    out = {}
+    q = [{"type": "text", "text": text(20, seed)}]
+    talk = [{"role": "user", "content": [part(side, seed)] + q}]
+    out["image_cold_s"], said, usage = s.ask(talk, 8)
+    out["tokens"] = usage["prompt_tokens"]
+    out["image_again_s"] = s.ask(talk, 8)[0]
+    more = {"role": "user", "content": text(40, seed + 1)}
+    out["image_second_s"], _, usage = s.ask(talk + [{"role": "assistant", "content": said}, more], 8)
+    out["image_second_cached"] = usage["prompt_tokens_details"]["cached_tokens"]
+    talk = [{"role": "user", "content": text(out["tokens"] - 30, seed)}]
+    out["text_cold_s"], said, _ = s.ask(talk, 8)
+    out["text_second_s"], _, usage = s.ask(talk + [{"role": "assistant", "content": said}, more], 8)
+    out["text_second_cached"] = usage["prompt_tokens_details"]["cached_tokens"]
+    return out
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("weft")
+    p.add_argument("model")
+    p.add_argument("--side", type=int, default=1024)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--only", choices=("gap", "first"))
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    more = sys.argv[at + 1:]
+    a = p.parse_args(sys.argv[1:at])
+    out = {}
+    for name, measure in (("gap", gap_round), ("first", first_round)):
+        if a.only in (None, name):
+            rounds = []
+            for i in range(a.rounds):
+                s = Server(a.weft, a.model, more)
+                s.warm()
+                rounds.append(measure(s, a.side, 1000 + 10 * i))
+                s.close()
+            out[name] = {k: round(median([r[k] for r in rounds]), 4) for k in rounds[0]}
+    print(json.dumps(out, indent=1))
+
+
+main()
