@@ -16,8 +16,7 @@ import threading
 import time
 import urllib.parse
 
-WORDS = ("the of and to in is was for on that by this with are be from or as at it his not have an which you were but "
-         "had they all one we can her has there been if more when will would who so no").split()
+from serving import WORDS
 
 
 def prompt(tokens, rng):

@@ -17,16 +17,14 @@ import json
 import multiprocessing
 import os
 import random
+import statistics
 import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import zlib
 
-WORDS = ("the of and to in is was for on that by this with are be from or as at it his not have an which you were but "
-         "had they all one we can her has there been if more when will would who so no").split()
+from serving import Serving, WORDS
 
 
 def png(side, seed):
@@ -60,20 +58,7 @@ def text(tokens, seed):
     return out[:tokens]
 
 
-class Server:
-    def __init__(self, weft, model, more):
-        self.file = tempfile.NamedTemporaryFile()
-        self.process = subprocess.Popen([weft, "serve", model, "--port", "0", "--port-file", self.file.name, *more], stderr=subprocess.DEVNULL)
-        while not open(self.file.name).read().strip():
-            if self.process.poll() is not None:
-                sys.exit("the server did not start")
-            time.sleep(0.05)
-        self.port = int(open(self.file.name).read())
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait()
-
+class Server(Serving):
     def warm(self):
         """Two sequences at once, so that their memory was used before, one with an image."""
         asks = [threading.Thread(target=self.ask, args=([{"role": "user", "content": [part(64, 1), {"type": "text", "text": t}]}], 64)) for t in "ab"]
@@ -124,13 +109,11 @@ class Server:
         return first, said, usage
 
 
-def median(v):
-    v = sorted(v)
-    return v[len(v) // 2]
-
-
 def gaps(times, begin, end):
-    return [b - a for a, b in zip(times, times[1:]) if a >= begin and b <= end] or [0.0]
+    """Of those gaps that lie at least partly between the two clocks, the seconds; the stream must outlive the end."""
+    if not times or times[-1] < end:
+        sys.exit("the stream ended before what was to be measured beside it: give a larger --ctx-size")
+    return [b - a for a, b in zip(times, times[1:]) if b > begin and a < end]
 
 
 def watch(s, prompt, pipe):
@@ -143,11 +126,10 @@ def watch(s, prompt, pipe):
 
 def gap_round(s, side, seed):
     """Gaps of a stream that stands alone, beside four images of one request, and beside a text of as many tokens."""
-    images = [part(side, seed * 10 + i) for i in range(4)]
-    question = [{"role": "user", "content": images + [{"type": "text", "text": "what is this"}]}]
-    bodies = [s.body(question, 2), None]
-    n = s.count([{"role": "user", "content": [part(side, seed * 10 + 7)] * 4 + question[0]["content"][4:]}])
-    bodies[1] = s.body([{"role": "user", "content": text(n, seed + 1)}], 2)
+    question = [{"type": "text", "text": "what is this"}]
+    n = s.count([{"role": "user", "content": [part(side, seed * 10 + 7)] * 4 + question}])  # of another image: it is kept from here on
+    bodies = [s.body([{"role": "user", "content": content}], 2)
+              for content in ([part(side, seed * 10 + i) for i in range(4)] + question, text(n, seed + 1))]
     r, w = os.pipe()
     stream = multiprocessing.Process(target=watch, args=(s, text(40, seed), w), daemon=True)
     stream.start()
@@ -159,6 +141,7 @@ def gap_round(s, side, seed):
     for body in bodies:
         s.send(body)
         marks.append(time.monotonic())
+    time.sleep(0.5)  # the gap that the last mark lies in ends
     stream.terminate()
     stream.join()
     data = b""
@@ -167,10 +150,10 @@ def gap_round(s, side, seed):
     os.close(r)
     times = [t for t, in struct.iter_unpack("d", data[:len(data) // 8 * 8])]
     alone, images, words = (gaps(times, a, b) for a, b in zip(marks, marks[1:]))
-    step = median(alone)
+    step = statistics.median(alone)
     out = {"tokens": n, "step_ms": 1e3 * step, "images_s": marks[2] - marks[1], "text_s": marks[3] - marks[2]}
     for name, v in (("alone", alone), ("images", images), ("text", words)):
-        out[name + "_median_ms"], out[name + "_largest_ms"] = 1e3 * median(v), 1e3 * max(v)
+        out[name + "_median_ms"], out[name + "_largest_ms"] = 1e3 * statistics.median(v), 1e3 * max(v)
     out["steps_beyond_alone"] = (max(images) - max(alone)) / step
     out["steps_beyond_text"] = (max(images) - max(words)) / step
     return out
@@ -209,11 +192,11 @@ def main():
         if a.only in (None, name):
             rounds = []
             for i in range(a.rounds):
-                s = Server(a.weft, a.model, more)
+                s = Server(a.weft, a.model, *more)
                 s.warm()
                 rounds.append(measure(s, a.side, 1000 + 10 * i))
                 s.close()
-            out[name] = {k: round(median([r[k] for r in rounds]), 4) for k in rounds[0]}
+            out[name] = {k: round(statistics.median([r[k] for r in rounds]), 4) for k in rounds[0]}
     print(json.dumps(out, indent=1))
 
 

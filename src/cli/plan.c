@@ -37,10 +37,10 @@ static size_t pool_most(size_t most, size_t prefix)
 	return !most ? 0 : most > SIZE_MAX - prefix / 2 ? SIZE_MAX : most + prefix / 2;
 }
 
-/* Sets the budgets that the options leave open, out of `bound`: --memory where it was given, else what the machine has.
- * Experts that stay on disk get three quarters of what weights, step and states leave of it.  Of the remainder keys and
- * values get five eighths, kept prefixes two and preempted sequences one, because a hybrid model's state at the end of a
- * conversation is about as large as the keys and values of some thousand tokens. */
+/* Sets the budgets that the options leave open, out of `bound`: --memory where it was given, else fifteen sixteenths of the
+ * machine's memory.  Experts that stay on disk get three quarters of what weights, step and states leave of it.  Of the
+ * remainder keys and values get five eighths, kept prefixes two and preempted sequences one, because a hybrid model's state
+ * at the end of a conversation is about as large as the keys and values of some thousand tokens. */
 static int share_out(const struct session *s, const struct options *o, const struct model_opts *mo, struct plan *p,
                      size_t bound, struct err *err)
 {

@@ -318,7 +318,7 @@ static void keep_part(const struct recur_part *k, const struct state_keep *keep,
 	}
 }
 
-/* Keeps the state of the part's heads, and adds the nanoseconds it took to the view's, as a share of all threads. */
+/* Keeps the state of the part's heads, and adds the nanoseconds it took, divided by the number of threads, to the view's. */
 static void keep_timed(const struct recur_part *k, const struct state_keep *keep, int h)
 {
 	const struct recur_job *j = k->j;

@@ -1,0 +1,30 @@
+"""A server of one's own for the programs of this folder, and words for their prompts."""
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+WORDS = ("the of and to in is was for on that by this with are be from or as at it his not have an which you were but "
+         "had they all one we can her has there been if more when will would who so no").split()
+
+
+class Serving:
+    """`weft serve MODEL OPTIONS` on a free port of this machine, from when it listens to close().
+
+    A server that does not start ends the program; what it says goes to standard error."""
+
+    def __init__(self, weft, model, *options):
+        self.folder = tempfile.TemporaryDirectory()
+        file = os.path.join(self.folder.name, "port")
+        self.process = subprocess.Popen([weft, "serve", model, "--port", "0", "--port-file", file, "--log-level", "warn", *options])
+        while not (os.path.exists(file) and open(file).read().strip()):
+            if self.process.poll() is not None:
+                sys.exit("the server ended")
+            time.sleep(0.02)
+        self.port = int(open(file).read())
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()
