@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -48,7 +49,24 @@ struct bench {
 	char *path, *host;
 	int64_t start;
 	int n_sent, n_over;
+	bool terminal; /* standard error is one */
 };
+
+/* ---- progress, on standard error ---- */
+
+/* At a terminal one line that is written over, for each request that is over; elsewhere a line for each tenth of all. */
+static void show_progress(const struct bench *b)
+{
+	double seconds = (double)(clock_monotonic_ns() - b->start) / 1e9;
+	int tenth = b->load.n / 10;
+
+	if (b->terminal)
+		fprintf(stderr, "\r%d of %d sent, %d over, %.0f s ", b->n_sent, b->load.n, b->n_over, seconds);
+	else if (tenth && b->n_over % tenth == 0)
+		fprintf(stderr, "%d of %d requests are over, %.1f s\n", b->n_over, b->load.n, seconds);
+	if (b->terminal && b->n_over == b->load.n)
+		fputc('\n', stderr);
+}
 
 /* ---- the end of a request ---- */
 
@@ -61,7 +79,9 @@ static void close_later(evutil_socket_t fd, short what, void *arg)
 	if (s->conn)
 		evhttp_connection_free(s->conn);
 	s->conn = NULL;
-	if (++s->b->n_over == s->b->load.n)
+	s->b->n_over++;
+	show_progress(s->b);
+	if (s->b->n_over == s->b->load.n)
 		event_base_loopbreak(s->b->base);
 }
 
@@ -356,6 +376,7 @@ static void run(struct bench *b)
 		fault_abort();
 	event_add(b->stop, NULL);
 	b->start = clock_monotonic_ns();
+	b->terminal = isatty(STDERR_FILENO);
 	on_next(-1, 0, b);
 	event_base_dispatch(b->base);
 	/* Those that Ctrl-C left. */

@@ -150,7 +150,7 @@ struct options {
 	const char *quant_type, *imatrix, *calibrate;
 
 	/* inspect */
-	bool tensors, plan;
+	bool tensors, plan, inspect_json;
 
 	/* tokenize */
 	bool pieces, special, around;

@@ -8,17 +8,8 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "cli/inspection.h"
 #include "cli/load.h"
-#include "vision/tower.h"
-
-/* Matrices written alike. */
-struct kind {
-	const char *name;
-	int group;
-	int tensors;
-	int64_t elements;
-	size_t stored;
-};
 
 static const char *bytes_text(char *buf, size_t cap, double n)
 {
@@ -42,71 +33,36 @@ static const char *count_text(char *buf, size_t cap, int64_t n)
 	return buf;
 }
 
-static int by_stored(const void *a, const void *b)
+static void print_formats(const struct inspection *in)
 {
-	const struct kind *x = a, *y = b;
-
-	return x->stored < y->stored ? 1 : x->stored > y->stored ? -1 : strcmp(x->name, y->name);
-}
-
-static void print_formats(const struct store *st)
-{
-	enum { KINDS = 64 };
-	struct kind kind[KINDS];
-	size_t vectors = 0, vector_bytes = 0;
-	int n = 0;
 	char b[32];
 
-	for (size_t i = 0; i < st->n; i++) {
-		const struct tensor *t = st->v[i];
-		int k = 0;
-
-		if (!t->used)
-			continue;
-		if (!t->fmt) {
-			vectors += t->elements > 0; /* not the scales of a matrix */
-			vector_bytes += t->elements > 0 ? t->bytes : 0;
-			continue;
-		}
-		while (k < n && (strcmp(kind[k].name, t->fmt->name) || kind[k].group != t->group))
-			k++;
-		if (k == KINDS)
-			continue;
-		if (k == n)
-			kind[n++] = (struct kind){ t->fmt->name, t->group, 0, 0, 0 };
-		kind[k].tensors++;
-		kind[k].elements += t->elements;
-		kind[k].stored += t->stored;
-	}
-	qsort(kind, (size_t)n, sizeof(*kind), by_stored);
-	for (int k = 0; k < n; k++) {
+	for (int k = 0; k < in->n_kind; k++) {
+		const struct matrix_kind *kind = &in->kind[k];
 		char name[64], group[24] = "";
 
-		if (kind[k].group)
-			snprintf(group, sizeof(group), ", groups of %d", kind[k].group);
-		snprintf(name, sizeof(name), "%s%s", kind[k].name, group);
+		if (kind->group)
+			snprintf(group, sizeof(group), ", groups of %d", kind->group);
+		snprintf(name, sizeof(name), "%s%s", kind->name, group);
 		printf("%-14s %-28s %6d matrices  %12s  %5.2f bits per weight\n", k ? "" : "formats", name,
-		       kind[k].tensors, bytes_text(b, sizeof(b), (double)kind[k].stored),
-		       kind[k].elements ? (double)kind[k].stored * 8 / (double)kind[k].elements : 0);
+		       kind->tensors, bytes_text(b, sizeof(b), (double)kind->stored),
+		       kind->elements ? (double)kind->stored * 8 / (double)kind->elements : 0);
 	}
-	printf("%-14s %-28s %6zu            %12s\n", "", "vectors", vectors,
-	       bytes_text(b, sizeof(b), (double)vector_bytes));
+	printf("%-14s %-28s %6zu            %12s\n", "", "vectors", in->vectors,
+	       bytes_text(b, sizeof(b), (double)in->vector_bytes));
 }
 
-static void print_params(const struct model *m, const struct store *st)
+static void print_params(const struct inspection *in)
 {
-	int64_t all = 0;
-	size_t file = 0;
+	const struct store *st = in->store;
+	const struct shape *s = &in->model->shape;
 	char a[64], b[64];
 
-	for (size_t i = 0; i < st->n; i++) {
-		all += st->v[i]->elements;
-		file += st->v[i]->bytes;
-	}
-	printf("parameters     %s used; %s in the files\n", count_text(a, sizeof(a), m->shape.params),
-	       count_text(b, sizeof(b), all));
-	printf("weights        %s used; ", bytes_text(a, sizeof(a), (double)m->shape.weight_bytes));
-	printf("%s in %d file%s\n", bytes_text(b, sizeof(b), (double)file), st->n_file, st->n_file == 1 ? "" : "s");
+	printf("parameters     %s used; %s in the files\n", count_text(a, sizeof(a), s->params),
+	       count_text(b, sizeof(b), in->elements));
+	printf("weights        %s used; ", bytes_text(a, sizeof(a), (double)s->weight_bytes));
+	printf("%s in %d file%s\n", bytes_text(b, sizeof(b), (double)in->file_bytes), st->n_file,
+	       st->n_file == 1 ? "" : "s");
 }
 
 /* Attention layers by size and reach. */
@@ -129,7 +85,7 @@ static void print_groups(const struct shape *s)
 static void print_shape(const struct model *m, const struct store *st)
 {
 	const struct shape *s = &m->shape;
-	const char *class = json_str(json_at(json_get(st->config, "architectures"), 0), NULL);
+	const char *class = inspection_class(st);
 
 	printf("model          %s\n", st->name);
 	printf("folder         %s\n", st->dir);
@@ -161,35 +117,25 @@ static void print_kv_plan(const struct shape *s, const struct model_opts *mo, in
 	}
 }
 
-static void print_plan(const struct model *m, const struct options *o, const struct kv_pair *layer)
+static void print_plan(const struct inspection *in)
 {
-	const struct shape *s = &m->shape;
-	struct kv_rows kv = { .layer = layer }, plain = model_kv_default(ARITH_FAST);
-	size_t row = model_kv_row_bytes(s, &kv), state = model_snap_bytes(s);
-	int ctx = o->ctx_size ? o->ctx_size : s->ctx_max, rows = step_rows_of(o, s);
-	struct model_opts mo = { .kv = kv, .step_rows = rows };
-	double pages = (double)o->parallel * (double)model_pool_bytes(s, &mo, -1, ctx);
-	double states = (double)o->parallel * (double)state;
-	double work = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
-	double kept = o->kv_bytes && (double)o->kv_bytes < pages ? (double)o->kv_bytes : pages;
-	struct buf text;
+	const struct shape *s = &in->model->shape;
+	const struct memory_plan *p = &in->plan;
 	char b[32];
 
-	buf_init(&text);
-	kv_layers_describe(&text, layer, s->layers_attn);
-	printf("keys, values   %zu bytes per token (%s)\n", row, s->layers_attn ? text.p : "none");
-	if (row && row < model_kv_row_bytes(s, &plain))
-		printf("               %.2f times smaller than 16 bits\n",
-		       (double)model_kv_row_bytes(s, &plain) / (double)row);
-	buf_fini(&text);
-	printf("state          %zu bytes per sequence\n", state);
-	printf("\nmemory for %d sequence%s of %d tokens\n", o->parallel, o->parallel == 1 ? "" : "s", ctx);
+	printf("keys, values   %zu bytes per token (%s)\n", p->row, s->layers_attn ? p->kinds.p : "none");
+	if (p->row && p->row < p->plain_row)
+		printf("               %.2f times smaller than 16 bits\n", (double)p->plain_row / (double)p->row);
+	printf("state          %zu bytes per sequence\n", p->state);
+	printf("\nmemory for %d sequence%s of %d tokens\n", p->parallel, p->parallel == 1 ? "" : "s", p->ctx);
 	printf("  weights      %12s  mapped from the files\n", bytes_text(b, sizeof(b), (double)s->weight_bytes));
-	printf("  keys, values %12s%s\n", bytes_text(b, sizeof(b), kept), kept < pages ? "  (--kv-bytes)" : "");
-	print_kv_plan(s, &mo, ctx, o->parallel);
-	printf("  states       %12s\n", bytes_text(b, sizeof(b), states));
-	printf("  a step       %12s  of %d tokens, logits of each included\n", bytes_text(b, sizeof(b), work), rows);
-	printf("  together     %12s\n", bytes_text(b, sizeof(b), (double)s->weight_bytes + kept + states + work));
+	printf("  keys, values %12s%s\n", bytes_text(b, sizeof(b), p->kept),
+	       p->kept < p->pages ? "  (--kv-bytes)" : "");
+	print_kv_plan(s, &p->opts, p->ctx, p->parallel);
+	printf("  states       %12s\n", bytes_text(b, sizeof(b), p->states));
+	printf("  a step       %12s  of %d tokens, logits of each included\n", bytes_text(b, sizeof(b), p->step),
+	       p->opts.step_rows);
+	printf("  together     %12s\n", bytes_text(b, sizeof(b), p->together));
 }
 
 /* One line per tensor: what became of it. */
@@ -206,59 +152,43 @@ static void print_tensors(const struct store *st)
 	}
 }
 
-/* By reason, in the order they come. */
-static void print_ignored(const struct store *st)
+static void print_ignored(const struct inspection *in)
 {
-	enum { REASONS = 16 };
-	struct {
-		const char *why, *first;
-		size_t n, bytes;
-	} r[REASONS];
-	int n = 0;
 	char b[32];
 
-	for (size_t i = 0; i < st->n; i++) {
-		const struct tensor *t = st->v[i];
-		int k = 0;
+	for (int k = 0; k < in->n_ignored; k++) {
+		const struct ignored_kind *r = &in->ignored[k];
 
-		if (!t->ignored || t->used)
-			continue;
-		while (k < n && strcmp(r[k].why, t->ignored))
-			k++;
-		if (k == REASONS)
-			continue;
-		if (k == n) {
-			r[n].why = t->ignored;
-			r[n].first = t->name;
-			r[n].n = r[n].bytes = 0;
-			n++;
-		}
-		r[k].n++;
-		r[k].bytes += t->bytes;
+		printf("%-14s %zu tensors, %s, from %s: %s\n", k ? "" : "ignored", r->tensors,
+		       bytes_text(b, sizeof(b), (double)r->bytes), r->first, r->why);
 	}
-	for (int k = 0; k < n; k++)
-		printf("%-14s %zu tensors, %s, from %s: %s\n", k ? "" : "ignored", r[k].n,
-		       bytes_text(b, sizeof(b), (double)r[k].bytes), r[k].first, r[k].why);
 }
 
-/* The tower, whose tensors are then no longer among the ignored ones. */
-static int print_tower(struct store *st, struct err *err)
+/* The tower, where the model has one. */
+static void print_tower(const struct inspection *in)
 {
-	struct tower *t;
-	struct tower_info i;
+	const struct tower_info *i = &in->tower;
 	char a[64], b[32];
-	int rc = tower_open(&t, st, err);
 
-	if (rc || !t)
-		return rc;
-	i = tower_info(t);
+	if (!in->sees)
+		return;
 	printf("images         %s: %d blocks of %d, %d heads; patches of %d, %d x %d to a row of the prompt%s\n",
-	       i.family, i.depth, i.hidden, i.heads, i.patch, i.merge, i.merge,
-	       i.both_ways ? ", rows see each other" : "");
-	printf("%-14s %s parameters, %s\n", "", count_text(a, sizeof(a), i.params),
-	       bytes_text(b, sizeof(b), (double)i.bytes));
-	tower_close(t);
-	return 0;
+	       i->family, i->depth, i->hidden, i->heads, i->patch, i->merge, i->merge,
+	       i->both_ways ? ", rows see each other" : "");
+	printf("%-14s %s parameters, %s\n", "", count_text(a, sizeof(a), i->params),
+	       bytes_text(b, sizeof(b), (double)i->bytes));
+}
+
+static void print_text(const struct inspection *in, bool tensors)
+{
+	print_shape(in->model, in->store);
+	print_params(in);
+	print_formats(in);
+	print_tower(in);
+	print_ignored(in);
+	print_plan(in);
+	if (tensors)
+		print_tensors(in->store);
 }
 
 static int inspect_model(const struct options *o)
@@ -266,11 +196,14 @@ static int inspect_model(const struct options *o)
 	struct kv_pair *kv = NULL;
 	struct model *m = NULL;
 	struct store *st = NULL;
-	struct buf name;
+	struct inspection in;
+	struct buf name, out;
 	struct err err;
+	bool made = false;
 	int rc;
 
 	buf_init(&name);
+	buf_init(&out);
 	rc = model_name(o, &name, &err);
 	if (!rc)
 		rc = store_open(&st, name.p, &err);
@@ -285,21 +218,22 @@ static int inspect_model(const struct options *o)
 	if (!rc)
 		rc = kv_of_options(&kv, o, &m->shape, &err);
 	if (!rc) {
-		print_shape(m, st);
-		print_params(m, st);
-		print_formats(st);
-		rc = print_tower(st, &err);
+		rc = inspection_make(&in, m, st, o, kv, &err);
+		made = !rc;
 	}
-	if (!rc) {
-		print_ignored(st);
-		print_plan(m, o, kv);
-		if (o->tensors)
-			print_tensors(st);
+	if (made) {
+		if (o->inspect_json)
+			inspection_put_json(&in, o->tensors, &out);
+		else
+			print_text(&in, o->tensors);
+		fwrite(out.p, 1, out.n, stdout);
+		inspection_free(&in);
 	}
 	free(kv);
 	model_close(m);
 	store_close(st);
 	buf_fini(&name);
+	buf_fini(&out);
 	return rc ? cli_fail("inspect", &err) : 0;
 }
 

@@ -67,6 +67,8 @@ const struct option option_table[] = {
 	  "an image that the first message shows; may be given several times" },
 	{ CMD_INSPECT, "tensors", NULL, NULL, K_FLAG, AT(tensors), NONE, 0, 0, NULL, NULL, group_this,
 	  "list every tensor, and why it is ignored if it is" },
+	{ CMD_INSPECT, "json", NULL, NULL, K_FLAG, AT(inspect_json), NONE, 0, 0, NULL, NULL, group_this,
+	  "print one JSON object, whose members stay" },
 	{ CMD_TOKENIZE, "pieces", NULL, NULL, K_FLAG, AT(pieces), NONE, 0, 0, NULL, NULL, group_this,
 	  "print the text of each id beside it" },
 	{ CMD_TOKENIZE | CMD_PPL, "special", NULL, NULL, K_FLAG, AT(special), NONE, 0, 0, NULL, NULL, group_this,

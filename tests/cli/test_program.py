@@ -311,6 +311,36 @@ def test_commands():
         assert stat.S_IMODE(os.stat(os.path.join(d, "weft/history")).st_mode) == 0o600
 
 
+def test_inspect_json():
+    """The members of version 1, and no others; figures as the text has them."""
+    text, report = run("inspect").stdout, json.loads(run("inspect", "--json").stdout)
+    shape = {name: sorted(v) if isinstance(v, dict) else sorted(v[0]) if isinstance(v, list) and v else None for name, v in report.items()}
+    assert shape == {
+        "object": None, "version": None, "name": None, "path": None, "architecture": None, "class": None,
+        "layers": ["all", "attention", "experts", "recurrent"], "experts": ["all", "per_token"],
+        "width": None, "vocabulary": None, "context": None,
+        "attention": ["dim_k", "dim_v", "heads", "layers", "window"],
+        "recurrent": ["conv_channels", "conv_width", "dim_k", "dim_v", "heads_k", "heads_v"],
+        "parameters": ["in_files", "used"], "files": ["bytes", "count"],
+        "formats": ["bytes", "elements", "group", "matrices", "name"], "vectors": ["bytes", "tensors"],
+        "ignored": shape["ignored"],
+        "memory": ["context", "keys_values", "kv_bytes_per_token", "sequences", "state_bytes_per_sequence", "states", "step",
+                   "step_tokens", "together", "weights"]}, shape
+    assert (report["object"], report["version"], report["name"]) == ("inspection", 1, "weft-tiny"), report
+    assert f"({report['parameters']['used']}) used" in text, text
+    assert f"width          {report['width']}; vocabulary {report['vocabulary']} rows; context {report['context']}\n" in text, text
+    layers = report["layers"]
+    assert f"layers         {layers['all']}: {layers['attention']} attention, {layers['recurrent']} recurrent" in text, text
+    m = report["memory"]
+    assert m["together"] == m["weights"] + m["keys_values"] + m["states"] + m["step"], m
+    assert f"{m['kv_bytes_per_token']} bytes per token" in text and f"{m['state_bytes_per_sequence']} bytes per sequence" in text, text
+    small = json.loads(run("inspect", "--json", "-c", "100", "-np", "3", "--tensors").stdout)
+    assert (small["memory"]["context"], small["memory"]["sequences"]) == (100, 3), small["memory"]
+    assert sum(t["bytes"] for t in small["tensors"]) == report["files"]["bytes"], report["files"]
+    assert sum(t["ignored"] is not None for t in small["tensors"]) == sum(r["tensors"] for r in report["ignored"])
+    assert "--json" in run("inspect", "--help", "all").stdout
+
+
 def test_bench():
     """Rows and what is in them; how fast is nobody's business here."""
     rows = json.loads(run("bench", "-p", "40,8", "-n", "3", "-d", "0,70", "-b", "1,3", "-r", "2", "-t", "1", "--json").stdout)

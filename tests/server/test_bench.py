@@ -1,6 +1,9 @@
 """`weft bench serve` against the server before a stub engine.
 Run as: test_bench.py STUB_SERVER TOKENIZER.JSON WEFT"""
 import json
+import os
+import pty
+import re
 import socket
 import subprocess
 import sys
@@ -39,6 +42,21 @@ class Bench(unittest.TestCase):
                 self.assertTrue(0 <= f["p50"] <= f["p90"] <= f["p99"] <= f["max"], f)
             self.assertLessEqual(r["first_token_seconds"]["max"], r["whole_seconds"]["max"])
         self.assertEqual(s.metrics()['weft_requests_finished_total{reason="length"}'], 100)
+
+    def test_progress(self):
+        s = self.serve()
+        r = subprocess.run([WEFT, "bench", "serve", self.url(s), "--requests", "40", "--rate", "0", "--output-tokens", "1"],
+                           capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual([int(n) for n in re.findall(r"(\d+) of 40 requests are over", r.stderr)], list(range(4, 41, 4)))
+        # At a terminal one line, written over.
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        r = subprocess.run([WEFT, "bench", "serve", self.url(s), "--requests", "5", "--rate", "0", "--output-tokens", "1"],
+                           stdout=subprocess.DEVNULL, stderr=theirs, timeout=PATIENCE)
+        os.close(theirs)
+        text = os.read(ours, 65536).decode()
+        self.assertEqual(re.findall(r"\r5 of 5 sent, (\d) over", text), list("12345"), text)
 
     def prompts(self, s, *options):
         n = len(s.records("prompt"))

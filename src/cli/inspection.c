@@ -1,0 +1,271 @@
+/* inspection.c - see inspection.h. */
+#include "cli/inspection.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/load.h"
+
+static int by_stored(const void *a, const void *b)
+{
+	const struct matrix_kind *x = a, *y = b;
+
+	return x->stored < y->stored ? 1 : x->stored > y->stored ? -1 : strcmp(x->name, y->name);
+}
+
+static void add_matrix(struct inspection *in, const struct tensor *t)
+{
+	int k = 0;
+
+	while (k < in->n_kind && (strcmp(in->kind[k].name, t->fmt->name) || in->kind[k].group != t->group))
+		k++;
+	if (k == MATRIX_KINDS)
+		return;
+	if (k == in->n_kind)
+		in->kind[in->n_kind++] = (struct matrix_kind){ t->fmt->name, t->group, 0, 0, 0 };
+	in->kind[k].tensors++;
+	in->kind[k].elements += t->elements;
+	in->kind[k].stored += t->stored;
+}
+
+static void add_ignored(struct inspection *in, const struct tensor *t)
+{
+	int k = 0;
+
+	while (k < in->n_ignored && strcmp(in->ignored[k].why, t->ignored))
+		k++;
+	if (k == IGNORED_KINDS)
+		return;
+	if (k == in->n_ignored)
+		in->ignored[in->n_ignored++] = (struct ignored_kind){ t->ignored, t->name, 0, 0 };
+	in->ignored[k].tensors++;
+	in->ignored[k].bytes += t->bytes;
+}
+
+static void count_tensors(struct inspection *in)
+{
+	for (size_t i = 0; i < in->store->n; i++) {
+		const struct tensor *t = in->store->v[i];
+
+		in->elements += t->elements;
+		in->file_bytes += t->bytes;
+		if (t->ignored && !t->used)
+			add_ignored(in, t);
+		if (t->used && t->fmt) {
+			add_matrix(in, t);
+		} else if (t->used && t->elements > 0) { /* not the scales of a matrix */
+			in->vectors++;
+			in->vector_bytes += t->bytes;
+		}
+	}
+	qsort(in->kind, (size_t)in->n_kind, sizeof(*in->kind), by_stored);
+}
+
+static void plan_memory(struct memory_plan *p, const struct model *m, const struct options *o,
+                        const struct kv_pair *layer)
+{
+	const struct shape *s = &m->shape;
+	struct kv_rows plain = model_kv_default(ARITH_FAST);
+	int rows = step_rows_of(o, s);
+
+	p->opts = (struct model_opts){ .kv = { .layer = layer }, .step_rows = rows };
+	p->parallel = o->parallel;
+	p->ctx = o->ctx_size ? o->ctx_size : s->ctx_max;
+	p->row = model_kv_row_bytes(s, &p->opts.kv);
+	p->plain_row = model_kv_row_bytes(s, &plain);
+	p->state = model_snap_bytes(s);
+	buf_init(&p->kinds);
+	kv_layers_describe(&p->kinds, layer, s->layers_attn);
+	p->pages = (double)p->parallel * (double)model_pool_bytes(s, &p->opts, -1, p->ctx);
+	p->kept = o->kv_bytes && (double)o->kv_bytes < p->pages ? (double)o->kv_bytes : p->pages;
+	p->states = (double)p->parallel * (double)p->state;
+	p->step = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
+	p->together = (double)s->weight_bytes + p->kept + p->states + p->step;
+}
+
+/* A tower that is found marks its tensors as used. */
+static int look_for_tower(struct inspection *in, struct store *st, struct err *err)
+{
+	struct tower *t;
+	int rc = tower_open(&t, st, err);
+
+	if (rc || !t)
+		return rc;
+	in->sees = true;
+	in->tower = tower_info(t);
+	tower_close(t);
+	return 0;
+}
+
+int inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
+                    const struct kv_pair *layer, struct err *err)
+{
+	int rc;
+
+	memset(in, 0, sizeof(*in));
+	in->model = m;
+	in->store = st;
+	rc = look_for_tower(in, st, err);
+	if (rc)
+		return rc;
+	count_tensors(in);
+	plan_memory(&in->plan, m, o, layer);
+	return 0;
+}
+
+void inspection_free(struct inspection *in)
+{
+	buf_fini(&in->plan.kinds);
+}
+
+const char *inspection_class(const struct store *st)
+{
+	return json_str(json_at(json_get(st->config, "architectures"), 0), NULL);
+}
+
+/* ---- JSON ---- */
+
+static void put_text(struct buf *out, const char *name, const char *value)
+{
+	buf_printf(out, "\"%s\":", name);
+	if (value)
+		json_put_cstr(out, value);
+	else
+		buf_puts(out, "null");
+}
+
+static void put_attention(struct buf *out, const struct shape *s)
+{
+	buf_puts(out, ",\n\"attention\":[");
+	for (int g = 0; g < s->n_kv; g++) {
+		const struct kv_group *v = &s->kv[g];
+
+		buf_printf(out, "%s{\"layers\":%d,\"heads\":%d,\"dim_k\":%d,\"dim_v\":%d,\"window\":", g ? "," : "",
+		           v->layers, v->heads, v->dim_k, v->dim_v);
+		if (v->window)
+			buf_printf(out, "%d}", v->window);
+		else
+			buf_puts(out, "null}");
+	}
+	buf_putc(out, ']');
+}
+
+static void put_shape(struct buf *out, const struct shape *s)
+{
+	buf_printf(out, ",\n\"layers\":{\"all\":%d,\"attention\":%d,\"recurrent\":%d,\"experts\":%d}", s->layers,
+	           s->layers_attn, s->layers_rec, s->layers_moe);
+	buf_printf(out, ",\n\"experts\":{\"all\":%d,\"per_token\":%d}", s->layers_moe ? s->experts : 0,
+	           s->layers_moe ? s->experts_used : 0);
+	buf_printf(out, ",\n\"width\":%d,\"vocabulary\":%d,\"context\":%d", s->hidden, s->vocab, s->ctx_max);
+	put_attention(out, s);
+	buf_puts(out, ",\n\"recurrent\":");
+	if (s->layers_rec)
+		buf_printf(
+			out,
+			"{\"heads_k\":%d,\"dim_k\":%d,\"heads_v\":%d,\"dim_v\":%d,\"conv_channels\":%d,\"conv_width\":%d}",
+			s->state.heads_k, s->state.dim_k, s->state.heads_v, s->state.dim_v, s->state.conv_channels,
+			s->state.conv_width);
+	else
+		buf_puts(out, "null");
+}
+
+static void put_tower(struct buf *out, const struct inspection *in)
+{
+	const struct tower_info *t = &in->tower;
+
+	buf_puts(out, ",\n\"images\":");
+	if (!in->sees) {
+		buf_puts(out, "null");
+		return;
+	}
+	buf_putc(out, '{');
+	put_text(out, "family", t->family);
+	buf_printf(out,
+	           ",\"blocks\":%d,\"width\":%d,\"heads\":%d,\"patch\":%d,\"merge\":%d,\"both_ways\":%s,"
+	           "\"parameters\":%lld,\"bytes\":%lld}",
+	           t->depth, t->hidden, t->heads, t->patch, t->merge, t->both_ways ? "true" : "false",
+	           (long long)t->params, (long long)t->bytes);
+}
+
+static void put_formats(struct buf *out, const struct inspection *in)
+{
+	buf_puts(out, ",\n\"formats\":[");
+	for (int k = 0; k < in->n_kind; k++) {
+		const struct matrix_kind *f = &in->kind[k];
+
+		buf_puts(out, k ? ",{" : "{");
+		put_text(out, "name", f->name);
+		buf_printf(out, ",\"group\":%d,\"matrices\":%d,\"elements\":%lld,\"bytes\":%zu}", f->group, f->tensors,
+		           (long long)f->elements, f->stored);
+	}
+	buf_printf(out, "],\n\"vectors\":{\"tensors\":%zu,\"bytes\":%zu},\n\"ignored\":[", in->vectors,
+	           in->vector_bytes);
+	for (int k = 0; k < in->n_ignored; k++) {
+		const struct ignored_kind *r = &in->ignored[k];
+
+		buf_puts(out, k ? ",{" : "{");
+		put_text(out, "reason", r->why);
+		buf_putc(out, ',');
+		put_text(out, "first", r->first);
+		buf_printf(out, ",\"tensors\":%zu,\"bytes\":%zu}", r->tensors, r->bytes);
+	}
+	buf_putc(out, ']');
+}
+
+static void put_memory(struct buf *out, const struct inspection *in)
+{
+	const struct memory_plan *p = &in->plan;
+
+	buf_printf(
+		out,
+		",\n\"memory\":{\"sequences\":%d,\"context\":%d,\"step_tokens\":%d,\"kv_bytes_per_token\":%zu,"
+		"\"state_bytes_per_sequence\":%zu,\"weights\":%zu,\"keys_values\":%.0f,\"states\":%.0f,\"step\":%.0f,"
+		"\"together\":%.0f}",
+		p->parallel, p->ctx, p->opts.step_rows, p->row, p->state, in->model->shape.weight_bytes, p->kept,
+		p->states, p->step, p->together);
+}
+
+static void put_tensors(struct buf *out, const struct store *st)
+{
+	buf_puts(out, ",\n\"tensors\":[");
+	for (size_t i = 0; i < st->n; i++) {
+		const struct tensor *t = st->v[i];
+
+		buf_puts(out, i ? ",\n{" : "\n{");
+		put_text(out, "name", t->name);
+		buf_putc(out, ',');
+		put_text(out, "type", tensor_type_name(t));
+		buf_puts(out, ",\"shape\":[");
+		for (int d = 0; d < t->n_dim; d++)
+			buf_printf(out, "%s%lld", d ? "," : "", (long long)t->dim[d]);
+		buf_printf(out, "],\"bytes\":%zu,", t->bytes);
+		put_text(out, "ignored", t->used ? NULL : t->ignored);
+		buf_putc(out, '}');
+	}
+	buf_putc(out, ']');
+}
+
+void inspection_put_json(const struct inspection *in, bool tensors, struct buf *out)
+{
+	const struct store *st = in->store;
+
+	buf_puts(out, "{\"object\":\"inspection\",\"version\":1,\n");
+	put_text(out, "name", st->name);
+	buf_putc(out, ',');
+	put_text(out, "path", st->dir);
+	buf_puts(out, ",\n");
+	put_text(out, "architecture", in->model->arch);
+	buf_putc(out, ',');
+	put_text(out, "class", inspection_class(st));
+	put_shape(out, &in->model->shape);
+	put_tower(out, in);
+	buf_printf(out, ",\n\"parameters\":{\"used\":%lld,\"in_files\":%lld}", (long long)in->model->shape.params,
+	           (long long)in->elements);
+	buf_printf(out, ",\n\"files\":{\"count\":%d,\"bytes\":%zu}", st->n_file, in->file_bytes);
+	put_formats(out, in);
+	put_memory(out, in);
+	if (tensors)
+		put_tensors(out, st);
+	buf_puts(out, "}\n");
+}

@@ -1,0 +1,73 @@
+/* inspection.h - what `weft inspect` tells of a model, gathered once, as text or as JSON. */
+#ifndef CLI_INSPECTION_H
+#define CLI_INSPECTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "model/model.h"
+#include "vision/tower.h"
+
+struct kv_pair;
+struct options;
+struct store;
+
+/* Matrices written alike. */
+struct matrix_kind {
+	const char *name;
+	int group; /* 0: no groups */
+	int tensors;
+	int64_t elements;
+	size_t stored; /* bytes, with scales */
+};
+
+/* Tensors that are ignored for one reason. */
+struct ignored_kind {
+	const char *why, *first;
+	size_t tensors, bytes;
+};
+
+/* Bytes, of the context and the number of sequences that were asked for. */
+struct memory_plan {
+	int parallel, ctx;
+	struct model_opts opts;
+	size_t row, plain_row; /* of keys and values for each token; the same in 16 bits */
+	size_t state;          /* for each sequence */
+	struct buf kinds;      /* how keys and values are written, in words */
+	double pages, kept;    /* all keys and values; at most so much of them (--kv-bytes) */
+	double states, step;   /* step: what computing one takes */
+	double together;
+};
+
+enum { MATRIX_KINDS = 64, IGNORED_KINDS = 16 };
+
+struct inspection {
+	const struct model *model;
+	const struct store *store;
+	int64_t elements;                      /* of all tensors in the files */
+	size_t file_bytes;                     /* likewise */
+	struct matrix_kind kind[MATRIX_KINDS]; /* the largest first */
+	int n_kind;
+	size_t vectors, vector_bytes;
+	struct ignored_kind ignored[IGNORED_KINDS]; /* in the order they come */
+	int n_ignored;
+	bool sees; /* the model has a tower for images */
+	struct tower_info tower;
+	struct memory_plan plan;
+};
+
+/* m and st are borrowed until inspection_free; layer: keys and values of each attention layer.  Looks for a tower of
+ * images in st, whose tensors are then not told as ignored.  After an error there is nothing to free. */
+int inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
+                    const struct kv_pair *layer, struct err *err);
+void inspection_free(struct inspection *in);
+
+/* The class that config.json names, or NULL. */
+const char *inspection_class(const struct store *st);
+
+/* One object with a line break: docs/commands.md says what its members are, and that they stay. */
+void inspection_put_json(const struct inspection *in, bool tensors, struct buf *out);
+
+#endif
