@@ -279,8 +279,8 @@ static void put_llama_members(struct buf *b, const struct server *s)
 	json_put_cstr(b, d->name);
 	buf_printf(
 		b,
-		",\"modalities\":{\"vision\":false,\"audio\":false},\"infill\":%s,\"chat_template\":\"\",\"bos_token\":",
-		fim_known(d->tokenizer) ? "true" : "false");
+		",\"modalities\":{\"vision\":%s,\"audio\":false},\"infill\":%s,\"chat_template\":\"\",\"bos_token\":",
+		d->sight ? "true" : "false", fim_known(d->tokenizer) ? "true" : "false");
 	json_put_cstr(b, d->bos_token ? d->bos_token : "");
 	buf_puts(b, ",\"eos_token\":");
 	json_put_cstr(b, d->eos_token ? d->eos_token : "");
