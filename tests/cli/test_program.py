@@ -320,7 +320,7 @@ def test_inspect_json():
         "layers": ["all", "attention", "experts", "recurrent"], "experts": ["all", "per_token"],
         "width": None, "vocabulary": None, "context": None,
         "attention": ["dim_k", "dim_v", "heads", "layers", "window"],
-        "recurrent": ["conv_channels", "conv_width", "dim_k", "dim_v", "heads_k", "heads_v"],
+        "recurrent": ["conv_channels", "conv_width", "dim_k", "dim_v", "heads_k", "heads_v"], "images": None,
         "parameters": ["in_files", "used"], "files": ["bytes", "count"],
         "formats": ["bytes", "elements", "group", "matrices", "name"], "vectors": ["bytes", "tensors"],
         "ignored": shape["ignored"],
@@ -339,6 +339,19 @@ def test_inspect_json():
     assert sum(t["bytes"] for t in small["tensors"]) == report["files"]["bytes"], report["files"]
     assert sum(t["ignored"] is not None for t in small["tensors"]) == sum(r["tensors"] for r in report["ignored"])
     assert "--json" in run("inspect", "--help", "all").stdout
+
+
+def test_inspect_tower():
+    """A model that sees: its tower as text and as JSON, and its tensors not among the ignored."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/golden/qwen3_5_vl/hf-f32")
+    if not os.path.isdir(folder):
+        print("skipped:", os.path.normpath(folder), "missing")
+        return
+    text, report = run("inspect", folder).stdout, json.loads(run("inspect", folder, "--json").stdout)
+    tower = report["images"]
+    assert sorted(tower) == ["blocks", "both_ways", "bytes", "family", "heads", "merge", "parameters", "patch", "width"], tower
+    assert f"images         {tower['family']}: {tower['blocks']} blocks of {tower['width']}, {tower['heads']} heads; " in text, text
+    assert tower["parameters"] > 0 and not any("visual" in r["first"] for r in report["ignored"]), report["ignored"]
 
 
 def test_bench():

@@ -84,6 +84,17 @@ class Monitoring(unittest.TestCase):
             self.assertLessEqual(g["x"] + g["w"], 24)
 
 
+class Package(unittest.TestCase):
+    def test_builds_with_what_the_build_needs(self):
+        """debian/control asks for the libraries that script/packages installs for the build."""
+        with open(os.path.join(SERVICE, "../script/packages")) as f:
+            build = {line.split()[1] for line in f if line.startswith("build ")}
+        with open(os.path.join(SERVICE, "../debian/control")) as f:
+            wanted = set(re.split(r"[\s,]+", re.search(r"Build-Depends:(.*(?:\n .*)*)", f.read())[1]))
+        # What every build of a package has anyway.
+        self.assertEqual(build - wanted, {"ca-certificates", "gcc", "libc6-dev"})
+
+
 class Starting(unittest.TestCase):
     def test_sample_settings(self):
         """The service's own options are options, also those that stand there as comments."""
