@@ -37,7 +37,7 @@ static double copy_ns(const struct engine *e)
 /* What a state costs beside a row of a prompt, and what the budget has of them. */
 static struct place_pitch pitch_of(const struct engine *e, int n)
 {
-	struct place_cost c = { .anywhere = e->prefix.anywhere || caches_go_back(&e->m->caches) };
+	struct place_cost c = { .anywhere = caches_go_back(&e->m->caches) };
 
 	if (e->prefix.place_bytes) {
 		c.states = (double)e->prefix.bytes_max / (double)e->prefix.place_bytes;

@@ -1,7 +1,7 @@
 /* prefix_sim.c - how many prompt tokens the prefix store saves, over made-up
  * traffic and with the real tree, placement and eviction.
  *
- *     prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv] [--coarse]
+ *     prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv] [--coarse] [--no-foresight]
  *
  * The last five kinds are of a quarter of the seeds and of the requests.  Prints for each kind of traffic the share of prompt tokens that are computed
  * with room for 2, 8 and 32 states, with room for everything, and what one would
@@ -633,7 +633,7 @@ int main(int argc, char **argv)
 	enum { BUDGETS = 5, ALL = BUDGETS - 1 };
 	int seeds, requests = 400;
 	uint64_t first = 1;
-	bool kv = false;
+	bool kv = false, look_ahead = true;
 
 	quick = argc == 1 && getenv("WEFT_TEST_QUICK");
 	seeds = quick ? 1 : 4;
@@ -642,6 +642,8 @@ int main(int argc, char **argv)
 			kv = true;
 		else if (!strcmp(argv[i], "--coarse"))
 			coarse = true;
+		else if (!strcmp(argv[i], "--no-foresight"))
+			look_ahead = false;
 		else if (i + 1 < argc && !strcmp(argv[i], "--seeds"))
 			seeds = atoi(argv[++i]);
 		else if (i + 1 < argc && !strcmp(argv[i], "--first"))
@@ -649,7 +651,8 @@ int main(int argc, char **argv)
 		else if (i + 1 < argc && !strcmp(argv[i], "--requests"))
 			requests = atoi(argv[++i]);
 		else
-			CHECK(false, "prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv] [--coarse]");
+			CHECK(false,
+			      "prefix_sim [--seeds N] [--first SEED] [--requests N] [--kv] [--coarse] [--no-foresight]");
 	}
 	printf("prompt tokens computed, in %%; seeds %d..%d, %d requests each%s\n", (int)first, (int)first + seeds - 1,
 	       requests, kv ? ", keys and values count" : "");
@@ -658,7 +661,7 @@ int main(int argc, char **argv)
 		double share[BUDGETS] = { 0 }, ahead = 0;
 		int n_seed;
 
-		foresight = traffics[k].foreseen && !quick;
+		foresight = traffics[k].foreseen && look_ahead && !quick;
 		n_seed = traffics[k].foreseen ? seeds : (seeds + 3) / 4;
 
 		for (int i = 0; i < n_seed; i++) {

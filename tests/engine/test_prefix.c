@@ -587,6 +587,47 @@ static void test_leader_leaves(void)
 		}
 }
 
+/* One that parts from a prompt that is being computed, however far that is when the other comes: it waits for the step in
+ * which the first comes to where they part and no longer, and goes on from there; or it does not wait, and replays no more
+ * than places are apart. */
+static void test_part_from_running(void)
+{
+	enum { N = 300, ROWS = 40 };
+	static struct life l[2];
+
+	for (int k = 9; k < N; k += 7)
+		for (int before = 1; before < N / ROWS; before += 2) {
+			struct rig g = rig_open(roomy, 2, ROWS, 1 << 20);
+			int at;
+			bool waited;
+
+			for (int i = 0; i < 2; i++) {
+				life_init(&l[i], N, 250, 3);
+				l[i].want_rows = i;
+				l[i].ask.max_tokens = 3;
+			}
+			l[1].prompt[k] = (l[0].prompt[k] + 1) & 127;
+			submit(&l[0], &g);
+			for (int i = 0; i < before; i++)
+				step(&g);
+			at = l[0].r->pos;
+			submit(&l[1], &g);
+			waited = reuse_waits(g.e, l[1].r);
+			CHECK(!waited || k > at, "parts at %d, waits at %d", k, at);
+			while (reuse_waits(g.e, l[1].r))
+				step(&g);
+			CHECK(l[0].r->pos < (k > at ? k : at) + ROWS, "parts at %d, waited from %d to %d", k, at,
+			      l[0].r->pos);
+			pump(&g);
+			life_read(&l[1], false);
+			CHECK(l[1].end.prefix.replayed <= (waited ? 0 : PLACE_STEP),
+			      "parts at %d, came at %d: %d replayed", k, at, l[1].end.prefix.replayed);
+			for (int i = 0; i < 2; i++)
+				finish(&l[i], &g, false);
+			rig_close(&g);
+		}
+}
+
 static void test_pin(void)
 {
 	struct rig g = rig_open(roomy, 2, 64, 30000);
@@ -883,6 +924,7 @@ int main(int argc, char **argv)
 	test_together();
 	test_apart();
 	test_leader_leaves();
+	test_part_from_running();
 	test_pin();
 	for (int i = 0; i < 8; i++)
 		test_pin_room(8 + 9 * i, 57);

@@ -715,8 +715,9 @@ static struct prefix_node *hang(struct prefix *p, const struct prefix_key *key, 
 	e = node_make(p, key->salt, tok, n);
 	placed(p, e, key);
 	attach(p, e, snaps);
-	/* What the new one can stand in for. */
-	for (struct prefix_node *a = e->parent, *up; !is_root(a); a = up) {
+	/* Where caches can go back anywhere, the new state can stand in for those above it.  A window's snapshot reaches
+	 * back as well, but only some rows, and it may be evicted first: then what it stood in for would be missing. */
+	for (struct prefix_node *a = e->parent, *up; !is_root(a) && caches_go_back(p->caches); a = up) {
 		up = a->parent;
 		if (has_state(a) && !a->pinned && snaps_reach(snaps, a->end) == a->end)
 			detach(p, a);
@@ -749,7 +750,6 @@ static bool give(struct prefix *p, const struct prefix_key *key, const int32_t *
 		return false;
 	p->place_bytes = snaps_alone(&e->snaps);
 	p->token_bytes = (double)(e->snaps.bytes - p->place_bytes) / n;
-	p->anywhere = n > 1 && snaps_reach(&e->snaps, n - 1) == n - 1;
 	if (p->tier && !e->fine)
 		p->tier->kept(p->tier, e->tree->salt, tok, n);
 	prefix_trim(p);

@@ -62,12 +62,9 @@ struct prefix {
 	struct place_odds odds;
 	uint64_t fresh; /* of the last 64 lookups, the latest in bit 0: it began afresh */
 	int64_t captured, evicted;
-	/* Of the state that was captured last: bytes that no other holds, those that others may, for
-	 * each token, and whether it serves for all positions before it, so that others on its way
-	 * are of no use. */
+	/* Of the state that was captured last: bytes that no other holds, and those that others may, for each token. */
 	size_t place_bytes;
 	double token_bytes;
-	bool anywhere;
 };
 
 struct prefix_hit {
