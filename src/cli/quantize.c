@@ -1,7 +1,7 @@
 /* quantize.c - `weft quantize MODEL --type TYPE --out PATH`: a model in fewer bits.
  *
- * A type of GGUF, or a mix of them, makes a GGUF file of a GGUF file; affineN and mxfp4 make a folder as mlx-lm writes it,
- * of anything that weft reads in 8 bits or more. */
+ * A type of GGUF, or a mix of them, makes a GGUF file of a GGUF file or of a folder; affineN and mxfp4 make a folder as
+ * mlx-lm writes it, of anything that weft reads in 8 bits or more. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "cli/calibrate.h"
 #include "cli/load.h"
+#include "export/from_folder.h"
 #include "export/to_folder.h"
-#include "store/gguf_file.h"
 
 struct quantize {
 	const struct options *o;
@@ -80,11 +80,22 @@ static void progress(void *arg, size_t done, size_t all)
 
 static int to_gguf(struct quantize *q, const struct export_ask *ask, struct err *err)
 {
-	if (!gguf_is(q->from.p))
-		return err_set(err, E_UNSUPPORTED,
-		               "%s: %s is made of a GGUF file; of a folder affine2 to affine8 and mxfp4", q->from.p,
-		               q->mix->name);
-	return export_gguf(q->from.p, q->mix, ask, err);
+	struct gguf_source source = { 0 };
+	struct store *st = NULL;
+	int rc;
+
+	if (gguf_is(q->from.p)) {
+		rc = gguf_source_open(&source, q->from.p, err);
+	} else {
+		rc = store_open(&st, q->from.p, err);
+		if (!rc)
+			rc = folder_source(&source, st, err);
+	}
+	if (!rc)
+		rc = export_gguf(&source, q->mix, ask, err);
+	gguf_source_close(&source);
+	store_close(st);
+	return rc;
 }
 
 /* Bound to its model, so that the store knows which tensors are matrices. */

@@ -72,7 +72,7 @@ static bool stays(const char *rest, int n_dim)
 {
 	static const char *const kept[] = { "ffn_gate_inp",  "ssm_conv1d", "shortconv.conv", "attn_rel_b",
 		                            "time_mix_",     "altup",      "laurel",         "per_layer_model_proj",
-		                            "position_embd", "ssm_a",      "ssm_d",          "ssm_dt" };
+		                            "position_embd", "ssm_dt" };
 	size_t n = strlen(rest);
 
 	if (n_dim < 2 || n < 7 || strcmp(rest + n - 7, ".weight") || strstr(rest, "_norm"))

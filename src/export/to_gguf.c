@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "export/gguf_source.h"
 #include "quant/encode/encode.h"
-#include "store/gguf_file.h"
 
 enum { ALIGN = 32, VERSION = 3, QUANTIZATION_VERSION = 2, LEAST_BITS = 8 };
 
@@ -83,29 +83,37 @@ static size_t aligned(size_t n)
 }
 
 struct plan {
-	const struct gguf *g;
-	const struct gguf_type **type; /* [n_info], what each becomes */
-	struct item *item;
-	size_t data; /* bytes of all tensors, each from a multiple of ALIGN on */
+	const struct gguf_source *s;
+	const struct gguf_type **type; /* [s->n], what each becomes */
+	struct item *item;             /* [n], of a tensor in parts one for each */
+	int n;
+	struct arena arena; /* importances in another order */
+	size_t data;        /* bytes of all tensors, each from a multiple of ALIGN on */
 };
+
+static size_t bytes_as(const struct gguf_info *t, const struct gguf_type *type)
+{
+	return (size_t)(t->count / type->block) * (size_t)type->block_bytes;
+}
 
 static void head_make(struct buf *b, const struct plan *p, const struct mix *mix)
 {
+	const struct gguf *g = &p->s->g;
 	uint64_t kept = 2, at = 0;
 
-	for (size_t i = 0; i < p->g->n_kv; i++)
-		kept += !own_key(p->g->kv[i].key);
+	for (size_t i = 0; i < g->n_kv; i++)
+		kept += !own_key(g->kv[i].key);
 	buf_puts(b, "GGUF");
 	put_u32(b, VERSION);
-	put_u64(b, p->g->n_info);
+	put_u64(b, p->s->n);
 	put_u64(b, kept);
-	for (size_t i = 0; i < p->g->n_kv; i++)
-		if (!own_key(p->g->kv[i].key))
-			put_value(b, &p->g->kv[i]);
+	for (size_t i = 0; i < g->n_kv; i++)
+		if (!own_key(g->kv[i].key))
+			put_value(b, &g->kv[i]);
 	put_number(b, "general.file_type", (uint32_t)mix->file_type);
 	put_number(b, "general.quantization_version", QUANTIZATION_VERSION);
-	for (size_t i = 0; i < p->g->n_info; i++) {
-		const struct gguf_info *t = &p->g->info[i];
+	for (size_t i = 0; i < p->s->n; i++) {
+		const struct gguf_info *t = &p->s->t[i].t;
 
 		put_string(b, t->name);
 		put_u32(b, (uint32_t)t->n_dim);
@@ -113,7 +121,7 @@ static void head_make(struct buf *b, const struct plan *p, const struct mix *mix
 			put_u64(b, (uint64_t)t->ne[d]);
 		put_u32(b, (uint32_t)p->type[i]->id);
 		put_u64(b, at);
-		at = aligned(at + (size_t)(t->count / p->type[i]->block) * (size_t)p->type[i]->block_bytes);
+		at = aligned(at + bytes_as(t, p->type[i]));
 	}
 	while (b->n % ALIGN)
 		buf_putc(b, 0);
@@ -149,29 +157,58 @@ static void encode_gguf_row(const struct item *it, uint8_t *const out[ITEM_STREA
 	gguf_encode(out[0], it->how, x, it->w.cols, it->importance);
 }
 
-/* Tensor i becomes its type: an item whose place is not known yet. */
-static int item_make(struct plan *p, size_t i, const struct export_ask *ask, struct err *err)
+/* What counts in rows of it: of run `part` alone, where the tensor is in runs; in the order of the new file. */
+static void weigh(struct plan *p, struct item *it, const struct source_tensor *from, int part, const struct imatrix *m)
 {
-	const struct gguf_info *t = &p->g->info[i];
-	const struct gguf_type *type = p->type[i];
-	struct item *it = &p->item[i];
-	const struct importance *im;
-	int64_t cols = t->n_dim ? t->ne[0] : 1, rows = cols ? t->count / cols : 0;
-	int stack = (int)t->ne[2], rc;
+	int64_t cols = it->w.cols, stack = from->t.ne[2];
+	const struct importance *im = imatrix_find(m, from->t.name, it->w.cols);
+	bool theirs = im || !from->known_as;
 
-	*it = (struct item){ .name = t->name, .bytes = t->data, .n = t->bytes };
-	if (type == t->type)
+	if (!im && from->known_as)
+		im = imatrix_find(m, from->known_as, it->w.cols);
+	if (!im)
+		return;
+	if ((int64_t)im->stack * im->cols == cols * stack) {
+		it->importance = im->v + (size_t)part * (size_t)cols;
+		it->stack = from->n_part ? 1 : (int)stack;
+	} else if ((int64_t)im->stack * im->cols == cols) {
+		it->importance = im->v;
+	}
+	if (it->importance && from->col && !theirs) { /* a folder's own order; such a matrix is no stack */
+		float *ordered = arena_alloc(&p->arena, size_mul((size_t)cols, sizeof *ordered));
+
+		for (int64_t c = 0; c < cols; c++)
+			ordered[c] = it->importance[from->col[c]];
+		it->importance = ordered;
+	}
+}
+
+/* One run of tensor i becomes its type: an item whose place is not known yet. */
+static int item_make(struct plan *p, size_t i, int part, const struct export_ask *ask, struct err *err)
+{
+	const struct source_tensor *from = &p->s->t[i];
+	const struct gguf_info *t = &from->t;
+	const struct gguf_type *type = p->type[i];
+	struct item *it = &p->item[p->n++];
+	int64_t parts = from->n_part ? from->n_part : 1, cols = t->n_dim ? t->ne[0] : 1,
+		rows = cols ? t->count / parts / cols : 0;
+	const uint8_t *data = from->n_part ? from->part[part] : t->data;
+	size_t bytes = t->bytes / (size_t)parts;
+	int rc;
+
+	*it = (struct item){ .name = t->name, .bytes = data, .n = bytes };
+	if (type == t->type && !from->row && !from->col)
 		return 0;
 	if (!t->type->fmt || (t->type->fmt->coding && t->type->fmt->bits < LEAST_BITS))
 		return err_set(
 			err, E_UNSUPPORTED,
 			"%s: tensor %s is %s: what has fewer than %d bits is not quantised again; take the model "
 			"that it was made from",
-			p->g->path, t->name, t->type->name, LEAST_BITS);
+			p->s->g.path, t->name, t->type->name, LEAST_BITS);
 	if (cols > INT_MAX || rows > INT_MAX)
-		return err_set(err, E_LIMIT, "%s: tensor %s: %lld rows of %lld, at most %d are read", p->g->path,
+		return err_set(err, E_LIMIT, "%s: tensor %s: %lld rows of %lld, at most %d are read", p->s->g.path,
 		               t->name, (long long)rows, (long long)cols, INT_MAX);
-	rc = weight_gguf(&it->w, t->name, t->type, (int)rows, (int)cols, t->data, t->bytes, err);
+	rc = weight_gguf(&it->w, t->name, t->type, (int)rows, (int)cols, data, bytes, err);
 	if (rc)
 		return rc;
 	it->bytes = NULL;
@@ -179,69 +216,86 @@ static int item_make(struct plan *p, size_t i, const struct export_ask *ask, str
 	it->encode = encode_gguf_row;
 	it->how = type;
 	it->row_bytes[0] = (size_t)(cols / type->block) * (size_t)type->block_bytes;
+	it->row = from->row;
+	it->col = from->col;
 	it->stack = 1;
-	im = imatrix_find(ask->importance, t->name, (int)cols);
-	if (im && (int64_t)im->stack * im->cols == cols * stack) {
-		it->importance = im->v;
-		it->stack = stack;
-	} else if (im && (int64_t)im->stack * im->cols == cols) {
-		it->importance = im->v;
-	}
+	weigh(p, it, from, part, ask->importance);
 	return 0;
+}
+
+static int tensor_plan(struct plan *p, size_t i, const struct mix *mix, const struct mix_model *m,
+                       const struct export_ask *ask, struct err *err)
+{
+	const struct source_tensor *from = &p->s->t[i];
+	const struct gguf_info *t = &from->t;
+	int rc = 0, parts = from->n_part ? from->n_part : 1;
+
+	p->type[i] = mix_type(mix, m, t->name, t->n_dim, t->n_dim ? t->ne[0] : 1);
+	if (!p->type[i])
+		p->type[i] = p->s->made ? gguf_type_named("F32") : t->type;
+	for (int part = 0; part < parts && !rc; part++)
+		rc = item_make(p, i, part, ask, err);
+	return rc;
+}
+
+static bool has(const struct gguf_source *s, const char *name)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (!strcmp(s->t[i].t.name, name))
+			return true;
+	return false;
 }
 
 static int plan_make(struct plan *p, const struct mix *mix, const struct export_ask *ask, struct err *err)
 {
-	struct mix_model m = { .blocks = (int)(number(p->g, "block_count") - number(p->g, "nextn_predict_layers")),
-		               .tied = !gguf_info(p->g, "output.weight"),
-		               .experts = (int)number(p->g, "expert_count") };
+	const struct gguf *g = &p->s->g;
+	struct mix_model m = { .blocks = (int)(number(g, "block_count") - number(g, "nextn_predict_layers")),
+		               .tied = !has(p->s, "output.weight"),
+		               .experts = (int)number(g, "expert_count") };
+	size_t n = 0;
+	int rc = 0;
 
-	if (gguf_find(p->g, "split.count")) {
+	if (gguf_find(g, "split.count")) {
 		int64_t parts = 0;
 
-		if (!gguf_int(p->g, gguf_find(p->g, "split.count"), 0, &parts, err) && parts > 1)
-			return err_set(err, E_UNSUPPORTED, "%s: one of %lld parts; whole files are quantised",
-			               p->g->path, (long long)parts);
+		if (!gguf_int(g, gguf_find(g, "split.count"), 0, &parts, err) && parts > 1)
+			return err_set(err, E_UNSUPPORTED, "%s: one of %lld parts; whole files are quantised", g->path,
+			               (long long)parts);
 	}
-	for (size_t i = 0; i < p->g->n_info; i++) {
-		const struct gguf_info *t = &p->g->info[i];
-		int rc;
-
-		p->type[i] = mix_type(mix, &m, t->name, t->n_dim, t->n_dim ? t->ne[0] : 1);
-		if (!p->type[i])
-			p->type[i] = t->type;
-		rc = item_make(p, i, ask, err);
-		if (rc)
-			return rc;
-	}
-	return 0;
+	for (size_t i = 0; i < p->s->n; i++)
+		n += p->s->t[i].n_part ? (size_t)p->s->t[i].n_part : 1;
+	if (n > INT_MAX)
+		return err_set(err, E_LIMIT, "%s: %zu matrices, at most %d are written", g->path, n, INT_MAX);
+	p->item = xcalloc(n + 1, sizeof *p->item);
+	for (size_t i = 0; i < p->s->n && !rc; i++)
+		rc = tensor_plan(p, i, mix, &m, ask, err);
+	return rc;
 }
 
+/* Runs of a tensor follow one another without a gap. */
 static void places(struct plan *p, size_t head)
 {
+	struct item *it = p->item;
 	size_t at = head;
 
-	for (size_t i = 0; i < p->g->n_info; i++) {
-		struct item *it = &p->item[i];
-
-		it->at[0] = at;
-		at = aligned(at + it->n + (it->encode ? (size_t)it->w.rows * it->row_bytes[0] : 0));
+	for (size_t i = 0; i < p->s->n; i++) {
+		for (int part = 0; !part || part < p->s->t[i].n_part; part++, it++) {
+			it->at[0] = at;
+			at += it->n + (it->encode ? (size_t)it->w.rows * it->row_bytes[0] : 0);
+		}
+		at = aligned(at);
 	}
 	p->data = at - head;
 }
 
-int export_gguf(const char *from, const struct mix *mix, const struct export_ask *ask, struct err *err)
+int export_gguf(const struct gguf_source *from, const struct mix *mix, const struct export_ask *ask, struct err *err)
 {
-	struct gguf g;
-	struct plan p = { .g = &g };
+	struct plan p = { .s = from, .type = xcalloc(from->n + 1, sizeof *p.type) };
 	struct buf head;
-	int rc = gguf_open(&g, from, err);
+	int rc;
 
-	if (rc)
-		return rc;
 	buf_init(&head);
-	p.type = xcalloc(g.n_info + 1, sizeof *p.type);
-	p.item = xcalloc(g.n_info + 1, sizeof *p.item);
+	arena_init(&p.arena);
 	rc = plan_make(&p, mix, ask, err);
 	if (!rc) {
 		head_make(&head, &p, mix);
@@ -252,15 +306,15 @@ int export_gguf(const char *from, const struct mix *mix, const struct export_ask
 		                                     .head_bytes = head.n,
 		                                     .bytes = head.n + p.data,
 		                                     .item = p.item,
-		                                     .n = (int)g.n_info,
+		                                     .n = p.n,
 		                                     .pool = ask->pool,
 		                                     .progress = ask->progress,
 		                                     .arg = ask->arg },
 		                err);
 	}
 	buf_fini(&head);
+	arena_fini(&p.arena);
 	free(p.type);
 	free(p.item);
-	gguf_close(&g);
 	return rc;
 }

@@ -2,6 +2,7 @@
 #ifndef EXPORT_TO_GGUF_H
 #define EXPORT_TO_GGUF_H
 
+#include "export/gguf_source.h"
 #include "export/imatrix.h"
 #include "export/mix.h"
 #include "export/write_rows.h"
@@ -16,8 +17,8 @@ struct export_ask {
 	void *arg;
 };
 
-/* Metadata as `from` has it, but for the file type; tensors in its order of names.  E_UNSUPPORTED: a file in parts, or whose
+/* Metadata as `from` has it, but for the file type; tensors in its order.  E_UNSUPPORTED: a file in parts, or whose
  * matrices have fewer than 8 bits already; others as write_rows. */
-int export_gguf(const char *from, const struct mix *mix, const struct export_ask *ask, struct err *err);
+int export_gguf(const struct gguf_source *from, const struct mix *mix, const struct export_ask *ask, struct err *err);
 
 #endif

@@ -95,7 +95,7 @@ static int note_read(const struct out *f)
 struct batch {
 	const struct item *it;
 	int first, n, failed; /* failed: the first row that cannot be encoded, or -1 */
-	float *x;             /* [threads][cols] */
+	float *x;             /* [threads][2][cols]: a row, and the same in the order that is written */
 	uint8_t *out[ITEM_STREAMS];
 };
 
@@ -103,12 +103,12 @@ static void encode_row(void *ctx, int i)
 {
 	struct batch *b = ctx;
 	const struct item *it = b->it;
-	float *x = b->x + (size_t)pool_thread() * (size_t)it->w.cols;
+	float *x = b->x + (size_t)pool_thread() * 2 * (size_t)it->w.cols, *ordered = x + it->w.cols;
 	uint8_t *out[ITEM_STREAMS];
 	struct item one = *it;
 	int row = b->first + i;
 
-	it->w.fmt->decode(x, &it->w, row);
+	it->w.fmt->decode(x, &it->w, it->row ? it->row[row] : row);
 	if (!encode_takes(x, it->w.cols)) {
 		__atomic_store_n(&b->failed, row, __ATOMIC_RELAXED);
 		return;
@@ -117,13 +117,15 @@ static void encode_row(void *ctx, int i)
 		out[k] = b->out[k] ? b->out[k] + (size_t)i * it->row_bytes[k] : NULL;
 	if (it->importance)
 		one.importance += (size_t)(row / (it->w.rows / it->stack)) * (size_t)it->w.cols;
-	it->encode(&one, out, x);
+	for (int c = 0; it->col && c < it->w.cols; c++)
+		ordered[c] = x[it->col[c]];
+	it->encode(&one, out, it->col ? ordered : x);
 }
 
 static int write_matrix(struct out *f, const struct item *it, struct err *err)
 {
 	int threads = pool_threads(f->job->pool), rc = 0;
-	size_t row = (size_t)it->w.cols * sizeof(float);
+	size_t row = 2 * (size_t)it->w.cols * sizeof(float);
 	int most = BATCH_BYTES / row < 1 ? 1 : (int)(BATCH_BYTES / row);
 	struct batch b = { .it = it, .failed = -1, .x = xmalloc(size_mul((size_t)threads, row)) };
 

@@ -18,8 +18,10 @@ struct item {
 	/* Copied to at[0]; encode NULL. */
 	const uint8_t *bytes;
 	size_t n;
-	/* Or rows of w, each to stream i at at[i] + row * row_bytes[i]. */
+	/* Or rows of w, each to stream i at at[i] + row * row_bytes[i].  Row r is read from row[r] of w, its element c from
+	 * col[c]; NULL: in the same order. */
 	struct weight w;
+	const int32_t *row, *col;
 	void (*encode)(const struct item *it, uint8_t *const out[ITEM_STREAMS], const float *x);
 	size_t at[ITEM_STREAMS], row_bytes[ITEM_STREAMS]; /* row_bytes 0: no such stream */
 	const void *how;                                  /* the encoder's own: a type */

@@ -140,3 +140,39 @@ const struct gguf_pre *gguf_pre_find(const char *name, int n)
 		}
 	return NULL;
 }
+
+const char GGUF_PRE_BYTE_LEVEL[] = GPT2;
+
+/* Whether `theirs` is `ours`, where Hugging Face's files say "in any case" with a flag. */
+static bool same_step(const char *ours, const char *theirs)
+{
+	static const char flagged[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+	size_t n = strlen(SHORT);
+
+	while (*theirs)
+		if (!strncmp(theirs, flagged, sizeof flagged - 1) && !strncmp(ours, SHORT, n)) {
+			theirs += sizeof flagged - 1;
+			ours += n;
+		} else if (*theirs++ != *ours++) {
+			return false;
+		}
+	return !*ours;
+}
+
+static bool same_steps(const struct gguf_pre *pre, const char *const *step, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!pre->step[i] || !same_step(pre->step[i], step[i]))
+			return false;
+	return n == GGUF_PRE_STEPS || !pre->step[n];
+}
+
+const char *gguf_pre_name(const char *const *step, int n, bool whole_first, int *length)
+{
+	for (size_t i = 0; n && i < sizeof table / sizeof *table; i++)
+		if (table[i].whole_first == whole_first && same_steps(&table[i], step, n)) {
+			*length = (int)strcspn(table[i].names, " ");
+			return table[i].names;
+		}
+	return NULL;
+}

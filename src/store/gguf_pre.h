@@ -16,4 +16,10 @@ struct gguf_pre {
 /* NULL: no such name. */
 const struct gguf_pre *gguf_pre_find(const char *name, int n);
 
+/* How a byte-level pre-tokenizer cuts that has no expression of its own. */
+extern const char GGUF_PRE_BYTE_LEVEL[];
+/* The other way: the first name, of *length bytes, of those that cut by these n expressions of a tokenizer.json and take
+ * whole pieces or not.  NULL: none does. */
+const char *gguf_pre_name(const char *const *step, int n, bool whole_first, int *length);
+
 #endif

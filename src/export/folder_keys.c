@@ -1,0 +1,342 @@
+/* folder_keys.c - metadata of a GGUF file from config.json, by architecture. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "export/folder_making.h"
+
+void making_fail(struct making *m, int code, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	if (m->code)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	m->code = err_set(m->err, code, "%s: %s", m->st->config_path, text);
+}
+
+int64_t making_int(struct making *m, const char *member, int64_t dflt)
+{
+	int64_t v = 0;
+
+	if (!m->code && dflt == INT64_MIN && !json_get(m->st->text, member))
+		making_fail(m, E_MISSING, "%s: missing", member);
+	if (!m->code && json_get_int(m->st->text, member, dflt, &v, m->err))
+		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	return m->code ? 1 : v;
+}
+
+double making_float(struct making *m, const char *member, double dflt)
+{
+	double v = 0;
+
+	if (!m->code && isnan(dflt) && !json_get(m->st->text, member))
+		making_fail(m, E_MISSING, "%s: missing", member);
+	if (!m->code && json_get_double(m->st->text, member, dflt, &v, m->err))
+		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	return m->code ? 1 : v;
+}
+
+static void put(struct making *m, const char *key, int64_t v)
+{
+	if (v < 0 || v > UINT32_MAX)
+		making_fail(m, E_FORMAT, "%" PRId64 " for %s is out of range", v, key + 1);
+	if (!m->code)
+		pair_u32(&m->p, key, (uint32_t)v);
+}
+
+static void copy(struct making *m, const char *key, const char *member)
+{
+	put(m, key, making_int(m, member, INT64_MIN));
+}
+
+static void copy_if_there(struct making *m, const char *key, const char *member)
+{
+	if (json_get(m->st->text, member) && json_kind(json_get(m->st->text, member)) != JSON_NULL)
+		copy(m, key, member);
+}
+
+static bool set(struct making *m, const char *member)
+{
+	bool v = false;
+
+	if (!m->code && json_get_bool(m->st->text, member, false, &v, m->err))
+		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	return v;
+}
+
+/* ---- rotations ---- */
+
+static const struct json *rope_of(const struct making *m)
+{
+	const struct json *r = json_get(m->st->text, "rope_parameters");
+
+	return r ? r : json_get(m->st->text, "rope_scaling");
+}
+
+static double rope_float(struct making *m, const char *member, double dflt)
+{
+	double v = dflt;
+
+	if (!m->code && json_get_double(rope_of(m), member, dflt, &v, m->err))
+		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	return v;
+}
+
+static const char *rope_type(struct making *m)
+{
+	const char *type = "default";
+
+	if (!m->code && (json_get_str(rope_of(m), "type", type, &type, m->err) ||
+	                 json_get_str(rope_of(m), "rope_type", type, &type, m->err)))
+		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	return m->code ? "default" : type;
+}
+
+/* llama3's scaling is a tensor of divisors, by the length of each wave. */
+static void put_llama3(struct making *m, int64_t dim, double theta)
+{
+	double factor = rope_float(m, "factor", 8), low = rope_float(m, "low_freq_factor", 1),
+	       high = rope_float(m, "high_freq_factor", 4),
+	       length = rope_float(m, "original_max_position_embeddings", 8192);
+	struct source_tensor *t = &m->s->t[m->s->n++];
+	float *v = arena_alloc(&m->s->g.arena, (size_t)(dim / 2) * sizeof *v);
+
+	for (int64_t j = 0; j < dim / 2; j++) {
+		double wave = 2 * M_PI * pow(theta, 2 * (double)j / (double)dim),
+		       s = (length / wave - low) / (high - low);
+
+		v[j] = (float)(wave < length / high ? 1 : wave > length / low ? factor : 1 / ((1 - s) / factor + s));
+	}
+	t->t = (struct gguf_info){ .name = "rope_freqs.weight",
+		                   .type = gguf_type_named("F32"),
+		                   .n_dim = 1,
+		                   .ne = { dim / 2, 1, 1, 1 },
+		                   .count = dim / 2,
+		                   .data = (const uint8_t *)v,
+		                   .bytes = (size_t)(dim / 2) * sizeof *v };
+}
+
+static void put_rope(struct making *m, int64_t dim)
+{
+	double theta = rope_float(m, "rope_theta", making_float(m, "rope_theta", 10000));
+	const char *type = rope_type(m);
+
+	if (m->code)
+		return;
+	pair_f32(&m->p, ".rope.freq_base", theta);
+	if (!strcmp(type, "default"))
+		return;
+	if (!strcmp(type, "llama3") && !strcmp(m->arch->name, "llama")) {
+		put_llama3(m, dim, theta);
+		return;
+	}
+	if (strcmp(type, "linear") && strcmp(type, "yarn")) {
+		making_fail(m, E_UNSUPPORTED, "rope type %s: a GGUF file of %s has default, linear or yarn here", type,
+		            m->arch->name);
+		return;
+	}
+	pair_text(&m->p, ".rope.scaling.type", type, strlen(type));
+	pair_f32(&m->p, ".rope.scaling.factor", rope_float(m, "factor", 1));
+	if (!strcmp(type, "yarn"))
+		put(m, ".rope.scaling.original_context_length",
+		    (int64_t)rope_float(m, "original_max_position_embeddings",
+		                        (double)making_int(m, "max_position_embeddings", INT64_MIN)));
+}
+
+/* ---- architectures ---- */
+
+static int64_t head_dim(struct making *m)
+{
+	int64_t heads = making_int(m, "num_attention_heads", INT64_MIN),
+		width = making_int(m, "hidden_size", INT64_MIN);
+	int64_t dim = making_int(m, "head_dim", heads > 0 ? width / heads : 0);
+
+	if (dim < 2 || dim > INT32_MAX || dim % 2)
+		making_fail(m, E_FORMAT, "heads of %" PRId64, dim);
+	return m->code ? 2 : dim;
+}
+
+/* Sizes that all have; a window that only some of them have is refused. */
+static void keys_plain(struct making *m)
+{
+	int64_t dim = head_dim(m);
+
+	if (set(m, "use_sliding_window"))
+		making_fail(m, E_UNSUPPORTED, "use_sliding_window: GGUF files of %s have no window", m->arch->name);
+	put(m, ".block_count", m->blocks + m->drafts);
+	copy(m, ".context_length", "max_position_embeddings");
+	copy(m, ".embedding_length", "hidden_size");
+	copy_if_there(m, ".feed_forward_length", "intermediate_size");
+	copy(m, ".attention.head_count", "num_attention_heads");
+	put(m, ".attention.head_count_kv",
+	    making_int(m, "num_key_value_heads", making_int(m, "num_attention_heads", INT64_MIN)));
+	if (!m->code)
+		pair_f32(&m->p, ".attention.layer_norm_rms_epsilon", making_float(m, "rms_norm_eps", (double)NAN));
+	put(m, ".attention.key_length", dim);
+	put(m, ".attention.value_length", dim);
+	put_rope(m, dim);
+}
+
+static void keys_llama(struct making *m)
+{
+	if (json_kind(json_get(m->st->text, "sliding_window")) == JSON_INT)
+		making_fail(m, E_UNSUPPORTED, "sliding_window: GGUF files of llama have no window");
+	keys_plain(m);
+	copy(m, ".vocab_size", "vocab_size");
+	put(m, ".rope.dimension_count", head_dim(m));
+}
+
+static void keys_experts(struct making *m)
+{
+	copy(m, ".expert_count", "num_experts");
+	copy(m, ".expert_used_count", "num_experts_per_tok");
+	copy(m, ".expert_feed_forward_length", "moe_intermediate_size");
+	copy_if_there(m, ".expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+}
+
+static void keys_qwen3_moe(struct making *m)
+{
+	bool norm = true;
+
+	if (!m->code && json_get_bool(m->st->text, "norm_topk_prob", true, &norm, m->err))
+		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	if (!norm)
+		making_fail(m, E_UNSUPPORTED, "norm_topk_prob false: GGUF files of qwen3moe have normalised weights");
+	keys_plain(m);
+	keys_experts(m);
+}
+
+/* Files of this architecture have full attention in every n-th layer. */
+static void check_layers(struct making *m, int64_t every)
+{
+	const struct json *types = json_get(m->st->text, "layer_types");
+
+	for (size_t i = 0; i < json_len(types) && !m->code; i++) {
+		size_t n;
+		const char *type = json_str(json_at(types, i), &n);
+		bool full = type && n == 14 && !memcmp(type, "full_attention", 14);
+
+		if (full != ((int64_t)(i + 1) % every == 0))
+			making_fail(m, E_UNSUPPORTED, "layer_types: layer %zu, of every %" PRId64 " one is full", i,
+			            every);
+	}
+}
+
+static void put_sections(struct making *m)
+{
+	const struct json *from = json_get(rope_of(m), "mrope_section");
+	int32_t section[4] = { 11, 11, 10, 0 };
+
+	for (size_t i = 0; i < json_len(from) && i < 3 && !m->code; i++) {
+		int64_t v;
+
+		if (json_to_int(json_at(from, i), &v) || v < 0 || v > INT32_MAX)
+			making_fail(m, E_FORMAT, "mrope_section: element %zu is no number of frequencies", i);
+		else
+			section[i] = (int32_t)v;
+	}
+	if (!m->code)
+		pair_list(&m->p, ".rope.dimension_sections", GGUF_I32, 4, section, sizeof section);
+}
+
+static void keys_qwen3_5(struct making *m)
+{
+	int64_t every = making_int(m, "full_attention_interval", 4);
+	int64_t dk = making_int(m, "linear_key_head_dim", INT64_MIN),
+		heads = making_int(m, "linear_num_value_heads", INT64_MIN);
+
+	if (every < 1 || every > INT32_MAX)
+		making_fail(m, E_FORMAT, "full_attention_interval: %" PRId64, every);
+	if (dk != making_int(m, "linear_value_head_dim", INT64_MIN))
+		making_fail(m, E_UNSUPPORTED, "linear_value_head_dim: %" PRId64 ", keys have %" PRId64,
+		            making_int(m, "linear_value_head_dim", INT64_MIN), dk);
+	if (dk < 1 || heads < 1 || dk > INT32_MAX || heads > INT32_MAX)
+		making_fail(m, E_FORMAT, "%" PRId64 " linear heads of %" PRId64, heads, dk);
+	check_layers(m, every);
+	keys_plain(m);
+	put_sections(m);
+	if (json_get(m->st->text, "num_experts"))
+		keys_experts(m);
+	if (m->drafts)
+		put(m, ".nextn_predict_layers", m->drafts);
+	copy(m, ".ssm.conv_kernel", "linear_conv_kernel_dim");
+	put(m, ".ssm.state_size", dk);
+	copy(m, ".ssm.group_count", "linear_num_key_heads");
+	put(m, ".ssm.time_step_rank", heads);
+	put(m, ".ssm.inner_size", dk * heads);
+	put(m, ".full_attention_interval", every);
+	put(m, ".rope.dimension_count", (int64_t)((double)head_dim(m) * rope_float(m, "partial_rotary_factor", 0.25)));
+}
+
+static const struct family {
+	const char *model_type, *arch;
+	void (*keys)(struct making *m);
+} families[] = {
+	{ "llama", "llama", keys_llama },
+	{ "mistral", "llama", keys_llama },
+	{ "qwen2", "qwen2", keys_plain },
+	{ "qwen3", "qwen3", keys_plain },
+	{ "qwen3_moe", "qwen3moe", keys_qwen3_moe },
+	{ "qwen3_5_text", "qwen35", keys_qwen3_5 },
+	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5 },
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+void folder_families(struct buf *out)
+{
+	for (int i = 0; i < FAMILIES; i++)
+		buf_printf(out, "%s%s", i ? ", " : "", families[i].model_type);
+}
+
+static const struct family *family_of(struct making *m)
+{
+	const char *type = "";
+
+	if (!m->code && json_get_str(m->st->text, "model_type", "", &type, m->err))
+		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	for (int i = 0; i < FAMILIES && !m->code; i++)
+		if (!strcmp(families[i].model_type, type))
+			return &families[i];
+	if (!m->code) {
+		struct buf known;
+
+		buf_init(&known);
+		folder_families(&known);
+		making_fail(m, E_UNSUPPORTED, "model_type %s: GGUF files are written of %s", type, known.p);
+		buf_fini(&known);
+	}
+	return NULL;
+}
+
+void making_arch(struct making *m)
+{
+	const struct family *f = family_of(m);
+
+	if (!f)
+		return;
+	m->arch = gguf_arch_find(f->arch);
+	m->p = (struct pairs){ .g = &m->s->g, .arch = f->arch };
+	m->blocks = making_int(m, "num_hidden_layers", INT64_MIN);
+	if (store_has(m->st, "mtp.fc.weight"))
+		m->drafts = making_int(m, "mtp_num_hidden_layers", 1);
+	if (m->blocks < 1 || m->blocks > 100000 || m->drafts < 0 || m->drafts > 1)
+		making_fail(m, E_FORMAT, "%" PRId64 " layers and %" PRId64 " of a draft head", m->blocks, m->drafts);
+}
+
+void making_keys(struct making *m)
+{
+	const struct family *f = family_of(m);
+
+	if (m->code)
+		return;
+	pair_text(&m->p, "general.architecture", f->arch, strlen(f->arch));
+	pair_text(&m->p, "general.type", "model", 5);
+	pair_text(&m->p, "general.name", m->st->name, strlen(m->st->name));
+	f->keys(m);
+}

@@ -1,0 +1,30 @@
+/* folder_making.h - what the parts of from_folder.h share.  Inside src/export/. */
+#ifndef EXPORT_FOLDER_MAKING_H
+#define EXPORT_FOLDER_MAKING_H
+
+#include "export/from_folder.h"
+#include "store/gguf_model.h"
+
+struct making {
+	struct store *st;
+	struct gguf_source *s;
+	struct pairs p;
+	const struct gguf_arch *arch;
+	int64_t blocks, drafts; /* layers, and draft heads behind them */
+	bool norms_whole;       /* norms hold 1 + w already, as mlx writes them */
+	struct err *err;
+	int code; /* the first failure; later steps do nothing */
+};
+
+void making_fail(struct making *m, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Members of the text model's config; a missing one gives dflt, and fails where that is INT64_MIN or NAN. */
+int64_t making_int(struct making *m, const char *member, int64_t dflt);
+double making_float(struct making *m, const char *member, double dflt);
+
+/* folder_keys.c: finds the architecture; then its metadata. */
+void making_arch(struct making *m);
+void making_keys(struct making *m);
+/* folder_tokens.c: tokenizer, special tokens, chat template and sampling; vocabulary: rows of the embedding. */
+void making_tokens(struct making *m, int64_t vocabulary);
+
+#endif

@@ -1,0 +1,425 @@
+/* from_folder.c - see from_folder.h.
+ *
+ * Names come from the tables that GGUF files are read with (gguf_names.c), read the other way.  What a converter changes:
+ *
+ *   llama q, k         rows j, d / 2 + j of a head become 2 j, 2 j + 1
+ *   qwen35 norms       w becomes 1 + w, but for the gated one
+ *   qwen35 A_log       becomes -exp(A_log)
+ *   qwen35 value heads head n belongs to key head n mod (key heads): rows, and the inputs of the output matrix
+ *   experts            one matrix each, or gate and up in one, become one stack per kind */
+#include "export/from_folder.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "export/folder_making.h"
+
+enum { NAME_BYTES = 64, EXPERTS_MOST = 4096 };
+
+/* ---- names ---- */
+
+static bool ends(const char *s, const char *with)
+{
+	size_t n = strlen(s), w = strlen(with);
+
+	return n >= w && !strcmp(s + n - w, with);
+}
+
+/* Behind prefix, or NULL. */
+static const char *behind(const char *s, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	return strncmp(s, prefix, n) ? NULL : s + n;
+}
+
+/* The line whose tensor is called hf, of the architecture's own names or the common ones. */
+static const struct gguf_name *line_of(const struct gguf_name *own, const struct gguf_name *common, const char *hf)
+{
+	for (const struct gguf_name *n = own; n && n->gguf; n++)
+		if (!strcmp(n->hf, hf))
+			return n;
+	for (const struct gguf_name *n = common; n->gguf; n++)
+		if (!strcmp(n->hf, hf))
+			return n;
+	return NULL;
+}
+
+/* The language model's part of a name, as if there were nothing beside it; NULL: a tower's. */
+static const char *text_name(const char *name, char *buf, size_t cap)
+{
+	static const char *const roots[] = { "model.language_model.", "language_model.model.", "model." };
+	const char *rest;
+
+	if (behind(name, "model.visual.") || behind(name, "visual.") || behind(name, "vision_tower."))
+		return NULL;
+	for (int i = 0; i < 3; i++)
+		if ((rest = behind(name, roots[i]))) {
+			snprintf(buf, cap, "model.%s", rest);
+			return buf;
+		}
+	rest = behind(name, "language_model.");
+	return rest ? rest : name;
+}
+
+/* "PREFIXn.rest": n, and the rest in *rest; -1: no such name. */
+static int64_t numbered(const char *name, const char *prefix, const char **rest)
+{
+	const char *at = behind(name, prefix);
+	char *end;
+	long n;
+
+	if (!at || *at < '0' || *at > '9')
+		return -1;
+	n = strtol(at, &end, 10);
+	*rest = end + 1;
+	return *end == '.' && n <= 100000 ? n : -1;
+}
+
+/* What a tensor becomes: its name in the new file, and the line that says how. */
+struct target {
+	const struct gguf_name *line;
+	char name[NAME_BYTES];
+};
+
+static bool target_of(const struct making *m, const char *hf, struct target *to)
+{
+	const char *rest = hf;
+	int64_t block = numbered(hf, "model.layers.", &rest);
+
+	if (block < 0 && (block = numbered(hf, "mtp.layers.", &rest)) >= 0)
+		block += m->blocks;
+	if (block >= 0) {
+		to->line = line_of(m->arch->names, gguf_block_names, rest);
+	} else {
+		to->line = line_of(m->arch->names, gguf_top_names, hf);
+		if (!to->line && (to->line = line_of(NULL, gguf_draft_names, hf)))
+			block = m->blocks;
+	}
+	if (!to->line || block >= m->blocks + m->drafts)
+		return false;
+	if (block >= 0)
+		snprintf(to->name, sizeof to->name, "blk.%" PRId64 ".%s", block, to->line->gguf);
+	else
+		snprintf(to->name, sizeof to->name, "%s", to->line->gguf);
+	return true;
+}
+
+/* ---- orders ---- */
+
+/* Rows in pairs, for the other rotation. */
+static const int32_t *paired(struct making *m, int64_t rows)
+{
+	int64_t heads = making_int(m, "num_attention_heads", INT64_MIN),
+		d = making_int(m, "head_dim", heads > 0 ? making_int(m, "hidden_size", INT64_MIN) / heads : 0);
+	int32_t *row;
+
+	if (d < 2 || d % 2 || rows % d) {
+		making_fail(m, E_FORMAT, "%" PRId64 " rows are not whole heads of %" PRId64, rows, d);
+		return NULL;
+	}
+	row = arena_alloc(&m->s->g.arena, size_mul((size_t)rows, sizeof *row));
+	for (int64_t r = 0; r < rows; r++)
+		row[r] = (int32_t)(r / d * d + r % 2 * (d / 2) + r % d / 2);
+	return row;
+}
+
+/* Value heads in turn over the key heads: n is of key head n mod (key heads).  NULL: they are in that order. */
+static const int32_t *tiled(struct making *m, int64_t all, int64_t first, int64_t dim)
+{
+	int64_t keys = making_int(m, "linear_num_key_heads", INT64_MIN),
+		values = making_int(m, "linear_num_value_heads", INT64_MIN), each;
+	int32_t *row;
+
+	if (m->code || keys == values)
+		return NULL;
+	if (keys < 1 || values < keys || values % keys || values > INT32_MAX || dim < 1 || dim > INT32_MAX ||
+	    all > INT32_MAX || all != first + values * dim) {
+		making_fail(m, E_FORMAT,
+		            "%" PRId64 " rows, %" PRId64 " value heads of %" PRId64 " over %" PRId64
+		            " key heads are wanted",
+		            all, values, dim, keys);
+		return NULL;
+	}
+	each = values / keys;
+	row = arena_alloc(&m->s->g.arena, size_mul((size_t)all, sizeof *row));
+	for (int64_t r = 0; r < all; r++) {
+		int64_t head = (r - first) / dim, within = (r - first) % dim;
+
+		row[r] = (int32_t)(r < first ? r : first + (head % keys * each + head / keys) * dim + within);
+	}
+	return row;
+}
+
+/* The order of rows and inputs of a tensor of gated delta nets. */
+static void tile(struct making *m, struct source_tensor *t, const char *what)
+{
+	static const struct {
+		const char *name;
+		bool behind_keys, whole_head, inputs;
+	} of[] = {
+		{ "attn_qkv.weight", true, true, false },
+		{ "attn_gate.weight", false, true, false },
+		{ "ssm_alpha.weight", false, false, false },
+		{ "ssm_beta.weight", false, false, false },
+		{ "ssm_a", false, false, false },
+		{ "ssm_dt.bias", false, false, false },
+		{ "ssm_conv1d.weight", true, true, false },
+		{ "ssm_out.weight", false, true, true },
+	};
+	int64_t dk = making_int(m, "linear_key_head_dim", INT64_MIN),
+		keys = making_int(m, "linear_num_key_heads", INT64_MIN);
+
+	for (size_t i = 0; i < sizeof of / sizeof *of && !m->code; i++) {
+		int64_t first = of[i].behind_keys ? 2 * keys * dk : 0, dim = of[i].whole_head ? dk : 1;
+		bool vector = t->t.n_dim == 1;
+
+		if (strcmp(of[i].name, what))
+			continue;
+		if (of[i].inputs)
+			t->col = tiled(m, t->t.ne[0], first, dim);
+		else
+			t->row = tiled(m, vector ? t->t.ne[0] : t->t.ne[1], first, dim);
+	}
+}
+
+/* ---- tensors ---- */
+
+/* Vectors and kernels are computed at once, as F32: moved, with one added, or as a rate. */
+static void make_floats(struct making *m, struct source_tensor *t, const char *hf, const struct gguf_name *line)
+{
+	bool delta = m->arch->mtp_apart,
+	     add = delta && !m->norms_whole && strstr(hf, "norm") && !ends(hf, "linear_attn.norm.weight");
+	int64_t cols = t->t.n_dim == 1 ? 1 : t->t.ne[0], rows = t->t.count / cols;
+	float *v = arena_alloc(&m->s->g.arena, size_mul((size_t)t->t.count, sizeof *v));
+	struct weight w;
+
+	if (rows > INT32_MAX || cols > INT32_MAX ||
+	    (m->code = weight_gguf(&w, hf, t->t.type, (int)rows, (int)cols, t->t.data, t->t.bytes, m->err)))
+		return;
+	for (int64_t r = 0; r < rows; r++)
+		w.fmt->decode(v + r * cols, &w, t->row ? t->row[r] : (int)r);
+	for (int64_t i = 0; i < t->t.count; i++)
+		v[i] = line->fix == &gguf_log_minus ? -expf(v[i]) : add ? v[i] + 1 : v[i];
+	t->t.type = gguf_type_named("F32");
+	t->t.data = (const uint8_t *)v;
+	t->t.bytes = (size_t)t->t.count * sizeof *v;
+	t->row = NULL;
+}
+
+/* Shape and bytes of t under its new name; axes of 1 go. */
+static void take(struct making *m, struct source_tensor *to, const struct tensor *t, const char *name)
+{
+	const struct gguf_type *type = gguf_type_named(tensor_type_name(t));
+	int n = 0;
+
+	if (!type || t->format || !type->fmt)
+		making_fail(m, E_UNSUPPORTED, "tensor %s is %s: GGUF files are made of BF16, F16 and F32", t->name,
+		            tensor_type_name(t));
+	*to = (struct source_tensor){ .t = { .name = arena_strndup(&m->s->g.arena, name, strlen(name)),
+		                             .type = type,
+		                             .ne = { 1, 1, 1, 1 },
+		                             .count = t->count,
+		                             .data = t->data,
+		                             .bytes = t->bytes },
+		                      .known_as = t->name };
+	for (int d = t->n_dim - 1; d >= 0; d--)
+		if (t->dim[d] != 1 || (t->n_dim == 2 && !ends(name, "shexp.weight")) || t->n_dim == 1) {
+			if (n == GGUF_DIMS) {
+				making_fail(m, E_UNSUPPORTED, "tensor %s has more than %d axes", t->name, GGUF_DIMS);
+				return;
+			}
+			to->t.ne[n++] = t->dim[d];
+		}
+	to->t.n_dim = n;
+}
+
+static void add_tensor(struct making *m, const struct tensor *t, const char *hf, const struct target *target)
+{
+	struct source_tensor *to = &m->s->t[m->s->n++];
+
+	take(m, to, t, target->name);
+	if (m->code)
+		return;
+	if (target->line->fix == &gguf_permuted)
+		to->row = paired(m, to->t.n_dim == 1 ? to->t.ne[0] : to->t.ne[1]);
+	if (m->arch->mtp_apart)
+		tile(m, to, target->line->gguf);
+	if (!m->code && (to->t.n_dim == 1 || target->line->fix == &gguf_conv))
+		make_floats(m, to, hf, target->line);
+}
+
+/* ---- experts ---- */
+
+static const struct {
+	const char *hf, *gguf;
+} kinds[] = { { "gate_proj", "ffn_gate_exps" }, { "up_proj", "ffn_up_exps" }, { "down_proj", "ffn_down_exps" } };
+
+static struct source_tensor *add_stack(struct making *m, const struct tensor *like, int64_t block, int kind, int n)
+{
+	struct source_tensor *to = &m->s->t[m->s->n++];
+	char name[NAME_BYTES];
+
+	snprintf(name, sizeof name, "blk.%" PRId64 ".%s.weight", block, kinds[kind].gguf);
+	take(m, to, like, name);
+	to->n_part = n;
+	to->part = xcalloc((size_t)n + 1, sizeof *to->part);
+	return to;
+}
+
+/* Expert 0 of a kind stands for all of its layer: "...experts.0.gate_proj.weight". */
+static void add_apart(struct making *m, const struct tensor *first, int64_t block, int kind)
+{
+	int64_t n = making_int(m, "num_experts", INT64_MIN);
+	int stem = (int)strlen(first->name) - (int)strlen("0.") - (int)strlen(kinds[kind].hf) - (int)strlen(".weight");
+	struct source_tensor *to;
+
+	if (m->code || n < 1 || n > EXPERTS_MOST) {
+		making_fail(m, E_FORMAT, "num_experts: %" PRId64, n);
+		return;
+	}
+	to = add_stack(m, first, block, kind, (int)n);
+	for (int64_t e = 0; e < n && !m->code; e++) {
+		char name[512];
+		struct tensor *t;
+
+		snprintf(name, sizeof name, "%.*s%" PRId64 ".%s.weight", stem, first->name, e, kinds[kind].hf);
+		t = store_find(m->st, name);
+		if (!t || t->type != first->type || t->bytes != first->bytes)
+			making_fail(m, E_MISSING, "tensor %s: missing, or of another size than %s", name, first->name);
+		else if (!(m->code = store_data(m->st, t, m->err)))
+			to->part[e] = t->data;
+	}
+	to->t.n_dim = 3;
+	to->t.ne[2] = n;
+	to->t.count *= n;
+	to->t.bytes *= (size_t)n;
+}
+
+/* [experts][gate rows, up rows][inputs]: two stacks. */
+static void add_fused(struct making *m, const struct tensor *t, int64_t block)
+{
+	int64_t n = t->n_dim == 3 ? t->dim[0] : 0;
+
+	if (n < 1 || n > EXPERTS_MOST || t->dim[1] % 2) {
+		making_fail(m, E_FORMAT, "tensor %s: is not a stack of gates and ups", t->name);
+		return;
+	}
+	for (int kind = 0; kind < 2; kind++) {
+		struct source_tensor *to = add_stack(m, t, block, kind, (int)n);
+		size_t half = t->bytes / (size_t)n / 2;
+
+		for (int64_t e = 0; e < n; e++)
+			to->part[e] = t->data + (size_t)(2 * e + kind) * half;
+		to->t.n_dim = 3;
+		to->t.ne[0] = t->dim[2];
+		to->t.ne[1] = t->dim[1] / 2;
+		to->t.ne[2] = n;
+		to->t.count /= 2;
+		to->t.bytes /= 2;
+	}
+}
+
+/* Whether t is of experts as Hugging Face lays them out; then it is added, or is part of what is. */
+static bool add_experts(struct making *m, const struct tensor *t, const char *hf)
+{
+	const char *rest = hf, *of;
+	int64_t block = numbered(hf, "model.layers.", &rest), e;
+
+	if (block < 0 && (block = numbered(hf, "mtp.layers.", &rest)) >= 0)
+		block += m->blocks;
+	if (block < 0 || !behind(rest, "mlp.experts."))
+		return false;
+	if (!strcmp(rest, "mlp.experts.gate_up_proj")) {
+		add_fused(m, t, block);
+		return true;
+	}
+	if (!strcmp(rest, "mlp.experts.down_proj")) {
+		char name[NAME_BYTES];
+
+		snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_down_exps.weight", block);
+		take(m, &m->s->t[m->s->n++], t, name);
+		return true;
+	}
+	e = numbered(rest, "mlp.experts.", &of);
+	for (int kind = 0; kind < 3 && e >= 0; kind++)
+		if (behind(of, kinds[kind].hf) && !strcmp(behind(of, kinds[kind].hf), ".weight")) {
+			if (!e)
+				add_apart(m, t, block, kind);
+			return true;
+		}
+	return false;
+}
+
+/* ---- all of it ---- */
+
+/* Convolutions of [channels][width][1], as mlx has them, come with norms that hold 1 + w. */
+static bool has_whole_norms(const struct store *st)
+{
+	for (size_t i = 0; i < st->n; i++)
+		if (ends(st->v[i]->name, "conv1d.weight") && st->v[i]->n_dim == 3)
+			return st->v[i]->dim[2] == 1;
+	return false;
+}
+
+static void add(struct making *m, struct tensor *t, int *left)
+{
+	struct target target;
+	char buf[512];
+	const char *hf = text_name(t->name, buf, sizeof buf);
+
+	if (!hf)
+		++*left;
+	if (!hf || ends(hf, "rotary_emb.inv_freq"))
+		return;
+	m->code = store_data(m->st, t, m->err);
+	if (m->code || add_experts(m, t, hf))
+		return;
+	if (target_of(m, hf, &target))
+		add_tensor(m, t, hf, &target);
+	else
+		making_fail(m, E_UNSUPPORTED, "tensor %s: GGUF files of %s have no name for it", t->name,
+		            m->arch->name);
+}
+
+static int by_key(const void *a, const void *b)
+{
+	return strcmp(((const struct gguf_value *)a)->key, ((const struct gguf_value *)b)->key);
+}
+
+int folder_source(struct gguf_source *s, struct store *st, struct err *err)
+{
+	struct making m = { .st = st, .s = s, .norms_whole = has_whole_norms(st), .err = err };
+	struct tensor *embedding = NULL;
+	int left = 0;
+
+	*s = (struct gguf_source){ .g.path = st->dir, .made = true };
+	arena_init(&s->g.arena);
+	s->t = xcalloc(2 * st->n + 2, sizeof *s->t);
+	if (st->coded)
+		m.code = err_set(err, E_UNSUPPORTED, "%s: is quantised already; take the model that it was made from",
+		                 st->dir);
+	if (strcmp(st->box.ops->name, "folder"))
+		m.code = err_set(err, E_UNSUPPORTED, "%s: is no model folder; of GGUF files name the file itself",
+		                 st->dir);
+	making_arch(&m);
+	making_keys(&m);
+	for (size_t i = 0; i < st->n && !m.code; i++) {
+		add(&m, st->v[i], &left);
+		if (ends(st->v[i]->name, "embed_tokens.weight") && !behind(st->v[i]->name, "mtp."))
+			embedding = st->v[i];
+	}
+	if (!m.code && !embedding)
+		making_fail(&m, E_MISSING, "tensor embed_tokens.weight: missing");
+	if (!m.code)
+		making_tokens(&m, embedding->dim[0]);
+	if (!m.code && left)
+		log_info("%s: %d tensors that read images are left out: the GGUF file reads text", st->dir, left);
+	if (s->g.n_kv)
+		qsort(s->g.kv, s->g.n_kv, sizeof *s->g.kv, by_key);
+	return m.code;
+}

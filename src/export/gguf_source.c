@@ -1,0 +1,86 @@
+/* gguf_source.c - see gguf_source.h. */
+#include "export/gguf_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int gguf_source_open(struct gguf_source *s, const char *path, struct err *err)
+{
+	int rc = gguf_open(&s->g, path, err);
+
+	*s = (struct gguf_source){ .g = s->g };
+	if (rc)
+		return rc;
+	s->n = s->g.n_info;
+	s->t = xcalloc(s->n + 1, sizeof *s->t);
+	for (size_t i = 0; i < s->n; i++)
+		s->t[i].t = s->g.info[i];
+	return 0;
+}
+
+void gguf_source_close(struct gguf_source *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		free(s->t[i].part);
+	free(s->t);
+	gguf_close(&s->g);
+	*s = (struct gguf_source){ 0 };
+}
+
+/* ---- pairs ---- */
+
+static void pair(struct pairs *p, const char *key, struct gguf_value v, const void *bytes, size_t size)
+{
+	struct gguf *g = p->g;
+	uint8_t *copy = arena_alloc(&g->arena, size + 1);
+
+	if (g->n_kv == p->room) {
+		size_t more = p->room ? 2 * p->room : 64;
+		struct gguf_value *kv = arena_zalloc(&g->arena, size_mul(more, sizeof *kv));
+
+		if (g->n_kv)
+			memcpy(kv, g->kv, g->n_kv * sizeof *kv);
+		g->kv = kv;
+		p->room = more;
+	}
+	if (size)
+		memcpy(copy, bytes, size);
+	v.key = arena_printf(&g->arena, "%s%s", *key == '.' ? p->arch : "", key);
+	v.p = copy;
+	g->kv[g->n_kv++] = v;
+}
+
+void pair_u32(struct pairs *p, const char *key, uint32_t v)
+{
+	pair(p, key, (struct gguf_value){ .kind = GGUF_U32, .n = 1 }, &v, sizeof v);
+}
+
+void pair_f32(struct pairs *p, const char *key, double v)
+{
+	float f = (float)v;
+
+	pair(p, key, (struct gguf_value){ .kind = GGUF_F32, .n = 1 }, &f, sizeof f);
+}
+
+void pair_bool(struct pairs *p, const char *key, bool v)
+{
+	uint8_t b = v;
+
+	pair(p, key, (struct gguf_value){ .kind = GGUF_BOOL, .n = 1 }, &b, sizeof b);
+}
+
+void pair_text(struct pairs *p, const char *key, const char *s, size_t n)
+{
+	uint64_t length = n;
+	uint8_t *bytes = xmalloc(sizeof length + n);
+
+	memcpy(bytes, &length, sizeof length);
+	memcpy(bytes + sizeof length, s, n);
+	pair(p, key, (struct gguf_value){ .kind = GGUF_STRING, .n = 1 }, bytes, sizeof length + n);
+	free(bytes);
+}
+
+void pair_list(struct pairs *p, const char *key, enum gguf_kind kind, uint64_t n, const void *bytes, size_t size)
+{
+	pair(p, key, (struct gguf_value){ .kind = kind, .array = true, .n = n }, bytes, size);
+}

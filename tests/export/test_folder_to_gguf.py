@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""weft quantize of a folder to a GGUF file: the tensors and keys are those that llama.cpp's converter writes of the same
+folder, the model says the same, and what cannot be written is refused.
+
+The bundled model stands for folders with a tokenizer; the converter's files are those of ../shared, if they are there."""
+import json, os, struct, subprocess, sys, tempfile
+
+weft, models, shared = sys.argv[1:4]
+tiny = os.path.abspath(os.path.join(models, "weft-tiny"))
+golden = os.path.join(os.environ.get("WEFT_SHARED", shared), "golden")
+failures = 0
+
+
+def check(ok, what):
+    global failures
+    if not ok:
+        print("FAIL", what)
+        failures += 1
+
+
+def run(*args):
+    p = subprocess.run([weft, *args], capture_output=True, text=True, timeout=250)
+    return p.returncode, p.stdout, p.stderr
+
+
+def quantize(*args):
+    code, out, err = run("quantize", *args)
+    check(code == 0, f"{args}: {err}")
+
+
+class Gguf:
+    """Pairs, and tensors as (shape, type, bytes): read apart from weft's own reader."""
+
+    BLOCK = {0: (1, 4), 1: (1, 2), 30: (1, 2), 8: (32, 34)}
+
+    def __init__(self, path):
+        self.b, self.at = open(path, "rb").read(), 8
+        tensors, pairs = self.take("q"), self.take("q")
+        self.pairs = {}
+        for _ in range(pairs):
+            key = self.text()
+            self.pairs[key] = self.value(self.take("i"))
+        infos = []
+        for _ in range(tensors):
+            name, n = self.text(), self.take("I")
+            shape = [self.take("q") for _ in range(n)]
+            infos.append((name, shape, self.take("i"), self.take("Q")))
+        data = (self.at + 31) // 32 * 32
+        self.tensors = {name: (shape, kind, self.b[data + at : data + at + self.size(shape, kind)]) for name, shape, kind, at in infos}
+
+    def size(self, shape, kind):
+        n = 1
+        for d in shape:
+            n *= d
+        block, size = self.BLOCK[kind]
+        return n // block * size
+
+    def take(self, form):
+        (v,) = struct.unpack_from("<" + form, self.b, self.at)
+        self.at += struct.calcsize("<" + form)
+        return v
+
+    def text(self):
+        n = self.take("Q")
+        self.at += n
+        return self.b[self.at - n : self.at].decode()
+
+    def value(self, kind):
+        if kind == 8:
+            return self.text()
+        if kind == 9:
+            kind, n = self.take("i"), self.take("Q")
+            return [self.value(kind) for _ in range(n)]
+        return self.take({10: "Q", 11: "q", 12: "d"}.get(kind) or "BbHhIif?"[kind])
+
+
+def floats(data):
+    return struct.unpack(f"<{len(data) // 4}f", data)
+
+
+def same_tensors(ours, theirs, what):
+    """Byte for byte; what is computed (-exp(A_log), divisors of angles) to the last bits of a float."""
+    check(set(ours.tensors) == set(theirs.tensors), f"{what}: names {set(ours.tensors) ^ set(theirs.tensors)}")
+    for name, (shape, kind, data) in theirs.tensors.items():
+        got = ours.tensors.get(name)
+        if not got or got == (shape, kind, data):
+            continue
+        near = name.endswith("ssm_a") or name == "rope_freqs.weight"
+        near = near and got[:2] == (shape, kind) and all(abs(a - b) <= 1e-6 * abs(b) for a, b in zip(floats(got[2]), floats(data)))
+        check(near, f"{what}: {name}: {got[:2]} for {(shape, kind)}, or other bytes")
+
+
+def same_keys(ours, theirs, what):
+    apart = ("tokenizer.", "general.name", "general.size_label", "general.sampling.", "general.file_type")
+    for key in set(ours.pairs) | set(theirs.pairs):
+        if not key.startswith(apart):
+            check(ours.pairs.get(key) == theirs.pairs.get(key), f"{what}: {key}: {ours.pairs.get(key)} for {theirs.pairs.get(key)}")
+
+
+def said(model, against, *text):
+    code, out, err = run("ppl", model, *text, "--against-model", against, "--arith", "f32", "--json")
+    check(code == 0, f"ppl {model}: {err}")
+    return json.loads(out) if code == 0 else {"kl_mean": 1e9, "tokens": 0}
+
+
+with tempfile.TemporaryDirectory() as tmp:
+    at = lambda name: os.path.join(tmp, name)
+
+    # With a tokenizer: the same text has the same tokens and the same probabilities.
+    text = at("text")
+    with open(os.path.join(models, "../tools/train/eval/held-out.txt"), "rb") as source, open(text, "wb") as f:
+        f.write(source.read(3000))
+    quantize(tiny, "--type", "F32", "--out", at("tiny.gguf"))
+    plain = said(at("tiny.gguf"), tiny, "--text", text)
+    check(abs(plain["kl_mean"]) < 1e-9 and plain["tokens"] > 500, f"F32 is the folder itself: {plain}")
+    quantize(tiny, "--type", "Q4_K_M", "--out", at("tiny4.gguf"))
+    cost = said(at("tiny4.gguf"), tiny, "--text", text)["kl_mean"]
+    check(1e-6 < cost < 0.05, f"Q4_K_M costs {cost}")
+    quantize(tiny, "--type", "Q4_K_M", "--out", at("counted.gguf"), "--calibrate", text)
+    counted = said(at("counted.gguf"), tiny, "--text", text)["kl_mean"]
+    check(counted < cost, f"what counts more is kept better: {counted}, {cost}")
+    for model in (tiny, at("tiny4.gguf")):
+        code, out, err = run("run", model, "What is the capital of Peru?", "--temp", "0", "-n", "12")
+        check(code == 0 and "Lima" in out, f"{model} answers: {out} {err}")
+    pairs = Gguf(at("tiny.gguf")).pairs
+    config = json.load(open(os.path.join(tiny, "tokenizer.json")))
+    added = {t["id"]: t for t in config["added_tokens"]}
+    check(pairs["tokenizer.ggml.pre"] == "qwen35" and pairs["tokenizer.ggml.model"] == "gpt2", "how text is cut")
+    check(all(pairs["tokenizer.ggml.tokens"][i] == t["content"] for i, t in added.items()), "added tokens")
+    check(all(pairs["tokenizer.ggml.token_type"][i] == (3 if t["special"] else 4) for i, t in added.items()), "their kinds")
+    check(pairs["tokenizer.ggml.tokens"][-1] == "[PAD2047]" and pairs["tokenizer.ggml.token_type"][-1] == 5, "rows of no token")
+
+    # Refusals say why, and leave nothing.
+    cut = at("cut")
+    os.mkdir(cut)
+    for name in os.listdir(tiny):
+        if name not in ("config.json", "tokenizer.json"):
+            os.symlink(os.path.join(tiny, name), os.path.join(cut, name))
+    other = json.load(open(os.path.join(tiny, "config.json")))
+
+    def refused(change, tokens, what):
+        changed = json.loads(json.dumps(other))
+        change(changed["text_config"])
+        json.dump(changed, open(os.path.join(cut, "config.json"), "w"))
+        json.dump(tokens, open(os.path.join(cut, "tokenizer.json"), "w"))
+        code, out, err = run("quantize", cut, "--type", "Q8_0", "--out", at("x.gguf"))
+        check(code == 1 and what in err and not os.path.exists(at("x.gguf")), f"{what}: {code} {err}")
+
+    def rope(c):
+        c["rope_parameters"]["rope_type"] = "dynamic"
+
+    def layers(c):
+        c["layer_types"][0] = "full_attention"
+
+    split = json.loads(json.dumps(config))
+    split["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "x+"
+    far = json.loads(json.dumps(config))
+    far["added_tokens"][0]["id"] = 1 << 40
+    refused(lambda c: c.update(model_type="nemotron_h"), config, "model_type nemotron_h")
+    refused(rope, config, "rope type dynamic")
+    refused(layers, config, "layer_types: layer 0")
+    refused(lambda c: c.update(linear_num_value_heads=6), config, "value heads")
+    refused(lambda c: c.update(num_hidden_layers=1 << 40), config, "layers")
+    refused(lambda c: c.update(full_attention_interval=0), config, "full_attention_interval")
+    refused(lambda c: None, split, "no name here for the way in which it cuts text")
+    refused(lambda c: None, far, "the embedding has 2048 rows")
+    refused(lambda c: None, {"model": {"type": "Unigram"}}, "byte-level pairs")
+
+    if not os.path.isdir(os.path.join(golden, "_gguf")):
+        print(f"skipped: {golden} missing")
+        sys.exit(1 if failures else 77)
+
+    # The converter's own files of the same folders.
+    theirs = lambda name: Gguf(os.path.join(golden, "_gguf/models", name + ".gguf"))
+    for folder, name in (("qwen3_5/hf-bf16", "qwen3_5/bf16"), ("llama/hf-f32", "llama/bf16")):
+        out = at(folder.replace("/", "_"))
+        quantize(os.path.join(golden, folder), "--type", "BF16", "--out", out)
+        same_tensors(Gguf(out), theirs(name), folder)
+        same_keys(Gguf(out), theirs(name), folder)
+    for folder, name in (("qwen3_moe/hf-bf16", "qwen3_moe/q8_0"), ("qwen3_5_moe/hf-f32", "qwen3_5_moe/q8_0")):
+        out = at(folder.replace("/", "_"))
+        quantize(os.path.join(golden, folder), "--type", "Q8_0", "--out", out)
+        same_keys(Gguf(out), theirs(name), folder)
+        ours, golds = Gguf(out).tensors, theirs(name).tensors
+        check({k: v[:2] for k, v in ours.items()} == {k: v[:2] for k, v in golds.items()}, f"{folder}: shapes and types")
+
+    # The model says what the folder says: the same bits where no sum is in another order and no angle is divided by a
+    # rounded number.
+    ids = at("ids.json")
+    json.dump([(7 * i * i + 3 * i) % 300 for i in range(64)], open(ids, "w"))
+    for folder, most in (("llama/hf-f32", 1e-9), ("llama2/hf-bf16", 0), ("qwen2/hf-bf16", 0), ("qwen3_moe/hf-bf16", 0),
+                         ("qwen3_5_vl/hf-f32", 1e-9), ("qwen3_5_moe/hf-f32", 1e-9)):
+        source, out = os.path.join(golden, folder), at("f32_" + folder.replace("/", "_"))
+        quantize(source, "--type", "F32", "--out", out)
+        kl = said(out, source, "--ids", ids)["kl_mean"]
+        check(abs(kl) <= most, f"{folder}: {kl}")
+    code, out, err = run("quantize", os.path.join(golden, "qwen3/mlx-q4"), "--type", "Q8_0", "--out", at("x.gguf"))
+    check(code == 1 and "quantised already" in err, f"twice: {code} {err}")
+
+sys.exit(1 if failures else 0)
