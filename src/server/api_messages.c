@@ -184,7 +184,7 @@ static void put_usage_anthropic(const struct generation *g, struct buf *out)
 	/* What was read from the cache does not count as input there. */
 	buf_printf(
 		out,
-		"{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_creation\":null,\"server_tool_use\":null,\"service_tier\":\"standard\",\"inference_geo\":null,\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"
+		"{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_creation\":null,\"server_tool_use\":null,\"service_tier\":\"standard\",\"inference_geo\":null,\"speed\":null,\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"
 		"\"output_tokens_details\":{\"thinking_tokens\":%d}",
 		u.prompt - u.cached, u.cached, u.output, u.thought);
 	put_cache_report(g, out);
@@ -193,7 +193,9 @@ static void put_usage_anthropic(const struct generation *g, struct buf *out)
 
 static void put_head(const struct generation *g, struct buf *out)
 {
-	buf_printf(out, "{\"id\":\"msg_%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", g->x->id);
+	buf_printf(out,
+	           "{\"id\":\"msg_%s\",\"type\":\"message\",\"role\":\"assistant\",\"diagnostics\":null,\"model\":",
+	           g->x->id);
 	json_put_cstr(out, g->served->name);
 }
 
@@ -243,6 +245,15 @@ static void block_stop(struct choice *c, struct buf *out)
 	c->block_open = BLOCK_NONE;
 }
 
+/* A call up to where its arguments come. */
+static void put_call_head(struct choice *c, const struct piece *name, struct buf *out)
+{
+	buf_printf(out, "{\"type\":\"tool_use\",\"caller\":{\"type\":\"direct\"},\"id\":\"toolu_%s\",\"name\":",
+	           chat_call_id(c, c->told_calls++));
+	json_put_str(out, c->split.text.p + name->at, name->n);
+	buf_puts(out, ",\"input\":");
+}
+
 static void block_start(struct choice *c, const struct piece *p, struct buf *out)
 {
 	block_stop(c, out);
@@ -254,10 +265,8 @@ static void block_start(struct choice *c, const struct piece *p, struct buf *out
 		c->block_open = BLOCK_THINKING;
 		break;
 	case PIECE_CALL:
-		buf_printf(out,
-		           "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", chat_call_id(c, c->told_calls++));
-		json_put_str(out, c->split.text.p + p->at, p->n);
-		buf_puts(out, ",\"input\":{}}}");
+		put_call_head(c, p, out);
+		buf_puts(out, "{}}}");
 		c->block_open = BLOCK_CALL;
 		break;
 	default:
@@ -346,10 +355,7 @@ static void put_call(struct choice *c, int i, struct buf *out)
 	struct json *j = json_parse(text + args->at, args->n, 200, NULL);
 
 	if (json_kind(j) == JSON_OBJECT) {
-		buf_printf(out,
-		           "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", chat_call_id(c, c->told_calls++));
-		json_put_str(out, text + name->at, name->n);
-		buf_puts(out, ",\"input\":");
+		put_call_head(c, name, out);
 		json_put(out, j);
 		buf_putc(out, '}');
 	} else {
@@ -357,7 +363,7 @@ static void put_call(struct choice *c, int i, struct buf *out)
 		json_put_inside(out, text + name->at, name->n);
 		buf_putc(out, ' ');
 		json_put_inside(out, text + args->at, args->n);
-		buf_puts(out, "\"}");
+		buf_puts(out, "\",\"citations\":null}");
 	}
 	json_free(j);
 }

@@ -255,7 +255,7 @@ static int read_include(struct params *a, const struct json *body, struct proble
 static void make_echo(struct generation *g, const struct chat *c)
 {
 	static const struct {
-		const char *name, *deflt;
+		const char *name, *deflt; /* deflt NULL: a member that may be missing, but not null */
 	} fields[] = {
 		{ "instructions", "null" },
 		{ "max_output_tokens", "null" },
@@ -265,7 +265,7 @@ static void make_echo(struct generation *g, const struct chat *c)
 		{ "text", "{\"format\":{\"type\":\"text\"}}" },
 		{ "tool_choice", "\"auto\"" },
 		{ "tools", "[]" },
-		{ "user", "null" },
+		{ "user", NULL },
 		{ "safety_identifier", "null" },
 		{ "prompt_cache_key", "null" },
 	};
@@ -274,6 +274,8 @@ static void make_echo(struct generation *g, const struct chat *c)
 	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
 		const struct json *v = json_get(g->body, fields[i].name);
 
+		if (json_kind(v) == JSON_NULL && !fields[i].deflt)
+			continue;
 		buf_printf(b, ",\"%s\":", fields[i].name);
 		if (json_kind(v) == JSON_NULL)
 			buf_puts(b, fields[i].deflt);
@@ -291,7 +293,7 @@ static void make_echo(struct generation *g, const struct chat *c)
 	json_put_double(b, (double)g->params.sampling.top_p);
 	buf_printf(
 		b,
-		",\"store\":%s,\"background\":false,\"service_tier\":\"default\",\"top_logprobs\":%d,\"truncation\":\"disabled\"",
+		",\"store\":%s,\"background\":false,\"service_tier\":\"default\",\"access_programs\":null,\"top_logprobs\":%d,\"truncation\":\"disabled\"",
 		g->params.store ? "true" : "false", g->params.top_logprobs);
 }
 
@@ -525,17 +527,15 @@ static void put_response(struct generation *g, const char *status, const struct 
 	else
 		buf_puts(out, "[]");
 	buf_put(out, g->echo.p, g->echo.n);
-	if (over)
+	/* The types have it once there is one, and null never. */
+	if (over) {
 		buf_printf(
 			out,
 			",\"usage\":{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,\"cache_write_tokens\":0},\"output_tokens\":%d,"
 			"\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d",
 			u.prompt, u.cached, u.output, u.thought, u.prompt + u.output);
-	if (over) {
 		put_cache_report(g, out);
 		buf_putc(out, '}');
-	} else {
-		buf_puts(out, ",\"usage\":null");
 	}
 	if (over && c->split.malformed)
 		buf_puts(out, ",\"malformed_tool_call\":true");
