@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/allowance.h"
+#include "base/base64.h"
 #include "base/fault.h"
 
 /* ---- kept images ---- */
@@ -120,43 +121,6 @@ void images_fini(struct images *im)
 	*im = (struct images){ 0 };
 }
 
-static int sextet(unsigned char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' || c == '-' ? 62 : c == '/' || c == '_' ? 63 : -1;
-}
-
-/* Base64 of either alphabet; line ends are passed over.  Returns the bytes, or -1. */
-static int64_t decode64(uint8_t *out, const char *s, size_t n)
-{
-	uint32_t bits = 0;
-	int64_t at = 0;
-	int have = 0;
-
-	while (n && (s[n - 1] == '=' || s[n - 1] == '\n' || s[n - 1] == '\r'))
-		n--;
-	for (size_t i = 0; i < n; i++) {
-		int v = sextet((unsigned char)s[i]);
-
-		if (s[i] == '\n' || s[i] == '\r')
-			continue;
-		if (v < 0)
-			return -1;
-		bits = bits << 6 | (uint32_t)v;
-		have += 6;
-		if (have < 8)
-			continue;
-		have -= 8;
-		out[at++] = (uint8_t)(bits >> have);
-	}
-	return have == 6 ? -1 : at; /* a lone digit says nothing */
-}
-
 /* The base64 in url; NULL: *p says why there is none. */
 static const char *payload_of(const char *url, size_t n, size_t *len, const char *at, struct problem *p)
 {
@@ -237,7 +201,7 @@ int images_url(struct images *im, const char *url, size_t n, const char *at, str
 	const char *base64;
 	uint8_t *bytes;
 	int64_t len;
-	size_t n64;
+	size_t n64, bad = 0;
 	int r;
 
 	if (!im)
@@ -255,9 +219,9 @@ int images_url(struct images *im, const char *url, size_t n, const char *at, str
 	bytes = try_malloc(n64 + 1);
 	if (!bytes)
 		return problem_set(p, 503, "overloaded", at, "no memory for an image of %zu bytes of base64", n64);
-	len = decode64(bytes, base64, n64);
+	len = base64_decode(bytes, base64, n64, &bad);
 	r = len > 0 ? read_file(im, bytes, (size_t)len, at, text, p) :
-	              problem_set(p, 400, "invalid_value", at, "%s is no base64", at);
+	              problem_set(p, 400, "invalid_value", at, "%s is no base64 at character %zu", at, bad);
 	free(bytes);
 	return r;
 }

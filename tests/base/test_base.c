@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/fault.h"
@@ -69,6 +70,41 @@ static void test_arena(void **state)
 static struct json *parse(const char *s)
 {
 	return json_parse(s, strlen(s), 0, NULL);
+}
+
+/* The examples of RFC 4648, section 10, and what it leaves to the reader. */
+static void test_base64(void **state)
+{
+	static const struct {
+		const char *text, *bytes;
+	} good[] = {
+		{ "", "" },
+		{ "Zg==", "f" },
+		{ "Zm8=", "fo" },
+		{ "Zm9v", "foo" },
+		{ "Zm9vYg==", "foob" },
+		{ "Zm9vYmE", "fooba" },
+		{ "Zm9v\r\nYmFy\n", "foobar" },
+		{ "+/-_", "\xfb\xff\xbf" },
+	};
+	static const struct {
+		const char *text;
+		size_t bad;
+	} wrong[] = { { "Zm*v", 2 }, { "A", 1 }, { "Zm9vA===", 8 }, { "Zm=v", 2 }, { " Zm9v", 0 } };
+	uint8_t out[32];
+	size_t bad;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+		int64_t n = base64_decode(out, good[i].text, strlen(good[i].text), &bad);
+
+		assert_int_equal(n, strlen(good[i].bytes));
+		assert_memory_equal(out, good[i].bytes, (size_t)n);
+	}
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		assert_int_equal(base64_decode(out, wrong[i].text, strlen(wrong[i].text), &bad), -1);
+		assert_int_equal(bad, wrong[i].bad);
+	}
 }
 
 static void test_json_values(void **state)
@@ -457,13 +493,13 @@ static void test_fault(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_err),           cmocka_unit_test(test_buf),
-		cmocka_unit_test(test_arena),         cmocka_unit_test(test_json_values),
-		cmocka_unit_test(test_json_refuses),  cmocka_unit_test(test_json_pairs),
-		cmocka_unit_test(test_json_double),   cmocka_unit_test(test_utf8),
-		cmocka_unit_test(test_pool),          cmocka_unit_test(test_rng),
-		cmocka_unit_test(test_fault),         cmocka_unit_test(test_fault_locks),
-		cmocka_unit_test(test_fault_foreign),
+		cmocka_unit_test(test_err),         cmocka_unit_test(test_buf),
+		cmocka_unit_test(test_arena),       cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_json_values), cmocka_unit_test(test_json_refuses),
+		cmocka_unit_test(test_json_pairs),  cmocka_unit_test(test_json_double),
+		cmocka_unit_test(test_utf8),        cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_rng),         cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_fault_locks), cmocka_unit_test(test_fault_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

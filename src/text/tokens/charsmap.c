@@ -5,17 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-
-static int digit(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
+#include "base/base64.h"
 
 static uint32_t load(const uint8_t *p)
 {
@@ -24,26 +14,17 @@ static uint32_t load(const uint8_t *p)
 
 int charsmap_open(struct charsmap *m, const char *base64, size_t n, struct err *err)
 {
-	size_t len = 0, array;
-	uint32_t bits = 0;
+	size_t array, len, bad;
+	int64_t got;
 
 	*m = (struct charsmap){ 0 };
-	while (n && base64[n - 1] == '=')
-		n--;
-	if (!n)
-		return 0;
 	m->p = xmalloc(n + 4);
-	for (size_t i = 0; i < n; i++) {
-		int d = digit(base64[i]);
-
-		if (d < 0) {
-			charsmap_close(m);
-			return err_set(err, E_FORMAT, "precompiled_charsmap: no base64 at byte %zu", i);
-		}
-		bits = bits << 6 | (uint32_t)d;
-		if (i % 4)
-			m->p[len++] = (uint8_t)(bits >> (6 - 2 * (i % 4)));
+	got = base64_decode(m->p, base64, n, &bad);
+	if (got <= 0) {
+		charsmap_close(m);
+		return got ? err_set(err, E_FORMAT, "precompiled_charsmap: no base64 at byte %zu", bad) : 0;
 	}
+	len = (size_t)got;
 	array = len >= 4 ? load(m->p) : 0;
 	if (len < 4 || array % 4 || array > len - 4) {
 		charsmap_close(m);
