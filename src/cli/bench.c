@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/energy.h"
+#include "cli/sorted.h"
 
 enum { BATCH_MOST = 256, SLACK = 8 }; /* positions that decoding may run beyond what is timed */
 
@@ -286,13 +287,6 @@ static int run_once(struct bench *b, const struct bench_row *r, struct took *t, 
 
 /* ---- rows ---- */
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double most(double a, double b)
 {
 	return a > b ? a : b;
@@ -346,7 +340,7 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 			r->joules = t.joules < 0 || r->joules < 0 ? -1 : r->joules + t.joules;
 		}
 	}
-	qsort(r->rate, (size_t)r->n_run, sizeof *r->rate, compare);
+	sort_doubles(r->rate, (size_t)r->n_run);
 	if (!rc)
 		take_ceilings(b, r);
 	if (!rc && r->experts.slots) {

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "cli/sorted.h"
 
 /* Streams of random numbers of one request; words come after them. */
 enum { R_GAP, R_PROMPT, R_OUTPUT, R_PREFIX, R_ABORT, R_ABORT_AT, R_WORDS };
@@ -97,13 +98,6 @@ void samples_free(struct samples *s)
 	*s = (struct samples){ 0 };
 }
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The smallest value that a share p of them do not exceed. */
 static double percentile(const struct samples *s, double p)
 {
@@ -162,7 +156,7 @@ static void gather(const struct load *l, const struct load_result *result, struc
 static void put_row(struct buf *out, const char *name, struct samples *s, bool as_json)
 {
 	if (s->n)
-		qsort(s->v, s->n, sizeof *s->v, by_size);
+		sort_doubles(s->v, s->n);
 	if (as_json) {
 		buf_printf(out, ",\"%s\":{\"n\":%zu,\"mean\":", name, s->n);
 		json_put_double(out, mean(s));

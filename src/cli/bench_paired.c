@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/bench.h"
+#include "cli/sorted.h"
 
 extern char **environ;
 
@@ -146,17 +147,10 @@ static int run_side(struct paired *p, int side, struct err *err)
 
 /* ---- printing ---- */
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median_of(const double *v, int n, double *sorted)
 {
 	memcpy(sorted, v, (size_t)n * sizeof *v);
-	qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+	sort_doubles(sorted, (size_t)n);
 	return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "cli/sorted.h"
 
 /* log p(i) = x[i] - norm. */
 static double norm_of(const float *x, int n, int *top)
@@ -64,13 +65,6 @@ void gaps_fini(struct gaps *g)
 	*g = (struct gaps){ 0 };
 }
 
-static int rising(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* v is sorted. */
 static double share_below(const double *v, size_t n, double share)
 {
@@ -84,7 +78,7 @@ void gaps_summary(struct gap_summary *out, struct gaps *g)
 	double sum = 0, squares = 0, n = (double)g->n;
 
 	assert(g->n);
-	qsort(g->kl, g->n, sizeof(*g->kl), rising);
+	sort_doubles(g->kl, g->n);
 	for (size_t i = 0; i < g->n; i++)
 		sum += g->kl[i];
 	for (size_t i = 0; i < g->n; i++)
