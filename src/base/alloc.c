@@ -96,6 +96,15 @@ void arena_reset(struct arena *a)
 	arena_fini(a);
 }
 
+size_t arena_blocks(const struct arena *a)
+{
+	size_t n = 0;
+
+	for (const struct arena_block *b = a->head; b; b = b->next)
+		n++;
+	return n;
+}
+
 bool arena_next(const struct arena *a, const struct arena_block **at, const void **p, size_t *n)
 {
 	*at = *at ? (*at)->next : a->head;

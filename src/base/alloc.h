@@ -31,7 +31,9 @@ struct arena {
 
 void arena_init(struct arena *a);
 void arena_fini(struct arena *a);
-/* The pieces of memory that hold what was handed out: *at NULL begins, false ends. */
+/* The pieces of memory that hold what was handed out: how many, and one after the other (*at NULL begins, false
+ * ends). */
+size_t arena_blocks(const struct arena *a);
 bool arena_next(const struct arena *a, const struct arena_block **at, const void **p, size_t *n);
 void arena_reset(struct arena *a);             /* frees all but keeps the arena usable */
 void *arena_alloc(struct arena *a, size_t n);  /* uninitialised */

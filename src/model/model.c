@@ -204,18 +204,11 @@ static int open_caches(struct model *m, struct err *err)
 /* The tensors that were handed out, and the vectors made of some. */
 static int place(struct model *m, struct err *err)
 {
-	const struct arena_block *block = NULL;
-	const void *p;
-	size_t bytes;
 	int n, code;
 
 	if (!m->be->ops->place)
 		return 0;
-	m->placed = store_placed(m->st, &n);
-	while (arena_next(&m->vectors, &block, &p, &bytes)) {
-		m->placed = xrealloc(m->placed, size_mul((size_t)n + 1, sizeof *m->placed));
-		m->placed[n++] = (struct placed){ .p = p, .bytes = bytes };
-	}
+	m->placed = store_placed(m->st, &m->vectors, &n);
 	code = m->be->ops->place(m->be, m->placed, n, err);
 	if (!code)
 		m->n_placed = n;

@@ -75,24 +75,12 @@ bool foreign_read_config(struct store *st, const struct json *section, const cha
 
 /* ---- parts ---- */
 
-static struct tensor *part(const struct store *st, const char *path, const char *suffix)
-{
-	struct buf name;
-	struct tensor *t;
-
-	buf_init(&name);
-	buf_printf(&name, "%s%s", path, suffix);
-	t = store_find(st, name.p);
-	buf_fini(&name);
-	return t;
-}
-
 /* The part, which must be there, of that type and (rows 0: any) that shape. */
 static int need(struct store *st, const char *path, const char *suffix, enum dtype type, int64_t rows, int64_t cols,
                 struct tensor **out, struct err *err)
 {
 	const int64_t want[] = { rows, cols };
-	struct tensor *t = *out = part(st, path, suffix);
+	struct tensor *t = *out = store_part(st, path, suffix);
 	struct buf name;
 	int code;
 
@@ -399,7 +387,7 @@ static int foreign_words(struct store *st, const char *path, struct tensor *q, c
 		             .more = !st->foreign.zeros_as_they_are };
 	int64_t wide = p.awq ? m->rows / 8 : m->rows, high = p.awq ? m->cols : over((int64_t)m->cols * bits, 32);
 	struct laid y = { .rows = m->rows, .cols = m->cols, .bits = bits };
-	struct tensor *s, *z, *g = part(st, path, ".g_idx");
+	struct tensor *s, *z, *g = store_part(st, path, ".g_idx");
 
 	if (m->n || m->rows * (int64_t)bits % 32 || (int64_t)m->cols * bits % 8)
 		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: %d rows of %d codes of %d bits are no whole words",
@@ -445,7 +433,7 @@ static int compressed(struct store *st, const char *path, struct tensor *q, cons
 {
 	int bits = st->foreign.bits, code;
 	struct laid y = { .rows = m->rows, .cols = m->cols, .bits = bits };
-	struct tensor *s, *z = part(st, path, ".weight_zero_point"), *g = part(st, path, ".weight_g_idx");
+	struct tensor *s, *z = store_part(st, path, ".weight_zero_point"), *g = store_part(st, path, ".weight_g_idx");
 	int64_t groups;
 
 	if (m->n || (bits != 4 && bits != 8) || (int64_t)m->cols * bits % 32)
@@ -475,7 +463,7 @@ static int compressed(struct store *st, const char *path, struct tensor *q, cons
 			y.biases[k] = -(float)zero * y.scales[k];
 		}
 	read_with(z);
-	read_with(part(st, path, ".weight_shape"));
+	read_with(store_part(st, path, ".weight_shape"));
 	return finish(st, &y, q, s, "affine", out, err);
 }
 
@@ -483,13 +471,13 @@ static int compressed(struct store *st, const char *path, struct tensor *q, cons
 
 bool foreign_has(const struct store *st, const char *path)
 {
-	return part(st, path, ".qweight") || part(st, path, ".weight_packed");
+	return store_part(st, path, ".qweight") || store_part(st, path, ".weight_packed");
 }
 
 static int choose(struct store *st, const char *path, const struct wanted *m, struct weight *out, bool *is,
                   struct err *err)
 {
-	struct tensor *w = part(st, path, ".weight"), *s;
+	struct tensor *w = store_part(st, path, ".weight"), *s;
 
 	*is = true;
 	if (!w)
@@ -500,15 +488,15 @@ static int choose(struct store *st, const char *path, const struct wanted *m, st
 		return 0;
 	}
 	if (w && !w->format && (w->type == DT_F8_E4M3 || w->type == DT_I8)) {
-		s = part(st, path, ".weight_scale_inv");
-		s = s ? s : part(st, path, ".weight_scale");
-		s = s ? s : part(st, path, "_scale_inv");
+		s = store_part(st, path, ".weight_scale_inv");
+		s = s ? s : store_part(st, path, ".weight_scale");
+		s = s ? s : store_part(st, path, "_scale_inv");
 		if (s)
 			return bytes_with_scales(st, w, s, m, out, err);
 	}
-	if (!w && (w = part(st, path, ".qweight")) && st->foreign.bits)
+	if (!w && (w = store_part(st, path, ".qweight")) && st->foreign.bits)
 		return w->made ? (*out = *w->made, 0) : foreign_words(st, path, w, m, out, err);
-	if (!w && (w = part(st, path, ".weight_packed")) && w->type == DT_I32 && st->foreign.bits)
+	if (!w && (w = store_part(st, path, ".weight_packed")) && w->type == DT_I32 && st->foreign.bits)
 		return w->made ? (*out = *w->made, 0) : compressed(st, path, w, m, out, err);
 	*is = false;
 	return 0;

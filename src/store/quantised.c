@@ -317,18 +317,6 @@ static int coded(struct store *st, const char *path, struct tensor *w, struct te
 	return 0;
 }
 
-static struct tensor *find_part(const struct store *st, const char *path, const char *suffix)
-{
-	struct buf name;
-	struct tensor *t;
-
-	buf_init(&name);
-	buf_printf(&name, "%s%s", path, suffix);
-	t = store_find(st, name.p);
-	buf_fini(&name);
-	return t;
-}
-
 /* gpt-oss as Hugging Face has it: path_blocks [n][rows][cols / 32][16] and path_scales [n][rows][cols / 32], which are
  * mxfp4's codes and scales with the groups as a dimension of their own. */
 static int mxfp4_blocks(struct store *st, struct tensor *w, struct tensor *s, const struct wanted *m,
@@ -380,8 +368,8 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 	if (!w)
 		w = store_find(st, path); /* a stack without the suffix */
 	if (!w) {
-		s = find_part(st, path, "_scales");
-		w = s ? find_part(st, path, "_blocks") : NULL;
+		s = store_part(st, path, "_scales");
+		w = s ? store_part(st, path, "_blocks") : NULL;
 		code = w ? mxfp4_blocks(st, w, s, m, out, err) : store_missing(st, name.p, err);
 		goto out;
 	}

@@ -148,6 +148,18 @@ struct tensor *store_find(const struct store *st, const char *name)
 	return tensors_find(st->v, st->n, name);
 }
 
+struct tensor *store_part(const struct store *st, const char *path, const char *suffix)
+{
+	struct buf name;
+	struct tensor *t;
+
+	buf_init(&name);
+	buf_printf(&name, "%s%s", path, suffix);
+	t = store_find(st, name.p);
+	buf_fini(&name);
+	return t;
+}
+
 bool store_has(const struct store *st, const char *name)
 {
 	size_t n = strlen(name), tail = strlen(".weight");
@@ -246,9 +258,12 @@ static const struct file_map *mapping_of(const struct store *st, const uint8_t *
 	return NULL;
 }
 
-struct placed *store_placed(const struct store *st, int *n)
+struct placed *store_placed(const struct store *st, const struct arena *made, int *n)
 {
-	struct placed *v = xcalloc(st->n + 1, sizeof *v);
+	struct placed *v = xcalloc(st->n + arena_blocks(made) + 1, sizeof *v);
+	const struct arena_block *at = NULL;
+	const void *p;
+	size_t bytes;
 
 	*n = 0;
 	for (size_t i = 0; i < st->n; i++) {
@@ -257,6 +272,8 @@ struct placed *store_placed(const struct store *st, int *n)
 		if (t->used && t->data && t->bytes)
 			v[(*n)++] = (struct placed){ t->data, t->bytes, t->whole, mapping_of(st, t->data) };
 	}
+	while (arena_next(made, &at, &p, &bytes))
+		v[(*n)++] = (struct placed){ .p = p, .bytes = bytes };
 	return v;
 }
 

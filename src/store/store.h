@@ -81,6 +81,8 @@ const char *store_place(const struct store *st, const char *name);
 /* ---- tensors ---- */
 
 struct tensor *store_find(const struct store *st, const char *name);
+/* The tensor named path followed by suffix; NULL: there is none. */
+struct tensor *store_part(const struct store *st, const char *path, const char *suffix);
 /* Whether there is a tensor of that name, or, of a name that ends in ".weight", a matrix in another quantiser's words. */
 bool store_has(const struct store *st, const char *name);
 /* Makes sure that t->data is there: some tensors are made when they are first used. */
@@ -118,8 +120,9 @@ void store_report(struct store *st);
 /* w is read otherwise than by products of ARITH_FAST, or cut where no packed block begins: it is never packed. */
 void store_rows_only(struct store *st, struct weight *w);
 
-/* The bytes of all tensors that were handed out; the caller frees the list.  It is valid until store_close. */
-struct placed *store_placed(const struct store *st, int *n);
+/* The *n regions that hold the tensors which were handed out, and those of made, in which the caller keeps what it
+ * computed from some.  The caller frees the list, which is valid until store_close and arena_fini. */
+struct placed *store_placed(const struct store *st, const struct arena *made, int *n);
 
 /* ---- settings ---- */
 

@@ -207,18 +207,11 @@ int tower_open(struct tower **out, struct store *st, struct err *err)
 /* The store's tensors and the tables that were made for operations. */
 static int place(struct tower *t, struct err *err)
 {
-	const struct arena_block *at = NULL;
-	const void *p;
-	size_t bytes;
 	int n, rc;
 
-	t->placed = store_placed(t->st, &n);
-	while (arena_next(&t->holder.vectors, &at, &p, &bytes)) {
-		t->placed = xrealloc(t->placed, size_mul((size_t)n + 1, sizeof *t->placed));
-		t->placed[n++] = (struct placed){ .p = p, .bytes = bytes };
-	}
 	if (!t->be->ops->place)
 		return 0;
+	t->placed = store_placed(t->st, &t->holder.vectors, &n);
 	rc = t->be->ops->place(t->be, t->placed, n, err);
 	t->n_placed = rc ? 0 : n;
 	return rc;

@@ -192,7 +192,7 @@ static void place_weights(void)
 {
 	struct err err = { 0 };
 
-	placed = store_placed(st, &n_placed);
+	placed = store_placed(st, &(struct arena){ 0 }, &n_placed);
 	assert_int_equal(be->ops->place(be, placed, n_placed, &err), 0);
 }
 
