@@ -175,27 +175,14 @@ INLINE void few_laid(const struct outputs *s, const uint8_t *x, size_t x_step, c
 }
 
 typedef void few_fn(const struct outputs *, const uint8_t *, size_t);
-#define FEW(R)                                                                             \
-	static void few_rows_##R(const struct outputs *s, const uint8_t *x, size_t x_step) \
-	{                                                                                  \
-		few_rows(s, x, x_step, R);                                                 \
-	}                                                                                  \
-	static void few_laid_##R(const struct outputs *s, const uint8_t *x, size_t x_step) \
-	{                                                                                  \
-		few_laid(s, x, x_step, R);                                                 \
+#define FEW(weights, R)                                                                           \
+	static void few_##weights##_##R(const struct outputs *s, const uint8_t *x, size_t x_step) \
+	{                                                                                         \
+		few_##weights(s, x, x_step, R);                                                   \
 	}
-FEW(1)
-FEW(2)
-FEW(3)
-FEW(4)
-FEW(5)
-FEW(6)
-FEW(7)
-FEW(8)
-static few_fn *const fews[2][FEW_ROWS] = {
-	{ few_rows_1, few_rows_2, few_rows_3, few_rows_4, few_rows_5, few_rows_6, few_rows_7, few_rows_8 },
-	{ few_laid_1, few_laid_2, few_laid_3, few_laid_4, few_laid_5, few_laid_6, few_laid_7, few_laid_8 },
-};
+ROWS_TO_8(FEW, rows)
+ROWS_TO_8(FEW, laid)
+static few_fn *const fews[2][FEW_ROWS] = { { NAMES_TO_8(few_rows_) }, { NAMES_TO_8(few_laid_) } };
 
 /* ---- many rows ---- */
 

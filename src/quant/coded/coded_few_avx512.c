@@ -15,6 +15,7 @@
 
 #include "quant/coded/coded_kernels.h"
 #include "quant/coded/coded_prefetch.h"
+#include "quant/kernel_rows.h"
 #include "quant/lanes/transpose512.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -141,26 +142,9 @@ typedef void few_fn(float *, size_t, const struct few *, int);
 	{                                                                               \
 		few_block(out, ld, d, o, bits, R);                                      \
 	}
-FEW(4, 1)
-FEW(4, 2)
-FEW(4, 3)
-FEW(4, 4)
-FEW(4, 5)
-FEW(4, 6)
-FEW(4, 7)
-FEW(4, 8)
-FEW(8, 1)
-FEW(8, 2)
-FEW(8, 3)
-FEW(8, 4)
-FEW(8, 5)
-FEW(8, 6)
-FEW(8, 7)
-FEW(8, 8)
-static few_fn *const fews[2][FEW_ROWS] = {
-	{ few_4_1, few_4_2, few_4_3, few_4_4, few_4_5, few_4_6, few_4_7, few_4_8 },
-	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
-};
+ROWS_TO_8(FEW, 4)
+ROWS_TO_8(FEW, 8)
+static few_fn *const fews[2][FEW_ROWS] = { { NAMES_TO_8(few_4_) }, { NAMES_TO_8(few_8_) } };
 
 /* One row's activations to where lines are `step` bytes apart: as they are, or of each 128 the
  * even ones, then the odd ones. */

@@ -9,6 +9,7 @@
 #include <immintrin.h>
 
 #include "quant/coded/coded_avx512.h"
+#include "quant/kernel_rows.h"
 
 enum { OUT = BLOCK_OUT, LINE = BLOCK_LINE, AHEAD = 2816, AHEAD_ALONE = 8448, RUNS_MOST = 2, ROWS_TWICE = 4 };
 
@@ -134,26 +135,9 @@ typedef void few_fn(float *, size_t, const uint8_t *, int, const struct rows *);
 	{                                                                                                       \
 		outputs_few(out, ld, blocks, n, x, bits, R);                                                    \
 	}
-FEW(4, 1)
-FEW(4, 2)
-FEW(4, 3)
-FEW(4, 4)
-FEW(4, 5)
-FEW(4, 6)
-FEW(4, 7)
-FEW(4, 8)
-FEW(8, 1)
-FEW(8, 2)
-FEW(8, 3)
-FEW(8, 4)
-FEW(8, 5)
-FEW(8, 6)
-FEW(8, 7)
-FEW(8, 8)
-static few_fn *const fews[2][FEW_ROWS] = {
-	{ few_4_1, few_4_2, few_4_3, few_4_4, few_4_5, few_4_6, few_4_7, few_4_8 },
-	{ few_8_1, few_8_2, few_8_3, few_8_4, few_8_5, few_8_6, few_8_7, few_8_8 },
-};
+ROWS_TO_8(FEW, 4)
+ROWS_TO_8(FEW, 8)
+static few_fn *const fews[2][FEW_ROWS] = { { NAMES_TO_8(few_4_) }, { NAMES_TO_8(few_8_) } };
 
 void packed_few_avx512(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
                        int r1, void *scratch)

@@ -17,6 +17,7 @@
 #include "base/part.h"
 #include "quant/coded/coded_kernels.h"
 #include "quant/coded/planes.h"
+#include "quant/kernel_rows.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -350,39 +351,15 @@ typedef void few_fn(float *, size_t, const uint8_t *, const float *, const float
 		lanes_run(out, ld, at, scale, bias, x, table, low, high, lut, group, R);                 \
 	}
 #if defined(__AVX512VNNI__)
-#define FEWS(low, high, lut, group)   \
-	FEW(low, high, lut, group, 1) \
-	FEW(low, high, lut, group, 2) \
-	FEW(low, high, lut, group, 3) \
-	FEW(low, high, lut, group, 4) \
-	FEW(low, high, lut, group, 5) \
-	FEW(low, high, lut, group, 6) \
-	FEW(low, high, lut, group, 7) \
-	FEW(low, high, lut, group, 8)
-#define NAMED(low, high, lut, group, R) few_##low##_##high##_##lut##_##group##_##R
-#define ENTRY(low, high, lut, group)                                                                           \
-	{ low,                                                                                                 \
-	  high,                                                                                                \
-	  lut,                                                                                                 \
-	  group,                                                                                               \
-	  { NAMED(low, high, lut, group, 1), NAMED(low, high, lut, group, 2), NAMED(low, high, lut, group, 3), \
-	    NAMED(low, high, lut, group, 4), NAMED(low, high, lut, group, 5), NAMED(low, high, lut, group, 6), \
-	    NAMED(low, high, lut, group, 7), NAMED(low, high, lut, group, 8) } },
+#define ROWS_TO_MOST ROWS_TO_8
+#define NAMES_TO_MOST NAMES_TO_8
 #else
-#define FEWS(low, high, lut, group)   \
-	FEW(low, high, lut, group, 1) \
-	FEW(low, high, lut, group, 2) \
-	FEW(low, high, lut, group, 3) \
-	FEW(low, high, lut, group, 4)
-#define NAMED(low, high, lut, group, R) few_##low##_##high##_##lut##_##group##_##R
-#define ENTRY(low, high, lut, group)                                                                           \
-	{ low,                                                                                                 \
-	  high,                                                                                                \
-	  lut,                                                                                                 \
-	  group,                                                                                               \
-	  { NAMED(low, high, lut, group, 1), NAMED(low, high, lut, group, 2), NAMED(low, high, lut, group, 3), \
-	    NAMED(low, high, lut, group, 4) } },
+#define ROWS_TO_MOST ROWS_TO_4
+#define NAMES_TO_MOST NAMES_TO_4
 #endif
+#define PREFIX(low, high, lut, group) few_##low##_##high##_##lut##_##group##_
+#define FEWS(low, high, lut, group) ROWS_TO_MOST(FEW, low, high, lut, group)
+#define ENTRY(low, high, lut, group) { low, high, lut, group, { NAMES_TO_MOST(PREFIX(low, high, lut, group)) } },
 SHAPES(FEWS)
 static const struct shape {
 	int low, high;
