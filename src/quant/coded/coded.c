@@ -51,30 +51,24 @@ typedef const struct range kernel_table[LAYOUTS][RANGES];
 static kernel_table table_avx2 = TABLE_AVX2(avx2);
 static kernel_table table_avxvnni = TABLE_AVX2(avxvnni);
 
-static kernel_table table_avx512 = {
-	[PACKED] = { { FEW_ROWS, packed_few_avx512 }, { ANY, packed_many_avx512 } },
-	[PLANES_32] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
-	[PLANES_16] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
-	[ROWS_G64] = { { FEW_TWICE, coded_few_avx512 }, { ANY, coded_many_avx512 } },
-	[ROWS_32] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },
-	[ROWS_16] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },
-	[ROWS_ANY] = { { ANY, coded_mul_scalar } },
-};
+/* Every layout but PACKED, of which the last kernels depend on the processor. */
+#define TABLE_AVX512(...)                                                                         \
+	{                                                                                         \
+		[PACKED] = { { FEW_ROWS, packed_few_avx512 }, __VA_ARGS__ },                      \
+		[PLANES_32] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },   \
+		[PLANES_16] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },   \
+		[ROWS_G64] = { { FEW_TWICE, coded_few_avx512 }, { ANY, coded_many_avx512 } },     \
+		[ROWS_32] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } }, \
+		[ROWS_16] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } }, \
+		[ROWS_ANY] = { { ANY, coded_mul_scalar } },                                       \
+	}
+static kernel_table table_avx512 = TABLE_AVX512({ ANY, packed_many_avx512 });
+/* On processors that packed_many_slow names. */
+static kernel_table table_avx512_panels = TABLE_AVX512({ PANELS_FROM - 1, packed_many_avx512 },
+                                                       { ANY, coded_many_avx512 });
 
-/* On processors that packed_many_slow names: the rows of PACKED differ from table_avx512. */
-static kernel_table table_avx512_panels = {
-	[PACKED] = { { FEW_ROWS, packed_few_avx512 },
-	             { PANELS_FROM - 1, packed_many_avx512 },
-	             { ANY, coded_many_avx512 } },
-	[PLANES_32] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
-	[PLANES_16] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
-	[ROWS_G64] = { { FEW_TWICE, coded_few_avx512 }, { ANY, coded_many_avx512 } },
-	[ROWS_32] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },
-	[ROWS_16] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },
-	[ROWS_ANY] = { { ANY, coded_mul_scalar } },
-};
-
-/* A tile takes as long for 5 rows as for 16, so the fewest rows stay with vectors. */
+/* AMX multiplies a tile of 16 rows at a time and takes as long for fewer.  Up to ACTS_TILED - 1 rows are faster without
+ * it. */
 static kernel_table table_amx = {
 	[PACKED] = { { ACTS_TILED - 1, packed_few_avx512 }, { FEW_TWICE, packed_few_amx }, { ANY, coded_many_amx } },
 	[PLANES_32] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_amx } },
