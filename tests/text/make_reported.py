@@ -18,12 +18,14 @@ TOOLS = {
     "memory_get": {"from": "integer"}, "resize": {"size": "array"},
     "Calendar.create_event": {"title": "string", "metadata": "object"}, "web-browsing": {"url": "string"},
     "mcp__scihub__search_by_title": {"title": "string", "num_results": "integer"},
+    "inspect": {"code": "string", "options": "object", "items": "array", "count": "integer", "active": "boolean", "empty": "null"},
     "connect": {"connections": "object"}, "google:mcp:create-pdf-file": {"filename": "string", "content": "string"},
 }
 SAYS = {"qwen": "<tool_call> <function=", "hermes": "<tool_call>", "glm": "<arg_key>", "minimax": "<minimax:tool_call>",
         "kimi": "<|tool_call_begin|>", "mistral": "[ARGS]", "mistral list": "[TOOL_CALLS]", "gemma": "<|tool_call>",
         "harmony": "<|channel|>commentary", "lfm": "<|tool_call_start|>", "dsml": D, "deepseek": "tool%scall%sbegin" % (S, S),
-        "llama": "Environment: ipython", "granite": "<|tool_call|>", "seed": "<seed:tool_call>"}
+        "llama": "Environment: ipython", "granite": "<|tool_call|>", "cohere": "<|START_ACTION|>",
+        "apertus": "<|tools_prefix|>", "seed": "<seed:tool_call>"}
 cases = []
 
 
@@ -232,6 +234,155 @@ case("vllm#16214", "llama", '<|python_start|>{"name": "search", "parameters": {"
 case("ollama#7824", "llama", '[get_weather(city="Lima"), now()]', ("get_weather", {"city": "Lima"}), ("now", {}))
 case("dynamo PR 2457", "granite", '<|tool_call|>[{"name": "now", "arguments": {}}, {"name": "read", "arguments": {"filePath": "/a"}}]', ("now", {}), read("/a"))
 case("lmstudio#797, Seed", "seed", "<seed:think>No dependencies.</seed:think>\n<seed:tool_call>\n<function=bash>\n<parameter=command>for i in 1 2; do\n  echo $i\ndone</parameter>\n</function>\n</seed:tool_call>", bash("for i in 1 2; do\n  echo $i\ndone"), thought="No dependencies.")
+
+# ---- more of Qwen3-Coder and 3.5 to 3.6
+case("mlx-lm PR 1330, a date for an integer", "qwen", q("memory_get", ("from", "2026-01-15")), ("memory_get", {"from": "2026-01-15"}))
+case("mlx-lm PR 1330, words for a number", "qwen", q("get_weather", ("longitude", "far west")), ("get_weather", {"longitude": "far west"}))
+case("mlx-lm PR 1310, no object", "qwen", q("search", ("query", "q"), ("opts", "none of them")), ("search", {"query": "q", "opts": "none of them"}))
+case("mlx-lm PR 1310, no array", "qwen", q("search", ("query", "q"), ("exclude", "red, blue")), ("search", {"query": "q", "exclude": "red, blue"}))
+case("maclocal-api#38, a number on one line", "qwen", "<tool_call>\n<function=bash>\n<parameter=command>ls</parameter>\n<parameter=timeout>30</parameter>\n</function>\n</tool_call>", bash("ls", timeout=30))
+case("maclocal-api#38, a boolean", "qwen", q("search", ("query", "q"), ("safe", "false")), ("search", {"query": "q", "safe": False}))
+for v in ("true", "4", "[60,30]", '{"type": "bar"}', "null", "1e5", "02134"):
+    case("smg PR 1841 and mlxcel#1336, a string that looks like %s" % v, "qwen", q("search", ("query", v)), ("search", {"query": v}))
+case("llamadart#530", "qwen", q("inspect", ("code", "123"), ("options", "{}"), ("items", "[]"), ("count", "7"), ("active", "true"), ("empty", "null")), ("inspect", {"code": "123", "options": {}, "items": [], "count": 7, "active": True, "empty": None}))
+case("renderers PR 52, True", "qwen", q("search", ("query", "q"), ("safe", "True")), ("search", {"query": "q", "safe": True}))
+case("renderers PR 52, a null that may be", "qwen", q("search", ("query", "q"), ("cursor", "null")), ("search", {"query": "q", "cursor": None}))
+case("renderers PR 52, the function is not closed", "qwen", "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</tool_call>", bash("ls"))
+case("renderers PR 52, parameter and function are not closed", "qwen", "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</function>\n</tool_call>", bash("ls"))
+case("llama.cpp#24807, closed twice", "qwen", "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</parameter>\n</function>\n</tool_call>", bash("ls"))
+case("llama.cpp#24807, closed twice before another", "qwen", "<tool_call>\n<function=read>\n<parameter=filePath>\n/a\n</parameter>\n</parameter>\n<parameter=limit>\n5\n</parameter>\n</function>\n</tool_call>", read("/a", limit=5))
+case("llama.cpp#24807, a required parameter is missing", "qwen", q("write", ("filePath", "/w/context.clj")), ("write", {"filePath": "/w/context.clj"}))
+case("llama.cpp#27363, another order", "qwen", q("edit", ("newString", "b"), ("filePath", "a.py"), ("oldString", "a")), ("edit", {"newString": "b", "filePath": "a.py", "oldString": "a"}))
+case("atlas PR 73, a number", "qwen", q("get_weather", ("city", "Lima"), ("days", "10"), ("longitude", "3.14")), ("get_weather", {"city": "Lima", "days": 10, "longitude": 3.14}))
+case("llama.cpp#17932, a call in the thought's midst", "qwen", "Let me see.\n" + q("now") + "\n", ("now", {}), content="Let me see.")
+# ---- more of Hermes
+case("ollama#17274, no such tool: the client may say so", "hermes", '<tool_call>\n{"name": "Apply tags", "arguments": {"tags": ["a"]}}\n</tool_call>', ("Apply tags", {"tags": ["a"]}))
+case("vllm#19056", "hermes", h("search", '{"query": "具体有哪些提升", "exclude": [{"h2": "一、背景", "guideline": "阐述目标"}, {"h2": "二、技术", "guideline": "分析"}]}'), ("search", {"query": "具体有哪些提升", "exclude": [{"h2": "一、背景", "guideline": "阐述目标"}, {"h2": "二、技术", "guideline": "分析"}]}))
+case("vllm PR 21360", "hermes", h("search", '{"exclude": [{"value": 1}, {"value": 2}]}'), ("search", {"exclude": [{"value": 1}, {"value": 2}]}))
+case("llama-cpp-python#1784", "hermes", h("get_weather", '{"city": "San Francisco, CA, USA"}') + "\n" + h("search", '{"query": "San Francisco, CA, USA", "cursor": "2024-10-01"}'), ("get_weather", {"city": "San Francisco, CA, USA"}), ("search", {"query": "San Francisco, CA, USA", "cursor": "2024-10-01"}))
+case("vllm PR 43934, Granite 4", "hermes", '<tool_call>{"name": "now", "arguments": {}}</tool_call><tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>', ("now", {}), bash("ls"))
+# ---- more of GLM
+case("vllm PR 54971, the key is closed twice", "glm", "<tool_call>read<arg_key>filePath</arg_key></arg_key><arg_value>/tmp/x</arg_value></tool_call>", read("/tmp/x"))
+case("vllm PR 54971, the key is opened twice", "glm", "<tool_call>read<arg_key><arg_key>filePath</arg_key><arg_value>/tmp/x</arg_value></tool_call>", read("/tmp/x"))
+case("fw-ai python-sdk#119", "glm", "<tool_call>now</arg_value></tool_call>", ("now", {}))
+case("fw-ai python-sdk#119, and another call", "glm", "<tool_call>now</arg_value></tool_call>\n" + g("bash", ("command", "ls")), ("now", {}), bash("ls"))
+case("rtp-llm PR 525", "glm", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>杭州</arg_value>\n</tool_call>", ("get_weather", {"city": "杭州"}))
+case("lmstudio#1528", "glm", g("read", ("filePath", "1.jpg")) + "\n" + g("read", ("filePath", "2.jpg")), read("1.jpg"), read("2.jpg"))
+case("inferencer-feedback#101", "glm", g("edit", ("filePath", "a"), ("oldString", "b"), ("newString", "c")), ("edit", {"filePath": "a", "oldString": "b", "newString": "c"}))
+for v in ("true", "4", "[60,30]", '{"type": "bar"}'):
+    case("smg PR 1841, a string that looks like %s" % v, "glm", g("search", ("query", v)), ("search", {"query": v}))
+# ---- more of MiniMax
+case("frontend-crates PR 245", "minimax", m(("get_weather", [("city", "Montréal </minimax:tool_call> café")])), ("get_weather", {"city": "Montréal </minimax:tool_call> café"}))
+for v in ("02134", "1e5", "true", "yes"):
+    case("mlxcel#1336, a string that looks like %s" % v, "minimax", m(("search", [("query", v)])), ("search", {"query": v}))
+case("frontend-crates PR 83, the block is not closed", "minimax", '<minimax:tool_call>\n<invoke name="bash">\n<parameter name="command">ls</parameter>\n</invoke>\n<invoke name="now">\n</invoke>\n', bash("ls"), ("now", {}))
+# ---- more of Kimi
+case("exo#2281", "kimi", ks(("functions_get_weather_1", '{"city": "Lima"}')), ("get_weather", {"city": "Lima"}))
+case("exo PR 2282, a name with underscores", "kimi", ks(("functions_grep_tool_3", '{"pattern": "x"}')), ("grep_tool", {"pattern": "x"}))
+case("exo PR 2282, both forms", "kimi", ks(("functions.read:0", '{"filePath": "/a"}'), ("functions_read_1", '{"filePath": "/b"}')), read("/a"), read("/b"))
+case("llama.cpp#24658", "kimi", k(("functions_bash_2", '{"command": "gh pr view 2"}'), ("functions_bash_3", '{"command": "gh pr checks 2"}'), ("functions_bash_4", '{"command": "git diff"}')) + "<|tool_calls_section_end|>", bash("gh pr view 2"), bash("gh pr checks 2"), bash("git diff"))
+case("sglang PR 21377, neither point nor colon", "kimi", ks(("functionsbash5", '{"command": "ls -la ~/.config 2>/dev/null || echo \\"none\\""}'), ("functionsbash6", '{"command": "ls"}')), bash('ls -la ~/.config 2>/dev/null || echo "none"'), bash("ls"))
+case("sglang PR 21377, no colon", "kimi", ks(("functions.bash5", '{"command": "ls"}')), bash("ls"))
+case("exo PR 1757, another mark", "kimi", ks(("functions.bash!166", '{"command": "ls"}')), bash("ls"))
+case("vllm PR 44137, a mark in an argument", "kimi", ks(("functions.write:0", '{"filePath": "a", "content": "<|tool_call_begin|>"}')), ("write", {"filePath": "a", "content": "<|tool_call_begin|>"}))
+case("unsloth PR 5624, no number", "kimi", ks(("functions.search", '{"query": "x"}')), ("search", {"query": "x"}))
+case("unsloth PR 5624, no number and no end", "kimi", '<|tool_call_begin|>functions.search<|tool_call_argument_begin|>{"query": "x"}', ("search", {"query": "x"}))
+# ---- more of Mistral
+case("vllm#30651", "mistral", '[TOOL_CALLS]write{"filePath": "/w/blabla.txt", "content": "This is a test file."}', ("write", {"filePath": "/w/blabla.txt", "content": "This is a test file."}))
+case("vllm PR 30724, a brace before", "mistral", 'As {this} says.[TOOL_CALLS]now[ARGS]{}', ("now", {}), content="As {this} says.")
+case("mlx-lm#1307", "mistral", '[TOOL_CALLS]bash[ARGS]{"command": "ls -la", "timeout": 5}', bash("ls -la", timeout=5))
+case("vllm PR 30724, a brace before a list", "mistral list", 'As {this} says.[TOOL_CALLS][{"name": "now", "arguments": {}}]', ("now", {}), content="As {this} says.")
+case("vllm#20028, two in a list", "mistral list", '[TOOL_CALLS][{"name": "read", "arguments": {"filePath": "/a"}}, {"name": "read", "arguments": {"filePath": "/b"}}]', read("/a"), read("/b"))
+# ---- more of Gemma 4
+case("vllm#53642", "gemma", "<|tool_call>call:bash(command:%sls -a%s)<tool_call|>" % (G, G), bash("ls -a"))
+case("vllm#53642, a right one behind", "gemma", "<|tool_call>call:bash(command:%sls -a%s)<tool_call|>" % (G, G) + t("now", ""), bash("ls -a"), ("now", {}))
+case("omlx PR 1886", "gemma", "<|tool_call>call:bash(command=%sls%s, timeout=5)<tool_call|>" % (G, G), bash("ls", timeout=5))
+case("vllm#53431", "gemma", "<|tool_call>:bash{command:%sls%s}<tool_call|>" % (G, G), bash("ls"))
+case("vllm PR 54778, a dash", "gemma", "<|tool_call>-bash{command:%sls%s}<tool_call|>" % (G, G), bash("ls"))
+case("vllm PR 54778, a bare name", "gemma", "<|tool_call>bash{command:%sls%s}<tool_call|>" % (G, G), bash("ls"))
+case("mlx-vlm PR 1473", "gemma", "<|tool_call>Calendar.create_event{title:%sx%s}<tool_call|>" % (G, G), ("Calendar.create_event", {"title": "x"}))
+case("mlx-lm#1126, a brace is opened", "gemma", t("write", "content:%sif (x) { console.log(y)%s" % (G, G)), ("write", {"content": "if (x) { console.log(y)"}))
+case("mlx-lm#1126, a brace is closed", "gemma", t("write", "content:%stest } only%s" % (G, G)), ("write", {"content": "test } only"}))
+case("sglang PR 39240", "gemma", t("search", "query:weather in Tokyo%s" % G), ("search", {"query": "weather in Tokyo"}))
+case("sglang PR 39240, a comma", "gemma", t("search", "query:Paris, France%s,max_results:5" % G), ("search", {"query": "Paris, France", "max_results": 5}))
+case("ollama#15315, backticks", "gemma", t("edit", "filePath:%sa.css%s,newString:`.coin {\n  color: 'red';\n}`" % (G, G)), ("edit", {"filePath": "a.css", "newString": ".coin {\n  color: 'red';\n}"}))
+case("vllm PR 54257, nested", "gemma", t("search", "query:%sq%s,opts:{mode:{x:%sy%s}}" % (G, G, G, G)), ("search", {"query": "q", "opts": {"mode": {"x": "y"}}}))
+# ---- more of Harmony
+case("vllm-mlx PR 562", "harmony", A + "We search.<|end|><|start|>assistant<|channel|>analysis to=functions.search code<|message|>\n{\"query\":\"Display\"}<|call|>", ("search", {"query": "Display"}), thought="We search.")
+case("llama.cpp PR 15181", "harmony", A + "Go.<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{ \"city\": \"Lima\" }<|call|>", ("get_weather", {"city": "Lima"}), thought="Go.")
+case("lmstudio#942", "harmony", "<|start|>assistant<|channel|>commentary to=functions.search<|constrain|>json<|message|>{\"opts\":{\"sd\":{\"main\":{\"cpu\":\"100m\"}}}}<|call|>", ("search", {"opts": {"sd": {"main": {"cpu": "100m"}}}}))
+case("mlxcel PR 658, pretty, not ended", "harmony", "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\n  \"city\": \"Lima\",\n  \"days\": 2\n}", ("get_weather", {"city": "Lima", "days": 2}))
+case("mlxcel PR 658, one after the other", "harmony", "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|><|start|>assistant<|channel|>commentary to=functions.read <|constrain|>json<|message|>{\"filePath\":\"/a\"}<|call|>", ("now", {}), read("/a"))
+case("dynamo PR 2999", "harmony", "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\":\"San Francisco\"}", ("get_weather", {"city": "San Francisco"}))
+# ---- more of LFM2
+case("llama.cpp#23838", "lfm", lf("search(query='current temperature in Mexico City', max_results=5)"), ("search", {"query": "current temperature in Mexico City", "max_results": 5}))
+case("llama.cpp PR 24071", "lfm", "The list is items = [1, 2] and [x].", content="The list is items = [1, 2] and [x].")
+case("browser-ai PR 212, a comma", "lfm", lf('search(query="Doe, Jane")'), ("search", {"query": "Doe, Jane"}))
+case("browser-ai PR 212, two", "lfm", lf('search(query="a"), get_weather(city="b")'), ("search", {"query": "a"}), ("get_weather", {"city": "b"}))
+case("mlx-lm#1785", "lfm", lf("write(filePath='/tmp/hello.py', content='# Hello, world!')"), ("write", {"filePath": "/tmp/hello.py", "content": "# Hello, world!"}))
+case("mlx-swift-lm#493", "lfm", lf('search(opts={"x": "a)]b"})'), ("search", {"opts": {"x": "a)]b"}}))
+case("mlx-swift-lm PR 152", "lfm", lf("bash(command=\"requests.get('url')\")"), bash("requests.get('url')"))
+case("mlx-lm PR 1707", "lfm", lf('memory_get(from=1), search(query="x)")'), ("memory_get", {"from": 1}), ("search", {"query": "x)"}))
+case("mlxcel PR 786, a comma in a list", "lfm", lf('search(exclude=["a,b", "c"])'), ("search", {"exclude": ["a,b", "c"]}))
+case("mlxcel PR 786, blanks", "lfm", lf('search(query = "x", max_results = 3)'), ("search", {"query": "x", "max_results": 3}))
+case("llama.cpp PR 24667", "lfm", lf("bash(command='print(1)\\nprint(2)')"), bash("print(1)\nprint(2)"))
+case("tabbyAPI PR 464", "lfm", lf("web_fetch(url='/home/user1/workspace')").replace("web_fetch", "Glob").replace("url", "pattern"), ("Glob", {"pattern": "/home/user1/workspace"}))
+# ---- more of DeepSeek
+case("vllm PR 45877, the value ends with a mark's letters", "dsml", wrap(inv("bash", ("command", "true", "make 2>&1"))), bash("make 2>&1"))
+case("sglang#35563", "dsml", wrap("\n".join([inv("now"), inv("list_mailboxes"), inv("get_weather", ("city", "true", "Lima"), ("days", "false", "-7"))])), ("now", {}), ("list_mailboxes", {}), ("get_weather", {"city": "Lima", "days": -7}))
+case("sglang PR 19662", "dsml", wrap(inv("search", ("exclude", "false", '[{"content": "查询数据", "status": "pending"}, {"content": "对比", "status": "pending"}]'))), ("search", {"exclude": [{"content": "查询数据", "status": "pending"}, {"content": "对比", "status": "pending"}]}))
+case("sglang PR 39632, nested arrays", "dsml", wrap(inv("search", ("data_refs", "false", "[[1, [2, 3]], [[], {}]]"))), ("search", {"data_refs": [[1, [2, 3]], [[], {}]]}))
+case("vllm#42878, lines", "dsml", wrap(inv("write", ("filePath", "true", "a"), ("content", "true", "one\n\n  two </x>\n"))), ("write", {"filePath": "a", "content": "one\n\n  two </x>\n"}))
+# ---- more of Llama and Seed
+case("dynamo PR 9536", "llama", '<|python_tag|>{"name":"get_weather","arguments":{"city":"NYC"}};{"name":"search","arguments":{"query":"EST"}}', ("get_weather", {"city": "NYC"}), ("search", {"query": "EST"}))
+case("unsloth PR 5620, a blank behind the semicolon", "llama", '<|python_tag|>{"name": "now", "parameters": {}}; {"name": "read", "parameters": {"filePath": "/a"}}', ("now", {}), read("/a"))
+case("vllm#30722", "llama", '[search(query="q", exclude=["a", "b (c)"])]', ("search", {"query": "q", "exclude": ["a", "b (c)"]}))
+case("vllm PR 32505, deep", "llama", '[search(opts={"a": [{"b": 1}], "c": {"d": [2]}})]', ("search", {"opts": {"a": [{"b": 1}], "c": {"d": [2]}}}))
+case("vllm#26573", "seed", "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Barcelona, Spain</parameter>\n<parameter=days>2</parameter>\n</function>\n</seed:tool_call>", ("get_weather", {"city": "Barcelona, Spain", "days": 2}))
+case("vllm PR 32430, a budget told in the thought", "seed", "<seed:think>Hm.<seed:cot_budget_reflect>I used 5 tokens.</seed:cot_budget_reflect>Go.</seed:think>\n<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>", ("now", {}), thought="Hm.<seed:cot_budget_reflect>I used 5 tokens.</seed:cot_budget_reflect>Go.")
+# ---- what degraded Nemotron writes
+n3 = "<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>"
+case("Rapid-MLX PR 1031, the call is not closed", "qwen", "<tool_call>\n" + n3, bash("ls"))
+case("Rapid-MLX PR 1031, no wrapper", "qwen", n3, bash("ls"))
+case("Rapid-MLX PR 1031, on one line", "qwen", "<tool_call><function=memory_get><parameter=from>1</parameter></function></tool_call>", ("memory_get", {"from": 1}))
+case("agno#5106", "glm", "Let me see.\n<tool_call>bash <arg_key>command</arg_key> <arg_value>git status --porcelain</arg_value> </tool_call>", bash("git status --porcelain"), content="Let me see.")
+# ---- Granite, Apertus, Command
+case("ollama#11505", "granite", '<|tool_call|>[{"arguments": {"content": "| Month | Savings |\\n|---|---|\\n| May | $250 |"}, "name": "write"}]', ("write", {"content": "| Month | Savings |\n|---|---|\n| May | $250 |"}))
+case("mlx-lm PR 1663", "apertus", '<|tools_prefix|>[{"get_weather": {"city": "London"}}]<|tools_suffix|>', ("get_weather", {"city": "London"}))
+case("mlx-lm PR 1663, two", "apertus", '<|tools_prefix|>[{"get_weather": {"city": "London"}}, {"now": {}}]<|tools_suffix|>', ("get_weather", {"city": "London"}), ("now", {}))
+case("mlx-lm PR 1663, a thought", "apertus", '<|inner_prefix|>I look.<|inner_suffix|><|tools_prefix|>[{"now": {}}]<|tools_suffix|>', ("now", {}), thought="I look.")
+case("smg PR 315", "cohere", '<|START_RESPONSE|>Let me help.<|END_RESPONSE|>\n<|START_ACTION|>\n{"tool_name": "search", "parameters": {"query": "rust"}}\n<|END_ACTION|>', ("search", {"query": "rust"}), content="Let me help.")
+case("smg#305, several", "cohere", '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "now", "parameters": {}}, {"tool_call_id": "1", "tool_name": "bash", "parameters": {"command": "ls"}}]<|END_ACTION|>', ("now", {}), bash("ls"))
+case("lmstudio#2194", "cohere", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "read", "parameters": {"filePath": "/a"}}\n]<|END_ACTION|>', read("/a"))
+case("mlx-vlm PR 1298", "cohere", '<|START_THINKING|>I look it up.<|END_THINKING|><|START_ACTION|>[{"tool_call_id": "0", "tool_name": "search", "parameters": {"query": "x"}}]<|END_ACTION|>', ("search", {"query": "x"}), thought="I look it up.")
+case("mlx-vlm PR 1298, marks of text", "cohere", "<|START_TEXT|>No tool is needed.<|END_TEXT|>", content="No tool is needed.")
+# ---- Gemma 4 and Llama 4
+case("omlx#581", "gemma", '<|tool_call>call:bash{command:"ls"}<tool_call|>', bash("ls"))
+case("ollama#15315, quoted and closed by a mark", "gemma", t("grep_tool", "path:%s/data%s,pattern:':\\s*\\w+'%s" % (G, G, G)), ("grep_tool", {"path": "/data", "pattern": ":\\s*\\w+"}))
+case("vllm#22917", "llama", '[now(), get_weather(city="Dublin, Ireland", unit="2025-04-14")]', ("now", {}), ("get_weather", {"city": "Dublin, Ireland", "unit": "2025-04-14"}))
+# ---- several calls, or none of anything, in one piece of a stream
+case("sglang#31915", "hermes", h("get_weather", '{"city": "Lima", "days": 1}') + "\n" + h("get_weather", '{"city": "Oslo", "days": 2}'), ("get_weather", {"city": "Lima", "days": 1}), ("get_weather", {"city": "Oslo", "days": 2}))
+case("sglang#37634", "hermes", h("now", "{}") + "\n" + h("now", "{}"), ("now", {}), ("now", {}))
+case("sglang#37634, GLM", "glm", g("now") + g("bash", ("command", "ls")) + g("now"), ("now", {}), bash("ls"), ("now", {}))
+case("sglang#37634, three by semicolons", "llama", '<|python_tag|>{"name": "now", "parameters": {}};{"name": "now", "parameters": {}};{"name": "read", "parameters": {"filePath": "/a"}}', ("now", {}), ("now", {}), read("/a"))
+case("sglang#35564, MiniMax", "minimax", m(("get_weather", []), sep=""), ("get_weather", {}))
+case("sglang#35564, Mistral", "mistral list", '[TOOL_CALLS] [{"name": "now", "arguments": {}}, {"name": "now", "arguments": {}}]', ("now", {}), ("now", {}))
+case("sglang#35564, Command", "cohere", '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "now", "parameters": {}}]<|END_ACTION|>', ("now", {}))
+case("sglang#35564, GLM", "glm", g("memory_get", ("from", "123")), ("memory_get", {"from": 123}))
+case("sglang PR 34898, words before", "mistral", 'Sure.\n[TOOL_CALLS]get_weather[ARGS]{"city":"SF"}', ("get_weather", {"city": "SF"}), content="Sure.")
+case("sglang PR 34898, two", "mistral", '[TOOL_CALLS]get_weather[ARGS]{"city":"SF"}[TOOL_CALLS]get_weather[ARGS]{"city":"NY"}', ("get_weather", {"city": "SF"}), ("get_weather", {"city": "NY"}))
+case("sglang PR 34898, words behind", "mistral", '[TOOL_CALLS]get_weather[ARGS]{"city":"SF"}\nThat is all.', ("get_weather", {"city": "SF"}), content="That is all.")
+# ---- arguments as a string of JSON
+case("mlx-swift-lm#169", "hermes", h("get_weather", '"{\\"city\\": \\"Paris\\"}"'), ("get_weather", {"city": "Paris"}))
+case("mlx-swift-lm PR 252, of none", "hermes", h("now", '"{}"'), ("now", {}))
+case("mlx-swift-lm PR 172, in a list", "granite", '<|tool_call|>[{"name": "get_weather", "arguments": "{\\"city\\": \\"Tokyo\\", \\"unit\\": \\"celsius\\"}"}]', ("get_weather", {"city": "Tokyo", "unit": "celsius"}))
+# ---- DeepSeek V3 and R1
+fenced = lambda n, a: ds("tool", "call", "begin") + "function" + ds("tool", "sep") + n + "\n```json\n" + a + "\n```" + ds("tool", "call", "end")
+case("Rapid-MLX PR 795", "deepseek", ds("tool", "calls", "begin") + "\n" + fenced("get_weather", '{"city": "Tokyo"}') + "\n" + ds("tool", "calls", "end"), ("get_weather", {"city": "Tokyo"}))
+case("tt-inference-server#3683", "deepseek", ds("tool", "calls", "begin") + fenced("get_weather", '{"city":"San Francisco"}') + "\n" + fenced("now", "{}") + ds("tool", "calls", "end"), ("get_weather", {"city": "San Francisco"}), ("now", {}))
+case("dynamo PR 4253, lines in JSON", "deepseek", ds("tool", "calls", "begin") + fenced("search", '{\n  "query": "a",\n  "opts": {\n    "b": 1\n  }\n}') + ds("tool", "calls", "end"), ("search", {"query": "a", "opts": {"b": 1}}))
+case("vllm#28219", "llama", '{"name": "get_weather", "parameters": {"city": "Lima", "days": 2}}', ("get_weather", {"city": "Lima", "days": 2}))
+case("mlx-swift-lm PR 205, JSON that is no call", "hermes", 'The file says {"name": "Alice", "age": 5}.', content='The file says {"name": "Alice", "age": 5}.')
 
 tools = [{"type": "function", "function": {"name": n, "parameters": {"type": "object", "properties": {k: {"type": t} for k, t in p.items()}}}}
          for n, p in TOOLS.items()]

@@ -3,7 +3,8 @@
  *     <|tool_call>call:NAME{key:<|"|>text<|"|>,n:5,list:[true,null],o:{k:1.5}}<tool_call|>
  *
  * Keys are bare, strings stand between marks of their own; a call is told when it is whole.  Models also write strings as
- * JSON or Python do, '=' for ':', and parentheses for the outer braces. */
+ * JSON, Python or JavaScript do, '=' for ':', and parentheses for the outer braces; they leave out the mark before a string, and
+ * "call" or "call:". */
 #include <string.h>
 
 #include "text/calls/dialect.h"
@@ -46,10 +47,11 @@ static bool take_quote(struct reader *r)
 	return true;
 }
 
-/* A string as Python has it: up to a quotation mark before what may follow a value, or to the mark that should have opened it. */
+/* A string as Python or JavaScript has it: up to its quotation mark before what may follow a value, or to the mark that should
+ * have opened it. */
 static bool single_quoted(struct reader *r, struct buf *out)
 {
-	const char *from = ++r->p;
+	const char with = *r->p, *from = ++r->p;
 
 	for (; r->p < r->end; r->p++) {
 		size_t left = (size_t)(r->end - r->p), len = sizeof quote - 1, k;
@@ -57,11 +59,12 @@ static bool single_quoted(struct reader *r, struct buf *out)
 		if (*r->p == '<' && left < len && !memcmp(r->p, quote, left))
 			break;
 		if (*r->p == '<' && left >= len && !memcmp(r->p, quote, len)) {
-			json_put_str(out, from, (size_t)(r->p - from));
+			k = (size_t)(r->p - from);
+			json_put_str(out, from, k - (k && from[k - 1] == with));
 			r->p += len;
 			return true;
 		}
-		if (*r->p != '\'' || (k = 1 + blanks(r->p + 1, left - 1)) > left)
+		if (*r->p != with || (k = 1 + blanks(r->p + 1, left - 1)) > left)
 			continue;
 		if (k == left)
 			break;
@@ -90,7 +93,7 @@ static bool string(struct reader *r, struct buf *out)
 		r->p += n;
 		return n > 0;
 	}
-	if (*r->p == '\'')
+	if (*r->p == '\'' || *r->p == '`')
 		return single_quoted(r, out);
 	if (!take_quote(r))
 		return false;
@@ -141,14 +144,32 @@ static bool container(struct reader *r, struct buf *out, int depth)
 	return true;
 }
 
+/* The mark that ends a string at `from` which none began: it stands before any bracket, and no value could begin there.  The
+ * reader goes behind it.  NULL: there is none. */
+static const char *closed(struct reader *r, const char *from)
+{
+	const char *end = from, *at, *before;
+
+	while (end < r->end && !strchr("]})", *end))
+		end++;
+	if (!(at = memmem(from, (size_t)(end - from), quote, sizeof quote - 1)))
+		return NULL;
+	for (before = at; before > from && strchr(" \n", before[-1]);)
+		before--;
+	if (before == from || strchr(":=,", before[-1]))
+		return NULL;
+	r->p = at + sizeof quote - 1;
+	return at;
+}
+
 static bool value(struct reader *r, struct buf *out, int depth)
 {
-	const char *from;
+	const char *from, *at;
 	struct json *j;
 
 	if (at_end(r) || depth > NEST_MAX)
 		return false;
-	if (*r->p == '<' || *r->p == '"' || *r->p == '\'')
+	if (strchr("<\"'`", *r->p))
 		return string(r, out);
 	if (*r->p == '{' || *r->p == '[')
 		return container(r, out, depth);
@@ -161,6 +182,8 @@ static bool value(struct reader *r, struct buf *out, int depth)
 	/* A number, true, false or null; a bare word is a string. */
 	if ((j = json_parse(from, (size_t)(r->p - from), 0, NULL)))
 		json_put(out, j);
+	else if ((at = closed(r, from)))
+		json_put_str(out, from, (size_t)(at - from));
 	else
 		json_put_str(out, from, (size_t)(r->p - from));
 	json_free(j);
@@ -177,15 +200,19 @@ static bool is_object(const struct buf *b)
 	return good;
 }
 
-static enum verdict whole(const char *p, size_t n, const char **name, size_t *n_name, struct buf *out, size_t *used)
+static enum verdict whole(const struct split *s, const char *p, size_t n, const char **name, size_t *n_name,
+                          struct buf *out, size_t *used)
 {
 	struct reader r = { p, p + n, false };
 	enum verdict v = text_match(p, n, word);
 	bool good;
 
-	if (v != CALL_YES)
+	if (v == CALL_MAYBE)
 		return v;
-	r.p += sizeof word - 1;
+	if (v == CALL_YES)
+		r.p += sizeof word - 1;
+	else
+		r.p += n && (*p == ':' || *p == '-');
 	for (*name = r.p; r.p < r.end && *r.p != '{' && *r.p != '(';)
 		r.p++;
 	*n_name = (size_t)(r.p - *name);
@@ -193,6 +220,9 @@ static enum verdict whole(const char *p, size_t n, const char **name, size_t *n_
 		return CALL_NO;
 	if (r.p == r.end)
 		return CALL_MAYBE;
+	/* Without the word before it, it is known by its name. */
+	if (v == CALL_NO && !split_knows(s, *name, *n_name))
+		return CALL_NO;
 	good = *n_name && container(&r, out, 0) && is_object(out);
 	*used = (size_t)(r.p - p);
 	return good ? CALL_YES : r.cut ? CALL_MAYBE : CALL_NO;
@@ -205,11 +235,10 @@ static enum verdict begins(const struct split *s, const struct dialect *d, const
 	enum verdict v;
 	struct buf b;
 
-	(void)s;
 	(void)d;
 	(void)over;
 	buf_init(&b);
-	v = whole(p, n, &name, &n_name, &b, &used);
+	v = whole(s, p, n, &name, &n_name, &b, &used);
 	buf_fini(&b);
 	return v;
 }
@@ -223,7 +252,7 @@ static enum progress read_call(struct split *s, bool over)
 
 	if (!s->call.stage) {
 		buf_init(&b);
-		whole(s->held.p, s->held.n, &name, &n_name, &b, &used);
+		whole(s, s->held.p, s->held.n, &name, &n_name, &b, &used);
 		split_call(s, name, n_name);
 		split_piece(s, PIECE_ARGUMENTS, b.p, b.n);
 		split_piece(s, PIECE_CALL_END, "", 0);

@@ -35,7 +35,10 @@ static size_t name_length(const struct marks *m, const char *p, size_t n, bool *
 	while (k < n && p[k] != '\n' && p[k] != '<')
 		k++;
 	*whole = k < n;
-	return k - (k && p[k - 1] == '\r');
+	n = k;
+	while (n && strchr(" \t\r", p[n - 1]))
+		n--;
+	return n;
 }
 
 /* A function's beginning: *at is where its name stands, *n_name how long it is, *used where what follows begins. */
@@ -122,7 +125,7 @@ static enum verdict begins(const struct split *s, const struct dialect *d, const
 {
 	const struct marks *m = d->form;
 	size_t at, n_name, used, object;
-	enum verdict v = head(m, p, n, over, &at, &n_name, &used), key, end;
+	enum verdict v = head(m, p, n, over, &at, &n_name, &used), key, end, stray;
 
 	if (v != CALL_YES)
 		return v;
@@ -135,7 +138,13 @@ static enum verdict begins(const struct split *s, const struct dialect *d, const
 	end = text_match(p + used, n - used, *m->end ? m->end : m->close);
 	if (key == CALL_YES || end == CALL_YES)
 		return CALL_YES;
-	return !over && (v == CALL_MAYBE || key == CALL_MAYBE || end == CALL_MAYBE) ? CALL_MAYBE : CALL_NO;
+	stray = *m->name_end || !split_knows(s, p + at, n_name) ? CALL_NO :
+	                                                          text_match(p + used, n - used, m->value_end);
+	if (stray == CALL_YES)
+		return CALL_YES;
+	return !over && (stray == CALL_MAYBE || v == CALL_MAYBE || key == CALL_MAYBE || end == CALL_MAYBE) ?
+	               CALL_MAYBE :
+	               CALL_NO;
 }
 
 static void end_function(struct split *s)
@@ -175,11 +184,19 @@ static unsigned kinds_of(const struct split *s, const char *key, size_t n_key, c
 	return !kinds && memmem(attributes, n, "string=\"false\"", 14) ? any : kinds;
 }
 
+/* Behind a mark that models write more than once. */
+static const char *past_marks(const char *p, const char *end, const char *mark)
+{
+	while (text_match(p, (size_t)(end - p), mark) == CALL_YES)
+		p += strlen(mark);
+	return p;
+}
+
 /* One argument at p[0..n), which begins with its mark.  Returns the bytes it takes; 0: more is needed. */
 static size_t argument(struct split *s, const struct marks *m, const char *p, size_t n)
 {
-	const char *key = p + strlen(m->key), *end = memmem(key, n - strlen(m->key), m->key_end, strlen(m->key_end)),
-		   *value, *stop;
+	const char *key = past_marks(p, p + n, m->key),
+		   *end = memmem(key, (size_t)(p + n - key), m->key_end, strlen(m->key_end)), *value, *stop;
 	const char *attributes = end ? end + strlen(m->key_end) : NULL, *tag = attributes;
 	size_t len;
 
@@ -189,6 +206,7 @@ static size_t argument(struct split *s, const struct marks *m, const char *p, si
 		return 0;
 	value = tag + m->attributes;
 	if (*m->value) {
+		value = past_marks(value, p + n, m->key_end);
 		value += blanks(value, (size_t)(p + n - value));
 		if ((size_t)(p + n - value) < strlen(m->value))
 			return 0;
@@ -197,10 +215,10 @@ static size_t argument(struct split *s, const struct marks *m, const char *p, si
 	if (!(stop = memmem(value, (size_t)(p + n - value), m->value_end, strlen(m->value_end))))
 		return 0;
 	len = (size_t)(stop - value);
-	/* A line break after the mark and before the next belong to the form. */
-	if (len && *value == '\n')
+	/* A line break after the mark and before the next belong to the form, but where strings are marked as such. */
+	if (!m->attributes && len && *value == '\n')
 		value++, len--;
-	if (len && value[len - 1] == '\n')
+	if (!m->attributes && len && value[len - 1] == '\n')
 		len--;
 	put_argument(s, key, (size_t)(end - key),
 	             kinds_of(s, key, (size_t)(end - key), attributes, (size_t)(tag - attributes)), value, len);
@@ -254,7 +272,7 @@ static bool arguments(struct split *s, const struct marks *m, bool over, enum pr
 
 static void begin_function(struct split *s, const struct marks *m, bool over)
 {
-	size_t at = 0, n_name = 0, used = 0;
+	size_t at = 0, n_name = 0, used = 0, blank;
 
 	head(m, s->held.p, s->held.n, over, &at, &n_name, &used);
 	if (!*m->name_end && text_match(s->held.p + at + n_name, s->held.n - at - n_name, m->key_end) == CALL_YES)
@@ -262,9 +280,15 @@ static void begin_function(struct split *s, const struct marks *m, bool over)
 	split_call(s, s->held.p + at, n_name);
 	split_drop(s, used);
 	s->call.stage = ARGUMENTS;
+	blank = blanks(s->held.p, s->held.n);
+	/* The end of an argument, where there is none. */
+	if (!*m->name_end && text_match(s->held.p, s->held.n, m->value_end) == CALL_YES) {
+		split_drop(s, strlen(m->value_end));
+		return;
+	}
 	if (text_match(s->held.p, s->held.n, s->dialect->open) == CALL_YES && !*m->name_end)
 		split_drop(s, strlen(s->dialect->open));
-	else if (used != at + n_name || *m->name_end || !s->held.n || strchr("<\r\n", *s->held.p))
+	else if (used != at + n_name || *m->name_end || blank == s->held.n || s->held.p[blank] == '<')
 		return;
 	split_drop(s, blanks(s->held.p, s->held.n));
 	split_put_back(s, m->key);

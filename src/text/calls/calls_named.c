@@ -19,6 +19,8 @@ struct named_form {
 	const char *cut;    /* characters that end the name before that */
 	const char *close;  /* after the arguments; may be missing at the end */
 	bool kind_first;    /* "function" and the separator may stand before the name, a fence round the arguments */
+	bool endless;       /* `end` may be missing before a brace */
+	bool numbered; /* the name stands in an id, which may be spelled otherwise: functions_NAME_0, functionsNAME0 */
 };
 
 enum { HEAD, ARGUMENTS, TAIL }; /* stages */
@@ -34,18 +36,47 @@ static bool name_char(char c)
 	       (unsigned char)c >= 0x80;
 }
 
-/* What stands after the open tag, up to the arguments. */
-static enum verdict read_head(const struct named_form *f, const char *p, size_t n, bool over, struct head *h)
+/* The tool whose name stands in an id, where the id itself is none. */
+static void name_in_id(const struct split *s, struct head *h)
 {
-	const char *end = memmem(p, n, f->end, strlen(f->end));
+	static const char word[] = "functions";
+	const char *p = h->name;
+	size_t n = h->n_name;
+
+	if (split_knows(s, p, n))
+		return;
+	if (text_match(p, n, word) == CALL_YES) {
+		p += strlen(word);
+		n -= strlen(word);
+	}
+	if (n && *p == '_')
+		p++, n--;
+	while (n && p[n - 1] >= '0' && p[n - 1] <= '9')
+		n--;
+	if (n && p[n - 1] == '_')
+		n--;
+	if (n && split_knows(s, p, n)) {
+		h->name = p;
+		h->n_name = n;
+	}
+}
+
+/* What stands after the open tag, up to the arguments. */
+static enum verdict read_head(const struct split *s, const struct named_form *f, const char *p, size_t n, bool over,
+                              struct head *h)
+{
+	const char *end = memmem(p, n, f->end, strlen(f->end)), *brace = f->endless ? memchr(p, '{', n) : NULL;
+	bool early = brace && (!end || brace < end);
 	size_t used, len;
 
+	if (early)
+		end = brace;
 	/* What is too far away is so however the text is cut. */
 	if ((end ? (size_t)(end - p) : n) > HEAD_BYTES_MAX)
 		return CALL_NO;
 	if (!end)
 		return over ? CALL_NO : CALL_MAYBE;
-	used = (size_t)(end - p) + strlen(f->end);
+	used = (size_t)(end - p) + (early ? 0 : strlen(f->end));
 	h->name = p + blanks(p, (size_t)(end - p));
 	len = (size_t)(end - h->name);
 	if (f->kind_first && len == 8 && !memcmp(h->name, "function", 8)) {
@@ -67,10 +98,13 @@ static enum verdict read_head(const struct named_form *f, const char *p, size_t 
 	if (!h->n_name || h->n_name > NAME_BYTES_MAX ||
 	    (h->n_name < len && !strchr(f->cut, h->name[h->n_name]) && h->name[h->n_name] != ' '))
 		return CALL_NO;
+	if (early && !split_knows(s, h->name, h->n_name))
+		return CALL_NO;
+	if (f->numbered)
+		name_in_id(s, h);
 	used += blanks(p + used, n - used);
 	if (f->kind_first && used < n && p[used] == '`') {
-		const char *brace = memchr(p + used, '{', n - used);
-
+		brace = memchr(p + used, '{', n - used);
 		if ((brace ? (size_t)(brace - (p + used)) : n - used) > FENCE_BYTES_MAX)
 			return CALL_NO;
 		if (!brace)
@@ -87,8 +121,7 @@ static enum verdict begins(const struct split *s, const struct dialect *d, const
 {
 	struct head h;
 
-	(void)s;
-	return read_head(d->form, p, n, over, &h);
+	return read_head(s, d->form, p, n, over, &h);
 }
 
 /* The closing tag, a fence before it; what else stands there is content. */
@@ -120,7 +153,7 @@ static enum progress read_call(struct split *s, bool over)
 	struct head h;
 
 	if (s->call.stage == HEAD) {
-		read_head(f, s->held.p, s->held.n, over, &h);
+		read_head(s, f, s->held.p, s->held.n, over, &h);
 		split_call(s, h.name, h.n_name);
 		split_drop(s, h.at);
 		s->call.stage = ARGUMENTS;
@@ -193,13 +226,23 @@ static const struct speech harmony = { .think_open = "<|channel|>analysis<|messa
 	                               .content_open = "<|channel|>final<|message|>",
 	                               .turn = "<|start|>assistant" };
 
-static const struct named_form mistral_form = { "", "[ARGS]", "[", "", false };
-static const struct named_form kimi_form = { "functions.", "<|tool_call_argument_begin|>", ":", "<|tool_call_end|>",
-	                                     false };
-static const struct named_form deepseek_form = { "", "<" BAR "tool" DASH "sep" BAR ">", "", DS("tool", "call", "end"),
-	                                         true };
-static const struct named_form functionary_form = { "", ">", "", "</function>", false };
-static const struct named_form harmony_form = { "functions.", "<|message|>", "<", "<|call|>", false };
+static const struct named_form mistral_form = {
+	.prefix = "", .end = "[ARGS]", .cut = "[", .close = "", .endless = true
+};
+static const struct named_form kimi_form = { .prefix = "functions.",
+	                                     .end = "<|tool_call_argument_begin|>",
+	                                     .cut = ":!",
+	                                     .close = "<|tool_call_end|>",
+	                                     .numbered = true };
+static const struct named_form deepseek_form = { .prefix = "",
+	                                         .end = "<" BAR "tool" DASH "sep" BAR ">",
+	                                         .cut = "",
+	                                         .close = DS("tool", "call", "end"),
+	                                         .kind_first = true };
+static const struct named_form functionary_form = { .prefix = "", .end = ">", .cut = "", .close = "</function>" };
+static const struct named_form harmony_form = {
+	.prefix = "functions.", .end = "<|message|>", .cut = "<", .close = "<|call|>"
+};
 
 /* ---- held to schemas ---- */
 

@@ -227,10 +227,15 @@ static bool between(struct split *s, bool over, enum progress *end)
 {
 	size_t at = blanks(s->held.p, s->held.n), n = s->held.n - at, len, used;
 	const char *p = s->held.p + at, *key;
-	enum verdict e = literal(p, n, function_end), v = tag_name(p, n, parameter_tag, &key, &len, &used);
+	enum verdict e = literal(p, n, function_end), v = tag_name(p, n, parameter_tag, &key, &len, &used),
+		     again = literal(p, n, parameter_end), call = literal(p, n, call_end);
 
-	if (e == CALL_YES) {
-		split_drop(s, at + strlen(function_end));
+	if (again == CALL_YES) { /* of a parameter that was closed already */
+		split_drop(s, at + strlen(parameter_end));
+		return true;
+	}
+	if (e == CALL_YES || call == CALL_YES) {
+		split_drop(s, e == CALL_YES ? at + strlen(function_end) : at);
 		finish(s);
 		s->call.stage = AFTER;
 		return true;
@@ -253,7 +258,7 @@ static bool between(struct split *s, bool over, enum progress *end)
 		split_drop(s, at + used);
 		return true;
 	}
-	if (!over && (e == CALL_MAYBE || v == CALL_MAYBE)) {
+	if (!over && (e == CALL_MAYBE || v == CALL_MAYBE || again == CALL_MAYBE || call == CALL_MAYBE)) {
 		*end = CALL_MORE;
 	} else if (over) {
 		/* It breaks off: what there was of arguments stays as it is. */
@@ -266,8 +271,20 @@ static bool between(struct split *s, bool over, enum progress *end)
 	return false;
 }
 
-/* A line that begins another parameter of the tool: then the end of this one was forgotten.  NULL: none is there; *held bytes
- * at the end of the text may yet become one. */
+/* Does a call end at p[0..n)? */
+static enum verdict ends_call(const char *p, size_t n)
+{
+	enum verdict v = literal(p, n, function_end);
+	size_t at = strlen(function_end);
+
+	if (v != CALL_YES)
+		return v;
+	at += blanks(p + at, n - at);
+	return literal(p + at, n - at, call_end);
+}
+
+/* A line that begins another parameter of the tool, or the call's end: then the end of this one was forgotten.  NULL: none is
+ * there; *held bytes at the end of the text may yet become one. */
 static const char *next_parameter(const struct split *s, size_t *held)
 {
 	const struct json *known = json_get(split_parameters(s, s->call.name.p, s->call.name.n), "properties");
@@ -279,12 +296,15 @@ static const char *next_parameter(const struct split *s, size_t *held)
 		size_t len, used;
 		enum verdict v = tag_name(at + 1, (size_t)(end - at) - 1, parameter_tag, &name, &len, &used);
 		struct buf key;
+		enum verdict e = ends_call(at + 1, (size_t)(end - at) - 1);
 		bool own;
 
-		if (v == CALL_MAYBE) {
+		if (v == CALL_MAYBE || e == CALL_MAYBE) {
 			*held = (size_t)(end - at);
 			return NULL;
 		}
+		if (e == CALL_YES)
+			return at;
 		at++;
 		if (v == CALL_NO)
 			continue;
