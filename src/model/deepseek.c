@@ -78,12 +78,9 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	read_config(s, &c, &p);
 	if (c.code)
 		return c.code;
-	stack_init(s, 2 * m->shape.layers);
-	trunk_bind(&b, &s->trunk, m->shape.vocab, m->shape.hidden, p.tied, s->trunk.eps, 0);
+	stack_init(s, &b, 2 * m->shape.layers, NULL, p.tied);
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(s, &b, &p, i);
-	m->shape.experts = p.moe.experts;
-	m->shape.experts_used = p.moe.top_k;
 	if (!b.code)
 		stack_ignore_layers(s, &b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
 	return b.code ? b.code : c.code;

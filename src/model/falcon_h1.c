@@ -156,9 +156,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	read_config(s, &c, &p);
 	if (c.code)
 		return c.code;
-	stack_init(s, 3 * m->shape.layers);
-	trunk_bind_as(&b, &s->trunk, &(struct trunk_names){ "embed_tokens", "final_layernorm" }, m->shape.vocab,
-	              m->shape.hidden, p.tied, s->trunk.eps, 0);
+	stack_init(s, &b, 3 * m->shape.layers, &(struct trunk_names){ "embed_tokens", "final_layernorm" }, p.tied);
 	s->trunk.embed_scale = (float)factor(&c, "embedding_multiplier");
 	s->trunk.logit_scale = (float)factor(&c, "lm_head_multiplier");
 	if (!b.code && factors_folded(&b))

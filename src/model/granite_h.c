@@ -149,14 +149,11 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	read_config(s, &c, &p);
 	if (c.code)
 		return c.code;
-	stack_init(s, 2 * m->shape.layers);
-	trunk_bind(&b, &s->trunk, m->shape.vocab, m->shape.hidden, p.tied, s->trunk.eps, 0);
+	stack_init(s, &b, 2 * m->shape.layers, NULL, p.tied);
 	s->trunk.embed_scale = (float)conf_double_or(&c, "embedding_multiplier", 1);
 	s->trunk.logit_scale = 1.0f / (float)conf_double_or(&c, "logits_scaling", 1);
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(s, &b, &p, i);
-	m->shape.experts = p.moe.experts;
-	m->shape.experts_used = p.moe.top_k;
 	return b.code ? b.code : c.code;
 }
 

@@ -240,14 +240,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	read_config(s, &c, &p);
 	if (c.code)
 		return c.code;
-	stack_init(s, 2 * m->shape.layers);
-	trunk_bind_as(&b, &s->trunk, &(struct trunk_names){ "embed_tokens", "final_layernorm" }, m->shape.vocab,
-	              m->shape.hidden, p.tied, s->trunk.eps, 0);
+	stack_init(s, &b, 2 * m->shape.layers, &(struct trunk_names){ "embed_tokens", "final_layernorm" }, p.tied);
 	rate = arena_zalloc(&m->arena, (size_t)m->shape.layers * sizeof *rate);
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(s, &b, &p, rate, i);
-	m->shape.experts = p.moe.experts;
-	m->shape.experts_used = p.moe.top_k;
 	return b.code;
 }
 

@@ -47,9 +47,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 
 	if (c.code)
 		return c.code;
-	stack_init(s, m->shape.layers);
-	trunk_bind_as(&b, &s->trunk, &(struct trunk_names){ "embeddings", "norm_f" }, m->shape.vocab, m->shape.hidden,
-	              tied, s->trunk.eps, 0);
+	stack_init(s, &b, m->shape.layers, &(struct trunk_names){ "embeddings", "norm_f" }, tied);
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		stack_add_mamba(s, &b, &f, bind_floats(&b, m->shape.hidden, 0, "layers.%d.norm.weight", i), i);
 	return b.code;

@@ -208,13 +208,9 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	read_config(s, &c, &p);
 	if (c.code)
 		return c.code;
-	stack_init(s, m->shape.layers);
-	trunk_bind_as(&b, &s->trunk, &(struct trunk_names){ "embeddings", "norm_f" }, m->shape.vocab, m->shape.hidden,
-	              p.tied, s->trunk.eps, 0);
+	stack_init(s, &b, m->shape.layers, &(struct trunk_names){ "embeddings", "norm_f" }, p.tied);
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(s, &b, &p, i);
-	m->shape.experts = p.moe.experts;
-	m->shape.experts_used = p.moe.top_k;
 	if (!b.code)
 		store_ignore(st, "mtp.", "draft head: not read by this version");
 	return b.code;

@@ -192,8 +192,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	read_config(s, &c, &p);
 	if (c.code)
 		return c.code;
-	stack_init(s, 2 * m->shape.layers);
-	trunk_bind(&b, &s->trunk, m->shape.vocab, m->shape.hidden, p.tied, s->trunk.eps, 0);
+	stack_init(s, &b, 2 * m->shape.layers, NULL, p.tied);
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		(p.full[i] ? bind_full : bind_linear)(s, &b, &p, i);
 	return b.code;

@@ -268,10 +268,8 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	if (c.code)
 		return c.code;
 	hidden = m->shape.hidden;
-	stack_init(s, 2 * m->shape.layers);
+	stack_init(s, &b, 2 * m->shape.layers, &(struct trunk_names){ "embeddings", "norm" }, p.tied);
 	s->shared = hidden;
-	trunk_bind_as(&b, &s->trunk, &(struct trunk_names){ "embeddings", "norm" }, m->shape.vocab, hidden, p.tied,
-	              s->trunk.eps, 0);
 	s->trunk.norm_bias = bind_floats(&b, hidden, 0, "norm.bias");
 	s->trunk.first = bind_floats(&b, hidden, 0, "layers.0.pre_norm.weight");
 	s->trunk.first_bias = bind_floats(&b, hidden, 0, "layers.0.pre_norm.bias");

@@ -34,9 +34,12 @@ void stack_read_attention(struct stack *s, struct conf *c, struct attention_form
 	f->bias_qkv = f->bias_o = conf_bool_or(c, "attention_bias", false);
 }
 
-void stack_init(struct stack *s, int blocks)
+void stack_init(struct stack *s, struct binder *b, int blocks, const struct trunk_names *names, bool tied)
 {
+	static const struct trunk_names usual = { "embed_tokens", "norm" };
+
 	s->block = arena_zalloc(&s->m.arena, size_mul((size_t)blocks, sizeof *s->block));
+	trunk_bind_as(b, &s->trunk, names ? names : &usual, s->m.shape.vocab, s->m.shape.hidden, tied, s->trunk.eps, 0);
 }
 
 struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own, const float *norm)
@@ -108,6 +111,8 @@ struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_
 
 	ffn_bind_moe(b, y, s->m.shape.hidden, f, layer);
 	s->m.shape.layers_moe++;
+	s->m.shape.experts = f->experts;
+	s->m.shape.experts_used = f->top_k;
 	return stack_add(s, &ffn_block, y, norm);
 }
 

@@ -53,15 +53,17 @@ struct stack {
 void stack_read(struct stack *s, struct conf *c);
 /* Heads, head size, biases and scale of the usual keys into f and shape; without rope and norms. */
 void stack_read_attention(struct stack *s, struct conf *c, struct attention_form *f);
-/* Memory for as many blocks as a family adds at most. */
-void stack_init(struct stack *s, int blocks);
+/* Memory for the blocks that a family adds, at most so many; embedding, last norm and output matrix, tied or not, under
+ * these names (NULL: embed_tokens and norm).  shape and trunk.eps are read before; an error stays in b. */
+void stack_init(struct stack *s, struct binder *b, int blocks, const struct trunk_names *names, bool tied);
 struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own, const float *norm);
 /* An attention block, which takes the next layer of the keys' and values' cache; a feed-forward block. */
 struct block *stack_add_attention(struct stack *s, struct binder *b, const struct attention_form *f, const float *norm,
                                   int layer);
 struct block *stack_add_ffn(struct stack *s, struct binder *b, const struct ffn_form *f, const float *norm, int layer);
+/* A mixture of experts, counted in shape: all mixtures of a model have as many experts. */
 struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_form *f, const float *norm, int layer);
-/* The same around one that is bound already. */
+/* A block around a feed-forward part that is bound already. */
 struct block *stack_add_ready(struct stack *s, struct ffn *f, const float *norm);
 struct ffn *stack_ffn(struct block *b);
 
