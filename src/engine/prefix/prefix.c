@@ -549,15 +549,23 @@ void prefix_fini(struct prefix *p)
 	assert(!p->tree && !p->own_bytes && !p->ghost_bytes && !p->n_state && !p->n_node);
 }
 
-/* The nearest node below with a state; NULL: there is none. */
+/* The child that ends first of those with a state at or below them; NULL: there is none. */
+static struct prefix_node *child_with_state(const struct prefix_node *e)
+{
+	struct prefix_node *first = NULL;
+
+	for (struct prefix_node *c = e->child; c; c = c->next)
+		if (c->below && (!first || c->end < first->end))
+			first = c;
+	return first;
+}
+
+/* The nearest node below with a state; NULL: there is none.  Where texts part the shorter way is
+ * taken: a window's snapshot reaches back over few positions only. */
 static struct prefix_node *state_below(struct prefix_node *e)
 {
-	while (!has_state(e)) {
-		for (e = e->child; e && !e->below; e = e->next)
-			;
-		if (!e)
-			return NULL;
-	}
+	while (e && !has_state(e))
+		e = child_with_state(e);
 	return e;
 }
 
