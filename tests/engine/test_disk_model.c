@@ -2,7 +2,8 @@
  * then another one, after a restart, goes on from there; the logits of what follows are
  * those of a model that computes each prompt from nothing, bit for bit.
  *
- *     test_disk_model FOLDER... */
+ *     test_disk_model FOLDER...
+ *     test_disk_model --families     every family of ../shared/golden */
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,6 +132,8 @@ static void folder(const char *path)
 int main(int argc, char **argv)
 {
 	log_set_level(LOG_WARN);
+	if (argc == 2 && !strcmp(argv[1], "--families"))
+		return each_golden_family(folder) ? 0 : 77;
 	for (int i = 1; i < argc; i++)
 		folder(argv[i]);
 	return 0;

@@ -3,6 +3,8 @@
  * prompt whole, answer token by token; with drafters and without.
  *
  *     test_engine_model FOLDER...
+ *     test_engine_model --once FOLDER...   one life over each, at the best level
+ *     test_engine_model --families     one life over each family of ../shared/golden
  */
 #include <stdlib.h>
 #include <string.h>
@@ -108,36 +110,54 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	be->ops->close(be);
 }
 
-int main(int argc, char **argv)
+/* The lives of seeds 1 to most at this level, with drafters, and without them too. */
+static void folder(const char *path, enum cpu_level level, uint64_t most, bool plain)
 {
-	struct driver_opts o = { .arith = ARITH_FAST, .threads = 1, .slots = 1, .ctx_max = CTX, .step_rows = CTX };
-	/* Quick (under the sanitizers): the best level only, one life short of pages and one not. */
-	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
-	uint64_t most = quick ? 2 : LIVES; /* then all with drafters */
+	struct driver_opts o = {
+		.arith = ARITH_FAST, .threads = 1, .level = level, .slots = 1, .ctx_max = CTX, .step_rows = CTX
+	};
+	struct store *st;
 	struct err err;
 
+	printf("%s, %s\n", path, cpu_level_name(level));
+	CHECK(!driver_open(&alone, path, &o, &err), "%s", err.msg);
+	CHECK(!store_open(&st, path, &err), "%s", err.msg);
+	rows = xmalloc((size_t)CTX * (size_t)alone.vocab * sizeof(*rows));
+	n_had = 0;
+	for (uint64_t seed = 1; seed <= most; seed++)
+		for (int drafts = !plain; drafts < 2; drafts++)
+			lives(st, level, seed, drafts);
+	free(rows);
+	store_close(st);
+	driver_close(&alone);
+}
+
+/* Short of pages, with preemption, prefixes and drafters. */
+static void family(const char *path)
+{
+	folder(path, cpu_detect(), 1, false);
+}
+
+int main(int argc, char **argv)
+{
+	/* Quick (under the sanitizers): the best level only, one life short of pages and one not. */
+	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
+
 	log_set_level(LOG_WARN);
+	if (argc == 2 && !strcmp(argv[1], "--families"))
+		return each_golden_family(family) ? 0 : 77;
+	if (argc > 1 && !strcmp(argv[1], "--once")) {
+		for (int i = 2; i < argc; i++)
+			family(argv[i]);
+		return 0;
+	}
 	for (int i = 1; i < argc; i++) {
-		enum cpu_level lowest = i == 1 ? CPU_SCALAR : CPU_AVX2;
+		enum cpu_level best = cpu_detect(), level = i == 1 ? CPU_SCALAR : CPU_AVX2;
 
-		for (o.level = quick || lowest > cpu_detect() ? cpu_detect() : lowest; o.level <= cpu_detect();
-		     o.level++) {
-			struct store *st;
-
-			printf("%s, %s\n", argv[i], cpu_level_name(o.level));
-			CHECK(!driver_open(&alone, argv[i], &o, &err), "%s", err.msg);
-			CHECK(!store_open(&st, argv[i], &err), "%s", err.msg);
-			rows = xmalloc((size_t)CTX * (size_t)alone.vocab * sizeof(*rows));
-			n_had = 0;
-			/* The older levels have the same engine above them: one each; and the lowest, which takes
-			 * twenty times as long, one in all. */
-			for (uint64_t seed = 1; seed <= (o.level == cpu_detect() ? most : 1); seed++)
-				for (int drafts = o.level != cpu_detect() || quick; drafts < 2; drafts++)
-					lives(st, o.level, seed, drafts);
-			free(rows);
-			store_close(st);
-			driver_close(&alone);
-		}
+		/* The older levels have the same engine above them: one life each; and the lowest, which takes
+		 * twenty times as long, for one folder. */
+		for (level = quick || level > best ? best : level; level <= best; level++)
+			folder(argv[i], level, level < best ? 1 : quick ? 2 : LIVES, level == best && !quick);
 	}
 	return 0;
 }

@@ -6,7 +6,8 @@
  * With --random N they part at N places of a longer sequence in any order, so that a place
  * meets what earlier ones left; what is replayed has a bound.
  *
- *     test_prefix_model [--every N] [--from K] [--to K] [--random N] FOLDER... */
+ *     test_prefix_model [--every N] [--from K] [--to K] [--random N] FOLDER...
+ *     test_prefix_model --families     every family of ../shared/golden, at few places */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,11 +44,12 @@ struct rig {
 
 static void rig_open(struct rig *g, const char *path, int n)
 {
+	int ctx = n < LONGER ? LONG + TAIL : CTX;
 	struct driver_opts o = {
-		.arith = ARITH_FAST, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = CTX, .step_rows = STEP
+		.arith = ARITH_FAST, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = ctx, .step_rows = STEP
 	};
 	struct model_opts mo = {
-		.arith = ARITH_FAST, .slots = 1, .ctx_max = CTX, .step_rows = STEP, .snap_bytes = (size_t)2 << 30
+		.arith = ARITH_FAST, .slots = 1, .ctx_max = ctx, .step_rows = STEP, .snap_bytes = (size_t)2 << 30
 	};
 	struct engine_opts eo = { .seqs_max = 1,
 		                  .step_rows = STEP,
@@ -142,11 +144,20 @@ static void at_random(const char *path, int n)
 	rig_close(&g);
 }
 
+/* Few places, some near a page's end: windows' snapshots reach back as far as their first page. */
+static void family(const char *path)
+{
+	each(path, 965, LONG - 1, 17);
+	each(path, 100, 500, 199);
+}
+
 int main(int argc, char **argv)
 {
 	int every = getenv("WEFT_TEST_QUICK") ? 97 : 37, from = 1, to = LONG - 1, random = 0;
 
 	log_set_level(LOG_WARN);
+	if (argc == 2 && !strcmp(argv[1], "--families"))
+		return each_golden_family(family) ? 0 : 77;
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--every"))
 			every = atoi(argv[++i]);

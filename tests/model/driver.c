@@ -142,3 +142,57 @@ const char *shared_folder(void)
 	printf("skipped: reference vectors missing (%s; WEFT_SHARED names another place)\n", at);
 	return NULL;
 }
+
+const char *const golden_family[] = {
+	"qwen3_5",
+	"qwen3_5_tied",
+	"qwen3_5_moe",
+	"qwen3_next",
+	"qwen3",
+	"qwen3_moe",
+	"qwen2",
+	"llama",
+	"llama2",
+	"nemotron_h_moe",
+	"nemotron_h_latent",
+	"mamba2",
+	"granitemoehybrid",
+	"granitemoehybrid_dense",
+	"falcon_h1",
+	"lfm2",
+	"lfm2_moe",
+	"jamba",
+	"bailing_moe_linear",
+	"gemma3_text",
+	"gemma4_e2b",
+	"gemma4_31b",
+	"gemma4_moe",
+	"gpt_oss",
+	"ministral3",
+	"olmo3",
+	"glm4_moe",
+	"minimax_m2",
+	"deepseek_v3",
+	"glm4_moe_lite",
+	"kimi_linear",
+	"rwkv7",
+	NULL,
+};
+
+int each_golden_family(void (*each)(const char *folder))
+{
+	static const char *const variant[] = { "mlx-q4", "hf-bf16", "hf-f32" };
+	const char *shared = shared_folder();
+	char folder[1024];
+	int n = 0;
+
+	for (; shared && golden_family[n]; n++) {
+		for (int v = 0; v < 3; v++) {
+			snprintf(folder, sizeof folder, "%s/golden/%s/%s", shared, golden_family[n], variant[v]);
+			if (dir_exists(folder))
+				break;
+		}
+		each(folder);
+	}
+	return n;
+}

@@ -54,4 +54,11 @@ void driver_feed(struct driver *d, int slot, int pos, const int32_t *tok, int n,
 /* <source>/../shared or WEFT_SHARED; NULL with a line that says so. */
 const char *shared_folder(void);
 
+/* One folder of reference vectors for every family; NULL ends them. */
+extern const char *const golden_family[];
+
+/* Calls each for one folder of every family, of 4 bits where there is one.
+ * Returns how many there were, or 0 with a line that says so when ../shared is missing. */
+int each_golden_family(void (*each)(const char *folder));
+
 #endif

@@ -8,6 +8,7 @@
  *
  *     law_test FOLDER...      model folders
  *     law_test --kv FOLDER... with keys and values in few bits, by several policies
+ *     law_test --kv --families     those of other kinds of layers, from ../shared/golden
  *     law_test --families     one 4-bit and one plain folder of every family, from ../shared/golden */
 #include <assert.h>
 #include <stdio.h>
@@ -304,7 +305,7 @@ static void edges(struct run *r)
 
 /* ---- one model ---- */
 
-static void open_or_exit(struct run *r, int threads, enum cpu_level level, bool far)
+static int run_open(struct run *r, int threads, enum cpu_level level, bool far, struct err *err)
 {
 	struct kv_pair layer[LAYERS];
 	struct driver_opts o = { .arith = ARITH_FAST,
@@ -315,13 +316,19 @@ static void open_or_exit(struct run *r, int threads, enum cpu_level level, bool 
 		                 .step_rows = STEP,
 		                 .tape_rows = TAPE,
 		                 .far = far };
-	struct err err;
 
 	for (int i = 0; i < LAYERS && r->kv; i++)
 		layer[i] = r->kv->layer[i % 2];
 	if (r->kv)
 		o.kv.layer = layer;
-	if (driver_open(&r->d, r->folder, &o, &err)) {
+	return driver_open(&r->d, r->folder, &o, err);
+}
+
+static void open_or_exit(struct run *r, int threads, enum cpu_level level, bool far)
+{
+	struct err err;
+
+	if (run_open(r, threads, level, far, &err)) {
 		printf("FAIL %s: %s\n", r->folder, err.msg);
 		exit(1);
 	}
@@ -437,13 +444,26 @@ static int check(const char *folder, enum cpu_level lowest, int stride, int quic
 	return check_with(folder, NULL, lowest, stride, quick, rows, NULL);
 }
 
+/* Are there rows of this policy for heads of this model's size? */
+static bool fits(const char *folder, const struct policy *kv)
+{
+	struct run r = { .folder = folder, .kv = kv };
+	struct err err;
+
+	if (run_open(&r, 1, cpu_detect(), false, &err))
+		return err.code != E_UNSUPPORTED;
+	driver_close(&r.d);
+	return true;
+}
+
 /* A few policies, and one that differs by layer; each must give other logits than the
- * one before, or it was not in force. */
+ * one before, or it was not in force.  At least two are for heads of this model's size. */
 static int check_policies(const char *folder, int quick)
 {
 #define F(name) kv_format_find(name)
 	const struct policy policies[] = {
 		{ "8 bits", { { F("u8g64"), F("u8g64") }, { F("u8g64"), F("u8g64") } } },
+		{ "8 bits, groups of 32", { { F("u8g32"), F("u8g32") }, { F("u8g32"), F("u8g32") } } },
 		{ "4 bits", { { F("u4g32"), F("u4g32") }, { F("u4g32"), F("u4g32") } } },
 		{ "3.5 bits", { { F("tq3"), F("tq4") }, { F("tq3"), F("tq4") } } },
 		{ "3.5 bits in every other layer", { { F("tq3"), F("tq4") }, { F("bf16"), F("bf16") } } },
@@ -451,59 +471,45 @@ static int check_policies(const char *folder, int quick)
 	};
 #undef F
 	float *last[2] = { NULL, NULL };
-	int bad = 0;
+	int bad = 0, tried = 0;
 
 	for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+		if (!fits(folder, &policies[i]))
+			continue;
+		tried++;
 		/* Of the quick length at any size: what a longer prompt would find, a longer one
 		 * without codes finds. */
 		bad += check_with(folder, &policies[i], quick ? cpu_detect() : CPU_SCALAR, quick ? 33 : 10, 1, FEW,
 		                  &last[1]);
 		if (last[0] && !memcmp(last[0], last[1], 64)) {
-			printf("FAIL %s: %s gives what %s gives\n", folder, policies[i].name, policies[i - 1].name);
+			printf("FAIL %s: %s gives what the policy before it gives\n", folder, policies[i].name);
 			bad++;
 		}
 		free(last[0]);
 		last[0] = last[1];
 	}
 	free(last[0]);
-	return bad;
+	if (tried < 2)
+		printf("FAIL %s: %d policies are for its heads\n", folder, tried);
+	return bad + (tried < 2);
 }
 
-/* hf-bf16 or hf-f32: which there is differs by family. */
-static const char *const families[] = {
-	"qwen3_5",
-	"qwen3_5_tied",
-	"qwen3_5_moe",
-	"qwen3_next",
-	"qwen3",
-	"qwen3_moe",
-	"qwen2",
-	"llama",
-	"llama2",
-	"nemotron_h_moe",
-	"nemotron_h_latent",
-	"mamba2",
-	"granitemoehybrid",
-	"granitemoehybrid_dense",
-	"falcon_h1",
-	"lfm2",
-	"lfm2_moe",
-	"jamba",
-	"bailing_moe_linear",
-	"gemma3_text",
-	"gemma4_e2b",
-	"gemma4_31b",
-	"gemma4_moe",
-	"gpt_oss",
-	"ministral3",
-	"olmo3",
-	"glm4_moe",
-	"minimax_m2",
-	"deepseek_v3",
-	"glm4_moe_lite",
-	"kimi_linear",
-	"rwkv7",
-};
+/* Latent rows alone and beside a recurrence; windows, with sinks, and with layers that share. */
+static int check_kv_families(void)
+{
+	static const char *const other[] = { "deepseek_v3/mlx-q4", "kimi_linear/mlx-q4", "gpt_oss/mlx-q8",
+		                             "gemma4_e2b/mlx-q4", "gemma3_text/mlx-q4" };
+	const char *shared = shared_folder();
+	char folder[1024];
+	int bad = 0;
+
+	for (size_t i = 0; shared && i < sizeof other / sizeof *other; i++) {
+		snprintf(folder, sizeof folder, "%s/golden/%s", shared, other[i]);
+		bad += check_policies(folder, 1);
+	}
+	return shared ? bad : -1;
+}
+
 static const char *const variants[] = { "mlx-q4", "hf-bf16", "hf-f32" };
 enum { BF16 = 1 };
 
@@ -515,13 +521,13 @@ static int check_families(int stride, int quick)
 
 	if (!shared)
 		return -1;
-	for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+	for (size_t f = 0; golden_family[f]; f++) {
 		int plain = 0;
 
 		for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
 			enum cpu_level lowest;
 
-			snprintf(folder, sizeof folder, "%s/golden/%s/%s", shared, families[f], variants[v]);
+			snprintf(folder, sizeof folder, "%s/golden/%s/%s", shared, golden_family[f], variants[v]);
 			if ((v && plain) || !dir_exists(folder))
 				continue;
 			plain = v > 0;
@@ -534,7 +540,7 @@ static int check_families(int stride, int quick)
 			bad += check(folder, lowest, stride, quick, FEW);
 		}
 		if (!plain) {
-			printf("FAIL %s/golden/%s: neither hf-bf16 nor hf-f32\n", shared, families[f]);
+			printf("FAIL %s/golden/%s: neither hf-bf16 nor hf-f32\n", shared, golden_family[f]);
 			bad++;
 		}
 	}
@@ -548,6 +554,10 @@ int main(int argc, char **argv)
 	log_set_level(LOG_ERROR);
 	if (argc == 2 && !strcmp(argv[1], "--families")) {
 		bad = check_families(stride, quick);
+		return bad < 0 ? 77 : bad > 0;
+	}
+	if (argc == 3 && !strcmp(argv[1], "--kv") && !strcmp(argv[2], "--families")) {
+		bad = check_kv_families();
 		return bad < 0 ? 77 : bad > 0;
 	}
 	if (argc > 1 && !strcmp(argv[1], "--kv")) {
