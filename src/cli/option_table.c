@@ -259,7 +259,7 @@ const struct option option_table[] = {
 	  group_model,
 	  "attention layers, counted from 0, that stay at 16 bits: first, last, numbers, as first,3,last; or none.  Default: none" },
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL,
-	  group_model, "memory for kept prompt prefixes; 0: keep none.  Default: an eighth of the machine's" },
+	  group_model, "memory for kept prompt prefixes; 0: keep none.  Default: a quarter of what the model leaves" },
 	{ CMD_COMMON | CMD_SERVE | CMD_RUN, "prompt-cache-dir", NULL, NULL, K_TEXT, AT(disk_dir), NONE, 0, 0, "DIR",
 	  NULL, group_model,
 	  "folder for kept prompt prefixes, so that they outlive memory and the program; it holds what prompts say" },

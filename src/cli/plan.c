@@ -37,6 +37,12 @@ static size_t pool_most(size_t most, size_t prefix)
 	return !most ? 0 : most > SIZE_MAX - prefix / 2 ? SIZE_MAX : most + prefix / 2;
 }
 
+/* What is taken whatever prompts come. */
+static size_t fixed_part(const struct plan *p)
+{
+	return p->program + p->weights + p->step + p->states + p->draft;
+}
+
 /* Sets the budgets that the options leave open, out of `bound`: --memory where it was given, else fifteen sixteenths of the
  * machine's memory.  Experts that stay on disk get three quarters of what weights, step and states leave of it.  Of the
  * remainder keys and values get five eighths, kept prefixes two and preempted sequences one, because a hybrid model's state
@@ -47,15 +53,14 @@ static int share_out(const struct session *s, const struct options *o, const str
 	enum { MB = 1 << 20 };
 	size_t most = kv_most(s, mo), experts = model_expert_bytes(s->model), fixed, rest;
 
-	fixed = p->program + p->weights + p->step + p->states + p->draft + (o->kv_bytes ? p->kv : 0) +
-	        (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
+	fixed = fixed_part(p) + (o->kv_bytes ? p->kv : 0) + (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
 	if (fixed >= bound)
 		return err_set(
 			err, E_LIMIT,
 			"--memory %zu MB: the program takes %zu MB, weights %zu MB, a step %zu MB, states %zu MB, drafting %zu MB, "
 			"keys and values and kept prefixes as asked for %zu MB; nothing is left",
 			bound / MB, p->program / MB, p->weights / MB, p->step / MB, p->states / MB, p->draft / MB,
-			(fixed - p->program - p->weights - p->step - p->states - p->draft) / MB);
+			(fixed - fixed_part(p)) / MB);
 	rest = bound - fixed;
 	if (p->experts == SIZE_MAX)
 		p->experts = least(experts, rest / 4 * 3);
@@ -71,13 +76,23 @@ static int share_out(const struct session *s, const struct options *o, const str
 	return 0;
 }
 
+/* A quarter of what the fixed parts leave, as in share_out: where a model is small, states for more conversations than an
+ * eighth of the machine would hold, and where it is large, no more than there is (docs/memory.md has the figures).  But a
+ * thirty-second of all, for weights that are larger than memory are read from the files again anyway. */
+static size_t prefix_default(const struct plan *p, size_t bound)
+{
+	size_t fixed = fixed_part(p), some = bound / 32;
+
+	return fixed < bound && (bound - fixed) / 4 > some ? (bound - fixed) / 4 : some;
+}
+
 static int budgets(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
                    struct err *err)
 {
 	size_t machine = memory_total(), most = kv_most(s, mo), experts = model_expert_bytes(s->model);
 	size_t bound = o->memory_bytes ? o->memory_bytes : machine - machine / 16;
 
-	p->prefix = o->prefix_bytes == SIZE_MAX ? machine / 8 : o->prefix_bytes;
+	p->prefix = o->prefix_bytes == SIZE_MAX ? prefix_default(p, bound) : o->prefix_bytes;
 	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), machine / 4);
 	p->parked = least(most, machine / 16);
 	p->experts = o->expert_bytes;
