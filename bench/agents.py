@@ -8,10 +8,10 @@ does: the prompts are the same): the answers must be the same, byte for byte.  P
 import argparse
 import json
 import random
-import subprocess
 import sys
-import time
 import urllib.request
+
+from serving import Serving
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("weft")
@@ -30,27 +30,13 @@ HEADER = "<think>\n\n</think>\n\n"  # what a prompt may end with, and an answer 
 WORDS = "the capital of Peru is Lima and what was in the file that you have read is a list of names".split()
 
 
-def serve(port, *more):
-    command = [options.weft, "serve", options.model, "--port", str(port), "--threads", "1", *more]
-    if options.ctx:
-        command += ["--ctx-size", str(options.ctx)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    for _ in range(600):
-        try:
-            urllib.request.urlopen("http://127.0.0.1:%d/health" % port).read()
-            return process
-        except OSError:
-            time.sleep(0.1)
-    sys.exit("the server did not start")
-
-
 def post(port, path, body):
     r = urllib.request.Request("http://127.0.0.1:%d%s" % (port, path), json.dumps(body).encode(), {"Content-Type": "application/json"})
     return json.loads(urllib.request.urlopen(r, timeout=600).read())
 
 
 def text_of(messages):
-    return post(18471, "/apply-template", {"messages": messages, "tools": TOOLS})["prompt"]
+    return post(warm.port, "/apply-template", {"messages": messages, "tools": TOOLS})["prompt"]
 
 
 def same(a, b):
@@ -82,14 +68,15 @@ def said(message):
     return {k: message.get(k) for k in ("content", "reasoning_content")}, [c["function"] for c in message.get("tool_calls") or []]
 
 
-warm, cold = serve(18471), serve(18472, "--prompt-cache-bytes", "0")
+more = ["--ctx-size", str(options.ctx)] if options.ctx else []
+warm, cold = (Serving(options.weft, options.model, "--threads", "1", *more, *kept) for kept in ([], ["--prompt-cache-bytes", "0"]))
 try:
     draw = random.Random(1)
     messages = [{"role": "system", "content": "You are an agent. " + " ".join(draw.choices(WORDS, k=40))}, {"role": "user", "content": "What is the capital of Peru?"}]
     asked = computed = new = before = rewritten = differ = calls = 0
     last = ""
     for turn in range(options.turns):
-        answer = ask(18471, messages, turn)
+        answer = ask(warm.port, messages, turn)
         usage, message = answer["usage"], answer["choices"][0]["message"]
         prompt, cached = usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
         asked += prompt
@@ -97,14 +84,14 @@ try:
         # Templates write turns otherwise once the user spoke again (Qwen's drop thoughts, empty ones too): that is new as well.
         text = text_of(messages)
         common = same(text, last)
-        fresh = prompt - before if common + len(HEADER) >= len(last) else len(post(18471, "/tokenize", {"content": text[common:]})["tokens"])
+        fresh = prompt - before if common + len(HEADER) >= len(last) else len(post(warm.port, "/tokenize", {"content": text[common:]})["tokens"])
         rewritten += fresh - (prompt - before)
         new += fresh
         last = text
         if options.verbose:
             print("turn %2d: %5d prompt, %4d new, %4d computed, last %s" % (turn + 1, prompt, fresh, prompt - cached, messages[-1]["role"]))
         before = prompt + usage["completion_tokens"]
-        differ += said(ask(18472, messages, turn)["choices"][0]["message"]) != said(message)
+        differ += said(ask(cold.port, messages, turn)["choices"][0]["message"]) != said(message)
         if turn % 10 == 9:
             print("turn %2d: prompt of %5d tokens, %4d computed" % (turn + 1, prompt, prompt - cached), flush=True)
         sent = {"role": "assistant", "content": message.get("content")}
@@ -117,7 +104,6 @@ try:
     print("%d turns, %d calls: %d prompt tokens, %d new (%d of them old turns that the template wrote otherwise), %d computed: %.2f %% beyond the new ones; %d of %d answers differ from a cold server's"
           % (options.turns, calls, asked, new, rewritten, computed, 100 * (computed - new) / (asked - new), differ, options.turns))
 finally:
-    for process in (warm, cold):
-        process.terminate()
-        process.wait()
+    for server in (warm, cold):
+        server.close()
 sys.exit(differ > 0)
