@@ -263,8 +263,12 @@ enum { COMMANDS = sizeof commands_of_chat / sizeof *commands_of_chat };
 
 static void say_help(struct chat *c, const char *rest)
 {
-	for (int i = 0; i < COMMANDS; i++)
-		printf("%-8s %-11s %s\n", commands_of_chat[i].name, commands_of_chat[i].arg, commands_of_chat[i].what);
+	for (int i = 0; i < COMMANDS; i++) {
+		const char *also = commands_of_chat[i].also;
+
+		printf("%-8s %-11s %s%s%s\n", commands_of_chat[i].name, commands_of_chat[i].arg,
+		       commands_of_chat[i].what, also ? "; also " : "", also ? also : "");
+	}
 	puts("Ctrl-C stops an answer, Ctrl-R searches what was typed. A line that ends in \\ goes on in the\n"
 	     "next, as does all between two lines of \"\"\"; pasted lines are one message.");
 }

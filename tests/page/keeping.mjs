@@ -184,3 +184,36 @@ test('attachments as text: dropped, pasted, chosen, taken back', async () => {
 	assert.equal(await page.locator('.message.user > .text').innerText(), 'What is in them?');
 	assert.equal(await chips.count(), 0);
 });
+
+test('pictures, where the model sees', async () => {
+	const { page } = now;
+	await page.route('**/props', async (route) => {
+		const props = await (await route.fetch()).json();
+		await route.fulfill({ json: { ...props, modalities: { ...props.modalities, vision: true } } });
+	});
+	await page.reload();
+	await ready();
+	const png = [...Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==', 'base64')];
+	const url = `data:image/png;base64,${Buffer.from(png).toString('base64')}`;
+	const sent = await model_says(says('a dot'));
+	await bring('drop', [['dot.png', 'image/png', png]]);
+	await page.locator('#attached .chip').waitFor();
+	await picture('picture');
+	await ask('What is it?');
+	await answer();
+	assert.deepEqual(sent[0].messages[0].content.filter((p) => p.type === 'image_url').map((p) => p.image_url.url), [url]);
+	assert.deepEqual(sent[0].messages[0].content.filter((p) => p.type === 'text').map((p) => p.text), ['What is it?']);
+	// It is shown in the turn, is kept with it, and goes along with the next question.
+	for (const again of [false, true]) {
+		if (again) {
+			await page.reload();
+			await ready();
+		}
+		const shown = page.locator('.message.user img');
+		await shown.waitFor();
+		assert.equal(await shown.evaluate((i) => i.decode().then(() => i.naturalWidth)), 1);
+	}
+	await ask('And now?');
+	await answer(1);
+	assert.equal(sent[1].messages[0].content.find((p) => p.type === 'image_url').image_url.url, url);
+});

@@ -1,0 +1,112 @@
+#!/usr/bin/python3
+"""What a person sees of `weft run`: the screen of a real terminal emulator (tmux), with keys and pastes as it sends them.
+
+    test_screen.py WEFT
+
+Waits for the program to write, then looks at the screen; never for time to pass."""
+import os
+import re
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import terminal
+
+weft = os.path.abspath(sys.argv[1])
+if not shutil.which("tmux"):
+    print("skipped: no tmux")
+    sys.exit(77)
+
+
+class Screen:
+    """A program in a terminal of 80 by 24, with a tmux of its own."""
+
+    def __init__(self, folder, argv, env):
+        self.socket, fifo, self.env = os.path.join(folder, "tmux"), os.path.join(folder, "written"), env
+        os.mkfifo(fifo)
+        self.written = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)     # to see that something was written
+        # The program begins once its writing is seen.
+        self.tmux("new-session", "-d", "-x", "80", "-y", "24", "read begin; exec " + shlex.join(argv))
+        self.tmux("pipe-pane", "exec cat > " + shlex.quote(fifo))
+        self.keys("Enter")
+
+    def tmux(self, *args):
+        p = subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", *args], capture_output=True, text=True, env=self.env)
+        assert p.returncode == 0, (args, p.stderr)
+        return p.stdout
+
+    def keys(self, *keys):
+        self.tmux("send-keys", *keys)
+
+    def text(self, text):
+        self.tmux("send-keys", "-l", text)
+
+    def paste(self, text):
+        """As from the clipboard: marked, if the program has asked for that."""
+        self.tmux("set-buffer", text)
+        self.tmux("paste-buffer", "-p", "-r")
+
+    def until(self, pattern):
+        while True:
+            shown = self.tmux("capture-pane", "-p")
+            if re.search(pattern, shown, re.M):
+                return shown
+            if not select.select([self.written], [], [], terminal.SILENCE)[0]:
+                raise AssertionError(f"silent before {pattern!r}:\n{shown}")
+            os.read(self.written, 65536)
+
+    def close(self):
+        subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True)
+        os.close(self.written)
+
+
+def main():
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "TMUX"))}
+    env |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    with tempfile.TemporaryDirectory() as d:
+        env["XDG_STATE_HOME"] = d
+        s = Screen(d, [weft, "run", "--temp", "0", "-n", "4"], env)
+        try:
+            s.until("Ctrl-D ends(?:.*\n)+> *$")
+            # Three lines pasted are in the line, and are asked as one message.
+            s.paste("first line\nsecond line\nthird line")
+            s.until(r"\[paste 1: 3 lines\]")
+            s.keys("Enter")
+            shown = s.until(r"\[prompt \d+ tokens[^]]*\](?:.*\n)+> *$")
+            assert len(re.findall(r"\[prompt ", shown)) == 1, shown
+            # Arrows move within a line, and go back to earlier ones.
+            s.text("What is 3 4?")
+            s.keys("Left", "Left")
+            s.text("+ ")
+            s.until(r"^> What is 3 \+ 4\?$")
+            s.keys("C-u")
+            s.until(r"^> *$\n*\Z")
+            s.text("/help")
+            s.keys("Enter")
+            shown = s.until(r"/quit(?:.*\n)+> *$")
+            for command in ("/system", "/think", "/set", "/save", "/load", "/retry", "/undo", "/clear"):
+                assert command in shown, (command, shown)
+            s.keys("Up")
+            s.until(r"^> /help$")
+            # Ctrl-R finds by a part.
+            s.keys("C-u", "C-r")
+            s.text("hel")
+            s.until("/help$")
+            s.keys("C-c")
+            # An answer can be stopped, and the conversation goes on.
+            s.text("/clear")
+            s.keys("Enter")
+            s.text("Go on and on.")
+            s.keys("Enter")
+            s.until(r"Go on and on\.\n(?:.*\n)*\[prompt (?:.*\n)+> *$")
+            s.keys("C-d")
+        finally:
+            s.close()
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()
