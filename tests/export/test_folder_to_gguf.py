@@ -110,10 +110,10 @@ with tempfile.TemporaryDirectory() as tmp:
     # With a tokenizer: the same text has the same tokens and the same probabilities.
     text = at("text")
     with open(os.path.join(models, "../tools/train/eval/held-out.txt"), "rb") as source, open(text, "wb") as f:
-        f.write(source.read(3000))
+        f.write(source.read(1000 if quick else 3000))
     quantize(tiny, "--type", "F32", "--out", at("tiny.gguf"))
     plain = said(at("tiny.gguf"), tiny, "--text", text)
-    check(abs(plain["kl_mean"]) < 1e-9 and plain["tokens"] > 500, f"F32 is the folder itself: {plain}")
+    check(abs(plain["kl_mean"]) < 1e-9 and plain["tokens"] > 200, f"F32 is the folder itself: {plain}")
     quantize(tiny, "--type", "Q4_K_M", "--out", at("tiny4.gguf"))
     cost = said(at("tiny4.gguf"), tiny, "--text", text)["kl_mean"]
     check(1e-6 < cost < 0.05, f"Q4_K_M costs {cost}")

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "folder.h"
 #include "gguf_made.h"
+#include "store/gguf_pre.h"
 #include "store/store.h"
 
 static const char *cases; /* tests/golden/_gguf/container */
@@ -391,12 +392,42 @@ static void test_pick(void **state)
 	folder_remove(dir);
 }
 
+/* The name that is written for a way of cutting text is one that reads as the same way. */
+static void test_names_of_pre_tokenizers(void **state)
+{
+	static const char *const names[] = { "llama-bpe", "glm4",        "qwen2",  "qwen35",     "gpt-2", "starcoder",
+		                             "tekken",    "deepseek-v3", "falcon", "seed-coder", "viking" };
+	static const char *const flagged[] = { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+		                               "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+" },
+				 *const longer[] = { "x", "y" };
+	int length = 0;
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const struct gguf_pre *pre = gguf_pre_find(names[i], (int)strlen(names[i]));
+		const char *found;
+		int n = 0;
+
+		assert_non_null(pre);
+		while (n < GGUF_PRE_STEPS && pre->step[n])
+			n++;
+		found = gguf_pre_name(pre->step, n, pre->whole_first, &length);
+		assert_ptr_equal(found ? gguf_pre_find(found, length) : NULL, pre);
+		assert_null(n > 1 ? gguf_pre_name(pre->step, n - 1, !pre->whole_first, &length) : NULL);
+	}
+	assert_memory_equal(gguf_pre_name(flagged, 1, false, &length), "qwen2", 5);
+	assert_int_equal(length, 5);
+	assert_null(gguf_pre_name(flagged, 1, true, &length));
+	assert_null(gguf_pre_name(longer, 2, false, &length));
+	assert_null(gguf_pre_name(longer, 0, false, &length));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases), cmocka_unit_test(test_truncated), cmocka_unit_test(test_values),
-		cmocka_unit_test(test_model), cmocka_unit_test(test_refused),   cmocka_unit_test(test_split),
-		cmocka_unit_test(test_pick),
+		cmocka_unit_test(test_cases),   cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_values),  cmocka_unit_test(test_model),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_split),
+		cmocka_unit_test(test_pick),    cmocka_unit_test(test_names_of_pre_tokenizers),
 	};
 
 	if (argc != 2) {
