@@ -455,6 +455,8 @@ static enum verdict begins_bare(const struct split *s, const struct dialect *d, 
 
 static enum progress read_bare(struct split *s, bool over)
 {
+	const bool before = s->malformed;
+
 	if (s->call.stage == NAME)
 		split_put_back(s, function_tag);
 	if (s->call.stage == AFTER && over && !s->held.n)
@@ -462,7 +464,8 @@ static enum progress read_bare(struct split *s, bool over)
 	if (read_call(s, over) == CALL_MORE)
 		return CALL_MORE;
 	/* Without a wrapper nothing is missing behind it. */
-	s->malformed &= s->call.stage != AFTER;
+	if (s->call.stage == AFTER)
+		s->malformed = before;
 	return CALL_DONE;
 }
 
