@@ -480,20 +480,23 @@ struct observer {
 struct backend {
 	const struct backend_ops *ops;
 	/* Names what the bits of results depend on, beside the model and the input: two backends of one arithmetic give the same
-	 * bits.  Of the CPU backend it is the level of instructions. */
+	 * bits.  Of the CPU backend it is the level of instructions, and that of attention where it is another. */
 	const char *arithmetic;
 	int threads;                     /* that compute, the caller's included */
 	const struct observer *observer; /* NULL: nobody; borrowed */
 	struct profile *profile;         /* NULL: nothing is counted; see backend/profile.h */
 };
 
-/* backend/cpu: threads counts the caller's.  Never fails but by an empty heap. */
+/* backend/cpu: threads counts the caller's.  Never fails but by an empty heap.  All operations at one level, or each at
+ * the level chosen for it. */
 struct backend *backend_cpu_open(int threads, enum cpu_level level);
+struct choices; /* quant/choices.h */
+struct backend *backend_cpu_open_chosen(int threads, const struct choices *choices);
 /* Memory that its operations come to hold for themselves, beside passes' work memory, in steps of n rows of `cols`:
  * that of the mixture that takes most.  For plans. */
 size_t backend_cpu_own_bytes(struct moe *const *mix, int n_mix, int n, int cols);
-/* Of a backend that backend_cpu_open made: its level, and how often its threads were waited for since then. */
-enum cpu_level backend_cpu_level(const struct backend *be);
+/* Of a backend that backend_cpu_open made: its levels, and how often its threads were waited for since then. */
+const struct choices *backend_cpu_choices(const struct backend *be);
 uint64_t backend_cpu_joins(const struct backend *be);
 
 #endif

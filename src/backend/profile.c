@@ -57,7 +57,7 @@ static void add_product(struct op_cost *c, const struct pass *p, const struct we
 	double ops = 2.0 * n * w->rows * w->cols;
 	struct kernels k;
 
-	w->fmt->kernels(&k, p->be->profile->level);
+	w->fmt->kernels(&k, p->be->profile->choices.level);
 	c->bytes += share * weight_bytes(w);
 	if (p->arith == ARITH_FAST && k.acts == ACTS_INT8)
 		c->int_ops += ops;
@@ -187,7 +187,7 @@ static void timed_attend(struct pass *p, float *out, const struct attn *a, const
 		c.bytes += kv_bytes(view, layer) * seen(a, p->span[i].pos, p->span[i].n);
 	for (int r = 0; r < p->n_row; r++)
 		ops += 4.0 * a->heads * a->dim * seen(a, p->pos[r], 1);
-	if (p->arith == ARITH_FAST && kv_tiles(pair, a->dim, p->be->profile->level))
+	if (p->arith == ARITH_FAST && kv_tiles(pair, a->dim, p->be->profile->choices.attention))
 		c.bf16_ops = ops;
 	else
 		c.float_ops = ops;
@@ -324,12 +324,12 @@ static void timed_gather(struct pass *p, float *out, const float *in, const int3
 
 /* ---- on and off ---- */
 
-void profile_start(struct profile *f, struct backend *be, enum cpu_level level)
+void profile_start(struct profile *f, struct backend *be, const struct choices *choices)
 {
 	assert(!be->profile);
 	memset(f, 0, sizeof *f);
 	f->inner = be->ops;
-	f->level = level;
+	f->choices = *choices;
 	f->ops = *be->ops;
 	f->ops.embed = timed_embed;
 	f->ops.bring = timed_bring;

@@ -12,6 +12,7 @@
 #define BACKEND_PROFILE_H
 
 #include "backend/backend.h"
+#include "quant/choices.h"
 
 struct op_cost {
 	const char *op; /* "linear", "attend" ... */
@@ -28,12 +29,12 @@ struct profile {
 	int n;
 	struct backend_ops ops; /* the backend's with timers */
 	const struct backend_ops *inner;
-	enum cpu_level level;
+	struct choices choices;
 };
 
 /* Counts from now on, from zero, until profile_stop.  From the thread that runs
- * the passes, between two of them.  level: whose kernels say whether a product is of int8, bf16 or floats. */
-void profile_start(struct profile *, struct backend *, enum cpu_level level);
+ * the passes, between two of them.  choices: whose kernels say whether a product is of int8, bf16 or floats. */
+void profile_start(struct profile *, struct backend *, const struct choices *choices);
 void profile_stop(struct profile *, struct backend *);
 /* The sum of all rows. */
 struct op_cost profile_total(const struct profile *);

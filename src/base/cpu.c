@@ -62,7 +62,31 @@ enum cpu_level cpu_detect(void)
 	}
 	return cpu_has_avxvnni() ? CPU_AVXVNNI : CPU_AVX2;
 }
+
+void cpu_processor(struct cpu_processor *out)
+{
+	unsigned a, b, c, d;
+
+	*out = (struct cpu_processor){ 0 };
+	if (!__get_cpuid(0, &a, &b, &c, &d))
+		return;
+	memcpy(out->vendor, &b, 4);
+	memcpy(out->vendor + 4, &d, 4);
+	memcpy(out->vendor + 8, &c, 4);
+	if (!__get_cpuid(1, &a, &b, &c, &d))
+		return;
+	out->family = (int)(a >> 8 & 15);
+	out->model = (int)(a >> 4 & 15);
+	if (out->family == 6 || out->family == 15)
+		out->model |= (int)(a >> 12 & 0xF0);
+	if (out->family == 15)
+		out->family += (int)(a >> 20 & 255);
+}
 #else
+void cpu_processor(struct cpu_processor *out)
+{
+	*out = (struct cpu_processor){ 0 };
+}
 bool cpu_has_avxvnni(void)
 {
 	return false;

@@ -27,6 +27,13 @@ enum cpu_level cpu_detect(void);
 bool cpu_has_avxvnni(void);
 const char *cpu_level_name(enum cpu_level level); /* "scalar" "avx2" "avxvnni" "avx512" "avx512bf16" "amx" */
 
+/* Which processor this is, as CPUID leaves 0 and 1 say; zeros where there is no CPUID. */
+struct cpu_processor {
+	char vendor[13]; /* "GenuineIntel", "AuthenticAMD" */
+	int family, model;
+};
+void cpu_processor(struct cpu_processor *out);
+
 /* Parses a name.  E_ARG for an unknown one, E_UNSUPPORTED for one above what
  * this machine has; the message says which levels it has. */
 int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err);

@@ -178,7 +178,7 @@ static void start(struct bench *b, struct took *t)
 
 	if (b->s.be->profile) { /* what came before is not of it */
 		profile_stop(&b->profile, b->s.be);
-		profile_start(&b->profile, b->s.be, backend_cpu_level(b->s.be));
+		profile_start(&b->profile, b->s.be, backend_cpu_choices(b->s.be));
 	}
 	engine_stats(b->s.engine, &st);
 	energy_begin(&b->energy);
@@ -321,7 +321,7 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 		struct took t;
 
 		if (counted)
-			profile_start(&b->profile, b->s.be, backend_cpu_level(b->s.be));
+			profile_start(&b->profile, b->s.be, backend_cpu_choices(b->s.be));
 		rc = run_once(b, r, &t, err);
 		if (counted) {
 			profile_stop(&b->profile, b->s.be);

@@ -6,6 +6,7 @@
 #include "backend/cpu/pack.h"
 #include "base/clock.h"
 #include "cli/bench.h"
+#include "quant/choices.h"
 
 enum {
 	PIECE = 4 << 20, /* bytes of weights a part reads */
@@ -187,7 +188,7 @@ void ceilings_measure(struct ceilings *c, struct pool *pool, const struct backen
 {
 	struct peaks peaks;
 
-	quant_peaks(&peaks, backend_cpu_level(be));
+	quant_peaks(&peaks, backend_cpu_choices(be)->level);
 	keep_best(&c->read, read_rate(pool, be));
 	keep_best(&c->int8, peak_rate(pool, peaks.int8));
 	if (peaks.int8_vectors)

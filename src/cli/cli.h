@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/cpu.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "quant/choices.h"
 #include "quant/format.h"
 #include "quant/kv/kv_policy.h"
 
@@ -56,7 +56,7 @@ struct options {
 	int parallel;    /* sequences at once */
 	int threads;     /* 0: all processors */
 	int step_rows;
-	enum cpu_level cpu;
+	struct choices cpu;
 	enum arith arith;
 	int decode_gap;      /* ms; see engine.h */
 	int answer_reserve;  /* tokens; see engine.h */

@@ -451,7 +451,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	if (!plan.experts && (o->expert_dir || o->expert_trace || o->expert_io))
 		log_warn("all experts fit into memory: --expert-dir, --expert-trace and --expert-io do nothing without "
 		         "--expert-memory");
-	s->be = backend_cpu_open(o->threads ? o->threads : cpu_count(), o->cpu);
+	s->be = backend_cpu_open_chosen(o->threads ? o->threads : cpu_count(), &o->cpu);
 	rc = model_attach(s->model, s->be, &mo, err);
 	if (!rc)
 		rc = tower_begin(s, o->arith, err);

@@ -285,7 +285,8 @@ const struct option option_table[] = {
 	  NONE, 0, 1, "SHARE", "0", group_model,
 	  "for planning: take this share of guesses for right.  What is answered then means nothing" },
 	{ CMD_ENGINE, "cpu", NULL, NULL, K_CPU, AT(cpu), NONE, 0, 0, "LEVEL", NULL, group_model,
-	  "use no newer instructions than scalar, avx2, avxvnni, avx512, avx512bf16 or amx; else the best this machine has" },
+	  "use no newer instructions than scalar, avx2, avxvnni, avx512, avx512bf16 or amx; else what is fastest on this "
+	  "processor" },
 	{ CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(arith), NONE, 0, 0, "f32|fast", "fast", group_model,
 	  "f32: reference arithmetic; fast: what serving uses" },
 

@@ -117,9 +117,12 @@ static void texts(struct options *o, const struct option *op, const char *text)
 
 static int choice(const struct option *op, const char *text, struct options *o, struct err *err)
 {
+	enum cpu_level level;
+
 	if (op->kind == K_CPU) {
-		if (cpu_level_parse(text, field(o, op->at), err))
+		if (cpu_level_parse(text, &level, err))
 			return err_prefix(err, "--%s", op->name);
+		*(struct choices *)field(o, op->at) = choices_all(level);
 		return 0;
 	}
 	if (op->kind == K_LOG) {
@@ -484,6 +487,7 @@ static int set_from_file(const struct command *c, struct options *o, const char 
 
 static void defaults(const struct command *c, struct options *o)
 {
+	struct cpu_processor processor;
 	struct err err;
 
 	memset(o, 0, sizeof(*o));
@@ -498,7 +502,8 @@ static void defaults(const struct command *c, struct options *o)
 			fault_abort();
 		}
 	}
-	o->cpu = cpu_detect();
+	cpu_processor(&processor);
+	o->cpu = choices_of(&processor, cpu_detect());
 	o->prefix_bytes = SIZE_MAX;
 	o->temperature = o->top_p = o->repetition_penalty = 1;
 	if (!(c->bit & (CMD_SERVE | CMD_INSPECT)))

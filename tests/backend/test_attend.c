@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "far.h"
+#include "quant/choices.h"
 #include "quant/kv/kv_tiles.h"
 
 enum { SEQS = 2, LONGEST = 700, PAGES = LONGEST * SEQS + SEQS };
@@ -243,6 +244,22 @@ static void compare(const char *what)
 				failures++;
 				return;
 			}
+}
+
+/* Attention at one level in a backend whose other operations are at another has the bits of its own level. */
+static void attention_chosen(enum cpu_level level, enum cpu_level attention)
+{
+	struct choices c = { level, attention };
+	char name[80];
+
+	world_open(&truth, backend_cpu_open(1, attention), 64);
+	run(&truth, LONGEST, 0, 0);
+	world_open(&other, backend_cpu_open_chosen(2, &c), 16);
+	run(&other, 37, 0, 0);
+	snprintf(name, sizeof name, "chosen (%s, %s)", format, other.be->arithmetic);
+	compare(name);
+	world_close(&other);
+	world_close(&truth);
 }
 
 static void try(const char *what, enum cpu_level level, int threads, int page_rows, int longest, int wrong, int from,
@@ -653,6 +670,11 @@ int main(int argc, char **argv)
 			format = "bf16";
 			see_both_ways(top, 16, 37, 3);
 			see_both_ways(plain, 64, LONGEST, 1);
+		}
+		if (!i && plain < top) {
+			format = "bf16";
+			attention_chosen(top, plain);
+			attention_chosen(plain, top);
 		}
 		if (shape->heads == 40) {
 			format = "bf16";

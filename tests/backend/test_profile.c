@@ -41,7 +41,7 @@ int main(void)
 		in[i] = (float)(i % 29) / 7 - 2;
 
 	be->ops->linear(&p, &single, 1, in, N, COLS);
-	profile_start(&f, be, backend_cpu_level(be));
+	profile_start(&f, be, backend_cpu_choices(be));
 	be->ops->linear(&p, both, 2, in, N, COLS);
 	be->ops->linear(&p, both, 2, in, N, COLS);
 	be->ops->linear(&p, &both[1], 1, in, N, COLS);
@@ -62,7 +62,7 @@ int main(void)
 
 	/* In the reference arithmetic the same products are of floats. */
 	p.arith = ARITH_F32;
-	profile_start(&f, be, backend_cpu_level(be));
+	profile_start(&f, be, backend_cpu_choices(be));
 	be->ops->linear(&p, &single, 1, in, N, COLS);
 	profile_stop(&f, be);
 	assert(f.n == 1 && f.row[0].int_ops == 0 && f.row[0].float_ops == products);

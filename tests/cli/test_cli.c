@@ -48,7 +48,7 @@ static void test_defaults(void **state)
 	assert_int_equal(o.port, 8080);
 	assert_int_equal(o.parallel, 8);
 	assert_int_equal(o.arith, ARITH_FAST);
-	assert_int_equal(o.cpu, cpu_detect());
+	assert_int_equal(o.cpu.level, cpu_detect());
 	assert_true(o.prefix_bytes == SIZE_MAX);
 	assert_false(o.temperature_set);
 	assert_int_equal(o.max_tokens, -1);
@@ -71,7 +71,8 @@ static void test_values(void **state)
 	assert_true(o.kv_bytes == (size_t)2 << 30);
 	assert_true(o.temperature == 0.5 && o.temperature_set && !o.top_p_set);
 	assert_int_equal(o.ctx_size, 100);
-	assert_int_equal(o.cpu, CPU_SCALAR);
+	assert_int_equal(o.cpu.level, CPU_SCALAR);
+	assert_int_equal(o.cpu.attention, CPU_SCALAR);
 	assert_int_equal(o.arith, ARITH_F32);
 	assert_int_equal(o.think, THINK_OFF);
 	assert_int_equal(o.body_bytes, 10240);

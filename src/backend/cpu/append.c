@@ -161,7 +161,7 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 	                               a->rope.n_freq + (a->rope.apart ? a->rope.apart : a->rope.n_freq);
 
 	if (view)
-		layer_kernels(d.kv, &view->layer[layer], c->level);
+		layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
 	assert(!view || (view->heads == a->heads_kv && view->dim == a->dim));
 	assert(reach <= a->dim && !k == !v && (view || !k));
 	cpu_scratch(c, desk_floats(a) * sizeof(float) + 64);

@@ -443,12 +443,12 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	struct unit *unit;
 
 	assert(a->heads % a->heads_kv == 0);
-	layer_kernels(d.kv, &view->layer[layer], c->level);
+	layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
 	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
 	if (p->arith == ARITH_FAST && a->softcap == 0) /* which tiles have no word for */
 		d.tiles = kv_tiles(
 			(struct kv_pair){ view->layer[layer].fmt[KV_KEYS], view->layer[layer].fmt[KV_VALUES] }, a->dim,
-			c->level);
+			c->choices.attention);
 	enough = (d.tiles ? 2 : 4) * c->be.threads;
 	n_unit = p->n_row * a->heads_kv; /* at most */
 	d.unit = unit = room_get(&c->parts,

@@ -4,6 +4,7 @@
 #include "backend/cpu/slots.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -351,17 +352,29 @@ static const struct backend_ops cpu_ops = {
 	.close = cpu_close,
 };
 
-struct backend *backend_cpu_open(int threads, enum cpu_level level)
+/* "avx512bf16", or "avx512bf16, attention avx512". */
+static void name_arithmetic(struct cpu_backend *c)
+{
+	const char *all = cpu_level_name(c->choices.level), *attention = cpu_level_name(c->choices.attention);
+
+	if (c->choices.level == c->choices.attention)
+		snprintf(c->arithmetic, sizeof c->arithmetic, "%s", all);
+	else
+		snprintf(c->arithmetic, sizeof c->arithmetic, "%s, attention %s", all, attention);
+	c->be.arithmetic = c->arithmetic;
+}
+
+struct backend *backend_cpu_open_chosen(int threads, const struct choices *choices)
 {
 	struct cpu_backend *c = xcalloc(1, sizeof *c);
+	enum cpu_level level = choices->level;
 	int n = 0;
 
 	c->pool = pool_new(threads);
 	c->pack = pack_new();
-	c->be = (struct backend){ .ops = &cpu_ops,
-		                  .arithmetic = cpu_level_name(level),
-		                  .threads = pool_threads(c->pool) };
-	c->level = level;
+	c->be = (struct backend){ .ops = &cpu_ops, .threads = pool_threads(c->pool) };
+	c->choices = *choices;
+	name_arithmetic(c);
 	c->op = &op_table_scalar;
 	c->recur = &recur_table_scalar;
 #if defined(__x86_64__)
@@ -383,9 +396,16 @@ struct backend *backend_cpu_open(int threads, enum cpu_level level)
 	return &c->be;
 }
 
-enum cpu_level backend_cpu_level(const struct backend *be)
+struct backend *backend_cpu_open(int threads, enum cpu_level level)
 {
-	return ((const struct cpu_backend *)be)->level;
+	struct choices c = choices_all(level);
+
+	return backend_cpu_open_chosen(threads, &c);
+}
+
+const struct choices *backend_cpu_choices(const struct backend *be)
+{
+	return &((const struct cpu_backend *)be)->choices;
 }
 
 uint64_t backend_cpu_joins(const struct backend *be)

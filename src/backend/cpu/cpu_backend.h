@@ -7,6 +7,7 @@
 #include "backend/cpu/op_kernels.h"
 #include "backend/cpu/recur_kernels.h"
 #include "base/pool.h"
+#include "quant/choices.h"
 
 /* Memory that grows to the largest operation seen and is kept. */
 struct room {
@@ -33,7 +34,8 @@ struct made {
 
 struct cpu_backend {
 	struct backend be;
-	enum cpu_level level;
+	struct choices choices;
+	char arithmetic[64];
 	struct pool *pool;
 	const struct op_table *op;
 	const struct recur_table *recur;

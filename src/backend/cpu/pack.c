@@ -432,7 +432,7 @@ static void move_rows(struct move *m)
 size_t cpu_pack(struct backend *be, const struct pack_opts *how)
 {
 	struct cpu_backend *c = (struct cpu_backend *)be;
-	struct move m = { .pack = c->pack, .how = how, .level = c->level };
+	struct move m = { .pack = c->pack, .how = how, .level = c->choices.level };
 
 	if (!m.pack->rows_moved && move_blocks(&m) && how->huge_rows)
 		move_rows(&m);
