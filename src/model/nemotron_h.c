@@ -176,7 +176,7 @@ static void add_latent(struct stack *s, struct binder *b, const struct plan *p, 
 		ffn_bind_dense(b, &x->shared, s->m.shape.hidden, &shared, layer);
 	bind_weight(b, &x->down, p->latent, s->m.shape.hidden, "layers.%d.mixer.fc1_latent_proj", layer);
 	bind_weight(b, &x->up, s->m.shape.hidden, p->latent, "layers.%d.mixer.fc2_latent_proj", layer);
-	s->m.shape.layers_moe++;
+	stack_count_moe(s, &p->moe);
 	stack_add(s, &latent_block, x, norm);
 }
 

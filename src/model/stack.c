@@ -105,14 +105,19 @@ struct block *stack_add_ready(struct stack *s, struct ffn *f, const float *norm)
 	return stack_add(s, &ffn_block, f, norm);
 }
 
+void stack_count_moe(struct stack *s, const struct moe_form *f)
+{
+	s->m.shape.layers_moe++;
+	s->m.shape.experts = f->experts;
+	s->m.shape.experts_used = f->top_k;
+}
+
 struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_form *f, const float *norm, int layer)
 {
 	struct ffn *y = arena_zalloc(&b->m->arena, sizeof *y);
 
 	ffn_bind_moe(b, y, s->m.shape.hidden, f, layer);
-	s->m.shape.layers_moe++;
-	s->m.shape.experts = f->experts;
-	s->m.shape.experts_used = f->top_k;
+	stack_count_moe(s, f);
 	return stack_add(s, &ffn_block, y, norm);
 }
 

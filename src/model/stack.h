@@ -61,7 +61,10 @@ struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own,
 struct block *stack_add_attention(struct stack *s, struct binder *b, const struct attention_form *f, const float *norm,
                                   int layer);
 struct block *stack_add_ffn(struct stack *s, struct binder *b, const struct ffn_form *f, const float *norm, int layer);
-/* A mixture of experts, counted in shape: all mixtures of a model have as many experts. */
+/* Counts a layer with a mixture, and its experts, in shape: all mixtures of a model have as many.  For families that add the
+ * block themselves. */
+void stack_count_moe(struct stack *s, const struct moe_form *f);
+/* A mixture of experts, which is counted. */
 struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_form *f, const float *norm, int layer);
 /* A block around a feed-forward part that is bound already. */
 struct block *stack_add_ready(struct stack *s, struct ffn *f, const float *norm);
