@@ -25,13 +25,10 @@ enum { NAME_BYTES_MAX = 200 };
 
 static size_t name_length(const struct marks *m, const char *p, size_t n, bool *whole)
 {
-	const char *at = *m->name_end ? memmem(p, n, m->name_end, strlen(m->name_end)) : NULL;
 	size_t k = 0;
 
-	if (*m->name_end) {
-		*whole = at != NULL;
-		return at ? (size_t)(at - p) : n;
-	}
+	if (*m->name_end)
+		return text_until(p, n, m->name_end, whole);
 	while (k < n && p[k] != '\n' && p[k] != '<')
 		k++;
 	*whole = k < n;
@@ -83,8 +80,9 @@ static enum verdict begins_without_mark(const struct split *s, const struct dial
                                         size_t at, size_t n_name)
 {
 	const struct marks *m = d->form;
-	const char *next = p + at + n_name, *end;
+	const char *next = p + at + n_name;
 	size_t left = n - at - n_name;
+	bool end;
 
 	if (*m->name_end || n_name == 0)
 		return CALL_NO;
@@ -97,8 +95,7 @@ static enum verdict begins_without_mark(const struct split *s, const struct dial
 		               CALL_NO;
 	next += strlen(d->open);
 	left -= strlen(d->open);
-	end = memmem(next, left, m->key_end, strlen(m->key_end));
-	left = end ? (size_t)(end - next) : left;
+	left = text_until(next, left, m->key_end, &end);
 	if (left > NAME_BYTES_MAX || memchr(next, '\n', left))
 		return CALL_NO;
 	return end ? CALL_YES : CALL_MAYBE;
@@ -418,8 +415,8 @@ static const char *const other_marks[] = { "</minimax:tool_call>", "</seed:tool_
 static enum verdict begins_bare(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
 {
 	const struct marks *m = d->form;
-	const char *end = memmem(p, n, m->name_end, strlen(m->name_end));
-	size_t len = end ? (size_t)(end - p) : n;
+	bool end;
+	size_t len = text_until(p, n, m->name_end, &end);
 
 	(void)over;
 	if (!end)

@@ -72,7 +72,7 @@ static enum verdict read_head(const struct split *s, const struct named_form *f,
 	if (early)
 		end = brace;
 	/* What is too far away is so however the text is cut. */
-	if ((end ? (size_t)(end - p) : n) > HEAD_BYTES_MAX)
+	if ((end ? (size_t)(end - p) : n - text_partial(p, n, f->end)) > HEAD_BYTES_MAX)
 		return CALL_NO;
 	if (!end)
 		return over ? CALL_NO : CALL_MAYBE;

@@ -195,6 +195,24 @@ enum verdict text_match(const char *p, size_t n, const char *text)
 	return memcmp(p, text, len) ? CALL_NO : CALL_YES;
 }
 
+size_t text_partial(const char *p, size_t n, const char *tag)
+{
+	size_t most = strlen(tag) - 1;
+
+	for (size_t k = n < most ? n : most; k; k--)
+		if (!memcmp(p + n - k, tag, k))
+			return k;
+	return 0;
+}
+
+size_t text_until(const char *p, size_t n, const char *text, bool *there)
+{
+	const char *at = memmem(p, n, text, strlen(text));
+
+	*there = at != NULL;
+	return at ? (size_t)(at - p) : n - text_partial(p, n, text);
+}
+
 enum progress json_arguments_read(struct split *s, bool over)
 {
 	const char *p = s->held.p;

@@ -105,6 +105,11 @@ enum progress json_arguments_read(struct split *s, bool over);
 void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n);
 /* p[0..n) against text: MAYBE while it may still become it. */
 enum verdict text_match(const char *p, size_t n, const char *text);
+/* How many of the last bytes of p[0..n) may be the beginning of text. */
+size_t text_partial(const char *p, size_t n, const char *text);
+/* How many bytes of p[0..n) surely stand before text, and whether it is there.  Lengths are judged by this: then a text
+ * that comes in pieces is judged as it is when it comes whole. */
+size_t text_until(const char *p, size_t n, const char *text, bool *there);
 /* A call that has another order: whole.  true: it was one, and with put it was put. */
 bool json_call_whole(struct split *s, const char *p, size_t n, const char *const *keys, bool put);
 

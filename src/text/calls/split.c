@@ -178,17 +178,6 @@ static size_t blanks_at_end(const char *p, size_t n)
 	return k;
 }
 
-/* How much of the end of p[0..n) is the beginning of tag. */
-static size_t partial(const char *p, size_t n, const char *tag)
-{
-	size_t most = strlen(tag) - 1;
-
-	for (size_t k = n < most ? n : most; k; k--)
-		if (!memcmp(p + n - k, tag, k))
-			return k;
-	return 0;
-}
-
 static void drop_blanks(struct split *s)
 {
 	if (!s->skip_blanks)
@@ -224,10 +213,10 @@ static const char *think_end(const struct split *s, size_t *len, size_t *held)
 	const char *close = s->speech->think_close, *first = memmem(s->held.p, s->held.n, close, strlen(close));
 
 	*len = strlen(close);
-	*held = partial(s->held.p, s->held.n, close);
+	*held = text_partial(s->held.p, s->held.n, close);
 	for (const char *const *b = s->speech->breaks; b && *b; b++) {
 		const char *at = memmem(s->held.p, s->held.n, *b, strlen(*b));
-		size_t k = partial(s->held.p, s->held.n, *b);
+		size_t k = text_partial(s->held.p, s->held.n, *b);
 
 		if (at && (!first || at < first)) {
 			first = at;
@@ -281,7 +270,7 @@ static size_t find_form(const struct split *s, size_t *len, bool *thought, size_
 			*len = strlen(text);
 			*thought = !form->noise[i];
 		}
-		k = s->held.n - partial(s->held.p, s->held.n, text);
+		k = s->held.n - text_partial(s->held.p, s->held.n, text);
 		if (k < *safe)
 			*safe = k;
 		if (!form->noise[i])
@@ -310,7 +299,7 @@ static size_t find_open(const struct split *s, size_t *safe)
 		at = memmem(s->held.p, s->held.n, open, strlen(open));
 		if (at && (size_t)(at - s->held.p) < best)
 			best = (size_t)(at - s->held.p);
-		k = s->held.n - partial(s->held.p, s->held.n, open);
+		k = s->held.n - text_partial(s->held.p, s->held.n, open);
 		if (k < *safe)
 			*safe = k;
 	}
