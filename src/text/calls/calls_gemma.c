@@ -145,15 +145,17 @@ static bool container(struct reader *r, struct buf *out, int depth)
 }
 
 /* The mark that ends a string at `from` which none began: it stands before any bracket, and no value could begin there.  The
- * reader goes behind it.  NULL: there is none. */
+ * reader goes behind it.  NULL: there is none, or (r->cut) what comes may yet bring one. */
 static const char *closed(struct reader *r, const char *from)
 {
 	const char *end = from, *at, *before;
 
 	while (end < r->end && !strchr("]})", *end))
 		end++;
-	if (!(at = memmem(from, (size_t)(end - from), quote, sizeof quote - 1)))
+	if (!(at = memmem(from, (size_t)(end - from), quote, sizeof quote - 1))) {
+		r->cut |= end == r->end;
 		return NULL;
+	}
 	for (before = at; before > from && strchr(" \n", before[-1]);)
 		before--;
 	if (before == from || strchr(":=,", before[-1]))
@@ -184,10 +186,10 @@ static bool value(struct reader *r, struct buf *out, int depth)
 		json_put(out, j);
 	else if ((at = closed(r, from)))
 		json_put_str(out, from, (size_t)(at - from));
-	else
+	else if (!r->cut)
 		json_put_str(out, from, (size_t)(r->p - from));
 	json_free(j);
-	return true;
+	return !r->cut;
 }
 
 /* Strings as JSON has them were passed on as they are written, and may be none. */
