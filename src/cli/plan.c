@@ -37,7 +37,7 @@ static size_t pool_most(size_t most, size_t prefix)
 	return !most ? 0 : most > SIZE_MAX - prefix / 2 ? SIZE_MAX : most + prefix / 2;
 }
 
-/* What is taken whatever prompts come. */
+/* Bytes that no prompt changes: of the program, the weights, a step, states and drafting. */
 static size_t fixed_part(const struct plan *p)
 {
 	return p->program + p->weights + p->step + p->states + p->draft;

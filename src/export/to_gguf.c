@@ -157,7 +157,8 @@ static void encode_gguf_row(const struct item *it, uint8_t *const out[ITEM_STREA
 	gguf_encode(out[0], it->how, x, it->w.cols, it->importance);
 }
 
-/* What counts in rows of it: of run `part` alone, where the tensor is in runs; in the order of the new file. */
+/* Finds how much each input of the item counts, of run `part` alone where the tensor is in runs, in the order of the new
+ * file. */
 static void weigh(struct plan *p, struct item *it, const struct source_tensor *from, int part, const struct imatrix *m)
 {
 	int64_t cols = it->w.cols, stack = from->t.ne[2];

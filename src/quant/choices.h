@@ -14,7 +14,7 @@ struct choices {
 
 /* Every operation at that level, as --cpu asks for. */
 struct choices choices_all(enum cpu_level level);
-/* What is fastest on that processor, of which `best` is the highest level.  The table in choices.c has the measurements. */
+/* The levels that are fastest on that processor, of which `best` is the highest.  The table in choices.c has the measurements. */
 struct choices choices_of(const struct cpu_processor *p, enum cpu_level best);
 
 #endif
