@@ -20,14 +20,21 @@ void making_fail(struct making *m, int code, const char *fmt, ...)
 	m->code = err_set(m->err, code, "%s: %s", m->st->config_path, text);
 }
 
+/* Notes that a member of config.json could not be read. */
+static void noted(struct making *m, int rc)
+{
+	if (rc)
+		m->code = err_prefix(m->err, "%s", m->st->config_path);
+}
+
 int64_t making_int(struct making *m, const char *member, int64_t dflt)
 {
 	int64_t v = 0;
 
 	if (!m->code && dflt == INT64_MIN && !json_get(m->st->text, member))
 		making_fail(m, E_MISSING, "%s: missing", member);
-	if (!m->code && json_get_int(m->st->text, member, dflt, &v, m->err))
-		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	if (!m->code)
+		noted(m, json_get_int(m->st->text, member, dflt, &v, m->err));
 	return m->code ? 1 : v;
 }
 
@@ -37,8 +44,8 @@ double making_float(struct making *m, const char *member, double dflt)
 
 	if (!m->code && isnan(dflt) && !json_get(m->st->text, member))
 		making_fail(m, E_MISSING, "%s: missing", member);
-	if (!m->code && json_get_double(m->st->text, member, dflt, &v, m->err))
-		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	if (!m->code)
+		noted(m, json_get_double(m->st->text, member, dflt, &v, m->err));
 	return m->code ? 1 : v;
 }
 
@@ -48,6 +55,15 @@ static void put(struct making *m, const char *key, int64_t v)
 		making_fail(m, E_FORMAT, "%" PRId64 " for %s is out of range", v, key + 1);
 	if (!m->code)
 		pair_u32(&m->p, key, (uint32_t)v);
+}
+
+/* The whole part of v. */
+static void put_whole(struct making *m, const char *key, double v)
+{
+	if (!(v >= 0 && v <= UINT32_MAX))
+		making_fail(m, E_FORMAT, "%g for %s is out of range", v, key + 1);
+	if (!m->code)
+		put(m, key, (int64_t)v);
 }
 
 static void copy(struct making *m, const char *key, const char *member)
@@ -61,12 +77,12 @@ static void copy_if_there(struct making *m, const char *key, const char *member)
 		copy(m, key, member);
 }
 
-static bool set(struct making *m, const char *member)
+static bool flag(struct making *m, const char *member, bool dflt)
 {
-	bool v = false;
+	bool v = dflt;
 
-	if (!m->code && json_get_bool(m->st->text, member, false, &v, m->err))
-		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	if (!m->code)
+		noted(m, json_get_bool(m->st->text, member, dflt, &v, m->err));
 	return v;
 }
 
@@ -83,8 +99,8 @@ static double rope_float(struct making *m, const char *member, double dflt)
 {
 	double v = dflt;
 
-	if (!m->code && json_get_double(rope_of(m), member, dflt, &v, m->err))
-		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	if (!m->code)
+		noted(m, json_get_double(rope_of(m), member, dflt, &v, m->err));
 	return v;
 }
 
@@ -92,9 +108,10 @@ static const char *rope_type(struct making *m)
 {
 	const char *type = "default";
 
-	if (!m->code && (json_get_str(rope_of(m), "type", type, &type, m->err) ||
-	                 json_get_str(rope_of(m), "rope_type", type, &type, m->err)))
-		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	if (!m->code)
+		noted(m, json_get_str(rope_of(m), "type", type, &type, m->err));
+	if (!m->code)
+		noted(m, json_get_str(rope_of(m), "rope_type", type, &type, m->err));
 	return m->code ? "default" : type;
 }
 
@@ -144,20 +161,20 @@ static void put_rope(struct making *m, int64_t dim)
 	pair_text(&m->p, ".rope.scaling.type", type, strlen(type));
 	pair_f32(&m->p, ".rope.scaling.factor", rope_float(m, "factor", 1));
 	if (!strcmp(type, "yarn"))
-		put(m, ".rope.scaling.original_context_length",
-		    (int64_t)rope_float(m, "original_max_position_embeddings",
-		                        (double)making_int(m, "max_position_embeddings", INT64_MIN)));
+		put_whole(m, ".rope.scaling.original_context_length",
+		          rope_float(m, "original_max_position_embeddings",
+		                     (double)making_int(m, "max_position_embeddings", INT64_MIN)));
 }
 
 /* ---- architectures ---- */
 
-static int64_t head_dim(struct making *m)
+int64_t making_head_dim(struct making *m)
 {
 	int64_t heads = making_int(m, "num_attention_heads", INT64_MIN),
 		width = making_int(m, "hidden_size", INT64_MIN);
 	int64_t dim = making_int(m, "head_dim", heads > 0 ? width / heads : 0);
 
-	if (dim < 2 || dim > INT32_MAX || dim % 2)
+	if (dim < 2 || dim > MAKING_SIZE_MAX || dim % 2)
 		making_fail(m, E_FORMAT, "heads of %" PRId64, dim);
 	return m->code ? 2 : dim;
 }
@@ -165,9 +182,9 @@ static int64_t head_dim(struct making *m)
 /* Sizes that all have; a window that only some of them have is refused. */
 static void keys_plain(struct making *m)
 {
-	int64_t dim = head_dim(m);
+	int64_t dim = making_head_dim(m);
 
-	if (set(m, "use_sliding_window"))
+	if (flag(m, "use_sliding_window", false))
 		making_fail(m, E_UNSUPPORTED, "use_sliding_window: GGUF files of %s have no window", m->arch->name);
 	put(m, ".block_count", m->blocks + m->drafts);
 	copy(m, ".context_length", "max_position_embeddings");
@@ -189,7 +206,7 @@ static void keys_llama(struct making *m)
 		making_fail(m, E_UNSUPPORTED, "sliding_window: GGUF files of llama have no window");
 	keys_plain(m);
 	copy(m, ".vocab_size", "vocab_size");
-	put(m, ".rope.dimension_count", head_dim(m));
+	put(m, ".rope.dimension_count", making_head_dim(m));
 }
 
 static void keys_experts(struct making *m)
@@ -202,11 +219,7 @@ static void keys_experts(struct making *m)
 
 static void keys_qwen3_moe(struct making *m)
 {
-	bool norm = true;
-
-	if (!m->code && json_get_bool(m->st->text, "norm_topk_prob", true, &norm, m->err))
-		m->code = err_prefix(m->err, "%s", m->st->config_path);
-	if (!norm)
+	if (!flag(m, "norm_topk_prob", true))
 		making_fail(m, E_UNSUPPORTED, "norm_topk_prob false: GGUF files of qwen3moe have normalised weights");
 	keys_plain(m);
 	keys_experts(m);
@@ -249,15 +262,17 @@ static void keys_qwen3_5(struct making *m)
 {
 	int64_t every = making_int(m, "full_attention_interval", 4);
 	int64_t dk = making_int(m, "linear_key_head_dim", INT64_MIN),
-		heads = making_int(m, "linear_num_value_heads", INT64_MIN);
+		heads = making_int(m, "linear_num_value_heads", INT64_MIN),
+		keys = making_int(m, "linear_num_key_heads", INT64_MIN);
 
 	if (every < 1 || every > INT32_MAX)
 		making_fail(m, E_FORMAT, "full_attention_interval: %" PRId64, every);
 	if (dk != making_int(m, "linear_value_head_dim", INT64_MIN))
 		making_fail(m, E_UNSUPPORTED, "linear_value_head_dim: %" PRId64 ", keys have %" PRId64,
 		            making_int(m, "linear_value_head_dim", INT64_MIN), dk);
-	if (dk < 1 || heads < 1 || dk > INT32_MAX || heads > INT32_MAX)
-		making_fail(m, E_FORMAT, "%" PRId64 " linear heads of %" PRId64, heads, dk);
+	if (dk < 1 || heads < 1 || keys < 1 || dk > MAKING_SIZE_MAX || heads > MAKING_SIZE_MAX ||
+	    keys > MAKING_SIZE_MAX)
+		making_fail(m, E_FORMAT, "%" PRId64 " linear heads over %" PRId64 ", of %" PRId64, heads, keys, dk);
 	check_layers(m, every);
 	keys_plain(m);
 	put_sections(m);
@@ -267,24 +282,26 @@ static void keys_qwen3_5(struct making *m)
 		put(m, ".nextn_predict_layers", m->drafts);
 	copy(m, ".ssm.conv_kernel", "linear_conv_kernel_dim");
 	put(m, ".ssm.state_size", dk);
-	copy(m, ".ssm.group_count", "linear_num_key_heads");
+	put(m, ".ssm.group_count", keys);
 	put(m, ".ssm.time_step_rank", heads);
 	put(m, ".ssm.inner_size", dk * heads);
 	put(m, ".full_attention_interval", every);
-	put(m, ".rope.dimension_count", (int64_t)((double)head_dim(m) * rope_float(m, "partial_rotary_factor", 0.25)));
+	put_whole(m, ".rope.dimension_count",
+	          (double)making_head_dim(m) * rope_float(m, "partial_rotary_factor", 0.25));
 }
 
 static const struct family {
 	const char *model_type, *arch;
 	void (*keys)(struct making *m);
+	bool delta;
 } families[] = {
 	{ "llama", "llama", keys_llama },
 	{ "mistral", "llama", keys_llama },
 	{ "qwen2", "qwen2", keys_plain },
 	{ "qwen3", "qwen3", keys_plain },
 	{ "qwen3_moe", "qwen3moe", keys_qwen3_moe },
-	{ "qwen3_5_text", "qwen35", keys_qwen3_5 },
-	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5 },
+	{ "qwen3_5_text", "qwen35", keys_qwen3_5, true },
+	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5, true },
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -298,8 +315,8 @@ static const struct family *family_of(struct making *m)
 {
 	const char *type = "";
 
-	if (!m->code && json_get_str(m->st->text, "model_type", "", &type, m->err))
-		m->code = err_prefix(m->err, "%s", m->st->config_path);
+	if (!m->code)
+		noted(m, json_get_str(m->st->text, "model_type", "", &type, m->err));
 	for (int i = 0; i < FAMILIES && !m->code; i++)
 		if (!strcmp(families[i].model_type, type))
 			return &families[i];
@@ -314,25 +331,20 @@ static const struct family *family_of(struct making *m)
 	return NULL;
 }
 
-void making_arch(struct making *m)
+void making_keys(struct making *m)
 {
 	const struct family *f = family_of(m);
 
 	if (!f)
 		return;
 	m->arch = gguf_arch_find(f->arch);
+	m->delta = f->delta;
 	m->p = (struct pairs){ .g = &m->s->g, .arch = f->arch };
 	m->blocks = making_int(m, "num_hidden_layers", INT64_MIN);
 	if (store_has(m->st, "mtp.fc.weight"))
 		m->drafts = making_int(m, "mtp_num_hidden_layers", 1);
 	if (m->blocks < 1 || m->blocks > 100000 || m->drafts < 0 || m->drafts > 1)
 		making_fail(m, E_FORMAT, "%" PRId64 " layers and %" PRId64 " of a draft head", m->blocks, m->drafts);
-}
-
-void making_keys(struct making *m)
-{
-	const struct family *f = family_of(m);
-
 	if (m->code)
 		return;
 	pair_text(&m->p, "general.architecture", f->arch, strlen(f->arch));

@@ -80,7 +80,18 @@ static int64_t numbered(const char *name, const char *prefix, const char **rest)
 	return *end == '.' && n <= 100000 ? n : -1;
 }
 
-/* What a tensor becomes: its name in the new file, and the line that says how. */
+/* The block of a language model's or draft head's layer, counted as the new file counts them, and what follows in *rest; -1:
+ * a tensor of no layer. */
+static int64_t block_of(const struct making *m, const char *hf, const char **rest)
+{
+	int64_t block = numbered(hf, "model.layers.", rest);
+
+	if (block < 0 && (block = numbered(hf, "mtp.layers.", rest)) >= 0)
+		block += m->blocks;
+	return block;
+}
+
+/* A tensor of the new file: its name, and the line of the tables that says how it is made. */
 struct target {
 	const struct gguf_name *line;
 	char name[NAME_BYTES];
@@ -89,10 +100,8 @@ struct target {
 static bool target_of(const struct making *m, const char *hf, struct target *to)
 {
 	const char *rest = hf;
-	int64_t block = numbered(hf, "model.layers.", &rest);
+	int64_t block = block_of(m, hf, &rest);
 
-	if (block < 0 && (block = numbered(hf, "mtp.layers.", &rest)) >= 0)
-		block += m->blocks;
 	if (block >= 0) {
 		to->line = line_of(m->arch->names, gguf_block_names, rest);
 	} else {
@@ -114,11 +123,10 @@ static bool target_of(const struct making *m, const char *hf, struct target *to)
 /* Rows in pairs, for the other rotation. */
 static const int32_t *paired(struct making *m, int64_t rows)
 {
-	int64_t heads = making_int(m, "num_attention_heads", INT64_MIN),
-		d = making_int(m, "head_dim", heads > 0 ? making_int(m, "hidden_size", INT64_MIN) / heads : 0);
+	int64_t d = making_head_dim(m);
 	int32_t *row;
 
-	if (d < 2 || d % 2 || rows % d) {
+	if (rows % d) {
 		making_fail(m, E_FORMAT, "%" PRId64 " rows are not whole heads of %" PRId64, rows, d);
 		return NULL;
 	}
@@ -137,8 +145,7 @@ static const int32_t *tiled(struct making *m, int64_t all, int64_t first, int64_
 
 	if (m->code || keys == values)
 		return NULL;
-	if (keys < 1 || values < keys || values % keys || values > INT32_MAX || dim < 1 || dim > INT32_MAX ||
-	    all > INT32_MAX || all != first + values * dim) {
+	if (values < keys || values % keys || all > INT32_MAX || all != first + values * dim) {
 		making_fail(m, E_FORMAT,
 		            "%" PRId64 " rows, %" PRId64 " value heads of %" PRId64 " over %" PRId64
 		            " key heads are wanted",
@@ -192,8 +199,7 @@ static void tile(struct making *m, struct source_tensor *t, const char *what)
 /* Vectors and kernels are computed at once, as F32: moved, with one added, or as a rate. */
 static void make_floats(struct making *m, struct source_tensor *t, const char *hf, const struct gguf_name *line)
 {
-	bool delta = m->arch->mtp_apart,
-	     add = delta && !m->norms_whole && strstr(hf, "norm") && !ends(hf, "linear_attn.norm.weight");
+	bool add = m->delta && !m->norms_whole && strstr(hf, "norm") && !ends(hf, "linear_attn.norm.weight");
 	int64_t cols = t->t.n_dim == 1 ? 1 : t->t.ne[0], rows = t->t.count / cols;
 	float *v = arena_alloc(&m->s->g.arena, size_mul((size_t)t->t.count, sizeof *v));
 	struct weight w;
@@ -217,6 +223,8 @@ static void take(struct making *m, struct source_tensor *to, const struct tensor
 	const struct gguf_type *type = gguf_type_named(tensor_type_name(t));
 	int n = 0;
 
+	if (!t->count)
+		making_fail(m, E_FORMAT, "tensor %s is empty", t->name);
 	if (!type || t->format || !type->fmt)
 		making_fail(m, E_UNSUPPORTED, "tensor %s is %s: GGUF files are made of BF16, F16 and F32", t->name,
 		            tensor_type_name(t));
@@ -243,11 +251,13 @@ static void add_tensor(struct making *m, const struct tensor *t, const char *hf,
 	struct source_tensor *to = &m->s->t[m->s->n++];
 
 	take(m, to, t, target->name);
+	if (!m->code && to->t.n_dim > 2)
+		making_fail(m, E_FORMAT, "tensor %s has %d axes, at most 2 are wanted", t->name, to->t.n_dim);
 	if (m->code)
 		return;
 	if (target->line->fix == &gguf_permuted)
 		to->row = paired(m, to->t.n_dim == 1 ? to->t.ne[0] : to->t.ne[1]);
-	if (m->arch->mtp_apart)
+	if (m->delta)
 		tile(m, to, target->line->gguf);
 	if (!m->code && (to->t.n_dim == 1 || target->line->fix == &gguf_conv))
 		make_floats(m, to, hf, target->line);
@@ -278,10 +288,12 @@ static void add_apart(struct making *m, const struct tensor *first, int64_t bloc
 	int stem = (int)strlen(first->name) - (int)strlen("0.") - (int)strlen(kinds[kind].hf) - (int)strlen(".weight");
 	struct source_tensor *to;
 
-	if (m->code || n < 1 || n > EXPERTS_MOST) {
+	if (n < 1 || n > EXPERTS_MOST)
 		making_fail(m, E_FORMAT, "num_experts: %" PRId64, n);
+	if (first->n_dim != 2)
+		making_fail(m, E_FORMAT, "tensor %s has %d axes, 2 are wanted", first->name, first->n_dim);
+	if (m->code)
 		return;
-	}
 	to = add_stack(m, first, block, kind, (int)n);
 	for (int64_t e = 0; e < n && !m->code; e++) {
 		char name[512];
@@ -289,7 +301,8 @@ static void add_apart(struct making *m, const struct tensor *first, int64_t bloc
 
 		snprintf(name, sizeof name, "%.*s%" PRId64 ".%s.weight", stem, first->name, e, kinds[kind].hf);
 		t = store_find(m->st, name);
-		if (!t || t->type != first->type || t->bytes != first->bytes)
+		if (!t || t->type != first->type || t->bytes != first->bytes || t->n_dim != 2 ||
+		    t->dim[1] != first->dim[1])
 			making_fail(m, E_MISSING, "tensor %s: missing, or of another size than %s", name, first->name);
 		else if (!(m->code = store_data(m->st, t, m->err)))
 			to->part[e] = t->data;
@@ -328,11 +341,9 @@ static void add_fused(struct making *m, const struct tensor *t, int64_t block)
 static bool add_experts(struct making *m, const struct tensor *t, const char *hf)
 {
 	const char *rest = hf, *of;
-	int64_t block = numbered(hf, "model.layers.", &rest), e;
+	int64_t block = block_of(m, hf, &rest), e;
 
-	if (block < 0 && (block = numbered(hf, "mtp.layers.", &rest)) >= 0)
-		block += m->blocks;
-	if (block < 0 || !behind(rest, "mlp.experts."))
+	if (block < 0 || block >= m->blocks + m->drafts || !behind(rest, "mlp.experts."))
 		return false;
 	if (!strcmp(rest, "mlp.experts.gate_up_proj")) {
 		add_fused(m, t, block);
@@ -406,7 +417,6 @@ int folder_source(struct gguf_source *s, struct store *st, struct err *err)
 	if (strcmp(st->box.ops->name, "folder"))
 		m.code = err_set(err, E_UNSUPPORTED, "%s: is no model folder; of GGUF files name the file itself",
 		                 st->dir);
-	making_arch(&m);
 	making_keys(&m);
 	for (size_t i = 0; i < st->n && !m.code; i++) {
 		add(&m, st->v[i], &left);

@@ -3,25 +3,13 @@
 folder, the model says the same, and what cannot be written is refused.
 
 The bundled model stands for folders with a tokenizer; the converter's files are those of ../shared, if they are there."""
-import json, os, struct, subprocess, sys, tempfile
+import json, os, struct, sys, tempfile
 
-weft, models, shared = sys.argv[1:4]
+from exportkit import check, failures, models, run, shared
+
 tiny = os.path.abspath(os.path.join(models, "weft-tiny"))
 golden = os.path.join(os.environ.get("WEFT_SHARED", shared), "golden")
 quick = "WEFT_TEST_QUICK" in os.environ  # a build with sanitizers: what is counted and answered takes longest
-failures = 0
-
-
-def check(ok, what):
-    global failures
-    if not ok:
-        print("FAIL", what)
-        failures += 1
-
-
-def run(*args):
-    p = subprocess.run([weft, *args], capture_output=True, text=True, timeout=250)
-    return p.returncode, p.stdout, p.stderr
 
 
 def quantize(*args):
@@ -167,6 +155,56 @@ with tempfile.TemporaryDirectory() as tmp:
     refused(lambda c: None, split, "no name here for the way in which it cuts text")
     refused(lambda c: None, far, "the embedding has 2048 rows")
     refused(lambda c: None, {"model": {"type": "Unigram"}}, "byte-level pairs")
+
+    # Shapes and sizes that disagree: an order made for one axis must not be read past its end.
+    def hostile(change, tensors, what):
+        """tensors: names and shapes, beside an embedding and a norm; their bytes are zeros."""
+        changed = json.loads(json.dumps(other))
+        change(changed["text_config"])
+        json.dump(changed, open(os.path.join(evil, "config.json"), "w"))
+        header, at_byte = {}, 0
+        for name, shape in {"model.embed_tokens.weight": [64, 64], "model.norm.weight": [64], **tensors}.items():
+            size = 2
+            for d in shape:
+                size *= d
+            header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at_byte, at_byte + size]}
+            at_byte += size
+        head = json.dumps(header).encode()
+        with open(os.path.join(evil, "model.safetensors"), "wb") as f:
+            f.write(struct.pack("<Q", len(head)) + head + bytes(at_byte))
+        code, out, err = run("quantize", evil, "--type", "Q8_0", "--out", at("x.gguf"))
+        check(code == 1 and what in err and "Sanitizer" not in err and "runtime error" not in err and not os.path.exists(at("x.gguf")),
+              f"{what}: {code} {err[:400]}")
+
+    evil = at("evil")
+    os.mkdir(evil)
+    layer = "model.layers.0."
+    delta = layer + "linear_attn."
+    sizes = other["text_config"]
+    two = lambda c: c.update(linear_num_key_heads=2, linear_num_value_heads=4)  # value heads in another order
+    rows = 2 * 2 * sizes["linear_key_head_dim"] + 4 * sizes["linear_key_head_dim"]
+
+    def llama(c):
+        c.update(model_type="llama", num_attention_heads=2, num_key_value_heads=2, head_dim=32)
+
+    def experts(c):
+        c.update(model_type="qwen3_moe", num_experts=2, num_experts_per_tok=1, moe_intermediate_size=8)
+        c.pop("layer_types", None)
+
+    expert = layer + "mlp.experts.%d.gate_proj.weight"
+    hostile(two, {delta + "conv1d.weight": [5, rows, 4]}, "has 3 axes")
+    hostile(two, {delta + "in_proj_qkv.weight": [7, rows, 64]}, "has 3 axes")
+    hostile(two, {delta + "conv1d.weight": [rows, 1, 0]}, "is empty")
+    hostile(two, {delta + "in_proj_qkv.weight": [rows + 1, 64]}, "rows, 4 value heads")
+    hostile(llama, {layer + "self_attn.q_proj.weight": [9, 64, 64]}, "has 3 axes")
+    hostile(llama, {layer + "self_attn.q_proj.weight": [65, 64]}, "whole heads of 32")
+    hostile(lambda c: c.update(linear_key_head_dim=(1 << 31) - 1, linear_value_head_dim=(1 << 31) - 1, linear_num_key_heads=(1 << 32) - 1,
+                               linear_num_value_heads=1 << 30), {delta + "conv1d.weight": [8, 1, 4]}, "linear heads over")
+    hostile(lambda c: c.update(head_dim=(1 << 31) - 2), {}, "heads of 2147483646")
+    hostile(lambda c: c["rope_parameters"].update(partial_rotary_factor=1e300), {}, "out of range")
+    hostile(experts, {expert % 0: [3, 8, 64], expert % 1: [3, 8, 64]}, "2 are wanted")
+    hostile(experts, {expert % 0: [8, 64], expert % 1: [16, 32]}, "of another size")
+    hostile(experts, {"model.layers.99999.mlp.experts.0.gate_proj.weight": [8, 64]}, "have no name for it")
 
     if not os.path.isdir(os.path.join(golden, "_gguf")):
         print(f"skipped the converter's files: {golden} missing")

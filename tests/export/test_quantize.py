@@ -4,22 +4,10 @@
 The source of folders is the bundled model; of GGUF files those of ../shared, if they are there."""
 import json, os, resource, subprocess, sys, tempfile
 
-weft, models, shared = sys.argv[1:4]
+from exportkit import check, failures, models, run, shared, weft
+
 tiny = os.path.join(models, "weft-tiny")
 gguf = os.path.join(os.environ.get("WEFT_SHARED", shared), "golden/_gguf/models/llama")
-failures = 0
-
-
-def check(ok, what):
-    global failures
-    if not ok:
-        print("FAIL", what)
-        failures += 1
-
-
-def run(*args, **more):
-    p = subprocess.run([weft, *args], capture_output=True, text=True, timeout=250, **more)
-    return p.returncode, p.stdout, p.stderr
 
 
 def kl(model, against, ids):
