@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "../check.h"
+#include "text/calls/dialect.h"
 #include "text/grammar/constraint.h"
 
 static struct tokenizer *tok;
@@ -285,6 +286,60 @@ static void test_back(uint64_t seed)
 	fresh->ops->free(fresh);
 }
 
+/* Is it a token for a byte that no UTF-8 has?  Grammars know the marks by such bytes. */
+static bool is_odd_byte(int32_t id)
+{
+	size_t n = 0;
+	const char *p = tokenizer_is_added(tok, id) ? NULL : tokenizer_token_bytes(tok, id, &n);
+
+	for (size_t i = 0; p && i < n; i++)
+		if ((unsigned char)p[i] >= MARK_FIRST)
+			return true;
+	return false;
+}
+
+/* Strings between marks: a mark is said by its own token, and by no token of a byte. */
+static void test_marks(void)
+{
+	static const char *const texts[] = { "<tool_call>", NULL };
+	static const char tool[] =
+		"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+		"\"properties\":{\"s\":{\"type\":\"string\"}},\"required\":[\"s\"]}}}]";
+	static const char *const said[] = { "call:f{s:", "\xF8", "ab", "\xF8" };
+	struct json *j = json_parse(tool, strlen(tool), 0, NULL);
+	int32_t id_mark = tokenizer_find(tok, texts[0], strlen(texts[0]));
+	struct call_marks marks;
+	struct vocab *v;
+	struct grammar *g;
+	struct matcher *m;
+	struct err err;
+	int n_odd = 0;
+
+	constraint_marks(tok, texts, &marks);
+	CHECK(marks.n == 1, "the mark is a token");
+	v = constraint_vocab(tok, &marks);
+	CHECK(!grammar_compile_spelled(j, dialect_gemma.held, &marks, NULL, true, &g, &err), "%s", err.msg);
+	m = matcher_new(g);
+	for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+		const uint32_t *mask;
+
+		CHECK(matcher_put(m, said[i], strlen(said[i])), "part %zu of a call", i);
+		mask = matcher_mask(m, v);
+		CHECK((mask[id_mark / 32] >> (id_mark % 32) & 1) == (i < 3), "the mark behind part %zu", i);
+		for (int32_t id = 0; id < vocab_size(v); id++) {
+			bool odd = is_odd_byte(id);
+
+			n_odd += odd;
+			CHECK(!odd || !(mask[id / 32] >> (id % 32) & 1), "token %d stands for a mark", id);
+		}
+	}
+	CHECK(n_odd > 0, "this vocabulary has tokens for such bytes");
+	matcher_free(m);
+	grammar_unref(g);
+	vocab_free(v);
+	json_free(j);
+}
+
 int main(int argc, char **argv)
 {
 	char path[1000];
@@ -303,6 +358,7 @@ int main(int argc, char **argv)
 	test_parts();
 	test_calls();
 	test_alone();
+	test_marks();
 	for (uint64_t seed = 1; seed <= (getenv("WEFT_TEST_QUICK") ? 60 : 400); seed++)
 		test_back(seed);
 	vocab_free(vocab);

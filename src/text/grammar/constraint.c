@@ -85,7 +85,13 @@ static const char *word_bytes(void *ctx, int32_t id, size_t *n)
 			return &mark_bytes[i];
 		}
 	}
-	return tokenizer_is_added(w->t, id) ? NULL : tokenizer_token_bytes(w->t, id, n);
+	const char *p = tokenizer_is_added(w->t, id) ? NULL : tokenizer_token_bytes(w->t, id, n);
+
+	/* Vocabularies of bytes have tokens for the bytes by which grammars know the marks.  No UTF-8 has these bytes. */
+	for (size_t i = 0; p && i < *n; i++)
+		if ((unsigned char)p[i] >= MARK_FIRST)
+			return NULL;
+	return p;
 }
 
 struct vocab *constraint_vocab(const struct tokenizer *t, const struct call_marks *marks)
