@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "server/chat_steps.h"
+#include "server/inside.h"
 #include "server/messages.h"
 #include "server/structured.h"
 #include "text/calls/dialect.h"
@@ -146,6 +147,8 @@ int chat_use_tools(struct generation *g, struct chat *c, const struct json **sho
 		return problem_set(p, 400, "unsupported_field", "tools",
 		                   "the chat template of this model takes no tools");
 	g->tools = *shown = c->tools;
+	if (g->x && (g->shown = tools_fit(&g->x->srv->tool_needs, c->tools)))
+		*shown = g->shown;
 	g->dialects = dialects_of(g->served->tmpl);
 	return hold_calls(g, c, p);
 }

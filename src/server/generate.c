@@ -689,6 +689,7 @@ void generation_free(struct generation *g)
 	free(g->prefill);
 	discard(g, g->body);
 	discard(g, g->made);
+	discard(g, g->shown);
 	tool_kinds_fini(&g->kinds);
 	params_fini(&g->params);
 	free(g);

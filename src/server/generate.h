@@ -104,6 +104,7 @@ struct generation {
 	char *header;                /* ... that begin so */
 	struct json *body;           /* kept while choices look at its tools */
 	struct json *made;           /* of body's parts, in the form they are used in; NULL: nothing */
+	struct json *shown;          /* tools with what the template wants of them; NULL: they are shown as they are */
 	const struct json *tools;    /* of body or made, where calls are to be looked for; NULL: not */
 	struct tool_kinds kinds;     /* of tools that are no functions */
 	const struct dialect *const *dialects;

@@ -15,6 +15,7 @@
 #include "server/metrics.h"
 #include "server/response_store.h"
 #include "server/roles.h"
+#include "server/shown_tools.h"
 #include "server/server.h"
 #include "server/workers.h"
 
@@ -28,9 +29,10 @@ struct server {
 	struct gate gate;
 	struct clients clients;
 	struct turns *turns;
-	int64_t created;    /* seconds since 1970 */
-	int longest_token;  /* bytes */
-	struct roles roles; /* of a model with a chat template */
+	int64_t created;              /* seconds since 1970 */
+	int longest_token;            /* bytes */
+	struct roles roles;           /* of a model with a chat template */
+	struct tool_needs tool_needs; /* likewise */
 
 	struct event_base *base;
 	struct evconnlistener *listener;

@@ -365,8 +365,10 @@ void server_begin(struct server *s, const struct served *served)
 		if (tokenizer_token_bytes(served->tokenizer, id, &n) && (int)n > s->longest_token)
 			s->longest_token = (int)n;
 	}
-	if (served->tmpl)
+	if (served->tmpl) {
 		roles_try(&s->roles, &s->served);
+		tool_needs_try(&s->tool_needs, &s->served);
+	}
 	workers_open(s, s->opts.prep_threads);
 	event_add(s->ring, NULL);
 	event_add(s->on_term, NULL);

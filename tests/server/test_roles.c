@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "server/roles.h"
+#include "server/shown_tools.h"
 
 static int failed;
 
@@ -190,6 +191,111 @@ static const struct {
 	  "wone wtwo wthree wfour wfive wsix", true },
 };
 
+/* ---- tools ---- */
+
+#define FUNCTION(members) "[{\"type\":\"function\",\"function\":{\"name\":\"f\"" members "}}]"
+#define WITH(properties) ",\"parameters\":{\"type\":\"object\",\"properties\":" properties "}"
+
+/* Functions as clients declare them. */
+static const char *const declared[] = {
+	FUNCTION(",\"description\":\"d\"" WITH("{\"a\":{\"type\":\"string\",\"description\":\"x\"}}")),
+	FUNCTION(""),
+	FUNCTION(",\"description\":null,\"parameters\":null"),
+	FUNCTION(",\"description\":\"d\""),
+	FUNCTION(",\"description\":\"d\",\"parameters\":{}"),
+	FUNCTION(",\"parameters\":{\"type\":\"object\"}"),
+	FUNCTION(WITH("{}")),
+	FUNCTION(WITH("{\"a\":{\"type\":\"integer\"},\"b\":{\"enum\":[\"x\",1]}}")),
+	FUNCTION(",\"description\":\"d\"" WITH("{\"a\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}}")),
+};
+
+/* Renders a question with these tools, as what the template needs of them says (NULL: as they are). */
+static bool render_tools(const struct served *d, const struct tool_needs *needs, const char *tools, struct buf *out)
+{
+	static const char question[] = "[{\"role\":\"user\",\"content\":\"q\"}]";
+	struct json *messages = json_parse(question, strlen(question), 200, NULL);
+	struct json *list = json_parse(tools, strlen(tools), 200, NULL), *fit = needs ? tools_fit(needs, list) : NULL;
+	struct template_input in = { .messages = messages,
+		                     .tools = fit ? fit : list,
+		                     .add_generation_prompt = true,
+		                     .bos_token = d->bos_token,
+		                     .eos_token = d->eos_token };
+	struct template_output o;
+	struct err err;
+	int rc;
+
+	template_output_init(&o);
+	rc = template_render(d->tmpl, &in, &o, &err);
+	buf_reset(out);
+	buf_put(out, rc ? err.msg : o.text.p, rc ? strlen(err.msg) : o.text.n);
+	template_output_fini(&o);
+	json_free(messages);
+	json_free(list);
+	json_free(fit);
+	return !rc;
+}
+
+/* A template that takes a function with all members takes every declared one, once it has what the template needs; one
+ * that needs nothing is shown what was declared. */
+static void published_tools(const char *name, const struct served *d, int *n)
+{
+	struct tool_needs needs;
+	struct buf b, plain;
+
+	buf_init(&b);
+	buf_init(&plain);
+	tool_needs_try(&needs, d);
+	for (size_t i = 0; render_tools(d, NULL, declared[0], &b) && i < sizeof declared / sizeof *declared; i++) {
+		bool takes = render_tools(d, NULL, declared[i], &plain);
+
+		++*n;
+		if (!render_tools(d, &needs, declared[i], &b) || (takes && !needs.description && !needs.parameters &&
+		                                                  !needs.property_details && strcmp(b.p, plain.p))) {
+			printf("%s, tools %zu: %.600s\n", name, i, b.p);
+			failed++;
+		}
+	}
+	buf_fini(&b);
+	buf_fini(&plain);
+}
+
+/* Templates that want one member each, and what they are shown. */
+static void tool_whims(void)
+{
+	static const struct {
+		const char *template, *tools, *text;
+	} whim[] = {
+		{ "{% for t in tools %}{{ t | tojson }}{% endfor %}", FUNCTION(""),
+		  "{\"type\": \"function\", \"function\": {\"name\": \"f\"}}" },
+		{ "{% for t in tools %}{{ t.function.name + ':' + t.function.description }}{% endfor %}",
+		  FUNCTION(WITH("{}")), "f:" },
+		{ "{% for t in tools %}{{ t.function.parameters.properties.items() | list }}{% endfor %}",
+		  FUNCTION(",\"parameters\":{\"title\":\"T\"}"), "[]" },
+		{ "{% for t in tools %}{% for k, v in t.function.parameters.properties.items() %}{{ k + v.description }}"
+		  "{% endfor %}{% endfor %}",
+		  FUNCTION(
+			  ",\"description\":\"d\"" WITH("{\"a\":{\"type\":\"string\"},\"b\":{\"description\":\"c\"}}")),
+		  "abc" },
+	};
+
+	for (size_t i = 0; i < sizeof whim / sizeof *whim; i++) {
+		struct served d = { .tmpl = open_template(whim[i].template, strlen(whim[i].template)),
+			            .bos_token = "",
+			            .eos_token = "" };
+		struct tool_needs needs;
+		struct buf b;
+
+		buf_init(&b);
+		tool_needs_try(&needs, &d);
+		if (!render_tools(&d, &needs, whim[i].tools, &b) || strcmp(b.p, whim[i].text)) {
+			printf("tools, case %zu: \"%s\", not \"%s\"\n", i, b.p, whim[i].text);
+			failed++;
+		}
+		buf_fini(&b);
+		template_close((struct template *)d.tmpl);
+	}
+}
+
 static bool in_order(const char *text, const char *words)
 {
 	char word[20];
@@ -253,7 +359,7 @@ static void published(const char *folder)
 {
 	DIR *dir = opendir(folder);
 	struct dirent *e;
-	int n = 0, n_template = 0;
+	int n = 0, n_tools = 0, n_template = 0;
 
 	if (!dir) {
 		printf("skipped: no published templates at %s\n", folder);
@@ -271,6 +377,7 @@ static void published(const char *folder)
 		buf_init(&text);
 		if (!file_read(path, 1 << 20, &text, NULL) && (d.tmpl = open_template(text.p, text.n))) {
 			published_one(e->d_name, &d, &n);
+			published_tools(e->d_name, &d, &n_tools);
 			n_template++;
 			template_close((struct template *)d.tmpl);
 		} else {
@@ -279,12 +386,13 @@ static void published(const char *folder)
 		buf_fini(&text);
 	}
 	closedir(dir);
-	printf("%d conversations with %d published templates\n", n, n_template);
+	printf("%d conversations and %d declarations of tools with %d published templates\n", n, n_tools, n_template);
 }
 
 int main(int argc, char **argv)
 {
 	whims();
+	tool_whims();
 	if (argc > 1)
 		published(argv[1]);
 	printf("%d failed\n", failed);
