@@ -221,24 +221,24 @@ int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 	thinks = close >= 0 && (g->thinking || (g->may_think && g->lead_open.n));
 	if (c->budget < 0 && !call && !(g->params.n_stop && thinks))
 		return 0;
-	if (close < 0 && (c->budget >= 0 || g->thinking)) {
-		/* What never thinks needs no bound. */
-		if (!speech_thinks(g->served->tmpl) && !call)
-			return 0;
+	/* Where no token ends a thought, one that the prompt begins cannot be ended, and one that the model may begin
+	 * cannot be bounded.  Neither is asked for where nothing thinks, by a budget of 0, or before a call. */
+	if (close < 0 && (g->thinking || (c->budget > 0 && !call)) && (call || speech_thinks(g->served->tmpl)))
 		return problem_set(p, 400, "unsupported_field", call ? c->tool_choice_field : c->budget_field,
 		                   "%s: thinking cannot be ended, for %s is no token of this model",
 		                   call ? c->tool_choice_field : c->budget_field, close_tag);
-	}
+	if (close < 0 && !call)
+		return 0;
 	g->lead = (struct lead){ .thinking = g->thinking,
 		                 .open = call || !g->lead_open.n ? -1 : g->lead_open.id[0],
 		                 .opens = g->lead_open.id + 1,
 		                 .n_opens = g->lead_open.n ? (int)g->lead_open.n - 1 : 0,
 		                 .reopens = g->speech->reopens,
 		                 .close = close,
-		                 .think_max = c->budget > INT32_MAX ? -1 : (int)c->budget };
+		                 .think_max = c->budget > INT32_MAX || close < 0 ? -1 : (int)c->budget };
 	if (!g->lead.n_opens)
 		g->lead.opens = NULL;
-	if (c->budget >= 0)
+	if (c->budget >= 0 && close >= 0)
 		end_of_thought(g, close);
 	if (call) {
 		if ((r = lead_text(g, c, &g->lead_then, p)))

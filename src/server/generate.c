@@ -579,6 +579,9 @@ static bool pull(struct generation *g, struct choice *c)
 			if (ev.kind == EV_START) {
 				c->started = true;
 				c->n_cached = ev.cached;
+				/* An answer that its API ends has no DONE. */
+				if (!c->index)
+					g->prefix = ev.prefix;
 			} else if (ev.kind == EV_PROGRESS && g->streaming && g->params.progress && g->fam->progress) {
 				g->fam->progress(g, c, &ev, &out);
 				taken++;

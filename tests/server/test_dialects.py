@@ -1,0 +1,172 @@
+"""A server on a tiny folder of each family calls functions in the dialect of its family: WEFT GOLDEN TEMPLATES...
+
+GOLDEN has the folders (random weights, no tokenizer), TEMPLATES the chat templates as published.  Beside the weights stand
+a tokenizer of bytes whose special tokens are the family's, and its template.  Weights that mean nothing call a function
+since they must (`tool_choice`), so what is seen here is the whole way: template, constraint, dialect, reply, stream,
+and the call found again in the history.
+"""
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+from serverkit import Server
+
+WEFT, GOLDEN, TEMPLATES = sys.argv[1:4]
+
+# folder, template, the marks that are tokens of their own (the last ends a turn)
+FAMILIES = {
+    "gemma4_31b": ("google-gemma-4-31B-it", ["<bos>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
+                   "<tool_response|>", "<|\"|>", "<|channel>", "<channel|>", "<|think|>", "<|turn>", "<turn|>"]),
+    "gpt_oss": ("openai-gpt-oss-120b", ["<|start|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"]),
+    "ministral3": ("mistralai-Ministral-3-14B-Reasoning-2512", ["<s>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[INST]", "[/INST]",
+                   "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]",
+                   "[THINK]", "[/THINK]", "</s>"]),
+    "nemotron_h": ("NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", ["<|im_start|>", "<tool_call>", "</tool_call>", "<think>", "</think>", "<|im_end|>"]),
+    "granitemoehybrid": ("ibm-granite-granite-3.3-2B-Instruct", ["<|start_of_role|>", "<|end_of_role|>", "<|tool_call|>", "<|end_of_text|>"]),
+    "lfm2": ("LFM2.5-Instruct", ["<|startoftext|>", "<|im_start|>", "<|tool_list_start|>", "<|tool_list_end|>", "<|tool_call_start|>",
+             "<|tool_call_end|>", "<|tool_response_start|>", "<|tool_response_end|>", "<think>", "</think>", "<|im_end|>"]),
+    "lfm2_moe": ("LFM2-8B-A1B", ["<|startoftext|>", "<|im_start|>", "<|tool_list_start|>", "<|tool_list_end|>", "<|tool_call_start|>",
+                 "<|tool_call_end|>", "<|tool_response_start|>", "<|tool_response_end|>", "<|im_end|>"]),
+    "kimi_linear": ("moonshotai-Kimi-K2", ["<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>",
+                    "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
+                    "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|im_end|>"]),
+    "glm4_moe": ("GLM-4.6", ["[gMASK]", "<sop>", "<|system|>", "<|assistant|>", "<|observation|>", "<tool_call>", "</tool_call>",
+                 "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<think>", "</think>", "<|user|>"]),
+    "glm4_moe_lite": ("GLM-4.7-Flash", ["[gMASK]", "<sop>", "<|system|>", "<|assistant|>", "<|observation|>", "<tool_call>", "</tool_call>",
+                      "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<think>", "</think>", "<|user|>"]),
+    "deepseek_v3": ("deepseek-ai-DeepSeek-V3.2", ["<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "｜DSML｜", "<think>", "</think>",
+                    "<｜end▁of▁sentence｜>"]),
+    "qwen3_5": ("Qwen3.5-4B", ["<|im_start|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<|im_end|>"]),
+    "qwen3_moe": ("Qwen3-Coder", ["<|im_start|>", "<tool_call>", "</tool_call>", "<|im_end|>"]),
+    "qwen3": ("Qwen-Qwen3-0.6B", ["<|im_start|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<|im_end|>"]),
+    "llama": ("meta-llama-Llama-3.1-8B-Instruct", ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|python_tag|>", "<|eom_id|>", "<|eot_id|>"]),
+}
+TOOLS = [{"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a city",
+    "parameters": {"type": "object", "additionalProperties": False, "required": ["city", "days"], "properties": {
+        "city": {"type": "string", "enum": ["Lima", "Quito", "La Paz"]}, "days": {"type": "integer", "enum": [1, 2, 7]}}}}},
+    {"type": "function", "function": {"name": "now", "description": "The time", "parameters": {"type": "object", "properties": {}}}}]
+QUESTION = {"role": "user", "content": "How is the weather?"}
+
+
+def byte_letters():
+    """The letters by which byte-level vocabularies write bytes, of byte 0 to 255."""
+    plain = set(range(33, 127)) | set(range(161, 173)) | set(range(174, 256))
+    out, more = [], 256
+    for b in range(256):
+        out.append(chr(b if b in plain else more))
+        more += b not in plain
+    return out
+
+
+def tokenizer(marks):
+    split = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+    return {"version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
+            "added_tokens": [{"id": 256 + i, "content": m, "special": True, "single_word": False, "lstrip": False,
+                              "rstrip": False, "normalized": False} for i, m in enumerate(marks)],
+            "pre_tokenizer": split, "decoder": split,
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "merges": [],
+                      "vocab": {c: i for i, c in enumerate(byte_letters())}}}
+
+
+def folder_of(family, to):
+    template, marks = FAMILIES[family]
+    kinds = [k for k in ("mlx-q4", "hf-bf16", "mlx-q8") if os.path.exists(os.path.join(GOLDEN, family, k, "config.json"))]
+    golden = os.path.join(os.path.abspath(GOLDEN), family, kinds[0])
+    written = {"tokenizer.json": tokenizer(marks), "generation_config.json": {"eos_token_id": 255 + len(marks)},
+               "tokenizer_config.json": {"eos_token": marks[-1], "bos_token": marks[0]}}
+    with open(os.path.join(TEMPLATES, template + ".jinja")) as f:
+        written["chat_template.jinja"] = f.read()
+    for name in os.listdir(golden):
+        if name not in written:
+            os.symlink(os.path.join(golden, name), os.path.join(to, name))
+    for name, text in written.items():
+        with open(os.path.join(to, name), "w") as f:
+            f.write(text if isinstance(text, str) else json.dumps(text))
+
+
+class Dialects(unittest.TestCase):
+    def calls_of(self, family):
+        with tempfile.TemporaryDirectory() as to:
+            folder_of(family, to)
+            server = Server([WEFT, "serve", to, "--port", "0", "--port-file", "{port_file}", "--threads", "2",
+                             "--ctx-size", "4096"])
+            try:
+                self.whole_way(server)
+            finally:
+                server.close()
+
+    def reply(self, server, messages, **more):
+        r = server.post("/v1/chat/completions", {"messages": messages, "tools": TOOLS, "temperature": 0, "max_tokens": 1000,
+                                                 "reasoning_effort": "none", **more})
+        self.assertEqual(r.status, 200, r.text())
+        return r
+
+    def fits(self, calls):
+        self.assertTrue(calls)
+        for name, arguments in calls:
+            a = json.loads(arguments)
+            if name == "get_weather":
+                self.assertIn(a.pop("city"), ["Lima", "Quito", "La Paz"])
+                self.assertIn(a.pop("days"), [1, 2, 7])
+            else:
+                self.assertEqual(name, "now")
+            self.assertEqual(a, {})
+
+    def whole_way(self, server):
+        one = {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}, "parallel_tool_calls": False}
+        for more in ({"tool_choice": "required", "parallel_tool_calls": False}, one):
+            r = self.reply(server, [QUESTION], **more).json()
+            said = r["choices"][0]
+            calls = [(c["function"]["name"], c["function"]["arguments"]) for c in said["message"]["tool_calls"]]
+            self.assertEqual(said["finish_reason"], "tool_calls")
+            self.fits(calls)
+            events = self.reply(server, [QUESTION], stream=True, **more).events()
+            self.assertEqual(streamed(events), calls)
+        again = self.reply(server, [QUESTION, said["message"], {"role": "tool", "content": "rain", "tool_call_id":
+                                    said["message"]["tool_calls"][0]["id"]}], cache_report=True, **more).json()
+        self.fits([(c["function"]["name"], c["function"]["arguments"]) for c in again["choices"][0]["message"]["tool_calls"]])
+        # Templates may write a past turn otherwise than the model did, so the question at least is found again.
+        usage = again["usage"]
+        self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], r["usage"]["prompt_tokens"] - 16)
+        self.assertEqual(usage["cache"]["resumed_at"], usage["prompt_tokens_details"]["cached_tokens"])
+        self.messages(server)
+
+    def messages(self, server):
+        tools = [{"name": t["function"]["name"], "input_schema": t["function"]["parameters"]} for t in TOOLS]
+        r = server.post("/v1/messages", {"messages": [QUESTION], "tools": tools, "temperature": 0, "max_tokens": 1000,
+                                         "thinking": {"type": "disabled"},
+                                         "tool_choice": {"type": "any", "disable_parallel_tool_use": True}})
+        self.assertEqual(r.status, 200, r.text())
+        said = r.json()
+        self.assertEqual(said["stop_reason"], "tool_use")
+        self.fits([(b["name"], json.dumps(b["input"])) for b in said["content"] if b["type"] == "tool_use"])
+
+
+def streamed(events):
+    """The calls that a stream's pieces make."""
+    calls = {}
+    for e in events:
+        for choice in e.get("choices", []):
+            for c in choice["delta"].get("tool_calls", []):
+                name, arguments = calls.setdefault(c["index"], ["", ""])
+                f = c.get("function", {})
+                calls[c["index"]] = [name + (f.get("name") or ""), arguments + (f.get("arguments") or "")]
+    return [tuple(calls[i]) for i in sorted(calls)]
+
+
+def main():
+    sys.argv = sys.argv[:1]
+    if not (os.path.isdir(GOLDEN) and os.path.isdir(TEMPLATES)):
+        print("skipped: %s or %s is not there" % (GOLDEN, TEMPLATES))
+        sys.exit(77)
+    for family in FAMILIES:
+        setattr(Dialects, "test_" + family, lambda self, family=family: self.calls_of(family))
+    unittest.main(verbosity=1)
+
+
+if __name__ == "__main__":
+    main()
