@@ -40,14 +40,14 @@ static bool parts(const struct list_form *f, const struct json *j, const char **
 
 static bool put_object(struct split *s, const struct list_form *f, const char *p, size_t n, bool put)
 {
-	struct json *j = json_parse(p, n, 200, NULL), *inner = NULL;
+	struct json *j = json_mended(p, n), *inner = NULL;
 	const struct json *arguments = NULL;
 	const char *name, *text;
 	size_t n_name, len;
 	struct buf b;
 	bool good = parts(f, j, &name, &n_name, &arguments);
 
-	if (good && (text = json_str(arguments, &len)) && (inner = json_parse(text, len, 200, NULL)))
+	if (good && (text = json_str(arguments, &len)) && (inner = json_mended(text, len)))
 		arguments = inner;
 	good = good && (json_kind(arguments) == JSON_OBJECT || json_kind(arguments) == JSON_NULL);
 	if (good && put) {

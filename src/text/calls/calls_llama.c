@@ -52,7 +52,8 @@ static enum verdict skip_tag(const char *p, size_t n, size_t *at)
  * call's, as far as it is there? */
 static bool own_key(const char *p, size_t n)
 {
-	static const char *const own[] = { "\"name\"", "\"type\"", "\"parameters\"", "\"arguments\"" };
+	static const char *const own[] = { "\"name\"", "\"type\"", "\"parameters\"", "\"arguments\"",
+		                           "'name'",   "'type'",   "'parameters'",   "'arguments'" };
 	size_t at = blanks(p, n);
 
 	for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

@@ -111,10 +111,28 @@ static enum verdict whole_object(const char *p, size_t n, size_t *used)
 		return n ? CALL_NO : CALL_MAYBE;
 	if (!(*used = json_extent(p, n)))
 		return CALL_MAYBE;
-	j = json_parse(p, *used, 200, NULL);
+	j = json_mended(p, *used);
 	good = json_kind(j) == JSON_OBJECT;
 	json_free(j);
 	return good ? CALL_YES : CALL_NO;
+}
+
+/* The arguments of a call, whole: as they are written where that is JSON. */
+static void put_object(struct split *s, const char *p, size_t n)
+{
+	struct json *j = json_parse(p, n, 200, NULL);
+	struct buf b;
+
+	buf_init(&b);
+	if (!j && (j = json_mended(p, n))) {
+		json_put(&b, j);
+		p = b.p;
+		n = b.n;
+	}
+	split_piece(s, PIECE_ARGUMENTS, p, n);
+	split_piece(s, PIECE_CALL_END, "", 0);
+	buf_fini(&b);
+	json_free(j);
 }
 
 /* The name and, so that talk of calls is none, an argument or the end behind it. */
@@ -231,8 +249,7 @@ static bool arguments(struct split *s, const struct marks *m, bool over, enum pr
 
 	*end = CALL_MORE;
 	if (!s->call.n_argument && whole_object(p, n, &used) == CALL_YES) {
-		split_piece(s, PIECE_ARGUMENTS, p, used);
-		split_piece(s, PIECE_CALL_END, "", 0);
+		put_object(s, p, used);
 		split_drop(s, at + used);
 		s->call.in_string = true; /* the object is there, and the end of the call is waited for */
 		return true;
@@ -460,8 +477,7 @@ static enum progress read_json(struct split *s, bool over)
 		at += len;
 		at += blanks(s->held.p + at, s->held.n - at);
 		whole_object(s->held.p + at, s->held.n - at, &used);
-		split_piece(s, PIECE_ARGUMENTS, s->held.p + at, used);
-		split_piece(s, PIECE_CALL_END, "", 0);
+		put_object(s, s->held.p + at, used);
 		split_drop(s, at + used);
 		s->call.stage = AFTER;
 		at = blanks(s->held.p, s->held.n);

@@ -3,7 +3,7 @@
  *     [TOOL_CALLS]NAME[ARGS]{...}                     Mistral; [CALL_ID]ID may stand before [ARGS]
  *     <|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}<|tool_call_end|>      Kimi
  *     TAG NAME SEP {...} TAG, and TAG function SEP NAME, a fence with {...} TAG          DeepSeek V3.1, and R1 and V3
- *     <function=NAME>{...}</function>                 Functionary and Llama's own
+ *     <function=NAME>{...}</function>                 Functionary and Llama's own; in <tool_call> Nemotron's
  *     <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>     Harmony (gpt-oss)
  *
  * Arguments are passed on as they are written. */
@@ -20,6 +20,8 @@ struct named_form {
 	const char *close;  /* after the arguments; may be missing at the end */
 	bool kind_first;    /* "function" and the separator may stand before the name, a fence round the arguments */
 	bool endless;       /* `end` may be missing before a brace */
+	const char *wrap;   /* after that, and may be missing too; NULL: nothing is */
+	bool known;         /* only a tool's name is one */
 	bool numbered; /* the name stands in an id, which may be spelled otherwise: functions_NAME_0, functionsNAME0 */
 };
 
@@ -67,6 +69,7 @@ static enum verdict read_head(const struct split *s, const struct named_form *f,
 {
 	const char *end = memmem(p, n, f->end, strlen(f->end)), *brace = f->endless ? memchr(p, '{', n) : NULL;
 	bool early = brace && (!end || brace < end);
+	enum verdict close;
 	size_t used, len;
 
 	if (early)
@@ -98,7 +101,7 @@ static enum verdict read_head(const struct split *s, const struct named_form *f,
 	if (!h->n_name || h->n_name > NAME_BYTES_MAX ||
 	    (h->n_name < len && !strchr(f->cut, h->name[h->n_name]) && h->name[h->n_name] != ' '))
 		return CALL_NO;
-	if (early && !split_knows(s, h->name, h->n_name))
+	if ((early || f->known) && !split_knows(s, h->name, h->n_name))
 		return CALL_NO;
 	if (f->numbered)
 		name_in_id(s, h);
@@ -114,7 +117,8 @@ static enum verdict read_head(const struct split *s, const struct named_form *f,
 	h->at = used;
 	if (used == n)
 		return over ? CALL_YES : CALL_MAYBE;
-	return p[used] == '{' || text_match(p + used, n - used, f->close) == CALL_YES ? CALL_YES : CALL_NO;
+	close = p[used] == '{' ? CALL_YES : text_match(p + used, n - used, f->close);
+	return close == CALL_MAYBE && over ? CALL_NO : close;
 }
 
 static enum verdict begins(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
@@ -142,8 +146,18 @@ static enum progress tail(struct split *s, const struct named_form *f, bool over
 	v = text_match(s->held.p + at, s->held.n - at, f->close);
 	if (v == CALL_MAYBE && !over && *f->close)
 		return CALL_MORE;
-	if (v == CALL_YES)
-		split_drop(s, at + strlen(f->close));
+	if (v != CALL_YES)
+		return CALL_DONE;
+	at += strlen(f->close);
+	if (f->wrap) {
+		size_t more = at + blanks(s->held.p + at, s->held.n - at);
+
+		v = text_match(s->held.p + more, s->held.n - more, f->wrap);
+		if (v == CALL_MAYBE && !over)
+			return CALL_MORE;
+		at = v == CALL_YES ? more + strlen(f->wrap) : at;
+	}
+	split_drop(s, at);
 	return CALL_DONE;
 }
 
@@ -172,7 +186,7 @@ static enum progress read_call(struct split *s, bool over)
 	if (s->call.stage == ARGUMENTS) {
 		if (json_arguments_read(s, over) == CALL_MORE)
 			return CALL_MORE;
-		if (s->call.depth)
+		if (!s->call.mend.closed)
 			return CALL_DONE;
 		s->call.stage = TAIL;
 	}
@@ -240,6 +254,12 @@ static const struct named_form deepseek_form = { .prefix = "",
 	                                         .close = DS("tool", "call", "end"),
 	                                         .kind_first = true };
 static const struct named_form functionary_form = { .prefix = "", .end = ">", .cut = "", .close = "</function>" };
+static const struct named_form tagged_json_form = {
+	.prefix = "", .end = ">", .cut = "", .close = "</function>", .known = true
+};
+static const struct named_form wrapped_json_form = {
+	.prefix = "<function=", .end = ">", .cut = "", .close = "</function>", .wrap = "</tool_call>", .known = true
+};
 static const struct named_form harmony_form = {
 	.prefix = "functions.", .end = "<|message|>", .cut = "<", .close = "<|call|>"
 };
@@ -299,6 +319,14 @@ const struct dialect dialect_deepseek = DIALECT(deepseek, "deepseek", DS("tool",
 const struct dialect dialect_deepseek_fenced = DIALECT(deepseek_fenced, "deepseek", DS("tool", "call", "begin"),
                                                        &deepseek);
 const struct dialect dialect_functionary = DIALECT(functionary, "functionary", "<function=", NULL);
+/* What models of other dialects write now and then; none is held to it. */
+#define STRAY(id, tag)                                                                                        \
+	{                                                                                                     \
+		.name = "tagged", .open = tag, .begins = begins, .read = read_call, .lead = functionary_lead, \
+		.form = &id##_form                                                                            \
+	}
+const struct dialect dialect_tagged_json = STRAY(tagged_json, "<function=");
+const struct dialect dialect_wrapped_json = STRAY(wrapped_json, "<tool_call>");
 /* The recipient stands behind the channel or behind the role, which the prompt may have said already. */
 const struct dialect dialect_harmony = DIALECT(harmony, "harmony", "<|channel|>commentary to=", &harmony);
 const struct dialect dialect_harmony_role = DIALECT(harmony, "harmony", "<|start|>assistant to=", &harmony);

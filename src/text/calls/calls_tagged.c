@@ -18,7 +18,7 @@
 #include "text/calls/dialect.h"
 #include "text/grammar/shapes.h"
 
-enum { NAME_MAX_BYTES = 200 };
+enum { NAME_MAX_BYTES = 200, STRAY_BYTES_MAX = 400 };
 enum { NAME, BETWEEN, STRING, OTHER, AFTER }; /* stages */
 
 static const char function_tag[] = "<function=", function_end[] = "</function>";
@@ -51,15 +51,33 @@ static enum verdict tag_name(const char *p, size_t n, const char *tag, const cha
 	return end ? CALL_YES : CALL_MAYBE;
 }
 
+/* Bytes of words that a model puts where none belong: up to the next tag.  MAYBE: it may yet come. */
+static enum verdict stray_words(const char *p, size_t n, size_t *len)
+{
+	const char *tag = memchr(p, '<', n);
+
+	*len = tag ? (size_t)(tag - p) : n;
+	if (*len > STRAY_BYTES_MAX || (*len && strchr("{[", *p)))
+		return CALL_NO;
+	return tag ? CALL_YES : CALL_MAYBE;
+}
+
 /* One that is known by its first tag and the next, so that talk of calls is none. */
 static enum verdict begins(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
 {
 	const char *name;
-	size_t len, used, at = blanks(p, n);
-	enum verdict v = tag_name(p + at, n - at, function_tag, &name, &len, &used), w;
+	size_t len = 0, used, at = blanks(p, n), words;
+	enum verdict v = stray_words(p + at, n - at, &words), w;
 
-	(void)s;
+	(void)d;
 	(void)over;
+	if (v != CALL_YES)
+		return v;
+	at += words;
+	v = tag_name(p + at, n - at, function_tag, &name, &len, &used);
+	/* Behind words it must be a tool's name. */
+	if (v == CALL_YES && words && !split_knows(s, name, len))
+		return CALL_NO;
 	if (v != CALL_YES)
 		return v;
 	at += used;
@@ -156,11 +174,14 @@ void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n)
 		{ "False", "false", JSON_BOOL },
 		{ "None", "null", JSON_NULL },
 	};
-	struct json *j = json_parse(p, n, 0, NULL);
+	struct json *j = json_parse(p, n, 0, NULL), *mended = j ? NULL : json_mended(p, n);
 	size_t before = out->n;
 
 	if (j && (kinds & 1u << json_kind(j)))
 		json_put(out, j);
+	if (mended && (kinds & 1u << json_kind(mended)))
+		json_put(out, mended);
+	json_free(mended);
 	/* Templates write what is true as Python does. */
 	for (size_t i = 0; i < 3 && out->n == before; i++)
 		if (kinds & 1u << words[i].kind && n == strlen(words[i].word) && !strncasecmp(p, words[i].word, n))
@@ -392,6 +413,34 @@ static bool other(struct split *s, bool over, enum progress *end)
 	return true;
 }
 
+/* Takes the first n held bytes as content. */
+static void put_words(struct split *s, size_t n)
+{
+	split_piece(s, PIECE_CONTENT, s->held.p, n - blanks_at_end(s->held.p, n));
+	split_drop(s, n);
+}
+
+/* Words at held[at..] between the ends of the function and of its wrapper are content; without a wrapper, or without its
+ * end, the call is over before them. */
+static enum progress words_before_end(struct split *s, size_t at, bool over)
+{
+	size_t words;
+	enum verdict v = stray_words(s->held.p + at, s->held.n - at, &words);
+
+	if (s->dialect != &dialect_tagged)
+		return broken(s);
+	if (v == CALL_YES)
+		v = literal(s->held.p + at + words, s->held.n - at - words, call_end);
+	if (v == CALL_MAYBE && !over)
+		return CALL_MORE;
+	if (v != CALL_YES)
+		return broken(s);
+	split_drop(s, at);
+	put_words(s, words);
+	split_drop(s, strlen(call_end));
+	return CALL_DONE;
+}
+
 /* The function has ended; its wrapper may be missing at the end of the text. */
 static enum progress after(struct split *s, bool over)
 {
@@ -400,11 +449,11 @@ static enum progress after(struct split *s, bool over)
 
 	if (v == CALL_MAYBE && !over)
 		return CALL_MORE;
-	if (v == CALL_YES)
+	if (v == CALL_YES) {
 		split_drop(s, at + strlen(call_end));
-	else if (at < s->held.n)
-		return broken(s);
-	return CALL_DONE;
+		return CALL_DONE;
+	}
+	return at < s->held.n ? words_before_end(s, at, over) : CALL_DONE;
 }
 
 static enum progress read_call(struct split *s, bool over)
@@ -418,6 +467,8 @@ static enum progress read_call(struct split *s, bool over)
 		switch (s->call.stage) {
 		case NAME:
 			split_drop(s, blanks(s->held.p, s->held.n));
+			if (stray_words(s->held.p, s->held.n, &len) == CALL_YES && len)
+				put_words(s, len);
 			tag_name(s->held.p, s->held.n, function_tag, &name, &len, &used);
 			split_call(s, name, len);
 			split_drop(s, used);

@@ -11,7 +11,8 @@
 	{                               \
 		__VA_ARGS__, NULL       \
 	}
-static const struct dialect *const tagged[] = { &dialect_tagged, &dialect_hermes, &dialect_tagged_bare, NULL };
+#define TAGGED_ALSO &dialect_tagged_bare, &dialect_wrapped_json, &dialect_tagged_json
+static const struct dialect *const tagged[] = { &dialect_tagged, &dialect_hermes, TAGGED_ALSO, NULL };
 
 /* A template that says `mark` teaches list[0]; the first that fits. */
 static const struct {
@@ -48,10 +49,10 @@ static const struct {
 	{ "<|tool_call|>", NULL, LIST(&dialect_list_granite) },
 	{ "<tool_calls>", NULL, LIST(&dialect_list_apriel) },
 	{ "<function_calls>", "invoke", LIST(&dialect_olmo) },
-	{ "<tool_call>", "<function=", LIST(&dialect_hermes, &dialect_tagged, &dialect_tagged_bare) },
+	{ "<tool_call>", "<function=", LIST(&dialect_hermes, &dialect_tagged, TAGGED_ALSO) },
 	{ "<function=example_function_name>{", NULL, LIST(&dialect_functionary, &dialect_tagged) },
-	{ "<function=", NULL, LIST(&dialect_tagged, &dialect_hermes, &dialect_tagged_bare) },
-	{ "Environment: ipython", NULL, LIST(&dialect_llama, &dialect_python) },
+	{ "<function=", NULL, LIST(&dialect_tagged, &dialect_hermes, TAGGED_ALSO) },
+	{ "Environment: ipython", NULL, LIST(&dialect_llama, &dialect_python, &dialect_tagged_json) },
 	{ "[func_name1(", NULL, LIST(&dialect_python) },
 };
 
@@ -99,13 +100,13 @@ bool speech_thinks(const struct template *t)
 
 /* ---- JSON ---- */
 
-/* The end of a string that begins at p[0]; 0: it does not end. */
+/* The end of a string that begins with the quotation mark p[0]; 0: it does not end. */
 static size_t string_end(const char *p, size_t n)
 {
 	for (size_t i = 1; i < n; i++) {
 		if (p[i] == '\\')
 			i++;
-		else if (p[i] == '"')
+		else if (p[i] == *p)
 			return i + 1;
 	}
 	return 0;
@@ -116,7 +117,7 @@ size_t json_extent(const char *p, size_t n)
 	size_t depth = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		if (p[i] == '"') {
+		if (p[i] == '"' || p[i] == '\'') {
 			size_t k = string_end(p + i, n - i);
 
 			if (!k)
@@ -215,35 +216,16 @@ size_t text_until(const char *p, size_t n, const char *text, bool *there)
 
 enum progress json_arguments_read(struct split *s, bool over)
 {
-	const char *p = s->held.p;
-	size_t n = s->held.n, i = 0;
+	size_t from = s->call.arguments.n;
 	struct json *j;
 
-	for (; i < n; i++) {
-		if (s->call.in_string) {
-			if (s->call.escaped)
-				s->call.escaped = false;
-			else if (p[i] == '\\')
-				s->call.escaped = true;
-			else if (p[i] == '"')
-				s->call.in_string = false;
-		} else if (p[i] == '"') {
-			s->call.in_string = true;
-		} else if (p[i] == '{' || p[i] == '[') {
-			s->call.depth++;
-		} else if ((p[i] == '}' || p[i] == ']') && !--s->call.depth) {
-			i++;
-			break;
-		}
-	}
-	buf_put(&s->call.arguments, p, i);
-	split_piece(s, PIECE_ARGUMENTS, p, i);
-	split_drop(s, i);
-	if (s->call.depth || !s->call.arguments.n) {
+	split_drop(s, mend(&s->call.mend, s->held.p, s->held.n, over, &s->call.arguments));
+	split_piece(s, PIECE_ARGUMENTS, s->call.arguments.p + from, s->call.arguments.n - from);
+	if (!s->call.mend.closed) {
 		s->malformed |= over;
 		return over ? CALL_DONE : CALL_MORE;
 	}
-	/* It was passed on as it was written, and may be no JSON at all. */
+	/* It was passed on as it came, and may be no JSON at all. */
 	j = json_parse(s->call.arguments.p, s->call.arguments.n, 0, NULL);
 	s->malformed |= json_kind(j) != JSON_OBJECT;
 	json_free(j);
@@ -251,27 +233,49 @@ enum progress json_arguments_read(struct split *s, bool over)
 	return CALL_DONE;
 }
 
+/* Members behind the arguments, an id for one, or a comma alone: the bytes up to the end of the object around them, which
+ * begin with the comma at p[0].  0: they are none; *maybe: more text will tell. */
+static size_t members(const char *p, size_t n, bool *maybe)
+{
+	size_t at = 1 + blanks(p + 1, n - 1), used;
+	struct json *j;
+	struct buf b;
+
+	*maybe = at == n;
+	if (at == n || !strchr("\"'}", p[at]))
+		return 0;
+	buf_init(&b);
+	buf_putc(&b, '{');
+	buf_put(&b, p + 1, n - 1);
+	used = json_extent(b.p, b.n);
+	*maybe = !used;
+	j = used ? json_mended(b.p, used) : NULL;
+	buf_fini(&b);
+	used = j ? used : 0;
+	json_free(j);
+	return used;
+}
+
 /* From the value of KEY on, up to the end of the object around it. */
 static enum progress read_rest(struct split *s, bool over)
 {
 	const char *p = s->held.p;
 	size_t n = s->held.n, i = 0;
+	bool maybe;
 
 	if (s->call.stage == CLOSING) {
 		i = blanks(p, n);
-		if (i == n) {
-			s->malformed |= over;
-			return over ? CALL_DONE : CALL_MORE;
-		}
-		if (p[i] == '}')
-			split_drop(s, i + 1);
-		else
-			s->malformed = true;
+		maybe = i == n;
+		n = maybe ? 0 : p[i] == ',' ? members(p + i, n - i, &maybe) : p[i] == '}';
+		if (maybe && !over)
+			return CALL_MORE;
+		s->malformed |= !n;
+		split_drop(s, n ? i + n : 0);
 		return CALL_DONE;
 	}
 	if (json_arguments_read(s, over) == CALL_MORE)
 		return CALL_MORE;
-	if (s->call.depth)
+	if (!s->call.mend.closed)
 		return CALL_DONE; /* it broke off */
 	s->call.stage = CLOSING;
 	return read_rest(s, over);
@@ -279,7 +283,7 @@ static enum progress read_rest(struct split *s, bool over)
 
 bool json_call_whole(struct split *s, const char *p, size_t n, const char *const *keys, bool put)
 {
-	struct json *j = json_parse(p, n, 0, NULL), *inner = NULL;
+	struct json *j = json_mended(p, n), *inner = NULL;
 	const struct json *a = NULL;
 	const char *name, *text;
 	size_t n_name, len;
@@ -296,7 +300,7 @@ bool json_call_whole(struct split *s, const char *p, size_t n, const char *const
 		a = json_get(j, key);
 	}
 	/* A string that holds the object, as the API itself writes it. */
-	if ((text = json_str(a, &len)) && (inner = json_parse(text, len, 0, NULL)))
+	if ((text = json_str(a, &len)) && (inner = json_mended(text, len)))
 		a = inner;
 	good = name && n_name && (json_kind(a) == JSON_OBJECT || json_kind(a) == JSON_NULL);
 	if (good && put) {

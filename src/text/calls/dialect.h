@@ -63,7 +63,8 @@ extern const struct dialect dialect_tagged, dialect_tagged_bare, dialect_hermes,
 extern const struct dialect dialect_list_mistral, dialect_list_granite, dialect_list_nemotron, dialect_list_apriel,
 	dialect_list_cohere, dialect_list_apertus;
 extern const struct dialect dialect_mistral, dialect_kimi, dialect_deepseek, dialect_deepseek_fenced,
-	dialect_functionary, dialect_harmony, dialect_harmony_role, dialect_harmony_analysis, dialect_harmony_bare;
+	dialect_functionary, dialect_tagged_json, dialect_wrapped_json, dialect_harmony, dialect_harmony_role,
+	dialect_harmony_analysis, dialect_harmony_bare;
 extern const struct dialect dialect_glm, dialect_glm_tight, dialect_minimax, dialect_seed, dialect_dsml,
 	dialect_dsml_calls, dialect_dsml_bare, dialect_glm_json;
 extern const struct dialect dialect_lfm, dialect_olmo, dialect_gemma;
@@ -86,10 +87,17 @@ const struct json *split_parameters(const struct split *s, const char *name, siz
  * tagged calls, whose values are bare text: what may be a string alone, or anything, is one. */
 unsigned argument_kinds(const struct json *parameters, const char *key);
 
-size_t blanks(const char *p, size_t n); /* at the beginning */
-/* The end of the JSON value that begins at p[0], brackets and strings minded, or 0
+size_t blanks(const char *p, size_t n);        /* at the beginning */
+size_t blanks_at_end(const char *p, size_t n); /* likewise */
+/* The end of the value that begins at p[0], in JSON or as Python writes it, brackets and strings minded, or 0
  * when it is not there yet. */
 size_t json_extent(const char *p, size_t n);
+/* p[0..n) as JSON, or an object or a list that mend() makes JSON of; NULL: it is neither.  json_free is the caller's. */
+struct json *json_mended(const char *p, size_t n);
+
+/* Puts p[0..n), a part of an object or a list, into out as JSON (mend.c) and returns how many bytes it took: those left may
+ * mean this or that and come again with what follows.  m is zeroed before the first part; m->closed: the value has ended. */
+size_t mend(struct mend *m, const char *p, size_t n, bool over, struct buf *out);
 
 /* {"name": NAME, KEY: ... as calls in JSON begin.  YES: *name and *at are set, the
  * value of KEY begins at p + *at, and it is an object. */

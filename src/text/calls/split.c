@@ -169,7 +169,7 @@ size_t blanks(const char *p, size_t n)
 	return k;
 }
 
-static size_t blanks_at_end(const char *p, size_t n)
+size_t blanks_at_end(const char *p, size_t n)
 {
 	size_t k = 0;
 
@@ -315,11 +315,13 @@ static enum verdict call_at(struct split *s, size_t at, bool over)
 	for (int i = 0; s->dialects[i]; i++) {
 		const struct dialect *d = s->dialects[i];
 		size_t len = strlen(d->open);
-		enum verdict v;
+		enum verdict v = text_match(s->held.p + at, s->held.n - at, d->open);
 
 		if (!len && s->content_begun)
 			continue;
-		if (s->held.n - at < len || memcmp(s->held.p + at, d->open, len))
+		if (v == CALL_MAYBE && !over)
+			all = v;
+		if (v != CALL_YES)
 			continue;
 		opened |= len > 0;
 		v = d->begins(s, d, s->held.p + at + len, s->held.n - at - len, over);

@@ -20,6 +20,13 @@
 struct dialect;
 struct speech;
 
+/* Where mend() stands in a value. */
+struct mend {
+	char quote; /* of the string it is in; 0: it is in none */
+	bool closed;
+	size_t depth;
+};
+
 enum piece_kind {
 	PIECE_THINKING,
 	PIECE_CONTENT,
@@ -56,6 +63,7 @@ struct split {
 	struct {                       /* of that call; zeroed as it begins */
 		int stage, n_argument, depth;
 		bool in_string, escaped;
+		struct mend mend;
 		unsigned kinds;
 		struct buf name, arguments;
 	} call;
