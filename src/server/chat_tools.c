@@ -221,12 +221,14 @@ int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 	thinks = close >= 0 && (g->thinking || (g->may_think && g->lead_open.n));
 	if (c->budget < 0 && !call && !(g->params.n_stop && thinks))
 		return 0;
-	/* Where no token ends a thought, one that the prompt begins cannot be ended, and one that the model may begin
-	 * cannot be bounded.  Neither is asked for where nothing thinks, by a budget of 0, or before a call. */
-	if (close < 0 && (g->thinking || (c->budget > 0 && !call)) && (call || speech_thinks(g->served->tmpl)))
+	/* Where no token ends a thought, one that the prompt begins cannot be ended.  One that the model may begin by
+	 * itself is not bounded, which the reply says; a budget of 0 asks for a prompt without, and a call comes first. */
+	if (close < 0 && g->thinking && (call || (c->budget >= 0 && speech_thinks(g->served->tmpl))))
 		return problem_set(p, 400, "unsupported_field", call ? c->tool_choice_field : c->budget_field,
 		                   "%s: thinking cannot be ended, for %s is no token of this model",
 		                   call ? c->tool_choice_field : c->budget_field, close_tag);
+	if (close < 0 && c->budget > 0 && !call && speech_thinks(g->served->tmpl))
+		warnings_add(&g->params.warnings.ignored, NULL, c->budget_field);
 	if (close < 0 && !call)
 		return 0;
 	g->lead = (struct lead){ .thinking = g->thinking,

@@ -144,6 +144,10 @@ class Dialects(unittest.TestCase):
         said = r.json()
         self.assertEqual(said["stop_reason"], "tool_use")
         self.fits([(b["name"], json.dumps(b["input"])) for b in said["content"] if b["type"] == "tool_use"])
+        # Agents bound thoughts in every request, also of models whose thoughts no token ends.
+        r = server.post("/v1/messages", {"messages": [QUESTION], "tools": tools, "max_tokens": 8, "temperature": 0,
+                                         "thinking": {"type": "enabled", "budget_tokens": 1024}})
+        self.assertEqual(r.status, 200, r.text())
 
 
 def streamed(events):
