@@ -195,6 +195,13 @@ static void put_yarn(struct gguf_conf *c, double factor)
 	gguf_put_float(c, "beta_slow", gguf_conf_float(c, "rope.scaling.yarn_beta_slow", 1));
 	if (attn != 1)
 		gguf_put_float(c, "attention_factor", attn * (factor > 1 ? 0.1 * log(factor) + 1 : 1));
+	/* A tenth of what DeepSeek's configs call so; both of theirs are one number, so rotated rows keep their size. */
+	if (gguf_conf_has(c, "rope.scaling.yarn_log_multiplier")) {
+		double all = 10 * gguf_conf_float(c, "rope.scaling.yarn_log_multiplier", 0);
+
+		gguf_put_float(c, "mscale", (float)all);
+		gguf_put_float(c, "mscale_all_dim", (float)all);
+	}
 }
 
 /* The divisors of the angles, which stand in a tensor: Hugging Face has a list of those in "longrope", one

@@ -1,5 +1,5 @@
-/* gguf_families.c - config.json of families beside the plain ones: windows, sigmoid routers, Mamba-2, short
- * convolutions.  Members are those that their binders in src/model/ read. */
+/* gguf_families.c - config.json of families beside the plain ones: windows, sigmoid routers, latent attention,
+ * Mamba-2, short convolutions.  Members are those that their binders in src/model/ read. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -201,6 +201,99 @@ void gguf_config_glm4_moe(struct gguf_conf *c)
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
 }
 
+/* ---- latent attention ---- */
+
+/* Sizes of a head.  Of files whose key rows are the latent ones, the heads' own stand under keys of their own. */
+static void put_latent(struct gguf_conf *c)
+{
+	int64_t key = gguf_conf_int(c, "attention.key_length_mla",
+	                            gguf_conf_int(c, "attention.key_length", GGUF_NEEDED));
+	int64_t rope = gguf_conf_int(c, "rope.dimension_count", GGUF_NEEDED);
+
+	if (!c->code && (rope < 1 || rope >= key))
+		gguf_conf_fail(c, E_FORMAT, "key %s.rope.dimension_count: %" PRId64 " of heads of %" PRId64,
+		               c->m->arch->name, rope, key);
+	gguf_put_int(c, "kv_lora_rank", gguf_conf_int(c, "attention.kv_lora_rank", GGUF_NEEDED));
+	gguf_put_int(c, "qk_nope_head_dim", key - rope);
+	gguf_put_int(c, "qk_rope_head_dim", rope);
+	gguf_put_int(c, "v_head_dim",
+	             gguf_conf_int(c, "attention.value_length_mla",
+	                           gguf_conf_int(c, "attention.value_length", GGUF_NEEDED)));
+	gguf_copy_int(c, "q_lora_rank", "attention.q_lora_rank");
+}
+
+/* Scores of experts are sigmoids (2); files without the key are of softmax, as DeepSeek-V2 has it. */
+static void want_sigmoids(struct gguf_conf *c)
+{
+	int64_t kind = gguf_conf_int(c, "expert_gating_func", 1);
+	enum { SIGMOID = 2 };
+
+	if (!c->code && kind != SIGMOID)
+		gguf_conf_fail(c, E_UNSUPPORTED, "key %s.expert_gating_func: %" PRId64 ", only sigmoids (%d) are done",
+		               c->m->arch->name, kind, SIGMOID);
+}
+
+void gguf_config_deepseek(struct gguf_conf *c)
+{
+	int64_t rope = gguf_conf_int(c, "rope.dimension_count", GGUF_NEEDED);
+
+	gguf_put_common(c);
+	put_latent(c);
+	gguf_put_rope(c, rope, 10000);
+	want_sigmoids(c);
+	put_routed(c);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
+	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+}
+
+/* The numbers, from 1, of blocks that have a key head, or of those that have none. */
+static void put_numbers(struct gguf_conf *c, const char *member, bool attention)
+{
+	bool first = true;
+
+	gguf_put_name(c, member);
+	buf_putc(c->out, '[');
+	for (int64_t i = 0; i < c->m->blocks - c->m->drafts && !c->code; i++) {
+		if ((gguf_conf_block_int(c, "attention.head_count_kv", i, 0) != 0) != attention)
+			continue;
+		buf_printf(c->out, "%s%" PRId64, first ? "" : ",", i + 1);
+		first = false;
+	}
+	buf_putc(c->out, ']');
+}
+
+static void put_kda(struct gguf_conf *c)
+{
+	gguf_put_name(c, "linear_attn_config");
+	buf_putc(c->out, '{');
+	gguf_put_int(c, "num_heads", gguf_conf_int(c, "attention.head_count", GGUF_NEEDED));
+	gguf_put_int(c, "head_dim", gguf_conf_int(c, "kda.head_dim", GGUF_NEEDED));
+	gguf_put_int(c, "short_conv_kernel_size", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
+	put_numbers(c, "full_attn_layers", true);
+	put_numbers(c, "kda_layers", false);
+	buf_putc(c->out, '}');
+}
+
+void gguf_config_kimi_linear(struct gguf_conf *c)
+{
+	gguf_put_common(c);
+	put_latent(c);
+	gguf_put_bool(c, "mla_use_nope", true);
+	put_kda(c);
+	want_sigmoids(c);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_token", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_int(c, "moe_intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
+	gguf_put_int(c, "num_expert_group", gguf_conf_int(c, "expert_group_count", 1));
+	gguf_put_int(c, "topk_group", gguf_conf_int(c, "expert_group_used_count", 1));
+	gguf_put_bool(c, "moe_renormalize", gguf_conf_bool(c, "expert_weights_norm", true));
+	gguf_put_float(c, "routed_scaling_factor", gguf_conf_float(c, "expert_weights_scale", 1));
+	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+}
+
 /* ---- Mamba-2 ---- */
 
 /* Inner width over heads. */
@@ -273,6 +366,24 @@ static void put_pattern(struct gguf_conf *c, bool experts)
 	buf_putc(c->out, '"');
 }
 
+/* The mixer's sizes under the names that they have where it is all of a block. */
+static void put_mixer(struct gguf_conf *c, const char *heads, const char *head_dim)
+{
+	gguf_put_float(c, "layer_norm_epsilon", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", (double)NAN));
+	gguf_put_int(c, heads, gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED));
+	gguf_put_int(c, head_dim, mamba_head(c));
+	gguf_put_int(c, "n_groups", gguf_conf_int(c, "ssm.group_count", 1));
+	gguf_put_int(c, "conv_kernel", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
+}
+
+void gguf_config_mamba2(struct gguf_conf *c)
+{
+	gguf_put_common(c);
+	put_mixer(c, "num_heads", "head_dim");
+	gguf_put_int(c, "state_size", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
+	gguf_put_bool(c, "use_conv_bias", has(c, "blk.0.ssm_conv1d.bias"));
+}
+
 void gguf_config_nemotron(struct gguf_conf *c)
 {
 	bool experts = gguf_conf_int(c, "expert_count", 0) > 0;
@@ -280,14 +391,10 @@ void gguf_config_nemotron(struct gguf_conf *c)
 	gguf_put_common(c);
 	put_heads(c, 10000);
 	put_pattern(c, experts);
-	gguf_put_float(c, "layer_norm_epsilon", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", (double)NAN));
+	put_mixer(c, "mamba_num_heads", "mamba_head_dim");
+	gguf_put_int(c, "ssm_state_size", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
 	gguf_put_str(c, "mlp_hidden_act", "relu2");
 	gguf_put_int(c, "intermediate_size", most(c, "feed_forward_length"));
-	gguf_put_int(c, "mamba_num_heads", gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED));
-	gguf_put_int(c, "mamba_head_dim", mamba_head(c));
-	gguf_put_int(c, "n_groups", gguf_conf_int(c, "ssm.group_count", 1));
-	gguf_put_int(c, "ssm_state_size", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
-	gguf_put_int(c, "conv_kernel", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
 	if (!experts)
 		return;
 	put_routed(c);

@@ -149,6 +149,45 @@ static const struct gguf_name glm4_moe[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+/* Latent attention.  Newer files have the two halves of kv_b in one matrix a head, as mlx's folders do. */
+#define LATENT_NAMES                                                                         \
+	{ "attn_q_a.weight", "self_attn.q_a_proj.weight", NULL, 0 },                         \
+		{ "attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight", NULL, 0 },       \
+		{ "attn_q_b.weight", "self_attn.q_b_proj.weight", NULL, 0 },                 \
+		{ "attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight", NULL, 0 },  \
+		{ "attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight", NULL, 0 },     \
+		{ "attn_kv_b.weight", "self_attn.kv_b_proj.weight", NULL, 0 },               \
+		{ "attn_k_b.weight", "self_attn.embed_q.weight", NULL, 0 },                  \
+		{ "attn_v_b.weight", "self_attn.unembed_out.weight", NULL, 0 },              \
+		{ "ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight", NULL, 0 }, \
+		{ "ffn_up_shexp.weight", "mlp.shared_experts.up_proj.weight", NULL, 0 },     \
+	{                                                                                    \
+		"ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight", NULL, 0      \
+	}
+
+static const struct gguf_name deepseek[] = {
+	LATENT_NAMES,
+	{ "exp_probs_b.bias", "mlp.gate.e_score_correction_bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name kimi_linear[] = {
+	LATENT_NAMES,
+	{ "exp_probs_b.bias", "mlp.e_score_correction_bias", NULL, 0 },
+	{ "ssm_beta.weight", "self_attn.b_proj.weight", NULL, 0 },
+	{ "ssm_f_a.weight", "self_attn.f_a_proj.weight", NULL, 0 },
+	{ "ssm_f_b.weight", "self_attn.f_b_proj.weight", NULL, 0 },
+	{ "ssm_g_a.weight", "self_attn.g_a_proj.weight", NULL, 0 },
+	{ "ssm_g_b.weight", "self_attn.g_b_proj.weight", NULL, 0 },
+	{ "ssm_conv1d_q.weight", "self_attn.q_conv1d.weight", NULL, 0 },
+	{ "ssm_conv1d_k.weight", "self_attn.k_conv1d.weight", NULL, 0 },
+	{ "ssm_conv1d_v.weight", "self_attn.v_conv1d.weight", NULL, 0 },
+	{ "ssm_a", "self_attn.A_log", &gguf_log_minus, 0 },
+	{ "ssm_dt.bias", "self_attn.dt_bias", NULL, 0 },
+	{ "ssm_norm.weight", "self_attn.o_norm.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_name falcon_h1[] = {
 	{ "output_norm.weight", "model.final_layernorm.weight", NULL, 0 },
 	{ "ffn_norm", "pre_ff_layernorm.weight", NULL, 0 },
@@ -191,6 +230,7 @@ static const struct gguf_name granite[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+/* One mixer per block; mamba2's are of one kind. */
 static const struct gguf_name nemotron[] = {
 	{ "token_embd.weight", "model.embeddings.weight", NULL, 0 },
 	{ "output_norm.weight", "model.norm_f.weight", NULL, 0 },
@@ -254,6 +294,9 @@ static const struct gguf_arch archs[] = {
 	{ "gemma4", "gemma4_text", gemma4, gguf_config_gemma4, false },
 	{ "gpt-oss", "gpt_oss", gpt_oss, gguf_config_gpt_oss, false },
 	{ "glm4moe", "glm4_moe", glm4_moe, gguf_config_glm4_moe, false },
+	{ "deepseek2", "deepseek_v3", deepseek, gguf_config_deepseek, false },
+	{ "kimi-linear", "kimi_linear", kimi_linear, gguf_config_kimi_linear, false },
+	{ "mamba2", "mamba2", nemotron, gguf_config_mamba2, false },
 	{ "falcon-h1", "falcon_h1", falcon_h1, gguf_config_falcon_h1, false },
 	{ "granitehybrid", "granitemoehybrid", granite, gguf_config_granite, false },
 	{ "nemotron_h", "nemotron_h", nemotron, gguf_config_nemotron, false },
