@@ -40,6 +40,13 @@ bool gguf_conf_has(const struct gguf_conf *c, const char *key)
 	return value_of(c, key) != NULL;
 }
 
+bool gguf_conf_is_list(const struct gguf_conf *c, const char *key)
+{
+	const struct gguf_value *v = value_of(c, key);
+
+	return v && v->array;
+}
+
 static const struct gguf_value *need(struct gguf_conf *c, const char *key, bool needed)
 {
 	const struct gguf_value *v = c->code ? NULL : value_of(c, key);
@@ -193,11 +200,15 @@ static void put_yarn(struct gguf_conf *c, double factor)
 	                           gguf_conf_int(c, "context_length", GGUF_NEEDED)));
 	gguf_put_float(c, "beta_fast", gguf_conf_float(c, "rope.scaling.yarn_beta_fast", 32));
 	gguf_put_float(c, "beta_slow", gguf_conf_float(c, "rope.scaling.yarn_beta_slow", 1));
+	/* Of Mistral 3: queries grow with their position. */
+	if (gguf_conf_has(c, "attention.temperature_scale"))
+		gguf_put_float(c, "llama_4_scaling_beta", gguf_conf_float(c, "attention.temperature_scale", 0));
 	if (attn != 1)
 		gguf_put_float(c, "attention_factor", attn * (factor > 1 ? 0.1 * log(factor) + 1 : 1));
-	/* A tenth of what DeepSeek's configs call so; both of theirs are one number, so rotated rows keep their size. */
+	/* Of DeepSeek a tenth of what configs have.  Both of theirs are one number, so rotated rows keep their size. */
 	if (gguf_conf_has(c, "rope.scaling.yarn_log_multiplier")) {
-		double all = 10 * gguf_conf_float(c, "rope.scaling.yarn_log_multiplier", 0);
+		double all = gguf_conf_float(c, "rope.scaling.yarn_log_multiplier", 0) *
+		             (strcmp(c->m->arch->name, "deepseek2") ? 1 : 10);
 
 		gguf_put_float(c, "mscale", (float)all);
 		gguf_put_float(c, "mscale_all_dim", (float)all);

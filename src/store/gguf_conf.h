@@ -18,6 +18,7 @@ struct gguf_conf {
 /* Values.  A key that is missing gives dflt; NEEDED: then it is an error. */
 #define GGUF_NEEDED INT64_MIN
 bool gguf_conf_has(const struct gguf_conf *c, const char *key);
+bool gguf_conf_is_list(const struct gguf_conf *c, const char *key); /* false too when it is missing */
 int64_t gguf_conf_int(struct gguf_conf *c, const char *key, int64_t dflt);
 double gguf_conf_float(struct gguf_conf *c, const char *key, double dflt); /* NAN: needed */
 bool gguf_conf_bool(struct gguf_conf *c, const char *key, bool dflt);
@@ -43,6 +44,8 @@ void gguf_conf_fail(struct gguf_conf *c, int code, const char *fmt, ...) __attri
 
 /* What all have: widths, layers, vocabulary, heads, eps; gguf_config.c. */
 void gguf_put_common(struct gguf_conf *c);
+/* Granite's factors of embeddings, scores, blocks and logits; gguf_families.c. */
+void gguf_put_scales(struct gguf_conf *c);
 /* rope_parameters of a head of dim elements; theta where the metadata names none. */
 void gguf_put_rope(struct gguf_conf *c, int64_t dim, double theta);
 

@@ -67,11 +67,6 @@ void gguf_config_plain(struct gguf_conf *c)
 	gguf_put_bool(c, "attention_bias", has_tensor(c, "blk.0.attn_q.bias") || has_tensor(c, "blk.0.attn_qkv.bias"));
 }
 
-void gguf_config_qwen2(struct gguf_conf *c)
-{
-	gguf_config_plain(c);
-}
-
 void gguf_config_llama(struct gguf_conf *c)
 {
 	if (gguf_conf_int(c, "expert_count", 0))
@@ -93,6 +88,52 @@ void gguf_config_qwen3_moe(struct gguf_conf *c)
 {
 	gguf_config_plain(c);
 	put_experts(c);
+}
+
+/* Blocks without a router are dense. */
+void gguf_config_qwen2_moe(struct gguf_conf *c)
+{
+	bool first = true;
+
+	gguf_config_plain(c);
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_int(c, "moe_intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "shared_expert_intermediate_size",
+	             gguf_conf_int(c, "expert_shared_feed_forward_length", GGUF_NEEDED));
+	gguf_put_bool(c, "norm_topk_prob", gguf_conf_bool(c, "expert_weights_norm", false));
+	gguf_put_name(c, "mlp_only_layers");
+	buf_putc(c->out, '[');
+	for (int64_t i = 0; i < c->m->blocks && !c->code; i++) {
+		char router[64];
+
+		snprintf(router, sizeof router, "blk.%" PRId64 ".ffn_gate_inp.weight", i);
+		if (has_tensor(c, router))
+			continue;
+		buf_printf(c->out, "%s%" PRId64, first ? "" : ",", i);
+		first = false;
+	}
+	buf_putc(c->out, ']');
+}
+
+/* A window in all layers, where the metadata has one. */
+void gguf_config_phi3(struct gguf_conf *c)
+{
+	int64_t window = gguf_conf_int(c, "attention.sliding_window", 0);
+
+	if (has_tensor(c, "rope_factors_long.weight"))
+		gguf_conf_fail(c, E_UNSUPPORTED, "tensor rope_factors_long.weight: %s",
+		               "longrope is not done: its frequencies depend on the length of a sequence");
+	gguf_config_plain(c);
+	if (window)
+		gguf_put_int(c, "sliding_window", window);
+}
+
+void gguf_config_granite_dense(struct gguf_conf *c)
+{
+	gguf_config_plain(c);
+	gguf_put_bool(c, "mlp_bias", has_tensor(c, "blk.0.ffn_gate.bias"));
+	gguf_put_scales(c);
 }
 
 /* ---- gated delta nets ---- */

@@ -81,10 +81,54 @@ void gguf_config_gemma3(struct gguf_conf *c)
 	buf_putc(c->out, '}');
 }
 
-/* Blocks whose attention sees a window; the others are global, with heads of another size. */
+/* Blocks whose attention sees a window. */
 static bool windowed(struct gguf_conf *c, int64_t i)
 {
 	return gguf_conf_block_int(c, "attention.sliding_window_pattern", i, 1) != 0;
+}
+
+/* Every other layer sees a window, the first too; scores are scaled as in Gemma 3, the 27B with 46 blocks. */
+void gguf_config_gemma2(struct gguf_conf *c)
+{
+	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED);
+	int64_t width = gguf_conf_int(c, "embedding_length", GGUF_NEEDED);
+	int64_t dim = gguf_conf_int(c, "attention.key_length", 256);
+	enum { BLOCKS_27B = 46 };
+
+	gguf_put_common(c);
+	gguf_put_int(c, "num_key_value_heads", gguf_conf_int(c, "attention.head_count_kv", heads));
+	gguf_put_int(c, "head_dim", dim);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_str(c, "hidden_activation", "gelu_pytorch_tanh");
+	gguf_put_int(c, "query_pre_attn_scalar", c->m->blocks == BLOCKS_27B && heads > 0 ? width / heads : dim);
+	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", 4096));
+	gguf_put_int(c, "sliding_window_pattern", gguf_conf_int(c, "attention.sliding_window_pattern", 2));
+	gguf_put_float(c, "rope_theta", gguf_conf_float(c, "rope.freq_base", 1e4));
+	gguf_copy_float(c, "attn_logit_softcapping", "attn_logit_softcapping");
+	gguf_copy_float(c, "final_logit_softcapping", "final_logit_softcapping");
+}
+
+/* OLMo 2 is OLMo 3 without windows.  The pattern is a list, or every n-th block sees all. */
+void gguf_config_olmo(struct gguf_conf *c)
+{
+	static const char pattern[] = "attention.sliding_window_pattern";
+	bool list = gguf_conf_is_list(c, pattern);
+	int64_t window = gguf_conf_int(c, "attention.sliding_window", 0), every = 4;
+
+	gguf_config_plain(c);
+	gguf_put_int(c, "sliding_window", window);
+	if (!list)
+		every = gguf_conf_int(c, pattern, every);
+	if (!c->code && every < 1)
+		gguf_conf_fail(c, E_FORMAT, "key %s.%s: %" PRId64, c->m->arch->name, pattern, every);
+	gguf_put_name(c, "layer_types");
+	for (int64_t i = 0; i < c->m->blocks && !c->code; i++) {
+		bool local = list ? windowed(c, i) : (i + 1) % every != 0;
+
+		buf_putc(c->out, i ? ',' : '[');
+		json_put_cstr(c->out, window && local ? "sliding_attention" : "full_attention");
+	}
+	buf_putc(c->out, ']');
 }
 
 static int64_t first_global(struct gguf_conf *c)
@@ -187,6 +231,34 @@ static void put_routed(struct gguf_conf *c)
 	gguf_put_int(c, "topk_group", gguf_conf_int(c, "expert_group_used_count", 1));
 	gguf_put_bool(c, "norm_topk_prob", gguf_conf_bool(c, "expert_weights_norm", true));
 	gguf_put_float(c, "routed_scaling_factor", gguf_conf_float(c, "expert_weights_scale", 1));
+}
+
+/* Files of the models that see have their rows of q and k in another order. */
+void gguf_config_glm4(struct gguf_conf *c)
+{
+	for (int64_t i = 0; i < 4 && !c->code; i++)
+		if (gguf_conf_has(c, "rope.dimension_sections") &&
+		    gguf_conf_block_int(c, "rope.dimension_sections", i, 0))
+			gguf_conf_fail(c, E_UNSUPPORTED, "key %s.rope.dimension_sections: %s", c->m->arch->name,
+			               "rotations in sections (GLM-4V) are not done");
+	gguf_config_plain(c);
+}
+
+void gguf_config_minimax(struct gguf_conf *c)
+{
+	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED);
+	int64_t width = gguf_conf_int(c, "embedding_length", GGUF_NEEDED);
+	int64_t dim = gguf_conf_int(c, "attention.key_length", heads > 0 ? width / heads : 0);
+
+	gguf_put_common(c);
+	gguf_put_int(c, "num_key_value_heads", gguf_conf_int(c, "attention.head_count_kv", heads));
+	gguf_put_int(c, "head_dim", dim);
+	gguf_put_int(c, "rotary_dim", gguf_conf_int(c, "rope.dimension_count", dim));
+	gguf_put_float(c, "rope_theta", gguf_conf_float(c, "rope.freq_base", 1e4));
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_local_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_bool(c, "use_routing_bias", has(c, "blk.0.exp_probs_b.bias"));
 }
 
 void gguf_config_glm4_moe(struct gguf_conf *c)
@@ -331,6 +403,15 @@ void gguf_config_falcon_h1(struct gguf_conf *c)
 	gguf_put_bool(c, "mamba_norm_before_gate", false);
 }
 
+/* Granite's factors. */
+void gguf_put_scales(struct gguf_conf *c)
+{
+	gguf_copy_float(c, "attention_multiplier", "attention.scale");
+	gguf_copy_float(c, "embedding_multiplier", "embedding_scale");
+	gguf_copy_float(c, "residual_multiplier", "residual_scale");
+	gguf_copy_float(c, "logits_scaling", "logit_scale");
+}
+
 void gguf_config_granite(struct gguf_conf *c)
 {
 	int64_t experts = gguf_conf_int(c, "expert_count", 0);
@@ -347,10 +428,7 @@ void gguf_config_granite(struct gguf_conf *c)
 	if (experts)
 		gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
 	gguf_put_str(c, "position_embedding_type", gguf_conf_bool(c, "rope.scaling.finetuned", true) ? "rope" : "nope");
-	gguf_copy_float(c, "attention_multiplier", "attention.scale");
-	gguf_copy_float(c, "embedding_multiplier", "embedding_scale");
-	gguf_copy_float(c, "residual_multiplier", "residual_scale");
-	gguf_copy_float(c, "logits_scaling", "logit_scale");
+	gguf_put_scales(c);
 }
 
 /* One mixer per block: attention where it has key heads, experts or an MLP where it has a width, else Mamba. */

@@ -106,6 +106,34 @@ static const struct gguf_name gemma3[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+static const struct gguf_name phi3[] = {
+	{ "attn_qkv.weight", "self_attn.qkv_proj.weight", NULL, 0 },
+	{ "ffn_up.weight", "mlp.gate_up_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name glm4[] = {
+	{ "post_attention_norm.weight", "post_self_attn_layernorm.weight", NULL, 0 },
+	{ "post_ffw_norm.weight", "post_mlp_layernorm.weight", NULL, 0 },
+	{ "ffn_up.weight", "mlp.gate_up_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name olmo[] = {
+	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
+	{ "post_ffw_norm.weight", "post_feedforward_layernorm.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name minimax[] = {
+	{ "ffn_gate_inp.weight", "block_sparse_moe.gate.weight", NULL, 0 },
+	{ "ffn_gate_exps.weight", "block_sparse_moe.switch_mlp.gate_proj.weight", NULL, 0 },
+	{ "ffn_up_exps.weight", "block_sparse_moe.switch_mlp.up_proj.weight", NULL, 0 },
+	{ "ffn_down_exps.weight", "block_sparse_moe.switch_mlp.down_proj.weight", NULL, 0 },
+	{ "exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_name gemma4[] = {
 	{ "per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight", NULL, 0 },
 	{ "per_layer_model_proj.weight", "model.per_layer_model_projection.weight", NULL, 0 },
@@ -284,16 +312,25 @@ static const struct gguf_name lfm2[] = {
 
 static const struct gguf_arch archs[] = {
 	{ "llama", "llama", llama, gguf_config_llama, false },
-	{ "qwen2", "qwen2", none, gguf_config_qwen2, false },
+	{ "mistral3", "ministral3", llama, gguf_config_plain, false },
+	{ "smollm3", "smollm3", llama, gguf_config_plain, false },
+	{ "granite", "granite", llama, gguf_config_granite_dense, false },
+	{ "phi3", "phi3", phi3, gguf_config_phi3, false },
+	{ "glm4", "glm4", glm4, gguf_config_glm4, false },
+	{ "olmo2", "olmo3", olmo, gguf_config_olmo, false },
+	{ "qwen2", "qwen2", none, gguf_config_plain, false },
+	{ "qwen2moe", "qwen2_moe", none, gguf_config_qwen2_moe, false },
 	{ "qwen3", "qwen3", none, gguf_config_plain, false },
 	{ "qwen3moe", "qwen3_moe", none, gguf_config_qwen3_moe, false },
 	{ "qwen3next", "qwen3_next", qwen35, gguf_config_qwen3_next, true },
 	{ "qwen35", "qwen3_5_text", qwen35, gguf_config_qwen3_5, true },
 	{ "qwen35moe", "qwen3_5_moe_text", qwen35, gguf_config_qwen3_5, true },
+	{ "gemma2", "gemma2", gemma3, gguf_config_gemma2, false },
 	{ "gemma3", "gemma3_text", gemma3, gguf_config_gemma3, false },
 	{ "gemma4", "gemma4_text", gemma4, gguf_config_gemma4, false },
 	{ "gpt-oss", "gpt_oss", gpt_oss, gguf_config_gpt_oss, false },
 	{ "glm4moe", "glm4_moe", glm4_moe, gguf_config_glm4_moe, false },
+	{ "minimax-m2", "minimax_m2", minimax, gguf_config_minimax, false },
 	{ "deepseek2", "deepseek_v3", deepseek, gguf_config_deepseek, false },
 	{ "kimi-linear", "kimi_linear", kimi_linear, gguf_config_kimi_linear, false },
 	{ "mamba2", "mamba2", nemotron, gguf_config_mamba2, false },

@@ -1,0 +1,246 @@
+"""GGUF files of families whose folders lie in tests/golden, as llama.cpp's converter writes them, say what the folders say.
+
+    gguf_of_folder.py WEFT TESTS_GOLDEN [SHARED_GOLDEN]
+    gguf_of_folder.py --write FOLDER OUT.gguf       the file alone, to hold against llama.cpp by hand
+
+What the converter does to names, values and metadata stands here once more, apart from weft's own tables.  All tensors
+are written in float32, so the only difference is that of norms, which lose the last bit in w + 1 - 1.
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+
+def safetensors(path):
+    with open(path, "rb") as f:
+        head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        data = f.read()
+    out = {}
+    for name, t in head.items():
+        if name == "__metadata__":
+            continue
+        a, b = t["data_offsets"]
+        if t["dtype"] == "BF16":
+            v = (np.frombuffer(data[a:b], "<u2").astype("<u4") << 16).view("<f4")
+        else:
+            v = np.frombuffer(data[a:b], {"F32": "<f4", "F16": "<f2"}[t["dtype"]]).astype("<f4")
+        out[name] = v.reshape(t["shape"])
+    return out
+
+
+class File:
+    def __init__(self, arch):
+        self.arch, self.pairs, self.tensors = arch, [], []
+        self.put("general.architecture", arch)
+        self.put("tokenizer.ggml.model", "none")
+
+    def put(self, key, v):
+        key = key if key.startswith(("general.", "tokenizer.")) else self.arch + "." + key
+        if isinstance(v, bool):
+            value = struct.pack("<I?", 7, v)
+        elif isinstance(v, int):
+            value = struct.pack("<II", 4, v)
+        elif isinstance(v, float):
+            value = struct.pack("<If", 6, v)
+        elif isinstance(v, str):
+            value = struct.pack("<I", 8) + text(v)
+        else:
+            value = struct.pack("<IIQ", 9, 7, len(v)) + bytes(v)
+        self.pairs.append(text(key) + value)
+
+    def add(self, name, v):
+        self.tensors.append((name, np.ascontiguousarray(v, "<f4")))
+
+    def write(self, path):
+        at, infos = 0, b""
+        for name, v in self.tensors:
+            infos += text(name) + struct.pack("<I", v.ndim) + struct.pack("<%dQ" % v.ndim, *v.shape[::-1]) + struct.pack("<IQ", 0, at)
+            at += -(-v.nbytes // 32) * 32
+        head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.pairs)) + b"".join(self.pairs) + infos
+        with open(path, "wb") as f:
+            f.write(head + bytes(-len(head) % 32))
+            for _, v in self.tensors:
+                f.write(v.tobytes() + bytes(-v.nbytes % 32))
+
+
+def text(s):
+    return struct.pack("<Q", len(s)) + s.encode()
+
+
+def paired(w, heads):
+    """The rows of each head: j and d / 2 + j side by side."""
+    return w.reshape(heads, 2, w.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(w.shape)
+
+
+NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
+         "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+         "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "self_attn.qkv_proj": "attn_qkv",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up",
+         "mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+         "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+         "mlp.shared_expert.down_proj": "ffn_down_shexp", "block_sparse_moe.gate": "ffn_gate_inp"}
+AFTER = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+OWN = {
+    "gemma2": {**AFTER, "pre_feedforward_layernorm": "ffn_norm"},
+    "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
+    "olmo2": AFTER,
+}
+ARCH = {"olmo3": "olmo2", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2"}
+PAIRED = ("smollm3", "granite", "mistral3")
+TOP = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm"}
+
+
+def common(f, c):
+    dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+    f.put("block_count", c["num_hidden_layers"])
+    f.put("context_length", c["max_position_embeddings"])
+    f.put("embedding_length", c["hidden_size"])
+    f.put("feed_forward_length", c["intermediate_size"])
+    f.put("attention.head_count", c["num_attention_heads"])
+    f.put("attention.head_count_kv", c["num_key_value_heads"])
+    f.put("attention.layer_norm_rms_epsilon", c["rms_norm_eps"])
+    f.put("attention.key_length", dim)
+    f.put("attention.value_length", dim)
+    f.put("vocab_size", c["vocab_size"])
+    rope = c.get("rope_parameters") or c.get("rope_scaling") or {}
+    f.put("rope.freq_base", float(rope.get("rope_theta", c.get("rope_theta"))))
+    f.put("rope.dimension_count", c.get("rotary_dim") or int(dim * c.get("partial_rotary_factor", 1)))
+    if rope.get("rope_type") == "yarn":
+        f.put("rope.scaling.type", "yarn")
+        f.put("rope.scaling.factor", float(rope["factor"]))
+        f.put("rope.scaling.original_context_length", rope["original_max_position_embeddings"])
+        f.put("rope.scaling.yarn_beta_fast", float(rope["beta_fast"]))
+        f.put("rope.scaling.yarn_beta_slow", float(rope["beta_slow"]))
+    return rope
+
+
+def keys(f, c):
+    rope = common(f, c)
+    if f.arch == "mistral3":
+        f.put("rope.scaling.yarn_log_multiplier", rope["mscale_all_dim"])
+        f.put("attention.temperature_scale", rope["llama_4_scaling_beta"])
+    elif f.arch == "granite":
+        f.put("attention.scale", c["attention_multiplier"])
+        f.put("embedding_scale", c["embedding_multiplier"])
+        f.put("residual_scale", c["residual_multiplier"])
+        f.put("logit_scale", c["logits_scaling"])
+    elif f.arch == "gemma2":
+        f.put("attn_logit_softcapping", c["attn_logit_softcapping"])
+        f.put("final_logit_softcapping", c["final_logit_softcapping"])
+        f.put("attention.sliding_window", c["sliding_window"])
+    elif f.arch == "phi3":
+        f.put("attention.sliding_window", c.get("sliding_window") or 0)
+        f.put("rope.scaling.original_context_length", c["original_max_position_embeddings"])
+    elif f.arch == "olmo2" and c.get("sliding_window"):
+        f.put("attention.sliding_window", c["sliding_window"])
+        f.put("attention.sliding_window_pattern", [t == "sliding_attention" for t in c["layer_types"]])
+    elif f.arch == "qwen2moe":
+        f.put("expert_count", c["num_experts"])
+        f.put("expert_used_count", c["num_experts_per_tok"])
+        f.put("expert_feed_forward_length", c["moe_intermediate_size"])
+        f.put("expert_shared_feed_forward_length", c["shared_expert_intermediate_size"])
+    elif f.arch == "minimax-m2":
+        f.put("expert_count", c["num_local_experts"])
+        f.put("expert_used_count", c["num_experts_per_tok"])
+        f.put("expert_feed_forward_length", c["intermediate_size"])
+        f.put("expert_gating_func", 2)
+
+
+def add_tensor(f, c, layer, rest, v, experts):
+    base, _, kind = rest.rpartition(".")
+    own = OWN.get(f.arch, {})
+    if ".experts." in base:
+        _, _, e, proj = base.rsplit(".", 3)
+        which = {"w1": "gate", "w3": "up", "w2": "down"}.get(proj, proj.split("_")[0])
+        experts.setdefault("blk.%d.ffn_%s_exps.weight" % (layer, which), {})[int(e)] = v
+        return
+    if rest.endswith("e_score_correction_bias"):
+        f.add("blk.%d.exp_probs_b.bias" % layer, v)
+        return
+    if f.arch in PAIRED and base in ("self_attn.q_proj", "self_attn.k_proj"):
+        v = paired(v, c["num_attention_heads"] if base.endswith("q_proj") else c["num_key_value_heads"])
+    if base == "mlp.shared_expert_gate":
+        v = v.reshape(-1)
+    f.add("blk.%d.%s.%s" % (layer, own.get(base) or NAMES[base], kind), v)
+
+
+def convert(folder, path):
+    with open(os.path.join(folder, "config.json")) as at:
+        c = json.load(at)
+    c = c.get("text_config", c)
+    f, experts = File(ARCH.get(c["model_type"], c["model_type"])), {}
+    keys(f, c)
+    for name, v in sorted(safetensors(os.path.join(folder, "model.safetensors")).items()):
+        name = name.replace("language_model.model.", "model.").replace("model.language_model.", "model.").replace("language_model.lm_head", "lm_head")
+        if f.arch == "gemma2" and name.endswith("norm.weight"):
+            v = v + 1
+        if name.startswith("model.layers."):
+            _, _, layer, rest = name.split(".", 3)
+            add_tensor(f, c, int(layer), rest, v, experts)
+        elif name.rpartition(".")[0] in TOP:
+            f.add(TOP[name.rpartition(".")[0]] + ".weight", v)
+    for name, of in experts.items():
+        f.add(name, np.stack([of[e] for e in sorted(of)]))
+    f.write(path)
+
+
+def logits(weft, model, ids):
+    out = ids + ".logits"
+    p = subprocess.run([weft, "logits", model, "--ids", ids, "--arith", "f32", "--out", out], capture_output=True)
+    if p.returncode:
+        return None, p.stderr.decode()
+    return safetensors(out)["logits"], ""
+
+
+# What a file cannot say is changed in the folder: SmolLM 3's layers without rotation are every fourth, Gemma 2's scores
+# are scaled by the size of a head.
+CHANGED = {"smollm3": {"no_rope_layers": None, "no_rope_layer_interval": 4}, "gemma2": {"query_pre_attn_scalar": 16}}
+
+
+def folders(tree, shared):
+    for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3"):
+        yield os.path.join(tree, name, "hf-bf16")
+    for name in ("olmo3", "ministral3", "minimax_m2"):
+        at = os.path.join(shared, name, "hf-bf16") if shared else ""
+        if os.path.isdir(at):
+            yield at
+        else:
+            print("skipped: no %s" % (at or name))
+
+
+def main():
+    if sys.argv[1] == "--write":
+        convert(*sys.argv[2:4])
+        return 0
+    weft, tree, shared = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None
+    failed = 0
+    with tempfile.TemporaryDirectory() as tmp:
+        for n, folder in enumerate(folders(tree, shared)):
+            at, gguf, ids = os.path.join(tmp, str(n)), os.path.join(tmp, "%d.gguf" % n), os.path.join(tmp, "ids")
+            with open(os.path.join(folder, "config.json")) as f:
+                c = json.load(f)
+            c = {k: v for k, v in {**c, **CHANGED.get(c["model_type"], {})}.items() if v is not None}
+            os.mkdir(at)
+            os.symlink(os.path.abspath(os.path.join(folder, "model.safetensors")), os.path.join(at, "model.safetensors"))
+            with open(os.path.join(at, "config.json"), "w") as f:
+                json.dump(c, f)
+            with open(ids, "w") as f:
+                json.dump([7 * i * i % 61 + 1 for i in range(60)], f)
+            convert(at, gguf)
+            want, why = logits(weft, at, ids)
+            got, why_not = logits(weft, gguf, ids)
+            worst = abs(want - got).max() if want is not None and got is not None else None
+            good = worst is not None and worst <= 1e-4
+            failed += not good
+            print("ok  " if good else "FAIL", folder, worst, why or why_not)
+    print("%d failed" % failed)
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
