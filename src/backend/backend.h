@@ -26,6 +26,8 @@
 #include "quant/format.h"
 #include "quant/placed.h"
 
+struct adapter_mix; /* backend/low_rank.h */
+
 /* What caches and operations need know of one sequence in one step. */
 struct span {
 	int slot;    /* the sequence's place in every cache's tables */
@@ -57,7 +59,9 @@ struct pass {
 	/* [n_row] the last position that a row sees where attention goes both ways (struct attn): of a row inside a
 	 * stretch, which the step has whole, the stretch's last; else its own.  NULL: all rows' own. */
 	const int32_t *see;
-	const int32_t *adapter; /* [n_item] foreseen: which low-rank addition to the weights; NULL: none */
+	/* [n_item] what the item's rows add to the products of linear (low_rank.h); an entry NULL: nothing.  NULL: no item
+	 * has any.  n rows of linear are the step's, or those with logits. */
+	const struct adapter_mix *const *adapter;
 	/* For drafting; backend memory, or NULL. */
 	float *hidden;      /* [n_row][hidden] written by forward: each row as the output matrix reads it */
 	const float *given; /* [n_row][hidden] read by a draft head: the model's hidden of the token before */
@@ -370,6 +374,7 @@ struct grid_rope {
 
 struct backend_ops {
 	const char *name;
+	bool adapts; /* linear looks at struct pass, adapter; else nobody sets it */
 
 	void *(*alloc)(struct backend *, size_t bytes); /* zeroed, 64-byte aligned, touched lazily; NULL: refused */
 	void (*free)(struct backend *, void *, size_t bytes);

@@ -71,6 +71,12 @@ void bind_rows_only(struct binder *b, struct weight *w)
 		store_rows_only(b->st, w);
 }
 
+void bind_apart(struct binder *b, const struct weight *w)
+{
+	if (!b->code)
+		store_apart(b->st, w);
+}
+
 float *bind_table(struct binder *b, size_t n)
 {
 	return arena_alloc(&b->m->vectors, size_mul(n, sizeof(float)));
@@ -119,6 +125,7 @@ void bind_embedding(struct binder *b, struct weight *embed, struct weight *head,
 	bind_weight(b, embed, vocab, hidden, "%s", name);
 	if (b->code)
 		return;
+	bind_apart(b, embed);
 	p = store_prefix(b->st, head_prefixes, "lm_head.weight");
 	if (p) {
 		b->prefix = p;

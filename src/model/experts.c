@@ -80,9 +80,11 @@ static void bind_each(struct mixture *x)
 	struct weight *to[3] = { x->gate, x->up, x->down };
 
 	for (int e = 0; e < x->m->experts; e++)
-		for (int i = x->m->gateless; i < 3; i++)
+		for (int i = x->m->gateless; i < 3; i++) {
 			bind_weight(x->b, &to[i][e], i < 2 ? x->m->inner : x->hidden, i < 2 ? x->hidden : x->m->inner,
 			            "layers.%d.%sexperts.%d.%s", x->layer, x->at, e, x->proj[i]);
+			bind_apart(x->b, &to[i][e]);
+		}
 }
 
 static bool has(const struct mixture *x, const char *path)
@@ -157,15 +159,18 @@ static void bind_shared(struct mixture *x, struct ffn *f)
 	const struct moe_form *m = x->m;
 	struct weight *to[3] = { &f->gate, &f->up, &f->down };
 
-	for (int i = m->gateless; i < 3; i++)
+	for (int i = m->gateless; i < 3; i++) {
 		bind_weight(x->b, to[i], i < 2 ? m->shared_inner : x->hidden, i < 2 ? x->hidden : m->shared_inner,
 		            "layers.%d.%s%s.%s", x->layer, x->at, x->shared, usual[i]);
+		bind_apart(x->b, to[i]);
+	}
 	x->moe->shared_gate = m->gateless ? NULL : &f->gate;
 	x->moe->shared_up = &f->up;
 	x->moe->shared_down = &f->down;
 	if (m->shared_plain)
 		return;
 	bind_weight(x->b, &f->shared_router, 1, x->hidden, "layers.%d.%s%s_gate", x->layer, x->at, x->shared);
+	bind_apart(x->b, &f->shared_router);
 	x->moe->shared_router = &f->shared_router;
 }
 
@@ -176,6 +181,7 @@ static void bind_router(struct mixture *x, struct ffn *f)
 	bind_weight(x->b, &f->router, m->experts, m->router_cols ? m->router_cols : x->hidden, "layers.%d.%s%s",
 	            x->layer, x->at, x->router);
 	bind_rows_only(x->b, &f->router); /* multiplied in floats */
+	bind_apart(x->b, &f->router);
 	if (m->router_bias)
 		x->moe->router_bias = bind_floats(x->b, m->experts, 0, "layers.%d.%s%s.bias", x->layer, x->at,
 		                                  x->router);

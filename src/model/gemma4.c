@@ -215,6 +215,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	if (g->dim) {
 		bind_weight(&b, &g->table, m->shape.vocab, layers * g->dim, "embed_tokens_per_layer");
 		bind_rows_only(&b, &g->table); /* looked up, a row a token */
+		bind_apart(&b, &g->table);
 		bind_weight(&b, &g->proj, layers * g->dim, m->shape.hidden, "per_layer_model_projection");
 		g->norm = bind_floats(&b, g->dim, 0, "per_layer_projection_norm.weight");
 	}

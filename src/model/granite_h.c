@@ -121,6 +121,9 @@ static struct block *add_ffn(struct stack *s, struct binder *b, const struct pla
 	if (!p->shared)
 		return y;
 	bind_shared(b, f, hidden, p->shared, i);
+	bind_apart(b, &f->gate); /* of both, where they are one matrix */
+	bind_apart(b, &f->up);
+	bind_apart(b, &f->down);
 	f->moe.shared_inner = p->shared;
 	f->moe.shared_gate = &f->gate;
 	f->moe.shared_up = &f->up;

@@ -12,7 +12,6 @@ enum {
 	PARTS_MAX = 1024,     /* of a split model */
 	BLOCKS_MAX = 1 << 12, /* as many as binders take */
 	NAME_BYTES = 160,
-	PER_TENSOR = 4,    /* most tensors that one of the file becomes */
 	SPLIT_SUFFIX = 20, /* "-00001-of-00003.gguf" */
 };
 
@@ -177,25 +176,17 @@ static int open_gguf(struct container *c, struct err *err)
 
 /* ---- tensors ---- */
 
-static int find_names(const struct gguf_name *table, const char *name, const struct gguf_name *out[PER_TENSOR])
+static int find_names(const struct gguf_name *table, const char *name, const struct gguf_name *out[GGUF_PER_TENSOR])
 {
 	int n = 0;
 
-	for (; table->gguf && n < PER_TENSOR; table++)
+	for (; table->gguf && n < GGUF_PER_TENSOR; table++)
 		if (!strcmp(table->gguf, name))
 			out[n++] = table;
 	return n;
 }
 
-/* What Hugging Face calls the tensor; part of it, where it becomes several. */
-struct named {
-	const char *prefix;
-	char block[32];
-	const struct gguf_name *name[PER_TENSOR];
-	int n;
-};
-
-static void name_block(const struct gguf_model *m, int64_t i, const char *rest, struct named *out)
+static void name_block(const struct gguf_model *m, int64_t i, const char *rest, struct gguf_named *out)
 {
 	bool draft = i >= m->blocks - m->drafts && m->arch->mtp_apart;
 
@@ -210,12 +201,12 @@ static void name_block(const struct gguf_model *m, int64_t i, const char *rest, 
 	}
 }
 
-static void name_of(const struct gguf_model *m, const char *name, struct named *out)
+void gguf_name_of(const struct gguf_model *m, const char *name, struct gguf_named *out)
 {
 	int64_t i;
 	int at = 0;
 
-	*out = (struct named){ .prefix = "" };
+	*out = (struct gguf_named){ .prefix = "" };
 	if (sscanf(name, "blk.%5" SCNd64 ".%n", &i, &at) == 1 && at && i >= 0 && i < m->blocks) {
 		name_block(m, i, name + at, out);
 		return;
@@ -240,7 +231,7 @@ static void describe(struct gguf_tensor *t, const struct gguf_info *from, const 
 	t->t.bytes = from->bytes;
 }
 
-static int add(struct container *c, struct gguf_tensor *t, const struct named *n, int k, struct err *err)
+static int add(struct container *c, struct gguf_tensor *t, const struct gguf_named *n, int k, struct err *err)
 {
 	struct gguf_model *m = c->own;
 	const char *hf = n->n ? n->name[k]->hf : t->from->name;
@@ -273,13 +264,13 @@ static const char *beside_fused(const struct container *c, const struct gguf_inf
 static int add_info(struct container *c, const struct gguf *g, const struct gguf_info *from, struct err *err)
 {
 	const struct gguf_model *m = c->own;
-	const struct gguf_name *own[PER_TENSOR];
+	const struct gguf_name *own[GGUF_PER_TENSOR];
 	const char *down = find_names(m->arch->names, "ffn_down_exps.weight", own) ? NULL : beside_fused(c, from);
 	struct gguf_name renamed = { .hf = down };
-	struct named n;
+	struct gguf_named n;
 	int code = 0;
 
-	name_of(m, from->name, &n);
+	gguf_name_of(m, from->name, &n);
 	if (down)
 		n.name[0] = &renamed;
 	for (int k = 0; k < (n.n ? n.n : 1) && !code; k++) {
@@ -299,7 +290,7 @@ static int tensors(struct container *c, struct err *err)
 
 	for (int i = 0; i < m->n_part; i++)
 		n += m->part[i].n_info;
-	c->v = arena_alloc(&c->arena, size_mul(PER_TENSOR * n + 1, sizeof *c->v));
+	c->v = arena_alloc(&c->arena, size_mul(GGUF_PER_TENSOR * n + 1, sizeof *c->v));
 	for (int i = 0; i < m->n_part; i++) {
 		for (size_t k = 0; k < m->part[i].n_info && !code; k++)
 			code = add_info(c, &m->part[i], &m->part[i].info[k], err);

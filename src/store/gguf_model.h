@@ -59,6 +59,17 @@ const struct gguf_arch *gguf_arch_find(const char *name); /* NULL: not known */
 void gguf_arch_list(struct buf *out);                     /* "llama, qwen2, ..." */
 extern const struct gguf_name gguf_block_names[], gguf_top_names[], gguf_draft_names[];
 
+/* What Hugging Face calls the tensor of that name: prefix, block and the hf of each line of the tables.  n 0: no table
+ * has it. */
+enum { GGUF_PER_TENSOR = 4 }; /* most tensors that one of the file becomes */
+struct gguf_named {
+	const char *prefix;
+	char block[32];
+	const struct gguf_name *name[GGUF_PER_TENSOR];
+	int n;
+};
+void gguf_name_of(const struct gguf_model *m, const char *name, struct gguf_named *out);
+
 /* gguf_fix.c */
 extern const struct gguf_fix gguf_permuted, gguf_third, gguf_log_minus, gguf_minus_one, gguf_conv, gguf_row, gguf_ba;
 

@@ -394,8 +394,14 @@ out:
 int store_weight(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err)
 {
 	struct wanted m = { 0, rows, cols };
+	int code = matrix(st, path, &m, out, err);
 
-	return matrix(st, path, &m, out, err);
+	if (code)
+		return code;
+	if (!(st->n_matrix & (st->n_matrix + 1))) /* grows at 0, 1, 3, 7 ... */
+		st->matrix = xrealloc(st->matrix, size_mul(2 * st->n_matrix + 1, sizeof *st->matrix));
+	st->matrix[st->n_matrix++] = (struct store_matrix){ arena_strndup(&st->arena, path, strlen(path)), *out };
+	return 0;
 }
 
 int store_flat(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err)

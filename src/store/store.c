@@ -137,6 +137,7 @@ void store_close(struct store *st)
 	json_free(st->config);
 	json_free(st->generation);
 	json_free(st->tokenizer_config);
+	free(st->matrix);
 	arena_fini(&st->arena);
 	free(st);
 }
@@ -237,6 +238,23 @@ int store_floats(struct store *st, struct arena *a, const char *name, int64_t co
 	t->used++;
 	*out = f;
 	return 0;
+}
+
+struct store_matrix *store_matrix(const struct store *st, const char *path)
+{
+	for (size_t i = 0; i < st->n_matrix; i++)
+		if (!strcmp(st->matrix[i].path, path))
+			return &st->matrix[i];
+	return NULL;
+}
+
+void store_apart(struct store *st, const struct weight *w)
+{
+	for (size_t i = st->n_matrix; i-- > 0;) /* it is among the last */
+		if (st->matrix[i].w.data == w->data) {
+			st->matrix[i].apart = true;
+			return;
+		}
 }
 
 /* ---- memory ---- */

@@ -33,6 +33,13 @@ struct quant_entry {
 	bool plain; /* the config says: not coded */
 };
 
+/* A matrix that was handed out whole, and no stack. */
+struct store_matrix {
+	const char *path; /* as it was asked for */
+	struct weight w;
+	bool apart; /* see store_apart */
+};
+
 struct store {
 	struct arena arena;
 	struct container box;
@@ -47,7 +54,9 @@ struct store {
 	int n_file;
 	struct tensor **v; /* every tensor of every file, by name */
 	size_t n;
-	bool coded; /* the config has a quantization section; then dflt holds */
+	struct store_matrix *matrix; /* in the order of their first use */
+	size_t n_matrix;             /* those of a model that is bound twice are there twice */
+	bool coded;                  /* the config has a quantization section; then dflt holds */
 	struct quant_entry dflt, *entry;
 	size_t n_entry;
 	/* Of other quantisers (foreign.h): the bits of a code, 0 where the config names no such quantiser. */
@@ -100,6 +109,11 @@ int store_weight(struct store *st, const char *path, int rows, int cols, struct 
 int store_flat(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err);
 /* The same for a stack [n][rows][cols]: n weights into out[0..n). */
 int store_stack(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err);
+/* The matrix that store_weight has handed out for that path; NULL: none. */
+struct store_matrix *store_matrix(const struct store *st, const char *path);
+/* w is read otherwise than by products of all its rows or a run of them: looked up, or laid out anew.  No adapter can be
+ * for it. */
+void store_apart(struct store *st, const struct weight *w);
 /* A small tensor as floats in the arena: count elements, in any shape whose other
  * dimensions are 1.  Each gets add added (norms stored without their 1). */
 int store_floats(struct store *st, struct arena *a, const char *name, int64_t count, float add, const float **out,

@@ -73,14 +73,19 @@ void driver_step(struct driver *d, const struct item *item, int n_item)
 	enum { ITEMS = 64, ROWS = 4096 };
 	static int32_t tok[ROWS], pos[ROWS], of[ROWS], all[ROWS];
 	struct span span[ITEMS];
+	const struct adapter_mix *mix[ITEMS];
 	int32_t first[ITEMS];
 	struct pass *p = &d->pass;
 	int n = 0;
 
 	assert(n_item <= ITEMS);
+	p->adapter = NULL;
 	for (int i = 0; i < n_item; i++) {
 		span[i] = (struct span){ item[i].slot, item[i].pos, item[i].n, item[i].n_draft };
 		first[i] = n;
+		mix[i] = item[i].slot < DRIVER_SLOTS ? d->mix[item[i].slot] : NULL;
+		if (mix[i])
+			p->adapter = mix;
 		for (int k = 0; k < item[i].n; k++, n++) {
 			assert(n < ROWS && n < d->rows_max);
 			tok[n] = item[i].tok[k];

@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "store/store.h"
 
+enum { DRIVER_SLOTS = 64 };
 struct driver {
 	struct store *st;
 	struct backend *be;
@@ -21,6 +22,8 @@ struct driver {
 		struct snaps snaps;
 	} * seen;
 	int n_seen;
+	/* What sequences of a slot add to products; NULL: nothing.  The caller's. */
+	const struct adapter_mix *mix[DRIVER_SLOTS];
 };
 
 struct driver_opts {

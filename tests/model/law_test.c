@@ -9,6 +9,7 @@
  *     law_test FOLDER...      model folders
  *     law_test --kv FOLDER... with keys and values in few bits, by several policies
  *     law_test --kv --families     those of other kinds of layers, from ../shared/golden
+ *     law_test --adapters FOLDER...  beside adapters: with one, and without
  *     law_test --families     one 4-bit and one plain folder of every family, from ../shared/golden */
 #include <assert.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "driver.h"
+#include "lora.h"
 
 /* AFTER: rows computed after a resumption; one in thirty goes on to the end.  A
  * state or a page that is wrong shows in the first row that reads it. */
@@ -35,7 +37,10 @@ struct policy {
 
 struct run {
 	const char *folder;
-	const struct policy *kv; /* NULL: the plain cache */
+	const struct policy *kv;              /* NULL: the plain cache */
+	enum { ALONE, ADAPTED, BESIDE } lora; /* no adapters; the sequence has one; others have */
+	struct adapter *adapter[2];
+	struct adapter_mix mix[3]; /* one, the other, both */
 	struct driver d;
 	int n; /* rows: 300, fewer when quick */
 	int32_t tok[MOST], other[OTHERS][MOST];
@@ -141,9 +146,11 @@ static void alongside(struct run *r)
 static void resumed(struct run *r, int stride)
 {
 	static const int ones[] = { 1 };
+	const struct adapter_mix *other = r->d.mix[1];
 	struct snaps s;
 	char what[64];
 
+	r->d.mix[1] = r->d.mix[0];
 	for (int k = 1; k < r->n; k += stride) {
 		static const int back[] = { 64 };
 		int to = k % 30 == 1 || k + AFTER > r->n ? r->n : k + AFTER;
@@ -164,6 +171,7 @@ static void resumed(struct run *r, int stride)
 		caches_close(&r->d.m->caches, 1);
 		snaps_drop(&s);
 	}
+	r->d.mix[1] = other;
 	end(r);
 }
 
@@ -219,6 +227,7 @@ static void same_state(struct run *r, const struct driver_seen *seen, const int3
 	buf_init(&a.buf);
 	buf_init(&b.buf);
 	caches_close(&r->d.m->caches, OTHERS);
+	r->d.mix[OTHERS] = r->d.mix[tok == r->tok ? 0 : 1];
 	driver_feed(&r->d, OTHERS, 0, tok, seen->pos, back, 1, NULL);
 	assert(caches_capture(&r->d.m->caches, OTHERS, seen->pos, &stopped) == 0);
 	assert(!snaps_write(&stopped, &a.sink) && !snaps_write(&seen->snaps, &b.sink));
@@ -324,6 +333,29 @@ static int run_open(struct run *r, int threads, enum cpu_level level, bool far, 
 	return driver_open(&r->d, r->folder, &o, err);
 }
 
+/* The sequences of slots 1 and on have other adapters than the one that is compared, or none. */
+static void adapt(struct run *r)
+{
+	for (int i = 0; i < 2; i++)
+		r->adapter[i] = lora_made(r->d.m, i ? 17 : 4, (uint64_t)i);
+	r->mix[0] = (struct adapter_mix){ 1, { { r->adapter[0], 1 } } };
+	r->mix[1] = (struct adapter_mix){ 1, { { r->adapter[1], 0.5f } } };
+	r->mix[2] = (struct adapter_mix){ 2, { { r->adapter[1], 1 }, { r->adapter[0], -0.25f } } };
+	r->d.mix[0] = r->lora == ADAPTED ? &r->mix[0] : NULL;
+	r->d.mix[1] = &r->mix[1];
+	r->d.mix[2] = r->lora == ADAPTED ? NULL : &r->mix[0];
+	r->d.mix[3] = &r->mix[2];
+}
+
+static void run_close(struct run *r)
+{
+	driver_close(&r->d);
+	for (int i = 0; i < 2; i++) {
+		adapter_close(r->adapter[i]);
+		r->adapter[i] = NULL;
+	}
+}
+
 static void open_or_exit(struct run *r, int threads, enum cpu_level level, bool far)
 {
 	struct err err;
@@ -338,6 +370,8 @@ static void open_or_exit(struct run *r, int threads, enum cpu_level level, bool 
 		tokens(r->other[i], r->n, r->d.vocab, 100 + (uint64_t)i);
 	if (!r->got)
 		r->got = xmalloc((size_t)r->n * r->row);
+	if (r->lora && !far)
+		adapt(r);
 }
 
 /* The same bits where the host's weights, vectors and tables cannot be read. */
@@ -350,7 +384,7 @@ static void far_away(struct run *r, enum cpu_level level)
 	driver_feed(&r->d, 0, 0, r->tok, r->n, size, 4, r->got);
 	same(r, 0, r->n, "far backend");
 	end(r);
-	driver_close(&r->d);
+	run_close(r);
 }
 
 /* lowest: of the rows of the reference only the first few are compared; the lowest level
@@ -382,7 +416,7 @@ static void check_level(struct run *r, enum cpu_level level, int stride, int thr
 			chunked(r, threads == 1 ? 0 : 3);
 		if (threads == 1)
 			resumed(r, stride);
-		driver_close(&r->d);
+		run_close(r);
 	}
 	r->n = all;
 }
@@ -399,10 +433,8 @@ static bool other_order(const struct run *r, enum cpu_level level)
 }
 
 /* last: a row of logits at the end, for the caller to free; NULL: not wanted. */
-static int check_with(const char *folder, const struct policy *kv, enum cpu_level lowest, int stride, int quick,
-                      int rows, float **last)
+static int check_with(struct run r, enum cpu_level lowest, int stride, int quick, int rows, float **last)
 {
-	struct run r = { .folder = folder, .kv = kv, .n = quick ? 100 : MOST };
 	int bad = 0;
 
 	/* want is the lowest level's: quant/ and backend/ promise the same bits at
@@ -424,11 +456,15 @@ static int check_with(const char *folder, const struct policy *kv, enum cpu_leve
 		            few || quick ? 1 :
 		                           3,
 		            few ? rows : r.n);
-		if (best && !kv)
+		if (best && !r.kv && !r.lora)
 			far_away(&r, (enum cpu_level)level);
 		printf("%s %s, %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n",
-		       r.bad ? "FAIL" : "ok  ", folder, kv ? kv->name : "plain", cpu_level_name((enum cpu_level)level),
-		       few ? rows : r.n, every);
+		       r.bad ? "FAIL" : "ok  ", r.folder,
+		       r.kv              ? r.kv->name :
+		       r.lora == ADAPTED ? "adapted" :
+		       r.lora            ? "beside adapters" :
+		                           "plain",
+		       cpu_level_name((enum cpu_level)level), few ? rows : r.n, every);
 		bad += r.bad;
 	}
 	if (last)
@@ -441,7 +477,32 @@ static int check_with(const char *folder, const struct policy *kv, enum cpu_leve
 /* rows: at the lowest level, where it is not the best. */
 static int check(const char *folder, enum cpu_level lowest, int stride, int quick, int rows)
 {
-	return check_with(folder, NULL, lowest, stride, quick, rows, NULL);
+	return check_with((struct run){ .folder = folder, .n = quick ? 100 : MOST }, lowest, stride, quick, rows, NULL);
+}
+
+static int check_adapters(const char *folder, int quick)
+{
+	struct run r = { .folder = folder, .n = 100 };
+	float *last[3] = { NULL };
+	int bad = 0;
+
+	for (r.lora = ALONE; r.lora <= BESIDE; r.lora++)
+		bad += check_with(r,
+		                  r.lora == ALONE ? cpu_detect() :
+		                  quick           ? cpu_detect() :
+		                                    CPU_SCALAR,
+		                  quick ? 33 : 10, quick, FEW, &last[r.lora]);
+	if (memcmp(last[ALONE], last[BESIDE], 64)) {
+		printf("FAIL %s: a row beside adapters is not what it is without any\n", folder);
+		bad++;
+	}
+	if (!memcmp(last[ALONE], last[ADAPTED], 64)) {
+		printf("FAIL %s: an adapter changes nothing\n", folder);
+		bad++;
+	}
+	for (int i = 0; i < 3; i++)
+		free(last[i]);
+	return bad;
 }
 
 /* Are there rows of this policy for heads of this model's size? */
@@ -479,8 +540,8 @@ static int check_policies(const char *folder, int quick)
 		tried++;
 		/* Of the quick length at any size: what a longer prompt would find, a longer one
 		 * without codes finds. */
-		bad += check_with(folder, &policies[i], quick ? cpu_detect() : CPU_SCALAR, quick ? 33 : 10, 1, FEW,
-		                  &last[1]);
+		bad += check_with((struct run){ .folder = folder, .kv = &policies[i], .n = 100 },
+		                  quick ? cpu_detect() : CPU_SCALAR, quick ? 33 : 10, 1, FEW, &last[1]);
 		if (last[0] && !memcmp(last[0], last[1], 64)) {
 			printf("FAIL %s: %s gives what the policy before it gives\n", folder, policies[i].name);
 			bad++;
@@ -559,6 +620,11 @@ int main(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "--kv") && !strcmp(argv[2], "--families")) {
 		bad = check_kv_families();
 		return bad < 0 ? 77 : bad > 0;
+	}
+	if (argc > 1 && !strcmp(argv[1], "--adapters")) {
+		for (int i = 2; i < argc; i++)
+			bad += check_adapters(argv[i], quick);
+		return bad > 0;
 	}
 	if (argc > 1 && !strcmp(argv[1], "--kv")) {
 		for (int i = 2; i < argc; i++)

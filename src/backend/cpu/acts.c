@@ -174,22 +174,34 @@ const struct acts *cpu_acts_for(struct cpu_backend *c, struct acts *acts, int *n
 
 /* ---- made by the producer ---- */
 
-struct made *cpu_made_open(struct cpu_backend *c, const struct weight *reader, enum arith arith, const float *of, int n,
-                           int stretch)
+/* Does an adapter of the pass add to w's products? */
+static bool adapted(const struct pass *p, const struct weight *w)
 {
-	int group = reader ? cpu_act_group(c, reader, arith, n) : 0;
+	int row0;
+
+	for (int i = 0; p->adapter && i < p->n_item; i++)
+		for (int k = 0; p->adapter[i] && k < p->adapter[i]->n; k++)
+			if (low_rank_find(p->adapter[i]->part[k].of, w, &row0))
+				return true;
+	return false;
+}
+
+struct made *cpu_made_open(const struct pass *p, const struct weight *reader, const float *of, int n, int stretch)
+{
+	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	int group = reader ? cpu_act_group(c, reader, p->arith, n) : 0;
 	size_t values = reader ? (size_t)n * (size_t)reader->cols : 0, groups;
 	struct made *m = &c->made;
-	uint8_t *p;
+	uint8_t *at;
 
-	if (group <= 0 || group > MADE_GROUP_MOST || stretch % group)
+	if (group <= 0 || group > MADE_GROUP_MOST || stretch % group || adapted(p, reader))
 		return NULL;
 	groups = values / (size_t)group;
-	p = room_get(&c->made_room, values + 12 * groups + 4 * 64);
-	m->q = room_take(&p, values);
-	m->scale = room_take(&p, 4 * groups);
-	m->scaled_sum = room_take(&p, 4 * groups);
-	m->sum = room_take(&p, 4 * groups);
+	at = room_get(&c->made_room, values + 12 * groups + 4 * 64);
+	m->q = room_take(&at, values);
+	m->scale = room_take(&at, 4 * groups);
+	m->scaled_sum = room_take(&at, 4 * groups);
+	m->sum = room_take(&at, 4 * groups);
 	m->of = of;
 	m->reader = reader;
 	m->acts = (struct acts){ .rows = n,

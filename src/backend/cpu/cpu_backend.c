@@ -307,6 +307,8 @@ static void cpu_close(struct backend *be)
 	free(c->parts.p);
 	free(c->made_room.p);
 	free(c->work.p);
+	free(c->low.p);
+	free(c->low_h.p);
 	slots_free(c->slots);
 	pack_free(c->pack);
 	pool_free(c->pool);
@@ -317,6 +319,7 @@ static void cpu_close(struct backend *be)
 
 static const struct backend_ops cpu_ops = {
 	.name = "cpu",
+	.adapts = true,
 	.alloc = cpu_alloc,
 	.free = cpu_free,
 	.discard = cpu_discard,

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/op_kernels.h"
 #include "backend/cpu/recur_kernels.h"
+#include "backend/low_rank.h"
 #include "base/pool.h"
 #include "quant/choices.h"
 
@@ -47,6 +48,7 @@ struct cpu_backend {
 	struct room acts[ACTS_MAX]; /* quantised activations */
 	struct room parts;          /* how a product is cut */
 	struct room work;           /* of the operation in progress */
+	struct room low, low_h;     /* what adapters add to the products in progress */
 	struct pack *pack;          /* what models have placed: pack.h */
 	struct slots *slots;        /* experts that are read when they are used: slots.h; NULL: none */
 	struct made made;           /* by the last operation, for the next linear */
@@ -92,13 +94,29 @@ const struct acts *cpu_acts_for(struct cpu_backend *c, struct acts *acts, int *n
                                 enum arith arith, const float *in, int rows);
 
 /* n rows that `reader` alone reads, in place of floats at `of`, in stretches of `stretch` inputs or parts of them
- * that are whole groups; NULL: as floats, since there is no reader, it wants no codes, or groups that do not fit. */
-struct made *cpu_made_open(struct cpu_backend *c, const struct weight *reader, enum arith arith, const float *of, int n,
-                           int stretch);
+ * that are whole groups; NULL: as floats, since there is no reader, it wants no codes, groups do not fit, or an adapter
+ * of the pass reads them too. */
+struct made *cpu_made_open(const struct pass *p, const struct weight *reader, const float *of, int n, int stretch);
 /* Inputs [k, k + n) of a row; from any thread. */
 void cpu_made_put(const struct cpu_backend *c, const struct made *m, int row, int k, const float *x, int n);
 /* a is what was made in place of in; false: in are floats.  Either way nothing is made any more. */
 bool cpu_made_take(struct cpu_backend *c, struct acts *a, const float *in, int n, const struct weight *w);
+
+/* What an adapter adds to rows [r0, r1) of a linear: scale B h, of which output 0 is row0 of B. */
+struct low_run {
+	const struct low_rank *of;
+	int job; /* of the linear, 2 * its place, and 1 more for its up */
+	int r0, r1, row0;
+	float scale;
+	const float *h; /* [r1 - r0][rank] */
+};
+/* Makes h of all that adapters add to these jobs over in[n], and *run of them by rising job; returns how many.  acts: as
+ * cpu_acts_for has them. */
+int cpu_low_runs(struct pass *p, const struct low_run **run, const struct linear *job, int n_job, struct acts *acts,
+                 int *n_acts, const float *in, int n);
+/* Adds what run[n_run] say to outputs [o0, o0 + n) of rows that lie ld apart; rows of job alone. */
+void cpu_low_add(const struct cpu_backend *c, float *y, size_t ld, int o0, int n, const struct low_run *run, int n_run,
+                 int job);
 
 /* out[r][o] of rows [r0, r1) of x, r counted from r0; one barrier for all. */
 struct product {
@@ -115,7 +133,9 @@ struct product {
 	const struct weight *up;
 	const struct acts *x_up;
 	const float *bias_up;
-	struct made *made; /* in place of out; NULL: floats */
+	struct made *made;         /* in place of out; NULL: floats */
+	const struct low_run *low; /* [n_low] of the job low_job, and of its up behind that; r0 is 0 then */
+	int n_low, low_job;
 };
 void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n);
 

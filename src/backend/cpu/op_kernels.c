@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "backend/cpu/chunks.h"
+#include "backend/low_rank.h"
 #include "quant/lanes/lanes.h"
 
 static float sum_squares(const float *x, int n)
@@ -356,6 +357,29 @@ static void gated_norm(float *out, const float *in, const float *z, int n, const
 	}
 }
 
+static void low_rank(float *y, int n, const float *h, const void *b, bool half, int rank, int o, float scale)
+{
+	v16 by = v16_set1(scale);
+
+	for (int m; n > 0; n -= m, y += m, o += m) {
+		int lane = o % LOW_RANK_PANEL;
+		size_t bytes = LOW_RANK_PANEL * (half ? 2 : 4);
+		const uint8_t *at = (const uint8_t *)b + (size_t)(o / LOW_RANK_PANEL) * (size_t)rank * bytes;
+		v16 d = v16_zero();
+
+		m = LOW_RANK_PANEL - lane < n ? LOW_RANK_PANEL - lane : n;
+		for (int r = 0; r < rank; r++, at += bytes)
+			d = v16_fma(v16_set1(h[r]), half ? v16_load_bf16(at) : v16_load(at), d);
+		if (lane) {
+			float part[LOW_RANK_PANEL];
+
+			v16_store(part, d);
+			d = v16_load_n(part + lane, m);
+		}
+		v16_store_n(y, v16_fma(by, d, v16_load_n(y, m)), m);
+	}
+}
+
 const struct op_table LANES(op_table) = {
 	.norm = norm,
 	.layer_norm = layer_norm,
@@ -369,6 +393,7 @@ const struct op_table LANES(op_table) = {
 	.add = add,
 	.mul = mul,
 	.cap = cap_,
+	.low_rank = low_rank,
 	.rope = rope,
 	.softmax_block = softmax_block,
 	.scale = scale,

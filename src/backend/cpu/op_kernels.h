@@ -36,6 +36,8 @@ struct op_table {
 	/* x *= f; x = cap tanh(f x / cap) */
 	void (*scale)(float *x, float f, int n);
 	void (*cap)(float *x, float f, float cap, int n);
+	/* y[i] = fma(scale, sum over rising r of h[r] B[o + i][r], y[i]), i < n; b lies as struct low_rank has it. */
+	void (*low_rank)(float *y, int n, const float *h, const void *b, bool half, int rank, int o, float scale);
 	/* Pairs (i, i + apart) of x, i < n, by cos and sin. */
 	void (*rope)(float *x, const float *cos, const float *sin, int n, int apart);
 

@@ -86,10 +86,12 @@ static void product_part(void *ctx, int index)
 
 	cpu_kernels(d->c, j->w->fmt)->mul[d->arith](to, ld, j->w, t->o0, t->o1, j->x, j->r0, j->r1, scratch);
 	add_bias(c, to, ld, rows, j->bias ? j->bias + t->o0 : NULL, n);
+	cpu_low_add(c, to, ld, t->o0, n, j->low, j->n_low, j->low_job);
 	if (j->up) {
 		cpu_kernels(d->c, j->up->fmt)
 			->mul[d->arith](up, ld, j->up, t->o0, t->o1, j->x_up, j->r0, j->r1, scratch);
 		add_bias(c, up, ld, rows, j->bias_up ? j->bias_up + t->o0 : NULL, n);
+		cpu_low_add(c, up, ld, t->o0, n, j->low, j->n_low, j->low_job + 1);
 	}
 	for (int r = 0; r < rows && wait; r++) {
 		enum { AHEAD = 4, LINE = 16 }; /* rows, which lie in pages of their own; floats */
@@ -214,7 +216,8 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct product product[LINEAR_JOBS];
 	struct acts acts[ACTS_MAX];
-	int n_acts = 0;
+	const struct low_run *low = NULL;
+	int n_acts = 0, n_low = 0;
 	bool taken;
 
 	assert(n_job <= LINEAR_JOBS);
@@ -223,6 +226,8 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 	taken = cpu_made_take(c, acts, in, n, job->w);
 	assert(!taken || (n_job == 1 && !job->up && !job->act.kind));
 	n_acts = taken;
+	if (p->adapter)
+		n_low = cpu_low_runs(p, &low, job, n_job, acts, &n_acts, in, n);
 	for (int i = 0; i < n_job; i++) {
 		const struct linear *j = &job[i];
 
@@ -236,10 +241,13 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 			.bias = j->bias,
 			.add = j->add,
 			.act = j->act,
+			.low = low,
+			.n_low = n_low,
+			.low_job = 2 * i,
 		};
 		assert(!j->reader || (n_job == 1 && !j->add && j->reader->cols == j->w->rows));
 		if (n >= MANY && !taken) /* of few rows groups are cut */
-			product[i].made = cpu_made_open(c, j->reader, p->arith, j->out, n, j->w->rows);
+			product[i].made = cpu_made_open(p, j->reader, j->out, n, j->w->rows);
 		if (j->up) {
 			assert(j->up->w->cols == cols && j->up->w->rows == j->w->rows && !j->add);
 			product[i].up = j->up->w;

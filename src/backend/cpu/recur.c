@@ -509,7 +509,7 @@ void cpu_recur(struct pass *p, float *out, const struct recur *r, const struct r
 	assert(!r->conv || (!rule->shared_keys && s->conv_width >= 1 && s->conv_channels == cols));
 	j.rows_most = rows_most(p, view);
 	if (in->z)
-		j.made = cpu_made_open(c, r->reader, p->arith, out, p->n_row, r->norm_cols ? r->norm_cols : s->dim_v);
+		j.made = cpu_made_open(p, r->reader, out, p->n_row, r->norm_cols ? r->norm_cols : s->dim_v);
 	cpu_scratch(c, part_bytes(&j));
 	pool_run(c->pool, recur_part, &j, p->n_item * (s->heads_v / j.heads));
 	if (rule->shared_keys)
