@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/low_rank.h"
 #include "engine/brought.h"
 #include "engine/draft/draft.h"
 #include "engine/disk.h"
@@ -52,7 +53,8 @@ struct request {
 	bool no_cache;
 	bool proof; /* the engine's own, counted nowhere; see proof.c */
 	int *split, n_split;
-	char *salt; /* "": none */
+	char *salt; /* with its adapters (prefix_salt); "": none */
+	struct adapter_mix adapters;
 	struct place_plan plan;
 	int resume_at;
 	int priority;
@@ -132,14 +134,15 @@ struct batch_item {
 /* The rows of one step.  A prefill chunk and a decoded token with its drafts are
  * the same thing here: some positions of a sequence. */
 struct batch {
-	struct batch_item *item;      /* [seqs_max] */
-	struct span *span;            /* [seqs_max] */
-	int32_t *first;               /* [seqs_max] item[i].row, as pass wants it */
-	int32_t *tok, *pos, *item_of; /* [step_rows] */
-	int32_t *logit_row;           /* [logit_rows] */
-	int32_t *rope, *see;          /* [step_rows][3] and [step_rows], as pass has them */
-	const float **brought;        /* [step_rows] */
-	bool turns, whole;            /* rope, see are other than pos */
+	struct batch_item *item;            /* [seqs_max] */
+	struct span *span;                  /* [seqs_max] */
+	int32_t *first;                     /* [seqs_max] item[i].row, as pass wants it */
+	int32_t *tok, *pos, *item_of;       /* [step_rows] */
+	int32_t *logit_row;                 /* [logit_rows] */
+	int32_t *rope, *see;                /* [step_rows][3] and [step_rows], as pass has them */
+	const float **brought;              /* [step_rows] */
+	const struct adapter_mix **adapter; /* [seqs_max] as pass has them */
+	bool turns, whole;                  /* rope, see are other than pos */
 	int n_brought;
 	int n_item, n_row, n_logit;
 	int n_prompt;      /* rows of prompts among them ... */
@@ -333,6 +336,11 @@ void proof_begin(struct engine *e);
 void proof_judge(struct engine *e, struct request *r);
 
 /* ---- prefix_calls.c ---- */
+/* What stands for salt (NULL: "") and adapters in keys of prefixes: the salt itself where there are no adapters, and never
+ * the same of two different pairs.  Caller frees. */
+char *prefix_salt(const char *salt, const struct adapter_mix *adapters);
+/* E_ARG: they are too many. */
+int adapters_of_ask(struct adapter_mix *out, const struct ask_adapters *a, struct err *err);
 struct command;
 /* Under the lock: is there anything to run? */
 bool commands_wait(const struct engine *e);

@@ -206,6 +206,7 @@ static int enqueue(struct engine *e, struct request *r, const struct ask *a, str
 
 int engine_submit(struct engine *e, const struct ask *a, struct request **out, struct err *err)
 {
+	struct adapter_mix adapters;
 	struct err own;
 	struct request *r;
 	int out_max = 0, rc;
@@ -213,8 +214,7 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	*out = NULL;
 	if (!err)
 		err = &own;
-	rc = ask_check(e, a, &out_max, err);
-	if (rc)
+	if ((rc = ask_check(e, a, &out_max, err)) || (rc = adapters_of_ask(&adapters, &a->adapters, err)))
 		return rc;
 	r = xcalloc(1, sizeof(*r));
 	atomic_init(&r->refs, 1);
@@ -235,7 +235,8 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->n_stop_token = a->n_stop_token;
 	r->split = copy(a->split, a->n_split, sizeof(*a->split));
 	r->n_split = a->n_split;
-	r->salt = xstrdup(a->cache_salt ? a->cache_salt : "");
+	r->adapters = adapters;
+	r->salt = prefix_salt(a->cache_salt, &adapters);
 	place_plan_init(&r->plan, a->n_prompt, a->mark, a->mark_kind, a->n_mark);
 	r->ahead = AHEAD_NONE;
 	r->no_cache = !brought_init(&r->brought, e, a->span, a->n_span, r->tok) || a->no_cache;
@@ -552,6 +553,18 @@ static void admit(struct engine *e)
 		fail_all_lost(e);
 }
 
+static void adapters_set(struct engine *e)
+{
+	struct batch *b = &e->batch;
+
+	e->pass.adapter = NULL;
+	for (int i = 0; i < b->n_item; i++) {
+		b->adapter[i] = b->item[i].req->adapters.n ? &b->item[i].req->adapters : NULL;
+		if (b->adapter[i])
+			e->pass.adapter = b->adapter;
+	}
+}
+
 static void pass_set(struct engine *e)
 {
 	struct pass *p = &e->pass;
@@ -566,6 +579,7 @@ static void pass_set(struct engine *e)
 	p->n_brought = b->n_brought;
 	p->rope_pos = b->turns ? b->rope : NULL;
 	p->see = b->whole ? b->see : NULL;
+	adapters_set(e);
 	caches_begin(&e->m->caches, b->span, b->n_item);
 	e->sched.n_pass = 0;
 	for (int i = 0; i < b->n_item; i++)
@@ -770,6 +784,7 @@ static void batch_init(struct engine *e)
 	b->rope = xcalloc(3 * rows, sizeof(*b->rope));
 	b->see = xcalloc(rows, sizeof(*b->see));
 	b->brought = xcalloc(rows, sizeof(*b->brought));
+	b->adapter = xcalloc(seqs, sizeof(*b->adapter));
 }
 
 /* The pass of the largest step, in the backend's memory. */
@@ -828,6 +843,7 @@ static void engine_free(struct engine *e)
 	free(b->item);
 	free(b->span);
 	free(b->first);
+	free(b->adapter);
 	free(b->tok);
 	free(b->pos);
 	free(b->item_of);

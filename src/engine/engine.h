@@ -22,6 +22,7 @@
 #include "engine/prefix/report.h"
 #include "engine/sampler.h"
 
+struct adapter; /* model/adapter.h opens them */
 struct drafter;
 struct mask_source;
 struct media;
@@ -109,6 +110,15 @@ struct ask_span {
 	int from;            /* the media object's rows [from, from + n) */
 };
 
+/* What a request's rows add to the products of weights: each adapter times its scale, in this order; those of scale 0 add
+ * nothing.  Adapters stay until the engine is closed. */
+struct ask_adapters {
+	const struct adapter *const *of; /* [n] */
+	const float *scale;              /* [n] */
+	int n;                           /* 0: nothing; at most ASK_ADAPTERS_MAX of other scales than 0, or E_ARG */
+};
+enum { ASK_ADAPTERS_MAX = 8 };
+
 /* What is asked.  What pointers show is copied by submit, but
  * refusal, and mask, which it takes. */
 struct ask {
@@ -133,7 +143,8 @@ struct ask {
 	const int *mark;
 	const unsigned char *mark_kind; /* enum place of each; NULL: the start of a user's message */
 	int n_mark;
-	const char *cache_salt; /* prefixes are shared under one salt only; NULL: "" */
+	const char *cache_salt;       /* prefixes are shared under one salt only; NULL: "" */
+	struct ask_adapters adapters; /* prefixes are shared with those that have the same only */
 
 	/* Who asks: clients share the engine evenly, whatever each of them has waiting.
 	 * 0: nobody in particular; those are one client, and no share limits them. */
@@ -226,6 +237,7 @@ void request_free(struct request *r);
 struct prefix_spot {
 	uint64_t id;
 	const char *salt; /* NULL: "" */
+	struct ask_adapters adapters;
 	const int32_t *tok;
 	int n;
 	const struct ask_span *span; /* of tok */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "base/fault.h"
 #include "engine/core.h"
 
@@ -87,12 +88,63 @@ static int32_t *ids_of(struct engine *e, const struct prefix_spot *s)
 	return tok;
 }
 
+/* A mark that no salt of a client begins with: theirs get another one in front. */
+enum { OURS = 1 };
+
+char *prefix_salt(const char *salt, const struct adapter_mix *adapters)
+{
+	struct buf b;
+	char *out;
+
+	buf_init(&b);
+	for (int i = 0; adapters && i < adapters->n; i++) {
+		char hex[2 * sizeof(struct digest) + 1], scale[2 * sizeof(float) + 1];
+
+		hex_put(hex, adapters->part[i].of->digest.b, sizeof(struct digest));
+		hex_put(scale, (const uint8_t *)&adapters->part[i].scale, sizeof(float));
+		buf_printf(&b, "%c%s*%s", i ? '+' : OURS, hex, scale);
+	}
+	if (b.n)
+		buf_putc(&b, ' ');
+	else if (salt && *salt == OURS)
+		buf_putc(&b, OURS);
+	buf_puts(&b, salt ? salt : "");
+	out = xstrndup(b.p, b.n);
+	buf_fini(&b);
+	return out;
+}
+
+int adapters_of_ask(struct adapter_mix *out, const struct ask_adapters *a, struct err *err)
+{
+	out->n = 0;
+	for (int i = 0; i < a->n; i++) {
+		if (a->scale[i] == 0)
+			continue;
+		if (out->n == ADAPTERS_MIX)
+			return err_set(err, E_ARG, "more than %d adapters at once", ADAPTERS_MIX);
+		out->part[out->n].of = a->of[i];
+		out->part[out->n++].scale = a->scale[i];
+	}
+	return 0;
+}
+
+/* NULL: of all salts.  With adapters that no request can have it is that of none. */
+static char *salt_of(const struct prefix_spot *s)
+{
+	struct adapter_mix mix = { 0 };
+
+	adapters_of_ask(&mix, &s->adapters, NULL);
+	return s->salt || mix.n ? prefix_salt(s->salt, &mix) : NULL;
+}
+
 static struct prefix_node *find(struct engine *e, const struct prefix_spot *s)
 {
 	int32_t *tok = ids_of(e, s);
-	struct prefix_node *node = prefix_at(&e->prefix, s->id, s->salt, tok, s->n);
+	char *salt = salt_of(s);
+	struct prefix_node *node = prefix_at(&e->prefix, s->id, salt, tok, s->n);
 
 	free(tok);
+	free(salt);
 	return node;
 }
 
@@ -130,8 +182,11 @@ static void run_drop(struct engine *e, struct command *c)
 	int n;
 
 	if (!c->spot->id && !c->spot->n) {
-		draft_drop(e, c->spot->salt, NULL, 0);
-		c->dropped = prefix_drop(&e->prefix, NULL, c->spot->salt);
+		char *all = salt_of(c->spot);
+
+		draft_drop(e, all, NULL, 0);
+		c->dropped = prefix_drop(&e->prefix, NULL, all);
+		free(all);
 		return;
 	}
 	node = find(e, c->spot);
@@ -153,9 +208,11 @@ static void run_pin(struct engine *e, struct command *c)
 static void run_explain(struct engine *e, struct command *c)
 {
 	int32_t *tok = ids_of(e, c->spot);
+	char *salt = salt_of(c->spot);
 
-	reuse_explain(e, c->spot->salt, tok, c->spot->n, c->report);
+	reuse_explain(e, salt, tok, c->spot->n, c->report);
 	free(tok);
+	free(salt);
 }
 
 int engine_prefix_walk(struct engine *e, void (*fn)(void *arg, const struct prefix_item *item), void *arg)

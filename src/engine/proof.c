@@ -21,6 +21,7 @@
 struct proof_job {
 	struct proof_job *next;
 	char *salt;
+	struct adapter_mix adapters;
 	int32_t *tok; /* [n], and one more of no meaning */
 	int n;
 	struct ask_span *span;
@@ -81,6 +82,7 @@ void proof_draw(struct engine *e, const struct request *r, int hit)
 		return;
 	j = xcalloc(1, sizeof(*j));
 	j->salt = xstrdup(r->salt);
+	j->adapters = r->adapters;
 	j->tok = xcalloc((size_t)hit + 1, sizeof(*j->tok));
 	memcpy(j->tok, r->tok, (size_t)hit * sizeof(*j->tok));
 	j->n = hit;
@@ -142,6 +144,7 @@ void proof_begin(struct engine *e)
 		return;
 	}
 	p->req->proof = true; /* nobody but this thread has seen it yet */
+	p->req->adapters = p->job->adapters;
 	pthread_mutex_lock(&e->lock);
 	e->submitted_own++;
 	pthread_mutex_unlock(&e->lock);

@@ -366,15 +366,22 @@ static void random_ask(struct life *l, const struct lives_opts *o, const struct 
 		l->masked = 1 + dice(s, 1000);
 	if (!dice(s, 30) && o->poison >= 0)
 		l->prompt[n - 1] = o->poison;
+	if (o->n_mix) {
+		l->mix = (int)dice(s, (uint64_t)o->n_mix);
+		l->ask.adapters = o->mix[l->mix];
+	}
 }
 
-static void check_one(struct many *a, const struct model *m, const struct tokenizer *t, truth_fn *truth)
+static void check_one(struct many *a, const struct model *m, const struct tokenizer *t, truth_fn *truth,
+                      const struct lives_opts *o)
 {
 	struct answer want;
 
 	life_read(&a->l, false);
 	if (!a->l.done)
 		return;
+	if (o->about)
+		o->about(&a->l);
 	life_alone(&a->l, m, life_room(m), t, truth, &want);
 	life_check(&a->l, m, &want, truth, a->cancelled && a->l.end.finish == FINISH_CANCEL);
 	CHECK(a->cancelled || a->l.end.finish != FINISH_CANCEL, "cancelled by nobody");
@@ -411,7 +418,7 @@ void lives_many(struct engine *e, const struct model *m, const struct tokenizer 
 		live = 0;
 		for (int i = 0; i < LIVES_MAX; i++) {
 			if (a[i].used)
-				check_one(&a[i], m, t, truth);
+				check_one(&a[i], m, t, truth, o);
 			live += a[i].used;
 		}
 	} while (--steps > 0 || live);

@@ -27,6 +27,7 @@ struct life {
 	int32_t prompt[LIFE_MAX];
 	bool want_rows;  /* keep all logits, and check them */
 	uint64_t masked; /* seed of a mask over its tokens (rules_new); 0: none */
+	int mix;         /* of its adapters among lives_opts.mix */
 	bool loose;      /* it may be preempted and find a longer prefix then: rows may be missing */
 
 	struct request *r;
@@ -73,6 +74,10 @@ struct lives_opts {
 	int steps;
 	int prompt_max, answer_max;
 	int32_t poison; /* token after which there are no logits; -1: none */
+	/* [n_mix] of which each request has one; about is told before the truth is asked for its tokens. */
+	const struct ask_adapters *mix;
+	int n_mix;
+	void (*about)(const struct life *l);
 };
 void lives_many(struct engine *e, const struct model *m, const struct tokenizer *t, truth_fn *truth,
                 const struct lives_opts *o, uint64_t *state);

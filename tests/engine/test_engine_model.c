@@ -4,6 +4,7 @@
  *
  *     test_engine_model FOLDER...
  *     test_engine_model --once FOLDER...   one life over each, at the best level
+ *     test_engine_model --adapters FOLDER...   the same, of requests with adapters and without
  *     test_engine_model --families     one life over each family of ../shared/golden
  */
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "driver.h"
 #include "engine/draft/draft.h"
 #include "lives.h"
+#include "lora.h"
 #include "model/model.h"
 
 enum { CTX = 256, STEP = 128, SLOTS = 5, LIVES = 3 };
@@ -23,6 +25,13 @@ enum { CTX = 256, STEP = 128, SLOTS = 5, LIVES = 3 };
 static struct driver alone;
 static int32_t had[CTX];
 static int n_had;
+/* Requests with no adapter, one, another, and both; by the model that adds them: the engine's, and alone's. */
+enum { MIXES = 4, ADAPTERS = 2 };
+static bool with_adapters;
+static struct adapters {
+	struct adapter *of[ADAPTERS];
+	struct adapter_mix mix[MIXES];
+} ours, theirs;
 static float *rows; /* [CTX][vocab] */
 
 static void truth(const struct model *m, const int32_t *tok, int n, float *out)
@@ -45,6 +54,34 @@ static void truth(const struct model *m, const int32_t *tok, int n, float *out)
 	memcpy(out, rows + (size_t)(n - 1) * vocab, vocab * sizeof(*out));
 }
 
+static void adapters_make(struct adapters *a, const struct model *m)
+{
+	for (int i = 0; i < ADAPTERS; i++)
+		a->of[i] = lora_made(m, 3 + 5 * i, (uint64_t)i);
+	a->mix[1] = (struct adapter_mix){ 1, { { a->of[0], 1 } } };
+	a->mix[2] = (struct adapter_mix){ 1, { { a->of[0], 0.5f } } };
+	a->mix[3] = (struct adapter_mix){ 2, { { a->of[1], 1 }, { a->of[0], -1 } } };
+}
+
+static void adapters_free(struct adapters *a)
+{
+	for (int i = 0; i < ADAPTERS; i++) {
+		adapter_close(a->of[i]);
+		a->of[i] = NULL;
+	}
+}
+
+static void about(const struct life *l)
+{
+	const struct adapter_mix *mix = l->mix ? &theirs.mix[l->mix] : NULL;
+
+	if (mix == alone.mix[0])
+		return;
+	caches_close(&alone.m->caches, 0);
+	n_had = 0;
+	alone.mix[0] = mix;
+}
+
 /* One engine: generous, short of pages, or with small steps.  drafts: and with
  * drafters, of which one is the model itself, so that most drafts come true. */
 static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool drafts)
@@ -58,6 +95,9 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	struct engine *e;
 	struct err err;
 	uint64_t s = seed;
+	const struct adapter *of[MIXES][ADAPTERS];
+	float scale[MIXES][ADAPTERS];
+	struct ask_adapters asked[MIXES];
 
 	eo.step_rows = seed % 2 ? STEP : 9;
 	eo.logit_rows = seed % 2 ? STEP : 0;
@@ -84,9 +124,26 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 		eo.n_drafter = 2;
 	}
 	CHECK(!model_attach(m, be, &mo, &err), "%s", err.msg);
+	if (with_adapters) {
+		adapters_make(&ours, m);
+		for (int i = 0; i < MIXES; i++) {
+			for (int k = 0; k < ours.mix[i].n; k++) {
+				of[i][k] = ours.mix[i].part[k].of;
+				scale[i][k] = ours.mix[i].part[k].scale;
+			}
+			asked[i] = (struct ask_adapters){ of[i], scale[i], ours.mix[i].n };
+		}
+		lo.mix = asked;
+		lo.n_mix = MIXES;
+		lo.about = about;
+		eo.verify_share = 0.2;
+	}
 	CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
 	lives_many(e, m, NULL, truth, &lo, &s);
+	while (engine_step(e))
+		; /* what is to be verified */
 	engine_stats(e, &es);
+	CHECK(!es.verify_failed, "%d kept prefixes are not what a cold run gives", (int)es.verify_failed);
 	CHECK(es.running == 0 && es.waiting == 0, "%d running", es.running);
 	printf("  seed %d: %lld requests, %lld steps, %lld preempted, %lld prefix hits\n", (int)seed,
 	       (long long)es.requests, (long long)es.steps, (long long)es.preempted, (long long)es.prefix_hits);
@@ -97,8 +154,8 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 		eo.drafter[i]->ops->close(eo.drafter[i]);
 	}
 	model_close(small);
-	/* Where it is not asked for, what a draft costs decides: on a busy machine there may be none. */
-	if (drafts && (eo.draft_fixed || es.drafter[1].drafted))
+	/* The drafter has no adapters. Where it is not asked for, what a draft costs decides: on a busy machine there may be none. */
+	if (drafts && !with_adapters && (eo.draft_fixed || es.drafter[1].drafted))
 		CHECK(es.drafter[1].accepted > es.drafter[1].drafted / 2, "a model that does not know itself");
 	if (m->kv[0]) {
 		struct paged_stats kv;
@@ -108,6 +165,7 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	}
 	model_close(m);
 	be->ops->close(be);
+	adapters_free(&ours);
 }
 
 /* The lives of seeds 1 to most at this level, with drafters, and without them too. */
@@ -124,12 +182,15 @@ static void folder(const char *path, enum cpu_level level, uint64_t most, bool p
 	CHECK(!store_open(&st, path, &err), "%s", err.msg);
 	rows = xmalloc((size_t)CTX * (size_t)alone.vocab * sizeof(*rows));
 	n_had = 0;
+	if (with_adapters)
+		adapters_make(&theirs, alone.m);
 	for (uint64_t seed = 1; seed <= most; seed++)
 		for (int drafts = !plain; drafts < 2; drafts++)
 			lives(st, level, seed, drafts);
 	free(rows);
 	store_close(st);
 	driver_close(&alone);
+	adapters_free(&theirs);
 }
 
 /* Short of pages, with preemption, prefixes and drafters. */
@@ -146,6 +207,12 @@ int main(int argc, char **argv)
 	log_set_level(LOG_WARN);
 	if (argc == 2 && !strcmp(argv[1], "--families"))
 		return each_golden_family(family) ? 0 : 77;
+	with_adapters = argc > 1 && !strcmp(argv[1], "--adapters");
+	if (with_adapters) {
+		for (int i = 2; i < argc; i++)
+			folder(argv[i], cpu_detect(), quick ? 1 : LIVES, !quick);
+		return 0;
+	}
 	if (argc > 1 && !strcmp(argv[1], "--once")) {
 		for (int i = 2; i < argc; i++)
 			family(argv[i]);
