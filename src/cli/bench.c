@@ -62,6 +62,7 @@ static int submit(struct bench *b, int i, const struct bench_row *r, int n, int 
 
 	sampler_params_init(&a.sampling);
 	a.sampling.temperature = 0;
+	a.adapters = loaded_ask(&b->s.adapters);
 	fill(b, i, depth, depth + n);
 	rc = engine_submit(b->s.engine, &a, &b->req[b->n_req], err);
 	b->n_req += !rc;

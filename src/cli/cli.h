@@ -139,6 +139,7 @@ struct options {
 	int greedy, alongside, resume_at;
 	const char *warm;    /* ids to be run before; NULL: none */
 	struct texts images; /* files */
+	struct texts lora;   /* NAME=PATH[,SCALE] */
 
 	/* ppl; ids and special are others' too */
 	const char *text_file;

@@ -454,6 +454,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	s->be = backend_cpu_open_chosen(o->threads ? o->threads : cpu_count(), &o->cpu);
 	rc = model_attach(s->model, s->be, &mo, err);
 	if (!rc)
+		rc = load_adapters(&s->adapters, &o->lora, s->model, err);
+	if (!rc)
 		rc = tower_begin(s, o->arith, err);
 	if (!rc && plan.experts)
 		rc = stream_experts(s, o, &plan, err);
@@ -536,6 +538,7 @@ void session_close(struct session *s)
 	drafts_close(&s->drafts);
 	tower_close(s->tower);
 	model_close(s->model);
+	loaded_adapters_close(&s->adapters);
 	if (s->be)
 		s->be->ops->close(s->be);
 	template_close(s->tmpl);

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/huge_pages.h"
+#include "cli/load_adapters.h"
 #include "cli/load_draft.h"
 #include "cli/plan.h"
 #include "engine/engine.h"
@@ -50,6 +51,7 @@ struct session {
 	struct tower *tower; /* NULL: the model has none that is read, or nobody asked for it */
 	size_t image_bytes;  /* what images that are kept may take, of the budget of prefixes */
 	struct drafts drafts;
+	struct loaded_adapters adapters;
 	struct engine *engine;
 	struct huge_pages huge;
 };

@@ -86,6 +86,7 @@ static void ask_init(struct ask *a, const struct work *w)
 	*a = (struct ask){ .no_cache = !w->n_warm, .split = w->o->split.v, .n_split = w->o->split.n };
 	sampler_params_init(&a->sampling);
 	a->sampling.temperature = 0;
+	a->adapters = loaded_ask(&w->s.adapters);
 }
 
 /* Another sequence: its own tokens, its own length, decoding until it is stopped. */
@@ -99,6 +100,7 @@ static int start_other(struct work *w, int i, struct err *err)
 	for (int k = 0; k < n; k++)
 		ids[k] = (int32_t)(rng_bits((uint64_t)w->started, (uint64_t)k, 0) % (uint64_t)w->vocab);
 	w->started++;
+	a.adapters.n = 0; /* these have none */
 	a.prompt = ids;
 	a.n_prompt = n;
 	a.max_tokens = w->s.model->opts.ctx_max;

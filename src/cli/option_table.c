@@ -222,6 +222,9 @@ const struct option option_table[] = {
 	{ CMD_SERVE, "answer-reserve", NULL, NULL, K_INT, AT(answer_reserve), NONE, 1, INT_MAX, "N", "512", group_model,
 	  "tokens of an answer that memory is set aside for before it starts; longer answers take what is free, and may "
 	  "have to wait for it half way.  A large N: never" },
+	{ CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH, "lora", NULL, "lora-modules", K_TEXTS, AT(lora), NONE, 0, 0,
+	  "NAME=PATH[,SCALE]", NULL, group_model,
+	  "load an adapter (LoRA: a GGUF file, or a folder of PEFT's); may be given several times.  A server's requests name it; elsewhere all are added" },
 	{ CMD_COMMON | CMD_ENGINE, "memory", NULL, NULL, K_SIZE, AT(memory_bytes), NONE, 0, 0, "SIZE", "0", group_model,
 	  "memory for everything, the mapped weights included; what is left open below is shared out of it.  0: as below" },
 	{ CMD_COMMON | CMD_ENGINE | CMD_INSPECT, "expert-memory", NULL, NULL, K_SIZE, AT(expert_bytes), NONE, 0, 0,

@@ -302,6 +302,8 @@ static const char *foreign_option(const char *name)
 		{ "enable-prefix-caching cache-prompt", "prefixes are always kept; --prompt-cache-bytes bounds them" },
 		{ "tensor-parallel-size tp", "it computes on one machine's processor" },
 		{ "gpu-memory-utilization", "--memory bounds all memory" },
+		{ "lora-scaled", "--lora NAME=PATH,SCALE" },
+		{ "enable-lora", "--lora NAME=PATH loads an adapter" },
 		{ "served-model-name", "--alias names the model in the API" },
 		{ "reasoning-format reasoning-parser tool-call-parser enable-auto-tool-choice",
 		  "thinking and tool calls are found by the model's template" },

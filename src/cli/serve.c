@@ -54,6 +54,16 @@ static void fill_opts(const struct options *o, struct server_opts *so)
 	so->drop_volatile = o->drop_volatile;
 }
 
+/* To be freed. */
+static struct served_adapter *served_adapters(const struct loaded_adapters *a)
+{
+	struct served_adapter *v = xcalloc((size_t)a->n + 1, sizeof *v);
+
+	for (int i = 0; i < a->n; i++)
+		v[i] = (struct served_adapter){ a->v[i].of, a->v[i].name, a->v[i].path, a->v[i].scale };
+	return v;
+}
+
 /* first: takes the first of the names in --alias, to be freed. */
 static void fill_served(const struct options *o, struct session *s, struct served *d, char **first)
 {
@@ -79,6 +89,8 @@ static void fill_served(const struct options *o, struct session *s, struct serve
 		.template_args = s->template_args,
 	};
 	d->strict = o->strict;
+	d->adapter = served_adapters(&s->adapters);
+	d->n_adapter = s->adapters.n;
 	if (o->seed >= 0) {
 		d->seeded = true;
 		d->sampling.seed = (uint64_t)o->seed;
@@ -106,6 +118,12 @@ int cmd_serve(const struct options *o)
 		return cli_fail("serve", &err);
 	if (session_open(&s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_HUGE | LOAD_TOWER, &err)) {
 		server_close(server);
+		return cli_fail("serve", &err);
+	}
+	if (s.adapters.n > SERVED_ADAPTERS_MAX) {
+		err_set(&err, E_LIMIT, "--lora: %d adapters, at most %d are served", s.adapters.n, SERVED_ADAPTERS_MAX);
+		server_close(server);
+		session_close(&s);
 		return cli_fail("serve", &err);
 	}
 	fill_served(o, &s, &served, &first);
@@ -139,6 +157,7 @@ int cmd_serve(const struct options *o)
 	s.engine = NULL;
 	server_close(server);
 	session_close(&s);
+	free((void *)served.adapter);
 	free(first);
 	return rc ? cli_fail("serve", &err) : 0;
 }

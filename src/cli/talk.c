@@ -447,6 +447,7 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 	struct request *r;
 	int rc;
 
+	ask.adapters = loaded_ask(&t->s.adapters);
 	ask.sampling.seed = t->o->seed < 0 ? rng_os_seed() : (uint64_t)t->o->seed;
 	split_init(&t->split, thinks, NULL, NULL);
 	t->split.speech = speech;

@@ -223,6 +223,7 @@ static struct generation *read_prompt(struct exchange *x, bool one)
 static struct prefix_spot spot_of(const struct generation *g)
 {
 	return (struct prefix_spot){ .salt = g->params.cache_salt,
+		                     .adapters = adapters_ask(&g->adapters),
 		                     .tok = g->prompt[0].id,
 		                     .n = (int)g->prompt[0].n,
 		                     .span = g->images.span,

@@ -156,7 +156,7 @@ static void put_last(const struct generation *g, struct choice *c, struct buf *o
 
 	put_part(c, true, out);
 	buf_puts(out, ",\"model\":");
-	json_put_cstr(out, g->served->name);
+	json_put_cstr(out, model_shown(g));
 	buf_printf(out, ",\"stop_type\":\"%s\",\"stopping_word\":", why);
 	json_put_cstr(out, c->stop_text ? c->stop_text : "");
 	buf_printf(out, ",\"truncated\":false,\"tokens_cached\":%d", c->n_cached);

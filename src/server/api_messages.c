@@ -196,7 +196,7 @@ static void put_head(const struct generation *g, struct buf *out)
 	buf_printf(out,
 	           "{\"id\":\"msg_%s\",\"type\":\"message\",\"role\":\"assistant\",\"diagnostics\":null,\"model\":",
 	           g->x->id);
-	json_put_cstr(out, g->served->name);
+	json_put_cstr(out, model_shown(g));
 }
 
 static void put_stop(const struct choice *c, struct buf *out)

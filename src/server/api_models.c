@@ -6,7 +6,7 @@
 #include "server/inside.h"
 #include "server/routes.h"
 
-/* name[0..n): one of the served model's. */
+/* name[0..n): one of the served model's, or an adapter's. */
 static void put_model(struct buf *b, const struct server *s, const char *name, size_t n)
 {
 	time_t created = (time_t)s->created;
@@ -21,6 +21,10 @@ static void put_model(struct buf *b, const struct server *s, const char *name, s
 		(long long)s->created, s->served.ctx_max);
 	json_put_str(b, name, n);
 	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&created, &utc));
+	if (adapter_named(&s->served, name, n) >= 0) {
+		buf_puts(b, ",\"parent\":");
+		json_put_cstr(b, s->served.name);
+	}
 	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d}", when, s->served.ctx_max,
 	           s->served.ctx_max);
 }
@@ -38,6 +42,10 @@ static void list(struct exchange *x)
 	while ((next = served_alias(&at, &len))) {
 		buf_putc(&b, ',');
 		put_model(&b, x->srv, name = next, n = len);
+	}
+	for (int i = 0; i < d->n_adapter; i++) {
+		buf_putc(&b, ',');
+		put_model(&b, x->srv, name = d->adapter[i].name, n = strlen(d->adapter[i].name));
 	}
 	buf_puts(&b, "],\"has_more\":false,\"first_id\":");
 	json_put_cstr(&b, d->name);

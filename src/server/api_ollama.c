@@ -321,7 +321,7 @@ static void put_time(struct buf *out, int64_t seconds)
 static void put_head(const struct generation *g, struct buf *out)
 {
 	buf_puts(out, "{\"model\":");
-	json_put_cstr(out, g->served->name);
+	json_put_cstr(out, model_shown(g));
 	buf_puts(out, ",\"created_at\":");
 	put_time(out, g->created);
 }
@@ -509,6 +509,10 @@ static void tags(struct exchange *x)
 	while ((name = served_alias(&at, &n))) {
 		buf_putc(&b, ',');
 		put_tag(&b, x->srv, name, n);
+	}
+	for (int i = 0; i < d->n_adapter; i++) {
+		buf_putc(&b, ',');
+		put_tag(&b, x->srv, d->adapter[i].name, strlen(d->adapter[i].name));
 	}
 	buf_puts(&b, "]}\n");
 	exchange_reply(x, 200, "application/json", b.p, b.n);

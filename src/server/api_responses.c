@@ -510,7 +510,7 @@ static void put_response(struct generation *g, const char *status, const struct 
 
 	buf_printf(out, "{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"model\":",
 	           g->x->id, (long long)g->created, status);
-	json_put_cstr(out, g->served->name);
+	json_put_cstr(out, model_shown(g));
 	buf_puts(out, ",\"error\":");
 	if (why) {
 		buf_puts(out, "{\"code\":\"server_error\",\"message\":");

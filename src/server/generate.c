@@ -30,14 +30,22 @@ enum {
 int model_read(struct generation *g, const struct json *body, struct problem *p)
 {
 	const struct json *v;
-	const char *name;
-	size_t n;
+	const char *name = NULL;
+	size_t n = 0;
 	int r;
 
-	if ((r = field_value(body, "model", JSON_STRING, &v, p)) || !v)
+	if ((r = field_value(body, "model", JSON_STRING, &v, p)))
 		return r;
-	name = json_str(v, &n);
-	return model_known(g->served, name, n, p);
+	if (v)
+		name = json_str(v, &n);
+	if (name && (r = model_known(g->served, name, n, p)))
+		return r;
+	return adapters_read(&g->adapters, g->served, g->x ? &g->x->srv->adapter_scales : NULL, name, n, body, p);
+}
+
+const char *model_shown(const struct generation *g)
+{
+	return g->adapters.name ? g->adapters.name : g->served->name;
 }
 
 void generation_prompts(struct generation *g, int n)
@@ -268,6 +276,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		.n_mark = g->n_mark,
 		.mark_kind = g->mark_kind,
 		.cache_salt = a->cache_salt,
+		.adapters = adapters_ask(&g->adapters),
 		.lead = told   ? &whole :
 		        g->led ? &g->lead :
 		                 NULL,
@@ -746,7 +755,7 @@ void put_reply_head(const struct generation *g, struct buf *out, const char *obj
 {
 	buf_printf(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", g->fam->id_prefix, g->x->id,
 	           object, (long long)g->created);
-	json_put_cstr(out, g->served->name);
+	json_put_cstr(out, model_shown(g));
 	buf_puts(out, ",\"choices\":");
 }
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "server/adapters.h"
 #include "server/exchange.h"
 #include "server/explain.h"
 #include "server/images.h"
@@ -92,6 +93,7 @@ struct generation {
 	const struct family *fam;
 	const struct served *served;
 	struct params params;
+	struct wanted_adapters adapters;
 	struct tokens *prompt; /* [n_prompt] */
 	int n_prompt;
 	struct images images;        /* of a chat: its one prompt's */
@@ -150,8 +152,10 @@ void generation_stop(struct exchange *x, const struct problem *p);
 /* Replies with a whole JSON body, which is taken over, and the header that names unknown fields; ends the exchange. */
 void generation_reply(struct generation *g, struct buf *body);
 
-/* The body's model must be one that is served (routes.h). */
+/* The body's model must be one that is served (routes.h); its adapters, by model or lora. */
 int model_read(struct generation *g, const struct json *body, struct problem *p);
+/* What replies call the model: the served one's name, or that of the adapter that was asked for. */
+const char *model_shown(const struct generation *g);
 
 /* Room for n prompts; each is to be filled with the family's tokens. */
 void generation_prompts(struct generation *g, int n);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/adapters.h"
 #include "server/clients.h"
 #include "server/conn.h"
 #include "server/exchange.h"
@@ -65,6 +66,7 @@ struct server {
 	/* For structured.c: made under vocab_lock, constant once it is there. */
 	struct vocab *vocab;
 	struct grammar_store grammars;
+	struct adapter_scales adapter_scales;
 };
 
 /* server.c */

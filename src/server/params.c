@@ -94,7 +94,7 @@ const struct field params_fields[] = {
 	{ "cache_prompt" },
 	{ "adapters", "" },
 	{ "adapter", "" },
-	{ "lora", "[]" },
+	{ "lora" },
 	{ "draft_model", "" },
 	{ NULL },
 };

@@ -30,6 +30,8 @@ const struct route routes[] = {
 	{ .path = "/completion", .post = true, .api = &native_api },
 	{ .path = "/infill", .post = true, .api = &infill_api },
 	{ .path = "/slots", .api = &slots_api },
+	{ .path = "/lora-adapters", .api = &adapters_api },
+	{ .path = "/lora-adapters", .post = true, .api = &adapters_set_api },
 	/* ollama's */
 	{ .path = "/api/chat", .post = true, .shape = SHAPE_OLLAMA, .api = &ollama_chat_api },
 	{ .path = "/api/generate", .post = true, .shape = SHAPE_OLLAMA, .api = &ollama_generate_api },
@@ -79,7 +81,8 @@ static bool is_name(const char *name, size_t n, const char *own)
 int model_known(const struct served *d, const char *name, size_t n, struct problem *p)
 {
 	size_t len;
-	bool known = d->any_model || is_name(name, n, d->name) || is_name(name, n, "default");
+	bool known = d->any_model || adapter_named(d, name, n) >= 0 || is_name(name, n, d->name) ||
+	             is_name(name, n, "default");
 
 	for (const char *at = d->aliases, *own; (own = served_alias(&at, &len)) && !known;)
 		known = n == len && !memcmp(name, own, n);

@@ -12,7 +12,7 @@ extern const struct api responses_api, response_get_api, response_drop_api;
 extern const struct api messages_api, count_tokens_api;
 extern const struct api chat_api, completions_api, models_api, model_api, health_api, page_api, metrics_api,
 	requests_api, requests_list_api, cache_node_api, cache_tree_api, cache_explain_api, cache_warm_api,
-	cache_pin_api, cache_unpin_api, cache_drop_api;
+	cache_pin_api, cache_unpin_api, cache_drop_api, adapters_api, adapters_set_api;
 
 struct served;
 struct family;

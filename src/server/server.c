@@ -312,6 +312,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	image_store_init(&s->images, 0);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->vocab_lock, NULL);
+	adapter_scales_init(&s->adapter_scales);
 	grammar_store_init(&s->grammars);
 	if (opts->body_max > JSON_BYTES_MAX) {
 		r = err_set(err, E_ARG, "bodies of up to %lld bytes (--max-body): at most %d are read as JSON",
@@ -459,6 +460,7 @@ void server_close(struct server *s)
 			close(s->pipe[i]);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->vocab_lock);
+	adapter_scales_fini(&s->adapter_scales);
 	vocab_free(s->vocab);
 	grammar_store_fini(&s->grammars);
 	if (s->unix_path)

@@ -28,18 +28,28 @@ struct sight {
 	void *arg;
 };
 
+enum { SERVED_ADAPTERS_MAX = 64 };
+/* An adapter of it: docs/adapters.md. */
+struct served_adapter {
+	const struct adapter *of;
+	const char *name, *path;
+	float scale; /* of a request that has its name as model */
+};
+
 /* The one model served.  Borrowed until server_close. */
 struct served {
 	struct engine *engine;
 	const struct tokenizer *tokenizer;
-	const struct template *tmpl;       /* NULL: no chat, only completions */
-	const struct sight *sight;         /* NULL: it reads text only */
-	size_t image_bytes;                /* of images that are kept, with what their towers computed; 0: none */
-	const char *name;                  /* in the API; "default" names it too */
-	const char *aliases;               /* further names, separated by commas; NULL: none */
-	bool any_model;                    /* every name names it */
-	const char *bos_token, *eos_token; /* for the template; NULL: none */
-	const int32_t *eos;                /* ids that end an answer */
+	const struct template *tmpl;          /* NULL: no chat, only completions */
+	const struct sight *sight;            /* NULL: it reads text only */
+	size_t image_bytes;                   /* of images that are kept, with what their towers computed; 0: none */
+	const char *name;                     /* in the API; "default" names it too */
+	const char *aliases;                  /* further names, separated by commas; NULL: none */
+	bool any_model;                       /* every name names it, but those of adapters */
+	const struct served_adapter *adapter; /* [n_adapter] */
+	int n_adapter;                        /* at most SERVED_ADAPTERS_MAX */
+	const char *bos_token, *eos_token;    /* for the template; NULL: none */
+	const int32_t *eos;                   /* ids that end an answer */
 	int n_eos;
 	int ctx_max;        /* positions of one sequence */
 	int queue_max;      /* requests that may wait, in the engine or for being prepared; 0: any number here */
