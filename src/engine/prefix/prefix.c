@@ -6,40 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
-
-struct prefix_node {
-	/* First what every lookup reads of every node. */
-	struct prefix_node *parent, *child; /* child: the first of its children, the newest first */
-	struct prefix_node *next, *prev;    /* among its parent's children */
-	struct prefix_node *under;          /* the nearest above that ends a system prompt; else the root */
-	uint64_t recent;                    /* clock of the store when this or anything below was in use last */
-	int passes;                         /* prompts that were known further on than here */
-	int landed;                         /* prompts for which this was the last known place */
-	enum place kind;
-	enum place_parted parted; /* since `recent` */
-	bool placed;              /* a state was meant to be here; false: only a fork of the way */
-	bool lost, pinned;
-	bool fine; /* of the grid: the tier below is not told of it */
-	bool read; /* came from the tier below, and was not used since */
-	int n, end;
-	int32_t *tok; /* [n] what follows the parent's end */
-	struct prefix_tree *tree;
-	struct snaps snaps; /* at end; n == 0: none */
-	int below;          /* nodes in this subtree, itself included, that have a snapshot */
-	uint64_t id, by;
-	int hits;            /* prompts resumed from here */
-	uint64_t made, used; /* clock of the store */
-	int64_t made_ns, used_ns;
-	struct place_kin kin; /* of those whose `under` it is */
-};
-
-/* The root node has no tokens and never a snapshot. */
-struct prefix_tree {
-	struct prefix_tree *next;
-	char *salt;
-	struct prefix_node root;
-};
+#include "engine/prefix/prefix_tree.h"
 
 /* Ghosts may take this share of the budget: a token is some thousandth of what
  * its page and state are, so that the memory of a path outlives its states by far. */
@@ -47,21 +14,6 @@ enum { GHOST_SHARE = 32 };
 /* And beyond so many nodes the oldest ghosts go: every lookup and every eviction
  * looks at all nodes, which is then still a tenth of a millisecond's work. */
 enum { NODES_MAX = 4096 };
-
-static bool has_state(const struct prefix_node *e)
-{
-	return e->snaps.n > 0;
-}
-
-static bool is_root(const struct prefix_node *e)
-{
-	return !e->parent;
-}
-
-static bool is_ghost(const struct prefix_node *e)
-{
-	return !is_root(e) && !e->child && !has_state(e);
-}
 
 static uint64_t age_of(const struct prefix *p, const struct prefix_node *e)
 {
@@ -76,12 +28,6 @@ static int rank_of(const struct prefix *p, const struct prefix_node *e)
 	return place_rank(e->landed, e->passes, e->parted, left);
 }
 
-/* Does it end a system prompt, so that what is learned below it counts here? */
-static bool heads_kin(const struct prefix_node *e)
-{
-	return is_root(e) || (e->placed && e->kind == PLACE_SYSTEM);
-}
-
 /* It is in use, and what leads to it. */
 static void touch(const struct prefix *p, struct prefix_node *e)
 {
@@ -91,289 +37,14 @@ static void touch(const struct prefix *p, struct prefix_node *e)
 	}
 }
 
-/* Own memory: the node and its tokens, as a ghost too. */
-static size_t own_bytes(const struct prefix_node *e)
-{
-	return sizeof(*e) + (size_t)e->n * sizeof(*e->tok);
-}
-
-/* ---- the tree ---- */
-
-/* Before and after anything that makes or ends a ghost, or changes its size. */
-static void count_out(struct prefix *p, const struct prefix_node *e)
-{
-	if (is_root(e))
-		return;
-	p->own_bytes -= own_bytes(e);
-	if (is_ghost(e))
-		p->ghost_bytes -= own_bytes(e);
-}
-
-static void count_in(struct prefix *p, const struct prefix_node *e)
-{
-	if (is_root(e))
-		return;
-	p->own_bytes += own_bytes(e);
-	if (is_ghost(e))
-		p->ghost_bytes += own_bytes(e);
-}
-
-static void link_in(struct prefix *p, struct prefix_node *parent, struct prefix_node *e)
-{
-	count_out(p, parent);
-	e->parent = parent;
-	e->tree = parent->tree;
-	e->prev = NULL;
-	e->next = parent->child;
-	if (e->next)
-		e->next->prev = e;
-	parent->child = e;
-	count_in(p, parent);
-}
-
-static void link_out(struct prefix *p, struct prefix_node *e)
-{
-	count_out(p, e->parent);
-	*(e->prev ? &e->prev->next : &e->parent->child) = e->next;
-	if (e->next)
-		e->next->prev = e->prev;
-	count_in(p, e->parent);
-}
-
-static struct prefix_node *node_new(struct prefix *p, struct prefix_node *parent, const int32_t *tok, int n)
-{
-	struct prefix_node *e = xcalloc(1, sizeof(*e));
-
-	e->tok = xmalloc(size_mul((size_t)n, sizeof(*tok)));
-	memcpy(e->tok, tok, (size_t)n * sizeof(*tok));
-	e->n = n;
-	e->end = parent->end + n;
-	e->id = ++p->next_id;
-	e->made = e->used = e->recent = p->clock;
-	e->under = heads_kin(parent) ? parent : parent->under;
-	p->n_node++;
-	link_in(p, parent, e);
-	count_in(p, e);
-	return e;
-}
-
-/* The first `at` tokens of e become a node of their own above it. */
-static struct prefix_node *split(struct prefix *p, struct prefix_node *e, int at)
-{
-	struct prefix_node *parent = e->parent, *head;
-	int32_t *rest;
-
-	assert(at > 0 && at < e->n);
-	count_out(p, e);
-	link_out(p, e);
-	head = node_new(p, parent, e->tok, at);
-	head->below = e->below;
-	head->made = e->made;
-	head->used = e->used;
-	head->recent = e->recent;
-	head->made_ns = e->made_ns;
-	head->used_ns = e->used_ns;
-	rest = xmalloc(size_mul((size_t)(e->n - at), sizeof(*rest)));
-	memcpy(rest, e->tok + at, (size_t)(e->n - at) * sizeof(*rest));
-	free(e->tok);
-	e->tok = rest;
-	e->n -= at;
-	link_in(p, head, e);
-	count_in(p, e);
-	return head;
-}
-
-/* Tokens of the one child become e's own; e itself goes.  For forks that are none
- * any longer. */
-static void join(struct prefix *p, struct prefix_node *e)
-{
-	struct prefix_node *c = e->child;
-	int32_t *tok;
-
-	if (is_root(e) || e->placed || has_state(e) || !c || c->next)
-		return;
-	count_out(p, c);
-	link_out(p, c);
-	tok = xmalloc(size_mul((size_t)e->n + (size_t)c->n, sizeof(*tok)));
-	memcpy(tok, e->tok, (size_t)e->n * sizeof(*tok));
-	memcpy(tok + e->n, c->tok, (size_t)c->n * sizeof(*tok));
-	free(c->tok);
-	c->tok = tok;
-	c->n += e->n;
-	count_out(p, e);
-	link_out(p, e);
-	link_in(p, e->parent, c);
-	count_in(p, c);
-	free(e->tok);
-	free(e);
-	p->n_node--;
-}
-
-static void tree_free(struct prefix *p, struct prefix_tree *t)
-{
-	struct prefix_tree **at = &p->tree;
-
-	assert(!t->root.child);
-	while (*at != t)
-		at = &(*at)->next;
-	*at = t->next;
-	p->own_bytes -= sizeof(*t) + strlen(t->salt);
-	free(t->salt);
-	free(t);
-}
-
-/* A leaf that is of no use, and what above it then is of none. */
-static void remove_leaf(struct prefix *p, struct prefix_node *e)
-{
-	while (is_ghost(e)) {
-		struct prefix_node *parent = e->parent;
-
-		count_out(p, e);
-		link_out(p, e);
-		free(e->tok);
-		free(e);
-		p->n_node--;
-		e = parent;
-		if (!e->child && e->placed)
-			break; /* a ghost in its own right */
-	}
-	if (is_root(e) && !e->child)
-		tree_free(p, e->tree);
-	else
-		join(p, e);
-}
-
-/* Length of the common beginning. */
-static int common(const int32_t *a, const int32_t *b, int n)
-{
-	enum { STRIDE = 256 }; /* tokens per memcmp: long enough for its speed, short enough to finish by hand */
-	int i = 0;
-
-	while (n - i >= STRIDE && !memcmp(a + i, b + i, STRIDE * sizeof(*a)))
-		i += STRIDE;
-	while (i < n && a[i] == b[i])
-		i++;
-	return i;
-}
-
-static bool same_salt(const struct prefix_tree *t, const char *salt)
-{
-	return !strcmp(t->salt, salt ? salt : "");
-}
-
-static struct prefix_tree *tree_of(const struct prefix *p, const char *salt)
-{
-	struct prefix_tree *t = p->tree;
-
-	while (t && !same_salt(t, salt))
-		t = t->next;
-	return t;
-}
-
-static struct prefix_tree *tree_make(struct prefix *p, const char *salt)
-{
-	struct prefix_tree *t = tree_of(p, salt);
-
-	if (t)
-		return t;
-	t = xcalloc(1, sizeof(*t));
-	t->salt = xstrdup(salt ? salt : "");
-	t->root.tree = t;
-	t->next = p->tree;
-	p->tree = t;
-	p->own_bytes += sizeof(*t) + strlen(t->salt);
-	return t;
-}
-
-/* Pre-order, within the subtree of top. */
-static struct prefix_node *next_in(const struct prefix_node *top, struct prefix_node *e)
-{
-	if (e->child)
-		return e->child;
-	while (e != top && !e->next)
-		e = e->parent;
-	return e == top ? NULL : e->next;
-}
-
-/* Pre-order over everything but roots. */
-static struct prefix_node *first_node(const struct prefix *p)
-{
-	for (struct prefix_tree *t = p->tree; t; t = t->next)
-		if (t->root.child)
-			return t->root.child;
-	return NULL;
-}
-
-static struct prefix_node *next_node(struct prefix_node *e)
-{
-	struct prefix_tree *t = e->tree;
-
-	e = next_in(&t->root, e);
-	while (!e && (t = t->next))
-		e = t->root.child;
-	return e;
-}
-
-/* Where tok[0..n) leads: `whole` is the last node passed to its end, `part` the
- * child entered and not left (NULL: none), `depth` the tokens in common. */
-struct way {
-	struct prefix_node *whole, *part;
-	int depth;
-};
-
-static struct way follow(struct prefix_tree *t, const int32_t *tok, int n)
-{
-	struct way w = { .whole = &t->root };
-
-	for (;;) {
-		struct prefix_node *e = w.whole->child;
-		int same, most;
-
-		while (e && (w.depth == n || e->tok[0] != tok[w.depth]))
-			e = e->next;
-		if (!e)
-			return w;
-		most = e->n < n - w.depth ? e->n : n - w.depth;
-		same = common(e->tok, tok + w.depth, most);
-		w.depth += same;
-		if (same < e->n) {
-			w.part = e;
-			return w;
-		}
-		w.whole = e;
-	}
-}
-
-/* The node at the end of tok[0..n), made if need be. */
-static struct prefix_node *node_make(struct prefix *p, const char *salt, const int32_t *tok, int n)
-{
-	struct way w = follow(tree_make(p, salt), tok, n);
-
-	if (w.part)
-		w.whole = split(p, w.part, w.depth - w.whole->end);
-	if (w.depth < n)
-		return node_new(p, w.whole, tok + w.depth, n - w.depth);
-	return w.whole;
-}
-
-/* All its tokens, from the first on; to be freed. */
-static int32_t *path_of(const struct prefix_node *e)
-{
-	int32_t *tok = xmalloc(size_mul((size_t)e->end + 1, sizeof(*tok)));
-
-	for (; !is_root(e); e = e->parent)
-		memcpy(tok + e->end - e->n, e->tok, (size_t)e->n * sizeof(*tok));
-	return tok;
-}
-
 /* ---- states ---- */
 
 static void attach(struct prefix *p, struct prefix_node *e, const struct snaps *snaps)
 {
 	assert(!has_state(e) && snaps->pos == e->end);
-	count_out(p, e);
+	node_count_out(p, e);
 	e->snaps = *snaps;
-	count_in(p, e);
+	node_count_in(p, e);
 	e->lost = false;
 	p->n_state++;
 	for (struct prefix_node *a = e; a; a = a->parent)
@@ -392,9 +63,9 @@ static void unpin(struct prefix *p, struct prefix_node *e)
 /* The node may be gone afterwards. */
 static void detach(struct prefix *p, struct prefix_node *e)
 {
-	count_out(p, e);
+	node_count_out(p, e);
 	snaps_drop(&e->snaps);
-	count_in(p, e);
+	node_count_in(p, e);
 	unpin(p, e);
 	p->n_state--;
 	for (struct prefix_node *a = e; a; a = a->parent)
@@ -404,7 +75,7 @@ static void detach(struct prefix *p, struct prefix_node *e)
 static void evict(struct prefix *p, struct prefix_node *e)
 {
 	if (p->tier && !e->fine) {
-		int32_t *tok = path_of(e);
+		int32_t *tok = node_path(e);
 
 		p->tier->left(p->tier, e->tree->salt, tok, e->end, &e->snaps);
 		free(tok);
@@ -464,7 +135,7 @@ static struct prefix_node *least(const struct prefix *p, bool room, bool pinned)
 	struct prefix_node *worst = NULL;
 	double least = 0;
 
-	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+	for (struct prefix_node *e = node_first(p); e; e = node_next(e)) {
 		double v;
 
 		if (!has_state(e) || (e->pinned && !pinned) || (room && !snaps_room(&e->snaps)))
@@ -482,12 +153,12 @@ static bool drop_ghost(struct prefix *p)
 {
 	struct prefix_node *oldest = NULL;
 
-	for (struct prefix_node *e = first_node(p); e; e = next_node(e))
+	for (struct prefix_node *e = node_first(p); e; e = node_next(e))
 		if (is_ghost(e) && (!oldest || e->used < oldest->used))
 			oldest = e;
 	if (!oldest)
 		return false;
-	remove_leaf(p, oldest);
+	node_remove_leaf(p, oldest);
 	return true;
 }
 
@@ -496,7 +167,7 @@ static bool evict_one(struct prefix *p, struct prefix_node *e)
 	if (!e)
 		return false;
 	evict(p, e);
-	join(p, e);
+	node_join(p, e);
 	return true;
 }
 
@@ -613,7 +284,7 @@ static void report(const struct prefix *p, const struct way *w, int n, struct pr
 
 void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, int n, struct prefix_hit *out)
 {
-	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_tree *t = tree_find(p, salt);
 	struct way w;
 	int most;
 
@@ -623,7 +294,7 @@ void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, i
 		                                .reason = p->bytes_max ? PREFIX_EMPTY : PREFIX_OFF } };
 	if (!t)
 		return;
-	w = follow(t, tok, n);
+	w = tree_follow(t, tok, n);
 	most = w.depth < n - 1 ? w.depth : n - 1;
 	if (w.part)
 		consider(out, w.part, most);
@@ -640,7 +311,7 @@ void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
 {
 	struct prefix_node *e = hit->deepest;
 
-	for (struct prefix_node *o = first_node(p); o; o = next_node(o))
+	for (struct prefix_node *o = node_first(p); o; o = node_next(o))
 		if (o->placed)
 			place_waited(&p->odds, &o->under->kin, o->kind, rank_of(p, o), age_of(p, o));
 	if (e)
@@ -660,7 +331,7 @@ void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
 		a->passes += a != e;
 	}
 	/* What stood below it is no longer the latest; a branch that was left behind stays so. */
-	for (struct prefix_node *d = next_in(e, e); d; d = next_in(e, d))
+	for (struct prefix_node *d = node_next_in(e, e); d; d = node_next_in(e, d))
 		if (d->parted != PARTED_FEW)
 			d->parted = e->landed >= PLACE_MANY ? PARTED_MANY : PARTED_FEW;
 	e->used = p->clock;
@@ -679,7 +350,7 @@ static void placed(struct prefix *p, struct prefix_node *e, const struct prefix_
 		return;
 	e->placed = true;
 	e->kind = key->kind;
-	for (struct prefix_node *d = heads_kin(e) ? next_in(e, e) : NULL; d; d = next_in(e, d))
+	for (struct prefix_node *d = heads_kin(e) ? node_next_in(e, e) : NULL; d; d = node_next_in(e, d))
 		if (d->under == e->under)
 			d->under = e;
 	e->made = p->clock;
@@ -697,13 +368,13 @@ void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *
 /* Could a state that is there already be restored at the end of tok[0..n)? */
 static bool covered(const struct prefix *p, const char *salt, const int32_t *tok, int n)
 {
-	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_tree *t = tree_find(p, salt);
 	struct prefix_node *below;
 	struct way w;
 
 	if (!t)
 		return false;
-	w = follow(t, tok, n);
+	w = tree_follow(t, tok, n);
 	if (w.depth < n)
 		return false;
 	below = state_below(w.part ? w.part : w.whole);
@@ -793,7 +464,7 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 /* What worth() would say of a state at the end of tok[0..n), when one will be at `above`. */
 static double worth_at(const struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above)
 {
-	struct prefix_tree *t = tree_of(p, key->salt);
+	struct prefix_tree *t = tree_find(p, key->salt);
 	const struct place_kin none = { { 0 }, { 0 } };
 	struct prefix_node *e = NULL;
 	enum place kind = key->kind;
@@ -802,7 +473,7 @@ static double worth_at(const struct prefix *p, const struct prefix_key *key, con
 	struct way w;
 
 	if (t) {
-		w = follow(t, tok, n);
+		w = tree_follow(t, tok, n);
 		e = w.whole;
 		/* What was known below, the prompt that passes here comes to itself: its grid is not for that. */
 		if (key->kind == PLACE_GRID)
@@ -849,48 +520,48 @@ bool prefix_room(struct prefix *p, const struct prefix_key *key, const int32_t *
 
 void prefix_forget(struct prefix *p, const char *salt, const int32_t *tok, int n)
 {
-	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_tree *t = tree_find(p, salt);
 	struct prefix_node *e;
 	struct way w;
 
 	if (!t)
 		return;
-	w = follow(t, tok, n);
+	w = tree_follow(t, tok, n);
 	e = w.whole;
 	if (w.depth < n || w.part || is_root(e) || e->kind != PLACE_GRID || !e->placed || e->pinned || e->landed ||
 	    e->hits)
 		return;
 	if (has_state(e))
 		detach(p, e);
-	count_out(p, e);
+	node_count_out(p, e);
 	e->placed = false;
-	count_in(p, e);
+	node_count_in(p, e);
 	if (e->child)
-		join(p, e);
+		node_join(p, e);
 	else
-		remove_leaf(p, e);
+		node_remove_leaf(p, e);
 }
 
 const struct snaps *prefix_snaps(const struct prefix *p, const char *salt, const int32_t *tok, int n)
 {
-	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_tree *t = tree_find(p, salt);
 	struct way w;
 
 	if (!t)
 		return NULL;
-	w = follow(t, tok, n);
+	w = tree_follow(t, tok, n);
 	return w.depth == n && !w.part && has_state(w.whole) ? &w.whole->snaps : NULL;
 }
 
 const struct snaps *prefix_alike(const struct prefix *p, const char *salt, const int32_t *tok, int *n)
 {
-	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_tree *t = tree_find(p, salt);
 	struct prefix_node *e;
 	struct way w;
 
 	if (!t)
 		return NULL;
-	w = follow(t, tok, *n);
+	w = tree_follow(t, tok, *n);
 	/* What lies below the end of the way begins with all of it; else the nearest above. */
 	e = state_below(w.part ? w.part : w.whole);
 	if (e) {
@@ -923,14 +594,14 @@ struct prefix_node *prefix_at(const struct prefix *p, uint64_t id, const char *s
 	struct prefix_node *e;
 
 	if (id) {
-		for (e = first_node(p); e && e->id != id; e = next_node(e))
+		for (e = node_first(p); e && e->id != id; e = node_next(e))
 			;
 		return e;
 	}
-	t = tree_of(p, salt);
+	t = tree_find(p, salt);
 	if (!t)
 		return NULL;
-	for (e = follow(t, tok, n).whole; !is_root(e) && !has_state(e); e = e->parent)
+	for (e = tree_follow(t, tok, n).whole; !is_root(e) && !has_state(e); e = e->parent)
 		;
 	return is_root(e) ? NULL : e;
 }
@@ -954,8 +625,8 @@ static int drop_all(struct prefix *p, struct prefix_node *top)
 			detach(p, e);
 			n++;
 		}
-		count_out(p, e);
-		link_out(p, e);
+		node_count_out(p, e);
+		node_unlink(p, e);
 		free(e->tok);
 		free(e);
 		p->n_node--;
@@ -973,9 +644,9 @@ static int drop_node(struct prefix *p, struct prefix_node *node)
 	if (is_root(parent) && !parent->child)
 		tree_free(p, parent->tree);
 	else if (!is_root(parent) && !parent->child && !has_state(parent) && !parent->placed)
-		remove_leaf(p, parent);
+		node_remove_leaf(p, parent);
 	else
-		join(p, parent);
+		node_join(p, parent);
 	count(p);
 	return n;
 }
@@ -984,12 +655,12 @@ int32_t *prefix_path(const struct prefix_node *node, const char **salt, int *n)
 {
 	*salt = node->tree->salt;
 	*n = node->end;
-	return path_of(node);
+	return node_path(node);
 }
 
 int prefix_drop_path(struct prefix *p, const char *salt, const int32_t *tok, int n)
 {
-	struct prefix_tree *t = tree_of(p, salt);
+	struct prefix_tree *t = tree_find(p, salt);
 	struct way w;
 
 	assert(n > 0);
@@ -997,7 +668,7 @@ int prefix_drop_path(struct prefix *p, const char *salt, const int32_t *tok, int
 		p->tier->dropped(p->tier, salt, tok, n);
 	if (!t)
 		return 0;
-	w = follow(t, tok, n);
+	w = tree_follow(t, tok, n);
 	return w.depth < n ? 0 : drop_node(p, w.part ? w.part : w.whole);
 }
 
@@ -1007,7 +678,7 @@ int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt)
 
 	if (node) {
 		if (p->tier) {
-			int32_t *tok = path_of(node);
+			int32_t *tok = node_path(node);
 
 			p->tier->dropped(p->tier, node->tree->salt, tok, node->end);
 			free(tok);
@@ -1019,7 +690,7 @@ int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt)
 		p->tier->dropped(p->tier, salt, NULL, 0);
 	for (struct prefix_tree *t = p->tree, *next; t; t = next) {
 		next = t->next;
-		if (salt && !same_salt(t, salt))
+		if (salt && !tree_has_salt(t, salt))
 			continue;
 		n += drop_all(p, &t->root);
 		tree_free(p, t);
@@ -1065,8 +736,8 @@ const struct snaps *const *prefix_pinned(const struct prefix *p, int *n)
 
 void prefix_walk(const struct prefix *p, int64_t now, void (*fn)(void *arg, const struct prefix_item *item), void *arg)
 {
-	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
-		int32_t *tok = p->tier ? path_of(e) : NULL;
+	for (struct prefix_node *e = node_first(p); e; e = node_next(e)) {
+		int32_t *tok = p->tier ? node_path(e) : NULL;
 		struct prefix_item item = {
 			.id = e->id,
 			.parent = e->parent->id,
@@ -1100,7 +771,7 @@ void prefix_check(const struct prefix *p)
 		own += sizeof(*t) + strlen(t->salt);
 		assert(t->root.child && !has_state(&t->root));
 	}
-	for (struct prefix_node *e = first_node(p); e; e = next_node(e)) {
+	for (struct prefix_node *e = node_first(p); e; e = node_next(e)) {
 		int below = has_state(e);
 
 		own += own_bytes(e);
