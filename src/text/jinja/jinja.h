@@ -2,13 +2,15 @@
  * include this.
  *
  *   jinja_lex.c      source text -> tokens (Jinja's whitespace rules)
- *   jinja_parse.c    tokens -> nodes
+ *   jinja_parse.c    tokens -> nodes: statements (jinja_parse.h: what it shares with jinja_expr.c)
+ *   jinja_expr.c     tokens -> nodes: expressions
  *   jinja_scope.c    names -> slots (Jinja's compile-time scoping), loops and calls checked
  *   jinja_string.c   strings with origins, and the builder that makes them
  *   jinja_value.c    values: truth, equality, order, hash, str and repr, containers, iteration
  *   jinja_eval.c     nodes -> values and output
- *   jinja_attr.c     attributes and the methods of str, dict, list, tuple
- *   jinja_filter.c   filters, tests, global functions
+ *   jinja_attr.c     attributes, slices and the methods of dict, list, tuple, loop
+ *   jinja_text.c     the methods of str
+ *   jinja_filter.c   filters; jinja_test.c tests; jinja_func.c global functions
  *   jinja_format.c   numbers and % formatting, tojson
  *
  * Memory: nodes live in the template's arena, everything made while rendering in
@@ -563,6 +565,27 @@ struct value v_add(struct jrender *r, struct value a, struct value b);
 struct value v_binary(struct jrender *r, int op, struct value a, struct value b);
 bool loop_fetch(struct jrender *r, struct jloop *l, struct value *out);
 
+/* A line of a table of methods; METHOD_REFUSED: one that would change its object, which the sandbox refuses. */
+#define METHOD(kind, name, fn)                         \
+	{                                              \
+		name, sizeof name - 1, kind, false, fn \
+	}
+#define METHOD_REFUSED(kind, name)                      \
+	{                                               \
+		name, sizeof name - 1, kind, true, NULL \
+	}
+
+/* jinja_text.c: the methods of str, and what slices of a str share with them. */
+extern const struct jmethod_def text_methods[];
+extern const size_t n_text_methods;
+/* Checks an integer argument as Python's __index__ does; deflt where it is missing. */
+int64_t py_index(struct jrender *r, struct value v, int64_t deflt);
+/* A slice bound on a length n, clamped to 0 .. n; deflt where it is None or missing. */
+int64_t py_bound(struct jrender *r, struct value v, int64_t deflt, int64_t n);
+void no_args(struct jrender *r, const char *what, const struct jargs *a); /* E_ARG where there are any */
+/* s as the result of a method of self: markup where self is. */
+struct value str_like(struct jrender *r, struct value self, struct jstr *s);
+
 /* jinja_attr.c */
 struct value v_getattr(struct jrender *r, struct value v, struct jstr *name);
 struct value v_getitem(struct jrender *r, struct value v, struct value key);
@@ -571,15 +594,23 @@ struct value method_call(struct jrender *r, struct jmethod *m, const struct jarg
 enum { METHOD_UNKNOWN, METHOD_LACKING, METHOD_KNOWN };
 int method_known(const char *name, size_t n);
 
-/* jinja_filter.c */
+/* jinja_filter.c, jinja_test.c, jinja_func.c */
 const struct jfilter *filter_find(const char *name, size_t n);
 const struct jtest *test_find(const char *name, size_t n);
 const struct jfunc *func_find(const char *name, size_t n);
+/* The body of these three: the entry of a table whose name is the n bytes at name, or NULL. */
+#define FIND_NAMED(table)                                                          \
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)                  \
+		if (strlen(table[i].name) == n && !memcmp(table[i].name, name, n)) \
+			return &table[i];                                          \
+	return NULL
 bool gen_next(struct jrender *r, struct jgen *g, struct value *out);
 /* Lays arguments out by parameter: names is "a b c"; absent ones become
  * V_MISSING, too many or unknown ones are errors of `what`. */
 void args_bind(struct jrender *r, const char *what, const char *names, const struct jargs *a, struct value *out,
                int required);
+/* The integer of an argument of `what`; deflt where it is missing, E_ARG where it is no integer. */
+int64_t args_int(struct jrender *r, const char *what, struct value v, int64_t deflt);
 
 /* jinja_format.c */
 void put_int(struct jrender *r, struct sb *b, int64_t i);

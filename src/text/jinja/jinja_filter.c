@@ -1,4 +1,4 @@
-/* jinja_filter.c - filters, tests and global functions.
+/* jinja_filter.c - filters, and how arguments meet parameters.
  *
  * Filters that yield lazily in Jinja yield lazily here (struct jgen), since a
  * template can see the difference: a generator is true when empty, has no length,
@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/json.h"
 
@@ -55,7 +54,7 @@ static bool given(struct value v)
 	return v.kind != V_MISSING && v.kind != V_NONE;
 }
 
-static int64_t int_arg(struct jrender *r, const char *what, struct value v, int64_t deflt)
+int64_t args_int(struct jrender *r, const char *what, struct value v, int64_t deflt)
 {
 	if (v.kind != V_MISSING && !v_as_int(v, &deflt))
 		jr_fail(r, E_ARG, "%s: expected an integer, got %s", what, v_type(v));
@@ -290,7 +289,7 @@ static struct value f_batch(struct jrender *r, struct value self, const struct j
 	struct value arg[2];
 
 	args_bind(r, "batch", "linecount fill_with", a, arg, 1);
-	g->size = int_arg(r, "batch", arg[0], 1);
+	g->size = args_int(r, "batch", arg[0], 1);
 	g->fill = arg[1];
 	if (g->size < 1)
 		jr_fail(r, E_ARG, "batch: linecount must be positive, is %lld", (long long)g->size);
@@ -563,7 +562,7 @@ static struct value f_replace(struct jrender *r, struct value self, const struct
 
 	args_bind(r, "replace", "old new count", a, arg, 2);
 	return v_str(str_replace(r, v_to_str(r, self), v_to_str(r, arg[0]), v_to_str(r, arg[1]),
-	                         given(arg[2]) ? int_arg(r, "replace", arg[2], -1) : -1));
+	                         given(arg[2]) ? args_int(r, "replace", arg[2], -1) : -1));
 }
 
 static struct value f_indent(struct jrender *r, struct value self, const struct jargs *a)
@@ -582,7 +581,7 @@ static struct value f_indent(struct jrender *r, struct value self, const struct 
 		jr_fail(r, E_ARG, "indent: must be str, not %s", v_type(self));
 	by = arg[0].kind == V_STR ?
 	             arg[0].s :
-	             v_binary(r, OP_MUL, v_str(str_lit(r, " ")), v_int(int_arg(r, "indent", arg[0], 4))).s;
+	             v_binary(r, OP_MUL, v_str(str_lit(r, " ")), v_int(args_int(r, "indent", arg[0], 4))).s;
 	first = v_true(r, arg[1]);
 	blank = v_true(r, arg[2]);
 	sb_init(&b);
@@ -670,7 +669,7 @@ static struct value f_int(struct jrender *r, struct value self, const struct jar
 	args_bind(r, "int", "default base", a, arg, 0);
 	if (arg[0].kind == V_MISSING)
 		arg[0] = v_int(0);
-	base = int_arg(r, "int", arg[1], 10);
+	base = args_int(r, "int", arg[1], 10);
 	if (self.kind == V_UNDEF)
 		v_fail_undef(r, self);
 	if (v_as_int(self, &i))
@@ -719,7 +718,7 @@ static struct value f_round(struct jrender *r, struct value self, const struct j
 	double scale, d;
 
 	args_bind(r, "round", "precision method", a, arg, 0);
-	digits = int_arg(r, "round", arg[0], 0);
+	digits = args_int(r, "round", arg[0], 0);
 	if (!v_is_number(self))
 		jr_fail(r, E_ARG, "type %s doesn't define __round__ method", v_type(self));
 	if (arg[1].kind == V_MISSING || (arg[1].kind == V_STR && str_is(arg[1].s, "common"))) {
@@ -803,310 +802,7 @@ static const struct jfilter filters[] = {
 	{ "upper", f_upper },
 };
 
-#define FIND(table)                                                                \
-	for (size_t i = 0; i < sizeof table / sizeof *table; i++)                  \
-		if (strlen(table[i].name) == n && !memcmp(table[i].name, name, n)) \
-			return &table[i];                                          \
-	return NULL
-
 const struct jfilter *filter_find(const char *name, size_t n)
 {
-	FIND(filters);
-}
-
-/* ---- tests ---- */
-
-static bool t_defined(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind != V_UNDEF;
-}
-static bool t_undefined(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_UNDEF;
-}
-static bool t_none(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_NONE;
-}
-static bool t_boolean(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_BOOL;
-}
-static bool t_false(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_BOOL && !v.b;
-}
-static bool t_true(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_BOOL && v.b;
-}
-static bool t_integer(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_INT;
-}
-static bool t_float(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_FLOAT;
-}
-static bool t_number(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v_is_number(v);
-}
-static bool t_string(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_STR;
-}
-static bool t_mapping(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_DICT;
-}
-
-static bool t_sequence(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v_has_len(v) && v.kind != V_VIEW;
-}
-
-static bool t_iterable(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v_iterable(v) || v.kind == V_LOOP;
-}
-
-static bool t_callable(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_FUNC || v.kind == V_MACRO || v.kind == V_METHOD || v.kind == V_LOOP || v.kind == V_UNDEF;
-}
-
-static bool t_escaped(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_STR && v.s->markup;
-}
-
-static bool remainder_is(struct jrender *r, struct value v, int64_t by, int64_t want)
-{
-	return v_eq(r, v_binary(r, OP_MOD, v, v_int(by)), v_int(want));
-}
-
-static bool t_odd(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return remainder_is(r, v, 2, 1);
-}
-static bool t_even(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return remainder_is(r, v, 2, 0);
-}
-
-static struct value only_arg(struct jrender *r, const char *what, const struct jargs *a)
-{
-	struct value arg[1];
-
-	args_bind(r, what, "-", a, arg, 1);
-	return arg[0];
-}
-
-static bool t_divisibleby(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v_eq(r, v_binary(r, OP_MOD, v, only_arg(r, "divisibleby", a)), v_int(0));
-}
-
-static bool t_sameas(struct jrender *r, struct value v, const struct jargs *a)
-{
-	struct value o = only_arg(r, "sameas", a);
-
-	return v.kind == o.kind && (v.kind <= V_STR ? v_eq(r, v, o) : v.l == o.l);
-}
-
-static bool t_lower(struct jrender *r, struct value v, const struct jargs *a)
-{
-	struct jargs none = { 0 };
-
-	return v_true(r, jr_call(r, v_getattr(r, v_str(v_to_str(r, v)), str_lit(r, "islower")), &none));
-}
-
-static bool t_upper(struct jrender *r, struct value v, const struct jargs *a)
-{
-	struct jargs none = { 0 };
-
-	return v_true(r, jr_call(r, v_getattr(r, v_str(v_to_str(r, v)), str_lit(r, "isupper")), &none));
-}
-
-static bool t_filter(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_STR && filter_find(v.s->p, v.s->n);
-}
-
-static bool t_test(struct jrender *r, struct value v, const struct jargs *a)
-{
-	return v.kind == V_STR && test_find(v.s->p, v.s->n);
-}
-
-#define COMPARE(fn, op)                                                          \
-	static bool fn(struct jrender *r, struct value v, const struct jargs *a) \
-	{                                                                        \
-		return v_compare(r, op, v, only_arg(r, "test", a));              \
-	}
-COMPARE(t_eq, OP_EQ)
-COMPARE(t_ne, OP_NE)
-COMPARE(t_lt, OP_LT)
-COMPARE(t_le, OP_LE)
-COMPARE(t_gt, OP_GT)
-COMPARE(t_ge, OP_GE)
-COMPARE(t_in, OP_IN)
-#undef COMPARE
-
-static const struct jtest tests[] = {
-	{ "defined", t_defined },
-	{ "undefined", t_undefined },
-	{ "none", t_none },
-	{ "boolean", t_boolean },
-	{ "false", t_false },
-	{ "true", t_true },
-	{ "integer", t_integer },
-	{ "float", t_float },
-	{ "number", t_number },
-	{ "string", t_string },
-	{ "mapping", t_mapping },
-	{ "sequence", t_sequence },
-	{ "iterable", t_iterable },
-	{ "callable", t_callable },
-	{ "escaped", t_escaped },
-	{ "odd", t_odd },
-	{ "even", t_even },
-	{ "divisibleby", t_divisibleby },
-	{ "sameas", t_sameas },
-	{ "lower", t_lower },
-	{ "upper", t_upper },
-	{ "filter", t_filter },
-	{ "test", t_test },
-	{ "in", t_in },
-	{ "==", t_eq },
-	{ "eq", t_eq },
-	{ "equalto", t_eq },
-	{ "!=", t_ne },
-	{ "ne", t_ne },
-	{ ">", t_gt },
-	{ "gt", t_gt },
-	{ "greaterthan", t_gt },
-	{ ">=", t_ge },
-	{ "ge", t_ge },
-	{ "<", t_lt },
-	{ "lt", t_lt },
-	{ "lessthan", t_lt },
-	{ "<=", t_le },
-	{ "le", t_le },
-};
-
-const struct jtest *test_find(const char *name, size_t n)
-{
-	FIND(tests);
-}
-
-/* ---- functions ---- */
-
-enum { RANGE_MAX = 100000 }; /* as in Jinja's sandbox */
-
-static struct value g_range(struct jrender *r, const struct jargs *a)
-{
-	struct jrange *g = jr_alloc(r, sizeof *g);
-	struct value arg[3];
-	__int128 n;
-
-	args_bind(r, "range", "- - -", a, arg, 1);
-	if (arg[1].kind == V_MISSING)
-		*g = (struct jrange){ 0, int_arg(r, "range", arg[0], 0), 1, 0 };
-	else
-		*g = (struct jrange){ int_arg(r, "range", arg[0], 0), int_arg(r, "range", arg[1], 0),
-			              int_arg(r, "range", arg[2], 1), 0 };
-	if (!g->step)
-		jr_fail(r, E_ARG, "range() arg 3 must not be zero");
-	n = g->step > 0 ? ((__int128)g->stop - g->start + g->step - 1) / g->step :
-	                  ((__int128)g->start - g->stop - g->step - 1) / -(__int128)g->step;
-	if (n > RANGE_MAX)
-		jr_fail(r, E_LIMIT, "range of more than %d elements", RANGE_MAX);
-	g->n = n > 0 ? (int64_t)n : 0;
-	return (struct value){ .kind = V_RANGE, .range = g };
-}
-
-/* dict(mapping or pairs, **kw) */
-static struct jdict *make_dict(struct jrender *r, const char *what, const struct jargs *a)
-{
-	struct jdict *o = dict_new(r);
-	struct jiter it;
-	struct value v;
-
-	if (a->n > 1)
-		jr_fail(r, E_ARG, "%s expected at most 1 argument, got %zu", what, a->n);
-	if (a->n && a->v[0].kind == V_DICT) {
-		for (size_t i = 0; i < a->v[0].o->n; i++)
-			dict_set(r, o, a->v[0].o->e[i].key, a->v[0].o->e[i].value);
-	} else if (a->n) {
-		it = iter_open(r, a->v[0]);
-		while (iter_next(r, &it, &v)) {
-			struct jlist *pair = v_to_list(r, v);
-
-			if (pair->n != 2)
-				jr_fail(r, E_ARG, "%s: element has length %zu; 2 is required", what, pair->n);
-			dict_set(r, o, pair->v[0], pair->v[1]);
-		}
-	}
-	for (size_t i = 0; i < a->n_kw; i++)
-		dict_set(r, o, v_str(a->kw[i]), a->kwv[i]);
-	return o;
-}
-
-static struct value g_dict(struct jrender *r, const struct jargs *a)
-{
-	return v_dict(make_dict(r, "dict", a));
-}
-
-static struct value g_namespace(struct jrender *r, const struct jargs *a)
-{
-	return (struct value){ .kind = V_SPACE, .o = make_dict(r, "namespace", a) };
-}
-
-static struct value g_raise_exception(struct jrender *r, const struct jargs *a)
-{
-	struct value arg[1];
-	struct jstr *s;
-
-	args_bind(r, "raise_exception", "message", a, arg, 1);
-	s = v_to_str(r, arg[0]);
-	jr_fail(r, E_ARG, "%.*s", s->n < 400 ? (int)s->n : 400, s->p);
-}
-
-static struct value g_strftime_now(struct jrender *r, const struct jargs *a)
-{
-	struct value arg[1];
-	struct tm tm = { 0 };
-	char text[1024], *format;
-	time_t now = (time_t)r->now;
-	size_t n;
-
-	args_bind(r, "strftime_now", "format", a, arg, 1);
-	jr_steps(r, 200);
-	if (arg[0].kind != V_STR || arg[0].s->n > 200)
-		jr_fail(r, E_ARG, "strftime_now: format must be a string of at most 200 bytes");
-	if (!arg[0].s->n)
-		return arg[0];
-	format = jr_alloc(r, arg[0].s->n + 1);
-	memcpy(format, arg[0].s->p, arg[0].s->n);
-	format[arg[0].s->n] = 0;
-	if (!localtime_r(&now, &tm))
-		jr_fail(r, E_ARG, "strftime_now: time %lld is out of range", (long long)r->now);
-	n = strftime(text, sizeof text, format, &tm);
-	if (!n)
-		jr_fail(r, E_LIMIT, "strftime_now: result of more than %zu bytes", sizeof text - 1);
-	return v_str(str_copy(r, text, n));
-}
-
-static const struct jfunc funcs[] = {
-	{ "range", g_range },
-	{ "dict", g_dict },
-	{ "namespace", g_namespace },
-	{ "raise_exception", g_raise_exception },
-	{ "strftime_now", g_strftime_now },
-};
-
-const struct jfunc *func_find(const char *name, size_t n)
-{
-	FIND(funcs);
+	FIND_NAMED(filters);
 }
