@@ -81,9 +81,17 @@ void caches_unreserve(struct caches *s, const struct span *sp)
 	unreserve(s, sp, s->n);
 }
 
+void caches_forget(struct caches *s)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->v[i]->ops->forget)
+			s->v[i]->ops->forget(s->v[i]);
+}
+
 void caches_begin(struct caches *s, const struct span *sp, int n_span)
 {
 	assert(n_span > 0);
+	caches_forget(s);
 	for (int i = 0; i < s->n; i++)
 		if (s->v[i]->ops->begin)
 			s->v[i]->ops->begin(s->v[i], sp, n_span);
@@ -93,7 +101,7 @@ int caches_foresee(struct caches *s, const struct span *sp, int item, int pos)
 {
 	span_check(&sp[item]);
 	assert(pos > sp[item].pos && pos < sp[item].pos + sp[item].n - sp[item].n_draft);
-	/* What one has foreseen and another has not is forgotten by itself. */
+	/* What one has foreseen and another has not is forgotten with the rest. */
 	for (int i = 0; i < s->n; i++) {
 		int rc = s->v[i]->ops->foresee(s->v[i], sp, item, pos);
 

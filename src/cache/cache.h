@@ -9,7 +9,7 @@
  * which the engine keeps; the last sampled token is not in any cache yet.  The
  * calls of one step are, in this order,
  *
- *     reserve (each span) ... begin (all spans), foresee, forward, settle (each span)
+ *     reserve (each span) ... begin (all spans), foresee, forward, settle (each span), capture, forget
  *
  * and a slot with a reserved span is not rewound, captured or restored; others
  * may be, and snapshots dropped, to make room.  All from the engine's thread.
@@ -75,7 +75,7 @@ struct cache_ops {
 	/* pos came from reach.  Also undoes a reservation, with the span's pos. */
 	void (*rewind)(struct cache *, int slot, int pos);
 	/* Between begin and forward: the slot of span item passes pos in this step, among
-	 * its sure rows, and capture may ask for it there until the next begin, unless the
+	 * its sure rows, and capture may ask for it there until forget, unless the
 	 * slot goes back before it or is closed.  0 or E_FULL: it may not. */
 	int (*foresee)(struct cache *, const struct span *, int item, int pos);
 	/* What is needed to stand at pos again, immutable from now on: where the slot
@@ -92,6 +92,7 @@ struct cache_ops {
 	void (*describe)(const struct cache *, struct buf *);
 
 	/* Optional: NULL means there is truly nothing to do. */
+	void (*forget)(struct cache *); /* what was foreseen and not captured gives its memory back */
 	void (*begin)(struct cache *, const struct span *, int n_span);
 	size_t (*shed)(struct cache *, size_t want); /* give memory back; bytes freed */
 	/* For a kind whose snapshots share memory with each other or with slots: what
@@ -155,9 +156,11 @@ void caches_unreserve(struct caches *, const struct span *); /* a reserved span 
 void caches_begin(struct caches *, const struct span *, int n_span);
 /* After begin, before forward: sp[item] will pass pos (0 < pos - sp.pos < n - n_draft), and what
  * is needed to stand there is wanted.  0: caches_capture at pos after
- * settle does not fail, until the next begin, unless the slot goes back before it or is closed.
+ * settle does not fail, until forget or the next begin, unless the slot goes back before it or is closed.
  * E_FULL: it must not be called. */
 int caches_foresee(struct caches *, const struct span *sp, int item, int pos);
+/* What was foreseen and not captured, or refused, is wanted no longer: its memory is there for the next reserve. */
+void caches_forget(struct caches *);
 /* While there is nothing else to do: makes a little of the memory ready that snapshots will take, less than
  * a millisecond's work but where the system has to find it.  False: there is enough. */
 bool caches_prepare(struct caches *);

@@ -275,7 +275,6 @@ static void paged_begin(struct cache *c, const struct span *sp, int n_span)
 	struct paged *p = paged_of(c);
 
 	assert(n_span <= p->o.slots);
-	forget(p, -1, 0);
 	for (int i = 0; i < n_span; i++) {
 		struct table *t = table_of(p, sp[i].slot);
 
@@ -355,6 +354,11 @@ static int paged_foresee(struct cache *c, const struct span *sp, int item, int p
 	snap_of_slot(p, table_of(p, sp[item].slot), pos)->slot = sp[item].slot;
 	p->n_foreseen++;
 	return 0;
+}
+
+static void paged_forget(struct cache *c)
+{
+	forget(paged_of(c), -1, 0);
 }
 
 static struct snap *paged_capture(struct cache *c, int slot, int pos)
@@ -858,6 +862,7 @@ static const struct cache_ops paged_ops = {
 	.write_rest = paged_write_rest,
 	.read_rest = paged_read_rest,
 	.begin = paged_begin,
+	.forget = paged_forget,
 	.kept = paged_kept,
 	.alone = paged_alone,
 	.check = paged_check,

@@ -235,7 +235,6 @@ static void state_begin(struct cache *c, const struct span *sp, int n_span)
 
 	assert(n_span <= st->o.slots);
 	learn_cost(st);
-	forget(st, -1, 0);
 	st->view.n_keep = 0;
 	for (int i = 0; i < n_span; i++) {
 		int slot = sp[i].slot;
@@ -248,6 +247,11 @@ static void state_begin(struct cache *c, const struct span *sp, int n_span)
 				be->ops->copy(be, part_of(st, k, slot), part_of(st, k, st->o.slots), st->part[k].bytes);
 		st->spoiled[slot] = false;
 	}
+}
+
+static void state_forget(struct cache *c)
+{
+	forget(state_of(c), -1, 0);
 }
 
 static int state_foresee(struct cache *c, const struct span *sp, int item, int pos)
@@ -542,6 +546,7 @@ static const struct cache_ops state_ops = {
 	.describe = state_describe,
 	.snaps_free = state_snaps_free,
 	.begin = state_begin,
+	.forget = state_forget,
 	.prepare = state_prepare,
 	.copy_ns = state_copy_ns,
 	.check = state_check,

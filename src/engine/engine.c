@@ -656,6 +656,7 @@ static bool step(struct engine *e)
 	e->keep_ns = 0;
 	for (int i = 0; i < b->n_item; i++)
 		reuse_passed(e, b->item[i].req);
+	caches_forget(caches);
 	for (int i = 0; i < b->n_item; i++)
 		move_on(e, b->item[i].req);
 	e->stats.steps++;

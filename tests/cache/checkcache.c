@@ -194,11 +194,23 @@ static bool window_before_state(const struct life *l)
 	return false;
 }
 
-/* Positions inside the step at which states will be captured, perhaps. */
-static void do_foresee(struct life *l, const struct span *span, int n)
+static void forget_seen(struct life *l)
 {
 	for (int s = 0; s < l->w.slots; s++)
 		l->seq[s].n_seen = 0;
+}
+
+static void do_forget(struct life *l)
+{
+	l->doing = "forget";
+	caches_forget(&l->w.set);
+	forget_seen(l);
+}
+
+/* Positions inside the step at which states will be captured, perhaps. */
+static void do_foresee(struct life *l, const struct span *span, int n)
+{
+	forget_seen(l);
 	for (int i = 0; i < n; i++) {
 		const struct span *sp = &span[i];
 		struct seq *q = &l->seq[sp->slot];
@@ -694,6 +706,8 @@ static void run_step(struct life *l, const struct span *span, int n)
 	for (int i = 0; i < n; i++)
 		if (chance(l, 2))
 			do_capture_inside(l, span[i].slot);
+	if (chance(l, 2))
+		do_forget(l);
 	count.steps++;
 }
 

@@ -319,6 +319,18 @@ static void say_seed(int signal_number)
 	fprintf(stderr, "in the world of seed %llu\n", (unsigned long long)w.seed);
 }
 
+/* The books; and a step holds no memory for positions that it passed and that nobody kept. */
+static void check_books(void)
+{
+	size_t used = caches_pool(&w.m->caches).used;
+
+	caches_check(&w.m->caches);
+	prefix_check(&w.e->prefix);
+	caches_forget(&w.m->caches);
+	CHECK(caches_pool(&w.m->caches).used == used, "seed %llu: %zu bytes of pages were left foreseen",
+	      (unsigned long long)w.seed, used - caches_pool(&w.m->caches).used);
+}
+
 static void one_world(uint64_t seed)
 {
 	int64_t still = 0, left = 0;
@@ -345,10 +357,8 @@ static void one_world(uint64_t seed)
 		w.looks = 0;
 		if (!engine_step(w.e))
 			w.now += MS;
-		if (!roll(16)) {
-			caches_check(&w.m->caches);
-			prefix_check(&w.e->prefix);
-		}
+		if (!roll(16))
+			check_books();
 		live = 0;
 		for (int i = 0; i < MANY; i++) {
 			struct one *o = &w.one[i];
