@@ -81,6 +81,38 @@ class Explaining(Test):
                          (150, ids[150], 7))
         self.assertEqual(e["first_diff"]["message"], None)
 
+    def placed(self, s, body):
+        """The report of body now; the place that it names is the tree's."""
+        e = self.explain(s, body)
+        at = [n for n in s.ask("GET", "/v1/cache").json()["nodes"] if n["end"] == e["resumed_at"] and n["state"]]
+        self.assertIn(e["place"], [n["place"] for n in at] if e["resumed_at"] else [None], e)
+        return e
+
+    def test_places(self):
+        """The place that was used is named, and what a denser grid would have spared counted."""
+        s = self.serve()
+        ids = [100 + i * i % 300 for i in range(400)]
+        s.post(COMPLETIONS, {"prompt": ids, "max_tokens": 1})
+        saves = set()
+        for at in range(3, 400, 7):
+            e = self.placed(s, {"prompt": ids[:at] + [7] + ids[at + 1:]})
+            self.assertEqual(e["resumed_at"] + e["replayed"], at)
+            self.assertEqual(e["denser_grid_saves"], sum(16 for to in range(e["resumed_at"] + 16, at + 1, 16)), e)
+            saves.add(e["denser_grid_saves"])
+        self.assertTrue(0 in saves and len(saves) > 1, saves)
+        # What is foretold is reported of the request, which leaves a place where it parts.
+        other = {"prompt": ids[:300] + [7] * 20, "max_tokens": 1}
+        e = self.explain(s, other)
+        self.assertEqual(s.post(COMPLETIONS, dict(other, cache_report=True)).json()["usage"]["cache"], e)
+        e = self.placed(s, {"prompt": ids[:300] + [8] * 20})
+        self.assertEqual((e["resumed_at"], e["place"], e["denser_grid_saves"]), (300, "junction", 0))
+        # Places of a conversation that its template marks.
+        a = ask("What is the capital of Peru?")
+        said = s.post(CHAT, a).json()["choices"][0]["message"]
+        used = [self.placed(s, dict(a, messages=m))["place"] for m in
+                (a["messages"], [SYSTEM, {"role": "user", "content": "Who?"}], a["messages"] + [said, a["messages"][1]])]
+        self.assertTrue(all(used) and len(set(used)) > 1, used)
+
     def test_tenants(self):
         with tempfile.NamedTemporaryFile("w") as f:
             f.write("ann one\nbob two\n")
