@@ -1,10 +1,10 @@
 /* test_prefix_model.c - over real architectures: a sequence of LONG tokens is kept;
  * then prompts part from it at k, for every k or each so many, and the logits of
  * the next TAIL tokens are those of another model that computes each prompt from
- * nothing, bit for bit.
+ * nothing, bit for bit.  What is replayed has a bound.
  *
  * With --random N they part at N places of a longer sequence in any order, so that a place
- * meets what earlier ones left; what is replayed has a bound.
+ * meets what earlier ones left.
  *
  *     test_prefix_model [--every N] [--from K] [--to K] [--random N] FOLDER...
  *     test_prefix_model --families     every family of ../shared/golden, at few places */
@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "driver.h"
 #include "engine/engine.h"
+#include "engine/prefix/place.h"
 #include "rows.h"
 
 enum { LONG = 1000, LONGER = 4000, TAIL = 16, CTX = 4096, STEP = 256 };
@@ -112,9 +113,11 @@ static void each(const char *path, int from, int to, int every)
 
 	rig_open(&g, path, LONG);
 	for (int k = to; k >= from; k -= every, n++) {
-		int again;
+		int first = part(&g, k, 0, true), again;
 
-		replayed += part(&g, k, 0, true);
+		CHECK(first <= (LONG - k > PLACE_TAIL ? PLACE_STEP : PLACE_NEAR), "%s: k %d: %d tokens replayed", path,
+		      k, first);
+		replayed += first;
 		/* The second one's truth only now and then: it costs as much again. */
 		again = part(&g, k, 1, k % 5 == 0);
 		CHECK(!again, "k %d: %d tokens replayed by the second", k, again);
@@ -124,7 +127,6 @@ static void each(const char *path, int from, int to, int every)
 	rig_close(&g);
 }
 
-/* A place at a distance d from the end of the base lies behind a kept one by d at most, or by 1024. */
 static void at_random(const char *path, int n)
 {
 	static struct rig g;
@@ -135,7 +137,7 @@ static void at_random(const char *path, int n)
 	for (int i = 0; i < n; i++) {
 		int k = 1 + (int)(rng_bits(11, (uint64_t)i, 5) % (LONGER - 1)), again = part(&g, k, i, true);
 
-		CHECK(again <= (LONGER - k > 1024 ? LONGER - k : 1024), "k %d: %d tokens replayed", k, again);
+		CHECK(again <= PLACE_STEP, "%s: k %d: %d tokens replayed", path, k, again);
 		most = again > most ? again : most;
 		replayed += again;
 	}
