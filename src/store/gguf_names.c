@@ -322,6 +322,10 @@ static const struct gguf_arch archs[] = {
 	{ "qwen2moe", "qwen2_moe", none, gguf_config_qwen2_moe, false },
 	{ "qwen3", "qwen3", none, gguf_config_plain, false },
 	{ "qwen3moe", "qwen3_moe", none, gguf_config_qwen3_moe, false },
+	/* The text of models that see; positions of text alone turn as they do without sections. */
+	{ "qwen2vl", "qwen2", none, gguf_config_plain, false },
+	{ "qwen3vl", "qwen3", none, gguf_config_plain, false },
+	{ "qwen3vlmoe", "qwen3_moe", none, gguf_config_qwen3_moe, false },
 	{ "qwen3next", "qwen3_next", qwen35, gguf_config_qwen3_next, true },
 	{ "qwen35", "qwen3_5_text", qwen35, gguf_config_qwen3_5, true },
 	{ "qwen35moe", "qwen3_5_moe_text", qwen35, gguf_config_qwen3_5, true },

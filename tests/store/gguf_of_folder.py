@@ -6,6 +6,7 @@
 What the converter does to names, values and metadata stands here once more, apart from weft's own tables.  All tensors
 are written in float32, so the only difference is that of norms, which lose the last bit in w + 1 - 1.
 """
+import glob
 import json
 import os
 import struct
@@ -14,6 +15,13 @@ import sys
 import tempfile
 
 import numpy as np
+
+
+def all_tensors(folder):
+    out = {}
+    for path in glob.glob(os.path.join(folder, "model*.safetensors")):
+        out.update(safetensors(path))
+    return out
 
 
 def safetensors(path):
@@ -49,6 +57,8 @@ class File:
             value = struct.pack("<If", 6, v)
         elif isinstance(v, str):
             value = struct.pack("<I", 8) + text(v)
+        elif isinstance(v, bytes):
+            value = struct.pack("<IIQ", 9, 5, len(v) // 4) + v
         else:
             value = struct.pack("<IIQ", 9, 7, len(v)) + bytes(v)
         self.pairs.append(text(key) + value)
@@ -149,6 +159,10 @@ def keys(f, c):
         f.put("expert_used_count", c["num_experts_per_tok"])
         f.put("expert_feed_forward_length", c["intermediate_size"])
         f.put("expert_gating_func", 2)
+    elif f.arch == "qwen3vlmoe":
+        f.put("expert_count", c["num_experts"])
+        f.put("expert_used_count", c["num_experts_per_tok"])
+        f.put("expert_feed_forward_length", c["moe_intermediate_size"])
 
 
 def add_tensor(f, c, layer, rest, v, experts):
@@ -169,13 +183,15 @@ def add_tensor(f, c, layer, rest, v, experts):
     f.add("blk.%d.%s.%s" % (layer, own.get(base) or NAMES[base], kind), v)
 
 
-def convert(folder, path):
+def convert(folder, path, arch=None):
     with open(os.path.join(folder, "config.json")) as at:
         c = json.load(at)
     c = c.get("text_config", c)
-    f, experts = File(ARCH.get(c["model_type"], c["model_type"])), {}
+    f, experts = File(arch or ARCH.get(c["model_type"], c["model_type"])), {}
     keys(f, c)
-    for name, v in sorted(safetensors(os.path.join(folder, "model.safetensors")).items()):
+    if f.arch.endswith(("vl", "vlmoe")):
+        f.put("rope.dimension_sections", b"".join(struct.pack("<i", n) for n in (8, 12, 12, 0)))
+    for name, v in sorted(all_tensors(folder).items()):
         name = name.replace("language_model.model.", "model.").replace("model.language_model.", "model.").replace("language_model.lm_head", "lm_head")
         if f.arch == "gemma2" and name.endswith("norm.weight"):
             v = v + 1
@@ -203,12 +219,13 @@ CHANGED = {"smollm3": {"no_rope_layers": None, "no_rope_layer_interval": 4}, "ge
 
 
 def folders(tree, shared):
+    """Folders, and the architecture of the file where it is not the family's own."""
     for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3"):
-        yield os.path.join(tree, name, "hf-bf16")
-    for name in ("olmo3", "ministral3", "minimax_m2"):
+        yield os.path.join(tree, name, "hf-bf16"), None
+    for name, arch in (("olmo3", None), ("ministral3", None), ("minimax_m2", None), ("qwen2", "qwen2vl"), ("qwen3", "qwen3vl"), ("qwen3_moe", "qwen3vlmoe")):
         at = os.path.join(shared, name, "hf-bf16") if shared else ""
         if os.path.isdir(at):
-            yield at
+            yield at, arch
         else:
             print("skipped: no %s" % (at or name))
 
@@ -220,24 +237,25 @@ def main():
     weft, tree, shared = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None
     failed = 0
     with tempfile.TemporaryDirectory() as tmp:
-        for n, folder in enumerate(folders(tree, shared)):
+        for n, (folder, arch) in enumerate(folders(tree, shared)):
             at, gguf, ids = os.path.join(tmp, str(n)), os.path.join(tmp, "%d.gguf" % n), os.path.join(tmp, "ids")
             with open(os.path.join(folder, "config.json")) as f:
                 c = json.load(f)
             c = {k: v for k, v in {**c, **CHANGED.get(c["model_type"], {})}.items() if v is not None}
             os.mkdir(at)
-            os.symlink(os.path.abspath(os.path.join(folder, "model.safetensors")), os.path.join(at, "model.safetensors"))
+            for path in glob.glob(os.path.join(os.path.abspath(folder), "model*")):
+                os.symlink(path, os.path.join(at, os.path.basename(path)))
             with open(os.path.join(at, "config.json"), "w") as f:
                 json.dump(c, f)
             with open(ids, "w") as f:
                 json.dump([7 * i * i % 61 + 1 for i in range(60)], f)
-            convert(at, gguf)
+            convert(at, gguf, arch)
             want, why = logits(weft, at, ids)
             got, why_not = logits(weft, gguf, ids)
             worst = abs(want - got).max() if want is not None and got is not None else None
             good = worst is not None and worst <= 1e-4
             failed += not good
-            print("ok  " if good else "FAIL", folder, worst, why or why_not)
+            print("ok  " if good else "FAIL", folder, arch or "", worst, why or why_not)
     print("%d failed" % failed)
     return failed > 0
 
