@@ -300,7 +300,7 @@ static bool due_in_answer(const struct engine *e, const struct request *r)
 {
 	int near, step;
 
-	if (r->pitch.near == PLACE_NEVER || r->pos < r->n_prompt || r->n_tok - r->pos != 1)
+	if (!r->pitch.answers || r->pos < r->n_prompt || r->n_tok - r->pos != 1)
 		return false;
 	near = near_in_answer(e, r);
 	step = 1 + (e->opts.n_draft < near / 2 ? e->opts.n_draft : near / 2);

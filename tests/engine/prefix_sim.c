@@ -373,7 +373,7 @@ static void serve(struct sim *s, const struct text *x, int n_prompt)
 		keep(s, x, pos, kind);
 	}
 	place_plan_fini(&plan);
-	while (!coarse && x->n - 1 - pos > pitch.step) {
+	while (pitch.answers && x->n - 1 - pos > pitch.step) {
 		advance(s, &pos, pos + pitch.step);
 		keep(s, x, pos, PLACE_GRID);
 	}

@@ -121,6 +121,13 @@ enum { STEP_MOST = 1 << 20 };
  * millisecond or two, which the next prompt saves many times over. */
 enum { TAIL_SHARE = 512 };
 
+/* Room for so many times its near places is what a prompt needs to have them.  With room for two of those, 64 tokens apart,
+ * they would still push out places that spare thousands of tokens: then there are none, and none in answers. */
+enum { NEAR_ROOM = 8 };
+
+/* With less room than for this many places a prompt has the grid of those to whom states are dear. */
+enum { GRID_ROOM = 2 };
+
 /* Places of a prompt of n tokens when the first level has so many, at least 1. */
 static double places_of(double first, int step, int n)
 {
@@ -136,7 +143,7 @@ static double places_of(double first, int step, int n)
 
 struct place_pitch place_pitch(const struct place_cost *c, int n)
 {
-	struct place_pitch g = { .step = PLACE_STEP, .near = PLACE_NEAR, .dense = INT_MAX };
+	struct place_pitch g = { .step = PLACE_STEP, .near = PLACE_NEAR, .dense = INT_MAX, .answers = true };
 	double copy = c->row_ns > 0 ? c->copy_ns / c->row_ns / c->share : 0; /* tokens that pay for one */
 
 	if (c->anywhere)
@@ -148,8 +155,17 @@ struct place_pitch place_pitch(const struct place_cost *c, int n)
 	if (c->states > 0) {
 		double room = (c->states - c->token * n) / 2, first = n / g.step + 1;
 
-		while (g.near < g.step && room < 4 * PLACE_TAIL / g.near)
+		if (room < GRID_ROOM) {
+			int step = g.step > PLACE_COARSE ? g.step : PLACE_COARSE;
+
+			return (struct place_pitch){ .step = step, .near = step, .dense = 2 * step };
+		}
+		while (g.near < g.step && room < NEAR_ROOM * PLACE_TAIL / g.near)
 			g.near *= 2;
+		if (room < 2 * NEAR_ROOM) {
+			g.near = PLACE_COARSE;
+			g.answers = false;
+		}
 		while (first > 1 && places_of(first, g.step, n) > room)
 			first *= 0.75;
 		g.dense = (int)fmin(INT_MAX, first * g.step);

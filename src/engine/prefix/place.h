@@ -43,6 +43,7 @@ bool place_after(const struct place_plan *p, int pos, struct place_at *out);
 enum { PLACE_STEP = 64, PLACE_NEAR = 16, PLACE_TAIL = 64, PLACE_NEVER = 1 << 28 };
 struct place_pitch {
 	int step, near, dense;
+	bool answers; /* places in answers, too */
 };
 
 /* What a state costs beside what it may save. */
