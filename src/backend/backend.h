@@ -36,6 +36,14 @@ struct span {
 	int n_draft; /* how many of those, at the tail, may be taken back; < n */
 };
 
+/* Where the outputs of a layer go beside the layer after it: row i of the pass to out + i * ld, as many floats as the
+ * residual stream has.  Backend memory. */
+struct tap {
+	int layer; /* counted from 0 */
+	float *out;
+	size_t ld;
+};
+
 /* One forward pass over the rows of one step.  Rows of an item are adjacent and
  * in rising position.  A row needs logits when it is in logit_row. */
 struct pass {
@@ -64,6 +72,8 @@ struct pass {
 	const struct adapter_mix *const *adapter;
 	/* For drafting; backend memory, or NULL. */
 	float *hidden;      /* [n_row][hidden] written by forward: each row as the output matrix reads it */
+	const struct tap *tap; /* [n_tap] in any order; one layer may have several */
+	int n_tap;
 	const float *given; /* [n_row][hidden] read by a draft head: the model's hidden of the token before */
 	/* Items of which a row could not be computed, since an expert could not be read: their rows are worth nothing,
 	 * and those of the others what they always are.  NULL: nobody asked, and such a failure ends the program. */

@@ -262,8 +262,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	if (c.code)
 		return c.code;
 	stack_init(s, &b, 2 * m->shape.layers, &(struct trunk_names){ "word_embeddings", "norm" }, p.tied);
-	for (int i = 0; i < m->shape.layers && !b.code; i++)
+	for (int i = 0; i < m->shape.layers && !b.code; i++) {
 		bind_layer(s, &b, &p, i);
+		stack_end_layer(s, i);
+	}
 	if (!b.code)
 		stack_ignore_layers(s, &b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
 	return b.code ? b.code : c.code;

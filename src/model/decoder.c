@@ -180,6 +180,7 @@ void decoder_forward(struct model *m, struct pass *p)
 		join_add(p, &y->join_ffn, x, to, d->trunk.hidden);
 		if (p->n_brought && i < m->shape.deep)
 			p->be->ops->bring(p, x, d->trunk.hidden, i + 1);
+		trunk_tap(p, &d->trunk, i, x);
 	}
 	trunk_end(p, &d->trunk, x);
 }

@@ -161,8 +161,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	s->trunk.logit_scale = (float)factor(&c, "lm_head_multiplier");
 	if (!b.code && factors_folded(&b))
 		unfold(s, &p);
-	for (int i = 0; i < m->shape.layers && !b.code; i++)
+	for (int i = 0; i < m->shape.layers && !b.code; i++) {
 		bind_layer(s, &b, &p, i);
+		stack_end_layer(s, i);
+	}
 	return b.code ? b.code : c.code;
 }
 

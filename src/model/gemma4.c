@@ -310,6 +310,7 @@ static void forward(struct model *m, struct pass *p)
 			add_embedding(g, p, z, x, e + i * g->dim, h);
 		if (z->scalar != 1)
 			ops->map(p, x, n, hidden, z->scalar, 0);
+		trunk_tap(p, &g->d.trunk, i, x);
 	}
 	trunk_end(p, &g->d.trunk, x);
 }

@@ -155,8 +155,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	stack_init(s, &b, 2 * m->shape.layers, NULL, p.tied);
 	s->trunk.embed_scale = (float)conf_double_or(&c, "embedding_multiplier", 1);
 	s->trunk.logit_scale = 1.0f / (float)conf_double_or(&c, "logits_scaling", 1);
-	for (int i = 0; i < m->shape.layers && !b.code; i++)
+	for (int i = 0; i < m->shape.layers && !b.code; i++) {
 		bind_layer(s, &b, &p, i);
+		stack_end_layer(s, i);
+	}
 	return b.code ? b.code : c.code;
 }
 

@@ -242,8 +242,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		return c.code;
 	stack_init(s, &b, 2 * m->shape.layers, &(struct trunk_names){ "embed_tokens", "final_layernorm" }, p.tied);
 	rate = arena_zalloc(&m->arena, (size_t)m->shape.layers * sizeof *rate);
-	for (int i = 0; i < m->shape.layers && !b.code; i++)
+	for (int i = 0; i < m->shape.layers && !b.code; i++) {
 		bind_layer(s, &b, &p, rate, i);
+		stack_end_layer(s, i);
+	}
 	return b.code;
 }
 

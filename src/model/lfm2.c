@@ -200,8 +200,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	if (c.code)
 		return c.code;
 	stack_init(s, &b, 2 * m->shape.layers, &(struct trunk_names){ "embed_tokens", "embedding_norm" }, p.tied);
-	for (int i = 0; i < m->shape.layers && !b.code; i++)
+	for (int i = 0; i < m->shape.layers && !b.code; i++) {
 		bind_layer(s, &b, &p, i);
+		stack_end_layer(s, i);
+	}
 	if (!b.code && st->text != st->config)
 		decoder_ignore(st);
 	return b.code;

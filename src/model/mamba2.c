@@ -48,8 +48,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	if (c.code)
 		return c.code;
 	stack_init(s, &b, m->shape.layers, &(struct trunk_names){ "embeddings", "norm_f" }, tied);
-	for (int i = 0; i < m->shape.layers && !b.code; i++)
+	for (int i = 0; i < m->shape.layers && !b.code; i++) {
 		stack_add_mamba(s, &b, &f, bind_floats(&b, m->shape.hidden, 0, "layers.%d.norm.weight", i), i);
+		stack_end_layer(s, i);
+	}
 	return b.code;
 }
 

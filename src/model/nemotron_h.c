@@ -209,8 +209,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	if (c.code)
 		return c.code;
 	stack_init(s, &b, m->shape.layers, &(struct trunk_names){ "embeddings", "norm_f" }, p.tied);
-	for (int i = 0; i < m->shape.layers && !b.code; i++)
+	for (int i = 0; i < m->shape.layers && !b.code; i++) {
 		bind_layer(s, &b, &p, i);
+		stack_end_layer(s, i);
+	}
 	if (!b.code)
 		store_ignore(st, "mtp.", "draft head: not read by this version");
 	return b.code;

@@ -431,6 +431,7 @@ static void forward(struct model *m, struct pass *p)
 			mixer_forward(q, p, y, x, h, state);
 		ops->norm(p, h, x, p->n_row, hidden, y->norm_post, q->eps);
 		ffn_forward(p, &y->ffn, x, true, h);
+		trunk_tap(p, &q->trunk, i, x);
 	}
 	trunk_end(p, &q->trunk, x);
 }

@@ -276,6 +276,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	for (int i = 0; i < m->shape.layers && !b.code; i++) {
 		add_time(s, &b, &p, i);
 		add_channel(s, &b, &p, i);
+		stack_end_layer(s, i);
 	}
 	return b.code;
 }

@@ -49,7 +49,13 @@ struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own,
 	b->ops = ops;
 	b->own = own;
 	b->norm = norm;
+	b->last_of = -1;
 	return b;
+}
+
+void stack_end_layer(struct stack *s, int i)
+{
+	s->block[s->n_block - 1].last_of = i;
 }
 
 /* ---- the blocks that all families have ---- */
@@ -171,6 +177,8 @@ void stack_forward(struct model *m, struct pass *p)
 			trunk_norm(p, &s->trunk, h, x, p->n_row, b->norm, b->bias);
 		b->ops->forward(p, b, to, to == x, b->norm ? h : x, &v);
 		join_add(p, &b->join, x, to, hidden);
+		if (b->last_of >= 0)
+			trunk_tap(p, &s->trunk, b->last_of, x);
 	}
 	trunk_end(p, &s->trunk, x);
 }

@@ -36,6 +36,7 @@ struct block {
 	const float *bias; /* of that norm, which is a LayerNorm then; NULL: RMS norm */
 	bool beside;       /* reads what the block before it reads, its norm included */
 	struct join join;
+	int last_of;        /* of the layer of this number it is the last block; below 0: of none */
 	int layer;          /* its index in the cache of states */
 	struct kv_place kv; /* of its keys and values */
 };
@@ -57,6 +58,8 @@ void stack_read_attention(struct stack *s, struct conf *c, struct attention_form
  * these names (NULL: embed_tokens and norm).  shape and trunk.eps are read before; an error stays in b. */
 void stack_init(struct stack *s, struct binder *b, int blocks, const struct trunk_names *names, bool tied);
 struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own, const float *norm);
+/* The block added last is the last of layer i. */
+void stack_end_layer(struct stack *s, int i);
 /* An attention block, which takes the next layer of the keys' and values' cache; a feed-forward block. */
 struct block *stack_add_attention(struct stack *s, struct binder *b, const struct attention_form *f, const float *norm,
                                   int layer);

@@ -46,6 +46,13 @@ float *trunk_begin(struct pass *p, const struct trunk *t)
 	return x;
 }
 
+void trunk_tap(struct pass *p, const struct trunk *t, int i, const float *x)
+{
+	for (int k = 0; k < p->n_tap; k++)
+		if (p->tap[k].layer == i)
+			p->be->ops->blend(p, p->tap[k].out, p->tap[k].ld, x, NULL, NULL, p->n_row, t->hidden);
+}
+
 void trunk_end(struct pass *p, const struct trunk *t, const float *x)
 {
 	const struct backend_ops *ops = p->be->ops;

@@ -28,6 +28,8 @@ void trunk_bind_as(struct binder *b, struct trunk *t, const struct trunk_names *
                    float eps, float norm_add);
 /* Begins a pass: returns x[n_row][hidden], the embeddings of its tokens, in the pass's work memory. */
 float *trunk_begin(struct pass *p, const struct trunk *t);
+/* After layer i: the residual stream x to the pass's taps of that layer. */
+void trunk_tap(struct pass *p, const struct trunk *t, int i, const float *x);
 /* Ends it: fills p->hidden, where it is asked for, and p->logits from the residual stream x. */
 void trunk_end(struct pass *p, const struct trunk *t, const float *x);
 /* Work memory: of what trunk_begin returns, and of trunk_end. */
