@@ -71,10 +71,13 @@ struct pass {
 	 * has any.  n rows of linear are the step's, or those with logits. */
 	const struct adapter_mix *const *adapter;
 	/* For drafting; backend memory, or NULL. */
-	float *hidden;      /* [n_row][hidden] written by forward: each row as the output matrix reads it */
+	float *hidden;         /* [n_row][hidden] written by forward: each row as the output matrix reads it */
 	const struct tap *tap; /* [n_tap] in any order; one layer may have several */
 	int n_tap;
-	const float *given; /* [n_row][hidden] read by a draft head: the model's hidden of the token before */
+	/* [n_row][shape.carry] read by a draft head: what the model gave for the token before; with `ahead` the head's own
+	 * hidden of it, [n_row][hidden], or of a head that guesses blocks nothing: the rows are those of blocks. */
+	const float *given;
+	bool ahead;
 	/* Items of which a row could not be computed, since an expert could not be read: their rows are worth nothing,
 	 * and those of the others what they always are.  NULL: nobody asked, and such a failure ends the program. */
 	bool *spoiled;     /* [n_item] */
@@ -262,6 +265,7 @@ struct attn {
 	struct rope rope;
 	bool v_norm;        /* RMS norm of the values per head, without a gain */
 	int window;         /* a row at pos sees (pos - window, pos]; 0: all positions up to its own */
+	int first;          /* no row sees positions before it, but those before it themselves */
 	bool both_ways;     /* rows see up to the pass's `see` instead of their own position */
 	float softcap;      /* a score is softcap tanh(scale q . k / softcap); 0: scale q . k */
 	const float *sinks; /* [heads] a score of each head's that takes weight and has no value; NULL: none */

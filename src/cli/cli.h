@@ -74,7 +74,7 @@ struct options {
 
 	/* Speculation. */
 	const char *draft_model; /* NULL: none */
-	enum draft_kind { DRAFT_NONE, DRAFT_NGRAM, DRAFT_MODEL, DRAFT_MTP, DRAFT_AUTO } draft_kind;
+	enum draft_kind { DRAFT_NONE, DRAFT_NGRAM, DRAFT_MODEL, DRAFT_HEAD, DRAFT_AUTO } draft_kind;
 	int n_draft; /* tokens */
 	bool draft_fixed;
 	double draft_pretend; /* 0: no */

@@ -12,15 +12,6 @@
 /* Text of ended sequences that ngram looks into: some megabytes. */
 enum { TEXT_MAX = 1 << 18 };
 
-/* A folder that holds a draft head and no model. */
-static bool only_head(const struct store *st)
-{
-	const char *type = json_str(json_get(st->config, "model_type"), NULL);
-	size_t n = type ? strlen(type) : 0;
-
-	return n > 4 && !strcmp(type + n - 4, "_mtp");
-}
-
 static int same_tokens(const struct drafts *d, const struct model *m, const struct tokenizer *tok, struct err *err)
 {
 	struct tokenizer *own = NULL;
@@ -55,10 +46,10 @@ static int bind_other(struct drafts *d, const struct options *o, const struct mo
 
 	if (rc)
 		return err_prefix(err, "--draft-model");
-	d->head = only_head(d->store);
-	if (o->draft_kind != DRAFT_AUTO && d->head != (o->draft_kind == DRAFT_MTP))
+	d->head = model_only_head(d->store);
+	if (o->draft_kind != DRAFT_AUTO && d->head != (o->draft_kind == DRAFT_HEAD))
 		return err_set(err, E_ARG, "--draft-model %s is a %s, and --draft-kind says %s", o->draft_model,
-		               d->head ? "draft head" : "whole model", o->draft_kind == DRAFT_MTP ? "mtp" : "model");
+		               d->head ? "draft head" : "whole model", o->draft_kind == DRAFT_HEAD ? "head" : "model");
 	if (d->head)
 		return model_bind_head(&d->model, m, d->store, err);
 	rc = model_bind(&d->model, d->store, err);
@@ -82,7 +73,7 @@ int drafts_bind(struct drafts *d, const struct options *o, const struct model *m
 		return bind_other(d, o, m, tok, err);
 	rc = model_bind_head(&d->model, m, st, &why);
 	d->head = !rc;
-	if (!rc || o->draft_kind != DRAFT_MTP) {
+	if (!rc || o->draft_kind != DRAFT_HEAD) {
 		if (rc && rc != E_MISSING && rc != E_UNSUPPORTED)
 			log_warn("drafting without the model's draft head: %s", why.msg);
 		return 0;
@@ -101,7 +92,7 @@ size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_
 	size_t prefix = o->prefix_bytes < memory / 8 ? o->prefix_bytes : memory / 8, least;
 	const struct shape *s = d->model ? &d->model->shape : NULL;
 	struct model_opts mo;
-	size_t most, states;
+	size_t most, states, given;
 
 	if (!s || !drafts_tokens(o))
 		return 0;
@@ -115,7 +106,11 @@ size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_
 		d->kv_bytes = least;
 	d->prefix_bytes = prefix / 8;
 	states = size_mul((size_t)o->parallel + 1, model_snap_bytes(s));
-	return d->kv_bytes + d->prefix_bytes + 2 * states + (size_t)s->weight_bytes;
+	/* What the model gives in a step, and what waits of it. */
+	given = d->head ? size_mul((size_t)mo.step_rows + (size_t)o->parallel * DRAFT_WAITING_MAX,
+	                           (size_t)s->carry * sizeof(float)) :
+	                  0;
+	return d->kv_bytes + d->prefix_bytes + given + 2 * states + (size_t)s->weight_bytes;
 }
 
 static int open_model(struct drafts *d, const struct options *o, struct model *m, struct err *err)
@@ -126,7 +121,7 @@ static int open_model(struct drafts *d, const struct options *o, struct model *m
 		.slots = o->parallel,
 		.kv_bytes = d->kv_bytes,
 		.ctx_max = m->opts.ctx_max < s->ctx_max ? m->opts.ctx_max : s->ctx_max,
-		.step_rows = DRAFT_WAITING_MAX + o->parallel,
+		.step_rows = draft_head_rows(s, o->parallel),
 		.snap_bytes = d->prefix_bytes + size_mul((size_t)o->parallel + 1, model_snap_bytes(s)),
 	};
 	int rc;
@@ -137,7 +132,7 @@ static int open_model(struct drafts *d, const struct options *o, struct model *m
 	if (rc)
 		return err_prefix(err, "drafting");
 	if (d->head)
-		rc = draft_mtp_open(&d->drafter[d->n], d->model, o->parallel, d->prefix_bytes, err);
+		rc = draft_head_open(&d->drafter[d->n], d->model, o->parallel, d->prefix_bytes, err);
 	else
 		rc = draft_model_open(&d->drafter[d->n], d->model, o->parallel, d->prefix_bytes, err);
 	d->n += !rc;

@@ -149,13 +149,17 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 		return 0;
 	}
 	if (op->kind == K_DRAFT) {
-		static const char *const name[] = { "none", "ngram", "model", "mtp", "auto" };
+		static const char *const name[] = { "none", "ngram", "model", "head", "auto" };
 
 		for (int i = DRAFT_NONE; i <= DRAFT_AUTO; i++)
 			if (!strcmp(text, name[i])) {
 				*(enum draft_kind *)field(o, op->at) = (enum draft_kind)i;
 				return 0;
 			}
+		if (!strcmp(text, "mtp")) { /* what it was called while there was one kind of head */
+			*(enum draft_kind *)field(o, op->at) = DRAFT_HEAD;
+			return 0;
+		}
 	}
 	if (op->kind == K_THINK && (!strcmp(text, "on") || !strcmp(text, "off"))) {
 		*(enum think *)field(o, op->at) = text[1] == 'n' ? THINK_ON : THINK_OFF;

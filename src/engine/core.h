@@ -247,6 +247,7 @@ struct engine {
 	struct batch batch;
 	struct pass pass;
 	size_t logits_bytes, hidden_bytes; /* hidden: when a drafter follows the model */
+	struct tap *tap;                   /* pass.tap: of all drafters that read layers */
 	float *row;                        /* [vocab] one row of logits, near */
 	bool *spoiled;                     /* [seqs_max] items of the step, as backend.h has it */
 	uint32_t *only;                    /* bits for [vocab], none set: room to allow one token */

@@ -565,7 +565,7 @@ void draft_follow(struct engine *e)
 	struct drafting *g = &e->drafting;
 	struct batch *b = &e->batch;
 
-	for (int k = 0; k < e->opts.n_drafter && e->pass.hidden; k++) {
+	for (int k = 0; k < e->opts.n_drafter; k++) {
 		struct drafter *d = e->opts.drafter[k];
 		int64_t began, took;
 		int n = 0, rows;

@@ -788,6 +788,59 @@ static void batch_init(struct engine *e)
 	b->adapter = xcalloc(seqs, sizeof(*b->adapter));
 }
 
+/* Bytes of what drafter d follows, in the largest step. */
+static size_t taps_bytes(const struct engine *e, const struct drafter *d)
+{
+	size_t hidden = (size_t)e->m->shape.hidden * sizeof(float);
+
+	return size_mul(size_mul((size_t)e->opts.step_rows, hidden), (size_t)d->n_tap);
+}
+
+/* Where the pass leaves what drafters follow. */
+static int taps_init(struct engine *e, struct err *err)
+{
+	struct backend *be = e->m->be;
+	size_t hidden = (size_t)e->m->shape.hidden;
+	struct pass *p = &e->pass;
+	int n = 0;
+
+	for (int i = 0; i < e->opts.n_drafter; i++)
+		n += e->opts.drafter[i]->n_tap;
+	e->tap = xcalloc((size_t)n + 1, sizeof(*e->tap));
+	for (int i = 0; i < e->opts.n_drafter; i++) {
+		struct drafter *d = e->opts.drafter[i];
+
+		d->taps = NULL;
+		if (d->ops->follow && !d->n_tap)
+			e->hidden_bytes = size_mul(size_mul((size_t)e->opts.step_rows, hidden), sizeof(float));
+		if (d->n_tap && !(d->taps = be->ops->alloc(be, taps_bytes(e, d))))
+			return err_set(err, E_FULL, "no memory for %zu bytes of layers' outputs", taps_bytes(e, d));
+		for (int k = 0; k < d->n_tap; k++)
+			e->tap[p->n_tap++] = (struct tap){ d->tap[k], d->taps + (size_t)k * hidden,
+				                           (size_t)d->n_tap * hidden };
+	}
+	p->tap = e->tap;
+	if (e->hidden_bytes && !(p->hidden = be->ops->alloc(be, e->hidden_bytes)))
+		return err_set(err, E_FULL, "no memory for %zu bytes of hidden rows", e->hidden_bytes);
+	return 0;
+}
+
+static void taps_fini(struct engine *e)
+{
+	struct backend *be = e->m->be;
+
+	for (int i = 0; i < e->opts.n_drafter; i++) {
+		struct drafter *d = e->opts.drafter[i];
+
+		if (d->taps)
+			be->ops->free(be, d->taps, taps_bytes(e, d));
+		d->taps = NULL;
+	}
+	if (e->pass.hidden)
+		be->ops->free(be, e->pass.hidden, e->hidden_bytes);
+	free(e->tap);
+}
+
 /* The pass of the largest step, in the backend's memory. */
 static int pass_init(struct engine *e, struct err *err)
 {
@@ -817,12 +870,7 @@ static int pass_init(struct engine *e, struct err *err)
 	if (!p->logits || (p->work_cap && !p->work))
 		return err_set(err, E_FULL, "no memory for a step of %d rows: %zu bytes of logits, %zu of work", rows,
 		               e->logits_bytes, p->work_cap);
-	for (int i = 0; i < e->opts.n_drafter; i++)
-		if (e->opts.drafter[i]->ops->follow)
-			e->hidden_bytes = size_mul(size_mul((size_t)rows, (size_t)m->shape.hidden), sizeof(float));
-	if (e->hidden_bytes && !(p->hidden = be->ops->alloc(be, e->hidden_bytes)))
-		return err_set(err, E_FULL, "no memory for %zu bytes of hidden rows", e->hidden_bytes);
-	return 0;
+	return taps_init(e, err);
 }
 
 static void engine_free(struct engine *e)
@@ -837,8 +885,7 @@ static void engine_free(struct engine *e)
 	queue_fini(&e->queue);
 	if (e->pass.logits)
 		be->ops->free(be, e->pass.logits, e->logits_bytes);
-	if (e->pass.hidden)
-		be->ops->free(be, e->pass.hidden, e->hidden_bytes);
+	taps_fini(e);
 	if (e->pass.work)
 		be->ops->free(be, e->pass.work, e->pass.work_cap);
 	free(b->item);

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "cache/kinds.h"
+#include "model/head.h"
 
 enum { PAGE_ROWS = 64 }; /* positions per KV page: the step of allocation, see docs/design.md */
 
@@ -17,7 +18,6 @@ static const struct {
 	const char *type, *why;
 } refused[] = {
 	{ "qwen4_exp", "its graph is not Qwen3.5's (hyper-connections, n-gram embeddings, sparse indexer)" },
-	{ "qwen3_5_mtp", "a draft head without its model" },
 };
 
 static int unknown(const struct store *st, const char *type, struct err *err)
@@ -83,12 +83,22 @@ int model_bind_as(struct model **out, const struct model_ops *ops, const char *a
 	return 0;
 }
 
+bool model_only_head(const struct store *st)
+{
+	const char *type = json_str(json_get(st->config, "model_type"), NULL);
+	size_t n = type ? strlen(type) : 0;
+
+	return (n > 4 && !strcmp(type + n - 4, "_mtp")) || head_kind_of(st);
+}
+
 int model_bind(struct model **out, struct store *st, struct err *err)
 {
 	const char *type = json_str(json_get(st->config, "model_type"), NULL), *arch;
 	const struct model_ops *ops;
 
 	*out = NULL;
+	if (model_only_head(st))
+		return err_set(err, E_UNSUPPORTED, "%s: a draft head without its model", st->config_path);
 	if (!type)
 		return err_set(err, E_MISSING, "%s: model_type: missing", st->config_path);
 	ops = find(type, &arch);
@@ -99,15 +109,21 @@ int model_bind(struct model **out, struct store *st, struct err *err)
 
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err)
 {
+	const struct head_kind *kind = head_kind_of(st);
 	int code;
 
 	*out = NULL;
-	if (!of->ops->bind_head)
+	if (!kind && !of->ops->bind_head)
 		return err_set(err, E_UNSUPPORTED, "%s: no draft head is known for model_type %s", st->dir, of->arch);
-	code = of->ops->bind_head(out, of, st, err);
-	if (!code)
-		(*out)->st = st;
-	return code;
+	code = (kind ? kind->bind : of->ops->bind_head)(out, of, st, err);
+	if (code)
+		return code;
+	(*out)->st = st;
+	if (st != of->st) {
+		count(&(*out)->shape, st);
+		store_report(st);
+	}
+	return 0;
 }
 
 /* What opts leaves open, and what does not fit. */

@@ -25,6 +25,19 @@ struct kv_place {
 };
 enum { KV_GROUPS = 4 };
 
+/* What a draft head reads and gives (model_bind_head). */
+struct head_shape {
+	int vocab; /* the model's */
+	/* [n_tap] the model's layers whose outputs, side by side, are a row that it is given; NULL: the model's hidden row. */
+	const int *tap;
+	int n_tap;
+	/* Rows of a block whose tokens are guessed at once: the last token's, and one for each guess, which has the
+	 * token mask; 0: it guesses token by token. */
+	int block;
+	int32_t mask;
+	const int32_t *token; /* [shape.vocab] the model's token that each of its logits is for; NULL: the same */
+};
+
 struct shape {
 	int layers, layers_attn, layers_rec;   /* all; with keys and values of their own; recurrent */
 	int layers_moe, experts, experts_used; /* layers with a mixture; of how many, how many per token */
@@ -36,6 +49,7 @@ struct shape {
 	struct kv_place *place;   /* [layers_attn] in the model's order; NULL: all in one group */
 	struct state_shape state; /* recurrent state; layers 0 when there is none */
 	int carry;                /* floats of a row that each sequence carries along (model_carried); 0: none */
+	struct head_shape head;   /* of a draft head alone */
 	int64_t params;           /* elements of all used tensors, logical */
 	int64_t weight_bytes;     /* stored bytes of all used tensors */
 };
@@ -74,7 +88,8 @@ struct model {
 	struct model_opts opts;
 	struct backend *be;
 	struct caches caches;
-	struct cache_pool pool; /* of the groups of keys and values, when there are several */
+	struct cache_pool pool;    /* of the groups of keys and values, when there are several */
+	const struct trunk *trunk; /* what stands around its layers, for draft heads that share it */
 	/* Those in caches, by kind, for src/model alone; NULL when not used. */
 	struct cache *kv[KV_GROUPS], *state, *carry;
 	struct arena arena;    /* everything the model owns, but */
@@ -97,11 +112,13 @@ void model_close(struct model *m);
  * caches later; model_bind_as takes an architecture that no list has (tests). */
 int model_bind(struct model **out, struct store *st, struct err *err);
 int model_bind_as(struct model **out, const struct model_ops *ops, const char *arch, struct store *st, struct err *err);
-/* The draft head of a bound model, from its own folder or another one; a model of
- * its own with a row of keys and values per token, which carries one row of the
- * model's hidden along (model_carried).  To be attached like any, and closed before
- * `of`.  E_UNSUPPORTED: this architecture has none. */
+/* The draft head of a bound model, from its own folder or another one: multi-token prediction, EAGLE-3 or DFlash,
+ * ops->arch[0] says which.  A model of its own with a row of keys and values per token, made of what the model gave
+ * for the token before (shape.head), of which it carries the last along (model_carried).  To be attached like any, and
+ * closed before `of`.  E_MISSING: st has none.  E_UNSUPPORTED: this architecture has none, or it is not for this model. */
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err);
+/* Does the folder hold a draft head alone, and no model? */
+bool model_only_head(const struct store *st);
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err);
 
 /* Leaves the experts of all mixtures on disk (backend.h, stream); after model_attach, before the first pass.  The

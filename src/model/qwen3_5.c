@@ -504,7 +504,10 @@ static void head_forward(struct model *m, struct pass *p)
 	ops->linear(p, &out, 1, in, p->n_logit, hidden);
 }
 
+static const char *const head_arch[] = { "mtp", NULL };
+
 static const struct model_ops head_ops = {
+	.arch = head_arch,
 	.size = sizeof(struct head),
 	.forward = head_forward,
 	.work_floats = head_floats,
@@ -540,6 +543,7 @@ static int head_config(struct head *d, const struct model *of, struct store *st,
 	s->layers_moe = p->sparse[0];
 	s->state = (struct state_shape){ 0 };
 	s->carry = s->hidden;
+	s->head.vocab = s->vocab;
 	return 0;
 }
 

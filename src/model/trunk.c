@@ -11,6 +11,7 @@ void trunk_bind(struct binder *b, struct trunk *t, int vocab, int hidden, bool t
 void trunk_bind_as(struct binder *b, struct trunk *t, const struct trunk_names *names, int vocab, int hidden, bool tied,
                    float eps, float norm_add)
 {
+	b->m->trunk = t;
 	t->hidden = hidden;
 	t->vocab = vocab;
 	t->eps = eps;

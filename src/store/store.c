@@ -257,6 +257,37 @@ void store_apart(struct store *st, const struct weight *w)
 		}
 }
 
+int store_ints(struct store *st, struct arena *a, const char *name, int64_t count, const int64_t **out, struct err *err)
+{
+	struct tensor *t = store_find(st, name);
+	int64_t *v;
+	int code;
+
+	if (!t)
+		return store_missing(st, name, err);
+	if (t->count != count)
+		return store_shape_error(st, t, &count, 1, err);
+	if (t->format || (t->type != DT_I64 && t->type != DT_I32))
+		return err_set(err, E_FORMAT, "%s: tensor %s: is %s, a list of numbers is read as I64 or I32", t->file,
+		               name, tensor_type_name(t));
+	if ((code = store_data(st, t, err)))
+		return code;
+	v = arena_alloc(a, size_mul((size_t)count, sizeof *v));
+	for (int64_t i = 0; i < count; i++) {
+		int32_t half;
+
+		if (t->type == DT_I64) {
+			memcpy(&v[i], t->data + i * 8, sizeof v[i]);
+			continue;
+		}
+		memcpy(&half, t->data + i * 4, sizeof half);
+		v[i] = half;
+	}
+	t->used++;
+	*out = v;
+	return 0;
+}
+
 /* ---- memory ---- */
 
 void store_rows_only(struct store *st, struct weight *w)

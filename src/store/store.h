@@ -118,6 +118,9 @@ void store_apart(struct store *st, const struct weight *w);
  * dimensions are 1.  Each gets add added (norms stored without their 1). */
 int store_floats(struct store *st, struct arena *a, const char *name, int64_t count, float add, const float **out,
                  struct err *err);
+/* A list of count integers (I64 or I32) in the arena. */
+int store_ints(struct store *st, struct arena *a, const char *name, int64_t count, const int64_t **out,
+               struct err *err);
 /* "FILE: tensor NAME is [..], CONFIG asks for [..]" */
 int store_shape_error(const struct store *st, const struct tensor *t, const int64_t *dim, int n_dim, struct err *err);
 int store_missing(const struct store *st, const char *name, struct err *err);

@@ -24,6 +24,7 @@ struct shape {
 	int window; /* 0: none */
 	bool sinks;
 	float cap;
+	int first; /* no row from it on sees what is before it */
 };
 static const struct shape shapes[] = {
 	{ 64, 6, 2 },
@@ -41,6 +42,8 @@ static const struct shape shapes[] = {
 	{ 32, 4, 1, 1 },
 	{ 64, 4, 2, 0, true },
 	{ 64, 4, 2, 90, true, 5 },
+	{ 64, 6, 2, .first = 1 },
+	{ 32, 4, 1, 90, .first = 37 },
 };
 
 static const struct shape *shape;
@@ -140,6 +143,7 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 		          .dim = shape->dim,
 		          .scale = 1 / sqrtf((float)shape->dim),
 		          .window = shape->window,
+		          .first = shape->first,
 		          .both_ways = stretch[1] > 0,
 		          .softcap = shape->cap,
 		          .sinks = shape->sinks ? sinks : NULL };
@@ -326,7 +330,9 @@ static float exp_truth(float x)
 /* The first position that row r sees. */
 static int first_of(int r)
 {
-	return shape->window && r >= shape->window ? r - shape->window + 1 : 0;
+	int first = shape->window && r >= shape->window ? r - shape->window + 1 : 0;
+
+	return r >= shape->first && first < shape->first ? shape->first : first;
 }
 
 static void sink_truth(float *out, float max, float *sum, float sink)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 WEFT, MODELS = sys.argv[1:3]
+GOLDEN = os.path.join(MODELS, "../tests/golden")
 TINY, DRAFT, QUANT = (os.path.join(MODELS, n) for n in ("weft-tiny", "weft-tiny-draft", "weft-tiny-4bit"))
 
 
@@ -57,6 +58,26 @@ def other_tokens(work):
     return out
 
 
+def other_heads(work):
+    """Heads of other makers: the logits of plain decoding, whatever they guess."""
+    model, ids, out = (os.path.join(GOLDEN, "qwen3_5/mlx-q4"), os.path.join(work, "few.json"), os.path.join(work, "few"))
+    with open(ids, "w") as f:
+        json.dump([(i * i * 7 + 5) % 500 for i in range(70)], f)
+
+    def logits(*more):
+        run("logits", model, "--ids", ids, "--out", out, "--greedy", "30", *more)
+        with open(out, "rb") as f:
+            return f.read()
+
+    want = logits()
+    for name in ("eagle3_speculators", "dflash_sliding"):
+        head = os.path.join(GOLDEN, "_draft", name)
+        for more in (["--draft", "head"], ["--draft", "auto", "--num-draft-tokens", "3"],
+                     ["--draft", "head", "--alongside", "2", "--split", "7"]):
+            assert logits("--draft-model", head, *more) == want, (name, more)
+    print("ok the same logits with heads of other makers")
+
+
 def main():
     with tempfile.TemporaryDirectory() as work:
         ask = ("run", TINY, "--temp", "0", "-n", "40", "-p", "Repeat: red green blue red green blue red green")
@@ -92,14 +113,20 @@ def main():
 
         refused("needs --draft-model", "--draft-kind", "model")
         refused("without a model", "--draft-kind", "ngram", "--draft-model", DRAFT)
-        refused("is a whole model", "--draft-kind", "mtp", "--draft-model", DRAFT)
+        refused("is a whole model", "--draft-kind", "head", "--draft-model", DRAFT)
         refused("is a draft head", "--draft-kind", "model", "--draft-model", heads[0])
         refused("cannot draft: its token", "--draft-model", other_tokens(work))
         e = run("run", QUANT, "-p", "x", "--draft-kind", "mtp", code=1).stderr
         assert "no draft head" in e, e
         e = run(*ask, "--draft-kind", "magic", code=2).stderr
-        assert "none|ngram|model|mtp|auto" in e, e
+        assert "none|ngram|model|head|auto" in e, e
+        e = run("inspect", os.path.join(GOLDEN, "_draft/eagle3_speculators"), code=1).stderr
+        assert "a draft head without its model" in e, e
+        refused("the model has", "--draft-model", os.path.join(GOLDEN, "_draft/dflash_sliding"))
+        refused("asks for", "--draft-model", os.path.join(GOLDEN, "_draft/eagle3_speculators"))
         print("ok refusals")
+
+        other_heads(work)
 
 
 main()

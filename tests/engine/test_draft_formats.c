@@ -6,7 +6,8 @@
  * next turn finds are those of plain decoding.  The list of formats is the program's
  * own.
  *
- *     test_draft_formats TOKENIZER-JSON MODEL [FORMAT...]: of these formats alone, with every max_tokens */
+ *     test_draft_formats TOKENIZER-JSON MODEL [--head FOLDER] [FORMAT...]: of these formats alone, with every
+ *     max_tokens; with a draft head in place of those drafters */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,11 +26,13 @@ static struct store *st;
 static struct tokenizer *tok;
 static int vocab; /* tokens that prompts are made of */
 static struct backend *be;
+static struct store *head_st; /* NULL: drafters that know */
 
 struct rig {
-	struct model *m;
+	struct model *m, *head;
 	struct engine *e;
 	struct guesser guess;
+	struct drafter *drafter;
 };
 
 static void rig_open(struct rig *g, struct kv_pair pair, bool drafts)
@@ -53,14 +56,33 @@ static void rig_open(struct rig *g, struct kv_pair pair, bool drafts)
 	struct err err;
 
 	guesser_init(&g->guess, GUESS_RIGHT);
-	eo.drafter[0] = &g->guess.d;
+	g->head = NULL;
+	g->drafter = &g->guess.d;
 	CHECK(!model_open(&g->m, st, be, &mo, &err), "%s", err.msg);
+	if (drafts && head_st) {
+		mo.kv = (struct kv_rows){ 0 };
+		CHECK(!model_bind_head(&g->head, g->m, head_st, &err), "%s", err.msg);
+		mo.step_rows = draft_head_rows(&g->head->shape, 1);
+		CHECK(!model_attach(g->head, be, &mo, &err), "%s", err.msg);
+		CHECK(!draft_head_open(&g->drafter, g->head, 1, 1 << 22, &err), "%s", err.msg);
+	}
+	eo.drafter[0] = g->drafter;
 	CHECK(!engine_open(&g->e, g->m, tok, &eo, &err), "%s", err.msg);
 }
 
 static void rig_close(struct rig *g)
 {
+	struct engine_stats s;
+
+	engine_stats(g->e, &s);
 	engine_close(g->e);
+	if (g->head) {
+		printf("  %s: %d of %d in %d rounds\n", s.drafter[0].name, (int)s.drafter[0].accepted,
+		       (int)s.drafter[0].drafted, (int)s.drafter[0].rounds);
+		CHECK(s.drafter[0].rounds > 20, "the head says nothing");
+		g->drafter->ops->close(g->drafter);
+	}
+	model_close(g->head);
 	model_close(g->m);
 }
 
@@ -245,7 +267,9 @@ static void test_cell(struct rig *plain, struct rig *drafted, const struct cell 
 	told.n = PROMPT + p.l.got.n;
 	g->told = &told;
 	g->n_told = 1;
-	for (int how = quick ? GUESS_TURN : GUESS_RIGHT; how <= (quick ? GUESS_TURN : GUESS_DICE); how++)
+	if (head_st)
+		run_drafted(drafted, c, &p);
+	for (int how = quick ? GUESS_TURN : GUESS_RIGHT; how <= (quick ? GUESS_TURN : GUESS_DICE) && !head_st; how++)
 		for (g->turn = 0; g->turn < (how == GUESS_TURN ? DEPTH : 1); g->turn++) {
 			g->how = (enum guess)how;
 			run_drafted(drafted, c, &p);
@@ -327,6 +351,12 @@ int main(int argc, char **argv)
 	CHECK(!file_read(argv[1], 1 << 24, &json, &err) && !tokenizer_open(&tok, json.p, json.n, &err), "%s", err.msg);
 	buf_fini(&json);
 	be = backend_cpu_open(1, cpu_detect());
+	if (argc > 4 && !strcmp(argv[3], "--head")) {
+		CHECK(!store_open(&head_st, argv[4], &err), "%s", err.msg);
+		argv[4] = argv[2];
+		argv += 2;
+		argc -= 2;
+	}
 	CHECK(!store_open(&st, argv[2], &err) && !model_bind(&m, st, &err), "%s", err.msg);
 	dim = m->shape.kv[0].dim_k;
 	vocab = m->shape.vocab < 2000 ? m->shape.vocab : 2000;
@@ -345,6 +375,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < CTX; i++)
 		buf_fini(&at[i]);
 	tokenizer_close(tok);
+	store_close(head_st);
 	store_close(st);
 	be->ops->close(be);
 	return 0;

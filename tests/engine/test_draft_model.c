@@ -252,7 +252,7 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 	if (drafters & MTP) {
 		CHECK(!model_bind_head(&g->head, g->m, g->st, &err) && !model_attach(g->head, g->be, &ho, &err), "%s",
 		      err.msg);
-		CHECK(!draft_mtp_open(&head, g->head, SLOTS, drafters & WINDOW ? 0 : 1 << 24, &err), "%s", err.msg);
+		CHECK(!draft_head_open(&head, g->head, SLOTS, drafters & WINDOW ? 0 : 1 << 24, &err), "%s", err.msg);
 		spy_open(&g->spy, head);
 		g->spy.window = drafters & WINDOW;
 		g->o.drafter[g->o.n_drafter++] = &g->spy.d;

@@ -37,8 +37,10 @@ static inline size_t partial_floats(const struct attend *d)
 /* The first position that a row of the pass sees. */
 static inline int first_seen(const struct attend *d, int row)
 {
-	int first = d->a->window ? d->p->pos[row] - d->a->window + 1 : 0;
+	int pos = d->p->pos[row], first = d->a->window ? pos - d->a->window + 1 : 0;
 
+	if (first < d->a->first && pos >= d->a->first)
+		first = d->a->first;
 	return first > 0 ? first : 0;
 }
 

@@ -81,8 +81,8 @@ struct drafter_ops {
 	void (*learn)(struct drafter *, const struct draft_seq *seq);
 	/* Optional: memory of the slot is better given back. */
 	void (*forget)(struct drafter *, int slot);
-	/* Optional: the model has just computed the rows of p, and p->hidden holds its
-	 * hidden rows; of these the runs stay.  Returns how many tokens it computed. */
+	/* Optional: the model has just computed the rows of p, and p->hidden or the drafter's taps hold
+	 * what it gives; of these rows the runs stay.  Returns how many tokens it computed. */
 	int (*follow)(struct drafter *, const struct pass *p, const struct draft_run *run, int n_run);
 	/* Optional: so many tokens of the sequence it would compute before its first guess.
 	 * It changes no guess. */
@@ -97,6 +97,11 @@ struct drafter {
 	/* Of everything that what it keeps is a function of, beside the tokens; all 0: that is
 	 * not to be kept on disk. */
 	struct digest identity;
+	/* For follow: instead of the hidden rows outputs of these layers, [row of the pass][n_tap][hidden] at taps, which the
+	 * engine provides; n_tap 0: hidden rows. */
+	const int *tap;
+	int n_tap;
+	float *taps;
 };
 
 /* What the model is most likely to repeat: looks the last tokens up in the
@@ -109,11 +114,11 @@ struct drafter *draft_pretend_open(void);
 /* A second model, which stays the caller's, with room for seqs_max sequences.
  * prefix_bytes: what it may keep of prefixes, within m's snapshots. */
 int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err);
-/* The model's own draft head (model_bind_head), attached for steps of at least
- * DRAFT_WAITING_MAX + seqs_max rows; it stays the caller's.  So many hidden rows of a
- * sequence may wait: a step of them is as cheap per row as any. */
+/* A draft head (model_bind_head), attached for steps of at least draft_head_rows rows; it stays the caller's.  So many
+ * rows of a sequence may wait: a step of them is as cheap per row as any. */
 enum { DRAFT_WAITING_MAX = 64 };
-int draft_mtp_open(struct drafter **out, struct model *head, int seqs_max, size_t prefix_bytes, struct err *err);
+int draft_head_rows(const struct shape *head, int seqs_max);
+int draft_head_open(struct drafter **out, struct model *head, int seqs_max, size_t prefix_bytes, struct err *err);
 /* Are the tokens of `of`, of a draft model called name, those of t?  E_UNSUPPORTED
  * with the first that differs. */
 int draft_vocabulary(const struct tokenizer *t, const struct tokenizer *of, const char *name, struct err *err);

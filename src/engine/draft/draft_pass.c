@@ -10,16 +10,19 @@
 int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int rows_max, struct err *err)
 {
 	struct backend *be = m->be;
-	size_t seqs = (size_t)seqs_max, rows = (size_t)rows_max;
+	size_t seqs = (size_t)seqs_max, rows = (size_t)rows_max, logits;
 
 	assert(seqs_max > 0 && rows_max >= seqs_max);
 	*p = (struct draft_pass){ .m = m, .seqs_max = seqs_max, .rows_max = rows_max };
+	p->each = m->shape.head.block ? m->shape.head.block - 1 : 1;
+	logits = size_mul(seqs, (size_t)p->each);
 	p->span = xcalloc(seqs, sizeof(*p->span));
 	p->first = xcalloc(seqs, sizeof(*p->first));
-	p->logit_row = xcalloc(seqs, sizeof(*p->logit_row));
+	p->logit_row = xcalloc(logits, sizeof(*p->logit_row));
 	p->tok = xcalloc(rows, sizeof(*p->tok));
 	p->pos = xcalloc(rows, sizeof(*p->pos));
 	p->item = xcalloc(rows, sizeof(*p->item));
+	p->see = xcalloc(rows, sizeof(*p->see));
 	p->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*p->row)));
 	p->pass = (struct pass){
 		.be = be,
@@ -27,12 +30,13 @@ int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int row
 		.tok = p->tok,
 		.pos = p->pos,
 		.item = p->item,
+		.see = p->see,
 		.span = p->span,
 		.row = p->first,
 		.logit_row = p->logit_row,
 	};
-	p->logits_bytes = size_mul(size_mul(seqs, (size_t)m->shape.vocab), sizeof(float));
-	p->pass.work_cap = size_mul(m->ops->work_floats(m, rows_max, seqs_max), sizeof(float));
+	p->logits_bytes = size_mul(size_mul(logits, (size_t)m->shape.vocab), sizeof(float));
+	p->pass.work_cap = size_mul(m->ops->work_floats(m, rows_max, (int)logits), sizeof(float));
 	p->pass.logits = be->ops->alloc(be, p->logits_bytes);
 	p->pass.work = p->pass.work_cap ? be->ops->alloc(be, p->pass.work_cap) : NULL;
 	if (p->pass.logits && (p->pass.work || !p->pass.work_cap))
@@ -55,6 +59,7 @@ void draft_pass_close(struct draft_pass *p)
 	free(p->tok);
 	free(p->pos);
 	free(p->item);
+	free(p->see);
 	free(p->row);
 	*p = (struct draft_pass){ 0 };
 }
@@ -69,7 +74,7 @@ int draft_pass_add(struct draft_pass *p, int slot, int pos, const int32_t *tok, 
 	struct span span = { .slot = slot, .pos = pos, .n = n };
 	int item = p->pass.n_item, row = p->pass.n_row;
 
-	assert(item < p->seqs_max && n > 0 && row + n <= p->rows_max);
+	assert(item < p->seqs_max && n > 0 && row + n <= p->rows_max && (!logits || n >= p->each));
 	if (caches_reserve(&p->m->caches, &span))
 		return E_FULL;
 	p->span[item] = span;
@@ -78,9 +83,10 @@ int draft_pass_add(struct draft_pass *p, int slot, int pos, const int32_t *tok, 
 	for (int i = 0; i < n; i++) {
 		p->pos[row + i] = pos + i;
 		p->item[row + i] = item;
+		p->see[row + i] = p->pass.ahead && p->m->shape.head.block ? pos + n - 1 : pos + i;
 	}
-	if (logits)
-		p->logit_row[p->pass.n_logit++] = row + n - 1;
+	for (int i = n - p->each; logits && i < n; i++)
+		p->logit_row[p->pass.n_logit++] = row + i;
 	p->pass.n_row += n;
 	p->pass.n_item++;
 	return 0;

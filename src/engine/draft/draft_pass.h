@@ -9,11 +9,14 @@ struct draft_pass {
 	struct model *m;
 	struct pass pass;       /* pass.hidden and pass.given may be set before run */
 	int seqs_max, rows_max; /* spans and rows of one step */
+	int each;               /* rows of a span that have logits: the last, or the guesses of a block */
 	size_t logits_bytes;
-	struct span *span;          /* [seqs_max] */
-	int32_t *first, *logit_row; /* [seqs_max] */
-	int32_t *tok, *pos, *item;  /* [rows_max] */
-	float *row;                 /* [vocab] near */
+	struct span *span;         /* [seqs_max] */
+	int32_t *first;            /* [seqs_max] */
+	int32_t *logit_row;        /* [seqs_max][each] */
+	int32_t *tok, *pos, *item; /* [rows_max] */
+	int32_t *see;              /* [rows_max] */
+	float *row;                /* [vocab] near */
 };
 
 /* The model stays the caller's.  E_FULL: no memory. */
@@ -21,11 +24,12 @@ int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int row
 void draft_pass_close(struct draft_pass *p); /* also of a zeroed one */
 
 void draft_pass_clear(struct draft_pass *p);
-/* n more rows of a slot.  logits: of the last one.  E_FULL: the caches have no
+/* n more rows of a slot; with pass.ahead those of a head that guesses blocks are one, and see each other.
+ * logits: of the last `each`.  E_FULL: the caches have no
  * room, and nothing has changed. */
 int draft_pass_add(struct draft_pass *p, int slot, int pos, const int32_t *tok, int n, bool logits);
 void draft_pass_run(struct draft_pass *p);
-/* Of the i-th span that wanted logits; valid until the next call. */
+/* The i-th row that wanted logits; valid until the next call. */
 float *draft_pass_logits(struct draft_pass *p, int i);
 
 #endif

@@ -1,19 +1,22 @@
-/* draft_mtp.c - the drafter that is the model's own draft head.
+/* draft_head.c - drafters that are small models over the model's own hidden rows: its head for multi-token prediction,
+ * EAGLE-3, DFlash (model.h, model_bind_head).
  *
- * The head has a row of keys and values for each token, made of the token and
- * the model's hidden of the token before.  The hidden rows come out of the
- * model's own steps; they wait here until the sequence is drafted for, or until
- * there are enough for a step, so that a sequence that is not drafted for costs
- * little.  Guesses past the first are made from the head's own hidden, and the
- * rows that came of them are taken back.
+ * The head has a row of keys and values for each token, made of the token and what
+ * the model gave for the token before (its hidden row, or outputs of some of its layers).
+ * Those rows come out of the model's own steps; they wait here until the sequence is drafted
+ * for, or until there are enough for a step, so that a sequence that is not drafted for costs
+ * little.  One kind of head guesses on from its own hidden, token by token; another guesses a
+ * block of tokens in one pass, whose rows are of tokens that nobody knows.  The rows that came of
+ * guesses are taken back.
  *
- * Where following is not expected to pay (draft_seq.follow), only the last hidden
+ * Where following is not expected to pay (draft_seq.follow), only the last
  * rows wait, and those before are forgotten.
  *
- * The hidden of the token before the first is zero.  A sequence that begins in a
+ * What the model gave for the token before the first is zero.  A sequence that begins in a
  * prefix that the model knew and the head does not has rows from there on only:
  * worse guesses, no wrong ones. */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,52 +34,64 @@ struct seq {
 	int row;     /* in the last step */
 };
 
-struct mtp {
+struct head {
 	struct drafter d;
+	struct drafter_ops ops; /* d's, named after the kind of head */
 	struct model *m;
 	struct draft_pass pass;
 	struct prefix prefix;
 	struct seq *seq;       /* [seqs_max] */
 	struct draft_ask **in; /* [seqs_max] asks of the step */
-	size_t row_bytes;      /* one hidden row */
+	size_t row_bytes;      /* of what the model gives for a token */
+	size_t own_bytes;      /* of the head's own hidden */
+	int block;             /* rows of a block; 0: it guesses token by token */
+	int32_t *masks;        /* [block] */
+	float *full;           /* logits of all the model's tokens, where the head has those of some; or NULL */
 	/* The backend's. */
 	char *waiting;        /* [seqs_max][DRAFT_WAITING_MAX] rows */
-	char *given, *hidden; /* [rows_max] rows: into and out of a step */
+	char *given, *hidden; /* [rows_max] rows: into and out of a step; no hidden where blocks are guessed */
 	char *zero;           /* one row */
 };
 
-static char *wait_row(const struct mtp *g, int slot, int i)
+static char *wait_row(const struct head *g, int slot, int i)
 {
 	return g->waiting + ((size_t)slot * DRAFT_WAITING_MAX + (size_t)i) * g->row_bytes;
 }
 
 /* What the head's caches carry for the slot: the hidden of the last token. */
-static char *carried(const struct mtp *g, int slot)
+static char *carried(const struct head *g, int slot)
 {
 	return (char *)model_carried(g->m, slot);
 }
 
-static void copy(const struct mtp *g, char *to, const char *from, int n)
+static void copy(const struct head *g, char *to, const char *from, int n)
 {
 	g->m->be->ops->copy(g->m->be, to, from, (size_t)n * g->row_bytes);
 }
 
-static void seq_close(struct mtp *g, int slot)
+static void seq_close(struct head *g, int slot)
 {
 	if (g->seq[slot].id)
 		caches_close(&g->m->caches, slot);
 	g->seq[slot] = (struct seq){ 0 };
 }
 
-static bool keeps(const struct mtp *g, const struct draft_seq *a)
+static bool keeps(const struct head *g, const struct draft_seq *a)
 {
 	return !a->secret && g->prefix.bytes_max;
+}
+
+/* A step of rows that the model knows, or of guesses. */
+static void begin(struct head *g, bool ahead)
+{
+	draft_pass_clear(&g->pass);
+	g->pass.pass.ahead = ahead;
 }
 
 /* ---- following the model ---- */
 
 /* Rows for the next n tokens of the sequence; false: no memory. */
-static bool add(struct mtp *g, const struct draft_seq *a, int n, bool logits)
+static bool add(struct head *g, const struct draft_seq *a, int n, bool logits)
 {
 	struct seq *s = &g->seq[a->slot];
 	int row = g->pass.pass.n_row;
@@ -91,7 +106,7 @@ static bool add(struct mtp *g, const struct draft_seq *a, int n, bool logits)
 }
 
 /* The next n tokens have their rows; what waits for them is dropped. */
-static void drop(struct mtp *g, int slot, int n)
+static void drop(struct head *g, int slot, int n)
 {
 	struct seq *s = &g->seq[slot];
 
@@ -102,11 +117,11 @@ static void drop(struct mtp *g, int slot, int n)
 }
 
 /* n rows alone, for later.  false: the sequence is lost. */
-static bool flush(struct mtp *g, const struct draft_seq *a, int n)
+static bool flush(struct head *g, const struct draft_seq *a, int n)
 {
 	if (n < 1)
 		return true;
-	draft_pass_clear(&g->pass);
+	begin(g, false);
 	if (!add(g, a, n, false)) {
 		seq_close(g, a->slot);
 		return false;
@@ -118,7 +133,7 @@ static bool flush(struct mtp *g, const struct draft_seq *a, int n)
 
 /* A new sequence, or one of which something is missing: the model's next hidden
  * row will be that of token at. */
-static void seq_open(struct mtp *g, const struct draft_seq *a, int at)
+static void seq_open(struct head *g, const struct draft_seq *a, int at)
 {
 	struct seq *s = &g->seq[a->slot];
 	struct prefix_hit hit = { 0 };
@@ -144,7 +159,7 @@ static void seq_open(struct mtp *g, const struct draft_seq *a, int at)
 }
 
 /* Keeps what the head has of the first n tokens, if it has them all, or will soon. */
-static void keep(struct mtp *g, const struct draft_seq *a, enum place kind, int n)
+static void keep(struct head *g, const struct draft_seq *a, enum place kind, int n)
 {
 	struct prefix_key key = { .salt = a->salt, .kind = kind, .by = a->id, .now = a->now };
 	struct seq *s = &g->seq[a->slot];
@@ -160,7 +175,7 @@ static void keep(struct mtp *g, const struct draft_seq *a, enum place kind, int 
 
 /* There is no room for n rows more, and what waits will not be computed: the sequence
  * begins anew with the last of them.  Returns how many of the n are left out. */
-static int shed(struct mtp *g, int slot, int n)
+static int shed(struct head *g, int slot, int n)
 {
 	struct seq *s = &g->seq[slot];
 	int over = s->n + n - DRAFT_WAITING_MAX, old;
@@ -178,7 +193,7 @@ static int shed(struct mtp *g, int slot, int n)
 	return over - old;
 }
 
-static int follow_one(struct mtp *g, const struct draft_run *run, const char *hidden)
+static int follow_one(struct head *g, const struct draft_run *run, const char *hidden)
 {
 	const struct draft_seq *a = &run->seq;
 	struct seq *s = &g->seq[a->slot];
@@ -217,30 +232,41 @@ static int follow_one(struct mtp *g, const struct draft_run *run, const char *hi
 
 static int follow(struct drafter *d, const struct pass *p, const struct draft_run *run, int n_run)
 {
+	const char *rows = (const char *)(d->n_tap ? d->taps : p->hidden);
 	int computed = 0;
 
 	for (int i = 0; i < n_run; i++)
-		computed += follow_one((struct mtp *)d, &run[i], (const char *)p->hidden);
+		computed += follow_one((struct head *)d, &run[i], rows);
 	return computed;
 }
 
 /* The last row is the first guess's own. */
 static int behind(struct drafter *d, const struct draft_seq *a)
 {
-	const struct seq *s = &((struct mtp *)d)->seq[a->slot];
+	const struct seq *s = &((struct head *)d)->seq[a->slot];
 
 	return s->id == a->id && s->n ? s->n - 1 : 0;
 }
 
 /* ---- guessing ---- */
 
-static void guess(struct mtp *g, struct draft_ask *a, int logits)
+static void guess(struct head *g, struct draft_ask *a, int logits)
 {
-	draft_guess(a, draft_pass_logits(&g->pass, logits));
+	const struct shape *m = &g->m->shape;
+	float *row = draft_pass_logits(&g->pass, logits);
+
+	if (g->full) {
+		for (int i = 0; i < m->head.vocab; i++)
+			g->full[i] = -INFINITY;
+		for (int i = 0; i < m->vocab; i++)
+			g->full[m->head.token[i]] = row[i];
+		row = g->full;
+	}
+	draft_guess(a, row);
 }
 
 /* More waits than may be computed now: the first of it. */
-static void part_of(struct mtp *g, struct draft_ask *a)
+static void part_of(struct head *g, struct draft_ask *a)
 {
 	const struct seq *s = &g->seq[a->seq.slot];
 
@@ -248,18 +274,28 @@ static void part_of(struct mtp *g, struct draft_ask *a)
 		a->caught = a->most;
 }
 
-/* What waits becomes rows, and the last of them the first guess. */
-static void first_guess(struct mtp *g, struct draft_ask *ask, int n_ask)
+/* The positions that a sequence needs beyond its tokens. */
+static int room_for(const struct head *g, const struct draft_ask *a)
+{
+	int room = g->m->opts.ctx_max - a->seq.n_tok;
+
+	if (g->block)
+		return room < g->block ? 0 : g->block - 1;
+	return room;
+}
+
+/* What waits becomes rows, of which the last has the first guess.  Returns how many sequences are in g->in. */
+static int first_rows(struct head *g, struct draft_ask *ask, int n_ask)
 {
 	int n_in = 0;
 
 	for (int i = 0; i < n_ask; i++)
 		part_of(g, &ask[i]);
-	draft_pass_clear(&g->pass);
+	begin(g, false);
 	for (int i = 0; i < n_ask; i++) {
 		struct draft_ask *a = &ask[i];
 		struct seq *s = &g->seq[a->seq.slot];
-		int room = g->m->opts.ctx_max - a->seq.n_tok;
+		int room = room_for(g, a);
 
 		a->n = 0;
 		a->max = a->max < room ? a->max : room;
@@ -267,7 +303,7 @@ static void first_guess(struct mtp *g, struct draft_ask *ask, int n_ask)
 		    s->n > g->pass.rows_max - g->pass.pass.n_row || a->caught)
 			continue;
 		a->caught = s->n - 1;
-		if (add(g, &a->seq, s->n, true))
+		if (add(g, &a->seq, s->n, !g->block))
 			g->in[n_in++] = a;
 	}
 	draft_pass_run(&g->pass);
@@ -277,38 +313,71 @@ static void first_guess(struct mtp *g, struct draft_ask *ask, int n_ask)
 		/* The last row stays to be asked of again, if nothing comes of this round. */
 		drop(g, slot, g->seq[slot].n - 1);
 		g->seq[slot].guessed = 1;
-		guess(g, g->in[i], i);
 	}
+	return n_in;
+}
+
+/* All guesses for the n_in sequences of g->in at once. */
+static void guess_blocks(struct head *g, int n_in)
+{
+	int n = 0, each = g->block - 1;
+
+	begin(g, true);
+	for (int i = 0; i < n_in; i++) {
+		struct draft_ask *a = g->in[i];
+		struct seq *s = &g->seq[a->seq.slot];
+
+		g->masks[0] = a->seq.tok[a->seq.n_tok - 1];
+		if (draft_pass_add(&g->pass, a->seq.slot, s->pos - s->base + s->guessed, g->masks, g->block, true))
+			continue;
+		s->guessed += g->block;
+		g->in[n++] = a;
+	}
+	draft_pass_run(&g->pass);
+	for (int i = 0; i < n; i++)
+		for (int row = 0; row < each && g->in[i]->n == row && row < g->in[i]->max; row++)
+			guess(g, g->in[i], i * each + row);
+}
+
+/* The guess after those that there are, of the sequences that have so many and want more; false: of none. */
+static bool guess_next(struct head *g, struct draft_ask *ask, int n_ask, int depth)
+{
+	struct backend *be = g->m->be;
+	int n_in = 0;
+
+	begin(g, true);
+	for (int i = 0; i < n_ask; i++) {
+		struct draft_ask *a = &ask[i];
+		struct seq *s = &g->seq[a->seq.slot];
+		size_t row = (size_t)g->pass.pass.n_row;
+
+		if (a->n != depth || a->max <= depth ||
+		    draft_pass_add(&g->pass, a->seq.slot, s->pos - s->base + s->guessed, &a->out[depth - 1], 1, true))
+			continue;
+		be->ops->copy(be, g->given + row * g->own_bytes, g->hidden + (size_t)s->row * g->own_bytes,
+		              g->own_bytes);
+		s->row = (int)row;
+		s->guessed++;
+		g->in[n_in++] = a;
+	}
+	draft_pass_run(&g->pass);
+	for (int i = 0; i < n_in; i++)
+		guess(g, g->in[i], i);
+	return n_in;
 }
 
 static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 {
-	struct mtp *g = (struct mtp *)d;
+	struct head *g = (struct head *)d;
+	int n_in = first_rows(g, ask, n_ask);
 
-	first_guess(g, ask, n_ask);
-	for (int depth = 1;; depth++) {
-		int n_in = 0;
-
-		draft_pass_clear(&g->pass);
-		for (int i = 0; i < n_ask; i++) {
-			struct draft_ask *a = &ask[i];
-			struct seq *s = &g->seq[a->seq.slot];
-			int row = g->pass.pass.n_row;
-
-			if (a->n != depth || a->max <= depth ||
-			    draft_pass_add(&g->pass, a->seq.slot, s->pos - s->base + s->guessed, &a->out[depth - 1], 1,
-			                   true))
-				continue;
-			copy(g, g->given + (size_t)row * g->row_bytes, g->hidden + (size_t)s->row * g->row_bytes, 1);
-			s->row = row;
-			s->guessed++;
-			g->in[n_in++] = a;
-		}
-		if (!n_in)
-			break;
-		draft_pass_run(&g->pass);
+	if (g->block) {
+		guess_blocks(g, n_in);
+	} else {
 		for (int i = 0; i < n_in; i++)
 			guess(g, g->in[i], i);
+		for (int depth = 1; guess_next(g, ask, n_ask, depth); depth++)
+			;
 	}
 	for (int i = 0; i < n_ask; i++) {
 		struct seq *s = &g->seq[ask[i].seq.slot];
@@ -322,7 +391,7 @@ static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 
 static struct prefix *kept(struct drafter *d, struct model **m)
 {
-	struct mtp *g = (struct mtp *)d;
+	struct head *g = (struct head *)d;
 
 	*m = g->m;
 	return &g->prefix;
@@ -330,7 +399,7 @@ static struct prefix *kept(struct drafter *d, struct model **m)
 
 static void learn(struct drafter *d, const struct draft_seq *a)
 {
-	struct mtp *g = (struct mtp *)d;
+	struct head *g = (struct head *)d;
 
 	if (g->seq[a->slot].id == a->id)
 		keep(g, a, PLACE_END, a->pos);
@@ -338,14 +407,14 @@ static void learn(struct drafter *d, const struct draft_seq *a)
 
 static void forget(struct drafter *d, int slot)
 {
-	seq_close((struct mtp *)d, slot);
+	seq_close((struct head *)d, slot);
 }
 
 /* ---- open and close ---- */
 
-static void mtp_close(struct drafter *d)
+static void head_close(struct drafter *d)
 {
-	struct mtp *g = (struct mtp *)d;
+	struct head *g = (struct head *)d;
 	struct backend *be = g->m->be;
 	size_t seqs = (size_t)g->pass.seqs_max, rows = (size_t)g->pass.rows_max;
 
@@ -357,19 +426,20 @@ static void mtp_close(struct drafter *d)
 	if (g->given)
 		be->ops->free(be, g->given, rows * g->row_bytes);
 	if (g->hidden)
-		be->ops->free(be, g->hidden, rows * g->row_bytes);
+		be->ops->free(be, g->hidden, rows * g->own_bytes);
 	if (g->zero)
 		be->ops->free(be, g->zero, g->row_bytes);
 	draft_pass_close(&g->pass);
 	free(g->seq);
 	free(g->in);
+	free(g->masks);
+	free(g->full);
 	free(g);
 }
 
-static const struct drafter_ops mtp_ops = {
-	.name = "mtp",
+static const struct drafter_ops head_ops = {
 	.propose = propose,
-	.close = mtp_close,
+	.close = head_close,
 	.learn = learn,
 	.forget = forget,
 	.follow = follow,
@@ -377,32 +447,55 @@ static const struct drafter_ops mtp_ops = {
 	.kept = kept,
 };
 
-int draft_mtp_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)
+int draft_head_rows(const struct shape *s, int seqs_max)
 {
-	struct mtp *g = xcalloc(1, sizeof(*g));
+	int rows = DRAFT_WAITING_MAX + seqs_max;
+
+	return rows > seqs_max * s->head.block ? rows : seqs_max * s->head.block;
+}
+
+static void head_init(struct head *g, struct model *m, int seqs_max)
+{
+	const struct head_shape *h = &m->shape.head;
+
+	g->ops = head_ops;
+	g->ops.name = m->ops->arch[0];
+	g->d = (struct drafter){ .ops = &g->ops, .tap = h->tap, .n_tap = h->n_tap };
+	g->m = m;
+	g->row_bytes = (size_t)m->shape.carry * sizeof(float);
+	g->own_bytes = (size_t)m->shape.hidden * sizeof(float);
+	g->block = h->block;
+	g->masks = xcalloc((size_t)h->block + 1, sizeof(*g->masks));
+	for (int i = 1; i < h->block; i++)
+		g->masks[i] = h->mask;
+	if (h->token)
+		g->full = xmalloc(size_mul((size_t)h->vocab, sizeof(float)));
+	g->in = xcalloc((size_t)seqs_max, sizeof(struct draft_ask *));
+}
+
+int draft_head_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)
+{
+	struct head *g = xcalloc(1, sizeof(*g));
 	struct backend *be = m->be;
 	int rows = m->opts.step_rows;
 
 	*out = NULL;
-	assert(rows >= DRAFT_WAITING_MAX + seqs_max);
-	assert(m->shape.carry == m->shape.hidden && seqs_max <= m->opts.slots);
-	g->d.ops = &mtp_ops;
-	g->m = m;
-	g->row_bytes = (size_t)m->shape.hidden * sizeof(float);
+	assert(rows >= draft_head_rows(&m->shape, seqs_max));
+	assert(m->shape.carry >= m->shape.hidden && seqs_max <= m->opts.slots);
+	head_init(g, m, seqs_max);
+	prefix_init(&g->prefix, &m->caches, prefix_bytes);
 	if (draft_pass_open(&g->pass, m, seqs_max, rows, err)) {
-		free(g);
+		head_close(&g->d);
 		return err->code;
 	}
 	g->waiting = be->ops->alloc(be, size_mul(size_mul((size_t)seqs_max, DRAFT_WAITING_MAX), g->row_bytes));
 	g->given = be->ops->alloc(be, size_mul((size_t)rows, g->row_bytes));
-	g->hidden = be->ops->alloc(be, size_mul((size_t)rows, g->row_bytes));
+	g->hidden = g->block ? NULL : be->ops->alloc(be, size_mul((size_t)rows, g->own_bytes));
 	g->zero = be->ops->alloc(be, g->row_bytes);
 	g->pass.pass.given = (const float *)g->given;
 	g->pass.pass.hidden = (float *)g->hidden;
-	g->in = xcalloc((size_t)seqs_max, sizeof(struct draft_ask *));
-	prefix_init(&g->prefix, &m->caches, prefix_bytes);
-	if (!g->waiting || !g->given || !g->hidden || !g->zero) {
-		mtp_close(&g->d);
+	if (!g->waiting || !g->given || (!g->hidden && !g->block) || !g->zero) {
+		head_close(&g->d);
 		return err_set(err, E_FULL, "no memory for a draft head over %d sequences", seqs_max);
 	}
 	g->seq = xcalloc((size_t)seqs_max, sizeof(*g->seq));

@@ -1,0 +1,184 @@
+/* dflash.c - DFlash draft heads (arXiv 2602.06036), in z-lab's layout: a block of tokens is guessed in one pass.
+ *
+ *     c = rms(fc [outputs of some of the model's layers]): a row of context for each token
+ *     a block: E[last token], E[mask] ...: layers like Qwen3's, whose rows see all context and each other
+ *     logits = rms(x) lm_head': row i guesses the i-th token after the last
+ *
+ * Keys and values of the context are made of c alone, by each layer's own matrices and without its first norm; embedding
+ * and lm_head are the model's.  A token's context lies in the row of the token after it, and a block begins after the
+ * last token's row: all is one place further than in published programs, which rotation does not notice.  Row 0 would be
+ * that of no token, and no row sees it.  In layers with a window a row sees those less than it away, as in the flash
+ * attention of the makers' program; rows out of sight are kept, since a block is taken back. */
+#include <string.h>
+
+#include "cache/kinds.h"
+#include "model/decoder.h"
+#include "model/head.h"
+#include "model/work.h"
+
+enum { BLOCK_MAX = 64 };
+
+struct dflash {
+	struct decoder d;
+	struct weight fc;
+	const float *norm_context;
+};
+
+static bool dflash_is(const struct store *st)
+{
+	return head_named(st, "DFlashDraftModel") || head_named(st, "DFlash2DraftModel");
+}
+
+/* ---- config ---- */
+
+static void read_block(struct dflash *f, struct conf *c, const struct model *of)
+{
+	struct head_shape *h = &f->d.m.shape.head;
+	struct conf own = *c;
+	int layers;
+
+	own.j = json_get(c->j, "dflash_config");
+	own.where = "dflash_config.";
+	h->block = conf_int(c, "block_size", 2, BLOCK_MAX);
+	layers = conf_int_or(c, "num_target_layers", of->shape.layers, 1, CONF_LAYERS_MAX);
+	if (layers != of->shape.layers)
+		conf_fail(c, E_UNSUPPORTED, "num_target_layers: a draft head for %d layers; the model has %d", layers,
+		          of->shape.layers);
+	h->mask = conf_int(&own, "mask_token_id", 0, of->shape.vocab - 1);
+	head_taps(&own, &f->d.m, of, conf_get(&own, "target_layer_ids"), "target_layer_ids", 0);
+	if (!c->code)
+		c->code = own.code;
+}
+
+static void read_config(struct dflash *f, struct conf *c, const struct model *of, struct decoder_plan *p)
+{
+	struct shape *s = &f->d.m.shape;
+	struct rotary_defaults r = { .partial = 1 };
+
+	if (head_named(f->d.m.st, "DFlash2DraftModel"))
+		conf_fail(c, E_UNSUPPORTED, "architectures: DFlash2DraftModel is another model, which is not done");
+	decoder_read(&f->d, c, &(struct decoder_defaults){ 0 }, p);
+	if (c->code)
+		return;
+	if (s->hidden != of->shape.hidden)
+		conf_fail(c, E_UNSUPPORTED, "hidden_size: a draft head for %d dimensions; the model has %d", s->hidden,
+		          of->shape.hidden);
+	s->vocab = of->shape.vocab;
+	p->attn.bias_qkv = p->attn.bias_o = conf_bool_or(c, "attention_bias", false);
+	p->attn.norms = true;
+	p->attn.op.both_ways = true;
+	p->attn.op.first = 1;
+	if (conf_get(c, "layer_types"))
+		decoder_windows(&f->d, c, 0, p);
+	rotary_read(&p->attn.op.rope, c, &r, p->attn.op.dim, &s->ctx_max, &f->d.m.vectors);
+	read_block(f, c, of);
+}
+
+/* ---- tensors ---- */
+
+static int bind_into(struct dflash *f, const struct model *of, struct store *st, struct err *err)
+{
+	static const char *const prefix[] = { "", "model.", NULL };
+	struct decoder *d = &f->d;
+	struct binder b = { .st = st, .m = &d->m, .err = err };
+	struct conf c = { .j = st->config, .file = st->config_path, .where = "", .err = err };
+	struct decoder_plan p = { 0 };
+	bool *local;
+
+	read_config(f, &c, of, &p);
+	if (c.code)
+		return c.code;
+	b.prefix = store_prefix(st, prefix, "fc.weight");
+	if (!b.prefix)
+		return store_missing(st, "fc.weight", err);
+	d->trunk = *of->trunk;
+	d->trunk.norm = bind_floats(&b, d->m.shape.hidden, 0, "norm.weight");
+	d->trunk.norm_bias = NULL;
+	d->trunk.eps = d->eps;
+	bind_weight(&b, &f->fc, d->m.shape.hidden, d->m.shape.carry, "fc");
+	f->norm_context = bind_floats(&b, d->m.shape.hidden, 0, "hidden_norm.weight");
+	d->layer = arena_zalloc(&d->m.arena, size_mul((size_t)d->m.shape.layers, sizeof *d->layer));
+	/* What is out of a window is kept. */
+	local = p.local;
+	p.local = arena_zalloc(&d->m.arena, (size_t)d->m.shape.layers * sizeof *p.local);
+	for (int i = 0; i < d->m.shape.layers && !b.code; i++) {
+		decoder_bind_layer(&b, d, &p, i, true);
+		d->layer[i].attn.op.window = local[i] ? p.window : 0;
+	}
+	return b.code;
+}
+
+/* ---- forward ---- */
+
+static size_t work_floats(const struct model *m, int n_row, int n_logit)
+{
+	const struct dflash *f = (const struct dflash *)m;
+	size_t most = 0;
+
+	for (int i = 0; i < m->shape.layers; i++)
+		most = work_max(most, 2 * work_floats_of(n_row, f->d.layer[i].attn.k.rows));
+	return work_max(decoder_work_floats(m, n_row, n_logit), work_floats_of(n_row, m->shape.hidden) + most);
+}
+
+/* Keys and values of the context in every layer. */
+static void context_forward(const struct dflash *f, struct pass *p)
+{
+	const struct backend_ops *ops = p->be->ops;
+	const struct model *m = &f->d.m;
+	int hidden = m->shape.hidden, n = p->n_row;
+	struct linear fc = { .w = &f->fc, .ld = (size_t)hidden };
+	size_t mark;
+
+	pass_reset(p);
+	fc.out = pass_floats(p, (size_t)n * (size_t)hidden);
+	ops->linear(p, &fc, 1, p->given, n, m->shape.carry);
+	ops->norm(p, fc.out, fc.out, n, hidden, f->norm_context, f->d.eps);
+	mark = p->work_used;
+	for (int i = 0; i < m->shape.layers; i++) {
+		const struct decoder_layer *y = &f->d.layer[i];
+		size_t row = (size_t)y->attn.k.rows;
+		float *k = pass_floats(p, (size_t)n * row), *v = pass_floats(p, (size_t)n * row);
+		struct linear job[] = {
+			{ .w = &y->attn.k, .out = k, .ld = row, .bias = y->attn.bias_k },
+			{ .w = &y->attn.v, .out = v, .ld = row, .bias = y->attn.bias_v },
+		};
+		struct attn op = y->attn.op;
+
+		op.heads = 0;
+		ops->linear(p, job, 2, fc.out, n, hidden);
+		ops->kv_append(p, &op, NULL, 0, 0, k, v, paged_view(m->kv[y->kv.group]), y->kv.index);
+		p->work_used = mark;
+	}
+}
+
+static void forward(struct model *m, struct pass *p)
+{
+	if (p->ahead)
+		decoder_forward(m, p);
+	else
+		context_forward((const struct dflash *)m, p);
+}
+
+static const char *const arch[] = { "dflash", NULL };
+
+static const struct model_ops ops = {
+	.arch = arch,
+	.size = sizeof(struct dflash),
+	.forward = forward,
+	.work_floats = work_floats,
+};
+
+static int bind(struct model **out, const struct model *of, struct store *st, struct err *err)
+{
+	struct model *m = head_new(&ops, of, st);
+	int code = bind_into((struct dflash *)m, of, st, err);
+
+	if (code) {
+		model_close(m);
+		return code;
+	}
+	*out = m;
+	return 0;
+}
+
+const struct head_kind dflash_head = { dflash_is, bind };

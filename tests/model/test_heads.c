@@ -1,0 +1,302 @@
+/* test_heads.c - EAGLE-3 and DFlash heads against a reference: what they are given of the model, then the first rounds'
+ * logits and guesses; and the law of the row: however what the model gave is cut, the same bits.
+ *
+ *     test_heads [FOLDER NAME...]: those in FOLDER, given what the file says that the model gave */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../check.h"
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "driver.h"
+#include "store/safetensors.h"
+
+enum { ROWS = 64, BLOCK = 16, ROUNDS = 8 };
+static const float TOLERANCE = 1e-3f;
+
+struct golden {
+	struct safetensors file;
+	struct json *j;
+	int32_t tok[ROWS]; /* the prompt, then the model's greedy tokens */
+	int n_tok;
+};
+
+struct rig {
+	struct driver target, head;
+	struct golden g;
+	float *given;  /* [ROWS][carry] row t: what the model gave for token t - 1 */
+	float *hidden; /* [ROWS][hidden] the head's own, of a step */
+	float *logits; /* [ROWS][vocab] of a step */
+};
+
+static int ids(const struct json *a, int32_t *out)
+{
+	int n = (int)json_len(a);
+
+	for (int i = 0; i < n; i++) {
+		int64_t v;
+
+		CHECK(!json_to_int(json_at(a, (size_t)i), &v), "no id");
+		out[i] = (int32_t)v;
+	}
+	return n;
+}
+
+static void golden_open(struct golden *g, const char *folder)
+{
+	char path[4300];
+	struct err err;
+	struct buf b;
+
+	buf_init(&b);
+	snprintf(path, sizeof path, "%s/draft.json", folder);
+	CHECK(!file_read(path, 1 << 20, &b, &err), "%s", err.msg);
+	g->j = json_parse(b.p, b.n, 0, &err);
+	CHECK(g->j, "%s", err.msg);
+	buf_fini(&b);
+	g->n_tok = ids(json_get(g->j, "prompt_ids"), g->tok);
+	g->n_tok += ids(json_get(g->j, "target_greedy"), g->tok + g->n_tok);
+	snprintf(path, sizeof path, "%s/draft.safetensors", folder);
+	CHECK(!safetensors_open(&g->file, path, &err), "%s", err.msg);
+}
+
+/* name [n][cols] of the file, where it has it. */
+static void compare(const struct golden *g, int round, const char *name, const float *got, int n, int cols, bool must)
+{
+	char whole[64];
+	const struct tensor *t;
+	float most = 0;
+
+	snprintf(whole, sizeof whole, "round%d.%s", round, name);
+	t = safetensors_find(&g->file, whole);
+	CHECK(t || !must, "no %s", whole);
+	if (!t)
+		return;
+	CHECK(t->dim[0] == n && t->dim[1] == cols, "%s: not %d rows of %d", whole, n, cols);
+	for (size_t i = 0; i < (size_t)n * (size_t)cols; i++) {
+		float want;
+
+		memcpy(&want, t->data + i * sizeof want, sizeof want);
+		CHECK(fabsf(got[i] - want) <= TOLERANCE, "%s: row %zu: %g, not %g", whole, i / (size_t)cols,
+		      (double)got[i], (double)want);
+		most = fmaxf(most, fabsf(got[i] - want));
+	}
+	printf("  %s: %d rows within %.1e\n", whole, n, (double)most);
+}
+
+static int32_t guess_of(const struct rig *r, int row)
+{
+	const struct shape *s = &r->head.m->shape;
+	const float *x = r->logits + (size_t)row * (size_t)s->vocab;
+	int best = 0;
+
+	for (int i = 1; i < s->vocab; i++)
+		best = x[i] > x[best] ? i : best;
+	return s->head.token ? s->head.token[best] : best;
+}
+
+/* Rows from pos on, of tokens tok; given: what they go on from. */
+static void step(struct rig *r, int slot, int pos, const int32_t *tok, int n, const float *given, bool ahead)
+{
+	static int32_t see[ROWS];
+	struct item it = { .slot = slot, .pos = pos, .n = n, .tok = tok, .logits = r->logits, .keep = n };
+	struct pass *p = &r->head.pass;
+
+	for (int i = 0; i < n; i++)
+		see[i] = pos + n - 1;
+	p->see = ahead && r->head.m->shape.head.block ? see : NULL;
+	p->given = given;
+	p->ahead = ahead;
+	p->hidden = r->hidden;
+	driver_step(&r->head, &it, 1);
+}
+
+static const float *given_row(const struct rig *r, int t)
+{
+	return r->given + (size_t)t * (size_t)r->head.m->shape.carry;
+}
+
+/* Guesses after n tokens, whose rows are there but for the last one's; the rows of guesses are taken back.
+ * Returns how many. */
+static int guess(struct rig *r, int slot, int n, int32_t *out, float *logits, float *hidden, int most)
+{
+	const struct shape *s = &r->head.m->shape;
+	const struct head_shape *h = &s->head;
+	size_t vocab = (size_t)s->vocab, cols = (size_t)s->hidden;
+	int end = n;
+
+	step(r, slot, n - 1, r->g.tok + n - 1, 1, given_row(r, n - 1), false);
+	if (h->block) {
+		int32_t tok[BLOCK] = { r->g.tok[n - 1] };
+
+		for (int i = 1; i < h->block; i++)
+			tok[i] = h->mask;
+		step(r, slot, n, tok, h->block, NULL, true);
+		most = h->block - 1;
+		for (int i = 0; i < most; i++)
+			out[i] = guess_of(r, i + 1);
+		memcpy(logits, r->logits + vocab, (size_t)most * vocab * sizeof *logits);
+		end = n + h->block;
+	}
+	for (int i = 0; !h->block && i < most; i++) {
+		float *own = hidden + (size_t)i * cols;
+
+		if (i)
+			step(r, slot, end++, out + i - 1, 1, own - cols, true);
+		out[i] = guess_of(r, 0);
+		memcpy(logits + (size_t)i * vocab, r->logits, vocab * sizeof *logits);
+		memcpy(own, r->hidden, cols * sizeof *own);
+	}
+	CHECK(caches_rewind(&r->head.m->caches, slot, end, n) == n, "the rows of guesses stay");
+	return most;
+}
+
+/* What the model gives for all tokens, as the golden has it. */
+static void run_target(struct rig *r)
+{
+	const struct head_shape *h = &r->head.m->shape.head;
+	size_t hidden = (size_t)r->target.m->shape.hidden, carry = (size_t)r->head.m->shape.carry;
+	struct tap tap[8];
+
+	for (int i = 0; i < h->n_tap; i++)
+		tap[i] = (struct tap){ h->tap[i], r->given + carry + (size_t)i * hidden, carry };
+	r->target.pass.tap = tap;
+	r->target.pass.n_tap = h->n_tap;
+	driver_feed(&r->target, 0, 0, r->g.tok, r->g.n_tok - 1, NULL, 0, NULL);
+}
+
+/* The reference has windows both ways, and as we do them; its guesses are of the other. */
+static bool windowed(const struct rig *r)
+{
+	char name[] = "round0.alt_window_per_query_draft_logits";
+
+	return safetensors_find(&r->g.file, name) != NULL;
+}
+
+/* The same from the golden file. */
+static void read_given(struct rig *r)
+{
+	float *to = r->given + r->head.m->shape.carry;
+
+	for (int k = 0;; k++) {
+		const struct tensor *t;
+		char name[32];
+
+		snprintf(name, sizeof name, "round%d.hidden_fed", k);
+		t = safetensors_find(&r->g.file, name);
+		if (!t)
+			return;
+		memcpy(to, t->data, t->bytes);
+		to += t->count;
+	}
+}
+
+static void rounds(struct rig *r)
+{
+	const struct json *list = json_get(r->g.j, "rounds");
+	const struct shape *s = &r->head.m->shape;
+	size_t vocab = (size_t)s->vocab;
+	float *logits[2], *hidden = xcalloc((size_t)BLOCK * (size_t)s->hidden, sizeof *hidden);
+	int at[2] = { 0, 0 };
+
+	for (int i = 0; i < 2; i++)
+		logits[i] = xcalloc(BLOCK * vocab, sizeof(float));
+	for (int k = 0; k < (int)json_len(list); k++) {
+		const struct json *round = json_at(list, (size_t)k);
+		int32_t want[BLOCK], got[2][BLOCK];
+		int most = ids(json_get(round, "draft_ids"), want), n;
+		int64_t bonus;
+
+		CHECK(!json_to_int(json_get(round, "bonus_position"), &bonus), "bonus_position");
+		n = (int)bonus + 1;
+		/* Row 0 is of no token, and not in the file. */
+		compare(&r->g, k, "hidden_fed", given_row(r, at[0] ? at[0] : 1), n - (at[0] ? at[0] : 1), s->carry,
+		        false);
+		for (int cut = 0; cut < 2; cut++) {
+			/* All but the last token's row: at once, or one by one. */
+			while (at[cut] < n - 1) {
+				int rows = cut ? 1 : n - 1 - at[cut];
+
+				step(r, cut, at[cut], r->g.tok + at[cut], rows, given_row(r, at[cut]), false);
+				at[cut] += rows;
+			}
+			CHECK(guess(r, cut, n, got[cut], logits[cut], hidden, most) == most, "guesses");
+			at[cut] = n;
+		}
+		compare(&r->g, k, s->head.block && windowed(r) ? "alt_window_per_query_draft_logits" : "draft_logits",
+		        logits[0], most, s->vocab, true);
+		if (!s->head.block)
+			compare(&r->g, k, "draft_hidden", hidden, most, s->hidden, false);
+		CHECK(windowed(r) || !memcmp(got[0], want, (size_t)most * sizeof *want), "round %d guesses otherwise",
+		      k);
+		CHECK(!memcmp(got[0], got[1], (size_t)most * sizeof *want) &&
+		              !memcmp(logits[0], logits[1], (size_t)most * vocab * sizeof(float)),
+		      "round %d hangs on the cut", k);
+	}
+	free(logits[0]);
+	free(logits[1]);
+	free(hidden);
+}
+
+static void test(const char *root, const char *target, const char *name)
+{
+	struct driver_opts o = {
+		.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 2, .ctx_max = ROWS, .step_rows = ROWS
+	};
+	struct rig r = { 0 };
+	struct store *st;
+	struct model *m;
+	char path[4200];
+	struct err err;
+
+	printf("%s\n", name);
+	snprintf(path, sizeof path, "%s/qwen3_5/%s", root, target ? target : "mlx-q4");
+	CHECK(!driver_open(&r.target, path, &o, &err), "%s", err.msg);
+	snprintf(path, sizeof path, "%s/_draft/%s", root, name);
+	golden_open(&r.g, path);
+	CHECK(!store_open(&st, path, &err) && model_only_head(st), "%s", err.msg);
+	CHECK(model_bind(&m, st, &err) == E_UNSUPPORTED, "a head is no model");
+	CHECK(!model_bind_head(&m, r.target.m, st, &err), "%s", err.msg);
+	CHECK(!driver_attach(&r.head, m, &o, &err), "%s", err.msg);
+	r.given = xcalloc((size_t)ROWS * (size_t)m->shape.carry, sizeof(float));
+	r.hidden = xcalloc((size_t)ROWS * (size_t)m->shape.hidden, sizeof(float));
+	r.logits = xcalloc((size_t)ROWS * (size_t)m->shape.vocab, sizeof(float));
+	if (target)
+		run_target(&r);
+	else
+		read_given(&r);
+	rounds(&r);
+	free(r.given);
+	free(r.hidden);
+	free(r.logits);
+	driver_close(&r.head);
+	driver_close(&r.target);
+	store_close(st);
+	json_free(r.g.j);
+	safetensors_close(&r.g.file);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const name[] = { "eagle3_speculators", "eagle3_sglang", "eagle3_accepting", "dflash",
+		                            "dflash_sliding" };
+	const char *shared = shared_folder();
+	char root[4096];
+
+	log_set_level(LOG_WARN);
+	for (int i = 2; i < argc; i++)
+		test(argv[1], NULL, argv[i]);
+	if (argc > 1)
+		return 0;
+	if (!shared)
+		return 77; /* skipped; shared_folder said why */
+	snprintf(root, sizeof root, "%s/golden", shared);
+	for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+		test(root, "hf-f32", name[i]);
+	return 0;
+}
