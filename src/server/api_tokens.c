@@ -259,6 +259,25 @@ const struct api template_api = {
 
 /* ---- /props ---- */
 
+static void put_special(struct buf *b, const char *token, const char *none)
+{
+	if (token)
+		json_put_cstr(b, token);
+	else
+		buf_puts(b, none);
+}
+
+static void put_template(struct buf *b, const struct served *d, const char *none)
+{
+	size_t n = 0;
+	const char *text = d->tmpl ? template_text(d->tmpl, &n) : NULL;
+
+	if (text)
+		json_put_str(b, text, n);
+	else
+		buf_puts(b, none);
+}
+
 /* What llama-server's clients look for. */
 static void put_llama_members(struct buf *b, const struct server *s)
 {
@@ -277,13 +296,13 @@ static void put_llama_members(struct buf *b, const struct server *s)
 	json_put_cstr(b, d->name);
 	buf_puts(b, ",\"model_path\":");
 	json_put_cstr(b, d->name);
-	buf_printf(
-		b,
-		",\"modalities\":{\"vision\":%s,\"audio\":false},\"infill\":%s,\"chat_template\":\"\",\"bos_token\":",
-		d->sight ? "true" : "false", fim_known(d->tokenizer) ? "true" : "false");
-	json_put_cstr(b, d->bos_token ? d->bos_token : "");
+	buf_printf(b, ",\"modalities\":{\"vision\":%s,\"audio\":false},\"infill\":%s,\"chat_template\":",
+	           d->sight ? "true" : "false", fim_known(d->tokenizer) ? "true" : "false");
+	put_template(b, d, "\"\"");
+	buf_puts(b, ",\"bos_token\":");
+	put_special(b, d->bos_token, "\"\"");
 	buf_puts(b, ",\"eos_token\":");
-	json_put_cstr(b, d->eos_token ? d->eos_token : "");
+	put_special(b, d->eos_token, "\"\"");
 }
 
 static void props(struct exchange *x)
@@ -327,3 +346,26 @@ static void props(struct exchange *x)
 }
 
 const struct api props_api = { .ready = props };
+
+/* ---- /tokenizer_info, as vLLM has it: for clients that split text with the server's tokenizer ---- */
+
+static void tokenizer_info(struct exchange *x)
+{
+	const struct served *d = &x->srv->served;
+	struct buf b;
+
+	buf_init(&b);
+	buf_printf(&b,
+	           "{\"tokenizer_class\":\"weft\",\"vocab_size\":%d,\"model_max_length\":%d,\"bos_token\":", d->vocab,
+	           d->ctx_max);
+	put_special(&b, d->bos_token, "null");
+	buf_puts(&b, ",\"eos_token\":");
+	put_special(&b, d->eos_token, "null");
+	buf_puts(&b, ",\"pad_token\":null,\"chat_template\":");
+	put_template(&b, d, "null");
+	buf_puts(&b, "}\n");
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+const struct api tokenizer_info_api = { .ready = tokenizer_info };

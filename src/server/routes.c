@@ -46,6 +46,7 @@ const struct route routes[] = {
 	{ .path = "/detokenize", .post = true, .api = &detokenize_api },
 	{ .path = "/apply-template", .post = true, .api = &template_api },
 	{ .path = "/props", .api = &props_api },
+	{ .path = "/tokenizer_info", .api = &tokenizer_info_api },
 	{ .path = "/v1/models", .api = &models_api },
 	{ .path = "/v1/models/", .prefix = true, .api = &model_api },
 	{ .path = "/v1/cache", .api = &cache_tree_api },

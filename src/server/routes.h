@@ -4,7 +4,7 @@
 
 #include "server/exchange.h"
 
-extern const struct api tokenize_api, detokenize_api, template_api, props_api;
+extern const struct api tokenize_api, detokenize_api, template_api, props_api, tokenizer_info_api;
 extern const struct api ollama_chat_api, ollama_generate_api, ollama_tags_api, ollama_show_api, ollama_version_api,
 	ollama_unsupported_api;
 extern const struct api native_api, infill_api, slots_api, input_tokens_api, response_cancel_api, response_compact_api;

@@ -1,4 +1,5 @@
 """A server process and raw sockets to it, for the black-box tests."""
+import array
 import json
 import os
 import signal
@@ -18,6 +19,23 @@ def sanitized(program):
     with open(program, "rb") as f:
         text = f.read()
     return b"__asan_init" in text or b"__tsan_init" in text
+
+
+def logits(weft, model, ids):
+    """What `weft logits` says behind each token: a row of floats for each."""
+    with tempfile.TemporaryDirectory() as d:
+        path, out = os.path.join(d, "ids.json"), os.path.join(d, "out.safetensors")
+        with open(path, "w") as f:
+            json.dump(ids, f)
+        subprocess.run([weft, "logits", model, "--ids", path, "--out", out], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+        with open(out, "rb") as f:
+            data = f.read()
+    size = struct.unpack("<Q", data[:8])[0]
+    about = json.loads(data[8:8 + size])["logits"]
+    rows, vocab = about["shape"]
+    flat = array.array("f", data[8 + size + about["data_offsets"][0]:8 + size + about["data_offsets"][1]])
+    return [flat[i * vocab:(i + 1) * vocab] for i in range(rows)]
 
 
 class Server:

@@ -162,6 +162,12 @@ bool template_uses(const struct template *t, const char *variable)
 	return false;
 }
 
+const char *template_text(const struct template *t, size_t *n)
+{
+	*n = t->n_src;
+	return t->src;
+}
+
 bool template_says(const struct template *t, const char *text)
 {
 	return memmem(t->src, t->n_src, text, strlen(text));

@@ -80,6 +80,8 @@ int template_render(const struct template *t, const struct template_input *in, s
  * "enable_thinking", "tools"). */
 bool template_uses(const struct template *t, const char *variable);
 
+/* Its source, n bytes; the template's own. */
+const char *template_text(const struct template *t, size_t *n);
 /* True when these bytes stand anywhere in the template's text. */
 bool template_says(const struct template *t, const char *text);
 
