@@ -28,6 +28,7 @@ static const struct way ways[] = {
 	{ "dot products", CPU_AVX512BF16, &kv_tiles_dot, false },
 	{ "dot products, few", CPU_AVX512BF16, &kv_tiles_dot, true },
 	{ "floats", CPU_AVX512BF16, &kv_tiles_floats, false },
+	{ "floats, few", CPU_AVX512BF16, &kv_tiles_floats, true },
 	{ "tiles", CPU_AMX, &kv_tiles_amx, false },
 };
 enum { WAYS = sizeof ways / sizeof *ways };

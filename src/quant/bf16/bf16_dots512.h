@@ -84,6 +84,40 @@ DOTS_INLINE __m512 dots_lower(__m512i pairs)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
 }
 
+/* A block's 16 pairs as floats: [upper, lower][16]. */
+DOTS_INLINE void dots_halves_store(float *to, __m512i pairs)
+{
+	_mm512_store_ps(to, dots_upper(pairs));
+	_mm512_store_ps(to + DOTS_PAIRS, dots_lower(pairs));
+}
+
+/* dots_turned by multiply-adds: the rows' block as dots_halves_store left it, `row` floats apart; R is 4 or 8. */
+DOTS_INLINE void dots_turned_floats(__m512 acc[8], const __m512i t[DOTS_PAIRS], const float *x, size_t row, const int R)
+{
+#pragma GCC unroll 2
+	for (int r0 = 0; r0 < R; r0 += DOTS_ROWS) {
+		__m512 sum[2][DOTS_ROWS];
+
+#pragma GCC unroll 4
+		for (int r = 0; r < DOTS_ROWS; r++)
+			sum[0][r] = sum[1][r] = _mm512_setzero_ps();
+#pragma GCC unroll 32
+		for (int i = 0; i < 2 * DOTS_PAIRS; i++) { /* of two pairs both upper halves, then both lower ones */
+			int half = i / 2 % 2, j = i / 4 * 2 + i % 2;
+			__m512 w = half ? dots_lower(t[j]) : dots_upper(t[j]);
+
+#pragma GCC unroll 4
+			for (int r = 0; r < DOTS_ROWS; r++)
+				sum[j % 2][r] = _mm512_fmadd_ps(
+					w, _mm512_set1_ps(x[(size_t)(r0 + r) * row + (size_t)(half * DOTS_PAIRS + j)]),
+					sum[j % 2][r]);
+		}
+#pragma GCC unroll 4
+		for (int r = 0; r < DOTS_ROWS; r++)
+			acc[r0 + r] = _mm512_add_ps(acc[r0 + r], _mm512_add_ps(sum[0][r], sum[1][r]));
+	}
+}
+
 /* A panel is, of each block of inputs, [16 pairs][vectors of 16 columns][16 columns], or as floats
  * [8 twos of pairs][both upper, both lower][vectors][16 columns]: pair j of one vector, `step` bytes
  * being a pair of all its vectors. */
@@ -115,12 +149,8 @@ DOTS_INLINE void dots_rows_as_floats(float *to, const struct dots *d, const int 
 	const uint8_t *x = d->x;
 
 	for (int i = 0; i < d->n; i++, x += d->block)
-		for (int r = 0; r < R; r++, to += DOTS_BLOCK) {
-			__m512i pairs = _mm512_loadu_si512(x + (size_t)r * d->row);
-
-			_mm512_store_ps(to, dots_upper(pairs));
-			_mm512_store_ps(to + DOTS_PAIRS, dots_lower(pairs));
-		}
+		for (int r = 0; r < R; r++, to += DOTS_BLOCK)
+			dots_halves_store(to, _mm512_loadu_si512(x + (size_t)r * d->row));
 }
 
 /* One pair, or half of one as floats, of R rows by V vectors of columns. */

@@ -51,15 +51,27 @@ INLINE void queries_paired(__m512i t[16], const float *const *q, int n, int k)
 		               _mm512_setzero_si512();
 }
 
-/* All as a panel; few as rows of pairs, which are less. */
+/* Bytes of few queries' row, and of one's first n inputs: pairs, or as floats of each block the upper halves and the lower ones. */
+static size_t few_bytes(int n, bool floats)
+{
+	return row_bytes(n) << floats;
+}
+
+/* All as a panel; few as rows, which are less. */
 INLINE void queries(uint8_t *to, const float *const *q, int n, int dim, bool few, const bool floats)
 {
 	__m512i t[16];
 
 	for (int k = 0; few && k < dim; k += BLOCK) {
 		queries_paired(t, q, n, k);
-		for (int j = 0; j < FEW; j++)
-			_mm512_store_si512(to + (size_t)j * row_bytes(dim) + row_bytes(k), t[j]);
+		for (int j = 0; j < FEW; j++) {
+			uint8_t *row = to + (size_t)j * few_bytes(dim, floats) + few_bytes(k, floats);
+
+			if (floats)
+				dots_halves_store((float *)(void *)row, t[j]);
+			else
+				_mm512_store_si512(row, t[j]);
+		}
 	}
 	for (int v = 0; !few && v < 2; v++, to += LINE)
 		for (int k = 0; k < dim; k += BLOCK) {
@@ -227,8 +239,11 @@ static struct asking few_asking(const uint8_t **run, const struct kv_attend *a, 
 }
 
 /* R queries' scores of positions below n, the others' 0. */
-INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, struct asking *next, const int R)
+INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, struct asking *next, const int R,
+                       const bool floats)
 {
+	size_t row = few_bytes(dim, floats);
+
 	s += begin_of(a->seg) * KV_LANES;
 	for (int i = begin_of(a->seg); i < n; i += TURNED, s += TURNED * KV_LANES) {
 		const uint8_t *x = a->queries, *key = a->seg->key[i / KV_RUN];
@@ -238,13 +253,16 @@ INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, stru
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++)
 			acc[r] = _mm512_setzero_ps();
-		for (int k = 0; k < dim; k += BLOCK, x += LINE, key += LINE) {
+		for (int k = 0; k < dim; k += BLOCK, x += few_bytes(BLOCK, floats), key += LINE) {
 #pragma GCC unroll 16
 			for (int j = 0; j < TURNED; j++)
 				t[j] = dots_paired(_mm512_loadu_si512(key + (size_t)j * row_bytes(dim)));
 			ask(next, TURNED);
 			transpose16(t);
-			dots_turned(acc, t, x, row_bytes(dim), R);
+			if (floats)
+				dots_turned_floats(acc, t, (const float *)(const void *)x, row / sizeof(float), R);
+			else
+				dots_turned(acc, t, x, row, R);
 		}
 #pragma GCC unroll 16
 		for (int r = 0; r < TURNED; r++)
@@ -304,7 +322,66 @@ INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg
 	}
 }
 
-INLINE void few_mix(const struct kv_attend *a, const struct kv_work *k, int n, int dim, struct asking *next)
+/* A value's 32 dims times a weight of each query, the steps of one half of a pair. */
+INLINE void few_row(__m512 sum[DOTS_ROWS][2], __m512i value, const float *w)
+{
+	__m512 even = dots_lower(value), odd = dots_upper(value);
+
+#pragma GCC unroll 4
+	for (int r = 0; r < DOTS_ROWS; r++) {
+		__m512 weight = _mm512_set1_ps(w[r * BLOCK]);
+
+		__asm__("" : "+v"(weight));
+		sum[r][0] = _mm512_fmadd_ps(even, weight, sum[r][0]);
+		sum[r][1] = _mm512_fmadd_ps(odd, weight, sum[r][1]);
+	}
+}
+
+/* few_block by multiply-adds: sums are of even dims and of odd ones, so that a value's line is not turned. */
+INLINE void few_block_floats(float *acc, const uint8_t *w, const struct kv_segment *seg, int at, int n, int dim,
+                             struct asking *next, const bool whole)
+{
+	const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+		      high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+	float f[DOTS_ROWS * BLOCK] __attribute__((aligned(64)));
+
+	for (int r = 0; r < DOTS_ROWS; r++)
+		dots_halves_store(f + r * BLOCK, _mm512_load_si512(w + r * LINE));
+	for (int k = 0; k < dim; k += BLOCK) {
+		__m512 sum[2][DOTS_ROWS][2];
+
+#pragma GCC unroll 4
+		for (int r = 0; r < DOTS_ROWS; r++)
+			sum[0][r][0] = sum[0][r][1] = sum[1][r][0] = sum[1][r][1] = _mm512_setzero_ps();
+		if (next)
+			ask(next, BLOCK);
+#pragma GCC unroll 16
+		for (int j = 0; j < PAIRS; j++)
+#pragma GCC unroll 2
+			for (int half = 0; half < 2; half++) {
+				int i = at + (half ? dots_lower_of(j) : dots_upper_of(j));
+
+				few_row(sum[j % 2],
+				        whole || (i >= seg->first && i < n) ?
+				                _mm512_loadu_si512(row_at(seg->value, i, dim) + 2 * k) :
+				                _mm512_setzero_si512(),
+				        f + half * PAIRS + j);
+			}
+#pragma GCC unroll 4
+		for (int r = 0; r < DOTS_ROWS; r++) {
+			__m512 even = _mm512_add_ps(sum[0][r][0], sum[1][r][0]),
+			       odd = _mm512_add_ps(sum[0][r][1], sum[1][r][1]);
+			float *to = acc + (size_t)r * (size_t)dim + k;
+
+			_mm512_store_ps(to, _mm512_add_ps(_mm512_load_ps(to), _mm512_permutex2var_ps(even, low, odd)));
+			_mm512_store_ps(to + 16, _mm512_add_ps(_mm512_load_ps(to + 16),
+			                                       _mm512_permutex2var_ps(even, high, odd)));
+		}
+	}
+}
+
+INLINE void few_mix(const struct kv_attend *a, const struct kv_work *k, int n, int dim, struct asking *next,
+                    const bool floats)
 {
 	int blocks = (n + BLOCK - 1) / BLOCK;
 
@@ -313,8 +390,13 @@ INLINE void few_mix(const struct kv_attend *a, const struct kv_work *k, int n, i
 		for (int q = 0; q < a->n; q += DOTS_ROWS) {
 			float *acc = a->acc + (size_t)q * (size_t)dim;
 			const uint8_t *w = k->w[0] + (size_t)b * KV_LANES * LINE + (size_t)q * LINE;
+			bool whole = (b + 1) * BLOCK <= n && b * BLOCK >= a->seg->first;
 
-			if ((b + 1) * BLOCK <= n && b * BLOCK >= a->seg->first)
+			if (floats && whole)
+				few_block_floats(acc, w, a->seg, b * BLOCK, n, dim, q ? NULL : next, true);
+			else if (floats)
+				few_block_floats(acc, w, a->seg, b * BLOCK, n, dim, q ? NULL : next, false);
+			else if (whole)
 				few_block(acc, w, a->seg, b * BLOCK, n, dim, q ? NULL : next, true);
 			else
 				few_block(acc, w, a->seg, b * BLOCK, n, dim, q ? NULL : next, false);
@@ -339,13 +421,16 @@ typedef void mix_fn(const struct kv_attend *, const struct kv_work *, int n, int
 	{                                                                                                              \
 		call;                                                                                                  \
 	}
-SCORES(scores_few_4, few_scores(k->s[0], a, n, dim, next, 4))
-SCORES(scores_few_8, few_scores(k->s[0], a, n, dim, next, 8))
+SCORES(scores_few_dot_4, few_scores(k->s[0], a, n, dim, next, 4, false))
+SCORES(scores_few_dot_8, few_scores(k->s[0], a, n, dim, next, 8, false))
+SCORES(scores_few_floats_4, few_scores(k->s[0], a, n, dim, next, 4, true))
+SCORES(scores_few_floats_8, few_scores(k->s[0], a, n, dim, next, 8, true))
 SCORES(scores_dot_1, many_scores(k, a, n, dim, next, 1, false))
 SCORES(scores_dot_2, many_scores(k, a, n, dim, next, 2, false))
 SCORES(scores_floats_1, many_scores(k, a, n, dim, next, 1, true))
 SCORES(scores_floats_2, many_scores(k, a, n, dim, next, 2, true))
-MIX(mix_few, few_mix(a, k, n, dim, next))
+MIX(mix_few_dot, few_mix(a, k, n, dim, next, false))
+MIX(mix_few_floats, few_mix(a, k, n, dim, next, true))
 MIX(mix_dot, many_mix(a, k, (n + BLOCK - 1) / BLOCK, dim, false))
 MIX(mix_floats, many_mix(a, k, (n + BLOCK - 1) / BLOCK, dim, true))
 
@@ -370,7 +455,7 @@ static void attend(const struct kv_attend *a, int dim, float scale, scores_fn *s
 	_mm_setcsr(mode);
 }
 
-#define WAY(name, floats, n_few, few_4, few_8, mix_few)                                                              \
+#define WAY(name, floats)                                                                                            \
 	static size_t name##_query_bytes(int dim)                                                                    \
 	{                                                                                                            \
 		return panel_bytes(dim, floats);                                                                     \
@@ -390,7 +475,8 @@ static void attend(const struct kv_attend *a, int dim, float scale, scores_fn *s
 	static void name##_attend(const struct kv_attend *a, int dim, float scale)                                   \
 	{                                                                                                            \
 		if (!a->laid)                                                                                        \
-			attend(a, dim, scale, a->n <= 4 ? few_4 : few_8, mix_few);                                   \
+			attend(a, dim, scale, a->n <= 4 ? scores_few_##name##_4 : scores_few_##name##_8,             \
+			       mix_few_##name);                                                                      \
 		else                                                                                                 \
 			attend(a, dim, scale, a->n <= KV_LANES ? scores_##name##_1 : scores_##name##_2, mix_##name); \
 	}                                                                                                            \
@@ -398,12 +484,12 @@ static void attend(const struct kv_attend *a, int dim, float scale, scores_fn *s
 		.query_bytes = name##_query_bytes,                                                                   \
 		.laid_bytes = name##_laid_bytes,                                                                     \
 		.work_bytes = sizeof(struct kv_work),                                                                \
-		.few = n_few,                                                                                        \
+		.few = FEW,                                                                                          \
 		.queries = name##_queries,                                                                           \
 		.lay = name##_lay,                                                                                   \
 		.finite = kv_finite_bf16,                                                                            \
 		.attend = name##_attend,                                                                             \
 		.merge = kv_merge,                                                                                   \
 	};
-WAY(dot, false, FEW, scores_few_4, scores_few_8, mix_few)
-WAY(floats, true, 0, NULL, NULL, NULL)
+WAY(dot, false)
+WAY(floats, true)
