@@ -67,6 +67,20 @@ class Compare(unittest.TestCase):
         self.assertEqual([r.get("options") for r in rows], [None, "-fast 1"])
         self.assertEqual((rows[1]["commit"], rows[1]["huge_pages"]), ("abc", "on"))
 
+    def test_built(self):
+        self.assertIn("NOT ALIKE: peer is not known to be built at -O3", self.run_it("pp16", "--rounds", "1"))
+        self.program("c++", "")
+        for said, flags, alike in ("g++ (x) 1.2.3", "-O3", True), ("x clang version 1.2.3", "-O2", False):
+            with open(self.path("c++"), "w") as f:
+                f.write("#!/bin/sh\necho '%s'\n" % said)
+            with open(self.path("CMakeCache.txt"), "w") as f:
+                f.write("CMAKE_BUILD_TYPE:STRING=Release\nCMAKE_CXX_COMPILER:FILEPATH=%s\n"
+                        "CMAKE_CXX_FLAGS_RELEASE:STRING=%s\nGGML_NATIVE:BOOL=ON\n" % (self.path("c++"), flags))
+            out = self.run_it("pp16", "--rounds", "1")
+            self.assertIn("%s 1.2.3, Release %s, GGML_NATIVE=ON" % ("gcc" if alike else "clang", flags), out)
+            self.assertEqual("peer is not known to be built at -O3" in out, not alike)
+            self.assertIn("compilers differ: weft ?, peer %s 1.2.3" % ("gcc" if alike else "clang"), out)
+
     def test_failures(self):
         self.program("llama-bench", "echo no such model >&2; exit 3")
         out = self.run_it("pp16", "--rounds", "1", code=1)
