@@ -96,7 +96,7 @@ static void table(struct engine *e, struct model *m, int runs, bool raw, bool bo
 	enum { COLD, SAME, THIRD, BEGINNING, EXTENDED, ROWS };
 	static const int at[ROWS] = { 0, FIRST - 1, FIRST - 1, SYSTEM, HEADER };
 	int32_t base[LONGER], tok[LONGER];
-	int vocab = m->shape.vocab;
+	int vocab = m->shape.vocab, dropped;
 
 	for (int i = 0; i < LONGER; i++)
 		base[i] = (int32_t)(rng_bits(11, (uint64_t)i, 1) % (uint64_t)vocab);
@@ -121,6 +121,8 @@ static void table(struct engine *e, struct model *m, int runs, bool raw, bool bo
 				ask_one(e, m, base, FIRST, salt, false, raw, ANSWER, &first);
 			ask_one(e, m, tok, row[k].n, salt, false, raw, ANSWER, &warm);
 			ms[i] = warm.ms;
+			/* What earlier runs left must not take the memory of the next. */
+			CHECK(!engine_prefix_drop(e, &(struct prefix_spot){ 0 }, &dropped), "drop");
 			CHECK(warm.n == cold.n && !memcmp(warm.tok, cold.tok, sizeof(cold.tok)) &&
 			              !memcmp(warm.logprob, cold.logprob, sizeof(cold.logprob)),
 			      "%s: not what a cold run says", row[k].name);
