@@ -58,7 +58,7 @@ static int read_list(const struct json *list, const char *at, const struct serve
 		if (!r)
 			r = field_number(one, "scale", -SCALE_MOST, SCALE_MOST, &s, p);
 		if (!r && id >= d->n_adapter)
-			r = problem_set(p, 404, "adapter_not_found", at,
+			r = problem_set(p, 400, "invalid_value", at,
 			                "there is no adapter with id %lld; there are %d (--lora)", (long long)id,
 			                d->n_adapter);
 		if (!r)

@@ -210,8 +210,8 @@ static void put_yarn(struct gguf_conf *c, double factor)
 		double all = gguf_conf_float(c, "rope.scaling.yarn_log_multiplier", 0) *
 		             (strcmp(c->m->arch->name, "deepseek2") ? 1 : 10);
 
-		gguf_put_float(c, "mscale", (float)all);
-		gguf_put_float(c, "mscale_all_dim", (float)all);
+		gguf_put_float(c, "mscale", all);
+		gguf_put_float(c, "mscale_all_dim", all);
 	}
 }
 

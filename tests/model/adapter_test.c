@@ -147,6 +147,7 @@ static int check_merge(const char *folder)
 		return 1;
 	}
 	done = write_merged(dir, folder, d.st, v, n);
+	lora_free(v, n);
 	random_tokens(tok, ROWS, d.vocab);
 	floats = ROWS * d.vocab;
 	got = xcalloc((size_t)floats, sizeof *got);

@@ -115,7 +115,7 @@ class Test(unittest.TestCase):
         self.assertEqual(said(s.post(CHAT, ask(1))), cold["two"][1])
         self.assertEqual(said(s.post(CHAT, ask(1, model="one"))), cold["one"][1])
         self.assertEqual(said(s.post(CHAT, ask(1, lora=[]))), cold["base"][1])
-        self.assertEqual(s.post("/lora-adapters", [{"id": 7}]).status, 404)
+        self.assertEqual(s.post("/lora-adapters", [{"id": 7}]).status, 400)
         self.assertEqual(s.post("/lora-adapters", {"id": 0}).status, 400)
         self.assertEqual(s.post("/lora-adapters", []).json(), {"success": True})
         self.assertEqual(said(s.post(CHAT, ask(1))), cold["base"][1])
