@@ -28,12 +28,12 @@
 
 struct adapter_mix; /* backend/low_rank.h */
 
-/* What caches and operations need know of one sequence in one step. */
+/* One sequence in one step, as caches and operations see it. */
 struct span {
 	int slot;    /* the sequence's place in every cache's tables */
 	int pos;     /* where every cache stands before the step */
 	int n;       /* positions written by this step: pos and on */
-	int n_draft; /* how many of those, at the tail, may be taken back; < n */
+	int n_draft; /* tentative rows at the tail, which may be taken back; < n */
 };
 
 /* Where the outputs of a layer go beside the layer after it: row i of the pass to out + i * ld, as many floats as the
@@ -78,8 +78,8 @@ struct pass {
 	 * hidden of it, [n_row][hidden], or of a head that guesses blocks nothing: the rows are those of blocks. */
 	const float *given;
 	bool ahead;
-	/* Items of which a row could not be computed, since an expert could not be read: their rows are worth nothing,
-	 * and those of the others what they always are.  NULL: nobody asked, and such a failure ends the program. */
+	/* Set for items of which a row could not be computed because an expert could not be read: their rows are invalid,
+	 * those of other items are as always.  NULL: such a failure ends the program. */
 	bool *spoiled;     /* [n_item] */
 	struct err spoilt; /* why, of the first in this pass; code 0: none is */
 
@@ -94,7 +94,7 @@ float *pass_floats(struct pass *p, size_t n);
 /* Begins a pass: its tables are set, and all work memory is free. */
 void pass_reset(struct pass *p);
 
-/* What a feed-forward block applies to its gate g, or, where there is no gate, to its one product. */
+/* Activation that a feed-forward block applies to its gate g, or, where there is no gate, to its one product. */
 enum act {
 	ACT_NONE,
 	ACT_SILU,      /* g sigmoid(g) */
@@ -155,7 +155,7 @@ struct kv_view {
 /* Fills layer[layers] for pages of page_rows; returns a page's bytes.  Of a latent group the
  * values' row lies where the key's does. */
 size_t kv_group_lay(struct kv_layer *layer, const struct kv_group *g, const struct kv_rows *rows, int page_rows);
-/* The same of a group whose keys and values are of one size. */
+/* kv_group_lay for a group whose keys and values have one size. */
 size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *rows, int heads, int dim, int page_rows);
 /* Bytes of a head's keys and values of one position; 0: one of the formats is not for heads of this size. */
 size_t kv_group_head_bytes(const struct kv_group *g, struct kv_pair pair);
@@ -197,7 +197,7 @@ struct state_shape {
 	const float *const *rate;
 };
 struct state_keep {
-	int item, row;   /* after so many rows of the item, 0 < row <= n - n_draft */
+	int item, row;   /* rows of the item before the copy, 0 < row <= n - n_draft */
 	float *s, *tail; /* [layer][...] like those of one slot; backend memory */
 };
 struct state_view {
@@ -210,12 +210,12 @@ struct state_view {
 	const bool *still;             /* [slot] */
 	const struct state_keep *keep; /* [n_keep] in any order; no two at one row of an item */
 	int n_keep;
-	int64_t *keep_ns; /* to which threads add their parts of the time that these copies take; NULL: nobody asks */
+	int64_t *keep_ns; /* threads add the time of their parts of these copies here; NULL: not measured */
 };
 size_t state_floats(const struct state_shape *s); /* S of one layer, padding included */
 size_t state_tail_floats(const struct state_shape *s);
 
-/* One row of one layer on the tape: conv_channels inputs of the convolution, then these, at so many floats. */
+/* One row of one layer on the tape: conv_channels inputs of the convolution, then these members, at offsets in floats. */
 struct state_tape {
 	size_t key;           /* [heads_k][dim_k] left factors of the updates */
 	size_t decay;         /* [heads_v][decay_n] */
@@ -271,7 +271,7 @@ struct attn {
 	const float *sinks; /* [heads] a score of each head's that takes weight and has no value; NULL: none */
 	float q_bend;       /* queries times 1 + q_bend ln(1 + pos / q_bend_every), rounded down; */
 	int q_bend_every;   /* 0: none */
-	int norm_from;      /* of a key the norm leaves out so many dims before it */
+	int norm_from;      /* first dim of a key that the norm covers */
 	bool v_is_key;      /* values are the keys as they are cached, normed and rotated; v is not looked at */
 };
 
@@ -295,7 +295,7 @@ struct recur {
 	float gate_floor;       /* least logarithm of a decay; 0: none */
 	const float *key_gain, *key_rate, *bonus, *norm_bias; /* k_k, k_a, r_k, all [heads_v][dim]; of RWKV-7 */
 	float beta_scale;                                     /* of beta; 0: 1 */
-	/* What comes out: norm(o) * gain * act(z), or norm(o * act(z)) * gain where the gate comes first. */
+	/* The output is norm(o) * gain * act(z), or norm(o * act(z)) * gain where the gate comes first. */
 	const float *norm; /* gain [dim_v] of a norm per head, or [heads_v * dim_v] of norm_cols; NULL: no norm */
 	float eps;         /* of that norm */
 	bool sigmoid_gate; /* act: sigmoid instead of SiLU */
@@ -373,7 +373,7 @@ struct stream_opts {
 	enum reads_way way;
 	int depth;         /* reads under way at once; 0: as was measured best */
 	const char *trace; /* file that is told which experts each layer uses; NULL: none */
-	/* While slabs are packed; NULL: nobody is told. */
+	/* Called while slabs are packed; may be NULL. */
 	void (*progress)(void *arg, int percent);
 	void *progress_arg;
 };
@@ -388,7 +388,7 @@ struct grid_rope {
 
 struct backend_ops {
 	const char *name;
-	bool adapts; /* linear looks at struct pass, adapter; else nobody sets it */
+	bool adapts; /* linear applies adapters (struct pass, adapter); false: that member is never set */
 
 	void *(*alloc)(struct backend *, size_t bytes); /* zeroed, 64-byte aligned, touched lazily; NULL: refused */
 	void (*free)(struct backend *, void *, size_t bytes);
@@ -399,25 +399,25 @@ struct backend_ops {
 	void (*read)(struct backend *, void *near, const void *far, size_t); /* waits for what came before */
 	void (*copy)(struct backend *, void *dst, const void *src, size_t);  /* both far */
 
-	/* Optional; NULL: operations read the host's memory, whatever it is.
+	/* Optional; NULL: operations read host memory directly.
 	 * Weights and vectors are named by their host addresses in all operations.  A model places what it
-	 * will name before its first pass, and takes it back after its last; memory may be placed by several
-	 * models.  A backend that computes elsewhere makes its own copies here and looks them up by address.
-	 * The bytes stay as they are meanwhile.  E_FULL where they do not fit. */
+	 * will name before its first pass, and takes it back after its last; several models may place the same
+	 * memory.  A backend that computes elsewhere copies it here and looks the copies up by address.
+	 * The bytes do not change while they are placed.  E_FULL where they do not fit. */
 	int (*place)(struct backend *, const struct placed *v, int n, struct err *);
 	void (*unplace)(struct backend *, const struct placed *v, int n);
-	/* Optional; NULL: nothing to gain.  Lays placed matrices out as the backend reads them best; the bits of
-	 * passes are the same before, meanwhile and after.  Returns the bytes laid out; ends early where the
-	 * system gives no memory. */
+	/* Optional; NULL: nothing to gain.  Packs placed matrices into the layout that the backend reads fastest;
+	 * passes before, during and after the call give the same bits.  Returns the bytes packed; ends early where
+	 * the system gives no memory. */
 	size_t (*pack)(struct backend *, const struct pack_opts *);
 
-	/* Optional; NULL: all experts are in memory.  Takes the experts of these mixtures, which are placed, out of what
-	 * products read and puts a number of slots in their place; before the first pass, once.  The bits of passes are
-	 * the same.  E_LIMIT: too few bytes for the experts of one row; E_UNSUPPORTED: they lie in no file; E_IO,
-	 * E_FORMAT: as slab_file.h says. */
+	/* Optional; NULL: all experts are in memory.  Makes products read the placed experts of these mixtures through a
+	 * number of slots in memory, into which they are loaded from disk; called once, before the first pass.  The bits of
+	 * passes are the same.  E_LIMIT: too few bytes for the experts of one row; E_UNSUPPORTED: the experts lie in no
+	 * file; E_IO, E_FORMAT: as slab_file.h says. */
 	int (*stream)(struct backend *, struct moe *const *mix, int n, const struct stream_opts *, struct err *);
-	/* Where stream is: between passes.  Fewer slots than there were, or up to as many; what is gone is free for
-	 * others.  Returns the bytes of those there are now. */
+	/* Required where stream is; called between passes.  Reduces the slots to at most `bytes` bytes, or lets them grow
+	 * again up to their first number; freed memory returns to the system.  Returns the bytes of the slots now. */
 	size_t (*stream_shrink)(struct backend *, size_t bytes);
 	void (*stream_stats)(const struct backend *, struct stream_stats *);
 
@@ -489,8 +489,8 @@ struct backend_ops {
 	void (*close)(struct backend *);
 };
 
-/* Who wants to see what matrices are multiplied with: n rows of w's inputs, ld floats apart.  Only ARITH_F32's products of
- * the CPU backend show theirs, on the engine's thread, before they are computed. */
+/* A callback that is shown the inputs of products: n rows of w's inputs, ld floats apart.  Only products of ARITH_F32 in
+ * the CPU backend call it, on the engine's thread, before they compute. */
 struct observer {
 	void (*see)(void *arg, const struct weight *w, const float *x, size_t ld, int n);
 	void *arg;
@@ -502,7 +502,7 @@ struct backend {
 	 * bits.  Of the CPU backend it is the level of instructions, and that of attention where it is another. */
 	const char *arithmetic;
 	int threads;                     /* that compute, the caller's included */
-	const struct observer *observer; /* NULL: nobody; borrowed */
+	const struct observer *observer; /* borrowed; may be NULL */
 	struct profile *profile;         /* NULL: nothing is counted; see backend/profile.h */
 };
 

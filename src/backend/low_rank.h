@@ -26,7 +26,7 @@ enum {
 
 /* The addition to one weight of the model. */
 struct low_rank {
-	const uint8_t *of; /* the weight's data: rows of it are its parts, whoever cut it */
+	const uint8_t *of; /* the weight's data; a weight made of some of its rows (weight_rows) counts as part of it */
 	size_t of_row_bytes;
 	int of_rows, rank;
 	struct weight a; /* [rank][inputs] */
@@ -44,7 +44,7 @@ struct adapter {
 	size_t bytes; /* of memory */
 };
 
-/* What rows of one sequence add: each part times its scale, in this order. */
+/* The adapters of one sequence: the parts are added in this order, each times its scale. */
 struct adapter_mix {
 	int n; /* 0: nothing */
 	struct {

@@ -33,7 +33,7 @@ struct slab_file {
 
 /* Opens dir's file of these slabs, or makes it from the mapped checkpoint: a copy of all experts.  key: the digest of
  * the checkpoint.  E_IO: the disk has no room or refuses, and nothing is left; E_FORMAT: the file that is there is not
- * what its name says.  progress (NULL: nobody looks) is told how far packing is, in percent. */
+ * what its name says.  progress, which may be NULL, is told how far packing is, in percent. */
 int slab_file_open(struct slab_file *f, const char *dir, const struct digest *key, const struct slab_list *list,
                    const struct stream_opts *how, struct err *err);
 void slab_file_close(struct slab_file *f);

@@ -1,8 +1,8 @@
 /* alloc.h - heap memory that is there or ends the program, and arenas.
  *
- * Nobody writes recovery for an empty heap: xmalloc and its kin abort with a
- * message (fault.h says what that ends).  What may be refused is a budget, and
- * that is the caller's matter. */
+ * Callers do not recover from an empty heap: xmalloc and its kin abort with a
+ * message (fault.h says what that ends).  Only budgets can be refused, and callers
+ * check those before they allocate. */
 #ifndef BASE_ALLOC_H
 #define BASE_ALLOC_H
 
@@ -31,8 +31,8 @@ struct arena {
 
 void arena_init(struct arena *a);
 void arena_fini(struct arena *a);
-/* The pieces of memory that hold what was handed out: how many, and one after the other (*at NULL begins, false
- * ends). */
+/* The blocks of memory behind the arena's allocations: their number, and an iteration over them (begin with *at NULL;
+ * false ends it). */
 size_t arena_blocks(const struct arena *a);
 bool arena_next(const struct arena *a, const struct arena_block **at, const void **p, size_t *n);
 void arena_reset(struct arena *a);             /* frees all but keeps the arena usable */

@@ -1,10 +1,10 @@
-/* allowance.h - how much a request may cost before it is computed, and whether anyone still waits for it.
+/* allowance.h - how much a request may cost before it is computed, and whether its client is still there.
  *
  * A few bytes can ask for far more work than they suggest: an expression whose automaton explodes,
  * a thousand schemas, JSON within strings.  The thread that prepares a request begins an allowance;
- * whatever works for it (JSON, templates, grammars, the tokeniser) charges what it does, in steps of
- * some 20 ns, and ends early when the allowance says no: because it is spent, or because nobody waits
- * any more.  Steps are counted and not timed, so that a request is refused everywhere or nowhere.
+ * JSON, templates, grammars and the tokeniser charge their work to it, in steps of some 20 ns, and end
+ * early when the allowance says no: because it is spent, or because the client has left.  Steps are
+ * counted and not timed, so that a request is refused on every machine or on none.
  *
  * The allowance belongs to the thread, as a guard (fault.h) does, so that the layers between need
  * not pass it on.  A thread without one may do anything: commands, tests, loading. */
@@ -26,8 +26,8 @@ enum {
 struct allowance {
 	uint64_t left;             /* steps */
 	size_t containers, values; /* of JSON, left */
-	const atomic_bool *gone;   /* nobody waits any more; NULL: somebody does */
-	const char *why;           /* it may not go on; NULL: it may */
+	const atomic_bool *gone;   /* set when the client has left; NULL: never */
+	const char *why;           /* the reason to stop; NULL: the work may go on */
 };
 
 /* Begins the allowance of a request of n bytes for this thread; w lives until allowance_end. */
@@ -36,16 +36,17 @@ void allowance_end(void);
 
 /* Charges steps.  False: stop, soon. */
 bool allowance_spend(uint64_t steps);
-/* A JSON text of so many is about to be read.  Its arrays and objects cost memory, whatever its bytes say, so they are
- * counted by themselves: of one text up to JSON_CONTAINERS_MAX and JSON_VALUES_MAX (json.h).  False: stop, soon. */
+/* Charges a JSON text of that many containers and values, before it is read.  Arrays and objects cost memory beyond their
+ * bytes, so they are counted apart from steps: up to JSON_CONTAINERS_MAX and JSON_VALUES_MAX (json.h) per text.
+ * False: stop, soon. */
 bool allowance_read(size_t containers, size_t values);
-/* Is there one? */
+/* Whether this thread has an allowance. */
 bool allowance_on(void);
-/* Why this thread's work has to stop; NULL: it need not. */
+/* The reason why this thread's work has to stop; NULL: it may go on. */
 const char *allowance_why(void);
 
-/* What is made once for all requests is charged to none: the allowance is put aside, and comes back
- * with allowance_resume. */
+/* Puts the allowance aside while something is made that all requests share, so that none of them pays for it;
+ * allowance_resume brings it back. */
 struct allowance *allowance_pause(void);
 void allowance_resume(struct allowance *w);
 

@@ -9,20 +9,20 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Which file, and since when it is as it is.  Nobody sets changed_ns but the system:
- * a file that was written, replaced or renamed has another. */
+/* Identity of a file and of its contents.  Only the system sets changed_ns: a file that was
+ * written, replaced or renamed has another. */
 struct file_id {
 	uint64_t device, inode, bytes;
 	int64_t changed_ns, modified_ns; /* st_ctim, st_mtim */
 };
 int file_id_get(const char *path, struct file_id *out, struct err *err);
-/* The same of an open file; -1, with errno. */
+/* Fills *out for an open file.  0, or -1 with errno. */
 int file_id_of(int fd, struct file_id *out);
 
 /* A file mapped read-only.  Stays valid until closed, whatever happens to the name.  Where the
  * file becomes shorter, the bytes that it lost read as zeros after fault_install, and
- * file_lost names it from then on: whoever computed with the mapping asks that before it gives
- * anything out.  Without fault_install the program ends (SIGBUS), as with every mapping. */
+ * file_lost names it from then on: code that computed with the mapping calls file_lost before it
+ * publishes results.  Without fault_install the program ends (SIGBUS), as with every mapping. */
 struct file_map {
 	const uint8_t *p;
 	size_t n;
@@ -36,25 +36,26 @@ void file_map_close(struct file_map *m);
 /* The path of a mapped file that became shorter while its bytes were read; NULL: none did.  For good.
  * Any thread, at the cost of a load. */
 const char *file_lost(void);
-/* For fault.c's handler of SIGBUS: is this address within a mapping whose file became shorter?  Then it
- * can be read from here on. */
+/* For fault.c's handler of SIGBUS: whether the address lies in a mapping whose file became shorter.  If so, its page
+ * reads as zeros from now on. */
 bool file_map_mend(const void *address);
 
 /* Replaces the whole huge pages within bytes [from, to) of the mapping, from the front, by memory of
  * the process's own with the same bytes at the same addresses, which the system may hold in huge pages:
  * there are none for mapped files, and reading small ones is slower (docs/notes/kernels.md says by
- * how much).  Any thread; others may read the mapping meanwhile, and see the same bytes.
- * Before each piece of 32 MB, while the last is still mapped, asks more(arg, bytes done so
- * far), and ends when it says no.  Returns how many bytes it replaced; less than it could
- * where the system gives no memory. */
+ * how much).  Any thread; other threads may read the mapping during the call, and see the same bytes.
+ * Before each piece of 32 MB, while the last is still mapped, it calls more(arg, bytes done so
+ * far), and ends when that returns false.  Returns the bytes replaced: fewer than possible where
+ * the system gives no memory. */
 size_t file_map_own(const struct file_map *m, size_t from, size_t to, bool (*more)(void *arg, size_t done), void *arg);
-/* Takes the whole pages within [from, to) out of the process's resident memory; whoever reads them has them
- * again from the file.  Not of what file_map_own was asked for: that would be lost.  Any thread, as above. */
+/* Removes the whole pages within [from, to) from the process's resident memory; a later read loads them from the file
+ * again.  Never for ranges that file_map_own replaced: their bytes would be lost.  Any thread; other threads may read
+ * the mapping during the call. */
 void file_map_drop(const struct file_map *m, size_t from, size_t to);
 
 /* Appends the file's bytes to out; E_LIMIT when it is larger than max. */
 int file_read(const char *path, size_t max, struct buf *out, struct err *err);
-/* The same of what is open, from where it stands to its end; name is for messages. */
+/* Appends an open file, from its current offset to its end, to out, as file_read does; name is for messages. */
 int file_read_fd(int fd, const char *name, size_t max, struct buf *out, struct err *err);
 
 int file_exists(const char *path); /* 1 when path can be opened for reading as a regular file */

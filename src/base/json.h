@@ -33,7 +33,7 @@ enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_DOUBLE, JSON_STRING, JSON_
  * Returns the root, to be freed with json_free, or NULL with err set; the
  * message names the byte offset. */
 struct json *json_parse(const char *p, size_t n, int depth_max, struct err *err);
-/* The same for files that Python wrote, which has Infinity and NaN among its numbers. */
+/* json_parse for files that Python wrote: Infinity and NaN are numbers too. */
 struct json *json_parse_python(const char *p, size_t n, int depth_max, struct err *err);
 /* Arrays and objects, and values, of a text, counted without parsing it. */
 void json_weigh(const char *p, size_t n, size_t *containers, size_t *values);
@@ -74,7 +74,7 @@ int json_get_str(const struct json *j, const char *key, const char *deflt, const
  * that are not become U+FFFD.  json_put_double writes the shortest text that
  * reads back the same, null for NaN and infinities. */
 void json_put_str(struct buf *b, const char *s, size_t n);
-/* The same without its quotes: part of a string, in whole characters. */
+/* Appends s[0..n), whole characters, as the inside of a JSON string: escaped, without quotes. */
 void json_put_inside(struct buf *b, const char *s, size_t n);
 void json_put_cstr(struct buf *b, const char *s);
 void json_put_double(struct buf *b, double v);

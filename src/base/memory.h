@@ -5,10 +5,10 @@
 
 #include <stddef.h>
 
-/* What there is in all: the machine's memory, the least memory.max (or memory.limit_in_bytes) above this process, its
- * RLIMIT_AS and RLIMIT_DATA.  Bytes; never 0. */
+/* Bytes that this process may have in all: the least of the machine's memory, every memory.max (or
+ * memory.limit_in_bytes) of the cgroups above this process, RLIMIT_AS and RLIMIT_DATA.  Never 0. */
 size_t memory_total(void);
-/* What can still be had without anybody's being pushed out, pages of files that the system would drop included. */
+/* Bytes that can be allocated without swapping, counting pages of files that the system would drop. */
 size_t memory_available(void);
 /* Share of the last ten seconds, 0 to 1, in which some of the group's (else the machine's) tasks waited for memory; 0
  * where the system does not say. */

@@ -25,7 +25,7 @@ const uint64_t *pool_joins(const struct pool *p);
 
 /* From one thread at a time; fn must not call pool_run. */
 void pool_run(struct pool *p, pool_fn *fn, void *ctx, int n);
-/* The same with runs of the caller's: thread i's is [begin[i], begin[i + 1]), from
+/* pool_run with shares that the caller chose: thread i gets the units [begin[i], begin[i + 1]), from
  * begin[0] = 0 to begin[pool_threads]. */
 void pool_run_cut(struct pool *p, pool_fn *fn, void *ctx, const int *begin);
 

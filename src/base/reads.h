@@ -25,7 +25,7 @@ struct read_file {
 };
 int read_file_open(struct read_file *f, const char *path, struct err *err);
 void read_file_close(struct read_file *f);
-/* Is the file still as it was when it was opened?  By everything that the system changes when a file changes. */
+/* Whether the file is unchanged since it was opened, judged by everything in struct file_id. */
 bool read_file_same(const struct read_file *f);
 
 struct read_ask {
@@ -33,7 +33,7 @@ struct read_ask {
 	uint64_t at; /* a multiple of READ_ALIGN, as n and to */
 	uint8_t *to;
 	size_t n;
-	size_t need;  /* <= n: the file may end behind so many bytes */
+	size_t need;  /* <= n: bytes that must be there; the file may end after them */
 	uint64_t tag; /* the caller's */
 };
 struct read_done {

@@ -11,7 +11,7 @@
 /* 64 well-mixed bits of (seed, position, stream). */
 uint64_t rng_bits(uint64_t seed, uint64_t position, uint64_t stream);
 
-/* The same in two parts, for many streams of one position. */
+/* The random number in two steps, for many streams at one position. */
 uint64_t rng_place(uint64_t seed, uint64_t position);
 static inline uint64_t rng_mix(uint64_t z)
 {
@@ -23,7 +23,7 @@ static inline uint64_t rng_bits_at(uint64_t place, uint64_t stream)
 {
 	return rng_mix(place + stream * 0xDA942042E4DD58B5u + 1);
 }
-/* Uniform in (0, 1) of such bits; + 0.5 keeps 0 and 1 out: log(u) stays finite. */
+/* Random bits to a number uniform in (0, 1); + 0.5 keeps 0 and 1 out, so log(u) is finite. */
 static inline double rng_uniform_of(uint64_t bits)
 {
 	return ((double)(bits >> 12) + 0.5) * 0x1p-52;

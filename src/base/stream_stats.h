@@ -13,9 +13,9 @@ struct stream_stats {
 	const char *way; /* how it reads */
 	bool packed;
 	int64_t visits;            /* of layers */
-	int64_t used, hits;        /* experts that visits used; that were in a slot by then */
+	int64_t used, hits;        /* experts that visits used; those of them that were in a slot already */
 	int64_t reads, read_bytes; /* experts and bytes that were read */
-	int64_t ahead, ahead_used; /* experts read before it was known, and how many of these were used */
+	int64_t ahead, ahead_used; /* experts read on a guess; those of them that were used */
 	int64_t wait_ns;           /* the engine waited for the disk */
 	int64_t failed;            /* experts that could not be read */
 };

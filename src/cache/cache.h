@@ -51,7 +51,7 @@ struct cache_pool {
 	int n_member;
 };
 
-/* What never changes of a cache. */
+/* Properties of a cache that never change. */
 struct cache_facts {
 	int drafts_max;    /* most tentative rows of one span; INT_MAX: as many as it has */
 	bool goes_back;    /* a slot can go back to every position that it stood at */
@@ -65,7 +65,7 @@ struct cache_ops {
 	const char *name;
 
 	/* Required: no default is right for every kind. */
-	void (*fini)(struct cache *);                                  /* its snapshots are dropped by then */
+	void (*fini)(struct cache *);                                  /* called after its snapshots were dropped */
 	void (*close)(struct cache *, int slot);                       /* back to position 0, everything given back */
 	int (*reserve)(struct cache *, const struct span *);           /* 0 or E_FULL, and then nothing has changed */
 	void (*settle)(struct cache *, const struct span *, int keep); /* keep in [n - n_draft, n] */
@@ -78,9 +78,9 @@ struct cache_ops {
 	 * its sure rows, and capture may ask for it there until forget, unless the
 	 * slot goes back before it or is closed.  0 or E_FULL: it may not. */
 	int (*foresee)(struct cache *, const struct span *, int item, int pos);
-	/* What is needed to stand at pos again, immutable from now on: where the slot
-	 * stands, or a position that was foreseen and not captured yet.  pos > 0.  NULL
-	 * when the budget is used up, which at what was foreseen it is not. */
+	/* A snapshot that restores a slot to pos > 0; immutable.  pos: where the slot
+	 * stands, or a position that was foreseen and not captured yet.  NULL when the
+	 * budget is used up; at a foreseen position it never is. */
 	struct snap *(*capture)(struct cache *, int slot, int pos);
 	int (*snap_reach)(const struct snap *, int pos); /* largest position <= pos it can restore */
 	int (*restore)(struct cache *, int slot, const struct snap *, int pos); /* slot is closed; 0 or E_FULL */
@@ -88,15 +88,15 @@ struct cache_ops {
 	int (*write)(const struct snap *, struct sink *);
 	int (*read)(struct cache *, struct source *, struct snap **, struct err *);
 	void (*facts)(const struct cache *, struct cache_facts *);
-	/* Appends a text that differs where the bytes of its snapshots mean something else. */
+	/* Appends a text that names everything the meaning of its snapshots' bytes depends on. */
 	void (*describe)(const struct cache *, struct buf *);
 
 	/* Optional: NULL means there is truly nothing to do. */
-	void (*forget)(struct cache *); /* what was foreseen and not captured gives its memory back */
+	void (*forget)(struct cache *); /* gives back the memory of positions foreseen and not captured */
 	void (*begin)(struct cache *, const struct span *, int n_span);
 	size_t (*shed)(struct cache *, size_t want); /* give memory back; bytes freed */
-	/* For a kind whose snapshots share memory with each other or with slots: what
-	 * snapshots hold and slots do not; what dropping this one would free now. */
+	/* For a kind whose snapshots share memory with each other or with slots.  kept: bytes that
+	 * snapshots hold and no slot does.  alone: bytes that dropping this snapshot would free now. */
 	size_t (*kept)(const struct cache *);
 	size_t (*alone)(const struct snap *);
 	/* For a kind whose slots and snapshots draw on a pool (cache->pool), all or none.
@@ -106,9 +106,9 @@ struct cache_ops {
 	size_t (*need)(const struct cache *, int pos);
 	size_t (*live)(const struct cache *, const struct snaps *const *held, int n, int at, const struct snap *,
 	               int pos);
-	/* For a kind whose snapshots are copies: makes a little of the memory ready that the next ones
-	 * take, within their budget; false: there is enough.  What one takes on the way of a pass, in ns
-	 * of all threads together; 0: not known yet. */
+	/* For a kind whose snapshots are copies.  prepare: makes a little memory ready for the next
+	 * snapshots, within their budget; false: enough is ready.  copy_ns: time that one copy during a
+	 * pass takes, in ns summed over all threads; 0: not known yet. */
 	bool (*prepare)(struct cache *);
 	double (*copy_ns)(const struct cache *);
 	/* For a kind whose snapshots have a budget of their own: how many more it has room for. */
@@ -134,7 +134,7 @@ struct cache {
 };
 
 /* Embedded first in each kind's snapshot.  bytes: what dropping it would free
- * if nobody else shared it. */
+ * if it shared memory with no other snapshot and no slot. */
 struct snap {
 	struct cache *cache;
 	int pos;
@@ -154,17 +154,17 @@ void caches_fini(struct caches *);
 int caches_reserve(struct caches *, const struct span *);
 void caches_unreserve(struct caches *, const struct span *); /* a reserved span that will not run */
 void caches_begin(struct caches *, const struct span *, int n_span);
-/* After begin, before forward: sp[item] will pass pos (0 < pos - sp.pos < n - n_draft), and what
- * is needed to stand there is wanted.  0: caches_capture at pos after
- * settle does not fail, until forget or the next begin, unless the slot goes back before it or is closed.
- * E_FULL: it must not be called. */
+/* Announces, between begin and forward, a snapshot at pos, which sp[item] passes in this step
+ * (0 < pos - sp.pos < n - n_draft).  0: caches_capture at pos after settle will not fail, until forget
+ * or the next begin, unless the slot goes back before pos or is closed.
+ * E_FULL: caches_capture must not be called for it. */
 int caches_foresee(struct caches *, const struct span *sp, int item, int pos);
-/* What was foreseen and not captured, or refused, is wanted no longer: its memory is there for the next reserve. */
+/* Withdraws every position that was foreseen and not captured, or refused: its memory is free for the next reserve. */
 void caches_forget(struct caches *);
-/* While there is nothing else to do: makes a little of the memory ready that snapshots will take, less than
- * a millisecond's work but where the system has to find it.  False: there is enough. */
+/* For idle time: makes a little memory ready for future snapshots.  Less than a millisecond's work, unless the system
+ * has to find the memory.  False: enough is ready. */
 bool caches_prepare(struct caches *);
-/* Nanoseconds by which copying one foreseen set lengthens a pass, of late; 0: none was measured yet. */
+/* Nanoseconds by which copying one foreseen set of snapshots lengthened recent passes; 0: not measured yet. */
 double caches_copy_ns(const struct caches *);
 void caches_settle(struct caches *, const struct span *, int keep);
 /* Go back to pos, or to the nearest position before it where every cache can
@@ -185,14 +185,14 @@ int snaps_reach(const struct snaps *, int pos);
 /* pos came from snaps_reach.  E_FULL: the slot is closed. */
 int caches_restore(struct caches *, int slot, const struct snaps *, int pos);
 void snaps_drop(struct snaps *);
-/* Bytes that snapshots hold and no slot does; of them, what dropping this set
- * would free now. */
+/* caches_kept: bytes that snapshots hold and no slot does.  snaps_alone: bytes that dropping this
+ * set would free now. */
 size_t caches_kept(const struct caches *);
 size_t snaps_alone(const struct snaps *);
-/* Of that, memory which a slot can then reserve (a state's budget is its own). */
+/* Bytes of the pools that a slot could reserve after this set was dropped (snapshots of states have a budget of their own). */
 size_t snaps_room(const struct snaps *);
-/* As bytes.  read trusts no number in them and takes from the same budgets as
- * capture; whoever stores them answers for their contents (checksum, model). */
+/* Snapshots to bytes and back.  read trusts no number in the bytes and takes from the same budgets as
+ * capture; the caller makes sure that the contents are undamaged and of this model. */
 int snaps_write(const struct snaps *, struct sink *);
 int caches_read(struct caches *, struct source *, struct snaps *out, struct err *);
 
@@ -220,11 +220,11 @@ void caches_describe(const struct caches *, struct buf *);
 
 /* ---- snapshots in pieces ---- */
 
-/* The same in pieces, so that what snapshots share is written once: whole pages and the rest.  Each
- * cache that keeps pages is a part of its own; a snapshot at pos has the whole pages of a part from
- * caches_page_first(pos) to pos / page_rows.  Reading begins with the rest: of a part the whole pages
- * before n_page are shared with base (NULL: n_page is 0) as far as base has them; those from
- * snaps_page_wanted on must be set before anything is restored. */
+/* Snapshots to bytes and back in pieces, so that pages which snapshots share are written once: whole
+ * pages and the rest.  Each cache that keeps pages is one part; a snapshot at pos has the whole pages
+ * of a part from caches_page_first(pos) to pos / page_rows.  Reading begins with the rest: the whole
+ * pages of a part before n_page are shared with base (NULL: n_page is 0) as far as base has them;
+ * those from snaps_page_wanted on must be set before anything is restored. */
 int caches_page_rows(const struct caches *); /* positions of a page, one number for all parts; 0: no pages */
 int caches_parts(const struct caches *);
 size_t caches_page_bytes(const struct caches *, int part);

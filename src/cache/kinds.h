@@ -28,7 +28,7 @@ struct cache *paged_open(struct backend *, const struct paged_opts *, struct err
 int paged_need_pages(int window, int step_rows, int page_rows, int pos);
 /* For the model: this step's view (valid from begin to settle). */
 const struct kv_view *paged_view(const struct cache *);
-/* For tests. */
+/* Counts of a paged cache, for tests. */
 struct paged_stats {
 	int pages, pages_used, page_rows;
 	size_t page_bytes, row_bytes;

@@ -14,7 +14,7 @@ struct mix {
 const struct mix *mix_find(const char *name);
 const char *mix_names(void);
 
-/* What is known of the file. */
+/* Facts about the model that is written, which the choice of types depends on. */
 struct mix_model {
 	int blocks;  /* layers */
 	bool tied;   /* no output matrix: the embedding is it */

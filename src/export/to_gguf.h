@@ -7,7 +7,7 @@
 #include "export/mix.h"
 #include "export/write_rows.h"
 
-/* What both kinds of output are asked with. */
+/* Parameters that both kinds of output take. */
 struct export_ask {
 	const char *to;                   /* the file or folder to be made */
 	const char *words;                /* what the source is, and what is asked of it: write_rows.h */

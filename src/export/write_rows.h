@@ -38,7 +38,7 @@ struct write_job {
 	int n;
 	struct pool *pool;
 	size_t safe_bytes; /* written between two notes of what is done; 0: 64 MB */
-	/* After each item; NULL: nobody looks.  Bytes of the file done and in all. */
+	/* Called after each item with the bytes written and the bytes of the whole file; may be NULL. */
 	void (*progress)(void *arg, size_t done, size_t all);
 	void *arg;
 };

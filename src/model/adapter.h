@@ -11,7 +11,7 @@ struct adapter_matrix; /* store/adapter_file.h */
  * its numbers are kept as floats for ARITH_F32, rounded to bf16 for ARITH_FAST.  E_UNSUPPORTED, E_FORMAT, E_MISSING name
  * the tensor; E_UNSUPPORTED also where the backend adds nothing to products. */
 int adapter_open(struct adapter **out, const struct model *m, const char *name, const char *path, struct err *err);
-/* The same of n pairs in memory, which are copied; where is for messages. */
+/* Makes an adapter of n pairs in memory, which are copied; where is for messages. */
 int adapter_make(struct adapter **out, const struct model *m, const char *name, const char *where,
                  const struct adapter_matrix *v, int n, struct err *err);
 void adapter_close(struct adapter *a); /* no pass names it any more */

@@ -5,7 +5,7 @@
 #include "backend/backend.h"
 #include "model/bind.h"
 
-/* What an architecture chooses for a layer. */
+/* Variants of attention that an architecture chooses for a layer. */
 struct attention_form {
 	int hidden;
 	struct attn op;   /* sizes, scale, eps, rope, window; gains and sinks are each layer's own */
@@ -33,7 +33,7 @@ struct attention {
 
 /* layers.N.self_attn.* */
 void attention_bind(struct binder *b, struct attention *a, const struct attention_form *f, int layer);
-/* One layer more of such keys and values, to be read at *out: model_kv_add. */
+/* Adds a layer of keys and values of this form to the model's caches (model_kv_add); its place goes to *out. */
 struct kv_place;
 int attention_keep(struct model *m, const struct attention_form *f, struct kv_place *out, struct err *err);
 /* out = attention(h), or out += it with add; h[n_row][hidden], which may be out.  layer: index in the cache. */

@@ -26,7 +26,7 @@ bool bind_has(const struct binder *b, const char *fmt, ...) __attribute__((forma
 /* PATH.weight, [rows][cols]. */
 void bind_weight(struct binder *b, struct weight *out, int rows, int cols, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
-/* The same of a tensor with more dimensions: cols is the product of all but the first. */
+/* Binds a tensor of more than two dimensions as a matrix: cols is the product of all dimensions but the first. */
 void bind_flat(struct binder *b, struct weight *out, int rows, int cols, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 /* A stack [n][rows][cols], as n weights. */
@@ -42,7 +42,7 @@ float *bind_table(struct binder *b, size_t n);
 const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* The prefix under which the embedding lies, of those that checkpoints use;
+/* Finds the prefix of tensor names, among those that checkpoints use, under which the embedding lies;
  * fails when there is none. */
 void bind_find_prefix(struct binder *b, const char *embed);
 /* Embedding and output matrix.  tied: what the config says; the presence of

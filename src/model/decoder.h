@@ -32,7 +32,7 @@ struct decoder {
 	struct decoder_layer *layer;
 };
 
-/* What a config says, beyond struct shape. */
+/* Values of a config beyond struct shape. */
 struct decoder_plan {
 	struct attention_form attn; /* what all layers have */
 	struct ffn_form ffn;
@@ -42,7 +42,7 @@ struct decoder_plan {
 	bool *local; /* [layers]; a layer that sees a window alone */
 };
 
-/* What a config of the family may leave out; 0: it may not. */
+/* Defaults of values that a config of the family may omit; 0: it must give them. */
 struct decoder_defaults {
 	int vocab, ctx, heads, heads_kv, dim;
 	double eps;

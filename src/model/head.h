@@ -15,7 +15,7 @@ extern const struct head_kind eagle3_head, dflash_head;
 /* A zeroed model of ops->size bytes for `of`, by the name ops->arch[0]. */
 struct model *head_new(const struct model_ops *ops, const struct model *of, struct store *st);
 
-/* The kind of the folder's head; NULL: none of these. */
+/* The kind of the folder's draft head; NULL: the folder has no draft head that is known here. */
 const struct head_kind *head_kind_of(const struct store *st);
 
 /* Is one of config.json's architectures this one? */
@@ -24,7 +24,7 @@ bool head_named(const struct store *st, const char *architecture);
  * has no such layer. */
 void head_taps(struct conf *c, struct model *m, const struct model *of, const struct json *list, const char *key,
                int back);
-/* The same of n numbers that no config says. */
+/* Sets the tapped layers from layer[0..n), for heads whose config does not name them. */
 void head_taps_of(struct conf *c, struct model *m, const struct model *of, const int *layer, int n, const char *key);
 
 #endif

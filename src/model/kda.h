@@ -9,7 +9,7 @@
 
 #include "model/stack.h"
 
-/* What an architecture chooses, the same for all its layers. */
+/* Parameters that an architecture chooses once for all its KDA layers. */
 struct kda_form {
 	int heads, dim, width; /* width: of the convolutions */
 	float floor;           /* least logarithm of a decay; 0: none */

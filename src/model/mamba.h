@@ -7,7 +7,7 @@
 #include "model/conf.h"
 #include "model/stack.h"
 
-/* What an architecture chooses, the same for all its layers. */
+/* Parameters that an architecture chooses once for all its Mamba layers. */
 struct mamba_form {
 	struct state_shape shape; /* layers left out */
 	bool bias, conv_bias;     /* of the projections; of the convolution */
@@ -31,7 +31,8 @@ struct block *stack_add_mamba(struct stack *s, struct binder *b, const struct ma
 /* [channels][width] in files, which may have a third dimension of 1; a row for each input here, times scale[channel]
  * (NULL: 1). */
 const float *mamba_conv(struct binder *b, const float *w, int channels, int width, const float *scale);
-/* The convolutions of q, k and v, so many channels each, as one: q_conv1d and so on under layers.N.AT, or mlx's names. */
+/* The convolutions of q, k and v, of channels[0..2] channels, joined to one: q_conv1d, k_conv1d, v_conv1d under
+ * layers.N.AT, or mlx's names. */
 const float *mamba_conv_qkv(struct binder *b, const int channels[3], int width, const char *at, int layer);
 /* e^a of n numbers. */
 const float *mamba_exp(struct binder *b, const float *a, int n);

@@ -46,7 +46,7 @@ struct media {
 	 * at b + max(grid_h, grid_w).  0: rotary positions are those of text. */
 	int grid_h, grid_w;
 	bool whole; /* attention among the rows goes both ways, in the layers that say so: a step has all of them or none */
-	/* What stands in a prompt for the image: token ids, and MEDIA_ROW n times.  A run of MEDIA_ROW is a span. */
+	/* Token ids that a prompt has for the image, with MEDIA_ROW for each of its n rows.  A run of MEDIA_ROW is a span. */
 	const int32_t *layout;
 	int n_layout;
 	size_t bytes; /* of the vectors, once they are there: what keeping them costs */

@@ -21,7 +21,7 @@ struct mla_form {
 	int nope, rope, values; /* of a head: dims without positions and with; of its values */
 	float scale, norm_eps;
 	struct rope turn; /* of the rope dims */
-	/* Values times sigmoid(g_proj u) before o_proj, by so many numbers: heads, or heads * values; 0: no gate. */
+	/* Outputs of g_proj, whose sigmoid multiplies the values before o_proj: heads, or heads * values; 0: no gate. */
 	int gates;
 	const char *at, *o_proj; /* the block's name in its layer, "self_attn", and a name in it; NULL: "o_proj" */
 };

@@ -25,7 +25,7 @@ struct kv_place {
 };
 enum { KV_GROUPS = 4 };
 
-/* What a draft head reads and gives (model_bind_head). */
+/* Inputs and outputs of a draft head (model_bind_head). */
 struct head_shape {
 	int vocab; /* the model's */
 	/* [n_tap] the model's layers whose outputs, side by side, are a row that it is given; NULL: the model's hidden row. */
@@ -90,7 +90,7 @@ struct model {
 	struct caches caches;
 	struct cache_pool pool;    /* of the groups of keys and values, when there are several */
 	const struct trunk *trunk; /* what stands around its layers, for draft heads that share it */
-	/* Those in caches, by kind, for src/model alone; NULL when not used. */
+	/* The members of caches by kind, for src/model alone; NULL where the model has none of the kind. */
 	struct cache *kv[KV_GROUPS], *state, *carry;
 	struct arena arena;    /* everything the model owns, but */
 	struct arena vectors;  /* the floats it made for operations: placed with the backend */
@@ -143,12 +143,13 @@ struct kv_place shape_kv_place(const struct shape *s, int layer);
 /* Sizes for plans, before there are caches: keys and values of one position over all layers. */
 size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv);
 struct kv_rows model_kv_default(enum arith arith);
-/* Pages that a sequence of ctx positions needs at most, of one group or (-1) of all; the longest sequence, up to
- * ctx, that so many bytes hold.  Of o only kv and step_rows are looked at. */
+/* model_pool_bytes: bytes of pages that a sequence of ctx positions needs at most, of one group or (-1) of all.
+ * model_longest: the longest sequence, up to ctx, whose pages fit into `bytes`.  Both read only kv and step_rows
+ * of o. */
 size_t model_pool_bytes(const struct shape *s, const struct model_opts *o, int group, int ctx);
 int model_longest(const struct shape *s, const struct model_opts *o, size_t bytes, int ctx);
-/* Of each sequence whatever its length, with room for so many tentative rows; of each snapshot
- * beside pages. */
+/* model_slot_bytes: bytes of a sequence that do not depend on its length, with a tape for tape_rows tentative rows.
+ * model_snap_bytes: bytes of a snapshot beside pages. */
 size_t model_slot_bytes(const struct shape *s, int tape_rows);
 size_t model_snap_bytes(const struct shape *s);
 

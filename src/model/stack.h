@@ -54,8 +54,8 @@ struct stack {
 void stack_read(struct stack *s, struct conf *c);
 /* Heads, head size, biases and scale of the usual keys into f and shape; without rope and norms. */
 void stack_read_attention(struct stack *s, struct conf *c, struct attention_form *f);
-/* Memory for the blocks that a family adds, at most so many; embedding, last norm and output matrix, tied or not, under
- * these names (NULL: embed_tokens and norm).  shape and trunk.eps are read before; an error stays in b. */
+/* Allocates memory for at most `blocks` blocks, which the family adds, and binds embedding, last norm and output matrix,
+ * tied or not, under these names (NULL: embed_tokens and norm).  Set shape and trunk.eps before; an error stays in b. */
 void stack_init(struct stack *s, struct binder *b, int blocks, const struct trunk_names *names, bool tied);
 struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own, const float *norm);
 /* The block added last is the last of layer i. */
@@ -73,7 +73,7 @@ struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_
 struct block *stack_add_ready(struct stack *s, struct ffn *f, const float *norm);
 struct ffn *stack_ffn(struct block *b);
 
-/* Layers behind the last, so many, are draft heads, which are not read. */
+/* Marks the n layers after the last one as draft heads, whose tensors are not read. */
 void stack_ignore_layers(struct stack *s, struct binder *b, int n);
 
 size_t stack_work_floats(const struct model *m, int n_row, int n_logit);

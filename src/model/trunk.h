@@ -20,7 +20,7 @@ struct trunk {
 /* Finds the prefix of the file set, unless the binder has one, and binds embed_tokens, norm and lm_head; scales are 1 and the cap 0 unless the
  * caller changes them.  norm_add: 1 for norms stored without their 1. */
 void trunk_bind(struct binder *b, struct trunk *t, int vocab, int hidden, bool tied, float eps, float norm_add);
-/* The same with other names than embed_tokens and norm. */
+/* Names of the embedding and of the last norm, where they are not embed_tokens and norm. */
 struct trunk_names {
 	const char *embed, *norm;
 };

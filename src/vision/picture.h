@@ -30,7 +30,7 @@ struct picture_form {
 	enum picture_size size;
 	enum resample resample;
 	int patch, merge;           /* pixels of a patch's edge; patches of a row's edge in the prompt */
-	int frames;                 /* a patch holds its pixels so many times over, for towers that read videos */
+	int frames;                 /* copies of its pixels in a patch, for towers that read videos */
 	int64_t area_min, area_max; /* SIZE_AREA and SIZE_TILES: pixels */
 	int edge;                   /* SIZE_SQUARE, SIZE_LONGEST; of a tile */
 	int patches_max;            /* SIZE_FILL */
@@ -67,7 +67,7 @@ int picture_read(struct picture_form *f, const struct json *processor, const cha
  * [3][frames][y][x]; 3 * frames * patch * patch floats.  value: picture_values. */
 void picture_patch(float *out, const struct picture_form *f, const struct image *view, int row, int col,
                    bool channels_last, const float value[3][256]);
-/* What the 256 levels of each colour become. */
+/* The values that the tower reads for the 256 levels of each colour. */
 void picture_values(float value[3][256], const struct picture_form *f);
 
 #endif

@@ -32,7 +32,7 @@ struct tower_block {
 	struct tower_norm post_attn, post_mlp; /* of what joins the residual stream */
 	struct tower_linear q, k, v, proj;
 	const float *q_norm, *k_norm; /* [dim] gains of an RMS norm per head; NULL: none */
-	bool v_norm;                  /* the same of values, without a gain */
+	bool v_norm;                  /* values are normalised as keys are, without a gain */
 	bool windowed;                /* a patch sees its window alone */
 	bool gated;                   /* mlp: down(act(gate x) * up x), else down(act(up x)) */
 	struct tower_linear gate, up, down;
@@ -51,7 +51,7 @@ struct projector {
 	struct activation act[PROJECTOR_LINEARS];
 };
 
-/* What is added to a patch by its place; the table is [rows][hidden], of the host. */
+/* Position embedding that is added to a patch; the table is [rows][hidden], in host memory. */
 enum tower_places {
 	PLACES_NONE,
 	PLACES_TABLE,     /* row * side + col: the grid is side x side */
@@ -60,7 +60,7 @@ enum tower_places {
 	PLACES_AXES,      /* [2][side]: of the column, plus of the row */
 };
 
-/* How heads are turned by a patch's place. */
+/* How heads are rotated by a patch's position. */
 enum tower_rope {
 	ROPE_NONE,
 	ROPE_ROW_COL,   /* theta^(-4 i / dim) of both axes, i < dim / 4, rows first */

@@ -86,11 +86,11 @@ static inline int queries_of(const struct attend *d, const struct unit *u)
 	return u->n_row * d->group;
 }
 
-/* What queries take from one segment or from several: weights times values, maxima, sums of weights. */
+/* Partial results of queries over one segment or several: weights times values, maxima, sums of weights. */
 struct partial {
 	float *acc, *m, *l;
 };
-/* Of all queries of a unit, over its segments so far. */
+/* Partial results of all queries of a unit, over its segments so far. */
 void merged_init(const struct attend *d, const struct unit *u, const struct partial *all);
 /* Writes what the unit's rows give. */
 void merged_finish(const struct attend *d, const struct unit *u, const struct partial *all);

@@ -9,7 +9,7 @@
 	                             whole--) for (int i = whole ? 0 : (n) / 16 * 16, m = whole ? 16 : (n) % 16; \
 	                                           i < (whole ? (n) / 16 * 16 : (n)); i += 16)
 
-/* The same with V vectors at a time, which exponentials are fastest in: LANES_ABREAST, then one. */
+/* Loops over n elements V vectors at a time, first LANES_ABREAST (exponentials are fastest so), then one. */
 #define CHUNKS_ABREAST(n)                                                                                          \
 	_Pragma("GCC unroll 3") for (int step = 2, i = 0; step >= 0;                                               \
 	                             step--) for (int V = step == 2 ? LANES_ABREAST : 1, m = step ? 16 : (n) % 16; \

@@ -5,7 +5,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-/* Channels [at, at + n) of one layer: the step's rows, and what the view remembers of those before. */
+/* Channels [at, at + n) of one layer: the step's rows, and the rows before them that the view keeps. */
 struct conv_rows {
 	struct pass *p;
 	const struct state_view *view;

@@ -82,9 +82,9 @@ const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f)
 /* in[n][cols] ready for weights in groups of `group` (0: floats only; or ACTS_PAIRS), in
  * c->acts[at]. */
 void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at);
-/* The same of rows that run by run meet weights of their own: run[i], i < n_run, are rows first[i] to
- * first[i + 1] - 1, counted from 0, with tiles of its own where it is long enough.  Row j is row[j]
- * of `from`, floats or quantised already, and has no f where it has q; row NULL: j. */
+/* Prepares activations for runs of rows of which each is multiplied by other weights: run[i], i < n_run, gets rows
+ * first[i] to first[i + 1] - 1, counted from 0, with tiles of its own where it is long enough.  Row j is row row[j]
+ * of `from` (row NULL: j), floats or quantised already; where it has q, it has no f. */
 void cpu_acts_runs(struct cpu_backend *c, struct acts *run, const int *first, int n_run, const struct acts *from,
                    const int *row, int group, int at);
 /* The group that w's kernel wants of n rows of activations under arith; 0: floats; or ACTS_PAIRS. */
@@ -102,7 +102,7 @@ void cpu_made_put(const struct cpu_backend *c, const struct made *m, int row, in
 /* a is what was made in place of in; false: in are floats.  Either way nothing is made any more. */
 bool cpu_made_take(struct cpu_backend *c, struct acts *a, const float *in, int n, const struct weight *w);
 
-/* What an adapter adds to rows [r0, r1) of a linear: scale B h, of which output 0 is row0 of B. */
+/* An adapter's addition to rows [r0, r1) of a linear: scale B h; output 0 is row row0 of B. */
 struct low_run {
 	const struct low_rank *of;
 	int job; /* of the linear, 2 * its place, and 1 more for its up */

@@ -19,8 +19,8 @@ int cpu_place(struct backend *be, const struct placed *v, int n, struct err *err
 void cpu_unplace(struct backend *be, const struct placed *v, int n);
 size_t cpu_pack(struct backend *be, const struct pack_opts *how);
 
-/* The experts of these mixtures are read by nobody any more (slots.h): they are never moved, and pack_runs leaves them
- * out. */
+/* Excludes the experts of these mixtures, which products read through slots (slots.h): they are never packed, and
+ * pack_runs leaves them out. */
 void pack_without(struct pack *k, struct moe *const *mix, int n);
 
 /* The memory that products of be, a CPU backend, read now, in runs; the caller frees them.  Not while cpu_pack

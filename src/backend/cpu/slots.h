@@ -23,7 +23,7 @@ void slots_visit(struct slot_layer *y, const int *used, int n);
 /* Indices into `used` that are there now and were not given out before; waits for one.  Returns how many; 0: all were
  * given out.  They stay until slots_release. */
 int slots_ready(struct slot_layer *y, int *index);
-/* Those that were given out are computed. */
+/* Returns slots whose experts have been computed. */
 void slots_release(struct slot_layer *y, const int *index, int n);
 /* After the layer's experts are all given out, in steps of few rows: the layer whose experts may be guessed now, while
  * the disk idles; NULL: none, or guesses have not paid lately.  Then those that it is likely to use. */

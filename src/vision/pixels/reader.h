@@ -17,7 +17,7 @@ struct reading {
 
 /* Checks the size that a header names against the limits, charges it, and allocates r->out, black. */
 int reading_begin(struct reading *r, int64_t w, int64_t h, struct err *err);
-/* Charges the work of so many pixels.  False: stop; reading_stopped is the error. */
+/* Charges the work of `pixels` pixels.  False: stop; reading_stopped is the error. */
 bool reading_spend(int64_t pixels);
 int reading_stopped(struct err *err);
 static inline uint8_t *reading_row(struct reading *r, int y)
