@@ -8,7 +8,7 @@
 #include "base/pool.h"
 #include "cli/load.h"
 
-/* What this machine gives at most, with all threads of the measurement. */
+/* Upper bounds of this machine's speed, measured with all threads of the benchmark. */
 struct ceilings {
 	double read;            /* bytes a second: the model's own weights, read in the best order known */
 	double int8, bf16, f32; /* operations a second on registers, at the level in use; bf16 0: it has none */
@@ -60,8 +60,8 @@ double bench_median(const struct bench_row *r);
 /* Tokens a second if nothing took longer than the ceilings ask for; *by says what
  * binds: "read" or "compute".  0: a ceiling is not known. */
 double bench_floor(const struct bench_row *r, const char **by);
-/* The same if there were no tiles of int8; 0: the level has none, nothing is
- * int8, or reading binds all the same. */
+/* bench_floor as it would be without tiles of int8; 0: the level has no tiles, no product is
+ * int8, or memory reads bind either way. */
 double bench_floor_vectors(const struct bench_row *r);
 
 /* The largest change of a ceiling that binds the row, from before it to after: 0.1 where one was a tenth higher

@@ -17,7 +17,7 @@ struct load_request {
 	int prefix;              /* which of the shared beginnings; -1: none */
 	int prefix_words, words; /* of the beginning, and of its own */
 	int max_tokens;
-	int abort_after; /* leaves after so many pieces of the answer; -1: stays */
+	int abort_after; /* pieces of the answer after which the client leaves; -1: it stays */
 };
 
 struct load {

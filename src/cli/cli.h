@@ -17,7 +17,7 @@
 #include "quant/format.h"
 #include "quant/kv/kv_policy.h"
 
-/* What an option belongs to: bits. */
+/* Commands and groups that an option belongs to, as bits. */
 enum {
 	CMD_SERVE = 1,
 	CMD_RUN = 2,
@@ -82,7 +82,7 @@ struct options {
 	/* Answers: what a request does not say, or all that `run` says. */
 	double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
 	int top_k;
-	/* Else what the checkpoint suggests counts. */
+	/* Set by the user; where false, the checkpoint's suggestion counts. */
 	bool temperature_set, top_p_set, min_p_set, top_k_set, repetition_set;
 	int max_tokens;            /* -1: until the context ends */
 	int64_t seed;              /* -1: a new one for each answer */

@@ -31,7 +31,7 @@ struct gaps {
 void gaps_add(struct gaps *g, const struct row_gap *row);
 void gaps_fini(struct gaps *g);
 
-/* What is printed.  Percentiles are values that occur: the smallest with at least
+/* Summary to print.  A percentile is a value that occurs: the smallest with at least
  * that share of rows at or below it. */
 struct gap_summary {
 	double kl_mean, kl_error; /* the mean, and its standard error as if rows were independent */

@@ -24,7 +24,7 @@ struct huge_pages_of {
 
 struct huge_pages {
 	struct huge_pages_of of;
-	bool huge;    /* the system has huge pages for whoever asks */
+	bool huge;    /* the system gives huge pages on request */
 	size_t spare; /* bytes that stay available to others, at least */
 	atomic_bool stop;
 	bool threaded;

@@ -17,8 +17,8 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 /* The digest of all weights' bytes alone; dir, which is made, remembers them as above. */
 int identity_of_weights(const struct store *st, const char *dir, struct digest *out, struct err *err);
 
-/* The same of what the drafter over s->drafts.model keeps, which is attached; of: the
- * model's. */
+/* Identity of what the drafter over s->drafts.model, which is attached, keeps; of: the identity
+ * of the model's. */
 int identity_of_draft(const struct session *s, const struct options *o, const struct digest *of, struct digest *out,
                       struct err *err);
 

@@ -19,7 +19,7 @@ struct ids {
 int ids_read(struct ids *f, const char *path, struct err *err);
 /* Where a single text is wanted. */
 int ids_read_one(struct ids *f, const char *path, struct err *err);
-/* E_ARG: an id that a model with so many tokens has not. */
+/* E_ARG: an id outside of [0, vocab). */
 int ids_check(const struct ids *f, const char *path, int vocab, struct err *err);
 void ids_fini(struct ids *f);
 

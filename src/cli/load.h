@@ -48,7 +48,7 @@ struct session {
 	struct plan plan;
 	struct backend *be;
 	struct model *model;
-	struct tower *tower; /* NULL: the model has none that is read, or nobody asked for it */
+	struct tower *tower; /* NULL: the model has none that weft reads, or it was not asked for */
 	size_t image_bytes;  /* what images that are kept may take, of the budget of prefixes */
 	struct drafts drafts;
 	struct loaded_adapters adapters;

@@ -13,7 +13,7 @@ struct exchange;
 struct http;
 struct problem;
 
-/* What is known of an answer by the time it is over; zero where nothing is. */
+/* Facts about a finished answer, for the access log; 0 where unknown. */
 struct access {
 	const char *finish; /* "stop", "cancelled" ...; NULL: by the status */
 	char why[640];      /* of an error or a cancel; "": nothing to say */
@@ -29,7 +29,7 @@ void access_log(const struct exchange *x);
  * too large, no HTTP.  h NULL: its method and path are not known. */
 void access_log_refused(const char *peer, const char *id, const struct http *h, const struct problem *p);
 
-/* What a prompt says, for --log-prompts: p[0..n) is its text. */
+/* Logs a prompt's text p[0..n), for --log-prompts. */
 void access_log_prompt(const struct exchange *x, const char *p, size_t n);
 
 #endif

@@ -9,7 +9,7 @@
 #include "server/problem.h"
 #include "server/server.h"
 
-/* What the model's own name stands for: scales that POST /lora-adapters sets, all 0 at first. */
+/* Scales of adapters for requests that name the model itself: set by POST /lora-adapters, all 0 at first. */
 struct adapter_scales {
 	pthread_mutex_t lock;
 	float of[SERVED_ADAPTERS_MAX];

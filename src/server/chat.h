@@ -9,7 +9,7 @@
 
 enum tool_use { TOOLS_AUTO, TOOLS_NONE, TOOLS_ANY, TOOLS_NAMED };
 
-/* What a family read out of its body.  Pointers are into g->body. */
+/* Fields of a chat request, as a family of APIs read them from the body.  Pointers are into g->body. */
 struct chat {
 	struct buf messages;      /* JSON array, as messages_normal leaves it */
 	int n_message;            /* once it was rendered */
@@ -23,7 +23,7 @@ struct chat {
 	int64_t budget;             /* tokens of thought; -1: no bound */
 	bool add_generation_prompt;
 	bool go_on; /* the last message is the assistant's, and the answer is the rest of it */
-	/* What errors call the fields. */
+	/* Names of the fields in error messages. */
 	const char *tool_choice_field, *effort_field, *budget_field;
 };
 

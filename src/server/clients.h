@@ -24,7 +24,7 @@ struct client_key {
 
 struct clients {
 	struct client_key *key;
-	int n; /* with those that are valid no more; 0: anybody may ask */
+	int n; /* keys, revoked ones included; 0: no key is needed */
 	atomic_bool
 		apart; /* any thread: there is more than one valid key, so what is one's is hidden from the others */
 };
@@ -34,14 +34,14 @@ struct clients {
  * their number. */
 int clients_open(struct clients *c, const char *api_key, const char *path, struct err *err);
 void clients_close(struct clients *c);
-/* The same read again, as of SIGHUP: new keys count from now on, those that are gone no more.  After an error the old ones
- * go on to count.  *added, *gone: how many.  IO thread, as clients_admit and clients_name. */
+/* Reads the keys again, as on SIGHUP: keys that were added become valid, keys that were removed become invalid (*added and
+ * *gone count them).  After an error the old keys stay valid.  IO thread, as clients_admit and clients_name. */
 int clients_reload(struct clients *c, const char *api_key, const char *path, int *added, int *gone, struct err *err);
 
 /* May this request pass?  *key: the number of its key, or NO_KEY without keys. */
 int clients_admit(const struct clients *c, const struct http *h, int *key);
 
-/* The client's name where its key says it: false, and out as it was, where that tells nobody apart. */
+/* Writes the name of the key's client to out.  False, with out unchanged, where keys do not distinguish clients. */
 bool clients_name(const struct clients *c, int key, char out[CLIENT_MAX]);
 /* Any thread.  The name where no key says it, for user[0..n_user) (n_user 0: none) and peer ("address:port"). */
 void client_name(const char *user, size_t n_user, const char *peer, char out[CLIENT_MAX]);

@@ -8,8 +8,8 @@
  * g->prompt.  0, or *p's status. */
 int completion_prompts(struct generation *g, const struct json *body, struct problem *p);
 
-/* A prompt that asks for what stands between two texts, where the model has tokens for that; fills g->prompt[0].
- * field is what errors call the wish. */
+/* A prompt for the text between two given ones (fill in the middle), where the model has tokens for that; fills
+ * g->prompt[0].  field names the request's field in errors. */
 int fim_prompt(struct generation *g, const char *before, size_t n_before, const char *after, size_t n_after,
                const char *field, struct problem *p);
 /* Has it such tokens? */

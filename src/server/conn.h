@@ -72,7 +72,7 @@ int conn_cancel(struct server *s, const char *id, size_t n, int key, const struc
 
 /* A whole reply: extra holds further header lines, each with CRLF, or is NULL. */
 void conn_reply(struct conn *c, int code, const char *type, const char *extra, const char *p, size_t n);
-/* The same with a body that is taken over, and not copied, however long it is. */
+/* conn_reply with a body of any length that is moved out of the caller's buffer instead of copied. */
 void conn_reply_whole(struct conn *c, int code, const char *type, const char *extra, struct buf *body);
 /* A reply of unknown length, in pieces. */
 void conn_stream_begin(struct conn *c, const char *type, const char *extra);

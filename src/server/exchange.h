@@ -29,8 +29,8 @@ struct server;
 struct exchange;
 
 struct api {
-	/* Worker thread, may take long; what it works with charges the request's allowance (base/allowance.h), and
-	 * stops when x->gone says that nobody waits.  NULL: nothing to do there. */
+	/* Worker thread, may take long; its work is charged to the request's allowance (base/allowance.h), and
+	 * stops when x->gone says that the client has left.  NULL: nothing to do there. */
 	void (*prep)(struct exchange *x);
 	void (*ready)(struct exchange *x);
 	/* Events wait in the engine, or the connection has room again.  NULL when
@@ -38,8 +38,8 @@ struct api {
 	void (*wake)(struct exchange *x);
 	/* The exchange is over, for whatever reason: release x->work. */
 	void (*drop)(struct exchange *x);
-	/* After a fault: gives up what others do for x->work, and looks at nothing else of
-	 * it.  NULL: nobody does anything. */
+	/* After a fault: cancels work that other threads do for x->work, and reads nothing else of
+	 * it.  NULL: no other thread works for it. */
 	void (*abandon)(struct exchange *x);
 	/* Ends a running exchange early, with p as its error.  NULL: exchange_refuse does. */
 	void (*stop)(struct exchange *x, const struct problem *p);
@@ -97,13 +97,13 @@ struct exchange {
 	struct exchange *next; /* among the workers' jobs, or at rest */
 };
 
-/* Who answers this request.  NULL with *p filled: nobody (401, 403, 404, 405, 415). */
+/* The route that answers this request.  NULL with *p filled: none does (401, 403, 404, 405, 415). */
 const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p);
 
 /* A request of c is complete; body is taken over (left empty). */
 void exchange_begin(struct conn *c, const struct route *route, struct buf *body);
 
-/* The reply is complete (or there is nobody to reply to). */
+/* Ends the exchange: the reply is complete, or the client has left. */
 void exchange_end(struct exchange *x);
 /* The client of x left, or is given up. */
 void exchange_leave(struct exchange *x, enum cause why);
@@ -122,7 +122,7 @@ void exchange_notify(void *x);
 void exchange_refuse(struct exchange *x, const struct problem *p);
 /* Replies with a whole JSON body and ends the exchange. */
 void exchange_reply(struct exchange *x, int code, const char *type, const char *p, size_t n);
-/* The same with a body that is taken over. */
+/* exchange_reply with a body that is moved out of the caller's buffer. */
 void exchange_reply_whole(struct exchange *x, int code, const char *type, struct buf *body);
 
 /* 128 bits from the operating system in base 62: not to be guessed. */

@@ -11,9 +11,9 @@
 #include "base/json.h"
 #include "server/problem.h"
 
-/* What becomes of a field that clients send.  The one rule: what asks for less, or for another service around the same
- * answer, is ignored and told; what would change the text is honoured or refused by name; an unknown field is treated
- * as one that is ignored, and never better than a known one. */
+/* Treatment of a field that clients send.  A field that asks for less, or for another service around the same answer, is
+ * ignored with a warning; a field that would change the text is honoured or refused by name; an unknown field is treated
+ * as an ignored one, never better than a known one. */
 enum field_rule {
 	FIELD_HONOURED, /* it is read, or changes nothing that a client could see */
 	FIELD_REFUSED,  /* a 400 that names it */
@@ -37,7 +37,7 @@ struct field {
 		name, NULL, of, FIELD_SYNONYM \
 	}
 
-/* What a reply tells of its request: names, separated by ", ". */
+/* Warnings that a reply carries about its request: names of fields, separated by ", ". */
 struct warnings {
 	struct buf unknown, ignored, tools; /* fields, fields, kinds of tools that were left out */
 };
@@ -50,7 +50,7 @@ void warnings_put(const struct warnings *w, struct buf *out);
 /* Appends a name to one of the lists, once.  at: the path of the object it stands in, or NULL. */
 void warnings_add(struct buf *list, const char *at, const char *name);
 
-/* Checks every member of object, which is the body (at NULL) or what stands there at that path, against the tables
+/* Checks every member of object, which is the body (at NULL) or the value at that path of it, against the tables
  * (each ends with name NULL). */
 int fields_check(const struct json *object, const char *at, const struct field *const *tables, struct warnings *w,
                  struct problem *p);

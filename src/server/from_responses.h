@@ -8,9 +8,9 @@
 #include "server/problem.h"
 
 /* input, a string or an array of items, appended to out as messages, separated by
- * commas, also from what out holds.  What the assistant did without anybody between
- * (reasoning, text, calls) is one message.  Calls of custom tools have their input as the one argument; those that the
- * API's provider ran are calls like any, with what they brought as their result.  Images become marks (images.h). */
+ * commas, also from what out holds.  Consecutive items of the assistant (reasoning, text, calls) become one message.
+ * Calls of custom tools have their input as the one argument; calls that the API's provider ran are calls like any
+ * other, with their result.  Images become marks (images.h). */
 int responses_input(const struct json *input, struct images *im, struct buf *out, struct problem *p);
 
 #endif

@@ -62,7 +62,7 @@ struct family {
 	const char *id_prefix;
 	const char *stream_type; /* of its streams; NULL: text/event-stream */
 	bool any_length;         /* the prompt is only looked at: it may be too long to be answered */
-	/* What the family keeps of each of its requests; NULL: nothing. */
+	/* Allocates the family's own state of a request; NULL: the family has none. */
 	void *(*own_new)(void);
 	void (*own_free)(void *own);
 	/* Worker: reads the body into g->params and g->prompt.  Returns 0 or *p's status. */
@@ -154,7 +154,7 @@ void generation_reply(struct generation *g, struct buf *body);
 
 /* The body's model must be one that is served (routes.h); its adapters, by model or lora. */
 int model_read(struct generation *g, const struct json *body, struct problem *p);
-/* What replies call the model: the served one's name, or that of the adapter that was asked for. */
+/* The model's name in replies: that of the served model, or of the adapter that the request named. */
 const char *model_shown(const struct generation *g);
 
 /* Room for n prompts; each is to be filled with the family's tokens. */
@@ -169,12 +169,12 @@ void choice_open(struct generation *g, struct choice *c);
 /* For families: the members that every object of a reply begins with, up to the
  * value of "choices"; object names its kind. */
 void put_reply_head(const struct generation *g, struct buf *out, const char *object);
-/* What the prefix store did for the first prompt, as an object; and as a further
- * member of usage, for those who asked with cache_report. */
+/* Appends the prefix store's report on the first prompt as an object; put_cache_report appends it as a further
+ * member of usage, for requests with cache_report. */
 void generation_explain(const struct generation *g, struct buf *out);
 void put_cache_report(const struct generation *g, struct buf *out);
 void put_usage(const struct generation *g, struct buf *out, bool thinking);
-/* The same as numbers. */
+/* Token counts of a request, as usage reports them. */
 struct usage {
 	int prompt, cached, output, thought, accepted, rejected;
 }; /* accepted, rejected: drafts */

@@ -34,8 +34,8 @@ struct past {
 	int n_splice, n_token; /* tokens: of all of them */
 };
 
-/* What else decides what the prompt says: tools and variables as JSON texts, and
- * whose conversation it is. */
+/* Everything beside messages that a prompt depends on: tools and template variables as JSON texts, and the
+ * owner of the conversation. */
 struct past_context {
 	const char *salt; /* NULL: "" */
 	int key;          /* of the API; see clients.h */

@@ -26,8 +26,8 @@ struct response_store {
 void response_store_init(struct response_store *s, size_t bytes_max);
 void response_store_fini(struct response_store *s);
 
-/* What is kept of one: the object as it is given out again; messages, the conversation
- * it ends, and items, what it was asked, both as the elements of an array. */
+/* Parts of a kept response: the object as it is returned again; messages, the conversation that it ends; items, its
+ * input.  The last two are elements of an array, without brackets. */
 enum kept_part { KEPT_OBJECT, KEPT_MESSAGES, KEPT_ITEMS, N_KEPT };
 
 /* Keeps copies.  Larger than the whole store: not kept. */

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "server/server.h"
 
-/* What the template takes. */
+/* Roles and orders of messages that the template accepts. */
 struct roles {
 	bool system;          /* a system message at the beginning */
 	bool several;         /* more than one of them there */

@@ -19,7 +19,7 @@
 #include "text/jinja/template.h"
 #include "text/tokens/tokenizer.h"
 
-/* What reads images for a model that sees. */
+/* Reader of images, for models that take them. */
 struct sight {
 	int32_t placeholder; /* the token that the chat template writes for an image */
 	/* The bytes of an image file to a media object with one reference, of which docs/rows.md tells.  On several workers at
@@ -57,14 +57,14 @@ struct served {
 	int32_t max_tokens; /* of a request that names none; -1: until the context ends */
 	struct sampler_params sampling;   /* of a request that names none */
 	bool seeded;                      /* sampling.seed counts; else every answer gets a new one */
-	bool strict;                      /* a field nobody knows is an error, not a warning */
+	bool strict;                      /* unknown fields are errors, not warnings */
 	const struct json *template_args; /* object of template variables a request may override; NULL: none */
 };
 
 struct server_opts {
 	const char *host;         /* an address, or unix:/path of a socket */
 	int port;                 /* 0: any free one */
-	const char *api_key;      /* NULL, and no file: anybody may ask */
+	const char *api_key;      /* NULL, and no file: no key is needed */
 	const char *api_key_file; /* more keys; see clients.h.  NULL: none.  SIGHUP has it read again */
 	const char *cors_origin;  /* "*" or origins separated by commas, whose pages may ask; NULL: none */
 	int connections_max;      /* beyond it: 503 */
@@ -95,8 +95,8 @@ struct server;
 int server_open(struct server **out, const struct server_opts *opts, struct err *err);
 int server_port(const struct server *s); /* the one that was bound */
 
-/* What is served.  From here on SIGTERM and SIGINT no longer end the program but stop
- * the server, so whoever says that it is ready says so after this. */
+/* Sets the model that is served.  From now on SIGTERM and SIGINT stop the server instead of ending
+ * the program, so readiness is announced after this call. */
 void server_begin(struct server *s, const struct served *served);
 
 /* Answers, after server_begin, until SIGTERM, SIGINT or server_stop: then it refuses new

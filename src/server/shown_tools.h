@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "server/server.h"
 
-/* What the template wants of a function. */
+/* Properties that the template requires of a function's description. */
 struct tool_needs {
 	bool no_null;          /* that its description is not null: it is left out */
 	bool description;      /* a description */

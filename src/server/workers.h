@@ -69,7 +69,7 @@ void workers_discard(struct server *s, void (*drop)(void *p), void *p);
 /* Something large was freed. */
 void workers_trim(struct server *s);
 
-/* Any thread.  How many wait and are at work, and how long ago the oldest of these began. */
+/* Any thread.  Numbers of waiting and of running jobs, and how long ago the oldest running one began. */
 struct workers_stats {
 	int waiting, working;
 	int64_t oldest_ns, refused;

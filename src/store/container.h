@@ -44,12 +44,12 @@ struct container_ops {
 	int (*open)(struct container *c, struct err *err);
 	/* Lists tensors and files into c; called once, after open. */
 	int (*tensors)(struct container *c, struct err *err);
-	/* Also after either has failed. */
+	/* Called also after open or tensors has failed. */
 	void (*close)(struct container *c);
 	/* Appends the document of that name to out.  E_MISSING when the model has none.  One thread at a time, as
 	 * place and load. */
 	int (*document)(struct container *c, const char *name, struct buf *out, struct err *err);
-	/* Where that document is or would be, for messages; lives as long as c. */
+	/* The path that the document of that name has or would have, for messages; lives as long as c. */
 	const char *(*place)(struct container *c, const char *name);
 	/* Optional.  Makes t->data of a tensor that was listed without; called once, before its first use. */
 	int (*load)(struct container *c, struct tensor *t, struct err *err);

@@ -20,7 +20,7 @@ int foreign_matrix(struct store *st, const char *path, const struct wanted *m, s
 /* Whether there is a matrix of this kind at path. */
 bool foreign_has(const struct store *st, const char *path);
 
-/* Corrects tensor.elements of such matrices, and names what beside them is not read. */
+/* Corrects tensor.elements of matrices in these formats, and names their tensors that weft does not read. */
 void foreign_count_elements(struct store *st);
 
 #endif

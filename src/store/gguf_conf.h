@@ -42,7 +42,7 @@ void gguf_put_name(struct gguf_conf *c, const char *member);
 void gguf_put_number(struct buf *b, double v);
 void gguf_conf_fail(struct gguf_conf *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* What all have: widths, layers, vocabulary, heads, eps; gguf_config.c. */
+/* Values that all architectures have: widths, layers, vocabulary, heads, eps; gguf_config.c. */
 void gguf_put_common(struct gguf_conf *c);
 /* Granite's factors of embeddings, scores, blocks and logits; gguf_families.c. */
 void gguf_put_scales(struct gguf_conf *c);

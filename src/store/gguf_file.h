@@ -73,7 +73,7 @@ struct gguf {
 
 /* Maps the file.  On an error nothing is left open. */
 int gguf_open(struct gguf *g, const char *path, struct err *err);
-/* The same over bytes that the caller keeps until close; path is for messages. */
+/* gguf_open over bytes in memory, which the caller keeps until close; path is for messages. */
 int gguf_open_bytes(struct gguf *g, const char *path, const void *p, size_t n, struct err *err);
 void gguf_close(struct gguf *g);
 /* Whether the file begins like a GGUF file. */

@@ -16,10 +16,10 @@ struct gguf_tensor {
 	struct tensor t; /* as the store sees it */
 	const struct gguf_info *from;
 	const struct gguf_fix *fix; /* NULL: as in the file */
-	int part;                   /* of those that come from one tensor of the file */
+	int part;                   /* index among the tensors that one tensor of the file becomes */
 };
 
-/* What a converter did to a tensor, undone. */
+/* Changes that a converter made to a tensor, to be undone. */
 struct gguf_fix {
 	/* Sets another shape (and count, bytes, type) than the file's; NULL: the same. */
 	int (*shape)(const struct gguf_model *m, struct gguf_tensor *t, struct err *err);
@@ -59,8 +59,8 @@ const struct gguf_arch *gguf_arch_find(const char *name); /* NULL: not known */
 void gguf_arch_list(struct buf *out);                     /* "llama, qwen2, ..." */
 extern const struct gguf_name gguf_block_names[], gguf_top_names[], gguf_draft_names[];
 
-/* What Hugging Face calls the tensor of that name: prefix, block and the hf of each line of the tables.  n 0: no table
- * has it. */
+/* Hugging Face's names for the GGUF tensor of that name: prefix, block and the hf of each line of the tables.  n 0: no
+ * table has it. */
 enum { GGUF_PER_TENSOR = 4 }; /* most tensors that one of the file becomes */
 struct gguf_named {
 	const char *prefix;

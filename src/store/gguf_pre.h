@@ -18,8 +18,8 @@ const struct gguf_pre *gguf_pre_find(const char *name, int n);
 
 /* How a byte-level pre-tokenizer cuts that has no expression of its own. */
 extern const char GGUF_PRE_BYTE_LEVEL[];
-/* The other way: the first name, of *length bytes, of those that cut by these n expressions of a tokenizer.json and take
- * whole pieces or not.  NULL: none does. */
+/* The first name, of *length bytes, of a pre-tokenizer that splits by these n expressions of a tokenizer.json and takes
+ * whole pieces first or not.  NULL: there is none. */
 const char *gguf_pre_name(const char *const *step, int n, bool whole_first, int *length);
 
 #endif

@@ -19,7 +19,7 @@ struct gguf_vocab {
 /* Reads and checks the lists.  E_MISSING: the file has no tokens.  Nothing to free after an error. */
 int gguf_vocab_read(struct gguf_vocab *v, const struct gguf_model *m, struct err *err);
 void gguf_vocab_free(struct gguf_vocab *v);
-/* The token of these bytes, or -1. */
+/* The id of the token whose bytes are p[0..n), or -1. */
 int32_t gguf_vocab_find(const struct gguf_vocab *v, const char *p, size_t n);
 /* The id under tokenizer.ggml.KEY: *out, -1 when it is missing.  E_FORMAT when it is no token. */
 int gguf_vocab_id(const struct gguf_vocab *v, const char *key, int32_t *out, struct err *err);

@@ -14,8 +14,8 @@ struct wanted {
  * st->coded, dflt and entry.  E_UNSUPPORTED for other quantisation methods. */
 int coded_read_config(struct store *st, struct err *err);
 
-/* What the config says of the module path (no ".weight"): the entry of that
- * path, the default, or NULL when it says nothing. */
+/* The config's quantisation entry for the module path (no ".weight"): the entry of that
+ * path, the default, or NULL when the config has neither. */
 const struct quant_entry *coded_entry(const struct store *st, const char *path);
 
 /* Corrects tensor.elements of coded modules, for the parameter count. */

@@ -29,7 +29,7 @@ struct safetensors {
 
 /* Maps the file.  On an error nothing is left open. */
 int safetensors_open(struct safetensors *s, const char *path, struct err *err);
-/* The same over bytes that the caller keeps until close; path is for messages. */
+/* safetensors_open over bytes in memory, which the caller keeps until close; path is for messages. */
 int safetensors_open_bytes(struct safetensors *s, const char *path, const void *p, size_t n, struct err *err);
 void safetensors_close(struct safetensors *s);
 struct tensor *safetensors_find(const struct safetensors *s, const char *name);

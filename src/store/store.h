@@ -72,7 +72,7 @@ struct store {
  * ~/.cache/huggingface/hub).  E_MISSING says where it looked. */
 int store_open(struct store **out, const char *model, struct err *err);
 void store_close(struct store *st);
-/* The same of what lies at path, with the container ops (NULL: whichever matches); name is what a person calls it. */
+/* Opens the model at path with the container ops (NULL: the first that matches); name is the user's name for it. */
 int store_open_as(struct store **out, const struct container_ops *ops, const char *path, const char *name,
                   struct err *err);
 
@@ -84,7 +84,7 @@ int store_locate(const char *model, struct buf *out, struct err *err);
 /* Appends the text that Hugging Face keeps under that name beside the tensors ("tokenizer.json"), from a file or
  * made from metadata: the one way to what a model says of itself.  E_MISSING when it has none.  One thread at a time. */
 int store_document(const struct store *st, const char *name, struct buf *out, struct err *err);
-/* Where that document is or would be, for messages; in the store's arena. */
+/* The path that the document of that name has or would have, for messages; in the store's arena. */
 const char *store_place(const struct store *st, const char *name);
 
 /* ---- tensors ---- */
@@ -105,9 +105,10 @@ const char *store_prefix(const struct store *st, const char *const *prefix, cons
  * their presence says so.  A config entry counts for the path after the leading
  * "model." and "language_model." are taken off both. */
 int store_weight(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err);
-/* The same of a tensor with more dimensions: cols is the product of all but the first, as of a convolution's kernel. */
+/* store_weight for a tensor of more than two dimensions, as a convolution's kernel: cols is the product of all dimensions
+ * but the first. */
 int store_flat(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err);
-/* The same for a stack [n][rows][cols]: n weights into out[0..n). */
+/* store_weight for a stack [n][rows][cols]: n weights into out[0..n). */
 int store_stack(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err);
 /* The matrix that store_weight has handed out for that path; NULL: none. */
 struct store_matrix *store_matrix(const struct store *st, const char *path);

@@ -21,7 +21,7 @@ struct tensor {
 	const uint8_t *data; /* in the mapping; NULL: the container makes it when it is first used */
 	size_t bytes;
 
-	/* What became of it, kept by the store: see store_weight and store_ignore. */
+	/* Whether a weight was made of the tensor or it was ignored, kept by the store: see store_weight and store_ignore. */
 	int used;
 	int64_t elements;          /* as the model sees it: coded words unpacked, their scales 0 */
 	const struct format *fmt;  /* when handed out as a matrix: how it is written */
