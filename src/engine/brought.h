@@ -30,8 +30,8 @@ struct brought {
 int brought_check(const struct engine *e, const struct ask *a, struct err *err);
 /* Writes the spans' ids to tok.  False: ids are used up.  Any thread. */
 bool brought_ids(struct engine *e, const struct ask_span *span, int n, int32_t *tok);
-/* Takes references, and writes the spans' ids to tok, which is the prompt's copy.  False: ids are used up; what comes of
- * these rows cannot be kept.  Any thread. */
+/* Takes references to the spans' media, and writes the spans' ids to tok, the engine's copy of the prompt.  False: no ids
+ * are left; prefixes with these rows cannot be kept.  Any thread. */
 bool brought_init(struct brought *b, struct engine *e, const struct ask_span *span, int n, int32_t *tok);
 void brought_fini(struct brought *b);
 
@@ -50,7 +50,7 @@ int brought_ready(const struct brought *b, int pos, int end);
 /* Does r wait for vectors of its next row? */
 bool brought_waits(const struct request *r);
 /* Between steps: computes a part of the vectors that a running request waits for; a request whose media fails ends.
- * Returns false when nobody waits for any. */
+ * Returns false when no request waits for vectors. */
 bool brought_work(struct engine *e);
 
 #endif

@@ -46,7 +46,7 @@ struct request {
 	uint64_t age;          /* number of its submission; the smaller is served first */
 	struct client *client; /* until it ends */
 
-	/* What was asked; constant. */
+	/* The request as submitted; constant. */
 	int n_prompt, out_max; /* out_max: max_tokens, or less where the context ends */
 	int32_t *stop_token;
 	int n_stop_token;
@@ -161,11 +161,11 @@ struct sched {
 	int *free_slot; /* [seqs_max] a stack */
 	int n_free;
 	unsigned turn;            /* where decoding begins when not all fit in a step */
-	struct request *starving; /* nobody joins before it */
+	struct request *starving; /* no other request joins before it */
 	bool refused;             /* memory was, in this round */
-	bool gave_way;            /* one did for want of memory, in this step: nobody joins, or it might for ever */
-	uint64_t round;           /* counts attempts to fill a step */
-	struct chosen *pick;      /* [seqs_max] prompts chosen for the step */
+	bool gave_way; /* a request was preempted in this step for want of memory: none joins, or that might repeat for ever */
+	uint64_t round;      /* counts attempts to fill a step */
+	struct chosen *pick; /* [seqs_max] prompts chosen for the step */
 	int n_pick;
 	int n_pass; /* states that the pass copies on its way, so far */
 	bool quick; /* the step is kept short for one of them, or one that decodes */
@@ -174,7 +174,7 @@ struct sched {
 /* draft.c */
 struct drafting {
 	struct draft_cost cost;
-	double mixed_ns;                                          /* of late steps with rows of prompts; 0: not known */
+	double mixed_ns; /* of recent steps with rows of prompts; 0: not known */
 	struct draft_odds odds[DRAFTERS_MAX], said[DRAFTERS_MAX]; /* of all sequences */
 	struct draft_time token[DRAFTERS_MAX];                    /* for one token, however long ago */
 	struct draft_time row[DRAFTERS_MAX];                      /* for one token that it catches up with, likewise */
@@ -234,7 +234,7 @@ struct engine {
 	struct sched sched;
 	struct pace pace;
 	int64_t keep_ns; /* of this step: copying states that are kept */
-	bool prepared;   /* memory for the next states is ready, or nobody wants any */
+	bool prepared;   /* memory for the next states is ready, or none is needed */
 	double miss;     /* share of prompt tokens not found in kept prefixes, lately */
 	double hold_ns;  /* how long a request runs, lately */
 	struct prefix prefix;
@@ -277,8 +277,8 @@ void sched_init(struct sched *s, int seqs_max);
 void sched_fini(struct engine *e);
 /* Takes it out of wherever it is; a running one's slot is closed. */
 void sched_remove(struct engine *e, struct request *r);
-/* Chooses the rows of this step, lets those join whose turn it is and reserves the
- * memory; preempts when nothing can move otherwise.  false: nobody runs, or all wait for vectors (brought.h). */
+/* Chooses the rows of this step, admits the requests whose turn it is and reserves their
+ * memory; preempts when no request can go on otherwise.  false: none runs, or all wait for vectors (brought.h). */
 bool sched_fill(struct engine *e);
 /* Moves a running sequence to another slot (if one is free) through a snapshot. */
 int sched_resume(struct engine *e, struct request *r, struct err *err);
@@ -297,7 +297,7 @@ void draft_drop(struct engine *e, const char *salt, const int32_t *tok, int n);
 void draft_propose(struct engine *e);
 /* The step's rows are settled: drafters that follow the model are told. */
 void draft_follow(struct engine *e);
-/* r's round is over: so many drafts were computed, so many came true. */
+/* Accounts for a finished round of r: `drafted` drafts were computed, `accepted` of them accepted. */
 void draft_judge(struct engine *e, struct request *r, int drafted, int accepted);
 /* r's answer has ended, and not by an error or cancel. */
 void draft_learn(struct engine *e, struct request *r);
@@ -321,7 +321,7 @@ void reuse_passed(struct engine *e, struct request *r);
 void reuse_moved(struct engine *e, struct request *r);
 /* r ends, its slot still open or its memory parked: what it computed is kept. */
 void reuse_end(struct engine *e, struct request *r);
-/* What would become of a prompt that came now. */
+/* Reports which kept prefix a prompt would resume from if it came now; changes nothing. */
 void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok, int n, struct prefix_report *out);
 
 /* ---- proof.c ---- */
@@ -337,8 +337,8 @@ void proof_begin(struct engine *e);
 void proof_judge(struct engine *e, struct request *r);
 
 /* ---- prefix_calls.c ---- */
-/* What stands for salt (NULL: "") and adapters in keys of prefixes: the salt itself where there are no adapters, and never
- * the same of two different pairs.  Caller frees. */
+/* The text that stands for salt (NULL: "") and adapters in keys of prefixes: different for different pairs; without adapters
+ * the salt itself.  Caller frees. */
 char *prefix_salt(const char *salt, const struct adapter_mix *adapters);
 /* E_ARG: they are too many. */
 int adapters_of_ask(struct adapter_mix *out, const struct ask_adapters *a, struct err *err);
@@ -352,9 +352,9 @@ void commands_run(struct engine *e);
 /* Calls fn(arg), which changes nothing but r's own data (and counters).  False: a fault
  * broke it off, now or earlier, and r is ending with an error. */
 bool request_guard(struct request *r, void (*fn)(void *arg), void *arg);
-/* As if it just had. */
+/* Ends r with E_FAULT, as if a guarded call on it had just failed. */
 void request_break(struct request *r);
-/* Of a broken one, once nobody refers to it: what is left of its memory is lost. */
+/* Gives up a broken request once nothing refers to it: the rest of its memory is leaked. */
 void request_give_up(struct request *r);
 
 /* ---- verify.c ---- */

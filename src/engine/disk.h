@@ -31,12 +31,12 @@ bool disk_yield(struct engine *e);
 
 /* Between two steps. */
 void disk_step(struct engine *e);
-/* Is there something to be read or written? */
+/* Whether reads or writes are pending. */
 bool disk_busy(const struct engine *e);
 /* Nothing runs: there is time for more of it.  false: the disk has to come first. */
 bool disk_idle(struct engine *e);
-/* What the engine's thread counts; and, from any thread, that with what the files and
- * their threads count. */
+/* disk_own_stats: the counts of the engine's thread, from that thread.  disk_stats: adds to them the counts of the files
+ * and their threads, from any thread. */
 void disk_own_stats(const struct engine *e, struct disk_stats *out);
 void disk_stats(struct engine *e, struct disk_stats *io);
 

@@ -38,7 +38,7 @@ struct engine_opts {
 	int step_rows;        /* most rows of one step */
 	int queue_max;        /* waiting requests; beyond it submit says E_FULL */
 	double queue_seconds; /* most seconds of computing prompts that may wait, by the measured rate; 0: any */
-	int decode_gap_ms;    /* a running answer's tokens come at least so often, whoever joins; 0: 100 */
+	int decode_gap_ms;    /* longest time between tokens of a running answer while other requests join; 0: 100 */
 	int answer_reserve;   /* tokens of an answer that pages are set aside for when it starts; 0: 512.
 	                                 * More of it means fewer at once, less of it more preemption */
 	int logit_rows;       /* most rows of a step that can have logits; 0: what answers need.  More of them
@@ -69,8 +69,8 @@ struct engine_opts {
 	double draft_pretend; /* this share of drafts is taken for right: for planning; text means nothing.  0: no */
 };
 
-/* What an answer is made to say: tokens that are given where the model would have
- * chosen others.  They are output like any, with the model's own log-probabilities. */
+/* Forced tokens of an answer: given where the model would have chosen others.  They are
+ * output like any token, with the model's own log-probabilities. */
 struct lead {
 	bool thinking; /* the prompt ends inside a thought */
 	int32_t open;  /* else a first token that opens one, with those behind it; -1: nothing does */
@@ -79,7 +79,7 @@ struct lead {
 	bool reopens;       /* that may open another thought anywhere; the bound is on all of them together */
 	int32_t close;      /* ends a thought; -1: nothing does */
 	int think_max;      /* tokens of thought; after them end[] is said.  -1: no bound */
-	const int32_t *end; /* ends a thought that was too long; `close` is one of these */
+	const int32_t *end; /* tokens that end a thought which is too long; they contain `close` */
 	int n_end;
 	const int32_t *then; /* said right after the thought, or at once when there is none */
 	int n_then;
@@ -97,7 +97,7 @@ enum limit {
 struct refusal {
 	enum limit limit;
 	double wait_s; /* estimate: until a request like this would have been started */
-	int retry_s;   /* worth trying again after so many seconds; >= 1 */
+	int retry_s;   /* seconds after which another try is worthwhile; >= 1 */
 };
 
 /* How far a request came. */
@@ -110,8 +110,8 @@ struct ask_span {
 	int from;            /* the media object's rows [from, from + n) */
 };
 
-/* What a request's rows add to the products of weights: each adapter times its scale, in this order; those of scale 0 add
- * nothing.  Adapters stay until the engine is closed. */
+/* Adapters of a request: its rows add each adapter, times its scale, to the products of weights, in this order; scale 0
+ * adds nothing.  Adapters stay until the engine is closed. */
 struct ask_adapters {
 	const struct adapter *const *of; /* [n] */
 	const float *scale;              /* [n] */
@@ -119,8 +119,8 @@ struct ask_adapters {
 };
 enum { ASK_ADAPTERS_MAX = 8 };
 
-/* What is asked.  What pointers show is copied by submit, but
- * refusal, and mask, which it takes. */
+/* A request to the engine.  engine_submit copies everything that pointers point to, except
+ * refusal, and mask, which it takes over. */
 struct ask {
 	const int32_t *prompt;
 	int n_prompt;                /* >= 1 */
@@ -146,12 +146,12 @@ struct ask {
 	const char *cache_salt;       /* prefixes are shared under one salt only; NULL: "" */
 	struct ask_adapters adapters; /* prefixes are shared with those that have the same only */
 
-	/* Who asks: clients share the engine evenly, whatever each of them has waiting.
-	 * 0: nobody in particular; those are one client, and no share limits them. */
+	/* The client: clients share the engine evenly, however many requests each has waiting.
+	 * 0: unknown; those requests count as one client, and no share limits them. */
 	uint64_t client;
 	int priority; /* larger is served sooner; one that waits rises, so none starves */
-	/* On the engine's clock; 0: none.  Refused when the first token could not come
-	 * before it; whatever has not ended by then ends with E_LATE. */
+	/* On the engine's clock; 0: none.  The request is refused when its first token could not come
+	 * before it; a request that has not ended at the deadline ends with E_LATE. */
 	int64_t deadline_ns;
 	struct refusal *refusal; /* NULL, or filled when submit says E_FULL or E_LATE */
 
@@ -198,8 +198,8 @@ struct event {
 	struct err err;           /* DONE with FINISH_ERROR; E_FAULT: by a fault in the program */
 };
 
-/* Bytes of work memory and logits that an engine so opened takes; the model may
- * be bound only. */
+/* Bytes of work memory and logits that an engine opened with opts takes; the model need only
+ * be bound. */
 size_t engine_step_bytes(const struct model *m, const struct engine_opts *opts);
 int engine_open(struct engine **out, struct model *m, const struct tokenizer *tok, const struct engine_opts *opts,
                 struct err *err);
@@ -254,7 +254,7 @@ int engine_prefix_drop(struct engine *e, const struct prefix_spot *spot, int *dr
 /* A pinned state is not evicted.  E_MISSING: no state there; E_FULL: pins would
  * take more than half of the budget. */
 int engine_prefix_pin(struct engine *e, const struct prefix_spot *spot, bool pin, struct err *err);
-/* What would become of this prompt (salt, tok, n) if it came now; changes nothing. */
+/* Reports which kept prefix this prompt (salt, tok, n) would resume from if it came now; changes nothing. */
 int engine_prefix_explain(struct engine *e, const struct prefix_spot *prompt, struct prefix_report *out);
 
 /* With by_hand: one step on the calling thread.  false: nothing was to be done. */
@@ -268,7 +268,7 @@ struct engine_stats {
 	int64_t refused[N_LIMIT];             /* submits that said E_FULL or E_LATE */
 	int64_t late;                         /* taken, and ended by their deadline */
 	int64_t preempted;                    /* times a running request went back to waiting ... */
-	int64_t yielded;                      /* ... of these, for another client's sake */
+	int64_t yielded;                      /* those of them that made place for another client */
 	int64_t resumed;                      /* times one came back from its snapshot, nothing computed again */
 	int64_t prompt_tokens, cached_tokens, output_tokens;
 	int64_t last_step_ns;   /* clock of the last step's end */
@@ -290,8 +290,9 @@ struct engine_stats {
 	int64_t prefix_reason[PREFIX_REASONS]; /* first admissions, by why they were not resumed further on */
 	struct disk_stats disk;
 	int64_t prefix_evicted;
-	int64_t verified, verify_failed; /* hits computed again; of those, dropped for being wrong */
-	struct stream_stats experts;     /* that stay on disk; slots 0: none do */
+	int64_t verified,
+		verify_failed; /* hits that were recomputed for an audit; hits dropped because the audit found them wrong */
+	struct stream_stats experts; /* that stay on disk; slots 0: none do */
 };
 void engine_stats(struct engine *e, struct engine_stats *out);
 

@@ -31,7 +31,7 @@ struct fair {
 	struct client *first, *last; /* the ring, from where it is served */
 	int n_waiting;               /* requests in the clients' lists ... */
 	int n_started;               /* ... of which were running before */
-	int n_ranked;                /* of those, not at the priority of most, 0 */
+	int n_ranked;                /* requests among them whose priority is not the default, 0 */
 	int64_t favour; /* prompt tokens that newcomers had before their turn, less what others had since */
 };
 
@@ -39,9 +39,8 @@ struct fair {
 void fair_wait(struct engine *e, struct request *r);
 /* r waits no longer. */
 void fair_unwait(struct engine *e, struct request *r);
-/* Who is next: a running request that has a prompt to compute, or (waiting) one
- * that waits; not one that this round skips, or whose client it shuts out.  NULL:
- * nobody. */
+/* The next request: a running one that has a prompt to compute, or (waiting) one that
+ * waits; never one that this round skips, or whose client it shuts out.  NULL: none. */
 struct request *fair_next(struct engine *e, bool waiting);
 /* n tokens of r's prompt are being computed. */
 void fair_charge(struct engine *e, struct request *r, int n);

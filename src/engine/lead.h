@@ -22,8 +22,8 @@ void lead_fini(struct lead_run *r); /* also of a zeroed one */
 
 /* The token that comes next whatever the model says; -1: the model chooses. */
 int32_t lead_next(const struct lead_run *r);
-/* The same for the tokens after it: how many are settled already, at most max, into
- * out. */
+/* The forced tokens after the next one: writes those that are settled already, at most max, to out,
+ * and returns their number. */
 int lead_ahead(const struct lead_run *r, int32_t *out, int max);
 /* Is the next token part of a thought?  The one that ends it is. */
 bool lead_thinks(const struct lead_run *r);

@@ -23,7 +23,7 @@ struct pace {
 	double row_ns, ahead_ns; /* per row; per row and token before it; row_ns 0: not yet known */
 	double keep_ns;          /* a state's copy; 0: not yet known */
 	int idle;                /* rows of a step that delays no answer, at least */
-	int most;                /* rows of the largest chunk of late: beside answers the next has at most twice that */
+	int most;                /* rows of the largest recent chunk: beside answers the next has at most twice that */
 	/* Fading sums of the fit: of n*n, n*m, m*m, n*y, m*y, where m is rows times position. */
 	double nn, nm, mm, ny, my;
 };

@@ -30,7 +30,7 @@ struct park {
 bool park_keep(struct engine *e, struct request *r);
 /* Moves out what is kept in place, or drops it: its pages are given back. */
 void park_out(struct engine *e, struct request *r);
-/* Moves the youngest's out.  false: nobody's was in place. */
+/* Moves out what the youngest of the preempted requests keeps in place.  false: none keeps anything in place. */
 bool park_any_out(struct engine *e);
 /* Hands over what was kept, moved in again if need be.  false: there was nothing, or
  * memory is short; nothing is kept then. */

@@ -49,12 +49,12 @@ struct sampler_params {
 	float top_p;              /* 1: all */
 	float min_p;              /* 0: all */
 	float repetition_penalty; /* 1: none */
-	int repetition_context;   /* the last so many tokens of prompt and output; 0: all */
+	int repetition_context; /* length of the window of prompt and output that penalties look at, in tokens; 0: all */
 	float presence_penalty, frequency_penalty;
 	const struct logit_bias *bias; /* of one token twice: both are added */
 	int n_bias;
 	uint64_t seed;
-	int min_tokens; /* end_token cannot be picked before so many tokens of output */
+	int min_tokens; /* tokens of output before which end_token cannot be picked */
 	const int32_t *end_token;
 	int n_end_token;
 	int n_logprobs; /* -1: none; else how many alternatives beside the picked one's */
@@ -110,9 +110,9 @@ struct pick {
  * +infinity; E_ARG: no token is allowed. */
 int sampler_pick(struct sampler *s, float *logits, int64_t position, struct pick *out, struct err *err);
 
-/* What sampler_pick would pick at position if these were the logits, for who
- * guesses ahead: with the same noise, the mask as it is set, and what was accepted so
- * far; no log-probabilities.  -1: nothing could be picked.  logits are spoiled. */
+/* For drafters: the token that sampler_pick would pick at position if these were the logits, with the
+ * same noise, the mask as it is set, and the tokens accepted so far; no log-probabilities.  -1: no token
+ * can be picked.  logits are overwritten. */
 int32_t sampler_guess(struct sampler *s, float *logits, int64_t position);
 
 /* token is now part of the output. */

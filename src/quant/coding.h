@@ -17,7 +17,8 @@ struct coding {
 	const struct file_block *block;
 };
 
-/* What a block says about its scales, and how a group's scale (and bias) follow; d and m are halves of the block. */
+/* Kinds of scales in a file's block, and how a group's scale (and bias) follows from them; d and m are f16 numbers of the
+ * block. */
 enum scale_kind {
 	SCALE_HALF,      /* d; a block is a group */
 	SCALE_HALVES,    /* d and, as bias, m; a block is a group */
@@ -31,7 +32,7 @@ struct scale_parts {
 	uint16_t d, m;
 	uint8_t s[FILE_BLOCK_GROUPS], min[FILE_BLOCK_GROUPS];
 };
-/* A block of such a row, as the file has it: readers in plain C, which are the truth. */
+/* A block of a row as the file has it, with its readers in plain C, which define its values. */
 struct file_block {
 	int length, bytes, group; /* elements, bytes; elements that share a scale */
 	enum scale_kind kind;

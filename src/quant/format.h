@@ -3,8 +3,8 @@
  * One file per format (float.c, affine.c, fp4.c ...) with its ISA kernels
  * beside it, and one line in formats.c.  Weights stay where the file has them:
  * row-major, mapped read-only, any alignment; a kernel that wants another layout
- * makes it in its scratch, a panel at a time.  Beside, the commonest kinds may be had in
- * blocks (packed.h), which whoever has the memory makes once and kernels then read instead.
+ * makes it in its scratch, a panel at a time.  The commonest formats also have a packed
+ * form (packed.h), which a backend with memory to spare makes once and kernels then read instead.
  *
  * The law of the row in this folder: out[r][o] is a function of row r of the
  * activations and row o of the weight alone, with one fixed order of roundings,
@@ -120,8 +120,8 @@ struct acts {
 	const float *scale;      /* [rows][cols / group]; 0 for a group of zeros */
 	const int32_t *sum;      /* [rows][cols / group]: sum of q over the group */
 	const float *scaled_sum; /* [rows][cols / group]: scale * (float)sum */
-	/* The same again by ACTS_TILE rows side by side, for kernels with tiles; NULL:
-	 * not prepared.  Tile t begins at t * acts_tile_bytes: [cols / group][scale,
+	/* q, scale, sum and scaled_sum by ACTS_TILE rows side by side, for kernels with tiles;
+	 * NULL: not prepared.  Tile t begins at t * acts_tile_bytes: [cols / group][scale,
 	 * scaled_sum, sum][16], then [cols / 4][16][4] of q; zeros beyond the last row. */
 	const uint8_t *tiles;
 	/* f as bf16 by ACTS_TILE rows and pairs of inputs, for kernels of bf16; NULL: not
@@ -198,9 +198,9 @@ int weight_coded(struct weight *w, const char *name, const char *mode, int bits,
                  const void *data, size_t data_bytes, const void *scales, size_t scale_bytes, const void *biases,
                  size_t bias_bytes, enum dtype scale_type, struct err *err);
 
-/* What a level's arithmetic can give at most: n rounds of its widest instruction on
- * registers alone.  Returns the multiplications and additions made.  Of int8 with
- * sums in int32, of bf16 with sums in float, and of floats. */
+/* Peak arithmetic of a level: runs n rounds of its widest instruction on registers alone
+ * and returns the multiplications and additions made.  Kinds: int8 with sums in int32,
+ * bf16 with sums in float, and floats. */
 typedef double quant_peak_fn(int64_t n);
 struct peaks {
 	quant_peak_fn *int8, *f32;
@@ -216,21 +216,21 @@ struct vec_kernels {
 };
 void vec_kernels(struct vec_kernels *k, enum cpu_level level);
 
-/* How a token's K or V vector of one head is written in the cache.  Without
- * state: the bytes depend on the vector alone.  A format may turn vectors by a
- * fixed rotation first; then queries are turned likewise, scores are the same,
- * and what mix sums up is turned back once.  docs/kv-cache.md has the formats. */
+/* How the K or V vector of one head and token is written in the cache.  Without
+ * state: the bytes depend on the vector alone.  A format may rotate vectors by a
+ * fixed rotation first; then queries are rotated likewise, scores are the same,
+ * and the sums of mix are rotated back once.  docs/kv-cache.md has the formats. */
 enum kv_side { KV_KEYS, KV_VALUES };
 struct kv_kernels;
 struct kv_format {
 	const char *name;             /* "bf16", "u8g64" */
 	size_t (*row_bytes)(int dim); /* 0: not for heads of this size */
-	/* The truth: what a row stands for, turned if the format turns. */
+	/* Defines the format: the vector that a row stands for, still rotated if the format rotates. */
 	void (*decode)(float *x, const void *row, int dim);
 	void (*kernels)(struct kv_kernels *k, enum cpu_level level);
 };
-/* What is read after: kernels ask the memory for a line of it with each line that they read, and leave
- * here what they did not come to.  From memory that is half as fast again as a row some rows on. */
+/* Memory that will be read next: kernels prefetch a line of it with each line that they read, and leave the part
+ * that they did not reach.  From memory that is 1.5 times as fast as prefetching a row some rows ahead. */
 struct kv_ahead {
 	const uint8_t *at, *end;
 };
@@ -253,13 +253,13 @@ typedef void kv_mix_fn(float *acc, const float *p, size_t ld, int nq, const void
                        struct kv_ahead *next);
 typedef void kv_opened_score_fn(float *score, size_t ld, const void *q, int nq, const void *opened, int n, int dim);
 typedef void kv_opened_mix_fn(float *acc, const float *p, size_t ld, int nq, const void *opened, int n, int dim);
-/* The same bits at every level.  Rows lie one after the other. */
+/* Kernels of a format of cache rows; every level gives the same bits.  Rows lie one after the other. */
 struct kv_kernels {
 	void (*encode)(void *row, const float *x, int dim, enum kv_side side);
 	/* The rotation and its inverse, in place; NULL: there is none. */
 	void (*turn)(float *x, int dim);
 	void (*turn_back)(float *x, int dim);
-	/* A query, turned already, as score wants it: query_bytes(dim), 64-byte aligned. */
+	/* Converts a query, already rotated, to the form that score reads: query_bytes(dim) bytes, 64-byte aligned. */
 	size_t (*query_bytes)(int dim);
 	void (*query)(void *to, const float *q, int dim);
 	/* For each of nq queries j, query_bytes apart: score[j][i] = q[j] . row_i for
@@ -268,10 +268,10 @@ struct kv_kernels {
 	kv_score_fn *score;
 	/* acc[j][d] = fma(p[j][i], decoded row_i[d], acc[j][d]) over rising i; p: [nq][ld]. */
 	kv_mix_fn *mix;
-	/* For many queries, and dims that are a multiple of 16: rows as floats, once for all, to a
-	 * place of kv_opened_bytes(dim): element d of row i of KV_BLOCK at to[d / KV_PANEL][i][d %
-	 * KV_PANEL].  The other two are score and mix over the first n <= KV_BLOCK rows of it, to
-	 * the bit.  score_opened NULL: scores are not of decoded rows. */
+	/* For many queries, and dims that are a multiple of 16.  open dequantises rows to floats once,
+	 * into kv_opened_bytes(dim) bytes: element d of row i of KV_BLOCK at to[d / KV_PANEL][i][d %
+	 * KV_PANEL].  score_opened and mix_opened give the bits of score and mix over the first
+	 * n <= KV_BLOCK of those rows.  score_opened NULL: scores are not computed of dequantised rows. */
 	void (*open)(float *to, const void *rows, int n, int dim);
 	kv_opened_score_fn *score_opened;
 	kv_opened_mix_fn *mix_opened;

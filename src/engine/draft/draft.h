@@ -30,11 +30,11 @@
 struct draft_seq {
 	int slot;                      /* below the engine's seqs_max */
 	uint64_t id;                   /* never 0, never used twice */
-	const int32_t *tok;            /* prompt and output; of those with one id, earlier ones never change */
+	const int32_t *tok;            /* prompt and output; tokens of one id never change, only more are appended */
 	int n_tok;                     /* >= 1 */
-	int pos;                       /* so many the model has computed: when it drafts, n_tok - 1 */
-	int n_prompt;                  /* the first so many were given */
-	int n_known;                   /* the first so many were known from a sequence before */
+	int pos;                       /* tokens that the model has computed: n_tok - 1 when it drafts */
+	int n_prompt;                  /* tokens of the prompt, the first of tok */
+	int n_known;                   /* tokens at the beginning that were restored from a kept prefix */
 	const struct place_plan *plan; /* where along the prompt states are kept */
 	bool follow;                   /* it pays to compute all of it; else its end alone may be wanted */
 	bool secret;                   /* nothing may pass from or to other sequences */
@@ -51,7 +51,7 @@ struct draft_ask {
 	int32_t *out; /* [max] */
 	int n;        /* filled: 0 to max */
 	int caught;   /* filled: tokens of the sequence that were computed first */
-	int masked;   /* of these seq.mask has accepted so many; the engine takes them back */
+	int masked;   /* guesses that seq.mask has accepted; the engine takes them back */
 	bool broken;  /* by a fault in what is its request's alone, which ends for it */
 };
 
@@ -81,11 +81,11 @@ struct drafter_ops {
 	void (*learn)(struct drafter *, const struct draft_seq *seq);
 	/* Optional: memory of the slot is better given back. */
 	void (*forget)(struct drafter *, int slot);
-	/* Optional: the model has just computed the rows of p, and p->hidden or the drafter's taps hold
-	 * what it gives; of these rows the runs stay.  Returns how many tokens it computed. */
+	/* Optional: the model has just computed the rows of p, whose outputs are in p->hidden or in the drafter's
+	 * taps; the rows of the runs were accepted.  Returns how many tokens the drafter computed. */
 	int (*follow)(struct drafter *, const struct pass *p, const struct draft_run *run, int n_run);
-	/* Optional: so many tokens of the sequence it would compute before its first guess.
-	 * It changes no guess. */
+	/* Optional: tokens of the sequence that the drafter would compute before its first guess.
+	 * The number changes no guess. */
 	int (*behind)(struct drafter *, const struct draft_seq *seq);
 	/* Optional: the prefixes that it keeps, over the caches of *m, for the engine to keep
 	 * on disk as well. */
@@ -104,8 +104,8 @@ struct drafter {
 	float *taps;
 };
 
-/* What the model is most likely to repeat: looks the last tokens up in the
- * sequence itself and in text of earlier ones (the newest text_max tokens). */
+/* The n-gram drafter: looks the last tokens up in the sequence itself and in the text of
+ * earlier ones (the newest text_max tokens), and guesses what followed there. */
 struct drafter *draft_ngram_open(int seqs_max, int text_max);
 
 /* Anything at all, for engine_opts.draft_pretend. */

@@ -52,9 +52,9 @@ struct draft_cost {
 	struct draft_time step[DRAFT_ROWS_MAX + 1];
 	int64_t now; /* steps */
 };
-/* A step of so many rows, none of them of a prompt, took ns. */
+/* Learns that a step of `rows` rows, none of them of a prompt, took ns. */
 void draft_cost_learn(struct draft_cost *c, int rows, double ns);
-/* What one of so many rows would take; 0: nothing is known yet. */
+/* Expected ns of a step of `rows` rows; 0: not known yet. */
 double draft_cost_of(const struct draft_cost *c, int rows);
 
 /* How long answers were, fading, by powers of two. */
@@ -63,18 +63,18 @@ struct draft_lengths {
 	double answers[DRAFT_LENGTHS], tokens[DRAFT_LENGTHS];
 };
 void draft_length_learn(struct draft_lengths *l, int tokens);
-/* How many more an answer of so many tokens will have, which can have `most` more. */
+/* Expected number of further tokens of an answer that has `tokens` and may get `most` more. */
 double draft_more(const struct draft_lengths *l, int tokens, int most);
 
-/* What each drafter may lose.  It earns its part of DRAFT_LOSS of all that is done, as
- * long as that takes without drafts, and what its own drafts save.  From that, and from
- * one step's time at the very start, all that it takes is paid: its rows in the model's
- * steps, its own time, and what it computes first.
+/* The loss budget of each drafter.  It earns its part of DRAFT_LOSS of all work, as long
+ * as that would take without drafts, and the time that its own drafts save.  From that, and
+ * from one step's time at the very start, it pays all its costs: its rows in the model's
+ * steps, its own time, and its catching up with a sequence.
  *
- * As nothing is begun that the account does not cover, a drafter that has begun n times
- * has lost at most its earnings and, once, what the dearest of them cost more than was
- * expected.  Savings are kept up to DRAFT_LOSS of what some ten answers take, or some
- * steps: that is what another kind of text can cost at first. */
+ * Since nothing begins that the account does not cover, a drafter that has begun n times
+ * has lost at most its earnings and, once, the excess of the dearest begin over its expected
+ * cost.  Savings are kept up to DRAFT_LOSS of the time of some ten answers, or some steps:
+ * so much can a new kind of text cost at first. */
 #define DRAFT_LOSS 0.02
 enum { DRAFT_ACCOUNTS = 4 };
 struct draft_accounts {
@@ -90,7 +90,7 @@ void draft_account_save(struct draft_accounts *a, int k, double ns);
 /* An answer has ended. */
 void draft_account_end(struct draft_accounts *a);
 
-/* A step of so many rows, of which each drafter gave drafts[k] that became right[k] tokens. */
+/* One step: its rows, and for each drafter k the drafts[k] that it gave and the right[k] tokens that were accepted. */
 struct draft_round {
 	double ns;
 	double plain_ns; /* without those drafts */
@@ -120,7 +120,7 @@ struct draft_deal {
 /* Fills bid[i].n.  Returns the tokens per nanosecond that are expected then; 0: not
  * known, and nothing is given. */
 double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid);
-/* Nanoseconds by which so many drafts make the step longer; 0: not known. */
+/* Nanoseconds by which `drafts` drafts lengthen the step; 0: not known. */
 double draft_longer(const struct draft_deal *d, int drafts);
 /* Nanoseconds that a step of d saves at this rate, against one without drafts. */
 double draft_saves(const struct draft_deal *d, double rate);

@@ -46,15 +46,15 @@ struct place_pitch {
 	bool answers; /* places in answers, too */
 };
 
-/* What a state costs beside what it may save. */
+/* Costs of keeping a state, to weigh against what it may save. */
 struct place_cost {
 	double copy_ns, row_ns; /* a state's copy; a prompt token's computing; 0: not known yet */
 	double share;           /* most of a prompt's time that copies may take */
 	double states, token; /* that the budget holds; a token's keys and values, as part of one.  0: not known yet */
 	bool anywhere;        /* one state serves for all positions before it: no grid */
 };
-/* For a prompt of n tokens: PLACE_STEP and PLACE_NEAR apart, or so many times twice that as the
- * costs demand; and what half of the budget does not hold is left out far from the end. */
+/* The spacing for a prompt of n tokens: PLACE_STEP and PLACE_NEAR, doubled as often as the costs demand; checkpoints that
+ * half of the budget does not hold are left out far from the end. */
 struct place_pitch place_pitch(const struct place_cost *c, int n);
 
 /* The first position after pos at which a state is to be kept, given that the last one
@@ -82,8 +82,8 @@ struct place_odds {
 	double landed[PLACES][PLACE_RANKS], waited[PLACES][PLACE_RANKS];
 	double came[PLACE_AGES], promised[PLACE_AGES];
 };
-/* The same of the places under one system prompt: titles are never gone on with, an
- * agent's rounds nearly always.  Zeros to begin with. */
+/* Statistics of reuse among the checkpoints under one system prompt: requests for titles are never continued, an
+ * agent's rounds nearly always.  Begins as zeros. */
 struct place_kin {
 	double landed[PLACES], promised[PLACES];
 };

@@ -32,7 +32,7 @@ struct prefix_tier {
 	/* A state was hung at the end of tok[0..n).  hang's own are not told.  salt is NULL
 	 * nowhere but in dropped(). */
 	void (*kept)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
-	/* It leaves memory for want of room: the last that is seen of it. */
+	/* Called when an entry is evicted from memory: the last use of its snapshots. */
 	void (*left)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
 	/* Somebody wants it gone, with all that begins with tok[0..n), be it in memory or
 	 * not; salt NULL: all there is. */
@@ -81,7 +81,8 @@ void prefix_fini(struct prefix *p);
 /* The longest prefix of tok[0..n), at most n - 1 long, at which a state is there.
  * Changes nothing; *out is valid until the next call that does. */
 void prefix_find(const struct prefix *p, const char *salt, const int32_t *tok, int n, struct prefix_hit *out);
-/* It was restored (or, at 0, there was nothing): counts and refreshes. */
+/* Counts the use of a hit that was restored (at position 0: a miss), and updates the statistics of reuse and the age of
+ * its node. */
 void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now);
 
 struct prefix_key {
@@ -99,10 +100,10 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 bool prefix_room(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above, size_t pending);
 /* Drops the state that is worth least, if that is no more than this one would be. */
 bool prefix_outbid(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above);
-/* The state of the grid at the end of exactly tok[0..n) is of no use any longer: it goes, and
- * nothing is remembered of it, unless somebody used it. */
+/* Drops the state of the grid at the end of exactly tok[0..n), which is of no use any longer, with all
+ * memory of it, unless a request has used it. */
 void prefix_forget(struct prefix *p, const char *salt, const int32_t *tok, int n);
-/* The same of snapshots that were captured before, at the end of tok[0..n); taken over. */
+/* prefix_learn for snapshots that were captured before, at the end of tok[0..n); takes them over. */
 bool prefix_give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps);
 /* Hangs a state that was read (caches_read) in at the end of tok[0..n); snaps are the
  * tree's from then on.  False: it does not fit, or there is one; they are dropped. */
@@ -128,7 +129,7 @@ void prefix_trim(struct prefix *p);
 
 /* The node at the beginning of its way: all that may share a page with it lies below. */
 struct prefix_node *prefix_top(struct prefix_node *node);
-/* Who computed the snapshot. */
+/* Id of the request that computed the snapshot. */
 uint64_t prefix_by(const struct prefix_node *node);
 
 /* A node by its id, or (id 0) the deepest with a state at or before the end of
@@ -138,7 +139,7 @@ struct prefix_node *prefix_at(const struct prefix *p, uint64_t id, const char *s
  * salt; that NULL too: all; then the tier's as well, of which memory may know nothing.
  * Returns how many were in memory. */
 int prefix_drop(struct prefix *p, struct prefix_node *node, const char *salt);
-/* The same of all that begins with tok[0..n), n > 0, whether or not memory knows it. */
+/* Drops every entry that begins with tok[0..n), n > 0, on disk also where memory does not know it. */
 int prefix_drop_path(struct prefix *p, const char *salt, const int32_t *tok, int n);
 /* A node's tokens from the first on, to be freed, how many, and under which salt (its tree's). */
 int32_t *prefix_path(const struct prefix_node *node, const char **salt, int *n);

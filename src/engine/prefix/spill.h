@@ -44,7 +44,7 @@ struct spill_opts {
 
 /* E_IO: the folder cannot be made, listed or written; E_ARG. */
 int spill_open(struct spill **out, const struct spill_opts *o, struct err *err);
-/* Writes what was handed over, then frees.  All loads are closed by then. */
+/* Writes everything that was handed over, then frees.  All loads must be closed before. */
 void spill_close(struct spill *s);
 /* Waits until everything handed over so far is written or dropped. */
 void spill_flush(struct spill *s);
@@ -53,7 +53,8 @@ bool spill_read_only(const struct spill *s); /* another process has the folder *
 /* The keys of tok[0..n): key[0] of the empty prefix under this salt, key[i] of the
  * first i whole pages, for i up to n / page_rows. */
 void spill_keys(const struct spill *s, const void *salt, size_t n_salt, const int32_t *tok, int n, struct digest *key);
-/* The same where keys stand for more than tokens: more[i] is what whole page i does beside its own; zeros: nothing. */
+/* spill_keys where keys stand for more than tokens: more[i] is the digest of whole page i's further contents (images);
+ * zeros: none. */
 void spill_keys_more(const struct spill *s, const void *salt, size_t n_salt, const int32_t *tok, int n,
                      const struct digest *more, struct digest *key);
 

@@ -74,7 +74,7 @@ int spill_file_read(const struct spill_io *io, int dir, const char *name, struct
 
 /* Names: KEY.page, and KEY.POSITION.TAIL.snap, where tail is check64 of the tokens
  * after the last whole page.  The parser fills kind, pos (snapshots), key and tail;
- * E_FORMAT for a name of somebody else's. */
+ * E_FORMAT for a name that is not of this form. */
 void spill_name_put(char out[SPILL_NAME], enum spill_kind kind, const struct digest *key, uint32_t pos, uint64_t tail);
 int spill_name_get(const char *name, enum spill_kind *kind, struct digest *key, uint32_t *pos, uint64_t *tail);
 

@@ -136,7 +136,7 @@ struct dots {
 	float *out;        /* columns of row 0 */
 	size_t ld, beside; /* floats to the next row, and to the next vector of columns */
 	const uint8_t *panel;
-	size_t step, vector; /* bytes to the next pair, and to the same of the next vector */
+	size_t step, vector; /* bytes to the next pair, and to the same pair of the next vector */
 	const uint8_t *x;    /* pairs of row 0, block 0 */
 	size_t row, block;   /* bytes to the next */
 	int n;               /* blocks */

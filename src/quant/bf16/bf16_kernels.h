@@ -7,14 +7,14 @@
 
 /* By vdpbf16ps, by the multiply-adds that it stands for (the same bits), and by tiles. */
 weight_mul_fn bf16_mul_dot, bf16_mul_floats, bf16_mul_amx;
-/* Is bf16_mul_floats faster on this processor than bf16_mul_dot?  The first call measures both for some microseconds;
- * that is a backend being opened, so no product waits.  Any thread: two threads that measure at once may differ, and
- * either answer gives the same bits. */
+/* Whether bf16_mul_floats is faster on this processor than bf16_mul_dot.  The first call measures both for some
+ * microseconds; it is made while a backend is opened, so no product waits for it.  Any thread: two threads that measure at
+ * once may get different answers, and either gives the same bits. */
 bool bf16_dot_slow(void);
 /* struct acts.pairs as the level's kernels read it. */
 acts_tile_fn acts_pairs_avx512bf16, acts_pairs_amx;
 quant_peak_fn bf16_peak_avx512bf16, bf16_peak_amx;
-/* Scratch bytes for a weight of so many inputs. */
+/* Scratch bytes for a weight of cols inputs. */
 size_t bf16_scratch_avx512bf16(int cols), bf16_scratch_amx(int cols);
 
 #endif

@@ -24,7 +24,7 @@ INLINE __m256i widen(__m256i acc, __m256i p)
 	return _mm256_add_epi32(acc, _mm256_madd_epi16(p, _mm256_set1_epi16(1)));
 }
 
-/* Eight rows of 32 bytes, turned. */
+/* Transposes eight rows of eight dwords. */
 INLINE void transpose8(__m256i t[8])
 {
 	__m256i u[8];

@@ -1,5 +1,5 @@
-/* coded_avx512.h - what the kernels for coded weights with AVX-512 share: codes of any width as bytes, and
- * asking for them. */
+/* coded_avx512.h - what the kernels for quantised weights with AVX-512 share: unpacking codes of any width to bytes,
+ * and prefetching codes. */
 #ifndef QUANT_CODED_AVX512_H
 #define QUANT_CODED_AVX512_H
 
@@ -103,8 +103,8 @@ INLINE __m512 block_biases(__m512i line)
 	return _mm512_castsi512_ps(_mm512_and_si512(line, _mm512_set1_epi32((int)0xffff0000)));
 }
 
-/* Codes of n blocks of 4 or 8 bits to [n][16 outputs][64], of 4 bits of an even number; the lines `next` bytes on are asked
- * for, if that is not 0. */
+/* Unpacks the codes, of 4 or 8 bits, of n packed blocks to [n][16 outputs][64]; n is even for 4 bits.  Prefetches the lines
+ * `next` bytes ahead; next 0: none. */
 INLINE void codes_of_blocks(uint8_t *to, const uint8_t *at, int n, size_t next, const int bits)
 {
 	const int per = 8 / bits, words = 16 / per;
@@ -136,7 +136,8 @@ INLINE void codes_of_blocks(uint8_t *to, const uint8_t *at, int n, size_t next, 
 
 /* ---- memory ---- */
 
-/* Of what blocks have of inputs [k, end) of outputs o, o + 1 ...: where the share of one of 16 begins, and how long it is. */
+/* One sixteenth of the packed bytes of inputs [k, end) of the block of output o: the part that output o prefetches.
+ * *bytes: its length. */
 INLINE const uint8_t *blocks_share(const struct weight *w, int o, int k, int end, size_t *bytes)
 {
 	*bytes = (size_t)((end - k) / BLOCK_INPUTS) * packed_block_bytes(w) / BLOCK_OUT;
@@ -154,8 +155,8 @@ INLINE void blocks_ask(const struct weight *w, int o, int n, int k, int end)
 	}
 }
 
-/* Asks for inputs [k, k + stretch) of n outputs from o on; beyond the last input, for those of
- * the next panel.  Inlined: gcc 12 drops calls of functions that do nothing but ask. */
+/* Prefetches inputs [k, k + stretch) of n outputs from o on; beyond the last input, the first inputs of
+ * the next panel.  Inlined: gcc 12 drops calls of functions that do nothing but prefetch. */
 INLINE void coded_prefetch_codes(const struct weight *w, int o, int n, int k, int stretch)
 {
 	size_t bits = (size_t)w->fmt->coding->bits, at, end;

@@ -13,8 +13,7 @@
  * blocks and of 8 as they are, or of 8 without vpdpbusd as int16, of each four 0 2 1 3. */
 void LEVEL(coded_inputs)(int8_t *to, size_t step, const int8_t *q, int cols, int bits, bool blocks);
 
-/* With vpdpbusd the upper codes of bytes need no shift where their sums get one, which pays for
- * up to so many rows. */
+/* Rows up to which, with vpdpbusd, it is faster to shift the sums of the bytes' upper codes than the codes. */
 enum { APART_ROWS = 4 };
 
 INLINE __m256i quad(const int8_t *q)

@@ -1,12 +1,12 @@
-/* coded_prefetch.h - inside quant/: what kernels that read weights for few rows ask for ahead of its turn. */
+/* coded_prefetch.h - inside quant/: prefetching of weights by the kernels of few rows. */
 #ifndef QUANT_CODED_AHEAD_H
 #define QUANT_CODED_AHEAD_H
 
 #include "quant/coded/packed_layout.h"
 #include "quant/kernel_rows.h"
 
-/* Asks for the scales, and biases, of n outputs from o on.  Inlined: gcc 12 drops calls of a function that
- * only asks for memory. */
+/* Prefetches the scales, and biases, of n outputs from o on.  Inlined: gcc 12 drops calls of a function that
+ * only prefetches. */
 __attribute__((always_inline)) static inline void coded_prefetch_scales(const struct weight *w, int o, int n)
 {
 	size_t row = weight_scale_bytes(w), at = (size_t)o * row;
@@ -18,11 +18,11 @@ __attribute__((always_inline)) static inline void coded_prefetch_scales(const st
 	}
 }
 
-/* What kernels that read OUT_ONCE outputs at a time ask for meanwhile: their share of the outputs
- * that follow, whoever computes these, in RUNS runs of memory side by side, a line of each in
- * turn.  A processor brings in a page in rising order by itself, a few lines ahead and only while
- * lines of it are asked for, so several pages at a time keep more lines under way than one does
- * (docs/notes/kernels.md).  Where the weight ends, its last outputs again. */
+/* Prefetch position of a kernel that reads OUT_ONCE outputs at a time: its share of the outputs that
+ * follow, whichever thread computes those, in RUNS runs of memory side by side, one line of each run in
+ * turn.  The hardware prefetcher reads a page in rising order, a few lines ahead and only while the
+ * page is being read, so reading several pages at once keeps more lines in flight than one does
+ * (docs/notes/kernels.md).  At the end of the weight the last outputs are prefetched again. */
 struct coded_ahead {
 	const uint8_t *at; /* the share's first line of the first run */
 	size_t hop;        /* from a run to the next */
@@ -44,14 +44,14 @@ static inline struct coded_ahead coded_look_ahead(const struct weight *w, int o)
 		                     (size_t)(n / RUNS) * w->row_bytes };
 }
 
-/* Kernels of one row read two runs of memory side by side, outputs from o on and from o + n on, and meanwhile ask
- * for scales and biases of both, a line at a time in turn. */
+/* Prefetch position for scales and biases in kernels of one row.  Those kernels read two runs of memory side by side,
+ * outputs from o on and from o + n on, and prefetch scales and biases of both, one line at a time in turn. */
 enum { ONE_RUNS = 2 };
 struct coded_asked {
 	const uint8_t *at[2 * ONE_RUNS];
 	unsigned n;
 };
-/* Asks for the first lines at once, so that later ones come a line early. */
+/* Prefetches the first lines at once, so that every later prefetch is one line ahead. */
 __attribute__((always_inline)) static inline struct coded_asked coded_prefetcher_from(const struct weight *w, int o,
                                                                                       int n)
 {

@@ -7,8 +7,8 @@
  *   low     8, 4 or 2 bits of each code: 16, 8 or 4 lines; quad q is at bits low * (q % (8 / low)) of line q / (8 / low)
  *   high    2, 1 or no further bits: 4, 2 or no lines likewise, behind the low ones
  *
- * So nothing is turned while it is multiplied, and what is read is one run of memory of hardly more bytes than the file
- * has.  Scales of n groups (or of the blocks of the file where these have more groups), 16 outputs side by side:
+ * So kernels transpose nothing, and read one run of memory of hardly more bytes than the file has.  Scales of n groups (or
+ * of the blocks of the file where these have more groups), 16 outputs side by side:
  *
  *   SCALE_HALF  d[n]      SCALE_HALVES  d[n] m[n]      SCALE_E8M0, SCALE_UE4M3  s[n]
  *   SCALE_TIMES  d[blocks] s[n]                        SCALE_TIMES_MIN  d[blocks] m[blocks] s[n] min[n]

@@ -1,4 +1,4 @@
-/* kv_open.h - inside quant/: a cache row's codes into registers, at each level.
+/* kv_open.h - inside quant/: dequantises a cache row's codes into registers, at each level.
  * Only kv_coded.c includes it; docs/kv-cache.md has the layouts. */
 #ifndef QUANT_KV_OPEN_H
 #define QUANT_KV_OPEN_H
@@ -14,8 +14,8 @@ LANES_INLINE int kv_chunks(int dim)
 	return (dim + KV_CHUNK - 1) / KV_CHUNK;
 }
 
-/* Scales and biases of a row's groups, to the first `groups` of 16 and zeros to the rest; a
- * turned row has one scale and no bias. */
+/* Loads the scales and biases of a row's groups, zeros beyond the first `groups` of 16; a
+ * rotated row has one scale and no bias. */
 LANES_INLINE void kv_scales(float *scale, float *bias, const uint8_t *p, int groups, const bool turned)
 {
 	if (turned) {
@@ -54,7 +54,7 @@ LANES_INLINE __m512i kv_open(const uint8_t *p, const int bits)
 	return c;
 }
 
-/* Those of even numbers and then the odd ones, as int16; with book, its entries. */
+/* Codes 0, 2, ... 62, then 1, 3, ... 63, as int16; with book, the entries that they name. */
 LANES_INLINE void kv_open_pairs(int16_t *out, const uint8_t *p, const int bits, const bool book)
 {
 	__m512i c = kv_open(p, bits), odd = _mm512_srli_epi16(c, 8);
@@ -76,7 +76,7 @@ LANES_INLINE v16 kv_bytes16(const uint8_t *p)
 	return v16_load_u8(p);
 }
 
-/* What the codes of a chunk stand for; scale[0] is that of its first group. */
+/* The values of a chunk's codes; scale[0] is that of the chunk's first group. */
 LANES_INLINE void kv_values(v16 out[4], const uint8_t *p, const float *scale, const float *bias, const int bits,
                             const int group)
 {

@@ -1,6 +1,6 @@
 /* kv_policy.h - how many bits each attention layer's keys and values are kept in.
  *
- * The one place between what a person asks for (--kv-bits and its kin) and the row
+ * The one place between the user's options (--kv-bits and its kin) and the row
  * formats that a paged cache is opened with: parsed before a model is known, then
  * applied to its layers.  A policy is chosen at start and never changes: what is
  * written at a position depends on the key and the value alone, so a cold run, a
@@ -28,7 +28,7 @@ enum kv_scheme { KV_PLAIN, KV_UNIFORM, KV_TURBOQUANT };
 struct kv_bits {
 	enum kv_scheme scheme;
 	int bits;  /* of KV_PLAIN: 16, or 0 for what the arithmetic has */
-	bool open; /* nobody named the scheme: another will do where this one is not for the heads */
+	bool open; /* the user named no scheme: another is taken where this one does not fit the heads */
 };
 struct kv_policy {
 	struct kv_bits key, value;

@@ -19,9 +19,8 @@ struct kv_work {
 	uint8_t w[2][2 * KV_SCORES]; /* [block][query][32 positions] weights, bf16 */
 };
 
-/* Scores of blocks [first, n) of positions to weights, 64-byte aligned both; of positions that a query does not see,
- * those outside of [from, see), whatever stands there, and 0.  max and sum: of each query's scores, and of its
- * weights. */
+/* Scores of blocks [first, n) of positions to weights, both 64-byte aligned.  Positions outside of a query's [from, see)
+ * get weight 0, whatever their scores.  max: the maximum of each query's scores; sum: the sum of its weights. */
 typedef void kv_weights_fn(uint8_t *w, float *s, const int32_t *from, const int32_t *see, int first, int n, float scale,
                            float *max, float *sum);
 kv_weights_fn kv_weights;        /* positions in their order */

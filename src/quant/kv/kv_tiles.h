@@ -21,24 +21,24 @@ enum {
 	KV_TILES_LINE = 16, /* floats that max, sum and the like are a multiple of */
 };
 
-/* Positions [first, n) of a segment, of which it is never said what lies before them.  All 16 rows of the keys' runs
- * can be read, whatever is in them; of values only the rows of these positions.  Runs before the one of `first` are
- * that one again. */
+/* Positions [first, n) of a segment; nothing is known of the positions before first.  All 16 rows of the keys' runs can be
+ * read, whatever they hold; of values only the rows of these positions.  Runs before that of `first` point to the run of
+ * `first`. */
 struct kv_segment {
 	int first, n;
 	const uint8_t *key[KV_SEGMENT / KV_RUN], *value[KV_SEGMENT / KV_RUN];
 };
 
-/* What at most KV_QUERIES queries take from a segment. */
+/* Attention of at most KV_QUERIES queries over one segment. */
 struct kv_attend {
 	float *acc;             /* [KV_QUERIES][dim] out: weights times values */
 	float *max, *sum;       /* [KV_QUERIES] out: of the scores, and of the weights */
 	const uint8_t *queries; /* as `queries` laid them */
-	int n;                  /* queries; of the others nothing is said */
+	int n;                  /* queries; entries beyond them are undefined */
 	bool fresh;             /* the segment may lie beyond the second cache */
 	const uint8_t *const
-		*ask; /* [n_ask] runs of rows to be fetched there meanwhile; for few, rows that are read next, of
-	                                 * which the first are enough */
+		*ask; /* [n_ask] runs of rows to prefetch into the second cache; for few queries, the rows that are read
+	                                 * next, of which the first are enough */
 	int n_ask;
 	/* [KV_QUERIES] Each sees positions [from, see) of the segment; neither falls from query to query, the first
 	 * sees none before seg->first.  The n-th sees at least one; one that sees none gets nothing of use. */
@@ -52,7 +52,7 @@ struct kv_tiles {
 	size_t (*query_bytes)(int dim); /* of KV_QUERIES queries */
 	size_t (*laid_bytes)(int dim);  /* of a segment */
 	size_t work_bytes;
-	int few; /* so many queries need nothing laid; 0: all do */
+	int few; /* up to this many queries need no laid rows; 0: all do */
 	/* n <= KV_QUERIES queries of dim floats each; few: all that there are, and nothing will be laid for them. */
 	void (*queries)(uint8_t *to, const float *const *q, int n, int dim, bool few);
 	/* Positions [seg->first, n); as zeros the values beside them in whole blocks of 32. */

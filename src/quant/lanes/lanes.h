@@ -590,7 +590,7 @@ LANES_INLINE void v16_exps(v16 *x, const int N)
 	ABREAST(N) x[v] = v16_scale2(p[v], t[v]);
 }
 
-/* What one is divided by for a sigmoid, x for SiLU. */
+/* The divisor 1 + e^-x: of 1 for a sigmoid, of x for SiLU. */
 LANES_INLINE void v16_logistic_divisors(v16 *d, const v16 *x, const int N)
 {
 	ABREAST(N) d[v] = v16_sub(v16_zero(), x[v]);

@@ -1,4 +1,4 @@
-/* transpose512.h - 16 vectors of 16 dwords, turned.  For files compiled with AVX-512. */
+/* transpose512.h - transposes 16 vectors of 16 dwords.  For files compiled with AVX-512. */
 #ifndef QUANT_TRANSPOSE512_H
 #define QUANT_TRANSPOSE512_H
 

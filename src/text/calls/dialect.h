@@ -16,12 +16,12 @@ enum progress {
 	CALL_DONE, /* the call is over: whole (CALL_END was put), or broken off (malformed) */
 };
 
-/* What stands around thoughts, and text that is of the form and no part of the answer. */
+/* Marks around thoughts, and text that belongs to the form and not to the answer. */
 struct speech {
 	const char *think_open, *think_close;
 	bool reopens;             /* thoughts may begin anywhere */
 	const char *const *noise; /* ends with NULL */
-	/* What ends a thought that was not closed, and is no part of it; ends with NULL, or is NULL. */
+	/* Texts that end a thought which was not closed, and are not part of it; ends with NULL, or is NULL. */
 	const char *const *breaks;
 	/* Where an answer is in messages of its own: what stands before the content, and before any but the first
 	 * message.  NULL: nothing does. */
@@ -43,7 +43,8 @@ struct dialect {
 	const struct speech *speech; /* of the models that are taught it; NULL: <think>, and no noise */
 	const void *form;            /* the file's own, where several dialects share their functions */
 	/* How calls are held to the tools' schemas; NULL: they are not, or in one of the ways that structured.c names.
-	 * marks: which texts of it are tokens of their own, ended by NULL.  opened: what of `open` is part of it. */
+	 * marks: texts of the spelling that are tokens of their own, ended by NULL.  opened: the part of `open` that the
+	 * spelling begins with. */
 	const struct calls_spelling *held;
 	const char *const *marks;
 	const char *opened;
@@ -54,7 +55,7 @@ struct dialect {
 const struct dialect *const *dialects_of(const struct template *t);
 /* The one it teaches, or NULL: none that is known. */
 const struct dialect *dialect_taught(const struct template *t);
-/* What stands around the thoughts of its models, whether they think or not: <think> where nothing else is known. */
+/* The marks around thoughts in this template, whether its models think or not: <think> where it names no others. */
 const struct speech *speech_of(const struct template *t);
 /* Do its models think? */
 bool speech_thinks(const struct template *t);
@@ -81,10 +82,10 @@ void split_put_back(struct split *s, const char *text);
 /* The longest beginning of p[0..n) that is a tool's name; 0: none is. */
 size_t split_prefix(const struct split *s, const char *p, size_t n);
 bool split_knows(const struct split *s, const char *name, size_t n); /* is it one of the tools? */
-/* The schema of that tool's arguments; NULL when nothing is said. */
+/* The schema of that tool's arguments; NULL when it has none. */
 const struct json *split_parameters(const struct split *s, const char *name, size_t n);
-/* What an argument may be, as bits of enum json_kind; 0: its schema does not say.  Of
- * tagged calls, whose values are bare text: what may be a string alone, or anything, is one. */
+/* The kinds that an argument may have, as bits of enum json_kind; 0: its schema does not say.  In tagged calls, whose
+ * values are bare text, an argument that may only be a string, or may be anything, is a string. */
 unsigned argument_kinds(const struct json *parameters, const char *key);
 
 size_t blanks(const char *p, size_t n);        /* at the beginning */
@@ -109,7 +110,7 @@ enum verdict json_call_head(const char *p, size_t n, const char *const *keys, co
 enum progress json_call_read(struct split *s, const char *const *keys, bool over);
 /* Arguments that begin s->held, passed on as they are written up to the end of their object, and CALL_END. */
 enum progress json_arguments_read(struct split *s, bool over);
-/* A value of bare text as the JSON that one of those kinds (0: any) would be; else a string. */
+/* Appends bare text as JSON of one of the kinds (0: any) if it reads as such, else as a string. */
 void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n);
 /* p[0..n) against text: MAYBE while it may still become it. */
 enum verdict text_match(const char *p, size_t n, const char *text);

@@ -43,7 +43,7 @@ struct piece {
 enum split_state { SPLIT_START, SPLIT_THINK, SPLIT_TEXT, SPLIT_CALL };
 
 struct split {
-	/* What came out since split_taken. */
+	/* Text that came out since split_taken. */
 	struct buf text;
 	struct piece *piece;
 	int n_piece, cap_piece;
@@ -76,7 +76,7 @@ void split_fini(struct split *s);
 
 void split_put(struct split *s, const char *p, size_t n);
 void split_end(struct split *s);
-/* What came out was dealt with. */
+/* The caller has handled all output: clears it. */
 void split_taken(struct split *s);
 
 /* Does the prompt p[0..n) end with an open thought? */

@@ -55,7 +55,7 @@ int compiler_find_ok(struct compiler *c);
 struct grammar *compiler_grammar(void);
 /* node, and all that values of it hold, are in the grammar; others get no tables. */
 void compiler_use(struct compiler *c, int node);
-/* Into g.  root: a node, or -1; extra: room for so many more nodes and shapes. */
+/* Writes the tables into g.  root: a node, or -1; extra: nodes and shapes to reserve room for beyond those there are. */
 int compiler_tables(struct compiler *c, struct grammar *g, int root, size_t extra);
 /* Takes over all that c made; frees it after an error. */
 int compiler_finish(struct compiler *c, struct grammar *g, int rc, struct grammar **out);

@@ -28,13 +28,13 @@ struct constraint_rules {
 	bool may_think;                       /* or it may begin with one */
 	const char *think_open, *think_close; /* NULL: <think>, </think> */
 	bool reopens;                         /* thoughts may begin anywhere */
-	/* What stands before content, and before any part but the first; NULL: nothing does. */
+	/* Texts before content, and before every part but the first; NULL: none. */
 	const char *content_open, *turn;
 	struct grammar *content; /* NULL: free */
 	struct grammar *call;    /* between the tags, line breaks aside; NULL: free */
 	/* NULL without calls, or where they have no tags.  call_close is one token, and so is call_open; or call_close is
-	 * NULL, and the end of a call is part of its grammar.  Then calls may open in other ways, too: also[], of which
-	 * opened[] says what is part of the grammar already (NULL: nothing). */
+	 * NULL, and the end of a call is part of its grammar.  Then calls may open in the ways also[], too, of which
+	 * opened[] is the part that the grammar begins with (NULL: none). */
 	const char *call_open, *call_close;
 	const char *also[CONSTRAINT_OPENS], *opened[CONSTRAINT_OPENS];
 	const struct call_marks *marks; /* of `call` and of the vocabulary; NULL: none */
@@ -49,7 +49,7 @@ struct constraint_rules {
 
 /* The tokenizer's ordinary tokens, and the marks, each as its byte. */
 struct vocab *constraint_vocab(const struct tokenizer *t, const struct call_marks *marks);
-/* Of these texts (NULL ends) those that are added tokens of the tokenizer. */
+/* Finds those of texts (ended by NULL) that are added tokens of the tokenizer. */
 void constraint_marks(const struct tokenizer *t, const char *const *texts, struct call_marks *out);
 
 /* Copies the rules.  Freed through its ops. */

@@ -76,12 +76,12 @@ int nfa_state(struct nfa *f);
 void nfa_accept(struct nfa *f, int state, int32_t label);
 void nfa_bytes(struct nfa *f, int from, int lo, int hi, int to);
 void nfa_empty(struct nfa *f, int from, int to, enum nfa_kind kind);
-/* A path of these bytes; returns its end. */
+/* Adds a path that reads p[0..n), beginning at `from`; returns its end. */
 int nfa_text(struct nfa *f, int from, const char *p, size_t n);
 /* One character of [lo, hi], as UTF-8, surrogates left out. */
 void nfa_utf8(struct nfa *f, int from, uint32_t lo, uint32_t hi, int to);
-/* The same as JSON strings hold it in one spelling: the short escapes, \u00xx for
- * other control characters, everything else as it is. */
+/* Adds edges for characters lo to hi as JSON strings hold them in one spelling: the short escapes,
+ * \u00xx for other control characters, everything else as it is. */
 void nfa_chars(struct nfa *f, int from, uint32_t lo, uint32_t hi, int to);
 
 /* Of several labels the lowest counts. */
@@ -106,8 +106,8 @@ struct dfa *dfa_or(struct dfa_pool *p, const struct dfa *a, const struct dfa *b)
 struct dfa *dfa_minus(struct dfa_pool *p, const struct dfa *a, const struct dfa *b); /* labels of a */
 /* a, with `bit` set in the labels of what b accepts. */
 struct dfa *dfa_mark(struct dfa_pool *p, const struct dfa *a, const struct dfa *b, int bit);
-/* What `keys` accepts, with its label, DFA_DROPPED dropping it; else what `names` accepts, with map[its label],
- * -1 dropping it. */
+/* An automaton that accepts what `keys` accepts, with its label (DFA_DROPPED: not), and otherwise what `names` accepts, with
+ * map[its label] (-1: not). */
 struct dfa *dfa_keys(struct dfa_pool *p, const struct dfa *keys, const struct dfa *names, const int32_t *map);
 enum { DFA_DROPPED = INT32_MAX };
 /* a with label map[label] for each; -1 drops it. */

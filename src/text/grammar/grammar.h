@@ -25,9 +25,9 @@ struct grammar;
  * value fulfils; E_LIMIT one that takes too much; E_MISSING a reference to nothing. */
 int grammar_compile(const struct json *schema, struct grammar **out, struct err *err);
 
-/* What stands between the tags of a call: of any of the tools (an array as the
- * OpenAI API has it, checked), or of `only`.  Arguments are held to their schema;
- * where it says what is not done they are any object, unless the tool is "strict".
+/* A grammar of the text between the tags of a call: of any of the tools (an array as the
+ * OpenAI API has it, checked), or of `only`.  Arguments are held to their schema; where that
+ * has keywords that are not supported they are any object, unless the tool is "strict".
  *
  * CALLS_JSON: {"name": NAME, "arguments": {...}}.  CALLS_TAGGED: <function=NAME>,
  * <parameter=KEY> ... </parameter> and </function> on lines of their own; what may be a
@@ -48,7 +48,7 @@ struct call_marks {
 	int n;
 };
 
-/* Other calls, from what stands behind their first tag to what stands behind the last of them:
+/* Spellings of other calls, from behind the first tag to behind the last call:
  *
  *     first CALL between CALL ... last        CALL: head NAME behind ARGUMENTS tail
  *
@@ -61,7 +61,7 @@ struct call_marks {
 enum calls_spell { SPELL_JSON, SPELL_MARKED, SPELL_PYTHON, SPELL_GEMMA };
 struct calls_spelling {
 	enum calls_spell spell;
-	const char *first, *between, *last; /* NULL as "" in all of these */
+	const char *first, *between, *last; /* NULL counts as "", in all members */
 	const char *head[4], *behind[16];   /* end with NULL */
 	const char *tail[3];
 	const char *key, *key_end, *key_end_json, *value_end, *value_gap, *end;
@@ -92,8 +92,8 @@ void matcher_free(struct matcher *m);
 /* Takes p[0..n) as one step.  False: the grammar does not allow it, and nothing
  * was taken. */
 bool matcher_put(struct matcher *m, const char *p, size_t n);
-/* Undoes the last n steps; there must have been so many, and of old ones at most 4,000
- * can be undone. */
+/* Undoes the last n steps; n is at most the number of steps made, and of a matcher with more than 4,000 steps at most
+ * 4,000 can be undone. */
 void matcher_back(struct matcher *m, int n);
 
 /* Begins anew, as one step that can be undone.  So many line breaks, up to

@@ -11,8 +11,9 @@
 #include "text/grammar/dfa.h"
 
 enum {
-	NUMBER_DIGITS_MAX = 24,  /* before the point, and after it: a number ends some time */
-	DECIMAL_DIGITS_MAX = 15, /* in all, where bounds are to hold: a double tells all of these apart */
+	NUMBER_DIGITS_MAX = 24, /* before the point, and after it: a number ends some time */
+	DECIMAL_DIGITS_MAX =
+		15, /* digits in all, where bounds are to hold: a double distinguishes numbers of that many */
 	INTEGER_DIGITS_MAX = 18, /* fits in 64 bits */
 	MULTIPLE_STATES_MAX = 20000,
 };
@@ -32,7 +33,8 @@ struct dfa *lexeme_length(struct dfa_pool *p, const struct dfa *of, int64_t min,
  * and `end`, which begins with '<', holds no other and does not occur in the text. */
 struct dfa *lexeme_bare(struct dfa_pool *p, const struct dfa *of, const char *end);
 #define BARE_VALUE_END "</parameter>"
-/* The same without the line break; and between two marks of one byte that no text has. */
+/* lexeme_bare_to: bare text that `end` ends without a line break.  lexeme_bare_between: text between two marks of one
+ * byte, which the text does not contain. */
 struct dfa *lexeme_bare_to(struct dfa_pool *p, const struct dfa *of, const char *end);
 struct dfa *lexeme_bare_between(struct dfa_pool *p, const struct dfa *of, const char *mark);
 

@@ -15,11 +15,11 @@
  * up.  E_UNSUPPORTED and E_FORMAT name the place. */
 int pattern_compile(struct dfa_pool *p, const char *re, size_t n, struct dfa **out, struct err *err);
 
-/* The texts, as they are, that re fits from beginning to end.  ^ and $ may stand there
- * and nowhere else. */
+/* The language of texts, not escaped, that re matches from beginning to end.  ^ and $ may stand at its beginning and
+ * end, and nowhere else. */
 int pattern_compile_text(struct dfa_pool *p, const char *re, size_t n, struct dfa **out, struct err *err);
 
-/* The same for a format of JSON Schema; E_MISSING: it is none that is done. */
+/* The language of a format of JSON Schema; E_MISSING: the format is not supported. */
 int pattern_format(struct dfa_pool *p, const char *name, struct dfa **out, struct err *err);
 
 #endif

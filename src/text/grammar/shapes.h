@@ -39,7 +39,7 @@ struct key {
 	int node;
 };
 
-/* What one schema says of an object's members. */
+/* The constraints of one schema on an object's members. */
 struct obj_layer {
 	struct key *key;
 	int n_key;
@@ -48,7 +48,7 @@ struct obj_layer {
 		int node;
 	} pattern[PATTERNS_MAX];
 	int n_pattern;
-	int rest; /* for members that none of these name */
+	int rest; /* for members that neither properties nor patterns name */
 };
 
 struct obj_shape {
@@ -139,10 +139,10 @@ int set_not(struct builder *b, struct set *s, const struct set *t, const char *a
 const struct dfa *set_strings_of(struct builder *b, const struct set *s);
 
 /* ---- schema.c ---- */
-/* What schema itself says, into *s. */
+/* Reads the keywords of schema itself into *s. */
 int schema_read(struct builder *b, const struct json *schema, const char *at, struct set *s);
 int schema_constant(struct builder *b, const struct json *value, const char *at, struct set *s);
-/* What a JSON pointer (as references have it, %XX undone) shows; NULL: nothing. */
+/* The value that a JSON pointer (as in references, %XX decoded) points to; NULL: none. */
 const struct json *schema_at(const struct json *root, const char *pointer);
 /* A string in the one spelling, with its quotation marks. */
 void put_plain(struct buf *out, const char *p, size_t n);

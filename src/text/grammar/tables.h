@@ -141,7 +141,7 @@ const struct dfa *frame_word(const struct matcher *m, const struct frame *f, int
 bool key_may(const struct shape *s, int state, uint32_t a, uint32_t b);
 /* May it be one that is no property? */
 bool key_may_other(const struct shape *s, uint32_t a, uint32_t b);
-/* What follows the end of the word in an accepting state. */
+/* Appends the threads that follow the end of a word in an accepting state. */
 void word_end(struct matcher *m, const struct frame *f, int state, struct threads *out);
 
 void masks_free(struct masks *k);

@@ -281,7 +281,7 @@ struct load {
 	struct ref from; /* LOAD_ALIAS */
 };
 
-/* What entering a scope does to its slots. */
+/* Loads into slots that entering a scope performs. */
 struct scope {
 	struct load *loads;
 	uint32_t n;
@@ -598,7 +598,7 @@ int method_known(const char *name, size_t n);
 const struct jfilter *filter_find(const char *name, size_t n);
 const struct jtest *test_find(const char *name, size_t n);
 const struct jfunc *func_find(const char *name, size_t n);
-/* The body of these three: the entry of a table whose name is the n bytes at name, or NULL. */
+/* Body of a function that looks a name up in a table: returns the entry whose name is the n bytes at name, or NULL. */
 #define FIND_NAMED(table)                                                          \
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++)                  \
 		if (strlen(table[i].name) == n && !memcmp(table[i].name, name, n)) \

@@ -42,7 +42,7 @@ int template_open(struct template **out, const char *src, size_t n, const struct
                   struct err *err);
 void template_close(struct template *t); /* NULL is allowed */
 
-/* What a rendering sees.  All pointers are borrowed for the call. */
+/* Input of a rendering.  All pointers are borrowed for the call. */
 struct template_input {
 	const struct json *messages; /* array of objects */
 	const struct json *tools;    /* array, or NULL: none in the template */

@@ -14,7 +14,7 @@ struct mask_source;
 
 struct mask_source_ops {
 	/* Bit i % 32 of mask[i / 32] allows id i; NULL: all are allowed.  Valid until
-	 * the next call of any of these. */
+	 * the next call of any member. */
 	const uint32_t *(*mask)(struct mask_source *m);
 	/* token is now part of the answer: one that the mask allowed, or that the answer
 	 * was made to say.  Tokens that end an answer are not told. */

@@ -22,8 +22,7 @@ void pretok_close(struct pretok *p); /* NULL is allowed */
 /* Pieces are bytes for a vocabulary in GPT-2's alphabet. */
 bool pretok_byte_level(const struct pretok *p);
 
-/* What one caller needs while splitting n bytes in all (the time allowed depends on
- * it); not shared between threads. */
+/* Working memory of one caller that splits n bytes in all (the time limit depends on n); not shared between threads. */
 struct pretok_run *pretok_run_new(const struct pretok *p, size_t n);
 void pretok_run_free(struct pretok_run *r);
 

@@ -29,7 +29,7 @@ static inline bool token_model_hidden(const struct token_model *m, int32_t id)
 {
 	return id < m->n_hidden && m->hidden[id];
 }
-/* The token of these bytes that text may become, or -1. */
+/* The id of the token of bytes p[0..n) that text may become, or -1. */
 static inline int32_t token_model_find(const struct token_model *m, const char *p, size_t n)
 {
 	int32_t id = lexicon_find(&m->words, p, n);

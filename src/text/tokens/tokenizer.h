@@ -67,8 +67,8 @@ bool tokenizer_is_added(const struct tokenizer *t, int32_t id);
  * entry by its bytes (" the", not "Ġthe").  -1 when there is none. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *p, size_t n);
 
-/* What the file's post-processor puts before and after a single text (Llama-3's
- * begin-of-text, for one); NULL and 0 when nothing. */
+/* Ids that the file's post-processor puts before and after a single text (Llama-3's
+ * begin-of-text, for one); NULL and 0 when it puts none. */
 const int32_t *tokenizer_prefix(const struct tokenizer *t, size_t *n);
 const int32_t *tokenizer_suffix(const struct tokenizer *t, size_t *n);
 
@@ -91,9 +91,9 @@ struct text_range {
 	size_t start, end;
 };
 
-/* The same for a text of which some bytes are not to be trusted: no special token
- * is read where it would touch a byte of user[0..n_user), so nobody can write the
- * end of their own turn.  The ranges are sorted and do not overlap (E_ARG). */
+/* tokenizer_encode for a text with bytes from users: no special token is read where it
+ * would touch a byte of the ranges user[0..n_user), so that a user cannot write the end of
+ * their own turn.  The ranges are sorted and do not overlap (E_ARG). */
 int tokenizer_encode_ranges(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                             const struct text_range *user, size_t n_user, struct tokens *out, struct err *err);
 
