@@ -7,7 +7,7 @@
 #include "engine/core.h"
 #include "model/media.h"
 
-/* Longest part of a tower's work while nobody else has rows to compute. */
+/* Longest part of a tower's work while no request has rows to compute. */
 enum { ALONE_NS = 50000000 };
 
 /* ---- what is asked ---- */

@@ -27,8 +27,8 @@ static const double READ_RATE = 300e6;
 static const int64_t WAIT_NS = 10ll * 1000000000;
 /* No shorter than this is the wait: the first piece takes a moment. */
 static const int64_t WAIT_LEAST_NS = 20ll * 1000000;
-/* Prompts that wait, as the store asks for them again and again; and after how many
- * steps without being asked for one is taken to be gone. */
+/* ASKS: prompts that may wait for the disk, which the engine asks for again and again.  FORGET_STEPS: steps
+ * without such an ask after which a prompt counts as gone. */
 enum { ASKS = 64, FORGET_STEPS = 64 };
 
 struct inquiry {
@@ -46,8 +46,8 @@ struct chain {
 	size_t page_bytes;
 };
 
-/* What a prefix is called on disk.  The ids of rows that bring their own vectors (spans.h) are this process's own: each is
- * recorded as 31 bits of a digest of the span and the row, and the keys of whole pages stand for the whole digest. */
+/* The name of a prefix on disk.  Ids of rows that bring their own vectors (spans.h) are valid in this process only, so each
+ * is recorded as 31 bits of a digest of the span and the row, and the keys of whole pages cover the whole digest. */
 struct names {
 	int32_t *tok;       /* [n] as they are recorded */
 	struct digest *key; /* of all chains: key_of */
@@ -59,7 +59,7 @@ struct pending {
 	struct pending *next;
 	char *salt;
 	int32_t *tok;
-	int n, done;        /* so many of its pages (piece_at) are done */
+	int n, done;        /* done: of its pages (piece_at), those that are finished */
 	struct names names; /* key NULL: not made yet */
 };
 
@@ -215,7 +215,7 @@ static int first_page(const struct disk *d, int chain, int n)
 	return first < end ? first : end;
 }
 
-/* The i-th of all pages of a snapshot at n; false: it has not so many. */
+/* The i-th of all pages of a snapshot at n; false: it has at most i pages. */
 static bool piece_at(const struct disk *d, int n, int i, int *chain, int *page)
 {
 	for (*chain = 0; *chain < d->n_chain; ++*chain) {
@@ -452,7 +452,7 @@ static void read_begin(struct disk *d, const char *salt, const int32_t *tok, int
 {
 	struct names names = names_of(d, salt, tok, at);
 
-	if (names.n < at) { /* another thread's spans pushed out one of these since it was found */
+	if (names.n < at) { /* spans of another thread have evicted one of these names since it was found */
 		names_free(&names);
 		return;
 	}
@@ -509,7 +509,7 @@ static int take_rest(struct disk *d, const struct spill_got *got, struct err *er
 
 static void read_done(struct disk *d)
 {
-	/* What it was kept for is not known any longer; it is returned to, so much is sure. */
+	/* The kind of checkpoint that it was is not recorded; it counts as an end, since a prompt returns to it. */
 	struct prefix_key key = { .salt = d->salt, .kind = PLACE_END, .by = AHEAD_NONE, .now = engine_now(d->e) };
 	struct snaps snaps = d->snaps;
 
@@ -617,7 +617,7 @@ static double compute_ns(const struct engine *e, int n)
 	return rate > 0 ? n / rate * 1e9 : 0;
 }
 
-/* As if memory had all pages before `from`. */
+/* Expected ns of reading up to `at`, if memory had all pages before `from`. */
 static double read_ns(struct disk *d, int from, int at)
 {
 	double bytes = (double)d->snap_max;

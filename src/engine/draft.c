@@ -10,7 +10,7 @@
 #include "base/fault.h"
 #include "engine/core.h"
 
-/* What other sequences have shown counts as so many drafts of this one's. */
+/* Weight of other sequences' statistics, in drafts of this sequence. */
 static const double BELIEF = 3;
 /* Drafts of any sequence, before another drafter is preferred for being better. */
 static const double TRIED_MIN = 8;
@@ -18,19 +18,19 @@ static const double TRIED_MIN = 8;
 static const double FADE_OWN = 0.95, FADE_ALL = 0.99;
 /* Steps until a sequence is drafted for that was not worth it. */
 enum { WAIT_FIRST = 64, WAIT_MOST = 512 };
-/* Of all time, what trying may take that is not expected to pay; and the most at once. */
+/* Exploration budget: the share of all time that drafts not expected to pay may take, and its most at once, in ns. */
 static const double PURSE = 0.01, PURSE_MOST = 1e9;
-/* What is expected may not come: it must be so many times what is spent for it. */
+/* Factor by which an expected gain, which may not come, must exceed its cost. */
 static const double SURE = 2;
 /* Following a prompt only makes the guesses better: it may take so much of what they save. */
 static const double FOLLOW_PART = 0.25;
-/* What each round leaves to be caught up with, at most: that is part of a guess's time. */
+/* Most tokens that a round leaves for the drafter to catch up with; they are part of a guess's time. */
 enum { CAUGHT_EACH = 1 + DRAFT_MAX };
 enum { NOBODY = -1 }; /* drafts that need no drafter */
 /* Rows of which the price of catching up is learned. */
 enum { PRICE_ROWS = 32 };
-/* A call that takes so many times what it should, and a step's time more, was held up by
- * something else; one in so many at most, for perhaps it was not. */
+/* A call that takes HELD_UP times its expected time, and a step's time more, counts as held up by
+ * something else; at most one call in PARDON_EACH does, since the expectation may be wrong. */
 static const double HELD_UP = 4;
 enum { PARDON_EACH = 256 };
 static_assert((int)DRAFT_ACCOUNTS >= (int)DRAFTERS_MAX, "an account for each");
@@ -120,8 +120,8 @@ static double share_of(const struct engine *e, const struct request *r, int k)
 	return belief(&r->tries[k].odds, &e->drafting.odds[k]);
 }
 
-/* Who is not drafted for is tried now and then, since things change; not two in
- * one step.  A new request waits on from where the oldest was. */
+/* Retries drafts for a request that has none now and then, since things change; not for two in one
+ * step.  A new request goes on waiting where the oldest one is. */
 static bool try_again(struct drafting *g, int k, struct draft_try *t, struct draft_bid *b, const struct draft_deal *one,
                       bool tried)
 {
@@ -196,7 +196,7 @@ static double rate_of(const struct engine *e, const struct request *r, int k, in
 	return rate;
 }
 
-/* What drafter k may still lose. */
+/* The rest of drafter k's loss budget, in ns. */
 static double may(const struct engine *e, int k)
 {
 	return e->opts.draft_fixed ? HUGE_VAL : e->drafting.accounts.may[k];
@@ -352,7 +352,7 @@ static void legal(void *arg)
 	a->n = n;
 }
 
-/* Drafter k took so long for what should take `expected`; 0: nobody knows. */
+/* Charges drafter k the ns that a call took, which was expected to take `expected`; 0: no expectation. */
 static void charge(struct engine *e, int k, int64_t ns, double expected)
 {
 	struct drafting *g = &e->drafting;
@@ -366,7 +366,7 @@ static void charge(struct engine *e, int k, int64_t ns, double expected)
 	draft_account_spend(&g->accounts, k, took);
 }
 
-/* What was asked for should take. */
+/* Expected ns of the drafts that were asked of drafter k. */
 static double dues(const struct engine *e, int k, int n_ask)
 {
 	double ns = 0;
@@ -376,7 +376,7 @@ static double dues(const struct engine *e, int k, int n_ask)
 	return ns;
 }
 
-/* So many tokens took so long. */
+/* Learns that drafter k caught up with `tokens` tokens in ns. */
 static void caught_up(struct drafting *g, int k, int tokens, double ns)
 {
 	draft_time_learn(&g->row[k], g->cost.now, ns / tokens);
@@ -444,7 +444,7 @@ void draft_propose(struct engine *e)
 
 		int max = room(e, r);
 
-		/* What the answer is made to say is as good as said. */
+		/* Forced tokens are drafts that are always accepted. */
 		r->draft_by = NOBODY;
 		r->n_draft = max > 0 ? sound(r, r->draft, lead_ahead(&r->lead, r->draft, max)) : 0;
 		g->of[r->slot] = r;
@@ -482,9 +482,8 @@ void draft_propose(struct engine *e)
 			engine_finish(e, s->run[i]);
 }
 
-/* What the step would have taken without drafts is its own time by the ratio of what
- * was measured for so many rows and for so many: whatever else the machine does makes
- * both longer. */
+/* The step's time without drafts is estimated as its measured time, scaled by the ratio of the
+ * learned times for the rows without and with drafts: other load on the machine lengthens both. */
 static void settle_accounts(struct engine *e, double ns)
 {
 	const struct batch *b = &e->batch;
@@ -570,7 +569,7 @@ void draft_follow(struct engine *e)
 		int64_t began, took;
 		int n = 0, rows;
 
-		/* One that may lose no more misses what comes meanwhile. */
+		/* A drafter whose loss budget is used up does not follow. */
 		if (!d->ops->follow || may(e, k) < 0)
 			continue;
 		began = engine_now(e);
@@ -595,7 +594,7 @@ void draft_follow(struct engine *e)
 void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
 {
 	struct engine_drafted *by;
-	/* Where the answer ended, nobody knows whether the next draft was right. */
+	/* Where the answer ended it is unknown whether the next draft was right. */
 	int wrong = accepted < drafted && !r->ending;
 
 	if (!drafted || r->draft_by == NOBODY)

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "engine/core.h"
 
-/* What engine_opts means by 0.  A token every tenth of a second is faster than
- * most read; 512 tokens are more than most answers have. */
+/* Defaults of engine_opts, for 0.  A token every tenth of a second is faster than
+ * most people read; 512 tokens are more than most answers have. */
 enum { GAP_MS = 100, ANSWER_RESERVE = 512 };
 /* Images that are known again, some 56 bytes each. */
 enum { SPANS = 1 << 16 };
@@ -142,7 +142,7 @@ static int sampling_init(struct engine *e, struct request *r, const struct ask *
 	return sampler_init(&r->sampler, &p, vocab, r->tok, r->n_prompt, err);
 }
 
-/* What a request needs to turn ids into text. */
+/* Sets up a request's conversion of ids to text. */
 static int text_init(struct engine *e, struct request *r, const struct ask *a, struct err *err)
 {
 	size_t *len;
@@ -375,7 +375,7 @@ void engine_finish(struct engine *e, struct request *r)
 	int64_t now = engine_now(e);
 
 	ev.stage = stage_of(r);
-	/* Also what was computed for one who left: he may come again. */
+	/* Prefixes of cancelled requests are kept, too: the client may return. */
 	if ((r->slot >= 0 || r->park.pos) && !e->ending)
 		reuse_end(e, r);
 	if (r->slot >= 0 && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH))
@@ -464,7 +464,7 @@ static void finish_all_left(struct engine *e, bool all)
 		finish_left(e, s->run[i], all, now);
 }
 
-/* The weights are not what they were: what was computed with them is nobody's answer. */
+/* Whether a file of weights was lost: then results computed since may be wrong and must not be published. */
 static bool lost(struct engine *e)
 {
 	const char *path = file_lost();
@@ -497,8 +497,8 @@ static void fail_all_lost(struct engine *e)
 		fail_lost(e, e->sched.run[e->sched.n_run - 1]);
 }
 
-/* The rows of an item without an expert that could not be read are settled, so that the caches are whole, and its
- * request ends; what was captured of it in this step is nobody's. */
+/* Settles the rows of an item whose expert could not be read, so that the caches are consistent, and ends its
+ * request; snapshots captured of it in this step are dropped. */
 static bool end_spoiled(struct engine *e, int i)
 {
 	struct request *r = e->batch.item[i].req;
@@ -677,7 +677,7 @@ void engine_wake(struct engine *e)
 	pthread_mutex_unlock(&e->lock);
 }
 
-/* All there is to do waits for the disk: until it says so, or somebody may have been
+/* Sleeps while all work waits for the disk: until a read ends, or a request may have been
  * cancelled. */
 static void doze(struct engine *e)
 {

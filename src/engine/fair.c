@@ -7,13 +7,13 @@
 
 /* ---- the ring ---- */
 
-/* What c begins with, as far as it matters to those behind it. */
+/* Length of the prompt that c begins with, up to FAIR_FAVOUR: longer ones make no difference to the order. */
 static int first_of(const struct client *c)
 {
 	return c->waiting && c->waiting->n_prompt < FAIR_FAVOUR ? c->waiting->n_prompt : FAIR_FAVOUR;
 }
 
-/* Those who came anew stand first, who has least before who has more. */
+/* Puts c into the ring: new clients stand first, those with shorter prompts before the others. */
 static void ring_put(struct fair *f, struct client *c)
 {
 	struct client *after = c->fresh ? NULL : f->last;
@@ -230,7 +230,7 @@ struct request *fair_next(struct engine *e, bool waiting)
 		}
 	}
 	if (best == INT64_MIN) {
-		/* With nobody to be served all who have nothing have had their turn. */
+		/* When no client is to be served, all clients without work have had their turn. */
 		for (struct client *c = f->first; c; c = next) {
 			next = c->turn_next;
 			if (!has_prompt(e, c))

@@ -16,8 +16,8 @@ static const double PLANNED = 0.85;
 /* Where one decode step is longer than the gap, prompts still get on: they may
  * make it this much longer. */
 static const double STRETCH = 1.25;
-/* What each step costs whatever its rows is a tenth of one so long: longer ones would
- * save little, and keep a newcomer waiting; and beside answers their next tokens too. */
+/* A step is at most WORTH times as long as its fixed cost, which is then a tenth of it: longer steps would
+ * save little and keep new requests waiting; beside answers, whose next tokens wait too, WORTH_BESIDE times. */
 static const double WORTH = 10, WORTH_BESIDE = 6;
 static const double AT_MOST = 2;     /* times what such steps took, one step more counts as */
 static const double KEEP_MOST = 0.9; /* of a step's time for prompts: some rows remain */
@@ -75,8 +75,8 @@ void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns)
 		return;
 	if (y < ns / 50)
 		y = ns / 50;
-	/* Where rows cost more for what is before them steps are small, and after many of
-	 * them nobody knows what a row costs at a beginning.  A prompt's last rows say nothing. */
+	/* Deep in a context rows cost more and steps are small; after many of them the cost of a row at the
+	 * beginning of a prompt is unknown again.  A prompt's last rows teach nothing. */
 	if (n > p->most)
 		p->most = n;
 	else if (n >= p->most / 8)

@@ -14,7 +14,7 @@ struct command {
 	struct command *next;
 	bool done;
 	int rc;
-	/* What it is about; what comes back. */
+	/* Arguments of the call; its results. */
 	const struct prefix_spot *spot;
 	bool pin;
 	void (*fn)(void *arg, const struct prefix_item *item);
@@ -160,7 +160,7 @@ static void look(void *arg)
 	s->c->fn(s->c->arg, s->item);
 }
 
-/* What the caller does with an item is its own affair, a fault in it too. */
+/* A fault in the caller's callback ends the call alone. */
 static void show(void *arg, const struct prefix_item *item)
 {
 	struct command *c = arg;

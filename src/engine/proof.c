@@ -143,7 +143,7 @@ void proof_begin(struct engine *e)
 		job_done(p);
 		return;
 	}
-	p->req->proof = true; /* nobody but this thread has seen it yet */
+	p->req->proof = true; /* no other thread has seen it yet */
 	p->req->adapters = p->job->adapters;
 	pthread_mutex_lock(&e->lock);
 	e->submitted_own++;
@@ -215,7 +215,7 @@ void proof_judge(struct engine *e, struct request *r)
 	assert(r == p->req && j && r->pos == j->n);
 	prefix_find(&e->prefix, j->salt, j->tok, j->n + 1, &hit);
 	if (hit.at != j->n || caches_capture(caches, r->slot, j->n, &cold))
-		return; /* evicted meanwhile, or no memory to look at it */
+		return; /* evicted since, or no memory for the comparison */
 	/* Through the slot, for a snapshot may hold more than is asked of it. */
 	caches_close(caches, r->slot);
 	if (caches_restore(caches, r->slot, hit.snaps, hit.at) || caches_capture(caches, r->slot, hit.at, &kept)) {

@@ -56,7 +56,7 @@ static double wait_s(const struct queue *q, const struct client *own, int n)
 		ahead += c->n < n_mine ? c->n : n_mine;
 	}
 	prompts = seconds_of(q, tokens) + (q->rates.prefill > 0 ? (double)q->rates.run_tokens / q->rates.prefill : 0);
-	/* Those ahead, and this one, each need a slot that somebody leaves. */
+	/* Each request ahead, and this one, needs a slot that a running request leaves. */
 	if (ahead + 1 > q->slots - q->rates.n_run)
 		slots = (double)(ahead + 1 - (q->slots - q->rates.n_run)) * (double)q->rates.hold_ns / 1e9 / q->slots;
 	return prompts > slots ? prompts : slots;
@@ -108,7 +108,7 @@ static int judge(const struct queue *q, const struct client *own, int n, int64_t
 		return err_set(err, refuse(q, LIMIT_DEADLINE, wait, wait, why),
 		               "the first token would come in %.3f s and the deadline is in %.3f s", wait,
 		               (double)left_ns / 1e9);
-	/* A lone prompt may be longer than all seconds there are: it waits for nobody. */
+	/* A lone prompt may be longer than the queue's seconds: no other request is ahead of it. */
 	if (q->n >= q->n_max)
 		return err_set(err, refuse(q, LIMIT_COUNT, wait, drained_s(q, 1 + q->n / 8), why),
 		               "%d requests are waiting and the queue holds %d", q->n, q->n_max);
@@ -116,7 +116,7 @@ static int judge(const struct queue *q, const struct client *own, int n, int64_t
 		return err_set(err, refuse(q, LIMIT_SHARE, wait, drained_s(q, 1), why),
 		               "%d requests of this client are waiting and its share of the queue is %d", n_own,
 		               q->n_max - q->n);
-	/* Others may have been taken before the rate was known; they count as above. */
+	/* Requests may have been accepted before the rate was known; they count as above. */
 	if (own && own->key && n_own && q->seconds_max > 0 && held > q->seconds_max - others - held)
 		return err_set(err, refuse(q, LIMIT_SHARE, wait, drained_s(q, 1), why),
 		               "%.1f s of this client's prompts are waiting and its share of the queue is %.1f s", held,

@@ -34,7 +34,7 @@ static double copy_ns(const struct engine *e)
 	return ns > 0 ? ns : e->pace.keep_ns;
 }
 
-/* What a state costs beside a row of a prompt, and what the budget has of them. */
+/* The cost of a state in rows of a prompt, and the number of states in the budget. */
 static struct place_pitch pitch_of(const struct engine *e, int n)
 {
 	struct place_cost c = { .anywhere = caches_go_back(&e->m->caches) };
@@ -99,7 +99,7 @@ out:
 	r->pitch = pitch_of(e, r->n_prompt);
 	r->told_at = hit.at;
 	r->n_near = r->stays_at = 0;
-	/* What all prompts have in common, a template's first tokens, is worth no state of its own. */
+	/* The tokens that all prompts share, a template's first ones, are worth no state of their own. */
 	r->junction = known > hit.at && known >= PLACE_APART ? known : 0;
 	r->kept_at = hit.at;
 	if (r->learned < hit.at)
@@ -144,7 +144,7 @@ bool reuse_waits(struct engine *e, struct request *r)
 		if (o->no_cache || o->n_tok - o->pos == 1 || strcmp(o->salt, r->salt))
 			continue; /* it decodes: nothing of a prompt is before it */
 		if (o->priority < r->priority)
-			continue; /* nobody waits for the work of one who is served after him */
+			continue; /* no request waits for the work of one that is served after it */
 		most = common(o, r->tok, r->n_tok);
 		most = brought_floor(&r->brought, most < r->n_tok - 1 ? most : r->n_tok - 1);
 		if (most <= o->pos || most < SHARE_MIN || (r->ahead != AHEAD_NONE && most <= r->ahead_at))
@@ -418,7 +418,7 @@ void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok,
 			out->node = 0;
 		}
 	}
-	/* What it would wait for. */
+	/* The running request that it would wait for. */
 	for (int i = 0; i < e->sched.n_run && e->prefix.bytes_max; i++) {
 		const struct request *o = e->sched.run[i];
 		int most;

@@ -338,7 +338,7 @@ static int select_first(const float *x, int n, int k, struct sampler_cand *c)
 	for (; i < n && m < k; i++)
 		if (x[i] > -INFINITY)
 			c[m++] = (struct sampler_cand){ x[i], i };
-	make_heap(c, m, false); /* the root is the worst of those kept */
+	make_heap(c, m, false); /* the root is the worst token that is kept */
 	for (; i < n; i++) {
 		if (x[i] > c[0].logit) { /* an equal one has the higher id */
 			c[0] = (struct sampler_cand){ x[i], i };
@@ -453,8 +453,8 @@ static int32_t draw_top_k(struct sampler *s, const float *x, float least, int64_
 }
 
 /* top_p without top_k.  All tokens of less than (1 - top_p) / n_vocab together have
- * less than 1 - top_p, so the kept ones are among the others; of those only as many
- * are put in order as are kept. */
+ * less than 1 - top_p, so every kept token has more; of the tokens with more, only as
+ * many are sorted as are kept. */
 static int32_t draw_top_p(struct sampler *s, const float *x, float max, float least, int64_t position)
 {
 	float t = s->p.temperature;

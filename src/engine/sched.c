@@ -14,9 +14,9 @@
 #include "base/log.h"
 #include "engine/core.h"
 
-/* How long a request that needs much memory may see others pass that need less:
- * long enough for small ones to use what is free meanwhile, short beside the time
- * that a large prompt takes anyway. */
+/* Longest time for which requests that need less memory may pass one that needs much:
+ * long enough for small ones to use the free memory, short beside the time that a large
+ * prompt takes anyway. */
 #define PASSED_MAX_NS 2000000000
 
 void sched_init(struct sched *s, int seqs_max)
@@ -101,7 +101,7 @@ static int64_t lacks(struct engine *e, const struct request *r)
 	}
 	pinned = prefix_pinned(&e->prefix, &n_pinned);
 	need += (int64_t)caches_live(caches, pinned, n_pinned, NULL, 0);
-	/* What of its prefix is held all the same it shares. */
+	/* It shares the pages of its prefix that are held anyway. */
 	if (need > max && !r->no_cache && !r->park.pos) {
 		prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
 		if (hit.at)
@@ -136,7 +136,7 @@ static void start(struct engine *e, struct request *r)
 	if (!r->pos)
 		r->pos = reuse_start(e, r);
 	hit = r->pos;
-	/* Those who may now wait for it, so that its chunks end where they part. */
+	/* Waiting requests may now wait for r's prompt, so its chunks end where theirs part from it. */
 	for (struct request *w = fair_each(e, NULL); w; w = fair_each(e, w))
 		reuse_waits(e, w);
 	if (r->started)
@@ -171,8 +171,8 @@ static void preempt(struct engine *e, struct request *r, bool out)
 	e->stats.preempted++;
 }
 
-/* Who gives way first: the least urgent; of those, unless for want of memory alone,
- * one whose answer nobody sees yet; the youngest. */
+/* Whether a is preempted before b: the less urgent first; then, unless for want of memory alone, one
+ * whose answer has not begun to be sent; then the younger. */
 static bool gives_way_before(const struct request *a, const struct request *b, bool unseen)
 {
 	if (a->priority != b->priority)
@@ -217,7 +217,7 @@ static struct request *victim_for(struct engine *e, const struct request *r)
 	return best;
 }
 
-/* Has others give way so that r can join.  false: nobody should, or it would not do. */
+/* Preempts requests so that r can join.  false: none may be preempted for it, or that would not suffice. */
 static bool make_room(struct engine *e, struct request *r)
 {
 	struct sched *s = &e->sched;
@@ -251,7 +251,7 @@ static bool join(struct engine *e, struct request *r)
 	r->client->shut = s->round;
 	if (!s->n_free)
 		return false;
-	/* Others, who need less memory, may pass, but not for ever. */
+	/* Requests that need less memory may pass, but not for ever. */
 	now = engine_now(e);
 	if (!r->passed_ns)
 		r->passed_ns = now;
@@ -270,7 +270,7 @@ static int next_cut(struct engine *e, const struct request *r)
 	return cut;
 }
 
-/* What the step's next row reads beside its caches: r's at pos. */
+/* Sets the step's next row to r's token at pos: id, position and the vector that it may bring. */
 static void row_put(struct engine *e, const struct request *r, int pos)
 {
 	struct batch *b = &e->batch;
@@ -446,7 +446,7 @@ static void choose(struct engine *e, int room, bool decoding)
 		most = pace_rows(&e->pace, decoding, r->pos);
 		n = (int)ceil(share * most);
 		n = chunk(e, r, room, left, n);
-		/* Each has the logits of one row for sure; beyond those, what nobody may want. */
+		/* Each request needs the logits of one row; further rows share the logits that the others leave. */
 		fit = r->on_logits && 1 + logits < left ? 1 + (logits > 0 ? logits : 0) : left;
 		n = uncut(r, n < fit ? n : fit, fit);
 		r->skip = s->round;

@@ -7,8 +7,8 @@
 
 enum {
 	EVERY_NS = 1000000000,
-	SHORT = 32,  /* short of memory: less than one part in so many of it is available, ... */
-	ENOUGH = 8,  /* ... and not any more: one part in so many is */
+	SHORT = 32,  /* memory is short while less than 1 / SHORT of it is available, ... */
+	ENOUGH = 8,  /* ... until 1 / ENOUGH of it is */
 	PIECE = 8,   /* of the slots at the start, given back or taken again at a time */
 	WAITED = 10, /* percent of the time that tasks wait for memory when it is short */
 	MB = 1 << 20,

@@ -124,8 +124,8 @@ struct look {
 	int i; /* row of the item's with logits; e->row holds them */
 };
 
-/* One row's logits: whoever wants to see them does, and if they are of the answer's
- * last token the next is picked. */
+/* Shows one row's logits to on_logits, and picks the next token if they are of the answer's last
+ * token. */
 static void look(void *arg)
 {
 	const struct look *l = arg;
@@ -177,7 +177,7 @@ int verify(struct engine *e, struct batch_item *it)
 		be->ops->read(be, e->row, e->pass.logits + (size_t)(it->logit + i) * vocab, vocab * sizeof(float));
 		if (request_guard(r, look, &(struct look){ e, it, i }))
 			continue;
-		/* As if the row had not been looked at; the scratch is everybody's. */
+		/* Undoes the look at the row; all requests share the scratch. */
 		r->n_tok = n_tok;
 		memset(e->only, 0, (vocab / 32 + 1) * sizeof(*e->only));
 	}

@@ -1,15 +1,15 @@
 /* draft_gain.c - see draft_gain.h. */
 #include "engine/draft/draft_gain.h"
 
-/* What is not worth the noise of a measurement. */
+/* Gains below this factor are within the noise of a measurement. */
 static const double MARGIN = 1.02;
 /* A row more adds this much to a step, until it was measured: weights are read once. */
 static const double ROW_FIRST = 0.05;
-/* A time is forgotten after so many steps without it, so that one bad measurement
- * is not believed for ever; much sooner while it was measured so few times. */
+/* A time is forgotten after FORGET steps without a new measurement, so that one bad measurement
+ * does not count for ever; after FORGET_FEW while it was measured fewer than FEW times. */
 enum { FORGET = 2000, FORGET_FEW = 64, FEW = 4 };
-/* A step has at most so many rows more than the largest that was measured: past
- * some number each row costs its share, and nobody knows which. */
+/* Most rows that a step may have beyond the largest that was measured: from some number of rows
+ * on each further row costs, and that number is not known. */
 enum { STRIDE = 4 };
 
 void draft_odds_learn(struct draft_odds *o, int right, int wrong, double fade)
@@ -63,8 +63,8 @@ void draft_length_learn(struct draft_lengths *l, int tokens)
 	l->tokens[at] += tokens;
 }
 
-/* Of those that were longer, the mean; and, as if there had been one, an answer twice
- * as long as this one is by now, for nothing may be known of its kind. */
+/* The mean of the longer answers seen, with one made-up answer twice as long as this one is now, since none of
+ * its kind may have been seen. */
 double draft_more(const struct draft_lengths *l, int tokens, int most)
 {
 	double n = 1, more = tokens < most ? tokens : most;

@@ -58,7 +58,7 @@ static char *wait_row(const struct head *g, int slot, int i)
 	return g->waiting + ((size_t)slot * DRAFT_WAITING_MAX + (size_t)i) * g->row_bytes;
 }
 
-/* What the head's caches carry for the slot: the hidden of the last token. */
+/* The row that the head's caches carry for the slot: the hidden row of the last token. */
 static char *carried(const struct head *g, int slot)
 {
 	return (char *)model_carried(g->m, slot);
@@ -284,7 +284,7 @@ static int room_for(const struct head *g, const struct draft_ask *a)
 	return room;
 }
 
-/* What waits becomes rows, of which the last has the first guess.  Returns how many sequences are in g->in. */
+/* Makes rows of the waiting tokens; the last row gives the first guess.  Returns the number of sequences in g->in. */
 static int first_rows(struct head *g, struct draft_ask *ask, int n_ask)
 {
 	int n_in = 0;
@@ -339,7 +339,7 @@ static void guess_blocks(struct head *g, int n_in)
 			guess(g, g->in[i], i * each + row);
 }
 
-/* The guess after those that there are, of the sequences that have so many and want more; false: of none. */
+/* Makes the next guess for the sequences that have `depth` guesses and want more; false: there are none. */
 static bool guess_next(struct head *g, struct draft_ask *ask, int n_ask, int depth)
 {
 	struct backend *be = g->m->be;

@@ -19,7 +19,7 @@
 struct seq {
 	uint64_t id; /* 0: nothing here */
 	bool open;   /* false: only `pos` was looked up, the caches are empty */
-	int pos;     /* tokens computed; the caches stand there */
+	int pos;     /* tokens computed, which is the caches' position */
 	bool dead;   /* cannot be computed: a token that the model lacks, or a row that is none */
 };
 

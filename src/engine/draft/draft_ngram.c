@@ -67,7 +67,7 @@ static void grams_reach(struct grams *g, const int32_t *tok, int n)
 	}
 }
 
-/* What may fail comes first and leaves it as it was. */
+/* Allocations, which may fail, come first and leave the table unchanged. */
 static void grams_grow(struct grams *g, const int32_t *tok, int n)
 {
 	int had = g->n, cap = n < 1024 ? 2048 : 2 * n, bits = 11;
@@ -184,7 +184,7 @@ static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 			g->seq[ask[i].seq.slot].id = 0;
 }
 
-/* What was known before is in the text already. */
+/* Tokens from a kept prefix are in the text already. */
 static void learn(struct drafter *d, const struct draft_seq *s)
 {
 	struct ngram *g = (struct ngram *)d;

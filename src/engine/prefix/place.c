@@ -66,7 +66,7 @@ void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const 
 	for (int i = 0; i < n_mark; i++)
 		if (mark[i] > 0 && mark[i] < n_prompt && !near(p, mark[i], 1))
 			add(p, mark[i], kind ? (enum place)kind[i] : PLACE_USER);
-	/* The same prompt again: all but its last token.  Unless a mark is as good. */
+	/* For the same prompt asked again: all but its last token, unless a mark is near enough. */
 	if (last > 0 && !near(p, last, PLACE_APART))
 		add(p, last, PLACE_PROMPT);
 }
@@ -121,14 +121,15 @@ enum { STEP_MOST = 1 << 20 };
  * millisecond or two, which the next prompt saves many times over. */
 enum { TAIL_SHARE = 512 };
 
-/* Room for so many times its near places is what a prompt needs to have them.  With room for two of those, 64 tokens apart,
- * they would still push out places that spare thousands of tokens: then there are none, and none in answers. */
+/* A prompt has near checkpoints only if the budget has room for NEAR_ROOM times their number.  With room for twice their
+ * number, 64 tokens apart, they would still evict checkpoints that save thousands of tokens; then there are none, in
+ * answers neither. */
 enum { NEAR_ROOM = 8 };
 
-/* With less room than for this many places a prompt has the grid of those to whom states are dear. */
+/* With room for fewer checkpoints than this, a prompt has the coarse grid of models whose states are expensive. */
 enum { GRID_ROOM = 2 };
 
-/* Places of a prompt of n tokens when the first level has so many, at least 1. */
+/* Checkpoints of a prompt of n tokens whose first level has `first` of them; at least 1. */
 static double places_of(double first, int step, int n)
 {
 	double all = 0, far = 0, level = step * first;
@@ -220,8 +221,8 @@ int place_next(const struct place_plan *p, const struct place_pitch *g, int pos,
 
 /* ---- what it is worth ---- */
 
-/* What is believed before anything was seen, as landings out of PRIOR prompts: at
- * fresh places, and at those that a prompt landed at, passed by, or both. */
+/* Prior odds, as landings out of PRIOR prompts: at fresh checkpoints, and at those that a prompt
+ * landed at, passed by, or both. */
 enum { PRIOR = 4 };
 static const double prior[PLACES][4] = {
 	[PLACE_SYSTEM] = { 0.5, 1, 0.5, 1 },        [PLACE_USER] = { 0.3, 0.3, 0.05, 0.1 },
@@ -229,9 +230,9 @@ static const double prior[PLACES][4] = {
 	[PLACE_END] = { 0.6, 0.3, 0.05, 0.05 },     [PLACE_JUNCTION] = { 0.3, 0.3, 0.1, 0.3 },
 	[PLACE_GRID] = { 0.002, 0.1, 0.001, 0.05 }, [PLACE_LEFT] = { 0.3, 0.2, 0.03, 0.03 },
 };
-/* Of that, by what came since: nothing, few parted, many parted; and if it was left. */
+/* Factors of the prior by what happened since: nothing, few parted, many parted; and whether it was left. */
 static const double prior_since[PARTEDS][2] = { { 1, 0.7 }, { 0.05, 0.05 }, { 0.6, 0.2 } };
-/* So many landings under a system prompt are believed to have been as everywhere. */
+/* Weight of the general odds among those under one system prompt, in landings. */
 static const double KIN_PRIOR = 2;
 /* Before anything was seen, the chance falls as 1 / (1 + age); so much promise is
  * taken to have been seen at each age. */

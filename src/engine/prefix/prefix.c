@@ -11,8 +11,8 @@
 /* Ghosts may take this share of the budget: a token is some thousandth of what
  * its page and state are, so that the memory of a path outlives its states by far. */
 enum { GHOST_SHARE = 32 };
-/* And beyond so many nodes the oldest ghosts go: every lookup and every eviction
- * looks at all nodes, which is then still a tenth of a millisecond's work. */
+/* Most nodes; beyond it the oldest ghosts are dropped.  Every lookup and every eviction
+ * looks at all nodes, which takes a tenth of a millisecond for this many. */
 enum { NODES_MAX = 4096 };
 
 static uint64_t age_of(const struct prefix *p, const struct prefix_node *e)
@@ -28,7 +28,7 @@ static int rank_of(const struct prefix *p, const struct prefix_node *e)
 	return place_rank(e->landed, e->passes, e->parted, left);
 }
 
-/* It is in use, and what leads to it. */
+/* Marks e and all nodes above it as just used. */
 static void touch(const struct prefix *p, struct prefix_node *e)
 {
 	for (; !is_root(e); e = e->parent) {
@@ -220,7 +220,7 @@ void prefix_fini(struct prefix *p)
 	assert(!p->tree && !p->own_bytes && !p->ghost_bytes && !p->n_state && !p->n_node);
 }
 
-/* The child that ends first of those with a state at or below them; NULL: there is none. */
+/* Among the children with a state at or below them, the one that ends first; NULL: there is none. */
 static struct prefix_node *child_with_state(const struct prefix_node *e)
 {
 	struct prefix_node *first = NULL;
@@ -330,7 +330,7 @@ void prefix_use(struct prefix *p, const struct prefix_hit *hit, int64_t now)
 		a->landed += a == e;
 		a->passes += a != e;
 	}
-	/* What stood below it is no longer the latest; a branch that was left behind stays so. */
+	/* Nodes below it are no longer the latest; a branch that was left behind stays so. */
 	for (struct prefix_node *d = node_next_in(e, e); d; d = node_next_in(e, d))
 		if (d->parted != PARTED_FEW)
 			d->parted = e->landed >= PLACE_MANY ? PARTED_MANY : PARTED_FEW;
@@ -420,7 +420,7 @@ bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *
 	return e != NULL;
 }
 
-/* What was looked for and is not there. */
+/* Hangs snapshots that were captured here in at the end of tok[0..n), learns their size and tells the tier below. */
 static bool give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
 {
 	struct prefix_node *e = hang(p, key, tok, n, snaps);
@@ -461,7 +461,7 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 	return give(p, key, tok, n, &snaps);
 }
 
-/* What worth() would say of a state at the end of tok[0..n), when one will be at `above`. */
+/* worth() of a future state at the end of tok[0..n), if there will be one at `above`. */
 static double worth_at(const struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above)
 {
 	struct prefix_tree *t = tree_find(p, key->salt);
@@ -475,7 +475,7 @@ static double worth_at(const struct prefix *p, const struct prefix_key *key, con
 	if (t) {
 		w = tree_follow(t, tok, n);
 		e = w.whole;
-		/* What was known below, the prompt that passes here comes to itself: its grid is not for that. */
+		/* A passing prompt reaches states further down by itself; its grid is not for those. */
 		if (key->kind == PLACE_GRID)
 			chance = 0;
 		else if (w.part)
@@ -562,7 +562,7 @@ const struct snaps *prefix_alike(const struct prefix *p, const char *salt, const
 	if (!t)
 		return NULL;
 	w = tree_follow(t, tok, *n);
-	/* What lies below the end of the way begins with all of it; else the nearest above. */
+	/* States below the end of the path begin with all of it; otherwise the nearest above. */
 	e = state_below(w.part ? w.part : w.whole);
 	if (e) {
 		*n = w.depth;

@@ -624,14 +624,14 @@ static void load_piece(const struct spill_load *l, struct spill_piece *p, struct
 	want->payload_bytes = l->snap ? 0 : l->w.page_bytes;
 }
 
-/* What could not be read is taken out.  Locked; the file is removed under the lock,
- * or it might be a new one of the same name by then. */
+/* Forgets a piece that could not be read, and removes its file.  Called with the lock held, since otherwise
+ * a new file could have the name by the time of the removal. */
 static void read_failed(struct spill *s, const struct spill_piece *p, const char *name, const struct err *err)
 {
 	struct spill_entry *e = entry_of(s, p);
 
 	if (!on_disk(e))
-		return; /* evicted meanwhile, or being written anew */
+		return; /* evicted since, or being written anew */
 	spill_index_remove(&s->index, e);
 	if (err->code == E_MISSING) {
 		s->stats.vanished++;

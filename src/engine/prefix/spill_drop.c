@@ -47,7 +47,7 @@ static bool peek(const struct spill_io *io, int dir, const struct spill_name *f,
 	return good;
 }
 
-/* Those that follow pages that are out, and those that follow them. */
+/* Marks all pages that follow dropped pages, directly or not. */
 static void spread(struct link *page, size_t n)
 {
 	size_t *todo = xmalloc(size_mul(n + 1, sizeof(*todo))), n_todo = 0;

@@ -332,7 +332,7 @@ int spill_name_get(const char *name, enum spill_kind *kind, struct digest *key, 
 		*kind = SPILL_SNAP;
 	*pos = at;
 	*tail = t;
-	/* What would be written is what is there: nothing else passes. */
+	/* Accepts only the exact spelling that spill_name_put would write. */
 	spill_name_put(again, *kind, key, at, t);
 	return strcmp(again, name) || at > INT32_MAX ? E_FORMAT : 0;
 }

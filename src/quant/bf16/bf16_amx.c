@@ -234,9 +234,9 @@ static void pairs_direct(uint32_t *to, const struct acts *x, int r0, int R)
 }
 
 /* n <= 16 outputs from o on by one or two tiles of R rows, which are pairs_far apart;
- * sums to f: [tiles][n][R].  What comes B_AHEAD later, here or in the
- * outputs after these, is fetched meanwhile: the processor's own fetching does not
- * follow so many rows.  Twice as many outputs at a time are slower for the same reason. */
+ * sums to f: [tiles][n][R].  Prefetches the inputs B_AHEAD later, of these outputs or of the
+ * next: the hardware prefetcher does not follow this many rows.  For the same reason twice as
+ * many outputs at a time are slower. */
 INLINE void outputs_direct(float *f, const struct weight *w, int o, int n, const uint8_t *pairs, size_t pairs_far,
                            int R, uint8_t *tail, const bool two)
 {

@@ -24,7 +24,7 @@ enum {
 	OUT = OUT_ONCE,
 	BLOCK = DOTS_BLOCK,
 	LINE = DOTS_LINE,           /* outputs of a vector, inputs of a block and their bytes */
-	TURNED = DOTS_PAIRS * LINE, /* bytes of a turned block */
+	TURNED = DOTS_PAIRS * LINE, /* bytes of a transposed block */
 	STRETCH = 128,              /* inputs for which blocks of two vectors of outputs are kept */
 	AHEAD = 66 * LINE,          /* bytes of weights laid out that few rows ask for ahead */
 };
@@ -60,7 +60,7 @@ void acts_pairs_avx512bf16(uint8_t *tile, const struct acts *a, int r0, int rows
 	}
 }
 
-/* What is read of 16 outputs: their rows, the last one again where there are fewer; or, laid out, one run. */
+/* Addresses of the weights of 16 outputs: their rows, the last one repeated where there are fewer; or, packed, one run. */
 struct lines {
 	const uint8_t *row[OUT], *laid;
 	int cols;
@@ -99,7 +99,7 @@ INLINE void block_turned(__m512i t[OUT], const struct lines *l, int k, const boo
 	transpose16(t);
 }
 
-/* Outputs [o, o + 16) of w, or 32; of those, `mask` are computed, to out.  blocks NULL: from rows. */
+/* Outputs [o, o + 16) of w, or 32, of which those in `mask` are computed, to out.  blocks NULL: from rows. */
 struct outputs {
 	float *out;
 	size_t ld;
@@ -142,8 +142,9 @@ INLINE void few_rows(const struct outputs *s, const uint8_t *x, size_t x_step, c
 	few_store(s, acc, R);
 }
 
-/* The same, laid out: all rows by a pair and then the next, so that a line is read when it is wanted.  By rows, as
- * above, a block's lines are read at once and waited for: five eighths to nine tenths of what memory gives. */
+/* few_rows over packed weights: multiplies all rows by one pair, then by the next, so that a line is read when it is
+ * needed.  Row by row, as few_rows does, a block's lines are read at once and waited for, which reaches five eighths to
+ * nine tenths of the memory's bandwidth. */
 INLINE void few_laid(const struct outputs *s, const uint8_t *x, size_t x_step, const int R)
 {
 	const uint8_t *at = packed_at(s->w, s->blocks, s->o, 0);
@@ -186,7 +187,7 @@ static few_fn *const fews[2][FEW_ROWS] = { { NAMES_TO_8(few_rows_) }, { NAMES_TO
 
 /* ---- many rows ---- */
 
-/* Inputs [k0, k1) of 16 V outputs as a panel.  The same of as many outputs that follow is asked for meanwhile. */
+/* Transposes inputs [k0, k1) of 16 V outputs to a panel, and prefetches those inputs of the next 16 V outputs. */
 INLINE void panel_turn(uint8_t *to, const struct outputs *s, int k0, int k1, const int V, const bool floats,
                        const bool laid)
 {
@@ -220,8 +221,8 @@ INLINE void ask_lines(const uint8_t *at, size_t apart, int *line, int n, const i
 			_mm_prefetch(at + (size_t)v * apart + (size_t)*line * LINE, _MM_HINT_T0);
 }
 
-/* 16 V outputs by rows > FEW_ROWS, cut evenly into tiles of DOTS_ROWS and of one less.  Weights laid out are a panel as
- * they lie, and tiles ask for the next stretch of them. */
+/* 16 V outputs by rows > FEW_ROWS, cut evenly into tiles of DOTS_ROWS and of one less.  Packed weights are a panel as
+ * they lie, and tiles prefetch the next stretch of them. */
 INLINE void many_rows(const struct outputs *s, const uint8_t *x, int rows, uint8_t *panel, const int V,
                       const bool floats, const bool laid)
 {

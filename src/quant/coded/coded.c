@@ -30,7 +30,7 @@ static enum layout layout_of(const struct weight *w)
 	return coded_is_g64(w) ? ROWS_G64 : tiled ? ROWS_32 : ROWS_16;
 }
 
-/* The kernel for up to so many rows of activations; the next range has the one for more. */
+/* A kernel, and the most rows of activations that it is used for; the next range has the kernel for more. */
 enum { RANGES = 3, ANY = INT_MAX };
 struct range {
 	int rows;
@@ -132,7 +132,7 @@ MUL(avx512_panels)
 MUL(amx)
 #endif
 
-/* From so many rows on the kernels for many rows prefetch the lines of their outputs (struct kernels). */
+/* Rows from which the kernels for many rows prefetch the lines of their outputs (struct kernels, prefetch_rows). */
 enum { PREFETCH_ROWS_512 = 17, PREFETCH_ROWS_TILED = 33 };
 
 void coded_kernels(struct kernels *k, enum cpu_level level)
@@ -161,7 +161,7 @@ static size_t larger(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-/* What each family of kernels lays out in its scratch; the sums follow the order in which the kernel takes it. */
+/* Each sum is the scratch of one family of kernels, its terms in the order in which the kernel lays them out. */
 size_t coded_scratch(const struct weight *w)
 {
 	size_t cols = (size_t)w->cols, groups = cols / (size_t)w->group;

@@ -77,7 +77,7 @@ static void scales_make(float *to, size_t step, const uint8_t *p, enum dtype t, 
 	}
 }
 
-/* Scales and biases of bf16 side by side, so that they are turned at once. */
+/* Scales and biases of bf16, side by side so that one transposition does both. */
 static void scales_paired(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
 	static const uint16_t pairs[32] = { 0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
@@ -193,7 +193,7 @@ INLINE void codes_of_16(uint8_t *to, const struct coded_span *c, const enum how 
 	}
 }
 
-/* The same where rows are blocks. */
+/* coded_codes_avx512 for weights whose rows are GGUF blocks. */
 static void codes_of_blocked(uint8_t *to, const struct coded_span *c, const bool has_lut, __m512i lut)
 {
 	uint8_t code[FILE_BLOCK_MOST] __attribute__((aligned(64)));
@@ -211,7 +211,7 @@ static void codes_of_blocked(uint8_t *to, const struct coded_span *c, const bool
 		}
 }
 
-/* The same of planes: 16 quads of 16 outputs, turned. */
+/* coded_codes_avx512 for planes: 16 quads of 16 outputs, transposed. */
 static void codes_of_planes(uint8_t *to, const struct coded_span *c)
 {
 	__m512i v[16];

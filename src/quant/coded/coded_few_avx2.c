@@ -18,7 +18,7 @@
 /* NEAR bytes on lies what an output reads next: it is asked for into the first cache. */
 enum { OUT = OUT_ONCE, LANES = 8, LINE = 64, GROUP = 64, NEAR = 256 };
 
-/* What all blocks of outputs of a call share, each in the order in which it is read. */
+/* Data that all blocks of outputs of a call share, each in the order in which it is read. */
 struct few {
 	const struct weight *w;
 	const int8_t *q;     /* [groups][rows][INPUTS] */
@@ -26,7 +26,7 @@ struct few {
 	const float *scale;  /* [groups][scale, bias][OUT] */
 };
 
-/* 16 bytes of each of LANES outputs, turned. */
+/* Loads 16 bytes of each of LANES outputs, transposed. */
 INLINE void turned(__m256i t[4], const uint8_t *at, size_t row_bytes)
 {
 #pragma GCC unroll 4
@@ -126,7 +126,7 @@ INLINE void panel_fill(__m256i *to, const struct weight *w, int o, int g0, int g
 		}
 }
 
-/* The same of blocks; of those groups scales and biases to [group][scale, bias][OUT]. */
+/* The panel of `groups` groups of packed weights; their scales and biases to [group][scale, bias][OUT]. */
 INLINE void panel_of_blocks(__m256i *to, float *scale, const uint8_t *at, int groups, const int bits)
 {
 	const int n = CODES(bits);
@@ -156,7 +156,7 @@ INLINE void panel_of_blocks(__m256i *to, float *scale, const uint8_t *at, int gr
 		}
 }
 
-/* The same OUT outputs by FEW_ROWS rows, from sums[row][OUT] on. */
+/* Adds the panel's OUT outputs by FEW_ROWS rows to sums[row][OUT]. */
 INLINE void many_block(float *sums, const struct few *d, const __m256i *panel, int g0, int g1,
                        struct coded_ahead *ahead, const int bits)
 {
@@ -266,7 +266,7 @@ void LEVEL(coded_few)(float *out, size_t ld, const struct weight *w, int o0, int
 	for (int o = o0; o + OUT <= o1; o += OUT, out += OUT) {
 		LEVEL(coded_scales)(scale, scale + OUT, 2 * OUT, w, o, OUT);
 		fews[bits == 8][first - 1](out, ld, &d[0], o, coded_look_ahead(w, o));
-		/* The same codes, which are near by now: of what is further on nothing is asked for again. */
+		/* The second half of the rows reads codes that are cached by now, and prefetches nothing. */
 		if (first < rows)
 			fews[bits == 8][rows - first - 1](out + (size_t)first * ld, ld, &d[1], o,
 			                                  (struct coded_ahead){ scratch, 0 });

@@ -23,7 +23,7 @@
 /* NEAR bytes on lies what an output reads next; it is asked for into the first cache. */
 enum { OUT = OUT_ONCE, LINE = 64, NEAR = 256, SCALES_AHEAD = 2 * OUT };
 
-/* What all blocks of outputs of a call share, each in the order in which it is read, so that few
+/* Data that all blocks of outputs of a call share, each in the order in which it is read, so that few
  * registers point to it. */
 struct few {
 	const struct weight *w;
@@ -48,7 +48,7 @@ struct hints {
 	size_t row_bytes;
 };
 
-/* The sums of a group over R rows: turned[j] has 4 inputs of each output, or 8 of 4 bits. */
+/* The sums of a group over R rows: turned[j] (transposed codes) has 4 inputs of each output, or 8 of 4 bits. */
 INLINE void group_sums(__m512i sum[], const __m512i turned[], const int8_t *q, const struct hints *h, const int bits,
                        const int R)
 {

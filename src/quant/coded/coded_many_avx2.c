@@ -38,7 +38,7 @@ struct codes {
 	int bits, less;
 };
 
-/* What codes that do not fit seven bits are taken less. */
+/* The number subtracted from codes that do not fit seven bits; 0 for others. */
 static int codes_less(const struct coding *c)
 {
 	return c->most > 127 ? BYTES_LESS : 0;
@@ -272,9 +272,9 @@ INLINE void panel_nibbles(uint8_t *panel, const struct codes *s, const uint8_t *
 	}
 }
 
-/* Inputs [k0, k1) of 16 outputs to [(k1 - k0) / 4][16][4].  Fetched meanwhile: into the
- * second cache the codes of the 16 outputs further on, in rising order; into the first,
- * a row in its turn, what is unpacked soon. */
+/* Unpacks inputs [k0, k1) of 16 outputs to [(k1 - k0) / 4][16][4].  Prefetches into the
+ * second-level cache the codes of the next 16 outputs, in rising order, and into the first
+ * level, row by row, the codes that are unpacked soon. */
 enum { NEAR = 128 };
 INLINE void panel_fill(uint8_t *panel, const struct codes *s, const uint8_t *const row[16], int k0, int k1, int cols,
                        const enum how how)

@@ -107,7 +107,7 @@ static void panel_unpacked(uint8_t *panel, const struct weight *w, int o, int n_
 	}
 }
 
-/* The same of n blocks, which have the words of 16 outputs side by side. */
+/* The panel of n packed blocks, which have the words of 16 outputs side by side. */
 INLINE void panel_blocks(uint8_t *panel, const uint8_t *at, int n, const int bits)
 {
 	const __m512i low = _mm512_set1_epi8(15);
@@ -128,15 +128,15 @@ INLINE void panel_blocks(uint8_t *panel, const uint8_t *at, int n, const int bit
 
 /* ---- rows by outputs ---- */
 
-/* What a panel's rows are multiplied with: a stretch of inputs. */
+/* A stretch of inputs of a panel, and the activations that it is multiplied with. */
 struct panel {
 	const uint8_t *code;       /* [inputs / 4][PANEL_OUT][4] */
 	const float *scale, *bias; /* [groups][PANEL_OUT]; bias NULL when there is none */
 	const struct acts *x;
 	int k, groups; /* where the stretch begins, and how long it is */
 	int group, zero;
-	const uint8_t *ahead; /* codes that are asked for meanwhile, */
-	size_t hop;           /* so many bytes at each group; 0: none */
+	const uint8_t *ahead; /* codes to prefetch, */
+	size_t hop;           /* bytes of them at each group; 0: none */
 	size_t on;            /* from a tile's inputs to the next one's */
 };
 

@@ -28,7 +28,7 @@ struct one {
 	size_t lines;    /* of scales and biases that stand beside eight groups of each run */
 	int8_t *q;       /* [groups][INPUTS] */
 	float *scale;    /* [EIGHT][scale, bias][OUT] */
-	int32_t *sum[2]; /* [RUN][OUT][groups] of those that are read, and of those before */
+	int32_t *sum[2]; /* [RUN][OUT][groups] of the outputs that are being read, and of those before */
 };
 
 /* Outputs o .. o + OUT - 1 of a run, read before: what is done of them. */
@@ -212,7 +212,7 @@ static void late_steps(const struct one *d, struct late *l)
 	l->group += EIGHT;
 }
 
-/* What is due of n pieces when `of` OUT outputs are read. */
+/* Does the part of n pieces of late work that is due when `of` of OUT outputs have been read. */
 static void late_until(const struct one *d, struct late late[RUN], size_t *done, size_t n, int of)
 {
 	for (; *done * OUT < n * (size_t)of; ++*done)

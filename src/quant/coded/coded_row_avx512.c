@@ -34,7 +34,7 @@ struct one {
 	const float *beside;   /* [groups][scale, scaled sum] */
 	size_t groups, padded; /* filled up to whole vectors */
 	__m512i *pair;         /* [scales, biases][WHOLE / 2][OUT], of two groups a lane */
-	int32_t *sum[2];       /* [RUN][OUT][padded] of those that are read, and of those before */
+	int32_t *sum[2];       /* [RUN][OUT][padded] of the outputs that are being read, and of those before */
 };
 
 /* Outputs o .. o + OUT - 1 of a run, read before: what is done of them. */
@@ -84,7 +84,7 @@ INLINE __m512i twos(__m512i a, __m512i b)
 {
 	return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
 }
-/* Of what that makes, by 64 bits; and of what this makes, a's two sums, then b's, by 128. */
+/* Adds pairs of the results of twos(), by 64 bits; its result has a's two sums, then b's, by 128 bits. */
 INLINE __m512i fours(__m512i a, __m512i b)
 {
 	return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
@@ -249,7 +249,7 @@ static void late_8_f16(const struct one *d, struct late *l, const uint8_t *const
 	late_steps(d, l, ahead, 8, DT_F16);
 }
 
-/* What is due of n pieces when `of` OUT outputs are read. */
+/* Does the part of n pieces of late work that is due when `of` of OUT outputs have been read. */
 INLINE void late_until(const struct one *d, struct late late[RUN], const uint8_t *ahead[RUN], late_fn *fn, size_t *done,
                        size_t n, int of)
 {

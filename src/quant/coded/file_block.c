@@ -36,7 +36,7 @@ static float ue4m3_half(uint8_t v)
 	return v == 0x7f ? 0.0f : 128.0f * f16_to_float((uint16_t)((v & 0x7f) << 7));
 }
 
-/* Of all n groups of a block. */
+/* Scales (and biases) of all n groups of a block. */
 static void scales_of_parts(float *scale, float *bias, const struct coding *c, const struct scale_parts *p, int n)
 {
 	enum scale_kind kind = c->block->kind;

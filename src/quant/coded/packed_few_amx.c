@@ -33,13 +33,13 @@ struct rows {
 	int n, groups;
 };
 
-/* What tiles keep of a group of each run, and a group later. */
+/* Sums that tiles store for a group of each run, read one group later. */
 struct room {
 	uint8_t code[2][RUNS_MOST][TILE];
 	int32_t sum[2][RUNS_MOST][OUT * OUT];
 };
 
-/* A block is asked for ahead and, of 4 bits, made the bytes of a tile. */
+/* Prefetches a block further on and, for 4 bits, unpacks this one to the bytes of a tile. */
 INLINE void take(uint8_t *to, const uint8_t *at, const int bits)
 {
 	const __m512i low = _mm512_set1_epi8(15);

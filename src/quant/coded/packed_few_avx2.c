@@ -23,12 +23,12 @@ enum {
 	AHEAD = 2816,    /* bytes on, both runs are asked for */
 	APART_WORDS = 2, /* rows; else upper codes of 4 bits are shifted, not their sums */
 };
-/* Up to so many rows read two runs of memory; where there is but one, up to so many read it by lines. */
+/* Rows up to which the kernel reads two runs of memory, and, where there is only one run, reads it by lines. */
 #define TWO_RUNS(bits) (VNNI ? 5 : (bits) == 4 ? 3 : 4)
 enum { ONE_RUN = 2 };
 
-/* What sums are while a group goes on.  Of 4 bits, high: of the upper codes of bytes; with vpdpbusd 16 times what they
- * stand for, and of few rows only, without it both in 16 bits. */
+/* Sums within a group.  For 4 bits, high has the sums of the bytes' upper codes: with vpdpbusd 16 times too large, and for
+ * few rows only; without it both are in 16 bits. */
 struct sums {
 	__m256i v, high;
 };
@@ -161,8 +161,8 @@ INLINE void outputs_lines(float *out, size_t ld, const uint8_t *blocks, size_t h
 				_mm256_storeu_ps(out + (size_t)k * on + (size_t)r * ld + LANES * h, acc[k][h][r]);
 }
 
-/* 8 outputs, half h of 16, by R rows, more.  Each half asks for half of the next 16 outputs' blocks meanwhile, in RUNS runs of
- * memory side by side (coded_look_ahead() says why): lines beside their own, and one a group beside scales for the ends of runs. */
+/* 8 outputs, half h of 16, by R rows.  Each half prefetches half of the next 16 outputs' blocks, in RUNS runs of memory side by
+ * side (coded_look_ahead() says why): a line with each line read, and one per group, with the scales, for the ends of runs. */
 INLINE void outputs_half(float *out, size_t ld, const uint8_t *at, int h, int groups, const struct block_rows *d,
                          const int bits, const int R)
 {

@@ -24,11 +24,11 @@ struct tiling {
 	int groups;
 	const uint8_t *next, *stop; /* what is asked for, of the next 32 outputs */
 	int lines;                  /* of it, for each group */
-	size_t on;                  /* from a row of activations to the one asked for meanwhile, in bytes; 0: none */
+	size_t on;                  /* bytes from a row of activations to the one to prefetch; 0: none */
 };
 
-/* What stands in row r of up to six: `at` is of row 0, `at3` of row 3, rows `hop` bytes apart. Written out, for gcc 12
- * otherwise keeps an address for each row, in memory. */
+/* An instruction on the memory of row r of up to six, rows `hop` bytes apart; `at` is row 0, `at3` row 3.  Written out,
+ * since gcc 12 otherwise keeps an address for each row, in memory. */
 #define ROW_OF(instruction, to, r, at, at3, hop)                                                                  \
 	do {                                                                                                      \
 		if ((r) % 3 == 0)                                                                                 \
@@ -148,7 +148,7 @@ TILES(8, 2)
 	}
 static tile_fn *const tiles[2][SIDES][TILE_ROWS + 1] = { { PICK(4, 1), PICK(4, 2) }, { PICK(8, 1), PICK(8, 2) } };
 
-/* What tile i of `of` asks for of n bytes, the next outputs' blocks. */
+/* Sets the share of tile i of `of` in prefetching n bytes, the next outputs' blocks. */
 static void ask_share(struct tiling *t, const uint8_t *at, size_t n, int i, int of)
 {
 	size_t lines = n / LINE;
@@ -198,8 +198,8 @@ void packed_many_avx512(float *out, size_t ld, const struct weight *w, int o0, i
 
 /* ---- where this is faster than panels of unpacked codes ---- */
 
-/* What products take, beside half as many instructions that move bits or none: ticks of a counter that may step by
- * dozens, so some thousand of them.  As written out: nothing may leave the loop. */
+/* Time of products, with half as many shuffles beside them or none, in ticks of a counter that may step by dozens;
+ * so it times some thousand products.  In assembly, so that the compiler moves nothing out of the loop. */
 INLINE double products(const bool beside)
 {
 	enum { PRODUCTS = 12, ROUNDS = 1024 };

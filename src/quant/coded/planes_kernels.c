@@ -178,7 +178,7 @@ INLINE ints lut_of(const struct coding *c, int less)
 
 /* ---- rows ---- */
 
-/* What a group of a row is multiplied with. */
+/* Scales that a group of a row is multiplied with. */
 struct beside {
 	float scale, scaled_sum;
 	int32_t start; /* -zero times the sum */
@@ -393,7 +393,7 @@ static void beside_fill(struct beside *to, const struct acts *x, int r0, int n, 
 		}
 }
 
-/* What codes of 8 bits are taken less. */
+/* The number subtracted from codes of 8 bits; 0 for fewer bits. */
 static int less_of(const struct coding *c)
 {
 	return !VNNI && c->most > 127 ? 128 : 0;

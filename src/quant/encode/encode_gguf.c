@@ -124,7 +124,7 @@ static void encode_q5_1(uint8_t *b, const float *x, const float *w)
 
 enum { LONG = 256, GROUPS = 16, ROUNDS = 3 };
 
-/* What is found for a block. */
+/* The best encoding found for a block. */
 struct found {
 	float d, m; /* as stored */
 	int s[GROUPS], min[GROUPS];

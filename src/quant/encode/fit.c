@@ -90,7 +90,8 @@ static struct fit solve(const float *x, const float *w, const float *q, int n, i
 	return f;
 }
 
-/* From a and c on: their codes, the best a and c of these, and again; the best met is kept in *best. */
+/* Alternates, from a and c on, between the best codes for a and c and the best a and c for those codes; keeps the best
+ * met in *best. */
 static void descend(struct fit *best, const float *x, const float *w, int n, const struct steps *s, struct fit f,
                     int both, int sign, rounding_fn *round)
 {

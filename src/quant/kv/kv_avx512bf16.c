@@ -138,7 +138,7 @@ INLINE void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim, const
 
 /* ---- what is asked for ---- */
 
-/* What is left of runs of rows. */
+/* Runs of rows that are still to be prefetched. */
 struct asking {
 	const uint8_t *const *run;
 	int n; /* runs */
@@ -337,7 +337,7 @@ INLINE void few_row(__m512 sum[DOTS_ROWS][2], __m512i value, const float *w)
 	}
 }
 
-/* few_block by multiply-adds: sums are of even dims and of odd ones, so that a value's line is not turned. */
+/* few_block by multiply-adds: sums are of even dims and of odd ones, so that a value's line is not transposed. */
 INLINE void few_block_floats(float *acc, const uint8_t *w, const struct kv_segment *seg, int at, int n, int dim,
                              struct asking *next, const bool whole)
 {

@@ -270,7 +270,7 @@ struct opened {
 	float scale[SCORE_R][KV_GROUPS_MAX], bias[SCORE_R][KV_GROUPS_MAX];
 };
 
-/* Q queries by R opened rows. */
+/* Scores of Q queries by R dequantised rows. */
 LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const struct opened *o, int dim, const int R,
                              const int Q, const int group)
 {
@@ -310,7 +310,7 @@ LANES_INLINE void score_tile(float *out, size_t ld, const uint8_t *q, const stru
 				for (int r = 0; r < R; r++)
 					f[r][j] = v16_fma(s[r], ints_float(sum[r][j]), f[r][j]);
 		}
-		/* A turned row is one group: there is room for all sums at once. */
+		/* A rotated row is one group, so all its sums fit at once. */
 		for (int b = c + 1; !group && b < chunks; b++)
 #pragma GCC unroll 4
 			for (int j = 0; j < Q; j++)

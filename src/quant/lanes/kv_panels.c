@@ -112,7 +112,7 @@ enum { LANES_OF = 16 / PARTS };
 
 /* ---- scores ---- */
 
-/* What a whole tile of sums comes to, each by the fixed tree, several at a time. */
+/* Reduces a whole tile of sums, each by the fixed tree, several at a time. */
 LANES_INLINE void tile_sums(float *out, size_t ld, reg f[4][4][PARTS])
 {
 #if defined(__AVX512F__)

@@ -325,7 +325,7 @@ static void decode_bytes(float *to, const struct weight *w, int o, const float *
 	}
 }
 
-/* R rows by outputs o .. o + O - 1; the codes of the O that follow are asked for meanwhile. */
+/* R rows by outputs o .. o + O - 1; prefetches the codes of the next O outputs. */
 LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int o, const float *scale, const float *x,
                              size_t x_ld, const int R, const int O)
 {
