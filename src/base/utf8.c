@@ -78,16 +78,36 @@ int utf8_encode(uint32_t cp, char *out)
 	return 4;
 }
 
+enum { BLOCK = 64 }; /* bytes that are looked at together, which the compiler turns into vectors */
+
+static bool ascii_block(const char *p)
+{
+	unsigned char any = 0;
+
+	for (int k = 0; k < BLOCK; k++)
+		any |= (unsigned char)p[k];
+	return !(any & 0x80);
+}
+
 size_t utf8_valid(const char *p, size_t n)
 {
 	uint32_t cp;
 	size_t i = 0;
-	int len;
 
 	while (i < n) {
-		if (!(len = utf8_decode(p + i, n - i, &cp)))
-			return i;
-		i += (size_t)len;
+		size_t end = n - i < BLOCK ? n : i + BLOCK;
+
+		if (end == i + BLOCK && ascii_block(p + i)) {
+			i = end;
+			continue;
+		}
+		while (i < end) {
+			int len = utf8_decode(p + i, n - i, &cp);
+
+			if (!len)
+				return i;
+			i += (size_t)len;
+		}
 	}
 	return n;
 }

@@ -107,6 +107,115 @@ static void test_base64(void **state)
 	}
 }
 
+/* Bytes of every length, line ends anywhere, against digits that are taken one by one. */
+static void test_base64_long(void **state)
+{
+	static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	uint8_t bytes[300], out[310];
+	size_t bad;
+
+	(void)state;
+	for (size_t n = 0; n < sizeof bytes; n++) {
+		char text[900] = "";
+		size_t k = 0, breaks = n % 3;
+
+		for (size_t i = 0; i < n; i++)
+			bytes[i] = (uint8_t)rng_bits(7, n, i);
+		for (size_t bit = 0; bit < 8 * n; bit += 6) {
+			unsigned v = (unsigned)bytes[bit / 8] << 8 | (bit / 8 + 1 < n ? bytes[bit / 8 + 1] : 0u);
+
+			text[k++] = digit[v >> (10 - bit % 8) & 63];
+			if (breaks && !(rng_bits(8, n, bit) % (breaks * 8)))
+				text[k++] = '\n';
+		}
+		assert_int_equal(base64_decode(out, text, k, &bad), n);
+		assert_memory_equal(out, bytes, n);
+		if (!n)
+			continue;
+		text[n / 2] = (char)(0x80 + n % 64);
+		assert_int_equal(base64_decode(out, text, k, &bad), -1);
+		assert_int_equal(bad, n / 2);
+	}
+}
+
+/* A string that is copied at once stands where it would among what json-c reads byte by byte. */
+static void test_json_long_strings(void **state)
+{
+	size_t n, sizes[] = { 0, 63, 4094, 4095, 4096, 4097, 65535, 65536, 200000 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		for (size_t at = 0; at < 5; at++) {
+			char *s = xmalloc(sizes[i] + 8);
+			struct buf text, again;
+			struct json *j;
+
+			for (size_t k = 0; k < sizes[i]; k++)
+				s[k] = (char)('!' + k % 90);
+			for (size_t k = 0; k < sizes[i]; k++)
+				if (s[k] == '"' || s[k] == '\\')
+					s[k] = ' ';
+			memcpy(s + sizes[i], "\xC3\xA9", 3);
+			buf_init(&text);
+			buf_init(&again);
+			buf_printf(&text, "[1,{\"%s\":\"%s\",\"k\\\"\":[\"%s\",\"\\u00e9%s\",\"%s\\\\\"]},\"%s\"]",
+			           at == 0 ? s : "a", at == 1 ? s : "b", at == 2 ? s : "c", at == 3 ? s : "d",
+			           at == 4 ? s : "e", s);
+			j = parse(text.p);
+			assert_non_null(j);
+			json_put(&again, j);
+			assert_string_equal(json_str(json_at(j, 2), &n), s);
+			assert_int_equal(n, sizes[i] + 2);
+			json_free(j);
+			for (char *e; (e = memmem(text.p, text.n, "\\u00e9", 6));) { /* is written as itself */
+				memcpy(e, "\xC3\xA9", 2);
+				memmove(e + 2, e + 6, text.n - (size_t)(e + 6 - text.p));
+				text.n -= 4;
+			}
+			assert_int_equal(again.n, text.n);
+			assert_memory_equal(again.p, text.p, text.n);
+			buf_fini(&text);
+			buf_fini(&again);
+			free(s);
+		}
+}
+
+/* An error behind, in, or before a long string names its byte. */
+static void test_json_long_errors(void **state)
+{
+	enum { N = 5000 };
+	static const struct {
+		const char *before, *after, *why;
+	} bad[] = {
+		{ "[\"", "\" 1]", "at byte 5004" },
+		{ "[\"", "\n\"]", "control character in a string, at byte 5002" },
+		{ "[\"", "\xff\"]", "invalid UTF-8 at byte 5002" },
+		{ "[\"", "", "ends after 5002 bytes" },
+		{ "[\"", "\\", "at byte 5003" },
+		{ "[\"", "\"", "ends after 5003 bytes" },
+		{ "{\"", "\"}", "at byte 5003" },
+		{ "[1 \"", "\"]", "at byte 3" },
+		{ "1 \"", "\"", "at byte 2" },
+		{ "1 \"", "\\", "at byte 2" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct buf b;
+		struct err err;
+
+		buf_init(&b);
+		buf_puts(&b, bad[i].before);
+		for (int k = 0; k < N; k++)
+			buf_putc(&b, 'x');
+		buf_puts(&b, bad[i].after);
+		assert_null(json_parse(b.p, b.n, 0, &err));
+		if (!strstr(err.msg, bad[i].why))
+			fail_msg("%zu: \"%s\", not \"%s\"", i, err.msg, bad[i].why);
+		buf_fini(&b);
+	}
+}
+
 static void test_json_values(void **state)
 {
 	struct json *j = parse(
@@ -493,13 +602,23 @@ static void test_fault(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_err),         cmocka_unit_test(test_buf),
-		cmocka_unit_test(test_arena),       cmocka_unit_test(test_base64),
-		cmocka_unit_test(test_json_values), cmocka_unit_test(test_json_refuses),
-		cmocka_unit_test(test_json_pairs),  cmocka_unit_test(test_json_double),
-		cmocka_unit_test(test_utf8),        cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_rng),         cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_fault_locks), cmocka_unit_test(test_fault_foreign),
+		cmocka_unit_test(test_err),
+		cmocka_unit_test(test_buf),
+		cmocka_unit_test(test_arena),
+		cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_base64_long),
+		cmocka_unit_test(test_json_long_strings),
+		cmocka_unit_test(test_json_long_errors),
+		cmocka_unit_test(test_json_values),
+		cmocka_unit_test(test_json_refuses),
+		cmocka_unit_test(test_json_pairs),
+		cmocka_unit_test(test_json_double),
+		cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_rng),
+		cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_fault_locks),
+		cmocka_unit_test(test_fault_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
