@@ -4,11 +4,17 @@
 A session with tools in which the history grows, results come back, answers are sent back as they came, and reminders are put in
 between, as agents do.  Each turn's prompt tokens that were computed are compared with those that are new since the turn before: what is
 computed beyond these was known.  What the template writes otherwise than before counts as new.  Every turn is also asked of a server that keeps no prefix (but remembers its answers' tokens, as the first
-does: the prompts are the same): the answers must be the same, byte for byte.  Prints one line a tenth turn and one at the end."""
+does: the prompts are the same): the answers must be the same, byte for byte.  Prints one line a tenth turn and one at the end.
+
+The servers are started with a context of 256 tokens a turn, which such a session stays below; --ctx takes another.  A folder whose
+model has less (weft-tiny has 4,096) is served as a copy that says it has so many: the bytes stay comparable, the text was poor before."""
 import argparse
 import json
+import os
 import random
 import sys
+import tempfile
+import urllib.error
 import urllib.request
 
 from serving import Serving
@@ -20,7 +26,7 @@ parser.add_argument("--turns", type=int, default=60)
 parser.add_argument("--answer", type=int, default=24, help="tokens of an answer, at most")
 parser.add_argument("--result", type=int, default=200, help="words of a tool's result, at most")
 parser.add_argument("--verbose", action="store_true")
-parser.add_argument("--ctx", type=int, default=0)
+parser.add_argument("--ctx", type=int, default=0, help="tokens of the servers' context; 0: 256 a turn")
 options = parser.parse_args()
 
 TOOLS = [{"type": "function", "function": {"name": n, "description": "Does it.", "parameters": {
@@ -32,7 +38,10 @@ WORDS = "the capital of Peru is Lima and what was in the file that you have read
 
 def post(port, path, body):
     r = urllib.request.Request("http://127.0.0.1:%d%s" % (port, path), json.dumps(body).encode(), {"Content-Type": "application/json"})
-    return json.loads(urllib.request.urlopen(r, timeout=600).read())
+    try:
+        return json.loads(urllib.request.urlopen(r, timeout=600).read())
+    except urllib.error.HTTPError as e:
+        sys.exit("%s: %d: %s" % (path, e.code, e.read().decode()))
 
 
 def text_of(messages):
@@ -68,8 +77,31 @@ def said(message):
     return {k: message.get(k) for k in ("content", "reasoning_content")}, [c["function"] for c in message.get("tool_calls") or []]
 
 
-more = ["--ctx-size", str(options.ctx)] if options.ctx else []
-warm, cold = (Serving(options.weft, options.model, "--threads", "1", *more, *kept) for kept in ([], ["--prompt-cache-bytes", "0"]))
+def with_context(model, folder, n):
+    """The model; or, if its folder says that it has fewer positions, one in `folder` that says n and is otherwise the same."""
+    path = os.path.join(model, "config.json")
+    if not os.path.exists(path):
+        return model
+    with open(path) as f:
+        config = json.load(f)
+    text = config.get("text_config", config)
+    if text.get("max_position_embeddings", n) >= n:
+        return model
+    print("the model has %d positions: served as if it had %d" % (text["max_position_embeddings"], n))
+    text["max_position_embeddings"] = n
+    for name in os.listdir(model):
+        if name != "config.json":
+            os.symlink(os.path.abspath(os.path.join(model, name)), os.path.join(folder, name))
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(config, f)
+    return folder
+
+
+context = options.ctx or 256 * options.turns
+more = ["--ctx-size", str(context)]
+folder = tempfile.TemporaryDirectory()
+model = with_context(options.model, folder.name, context)
+warm, cold = (Serving(options.weft, model, "--threads", "1", *more, *kept) for kept in ([], ["--prompt-cache-bytes", "0"]))
 try:
     draw = random.Random(1)
     messages = [{"role": "system", "content": "You are an agent. " + " ".join(draw.choices(WORDS, k=40))}, {"role": "user", "content": "What is the capital of Peru?"}]
