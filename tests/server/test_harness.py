@@ -1,6 +1,6 @@
 """A task as lm-evaluation-harness scores it through `weft serve`, and the same figures from `weft logits`: its requests
-(local-completions: batches of token ids with echo, logprobs 1 and max_tokens 1; local-chat-completions: answers up to a stop), its
-sums and its accuracies, in our own words.  The task: facts of the bundled model, each with endings of others.
+(local-completions: batches of token ids, or texts, with echo, logprobs 1 and max_tokens 1; rolling, a token that ends texts before all
+of them; local-chat-completions: answers up to a stop), its sums and its accuracies, in our own words.  The task: facts of the bundled model, each with endings of others.
 Run as: test_harness.py WEFT MODEL FACTS"""
 import json
 import math
@@ -69,36 +69,41 @@ class Harness(unittest.TestCase):
             out.append([(self.encode(question + "\n" + c), n) for c in choices])
         return out
 
+    def ask(self, prompt, part):
+        """As local-completions asks, and what it makes of the reply."""
+        r = self.s.post("/v1/completions", {"model": "default", "prompt": prompt, "temperature": 0,
+                                            "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True})
+        self.assertEqual(r.status, 200, r.text())
+        choices = sorted(r.json()["choices"], key=lambda c: c["index"])
+        self.assertEqual(len(choices), len(part))
+        for c, (ids, n) in zip(choices, part):
+            own = c["logprobs"]["token_logprobs"]
+            best = c["logprobs"]["top_logprobs"]
+            self.assertEqual(len(own), len(ids) + 1)
+            yield sum(own[n:-1]), all(o == max(b.values()) for o, b in zip(own[n:-1], best[n:-1]))
+
     def from_server(self, pairs):
-        """As local-completions asks, four prompts in a request."""
+        """Four prompts in a request."""
         flat = [p for row in pairs for p in row]
         scores = []
         for at in range(0, len(flat), 4):
             part = flat[at:at + 4]
-            r = self.s.post("/v1/completions", {"model": "default", "prompt": [ids for ids, _ in part], "temperature": 0,
-                                                "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True})
-            self.assertEqual(r.status, 200, r.text())
-            choices = sorted(r.json()["choices"], key=lambda c: c["index"])
-            self.assertEqual(len(choices), len(part))
-            for c, (ids, n) in zip(choices, part):
-                own = c["logprobs"]["token_logprobs"]
-                best = c["logprobs"]["top_logprobs"]
-                self.assertEqual(len(own), len(ids) + 1)
-                scores.append((sum(own[n:-1]), all(o == max(b.values()) for o, b in zip(own[n:-1], best[n:-1]))))
+            scores += self.ask([ids for ids, _ in part], part)
         scores.reverse()
         return [[scores.pop() for _ in row] for row in pairs]
 
+    def score(self, ids, n):
+        rows = self.rows(ids)
+        total, greedy = 0.0, True
+        for i in range(n, len(ids)):
+            row = rows[i - 1]
+            top = max(row)
+            total += row[ids[i]] - top - math.log(math.fsum(math.exp(v - top) for v in row))
+            greedy &= row[ids[i]] == top
+        return total, greedy
+
     def from_logits(self, pairs):
-        def score(ids, n):
-            rows = self.rows(ids)
-            total, greedy = 0.0, True
-            for i in range(n, len(ids)):
-                row = rows[i - 1]
-                top = max(row)
-                total += row[ids[i]] - top - math.log(math.fsum(math.exp(v - top) for v in row))
-                greedy &= row[ids[i]] == top
-            return total, greedy
-        return [[score(*p) for p in row] for row in pairs]
+        return [[self.score(*p) for p in row] for row in pairs]
 
     def test_multiple_choice(self):
         docs = task(4 if QUICK else 40)
@@ -116,6 +121,19 @@ class Harness(unittest.TestCase):
         print("multiple choice, %d questions: acc %.4f, acc_norm %.4f" % (len(docs), whole.acc, whole.acc_norm))
         # The figures can tell good from bad: neither guessing nor a score that forgot the question reaches them.
         self.assertGreater(whole.acc, 0.8)
+
+    def test_texts(self):
+        """A text of which every token counts (perplexities), and prompts that are sent as text instead of tokens."""
+        end = self.encode(self.s.ask("GET", "/tokenizer_info").json()["eos_token"])
+        for question, choices, right in task(2 if QUICK else 6):
+            text = question + "\n" + choices[right]
+            ids = self.encode(text)
+            want = self.score(end + ids, len(end))
+            (got, greedy), = self.ask([end + ids], [(end + ids, len(end))])
+            self.assertAlmostEqual(got, want[0], delta=4 * DELTA, msg=text)     # of a sum of hundreds
+            self.assertEqual(greedy, want[1])
+            n = len(self.encode(question))
+            self.assertEqual(list(self.ask(text, [(ids, n)])), list(self.ask([ids], [(ids, n)])))
 
     def test_answers(self):
         """generate_until: each token of an answer is the one that `weft logits` likes best at its place."""
