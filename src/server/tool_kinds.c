@@ -70,16 +70,65 @@ void tool_put_input(const char *input, size_t n, struct buf *out)
 	buf_putc(out, '}');
 }
 
+/* Do the n bytes of JSON end within a string? */
+static bool ends_in_string(const char *p, size_t n)
+{
+	bool in = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (p[i] == '"')
+			in = !in;
+		else if (p[i] == '\\' && in)
+			i++;
+	}
+	return in;
+}
+
+/* Parses arguments that broke off behind their string, or within it: without the escape that broke off with them, at
+ * most two of six bytes, of which the second was to complete a pair.  NULL: they are not such. */
+static struct json *parse_broken(const char *arguments, size_t n)
+{
+	struct json *j = NULL;
+	struct buf b;
+
+	buf_init(&b);
+	for (size_t cut = 0; !j && cut <= 12 && cut < n; cut++) {
+		bool in = ends_in_string(arguments, n - cut);
+
+		if (cut && !in)
+			break;
+		buf_reset(&b);
+		buf_put(&b, arguments, n - cut);
+		buf_puts(&b, in ? "\"}" : "}");
+		j = json_parse(b.p, b.n, 200, NULL);
+	}
+	buf_fini(&b);
+	return j;
+}
+
+/* Arguments that broke off before their string began. */
+static bool is_beginning(const char *p, size_t n)
+{
+	const char *want = "{\"input\":\"";
+
+	for (size_t i = 0; i < n; i++)
+		if (!strchr(" \t\r\n", p[i]) && (!*want || *want++ != p[i]))
+			return false;
+	return true;
+}
+
 void tool_get_input(const char *arguments, size_t n, struct buf *out)
 {
 	struct json *j = json_parse(arguments, n, 200, NULL);
 	size_t len;
-	const char *s = json_str(json_get(j, "input"), &len);
+	const char *s;
 
-	/* Of a call that broke off, what there is. */
+	if (!j)
+		j = parse_broken(arguments, n);
+	s = json_str(json_get(j, "input"), &len);
 	if (s)
 		buf_put(out, s, len);
-	else
+	else if (!is_beginning(arguments, n))
 		buf_put(out, arguments, n);
 	json_free(j);
 }

@@ -35,6 +35,7 @@ int tools_of_messages(const struct json *tools, struct warnings *w, struct buf *
 void tool_flat_name(const char *space, const char *name, struct buf *out);
 /* The arguments that stand for a custom tool's input; and back. */
 void tool_put_input(const char *input, size_t n, struct buf *out);
+/* Of a call that broke off, its input as far as it came. */
 void tool_get_input(const char *arguments, size_t n, struct buf *out);
 
 /* The functions of list that may be called, as grammars want them: a function without parameters, in whatever spelling,

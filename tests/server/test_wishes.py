@@ -204,6 +204,14 @@ class Tools(unittest.TestCase):
                                  "response.custom_tool_call_input.done", "response.output_item.done"])
         self.assertEqual([e.get("delta", e.get("input")) for e in told if "custom" in e["type"]], ["*** Begin\n\"é\""] * 2)
         self.assertFalse([e for e in told if "function_call_arguments" in e["type"]])
+        # One that is cut has its input as far as it came, and what may yet be text of the mark that ends it.
+        whole, seen = item["input"], set()
+        for n in range(8, 60):
+            cut = self.post(RESPONSES, dict(body, max_output_tokens=n)).json()
+            if cut["output"] and cut["output"][0]["type"] == "custom_tool_call":
+                seen.add(cut["output"][0]["input"].removesuffix("\ufffd"))
+                self.assertTrue(all(map((whole + "\n</parameter>").startswith, seen)), seen)
+        self.assertGreater(len(seen), 3)
         # It comes back, and so does what it did.
         history = [{"role": "user", "content": "A"}, {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "B"},
                    {"type": "custom_tool_call_output", "call_id": "c", "output": "n7"}]
