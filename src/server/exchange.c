@@ -98,8 +98,9 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 			continue;
 		}
 		if (!r->open && clients_admit(&s->clients, h, &key)) {
-			problem_set(p, 401, "invalid_api_key", NULL,
-			            "this server wants its API key: Authorization: Bearer KEY, or x-api-key: KEY");
+			problem_set(
+				p, 401, "invalid_api_key", NULL,
+				"this server wants its API key: Authorization: Bearer KEY, x-api-key: KEY, or api-key: KEY");
 			p->shape = shape;
 			return NULL;
 		}

@@ -28,6 +28,7 @@ class Doors(unittest.TestCase):
     def test_api_key(self):
         s = self.serve(api_key="sesame")
         for headers, status in (({"x-api-key": "sesame"}, 200), ({"x-api-key": "sesam"}, 401), ({"x-api-key": ""}, 401),
+                                ({"api-key": "sesame"}, 200), ({"api-key": "sesam"}, 401),      # Azure's
                                 ({"x-api-key": "wrong", "Authorization": "Bearer sesame"}, 200),
                                 ({"x-api-key": "Bearer sesame"}, 401)):
             self.assertEqual(s.ask("GET", "/v1/models", headers=headers).status, status, headers)
@@ -85,6 +86,15 @@ class Doors(unittest.TestCase):
         s = self.serve(cors_origin="https://good.test")
         for headers, status in (({"Origin": "https://good.test", "Host": "good.test"}, 200), ({"Origin": "http://good.test"}, 403)):
             self.assertEqual(s.post(COMPLETIONS, body, headers).status, status, headers)
+
+    def test_codes(self):
+        """What is of the wrong type, and what is out of range."""
+        s = self.serve()
+        for more, code in (({"n": 129}, "invalid_value"), ({"n": 0}, "invalid_value"), ({"n": "2"}, "invalid_type"), ({"n": 1.5}, "invalid_value"),
+                           ({"temperature": -1}, "invalid_value"), ({"temperature": "0"}, "invalid_type"), ({"top_p": 2}, "invalid_value"),
+                           ({"logprobs": True, "top_logprobs": 21}, "invalid_value"), ({"logprobs": True, "top_logprobs": []}, "invalid_type")):
+            r = s.post(CHAT, user("x", max_tokens=1, **more))
+            self.assertEqual((r.status, r.error()["code"]), (400, code), more)
 
     def test_body_max(self):
         with self.assertRaisesRegex(RuntimeError, "max-body"):
