@@ -405,6 +405,7 @@ static void whole(struct generation *g, struct buf *out)
 const struct family messages_family = {
 	.path = "/v1/messages",
 	.id_prefix = "msg_",
+	.first_when_started = true,
 	.read = read_body,
 	.open = chat_open,
 	.token = chat_token,

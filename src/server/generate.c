@@ -339,6 +339,13 @@ static void keep_alive(struct generation *g)
 	event_add(g->tick, &every);
 }
 
+static void tell_first(struct generation *g, struct choice *c, struct buf *out)
+{
+	if (g->fam->first && !c->told_first)
+		g->fam->first(g, c, out);
+	c->told_first = true;
+}
+
 static void begin_stream(struct generation *g)
 {
 	struct buf extra, out;
@@ -352,9 +359,8 @@ static void begin_stream(struct generation *g)
 	                  extra.p);
 	g->streaming = true;
 	g->x->status = 200;
-	for (int i = 0; i < g->n_choice; i++)
-		if (g->fam->first)
-			g->fam->first(g, &g->choice[i], &out);
+	for (int i = 0; i < g->n_choice && !g->fam->first_when_started; i++)
+		tell_first(g, &g->choice[i], &out);
 	send_events(g, &out);
 	keep_alive(g);
 	buf_fini(&extra);
@@ -591,6 +597,10 @@ static bool pull(struct generation *g, struct choice *c)
 				/* An answer that its API ends has no DONE. */
 				if (!c->index)
 					g->prefix = ev.prefix;
+				if (g->streaming && g->fam->first_when_started) {
+					tell_first(g, c, &out);
+					taken++;
+				}
 			} else if (ev.kind == EV_PROGRESS && g->streaming && g->params.progress && g->fam->progress) {
 				g->fam->progress(g, c, &ev, &out);
 				taken++;
@@ -610,6 +620,8 @@ static bool pull(struct generation *g, struct choice *c)
 				return false;
 			} else if (ev.kind == EV_DONE) {
 				take_done(g, c, &ev);
+				if (g->streaming)
+					tell_first(g, c, &out);
 			}
 		}
 		if (!taken && !c->done)

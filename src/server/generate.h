@@ -28,7 +28,7 @@ struct choice {
 	int index;
 	int prompt; /* which of the prompts */
 	struct request *req;
-	bool started, done;
+	bool started, done, told_first;
 	enum finish finish;
 	const char *stop_text; /* the stop string that ended it, or NULL */
 	int n_prompt, n_cached, n_output, n_accepted, n_rejected;
@@ -61,6 +61,7 @@ struct family {
 	const char *path; /* for the log */
 	const char *id_prefix;
 	const char *stream_type; /* of its streams; NULL: text/event-stream */
+	bool first_when_started; /* first waits for the engine to begin, since it tells how much of the prompt was cached */
 	bool any_length;         /* the prompt is only looked at: it may be too long to be answered */
 	/* Allocates the family's own state of a request; NULL: the family has none. */
 	void *(*own_new)(void);

@@ -335,6 +335,19 @@ class Company(unittest.TestCase):
             n += 1
         self.assertGreater(n, 3)
 
+    def test_a_message_starts_with_what_was_cached(self):
+        """Clients that read the usage of the first event alone count as those that read the last."""
+        cached = []
+        for _ in range(2):
+            r = self.s.post("/v1/messages", {"messages": [{"role": "user", "content": "Who begins? " * 30}], "max_tokens": 3, "stream": True})
+            told = [json.loads(e.split("data: ", 1)[1]) for e in r.text().split("\n\n") if "data: " in e]
+            first, last = (next(e for e in told if e["type"] == kind) for kind in ("message_start", "message_delta"))
+            self.assertIs(told[0], first)
+            for name in ("input_tokens", "cache_read_input_tokens"):
+                self.assertEqual(first["message"]["usage"][name], last["usage"][name])
+            cached.append(first["message"]["usage"]["cache_read_input_tokens"])
+        self.assertGreater(cached[1], cached[0])
+
     def test_logprobs_of_prompts(self):
         """What evaluations ask for (echo with logprobs) are the numbers of `weft logits`."""
         ids = self.s.post("/tokenize", {"prompt": "The capital of France is Paris, and 3 + 4 is 7."}).json()["tokens"]
