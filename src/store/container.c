@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "store/lfs.h"
+
 int container_open(struct container *c, const struct container_ops *ops, const char *path, struct err *err)
 {
 	*c = (struct container){ 0 };
@@ -12,6 +14,8 @@ int container_open(struct container *c, const struct container_ops *ops, const c
 	for (int i = 0; !ops && containers[i]; i++)
 		if (containers[i]->match(path))
 			ops = containers[i];
+	if (!ops && lfs_refuse_file(path, err))
+		return err->code;
 	if (!ops)
 		return err_set(err, E_ARG,
 		               "%s: is %s; MODEL is a folder that holds config.json and *.safetensors, or a GGUF file",

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "store/container.h"
+#include "store/lfs.h"
 #include "store/safetensors.h"
 
 enum {
@@ -63,6 +64,8 @@ static int document(struct container *c, const char *name, struct buf *out, stru
 {
 	const char *path = place(c, name);
 
+	if (lfs_refuse_file(path, err))
+		return err->code;
 	if (!file_exists(path))
 		return err_set(err, E_MISSING,
 		               "%s: missing; a model folder has config.json, tokenizer.json and *.safetensors", path);
@@ -139,12 +142,34 @@ static int shards_of_index(struct folder *f, const struct json *index, const cha
 	return 0;
 }
 
+/* Files that `hf download` has begun and not ended: in the folder, where it notes those of a folder of one's own, and
+ * beside the snapshots of its cache. */
+static int unfinished(const struct folder *f)
+{
+	static const char *const where[] = { "", "/.cache/huggingface/download", "/../../blobs" };
+	int n = 0;
+
+	for (size_t i = 0; i < sizeof where / sizeof *where; i++) {
+		DIR *d = opendir(arena_printf(&f->c->arena, "%s%s", f->c->path, where[i]));
+		struct dirent *e;
+
+		while (d && (e = readdir(d))) {
+			size_t len = strlen(e->d_name);
+
+			n += len > 11 && !strcmp(e->d_name + len - 11, ".incomplete");
+		}
+		if (d)
+			closedir(d);
+	}
+	return n;
+}
+
 /* model*.safetensors, as mlx-lm takes them; all of "-of-NNNNN" must be there. */
 static int shards_of_folder(struct folder *f, struct names *out, struct err *err)
 {
 	DIR *d = opendir(f->c->path);
 	struct dirent *e;
-	int number, total, most = 0;
+	int number, total, most = 0, begun;
 	size_t numbered = 0;
 
 	while (d && (e = readdir(d))) {
@@ -164,6 +189,12 @@ static int shards_of_folder(struct folder *f, struct names *out, struct err *err
 	if (numbered && numbered < (size_t)most)
 		return err_set(err, E_MISSING, "%s: %zu of %d shards model-*-of-%05d.safetensors are there", f->c->path,
 		               numbered, most, most);
+	if (!out->n && (begun = unfinished(f)))
+		return err_set(
+			err, E_MISSING,
+			"%s: no model*.safetensors in this folder, and %d files that were not downloaded to their "
+			"end: `hf download` goes on with them",
+			f->c->path, begun);
 	if (!out->n)
 		return err_set(err, E_MISSING, "%s: no model*.safetensors in this folder", f->c->path);
 	return 0;

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "store/lfs.h"
 
 /* The reference library's bound; a 2.4T model's header is about 30 MB. */
 static const uint64_t HEADER_MAX = 100000000;
@@ -208,6 +209,8 @@ static int read_header(struct safetensors *s, const char *path, const uint8_t *p
 	uint64_t len;
 	int code = 0;
 
+	if (lfs_refuse(path, p, n, err))
+		return err->code;
 	if (n < 8)
 		return err_set(err, E_FORMAT, "%s: %zu bytes: too short for a safetensors file (truncated?)", path, n);
 	len = load_u64le(p);

@@ -104,6 +104,9 @@ static void test_headers(void **state)
 	}
 }
 
+/* As a clone leaves it where git-lfs has not fetched the file. */
+#define LFS "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 134217728\n"
+
 static void test_short_files(void **state)
 {
 	static const struct {
@@ -117,6 +120,7 @@ static void test_short_files(void **state)
 		{ "\x10\0\0\0\0\0\0\0{}", 10, "header of 16 bytes|has 2" },
 		{ "\0\0\0\0\0\0\0\x80{}", 10, "9223372036854775808" },
 		{ "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "18446744073709551615" },
+		{ LFS, sizeof LFS - 1, "git lfs pull" },
 	};
 
 	for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
@@ -203,7 +207,16 @@ static void test_folder_errors(void **state)
 	open_fails(dir, E_FORMAT, "config.json|array");
 	folder_puts(dir, "config.json", "{\"model_type\":\"llama\"}");
 	open_fails(dir, E_MISSING, "no model*.safetensors");
+	folder_puts(dir, "a.incomplete", "");
+	folder_puts(dir, "b.incomplete", "");
+	open_fails(dir, E_MISSING, "no model*.safetensors|2 files|hf download");
 	open_fails(folder_path(dir, "config.json"), E_ARG, "config.json: is a file of another kind");
+	folder_puts(dir, "config.json", LFS);
+	open_fails(dir, E_FORMAT, "config.json: a pointer of git-lfs");
+	folder_puts(dir, "config.json", "{\"model_type\":\"llama\"}");
+	folder_puts(dir, "x.gguf", LFS);
+	open_fails(folder_path(dir, "x.gguf"), E_FORMAT, "x.gguf: a pointer of git-lfs|git lfs pull");
+	unlink(folder_path(dir, "x.gguf"));
 
 	folder_put_tensors(dir, "model-00001-of-00002.safetensors", ONE("a"), 8);
 	open_fails(dir, E_MISSING, "1 of 2 shards");
