@@ -22,6 +22,41 @@ static void put_choices(const char *arg)
 		putchar(*arg == '|' ? ' ' : *arg);
 }
 
+/* Is d the command c, or one whose name goes on from c's, as `bench serve` from `bench`? */
+static bool goes_on(const struct command *d, const struct command *c)
+{
+	size_t n = strlen(c->name);
+
+	return !strncmp(d->name, c->name, n) && (!d->name[n] || d->name[n] == ' ');
+}
+
+/* Is it an option of c, or of a command that goes on from c? */
+static bool option_follows(const struct option *op, const struct command *c)
+{
+	for (const struct command *d = commands; d->name; d++)
+		if (goes_on(d, c) && option_is_of(op, d->bit))
+			return true;
+	return false;
+}
+
+/* The words that may follow a command's name, beside options and files: second names, and what its argument is one of. */
+static void put_words(const struct command *c)
+{
+	for (const struct command *d = commands; d->name; d++)
+		if (goes_on(d, c) && strchr(d->name, ' '))
+			printf("%s ", strchr(d->name, ' ') + 1);
+	if (strchr(c->args, '|') && !strchr(c->args, ' '))
+		put_choices(c->args);
+}
+
+static bool has_words(const struct command *c)
+{
+	for (const struct command *d = commands; d->name; d++)
+		if (goes_on(d, c) && strchr(d->name, ' '))
+			return true;
+	return strchr(c->args, '|') && !strchr(c->args, ' ');
+}
+
 /* Text between single quotes of sh, with a quote in it left out. */
 static void put_quoted(const char *text, const char *stop)
 {
@@ -50,18 +85,23 @@ static void bash(void)
 			continue;
 		printf("\t%s)\n\t\tcase $prev in\n", c->name);
 		for (int i = 0; i < n_options; i++)
-			if (option_is_of(&option_table[i], c->bit) && is_choice(&option_table[i])) {
+			if (option_follows(&option_table[i], c) && is_choice(&option_table[i])) {
 				printf("\t\t--%s) words='", option_table[i].name);
 				put_choices(option_table[i].arg);
 				printf("' ;;\n");
 			}
+		if (has_words(c)) {
+			printf("\t\t%s) words='", c->name);
+			put_words(c);
+			printf("' ;;\n");
+		}
 		printf("\t\t*) words='");
 		for (int i = 0; i < n_options; i++)
-			if (option_is_of(&option_table[i], c->bit))
+			if (option_follows(&option_table[i], c))
 				printf("--%s ", option_table[i].name);
 		printf("' ;;\n\t\tesac ;;\n");
 	}
-	printf("\tcompletion) words='bash zsh fish' ;;\n\tesac\n"
+	printf("\tesac\n"
 	       "\tcase $cur$words in\n\t-* | [a-z]*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n\tesac\n"
 	       "}\n"
 	       "complete -o default -F _weft weft\n");
@@ -70,7 +110,7 @@ static void bash(void)
 static void zsh(void)
 {
 	printf("#compdef weft\n"
-	       "local -a commands options\n"
+	       "local -a commands options words_of\n"
 	       "commands=(\n");
 	for (const struct command *c = commands; c->name; c++)
 		if (first_of_name(c)) {
@@ -84,11 +124,13 @@ static void zsh(void)
 	for (const struct command *c = commands; c->name; c++) {
 		if (!first_of_name(c))
 			continue;
-		printf("%s)\n\toptions=(\n", c->name);
+		printf("%s)\n\twords_of=(", c->name);
+		put_words(c);
+		printf(")\n\toptions=(\n");
 		for (int i = 0; i < n_options; i++) {
 			const struct option *op = &option_table[i];
 
-			if (!option_is_of(op, c->bit))
+			if (!option_follows(op, c))
 				continue;
 			printf("\t\t--%s'[", op->name);
 			for (const char *p = op->help; *p && *p != ';' && *p != ':'; p++)
@@ -108,7 +150,8 @@ static void zsh(void)
 	}
 	printf("*) options=() ;;\nesac\n"
 	       "shift words\n(( CURRENT-- ))\n"
-	       "_arguments $options '*:model:_files'\n");
+	       "if (( $#words_of )); then\n\t_arguments $options \"1:word:($words_of)\" '*:model:_files'\n"
+	       "else\n\t_arguments $options '*:model:_files'\nfi\n");
 }
 
 static void fish(void)
@@ -119,10 +162,15 @@ static void fish(void)
 		printf("complete -c weft -n __fish_use_subcommand -a %s -d ", c->name);
 		put_quoted(c->what, "");
 		putchar('\n');
+		if (has_words(c)) {
+			printf("complete -c weft -n '__fish_seen_subcommand_from %s' -f -a '", c->name);
+			put_words(c);
+			printf("'\n");
+		}
 		for (int i = 0; i < n_options; i++) {
 			const struct option *op = &option_table[i];
 
-			if (!option_is_of(op, c->bit))
+			if (!option_follows(op, c))
 				continue;
 			printf("complete -c weft -n '__fish_seen_subcommand_from %s' -l %s", c->name, op->name);
 			if (is_choice(op)) {

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -107,7 +108,23 @@ def test_shells():
     assert ask("weft", "serve", "--prompt-cache-d") == ["--prompt-cache-dir", "--prompt-cache-disk-bytes"]
     assert ask("weft", "run", "--think", "o") == ["on", "off"]
     assert ask("weft", "inspect", "--port") == []
+    assert ask("weft", "completion", "") == ["bash", "zsh", "fish"] and ask("weft", "bench", "s") == ["serve"]
+    assert ask("weft", "bench", "serve", "--rat") == ["--rate"]
     assert "#compdef weft" in run("completion", "zsh").stdout and "complete -c weft" in run("completion", "fish").stdout
+    with tempfile.TemporaryDirectory() as d:
+        script = os.path.join(d, "_weft")
+        if shutil.which("fish"):
+            with open(script, "w") as f:
+                f.write(run("completion", "fish").stdout)
+            for line, want in [("weft ser", ["serve"]), ("weft run --think ", ["off", "on"]), ("weft bench s", ["serve"]),
+                               ("weft serve --prompt-cache-d", ["--prompt-cache-dir", "--prompt-cache-disk-bytes"]),
+                               ("weft completion ", ["bash", "fish", "zsh"]), ("weft inspect --port", [])]:
+                p = subprocess.run(["fish", "-N", "-c", "source $argv[1]; complete -C $argv[2]", script, line], capture_output=True, text=True, cwd=d)
+                assert sorted(x.split("\t")[0] for x in p.stdout.splitlines()) == want, (line, p)
+        if shutil.which("zsh"):
+            with open(script, "w") as f:
+                f.write(run("completion", "zsh").stdout)
+            assert subprocess.run(["zsh", "-fn", script], capture_output=True).returncode == 0
     assert "not bash, zsh or fish" in run("completion", "csh", code=2).stderr
     page = run("man").stdout
     for option in re.findall(r"--([a-z-]+)", run("serve", "--help", "all").stdout):
