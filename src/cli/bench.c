@@ -446,7 +446,7 @@ static int complete(const struct options *given, struct options *o, struct err *
 	o->ctx_size = (int)ctx;
 	o->parallel = 2 * largest(&given->bench_batch) + 1;
 	o->queue = o->parallel;
-	if (o->draft_kind == DRAFT_NONE && (o->draft_model || o->draft_pretend > 0))
+	if (o->draft_kind == DRAFT_NONE && (o->draft_model.n || o->draft_pretend > 0))
 		o->draft_kind = DRAFT_AUTO;
 	return 0;
 }

@@ -73,8 +73,8 @@ struct options {
 	double verify_cache; /* share of hits that is computed again */
 
 	/* Speculation. */
-	const char *draft_model; /* NULL: none */
-	enum draft_kind { DRAFT_NONE, DRAFT_NGRAM, DRAFT_MODEL, DRAFT_HEAD, DRAFT_AUTO } draft_kind;
+	struct texts draft_model; /* folders */
+	enum draft_kind { DRAFT_NONE, DRAFT_NGRAM, DRAFT_GRAMMAR, DRAFT_MODEL, DRAFT_HEAD, DRAFT_AUTO } draft_kind;
 	int n_draft; /* tokens */
 	bool draft_fixed;
 	double draft_pretend; /* 0: no */

@@ -90,10 +90,13 @@ static void start(struct huge_pages *h)
 void huge_pages_begin(struct huge_pages *h, const struct huge_pages_of *of, bool now)
 {
 	struct buf text;
+	size_t bytes = 0;
 	bool fits;
 
 	*h = (struct huge_pages){ .of = *of, .spare = memory_total() / 16 };
-	if (weight_bytes(of->store[0]) + weight_bytes(of->store[1]) < LEAST)
+	for (int i = 0; i < HUGE_STORES_MAX; i++)
+		bytes += weight_bytes(of->store[i]);
+	if (bytes < LEAST)
 		return;
 	buf_init(&text);
 	h->huge = read_small("/sys/kernel/mm/transparent_hugepage/enabled", &text) && !strstr(text.p, "[never]");

@@ -14,8 +14,9 @@
 #include "engine/engine.h"
 #include "store/store.h"
 
+enum { HUGE_STORES_MAX = 8 };
 struct huge_pages_of {
-	struct store *store[2]; /* of the models whose weights be has; NULL: none */
+	struct store *store[HUGE_STORES_MAX]; /* of the models whose weights be has; NULL: none */
 	struct backend *be;
 	struct engine *engine; /* that reads them */
 	enum arith arith;

@@ -292,17 +292,17 @@ int identity_of_weights(const struct store *st, const char *dir, struct digest *
 	return 0;
 }
 
-int identity_of_draft(const struct session *s, const struct options *o, const struct digest *of, struct digest *out,
-                      struct err *err)
+int identity_of_draft(const struct draft_source *d, const struct options *o, const struct digest *of,
+                      struct digest *out, struct err *err)
 {
-	const struct store *st = s->drafts.store; /* NULL: the model's own draft head */
+	const struct store *st = d->store;
 	struct sha256 h;
 	int rc = 0;
 
 	sha256_init(&h);
 	put_text(&h, "weft, what a drafter keeps, 1");
 	sha256_field(&h, of->b, sizeof(of->b));
-	put_caches(&h, s->drafts.model);
+	put_caches(&h, d->model);
 	if (st) {
 		put_weights(&h, st, o->disk_dir);
 		rc = put_document(&h, st, "config.json", true, err);

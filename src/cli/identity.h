@@ -17,9 +17,9 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 /* The digest of all weights' bytes alone; dir, which is made, remembers them as above. */
 int identity_of_weights(const struct store *st, const char *dir, struct digest *out, struct err *err);
 
-/* Identity of what the drafter over s->drafts.model, which is attached, keeps; of: the identity
- * of the model's. */
-int identity_of_draft(const struct session *s, const struct options *o, const struct digest *of, struct digest *out,
-                      struct err *err);
+/* The digest of everything that determines what a drafter keeps beside a prefix.  d's model is attached; of: the
+ * model's digest. */
+int identity_of_draft(const struct draft_source *d, const struct options *o, const struct digest *of,
+                      struct digest *out, struct err *err);
 
 #endif

@@ -2,6 +2,7 @@
 #include "cli/load.h"
 #include "engine/draft/draft.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -401,6 +402,18 @@ void kv_describe(struct buf *out, const struct kv_pair *layer, const struct shap
 	buf_printf(out, ", %zu bytes per token", model_kv_row_bytes(shape, &rows));
 }
 
+static void begin_huge_pages(struct session *s, const struct options *o, const struct plan *plan, bool now)
+{
+	struct huge_pages_of of = {
+		.store = { s->store }, .engine = s->engine, .be = s->be, .arith = o->arith, .planned = plan_total(plan)
+	};
+
+	static_assert(1 + DRAFT_SOURCES_MAX <= HUGE_STORES_MAX, "room for every store");
+	for (int i = 0; i < s->drafts.n_of; i++)
+		of.store[1 + i] = s->drafts.of[i].store;
+	huge_pages_begin(&s->huge, &of, now);
+}
+
 static int open_engine(struct session *s, const struct options *o, unsigned what, struct err *err)
 {
 	struct engine_opts eo = {
@@ -471,13 +484,15 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		read_without_experts(s->store, s->model);
 	else
 		read_weights(s->store);
-	if (s->drafts.store)
-		read_weights(s->drafts.store);
+	for (int i = 0; i < s->drafts.n_of; i++)
+		if (s->drafts.of[i].store)
+			read_weights(s->drafts.of[i].store);
 	progress(s->store->name, NULL, 0);
 	eo.draft_fixed = o->draft_fixed || what & LOAD_LOGITS;
-	rc = drafts_open(&s->drafts, o, s->model, &eo, err);
-	if (!rc && o->disk_dir && s->drafts.model && s->drafts.n)
-		rc = identity_of_draft(s, o, &eo.model, &s->drafts.drafter[s->drafts.n - 1]->identity, err);
+	rc = drafts_open(&s->drafts, o, s->model, s->tok, &eo, err);
+	for (int i = 0; i < s->drafts.n_of && o->disk_dir && !rc; i++)
+		if (s->drafts.of[i].drafter)
+			rc = identity_of_draft(&s->drafts.of[i], o, &eo.model, &s->drafts.of[i].drafter->identity, err);
 	if (rc)
 		return rc;
 	rc = engine_open(&s->engine, s->model, s->tok, &eo, err);
@@ -487,13 +502,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	if (what & LOAD_HUGE_NOW)
 		progress(s->store->name, "weights into memory of their own", -1);
 	if (what & (LOAD_HUGE | LOAD_HUGE_NOW) && !o->small_pages)
-		huge_pages_begin(&s->huge,
-		                 &(struct huge_pages_of){ .store = { s->store, s->drafts.store },
-		                                          .engine = s->engine,
-		                                          .be = s->be,
-		                                          .arith = o->arith,
-		                                          .planned = plan_total(&plan) },
-		                 what & LOAD_HUGE_NOW);
+		begin_huge_pages(s, o, &plan, what & LOAD_HUGE_NOW);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "cli/load_draft.h"
 #include "engine/draft/draft.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -12,7 +13,8 @@
 /* Text of ended sequences that ngram looks into: some megabytes. */
 enum { TEXT_MAX = 1 << 18 };
 
-static int same_tokens(const struct drafts *d, const struct model *m, const struct tokenizer *tok, struct err *err)
+static int same_tokens(const struct draft_source *d, const struct model *m, const struct tokenizer *tok,
+                       struct err *err)
 {
 	struct tokenizer *own = NULL;
 	struct buf json;
@@ -39,40 +41,91 @@ static int same_tokens(const struct drafts *d, const struct model *m, const stru
 	return rc;
 }
 
-static int bind_other(struct drafts *d, const struct options *o, const struct model *m, const struct tokenizer *tok,
-                      struct err *err)
+/* By which name its drafter is counted. */
+static const char *source_name(const struct draft_source *d)
 {
-	int rc = store_open(&d->store, o->draft_model, err);
+	return d->head ? d->model->ops->arch[0] : "model";
+}
+
+/* Is there one already that is counted by the name of the newest? */
+static const struct draft_source *source_twin(const struct drafts *d)
+{
+	for (int i = 0; i + 1 < d->n_of; i++)
+		if (!strcmp(source_name(&d->of[i]), source_name(&d->of[d->n_of - 1])))
+			return &d->of[i];
+	return NULL;
+}
+
+static int bind_given(struct drafts *ds, const char *name, const struct options *o, const struct model *m,
+                      const struct tokenizer *tok, struct err *err)
+{
+	struct draft_source *d = &ds->of[ds->n_of];
+	int rc = store_open(&d->store, name, err);
 
 	if (rc)
 		return err_prefix(err, "--draft-model");
+	ds->n_of++;
 	d->head = model_only_head(d->store);
 	if (o->draft_kind != DRAFT_AUTO && d->head != (o->draft_kind == DRAFT_HEAD))
-		return err_set(err, E_ARG, "--draft-model %s is a %s, and --draft-kind says %s", o->draft_model,
+		return err_set(err, E_ARG, "--draft-model %s is a %s, and --draft-kind says %s", name,
 		               d->head ? "draft head" : "whole model", o->draft_kind == DRAFT_HEAD ? "head" : "model");
 	if (d->head)
-		return model_bind_head(&d->model, m, d->store, err);
-	rc = model_bind(&d->model, d->store, err);
-	return rc ? rc : same_tokens(d, m, tok, err);
+		rc = model_bind_head(&d->model, m, d->store, err);
+	else
+		rc = model_bind(&d->model, d->store, err);
+	if (!rc && !d->head)
+		rc = same_tokens(d, m, tok, err);
+	if (!rc && source_twin(ds))
+		return err_set(err, E_ARG, "--draft-model %s and %s: two that draft as %s, and one of a kind can",
+		               source_twin(ds)->store->name, d->store->name, source_name(d));
+	return rc;
+}
+
+/* The model's own draft head, unless there is one of its kind. */
+static int bind_own(struct drafts *ds, const struct model *m, struct store *st, struct err *err)
+{
+	struct draft_source *d = &ds->of[ds->n_of];
+	int rc = model_bind_head(&d->model, m, st, err);
+
+	if (rc)
+		return rc;
+	d->head = true;
+	ds->n_of++;
+	if (source_twin(ds)) {
+		model_close(d->model);
+		*d = (struct draft_source){ 0 };
+		ds->n_of--;
+	}
+	return 0;
+}
+
+/* Does the kind leave models and heads out? */
+static bool without_models(const struct options *o)
+{
+	return o->draft_kind == DRAFT_NONE || o->draft_kind == DRAFT_NGRAM || o->draft_kind == DRAFT_GRAMMAR;
 }
 
 int drafts_bind(struct drafts *d, const struct options *o, const struct model *m, struct store *st,
                 const struct tokenizer *tok, struct err *err)
 {
 	struct err why;
-	int rc;
+	int rc = 0;
 
 	*d = (struct drafts){ 0 };
-	if (o->draft_model && (o->draft_kind == DRAFT_NONE || o->draft_kind == DRAFT_NGRAM))
+	if (o->draft_model.n && without_models(o))
 		return err_set(err, E_ARG, "--draft-model is given, and --draft-kind says to draft without a model");
-	if (o->draft_kind == DRAFT_MODEL && !o->draft_model)
+	if (o->draft_model.n > DRAFT_MODELS_MAX)
+		return err_set(err, E_ARG, "--draft-model: %d models, at most %d can draft", o->draft_model.n,
+		               DRAFT_MODELS_MAX);
+	if (o->draft_kind == DRAFT_MODEL && !o->draft_model.n)
 		return err_set(err, E_ARG, "--draft-kind model needs --draft-model");
-	if (o->draft_kind == DRAFT_NONE || o->draft_kind == DRAFT_NGRAM || !o->n_draft || o->draft_pretend > 0)
+	if (without_models(o) || !o->n_draft || o->draft_pretend > 0)
 		return 0;
-	if (o->draft_model)
-		return bind_other(d, o, m, tok, err);
-	rc = model_bind_head(&d->model, m, st, &why);
-	d->head = !rc;
+	for (int i = 0; i < o->draft_model.n && !rc; i++)
+		rc = bind_given(d, o->draft_model.v[i], o, m, tok, err);
+	if (rc || o->draft_kind == DRAFT_MODEL || (o->draft_kind == DRAFT_HEAD && d->n_of))
+		return rc;
+	rc = bind_own(d, m, st, &why);
 	if (!rc || o->draft_kind != DRAFT_HEAD) {
 		if (rc && rc != E_MISSING && rc != E_UNSUPPORTED)
 			log_warn("drafting without the model's draft head: %s", why.msg);
@@ -87,15 +140,13 @@ int drafts_tokens(const struct options *o)
 	return o->draft_kind == DRAFT_NONE ? 0 : o->n_draft;
 }
 
-size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_t memory)
+static size_t source_plan(struct draft_source *d, const struct options *o, int ctx_max, size_t memory)
 {
 	size_t prefix = o->prefix_bytes < memory / 8 ? o->prefix_bytes : memory / 8, least;
-	const struct shape *s = d->model ? &d->model->shape : NULL;
+	const struct shape *s = &d->model->shape;
 	struct model_opts mo;
 	size_t most, states, given;
 
-	if (!s || !drafts_tokens(o))
-		return 0;
 	if (ctx_max > s->ctx_max)
 		ctx_max = s->ctx_max;
 	mo = (struct model_opts){ .kv = model_kv_default(o->arith), .step_rows = step_rows_of(o, s) };
@@ -113,7 +164,17 @@ size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_
 	return d->kv_bytes + d->prefix_bytes + given + 2 * states + (size_t)s->weight_bytes;
 }
 
-static int open_model(struct drafts *d, const struct options *o, struct model *m, struct err *err)
+size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_t memory)
+{
+	size_t all = 0;
+
+	for (int i = 0; i < d->n_of && drafts_tokens(o); i++)
+		all += source_plan(&d->of[i], o, ctx_max, memory);
+	return all;
+}
+
+static int open_source(struct drafts *ds, struct draft_source *d, const struct options *o, struct model *m,
+                       struct err *err)
 {
 	const struct shape *s = &d->model->shape;
 	struct model_opts mo = {
@@ -132,25 +193,31 @@ static int open_model(struct drafts *d, const struct options *o, struct model *m
 	if (rc)
 		return err_prefix(err, "drafting");
 	if (d->head)
-		rc = draft_head_open(&d->drafter[d->n], d->model, o->parallel, d->prefix_bytes, err);
+		rc = draft_head_open(&d->drafter, d->model, o->parallel, d->prefix_bytes, err);
 	else
-		rc = draft_model_open(&d->drafter[d->n], d->model, o->parallel, d->prefix_bytes, err);
-	d->n += !rc;
+		rc = draft_model_open(&d->drafter, d->model, o->parallel, d->prefix_bytes, err);
+	if (!rc)
+		ds->drafter[ds->n++] = d->drafter;
 	return rc;
 }
 
-int drafts_open(struct drafts *d, const struct options *o, struct model *m, struct engine_opts *eo, struct err *err)
+/* Who says something now and then, before those who always do. */
+int drafts_open(struct drafts *d, const struct options *o, struct model *m, const struct tokenizer *tok,
+                struct engine_opts *eo, struct err *err)
 {
 	int rc = 0;
 
+	static_assert(2 + DRAFT_SOURCES_MAX <= DRAFTERS_MAX, "a place for each");
 	if (!drafts_tokens(o))
 		return 0;
 	if (o->draft_pretend > 0)
 		d->drafter[d->n++] = draft_pretend_open();
-	else if (o->draft_kind == DRAFT_AUTO || o->draft_kind == DRAFT_NGRAM)
+	else if (tok && (o->draft_kind == DRAFT_AUTO || o->draft_kind == DRAFT_GRAMMAR))
+		d->drafter[d->n++] = draft_grammar_open(tok);
+	if (o->draft_pretend <= 0 && (o->draft_kind == DRAFT_AUTO || o->draft_kind == DRAFT_NGRAM))
 		d->drafter[d->n++] = draft_ngram_open(o->parallel, TEXT_MAX);
-	if (d->model)
-		rc = open_model(d, o, m, err);
+	for (int i = 0; i < d->n_of && !rc; i++)
+		rc = open_source(d, &d->of[i], o, m, err);
 	memcpy(eo->drafter, d->drafter, sizeof(eo->drafter));
 	eo->n_drafter = d->n;
 	eo->n_draft = d->n ? o->n_draft : 0;
@@ -162,8 +229,10 @@ void drafts_close(struct drafts *d)
 {
 	for (int i = 0; i < d->n; i++)
 		d->drafter[i]->ops->close(d->drafter[i]);
-	model_close(d->model);
-	if (d->store)
-		store_close(d->store);
+	for (int i = 0; i < d->n_of; i++) {
+		model_close(d->of[i].model);
+		if (d->of[i].store)
+			store_close(d->of[i].store);
+	}
 	*d = (struct drafts){ 0 };
 }

@@ -5,12 +5,22 @@
 #include "cli/cli.h"
 #include "engine/engine.h"
 
-struct drafts {
-	struct store *store; /* of --draft-model; NULL: none */
-	struct model *model; /* a second model, or a draft head; NULL: none */
+/* Models that --draft-model may name; and the model's own head beside them. */
+enum { DRAFT_MODELS_MAX = 5, DRAFT_SOURCES_MAX = DRAFT_MODELS_MAX + 1 };
+
+/* A second model, or a draft head. */
+struct draft_source {
+	struct store *store; /* of --draft-model; NULL: the model's own head */
+	struct model *model;
 	bool head;
 	size_t kv_bytes, prefix_bytes; /* what it may take for keys and values, for kept prefixes */
-	struct drafter *drafter[DRAFTERS_MAX];
+	struct drafter *drafter;       /* over it, once it is open */
+};
+
+struct drafts {
+	struct draft_source of[DRAFT_SOURCES_MAX]; /* [n_of] no two of a kind */
+	int n_of;
+	struct drafter *drafter[DRAFTERS_MAX]; /* [n] in the order in which they are asked */
 	int n;
 };
 
@@ -22,8 +32,9 @@ int drafts_bind(struct drafts *d, const struct options *o, const struct model *m
 int drafts_tokens(const struct options *o);
 /* Bytes in all beyond what m takes, of the memory there is for everything. */
 size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_t memory);
-/* After m was attached: into eo. */
-int drafts_open(struct drafts *d, const struct options *o, struct model *m, struct engine_opts *eo, struct err *err);
+/* After m was attached: into eo.  tok NULL: the model has none, and nobody drafts from a grammar. */
+int drafts_open(struct drafts *d, const struct options *o, struct model *m, const struct tokenizer *tok,
+                struct engine_opts *eo, struct err *err);
 /* After the engine is closed, before m. */
 void drafts_close(struct drafts *d);
 

@@ -270,17 +270,20 @@ const struct option option_table[] = {
 	  group_model, "with --prompt-cache-dir: size of the folder" },
 	{ CMD_SERVE, "verify-cache", NULL, NULL, K_DOUBLE, AT(verify_cache), NONE, 0, 1, "P", "0", group_model,
 	  "compute this share of the prefixes that were reused again when idle, and compare byte for byte" },
-	{ CMD_CHAT, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|head|auto", "auto",
-	  group_model,
-	  "who guesses ahead: nobody, a search in the text, --draft-model, a draft head, the model's own or that of --draft-model, or all there "
-	  "are.  Answers are the same; they come faster" },
-	{ CMD_LOGITS, "draft", NULL, "draft-kind", K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|head|auto",
-	  "none", group_this, "who guesses ahead while decoding; changes no bit" },
-	{ CMD_BENCH, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|model|head|auto",
-	  "none", group_model, "decode with this guessing ahead as well, and say how much faster that is" },
-	{ CMD_COMMON | (CMD_ENGINE & ~CMD_PPL), "draft-model", "md", NULL, K_TEXT, AT(draft_model), NONE, 0, 0, "MODEL",
-	  NULL, group_model,
-	  "smaller model with the same tokens, or a folder with a draft head (MTP, EAGLE-3, DFlash), to guess ahead with" },
+	{ CMD_CHAT, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|grammar|model|head|auto",
+	  "auto", group_model,
+	  "who guesses ahead: nobody, a search in the text, what the form of an answer leaves open, --draft-model, a draft head (of --draft-model, "
+	  "or else the model's own), or all there are.  Answers are the same; they come faster" },
+	{ CMD_LOGITS, "draft", NULL, "draft-kind", K_DRAFT, AT(draft_kind), NONE, 0, 0,
+	  "none|ngram|grammar|model|head|auto", "none", group_this,
+	  "who guesses ahead while decoding; changes no bit" },
+	{ CMD_BENCH, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0,
+	  "none|ngram|grammar|model|head|auto", "none", group_model,
+	  "decode with this guessing ahead as well, and say how much faster that is" },
+	{ CMD_COMMON | (CMD_ENGINE & ~CMD_PPL), "draft-model", "md", NULL, K_TEXTS, AT(draft_model), NONE, 0, 0,
+	  "MODEL", NULL, group_model,
+	  "smaller model with the same tokens, or a folder with a draft head (MTP, EAGLE-3, DFlash), to guess ahead with; may be given for one of "
+	  "each kind" },
 	{ CMD_ENGINE & ~CMD_PPL, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8",
 	  group_model, "most tokens guessed ahead per step; fewer where they do not pay" },
 	{ CMD_SERVE | CMD_RUN | CMD_BENCH, "draft-fixed", NULL, NULL, K_FLAG, AT(draft_fixed), NONE, 0, 0, NULL, NULL,
@@ -339,7 +342,7 @@ static bool no_draft(const struct options *o)
 }
 static bool no_bench_draft(const struct options *o)
 {
-	return no_draft(o) && !o->draft_model && o->draft_pretend == 0;
+	return no_draft(o) && !o->draft_model.n && o->draft_pretend == 0;
 }
 static bool no_tokens(const struct options *o)
 {

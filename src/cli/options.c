@@ -149,7 +149,7 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 		return 0;
 	}
 	if (op->kind == K_DRAFT) {
-		static const char *const name[] = { "none", "ngram", "model", "head", "auto" };
+		static const char *const name[] = { "none", "ngram", "grammar", "model", "head", "auto" };
 
 		for (int i = DRAFT_NONE; i <= DRAFT_AUTO; i++)
 			if (!strcmp(text, name[i])) {

@@ -95,6 +95,7 @@ struct request {
 	/* Tokens guessed to follow the last one, for the next step alone. */
 	int32_t draft[DRAFT_MAX];
 	int n_draft, draft_by;      /* draft_by: index of the drafter; -1: what is given */
+	int draft_dare;             /* the drafter that is asked first in this step, to learn of it; -1: none */
 	int n_draft_max;            /* most that were allowed by the ask */
 	int n_accepted, n_rejected; /* of all rounds */
 	struct draft_try tries[DRAFTERS_MAX];
@@ -179,6 +180,8 @@ struct drafting {
 	struct draft_time token[DRAFTERS_MAX];                    /* for one token, however long ago */
 	struct draft_time row[DRAFTERS_MAX];                      /* for one token that it catches up with, likewise */
 	int idle[DRAFTERS_MAX], wait[DRAFTERS_MAX];               /* as draft_try's, of the oldest sequence */
+	int64_t asked_at[DRAFTERS_MAX]; /* cost.now when it was asked last, of any sequence ... */
+	int dare[DRAFTERS_MAX];         /* ... after how many steps it is asked before others */
 	struct draft_lengths lengths;
 	double purse; /* nanoseconds for trying what is not expected to pay */
 	struct draft_accounts accounts;

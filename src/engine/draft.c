@@ -18,6 +18,8 @@ static const double TRIED_MIN = 8;
 static const double FADE_OWN = 0.95, FADE_ALL = 0.99;
 /* Steps until a sequence is drafted for that was not worth it. */
 enum { WAIT_FIRST = 64, WAIT_MOST = 512 };
+/* Steps until a drafter that nobody was asked of is asked before the others, while little is known of it. */
+enum { DARE_FIRST = 8 };
 /* Exploration budget: the share of all time that drafts not expected to pay may take, and its most at once, in ns. */
 static const double PURSE = 0.01, PURSE_MOST = 1e9;
 /* Factor by which an expected gain, which may not come, must exceed its cost. */
@@ -223,16 +225,25 @@ static bool makes_good(struct engine *e, struct request *r, int k, int max, cons
 	return saves - beside >= SURE * first;
 }
 
+/* Has drafter k anything to say of r? */
+static bool speaks(const struct engine *e, const struct request *r, int k)
+{
+	return r->mask || !e->opts.drafter[k]->held;
+}
+
 /* Is it another drafter that should be asked, or none: one that is asked after k is
  * expected to be worth more for r alone, or k would not make good for catching up? */
 static bool better_not(struct engine *e, struct request *r, int k, int max, const struct draft_deal *deal)
 {
 	double saves, own = rate_of(e, r, k, max, deal, may(e, k), &saves);
 
+	if (r->draft_dare >= 0)
+		return r->draft_dare != k;
 	if (!makes_good(e, r, k, max, deal))
 		return true;
 	for (int i = k + 1; i < e->opts.n_drafter && e->drafting.odds[k].tried >= TRIED_MIN; i++)
-		if (rate_of(e, r, i, max, deal, may(e, i), &saves) > own && makes_good(e, r, i, max, deal))
+		if (speaks(e, r, i) && rate_of(e, r, i, max, deal, may(e, i), &saves) > own &&
+		    makes_good(e, r, i, max, deal))
 			return true;
 	return false;
 }
@@ -250,7 +261,7 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 		struct request *r = s->run[i];
 		int max = room(e, r);
 
-		if (max < 1 || r->n_draft || r->ending)
+		if (max < 1 || r->n_draft || r->ending || !speaks(e, r, k))
 			continue;
 		g->bid[n] = (struct draft_bid){
 			.share = share_of(e, r, k), .first_ns = first_ns(e, r, k), .max = max, .n = max
@@ -266,7 +277,11 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 	for (int i = 0; i < n; i++) {
 		struct request *r = g->of[g->ask[i].seq.slot];
 
-		if (!e->opts.draft_fixed)
+		if (g->bid[i].n && r->draft_dare != k)
+			g->dare[k] = WAIT_FIRST;
+		if (!e->opts.draft_fixed && r->draft_dare == k && !g->bid[i].n)
+			g->bid[i].n = 1;
+		else if (!e->opts.draft_fixed && r->draft_dare < 0)
 			tried |= try_again(g, k, &r->tries[k], &g->bid[i], deal, tried);
 		if (!i) {
 			g->wait[k] = r->tries[k].wait;
@@ -419,6 +434,37 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 		draft_time_learn(&g->token[k], g->cost.now, (double)ns / tokens);
 }
 
+/* Who is asked after others that always say something would never be known: now and then one of them
+ * is asked first, of one sequence, later each time. */
+static void choose_dare(struct engine *e, struct draft_deal *deal)
+{
+	struct drafting *g = &e->drafting;
+	struct sched *s = &e->sched;
+
+	for (int k = 1; k < e->opts.n_drafter && !e->opts.draft_fixed; k++) {
+		int after = g->odds[k].tried < TRIED_MIN ? DARE_FIRST : g->dare[k];
+
+		if (g->cost.now - g->asked_at[k] < after || may(e, k) < 0)
+			continue;
+		deal->token_ns = token_ns(e, k);
+		for (int i = 0; i < s->n_run; i++) {
+			struct request *r = s->run[i];
+			double cost;
+
+			if (room(e, r) < 1 || r->n_draft || r->ending || !speaks(e, r, k))
+				continue;
+			cost = token_ns(e, k) + first_ns(e, r, k);
+			if (cost > g->purse || cost + draft_longer(deal, 1) > may(e, k))
+				continue;
+			r->draft_dare = k;
+			g->purse -= cost;
+			g->asked_at[k] = g->cost.now;
+			g->dare[k] = after < WAIT_FIRST ? WAIT_FIRST : after < WAIT_MOST ? 2 * after : WAIT_MOST;
+			return;
+		}
+	}
+}
+
 /* Is it known what the step takes without drafts?  If not, that is measured first. */
 static bool measured(const struct engine *e, int rows, const struct draft_deal *deal, bool prompts)
 {
@@ -446,6 +492,7 @@ void draft_propose(struct engine *e)
 
 		/* Forced tokens are drafts that are always accepted. */
 		r->draft_by = NOBODY;
+		r->draft_dare = NOBODY;
 		r->n_draft = max > 0 ? sound(r, r->draft, lead_ahead(&r->lead, r->draft, max)) : 0;
 		g->of[r->slot] = r;
 		if (r->n_tok - r->pos == 1)
@@ -459,6 +506,7 @@ void draft_propose(struct engine *e)
 	}
 	if (!deal.rows || !measured(e, deal.rows, &deal, prompts))
 		return;
+	choose_dare(e, &deal);
 	for (int k = 0; k < e->opts.n_drafter; k++) {
 		struct drafter *d = e->opts.drafter[k];
 		int64_t began, asked;
@@ -470,6 +518,7 @@ void draft_propose(struct engine *e)
 		began = engine_now(e);
 		n = invite(e, k, &deal);
 		if (n) {
+			g->asked_at[k] = g->cost.now;
 			asked = engine_now(e);
 			d->ops->propose(d, g->ask, n);
 			expected += dues(e, k, n);

@@ -31,7 +31,7 @@ struct tokenizer;
 struct engine;
 struct request; /* one submitted request, seen from outside */
 
-enum { DRAFT_MAX = 16, DRAFTERS_MAX = 4 }; /* tokens drafted at once; drafters of one engine */
+enum { DRAFT_MAX = 16, DRAFTERS_MAX = 8 }; /* tokens drafted at once; drafters of one engine */
 
 struct engine_opts {
 	int seqs_max;         /* running at once; <= model slots */

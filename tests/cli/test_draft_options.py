@@ -75,6 +75,9 @@ def other_heads(work):
         for more in (["--draft", "head"], ["--draft", "auto", "--num-draft-tokens", "3"],
                      ["--draft", "head", "--alongside", "2", "--split", "7"]):
             assert logits("--draft-model", head, *more) == want, (name, more)
+    both = [w for name in ("eagle3_speculators", "dflash_sliding") for w in ("--draft-model", os.path.join(GOLDEN, "_draft", name))]
+    for kind in ("auto", "head"):
+        assert logits(*both, "--draft", kind) == want, kind
     print("ok the same logits with heads of other makers")
 
 
@@ -86,6 +89,7 @@ def main():
         for more in ([], ["--draft-kind", "ngram"], ["--draft-kind", "mtp"], ["--draft-model", DRAFT],
                      ["--draft-kind", "model", "--draft-model", DRAFT, "--num-draft-tokens", "16"],
                      ["--draft-model", heads[0]], ["--draft-kind", "mtp", "--draft-model", heads[1]],
+                     ["--draft-kind", "grammar"], ["--draft-model", DRAFT, "--draft-model", heads[0]],
                      ["--num-draft-tokens", "0"], ["--draft-fixed", "--num-draft-tokens", "3"],
                      ["--draft-fixed", "--prefill-step-size", "2"]):
             assert run(*ask, *more).stdout == plain, more
@@ -113,13 +117,15 @@ def main():
 
         refused("needs --draft-model", "--draft-kind", "model")
         refused("without a model", "--draft-kind", "ngram", "--draft-model", DRAFT)
+        refused("two that draft as mtp", "--draft-model", heads[0], "--draft-model", heads[1])
+        refused("6 models, at most 5", *["--draft-model", DRAFT] * 6)
         refused("is a whole model", "--draft-kind", "head", "--draft-model", DRAFT)
         refused("is a draft head", "--draft-kind", "model", "--draft-model", heads[0])
         refused("cannot draft: its token", "--draft-model", other_tokens(work))
         e = run("run", QUANT, "-p", "x", "--draft-kind", "mtp", code=1).stderr
         assert "no draft head" in e, e
         e = run(*ask, "--draft-kind", "magic", code=2).stderr
-        assert "none|ngram|model|head|auto" in e, e
+        assert "none|ngram|grammar|model|head|auto" in e, e
         e = run("inspect", os.path.join(GOLDEN, "_draft/eagle3_speculators"), code=1).stderr
         assert "a draft head without its model" in e, e
         refused("the model has", "--draft-model", os.path.join(GOLDEN, "_draft/dflash_sliding"))

@@ -102,7 +102,7 @@ int life_submit(struct life *l, struct engine *e, struct err *err)
 		l->ask.on_logits_arg = l;
 	}
 	/* Room for any model's ids. */
-	l->ask.mask = l->masked ? rules_new(l->masked, 1 << 16) : NULL;
+	l->ask.mask = l->held ? l->held : l->masked ? rules_new(l->masked, 1 << 16) : NULL;
 	int rc = engine_submit(e, &l->ask, &l->r, err);
 
 	if (rc && l->ask.mask)

@@ -25,10 +25,11 @@ struct answer {
 struct life {
 	struct ask ask;
 	int32_t prompt[LIFE_MAX];
-	bool want_rows;  /* keep all logits, and check them */
-	uint64_t masked; /* seed of a mask over its tokens (rules_new); 0: none */
-	int mix;         /* of its adapters among lives_opts.mix */
-	bool loose;      /* it may be preempted and find a longer prefix then: rows may be missing */
+	bool want_rows;           /* keep all logits, and check them */
+	uint64_t masked;          /* seed of a mask over its tokens (rules_new); 0: none */
+	struct mask_source *held; /* or this one, which life_submit takes; NULL: none */
+	int mix;                  /* of its adapters among lives_opts.mix */
+	bool loose;               /* it may be preempted and find a longer prefix then: rows may be missing */
 
 	struct request *r;
 	struct answer got;

@@ -274,6 +274,28 @@ static void test_choice(void)
 	}
 }
 
+/* One that always says something, and that is right most of the time, does not hide one that is right always. */
+static void test_hidden(void)
+{
+	struct work w = { .turns = 20, .at_once = 1, .prompt = 2, .answer = 200, .depth = 8 };
+	struct machine m = { .first = 1e7, .row = 3e5, .most = 20 };
+	int64_t alone, both;
+	struct player p[2];
+
+	for (int late = 0; late < 2; late++) {
+		player_init(&p[0], GUESS_RIGHT, 0, false);
+		p[0].whim = true;
+		p[0].right = 0.6;
+		p[0].dice = 1;
+		player_init(&p[1], GUESS_RIGHT, 0, late);
+		p[1].row = 1e5;
+		alone = time_of(&m, &p[1], 1, &w);
+		both = time_of(&m, p, 2, &w);
+		CHECK((double)both < 1.15 * (double)alone, "late %d: %g of the better one alone", late,
+		      (double)both / (double)alone);
+	}
+}
+
 /* ---- what may be lost ---- */
 
 /* Answers one after the other, of any length to prompts of any length, on any machine, with
@@ -366,6 +388,7 @@ int main(int argc, char **argv)
 	tok = toy_tokenizer();
 	test_pays();
 	test_choice();
+	test_hidden();
 	test_late();
 	test_lengths();
 	for (uint64_t i = 0; i < n; i++)

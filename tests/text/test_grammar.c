@@ -3,13 +3,14 @@
  * The schemas' meaning is tested against the official suite and a validator
  * (schema_suite.py, schema_walks.py).  Here: that a mask says of every token what
  * the walk would say of its bytes, wherever the walk stands and however it came
- * there; what is refused, by name; what schemas made to hurt cost; white space.
+ * there; what text must come; what is refused, by name; what schemas made to hurt cost; white space.
  *
  * test_grammar --bench: what masks cost at 248,000 tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "made_vocab.h"
 #include "../check.h"
@@ -119,6 +120,61 @@ static void check_mask(struct matcher *m, const struct vocab *v, const struct ma
 	}
 }
 
+/* ---- text that must come ---- */
+
+static int no_choice(void *arg, const char *text, size_t n_text, const uint8_t *may, int n)
+{
+	CHECK(n >= 2 && n <= MATCHER_CHOICES_MAX, "%d bytes to choose from", n);
+	return -1;
+}
+
+static int any_choice(void *arg, const char *text, size_t n_text, const uint8_t *may, int n)
+{
+	return may[made_dice(arg, (uint64_t)n)];
+}
+
+/* The bytes that may come next; *one: the last of them. */
+static int bytes_next(struct matcher *m, char *one)
+{
+	int n = 0;
+
+	for (int c = 0; c < 256; c++) {
+		char byte = (char)c;
+
+		if (!matcher_put(m, &byte, 1))
+			continue;
+		matcher_back(m, 1);
+		*one = byte;
+		n++;
+	}
+	return n;
+}
+
+/* Each byte of it is the only one that may come, and behind it there are others, or the end; looking changes nothing. */
+static void check_ahead(struct matcher *m, const struct vocab *v, const struct made_vocab *t, uint64_t *seed)
+{
+	size_t words = (size_t)(t->n + 31) / 32, most = 1 + made_dice(seed, 40), n, guess;
+	uint32_t *before = xmalloc(words * sizeof *before);
+	char text[64], more[64], one = 0;
+
+	memcpy(before, matcher_mask(m, v), words * sizeof *before);
+	n = matcher_ahead(m, text, most, no_choice, NULL);
+	guess = matcher_ahead(m, more, most, any_choice, seed);
+	CHECK(n <= guess && guess <= most && !memcmp(text, more, n), "%zu bytes, %zu of a guess", n, guess);
+	CHECK(!memcmp(before, matcher_mask(m, v), words * sizeof *before), "another mask after looking ahead");
+	CHECK(!guess || matcher_put(m, more, guess), "the guess %.*s", (int)guess, more);
+	matcher_back(m, guess > 0);
+	for (size_t i = 0; i < n; i++) {
+		CHECK(!matcher_complete(m) && bytes_next(m, &one) == 1 && one == text[i], "byte %zu of %.*s", i, (int)n,
+		      text);
+		CHECK(matcher_put(m, text + i, 1), "byte %zu", i);
+	}
+	CHECK(n == most || matcher_complete(m) || bytes_next(m, &one) != 1 || (uint8_t)one >= MARK_FIRST,
+	      "behind %.*s only %c may come", (int)n, text, one);
+	matcher_back(m, (int)n);
+	free(before);
+}
+
 static int any_of(const uint32_t *mask, int n, uint64_t *s)
 {
 	int at = (int)made_dice(s, (uint64_t)n);
@@ -146,6 +202,8 @@ static void test_masks(uint64_t seed, int n_token)
 
 			if (i % 3 == 0)
 				check_mask(m, v, &t);
+			if (i % 3 == 1)
+				check_ahead(m, v, &t, &seed);
 			if (id < 0) {
 				CHECK(matcher_complete(m), "nothing may follow");
 				CHECK(matcher_whole(m), "complete, not whole, and nothing may follow");

@@ -102,11 +102,15 @@ struct drafter {
 	const int *tap;
 	int n_tap;
 	float *taps;
+	bool held; /* it says nothing of sequences without a mask */
 };
 
 /* The n-gram drafter: looks the last tokens up in the sequence itself and in the text of
  * earlier ones (the newest text_max tokens), and guesses what followed there. */
 struct drafter *draft_ngram_open(int seqs_max, int text_max);
+
+/* What the form of an answer leaves open: text that its mask forces, in the tokens that t writes it in.  t must outlive it. */
+struct drafter *draft_grammar_open(const struct tokenizer *t);
 
 /* Anything at all, for engine_opts.draft_pretend. */
 struct drafter *draft_pretend_open(void);

@@ -76,7 +76,7 @@ double draft_more(const struct draft_lengths *l, int tokens, int most);
  * cost.  Savings are kept up to DRAFT_LOSS of the time of some ten answers, or some steps:
  * so much can a new kind of text cost at first. */
 #define DRAFT_LOSS 0.02
-enum { DRAFT_ACCOUNTS = 4 };
+enum { DRAFT_ACCOUNTS = 8 };
 struct draft_accounts {
 	int n;                      /* drafters */
 	double done;                /* fading with each answer: what was done, in ns without drafts */

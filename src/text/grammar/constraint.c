@@ -537,6 +537,19 @@ static bool whole(const struct mask_source *m)
 	return k->phase == CONTENT && k->content && matcher_whole(k->content);
 }
 
+/* Only inside of what a grammar holds: elsewhere a tag or the end may come as well. */
+static size_t ahead(struct mask_source *m, char *out, size_t max, ahead_choice *choose, void *arg)
+{
+	struct constraint *k = (struct constraint *)m;
+
+	static_assert((int)AHEAD_MAX == (int)MATCHER_CHOICES_MAX, "one bound");
+	if (k->phase == CONTENT && k->content)
+		return matcher_ahead(k->content, out, max, choose, arg);
+	if (k->phase == CALL && !(k->r.call_alone && k->may_think))
+		return matcher_ahead(k->call, out, max, choose, arg);
+	return 0;
+}
+
 /* ---- life ---- */
 
 static void free_it(struct mask_source *m)
@@ -604,7 +617,7 @@ static void settle_texts(struct constraint_rules *r)
 
 struct mask_source *constraint_new(const struct constraint_rules *r)
 {
-	static const struct mask_source_ops ops = { mask, accept, rollback, whole, free_it };
+	static const struct mask_source_ops ops = { mask, accept, rollback, whole, free_it, ahead };
 	struct constraint *k = xcalloc(1, sizeof *k);
 	int32_t *end = xmalloc(size_mul((size_t)r->n_end + 1, sizeof *end));
 	int steps = 0;

@@ -105,6 +105,12 @@ enum { MATCHER_BREAKS_MAX = 2 };
 bool matcher_complete(const struct matcher *m); /* what was taken is a whole value */
 bool matcher_whole(const struct matcher *m);    /* and nothing may follow it */
 
+/* Text that must come next, up to max bytes into out; how many there are.  Where 2 to MATCHER_CHOICES_MAX bytes may come
+ * behind text[0..n_text) `choose` says with which of them to go on (-1: with none).  Ends where the value may. */
+enum { MATCHER_CHOICES_MAX = 4 };
+typedef int matcher_choice(void *arg, const char *text, size_t n_text, const uint8_t *may, int n);
+size_t matcher_ahead(struct matcher *m, char *out, size_t max, matcher_choice *choose, void *arg);
+
 /* ---- masks ---- */
 
 /* The tokens of a tokenizer in the order of their bytes; constant. */

@@ -695,15 +695,20 @@ void matcher_back(struct matcher *m, int n)
 	m->n_past -= n;
 }
 
+static bool may_end(const struct matcher *m, const struct threads *t)
+{
+	for (int i = 0; i < t->n; i++)
+		if (m->frame[t->id[i]].shape == SHAPE_END)
+			return true;
+	return false;
+}
+
 bool matcher_complete(const struct matcher *m)
 {
 	struct threads t;
 
 	now(m, &t);
-	for (int i = 0; i < t.n; i++)
-		if (m->frame[t.id[i]].shape == SHAPE_END)
-			return true;
-	return false;
+	return may_end(m, &t);
 }
 
 bool matcher_whole(const struct matcher *m)
@@ -712,4 +717,61 @@ bool matcher_whole(const struct matcher *m)
 
 	now(m, &t);
 	return t.n == 1 && t.id[0] == FRAME_END;
+}
+
+/* ---- what must come ---- */
+
+/* The bytes from lo to hi that may come; more than MATCHER_CHOICES_MAX are not told apart. */
+static int bytes_among(struct matcher *m, const struct threads *t, int lo, int hi, uint8_t *may, int n)
+{
+	for (int c = lo; c <= hi && n <= MATCHER_CHOICES_MAX; c++) {
+		int frames = m->n_frame;
+		struct threads to;
+
+		threads_step(m, t, (uint8_t)c, &to);
+		frame_drop(m, frames);
+		if (!to.n)
+			continue;
+		if (n < MATCHER_CHOICES_MAX)
+			may[n] = (uint8_t)c;
+		n++;
+	}
+	return n;
+}
+
+/* Printing ones first: where text is free they are too many soon.  Marks are no text. */
+static int bytes_of(struct matcher *m, const struct threads *t, uint8_t *may)
+{
+	int n = bytes_among(m, t, ' ', '~', may, 0);
+
+	n = bytes_among(m, t, 0, ' ' - 1, may, n);
+	n = bytes_among(m, t, '~' + 1, 0xFF, may, n);
+	for (int i = 0; i < n && n <= MATCHER_CHOICES_MAX; i++)
+		if (may[i] >= MARK_FIRST)
+			return 0;
+	return n;
+}
+
+size_t matcher_ahead(struct matcher *m, char *out, size_t max, matcher_choice *choose, void *arg)
+{
+	struct threads t, to;
+	int frames = m->n_frame;
+	size_t n = 0;
+
+	now(m, &t);
+	while (n < max && !may_end(m, &t)) {
+		uint8_t may[MATCHER_CHOICES_MAX];
+		int many = bytes_of(m, &t, may), c;
+
+		if (many < 1 || many > MATCHER_CHOICES_MAX)
+			break;
+		c = many == 1 ? may[0] : choose(arg, out, n, may, many);
+		if (c < 0)
+			break;
+		threads_step(m, &t, (uint8_t)c, &to);
+		t = to;
+		out[n++] = (char)c;
+	}
+	frame_drop(m, frames);
+	return n;
 }

@@ -8,9 +8,14 @@
 #define TEXT_MASK_SOURCE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct mask_source;
+
+/* Of n bytes, 2 to AHEAD_MAX, that may come behind text[0..n_text): the one to go on with; -1: none. */
+enum { AHEAD_MAX = 4 };
+typedef int ahead_choice(void *arg, const char *text, size_t n_text, const uint8_t *may, int n);
 
 struct mask_source_ops {
 	/* Bit i % 32 of mask[i / 32] allows id i; NULL: all are allowed.  Valid until
@@ -24,6 +29,10 @@ struct mask_source_ops {
 	/* Nothing may follow: the answer is whole, whether or not an end token comes. */
 	bool (*whole)(const struct mask_source *m);
 	void (*free)(struct mask_source *m);
+	/* Optional: text that must come next, whatever is picked, up to max bytes into out; how many there are.  Where a
+	 * few bytes may come, `choose` goes on with one of them, and what follows is a guess.  Text ends where the answer
+	 * may. */
+	size_t (*ahead)(struct mask_source *m, char *out, size_t max, ahead_choice *choose, void *arg);
 };
 
 /* The first member of who implements it. */
