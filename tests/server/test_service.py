@@ -49,28 +49,29 @@ def names_of(expr):
 
 class Monitoring(unittest.TestCase):
     def test_every_name_is_there(self):
-        with tempfile.TemporaryDirectory() as d:
-            s = Server([WEFT, "serve", MODEL, "--port", "0", "--port-file", "{port_file}", "--prompt-cache-dir", d])
-            self.addCleanup(s.close)
-            s.post(COMPLETIONS, {"prompt": "a", "max_tokens": 1})
-            text = s.ask("GET", "/metrics").text()
-            types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
-            there = set(re.findall(r"^([\w:]+)", text, re.M))
-            labels = {name: set() for name in types}
-            for name, held in re.findall(r"^([\w:]+)\{(.*)\} ", text, re.M):
-                labels.setdefault(name, set()).update(re.findall(r"(\w+)=\"", held))
-            seen = 0
-            for where, expr in expressions():
-                names, wanted = names_of(expr)
-                self.assertTrue(names, expr)
-                for name in names - OWN:
-                    seen += 1
-                    self.assertIn(name, there, "%s: %s" % (where, expr))
-                    if "rate(" + name in expr or "increase(" + name in expr:
-                        self.assertIn(types.get(re.sub("_bucket$", "", name)), ("counter", "histogram"), expr)
-                for label in wanted:
-                    self.assertTrue(any(label in labels.get(n, ()) for n in names), "%s: no label %s: %s" % (where, label, expr))
-            self.assertGreater(seen, 40)
+        d = tempfile.TemporaryDirectory()
+        self.addCleanup(d.cleanup)      # once the server does not write there any more
+        s = Server([WEFT, "serve", MODEL, "--port", "0", "--port-file", "{port_file}", "--prompt-cache-dir", d.name])
+        self.addCleanup(s.close)
+        s.post(COMPLETIONS, {"prompt": "a", "max_tokens": 1})
+        text = s.ask("GET", "/metrics").text()
+        types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+        there = set(re.findall(r"^([\w:]+)", text, re.M))
+        labels = {name: set() for name in types}
+        for name, held in re.findall(r"^([\w:]+)\{(.*)\} ", text, re.M):
+            labels.setdefault(name, set()).update(re.findall(r"(\w+)=\"", held))
+        seen = 0
+        for where, expr in expressions():
+            names, wanted = names_of(expr)
+            self.assertTrue(names, expr)
+            for name in names - OWN:
+                seen += 1
+                self.assertIn(name, there, "%s: %s" % (where, expr))
+                if "rate(" + name in expr or "increase(" + name in expr:
+                    self.assertIn(types.get(re.sub("_bucket$", "", name)), ("counter", "histogram"), expr)
+            for label in wanted:
+                self.assertTrue(any(label in labels.get(n, ()) for n in names), "%s: no label %s: %s" % (where, label, expr))
+        self.assertGreater(seen, 40)
 
     def test_names_are_found(self):
         names, labels = names_of('sum by (instance, cause) (rate(weft_a_total{status=~"5.."}[5m])) / weft_b > 0.05')
