@@ -70,6 +70,7 @@ struct pass {
 	/* [n_item] what the item's rows add to the products of linear (low_rank.h); an entry NULL: nothing.  NULL: no item
 	 * has any.  n rows of linear are the step's, or those with logits. */
 	const struct adapter_mix *const *adapter;
+	float *last; /* [n_logit][hidden] written by forward: the rows with logits, as the output matrix reads them; or NULL */
 	/* For drafting; backend memory, or NULL. */
 	float *hidden;         /* [n_row][hidden] written by forward: each row as the output matrix reads it */
 	const struct tap *tap; /* [n_tap] in any order; one layer may have several */

@@ -61,6 +61,8 @@ struct request {
 	int64_t deadline_ns; /* INT64_MAX: none */
 	void (*on_logits)(void *arg, int pos, const float *row, int vocab);
 	void *on_logits_arg;
+	float *row; /* [n_row] of the prompt's last token, for request_row; NULL: not wanted */
+	int n_row;
 
 	/* The sequence.  tok[n_prompt..n_tok) is the answer so far.  Between two steps
 	 * every cache stands at pos and pos < n_tok, but when max_tokens is 0. */
@@ -249,11 +251,11 @@ struct engine {
 	bool lost;   /* a file of the model became shorter: nothing can be computed any more */
 	struct batch batch;
 	struct pass pass;
-	size_t logits_bytes, hidden_bytes; /* hidden: when a drafter follows the model */
-	struct tap *tap;                   /* pass.tap: of all drafters that read layers */
-	float *row;                        /* [vocab] one row of logits, near */
-	bool *spoiled;                     /* [seqs_max] items of the step, as backend.h has it */
-	uint32_t *only;                    /* bits for [vocab], none set: room to allow one token */
+	size_t logits_bytes, last_bytes, hidden_bytes; /* hidden: when a drafter follows the model */
+	struct tap *tap;                               /* pass.tap: of all drafters that read layers */
+	float *row;                                    /* [vocab] one row of logits, near */
+	bool *spoiled;                                 /* [seqs_max] items of the step, as backend.h has it */
+	uint32_t *only;                                /* bits for [vocab], none set: room to allow one token */
 	struct drafting drafting;
 };
 

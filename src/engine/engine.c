@@ -31,6 +31,7 @@ void request_unref(struct request *r)
 	free(r->stop_token);
 	free(r->split);
 	free(r->salt);
+	free(r->row);
 	place_plan_fini(&r->plan);
 	free(r->tok);
 	brought_fini(&r->brought);
@@ -79,6 +80,12 @@ void request_free(struct request *r)
 	request_unref(r);
 }
 
+const float *request_row(const struct request *r, int *n)
+{
+	*n = r->n_row;
+	return r->row;
+}
+
 static void *copy(const void *p, int n, size_t size)
 {
 	void *q = xmalloc(n > 0 ? size_mul((size_t)n, size) : 1);
@@ -100,6 +107,8 @@ static int ask_check(const struct engine *e, const struct ask *a, int *out_max, 
 		return err_set(err, E_ARG, "the prompt has %d tokens; at least 1 is needed", a->n_prompt);
 	if (a->max_tokens < 0)
 		return err_set(err, E_ARG, "max_tokens is %d; it cannot be negative", a->max_tokens);
+	if (a->want_row && !least)
+		return err_set(err, E_ARG, "the prompt's last row is wanted and max_tokens is 0; at least 1 is needed");
 	if (a->n_prompt > e->ctx_max - least)
 		return err_set(err, E_LIMIT, "the prompt has %d tokens and the context holds %d, the answer included",
 		               a->n_prompt, e->ctx_max);
@@ -246,6 +255,8 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->deadline_ns = a->deadline_ns ? a->deadline_ns : INT64_MAX;
 	r->on_logits = a->on_logits;
 	r->on_logits_arg = a->on_logits_arg;
+	r->n_row = e->m->shape.hidden;
+	r->row = a->want_row ? xcalloc((size_t)r->n_row, sizeof *r->row) : NULL;
 	r->t_submit = engine_now(e);
 	rc = sampling_init(e, r, a, err);
 	if (!rc)
@@ -745,8 +756,9 @@ size_t engine_step_bytes(const struct model *m, const struct engine_opts *o)
 {
 	int logits = o->logit_rows ? o->logit_rows : logit_rows(o);
 
-	return size_mul(m->ops->work_floats(m, o->step_rows, logits) + size_mul((size_t)logits, (size_t)m->shape.vocab),
-	                sizeof(float));
+	size_t out = (size_t)m->shape.vocab + (size_t)m->shape.hidden;
+
+	return size_mul(m->ops->work_floats(m, o->step_rows, logits) + size_mul((size_t)logits, out), sizeof(float));
 }
 
 static int opts_check(const struct model *m, const struct engine_opts *o, struct err *err)
@@ -865,11 +877,13 @@ static int pass_init(struct engine *e, struct err *err)
 	};
 	e->logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
 	p->work_cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));
+	e->last_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.hidden), sizeof(float));
 	p->logits = be->ops->alloc(be, e->logits_bytes);
+	p->last = be->ops->alloc(be, e->last_bytes);
 	p->work = p->work_cap ? be->ops->alloc(be, p->work_cap) : NULL;
-	if (!p->logits || (p->work_cap && !p->work))
+	if (!p->logits || !p->last || (p->work_cap && !p->work))
 		return err_set(err, E_FULL, "no memory for a step of %d rows: %zu bytes of logits, %zu of work", rows,
-		               e->logits_bytes, p->work_cap);
+		               e->logits_bytes + e->last_bytes, p->work_cap);
 	return taps_init(e, err);
 }
 
@@ -885,6 +899,8 @@ static void engine_free(struct engine *e)
 	queue_fini(&e->queue);
 	if (e->pass.logits)
 		be->ops->free(be, e->pass.logits, e->logits_bytes);
+	if (e->pass.last)
+		be->ops->free(be, e->pass.last, e->last_bytes);
 	taps_fini(e);
 	if (e->pass.work)
 		be->ops->free(be, e->pass.work, e->pass.work_cap);

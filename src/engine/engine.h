@@ -161,6 +161,8 @@ struct ask {
 	void (*notify)(void *arg);
 	void *notify_arg;
 
+	bool want_row; /* request_row will be asked; max_tokens >= 1 */
+
 	/* For `weft logits` and tests. */
 	const int *split; /* prefill chunk sizes, cycled; NULL: the scheduler's own */
 	int n_split;
@@ -219,6 +221,9 @@ void engine_drain(struct engine *e);
  * wait: the same, but waits for an event; after EV_DONE both return 0. */
 int request_next(struct request *r, struct event *ev);
 int request_wait(struct request *r, struct event *ev);
+/* By the reader, once it has taken an event of the answer (TOKEN, or DONE by STOP or LENGTH): the model's row of the
+ * prompt's last token as its output matrix reads it, *n floats, the request's own.  NULL: want_row was not set. */
+const float *request_row(const struct request *r, int *n);
 /* Any thread and signal handlers, any time, more than once: the work ends within
  * one step; EV_DONE with FINISH_CANCEL follows unless it had finished. */
 void request_cancel(struct request *r);

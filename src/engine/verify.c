@@ -157,7 +157,7 @@ int verify(struct engine *e, struct batch_item *it)
 	struct request *r = it->req;
 	const struct span *span = &e->batch.span[it - e->batch.item];
 	struct backend *be = e->m->be;
-	size_t vocab = (size_t)e->m->shape.vocab;
+	size_t vocab = (size_t)e->m->shape.vocab, hidden = (size_t)e->m->shape.hidden;
 	int keep = span->n - span->n_draft;
 
 	if (r->n_tok == r->n_prompt && span->pos + keep > r->progress) {
@@ -175,6 +175,9 @@ int verify(struct engine *e, struct batch_item *it)
 		if (pos - span->pos >= keep)
 			keep = pos - span->pos + 1;
 		be->ops->read(be, e->row, e->pass.logits + (size_t)(it->logit + i) * vocab, vocab * sizeof(float));
+		if (r->row && pos == r->n_prompt - 1)
+			be->ops->read(be, r->row, e->pass.last + (size_t)(it->logit + i) * hidden,
+			              hidden * sizeof(float));
 		if (request_guard(r, look, &(struct look){ e, it, i }))
 			continue;
 		/* Undoes the look at the row; all requests share the scratch. */

@@ -366,10 +366,27 @@ static void random_ask(struct life *l, const struct lives_opts *o, const struct 
 		l->masked = 1 + dice(s, 1000);
 	if (!dice(s, 30) && o->poison >= 0)
 		l->prompt[n - 1] = o->poison;
+	l->ask.want_row = o->last && l->ask.max_tokens;
 	if (o->n_mix) {
 		l->mix = (int)dice(s, (uint64_t)o->n_mix);
 		l->ask.adapters = o->mix[l->mix];
 	}
+}
+
+/* The row that an embedding is made of. */
+static void check_last(const struct life *l, const struct model *m, truth_fn *last)
+{
+	int n;
+	const float *got = request_row(l->r, &n);
+	float *want = xmalloc((size_t)m->shape.hidden * sizeof(*want));
+
+	CHECK(!got == !l->ask.want_row, "a row that was not asked for, or none");
+	if (got && l->got.n) {
+		CHECK(n == m->shape.hidden, "a row of %d", n);
+		last(m, l->prompt, l->ask.n_prompt, want);
+		CHECK(!memcmp(got, want, (size_t)n * sizeof(*got)), "the prompt's last row differs");
+	}
+	free(want);
 }
 
 static void check_one(struct many *a, const struct model *m, const struct tokenizer *t, truth_fn *truth,
@@ -385,6 +402,8 @@ static void check_one(struct many *a, const struct model *m, const struct tokeni
 	life_alone(&a->l, m, life_room(m), t, truth, &want);
 	life_check(&a->l, m, &want, truth, a->cancelled && a->l.end.finish == FINISH_CANCEL);
 	CHECK(a->cancelled || a->l.end.finish != FINISH_CANCEL, "cancelled by nobody");
+	if (o->last)
+		check_last(&a->l, m, o->last);
 	life_free(&a->l);
 	a->used = false;
 }

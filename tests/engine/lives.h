@@ -79,6 +79,8 @@ struct lives_opts {
 	const struct ask_adapters *mix;
 	int n_mix;
 	void (*about)(const struct life *l);
+	truth_fn *
+		last; /* the row of the last of tok's n tokens, shape.hidden floats; NULL: such rows are not asked for */
 };
 void lives_many(struct engine *e, const struct model *m, const struct tokenizer *t, truth_fn *truth,
                 const struct lives_opts *o, uint64_t *state);

@@ -33,6 +33,7 @@ static struct adapters {
 	struct adapter_mix mix[MIXES];
 } ours, theirs;
 static float *rows; /* [CTX][vocab] */
+static float *seen; /* [CTX][hidden] as the output matrix reads them */
 
 static void truth(const struct model *m, const int32_t *tok, int n, float *out)
 {
@@ -47,11 +48,22 @@ static void truth(const struct model *m, const int32_t *tok, int n, float *out)
 		same = n_had = 0;
 	}
 	if (same < n) {
+		alone.pass.last = seen + (size_t)same * (size_t)alone.m->shape.hidden;
 		driver_feed(&alone, 0, same, tok + same, n - same, NULL, 0, rows + (size_t)same * vocab);
 		memcpy(had, tok, (size_t)n * sizeof(*tok));
 		n_had = n;
 	}
 	memcpy(out, rows + (size_t)(n - 1) * vocab, vocab * sizeof(*out));
+}
+
+static void last_row(const struct model *m, const int32_t *tok, int n, float *out)
+{
+	size_t hidden = (size_t)m->shape.hidden;
+	float *logits = xmalloc((size_t)alone.vocab * sizeof(*logits));
+
+	truth(m, tok, n, logits);
+	memcpy(out, seen + (size_t)(n - 1) * hidden, hidden * sizeof(*out));
+	free(logits);
 }
 
 static void adapters_make(struct adapters *a, const struct model *m)
@@ -86,7 +98,7 @@ static void about(const struct life *l)
  * drafters, of which one is the model itself, so that most drafts come true. */
 static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool drafts)
 {
-	struct lives_opts lo = { .steps = 100, .prompt_max = 100, .answer_max = 140, .poison = -1 };
+	struct lives_opts lo = { .steps = 100, .prompt_max = 100, .answer_max = 140, .poison = -1, .last = last_row };
 	struct model_opts mo = { .arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP };
 	struct engine_opts eo = { .seqs_max = SLOTS, .queue_max = LIVES_MAX, .by_hand = true };
 	struct backend *be = backend_cpu_open(2, level);
@@ -181,6 +193,7 @@ static void folder(const char *path, enum cpu_level level, uint64_t most, bool p
 	CHECK(!driver_open(&alone, path, &o, &err), "%s", err.msg);
 	CHECK(!store_open(&st, path, &err), "%s", err.msg);
 	rows = xmalloc((size_t)CTX * (size_t)alone.vocab * sizeof(*rows));
+	seen = xmalloc((size_t)CTX * (size_t)alone.m->shape.hidden * sizeof(*seen));
 	n_had = 0;
 	if (with_adapters)
 		adapters_make(&theirs, alone.m);
@@ -188,6 +201,7 @@ static void folder(const char *path, enum cpu_level level, uint64_t most, bool p
 		for (int drafts = !plain; drafts < 2; drafts++)
 			lives(st, level, seed, drafts);
 	free(rows);
+	free(seen);
 	store_close(st);
 	driver_close(&alone);
 	adapters_free(&theirs);
