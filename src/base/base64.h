@@ -10,4 +10,7 @@
  * one, or n where a lone digit is left over. */
 int64_t base64_decode(uint8_t *out, const char *s, size_t n, size_t *bad);
 
+/* Writes the characters of p[0..n), 4 (n + 2) / 3 of them, the last group filled with '=', and no end. */
+void base64_encode(char *out, const uint8_t *p, size_t n);
+
 #endif

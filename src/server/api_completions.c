@@ -87,30 +87,36 @@ static int read_one(struct generation *g, int i, const struct json *v, const cha
 	return field_wrong(p, name, "a string or an array of token ids", v);
 }
 
-int completion_prompts(struct generation *g, const struct json *body, struct problem *p)
+int prompts_read(struct generation *g, const struct json *v, const char *field, unsigned flags, struct problem *p)
 {
-	const struct json *v = json_get(body, "prompt");
-	bool around = true, several;
+	bool several;
 	char name[40];
-	int r;
+	int r = 0;
 
 	if (!v)
-		return problem_set(p, 400, "missing_field", "prompt",
-		                   "prompt is missing: a string or an array of token ids");
-	if ((r = field_bool(body, "add_special_tokens", &around, p)))
-		return r;
+		return problem_set(p, 400, "missing_field", field, "%s is missing: a string or an array of token ids",
+		                   field);
 	several = json_kind(v) == JSON_ARRAY && json_kind(json_at(v, 0)) != JSON_INT && json_len(v);
 	if (several && json_len(v) * (size_t)g->params.n > CHOICES_MAX)
-		return problem_set(p, 400, "invalid_value", "prompt",
+		return problem_set(p, 400, "invalid_value", field,
 		                   "%zu prompts with n %d make %zu answers; at most %d are given at once", json_len(v),
 		                   g->params.n, json_len(v) * (size_t)g->params.n, CHOICES_MAX);
 	generation_prompts(g, several ? (int)json_len(v) : 1);
 	for (int i = 0; i < g->n_prompt && !r; i++) {
-		snprintf(name, sizeof name, several ? "prompt[%d]" : "prompt", i);
-		r = read_one(g, i, several ? json_at(v, (size_t)i) : v, name,
-		             TOKENIZE_SPECIAL | (around ? TOKENIZE_AROUND : 0), p);
+		snprintf(name, sizeof name, several ? "%s[%d]" : "%s", field, i);
+		r = read_one(g, i, several ? json_at(v, (size_t)i) : v, name, flags, p);
 	}
 	return r;
+}
+
+int completion_prompts(struct generation *g, const struct json *body, struct problem *p)
+{
+	bool around = true;
+	int r = field_bool(body, "add_special_tokens", &around, p);
+
+	return r ? r :
+	           prompts_read(g, json_get(body, "prompt"), "prompt",
+	                        TOKENIZE_SPECIAL | (around ? TOKENIZE_AROUND : 0), p);
 }
 
 /* The logarithms of the prompt's own tokens: it is said again, token by token, which nothing else may take part in. */

@@ -193,8 +193,7 @@ static bool is_machine(const char *name)
 	return false;
 }
 
-/* Names that end with ":latest" name what stands before. */
-static void put_model(const struct json *model, struct buf *out)
+void ollama_put_model(const struct json *model, struct buf *out)
 {
 	static const char latest[] = ":latest";
 	size_t n = 0, len = sizeof latest - 1;
@@ -222,7 +221,7 @@ static int rewrite(const struct json *body, bool generate, bool raw, struct buf 
 	    (r = field_bool(body, "stream", &stream, p)))
 		return r;
 	buf_putc(out, '{');
-	put_model(json_get(body, "model"), out);
+	ollama_put_model(json_get(body, "model"), out);
 	if (raw || json_kind(json_get(body, "suffix")) == JSON_STRING) {
 		put_member(out, "prompt", json_get(body, "prompt"));
 		if (json_kind(json_get(body, "suffix")) == JSON_STRING)
@@ -534,7 +533,7 @@ static int read_show(struct generation *g, const char *bytes, size_t n, struct p
 		return p->status;
 	buf_init(&b);
 	buf_putc(&b, '{');
-	put_model(json_get(body, "model"), &b);
+	ollama_put_model(json_get(body, "model"), &b);
 	buf_putc(&b, '}');
 	g->body = json_parse(b.p, b.n, 0, NULL);
 	r = model_read(g, g->body, p);

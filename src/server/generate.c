@@ -282,6 +282,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		                 NULL,
 		.priority = a->priority,
 		.n_draft = a->n_draft,
+		.want_row = g->want_row,
 		.client = client_number(g->x->client),
 		.deadline_ns = g->x->deadline_ns,
 		.refusal = &why,

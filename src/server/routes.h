@@ -7,6 +7,7 @@
 extern const struct api tokenize_api, detokenize_api, template_api, props_api, tokenizer_info_api;
 extern const struct api ollama_chat_api, ollama_generate_api, ollama_tags_api, ollama_show_api, ollama_version_api,
 	ollama_unsupported_api;
+extern const struct api embeddings_api, ollama_embed_api, ollama_embeddings_api;
 extern const struct api native_api, infill_api, slots_api, input_tokens_api, response_cancel_api, response_compact_api;
 extern const struct api responses_api, response_get_api, response_drop_api;
 extern const struct api messages_api, count_tokens_api;

@@ -65,7 +65,17 @@ test('a prompt goes on', async () => {
 	assert.ok((await client.generate({ model, prompt: 'Hello', system: 'Be brief.', think: false, options: { num_predict: 8 } })).done);
 });
 
+test('embeddings', async () => {
+	const { embeddings } = await client.embed({ model, input: ['Lima is in Peru.', 'Go on.'] });
+	const alone = await client.embed({ model: `${model}:latest`, input: 'Go on.', keep_alive: '5m', options: { num_ctx: 4096 } });
+	assert.equal(embeddings.length, 2);
+	assert.deepEqual(alone.embeddings, [embeddings[1]]);
+	assert.ok(alone.prompt_eval_count > 0);
+	assert.deepEqual((await client.embeddings({ model, prompt: 'Go on.' })).embedding, embeddings[1]);
+});
+
 test('errors', async () => {
 	await assert.rejects(client.chat({ ...ask('x'), model: 'llama3' }), /llama3.*is not served/);
-	await assert.rejects(client.embed({ model, input: 'x' }), /not supported/);
+	await assert.rejects(client.embed({ model, input: '' }), /empty/);
+	await assert.rejects(client.pull({ model }), /not supported/);
 });

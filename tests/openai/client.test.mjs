@@ -281,6 +281,15 @@ test('answers held to a schema', async () => {
 	assert.match(any.choices[0].message.content, /^\{/);
 });
 
+test('embeddings', async () => {
+	const r = await client.embeddings.create({ model, input: ['Lima is in Peru.', 'Go on.'] });   // in base64, as this client asks
+	assert.deepEqual(r.data.map((d) => [d.object, d.index]), [['embedding', 0], ['embedding', 1]]);
+	const plain = await client.embeddings.create({ model, input: 'Go on.', encoding_format: 'float' });
+	assert.deepEqual(Array.from(Float32Array.from(plain.data[0].embedding)), Array.from(r.data[1].embedding));
+	assert.ok(Math.abs(r.data[0].embedding.reduce((sum, x) => sum + x * x, 0) - 1) < 1e-5);
+	assert.equal(r.usage.total_tokens, r.usage.prompt_tokens);
+});
+
 test('errors', async () => {
 	const ask = (body, options) => client.chat.completions.create({ ...say('Hello'), ...body }, options);
 	await refused(ask({ model: 'gpt-4o' }), 404, 'model_not_found', new RegExp(`gpt-4o.*${model}`), OpenAI.NotFoundError);
@@ -294,7 +303,7 @@ test('errors', async () => {
 	await refused(ask({ messages: [{ role: 'user', content: 'x'.repeat(3_000_000) }] }), 413, null, /limit of a body/);
 	const stranger = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'wrong', maxRetries: 0 });
 	await refused(stranger.chat.completions.create(say('Hello')), 401, 'invalid_api_key', /API key/, OpenAI.AuthenticationError);
-	assert.equal((await client.embeddings.create({ model, input: 'x' }).catch((e) => e)).status, 404);
+	await refused(client.embeddings.create({ model, input: '' }), 400, 'invalid_prompt', /empty/, OpenAI.BadRequestError);
 	await ask({}); // and all is well afterwards
 });
 

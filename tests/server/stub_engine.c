@@ -40,7 +40,8 @@ struct request {
 	int n_prompt, max_tokens, n_out;
 	int n_own; /* of n_out, those that are the prompt's */
 	int n_top;
-	int n_taken;          /* the reader's */
+	int n_taken; /* the reader's */
+	float row[2];
 	struct tokens answer; /* scripted */
 	char *salt;
 	struct prefix_report prefix;
@@ -402,6 +403,8 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->prompt = xmalloc(size_mul((size_t)a->n_prompt, sizeof(int32_t)));
 	memcpy(r->prompt, a->prompt, (size_t)a->n_prompt * sizeof(int32_t));
 	r->n_prompt = a->n_prompt;
+	r->row[0] = (float)a->n_prompt;
+	r->row[1] = (float)a->prompt[a->n_prompt - 1];
 	r->max_tokens = answer.n ? (int)answer.n : a->max_tokens;
 	r->n_top = a->sampling.n_logprobs > 0 ? a->sampling.n_logprobs : 0;
 	if (lead_init(&r->lead, a->lead, tokenizer_size(e->tok), err)) {
@@ -449,6 +452,13 @@ void request_cancel(struct request *r)
 	pthread_mutex_lock(&r->e->lock);
 	pthread_cond_signal(&r->e->more);
 	pthread_mutex_unlock(&r->e->lock);
+}
+
+/* Of two numbers: the length of the prompt, and its last token. */
+const float *request_row(const struct request *r, int *n)
+{
+	*n = 2;
+	return r->row;
 }
 
 void request_free(struct request *r)

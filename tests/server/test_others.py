@@ -1,6 +1,9 @@
 """The endpoints of llama-server and ollama, paths that were meant, and what the Responses API has beside answers.
 Run as: test_others.py STUB_SERVER TOKENIZER.JSON"""
+import base64
 import json
+import math
+import struct
 import sys
 import unittest
 
@@ -130,6 +133,59 @@ class Prompts(SharedStub):
         self.assertEqual(len(r["choices"]), 128)
 
 
+class Embeddings(SharedStub):
+    """The stub's row of a prompt is the number of its tokens, and the last of them."""
+
+    def vector(self, text):
+        ids = text if isinstance(text, list) else self.s.post("/tokenize", {"prompt": text}).json()["tokens"]
+        length = math.hypot(len(ids), ids[-1])
+        return [len(ids) / length, ids[-1] / length], len(ids)
+
+    def near(self, got, want):
+        self.assertEqual(len(got), len(want))
+        for a, b in zip(got, want):
+            self.assertAlmostEqual(a, b, delta=1e-6)
+
+    def test_openai(self):
+        for given in ("ab", ["ab", "abc d", "é"], [5, 6, 7], [[5, 6], [7]]):
+            r = self.s.post("/v1/embeddings", {"model": "stub", "input": given, "user": "u"})
+            self.assertEqual(r.status, 200, r.text())
+            self.assertNotIn("x-weft-warning", r.headers)
+            r = r.json()
+            several = isinstance(given, list) and not isinstance(given[0], int)
+            texts = given if several else [given]
+            self.assertEqual([(d["object"], d["index"]) for d in r["data"]], [("embedding", i) for i in range(len(texts))])
+            for d, text in zip(r["data"], texts):
+                self.near(d["embedding"], self.vector(text)[0])
+            n = sum(self.vector(t)[1] for t in texts)
+            self.assertEqual((r["object"], r["model"], r["usage"]), ("list", "stub", {"prompt_tokens": n, "total_tokens": n}))
+
+    def test_forms(self):
+        whole = self.s.post("/embeddings", {"input": "abc"}).json()["data"][0]["embedding"]
+        text = self.s.post("/v1/embeddings", {"input": "abc", "encoding_format": "base64"}).json()["data"][0]["embedding"]
+        self.near(struct.unpack("<2f", base64.b64decode(text, validate=True)), whole)
+        self.assertEqual(self.s.post("/v1/embeddings", {"input": "abc", "dimensions": 1}).json()["data"][0]["embedding"], [1])
+        self.assertEqual(self.s.post("/v1/embeddings", {"input": "abc", "dimensions": 9}).json()["data"][0]["embedding"], whole)
+
+    def test_ollama(self):
+        whole = self.s.post("/v1/embeddings", {"input": ["ab", "c"]}).json()
+        want = [d["embedding"] for d in whole["data"]]
+        r = self.s.post("/api/embed", {"model": "stub:latest", "input": ["ab", "c"], "keep_alive": "5m", "options": {"num_ctx": 9}}).json()
+        self.assertEqual((r["model"], r["embeddings"], r["prompt_eval_count"]), ("stub", want, whole["usage"]["prompt_tokens"]))
+        self.assertEqual(self.s.post("/api/embeddings", {"prompt": "ab"}).json(), {"embedding": want[0]})
+
+    def test_errors(self):
+        for body, words in (({}, "input is missing"), ({"input": ""}, "empty"), ({"input": 5}, "input must be"), ({"input": ["a", 5]}, "input[1]"),
+                            ({"input": [1, -1]}, "input[1]"), ({"input": "a", "dimensions": 0}, "dimensions"), ({"input": ["a"] * 129}, "129"),
+                            ({"input": "a", "encoding_format": "int8"}, "encoding_format"), ({"input": "a", "model": "other"}, "other")):
+            r = self.s.post("/v1/embeddings", body)
+            self.assertEqual(r.status, 404 if "model" in body else 400, body)
+            self.assertIn(words, r.error()["message"])
+        # Members of generations are none here.
+        r = self.s.post("/v1/embeddings", {"input": "a", "stream": True, "n": 3})
+        self.assertEqual((r.status, len(r.json()["data"]), r.headers["x-weft-warning"]), (200, 1, "unknown fields: stream, n"))
+
+
 class Ollama(SharedStub):
     def test_chat(self):
         body = user("ab", model="stub:latest", keep_alive="5m", options={"num_predict": 4, "num_ctx": 4096, "temperature": 0, "seed": 1})
@@ -188,7 +244,7 @@ class Ollama(SharedStub):
         for path, body, status, words in (
                 ("/api/chat", user("x", model="llama3"), 404, "llama3"), ("/api/chat", {}, 400, "messages"),
                 ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, 400, "text only"),
-                ("/api/chat", user("x", options=5), 400, "options"), ("/api/embed", {"input": "x"}, 501, "/api/embed"),
+                ("/api/chat", user("x", options=5), 400, "options"), ("/api/pull", {"model": "x"}, 501, "/api/pull"),
                 ("/api/show", {"model": "other"}, 404, "other"), ("/api/chat", user("say fail", stream=False), 500, "stub")):
             with self.subTest(path=path, body=body):
                 r = self.s.post(path, body)

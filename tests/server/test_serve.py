@@ -348,6 +348,21 @@ class Company(unittest.TestCase):
             cached.append(first["message"]["usage"]["cache_read_input_tokens"])
         self.assertGreater(cached[1], cached[0])
 
+    def test_embeddings(self):
+        """One vector to the bit, whatever was cached, cut or computed beside it; texts that say alike are near."""
+        texts = ["The capital of Peru is Lima.", "Lima is the capital of Peru.", "3 + 4 = 7", "Say this. " * 60]
+        ask = lambda s, given: [d["embedding"] for d in s.post("/v1/embeddings", {"input": given}).json()["data"]]
+        want = [ask(self.s, t)[0] for t in texts]
+        self.assertEqual(ask(self.s, texts), want)              # found in the cache, and together
+        for more in (["--prompt-cache-bytes", "0"], ["--prefill-step-size", "3"], ["--threads", "1"], ["--draft-kind", "none"]):
+            other = start(*more)
+            self.addCleanup(other.close)
+            self.assertEqual(ask(other, texts[::-1]), want[::-1], more)
+        near = lambda a, b: sum(x * y for x, y in zip(a, b))
+        for v in want:
+            self.assertAlmostEqual(near(v, v), 1, delta=1e-5)
+        self.assertGreater(near(want[0], want[1]), near(want[0], want[2]))
+
     def test_logprobs_of_prompts(self):
         """What evaluations ask for (echo with logprobs) are the numbers of `weft logits`."""
         ids = self.s.post("/tokenize", {"prompt": "The capital of France is Paris, and 3 + 4 is 7."}).json()["tokens"]
