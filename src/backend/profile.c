@@ -255,7 +255,7 @@ static void timed_moe(struct pass *p, float *out, bool add_to, const struct moe 
 		missed *= 1 - (double)m->top_k / m->experts;
 	add_product(&c, p, m->router, n, 1);
 	for (int i = 0; i < 3; i++) {
-		/* As if every expert were like the first. */
+		/* Counts every expert as the first one. */
 		if (all[i])
 			add_product(&c, p, all[i], picks, m->experts * (1 - missed));
 		if (m->shared_inner && shared[i])

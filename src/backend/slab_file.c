@@ -256,7 +256,7 @@ static int read_at(int fd, void *p, size_t n, uint64_t at)
 	return 0;
 }
 
-/* Entries as the layout asks for them, one after the other. */
+/* Compares the file's entries with those of the layout, one after the other. */
 struct checking {
 	const struct slab_file *f;
 	uint64_t at;

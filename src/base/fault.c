@@ -67,7 +67,7 @@ static void on_deadly(int number, siginfo_t *info, void *context)
 	while (i + 1 < N_DEADLY && deadly[i].number != number)
 		i++;
 	log_last_words(deadly[i].words);
-	/* What happens then is as it would be without this: a core file, a sanitizer's report. */
+	/* The previous handler then does its work: a core file, a sanitizer's report. */
 	sigaction(number, &before[i], NULL);
 	raise(number);
 }

@@ -106,7 +106,7 @@ bool file_map_mend(const void *address)
 
 		if (!from || at < from || at - from >= mappings[i].n)
 			continue;
-		/* First, so that nobody reads zeros before it can know. */
+		/* First, so that no thread reads zeros before file_lost can tell it. */
 		atomic_compare_exchange_strong(&lost, &none, atomic_load(&mappings[i].path));
 		/* One page: those beside it may be the process's own already (file_map_own). */
 		at &= ~(uintptr_t)(PAGE_BYTES - 1);
@@ -182,7 +182,7 @@ void file_map_close(struct file_map *m)
 	*m = (struct file_map){ 0 };
 }
 
-/* What reads the old pages while they are taken away waits for the system, and finds the new ones. */
+/* A read of an old page during the replacement waits in the system, and then finds the new page. */
 static bool own(const uint8_t *p, size_t n)
 {
 	void *room = pages_room(n, true);
@@ -201,7 +201,7 @@ static bool own(const uint8_t *p, size_t n)
 	return true;
 }
 
-/* The first and the last place within [from, to) at which pages of so many bytes begin; to < from: there is no page. */
+/* Narrows [from, to) to the first and last boundary of pages of `page` bytes within it; to < from: no page fits. */
 static void whole_within(const struct file_map *m, size_t page, size_t *from, size_t *to)
 {
 	uintptr_t at = (uintptr_t)m->p;

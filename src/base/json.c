@@ -65,7 +65,7 @@ static size_t plain_run(const char *p, size_t n)
 	return i;
 }
 
-/* What json-c lets pass even when strict: NaN and Infinity, control characters
+/* Finds errors that json-c accepts even when strict: NaN and Infinity, control characters
  * in strings, and integers beyond 64 bits, which it clamps.  Returns the offset
  * of the first, or n. */
 static size_t refused_at(const char *p, size_t n, bool python, const char **why)
@@ -230,7 +230,7 @@ struct json *json_parse_python(const char *p, size_t n, int depth_max, struct er
 	return parse(p, n, depth_max, true, err);
 }
 
-/* How much of p[0..n) the parser is given at once, so that a request that nobody waits for ends soon.  It is cut
+/* Bytes of p[0..n) to give the parser at once, so that a request whose client left ends soon.  The piece is cut
  * behind a comma where there is one, else between two characters: the parser checks UTF-8 call by call. */
 static size_t piece_of(const char *p, size_t n)
 {

@@ -110,10 +110,10 @@ void log_last_words(const char *message)
 	char line[400];
 	size_t n = 0;
 
-	/* Neither stdio nor the heap: whoever was interrupted may hold their locks. */
+	/* Neither stdio nor the heap: the interrupted thread may hold their locks. */
 	for (int i = 0; i < 3; i++)
 		for (const char *p = part[i]; *p && n < sizeof line; p++)
 			line[n++] = *p;
 	if (write(STDERR_FILENO, line, n) < 0)
-		return; /* nobody is left to tell */
+		return; /* standard error is closed */
 }

@@ -101,7 +101,7 @@ int caches_foresee(struct caches *s, const struct span *sp, int item, int pos)
 {
 	span_check(&sp[item]);
 	assert(pos > sp[item].pos && pos < sp[item].pos + sp[item].n - sp[item].n_draft);
-	/* What one has foreseen and another has not is forgotten with the rest. */
+	/* A position that one cache has foreseen and another refused is forgotten with the rest. */
 	for (int i = 0; i < s->n; i++) {
 		int rc = s->v[i]->ops->foresee(s->v[i], sp, item, pos);
 

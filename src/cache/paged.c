@@ -224,7 +224,7 @@ static struct paged_snap *snap_of_slot(struct paged *p, const struct table *t, i
 	return s;
 }
 
-/* Foreseen snapshots past pos of the slot (-1: of all) that nobody captured. */
+/* Drops foreseen snapshots past pos of the slot (-1: of all) that were not captured. */
 static void forget(struct paged *p, int slot, int pos)
 {
 	for (struct paged_snap *s = p->n_foreseen ? p->snaps : NULL, *next; s; s = next) {
@@ -397,8 +397,8 @@ static int paged_restore(struct cache *c, int slot, const struct snap *snap, int
 	return 0;
 }
 
-/* What is alive is found by looking at all tables: asked once or twice in a step, that costs
- * less than a second count of every page would. */
+/* Live pages are found by walking all tables: once or twice in a step, that costs
+ * less than keeping a second count for every page. */
 
 /* Sets the marks of the pages of a table or a snapshot; how many were not as such. */
 static int mark(const struct paged *p, const int32_t *page, int n, bool set)
@@ -422,7 +422,7 @@ static int mark_live(const struct paged *p, const struct snaps *const *held, int
 		changed += mark(p, &t->shared, t->shared >= 0, set);
 		changed += mark(p, t->page + t->first, t->n - t->first, set);
 	}
-	/* What a step foresaw is its slot's still. */
+	/* Pages of foreseen snapshots still belong to their slot. */
 	for (const struct paged_snap *s = p->n_foreseen ? p->snaps : NULL; s; s = s->next)
 		changed += s->slot < 0 ? 0 : mark(p, s->page, s->n - s->first, set);
 	for (int i = 0; i < n; i++) {
@@ -489,7 +489,7 @@ static size_t paged_alone(const struct snap *snap)
 	return (size_t)n * p->page_bytes;
 }
 
-/* What a snapshot of this cache begins with.  A reader needs every word equal
+/* The head of a snapshot of this cache.  A reader needs every word equal
  * but the position. */
 static void head_fill(const struct paged *p, int pos, uint32_t head[HEAD_WORDS])
 {
@@ -522,9 +522,9 @@ static int page_rows_at(const struct paged *p, int pos, int i)
 	return rows < p->o.page_rows ? rows : p->o.page_rows;
 }
 
-/* A part-filled page lies in the bounce buffer; rows of it pass one after the
- * other, layer by layer.  Those above may be another sequence's.  Run i of a page with so many
- * rows; NULL: it has no more. */
+/* Run i of consecutive bytes in a page with `rows` rows; NULL: it has no more.  A part-filled page
+ * is copied through a buffer, its rows one after the other, layer by layer; the rows above them may
+ * be another sequence's. */
 static uint8_t *run_at(const struct paged *p, int i, int rows, size_t *bytes)
 {
 	const struct kv_group *g = &p->o.group;

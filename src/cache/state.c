@@ -38,8 +38,8 @@ struct state_snap {
 	char *data; /* the backend's: S of all layers, tails of all layers */
 };
 
-/* Memory of snapshots that nobody holds: written before, so that the next copy costs what it writes.  The system zeroes
- * what is new, page by page, which takes three times as long as the copy, and more where the machine is a guest. */
+/* Memory of dropped snapshots that is kept for the next copies, since its pages exist already.  The system zeroes new
+ * memory page by page, which takes three times as long as the copy, and longer in a virtual machine. */
 enum { SPARES_MAX = 32, SPARE_SHARE = 4 /* and at most this part of the budget */ };
 
 struct spares {
@@ -77,7 +77,7 @@ struct state {
 	bool fresh;              /* one of them went into memory that was new */
 	struct spares spares;
 	int64_t keep_ns; /* what the pass spent on them */
-	double copy_ns;  /* of late, for one; 0: not known */
+	double copy_ns;  /* of one copy, recently; 0: not known */
 };
 
 static struct state *state_of(const struct cache *c)
@@ -90,7 +90,7 @@ size_t state_slot_bytes(const struct state_shape *shape)
 	return (size_t)shape->layers * (state_floats(shape) + state_tail_floats(shape)) * sizeof(float);
 }
 
-/* Rows of a tape that has room for so many tentative ones.  Without S there is nothing to spare. */
+/* Rows of a tape with room for `tentative` tentative ones.  Without S no deferred rows are kept. */
 static int rows_of_tape(const struct state_shape *shape, int tentative)
 {
 	return tentative + (shape->heads_v ? LATE : 0);
@@ -201,7 +201,7 @@ static int state_reserve(struct cache *c, const struct span *sp)
 	return 0;
 }
 
-/* Foreseen snapshots past pos of the slot (-1: of all) that nobody captured. */
+/* Drops foreseen snapshots past pos of the slot (-1: of all) that were not captured. */
 static void forget(struct state *st, int slot, int pos)
 {
 	int n = 0;
@@ -362,7 +362,7 @@ static int state_restore(struct cache *c, int slot, const struct snap *snap, int
 	return 0;
 }
 
-/* What a snapshot of this cache begins with.  A reader needs every word equal
+/* The head of a snapshot of this cache.  A reader needs every word equal
  * but the position. */
 static void head_fill(const struct state *st, int pos, uint32_t head[HEAD_WORDS], char backend[BACKEND_BYTES])
 {

@@ -98,7 +98,7 @@ static int bind_into(struct dflash *f, const struct model *of, struct store *st,
 	bind_weight(&b, &f->fc, d->m.shape.hidden, d->m.shape.carry, "fc");
 	f->norm_context = bind_floats(&b, d->m.shape.hidden, 0, "hidden_norm.weight");
 	d->layer = arena_zalloc(&d->m.arena, size_mul((size_t)d->m.shape.layers, sizeof *d->layer));
-	/* What is out of a window is kept. */
+	/* Rows outside of the window stay in the cache. */
 	local = p.local;
 	p.local = arena_zalloc(&d->m.arena, (size_t)d->m.shape.layers * sizeof *p.local);
 	for (int i = 0; i < d->m.shape.layers && !b.code; i++) {

@@ -198,7 +198,7 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 	return 2 * row + work_floats_of(n_row, 2 * m->shape.hidden) + most;
 }
 
-/* What a row goes on from: its own hidden, or what the model gave for the token before. */
+/* The hidden input of a row: the head's own hidden row, or the model's outputs for the token before. */
 static void fuse(const struct eagle3 *e, struct pass *p, float *x)
 {
 	const struct backend_ops *ops = p->be->ops;

@@ -40,7 +40,7 @@ static void bind_halves(struct mixture *x, const char *in, const char *out)
 	}
 }
 
-/* The same stack with gate and up rows in turn, as gpt-oss has it. */
+/* Binds a stack whose gate and up rows alternate, as in gpt-oss. */
 static void bind_pairs(struct mixture *x)
 {
 	const struct moe_form *m = x->m;

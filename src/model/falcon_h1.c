@@ -99,7 +99,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	read_mamba(s, c, p);
 }
 
-/* What files of mlx hold in their weights. */
+/* Whether the factors are multiplied into the weights, as in mlx's files. */
 static bool factors_folded(const struct binder *b)
 {
 	char name[160];

@@ -13,7 +13,7 @@
 #include "model/decoder.h"
 #include "model/families.h"
 
-/* What Hugging Face takes for keys that a config leaves out. */
+/* Hugging Face's defaults for keys that a config omits. */
 static const struct decoder_defaults defaults = {
 	.vocab = 262208,
 	.ctx = 131072,

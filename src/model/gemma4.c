@@ -20,7 +20,7 @@
 #include "model/families.h"
 #include "model/work.h"
 
-/* What a layer has beside those of other families. */
+/* Parts of a layer that other families do not have. */
 struct more {
 	struct ffn mixture;                            /* moe.experts 0: none */
 	const float *norm_mlp;                         /* of the mlp's output, beside a mixture */

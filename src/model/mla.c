@@ -18,7 +18,7 @@ struct mla {
 
 /* ---- config ---- */
 
-/* What yarn's mscale_all_dim adds to the scores' scale. */
+/* Factor of the scores' scale that follows from yarn's mscale_all_dim. */
 static double yarn_scale(struct conf *c)
 {
 	const struct json *r = conf_get(c, "rope_scaling");

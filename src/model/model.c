@@ -126,7 +126,7 @@ int model_bind_head(struct model **out, const struct model *of, struct store *st
 	return 0;
 }
 
-/* What opts leaves open, and what does not fit. */
+/* Fills in the options that opts leaves open, and refuses those that do not fit. */
 static int complete(struct model *m, const struct model_opts *opts, struct err *err)
 {
 	struct model_opts *o = &m->opts;

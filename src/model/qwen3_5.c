@@ -60,7 +60,7 @@ struct qwen {
 	int width[TO_COUNT]; /* columns of qkv, z, b, a */
 };
 
-/* What config.json says, beyond struct shape. */
+/* Values of config.json beyond struct shape. */
 struct plan {
 	struct attention_form attn;
 	struct state_shape delta;
@@ -225,8 +225,8 @@ static void bind_inputs(struct binder *b, struct mixer *x, const struct qwen *q,
 		add_part(x, w[to], to, 0);
 }
 
-/* The two matrices of Qwen3-Next: per key head its q, its k, then v and z of the
- * r value heads that share it; and b and a of those. */
+/* Binds the two input matrices of Qwen3-Next.  The first has, per key head, its q, its k, then v and z of the
+ * r value heads that share it; the second has b and a of those value heads. */
 static void bind_grouped_inputs(struct binder *b, struct mixer *x, const struct qwen *q, const struct state_shape *d,
                                 int i)
 {

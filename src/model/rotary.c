@@ -169,7 +169,7 @@ static void refuse(struct conf *c, const char *type)
 		          "rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn, proportional", type);
 }
 
-/* The part of the config that holds the scaling, as a conf of its own; *own: it is of these layers alone. */
+/* The part of the config that holds the scaling, as a conf of its own; *own: the part is for these layers alone. */
 static struct conf scaling_part(struct conf *c, const struct rotary_defaults *d, const struct json **params, bool *own)
 {
 	const struct json *j = conf_get(c, "rope_parameters"), *of = d->kind ? json_get(j, d->kind) : NULL;

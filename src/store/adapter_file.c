@@ -53,7 +53,7 @@ static bool is_set(const struct json *j)
 	}
 }
 
-/* What makes it more than a plain low-rank addition. */
+/* Refuses adapters that are more than a plain low-rank addition. */
 static int refuse_kinds(const struct peft *c, struct err *err)
 {
 	static const struct {

@@ -200,7 +200,7 @@ static int shards_of_folder(struct folder *f, struct names *out, struct err *err
 	return 0;
 }
 
-/* What the index says is where must be there. */
+/* Checks that every tensor of the index is in the file that the index names. */
 static int check_index(const struct folder *f, const struct json *index, const char *path, struct err *err)
 {
 	const struct json *value;

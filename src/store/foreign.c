@@ -205,7 +205,7 @@ static int finish(struct store *st, struct laid *y, struct tensor *w, struct ten
 	return 0;
 }
 
-/* One scale for so many inputs at most: the largest group that kernels like and that divides both. */
+/* The group for scales of `most` inputs each: the largest size that kernels support and that divides both. */
 static int group_within(int cols, int most)
 {
 	for (int g = 128; g >= 16; g /= 2)

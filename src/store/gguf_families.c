@@ -319,7 +319,7 @@ void gguf_config_deepseek(struct gguf_conf *c)
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
 }
 
-/* The numbers, from 1, of blocks that have a key head, or of those that have none. */
+/* Writes the numbers, from 1, of the blocks that have a key head (attention), or of those without. */
 static void put_numbers(struct gguf_conf *c, const char *member, bool attention)
 {
 	bool first = true;

@@ -37,7 +37,7 @@
 	"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" tail             \
 	"|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" tail "|" digits \
 	"| ?[^\\s\\p{L}\\p{N}]+[\\r\\n" last "]*" REST
-/* The same without Han, which stands alone. */
+/* The gpt-4o shape in which runs of Han characters are words of their own. */
 #define KIMI                                                                                                                               \
 	"\\p{Han}+|[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}])*(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}])+(?:" SHORT \
 	")?"                                                                                                                               \

@@ -182,7 +182,7 @@ int gguf_tokenizer_config(const struct gguf_model *m, struct buf *out, struct er
 
 /* ---- generation_config.json ---- */
 
-/* What its author suggests: only those members that the metadata names. */
+/* The author's suggestions for sampling: only those members that the metadata names. */
 int gguf_generation_config(const struct gguf_model *m, struct buf *out, struct err *err)
 {
 	static const struct {

@@ -173,7 +173,7 @@ static void put_around(struct writer *w, int32_t id)
 	buf_puts(w->out, ",\"type_id\":0}}");
 }
 
-/* What goes before and behind a text; -1: nothing. */
+/* Writes the post-processor that adds a token before and one behind a text; -1: none. */
 static void put_post(struct writer *w, int32_t before, int32_t behind)
 {
 	int32_t id[] = { before, behind };

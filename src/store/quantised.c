@@ -215,7 +215,7 @@ static int plain(struct store *st, struct tensor *t, const struct wanted *m, str
 	return 0;
 }
 
-/* What the shapes say when the config says nothing. */
+/* Guesses bits and group from the shapes, where the config does not name them. */
 static int guess(const struct tensor *w, const struct tensor *s, int cols, struct quant_entry *e, struct err *err)
 {
 	int64_t words = w->n_dim ? w->dim[w->n_dim - 1] : 0, groups = s->n_dim ? s->dim[s->n_dim - 1] : 0;

@@ -83,8 +83,8 @@ static struct size longest_size(const struct picture_form *f, int w, int h)
 	return (struct size){ up_to_unit(w > 0 ? w : 1, unit), up_to_unit(h > 0 ? h : 1, unit) };
 }
 
-/* Of all grids with an allowed number of tiles the one whose aspect is nearest; of equally near ones a larger one only if
- * the image fills half of it. */
+/* Chooses the grid with an allowed number of tiles whose aspect is nearest to the image's; among equally near ones a larger
+ * grid only if the image fills half of it. */
 static void best_tiles(const struct picture_form *f, int w, int h, int *rows, int *cols)
 {
 	double aspect = (double)w / h, nearest = HUGE_VAL;

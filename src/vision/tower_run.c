@@ -675,7 +675,7 @@ static void unit(struct tower_run *r, int first, int n)
 	}
 }
 
-/* What comes after a stage is through with all patches of the view. */
+/* Goes on to the stage after the one that has finished all patches of the view. */
 static void next_stage(struct tower_run *r)
 {
 	const struct tower *t = r->t;

@@ -18,13 +18,13 @@
 
 enum {
 	TOGETHER = 16,   /* queries that go over a block at a time: they stay in the first cache */
-	OPEN_LEAST = 32, /* queries of a unit for which a block is opened as floats */
+	OPEN_LEAST = 32, /* queries of a unit from which on a block of keys or values is dequantised to floats */
 };
 
 _Static_assert((int)ATTN_BLOCK == (int)KV_BLOCK, "what is opened is a block");
 
-/* A thread's memory: queries, a block opened, scores of those that go together, a
- * segment's accumulators, merged ones. */
+/* A thread's workspace: queries, a dequantised block, scores of the queries computed
+ * together, accumulators of a segment, merged accumulators. */
 struct desk {
 	uint8_t *q;
 	float *open[2], *s, *acc, *m, *l;
@@ -153,7 +153,7 @@ static struct kv_ahead ahead_of(const struct attend *d, const struct unit *u, en
 	return (struct kv_ahead){ rows, rows + (size_t)run * d->view->layer[d->layer].row_bytes[side] };
 }
 
-/* What a row sees of the block at `at`, as positions in it: [from, see). */
+/* The part of the block at `at` that a row sees, as positions in the block: [from, see). */
 struct sight {
 	int from, see;
 };
@@ -357,8 +357,8 @@ static void attend_merge(void *ctx, int unit)
 	merged_finish(d, u, &k.all);
 }
 
-/* Rows of a unit: of `most` queries, but of less, down to `least`, while threads would not
- * have `enough` units. */
+/* Rows of a unit: of `most` queries, but fewer, down to `least`, while there would be less
+ * than `enough` units for the threads. */
 static int unit_rows(const struct attend *d, int most, int least, int enough)
 {
 	int rows = most / d->group, share = d->p->n_row * d->a->heads_kv / enough,
@@ -396,7 +396,7 @@ static int units_cut(struct attend *d, struct unit *unit, int rows)
 	return n_unit;
 }
 
-/* What a unit takes, in no unit: it goes over all that its first or last row sees. */
+/* Relative cost of a unit: it reads every position that its first or last row sees. */
 static int64_t unit_cost(const struct attend *d, const struct unit *u)
 {
 	return (int64_t)u->n_row * (last_seen(d, u->row + u->n_row - 1) + 1 - first_seen(d, u->row));

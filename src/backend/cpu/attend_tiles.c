@@ -11,7 +11,7 @@
 
 _Static_assert((int)ATTN_SEGMENT == (int)KV_SEGMENT, "a segment is one softmax");
 
-/* What of a unit's next segment is fetched while each of n calls of the kernel computes. */
+/* The part of a unit's next segment that each of n calls of the kernel prefetches. */
 struct ahead {
 	const uint8_t *run[2 * KV_SEGMENT / KV_RUN];
 	int n, each;
@@ -25,7 +25,7 @@ struct desk {
 	struct partial all;       /* merged, of all queries */
 	struct ahead ahead;
 	bool few;   /* nothing is laid */
-	bool fresh; /* this segment was not asked for ahead */
+	bool fresh; /* this segment was not prefetched */
 };
 
 static size_t lines(size_t bytes)

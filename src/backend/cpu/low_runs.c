@@ -5,7 +5,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-/* Rows of A x that a thread makes at a time, from a multiple of these on so that they are whole tiles. */
+/* Rows of A x that a thread makes at a time; runs begin at multiples of it, so that they are whole tiles. */
 enum { LOW_ROWS = 2 * ACTS_TILE };
 
 struct low_part {
@@ -31,7 +31,7 @@ static void low_part(void *ctx, int index)
 		->mul[d->arith](h, (size_t)l->rank, &l->a, 0, l->rank, t->x, t->r0, t->r1, cpu_my_scratch(d->c));
 }
 
-/* The rows of linear that are of items [i, j): all rows of these, or those with logits. */
+/* The first of the linear's n rows that belongs to item i; these are all rows of the pass, or those with logits. */
 static int first_row_of(const struct pass *p, int i, int n)
 {
 	int row = i < p->n_item ? p->row[i] : p->n_row, k = 0;
@@ -60,7 +60,8 @@ static void add_run(struct low_list *y, const struct low_run *r)
 	y->n++;
 }
 
-/* What items add to one job; neighbours with the same adapters are one run.  bounds[n_item + 1]: their rows. */
+/* Lists the runs of rows that adapters add to in one job; neighbouring items with the same adapters are one run.
+ * bounds[n_item + 1]: the items' rows. */
 static void job_runs(struct low_list *y, const struct pass *p, const struct weight *w, int job, const int *bounds)
 {
 	for (int i = 0, j; i < p->n_item; i = j) {

@@ -308,7 +308,7 @@ static void wave_of(struct mix *d, const int *index, int n)
 	v->first[v->n] = rows;
 }
 
-/* Those of index[n] that could be read stay; the rows of the others are spoiled, at places of their own. */
+/* Keeps the experts of index[n] that could be read; marks the rows of the others as spoiled, at places of their own. */
 static int sort_out(struct mix *d, int *index, int n)
 {
 	int kept = 0, lost[1];

@@ -189,7 +189,7 @@ void cpu_unplace(struct backend *be, const struct placed *v, int n)
 
 static void drop_unread(const struct pack *k);
 
-/* What was placed around p. */
+/* The placed memory that contains p. */
 static struct held *held_around(struct pack *k, const uint8_t *p)
 {
 	int from = 0, to = k->n;
@@ -340,7 +340,7 @@ static struct pack_room *add_room(struct pack *k, size_t bytes)
 	return &k->room[k->n_room++];
 }
 
-/* What is not used goes back; of what is, whole huge pages stay together. */
+/* Returns unused memory to the system; whole huge pages in use stay together. */
 static void trim_room(struct pack *k)
 {
 	struct pack_room *r = &k->room[k->n_room - 1];
@@ -406,7 +406,7 @@ static bool move_blocks(struct move *m)
 			w[n++] = k->v[i].is.whole;
 	if (n) {
 		qsort(w, (size_t)n, sizeof *w, by_size);
-		go_on = lay_out(m, w, n) && more(m, 0); /* whoever read rows has had time to end */
+		go_on = lay_out(m, w, n) && more(m, 0); /* products that read rows have had time to end */
 		drop_unread(m->pack);
 	}
 	free(w);

@@ -105,7 +105,7 @@ static void product_part(void *ctx, int index)
 	}
 }
 
-/* What an output of j takes, in no unit: few rows cost what reading the weight does. */
+/* Relative cost of an output of j: with few rows, that of reading the weight. */
 static double output_cost(const struct product *j)
 {
 	int rows = j->r1 - j->r0;

@@ -287,7 +287,7 @@ static struct range channel_range(const struct state_shape *s, int hk, int i)
 	return r;
 }
 
-/* Copies n floats past the caches: nobody reads the copy soon, and what a pass works on stays there. */
+/* Copies n floats past the processor's caches: the copy is not read soon, and the pass's data stays cached. */
 static void stream(float *to, const float *from, size_t n)
 {
 #ifdef __SSE2__

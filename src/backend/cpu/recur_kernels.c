@@ -98,7 +98,7 @@ static void mul(float *out, const float *a, const float *b, int n)
 
 /* ---- the recurrences of products ---- */
 
-/* What the kernels differ in, known when they are compiled: K is one of enum recur_head. */
+/* Differences between the kernels, known at compile time: K is one of enum recur_head. */
 #define READS_BEFORE(K) ((K) != HEAD_INSERT) /* S'k is needed */
 #define DECAYS_BY_KEY(K) ((K) == HEAD_DELTA_BY_KEY || (K) == HEAD_TWO_RANK)
 
@@ -199,14 +199,15 @@ LANES_INLINE void state_read(float *to, const float *from, int dim_k, const stru
 	}
 }
 
-/* The same after all old tokens; S of then stays where it is or goes to `to`, which is returned, unless nobody needs it. */
+/* Computes m and u after all old tokens.  The state S at that point stays in s or is written to `to`; returns its address,
+ * NULL where S is not needed. */
 LANES_INLINE const float *state_begin(float *to, const float *s, int dim_k, const struct recur_rows *r, int c, int last,
                                       v16 *m, v16 *u, const int T, const int K)
 {
 	const float *from = s;
 	int old = 0;
 
-	/* All but the last few, of which S is stored whoever needs it; m and u are not of use yet. */
+	/* All old tokens but the last few: S is always stored after them; m and u are not used yet. */
 	for (; r->n_old - old > OLD_MOST; old += OLD_MOST, from = to)
 		state_read(to, from, dim_k, r, old, c, last, m, u, T, OLD_MOST, K);
 	/* A single token that leaves S as it is needs no more than m and u. */

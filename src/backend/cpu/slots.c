@@ -21,10 +21,10 @@
 
 enum {
 	DEPTH = 16,         /* reads under way at once: docs/experts-from-disk.md, "Reading" */
-	AHEAD_SHARE = 4,    /* at most one slot in so many holds what was read ahead */
-	GUESSES = 256,      /* after so many it is judged whether they pay, ... */
-	GUESS_PAUSE = 8192, /* ... and where they do not, none is made for so many visits */
-	WIDE_SHARE = 8,     /* a visit is wide that leaves at most one expert in so many unused */
+	AHEAD_SHARE = 4,    /* at most one slot in AHEAD_SHARE holds an expert that was read ahead */
+	GUESSES = 256,      /* guesses after which their use is judged, ... */
+	GUESS_PAUSE = 8192, /* ... and visits without guesses where they do not pay */
+	WIDE_SHARE = 8,     /* a visit is wide if it leaves at most one expert in WIDE_SHARE unused */
 };
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
@@ -187,7 +187,7 @@ static void begin_read(struct slots *s, struct slot *x, struct slot_layer *y, in
 	put_packed(s, x);
 }
 
-/* What is wrong with a slab that has come; 0: nothing. */
+/* The error of a slab that was read; 0: none. */
 static int fault_of(struct slots *s, const struct slot *x, const struct read_file **file)
 {
 	const struct slab_entry *entry = s->packed.n ? &s->packed.entry[s->policy.base[x->of->index] + x->expert] :
@@ -393,7 +393,7 @@ void slots_visit(struct slot_layer *y, const int *used, int n)
 	send_for(s);
 }
 
-/* Those of the visit that can be given out now. */
+/* Gives out the visit's experts that are ready now. */
 static int take(struct slots *s, int *index)
 {
 	int n = 0;

@@ -41,7 +41,7 @@ static void on_error(png_structp png, png_const_charp why)
 
 static void on_warning(png_structp png, png_const_charp why) {}
 
-/* What every kind of PNG becomes: three bytes a pixel. */
+/* Has every kind of PNG converted to three bytes a pixel. */
 static void ask_for_rgb(png_structp png, png_infop info)
 {
 	png_set_palette_to_rgb(png);
