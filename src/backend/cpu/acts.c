@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
+#include "base/races.h"
 
 int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith, int n)
 {
@@ -60,8 +61,12 @@ static void make_units(void *ctx, int begin, int end)
 	for (const struct unit *u = j->unit + begin; u < j->unit + end; u++) {
 		for (int r = u->r; r < u->r + u->n && !j->there; r++)
 			make_row(j, (size_t)r);
-		if (u->tile)
+		if (u->tile) {
+			for (int r = u->r; r < u->r + u->n && j->all.f; r++)
+				races_read(j->all.f + (size_t)r * j->all.ld, (size_t)j->all.cols * sizeof *j->all.f);
+			races_write(u->tile, 64);
 			j->lay(u->tile, &j->all, u->r, u->n);
+		}
 	}
 }
 

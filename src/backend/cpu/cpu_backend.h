@@ -138,6 +138,9 @@ struct product {
 	int n_low, low_job;
 };
 void cpu_products(struct cpu_backend *c, enum arith arith, const struct product *job, int n);
+/* The kernel of w over rows [r0, r1) of x, as weight_mul_fn says, with the calling thread's scratch. */
+void cpu_multiply(struct cpu_backend *c, enum arith arith, float *out, size_t ld, const struct weight *w, int o0,
+                  int o1, const struct acts *x, int r0, int r1);
 
 /* The operations that have a file of their own. */
 void cpu_by_head(struct pass *, float *out, const struct by_head *, const float *in, int n);

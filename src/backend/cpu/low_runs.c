@@ -27,8 +27,7 @@ static void low_part(void *ctx, int index)
 	const struct low_rank *l = t->run->of;
 	float *h = (float *)t->run->h + (size_t)(t->r0 - t->run->r0) * (size_t)l->rank;
 
-	cpu_kernels(d->c, l->a.fmt)
-		->mul[d->arith](h, (size_t)l->rank, &l->a, 0, l->rank, t->x, t->r0, t->r1, cpu_my_scratch(d->c));
+	cpu_multiply(d->c, d->arith, h, (size_t)l->rank, &l->a, 0, l->rank, t->x, t->r0, t->r1);
 }
 
 /* The first of the linear's n rows that belongs to item i; these are all rows of the pass, or those with logits. */

@@ -1,9 +1,12 @@
 /* products.c - activations times weights: all products of an operation cut by outputs
  * and spread behind one barrier. */
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "backend/cpu/cpu_backend.h"
+#include "base/races.h"
+#include "quant/packed.h"
 
 struct part {
 	int job, o0, o1;
@@ -71,6 +74,41 @@ static void row_put(const struct cpu_backend *c, const struct product *j, float 
 		memcpy(at, row, (size_t)n * sizeof *at);
 }
 
+/* Announces the memory that a product's kernel reads and writes (races.h); of a weight, the first bytes of each row or
+ * of each packed block of outputs. */
+static void announce(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                     int r1)
+{
+	const uint8_t *packed = w->packed ? atomic_load_explicit(&w->packed->at, memory_order_acquire) : NULL;
+	size_t cols = (size_t)x->cols, groups = x->group ? cols / (size_t)x->group : 0;
+
+	for (int r = r0; r < r1; r++) {
+		if (x->q) {
+			races_read(x->q + (size_t)r * cols, cols);
+			races_read(x->scale + (size_t)r * groups, groups * sizeof *x->scale);
+		}
+		if (x->f)
+			races_read(x->f + (size_t)r * x->ld, cols * sizeof *x->f);
+		races_write(out + (size_t)(r - r0) * ld, (size_t)(o1 - o0) * sizeof *out);
+	}
+	for (int t = r0 / ACTS_TILE; x->pairs && t <= (r1 - 1) / ACTS_TILE; t++)
+		races_read(x->pairs + (size_t)t * acts_pairs_bytes(x->cols), 64);
+	for (int t = r0 / ACTS_TILE; x->tiles && t <= (r1 - 1) / ACTS_TILE; t++)
+		races_read(x->tiles + (size_t)t * acts_tile_bytes(x->cols, x->group), 64);
+	for (int o = o0; o < o1; o++)
+		races_read(w->data + (size_t)o * w->row_bytes, 8);
+	if (packed)
+		races_read(packed, 64);
+}
+
+void cpu_multiply(struct cpu_backend *c, enum arith arith, float *out, size_t ld, const struct weight *w, int o0,
+                  int o1, const struct acts *x, int r0, int r1)
+{
+	if (races_seen())
+		announce(out, ld, w, o0, o1, x, r0, r1);
+	cpu_kernels(c, w->fmt)->mul[arith](out, ld, w, o0, o1, x, r0, r1, cpu_my_scratch(c));
+}
+
 static void product_part(void *ctx, int index)
 {
 	struct products_job *d = ctx;
@@ -84,12 +122,11 @@ static void product_part(void *ctx, int index)
 	int n = t->o1 - t->o0, rows = j->r1 - j->r0;
 	size_t ld = wait ? (size_t)n : j->ld;
 
-	cpu_kernels(d->c, j->w->fmt)->mul[d->arith](to, ld, j->w, t->o0, t->o1, j->x, j->r0, j->r1, scratch);
+	cpu_multiply(d->c, d->arith, to, ld, j->w, t->o0, t->o1, j->x, j->r0, j->r1);
 	add_bias(c, to, ld, rows, j->bias ? j->bias + t->o0 : NULL, n);
 	cpu_low_add(c, to, ld, t->o0, n, j->low, j->n_low, j->low_job);
 	if (j->up) {
-		cpu_kernels(d->c, j->up->fmt)
-			->mul[d->arith](up, ld, j->up, t->o0, t->o1, j->x_up, j->r0, j->r1, scratch);
+		cpu_multiply(d->c, d->arith, up, ld, j->up, t->o0, t->o1, j->x_up, j->r0, j->r1);
 		add_bias(c, up, ld, rows, j->bias_up ? j->bias_up + t->o0 : NULL, n);
 		cpu_low_add(c, up, ld, t->o0, n, j->low, j->n_low, j->low_job + 1);
 	}
