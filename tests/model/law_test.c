@@ -631,7 +631,8 @@ int main(int argc, char **argv)
 			bad += check_policies(argv[i], quick);
 		return bad > 0;
 	}
+	/* Quick: one folder without and one with a mixture stand for the others at the lower levels. */
 	for (int i = 1; i < argc; i++)
-		bad += check(argv[i], CPU_SCALAR, stride, quick, quick ? FEW : SOME);
+		bad += check(argv[i], quick && i > 2 ? cpu_detect() : CPU_SCALAR, stride, quick, quick ? FEW : SOME);
 	return bad > 0;
 }

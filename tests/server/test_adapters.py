@@ -77,12 +77,16 @@ class Test(unittest.TestCase):
         self.addCleanup(s.close)
         return s
 
+    _cold = {}
+
     def cold(self):
-        """By name of the model: the answers of a server that keeps nothing, one after the other."""
-        s = self.start("--prompt-cache-bytes", "0")
-        out = {m: [said(s.post(CHAT, ask(k, model=m))) for k in range(4)] for m in ("base", "one", "two")}
-        self.assertNotEqual(out["one"], out["base"])
-        self.assertNotEqual(out["one"], out["two"])
+        """By name of the model: the answers of a server that keeps nothing, one after the other; asked once for all tests."""
+        out = self._cold
+        if not out:
+            s = self.start("--prompt-cache-bytes", "0")
+            out.update({m: [said(s.post(CHAT, ask(k, model=m))) for k in range(4)] for m in ("base", "one", "two")})
+            self.assertNotEqual(out["one"], out["base"])
+            self.assertNotEqual(out["one"], out["two"])
         return out
 
     def test_chosen(self):
