@@ -68,7 +68,7 @@ function data_url(file) {
 
 async function add(file) {
   if (PICTURES.includes(file.type)) {
-    if (!sees_pictures()) complain(`${file.name}: this model sees no pictures`);
+    if (!(await sees_pictures())) complain(`${file.name}: this model sees no pictures`);
     else if (file.size > PICTURE_MOST) complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(PICTURE_MOST)} are taken`);
     else pictures.push({ name: file.name, url: await data_url(file) });
     return;

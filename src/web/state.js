@@ -6,7 +6,11 @@ import { learn, on_key } from "./settings.js";
 const PERIOD_MS = 5000;
 let props = null;
 
-export const sees_pictures = () => props?.modalities?.vision === true;
+// Asks the server where it has not told yet.
+export async function sees_pictures() {
+  if (!props) await look();
+  return props?.modalities?.vision === true;
+}
 
 // health: a word of /health, or why there is none.
 function show(health, good) {
