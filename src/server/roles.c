@@ -26,11 +26,18 @@ struct json *messages_instead(struct json *messages, struct buf *b)
 
 /* ---- trying a template ---- */
 
-/* Renders messages.  True: it does, and the words stand in the text in this order (NULL ends them). */
-static bool shows(const struct served *d, const char *messages, const char *const *words)
+/* What templates are shown that show nothing without tools. */
+static const char a_tool[] =
+	"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":"
+	"\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"description\":\"a\"}},\"required\":[\"a\"]}}}]";
+
+/* Renders messages; tools: NULL, or JSON.  True: it does, and the words stand in the text in this order (NULL ends them). */
+static bool shows(const struct served *d, const char *tools, const char *messages, const char *const *words)
 {
 	struct json *j = json_parse(messages, strlen(messages), 0, NULL);
+	struct json *t = tools ? json_parse(tools, strlen(tools), 0, NULL) : NULL;
 	struct template_input in = { .messages = j,
+		                     .tools = t,
 		                     .extra = d->template_args,
 		                     .add_generation_prompt = true,
 		                     .bos_token = d->bos_token,
@@ -46,10 +53,11 @@ static bool shows(const struct served *d, const char *messages, const char *cons
 		good = (at = strstr(at, *words)) != NULL;
 	template_output_fini(&o);
 	json_free(j);
+	json_free(t);
 	return good;
 }
 
-#define SHOWS(messages, ...) shows(d, "[" messages "]", (const char *const[]){ __VA_ARGS__, NULL })
+#define SHOWS(messages, ...) shows(d, tools, "[" messages "]", (const char *const[]){ __VA_ARGS__, NULL })
 #define SAYS(role, text) "{\"role\":\"" role "\",\"content\":\"" text "\"}"
 #define CALL(id, name, arguments) \
 	"{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"arguments\":" arguments "}}"
@@ -60,6 +68,9 @@ static bool shows(const struct served *d, const char *messages, const char *cons
 
 void roles_try(struct roles *r, const struct served *d)
 {
+	const char *tools = shows(d, NULL, "[" SAYS("user", "qone") "]", (const char *const[]){ "qone", NULL }) ?
+	                            NULL :
+	                            a_tool;
 	bool has_calls = SHOWS(SAYS("user", "qone") "," CALLS(CALL(ID1, "fone", "{}")) "," RESULT(ID1, "rone"), "qone",
 	                       "rone");
 

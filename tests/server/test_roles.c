@@ -94,13 +94,17 @@ static struct template *open_template(const char *text, size_t n)
 	return t;
 }
 
+/* Declared in every conversation; NULL: none is. */
+static const char *shown_tools;
+
 /* The text of messages[0..n), rewritten to what r says (NULL: as they are); false: refused. */
 static bool render(const struct served *d, const struct roles *r, const char *messages, bool prompt, struct buf *out)
 {
 	struct json *j = json_parse(messages, strlen(messages), 200, NULL);
-	struct template_input in = { .add_generation_prompt = prompt,
-		                     .bos_token = d->bos_token,
-		                     .eos_token = d->eos_token };
+	struct json *t = shown_tools ? json_parse(shown_tools, strlen(shown_tools), 200, NULL) : NULL;
+	struct template_input in = {
+		.tools = t, .add_generation_prompt = prompt, .bos_token = d->bos_token, .eos_token = d->eos_token
+	};
 	struct template_output o;
 	struct err err;
 	int rc;
@@ -114,6 +118,7 @@ static bool render(const struct served *d, const struct roles *r, const char *me
 	buf_put(out, rc ? err.msg : o.text.p, rc ? strlen(err.msg) : o.text.n);
 	template_output_fini(&o);
 	json_free(j);
+	json_free(t);
 	return !rc;
 }
 
@@ -330,15 +335,20 @@ static void published_one(const char *name, const struct served *d, int *n)
 	static const char plain[] = "[" MEMBER("user", "a") "," MEMBER("assistant", "b") "," MEMBER("user", "c") "]";
 	struct roles r;
 	struct buf b;
-	bool calls = shows_calls(d);
+	bool calls;
 
 	buf_init(&b);
-	/* Some can show nothing without tools or variables of their own. */
+	/* Some can show nothing without tools, or without variables of their own. */
+	shown_tools = render(d, NULL, plain, true, &b) ? NULL : declared[0];
 	if (!render(d, NULL, plain, true, &b)) {
-		printf("%s: shows no plain conversation: %s\n", name, b.p);
+		printf("%s: shows no conversation, with tools or without: %s\n", name, b.p);
 		buf_fini(&b);
+		shown_tools = NULL;
 		return;
 	}
+	if (shown_tools)
+		printf("%s: shows conversations with tools alone\n", name);
+	calls = shows_calls(d);
 	roles_try(&r, d);
 	for (size_t i = 0; i < sizeof talks / sizeof *talks; i++) {
 		char messages[2000];
@@ -352,6 +362,7 @@ static void published_one(const char *name, const struct served *d, int *n)
 		printf("%s, conversation %zu: %.600s\n", name, i, b.p);
 		failed++;
 	}
+	shown_tools = NULL;
 	buf_fini(&b);
 }
 
