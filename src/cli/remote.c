@@ -190,7 +190,7 @@ static int on_wait(void *arg, curl_off_t total_in, curl_off_t in, curl_off_t tot
 static int perform(struct remote *r, const char *path, const struct buf *body, struct err *err)
 {
 	struct curl_lib *l = &r->lib;
-	struct buf url;
+	struct buf url, where; /* where: for messages, as it was typed */
 	struct json *j;
 	const char *s;
 	CURLcode code;
@@ -198,7 +198,12 @@ static int perform(struct remote *r, const char *path, const struct buf *body, s
 	int rc = 0;
 
 	buf_init(&url);
+	buf_init(&where);
 	buf_printf(&url, "%s%s", r->base, path);
+	if (r->socket)
+		buf_printf(&where, "unix:%s, /v1%s", r->socket, path);
+	else
+		buf_puts(&where, url.p);
 	buf_reset(&r->line);
 	r->too_long = r->failed = false;
 	r->err = err;
@@ -216,18 +221,19 @@ static int perform(struct remote *r, const char *path, const struct buf *body, s
 	if (code == CURLE_ABORTED_BY_CALLBACK)
 		r->a->stopped = true;
 	else if (r->too_long)
-		rc = err_set(err, E_LIMIT, "%s: more than %d bytes where less was expected", url.p, REPLY_MAX);
+		rc = err_set(err, E_LIMIT, "%s: more than %d bytes where less was expected", where.p, REPLY_MAX);
 	else if (code)
-		rc = err_set(err, E_IO, "%s: %s", url.p, l->easy_strerror(code));
+		rc = err_set(err, E_IO, "%s: %s", where.p, l->easy_strerror(code));
 	else if (status != 200) {
 		j = json_parse(r->line.p, r->line.n, 0, NULL);
 		s = error_text(j);
-		rc = err_set(err, E_IO, "%s answered %ld%s%.400s", url.p, status, s ? ": " : "", s ? s : "");
+		rc = err_set(err, E_IO, "%s answered %ld%s%.400s", where.p, status, s ? ": " : "", s ? s : "");
 		json_free(j);
 	} else if (r->failed) {
 		rc = err->code;
 	}
 	buf_fini(&url);
+	buf_fini(&where);
 	return rc;
 }
 
@@ -300,7 +306,8 @@ static int find_model(struct remote *r, struct err *err)
 	if (s)
 		r->model = xstrdup(s);
 	else
-		rc = err_set(err, E_FORMAT, "%s/models names no model; --model NAME does", r->base);
+		rc = err_set(err, E_FORMAT, "%s/models names no model; --model NAME does",
+		             r->socket ? r->socket : r->base);
 	json_free(j);
 	return rc;
 }

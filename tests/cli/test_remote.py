@@ -69,6 +69,8 @@ def test_unix_socket():
         assert run("--url", f"unix:{d}/sock", "-p", PERU, "--temp", "0", "-n", "20").stdout == \
             run("-p", PERU, "--temp", "0", "-n", "20").stdout
         s.close()
+        p = run("--url", f"unix:{d}/sock", "-p", "x", code=1)
+        assert f"unix:{d}/sock, /v1/models: " in p.stderr and "localhost" not in p.stderr, p.stderr
 
 
 PROMPT = terminal.PROMPT
