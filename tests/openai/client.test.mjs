@@ -226,6 +226,16 @@ test('responses', async () => {
 	assert.equal((await client.responses.create(ask('Hi', { background: true }))).status, 'completed');
 });
 
+test('what stands beside responses', async () => {
+	const body = { model, input: [{ role: 'user', content: 'Hello' }, { role: 'developer', content: 'Be brief.' }], instructions: 'Answer.' };
+	const whole = await client.responses.create({ ...body, max_output_tokens: 4 });
+	const counted = await client.responses.inputTokens.count(body);
+	assert.deepEqual({ ...counted, _request_id: 0 }, { object: 'response.input_tokens', input_tokens: whole.usage.input_tokens, _request_id: 0 });
+	assert.equal((await client.responses.cancel(whole.id)).id, whole.id);
+	await refused(client.responses.cancel('resp_none'), 404, 'response_not_found', /resp_none/, OpenAI.NotFoundError);
+	await refused(client.responses.compact(body), 404, 'unsupported', /compacts/, OpenAI.NotFoundError);
+});
+
 test('responses that call and think', async () => {
 	const tools = [{ type: 'function', name: 'get_weather', strict: false, description: 'Get the weather of a city.',
 		parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } }];

@@ -1,6 +1,6 @@
 """Requests in the shape in which coding agents and chat programs send them, rebuilt from what users reported, with content of our own; and in recorded/
-those that the programs themselves sent when they were run against a server (Claude Code 2.1.197, Codex 0.169, opencode 1.18.33, Cline 3.0.65),
-texts, ids and descriptions replaced: each is answered with nothing but a base URL, a key and any model's name.
+those that the programs themselves sent when they were run against a server (Claude Code 2.1.197, Codex 0.169, opencode 1.18.33, Cline 3.0.65,
+Continue's CLI 1.5.47, LangChain.js 1.5 by four APIs: a turn with the result of a tool), texts, ids and descriptions replaced: each is answered with nothing but a base URL, a key and any model's name.
 Run as: test_recorded.py STUB_SERVER TOKENIZER.JSON"""
 import json
 import pathlib
@@ -135,11 +135,16 @@ class Recorded(unittest.TestCase):
         for path in sorted((pathlib.Path(__file__).parent / "recorded").glob("*.json")):
             with self.subTest(client=path.stem):
                 asked = json.loads(path.read_text())
-                r = self.post(asked["path"], asked["body"], {k: v for k, v in asked["headers"].items() if k != "Content-Type"})
-                self.assertIn("text/event-stream", r.headers["content-type"])
+                r = self.post(asked["path"], asked["body"], {k: v for k, v in asked["headers"].items() if k.lower() != "content-type"})
                 text = r.text()
-                self.assertTrue(any(end in text for end in ("[DONE]", "message_stop", "response.completed", "response.incomplete")), text[-300:])
                 self.assertNotIn('"error":{', text)
+                if asked["body"]["stream"]:
+                    ollama = asked["path"].startswith("/api/")
+                    self.assertIn("application/x-ndjson" if ollama else "text/event-stream", r.headers["content-type"])
+                    ends = ('"done":true',) if ollama else ("[DONE]", "message_stop", "response.completed", "response.incomplete")
+                    self.assertTrue(any(end in text for end in ends), text[-300:])
+                else:
+                    self.assertIn(r.json()["object" if "object" in r.json() else "type"], ("chat.completion", "response", "message"))
                 self.assertIn(told.get(path.stem, ""), r.headers.get("x-weft-warning", ""))
 
 
