@@ -111,6 +111,27 @@ static void test_merges(void **state)
 	tokenizer_close(t);
 }
 
+/* Gemma's files have runs of spaces among the added tokens, spelled as the vocabulary does: they stand for spaces in a
+ * text, while a special token's content stays. */
+static void test_added_spaces(void **state)
+{
+	static const char file[] =
+		"{\"added_tokens\":[{\"id\":0,\"content\":\"<▁>\",\"special\":true,\"normalized\":false},"
+		"{\"id\":2,\"content\":\"▁▁\",\"special\":false,\"normalized\":false}],"
+		"\"normalizer\":" SPACES ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
+		"\"pattern\":{\"String\":\"▁\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},"
+		"\"model\":{\"type\":\"BPE\",\"vocab\":{\"<▁>\":0,\"▁\":1,\"▁▁\":2,\"a\":3},\"merges\":[\"▁ ▁\"]}}";
+	struct tokenizer *t = open_of(file);
+	size_t n;
+
+	expect(t, "a  a", 0, NULL, IDS(3, 2, 3));
+	expect(t, "a▁▁a", 0, "a  a", IDS(3, 2, 3)); /* found in the text as it is written */
+	assert_memory_equal(tokenizer_token_bytes(t, 0, &n), "<▁>", 5);
+	assert_int_equal(n, 5);
+	assert_int_equal(tokenizer_find(t, "  ", 2), 2);
+	tokenizer_close(t);
+}
+
 static void test_scores(void **state)
 {
 	struct tokenizer *t = open_of(by_score);
@@ -193,8 +214,9 @@ static void test_truncated(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_merges),    cmocka_unit_test(test_scores), cmocka_unit_test(test_unigram),
-		cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_ranges), cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_merges),    cmocka_unit_test(test_added_spaces), cmocka_unit_test(test_scores),
+		cmocka_unit_test(test_unigram),   cmocka_unit_test(test_wordpiece),    cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_truncated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

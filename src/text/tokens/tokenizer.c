@@ -338,7 +338,8 @@ static void mark_added(struct tokenizer *t)
 	t->model.n_hidden = (int32_t)n;
 }
 
-/* What each token stands for in a text. */
+/* Fills t->text, the bytes that each token stands for in a text.  The decoder reads added tokens too, which may be runs
+ * of spaces; special ones keep their content, which dialects look for. */
 static void decode_all(struct tokenizer *t)
 {
 	const struct lexicon *l = &t->model.words;
@@ -346,7 +347,7 @@ static void decode_all(struct tokenizer *t)
 
 	t->text = xcalloc((size_t)l->n_tok, sizeof *t->text);
 	for (int32_t i = 0; i < l->n_tok; i++) {
-		if (l->tok[i].p && !t->decoder.byte_level && !t->is_added[i])
+		if (l->tok[i].p && !t->decoder.byte_level && !t->special[i])
 			decoder_put(&t->decoder, l->tok[i].p, l->tok[i].n, &t->text_pool);
 		end[i + 1] = t->text_pool.n;
 	}

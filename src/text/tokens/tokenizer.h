@@ -48,9 +48,9 @@ void tokenizer_close(struct tokenizer *t); /* NULL is allowed */
 int32_t tokenizer_size(const struct tokenizer *t);
 
 /* The bytes that a token stands for, or NULL when no token has this id (ids may
- * have holes), as it is inside of a text: " the" for SentencePiece's "▁the" too.  An
- * added token's bytes are its content.  Bytes of one token need
- * not be valid UTF-8. */
+ * have holes), as it is inside of a text: " the" for SentencePiece's "▁the" too.  A
+ * special token's bytes are its content, and so are those of any added token of a
+ * byte-level vocabulary.  Bytes of one token need not be valid UTF-8. */
 const char *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t *n);
 
 /* Spaces that the beginning of a decoded text loses, if they are there. */
