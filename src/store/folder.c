@@ -1,6 +1,7 @@
 /* folder.c - the container of Hugging Face and mlx-lm: a folder with config.json and safetensors.
  *
- * Documents are its files.  Tensors are those of the shards that
+ * Documents are its files; where tekken.json is there and tokenizer.json is not, two are made of
+ * that (tekken.h).  Tensors are those of the shards that
  * model.safetensors.index.json names, or of all model*.safetensors. */
 #include <dirent.h>
 #include <inttypes.h>
@@ -13,6 +14,7 @@
 #include "store/container.h"
 #include "store/lfs.h"
 #include "store/safetensors.h"
+#include "store/tekken.h"
 
 enum {
 	TEMPLATE_MAX = 4 << 20,    /* the longest known template has 17 KB */
@@ -55,17 +57,49 @@ static size_t most_of(const char *name)
 	                                             DOCUMENT_MAX;
 }
 
+/* Documents that are made of tekken.json when their own file is missing. */
+static const struct {
+	const char *name;
+	int (*make)(const char *text, size_t n, struct buf *out, struct err *err);
+} of_tekken[] = { { "tokenizer.json", tekken_tokenizer }, { "tokenizer_config.json", tekken_tokenizer_config } };
+
+/* The index in of_tekken of the document, if it is to be made so; else -1. */
+static int made_of_tekken(const struct folder *f, const char *name)
+{
+	for (int i = 0; i < 2; i++)
+		if (!strcmp(of_tekken[i].name, name) && !file_exists(folder_path(f, name)) &&
+		    !file_exists(folder_path(f, "tokenizer.json")) && file_exists(folder_path(f, "tekken.json")))
+			return i;
+	return -1;
+}
+
 static const char *place(struct container *c, const char *name)
 {
-	return folder_path(c->own, name);
+	return folder_path(c->own, made_of_tekken(c->own, name) < 0 ? name : "tekken.json");
+}
+
+static int make_of_tekken(const char *path, int which, struct buf *out, struct err *err)
+{
+	struct buf text;
+	int e;
+
+	buf_init(&text);
+	e = file_read(path, TOKENIZER_MAX, &text, err);
+	if (!e && (e = of_tekken[which].make(text.p, text.n, out, err)))
+		err_prefix(err, "%s", path);
+	buf_fini(&text);
+	return e;
 }
 
 static int document(struct container *c, const char *name, struct buf *out, struct err *err)
 {
 	const char *path = place(c, name);
+	int made = made_of_tekken(c->own, name);
 
 	if (lfs_refuse_file(path, err))
 		return err->code;
+	if (made >= 0)
+		return make_of_tekken(path, made, out, err);
 	if (!file_exists(path))
 		return err_set(err, E_MISSING,
 		               "%s: missing; a model folder has config.json, tokenizer.json and *.safetensors", path);

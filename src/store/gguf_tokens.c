@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "store/byte_text.h"
 #include "store/gguf_conf.h"
 #include "store/gguf_pre.h"
 #include "store/gguf_vocab.h"
@@ -396,21 +397,6 @@ static void put_wordpiece(struct writer *w)
 
 /* ---- the longest match ---- */
 
-/* GPT-2's alphabet: a printable character for each byte. */
-static void put_alphabet(struct buf *out, uint8_t byte)
-{
-	static const uint8_t from[] = { 0x21, 0xA1, 0xAE }, to[] = { 0x7E, 0xAC, 0xFF };
-	char text[4];
-	uint32_t cp = 0x100;
-
-	for (int i = 0; i < 3; i++)
-		if (byte >= from[i] && byte <= to[i])
-			cp = byte;
-	for (int b = 0; cp >= 0x100 && b < byte; b++)
-		cp += !(b >= 0x21 && b <= 0x7E) && !(b >= 0xA1 && b <= 0xAC) && b < 0xAE;
-	json_put_inside(out, text, (size_t)utf8_encode(cp, text));
-}
-
 /* One byte of a token's text, in which some are escaped; moves *at behind it. */
 static uint8_t unescaped(struct gguf_string s, size_t *at)
 {
@@ -439,7 +425,7 @@ static void put_longest(struct writer *w)
 	for (size_t i = 0; i < w->v.n && !w->code; i++) {
 		buf_puts(w->out, i ? ",\"" : "\"");
 		for (size_t at = 0; at < w->v.tok[i].n;)
-			put_alphabet(w->out, unescaped(w->v.tok[i], &at));
+			byte_text_put(w->out, unescaped(w->v.tok[i], &at));
 		buf_printf(w->out, "\":%zu", i);
 	}
 	buf_puts(w->out, "}}");

@@ -83,6 +83,10 @@ static int next_entry(struct entries *e, struct err *err)
 		if (e->i == json_len(e->list))
 			return 0;
 		v = json_at(e->list, e->i);
+		while (json_kind(v) == JSON_NULL && ++e->i < json_len(e->list))
+			v = json_at(e->list, e->i);
+		if (e->i == json_len(e->list))
+			return 0;
 		e->id = (int64_t)e->i++;
 		e->text = json_str(json_at(v, 0), &e->n);
 		if (!e->text || json_to_double(json_at(v, 1), &e->score))

@@ -29,7 +29,7 @@ struct lexicon {
  * token keeps its text and is not found by bytes. */
 typedef long lexicon_spell(const char *s, size_t n, char *out);
 
-/* vocab is {"text": id ...} or [["text", score] ...] by id.  spell NULL: text is bytes. */
+/* vocab is {"text": id ...} or [["text", score] ...] by id, in which null is an id without a token.  spell NULL: text is bytes. */
 int lexicon_open(struct lexicon *l, const struct json *vocab, lexicon_spell *spell, struct err *err);
 void lexicon_close(struct lexicon *l);
 

@@ -234,7 +234,7 @@ static int claim_id(struct tokenizer *t, const struct added_token *a, const char
 		               content);
 	}
 	/* The vocabulary's own bytes stay: lookups compare them. */
-	if (a->id >= n_vocab)
+	if (a->id >= n_vocab || !l->tok[a->id].p)
 		l->tok[a->id] = (struct token_text){ content, (uint32_t)n };
 	return 0;
 }
@@ -357,7 +357,8 @@ static void decode_all(struct tokenizer *t)
 			                                     (struct token_text){ t->text_pool.p + end[i],
 				                                                  (uint32_t)(end[i + 1] - end[i]) };
 	for (size_t i = 0; i < t->n_added; i++)
-		t->text[t->added[i].id] = t->added_text[i];
+		if (t->decoder.byte_level || t->added[i].special)
+			t->text[t->added[i].id] = t->added_text[i];
 	free(end);
 }
 
