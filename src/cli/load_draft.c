@@ -155,7 +155,7 @@ static size_t source_plan(struct draft_source *d, const struct options *o, int c
 	d->kv_bytes = most < memory / 16 ? most : memory / 16;
 	if (d->kv_bytes < least)
 		d->kv_bytes = least;
-	d->prefix_bytes = prefix / 8;
+	d->prefix_bytes = s->head.borrows ? 0 : prefix / 8;
 	states = size_mul((size_t)o->parallel + 1, model_snap_bytes(s));
 	/* What the model gives in a step, and what waits of it. */
 	given = d->head ? size_mul((size_t)mo.step_rows + (size_t)o->parallel * DRAFT_WAITING_MAX,

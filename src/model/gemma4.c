@@ -16,38 +16,13 @@
 #include <string.h>
 
 #include "cache/kinds.h"
-#include "model/decoder.h"
 #include "model/families.h"
+#include "model/gemma4.h"
 #include "model/work.h"
-
-/* Parts of a layer that other families do not have. */
-struct more {
-	struct ffn mixture;                            /* moe.experts 0: none */
-	const float *norm_mlp;                         /* of the mlp's output, beside a mixture */
-	const float *norm_in, *norm_out, *norm_router; /* of the mixture and its router */
-	struct weight gate, out;                       /* of the embeddings per layer */
-	struct join join;
-	float scalar;
-};
-
-struct gemma4 {
-	struct decoder d;
-	struct more *more;
-	int dim;                   /* of an embedding per layer; 0: there are none */
-	struct weight table, proj; /* E' and M */
-	const float *norm;
-};
-
-struct plan {
-	struct decoder_plan all;
-	struct attention_form full; /* of layers that see everything */
-	int shared;                 /* layers without keys and values, at the end */
-	bool wide;                  /* their mlp has twice the width */
-};
 
 /* ---- config ---- */
 
-static void read_moe(struct conf *c, struct plan *p)
+static void read_moe(struct conf *c, struct gemma4_plan *p)
 {
 	struct moe_form *m = &p->all.moe;
 
@@ -63,7 +38,7 @@ static void read_moe(struct conf *c, struct plan *p)
 }
 
 /* The form of layers that see everything, from that of the others. */
-static void read_full(struct decoder *d, struct conf *c, struct plan *p)
+static void read_full(struct decoder *d, struct conf *c, struct gemma4_plan *p)
 {
 	struct rotary_defaults r = { .theta = 1e6, .partial = 0.25, .kind = "full_attention" };
 	struct attn *op = &p->full.op;
@@ -79,7 +54,7 @@ static void read_full(struct decoder *d, struct conf *c, struct plan *p)
 	rotary_read(&op->rope, c, &r, op->dim, &d->m.shape.ctx_max, &d->m.vectors);
 }
 
-static void read_config(struct gemma4 *g, struct conf *c, struct plan *p)
+void gemma4_read(struct gemma4 *g, struct conf *c, struct gemma4_plan *p)
 {
 	struct decoder *d = &g->d;
 	struct rotary_defaults local = { .theta = 1e4, .partial = 1, .kind = "sliding_attention" };
@@ -100,7 +75,8 @@ static void read_config(struct gemma4 *g, struct conf *c, struct plan *p)
 	if (!conf_get(c, "layer_types"))
 		p->all.local[s->layers - 1] = false;
 	read_moe(c, p);
-	p->shared = conf_int_or(c, "num_kv_shared_layers", 0, 0, s->layers - 1);
+	p->shared = conf_int_or(c, "num_kv_shared_layers", p->of ? s->layers : 0, p->of ? s->layers : 0,
+	                        p->of ? s->layers : s->layers - 1);
 	p->wide = conf_bool_or(c, "use_double_wide_mlp", false);
 	g->dim = conf_int_or(c, "hidden_size_per_layer_input", 0, 0, CONF_HEAD_DIM_MAX);
 	if (g->dim && conf_int_or(c, "vocab_size_per_layer_input", s->vocab, 1, CONF_VOCAB_MAX) < s->vocab)
@@ -111,7 +87,7 @@ static void read_config(struct gemma4 *g, struct conf *c, struct plan *p)
 
 /* ---- tensors ---- */
 
-static struct attention_form form_of(const struct decoder *d, const struct plan *p, int i)
+static struct attention_form form_of(const struct decoder *d, const struct gemma4_plan *p, int i)
 {
 	struct attention_form f = p->all.local[i] ? decoder_attention(&p->all, i) : p->full;
 
@@ -119,34 +95,52 @@ static struct attention_form form_of(const struct decoder *d, const struct plan 
 	return f;
 }
 
-/* The last layer with keys and values that sees as much as layer i; -1: there is none. */
-static int source_of(const struct decoder *d, const struct plan *p, int i)
+/* The last layer of the model, or of the one whose keys and values are borrowed, that has its own and sees as much as
+ * layer i; NULL: there is none. */
+static const struct decoder_layer *source_of(const struct decoder *d, const struct gemma4_plan *p, int i)
 {
-	int at = d->m.shape.layers - p->shared - 1;
+	const struct decoder *of = p->of ? &p->of->d : d;
+	int at = of->m.shape.layers - 1;
 
-	while (at >= 0 && p->all.local[at] != p->all.local[i])
-		at--;
-	return at;
+	for (; at >= 0; at--) {
+		const struct attention *a = &of->layer[at].attn;
+
+		if ((p->of || at < d->m.shape.layers - p->shared) && !a->no_kv && !a->op.window == !p->all.local[i])
+			return &of->layer[at];
+	}
+	return NULL;
 }
 
-static void bind_attention(struct binder *b, struct decoder *d, const struct plan *p, int i)
+/* The place of the keys and values that layer i reads and does not write. */
+static void bind_source(struct binder *b, struct decoder *d, const struct gemma4_plan *p, int i)
+{
+	const struct decoder_layer *from = source_of(d, p, i);
+	const struct attn *own = &d->layer[i].attn.op;
+
+	if (b->code)
+		return;
+	if (!from)
+		b->code = err_set(b->err, E_FORMAT, "%s: num_kv_shared_layers: %d leaves layer %d nobody to share with",
+		                  b->st->config_path, p->shared, i);
+	else if (p->of && (from->attn.op.dim != own->dim || from->attn.op.heads_kv != own->heads_kv))
+		b->code = err_set(b->err, E_UNSUPPORTED,
+		                  "%s: layer %d reads keys of %d heads of %d, and the model has %d heads of %d",
+		                  b->st->config_path, i, own->heads_kv, own->dim, from->attn.op.heads_kv,
+		                  from->attn.op.dim);
+	else
+		d->layer[i].kv = from->kv;
+}
+
+static void bind_attention(struct binder *b, struct decoder *d, const struct gemma4_plan *p, int i)
 {
 	struct attention_form f = form_of(d, p, i);
-	int from = f.no_kv ? source_of(d, p, i) : i;
 
-	if (from < 0) {
-		if (!b->code)
-			b->code = err_set(b->err, E_FORMAT,
-			                  "%s: num_kv_shared_layers: %d leaves layer %d nobody to share with",
-			                  b->st->config_path, p->shared, i);
-		return;
-	}
 	decoder_bind_attention(b, d, &f, i);
 	if (f.no_kv)
-		d->layer[i].kv = d->layer[from].kv;
+		bind_source(b, d, p, i);
 }
 
-static void bind_mixture(struct binder *b, struct decoder *d, const struct plan *p, struct more *x, int i)
+static void bind_mixture(struct binder *b, struct decoder *d, const struct gemma4_plan *p, struct gemma4_more *x, int i)
 {
 	int hidden = d->m.shape.hidden;
 	const float *gain = bind_floats(b, hidden, 0, "layers.%d.router.scale", i);
@@ -165,11 +159,11 @@ static void bind_mixture(struct binder *b, struct decoder *d, const struct plan 
 	d->m.shape.layers_moe++;
 }
 
-static void bind_layer(struct binder *b, struct gemma4 *g, const struct plan *p, int i)
+void gemma4_bind_layer(struct binder *b, struct gemma4 *g, const struct gemma4_plan *p, int i)
 {
 	struct decoder *d = &g->d;
 	struct decoder_layer *y = &d->layer[i];
-	struct more *x = &g->more[i];
+	struct gemma4_more *x = &g->more[i];
 	struct ffn_form ffn = p->all.ffn;
 	int hidden = d->m.shape.hidden;
 	const float *scalar;
@@ -201,10 +195,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	struct gemma4 *g = (struct gemma4 *)m;
 	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = decoder_conf(st, err);
-	struct plan p = { 0 };
+	struct gemma4_plan p = { 0 };
 	int layers;
 
-	read_config(g, &c, &p);
+	gemma4_read(g, &c, &p);
 	if (c.code)
 		return c.code;
 	layers = m->shape.layers;
@@ -220,7 +214,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		g->norm = bind_floats(&b, g->dim, 0, "per_layer_projection_norm.weight");
 	}
 	for (int i = 0; i < layers && !b.code; i++)
-		bind_layer(&b, g, &p, i);
+		gemma4_bind_layer(&b, g, &p, i);
 	if (!b.code) {
 		store_ignore(st, "*.self_attn.k_proj.weight", "of layers that share another's keys");
 		store_ignore(st, "*.self_attn.v_proj.weight", "of layers that share another's values");
@@ -253,7 +247,7 @@ static float *embed_layers(const struct gemma4 *g, struct pass *p, const float *
 }
 
 /* h = rms(h) + rms(mixture(x)) where h is the mlp's output. */
-static void mixture(const struct gemma4 *g, struct pass *p, const struct more *y, const float *x, float *h)
+static void mixture(const struct gemma4 *g, struct pass *p, const struct gemma4_more *y, const float *x, float *h)
 {
 	const struct backend_ops *ops = p->be->ops;
 	int hidden = g->d.trunk.hidden, n = p->n_row;
@@ -270,7 +264,7 @@ static void mixture(const struct gemma4 *g, struct pass *p, const struct more *y
 }
 
 /* x += rms(P (gelu(G x) * e)); e: of the layer, rows that are those of all layers apart; h is spoiled. */
-static void add_embedding(const struct gemma4 *g, struct pass *p, const struct more *y, float *x, const float *e,
+static void add_embedding(const struct gemma4 *g, struct pass *p, const struct gemma4_more *y, float *x, const float *e,
                           float *h)
 {
 	const struct backend_ops *ops = p->be->ops;
@@ -287,29 +281,35 @@ static void add_embedding(const struct gemma4 *g, struct pass *p, const struct m
 	p->work_used = mark;
 }
 
+void gemma4_feed(const struct gemma4 *g, struct pass *p, int i, float *x, float *h, const float *e)
+{
+	const struct backend_ops *ops = p->be->ops;
+	const struct decoder_layer *y = &g->d.layer[i];
+	const struct gemma4_more *z = &g->more[i];
+	int hidden = g->d.trunk.hidden, n = p->n_row;
+
+	ops->norm(p, h, x, n, hidden, y->norm_ffn, g->d.eps);
+	ffn_forward(p, &y->ffn, h, false, h);
+	if (z->mixture.moe.experts)
+		mixture(g, p, z, x, h);
+	join_add(p, &y->join_ffn, x, h, hidden);
+	if (e)
+		add_embedding(g, p, z, x, e + i * g->dim, h);
+	if (z->scalar != 1)
+		ops->map(p, x, n, hidden, z->scalar, 0);
+}
+
 static void forward(struct model *m, struct pass *p)
 {
 	const struct gemma4 *g = (const struct gemma4 *)m;
-	const struct backend_ops *ops = p->be->ops;
-	int hidden = m->shape.hidden, n = p->n_row;
-	float *x = trunk_begin(p, &g->d.trunk), *h = pass_floats(p, (size_t)n * (size_t)hidden), *e = NULL;
+	float *x = trunk_begin(p, &g->d.trunk), *e = NULL;
+	float *h = pass_floats(p, (size_t)p->n_row * (size_t)m->shape.hidden);
 
 	if (g->dim)
 		e = embed_layers(g, p, x);
 	for (int i = 0; i < m->shape.layers; i++) {
-		const struct decoder_layer *y = &g->d.layer[i];
-		const struct more *z = &g->more[i];
-
 		decoder_attend(&g->d, p, i, x, h);
-		ops->norm(p, h, x, n, hidden, y->norm_ffn, g->d.eps);
-		ffn_forward(p, &y->ffn, h, false, h);
-		if (z->mixture.moe.experts)
-			mixture(g, p, z, x, h);
-		join_add(p, &y->join_ffn, x, h, hidden);
-		if (e)
-			add_embedding(g, p, z, x, e + i * g->dim, h);
-		if (z->scalar != 1)
-			ops->map(p, x, n, hidden, z->scalar, 0);
+		gemma4_feed(g, p, i, x, h, e);
 		trunk_tap(p, &g->d.trunk, i, x);
 	}
 	trunk_end(p, &g->d.trunk, x);

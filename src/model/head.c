@@ -7,7 +7,7 @@
 
 enum { TAPS_MAX = 64 };
 
-static const struct head_kind *const kinds[] = { &eagle3_head, &dflash_head };
+static const struct head_kind *const kinds[] = { &eagle3_head, &dflash_head, &assistant_head };
 
 const struct head_kind *head_kind_of(const struct store *st)
 {

@@ -10,7 +10,7 @@ struct head_kind {
 	bool (*is)(const struct store *st);
 	int (*bind)(struct model **out, const struct model *of, struct store *st, struct err *err);
 };
-extern const struct head_kind eagle3_head, dflash_head;
+extern const struct head_kind eagle3_head, dflash_head, assistant_head;
 
 /* A zeroed model of ops->size bytes for `of`, by the name ops->arch[0]. */
 struct model *head_new(const struct model_ops *ops, const struct model *of, struct store *st);

@@ -36,6 +36,10 @@ struct head_shape {
 	int block;
 	int32_t mask;
 	const int32_t *token; /* [shape.vocab] the model's token that each of its logits is for; NULL: the same */
+	/* The model whose keys and values it reads, having none of its own: of a pass span.pos is the last row that is seen,
+	 * rope_pos the position guessed from, and the views of that model's caches are laid for the pass (caches_begin with
+	 * spans of no rows).  NULL: it has its own. */
+	const struct model *borrows;
 };
 
 struct shape {
@@ -112,8 +116,8 @@ void model_close(struct model *m);
  * caches later; model_bind_as takes an architecture that no list has (tests). */
 int model_bind(struct model **out, struct store *st, struct err *err);
 int model_bind_as(struct model **out, const struct model_ops *ops, const char *arch, struct store *st, struct err *err);
-/* The draft head of a bound model, from its own folder or another one: multi-token prediction, EAGLE-3 or DFlash,
- * ops->arch[0] says which.  A model of its own with a row of keys and values per token, made of what the model gave
+/* The draft head of a bound model, from its own folder or another one: multi-token prediction, EAGLE-3, DFlash or
+ * an assistant, ops->arch[0] says which.  A model of its own with a row of keys and values per token, made of what the model gave
  * for the token before (shape.head), of which it carries the last along (model_carried).  To be attached like any, and
  * closed before `of`.  E_MISSING: st has none.  E_UNSUPPORTED: this architecture has none, or it is not for this model. */
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err);

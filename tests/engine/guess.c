@@ -90,3 +90,106 @@ void guesser_init(struct guesser *g, enum guess how)
 {
 	*g = (struct guesser){ .d = { &guess_ops }, .how = how, .dice = 1 };
 }
+
+/* ---- a head whose guesses are replaced ---- */
+
+static void book_compare(struct rigged *r, const struct draft_ask *a)
+{
+	int at = a->seq.n_tok, n = a->n < r->n_book[at] ? a->n : r->n_book[at];
+
+	for (int i = 0; i < n; i++)
+		CHECK(a->out[i] == r->book[at][i], "%s: guess %d after %d tokens is %d, and was %d", r->ops.name, i, at,
+		      a->out[i], r->book[at][i]);
+	r->compared += n > 0;
+	for (int i = n; i < a->n; i++)
+		r->book[at][i] = a->out[i];
+	r->n_book[at] = a->n > n ? a->n : r->n_book[at];
+}
+
+static void rigged_propose(struct drafter *d, struct draft_ask *ask, int n_ask)
+{
+	struct rigged *r = (struct rigged *)d;
+	int max[64];
+
+	CHECK(n_ask <= 64, "%d asks", n_ask);
+	for (int i = 0; i < n_ask; i++)
+		max[i] = ask[i].max;
+	r->head->ops->propose(r->head, ask, n_ask);
+	for (int i = 0; i < n_ask; i++) {
+		struct draft_ask told = ask[i];
+
+		if (r->books)
+			book_compare(r, &ask[i]);
+		if (!ask[i].n || !r->by)
+			continue;
+		told.max = max[i];
+		r->by->d.ops->propose(&r->by->d, &told, 1);
+		ask[i].n = told.n;
+	}
+}
+
+static void rigged_close(struct drafter *d)
+{
+	struct rigged *r = (struct rigged *)d;
+
+	r->head->ops->close(r->head);
+}
+
+static void rigged_learn(struct drafter *d, const struct draft_seq *seq)
+{
+	struct rigged *r = (struct rigged *)d;
+
+	r->head->ops->learn(r->head, seq);
+}
+
+static void rigged_forget(struct drafter *d, int slot)
+{
+	struct rigged *r = (struct rigged *)d;
+
+	r->head->ops->forget(r->head, slot);
+}
+
+static int rigged_follow(struct drafter *d, const struct pass *p, const struct draft_run *run, int n_run)
+{
+	struct rigged *r = (struct rigged *)d;
+
+	r->head->taps = d->taps;
+	return r->head->ops->follow(r->head, p, run, n_run);
+}
+
+static int rigged_behind(struct drafter *d, const struct draft_seq *seq)
+{
+	struct rigged *r = (struct rigged *)d;
+
+	return r->head->ops->behind(r->head, seq);
+}
+
+static struct prefix *rigged_kept(struct drafter *d, struct model **m)
+{
+	struct rigged *r = (struct rigged *)d;
+
+	return r->head->ops->kept(r->head, m);
+}
+
+void rigged_init(struct rigged *r, struct drafter *head, bool books)
+{
+	const struct drafter_ops *o = head->ops;
+
+	*r = (struct rigged){ .d = *head, .head = head, .books = books };
+	r->ops = (struct drafter_ops){
+		.name = o->name,
+		.propose = rigged_propose,
+		.close = rigged_close,
+		.learn = o->learn ? rigged_learn : NULL,
+		.forget = o->forget ? rigged_forget : NULL,
+		.follow = o->follow ? rigged_follow : NULL,
+		.behind = o->behind ? rigged_behind : NULL,
+		.kept = o->kept ? rigged_kept : NULL,
+	};
+	r->d.ops = &r->ops;
+}
+
+void rigged_clear(struct rigged *r)
+{
+	memset(r->n_book, 0, sizeof r->n_book);
+}

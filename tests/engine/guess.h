@@ -32,4 +32,21 @@ struct guesser {
 
 void guesser_init(struct guesser *g, enum guess how);
 
+/* Stands before a drafter with a head of its own, which guesses as ever: its caches go forward, and back, and follow the
+ * model.  What the engine is told is another's guess, so that drafts come true which random weights never get right. */
+struct rigged {
+	struct drafter d;
+	struct drafter_ops ops;
+	struct drafter *head;
+	struct guesser *by; /* NULL: the head's own guesses are told */
+	bool books;         /* of one sequence: guesses after so many tokens are the same each time */
+	int n_book[2 * LIFE_MAX];
+	int32_t book[2 * LIFE_MAX][DRAFT_MAX];
+	int64_t compared;
+};
+/* Takes the head over. */
+void rigged_init(struct rigged *r, struct drafter *head, bool books);
+/* Another sequence. */
+void rigged_clear(struct rigged *r);
+
 #endif

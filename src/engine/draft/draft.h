@@ -123,6 +123,8 @@ int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t
 enum { DRAFT_WAITING_MAX = 64 };
 int draft_head_rows(const struct shape *head, int seqs_max);
 int draft_head_open(struct drafter **out, struct model *head, int seqs_max, size_t prefix_bytes, struct err *err);
+/* What draft_head_open opens over a head that has no keys and values of its own (head_shape.borrows). */
+int draft_borrow_open(struct drafter **out, struct model *head, int seqs_max, struct err *err);
 /* Are the tokens of `of`, of a draft model called name, those of t?  E_UNSUPPORTED
  * with the first that differs. */
 int draft_vocabulary(const struct tokenizer *t, const struct tokenizer *of, const char *name, struct err *err);

@@ -475,11 +475,14 @@ static void head_init(struct head *g, struct model *m, int seqs_max)
 
 int draft_head_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err)
 {
-	struct head *g = xcalloc(1, sizeof(*g));
 	struct backend *be = m->be;
 	int rows = m->opts.step_rows;
+	struct head *g;
 
+	if (m->shape.head.borrows)
+		return draft_borrow_open(out, m, seqs_max, err);
 	*out = NULL;
+	g = xcalloc(1, sizeof(*g));
 	assert(rows >= draft_head_rows(&m->shape, seqs_max));
 	assert(m->shape.carry >= m->shape.hidden && seqs_max <= m->opts.slots);
 	head_init(g, m, seqs_max);

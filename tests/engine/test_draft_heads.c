@@ -1,0 +1,281 @@
+/* test_draft_heads.c - draft heads among others, over a model of random weights, with drafts that come true (struct
+ * rigged): together, pushed out by more urgent requests and back, moved to another slot, and with what is kept on disk,
+ * the answers are those of each request alone and cold without drafts, greedy and sampled.
+ *
+ *     test_draft_heads TOKENIZER-JSON MODEL HEAD...     a folder may be "shared:PATH", beside the checkout */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "driver.h"
+#include "engine/core.h"
+#include "guess.h"
+#include "lives.h"
+#include "spill_world.h"
+
+enum { CTX = 256, STEP = 48, SLOTS = 2, DEPTH = 4, LIVES = 6, ANSWER = 50 };
+
+static struct store *st, *head_st;
+static struct tokenizer *tok;
+static struct backend *be;
+static int vocab;
+
+/* Stands still, so that whatever is on disk is waited for. */
+static int64_t stands(struct clock *c)
+{
+	return 1;
+}
+static struct clock still = { stands };
+
+struct how {
+	int slots;
+	size_t park_bytes;
+	const char *disk_dir; /* NULL: nothing is kept on disk */
+};
+
+struct rig {
+	struct model *m, *head;
+	struct engine *e;
+	struct guesser guess;
+	struct rigged rigged;
+	bool drafts;
+};
+
+static void rig_open(struct rig *g, const struct how *h, bool drafts, const struct told *told, int n_told)
+{
+	struct model_opts mo = { .arith = ARITH_FAST,
+		                 .slots = h->slots,
+		                 .ctx_max = CTX,
+		                 .step_rows = STEP,
+		                 .tape_rows = DEPTH,
+		                 .snap_bytes = 1 << 24 };
+	struct engine_opts eo = { .seqs_max = h->slots,
+		                  .step_rows = STEP,
+		                  .queue_max = 2 * LIVES,
+		                  .prefix_bytes = 1 << 23,
+		                  .park_bytes = h->park_bytes,
+		                  .by_hand = true,
+		                  .n_draft = drafts ? DEPTH : 0,
+		                  .n_drafter = drafts,
+		                  .draft_fixed = true };
+	struct drafter *head;
+	struct err err;
+
+	memset(g, 0, sizeof *g);
+	g->drafts = drafts;
+	CHECK(!model_open(&g->m, st, be, &mo, &err), "%s", err.msg);
+	if (drafts) {
+		CHECK(!model_bind_head(&g->head, g->m, head_st, &err), "%s", err.msg);
+		mo.step_rows = draft_head_rows(&g->head->shape, h->slots);
+		CHECK(!model_attach(g->head, be, &mo, &err), "%s", err.msg);
+		CHECK(!draft_head_open(&head, g->head, h->slots, 1 << 22, &err), "%s", err.msg);
+		rigged_init(&g->rigged, head, false);
+		guesser_init(&g->guess, GUESS_DICE);
+		g->guess.told = told;
+		g->guess.n_told = n_told;
+		g->rigged.by = &g->guess;
+		eo.drafter[0] = &g->rigged.d;
+	}
+	if (h->disk_dir) {
+		eo.disk_dir = h->disk_dir;
+		eo.disk_bytes = 1 << 28;
+		eo.disk_io = world_io();
+		eo.clock = &still;
+		g->rigged.d.identity.b[0] = 1;
+	}
+	CHECK(!engine_open(&g->e, g->m, tok, &eo, &err), "%s", err.msg);
+}
+
+static struct engine_stats rig_close(struct rig *g, const char *what)
+{
+	struct engine_stats s;
+
+	engine_stats(g->e, &s);
+	engine_close(g->e);
+	if (g->drafts) {
+		printf("  %s: %d of %d in %d rounds, %d pushed out, %d resumed\n", what, (int)s.drafter[0].accepted,
+		       (int)s.drafter[0].drafted, (int)s.drafter[0].rounds, (int)s.preempted, (int)s.resumed);
+		CHECK(s.drafter[0].accepted > 10, "%s: hardly a draft comes true", what);
+		g->rigged.d.ops->close(&g->rigged.d);
+	}
+	model_close(g->head);
+	model_close(g->m);
+	return s;
+}
+
+/* ---- requests ---- */
+
+static void life_of(struct life *l, int i)
+{
+	static const int prompt[LIVES] = { 20, 130, 75, 3, 64, 40 };
+
+	life_init(l, prompt[i], vocab, 100 + (uint64_t)i);
+	l->ask.max_tokens = ANSWER;
+	l->ask.sampling.n_logprobs = 2;
+	if (i % 2) {
+		l->ask.sampling.temperature = 1;
+		l->ask.sampling.seed = (uint64_t)i;
+	}
+}
+
+static void submit(struct rig *g, struct life *l)
+{
+	struct err err;
+
+	CHECK(!life_submit(l, g->e, &err), "%s", err.msg);
+}
+
+/* Alone and cold; what is told of it goes to all. */
+static void run_plain(struct life *l, struct answer *want, struct told *told, int32_t *all)
+{
+	struct rig g;
+
+	rig_open(&g, &(struct how){ .slots = 1 }, false, NULL, 0);
+	submit(&g, l);
+	while (engine_step(g.e))
+		;
+	life_read(l, false);
+	CHECK(l->done, "not done");
+	*want = l->got;
+	memcpy(all, l->prompt, (size_t)l->ask.n_prompt * sizeof *all);
+	memcpy(all + l->ask.n_prompt, l->got.tok, (size_t)l->got.n * sizeof *all);
+	*told = (struct told){ all, l->ask.n_prompt + l->got.n };
+	life_free(l);
+	rig_close(&g, "plain");
+}
+
+static struct answer want[LIVES + 1];
+static struct told told[LIVES + 1];
+static int32_t all[LIVES + 1][LIFE_MAX];
+
+static void check(struct life *l, const struct answer *a, const char *what)
+{
+	life_read(l, false);
+	CHECK(l->done && !memcmp(&l->got, a, sizeof *a), "%s: '%.*s', alone '%.*s'", what, (int)l->got.n_text,
+	      l->got.text, (int)a->n_text, a->text);
+	life_free(l);
+}
+
+/* All at once; some of them urgent, and late; some move to another slot half way. */
+static void test_together(size_t park_bytes)
+{
+	static struct life l[LIVES];
+	struct how h = { .slots = SLOTS, .park_bytes = park_bytes };
+	struct rig g;
+	struct engine_stats s;
+	int n = 2;
+
+	rig_open(&g, &h, true, told, LIVES);
+	for (int i = 0; i < LIVES; i++) {
+		life_of(&l[i], i);
+		l[i].ask.priority = i < 2 ? 0 : i;
+		if (i == 4)
+			l[i].ask.resume_at = l[i].ask.n_prompt + 7;
+	}
+	submit(&g, &l[0]);
+	submit(&g, &l[1]);
+	for (int step = 1; engine_step(g.e) || n < LIVES; step++)
+		if (n < LIVES && step % 7 == 0)
+			submit(&g, &l[n++]);
+	for (int i = 0; i < LIVES; i++)
+		check(&l[i], &want[i], "together");
+	s = rig_close(&g, park_bytes ? "together, parked" : "together");
+	CHECK(s.preempted > 0, "nobody was pushed out");
+}
+
+/* The next turn after a restart. */
+static void test_restart(void)
+{
+	static struct life l;
+	char dir[PATH_MAX];
+
+	world_dir(dir);
+	for (int start = 0; start < 2; start++) {
+		struct rig g;
+
+		rig_open(&g, &(struct how){ .slots = SLOTS, .disk_dir = dir }, true, told, LIVES + 1);
+		life_of(&l, 1);
+		if (start) {
+			memcpy(l.prompt, all[LIVES], (size_t)(told[1].n + 4) * sizeof *l.prompt);
+			l.ask.n_prompt = told[1].n + 4;
+		}
+		submit(&g, &l);
+		while (engine_step(g.e))
+			;
+		life_read(&l, false);
+		CHECK(!start || l.cached > 128, "%d found on disk", l.cached);
+		check(&l, &want[start ? LIVES : 1], "after a restart");
+		rig_close(&g, start ? "restarted" : "before");
+	}
+	world_remove(dir);
+}
+
+static void test_head(const char *folder)
+{
+	static struct life l;
+	struct err err;
+
+	printf("%s\n", folder);
+	CHECK(!store_open(&head_st, folder, &err), "%s", err.msg);
+	for (int i = 0; i < LIVES; i++) {
+		life_of(&l, i);
+		run_plain(&l, &want[i], &told[i], all[i]);
+	}
+	/* What life 1 goes on with. */
+	life_of(&l, 1);
+	memcpy(l.prompt, all[1], (size_t)told[1].n * sizeof *l.prompt);
+	for (int i = 0; i < 4; i++)
+		l.prompt[told[1].n + i] = 5 + i;
+	l.ask.n_prompt = told[1].n + 4;
+	run_plain(&l, &want[LIVES], &told[LIVES], all[LIVES]);
+	test_together(0);
+	test_together(1 << 22);
+	test_restart();
+	store_close(head_st);
+}
+
+/* argv[i], or the place beside the checkout that it names; false: that is not there. */
+static bool resolve(char **argv, int i)
+{
+	enum { ARGUMENTS = 8 };
+	static char place[ARGUMENTS][4096];
+	const char *shared;
+
+	CHECK(i < ARGUMENTS, "argument %d", i);
+	if (strncmp(argv[i], "shared:", 7))
+		return true;
+	shared = shared_folder();
+	if (!shared)
+		return false;
+	snprintf(place[i], sizeof place[i], "%s/%s", shared, argv[i] + 7);
+	argv[i] = place[i];
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	struct model *m;
+	struct buf json;
+	struct err err;
+
+	CHECK(argc >= 4, "test_draft_heads TOKENIZER-JSON MODEL HEAD...");
+	log_set_level(LOG_WARN);
+	for (int i = 2; i < argc; i++)
+		if (!resolve(argv, i))
+			return 77; /* skipped; shared_folder said why */
+	buf_init(&json);
+	CHECK(!file_read(argv[1], 1 << 24, &json, &err) && !tokenizer_open(&tok, json.p, json.n, &err), "%s", err.msg);
+	buf_fini(&json);
+	be = backend_cpu_open(1, cpu_detect());
+	CHECK(!store_open(&st, argv[2], &err) && !model_bind(&m, st, &err), "%s", err.msg);
+	vocab = m->shape.vocab < 2000 ? m->shape.vocab : 2000;
+	model_close(m);
+	for (int i = 3; i < argc; i++)
+		test_head(argv[i]);
+	tokenizer_close(tok);
+	store_close(st);
+	be->ops->close(be);
+	return 0;
+}
