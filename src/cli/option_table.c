@@ -282,7 +282,7 @@ const struct option option_table[] = {
 	  "decode with this guessing ahead as well, and say how much faster that is" },
 	{ CMD_COMMON | (CMD_ENGINE & ~CMD_PPL), "draft-model", "md", NULL, K_TEXTS, AT(draft_model), NONE, 0, 0,
 	  "MODEL", NULL, group_model,
-	  "smaller model with the same tokens, or a folder with a draft head (MTP, EAGLE-3, DFlash, Gemma 4's assistant), to guess ahead with; may be given for one of "
+	  "smaller model with the same tokens, or a folder with a draft head (MTP, EAGLE-3, DFlash, DSpark, Gemma 4's assistant), to guess ahead with; may be given for one of "
 	  "each kind" },
 	{ CMD_ENGINE & ~CMD_PPL, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8",
 	  group_model, "most tokens guessed ahead per step; fewer where they do not pay" },

@@ -1,8 +1,10 @@
-/* dflash.c - DFlash draft heads (arXiv 2602.06036), in z-lab's layout: a block of tokens is guessed in one pass.
+/* dflash.c - DFlash draft heads (arXiv 2602.06036), in z-lab's layout, and DSpark's (arXiv 2607.05147), in DeepSpec's: a block
+ * of tokens is guessed in one pass.
  *
  *     c = rms(fc [outputs of some of the model's layers]): a row of context for each token
  *     a block: E[last token], E[mask] ...: layers like Qwen3's, whose rows see all context and each other
  *     logits = rms(x) lm_head': row i guesses the i-th token after the last
+ *     DSpark: row i guesses the one after that, with W2 W1[token before it] added to its logits
  *
  * Keys and values of the context are made of c alone, by each layer's own matrices and without its first norm; embedding
  * and lm_head are the model's.  A token's context lies in the row of the token after it, and a block begins after the
@@ -22,11 +24,22 @@ struct dflash {
 	struct decoder d;
 	struct weight fc;
 	const float *norm_context;
+	struct weight before, then; /* W1, looked up by token, and W2; no rows: there are none */
+	float *near;                /* [vocab] */
 };
 
 static bool dflash_is(const struct store *st)
 {
-	return head_named(st, "DFlashDraftModel") || head_named(st, "DFlash2DraftModel");
+	return head_named(st, "DFlashDraftModel") || head_named(st, "DFlash2DraftModel") ||
+	       head_named(st, "Qwen3DSparkModel");
+}
+
+/* One that guesses from the last token's row on, and leans on the token before each guess. */
+static bool is_spark(const struct store *st)
+{
+	const char *type = json_str(json_get(json_get(st->config, "dflash_config"), "projector_type"), NULL);
+
+	return head_named(st, "Qwen3DSparkModel") || (type && !strcmp(type, "dspark"));
 }
 
 /* ---- config ---- */
@@ -37,9 +50,12 @@ static void read_block(struct dflash *f, struct conf *c, const struct model *of)
 	struct conf own = *c;
 	int layers;
 
-	own.j = json_get(c->j, "dflash_config");
-	own.where = "dflash_config.";
-	h->block = conf_int(c, "block_size", 2, BLOCK_MAX);
+	if (json_get(c->j, "dflash_config")) {
+		own.j = json_get(c->j, "dflash_config");
+		own.where = "dflash_config.";
+	}
+	h->block = conf_int(conf_get(c, "block_size") ? c : &own, "block_size", 2, BLOCK_MAX);
+	h->guesses = h->block - !is_spark(f->d.m.st);
 	layers = conf_int_or(c, "num_target_layers", of->shape.layers, 1, CONF_LAYERS_MAX);
 	if (layers != of->shape.layers)
 		conf_fail(c, E_UNSUPPORTED, "num_target_layers: a draft head for %d layers; the model has %d", layers,
@@ -71,10 +87,35 @@ static void read_config(struct dflash *f, struct conf *c, const struct model *of
 	if (conf_get(c, "layer_types"))
 		decoder_windows(&f->d, c, 0, p);
 	rotary_read(&p->attn.op.rope, c, &r, p->attn.op.dim, &s->ctx_max, &f->d.m.vectors);
+	p->attn.op.rope.adjacent = !conf_bool_or(c, "rope_is_neox_style", true);
 	read_block(f, c, of);
 }
 
 /* ---- tensors ---- */
+
+/* What DSpark has beside.  Embedding and lm_head are copies of the model's; how sure it is of a guess is measured here. */
+static void bind_spark(struct binder *b, struct dflash *f, struct conf *c)
+{
+	struct conf own = *c;
+	struct model *m = &f->d.m;
+	int rank;
+
+	if (json_get(c->j, "dflash_config"))
+		own.j = json_get(c->j, "dflash_config");
+	rank = conf_int_or(conf_get(c, "markov_rank") ? c : &own, "markov_rank", 0, 0, CONF_DIM_MAX);
+	if (rank &&
+	    strcmp(conf_str_or(conf_get(c, "markov_head_type") ? c : &own, "markov_head_type", "vanilla"), "vanilla"))
+		conf_fail(c, E_UNSUPPORTED, "markov_head_type: only \"vanilla\" is done");
+	store_ignore(b->st, "embed_tokens.weight", "a copy of the model's");
+	store_ignore(b->st, "lm_head.weight", "a copy of the model's");
+	store_ignore(b->st, "confidence_head.", "what comes true is measured");
+	if (!rank || c->code)
+		return;
+	bind_weight(b, &f->before, m->shape.vocab, rank, "markov_head.markov_w1");
+	bind_rows_only(b, &f->before);
+	bind_weight(b, &f->then, m->shape.vocab, rank, "markov_head.markov_w2");
+	f->near = arena_alloc(&m->arena, (size_t)m->shape.vocab * sizeof *f->near);
+}
 
 static int bind_into(struct dflash *f, const struct model *of, struct store *st, struct err *err)
 {
@@ -96,6 +137,8 @@ static int bind_into(struct dflash *f, const struct model *of, struct store *st,
 	d->trunk.norm_bias = NULL;
 	d->trunk.eps = d->eps;
 	bind_weight(&b, &f->fc, d->m.shape.hidden, d->m.shape.carry, "fc");
+	if (is_spark(st))
+		bind_spark(&b, f, &c);
 	f->norm_context = bind_floats(&b, d->m.shape.hidden, 0, "hidden_norm.weight");
 	d->layer = arena_zalloc(&d->m.arena, size_mul((size_t)d->m.shape.layers, sizeof *d->layer));
 	/* Rows outside of the window stay in the cache. */
@@ -105,7 +148,7 @@ static int bind_into(struct dflash *f, const struct model *of, struct store *st,
 		decoder_bind_layer(&b, d, &p, i, true);
 		d->layer[i].attn.op.window = local[i] ? p.window : 0;
 	}
-	return b.code;
+	return b.code ? b.code : c.code;
 }
 
 /* ---- forward ---- */
@@ -117,7 +160,35 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 
 	for (int i = 0; i < m->shape.layers; i++)
 		most = work_max(most, 2 * work_floats_of(n_row, f->d.layer[i].attn.k.rows));
-	return work_max(decoder_work_floats(m, n_row, n_logit), work_floats_of(n_row, m->shape.hidden) + most);
+	most = work_max(decoder_work_floats(m, n_row, n_logit), work_floats_of(n_row, m->shape.hidden) + most);
+	return f->then.rows ? work_max(most, work_floats_of(1, f->then.cols) + work_floats_of(1, f->then.rows)) : most;
+}
+
+static void lean(struct model *m, const struct pass *over, int32_t token, float *logits)
+{
+	struct dflash *f = (struct dflash *)m;
+	const struct backend_ops *ops = over->be->ops;
+	const int32_t none = 0;
+	struct pass p = *over;
+	float *e, *by;
+	struct linear job;
+
+	if (!f->then.rows || token < 0 || token >= m->shape.vocab)
+		return;
+	p.tok = &token;
+	p.pos = p.item = p.row = &none;
+	p.see = NULL;
+	p.n_row = p.n_item = 1;
+	p.n_logit = 0;
+	pass_reset(&p);
+	e = pass_floats(&p, (size_t)f->before.cols);
+	by = pass_floats(&p, (size_t)f->then.rows);
+	job = (struct linear){ .w = &f->then, .out = by, .ld = (size_t)f->then.rows };
+	ops->embed(&p, e, &f->before);
+	ops->linear(&p, &job, 1, e, 1, f->then.cols);
+	ops->read(p.be, f->near, by, (size_t)f->then.rows * sizeof *by);
+	for (int i = 0; i < m->shape.vocab; i++)
+		logits[i] += f->near[i];
 }
 
 /* Keys and values of the context in every layer. */
@@ -159,7 +230,7 @@ static void forward(struct model *m, struct pass *p)
 		context_forward((const struct dflash *)m, p);
 }
 
-static const char *const arch[] = { "dflash", NULL };
+static const char *const arch[] = { "dflash", NULL }, *const arch_spark[] = { "dspark", NULL };
 
 static const struct model_ops ops = {
 	.arch = arch,
@@ -168,9 +239,17 @@ static const struct model_ops ops = {
 	.work_floats = work_floats,
 };
 
+static const struct model_ops ops_spark = {
+	.arch = arch_spark,
+	.size = sizeof(struct dflash),
+	.forward = forward,
+	.work_floats = work_floats,
+	.lean = lean,
+};
+
 static int bind(struct model **out, const struct model *of, struct store *st, struct err *err)
 {
-	struct model *m = head_new(&ops, of, st);
+	struct model *m = head_new(is_spark(st) ? &ops_spark : &ops, of, st);
 	int code = bind_into((struct dflash *)m, of, st, err);
 
 	if (code) {

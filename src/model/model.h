@@ -31,9 +31,9 @@ struct head_shape {
 	/* [n_tap] the model's layers whose outputs, side by side, are a row that it is given; NULL: the model's hidden row. */
 	const int *tap;
 	int n_tap;
-	/* Rows of a block whose tokens are guessed at once: the last token's, and one for each guess, which has the
+	/* Rows of a block whose tokens are guessed at once: the last token's, and others, which have the
 	 * token mask; 0: it guesses token by token. */
-	int block;
+	int block, guesses; /* guesses: the last so many rows of a block have one each */
 	int32_t mask;
 	const int32_t *token; /* [shape.vocab] the model's token that each of its logits is for; NULL: the same */
 	/* The model whose keys and values it reads, having none of its own: of a pass span.pos is the last row that is seen,
@@ -84,6 +84,9 @@ struct model_ops {
 	/* Optional: the draft head in st, which reads the model's hidden rows and shares
 	 * its embedding and output matrix.  E_MISSING when st has none. */
 	int (*bind_head)(struct model **out, const struct model *of, struct store *st, struct err *err);
+	/* Optional, of a head that guesses blocks: adds to a guess's logits, host memory, what the token before it says.
+	 * p: a pass that is over, whose work memory is used. */
+	void (*lean)(struct model *, const struct pass *p, int32_t token, float *logits);
 };
 
 struct model {

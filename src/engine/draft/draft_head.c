@@ -255,6 +255,8 @@ static void guess(struct head *g, struct draft_ask *a, int logits)
 	const struct shape *m = &g->m->shape;
 	float *row = draft_pass_logits(&g->pass, logits);
 
+	if (g->m->ops->lean)
+		g->m->ops->lean(g->m, &g->pass.pass, a->n ? a->out[a->n - 1] : a->seq.tok[a->seq.n_tok - 1], row);
 	if (g->full) {
 		for (int i = 0; i < m->head.vocab; i++)
 			g->full[i] = -INFINITY;
@@ -280,7 +282,7 @@ static int room_for(const struct head *g, const struct draft_ask *a)
 	int room = g->m->opts.ctx_max - a->seq.n_tok;
 
 	if (g->block)
-		return room < g->block ? 0 : g->block - 1;
+		return room < g->block ? 0 : g->m->shape.head.guesses;
 	return room;
 }
 
@@ -320,7 +322,7 @@ static int first_rows(struct head *g, struct draft_ask *ask, int n_ask)
 /* All guesses for the n_in sequences of g->in at once. */
 static void guess_blocks(struct head *g, int n_in)
 {
-	int n = 0, each = g->block - 1;
+	int n = 0, each = g->m->shape.head.guesses;
 
 	begin(g, true);
 	for (int i = 0; i < n_in; i++) {

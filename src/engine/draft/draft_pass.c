@@ -14,7 +14,7 @@ int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int row
 
 	assert(seqs_max > 0 && rows_max >= seqs_max);
 	*p = (struct draft_pass){ .m = m, .seqs_max = seqs_max, .rows_max = rows_max };
-	p->each = m->shape.head.block ? m->shape.head.block - 1 : 1;
+	p->each = m->shape.head.block ? m->shape.head.guesses : 1;
 	logits = size_mul(seqs, (size_t)p->each);
 	p->span = xcalloc(seqs, sizeof(*p->span));
 	p->first = xcalloc(seqs, sizeof(*p->first));
