@@ -71,6 +71,12 @@ static void fill_served(const struct options *o, struct session *s, struct serve
 
 	*first = n ? xstrndup(o->alias, n) : NULL;
 	*d = (struct served){
+		.is = { .arch = s->model->arch,
+		        .form = strcmp(s->store->box.ops->name, "folder") ? s->store->box.ops->name : "safetensors",
+		        .params = s->model->shape.params,
+		        .bytes = s->model->shape.weight_bytes,
+		        .hidden = s->model->shape.hidden,
+		        .ctx_max = s->model->shape.ctx_max },
 		.engine = s->engine,
 		.tokenizer = s->tok,
 		.tmpl = s->tmpl,

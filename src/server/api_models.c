@@ -9,6 +9,7 @@
 /* name[0..n): one of the served model's, or an adapter's. */
 static void put_model(struct buf *b, const struct server *s, const char *name, size_t n)
 {
+	const struct served_model *is = &s->served.is;
 	time_t created = (time_t)s->created;
 	struct tm utc;
 	char when[40];
@@ -25,8 +26,11 @@ static void put_model(struct buf *b, const struct server *s, const char *name, s
 		buf_puts(b, ",\"parent\":");
 		json_put_cstr(b, s->served.name);
 	}
-	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d}", when, s->served.ctx_max,
+	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d", when, s->served.ctx_max,
 	           s->served.ctx_max);
+	/* as llama-server has it */
+	buf_printf(b, ",\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,\"n_embd\":%d,\"n_params\":%lld,\"size\":%lld}}",
+	           s->served.vocab, is->ctx_max, is->hidden, (long long)is->params, (long long)is->bytes);
 }
 
 static void list(struct exchange *x)

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "server/chat.h"
 #include "server/complete.h"
 #include "server/inside.h"
@@ -272,6 +273,19 @@ static int read_raw(struct generation *g, const char *text, size_t n, struct pro
 	                          completion_prompts(g, g->body, p);
 }
 
+/* Clients have a model loaded, or let go, by a request that asks nothing of it. */
+static bool asks_nothing(const struct json *body, bool generate)
+{
+	const struct json *v = json_get(body, generate ? "prompt" : "messages");
+	size_t n = 0;
+
+	if (generate && (json_len(json_get(body, "images")) || json_kind(json_get(body, "suffix")) == JSON_STRING))
+		return false;
+	if (json_kind(v) == JSON_NULL)
+		return true;
+	return generate ? json_str(v, &n) && !n : json_kind(v) == JSON_ARRAY && !json_len(v);
+}
+
 static int read_any(struct generation *g, const char *bytes, size_t n, bool generate, struct problem *p)
 {
 	static const struct field *const own[] = { ollama_fields, NULL };
@@ -284,7 +298,13 @@ static int read_any(struct generation *g, const char *bytes, size_t n, bool gene
 	if (!body)
 		return p->status;
 	buf_init(&b);
-	if (!(r = field_bool(body, "raw", &raw, p)) && !(r = rewrite(body, generate, raw, &b, p))) {
+	if (asks_nothing(body, generate)) {
+		buf_putc(&b, '{');
+		ollama_put_model(json_get(body, "model"), &b);
+		buf_putc(&b, '}');
+		g->body = json_parse(b.p, b.n, 0, NULL);
+		r = model_read(g, g->body, p);
+	} else if (!(r = field_bool(body, "raw", &raw, p)) && !(r = rewrite(body, generate, raw, &b, p))) {
 		if (raw || json_kind(json_get(body, "suffix")) == JSON_STRING)
 			r = read_raw(g, b.p, b.n, p);
 		else
@@ -454,10 +474,28 @@ static void prep_generate(struct exchange *x)
 	generation_prep(x, &ollama_generate_family);
 }
 
-#define API(step)                                                                                          \
-	{                                                                                                  \
-		.prep = step, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
-		.abandon = generation_abandon, .stop = generation_stop                                     \
+/* What asked nothing is answered at once: the model is there. */
+static void ready(struct exchange *x)
+{
+	struct generation *g = x->work;
+	struct buf b;
+
+	if (g->n_prompt) {
+		generation_ready(x);
+		return;
+	}
+	buf_init(&b);
+	put_head(g, &b);
+	buf_puts(&b, generates(g) ? ",\"response\":\"\"" : ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}");
+	buf_puts(&b, ",\"done\":true,\"done_reason\":\"load\"}\n");
+	generation_reply(g, &b);
+	buf_fini(&b);
+}
+
+#define API(step)                                                                               \
+	{                                                                                       \
+		.prep = step, .ready = ready, .wake = generation_wake, .drop = generation_drop, \
+		.abandon = generation_abandon, .stop = generation_stop                          \
 	}
 const struct api ollama_chat_api = API(prep_talk);
 const struct api ollama_generate_api = API(prep_generate);
@@ -474,25 +512,61 @@ static void put_capabilities(const struct served *d, struct buf *b)
 		buf_puts(b, ",\"thinking\"");
 	if (fim_known(d->tokenizer))
 		buf_puts(b, ",\"insert\"");
+	if (d->sight)
+		buf_puts(b, ",\"vision\"");
 	buf_putc(b, ']');
 }
 
-static const char details[] =
-	"{\"parent_model\":\"\",\"format\":\"safetensors\",\"family\":\"weft\",\"families\":[\"weft\"],"
-	"\"parameter_size\":\"\",\"quantization_level\":\"\"}";
+static const char *arch_of(const struct served *d)
+{
+	return d->is.arch ? d->is.arch : "weft";
+}
+
+static void put_details(const struct served *d, struct buf *b)
+{
+	double n = (double)d->is.params;
+
+	buf_printf(
+		b,
+		"{\"parent_model\":\"\",\"format\":\"%s\",\"family\":\"%s\",\"families\":[\"%s\"],\"parameter_size\":\"",
+		d->is.form ? d->is.form : "safetensors", arch_of(d), arch_of(d));
+	buf_printf(b, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
+	buf_puts(b, "\",\"quantization_level\":\"unknown\"}");
+}
+
+/* Clients print the first digits: made of what is told of the model, not of its bytes. */
+static void put_digest(const struct served *d, const char *name, size_t n, struct buf *b)
+{
+	struct sha256 s;
+	struct digest of;
+	char hex[2 * sizeof of.b + 1];
+
+	sha256_init(&s);
+	sha256_field(&s, name, n);
+	sha256_field(&s, d->name, strlen(d->name));
+	sha256_field(&s, arch_of(d), strlen(arch_of(d)));
+	sha256_put(&s, &d->is.params, sizeof d->is.params);
+	sha256_put(&s, &d->is.bytes, sizeof d->is.bytes);
+	sha256_end(&s, &of);
+	hex_put(hex, of.b, sizeof of.b);
+	buf_puts(b, hex);
+}
 
 static void put_tag(struct buf *b, const struct server *s, const char *name, size_t n)
 {
+	const struct served *d = &s->served;
+
 	buf_puts(b, "{\"name\":");
 	json_put_str(b, name, n);
 	buf_puts(b, ",\"model\":");
 	json_put_str(b, name, n);
 	buf_puts(b, ",\"modified_at\":");
 	put_time(b, s->created);
-	buf_printf(
-		b,
-		",\"size\":0,\"size_vram\":0,\"digest\":\"\",\"context_length\":%d,\"expires_at\":\"9999-12-31T23:59:59Z\",\"details\":%s}",
-		s->served.ctx_max, details);
+	buf_printf(b, ",\"size\":%lld,\"size_vram\":0,\"digest\":\"", (long long)d->is.bytes);
+	put_digest(d, name, n, b);
+	buf_printf(b, "\",\"context_length\":%d,\"expires_at\":\"9999-12-31T23:59:59Z\",\"details\":", d->ctx_max);
+	put_details(d, b);
+	buf_putc(b, '}');
 }
 
 static void tags(struct exchange *x)
@@ -555,13 +629,15 @@ static void show(struct exchange *x)
 	struct buf b;
 
 	buf_init(&b);
+	buf_puts(&b, "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":\"\",\"license\":\"\",\"details\":");
+	put_details(d, &b);
 	buf_printf(
 		&b,
-		"{\"modelfile\":\"\",\"parameters\":\"\",\"template\":\"\",\"license\":\"\",\"details\":%s,\"model_info\":{"
-		"\"general.architecture\":\"weft\",\"general.basename\":",
-		details);
+		",\"model_info\":{\"general.architecture\":\"%s\",\"general.parameter_count\":%lld,\"general.basename\":",
+		arch_of(d), (long long)d->is.params);
 	json_put_cstr(&b, d->name);
-	buf_printf(&b, ",\"weft.context_length\":%d,\"weft.vocab_size\":%d},\"modified_at\":", d->ctx_max, d->vocab);
+	buf_printf(&b, ",\"%s.context_length\":%d,\"%s.embedding_length\":%d,\"%s.vocab_size\":%d},\"modified_at\":",
+	           arch_of(d), d->ctx_max, arch_of(d), d->is.hidden, arch_of(d), d->vocab);
 	put_time(&b, x->srv->created);
 	buf_puts(&b, ",\"capabilities\":");
 	put_capabilities(d, &b);

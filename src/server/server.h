@@ -37,7 +37,15 @@ struct served_adapter {
 };
 
 /* The one model served.  Borrowed until server_close. */
+/* What clients show of a model beside its name. */
+struct served_model {
+	const char *arch, *form; /* its architecture; how its files are: "safetensors", "gguf" */
+	int64_t params, bytes;   /* of its weights */
+	int hidden, ctx_max;     /* columns of a row; positions that it was made for */
+};
+
 struct served {
+	struct served_model is; /* all 0: not known */
 	struct engine *engine;
 	const struct tokenizer *tokenizer;
 	const struct template *tmpl;          /* NULL: no chat, only completions */

@@ -68,6 +68,10 @@ class Images(unittest.TestCase):
         bare, _ = self.said(ask("say rows", "PIC 1x1 red"))
         self.assertEqual(n, self.rows(bare)[1] + 6)
 
+    def test_told(self):
+        self.assertIn("vision", self.s.post("/api/show", {"model": "stub"}).json()["capabilities"])
+        self.assertTrue(self.s.ask("GET", "/props").json()["modalities"]["vision"])
+
     def test_order(self):
         """Of the prompt, over messages, whatever the encoding; a message without images stays text."""
         text, _ = self.said(ask("PIC 1x2 a", "say rows", "PIC 1x3 b#one"), {"role": "assistant", "content": "hm"},

@@ -231,8 +231,17 @@ class Ollama(SharedStub):
         self.assertEqual(r.status, 400)         # it reached the compiler
         self.assertEqual(self.s.post("/api/chat", user("x", format="json", stream=False, options={"num_predict": 2})).status, 200)
 
+    def test_loading(self):
+        """A request that asks nothing has a model loaded, or let go."""
+        for path, body, member in (("/api/generate", {}, {"response": ""}), ("/api/generate", {"prompt": "", "keep_alive": 0}, {"response": ""}),
+                                   ("/api/chat", {"messages": []}, {"message": {"role": "assistant", "content": ""}})):
+            r = self.s.post(path, dict(body, model="stub")).json()
+            self.assertEqual((r["done"], r["done_reason"]), (True, "load"), r)
+            self.assertLess(member.items(), r.items())
+
     def test_models(self):
         self.assertEqual([m["name"] for m in self.s.ask("GET", "/api/tags").json()["models"]], ["stub"])
+        self.assertRegex(self.s.ask("GET", "/api/tags").json()["models"][0]["digest"], "^[0-9a-f]{64}$")    # of which clients show a part
         self.assertEqual(self.s.ask("GET", "/api/ps").json()["models"][0]["model"], "stub")
         self.assertTrue(self.s.ask("GET", "/api/version").json()["version"])
         for body in ({"model": "stub:latest"}, {"name": "stub"}):
@@ -242,7 +251,8 @@ class Ollama(SharedStub):
 
     def test_errors(self):
         for path, body, status, words in (
-                ("/api/chat", user("x", model="llama3"), 404, "llama3"), ("/api/chat", {}, 400, "messages"),
+                ("/api/chat", user("x", model="llama3"), 404, "llama3"), ("/api/chat", {"messages": 5}, 400, "messages"),
+                ("/api/generate", {"model": "llama3"}, 404, "llama3"),
                 ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, 400, "text only"),
                 ("/api/chat", user("x", options=5), 400, "options"), ("/api/pull", {"model": "x"}, 501, "/api/pull"),
                 ("/api/show", {"model": "other"}, 404, "other"), ("/api/chat", user("say fail", stream=False), 500, "stub")):

@@ -348,6 +348,20 @@ class Company(unittest.TestCase):
             cached.append(first["message"]["usage"]["cache_read_input_tokens"])
         self.assertGreater(cached[1], cached[0])
 
+    def test_what_the_model_is(self):
+        with open(os.path.join(MODEL, "config.json")) as f:
+            config = json.load(f)
+        config = config.get("text_config", config)
+        meta = self.s.ask("GET", "/v1/models").json()["data"][0]["meta"]
+        self.assertEqual((meta["n_ctx_train"], meta["n_embd"]), (config["max_position_embeddings"], config["hidden_size"]))
+        self.assertTrue(0 < meta["n_params"] < meta["size"] <= os.path.getsize(os.path.join(MODEL, "model.safetensors")))
+        tag = self.s.ask("GET", "/api/tags").json()["models"][0]
+        self.assertEqual((tag["size"], tag["details"]["format"], tag["details"]["parameter_size"]),
+                         (meta["size"], "safetensors", "%.1fM" % (meta["n_params"] / 1e6)))
+        info = self.s.post("/api/show", {"model": tag["name"]}).json()["model_info"]
+        arch = info["general.architecture"]
+        self.assertEqual((info["general.parameter_count"], info[arch + ".embedding_length"]), (meta["n_params"], meta["n_embd"]))
+
     def test_embeddings(self):
         """One vector to the bit, whatever was cached, cut or computed beside it; texts that say alike are near."""
         texts = ["The capital of Peru is Lima.", "Lima is the capital of Peru.", "3 + 4 = 7", "Say this. " * 60]
