@@ -524,6 +524,11 @@ static int take_words(const struct command *c, const struct words *w, struct opt
 {
 	bool two = c->bit & (CMD_TOKENIZE | CMD_RUN); /* MODEL and TEXT */
 
+	/* A model of that name is ./help; a text is what it is. */
+	if (w->n_word == 1 && !strcmp(w->word[0], "help") && c->bit != CMD_TOKENIZE) {
+		o->help = true;
+		return 0;
+	}
 	if (c->bit == CMD_BENCH_SERVE) {
 		o->url = w->word[0];
 		return o->url || o->help ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");

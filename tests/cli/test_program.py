@@ -49,6 +49,8 @@ def test_usage():
         p = run(*c.split(), "--frobnicate", code=2)
         assert "unknown option --frobnicate" in p.stderr and f"weft {c} --help" in p.stderr
     assert run("help", "bench", "serve").stdout == run("bench", "serve", "--help").stdout
+    for c in ["serve"], ["run"], ["inspect"], ["bench", "serve"]:
+        assert run(*c, "help").stdout == run(*c, "--help").stdout
     assert "did you mean 'serve'?" in run("help", "srve", code=2).stderr
     with open("/dev/full", "w") as full:
         for args in ["--help"], ["inspect"], ["tokenize", "x"], ["run", "-p", "x", "-n", "1"], ["run", "-p", "x"]:
