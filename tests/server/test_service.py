@@ -4,6 +4,7 @@ Run as: test_service.py WEFT MODEL SERVICE-DIR"""
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -94,6 +95,23 @@ class Package(unittest.TestCase):
             wanted = set(re.split(r"[\s,]+", re.search(r"Build-Depends:(.*(?:\n .*)*)", f.read())[1]))
         # What every build of a package has anyway.
         self.assertEqual(build - wanted, {"ca-certificates", "gcc", "libc6-dev"})
+
+
+class Unit(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("systemd-analyze") and os.path.exists("/bin/kill"), "no systemd-analyze, or no kill")
+    def test_systemd_takes_it(self):
+        """As it is installed, but for the program, which lies where it was built, and the manual page, which may not be there."""
+        text = file("weft.service.in").replace("@BINDIR@/weft", os.path.abspath(WEFT))
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "weft.service")
+
+            def verify(text):
+                with open(path, "w") as f:
+                    f.write(re.sub("(?m)^Documentation=.*\n", "", text))
+                return subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True)
+            p = verify(text)
+            self.assertEqual((p.returncode, p.stderr), (0, ""))
+            self.assertIn("ProtectHoome", verify(text.replace("ProtectHome", "ProtectHoome")).stderr)
 
 
 class Starting(unittest.TestCase):
