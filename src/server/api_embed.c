@@ -214,9 +214,9 @@ static void whole_one(struct generation *g, struct buf *out)
 		.path = name, .id_prefix = prefix, .read = reader, .own_new = own_new, .own_free = free, \
 		.token = token, .end = end, .whole = writer                                              \
 	}
-static const struct family embed_family = FAMILY("/v1/embeddings", "embd-", read_openai, whole);
-static const struct family ollama_family = FAMILY("/api/embed", "ollama-", read_ollama, whole_ollama);
-static const struct family ollama_one_family = FAMILY("/api/embeddings", "ollama-", read_ollama, whole_one);
+const struct family embed_family = FAMILY("/v1/embeddings", "embd-", read_openai, whole);
+const struct family ollama_embed_family = FAMILY("/api/embed", "ollama-", read_ollama, whole_ollama);
+const struct family ollama_embeddings_family = FAMILY("/api/embeddings", "ollama-", read_ollama, whole_one);
 #undef FAMILY
 
 static void prep(struct exchange *x)
@@ -226,12 +226,12 @@ static void prep(struct exchange *x)
 
 static void prep_ollama(struct exchange *x)
 {
-	generation_prep(x, &ollama_family);
+	generation_prep(x, &ollama_embed_family);
 }
 
 static void prep_ollama_one(struct exchange *x)
 {
-	generation_prep(x, &ollama_one_family);
+	generation_prep(x, &ollama_embeddings_family);
 }
 
 #define API(step)                                                                                          \

@@ -53,6 +53,7 @@ static const struct field response_fields[] = {
 	{ "chat_template_kwargs" },
 	{ "return_progress" },
 	{ "include" },
+	{ "client_metadata" }, /* Codex's: about the client, and changes nothing */
 	{ "verbosity", "\"medium\"", "use text.verbosity", FIELD_IGNORED },
 	{ "top_logprobs" },
 	{ "n", "1" },

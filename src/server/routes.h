@@ -18,6 +18,7 @@ extern const struct api chat_api, completions_api, models_api, model_api, health
 struct served;
 struct family;
 extern const struct family chat_family, completions_family, messages_family, responses_family;
+extern const struct family embed_family, ollama_embed_family, ollama_embeddings_family;
 extern const struct family ollama_chat_family, ollama_generate_family, ollama_show_family, native_family, infill_family;
 
 /* Walks through served.aliases, which *at is at first: the next name, of *n bytes, or NULL. */

@@ -54,11 +54,11 @@ static void check(const struct generation *g, const struct served *d)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct served *d = fuzz_served();
-	static const struct family *const families[] = { &chat_family,        &completions_family,
-		                                         &messages_family,    &responses_family,
-		                                         &ollama_chat_family, &ollama_generate_family,
-		                                         &ollama_show_family, &native_family,
-		                                         &infill_family };
+	static const struct family *const families[] = {
+		&chat_family,        &completions_family,     &messages_family,    &responses_family,
+		&ollama_chat_family, &ollama_generate_family, &ollama_show_family, &native_family,
+		&infill_family,      &embed_family,           &ollama_embed_family
+	};
 	struct generation *g;
 	struct problem p = { 0 };
 	struct err err;

@@ -32,6 +32,7 @@ TAKEN = [
     (CHAT, {"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
     (CHAT, {"repeat_penalty": 1.1}, None),
     (RESPONSES, {"truncation": "auto", "background": True, "max_tool_calls": 3}, "truncation, background, max_tool_calls"),
+    (RESPONSES, {"client_metadata": {"a": "b"}}, None),
     (RESPONSES, {"truncation": "disabled", "store": True, "text": {"verbosity": "medium"}}, None),
     (RESPONSES, {"text": {"verbosity": "low"}, "reasoning": {"effort": "medium", "summary": "auto"}}, "text.verbosity"),
     (RESPONSES, {"context_management": [{"type": "compaction"}]}, "context_management"),
