@@ -212,18 +212,26 @@ static int64_t part_ns(const struct engine *e)
 bool brought_work(struct engine *e)
 {
 	struct request *r = NULL;
-	struct media *m;
+	struct media *m = NULL;
 
-	for (int i = 0; i < e->sched.n_run && !r; i++)
-		if (brought_waits(e->sched.run[i]))
-			r = e->sched.run[i];
+	vectors_step(e);
+	for (int i = 0; i < e->sched.n_run && !r; i++) {
+		struct request *w = e->sched.run[i];
+
+		if (!brought_waits(w))
+			continue;
+		m = span_of(&w->brought, w->pos)->media;
+		if (m->broken || !vectors_fetch(e, m))
+			r = w;
+	}
 	if (!r)
 		return false;
-	m = span_of(&r->brought, r->pos)->media;
 	if (m->broken)
 		err_set(&r->err, E_IO, "an image's vectors could not be computed");
 	else if (m->ops->work(m, part_ns(e), &r->err))
 		m->broken = true;
+	else if (m->vectors)
+		vectors_keep(e, m);
 	if (m->broken) {
 		verify_end(r, FINISH_ERROR);
 		engine_finish(e, r);

@@ -245,6 +245,7 @@ struct engine {
 	struct prefix prefix;
 	struct span_ids spans; /* any thread */
 	struct disk *disk;     /* NULL: none */
+	struct vectors vectors;
 	struct proof proof;
 	struct squeeze squeeze;
 	bool ending; /* the engine closes: nothing more is kept */

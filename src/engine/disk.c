@@ -685,6 +685,11 @@ bool disk_yield(struct engine *e)
 	return true;
 }
 
+struct spill *disk_spill(const struct engine *e)
+{
+	return e->disk ? e->disk->spill : NULL;
+}
+
 /* ---- between two steps ---- */
 
 void disk_step(struct engine *e)
@@ -701,7 +706,7 @@ bool disk_busy(const struct engine *e)
 	for (const struct disk *d = e->disk; d; d = d->next)
 		if (d->load || d->pending)
 			return true;
-	return false;
+	return e->vectors.load != NULL;
 }
 
 bool disk_idle(struct engine *e)
@@ -839,6 +844,7 @@ void disk_close(struct engine *e)
 	if (!first)
 		return;
 	spill = first->spill;
+	vectors_close(e);
 	for (struct disk *d = first; d; d = d->next) {
 		if (d->load)
 			read_over(d, false);

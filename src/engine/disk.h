@@ -19,6 +19,9 @@
 
 struct disk;
 struct engine;
+struct media;
+struct spill;
+struct spill_load;
 
 /* As e->opts ask: without a folder e->disk stays NULL, and the calls below do
  * nothing.  The prefix store is open, and not yet in use. */
@@ -28,6 +31,9 @@ void disk_close(struct engine *e);
 
 /* Memory is short: gives up what is being read.  false: nothing is. */
 bool disk_yield(struct engine *e);
+
+/* The files, for what else is kept beside prefixes; NULL: there is no folder. */
+struct spill *disk_spill(const struct engine *e);
 
 /* Between two steps. */
 void disk_step(struct engine *e);
@@ -39,5 +45,26 @@ bool disk_idle(struct engine *e);
  * and their threads, from any thread. */
 void disk_own_stats(const struct engine *e, struct disk_stats *out);
 void disk_stats(struct engine *e, struct disk_stats *io);
+
+/* ---- vectors of images (vectors.c) ----
+ *
+ * A media object's vectors are one snapshot file, of a prefix of one token under a salt that no request has: the digest of
+ * its pixels and settings.  So they share the budget, the order of use, the checks and the threads of kept prefixes.
+ * What is damaged counts as missing. */
+
+/* One is read at a time. */
+struct vectors {
+	struct spill_load *load; /* NULL: none */
+	struct media *media;     /* whose vectors it brings; a reference */
+	int64_t deadline;        /* then they are computed after all */
+};
+/* Between two steps: takes what came. */
+void vectors_step(struct engine *e);
+/* Before a part of m's vectors is computed: are they being read, or next to be? */
+bool vectors_fetch(struct engine *e, struct media *m);
+/* m's vectors were computed: hands them over to be written. */
+void vectors_keep(struct engine *e, struct media *m);
+/* Gives up what is being read. */
+void vectors_close(struct engine *e);
 
 #endif

@@ -6,7 +6,7 @@
  * prompt whose image is in a kept prefix runs no tower.  docs/rows.md describes the way of such rows through the
  * program.
  *
- * Everything but `vectors` and `broken` is constant from the first reference on.  A media object may be shared by several requests. */
+ * Everything but `vectors`, `sought` and `broken` is constant from the first reference on.  A media object may be shared by several requests. */
 #ifndef MODEL_MEDIA_H
 #define MODEL_MEDIA_H
 
@@ -27,6 +27,9 @@ struct media_ops {
 	 * code, after which it is not called again, and `broken` is set.  NULL: the vectors are there from the beginning.
 	 * The vectors are a function of pixels and settings: not of ns, of the number of threads, of other media. */
 	int (*work)(struct media *, int64_t ns, struct err *);
+	/* Sets `vectors` to these, which were computed of an equal object earlier; malloc's, and m's from here on.  In
+	 * place of work, or between two of its parts.  Engine's thread.  NULL: they are not kept outside of memory. */
+	void (*take)(struct media *m, float *vectors);
 	/* The last reference is gone; any thread. */
 	void (*free)(struct media *);
 };
@@ -53,6 +56,7 @@ struct media {
 	/* [n][1 + deep][hidden] in the host's memory: per row its embedding, then what is added after layers.  NULL: not
 	 * computed yet.  Written once, by work. */
 	const float *vectors;
+	bool sought;        /* the engine's thread: the vectors were looked for on disk */
 	atomic_bool broken; /* set by the engine: work said that there will be no vectors */
 };
 

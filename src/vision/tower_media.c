@@ -55,7 +55,17 @@ static void free_media(struct media *m)
 	free(im);
 }
 
-static const struct media_ops ops = { work, free_media };
+static void take(struct media *m, float *vectors)
+{
+	struct image_media *im = (struct image_media *)m;
+
+	release(im);
+	free(im->vectors);
+	im->vectors = vectors;
+	m->vectors = vectors;
+}
+
+static const struct media_ops ops = { work, take, free_media };
 
 /* Pixels as the tower sees them, and what it does with their places; the arithmetic, since vectors differ by it. */
 static void digest(struct image_media *im)

@@ -5,8 +5,12 @@
  * between, and with rows that see each other both ways.
  *
  *     test_brought FOLDER... */
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -34,7 +38,7 @@ struct picture {
 	bool fails;
 };
 
-static int live, worked;
+static int live, worked, taken;
 
 static int picture_work(struct media *m, int64_t ns, struct err *err)
 {
@@ -56,7 +60,17 @@ static void picture_free(struct media *m)
 	live--;
 }
 
-static const struct media_ops picture_ops = { picture_work, picture_free };
+static void picture_take(struct media *m, float *vectors)
+{
+	struct picture *p = (struct picture *)m;
+
+	CHECK(!m->vectors, "brought, and there before");
+	free(p->made);
+	m->vectors = p->made = vectors;
+	taken++;
+}
+
+static const struct media_ops picture_ops = { picture_work, picture_take, picture_free };
 
 /* h x w rows; parts 0: the vectors are there.  Equal seeds give equal pictures. */
 static struct media *picture(const struct model *m, uint64_t seed, int h, int w, bool grid, bool whole, int parts)
@@ -69,6 +83,7 @@ static struct media *picture(const struct model *m, uint64_t seed, int h, int w,
 		               .refs = 1,
 		               .n = (int)n,
 		               .hidden = (int)cols,
+		               .bytes = n * cols * sizeof(float),
 		               .grid_h = grid ? h : 0,
 		               .grid_w = grid ? w : 0,
 		               .whole = whole };
@@ -128,6 +143,7 @@ struct how {
 	bool drafts, far;
 	const char *kv, *dir;
 	size_t prefix_bytes;
+	uint64_t disk_bytes; /* 0: plenty */
 	double verify;
 };
 
@@ -156,7 +172,7 @@ static struct rig rig_open(struct store *st, const struct how *h)
 		                  .answer_reserve = 4,
 		                  .park_bytes = (size_t)1 << 26,
 		                  .disk_dir = h->dir,
-		                  .disk_bytes = (uint64_t)1 << 30,
+		                  .disk_bytes = h->disk_bytes ? h->disk_bytes : (uint64_t)1 << 30,
 		                  .disk_io = h->dir ? world_io() : NULL,
 		                  .verify_share = h->verify,
 		                  .clock = &still };
@@ -515,6 +531,119 @@ static void kept(struct store *st, const struct prompt *q, const struct run *wan
 	world_remove(dir);
 }
 
+/* Changes one byte of every file. */
+static void damage_all(const char *dir)
+{
+	struct world_files f = world_files(dir, ".snap");
+	struct dirent *d;
+	DIR *folder;
+	int n = 0;
+
+	CHECK(f.files && !f.tmp, "%d files", f.files);
+	*strrchr(f.last, '/') = 0;
+	CHECK((folder = opendir(f.last)), "%s", f.last);
+	while ((d = readdir(folder))) {
+		int fd = d->d_name[0] == '.' ? -1 : openat(dirfd(folder), d->d_name, O_RDWR);
+		struct stat s;
+		char c;
+
+		if (fd < 0)
+			continue;
+		CHECK(!fstat(fd, &s) && pread(fd, &c, 1, s.st_size - 1 - n) == 1, "%s", d->d_name);
+		c ^= 4;
+		CHECK(pwrite(fd, &c, 1, s.st_size - 1 - n++) == 1, "%s", d->d_name);
+		close(fd);
+	}
+	closedir(folder);
+}
+
+/* A prompt's pictures, two of whose spans are of one; and the parts of their work. */
+enum { PICTURES = 4, WORK = PICTURES * PARTS };
+
+/* The pictures of a prompt whose text nobody knows, over an engine that is opened anew. */
+static void seen(struct store *st, const struct how *h, uint64_t text, uint64_t pics, const struct run *want, int works,
+                 int takes, const char *what)
+{
+	struct rig g = rig_open(st, h);
+	struct prompt p;
+	struct run u;
+
+	prompt_make(&p, g.m, text, pics, PARTS);
+	worked = taken = 0;
+	u = ask(&g, &p, want, what);
+	CHECK(!u.end.n_cached && worked == works && taken == takes,
+	      "%s: %d cached, %d parts computed, %d pictures read", what, u.end.n_cached, worked, taken);
+	free(u.row);
+	prompt_free(&p);
+	rig_close(&g);
+}
+
+/* Whoever asked is gone while a picture is read. */
+static void read_for_nobody(struct store *st, const struct how *h)
+{
+	struct rig g = rig_open(st, h);
+	struct run u = { 0 };
+	struct prompt p;
+
+	prompt_make(&p, g.m, 6, 100, PARTS);
+	run_begin(&u, &g, &p);
+	run_submit(&u, &g);
+	while (!g.e->vectors.load)
+		CHECK(engine_step(g.e), "nothing is read");
+	request_cancel(u.r);
+	run_end(&u, &g);
+	CHECK(u.end.finish == FINISH_CANCEL && !g.e->vectors.load, "a read outlives the request");
+	free(u.row);
+	prompt_free(&p);
+	rig_close(&g);
+}
+
+/* Vectors on disk: known pictures in other text run no tower after a restart; those that are damaged, others, or dropped
+ * for want of room are computed. */
+static void vectors_kept(struct store *st)
+{
+	struct how h = plain;
+	struct prompt first, second;
+	struct run want, later;
+	struct rig g = rig_open(st, &plain);
+	struct world_files f;
+	char dir[PATH_MAX];
+
+	prompt_make(&first, g.m, 3, 100, 0);
+	prompt_make(&second, g.m, 4, 100, 0);
+	want = ask(&g, &first, NULL, NULL);
+	later = ask(&g, &second, NULL, NULL);
+	rig_close(&g);
+	world_dir(dir);
+	h.prefix_bytes = (size_t)1 << 28;
+	h.dir = dir;
+	seen(st, &h, 3, 100, &want, WORK, 0, "pictures that are new");
+	seen(st, &h, 4, 100, &later, 0, PICTURES, "known pictures after a restart");
+	seen(st, &h, 5, 900, NULL, WORK, 0, "other pictures");
+	read_for_nobody(st, &h);
+	damage_all(dir);
+	seen(st, &h, 4, 100, &later, WORK, 0, "damaged");
+	seen(st, &h, 7, 100, NULL, 0, PICTURES, "written anew");
+	world_remove(dir);
+
+	world_dir(dir);
+	h.disk_bytes = 3 * first.span[2].media->bytes;
+	seen(st, &h, 3, 100, &want, WORK, 0, "a small disk");
+	f = world_files(dir, "");
+	CHECK(f.bytes <= h.disk_bytes, "%d bytes on a disk of %d", (int)f.bytes, (int)h.disk_bytes);
+	world_remove(dir);
+
+	world_dir(dir);
+	h.disk_bytes = SPILL_HEAD;
+	seen(st, &h, 3, 100, &want, WORK, 0, "hardly a disk");
+	seen(st, &h, 3, 100, &want, WORK, 0, "hardly a disk again");
+	world_remove(dir);
+	prompt_free(&first);
+	prompt_free(&second);
+	free(want.row);
+	free(later.row);
+}
+
 /* The engine computes what was found again, with the pictures, and compares. */
 static void proved(struct store *st, const struct prompt *q, const struct run *want)
 {
@@ -697,11 +826,12 @@ static void folder(const char *path)
 	row_formats(st, &q);
 	as_tokens(st, strstr(path, "gemma") ? 8 : 1); /* the square root of 64, by which Gemma scales */
 	refused(st, &q, &want);
-	printf("%s: rows that bring their vectors: split, resumed, alongside, drafted, preempted, kept, from disk\n",
+	printf("%s: rows that bring their vectors: split, resumed, alongside, drafted, preempted, kept, from disk, their vectors too\n",
 	       path);
 	prompt_free(&q);
 	prompt_free(&other);
 	free(want.row);
+	vectors_kept(st);
 	store_close(st);
 	CHECK(!live, "%d pictures are left", live);
 }

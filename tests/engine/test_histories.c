@@ -48,7 +48,7 @@ static int32_t picture_number(int k, int row)
 
 static struct media *picture(int k)
 {
-	static const struct media_ops ops = { NULL, picture_free };
+	static const struct media_ops ops = { .free = picture_free };
 	struct media *m = xcalloc(1, sizeof *m);
 	float *v = xmalloc((size_t)picture_rows(k) * sizeof *v);
 

@@ -22,7 +22,7 @@ static void stub_free(struct media *m)
 	free(m);
 }
 
-static const struct media_ops stub_media_ops = { NULL, stub_free };
+static const struct media_ops stub_media_ops = { .free = stub_free };
 
 static int stub_image(void *arg, const void *bytes, size_t n, struct media **out, struct err *err)
 {

@@ -25,8 +25,10 @@ struct job {
 	struct job *next;
 	struct spill_head head;
 	uint64_t tail;
-	int32_t *tok;  /* [head.n_tok] */
-	void *payload; /* NULL: not to be written but dropped, the keys below; or all */
+	int32_t *tok;                 /* [head.n_tok] */
+	const void *payload;          /* NULL: not to be written but dropped, the keys below; or all */
+	void (*release)(void *owner); /* of the payload's memory */
+	void *owner;
 	struct digest *key;
 };
 
@@ -183,7 +185,8 @@ void spill_use(struct spill *s, const struct digest *key, const int32_t *tok, in
 static void job_free(struct job *j)
 {
 	free(j->tok);
-	free(j->payload);
+	if (j->release)
+		j->release(j->owner);
 	free(j->key);
 	free(j);
 }
@@ -227,12 +230,20 @@ bool spill_room(struct spill *s, size_t n)
 
 int spill_put(struct spill *s, const struct spill_piece *p, void *payload, size_t n)
 {
+	return spill_put_held(s, p, payload, n, free, payload);
+}
+
+int spill_put_held(struct spill *s, const struct spill_piece *p, const void *payload, size_t n,
+                   void (*release)(void *owner), void *owner)
+{
 	struct job *j = xcalloc(1, sizeof(*j));
 	bool taken = false;
 
 	head_fill(s, p, &j->head);
 	j->head.payload_bytes = n;
 	j->payload = payload;
+	j->release = release;
+	j->owner = owner;
 	j->tok = xmalloc(size_mul(j->head.n_tok, sizeof(*j->tok)));
 	memcpy(j->tok, p->tok + (uint32_t)p->pos - j->head.n_tok, j->head.n_tok * sizeof(*j->tok));
 	j->tail = p->kind == SPILL_SNAP ? tail_of(s, p->tok, p->pos) : 0;
@@ -840,6 +851,11 @@ void spill_close(struct spill *s)
 	pthread_join(s->reader, NULL);
 	assert(!s->jobs);
 	free_all(s);
+}
+
+int spill_page_rows(const struct spill *s)
+{
+	return s->o.page_rows;
 }
 
 bool spill_read_only(const struct spill *s)

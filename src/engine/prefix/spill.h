@@ -49,6 +49,7 @@ void spill_close(struct spill *s);
 /* Waits until everything handed over so far is written or dropped. */
 void spill_flush(struct spill *s);
 bool spill_read_only(const struct spill *s); /* another process has the folder */
+int spill_page_rows(const struct spill *s);
 
 /* The keys of tok[0..n): key[0] of the empty prefix under this salt, key[i] of the
  * first i whole pages, for i up to n / page_rows. */
@@ -74,6 +75,10 @@ bool spill_wants(struct spill *s, const struct spill_piece *p);
 bool spill_room(struct spill *s, size_t n);
 /* Hands over n bytes from malloc, in any case.  E_FULL: they were dropped. */
 int spill_put(struct spill *s, const struct spill_piece *p, void *payload, size_t n);
+/* Hands over n bytes that stay where they are and as they are until release(owner), on any thread, in any case.
+ * E_FULL: they were dropped. */
+int spill_put_held(struct spill *s, const struct spill_piece *p, const void *payload, size_t n,
+                   void (*release)(void *owner), void *owner);
 
 /* The prefix tok[0..pos) was used: what is there of it (its snapshot at pos, its
  * pages) is evicted after everything that was not, and from its end.  To be said
