@@ -170,6 +170,8 @@ static void print_tower(const struct inspection *in)
 	const struct tower_info *i = &in->tower;
 	char a[64], b[32];
 
+	if (in->no_tower.code)
+		printf("images         refused, the tower cannot be bound: %s\n", in->no_tower.msg);
 	if (!in->sees)
 		return;
 	printf("images         %s: %d blocks of %d, %d heads; patches of %d, %d x %d to a row of the prompt%s\n",
@@ -199,7 +201,6 @@ static int inspect_model(const struct options *o)
 	struct inspection in;
 	struct buf name, out;
 	struct err err;
-	bool made = false;
 	int rc;
 
 	buf_init(&name);
@@ -218,10 +219,7 @@ static int inspect_model(const struct options *o)
 	if (!rc)
 		rc = kv_of_options(&kv, o, &m->shape, &err);
 	if (!rc) {
-		rc = inspection_make(&in, m, st, o, kv, &err);
-		made = !rc;
-	}
-	if (made) {
+		inspection_make(&in, m, st, o, kv);
 		if (o->inspect_json)
 			inspection_put_json(&in, o->tensors, &out);
 		else

@@ -85,33 +85,29 @@ static void plan_memory(struct memory_plan *p, const struct model *m, const stru
 }
 
 /* A tower that is found marks its tensors as used. */
-static int look_for_tower(struct inspection *in, struct store *st, struct err *err)
+static void look_for_tower(struct inspection *in, struct store *st)
 {
 	struct tower *t;
-	int rc = tower_open(&t, st, err);
+	struct err why;
 
-	if (rc || !t)
-		return rc;
+	if (tower_open(&t, st, &why))
+		in->no_tower = why;
+	if (!t)
+		return;
 	in->sees = true;
 	in->tower = tower_info(t);
 	tower_close(t);
-	return 0;
 }
 
-int inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
-                    const struct kv_pair *layer, struct err *err)
+void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
+                     const struct kv_pair *layer)
 {
-	int rc;
-
 	memset(in, 0, sizeof(*in));
 	in->model = m;
 	in->store = st;
-	rc = look_for_tower(in, st, err);
-	if (rc)
-		return rc;
+	look_for_tower(in, st);
 	count_tensors(in);
 	plan_memory(&in->plan, m, o, layer);
-	return 0;
 }
 
 void inspection_free(struct inspection *in)
@@ -177,6 +173,10 @@ static void put_tower(struct buf *out, const struct inspection *in)
 	buf_puts(out, ",\n\"images\":");
 	if (!in->sees) {
 		buf_puts(out, "null");
+		if (in->no_tower.code) {
+			buf_puts(out, ",\"images_refused\":");
+			json_put_cstr(out, in->no_tower.msg);
+		}
 		return;
 	}
 	buf_putc(out, '{');

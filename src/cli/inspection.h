@@ -53,15 +53,16 @@ struct inspection {
 	size_t vectors, vector_bytes;
 	struct ignored_kind ignored[IGNORED_KINDS]; /* in the order they come */
 	int n_ignored;
-	bool sees; /* the model has a tower for images */
+	bool sees;           /* the model has a tower for images */
+	struct err no_tower; /* code: it has one that cannot be bound, and why */
 	struct tower_info tower;
 	struct memory_plan plan;
 };
 
 /* m and st are borrowed until inspection_free; layer: keys and values of each attention layer.  Looks for a tower of
- * images in st, whose tensors are then not told as ignored.  After an error there is nothing to free. */
-int inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
-                    const struct kv_pair *layer, struct err *err);
+ * images in st, whose tensors are then not told as ignored. */
+void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
+                     const struct kv_pair *layer);
 void inspection_free(struct inspection *in);
 
 /* The class that config.json names, or NULL. */

@@ -432,7 +432,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	progress(s->store->name, NULL, 0); /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
 	if (!rc && what & LOAD_TOWER)
-		rc = tower_bind(s, err);
+		tower_bind(s);
 	if (!rc)
 		rc = kv_of_options(&s->kv, o, &s->model->shape, err);
 	if (!rc)

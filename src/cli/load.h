@@ -49,6 +49,7 @@ struct session {
 	struct backend *be;
 	struct model *model;
 	struct tower *tower; /* NULL: the model has none that weft reads, or it was not asked for */
+	struct err no_tower; /* why the model's tower cannot be bound; code 0: it can, or there is none */
 	size_t image_bytes;  /* what images that are kept may take, of the budget of prefixes */
 	struct drafts drafts;
 	struct loaded_adapters adapters;

@@ -7,12 +7,18 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/load.h"
 #include "vision/tower.h"
 
-int tower_bind(struct session *s, struct err *err)
+void tower_bind(struct session *s)
 {
-	return tower_open(&s->tower, s->store, err);
+	struct err why;
+
+	if (!tower_open(&s->tower, s->store, &why))
+		return;
+	s->no_tower = why;
+	log_warn("%s reads text only, images are refused: its tower cannot be bound: %s", s->store->name, why.msg);
 }
 
 static int32_t token_id(void *arg, const char *text)
@@ -34,6 +40,9 @@ int image_of_bytes(struct session *s, const void *bytes, size_t n, struct media 
 	struct image im;
 	int rc;
 
+	if (s->no_tower.code)
+		return err_set(err, E_UNSUPPORTED, "%s: its tower cannot be bound: %s", s->store->name,
+		               s->no_tower.msg);
 	if (!s->tower)
 		return err_set(err, E_UNSUPPORTED, "%s has no tower for images that is read", s->store->name);
 	rc = image_decode(&im, bytes, n, NULL, err);

@@ -8,8 +8,9 @@
 struct session;
 struct media;
 
-/* Binds the model's tower, if it has one: session.tower.  Before the model is attached. */
-int tower_bind(struct session *s, struct err *err);
+/* Binds the model's tower, if it has one: session.tower.  One that cannot be bound is warned of, and the model reads text
+ * only: session.no_tower.  Before the model is attached. */
+void tower_bind(struct session *s);
 /* After it is. */
 int tower_begin(struct session *s, enum arith arith, struct err *err);
 

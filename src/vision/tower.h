@@ -24,7 +24,8 @@ struct tower_tokens {
 };
 
 /* *out is NULL, and 0 returned, where the model has no tower, or one without tensors in these files.  E_UNSUPPORTED: a
- * family whose tower is not read.  The store must outlive it. */
+ * family whose tower is not read; other codes: what is wrong with it.  The model can be run without: no tensor counts as used
+ * by a tower that was not opened.  The store must outlive it. */
 int tower_open(struct tower **out, struct store *st, struct err *err);
 /* Places its weights.  tokens is only read during the call. */
 int tower_attach(struct tower *t, struct backend *be, enum arith arith, const struct tower_tokens *tokens,

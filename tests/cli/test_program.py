@@ -373,6 +373,38 @@ def test_inspect_tower():
     assert tower["parameters"] > 0 and not any("visual" in r["first"] for r in report["ignored"]), report["ignored"]
 
 
+def test_bad_tower():
+    """A model whose tower cannot be bound runs as text, and says so; nothing of the tower counts as used."""
+    with tempfile.TemporaryDirectory() as folder:
+        for f in os.listdir(os.path.dirname(bundled)):
+            if not f.startswith(("config", "model.")):
+                os.symlink(os.path.abspath(os.path.join(os.path.dirname(bundled), f)), os.path.join(folder, f))
+        with open(os.path.join(os.path.dirname(bundled), "config.json")) as f:
+            config = json.load(f)
+        config["vision_config"] = {"hidden_size": 64, "depth": 0}
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(config, f)
+        with open(bundled, "rb") as f:
+            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+            data = f.read()
+        header["model.visual.patch_embed.proj.weight"] = {"dtype": "F32", "shape": [4], "data_offsets": [len(data), len(data) + 16]}
+        text = json.dumps(header).encode()
+        with open(os.path.join(folder, "model.safetensors"), "wb") as f:
+            f.write(len(text).to_bytes(8, "little") + text + data + bytes(16))
+        why = "vision_config.depth: 0 is not between 1 and"
+        assert f"images         refused, the tower cannot be bound: {folder}/config.json: {why}" in run("inspect", folder).stdout
+        report = json.loads(run("inspect", folder, "--json").stdout)
+        assert report["images"] is None and why in report["images_refused"], report
+        assert any("visual" in r["first"] for r in report["ignored"]), report["ignored"]
+        want = run("run", "-p", "x", "-n", "8", "--temp", "0").stdout
+        assert run("run", folder, "-p", "x", "-n", "8", "--temp", "0").stdout == want
+        picture = os.path.join(folder, "a.png")
+        with open(picture, "wb") as f:
+            f.write(b"x")
+        p = run("run", folder, "-p", "x", "--image", picture, code=1)
+        assert "reads text only, images are refused" in p.stderr and p.stderr.count(why) == 2, p.stderr
+
+
 def test_bench():
     """Rows and what is in them; how fast is nobody's business here."""
     rows = json.loads(run("bench", "-p", "40,8", "-n", "3", "-d", "0,70", "-b", "1,3", "-r", "2", "-t", "1", "--json").stdout)
