@@ -1,7 +1,16 @@
 /* allowance.c - see allowance.h. */
 #include "base/allowance.h"
 
+#include <stdlib.h>
+
+#include "base/alloc.h"
 #include "base/json.h"
+
+struct allowance_later {
+	void (*drop)(void *p);
+	void *p;
+	struct allowance_later *next;
+};
 
 static _Thread_local struct allowance *current;
 
@@ -59,6 +68,30 @@ bool allowance_read(size_t containers, size_t values)
 const char *allowance_why(void)
 {
 	return current ? current->why : NULL;
+}
+
+bool allowance_free_later(void (*drop)(void *p), void *p)
+{
+	struct allowance *w = current;
+	struct allowance_later *r;
+
+	if (!w || !w->why)
+		return false;
+	r = xmalloc(sizeof *r);
+	*r = (struct allowance_later){ drop, p, w->later };
+	w->later = r;
+	return true;
+}
+
+void allowance_settle(struct allowance *w)
+{
+	while (w->later) {
+		struct allowance_later *r = w->later;
+
+		w->later = r->next;
+		r->drop(r->p);
+		free(r);
+	}
 }
 
 struct allowance *allowance_pause(void)

@@ -17,24 +17,29 @@
 #include <stdint.h>
 
 enum {
+	ALLOWANCE_PIECE = 64 << 10, /* bytes that a pass over a text reads between two looks at the allowance */
 	ALLOWANCE_STEPS = 40000000, /* beside what its bytes cost: about a second */
 	ALLOWANCE_TEXTS = 4, /* JSON texts of the largest size, one after another or at once: a request is read twice or
 	                            * three times on its way, and arguments of calls are JSON in strings */
 	ALLOWANCE_PER_BYTE = 8, /* of a body: one pass through parser, template and tokeniser, and slack */
 };
 
+struct allowance_later; /* what waits for allowance_settle */
+
 struct allowance {
 	uint64_t left;             /* steps */
 	size_t containers, values; /* of JSON, left */
 	const atomic_bool *gone;   /* set when the client has left; NULL: never */
 	const char *why;           /* the reason to stop; NULL: the work may go on */
+	struct allowance_later *later;
 };
 
 /* Begins the allowance of a request of n bytes for this thread; w lives until allowance_end. */
 void allowance_begin(struct allowance *w, size_t n, const atomic_bool *gone);
 void allowance_end(void);
 
-/* Charges steps.  False: stop, soon. */
+/* Charges steps, and looks whether anyone still waits: work asks before each ALLOWANCE_PIECE bytes, or each value,
+ * so that it ends within milliseconds.  False: stop, soon. */
 bool allowance_spend(uint64_t steps);
 /* Charges a JSON text of that many containers and values, before it is read.  Arrays and objects cost memory beyond their
  * bytes, so they are counted apart from steps: up to JSON_CONTAINERS_MAX and JSON_VALUES_MAX (json.h) per text.
@@ -44,6 +49,12 @@ bool allowance_read(size_t containers, size_t values);
 bool allowance_on(void);
 /* The reason why this thread's work has to stop; NULL: it may go on. */
 const char *allowance_why(void);
+
+/* To free a large value takes time that whoever cancelled the request need not wait for.  Where the work of this thread
+ * has to stop, drop(p) is called by allowance_settle, after the reply, and true is returned; else nothing is done. */
+bool allowance_free_later(void (*drop)(void *p), void *p);
+/* Of an allowance that has ended. */
+void allowance_settle(struct allowance *w);
 
 /* Puts the allowance aside while something is made that all requests share, so that none of them pays for it;
  * allowance_resume brings it back. */

@@ -53,13 +53,19 @@ static bool special_in_block(const char *p)
 	return any;
 }
 
-/* Bytes of p[0..n) before the first '"', '\\' or control character; n: there is none. */
+/* Bytes of p[0..n) before the first '"', '\\' or control character; n: there is none.  Less where the allowance says no. */
 static size_t plain_run(const char *p, size_t n)
 {
 	size_t i = 0;
 
-	while (i + 64 <= n && !special_in_block(p + i))
+	/* One escape behind another is common. */
+	if (n && *p == '\\')
+		return 0;
+	while (i + 64 <= n && !special_in_block(p + i)) {
 		i += 64;
+		if (i % ALLOWANCE_PIECE == 0 && !allowance_spend(0))
+			return i;
+	}
 	while (i < n && p[i] != '"' && p[i] != '\\' && (unsigned char)p[i] >= 0x20)
 		i++;
 	return i;
@@ -67,17 +73,25 @@ static size_t plain_run(const char *p, size_t n)
 
 /* Finds errors that json-c accepts even when strict: NaN and Infinity, control characters
  * in strings, and integers beyond 64 bits, which it clamps.  Returns the offset
- * of the first, or n. */
+ * of the first, or n, also where the allowance ends the search. */
 static size_t refused_at(const char *p, size_t n, bool python, const char **why)
 {
-	size_t i = 0;
+	size_t i = 0, look = ALLOWANCE_PIECE; /* where to look at the allowance next */
 
 	while (i < n) {
 		char c = p[i];
 
+		if (i >= look) {
+			if (!allowance_spend(0))
+				return n;
+			look = i + ALLOWANCE_PIECE;
+		}
 		if (c == '"') {
-			for (i++; i < n && (i += plain_run(p + i, n - i)) < n && p[i] == '\\'; i += 2)
+			for (i++; i < n && (i += plain_run(p + i, n - i)) < n && p[i] == '\\' && allowance_spend(0);
+			     i += 2)
 				;
+			if (allowance_why())
+				return n;
 			if (i < n && p[i] != '"') {
 				*why = "control character in a string";
 				return i;
@@ -148,7 +162,7 @@ static bool write_out_pairs(const char *p, size_t n, struct buf *out)
 	char utf8[4];
 	bool any = false;
 
-	for (; (p = memchr(p, '\\', (size_t)(end - p))); p += 2) {
+	for (; (p = memchr(p, '\\', (size_t)(end - p))) && allowance_spend(0); p += 2) {
 		int hi, lo;
 
 		if (end - p < 12) { /* shorter than a pair */
@@ -169,22 +183,45 @@ static bool write_out_pairs(const char *p, size_t n, struct buf *out)
 	return any;
 }
 
+/* Where a count of values is in a text, between two pieces of it. */
+struct weighing {
+	size_t containers, values;
+	bool in_string, escaped;
+};
+
+static void weigh_piece(struct weighing *w, const char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		char c = p[i];
+
+		if (w->in_string && !w->escaped) {
+			if ((i += plain_run(p + i, n - i)) == n)
+				return;
+			c = p[i];
+		}
+		if (w->escaped)
+			w->escaped = false;
+		else if (w->in_string && c == '\\')
+			w->escaped = true;
+		else if (c == '"')
+			w->in_string = !w->in_string;
+		else if (w->in_string)
+			continue;
+		else if (c == '[' || c == '{')
+			w->containers++;
+		else if (c == ',')
+			w->values++;
+	}
+}
+
 void json_weigh(const char *p, size_t n, size_t *containers, size_t *values)
 {
-	*containers = 0;
-	*values = 1;
-	for (size_t i = 0; i < n; i++) {
-		switch (p[i]) {
-		case '"':
-			i++;
-			while (i < n && (i += plain_run(p + i, n - i)) < n && p[i] != '"')
-				i += p[i] == '\\' ? 2 : 1;
-			break;
-		case '[':
-		case '{': ++*containers; break;
-		case ',': ++*values; break;
-		}
-	}
+	struct weighing w = { .values = 1 };
+
+	for (size_t i = 0; i < n && allowance_spend(0); i += ALLOWANCE_PIECE)
+		weigh_piece(&w, p + i, n - i < ALLOWANCE_PIECE ? n - i : ALLOWANCE_PIECE);
+	*containers = w.containers;
+	*values = w.values;
 }
 
 static struct json *parse_text(const char *p, size_t n, int depth_max, bool python, struct err *err);
@@ -209,7 +246,7 @@ static struct json *parse(const char *p, size_t n, int depth_max, bool python, s
 			return NULL;
 		}
 	}
-	if ((at = utf8_valid(p, n)) < n) {
+	if ((at = utf8_valid_piecewise(p, n)) < n) {
 		err_set(err, E_FORMAT, "JSON: invalid UTF-8 at byte %zu", at);
 		return NULL;
 	}
@@ -234,17 +271,12 @@ struct json *json_parse_python(const char *p, size_t n, int depth_max, struct er
  * behind a comma where there is one, else between two characters: the parser checks UTF-8 call by call. */
 static size_t piece_of(const char *p, size_t n)
 {
-	enum { PIECE = 64 << 10, NEAR = 4 << 10 };
+	enum { NEAR = 4 << 10 };
 	const char *comma;
-	size_t k = PIECE;
 
-	if (n <= PIECE)
-		return n;
-	if ((comma = memrchr(p + PIECE - NEAR, ',', NEAR)))
+	if (n > ALLOWANCE_PIECE && (comma = memrchr(p + ALLOWANCE_PIECE - NEAR, ',', NEAR)))
 		return (size_t)(comma - p) + 1;
-	while (k && (p[k] & 0xC0) == 0x80)
-		k--;
-	return k;
+	return utf8_piece(p, n, ALLOWANCE_PIECE);
 }
 
 /* Where the inside of the next long string begins that holds no escapes, and its bytes; at n: there is none.  from is a
@@ -258,12 +290,12 @@ static struct long_string next_long(const char *p, size_t n, size_t from)
 	enum { LONG = 4096 };
 	const char *quote;
 
-	for (size_t i = from; i < n && (quote = memchr(p + i, '"', n - i)); i++) {
+	for (size_t i = from; i < n && (quote = memchr(p + i, '"', n - i)) && allowance_spend(0); i++) {
 		size_t at = (size_t)(quote - p) + 1, run = plain_run(p + at, n - at);
 
 		if (at + run < n && p[at + run] == '"' && run >= LONG)
 			return (struct long_string){ at, run };
-		for (i = at + run; i < n && p[i] != '"'; i += plain_run(p + i, n - i))
+		for (i = at + run; i < n && p[i] != '"' && allowance_spend(0); i += plain_run(p + i, n - i))
 			i += p[i] == '\\' && i + 1 < n ? 2 : 1;
 	}
 	return (struct long_string){ n, 0 };
@@ -298,6 +330,15 @@ static struct json_object *feed(struct json_tokener *tok, const char *p, size_t 
 	return root;
 }
 
+/* The allowance said no while a text of n bytes was read. */
+static struct json *ended(struct json_object *root, size_t n, struct err *err)
+{
+	if (root)
+		json_free((struct json *)root);
+	err_set(err, E_LIMIT, "JSON of %zu bytes: %s", n, allowance_why());
+	return NULL;
+}
+
 static struct json *parse_text(const char *p, size_t n, int depth_max, bool python, struct err *err)
 {
 	struct json_tokener *tok;
@@ -318,11 +359,8 @@ static struct json *parse_text(const char *p, size_t n, int depth_max, bool pyth
 		e = json_tokener_get_error(tok);
 	}
 	json_tokener_free(tok);
-	if (allowance_why()) {
-		json_object_put(root);
-		err_set(err, E_LIMIT, "JSON of %zu bytes: %s", n, allowance_why());
-		return NULL;
-	}
+	if (allowance_why())
+		return ended(root, n, err);
 	if (e != json_tokener_success) {
 		json_object_put(root);
 		if (e == json_tokener_continue || !n)
@@ -336,20 +374,51 @@ static struct json *parse_text(const char *p, size_t n, int depth_max, bool pyth
 		err_set(err, E_FORMAT, "JSON: %s, at byte %zu", why, at);
 		return NULL;
 	}
-	for (; end < n; end++) {
+	for (; end < n && (end % ALLOWANCE_PIECE || allowance_spend(0)); end++) {
 		if (!strchr(" \t\r\n", p[end])) {
 			json_object_put(root);
 			err_set(err, E_FORMAT, "JSON: unexpected bytes after the value, at byte %zu", end);
 			return NULL;
 		}
 	}
+	if (allowance_why())
+		return ended(root, n, err);
 	return (struct json *)(uintptr_t)present(root);
+}
+
+static void drop_object(void *o)
+{
+	json_object_put(o);
+}
+
+/* Frees what is in an array or an object.  False: the allowance said no, and some is left. */
+static bool empty(struct json_object *o)
+{
+	struct lh_entry *e;
+
+	if (json_object_is_type(o, json_type_array))
+		for (size_t n = json_object_array_length(o); n; n--) {
+			if (!allowance_spend(0) || !empty(json_object_array_get_idx(o, n - 1)))
+				return false;
+			json_object_array_del_idx(o, n - 1, 1);
+		}
+	else if (json_object_is_type(o, json_type_object))
+		while ((e = lh_table_head(json_object_get_object(o)))) {
+			if (!allowance_spend(0) || !empty((struct json_object *)lh_entry_v(e)))
+				return false;
+			lh_table_delete_entry(json_object_get_object(o), e);
+		}
+	return true;
 }
 
 void json_free(struct json *root)
 {
-	if (!is_null(root))
-		json_object_put(raw(root));
+	if (is_null(root))
+		return;
+	/* A text of two million values takes a tenth of a second to free. */
+	if (allowance_on() && !empty(raw(root)) && allowance_free_later(drop_object, raw(root)))
+		return;
+	json_object_put(raw(root));
 }
 
 enum json_kind json_kind(const struct json *j)
@@ -512,7 +581,7 @@ int json_get_str(const struct json *j, const char *key, const char *deflt, const
 	return wrong_type(key, "a string", v, err);
 }
 
-void json_put_inside(struct buf *b, const char *s, size_t n)
+static void put_piece(struct buf *b, const char *s, size_t n)
 {
 	size_t start = 0, i = 0;
 	uint32_t cp;
@@ -544,6 +613,14 @@ void json_put_inside(struct buf *b, const char *s, size_t n)
 		start = i;
 	}
 	buf_put(b, s + start, n - start);
+}
+
+void json_put_inside(struct buf *b, const char *s, size_t n)
+{
+	for (size_t k; n && allowance_spend(0); s += k, n -= k) {
+		k = utf8_piece(s, n, ALLOWANCE_PIECE);
+		put_piece(b, s, k);
+	}
 }
 
 void json_put_str(struct buf *b, const char *s, size_t n)
@@ -582,6 +659,8 @@ void json_put(struct buf *b, const struct json *j)
 	bool flag = false, first = true;
 	size_t n;
 
+	if (!allowance_spend(1))
+		return;
 	switch (json_kind(j)) {
 	case JSON_NULL: buf_puts(b, "null"); break;
 	case JSON_BOOL:
@@ -596,7 +675,7 @@ void json_put(struct buf *b, const struct json *j)
 		break;
 	case JSON_ARRAY:
 		buf_putc(b, '[');
-		for (size_t i = 0; i < json_len(j); i++) {
+		for (size_t i = 0; i < json_len(j) && !allowance_why(); i++) {
 			if (i)
 				buf_putc(b, ',');
 			json_put(b, json_at(j, i));
@@ -605,7 +684,7 @@ void json_put(struct buf *b, const struct json *j)
 		break;
 	case JSON_OBJECT:
 		buf_putc(b, '{');
-		for (c = json_first(j); json_next(&c, &key, &v); first = false) {
+		for (c = json_first(j); !allowance_why() && json_next(&c, &key, &v); first = false) {
 			if (!first)
 				buf_putc(b, ',');
 			json_put_cstr(b, key);

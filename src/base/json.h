@@ -70,7 +70,8 @@ int json_get_double(const struct json *j, const char *key, double deflt, double 
 int json_get_bool(const struct json *j, const char *key, bool deflt, bool *out, struct err *err);
 int json_get_str(const struct json *j, const char *key, const char *deflt, const char **out, struct err *err);
 
-/* Writing.  json_put_str quotes and escapes s[0..n), which must be UTF-8; bytes
+/* Writing.  Under an allowance (allowance.h) that says no, texts end anywhere: they are JSON no more, and no one
+ * waits for them.  json_put_str quotes and escapes s[0..n), which must be UTF-8; bytes
  * that are not become U+FFFD.  json_put_double writes the shortest text that
  * reads back the same, null for NaN and infinities. */
 void json_put_str(struct buf *b, const char *s, size_t n);

@@ -1,6 +1,8 @@
 /* utf8.c - see utf8.h. */
 #include "base/utf8.h"
 
+#include "base/allowance.h"
+
 /* Length by first byte, and the bounds of the second, after table 3-7 of the
  * Unicode standard: that table is what excludes overlong forms and surrogates. */
 static int lead(unsigned char c, unsigned char *lo, unsigned char *hi)
@@ -108,6 +110,27 @@ size_t utf8_valid(const char *p, size_t n)
 				return i;
 			i += (size_t)len;
 		}
+	}
+	return n;
+}
+
+size_t utf8_piece(const char *p, size_t n, size_t most)
+{
+	size_t k = most;
+
+	if (n <= most)
+		return n;
+	while (k > most - 3 && (p[k] & 0xC0) == 0x80)
+		k--;
+	return k;
+}
+
+size_t utf8_valid_piecewise(const char *p, size_t n)
+{
+	for (size_t i = 0, k, at; i < n && allowance_spend(0); i += k) {
+		k = utf8_piece(p + i, n - i, ALLOWANCE_PIECE);
+		if ((at = utf8_valid(p + i, k)) < k)
+			return i + at;
 	}
 	return n;
 }

@@ -17,6 +17,13 @@ int utf8_encode(uint32_t cp, char *out);
 /* Offset of the first invalid byte of p[0..n), or n when all is valid. */
 size_t utf8_valid(const char *p, size_t n);
 
+/* The same for a text that a request brings, with looks at the thread's allowance (allowance.h) on the way: what is
+ * behind the place where that says no counts as valid, and allowance_why() is set. */
+size_t utf8_valid_piecewise(const char *p, size_t n);
+
+/* Bytes of a piece of p[0..n), at most `most` (4 or more), that ends between two characters if the text is valid. */
+size_t utf8_piece(const char *p, size_t n, size_t most);
+
 /* How many bytes at the end of p[0..n) begin a sequence that more bytes could
  * complete (0 to 3).  Those must be held back when streaming. */
 size_t utf8_incomplete_tail(const char *p, size_t n);

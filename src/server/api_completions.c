@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "server/complete.h"
 #include "server/inside.h"
 #include "server/routes.h"
@@ -61,7 +62,7 @@ static int read_ids(struct generation *g, int i, const struct json *ids, const c
 {
 	char where[80], expected[60];
 
-	for (size_t k = 0; k < json_len(ids); k++) {
+	for (size_t k = 0; k < json_len(ids) && allowance_spend(1); k++) {
 		int64_t id;
 
 		if (json_to_int(json_at(ids, k), &id) || id < 0 || id >= g->served->vocab) {

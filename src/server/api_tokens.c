@@ -203,7 +203,7 @@ static int read_detokenize(struct generation *g, const char *bytes, size_t n, st
 		return r;
 	if (!v)
 		return problem_set(p, 400, "missing_field", "tokens", "tokens is missing: an array of token ids");
-	for (size_t i = 0; i < json_len(v); i++) {
+	for (size_t i = 0; i < json_len(v) && allowance_spend(1); i++) {
 		if (json_to_int(json_at(v, i), &id) || id < 0 || id >= g->served->vocab) {
 			snprintf(where, sizeof where, "tokens[%zu]", i);
 			snprintf(expected, sizeof expected, "a token id from 0 to %d", g->served->vocab - 1);

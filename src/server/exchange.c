@@ -518,6 +518,7 @@ enum { HEAVY_BYTES = 256 << 10, HEAVY_STEPS = 4000000 };
 
 void exchange_prepare(struct exchange *x)
 {
+	struct server *s = x->srv; /* x may be gone once it is posted */
 	struct allowance a;
 	size_t n = x->body.n;
 	uint64_t all;
@@ -533,10 +534,11 @@ void exchange_prepare(struct exchange *x)
 	if (a.why && !x->problem.status)
 		problem_set(&x->problem, 400, "too_much_work", NULL, "%s", a.why);
 	x->heavy = n > HEAVY_BYTES || all - a.left > HEAVY_STEPS;
-	pthread_mutex_lock(&x->srv->lock);
+	pthread_mutex_lock(&s->lock);
 	x->prepared = true;
 	post(x);
-	pthread_mutex_unlock(&x->srv->lock);
+	pthread_mutex_unlock(&s->lock);
+	allowance_settle(&a);
 }
 
 static void deliver(struct exchange *x, bool prepared)

@@ -334,7 +334,7 @@ struct json *images_parts(struct images *im, const struct json *messages, struct
 	int r = 0;
 
 	show_none(im);
-	for (size_t i = 0; i < json_len(messages) && !some; i++)
+	for (size_t i = 0; i < json_len(messages) && !some && allowance_spend(0); i++)
 		some = marked_content(json_at(messages, i), &n) != NULL;
 	if (!some || !im->sight)
 		return NULL;

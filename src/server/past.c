@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 
 struct text {
 	const char *p;
@@ -103,6 +104,8 @@ static void put_canonical(struct buf *b, const struct json *j)
 	int64_t whole;
 	double d = 0;
 
+	if (!allowance_spend(1))
+		return;
 	switch (json_kind(j)) {
 	case JSON_INT:
 	case JSON_DOUBLE:
@@ -115,7 +118,7 @@ static void put_canonical(struct buf *b, const struct json *j)
 		break;
 	case JSON_ARRAY:
 		buf_putc(b, '[');
-		for (i = 0; i < n; i++) {
+		for (i = 0; i < n && !allowance_why(); i++) {
 			put_canonical(b, json_at(j, i));
 			buf_putc(b, ',');
 		}
@@ -127,7 +130,7 @@ static void put_canonical(struct buf *b, const struct json *j)
 			;
 		qsort(m, i, sizeof *m, by_name);
 		buf_putc(b, '{');
-		for (n = i, i = 0; i < n; i++) {
+		for (n = i, i = 0; i < n && !allowance_why(); i++) {
 			json_put_cstr(b, m[i].name);
 			buf_putc(b, ':');
 			put_canonical(b, m[i].value);
@@ -228,7 +231,7 @@ void past_read(struct past *h, struct turns *turns, enum turn_replay mode, const
 	h->n = (int)json_len(messages);
 	h->turn = xcalloc((size_t)h->n + 1, sizeof *h->turn);
 	h->end = first_key(context);
-	for (int i = 0; i < h->n; i++) {
+	for (int i = 0; i < h->n && allowance_spend(1); i++) {
 		const struct json *m = json_at(messages, (size_t)i);
 		struct turn *t;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 
 void prompt_init(struct prompt *p)
 {
@@ -24,7 +25,7 @@ static void find_user(struct prompt *p)
 	size_t at = 0;
 
 	p->user = xcalloc(o->n_runs + 1, sizeof *p->user);
-	for (size_t i = 0; i < o->n_runs; at = o->runs[i++].end) {
+	for (size_t i = 0; i < o->n_runs && allowance_spend(0); at = o->runs[i++].end) {
 		if (!o->runs[i].user || o->runs[i].end == at)
 			continue;
 		if (p->n_user && p->user[p->n_user - 1].end == at)
@@ -42,7 +43,7 @@ static void find_turns(struct prompt *p, const struct json *messages)
 	size_t at = 0, n;
 	int seen = -1;
 
-	for (size_t i = 0; i < o->n_runs; at = o->runs[i++].end) {
+	for (size_t i = 0; i < o->n_runs && allowance_spend(0); at = o->runs[i++].end) {
 		int m = o->runs[i].message;
 		const char *role;
 
@@ -69,7 +70,8 @@ static void find_header(struct prompt *p, const struct template *t, const struct
 	bare.add_generation_prompt = false;
 	template_output_init(&o);
 	if (!template_render(t, &bare, &o, NULL)) {
-		while (n < o.text.n && n < p->out.text.n && o.text.p[n] == p->out.text.p[n])
+		while (n < o.text.n && n < p->out.text.n && o.text.p[n] == p->out.text.p[n] &&
+		       (n % ALLOWANCE_PIECE || allowance_spend(0)))
 			n++;
 		p->part[2] = n;
 	}
@@ -115,7 +117,7 @@ struct walk {
 /* The first token that does not end at or before this byte. */
 static size_t walk_to(struct walk *w, size_t byte)
 {
-	for (; w->k < w->ids->n; w->k++) {
+	for (; w->k < w->ids->n && allowance_spend(0); w->k++) {
 		size_t len = 0;
 
 		tokenizer_token_bytes(w->t, w->ids->id[w->k], &len);
@@ -153,7 +155,7 @@ void prompt_messages(const struct prompt *p, const struct tokenizer *t, const st
 
 	for (int i = 0; i < n; i++)
 		at[i] = -1;
-	for (size_t i = 0; i < o->n_runs; from = o->runs[i++].end) {
+	for (size_t i = 0; i < o->n_runs && allowance_spend(0); from = o->runs[i++].end) {
 		int m = o->runs[i].message;
 
 		if (m >= 0 && m < n && at[m] < 0 && o->runs[i].end > from)

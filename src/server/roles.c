@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/digest.h"
 
 /* Around the text of a system message that is told as the user's. */
@@ -320,7 +321,7 @@ static struct json *fit_turns(const struct roles *r, struct json *messages)
 
 	buf_init(&f.later);
 	buf_init(&b);
-	for (size_t i = put_systems(&f, messages); i < json_len(messages); i++)
+	for (size_t i = put_systems(&f, messages); i < json_len(messages) && allowance_spend(1); i++)
 		put_message(&f, json_at(messages, i));
 	end_calls(&f);
 	put_turns(&b, &f);

@@ -443,6 +443,8 @@ _Noreturn void jr_fail(struct jrender *r, int code, const char *fmt, ...) __attr
 void *jr_alloc(struct jrender *r, size_t n); /* E_LIMIT beyond memory_max */
 void *jr_array(struct jrender *r, size_t n, size_t size);
 void jr_steps(struct jrender *r, uint64_t n); /* E_LIMIT beyond steps_max */
+/* memcpy, with looks at the allowance on the way (base/allowance.h). */
+void jr_copy(struct jrender *r, char *to, const char *from, size_t n);
 static inline void jr_bytes(struct jrender *r, size_t n)
 {
 	jr_steps(r, n / 16 + 1);

@@ -33,8 +33,7 @@ void sb_reserve(struct jrender *r, struct sb *b, size_t more)
 	if (cap < b->n + more)
 		cap = b->n + more;
 	p = jr_alloc(r, cap);
-	if (b->n)
-		memcpy(p, b->p, b->n);
+	jr_copy(r, p, b->p, b->n);
 	b->p = p;
 	b->cap = cap;
 }
@@ -64,7 +63,7 @@ void sb_put(struct jrender *r, struct sb *b, const char *p, size_t n, uint32_t o
 	if (n > b->max - b->n)
 		jr_fail(r, E_LIMIT, "output of more than %zu bytes", b->max);
 	sb_reserve(r, b, n);
-	memcpy(b->p + b->n, p, n);
+	jr_copy(r, b->p + b->n, p, n);
 	b->n += n;
 	add_run(r, b, b->n, origin);
 }
@@ -142,7 +141,7 @@ struct jstr *str_copy(struct jrender *r, const char *p, size_t n)
 {
 	char *q = jr_alloc(r, n ? n : 1);
 
-	memcpy(q, p, n);
+	jr_copy(r, q, p, n);
 	return str_new(r, q, n, ORIGIN_TEXT);
 }
 

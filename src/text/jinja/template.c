@@ -212,6 +212,18 @@ void jr_steps(struct jrender *r, uint64_t n)
 		jr_fail(r, E_LIMIT, "more than %llu steps", (unsigned long long)r->lim->steps_max);
 }
 
+void jr_copy(struct jrender *r, char *to, const char *from, size_t n)
+{
+	enum { PIECE = 1 << 20 };
+
+	for (size_t k; n; to += k, from += k, n -= k) {
+		k = n < PIECE ? n : PIECE;
+		memcpy(to, from, k);
+		if (n > k)
+			jr_steps(r, 0);
+	}
+}
+
 void jr_enter(struct jrender *r)
 {
 	r->steps++;
@@ -252,8 +264,10 @@ struct value v_from_json(struct jrender *r, const struct json *j, uint32_t origi
 	case JSON_ARRAY:
 		jr_enter(r);
 		l = list_new(r, json_len(j));
-		for (size_t k = 0; k < l->n; k++)
+		for (size_t k = 0; k < l->n; k++) {
+			jr_steps(r, 1);
 			l->v[k] = v_from_json(r, json_at(j, k), origin, copy);
+		}
 		jr_leave(r);
 		return v_list(l);
 	case JSON_OBJECT:

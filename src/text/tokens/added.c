@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/utf8.h"
 
 void added_init(struct added *a, const struct added_token *token, size_t n_bytes)
@@ -88,6 +89,8 @@ static void take_in_space(const char *p, size_t n, size_t at, struct added_match
 bool added_next(const struct added *a, const char *p, size_t n, size_t at, added_may *may, void *ctx,
                 struct added_match *m)
 {
+	size_t look = at + ALLOWANCE_PIECE; /* where to look at the allowance next */
+
 	if (!a->n)
 		return false;
 	for (size_t i = at; i < n; i++) {
@@ -95,6 +98,11 @@ bool added_next(const struct added *a, const char *p, size_t n, size_t at, added
 		const struct added_token *best = NULL;
 		size_t end = 0;
 
+		if (i >= look) {
+			if (!allowance_spend(0))
+				return false;
+			look = i + ALLOWANCE_PIECE;
+		}
 		if (!a->first[(unsigned char)p[i]])
 			continue;
 		for (size_t k = i; k < n; k++) {

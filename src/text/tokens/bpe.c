@@ -102,7 +102,7 @@ static size_t first_symbols(const struct token_model *m, const char *p, size_t n
 	struct tokens one = { id, 0, n }; /* never grows: a character leaves at most as many as it has bytes */
 	bool fused = false;
 
-	for (size_t i = 0, len; i < n; i += len) {
+	for (size_t i = 0, len; i < n && allowance_spend(0); i += len) {
 		int32_t k;
 
 		len = 1;
@@ -203,9 +203,12 @@ static void join_many(const struct bpe *b, const int32_t *id, size_t n, struct b
 {
 	size_t n_heap = 0;
 
-	for (size_t i = 0; i < n; i++)
-		sym[i] = (struct bpe_sym){ id[i], (uint32_t)i - 1, (uint32_t)i + 1 };
 	/* A piece may be a whole text: what is broken off here is not used. */
+	for (size_t i = 0; i < n; i++) {
+		if (!allowance_spend(0))
+			return;
+		sym[i] = (struct bpe_sym){ id[i], (uint32_t)i - 1, (uint32_t)i + 1 };
+	}
 	for (size_t i = 0; i < n && allowance_spend(0); i++)
 		n_heap += candidate(b, sym, (uint32_t)i, n, &heap[n_heap]);
 	for (size_t i = n_heap / 2; i-- > 0;)
@@ -230,7 +233,7 @@ static void join_many(const struct bpe *b, const int32_t *id, size_t n, struct b
 		if (i && candidate(b, sym, sym[i].prev, n, &heap[n_heap]))
 			sift_up(heap, n_heap++);
 	}
-	for (size_t i = 0; i < n; i = sym[i].next)
+	for (size_t i = 0; i < n && allowance_spend(0); i = sym[i].next)
 		tokens_put(out, sym[i].id);
 }
 
@@ -250,7 +253,8 @@ static void encode(const struct token_model *m, struct token_work *w, const char
 	heap = token_work_get(w, size_mul(n, 2 * sizeof *heap + sizeof *sym + sizeof *id));
 	sym = (struct bpe_sym *)(heap + 2 * n);
 	id = (int32_t *)(sym + n);
-	n = first_symbols(m, p, n, id);
+	if (!(n = first_symbols(m, p, n, id)))
+		return;
 	if (n <= SHORT_PIECE)
 		join_few(b, id, n, out);
 	else

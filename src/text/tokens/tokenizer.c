@@ -613,7 +613,7 @@ static int check_text(const char *text, size_t n, const struct text_range *user,
 
 	if (n > TOKENIZER_TEXT_MAX)
 		return err_set(err, E_LIMIT, "text: %zu bytes, more than %d", n, TOKENIZER_TEXT_MAX);
-	if ((at = utf8_valid(text, n)) < n)
+	if ((at = utf8_valid_piecewise(text, n)) < n)
 		return err_set(err, E_ARG, "text: invalid UTF-8 at byte %zu (0x%02X)", at, (unsigned char)text[at]);
 	for (size_t i = 0; i < n_user; i++) {
 		if (user[i].start < last || user[i].end < user[i].start || user[i].end > n)
@@ -666,7 +666,7 @@ void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bo
 	struct detok d;
 
 	detok_init(&d, t, skip_special);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n && allowance_spend(1); i++)
 		detok_put(&d, id[i], out);
 	detok_flush(&d, out);
 }
