@@ -134,47 +134,48 @@ static bool is_short(const struct request *r)
 	return r->n_tok - r->pos <= FAIR_QUANTUM;
 }
 
+/* The best request met so far and the best short one; of equal rank the first. */
+struct candidates {
+	struct request *best, *quick;
+	int64_t at, quick_at; /* their ranks */
+};
+
+static void consider(struct candidates *c, struct request *r, int64_t at)
+{
+	if (!c->best || at > c->at) {
+		c->best = r;
+		c->at = at;
+	}
+	if (is_short(r) && (!c->quick || at > c->quick_at)) {
+		c->quick = r;
+		c->quick_at = at;
+	}
+}
+
 /* The best of a client's, and its rank: of the highest rank the first, those that run
  * before those that wait; but a short one before a long one, within bounds. */
 static struct request *best_of(struct engine *e, const struct client *c, bool waiting, int64_t now, int64_t top,
                                int64_t *its)
 {
 	struct sched *s = &e->sched;
-	struct request *best = NULL, *quick = NULL;
-	int64_t quick_at = 0, at;
+	struct candidates met = { 0 };
 
-	for (int i = 0; i < s->n_run; i++) {
-		struct request *r = s->run[i];
-
-		if (r->client != c || !computes(e, r))
-			continue;
-		at = rank(r, now, top);
-		if (!best || at > *its) {
-			best = r;
-			*its = at;
-		}
-		if (is_short(r) && (!quick || at > quick_at)) {
-			quick = r;
-			quick_at = at;
-		}
-	}
+	for (int i = 0; i < s->n_run; i++)
+		if (s->run[i]->client == c && computes(e, s->run[i]))
+			consider(&met, s->run[i], rank(s->run[i], now, top));
 	/* The list is by priority: its head is best unless others have waited longer. */
 	for (struct request *r = c->waiting; r && waiting && c->shut != s->round; r = r->next) {
 		if (r->skip == s->round)
 			continue;
-		at = rank(r, now, top);
-		if (!best || at > *its) {
-			best = r;
-			*its = at;
-		}
-		if (is_short(r) && (!quick || at > quick_at)) {
-			quick = r;
-			quick_at = at;
-		}
-		if (!s->fair.n_ranked && quick)
+		consider(&met, r, rank(r, now, top));
+		if (!s->fair.n_ranked && met.quick)
 			break;
 	}
-	return quick && !is_short(best) && quick_at == *its && c->favour < FAIR_FAVOUR ? quick : best;
+	if (!met.best)
+		return NULL;
+	*its = met.at;
+	return met.quick && !is_short(met.best) && met.quick_at == met.at && c->favour < FAIR_FAVOUR ? met.quick :
+	                                                                                               met.best;
 }
 
 /* r's client has a long prompt that r went before. */

@@ -7,6 +7,28 @@
 
 #include "store/gguf_model.h"
 
+/* Names that several families share but for the module, `at`, that they stand in.  clang-format would put the whole list
+ * of a macro in columns. */
+/* clang-format off */
+#define MAMBA_NAMES(at)                                             \
+	{ "ssm_in.weight", at ".in_proj.weight", NULL, 0 },         \
+	{ "ssm_conv1d.weight", at ".conv1d.weight", &gguf_conv, 0 }, \
+	{ "ssm_conv1d.bias", at ".conv1d.bias", NULL, 0 },          \
+	{ "ssm_a", at ".A_log", &gguf_log_minus, 0 },               \
+	{ "ssm_d", at ".D", NULL, 0 },                              \
+	{ "ssm_dt.bias", at ".dt_bias", NULL, 0 },                  \
+	{ "ssm_norm.weight", at ".norm.weight", NULL, 0 },          \
+	{ "ssm_out.weight", at ".out_proj.weight", NULL, 0 }
+#define EXPERT_NAMES(at)                                                           \
+	{ "ffn_gate_exps.weight", at ".switch_mlp.gate_proj.weight", NULL, 0 },    \
+	{ "ffn_up_exps.weight", at ".switch_mlp.up_proj.weight", NULL, 0 },        \
+	{ "ffn_down_exps.weight", at ".switch_mlp.down_proj.weight", NULL, 0 }
+#define SHARED_EXPERT_NAMES(at)                                       \
+	{ "ffn_gate_shexp.weight", at ".gate_proj.weight", NULL, 0 }, \
+	{ "ffn_up_shexp.weight", at ".up_proj.weight", NULL, 0 },     \
+	{ "ffn_down_shexp.weight", at ".down_proj.weight", NULL, 0 }
+/* clang-format on */
+
 const struct gguf_name gguf_top_names[] = {
 	{ "token_embd.weight", "model.embed_tokens.weight", NULL, 0 },
 	{ "output.weight", "lm_head.weight", NULL, 0 },
@@ -43,14 +65,10 @@ const struct gguf_name gguf_block_names[] = {
 	{ "ffn_down.weight", "mlp.down_proj.weight", NULL, 0 },
 	{ "ffn_down.bias", "mlp.down_proj.bias", NULL, 0 },
 	{ "ffn_gate_inp.weight", "mlp.gate.weight", NULL, 0 },
-	{ "ffn_gate_exps.weight", "mlp.switch_mlp.gate_proj.weight", NULL, 0 },
-	{ "ffn_up_exps.weight", "mlp.switch_mlp.up_proj.weight", NULL, 0 },
-	{ "ffn_down_exps.weight", "mlp.switch_mlp.down_proj.weight", NULL, 0 },
+	EXPERT_NAMES("mlp"),
 	{ "ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj", NULL, 0 },
 	{ "ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight", &gguf_row, 0 },
-	{ "ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", NULL, 0 },
-	{ "ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight", NULL, 0 },
-	{ "ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight", NULL, 0 },
+	SHARED_EXPERT_NAMES("mlp.shared_expert"),
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -127,9 +145,7 @@ static const struct gguf_name olmo[] = {
 
 static const struct gguf_name minimax[] = {
 	{ "ffn_gate_inp.weight", "block_sparse_moe.gate.weight", NULL, 0 },
-	{ "ffn_gate_exps.weight", "block_sparse_moe.switch_mlp.gate_proj.weight", NULL, 0 },
-	{ "ffn_up_exps.weight", "block_sparse_moe.switch_mlp.up_proj.weight", NULL, 0 },
-	{ "ffn_down_exps.weight", "block_sparse_moe.switch_mlp.down_proj.weight", NULL, 0 },
+	EXPERT_NAMES("block_sparse_moe"),
 	{ "exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
@@ -170,9 +186,7 @@ static const struct gguf_name gpt_oss[] = {
 
 static const struct gguf_name glm4_moe[] = {
 	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
-	{ "ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight", NULL, 0 },
-	{ "ffn_up_shexp.weight", "mlp.shared_experts.up_proj.weight", NULL, 0 },
-	{ "ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight", NULL, 0 },
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
 	{ "exp_probs_b.bias", "mlp.gate.e_score_correction_bias", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
@@ -223,14 +237,7 @@ static const struct gguf_name falcon_h1[] = {
 	{ "ffn_gate.weight", "feed_forward.gate_proj.weight", NULL, 0 },
 	{ "ffn_up.weight", "feed_forward.up_proj.weight", NULL, 0 },
 	{ "ffn_down.weight", "feed_forward.down_proj.weight", NULL, 0 },
-	{ "ssm_in.weight", "mamba.in_proj.weight", NULL, 0 },
-	{ "ssm_conv1d.weight", "mamba.conv1d.weight", &gguf_conv, 0 },
-	{ "ssm_conv1d.bias", "mamba.conv1d.bias", NULL, 0 },
-	{ "ssm_a", "mamba.A_log", &gguf_log_minus, 0 },
-	{ "ssm_d", "mamba.D", NULL, 0 },
-	{ "ssm_dt.bias", "mamba.dt_bias", NULL, 0 },
-	{ "ssm_norm.weight", "mamba.norm.weight", NULL, 0 },
-	{ "ssm_out.weight", "mamba.out_proj.weight", NULL, 0 },
+	MAMBA_NAMES("mamba"),
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -238,23 +245,12 @@ static const struct gguf_name granite[] = {
 	{ "attn_q.weight", "self_attn.q_proj.weight", &gguf_permuted, 0 },
 	{ "attn_k.weight", "self_attn.k_proj.weight", &gguf_permuted, 0 },
 	{ "ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", NULL, 0 },
-	{ "ffn_gate_exps.weight", "block_sparse_moe.switch_mlp.gate_proj.weight", NULL, 0 },
-	{ "ffn_up_exps.weight", "block_sparse_moe.switch_mlp.up_proj.weight", NULL, 0 },
-	{ "ffn_down_exps.weight", "block_sparse_moe.switch_mlp.down_proj.weight", NULL, 0 },
-	{ "ffn_gate_shexp.weight", "mlp.gate_proj.weight", NULL, 0 },
-	{ "ffn_up_shexp.weight", "mlp.up_proj.weight", NULL, 0 },
-	{ "ffn_down_shexp.weight", "mlp.down_proj.weight", NULL, 0 },
+	EXPERT_NAMES("block_sparse_moe"),
+	SHARED_EXPERT_NAMES("mlp"),
 	{ "ffn_gate.weight", "mlp.gate_proj.weight", NULL, 0 },
 	{ "ffn_up.weight", "mlp.up_proj.weight", NULL, 0 },
 	{ "ffn_down.weight", "mlp.down_proj.weight", NULL, 0 },
-	{ "ssm_in.weight", "mamba.in_proj.weight", NULL, 0 },
-	{ "ssm_conv1d.weight", "mamba.conv1d.weight", &gguf_conv, 0 },
-	{ "ssm_conv1d.bias", "mamba.conv1d.bias", NULL, 0 },
-	{ "ssm_a", "mamba.A_log", &gguf_log_minus, 0 },
-	{ "ssm_d", "mamba.D", NULL, 0 },
-	{ "ssm_dt.bias", "mamba.dt_bias", NULL, 0 },
-	{ "ssm_norm.weight", "mamba.norm.weight", NULL, 0 },
-	{ "ssm_out.weight", "mamba.out_proj.weight", NULL, 0 },
+	MAMBA_NAMES("mamba"),
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -277,14 +273,7 @@ static const struct gguf_name nemotron[] = {
 	{ "ffn_latent_down.weight", "mixer.fc1_latent_proj.weight", NULL, 0 },
 	{ "ffn_latent_up.weight", "mixer.fc2_latent_proj.weight", NULL, 0 },
 	{ "exp_probs_b.bias", "mixer.gate.e_score_correction_bias", NULL, 0 },
-	{ "ssm_in.weight", "mixer.in_proj.weight", NULL, 0 },
-	{ "ssm_conv1d.weight", "mixer.conv1d.weight", &gguf_conv, 0 },
-	{ "ssm_conv1d.bias", "mixer.conv1d.bias", NULL, 0 },
-	{ "ssm_a", "mixer.A_log", &gguf_log_minus, 0 },
-	{ "ssm_d", "mixer.D", NULL, 0 },
-	{ "ssm_dt.bias", "mixer.dt_bias", NULL, 0 },
-	{ "ssm_norm.weight", "mixer.norm.weight", NULL, 0 },
-	{ "ssm_out.weight", "mixer.out_proj.weight", NULL, 0 },
+	MAMBA_NAMES("mixer"),
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -303,9 +292,7 @@ static const struct gguf_name lfm2[] = {
 	{ "ffn_up.weight", "feed_forward.w3.weight", NULL, 0 },
 	{ "ffn_down.weight", "feed_forward.w2.weight", NULL, 0 },
 	{ "ffn_gate_inp.weight", "feed_forward.gate.weight", NULL, 0 },
-	{ "ffn_gate_exps.weight", "feed_forward.switch_mlp.gate_proj.weight", NULL, 0 },
-	{ "ffn_up_exps.weight", "feed_forward.switch_mlp.up_proj.weight", NULL, 0 },
-	{ "ffn_down_exps.weight", "feed_forward.switch_mlp.down_proj.weight", NULL, 0 },
+	EXPERT_NAMES("feed_forward"),
 	{ "exp_probs_b.bias", "feed_forward.expert_bias", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
