@@ -30,7 +30,7 @@ static struct op_cost *row_of(struct profile *f, const char *op, const char *wha
 	return &r[i];
 }
 
-static void add(struct profile *f, const char *op, const char *what, int64_t since, const struct op_cost *cost)
+static void profile_add(struct profile *f, const char *op, const char *what, int64_t since, const struct op_cost *cost)
 {
 	struct op_cost *r = row_of(f, op, what);
 
@@ -102,7 +102,7 @@ static void timed_embed(struct pass *p, float *out, const struct weight *table)
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->embed(p, out, table);
-	add(of(p), "embed", "", t, &c);
+	profile_add(of(p), "embed", "", t, &c);
 }
 
 static void timed_bring(struct pass *p, float *x, int cols, int level)
@@ -111,7 +111,7 @@ static void timed_bring(struct pass *p, float *x, int cols, int level)
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->bring(p, x, cols, level);
-	add(of(p), "bring", "", t, &c);
+	profile_add(of(p), "bring", "", t, &c);
 }
 
 static void timed_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
@@ -120,7 +120,7 @@ static void timed_norm(struct pass *p, float *out, const float *in, int n, int c
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->norm(p, out, in, n, cols, gain, eps);
-	add(of(p), "norm", "", t, &c);
+	profile_add(of(p), "norm", "", t, &c);
 }
 
 static void timed_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols)
@@ -139,7 +139,7 @@ static void timed_linear(struct pass *p, const struct linear *job, int n_job, co
 	}
 	t = clock_monotonic_ns();
 	of(p)->inner->linear(p, job, n_job, in, n, cols);
-	add(of(p), "linear", what, t, &c);
+	profile_add(of(p), "linear", what, t, &c);
 }
 
 static void timed_by_head(struct pass *p, float *out, const struct by_head *h, const float *in, int n)
@@ -153,7 +153,7 @@ static void timed_by_head(struct pass *p, float *out, const struct by_head *h, c
 		add_product(&c, p, &h->w[i], n, 1);
 	t = clock_monotonic_ns();
 	of(p)->inner->by_head(p, out, h, in, n);
-	add(of(p), "by_head", what, t, &c);
+	profile_add(of(p), "by_head", what, t, &c);
 }
 
 static void timed_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
@@ -163,7 +163,7 @@ static void timed_kv_append(struct pass *p, const struct attn *a, float *q, size
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->kv_append(p, a, q, q_row, q_head, k, v, view, layer);
-	add(of(p), "kv_append", "", t, &c);
+	profile_add(of(p), "kv_append", "", t, &c);
 }
 
 /* Positions of which n rows from pos on see something. */
@@ -193,7 +193,7 @@ static void timed_attend(struct pass *p, float *out, const struct attn *a, const
 		c.float_ops = ops;
 	t = clock_monotonic_ns();
 	of(p)->inner->attend(p, out, a, q, gate, q_row, q_head, view, layer);
-	add(of(p), "attend", "", t, &c);
+	profile_add(of(p), "attend", "", t, &c);
 }
 
 /* Bytes of tails and S, and of tape rows, that a step moves in one layer. */
@@ -221,7 +221,7 @@ static void timed_conv(struct pass *p, float *out, const struct conv *conv, int 
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->conv(p, out, conv, n_conv, in, at, n, view, layer);
-	add(of(p), "conv", "", t, &c);
+	profile_add(of(p), "conv", "", t, &c);
 }
 
 static void timed_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,
@@ -239,7 +239,7 @@ static void timed_recur(struct pass *p, float *out, const struct recur *r, const
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->recur(p, out, r, in, view, layer);
-	add(of(p), "recur", "", t, &c);
+	profile_add(of(p), "recur", "", t, &c);
 }
 
 static void timed_moe(struct pass *p, float *out, bool add_to, const struct moe *m, const float *in, const float *by,
@@ -263,7 +263,7 @@ static void timed_moe(struct pass *p, float *out, bool add_to, const struct moe 
 	}
 	t = clock_monotonic_ns();
 	of(p)->inner->moe(p, out, add_to, m, in, by, n, cols);
-	add(of(p), "moe", "", t, &c);
+	profile_add(of(p), "moe", "", t, &c);
 }
 
 static void timed_add(struct pass *p, float *x, const float *y, int n, int cols, float scale)
@@ -272,7 +272,7 @@ static void timed_add(struct pass *p, float *x, const float *y, int n, int cols,
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->add(p, x, y, n, cols, scale);
-	add(of(p), "add", "", t, &c);
+	profile_add(of(p), "add", "", t, &c);
 }
 
 static void timed_map(struct pass *p, float *x, int n, int cols, float scale, float cap)
@@ -281,7 +281,7 @@ static void timed_map(struct pass *p, float *x, int n, int cols, float scale, fl
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->map(p, x, n, cols, scale, cap);
-	add(of(p), "map", "", t, &c);
+	profile_add(of(p), "map", "", t, &c);
 }
 
 static void timed_mul(struct pass *p, float *x, const float *y, size_t y_ld, int each, int n, int cols)
@@ -290,7 +290,7 @@ static void timed_mul(struct pass *p, float *x, const float *y, size_t y_ld, int
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->mul(p, x, y, y_ld, each, n, cols);
-	add(of(p), "mul", "", t, &c);
+	profile_add(of(p), "mul", "", t, &c);
 }
 
 static void timed_layer_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain,
@@ -300,7 +300,7 @@ static void timed_layer_norm(struct pass *p, float *out, const float *in, int n,
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->layer_norm(p, out, in, n, cols, gain, bias, eps);
-	add(of(p), "layer_norm", "", t, &c);
+	profile_add(of(p), "layer_norm", "", t, &c);
 }
 
 static void timed_blend(struct pass *p, float *out, size_t out_ld, const float *a, const float *b, const float *by,
@@ -310,7 +310,7 @@ static void timed_blend(struct pass *p, float *out, size_t out_ld, const float *
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->blend(p, out, out_ld, a, b, by, n, cols);
-	add(of(p), "blend", "", t, &c);
+	profile_add(of(p), "blend", "", t, &c);
 }
 
 static void timed_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
@@ -319,7 +319,7 @@ static void timed_gather(struct pass *p, float *out, const float *in, const int3
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->gather(p, out, in, index, n, cols);
-	add(of(p), "gather", "", t, &c);
+	profile_add(of(p), "gather", "", t, &c);
 }
 
 /* ---- on and off ---- */

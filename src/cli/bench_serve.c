@@ -366,7 +366,7 @@ static struct event_base *precise_base(void)
 	return base;
 }
 
-static void run(struct bench *b)
+static void bench_requests(struct bench *b)
 {
 	signal(SIGPIPE, SIG_IGN);
 	raise_descriptors();
@@ -401,7 +401,7 @@ int cmd_bench_serve(const struct options *o)
 		b.base = precise_base();
 		b.shot = xcalloc((size_t)b.load.n, sizeof *b.shot);
 		b.result = xcalloc((size_t)b.load.n, sizeof *b.result);
-		run(&b);
+		bench_requests(&b);
 		buf_init(&out);
 		load_report(&b.load, b.result, &b.gaps, clock_monotonic_ns() - b.start, o->bench_json, o->url, &out);
 		fwrite(out.p, 1, out.n, stdout);

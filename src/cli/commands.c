@@ -251,7 +251,7 @@ static int named(const struct command *c, int argc, char **argv)
 }
 
 /* The longest name that fits. */
-static const struct command *find(int argc, char **argv, int *n)
+static const struct command *find_command(int argc, char **argv, int *n)
 {
 	const struct command *best = NULL;
 
@@ -264,7 +264,7 @@ static const struct command *find(int argc, char **argv, int *n)
 	return best;
 }
 
-static int run(const struct command *c, int argc, char **argv)
+static int run_command(const struct command *c, int argc, char **argv)
 {
 	struct options o;
 	struct err err;
@@ -295,7 +295,7 @@ static int dispatch(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	if (!strcmp(word, "help") && argc > 2) {
-		c = find(argc - 2, argv + 2, &n);
+		c = find_command(argc - 2, argv + 2, &n);
 		if (!c)
 			return usage_error(argv[2]);
 		help_command(c, argc > 2 + n && !strcmp(argv[2 + n], "all"));
@@ -309,8 +309,8 @@ static int dispatch(int argc, char **argv)
 		printf("weft %s\n", WEFT_VERSION);
 		return 0;
 	}
-	c = find(argc - 1, argv + 1, &n);
-	return c ? run(c, argc - 1 - n, argv + 1 + n) : usage_error(word);
+	c = find_command(argc - 1, argv + 1, &n);
+	return c ? run_command(c, argc - 1 - n, argv + 1 + n) : usage_error(word);
 }
 
 /* A standard descriptor that is closed would be the next that is opened: the log might go to

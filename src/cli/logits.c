@@ -156,7 +156,7 @@ static int run_warm(struct work *w, struct err *err)
 	return rc;
 }
 
-static int run(struct work *w, struct err *err)
+static int run_logits(struct work *w, struct err *err)
 {
 	struct request *r = NULL;
 	struct event ev;
@@ -297,7 +297,7 @@ int cmd_logits(const struct options *given)
 		w.row = xmalloc(size_mul(size_mul((size_t)w.n_row, (size_t)w.vocab), sizeof(*w.row)));
 		w.seen = xcalloc((size_t)w.n_row, sizeof(*w.seen));
 		w.greedy = xcalloc((size_t)o.greedy + 1, sizeof(*w.greedy));
-		rc = run(&w, &err);
+		rc = run_logits(&w, &err);
 	}
 	if (!rc)
 		rc = write_out(&w, &err);

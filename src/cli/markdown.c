@@ -98,7 +98,7 @@ static void inside(struct markdown *m, char c, struct buf *out)
 	colours(m, out);
 }
 
-static void take(struct markdown *m, char c, struct buf *out)
+static void take_char(struct markdown *m, char c, struct buf *out)
 {
 	if (c == '\n') {
 		plain(m, out);
@@ -131,7 +131,7 @@ static void take(struct markdown *m, char c, struct buf *out)
 void markdown_put(struct markdown *m, const char *p, size_t n, struct buf *out)
 {
 	for (size_t i = 0; i < n; i++)
-		take(m, p[i], out);
+		take_char(m, p[i], out);
 }
 
 void markdown_end(struct markdown *m, struct buf *out)

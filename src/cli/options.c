@@ -231,7 +231,7 @@ static int set(struct options *o, const struct option *op, const char *text, str
 
 /* ---- the command line ---- */
 
-static const struct option *find(const struct command *c, const char *word, size_t n, bool is_long)
+static const struct option *find_option(const struct command *c, const char *word, size_t n, bool is_long)
 {
 	for (int i = 0; i < n_options; i++) {
 		const struct option *op = &option_table[i];
@@ -358,12 +358,12 @@ struct words {
 };
 
 /* One option at argv[i]; how many words it takes, or a code. */
-static int take(const struct command *c, int argc, char **argv, int i, struct words *w, struct err *err)
+static int take_word(const struct command *c, int argc, char **argv, int i, struct words *w, struct err *err)
 {
 	bool is_long = argv[i][1] == '-';
 	const char *word = argv[i] + 1 + is_long, *eq = strchr(word, '=');
 	size_t n = eq ? (size_t)(eq - word) : strlen(word);
-	const struct option *op = find(c, word, n, is_long);
+	const struct option *op = find_option(c, word, n, is_long);
 	const char *text = eq ? eq + 1 : op && op->arg && i + 1 < argc ? argv[i + 1] : NULL;
 	bool follows = text && !eq;
 
@@ -393,7 +393,7 @@ static int divide(const struct command *c, int argc, char **argv, struct words *
 		if (!only_words && !strcmp(argv[i], "--")) {
 			only_words = true;
 		} else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
-			used = take(c, argc, argv, i, w, err);
+			used = take_word(c, argc, argv, i, w, err);
 			if (used < 0)
 				return used;
 		} else if (w->n_word == word_max) {

@@ -242,7 +242,7 @@ static void progress(const struct ppl *w, int pieces)
 	fflush(stderr);
 }
 
-static int run(struct ppl *w, struct err *err)
+static int run_ppl(struct ppl *w, struct err *err)
 {
 	int rc = 0;
 
@@ -418,7 +418,7 @@ int cmd_ppl(const struct options *given)
 	if (!rc && w.compare)
 		rc = open_base(&w, &err);
 	if (!rc)
-		rc = run(&w, &err);
+		rc = run_ppl(&w, &err);
 	if (!rc) {
 		gaps_summary(&g, &w.gaps);
 		if (o.ppl_json)

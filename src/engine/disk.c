@@ -518,7 +518,7 @@ static void read_done(struct disk *d)
 	read_over(d, true);
 }
 
-static void take(struct disk *d, struct spill_got *got)
+static void take_got(struct disk *d, struct spill_got *got)
 {
 	struct err err = { 0 };
 	int rc = 0;
@@ -551,7 +551,7 @@ static bool read_some(struct disk *d, size_t bytes)
 		switch (spill_load_next(d->load, &got)) {
 		case SPILL_GOT:
 			done += got.n;
-			take(d, &got);
+			take_got(d, &got);
 			break;
 		case SPILL_WAIT:
 			if (engine_now(d->e) < d->deadline)
@@ -587,7 +587,7 @@ static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *t
 /* ---- who waits ---- */
 
 /* prefix_tier.find */
-static int find(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
+static int find_on_disk(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)
 {
 	struct disk *d = (struct disk *)tier;
 	struct names names;
@@ -661,7 +661,7 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 	/* While others read, it waits its turn, and for what they bring. */
 	if (a->deadline != INT64_MAX && d->load)
 		return true;
-	at = find(tier, salt, tok, n - 1);
+	at = find_on_disk(tier, salt, tok, n - 1);
 	compute = compute_ns(d->e, at - have);
 	if (at - have < GAIN_MIN || (compute > 0 && read_ns(d, have, at) > compute)) {
 		a->id = 0;
@@ -764,7 +764,9 @@ static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct mod
 	struct disk *d = xcalloc(1, sizeof(*d));
 	int rows = caches_page_rows(&m->caches);
 
-	d->tier = (struct prefix_tier){ .kept = kept, .left = left, .dropped = dropped, .find = find, .fetch = fetch };
+	d->tier = (struct prefix_tier){
+		.kept = kept, .left = left, .dropped = dropped, .find = find_on_disk, .fetch = fetch
+	};
 	d->e = e;
 	d->prefix = prefix;
 	d->caches = &m->caches;

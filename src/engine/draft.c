@@ -83,7 +83,7 @@ static struct draft_seq seq_of(const struct engine *e, struct request *r)
 /* The most that r could take: one token less than the answer may still have,
  * because the row of the last draft picks one more; and a position at which the
  * caches are to be looked at is not run past. */
-static int room(const struct engine *e, const struct request *r)
+static int draft_room(const struct engine *e, const struct request *r)
 {
 	int n = r->n_draft_max, left = r->n_prompt + r->out_max - r->n_tok - 1;
 
@@ -259,7 +259,7 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 
 	for (int i = 0; i < s->n_run; i++) {
 		struct request *r = s->run[i];
-		int max = room(e, r);
+		int max = draft_room(e, r);
 
 		if (max < 1 || r->n_draft || r->ending || !speaks(e, r, k))
 			continue;
@@ -451,7 +451,7 @@ static void choose_dare(struct engine *e, struct draft_deal *deal)
 			struct request *r = s->run[i];
 			double cost;
 
-			if (room(e, r) < 1 || r->n_draft || r->ending || !speaks(e, r, k))
+			if (draft_room(e, r) < 1 || r->n_draft || r->ending || !speaks(e, r, k))
 				continue;
 			cost = token_ns(e, k) + first_ns(e, r, k);
 			if (cost > g->purse || cost + draft_longer(deal, 1) > may(e, k))
@@ -488,7 +488,7 @@ void draft_propose(struct engine *e)
 	for (int i = 0; i < s->n_run; i++) {
 		struct request *r = s->run[i];
 
-		int max = room(e, r);
+		int max = draft_room(e, r);
 
 		/* Forced tokens are drafts that are always accepted. */
 		r->draft_by = NOBODY;

@@ -720,7 +720,7 @@ bool engine_step(struct engine *e)
 	return true;
 }
 
-static void *run(void *arg)
+static void *engine_thread(void *arg)
 {
 	struct engine *e = arg;
 	bool closing;
@@ -976,7 +976,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	if (!rc)
 		rc = disk_open(e, err);
 	engine_show_stats(e);
-	if (!rc && !opts->by_hand && pthread_create(&e->thread, NULL, run, e))
+	if (!rc && !opts->by_hand && pthread_create(&e->thread, NULL, engine_thread, e))
 		rc = err_set(err, E_IO, "cannot start the engine's thread");
 	if (rc) {
 		engine_free(e);

@@ -43,7 +43,7 @@ static bool waits(const struct outbox *o)
 
 /* Room for n more.  What was taken is cut off when it is most of the buffer, so a
  * reader that stays one event behind for ever costs no memory. */
-static void room(struct buf *b, size_t *head, size_t n)
+static void outbox_reserve(struct buf *b, size_t *head, size_t n)
 {
 	if (*head && *head >= b->n - *head) {
 		buf_drop(b, *head);
@@ -68,8 +68,8 @@ static void token_put(struct outbox *o, const struct event *ev)
 	struct waiting w = { ev->token, p->logprob, (uint32_t)ev->n_text, p->n_top > 0 ? p->n_top : 0 };
 	size_t top = (size_t)w.n_top * sizeof(p->top[0]);
 
-	room(&o->token, &o->token_head, sizeof(w) + top);
-	room(&o->text, &o->text_head, ev->n_text);
+	outbox_reserve(&o->token, &o->token_head, sizeof(w) + top);
+	outbox_reserve(&o->text, &o->text_head, ev->n_text);
 	buf_put(&o->token, &w, sizeof(w));
 	buf_put(&o->token, p->top, top);
 	buf_put(&o->text, ev->text, ev->n_text);
@@ -98,7 +98,7 @@ static void put(void *arg)
 		break;
 	case EV_TOKEN: token_put(o, ev); break;
 	case EV_DONE:
-		room(&o->text, &o->text_head, ev->n_text);
+		outbox_reserve(&o->text, &o->text_head, ev->n_text);
 		buf_put(&o->text, ev->text, ev->n_text);
 		o->done = *ev;
 		o->done_waits = true;
@@ -162,7 +162,7 @@ static void token_take(struct outbox *o, struct event *ev)
 	text_take(o, ev, w.n_text);
 }
 
-static void take(struct outbox *o, struct event *ev)
+static void take_event(struct outbox *o, struct event *ev)
 {
 	if (o->start_waits) {
 		*ev = o->start;
@@ -216,7 +216,7 @@ static void take_next(void *arg)
 		pthread_cond_wait(&o->more, &o->lock);
 	t->got = waits(o);
 	if (t->got)
-		take(o, t->ev);
+		take_event(o, t->ev);
 }
 
 int outbox_take(struct outbox *o, struct event *ev, bool wait)

@@ -137,7 +137,7 @@ static char *salt_of(const struct prefix_spot *s)
 	return s->salt || mix.n ? prefix_salt(s->salt, &mix) : NULL;
 }
 
-static struct prefix_node *find(struct engine *e, const struct prefix_spot *s)
+static struct prefix_node *find_spot(struct engine *e, const struct prefix_spot *s)
 {
 	int32_t *tok = ids_of(e, s);
 	char *salt = salt_of(s);
@@ -189,7 +189,7 @@ static void run_drop(struct engine *e, struct command *c)
 		free(all);
 		return;
 	}
-	node = find(e, c->spot);
+	node = find_spot(e, c->spot);
 	if (node) {
 		tok = prefix_path(node, &salt, &n);
 		draft_drop(e, salt, tok, n);
@@ -202,7 +202,7 @@ static void run_drop(struct engine *e, struct command *c)
 
 static void run_pin(struct engine *e, struct command *c)
 {
-	c->rc = prefix_pin(&e->prefix, find(e, c->spot), c->pin, c->err);
+	c->rc = prefix_pin(&e->prefix, find_spot(e, c->spot), c->pin, c->err);
 }
 
 static void run_explain(struct engine *e, struct command *c)

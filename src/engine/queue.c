@@ -27,7 +27,7 @@ static struct client **bucket_of(struct queue *q, uint64_t key)
 	return &q->bucket[(key * 0x9e3779b97f4a7c15) >> 56]; /* 2^64 over the golden ratio: spreads near keys */
 }
 
-static struct client *find(const struct queue *q, uint64_t key)
+static struct client *find_waiting(const struct queue *q, uint64_t key)
 {
 	struct client *c = *bucket_of((struct queue *)q, key);
 
@@ -64,7 +64,7 @@ static double wait_s(const struct queue *q, const struct client *own, int n)
 
 int64_t queue_wait_ns(const struct queue *q, uint64_t key, int n)
 {
-	return (int64_t)(wait_s(q, find(q, key), n) * 1e9);
+	return (int64_t)(wait_s(q, find_waiting(q, key), n) * 1e9);
 }
 
 static int refuse(const struct queue *q, enum limit limit, double wait, double retry, struct refusal *why)
@@ -131,7 +131,7 @@ static int judge(const struct queue *q, const struct client *own, int n, int64_t
 int queue_enter(struct queue *q, uint64_t key, int n, int64_t left_ns, struct client **out, struct refusal *why,
                 struct err *err)
 {
-	struct client *c = find(q, key), **bucket = bucket_of(q, key);
+	struct client *c = find_waiting(q, key), **bucket = bucket_of(q, key);
 	int rc = judge(q, c, n, left_ns, why, err);
 
 	if (rc)

@@ -54,7 +54,7 @@ static struct place_pitch pitch_of(const struct engine *e, int n)
 /* ---- the beginning ---- */
 
 /* The longest known prefix at which r can go on: none that ends inside a stretch that is not cut. */
-static void find(const struct engine *e, const struct request *r, struct prefix_hit *hit)
+static void find_hit(const struct engine *e, const struct request *r, struct prefix_hit *hit)
 {
 	int floor;
 
@@ -75,7 +75,7 @@ int reuse_start(struct engine *e, struct request *r)
 		hit.report.reason = r->no_cache ? PREFIX_BYPASS : PREFIX_OFF;
 		goto out;
 	}
-	find(e, r, &hit);
+	find_hit(e, r, &hit);
 	if (hit.at && caches_restore(caches, r->slot, hit.snaps, hit.at)) {
 		caches_close(caches, r->slot); /* no room even for that: as if there were none */
 		hit.at = 0;
@@ -150,7 +150,7 @@ bool reuse_waits(struct engine *e, struct request *r)
 		if (most <= o->pos || most < SHARE_MIN || (r->ahead != AHEAD_NONE && most <= r->ahead_at))
 			continue;
 		if (hit.at < 0)
-			find(e, r, &hit);
+			find_hit(e, r, &hit);
 		if (most - hit.at < SHARE_MIN)
 			continue;
 		r->ahead = o->age;
@@ -160,7 +160,7 @@ bool reuse_waits(struct engine *e, struct request *r)
 		return true;
 	if (!e->prefix.tier)
 		return false;
-	find(e, r, &hit);
+	find_hit(e, r, &hit);
 	if (e->prefix.tier->fetch(e->prefix.tier, r->salt, r->tok, r->n_tok, hit.at))
 		return true;
 	return draft_fetches(e, r);

@@ -291,7 +291,7 @@ static void row_put(struct engine *e, const struct request *r, int pos)
 
 /* Reserves memory for the next n positions of r, of which the last n_draft hold
  * its drafts, and makes them an item.  Drafts push nothing else out of memory. */
-static bool add(struct engine *e, struct request *r, int n, int n_draft)
+static bool add_rows(struct engine *e, struct request *r, int n, int n_draft)
 {
 	struct batch *b = &e->batch;
 	struct span span = { .slot = r->slot, .pos = r->pos, .n = n, .n_draft = n_draft };
@@ -501,7 +501,7 @@ static void fill_decoding(struct engine *e, int left)
 
 		if (!decodes(r) || r->skip == s->round || brought_waits(r))
 			continue;
-		add(e, r, 1 + n_draft, n_draft);
+		add_rows(e, r, 1 + n_draft, n_draft);
 		left -= b->n_row - n_row;
 		n_decode--;
 	}
@@ -530,7 +530,7 @@ static void fill(struct engine *e)
 		struct request *r = s->pick[i].req;
 		int n = s->pick[i].n;
 
-		if (!add(e, r, n, 0))
+		if (!add_rows(e, r, n, 0))
 			continue;
 		r->split_at++;
 		fair_charge(e, r, n);

@@ -99,7 +99,7 @@ static int32_t look_up(struct span_ids *s, const struct digest *d)
 	return 0;
 }
 
-static int32_t add(struct span_ids *s, const struct digest *d)
+static int32_t add_span(struct span_ids *s, const struct digest *d)
 {
 	int32_t *head;
 
@@ -125,7 +125,7 @@ int32_t span_id(struct span_ids *s, const struct media *m, int from, int n)
 	fault_lock(&s->lock);
 	id = look_up(s, &d);
 	if (!id)
-		id = add(s, &d);
+		id = add_span(s, &d);
 	fault_unlock(&s->lock);
 	return id;
 }

@@ -218,7 +218,7 @@ static void make_floats(struct making *m, struct source_tensor *t, const char *h
 }
 
 /* Shape and bytes of t under its new name; axes of 1 go. */
-static void take(struct making *m, struct source_tensor *to, const struct tensor *t, const char *name)
+static void take_tensor(struct making *m, struct source_tensor *to, const struct tensor *t, const char *name)
 {
 	const struct gguf_type *type = gguf_type_named(tensor_type_name(t));
 	int n = 0;
@@ -250,7 +250,7 @@ static void add_tensor(struct making *m, const struct tensor *t, const char *hf,
 {
 	struct source_tensor *to = &m->s->t[m->s->n++];
 
-	take(m, to, t, target->name);
+	take_tensor(m, to, t, target->name);
 	if (!m->code && to->t.n_dim > 2)
 		making_fail(m, E_FORMAT, "tensor %s has %d axes, at most 2 are wanted", t->name, to->t.n_dim);
 	if (m->code)
@@ -275,7 +275,7 @@ static struct source_tensor *add_stack(struct making *m, const struct tensor *li
 	char name[NAME_BYTES];
 
 	snprintf(name, sizeof name, "blk.%" PRId64 ".%s.weight", block, kinds[kind].gguf);
-	take(m, to, like, name);
+	take_tensor(m, to, like, name);
 	to->n_part = n;
 	to->part = xcalloc((size_t)n + 1, sizeof *to->part);
 	return to;
@@ -353,7 +353,7 @@ static bool add_experts(struct making *m, const struct tensor *t, const char *hf
 		char name[NAME_BYTES];
 
 		snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_down_exps.weight", block);
-		take(m, &m->s->t[m->s->n++], t, name);
+		take_tensor(m, &m->s->t[m->s->n++], t, name);
 		return true;
 	}
 	e = numbered(rest, "mlp.experts.", &of);
@@ -377,7 +377,7 @@ static bool has_whole_norms(const struct store *st)
 	return false;
 }
 
-static void add(struct making *m, struct tensor *t, int *left)
+static void put_source(struct making *m, struct tensor *t, int *left)
 {
 	struct target target;
 	char buf[512];
@@ -419,7 +419,7 @@ int folder_source(struct gguf_source *s, struct store *st, struct err *err)
 		                 st->dir);
 	making_keys(&m);
 	for (size_t i = 0; i < st->n && !m.code; i++) {
-		add(&m, st->v[i], &left);
+		put_source(&m, st->v[i], &left);
 		if (ends(st->v[i]->name, "embed_tokens.weight") && !behind(st->v[i]->name, "mtp."))
 			embedding = st->v[i];
 	}

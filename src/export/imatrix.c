@@ -28,7 +28,7 @@ void imatrix_fini(struct imatrix *m)
 	*m = (struct imatrix){ 0 };
 }
 
-static struct importance *add(struct imatrix *m, const char *name, size_t n, int stack, int cols)
+static struct importance *add_importance(struct imatrix *m, const char *name, size_t n, int stack, int cols)
 {
 	struct importance *it;
 	char *copy = xmalloc(n + 1);
@@ -49,7 +49,7 @@ void imatrix_add(struct imatrix *m, const char *name, const float *x, size_t ld,
 	for (int i = 0; i < m->n && !it; i++)
 		it = strcmp(m->v[i].name, name) || m->v[i].cols != cols ? NULL : &m->v[i];
 	if (!it) {
-		it = add(m, name, strlen(name), 1, cols);
+		it = add_importance(m, name, strlen(name), 1, cols);
 		memset(it->v, 0, (size_t)cols * sizeof *it->v);
 	}
 	for (int r = 0; r < n; r++)
@@ -92,7 +92,7 @@ void imatrix_rename(struct imatrix *m, const char *from, const char *to)
 	if (!it)
 		return;
 	was = *it;
-	copy = add(m, to, strlen(to), was.stack, was.cols);
+	copy = add_importance(m, to, strlen(to), was.stack, was.cols);
 	memcpy(copy->v, was.v, (size_t)was.stack * (size_t)was.cols * sizeof *copy->v);
 	qsort(m->v, (size_t)m->n, sizeof *m->v, by_name);
 }
@@ -126,7 +126,7 @@ static int add_gguf(struct imatrix *m, const struct gguf *g, const struct gguf_i
 	    sums->ne[1] > INT_MAX || counts->count != sums->ne[1] || sums->count != sums->ne[0] * sums->ne[1])
 		return err_set(err, E_FORMAT, "%s: %s: no counts of type F32, one for each of %lld matrices", g->path,
 		               sums->name, (long long)sums->ne[1]);
-	it = add(m, sums->name, stem, (int)sums->ne[1], (int)sums->ne[0]);
+	it = add_importance(m, sums->name, stem, (int)sums->ne[1], (int)sums->ne[0]);
 	for (int s = 0; s < it->stack; s++) {
 		float count;
 
@@ -199,7 +199,7 @@ static int read_old(struct imatrix *m, const char *path, const struct buf *file,
 		if (read_int(&r, INT_MAX, &calls) || read_int(&r, INT_MAX, &values) || values < 1 ||
 		    (size_t)(r.end - r.p) / sizeof(float) < (size_t)values)
 			return err_set(err, E_FORMAT, "%s: %.*s: its values are not whole", path, length, name);
-		it = add(m, name, (size_t)length, 1, values);
+		it = add_importance(m, name, (size_t)length, 1, values);
 		memcpy(it->v, r.p, (size_t)values * sizeof(float));
 		r.p += (size_t)values * sizeof(float);
 		for (int k = 0; k < values && calls; k++)

@@ -39,7 +39,7 @@ static int unknown(const struct store *st, const char *type, struct err *err)
 	return code;
 }
 
-static const struct model_ops *find(const char *type, const char **arch)
+static const struct model_ops *find_family(const char *type, const char **arch)
 {
 	for (int i = 0; models[i]; i++)
 		for (int k = 0; models[i]->arch[k]; k++)
@@ -101,7 +101,7 @@ int model_bind(struct model **out, struct store *st, struct err *err)
 		return err_set(err, E_UNSUPPORTED, "%s: a draft head without its model", st->config_path);
 	if (!type)
 		return err_set(err, E_MISSING, "%s: model_type: missing", st->config_path);
-	ops = find(type, &arch);
+	ops = find_family(type, &arch);
 	if (!ops)
 		return unknown(st, type, err);
 	return model_bind_as(out, ops, arch, st, err);

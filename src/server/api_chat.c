@@ -234,7 +234,7 @@ static void close_stream(struct generation *g, struct buf *out)
 	close_openai(g, "chat.completion.chunk", true, out);
 }
 
-static void whole(struct generation *g, struct buf *out)
+static void chat_whole(struct generation *g, struct buf *out)
 {
 	put_reply_head(g, out, "chat.completion");
 	for (int i = 0; i < g->n_choice; i++) {
@@ -274,7 +274,7 @@ const struct family chat_family = {
 	.last = last,
 	.progress = progress,
 	.close = close_stream,
-	.whole = whole,
+	.whole = chat_whole,
 };
 
 static void prep(struct exchange *x)

@@ -359,7 +359,7 @@ static void close_stream(struct generation *g, struct buf *out)
 	close_openai(g, "text_completion", false, out);
 }
 
-static void whole(struct generation *g, struct buf *out)
+static void completions_whole(struct generation *g, struct buf *out)
 {
 	put_reply_head(g, out, "text_completion");
 	buf_putc(out, '[');
@@ -385,7 +385,7 @@ const struct family completions_family = {
 	.delta = delta,
 	.last = last,
 	.close = close_stream,
-	.whole = whole,
+	.whole = completions_whole,
 };
 
 static void prep(struct exchange *x)

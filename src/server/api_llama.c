@@ -189,7 +189,7 @@ static void close_stream(struct generation *g, struct buf *out)
 	(void)out; /* the last object says stop */
 }
 
-static void whole(struct generation *g, struct buf *out)
+static void llama_whole(struct generation *g, struct buf *out)
 {
 	bool several = g->n_choice > 1;
 
@@ -210,7 +210,7 @@ const struct family native_family = {
 	.delta = delta,
 	.last = last,
 	.close = close_stream,
-	.whole = whole,
+	.whole = llama_whole,
 };
 const struct family infill_family = {
 	.path = "/infill",
@@ -221,7 +221,7 @@ const struct family infill_family = {
 	.delta = delta,
 	.last = last,
 	.close = close_stream,
-	.whole = whole,
+	.whole = llama_whole,
 };
 
 static void prep_native(struct exchange *x)

@@ -368,7 +368,7 @@ static void put_call(struct choice *c, int i, struct buf *out)
 	json_free(j);
 }
 
-static void whole(struct generation *g, struct buf *out)
+static void messages_whole(struct generation *g, struct buf *out)
 {
 	struct choice *c = &g->choice[0];
 	int count = 0;
@@ -416,7 +416,7 @@ const struct family messages_family = {
 	.progress = progress,
 	.close = close_stream,
 	.error = error,
-	.whole = whole,
+	.whole = messages_whole,
 };
 
 static void prep(struct exchange *x)

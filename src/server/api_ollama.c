@@ -449,7 +449,7 @@ static void error(struct generation *g, const struct problem *p, struct buf *out
 	buf_putc(out, '\n');
 }
 
-static void whole(struct generation *g, struct buf *out)
+static void ollama_whole(struct generation *g, struct buf *out)
 {
 	last(g, &g->choice[0], out);
 }
@@ -458,7 +458,7 @@ static void whole(struct generation *g, struct buf *out)
 	{                                                                                                    \
 		.path = name, .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .read = reader, \
 		.open = chat_open, .token = chat_token, .end = chat_end, .delta = delta, .last = last,       \
-		.close = close_stream, .error = error, .whole = whole                                        \
+		.close = close_stream, .error = error, .whole = ollama_whole                                 \
 	}
 const struct family ollama_chat_family = FAMILY("/api/chat", read_talk);
 const struct family ollama_generate_family = FAMILY("/api/generate", read_generate);

@@ -834,7 +834,7 @@ static void progress(struct generation *g, struct choice *c, const struct event 
 	put_end(out);
 }
 
-static void whole(struct generation *g, struct buf *out)
+static void responses_whole(struct generation *g, struct buf *out)
 {
 	put_last(g, out);
 	buf_putc(out, '\n');
@@ -855,7 +855,7 @@ const struct family responses_family = {
 	.progress = progress,
 	.close = close_stream,
 	.error = error,
-	.whole = whole,
+	.whole = responses_whole,
 };
 
 static void prep(struct exchange *x)

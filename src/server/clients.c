@@ -11,7 +11,7 @@
 
 enum { FILE_MAX = 1 << 20 }; /* bytes: some ten thousand keys */
 
-static void add(struct clients *c, const char *name, size_t n_name, const char *secret, size_t n_secret)
+static void add_key(struct clients *c, const char *name, size_t n_name, const char *secret, size_t n_secret)
 {
 	char number[24];
 
@@ -50,9 +50,9 @@ static int line(struct clients *c, const char *p, size_t n, const char *path, in
 		len[words++] = i - from;
 	}
 	if (words == 1)
-		add(c, NULL, 0, word[0], len[0]);
+		add_key(c, NULL, 0, word[0], len[0]);
 	else if (words == 2)
-		add(c, word[0], len[0], word[1], len[1]);
+		add_key(c, word[0], len[0], word[1], len[1]);
 	return 0;
 }
 
@@ -95,7 +95,7 @@ int clients_open(struct clients *c, const char *api_key, const char *path, struc
 	if (api_key && !*api_key)
 		return err_set(err, E_ARG, "the API key is empty; a server without keys is started without --api-key");
 	if (api_key)
-		add(c, NULL, 0, api_key, strlen(api_key));
+		add_key(c, NULL, 0, api_key, strlen(api_key));
 	r = path ? read_file(c, path, err) : 0;
 	count_valid(c);
 	return r;
@@ -136,7 +136,8 @@ int clients_reload(struct clients *c, const char *api_key, const char *path, int
 		int old = number_of(c, now.key[i].secret);
 
 		if (old == NO_KEY) {
-			add(c, now.key[i].name, strlen(now.key[i].name), now.key[i].secret, strlen(now.key[i].secret));
+			add_key(c, now.key[i].name, strlen(now.key[i].name), now.key[i].secret,
+			        strlen(now.key[i].secret));
 			++*added;
 			continue;
 		}

@@ -132,7 +132,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 
 /* ---- life ---- */
 
-static struct exchange *take(struct server *s)
+static struct exchange *take_exchange(struct server *s)
 {
 	struct exchange *x = s->rest;
 
@@ -312,7 +312,7 @@ static void guarded(struct exchange *x, void (*fn)(struct exchange *x))
 
 void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 {
-	struct exchange *x = take(c->srv);
+	struct exchange *x = take_exchange(c->srv);
 	struct http_slice rest = meant(c->http.path);
 
 	x->conn = c;

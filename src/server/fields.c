@@ -258,7 +258,7 @@ int field_bool(const struct json *body, const char *name, bool *out, struct prob
 }
 
 /* Some languages write each number with a point. */
-static int whole(const struct json *v, int64_t *out)
+static int whole_number(const struct json *v, int64_t *out)
 {
 	const double exact = 9007199254740992; /* 2^53: up to there each whole number is a double */
 	double d;
@@ -279,7 +279,7 @@ int field_int(const struct json *body, const char *name, int64_t min, int64_t ma
 
 	if (!v)
 		return 0;
-	if (whole(v, &i) || i < min || i > max) {
+	if (whole_number(v, &i) || i < min || i > max) {
 		if (max == INT64_MAX && min == INT64_MIN)
 			snprintf(expected, sizeof expected, "a whole number");
 		else

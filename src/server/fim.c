@@ -23,7 +23,7 @@ static const struct {
 	{ "\xe2\x96\x81<PRE>", "\xe2\x96\x81<SUF>", "\xe2\x96\x81<MID>" }, /* Code Llama */
 };
 
-static bool find(const struct tokenizer *t, int32_t id[3])
+static bool find_marks(const struct tokenizer *t, int32_t id[3])
 {
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
 		id[0] = tokenizer_find(t, sets[i].prefix, strlen(sets[i].prefix));
@@ -39,7 +39,7 @@ bool fim_known(const struct tokenizer *t)
 {
 	int32_t id[3];
 
-	return find(t, id);
+	return find_marks(t, id);
 }
 
 int fim_prompt(struct generation *g, const char *before, size_t n_before, const char *after, size_t n_after,
@@ -49,7 +49,7 @@ int fim_prompt(struct generation *g, const char *before, size_t n_before, const 
 	int32_t id[3];
 	int r;
 
-	if (!find(g->served->tokenizer, id))
+	if (!find_marks(g->served->tokenizer, id))
 		return problem_set(p, 400, "unsupported_field", field,
 		                   "%s: this model has no tokens to fill in the middle of a text", field);
 	generation_prompts(g, 1);

@@ -26,7 +26,7 @@ void grammar_store_fini(struct grammar_store *s)
 	pthread_mutex_destroy(&s->lock);
 }
 
-static struct kept_grammar *find(struct grammar_store *s, const struct digest *key)
+static struct kept_grammar *find_grammar(struct grammar_store *s, const struct digest *key)
 {
 	for (int i = 0; i < s->stats.n; i++)
 		if (!memcmp(&s->kept[i].key, key, sizeof *key))
@@ -40,7 +40,7 @@ struct grammar *grammar_store_find(struct grammar_store *s, const struct digest 
 	struct kept_grammar *k;
 
 	fault_lock(&s->lock);
-	if ((k = find(s, key))) {
+	if ((k = find_grammar(s, key))) {
 		k->used = ++s->clock;
 		g = k->grammar;
 		grammar_ref(g);
@@ -67,7 +67,7 @@ void grammar_store_keep(struct grammar_store *s, const struct digest *key, struc
 
 	fault_lock(&s->lock);
 	/* Two requests may have compiled it at once. */
-	if (n <= GRAMMAR_BYTES_KEPT && !find(s, key)) {
+	if (n <= GRAMMAR_BYTES_KEPT && !find_grammar(s, key)) {
 		while (s->stats.n == GRAMMARS_KEPT || s->stats.bytes + n > GRAMMAR_BYTES_KEPT)
 			drop(s, oldest(s));
 		s->kept[s->stats.n++] = (struct kept_grammar){ *key, g, ++s->clock };

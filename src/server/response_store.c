@@ -32,7 +32,7 @@ static struct kept_response **bucket_of(struct response_store *s, const char *id
 	return &s->bucket[h % RESPONSE_BUCKETS];
 }
 
-static struct kept_response *find(struct response_store *s, const char *id, int key)
+static struct kept_response *find_response(struct response_store *s, const char *id, int key)
 {
 	struct kept_response *r = *bucket_of(s, id);
 
@@ -117,7 +117,7 @@ struct fetch {
 static void fetch(void *arg)
 {
 	struct fetch *f = arg;
-	struct kept_response *r = find(f->s, f->id, f->key);
+	struct kept_response *r = find_response(f->s, f->id, f->key);
 
 	f->found = r;
 	if (!r)
@@ -140,7 +140,7 @@ bool response_store_drop(struct response_store *s, const char *id, int key)
 	struct kept_response *r;
 
 	fault_lock(&s->lock);
-	r = find(s, id, key);
+	r = find_response(s, id, key);
 	if (r)
 		drop(s, r);
 	fault_unlock(&s->lock);

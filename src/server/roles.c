@@ -171,7 +171,7 @@ struct fitting {
 	bool in_calls;
 };
 
-static struct turn_out *add(struct fitting *f, const struct json *m)
+static struct turn_out *add_turn(struct fitting *f, const struct json *m)
 {
 	struct turn_out *t = &f->out[f->n++];
 
@@ -203,7 +203,7 @@ static void put_user(struct fitting *f, const char *p, size_t n)
 {
 	bool join = (last_is(f, "user") && !f->r->repeat) || (last_is(f, "tool") && !f->r->after_tool);
 
-	append(join ? &f->out[f->n - 1] : add(f, NULL), p, n);
+	append(join ? &f->out[f->n - 1] : add_turn(f, NULL), p, n);
 }
 
 static void put_marked(struct fitting *f, const struct json *m)
@@ -251,7 +251,7 @@ static size_t put_systems(struct fitting *f, const struct json *messages)
 		else if (i && !f->r->several)
 			append(&f->out[0], b.p, b.n);
 		else
-			add(f, json_at(messages, i));
+			add_turn(f, json_at(messages, i));
 		buf_fini(&b);
 	}
 	if (alone && k) {
@@ -283,7 +283,7 @@ static void put_message(struct fitting *f, const struct json *m)
 	         !json_len(json_get(m, "tool_calls")) && !json_len(json_get(f->out[f->n - 1].m, "tool_calls")))
 		append(&f->out[f->n - 1], b.p, b.n);
 	else
-		add(f, m);
+		add_turn(f, m);
 	buf_fini(&b);
 	f->in_calls = (is_role(m, "assistant") && json_len(json_get(m, "tool_calls"))) ||
 	              (f->in_calls && is_role(m, "tool"));

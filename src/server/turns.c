@@ -87,7 +87,7 @@ void turns_free(struct turns *s)
 	free(s);
 }
 
-static struct turn *find(struct turns *s, const struct digest *key)
+static struct turn *find_turn(struct turns *s, const struct digest *key)
 {
 	struct turn *t = *bucket_of(s, key);
 
@@ -101,7 +101,7 @@ struct turn *turns_find(struct turns *s, const struct digest *key)
 	struct turn *t;
 
 	fault_lock(&s->lock);
-	t = find(s, key);
+	t = find_turn(s, key);
 	if (t) {
 		t->refs++;
 		unlink_use(s, t);
@@ -135,7 +135,7 @@ void turns_put(struct turns *s, const struct digest *key, const struct tokens *a
 	t->n_message = n_message;
 	fault_lock(&s->lock);
 	s->stats.bytes += size_of(t);
-	if ((old = find(s, key)))
+	if ((old = find_turn(s, key)))
 		unlist(s, old);
 	t->chain = *bucket_of(s, key);
 	*bucket_of(s, key) = t;

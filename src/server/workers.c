@@ -63,7 +63,7 @@ static struct line *line_next(const struct workers *w)
 	return l;
 }
 
-static struct exchange *take(struct workers *w, struct line *l)
+static struct exchange *take_job(struct workers *w, struct line *l)
 {
 	struct exchange *x = l->head;
 
@@ -82,7 +82,7 @@ static void work_on(struct worker *me, struct line *l)
 {
 	struct server *s = me->srv;
 	struct workers *w = &s->workers;
-	struct exchange *x = take(w, l);
+	struct exchange *x = take_job(w, l);
 
 	line_to_end(w, l);
 	l->n_working++;

@@ -231,7 +231,7 @@ static void describe(struct gguf_tensor *t, const struct gguf_info *from, const 
 	t->t.bytes = from->bytes;
 }
 
-static int add(struct container *c, struct gguf_tensor *t, const struct gguf_named *n, int k, struct err *err)
+static int add_part(struct container *c, struct gguf_tensor *t, const struct gguf_named *n, int k, struct err *err)
 {
 	struct gguf_model *m = c->own;
 	const char *hf = n->n ? n->name[k]->hf : t->from->name;
@@ -277,7 +277,7 @@ static int add_info(struct container *c, const struct gguf *g, const struct gguf
 		struct gguf_tensor *t = arena_zalloc(&c->arena, sizeof *t);
 
 		describe(t, from, g->path);
-		code = add(c, t, &n, k, err);
+		code = add_part(c, t, &n, k, err);
 	}
 	return code;
 }

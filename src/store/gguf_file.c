@@ -42,7 +42,7 @@ struct reader {
 	int code;
 };
 
-static bool take(struct reader *r, size_t bytes, const char *what)
+static bool take_bytes(struct reader *r, size_t bytes, const char *what)
 {
 	if (r->code)
 		return false;
@@ -57,7 +57,7 @@ static uint64_t take_number(struct reader *r, int bytes, const char *what)
 {
 	uint64_t v;
 
-	if (!take(r, (size_t)bytes, what))
+	if (!take_bytes(r, (size_t)bytes, what))
 		return 0;
 	v = load_le(r->p + r->at, bytes);
 	r->at += (size_t)bytes;
@@ -113,13 +113,13 @@ static void skip_elements(struct reader *r, const struct gguf_value *v)
 	snprintf(what, sizeof what, "key %s: its value", v->key);
 	if (v->kind != GGUF_STRING) {
 		if (v->n > (r->n - r->at) / kind_bytes[v->kind])
-			take(r, v->n > SIZE_MAX / 8 ? SIZE_MAX : (size_t)v->n * kind_bytes[v->kind], what);
+			take_bytes(r, v->n > SIZE_MAX / 8 ? SIZE_MAX : (size_t)v->n * kind_bytes[v->kind], what);
 		else
 			r->at += (size_t)v->n * kind_bytes[v->kind];
 		return;
 	}
 	if (v->n > (r->n - r->at) / 8)
-		take(r, v->n > SIZE_MAX / 8 ? SIZE_MAX : (size_t)v->n * 8, what);
+		take_bytes(r, v->n > SIZE_MAX / 8 ? SIZE_MAX : (size_t)v->n * 8, what);
 	for (uint64_t i = 0; i < v->n && !r->code; i++)
 		take_string(r, what);
 }
@@ -264,7 +264,7 @@ static void place(struct reader *r, struct placed *v, size_t n, size_t alignment
 	size_t pad = (alignment - r->at % alignment) % alignment, room, end = 0;
 	const uint8_t *data;
 
-	if (!n || !take(r, pad, "the padding before the data"))
+	if (!n || !take_bytes(r, pad, "the padding before the data"))
 		return;
 	data = r->p + r->at + pad;
 	room = r->n - r->at - pad;

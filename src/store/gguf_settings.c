@@ -40,7 +40,7 @@ static const char *const stop_texts[] = {
 	"[e~[",
 };
 
-static int32_t find(const struct gguf_vocab *v, const char *text)
+static int32_t find_token(const struct gguf_vocab *v, const char *text)
 {
 	return gguf_vocab_find(v, text, strlen(text));
 }
@@ -58,8 +58,8 @@ static void put_stop(int32_t *id, int *n, int32_t stop)
 static bool goes_on(const struct gguf_vocab *v, const char *text)
 {
 	if (!strcmp(text, "<|end|>"))
-		return find(v, "<|return|>") >= 0 && find(v, "<|call|>") >= 0;
-	return !strcmp(text, "</s>") && find(v, "<|tool_response>") >= 0;
+		return find_token(v, "<|return|>") >= 0 && find_token(v, "<|call|>") >= 0;
+	return !strcmp(text, "</s>") && find_token(v, "<|tool_response>") >= 0;
 }
 
 int gguf_stops(const struct gguf_model *m, int32_t *id, int *n, struct err *err)
@@ -76,7 +76,7 @@ int gguf_stops(const struct gguf_model *m, int32_t *id, int *n, struct err *err)
 			put_stop(id, n, stop);
 	for (size_t i = 0; i < sizeof stop_texts / sizeof *stop_texts; i++)
 		if (!goes_on(&v, stop_texts[i]))
-			put_stop(id, n, find(&v, stop_texts[i]));
+			put_stop(id, n, find_token(&v, stop_texts[i]));
 	gguf_vocab_free(&v);
 	return code;
 }

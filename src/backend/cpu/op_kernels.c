@@ -200,7 +200,7 @@ static void axpy(float *y, float a, const float *x, int n)
 	v16_store_n(y + i, v16_fma(f, v16_load_n(x + i, m), v16_load_n(y + i, m)), m);
 }
 
-static void add(float *y, const float *x, int n)
+static void add_floats(float *y, const float *x, int n)
 {
 	CHUNKS(n)
 	v16_store_n(y + i, v16_add(v16_load_n(y + i, m), v16_load_n(x + i, m)), m);
@@ -390,7 +390,7 @@ const struct op_table LANES(op_table) = {
 	.sigmoid = sigmoid,
 	.exp = exp_,
 	.axpy = axpy,
-	.add = add,
+	.add = add_floats,
 	.mul = mul,
 	.cap = cap_,
 	.low_rank = low_rank,

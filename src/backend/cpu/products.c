@@ -151,7 +151,7 @@ static double output_cost(const struct product *j)
 }
 
 /* n outputs, and as many as are missing to whole groups of what is made of them. */
-static int whole(const struct product *j, int n)
+static int part_outputs(const struct product *j, int n)
 {
 	int group = j->made ? j->made->acts.group : 1;
 
@@ -171,8 +171,8 @@ static void cut(struct part *part, int *begin, const struct product *job, int n,
 	begin[0] = 0;
 	for (int i = 0; i < n; i++) {
 		double cost = output_cost(&job[i]);
-		int rows = cost > 0 ? job[i].w->rows : 0, most = whole(&job[i], step);
-		int grain = whole(&job[i], job[i].r1 - job[i].r0 < MANY ? GRAIN_OUT : GRAIN_MANY);
+		int rows = cost > 0 ? job[i].w->rows : 0, most = part_outputs(&job[i], step);
+		int grain = part_outputs(&job[i], job[i].r1 - job[i].r0 < MANY ? GRAIN_OUT : GRAIN_MANY);
 
 		for (int o = 0, size; o < rows; o += size) {
 			bool last;
@@ -236,7 +236,7 @@ void cpu_products(struct cpu_backend *c, enum arith arith, const struct product 
 		n_part += job[i].w->rows / PART_OUT_LEAST + 1;
 	}
 	for (int i = 0; i < n; i++) /* now that the step is known */
-		widest = whole(&job[i], step) > widest ? whole(&job[i], step) : widest;
+		widest = part_outputs(&job[i], step) > widest ? part_outputs(&job[i], step) : widest;
 	tmp = (tmp * (size_t)widest * sizeof(float) + 63) / 64 * 64;
 	d.tmp_at = (scratch + 63) / 64 * 64;
 	d.up_at = d.tmp_at + tmp;

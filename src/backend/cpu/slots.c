@@ -394,7 +394,7 @@ void slots_visit(struct slot_layer *y, const int *used, int n)
 }
 
 /* Gives out the visit's experts that are ready now. */
-static int take(struct slots *s, int *index)
+static int slots_give(struct slots *s, int *index)
 {
 	int n = 0;
 
@@ -424,7 +424,7 @@ int slots_ready(struct slot_layer *y, int *index)
 		int n;
 
 		send_for(s);
-		n = take(s, index);
+		n = slots_give(s, index);
 		if (n) {
 			if (!s->n_open)
 				read_ahead(s);

@@ -91,7 +91,7 @@ static void begin(struct head *g, bool ahead)
 /* ---- following the model ---- */
 
 /* Rows for the next n tokens of the sequence; false: no memory. */
-static bool add(struct head *g, const struct draft_seq *a, int n, bool logits)
+static bool head_add(struct head *g, const struct draft_seq *a, int n, bool logits)
 {
 	struct seq *s = &g->seq[a->slot];
 	int row = g->pass.pass.n_row;
@@ -122,7 +122,7 @@ static bool flush(struct head *g, const struct draft_seq *a, int n)
 	if (n < 1)
 		return true;
 	begin(g, false);
-	if (!add(g, a, n, false)) {
+	if (!head_add(g, a, n, false)) {
 		seq_close(g, a->slot);
 		return false;
 	}
@@ -305,7 +305,7 @@ static int first_rows(struct head *g, struct draft_ask *ask, int n_ask)
 		    s->n > g->pass.rows_max - g->pass.pass.n_row || a->caught)
 			continue;
 		a->caught = s->n - 1;
-		if (add(g, &a->seq, s->n, !g->block))
+		if (head_add(g, &a->seq, s->n, !g->block))
 			g->in[n_in++] = a;
 	}
 	draft_pass_run(&g->pass);

@@ -105,7 +105,7 @@ static int next_cut(const struct draft_model *g, int pos, const struct draft_seq
 	return at.pos;
 }
 
-static bool add(struct draft_model *g, struct draft_ask *a, int pos, const int32_t *tok, int n, bool logits)
+static bool ask_add(struct draft_model *g, struct draft_ask *a, int pos, const int32_t *tok, int n, bool logits)
 {
 	int span = g->pass.pass.n_item;
 
@@ -149,7 +149,7 @@ static int catch_up(struct draft_model *g, int n_in, int left)
 		if (!knows(g, a->tok + s->pos, n))
 			s->dead = true;
 		else
-			add(g, g->in[i], s->pos, a->tok + s->pos, n, s->pos + n == a->n_tok);
+			ask_add(g, g->in[i], s->pos, a->tok + s->pos, n, s->pos + n == a->n_tok);
 	}
 	draft_pass_run(&g->pass);
 	for (int i = 0; i < g->pass.pass.n_item; i++) {
@@ -210,7 +210,7 @@ static void go_on(struct draft_model *g, int n_in)
 			struct draft_ask *a = g->in[i];
 
 			if (a->n == depth && a->max > depth)
-				add(g, a, a->seq.n_tok + depth - 1, &a->out[depth - 1], 1, true);
+				ask_add(g, a, a->seq.n_tok + depth - 1, &a->out[depth - 1], 1, true);
 		}
 		if (!g->pass.pass.n_item)
 			break;

@@ -38,7 +38,7 @@ const char *prefix_source_name(enum prefix_source source)
 
 /* ---- where ---- */
 
-static void add(struct place_plan *p, int pos, enum place kind)
+static void plan_add(struct place_plan *p, int pos, enum place kind)
 {
 	int i = p->n++;
 
@@ -65,10 +65,10 @@ void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const 
 	p->at = xmalloc(size_mul((size_t)n_mark + 1, sizeof(*p->at)));
 	for (int i = 0; i < n_mark; i++)
 		if (mark[i] > 0 && mark[i] < n_prompt && !near(p, mark[i], 1))
-			add(p, mark[i], kind ? (enum place)kind[i] : PLACE_USER);
+			plan_add(p, mark[i], kind ? (enum place)kind[i] : PLACE_USER);
 	/* For the same prompt asked again: all but its last token, unless a mark is near enough. */
 	if (last > 0 && !near(p, last, PLACE_APART))
-		add(p, last, PLACE_PROMPT);
+		plan_add(p, last, PLACE_PROMPT);
 }
 
 void place_plan_fini(struct place_plan *p)

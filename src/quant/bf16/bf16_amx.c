@@ -59,7 +59,7 @@ void acts_pairs_amx(uint8_t *tile, const struct acts *a, int r0, int rows)
 }
 
 /* The memory of a call, out of the thread's scratch. */
-struct room {
+struct pairs_scratch {
 	uint8_t *panel[2]; /* [16 outputs][inputs of a stretch, and a line] */
 	float *f;          /* [tiles of rows][2][16 outputs][16 rows] */
 	uint8_t *pairs;    /* of B_ROWS rows */
@@ -148,7 +148,8 @@ INLINE void tiles_run(float *f, const uint8_t *const panel[2], size_t step, cons
 }
 
 /* n_out <= 32 outputs from o on, by n tiles of rows; to m->f. */
-static void many_rows(const struct weight *w, int o, int n_out, const uint8_t *pairs, int n, const struct room *m)
+static void many_rows(const struct weight *w, int o, int n_out, const uint8_t *pairs, int n,
+                      const struct pairs_scratch *m)
 {
 	const uint8_t *const panel[2] = { m->panel[0], m->panel[1] };
 	bool outs = n_out > B_OUT;
@@ -282,7 +283,7 @@ INLINE void outputs_direct(float *f, const struct weight *w, int o, int n, const
 
 /* rows <= 32 rows in tiles of R: B_ROWS, or rows. */
 static void mul_direct(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *pairs, int R,
-                       int rows, const struct room *m)
+                       int rows, const struct pairs_scratch *m)
 {
 	size_t far = acts_pairs_bytes(w->cols);
 	float sums[2 * B_SUMS];
@@ -314,7 +315,7 @@ void bf16_mul_amx(float *out, size_t ld, const struct weight *w, int o0, int o1,
 	size_t pairs_bytes = acts_pairs_bytes(w->cols);
 	bool given = x->pairs && r0 % B_ROWS == 0;
 	int most = given ? TILED_ROWS : B_ROWS;
-	struct room m;
+	struct pairs_scratch m;
 
 	assert(x->cols == w->cols);
 	m.panel[0] = scratch;

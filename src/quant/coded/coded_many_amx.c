@@ -44,7 +44,7 @@ static void configure(int inputs)
 }
 
 /* The memory of a call, out of the thread's scratch. */
-struct room {
+struct tiles_scratch {
 	float *scale, *bias; /* [groups][PANEL_OUT] */
 	uint8_t *code;       /* [2][a stretch of inputs / step][16][step] */
 	float *f;            /* [tiles of rows][2][16][16] */
@@ -322,7 +322,7 @@ static bool few_takes(const struct weight *w)
 
 /* rows <= FEW_TILES * 16 rows, laid out. */
 static void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *tiles, int rows,
-                    const struct room *m)
+                    const struct tiles_scratch *m)
 {
 	struct tile t = { .groups = w->cols / w->group, .scale = m->scale, .bias = m->bias, .f = m->f };
 	size_t tile_bytes = acts_tile_bytes(w->cols, w->group);
@@ -353,7 +353,7 @@ struct rows {
 };
 
 /* PANEL_OUT outputs from o on, n_out of them real; to r->out. */
-static void mul_panel(const struct weight *w, int o, int n_out, const struct rows *r, const struct room *m)
+static void mul_panel(const struct weight *w, int o, int n_out, const struct rows *r, const struct tiles_scratch *m)
 {
 	int32_t sums[BLOCK][T_SUMS] __attribute__((aligned(64)));
 	int n = (r->n + T_ROWS - 1) / T_ROWS;
@@ -410,7 +410,7 @@ static void mul_panel(const struct weight *w, int o, int n_out, const struct row
 
 /* rows <= TILED_ROWS rows, laid out. */
 static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int o1, const uint8_t *tiles, int rows,
-                     const struct room *m)
+                     const struct tiles_scratch *m)
 {
 	if (rows <= FEW_TILES * T_ROWS && few_takes(w)) {
 		mul_few(out, ld, w, o0, o1, tiles, rows, m);
@@ -421,7 +421,7 @@ static void mul_rows(float *out, size_t ld, const struct weight *w, int o0, int 
 		          &(struct rows){ tiles, rows, out + (o - o0), ld }, m);
 }
 
-static void lay_out(struct room *m, uint8_t *scratch, const struct weight *w)
+static void lay_out(struct tiles_scratch *m, uint8_t *scratch, const struct weight *w)
 {
 	size_t scales = (size_t)(w->cols / w->group) * PANEL_OUT;
 
@@ -456,7 +456,7 @@ void coded_many_amx(float *out, size_t ld, const struct weight *w, int o0, int o
 {
 	size_t tile_bytes = acts_tile_bytes(w->cols, w->group);
 	bool given = x->tiles && r0 % T_ROWS == 0;
-	struct room m;
+	struct tiles_scratch m;
 
 	lay_out(&m, scratch, w);
 	configure(w->group % T_BYTES ? 32 : T_BYTES);

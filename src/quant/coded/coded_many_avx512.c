@@ -249,7 +249,7 @@ static tile_fn *const tiles[2][TILE_ROWS + 1] = { PICK(near), PICK(far) };
 
 /* ---- panels ---- */
 
-struct room {
+struct panel_scratch {
 	float *scale, *bias; /* [groups][PANEL_OUT] */
 	uint8_t *code;       /* [a stretch of inputs / 4][PANEL_OUT][4] */
 	float *f;            /* [rows][PANEL_OUT] */
@@ -258,7 +258,8 @@ struct room {
 };
 
 /* Inputs [k0, k1) of n_out outputs from o on. */
-static void panel_codes(const struct room *m, const struct weight *w, int o, int n_out, int k0, int k1, bool ahead)
+static void panel_codes(const struct panel_scratch *m, const struct weight *w, int o, int n_out, int k0, int k1,
+                        bool ahead)
 {
 	const struct coding *c = w->fmt->coding;
 	size_t next = ahead ? PANEL_OUT * w->row_bytes : 0;
@@ -303,7 +304,7 @@ static void panel_codes(const struct room *m, const struct weight *w, int o, int
 	}
 }
 
-static void panel_scales(const struct room *m, const struct weight *w, int o, int n_out)
+static void panel_scales(const struct panel_scratch *m, const struct weight *w, int o, int n_out)
 {
 	for (int h = 0; h < 2; h++) {
 		int n = n_out - 16 * h < 16 ? n_out - 16 * h : 16;
@@ -335,7 +336,7 @@ INLINE void ask(struct panel *t, const struct weight *w, int o, int i, int n, in
 
 /* n_out <= PANEL_OUT outputs from o on by rows [r0, r1), which are at most TILED_ROWS. */
 static void mul_panel(float *out, size_t ld, const struct weight *w, int o, int n_out, const struct acts *x, int r0,
-                      int r1, const struct room *m)
+                      int r1, const struct panel_scratch *m)
 {
 	const struct coding *c = w->fmt->coding;
 	int rows = r1 - r0, n = (rows + TILE_ROWS - 1) / TILE_ROWS;
@@ -376,7 +377,7 @@ void coded_many_avx512(float *out, size_t ld, const struct weight *w, int o0, in
 {
 	const struct coding *c = w->fmt->coding;
 	size_t scales = (size_t)(w->cols / w->group) * PANEL_OUT;
-	struct room m = { .scale = scratch };
+	struct panel_scratch m = { .scale = scratch };
 
 	assert(w->group % 16 == 0);
 	m.bias = m.scale + scales;

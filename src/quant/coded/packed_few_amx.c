@@ -34,13 +34,13 @@ struct rows {
 };
 
 /* Sums that tiles store for a group of each run, read one group later. */
-struct room {
+struct tile_sums {
 	uint8_t code[2][RUNS_MOST][TILE];
 	int32_t sum[2][RUNS_MOST][OUT * OUT];
 };
 
 /* Prefetches a block further on and, for 4 bits, unpacks this one to the bytes of a tile. */
-INLINE void take(uint8_t *to, const uint8_t *at, const int bits)
+INLINE void take_block(uint8_t *to, const uint8_t *at, const int bits)
 {
 	const __m512i low = _mm512_set1_epi8(15);
 
@@ -77,7 +77,7 @@ INLINE void steps(__m512 acc[], const int32_t *sum, const uint8_t *line, const f
 /* Rows of x, R or up to 3 fewer, by 16 outputs of each of K runs, `hop` bytes of blocks and `on` outputs apart.  Of
  * rows too many, nothing that comes out is used. */
 INLINE void outputs_run(float *out, size_t ld, const uint8_t *blocks, size_t hop, size_t on, const struct rows *rows,
-                        struct room *m, const int bits, const int R, const int K)
+                        struct tile_sums *m, const int bits, const int R, const int K)
 {
 	const struct rows x = *rows; /* in registers: the tile instructions may write any memory */
 	const size_t block = (size_t)(2 * bits + 1) * LINE;
@@ -88,7 +88,7 @@ INLINE void outputs_run(float *out, size_t ld, const uint8_t *blocks, size_t hop
 #pragma GCC unroll 16
 		for (int r = 0; r < R; r++)
 			acc[k][r] = _mm512_setzero_ps();
-		take(m->code[0][k], blocks + (size_t)k * hop, bits);
+		take_block(m->code[0][k], blocks + (size_t)k * hop, bits);
 	}
 	for (int g = 0; g <= x.groups; g++) {
 		const uint8_t *at = blocks + (size_t)g * block;
@@ -110,7 +110,7 @@ INLINE void outputs_run(float *out, size_t ld, const uint8_t *blocks, size_t hop
 #pragma GCC unroll 2
 		for (int k = 0; k < K; k++) {
 			if (g + 1 < x.groups)
-				take(m->code[!now][k], at + block + (size_t)k * hop, bits);
+				take_block(m->code[!now][k], at + block + (size_t)k * hop, bits);
 			if (g)
 				steps(acc[k], m->sum[!now][k], at + (size_t)k * hop - LINE,
 				      x.beside + (size_t)(g - 1) * 2 * (size_t)x.n, R);
@@ -125,7 +125,7 @@ INLINE void outputs_run(float *out, size_t ld, const uint8_t *blocks, size_t hop
 }
 
 /* n times 16 outputs. */
-INLINE void outputs_all(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x, struct room *m,
+INLINE void outputs_all(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x, struct tile_sums *m,
                         const int bits, const int R, const int K)
 {
 	size_t step = (size_t)x->groups * (size_t)(2 * bits + 1) * LINE;
@@ -138,10 +138,10 @@ INLINE void outputs_all(float *out, size_t ld, const uint8_t *blocks, int n, con
 		outputs_run(out + OUT * i, ld, blocks + (size_t)i * step, 0, 0, x, m, bits, R, 1);
 }
 
-typedef void few_fn(float *, size_t, const uint8_t *, int, const struct rows *, struct room *);
+typedef void few_fn(float *, size_t, const uint8_t *, int, const struct rows *, struct tile_sums *);
 #define FEW(bits, R, K)                                                                                         \
 	static void few_##bits##_##R(float *out, size_t ld, const uint8_t *blocks, int n, const struct rows *x, \
-	                             struct room *m)                                                            \
+	                             struct tile_sums *m)                                                       \
 	{                                                                                                       \
 		outputs_all(out, ld, blocks, n, x, m, bits, R, K);                                              \
 	}
@@ -158,7 +158,7 @@ void packed_few_amx(float *out, size_t ld, const struct weight *w, int o0, int o
                     void *scratch)
 {
 	int rows = r1 - r0, bits = w->fmt->coding->bits;
-	struct room *m = scratch;
+	struct tile_sums *m = scratch;
 	struct rows d = { .q = x->q + (size_t)r0 * (size_t)x->cols,
 		          .beside = (float *)(m + 1),
 		          .cols = (size_t)x->cols,

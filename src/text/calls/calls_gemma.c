@@ -27,7 +27,7 @@ static bool at_end(struct reader *r)
 	return true;
 }
 
-static bool take(struct reader *r, char c)
+static bool gemma_char(struct reader *r, char c)
 {
 	if (at_end(r) || *r->p != c)
 		return false;
@@ -115,11 +115,11 @@ static bool key(struct reader *r, struct buf *out)
 	if (at_end(r))
 		return false;
 	if (*r->p == '<' || *r->p == '"')
-		return string(r, out) && (take(r, ':') || take(r, '='));
+		return string(r, out) && (gemma_char(r, ':') || gemma_char(r, '='));
 	for (from = r->p; r->p < r->end && *r->p != ':' && *r->p != '=' && !strchr("{}[],)", *r->p);)
 		r->p++;
 	json_put_str(out, from, (size_t)(r->p - from));
-	return r->p > from && (take(r, ':') || take(r, '='));
+	return r->p > from && (gemma_char(r, ':') || gemma_char(r, '='));
 }
 
 static bool container(struct reader *r, struct buf *out, int depth)
@@ -127,8 +127,8 @@ static bool container(struct reader *r, struct buf *out, int depth)
 	char open = *r->p++, close = open == '[' ? ']' : open == '(' ? ')' : '}';
 
 	buf_putc(out, open == '(' ? '{' : open);
-	for (int i = 0; !take(r, close); i++) {
-		if (r->cut || (i && !take(r, ',')))
+	for (int i = 0; !gemma_char(r, close); i++) {
+		if (r->cut || (i && !gemma_char(r, ',')))
 			return false;
 		if (i)
 			buf_putc(out, ',');
@@ -202,8 +202,8 @@ static bool is_object(const struct buf *b)
 	return good;
 }
 
-static enum verdict whole(const struct split *s, const char *p, size_t n, const char **name, size_t *n_name,
-                          struct buf *out, size_t *used)
+static enum verdict gemma_whole(const struct split *s, const char *p, size_t n, const char **name, size_t *n_name,
+                                struct buf *out, size_t *used)
 {
 	struct reader r = { p, p + n, false };
 	enum verdict v = text_match(p, n, word);
@@ -240,7 +240,7 @@ static enum verdict begins(const struct split *s, const struct dialect *d, const
 	(void)d;
 	(void)over;
 	buf_init(&b);
-	v = whole(s, p, n, &name, &n_name, &b, &used);
+	v = gemma_whole(s, p, n, &name, &n_name, &b, &used);
 	buf_fini(&b);
 	return v;
 }
@@ -254,7 +254,7 @@ static enum progress read_call(struct split *s, bool over)
 
 	if (!s->call.stage) {
 		buf_init(&b);
-		whole(s, s->held.p, s->held.n, &name, &n_name, &b, &used);
+		gemma_whole(s, s->held.p, s->held.n, &name, &n_name, &b, &used);
 		split_call(s, name, n_name);
 		split_piece(s, PIECE_ARGUMENTS, b.p, b.n);
 		split_piece(s, PIECE_CALL_END, "", 0);

@@ -31,7 +31,7 @@ static bool at_end(struct reader *r)
 	return true;
 }
 
-static bool take(struct reader *r, char c)
+static bool python_char(struct reader *r, char c)
 {
 	skip(r);
 	if (at_end(r) || *r->p != c)
@@ -108,7 +108,7 @@ static bool string(struct reader *r, struct buf *out)
 	}
 	json_put_str(out, text.p, text.n);
 	buf_fini(&text);
-	return take(r, quote);
+	return python_char(r, quote);
 }
 
 /* [v, ...], which may be a tuple, or {k: v, ...} */
@@ -117,16 +117,16 @@ static bool container(struct reader *r, struct buf *out, int depth)
 	char open = *r->p++, close = open == '[' ? ']' : open == '(' ? ')' : '}';
 
 	buf_putc(out, open == '(' ? '[' : open);
-	for (int i = 0; !take(r, close); i++) {
-		if (r->cut || (i && (!take(r, ',') || r->cut)))
+	for (int i = 0; !python_char(r, close); i++) {
+		if (r->cut || (i && (!python_char(r, ',') || r->cut)))
 			return false;
-		if (i && take(r, close)) /* a comma may end the list */
+		if (i && python_char(r, close)) /* a comma may end the list */
 			break;
 		if (i)
 			buf_putc(out, ',');
 		if (open == '{') {
 			skip(r);
-			if (at_end(r) || (*r->p != '"' && *r->p != '\'') || !string(r, out) || !take(r, ':'))
+			if (at_end(r) || (*r->p != '"' && *r->p != '\'') || !string(r, out) || !python_char(r, ':'))
 				return false;
 			buf_putc(out, ':');
 		}
@@ -186,16 +186,16 @@ static bool call(struct reader *r, bool dotted, const char **name, size_t *n_nam
 		*n_name -= 5;
 	else if (dotted)
 		return false;
-	if (!take(r, '('))
+	if (!python_char(r, '('))
 		return false;
 	buf_putc(out, '{');
-	for (int i = 0; !take(r, ')'); i++) {
+	for (int i = 0; !python_char(r, ')'); i++) {
 		const char *key;
 		size_t n;
 
-		if (r->cut || (i && !take(r, ',')))
+		if (r->cut || (i && !python_char(r, ',')))
 			return false;
-		if (!(n = word(r, &key, false)) || !take(r, '='))
+		if (!(n = word(r, &key, false)) || !python_char(r, '='))
 			return false;
 		if (i)
 			buf_putc(out, ',');
@@ -250,9 +250,9 @@ static enum verdict calls(const char *p, size_t n, size_t *used, struct split *s
 		buf_fini(&b);
 		if (!good || !list)
 			break;
-		if (take(&r, ','))
+		if (python_char(&r, ','))
 			continue;
-		good = take(&r, ']');
+		good = python_char(&r, ']');
 		break;
 	}
 	*used = (size_t)(r.p - p);
@@ -283,7 +283,7 @@ static enum progress read_call(struct split *s, bool over)
 static bool enclosed(const char *p, size_t n, struct split *s, bool put)
 {
 	struct reader r = { p, p + n, false };
-	bool list = take(&r, '['), good = true;
+	bool list = python_char(&r, '['), good = true;
 	int count = 0;
 
 	r.cut = false;
@@ -292,7 +292,7 @@ static bool enclosed(const char *p, size_t n, struct split *s, bool put)
 		size_t n_name;
 		struct buf b;
 
-		if (count++ && list && !take(&r, ','))
+		if (count++ && list && !python_char(&r, ','))
 			return false;
 		buf_init(&b);
 		good = call(&r, false, &name, &n_name, &b);
@@ -303,7 +303,7 @@ static bool enclosed(const char *p, size_t n, struct split *s, bool put)
 		}
 		buf_fini(&b);
 	}
-	good = good && count && (!list || take(&r, ']'));
+	good = good && count && (!list || python_char(&r, ']'));
 	skip(&r);
 	return good && r.p == r.end;
 }

@@ -418,7 +418,7 @@ static bool in_call(struct split *s, bool over)
 	return true;
 }
 
-static void run(struct split *s, bool over)
+static void split_run(struct split *s, bool over)
 {
 	bool more = true;
 
@@ -435,10 +435,10 @@ static void run(struct split *s, bool over)
 void split_put(struct split *s, const char *p, size_t n)
 {
 	buf_put(&s->held, p, n);
-	run(s, false);
+	split_run(s, false);
 }
 
 void split_end(struct split *s)
 {
-	run(s, true);
+	split_run(s, true);
 }

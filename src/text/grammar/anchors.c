@@ -29,7 +29,7 @@ static void grow(struct anchors *a)
 	}
 }
 
-static const struct anchor *find(const struct anchors *a, const struct json *root, const char *name)
+static const struct anchor *find_anchor(const struct anchors *a, const struct json *root, const char *name)
 {
 	if (!a->n)
 		return NULL;
@@ -40,11 +40,11 @@ static const struct anchor *find(const struct anchors *a, const struct json *roo
 }
 
 /* The first of a name counts. */
-static void add(struct anchors *a, const struct json *root, const char *name, const struct json *at)
+static void add_anchor(struct anchors *a, const struct json *root, const char *name, const struct json *at)
 {
 	int32_t *first;
 
-	if (find(a, root, name))
+	if (find_anchor(a, root, name))
 		return;
 	if (a->n == a->cap)
 		grow(a);
@@ -63,9 +63,9 @@ static void walk(struct anchors *a, struct dfa_pool *p, const struct json *root,
 	if (depth > DEPTH_MAX)
 		return;
 	if (json_kind(j) == JSON_OBJECT && (s = json_str(json_get(j, "$anchor"), &n)))
-		add(a, root, s, j);
+		add_anchor(a, root, s, j);
 	if (json_kind(j) == JSON_OBJECT && (s = json_str(json_get(j, "$id"), &n)) && s[0] == '#')
-		add(a, root, s + 1, j);
+		add_anchor(a, root, s + 1, j);
 	for (size_t i = 0; json_kind(j) == JSON_ARRAY && i < json_len(j) && dfa_spend(p, 1); i++)
 		walk(a, p, root, json_at(j, i), depth + 1);
 	while (json_next(&c, &key, &v) && dfa_spend(p, 1))
@@ -79,11 +79,11 @@ const struct json *anchors_find(struct anchors *a, struct dfa_pool *p, const str
 		"\x01"; /* no JSON string that was read holds it, but by an escape, which is harmless */
 	const struct anchor *f;
 
-	if (!find(a, root, walked)) {
+	if (!find_anchor(a, root, walked)) {
 		walk(a, p, root, root, 0);
-		add(a, root, walked, NULL);
+		add_anchor(a, root, walked, NULL);
 	}
-	f = find(a, root, name);
+	f = find_anchor(a, root, name);
 	return f ? f->at : NULL;
 }
 

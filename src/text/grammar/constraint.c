@@ -54,7 +54,7 @@ struct constraint {
 	size_t n_word;
 };
 
-static int32_t find(const struct tokenizer *t, const char *text)
+static int32_t find_mark(const struct tokenizer *t, const char *text)
 {
 	return text ? tokenizer_find(t, text, strlen(text)) : -1;
 }
@@ -72,7 +72,7 @@ struct words {
 static void find_marks(const struct tokenizer *t, const struct call_marks *marks, int32_t *id)
 {
 	for (int i = 0; i < MARKS_MOST; i++)
-		id[i] = marks && i < marks->n ? find(t, marks->text[i]) : -1;
+		id[i] = marks && i < marks->n ? find_mark(t, marks->text[i]) : -1;
 }
 
 static const char *word_bytes(void *ctx, int32_t id, size_t *n)
@@ -106,7 +106,7 @@ void constraint_marks(const struct tokenizer *t, const char *const *texts, struc
 {
 	out->n = 0;
 	for (; texts && *texts && out->n < MARKS_MOST; texts++) {
-		int32_t id = find(t, *texts);
+		int32_t id = find_mark(t, *texts);
 
 		if (id >= 0 && tokenizer_is_added(t, id))
 			out->text[out->n++] = *texts;
@@ -528,7 +528,7 @@ static const uint32_t *mask(struct mask_source *m)
 	return NULL;
 }
 
-static bool whole(const struct mask_source *m)
+static bool mask_whole(const struct mask_source *m)
 {
 	const struct constraint *k = (const struct constraint *)m;
 
@@ -617,7 +617,7 @@ static void settle_texts(struct constraint_rules *r)
 
 struct mask_source *constraint_new(const struct constraint_rules *r)
 {
-	static const struct mask_source_ops ops = { mask, accept, rollback, whole, free_it, ahead };
+	static const struct mask_source_ops ops = { mask, accept, rollback, mask_whole, free_it, ahead };
 	struct constraint *k = xcalloc(1, sizeof *k);
 	int32_t *end = xmalloc(size_mul((size_t)r->n_end + 1, sizeof *end));
 	int steps = 0;
@@ -630,10 +630,10 @@ struct mask_source *constraint_new(const struct constraint_rules *r)
 	settle_texts(&k->r);
 	find_marks(r->tokenizer, r->marks, k->id_mark);
 	k->r.marks = NULL; /* the caller's */
-	k->id_think = find(r->tokenizer, k->r.think_open);
-	k->id_open = find(r->tokenizer, r->call_open);
-	k->id_close = find(r->tokenizer, r->call_close);
-	k->id_break = find(r->tokenizer, "\n");
+	k->id_think = find_mark(r->tokenizer, k->r.think_open);
+	k->id_open = find_mark(r->tokenizer, r->call_open);
+	k->id_close = find_mark(r->tokenizer, r->call_close);
+	k->id_break = find_mark(r->tokenizer, "\n");
 	/* Without a token for its end a call could not be left. */
 	if (r->call && (r->call_alone || !r->call_close || (k->id_open >= 0 && k->id_close >= 0))) {
 		grammar_ref(r->call);

@@ -272,15 +272,15 @@ static void array_step(struct matcher *m, struct frame f, uint8_t c, struct thre
 
 /* Which members may come after `next` properties are passed and `n` members were
  * written: properties lo to hi, and perhaps others. */
-struct room {
+struct walk_memory {
 	int64_t lo, hi;
 	bool others;
 };
 
-static struct room room_of(const struct shape *s, uint32_t next, uint32_t n)
+static struct walk_memory room_of(const struct shape *s, uint32_t next, uint32_t n)
 {
 	int64_t need = s->next_need[next], left;
-	struct room r = { next, need < s->n_node ? need : s->n_node - 1, false };
+	struct walk_memory r = { next, need < s->n_node ? need : s->n_node - 1, false };
 
 	/* Passing over a property must leave enough of them to come to min. */
 	left = (int64_t)s->n_node - 1 + (s->n_other > 0) + n + 1 - s->min;
@@ -296,7 +296,7 @@ static struct room room_of(const struct shape *s, uint32_t next, uint32_t n)
 
 bool key_may(const struct shape *s, int state, uint32_t a, uint32_t b)
 {
-	struct room r = room_of(s, a, b);
+	struct walk_memory r = room_of(s, a, b);
 	int lo = s->label_at[state], hi = s->label_at[state + 1];
 
 	if (r.others && s->other_at[state])
@@ -364,7 +364,7 @@ static void object_step(struct matcher *m, struct frame f, uint8_t c, struct thr
 	enum phase at = (enum phase)(f.at >> 24);
 	int sub = (int)(f.at & FULL_SUB), next = blank(sub, c);
 	bool may_close = s->next_need[f.a] == s->n_node && f.b >= s->min;
-	struct room r;
+	struct walk_memory r;
 
 	if (s->tagged) {
 		tagged_step(m, f, c, out);

@@ -12,7 +12,7 @@
 
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
 
-static enum flow run(struct jrender *r, struct jrec *rec, const struct nodes *list);
+static enum flow run_nodes(struct jrender *r, struct jrec *rec, const struct nodes *list);
 
 /* ---- variables ---- */
 
@@ -552,7 +552,7 @@ static struct value call_macro(struct jrender *r, const struct jmacro *m, const 
 	}
 	sb_init(&b);
 	r->out = &b;
-	run(r, rec, &n->body);
+	run_nodes(r, rec, &n->body);
 	r->out = outer;
 	jr_leave(r);
 	r->calls--;
@@ -623,7 +623,7 @@ static enum flow run_for(struct jrender *r, struct jrec *rec, const struct node 
 			rec->slot[n->name] = (struct value){ .kind = V_LOOP, .loop = l };
 		assign(r, rec, n->a, v);
 		enter_scope(r, rec, &n->scope);
-		flow = run(r, rec, &n->body);
+		flow = run_nodes(r, rec, &n->body);
 		done = done || flow == FLOW_NEXT;
 		if (flow == FLOW_BREAK)
 			break;
@@ -631,17 +631,17 @@ static enum flow run_for(struct jrender *r, struct jrec *rec, const struct node 
 	if (done || !n->else_scope)
 		return FLOW_NEXT;
 	enter_scope(r, rec, &n->else_scope->scope);
-	return run(r, rec, &n->else_scope->body);
+	return run_nodes(r, rec, &n->else_scope->body);
 }
 
 static enum flow run_if(struct jrender *r, struct jrec *rec, const struct node *n)
 {
 	if (v_true(r, jr_eval(r, rec, n->a)))
-		return run(r, rec, &n->body);
+		return run_nodes(r, rec, &n->body);
 	for (uint32_t i = 0; i < n->list.n; i++)
 		if (v_true(r, jr_eval(r, rec, n->list.v[i]->a)))
-			return run(r, rec, &n->list.v[i]->body);
-	return run(r, rec, &n->orelse);
+			return run_nodes(r, rec, &n->list.v[i]->body);
+	return run_nodes(r, rec, &n->orelse);
 }
 
 /* Runs a body into a string of its own. */
@@ -653,7 +653,7 @@ static enum flow capture(struct jrender *r, struct jrec *rec, const struct node 
 	sb_init(&b);
 	r->out = &b;
 	enter_scope(r, rec, &n->scope);
-	flow = run(r, rec, &n->body);
+	flow = run_nodes(r, rec, &n->body);
 	r->out = outer;
 	*text = v_str(sb_str(r, &b));
 	return flow;
@@ -718,14 +718,14 @@ static enum flow run_one(struct jrender *r, struct jrec *rec, const struct node 
 		for (uint32_t i = 0; i < n->list.n; i++)
 			assign(r, rec, n->list.v[i], jr_eval(r, rec, n->orelse.v[i]));
 		enter_scope(r, rec, &n->scope);
-		return run(r, rec, &n->body);
-	case N_SCOPE: enter_scope(r, rec, &n->scope); return run(r, rec, &n->body);
+		return run_nodes(r, rec, &n->body);
+	case N_SCOPE: enter_scope(r, rec, &n->scope); return run_nodes(r, rec, &n->body);
 	case N_BREAK: return FLOW_BREAK;
 	default: return FLOW_CONTINUE;
 	}
 }
 
-static enum flow run(struct jrender *r, struct jrec *rec, const struct nodes *list)
+static enum flow run_nodes(struct jrender *r, struct jrec *rec, const struct nodes *list)
 {
 	enum flow flow = FLOW_NEXT;
 
@@ -749,5 +749,5 @@ void jr_run(struct jrender *r)
 	for (uint32_t i = 0; i < t->n_slots; i++)
 		rec->slot[i] = (struct value){ .kind = V_MISSING };
 	enter_scope(r, rec, &t->scope);
-	run(r, rec, &t->body);
+	run_nodes(r, rec, &t->body);
 }

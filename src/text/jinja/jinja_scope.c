@@ -77,7 +77,7 @@ static struct binding *visible_from(struct binding *b)
 	return b;
 }
 
-static struct binding *find(struct scoper *s, int name)
+static struct binding *find_binding(struct scoper *s, int name)
 {
 	return visible_from(s->c->t->names[name].top);
 }
@@ -132,13 +132,13 @@ static void set_stored(struct scoper *s, struct binding *b)
 static void load_name(struct scoper *s, int name)
 {
 	s->c->t->names[name].read = true;
-	if (!find(s, name))
+	if (!find_binding(s, name))
 		define(s, name, LOAD_RESOLVE, NULL);
 }
 
 static void store_name(struct scoper *s, int name)
 {
-	struct binding *b = find(s, name), *outer;
+	struct binding *b = find_binding(s, name), *outer;
 
 	if (!b || b->frame != s->f) {
 		outer = find_outer(s, name);
@@ -400,7 +400,7 @@ static void resolve_expr(struct scoper *s, struct node *n)
 	if (!n)
 		return;
 	if (n->kind == N_NAME || n->kind == N_NSREF)
-		n->ref = ref_to(s, find(s, n->name));
+		n->ref = ref_to(s, find_binding(s, n->name));
 	else if (n->kind == N_CALL)
 		check_call(s, n);
 	else if (n->kind == N_FILTER)
@@ -492,7 +492,7 @@ static void resolve_macro(struct scoper *s, struct node *n)
 		param(s, n->list.v[i]->name);
 	for (int k = 0; k < 3; k++) {
 		int name = jc_name(s->c, special[k], strlen(special[k]));
-		struct binding *b = find(s, name);
+		struct binding *b = find_binding(s, name);
 
 		n->special[k] = -1;
 		if ((!b || b->frame != s->f) && nodes_read(&n->body, name))
@@ -557,7 +557,7 @@ static void resolve_nodes(struct scoper *s, struct nodes *list)
 		case N_IF: resolve_if(s, n); break;
 		case N_FOR: resolve_for(s, n); break;
 		case N_MACRO:
-			n->ref = ref_to(s, find(s, n->name));
+			n->ref = ref_to(s, find_binding(s, n->name));
 			resolve_macro(s, n);
 			break;
 		case N_CALLBLOCK:

@@ -109,7 +109,7 @@ static struct value m_endswith(struct jrender *r, struct value self, const struc
 	return affix(r, self, a, true);
 }
 
-static struct value find(struct jrender *r, struct value self, const struct jargs *a, bool last, bool must)
+static struct value find_text(struct jrender *r, struct value self, const struct jargs *a, bool last, bool must)
 {
 	struct value arg[3];
 	const char *hit = NULL;
@@ -134,22 +134,22 @@ static struct value find(struct jrender *r, struct value self, const struct jarg
 
 static struct value m_find(struct jrender *r, struct value self, const struct jargs *a)
 {
-	return find(r, self, a, false, false);
+	return find_text(r, self, a, false, false);
 }
 
 static struct value m_rfind(struct jrender *r, struct value self, const struct jargs *a)
 {
-	return find(r, self, a, true, false);
+	return find_text(r, self, a, true, false);
 }
 
 static struct value m_index(struct jrender *r, struct value self, const struct jargs *a)
 {
-	return find(r, self, a, false, true);
+	return find_text(r, self, a, false, true);
 }
 
 static struct value m_rindex(struct jrender *r, struct value self, const struct jargs *a)
 {
-	return find(r, self, a, true, true);
+	return find_text(r, self, a, true, true);
 }
 
 static struct value m_count(struct jrender *r, struct value self, const struct jargs *a)

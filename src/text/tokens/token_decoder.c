@@ -66,7 +66,7 @@ static int add_wordpiece(struct decoder *d, const struct json *j, struct err *er
 	return 0;
 }
 
-static int add(struct decoder *d, const struct json *j, int depth, struct err *err);
+static int add_decoder(struct decoder *d, const struct json *j, int depth, struct err *err);
 
 static int add_one(struct decoder *d, const struct json *j, const char *type, int depth, struct err *err)
 {
@@ -75,7 +75,7 @@ static int add_one(struct decoder *d, const struct json *j, const char *type, in
 		int e = 0;
 
 		for (size_t i = 0; i < json_len(list) && !e; i++)
-			e = add(d, json_at(list, i), depth + 1, err);
+			e = add_decoder(d, json_at(list, i), depth + 1, err);
 		return e;
 	}
 	if (!strcmp(type, "ByteLevel")) {
@@ -100,7 +100,7 @@ static int add_one(struct decoder *d, const struct json *j, const char *type, in
 	return err_set(err, E_UNSUPPORTED, "this type is not done");
 }
 
-static int add(struct decoder *d, const struct json *j, int depth, struct err *err)
+static int add_decoder(struct decoder *d, const struct json *j, int depth, struct err *err)
 {
 	const char *type;
 	int e;
@@ -118,7 +118,7 @@ int decoder_open(struct decoder *d, const struct json *j, struct err *err)
 	int e;
 
 	*d = (struct decoder){ 0 };
-	e = json_kind(j) == JSON_NULL ? 0 : add(d, j, 0, err);
+	e = json_kind(j) == JSON_NULL ? 0 : add_decoder(d, j, 0, err);
 	if (!e && d->byte_level && (d->n_replace || d->byte_fallback || d->inner || d->strip))
 		e = err_set(err, E_UNSUPPORTED, "ByteLevel beside others");
 	if (e) {

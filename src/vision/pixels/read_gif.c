@@ -19,7 +19,7 @@ struct source {
 	size_t at;
 };
 
-static int take(GifFileType *g, GifByteType *to, int n)
+static int gif_bytes(GifFileType *g, GifByteType *to, int n)
 {
 	struct source *s = g->UserData;
 	size_t left = s->r->n - s->at;
@@ -129,7 +129,7 @@ static int read_gif(struct reading *r, struct err *err)
 {
 	struct source s = { .r = r };
 	int code = 0, rc;
-	GifFileType *g = DGifOpen(&s, take, &code);
+	GifFileType *g = DGifOpen(&s, gif_bytes, &code);
 	const char *why;
 
 	if (!g) {

@@ -20,7 +20,7 @@ struct source {
 	int rc;
 };
 
-static void take(png_structp png, png_bytep to, size_t n)
+static void png_bytes(png_structp png, png_bytep to, size_t n)
 {
 	struct source *s = png_get_io_ptr(png);
 
@@ -75,7 +75,7 @@ static void read_all(png_structp png, png_infop info, struct source *s)
 	png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* reading_begin has limits */
 	png_set_chunk_malloc_max(png, CHUNK_MOST);
 	png_set_chunk_cache_max(png, CHUNKS_MOST);
-	png_set_read_fn(png, s, take);
+	png_set_read_fn(png, s, png_bytes);
 	png_read_info(png, info);
 	s->rc = reading_begin(s->r, png_get_image_width(png, info), png_get_image_height(png, info), s->err);
 	if (s->rc)
