@@ -65,7 +65,7 @@ static void tree_prep(struct exchange *x)
 	           "\"evicted\":%lld,\"disk\":",
 	           e.prefix_bytes, e.prefix_bytes_max, e.prefix_entries, (long long)e.prefix_hits,
 	           (long long)e.prefix_evicted);
-	/* What lies there has no node before it is wanted. */
+	/* Prefixes on disk have no node until a request wants them. */
 	if (e.disk.on)
 		buf_printf(&t->out, "{\"snapshots\":%lld,\"pages\":%lld,\"bytes\":%llu,\"bytes_max\":%llu}",
 		           (long long)e.disk.snaps, (long long)e.disk.pages, (unsigned long long)e.disk.bytes,
@@ -383,8 +383,8 @@ const struct api cache_unpin_api = {
 	.abandon = generation_abandon,
 };
 
-/* One of {"node": id}, {"cache_salt": "..."} and {"all": true}.  With a name that nobody
- * knows, too much could be dropped. */
+/* One of {"node": id}, {"cache_salt": "..."} and {"all": true}.  An unknown
+ * member is refused, since too much could be dropped without it. */
 static int read_drop(const struct json *body, struct prefix_spot *spot, struct problem *p)
 {
 	static const struct field known[] = { { "node" }, { "cache_salt" }, { "all" }, { NULL } };

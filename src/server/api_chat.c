@@ -91,8 +91,8 @@ static void first(struct generation *g, struct choice *c, struct buf *out)
 	chunk_end(g, out);
 }
 
-/* What is new of the answer, by kind; calls are elements of a tool_calls array, one for
- * each call that something is new of. */
+/* New pieces of the answer, by kind; calls are elements of a tool_calls array, one for
+ * each call that has a new piece. */
 struct news {
 	struct buf thinking, content, calls;
 };

@@ -42,7 +42,7 @@ static const struct field completion_fields[] = {
 };
 #undef CHAT
 
-/* What is told of the prompt. */
+/* State of telling the client about its prompt. */
 struct telling_prompt {
 	bool echo; /* its text stands before the answer's */
 	int top;   /* prompt_logprobs: alternatives of each of its tokens; -1: none are told */

@@ -146,7 +146,7 @@ static void drop(struct exchange *x)
 	buf_fini(&b);
 }
 
-/* POST /v1/responses/{id}/cancel: whatever is kept has ended, and is told as it is; and what else stands there. */
+/* POST /v1/responses/{id}/cancel: a kept response has always ended, and is returned as it is; other paths behind the id. */
 static void cancel(struct exchange *x)
 {
 	static const char end[] = "/cancel";

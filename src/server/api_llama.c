@@ -97,7 +97,7 @@ static int read_infill(struct generation *g, const char *bytes, size_t n, struct
 			"input_prefix and input_suffix are missing: what stands before and after the answer");
 	buf_init(&before);
 	if (!(r = put_extra(extra, &before, p))) {
-		/* What the client calls the prompt was typed last. */
+		/* The field "prompt" is the text that the user typed last. */
 		if ((s = json_str(prefix, &len)))
 			buf_put(&before, s, len);
 		if ((s = json_str(prompt, &len)))

@@ -64,7 +64,7 @@ static const struct field message_fields[] = {
 	{ NULL },
 };
 
-/* Signs thinking blocks: clients want something there, and nobody checks it. */
+/* Signature of thinking blocks: clients require one, and none checks it. */
 static const char signature[] = "weft";
 
 /* ---- reading ---- */
@@ -181,7 +181,7 @@ static void put_usage_anthropic(const struct generation *g, struct buf *out)
 {
 	struct usage u = generation_usage(g);
 
-	/* What was read from the cache does not count as input there. */
+	/* Tokens from the cache do not count as input tokens in this API. */
 	buf_printf(
 		out,
 		"{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_creation\":null,\"server_tool_use\":null,\"service_tier\":\"standard\",\"inference_geo\":null,\"speed\":null,\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"

@@ -370,7 +370,7 @@ static void put_call(const struct choice *c, int i, struct buf *out)
 	json_free(j);
 }
 
-/* What is new, as the members of a message.  Calls come whole: when they end, or all is over. */
+/* Appends the new pieces as members of a message.  A call comes whole: when it ends, or when the answer does. */
 static bool put_news(const struct generation *g, struct choice *c, struct buf *out)
 {
 	struct buf thinking, content, calls;

@@ -13,7 +13,7 @@
 #include "server/routes.h"
 #include "server/structured.h"
 
-/* What is kept of a request until its answer is there. */
+/* State of a request until its answer is complete. */
 struct responses {
 	struct buf history; /* the conversation so far, as messages */
 	struct buf items;   /* what was asked, as it is listed */
@@ -252,7 +252,7 @@ static int read_include(struct params *a, const struct json *body, struct proble
 	return 0;
 }
 
-/* What a response says again of its request, from "instructions" on. */
+/* Makes the members of a response that repeat its request, from "instructions" on. */
 static void make_echo(struct generation *g, const struct chat *c)
 {
 	static const struct {
@@ -334,7 +334,7 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 
 /* ---- items ---- */
 
-/* What a piece begins: an item of the answer. */
+/* Kinds of items of an answer. */
 enum item { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL, ITEM_CUSTOM };
 static const char *const prefix_of[] = { "rs", "msg", "fc", "ctc" };
 

@@ -16,7 +16,7 @@
 #include "text/calls/dialect.h"
 
 /* Replies are made where the request is read, on a worker: they may be many times as long as it, and the loop
- * serves everybody.  They lie in g->echo until then. */
+ * serves all clients.  They lie in g->echo until then. */
 static void reply_ready(struct exchange *x)
 {
 	struct generation *g = x->work;
@@ -278,7 +278,7 @@ static void put_template(struct buf *b, const struct served *d, const char *none
 		buf_puts(b, none);
 }
 
-/* What llama-server's clients look for. */
+/* Appends the members that llama-server's clients look for. */
 static void put_llama_members(struct buf *b, const struct server *s)
 {
 	const struct served *d = &s->served;

@@ -97,7 +97,7 @@ static int tokenize(struct generation *g, const struct prompt *prompt, struct pr
 	return tokenize_part(g, prompt, at, prompt->out.text.n, p);
 }
 
-/* What the answer's turn begins with. */
+/* Keeps the tokens that the answer's turn begins with. */
 static void keep_header(struct generation *g, const struct prompt *prompt)
 {
 	size_t at = prompt->part[MARKS_MAX - 1];

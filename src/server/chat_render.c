@@ -30,7 +30,7 @@ static int use_effort(struct generation *g, struct chat *c, struct problem *p)
 	while (i < 7 && strcmp(c->effort, efforts[i]))
 		i++;
 	if (template_uses(t, "reasoning_effort")) {
-		/* Those of messages of their own know three efforts; to think nothing is the least of them, cut short. */
+		/* Templates with messages for thoughts know three efforts; "none" is the lowest of them, with the thought cut short. */
 		if (speech_of(t)->turn && i < 7) {
 			c->budget = !i && c->budget < 0 ? 0 : c->budget;
 			c->effort = i < 3 ? "low" : i > 3 ? "high" : "medium";
@@ -109,8 +109,8 @@ static void tell_unused(struct generation *g, const struct json *kwargs)
 }
 /* ---- the prompt ---- */
 
-/* What the conversation is to be rendered as: without lines that mean nothing, and
- * with the turns that are ours as they were.  Takes messages, gives others. */
+/* Prepares a conversation for rendering: drops lines without meaning, and puts our own
+ * earlier turns back as they were.  Takes over messages, returns others. */
 static struct json *recall(struct generation *g, struct json *messages, const struct json *tools,
                            const struct json *variables)
 {
@@ -159,8 +159,8 @@ static void splice(struct generation *g, const struct template_input *in, struct
 }
 /* ---- an answer that is the rest of the last message ---- */
 
-/* Stands at the end of that message while it is rendered; of characters that nobody
- * else may give a meaning, and no blanks, which templates cut off. */
+/* A mark at the end of the message while it is rendered: private-use characters, which
+ * have no other meaning, and no blanks, which templates cut off. */
 static const char here[] = "\xEE\x80\x80"
 			   "goes on here"
 			   "\xEE\x80\x81";
@@ -272,7 +272,7 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 	tell_unused(g, c->kwargs);
 	if (g->x)
 		messages = roles_fit(&g->x->srv->roles, messages);
-	/* What it goes on from is no turn of ours yet, and what comes will be none. */
+	/* A message that the answer continues is no turn of ours, and neither is the continuation. */
 	if (c->go_on) {
 		g->params.turn_replay = c->add_generation_prompt = in.add_generation_prompt = false;
 		if (!(messages = mark_end(g, messages, p))) {

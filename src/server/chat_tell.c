@@ -113,7 +113,7 @@ void chat_end(struct generation *g, struct choice *c)
 	if (!c->enough)
 		split_end(&c->split);
 	else if (c->split.held.n)
-		return; /* of the last token, part belongs to what nobody wanted */
+		return; /* part of the last token belongs to text that was not asked for */
 	if (!g->remember || !c->said.n || !(message = message_of(c)))
 		return;
 	past_remember(&g->past, message, g->header, &c->said);

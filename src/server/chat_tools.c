@@ -58,7 +58,7 @@ int chat_choice(struct chat *c, const struct json *v, struct problem *p)
 	if (s && strcmp(s, "function") && strcmp(s, "custom"))
 		return problem_set(p, 400, "unsupported_field", "tool_choice",
 		                   "tool_choice of type \"%.40s\" is not supported by this server", s);
-	/* Beside the type in the Responses API, in an object of that name in the other. */
+	/* The name stands beside the type in the Responses API, in an object named after the type in the other. */
 	if (!name)
 		name = json_get(json_get(v, s && *s == 'c' ? "custom" : "function"), "name");
 	if (!(c->named = json_str(name, &n)))
@@ -93,7 +93,7 @@ static const char *flat_name(const struct generation *g, const struct json *tool
 	return name;
 }
 
-/* What tool_choice says, about these tools: of one that must be called, any is that one. */
+/* Applies tool_choice to these tools; where only one may be called, "any" means that one. */
 static int settle_choice(struct generation *g, struct chat *c, const struct json *callable, struct problem *p)
 {
 	if (c->use == TOOLS_NAMED)
@@ -184,8 +184,8 @@ static int lead_text(struct generation *g, const struct chat *c, struct tokens *
 	           0;
 }
 
-/* What ends a thought that is too long: its tag, and what begins the content where something must; with tools it is the
- * model that says what comes. */
+/* Sets the tokens that end a thought which is too long: its end tag, and the beginning of the content where the form has
+ * one; with tools the model chooses what follows. */
 static void end_of_thought(struct generation *g, int32_t close)
 {
 	const struct speech *how = g->speech;
@@ -221,8 +221,9 @@ int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 	thinks = close >= 0 && (g->thinking || (g->may_think && g->lead_open.n));
 	if (c->budget < 0 && !call && !(g->params.n_stop && thinks))
 		return 0;
-	/* Where no token ends a thought, one that the prompt begins cannot be ended.  One that the model may begin by
-	 * itself is not bounded, which the reply says; a budget of 0 asks for a prompt without, and a call comes first. */
+	/* Without a token that ends thoughts, a thought that the prompt begins cannot be ended.  A thought that the model
+	 * begins by itself is not bounded, and the reply says so; a budget of 0 renders the prompt without one, and a forced
+	 * call comes first. */
 	if (close < 0 && g->thinking && (call || (c->budget >= 0 && speech_thinks(g->served->tmpl))))
 		return problem_set(p, 400, "unsupported_field", call ? c->tool_choice_field : c->budget_field,
 		                   "%s: thinking cannot be ended, for %s is no token of this model",

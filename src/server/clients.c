@@ -71,7 +71,7 @@ static int read_file(struct clients *c, const char *path, struct err *err)
 		at += n + 1;
 	}
 	buf_fini(&b);
-	/* An empty list would open the server to everybody. */
+	/* An empty list would open the server to all clients. */
 	if (!r && c->n == before)
 		r = err_set(err, E_FORMAT, "%s holds no key", path);
 	return r;
@@ -91,7 +91,7 @@ int clients_open(struct clients *c, const char *api_key, const char *path, struc
 	int r;
 
 	memset(c, 0, sizeof *c);
-	/* As of a variable that is not set; the server would be open to everybody. */
+	/* An empty key, as of a variable that is not set, would open the server to all clients. */
 	if (api_key && !*api_key)
 		return err_set(err, E_ARG, "the API key is empty; a server without keys is started without --api-key");
 	if (api_key)

@@ -87,7 +87,7 @@ static void arm(struct conn *c)
 	event_add(c->timer, &tv);
 }
 
-/* What a server that stops waits for. */
+/* States that a stopping server waits for. */
 static bool busy(enum conn_state state)
 {
 	return state >= CONN_ANSWER;
@@ -342,7 +342,7 @@ static void head_complete(struct conn *c)
 	c->cors = gate_allows(&c->srv->gate, &c->http);
 	c->route = exchange_route(c->srv, &c->http, &p);
 	if (!c->route) {
-		/* A body that nobody wants is not read to its end. */
+		/* A body that no route reads is not received to its end. */
 		if (body)
 			c->last = true;
 		answer_problem(c, &p, true);
@@ -380,7 +380,7 @@ static void body_complete(struct conn *c)
 	exchange_begin(c, c->route, &c->body);
 }
 
-/* What the parser is given: within a guard, since bodies are the largest thing that grows here. */
+/* Arguments of the parser, which runs within a guard since bodies are the largest allocations here. */
 struct feeding {
 	struct conn *c;
 	const char *p;

@@ -52,8 +52,8 @@ static bool path_matches(const struct route *r, struct http_slice path)
 	return http_slice_is(path, r->path);
 }
 
-/* What a browser asks before it lets a page of another origin ask: conn.c adds
- * the header lines that answer it. */
+/* Answers a preflight request, which a browser sends before a page of another origin may
+ * ask: conn.c adds the header lines. */
 static void preflight_ready(struct exchange *x)
 {
 	exchange_reply(x, 200, "text/plain", "", 0);
@@ -235,7 +235,7 @@ void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX
 		snprintf(out, REQUEST_ID_MAX, "%s", other);
 }
 
-/* x-request-deadline-ms: so many milliseconds from now.  What is no number says nothing. */
+/* Header x-request-deadline-ms: milliseconds from now.  A value that is no number is ignored. */
 static int64_t read_deadline(const struct http *h, int64_t now)
 {
 	enum { MS_MAX = 1000000000 }; /* eleven days */
@@ -264,8 +264,8 @@ static void do_call(void *arg)
 	c->fn(c->x);
 }
 
-/* Something of this request broke: what ran for it is given up, its client is told
- * so if that can still be said, and nobody else notices. */
+/* Handles a fault in this request's work: cancels it, and tells its client if the reply
+ * has not begun; other requests are not affected. */
 static void break_down(struct exchange *x)
 {
 	static const char text[] = "a fault in the server ended this request";
@@ -513,7 +513,7 @@ static void do_prep(void *x)
 	((struct exchange *)x)->route->api->prep(x);
 }
 
-/* What is above either costs memory that the system is to have back. */
+/* Work above either limit leaves memory that is returned to the system. */
 enum { HEAVY_BYTES = 256 << 10, HEAVY_STEPS = 4000000 };
 
 void exchange_prepare(struct exchange *x)

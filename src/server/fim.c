@@ -53,7 +53,7 @@ int fim_prompt(struct generation *g, const char *before, size_t n_before, const 
 		return problem_set(p, 400, "unsupported_field", field,
 		                   "%s: this model has no tokens to fill in the middle of a text", field);
 	generation_prompts(g, 1);
-	/* What the client wrote is no token of the model's own. */
+	/* The client's text is read without special tokens. */
 	tokens_put(&g->prompt[0], id[0]);
 	if ((r = generation_tokenize(g, 0, before, n_before, TOKENIZE_SPECIAL, &all_before, n_before > 0, p)))
 		return r;

@@ -208,7 +208,7 @@ static int tool_use(const struct json *block, const char *at, struct buf *calls,
 	return 0;
 }
 
-/* What the assistant said and called, until a result comes. */
+/* Text and calls of the assistant, collected until a result comes. */
 struct said {
 	struct buf text, thinking, calls;
 };
@@ -228,7 +228,7 @@ static void put_said(struct said *t, struct buf *out)
 	buf_reset(&t->calls);
 }
 
-/* What a tool that the API's provider ran brought: a message of its own, as JSON. */
+/* Appends the result of a tool that the API's provider ran: a message of its own, as JSON. */
 static void put_hosted_result(const struct json *block, struct said *t, struct buf *out)
 {
 	struct buf text;
@@ -272,7 +272,7 @@ static int assistant_block(const struct json *block, const char *at, struct said
 		return 0;
 	}
 	if (str_is(type, "redacted_thinking") || str_is(type, "compaction") || str_is(type, "fallback"))
-		return 0; /* nobody can read that */
+		return 0; /* it is encrypted */
 	return text_of(block, at, &t->text, NULL, p);
 }
 

@@ -6,7 +6,7 @@
 
 #include "server/tool_kinds.h"
 
-/* What the assistant did, until somebody else says something. */
+/* Consecutive items of the assistant, collected until a message of another role comes. */
 struct spoken {
 	struct buf thinking, text, calls;
 	bool some;
@@ -202,7 +202,7 @@ static int output(const struct json *item, struct images *im, const char *at, st
 	if (json_kind(v) == JSON_NULL)
 		return field_wrong(p, where, "a string or an array of parts", v);
 	buf_init(&text);
-	/* What a shell or a search brought has no parts of text. */
+	/* Results of a shell or a search have no text parts. */
 	if (json_kind(v) == JSON_OBJECT || (json_kind(v) == JSON_ARRAY && !json_get(json_at(v, 0), "type")))
 		json_put(&text, v);
 	else
@@ -219,8 +219,8 @@ static int output(const struct json *item, struct images *im, const char *at, st
 	return r;
 }
 
-/* What the API's provider ran: "web_search_call" is a call of web_search.  where: the member that says what was asked;
- * brought: what came back, in the same item or (NULL) in another or nowhere. */
+/* Items of tools that the API's provider ran: "web_search_call" is a call of web_search.  where: the member with the
+ * arguments; brought: the member with the result; NULL: the result is in another item, or there is none. */
 static const struct {
 	const char *type, *where, *brought;
 } hosted[] = {

@@ -19,7 +19,7 @@ static bool same(struct http_slice a, struct http_slice b)
 	return a.n == b.n && !strncasecmp(a.p, b.p, a.n);
 }
 
-/* What stands behind the scheme of an origin: its host and port. */
+/* Host and port of an origin: the part behind its scheme. */
 static struct http_slice authority(struct http_slice origin)
 {
 	const char *at = origin.n ? memmem(origin.p, origin.n, "://", 3) : NULL;

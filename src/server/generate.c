@@ -255,7 +255,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 	const struct served *d = g->served;
 	const struct tokens *prompt = &g->prompt[c->prompt];
 	int told = g->tell_prompt ? (int)prompt->n - 1 : 0;
-	/* What the prompt holds is a function of its tokens whether they are read or said. */
+	/* Prompt tokens give the same state whether they are computed as a prompt or forced as output. */
 	struct lead whole = { .open = -1, .close = -1, .think_max = -1, .then = prompt->id + 1, .n_then = told };
 	int32_t stop[STOP_TOKENS_MAX + EOS_TOKENS_MAX];
 	int64_t room = d->ctx_max - (int64_t)prompt->n;
@@ -409,7 +409,7 @@ void generation_ready(struct exchange *x)
 
 /* ---- from the engine ---- */
 
-/* What the log is to say of this answer. */
+/* Fills in this answer's line of the access log. */
 static void account(const struct generation *g, const char *how)
 {
 	struct access *a = &g->x->access;
@@ -780,7 +780,7 @@ void generation_explain(const struct generation *g, struct buf *out)
 		               .n_turn = g->past.n_turn,
 		               .n_turn_token = g->past.n_token };
 
-	/* With several keys, what somebody else's prompt said is theirs. */
+	/* With several keys, the text of another client's prompt is not shown. */
 	explain_put(out, g->served->tokenizer, &x, &g->prefix, atomic_load(&g->x->srv->clients.apart));
 }
 
@@ -860,6 +860,6 @@ void put_token(const struct served *d, int32_t id, struct buf *out)
 
 void put_logprob(struct buf *out, float v)
 {
-	/* What is impossible has no finite logarithm; the API's own answer to that. */
+	/* An impossible token has no finite logarithm; the API writes -9999 for it. */
 	json_put_double(out, v >= -9999.0f ? (double)v : -9999.0);
 }

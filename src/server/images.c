@@ -19,7 +19,8 @@ struct image_kept {
 	uint64_t used;
 };
 
-/* What an entry costs beside its vectors: pixels that wait for the tower are some multiple of them. */
+/* Bytes that an entry counts for beside its vectors; most entries.  Pixels that wait for the tower are a small multiple of
+ * the vectors. */
 enum { ENTRY_BYTES = 4096, ENTRIES_MAX = 4096 };
 
 void image_store_init(struct image_store *s, size_t bytes_max)
@@ -187,7 +188,7 @@ static int read_file(struct images *im, const uint8_t *bytes, size_t n, const ch
 	if (im->sight->image(im->sight->arg, bytes, n, &m, &err))
 		return problem_set(p, 400, err.code == E_LIMIT ? "image_too_large" : "invalid_image", at, "%s: %s", at,
 		                   err.msg);
-	/* The same picture in another file. */
+	/* The store has this picture from another file. */
 	if ((kept = store_get(im->store, NULL, &m->digest))) {
 		media_unref(m);
 		m = kept;
@@ -376,7 +377,7 @@ static void put_rows(struct images *im, struct media *m, struct tokens *out)
 	}
 }
 
-/* What stood at k stands at where[k]. */
+/* Moves each place from position k to where[k]. */
 static void move_places(const struct image_places *places, int n_places, const int *where, size_t n)
 {
 	for (int i = 0; i < n_places; i++)

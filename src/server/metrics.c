@@ -21,7 +21,7 @@ static const double token_bounds[] = { 1,    2,    5,    10,    20,    50,    10
 const char *const stage_names[LEFT_STAGES] = { "body", "preparing", "queued", "prefill", "decode" };
 const char *const cause_names[CAUSES] = { "client left", "deleted", "client does not read", "deadline",
 	                                  "server stopped" };
-/* The same for labels. */
+/* Names of the causes in labels. */
 static const char *const cause_labels[CAUSES] = { "disconnect", "delete", "stall", "deadline", "stop" };
 
 #define HISTOGRAM(bounds) ((struct histogram){ .bound = bounds, .n = sizeof(bounds) / sizeof(bounds[0]) })

@@ -49,7 +49,7 @@ const struct field params_fields[] = {
 	{ "keep_alive" },
 	{ "id_slot" },
 	{ "timings_per_token" },
-	/* known, and not done: only what asks for nothing may stand there */
+	/* known and not supported: only values that change nothing are accepted */
 	{ "best_of", "1", "n gives several answers" },
 	{ "use_beam_search", "false" },
 	{ "length_penalty", "1|1.0" },
@@ -296,7 +296,7 @@ static int read_cache(struct params *a, const struct json *body, struct problem 
 	return 0;
 }
 
-/* What may name the client (generate.c) is what it is thought to be. */
+/* Checks the types of the fields that may name the client (generate.c). */
 static int check_names(const struct json *body, struct problem *p)
 {
 	static const char *const strings[] = { "user", "safety_identifier", "prompt_cache_key" };

@@ -267,8 +267,8 @@ static void put_string(struct buf *out, const char *name, struct text t)
 	json_put_str(out, t.p, t.n);
 }
 
-/* Their call (its id and whatever else) with our function: its name, and its
- * arguments as they were written. */
+/* Appends the client's call, with its id and other members, but with our function: the name, and the
+ * arguments as the model wrote them. */
 static void put_call(struct buf *out, const struct json *theirs, const struct json *ours)
 {
 	struct json_cursor c;
@@ -451,7 +451,7 @@ static void move_all(struct prompt *p, const struct edit *e, int n)
 		p->out.runs[i].end = moved(e, n, p->out.runs[i].end);
 	for (int i = 0; i < MARKS_MAX; i++)
 		p->part[i] = moved(e, n, p->part[i]);
-	/* Those inside a turn stay inside it, where nothing is tokenised. */
+	/* Ranges inside a kept turn stay inside it, where no text is tokenised. */
 	for (size_t i = 0; i < p->n_user; i++)
 		p->user[i] = (struct text_range){ moved(e, n, p->user[i].start), moved(e, n, p->user[i].end) };
 }

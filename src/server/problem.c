@@ -39,11 +39,11 @@ int problem_set(struct problem *p, int status, const char *code, const char *par
 int problem_stopping(struct problem *p)
 {
 	problem_set(p, 503, "stopping", NULL, "the server is stopping and takes no new requests");
-	p->retry_after = 1; /* another instance, or the next one, may be there by then */
+	p->retry_after = 1; /* another instance, or this one after a restart, may answer then */
 	return p->status;
 }
 
-/* That API has names of its own for some, and neither param nor code. */
+/* Anthropic's API has names of its own for some errors, and neither param nor code. */
 static void put_anthropic(struct buf *b, const struct problem *p)
 {
 	const char *type = p->type;

@@ -27,7 +27,7 @@ struct json *messages_instead(struct json *messages, struct buf *b)
 
 /* ---- trying a template ---- */
 
-/* What templates are shown that show nothing without tools. */
+/* A tool for the templates that show nothing without tools. */
 static const char a_tool[] =
 	"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":"
 	"\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"description\":\"a\"}},\"required\":[\"a\"]}}}]";
@@ -240,7 +240,7 @@ static size_t put_systems(struct fitting *f, const struct json *messages)
 
 	while (is_role(json_at(messages, k), "system"))
 		k++;
-	alone = k == n; /* somebody must have asked: then the last of them did */
+	alone = k == n; /* a prompt needs a user's message: then the last of these is one */
 	for (size_t i = 0; i < k - (alone && k); i++) {
 		struct buf b;
 

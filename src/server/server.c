@@ -139,8 +139,8 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 		event_base_loopbreak(s->base);
 		return;
 	}
-	/* It goes on listening, to say 503: whoever routes to it then looks elsewhere,
-	 * and a probe of /health hears why. */
+	/* The server goes on listening, to answer 503: a load balancer then chooses another,
+	 * and a probe of /health is told why. */
 	s->stopping = true;
 	log_info("stopping: %d connections, %d of them with a request; answers may go on for %g s", s->n_conn,
 	         s->n_busy, s->opts.grace_ms / 1000.0);
@@ -194,7 +194,7 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
 static void on_accept_error(struct evconnlistener *l, void *arg)
 {
 	struct server *s = arg;
-	struct timeval tv = { 0, 100000 }; /* a tenth of a second: others may close meanwhile */
+	struct timeval tv = { 0, 100000 }; /* a tenth of a second, in which other connections may close */
 
 	server_turn(s);
 	log_error("accept: %s", strerror(errno));
@@ -227,8 +227,8 @@ static void raise_descriptors(int connections)
 		         (unsigned long long)r.rlim_cur, connections);
 }
 
-/* A socket in the file system.  One that a dead server left is taken over; one
- * that answers is somebody's. */
+/* Listens on a socket in the file system.  A socket that a dead server left is taken over; one
+ * that answers belongs to another server. */
 static int listen_unix(struct server *s, const char *path, struct err *err)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };

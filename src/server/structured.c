@@ -65,7 +65,7 @@ static int compile(enum form form, const struct json *v, struct grammar **out, s
 	return E_ARG;
 }
 
-/* What a grammar is made of, in one number; buf is emptied. */
+/* Digest of everything that a grammar is made of; empties made_of. */
 static struct digest key_of(struct buf *made_of)
 {
 	struct digest d;
@@ -167,7 +167,7 @@ int structured_format(struct generation *g, const struct json *format, const cha
 	return hold(g, FORM_SCHEMA, schema, schema ? name : field, p);
 }
 
-/* vLLM's: one of these, and settings that ask for nothing. */
+/* vLLM's structured_outputs: one of its kinds, and settings with no effect. */
 static int structured_outputs(struct generation *g, const struct json *v, struct problem *p)
 {
 	static const struct {
@@ -248,7 +248,8 @@ int structured_fields(struct generation *g, const struct json *body, struct prob
 	return r;
 }
 
-/* Forms of calls, and what of one that has no tags is enough to know it: so many of a byte. */
+/* Forms of calls; mark, n_mark: in a form without tags, the byte whose n_mark-th occurrence ends the name, where a call is
+ * certain. */
 static const struct {
 	const struct dialect *d;
 	enum calls_form form;
@@ -314,7 +315,7 @@ int structured_calls(struct generation *g, const struct json *tools, const char 
 		g->calls = grammar_store_find(&g->x->srv->grammars, &key);
 	if (!g->calls && !(rc = compile_calls(g, d, i, tools, only, several, &err)) && g->x)
 		grammar_store_keep(&g->x->srv->grammars, &key, g->calls);
-	/* What Python or Gemma's form cannot say is said freely. */
+	/* Calls that Python's or Gemma's form cannot express are not held. */
 	if ((python || (i < 0 && d->held->spell == SPELL_GEMMA)) && (rc == E_LIMIT || rc == E_UNSUPPORTED) &&
 	    !strict(tools))
 		return 0;

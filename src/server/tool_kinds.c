@@ -193,7 +193,7 @@ static int put_custom(struct making *m, const struct json *t, const char *at, co
 		buf_puts(&pattern, "");
 		json_put(&pattern, rules);
 	} else if (definition) {
-		/* It is told and not held to. */
+		/* The model is told the grammar and not held to it. */
 		buf_printf(&about, "%sThe input follows this grammar:\n", about.n ? "\n\n" : "");
 		buf_put(&about, definition, n_rules);
 	}

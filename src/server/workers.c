@@ -26,7 +26,7 @@ static struct line *line_of(struct workers *w, const char *client)
 	return *at = l;
 }
 
-/* Who has nothing more stands in it no longer. */
+/* Takes a client without jobs out of the line. */
 static void line_forget(struct workers *w, struct line *l)
 {
 	struct line **at = &w->ring;
@@ -144,7 +144,7 @@ static void *work(void *arg)
 		else
 			pthread_cond_wait(&w->more, &s->lock);
 	}
-	/* Whoever waits for a client's other request to end. */
+	/* Wakes the threads that wait for another request of a client to end. */
 	pthread_cond_broadcast(&w->more);
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -195,7 +195,7 @@ static int judge(struct server *s, int own, int here, struct problem *p)
 	int max = s->served.queue_max;
 	struct engine_stats e;
 
-	/* Where nobody waits here the engine has the say: what is given may not be for it. */
+	/* Without waiting jobs here the engine decides: freed room may not be for this client. */
 	if (!max || !here)
 		return 0;
 	engine_stats(s->served.engine, &e);
