@@ -80,7 +80,7 @@ static void drop_all(struct bench *b)
 	b->n_req = 0;
 }
 
-/* What came of request i since the last look. */
+/* Events of request i since the last look. */
 struct seen {
 	int tokens;
 	int cached; /* -1: it has not started */

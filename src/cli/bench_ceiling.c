@@ -16,9 +16,9 @@ enum {
 	RUNS_MOST = 4,
 };
 
-/* How a thread may read a piece: as so many runs side by side, each asked for so many
- * bytes ahead.  Which is fastest is the machine's affair, so all are tried and the best
- * counts.  What was found here: docs/bench.md. */
+/* Patterns in which a thread reads a piece: a number of runs side by side, each prefetched some
+ * bytes ahead.  The fastest depends on the machine, so all are tried and the best counts.
+ * docs/bench.md has results. */
 static const struct pattern {
 	int runs, ahead;
 } patterns[] = { { 1, 4096 }, { 2, 2048 }, { 2, 3072 }, { 4, 2048 } };
@@ -32,7 +32,7 @@ struct probe {
 	_Atomic double ops; /* of a part: written by all, the same */
 };
 
-/* Sums that nobody wants, so that the reads are not left out. */
+/* Sums of all that was read, so that the compiler keeps the reads. */
 static _Atomic uint64_t sink;
 
 /* The first pieces of what products read, at most `most`; shreds between matrices only where there is nothing else. */

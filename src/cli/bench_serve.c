@@ -379,7 +379,7 @@ static void bench_requests(struct bench *b)
 	b->terminal = isatty(STDERR_FILENO);
 	on_next(-1, 0, b);
 	event_base_dispatch(b->base);
-	/* Those that Ctrl-C left. */
+	/* Requests that Ctrl-C left unfinished. */
 	for (int i = 0; i < b->n_sent; i++) {
 		over(&b->shot[i], OUT_ABORTED);
 		if (b->shot[i].conn)

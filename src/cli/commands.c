@@ -191,7 +191,7 @@ static void help_command(const struct command *c, bool all)
 	options_help(&whole, all);
 }
 
-/* Commands that people bring from other programs, and what takes their place; NULL: none of these. */
+/* What to use here in place of a command of another program; NULL: the word is no such command. */
 static const char *foreign_command(const char *word)
 {
 	static const struct {

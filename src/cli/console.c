@@ -170,7 +170,7 @@ static void cut_end(struct buf *b, size_t n)
 	b->p[b->n] = '\0';
 }
 
-/* What follows a first line that begins with """, up to a line that ends with it. */
+/* Reads the lines after a first one that begins with """, up to a line that ends with it. */
 static int read_quoted(struct console *c, struct buf *out)
 {
 	int got = 1;

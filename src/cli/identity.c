@@ -21,7 +21,7 @@
  * change within the same step would not show. */
 static const int64_t SETTLED_NS = 3ll * 1000000000;
 
-/* "weights" remembers this many files; a line of it has at most so many bytes. */
+/* Most files that "weights" remembers, and most bytes of a line of it. */
 enum { REMEMBERED = 4096, LINE = 256 };
 
 static const char file_name[] = "weights";
@@ -67,8 +67,8 @@ static int put_document(struct sha256 *h, const struct store *st, const char *na
 	return rc;
 }
 
-/* What the library's functions give: they come with the machine, in versions for
- * its processor, and their last bits are nobody's promise. */
+/* Adds results of the C library's functions: the library comes with the machine, in versions for
+ * its processor, and does not promise the last bits. */
 static void put_functions(struct sha256 *h)
 {
 	enum { POINTS = 512 };
@@ -240,7 +240,7 @@ static int put_template(struct sha256 *h, const struct session *s, const struct 
 	return 0;
 }
 
-/* The numbers in a model's caches are of these sizes and formats. */
+/* Adds the sizes and formats of the numbers in a model's caches. */
 static void put_caches(struct sha256 *h, const struct model *m)
 {
 	struct buf text;

@@ -208,7 +208,7 @@ static int inspect_model(const struct options *o)
 	rc = model_name(o, &name, &err);
 	if (!rc)
 		rc = store_open(&st, name.p, &err);
-	/* What loading would log is part of what is printed here. */
+	/* Messages that loading would log are part of the output here. */
 	if (log_get_level() == LOG_INFO || log_get_level() == LOG_WARN)
 		log_set_level(LOG_ERROR);
 	if (!rc)

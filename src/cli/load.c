@@ -93,9 +93,9 @@ static bool in_memory(const struct file_map *map)
 	return true;
 }
 
-/* Brings the mapped weights into memory while somebody can be told how far it is;
- * otherwise the first request would wait without a word.  What is there already is left to
- * the first step, which has all threads to map it with. */
+/* Reads the mapped weights into memory and reports progress; otherwise the first request
+ * would wait without a sign.  Pages that are in memory already are left to the first step,
+ * which maps them with all threads. */
 static void read_weights(const struct store *st)
 {
 	enum { PAGE = 4096, PIECE = 32 << 20 }; /* bytes between two lines of progress */
@@ -125,7 +125,7 @@ static void read_weights(const struct store *st)
 	}
 }
 
-/* The same of a model whose experts stay on disk: all other tensors. */
+/* read_weights for a model whose experts stay on disk: reads all other tensors. */
 static void read_without_experts(const struct store *st, const struct model *m)
 {
 	enum { PAGE = 4096 };

@@ -157,7 +157,7 @@ static size_t source_plan(struct draft_source *d, const struct options *o, int c
 		d->kv_bytes = least;
 	d->prefix_bytes = s->head.borrows ? 0 : prefix / 8;
 	states = size_mul((size_t)o->parallel + 1, model_snap_bytes(s));
-	/* What the model gives in a step, and what waits of it. */
+	/* Bytes of the model's outputs of a step, and of those that wait for the drafter. */
 	given = d->head ? size_mul((size_t)mo.step_rows + (size_t)o->parallel * DRAFT_WAITING_MAX,
 	                           (size_t)s->carry * sizeof(float)) :
 	                  0;

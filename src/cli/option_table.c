@@ -374,9 +374,9 @@ static bool paired(const struct options *o)
 	return o->bench_paired != NULL;
 }
 
-/* An option that was given and cannot have an effect beside the others is a mistake of
- * whoever typed it, and refused.  (What load.c and others must look closer for, they refuse.)
- * Not so what `bench` measures: scripts go through batches and depths, 0 and 1 among them. */
+/* An option that was given and cannot have an effect beside the others is a mistake of the
+ * user, and refused.  (load.c and others refuse the cases that need a closer look.)
+ * Options of what `bench` measures are not refused: scripts go through batches and depths, 0 and 1 among them. */
 static const struct idle {
 	unsigned commands;
 	const char *names; /* options, separated by spaces; NULL: ... */

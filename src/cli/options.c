@@ -287,7 +287,7 @@ const char *closest(const char *word, const char *const *name, int n)
 	return best;
 }
 
-/* Options that people bring from other programs, and what takes their place; NULL: none of these. */
+/* What to use here in place of an option of another program; NULL: the name is no such option. */
 static const char *foreign_option(const char *name)
 {
 	static const struct {
@@ -346,7 +346,7 @@ static int unknown(const struct command *c, const char *word, struct err *err)
 	return err_set(err, E_ARG, "unknown option %.*s", (int)strcspn(word, "="), word);
 }
 
-/* What the command line says: options and their values, in order, and words. */
+/* The command line: options and their values, in order, and words. */
 struct words {
 	struct {
 		const struct option *op;
@@ -497,7 +497,7 @@ static void defaults(const struct command *c, struct options *o)
 	struct err err;
 
 	memset(o, 0, sizeof(*o));
-	/* Others' first: two commands may give one field different defaults. */
+	/* Defaults of other commands' options first: two commands may give one field different defaults. */
 	for (int i = 0; i < 2 * n_options; i++) {
 		const struct option *op = &option_table[i % n_options];
 		bool own = op->commands & c->bit;
@@ -515,11 +515,11 @@ static void defaults(const struct command *c, struct options *o)
 	if (!(c->bit & (CMD_SERVE | CMD_INSPECT)))
 		o->parallel = 1;
 	if (c->bit != CMD_SERVE)
-		o->decode_gap = 1000000; /* nobody joins: nothing to keep chunks small for */
+		o->decode_gap = 1000000; /* no request joins, so chunks need not be small */
 	o->log_level = c->bit == CMD_SERVE ? LOG_INFO : LOG_WARN;
 }
 
-/* What follows from the words that are no options. */
+/* Applies the words that are no options. */
 static int take_words(const struct command *c, const struct words *w, struct options *o, struct err *err)
 {
 	bool two = c->bit & (CMD_TOKENIZE | CMD_RUN); /* MODEL and TEXT */

@@ -29,9 +29,9 @@ static size_t kv_most(const struct session *s, const struct model_opts *mo)
 	return size_mul((size_t)mo->slots, kv_one(s, mo));
 }
 
-/* And with them the pages of kept prefixes, which lie in the same pool, or one
- * sequence at a time would leave no conversation but its own.  About half of what is
- * kept are states, which do not. */
+/* The pool with the pages of kept prefixes, which lie in it too; without them, one
+ * sequence at a time would leave no conversation but its own.  About half of the bytes of
+ * kept prefixes are states, which are not in the pool. */
 static size_t pool_most(size_t most, size_t prefix)
 {
 	return !most ? 0 : most > SIZE_MAX - prefix / 2 ? SIZE_MAX : most + prefix / 2;
@@ -105,7 +105,7 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 	return o->memory_bytes || p->experts == SIZE_MAX ? share_out(s, o, mo, p, bound, err) : 0;
 }
 
-/* No sequence is longer than the pool, so the context is not, for whoever asks. */
+/* Limits the context to the longest sequence that fits into the pool. */
 static int fit_context(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
                        struct err *err)
 {
@@ -147,8 +147,8 @@ static int ctx_default(const struct session *s, const struct options *o)
 	return o->ctx_default && o->ctx_default < most ? o->ctx_default : most;
 }
 
-/* What the process has by now, in coarse steps, so that one command gives one plan.  What a sanitizer keeps beside it is
- * not the program's. */
+/* Bytes that the process uses now, in coarse steps, so that one command gives one plan.  A sanitizer's own memory does
+ * not count. */
 static size_t program_bytes(void)
 {
 	enum { STEP = 4 << 20 };
@@ -185,7 +185,7 @@ int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const st
 		rc = fit_context(s, o, mo, p, err);
 	mo->kv_bytes = p->kv;
 	p->ctx_fits = mo->ctx_max;
-	/* Beside the kept ones, two for `logits --resume-at`. */
+	/* Two snapshots beside the kept ones, for `logits --resume-at`. */
 	mo->snap_bytes = p->prefix + 2 * model_snap_bytes(&s->model->shape);
 	return rc;
 }

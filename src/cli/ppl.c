@@ -165,7 +165,7 @@ static int submit(struct ppl *w, struct engine *e, struct request **r,
 	return engine_submit(e, &a, r, err);
 }
 
-/* What came of it besides rows. */
+/* Reads a request's events other than rows. */
 static int look(struct request *r, bool *done, struct err *err)
 {
 	struct event ev;
@@ -218,7 +218,7 @@ static int read_piece(struct ppl *w, struct err *err)
 		if (!rc && done && w->seen < w->now.n)
 			rc = err_set(err, E_LIMIT, "%d of %d rows came", w->seen, w->now.n);
 	}
-	/* Their last steps, without rows. */
+	/* The last steps of the requests, which have no rows. */
 	if (!rc)
 		rc = advance(w, w->s.engine, r, NULL, &done, err);
 	if (!rc && base)
@@ -265,7 +265,7 @@ static const char *source_name(const struct ppl *w)
 	return w->o->ids ? w->o->ids : w->o->text_file;
 }
 
-/* What is compared, in words. */
+/* Appends a description of the setting that is compared. */
 static void setting(struct buf *out, const struct session *s)
 {
 	buf_printf(out, "%s arithmetic, ", s->model->opts.arith == ARITH_F32 ? "f32" : "fast");

@@ -46,7 +46,7 @@ static int read_ask(struct quantize *q, struct err *err)
 	return 0;
 }
 
-/* What makes a job that was cut off the same as this one. */
+/* Names the job by everything that must be equal for a job that was cut off to be continued. */
 static int name_job(struct quantize *q, struct err *err)
 {
 	struct file_id id;
@@ -134,7 +134,7 @@ static int make(struct quantize *q, struct err *err)
 	return rc;
 }
 
-/* What it cost, on a text: as `weft ppl` with the model that it was made from beside it. */
+/* Measures the loss on a text, as `weft ppl` does against the source model. */
 static int measure(const struct quantize *q)
 {
 	struct options o = *q->o;

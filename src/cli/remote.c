@@ -245,7 +245,7 @@ static void put_number(struct buf *b, bool set, const char *name, double v)
 	json_put_double(b, v);
 }
 
-/* What the options say, and nothing else: other servers know other fields. */
+/* Appends the options that were given, and nothing else: other servers know other fields. */
 static void put_options(struct buf *b, const struct options *o)
 {
 	put_number(b, o->temperature_set, "temperature", o->temperature);

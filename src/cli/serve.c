@@ -12,8 +12,8 @@
 #include "server/server.h"
 #include "vision/tower.h"
 
-/* Written whole and then moved, so that whoever waits for it never reads half; but what is
- * no file, as /dev/stdout, stays what it is. */
+/* Writes the port to a new file and renames it, so that a waiting program never reads half; a path
+ * that is no regular file, as /dev/stdout, is written directly. */
 static int write_port(const char *path, int port, struct err *err)
 {
 	struct buf part;

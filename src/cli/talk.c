@@ -160,7 +160,7 @@ static void show_answer(struct talk *t, const char *p, size_t n)
 	fflush(stdout);
 }
 
-/* What became certain of the answer. */
+/* Shows the pieces of the answer that have become certain. */
 static void show_pieces(struct talk *t)
 {
 	struct split *s = &t->split;
@@ -389,7 +389,7 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 
 /* ---- an answer ---- */
 
-/* A conversation goes on behind an answer that was stopped; and where nobody could read it, cli_main says why. */
+/* A conversation goes on after an answer that was stopped; where the output is closed, cli_main says why. */
 static int stopped(const struct talk *t, struct err *err)
 {
 	return t->conversation || ferror(stdout) ? 0 : err_set(err, E_GONE, "stopped");
@@ -441,7 +441,7 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 		.skip_special = speech == &speech_plain,
 		.mark = &mark,
 		.n_mark = mark > 0,
-		/* Nobody comes back to one answer alone: its prompt need not stop where a state is worth keeping. */
+		/* A single answer is not returned to, so its prompt need not stop where a state is worth keeping. */
 		.no_cache = !t->conversation && !t->o->disk_dir,
 	};
 	struct request *r;

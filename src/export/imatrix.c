@@ -97,7 +97,7 @@ void imatrix_rename(struct imatrix *m, const char *from, const char *to)
 	qsort(m->v, (size_t)m->n, sizeof *m->v, by_name);
 }
 
-/* What is no number, or negative, is an error of the file. */
+/* Refuses values that are no numbers, or negative. */
 static int check(const struct imatrix *m, const char *path, struct err *err)
 {
 	struct importance *it = &m->v[m->n - 1];

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* What differs from base: the output matrix; values and down projections of some layers. */
+/* Types that differ from the base type: of the output matrix; of values and down projections in some layers. */
 static const struct mix mixes[] = {
 	{ "F32", 0, "F32" },        { "F16", 1, "F16" },        { "BF16", 32, "BF16" },   { "Q8_0", 7, "Q8_0" },
 	{ "Q4_0", 2, "Q4_0" },      { "Q4_1", 3, "Q4_1" },      { "Q5_0", 8, "Q5_0" },    { "Q5_1", 9, "Q5_1" },

@@ -69,7 +69,7 @@ static void put_number(struct buf *b, const char *key, uint32_t v)
 	put_u32(b, v);
 }
 
-/* What the copy says itself, or no longer is. */
+/* Whether the copy writes this key itself, or drops it. */
 static bool own_key(const char *key)
 {
 	return !strcmp(key, "general.alignment") || !strcmp(key, "general.file_type") ||

@@ -29,7 +29,7 @@ static const struct calls_spelling tagged_spelling = { .spell = SPELL_MARKED,
 	                                               .end = "</function>",
 	                                               .line = true };
 
-/* What may not stand in a tag. */
+/* Whether a name can be spelled inside a tag. */
 static bool spells(const char *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -59,7 +59,7 @@ static int read_tools(const struct json *list, const char *only, struct tool *to
 		if (json_kind(t->parameters) != JSON_OBJECT || !json_len(t->parameters)) {
 			t->free = true;
 		} else if ((rc = grammar_compile(t->parameters, &g, &why))) {
-			/* It was not this schema that was too much, but all of them. */
+			/* Not this schema alone was too large, but all of them together. */
 			if (strict || allowance_why())
 				return err_set(err, rc, "tool \"%.60s\": %.400s", t->name, why.msg);
 			t->free = true;
@@ -207,7 +207,7 @@ static int split_values(struct compiler *c, struct tool *t, const struct obj_pla
 
 		kinds = argument_kinds(t->parameters, key);
 		t->rest[i] = -1;
-		/* What is read as a string whatever it says is one. */
+		/* A value that may only be read as a string is one. */
 		if (s.n_str && (!kinds || kinds == 1u << JSON_STRING || sp->key_end_json))
 			continue;
 		s.n_str = 0;
@@ -234,7 +234,7 @@ static const struct dfa *bare_strings(struct builder *b, const struct set *s, co
 	d = set_strings_of(b, &few);
 	if (!sp->line)
 		return lexeme_bare_to(&b->pool, d, sp->value_end);
-	/* That of any text is shared, and so are its masks. */
+	/* The language of any text is shared, and so are its masks. */
 	return d == b->all.plain && sp == &tagged_spelling ? b->all.bare : lexeme_bare(&b->pool, d, sp->value_end);
 }
 
@@ -246,7 +246,7 @@ static int32_t word_node(struct grammar *g, const struct dfa *d)
 	return g->n_node - 1;
 }
 
-/* What follows values. */
+/* Sets the text that follows values. */
 static void put_value_end(struct builder *b, const struct calls_spelling *sp, struct shape *s)
 {
 	struct buf text;
@@ -344,7 +344,7 @@ static int make_free(struct compiler *c, struct grammar *g, const struct calls_s
 	put_value_end(b, sp, s);
 	if (builder_check(b, ""))
 		return E_LIMIT;
-	/* What can be reached: the end from where it begins, the parameter from all others. */
+	/* States from which the end of a value, or its continuation, can be reached. */
 	s->other_at = arena_zalloc(&b->pool.a, (size_t)d->n + 1);
 	both = arena_zalloc(&b->pool.a, (size_t)d->n + 1); /* states that keys and the end begin with */
 	s->label_at = arena_zalloc(&b->pool.a, ((size_t)d->n + 1) * sizeof *s->label_at);
@@ -385,7 +385,7 @@ static int make_calls(struct compiler *c, struct grammar *g, const struct tool *
 		buf_reset(&text);
 		buf_printf(&text, "<function=%s>\n", tool[i].name);
 		texts_put(&heads, text.p, text.n, i);
-		/* Those that are free are one shape, however many they are. */
+		/* All tools with free arguments share one shape. */
 		if (!held && free_at < 0)
 			rc = make_free(c, g, &tagged_spelling, &s);
 		else if (held)
@@ -704,7 +704,7 @@ static int32_t marked_shape(struct compiler *c, struct grammar *g, const struct 
 	return g->n_shape - 1;
 }
 
-/* What may stand behind arguments. */
+/* The language of texts that may stand behind arguments. */
 static const struct dfa *tails(struct dfa_pool *p, const struct calls_spelling *sp)
 {
 	const struct dfa *d;
@@ -765,7 +765,8 @@ static int check_names(const struct tool *t, enum calls_spell spell, struct err 
 	return 0;
 }
 
-/* What stands in calls of that form: all of them; the values that are no bare text; the keywords' values; or arguments. */
+/* Marks the nodes that calls of that form use: all; those of values that are no bare text; those of keywords' values; or
+ * those of arguments. */
 static void use_nodes(struct compiler *c, enum calls_spell spell, int root, const struct tool *tool, int n)
 {
 	const struct obj_plan *p;

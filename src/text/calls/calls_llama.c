@@ -9,11 +9,11 @@
 #include "text/calls/dialect.h"
 
 static const char *const keys[] = { "\"parameters\"", "\"arguments\"", NULL };
-/* What may stand before the call, and behind it: Llama 4 has tags of its own, and small models write a fence. */
+/* Texts that may stand before the call, and behind it: Llama 4 has tags of its own, and small models write a fence. */
 static const char *const before[] = { "<|python_tag|>", "<|python_start|>", "```json\n", NULL };
 static const char *const behind[] = { "<|python_end|>", "```", NULL };
 
-/* Does the text begin with one of these?  MAYBE while it may. */
+/* Whether the text begins with a member of list; MAYBE while more bytes decide. */
 static enum verdict one_of(const char *const *list, const char *p, size_t n, const char **found)
 {
 	bool maybe = false;

@@ -182,7 +182,7 @@ static void put_argument(struct split *s, const char *key, size_t n_key, unsigne
 	buf_fini(&b);
 }
 
-/* What an argument may be: as its attribute says, or its schema. */
+/* Kinds that an argument may have, by its attribute, or else by its schema. */
 static unsigned kinds_of(const struct split *s, const char *key, size_t n_key, const char *attributes, size_t n)
 {
 	static const unsigned any = 1u << JSON_INT | 1u << JSON_DOUBLE | 1u << JSON_BOOL | 1u << JSON_NULL |
@@ -274,7 +274,7 @@ static bool arguments(struct split *s, const struct marks *m, bool over, enum pr
 	}
 	if (!over && (key != CALL_NO || over_now == CALL_MAYBE))
 		return false;
-	/* It breaks off: what there was of its arguments stays. */
+	/* The call breaks off: the arguments read so far are kept. */
 	if (!s->call.n_argument)
 		split_piece(s, PIECE_ARGUMENTS, "{", 1);
 	if (!over)

@@ -63,7 +63,7 @@ static void name_in_id(const struct split *s, struct head *h)
 	}
 }
 
-/* What stands after the open tag, up to the arguments. */
+/* Reads the text between the open tag and the arguments. */
 static enum verdict read_head(const struct split *s, const struct named_form *f, const char *p, size_t n, bool over,
                               struct head *h)
 {
@@ -74,7 +74,7 @@ static enum verdict read_head(const struct split *s, const struct named_form *f,
 
 	if (early)
 		end = brace;
-	/* What is too far away is so however the text is cut. */
+	/* A head that is too long is too long however the text is cut. */
 	if ((end ? (size_t)(end - p) : n - text_partial(p, n, f->end)) > HEAD_BYTES_MAX)
 		return CALL_NO;
 	if (!end)
@@ -128,7 +128,7 @@ static enum verdict begins(const struct split *s, const struct dialect *d, const
 	return read_head(s, d->form, p, n, over, &h);
 }
 
-/* The closing tag, a fence before it; what else stands there is content. */
+/* Reads the closing tag, and a fence before it; other text there is content. */
 static enum progress tail(struct split *s, const struct named_form *f, bool over)
 {
 	size_t at = blanks(s->held.p, s->held.n);
@@ -319,7 +319,7 @@ const struct dialect dialect_deepseek = DIALECT(deepseek, "deepseek", DS("tool",
 const struct dialect dialect_deepseek_fenced = DIALECT(deepseek_fenced, "deepseek", DS("tool", "call", "begin"),
                                                        &deepseek);
 const struct dialect dialect_functionary = DIALECT(functionary, "functionary", "<function=", NULL);
-/* What models of other dialects write now and then; none is held to it. */
+/* Forms that models of other dialects write now and then; no grammar holds them to these. */
 #define STRAY(id, tag)                                                                                        \
 	{                                                                                                     \
 		.name = "tagged", .open = tag, .begins = begins, .read = read_call, .lead = functionary_lead, \

@@ -239,7 +239,7 @@ static enum verdict calls(const char *p, size_t n, size_t *used, struct split *s
 
 		buf_init(&b);
 		good = call(&r, !list, &name, &n_name, &b);
-		/* Text that only looks so: a function that nobody named is none. */
+		/* Text that only looks like a call: the function is not among the tools. */
 		if (n_name && !r.cut)
 			good &= split_knows(tools, name, n_name);
 		if (good && s) {

@@ -282,7 +282,7 @@ static bool between(struct split *s, bool over, enum progress *end)
 	if (!over && (e == CALL_MAYBE || v == CALL_MAYBE || again == CALL_MAYBE || call == CALL_MAYBE)) {
 		*end = CALL_MORE;
 	} else if (over) {
-		/* It breaks off: what there was of arguments stays as it is. */
+		/* The call breaks off: the arguments read so far are kept. */
 		*end = broken(s);
 		split_drop(s, s->held.n);
 	} else {

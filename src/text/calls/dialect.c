@@ -225,7 +225,7 @@ enum progress json_arguments_read(struct split *s, bool over)
 		s->malformed |= over;
 		return over ? CALL_DONE : CALL_MORE;
 	}
-	/* It was passed on as it came, and may be no JSON at all. */
+	/* The arguments were passed on as they came, and may be no JSON. */
 	j = json_parse(s->call.arguments.p, s->call.arguments.n, 0, NULL);
 	s->malformed |= json_kind(j) != JSON_OBJECT;
 	json_free(j);

@@ -11,7 +11,7 @@
 
 #include "text/calls/dialect.h"
 
-enum { BLANKS_MAX = 64, NEST_MAX = 200 }; /* BLANKS_MAX: so many are waited for behind a comma */
+enum { BLANKS_MAX = 64, NEST_MAX = 200 }; /* BLANKS_MAX: most blanks behind a comma that are held back */
 
 static const struct {
 	const char *python, *json;

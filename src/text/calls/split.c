@@ -241,7 +241,7 @@ static bool in_think(struct split *s, bool over)
 			buf_reset(&s->held);
 		return false;
 	}
-	/* What was emitted moved the tag. */
+	/* Emitting text has moved the tag in held. */
 	buf_drop(&s->held, blanks(s->held.p, s->held.n) + len);
 	s->state = SPLIT_TEXT;
 	s->skip_blanks = true;

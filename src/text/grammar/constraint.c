@@ -10,7 +10,7 @@
 
 enum phase { THOUGHT, START, CONTENT, CALL, AFTER };
 
-/* What is looked for in free text: a thought, and the ways in which calls open. */
+/* Marks that are searched for in free text: a thought, and the ways in which calls open. */
 enum { LOOK_THOUGHT, LOOK_CALL, LOOKS = LOOK_CALL + 1 + CONSTRAINT_OPENS };
 
 /* Tokens that begin a part of an answer whose content is held. */
@@ -21,7 +21,7 @@ struct opener {
 };
 enum { OPENERS_MAX = 6, OPEN_TEXT_MAX = 64 };
 
-/* What a token changed, to be undone. */
+/* The change that a token made, for undoing it. */
 struct change {
 	unsigned char phase, seen[LOOKS];
 	unsigned char alive, n_opened;
@@ -43,7 +43,7 @@ struct constraint {
 	enum phase phase;
 	unsigned char seen[LOOKS]; /* bytes of each text looked for that the text ends with; [0] of a thought's end */
 	unsigned alive;            /* openers that what was said begins ... */
-	int n_opened;              /* ... with so many of their tokens */
+	int n_opened;              /* ... and how many of their tokens were read */
 	bool later;                /* a part came before */
 	bool may_think;
 	bool trying; /* what was said may be the beginning of a call without tags */
@@ -59,7 +59,7 @@ static int32_t find_mark(const struct tokenizer *t, const char *text)
 	return text ? tokenizer_find(t, text, strlen(text)) : -1;
 }
 
-/* What grammars know the marks by. */
+/* Bytes that stand for the marks in grammars. */
 static const char mark_bytes[] = "\xF8\xF9\xFA\xFB\xFC\xFD\xFE";
 static_assert(sizeof mark_bytes == MARKS_MOST + 1, "a byte for each");
 
@@ -145,7 +145,7 @@ static size_t look_for(struct constraint *k, const char *tag, const char *p, siz
 	return n;
 }
 
-/* What is looked for in free text; NULL: nothing. */
+/* The text that is searched for in free text; NULL: none. */
 static const char *looked_for(const struct constraint *k, int what)
 {
 	if (what == LOOK_THOUGHT)
@@ -360,7 +360,7 @@ static size_t take_call(struct constraint *k, int32_t token, const char *p, size
 	const char *text = in_grammar(k, token, p, &len);
 
 	if (k->r.call_alone && k->may_think && is(p, n, k->r.think_open)) {
-		/* It must call, and has not begun to. */
+		/* A call is required and has not begun. */
 		begin_thought(k);
 		return n;
 	}
@@ -462,7 +462,7 @@ static void allow_end(struct constraint *k)
 		allow(k, k->r.end[i]);
 }
 
-/* What may open at the beginning of an answer whose content is held. */
+/* Allows the parts that may open at the beginning of an answer whose content is held. */
 static void allow_open(struct constraint *k)
 {
 	for (int i = 0; i < k->n_opener; i++)

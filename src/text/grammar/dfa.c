@@ -548,7 +548,7 @@ struct dfa *dfa_from_nfa(struct dfa_pool *p, const struct nfa *f)
 
 	if (f->n_edge > NFA_EDGES_MAX)
 		p->why = "it needs too many states";
-	/* What is as long as the edges are many, also where nothing comes of it. */
+	/* Charges work in proportion to the edges, also where it has no result. */
 	if (p->why || !dfa_spend(p, (size_t)(f->n_edge + f->n) / 8))
 		return NULL;
 	d.n_cls = classes_of(f, d.cls, sample);

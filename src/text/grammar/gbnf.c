@@ -241,7 +241,7 @@ static int by_low(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What the ranges of e do not hold, instead. */
+/* Replaces the ranges of e by their complement. */
 static void invert(struct rules *r, int e)
 {
 	int from = r->expr[e].range, n = r->expr[e].n_range;
@@ -302,7 +302,7 @@ static int read_count(struct reader *g, int32_t *out)
 	return 0;
 }
 
-/* What stands behind an element: 1 when something does. */
+/* Reads the repetition behind an element; 1: there is one. */
 static int read_repeat(struct reader *g, int32_t *min, int32_t *max)
 {
 	int rc;

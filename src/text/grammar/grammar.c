@@ -583,7 +583,7 @@ void compiler_use(struct compiler *c, int node)
 	free(todo);
 }
 
-/* extra: room for so many more nodes and shapes. */
+/* extra: nodes and shapes to reserve room for. */
 int compiler_tables(struct compiler *c, struct grammar *g, int root, size_t extra)
 {
 	struct builder *b = &c->b;

@@ -456,7 +456,7 @@ struct dfa *lexeme_number(struct dfa_pool *p)
 struct dfa *lexeme_decimal(struct dfa_pool *p, bool integer)
 {
 	int n = integer ? INTEGER_DIGITS_MAX : DECIMAL_DIGITS_MAX, sign, whole, end;
-	int more[DECIMAL_DIGITS_MAX + 1]; /* behind the point, with so many digits left */
+	int more[DECIMAL_DIGITS_MAX + 1]; /* states behind the point, by the digits left */
 	struct nfa f;
 	struct dfa *out;
 

@@ -11,7 +11,7 @@
 #include "text/grammar/tables.h"
 
 enum {
-	/* White space is what people and models write, and no more, so that nobody can
+	/* White space is limited to what people and models write, so that a model cannot
 	 * fill an answer with it: nothing, one blank, or a line break and indentation.
 	 * Blanks are counted: 1 after a lone one, 2 + k after a line break and k more, up to INDENT_MAX. */
 	HISTORY_FIRST = 64,
@@ -87,7 +87,7 @@ static void put(struct threads *t, int32_t id)
 
 /* ---- places of rules ---- */
 
-/* What may come at a place; parent: the frame that its rule leads to when it ends. */
+/* Opens the threads that may go on at a place; parent: the frame that its rule leads to when it ends. */
 static void open_steps(struct matcher *m, int place, int32_t parent, struct threads *out)
 {
 	const struct net *net = m->g->net;
@@ -112,7 +112,7 @@ static void open_steps(struct matcher *m, int place, int32_t parent, struct thre
 	}
 }
 
-/* What was inside of frame id has ended; so may what was around it, outermost last. */
+/* Ends the content of frame id, and that of the frames around it where they may end, outermost last. */
 static void leave(struct matcher *m, int32_t id, struct threads *out)
 {
 	while (out->offers < OFFERS_MAX) {
@@ -514,7 +514,7 @@ static void sort_out(struct matcher *m)
 	id[FRAME_END] = 1;
 	for (int i = 0; i < m->past_at[m->n_past]; i++)
 		id[m->past[i]] = 1;
-	/* What is around a frame was made before it. */
+	/* Frames around a frame were made before it. */
 	for (int i = m->n_frame - 1; i >= 0; i--)
 		if (id[i] && m->frame[i].parent >= 0)
 			id[m->frame[i].parent] = 1;

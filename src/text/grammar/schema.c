@@ -15,7 +15,7 @@
 
 enum type { T_NULL = 1, T_BOOL = 2, T_INT = 4, T_NUM = 8, T_STR = 16, T_ARR = 32, T_OBJ = 64, T_ALL = 127 };
 
-/* What is being read: a schema, and what its keywords have said so far. */
+/* A schema that is being read, and the constraints of its keywords so far. */
 struct reader {
 	struct builder *b;
 	const struct json *j;
@@ -733,7 +733,7 @@ static int read_combinations(struct reader *r, struct set *s)
 
 /* ---- all of it ---- */
 
-/* Keywords that restrict and are not done.  What asks for nothing may stand there. */
+/* Refuses keywords that restrict values and are not supported; values without effect are accepted. */
 static int refuse(struct reader *r)
 {
 	static const char *const no[] = {

@@ -394,7 +394,7 @@ int set_and(struct builder *b, struct set *s, const struct set *t, const char *a
 	for (int i = 0; i < s->n_str; i++)
 		for (int k = 0; k < t->n_str; k++)
 			out.n_str += str_and(b, &s->str[i], &t->str[k], &out.str[out.n_str]);
-	/* What says nothing leaves the other as it is. */
+	/* A layer without constraints leaves the other as it is. */
 	for (int i = 0; i < s->n_arr; i++)
 		for (int k = 0; k < t->n_arr; k++) {
 			struct arr_shape *a = s->arr[i] == any->arr[0] || s->arr[i] == t->arr[k] ? t->arr[k] :
@@ -482,7 +482,7 @@ static bool says_nothing_obj(const struct obj_shape *o)
 	return !o->min && o->max < 0 && !o->n_need && !o->names;
 }
 
-/* What is in one of d[0..n) and in no other; NULL stands for the empty. */
+/* The language of texts that are in exactly one of d[0..n); NULL stands for the empty language. */
 static const struct dfa *once(struct builder *b, const struct dfa *const *d, int n)
 {
 	const struct dfa *one = NULL, *more = NULL;
@@ -549,7 +549,7 @@ int set_one(struct builder *b, struct set *s, const struct set *const *part, int
 		all_arr += arr;
 		all_obj += obj;
 	}
-	/* What two branches allow without a word is in no answer, whatever others say. */
+	/* A value that two branches allow without constraint is never valid, whatever the others say. */
 	for (int i = 0; i < n; i++) {
 		struct set shapes = { .arr = part[i]->arr,
 			              .n_arr = all_arr < 2 ? part[i]->n_arr : 0,

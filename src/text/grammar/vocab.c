@@ -40,7 +40,7 @@ struct word_exit {
 	uint32_t chars; /* that the token began */
 };
 
-/* What the tokens do to one word in one state. */
+/* The effect of all tokens on one word in one state. */
 struct sheet {
 	const struct dfa *d;
 	int state;
@@ -50,7 +50,7 @@ struct sheet {
 	struct word_exit *exit; /* which are all where characters count or any_key is; else those that go on */
 	int n_exit, cap_exit;
 	bool apart; /* so: the exits' own tokens are not in the mask */
-	bool many;  /* too many to be kept; not of those that are apart */
+	bool many;  /* too many ends to be kept; those that are apart are not counted */
 	const struct vocab *v;
 	/* For counting words: the tokens of the mask by the characters that they begin;
 	 * those with k are by_chars[chars_at[k]..chars_at[k + 1]). */
@@ -488,7 +488,7 @@ static bool first_bytes(struct matcher *m, bool *first)
 	return some;
 }
 
-/* What goes on behind the ends of a word, where they are too many to be kept. */
+/* Adds the tokens that go on behind the ends of a word, where there are too many ends to be kept. */
 static void or_ends(struct matcher *m, const struct vocab *v, const struct frame *f, const struct sheet *s,
                     uint32_t *mask)
 {
@@ -559,7 +559,7 @@ static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const 
 			if (end < 0 || !key_may(shape, end, f.a, f.b))
 				continue;
 		}
-		/* What follows is the same behind each end of a word, of a key behind each of its own. */
+		/* The continuation is equal behind all ends of a word; of a key, behind all ends with one label. */
 		if (label != d->label[end]) {
 			label = d->label[end];
 			frame_drop(m, frames);

@@ -209,7 +209,7 @@ static bool loop_attr(struct jrender *r, struct jloop *l, const struct jstr *nam
 	return true;
 }
 
-/* What Python's getattr finds; false: nothing. */
+/* Finds what Python's getattr would; false: no such attribute. */
 static bool attribute(struct jrender *r, struct value v, struct jstr *name, struct value *out)
 {
 	const struct jmethod_def *def;
@@ -245,7 +245,7 @@ static bool attribute(struct jrender *r, struct value v, struct jstr *name, stru
 	return true;
 }
 
-/* What v[key] finds without help; false: nothing. */
+/* Finds v[key] without falling back to attributes; false: no such item. */
 static bool item(struct jrender *r, struct value v, struct value key, struct value *out)
 {
 	struct value *found;

@@ -42,7 +42,7 @@ struct frame {
 	uint32_t n, next_slot;
 };
 
-/* What a branch did, to be undone and then merged. */
+/* A change that a branch made, to be undone and then merged. */
 struct change {
 	struct binding *b;
 	bool made_visible, made_stored;
@@ -193,7 +193,7 @@ static void look_expr(struct scoper *s, const struct node *n)
 		look_expr(s, n->kw[i].value);
 }
 
-/* What the log holds since mark, taken back; returned as an array of *n. */
+/* Undoes the changes in the log since mark; returns them as an array of *n. */
 static struct change *take_back(struct scoper *s, size_t mark, size_t *n)
 {
 	struct change *out;

@@ -12,7 +12,7 @@ static void encode(const struct token_model *m, struct token_work *w, const char
 	const struct trie *t = m->own;
 	bool fused = false;
 
-	/* What is broken off here is not used. */
+	/* A result that is broken off here is not used. */
 	for (size_t i = 0, len; i < n && allowance_spend(2); i += len) {
 		uint32_t node = TRIE_ROOT, id;
 		int32_t best = -1;

@@ -295,7 +295,7 @@ void normal_source(const struct normal_work *w, size_t n, size_t to, size_t to_e
 {
 	*from = to < w->text.text.n ? w->text.from[to] : n;
 	*from_end = n;
-	/* What follows and has the same source belongs to it. */
+	/* Following characters from the same source belong to it. */
 	for (size_t i = to_end; i < w->text.text.n; i++)
 		if (i == 0 || w->text.from[i] != w->text.from[i - 1]) {
 			*from_end = w->text.from[i];

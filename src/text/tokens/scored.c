@@ -92,7 +92,7 @@ static void begin(struct joining *j)
 		j->sym[i] = (struct pair_sym){ (uint32_t)len, prev, (uint32_t)(i + len) };
 		prev = (uint32_t)i;
 	}
-	/* What is broken off here is not used. */
+	/* A result that is broken off here is not used. */
 	for (size_t i = 0; i < j->n && allowance_spend(1); i = j->sym[i].next)
 		j->n_heap += pair_at(j, (uint32_t)i, &j->heap[j->n_heap]);
 	for (size_t i = j->n_heap / 2; i-- > 0;)

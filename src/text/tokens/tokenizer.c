@@ -173,7 +173,7 @@ static int load_post(struct tokenizer *t, const struct json *j, int depth, struc
 				return e;
 		return 0;
 	}
-	if (!strcmp(type, "ByteLevel")) /* trims offsets, which nobody here asks for */
+	if (!strcmp(type, "ByteLevel")) /* trims offsets, which are not used here */
 		return 0;
 	if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
 		return load_pair(t, j, err);
@@ -271,7 +271,7 @@ static int read_all_added(struct tokenizer *t, const struct json *list, struct e
 	return 0;
 }
 
-/* What an added token looks like in a text that was normalised. */
+/* Appends the form that an added token has in a normalised text. */
 static int put_normalised(const struct tokenizer *t, struct nfc *nfc, struct normal_work *w, struct token_text text,
                           struct buf *out, struct err *err)
 {
