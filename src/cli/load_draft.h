@@ -32,7 +32,8 @@ int drafts_bind(struct drafts *d, const struct options *o, const struct model *m
 int drafts_tokens(const struct options *o);
 /* Bytes in all beyond what m takes, of the memory there is for everything. */
 size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_t memory);
-/* After m was attached: into eo.  tok NULL: the model has none, and nobody drafts from a grammar. */
+/* Opens the drafters, after m was attached, into eo.  tok NULL: the model has no tokenizer, and no drafter works from a
+ * grammar. */
 int drafts_open(struct drafts *d, const struct options *o, struct model *m, const struct tokenizer *tok,
                 struct engine_opts *eo, struct err *err);
 /* After the engine is closed, before m. */

@@ -35,7 +35,7 @@ struct gemma4_plan {
 void gemma4_read(struct gemma4 *g, struct conf *c, struct gemma4_plan *p);
 /* Tensors of layer i; g->more is there. */
 void gemma4_bind_layer(struct binder *b, struct gemma4 *g, const struct gemma4_plan *p, int i);
-/* What stands behind the attention of layer i, on the residual stream x; h is spoiled.  e: embeddings per layer, or NULL. */
+/* The part of layer i behind its attention, on the residual stream x; overwrites h.  e: embeddings per layer, or NULL. */
 void gemma4_feed(const struct gemma4 *g, struct pass *p, int i, float *x, float *h, const float *e);
 
 #endif

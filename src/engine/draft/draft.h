@@ -109,7 +109,8 @@ struct drafter {
  * earlier ones (the newest text_max tokens), and guesses what followed there. */
 struct drafter *draft_ngram_open(int seqs_max, int text_max);
 
-/* What the form of an answer leaves open: text that its mask forces, in the tokens that t writes it in.  t must outlive it. */
+/* A drafter of the text that the form of an answer (its mask) leaves no choice of, in the tokens that t writes it in.  t must
+ * outlive it. */
 struct drafter *draft_grammar_open(const struct tokenizer *t);
 
 /* Anything at all, for engine_opts.draft_pretend. */
@@ -123,7 +124,7 @@ int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t
 enum { DRAFT_WAITING_MAX = 64 };
 int draft_head_rows(const struct shape *head, int seqs_max);
 int draft_head_open(struct drafter **out, struct model *head, int seqs_max, size_t prefix_bytes, struct err *err);
-/* What draft_head_open opens over a head that has no keys and values of its own (head_shape.borrows). */
+/* The drafter that draft_head_open opens over a head without keys and values of its own (head_shape.borrows). */
 int draft_borrow_open(struct drafter **out, struct model *head, int seqs_max, struct err *err);
 /* Are the tokens of `of`, of a draft model called name, those of t?  E_UNSUPPORTED
  * with the first that differs. */
