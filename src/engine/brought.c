@@ -213,8 +213,8 @@ bool brought_work(struct engine *e)
 {
 	struct request *r = NULL;
 	struct media *m = NULL;
+	bool came = vectors_step(e);
 
-	vectors_step(e);
 	for (int i = 0; i < e->sched.n_run && !r; i++) {
 		struct request *w = e->sched.run[i];
 
@@ -225,7 +225,7 @@ bool brought_work(struct engine *e)
 			r = w;
 	}
 	if (!r)
-		return false;
+		return came;
 	if (m->broken)
 		err_set(&r->err, E_IO, "an image's vectors could not be computed");
 	else if (m->ops->work(m, part_ns(e), &r->err))

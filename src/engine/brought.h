@@ -50,7 +50,7 @@ int brought_ready(const struct brought *b, int pos, int end);
 /* Does r wait for vectors of its next row? */
 bool brought_waits(const struct request *r);
 /* Between steps: computes a part of the vectors that a running request waits for; a request whose media fails ends.
- * Returns false when no request waits for any but those that come from disk (disk.h). */
+ * Returns false when no request waits for any but those that are still on their way from disk (disk.h). */
 bool brought_work(struct engine *e);
 
 #endif

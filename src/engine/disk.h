@@ -58,8 +58,8 @@ struct vectors {
 	struct media *media;     /* whose vectors it brings; a reference */
 	int64_t deadline;        /* then they are computed after all */
 };
-/* Between two steps: takes what came. */
-void vectors_step(struct engine *e);
+/* Between two steps: takes what came.  True: a request waits for it no longer. */
+bool vectors_step(struct engine *e);
 /* Before a part of m's vectors is computed: are they being read, or next to be? */
 bool vectors_fetch(struct engine *e, struct media *m);
 /* m's vectors were computed: hands them over to be written. */

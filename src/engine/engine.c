@@ -640,8 +640,10 @@ static bool step(struct engine *e)
 	if (!sched_fill(e)) {
 		bool did = disk_idle(e);
 
+		/* Those that just joined may wait for vectors before their first row. */
+		did |= towered || brought_work(e);
 		engine_show_stats(e);
-		return did || towered;
+		return did;
 	}
 	pass_set(e);
 	e->m->ops->forward(e->m, &e->pass);

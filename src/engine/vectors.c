@@ -63,23 +63,24 @@ static void take(struct engine *e, struct spill_got *got)
 	spill_bad(s, &name.piece);
 }
 
-void vectors_step(struct engine *e)
+bool vectors_step(struct engine *e)
 {
 	struct vectors *v = &e->vectors;
 	struct spill_got got;
 
 	if (!v->load)
-		return;
+		return false;
 	switch (spill_load_next(v->load, &got)) {
 	case SPILL_WAIT:
 		if (engine_now(e) < v->deadline)
-			return;
+			return false;
 		break;
 	case SPILL_GOT: take(e, &got); break;
 	case SPILL_END:
 	case SPILL_FAIL: break;
 	}
 	vectors_close(e);
+	return true;
 }
 
 bool vectors_fetch(struct engine *e, struct media *m)

@@ -1,6 +1,7 @@
 /* test_histories.c - random conversations of text and pictures, which grow, are edited, have pictures swapped for others
  * of the same size, repeated, or sent again as another object of the same digest, and come back in any order to an
  * engine that keeps prefixes.  Every row that is computed, and every answer, is what the model says of these rows alone.
+ * A quarter of them is over a folder and restarts, where the vectors of pictures come from there.
  *
  *     test_histories [HISTORIES [SEED]] */
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "lives.h"
 #include "model/media.h"
+#include "spill_world.h"
 #include "toy.h"
 
 enum { CTX = 256, MOST = 200, STEP = 48, TALKS = 24, PARTS = 40, ANSWER = 3, PICTURES = 12, SLOTS = 3 };
@@ -26,6 +28,8 @@ struct talk {
 };
 
 /* ---- pictures: sizes repeat, so that one may stand for another ---- */
+
+static int worked, taken; /* pictures that were computed, and that came from disk */
 
 static void picture_free(struct media *m)
 {
@@ -46,14 +50,28 @@ static int32_t picture_number(int k, int row)
 	return -(1000 * (k + 1) + row);
 }
 
+static int picture_work(struct media *m, int64_t ns, struct err *err)
+{
+	float *v = xmalloc(m->bytes);
+
+	for (int i = 0; i < m->n; i++)
+		v[i] = (float)picture_number(m->digest.b[0], i);
+	m->vectors = v;
+	worked++;
+	return 0;
+}
+
+static void picture_take(struct media *m, float *vectors)
+{
+	m->vectors = vectors;
+	taken++;
+}
+
 static struct media *picture(int k)
 {
-	static const struct media_ops ops = { .free = picture_free };
+	static const struct media_ops ops = { picture_work, picture_take, picture_free };
 	struct media *m = xcalloc(1, sizeof *m);
-	float *v = xmalloc((size_t)picture_rows(k) * sizeof *v);
 
-	for (int i = 0; i < picture_rows(k); i++)
-		v[i] = (float)picture_number(k, i);
 	*m = (struct media){ .ops = &ops,
 		             .refs = 1,
 		             .n = picture_rows(k),
@@ -61,7 +79,7 @@ static struct media *picture(int k)
 		             .grid_h = k % 6 == 3 ? 3 : 0,
 		             .grid_w = k % 6 == 3 ? 3 : 0,
 		             .whole = k % 6 > 3,
-		             .vectors = v };
+		             .bytes = (size_t)picture_rows(k) * sizeof(float) };
 	m->digest.b[0] = (uint8_t)k;
 	return m;
 }
@@ -188,14 +206,19 @@ static void run(struct engine *e, const struct model *m, const struct talk *t, u
 	sums->prompts += a.n_prompt;
 }
 
-static void histories(int n, uint64_t seed, const struct toy_opts *o)
+/* dir: where prefixes and vectors are kept beside memory, by an engine that is opened anew now and then; NULL: nowhere. */
+static void histories(int n, uint64_t seed, const struct toy_opts *o, const char *dir)
 {
 	struct engine_opts eo = { .seqs_max = SLOTS,
 		                  .step_rows = STEP,
 		                  .logit_rows = STEP,
 		                  .queue_max = 4,
 		                  .prefix_bytes = (size_t)1 << 21,
-		                  .by_hand = true };
+		                  .by_hand = true,
+		                  .disk_dir = dir,
+		                  .disk_bytes = (uint64_t)1 << 22,
+		                  .disk_io = dir ? world_io() : NULL };
+	int restart = n / 20 + 1;
 	struct model *m = toy_open(o);
 	struct talk *talk = xcalloc(TALKS, sizeof *talk);
 	struct sums sums = { 0 };
@@ -208,10 +231,17 @@ static void histories(int n, uint64_t seed, const struct toy_opts *o)
 
 		change(talk, t, &seed);
 		run(e, m, t, (uint64_t)i, &sums);
+		if (!dir || i % restart != restart - 1)
+			continue;
+		engine_close(e);
+		CHECK(!engine_open(&e, m, NULL, &eo, &err), "%s", err.msg);
 	}
 	CHECK(sums.hits > n / 4, "%d of %d histories found anything", (int)sums.hits, n);
-	printf("%d histories, %d tokens of prompts, %d cached, %d rows compared, none wrong\n", n, (int)sums.prompts,
-	       (int)sums.cached, (int)sums.rows);
+	CHECK(!dir || taken > 0, "no picture came from disk");
+	printf("%d histories, %d tokens of prompts, %d cached, %d rows compared, none wrong; %d pictures computed, %d from "
+	       "disk\n",
+	       n, (int)sums.prompts, (int)sums.cached, (int)sums.rows, worked, taken);
+	worked = taken = 0;
 	engine_close(e);
 	toy_close(m);
 	free(talk);
@@ -219,16 +249,20 @@ static void histories(int n, uint64_t seed, const struct toy_opts *o)
 
 int main(int argc, char **argv)
 {
+	char dir[PATH_MAX];
 	int n = argc > 1 ? atoi(argv[1]) : getenv("WEFT_TEST_QUICK") ? 600 : 10000;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
 	struct toy_opts o = { .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP, .page_rows = 8, .snaps = 256 };
 
 	log_set_level(LOG_ERROR);
-	histories(n / 2, seed, &o);
+	histories(n / 2, seed, &o, NULL);
+	world_dir(dir);
+	histories(n / 4, seed + 3, &o, dir);
+	world_remove(dir);
 	o.attention_only = true;
-	histories(n / 4, seed + 1, &o);
+	histories(n / 4, seed + 1, &o, NULL);
 	o.attention_only = false;
 	o.window = 11;
-	histories(n / 4, seed + 2, &o);
+	histories(n / 4, seed + 2, &o, NULL);
 	return 0;
 }

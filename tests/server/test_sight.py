@@ -5,6 +5,7 @@ Run as: test_sight.py WEFT MODEL PICTURES; WEFT_HISTORIES=N for more.
 The model is MODEL with a tower of random weights; PICTURES are files with the pixels in them beside each (NAME.rgb)."""
 import base64
 import collections
+import concurrent.futures
 import glob
 import json
 import os
@@ -259,6 +260,25 @@ class Sight(unittest.TestCase):
         self.assertEqual(got, self.said(cold, messages)[:2])
         self.assertNotEqual(got[0], self.said(self.cold, messages)[0])
         self.assertEqual(len(vectors()), 4)
+
+    def test_ways(self):
+        """Several at once, threads, drafts of each kind, formats of keys and values, and hardly any room."""
+        rng = random.Random(9)
+        asks = [self.messages(rng, self.some_talk(rng, 1 + k % 3)) for k in range(6)]
+        want = {}
+        turbo = ("--kv-bits", "3.5", "--kv-quant-scheme", "turboquant")
+        for kv, options in (((), ["--threads", "3", "--draft-kind", "head"]), ((), ["--draft-kind", "ngram"]),
+                            ((), ["--parallel", "1", "--ubatch-size", "64"]), (("--kv-bits", "8"), []), (turbo, ["--draft-kind", "head"])):
+            if kv not in want:
+                cold = self.server("--prompt-cache-bytes", "0", "--draft-kind", "none", *kv)
+                want[kv] = [self.said(cold, m)[:2] for m in asks]
+                cold.close()
+            s = self.server(*kv, *options)
+            for _ in range(2):      # cold, then found
+                with concurrent.futures.ThreadPoolExecutor(len(asks)) as pool:
+                    got = list(pool.map(lambda m: self.said(s, m)[:2], asks))
+                self.assertEqual(got, want[kv], (kv, options))
+            s.close()
 
 
 if __name__ == "__main__":
