@@ -25,10 +25,9 @@ static const struct field native_fields[] = {
 	IGNORED("t_max_prompt_ms", "0"),
 	IGNORED("n_cache_reuse", "0"),
 	IGNORED("return_tokens", "false"),
-	IGNORED("samplers", ""),
 	IGNORED("post_sampling_probs", "false"),
 	IGNORED("response_fields", "[]"),
-	{ "n_probs", "0", "use /v1/completions with logprobs" },
+	{ "n_probs" },
 	{ "image_data", "[]" },
 	{ "messages", "", "use /v1/chat/completions" },
 	{ NULL },
@@ -39,13 +38,17 @@ static const struct field native_fields[] = {
 static int read_common(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
 	static const struct field *const tables[] = { native_fields, form_fields, params_fields, NULL };
+	int64_t probs = 0;
 	int r;
 
 	if (!(g->body = body_read(bytes, n, tables, &g->params.warnings, p)))
 		return p->status;
 	if ((r = model_read(g, g->body, p)) || (r = params_read(&g->params, g->body, g->served, p)) ||
-	    (r = structured_fields(g, g->body, p)))
+	    (r = structured_fields(g, g->body, p)) ||
+	    (r = field_int(g->body, "n_probs", 0, TOP_LOGPROBS_MAX, &probs, p)))
 		return r;
+	g->params.logprobs = probs > 0;
+	params_logprobs(&g->params, (int)probs);
 	return 0;
 }
 
@@ -111,12 +114,47 @@ static int read_infill(struct generation *g, const char *bytes, size_t n, struct
 
 /* ---- writing ---- */
 
+enum { TOKENS, PROBABILITIES }; /* of choice.logprobs */
+
+/* A token, its text, its bytes and its logarithm; the object is left open. */
+static void put_probability(const struct served *d, int32_t id, float logprob, struct buf *out)
+{
+	size_t n = 0;
+	const char *p = tokenizer_token_bytes(d->tokenizer, id, &n);
+
+	buf_printf(out, "{\"id\":%d,\"token\":", id);
+	put_token(d, id, out);
+	buf_puts(out, ",\"bytes\":[");
+	for (size_t i = 0; p && i < n; i++)
+		buf_printf(out, "%s%d", i ? "," : "", (unsigned char)p[i]);
+	buf_puts(out, "],\"logprob\":");
+	put_logprob(out, logprob);
+}
+
+static void put_probabilities(const struct generation *g, struct choice *c, const struct event *ev)
+{
+	struct buf *b = &c->logprobs[PROBABILITIES];
+
+	if (b->n)
+		buf_putc(b, ',');
+	put_probability(g->served, ev->token, ev->pick.logprob, b);
+	buf_puts(b, ",\"top_logprobs\":[");
+	for (int i = 0; i < ev->pick.n_top && i < g->params.top_logprobs; i++) {
+		buf_puts(b, i ? "," : "");
+		put_probability(g->served, ev->pick.top[i].token, ev->pick.top[i].logprob, b);
+		buf_putc(b, '}');
+	}
+	buf_puts(b, "]}");
+}
+
 static void token(struct generation *g, struct choice *c, const struct event *ev)
 {
-	(void)g;
 	buf_put(&c->text, ev->text, ev->n_text);
-	if (ev->kind == EV_TOKEN)
-		buf_printf(&c->logprobs[0], "%s%d", c->logprobs[0].n ? "," : "", ev->token);
+	if (ev->kind != EV_TOKEN)
+		return;
+	buf_printf(&c->logprobs[TOKENS], "%s%d", c->logprobs[TOKENS].n ? "," : "", ev->token);
+	if (g->params.logprobs)
+		put_probabilities(g, c, ev);
 }
 
 static void end(struct generation *g, struct choice *c)
@@ -130,9 +168,12 @@ static void put_part(struct choice *c, bool stop, struct buf *out)
 	buf_printf(out, "{\"index\":%d,\"content\":", c->index);
 	json_put_str(out, c->text.p, c->text.n);
 	buf_printf(out, ",\"tokens\":[%s],\"stop\":%s,\"id_slot\":0,\"tokens_predicted\":%d,\"tokens_evaluated\":%d",
-	           c->logprobs[0].p, stop ? "true" : "false", c->n_output, c->n_prompt);
+	           c->logprobs[TOKENS].p, stop ? "true" : "false", c->n_output, c->n_prompt);
+	if (c->logprobs[PROBABILITIES].n)
+		buf_printf(out, ",\"completion_probabilities\":[%s]", c->logprobs[PROBABILITIES].p);
 	buf_reset(&c->text);
-	buf_reset(&c->logprobs[0]);
+	buf_reset(&c->logprobs[TOKENS]);
+	buf_reset(&c->logprobs[PROBABILITIES]);
 }
 
 static void put_timings(const struct generation *g, const struct choice *c, struct buf *out)

@@ -91,11 +91,25 @@ const struct field params_fields[] = {
 	{ "dry_multiplier", "0|0.0" },
 	{ "xtc_probability", "0|0.0" },
 	{ "dynatemp_range", "0|0.0" },
+	{ "typ_p", "1|1.0" },
+	{ "reasoning_format", "\"auto\"|\"deepseek\"", "thoughts are told as reasoning_content" },
+	/* what goes with the samplers above, which are off */
+	{ "mirostat_tau" },
+	{ "mirostat_eta" },
+	{ "dry_base" },
+	{ "dry_allowed_length" },
+	{ "dry_penalty_last_n" },
+	{ "dry_sequence_breakers" },
+	{ "xtc_threshold" },
+	{ "dynatemp_exponent" },
+	{ "min_keep" },
+	IGNORED("samplers", ""),
+	IGNORED("backend_sampling", "false"),
 	{ "cache_prompt" },
 	{ "adapters", "" },
 	{ "adapter", "" },
 	{ "lora" },
-	{ "draft_model", "" },
+	IGNORED("draft_model", "\"\""), /* guessing ahead changes no token */
 	{ NULL },
 };
 
@@ -185,18 +199,53 @@ static int read_stop_tokens(struct params *a, const struct json *body, const str
 	return 0;
 }
 
+static int too_many_biases(size_t n, struct problem *p)
+{
+	return problem_set(p, 400, "invalid_value", "logit_bias", "logit_bias has %zu entries; at most %d are allowed",
+	                   n, BIAS_MAX);
+}
+
+/* llama-server's form: an array of pairs, a token id and its bias or false, which forbids it. */
+static int read_bias_pairs(struct params *a, const struct json *v, const struct served *d, struct problem *p)
+{
+	size_t n = json_len(v);
+
+	if (n > BIAS_MAX)
+		return too_many_biases(n, p);
+	for (size_t i = 0; i < n; i++) {
+		const struct json *pair = json_at(v, i), *value = json_at(pair, 1);
+		bool allowed = true;
+		char name[60];
+		int64_t id;
+		double b = -100;
+
+		snprintf(name, sizeof name, "logit_bias[%zu]", i);
+		if (json_kind(pair) != JSON_ARRAY || json_len(pair) != 2 || json_to_int(json_at(pair, 0), &id) ||
+		    id < 0 || id >= d->vocab)
+			return field_wrong(p, name, "a pair of a token id and a number", pair);
+		if ((json_to_bool(value, &allowed) || allowed) &&
+		    (json_to_double(value, &b) || !(b >= -100 && b <= 100)))
+			return field_wrong(p, name, "a pair with a number from -100 to 100, or false", value);
+		a->bias[i] = (struct logit_bias){ (int32_t)id, (float)b };
+	}
+	a->sampling.bias = a->bias;
+	a->sampling.n_bias = (int)n;
+	return 0;
+}
+
 static int read_bias(struct params *a, const struct json *body, const struct served *d, struct problem *p)
 {
-	const struct json *v, *value;
+	const struct json *v = json_get(body, "logit_bias"), *value;
 	struct json_cursor c;
 	const char *key;
 	int n = 0, r;
 
+	if (json_kind(v) == JSON_ARRAY)
+		return read_bias_pairs(a, v, d, p);
 	if ((r = field_value(body, "logit_bias", JSON_OBJECT, &v, p)) || !v)
 		return r;
 	if (json_len(v) > BIAS_MAX)
-		return problem_set(p, 400, "invalid_value", "logit_bias",
-		                   "logit_bias has %zu entries; at most %d are allowed", json_len(v), BIAS_MAX);
+		return too_many_biases(json_len(v), p);
 	for (c = json_first(v); json_next(&c, &key, &value);) {
 		char *end, name[60];
 		long id;
@@ -271,8 +320,9 @@ static int read_sampling(struct params *a, const struct json *body, struct probl
 	s->top_k = top_k < 0 ? 0 : (int)top_k;
 	s->repetition_context = (int)context;
 	s->min_tokens = (int)min_tokens;
+	/* -1 is the other servers' word for none, which front ends send with every request. */
 	if (json_kind(json_get(body, "seed")) != JSON_NULL) {
-		a->seeded = true;
+		a->seeded = seed != -1;
 		s->seed = (uint64_t)seed;
 	}
 	return 0;

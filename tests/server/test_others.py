@@ -61,6 +61,19 @@ class Llama(SharedStub):
         self.assertEqual("".join(p["content"] for p in parts), r["content"])
         self.assertEqual([p["stop"] for p in parts], [False] * (len(parts) - 1) + [True])
         self.assertEqual(sum(len(p["tokens"]) for p in parts), 5)
+        # n_probs: of each token, with its alternatives; streamed or not.
+        self.assertNotIn("completion_probabilities", r)
+        whole = self.s.post("/completion", dict(body, n_probs=2)).json()
+        probs = whole["completion_probabilities"]
+        self.assertEqual([p["id"] for p in probs], whole["tokens"])
+        for p in probs:
+            self.assertEqual(bytes(p["bytes"]).decode(), p["token"])
+            self.assertEqual(len(p["top_logprobs"]), 2)
+            for q in [p] + p["top_logprobs"]:
+                self.assertLessEqual(q["logprob"], 0)
+        parts = [json.loads(p[6:]) for p in self.s.post("/completion", dict(body, n_probs=2, stream=True)).text().split("\n\n")[:-1]]
+        self.assertEqual(sum((p.get("completion_probabilities", []) for p in parts), []), probs)
+        self.assertEqual(self.s.post("/completion", dict(body, n_probs=99)).status, 400)
         r = self.s.post("/completion", dict(body, stop=["c"])).json()
         self.assertEqual(r["content"].rstrip("c"), r["content"])
         self.assertEqual(self.s.post("/completion", {"prompt": ["ab", "cd"], "n_predict": 2}).json()[1]["content"][:1], "c")

@@ -348,6 +348,22 @@ class Company(unittest.TestCase):
             cached.append(first["message"]["usage"]["cache_read_input_tokens"])
         self.assertGreater(cached[1], cached[0])
 
+    def test_no_seed(self):
+        """-1 is no seed, as front ends of llama-server and ollama mean it."""
+        ask = lambda seed: self.s.post(COMPLETIONS, {"prompt": "Once", "max_tokens": 12, "temperature": 3, "seed": seed}).json()["choices"][0]["text"]
+        self.assertEqual(len({ask(5) for _ in range(4)}), 1)
+        self.assertGreater(len({ask(-1) for _ in range(4)}), 1)
+
+    def test_forms_of_bias(self):
+        """By id, as OpenAI's clients write it, and in pairs, as llama-server's do; false forbids."""
+        ask = lambda bias: self.s.post(COMPLETIONS, {"prompt": "The capital of", "max_tokens": 8, "temperature": 0, "logit_bias": bias}).json()["choices"][0]["text"]
+        plain = ask({})
+        token = self.s.post("/tokenize", {"prompt": plain, "add_special_tokens": False}).json()["tokens"][0]
+        self.assertEqual(ask([]), plain)
+        other = ask({str(token): -100})
+        self.assertNotEqual(other, plain)
+        self.assertEqual([ask([[token, -100]]), ask([[token, False]])], [other, other])
+
     def test_what_the_model_is(self):
         with open(os.path.join(MODEL, "config.json")) as f:
             config = json.load(f)

@@ -31,6 +31,11 @@ TAKEN = [
     (CHAT, {"web_search_options": {}}, "web_search_options"),
     (CHAT, {"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
     (CHAT, {"repeat_penalty": 1.1}, None),
+    # of samplers that are off, as llama-server's page sends them
+    (CHAT, {"dynatemp_range": 0, "dynatemp_exponent": 1, "xtc_probability": 0, "xtc_threshold": 0.1, "typ_p": 1, "dry_multiplier": 0, "dry_base": 1.75,
+            "dry_allowed_length": 2, "dry_penalty_last_n": -1, "mirostat": 0, "mirostat_tau": 5, "mirostat_eta": 0.1, "reasoning_format": "auto",
+            "draft_model": ""}, None),
+    (CHAT, {"samplers": ["top_k"], "backend_sampling": True, "draft_model": "small"}, "samplers, backend_sampling, draft_model"),
     (RESPONSES, {"truncation": "auto", "background": True, "max_tool_calls": 3}, "truncation, background, max_tool_calls"),
     (RESPONSES, {"client_metadata": {"a": "b"}}, None),
     (RESPONSES, {"truncation": "disabled", "store": True, "text": {"verbosity": "medium"}}, None),
@@ -41,7 +46,7 @@ TAKEN = [
 ]
 REFUSED = [
     (CHAT, {"best_of": 2}, "best_of"), (CHAT, {"modalities": ["audio"]}, "modalities"), (CHAT, {"lora": [{"id": 0}]}, "lora"),
-    (CHAT, {"functions": [{"name": "f"}]}, "functions"), (CHAT, {"use_beam_search": True}, "use_beam_search"),
+    (CHAT, {"functions": [{"name": "f"}]}, "functions"), (CHAT, {"typ_p": 0.5}, "typ_p"), (CHAT, {"reasoning_format": "none"}, "reasoning_format"), (CHAT, {"use_beam_search": True}, "use_beam_search"),
     (MESSAGES, {"parallel_tool_calls": False}, "parallel_tool_calls"), (RESPONSES, {"conversation": "c"}, "conversation"),
     (COMPLETIONS, {"allowed_token_ids": [1]}, "allowed_token_ids"),
 ]
