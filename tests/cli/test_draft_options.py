@@ -70,12 +70,13 @@ def other_heads(work):
             return f.read()
 
     want = logits()
-    for name in ("eagle3_speculators", "dflash_sliding"):
+    heads = ("eagle3_speculators", "dflash_sliding", "dspark")
+    for name in heads:
         head = os.path.join(GOLDEN, "_draft", name)
         for more in (["--draft", "head"], ["--draft", "auto", "--num-draft-tokens", "3"],
                      ["--draft", "head", "--alongside", "2", "--split", "7"]):
             assert logits("--draft-model", head, *more) == want, (name, more)
-    both = [w for name in ("eagle3_speculators", "dflash_sliding") for w in ("--draft-model", os.path.join(GOLDEN, "_draft", name))]
+    both = [w for name in heads for w in ("--draft-model", os.path.join(GOLDEN, "_draft", name))]
     for kind in ("auto", "head"):
         assert logits(*both, "--draft", kind) == want, kind
     print("ok the same logits with heads of other makers")

@@ -1,6 +1,6 @@
 /* test_draft_grammar.c - drafts from the form of an answer: over the bundled model, held to schemas and to calls,
  * the answers and the bytes of all caches after each step are those of plain decoding, greedy and sampled, alone
- * and beside a search in the text; and what the form forces comes true.
+ * and beside a search in the text or the model's draft head, and with that head alone; and what the form forces comes true.
  *
  *     test_draft_grammar MODEL */
 #include <stdlib.h>
@@ -78,12 +78,12 @@ static struct mask_source *held_to(const struct form *f)
 
 /* ---- an engine ---- */
 
-enum { GRAMMAR = 1, NGRAM = 2 };
+enum { GRAMMAR = 1, NGRAM = 2, MTP = 4 };
 
 struct rig {
 	struct store *st;
 	struct backend *be;
-	struct model *m;
+	struct model *m, *head;
 	struct engine *e;
 	struct engine_opts o;
 	struct engine_stats stats;
@@ -114,6 +114,12 @@ static void rig_open(struct rig *g, unsigned drafters, bool fixed)
 		g->o.drafter[g->o.n_drafter++] = draft_grammar_open(tok);
 	if (drafters & NGRAM)
 		g->o.drafter[g->o.n_drafter++] = draft_ngram_open(1, 1 << 12);
+	if (drafters & MTP) {
+		mo.step_rows = DRAFT_WAITING_MAX + 1;
+		CHECK(!model_bind_head(&g->head, g->m, g->st, &err) && !model_attach(g->head, g->be, &mo, &err), "%s",
+		      err.msg);
+		CHECK(!draft_head_open(&g->o.drafter[g->o.n_drafter++], g->head, 1, 1 << 22, &err), "%s", err.msg);
+	}
 	CHECK(!engine_open(&g->e, g->m, tok, &g->o, &err), "%s", err.msg);
 }
 
@@ -123,6 +129,7 @@ static void rig_close(struct rig *g)
 	engine_close(g->e);
 	for (int i = 0; i < g->o.n_drafter; i++)
 		g->o.drafter[i]->ops->close(g->o.drafter[i]);
+	model_close(g->head);
 	model_close(g->m);
 	g->be->ops->close(g->be);
 	store_close(g->st);
@@ -189,7 +196,7 @@ static void ask(struct rig *g, const struct form *f, bool sampled, bool plain, s
 
 static void test_form(const struct form *f, bool sampled)
 {
-	static const unsigned kinds[] = { GRAMMAR, GRAMMAR | NGRAM };
+	static const unsigned kinds[] = { GRAMMAR, GRAMMAR | NGRAM, GRAMMAR | MTP, MTP };
 	static struct answer want, got;
 	struct rig g;
 	int plain;
@@ -199,7 +206,7 @@ static void test_form(const struct form *f, bool sampled)
 	rig_close(&g);
 	plain = g.steps;
 	printf("%.*s\n", (int)want.n_text, want.text);
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < 4; k++)
 		for (int fixed = 0; fixed < 2; fixed++) {
 			rig_open(&g, kinds[k], fixed);
 			/* Twice: known, and with what was learned of it. */
@@ -209,9 +216,11 @@ static void test_form(const struct form *f, bool sampled)
 				      (int)want.n_text, want.text);
 			}
 			rig_close(&g);
-			printf("  %d of %d in %d rounds, %d steps, %d of plain decoding\n",
-			       (int)g.stats.drafter[0].accepted, (int)g.stats.drafter[0].drafted,
-			       (int)g.stats.drafter[0].rounds, g.steps, 2 * plain);
+			for (int i = 0; i < g.o.n_drafter; i++)
+				printf("  %s %d of %d in %d rounds, %d steps, %d of plain decoding\n",
+				       g.stats.drafter[i].name, (int)g.stats.drafter[i].accepted,
+				       (int)g.stats.drafter[i].drafted, (int)g.stats.drafter[i].rounds, g.steps,
+				       2 * plain);
 			if (kinds[k] == GRAMMAR && fixed && f->least > 0)
 				CHECK(g.stats.drafter[0].rounds > 2 &&
 				              (double)g.stats.drafter[0].accepted >=

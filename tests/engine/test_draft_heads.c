@@ -1,5 +1,5 @@
 /* test_draft_heads.c - draft heads among others, over a model of random weights, with drafts that come true (struct
- * rigged): together, pushed out by more urgent requests and back, moved to another slot, and with what is kept on disk,
+ * rigged), one head and all of them at once: together, pushed out by more urgent requests and back, moved to another slot, and with what is kept on disk,
  * the answers are those of each request alone and cold without drafts, greedy and sampled.
  *
  *     test_draft_heads TOKENIZER-JSON MODEL HEAD...     a folder may be "shared:PATH", beside the checkout */
@@ -17,7 +17,9 @@
 
 enum { CTX = 256, STEP = 48, SLOTS = 2, DEPTH = 4, LIVES = 6, ANSWER = 50 };
 
-static struct store *st, *head_st;
+enum { HEADS_MAX = 4 };
+static struct store *st, *head_st[HEADS_MAX];
+static int n_head; /* that draft */
 static struct tokenizer *tok;
 static struct backend *be;
 static int vocab;
@@ -30,18 +32,41 @@ static int64_t stands(struct clock *c)
 static struct clock still = { stands };
 
 struct how {
+	bool chosen; /* drafters are chosen by what they gain */
 	int slots;
 	size_t park_bytes;
 	const char *disk_dir; /* NULL: nothing is kept on disk */
 };
 
 struct rig {
-	struct model *m, *head;
+	struct model *m, *head[HEADS_MAX];
 	struct engine *e;
-	struct guesser guess;
-	struct rigged rigged;
-	bool drafts;
+	struct guesser guess[HEADS_MAX];
+	struct rigged rigged[HEADS_MAX];
+	int n_head;
 };
+
+static void head_open(struct rig *g, const struct how *h, struct model_opts mo, const struct told *told, int n_told,
+                      struct engine_opts *eo)
+{
+	int k = g->n_head++;
+	struct drafter *head;
+	struct err err;
+
+	CHECK(!model_bind_head(&g->head[k], g->m, head_st[k], &err), "%s", err.msg);
+	mo.step_rows = draft_head_rows(&g->head[k]->shape, h->slots);
+	CHECK(!model_attach(g->head[k], be, &mo, &err), "%s", err.msg);
+	CHECK(!draft_head_open(&head, g->head[k], h->slots, 1 << 22, &err), "%s", err.msg);
+	rigged_init(&g->rigged[k], head, false);
+	guesser_init(&g->guess[k], GUESS_DICE);
+	g->guess[k].told = told;
+	g->guess[k].n_told = n_told;
+	g->guess[k].dice = (uint64_t)k + 1;
+	g->rigged[k].by = &g->guess[k];
+	if (h->disk_dir)
+		g->rigged[k].d.identity.b[0] = (unsigned char)(1 + k);
+	eo->drafter[k] = &g->rigged[k].d;
+}
 
 static void rig_open(struct rig *g, const struct how *h, bool drafts, const struct told *told, int n_told)
 {
@@ -58,49 +83,38 @@ static void rig_open(struct rig *g, const struct how *h, bool drafts, const stru
 		                  .park_bytes = h->park_bytes,
 		                  .by_hand = true,
 		                  .n_draft = drafts ? DEPTH : 0,
-		                  .n_drafter = drafts,
-		                  .draft_fixed = true };
-	struct drafter *head;
+		                  .n_drafter = drafts ? n_head : 0,
+		                  .draft_fixed = !h->chosen };
 	struct err err;
 
 	memset(g, 0, sizeof *g);
-	g->drafts = drafts;
 	CHECK(!model_open(&g->m, st, be, &mo, &err), "%s", err.msg);
-	if (drafts) {
-		CHECK(!model_bind_head(&g->head, g->m, head_st, &err), "%s", err.msg);
-		mo.step_rows = draft_head_rows(&g->head->shape, h->slots);
-		CHECK(!model_attach(g->head, be, &mo, &err), "%s", err.msg);
-		CHECK(!draft_head_open(&head, g->head, h->slots, 1 << 22, &err), "%s", err.msg);
-		rigged_init(&g->rigged, head, false);
-		guesser_init(&g->guess, GUESS_DICE);
-		g->guess.told = told;
-		g->guess.n_told = n_told;
-		g->rigged.by = &g->guess;
-		eo.drafter[0] = &g->rigged.d;
-	}
+	while (drafts && g->n_head < n_head)
+		head_open(g, h, mo, told, n_told, &eo);
 	if (h->disk_dir) {
 		eo.disk_dir = h->disk_dir;
 		eo.disk_bytes = 1 << 28;
 		eo.disk_io = world_io();
 		eo.clock = &still;
-		g->rigged.d.identity.b[0] = 1;
 	}
 	CHECK(!engine_open(&g->e, g->m, tok, &eo, &err), "%s", err.msg);
 }
 
-static struct engine_stats rig_close(struct rig *g, const char *what)
+static struct engine_stats rig_close(struct rig *g, const struct how *h, const char *what)
 {
 	struct engine_stats s;
 
 	engine_stats(g->e, &s);
 	engine_close(g->e);
-	if (g->drafts) {
-		printf("  %s: %d of %d in %d rounds, %d pushed out, %d resumed\n", what, (int)s.drafter[0].accepted,
-		       (int)s.drafter[0].drafted, (int)s.drafter[0].rounds, (int)s.preempted, (int)s.resumed);
-		CHECK(s.drafter[0].accepted > 10, "%s: hardly a draft comes true", what);
-		g->rigged.d.ops->close(&g->rigged.d);
+	for (int k = 0; k < g->n_head; k++) {
+		printf("  %s: %s %d of %d in %d rounds, %d pushed out, %d resumed\n", what, s.drafter[k].name,
+		       (int)s.drafter[k].accepted, (int)s.drafter[k].drafted, (int)s.drafter[k].rounds,
+		       (int)s.preempted, (int)s.resumed);
+		/* Those behind the first speak when it says nothing, or when it is worth knowing them. */
+		CHECK(k || h->chosen || s.drafter[k].accepted > 10, "%s: hardly a draft comes true", what);
+		g->rigged[k].d.ops->close(&g->rigged[k].d);
+		model_close(g->head[k]);
 	}
-	model_close(g->head);
 	model_close(g->m);
 	return s;
 }
@@ -130,9 +144,10 @@ static void submit(struct rig *g, struct life *l)
 /* Alone and cold; what is told of it goes to all. */
 static void run_plain(struct life *l, struct answer *want, struct told *told, int32_t *all)
 {
+	struct how h = { .slots = 1 };
 	struct rig g;
 
-	rig_open(&g, &(struct how){ .slots = 1 }, false, NULL, 0);
+	rig_open(&g, &h, false, NULL, 0);
 	submit(&g, l);
 	while (engine_step(g.e))
 		;
@@ -143,7 +158,7 @@ static void run_plain(struct life *l, struct answer *want, struct told *told, in
 	memcpy(all + l->ask.n_prompt, l->got.tok, (size_t)l->got.n * sizeof *all);
 	*told = (struct told){ all, l->ask.n_prompt + l->got.n };
 	life_free(l);
-	rig_close(&g, "plain");
+	rig_close(&g, &h, "plain");
 }
 
 static struct answer want[LIVES + 1];
@@ -159,10 +174,10 @@ static void check(struct life *l, const struct answer *a, const char *what)
 }
 
 /* All at once; some of them urgent, and late; some move to another slot half way. */
-static void test_together(size_t park_bytes)
+static void test_together(size_t park_bytes, bool chosen)
 {
 	static struct life l[LIVES];
-	struct how h = { .slots = SLOTS, .park_bytes = park_bytes };
+	struct how h = { .chosen = chosen, .slots = SLOTS, .park_bytes = park_bytes };
 	struct rig g;
 	struct engine_stats s;
 	int n = 2;
@@ -181,7 +196,7 @@ static void test_together(size_t park_bytes)
 			submit(&g, &l[n++]);
 	for (int i = 0; i < LIVES; i++)
 		check(&l[i], &want[i], "together");
-	s = rig_close(&g, park_bytes ? "together, parked" : "together");
+	s = rig_close(&g, &h, chosen ? "chosen" : park_bytes ? "together, parked" : "together");
 	CHECK(s.preempted > 0, "nobody was pushed out");
 }
 
@@ -190,12 +205,13 @@ static void test_restart(void)
 {
 	static struct life l;
 	char dir[PATH_MAX];
+	struct how h = { .slots = SLOTS, .disk_dir = dir };
 
 	world_dir(dir);
 	for (int start = 0; start < 2; start++) {
 		struct rig g;
 
-		rig_open(&g, &(struct how){ .slots = SLOTS, .disk_dir = dir }, true, told, LIVES + 1);
+		rig_open(&g, &h, true, told, LIVES + 1);
 		life_of(&l, 1);
 		if (start) {
 			memcpy(l.prompt, all[LIVES], (size_t)(told[1].n + 4) * sizeof *l.prompt);
@@ -207,18 +223,15 @@ static void test_restart(void)
 		life_read(&l, false);
 		CHECK(!start || l.cached > 128, "%d found on disk", l.cached);
 		check(&l, &want[start ? LIVES : 1], "after a restart");
-		rig_close(&g, start ? "restarted" : "before");
+		rig_close(&g, &h, start ? "restarted" : "before");
 	}
 	world_remove(dir);
 }
 
-static void test_head(const char *folder)
+static void tell(void)
 {
 	static struct life l;
-	struct err err;
 
-	printf("%s\n", folder);
-	CHECK(!store_open(&head_st, folder, &err), "%s", err.msg);
 	for (int i = 0; i < LIVES; i++) {
 		life_of(&l, i);
 		run_plain(&l, &want[i], &told[i], all[i]);
@@ -230,10 +243,17 @@ static void test_head(const char *folder)
 		l.prompt[told[1].n + i] = 5 + i;
 	l.ask.n_prompt = told[1].n + 4;
 	run_plain(&l, &want[LIVES], &told[LIVES], all[LIVES]);
-	test_together(0);
-	test_together(1 << 22);
+}
+
+/* Those of head_st: one, or several at once. */
+static void test_heads(void)
+{
+	for (int k = 0; k < n_head; k++)
+		printf("%s\n", head_st[k]->name);
+	test_together(0, false);
+	test_together(1 << 22, false);
+	test_together(1 << 22, true);
 	test_restart();
-	store_close(head_st);
 }
 
 /* argv[i], or the place beside the checkout that it names; false: that is not there. */
@@ -272,8 +292,20 @@ int main(int argc, char **argv)
 	CHECK(!store_open(&st, argv[2], &err) && !model_bind(&m, st, &err), "%s", err.msg);
 	vocab = m->shape.vocab < 2000 ? m->shape.vocab : 2000;
 	model_close(m);
-	for (int i = 3; i < argc; i++)
-		test_head(argv[i]);
+	tell();
+	n_head = 1;
+	for (int i = 3; i < argc; i++) {
+		CHECK(!store_open(&head_st[0], argv[i], &err), "%s", err.msg);
+		test_heads();
+		store_close(head_st[0]);
+	}
+	CHECK(argc - 3 <= HEADS_MAX, "%d heads", argc - 3);
+	for (n_head = 0; argc > 4 && n_head < argc - 3; n_head++)
+		CHECK(!store_open(&head_st[n_head], argv[3 + n_head], &err), "%s", err.msg);
+	if (n_head)
+		test_heads();
+	for (int k = 0; k < n_head; k++)
+		store_close(head_st[k]);
 	tokenizer_close(tok);
 	store_close(st);
 	be->ops->close(be);
