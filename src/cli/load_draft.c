@@ -213,7 +213,7 @@ int drafts_open(struct drafts *d, const struct options *o, struct model *m, cons
 	if (o->draft_pretend > 0)
 		d->drafter[d->n++] = draft_pretend_open();
 	else if (tok && (o->draft_kind == DRAFT_AUTO || o->draft_kind == DRAFT_GRAMMAR))
-		d->drafter[d->n++] = draft_grammar_open(tok);
+		d->drafter[d->n++] = draft_grammar_open(tok, o->parallel);
 	if (o->draft_pretend <= 0 && (o->draft_kind == DRAFT_AUTO || o->draft_kind == DRAFT_NGRAM))
 		d->drafter[d->n++] = draft_ngram_open(o->parallel, TEXT_MAX);
 	for (int i = 0; i < d->n_of && !rc; i++)

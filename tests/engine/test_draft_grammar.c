@@ -111,7 +111,7 @@ static void rig_open(struct rig *g, unsigned drafters, bool fixed)
 		                     .draft_fixed = fixed };
 	CHECK(!store_open(&g->st, folder, &err) && !model_open(&g->m, g->st, g->be, &mo, &err), "%s", err.msg);
 	if (drafters & GRAMMAR)
-		g->o.drafter[g->o.n_drafter++] = draft_grammar_open(tok);
+		g->o.drafter[g->o.n_drafter++] = draft_grammar_open(tok, 1);
 	if (drafters & NGRAM)
 		g->o.drafter[g->o.n_drafter++] = draft_ngram_open(1, 1 << 12);
 	if (drafters & MTP) {

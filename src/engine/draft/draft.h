@@ -111,7 +111,7 @@ struct drafter *draft_ngram_open(int seqs_max, int text_max);
 
 /* A drafter of the text that the form of an answer (its mask) leaves no choice of, in the tokens that t writes it in.  t must
  * outlive it. */
-struct drafter *draft_grammar_open(const struct tokenizer *t);
+struct drafter *draft_grammar_open(const struct tokenizer *t, int seqs_max);
 
 /* Anything at all, for engine_opts.draft_pretend. */
 struct drafter *draft_pretend_open(void);

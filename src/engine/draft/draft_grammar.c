@@ -3,7 +3,8 @@
  *
  * A mask allows every token that begins such a text, "na" and "name" and "name\":" alike, so that
  * the tokens are a guess where the text is none; the guess is as the tokenizer writes the text.  White space
- * between values may be left out or be a blank, and is guessed to be as it was before in the answer. */
+ * between values may be left out or be a blank, and is guessed to be as it was before in the answer.  Where the text
+ * ends, what follows may be part of its last token ("=" of "=get"): one that was mostly wrong at such an end is left out. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,12 +16,29 @@ enum {
 	TAIL_TOKENS = 4,  /* before it, which say how the text is cut into tokens */
 	TAIL_BYTES = 128,
 	STYLE_TOKENS = 64, /* in which white space is looked for */
+	ENDS = 256,        /* last tokens that are told apart, by their ids' low bits */
+	ENDS_TRIED = 4,    /* before one is left out, and from then on all but one in so many times */
+	ENDS_MOST = 32,    /* older ones fade */
+};
+
+/* What was guessed to end a text, last. */
+struct end_guess {
+	uint64_t id; /* of the sequence; 0: nothing */
+	int at;      /* the token's place in it */
+	int32_t before, token;
+};
+
+/* How often such a token was right there. */
+struct end_odds {
+	unsigned char right, tried, left_out;
 };
 
 struct grammar_drafter {
 	struct drafter d;
 	const struct tokenizer *t;
 	struct tokens ids;
+	struct end_guess *guess; /* [seqs_max] */
+	struct end_odds odds[ENDS];
 };
 
 struct form_ask {
@@ -126,6 +144,47 @@ static void cut(const struct form_ask *f, const char *text, size_t n)
 		tokens_reset(&g->ids);
 }
 
+static struct end_odds *odds_of(struct grammar_drafter *g, int32_t token)
+{
+	return &g->odds[(uint32_t)token % ENDS];
+}
+
+/* What became of the end guessed last, if the answer went that far the same way. */
+static void learn_end(struct form_ask *f)
+{
+	const struct draft_seq *s = &f->ask->seq;
+	struct end_guess *e = &f->g->guess[s->slot];
+	struct end_odds *o = odds_of(f->g, e->token);
+
+	if (e->id == s->id && e->at < s->n_tok && s->tok[e->at - 1] == e->before) {
+		o->right = (unsigned char)(o->right + (s->tok[e->at] == e->token));
+		if (++o->tried == ENDS_MOST) {
+			o->tried /= 2;
+			o->right /= 2;
+		}
+	}
+	if (e->at < s->n_tok)
+		e->id = 0;
+}
+
+/* Leaves the last of n guesses out where such ends were mostly wrong; else notes it. */
+static int settle_end(struct form_ask *f, int n)
+{
+	const struct draft_seq *s = &f->ask->seq;
+	int32_t token = f->ask->out[n - 1];
+	struct end_odds *o = odds_of(f->g, token);
+
+	if (o->tried >= ENDS_TRIED && 2 * o->right < o->tried && ++o->left_out % ENDS_TRIED)
+		return n - 1;
+	f->g->guess[s->slot] = (struct end_guess){
+		.id = s->id,
+		.at = s->n_tok + n - 1,
+		.before = n > 1 ? f->ask->out[n - 2] : s->tok[s->n_tok - 1],
+		.token = token,
+	};
+	return n;
+}
+
 static void propose_one(void *arg)
 {
 	struct form_ask *f = arg;
@@ -135,6 +194,7 @@ static void propose_one(void *arg)
 	size_t n;
 
 	a->n = 0;
+	learn_end(f);
 	if (!m || !m->ops->ahead || m->ops->whole(m))
 		return;
 	n = m->ops->ahead(m, text, sizeof text, choose, f);
@@ -146,6 +206,8 @@ static void propose_one(void *arg)
 	cut(f, text, n);
 	for (; a->n < a->max && (size_t)a->n < f->g->ids.n; a->n++)
 		a->out[a->n] = f->g->ids.id[a->n];
+	if (a->n && (size_t)a->n == f->g->ids.n)
+		a->n = settle_end(f, a->n);
 }
 
 static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
@@ -164,17 +226,19 @@ static void grammar_close(struct drafter *d)
 	struct grammar_drafter *g = (struct grammar_drafter *)d;
 
 	tokens_fini(&g->ids);
+	free(g->guess);
 	free(g);
 }
 
 static const struct drafter_ops grammar_ops = { .name = "grammar", .propose = propose, .close = grammar_close };
 
-struct drafter *draft_grammar_open(const struct tokenizer *t)
+struct drafter *draft_grammar_open(const struct tokenizer *t, int seqs_max)
 {
 	struct grammar_drafter *g = xcalloc(1, sizeof *g);
 
 	g->d = (struct drafter){ .ops = &grammar_ops, .held = true };
 	g->t = t;
 	tokens_init(&g->ids);
+	g->guess = xcalloc((size_t)seqs_max, sizeof *g->guess);
 	return &g->d;
 }
