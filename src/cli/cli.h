@@ -43,6 +43,7 @@ struct ints {
 struct texts {
 	const char **v;
 	int n;
+	int source; /* that gave them (options.c) */
 };
 
 /* Every option of every command, with its default when it was not given. */
@@ -94,8 +95,9 @@ struct options {
 	const char *host;
 	int port;
 	const char *port_file;
-	const char *alias; /* names of the model in the API, separated by commas; NULL: its own */
-	bool any_model;    /* every name names it */
+	int source;         /* that is being read: the file's, the variables', the command line's */
+	struct texts alias; /* names of the model in the API, several separated by commas; none: its own */
+	bool any_model;     /* every name names it */
 	const char *api_key, *api_key_file;
 	const char *cors_origin;
 	bool strict;

@@ -107,7 +107,13 @@ static int ints(struct options *o, const struct option *op, const char *text, st
 static void texts(struct options *o, const struct option *op, const char *text)
 {
 	struct texts *all = field(o, op->at);
-	const char **v = xcalloc((size_t)all->n + 1, sizeof *v);
+	const char **v;
+
+	/* Those of the file do not count beside a variable's, nor these beside the command line's. */
+	if (all->source != o->source)
+		all->n = 0;
+	all->source = o->source;
+	v = xcalloc((size_t)all->n + 1, sizeof *v);
 
 	if (all->n)
 		memcpy(v, all->v, (size_t)all->n * sizeof *v);
@@ -559,8 +565,10 @@ static int set_all(const struct command *c, const struct words *w, struct option
 			config = w->option[i].text;
 	if (config && *config)
 		rc = set_from_file(c, o, config, err);
+	o->source++;
 	if (!rc)
 		rc = set_from_environment(c, o, err);
+	o->source++;
 	for (int i = 0; i < w->n_option && !rc; i++) {
 		given[w->option[i].op - option_table] = true;
 		rc = set(o, w->option[i].op, w->option[i].text, err);

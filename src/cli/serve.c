@@ -64,12 +64,28 @@ static struct served_adapter *served_adapters(const struct loaded_adapters *a)
 	return v;
 }
 
-/* first: takes the first of the names in --alias, to be freed. */
-static void fill_served(const struct options *o, struct session *s, struct served *d, char **first)
+/* All names of --alias, separated by commas; "": there is none. */
+static char *all_names(const struct texts *t)
 {
-	size_t n = o->alias ? strcspn(o->alias, ",") : 0;
+	struct buf b;
 
-	*first = n ? xstrndup(o->alias, n) : NULL;
+	buf_init(&b);
+	for (int i = 0; i < t->n; i++) {
+		if (b.n)
+			buf_putc(&b, ',');
+		buf_puts(&b, t->v[i]);
+	}
+	return buf_take(&b);
+}
+
+/* names: takes those of --alias, the first cut off, to be freed. */
+static void fill_served(const struct options *o, struct session *s, struct served *d, char **names)
+{
+	char *all = *names = all_names(&o->alias);
+	size_t n = strcspn(all, ",");
+	bool more = n && all[n];
+
+	all[n] = 0;
 	*d = (struct served){
 		.is = { .arch = s->model->arch,
 		        .form = strcmp(s->store->box.ops->name, "folder") ? s->store->box.ops->name : "safetensors",
@@ -80,8 +96,8 @@ static void fill_served(const struct options *o, struct session *s, struct serve
 		.engine = s->engine,
 		.tokenizer = s->tok,
 		.tmpl = s->tmpl,
-		.name = n ? *first : s->store->name,
-		.aliases = n && o->alias[n] ? o->alias + n + 1 : NULL,
+		.name = n ? all : s->store->name,
+		.aliases = more ? all + n + 1 : NULL,
 		.any_model = o->any_model,
 		.bos_token = s->bos,
 		.eos_token = s->eos,
@@ -116,7 +132,7 @@ int cmd_serve(const struct options *o)
 	struct sight sight;
 	struct session s;
 	struct err err;
-	char *first;
+	char *names;
 	int rc;
 
 	fill_opts(o, &so);
@@ -132,7 +148,7 @@ int cmd_serve(const struct options *o)
 		session_close(&s);
 		return cli_fail("serve", &err);
 	}
-	fill_served(o, &s, &served, &first);
+	fill_served(o, &s, &served, &names);
 	sight = (struct sight){ .image = read_image, .arg = &s };
 	if (s.tower) {
 		sight.placeholder = tower_info(s.tower).placeholder;
@@ -164,6 +180,6 @@ int cmd_serve(const struct options *o)
 	server_close(server);
 	session_close(&s);
 	free((void *)served.adapter);
-	free(first);
+	free(names);
 	return rc ? cli_fail("serve", &err) : 0;
 }

@@ -354,6 +354,14 @@ class Company(unittest.TestCase):
         self.assertEqual(len({ask(5) for _ in range(4)}), 1)
         self.assertGreater(len({ask(-1) for _ in range(4)}), 1)
 
+    def test_names(self):
+        """Several options or commas; those of the command line take the place of the variable's."""
+        argv = [WEFT, "serve", MODEL, "--port", "0", "--port-file", "{port_file}"]
+        for more, want in ((["--alias", "a", "--alias", "b,c"], ["a", "b", "c"]), ([], ["x", "y"])):
+            s = Server(argv + more, env=dict(os.environ, WEFT_ALIAS="x,y"))
+            self.addCleanup(s.close)
+            self.assertEqual([m["id"] for m in s.ask("GET", "/v1/models").json()["data"]], want)
+
     def test_forms_of_bias(self):
         """By id, as OpenAI's clients write it, and in pairs, as llama-server's do; false forbids."""
         ask = lambda bias: self.s.post(COMPLETIONS, {"prompt": "The capital of", "max_tokens": 8, "temperature": 0, "logit_bias": bias}).json()["choices"][0]["text"]
