@@ -122,6 +122,10 @@ static void bind_source(struct binder *b, struct decoder *d, const struct gemma4
 	if (!from)
 		b->code = err_set(b->err, E_FORMAT, "%s: num_kv_shared_layers: %d leaves layer %d nobody to share with",
 		                  b->st->config_path, p->shared, i);
+	else if (p->of && (from->attn.op.window != own->window || own->window == 1))
+		b->code = err_set(b->err, E_UNSUPPORTED,
+		                  "%s: layer %d reads a window of %d, and the model has one of %d", b->st->config_path,
+		                  i, own->window, from->attn.op.window);
 	else if (p->of && (from->attn.op.dim != own->dim || from->attn.op.heads_kv != own->heads_kv))
 		b->code = err_set(b->err, E_UNSUPPORTED,
 		                  "%s: layer %d reads keys of %d heads of %d, and the model has %d heads of %d",

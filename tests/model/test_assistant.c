@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../check.h"
 #include "base/alloc.h"
@@ -171,6 +172,48 @@ static void test(const char *root, const char *name)
 	safetensors_close(&g.file);
 }
 
+/* A window that is not the model's would reach rows that are gone. */
+static void test_window(const char *root)
+{
+	static const char key[] = "\"sliding_window\": 24";
+	struct driver_opts o = {
+		.arith = ARITH_F32, .threads = 1, .level = cpu_detect(), .slots = 1, .ctx_max = ROWS, .step_rows = ROWS
+	};
+	char dir[] = "/tmp/weft-assistant-XXXXXX", path[4300], from[4300], *at;
+	struct driver target;
+	struct store *st;
+	struct model *m;
+	struct buf b;
+	struct err err;
+	FILE *f;
+
+	CHECK(mkdtemp(dir), "no folder");
+	buf_init(&b);
+	snprintf(from, sizeof from, "%s/_draft/gemma4_assistant/config.json", root);
+	CHECK(!file_read(from, 1 << 20, &b, &err), "%s", err.msg);
+	buf_putc(&b, 0);
+	at = strstr(b.p, key);
+	CHECK(at, "no %s", key);
+	memcpy(at + sizeof key - 3, "99", 2);
+	snprintf(path, sizeof path, "%s/config.json", dir);
+	f = fopen(path, "w");
+	CHECK(f && fputs(b.p, f) >= 0 && !fclose(f), "%s", path);
+	buf_fini(&b);
+	snprintf(from, sizeof from, "%s/_draft/gemma4_assistant/model.safetensors", root);
+	snprintf(path, sizeof path, "%s/model.safetensors", dir);
+	CHECK(!symlink(from, path), "%s", path);
+	snprintf(from, sizeof from, "%s/gemma4_e2b/hf-bf16", root);
+	CHECK(!driver_open(&target, from, &o, &err) && !store_open(&st, dir, &err), "%s", err.msg);
+	CHECK(model_bind_head(&m, target.m, st, &err) == E_UNSUPPORTED && strstr(err.msg, "window of 99"), "%s",
+	      err.msg);
+	store_close(st);
+	driver_close(&target);
+	unlink(path);
+	snprintf(path, sizeof path, "%s/config.json", dir);
+	unlink(path);
+	rmdir(dir);
+}
+
 int main(void)
 {
 	const char *shared = shared_folder();
@@ -182,5 +225,6 @@ int main(void)
 	snprintf(root, sizeof root, "%s/golden", shared);
 	test(root, "gemma4_assistant");
 	test(root, "gemma4_assistant_ordered");
+	test_window(root);
 	return 0;
 }
