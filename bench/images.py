@@ -6,7 +6,8 @@ Starts a server on a model that sees images (bench/make-checkpoint SHAPE BITS DI
   gap     another's stream, in a process of its own: its gaps alone, while four images of one request come in, and while a text
           of as many tokens does; how many of its steps the largest is longer;
   first   seconds to the first token of a question about one image: cold, again with the image known (no tower runs, no row
-          is computed twice), and of a second turn; and of a text conversation with as many tokens, first and second turn.
+          is computed twice), and of a second turn; and of a text conversation with as many tokens, first and second turn. Of
+          second turns the median of 15 questions, in turn of the image and of the text.
 
 Every round sends images that the server never saw. Prints one JSON object, medians of the rounds in it.
 """
@@ -56,6 +57,9 @@ def text(tokens, seed):
     while len(out) < tokens:            # the made checkpoints' tokens are bytes
         out += r.choice(WORDS) + " "
     return out[:tokens]
+
+
+SECONDS = 15    # second turns of each kind
 
 
 class Server(Serving):
@@ -167,13 +171,19 @@ def first_round(s, side, seed):
     out["image_cold_s"], said, usage = s.ask(talk, 8)
     out["tokens"] = usage["prompt_tokens"]
     out["image_again_s"] = s.ask(talk, 8)[0]
-    more = {"role": "user", "content": text(40, seed + 1)}
-    out["image_second_s"], _, usage = s.ask(talk + [{"role": "assistant", "content": said}, more], 8)
-    out["image_second_cached"] = usage["prompt_tokens_details"]["cached_tokens"]
+    talks = {"image": talk + [{"role": "assistant", "content": said}]}
     talk = [{"role": "user", "content": text(out["tokens"] - 30, seed)}]
     out["text_cold_s"], said, _ = s.ask(talk, 8)
-    out["text_second_s"], _, usage = s.ask(talk + [{"role": "assistant", "content": said}, more], 8)
-    out["text_second_cached"] = usage["prompt_tokens_details"]["cached_tokens"]
+    talks["text"] = talk + [{"role": "assistant", "content": said}]
+    took = {name: [] for name in talks}
+    for k in range(SECONDS):
+        for name, talk in talks.items():
+            first, _, usage = s.ask(talk + [{"role": "user", "content": text(40, seed + 1 + k)}], 8)
+            took[name].append(first)
+            out[name + "_second_cached"] = usage["prompt_tokens_details"]["cached_tokens"]
+    for name, v in took.items():
+        out[name + "_second_s"] = statistics.median(v)
+    out["second_ratio"] = out["image_second_s"] / out["text_second_s"]
     return out
 
 
