@@ -209,8 +209,24 @@ static void test_long_keys(void)
 	buf_fini(&b);
 }
 
+/* A class that is repeated makes thousands of sets of one or two states each: they are told apart at once. */
+static void test_repeated_class(void)
+{
+	static const char re[] = "^endrawa`[tuple\\s?\\d{1,4}.*|[^\\W_]{330}?$";
+	struct grammar *g;
+	struct allowance w;
+	struct err err;
+
+	allowance_begin(&w, 0, NULL);
+	CHECK(!grammar_compile_regex(re, sizeof re - 1, &g, &err), "%s", err.msg);
+	CHECK(spent(&w) < 1500000, "%llu steps", (unsigned long long)spent(&w));
+	allowance_end();
+	grammar_unref(g);
+}
+
 int main(void)
 {
+	test_repeated_class();
 	test_many_tools();
 	test_one_allowance();
 	test_gone();

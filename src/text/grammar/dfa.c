@@ -403,7 +403,7 @@ static int by_value(const void *a, const void *b)
 /* Where a set of this hash stands, or may begin to. */
 static uint32_t slot_of(const struct sets *s, uint64_t h)
 {
-	return (uint32_t)(h >> 20) & (s->n_slot - 1);
+	return (uint32_t)(h >> 32) & (s->n_slot - 1);
 }
 
 static void slots_grow(struct sets *s)
@@ -445,18 +445,22 @@ static int set_new(struct sets *s, uint64_t h)
 static int set_id(struct sets *s)
 {
 	uint64_t h = 1469598103934665603u;
+	size_t probes = 0;
 
 	qsort(s->cur, (size_t)s->n_cur, sizeof *s->cur, by_value);
+	/* The golden ratio's multiple lets sets of one or two small numbers differ in the upper half, too. */
 	for (int i = 0; i < s->n_cur; i++)
-		h = (h ^ (uint64_t)(uint32_t)s->cur[i]) * 1099511628211u;
+		h = (h ^ (uint64_t)(uint32_t)s->cur[i]) * 0x9E3779B97F4A7C15u;
 	if (2 * ((uint32_t)s->n + 1) > s->n_slot)
 		slots_grow(s);
 	for (uint32_t k = slot_of(s, h);; k = (k + 1) & (s->n_slot - 1)) {
 		int id = s->slot[k];
 
+		if (++probes % 8 == 0)
+			dfa_spend(s->p, 1);
 		if (id < 0)
 			return s->slot[k] = set_new(s, h);
-		if (s->at[id + 1] - s->at[id] == (size_t)s->n_cur &&
+		if (s->hash[id] == h && s->at[id + 1] - s->at[id] == (size_t)s->n_cur &&
 		    !memcmp(s->pool + s->at[id], s->cur, (size_t)s->n_cur * sizeof *s->cur))
 			return id;
 	}
