@@ -39,9 +39,11 @@ static uint64_t spent(const struct allowance *w)
 	return ALLOWANCE_STEPS - w->left;
 }
 
+/* By enum calls_form. */
 static const char *const forms[] = { "{\"name\": \"tool_%d\", \"arguments\": {\"path\": \"x\"}}",
 	                             "<function=tool_%d>\n<parameter=path>\nx\n</parameter>\n</function>",
-	                             "{\n\t \"name\":\"tool_%d\",\n\"parameters\":{\"path\": \"x\"}\n}" };
+	                             "{\n\t \"name\":\"tool_%d\",\n\"parameters\":{\"path\": \"x\"}\n}",
+	                             "[tool_%d(path=\"x\")]" };
 
 static bool calls(struct grammar *g, const char *form, int i)
 {
@@ -72,7 +74,7 @@ static void test_many_tools(void)
 	for (int k = 0; k < 3; k++) {
 		struct json *j = tools(TOOLS, parameters[k]);
 
-		for (int form = 0; form < 3; form++) {
+		for (int form = 0; form < 4; form++) {
 			struct grammar *g;
 			struct allowance w;
 			struct err err;

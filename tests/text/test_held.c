@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/allowance.h"
 #include "base/file.h"
 #include "base/rng.h"
 #include "../check.h"
@@ -374,6 +376,47 @@ static int one_template(const char *path, const char *name)
 	return seen;
 }
 
+/* An agent's thousand tools: prepared for little in every dialect, and not by holding their arguments to nothing. */
+static void many_tools(const struct dialect *d)
+{
+	enum { TOOLS = 1000, STEPS = 10000000, BYTES = 64 << 20 };
+	struct json *few = tools;
+	/* The tags of these are so long that a thousand tools of three parameters have too many states. */
+	int n = d == &dialect_dsml || d == &dialect_dsml_calls ? 300 : TOOLS;
+	struct allowance w;
+	struct call_marks m;
+	struct grammar *g;
+	struct buf b;
+	clock_t begun;
+
+	buf_init(&b);
+	for (int i = 0; i < n; i++)
+		buf_printf(
+			&b,
+			"%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%d\",\"parameters\":{\"type\":\"object\","
+			"\"properties\":{\"path\":{\"type\":\"string\"},\"line\":{\"type\":\"integer\"},\"key_%d\":{"
+			"\"enum\":[\"a\",\"b\"]}},\"required\":[\"path\"],\"additionalProperties\":false}}}",
+			i ? "," : "[", i, i);
+	buf_putc(&b, ']');
+	tools = json_parse(b.p, b.n, 0, NULL);
+	buf_fini(&b);
+	marks_of(d, &m);
+	allowance_begin(&w, 0, NULL);
+	begun = clock();
+	g = held(d, &m, true);
+	if (getenv("GRAMMAR_TIMES"))
+		printf("%-20s %5.1f ms, %llu steps, %.1f MB\n", d->name,
+		       1e3 * (double)(clock() - begun) / CLOCKS_PER_SEC, (unsigned long long)(ALLOWANCE_STEPS - w.left),
+		       (double)grammar_bytes(g) / 1e6);
+	CHECK(ALLOWANCE_STEPS - w.left < STEPS, "%s: %llu steps", d->name,
+	      (unsigned long long)(ALLOWANCE_STEPS - w.left));
+	allowance_end();
+	CHECK(grammar_bytes(g) < BYTES, "%s: %zu bytes", d->name, grammar_bytes(g));
+	grammar_unref(g);
+	json_free(tools);
+	tools = few;
+}
+
 int main(int argc, char **argv)
 {
 	DIR *folder = argc > 1 ? opendir(argv[1]) : NULL;
@@ -384,6 +427,7 @@ int main(int argc, char **argv)
 	tools = json_parse(tools_text, sizeof tools_text - 1, 0, NULL);
 	CHECK(tools, "the tools");
 	for (int i = 0; i < N_DIALECT; i++) {
+		many_tools(dialects[i]);
 		walks(dialects[i], times);
 		/* It shares its lead with the one before. */
 		if (dialects[i] != &dialect_harmony_role)

@@ -217,10 +217,25 @@ static int split_values(struct compiler *c, struct tool *t, const struct obj_pla
 	return 0;
 }
 
+/* A string as bare text, up to what ends it. */
+static const struct dfa *bare_of(struct builder *b, const struct dfa *d, const struct calls_spelling *sp)
+{
+	return sp->line ? lexeme_bare(&b->pool, d, sp->value_end) : lexeme_bare_to(&b->pool, d, sp->value_end);
+}
+
+/* Any string, which most parameters are: made once for all tools, and so are its masks. */
+static const struct dfa *bare_any(struct compiler *c, const struct calls_spelling *sp)
+{
+	if (!c->bare_any)
+		c->bare_any = sp == &tagged_spelling ? c->b.all.bare : bare_of(&c->b, c->b.all.plain, sp);
+	return c->bare_any;
+}
+
 /* Strings as bare text; those counted to more than can be told apart are not counted. */
-static const struct dfa *bare_strings(struct builder *b, const struct set *s, const struct calls_spelling *sp)
+static const struct dfa *bare_strings(struct compiler *c, const struct set *s, const struct calls_spelling *sp)
 {
 	enum { COUNTED_MAX = 500 };
+	struct builder *b = &c->b;
 	struct set few = *s;
 	const struct dfa *d;
 
@@ -232,10 +247,7 @@ static const struct dfa *bare_strings(struct builder *b, const struct set *s, co
 		if (!few.str[i].d && (few.str[i].max > COUNTED_MAX || few.str[i].min > COUNTED_MAX))
 			few.str[i] = (struct str_shape){ .max = -1 };
 	d = set_strings_of(b, &few);
-	if (!sp->line)
-		return lexeme_bare_to(&b->pool, d, sp->value_end);
-	/* The language of any text is shared, and so are its masks. */
-	return d == b->all.plain && sp == &tagged_spelling ? b->all.bare : lexeme_bare(&b->pool, d, sp->value_end);
+	return d == b->all.plain ? bare_any(c, sp) : bare_of(b, d, sp);
 }
 
 static int32_t word_node(struct grammar *g, const struct dfa *d)
@@ -285,7 +297,7 @@ static int make_tagged(struct compiler *c, struct grammar *g, const struct tool 
 		           sp->key_end_json && t->rest[i] >= 0 ? sp->key_end_json : sp->key_end);
 		texts_put(&keys, text.p, text.n, s->n_node);
 		spelled[s->n_node] = (struct key){ arena_strndup(&b->pool.a, text.p, text.n), text.n, 0 };
-		bare = bare_strings(b, &b->node[p->key[i].node].set, sp);
+		bare = bare_strings(c, &b->node[p->key[i].node].set, sp);
 		s->bare[s->n_node] = bare && bare->n ? word_node(g, bare) : -1;
 		s->node[s->n_node] = t->rest[i] >= 0 ? c->id[t->rest[i]] : -1;
 		key_of[s->n_node++] = i;
@@ -338,9 +350,7 @@ static int make_free(struct compiler *c, struct grammar *g, const struct calls_s
 	nfa_fini(&f);
 	if (builder_check(b, ""))
 		return E_LIMIT;
-	s->bare[0] = word_node(g, sp == &tagged_spelling ? b->all.bare :
-	                          sp->line               ? lexeme_bare(&b->pool, b->all.plain, sp->value_end) :
-	                                                   lexeme_bare_to(&b->pool, b->all.plain, sp->value_end));
+	s->bare[0] = word_node(g, bare_any(c, sp));
 	put_value_end(b, sp, s);
 	if (builder_check(b, ""))
 		return E_LIMIT;
@@ -514,12 +524,13 @@ static bool keywords(const struct compiler *c, const struct tool *t, const struc
 		need += (*p)->need[i];
 		can += c->plan[(*p)->key[i].node].ok;
 	}
-	return can <= KEYWORDS_MAX && (*p)->min <= need && ((*p)->max < 0 || (*p)->max >= can);
+	return (*p)->n_key <= KEYWORDS_MAX && (*p)->min <= need && ((*p)->max < 0 || (*p)->max >= can);
 }
 
-/* Any KEY=value, with commas between. */
-static void put_free(struct rules *r, int to, int32_t any)
+/* A rule of any KEY=value, with commas between, and a closing parenthesis. */
+static int free_rule(struct rules *r, int32_t any)
 {
+	int rule = rules_add(r, "any arguments", 13, 0), to = r->rule[rule].body = list_expr(r, EXPR_SEQ, 0, 0);
 	int maybe = put(r, to, list_expr(r, EXPR_REPEAT, 0, 1)), all = put(r, maybe, list_expr(r, EXPR_SEQ, 0, 0));
 
 	for (int i = 0; i < 2; i++) {
@@ -540,82 +551,108 @@ static void put_free(struct rules *r, int to, int32_t any)
 		put(r, one, expr_text(r, "=", 1));
 		put(r, one, value_expr(r, any));
 	}
+	put(r, to, expr_text(r, ")", 1));
+	return rule;
 }
 
-/* From key i on: one rule where none was written before, one behind others. */
-static void put_keywords(struct compiler *c, struct rules *r, int tool, const struct obj_plan *p, int i, bool some)
+static void put_rule(struct rules *r, int list, int rule)
 {
-	char name[60];
+	int e = put(r, list, expr_new(r, EXPR_RULE, 0));
+
+	r->expr[e].rule = rule;
+}
+
+/* The rule of key k where `some` were written before it: writes it, or passes on where it need not be there.  The rules of
+ * key k are first + 2 k and the one behind it; those behind the last key are empty. */
+static void put_keyword(struct compiler *c, struct rules *r, const struct obj_plan *p, int first, int k, bool some)
+{
+	int rule = first + 2 * k + some, next = first + 2 * (k + 1), alt, one;
+	bool can = k < p->n_key && c->plan[p->key[k].node].ok;
 	struct buf key;
-	int alt;
 
-	snprintf(name, sizeof name, "arguments %d %d %d", tool, i, some);
-	alt = rule_expr(r, name, EXPR_ALT);
-	buf_init(&key);
-	for (; i < p->n_key; i++) {
-		int one, e;
-
-		if (!c->plan[p->key[i].node].ok)
-			continue;
-		one = put(r, alt, list_expr(r, EXPR_SEQ, 0, 0));
-		buf_reset(&key);
-		buf_printf(&key, "%s%.*s=", some ? ", " : "", (int)p->key[i].n, p->key[i].p);
-		put(r, one, expr_text(r, key.p, key.n));
-		put(r, one, value_expr(r, c->id[p->key[i].node]));
-		snprintf(name, sizeof name, "arguments %d %d 1", tool, i + 1);
-		e = put(r, one, expr_new(r, EXPR_RULE, 0));
-		r->expr[e].rule = rules_named(r, name, strlen(name), 0);
-		if (p->need[i])
-			break;
-	}
-	if (i == p->n_key)
+	alt = r->rule[rule].body = list_expr(r, EXPR_ALT, 0, 0);
+	if (k == p->n_key)
 		put(r, alt, list_expr(r, EXPR_SEQ, 0, 0));
-	buf_fini(&key);
+	if (can) {
+		buf_init(&key);
+		buf_printf(&key, "%s%.*s=", some ? ", " : "", (int)p->key[k].n, p->key[k].p);
+		one = put(r, alt, list_expr(r, EXPR_SEQ, 0, 0));
+		put(r, one, expr_text(r, key.p, key.n));
+		put(r, one, value_expr(r, c->id[p->key[k].node]));
+		put_rule(r, one, next + 1);
+		buf_fini(&key);
+	}
+	if (k < p->n_key && !(can && p->need[k]))
+		put_rule(r, alt, next + some);
+}
+
+/* A rule of a tool's keywords and a closing parenthesis. */
+static int keywords_rule(struct compiler *c, struct rules *r, const struct obj_plan *p)
+{
+	int rule = rules_add(r, "arguments", 9, 0), first = r->n_rule,
+	    all = r->rule[rule].body = list_expr(r, EXPR_SEQ, 0, 0);
+
+	for (int k = 0; k <= p->n_key; k++)
+		for (int some = 0; some < 2; some++)
+			rules_add(r, "a keyword", 9, 0);
+	for (int k = 0; k <= p->n_key; k++)
+		for (int some = 0; some < 2; some++)
+			put_keyword(c, r, p, first, k, some);
+	put_rule(r, all, first);
+	put(r, all, expr_text(r, ")", 1));
+	return rule;
+}
+
+/* A node of all tools' names, each with an opening parenthesis: one word for all, behind which the rule of the
+ * arguments stands. */
+static int32_t named_heads(struct compiler *c, struct grammar *g, struct rules *r, const struct tool *tool, int n)
+{
+	struct shape calls = { .kind = SHAPE_CALLS, .places = true, .n_node = n };
+	struct dfa_pool *p = &c->b.pool;
+	const struct obj_plan *plan;
+	struct texts heads;
+	struct buf text;
+	int any = -1;
+
+	calls.node = arena_zalloc(&p->a, ((size_t)n + 1) * sizeof *calls.node);
+	texts_init(&heads);
+	buf_init(&text);
+	for (int i = 0; i < n; i++) {
+		buf_reset(&text);
+		buf_printf(&text, "%s(", tool[i].name);
+		texts_put(&heads, text.p, text.n, i);
+		if (r->n_expr < EXPRS_MAX / 2 && keywords(c, &tool[i], &plan))
+			calls.node[i] = keywords_rule(c, r, plan);
+		else
+			calls.node[i] = any >= 0 ? any : (any = free_rule(r, c->id[NODE_ANY]));
+	}
+	buf_fini(&text);
+	calls.d = texts_finish(p, &heads);
+	g->first[g->n_node] = g->n_shape;
+	g->shape[g->n_shape++] = calls;
+	g->first[++g->n_node] = g->n_shape;
+	return g->n_node - 1;
 }
 
 static int make_python(struct compiler *c, struct grammar *g, const struct tool *tool, int n,
                        const struct calls_spelling *sp, bool several)
 {
 	struct rules r;
-	struct buf text;
 	int all, call, rc;
 
 	rules_init(&r, NULL, 0);
-	buf_init(&text);
 	all = rule_expr(&r, "root", EXPR_SEQ);
-	call = rule_expr(&r, "call", EXPR_ALT);
+	call = rule_expr(&r, "call", EXPR_SEQ);
 	put_text(&r, all, sp->first);
-	if (several) {
+	if (several)
 		put_several(&r, all, 1, false, sp->between);
-	} else {
-		int e = put(&r, all, expr_new(&r, EXPR_RULE, 0));
-
-		r.expr[e].rule = 1;
-	}
+	else
+		put_rule(&r, all, 1);
 	put_text(&r, all, sp->last);
-	for (int i = 0; i < n && r.n_expr < EXPRS_MAX - 100; i++) {
-		int one = put(&r, call, list_expr(&r, EXPR_SEQ, 0, 0)), e;
-		const struct obj_plan *p;
-
-		buf_reset(&text);
-		buf_printf(&text, "%s(", tool[i].name);
-		put(&r, one, expr_text(&r, text.p, text.n));
-		if (keywords(c, &tool[i], &p) && r.n_expr < EXPRS_MAX / 2 && r.n_rule < RULES_MAX / 2) {
-			for (int k = 0; k <= p->n_key; k++)
-				for (int some = k > 0; some < 2; some++)
-					put_keywords(c, &r, i, p, k, some);
-			buf_reset(&text);
-			buf_printf(&text, "arguments %d 0 0", i);
-			e = put(&r, one, expr_new(&r, EXPR_RULE, 0));
-			r.expr[e].rule = rules_named(&r, text.p, text.n, 0);
-		} else {
-			put_free(&r, one, c->id[NODE_ANY]);
-		}
-		put(&r, one, expr_text(&r, ")", 1));
-	}
-	rc = r.n_expr < EXPRS_MAX && r.n_rule < RULES_MAX ? net_make(&r, 0, &c->b.pool, g, c->b.err) :
-	                                                    err_set(c->b.err, E_LIMIT, "too many tools");
-	buf_fini(&text);
+	put(&r, call, value_expr(&r, named_heads(c, g, &r, tool, n)));
+	rc = builder_check(&c->b, "");
+	if (!rc)
+		rc = net_make(&r, 0, &c->b.pool, g, c->b.err);
 	rules_fini(&r);
 	return rc;
 }
@@ -653,12 +690,40 @@ static int spell_nfa(struct nfa *f, int at, const char *text)
 	return at;
 }
 
-/* Where the calls of all tools begin: one word for all, behind which the arguments of the tool that it names stand. */
-static int32_t spelled_heads(struct compiler *c, struct grammar *g, const struct tool *tool, int n,
+/* The language of the texts in a list that NULL ends. */
+static const struct dfa *any_spelled(struct dfa_pool *p, const char *const *list)
+{
+	const struct dfa *d;
+	struct nfa f;
+
+	nfa_init(&f);
+	for (int i = 0; list[i]; i++)
+		nfa_accept(&f, spell_nfa(&f, 0, list[i]), 0);
+	d = dfa_from_nfa(p, &f);
+	nfa_fini(&f);
+	return d;
+}
+
+/* A rule of what stands behind a name, and of the tool's arguments. */
+static int arguments_rule(struct rules *r, const struct dfa *behind, int32_t node)
+{
+	int rule = rules_add(r, "arguments", 9, 0), all = r->rule[rule].body = list_expr(r, EXPR_SEQ, 0, 0);
+
+	if (behind)
+		r->expr[put(r, all, expr_new(r, EXPR_WORD, 0))].d = behind;
+	put(r, all, value_expr(r, node));
+	return rule;
+}
+
+/* Where the calls of all tools begin: one word for all, behind which the arguments of the tool that it names stand:
+ * a shape between marks, else a rule.  What stands between name and arguments is in the rule, since in the word it would
+ * be there for each tool again. */
+static int32_t spelled_heads(struct compiler *c, struct grammar *g, struct rules *r, const struct tool *tool, int n,
                              const struct calls_spelling *sp, const int32_t *behind)
 {
-	struct shape calls = { .kind = SHAPE_CALLS, .values = sp->spell != SPELL_MARKED };
+	struct shape calls = { .kind = SHAPE_CALLS, .places = sp->spell != SPELL_MARKED };
 	struct dfa_pool *p = &c->b.pool;
+	const struct dfa *between = calls.places && sp->behind[0] ? any_spelled(p, sp->behind) : NULL;
 	struct nfa f;
 
 	calls.node = arena_zalloc(&p->a, ((size_t)n + 1) * sizeof *calls.node);
@@ -667,13 +732,14 @@ static int32_t spelled_heads(struct compiler *c, struct grammar *g, const struct
 		if (behind[i] < 0)
 			continue;
 		for (int h = 0; !h || sp->head[h]; h++)
-			for (int k = 0; !k || sp->behind[k]; k++) {
+			for (int k = 0; !k || (!calls.places && sp->behind[k]); k++) {
+				const char *then = !calls.places && sp->behind[k] ? sp->behind[k] : "";
 				int at = spell_nfa(&f, 0, sp->head[h] ? sp->head[h] : "");
 
 				at = nfa_text(&f, at, tool[i].name, tool[i].n_name);
-				nfa_accept(&f, spell_nfa(&f, at, sp->behind[k] ? sp->behind[k] : ""), calls.n_node);
+				nfa_accept(&f, spell_nfa(&f, at, then), calls.n_node);
 			}
-		calls.node[calls.n_node++] = behind[i];
+		calls.node[calls.n_node++] = calls.places ? arguments_rule(r, between, behind[i]) : behind[i];
 	}
 	calls.d = dfa_from_nfa(p, &f);
 	nfa_fini(&f);
@@ -704,20 +770,6 @@ static int32_t marked_shape(struct compiler *c, struct grammar *g, const struct 
 	return g->n_shape - 1;
 }
 
-/* The language of texts that may stand behind arguments. */
-static const struct dfa *tails(struct dfa_pool *p, const struct calls_spelling *sp)
-{
-	const struct dfa *d;
-	struct nfa f;
-
-	nfa_init(&f);
-	for (int i = 0; sp->tail[i]; i++)
-		nfa_accept(&f, spell_nfa(&f, 0, sp->tail[i]), 0);
-	d = dfa_from_nfa(p, &f);
-	nfa_fini(&f);
-	return d;
-}
-
 static int make_spelled(struct compiler *c, struct grammar *g, const struct tool *tool, int n,
                         const struct calls_spelling *sp, bool several)
 {
@@ -729,17 +781,19 @@ static int make_spelled(struct compiler *c, struct grammar *g, const struct tool
 		behind[i] = sp->spell == SPELL_MARKED ? marked_shape(c, g, &tool[i], sp, &free_at, &rc) :
 		            c->plan[tool[i].node].ok  ? c->id[tool[i].node] :
 		                                        -1;
-	heads = rc ? -1 : spelled_heads(c, g, tool, n, sp, behind);
-	free(behind);
-	if (rc || (rc = builder_check(&c->b, "")))
-		return rc;
 	rules_init(&r, NULL, 0);
 	all = rule_expr(&r, "root", EXPR_SEQ);
 	call = rule_expr(&r, "call", EXPR_SEQ);
+	heads = rc ? -1 : spelled_heads(c, g, &r, tool, n, sp, behind);
+	free(behind);
+	if (rc || (rc = builder_check(&c->b, ""))) {
+		rules_fini(&r);
+		return rc;
+	}
 	put(&r, call, value_expr(&r, heads));
 	if (sp->tail[0]) {
 		e = put(&r, call, expr_new(&r, EXPR_WORD, 0));
-		r.expr[e].d = tails(&c->b.pool, sp);
+		r.expr[e].d = any_spelled(&c->b.pool, sp->tail);
 	}
 	put_text(&r, all, sp->first);
 	if (several && sp->between) {

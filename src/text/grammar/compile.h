@@ -36,10 +36,11 @@ struct compiler {
 	struct builder b;
 	struct planned *plan; /* [b.n_node] */
 	int n_plan, cap_plan;
-	bool *used;  /* [n_plan] it is in the grammar: compiler_use */
-	int32_t *id; /* of the nodes that are kept */
-	bool python; /* None, True and False are written so */
-	bool gemma;  /* strings stand between GEMMA_QUOTEs, keys are bare where they can be */
+	bool *used;                 /* [n_plan] it is in the grammar: compiler_use */
+	int32_t *id;                /* of the nodes that are kept */
+	bool python;                /* None, True and False are written so */
+	bool gemma;                 /* strings stand between GEMMA_QUOTEs, keys are bare where they can be */
+	const struct dfa *bare_any; /* any string as the bare text of the dialect at hand; NULL: not made yet */
 };
 
 static inline uint32_t limit(int64_t n)

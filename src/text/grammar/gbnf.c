@@ -33,19 +33,22 @@ void rules_fini(struct rules *r)
 	arena_fini(&r->a);
 }
 
-int rules_named(struct rules *r, const char *name, size_t n, size_t at)
+int rules_add(struct rules *r, const char *name, size_t n, size_t at)
 {
-	for (int i = 0; i < r->n_rule; i++)
-		if (r->rule[i].n_name == n && !memcmp(r->rule[i].name, name, n))
-			return i;
-	if (r->n_rule == RULES_MAX)
-		return -1;
 	if (r->n_rule == r->cap_rule) {
 		r->cap_rule = r->cap_rule ? 2 * r->cap_rule : 32;
 		r->rule = xrealloc(r->rule, size_mul((size_t)r->cap_rule, sizeof *r->rule));
 	}
 	r->rule[r->n_rule] = (struct rule){ .name = arena_strndup(&r->a, name, n), .n_name = n, .at = at, .body = -1 };
 	return r->n_rule++;
+}
+
+int rules_named(struct rules *r, const char *name, size_t n, size_t at)
+{
+	for (int i = 0; i < r->n_rule; i++)
+		if (r->rule[i].n_name == n && !memcmp(r->rule[i].name, name, n))
+			return i;
+	return r->n_rule == RULES_MAX ? -1 : rules_add(r, name, n, at);
 }
 
 int expr_new(struct rules *r, enum expr_kind kind, size_t at)

@@ -203,9 +203,12 @@ static void calls_step(struct matcher *m, struct frame f, uint8_t c, struct thre
 	/* One tool's name may begin another's. */
 	if (s->d->label[to] >= 0 && !s->d->last[to])
 		put(out, frame_make(m, f));
-	if (s->d->label[to] >= 0 && s->values) {
-		f = (struct frame){ m->g->net->shape, 0, (uint32_t)s->node[s->d->label[to]], 1, f.parent, 0 };
-	} else if (s->d->label[to] >= 0) {
+	if (s->d->label[to] >= 0 && s->places) {
+		f = (struct frame){ m->g->net->shape, (uint32_t)s->node[s->d->label[to]], 0, 0, f.parent, 0 };
+		leave(m, frame_make(m, f), out);
+		return;
+	}
+	if (s->d->label[to] >= 0) {
 		f.shape = s->node[s->d->label[to]];
 		behind_head(&m->g->shape[f.shape], &f);
 	}

@@ -11,10 +11,10 @@
 #include "text/grammar/rules.h"
 
 enum {
-	STATES_MAX = 50000, /* of the network, and as many edges */
-	STEPS_MAX = 200000, /* of all places */
-	WORK_MAX = 4000000, /* edges of all words before they are automata */
-	NESTED_MAX = 3000,  /* calls of the functions below: of 200 bytes of stack or so */
+	STATES_MAX = 100000, /* of the network, and as many edges */
+	STEPS_MAX = 200000,  /* of all places */
+	WORK_MAX = 4000000,  /* edges of all words before they are automata */
+	NESTED_MAX = 3000,   /* calls of the functions below: of 200 bytes of stack or so */
 };
 
 enum edge_kind { EDGE_EMPTY, EDGE_WORD, EDGE_VALUE, EDGE_CALL };
@@ -27,6 +27,7 @@ struct edge {
 
 struct maker {
 	struct rules *r;
+	struct grammar *g; /* whose nodes and shapes the rules name */
 	struct dfa_pool *p;
 	struct err *err;
 	int rule; /* at hand */
@@ -305,13 +306,35 @@ static void word_edge(struct maker *m, int from, int to, int32_t shape)
 		edge_new(m, EDGE_WORD, from, to, shape);
 }
 
-static void call_edge(struct maker *m, int from, int to, int rule)
+static void need_rule(struct maker *m, int rule)
 {
-	edge_new(m, EDGE_CALL, from, to, rule);
 	if (m->start[rule] >= 0)
 		return;
 	m->start[rule] = m->end[rule] = 0; /* soon */
 	m->todo[m->n_todo++] = rule;
+}
+
+static void call_edge(struct maker *m, int from, int to, int rule)
+{
+	edge_new(m, EDGE_CALL, from, to, rule);
+	need_rule(m, rule);
+}
+
+/* The shape of calls in a node whose labels lead to rules (struct expr); NULL: it is none. */
+static struct shape *heads_of(const struct maker *m, int32_t node)
+{
+	struct shape *s = m->g->first[node] < m->g->first[node + 1] ? &m->g->shape[m->g->first[node]] : NULL;
+
+	return s && s->kind == SHAPE_CALLS && s->places ? s : NULL;
+}
+
+static void value_edge(struct maker *m, int from, int to, const struct expr *x)
+{
+	const struct shape *heads = heads_of(m, x->rule);
+
+	edge_new(m, EDGE_VALUE, from, to, x->rule);
+	for (int i = 0; heads && i < heads->n_node; i++)
+		need_rule(m, heads->node[i]);
 }
 
 static int put_expr(struct maker *m, int e, int from, int to);
@@ -380,7 +403,7 @@ static int put_expr(struct maker *m, int e, int from, int to)
 		else
 			call_edge(m, from, to, x->rule);
 	} else if (x->kind == EXPR_VALUE) {
-		edge_new(m, EDGE_VALUE, from, to, x->rule);
+		value_edge(m, from, to, x);
 	} else if (x->kind == EXPR_SEQ) {
 		rc = put_sequence(m, x->first, from, to);
 	} else if (x->kind == EXPR_REPEAT) {
@@ -567,10 +590,27 @@ static int count_begins(struct maker *m, const struct places *p, struct begins *
 	return rc;
 }
 
+/* Puts places in the stead of the rules that calls lead to. */
+static int place_heads(struct maker *m, struct places *p)
+{
+	for (int i = 0; i < m->n_edge; i++) {
+		struct shape *heads = m->edge[i].kind == EDGE_VALUE ? heads_of(m, m->edge[i].x) : NULL;
+
+		for (int k = 0; heads && k < heads->n_node; k++) {
+			int rule = heads->node[k];
+
+			if (!m->can[rule])
+				return fail(m, m->r->rule[rule].at, E_FORMAT, "no text fulfils it");
+			heads->node[k] = place_of(p, m->start[rule]);
+		}
+	}
+	return 0;
+}
+
 static int make_places(struct maker *m, struct places *p)
 {
 	struct begins *b;
-	int rc = 0;
+	int rc = place_heads(m, p);
 
 	for (int i = 0; i < p->n && !rc; i++) {
 		make_place(m, p, i);
@@ -668,7 +708,7 @@ static int32_t *minus_ones(int n)
 
 int net_make(struct rules *r, int root, struct dfa_pool *p, struct grammar *g, struct err *err)
 {
-	struct maker m = { .r = r, .p = p, .err = err, .rule = root };
+	struct maker m = { .r = r, .g = g, .p = p, .err = err, .rule = root };
 	int whole = r->rule[root].body, rc;
 
 	/* All of it: where it is regular, one word. */

@@ -21,9 +21,10 @@ enum expr_kind { EXPR_TEXT, EXPR_CLASS, EXPR_WORD, EXPR_RULE, EXPR_VALUE, EXPR_S
 struct expr {
 	enum expr_kind kind;
 	int32_t first, next; /* SEQ, ALT, REPEAT: what is in it; -1 ends */
-	int32_t rule;        /* RULE: its number; VALUE: a node of the grammar's tables */
-	int32_t min, max;    /* REPEAT; max -1: any number */
-	const char *p;       /* TEXT, p[0..n) */
+	int32_t rule; /* RULE: its number; VALUE: a node of the grammar's tables.  One of calls with `places` (tables.h)
+	                      * names rules in its labels, and stands in one VALUE only; net_make puts their places there */
+	int32_t min, max; /* REPEAT; max -1: any number */
+	const char *p;    /* TEXT, p[0..n) */
 	size_t n;
 	int32_t range, n_range; /* CLASS: some of rules.range, by themselves */
 	const struct dfa *d;    /* WORD */
@@ -57,6 +58,8 @@ void rules_fini(struct rules *r);
 
 /* A rule's number, made when its name is new; -1: there are too many. */
 int rules_named(struct rules *r, const char *name, size_t n, size_t at);
+/* A rule more, whatever others are called; copies the name.  Not bounded by RULES_MAX. */
+int rules_add(struct rules *r, const char *name, size_t n, size_t at);
 /* -1: there are too many. */
 int expr_new(struct rules *r, enum expr_kind kind, size_t at);
 int expr_text(struct rules *r, const char *p, size_t n); /* copied */

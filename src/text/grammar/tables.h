@@ -30,8 +30,9 @@ struct shape {
 	const char *value_end; /* what follows a value in JSON; from value_end[bare_end] on one that is bare, too */
 	uint32_t bare_end;
 	/* CALLS: d spells <function=NAME>, or {"name": "NAME" as an object does; node[label] is the shape of what
-	 * follows: parameters, or the object whose first property that was.  values: it is a node, of the arguments. */
-	bool values;
+	 * follows: parameters, or the object whose first property that was.  places: it is a place of the net, where the
+	 * rule of the arguments begins. */
+	bool places;
 
 	int32_t *node; /* array: of the first items; object: of its properties */
 	int n_node;
