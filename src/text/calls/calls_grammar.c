@@ -709,8 +709,12 @@ static int arguments_rule(struct rules *r, const struct dfa *behind, int32_t nod
 {
 	int rule = rules_add(r, "arguments", 9, 0), all = r->rule[rule].body = list_expr(r, EXPR_SEQ, 0, 0);
 
-	if (behind)
-		r->expr[put(r, all, expr_new(r, EXPR_WORD, 0))].d = behind;
+	if (behind) {
+		int e = expr_new(r, EXPR_WORD, 0);
+
+		r->expr[e].d = behind;
+		put(r, all, e);
+	}
 	put(r, all, value_expr(r, node));
 	return rule;
 }
