@@ -90,7 +90,8 @@ int images_into_ids(struct session *s, struct media *const *m, int n_media, cons
 	for (int i = 0; i < n_media; i++)
 		room += m[i]->n_layout;
 	*out = (struct seen_ids){ .id = xcalloc((size_t)room, sizeof *out->id), .n = n };
-	memcpy(out->id, ids, (size_t)n * sizeof *ids);
+	if (n)
+		memcpy(out->id, ids, (size_t)n * sizeof *ids);
 	for (int i = 0; i < n_media && !rc; i++) {
 		rc = tower_expand(s->tower, m[i], out->id, &out->n, &at, &layout, err);
 		if (rc == E_MISSING && fewer)
