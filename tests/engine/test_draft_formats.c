@@ -305,8 +305,13 @@ static void test_stops(struct rig *plain, struct rig *drafted, struct cell c, bo
 	c.stop = -1;
 	buf_init(&text);
 	detok_init(&d, tok, false);
-	for (int i = 3; i < 5 && i < p.l.got.n; i++)
+	for (int i = 0; i < 5 && i < p.l.got.n; i++) {
+		if (i == 3) /* a character may begin in the tokens before */
+			text.n = 0;
 		detok_put(&d, p.l.got.tok[i], &text);
+	}
+	if (p.l.got.n <= 3)
+		text.n = 0;
 	if (text.n) {
 		buf_putc(&text, 0);
 		c.stop_text = text.p;
