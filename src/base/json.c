@@ -183,7 +183,7 @@ static bool write_out_pairs(const char *p, size_t n, struct buf *out)
 	return any;
 }
 
-/* Where a count of values is in a text, between two pieces of it. */
+/* State of json_weigh between two pieces of a text. */
 struct weighing {
 	size_t containers, values;
 	bool in_string, escaped;
@@ -279,12 +279,12 @@ static size_t piece_of(const char *p, size_t n)
 	return utf8_piece(p, n, ALLOWANCE_PIECE);
 }
 
-/* Where the inside of the next long string begins that holds no escapes, and its bytes; at n: there is none.  from is a
- * place outside strings. */
+/* A long string without escapes: where its inside begins, and its bytes. */
 struct long_string {
 	size_t at, n;
 };
 
+/* The first long string at or behind from, a place outside strings; at is n where there is none. */
 static struct long_string next_long(const char *p, size_t n, size_t from)
 {
 	enum { LONG = 4096 };

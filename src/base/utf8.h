@@ -17,8 +17,8 @@ int utf8_encode(uint32_t cp, char *out);
 /* Offset of the first invalid byte of p[0..n), or n when all is valid. */
 size_t utf8_valid(const char *p, size_t n);
 
-/* The same for a text that a request brings, with looks at the thread's allowance (allowance.h) on the way: what is
- * behind the place where that says no counts as valid, and allowance_why() is set. */
+/* utf8_valid for a text that a request brings: asks the thread's allowance (allowance.h) before each piece.  Where the
+ * allowance refuses, allowance_why() is set and the rest of the text counts as valid. */
 size_t utf8_valid_piecewise(const char *p, size_t n);
 
 /* Bytes of a piece of p[0..n), at most `most` (4 or more), that ends between two characters if the text is valid. */

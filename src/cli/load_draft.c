@@ -201,7 +201,7 @@ static int open_source(struct drafts *ds, struct draft_source *d, const struct o
 	return rc;
 }
 
-/* Who says something now and then, before those who always do. */
+/* Drafters that guess only sometimes come before those that always do, since the first that guesses is asked. */
 int drafts_open(struct drafts *d, const struct options *o, struct model *m, const struct tokenizer *tok,
                 struct engine_opts *eo, struct err *err)
 {

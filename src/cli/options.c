@@ -109,7 +109,7 @@ static void texts(struct options *o, const struct option *op, const char *text)
 	struct texts *all = field(o, op->at);
 	const char **v;
 
-	/* Those of the file do not count beside a variable's, nor these beside the command line's. */
+	/* A list from a later source replaces that of an earlier one: the file, then variables, then the command line. */
 	if (all->source != o->source)
 		all->n = 0;
 	all->source = o->source;

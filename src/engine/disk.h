@@ -50,7 +50,7 @@ void disk_stats(struct engine *e, struct disk_stats *io);
  *
  * A media object's vectors are one snapshot file, of a prefix of one token under a salt that no request has: the digest of
  * its pixels and settings.  So they share the budget, the order of use, the checks and the threads of kept prefixes.
- * What is damaged counts as missing. */
+ * Damaged files count as missing. */
 
 /* One is read at a time. */
 struct vectors {

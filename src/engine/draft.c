@@ -434,8 +434,8 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 		draft_time_learn(&g->token[k], g->cost.now, (double)ns / tokens);
 }
 
-/* Who is asked after others that always say something would never be known: now and then one of them
- * is asked first, of one sequence, later each time. */
+/* A drafter behind others that always guess would never be measured: now and then one of those is asked first, for one
+ * sequence, at growing intervals. */
 static void choose_dare(struct engine *e, struct draft_deal *deal)
 {
 	struct drafting *g = &e->drafting;

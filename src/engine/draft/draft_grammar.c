@@ -21,7 +21,7 @@ enum {
 	ENDS_MOST = 32,    /* older ones fade */
 };
 
-/* What was guessed to end a text, last. */
+/* The last guess of a token that ends a forced text. */
 struct end_guess {
 	uint64_t id; /* of the sequence; 0: nothing */
 	int at;      /* the token's place in it */
@@ -62,7 +62,7 @@ static const char *own_bytes(const struct form_ask *f, int i, size_t *n)
 	return tokenizer_token_bytes(f->g->t, s->tok[i], n);
 }
 
-/* What stood behind the last `mark` of the answer; -1: there is none. */
+/* The byte behind the last `mark` in the answer; -1: there is none. */
 static int stood_behind(const struct form_ask *f, char mark)
 {
 	int behind = -1, last = f->ask->seq.n_tok - 1;
@@ -149,7 +149,7 @@ static struct end_odds *odds_of(struct grammar_drafter *g, int32_t token)
 	return &g->odds[(uint32_t)token % ENDS];
 }
 
-/* What became of the end guessed last, if the answer went that far the same way. */
+/* Learns whether the end guessed last came true, if the answer has come that far as guessed. */
 static void learn_end(struct form_ask *f)
 {
 	const struct draft_seq *s = &f->ask->seq;
