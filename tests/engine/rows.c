@@ -85,3 +85,17 @@ void caches_bytes(struct caches *caches, int slot, int pos, struct buf *out)
 	snaps_drop(&snaps);
 	*out = b.buf;
 }
+
+void caches_held(struct caches *caches, int slot, int pos, struct buf *at, bool keep)
+{
+	struct buf now;
+
+	caches_bytes(caches, slot, pos, &now);
+	if (keep) {
+		buf_fini(&at[pos]);
+		at[pos] = now;
+		return;
+	}
+	CHECK(at[pos].n == now.n && !memcmp(at[pos].p, now.p, now.n), "the caches differ at position %d", pos);
+	buf_fini(&now);
+}

@@ -27,4 +27,7 @@ int rows_answer(struct engine *e, int32_t *tok, int n, int n_answer);
  * disk.  *out is the caller's to end. */
 void caches_bytes(struct caches *caches, int slot, int pos, struct buf *out);
 
+/* Keeps caches_bytes in at[pos], in place of what is there, or compares them with it and aborts where they differ. */
+void caches_held(struct caches *caches, int slot, int pos, struct buf *at, bool keep);
+
 #endif

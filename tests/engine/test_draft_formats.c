@@ -99,18 +99,9 @@ static struct buf at[CTX]; /* of plain decoding */
 static void look(struct rig *g, bool plain)
 {
 	struct request *r = g->e->sched.n_run ? g->e->sched.run[0] : NULL;
-	struct buf now;
 
-	if (!r || !r->pos)
-		return;
-	caches_bytes(&g->m->caches, r->slot, r->pos, &now);
-	if (plain) {
-		buf_fini(&at[r->pos]);
-		at[r->pos] = now;
-		return;
-	}
-	CHECK(at[r->pos].n == now.n && !memcmp(at[r->pos].p, now.p, now.n), "the caches differ at position %d", r->pos);
-	buf_fini(&now);
+	if (r && r->pos)
+		caches_held(&g->m->caches, r->slot, r->pos, at, plain);
 }
 
 /* ---- a request ---- */
@@ -352,24 +343,6 @@ static bool named(char **names, const char *name)
 	return *names;
 }
 
-/* argv[i], or the place beside the checkout that it names; false: that is not there. */
-static bool resolve(char **argv, int i)
-{
-	enum { ARGUMENTS = 8 };
-	static char place[ARGUMENTS][4096];
-	const char *shared;
-
-	CHECK(i < ARGUMENTS, "argument %d", i);
-	if (strncmp(argv[i], "shared:", 7))
-		return true;
-	shared = shared_folder();
-	if (!shared)
-		return false;
-	snprintf(place[i], sizeof place[i], "%s/%s", shared, argv[i] + 7);
-	argv[i] = place[i];
-	return true;
-}
-
 int main(int argc, char **argv)
 {
 	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
@@ -384,7 +357,7 @@ int main(int argc, char **argv)
 	CHECK(!file_read(argv[1], 1 << 24, &json, &err) && !tokenizer_open(&tok, json.p, json.n, &err), "%s", err.msg);
 	buf_fini(&json);
 	be = backend_cpu_open(1, cpu_detect());
-	if (!resolve(argv, 2) || (argc > 4 && !resolve(argv, 4)))
+	if (!shared_argument(argv, 2) || (argc > 4 && !shared_argument(argv, 4)))
 		return 77; /* skipped; shared_folder said why */
 	if (argc > 4 && !strcmp(argv[3], "--head")) {
 		CHECK(!store_open(&head_st, argv[4], &err), "%s", err.msg);

@@ -141,18 +141,8 @@ static struct buf at[CTX]; /* what the caches hold after so many tokens, in plai
 
 static void look(struct rig *g, const struct request *r, bool plain)
 {
-	struct buf now;
-
-	if (r->slot < 0 || !r->pos)
-		return;
-	caches_bytes(&g->m->caches, r->slot, r->pos, &now);
-	if (plain) {
-		buf_fini(&at[r->pos]);
-		at[r->pos] = now;
-		return;
-	}
-	CHECK(at[r->pos].n == now.n && !memcmp(at[r->pos].p, now.p, now.n), "the caches differ at %d", r->pos);
-	buf_fini(&now);
+	if (r->slot >= 0 && r->pos)
+		caches_held(&g->m->caches, r->slot, r->pos, at, plain);
 }
 
 static void ask(struct rig *g, const struct form *f, bool sampled, bool plain, struct answer *out)

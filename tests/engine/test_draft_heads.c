@@ -256,24 +256,6 @@ static void test_heads(void)
 	test_restart();
 }
 
-/* argv[i], or the place beside the checkout that it names; false: that is not there. */
-static bool resolve(char **argv, int i)
-{
-	enum { ARGUMENTS = 8 };
-	static char place[ARGUMENTS][4096];
-	const char *shared;
-
-	CHECK(i < ARGUMENTS, "argument %d", i);
-	if (strncmp(argv[i], "shared:", 7))
-		return true;
-	shared = shared_folder();
-	if (!shared)
-		return false;
-	snprintf(place[i], sizeof place[i], "%s/%s", shared, argv[i] + 7);
-	argv[i] = place[i];
-	return true;
-}
-
 int main(int argc, char **argv)
 {
 	struct model *m;
@@ -283,7 +265,7 @@ int main(int argc, char **argv)
 	CHECK(argc >= 4, "test_draft_heads TOKENIZER-JSON MODEL HEAD...");
 	log_set_level(LOG_WARN);
 	for (int i = 2; i < argc; i++)
-		if (!resolve(argv, i))
+		if (!shared_argument(argv, i))
 			return 77; /* skipped; shared_folder said why */
 	buf_init(&json);
 	CHECK(!file_read(argv[1], 1 << 24, &json, &err) && !tokenizer_open(&tok, json.p, json.n, &err), "%s", err.msg);

@@ -310,20 +310,11 @@ struct record {
 
 static void look(struct rig *g, const struct request *r, struct buf *at, bool first)
 {
-	struct buf now;
-
 	if (r->slot < 0 || !r->pos)
 		return;
-	caches_bytes(&g->m->caches, r->slot, r->pos, &now);
-	if (first) {
-		buf_fini(&at[r->pos]);
-		at[r->pos] = now;
-		return;
-	}
 	/* Prompts may be cut elsewhere. */
-	if (at[r->pos].n || r->pos >= r->n_prompt)
-		CHECK(at[r->pos].n == now.n && !memcmp(at[r->pos].p, now.p, now.n), "the caches differ at %d", r->pos);
-	buf_fini(&now);
+	if (first || at[r->pos].n || r->pos >= r->n_prompt)
+		caches_held(&g->m->caches, r->slot, r->pos, at, first);
 }
 
 /* Turns of one conversation, each with the answer before it; beside it two others. */

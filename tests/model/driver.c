@@ -1,6 +1,8 @@
 /* driver.c - see driver.h. */
 #include "driver.h"
 
+#include "../check.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,6 +148,23 @@ const char *shared_folder(void)
 		return at;
 	printf("skipped: reference vectors missing (%s; WEFT_SHARED names another place)\n", at);
 	return NULL;
+}
+
+bool shared_argument(char **argv, int i)
+{
+	enum { ARGUMENTS = 8 };
+	static char place[ARGUMENTS][4096];
+	const char *shared;
+
+	CHECK(i < ARGUMENTS, "argument %d", i);
+	if (strncmp(argv[i], "shared:", 7))
+		return true;
+	shared = shared_folder();
+	if (!shared)
+		return false;
+	snprintf(place[i], sizeof place[i], "%s/%s", shared, argv[i] + 7);
+	argv[i] = place[i];
+	return true;
 }
 
 const char *const golden_family[] = {

@@ -2,7 +2,6 @@
  * and guesses of the first rounds, over the model's own caches; and that a guess leaves those as they were.
  *
  *     test_assistant: skips where the reference vectors are not there */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,77 +14,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "driver.h"
+#include "rounds.h"
 #include "store/safetensors.h"
 
 enum { ROWS = 64, GUESSES = 8 };
-static const float TOLERANCE = 1e-3f;
-
-struct golden {
-	struct safetensors file;
-	struct json *j;
-	int32_t tok[ROWS]; /* the prompt, then the model's greedy tokens */
-	int n_tok;
-};
-
-static int ids(const struct json *a, int32_t *out)
-{
-	int n = (int)json_len(a);
-
-	for (int i = 0; i < n; i++) {
-		int64_t v;
-
-		CHECK(!json_to_int(json_at(a, (size_t)i), &v), "no id");
-		out[i] = (int32_t)v;
-	}
-	return n;
-}
-
-static void golden_open(struct golden *g, const char *folder)
-{
-	char path[4300];
-	struct err err;
-	struct buf b;
-
-	buf_init(&b);
-	snprintf(path, sizeof path, "%s/draft.json", folder);
-	CHECK(!file_read(path, 1 << 20, &b, &err), "%s", err.msg);
-	g->j = json_parse(b.p, b.n, 0, &err);
-	CHECK(g->j, "%s", err.msg);
-	buf_fini(&b);
-	g->n_tok = ids(json_get(g->j, "prompt_ids"), g->tok);
-	g->n_tok += ids(json_get(g->j, "target_greedy"), g->tok + g->n_tok);
-	snprintf(path, sizeof path, "%s/draft.safetensors", folder);
-	CHECK(!safetensors_open(&g->file, path, &err), "%s", err.msg);
-}
-
-static void compare(const struct golden *g, int round, const char *name, const float *got, size_t n)
-{
-	char whole[64];
-	const struct tensor *t;
-	float most = 0;
-
-	snprintf(whole, sizeof whole, "round%d.%s", round, name);
-	t = safetensors_find(&g->file, whole);
-	CHECK(t && (size_t)t->count == n, "%s: not %zu numbers", whole, n);
-	for (size_t i = 0; i < n; i++) {
-		float want;
-
-		memcpy(&want, t->data + i * sizeof want, sizeof want);
-		CHECK(fabsf(got[i] - want) <= TOLERANCE, "%s: number %zu: %g, not %g", whole, i, (double)got[i],
-		      (double)want);
-		most = fmaxf(most, fabsf(got[i] - want));
-	}
-	printf("  %s within %.1e\n", whole, (double)most);
-}
-
-static int best_of(const float *x, int n)
-{
-	int best = 0;
-
-	for (int i = 1; i < n; i++)
-		best = x[i] > x[best] ? i : best;
-	return best;
-}
 
 /* A row of token tok that goes on from `given`, after n tokens that the model's caches hold. */
 static void step(struct driver *target, struct driver *head, int n, int32_t tok, const float *given, float *hidden,
@@ -109,7 +41,7 @@ static void test(const char *root, const char *name)
 		.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = ROWS, .step_rows = ROWS
 	};
 	struct driver target, head = { 0 };
-	struct golden g;
+	struct rounds g;
 	struct store *st;
 	struct model *m;
 	char path[4200];
@@ -122,7 +54,7 @@ static void test(const char *root, const char *name)
 	snprintf(path, sizeof path, "%s/gemma4_e2b/hf-bf16", root);
 	CHECK(!driver_open(&target, path, &o, &err), "%s", err.msg);
 	snprintf(path, sizeof path, "%s/_draft/%s", root, name);
-	golden_open(&g, path);
+	rounds_open(&g, path);
 	CHECK(!store_open(&st, path, &err) && model_only_head(st), "%s", err.msg);
 	CHECK(model_bind(&m, st, &err) == E_UNSUPPORTED, "a head is no model");
 	CHECK(!model_bind_head(&m, target.m, st, &err) && !driver_attach(&head, m, &o, &err), "%s", err.msg);
@@ -135,7 +67,7 @@ static void test(const char *root, const char *name)
 	for (int k = 0; k < (int)json_len(json_get(g.j, "rounds")); k++) {
 		const struct json *round = json_at(json_get(g.j, "rounds"), (size_t)k);
 		int32_t want[GUESSES], got[GUESSES];
-		int most = ids(json_get(round, "draft_ids"), want), n;
+		int most = rounds_ids(json_get(round, "draft_ids"), want), n;
 		int64_t bonus;
 
 		CHECK(!json_to_int(json_get(round, "bonus_position"), &bonus), "bonus_position");
@@ -143,15 +75,15 @@ static void test(const char *root, const char *name)
 		target.pass.hidden = hidden + (size_t)at * wide;
 		driver_feed(&target, 0, at, g.tok + at, n - at, NULL, 0, NULL);
 		at = n;
-		compare(&g, k, "hidden_fed", hidden + (size_t)(n - 1) * wide, wide);
+		rounds_compare(&g, k, "hidden_fed", hidden + (size_t)(n - 1) * wide, 1, (int)wide, true);
 		for (int i = 0; i < most; i++) {
 			step(&target, &head, n, i ? got[i - 1] : g.tok[n],
 			     i ? own + (size_t)(i - 1) * wide : hidden + (size_t)(n - 1) * wide, own + (size_t)i * wide,
 			     logits + (size_t)i * vocab);
-			got[i] = best_of(logits + (size_t)i * vocab, (int)vocab);
+			got[i] = rounds_best(logits + (size_t)i * vocab, (int)vocab);
 		}
-		compare(&g, k, "draft_hidden", own, (size_t)most * wide);
-		compare(&g, k, "draft_logits", logits, (size_t)most * vocab);
+		rounds_compare(&g, k, "draft_hidden", own, most, (int)wide, true);
+		rounds_compare(&g, k, "draft_logits", logits, most, (int)vocab, true);
 		CHECK(!memcmp(got, want, (size_t)most * sizeof *got), "round %d guesses otherwise", k);
 	}
 	/* The model goes on as if nobody had guessed. */
@@ -168,8 +100,7 @@ static void test(const char *root, const char *name)
 	driver_close(&head);
 	driver_close(&target);
 	store_close(st);
-	json_free(g.j);
-	safetensors_close(&g.file);
+	rounds_close(&g);
 }
 
 /* A window that is not the model's would reach rows that are gone. */

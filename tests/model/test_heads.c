@@ -2,101 +2,34 @@
  * logits and guesses; and the law of the row: however what the model gave is cut, the same bits.
  *
  *     test_heads [FOLDER NAME...]: those in FOLDER, given what the file says that the model gave */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../check.h"
 #include "base/alloc.h"
-#include "base/buf.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "driver.h"
+#include "rounds.h"
 #include "store/safetensors.h"
 
 enum { ROWS = 64, BLOCK = 16, ROUNDS = 8 };
-static const float TOLERANCE = 1e-3f;
-
-struct golden {
-	struct safetensors file;
-	struct json *j;
-	int32_t tok[ROWS]; /* the prompt, then the model's greedy tokens */
-	int n_tok;
-};
 
 struct rig {
 	struct driver target, head;
-	struct golden g;
+	struct rounds g;
 	float *given;  /* [ROWS][carry] row t: what the model gave for token t - 1 */
 	float *hidden; /* [ROWS][hidden] the head's own, of a step */
 	float *logits; /* [ROWS][vocab] of a step */
 };
 
-static int ids(const struct json *a, int32_t *out)
-{
-	int n = (int)json_len(a);
-
-	for (int i = 0; i < n; i++) {
-		int64_t v;
-
-		CHECK(!json_to_int(json_at(a, (size_t)i), &v), "no id");
-		out[i] = (int32_t)v;
-	}
-	return n;
-}
-
-static void golden_open(struct golden *g, const char *folder)
-{
-	char path[4300];
-	struct err err;
-	struct buf b;
-
-	buf_init(&b);
-	snprintf(path, sizeof path, "%s/draft.json", folder);
-	CHECK(!file_read(path, 1 << 20, &b, &err), "%s", err.msg);
-	g->j = json_parse(b.p, b.n, 0, &err);
-	CHECK(g->j, "%s", err.msg);
-	buf_fini(&b);
-	g->n_tok = ids(json_get(g->j, "prompt_ids"), g->tok);
-	g->n_tok += ids(json_get(g->j, "target_greedy"), g->tok + g->n_tok);
-	snprintf(path, sizeof path, "%s/draft.safetensors", folder);
-	CHECK(!safetensors_open(&g->file, path, &err), "%s", err.msg);
-}
-
-/* name [n][cols] of the file, where it has it. */
-static void compare(const struct golden *g, int round, const char *name, const float *got, int n, int cols, bool must)
-{
-	char whole[64];
-	const struct tensor *t;
-	float most = 0;
-
-	snprintf(whole, sizeof whole, "round%d.%s", round, name);
-	t = safetensors_find(&g->file, whole);
-	CHECK(t || !must, "no %s", whole);
-	if (!t)
-		return;
-	CHECK(t->dim[0] == n && t->dim[1] == cols, "%s: not %d rows of %d", whole, n, cols);
-	for (size_t i = 0; i < (size_t)n * (size_t)cols; i++) {
-		float want;
-
-		memcpy(&want, t->data + i * sizeof want, sizeof want);
-		CHECK(fabsf(got[i] - want) <= TOLERANCE, "%s: row %zu: %g, not %g", whole, i / (size_t)cols,
-		      (double)got[i], (double)want);
-		most = fmaxf(most, fabsf(got[i] - want));
-	}
-	printf("  %s: %d rows within %.1e\n", whole, n, (double)most);
-}
-
 static int32_t guess_of(const struct rig *r, int row)
 {
 	const struct shape *s = &r->head.m->shape;
 	const float *x = r->logits + (size_t)row * (size_t)s->vocab;
-	int best = 0;
+	int best = rounds_best(x, s->vocab);
 
-	for (int i = 1; i < s->vocab; i++)
-		best = x[i] > x[best] ? i : best;
 	return s->head.token ? s->head.token[best] : best;
 }
 
@@ -196,7 +129,7 @@ static void read_given(struct rig *r)
 	}
 }
 
-static void rounds(struct rig *r)
+static void run_rounds(struct rig *r)
 {
 	const struct json *list = json_get(r->g.j, "rounds");
 	const struct shape *s = &r->head.m->shape;
@@ -209,14 +142,14 @@ static void rounds(struct rig *r)
 	for (int k = 0; k < (int)json_len(list); k++) {
 		const struct json *round = json_at(list, (size_t)k);
 		int32_t want[BLOCK], got[2][BLOCK];
-		int most = ids(json_get(round, "draft_ids"), want), n;
+		int most = rounds_ids(json_get(round, "draft_ids"), want), n;
 		int64_t bonus;
 
 		CHECK(!json_to_int(json_get(round, "bonus_position"), &bonus), "bonus_position");
 		n = (int)bonus + 1;
 		/* Row 0 is of no token, and not in the file. */
-		compare(&r->g, k, "hidden_fed", given_row(r, at[0] ? at[0] : 1), n - (at[0] ? at[0] : 1), s->carry,
-		        false);
+		rounds_compare(&r->g, k, "hidden_fed", given_row(r, at[0] ? at[0] : 1), n - (at[0] ? at[0] : 1),
+		               s->carry, false);
 		for (int cut = 0; cut < 2; cut++) {
 			/* All but the last token's row: at once, or one by one. */
 			while (at[cut] < n - 1) {
@@ -228,10 +161,11 @@ static void rounds(struct rig *r)
 			CHECK(guess(r, cut, n, got[cut], logits[cut], hidden, most) == most, "guesses");
 			at[cut] = n;
 		}
-		compare(&r->g, k, s->head.block && windowed(r) ? "alt_window_per_query_draft_logits" : "draft_logits",
-		        logits[0], most, s->vocab, true);
+		rounds_compare(&r->g, k,
+		               s->head.block && windowed(r) ? "alt_window_per_query_draft_logits" : "draft_logits",
+		               logits[0], most, s->vocab, true);
 		if (!s->head.block)
-			compare(&r->g, k, "draft_hidden", hidden, most, s->hidden, false);
+			rounds_compare(&r->g, k, "draft_hidden", hidden, most, s->hidden, false);
 		CHECK(windowed(r) || !memcmp(got[0], want, (size_t)most * sizeof *want), "round %d guesses otherwise",
 		      k);
 		CHECK(!memcmp(got[0], got[1], (size_t)most * sizeof *want) &&
@@ -258,7 +192,7 @@ static void test(const char *root, const char *target, const char *name)
 	snprintf(path, sizeof path, "%s/qwen3_5/%s", root, target ? target : "mlx-q4");
 	CHECK(!driver_open(&r.target, path, &o, &err), "%s", err.msg);
 	snprintf(path, sizeof path, "%s/_draft/%s", root, name);
-	golden_open(&r.g, path);
+	rounds_open(&r.g, path);
 	CHECK(!store_open(&st, path, &err) && model_only_head(st), "%s", err.msg);
 	CHECK(model_bind(&m, st, &err) == E_UNSUPPORTED, "a head is no model");
 	CHECK(!model_bind_head(&m, r.target.m, st, &err), "%s", err.msg);
@@ -270,15 +204,14 @@ static void test(const char *root, const char *target, const char *name)
 		run_target(&r);
 	else
 		read_given(&r);
-	rounds(&r);
+	run_rounds(&r);
 	free(r.given);
 	free(r.hidden);
 	free(r.logits);
 	driver_close(&r.head);
 	driver_close(&r.target);
 	store_close(st);
-	json_free(r.g.j);
-	safetensors_close(&r.g.file);
+	rounds_close(&r.g);
 }
 
 int main(int argc, char **argv)
