@@ -107,43 +107,37 @@ static void check_mul(const struct kind *k, const struct sample *s, const struct
 #endif
 }
 
-/* The truth itself against double precision over decoded weights. */
-static void check_truth(const struct kind *k, const struct sample *s, const struct rows *x, const struct shape *h,
-                        const float *want, const float *decoded, bool coded)
+/* The truth itself, of one output, against double precision over its decoded weights; coded: it was computed from codes.
+ * want[r * h->rows]: of row r. */
+static void check_truth(const struct kind *k, const struct rows *x, const struct shape *h, const float *want,
+                        const float *decoded, const struct coded_row *coded)
 {
-	for (int r = 0; r < h->n; r++)
-		for (int o = 0; o < h->rows; o++) {
-			double sum = 0, size = 0;
+	for (int r = 0; r < h->n; r++) {
+		double sum = 0, size = 0, off;
 
-			for (int i = 0; i < h->cols; i++) {
-				double a = coded ? (double)x->a.q[r * h->cols + i] *
-				                           (double)x->a.scale[(r * h->cols + i) / h->group] :
-				                   (double)x->a.f[r * h->cols + i];
-				double b = (double)decoded[o * h->cols + i];
+		for (int i = 0; i < h->cols; i++) {
+			double a = coded ? (double)x->a.q[r * h->cols + i] *
+			                           (double)x->a.scale[(r * h->cols + i) / h->group] :
+			                   (double)x->a.f[r * h->cols + i];
+			double b = (double)decoded[i];
 
-				sum += a * b;
-				size += fabs(a * b);
-				/* scale * code and bias may cancel in b: their sizes count */
-				if (coded && is_gguf(k)) {
-					float scale, bias;
-
-					coding_scale(&scale, &bias, &s->w, o, i / h->group);
-					size += fabs(a * (double)bias) * 2;
-				} else if (coded && !k->group)
-					size += fabs(a * (double)scale_at(&s->w, s->w.biases, o, i / h->group)) * 2;
-			}
-			double off = fabs(sum - (double)want[r * h->rows + o]);
-
-			if (off > size * 1e-5 + 1e-37 && isfinite(want[r * h->rows + o]) && isfinite(size)) {
-				char text[200];
-
-				shape_text(text, sizeof text, h);
-				printf("FAIL %s: the truth itself is off: %g for %g (%s)\n", k->name,
-				       (double)want[r * h->rows + o], sum, text);
-				failures++;
-				return;
-			}
+			sum += a * b;
+			size += fabs(a * b);
+			/* scale * code and bias may cancel in b: their sizes count */
+			if (coded && coded->bias)
+				size += fabs(a * (double)coded->bias[i / h->group]) * 2;
 		}
+		off = fabs(sum - (double)want[r * h->rows]);
+		if (off > size * 1e-5 + 1e-37 && isfinite(want[r * h->rows]) && isfinite(size)) {
+			char text[200];
+
+			shape_text(text, sizeof text, h);
+			printf("FAIL %s: the truth itself is off: %g for %g (%s)\n", k->name, (double)want[r * h->rows],
+			       sum, text);
+			failures++;
+			return;
+		}
+	}
 }
 
 /* Each kind of value and type of scale in its turn, the rest at random.  most: of
@@ -236,37 +230,35 @@ static void round_mul(const struct kind *k, struct shape h)
 	struct sample s;
 	struct rows x;
 	float *decoded, *want, *want_fast, *want_pairs;
-	uint8_t *code;
 	bool fast, pairs = !k->mode && k->plain == DT_BF16;
 
 	sample_make(&s, k, h.rows, h.cols, h.group, h.st, h.v);
-	decoded = xmalloc((size_t)h.rows * (size_t)h.cols * 4);
+	decoded = xmalloc((size_t)h.cols * 4);
 	want = xmalloc((size_t)h.rows * (size_t)h.n * 12);
 	want_fast = want + h.rows * h.n;
 	want_pairs = want_fast + h.rows * h.n;
-	code = xmalloc((size_t)h.rows * (size_t)h.cols);
-	for (int o = 0; o < h.rows; o++) {
-		s.bare.fmt->decode(decoded + (size_t)o * (size_t)h.cols, &s.bare, o);
-		if (is_gguf(k))
-			coding_row(code + (size_t)o * (size_t)h.cols, &s.w, o);
-	}
 	rows_make(&x, h.n, h.cols, h.group, h.v, CPU_SCALAR);
 	fast = s.w.fmt->coding != NULL;
-	for (int r = 0; r < h.n; r++)
-		for (int o = 0; o < h.rows; o++) {
-			want[r * h.rows + o] = truth_dot(x.a.f + (size_t)r * (size_t)h.cols,
-			                                 decoded + (size_t)o * (size_t)h.cols, h.cols);
-			if (fast && is_gguf(k))
-				want_fast[r * h.rows + o] = truth_blocks(&s.w, code + (size_t)o * (size_t)h.cols, o,
-				                                         &x.a, r);
-			else if (fast)
-				want_fast[r * h.rows + o] = truth_coded(k, &s.w, o, &x.a, r);
-			want_pairs[r * h.rows + o] = truth_pairs(decoded + (size_t)o * (size_t)h.cols,
-			                                         x.a.f + (size_t)r * (size_t)h.cols, h.cols);
+	for (int o = 0; o < h.rows; o++) {
+		struct coded_row coded;
+
+		s.bare.fmt->decode(decoded, &s.bare, o);
+		for (int r = 0; r < h.n; r++) {
+			const float *row = x.a.f + (size_t)r * (size_t)h.cols;
+
+			want[r * h.rows + o] = truth_dot(row, decoded, h.cols);
+			if (pairs)
+				want_pairs[r * h.rows + o] = truth_pairs(decoded, row, h.cols);
 		}
-	check_truth(k, &s, &x, &h, want, decoded, false);
-	if (fast)
-		check_truth(k, &s, &x, &h, want_fast, decoded, true);
+		check_truth(k, &x, &h, want + o, decoded, NULL);
+		if (!fast)
+			continue;
+		coded_row_make(&coded, k, &s.w, o);
+		for (int r = 0; r < h.n; r++)
+			want_fast[r * h.rows + o] = truth_coded(&coded, &x.a, r);
+		check_truth(k, &x, &h, want_fast + o, decoded, &coded);
+		coded_row_drop(&coded);
+	}
 	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
 		if (!k->mode)
 			rows_pair(&x, l);
@@ -278,7 +270,6 @@ static void round_mul(const struct kind *k, struct shape h)
 	}
 	sample_drop(&s);
 	rows_drop(&x);
-	free(code);
 	free(decoded);
 	free(want);
 }

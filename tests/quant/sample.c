@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -190,7 +191,8 @@ static unsigned code_at(const struct weight *w, int bit_count, int o, int i)
 	return v;
 }
 
-float scale_at(const struct weight *w, const uint8_t *p, int o, int g)
+/* The scale (p: w->scales) or bias (p: w->biases) of group g of output o. */
+static float scale_at(const struct weight *w, const uint8_t *p, int o, int g)
 {
 	size_t i = (size_t)o * (size_t)(w->cols / w->group) + (size_t)g;
 	float f;
@@ -203,50 +205,58 @@ float scale_at(const struct weight *w, const uint8_t *p, int o, int g)
 
 static const int twice_e2m1[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
 
-float truth_blocks(const struct weight *w, const uint8_t *code, int o, const struct acts *x, int r)
+void coded_row_make(struct coded_row *t, const struct kind *k, const struct weight *w, int o)
 {
 	const struct coding *c = w->fmt->coding;
 	int groups = w->cols / w->group;
-	float acc = 0;
+	uint8_t *code = is_gguf(k) ? xmalloc((size_t)w->cols) : NULL;
 
-	for (int g = 0; g < groups; g++) {
-		float xs = x->scale[r * groups + g], scale, bias;
-		long isum = 0, xsum = 0;
+	t->code = xmalloc((size_t)w->cols * sizeof *t->code);
+	t->scale = xmalloc((size_t)groups * 2 * sizeof *t->scale);
+	t->bias = (is_gguf(k) ? c->bias : !k->group) ? t->scale + groups : NULL;
+	if (code)
+		coding_row(code, w, o);
+	for (int i = 0; i < w->cols; i++) {
+		unsigned v = code ? code[i] : code_at(w, k->bits, o, i);
 
-		for (int i = g * w->group; i < (g + 1) * w->group; i++) {
-			isum += (long)(code[i] - c->zero) * x->q[r * x->cols + i];
-			xsum += x->q[r * x->cols + i];
-		}
-		coding_scale(&scale, &bias, w, o, g);
-		acc = fmaf(scale, xs * (float)isum, acc);
-		if (c->bias)
-			acc = fmaf(bias, xs * (float)xsum, acc);
+		t->code[i] = (int16_t)(code ? (int)v - c->zero : k->group ? twice_e2m1[v] : (int)v);
 	}
-	return acc;
+	for (int g = 0; g < groups; g++) {
+		if (code) {
+			coding_scale(&t->scale[g], &t->scale[groups + g], w, o, g);
+			continue;
+		}
+		t->scale[g] = scale_at(w, w->scales, o, g) * (k->group ? 0.5f : 1);
+		if (t->bias)
+			t->bias[g] = scale_at(w, w->biases, o, g);
+	}
+	free(code);
 }
 
-float truth_coded(const struct kind *k, const struct weight *w, int o, const struct acts *x, int r)
+void coded_row_drop(struct coded_row *t)
 {
-	int groups = w->cols / w->group;
+	free(t->code);
+	free(t->scale);
+}
+
+float truth_coded(const struct coded_row *t, const struct acts *x, int r)
+{
+	int groups = x->cols / x->group;
 	float acc = 0;
 
 	for (int g = 0; g < groups; g++) {
-		float xs = x->scale[r * groups + g], scale = scale_at(w, w->scales, o, g);
+		float xs = x->scale[r * groups + g];
 		long isum = 0, xsum = 0;
 
-		for (int i = g * w->group; i < (g + 1) * w->group; i++) {
+		for (int i = g * x->group; i < (g + 1) * x->group; i++) {
 			int q = x->q[r * x->cols + i];
-			unsigned c = code_at(w, k->bits, o, i);
 
-			isum += (long)(k->group ? twice_e2m1[c] : (int)c) * q;
+			isum += (long)t->code[i] * q;
 			xsum += q;
 		}
-		if (k->group) {
-			acc = fmaf(scale * 0.5f, xs * (float)isum, acc);
-		} else {
-			acc = fmaf(scale, xs * (float)isum, acc);
-			acc = fmaf(scale_at(w, w->biases, o, g), xs * (float)xsum, acc);
-		}
+		acc = fmaf(t->scale[g], xs * (float)isum, acc);
+		if (t->bias)
+			acc = fmaf(t->bias[g], xs * (float)xsum, acc);
 	}
 	return acc;
 }

@@ -40,13 +40,18 @@ void sample_make(struct sample *s, const struct kind *k, int rows, int cols, int
 void sample_drop(struct sample *s);
 /* Lays the packed form of s->w out; again after the weight has changed. */
 void sample_lay_out(struct sample *s);
-/* The scale (p: w->scales) or bias (p: w->biases) of group g of output o. */
-float scale_at(const struct weight *w, const uint8_t *p, int o, int g);
+/* Output o of coded weights as numbers: element i is code[i] times the scale of its group, plus the group's bias. */
+struct coded_row {
+	int16_t *code;
+	float *scale, *bias; /* of each group; bias NULL: there is none */
+};
 
-/* Output o of row r, in the order of roundings that format.h promises: of coded weights; of types of GGUF, of which
- * `code` are the decoded integers; of n bf16 weights at levels that have arithmetic of bf16. */
-float truth_coded(const struct kind *k, const struct weight *w, int o, const struct acts *x, int r);
-float truth_blocks(const struct weight *w, const uint8_t *code, int o, const struct acts *x, int r);
+void coded_row_make(struct coded_row *t, const struct kind *k, const struct weight *w, int o);
+void coded_row_drop(struct coded_row *t);
+
+/* One output for row r, in the order of roundings that format.h promises: of coded weights; of n bf16 weights at levels
+ * that have arithmetic of bf16. */
+float truth_coded(const struct coded_row *t, const struct acts *x, int r);
 float truth_pairs(const float *w, const float *x, int n);
 
 struct rows {
