@@ -379,10 +379,8 @@ static int one_template(const char *path, const char *name)
 /* An agent's thousand tools: prepared for little in every dialect, and not by holding their arguments to nothing. */
 static void many_tools(const struct dialect *d)
 {
-	enum { TOOLS = 1000, STEPS = 10000000, BYTES = 64 << 20 };
+	enum { TOOLS = 1000, STEPS = 4000000, BYTES = 32 << 20 };
 	struct json *few = tools;
-	/* The tags of these are so long that a thousand tools of three parameters have too many states. */
-	int n = d == &dialect_dsml || d == &dialect_dsml_calls ? 300 : TOOLS;
 	struct allowance w;
 	struct call_marks m;
 	struct grammar *g;
@@ -390,7 +388,7 @@ static void many_tools(const struct dialect *d)
 	clock_t begun;
 
 	buf_init(&b);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < TOOLS; i++)
 		buf_printf(
 			&b,
 			"%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%d\",\"parameters\":{\"type\":\"object\","

@@ -41,6 +41,7 @@ struct compiler {
 	bool python;                /* None, True and False are written so */
 	bool gemma;                 /* strings stand between GEMMA_QUOTEs, keys are bare where they can be */
 	const struct dfa *bare_any; /* any string as the bare text of the dialect at hand; NULL: not made yet */
+	const struct dfa *names;    /* Gemma's keys that no schema names; likewise */
 };
 
 static inline uint32_t limit(int64_t n)
@@ -66,8 +67,6 @@ void shape_word(struct shape *s, const struct dfa *d);
 void shape_labels(struct builder *b, struct shape *s, const struct key *spelled);
 void shape_needs(struct shape *s, const struct obj_plan *p, const int *key_of);
 
-/* Strings of a set as words of Gemma's: text between marks, without escapes.  NULL: the pool is used up. */
-const struct dfa *gemma_strings(struct builder *b, const struct set *s);
 #define GEMMA_QUOTE "\xF8" /* the first of the marks (grammar.h) */
 
 #endif

@@ -105,13 +105,34 @@ static bool *draft_live(const struct draft *d)
 	return live;
 }
 
+/* Makes one class of those that lead nowhere from any state: between the letters that texts are made of there are as many
+ * as letters.  column: of each old class the new one; returns how many there are now. */
+static int draft_columns(const struct draft *d, const int32_t *id, int column[256])
+{
+	bool leads[256] = { false };
+	int n = 0, nowhere = -1;
+
+	for (int s = 0; s < d->n; s++)
+		for (int c = 0; c < d->n_cls && id[s] >= 0; c++) {
+			int to = d->next[s * d->n_cls + c];
+
+			leads[c] |= to >= 0 && id[to] >= 0;
+		}
+	for (int c = 0; c < d->n_cls; c++) {
+		column[c] = leads[c] || nowhere < 0 ? n++ : nowhere;
+		if (!leads[c])
+			nowhere = column[c];
+	}
+	return n;
+}
+
 /* Frees the draft. */
 static struct dfa *draft_finish(struct dfa_pool *p, struct draft *d)
 {
 	struct dfa *out = NULL;
+	int column[256], n = 0, n_cls;
 	bool *live;
 	int32_t *id;
-	int n = 0;
 
 	if (p->why) {
 		draft_fini(d);
@@ -121,15 +142,17 @@ static struct dfa *draft_finish(struct dfa_pool *p, struct draft *d)
 	id = xmalloc(size_mul((size_t)d->n + 1, sizeof *id));
 	for (int s = 0; s < d->n; s++)
 		id[s] = live[s] && live[0] ? n++ : -1;
-	p->n_cell += (size_t)n * (size_t)d->n_cls;
+	n_cls = draft_columns(d, id, column);
+	p->n_cell += (size_t)n * (size_t)n_cls;
 	if (p->n_cell > DFA_CELLS_MAX)
 		p->why = "it needs too many states";
 	if (!p->why) {
 		out = arena_zalloc(&p->a, sizeof *out);
 		out->n = n;
-		out->n_cls = d->n_cls;
-		memcpy(out->cls, d->cls, sizeof out->cls);
-		out->next = arena_alloc(&p->a, size_mul((size_t)n * (size_t)d->n_cls + 1, sizeof *out->next));
+		out->n_cls = n_cls;
+		for (int b = 0; b < 256; b++)
+			out->cls[b] = (uint8_t)column[d->cls[b]];
+		out->next = arena_alloc(&p->a, size_mul((size_t)n * (size_t)n_cls + 1, sizeof *out->next));
 		out->label = arena_alloc(&p->a, size_mul((size_t)n + 1, sizeof *out->label));
 		out->last = arena_zalloc(&p->a, (size_t)n + 1);
 		for (int s = 0; s < d->n; s++) {
@@ -141,7 +164,7 @@ static struct dfa *draft_finish(struct dfa_pool *p, struct draft *d)
 				int t = d->next[s * d->n_cls + c];
 
 				t = t >= 0 ? id[t] : -1;
-				out->next[id[s] * d->n_cls + c] = t;
+				out->next[id[s] * n_cls + column[c]] = t;
 				if (t >= 0)
 					out->last[id[s]] = false;
 			}
@@ -596,26 +619,33 @@ struct dfa *dfa_from_nfa(struct dfa_pool *p, const struct nfa *f)
 struct dfa *dfa_from_lazy(struct dfa_pool *p, const struct dfa_lazy *l)
 {
 	struct draft d = { .n_cls = 1 };
-	struct ids ids = { 0 };
+	struct ids ids = { 0 }, kinds = { 0 };
+	char sample[256];
 	bool is_new;
 
 	if (p->why)
 		return NULL;
-	for (const char *b = l->bytes; *b; b++)
-		d.cls[(uint8_t)*b] = (uint8_t)d.n_cls++;
+	for (const char *b = l->bytes; *b; b++) {
+		int c = 1 + ids_of(&kinds, l->kind ? l->kind(l->ctx, *b) : (uint8_t)*b, &is_new);
+
+		d.cls[(uint8_t)*b] = (uint8_t)c;
+		if (is_new)
+			sample[d.n_cls++] = *b;
+	}
+	ids_fini(&kinds);
 	ids_of(&ids, l->first, &is_new);
 	draft_state(&d, l->accept(l->ctx, l->first) ? 0 : -1);
 	for (int s = 0; s < ids.n && !too_many(p, ids.n, d.n_cls) && dfa_spend(p, (size_t)d.n_cls); s++) {
-		for (const char *b = l->bytes; *b; b++) {
+		for (int c = 1; c < d.n_cls; c++) {
 			uint64_t to;
 			int id;
 
-			if (!l->step(l->ctx, ids.key[s], *b, &to))
+			if (!l->step(l->ctx, ids.key[s], sample[c], &to))
 				continue;
 			id = ids_of(&ids, to, &is_new);
 			if (is_new)
 				draft_state(&d, l->accept(l->ctx, to) ? 0 : -1);
-			d.next[s * d.n_cls + d.cls[(uint8_t)*b]] = id;
+			d.next[s * d.n_cls + c] = id;
 		}
 	}
 	ids_fini(&ids);

@@ -95,6 +95,8 @@ struct dfa_lazy {
 	bool (*step)(const void *ctx, uint64_t s, char byte, uint64_t *to);
 	bool (*accept)(const void *ctx, uint64_t s);
 	const char *bytes; /* those that step may take */
+	/* Two bytes of one kind lead from every state to the same state.  NULL: each byte is a kind of its own. */
+	uint64_t (*kind)(const void *ctx, char byte);
 };
 
 struct dfa *dfa_from_lazy(struct dfa_pool *p, const struct dfa_lazy *l);

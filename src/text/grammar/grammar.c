@@ -377,10 +377,12 @@ void shape_needs(struct shape *s, const struct obj_plan *p, const int *key_of)
 
 /* ---- Gemma's spelling ---- */
 
-const struct dfa *gemma_strings(struct builder *b, const struct set *s)
+static const struct dfa *gemma_strings(struct compiler *c, const struct set *s)
 {
 	enum { COUNTED_MAX = 500 };
+	struct builder *b = &c->b;
 	struct set few = *s;
+	const struct dfa *d;
 
 	few.str = arena_zalloc(&b->pool.a, ((size_t)s->n_str + 1) * sizeof *few.str);
 	for (int i = 0; i < s->n_str; i++) {
@@ -388,17 +390,23 @@ const struct dfa *gemma_strings(struct builder *b, const struct set *s)
 		if (!few.str[i].d && (few.str[i].max > COUNTED_MAX || few.str[i].min > COUNTED_MAX))
 			few.str[i] = (struct str_shape){ .max = -1 };
 	}
-	return lexeme_bare_between(&b->pool, set_strings_of(b, &few), GEMMA_QUOTE);
+	d = set_strings_of(b, &few);
+	if (d != b->all.plain)
+		return lexeme_bare_between(&b->pool, d, GEMMA_QUOTE);
+	if (!c->bare_any)
+		c->bare_any = lexeme_bare_between(&b->pool, d, GEMMA_QUOTE);
+	return c->bare_any;
 }
 
 /* Keys that no schema names. */
-static const struct dfa *gemma_names(struct dfa_pool *p)
+static const struct dfa *gemma_names(struct compiler *c)
 {
 	enum { NAME_CHARS_MAX = 60 };
-	const struct dfa *d;
 	struct nfa f;
 	int at = 0;
 
+	if (c->names)
+		return c->names;
 	nfa_init(&f);
 	for (int i = 0; i < NAME_CHARS_MAX; i++) {
 		int to = nfa_state(&f);
@@ -411,9 +419,9 @@ static const struct dfa *gemma_names(struct dfa_pool *p)
 		at = to;
 		nfa_accept(&f, at, 0);
 	}
-	d = dfa_from_nfa(p, &f);
+	c->names = dfa_from_nfa(&c->b.pool, &f);
 	nfa_fini(&f);
-	return d;
+	return c->names;
 }
 
 static void put_gemma_key(struct buf *out, const char *p, size_t n)
@@ -434,7 +442,7 @@ static int make_object(struct compiler *c, const struct obj_plan *p, struct shap
 	int32_t *map = arena_zalloc(&b->pool.a, ((size_t)p->n_other + 1) * sizeof *map);
 	int *key_of = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *key_of);
 	struct key *spelled = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *spelled);
-	const struct dfa *own, *names, *others = c->gemma ? p->any_name ? gemma_names(&b->pool) : NULL : p->names;
+	const struct dfa *own, *names, *others = c->gemma ? p->any_name ? gemma_names(c) : NULL : p->names;
 	struct buf text;
 
 	*s = (struct shape){ .kind = SHAPE_OBJECT, .min = limit(p->min), .max = limit(p->max) };
@@ -525,7 +533,7 @@ static int make_node(struct compiler *c, struct grammar *g, int id)
 	if (set->number)
 		shape_word(&g->shape[g->n_shape++], set->number);
 	if (set->n_str && c->gemma)
-		shape_word(&g->shape[g->n_shape++], gemma_strings(&c->b, set));
+		shape_word(&g->shape[g->n_shape++], gemma_strings(c, set));
 	for (int i = 0; i < set->n_str && !c->gemma; i++) {
 		const struct str_shape *x = &set->str[i];
 		struct shape *s = &g->shape[g->n_shape++];

@@ -137,6 +137,19 @@ static bool counted_accept(const void *ctx, uint64_t s)
 	return p.place == 7 && c->of->label[p.state] >= 0;
 }
 
+/* A byte is looked at for these alone, and by the automaton. */
+static uint64_t counted_kind(const void *ctx, char byte)
+{
+	const struct counted *c = ctx;
+	uint8_t b = (uint8_t)byte;
+
+	return (uint64_t)c->of->cls[b] << 8 | (b == '"'           ? 1 :
+	                                       b == '\\'          ? 2 :
+	                                       b == 'u'           ? 3 :
+	                                       (b & 0xC0) == 0x80 ? 4 :
+	                                                            0);
+}
+
 static const char *all_bytes(void)
 {
 	static const char *const all =
@@ -162,7 +175,7 @@ struct dfa *lexeme_length(struct dfa_pool *p, const struct dfa *of, int64_t min,
 		p->why = "it counts too many characters of strings that something else restricts too";
 	if (!of->n || p->why)
 		return (struct dfa *)(uintptr_t)(p->why ? NULL : of);
-	return dfa_from_lazy(p, &(struct dfa_lazy){ &c, 0, counted_step, counted_accept, all_bytes() });
+	return dfa_from_lazy(p, &(struct dfa_lazy){ &c, 0, counted_step, counted_accept, all_bytes(), counted_kind });
 }
 
 /* ---- bare text ---- */
@@ -196,22 +209,51 @@ static struct bare_at bare_unpack(const struct bare *b, uint64_t s)
 	return at;
 }
 
+/* A byte of bare text as a JSON string has it; returns its length. */
+static int bare_spelled(char c, char text[6])
+{
+	static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt", hex[] = "0123456789abcdef";
+	const char *at = c ? strchr(from, c) : NULL;
+
+	if (!at && (unsigned char)c >= 0x20) {
+		text[0] = c;
+		return 1;
+	}
+	memcpy(text, "\\u00", 4);
+	if (at) {
+		text[1] = to[at - from];
+		return 2;
+	}
+	text[4] = hex[(unsigned char)c >> 4];
+	text[5] = hex[c & 15];
+	return 6;
+}
+
 /* The string's state after a byte of bare text; -1: it is none. */
 static int bare_next(const struct dfa *d, int q, char c)
 {
-	static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-	const char *at = c ? strchr(from, c) : NULL;
-	char text[8];
+	char text[6];
+	int n = bare_spelled(c, text);
 
-	if (at)
-		snprintf(text, sizeof text, "\\%c", to[at - from]);
-	else if ((unsigned char)c < 0x20)
-		snprintf(text, sizeof text, "\\u%04x", (unsigned char)c);
-	else
-		return dfa_step(d, q, (uint8_t)c);
-	for (const char *p = text; *p && q >= 0; p++)
-		q = dfa_step(d, q, (uint8_t)*p);
+	for (int i = 0; i < n && q >= 0; i++)
+		q = dfa_step(d, q, (uint8_t)text[i]);
 	return q;
+}
+
+/* Bytes that are in no end and are spelled alike for the string's automaton. */
+static uint64_t bare_kind(const void *ctx, char c)
+{
+	const struct bare *b = ctx;
+	uint64_t kind = 0;
+	char text[6];
+	int n;
+
+	if (strchr(b->end, c) || (c == '\n' && b->line))
+		return (uint64_t)1 << 63 | (uint8_t)c;
+	n = bare_spelled(c, text);
+	for (int i = 0; i < n; i++)
+		kind = kind << 8 | b->of->cls[(uint8_t)text[i]];
+	return kind << 4 | (uint64_t)n;
 }
 
 static bool bare_whole(const struct dfa *d, int q)
@@ -281,7 +323,8 @@ static struct dfa *bare_text(struct dfa_pool *p, const struct dfa *of, const cha
 		if (strchr(end, (char)(MARK_FIRST + i)))
 			bytes[n++] = (char)(MARK_FIRST + i);
 	bytes[n] = 0;
-	return dfa_from_lazy(p, &(struct dfa_lazy){ &b, bare_pack(&b, first), bare_step, bare_accept, bytes });
+	return dfa_from_lazy(p,
+	                     &(struct dfa_lazy){ &b, bare_pack(&b, first), bare_step, bare_accept, bytes, bare_kind });
 }
 
 struct dfa *lexeme_bare(struct dfa_pool *p, const struct dfa *of, const char *end)
