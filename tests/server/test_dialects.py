@@ -1,9 +1,10 @@
 """A server on a tiny folder of each family calls functions in the dialect of its family: WEFT GOLDEN TEMPLATES...
 
 GOLDEN has the folders (random weights, no tokenizer), TEMPLATES the chat templates as published.  Beside the weights stand
-a tokenizer of bytes whose special tokens are the family's, and its template.  Weights that mean nothing call a function
-since they must (`tool_choice`), so what is seen here is the whole way: template, constraint, dialect, reply, stream,
-and the call found again in the history.
+a tokenizer of bytes whose special tokens are the family's, and its template.  Families whose published template is not
+in TEMPLATES have one written here, which frames turns and teaches calls as the published one does.  Weights that mean
+nothing call a function since they must (`tool_choice`), so what is seen here is the whole way: template, constraint,
+dialect, reply, stream, and the call found again in the history.  Families whose template takes no functions refuse them.
 """
 import json
 import os
@@ -15,8 +16,64 @@ from serverkit import Server
 
 WEFT, GOLDEN, TEMPLATES = sys.argv[1:4]
 
+
+
+def framed(open_turn, close_turn, calls, roles={}, declare="{{ tools | tojson }}", answer="{{ m.content }}", opening=""):
+    """A chat template: turns between open_turn (ROLE stands for its role) and close_turn, the tools in a system turn.
+
+    `calls` is what teaches a call and writes one: Jinja over `name` and `arguments`.
+    """
+    def turn(role, content):
+        return open_turn.replace("ROLE", roles.get(role, role)) + content + close_turn
+    text = "{%- if m.content %}{{ m.content }}{% endif %}{% if m.tool_calls %}" + calls + "{% endif %}"
+    taught = ("{%- set m = {'tool_calls': [{'function': {'name': 'NAME', 'arguments': {'KEY': 'VALUE'}}}]} %}" + calls)
+    return ("{%- if tools %}" + turn("system", "Functions: " + declare + "\nA call is written as\n" + taught) + "{% endif %}"
+            "{%- for m in messages %}"
+            "{%- if m.role == 'assistant' %}" + turn("assistant", text)
+            + "{%- elif m.role == 'tool' %}" + turn("tool", answer)
+            + "{%- elif m.role == 'system' %}" + turn("system", "{{ m.content }}")
+            + "{%- else %}" + turn("user", "{{ m.content }}") + "{% endif %}"
+            "{%- endfor %}"
+            "{%- if add_generation_prompt %}" + open_turn.replace("ROLE", roles.get("assistant", "assistant")) + opening + "{% endif %}")
+
+
+def each_call(one, begin="", end="", between=""):
+    return (begin + "{% for c in m.tool_calls %}{% set name = c.function.name %}{% set arguments = c.function.arguments %}" + one
+            + ("{% if not loop.last %}" + between + "{% endif %}" if between else "") + "{% endfor %}" + end)
+
+
+CHATML = ("<|im_start|>ROLE\n", "<|im_end|>\n")
+HERMES = each_call("<tool_call>\n{\"name\": \"{{ name }}\", \"arguments\": {{ arguments | tojson }}}\n</tool_call>\n")
+WRITTEN = {
+    "MiniMax M2": framed("]~b]ROLE\n", "[e~[\n", each_call(
+        "<invoke name=\"{{ name }}\">\n{% for k, v in arguments.items() %}<parameter name=\"{{ k }}\">"
+        "{{ v if v is string else v | tojson }}</parameter>\n{% endfor %}</invoke>\n", "<minimax:tool_call>\n", "</minimax:tool_call>"),
+        {"assistant": "ai"}, answer="<response>{{ m.content }}</response>", opening="<think>\n"),
+    "OLMo 3": framed(*CHATML, each_call(
+        "{{ name }}({% for k, v in arguments.items() %}{{ k }}={{ v | tojson }}{% if not loop.last %}, {% endif %}{% endfor %})",
+        "<function_calls>", "</function_calls>", "\n"),
+        {"tool": "environment"}, declare="<functions>{{ tools | tojson }}</functions>"),
+    "Falcon-H1": framed(*CHATML, HERMES, declare="<tools>{{ tools | tojson }}</tools>",
+                        answer="<tool_response>{{ m.content }}</tool_response>"),
+    "Ling": framed("<role>ROLE</role>", "<|role_end|>", HERMES, {
+        "system": "SYSTEM", "user": "HUMAN", "assistant": "ASSISTANT", "tool": "OBSERVATION"},
+        declare="<tools>{{ tools | tojson }}</tools>", answer="<tool_response>{{ m.content }}</tool_response>"),
+    "Jamba": framed("<|bom|><|ROLE|> ", "<|eom|>", each_call(
+        "{\"name\": \"{{ name }}\", \"arguments\": {{ arguments | tojson }}}", "<tool_calls>[", "]</tool_calls>", ", "),
+        declare="<tool_definitions>{{ tools | tojson }}</tool_definitions>"),
+}
 # folder, template, the marks that are tokens of their own (the last ends a turn)
 FAMILIES = {
+    "minimax_m2": ("MiniMax M2", ["]~b]", "<minimax:tool_call>", "</minimax:tool_call>", "<think>", "</think>", "[e~["]),
+    "olmo3": ("OLMo 3", ["<|im_start|>", "<functions>", "</functions>", "<function_calls>", "</function_calls>", "<|im_end|>"]),
+    "falcon_h1": ("Falcon-H1", ["<|im_start|>", "<tools>", "</tools>", "<tool_call>", "</tool_call>", "<|im_end|>"]),
+    "bailing_moe_linear": ("Ling", ["<role>", "</role>", "<tool_call>", "</tool_call>", "<|role_end|>"]),
+    "jamba": ("Jamba", ["<|bom|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<tool_calls>", "</tool_calls>", "<|eom|>"]),
+    "gemma4_moe": ("google-gemma-4-31B-it", ["<bos>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
+                   "<tool_response|>", "<|\"|>", "<|channel>", "<channel|>", "<|think|>", "<|turn>", "<turn|>"]),
+    "qwen2": ("Qwen-Qwen2.5-7B-Instruct", ["<|im_start|>", "<tool_call>", "</tool_call>", "<|im_end|>"]),
+    "llama2": ("mistralai-Mistral-Nemo-Instruct-2407", ["<s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]",
+               "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "</s>"]),
     "gemma4_31b": ("google-gemma-4-31B-it", ["<bos>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
                    "<tool_response|>", "<|\"|>", "<|channel>", "<channel|>", "<|think|>", "<|turn>", "<turn|>"]),
     "gpt_oss": ("openai-gpt-oss-120b", ["<|start|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"]),
@@ -42,6 +99,10 @@ FAMILIES = {
     "qwen3_moe": ("Qwen3-Coder", ["<|im_start|>", "<tool_call>", "</tool_call>", "<|im_end|>"]),
     "qwen3": ("Qwen-Qwen3-0.6B", ["<|im_start|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<|im_end|>"]),
     "llama": ("meta-llama-Llama-3.1-8B-Instruct", ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|python_tag|>", "<|eom_id|>", "<|eot_id|>"]),
+}
+WITHOUT = {     # whose templates take no functions
+    "gemma3_text": ("npm-gemma3", ["<bos>", "<start_of_turn>", "<end_of_turn>"]),
+    "rwkv7": ("llama-cpp-rwkv-world", ["<think>", "</think>", "<|rwkv_tokenizer_end_of_text|>"]),
 }
 TOOLS = [{"type": "function", "function": {
     "name": "get_weather", "description": "The weather of a city",
@@ -73,13 +134,16 @@ def tokenizer(marks):
 
 
 def folder_of(family, to):
-    template, marks = FAMILIES[family]
+    template, marks = {**FAMILIES, **WITHOUT}[family]
     kinds = [k for k in ("mlx-q4", "hf-bf16", "mlx-q8") if os.path.exists(os.path.join(GOLDEN, family, k, "config.json"))]
     golden = os.path.join(os.path.abspath(GOLDEN), family, kinds[0])
     written = {"tokenizer.json": tokenizer(marks), "generation_config.json": {"eos_token_id": 255 + len(marks)},
                "tokenizer_config.json": {"eos_token": marks[-1], "bos_token": marks[0]}}
-    with open(os.path.join(TEMPLATES, template + ".jinja")) as f:
-        written["chat_template.jinja"] = f.read()
+    if template in WRITTEN:
+        written["chat_template.jinja"] = WRITTEN[template]
+    else:
+        with open(os.path.join(TEMPLATES, template + ".jinja")) as f:
+            written["chat_template.jinja"] = f.read()
     for name in os.listdir(golden):
         if name not in written:
             os.symlink(os.path.join(golden, name), os.path.join(to, name))
@@ -89,15 +153,30 @@ def folder_of(family, to):
 
 
 class Dialects(unittest.TestCase):
-    def calls_of(self, family):
+    def served(self, family, see):
         with tempfile.TemporaryDirectory() as to:
             folder_of(family, to)
             server = Server([WEFT, "serve", to, "--port", "0", "--port-file", "{port_file}", "--threads", "2",
-                             "--ctx-size", "4096"])
+                             "--ctx-size", "2048" if family == "llama2" else "4096"])
             try:
-                self.whole_way(server)
+                see(server)
             finally:
                 server.close()
+
+    def calls_of(self, family):
+        self.served(family, self.whole_way)
+
+    def refusal_of(self, family):
+        self.served(family, self.refused)
+
+    def refused(self, server):
+        body = {"messages": [QUESTION], "tools": TOOLS, "temperature": 0, "max_tokens": 8}
+        for more in ({}, {"tool_choice": "required"}, {"stream": True}):
+            r = server.post("/v1/chat/completions", {**body, **more})
+            self.assertEqual(r.status, 400, r.text())
+            self.assertIn("takes no tools", r.text())
+        del body["tools"]
+        self.assertEqual(server.post("/v1/chat/completions", body).status, 200)
 
     def reply(self, server, messages, **more):
         r = server.post("/v1/chat/completions", {"messages": messages, "tools": TOOLS, "temperature": 0, "max_tokens": 1000,
@@ -169,6 +248,8 @@ def main():
         sys.exit(77)
     for family in FAMILIES:
         setattr(Dialects, "test_" + family, lambda self, family=family: self.calls_of(family))
+    for family in WITHOUT:
+        setattr(Dialects, "test_" + family, lambda self, family=family: self.refusal_of(family))
     unittest.main(verbosity=1)
 
 
