@@ -28,6 +28,8 @@ static int n_had;
 /* Requests with no adapter, one, another, and both; by the model that adds them: the engine's, and alone's. */
 enum { MIXES = 4, ADAPTERS = 2 };
 static bool with_adapters;
+static bool
+	quick; /* under the sanitizers: the best level only, one short life that lacks pages and one that does not */
 static struct adapters {
 	struct adapter *of[ADAPTERS];
 	struct adapter_mix mix[MIXES];
@@ -98,7 +100,9 @@ static void about(const struct life *l)
  * drafters, of which one is the model itself, so that most drafts come true. */
 static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool drafts)
 {
-	struct lives_opts lo = { .steps = 100, .prompt_max = 100, .answer_max = 140, .poison = -1, .last = last_row };
+	struct lives_opts lo = {
+		.steps = quick ? 40 : 100, .prompt_max = 100, .answer_max = 140, .poison = -1, .last = last_row
+	};
 	struct model_opts mo = { .arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP };
 	struct engine_opts eo = { .seqs_max = SLOTS, .queue_max = LIVES_MAX, .by_hand = true };
 	struct backend *be = backend_cpu_open(2, level);
@@ -215,9 +219,7 @@ static void family(const char *path)
 
 int main(int argc, char **argv)
 {
-	/* Quick (under the sanitizers): the best level only, one life short of pages and one not. */
-	bool quick = getenv("WEFT_TEST_QUICK") != NULL;
-
+	quick = getenv("WEFT_TEST_QUICK") != NULL;
 	log_set_level(LOG_WARN);
 	if (argc == 2 && !strcmp(argv[1], "--families"))
 		return each_golden_family(family) ? 0 : 77;

@@ -166,6 +166,8 @@ static void at_random(const char *path, int n, int length)
 	rig_close(&g);
 }
 
+static bool quick; /* under the sanitizers: fewer places, shorter prompts */
+
 static bool windows(int n, int length)
 {
 	static const char *const folder[] = { "gemma3_text/mlx-q4", "gemma4_e2b/mlx-q4", "gemma4_31b/mlx-q4",
@@ -175,7 +177,7 @@ static bool windows(int n, int length)
 
 	for (size_t i = 0; shared && i < sizeof(folder) / sizeof(*folder); i++) {
 		snprintf(path, sizeof(path), "%s/golden/%s", shared, folder[i]);
-		at_random(path, n, length);
+		at_random(path, quick ? 2 : n, quick ? length / 2 : length);
 	}
 	return shared;
 }
@@ -183,14 +185,16 @@ static bool windows(int n, int length)
 /* Few places, some near a page's end: windows' snapshots reach back as far as their first page. */
 static void family(const char *path)
 {
-	each(path, 965, LONG - 1, 17);
+	each(path, 965, LONG - 1, quick ? 51 : 17);
 	each(path, 100, 500, 199);
 }
 
 int main(int argc, char **argv)
 {
-	int every = getenv("WEFT_TEST_QUICK") ? 97 : 37, from = 1, to = LONG - 1, random = 0, length = LONGER;
+	int every, from = 1, to = LONG - 1, random = 0, length = LONGER;
 
+	quick = getenv("WEFT_TEST_QUICK") != NULL;
+	every = quick ? 97 : 37;
 	log_set_level(LOG_WARN);
 	if (argc == 2 && !strcmp(argv[1], "--families"))
 		return each_golden_family(family) ? 0 : 77;
