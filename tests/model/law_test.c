@@ -452,9 +452,9 @@ static int check_with(struct run r, enum cpu_level lowest, int stride, int quick
 		}
 		r.bad = 0;
 		check_level(&r, (enum cpu_level)level, every,
-		            best         ? 2 + !quick :
-		            few || quick ? 1 :
-		                           3,
+		            best                        ? 2 + !quick :
+		            few || quick || rows == FEW ? 1 :
+		                                          3,
 		            few ? rows : r.n);
 		if (best && !r.kv && !r.lora)
 			far_away(&r, (enum cpu_level)level);
@@ -474,7 +474,7 @@ static int check_with(struct run r, enum cpu_level lowest, int stride, int quick
 	return bad;
 }
 
-/* rows: at the lowest level, where it is not the best. */
+/* rows: at the lowest level, where it is not the best; FEW: one thread at all levels below the best. */
 static int check(const char *folder, enum cpu_level lowest, int stride, int quick, int rows)
 {
 	return check_with((struct run){ .folder = folder, .n = quick ? 100 : MOST }, lowest, stride, quick, rows, NULL);
