@@ -122,11 +122,48 @@ static double share_of(const struct engine *e, const struct request *r, int k)
 	return belief(&r->tries[k].odds, &e->drafting.odds[k]);
 }
 
+/* What drafter k takes for a guess, or for a block of them. */
+static double token_ns(const struct engine *e, int k)
+{
+	return e->drafting.token[k].ns;
+}
+
+static void set_price(const struct engine *e, int k, struct draft_deal *d)
+{
+	bool block = e->opts.drafter[k]->block;
+
+	d->token_ns = block ? 0 : token_ns(e, k);
+	d->seq_ns = block ? token_ns(e, k) : 0;
+}
+
+/* Of so many guesses for one sequence, those that take time. */
+static int paid_for(const struct engine *e, int k, int n)
+{
+	return e->opts.drafter[k]->block ? n > 0 : n;
+}
+
+/* The most guesses of drafter k at once. */
+static int most_of(const struct engine *e, int k, int max)
+{
+	int block = e->opts.drafter[k]->block;
+
+	return block && block < max ? block : max;
+}
+
+/* Guesses to try drafter k with, at most max: one, or all that have one price, where the account covers their rows. */
+static int taste(const struct engine *e, int k, int max, const struct draft_deal *one)
+{
+	int block = most_of(e, k, max);
+
+	return e->opts.drafter[k]->block && draft_longer(one, block) <= e->drafting.accounts.may[k] ? block : 1;
+}
+
 /* Retries drafts for a request that has none now and then, since things change; not for two in one
  * step.  A new request goes on waiting where the oldest one is. */
-static bool try_again(struct drafting *g, int k, struct draft_try *t, struct draft_bid *b, const struct draft_deal *one,
-                      bool tried)
+static bool try_again(struct engine *e, int k, struct draft_try *t, struct draft_bid *b, int max,
+                      const struct draft_deal *one, bool tried)
 {
+	struct drafting *g = &e->drafting;
 	bool can_try = b->first_ns + draft_longer(one, 1) <= g->accounts.may[k];
 
 	if (!t->wait) {
@@ -138,17 +175,12 @@ static bool try_again(struct drafting *g, int k, struct draft_try *t, struct dra
 		t->idle = 0;
 	} else if (++t->idle >= t->wait && !tried && b->first_ns <= g->purse && can_try) {
 		g->purse -= b->first_ns;
-		b->n = 1;
+		b->n = taste(e, k, max, one);
 		t->idle = 0;
 		t->wait = t->wait < WAIT_MOST ? 2 * t->wait : WAIT_MOST;
 		return true;
 	}
 	return false;
-}
-
-static double token_ns(const struct engine *e, int k)
-{
-	return e->drafting.token[k].ns;
 }
 
 /* Tokens of r that drafter k would compute first, beyond what each round leaves. */
@@ -186,11 +218,11 @@ static double first_ns(struct engine *e, struct request *r, int k)
 static double rate_of(const struct engine *e, const struct request *r, int k, int max, const struct draft_deal *deal,
                       double may_ns, double *saves)
 {
-	struct draft_bid bid = { .share = share_of(e, r, k), .max = max };
+	struct draft_bid bid = { .share = share_of(e, r, k), .max = most_of(e, k, max) };
 	struct draft_deal one = *deal;
 	double rate;
 
-	one.token_ns = token_ns(e, k);
+	set_price(e, k, &one);
 	one.may_ns = may_ns;
 	rate = draft_deal(&one, &bid, 1);
 	*saves = draft_saves(&one, rate) *
@@ -259,7 +291,7 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 
 	for (int i = 0; i < s->n_run; i++) {
 		struct request *r = s->run[i];
-		int max = draft_room(e, r);
+		int max = most_of(e, k, draft_room(e, r));
 
 		if (max < 1 || r->n_draft || r->ending || !speaks(e, r, k))
 			continue;
@@ -270,7 +302,7 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 			g->bid[n].max = 0;
 		g->ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .out = r->draft };
 	}
-	deal->token_ns = token_ns(e, k);
+	set_price(e, k, deal);
 	deal->may_ns = may(e, k);
 	if (!e->opts.draft_fixed)
 		draft_deal(deal, g->bid, n);
@@ -280,9 +312,9 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 		if (g->bid[i].n && r->draft_dare != k)
 			g->dare[k] = WAIT_FIRST;
 		if (!e->opts.draft_fixed && r->draft_dare == k && !g->bid[i].n)
-			g->bid[i].n = 1;
+			g->bid[i].n = taste(e, k, draft_room(e, r), deal);
 		else if (!e->opts.draft_fixed && r->draft_dare < 0)
-			tried |= try_again(g, k, &r->tries[k], &g->bid[i], deal, tried);
+			tried |= try_again(e, k, &r->tries[k], &g->bid[i], draft_room(e, r), deal, tried);
 		if (!i) {
 			g->wait[k] = r->tries[k].wait;
 			g->idle[k] = r->tries[k].idle;
@@ -387,7 +419,8 @@ static double dues(const struct engine *e, int k, int n_ask)
 	double ns = 0;
 
 	for (int i = 0; i < n_ask; i++)
-		ns += e->drafting.ask[i].n * token_ns(e, k) + e->drafting.ask[i].caught * e->drafting.row[k].ns;
+		ns += paid_for(e, k, e->drafting.ask[i].n) * token_ns(e, k) +
+		      e->drafting.ask[i].caught * e->drafting.row[k].ns;
 	return ns;
 }
 
@@ -401,7 +434,7 @@ static void caught_up(struct drafting *g, int k, int tokens, double ns)
 static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal, int64_t ns)
 {
 	struct drafting *g = &e->drafting;
-	int tokens = 0, caught = 0;
+	int paid = 0, caught = 0;
 	bool late = false;
 
 	for (int i = 0; i < n_ask; i++) {
@@ -411,7 +444,7 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 		caught += g->ask[i].caught;
 		late |= g->ask[i].caught > CAUGHT_EACH;
 		assert(g->ask[i].n >= 0 && g->ask[i].n <= g->asked[r->slot]);
-		tokens += g->ask[i].n;
+		paid += paid_for(e, k, g->ask[i].n);
 		draft_odds_learn(&r->tries[k].said, g->ask[i].n > 0, !g->ask[i].n, FADE_OWN);
 		draft_odds_learn(&g->said[k], g->ask[i].n > 0, !g->ask[i].n, FADE_ALL);
 		if (!g->ask[i].n && g->ask[i].caught < g->ask[i].most)
@@ -428,10 +461,16 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 			deal->tokens += gain *= g->bid[i].share;
 	}
 	deal->ns += (double)ns;
+	/* A guess that came with much to catch up was not a guess's price; the next one has less before it. */
+	if (paid && (late || caught > paid + n_ask)) {
+		for (int i = 0; i < n_ask; i++)
+			g->of[g->ask[i].seq.slot]->tries[k].idle = g->of[g->ask[i].seq.slot]->tries[k].wait;
+		g->asked_at[k] = g->cost.now - WAIT_MOST;
+	}
 	if (late)
-		caught_up(g, k, caught, (double)ns - tokens * token_ns(e, k));
-	else if (tokens)
-		draft_time_learn(&g->token[k], g->cost.now, (double)ns / tokens);
+		caught_up(g, k, caught, (double)ns - paid * token_ns(e, k));
+	else if (paid)
+		draft_time_learn(&g->token[k], g->cost.now, (double)ns / paid);
 }
 
 /* A drafter behind others that always guess would never be measured: now and then one of those is asked first, for one
@@ -446,7 +485,7 @@ static void choose_dare(struct engine *e, struct draft_deal *deal)
 
 		if (g->cost.now - g->asked_at[k] < after || may(e, k) < 0)
 			continue;
-		deal->token_ns = token_ns(e, k);
+		set_price(e, k, deal);
 		for (int i = 0; i < s->n_run; i++) {
 			struct request *r = s->run[i];
 			double cost;

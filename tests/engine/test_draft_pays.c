@@ -39,6 +39,7 @@ struct player {
 	struct guesser g;
 	struct machine *m;
 	double row, token;  /* what it takes for each */
+	double block;       /* what it takes for all guesses of a sequence */
 	uint64_t id[SLOTS]; /* of the slot's sequence */
 	int pos[SLOTS];     /* tokens computed */
 	int late;           /* times that it caught up with more than a round leaves */
@@ -77,7 +78,7 @@ static void player_propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 		}
 		if (ask[i].caught == behind)
 			l->g.d.ops->propose(&l->g.d, &ask[i], 1);
-		took += ask[i].caught * l->row + ask[i].n * l->token;
+		took += ask[i].caught * l->row + ask[i].n * l->token + (ask[i].n ? l->block : 0);
 	}
 	l->m->now += (int64_t)took;
 	l->dearest = took > l->dearest ? took : l->dearest;
@@ -296,6 +297,54 @@ static void test_hidden(void)
 	}
 }
 
+/* A block of guesses has one price, however few of them are used: one that takes longer than a step pays all the same,
+ * alone, for several, and behind one that is right now and then. */
+static void test_block(void)
+{
+	for (int n = 1; n <= 4; n += 3)
+		for (int behind = 0; behind < 2; behind++) {
+			struct work w = { .turns = 4, .at_once = n, .prompt = 2, .answer = 200, .depth = 8 };
+			struct machine m = { .first = 1e7, .row = 3e5, .most = 1e9 };
+			int64_t plain = time_of(&m, NULL, 0, &w), drafted;
+			struct player p[2];
+
+			player_init(&p[0], GUESS_TURN, 0, false);
+			p[0].whim = true;
+			p[0].right = 0.2;
+			p[0].dice = 1;
+			player_init(&p[1], GUESS_RIGHT, 0, false);
+			p[1].d.block = 8;
+			p[1].block = n == 1 ? 12e6 : 4e6;
+			drafted = time_of(&m, p + !behind, 1 + behind, &w);
+			CHECK((double)drafted < 0.5 * (double)plain, "%d sequences, behind %d: %g of plain", n, behind,
+			      (double)drafted / (double)plain);
+		}
+}
+
+/* What an idle drafter has to catch up with at its first guess is not the price of the guesses that follow: one that is right
+ * half of the time, behind one that always is wrong, is found to pay. */
+static void test_idle(void)
+{
+	for (int prompt = 2; prompt < 60; prompt += 4) {
+		struct work w = { .turns = 100, .at_once = 1, .prompt = prompt, .answer = 20, .depth = 8 };
+		struct machine m = { .first = 3e6, .row = 6e5, .most = 1e9 };
+		int64_t alone, both;
+		struct player p[2];
+
+		player_init(&p[0], GUESS_WRONG, 0, false);
+		player_init(&p[1], GUESS_RIGHT, 0, true);
+		p[1].whim = true;
+		p[1].right = 0.5;
+		p[1].dice = 1;
+		p[1].row = 0.8e5;
+		p[1].token = 7e5;
+		alone = time_of(&m, &p[1], 1, &w);
+		both = time_of(&m, p, 2, &w);
+		CHECK((double)both < 1.05 * (double)alone, "prompts of %d: %g of the better one alone", prompt,
+		      (double)both / (double)alone);
+	}
+}
+
 /* ---- what may be lost ---- */
 
 /* Answers one after the other, of any length to prompts of any length, on any machine, with
@@ -389,6 +438,8 @@ int main(int argc, char **argv)
 	test_pays();
 	test_choice();
 	test_hidden();
+	test_block();
+	test_idle();
 	test_late();
 	test_lengths();
 	for (uint64_t i = 0; i < n; i++)

@@ -103,6 +103,8 @@ struct drafter {
 	int n_tap;
 	float *taps;
 	bool held; /* it says nothing of sequences without a mask */
+	/* So many guesses are made at once, and one takes as long as all of them; 0: each takes its time. */
+	int block;
 };
 
 /* The n-gram drafter: looks the last tokens up in the sequence itself and in the text of

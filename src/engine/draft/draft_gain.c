@@ -185,15 +185,23 @@ static int likeliest(const struct draft_bid *bid, const double *gain, int n_bid)
 	return best;
 }
 
-static double time_of(const struct draft_deal *d, int more)
+/* With `more` drafts of `begun` sequences. */
+static double time_of(const struct draft_deal *d, int more, int begun)
 {
 	double step = d->step_ns > 0 ? d->step_ns + more * d->row_ns : draft_cost_of(d->cost, d->rows + more);
 
-	return step > 0 ? step + d->ns + more * d->token_ns : 0;
+	return step > 0 ? step + d->ns + more * d->token_ns + begun * d->seq_ns : 0;
 }
 
-/* Gives out n rows. */
-static double give(struct draft_bid *bid, double *gain, int n_bid, int n, double *tokens)
+static double longer(const struct draft_deal *d, int drafts, int begun)
+{
+	double by = time_of(d, drafts, begun) - time_of(d, 0, 0);
+
+	return by > 0 ? by : 0;
+}
+
+/* Gives out n rows; *begun: how many bids have any. */
+static double give(struct draft_bid *bid, double *gain, int n_bid, int n, double *tokens, int *begun)
 {
 	int i = -1;
 
@@ -202,7 +210,7 @@ static double give(struct draft_bid *bid, double *gain, int n_bid, int n, double
 		if (i < 0)
 			return 0;
 		*tokens += gain[i];
-		bid[i].n++;
+		*begun += !bid[i].n++;
 		gain[i] *= bid[i].share;
 	}
 	return 1;
@@ -229,10 +237,8 @@ static int most_of(const struct draft_deal *d)
 double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 {
 	enum { BIDS = 1024 }; /* sequences at once */
-	double gain[BIDS], tokens = d->tokens, best = 0, before = time_of(d, 0);
-	int n = n_bid < BIDS ? n_bid : BIDS, best_n = 0;
-
-	int most = most_of(d);
+	double gain[BIDS], tokens = d->tokens, best = 0, before = time_of(d, 0, 0);
+	int n = n_bid < BIDS ? n_bid : BIDS, best_n = 0, begun = 0, most = most_of(d);
 
 	clear(bid, gain, n);
 	for (int i = n; i < n_bid; i++)
@@ -240,10 +246,11 @@ double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 	if (before <= 0)
 		return 0;
 	best = MARGIN * d->tokens / before;
-	for (int k = 1; d->rows + k <= most && draft_longer(d, k) <= d->may_ns && give(bid, gain, n, 1, &tokens) > 0;
-	     k++) {
-		double rate = tokens / time_of(d, k);
+	for (int k = 1; d->rows + k <= most && give(bid, gain, n, 1, &tokens, &begun) > 0; k++) {
+		double rate = tokens / time_of(d, k, begun);
 
+		if (longer(d, k, begun) > d->may_ns)
+			break;
 		if (rate > best) {
 			best = rate;
 			best_n = k;
@@ -251,20 +258,18 @@ double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid)
 	}
 	clear(bid, gain, n);
 	tokens = d->tokens;
-	give(bid, gain, n, best_n, &tokens);
+	give(bid, gain, n, best_n, &tokens, &begun);
 	return best_n ? best : d->tokens / before;
 }
 
 double draft_longer(const struct draft_deal *d, int drafts)
 {
-	double longer = time_of(d, drafts) - time_of(d, 0);
-
-	return longer > 0 ? longer : 0;
+	return longer(d, drafts, drafts > 0);
 }
 
 double draft_saves(const struct draft_deal *d, double rate)
 {
-	double plain = time_of(d, 0);
+	double plain = time_of(d, 0, 0);
 
 	return rate > 0 && plain > 0 && rate * plain > d->tokens ? plain - d->tokens / rate : 0;
 }

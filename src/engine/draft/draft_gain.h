@@ -113,6 +113,7 @@ struct draft_deal {
 	double tokens;          /* that it will emit */
 	double ns;              /* spent on drafting already */
 	double token_ns;        /* what the drafter takes for one */
+	double seq_ns;          /* and for each sequence, however many its drafts are */
 	double row_ns, step_ns; /* with prompts in the step: its time, and what a row more adds; 0: cost tells */
 	int rows_max;
 	double may_ns; /* drafts that make it longer by more than this are not made */
@@ -120,7 +121,7 @@ struct draft_deal {
 /* Fills bid[i].n.  Returns the tokens per nanosecond that are expected then; 0: not
  * known, and nothing is given. */
 double draft_deal(const struct draft_deal *d, struct draft_bid *bid, int n_bid);
-/* Nanoseconds by which `drafts` drafts lengthen the step; 0: not known. */
+/* Nanoseconds by which `drafts` drafts of one sequence lengthen the step; 0: not known. */
 double draft_longer(const struct draft_deal *d, int drafts);
 /* Nanoseconds that a step of d saves at this rate, against one without drafts. */
 double draft_saves(const struct draft_deal *d, double rate);

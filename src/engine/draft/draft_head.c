@@ -466,6 +466,7 @@ static void head_init(struct head *g, struct model *m, int seqs_max)
 	g->m = m;
 	g->row_bytes = (size_t)m->shape.carry * sizeof(float);
 	g->own_bytes = (size_t)m->shape.hidden * sizeof(float);
+	g->d.block = h->block ? h->guesses : 0;
 	g->block = h->block;
 	g->masks = xcalloc((size_t)h->block + 1, sizeof(*g->masks));
 	for (int i = 1; i < h->block; i++)
