@@ -8,7 +8,7 @@ import struct
 import numpy as np
 
 TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "U32": np.uint32,
-         "I32": np.int32, "I64": np.int64, "U8": np.uint8}
+         "I32": np.int32, "I64": np.int64, "U8": np.uint8, "BOOL": np.bool_}
 
 
 def bf16_bits(x):
