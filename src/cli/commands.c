@@ -191,7 +191,7 @@ static void help_command(const struct command *c, bool all)
 	options_help(&whole, all);
 }
 
-/* What to use here in place of a command of another program; NULL: the word is no such command. */
+/* The weft command to use in place of another program's; NULL: the word is no such command. */
 static const char *foreign_command(const char *word)
 {
 	static const struct {

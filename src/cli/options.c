@@ -293,7 +293,7 @@ const char *closest(const char *word, const char *const *name, int n)
 	return best;
 }
 
-/* What to use here in place of an option of another program; NULL: the name is no such option. */
+/* The weft option to use in place of another program's; NULL: the name is no such option. */
 static const char *foreign_option(const char *name)
 {
 	static const struct {

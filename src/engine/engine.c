@@ -640,7 +640,7 @@ static bool step(struct engine *e)
 	if (!sched_fill(e)) {
 		bool did = disk_idle(e);
 
-		/* Those that just joined may wait for vectors before their first row. */
+		/* Sequences that just joined may wait for a tower's vectors before their first row. */
 		did |= towered || brought_work(e);
 		engine_show_stats(e);
 		return did;

@@ -93,7 +93,8 @@ static void read_config(struct dflash *f, struct conf *c, const struct model *of
 
 /* ---- tensors ---- */
 
-/* What DSpark has beside.  Embedding and lm_head are copies of the model's; how sure it is of a guess is measured here. */
+/* Binds the tensors that DSpark has beyond DFlash's.  Its embedding and lm_head are copies of the model's and are left out,
+ * as is its confidence head: the engine measures how often guesses come true. */
 static void bind_spark(struct binder *b, struct dflash *f, struct conf *c)
 {
 	struct conf own = *c;

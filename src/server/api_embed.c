@@ -49,7 +49,7 @@ static void *own_new(void)
 
 /* ---- reading ---- */
 
-/* What generations read of a body: of this one, the model's name and who asks. */
+/* A body with the members of this one that generations read: the model's name and the user. */
 static struct json *body_of(const struct json *body)
 {
 	struct json *j;

@@ -474,7 +474,7 @@ static void prep_generate(struct exchange *x)
 	generation_prep(x, &ollama_generate_family);
 }
 
-/* What asked nothing is answered at once: the model is there. */
+/* Answers a request without a prompt at once: the model is loaded. */
 static void ready(struct exchange *x)
 {
 	struct generation *g = x->work;

@@ -37,7 +37,7 @@ struct served_adapter {
 };
 
 /* The one model served.  Borrowed until server_close. */
-/* What clients show of a model beside its name. */
+/* A model's properties that clients show beside its name. */
 struct served_model {
 	const char *arch, *form; /* its architecture; how its files are: "safetensors", "gguf" */
 	int64_t params, bytes;   /* of its weights */

@@ -23,7 +23,7 @@ enum {
 	SPECIAL_MAX = 1 << 16 /* special tokens */
 };
 
-/* Those of files from before v7, which do not list them. */
+/* Special tokens of files from before v7, which do not list them. */
 static const char *const old_special[] = {
 	"<unk>",
 	"<s>",

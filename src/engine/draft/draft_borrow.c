@@ -1,8 +1,8 @@
 /* draft_borrow.c - a drafter that is a small model without keys and values of its own: it reads the
  * model's (model.h, head_shape.borrows), as Gemma 4's assistant does.
  *
- * It keeps one row for each sequence: the model's hidden row of the last token that the model has computed.  So there
- * is nothing to catch up with, to take back, or to keep beside a prefix: after a prefix was found the model computes
+ * A borrowed head keeps one row for each sequence: the model's hidden row of the last token that the model has computed.
+ * So there is nothing to catch up with, to take back, or to keep beside a prefix: after a prefix was found the model computes
  * at least one token, whose row comes then. */
 #include <assert.h>
 #include <stdlib.h>

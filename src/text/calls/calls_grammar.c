@@ -719,8 +719,8 @@ static int arguments_rule(struct rules *r, const struct dfa *behind, int32_t nod
 	return rule;
 }
 
-/* Where the calls of all tools begin: one word for all, behind which the arguments of the tool that it names stand:
- * a shape between marks, else a rule.  What stands between name and arguments is in the rule, since in the word it would
+/* Adds the beginnings of all tools' calls as one word, behind which the arguments of the tool that it names stand: a
+ * shape between marks, else a rule.  What stands between name and arguments is in the rule, since in the word it would
  * be there for each tool again. */
 static int32_t spelled_heads(struct compiler *c, struct grammar *g, struct rules *r, const struct tool *tool, int n,
                              const struct calls_spelling *sp, const int32_t *behind)
