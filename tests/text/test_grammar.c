@@ -605,14 +605,20 @@ static double us(int64_t from)
 	return (double)(spent_ns() - from) / 1e3;
 }
 
+static int first_choice(void *arg, const char *text, size_t n_text, const uint8_t *may, int n)
+{
+	return may[0];
+}
+
 static void bench_text(const char *name, const char *schema, const char *text, const struct vocab *v,
                        const struct made_vocab *t)
 {
 	int64_t begin = spent_ns();
 	struct grammar *g = made_of(schema);
-	double compiled = us(begin), all = 0, most = 0, took = 0;
+	double compiled = us(begin), all = 0, most = 0, took = 0, looked = 0;
 	struct matcher *m = matcher_new(g);
-	size_t n = strlen(text), at = 0;
+	size_t n = strlen(text), at = 0, seen = 0;
+	char ahead[96];
 	int steps = 0;
 
 	while (at < n) {
@@ -635,11 +641,15 @@ static void bench_text(const char *name, const char *schema, const char *text, c
 		begin = spent_ns();
 		CHECK(matcher_put(m, t->p[best], t->len[best]), "%.20s", text + at);
 		took += us(begin);
+		begin = spent_ns();
+		seen += matcher_ahead(m, ahead, sizeof ahead, first_choice, NULL);
+		looked += us(begin);
 		at += t->len[best];
 		steps++;
 	}
-	printf("%-28s compile %7.0f us; %3d steps, mask %6.1f us on average, %7.0f us at most; accept %.2f us\n", name,
-	       compiled, steps, all / steps, most, took / steps);
+	printf("%-28s compile %7.0f us; %3d steps, mask %6.1f us on average, %7.0f us at most; accept %.2f us; ahead %.2f us, "
+	       "%.1f bytes\n",
+	       name, compiled, steps, all / steps, most, took / steps, looked / steps, (double)seen / steps);
 	matcher_free(m);
 	grammar_unref(g);
 }

@@ -724,13 +724,102 @@ bool matcher_whole(const struct matcher *m)
 
 /* ---- what must come ---- */
 
-/* The bytes from lo to hi that may come; more than MATCHER_CHOICES_MAX are not told apart. */
-static int bytes_among(struct matcher *m, const struct threads *t, int lo, int hi, uint8_t *may, int n)
+/* Bytes 64 i + b: bit b of word i. */
+struct byte_set {
+	uint64_t word[4];
+};
+
+static void byte_add(struct byte_set *s, int c)
+{
+	s->word[c / 64] |= (uint64_t)1 << c % 64;
+}
+
+static void bytes_add(struct byte_set *s, const char *text)
+{
+	for (; *text; text++)
+		byte_add(s, (uint8_t)*text);
+}
+
+static void add_ways(const struct dfa *d, int state, struct byte_set *s)
+{
+	for (int c = 0; d->n && c < 256; c++)
+		if (dfa_step(d, state, (uint8_t)c) >= 0)
+			byte_add(s, c);
+}
+
+/* Those that a value may begin with. */
+static void add_value(const struct grammar *g, int32_t node, struct byte_set *set)
+{
+	for (int32_t i = g->first[node]; i < g->first[node + 1]; i++) {
+		const struct shape *s = &g->shape[i];
+
+		if (s->kind == SHAPE_WORD || s->kind == SHAPE_CALLS)
+			add_ways(s->d, 0, set);
+		else
+			byte_add(set, s->kind == SHAPE_ARRAY ? '[' : '{');
+	}
+}
+
+static void add_object(const struct matcher *m, const struct frame *f, struct byte_set *set)
+{
+	const struct shape *s = &m->g->shape[f->shape];
+	enum phase at = (enum phase)(f->at >> 24);
+	int sub = (int)(f->at & FULL_SUB);
+
+	if (at == AT_KEY) {
+		add_ways(s->d, sub, set);
+	} else if (s->tagged && at == AT_AFTER) {
+		byte_add(set, (uint8_t)s->value_end[sub]);
+	} else if (at == AT_VALUE || at == AT_BLANK_VALUE) {
+		bytes_add(set, s->tagged ? "" : " ");
+		add_value(m->g, sub < s->n_node ? s->node[sub] : s->other[sub - s->n_node], set);
+	} else if (at == AT_COLON) {
+		byte_add(set, ':');
+	} else {
+		bytes_add(set, s->tagged ? "" : " \t\n,}");
+		add_ways(s->d, 0, set);
+	}
+}
+
+/* At least the bytes that frame_step would make anything of. */
+static void add_bytes(const struct matcher *m, int32_t id, struct byte_set *set)
+{
+	const struct frame *f = &m->frame[id];
+	const struct shape *s;
+
+	if (f->shape < 0) {
+		byte_add(set, '\n');
+		if (f->shape == SHAPE_BEGIN && !m->g->net)
+			add_value(m->g, m->g->root, set);
+		return;
+	}
+	s = &m->g->shape[f->shape];
+	switch (s->kind) {
+	case SHAPE_WORD:
+	case SHAPE_CALLS: add_ways(s->d, (int)f->at, set); break;
+	case SHAPE_ARRAY:
+		bytes_add(set, " \t\n,]");
+		if (f->a < s->max && (f->a < (uint32_t)s->n_node || s->rest >= 0))
+			add_value(m->g, f->a < (uint32_t)s->n_node ? s->node[f->a] : s->rest, set);
+		break;
+	case SHAPE_OBJECT: add_object(m, f, set); break;
+	case SHAPE_NET:
+		if (f->b)
+			add_value(m->g, (int32_t)f->a, set);
+		break;
+	}
+}
+
+/* Of the set those from lo to hi that may come; more than MATCHER_CHOICES_MAX are not told apart. */
+static int bytes_among(struct matcher *m, const struct threads *t, const struct byte_set *set, int lo, int hi,
+                       uint8_t *may, int n)
 {
 	for (int c = lo; c <= hi && n <= MATCHER_CHOICES_MAX; c++) {
 		int frames = m->n_frame;
 		struct threads to;
 
+		if (!(set->word[c / 64] >> c % 64 & 1))
+			continue;
 		threads_step(m, t, (uint8_t)c, &to);
 		frame_drop(m, frames);
 		if (!to.n)
@@ -745,10 +834,14 @@ static int bytes_among(struct matcher *m, const struct threads *t, int lo, int h
 /* Printing ones first: where text is free they are too many soon.  Marks are no text. */
 static int bytes_of(struct matcher *m, const struct threads *t, uint8_t *may)
 {
-	int n = bytes_among(m, t, ' ', '~', may, 0);
+	struct byte_set set = { 0 };
+	int n;
 
-	n = bytes_among(m, t, 0, ' ' - 1, may, n);
-	n = bytes_among(m, t, '~' + 1, 0xFF, may, n);
+	for (int i = 0; i < t->n; i++)
+		add_bytes(m, t->id[i], &set);
+	n = bytes_among(m, t, &set, ' ', '~', may, 0);
+	n = bytes_among(m, t, &set, 0, ' ' - 1, may, n);
+	n = bytes_among(m, t, &set, '~' + 1, 0xFF, may, n);
 	for (int i = 0; i < n && n <= MATCHER_CHOICES_MAX; i++)
 		if (may[i] >= MARK_FIRST)
 			return 0;
