@@ -263,6 +263,9 @@ struct engine {
 int64_t engine_now(const struct engine *e);
 /* Any thread: what a waiting request waits for may be there. */
 void engine_wake(struct engine *e);
+/* Whether requests run or wait.  Under e->lock. */
+bool engine_has_work(const struct engine *e);
+/* Shows what the engine counted since, to engine_stats(). */
 void engine_show_stats(struct engine *e);
 /* Takes r out of the books of the queue: it is admitted for the first time, or ends before that. */
 void engine_dequeue(struct engine *e, struct request *r);

@@ -72,4 +72,9 @@ uint64_t carried(const struct life *l, const int32_t *tok, int pos);
 void check_kept(const struct life *l);
 void check_numbers(const struct life *l);
 
+/* ---- refused.c ---- */
+
+void check_tables(void);
+void check_refusals(void);
+
 #endif
