@@ -158,6 +158,9 @@ void workers_open(struct server *s, int n)
 	/* Without glibc's bins of small chunks that are not merged when they are freed: after a large JSON text they hold
 	 * millions, and the next large malloc or free would merge them all, for 50 ms. */
 	mallopt(M_MXFAST, 0);
+	/* Bodies and replies have pages of their own, which return to the system with them.  glibc moves this limit up to
+	 * 32 MB otherwise, and what lies in an arena stays resident when it is freed after the last malloc_trim. */
+	mallopt(M_MMAP_THRESHOLD, 4 << 20);
 	pthread_cond_init(&w->more, NULL);
 	w->v = xcalloc((size_t)n, sizeof *w->v);
 	pthread_mutex_lock(&s->lock);
