@@ -192,6 +192,11 @@ int brought_ready(const struct brought *b, int pos, int end)
 	return end;
 }
 
+bool brought_more(const struct brought *b, int pos)
+{
+	return b->n && b->span[b->n - 1].at + b->span[b->n - 1].n > pos;
+}
+
 /* ---- vectors that are not there yet ---- */
 
 bool brought_waits(const struct request *r)

@@ -238,10 +238,11 @@ struct engine {
 	struct engine_stats stats; /* the engine's copy; shown at the end of a step */
 	struct sched sched;
 	struct pace pace;
-	int64_t keep_ns; /* of this step: copying states that are kept */
-	bool prepared;   /* memory for the next states is ready, or none is needed */
-	double miss;     /* share of prompt tokens not found in kept prefixes, lately */
-	double hold_ns;  /* how long a request runs, lately */
+	int64_t keep_ns;  /* of this step: copying states that are kept */
+	int64_t tower_ns; /* that a tower took since the last step */
+	bool prepared;    /* memory for the next states is ready, or none is needed */
+	double miss;      /* share of prompt tokens not found in kept prefixes, lately */
+	double hold_ns;   /* how long a request runs, lately */
 	struct prefix prefix;
 	struct span_ids spans; /* any thread */
 	struct disk *disk;     /* NULL: none */

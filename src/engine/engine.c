@@ -576,9 +576,10 @@ static bool step(struct engine *e)
 	draft_propose(e);
 	filled = engine_now(e);
 	towered = brought_work(e);
+	e->tower_ns = towered ? engine_now(e) - filled : 0;
 	if (towered) { /* neither step nor drafts took this long */
-		began += engine_now(e) - filled;
-		filled = engine_now(e);
+		began += e->tower_ns;
+		filled += e->tower_ns;
 	}
 	if (!sched_fill(e)) {
 		bool did = disk_idle(e);

@@ -17,8 +17,10 @@ static const double PLANNED = 0.85;
  * make it this much longer. */
 static const double STRETCH = 1.25;
 /* A step is at most WORTH times as long as its fixed cost, which is then a tenth of it: longer steps would
- * save little and keep new requests waiting; beside answers, whose next tokens wait too, WORTH_BESIDE times. */
-static const double WORTH = 10, WORTH_BESIDE = 6;
+ * save little and keep new requests waiting; beside answers, whose next tokens wait too, WORTH_BESIDE times;
+ * while pictures are on their way WORTH_PICTURES times, the tower's part included: an answer's gap then grows by two of
+ * its steps, and prompts lose a fifth of their speed. */
+static const double WORTH = 10, WORTH_BESIDE = 6, WORTH_PICTURES = 3;
 static const double AT_MOST = 2;     /* times what such steps took, one step more counts as */
 static const double KEEP_MOST = 0.9; /* of a step's time for prompts: some rows remain */
 static const double FADE = 0.9;      /* of the sums, per step: some ten steps count */
@@ -93,8 +95,12 @@ static double limit_of(const struct pace *p, bool decoding)
 {
 	double gaps = decoding ? 1 : 2, worth = decoding ? WORTH_BESIDE : WORTH, limit = gaps * PLANNED * p->gap_ns;
 
+	if (decoding && p->pictures) /* the rest again for what the model of the cost does not know */
+		worth = 1 + PLANNED * (WORTH_PICTURES - 1);
 	if (p->base_ns && limit > worth * p->base_ns)
 		limit = worth * p->base_ns;
+	if (decoding)
+		limit -= p->tower_ns;
 	if (limit < gaps * STRETCH * p->base_ns)
 		limit = gaps * STRETCH * p->base_ns;
 	return limit;
@@ -113,6 +119,12 @@ int pace_rows(const struct pace *p, bool decoding, int pos)
 	if (!decoding && rows < p->idle)
 		rows = p->idle;
 	return rows < 1 ? 1 : rows > INT_MAX ? INT_MAX : (int)rows;
+}
+
+void pace_beside(struct pace *p, bool pictures, double tower_ns)
+{
+	p->pictures = pictures;
+	p->tower_ns = tower_ns;
 }
 
 void pace_kept(struct pace *p, double ns)

@@ -2,7 +2,7 @@
  *
  * While answers run, a step takes at most the gap asked for between their
  * tokens; while none does, twice that, so that whoever comes next joins soon; nor
- * longer than six decode steps, or ten.
+ * longer than six decode steps, or ten; three while pictures are on their way.
  * A state that is copied to be kept counts with the step after which that is done.
  * What a step costs is measured:
  *
@@ -24,6 +24,8 @@ struct pace {
 	double keep_ns;          /* a state's copy; 0: not yet known */
 	int idle;                /* rows of a step that delays no answer, at least */
 	int most;                /* rows of the largest recent chunk: beside answers the next has at most twice that */
+	bool pictures;           /* are on their way beside answers */
+	double tower_ns;         /* that a tower took since the last step */
 	/* Fading sums of the fit: of n*n, n*m, m*m, n*y, m*y, where m is rows times position. */
 	double nn, nm, mm, ny, my;
 };
@@ -34,6 +36,8 @@ struct pace {
 void pace_init(struct pace *p, int gap_ms, int experts, int used);
 /* A step of n prompt rows at mean position pos beside n_decode others took ns. */
 void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns);
+/* Of the next step: a running prompt's pictures are still to be computed, tower_ns were spent on one just now. */
+void pace_beside(struct pace *p, bool pictures, double tower_ns);
 /* To keep a state took ns. */
 void pace_kept(struct pace *p, double ns);
 /* The part of a step's time for prompts that keeping n states takes: 0 where no answer is

@@ -443,6 +443,7 @@ static void choose(struct engine *e, int room, bool decoding)
 			break;
 		if (r->slot < 0 && !join(e, r))
 			continue;
+		e->pace.pictures |= brought_more(&r->brought, r->pos);
 		most = pace_rows(&e->pace, decoding, r->pos);
 		n = (int)ceil(share * most);
 		n = chunk(e, r, room, left, n);
@@ -471,6 +472,14 @@ static void choose(struct engine *e, int room, bool decoding)
 	}
 	/* Charge the rows withheld from others to the newcomers' favour, so that fairness evens out later. */
 	s->fair.favour += spared;
+}
+
+static bool pictures_come(const struct sched *s)
+{
+	for (int i = 0; i < s->n_run; i++)
+		if (brought_more(&s->run[i]->brought, s->run[i]->pos))
+			return true;
+	return false;
 }
 
 static int count_decoding(const struct sched *s)
@@ -518,6 +527,7 @@ static void fill(struct engine *e)
 	/* Where the answers fill all rows, prompts still get on: by one row, or every other step. */
 	if (room < 1)
 		room = e->opts.step_rows > 1 || s->round % 2;
+	pace_beside(&e->pace, pictures_come(s), (double)e->tower_ns);
 	choose(e, room, n_decode > 0);
 	for (int i = 0; i < s->n_pick; i++)
 		n_prompt += s->pick[i].n;

@@ -220,6 +220,34 @@ static void test_gap_held_up(void)
 	CHECK(p.base_ns > 19 * MS, "%.1f ms", p.base_ns / MS);
 }
 
+/* While pictures are on their way an answer's gap grows by two of its steps at most, a tower's part included. */
+static void test_gap_pictures(void)
+{
+	for (int step = 2; step <= 100; step += 7)
+		for (int part = 0; part <= 2; part++) {
+			double tower = part * 0.5 * step, took;
+			struct pace p;
+			int rows = 0;
+
+			pace_init(&p, 100, 0, 0);
+			for (int i = 0; i < 20; i++)
+				pace_learn(&p, 1, 0, 0, step * MS);
+			for (int i = 0; i < 40; i++) {
+				pace_beside(&p, true, tower * MS);
+				rows = pace_rows(&p, true, 500);
+				took = step + rows * 0.1;
+				CHECK(tower + took <= 3 * step || rows <= 8, "%d rows beside a step of %d ms", rows,
+				      step);
+				CHECK(tower + took <= 100 || took <= 1.26 * step, "%.1f ms for a gap of 100",
+				      tower + took);
+				pace_learn(&p, 1, rows, 500, took * MS);
+			}
+			CHECK(rows >= 2, "%d rows: prompts hardly get on", rows);
+			pace_beside(&p, false, 0);
+			CHECK(pace_rows(&p, true, 500) >= rows, "less without pictures than with them");
+		}
+}
+
 /* Chunks of an asked-for size beside answers that leave no room for it; prompts
  * beside answers that leave no room at all. */
 static void test_full_steps(void)
@@ -494,6 +522,7 @@ int main(void)
 	test_gap_slow();
 	test_gap_deep();
 	test_gap_held_up();
+	test_gap_pictures();
 	test_full_steps();
 	test_logit_rows();
 	test_short_beside_hog();
