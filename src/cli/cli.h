@@ -100,6 +100,7 @@ struct options {
 	bool any_model;     /* every name names it */
 	const char *api_key, *api_key_file;
 	const char *cors_origin;
+	struct texts image_folder;
 	bool strict;
 	int queue;              /* waiting requests ... */
 	double queue_seconds;   /* ... and seconds of prompts; 0: any */

@@ -38,6 +38,8 @@ static void fill_opts(const struct options *o, struct server_opts *so)
 	so->api_key = o->api_key;
 	so->api_key_file = o->api_key_file;
 	so->cors_origin = o->cors_origin;
+	so->image_folder = o->image_folder.v;
+	so->n_image_folder = o->image_folder.n;
 	so->connections_max = o->connections;
 	so->body_max = (int64_t)o->body_bytes;
 	so->response_bytes = o->response_bytes;

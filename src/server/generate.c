@@ -195,6 +195,7 @@ void generation_prep(struct exchange *x, const struct family *fam)
 
 	g->x = x;
 	g->images.store = &x->srv->images;
+	g->images.folders = &x->srv->image_folders;
 	g->params.cache_report = x->cache_report;
 	x->work = g;
 	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem) &&

@@ -57,6 +57,7 @@ struct server {
 	struct metrics metrics;
 	struct response_store responses;
 	struct image_store images;
+	struct image_folders image_folders;
 
 	pthread_mutex_t lock;
 	struct exchange *mail, **mail_tail; /* wants the IO thread; under lock */

@@ -319,6 +319,8 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 		            (long long)opts->body_max, JSON_BYTES_MAX);
 		goto fail;
 	}
+	if ((r = image_folders_open(&s->image_folders, opts->image_folder, opts->n_image_folder, err)))
+		goto fail;
 	raise_descriptors(opts->connections_max);
 	s->turns = turns_new(opts->turn_bytes);
 	r = clients_open(&s->clients, opts->api_key, opts->api_key_file, err);
@@ -467,6 +469,7 @@ void server_close(struct server *s)
 		unlink(s->unix_path);
 	response_store_fini(&s->responses);
 	image_store_fini(&s->images);
+	image_folders_close(&s->image_folders);
 	free(s->host);
 	free(s->api_key);
 	free(s->api_key_file);

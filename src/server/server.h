@@ -70,14 +70,16 @@ struct served {
 };
 
 struct server_opts {
-	const char *host;         /* an address, or unix:/path of a socket */
-	int port;                 /* 0: any free one */
-	const char *api_key;      /* NULL, and no file: no key is needed */
-	const char *api_key_file; /* more keys; see clients.h.  NULL: none.  SIGHUP has it read again */
-	const char *cors_origin;  /* "*" or origins separated by commas, whose pages may ask; NULL: none */
-	int connections_max;      /* beyond it: 503 */
-	size_t response_bytes;    /* answers of /v1/responses that are kept; 0: none */
-	int64_t body_max;         /* bytes of one body; beyond it: 413 */
+	const char *host;                /* an address, or unix:/path of a socket */
+	int port;                        /* 0: any free one */
+	const char *api_key;             /* NULL, and no file: no key is needed */
+	const char *api_key_file;        /* more keys; see clients.h.  NULL: none.  SIGHUP has it read again */
+	const char *cors_origin;         /* "*" or origins separated by commas, whose pages may ask; NULL: none */
+	const char *const *image_folder; /* [n_image_folder] below which file: URLs may name images */
+	int n_image_folder;
+	int connections_max;   /* beyond it: 503 */
+	size_t response_bytes; /* answers of /v1/responses that are kept; 0: none */
+	int64_t body_max;      /* bytes of one body; beyond it: 413 */
 	int prep_threads;
 	/* Milliseconds. */
 	int head_ms;                  /* from the first byte of a request to the end of its header */

@@ -86,6 +86,14 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		return o->turn_bytes = (size_t)atoll(arg + 11), 0;
 	if (!strcmp(arg, "sight=1"))
 		return d->sight = &stub_sight, 0;
+	if (!strncmp(arg, "image_folder=", 13)) {
+		static const char *folder;
+
+		folder = arg + 13;
+		o->image_folder = &folder;
+		o->n_image_folder = 1;
+		return 0;
+	}
 	if (!strncmp(arg, "image_bytes=", 12))
 		return d->image_bytes = (size_t)atoll(arg + 12), 0;
 	if (!strcmp(arg, "slow=1"))

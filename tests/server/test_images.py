@@ -2,9 +2,12 @@
 Run as: test_images.py STUB_SERVER TOKENIZER.JSON"""
 import base64
 import hashlib
+import os
 import re
+import socket
 import sys
 import tempfile
+import threading
 import unittest
 
 from serverkit import CHAT, stub
@@ -157,10 +160,10 @@ class Images(unittest.TestCase):
 
     def test_refused(self):
         at = "messages[0].content[0].image_url"
-        for u, code, words in (("http://127.0.0.1/x.png", "unsupported_content", "fetches and opens nothing"),
+        for u, code, words in (("http://127.0.0.1/x.png", "unsupported_content", "fetches nothing"),
                                ("https://x/y.png", "unsupported_content", '"https"'),
                                ("file:///etc/passwd", "unsupported_content", '"file"'),
-                               ("FILE:///etc/passwd", "unsupported_content", "fetches"),
+                               ("FILE:///etc/passwd", "unsupported_content", "opens nothing"),
                                ("data:image/png,abc", "invalid_value", "base64"), ("data:", "invalid_value", "base64"),
                                ("data:image/png;base64,a*b", "invalid_value", "no base64"), ("", "invalid_value", "no base64"),
                                ("A", "invalid_value", "no base64"),
@@ -179,6 +182,100 @@ class Images(unittest.TestCase):
         self.assertEqual((r.status, r.error()["code"]), (400, "too_many_images"), r.text())
         r = self.s.post(RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]})
         self.assertEqual((r.status, r.error()["param"]), (400, "input[0].content[0].image_url"), r.text())
+
+    def test_files(self):
+        """Files below a folder that the server was started with, and of nowhere else."""
+        with tempfile.TemporaryDirectory() as top:
+            inside, outside = os.path.join(top, "pics"), os.path.join(top, "pics-not")
+            os.makedirs(os.path.join(inside, "sub", "deep"))
+            os.mkdir(outside)
+            for path in ("pics/a.png", "pics/sub/deep/b c.png", "pics-not/secret"):
+                with open(os.path.join(top, path), "w") as f:
+                    f.write("PIC 1x3 " + path)
+            with open(os.path.join(inside, "large"), "w") as f:
+                f.truncate((64 << 20) + 1)
+            with open(os.path.join(inside, "text"), "w") as f:
+                f.write("zork")
+            open(os.path.join(inside, "empty"), "w").close()
+            os.symlink(os.path.join(outside, "secret"), os.path.join(inside, "link"))
+            os.symlink("a.png", os.path.join(inside, "near"))
+            os.symlink(outside, os.path.join(inside, "way"))
+            os.symlink(inside, os.path.join(top, "also"))
+            os.mkfifo(os.path.join(inside, "pipe"))
+            sock = socket.socket(socket.AF_UNIX)
+            sock.bind(os.path.join(inside, "sock"))
+            s = stub(sight=1, template=self.file.name, image_folder=os.path.join(top, "also"))
+
+            def asked(u):
+                return s.post(CHAT, {"messages": [{"role": "user", "content": [
+                    {"type": "image_url", "image_url": {"url": u}}, {"type": "text", "text": "say rows"}]}]})
+            try:
+                for u, pic in (("file://" + inside + "/a.png", "a.png"), ("file:" + inside + "/a.png", "a.png"),
+                               ("FILE://localhost" + inside + "/a.png", "a.png"), ("file://" + top + "/also//./a.png", "a.png"),
+                               ("file://" + inside + "/sub/deep/b%20c.png", "sub/deep/b c.png"),
+                               ("file://" + inside + "%2fsub%2Fdeep/b c.png", "sub/deep/b c.png")):
+                    with self.subTest(url=u):
+                        r = asked(u)
+                        self.assertEqual(r.status, 200, r.text())
+                        rows = self.rows(r.json()["choices"][0]["message"]["content"])[0]
+                        self.assertEqual([x[1:3] for x in rows], [(3, digest("PIC 1x3 pics/" + pic))])
+                not_below, wrong = ("unsupported_content", "not below a folder"), ("unsupported_content", "absolute path")
+                for u, (code, words) in ((outside + "/secret", not_below), ("/etc/passwd", not_below), ("/etc/none", not_below),
+                                         (inside, not_below), (top + "/pic", not_below), (inside + "/../pics-not/secret", not_below),
+                                         (inside + "/sub/%2e%2e/a.png", not_below), (inside + "/..", not_below),
+                                         (inside + "/sub/..%2f..%2fpics-not/secret", not_below),
+                                         (inside + "/link", ("invalid_image", "no regular file")),
+                                         (inside + "/near", ("invalid_image", "no regular file")),
+                                         (inside + "/way/secret", ("invalid_image", "links are not followed")),
+                                         (inside + "/a.png/x", ("invalid_image", "links are not followed")),
+                                         (inside + "/pipe", ("invalid_image", "no regular file")),
+                                         (inside + "/sock", ("invalid_image", "no regular file")),
+                                         (inside + "/sub", ("invalid_image", "no regular file")),
+                                         (inside + "/sub/", ("invalid_image", "no regular file")),
+                                         (inside + "/", ("invalid_image", "no regular file")),
+                                         (inside + "/.", ("invalid_image", "no regular file")),
+                                         (inside + "/none", ("invalid_image", "No such file")),
+                                         (inside + "/none/x", ("invalid_image", "No such file")),
+                                         (inside + "/" + "n" * 300, ("invalid_image", "too long")),
+                                         (inside + "/large", ("image_too_large", "67108865 bytes")),
+                                         (inside + "/text", ("invalid_image", "this is no image")),
+                                         (inside + "/empty", ("invalid_image", "this is no image")),
+                                         (inside + "/a.png%00", ("unsupported_content", "zero byte")),
+                                         (inside + "/a.png%2", ("unsupported_content", "hexadecimal")),
+                                         (inside + "/a.png%", ("unsupported_content", "hexadecimal")),
+                                         (inside + "/%zz", ("unsupported_content", "hexadecimal")),
+                                         ("/" + "x" * 5000, ("unsupported_content", "more than")),
+                                         ("host" + inside + "/a.png", wrong), ("", wrong), ("/", not_below),
+                                         ("//" + inside + "/a.png", wrong), ("a.png", wrong)):
+                    with self.subTest(path=u[:200]):
+                        r = asked("file://" + u)
+                        self.assertEqual((r.status, r.error()["code"]), (400, code), r.text())
+                        self.assertIn(words, r.error()["message"])
+                for u in "http://127.0.0.1/a.png", "https://127.0.0.1/a.png":
+                    r = asked(u)
+                    self.assertEqual((r.status, r.error()["code"]), (400, "unsupported_content"), r.text())
+                # Names that change while they are read lead nowhere else.
+                name, stop = os.path.join(inside, "turning"), threading.Event()
+
+                def turn():
+                    while not stop.is_set():
+                        for to in "../pics-not", "sub/deep":
+                            os.symlink(to, name + "~")
+                            os.rename(name + "~", name)
+                        os.unlink(name)
+                        os.mkdir(name)
+                        os.rmdir(name)
+                t = threading.Thread(target=turn)
+                t.start()
+                for _ in range(100):
+                    r = asked("file://" + name + "/secret")
+                    self.assertEqual((r.status, r.error()["code"]), (400, "invalid_image"), r.text())
+                stop.set()
+                t.join()
+                self.assertEqual(asked("file://" + inside + "/a.png").status, 200)
+            finally:
+                s.close()
+                sock.close()
 
     def test_blind(self):
         """A model without a tower, and a template that shows no images."""
