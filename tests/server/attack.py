@@ -153,10 +153,13 @@ class Attack:
             r = s.post(CHAT, body)
             assert r.status in (200, 400, 413), (r.status, r.text()[:300])
             s.alive()
+        # Tools are written twice, and count so; that is said.
+        r = s.post(CHAT, chat(tools=tools(60000, {"type": "object"})))
+        assert r.status == 400 and "JSON values" in r.error()["message"], r.text()[:300]
         # A choice that crosses every growth of its automaton is still one that can be chosen.
         r = s.post(CHAT, chat(guided_choice=["z" * 200], max_tokens=300))
         assert r.json()["choices"][0]["message"]["content"] == "z" * 200, r.text()
-        return len(held) + 1
+        return len(held) + 2
 
     def large(self, s):
         """Each endpoint's large body: the loop serves others meanwhile."""
