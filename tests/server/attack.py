@@ -276,6 +276,18 @@ class Attack:
         s.close()
         return 1
 
+    def descriptors(self):
+        """Standard descriptors that are closed, or lead to nobody: no socket of the server's takes their place."""
+        ways = ("<&- >&- 2>&-", "2>&-", "2> >(exit 0)", "> >(exit 0) 2>&1")
+        for way in ways:
+            s = self.serve(before=["bash", "-c", 'exec "$0" "$@" ' + way])
+            s.alive()
+            for fd in range(3):
+                to = os.readlink("/proc/%d/fd/%d" % (s.proc.pid, fd))
+                assert not to.startswith(("socket:", "anon_inode:")), (way, fd, to)
+            s.close()
+        return len(ways)
+
     def stores(self):
         """kill -9, then kept prefixes on disk with flipped, cut and added bytes: the answers of a cold server."""
         bodies = [{"prompt": "The story of number %d. " % i + "It goes on and on. " * 20, "max_tokens": 12, "temperature": 0} for i in range(6)]
@@ -322,7 +334,7 @@ class Attack:
 
     def say(self, name, n, result):
         self.report.append((name, n))
-        print("%-10s %5d tries; %s" % (name, n, result), flush=True)
+        print("%-11s %5d tries; %s" % (name, n, result), flush=True)
 
     def round(self):
         s = self.serve("--queue", "64", "--timeout", "60")
@@ -347,6 +359,7 @@ class Attack:
             s.close()
         self.say("shrinking", self.shrinking(), "500 each, /health 503")
         self.say("no_memory", self.no_memory(), "503, and the next is answered")
+        self.say("descriptors", self.descriptors(), "a server that answers")
         self.say("stores", self.stores(), "the answers of a cold server")
 
     def memory(self, s, before):
