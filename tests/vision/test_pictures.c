@@ -1,0 +1,555 @@
+/* test_pictures.c - the law over real towers: prompts with two pictures of the golden vectors, whose towers are run by the
+ * engine between its steps.  Taken up anew at each place inside and after a picture, interrupted again and again while
+ * towers work and inside pictures, short of memory, cut, and from kept prefixes, each row's logits are those of the
+ * same prompt alone and cold, bit for bit; and cold ones are the reference's.
+ *
+ *     test_pictures [FAMILY]... */
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "check.h"
+#include "driver.h"
+#include "engine/core.h"
+#include "store/safetensors.h"
+#include "vision/tower.h"
+
+enum { ANSWER = 6, CTX = 512, STEP = 400, SPANS = 64, ROWS = 300, PICTURES = 2 };
+
+static const float TOLERANCE = 1e-3f; /* absolute, of logits, with reference arithmetic */
+
+static int64_t stands(struct clock *c)
+{
+	return 1;
+}
+
+static struct clock still = { stands };
+
+/* ---- a folder's prompt ---- */
+
+struct sample {
+	struct store *st;
+	struct image pic[PICTURES];
+	int32_t id[ROWS];
+	int n;
+	struct safetensors golden;
+	char made[32];      /* a folder of links; "": none */
+	const char *logits; /* the tensor's name in it */
+};
+
+static void file_of(struct buf *b, const char *fmt, const char *root, const char *name)
+{
+	char path[2 * PATH_MAX];
+	struct err err;
+
+	snprintf(path, sizeof path, fmt, root, name);
+	buf_init(b);
+	CHECK(!file_read(path, 1 << 22, b, &err), "%s", err.msg);
+}
+
+static void store_of(struct sample *s, const char *path)
+{
+	struct err err;
+
+	CHECK(!store_open(&s->st, path, &err), "%s", err.msg);
+}
+
+static void golden_of(struct safetensors *golden, const char *path)
+{
+	struct err err;
+
+	CHECK(!safetensors_open(golden, path, &err), "%s", err.msg);
+}
+
+/* Of _vision2/NAME, as gemma3/hf-f32. */
+static void sample_new(struct sample *s, const char *root, const char *name)
+{
+	static const char *const file[] = { "a37x53", "e75x118_rgba" };
+	char path[2 * PATH_MAX];
+	const struct tensor *t;
+	struct err err;
+
+	snprintf(path, sizeof path, "%s/_vision2/%s", root, name);
+	store_of(s, path);
+	snprintf(path, sizeof path, "%s/_vision2/%s/vision.safetensors", root, name);
+	golden_of(&s->golden, path);
+	for (int i = 0; i < PICTURES; i++) {
+		struct buf b;
+
+		file_of(&b, "%s/_vision2/images/%s.png", root, file[i]);
+		CHECK(!image_decode(&s->pic[i], b.p, b.n, NULL, &err), "%s", err.msg);
+		buf_fini(&b);
+	}
+	CHECK((t = safetensors_find(&s->golden, "two.input_ids")), "no ids");
+	CHECK(t->count <= ROWS, "%d ids", (int)t->count);
+	s->n = (int)t->count;
+	for (int i = 0; i < s->n; i++)
+		s->id[i] = t->type == DT_I64 ? (int32_t)((const int64_t *)(const void *)t->data)[i] :
+		                               ((const int32_t *)(const void *)t->data)[i];
+	s->logits = "two.prompt_logits";
+}
+
+/* Of _vision: the pixels are beside the vectors, the ids in a document, and the limits in no file. */
+static void sample_old(struct sample *s, const char *root, const char *variant)
+{
+	static const char limits[] = "{\"size\": {\"shortest_edge\": 1024, \"longest_edge\": 16777216}}";
+	char path[2 * PATH_MAX], to[2 * PATH_MAX];
+	struct dirent *d;
+	struct json *said;
+	const struct json *ids;
+	struct err err;
+	struct buf b;
+	FILE *f;
+	DIR *dir;
+
+	strcpy(s->made, "/tmp/weft-pictures-XXXXXX");
+	CHECK(mkdtemp(s->made), "no folder");
+	snprintf(path, sizeof path, "%s/qwen3_5_vl/%s", root, variant);
+	CHECK((dir = opendir(path)), "%s", path);
+	while ((d = readdir(dir))) {
+		if (d->d_name[0] == '.' || !strcmp(d->d_name, "preprocessor_config.json"))
+			continue;
+		snprintf(path, sizeof path, "%s/qwen3_5_vl/%s/%s", root, variant, d->d_name);
+		snprintf(to, sizeof to, "%s/%s", s->made, d->d_name);
+		CHECK(!symlink(path, to), "%s", to);
+	}
+	snprintf(to, sizeof to, "%s/preprocessor_config.json", s->made);
+	CHECK((f = fopen(to, "w")) && fputs(limits, f) >= 0 && !fclose(f), "%s", to);
+	store_of(s, s->made);
+	closedir(dir);
+	snprintf(path, sizeof path, "%s/_vision/qwen3_5_vl.%s.safetensors", root, variant);
+	golden_of(&s->golden, path);
+	for (int i = 0; i < PICTURES; i++) {
+		const struct tensor *t = safetensors_find(&s->golden, i ? "image1_rgb" : "image0_rgb");
+
+		CHECK(t, "no picture %d", i);
+		s->pic[i] = (struct image){ (int)t->dim[1], (int)t->dim[0], xmalloc(t->bytes) };
+		memcpy(s->pic[i].rgb, t->data, t->bytes);
+	}
+	file_of(&b, "%s/_vision/qwen3_5_vl.%s.json", root, variant);
+	CHECK((said = json_parse_python(b.p, b.n, 50, &err)), "%s", err.msg);
+	ids = json_get(json_get(said, "two"), "input_ids");
+	s->n = (int)json_len(ids);
+	CHECK(s->n && s->n <= ROWS, "%d ids", s->n);
+	for (int i = 0; i < s->n; i++) {
+		int64_t v;
+
+		CHECK(!json_to_int(json_at(ids, (size_t)i), &v), "id %d", i);
+		s->id[i] = (int32_t)v;
+	}
+	json_free(said);
+	buf_fini(&b);
+	s->logits = "two_prompt_logits";
+}
+
+static void folder_remove(const char *folder)
+{
+	struct dirent *d;
+	DIR *dir = opendir(folder);
+
+	CHECK(dir, "%s", folder);
+	while ((d = readdir(dir)))
+		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+			CHECK(!unlinkat(dirfd(dir), d->d_name, 0), "%s", d->d_name);
+	closedir(dir);
+	CHECK(!rmdir(folder), "%s", folder);
+}
+
+static void sample_free(struct sample *s)
+{
+	for (int i = 0; i < PICTURES; i++)
+		image_fini(&s->pic[i]);
+	safetensors_close(&s->golden);
+	store_close(s->st);
+	if (s->made[0])
+		folder_remove(s->made);
+}
+
+/* ---- an engine with a tower ---- */
+
+struct how {
+	int threads, slots;
+	size_t park_bytes, prefix_bytes;
+	bool tight; /* memory for hardly more than one */
+	enum arith arith;
+};
+
+struct rig {
+	struct backend *be;
+	struct model *m;
+	struct tower *t;
+	struct engine *e;
+	const struct sample *s;
+};
+
+static struct rig rig_open(const struct sample *s, const struct how *h)
+{
+	struct model_opts mo = { .arith = h->arith,
+		                 .slots = h->slots,
+		                 .ctx_max = CTX,
+		                 .step_rows = STEP,
+		                 .tape_rows = 4,
+		                 .snap_bytes = (size_t)1 << 30,
+		                 .kv = model_kv_default(h->arith) };
+	struct engine_opts eo = { .seqs_max = h->slots,
+		                  .step_rows = STEP,
+		                  .logit_rows = STEP,
+		                  .queue_max = 8,
+		                  .prefix_bytes = h->prefix_bytes,
+		                  .by_hand = true,
+		                  .answer_reserve = 4,
+		                  .park_bytes = h->park_bytes,
+		                  .clock = &still };
+	struct rig g = { .be = backend_cpu_open(h->threads, cpu_detect()), .s = s };
+	struct err err = { 0 };
+
+	CHECK(!model_bind(&g.m, s->st, &err), "%s", err.msg);
+	CHECK(!tower_open(&g.t, s->st, &err) && g.t, "%s", err.msg);
+	if (h->tight)
+		mo.kv_bytes = model_pool_bytes(&g.m->shape, &mo, -1, CTX) +
+		              2 * model_pool_bytes(&g.m->shape, &mo, -1, 1);
+	CHECK(!model_attach(g.m, g.be, &mo, &err), "%s", err.msg);
+	CHECK(!tower_attach(g.t, g.be, h->arith, NULL, &err), "%s", err.msg);
+	CHECK(!engine_open(&g.e, g.m, NULL, &eo, &err), "%s", err.msg);
+	return g;
+}
+
+static void rig_close(struct rig *g)
+{
+	engine_close(g->e);
+	tower_close(g->t);
+	model_close(g->m);
+	g->be->ops->close(g->be);
+}
+
+/* ---- one request ---- */
+
+struct run {
+	struct ask a;
+	struct request *r;
+	struct media *pic[PICTURES];
+	struct ask_span span[SPANS];
+	float *row; /* [n + ANSWER][vocab] */
+	int n, first, n_got;
+	size_t vocab;
+	int32_t got[ANSWER];
+	struct event end;
+	bool done;
+};
+
+static void keep_row(void *arg, int pos, const float *row, int vocab)
+{
+	struct run *u = arg;
+
+	CHECK(pos < u->n + ANSWER, "row %d", pos);
+	u->first = u->first < 0 || pos < u->first ? pos : u->first;
+	memcpy(u->row + (size_t)pos * u->vocab, row, u->vocab * sizeof *row);
+}
+
+/* Spans of the golden ids: each placeholder is the next row of the pictures. */
+static int spans_of(const struct rig *g, struct run *u)
+{
+	int pic = 0, row = 0, n = 0;
+
+	for (int i = 0; i < g->s->n; i++) {
+		if (g->s->id[i] != tower_info(g->t).image_token)
+			continue;
+		if (row == u->pic[pic]->n) {
+			row = 0;
+			CHECK(++pic < PICTURES, "more rows than the pictures have");
+		}
+		if (!row || u->span[n - 1].at + u->span[n - 1].n != i) {
+			CHECK(n < SPANS, "%d spans", n);
+			u->span[n++] = (struct ask_span){ .at = i, .media = u->pic[pic], .from = row };
+		}
+		u->span[n - 1].n++;
+		row++;
+	}
+	CHECK(pic == PICTURES - 1 && row == u->pic[pic]->n, "%d rows of picture %d", row, pic);
+	return n;
+}
+
+/* The pictures are new: their towers have not run. */
+static void run_begin(struct run *u, const struct rig *g)
+{
+	struct err err;
+
+	*u = (struct run){ .n = g->s->n, .first = -1, .vocab = (size_t)g->m->shape.vocab };
+	u->row = xmalloc((size_t)(u->n + ANSWER) * u->vocab * sizeof(float));
+	for (int i = 0; i < PICTURES; i++)
+		CHECK(!tower_image(&u->pic[i], g->t, &g->s->pic[i], 0, &err), "%s", err.msg);
+	u->a.prompt = g->s->id;
+	u->a.n_prompt = g->s->n;
+	u->a.span = u->span;
+	u->a.n_span = spans_of(g, u);
+	u->a.max_tokens = ANSWER;
+	sampler_params_init(&u->a.sampling);
+	u->a.sampling.temperature = 0;
+	u->a.on_logits = keep_row;
+	u->a.on_logits_arg = u;
+}
+
+static void run_submit(struct run *u, const struct rig *g)
+{
+	struct err err;
+
+	CHECK(!engine_submit(g->e, &u->a, &u->r, &err), "%s", err.msg);
+}
+
+static void run_read(struct run *u)
+{
+	struct event ev;
+
+	while (request_next(u->r, &ev)) {
+		if (ev.kind == EV_TOKEN)
+			u->got[u->n_got++] = ev.token;
+		if (ev.kind == EV_DONE) {
+			u->end = ev;
+			u->done = true;
+		}
+	}
+}
+
+/* Of one that has ended. */
+static void run_free(struct run *u)
+{
+	CHECK(u->done, "no end");
+	request_free(u->r);
+	for (int i = 0; i < PICTURES; i++)
+		media_unref(u->pic[i]);
+}
+
+static void run_end(struct run *u, const struct rig *g)
+{
+	while (engine_step(g->e))
+		;
+	run_read(u);
+	run_free(u);
+}
+
+static void same(const struct run *u, const struct run *want, const char *what)
+{
+	CHECK(u->end.finish == FINISH_LENGTH, "%s: %s", what, u->end.err.msg);
+	CHECK(u->n_got == ANSWER && !memcmp(u->got, want->got, sizeof u->got), "%s: another answer", what);
+	for (int i = u->first; i < u->n + ANSWER - 1; i++)
+		CHECK(!memcmp(u->row + (size_t)i * u->vocab, want->row + (size_t)i * u->vocab,
+		              u->vocab * sizeof(float)),
+		      "%s: row %d differs", what, i);
+}
+
+/* Inside one of its pictures' runs of rows? */
+static bool inside(const struct run *u, int pos)
+{
+	for (int i = 0; i < u->a.n_span; i++)
+		if (pos > u->span[i].at && pos < u->span[i].at + u->span[i].n)
+			return true;
+	return false;
+}
+
+/* ---- the ways ---- */
+
+static void check_golden(const struct sample *s, const struct run *u, const char *name)
+{
+	const struct tensor *t = safetensors_find(&s->golden, s->logits);
+	const float *want;
+	float most = 0;
+
+	CHECK(t && t->count == (int64_t)s->n * (int64_t)u->vocab, "%s: logits of another shape", name);
+	want = (const float *)(const void *)t->data;
+	for (int64_t i = 0; i < t->count; i++)
+		most = fmaxf(most, fabsf(u->row[i] - want[i]));
+	CHECK(most <= TOLERANCE, "%s: %g from the reference", name, (double)most);
+}
+
+static struct run ask(const struct rig *g, const struct run *want, int resume_at, int split, const char *what)
+{
+	struct run u;
+
+	run_begin(&u, g);
+	u.a.resume_at = resume_at;
+	u.a.split = &split;
+	u.a.n_split = split > 0;
+	run_submit(&u, g);
+	run_end(&u, g);
+	if (want)
+		same(&u, want, what);
+	return u;
+}
+
+static void cuts(const struct sample *s, const struct how *plain, const struct run *want)
+{
+	static const int split[] = { 1, 5, 64 };
+	struct rig g = rig_open(s, plain);
+
+	for (int at = 1; at < s->n; at += 1 + s->n / 40)
+		free(ask(&g, want, at, 0, "resumed at").row);
+	for (int i = 0; i < 3; i++)
+		free(ask(&g, want, 0, split[i], "cut").row);
+	rig_close(&g);
+}
+
+/* One slot, taken by a more urgent request again and again: its pictures are others' media objects, whose towers run in
+ * the midst of this one's.  Returns how often it gave way inside a picture. */
+static int preempted(const struct sample *s, const struct how *plain, size_t park_bytes, const struct run *want)
+{
+	struct how h = *plain;
+	struct rig g;
+	struct run u;
+	int n = 0;
+
+	h.slots = 1;
+	h.park_bytes = park_bytes;
+	g = rig_open(s, &h);
+	run_begin(&u, &g);
+	u.a.split = (const int[]){ 3 };
+	u.a.n_split = 1;
+	run_submit(&u, &g);
+	for (int i = 0; i < 24; i++) {
+		struct run v;
+
+		/* Without memory to keep it, everything is computed again: so it gets on a little further each time. */
+		for (int k = 0; k < (park_bytes ? 1 : 2 * i + 1); k++)
+			engine_step(g.e);
+		run_read(&u);
+		if (u.done)
+			break;
+		n += inside(&u, u.r->pos);
+		run_begin(&v, &g);
+		v.a.priority = 5;
+		v.a.on_logits = NULL;
+		v.a.max_tokens = 1;
+		run_submit(&v, &g);
+		while (!v.done && engine_step(g.e))
+			run_read(&v);
+		run_free(&v);
+		free(v.row);
+	}
+	run_end(&u, &g);
+	CHECK(u.end.n_preempted > (park_bytes ? 3 : 1), "%d times preempted", u.end.n_preempted);
+	same(&u, want, park_bytes ? "preempted" : "preempted, nothing kept");
+	free(u.row);
+	rig_close(&g);
+	return n;
+}
+
+/* Three at once, where there is memory for hardly more than one. */
+static void crowded(const struct sample *s, const struct how *plain, const struct run *want)
+{
+	struct how h = *plain;
+	struct run u[3];
+	struct rig g;
+
+	h.slots = 3;
+	h.tight = true;
+	g = rig_open(s, &h);
+	for (int i = 0; i < 3; i++) {
+		run_begin(&u[i], &g);
+		u[i].a.split = (const int[]){ 11 };
+		u[i].a.n_split = 1;
+		run_submit(&u[i], &g);
+		for (int k = 0; k < 5; k++)
+			engine_step(g.e);
+	}
+	for (int i = 0; i < 3; i++)
+		run_end(&u[i], &g);
+	for (int i = 0; i < 3; i++) {
+		same(&u[i], want, "crowded");
+		free(u[i].row);
+	}
+	rig_close(&g);
+}
+
+/* Cancelled at each step in turn, and then asked again over what was kept. */
+static void kept(const struct sample *s, const struct how *plain, const struct run *want)
+{
+	struct how h = *plain;
+
+	h.prefix_bytes = (size_t)1 << 28;
+	for (int steps = 2; steps < 30; steps += 9) {
+		struct rig g = rig_open(s, &h);
+		struct run u;
+
+		run_begin(&u, &g);
+		u.a.split = (const int[]){ 7 };
+		u.a.n_split = 1;
+		run_submit(&u, &g);
+		for (int i = 0; i < steps; i++)
+			engine_step(g.e);
+		request_cancel(u.r);
+		run_end(&u, &g);
+		free(u.row);
+		free(ask(&g, want, 0, 0, "after a cancel").row);
+		u = ask(&g, want, 0, 0, "again");
+		CHECK(u.end.n_cached > 0, "nothing was kept");
+		free(u.row);
+		rig_close(&g);
+	}
+}
+
+static void check(const struct sample *s, const char *name)
+{
+	for (int i = 0; i < 2; i++) {
+		struct how plain = {
+			.threads = 1 + i, .slots = 2, .park_bytes = 1 << 26, .arith = i ? ARITH_FAST : ARITH_F32
+		};
+		struct rig g = rig_open(s, &plain);
+		struct run want = ask(&g, NULL, 0, 0, NULL);
+		bool whole = tower_info(g.t).both_ways;
+		int n;
+
+		CHECK(want.end.finish == FINISH_LENGTH && want.n_got == ANSWER, "%s: %s", name, want.end.err.msg);
+		rig_close(&g);
+		if (!i)
+			check_golden(s, &want, name);
+		cuts(s, &plain, &want);
+		n = preempted(s, &plain, 1 << 26, &want);
+		CHECK(whole ? !n : n > 0, "%s: gave way inside a picture %d times", name, n);
+		preempted(s, &plain, 0, &want);
+		crowded(s, &plain, &want);
+		kept(s, &plain, &want);
+		printf("%s, %s: equal; gave way inside a picture %d times\n", name, i ? "fast" : "f32", n);
+		free(want.row);
+	}
+}
+
+static bool wanted(int argc, char **argv, const char *name)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], name))
+			return true;
+	return argc < 2;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const family[] = { "qwen3_5_vl", "qwen3_vl",     "qwen2_5_vl", "gemma3",
+		                              "gemma4_e",   "gemma4_dense", "lfm2_vl",    "mistral3" };
+	char root[2048], name[64];
+
+	if (!shared_folder())
+		return 77;
+	snprintf(root, sizeof root, "%s/golden", shared_folder());
+	for (size_t i = 0; i < sizeof family / sizeof *family; i++)
+		for (int k = 0; k < 2; k++) {
+			struct sample s = { 0 };
+
+			if (!wanted(argc, argv, family[i]))
+				continue;
+			snprintf(name, sizeof name, "%s/%s", family[i], !k ? "hf-f32" : i ? "mlx-q4" : "mlxvlm-q4");
+			if (i)
+				sample_new(&s, root, name);
+			else
+				sample_old(&s, root, strchr(name, '/') + 1);
+			check(&s, name);
+			sample_free(&s);
+		}
+	return 0;
+}
