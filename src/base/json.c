@@ -153,20 +153,29 @@ static int hex4(const char *p, const char *end)
 	return v;
 }
 
+/* Bytes of a string from which on it is copied, and not given to json-c. */
+enum { LONG = 4096 };
+
 /* json-c 0.16 reads some escaped surrogate pairs, "\ud836\udea8", as U+FFFD.  So
- * pairs are written out as UTF-8 before it sees them.  Returns whether there was
- * one; out is the text then. */
-static bool write_out_pairs(const char *p, size_t n, struct buf *out)
+ * pairs are written out as UTF-8 before it sees them.  Some clients write each / of
+ * base64 as \/, which makes a picture no plain string: where one may be long these are
+ * written out as well.  Returns whether there was any; out is the text then. */
+static bool write_out(const char *p, size_t n, struct buf *out)
 {
 	const char *end = p + n, *from = p;
+	bool any = false, slashes = n >= LONG;
 	char utf8[4];
-	bool any = false;
 
 	for (; (p = memchr(p, '\\', (size_t)(end - p))) && allowance_spend(0); p += 2) {
 		int hi, lo;
 
 		if (end - p < 12) { /* shorter than a pair */
 			break;
+		} else if (p[1] == '/' && slashes) {
+			buf_put(out, from, (size_t)(p - from));
+			from = p + 1;
+			any = true;
+			continue;
 		} else if (p[1] != 'u' || (hi = hex4(p + 2, end)) < 0xD800 || hi > 0xDBFF || p[6] != '\\' ||
 		           p[7] != 'u' || (lo = hex4(p + 8, end)) < 0xDC00 || lo > 0xDFFF) {
 			continue;
@@ -251,8 +260,10 @@ static struct json *parse(const char *p, size_t n, int depth_max, bool python, s
 		return NULL;
 	}
 	buf_init(&b);
-	root = write_out_pairs(p, n, &b) ? parse_text(b.p, b.n, depth_max, python, err) :
-	                                   parse_text(p, n, depth_max, python, err);
+	if (!write_out(p, n, &b))
+		root = parse_text(p, n, depth_max, python, err);
+	else if (!(root = parse_text(b.p, b.n, depth_max, python, err)) && !allowance_why() && allowance_spend(n / 4))
+		root = parse_text(p, n, depth_max, python, err); /* for the error's place in the text as it came */
 	buf_fini(&b);
 	return root;
 }
@@ -287,7 +298,6 @@ struct long_string {
 /* The first long string at or behind from, a place outside strings; at is n where there is none. */
 static struct long_string next_long(const char *p, size_t n, size_t from)
 {
-	enum { LONG = 4096 };
 	const char *quote;
 
 	for (size_t i = from; i < n && (quote = memchr(p + i, '"', n - i)) && allowance_spend(0); i++) {

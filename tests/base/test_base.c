@@ -180,6 +180,64 @@ static void test_json_long_strings(void **state)
 		}
 }
 
+/* Strings whose slashes are escaped, as PHP writes base64, beside other escapes. */
+static void test_json_slashes(void **state)
+{
+	static const char *const part[][2] = { { "\\/", "/" },
+		                               { "/", "/" },
+		                               { "abcdefg", "abcdefg" },
+		                               { "\\\\/", "\\/" },
+		                               { "\\\\", "\\" },
+		                               { "\\\"", "\"" },
+		                               { "\\u002f", "/" },
+		                               { "\\n\\/", "\n/" },
+		                               { "\xC3\xA9", "\xC3\xA9" },
+		                               { "\\ud836\\udea8\\/", "\xF0\x9D\xAA\xA8/" } };
+	uint64_t seed = 7;
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 400; i++) {
+		int parts = 1 << i % 14, kinds = i % 3 ? 3 : 10;
+		struct buf text, want;
+		struct json *j;
+		struct err err;
+
+		buf_init(&text);
+		buf_init(&want);
+		buf_puts(&text, "[\"");
+		for (int k = 0; k < parts; k++) {
+			int which = (int)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 40) % kinds;
+
+			buf_puts(&text, part[which][0]);
+			buf_puts(&want, part[which][1]);
+		}
+		buf_puts(&text, "\",\"\\/\"]");
+		j = parse(text.p);
+		assert_non_null(j);
+		assert_memory_equal(json_str(json_at(j, 0), &n), want.p, want.n);
+		assert_int_equal(n, want.n);
+		assert_string_equal(json_str(json_at(j, 1), &n), "/");
+		json_free(j);
+		/* A slash outside a string, and an error's place in the text as it came. */
+		n = text.n - 1;
+		buf_puts(&text, "\\/");
+		assert_null(json_parse(text.p, text.n, 0, &err));
+		text.n = n;
+		buf_printf(&text, ",\\/1]");
+		assert_null(json_parse(text.p, text.n, 0, &err));
+		text.n = n;
+		buf_printf(&text, " x]");
+		assert_null(json_parse(text.p, text.n, 0, &err));
+		buf_reset(&want);
+		buf_printf(&want, "at byte %zu", n + 1);
+		if (!strstr(err.msg, want.p))
+			fail_msg("\"%s\", not \"%s\"", err.msg, want.p);
+		buf_fini(&text);
+		buf_fini(&want);
+	}
+}
+
 /* An error behind, in, or before a long string names its byte. */
 static void test_json_long_errors(void **state)
 {
@@ -602,23 +660,15 @@ static void test_fault(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_err),
-		cmocka_unit_test(test_buf),
-		cmocka_unit_test(test_arena),
-		cmocka_unit_test(test_base64),
-		cmocka_unit_test(test_base64_long),
-		cmocka_unit_test(test_json_long_strings),
-		cmocka_unit_test(test_json_long_errors),
-		cmocka_unit_test(test_json_values),
-		cmocka_unit_test(test_json_refuses),
-		cmocka_unit_test(test_json_pairs),
-		cmocka_unit_test(test_json_double),
-		cmocka_unit_test(test_utf8),
-		cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_rng),
-		cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_fault_locks),
-		cmocka_unit_test(test_fault_foreign),
+		cmocka_unit_test(test_err),          cmocka_unit_test(test_buf),
+		cmocka_unit_test(test_arena),        cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_base64_long),  cmocka_unit_test(test_json_long_strings),
+		cmocka_unit_test(test_json_slashes), cmocka_unit_test(test_json_long_errors),
+		cmocka_unit_test(test_json_values),  cmocka_unit_test(test_json_refuses),
+		cmocka_unit_test(test_json_pairs),   cmocka_unit_test(test_json_double),
+		cmocka_unit_test(test_utf8),         cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_rng),          cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_fault_locks),  cmocka_unit_test(test_fault_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
