@@ -1,8 +1,9 @@
 /* test_draft_grammar.c - drafts from the form of an answer: over the bundled model, held to schemas and to calls,
  * the answers and the bytes of all caches after each step are those of plain decoding, greedy and sampled, alone
- * and beside a search in the text or the model's draft head, and with that head alone; and what the form forces comes true.
+ * and beside a search in the text or the model's draft head, and with that head alone, or with heads of other makes; and what
+ * the form forces comes true.
  *
- *     test_draft_grammar MODEL */
+ *     test_draft_grammar MODEL [EAGLE-3-HEAD DFLASH-HEAD] */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ enum { CTX = 320, STEP = 64, DEPTH = 8, ANSWER = 120 };
 
 static struct tokenizer *tok;
 static struct vocab *vocab;
-static const char *folder;
+static const char *folder, *const *head_folder; /* head_folder[2], or NULL */
 
 struct form {
 	const char *said, *schema, *tools; /* a schema for content, or tools for a call */
@@ -78,17 +79,30 @@ static struct mask_source *held_to(const struct form *f)
 
 /* ---- an engine ---- */
 
-enum { GRAMMAR = 1, NGRAM = 2, MTP = 4 };
+enum { GRAMMAR = 1, NGRAM = 2, MTP = 4, EAGLE3 = 8, DFLASH = 16, HEADS = 3 };
 
 struct rig {
-	struct store *st;
+	struct store *st, *head_st[HEADS];
 	struct backend *be;
-	struct model *m, *head;
+	struct model *m, *head[HEADS];
 	struct engine *e;
 	struct engine_opts o;
 	struct engine_stats stats;
 	int steps;
 };
+
+/* Head i: the model's own, or one of another folder. */
+static void head_open(struct rig *g, int i, struct model_opts mo)
+{
+	struct err err;
+
+	mo.step_rows = draft_head_rows(&g->m->shape, 1);
+	CHECK(!i || !store_open(&g->head_st[i], head_folder[i - 1], &err), "%s", err.msg);
+	CHECK(!model_bind_head(&g->head[i], g->m, i ? g->head_st[i] : g->st, &err) &&
+	              !model_attach(g->head[i], g->be, &mo, &err) &&
+	              !draft_head_open(&g->o.drafter[g->o.n_drafter++], g->head[i], 1, 1 << 22, &err),
+	      "%s", err.msg);
+}
 
 static void rig_open(struct rig *g, unsigned drafters, bool fixed)
 {
@@ -114,12 +128,9 @@ static void rig_open(struct rig *g, unsigned drafters, bool fixed)
 		g->o.drafter[g->o.n_drafter++] = draft_grammar_open(tok, 1);
 	if (drafters & NGRAM)
 		g->o.drafter[g->o.n_drafter++] = draft_ngram_open(1, 1 << 12);
-	if (drafters & MTP) {
-		mo.step_rows = DRAFT_WAITING_MAX + 1;
-		CHECK(!model_bind_head(&g->head, g->m, g->st, &err) && !model_attach(g->head, g->be, &mo, &err), "%s",
-		      err.msg);
-		CHECK(!draft_head_open(&g->o.drafter[g->o.n_drafter++], g->head, 1, 1 << 22, &err), "%s", err.msg);
-	}
+	for (int i = 0; i < HEADS; i++)
+		if (drafters & MTP << i)
+			head_open(g, i, mo);
 	CHECK(!engine_open(&g->e, g->m, tok, &g->o, &err), "%s", err.msg);
 }
 
@@ -129,9 +140,12 @@ static void rig_close(struct rig *g)
 	engine_close(g->e);
 	for (int i = 0; i < g->o.n_drafter; i++)
 		g->o.drafter[i]->ops->close(g->o.drafter[i]);
-	model_close(g->head);
+	for (int i = 0; i < HEADS; i++)
+		model_close(g->head[i]);
 	model_close(g->m);
 	g->be->ops->close(g->be);
+	for (int i = 0; i < HEADS; i++)
+		store_close(g->head_st[i]);
 	store_close(g->st);
 }
 
@@ -186,7 +200,9 @@ static void ask(struct rig *g, const struct form *f, bool sampled, bool plain, s
 
 static void test_form(const struct form *f, bool sampled)
 {
-	static const unsigned kinds[] = { GRAMMAR, GRAMMAR | NGRAM, GRAMMAR | MTP, MTP };
+	static const unsigned kinds[] = {
+		GRAMMAR, GRAMMAR | NGRAM, GRAMMAR | MTP, MTP, EAGLE3, DFLASH, GRAMMAR | NGRAM | MTP | EAGLE3 | DFLASH
+	};
 	static struct answer want, got;
 	struct rig g;
 	int plain;
@@ -196,7 +212,7 @@ static void test_form(const struct form *f, bool sampled)
 	rig_close(&g);
 	plain = g.steps;
 	printf("%.*s\n", (int)want.n_text, want.text);
-	for (int k = 0; k < 4; k++)
+	for (int k = 0; k < (head_folder ? 7 : 4); k++)
 		for (int fixed = 0; fixed < 2; fixed++) {
 			rig_open(&g, kinds[k], fixed);
 			/* Twice: known, and with what was learned of it. */
@@ -227,7 +243,8 @@ int main(int argc, char **argv)
 	struct err err;
 	int n_form;
 
-	CHECK(argc == 2, "test_draft_grammar MODEL");
+	CHECK(argc == 2 || argc == 4, "test_draft_grammar MODEL [EAGLE-3-HEAD DFLASH-HEAD]");
+	head_folder = argc == 4 ? (const char *const *)argv + 2 : NULL;
 	n_form = getenv("WEFT_TEST_QUICK") ? 3 : (int)(sizeof forms / sizeof *forms);
 
 	folder = argv[1];

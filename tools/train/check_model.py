@@ -76,4 +76,5 @@ def main():
                 print("mtp logits", float(d[:n - 1].max()), "last", float(d[n - 1].max()))
 
 
-main()
+if __name__ == "__main__":
+    main()
