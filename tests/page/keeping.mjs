@@ -193,10 +193,21 @@ test('pictures, where the model sees', async () => {
 	});
 	await page.reload();
 	await ready();
-	const png = [...Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==', 'base64')];
+	// A red circle and two blue squares, so that screenshots show something.
+	const png = await page.evaluate(async () => {
+		const canvas = new OffscreenCanvas(320, 200), c = canvas.getContext('2d');
+		for (const [colour, form] of [['#eee', [0, 0, 320, 200]], ['#36c', [30, 40, 70, 70]], ['#36c', [60, 130, 50, 50]]]) {
+			c.fillStyle = colour;
+			c.fillRect(...form);
+		}
+		c.fillStyle = '#c33';
+		c.arc(220, 95, 60, 0, 2 * Math.PI);
+		c.fill();
+		return [...new Uint8Array(await (await canvas.convertToBlob({ type: 'image/png' })).arrayBuffer())];
+	});
 	const url = `data:image/png;base64,${Buffer.from(png).toString('base64')}`;
-	const sent = await model_says(says('a dot'));
-	await bring('drop', [['dot.png', 'image/png', png]]);
+	const sent = await model_says(says('A red circle beside two blue squares.'));
+	await bring('drop', [['forms.png', 'image/png', png]]);
 	await page.locator('#attached .chip').waitFor();
 	await picture('picture');
 	await ask('What is it?');
@@ -211,8 +222,9 @@ test('pictures, where the model sees', async () => {
 		}
 		const shown = page.locator('.message.user img');
 		await shown.waitFor();
-		assert.equal(await shown.evaluate((i) => i.decode().then(() => i.naturalWidth)), 1);
+		assert.equal(await shown.evaluate((i) => i.decode().then(() => i.naturalWidth)), 320);
 	}
+	await picture('picture-said');
 	await ask('And now?');
 	await answer(1);
 	assert.equal(sent[1].messages[0].content.find((p) => p.type === 'image_url').image_url.url, url);
