@@ -559,9 +559,10 @@ static void log_step(const struct engine *e, int64_t began)
 {
 	const struct batch *b = &e->batch;
 
-	log_debug("engine: step %lld: %d sequences, %d rows (%d of prompts), %d with logits, %.2f ms",
-	          (long long)e->stats.steps, b->n_item, b->n_row, b->n_prompt, b->n_logit,
-	          (double)(e->stats.last_step_ns - began) / 1e6);
+	log_debug(
+		"engine: step %lld: %d sequences, %d rows (%d of prompts), %d with logits, %.2f ms, %.2f of a tower before",
+		(long long)e->stats.steps, b->n_item, b->n_row, b->n_prompt, b->n_logit,
+		(double)(e->stats.last_step_ns - began) / 1e6, (double)e->tower_ns / 1e6);
 }
 
 static bool step(struct engine *e)
