@@ -7,6 +7,7 @@
  *     test_brought FOLDER... */
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -142,6 +143,7 @@ struct how {
 	bool tight; /* memory for hardly more than one */
 	bool drafts, far;
 	const char *kv, *dir;
+	const struct spill_io *io; /* NULL: world_io() */
 	size_t prefix_bytes;
 	uint64_t disk_bytes; /* 0: plenty */
 	double verify;
@@ -173,7 +175,7 @@ static struct rig rig_open(struct store *st, const struct how *h)
 		                  .park_bytes = (size_t)1 << 26,
 		                  .disk_dir = h->dir,
 		                  .disk_bytes = h->disk_bytes ? h->disk_bytes : (uint64_t)1 << 30,
-		                  .disk_io = h->dir ? world_io() : NULL,
+		                  .disk_io = h->dir && !h->io ? world_io() : h->io,
 		                  .verify_share = h->verify,
 		                  .clock = &still };
 	struct rig g = { .be = backend_cpu_open(h->threads, cpu_detect()) };
@@ -578,19 +580,36 @@ static void seen(struct store *st, const struct how *h, uint64_t text, uint64_t 
 	rig_close(&g);
 }
 
-/* Whoever asked is gone while a picture is read. */
-static void read_for_nobody(struct store *st, const struct how *h)
+/* A disk whose reads do not end while it is held. */
+static pthread_mutex_t reads = PTHREAD_MUTEX_INITIALIZER;
+
+static ssize_t held_read(const struct spill_io *io, int fd, void *p, size_t n, uint64_t at)
 {
-	struct rig g = rig_open(st, h);
+	pthread_mutex_lock(&reads);
+	pthread_mutex_unlock(&reads);
+	return spill_io_real.read(io, fd, p, n, at);
+}
+
+/* The client leaves while a picture is read. */
+static void read_for_nobody(struct store *st, const struct how *kept)
+{
+	struct spill_io io = *world_io();
+	struct how h = *kept;
 	struct run u = { 0 };
 	struct prompt p;
+	struct rig g;
 
+	io.read = held_read;
+	h.io = &io;
+	g = rig_open(st, &h);
+	pthread_mutex_lock(&reads);
 	prompt_make(&p, g.m, 6, 100, PARTS);
 	run_begin(&u, &g, &p);
 	run_submit(&u, &g);
 	while (!g.e->vectors.load)
 		CHECK(engine_step(g.e), "nothing is read");
 	request_cancel(u.r);
+	pthread_mutex_unlock(&reads);
 	run_end(&u, &g);
 	CHECK(u.end.finish == FINISH_CANCEL && !g.e->vectors.load, "a read outlives the request");
 	free(u.row);
