@@ -533,6 +533,7 @@ int main(int argc, char **argv)
 	static const char *const family[] = { "qwen3_5_vl", "qwen3_vl",     "qwen2_5_vl", "gemma3",
 		                              "gemma4_e",   "gemma4_dense", "lfm2_vl",    "mistral3" };
 	char root[2048], name[64];
+	bool quick = getenv("WEFT_TEST_QUICK") && argc == 1;
 
 	if (!shared_folder())
 		return 77;
@@ -541,6 +542,9 @@ int main(int argc, char **argv)
 		for (int k = 0; k < 2; k++) {
 			struct sample s = { 0 };
 
+			/* Quick, under the sanitizers: rows that see each other, and rows that do not. */
+			if (quick && (k == 0 || (i != 0 && i != 3)))
+				continue;
 			if (!wanted(argc, argv, family[i]))
 				continue;
 			snprintf(name, sizeof name, "%s/%s", family[i], !k ? "hf-f32" : i ? "mlx-q4" : "mlxvlm-q4");
