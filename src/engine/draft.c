@@ -122,7 +122,7 @@ static double share_of(const struct engine *e, const struct request *r, int k)
 	return belief(&r->tries[k].odds, &e->drafting.odds[k]);
 }
 
-/* What drafter k takes for a guess, or for a block of them. */
+/* Measured time of drafter k for one guess, or for one block where it guesses in blocks. */
 static double token_ns(const struct engine *e, int k)
 {
 	return e->drafting.token[k].ns;

@@ -36,7 +36,8 @@ struct pace {
 void pace_init(struct pace *p, int gap_ms, int experts, int used);
 /* A step of n prompt rows at mean position pos beside n_decode others took ns. */
 void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns);
-/* Of the next step: a running prompt's pictures are still to be computed, tower_ns were spent on one just now. */
+/* Tells the next step's plan whether a running prompt's pictures are still to be computed, and the time that a tower took
+ * since the last step. */
 void pace_beside(struct pace *p, bool pictures, double tower_ns);
 /* To keep a state took ns. */
 void pace_kept(struct pace *p, double ns);

@@ -61,7 +61,7 @@ static bool is_token(unsigned char c)
 	       (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-static int hex_value(unsigned char c)
+int http_hex_value(unsigned char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -97,7 +97,7 @@ int http_unescape(struct http_slice s, struct buf *out)
 		}
 		if (s.n - i < 3)
 			return E_FORMAT;
-		int hi = hex_value((unsigned char)s.p[i + 1]), lo = hex_value((unsigned char)s.p[i + 2]);
+		int hi = http_hex_value((unsigned char)s.p[i + 1]), lo = http_hex_value((unsigned char)s.p[i + 2]);
 
 		if (hi < 0 || lo < 0 || hi * 16 + lo == 0)
 			return E_FORMAT;
@@ -366,7 +366,7 @@ static enum http_status feed_head(struct http *h, const char *p, size_t n, size_
 /* One byte of "size [; extension] CRLF" (RFC 9112, 7.1). */
 static enum http_status feed_chunk_size(struct http *h, unsigned char c)
 {
-	int v = hex_value(c);
+	int v = http_hex_value(c);
 
 	if (++h->line_n > HTTP_CHUNK_LINE_MAX)
 		return refuse(h, 400, "the line of a chunk size is too long");

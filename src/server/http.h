@@ -90,4 +90,7 @@ int http_unescape(struct http_slice s, struct buf *out);
 bool http_slice_is(struct http_slice s, const char *text);
 const char *http_reason(int code); /* "Not Found" ...; "" for codes we never send */
 
+/* The value of a hexadecimal digit; -1: c is none. */
+int http_hex_value(unsigned char c);
+
 #endif

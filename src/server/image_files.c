@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/allowance.h"
+#include "server/http.h"
 
 struct image_folder {
 	char *given, *real; /* paths without a slash at their end: as the option has it, and without links */
@@ -62,14 +63,6 @@ bool image_file_url(const char *url, size_t n)
 	return n >= 5 && !strncasecmp(url, "file:", 5);
 }
 
-static int hex_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The absolute path that s[0..n) spells, with %XX decoded. */
 static int path_of(char path[PATH_MAX], const char *s, size_t n, struct err *err)
 {
@@ -89,7 +82,8 @@ static int path_of(char path[PATH_MAX], const char *s, size_t n, struct err *err
 		int c = (unsigned char)s[i], hi, lo;
 
 		if (c == '%') {
-			if (n - i < 3 || (hi = hex_of(s[i + 1])) < 0 || (lo = hex_of(s[i + 2])) < 0)
+			if (n - i < 3 || (hi = http_hex_value((unsigned char)s[i + 1])) < 0 ||
+			    (lo = http_hex_value((unsigned char)s[i + 2])) < 0)
 				return err_set(
 					err, E_ARG,
 					"a file: URL with a %% at byte %zu of its path that no two hexadecimal digits follow",

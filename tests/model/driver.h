@@ -57,7 +57,8 @@ void driver_feed(struct driver *d, int slot, int pos, const int32_t *tok, int n,
 /* <source>/../shared or WEFT_SHARED; NULL with a line that says so. */
 const char *shared_folder(void);
 
-/* Where argv[i], i < 8, begins with shared: it becomes that path in shared_folder; false: there is no such folder. */
+/* Replaces an argument "shared:PATH", argv[i] with i < 8, by PATH in shared_folder().  Other arguments stay.  false: there
+ * is no such folder. */
 bool shared_argument(char **argv, int i);
 
 /* One folder of reference vectors for every family; NULL ends them. */

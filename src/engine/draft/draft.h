@@ -103,7 +103,7 @@ struct drafter {
 	int n_tap;
 	float *taps;
 	bool held; /* it says nothing of sequences without a mask */
-	/* So many guesses are made at once, and one takes as long as all of them; 0: each takes its time. */
+	/* Guesses of a block, which takes as long for one guess as for all; 0: each guess takes its own time. */
 	int block;
 };
 

@@ -747,7 +747,7 @@ static void add_ways(const struct dfa *d, int state, struct byte_set *s)
 			byte_add(s, c);
 }
 
-/* Those that a value may begin with. */
+/* The bytes that a value may begin with. */
 static void add_value(const struct grammar *g, int32_t node, struct byte_set *set)
 {
 	for (int32_t i = g->first[node]; i < g->first[node + 1]; i++) {
