@@ -143,6 +143,7 @@ struct options {
 	const char *warm;    /* ids to be run before; NULL: none */
 	struct texts images; /* files */
 	struct texts lora;   /* NAME=PATH[,SCALE] */
+	const char *mmproj;  /* file of a tower; "none"; NULL: the one beside the model */
 
 	/* ppl; ids and special are others' too */
 	const char *text_file;

@@ -199,15 +199,12 @@ static int inspect_model(const struct options *o)
 	struct model *m = NULL;
 	struct store *st = NULL;
 	struct inspection in;
-	struct buf name, out;
+	struct buf out;
 	struct err err;
 	int rc;
 
-	buf_init(&name);
 	buf_init(&out);
-	rc = model_name(o, &name, &err);
-	if (!rc)
-		rc = store_open(&st, name.p, &err);
+	rc = session_store(&st, o, &err);
 	/* Messages that loading would log are part of the output here. */
 	if (log_get_level() == LOG_INFO || log_get_level() == LOG_WARN)
 		log_set_level(LOG_ERROR);
@@ -230,7 +227,6 @@ static int inspect_model(const struct options *o)
 	free(kv);
 	model_close(m);
 	store_close(st);
-	buf_fini(&name);
 	buf_fini(&out);
 	return rc ? cli_fail("inspect", &err) : 0;
 }

@@ -432,7 +432,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	progress(s->store->name, NULL, 0); /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
 	if (!rc && what & LOAD_TOWER)
-		tower_bind(s);
+		rc = tower_bind(s, o, err);
 	if (!rc)
 		rc = kv_of_options(&s->kv, o, &s->model->shape, err);
 	if (!rc)
@@ -506,19 +506,35 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	return 0;
 }
 
-/* ---- the whole ---- */
+/* The file of a GGUF model's tower as store_open_seeing wants it. */
+static const char *tower_file(const struct options *o)
+{
+	if (!o->mmproj)
+		return "";
+	return strcmp(o->mmproj, "none") ? o->mmproj : NULL;
+}
 
-int session_open(struct session *s, const struct options *o, unsigned what, struct err *err)
+int session_store(struct store **out, const struct options *o, struct err *err)
 {
 	struct buf name;
 	int rc;
 
-	memset(s, 0, sizeof(*s));
 	buf_init(&name);
 	rc = model_name(o, &name, err);
 	if (!rc)
-		rc = store_open(&s->store, name.p, err);
+		rc = store_open_seeing(out, name.p, tower_file(o), err);
 	buf_fini(&name);
+	return rc;
+}
+
+/* ---- the whole ---- */
+
+int session_open(struct session *s, const struct options *o, unsigned what, struct err *err)
+{
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	rc = session_store(&s->store, o, err);
 	if (!rc)
 		rc = open_tokenizer(s, what, err);
 	if (!rc) {

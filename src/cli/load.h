@@ -61,6 +61,9 @@ struct session {
  * program: ../share/weft/models/weft-tiny, or ../models/weft-tiny in a tree. */
 int model_name(const struct options *o, struct buf *out, struct err *err);
 
+/* The store of that model, with the tower that --mmproj names or that lies beside it. */
+int session_store(struct store **out, const struct options *o, struct err *err);
+
 /* On an error everything is closed again. */
 int session_open(struct session *s, const struct options *o, unsigned what, struct err *err);
 void session_close(struct session *s);

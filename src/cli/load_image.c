@@ -11,14 +11,19 @@
 #include "cli/load.h"
 #include "vision/tower.h"
 
-void tower_bind(struct session *s)
+int tower_bind(struct session *s, const struct options *o, struct err *err)
 {
 	struct err why;
 
 	if (!tower_open(&s->tower, s->store, &why))
-		return;
+		return 0;
+	if (o->mmproj && strcmp(o->mmproj, "none")) {
+		*err = why;
+		return why.code;
+	}
 	s->no_tower = why;
 	log_warn("%s reads text only, images are refused: its tower cannot be bound: %s", s->store->name, why.msg);
+	return 0;
 }
 
 static int32_t token_id(void *arg, const char *text)

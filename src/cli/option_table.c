@@ -228,6 +228,10 @@ const struct option option_table[] = {
 	{ CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH, "lora", NULL, "lora-modules", K_TEXTS, AT(lora), NONE, 0, 0,
 	  "NAME=PATH[,SCALE]", NULL, group_model,
 	  "load an adapter (LoRA: a GGUF file, or a folder of PEFT's); may be given several times.  A server's requests name it; elsewhere all are added" },
+	{ CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_INSPECT, "mmproj", "mm", NULL, K_TEXT, AT(mmproj), NONE, 0, 0, "FILE",
+	  NULL, group_model,
+	  "file with the tower that reads images for a GGUF model.  Else the one *mmproj*.gguf beside the model; none: no "
+	  "tower" },
 	{ CMD_COMMON | CMD_ENGINE, "memory", NULL, NULL, K_SIZE, AT(memory_bytes), NONE, 0, 0, "SIZE", "0", group_model,
 	  "memory for everything, the mapped weights included; what is left open below is shared out of it.  0: as below" },
 	{ CMD_COMMON | CMD_ENGINE | CMD_INSPECT, "expert-memory", NULL, NULL, K_SIZE, AT(expert_bytes), NONE, 0, 0,
@@ -355,6 +359,10 @@ static bool pretends(const struct options *o)
 {
 	return o->draft_pretend > 0;
 }
+static bool no_images(const struct options *o)
+{
+	return !o->images.n;
+}
 static bool no_prefixes(const struct options *o)
 {
 	return !o->bench_prefixes;
@@ -395,6 +403,7 @@ static const struct idle {
 	{ CMD_RUN, "think", NULL, url_args,
 	  "with --url beside --chat-template-args; enable_thinking can be one of those" },
 	{ CMD_RUN, NULL, group_model, url, "with --url: the server has the model" },
+	{ CMD_RUN | CMD_LOGITS, "mmproj", NULL, no_images, "without --image" },
 	{ CMD_CHAT | CMD_LOGITS, "num-draft-tokens draft-fixed draft-pretend", NULL, no_draft,
 	  "while nobody guesses ahead (--draft-kind none)" },
 	{ CMD_BENCH, "num-draft-tokens draft-fixed", NULL, no_bench_draft,

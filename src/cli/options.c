@@ -314,6 +314,7 @@ static const char *foreign_option(const char *name)
 		{ "gpu-memory-utilization", "--memory bounds all memory" },
 		{ "lora-scaled", "--lora NAME=PATH,SCALE" },
 		{ "enable-lora", "--lora NAME=PATH loads an adapter" },
+		{ "no-mmproj", "--mmproj none" },
 		{ "served-model-name", "--alias names the model in the API" },
 		{ "reasoning-format reasoning-parser tool-call-parser enable-auto-tool-choice",
 		  "thinking and tool calls are found by the model's template" },

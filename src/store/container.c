@@ -6,11 +6,13 @@
 
 #include "store/lfs.h"
 
-int container_open(struct container *c, const struct container_ops *ops, const char *path, struct err *err)
+int container_open(struct container *c, const struct container_ops *ops, const char *path, const char *tower,
+                   struct err *err)
 {
 	*c = (struct container){ 0 };
 	arena_init(&c->arena);
 	c->path = arena_strndup(&c->arena, path, strlen(path));
+	c->tower = tower ? arena_strndup(&c->arena, tower, strlen(tower)) : NULL;
 	for (int i = 0; !ops && containers[i]; i++)
 		if (containers[i]->match(path))
 			ops = containers[i];
@@ -22,6 +24,9 @@ int container_open(struct container *c, const struct container_ops *ops, const c
 		               path, file_exists(path) ? "a file of another kind" : "not there");
 	assert(ops->name && ops->match && ops->open && ops->tensors && ops->close && ops->document && ops->place);
 	c->ops = ops;
+	if (tower && *tower && !ops->tower_apart)
+		return err_set(err, E_ARG, "%s: its tower is among its own files; %s would be one for a GGUF file",
+		               path, tower);
 	return ops->open(c, err);
 }
 

@@ -29,7 +29,10 @@ struct container {
 	const struct container_ops *ops;
 	struct arena arena; /* of what lives as long as the container: names, tables, tensors made anew */
 	const char *path;   /* as opened */
-	struct tensor **v;  /* in any order; no name twice (the store checks) */
+	/* A file with the tower of the model, whose text is elsewhere; "": the one that lies beside the model, if there is one;
+	 * NULL: none is looked for. */
+	const char *tower;
+	struct tensor **v; /* in any order; no name twice (the store checks) */
 	size_t n;
 	struct store_file *file;
 	int n_file;
@@ -38,9 +41,10 @@ struct container {
 
 struct container_ops {
 	const char *name; /* "folder", "gguf" */
+	bool tower_apart; /* towers are files of their own; else c->tower names none */
 	/* Whether path looks like one; reads no more than it must. */
 	bool (*match)(const char *path);
-	/* ops, arena and path of c are set.  From then on documents can be asked for. */
+	/* ops, arena, path and tower of c are set.  From then on documents can be asked for. */
 	int (*open)(struct container *c, struct err *err);
 	/* Lists tensors and files into c; called once, after open. */
 	int (*tensors)(struct container *c, struct err *err);
@@ -58,8 +62,10 @@ struct container_ops {
 /* containers.c: the list, NULL-ended.  The first that matches opens the model. */
 extern const struct container_ops *const containers[];
 
-/* Opens path with ops, or with the first of the list that matches it (ops NULL).  To be closed also after an error. */
-int container_open(struct container *c, const struct container_ops *ops, const char *path, struct err *err);
+/* Opens path with ops, or with the first of the list that matches it (ops NULL).  tower: as the member; E_ARG where one is
+ * named and the model's container has none apart.  To be closed also after an error. */
+int container_open(struct container *c, const struct container_ops *ops, const char *path, const char *tower,
+                   struct err *err);
 int container_tensors(struct container *c, struct err *err);
 int container_document(struct container *c, const char *name, struct buf *out, struct err *err);
 const char *container_place(struct container *c, const char *name);

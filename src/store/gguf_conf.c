@@ -252,6 +252,29 @@ static double share(int64_t dims, int64_t dim)
 	return p;
 }
 
+/* How many frequencies turn by an image's time, row and column; positions of text alone turn as without. */
+static void put_sections(struct gguf_conf *c)
+{
+	const struct gguf_value *v = value_of(c, "rope.dimension_sections");
+
+	if (!c->m->seen || !v)
+		return;
+	if (!v->array || v->n < 3) {
+		gguf_conf_fail(c, E_FORMAT, "key %s: %" PRIu64 " numbers, three are wanted", v->key, v->n);
+		return;
+	}
+	gguf_put_name(c, "mrope_section");
+	for (uint64_t i = 0; i < 3; i++) {
+		int64_t n = 0;
+
+		if (!c->code)
+			c->code = gguf_int(&c->m->part[0], v, i, &n, c->err);
+		buf_printf(c->out, "%c%" PRId64, i ? ',' : '[', n);
+	}
+	buf_putc(c->out, ']');
+	gguf_put_bool(c, "mrope_interleaved", strcmp(c->m->arch->name, "qwen2vl") != 0);
+}
+
 void gguf_put_rope(struct gguf_conf *c, int64_t dim, double theta)
 {
 	const struct gguf_info *divisors = gguf_tensor_info(c->m, "rope_freqs.weight");
@@ -272,6 +295,7 @@ void gguf_put_rope(struct gguf_conf *c, int64_t dim, double theta)
 	gguf_put_name(c, "rope_parameters");
 	buf_putc(c->out, '{');
 	gguf_put_float(c, "rope_theta", base);
+	put_sections(c);
 	if (dims != dim) {
 		gguf_put_name(c, "partial_rotary_factor");
 		buf_printf(c->out, "%.17g", share(dims, dim));

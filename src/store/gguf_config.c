@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "store/gguf_conf.h"
+#include "store/gguf_projector.h"
 
 static int64_t vocabulary(struct gguf_conf *c)
 {
@@ -205,6 +205,37 @@ void gguf_config_qwen3_5(struct gguf_conf *c)
 
 /* ---- the document ---- */
 
+static void put_text(struct gguf_conf *c, const char *model_type)
+{
+	gguf_put_str(c, "model_type", model_type);
+	c->m->arch->config(c);
+}
+
+/* The text's members under text_config, beside those of the tower. */
+static void put_seeing(struct gguf_conf *c, const struct gguf_projector *p)
+{
+	const struct projector_form *f = p->form;
+	const char *text = f->of[p->which].text;
+	struct gguf_conf tower = { .m = &p->m, .out = c->out, .err = c->err };
+
+	gguf_put_str(c, "model_type", f->of[p->which].whole);
+	for (int i = 0; i < PROJECTOR_MARKS && f->token[i].text; i++)
+		gguf_put_int(c, f->token[i].member, p->token[i]);
+	if (f->around)
+		f->around(&tower);
+	gguf_put_name(&tower, "vision_config");
+	buf_putc(c->out, '{');
+	f->vision(&tower);
+	buf_putc(c->out, '}');
+	gguf_put_name(c, "text_config");
+	buf_putc(c->out, '{');
+	put_text(c, text ? text : c->m->arch->model_type);
+	if (f->text)
+		f->text(c);
+	buf_putc(c->out, '}');
+	c->code = tower.code ? tower.code : c->code;
+}
+
 int gguf_config(const struct gguf_model *m, struct buf *out, struct err *err)
 {
 	struct gguf_conf c = { .m = m, .out = out, .err = err };
@@ -212,8 +243,10 @@ int gguf_config(const struct gguf_model *m, struct buf *out, struct err *err)
 	int n = 0;
 
 	buf_putc(out, '{');
-	gguf_put_str(&c, "model_type", m->arch->model_type);
-	m->arch->config(&c);
+	if (m->seen)
+		put_seeing(&c, m->seen);
+	else
+		put_text(&c, m->arch->model_type);
 	if (!c.code)
 		c.code = gguf_stops(m, stop, &n, err);
 	if (!c.code && n) {

@@ -1,18 +1,16 @@
 /* gguf_container.c - the container of GGUF files; see gguf.h. */
-#include "store/gguf_model.h"
+#include "store/gguf_projector.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "store/gguf_conf.h"
 
 enum {
 	PARTS_MAX = 1024,     /* of a split model */
 	BLOCKS_MAX = 1 << 12, /* as many as binders take */
-	NAME_BYTES = 160,
-	SPLIT_SUFFIX = 20, /* "-00001-of-00003.gguf" */
+	SPLIT_SUFFIX = 20,    /* "-00001-of-00003.gguf" */
 };
 
 const struct gguf_info *gguf_tensor_info(const struct gguf_model *m, const char *name)
@@ -99,7 +97,7 @@ static int open_parts(struct gguf_model *m, struct container *c, struct err *err
 	if (n > PARTS_MAX)
 		return err_set(err, E_LIMIT, "%s: %d parts, at most %d are read", c->path, n, PARTS_MAX);
 	m->part = arena_zalloc(&c->arena, (size_t)n * sizeof *m->part);
-	c->file = arena_zalloc(&c->arena, (size_t)n * sizeof *c->file);
+	c->file = arena_zalloc(&c->arena, (size_t)(n + 1) * sizeof *c->file); /* and the projector's */
 	if (!count) {
 		int64_t of;
 
@@ -137,6 +135,9 @@ static int read_arch(struct gguf_model *m, struct container *c, struct err *err)
 		               v ? "is not a string" : "missing");
 	at = v->p;
 	s = gguf_next(&at);
+	if (s.n == 4 && !memcmp(s.p, "clip", 4))
+		return err_set(err, E_ARG, "%s: is a projector file: its tower is read beside the GGUF file of a model",
+		               g->path);
 	m->arch = gguf_arch_find(arena_strndup(&c->arena, s.p, s.n));
 	if (m->arch)
 		return 0;
@@ -162,16 +163,43 @@ static int read_blocks(struct gguf_model *m, struct err *err)
 	return c.code;
 }
 
+/* The tower that was asked for, or the one that lies beside the model: where that cannot be read, the model is one of text
+ * alone. */
+static int open_projector(struct gguf_model *m, struct container *c, struct err *err)
+{
+	struct gguf_projector *p = arena_zalloc(&c->arena, sizeof *p);
+	const char *path = c->tower;
+	struct err why;
+	int code;
+
+	if (path && !*path)
+		path = projector_beside(c->path, &c->arena);
+	if (!path)
+		return 0;
+	code = projector_open(p, path, m, &c->arena, &why);
+	if (!code) {
+		m->seen = p;
+		return 0;
+	}
+	projector_close(p);
+	if (!*c->tower) {
+		log_warn("%s reads text only: the projector file beside it cannot be used: %s", c->path, why.msg);
+		return 0;
+	}
+	if (err)
+		*err = why;
+	return code;
+}
+
 static int open_gguf(struct container *c, struct err *err)
 {
 	struct gguf_model *m = arena_zalloc(&c->arena, sizeof *m);
 	int code;
 
 	c->own = m;
-	code = open_parts(m, c, err);
-	if (!code)
-		code = read_arch(m, c, err);
-	return code ? code : read_blocks(m, err);
+	if ((code = open_parts(m, c, err)) || (code = read_arch(m, c, err)) || (code = read_blocks(m, err)))
+		return code;
+	return open_projector(m, c, err);
 }
 
 /* ---- tensors ---- */
@@ -216,7 +244,7 @@ void gguf_name_of(const struct gguf_model *m, const char *name, struct gguf_name
 		out->n = find_names(gguf_top_names, name, out->name);
 }
 
-static void describe(struct gguf_tensor *t, const struct gguf_info *from, const char *file)
+void gguf_describe(struct gguf_tensor *t, const struct gguf_info *from, const char *file)
 {
 	t->from = from;
 	t->t.file = file;
@@ -251,7 +279,7 @@ static int add_part(struct container *c, struct gguf_tensor *t, const struct ggu
 /* Where gate and up are one stack, binders look for the stack of down beside it. */
 static const char *beside_fused(const struct container *c, const struct gguf_info *t)
 {
-	char fused[NAME_BYTES];
+	char fused[GGUF_NAME_BYTES];
 	int64_t i;
 	int at = 0;
 
@@ -276,7 +304,8 @@ static int add_info(struct container *c, const struct gguf *g, const struct gguf
 	for (int k = 0; k < (n.n ? n.n : 1) && !code; k++) {
 		struct gguf_tensor *t = arena_zalloc(&c->arena, sizeof *t);
 
-		describe(t, from, g->path);
+		gguf_describe(t, from, g->path);
+		t->of = m;
 		code = add_part(c, t, &n, k, err);
 	}
 	return code;
@@ -290,6 +319,7 @@ static int tensors(struct container *c, struct err *err)
 
 	for (int i = 0; i < m->n_part; i++)
 		n += m->part[i].n_info;
+	n += m->seen ? m->seen->n : 0;
 	c->v = arena_alloc(&c->arena, size_mul(GGUF_PER_TENSOR * n + 1, sizeof *c->v));
 	for (int i = 0; i < m->n_part; i++) {
 		for (size_t k = 0; k < m->part[i].n_info && !code; k++)
@@ -300,6 +330,10 @@ static int tensors(struct container *c, struct err *err)
 	for (size_t i = 0; i < c->n && !code; i++)
 		if (!strncmp(c->v[i]->name, "rope_freqs.", 11))
 			c->v[i]->ignored = "rotation: read into the config";
+	if (m->seen)
+		c->file[c->n_file++] = (struct store_file){ m->seen->g.path, m->seen->g.map };
+	for (size_t i = 0; m->seen && i < m->seen->n; i++)
+		c->v[c->n++] = &m->seen->t[i]->t;
 	return code;
 }
 
@@ -308,7 +342,7 @@ static int load(struct container *c, struct tensor *t, struct err *err)
 	struct gguf_tensor *g = (struct gguf_tensor *)t;
 	uint8_t *to = arena_alloc(&c->arena, t->bytes);
 
-	g->fix->fill(c->own, g, to);
+	g->fix->fill(g->of, g, to);
 	t->data = to;
 	return 0;
 }
@@ -319,6 +353,8 @@ static void close_gguf(struct container *c)
 
 	for (int i = 0; m && i < m->n_part; i++)
 		gguf_close(&m->part[i]);
+	if (m && m->seen)
+		projector_close(m->seen);
 }
 
 /* ---- documents ---- */
@@ -333,13 +369,26 @@ static const struct {
 	{ "generation_config.json", gguf_generation_config },
 };
 
+static const char processor[] = "preprocessor_config.json";
+
 static const char *place(struct container *c, const char *name)
 {
-	return arena_printf(&c->arena, "%s (%s of its metadata)", ((struct gguf_model *)c->own)->part[0].path, name);
+	const struct gguf_model *m = c->own;
+
+	if (m->seen && !strcmp(name, processor))
+		return arena_printf(&c->arena, "%s (%s of its metadata)", m->seen->g.path, name);
+	if (m->seen && !strcmp(name, "config.json"))
+		return arena_printf(&c->arena, "%s and %s (%s of their metadata)", m->part[0].path, m->seen->g.path,
+		                    name);
+	return arena_printf(&c->arena, "%s (%s of its metadata)", m->part[0].path, name);
 }
 
 static int document(struct container *c, const char *name, struct buf *out, struct err *err)
 {
+	const struct gguf_model *m = c->own;
+
+	if (m->seen && !strcmp(name, processor))
+		return projector_processor(m->seen, out, err);
 	for (size_t i = 0; i < sizeof documents / sizeof *documents; i++)
 		if (!strcmp(documents[i].name, name))
 			return documents[i].make(c->own, out, err);
@@ -353,6 +402,7 @@ static bool match(const char *path)
 
 const struct container_ops gguf_container = {
 	.name = "gguf",
+	.tower_apart = true,
 	.match = match,
 	.open = open_gguf,
 	.tensors = tensors,

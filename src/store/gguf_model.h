@@ -10,13 +10,17 @@
 #include "store/container.h"
 #include "store/gguf_file.h"
 
+enum { GGUF_NAME_BYTES = 160 }; /* of a tensor's name that is put together */
+
 struct gguf_model;
+struct gguf_projector;
 
 struct gguf_tensor {
 	struct tensor t; /* as the store sees it */
 	const struct gguf_info *from;
-	const struct gguf_fix *fix; /* NULL: as in the file */
-	int part;                   /* index among the tensors that one tensor of the file becomes */
+	const struct gguf_fix *fix;  /* NULL: as in the file */
+	int part;                    /* index among the tensors that one tensor of the file becomes */
+	const struct gguf_model *of; /* whose keys the fix reads */
 };
 
 /* Changes that a converter made to a tensor, to be undone. */
@@ -51,8 +55,12 @@ struct gguf_model {
 	struct gguf *part; /* part[0] has the metadata */
 	int n_part;
 	const struct gguf_arch *arch;
-	int64_t blocks, drafts; /* block_count; how many of them, at the end, are draft heads */
+	int64_t blocks, drafts;      /* block_count; how many of them, at the end, are draft heads */
+	struct gguf_projector *seen; /* the tower, in a file of its own: gguf_projector.h; NULL: none */
 };
+
+/* As the file has it: name, fix and part are left to the caller. */
+void gguf_describe(struct gguf_tensor *t, const struct gguf_info *from, const char *file);
 
 /* gguf_names.c */
 const struct gguf_arch *gguf_arch_find(const char *name); /* NULL: not known */

@@ -27,6 +27,11 @@ static bool ends(const char *s, const char *tail)
 	return n >= m && !strcasecmp(s + n - m, tail);
 }
 
+bool pick_is_projector(const char *name)
+{
+	return ends(name, ".gguf") && strcasestr(name, "mmproj");
+}
+
 /* A later part of a split file. */
 static bool later_part(const char *name)
 {
@@ -49,8 +54,7 @@ static void list(struct files *f, const char *dir, const char *sub)
 		f->safetensors |= !sub && ends(e->d_name, ".safetensors");
 		buf_reset(&path);
 		buf_printf(&path, "%s%s%s", sub ? sub : "", sub ? "/" : "", e->d_name);
-		/* A picture tower lies beside its model. */
-		if (ends(e->d_name, ".gguf") && !later_part(e->d_name) && strncasecmp(e->d_name, "mmproj", 6))
+		if (ends(e->d_name, ".gguf") && !later_part(e->d_name) && !pick_is_projector(e->d_name))
 			f->v[f->n++] = xstrdup(path.p);
 		if (sub || e->d_name[0] == '.')
 			continue;

@@ -93,8 +93,8 @@ static int open_tensors(struct store *st, struct err *err)
 	return code;
 }
 
-int store_open_as(struct store **out, const struct container_ops *ops, const char *path, const char *name,
-                  struct err *err)
+static int open_as(struct store **out, const struct container_ops *ops, const char *path, const char *name,
+                   const char *tower, struct err *err)
 {
 	struct store *st = xcalloc(1, sizeof *st);
 	int code;
@@ -103,7 +103,7 @@ int store_open_as(struct store **out, const struct container_ops *ops, const cha
 	arena_init(&st->arena);
 	st->dir = arena_strndup(&st->arena, path, strlen(path));
 	st->name = name_of(st, name);
-	code = container_open(&st->box, ops, path, err);
+	code = container_open(&st->box, ops, path, tower, err);
 	if (!code)
 		code = read_settings(st, err);
 	if (!code)
@@ -115,7 +115,18 @@ int store_open_as(struct store **out, const struct container_ops *ops, const cha
 	return code;
 }
 
+int store_open_as(struct store **out, const struct container_ops *ops, const char *path, const char *name,
+                  struct err *err)
+{
+	return open_as(out, ops, path, name, NULL, err);
+}
+
 int store_open(struct store **out, const char *model, struct err *err)
+{
+	return store_open_seeing(out, model, NULL, err);
+}
+
+int store_open_seeing(struct store **out, const char *model, const char *tower, struct err *err)
 {
 	struct buf path;
 	int code;
@@ -124,7 +135,7 @@ int store_open(struct store **out, const char *model, struct err *err)
 	buf_init(&path);
 	code = store_locate(model, &path, err);
 	if (!code)
-		code = store_open_as(out, NULL, path.p, model, err);
+		code = open_as(out, NULL, path.p, model, tower, err);
 	buf_fini(&path);
 	return code;
 }

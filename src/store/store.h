@@ -71,6 +71,10 @@ struct store {
  * (HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub,
  * ~/.cache/huggingface/hub).  E_MISSING says where it looked. */
 int store_open(struct store **out, const char *model, struct err *err);
+/* store_open, with the tower of a GGUF model, which is a file of its own: tower names it, and an error says why it cannot be
+ * used; "": the one that lies beside the model, if there is one, and where it cannot be used the log says why.  NULL: as
+ * store_open, which looks for none.  Towers that lie among a model's own files are in every store. */
+int store_open_seeing(struct store **out, const char *model, const char *tower, struct err *err);
 void store_close(struct store *st);
 /* Opens the model at path with the container ops (NULL: the first that matches); name is the user's name for it. */
 int store_open_as(struct store **out, const struct container_ops *ops, const char *path, const char *name,

@@ -42,10 +42,11 @@ def safetensors(path):
 
 
 class File:
-    def __init__(self, arch):
+    def __init__(self, arch, tokenizer="none"):
         self.arch, self.pairs, self.tensors = arch, [], []
         self.put("general.architecture", arch)
-        self.put("tokenizer.ggml.model", "none")
+        if tokenizer:
+            self.put("tokenizer.ggml.model", tokenizer)
 
     def put(self, key, v):
         key = key if key.startswith(("general.", "tokenizer.")) else self.arch + "." + key
@@ -59,17 +60,24 @@ class File:
             value = struct.pack("<I", 8) + text(v)
         elif isinstance(v, bytes):
             value = struct.pack("<IIQ", 9, 5, len(v) // 4) + v
+        elif isinstance(v[0], float):
+            value = struct.pack("<IIQ", 9, 6, len(v)) + struct.pack("<%df" % len(v), *v)
+        elif isinstance(v[0], str):
+            value = struct.pack("<IIQ", 9, 8, len(v)) + b"".join(text(s) for s in v)
         else:
             value = struct.pack("<IIQ", 9, 7, len(v)) + bytes(v)
         self.pairs.append(text(key) + value)
 
     def add(self, name, v):
-        self.tensors.append((name, np.ascontiguousarray(v, "<f4")))
+        """As float32; or as bfloat16, where its bits are given as 16-bit numbers."""
+        v = np.asarray(v)
+        self.tensors.append((name, np.ascontiguousarray(v, "<u2" if v.dtype == "<u2" else "<f4")))
 
     def write(self, path):
         at, infos = 0, b""
         for name, v in self.tensors:
-            infos += text(name) + struct.pack("<I", v.ndim) + struct.pack("<%dQ" % v.ndim, *v.shape[::-1]) + struct.pack("<IQ", 0, at)
+            kind = 30 if v.dtype == "<u2" else 0
+            infos += text(name) + struct.pack("<I", v.ndim) + struct.pack("<%dQ" % v.ndim, *v.shape[::-1]) + struct.pack("<IQ", kind, at)
             at += -(-v.nbytes // 32) * 32
         head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.pairs)) + b"".join(self.pairs) + infos
         with open(path, "wb") as f:
@@ -79,7 +87,8 @@ class File:
 
 
 def text(s):
-    return struct.pack("<Q", len(s)) + s.encode()
+    s = s.encode()
+    return struct.pack("<Q", len(s)) + s
 
 
 def paired(w, heads):

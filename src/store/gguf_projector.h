@@ -1,0 +1,66 @@
+/* gguf_projector.h - a projector file ("mmproj-*.gguf"): the tower of a model whose text is in another GGUF file.  Inside
+ * src/store/.
+ *
+ * general.architecture is "clip"; keys are clip.vision.*, tensors v.* and mm.*.  clip.projector_type says what it is; each
+ * type that is read has a line of names and a writer of `vision_config` in gguf_projector_forms.c.  What the tower of a
+ * folder has, a projector has under Hugging Face's names: no tower knows which it reads. */
+#ifndef STORE_GGUF_PROJECTOR_H
+#define STORE_GGUF_PROJECTOR_H
+
+#include "store/gguf_conf.h"
+
+enum { PROJECTOR_ARCHS = 4, PROJECTOR_MARKS = 2 };
+
+/* Behind "v.blk.N.", "v.deepstack.N." or whole.  One that ends with a dot stands for every tensor that begins so, and hf for
+ * what is put in place of that beginning.  hf NULL: its elements are listed with another tensor. */
+struct projector_name {
+	const char *gguf, *hf;
+	const struct gguf_fix *fix;
+};
+
+struct projector_form {
+	const char *type; /* clip.projector_type */
+	/* Models that it is of: the architecture of their file; model_type of the whole, and of the text where that is not the
+	 * architecture's own. */
+	struct {
+		const char *arch, *whole, *text;
+	} of[PROJECTOR_ARCHS];
+	const char *block; /* "model.visual.blocks.": the number of the block and a dot follow */
+	const struct projector_name *top, *in_block;
+	bool old_names; /* files from before 2025 call the way up of an MLP down, and the other way round */
+	/* Tokens by their text, of which the first stands for a row of an image; and the members of config.json that have their
+	 * ids. */
+	struct {
+		const char *text, *member;
+	} token[PROJECTOR_MARKS];
+	/* Members of vision_config, of config.json around it, and of text_config; the last two may be NULL.  c reads the keys
+	 * of the projector, text those of the model. */
+	void (*vision)(struct gguf_conf *c);
+	void (*around)(struct gguf_conf *c);
+	void (*text)(struct gguf_conf *text);
+	/* Members of preprocessor_config.json; NULL: mean and deviation as the file has them. */
+	void (*processor)(struct gguf_conf *c);
+};
+extern const struct projector_form projector_forms[]; /* ends with .type NULL */
+
+struct gguf_projector {
+	struct gguf g;
+	struct gguf_model m; /* keys of c are those of clip.vision */
+	const struct projector_form *form;
+	int which; /* of form->of */
+	int32_t token[PROJECTOR_MARKS];
+	struct gguf_tensor **t;
+	size_t n;
+};
+
+/* The one projector file beside the model at path, in a; NULL: there is none, or there are several, which is logged. */
+const char *projector_beside(const char *path, struct arena *a);
+/* Opens it, checks that it is one for the model text, and lists its tensors.  To be closed also after an error. */
+int projector_open(struct gguf_projector *p, const char *path, const struct gguf_model *text, struct arena *a,
+                   struct err *err);
+void projector_close(struct gguf_projector *p);
+
+/* preprocessor_config.json */
+int projector_processor(const struct gguf_projector *p, struct buf *out, struct err *err);
+
+#endif
