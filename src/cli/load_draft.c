@@ -127,7 +127,7 @@ int drafts_bind(struct drafts *d, const struct options *o, const struct model *m
 		return rc;
 	rc = bind_own(d, m, st, &why);
 	if (!rc || o->draft_kind != DRAFT_HEAD) {
-		if (rc && rc != E_MISSING && rc != E_UNSUPPORTED)
+		if (rc && rc != E_MISSING)
 			log_warn("drafting without the model's draft head: %s", why.msg);
 		return 0;
 	}

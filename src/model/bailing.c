@@ -20,6 +20,7 @@
 #include "model/families.h"
 #include "model/kda.h"
 #include "model/mla.h"
+#include "model/mtp.h"
 #include "model/stack.h"
 #include "model/work.h"
 
@@ -267,8 +268,30 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		stack_end_layer(s, i);
 	}
 	if (!b.code)
-		stack_ignore_layers(s, &b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
+		mtp_ignore_behind(&b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
 	return b.code ? b.code : c.code;
+}
+
+static int bind_head(struct model *m, const struct model *of, struct store *st, struct err *err)
+{
+	struct mtp_form form = mtp_behind;
+	struct stack *s = (struct stack *)m;
+	struct binder b = { .st = st, .m = m, .err = err };
+	struct conf c = decoder_conf(st, err);
+	struct plan p = { 0 };
+	int layer;
+
+	read_config(s, &c, &p);
+	if (c.code)
+		return c.code;
+	form.norm = "final_layernorm";
+	form.embed = "word_embeddings";
+	p.group = 1; /* all its layers are full ones */
+	p.mla.first = p.attn.op.first = 1;
+	layer = mtp_bind(&b, &s->trunk, of, &form, 1);
+	stack_room(s, 2);
+	bind_layer(s, &b, &p, layer);
+	return b.code;
 }
 
 static const char *const arch[] = { "bailing_moe_linear", "bailing_hybrid", NULL };
@@ -279,4 +302,5 @@ const struct model_ops bailing_ops = {
 	.bind = bind,
 	.forward = stack_forward,
 	.work_floats = stack_work_floats,
+	.bind_head = bind_head,
 };

@@ -90,27 +90,44 @@ void decoder_bind(struct binder *b, struct decoder *d, const struct decoder_plan
 	struct shape *s = &d->m.shape;
 
 	trunk_bind(b, &d->trunk, s->vocab, s->hidden, p->tied, d->eps, norm_add);
-	d->layer = arena_zalloc(&d->m.arena, size_mul((size_t)s->layers, sizeof *d->layer));
-	s->experts = p->moe.experts;
-	s->experts_used = p->moe.top_k;
+	decoder_room(d, p, s->layers);
+}
+
+void decoder_room(struct decoder *d, const struct decoder_plan *p, int layers)
+{
+	d->layer = arena_zalloc(&d->m.arena, size_mul((size_t)layers, sizeof *d->layer));
+	d->m.shape.experts = p->moe.experts;
+	d->m.shape.experts_used = p->moe.top_k;
+}
+
+static void bind_attention(struct binder *b, struct decoder *d, struct decoder_layer *y, const struct attention_form *f,
+                           int i)
+{
+	attention_bind(b, &y->attn, f, i);
+	if (!f->no_kv && !b->code)
+		b->code = attention_keep(&d->m, f, &y->kv, b->err);
 }
 
 void decoder_bind_attention(struct binder *b, struct decoder *d, const struct attention_form *f, int i)
 {
-	attention_bind(b, &d->layer[i].attn, f, i);
-	if (!f->no_kv && !b->code)
-		b->code = attention_keep(&d->m, f, &d->layer[i].kv, b->err);
+	bind_attention(b, d, &d->layer[i], f, i);
 }
 
 void decoder_bind_layer(struct binder *b, struct decoder *d, const struct decoder_plan *p, int i, bool dense)
 {
-	struct decoder_layer *y = &d->layer[i];
 	struct attention_form f = decoder_attention(p, i);
+
+	decoder_bind_into(b, d, p, &d->layer[i], &f, i, dense);
+}
+
+void decoder_bind_into(struct binder *b, struct decoder *d, const struct decoder_plan *p, struct decoder_layer *y,
+                       const struct attention_form *f, int i, bool dense)
+{
 	int hidden = d->m.shape.hidden;
 
-	y->norm_attn = bind_floats(b, hidden, f.norm_add, "layers.%d.input_layernorm.weight", i);
-	y->norm_ffn = bind_floats(b, hidden, f.norm_add, "layers.%d.post_attention_layernorm.weight", i);
-	decoder_bind_attention(b, d, &f, i);
+	y->norm_attn = bind_floats(b, hidden, f->norm_add, "layers.%d.input_layernorm.weight", i);
+	y->norm_ffn = bind_floats(b, hidden, f->norm_add, "layers.%d.post_attention_layernorm.weight", i);
+	bind_attention(b, d, y, f, i);
 	if (p->moe.experts && !dense) {
 		ffn_bind_moe(b, &y->ffn, hidden, &p->moe, i);
 		d->m.shape.layers_moe++;

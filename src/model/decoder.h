@@ -68,6 +68,11 @@ void decoder_bind_attention(struct binder *b, struct decoder *d, const struct at
 /* input_layernorm and post_attention_layernorm as norms before the blocks; attention; a dense MLP unless the plan
  * has experts and layer i is not `dense`. */
 void decoder_bind_layer(struct binder *b, struct decoder *d, const struct decoder_plan *p, int i, bool dense);
+/* Of a draft head, whose trunk mtp_bind binds: memory for its layers; one of them, from layer i of the file, with
+ * attention of form f. */
+void decoder_room(struct decoder *d, const struct decoder_plan *p, int layers);
+void decoder_bind_into(struct binder *b, struct decoder *d, const struct decoder_plan *p, struct decoder_layer *y,
+                       const struct attention_form *f, int i, bool dense);
 /* Tensors of towers and draft heads are not read. */
 void decoder_ignore(struct store *st);
 

@@ -9,6 +9,7 @@
 #include "model/decoder.h"
 #include "model/families.h"
 #include "model/mla.h"
+#include "model/mtp.h"
 
 struct plan {
 	struct mla_form attn;
@@ -84,8 +85,26 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		stack_end_layer(s, i);
 	}
 	if (!b.code)
-		stack_ignore_layers(s, &b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
+		mtp_ignore_behind(&b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
 	return b.code ? b.code : c.code;
+}
+
+static int bind_head(struct model *m, const struct model *of, struct store *st, struct err *err)
+{
+	struct stack *s = (struct stack *)m;
+	struct binder b = { .st = st, .m = m, .err = err };
+	struct conf c = decoder_conf(st, err);
+	struct plan p = { 0 };
+	int layer;
+
+	read_config(s, &c, &p);
+	if (c.code)
+		return c.code;
+	p.attn.first = 1;
+	layer = mtp_bind(&b, &s->trunk, of, &mtp_behind, 1);
+	stack_room(s, 2);
+	bind_layer(s, &b, &p, layer);
+	return b.code;
 }
 
 static const char *const arch[] = { "deepseek_v3", "kimi_k2", "glm4_moe_lite", NULL };
@@ -96,4 +115,5 @@ const struct model_ops deepseek_ops = {
 	.bind = bind,
 	.forward = stack_forward,
 	.work_floats = stack_work_floats,
+	.bind_head = bind_head,
 };

@@ -211,6 +211,7 @@ struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_
 		               .dim = f->rope + f->kv_lora,
 		               .scale = f->scale,
 		               .eps = f->norm_eps,
+		               .first = f->first,
 		               .rope = f->turn,
 		               .norm_from = f->rope,
 		               .v_is_key = true };

@@ -23,6 +23,7 @@ struct mla_form {
 	struct rope turn; /* of the rope dims */
 	/* Outputs of g_proj, whose sigmoid multiplies the values before o_proj: heads, or heads * values; 0: no gate. */
 	int gates;
+	int first;               /* no row sees positions before it (struct attn) */
 	const char *at, *o_proj; /* the block's name in its layer, "self_attn", and a name in it; NULL: "o_proj" */
 };
 

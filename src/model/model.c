@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "cache/kinds.h"
 #include "model/head.h"
+#include "model/mtp.h"
 
 enum { PAGE_ROWS = 64 }; /* positions per KV page: the step of allocation, see docs/design.md */
 
@@ -110,19 +111,24 @@ int model_bind(struct model **out, struct store *st, struct err *err)
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err)
 {
 	const struct head_kind *kind = head_kind_of(st);
-	int code;
+	struct shape before = { 0 }, *s;
+	int code, *uses;
 
 	*out = NULL;
 	if (!kind && !of->ops->bind_head)
-		return err_set(err, E_UNSUPPORTED, "%s: no draft head is known for model_type %s", st->dir, of->arch);
-	code = (kind ? kind->bind : of->ops->bind_head)(out, of, st, err);
+		return err_set(err, E_MISSING, "%s: no draft head is known for model_type %s", st->dir, of->arch);
+	count(&before, st);
+	uses = store_uses(st);
+	code = (kind ? kind->bind : mtp_open)(out, of, st, err);
+	store_uses_end(st, uses, code);
 	if (code)
 		return code;
-	(*out)->st = st;
-	if (st != of->st) {
-		count(&(*out)->shape, st);
+	s = &(*out)->shape;
+	count(s, st);
+	s->params -= before.params;
+	s->weight_bytes -= before.weight_bytes;
+	if (st != of->st)
 		store_report(st);
-	}
 	return 0;
 }
 

@@ -81,9 +81,9 @@ struct model_ops {
 	void (*forward)(struct model *, struct pass *);
 	/* Floats of work memory forward needs for n_row rows and n_logit logits. */
 	size_t (*work_floats)(const struct model *, int n_row, int n_logit);
-	/* Optional: the draft head in st, which reads the model's hidden rows and shares
-	 * its embedding and output matrix.  E_MISSING when st has none. */
-	int (*bind_head)(struct model **out, const struct model *of, struct store *st, struct err *err);
+	/* Optional: as bind, makes m, zeroed and of this size, the model's own draft head from st (mtp.h).  E_MISSING when st
+	 * has none. */
+	int (*bind_head)(struct model *m, const struct model *of, struct store *st, struct err *err);
 	/* Optional, of a head that guesses blocks: adds to a guess's logits, host memory, what the token before it says.
 	 * p: a pass that is over, whose work memory is used. */
 	void (*lean)(struct model *, const struct pass *p, int32_t token, float *logits);
@@ -122,7 +122,7 @@ int model_bind_as(struct model **out, const struct model_ops *ops, const char *a
 /* The draft head of a bound model, from its own folder or another one: multi-token prediction, EAGLE-3, DFlash or
  * an assistant, ops->arch[0] says which.  A model of its own with a row of keys and values per token, made of what the model gave
  * for the token before (shape.head), of which it carries the last along (model_carried).  To be attached like any, and
- * closed before `of`.  E_MISSING: st has none.  E_UNSUPPORTED: this architecture has none, or it is not for this model. */
+ * closed before `of`.  E_MISSING: st has none that is known.  E_UNSUPPORTED: it cannot be read, or is not for this model. */
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err);
 /* Does the folder hold a draft head alone, and no model? */
 bool model_only_head(const struct store *st);

@@ -11,6 +11,7 @@
 #include "model/decoder.h"
 #include "model/families.h"
 #include "model/mamba.h"
+#include "model/mtp.h"
 #include "model/work.h"
 
 struct plan {
@@ -19,8 +20,10 @@ struct plan {
 	struct ffn_form mlp;
 	struct moe_form moe;
 	int latent; /* width of the mixture's input; 0: the model's */
-	char *kind; /* [layers] M, *, - or E */
+	char *kind; /* [n_kind] of its layers: M, *, - or E */
+	int n_kind;
 	bool tied;
+	bool draft; /* of the draft head's layers */
 };
 
 /* ---- config ---- */
@@ -40,27 +43,36 @@ static char kind_of(const char *name)
 	return 0;
 }
 
+/* Letters as a pattern, or names in a list: of the model's layers, or of its draft head's. */
 static void read_kinds(struct conf *c, struct plan *p, int layers, struct arena *a)
 {
-	const char *pattern = conf_str_or(c, "hybrid_override_pattern", NULL);
-	const struct json *list = conf_get(c, "layers_block_type");
+	const char *key = p->draft ? "mtp_hybrid_override_pattern" : "hybrid_override_pattern";
+	const char *pattern = conf_str_or(c, key, NULL), *known = p->draft ? "*-E" : "M*-E";
+	const struct json *list = conf_get(c, p->draft ? "mtp_layers_block_type" : "layers_block_type");
+	size_t n;
 
-	if (!list)
+	if (!list && !p->draft)
 		list = conf_get(c, "layer_types");
 	if (c->code)
 		return;
-	p->kind = arena_zalloc(a, (size_t)layers);
-	if ((pattern ? strlen(pattern) : json_len(list)) != (size_t)layers) {
-		conf_fail(c, E_FORMAT,
-		          "hybrid_override_pattern or layers_block_type: %zu layers, num_hidden_layers is %d",
-		          pattern ? strlen(pattern) : json_len(list), layers);
+	n = pattern ? strlen(pattern) : json_len(list);
+	if (p->draft && !n)
+		conf_fail(c, E_MISSING, "%s: missing: no draft head", key);
+	else if (p->draft ? n > CONF_LAYERS_MAX : n != (size_t)layers)
+		conf_fail(c, E_FORMAT, "%s or a list of its kinds: %zu layers, %d are read", key, n,
+		          p->draft ? CONF_LAYERS_MAX : layers);
+	if (c->code)
 		return;
-	}
-	for (int i = 0; i < layers; i++) {
+	p->n_kind = (int)n;
+	p->kind = arena_zalloc(a, n);
+	for (int i = 0; i < p->n_kind; i++) {
 		p->kind[i] = pattern ? pattern[i] : kind_of(json_str(json_at(list, (size_t)i), NULL));
-		if (!p->kind[i] || !strchr("M*-E", p->kind[i]))
-			conf_fail(c, E_UNSUPPORTED, "layer %d is of a kind that is not known; known: M, *, -, E", i);
+		if (!p->kind[i] || !strchr(known, p->kind[i]))
+			conf_fail(c, E_UNSUPPORTED, "%s: layer %d is of a kind that is not done; done: %s", key, i,
+			          known);
 	}
+	if (p->draft && !c->code && !memchr(p->kind, '*', n))
+		conf_fail(c, E_UNSUPPORTED, "%s: a draft head without attention is not done", key);
 }
 
 static void read_moe(struct conf *c, struct plan *p)
@@ -118,12 +130,12 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	read_kinds(c, p, h->layers, &s->m.arena);
 	if (c->code)
 		return;
-	if (memchr(p->kind, '*', (size_t)h->layers))
+	if (memchr(p->kind, '*', (size_t)p->n_kind))
 		stack_read_attention(s, c, &p->attn);
 	p->attn.at = "mixer";
-	if (memchr(p->kind, 'M', (size_t)h->layers))
+	if (memchr(p->kind, 'M', (size_t)p->n_kind))
 		read_mamba(c, p);
-	if (memchr(p->kind, 'E', (size_t)h->layers))
+	if (memchr(p->kind, 'E', (size_t)p->n_kind))
 		read_moe(c, p);
 }
 
@@ -214,7 +226,33 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		stack_end_layer(s, i);
 	}
 	if (!b.code)
-		store_ignore(st, "mtp.", "draft head: not read by this version");
+		mtp_ignore_apart(st);
+	return b.code;
+}
+
+/* Its layers have kinds of their own, and share all sizes with the model's. */
+static int bind_head(struct model *m, const struct model *of, struct store *st, struct err *err)
+{
+	static const struct mtp_form form = { .proj = "eh_proj",
+		                              .norm_embed = "enorm",
+		                              .norm_given = "hnorm",
+		                              .norm = "final_layernorm",
+		                              .embed = "embeddings",
+		                              .head = "lm_head",
+		                              .apart = true };
+	struct stack *s = (struct stack *)m;
+	struct binder b = { .st = st, .m = m, .err = err };
+	struct conf c = decoder_conf(st, err);
+	struct plan p = { .draft = true };
+
+	read_config(s, &c, &p);
+	if (c.code)
+		return c.code;
+	p.attn.op.first = 1;
+	stack_room(s, p.n_kind);
+	mtp_bind(&b, &s->trunk, of, &form, p.n_kind);
+	for (int i = 0; i < p.n_kind && !b.code; i++)
+		bind_layer(s, &b, &p, i);
 	return b.code;
 }
 
@@ -226,4 +264,5 @@ const struct model_ops nemotron_h_ops = {
 	.bind = bind,
 	.forward = stack_forward,
 	.work_floats = stack_work_floats,
+	.bind_head = bind_head,
 };

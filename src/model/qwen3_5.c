@@ -23,6 +23,7 @@
 #include "model/conf.h"
 #include "model/families.h"
 #include "model/ffn.h"
+#include "model/mtp.h"
 #include "model/rotary.h"
 #include "model/trunk.h"
 #include "model/work.h"
@@ -318,12 +319,10 @@ static void ignore_the_rest(struct store *st)
 	static const char *const vision[] = {
 		"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "model.language_model.visual.",
 	};
-	static const char *const drafts[] = { "mtp.", "model.mtp.", "language_model.mtp." };
 
 	for (size_t i = 0; i < sizeof vision / sizeof *vision; i++)
 		store_ignore(st, vision[i], "vision tower: read when there are images");
-	for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++)
-		store_ignore(st, drafts[i], "draft head: read when it is asked to draft");
+	mtp_ignore_apart(st);
 }
 
 static int bind(struct model *m, struct store *st, struct err *err)
@@ -381,7 +380,7 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 		most = work_max(most, y->full ? attention_floats(&y->attn, n_row) : mixer_floats(q, n_row));
 		most = work_max(most, ffn_floats(&y->ffn, n_row));
 	}
-	return 2 * work_floats_of(n_row, m->shape.hidden) + most;
+	return trunk_begin_floats(&q->trunk, n_row) + work_floats_of(n_row, m->shape.hidden) + most;
 }
 
 static void mixer_forward(const struct qwen *q, struct pass *p, const struct layer *y, float *x, const float *h,
@@ -436,151 +435,41 @@ static void forward(struct model *m, struct pass *p)
 	trunk_end(p, &q->trunk, x);
 }
 
-/* ---- the draft head (multi-token prediction) ----
- *
- *     x = fc [rms0(E[token]) | rms0(given)];  one layer with attention;  hidden = rms0(x)
- *
- * given is the model's hidden of the token before, so the logits are of the token
- * after.  Fed its own hidden, it guesses on. */
+/* ---- the draft head: one full layer ---- */
 
-struct head {
-	struct qwen q; /* one layer; embedding and output matrix are the model's */
-	struct weight fc;
-	const float *norm_embed, *norm_given;
-	int32_t *twine; /* [2 * step_rows] rows of two matrices taken in turn; made at the first step */
-};
-
-static size_t head_floats(const struct model *m, int n_row, int n_logit)
+static int bind_head(struct model *m, const struct model *of, struct store *st, struct err *err)
 {
-	const struct head *d = (const struct head *)m;
-	const struct layer *y = d->q.layer;
-	size_t wide = 2 * work_floats_of(n_row, 2 * m->shape.hidden);
-	size_t most = work_max(attention_floats(&y->attn, n_row), ffn_floats(&y->ffn, n_row));
-
-	most = work_max(most, work_floats_of(n_row, m->shape.hidden) + work_floats_of(n_logit, m->shape.hidden));
-	return 2 * work_floats_of(n_row, m->shape.hidden) + work_max(wide, most);
-}
-
-static void head_forward(struct model *m, struct pass *p)
-{
-	struct head *d = (struct head *)m;
-	const struct backend_ops *ops = p->be->ops;
-	const struct layer *y = d->q.layer;
-	int hidden = m->shape.hidden, n = p->n_row;
-	size_t rows = (size_t)n * (size_t)hidden, mark;
-	float *x, *h, *both, *in;
-	struct linear fc = { &d->fc, NULL, (size_t)hidden, NULL, false };
-	struct linear out = { &d->q.trunk.head, p->logits, (size_t)m->shape.vocab, NULL, false };
-
-	if (!d->twine)
-		d->twine = arena_alloc(&m->arena, 2 * (size_t)m->opts.step_rows * sizeof *d->twine);
-	for (int i = 0; i < n; i++) {
-		d->twine[2 * i] = i;
-		d->twine[2 * i + 1] = n + i;
-	}
-	pass_reset(p);
-	x = pass_floats(p, rows);
-	h = pass_floats(p, rows);
-	mark = p->work_used;
-	both = pass_floats(p, 2 * rows);
-	in = pass_floats(p, 2 * rows);
-	ops->embed(p, x, &d->q.trunk.embed);
-	ops->norm(p, both, x, n, hidden, d->norm_embed, d->q.eps);
-	ops->norm(p, both + rows, p->given, n, hidden, d->norm_given, d->q.eps);
-	ops->gather(p, in, both, d->twine, 2 * n, hidden);
-	fc.out = x;
-	ops->linear(p, &fc, 1, in, n, 2 * hidden);
-	p->work_used = mark;
-	ops->norm(p, h, x, n, hidden, y->norm_in, d->q.eps);
-	attention_forward(p, &y->attn, x, true, h, paged_view(m->kv[0]), 0);
-	ops->norm(p, h, x, n, hidden, y->norm_post, d->q.eps);
-	ffn_forward(p, &y->ffn, x, true, h);
-	h = p->hidden ? p->hidden : pass_floats(p, rows);
-	ops->norm(p, h, x, n, hidden, d->q.trunk.norm, d->q.eps);
-	if (!p->n_logit)
-		return;
-	in = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
-	ops->gather(p, in, h, p->logit_row, p->n_logit, hidden);
-	ops->linear(p, &out, 1, in, p->n_logit, hidden);
-}
-
-static const char *const head_arch[] = { "mtp", NULL };
-
-static const struct model_ops head_ops = {
-	.arch = head_arch,
-	.size = sizeof(struct head),
-	.forward = head_forward,
-	.work_floats = head_floats,
-};
-
-/* In the model's folder under mtp., in a folder of its own perhaps without. */
-static const char *const head_prefix[] = { "mtp.", "model.mtp.", "language_model.mtp.", "", NULL };
-
-static int head_config(struct head *d, const struct model *of, struct store *st, struct plan *p, struct err *err)
-{
-	struct qwen *q = &d->q;
-	struct shape *s = &q->m.shape;
+	struct mtp_form form = { .proj = "fc",
+		                 .norm_embed = "pre_fc_norm_embedding",
+		                 .norm_given = "pre_fc_norm_hidden",
+		                 .norm = "norm",
+		                 .embed = "embed_tokens",
+		                 .head = "lm_head",
+		                 .apart = true,
+		                 .outside = true,
+		                 .norm_add = ((const struct qwen *)of)->norm_add };
+	struct qwen *q = (struct qwen *)m;
+	struct binder b = { .st = st, .m = m, .err = err };
 	struct conf c = { .j = st->text,
 		          .file = st->config_path,
 		          .where = st->text == st->config ? "" : "text_config.",
 		          .err = err };
-	struct conf own = c;
+	struct plan p = { 0 };
 
-	read_config(q, &c, p);
+	read_config(q, &c, &p);
+	if (conf_int_or(&c, "mtp_num_hidden_layers", 1, 0, CONF_LAYERS_MAX) > 1)
+		conf_fail(&c, E_UNSUPPORTED, "mtp_num_hidden_layers: a draft head of several layers is not done");
 	if (c.code)
 		return c.code;
-	if (conf_int_or(&own, "mtp_num_hidden_layers", 1, 0, CONF_LAYERS_MAX) > 1)
-		conf_fail(&own, E_UNSUPPORTED, "mtp_num_hidden_layers: a draft head of several layers is not done");
-	if (own.code)
-		return own.code;
-	if (s->hidden != of->shape.hidden || s->vocab != of->shape.vocab)
-		return err_set(err, E_UNSUPPORTED,
-		               "%s: a draft head for %d dimensions and %d tokens; the model has %d and %d",
-		               st->config_path, s->hidden, s->vocab, of->shape.hidden, of->shape.vocab);
-	s->layers = 1;
-	s->layers_rec = 0;
-	shape_kv_plain(s, 1, p->attn.op.heads_kv, p->attn.op.dim);
-	s->layers_moe = p->sparse[0];
-	s->state = (struct state_shape){ 0 };
-	s->carry = s->hidden;
-	s->head.vocab = s->vocab;
-	return 0;
-}
-
-static int bind_head(struct model **out, const struct model *of, struct store *st, struct err *err)
-{
-	const struct qwen *q = (const struct qwen *)of;
-	struct head *d = xcalloc(1, sizeof *d);
-	struct binder b = { .st = st, .m = &d->q.m, .err = err };
-	struct plan p = { 0 };
-	int hidden = of->shape.hidden;
-
-	d->q.m.ops = &head_ops;
-	d->q.m.arch = of->arch; /* as the config is read */
-	arena_init(&d->q.m.arena);
-	arena_init(&d->q.m.vectors);
-	d->q.trunk = q->trunk;
-	b.prefix = store_prefix(st, head_prefix, "fc.weight");
-	if (!b.prefix)
-		b.code = err_set(err, E_MISSING, "%s: no draft head: mtp.fc.weight is not there", st->dir);
-	else
-		b.code = head_config(d, of, st, &p, err);
-	if (!b.code) {
-		p.norm_add = p.attn.norm_add = q->norm_add;
-		d->q.layer = arena_zalloc(&b.m->arena, sizeof *d->q.layer);
-		p.full[0] = true;
-		bind_weight(&b, &d->fc, hidden, 2 * hidden, "fc");
-		d->norm_embed = bind_floats(&b, hidden, p.norm_add, "pre_fc_norm_embedding.weight");
-		d->norm_given = bind_floats(&b, hidden, p.norm_add, "pre_fc_norm_hidden.weight");
-		d->q.trunk.norm = bind_floats(&b, hidden, p.norm_add, "norm.weight");
-		bind_layer(&b, &d->q, &p, 0, 0);
-	}
-	if (b.code) {
-		model_close(&d->q.m);
-		return b.code;
-	}
-	*out = &d->q.m;
-	return 0;
+	p.norm_add = p.attn.norm_add = form.norm_add;
+	p.attn.op.first = 1;
+	p.full[0] = true;
+	mtp_bind(&b, &q->trunk, of, &form, 1);
+	m->shape.layers_moe = p.sparse[0];
+	shape_kv_plain(&m->shape, 1, p.attn.op.heads_kv, p.attn.op.dim);
+	q->layer = arena_zalloc(&m->arena, sizeof *q->layer);
+	bind_layer(&b, q, &p, 0, 0);
+	return b.code;
 }
 
 static const char *const arch[] = { "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", NULL };

@@ -7,11 +7,11 @@
  *
  * Half of a head rotates.  GLM's first layers are dense, and it has a shared expert; MiniMax has norms of queries and
  * keys over all heads of a row. */
-#include <stdio.h>
 #include <string.h>
 
 #include "model/decoder.h"
 #include "model/families.h"
+#include "model/mtp.h"
 
 struct plan {
 	struct decoder_plan all;
@@ -92,15 +92,6 @@ static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 		          p->all.moe.groups_used, p->all.moe.experts / p->all.moe.groups);
 }
 
-/* GLM keeps its draft head as a layer behind the last. */
-static void ignore_draft(struct store *st, const struct binder *b, int layers)
-{
-	char name[120];
-
-	snprintf(name, sizeof name, "%slayers.%d.", b->prefix, layers);
-	store_ignore(st, name, "draft head: not read by this version");
-}
-
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct decoder *d = (struct decoder *)m;
@@ -115,7 +106,25 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		decoder_bind_layer(&b, d, &p.all, i, i < p.dense);
 	if (!b.code)
-		ignore_draft(st, &b, m->shape.layers);
+		mtp_ignore_behind(&b, conf_int_or(&c, "num_nextn_predict_layers", 1, 0, 64));
+	return b.code ? b.code : c.code;
+}
+
+static int bind_head(struct model *m, const struct model *of, struct store *st, struct err *err)
+{
+	struct decoder *d = (struct decoder *)m;
+	struct binder b = { .st = st, .m = m, .err = err };
+	struct conf c = decoder_conf(st, err);
+	struct plan p = { 0 };
+	int layer;
+
+	read_config(d, &c, &p);
+	if (c.code)
+		return c.code;
+	p.all.attn.op.first = 1;
+	layer = mtp_bind(&b, &d->trunk, of, &mtp_behind, 1);
+	decoder_room(d, &p.all, 1);
+	decoder_bind_into(&b, d, &p.all, &d->layer[0], &p.all.attn, layer, false);
 	return b.code;
 }
 
@@ -127,4 +136,5 @@ const struct model_ops sigmoid_moe_ops = {
 	.bind = bind,
 	.forward = decoder_forward,
 	.work_floats = decoder_work_floats,
+	.bind_head = bind_head,
 };

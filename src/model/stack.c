@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "cache/kinds.h"
 #include "model/work.h"
@@ -34,11 +33,16 @@ void stack_read_attention(struct stack *s, struct conf *c, struct attention_form
 	f->bias_qkv = f->bias_o = conf_bool_or(c, "attention_bias", false);
 }
 
+void stack_room(struct stack *s, int blocks)
+{
+	s->block = arena_zalloc(&s->m.arena, size_mul((size_t)blocks, sizeof *s->block));
+}
+
 void stack_init(struct stack *s, struct binder *b, int blocks, const struct trunk_names *names, bool tied)
 {
 	static const struct trunk_names usual = { "embed_tokens", "norm" };
 
-	s->block = arena_zalloc(&s->m.arena, size_mul((size_t)blocks, sizeof *s->block));
+	stack_room(s, blocks);
 	trunk_bind_as(b, &s->trunk, names ? names : &usual, s->m.shape.vocab, s->m.shape.hidden, tied, s->trunk.eps, 0);
 }
 
@@ -131,17 +135,6 @@ struct ffn *stack_ffn(struct block *b)
 {
 	assert(b->ops == &ffn_block);
 	return b->own;
-}
-
-void stack_ignore_layers(struct stack *s, struct binder *b, int n)
-{
-	char *name;
-
-	for (int i = s->m.shape.layers; i < s->m.shape.layers + n && !b->code; i++) {
-		name = arena_alloc(&s->m.arena, 64);
-		snprintf(name, 64, "%slayers.%d.", b->prefix, i);
-		store_ignore(b->st, name, "draft head: not read by this version");
-	}
 }
 
 /* ---- forward ---- */

@@ -57,6 +57,8 @@ void stack_read_attention(struct stack *s, struct conf *c, struct attention_form
 /* Allocates memory for at most `blocks` blocks, which the family adds, and binds embedding, last norm and output matrix,
  * tied or not, under these names (NULL: embed_tokens and norm).  Set shape and trunk.eps before; an error stays in b. */
 void stack_init(struct stack *s, struct binder *b, int blocks, const struct trunk_names *names, bool tied);
+/* Memory for blocks alone, for a draft head, whose trunk mtp_bind binds. */
+void stack_room(struct stack *s, int blocks);
 struct block *stack_add(struct stack *s, const struct block_ops *ops, void *own, const float *norm);
 /* The block added last is the last of layer i. */
 void stack_end_layer(struct stack *s, int i);
@@ -72,9 +74,6 @@ struct block *stack_add_moe(struct stack *s, struct binder *b, const struct moe_
 /* A block around a feed-forward part that is bound already. */
 struct block *stack_add_ready(struct stack *s, struct ffn *f, const float *norm);
 struct ffn *stack_ffn(struct block *b);
-
-/* Marks the n layers after the last one as draft heads, whose tensors are not read. */
-void stack_ignore_layers(struct stack *s, struct binder *b, int n);
 
 size_t stack_work_floats(const struct model *m, int n_row, int n_logit);
 void stack_forward(struct model *m, struct pass *p);

@@ -31,6 +31,22 @@ void trunk_norm(struct pass *p, const struct trunk *t, float *out, const float *
 		p->be->ops->norm(p, out, in, n, t->hidden, gain, t->eps);
 }
 
+/* x, the embeddings, to a draft head's input. */
+static void fuse_given(struct pass *p, const struct trunk *t, float *x)
+{
+	const struct backend_ops *ops = p->be->ops;
+	size_t mark = p->work_used, cols = (size_t)t->hidden, rows = (size_t)p->n_row * cols;
+	float *h = pass_floats(p, rows), *both = pass_floats(p, 2 * rows);
+	struct linear proj = { .w = &t->fuse->proj, .out = x, .ld = cols };
+
+	ops->norm(p, h, x, p->n_row, t->hidden, t->fuse->norm_embed, t->eps);
+	ops->blend(p, both, 2 * cols, h, NULL, NULL, p->n_row, t->hidden);
+	ops->norm(p, h, p->given, p->n_row, t->hidden, t->fuse->norm_given, t->eps);
+	ops->blend(p, both + cols, 2 * cols, h, NULL, NULL, p->n_row, t->hidden);
+	ops->linear(p, &proj, 1, both, p->n_row, 2 * t->hidden);
+	p->work_used = mark;
+}
+
 float *trunk_begin(struct pass *p, const struct trunk *t)
 {
 	float *x;
@@ -44,6 +60,8 @@ float *trunk_begin(struct pass *p, const struct trunk *t)
 		p->be->ops->bring(p, x, t->hidden, 0);
 	if (t->first)
 		trunk_norm(p, t, x, x, p->n_row, t->first, t->first_bias);
+	if (t->fuse)
+		fuse_given(p, t, x);
 	return x;
 }
 
@@ -77,7 +95,7 @@ void trunk_end(struct pass *p, const struct trunk *t, const float *x)
 
 size_t trunk_begin_floats(const struct trunk *t, int n_row)
 {
-	return work_floats_of(n_row, t->hidden);
+	return (t->fuse ? 4 : 1) * work_floats_of(n_row, t->hidden);
 }
 
 size_t trunk_end_floats(const struct trunk *t, int n_logit)

@@ -6,6 +6,12 @@
 #include "backend/backend.h"
 #include "model/bind.h"
 
+/* A draft head's beginning (mtp.h): x = proj [norm(E[token]) | norm(given)]. */
+struct fuse {
+	struct weight proj; /* [hidden][2 hidden] */
+	const float *norm_embed, *norm_given;
+};
+
 struct trunk {
 	int hidden, vocab;
 	struct weight embed, head;
@@ -13,6 +19,7 @@ struct trunk {
 	/* With a bias that and all norms of the layers are LayerNorms, and a first one may follow the embedding. */
 	const float *norm_bias, *first, *first_bias;
 	float eps;
+	const struct fuse *fuse;      /* NULL: x is the embedding */
 	float embed_scale;            /* x = embed_scale E[token] */
 	float logit_scale, logit_cap; /* logits = cap tanh(scale y / cap); cap 0: scale y */
 };
@@ -26,7 +33,8 @@ struct trunk_names {
 };
 void trunk_bind_as(struct binder *b, struct trunk *t, const struct trunk_names *names, int vocab, int hidden, bool tied,
                    float eps, float norm_add);
-/* Begins a pass: returns x[n_row][hidden], the embeddings of its tokens, in the pass's work memory. */
+/* Begins a pass: returns x[n_row][hidden], the embeddings of its tokens, fused with what a draft head is given, in the pass's
+ * work memory. */
 float *trunk_begin(struct pass *p, const struct trunk *t);
 /* After layer i: the residual stream x to the pass's taps of that layer. */
 void trunk_tap(struct pass *p, const struct trunk *t, int i, const float *x);

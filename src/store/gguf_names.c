@@ -79,7 +79,7 @@ const struct gguf_name gguf_draft_names[] = {
 	{ "nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight", NULL, 0 },
 	{ "nextn.shared_head_norm.weight", "mtp.norm.weight", NULL, 0 },
 	{ "nextn.embed_tokens.weight", "mtp.embed_tokens.weight", NULL, 0 },
-	{ "nextn.shared_head_head.weight", "mtp.shared_head.head.weight", NULL, 0 },
+	{ "nextn.shared_head_head.weight", "mtp.lm_head.weight", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
 

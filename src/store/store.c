@@ -339,6 +339,22 @@ struct placed *store_placed(const struct store *st, const struct arena *made, in
 
 /* ---- what is left over ---- */
 
+int *store_uses(const struct store *st)
+{
+	int *uses = xmalloc(size_mul(st->n + 1, sizeof *uses));
+
+	for (size_t i = 0; i < st->n; i++)
+		uses[i] = st->v[i]->used;
+	return uses;
+}
+
+void store_uses_end(struct store *st, int *uses, bool again)
+{
+	for (size_t i = 0; i < st->n && again; i++)
+		st->v[i]->used = uses[i];
+	free(uses);
+}
+
 static bool matches(const char *name, const char *pattern)
 {
 	size_t n = strlen(name), m = strlen(pattern);

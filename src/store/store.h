@@ -133,6 +133,10 @@ int store_missing(const struct store *st, const char *name, struct err *err);
 /* Tensors whose name begins with prefix or (when it begins with '*') ends with
  * the rest of it, and that nothing used, will not be: why is a static string. */
 void store_ignore(struct store *st, const char *pattern, const char *why);
+/* How often each tensor is used, before something is bound that may fail; then, with again, it is used as often again.
+ * store_uses_end frees what store_uses returned. */
+int *store_uses(const struct store *st);
+void store_uses_end(struct store *st, int *uses, bool again);
 /* After binding: one log line per reason, one warning per tensor that is neither
  * used nor ignored. */
 void store_report(struct store *st);

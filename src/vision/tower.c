@@ -172,26 +172,14 @@ static int32_t token_of(const struct store *st)
 	return j && !json_to_int(j, &id) && id >= 0 && id < CONF_VOCAB_MAX ? (int32_t)id : -1;
 }
 
-/* How often each tensor is used; before a tower is bound, and again where it cannot be. */
-static int *uses_of(const struct store *st)
-{
-	int *uses = xmalloc(size_mul(st->n + 1, sizeof *uses));
-
-	for (size_t i = 0; i < st->n; i++)
-		uses[i] = st->v[i]->used;
-	return uses;
-}
-
 static int bind_or_forget(struct tower *t, const char *prefix, struct conf *c, struct err *err)
 {
-	int *uses = uses_of(t->st);
+	int *uses = store_uses(t->st);
 	int rc = bind_tower(t, &(struct binder){ .st = t->st, .m = &t->holder, .prefix = prefix, .err = err }, c, err);
 
 	if (!rc && t->image_token < 0)
 		rc = err_set(err, E_MISSING, "%s: image_token_id: missing, and a tower needs it", t->st->config_path);
-	for (size_t i = 0; i < t->st->n && rc; i++)
-		t->st->v[i]->used = uses[i];
-	free(uses);
+	store_uses_end(t->st, uses, rc);
 	return rc;
 }
 

@@ -9,7 +9,7 @@
  *     test_draft_formats TOKENIZER-JSON MODEL [--head FOLDER] [FORMAT...]: of these formats alone, with every
  *     max_tokens; with a draft head, whose own guesses are told at first, and those of such drafters in their
  *     place afterwards.  Its guesses after so many tokens are the same, whatever was told and taken back before.
- *     A folder may be "shared:PATH", beside the checkout: where that is not there nothing is tested */
+ *     FOLDER own: the model's own head.  A folder may be "shared:PATH", beside the checkout: where that is not there nothing is tested */
 #include <stdlib.h>
 #include <string.h>
 
@@ -359,13 +359,16 @@ int main(int argc, char **argv)
 	be = backend_cpu_open(1, cpu_detect());
 	if (!shared_argument(argv, 2) || (argc > 4 && !shared_argument(argv, 4)))
 		return 77; /* skipped; shared_folder said why */
+	CHECK(!store_open(&st, argv[2], &err) && !model_bind(&m, st, &err), "%s", err.msg);
 	if (argc > 4 && !strcmp(argv[3], "--head")) {
-		CHECK(!store_open(&head_st, argv[4], &err), "%s", err.msg);
+		if (!strcmp(argv[4], "own"))
+			head_st = st;
+		else
+			CHECK(!store_open(&head_st, argv[4], &err), "%s", err.msg);
 		argv[4] = argv[2];
 		argv += 2;
 		argc -= 2;
 	}
-	CHECK(!store_open(&st, argv[2], &err) && !model_bind(&m, st, &err), "%s", err.msg);
 	dim = m->shape.kv[0].dim_k;
 	vocab = m->shape.vocab < 2000 ? m->shape.vocab : 2000;
 	model_close(m);
@@ -383,7 +386,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < CTX; i++)
 		buf_fini(&at[i]);
 	tokenizer_close(tok);
-	store_close(head_st);
+	if (head_st != st)
+		store_close(head_st);
 	store_close(st);
 	be->ops->close(be);
 	return 0;

@@ -2,7 +2,7 @@
  * rigged), one head and all of them at once: together, pushed out by more urgent requests and back, moved to another slot, and with what is kept on disk,
  * the answers are those of each request alone and cold without drafts, greedy and sampled.
  *
- *     test_draft_heads TOKENIZER-JSON MODEL HEAD...     a folder may be "shared:PATH", beside the checkout */
+ *     test_draft_heads TOKENIZER-JSON MODEL HEAD...     "own": the model's own; a folder may be "shared:PATH", beside the checkout */
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,6 +245,22 @@ static void tell(void)
 	run_plain(&l, &want[LIVES], &told[LIVES], all[LIVES]);
 }
 
+/* own: the model's. */
+static void head_store_open(int k, const char *folder)
+{
+	struct err err;
+
+	head_st[k] = st;
+	if (strcmp(folder, "own"))
+		CHECK(!store_open(&head_st[k], folder, &err), "%s", err.msg);
+}
+
+static void head_store_close(int k)
+{
+	if (head_st[k] != st)
+		store_close(head_st[k]);
+}
+
 /* Those of head_st: one, or several at once. */
 static void test_heads(void)
 {
@@ -277,17 +293,17 @@ int main(int argc, char **argv)
 	tell();
 	n_head = 1;
 	for (int i = 3; i < argc; i++) {
-		CHECK(!store_open(&head_st[0], argv[i], &err), "%s", err.msg);
+		head_store_open(0, argv[i]);
 		test_heads();
-		store_close(head_st[0]);
+		head_store_close(0);
 	}
 	CHECK(argc - 3 <= HEADS_MAX, "%d heads", argc - 3);
 	for (n_head = 0; argc > 4 && n_head < argc - 3; n_head++)
-		CHECK(!store_open(&head_st[n_head], argv[3 + n_head], &err), "%s", err.msg);
+		head_store_open(n_head, argv[3 + n_head]);
 	if (n_head)
 		test_heads();
 	for (int k = 0; k < n_head; k++)
-		store_close(head_st[k]);
+		head_store_close(k);
 	tokenizer_close(tok);
 	store_close(st);
 	be->ops->close(be);

@@ -1,7 +1,8 @@
-/* test_heads.c - EAGLE-3 and DFlash heads against a reference: what they are given of the model, then the first rounds'
+/* test_heads.c - draft heads of others (EAGLE-3, DFlash) and of the model's own folder against a reference: what they are given of the model, then the first rounds'
  * logits and guesses; and the law of the row: however what the model gave is cut, the same bits.
  *
- *     test_heads [FOLDER NAME...]: those in FOLDER, given what the file says that the model gave */
+ *     test_heads [FOLDER NAME...]: those in FOLDER, given what the file says that the model gave
+ *     test_heads --own FOLDER...: models that have one of their own */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,7 @@ static void run_target(struct rig *r)
 		tap[i] = (struct tap){ h->tap[i], r->given + carry + (size_t)i * hidden, carry };
 	r->target.pass.tap = tap;
 	r->target.pass.n_tap = h->n_tap;
+	r->target.pass.hidden = h->n_tap ? NULL : r->given + carry;
 	driver_feed(&r->target, 0, 0, r->g.tok, r->g.n_tok - 1, NULL, 0, NULL);
 }
 
@@ -177,30 +179,26 @@ static void run_rounds(struct rig *r)
 	free(hidden);
 }
 
-static void test(const char *root, const char *target, const char *name)
+/* Compares the head in st over the model in the folder `target` with the rounds in the folder `rounds`. */
+static void test(const char *target, struct store *st, const char *rounds, bool run)
 {
 	struct driver_opts o = {
 		.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 2, .ctx_max = ROWS, .step_rows = ROWS
 	};
 	struct rig r = { 0 };
-	struct store *st;
 	struct model *m;
-	char path[4200];
 	struct err err;
 
-	printf("%s\n", name);
-	snprintf(path, sizeof path, "%s/qwen3_5/%s", root, target ? target : "mlx-q4");
-	CHECK(!driver_open(&r.target, path, &o, &err), "%s", err.msg);
-	snprintf(path, sizeof path, "%s/_draft/%s", root, name);
-	rounds_open(&r.g, path);
-	CHECK(!store_open(&st, path, &err) && model_only_head(st), "%s", err.msg);
-	CHECK(model_bind(&m, st, &err) == E_UNSUPPORTED, "a head is no model");
-	CHECK(!model_bind_head(&m, r.target.m, st, &err), "%s", err.msg);
+	printf("%s\n", rounds);
+	CHECK(!driver_open(&r.target, target, &o, &err), "%s", err.msg);
+	rounds_open(&r.g, rounds);
+	CHECK(!model_bind_head(&m, r.target.m, st ? st : r.target.st, &err), "%s", err.msg);
+	CHECK(st || m->shape.weight_bytes > 0, "a head without weights");
 	CHECK(!driver_attach(&r.head, m, &o, &err), "%s", err.msg);
 	r.given = xcalloc((size_t)ROWS * (size_t)m->shape.carry, sizeof(float));
 	r.hidden = xcalloc((size_t)ROWS * (size_t)m->shape.hidden, sizeof(float));
 	r.logits = xcalloc((size_t)ROWS * (size_t)m->shape.vocab, sizeof(float));
-	if (target)
+	if (run)
 		run_target(&r);
 	else
 		read_given(&r);
@@ -210,8 +208,23 @@ static void test(const char *root, const char *target, const char *name)
 	free(r.logits);
 	driver_close(&r.head);
 	driver_close(&r.target);
-	store_close(st);
 	rounds_close(&r.g);
+}
+
+/* A head in a folder of its own, for qwen3_5. */
+static void test_other(const char *root, const char *target, const char *name)
+{
+	char model[4200], head[4200];
+	struct store *st;
+	struct model *m;
+	struct err err;
+
+	snprintf(model, sizeof model, "%s/qwen3_5/%s", root, target ? target : "mlx-q4");
+	snprintf(head, sizeof head, "%s/_draft/%s", root, name);
+	CHECK(!store_open(&st, head, &err) && model_only_head(st), "%s", err.msg);
+	CHECK(model_bind(&m, st, &err) == E_UNSUPPORTED, "a head is no model");
+	test(model, st, head, target != NULL);
+	store_close(st);
 }
 
 int main(int argc, char **argv)
@@ -223,13 +236,16 @@ int main(int argc, char **argv)
 
 	log_set_level(LOG_WARN);
 	for (int i = 2; i < argc; i++)
-		test(argv[1], NULL, argv[i]);
+		if (!strcmp(argv[1], "--own"))
+			test(argv[i], NULL, argv[i], true);
+		else
+			test_other(argv[1], NULL, argv[i]);
 	if (argc > 1)
 		return 0;
 	if (!shared)
 		return 77; /* skipped; shared_folder said why */
 	snprintf(root, sizeof root, "%s/golden", shared);
 	for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-		test(root, "hf-f32", name[i]);
+		test_other(root, "hf-f32", name[i]);
 	return 0;
 }

@@ -108,7 +108,7 @@ static void test(const char *shared, const char *model)
 	struct vectors v = { 0 };
 	struct model *m;
 	char path[512];
-	float *f, *h, *l, *h2, *l2;
+	float *f, *h, *l, *h2, *l2, *zero;
 	struct err err;
 
 	printf("%s\n", model);
@@ -117,6 +117,7 @@ static void test(const char *shared, const char *model)
 	CHECK(!driver_open(&target, path, &o, &err), "%s", err.msg);
 	CHECK(!model_bind_head(&m, target.m, target.st, &err), "%s", err.msg);
 	CHECK(!driver_attach(&head, m, &o, &err), "%s", err.msg);
+	zero = xcalloc((size_t)v.hidden, sizeof *zero);
 	f = xcalloc((size_t)ROWS * (size_t)v.hidden, sizeof *f);
 	h = xcalloc((size_t)ROWS * (size_t)v.hidden, sizeof *h);
 	h2 = xcalloc((size_t)ROWS * (size_t)v.hidden, sizeof *h);
@@ -124,14 +125,17 @@ static void test(const char *shared, const char *model)
 	l2 = xcalloc((size_t)ROWS * (size_t)v.vocab, sizeof *l);
 	feed(&target, 0, 0, v.prompt, NULL, v.n, f, NULL);
 	compare(&v, "target_hidden", f, v.n, v.hidden);
-	feed(&head, 0, 0, v.next, f, v.n, h, l);
+	/* Row 0 is the first token's, which the reference does not have; no other sees it. */
+	feed(&head, 0, 0, v.prompt, zero, 1, h, l);
+	feed(&head, 1, 0, v.prompt, zero, 1, h, l);
+	feed(&head, 0, 1, v.next, f, v.n, h, l);
 	compare(&v, "mtp_hidden", h, v.n, v.hidden);
 	compare(&v, "mtp_logits", l, v.n, v.vocab);
 	/* In chunks: the same bits. */
 	for (int at = 0, i = 0; at < v.n; i++) {
 		int n = chunks[i % 4] < v.n - at ? chunks[i % 4] : v.n - at;
 
-		feed(&head, 1, at, v.next + at, f + (size_t)at * (size_t)v.hidden, n,
+		feed(&head, 1, 1 + at, v.next + at, f + (size_t)at * (size_t)v.hidden, n,
 		     h2 + (size_t)at * (size_t)v.hidden, l2 + (size_t)at * (size_t)v.vocab);
 		at += n;
 	}
@@ -144,11 +148,12 @@ static void test(const char *shared, const char *model)
 		int32_t token = i ? largest(l2 + (size_t)(i - 1) * (size_t)v.vocab, v.vocab) : v.draft[0];
 
 		CHECK(token == v.draft[i], "guess %d is %d, not %d", i, token, v.draft[i]);
-		feed(&head, 0, v.n + i, &token, i ? h2 + (size_t)(i - 1) * (size_t)v.hidden : f, 1,
+		feed(&head, 0, 1 + v.n + i, &token, i ? h2 + (size_t)(i - 1) * (size_t)v.hidden : f, 1,
 		     h2 + (size_t)i * (size_t)v.hidden, l2 + (size_t)i * (size_t)v.vocab);
 	}
 	compare(&v, "draft_hidden", h2, v.n_draft, v.hidden);
 	compare(&v, "draft_logits", l2, v.n_draft, v.vocab);
+	free(zero);
 	free(f);
 	free(h);
 	free(h2);

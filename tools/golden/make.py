@@ -3,7 +3,8 @@
 
 A folder holds config.json, model.safetensors (bf16, Hugging Face's names) and golden.safetensors: prompt_ids,
 prompt_logits, greedy_ids, and step_logits, whose row 0 is that of the last prompt token.  Seeds are tried until the
-best logit of every step leads by 0.02, so that greedy ids do not hang on a rounding.
+best logit of every step leads by 0.02, so that greedy ids do not hang on a rounding.  Families with a draft head have
+its first rounds beside that, in draft.json and draft.safetensors.
 """
 import json
 import os
@@ -177,6 +178,110 @@ def bailing_v3(lora=False):
     return c, t, naive.bailing_v3
 
 
+def moe_tensors(t, at, h, c, gated=True, width=None):
+    t[at + 'gate.weight'] = [c['n_routed_experts'], h]
+    t[at + 'gate.e_score_correction_bias'] = [c['n_routed_experts']]
+    for e in ['shared_experts.'] + [f'experts.{e}.' for e in range(c['n_routed_experts'])]:
+        mlp_tensors(t, at + e, width if width and 'shared' not in e else h, c['moe_intermediate_size'])
+        if not gated:
+            t.pop(f'{at}{e}gate_proj.weight')
+
+
+def latent_tensors(t, at, c, out):
+    n, h, r = c['num_attention_heads'], c['hidden_size'], c['kv_lora_rank']
+    dn, dr, dv, q = c['qk_nope_head_dim'], c['qk_rope_head_dim'], c['v_head_dim'], c['q_lora_rank']
+    t[at + 'q_a_proj.weight'], t[at + 'q_a_layernorm.weight'] = [q, h], [q]
+    t[at + 'q_b_proj.weight'], t[at + 'kv_a_proj_with_mqa.weight'] = [n * (dn + dr), q], [r + dr, h]
+    t[at + 'kv_a_layernorm.weight'], t[at + 'kv_b_proj.weight'] = [r], [n * (dn + dv), r]
+    t[f'{at}{out}.weight'] = [h, n * dv]
+
+
+def draft_tensors(t, first, last, h, norm):
+    t[first + 'enorm.weight'], t[first + 'hnorm.weight'], t[first + 'eh_proj.weight'] = [h], [h], [h, 2 * h]
+    t[f'{last}{norm}.weight'] = [h]
+
+
+LATENT = {'q_lora_rank': 24, 'kv_lora_rank': 24, 'qk_nope_head_dim': 16, 'qk_rope_head_dim': 8, 'v_head_dim': 16,
+          'num_attention_heads': 2, 'num_key_value_heads': 2, 'rope_interleave': True, 'rope_scaling': None}
+MIXTURE = {'first_k_dense_replace': 1, 'n_routed_experts': 8, 'num_experts_per_tok': 3, 'n_shared_experts': 1,
+           'moe_intermediate_size': 16, 'n_group': 4, 'topk_group': 2, 'routed_scaling_factor': 2.5,
+           'norm_topk_prob': True}
+
+
+def deepseek_mtp():
+    """The draft head has an embedding and an output matrix of its own."""
+    c = dict(BASE, model_type='deepseek_v3', num_nextn_predict_layers=1, attention_bias=False, scoring_func='sigmoid',
+             topk_method='noaux_tc', moe_layer_freq=1, **LATENT, **MIXTURE)
+    h = c['hidden_size']
+    t = {'model.embed_tokens.weight': [VOCAB, h], 'model.norm.weight': [h], 'lm_head.weight': [VOCAB, h]}
+    for i in range(3):
+        at = f'model.layers.{i}.'
+        t[at + 'input_layernorm.weight'], t[at + 'post_attention_layernorm.weight'] = [h], [h]
+        latent_tensors(t, at + 'self_attn.', c, 'o_proj')
+        moe_tensors(t, at + 'mlp.', h, c) if i else mlp_tensors(t, at + 'mlp.', h, c['intermediate_size'])
+    at = 'model.layers.2.'
+    draft_tensors(t, at, at, h, 'shared_head.norm')
+    t[at + 'embed_tokens.weight'], t[at + 'shared_head.head.weight'] = [VOCAB, h], [VOCAB, h]
+    return c, t, naive.DEEPSEEK
+
+
+def glm4_moe_mtp():
+    c = dict(BASE, model_type='glm4_moe', num_nextn_predict_layers=1, attention_bias=True, use_qk_norm=True, head_dim=32,
+             num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.5,
+             **dict(MIXTURE, n_group=1, topk_group=1))
+    h = c['hidden_size']
+    t = {'model.embed_tokens.weight': [VOCAB, h], 'model.norm.weight': [h], 'lm_head.weight': [VOCAB, h]}
+    for i in range(3):
+        at = f'model.layers.{i}.'
+        t[at + 'input_layernorm.weight'], t[at + 'post_attention_layernorm.weight'] = [h], [h]
+        attention_tensors(t, at + 'self_attn.', c, 32, bias=True)
+        t[at + 'self_attn.q_norm.weight'], t[at + 'self_attn.k_norm.weight'] = [32], [32]
+        moe_tensors(t, at + 'mlp.', h, c) if i else mlp_tensors(t, at + 'mlp.', h, c['intermediate_size'])
+    draft_tensors(t, 'model.layers.2.', 'model.layers.2.', h, 'shared_head.norm')
+    return c, t, naive.GLM4_MOE
+
+
+def bailing_v3_mtp():
+    c, t, _ = bailing_v3()
+    c.update(num_nextn_predict_layers=1, kv_lora_rank=24)
+    h, at = c['hidden_size'], 'model.layers.1.'
+    t[at + 'attention.kv_a_proj_with_mqa.weight'], t[at + 'attention.kv_a_layernorm.weight'] = [32, h], [24]
+    t[at + 'attention.kv_b_proj.weight'] = [64, 24]
+    for name in [n for n in t if n.startswith(at)]:
+        t[name.replace(at, 'model.layers.2.')] = t[name]
+    draft_tensors(t, 'model.layers.2.', 'model.layers.2.', h, 'final_layernorm')
+    return c, t, naive.BAILING
+
+
+def nemotron_h_mtp():
+    """Mixtures of a projection of their input; in the draft head as well."""
+    c = {'model_type': 'nemotron_h', 'vocab_size': VOCAB, 'hidden_size': 32, 'num_hidden_layers': 4,
+         'hybrid_override_pattern': 'ME*E', 'mtp_hybrid_override_pattern': '*E', 'num_nextn_predict_layers': 1,
+         'num_attention_heads': 2, 'num_key_value_heads': 1, 'head_dim': 32, 'attention_bias': False,
+         'intermediate_size': 48, 'mlp_hidden_act': 'relu2', 'mlp_bias': False, 'layer_norm_epsilon': 1e-5,
+         'mamba_num_heads': 4, 'mamba_head_dim': 16, 'n_groups': 2, 'ssm_state_size': 16, 'conv_kernel': 4,
+         'use_conv_bias': True, 'use_bias': False, 'mamba_proj_bias': False, 'max_position_embeddings': 1024,
+         'moe_latent_size': 24, 'moe_shared_expert_intermediate_size': 16, 'tie_word_embeddings': False,
+         'torch_dtype': 'bfloat16', **MIXTURE}
+    h = c['hidden_size']
+    t = {'backbone.embeddings.weight': [VOCAB, h], 'lm_head.weight': [VOCAB, h], 'backbone.norm_f.weight': [h]}
+    layers = [(f'backbone.layers.{i}.', k) for i, k in enumerate(c['hybrid_override_pattern'])]
+    for at, kind in layers + [(f'mtp.layers.{i}.', k) for i, k in enumerate(c['mtp_hybrid_override_pattern'])]:
+        t[at + 'norm.weight'] = [h]
+        at += 'mixer.'
+        if kind == 'M':
+            t[at + 'in_proj.weight'], t[at + 'conv1d.weight'], t[at + 'conv1d.bias'] = [196, h], [128, 1, 4], [128]
+            t[at + 'A_log'], t[at + 'D'], t[at + 'dt_bias'] = [4], [4], [4]
+            t[at + 'norm.weight'], t[at + 'out_proj.weight'] = [64], [h, 64]
+        elif kind == '*':
+            attention_tensors(t, at, c, 32)
+        else:
+            moe_tensors(t, at, h, c, gated=False, width=24)
+            t[at + 'fc1_latent_proj.weight'], t[at + 'fc2_latent_proj.weight'] = [24, h], [h, 24]
+    draft_tensors(t, 'mtp.layers.0.', 'mtp.layers.1.', h, 'final_layernorm')
+    return c, t, naive.NEMOTRON
+
+
 def mamba2():
     c = {'model_type': 'mamba2', 'vocab_size': VOCAB, 'hidden_size': 32, 'num_hidden_layers': 2, 'num_heads': 4,
          'head_dim': 16, 'n_groups': 2, 'state_size': 16, 'conv_kernel': 4, 'expand': 2, 'layer_norm_epsilon': 1e-5,
@@ -195,7 +300,8 @@ def mamba2():
 
 FAMILIES = {'granite': granite, 'smollm3': smollm3, 'phi3': phi3, 'qwen2_moe': qwen2_moe, 'olmo2': olmo2, 'glm4': glm4,
             'gemma2': gemma2, 'olmo_hybrid': olmo_hybrid, 'bailing_v3': bailing_v3,
-            'bailing_v3_lora': lambda: bailing_v3(True), 'mamba2_grouped': mamba2}
+            'bailing_v3_lora': lambda: bailing_v3(True), 'mamba2_grouped': mamba2, 'deepseek_mtp': deepseek_mtp,
+            'glm4_moe_mtp': glm4_moe_mtp, 'bailing_v3_mtp': bailing_v3_mtp, 'nemotron_h_mtp': nemotron_h_mtp}
 
 
 def fill(shape, gauss):
@@ -213,7 +319,7 @@ def random_tensors(shapes, config, rng):
             by = 0.3
         elif 'embed' in name:
             by = 1.0 if not config['tie_word_embeddings'] else 0.1 if config['model_type'] == 'gemma2' else 0.2
-        elif name == 'lm_head.weight':
+        elif name.endswith('head.weight'):
             by = 3.0 / shape[-1] ** 0.5
         elif 'conv1d' in name:
             by = 0.5
@@ -264,13 +370,42 @@ def run(forward, weights, config, rng):
             'step_logits': ('F32', steps)}
 
 
+def run_rounds(family, weights, config, golden):
+    """A draft head's first rounds, three tokens apart, four guesses each, greedily and on from its own hidden rows:
+    what is given of the model for the tokens of a round, and logits and hidden rows of the guesses."""
+    prompt, greedy = golden['prompt_ids'][1], golden['greedy_ids'][1]
+    ids = prompt + greedy
+    given = [None] + naive.hidden_rows(family, weights, config, ids)[:-1]
+    rounds, tensors, known = [], {}, 1
+    for k in range(3):
+        n = len(prompt) + 1 + 3 * k
+        row, rest, guesses, logits, hidden = ids[1:n], given[1:n], [], [], []
+        for _ in range(4):
+            h, z = naive.draft_rows(family, weights, config, row, rest)
+            order = sorted(z[-1], reverse=True)
+            if order[0] - order[1] < 0.02:
+                return None
+            guesses.append(z[-1].index(order[0]))
+            logits.append(z[-1]), hidden.append(h[-1])
+            row, rest = row + guesses[-1:], rest + h[-1:]
+        rounds.append({'bonus_position': n - 1, 'draft_ids': guesses})
+        for name, t in (('hidden_fed', given[known:n]), ('draft_logits', logits), ('draft_hidden', hidden)):
+            tensors[f'round{k}.{name}'] = ('F32', t)
+        known = n
+    return {'prompt_ids': prompt, 'target_greedy': greedy, 'rounds': rounds}, tensors
+
+
 def make(out, family):
     config, shapes, forward = FAMILIES[family]()
+    drafting = forward if isinstance(forward, dict) else None
     for seed in range(1, 50):
         rng = random.Random(f'{family} {seed}')
         weights = random_tensors(shapes, config, rng)
-        golden = run(forward, weights, config, rng)
-        if golden and len(set(golden['greedy_ids'][1])) > STEPS // 2:
+        golden = run(naive.by_layers(drafting) if drafting else forward, weights, config, rng)
+        if not golden or len(set(golden['greedy_ids'][1])) <= STEPS // 2:
+            continue
+        drafts = run_rounds(drafting, weights, config, golden) if drafting else None
+        if drafts or not drafting:
             break
     folder = os.path.join(out, family, 'hf-bf16')
     os.makedirs(folder, exist_ok=True)
@@ -279,6 +414,11 @@ def make(out, family):
         f.write('\n')
     write_safetensors(os.path.join(folder, 'model.safetensors'), {n: ('BF16', t) for n, t in weights.items()})
     write_safetensors(os.path.join(folder, 'golden.safetensors'), golden)
+    if drafting:
+        with open(os.path.join(folder, 'draft.json'), 'w') as f:
+            json.dump(drafts[0], f)
+            f.write('\n')
+        write_safetensors(os.path.join(folder, 'draft.safetensors'), drafts[1])
     spread = flat(golden['prompt_logits'][1])
     print(f'{family}: seed {seed}, logits within {min(spread):.1f} to {max(spread):.1f}, '
           f'{len(set(golden["greedy_ids"][1]))} of {STEPS} greedy ids differ')

@@ -106,6 +106,8 @@ def attention(w, x, c, layer):
         if f.get('whole'):
             a, b = rms(a, w['q_norm'], f['eps']), rms(b, w['k_norm'], f['eps'])
         a, b = heads_of(a, n), heads_of(b, m)
+        if f.get('norms'):
+            a, b = ([rms(h, w[s + '_norm'], f['eps']) for h in r] for s, r in (('q', a), ('k', b)))
         if f.get('theta'):
             a, b = ([rope(h, pos, f['theta'], f.get('dims'), f.get('adjacent', False)) for h in r] for r in (a, b))
         q.append(a), k.append(b), v.append(heads_of(e, m))
@@ -341,21 +343,6 @@ def ssm(p, c, x):
     return out
 
 
-def bailing_v3(w, c, ids):
-    """Ling 3.0: Kimi Delta Attention with a bounded decay, latent attention with a gate, mixture in groups."""
-    eps, every = c['rms_norm_eps'], c['layer_group_size']
-    h = embedded(w, ids, 'model.word_embeddings.weight')
-    for i in range(c['num_hidden_layers']):
-        p, a = part(w, f'model.layers.{i}'), part(w, f'model.layers.{i}.attention')
-        full = (i + 1) % every == 0 or i >= c['num_hidden_layers'] // every * every
-        y = (latent if full else kda)(a, c, [rms(x, p['input_layernorm'], eps) for x in h])
-        h = [add(x, b) for x, b in zip(h, y)]
-        m = part(w, f'model.layers.{i}.mlp')
-        ffn = mlp if i < c['first_k_dense_replace'] else lambda q, u: grouped_moe(q, c, u)
-        h = [add(x, ffn(m, rms(x, p['post_attention_layernorm'], eps))) for x in h]
-    return headed(w, h, eps, embed='model.word_embeddings.weight')
-
-
 def kda(p, c, x):
     n, d, rows = c['num_attention_heads'], c['head_dim'], range(len(x))
     q, k, v = ([heads_of(r, n) for r in convolve(columns(p, s + '_conv1d'), [linear(p[s + '_proj'], u) for u in x])]
@@ -390,22 +377,142 @@ def latent(p, c, x):
         v.append([s[dn:] for s in heads])
     out = []
     for u, y in zip(x, attend(q, k, v, (dn + dr) ** -0.5)):
-        g = [sigmoid(s) for s in linear(p['g_proj'], u)]
-        each = 1 if len(g) > n else dv
-        out.append(linear(p['dense'], [s * g[i // each] for i, s in enumerate(y)]))
+        if 'g_proj' in p:
+            g = [sigmoid(s) for s in linear(p['g_proj'], u)]
+            each = 1 if len(g) > n else dv
+            y = [s * g[i // each] for i, s in enumerate(y)]
+        out.append(linear(p['dense'] if 'dense' in p else p['o_proj'], y))
     return out
 
 
-def grouped_moe(p, c, x):
+def grouped_moe(p, c, x, rejected=-math.inf, run=mlp, inside=None):
+    """rejected: the score of experts of other groups.  inside: what the experts read, and the shared one does not."""
     score = [sigmoid(s) for s in linear(p['gate'], x)]
-    biased = add(score, p['gate.expert_bias'])
+    biased = add(score, p['gate.expert_bias'] if 'gate.expert_bias' in p else p['gate.e_score_correction_bias'])
     size = len(score) // c['n_group']
     sums = [sum(sorted(biased[g * size:(g + 1) * size])[-2:]) for g in range(c['n_group'])]
     kept = best(sums, c['topk_group'])
-    masked = [s if e // size in kept else -math.inf for e, s in enumerate(biased)]
+    masked = [s if e // size in kept else rejected for e, s in enumerate(biased)]
     chosen = best(masked, c['num_experts_per_tok'])
     total = sum(score[e] for e in chosen) + 1e-20
-    y = mlp(part_of(p, 'shared_experts'), x)
+    y = run(part_of(p, 'shared_experts'), x) if inside is None else [0.0] * len(inside)
     for e in chosen:
-        y = add(y, mlp(part_of(p, f'experts.{e}'), x), c['routed_scaling_factor'] * score[e] / total)
+        y = add(y, run(part_of(p, f'experts.{e}'), x if inside is None else inside),
+                c['routed_scaling_factor'] * score[e] / total)
     return y
+
+
+# ---- families by layers, for those with a draft head: {tensors}, config, path, kind, rows -> rows ----
+
+def deepseek_layer(w, c, at, kind, h):
+    """Latent attention; experts of rejected groups score 0."""
+    p, eps = part(w, at), c['rms_norm_eps']
+    y = latent(part(w, at + '.self_attn'), c, [rms(x, p['input_layernorm'], eps) for x in h])
+    return feed(w, c, at, kind, [add(x, b) for x, b in zip(h, y)], 0.0)
+
+
+def feed(w, c, at, kind, h, rejected):
+    p, m = part(w, at)['post_attention_layernorm'], part(w, at + '.mlp')
+    ffn = mlp if kind == 'dense' else lambda q, u: grouped_moe(q, c, u, rejected)
+    return [add(x, ffn(m, rms(x, p, c['rms_norm_eps']))) for x in h]
+
+
+def glm4_moe_layer(w, c, at, kind, h):
+    """The usual attention, half of a head turned, with norms of queries and keys by head."""
+    p, eps = part(w, at), c['rms_norm_eps']
+    f = {'theta': c['rope_theta'], 'dims': int(c['head_dim'] * c['partial_rotary_factor']), 'norms': True, 'eps': eps}
+    y = attention(part(w, at + '.self_attn'), [rms(x, p['input_layernorm'], eps) for x in h],
+                  dict(c, _attention=lambda i: f), 0)
+    return feed(w, c, at, kind, [add(x, b) for x, b in zip(h, y)], 0.0)
+
+
+def bailing_layer(w, c, at, kind, h):
+    """Ling 3.0: Kimi Delta Attention with a bounded decay, latent attention with a gate, mixture in groups."""
+    mixer, ffn = kind
+    p, eps = part(w, at), c['rms_norm_eps']
+    y = mixer(part(w, at + '.attention'), c, [rms(x, p['input_layernorm'], eps) for x in h])
+    return feed(w, c, at, ffn, [add(x, b) for x, b in zip(h, y)], -math.inf)
+
+
+def nemotron_layer(w, c, at, kind, h):
+    """One mixer, by its letter: Mamba-2, attention without positions, or a mixture of relu squared without gates."""
+    p = part(w, at + '.mixer')
+    x = [rms(r, part(w, at)['norm'], c['layer_norm_epsilon']) for r in h]
+    if kind == 'M':
+        y = ssm(p, dict(c, num_heads=c['mamba_num_heads'], head_dim=c['mamba_head_dim'],
+                        state_size=c['ssm_state_size']), x)
+    elif kind == '*':
+        y = attention(p, x, dict(c, _attention=lambda i: {}), 0)
+    else:
+        y = [relu2_mixture(p, c, u) for u in x]
+    return [add(a, b) for a, b in zip(h, y)]
+
+
+def relu2(p, x):
+    return linear(p['down_proj'], [max(v, 0.0) ** 2 for v in linear(p['up_proj'], x)])
+
+
+def relu2_mixture(p, c, x):
+    if 'fc1_latent_proj' not in p:
+        return grouped_moe(p, c, x, 0.0, relu2)
+    y = linear(p['fc2_latent_proj'], grouped_moe(p, c, x, 0.0, relu2, linear(p['fc1_latent_proj'], x)))
+    return add(y, relu2(part_of(p, 'shared_experts'), x))
+
+
+# ---- models by layers, and their draft heads ----
+
+def deepseek_like(layer, norm='shared_head.norm', embed='embed_tokens', kinds=None):
+    """Layers at model.layers.N, and the draft head's one behind the last."""
+    def all_kinds(c):
+        n = c['num_hidden_layers']
+        return [(f'model.layers.{i}', kinds(c, i) if kinds else 'dense' if i < c['first_k_dense_replace'] else 'moe')
+                for i in range(n + 1)]
+    return {'layer': layer, 'embed': f'model.{embed}.weight', 'norm': 'model.norm.weight', 'eps': 'rms_norm_eps',
+            'layers': lambda c: all_kinds(c)[:-1], 'head_layers': lambda c: all_kinds(c)[-1:], 'head_norm': norm,
+            'own_embed': embed}
+
+
+def bailing_kinds(c, i):
+    n, every = c['num_hidden_layers'], c['layer_group_size']
+    full = (i + 1) % every == 0 or i >= n // every * every
+    return latent if full else kda, 'dense' if i < c['first_k_dense_replace'] else 'moe'
+
+
+DEEPSEEK, GLM4_MOE = deepseek_like(deepseek_layer), deepseek_like(glm4_moe_layer)
+BAILING = deepseek_like(bailing_layer, 'final_layernorm', 'word_embeddings', bailing_kinds)
+NEMOTRON = {'layer': nemotron_layer, 'embed': 'backbone.embeddings.weight', 'norm': 'backbone.norm_f.weight',
+            'eps': 'layer_norm_epsilon', 'head_norm': 'final_layernorm', 'own_embed': 'embeddings',
+            'layers': lambda c: [(f'backbone.layers.{i}', k) for i, k in enumerate(c['hybrid_override_pattern'])],
+            'head_layers': lambda c: [(f'mtp.layers.{i}', k) for i, k in enumerate(c['mtp_hybrid_override_pattern'])]}
+
+
+def hidden_rows(f, w, c, ids):
+    """What the output matrix reads of each token, behind the last norm."""
+    h = embedded(w, ids, f['embed'])
+    for at, kind in f['layers'](c):
+        h = f['layer'](w, c, at, kind, h)
+    return [rms(x, w[f['norm']], c[f['eps']]) for x in h]
+
+
+def by_layers(f):
+    return lambda w, c, ids: [linear(w['lm_head.weight'], x) for x in hidden_rows(f, w, c, ids)]
+
+
+def bailing_v3(w, c, ids):
+    return by_layers(BAILING)(w, c, ids)
+
+
+def draft_rows(f, w, c, ids, given):
+    """A draft head (DeepSeek-V3, arXiv 2412.19437): a row for each token, beside it what was given for the token before.
+    Returns hidden rows behind its norm, and logits of the tokens behind those."""
+    layers, eps = f['head_layers'](c), c[f['eps']]
+    first, last = layers[0][0], layers[-1][0]
+    embed = w.get(f'{first}.{f["own_embed"]}.weight', w[f['embed']])
+    h = [linear(w[first + '.eh_proj.weight'],
+                rms(embed[i], w[first + '.enorm.weight'], eps) + rms(g, w[first + '.hnorm.weight'], eps))
+         for i, g in zip(ids, given)]
+    for at, kind in layers:
+        h = f['layer'](w, c, at, kind, h)
+    h = [rms(x, w[f'{last}.{f["head_norm"]}.weight'], eps) for x in h]
+    head = w.get(f'{last}.shared_head.head.weight', w['lm_head.weight'])
+    return h, [linear(head, x) for x in h]
