@@ -181,12 +181,27 @@ static void print_tower(const struct inspection *in)
 	       bytes_text(b, sizeof(b), (double)i->bytes));
 }
 
+/* The model's own draft head, where it has one. */
+static void print_head(const struct inspection *in)
+{
+	const struct shape *s = in->head ? &in->head->shape : NULL;
+	char a[64], b[32];
+
+	if (in->no_head.code)
+		printf("draft head     refused, it cannot be bound: %s\n", in->no_head.msg);
+	if (s)
+		printf("draft head     %d layer%s%s; %s parameters, %s\n", s->layers, s->layers == 1 ? "" : "s",
+		       s->layers_moe ? ", a mixture of experts" : "", count_text(a, sizeof(a), s->params),
+		       bytes_text(b, sizeof(b), (double)s->weight_bytes));
+}
+
 static void print_text(const struct inspection *in, bool tensors)
 {
 	print_shape(in->model, in->store);
 	print_params(in);
 	print_formats(in);
 	print_tower(in);
+	print_head(in);
 	print_ignored(in);
 	print_plan(in);
 	if (tensors)

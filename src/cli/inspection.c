@@ -50,8 +50,6 @@ static void count_tensors(struct inspection *in)
 
 		in->elements += t->elements;
 		in->file_bytes += t->bytes;
-		if (t->ignored && !t->used)
-			add_ignored(in, t);
 		if (t->used && t->fmt) {
 			add_matrix(in, t);
 		} else if (t->used && t->elements > 0) { /* not the scales of a matrix */
@@ -60,6 +58,16 @@ static void count_tensors(struct inspection *in)
 		}
 	}
 	qsort(in->kind, (size_t)in->n_kind, sizeof(*in->kind), by_stored);
+}
+
+static void count_ignored(struct inspection *in)
+{
+	for (size_t i = 0; i < in->store->n; i++) {
+		const struct tensor *t = in->store->v[i];
+
+		if (t->ignored && !t->used)
+			add_ignored(in, t);
+	}
 }
 
 static void plan_memory(struct memory_plan *p, const struct model *m, const struct options *o,
@@ -99,6 +107,16 @@ static void look_for_tower(struct inspection *in, struct store *st)
 	tower_close(t);
 }
 
+/* A head that is found marks its tensors as used. */
+static void look_for_head(struct inspection *in, struct store *st)
+{
+	struct err why;
+	int code = model_bind_head(&in->head, in->model, st, &why);
+
+	if (code && code != E_MISSING)
+		in->no_head = why;
+}
+
 void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
                      const struct kv_pair *layer)
 {
@@ -107,12 +125,15 @@ void inspection_make(struct inspection *in, const struct model *m, struct store 
 	in->store = st;
 	look_for_tower(in, st);
 	count_tensors(in);
+	look_for_head(in, st); /* its matrices are not read by every step */
+	count_ignored(in);
 	plan_memory(&in->plan, m, o, layer);
 }
 
 void inspection_free(struct inspection *in)
 {
 	buf_fini(&in->plan.kinds);
+	model_close(in->head);
 }
 
 const char *inspection_class(const struct store *st)
@@ -188,6 +209,22 @@ static void put_tower(struct buf *out, const struct inspection *in)
 	           (long long)t->params, (long long)t->bytes);
 }
 
+static void put_head(struct buf *out, const struct inspection *in)
+{
+	const struct shape *s = in->head ? &in->head->shape : NULL;
+
+	buf_puts(out, ",\n\"draft_head\":");
+	if (s)
+		buf_printf(out, "{\"layers\":%d,\"mixtures\":%d,\"parameters\":%lld,\"bytes\":%lld}", s->layers,
+		           s->layers_moe, (long long)s->params, (long long)s->weight_bytes);
+	else
+		buf_puts(out, "null");
+	if (in->no_head.code) {
+		buf_puts(out, ",\"draft_head_refused\":");
+		json_put_cstr(out, in->no_head.msg);
+	}
+}
+
 static void put_formats(struct buf *out, const struct inspection *in)
 {
 	buf_puts(out, ",\n\"formats\":[");
@@ -260,6 +297,7 @@ void inspection_put_json(const struct inspection *in, bool tensors, struct buf *
 	put_text(out, "class", inspection_class(st));
 	put_shape(out, &in->model->shape);
 	put_tower(out, in);
+	put_head(out, in);
 	buf_printf(out, ",\n\"parameters\":{\"used\":%lld,\"in_files\":%lld}", (long long)in->model->shape.params,
 	           (long long)in->elements);
 	buf_printf(out, ",\n\"files\":{\"count\":%d,\"bytes\":%zu}", st->n_file, in->file_bytes);

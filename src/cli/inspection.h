@@ -56,11 +56,13 @@ struct inspection {
 	bool sees;           /* the model has a tower for images */
 	struct err no_tower; /* code: it has one that cannot be bound, and why */
 	struct tower_info tower;
+	struct model *head; /* the model's own draft head; NULL: it has none */
+	struct err no_head; /* code: it has one that cannot be bound, and why */
 	struct memory_plan plan;
 };
 
 /* m and st are borrowed until inspection_free; layer: keys and values of each attention layer.  Looks for a tower of
- * images in st, whose tensors are then not told as ignored. */
+ * images and a draft head in st, whose tensors are then not told as ignored. */
 void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
                      const struct kv_pair *layer);
 void inspection_free(struct inspection *in);

@@ -340,6 +340,7 @@ def test_inspect_json():
         "width": None, "vocabulary": None, "context": None,
         "attention": ["dim_k", "dim_v", "heads", "layers", "window"],
         "recurrent": ["conv_channels", "conv_width", "dim_k", "dim_v", "heads_k", "heads_v"], "images": None,
+        "draft_head": ["bytes", "layers", "mixtures", "parameters"],
         "parameters": ["in_files", "used"], "files": ["bytes", "count"],
         "formats": ["bytes", "elements", "group", "matrices", "name"], "vectors": ["bytes", "tensors"],
         "ignored": shape["ignored"],
@@ -371,6 +372,44 @@ def test_inspect_tower():
     assert sorted(tower) == ["blocks", "both_ways", "bytes", "family", "heads", "merge", "parameters", "patch", "width"], tower
     assert f"images         {tower['family']}: {tower['blocks']} blocks of {tower['width']}, {tower['heads']} heads; " in text, text
     assert tower["parameters"] > 0 and not any("visual" in r["first"] for r in report["ignored"]), report["ignored"]
+
+
+def test_inspect_head():
+    """A checkpoint's own draft head, as text and as JSON, and its tensors not among the ignored."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/deepseek_mtp/hf-bf16")
+    text, report = run("inspect", folder).stdout, json.loads(run("inspect", folder, "--json").stdout)
+    head = report["draft_head"]
+    assert (head["layers"], head["mixtures"]) == (1, 1) and not report["ignored"], report
+    assert head["parameters"] + report["parameters"]["used"] == report["parameters"]["in_files"], report
+    assert f"draft head     1 layer, a mixture of experts; " in text and f"({head['parameters']}) parameters" in text, text
+
+
+def test_bad_head():
+    """A checkpoint whose draft head cannot be bound is no worse for it: why is said, and nothing of the head counts as used."""
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/deepseek_mtp/hf-bf16")
+    with open(os.path.join(source, "model.safetensors"), "rb") as f:
+        header = f.read(int.from_bytes(f.read(8), "little"))
+        data = f.read()
+    at = "model.layers.2."
+    for name, change, why in (("hnorm.weight", lambda h, n: h.pop(n), f"tensor {at}hnorm.weight: missing"),
+                              ("eh_proj.weight", lambda h, n: h[n].update(shape=[64, 32]), f"{at}eh_proj.weight: is [64, 32], "),
+                              ("mlp.experts.7.down_proj.weight", lambda h, n: h[n].update(shape=[16, 32]), "is [16, 32], "),
+                              ("eh_proj.weight", lambda h, n: h.pop(n), None)):
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.join(source, "config.json"), os.path.join(folder, "config.json"))
+            tensors = json.loads(header)
+            change(tensors, at + name)
+            text = json.dumps(tensors).encode()
+            with open(os.path.join(folder, "model.safetensors"), "wb") as f:
+                f.write(len(text).to_bytes(8, "little") + text + data)
+            text, report = run("inspect", folder).stdout, json.loads(run("inspect", folder, "--json").stdout)
+            assert report["draft_head"] is None and all(n.startswith(at) for r in report["ignored"] for n in [r["first"]]), report
+            assert sum(r["tensors"] for r in report["ignored"]) == sum(n.startswith(at) for n in tensors), report["ignored"]
+            if why:
+                assert "draft head     refused, it cannot be bound: " in text and why in text, text
+                assert why in report["draft_head_refused"], report
+            else:
+                assert "draft head" not in text.replace("draft head: read when", ""), text
 
 
 def test_bad_tower():
