@@ -34,6 +34,8 @@ void gguf_put_common(struct gguf_conf *c)
 
 	gguf_put_int(c, "hidden_size", gguf_conf_int(c, "embedding_length", GGUF_NEEDED));
 	gguf_put_int(c, "num_hidden_layers", c->m->blocks - c->m->drafts);
+	if (c->m->drafts && !c->m->arch->mtp_apart)
+		gguf_put_int(c, "num_nextn_predict_layers", c->m->drafts);
 	gguf_put_int(c, "vocab_size", vocabulary(c));
 	gguf_put_int(c, "max_position_embeddings", gguf_conf_int(c, "context_length", GGUF_NEEDED));
 	gguf_put_int(c, "num_attention_heads", heads);

@@ -216,14 +216,16 @@ static int find_names(const struct gguf_name *table, const char *name, const str
 
 static void name_block(const struct gguf_model *m, int64_t i, const char *rest, struct gguf_named *out)
 {
-	bool draft = i >= m->blocks - m->drafts && m->arch->mtp_apart;
+	bool draft = i >= m->blocks - m->drafts, apart = draft && m->arch->mtp_apart;
 
-	out->prefix = draft ? "mtp." : "model.";
-	snprintf(out->block, sizeof out->block, "layers.%" PRId64 ".", draft ? i - (m->blocks - m->drafts) : i);
+	out->prefix = apart ? "mtp." : "model.";
+	snprintf(out->block, sizeof out->block, "layers.%" PRId64 ".", apart ? i - (m->blocks - m->drafts) : i);
 	out->n = find_names(m->arch->names, rest, out->name);
 	if (!out->n)
 		out->n = find_names(gguf_block_names, rest, out->name);
-	if (!out->n && draft && (out->n = find_names(gguf_draft_names, rest, out->name))) {
+	if (!out->n && draft && !apart)
+		out->n = find_names(gguf_behind_names, rest, out->name);
+	if (!out->n && apart && (out->n = find_names(gguf_draft_names, rest, out->name))) {
 		out->prefix = "";
 		out->block[0] = 0;
 	}

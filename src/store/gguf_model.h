@@ -65,7 +65,7 @@ void gguf_describe(struct gguf_tensor *t, const struct gguf_info *from, const ch
 /* gguf_names.c */
 const struct gguf_arch *gguf_arch_find(const char *name); /* NULL: not known */
 void gguf_arch_list(struct buf *out);                     /* "llama, qwen2, ..." */
-extern const struct gguf_name gguf_block_names[], gguf_top_names[], gguf_draft_names[];
+extern const struct gguf_name gguf_block_names[], gguf_top_names[], gguf_draft_names[], gguf_behind_names[];
 
 /* Hugging Face's names for the GGUF tensor of that name: prefix, block and the hf of each line of the tables.  n 0: no
  * table has it. */

@@ -83,6 +83,17 @@ const struct gguf_name gguf_draft_names[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+/* Of one that Hugging Face keeps as the layer behind the last. */
+const struct gguf_name gguf_behind_names[] = {
+	{ "nextn.eh_proj.weight", "eh_proj.weight", NULL, 0 },
+	{ "nextn.enorm.weight", "enorm.weight", NULL, 0 },
+	{ "nextn.hnorm.weight", "hnorm.weight", NULL, 0 },
+	{ "nextn.shared_head_norm.weight", "shared_head.norm.weight", NULL, 0 },
+	{ "nextn.embed_tokens.weight", "embed_tokens.weight", NULL, 0 },
+	{ "nextn.shared_head_head.weight", "shared_head.head.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_name none[] = { { NULL, NULL, NULL, 0 } };
 
 /* The rows of q and k, in pairs for the other rotation. */

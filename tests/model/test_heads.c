@@ -2,7 +2,8 @@
  * logits and guesses; and the law of the row: however what the model gave is cut, the same bits.
  *
  *     test_heads [FOLDER NAME...]: those in FOLDER, given what the file says that the model gave
- *     test_heads --own FOLDER...: models that have one of their own */
+ *     test_heads --own FOLDER...: models that have one of their own
+ *     test_heads --of MODEL FOLDER: such a model elsewhere, with the rounds in FOLDER */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,6 +236,10 @@ int main(int argc, char **argv)
 	char root[4096];
 
 	log_set_level(LOG_WARN);
+	if (argc == 4 && !strcmp(argv[1], "--of")) {
+		test(argv[2], NULL, argv[3], true);
+		return 0;
+	}
 	for (int i = 2; i < argc; i++)
 		if (!strcmp(argv[1], "--own"))
 			test(argv[i], NULL, argv[i], true);

@@ -2,6 +2,7 @@
 
     gguf_of_folder.py WEFT TESTS_GOLDEN [SHARED_GOLDEN]
     gguf_of_folder.py --write FOLDER OUT.gguf       the file alone, to hold against llama.cpp by hand
+    gguf_of_folder.py --heads TEST_HEADS FOLDER...  the draft heads of such files guess as the folders' do
 
 What the converter does to names, values and metadata stands here once more, apart from weft's own tables.  All tensors
 are written in float32, so the only difference is that of norms, which lose the last bit in w + 1 - 1.
@@ -104,27 +105,40 @@ NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
          "mlp.shared_expert.down_proj": "ffn_down_shexp", "block_sparse_moe.gate": "ffn_gate_inp"}
 AFTER = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+SHARED = {"mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
+          "mlp.shared_experts.down_proj": "ffn_down_shexp", "eh_proj": "nextn.eh_proj", "enorm": "nextn.enorm", "hnorm": "nextn.hnorm",
+          "shared_head.norm": "nextn.shared_head_norm", "shared_head.head": "nextn.shared_head_head", "embed_tokens": "nextn.embed_tokens"}
 OWN = {
+    "glm4moe": {**SHARED, "post_attention_layernorm": "post_attention_norm"},
+    "deepseek2": {**SHARED, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+                  "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm"},
     "gemma2": {**AFTER, "pre_feedforward_layernorm": "ffn_norm"},
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
     "olmo2": AFTER,
 }
-ARCH = {"olmo3": "olmo2", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2"}
+ARCH = {"olmo3": "olmo2", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2",
+        "glm4_moe": "glm4moe", "deepseek_v3": "deepseek2"}
 PAIRED = ("smollm3", "granite", "mistral3")
 TOP = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm"}
 
 
 def common(f, c):
     dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
-    f.put("block_count", c["num_hidden_layers"])
+    f.put("block_count", c["num_hidden_layers"] + c.get("num_nextn_predict_layers", 0))
     f.put("context_length", c["max_position_embeddings"])
     f.put("embedding_length", c["hidden_size"])
     f.put("feed_forward_length", c["intermediate_size"])
     f.put("attention.head_count", c["num_attention_heads"])
-    f.put("attention.head_count_kv", c["num_key_value_heads"])
     f.put("attention.layer_norm_rms_epsilon", c["rms_norm_eps"])
-    f.put("attention.key_length", dim)
-    f.put("attention.value_length", dim)
+    if "kv_lora_rank" in c:
+        latent, dim = c["kv_lora_rank"], c["qk_rope_head_dim"]
+        for key, n in (("head_count_kv", 1), ("q_lora_rank", c["q_lora_rank"]), ("kv_lora_rank", latent), ("key_length", latent + dim),
+                       ("value_length", latent), ("key_length_mla", c["qk_nope_head_dim"] + dim), ("value_length_mla", c["v_head_dim"])):
+            f.put("attention." + key, n)
+    else:
+        f.put("attention.head_count_kv", c["num_key_value_heads"])
+        f.put("attention.key_length", dim)
+        f.put("attention.value_length", dim)
     f.put("vocab_size", c["vocab_size"])
     rope = c.get("rope_parameters") or c.get("rope_scaling") or {}
     f.put("rope.freq_base", float(rope.get("rope_theta", c.get("rope_theta"))))
@@ -168,6 +182,18 @@ def keys(f, c):
         f.put("expert_used_count", c["num_experts_per_tok"])
         f.put("expert_feed_forward_length", c["intermediate_size"])
         f.put("expert_gating_func", 2)
+    elif f.arch in ("glm4moe", "deepseek2"):
+        f.put("nextn_predict_layers", c["num_nextn_predict_layers"])
+        f.put("leading_dense_block_count", c["first_k_dense_replace"])
+        f.put("expert_count", c["n_routed_experts"])
+        f.put("expert_used_count", c["num_experts_per_tok"])
+        f.put("expert_shared_count", c["n_shared_experts"])
+        f.put("expert_feed_forward_length", c["moe_intermediate_size"])
+        f.put("expert_group_count", c["n_group"])
+        f.put("expert_group_used_count", c["topk_group"])
+        f.put("expert_weights_scale", c["routed_scaling_factor"])
+        f.put("expert_weights_norm", c["norm_topk_prob"])
+        f.put("expert_gating_func", 2)
     elif f.arch == "qwen3vlmoe":
         f.put("expert_count", c["num_experts"])
         f.put("expert_used_count", c["num_experts_per_tok"])
@@ -187,6 +213,11 @@ def add_tensor(f, c, layer, rest, v, experts):
         return
     if f.arch in PAIRED and base in ("self_attn.q_proj", "self_attn.k_proj"):
         v = paired(v, c["num_attention_heads"] if base.endswith("q_proj") else c["num_key_value_heads"])
+    if base == "self_attn.kv_b_proj":
+        v = v.reshape(c["num_attention_heads"], -1, c["kv_lora_rank"])
+        f.add("blk.%d.attn_k_b.weight" % layer, v[:, :c["qk_nope_head_dim"]].swapaxes(1, 2))
+        f.add("blk.%d.attn_v_b.weight" % layer, v[:, c["qk_nope_head_dim"]:])
+        return
     if base == "mlp.shared_expert_gate":
         v = v.reshape(-1)
     f.add("blk.%d.%s.%s" % (layer, own.get(base) or NAMES[base], kind), v)
@@ -229,7 +260,7 @@ CHANGED = {"smollm3": {"no_rope_layers": None, "no_rope_layer_interval": 4}, "ge
 
 def folders(tree, shared):
     """Folders, and the architecture of the file where it is not the family's own."""
-    for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3"):
+    for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3", "glm4_moe_mtp", "deepseek_mtp"):
         yield os.path.join(tree, name, "hf-bf16"), None
     for name, arch in (("olmo3", None), ("ministral3", None), ("minimax_m2", None), ("qwen2", "qwen2vl"), ("qwen3", "qwen3vl"), ("qwen3_moe", "qwen3vlmoe")):
         at = os.path.join(shared, name, "hf-bf16") if shared else ""
@@ -239,7 +270,18 @@ def folders(tree, shared):
             print("skipped: no %s" % (at or name))
 
 
+def heads(test_heads, folders):
+    with tempfile.TemporaryDirectory() as tmp:
+        for n, folder in enumerate(folders):
+            gguf = os.path.join(tmp, "%d.gguf" % n)
+            convert(folder, gguf)
+            subprocess.run([test_heads, "--of", gguf, folder], check=True)
+
+
 def main():
+    if sys.argv[1] == "--heads":
+        heads(sys.argv[2], sys.argv[3:])
+        return 0
     if sys.argv[1] == "--write":
         convert(*sys.argv[2:4])
         return 0
