@@ -98,19 +98,23 @@ static int to_gguf(struct quantize *q, const struct export_ask *ask, struct err 
 	return rc;
 }
 
-/* Bound to its model, so that the store knows which tensors are matrices. */
+/* Binds the model, and its draft head where it has one that can be bound, so that the store knows which tensors are
+ * matrices. */
 static int to_folder(struct quantize *q, const struct export_ask *ask, struct err *err)
 {
 	struct store *st = NULL;
-	struct model *m = NULL;
+	struct model *m = NULL, *head = NULL;
+	struct err none;
 	int rc = store_open(&st, q->from.p, err);
 
 	if (!rc)
 		rc = model_bind(&m, st, err);
-	if (!rc)
+	if (!rc) {
+		model_bind_head(&head, m, st, &none);
 		rc = export_folder(st, &q->kind, ask, err);
-	if (m)
-		model_close(m);
+	}
+	model_close(head);
+	model_close(m);
 	store_close(st);
 	return rc;
 }
