@@ -238,6 +238,43 @@ def kimi_linear(t, c, layers):
         experts(t, at + "mlp.switch_mlp.", c["num_experts"], h, c["moe_intermediate_size"])
 
 
+def ling(t, c, layers):
+    h, heads, dim, inner = c["hidden_size"], c["num_attention_heads"], c["head_dim"], c["num_attention_heads"] * c["head_dim"]
+    nope, rope, v, rank, low = c["qk_nope_head_dim"], c["qk_rope_head_dim"], c["v_head_dim"], c["kv_lora_rank"], c["q_lora_rank"]
+    trunk(t, c, embed="word_embeddings")
+    for i in range(layers):
+        at = f"model.layers.{i}."
+        norms(t, at, h, "input_layernorm", "post_attention_layernorm")
+        a = at + "attention."
+        if (i + 1) % c["layer_group_size"] and i < layers // c["layer_group_size"] * c["layer_group_size"]:
+            attention(t, a, h, heads, heads, dim)
+            for s in "qkv":
+                t.conv(f"{a}{s}_conv1d.weight", inner, 4)
+            for s in "fg":
+                t.matrix(f"{a}{s}_proj", inner, h)
+            t.matrix(a + "b_proj", heads, h)
+            t.logs(a + "A_log", heads)
+            t.vector(a + "dt_bias", inner, -4.0, 1.0, "F32")
+            norms(t, a, dim, "o_norm")
+        else:
+            t.matrix(a + "q_a_proj", low, h)
+            norms(t, a, low, "q_a_layernorm")
+            t.matrix(a + "q_b_proj", heads * (nope + rope), low)
+            t.matrix(a + "kv_a_proj_with_mqa", rank + rope, h)
+            norms(t, a, rank, "kv_a_layernorm")
+            t.matrix(a + "embed_q", heads, rank, nope)
+            t.matrix(a + "unembed_out", heads, v, rank)
+            t.matrix(a + "dense", h, heads * v)
+            t.matrix(a + "g_proj", heads, h)
+        if i < c["first_k_dense_replace"]:
+            mlp(t, at + "mlp.", h, c["intermediate_size"])
+            continue
+        router(t, at + "mlp.gate", c["num_experts"], h)
+        t.vector(at + "mlp.gate.expert_bias", c["num_experts"], 0.0, 0.02, "F32")
+        mlp(t, at + "mlp.shared_experts.", h, c["moe_shared_expert_intermediate_size"] * c["num_shared_experts"])
+        experts(t, at + "mlp.switch_mlp.", c["num_experts"], h, c["moe_intermediate_size"])
+
+
 # ---- published sizes ----
 
 def every(n, layers, last, other):
@@ -332,6 +369,16 @@ FAMILIES = {
         linear_attn_config={"num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4,
                             "full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
                             "kda_layers": [i for i in range(1, 28) if i % 4 and i != 27]})),
+    "ling-3.0-tiny": (ling, dict(
+        model_type="bailing_hybrid", architectures=["BailingMoeV3ForCausalLM"], hidden_size=1536, num_hidden_layers=24, vocab_size=157184,
+        num_attention_heads=16, num_key_value_heads=16, head_dim=128, layer_group_size=4, q_lora_rank=256, kv_lora_rank=512,
+        qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, rope_interleave=True, rope_theta=6e6, rope_scaling=None,
+        partial_rotary_factor=0.5, gated_attention_proj_granularity_type="head_wise", short_conv_kernel_size=4, no_kda_lora=True,
+        kda_safe_gate=True, kda_lower_bound=-5, linear_silu=True, use_qk_norm=True, use_bias=False, use_qkv_bias=False,
+        intermediate_size=4608, first_k_dense_replace=1, num_experts=128, num_experts_per_tok=8, num_shared_experts=1,
+        moe_intermediate_size=512, moe_shared_expert_intermediate_size=512, n_group=8, topk_group=4, norm_topk_prob=True,
+        routed_scaling_factor=2.5, score_function="sigmoid", moe_router_enable_expert_bias=True, num_nextn_predict_layers=0,
+        hidden_act="silu", rms_norm_eps=1e-6, tie_word_embeddings=False, max_position_embeddings=131072)),
 }
 
 

@@ -169,6 +169,20 @@ static bool is_delta(struct conf *c)
 	return strstr(class, "MoeV3") || (!strstr(class, "MoeV2") && conf_get(c, "kda_lower_bound"));
 }
 
+/* Limits of activations by layer; 0 is none. */
+static void refuse_limits(struct conf *c, const char *key)
+{
+	const struct json *list = conf_get(c, key);
+	double limit;
+
+	for (size_t i = 0; i < json_len(list); i++)
+		if (json_to_double(json_at(list, i), &limit) || limit > 0) {
+			conf_fail(c, E_UNSUPPORTED, "%s: layer %zu has a limit, which is not done by this version", key,
+			          i);
+			return;
+		}
+}
+
 static void read_hybrid(struct stack *s, struct conf *c, struct plan *p)
 {
 	const char *gate = conf_str_or(c, "gated_attention_proj_granularity_type", "");
@@ -190,8 +204,8 @@ static void read_hybrid(struct stack *s, struct conf *c, struct plan *p)
 		                    .at = "attention" };
 	if (conf_bool_or(c, "kda_safe_gate", true))
 		p->kda.floor = (float)conf_double_or(c, "kda_lower_bound", -5);
-	if (conf_get(c, "swiglu_limit"))
-		conf_fail(c, E_UNSUPPORTED, "swiglu_limit: limits of activations are not done by this version");
+	refuse_limits(c, "expert_swiglu_limit_list");
+	refuse_limits(c, "share_expert_swiglu_limit_list");
 }
 
 static void read_config(struct stack *s, struct conf *c, struct plan *p)
@@ -212,7 +226,6 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	rotary_read(&p->attn.op.rope, c, &r, p->attn.op.dim, &s->m.shape.ctx_max, &s->m.vectors);
 	refuse(c, "use_bias", false, false);
 	refuse(c, "use_qkv_bias", false, false);
-	refuse(c, "linear_silu", false, false);
 	refuse(c, "norm_head", false, false);
 	p->group = conf_int(c, "layer_group_size", 1, CONF_LAYERS_MAX);
 	p->norms = conf_int_or(c, "group_norm_size", 1, 1, CONF_HEADS_MAX);
@@ -221,6 +234,8 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	p->hybrid = !strcmp(s->m.arch, "bailing_hybrid");
 	if (p->hybrid)
 		read_hybrid(s, c, p);
+	if (!p->delta) /* 3.0 says true, and has no such layers */
+		refuse(c, "linear_silu", false, false);
 	if (!c->code && p->attn.op.heads * p->attn.op.dim % p->norms)
 		conf_fail(c, E_FORMAT, "group_norm_size: %d does not divide %d heads of %d", p->norms, p->attn.op.heads,
 		          p->attn.op.dim);

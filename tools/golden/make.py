@@ -148,7 +148,8 @@ def bailing_v3(lora=False):
              kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, qk_head_dim=24, v_head_dim=16,
              rope_interleave=True, short_conv_kernel_size=4, kda_safe_gate=True, kda_lower_bound=-5.0,
              no_kda_lora=not lora, gated_attention_proj_granularity_type='element_wise' if lora else 'head_wise',
-             use_bias=False, use_qkv_bias=False, rope_scaling=None, rope_theta=6000000.0)
+             use_bias=False, use_qkv_bias=False, rope_scaling=None, rope_theta=6000000.0, linear_silu=True,
+             partial_rotary_factor=0.5)
     h, n, d, t = c['hidden_size'], 2, 16, {}
     t['model.word_embeddings.weight'], t['lm_head.weight'], t['model.norm.weight'] = [VOCAB, h], [VOCAB, h], [h]
     for i in range(2):
