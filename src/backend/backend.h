@@ -105,11 +105,17 @@ enum act {
 	ACT_SIGMOID,
 	ACT_TANH,
 	ACT_CLAMPED, /* min(g, limit) sigmoid(alpha min(g, limit)), times 1 + the factor clamped to [-limit, limit] */
+	ACT_LIMITED, /* min(g sigmoid(g), limit), times the factor clamped to [-limit, limit] */
 };
 struct activation {
 	enum act kind;
-	float alpha, limit; /* ACT_CLAMPED's alone, which needs a factor */
+	float alpha, limit; /* alpha: ACT_CLAMPED's alone; limit: that and ACT_LIMITED's */
 };
+/* Does it change the factor as well, so that it needs one? */
+static inline bool act_needs_factor(enum act kind)
+{
+	return kind == ACT_CLAMPED || kind == ACT_LIMITED;
+}
 
 /* One product over a shared input: out = act(in W' + bias), with up times (in up' + its bias); or out += that with
  * add, which goes without act and up. */
@@ -335,7 +341,7 @@ struct moe {
 	const struct weight *gate, *up, *down;
 	/* An expert for all rows; NULL: none.  Without shared_router it counts as it is, else times a sigmoid. */
 	const struct weight *shared_gate, *shared_up, *shared_down, *shared_router;
-	struct activation act;
+	struct activation act, shared_act; /* shared_act ACT_NONE: act, for the shared expert too */
 	enum moe_route route;
 	/* All by expert and NULL for none: added to the logits; added to the scores for the choice, not for the weight;
 	 * times the weight. */

@@ -11,7 +11,7 @@
  *
  * whose head h in layer i decays by exp(-slope_h f(i)), slopes as ALiBi's, f = 1 - (i - 1) / (L - 1) + 1e-5 as in
  * Hugging Face's code, above 1 in the first layer.  Mixtures choose within groups, of which a rejected one has no
- * score at all. */
+ * score at all; in 3.0 flash the last layers' experts limit their activations. */
 #include <math.h>
 #include <string.h>
 
@@ -33,6 +33,7 @@ struct plan {
 	bool hybrid, delta; /* full layers are latent attention; the others Kimi Delta Attention */
 	struct mla_form mla;
 	struct kda_form kda;
+	const struct json *limit, *shared_limit; /* of the experts' activations, by layer; NULL: none */
 };
 
 /* ---- linear attention ---- */
@@ -151,7 +152,6 @@ static void read_moe(struct conf *c, struct plan *p)
 	m->norm_eps = 1e-20f;
 	m->scale = (float)conf_double_or(c, "routed_scaling_factor", 1);
 	m->route = ROUTE_SIGMOID;
-	m->act.kind = ACT_SILU;
 	m->shared_plain = true;
 	m->shared = "shared_experts";
 	m->select_bias = conf_bool_or(c, "moe_router_enable_expert_bias", false) ? "gate.expert_bias" : NULL;
@@ -169,18 +169,29 @@ static bool is_delta(struct conf *c)
 	return strstr(class, "MoeV3") || (!strstr(class, "MoeV2") && conf_get(c, "kda_lower_bound"));
 }
 
-/* Limits of activations by layer; 0 is none. */
-static void refuse_limits(struct conf *c, const char *key)
+/* Limits of activations, a list by layer. */
+static const struct json *read_limits(struct conf *c, const char *key)
 {
 	const struct json *list = conf_get(c, key);
 	double limit;
 
 	for (size_t i = 0; i < json_len(list); i++)
-		if (json_to_double(json_at(list, i), &limit) || limit > 0) {
-			conf_fail(c, E_UNSUPPORTED, "%s: layer %zu has a limit, which is not done by this version", key,
-			          i);
-			return;
+		if (json_kind(json_at(list, i)) != JSON_NULL &&
+		    (json_to_double(json_at(list, i), &limit) || !(limit >= 0))) {
+			conf_fail(c, E_FORMAT, "%s: entry %zu is no limit", key, i);
+			return NULL;
 		}
+	return list;
+}
+
+/* The activation of layer i under these limits, of which 0 and null are none. */
+static struct activation limited(const struct json *list, int i)
+{
+	double limit;
+
+	if (json_to_double(json_at(list, (size_t)i), &limit) || !(limit > 0))
+		return (struct activation){ .kind = ACT_SILU };
+	return (struct activation){ .kind = ACT_LIMITED, .limit = (float)limit };
 }
 
 static void read_hybrid(struct stack *s, struct conf *c, struct plan *p)
@@ -204,8 +215,8 @@ static void read_hybrid(struct stack *s, struct conf *c, struct plan *p)
 		                    .at = "attention" };
 	if (conf_bool_or(c, "kda_safe_gate", true))
 		p->kda.floor = (float)conf_double_or(c, "kda_lower_bound", -5);
-	refuse_limits(c, "expert_swiglu_limit_list");
-	refuse_limits(c, "share_expert_swiglu_limit_list");
+	p->limit = read_limits(c, "expert_swiglu_limit_list");
+	p->shared_limit = read_limits(c, "share_expert_swiglu_limit_list");
 }
 
 static void read_config(struct stack *s, struct conf *c, struct plan *p)
@@ -264,6 +275,8 @@ static void bind_layer(struct stack *s, struct binder *b, struct plan *p, int i)
 	}
 	p->moe.router = bind_has(b, "layers.%d.mlp.gate.gate_proj.weight", i) ? "gate.gate_proj" :
 	                                                                        "gate"; /* mlx; others */
+	p->moe.act = limited(p->limit, i);
+	p->moe.shared_act = limited(p->shared_limit, i);
 	stack_add_moe(s, b, &p->moe, norm, i);
 }
 

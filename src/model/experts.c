@@ -220,6 +220,7 @@ void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_
 		.normalise = m->normalise,
 		.router = &f->router,
 		.act = m->act,
+		.shared_act = m->shared_act,
 		.route = m->route,
 		.groups = m->groups > 1 ? m->groups : 0,
 		.groups_used = m->groups_used,

@@ -29,7 +29,7 @@ struct ffn_form {
 struct moe_form {
 	int experts, top_k, inner, shared_inner; /* shared_inner 0: no shared expert */
 	bool normalise;
-	struct activation act;
+	struct activation act, shared_act; /* shared_act ACT_NONE: act */
 	enum moe_route route;
 	int groups, groups_used;
 	bool groups_strict;

@@ -237,6 +237,7 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 		.shared_down = &shared[2],
 		.shared_router = &shared[3],
 		.act = { .kind = layer ? ACT_GELU_TANH : ACT_SILU },
+		.shared_act = { layer ? ACT_LIMITED : ACT_NONE, 0, 0.5f },
 		.route = layer ? ROUTE_SIGMOID : ROUTE_SOFTMAX,
 		.select_bias = layer ? bias : NULL,
 		.scale = layer ? 2.5f : 0,

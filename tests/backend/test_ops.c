@@ -697,6 +697,8 @@ static void test_exp(enum cpu_level level)
 	      "exp at its ends", level, 0, 0);
 }
 
+static const float LIMIT = 0.7f; /* which the numbers reach */
+
 static double activated(enum act kind, double g)
 {
 	switch (kind) {
@@ -706,7 +708,8 @@ static double activated(enum act kind, double g)
 	case ACT_RELU2: return g > 0 ? g * g : 0;
 	case ACT_SIGMOID: return sigmoid(g);
 	case ACT_TANH: return tanh(g);
-	case ACT_CLAMPED: return fmin(g, 7) * sigmoid(1.702 * fmin(g, 7));
+	case ACT_CLAMPED: return fmin(g, LIMIT) * sigmoid(1.702 * fmin(g, LIMIT));
+	case ACT_LIMITED: return fmin(g * sigmoid(g), LIMIT);
 	case ACT_NONE: break;
 	}
 	return g;
@@ -720,17 +723,19 @@ static void test_gates(enum cpu_level level)
 	struct backend *be = backend_cpu_open(2, level);
 	struct pass p = { .be = be, .n_row = ROWS };
 
-	for (enum act kind = ACT_NONE; kind <= ACT_CLAMPED; kind++) {
-		struct activation act = { kind, 1.702f, 7 };
+	for (enum act kind = ACT_NONE; kind <= ACT_LIMITED; kind++) {
+		struct activation act = { kind, 1.702f, LIMIT };
 		double worst[2] = { 0, 0 };
 
 		for (int gated = 0; gated < 2; gated++) {
-			if (kind == ACT_CLAMPED && !gated)
+			if (act_needs_factor(kind) && !gated)
 				continue;
 			ops_of(level)->gate(out, g, gated ? u : NULL, N, &act);
 			for (int i = 0; i < N; i++) {
+				double limited = fmin(fmax((double)u[i], -LIMIT), LIMIT);
 				double by = !gated              ? 1 :
-				            kind == ACT_CLAMPED ? 1 + fmin(fmax((double)u[i], -7), 7) :
+				            kind == ACT_CLAMPED ? 1 + limited :
+				            kind == ACT_LIMITED ? limited :
 				                                  (double)u[i];
 				double want = activated(kind, (double)g[i]) * by;
 

@@ -243,11 +243,15 @@ def glm4_moe_mtp():
 
 
 def bailing_v3_mtp():
+    """As Ling 3.0 flash: queries in one matrix, and limits of activations in the last layer."""
     c, t, _ = bailing_v3()
-    c.update(num_nextn_predict_layers=1, kv_lora_rank=24)
+    c.update(num_nextn_predict_layers=1, kv_lora_rank=24, q_lora_rank=None, expert_swiglu_limit_list=[0, 0.6],
+             share_expert_swiglu_limit_list=[0, 0.4])
     h, at = c['hidden_size'], 'model.layers.1.'
     t[at + 'attention.kv_a_proj_with_mqa.weight'], t[at + 'attention.kv_a_layernorm.weight'] = [32, h], [24]
-    t[at + 'attention.kv_b_proj.weight'] = [64, 24]
+    t[at + 'attention.kv_b_proj.weight'], t[at + 'attention.q_proj.weight'] = [64, 24], [48, h]
+    for s in ('q_a_proj', 'q_a_layernorm', 'q_b_proj'):
+        t.pop(f'{at}attention.{s}.weight')
     for name in [n for n in t if n.startswith(at)]:
         t[name.replace(at, 'model.layers.2.')] = t[name]
     draft_tensors(t, 'model.layers.2.', 'model.layers.2.', h, 'final_layernorm')

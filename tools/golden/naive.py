@@ -115,13 +115,16 @@ def attention(w, x, c, layer):
     return [linear(w['o_proj'], y) for y in attend(q, k, v, scale, f.get('window', 0), f.get('cap', 0.0))]
 
 
-def mlp(w, x, act=silu):
+def mlp(w, x, act=silu, limit=0.0):
     if 'gate_up_proj' in w:
         y = linear(w['gate_up_proj'], x)
         gate, up = y[:len(y) // 2], y[len(y) // 2:]
     else:
         gate, up = linear(w['gate_proj'], x), linear(w['up_proj'], x)
-    return linear(w['down_proj'], [act(g) * u for g, u in zip(gate, up)])
+    gate = [act(g) for g in gate]
+    if limit:
+        gate, up = [min(g, limit) for g in gate], [max(-limit, min(limit, u)) for u in up]
+    return linear(w['down_proj'], [g * u for g, u in zip(gate, up)])
 
 
 def part(w, path):
@@ -368,7 +371,8 @@ def latent(p, c, x):
     n, dn, dr, dv = c['num_attention_heads'], c['qk_nope_head_dim'], c['qk_rope_head_dim'], c['v_head_dim']
     r, q, k, v = c['kv_lora_rank'], [], [], []
     for pos, u in enumerate(x):
-        a = linear(p['q_b_proj'], rms(linear(p['q_a_proj'], u), p['q_a_layernorm'], 1e-6))
+        a = (linear(p['q_b_proj'], rms(linear(p['q_a_proj'], u), p['q_a_layernorm'], 1e-6)) if 'q_b_proj' in p else
+             linear(p['q_proj'], u))
         q.append([y[:dn] + rope(y[dn:], pos, c['rope_theta'], adjacent=True) for y in heads_of(a, n)])
         y = linear(p['kv_a_proj_with_mqa'], u)
         shared = rope(y[r:], pos, c['rope_theta'], adjacent=True)
@@ -385,8 +389,9 @@ def latent(p, c, x):
     return out
 
 
-def grouped_moe(p, c, x, rejected=-math.inf, run=mlp, inside=None):
-    """rejected: the score of experts of other groups.  inside: what the experts read, and the shared one does not."""
+def grouped_moe(p, c, x, rejected=-math.inf, run=mlp, inside=None, shared=None):
+    """rejected: the score of experts of other groups.  inside: what the experts read, and the shared one does not.
+    shared: how that one runs, where otherwise."""
     score = [sigmoid(s) for s in linear(p['gate'], x)]
     biased = add(score, p['gate.expert_bias'] if 'gate.expert_bias' in p else p['gate.e_score_correction_bias'])
     size = len(score) // c['n_group']
@@ -395,7 +400,7 @@ def grouped_moe(p, c, x, rejected=-math.inf, run=mlp, inside=None):
     masked = [s if e // size in kept else rejected for e, s in enumerate(biased)]
     chosen = best(masked, c['num_experts_per_tok'])
     total = sum(score[e] for e in chosen) + 1e-20
-    y = run(part_of(p, 'shared_experts'), x) if inside is None else [0.0] * len(inside)
+    y = (shared or run)(part_of(p, 'shared_experts'), x) if inside is None else [0.0] * len(inside)
     for e in chosen:
         y = add(y, run(part_of(p, f'experts.{e}'), x if inside is None else inside),
                 c['routed_scaling_factor'] * score[e] / total)
@@ -411,9 +416,17 @@ def deepseek_layer(w, c, at, kind, h):
     return feed(w, c, at, kind, [add(x, b) for x, b in zip(h, y)], 0.0)
 
 
+def limit_of(c, key, at):
+    """The limit of a layer's activations, of a list by layer; 0: none."""
+    i, limits = int(at.rsplit('.', 1)[1]), c.get(key) or []
+    return limits[i] if i < len(limits) else 0.0
+
+
 def feed(w, c, at, kind, h, rejected):
     p, m = part(w, at)['post_attention_layernorm'], part(w, at + '.mlp')
-    ffn = mlp if kind == 'dense' else lambda q, u: grouped_moe(q, c, u, rejected)
+    run, shared = (lambda q, u, s=s: mlp(q, u, limit=limit_of(c, s + '_swiglu_limit_list', at))
+                   for s in ('expert', 'share_expert'))
+    ffn = mlp if kind == 'dense' else lambda q, u: grouped_moe(q, c, u, rejected, run, shared=shared)
     return [add(x, ffn(m, rms(x, p, c['rms_norm_eps']))) for x in h]
 
 

@@ -63,7 +63,7 @@ void cpu_gate(struct pass *p, float *x, const float *y, int n, int cols, const s
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct gate_job j = { c->op, x, y, cols, act };
 
-	assert(act->kind != ACT_CLAMPED); /* which changes y */
+	assert(!act_needs_factor(act->kind)); /* which changes y */
 	cpu_range(c, gate_rows, &j, n, grain_rows(cols));
 }
 

@@ -243,7 +243,7 @@ static struct product shared_in(struct mix *d, struct acts *acts, int *n_acts, e
 		.r1 = d->n,
 		.out = d->shared_gated,
 		.ld = (size_t)m->shared_inner,
-		.act = m->act,
+		.act = m->shared_act.kind ? m->shared_act : m->act,
 	};
 
 	if (m->shared_gate) {
@@ -424,7 +424,7 @@ static void compute_waves(struct mix *d)
 static void check(const struct moe *m)
 {
 	assert(m->top_k >= 1 && m->top_k <= m->experts && (m->gate || m->up));
-	assert(m->act.kind != ACT_CLAMPED || m->gate);
+	assert(!act_needs_factor(m->act.kind) || m->gate);
 	assert(!m->groups || (m->experts % m->groups == 0 && m->groups_used >= 1 && m->groups_used <= m->groups &&
 	                      m->top_k <= m->experts / m->groups * m->groups_used));
 }

@@ -113,6 +113,11 @@ LANES_INLINE void activate(v16 *g, v16 *u, const struct activation *act, const e
 		ABREAST(N) g[v] = v16_mul(g[v], d[v]);
 		ABREAST(N) u[v] = v16_add(v16_max(low, v16_min(high, u[v])), v16_set1(1.0f));
 	}
+	if (kind == ACT_LIMITED) {
+		v16_silus(g, N);
+		ABREAST(N) g[v] = v16_min(high, g[v]);
+		ABREAST(N) u[v] = v16_max(low, v16_min(high, u[v]));
+	}
 }
 
 LANES_INLINE void gate_as(float *out, const float *gate, const float *up, int n, const struct activation *act,
@@ -140,6 +145,7 @@ static void gate(float *out, const float *gate, const float *up, int n, const st
 	case ACT_SIGMOID: gate_as(out, gate, up, n, act, ACT_SIGMOID); break;
 	case ACT_TANH: gate_as(out, gate, up, n, act, ACT_TANH); break;
 	case ACT_CLAMPED: gate_as(out, gate, up, n, act, ACT_CLAMPED); break;
+	case ACT_LIMITED: gate_as(out, gate, up, n, act, ACT_LIMITED); break;
 	}
 }
 

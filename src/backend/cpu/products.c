@@ -268,7 +268,7 @@ void cpu_linear(struct pass *p, const struct linear *job, int n_job, const float
 	for (int i = 0; i < n_job; i++) {
 		const struct linear *j = &job[i];
 
-		assert(j->w->cols == cols && !(j->add && j->act.kind) && (j->act.kind != ACT_CLAMPED || j->up));
+		assert(j->w->cols == cols && !(j->add && j->act.kind) && (!act_needs_factor(j->act.kind) || j->up));
 		product[i] = (struct product){
 			.w = j->w,
 			.x = cpu_acts_for(c, acts, &n_acts, j->w, p->arith, in, n),
