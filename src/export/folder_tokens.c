@@ -1,6 +1,7 @@
 /* folder_tokens.c - the tokenizer of a GGUF file from tokenizer.json, with special tokens, chat template and sampling.
  *
- * Byte-level pairs are written; the way they cut text must have a name (gguf_pre.c). */
+ * Byte-level pairs are written; the way they cut text must have a name (gguf_pre.c).  A vocabulary by ranks, as of a
+ * tekken.json, has no merges: two tokens whose texts together are a third are one, those of the lowest rank first. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct token {
 struct tokens_made {
 	struct making *m;
 	const struct json *tokenizer, *model;
+	bool ranked; /* the vocabulary is by ranks, which are in the order of ids */
 	struct token *tok;
 	int64_t n; /* rows of the embedding */
 };
@@ -43,13 +45,30 @@ static void token_set(struct tokens_made *t, int64_t id, const char *p, size_t n
 		t->tok[id] = (struct token){ p, n, type };
 }
 
+/* An array by id of [text, score], or null where a special token's id is. */
+static void read_ranked(struct tokens_made *t)
+{
+	const struct json *vocab = json_get(t->model, "vocab");
+
+	for (size_t i = 0; i < json_len(vocab) && !t->m->code; i++) {
+		size_t n;
+		const char *text = json_str(json_at(json_at(vocab, i), 0), &n);
+
+		if (text)
+			token_set(t, (int64_t)i, text, n, GGUF_NORMAL);
+	}
+}
+
 static void read_tokens(struct tokens_made *t)
 {
 	const struct json *value, *added = json_get(t->tokenizer, "added_tokens");
 	const char *text;
 	int64_t id;
 
-	for (struct json_cursor c = json_first(json_get(t->model, "vocab")); json_next(&c, &text, &value);)
+	if (t->ranked)
+		read_ranked(t);
+	for (struct json_cursor c = json_first(json_get(t->model, "vocab"));
+	     !t->ranked && json_next(&c, &text, &value);)
 		token_set(t, json_to_int(value, &id) ? -1 : id, text, strlen(text), GGUF_NORMAL);
 	for (size_t i = 0; i < json_len(added); i++) {
 		const struct json *a = json_at(added, i);
@@ -125,6 +144,93 @@ static void put_merges(struct tokens_made *t)
 	buf_fini(&one);
 }
 
+/* ---- merges of a vocabulary by ranks ---- */
+
+static int by_text(const void *a, const void *b)
+{
+	const struct token *x = *(const struct token *const *)a, *y = *(const struct token *const *)b;
+	int c = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
+
+	return c ? c : (x->n > y->n) - (x->n < y->n);
+}
+
+/* Where a token is cut in two that are tokens. */
+struct split {
+	const struct token *left, *right;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct split *x = a, *y = b;
+
+	if (x->left != y->left)
+		return x->left < y->left ? -1 : 1;
+	return (x->right > y->right) - (x->right < y->right);
+}
+
+static const struct token *token_of(const struct token *const *sorted, size_t n, const char *p, size_t len)
+{
+	struct token key = { p, len, 0 }, *at = &key;
+	const struct token *const *found = bsearch(&at, sorted, n, sizeof *sorted, by_text);
+
+	return found ? *found : NULL;
+}
+
+/* Appends the merges that give `whole`; their number. */
+static uint64_t put_splits(const struct token *const *sorted, size_t n, const struct token *whole, struct buf *all)
+{
+	struct split *split = xmalloc(size_mul(whole->n + 1, sizeof *split));
+	uint64_t found = 0;
+
+	for (size_t at = 1; at < whole->n; at++) {
+		struct split s;
+
+		if (((unsigned char)whole->p[at] & 0xC0) == 0x80) /* inside a character, which is a byte */
+			continue;
+		s.left = token_of(sorted, n, whole->p, at);
+		s.right = s.left ? token_of(sorted, n, whole->p + at, whole->n - at) : NULL;
+		if (s.right)
+			split[found++] = s;
+	}
+	qsort(split, found, sizeof *split, by_rank);
+	for (uint64_t i = 0; i < found; i++) {
+		uint64_t length = whole->n + 1;
+
+		buf_put(all, &length, sizeof length);
+		buf_put(all, split[i].left->p, split[i].left->n);
+		buf_putc(all, ' ');
+		buf_put(all, split[i].right->p, split[i].right->n);
+	}
+	free(split);
+	return found;
+}
+
+static void put_ranked_merges(struct tokens_made *t)
+{
+	const struct token **sorted = xmalloc(size_mul((size_t)t->n + 1, sizeof *sorted));
+	uint64_t merges = 0;
+	struct buf all;
+	size_t n = 0;
+
+	for (int64_t i = 0; i < t->n; i++)
+		if (t->tok[i].p && t->tok[i].type == GGUF_NORMAL)
+			sorted[n++] = &t->tok[i];
+	qsort(sorted, n, sizeof *sorted, by_text);
+	buf_init(&all);
+	for (int64_t i = 0; i < t->n; i++)
+		if (t->tok[i].p && t->tok[i].type == GGUF_NORMAL)
+			merges += put_splits(sorted, n, &t->tok[i], &all);
+	for (int64_t i = 0; i < t->n; i++)
+		if (t->tok[i].p && t->tok[i].type != GGUF_NORMAL && token_of(sorted, n, t->tok[i].p, t->tok[i].n))
+			making_fail(t->m, E_UNSUPPORTED,
+			            "tokenizer: special token %" PRId64
+			            " has the text of an ordinary one, which a GGUF file cannot tell apart",
+			            i);
+	pair_list(&t->m->p, "tokenizer.ggml.merges", GGUF_STRING, merges, all.p, all.n);
+	buf_fini(&all);
+	free(sorted);
+}
+
 /* ---- how text is cut ---- */
 
 /* Adds a step of the pre-tokenizer; false: none that expressions say. */
@@ -151,7 +257,7 @@ static void put_pre(struct tokens_made *t)
 {
 	const struct json *pre = json_get(t->tokenizer, "pre_tokenizer"), *list = json_get(pre, "pretokenizers");
 	const char *step[GGUF_PRE_STEPS + 1] = { NULL }, *name = NULL;
-	bool bytes = false, known = true, whole = false;
+	bool bytes = false, known = true, whole = t->ranked, other = false;
 	int n = 0, length = 0;
 
 	if (list)
@@ -162,13 +268,17 @@ static void put_pre(struct tokens_made *t)
 	if (json_get(t->model, "ignore_merges"))
 		known &= !json_to_bool(json_get(t->model, "ignore_merges"), &whole);
 	if (known && bytes)
-		name = gguf_pre_name(step, n, whole, &length);
+		name = gguf_pre_name(step, n, whole, &length, &other);
 	if (!name)
 		making_fail(t->m, E_UNSUPPORTED,
 		            "tokenizer.json: GGUF has no name here for the way in which it cuts text%s",
 		            bytes ? "" : ", which is not that of byte-level pairs");
 	else
 		pair_text(&t->m->p, "tokenizer.ggml.pre", name, (size_t)length);
+	if (other)
+		log_warn("%s: readers of GGUF cut words with capitals or marks beyond ASCII otherwise than its own "
+		         "tokenizer (%.*s)",
+		         t->m->st->dir, length, name);
 }
 
 /* Whether a token goes before every text. */
@@ -259,7 +369,9 @@ static void put_sampling(struct making *m)
 static void put_all(struct tokens_made *t)
 {
 	t->model = json_get(t->tokenizer, "model");
-	if (!is(json_get(t->model, "type"), "BPE") || json_kind(json_get(t->model, "vocab")) != JSON_OBJECT) {
+	t->ranked = is(json_get(t->model, "type"), "ScoredBPE");
+	if (!(t->ranked || is(json_get(t->model, "type"), "BPE")) ||
+	    json_kind(json_get(t->model, "vocab")) != (t->ranked ? JSON_ARRAY : JSON_OBJECT)) {
 		making_fail(t->m, E_UNSUPPORTED, "tokenizer.json: GGUF files are written of byte-level pairs (BPE)");
 		return;
 	}
@@ -269,7 +381,10 @@ static void put_all(struct tokens_made *t)
 	if (t->m->code)
 		return;
 	put_tokens(t);
-	put_merges(t);
+	if (t->ranked)
+		put_ranked_merges(t);
+	else
+		put_merges(t);
 	put_specials(t);
 }
 

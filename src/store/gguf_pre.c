@@ -77,7 +77,7 @@ static const struct gguf_pre table[] = {
 	{ "default", { "[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]" }, false, false },
 	{ "falcon", { "[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]" }, false, false },
 	{ "gpt-4o llama4 kanana2 talkie minimax-m2", { CASED("(?:" SHORT ")?", "\\p{N}{1,3}") }, false, false },
-	{ "tekken", { CASED("", "\\p{N}") }, true, true },
+	{ "tekken", { CASED("", "\\p{N}") }, true, true, .meant = O200K("\\p{N}", "", "/") },
 	{ "deepseek-coder", { "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", HAN_TO_HANGUL, "\\p{N}" }, false, false },
 	{ "deepseek-v3 hunyuan-dense joyai-llm", { "\\p{N}{1,3}", CJK, DEEPSEEK3 }, false, false },
 	{ "poro-chat bloom gpt3-finnish", { POROS }, false, false },
@@ -167,12 +167,18 @@ static bool same_steps(const struct gguf_pre *pre, const char *const *step, int 
 	return n == GGUF_PRE_STEPS || !pre->step[n];
 }
 
-const char *gguf_pre_name(const char *const *step, int n, bool whole_first, int *length)
+const char *gguf_pre_name(const char *const *step, int n, bool whole_first, int *length, bool *other)
 {
-	for (size_t i = 0; n && i < sizeof table / sizeof *table; i++)
-		if (table[i].whole_first == whole_first && same_steps(&table[i], step, n)) {
-			*length = (int)strcspn(table[i].names, " ");
-			return table[i].names;
+	for (size_t i = 0; n && i < sizeof table / sizeof *table; i++) {
+		const struct gguf_pre *pre = &table[i];
+
+		if (pre->whole_first != whole_first)
+			continue;
+		*other = pre->meant && n == 1 && same_step(pre->meant, step[0]);
+		if (*other || same_steps(pre, step, n)) {
+			*length = (int)strcspn(pre->names, " ");
+			return pre->names;
 		}
+	}
 	return NULL;
 }

@@ -3,7 +3,7 @@
 folder, the model says the same, and what cannot be written is refused.
 
 The bundled model stands for folders with a tokenizer; the converter's files are those of ../shared, if they are there."""
-import json, os, struct, sys, tempfile
+import base64, collections, json, os, re, struct, sys, tempfile
 
 from exportkit import check, failures, models, run, shared
 
@@ -92,6 +92,32 @@ def said(model, against, *text):
     return json.loads(out) if code == 0 else {"kl_mean": 1e9, "tokens": 0}
 
 
+UPPER, LOWER = "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]", "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+TEKKEN = (f"[^\\r\\n\\p{{L}}\\p{{N}}]?{UPPER}*{LOWER}+|[^\\r\\n\\p{{L}}\\p{{N}}]?{UPPER}+{LOWER}*|\\p{{N}}| ?[^\\s\\p{{L}}\\p{{N}}]+[\\r\\n/]*"
+          "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+")
+
+
+def tekken(text, joins, more=()):
+    """A tekken.json whose tokens are the bytes, then the commonest neighbours of a text, joined again and again."""
+    words = [[bytes([b]) for b in w] for w in re.findall(rb" ?\w+|[^\w]", text)]
+    vocab = [bytes([b]) for b in range(256)] + list(more)
+    while len(vocab) < 256 + len(more) + joins:
+        pairs = collections.Counter(p for w in words for p in zip(w, w[1:]) if p[0] + p[1] not in vocab)
+        a, b = min(pairs, key=lambda p: (-pairs[p], p))
+        vocab.append(a + b)
+        for w in words:
+            i = 0
+            while i + 1 < len(w):
+                if w[i] + w[i + 1] == a + b:
+                    w[i : i + 2] = [a + b]
+                i += 1
+    special = [{"rank": i, "token_str": s, "is_control": True} for i, s in enumerate(["<unk>", "<s>", "</s>", "[INST]", "[/INST]"])]
+    return {"config": {"pattern": TEKKEN, "num_vocab_tokens": len(vocab), "default_vocab_size": len(vocab) + len(special),
+                       "default_num_special_tokens": len(special), "version": "v7"},
+            "vocab": [{"rank": i, "token_bytes": base64.b64encode(v).decode(), "token_str": None} for i, v in enumerate(vocab)],
+            "special_tokens": special}
+
+
 with tempfile.TemporaryDirectory() as tmp:
     at = lambda name: os.path.join(tmp, name)
 
@@ -119,6 +145,27 @@ with tempfile.TemporaryDirectory() as tmp:
     check(all(pairs["tokenizer.ggml.tokens"][i] == t["content"] for i, t in added.items()), "added tokens")
     check(all(pairs["tokenizer.ggml.token_type"][i] == (3 if t["special"] else 4) for i, t in added.items()), "their kinds")
     check(pairs["tokenizer.ggml.tokens"][-1] == "[PAD2047]" and pairs["tokenizer.ggml.token_type"][-1] == 5, "rows of no token")
+
+    # A tekken.json, which has no merges: text has the same tokens.
+    mistral = at("mistral")
+    os.mkdir(mistral)
+    for name in ("config.json", "model.safetensors"):
+        os.symlink(os.path.join(tiny, name), os.path.join(mistral, name))
+    sample = open(text, "rb").read()
+    json.dump(tekken(sample, 300), open(os.path.join(mistral, "tekken.json"), "w"))
+    code, out, err = run("quantize", mistral, "--type", "Q8_0", "--out", at("mistral.gguf"))
+    check(code == 0 and "capitals or marks beyond ASCII" in err, f"a tekken.json: {code} {err}")
+    pairs = Gguf(at("mistral.gguf")).pairs
+    check(pairs["tokenizer.ggml.pre"] == "tekken" and len(pairs["tokenizer.ggml.merges"]) >= 300, "what a tekken.json becomes")
+    check(pairs["tokenizer.ggml.add_bos_token"] and pairs["tokenizer.ggml.bos_token_id"] == 1, "its begin token")
+    with open(os.path.join(models, "../tools/train/eval/held-out.txt"), "rb") as f:
+        unseen = f.read(24000)[4000:].decode(errors="replace")  # where joins compete
+    for words in (unseen, "Straße, 12 345!\n\n  für été\t\U0001f40a <s>[INST]"):
+        ids = [run("tokenize", model, words)[1] for model in (mistral, at("mistral.gguf"))]
+        check(ids[0] == ids[1] and ids[0].count(",") > 5, f"tokens of {words[:20]!r}: {ids[0][:80]}, {ids[1][:80]}")
+    json.dump(tekken(sample, 10, [b"</s>"]), open(os.path.join(mistral, "tekken.json"), "w"))
+    code, out, err = run("quantize", mistral, "--type", "Q8_0", "--out", at("x.gguf"))
+    check(code == 1 and "special token 2 has the text of an ordinary one" in err, f"an ordinary </s>: {code} {err}")
 
     # Refusals say why, and leave nothing.
     cut = at("cut")

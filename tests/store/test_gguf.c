@@ -400,6 +400,8 @@ static void test_names_of_pre_tokenizers(void **state)
 	static const char *const flagged[] = { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
 		                               "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+" },
 				 *const longer[] = { "x", "y" };
+	const struct gguf_pre *tekken = gguf_pre_find("tekken", 6);
+	bool other = true;
 	int length = 0;
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -410,15 +412,19 @@ static void test_names_of_pre_tokenizers(void **state)
 		assert_non_null(pre);
 		while (n < GGUF_PRE_STEPS && pre->step[n])
 			n++;
-		found = gguf_pre_name(pre->step, n, pre->whole_first, &length);
+		found = gguf_pre_name(pre->step, n, pre->whole_first, &length, &other);
 		assert_ptr_equal(found ? gguf_pre_find(found, length) : NULL, pre);
-		assert_null(n > 1 ? gguf_pre_name(pre->step, n - 1, !pre->whole_first, &length) : NULL);
+		assert_false(other);
+		assert_null(n > 1 ? gguf_pre_name(pre->step, n - 1, !pre->whole_first, &length, &other) : NULL);
 	}
-	assert_memory_equal(gguf_pre_name(flagged, 1, false, &length), "qwen2", 5);
+	assert_memory_equal(gguf_pre_name(flagged, 1, false, &length, &other), "qwen2", 5);
 	assert_int_equal(length, 5);
-	assert_null(gguf_pre_name(flagged, 1, true, &length));
-	assert_null(gguf_pre_name(longer, 2, false, &length));
-	assert_null(gguf_pre_name(longer, 0, false, &length));
+	assert_null(gguf_pre_name(flagged, 1, true, &length, &other));
+	assert_null(gguf_pre_name(longer, 2, false, &length, &other));
+	assert_null(gguf_pre_name(longer, 0, false, &length, &other));
+	/* The expression of Mistral's own file, which readers of the name replace. */
+	assert_memory_equal(gguf_pre_name(&tekken->meant, 1, true, &length, &other), "tekken", 6);
+	assert_true(other);
 }
 
 int main(int argc, char **argv)
