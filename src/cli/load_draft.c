@@ -3,6 +3,7 @@
 #include "engine/draft/draft.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -85,18 +86,36 @@ static int bind_given(struct drafts *ds, const char *name, const struct options 
 static int bind_own(struct drafts *ds, const struct model *m, struct store *st, struct err *err)
 {
 	struct draft_source *d = &ds->of[ds->n_of];
-	int rc = model_bind_head(&d->model, m, st, err);
+	int rc;
 
-	if (rc)
+	d->uses = store_uses(st);
+	rc = model_bind_head(&d->model, m, st, err);
+	if (rc) {
+		free(d->uses);
+		d->uses = NULL;
 		return rc;
+	}
 	d->head = true;
 	ds->n_of++;
-	if (source_twin(ds)) {
-		model_close(d->model);
-		*d = (struct draft_source){ 0 };
-		ds->n_of--;
-	}
+	if (source_twin(ds))
+		drafts_drop_own(ds, st);
 	return 0;
+}
+
+struct draft_source *drafts_own(struct drafts *d, const struct options *o)
+{
+	struct draft_source *last = d->n_of ? &d->of[d->n_of - 1] : NULL;
+
+	return last && !last->store && o->draft_kind == DRAFT_AUTO ? last : NULL;
+}
+
+void drafts_drop_own(struct drafts *d, struct store *st)
+{
+	struct draft_source *own = &d->of[--d->n_of];
+
+	model_close(own->model);
+	store_uses_end(st, own->uses, true);
+	*own = (struct draft_source){ 0 };
 }
 
 /* Does the kind leave models and heads out? */
@@ -231,6 +250,7 @@ void drafts_close(struct drafts *d)
 		d->drafter[i]->ops->close(d->drafter[i]);
 	for (int i = 0; i < d->n_of; i++) {
 		model_close(d->of[i].model);
+		free(d->of[i].uses);
 		if (d->of[i].store)
 			store_close(d->of[i].store);
 	}

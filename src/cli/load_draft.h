@@ -15,6 +15,7 @@ struct draft_source {
 	bool head;
 	size_t kv_bytes, prefix_bytes; /* what it may take for keys and values, for kept prefixes */
 	struct drafter *drafter;       /* over it, once it is open */
+	int *uses;                     /* of the model's own head: of its tensors before (store_uses); or NULL */
 };
 
 struct drafts {
@@ -32,6 +33,10 @@ int drafts_bind(struct drafts *d, const struct options *o, const struct model *m
 int drafts_tokens(const struct options *o);
 /* Bytes in all beyond what m takes, of the memory there is for everything. */
 size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_t memory);
+/* The model's own head, which is the last, or NULL where there is none, or where the options ask for a head. */
+struct draft_source *drafts_own(struct drafts *d, const struct options *o);
+/* Leaves it out: st, the model's store, uses its tensors no more. */
+void drafts_drop_own(struct drafts *d, struct store *st);
 /* Opens the drafters, after m was attached, into eo.  tok NULL: the model has no tokenizer, and no drafter works from a
  * grammar. */
 int drafts_open(struct drafts *d, const struct options *o, struct model *m, const struct tokenizer *tok,

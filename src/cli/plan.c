@@ -160,8 +160,8 @@ static size_t program_bytes(void)
 #endif
 }
 
-int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
-              const struct engine_opts *eo, struct err *err)
+static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
+                     const struct engine_opts *eo, struct err *err)
 {
 	size_t memory = o->memory_bytes ? o->memory_bytes : memory_total();
 	int rc;
@@ -188,6 +188,31 @@ int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const st
 	/* Two snapshots beside the kept ones, for `logits --resume-at`. */
 	mo->snap_bytes = p->prefix + 2 * model_snap_bytes(&s->model->shape);
 	return rc;
+}
+
+int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
+              const struct engine_opts *eo, struct err *err)
+{
+	struct draft_source *own = drafts_own(&s->drafts, o);
+	struct model_opts other_opts;
+	struct plan other;
+	struct err why;
+	int rc = plan_with(p, mo, s, o, eo, err);
+
+	if (!own || (rc != E_LIMIT && (rc || !p->experts || o->expert_bytes)))
+		return rc;
+	s->drafts.n_of--;
+	if (plan_with(&other, &other_opts, s, o, eo, &why) || (!rc && other.experts)) {
+		s->drafts.n_of++;
+		return rc;
+	}
+	s->drafts.n_of++;
+	log_warn("drafting without the model's draft head: beside its %zu MB %s", own->model->shape.weight_bytes >> 20,
+	         rc ? "nothing is left" : "experts would stay on disk");
+	drafts_drop_own(&s->drafts, s->store);
+	*p = other;
+	*mo = other_opts;
+	return 0;
 }
 
 static void put_part(struct buf *out, const char *name, size_t bytes, const char *what)
