@@ -421,6 +421,28 @@ def test_bad_head():
                 assert "draft head" not in text.replace("draft head: read when", ""), text
 
 
+def test_layers_of_a_head():
+    """The layers of Nemotron's draft head by letters or by names; those that are not done are refused by name."""
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/nemotron_h_mtp/hf-bf16")
+    with open(os.path.join(source, "config.json")) as f:
+        config = json.load(f)
+    letters, names = "mtp_hybrid_override_pattern", "mtp_layers_block_type"
+    del config[letters]
+    for more, layers, why in (({letters: "*E"}, 2, None), ({names: ["attention", "moe"]}, 2, None), ({}, None, None),
+                              ({letters: "ME"}, None, "layer 0 is of a kind that is not done; done: *-E"),
+                              ({letters: "EE"}, None, "a draft head without attention is not done"),
+                              ({names: ["attention", 3]}, None, "layer 1 is of a kind"), ({letters: "*" * 5000}, None, "5000 layers"),
+                              ({letters: "*EE"}, None, "mtp.layers.2.final_layernorm.weight: missing")):
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.join(source, "model.safetensors"), os.path.join(folder, "model.safetensors"))
+            with open(os.path.join(folder, "config.json"), "w") as f:
+                json.dump({**config, **more}, f)
+            report = json.loads(run("inspect", folder, "--json").stdout)
+            head = report["draft_head"]
+            assert (head and head["layers"]) == layers and (why or "") in report.get("draft_head_refused", ""), (more, report)
+            assert ("draft_head_refused" in report) == (why is not None), (more, report)
+
+
 def test_bad_tower():
     """A model whose tower cannot be bound runs as text, and says so; nothing of the tower counts as used."""
     with tempfile.TemporaryDirectory() as folder:
